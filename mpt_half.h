@@ -1,0 +1,1186 @@
+/* mpt_half.h -- small floating-point formats for C: FP16, BF16, TF32, FP8, FP6, FP4.
+ *
+ * Use it: copy this one file next to your code. In exactly one C file
+ *
+ *     #define MPT_HALF_IMPLEMENTATION
+ *     #include "mpt_half.h"
+ *
+ * and everywhere else only the #include. Then
+ *
+ *     mpt_f16 h = mpt_f16_from_f32(0.1f);           // 0x2e66
+ *     float   f = mpt_f32_from_f16(h);              // 0.0999755859375
+ *     mpt_f16_from_f32_n(halves, floats, n);        // arrays; F16C where the processor has it
+ *     mpt_fields a = mpt_anatomy(MPT_E4M3, 0.1);    // sign, exponent, mantissa, what was lost
+ *
+ * Needs a C99 (or C++11) compiler and <stdint.h> <stddef.h> <string.h>; no libm, no malloc, no
+ * globals. The codec works on bit patterns with integers only, so it gives the same bits under
+ * -ffast-math, flush-to-zero, x87 and any rounding mode of the processor.
+ *
+ * What it does NOT do: arithmetic in the small formats (convert, compute in float, convert back);
+ * decimal text; conversion of FP8 and narrower arrays at speed (mpt_encode takes one value at a
+ * time); SIMD other than F16C for the f16 arrays.
+ *
+ * Contents (search for the mark):
+ *   >>H1 configuration           >>H6 scalar conversion: f16
+ *   >>H2 version and status      >>H7 scalar conversion: bf16
+ *   >>H3 formats                 >>H8 classify, neighbours, ulp
+ *   >>H4 any format, one value   >>H9 arrays
+ *   >>H5 bit helpers             >>H10 implementation
+ *   >>H11 to add a format        >>H12 licence
+ */
+#ifndef MPT_HALF_H
+#define MPT_HALF_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+// >>H1 configuration ------------------------------------------------------------------------------
+/* MPT_STATIC   define it to make every function static in this file; it implies the implementation.
+ * MPT_DEF      linkage of the non-inline functions; default: extern "C" in C++, extern in C.
+ * MPT_SIMD     1 (default): array functions choose F16C at run time; 0: the portable path only.
+ * No macro changes a struct or a prototype. */
+#ifndef MPT_SIMD
+#define MPT_SIMD 1
+#endif
+#if MPT_SIMD != 0 && MPT_SIMD != 1
+#error "MPT_SIMD must be 0 (portable path only) or 1 (choose at run time)"
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define MPTI_UNUSED __attribute__((unused))
+#else
+#define MPTI_UNUSED
+#endif
+
+#ifdef MPT_STATIC
+#ifdef MPT_DEF
+#error "MPT_STATIC and MPT_DEF exclude each other"
+#endif
+#define MPTI_STATIC_CHOSEN 1
+#define MPT_DEF static MPTI_UNUSED
+#endif
+#ifndef MPT_DEF
+#ifdef __cplusplus
+#define MPT_DEF extern "C"
+#else
+#define MPT_DEF extern
+#endif
+#endif
+
+/* MPT_HD marks the per-element functions that host and device share: one formula, two places. */
+#ifdef __CUDACC__
+#define MPT_HD static __host__ __device__ __forceinline__
+#else
+#define MPT_HD static inline
+#endif
+
+// >>H2 version and status -------------------------------------------------------------------------
+#define MPT_VERSION_MAJOR 0
+#define MPT_VERSION_MINOR 1
+#define MPT_VERSION_PATCH 0
+#define MPT_VERSION (MPT_VERSION_MAJOR * 10000 + MPT_VERSION_MINOR * 100 + MPT_VERSION_PATCH)
+
+/* mpt_version -- the MPT_VERSION that the linked implementation was compiled with.
+ * Exact: yes.  Threads: any. */
+MPT_DEF int mpt_version(void);
+
+/* Inf, NaN and overflow are results, never errors; a status tells of wrong calls and failed systems. */
+#define MPT_STATUSES(X)                                                                              \
+    X(MPT_OK,             0, "no error")                                                             \
+    X(MPT_E_ARG,         -1, "bad argument: NULL with a size above zero, or a value out of range")   \
+    X(MPT_E_ORDER,       -2, "wrong call order: each step is scale, check, step, update, once each") \
+    X(MPT_E_MEMORY,      -3, "out of memory")                                                        \
+    X(MPT_E_DATA,        -4, "bad data: the input is damaged or of another version")                 \
+    X(MPT_E_UNSUPPORTED, -5, "not supported: this call does not take this format or device")         \
+    X(MPT_E_CUDA,        -6, "a CUDA call failed: see mpt_cuda_error_text")                          \
+    X(MPT_E_CUBLAS,      -7, "a cuBLAS call failed: see mpt_cuda_error_text")
+
+typedef enum mpt_status {
+#define MPTI_X(id, value, text) id = value,
+    MPT_STATUSES(MPTI_X)
+#undef MPTI_X
+} mpt_status;
+
+/* mpt_status_text -- one English sentence for a status; "unknown status" for anything else.
+ * Returns: a string that lives forever.  Threads: any. */
+MPT_DEF const char *mpt_status_text(mpt_status status);
+
+// >>H3 formats ------------------------------------------------------------------------------------
+/* Every format is one row: enum name, text name, sign bits, exponent bits, stored mantissa bits, bias,
+ * specials. All limits, codes and tables derive from these seven facts.
+ *   IEEE    all-ones exponent is Inf or NaN (IEEE 754-2019, clause 3.4)
+ *   FN      no Inf; only the all-ones code is NaN (OCP OFP8 v1.0 E4M3)
+ *   FNUZ    no Inf, no -0; the code of -0 is the only NaN (LLVM/ONNX "fnuz")
+ *   FINITE  every code is a finite number (OCP MX v1.0 FP6, FP4)
+ *   SCALE   unsigned powers of two without zero; all ones is NaN (OCP MX v1.0 E8M0) */
+#define MPT_FORMATS(X)                                              \
+    X(MPT_F64,      "f64",      1, 11, 52, 1023, MPT_SPECIALS_IEEE)   \
+    X(MPT_F32,      "f32",      1,  8, 23,  127, MPT_SPECIALS_IEEE)   \
+    X(MPT_TF32,     "tf32",     1,  8, 10,  127, MPT_SPECIALS_IEEE)   \
+    X(MPT_F16,      "f16",      1,  5, 10,   15, MPT_SPECIALS_IEEE)   \
+    X(MPT_BF16,     "bf16",     1,  8,  7,  127, MPT_SPECIALS_IEEE)   \
+    X(MPT_E5M2,     "e5m2",     1,  5,  2,   15, MPT_SPECIALS_IEEE)   \
+    X(MPT_E4M3,     "e4m3",     1,  4,  3,    7, MPT_SPECIALS_FN)     \
+    X(MPT_E5M2FNUZ, "e5m2fnuz", 1,  5,  2,   16, MPT_SPECIALS_FNUZ)   \
+    X(MPT_E4M3FNUZ, "e4m3fnuz", 1,  4,  3,    8, MPT_SPECIALS_FNUZ)   \
+    X(MPT_E3M2,     "e3m2",     1,  3,  2,    3, MPT_SPECIALS_FINITE) \
+    X(MPT_E2M3,     "e2m3",     1,  2,  3,    1, MPT_SPECIALS_FINITE) \
+    X(MPT_E2M1,     "e2m1",     1,  2,  1,    1, MPT_SPECIALS_FINITE) \
+    X(MPT_E8M0,     "e8m0",     0,  8,  0,  127, MPT_SPECIALS_SCALE)
+
+typedef enum mpt_format {
+#define MPTI_X(id, name, s, e, m, bias, specials) id,
+    MPT_FORMATS(MPTI_X)
+#undef MPTI_X
+    MPT_FORMAT_COUNT
+} mpt_format;
+
+typedef enum mpt_specials {
+    MPT_SPECIALS_IEEE, MPT_SPECIALS_FN, MPT_SPECIALS_FNUZ, MPT_SPECIALS_FINITE, MPT_SPECIALS_SCALE
+} mpt_specials;
+
+/* Types for the 16-bit formats: structs, so that f16 and bf16 cannot be mixed up. The layout is that
+ * of uint16_t, so arrays may be cast to uint16_t *, __half *, _Float16 * and back. */
+typedef struct mpt_f16 { uint16_t bits; } mpt_f16;
+typedef struct mpt_bf16 { uint16_t bits; } mpt_bf16;
+
+/* A code is the bit pattern in the low `bits` bits: sign, exponent field, mantissa field. */
+typedef struct mpt_format_info {
+    const char  *name;
+    int          bits, sign_bits, exponent_bits, mantissa_bits, bias;
+    mpt_specials specials;
+    int          emin, emax;        /* exponents of the smallest normal and the largest finite number */
+    int          has_inf, has_nan;
+    uint64_t     max_code;          /* the largest finite number */
+    uint64_t     inf_code;          /* +Inf; 0 where the format has none */
+    uint64_t     nan_code;          /* the quiet NaN without payload; 0 where the format has none */
+    double       max_finite, min_normal, min_subnormal;
+    double       epsilon;           /* distance from 1 to the next number: 2^-mantissa_bits */
+} mpt_format_info;
+
+/* mpt_format_get -- the facts of a format of the table.
+ * Returns: a pointer that lives forever; NULL for an unknown format.  Threads: any. */
+MPT_DEF const mpt_format_info *mpt_format_get(mpt_format format);
+
+/* mpt_format_find -- the format with this text name ("f16", "e4m3", ...).
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL; MPT_E_UNSUPPORTED for an unknown name (*format is kept). */
+MPT_DEF mpt_status mpt_format_find(const char *name, mpt_format *format);
+
+/* mpt_format_define -- describe a format of your own, for mpt_encode_as and mpt_decode_as.
+ *   info           out  not NULL; the limits are derived
+ *   name           in   not NULL; kept, not copied
+ *   exponent_bits  in   2..11 (1..11 for SCALE)
+ *   mantissa_bits  in   1..52 (0 for SCALE)
+ *   bias           in   such that every value lies within the normal range of double
+ * Signed, except SCALE.  Returns: MPT_OK.  Errors: MPT_E_ARG (*info is kept).  Threads: any. */
+MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
+                                     int mantissa_bits, int bias, mpt_specials specials);
+
+// >>H4 any format, one value ----------------------------------------------------------------------
+/* Rounding directions: IEEE 754-2019, clause 4.3; to odd as in Boldo & Melquiond 2008; stochastic:
+ * up in magnitude with probability (discarded part) / (gap), from 32 caller-given random bits. */
+#define MPT_ROUNDINGS(X)                            \
+    X(MPT_RND_NEAREST_EVEN, "nearest-even")         \
+    X(MPT_RND_NEAREST_AWAY, "nearest-away")         \
+    X(MPT_RND_TOWARD_ZERO,  "toward-zero")          \
+    X(MPT_RND_UP,           "up")                   \
+    X(MPT_RND_DOWN,         "down")                 \
+    X(MPT_RND_ODD,          "to-odd")               \
+    X(MPT_RND_STOCHASTIC,   "stochastic")
+
+typedef enum mpt_rounding {
+#define MPTI_X(id, text) id,
+    MPT_ROUNDINGS(MPTI_X)
+#undef MPTI_X
+    MPT_ROUNDING_COUNT
+} mpt_rounding;
+
+/* Zero-initialised options are the defaults: nearest-even, overflow to Inf, subnormals kept. */
+typedef struct mpt_opts {
+    mpt_rounding rounding;
+    int          saturate;          /* nonzero: overflow and Inf become the largest finite number */
+    int          flush_subnormals;  /* nonzero: a subnormal result becomes a zero of its sign */
+    uint32_t     random;            /* for MPT_RND_STOCHASTIC: uniform bits, fresh for each value */
+} mpt_opts;
+
+/* Exception flags (IEEE 754-2019, clause 7). Tininess is detected after rounding, as x86 does. */
+#define MPT_FLAG_INVALID   1u
+#define MPT_FLAG_DIVBYZERO 2u
+#define MPT_FLAG_OVERFLOW  4u
+#define MPT_FLAG_UNDERFLOW 8u
+#define MPT_FLAG_INEXACT   16u
+
+/* mpt_encode -- round a value to any format of the table: the slow, obvious path that judges the
+ * fast ones. One rounding. NaN becomes a quiet NaN that keeps its sign and the top of its payload.
+ *   format   in      a format of the table
+ *   value    in      any double
+ *   opts     in      NULL for the defaults
+ *   flags    in/out  NULL, or exception flags that are or-ed in
+ * Returns: the code. Where the format lacks what is needed: overflow without Inf gives NaN, or the
+ *   largest finite number if saturating or if there is no NaN either; NaN without NaN gives the
+ *   largest finite number and INVALID; a negative number in an unsigned format gives NaN and INVALID;
+ *   zero and values below the least in SCALE give the least power of two. A finite value never
+ *   rounds stochastically to Inf; the probability is truncated to 32 bits (bias below 2^-32 of a gap).
+ * Errors: an unknown format or rounding gives code 0 (or NaN) and MPT_FLAG_INVALID.
+ * Exact: correctly rounded.  Threads: any.  Source: IEEE 754-2019, clauses 4.3, 5.4.2, 7. */
+MPT_DEF uint64_t mpt_encode(mpt_format format, double value, const mpt_opts *opts, unsigned *flags);
+
+/* mpt_encode_as -- the same for a format described by mpt_format_define or mpt_format_get. */
+MPT_DEF uint64_t mpt_encode_as(const mpt_format_info *info, double value, const mpt_opts *opts,
+                               unsigned *flags);
+
+/* mpt_decode -- the value of a code; bits above the format's width are ignored.
+ * Returns: the value, always exact in double; a quiet NaN for an unknown format.  Threads: any. */
+MPT_DEF double mpt_decode(mpt_format format, uint64_t code);
+
+/* mpt_decode_as -- the same for a described format. */
+MPT_DEF double mpt_decode_as(const mpt_format_info *info, uint64_t code);
+
+/* Classes of IEEE 754-2019, clause 5.7.2. */
+#define MPT_CLASSES(X)                              \
+    X(MPT_CLASS_SIGNALING_NAN,  "signaling NaN")    \
+    X(MPT_CLASS_QUIET_NAN,      "quiet NaN")        \
+    X(MPT_CLASS_NEG_INF,        "-Inf")             \
+    X(MPT_CLASS_NEG_NORMAL,     "-normal")          \
+    X(MPT_CLASS_NEG_SUBNORMAL,  "-subnormal")       \
+    X(MPT_CLASS_NEG_ZERO,       "-0")               \
+    X(MPT_CLASS_POS_ZERO,       "+0")               \
+    X(MPT_CLASS_POS_SUBNORMAL,  "+subnormal")       \
+    X(MPT_CLASS_POS_NORMAL,     "+normal")          \
+    X(MPT_CLASS_POS_INF,        "+Inf")
+
+typedef enum mpt_class {
+#define MPTI_X(id, text) id,
+    MPT_CLASSES(MPTI_X)
+#undef MPTI_X
+    MPT_CLASS_COUNT
+} mpt_class;
+
+/* mpt_class_text -- "+normal", "-0", "quiet NaN" ...; "unknown class" otherwise.  Threads: any. */
+MPT_DEF const char *mpt_class_text(mpt_class c);
+
+/* mpt_classify -- the class of a code of any format of the table.
+ * Errors: an unknown format is a MPT_CLASS_SIGNALING_NAN.  Threads: any. */
+MPT_DEF mpt_class mpt_classify(mpt_format format, uint64_t code);
+
+/* mpt_ulp -- the gap between neighbours of a format in the binade of |value| (of the least normal
+ * binade below it): what the last kept bit of a number of that size is worth.
+ * Returns: the gap; Inf for Inf, NaN for NaN and for an unknown format.  Exact: yes.  Threads: any. */
+MPT_DEF double mpt_ulp(mpt_format format, double value);
+
+/* The parts of a number in a format: value = (-1)^sign * significand * 2^exponent when finite. */
+typedef struct mpt_fields {
+    mpt_format format;
+    mpt_class  kind;
+    uint64_t   code;
+    unsigned   sign;
+    uint64_t   exponent_field, mantissa_field;  /* as stored */
+    uint64_t   significand;                     /* with the hidden bit; 0 for Inf and NaN */
+    int        exponent;                        /* of the last bit of the significand */
+    double     value;                           /* what the code stands for */
+    double     error;                           /* value minus what was asked for; exact when finite */
+    unsigned   flags;                           /* MPT_FLAG_* of the conversion */
+} mpt_fields;
+
+/* mpt_anatomy -- round a value to a format (nearest-even) and take the result apart.
+ * Returns: the parts; for an unknown format a NaN with MPT_FLAG_INVALID.  Threads: any. */
+MPT_DEF mpt_fields mpt_anatomy(mpt_format format, double value);
+
+/* mpt_bits_text -- write a code as binary text, fields apart: "0 10010 1010011000".
+ *   buf  out  at least cap bytes; always terminated if cap > 0
+ * Returns: the length of the whole text, also when it did not fit; 0 for an unknown format. */
+MPT_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t code);
+
+// >>H5 bit helpers --------------------------------------------------------------------------------
+MPT_HD uint32_t mpti_f32_bits(float x)
+{
+#ifdef __CUDA_ARCH__
+    return __float_as_uint(x);
+#else
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+#endif
+}
+
+MPT_HD float mpti_f32_make(uint32_t u)
+{
+#ifdef __CUDA_ARCH__
+    return __uint_as_float(u);
+#else
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+#endif
+}
+
+MPT_HD uint64_t mpti_f64_bits(double x)
+{
+#ifdef __CUDA_ARCH__
+    return (uint64_t)__double_as_longlong(x);
+#else
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+#endif
+}
+
+MPT_HD double mpti_f64_make(uint64_t u)
+{
+#ifdef __CUDA_ARCH__
+    return __longlong_as_double((long long)u);
+#else
+    double x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+#endif
+}
+
+/* Tests by bits, because isnan() and isinf() fold to false under -ffast-math. */
+MPT_HD int mpti_f32_is_finite(float x) { return (mpti_f32_bits(x) & 0x7f800000u) != 0x7f800000u; }
+
+/* Number of zero bits above the highest one bit; x must not be 0. */
+MPT_HD int mpti_clz32(uint32_t x)
+{
+#if defined(__CUDA_ARCH__)
+    return __clz((int)x);
+#elif defined(__GNUC__) || defined(__clang__)
+    return __builtin_clz(x);
+#else
+    int n = 0;
+    for (; !(x & 0x80000000u); x <<= 1) n++;
+    return n;
+#endif
+}
+
+MPT_HD int mpti_clz64(uint64_t x)
+{
+    const uint32_t high = (uint32_t)(x >> 32);
+    return high ? mpti_clz32(high) : 32 + mpti_clz32((uint32_t)x);
+}
+
+/* sig >> shift, rounded to nearest, ties to even; 1 <= shift <= 31 (63). */
+MPT_HD uint32_t mpti_shift_rne32(uint32_t sig, int shift)
+{
+    const uint32_t kept = sig >> shift, rest = sig & ((1u << shift) - 1u), half = 1u << (shift - 1);
+    return kept + (uint32_t)(rest > half || (rest == half && (kept & 1u)));
+}
+
+MPT_HD uint64_t mpti_shift_rne64(uint64_t sig, int shift)
+{
+    const uint64_t one = 1, kept = sig >> shift, rest = sig & ((one << shift) - 1u), half = one << (shift - 1);
+    return kept + (uint64_t)(rest > half || (rest == half && (kept & 1u)));
+}
+
+/* Narrow the pattern of a double to an IEEE format of ebits and mbits (f16: 5, 10; bf16: 8, 7).
+ * Both are constants at every call, so the branches on them fold away.
+ *
+ *   f64   s eeeeeeeeeee mmmmmmmmmm mmmmmm...mmmm
+ *   f16   s       eeeee mmmmmmmmmm|<- 42 bits dropped, one rounding
+ */
+MPT_HD uint32_t mpti_narrow_f64(uint64_t u, int ebits, int mbits)
+{
+    const uint64_t one = 1, hidden = one << 52, a = u & ~(one << 63);
+    const int      bias = (1 << (ebits - 1)) - 1, drop = 52 - mbits;
+    const int      exp_min_normal = 1023 - bias + 1;
+    const uint32_t sign = (uint32_t)(u >> 63) << (ebits + mbits);
+    const uint32_t inf = ((1u << ebits) - 1u) << mbits;
+    const int      exp = (int)(a >> 52);
+
+    if (a > (uint64_t)0x7ff << 52)  /* NaN: set the quiet bit, keep the top of the payload */
+        return sign | inf | (1u << (mbits - 1)) | (uint32_t)((a & (hidden - 1u)) >> drop);
+    if (exp >= 1023 + bias + 1)     /* Inf, or at least 2^(emax+1) */
+        return sign | inf;
+    if (exp >= exp_min_normal)      /* rebias; a carry out of the mantissa rightly grows the exponent */
+        return sign | (uint32_t)mpti_shift_rne64(a - ((uint64_t)(1023 - bias) << 52), drop);
+    {   /* Subnormal or zero: align to the format's last bit. From 54 on, all is below half of it. */
+        const int shift = drop + exp_min_normal - exp;
+        if (shift > 53) return sign;
+        return sign | (uint32_t)mpti_shift_rne64((a & (hidden - 1u)) | hidden, shift);
+    }
+}
+
+/* Widen a code of an IEEE format of at most 16 bits to the pattern of a double. Exact. */
+MPT_HD uint64_t mpti_widen_f64(uint32_t code, int ebits, int mbits)
+{
+    const int      bias = (1 << (ebits - 1)) - 1;
+    const uint64_t sign = (uint64_t)(code >> (ebits + mbits)) << 63;
+    const uint32_t exp = (code >> mbits) & ((1u << ebits) - 1u);
+    const uint64_t man = code & ((1u << mbits) - 1u), quiet = (uint64_t)1 << 51;
+
+    if (exp == (1u << ebits) - 1u)
+        return sign | ((uint64_t)0x7ff << 52) | (man << (52 - mbits)) | (man ? quiet : 0u);
+    if (exp)
+        return sign | ((uint64_t)(exp + 1023u - (uint32_t)bias) << 52) | (man << (52 - mbits));
+    if (!man)
+        return sign;
+    {   /* Subnormal: shift the highest one bit into the hidden place. */
+        const int up = mpti_clz64(man) - (63 - mbits);
+        const uint64_t field = (uint64_t)(1023 - bias + 1 - up);
+        return sign | (field << 52) | ((man << (52 - mbits + up)) & (((uint64_t)1 << 52) - 1u));
+    }
+}
+
+// >>H6 scalar conversion: f16 ---------------------------------------------------------------------
+/* f32 pattern -> f16 code.
+ *
+ *   f32   s eeeeeeee mmmmmmmmmmmmmmmmmmmmmmm
+ *   f16   s    eeeee mmmmmmmmmm|<- 13 bits dropped; ties to even
+ *
+ *   |x|  0 ........ 2^-25 ........ 2^-14 ............... 65520 ...... Inf   NaN
+ *        -> 0 (and 2^-25)  subnormal       normal               Inf         quiet NaN
+ */
+MPT_HD uint16_t mpti_f16_encode(uint32_t u)
+{
+    const uint32_t a = u & 0x7fffffffu, sign = (u >> 16) & 0x8000u;
+    if (a > 0x7f800000u)            /* NaN: quiet bit set, top of the payload kept */
+        return (uint16_t)(sign | 0x7e00u | ((a >> 13) & 0x3ffu));
+#ifdef __CUDA_ARCH__
+    {   /* one instruction; only its NaN differs from ours */
+        uint16_t h;
+        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(__uint_as_float(u)));
+        return h;
+    }
+#else
+    if (a >= 0x47800000u)           /* 65536 and above; [65520, 65536) rounds up to Inf below */
+        return (uint16_t)(sign | 0x7c00u);
+    if (a >= 0x38800000u)           /* normal: rebias by 112 = 127 - 15, round off 13 bits */
+        return (uint16_t)(sign | mpti_shift_rne32(a - 0x38000000u, 13));
+    if (a <= 0x33000000u)           /* up to 2^-25, the tie that goes to the even zero */
+        return (uint16_t)sign;
+    return (uint16_t)(sign | mpti_shift_rne32((a & 0x7fffffu) | 0x800000u, 126 - (int)(a >> 23)));
+#endif
+}
+
+/* f16 code -> f32 pattern. Exact, except that a signaling NaN becomes quiet. */
+MPT_HD uint32_t mpti_f16_decode(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, a = h & 0x7fffu;
+    if (a > 0x7c00u)
+        return sign | 0x7fc00000u | (a & 0x3ffu) << 13;
+#ifdef __CUDA_ARCH__
+    {
+        float f;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+        return __float_as_uint(f);
+    }
+#else
+    if (a == 0x7c00u)
+        return sign | 0x7f800000u;
+    if (a >= 0x0400u)
+        return sign | ((a << 13) + 0x38000000u);
+    if (!a)
+        return sign;
+    {   /* subnormal a * 2^-24: the highest one bit becomes the hidden bit */
+        const int up = mpti_clz32(a) - 21;
+        return sign | (((uint32_t)(113 - up) << 23) + ((a << (13 + up)) & 0x7fffffu));
+    }
+#endif
+}
+
+/* mpt_f16_from_f32 -- float to FP16, nearest, ties to even; one rounding.
+ * Overflow (|x| >= 65520) gives Inf, |x| <= 2^-25 gives zero, NaN stays NaN.
+ * Exact: correctly rounded.  Parity: bit-exact host/device.  Threads: any.
+ * Source: IEEE 754-2019, clauses 3.4 (binary16), 4.3.1, 5.4.2. */
+MPT_HD mpt_f16 mpt_f16_from_f32(float x)
+{
+    mpt_f16 h;
+    h.bits = mpti_f16_encode(mpti_f32_bits(x));
+    return h;
+}
+
+/* mpt_f32_from_f16 -- FP16 to float. Exact; a signaling NaN becomes quiet.  Threads: any. */
+MPT_HD float mpt_f32_from_f16(mpt_f16 h) { return mpti_f32_make(mpti_f16_decode(h.bits)); }
+
+/* mpt_f16_from_f64 -- double to FP16 with one rounding (going through float would round twice).
+ * Exact: correctly rounded.  Threads: any. */
+MPT_HD mpt_f16 mpt_f16_from_f64(double x)
+{
+    mpt_f16 h;
+    h.bits = (uint16_t)mpti_narrow_f64(mpti_f64_bits(x), 5, 10);
+    return h;
+}
+
+/* mpt_f64_from_f16 -- FP16 to double. Exact; a signaling NaN becomes quiet.  Threads: any. */
+MPT_HD double mpt_f64_from_f16(mpt_f16 h) { return mpti_f64_make(mpti_widen_f64(h.bits, 5, 10)); }
+
+// >>H7 scalar conversion: bf16 --------------------------------------------------------------------
+/* f32 pattern -> bf16 code: the upper half of a float, rounded.
+ *
+ *   f32   s eeeeeeee mmmmmmmmmmmmmmmmmmmmmmm
+ *   bf16  s eeeeeeee mmmmmmm|<- 16 bits dropped; ties to even
+ *
+ * The exponent range is float's, so one formula serves zero, subnormals, normals and Inf. */
+MPT_HD uint16_t mpti_bf16_encode(uint32_t u)
+{
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((u >> 16) | 0x40u);
+    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+MPT_HD uint32_t mpti_bf16_decode(uint16_t b)
+{
+    const uint32_t u = (uint32_t)b << 16;
+    return (u & 0x7fffffffu) > 0x7f800000u ? u | 0x400000u : u;
+}
+
+/* mpt_bf16_from_f32 -- float to BF16, nearest, ties to even; one rounding; NaN stays NaN.
+ * Exact: correctly rounded.  Parity: bit-exact host/device.  Threads: any. */
+MPT_HD mpt_bf16 mpt_bf16_from_f32(float x)
+{
+    mpt_bf16 b;
+    b.bits = mpti_bf16_encode(mpti_f32_bits(x));
+    return b;
+}
+
+/* mpt_f32_from_bf16 -- BF16 to float. Exact; a signaling NaN becomes quiet.  Threads: any. */
+MPT_HD float mpt_f32_from_bf16(mpt_bf16 b) { return mpti_f32_make(mpti_bf16_decode(b.bits)); }
+
+/* mpt_bf16_from_f64 -- double to BF16 with one rounding.  Threads: any. */
+MPT_HD mpt_bf16 mpt_bf16_from_f64(double x)
+{
+    mpt_bf16 b;
+    b.bits = (uint16_t)mpti_narrow_f64(mpti_f64_bits(x), 8, 7);
+    return b;
+}
+
+/* mpt_f64_from_bf16 -- BF16 to double. Exact; a signaling NaN becomes quiet.  Threads: any. */
+MPT_HD double mpt_f64_from_bf16(mpt_bf16 b) { return mpti_f64_make(mpti_widen_f64(b.bits, 8, 7)); }
+
+// >>H8 classify, neighbours, ulp ------------------------------------------------------------------
+/* Both 16-bit formats are sign-magnitude codes that differ only in where the exponent starts, so
+ * these helpers take the number of mantissa bits (f16: 10, bf16: 7). */
+MPT_HD mpt_class mpti_class16(uint16_t code, int mbits)
+{
+    const int      negative = code >> 15;
+    const unsigned a = code & 0x7fffu, inf = 0x7fffu >> mbits << mbits;
+    if (a > inf)
+        return (a >> (mbits - 1)) & 1u ? MPT_CLASS_QUIET_NAN : MPT_CLASS_SIGNALING_NAN;
+    if (a == inf)
+        return negative ? MPT_CLASS_NEG_INF : MPT_CLASS_POS_INF;
+    if (a >> mbits)
+        return negative ? MPT_CLASS_NEG_NORMAL : MPT_CLASS_POS_NORMAL;
+    if (a)
+        return negative ? MPT_CLASS_NEG_SUBNORMAL : MPT_CLASS_POS_SUBNORMAL;
+    return negative ? MPT_CLASS_NEG_ZERO : MPT_CLASS_POS_ZERO;
+}
+
+MPT_HD uint16_t mpti_next_up16(uint16_t code, int mbits)
+{
+    const unsigned a = code & 0x7fffu, inf = 0x7fffu >> mbits << mbits;
+    if (a > inf)
+        return (uint16_t)(code | (1u << (mbits - 1)));
+    if (!a)
+        return 1u;                          /* both zeros go up to the least subnormal */
+    if (code & 0x8000u)
+        return (uint16_t)(code - 1u);
+    return a == inf ? code : (uint16_t)(code + 1u);
+}
+
+/* nextDown(x) = -nextUp(-x) */
+MPT_HD uint16_t mpti_next_down16(uint16_t code, int mbits)
+{
+    return (uint16_t)(mpti_next_up16((uint16_t)(code ^ 0x8000u), mbits) ^ 0x8000u);
+}
+
+/* mpt_f16_classify, mpt_bf16_classify -- the IEEE class of a number (clause 5.7.2).  Threads: any. */
+MPT_HD mpt_class mpt_f16_classify(mpt_f16 h) { return mpti_class16(h.bits, 10); }
+MPT_HD mpt_class mpt_bf16_classify(mpt_bf16 b) { return mpti_class16(b.bits, 7); }
+
+/* mpt_f16_next_up, mpt_f16_next_down, and for bf16 -- the neighbour above or below
+ * (IEEE 754-2019, clause 5.3.1): the largest finite number goes up to +Inf, +Inf stays, both zeros go
+ * to the least subnormal of the direction, the least subnormal goes back to the zero of its sign;
+ * a NaN becomes quiet.  Threads: any. */
+MPT_HD mpt_f16 mpt_f16_next_up(mpt_f16 h)
+{
+    h.bits = mpti_next_up16(h.bits, 10);
+    return h;
+}
+MPT_HD mpt_f16 mpt_f16_next_down(mpt_f16 h)
+{
+    h.bits = mpti_next_down16(h.bits, 10);
+    return h;
+}
+MPT_HD mpt_bf16 mpt_bf16_next_up(mpt_bf16 b)
+{
+    b.bits = mpti_next_up16(b.bits, 7);
+    return b;
+}
+MPT_HD mpt_bf16 mpt_bf16_next_down(mpt_bf16 b)
+{
+    b.bits = mpti_next_down16(b.bits, 7);
+    return b;
+}
+
+/* mpt_f16_ulp, mpt_bf16_ulp -- the gap between neighbours at a number, as in mpt_ulp. */
+MPT_DEF float mpt_f16_ulp(mpt_f16 h);
+MPT_DEF float mpt_bf16_ulp(mpt_bf16 b);
+
+// >>H9 arrays -------------------------------------------------------------------------------------
+/* mpt_f16_from_f32_n and the seven others -- convert n numbers; each element as by the scalar function.
+ *   dst  out  [n], any alignment that its type allows
+ *   src  in   [n]
+ * In place: a narrowing call may write over its own source (dst and src start at the same address);
+ * any other overlap is not allowed.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
+ * Exact: bit for bit the scalar function, NaN included, on every path.  Threads: any. */
+MPT_DEF mpt_status mpt_f16_from_f32_n(mpt_f16 *dst, const float *src, size_t n);
+MPT_DEF mpt_status mpt_f32_from_f16_n(float *dst, const mpt_f16 *src, size_t n);
+MPT_DEF mpt_status mpt_f16_from_f64_n(mpt_f16 *dst, const double *src, size_t n);
+MPT_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n);
+MPT_DEF mpt_status mpt_bf16_from_f32_n(mpt_bf16 *dst, const float *src, size_t n);
+MPT_DEF mpt_status mpt_f32_from_bf16_n(float *dst, const mpt_bf16 *src, size_t n);
+MPT_DEF mpt_status mpt_bf16_from_f64_n(mpt_bf16 *dst, const double *src, size_t n);
+MPT_DEF mpt_status mpt_f64_from_bf16_n(double *dst, const mpt_bf16 *src, size_t n);
+
+/* mpt_simd_name -- which path the array functions take on this processor: "f16c" or "portable". */
+MPT_DEF const char *mpt_simd_name(void);
+
+#endif /* MPT_HALF_H */
+
+#if defined(MPT_STATIC) && !defined(MPTI_STATIC_CHOSEN)
+#error "define MPT_STATIC before the first include of any mpt header in this file"
+#endif
+#if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPT_HALF_IMPLEMENTATION)
+#define MPT_HALF_IMPLEMENTATION
+#endif
+
+// >>H10 implementation ----------------------------------------------------------------------------
+#if defined(MPT_HALF_IMPLEMENTATION) && !defined(MPTI_HALF_IMPLEMENTED)
+#define MPTI_HALF_IMPLEMENTED
+
+MPT_DEF int mpt_version(void) { return MPT_VERSION; }
+
+MPT_DEF const char *mpt_status_text(mpt_status status)
+{
+    switch ((int)status) {
+#define MPTI_X(id, value, text) case value: return text;
+        MPT_STATUSES(MPTI_X)
+#undef MPTI_X
+    default: return "unknown status";
+    }
+}
+
+/* ---- the format table ---- */
+
+/* 2^k as a constant expression: C has no constant ldexp, and hexadecimal floats are not C++11. */
+#define MPTI_P(k, i) (((k) >> (i)) & 1 ? (double)((uint64_t)1 << (1 << (i))) : 1.0)
+#define MPTI_P32 4294967296.0
+#define MPTI_P128 (MPTI_P32 * MPTI_P32 * MPTI_P32 * MPTI_P32)
+#define MPTI_P512 (MPTI_P128 * MPTI_P128 * MPTI_P128 * MPTI_P128)
+#define MPTI_PPOS(k)                                                                          \
+    (MPTI_P(k, 0) * MPTI_P(k, 1) * MPTI_P(k, 2) * MPTI_P(k, 3) * MPTI_P(k, 4) *               \
+     (((k) >> 5) & 1 ? MPTI_P32 : 1.0) * (((k) >> 6) & 1 ? MPTI_P32 * MPTI_P32 : 1.0) *       \
+     (((k) >> 7) & 1 ? MPTI_P128 : 1.0) * (((k) >> 8) & 1 ? MPTI_P128 * MPTI_P128 : 1.0) *    \
+     (((k) >> 9) & 1 ? MPTI_P512 : 1.0))
+/* in two factors below 2^-1000, since 2^1074 is no double */
+#define MPTI_POW2(k) \
+    ((k) >= 0 ? MPTI_PPOS((k) < 0 ? 0 : (k)) \
+     : (k) > -1000 ? 1.0 / MPTI_PPOS((k) > -1000 && (k) < 0 ? -(k) : 0) \
+     : 1.0 / MPTI_PPOS(1000) / MPTI_PPOS((k) <= -1000 ? -(k) - 1000 : 0))
+
+#define MPTI_ONE ((uint64_t)1)
+#define MPTI_ALL_ONES(e, m) ((MPTI_ONE << ((e) + (m))) - 1u)    /* exponent and mantissa fields */
+#define MPTI_EMIN(bias, sp) ((sp) == MPT_SPECIALS_SCALE ? -(bias) : 1 - (bias))
+#define MPTI_EMAX(e, bias, sp) \
+    ((1 << (e)) - ((sp) == MPT_SPECIALS_IEEE || (sp) == MPT_SPECIALS_SCALE ? 2 : 1) - (bias))
+#define MPTI_MAX_CODE(e, m, sp)                                                               \
+    ((sp) == MPT_SPECIALS_IEEE ? (((MPTI_ONE << (e)) - 1u) << (m)) - 1u                       \
+     : (sp) == MPT_SPECIALS_FN || (sp) == MPT_SPECIALS_SCALE ? MPTI_ALL_ONES(e, m) - 1u       \
+                                                             : MPTI_ALL_ONES(e, m))
+#define MPTI_INF_CODE(e, m, sp) ((sp) == MPT_SPECIALS_IEEE ? ((MPTI_ONE << (e)) - 1u) << (m) : 0u)
+#define MPTI_NAN_CODE(e, m, sp)                                                               \
+    ((sp) == MPT_SPECIALS_IEEE ? ((MPTI_ONE << ((e) + 1)) - 1u) << ((m) > 0 ? (m) - 1 : 0)    \
+     : (sp) == MPT_SPECIALS_FNUZ ? MPTI_ONE << ((e) + (m))                                    \
+     : (sp) == MPT_SPECIALS_FINITE ? 0u : MPTI_ALL_ONES(e, m))
+/* significand of the largest finite number: its stored mantissa with the hidden bit */
+#define MPTI_MAX_SIG(e, m, sp) \
+    ((MPTI_MAX_CODE(e, m, sp) & ((MPTI_ONE << (m)) - 1u)) | (MPTI_ONE << (m)))
+
+/* The one place where the limits of a format are worked out, for the table and for custom formats. */
+#define MPTI_FORMAT_INFO(name, s, e, m, bias, sp)                                             \
+    {                                                                                         \
+        name, (s) + (e) + (m), s, e, m, bias, sp,                                             \
+        MPTI_EMIN(bias, sp), MPTI_EMAX(e, bias, sp),                                          \
+        (sp) == MPT_SPECIALS_IEEE, (sp) != MPT_SPECIALS_FINITE,                               \
+        MPTI_MAX_CODE(e, m, sp), MPTI_INF_CODE(e, m, sp), MPTI_NAN_CODE(e, m, sp),            \
+        (double)MPTI_MAX_SIG(e, m, sp) * MPTI_POW2(MPTI_EMAX(e, bias, sp) - (m)),             \
+        MPTI_POW2(MPTI_EMIN(bias, sp)), MPTI_POW2(MPTI_EMIN(bias, sp) - (m)), MPTI_POW2(-(m)) \
+    }
+
+MPT_DEF const mpt_format_info *mpt_format_get(mpt_format format)
+{
+#define MPTI_X(id, name, s, e, m, bias, sp) MPTI_FORMAT_INFO(name, s, e, m, bias, sp),
+    static const mpt_format_info table[] = {MPT_FORMATS(MPTI_X)};
+#undef MPTI_X
+    return (unsigned)format < (unsigned)MPT_FORMAT_COUNT ? &table[format] : NULL;
+}
+
+MPT_DEF mpt_status mpt_format_find(const char *name, mpt_format *format)
+{
+    int i;
+    if (!name || !format)
+        return MPT_E_ARG;
+    for (i = 0; i < (int)MPT_FORMAT_COUNT; i++)
+        if (!strcmp(name, mpt_format_get((mpt_format)i)->name)) {
+            *format = (mpt_format)i;
+            return MPT_OK;
+        }
+    return MPT_E_UNSUPPORTED;
+}
+
+MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
+                                     int mantissa_bits, int bias, mpt_specials specials)
+{
+    const int scale = specials == MPT_SPECIALS_SCALE;
+    if (!info || !name || (unsigned)specials > (unsigned)MPT_SPECIALS_SCALE)
+        return MPT_E_ARG;
+    if (exponent_bits < (scale ? 1 : 2) || exponent_bits > 11)
+        return MPT_E_ARG;
+    if (scale ? mantissa_bits != 0 : (mantissa_bits < 1 || mantissa_bits > 52))
+        return MPT_E_ARG;
+    if (bias < -1022 || bias > 2048 || MPTI_EMIN(bias, specials) - mantissa_bits < -1022 ||
+        MPTI_EMAX(exponent_bits, bias, specials) > 1023)
+        return MPT_E_ARG;
+    {
+        const mpt_format_info made =
+            MPTI_FORMAT_INFO(name, scale ? 0 : 1, exponent_bits, mantissa_bits, bias, specials);
+        *info = made;
+    }
+    return MPT_OK;
+}
+
+/* ---- encode and decode, any format ---- */
+
+/* sig * 2^exponent as the pattern of a double; exact for every value of every format we take. */
+static uint64_t mpti_f64_compose(unsigned sign, uint64_t sig, int exponent)
+{
+    const uint64_t s = (uint64_t)sign << 63;
+    int            up, field;
+    if (!sig)
+        return s;
+    up = mpti_clz64(sig) - 11;          /* the highest one bit goes to bit 52 */
+    sig = up >= 0 ? sig << up : sig >> -up;
+    field = exponent - up + 52 + 1023;
+    if (field <= 0)
+        return s | sig >> (1 - field);
+    return s | ((uint64_t)field << 52) | (sig & ((MPTI_ONE << 52) - 1u));
+}
+
+static unsigned mpti_is_nan_code(const mpt_format_info *f, uint64_t magnitude, unsigned sign)
+{
+    switch (f->specials) {
+    case MPT_SPECIALS_IEEE: return magnitude > f->inf_code;
+    case MPT_SPECIALS_FNUZ: return !magnitude && sign;
+    case MPT_SPECIALS_FN:
+    case MPT_SPECIALS_SCALE: return magnitude == f->nan_code;
+    case MPT_SPECIALS_FINITE:
+    default: return 0u;
+    }
+}
+
+/* A code taken apart; kind tells what the numbers mean. */
+static mpt_fields mpti_take_apart(const mpt_format_info *f, uint64_t code)
+{
+    const int  m = f->mantissa_bits;
+    mpt_fields p;
+    uint64_t   magnitude;
+    memset(&p, 0, sizeof p);
+    if (f->bits < 64)
+        code &= (MPTI_ONE << f->bits) - 1u;
+    magnitude = code & MPTI_ALL_ONES(f->exponent_bits, m);
+    p.code = code;
+    p.sign = f->sign_bits ? (unsigned)(code >> (f->bits - 1)) : 0u;
+    p.exponent_field = magnitude >> m;
+    p.mantissa_field = magnitude & ((MPTI_ONE << m) - 1u);
+    if (mpti_is_nan_code(f, magnitude, p.sign)) {
+        const int signaling = f->has_inf && !((magnitude >> (m - 1)) & 1u);
+        p.kind = signaling ? MPT_CLASS_SIGNALING_NAN : MPT_CLASS_QUIET_NAN;
+        return p;
+    }
+    if (f->has_inf && magnitude == f->inf_code) {
+        p.kind = p.sign ? MPT_CLASS_NEG_INF : MPT_CLASS_POS_INF;
+        return p;
+    }
+    if (f->specials == MPT_SPECIALS_SCALE || p.exponent_field) {
+        p.kind = p.sign ? MPT_CLASS_NEG_NORMAL : MPT_CLASS_POS_NORMAL;
+        p.significand = p.mantissa_field | MPTI_ONE << m;
+        p.exponent = (int)p.exponent_field - f->bias - m;
+        return p;
+    }
+    p.significand = p.mantissa_field;
+    p.exponent = f->emin - m;
+    if (p.significand)
+        p.kind = p.sign ? MPT_CLASS_NEG_SUBNORMAL : MPT_CLASS_POS_SUBNORMAL;
+    else
+        p.kind = p.sign ? MPT_CLASS_NEG_ZERO : MPT_CLASS_POS_ZERO;
+    return p;
+}
+
+MPT_DEF double mpt_decode_as(const mpt_format_info *info, uint64_t code)
+{
+    const uint64_t inf = (uint64_t)0x7ff << 52, quiet = MPTI_ONE << 51;
+    mpt_fields     p;
+    uint64_t       sign;
+    if (!info)
+        return mpti_f64_make(inf | quiet);
+    p = mpti_take_apart(info, code);
+    sign = (uint64_t)p.sign << 63;
+    if (p.kind == MPT_CLASS_QUIET_NAN || p.kind == MPT_CLASS_SIGNALING_NAN) {
+        const uint64_t payload = info->has_inf ? p.mantissa_field << (52 - info->mantissa_bits) : 0u;
+        return mpti_f64_make((info->specials == MPT_SPECIALS_FNUZ ? 0u : sign) | inf | quiet | payload);
+    }
+    if (p.kind == MPT_CLASS_NEG_INF || p.kind == MPT_CLASS_POS_INF)
+        return mpti_f64_make(sign | inf);
+    return mpti_f64_make(mpti_f64_compose(p.sign, p.significand, p.exponent));
+}
+
+MPT_DEF double mpt_decode(mpt_format format, uint64_t code)
+{
+    return mpt_decode_as(mpt_format_get(format), code);
+}
+
+/* What a right shift by `shift` (0 and more) discards, and whether that rounds the magnitude up. */
+static int mpti_round_up(uint64_t sig, int shift, const mpt_opts *o, unsigned sign, unsigned odd,
+                         int *inexact)
+{
+    /* from 64 on every bit of sig is discarded, and its 53 bits are below half of the gap */
+    const int      far = shift > 63;
+    const uint64_t rest = far ? sig : shift ? sig & ((MPTI_ONE << shift) - 1u) : 0u;
+    const uint64_t half = far || !shift ? 0u : MPTI_ONE << (shift - 1);
+    const int      above = !far && rest > half, tie = !far && shift && rest == half;
+    uint64_t       gap32;                            /* the discarded part in 2^-32 of the gap */
+    *inexact = rest != 0u;
+    if (!rest)
+        return 0;
+    switch (o->rounding) {
+    case MPT_RND_NEAREST_AWAY: return above || tie;
+    case MPT_RND_TOWARD_ZERO:  return 0;
+    case MPT_RND_UP:           return !sign;
+    case MPT_RND_DOWN:         return sign != 0u;
+    case MPT_RND_ODD:          return !odd;
+    case MPT_RND_STOCHASTIC:
+        gap32 = shift <= 32 ? rest << (32 - shift) : shift - 32 > 63 ? 0u : rest >> (shift - 32);
+        return o->random < gap32;
+    case MPT_RND_NEAREST_EVEN:
+    case MPT_ROUNDING_COUNT:
+    default: return above || (tie && odd);
+    }
+}
+
+static uint64_t mpti_encode_nan(const mpt_format_info *f, uint64_t sign_bit, uint64_t payload52)
+{
+    if (!f->has_nan)
+        return f->max_code;
+    if (f->has_inf)
+        return sign_bit | f->nan_code | payload52 >> (52 - f->mantissa_bits);
+    return f->specials == MPT_SPECIALS_FNUZ ? f->nan_code : sign_bit | f->nan_code;
+}
+
+/* An Inf, or a finite value beyond the largest one, in direction `rounding`. */
+static uint64_t mpti_encode_overflow(const mpt_format_info *f, uint64_t sign_bit, const mpt_opts *o,
+                                     int was_inf)
+{
+    const int toward_finite =
+        o->rounding == MPT_RND_TOWARD_ZERO || o->rounding == MPT_RND_ODD ||
+        o->rounding == MPT_RND_STOCHASTIC || (o->rounding == MPT_RND_UP && sign_bit) ||
+        (o->rounding == MPT_RND_DOWN && !sign_bit);
+    if (o->saturate || (!was_inf && toward_finite) || !f->has_nan)
+        return sign_bit | f->max_code;
+    return f->has_inf ? sign_bit | f->inf_code : mpti_encode_nan(f, sign_bit, 0u);
+}
+
+/* Round a finite nonzero sig * 2^q (sig in [2^52, 2^53)) to a magnitude code, as if exponents had no
+ * upper end; the caller deals with overflow. */
+static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q, unsigned sign,
+                                   const mpt_opts *o, unsigned *flags)
+{
+    const int scale = f->specials == MPT_SPECIALS_SCALE, m = f->mantissa_bits;
+    const int e = q + 52, floor_e = e < f->emin ? f->emin : e;
+    const int shift = floor_e - m - q;
+    uint64_t  code = ((uint64_t)(floor_e - f->emin) << m) + (shift > 63 ? 0u : sig >> shift);
+    int       inexact, tiny = 0, unused;
+    if (scale && e < f->emin) {         /* no zero to round to: the least power of two */
+        *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
+        return 0u;
+    }
+    if (scale)
+        code -= 1u;                     /* its field 0 is a number, not the subnormals */
+    code += (uint64_t)mpti_round_up(sig, shift, o, sign, (unsigned)(code & 1u), &inexact);
+    if (e < f->emin) {                  /* tiny unless rounding with a free exponent reaches 2^emin */
+        const int      free_shift = 52 - m;
+        const uint64_t kept = sig >> free_shift;
+        const int up = mpti_round_up(sig, free_shift, o, sign, (unsigned)(kept & 1u), &unused);
+        tiny = e < f->emin - 1 || kept + (uint64_t)up < MPTI_ONE << (m + 1);
+    }
+    if (inexact)
+        *flags |= MPT_FLAG_INEXACT | (tiny ? MPT_FLAG_UNDERFLOW : 0u);
+    if (o->flush_subnormals && !scale && code && !(code >> m)) {
+        *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
+        return 0u;
+    }
+    return code;
+}
+
+static uint64_t mpti_encode_bits(const mpt_format_info *f, uint64_t u, const mpt_opts *o, unsigned *flags)
+{
+    const unsigned sign = (unsigned)(u >> 63);
+    const uint64_t sign_bit = f->sign_bits ? (uint64_t)sign << (f->bits - 1) : 0u;
+    const uint64_t hidden = MPTI_ONE << 52, man = u & (hidden - 1u);
+    const int      field = (int)((u >> 52) & 0x7ffu);
+    uint64_t       sig = field ? man | hidden : man, code;
+    int            q = (field ? field : 1) - 1075;
+
+    if (field == 0x7ff && man) {
+        if (!(man >> 51) || !f->has_nan)
+            *flags |= MPT_FLAG_INVALID;
+        return mpti_encode_nan(f, sign_bit, man);
+    }
+    if (!f->sign_bits && sign && (field || man)) {
+        *flags |= MPT_FLAG_INVALID;
+        return f->nan_code;
+    }
+    if (field == 0x7ff) {
+        if (!f->has_inf || o->saturate)
+            *flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
+        return mpti_encode_overflow(f, sign_bit, o, 1);
+    }
+    if (!sig) {
+        if (f->specials == MPT_SPECIALS_SCALE)
+            *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
+        return f->specials == MPT_SPECIALS_FNUZ ? 0u : sign_bit;
+    }
+    for (; !(sig & hidden); q--)        /* a subnormal double */
+        sig <<= 1;
+    code = mpti_encode_finite(f, sig, q, sign, o, flags);
+    if (code > f->max_code) {
+        *flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
+        return mpti_encode_overflow(f, sign_bit, o, 0);
+    }
+    if (!code && f->specials == MPT_SPECIALS_FNUZ)
+        return 0u;                      /* no negative zero: its code is the NaN */
+    return sign_bit | code;
+}
+
+MPT_DEF uint64_t mpt_encode_as(const mpt_format_info *info, double value, const mpt_opts *opts,
+                               unsigned *flags)
+{
+    const mpt_opts plain = {MPT_RND_NEAREST_EVEN, 0, 0, 0u};
+    unsigned       raised = 0u;
+    uint64_t       code;
+    if (!opts)
+        opts = &plain;
+    if (!info || (unsigned)opts->rounding >= (unsigned)MPT_ROUNDING_COUNT) {
+        if (flags)
+            *flags |= MPT_FLAG_INVALID;
+        return info ? info->nan_code : 0u;
+    }
+    code = mpti_encode_bits(info, mpti_f64_bits(value), opts, &raised);
+    if (flags)
+        *flags |= raised;
+    return code;
+}
+
+MPT_DEF uint64_t mpt_encode(mpt_format format, double value, const mpt_opts *opts, unsigned *flags)
+{
+    return mpt_encode_as(mpt_format_get(format), value, opts, flags);
+}
+
+/* ---- looking at one number ---- */
+
+MPT_DEF const char *mpt_class_text(mpt_class c)
+{
+#define MPTI_X(id, text) text,
+    static const char *const texts[] = {MPT_CLASSES(MPTI_X)};
+#undef MPTI_X
+    return (unsigned)c < (unsigned)MPT_CLASS_COUNT ? texts[c] : "unknown class";
+}
+
+MPT_DEF mpt_class mpt_classify(mpt_format format, uint64_t code)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    return f ? mpti_take_apart(f, code).kind : MPT_CLASS_SIGNALING_NAN;
+}
+
+MPT_DEF double mpt_ulp(mpt_format format, double value)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    const uint64_t         a = mpti_f64_bits(value) & ~(MPTI_ONE << 63);
+    int                    e = (int)(a >> 52) - 1023;   /* -1023 for zero and subnormals: below all emin */
+    if (!f)
+        return mpti_f64_make((uint64_t)0xfff << 51);
+    if (e == 1024)
+        return mpti_f64_make(a);
+    if (e < f->emin)
+        e = f->emin;
+    return mpti_f64_make(mpti_f64_compose(0u, 1u, e - f->mantissa_bits));
+}
+
+/* Every gap of f16 and bf16 is a float; its pattern is that of the narrowed double. */
+MPT_DEF float mpt_f16_ulp(mpt_f16 h)
+{
+    return mpt_f32_from_f16(mpt_f16_from_f64(mpt_ulp(MPT_F16, mpt_f64_from_f16(h))));
+}
+
+MPT_DEF float mpt_bf16_ulp(mpt_bf16 b)
+{
+    return mpt_f32_from_bf16(mpt_bf16_from_f64(mpt_ulp(MPT_BF16, mpt_f64_from_bf16(b))));
+}
+
+MPT_DEF mpt_fields mpt_anatomy(mpt_format format, double value)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    unsigned               flags = 0u;
+    mpt_fields             p;
+    if (!f) {
+        memset(&p, 0, sizeof p);
+        p.kind = MPT_CLASS_SIGNALING_NAN;
+        p.value = p.error = mpti_f64_make((uint64_t)0xfff << 51);
+        p.flags = MPT_FLAG_INVALID;
+    } else {
+        p = mpti_take_apart(f, mpt_encode_as(f, value, NULL, &flags));
+        p.value = mpt_decode_as(f, p.code);
+        p.error = p.value - value;
+        p.flags = flags;
+    }
+    p.format = format;
+    return p;
+}
+
+MPT_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t code)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    size_t                 length = 0;
+    int                    i;
+    for (i = f ? f->bits - 1 : -1; i >= 0; i--) {
+        if (length + 1 < cap)
+            buf[length] = (char)('0' + (int)((code >> i) & 1u));
+        length++;
+        if (i == f->mantissa_bits + f->exponent_bits || (i == f->mantissa_bits && i > 0)) {
+            if (length + 1 < cap)
+                buf[length] = ' ';
+            length++;
+        }
+    }
+    if (cap)
+        buf[length < cap ? length : cap - 1] = '\0';
+    return length;
+}
+
+/* ---- arrays ---- */
+
+/* F16C converts eight halves an instruction. It is in every processor with AVX2, which is what we ask
+ * for, because clang 14's __builtin_cpu_supports knows no "f16c". tcc has no intrinsics, nvcc's host
+ * pass does not take target attributes on them, and MSVC has no such builtin: portable path there. */
+#if MPT_SIMD && (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__)) && \
+    !defined(__TINYC__) && !defined(__CUDACC__)
+#define MPTI_F16C 1
+#include <immintrin.h>
+#else
+#define MPTI_F16C 0
+#endif
+
+/* Values go in and out through memcpy, so that no aliasing rule forbids narrowing in place. */
+#define MPTI_PORTABLE_LOOP(dst, src, first, n, from_bits, to_bits, convert)           \
+    do {                                                                              \
+        size_t i_;                                                                    \
+        for (i_ = (first); i_ < (n); i_++) {                                          \
+            from_bits in_;                                                            \
+            to_bits   out_;                                                           \
+            memcpy(&in_, (const unsigned char *)(src) + i_ * sizeof in_, sizeof in_); \
+            out_ = (to_bits)convert;                                                  \
+            memcpy((unsigned char *)(dst) + i_ * sizeof out_, &out_, sizeof out_);    \
+        }                                                                             \
+    } while (0)
+
+#if MPTI_F16C
+static int mpti_has_f16c(void) { return __builtin_cpu_supports("avx2") != 0; }
+
+__attribute__((target("avx,f16c"))) static size_t mpti_f16_from_f32_f16c(mpt_f16 *dst, const float *src,
+                                                                         size_t n)
+{
+    size_t i;
+    for (i = 0; i + 8 <= n; i += 8)
+        _mm_storeu_si128((__m128i *)(void *)(dst + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
+    return i;
+}
+
+__attribute__((target("avx,f16c"))) static size_t mpti_f32_from_f16_f16c(float *dst, const mpt_f16 *src,
+                                                                         size_t n)
+{
+    size_t i;
+    for (i = 0; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(dst + i,
+                         _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(src + i))));
+    return i;
+}
+#endif
+
+MPT_DEF const char *mpt_simd_name(void)
+{
+#if MPTI_F16C
+    if (mpti_has_f16c())
+        return "f16c";
+#endif
+    return "portable";
+}
+
+static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n && (!dst || !src); }
+
+MPT_DEF mpt_status mpt_f16_from_f32_n(mpt_f16 *dst, const float *src, size_t n)
+{
+    size_t done = 0;
+    if (mpti_bad_array(dst, src, n))
+        return MPT_E_ARG;
+#if MPTI_F16C
+    if (mpti_has_f16c())
+        done = mpti_f16_from_f32_f16c(dst, src, n);
+#endif
+    MPTI_PORTABLE_LOOP(dst, src, done, n, uint32_t, uint16_t, mpti_f16_encode(in_));
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_f32_from_f16_n(float *dst, const mpt_f16 *src, size_t n)
+{
+    size_t done = 0;
+    if (mpti_bad_array(dst, src, n))
+        return MPT_E_ARG;
+#if MPTI_F16C
+    if (mpti_has_f16c())
+        done = mpti_f32_from_f16_f16c(dst, src, n);
+#endif
+    MPTI_PORTABLE_LOOP(dst, src, done, n, uint16_t, uint32_t, mpti_f16_decode(in_));
+    return MPT_OK;
+}
+
+/* The other six pairs have the portable path only. */
+#define MPTI_ARRAY(name, dst_type, src_type, from_bits, to_bits, convert)                   \
+    MPT_DEF mpt_status name(dst_type *dst, const src_type *src, size_t n)                   \
+    {                                                                                       \
+        if (mpti_bad_array(dst, src, n))                                                    \
+            return MPT_E_ARG;                                                               \
+        MPTI_PORTABLE_LOOP(dst, src, 0, n, from_bits, to_bits, convert);                    \
+        return MPT_OK;                                                                      \
+    }
+MPTI_ARRAY(mpt_f16_from_f64_n,  mpt_f16,  double,   uint64_t, uint16_t, mpti_narrow_f64(in_, 5, 10))
+MPTI_ARRAY(mpt_f64_from_f16_n,  double,   mpt_f16,  uint16_t, uint64_t, mpti_widen_f64(in_, 5, 10))
+MPTI_ARRAY(mpt_bf16_from_f32_n, mpt_bf16, float,    uint32_t, uint16_t, mpti_bf16_encode(in_))
+MPTI_ARRAY(mpt_f32_from_bf16_n, float,    mpt_bf16, uint16_t, uint32_t, mpti_bf16_decode(in_))
+MPTI_ARRAY(mpt_bf16_from_f64_n, mpt_bf16, double,   uint64_t, uint16_t, mpti_narrow_f64(in_, 8, 7))
+MPTI_ARRAY(mpt_f64_from_bf16_n, double,   mpt_bf16, uint16_t, uint64_t, mpti_widen_f64(in_, 8, 7))
+
+#endif /* MPT_HALF_IMPLEMENTATION */
+
+// >>H11 to add a format ---------------------------------------------------------------------------
+/* 1. Add its row to MPT_FORMATS (>>H3). Limits, codes, names, mpt_encode, mpt_decode, mpt_anatomy and
+ *    the README's table follow; the format tests in tests/test_half.c pick it up by themselves.
+ * 2. If it has specials of a new kind, add the kind to mpt_specials and to the places that switch on
+ *    it: MPTI_EMIN .. MPTI_NAN_CODE, mpti_is_nan_code, mpti_encode_nan (all in >>H10).
+ * 3. If it needs a type and fast conversions, model them on >>H7, with the arrays in >>H9; the judge is
+ *    mpt_encode.
+ */
+
+// >>H12 licence -----------------------------------------------------------------------------------
+/* MIT licence; the full text is in the file LICENSE.  Copyright (c) 2026 the mpt authors. */
