@@ -369,7 +369,8 @@ MPT_HD uint32_t mpti_shift_rne32(uint32_t sig, int shift)
 
 MPT_HD uint64_t mpti_shift_rne64(uint64_t sig, int shift)
 {
-    const uint64_t one = 1, kept = sig >> shift, rest = sig & ((one << shift) - 1u), half = one << (shift - 1);
+    const uint64_t one = 1, kept = sig >> shift, rest = sig & ((one << shift) - 1u);
+    const uint64_t half = one << (shift - 1);
     return kept + (uint64_t)(rest > half || (rest == half && (kept & 1u)));
 }
 

@@ -1,0 +1,1197 @@
+/* mpt.h -- mixed-precision training for C: see where FP16 loses your numbers, and keep them.
+ *
+ * Use it: copy mpt_half.h and mpt.h next to your code. In exactly one C file
+ *
+ *     #define MPT_IMPLEMENTATION
+ *     #include "mpt.h"
+ *
+ * and everywhere else only the #include; link with -lm. Around a training loop of your own:
+ *
+ *     mpt_scaler scaler;  mpt_scaler_init(&scaler, NULL);          // dynamic loss scale
+ *     mpt_step   step = {0};
+ *     mpt_tensor grads[] = {mpt_tensor_grad_f32("w", dw, n)};      // one line per gradient array
+ *     for (...) {
+ *         float seed = mpt_scaler_scale(&scaler, dloss);           // 1 scale
+ *         backward(seed, dw);                                      // 2 backward, your code
+ *         mpt_unscale(&scaler, &step, grads, 1);                   // 3 check
+ *         if (!step.found_inf) your_optimizer(w, dw);              // 4 step
+ *         mpt_scaler_update(&scaler);                              // 5 update
+ *     }
+ *
+ * What it does NOT do: your forward and backward pass; allocate, print or exit; threads (one thread per
+ * scaler and per tensor list); any promise of bits under -ffast-math or x87 arithmetic, where steps 3 and 4
+ * stay right but may differ in the last bit (the conversions of mpt_half.h do not).
+ *
+ * Contents (search for the mark):
+ *   >>M1 configuration            >>M6 optimizers
+ *   >>M2 tensors                  >>M7 formulas, one element each, shared with the GPU
+ *   >>M3 range report             >>M8 implementation
+ *   >>M4 loss scaler              >>M9 to add an optimizer, a scaler dialect, a report
+ *   >>M5 check, unscale, clip     >>M10 licence
+ */
+#include "mpt_half.h"   /* above the guard: a second include with MPT_IMPLEMENTATION still emits all */
+
+#ifndef MPT_H
+#define MPT_H
+
+#include <math.h>
+
+// >>M1 configuration ------------------------------------------------------------------------------
+/* MPT_NO_STDIO   define it to leave out mpt_range_print and with it <stdio.h>.
+ * MPT_STATIC, MPT_DEF, MPT_SIMD: see mpt_half.h. */
+#ifndef MPT_NO_STDIO
+#include <stdio.h>
+#endif
+
+// >>M2 tensors ------------------------------------------------------------------------------------
+/* One parameter array of the network with all that belongs to it. A zeroed struct with the fields
+ * you have is enough: each call says which fields it needs. The memory is yours. */
+typedef struct mpt_tensor {
+    const char *name;           /* for reports; may be NULL */
+    size_t      n;              /* number of elements of each array below */
+    float      *master;         /* [n] FP32 weights, the ones that persist */
+    void       *param;          /* [n] copy in param_format for forward and backward; NULL: none */
+    void       *grad;           /* [n] gradient in grad_format */
+    float      *m;              /* [n] momentum, first moment */
+    float      *v;              /* [n] second moment */
+    mpt_format  param_format;   /* MPT_F32, MPT_F16 or MPT_BF16 */
+    mpt_format  grad_format;    /* MPT_F32, MPT_F16 or MPT_BF16 */
+} mpt_tensor;
+
+/* mpt_tensor_grad_f32 -- a tensor of which mpt sees only an FP32 gradient.  Threads: any. */
+MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n);
+
+/* What a call asks of a tensor; mpt_tensors_validate takes these or-ed. */
+#define MPT_NEEDS_MASTER 1u
+#define MPT_NEEDS_PARAM  2u
+#define MPT_NEEDS_GRAD   4u
+#define MPT_NEEDS_M      8u
+#define MPT_NEEDS_V      16u
+
+/* Which tensor is wrong, and in what. */
+typedef struct mpt_fault {
+    size_t      tensor;         /* index in the list */
+    const char *why;            /* an English sentence that lives forever; NULL when nothing is wrong */
+} mpt_fault;
+
+/* mpt_tensors_validate -- test a tensor list as the other calls do before they touch anything; call
+ * it when one of them returned MPT_E_ARG or MPT_E_UNSUPPORTED, to learn why.
+ *   tensors  in   [count]; NULL allowed if count is 0
+ *   needs    in   MPT_NEEDS_* or-ed
+ *   fault    out  NULL, or where and what
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL), MPT_E_UNSUPPORTED (a format).  Threads: any. */
+MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
+                                        mpt_fault *fault);
+
+/* mpt_publish -- write the low-precision copies from the masters, after you stepped those yourself.
+ *   tensors  in   [count]; each needs master and param
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
+ * Exact: nearest-even.  Threads: one caller per list. */
+MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
+
+// >>M3 range report -------------------------------------------------------------------------------
+/* The binades of FP32: floor(log2|x|) from -149 (its least subnormal) to 127. */
+#define MPT_RANGE_EMIN (-149)
+#define MPT_RANGE_BINS 277
+
+/* What would become of a set of numbers if each was rounded to `format`. Counts are exact; merging the
+ * reports of any parts in any order gives the report of the whole. */
+typedef struct mpt_range {
+    uint64_t   count, zero;
+    uint64_t   flushed;         /* nonzero, rounds to zero */
+    uint64_t   subnormal;       /* rounds to a subnormal: some bits are lost */
+    uint64_t   normal;
+    uint64_t   overflow;        /* finite, rounds to Inf (or NaN where there is no Inf) */
+    uint64_t   inf, nan;
+    uint64_t   binade[MPT_RANGE_BINS];  /* finite nonzero values with floor(log2|x|) = i + MPT_RANGE_EMIN */
+    float      max_abs, min_abs;        /* of the finite nonzero values; 0 if there are none */
+    mpt_format format;
+    uint32_t   least_kept, least_normal, least_overflow;    /* |x| patterns where the classes begin */
+} mpt_range;
+
+/* mpt_range_init -- an empty report against a format.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL, MPT_E_UNSUPPORTED for an unknown format and for e8m0,
+ * which holds no zero and no sign.  Threads: any. */
+MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format);
+
+/* mpt_range_add_f32, _f16, _bf16 -- count n more numbers, one pass.
+ *   x  in  [n]
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (nothing is counted).  Threads: one caller per report. */
+MPT_DEF mpt_status mpt_range_add_f32(mpt_range *r, const float *x, size_t n);
+MPT_DEF mpt_status mpt_range_add_f16(mpt_range *r, const mpt_f16 *x, size_t n);
+MPT_DEF mpt_status mpt_range_add_bf16(mpt_range *r, const mpt_bf16 *x, size_t n);
+
+/* mpt_range_merge -- add the counts of src to dst.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or reports against different formats. */
+MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src);
+
+/* A power of two to multiply the numbers with, and what it does to them. */
+typedef struct mpt_range_choice {
+    float    scale;             /* 2^log2_scale */
+    int      log2_scale;
+    int      headroom;          /* further doublings before the largest magnitude overflows */
+    uint64_t flushed, subnormal;    /* with that scale, counted by whole binades */
+} mpt_range_choice;
+
+/* mpt_range_choose_scale -- the power of two that loses least: nothing overflows, and `headroom`
+ * further doublings stay possible; then fewest flushed to zero, then fewest subnormal, then nearest 1.
+ *   headroom  in   bits to keep free above the largest magnitude, 0..30; 3 if you are unsure
+ * Returns: MPT_OK (scale 1 if there are no finite nonzero numbers).  Errors: MPT_E_ARG.  Threads: any. */
+MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom, mpt_range_choice *choice);
+
+#ifndef MPT_NO_STDIO
+/* mpt_range_print -- draw the exponent histogram against the format's window.
+ *   out    in  an open stream
+ *   title  in  the first words of the drawing
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
+MPT_DEF mpt_status mpt_range_print(FILE *out, const mpt_range *r, const char *title);
+#endif
+
+// >>M4 loss scaler --------------------------------------------------------------------------------
+/* One row per rule for the scale: enum, name, first scale, growth, backoff, interval.
+ *   static   the scale never moves; a bad step is still skipped
+ *   pytorch  torch.amp.GradScaler: bad step: scale * backoff, count to 0; good step: count + 1, and at
+ *            `interval` scale * growth unless that is not finite, count to 0. No floor, no cap. */
+#define MPT_SCALER_DIALECTS(X)                                  \
+    X(MPT_SCALER_STATIC,  "static",   1024.0f, 1.0, 1.0,    1)  \
+    X(MPT_SCALER_PYTORCH, "pytorch", 65536.0f, 2.0, 0.5, 2000)
+
+typedef enum mpt_scaler_dialect {
+#define MPTI_X(id, name, init, growth, backoff, interval) id,
+    MPT_SCALER_DIALECTS(MPTI_X)
+#undef MPTI_X
+    MPT_SCALER_DIALECT_COUNT
+} mpt_scaler_dialect;
+
+typedef struct mpt_scaler_config {
+    double   growth;            /* above 1; static: unused */
+    double   backoff;           /* above 0, below 1; static: unused */
+    float    init_scale;        /* finite, above 0 */
+    int32_t  interval;          /* good steps before the scale grows, 1 and more; static: unused */
+    int32_t  dialect;           /* mpt_scaler_dialect */
+    uint32_t reserved;          /* 0 */
+} mpt_scaler_config;
+
+/* All state of a loss scale: copy it, compare it with memcmp, write it to a file. */
+typedef struct mpt_scaler {
+    mpt_scaler_config config;
+    uint64_t updates;           /* calls of mpt_scaler_update so far */
+    uint64_t skipped;           /* those of them with found_inf */
+    float    scale;
+    int32_t  good_steps;        /* since the scale last moved */
+    uint32_t found_inf;         /* since the last update */
+    uint32_t checks;            /* gradient checks since the last update */
+    uint32_t in_use;            /* mpt_scaler_scale was called at least once */
+    uint32_t reserved;          /* 0 */
+} mpt_scaler;
+
+/* mpt_scaler_preset -- the published defaults of a dialect, to change and pass to mpt_scaler_init.
+ * Returns: the configuration; for an unknown dialect one that mpt_scaler_init refuses.  Threads: any. */
+MPT_DEF mpt_scaler_config mpt_scaler_preset(mpt_scaler_dialect dialect);
+
+/* mpt_scaler_init -- a scaler before its first step.
+ *   config  in  NULL for mpt_scaler_preset(MPT_SCALER_PYTORCH)
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or a value out of range (*s is kept). */
+MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config);
+
+/* mpt_scaler_scale -- multiply the loss, or the gradient that starts the backward pass, by the scale.
+ *   s  in/out  an initialised scaler; the first call puts it in use
+ *   x  in      loss, or one element of its gradient
+ * Returns: x * scale (FP32); a NaN for NULL or a scaler that was never initialised.
+ * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2. */
+static inline float mpt_scaler_scale(mpt_scaler *s, float x)
+{
+    if (!s || !(s->scale > 0.0f))
+        return mpti_f32_make(0x7fc00000u);
+    s->in_use = 1u;
+    return x * s->scale;
+}
+
+/* mpt_scaler_record -- tell the scaler what a check of your own found (other ranks, a GPU, an
+ * optimizer that looks for itself), in place of mpt_check.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER before the first mpt_scaler_scale. */
+MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf);
+
+/* mpt_scaler_update -- grow or back off the loss scale after one step, once for all optimizers.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER if nothing was checked since the last update.
+ * Exact: factors in double, the scale rounded to FP32.  Parity: bit-exact host/device.
+ * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2; PyTorch
+ * GradScaler.update and _amp_update_scale_. */
+MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
+
+// >>M5 check, unscale, clip -----------------------------------------------------------------------
+typedef enum mpt_stage {
+    MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED
+} mpt_stage;
+
+/* What is known of one optimizer's step: its own record, so that of two optimizers under one scaler a
+ * bad one skips only itself. Start from zero (mpt_step step = {0}); a later check reuses it. */
+typedef struct mpt_step {
+    uint64_t update;            /* scaler->updates + 1 at the check: which step this is about */
+    double   sumsq;             /* sum of the squares of the finite unscaled gradients */
+    double   norm;              /* global L2 norm of the unscaled gradients; +Inf if found_inf */
+    float    grad_factor;       /* turns what grad holds into the unscaled gradient */
+    float    clip_factor;       /* 1, or what mpt_clip made it */
+    uint32_t found_inf;         /* nonzero: skip this step */
+    uint32_t stage;             /* mpt_stage */
+} mpt_step;
+
+/* mpt_check -- read all gradients once: found_inf and the global norm of the gradient divided by the
+ * scale. Gradients are not changed; mpt_*_step unscales them on the fly. A gradient counts as bad if
+ * it, or its unscaled value, is Inf or NaN (a scale below 1 can overflow a finite one).
+ *   s        in/out  in use; found_inf is merged into it
+ *   step     out     the record that mpt_clip and mpt_*_step need
+ *   tensors  in      [count]; each needs grad
+ * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the
+ *   first mpt_scaler_scale and for a second check of the same step before the update.
+ * Exact: factor FP32(1 / FP64(scale)); squares and sum in double on a fixed tree.  Parity: bit-exact
+ *   host/device, whatever the thread count or grid.  Threads: one caller per scaler. */
+MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count);
+
+/* mpt_unscale -- the same in one pass that also writes the unscaled gradients back (each rounded to
+ * its format; one that overflows there counts as bad too), for optimizers of your own. If found_inf
+ * is set, do not use them. Otherwise as mpt_check. */
+MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count);
+
+/* mpt_clip -- from here on the step scales all gradients by min(1, max_norm / norm).
+ *   max_norm  in  above 0; finite
+ * A bad step keeps factor 1: it is skipped anyway, and no Inf/Inf can make a NaN.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step.
+ * Source: Pascanu et al. 2013, section 3.2. */
+MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
+
+/* mpt_clip_apply -- multiply gradients that mpt_unscale wrote back by the clip factor, for optimizers
+ * of your own; the factor then is 1 again.
+ * Returns: MPT_OK.  Errors: as mpt_unscale; MPT_E_ORDER unless mpt_unscale came before. */
+MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count);
+
+// >>M6 optimizers ---------------------------------------------------------------------------------
+/* SGD.  g += weight_decay * w;  m = momentum * m + g;  w -= lr * (nesterov ? g + momentum * m : m). */
+typedef struct mpt_sgd {
+    float    lr;                /* 0 and more */
+    float    momentum;          /* 0 (then m is not needed) to below 1 */
+    float    weight_decay;      /* 0 and more */
+    uint32_t nesterov;          /* nonzero needs momentum above 0 */
+    uint64_t t;                 /* steps taken, skipped ones not counted */
+} mpt_sgd;
+
+/* AdamW.  w -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * w). */
+typedef struct mpt_adamw {
+    float    lr;                /* 0 and more */
+    float    beta1, beta2;      /* 0 to below 1 */
+    float    eps;               /* above 0 */
+    float    weight_decay;      /* 0 and more */
+    uint32_t reserved;          /* 0 */
+    uint64_t t;                 /* steps taken, skipped ones not counted */
+} mpt_adamw;
+
+/* mpt_adamw_defaults -- lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01, no steps taken. */
+MPT_DEF mpt_adamw mpt_adamw_defaults(void);
+
+/* mpt_sgd_step, mpt_adamw_step -- one fused pass: unscale, clip, update the FP32 masters, write the
+ * low-precision copies. If step->found_inf, nothing changes: not the weights, not the moments, not t;
+ * a schedule that reads t does not advance either.
+ *   o        in/out  hyperparameters and t
+ *   step     in/out  from mpt_check or mpt_unscale
+ *   tensors  in/out  [count], the list that was checked; each needs master and grad, m (SGD only with
+ *                    momentum), v (AdamW); writes param where it is not NULL
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, or for a second
+ *   step on one check. On an error nothing is changed.
+ * Exact: every multiply-add is one fma; constants in double.  Parity: bit-exact host/device.
+ * Threads: one caller per list.  Source: Sutskever et al. 2013 and PyTorch SGD; Loshchilov & Hutter
+ * 2019, algorithm 2. */
+MPT_DEF mpt_status mpt_sgd_step(mpt_sgd *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
+MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
+
+// >>M7 formulas, one element each, shared with the GPU ----------------------------------------------
+/* Arithmetic that no compiler may contract: a plain a * b + c becomes an fma or not at each one's
+ * taste. PTX in place of the intrinsics, since --use_fast_math would flush subnormals in those. */
+#ifdef __CUDA_ARCH__
+MPT_HD float mpti_fma(float a, float b, float c)
+{
+    float d;
+    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(b), "f"(c));
+    return d;
+}
+MPT_HD float mpti_mul(float a, float b)
+{
+    float d;
+    asm("mul.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+    return d;
+}
+MPT_HD float mpti_div(float a, float b)
+{
+    float d;
+    asm("div.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+    return d;
+}
+MPT_HD float mpti_sqrt(float a)
+{
+    float d;
+    asm("sqrt.rn.f32 %0, %1;" : "=f"(d) : "f"(a));
+    return d;
+}
+MPT_HD double mpti_mul64(double a, double b)
+{
+    double d;
+    asm("mul.rn.f64 %0, %1, %2;" : "=d"(d) : "d"(a), "d"(b));
+    return d;
+}
+#else
+MPT_HD float mpti_fma(float a, float b, float c) { return fmaf(a, b, c); }
+MPT_HD float mpti_mul(float a, float b) { return a * b; }   /* its result only feeds fmaf, / or a store */
+MPT_HD float mpti_div(float a, float b) { return a / b; }
+MPT_HD float mpti_sqrt(float a) { return sqrtf(a); }
+/* Its result does feed a subtraction; volatile keeps the compiler from contracting the two. It runs
+ * a few times per step, not per element. */
+MPT_HD double mpti_mul64(double a, double b)
+{
+    const volatile double d = a * b;
+    return d;
+}
+#endif
+
+/* The tree of every sum of squares. Element i of a chunk adds to lane i mod MPTI_LANES, in order; the
+ * lanes of a chunk are added in adjacent pairs; chunk c of the whole list adds to slot
+ * c mod MPTI_SLOTS, in order; the slots are added in adjacent pairs. So neither threads, nor vector
+ * width, nor grid can change the result. On the GPU a block is 256 threads of 8 lanes each. */
+#define MPTI_LANES 2048
+#define MPTI_CHUNK 16384
+#define MPTI_SLOTS 256
+
+/* Unscale one gradient; *bad becomes nonzero if it is, or becomes, Inf or NaN. */
+MPT_HD float mpti_unscale_1(float g, float factor, unsigned *bad)
+{
+    const float u = mpti_mul(g, factor);
+    *bad |= (unsigned)!mpti_f32_is_finite(g) | (unsigned)!mpti_f32_is_finite(u);
+    return u;
+}
+
+/* Add a square. The product of two floats is exact in double, so it does not matter whether the
+ * compiler contracts this one. Non-finite values count as 0: they are told by found_inf, and a NaN
+ * in the sum would have other bits on other machines. */
+MPT_HD double mpti_sumsq_1(double sum, float x)
+{
+    return mpti_f32_is_finite(x) ? sum + (double)x * (double)x : sum;
+}
+
+/* FP32(1 / FP64(scale)), as PyTorch has it. */
+MPT_HD float mpti_inverse_scale(float scale) { return (float)(1.0 / (double)scale); }
+
+/* Norm and clip factor from the finished sum. */
+MPT_HD double mpti_norm_from_sumsq(double sumsq, unsigned found_inf)
+{
+    return found_inf ? mpti_f64_make((uint64_t)0x7ff << 52) : sqrt(sumsq);
+}
+
+MPT_HD float mpti_clip_factor(double norm, float max_norm, unsigned found_inf)
+{
+    return found_inf || !(norm > (double)max_norm) ? 1.0f : (float)((double)max_norm / norm);
+}
+
+/* One update of the scale; returns nothing but the new state in *s. */
+MPT_HD void mpti_scaler_advance(mpt_scaler *s)
+{
+    if (s->config.dialect == (int32_t)MPT_SCALER_PYTORCH) {
+        if (s->found_inf) {
+            s->scale = (float)mpti_mul64((double)s->scale, s->config.backoff);
+            s->good_steps = 0;
+        } else if (s->good_steps + 1 == s->config.interval) {
+            const float grown = (float)mpti_mul64((double)s->scale, s->config.growth);
+            if (mpti_f32_is_finite(grown))
+                s->scale = grown;
+            s->good_steps = 0;
+        } else {
+            s->good_steps++;
+        }
+    }
+    s->updates++;
+    s->skipped += s->found_inf ? 1u : 0u;
+    s->found_inf = 0u;
+    s->checks = 0u;
+}
+
+/* What is constant over one step of an optimizer; factor is unscale times clip. */
+typedef struct mpti_sgd_k { float lr, momentum, weight_decay, factor; uint32_t nesterov; } mpti_sgd_k;
+typedef struct mpti_adamw_k {
+    float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, decay, step_size, v_factor, factor;
+} mpti_adamw_k;
+
+MPT_HD mpti_sgd_k mpti_sgd_consts(const mpt_sgd *o, const mpt_step *step)
+{
+    mpti_sgd_k k;
+    k.lr = o->lr;
+    k.momentum = o->momentum;
+    k.weight_decay = o->weight_decay;
+    k.factor = mpti_mul(step->grad_factor, step->clip_factor);
+    k.nesterov = o->nesterov;
+    return k;
+}
+
+/* base^t by repeated squaring: libm's pow differs from one libm to the next. */
+MPT_HD double mpti_powi(double base, uint64_t t)
+{
+    double r = 1.0;
+    for (; t; t >>= 1) {
+        if (t & 1u)
+            r = mpti_mul64(r, base);
+        base = mpti_mul64(base, base);
+    }
+    return r;
+}
+
+/* For step t = o->t + 1. */
+MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
+{
+    const uint64_t t = o->t + 1u;
+    mpti_adamw_k   k;
+    k.beta1 = o->beta1;
+    k.one_minus_beta1 = 1.0f - o->beta1;
+    k.beta2 = o->beta2;
+    k.one_minus_beta2 = 1.0f - o->beta2;
+    k.eps = o->eps;
+    k.decay = mpti_fma(-o->lr, o->weight_decay, 1.0f);
+    k.step_size = (float)((double)o->lr / (1.0 - mpti_powi((double)o->beta1, t)));
+    k.v_factor = (float)(1.0 / sqrt(1.0 - mpti_powi((double)o->beta2, t)));
+    k.factor = mpti_mul(step->grad_factor, step->clip_factor);
+    return k;
+}
+
+/* One element: g as it lies in grad, w and m in and out. Without momentum m is not touched. */
+MPT_HD void mpti_sgd_1(float g, float *w, float *m, const mpti_sgd_k *k)
+{
+    g = mpti_fma(k->weight_decay, *w, mpti_mul(g, k->factor));
+    if (k->momentum > 0.0f) {
+        *m = mpti_fma(k->momentum, *m, g);
+        g = k->nesterov ? mpti_fma(k->momentum, *m, g) : *m;
+    }
+    *w = mpti_fma(-k->lr, g, *w);
+}
+
+MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, const mpti_adamw_k *k)
+{
+    float denominator;
+    g = mpti_mul(g, k->factor);
+    *m = mpti_fma(k->beta1, *m, mpti_mul(k->one_minus_beta1, g));
+    *v = mpti_fma(k->beta2, *v, mpti_mul(k->one_minus_beta2, mpti_mul(g, g)));
+    denominator = mpti_fma(mpti_sqrt(*v), k->v_factor, k->eps);
+    *w = mpti_fma(-k->step_size, mpti_div(*m, denominator), mpti_mul(*w, k->decay));
+}
+
+#endif /* MPT_H */
+
+// >>M8 implementation -----------------------------------------------------------------------------
+#if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPTI_IMPLEMENTED)
+#define MPTI_IMPLEMENTED
+
+static size_t mpti_min(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Elements converted to float at a time, on the stack: small enough to stay in L1. */
+#define MPTI_BLOCK 256
+
+/* ---- tensors ---- */
+
+static int mpti_is_train_format(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
+
+MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n)
+{
+    mpt_tensor t;
+    memset(&t, 0, sizeof t);
+    t.name = name;
+    t.n = n;
+    t.grad = grad;
+    t.grad_format = MPT_F32;
+    return t;
+}
+
+static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
+{
+    if (!t->n)
+        return NULL;
+    if ((needs & MPT_NEEDS_MASTER) && !t->master)
+        return "master is NULL: this call steps the FP32 weights";
+    if ((needs & MPT_NEEDS_PARAM) && !t->param)
+        return "param is NULL: this call writes the low-precision copy";
+    if ((needs & MPT_NEEDS_GRAD) && !t->grad)
+        return "grad is NULL";
+    if ((needs & MPT_NEEDS_M) && !t->m)
+        return "m is NULL: this optimizer keeps a first moment (momentum)";
+    if ((needs & MPT_NEEDS_V) && !t->v)
+        return "v is NULL: this optimizer keeps a second moment";
+    return NULL;
+}
+
+static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
+{
+    if ((needs & MPT_NEEDS_GRAD) && t->grad && !mpti_is_train_format(t->grad_format))
+        return "grad_format must be MPT_F32, MPT_F16 or MPT_BF16";
+    if ((needs & (MPT_NEEDS_PARAM | MPT_NEEDS_MASTER)) && t->param && !mpti_is_train_format(t->param_format))
+        return "param_format must be MPT_F32, MPT_F16 or MPT_BF16";
+    return NULL;
+}
+
+MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
+                                        mpt_fault *fault)
+{
+    mpt_fault  found = {0, NULL};
+    mpt_status status = MPT_OK;
+    if (count && !tensors) {
+        found.why = "the tensor list is NULL";
+        status = MPT_E_ARG;
+        count = 0;
+    }
+    for (; found.tensor < count && status == MPT_OK; found.tensor++) {
+        const mpt_tensor *t = &tensors[found.tensor];
+        if ((found.why = mpti_tensor_missing(t, needs)) != NULL)
+            status = MPT_E_ARG;
+        else if ((found.why = mpti_tensor_unsupported(t, needs)) != NULL)
+            status = MPT_E_UNSUPPORTED;
+        if (status != MPT_OK)
+            break;
+    }
+    if (status == MPT_OK)
+        found.tensor = 0;
+    if (fault)
+        *fault = found;
+    return status;
+}
+
+/* Elements first .. first + n - 1 of an array of one of the three training formats, as floats. */
+static void mpti_row_load(float *dst, const void *src, mpt_format format, size_t first, size_t n)
+{
+    if (format == MPT_F16)
+        (void)mpt_f32_from_f16_n(dst, (const mpt_f16 *)src + first, n);
+    else if (format == MPT_BF16)
+        (void)mpt_f32_from_bf16_n(dst, (const mpt_bf16 *)src + first, n);
+    else
+        memcpy(dst, (const float *)src + first, n * sizeof *dst);
+}
+
+static void mpti_row_store(void *dst, mpt_format format, size_t first, const float *src, size_t n)
+{
+    if (format == MPT_F16)
+        (void)mpt_f16_from_f32_n((mpt_f16 *)dst + first, src, n);
+    else if (format == MPT_BF16)
+        (void)mpt_bf16_from_f32_n((mpt_bf16 *)dst + first, src, n);
+    else
+        memcpy((float *)dst + first, src, n * sizeof *src);
+}
+
+MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
+{
+    const mpt_status status = mpt_tensors_validate(tensors, count, MPT_NEEDS_MASTER | MPT_NEEDS_PARAM, NULL);
+    size_t           i;
+    for (i = 0; i < count && status == MPT_OK; i++)
+        if (tensors[i].n)
+            mpti_row_store(tensors[i].param, tensors[i].param_format, 0, tensors[i].master, tensors[i].n);
+    return status;
+}
+
+/* ---- range report ---- */
+
+/* The least |x| pattern of a float whose rounding reaches at least `code`: rounding is monotonic, so a
+ * binary search over the codec itself finds it, and no limit is written down twice. */
+static uint32_t mpti_range_limit(const mpt_format_info *f, uint64_t code)
+{
+    uint32_t low = 0u, high = 0x7f800000u;      /* below: not reached; at Inf: reached or irrelevant */
+    while (high - low > 1u) {
+        const uint32_t middle = low + (high - low) / 2u;
+        unsigned       flags = 0u;
+        const uint64_t got = mpt_encode_as(f, mpt_decode(MPT_F32, middle), NULL, &flags);
+        if (got >= code || (flags & MPT_FLAG_OVERFLOW))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high;
+}
+
+MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    if (!r)
+        return MPT_E_ARG;
+    if (!f || f->specials == MPT_SPECIALS_SCALE)
+        return MPT_E_UNSUPPORTED;
+    memset(r, 0, sizeof *r);
+    r->format = format;
+    r->least_kept = mpti_range_limit(f, 1u);
+    r->least_normal = mpti_range_limit(f, (uint64_t)1 << f->mantissa_bits);
+    r->least_overflow = mpti_range_limit(f, f->max_code + 1u);
+    return MPT_OK;
+}
+
+static int mpti_range_bin(uint32_t a)
+{
+    return a >= 0x00800000u ? (int)(a >> 23) + 22 : 31 - mpti_clz32(a);
+}
+
+MPT_DEF mpt_status mpt_range_add_f32(mpt_range *r, const float *x, size_t n)
+{
+    uint32_t greatest, least;
+    size_t   i;
+    if (!r || (n && !x) || !r->least_kept)
+        return MPT_E_ARG;
+    greatest = mpti_f32_bits(r->max_abs);
+    least = mpti_f32_bits(r->min_abs) ? mpti_f32_bits(r->min_abs) : 0x7f800000u;
+    for (i = 0; i < n; i++) {
+        const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu;
+        if (!a) {
+            r->zero++;
+        } else if (a >= 0x7f800000u) {
+            r->inf += a == 0x7f800000u;
+            r->nan += a > 0x7f800000u;
+        } else {
+            r->flushed += a < r->least_kept;
+            r->subnormal += a >= r->least_kept && a < r->least_normal;
+            r->normal += a >= r->least_normal && a < r->least_overflow;
+            r->overflow += a >= r->least_overflow;
+            r->binade[mpti_range_bin(a)]++;
+            greatest = a > greatest ? a : greatest;
+            least = a < least ? a : least;
+        }
+    }
+    r->count += n;
+    r->max_abs = mpti_f32_make(greatest);
+    r->min_abs = least == 0x7f800000u ? 0.0f : mpti_f32_make(least);
+    return MPT_OK;
+}
+
+static mpt_status mpti_range_add(mpt_range *r, const void *x, mpt_format format, size_t n)
+{
+    float  row[MPTI_BLOCK];
+    size_t i;
+    if (!r || (n && !x) || !r->least_kept)
+        return MPT_E_ARG;
+    for (i = 0; i < n; i += MPTI_BLOCK) {
+        const size_t take = mpti_min(n - i, MPTI_BLOCK);
+        mpti_row_load(row, x, format, i, take);
+        (void)mpt_range_add_f32(r, row, take);
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_range_add_f16(mpt_range *r, const mpt_f16 *x, size_t n)
+{
+    return mpti_range_add(r, x, MPT_F16, n);
+}
+
+MPT_DEF mpt_status mpt_range_add_bf16(mpt_range *r, const mpt_bf16 *x, size_t n)
+{
+    return mpti_range_add(r, x, MPT_BF16, n);
+}
+
+MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src)
+{
+    int i;
+    if (!dst || !src || !dst->least_kept || !src->least_kept || dst->format != src->format)
+        return MPT_E_ARG;
+    dst->count += src->count;
+    dst->zero += src->zero;
+    dst->flushed += src->flushed;
+    dst->subnormal += src->subnormal;
+    dst->normal += src->normal;
+    dst->overflow += src->overflow;
+    dst->inf += src->inf;
+    dst->nan += src->nan;
+    for (i = 0; i < MPT_RANGE_BINS; i++)
+        dst->binade[i] += src->binade[i];
+    /* magnitudes order like their patterns; a comparison of floats would see subnormals as 0 under DAZ */
+    if (mpti_f32_bits(src->max_abs) > mpti_f32_bits(dst->max_abs))
+        dst->max_abs = src->max_abs;
+    if (mpti_f32_bits(src->min_abs) - 1u < mpti_f32_bits(dst->min_abs) - 1u)    /* 0 is none: wraps to last */
+        dst->min_abs = src->min_abs;
+    return MPT_OK;
+}
+
+/* Values of all binades up to and with exponent e. */
+static uint64_t mpti_range_upto(const mpt_range *r, int e)
+{
+    uint64_t sum = 0;
+    int      i;
+    for (i = 0; i < MPT_RANGE_BINS && i + MPT_RANGE_EMIN <= e; i++)
+        sum += r->binade[i];
+    return sum;
+}
+
+/* With 2^k: a binade is flushed if it lies wholly below half of the least subnormal; the one that
+ * starts there survives but for the tie. */
+static void mpti_range_with_scale(const mpt_range *r, const mpt_format_info *f, int k,
+                                  mpt_range_choice *c)
+{
+    c->log2_scale = k;
+    c->flushed = mpti_range_upto(r, f->emin - f->mantissa_bits - 2 - k);
+    c->subnormal = mpti_range_upto(r, f->emin - 1 - k) - c->flushed;
+}
+
+/* The most doublings of the largest magnitude that do not overflow; below 0 if it already does. */
+static int mpti_range_doublings(const mpt_range *r, const mpt_format_info *f)
+{
+    double   x = mpt_decode(MPT_F32, mpti_f32_bits(r->max_abs));
+    unsigned flags = 0u;
+    int      k = 0;
+    for (; (void)mpt_encode_as(f, x, NULL, &flags), flags & MPT_FLAG_OVERFLOW; flags = 0u, k--)
+        x *= 0.5;
+    for (; (void)mpt_encode_as(f, 2.0 * x, NULL, &flags), !(flags & MPT_FLAG_OVERFLOW); flags = 0u, k++)
+        x *= 2.0;
+    return k;
+}
+
+/* The losses only shrink as the scale grows: start at the top, walk towards 1 while nothing is lost. */
+static mpt_range_choice mpti_range_walk(const mpt_range *r, const mpt_format_info *f, int top)
+{
+    mpt_range_choice best, next;
+    memset(&best, 0, sizeof best);
+    next = best;
+    mpti_range_with_scale(r, f, top > 127 ? 127 : top < -126 ? -126 : top, &best);
+    while (best.log2_scale > 0) {
+        mpti_range_with_scale(r, f, best.log2_scale - 1, &next);
+        if (next.flushed != best.flushed || next.subnormal != best.subnormal)
+            break;
+        best = next;
+    }
+    return best;
+}
+
+MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom, mpt_range_choice *choice)
+{
+    const mpt_format_info *f = r ? mpt_format_get(r->format) : NULL;
+    mpt_range_choice       best;
+    if (!f || !choice || !r->least_kept || headroom < 0 || headroom > 30)
+        return MPT_E_ARG;
+    memset(&best, 0, sizeof best);
+    if (mpti_f32_bits(r->max_abs)) {
+        const int doublings = mpti_range_doublings(r, f);
+        best = mpti_range_walk(r, f, doublings - headroom);
+        best.headroom = doublings - best.log2_scale;
+    }
+    best.scale = mpti_f32_make((uint32_t)(best.log2_scale + 127) << 23);
+    *choice = best;
+    return MPT_OK;
+}
+
+#ifndef MPT_NO_STDIO
+#define MPTI_PRINT_ROWS  44
+#define MPTI_PRINT_WIDTH 50
+
+static double mpti_percent(uint64_t part, uint64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0.0;
+}
+
+/* The window of the format has an edge below each of these binades. */
+static const char *mpti_range_edge(const mpt_format_info *f, int e)
+{
+    if (e == f->emax + 1)
+        return "above: overflow";
+    if (e == f->emin)
+        return "below: subnormal, bits are lost";
+    if (e == f->emin - f->mantissa_bits - 1)
+        return "below: becomes 0";
+    return NULL;
+}
+
+/* The lowest binade of the drawing's row that starts at e: `group` binades, none across an edge. */
+static int mpti_range_row_end(const mpt_format_info *f, int e, int group, int lowest)
+{
+    while (--group && e > lowest && !mpti_range_edge(f, e))
+        e--;
+    return e;
+}
+
+static void mpti_range_print_row(FILE *out, const mpt_range *r, int e, uint64_t c, uint64_t most)
+{
+    int bar = (int)((double)c / (double)most * (double)MPTI_PRINT_WIDTH + 0.5);
+    if (c && !bar)
+        bar = 1;
+    (void)fprintf(out, "  2^%-5d|", e);
+    for (; bar; bar--)
+        (void)fputc('#', out);
+    if (c)
+        (void)fprintf(out, " %.1f%%", mpti_percent(c, r->count));
+    (void)fputc('\n', out);
+}
+
+static void mpti_range_print_rows(FILE *out, const mpt_range *r, const mpt_format_info *f, int lowest,
+                                  int top)
+{
+    const int group = (top - lowest) / MPTI_PRINT_ROWS + 1;
+    uint64_t  most = 1;
+    int       draw, e, end;
+    for (draw = 0; draw < 2; draw++)        /* first round: the longest bar */
+        for (e = top; e >= lowest; e = end - 1) {
+            uint64_t c;
+            end = mpti_range_row_end(f, e, group, lowest);
+            c = mpti_range_upto(r, e) - mpti_range_upto(r, end - 1);
+            most = c > most ? c : most;
+            if (draw)
+                mpti_range_print_row(out, r, e, c, most);
+            if (draw && end > lowest && mpti_range_edge(f, end))
+                (void)fprintf(out, "  -------+------------------ %s %s\n", f->name, mpti_range_edge(f, end));
+        }
+}
+
+MPT_DEF mpt_status mpt_range_print(FILE *out, const mpt_range *r, const char *title)
+{
+    const mpt_format_info *f = r ? mpt_format_get(r->format) : NULL;
+    uint64_t               nonzero;
+    int                    first = 0, last = MPT_RANGE_BINS - 1;
+    if (!out || !f || !title || !r->least_kept)
+        return MPT_E_ARG;
+    nonzero = r->flushed + r->subnormal + r->normal + r->overflow;
+    (void)fprintf(out, "%s: %llu values, %.1f%% zero, %llu Inf, %llu NaN\n", title,
+                  (unsigned long long)r->count, mpti_percent(r->zero, r->count),
+                  (unsigned long long)r->inf, (unsigned long long)r->nan);
+    (void)fprintf(out, "  in %s, of the nonzero: %.1f%% become 0, %.1f%% subnormal, %.1f%% normal, "
+                  "%.1f%% overflow\n", f->name, mpti_percent(r->flushed, nonzero), mpti_percent(r->subnormal, nonzero),
+                  mpti_percent(r->normal, nonzero), mpti_percent(r->overflow, nonzero));
+    if (nonzero) {
+        while (!r->binade[first]) first++;
+        while (!r->binade[last]) last--;
+        mpti_range_print_rows(out, r, f, first + MPT_RANGE_EMIN, last + MPT_RANGE_EMIN);
+    }
+    return ferror(out) ? MPT_E_DATA : MPT_OK;
+}
+#endif /* MPT_NO_STDIO */
+
+/* ---- loss scaler ---- */
+
+MPT_DEF mpt_scaler_config mpt_scaler_preset(mpt_scaler_dialect dialect)
+{
+#define MPTI_X(id, name, init, growth, backoff, interval) {growth, backoff, init, interval, (int32_t)id, 0u},
+    static const mpt_scaler_config table[] = {MPT_SCALER_DIALECTS(MPTI_X)};
+#undef MPTI_X
+    static const mpt_scaler_config refused = {0.0, 0.0, 0.0f, 0, -1, 0u};
+    return (unsigned)dialect < (unsigned)MPT_SCALER_DIALECT_COUNT ? table[dialect] : refused;
+}
+
+static int mpti_scaler_config_ok(const mpt_scaler_config *c)
+{
+    const int is_static = c->dialect == (int32_t)MPT_SCALER_STATIC;
+    if (c->dialect < 0 || c->dialect >= (int32_t)MPT_SCALER_DIALECT_COUNT)
+        return 0;
+    if (!(c->init_scale > 0.0f) || !mpti_f32_is_finite(c->init_scale))
+        return 0;
+    if (is_static)
+        return 1;
+    return c->growth > 1.0 && (mpti_f64_bits(c->growth) >> 52) != 0x7ffu &&
+           c->backoff > 0.0 && c->backoff < 1.0 && c->interval >= 1;
+}
+
+MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config)
+{
+    const mpt_scaler_config c = config ? *config : mpt_scaler_preset(MPT_SCALER_PYTORCH);
+    if (!s || !mpti_scaler_config_ok(&c))
+        return MPT_E_ARG;
+    memset(s, 0, sizeof *s);
+    s->config = c;
+    s->scale = c.init_scale;
+    return MPT_OK;
+}
+
+static mpt_status mpti_scaler_usable(const mpt_scaler *s)
+{
+    if (!s)
+        return MPT_E_ARG;
+    return s->in_use ? MPT_OK : MPT_E_ORDER;
+}
+
+MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf)
+{
+    const mpt_status status = mpti_scaler_usable(s);
+    if (status != MPT_OK)
+        return status;
+    s->found_inf |= (uint32_t)(found_inf != 0);
+    s->checks++;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
+{
+    const mpt_status status = mpti_scaler_usable(s);
+    if (status != MPT_OK)
+        return status;
+    if (!s->checks)
+        return MPT_E_ORDER;
+    mpti_scaler_advance(s);
+    return MPT_OK;
+}
+
+/* ---- check, unscale, clip ---- */
+
+/* Add lane[0 .. n-1] in adjacent pairs; n is a power of two. */
+static double mpti_pair_sum(double *lane, size_t n)
+{
+    size_t i;
+    for (; n > 1; n /= 2)
+        for (i = 0; i < n / 2; i++)
+            lane[i] = lane[2 * i] + lane[2 * i + 1];
+    return lane[0];
+}
+
+/* One chunk of one tensor: elements first .. first + n - 1, n at most MPTI_CHUNK. */
+static double mpti_check_chunk(const mpt_tensor *t, size_t first, size_t n, float factor, int write_back,
+                               unsigned *bad)
+{
+    double lane[MPTI_LANES];
+    float  row[MPTI_LANES];
+    size_t lanes = 1, i, j;
+    while (lanes < n && lanes < MPTI_LANES)
+        lanes *= 2;                     /* the lanes above stay 0 and add nothing */
+    for (j = 0; j < lanes; j++)
+        lane[j] = 0.0;
+    for (i = 0; i < n; i += MPTI_LANES) {
+        const size_t take = mpti_min(n - i, MPTI_LANES);
+        mpti_row_load(row, t->grad, t->grad_format, first + i, take);
+        for (j = 0; j < take; j++)
+            row[j] = mpti_unscale_1(row[j], factor, bad);
+        if (write_back) {
+            mpti_row_store(t->grad, t->grad_format, first + i, row, take);
+            mpti_row_load(row, t->grad, t->grad_format, first + i, take);
+            for (j = 0; j < take; j++)
+                *bad |= (unsigned)!mpti_f32_is_finite(row[j]);
+        }
+        for (j = 0; j < take; j++)
+            lane[j] = mpti_sumsq_1(lane[j], row[j]);
+    }
+    return mpti_pair_sum(lane, lanes);
+}
+
+static void mpti_check_pass(mpt_step *step, const mpt_tensor *tensors, size_t count, int write_back)
+{
+    double   slot[MPTI_SLOTS];
+    size_t   i, first, chunk = 0;
+    unsigned bad = 0u;
+    memset(slot, 0, sizeof slot);
+    for (i = 0; i < count; i++)
+        for (first = 0; first < tensors[i].n; first += MPTI_CHUNK, chunk++) {
+            const size_t n = mpti_min(tensors[i].n - first, MPTI_CHUNK);
+            slot[chunk % MPTI_SLOTS] +=
+                mpti_check_chunk(&tensors[i], first, n, step->grad_factor, write_back, &bad);
+        }
+    step->sumsq = mpti_pair_sum(slot, MPTI_SLOTS);
+    step->found_inf = bad ? 1u : 0u;
+    step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
+}
+
+static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                             int write_back)
+{
+    mpt_status status = mpti_scaler_usable(s);
+    if (status == MPT_OK && !step)
+        status = MPT_E_ARG;
+    if (status == MPT_OK && step->update == s->updates + 1u)
+        status = MPT_E_ORDER;           /* a second check before the update */
+    if (status == MPT_OK)
+        status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, NULL);
+    if (status != MPT_OK)
+        return status;
+    memset(step, 0, sizeof *step);
+    step->update = s->updates + 1u;
+    step->grad_factor = mpti_inverse_scale(s->scale);
+    step->clip_factor = 1.0f;
+    mpti_check_pass(step, tensors, count, write_back);
+    if (write_back)
+        step->grad_factor = 1.0f;
+    step->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
+    return mpt_scaler_record(s, (int)step->found_inf);
+}
+
+MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count)
+{
+    return mpti_check(s, step, tensors, count, 0);
+}
+
+MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count)
+{
+    return mpti_check(s, step, tensors, count, 1);
+}
+
+static int mpti_step_is_open(const mpt_step *step)
+{
+    return step->stage == (uint32_t)MPT_STAGE_CHECKED || step->stage == (uint32_t)MPT_STAGE_UNSCALED;
+}
+
+MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
+{
+    if (!step || !(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm))
+        return MPT_E_ARG;
+    if (!mpti_step_is_open(step))
+        return MPT_E_ORDER;
+    step->clip_factor = mpti_clip_factor(step->norm, max_norm, step->found_inf);
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count)
+{
+    mpt_status status = step ? MPT_OK : MPT_E_ARG;
+    float      row[MPTI_BLOCK];
+    size_t     i, j, first;
+    if (status == MPT_OK && step->stage != (uint32_t)MPT_STAGE_UNSCALED)
+        status = MPT_E_ORDER;
+    if (status == MPT_OK)
+        status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, NULL);
+    if (status != MPT_OK)
+        return status;
+    for (i = 0; i < count; i++)
+        for (first = 0; first < tensors[i].n; first += MPTI_BLOCK) {
+            const size_t take = mpti_min(tensors[i].n - first, MPTI_BLOCK);
+            mpti_row_load(row, tensors[i].grad, tensors[i].grad_format, first, take);
+            for (j = 0; j < take; j++)
+                row[j] = mpti_mul(row[j], step->clip_factor);
+            mpti_row_store(tensors[i].grad, tensors[i].grad_format, first, row, take);
+        }
+    step->clip_factor = 1.0f;
+    return MPT_OK;
+}
+
+/* ---- optimizers ---- */
+
+/* One block of one tensor through one optimizer; k points to its constants. */
+typedef void mpti_block_fn(const float *g, float *w, float *m, float *v, size_t n, const void *k);
+
+/* fmaf is a library call unless the compiler may use the processor's own instruction; so each loop
+ * exists twice, and the second copy may. Both give the same bits; with the instruction a step is
+ * several times faster. Every processor with AVX2 has FMA. */
+#if MPT_SIMD && (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__)) && \
+    !defined(__TINYC__) && !defined(__CUDACC__) && !defined(__FMA__)
+#define MPTI_INLINE static inline __attribute__((always_inline))
+#define MPTI_OPTIMIZER_BLOCK(name, loop)                                                                \
+    __attribute__((target("avx2,fma"))) static void name##_fma(const float *g, float *w, float *m,     \
+                                                               float *v, size_t n, const void *k)       \
+    {                                                                                                   \
+        loop(g, w, m, v, n, k);                                                                         \
+    }                                                                                                   \
+    static void name(const float *g, float *w, float *m, float *v, size_t n, const void *k)             \
+    {                                                                                                   \
+        if (__builtin_cpu_supports("avx2"))                                                             \
+            name##_fma(g, w, m, v, n, k);                                                               \
+        else                                                                                            \
+            loop(g, w, m, v, n, k);                                                                     \
+    }
+#else
+#define MPTI_INLINE static inline
+#define MPTI_OPTIMIZER_BLOCK(name, loop)                                                                \
+    static void name(const float *g, float *w, float *m, float *v, size_t n, const void *k)             \
+    {                                                                                                   \
+        loop(g, w, m, v, n, k);                                                                         \
+    }
+#endif
+
+MPTI_INLINE void mpti_sgd_loop(const float *g, float *w, float *m, float *v, size_t n, const void *k)
+{
+    const mpti_sgd_k c = *(const mpti_sgd_k *)k;
+    size_t           i;
+    (void)v;
+    for (i = 0; i < n; i++)
+        mpti_sgd_1(g[i], &w[i], m ? &m[i] : NULL, &c);
+}
+
+MPTI_INLINE void mpti_adamw_loop(const float *g, float *w, float *m, float *v, size_t n, const void *k)
+{
+    const mpti_adamw_k c = *(const mpti_adamw_k *)k;
+    size_t             i;
+    for (i = 0; i < n; i++)
+        mpti_adamw_1(g[i], &w[i], &m[i], &v[i], &c);
+}
+
+MPTI_OPTIMIZER_BLOCK(mpti_sgd_block, mpti_sgd_loop)
+MPTI_OPTIMIZER_BLOCK(mpti_adamw_block, mpti_adamw_loop)
+
+static void mpti_step_tensor(const mpt_tensor *t, mpti_block_fn *block, const void *k)
+{
+    float  g[MPTI_BLOCK];
+    size_t first;
+    for (first = 0; first < t->n; first += MPTI_BLOCK) {
+        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
+        float *const w = t->master + first;
+        mpti_row_load(g, t->grad, t->grad_format, first, n);
+        block(g, w, t->m ? t->m + first : NULL, t->v ? t->v + first : NULL, n, k);
+        if (t->param)
+            mpti_row_store(t->param, t->param_format, first, w, n);
+    }
+}
+
+/* Everything that can be refused, before anything is touched. */
+static mpt_status mpti_step_open(const mpt_step *step, const mpt_tensor *tensors, size_t count,
+                                 unsigned needs, int hyperparameters_ok)
+{
+    if (!step || !hyperparameters_ok)
+        return MPT_E_ARG;
+    if (!mpti_step_is_open(step))
+        return MPT_E_ORDER;
+    return mpt_tensors_validate(tensors, count, needs, NULL);
+}
+
+/* The step itself, or on found_inf nothing but its being over; t counts the steps taken. */
+static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t count, mpti_block_fn *block,
+                           const void *k, uint64_t *t)
+{
+    size_t i;
+    step->stage = (uint32_t)MPT_STAGE_STEPPED;
+    if (step->found_inf)
+        return;
+    for (i = 0; i < count; i++)
+        mpti_step_tensor(&tensors[i], block, k);
+    (*t)++;
+}
+
+static int mpti_is_rate(float x) { return x >= 0.0f && mpti_f32_is_finite(x); }
+static int mpti_is_decay(float x) { return mpti_is_rate(x) && x < 1.0f; }
+
+static int mpti_sgd_ok(const mpt_sgd *o)
+{
+    return o && mpti_is_rate(o->lr) && mpti_is_decay(o->momentum) && mpti_is_rate(o->weight_decay) &&
+           (!o->nesterov || o->momentum > 0.0f);
+}
+
+MPT_DEF mpt_status mpt_sgd_step(mpt_sgd *o, mpt_step *step, const mpt_tensor *tensors, size_t count)
+{
+    const int        ok = mpti_sgd_ok(o);
+    const unsigned   moment = ok && o->momentum > 0.0f ? MPT_NEEDS_M : 0u;
+    const mpt_status status =
+        mpti_step_open(step, tensors, count, MPT_NEEDS_MASTER | MPT_NEEDS_GRAD | moment, ok);
+    if (status == MPT_OK) {
+        const mpti_sgd_k k = mpti_sgd_consts(o, step);
+        mpti_step_take(step, tensors, count, mpti_sgd_block, &k, &o->t);
+    }
+    return status;
+}
+
+static int mpti_adamw_ok(const mpt_adamw *o)
+{
+    return o && mpti_is_rate(o->lr) && mpti_is_decay(o->beta1) && mpti_is_decay(o->beta2) &&
+           mpti_is_rate(o->eps) && o->eps > 0.0f && mpti_is_rate(o->weight_decay);
+}
+
+MPT_DEF mpt_adamw mpt_adamw_defaults(void)
+{
+    const mpt_adamw o = {1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 0u, 0u};
+    return o;
+}
+
+MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor *tensors, size_t count)
+{
+    const unsigned   needs = MPT_NEEDS_MASTER | MPT_NEEDS_GRAD | MPT_NEEDS_M | MPT_NEEDS_V;
+    const mpt_status status = mpti_step_open(step, tensors, count, needs, mpti_adamw_ok(o));
+    if (status == MPT_OK) {
+        const mpti_adamw_k k = mpti_adamw_consts(o, step);
+        mpti_step_take(step, tensors, count, mpti_adamw_block, &k, &o->t);
+    }
+    return status;
+}
+
+#endif /* MPT_IMPLEMENTATION */
+
+// >>M9 to add an optimizer, a scaler dialect, a report ----------------------------------------------
+/* An optimizer: its struct of hyperparameters and its doc block in >>M6; its formula for one element and
+ *   its per-step constants in >>M7 (fma for every multiply-add, MPT_HD, no libm but sqrt); the loop, the
+ *   argument test and the call in >>M8; its kernel in mpt_cuda.h (search >>C); skip, invariance and
+ *   parity tests in tests/test_mpt.c and tests/test_cuda.cu.
+ * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M4), its rule in mpti_scaler_advance (>>M7), which
+ *   the GPU shares, its limits in mpti_scaler_config_ok (>>M8), a trace in tests/test_mpt.c.
+ * A report: counts that merge, in a plain struct, thresholds taken from the codec (see
+ *   mpti_range_limit); drawing apart from counting. */
+
+// >>M10 licence -----------------------------------------------------------------------------------
+/* MIT licence, as mpt_half.h.  Copyright (c) 2026 the mpt authors. */
