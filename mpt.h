@@ -411,6 +411,28 @@ MPT_HD void mpti_scaler_advance(mpt_scaler *s)
     s->checks = 0u;
 }
 
+/* A step may be taken, or clipped, after a check and once. */
+MPT_HD int mpti_step_is_open(const mpt_step *step)
+{
+    return step->stage == (uint32_t)MPT_STAGE_CHECKED || step->stage == (uint32_t)MPT_STAGE_UNSCALED;
+}
+
+/* The legal hyperparameters; all comparisons are false for a NaN. */
+MPT_HD int mpti_is_rate(float x) { return x >= 0.0f && mpti_f32_is_finite(x); }
+MPT_HD int mpti_is_decay(float x) { return mpti_is_rate(x) && x < 1.0f; }
+
+MPT_HD int mpti_sgd_ok(const mpt_sgd *o)
+{
+    return o && mpti_is_rate(o->lr) && mpti_is_decay(o->momentum) && mpti_is_rate(o->weight_decay) &&
+           (!o->nesterov || o->momentum > 0.0f);
+}
+
+MPT_HD int mpti_adamw_ok(const mpt_adamw *o)
+{
+    return o && mpti_is_rate(o->lr) && mpti_is_decay(o->beta1) && mpti_is_decay(o->beta2) &&
+           mpti_is_rate(o->eps) && o->eps > 0.0f && mpti_is_rate(o->weight_decay);
+}
+
 /* What is constant over one step of an optimizer; factor is unscale times clip. */
 typedef struct mpti_sgd_k { float lr, momentum, weight_decay, factor; uint32_t nesterov; } mpti_sgd_k;
 typedef struct mpti_adamw_k {
@@ -827,7 +849,7 @@ static void mpti_range_print_rows(FILE *out, const mpt_range *r, const mpt_forma
             if (draw)
                 mpti_range_print_row(out, r, e, c, most);
             if (draw && end > lowest && mpti_range_edge(f, end))
-                (void)fprintf(out, "  -------+------------------ %s %s\n", f->name, mpti_range_edge(f, end));
+                (void)fprintf(out, "  -------+------------- %s %s\n", f->name, mpti_range_edge(f, end));
         }
 }
 
@@ -843,8 +865,9 @@ MPT_DEF mpt_status mpt_range_print(FILE *out, const mpt_range *r, const char *ti
                   (unsigned long long)r->count, mpti_percent(r->zero, r->count),
                   (unsigned long long)r->inf, (unsigned long long)r->nan);
     (void)fprintf(out, "  in %s, of the nonzero: %.1f%% become 0, %.1f%% subnormal, %.1f%% normal, "
-                  "%.1f%% overflow\n", f->name, mpti_percent(r->flushed, nonzero), mpti_percent(r->subnormal, nonzero),
-                  mpti_percent(r->normal, nonzero), mpti_percent(r->overflow, nonzero));
+                  "%.1f%% overflow\n", f->name, mpti_percent(r->flushed, nonzero),
+                  mpti_percent(r->subnormal, nonzero), mpti_percent(r->normal, nonzero),
+                  mpti_percent(r->overflow, nonzero));
     if (nonzero) {
         while (!r->binade[first]) first++;
         while (!r->binade[last]) last--;
@@ -1007,11 +1030,6 @@ MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *
     return mpti_check(s, step, tensors, count, 1);
 }
 
-static int mpti_step_is_open(const mpt_step *step)
-{
-    return step->stage == (uint32_t)MPT_STAGE_CHECKED || step->stage == (uint32_t)MPT_STAGE_UNSCALED;
-}
-
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
 {
     if (!step || !(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm))
@@ -1136,15 +1154,6 @@ static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t cou
     (*t)++;
 }
 
-static int mpti_is_rate(float x) { return x >= 0.0f && mpti_f32_is_finite(x); }
-static int mpti_is_decay(float x) { return mpti_is_rate(x) && x < 1.0f; }
-
-static int mpti_sgd_ok(const mpt_sgd *o)
-{
-    return o && mpti_is_rate(o->lr) && mpti_is_decay(o->momentum) && mpti_is_rate(o->weight_decay) &&
-           (!o->nesterov || o->momentum > 0.0f);
-}
-
 MPT_DEF mpt_status mpt_sgd_step(mpt_sgd *o, mpt_step *step, const mpt_tensor *tensors, size_t count)
 {
     const int        ok = mpti_sgd_ok(o);
@@ -1156,12 +1165,6 @@ MPT_DEF mpt_status mpt_sgd_step(mpt_sgd *o, mpt_step *step, const mpt_tensor *te
         mpti_step_take(step, tensors, count, mpti_sgd_block, &k, &o->t);
     }
     return status;
-}
-
-static int mpti_adamw_ok(const mpt_adamw *o)
-{
-    return o && mpti_is_rate(o->lr) && mpti_is_decay(o->beta1) && mpti_is_decay(o->beta2) &&
-           mpti_is_rate(o->eps) && o->eps > 0.0f && mpti_is_rate(o->weight_decay);
 }
 
 MPT_DEF mpt_adamw mpt_adamw_defaults(void)
