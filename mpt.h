@@ -372,7 +372,9 @@ MPT_HD float mpti_unscale_1(float g, float factor, unsigned *bad)
  * in the sum would have other bits on other machines. */
 MPT_HD double mpti_sumsq_1(double sum, float x)
 {
-    return mpti_f32_is_finite(x) ? sum + (double)x * (double)x : sum;
+    /* by a mask, not a branch: loops over it vectorize */
+    const float finite = mpti_f32_make(mpti_f32_bits(x) & (0u - (uint32_t)mpti_f32_is_finite(x)));
+    return sum + (double)finite * (double)finite;
 }
 
 /* FP32(1 / FP64(scale)), as PyTorch has it. */
@@ -510,6 +512,33 @@ static size_t mpti_min(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Elements converted to float at a time, on the stack: small enough to stay in L1. */
 #define MPTI_BLOCK 256
+
+/* Define `name` as the inline function `loop`, compiled twice where the processor may have AVX2 and with
+ * it FMA: fmaf is a library call unless the compiler may use the instruction, and eight lanes are
+ * better than four. Both copies give the same bits; the second is several times faster. */
+#if MPT_SIMD && (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__)) && \
+    !defined(__TINYC__) && !defined(__CUDACC__) && !(defined(__AVX2__) && defined(__FMA__))
+#define MPTI_INLINE static inline __attribute__((always_inline))
+#define MPTI_TWICE(name, loop, parameters, arguments)                         \
+    __attribute__((target("avx2,fma"))) static void name##_avx2 parameters    \
+    {                                                                         \
+        loop arguments;                                                       \
+    }                                                                         \
+    static void name parameters                                               \
+    {                                                                         \
+        if (__builtin_cpu_supports("avx2"))                                   \
+            name##_avx2 arguments;                                            \
+        else                                                                  \
+            loop arguments;                                                   \
+    }
+#else
+#define MPTI_INLINE static inline
+#define MPTI_TWICE(name, loop, parameters, arguments) \
+    static void name parameters                       \
+    {                                                 \
+        loop arguments;                               \
+    }
+#endif
 
 /* ---- tensors ---- */
 
@@ -952,30 +981,50 @@ static double mpti_pair_sum(double *lane, size_t n)
     return lane[0];
 }
 
+/* These loops run over whole blocks, padded with zeros: compilers vectorize a constant count at -O2. */
+MPTI_INLINE void mpti_unscale_loop(float *row, float factor, unsigned *bad)
+{
+    unsigned found = 0u;
+    size_t   j;
+    for (j = 0; j < MPTI_BLOCK; j++)
+        row[j] = mpti_unscale_1(row[j], factor, &found);
+    *bad |= found;
+}
+
+MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
+{
+    size_t j;
+    for (j = 0; j < MPTI_BLOCK; j++)
+        lane[j] = mpti_sumsq_1(lane[j], row[j]);
+}
+
+MPTI_TWICE(mpti_unscale_block, mpti_unscale_loop, (float *row, float factor, unsigned *bad),
+           (row, factor, bad))
+MPTI_TWICE(mpti_sumsq_block, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
+
 /* One chunk of one tensor: elements first .. first + n - 1, n at most MPTI_CHUNK. */
 static double mpti_check_chunk(const mpt_tensor *t, size_t first, size_t n, float factor, int write_back,
                                unsigned *bad)
 {
     double lane[MPTI_LANES];
-    float  row[MPTI_LANES];
-    size_t lanes = 1, i, j;
+    float  row[MPTI_BLOCK];
+    size_t lanes = MPTI_BLOCK, i, j;
     while (lanes < n && lanes < MPTI_LANES)
         lanes *= 2;                     /* the lanes above stay 0 and add nothing */
     for (j = 0; j < lanes; j++)
         lane[j] = 0.0;
-    for (i = 0; i < n; i += MPTI_LANES) {
-        const size_t take = mpti_min(n - i, MPTI_LANES);
+    for (i = 0; i < n; i += MPTI_BLOCK) {
+        const size_t take = mpti_min(n - i, MPTI_BLOCK);
         mpti_row_load(row, t->grad, t->grad_format, first + i, take);
-        for (j = 0; j < take; j++)
-            row[j] = mpti_unscale_1(row[j], factor, bad);
-        if (write_back) {
+        for (j = take; j < MPTI_BLOCK; j++)
+            row[j] = 0.0f;
+        mpti_unscale_block(row, factor, bad);
+        if (write_back) {               /* what counts is what the array holds in the end */
             mpti_row_store(t->grad, t->grad_format, first + i, row, take);
             mpti_row_load(row, t->grad, t->grad_format, first + i, take);
-            for (j = 0; j < take; j++)
-                *bad |= (unsigned)!mpti_f32_is_finite(row[j]);
+            mpti_unscale_block(row, 1.0f, bad);
         }
-        for (j = 0; j < take; j++)
-            lane[j] = mpti_sumsq_1(lane[j], row[j]);
+        mpti_sumsq_block(lane + i % MPTI_LANES, row);
     }
     return mpti_pair_sum(lane, lanes);
 }
@@ -1068,34 +1117,6 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
 /* One block of one tensor through one optimizer; k points to its constants. */
 typedef void mpti_block_fn(const float *g, float *w, float *m, float *v, size_t n, const void *k);
 
-/* fmaf is a library call unless the compiler may use the processor's own instruction; so each loop
- * exists twice, and the second copy may. Both give the same bits; with the instruction a step is
- * several times faster. Every processor with AVX2 has FMA. */
-#if MPT_SIMD && (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__)) && \
-    !defined(__TINYC__) && !defined(__CUDACC__) && !defined(__FMA__)
-#define MPTI_INLINE static inline __attribute__((always_inline))
-#define MPTI_OPTIMIZER_BLOCK(name, loop)                                                                \
-    __attribute__((target("avx2,fma"))) static void name##_fma(const float *g, float *w, float *m,     \
-                                                               float *v, size_t n, const void *k)       \
-    {                                                                                                   \
-        loop(g, w, m, v, n, k);                                                                         \
-    }                                                                                                   \
-    static void name(const float *g, float *w, float *m, float *v, size_t n, const void *k)             \
-    {                                                                                                   \
-        if (__builtin_cpu_supports("avx2"))                                                             \
-            name##_fma(g, w, m, v, n, k);                                                               \
-        else                                                                                            \
-            loop(g, w, m, v, n, k);                                                                     \
-    }
-#else
-#define MPTI_INLINE static inline
-#define MPTI_OPTIMIZER_BLOCK(name, loop)                                                                \
-    static void name(const float *g, float *w, float *m, float *v, size_t n, const void *k)             \
-    {                                                                                                   \
-        loop(g, w, m, v, n, k);                                                                         \
-    }
-#endif
-
 MPTI_INLINE void mpti_sgd_loop(const float *g, float *w, float *m, float *v, size_t n, const void *k)
 {
     const mpti_sgd_k c = *(const mpti_sgd_k *)k;
@@ -1113,8 +1134,10 @@ MPTI_INLINE void mpti_adamw_loop(const float *g, float *w, float *m, float *v, s
         mpti_adamw_1(g[i], &w[i], &m[i], &v[i], &c);
 }
 
-MPTI_OPTIMIZER_BLOCK(mpti_sgd_block, mpti_sgd_loop)
-MPTI_OPTIMIZER_BLOCK(mpti_adamw_block, mpti_adamw_loop)
+MPTI_TWICE(mpti_sgd_block, mpti_sgd_loop,
+           (const float *g, float *w, float *m, float *v, size_t n, const void *k), (g, w, m, v, n, k))
+MPTI_TWICE(mpti_adamw_block, mpti_adamw_loop,
+           (const float *g, float *w, float *m, float *v, size_t n, const void *k), (g, w, m, v, n, k))
 
 static void mpti_step_tensor(const mpt_tensor *t, mpti_block_fn *block, const void *k)
 {

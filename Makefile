@@ -1,0 +1,81 @@
+# mpt: see README.md. `make` lists the targets; demo and test need only a C compiler and make.
+
+CC      ?= cc
+CXX     ?= c++
+CFLAGS  ?= -O2
+PREFIX  ?= /usr/local
+B       := build
+HEADERS := mpt_half.h mpt.h mpt_cuda.h
+WARN    := -std=c99 -Wall -Wextra -Wpedantic -Wshadow
+VERSION := $(shell awk '/define MPT_VERSION_(MAJOR|MINOR|PATCH) /{v = v s $$3; s = "."} END{print v}' mpt_half.h)
+
+EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits dropin/before_scaler dropin/after_scaler
+TESTS    := test_half test_mpt
+
+.PHONY: help demo test check examples bench test-long test-cuda test-emu fuzz lint check-toc check-readme \
+        install clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(B)/examples/04_train_digits ## train on real digits in FP32, FP16, BF16: table, histogram, pictures in build/demo
+	@mkdir -p $(B)/demo
+	$(B)/examples/04_train_digits --data examples/data/digits.csv --out $(B)/demo
+	@if command -v gnuplot >/dev/null 2>&1; then \
+	    gnuplot -e "dir='$(B)/demo'" examples/04_plot.gp && \
+	    echo "wrote $(B)/demo/results.csv, histogram.png, accuracy.png"; \
+	else echo "wrote $(B)/demo/results.csv (install gnuplot to get the pictures too)"; fi
+
+test: $(TESTS:%=$(B)/tests/%) ## the tests, in a few seconds
+	@for t in $(TESTS); do echo "== $$t"; $(B)/tests/$$t || exit 1; done
+
+check: ## everything: compilers, sanitizers, architectures, CUDA compile and emulation, examples, README
+	@sh tests/check.sh $(B)
+
+examples: $(EXAMPLES:%=$(B)/examples/%) ## build the example programs into build/examples
+
+bench: $(B)/bench/bench ## speed of conversions and steps, each beside a copy of the same traffic
+	@$(B)/bench/bench
+
+test-long: $(B)/tests/test_half ## all 2^32 floats against the reference path (about a minute)
+	$(B)/tests/test_half --long
+
+test-cuda: ## on a machine with an NVIDIA GPU and nvcc: every kernel against its CPU function
+	@sh tests/run_cuda_gpu.sh $(B)
+
+test-emu: ## the CUDA source under the CPU emulation, and planted bugs that must be caught
+	@sh tests/run_emu_bugs.sh $(B) && sh tests/run_cuda_emu.sh $(B)
+
+fuzz: ## libFuzzer with ASan and UBSan on the conversions (needs clang; FUZZ_SECONDS=20)
+	@sh tests/run_fuzz.sh $(B)
+
+lint: ## line lengths, tabs, unfinished marks, doc blocks, shell syntax
+	@sh tests/lint.sh
+
+check-toc: ## each header's contents list against its section marks
+	@sh tests/check_toc.sh $(HEADERS)
+
+check-readme: ## run the programs whose output the README shows, and compare
+	@sh tests/check_readme.sh README.md $(B)
+
+install: ## copy the headers and a pkg-config file to PREFIX (default /usr/local; DESTDIR is honoured)
+	@mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	cp $(HEADERS) $(DESTDIR)$(PREFIX)/include/
+	@printf 'prefix=%s\nincludedir=$${prefix}/include\n\nName: mpt\nDescription: %s\nVersion: %s\nCflags: -I$${includedir}\nLibs: -lm\n' \
+	    '$(PREFIX)' 'Mixed-precision toolkit: small floats, loss scaling, FP16/FP32 training' '$(VERSION)' \
+	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/mpt.pc
+
+clean: ## remove build/
+	rm -rf $(B)
+
+$(B)/examples/%: examples/%.c $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
+
+$(B)/tests/%: tests/%.c tests/test.h $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
+
+$(B)/bench/%: tests/bench/%.c $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm

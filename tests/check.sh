@@ -1,0 +1,54 @@
+#!/bin/sh
+# check.sh BUILD_DIR -- every suite there is, one line each; logs in BUILD_DIR/check. What this machine
+# lacks is printed as a SKIP; with MPT_CI=1 (or CI=true) a skip is a failure.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+out=${1:-build}
+logs=$out/check
+rm -rf "$logs"
+mkdir -p "$logs"
+[ "${MPT_CI:-0}" = 1 ] && export MPT_CI
+
+# suite NAME COMMAND... -- its last line must be a count of checks, and count at least one
+suite() {
+    name=$1
+    shift
+    start=$(date +%s)
+    "$@" > "$logs/$name.log" 2>&1
+    code=$?
+    count=$(tail -n 1 "$logs/$name.log")
+    took=$(($(date +%s) - start))
+    grep '^SKIP' "$logs/$name.log" | sed "s/^/$name: /"
+    case $count in
+    "0 passed, 0 failed, 0 skipped") code=1; count="nothing was checked" ;;
+    *" passed, "*" failed, "*" skipped") ;;
+    *) [ "$code" = 0 ] && code=1; count="no count at the end of its output" ;;
+    esac
+    s=$(echo "$count" | sed -n 's/.*, \([0-9]*\) skipped/\1/p')
+    skipped=$((skipped + ${s:-0}))
+    if [ "$code" = 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "---- $name failed; the end of $logs/$name.log:"
+        tail -n 40 "$logs/$name.log"
+    fi
+    printf '%-12s %-6s %s (%s s)\n' "$name" "$([ "$code" = 0 ] && echo ok || echo FAILED)" "$count" "$took"
+}
+
+suite toc       sh tests/check_toc.sh mpt_half.h mpt.h mpt_cuda.h
+suite lint      sh tests/lint.sh
+suite compile   sh tests/run_compile.sh "$out"
+suite half      sh tests/run_matrix.sh "$out" test_half
+suite mpt       sh tests/run_matrix.sh "$out" test_mpt
+suite arch      sh tests/run_arch.sh "$out"
+suite emu-bugs  sh tests/run_emu_bugs.sh "$out"
+suite cuda-emu  sh tests/run_cuda_emu.sh "$out"
+suite cuda-nvcc sh tests/run_cuda_nvcc.sh "$out"
+suite examples  sh tests/run_examples.sh "$out"
+suite demo      sh tests/run_demo.sh "$out"
+suite readme    sh tests/check_readme.sh README.md "$out"
+suite fuzz      sh tests/run_fuzz.sh "$out"
+suite install   sh tests/run_install.sh "$out"
+echo "suites:"
+summary

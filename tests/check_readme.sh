@@ -1,0 +1,90 @@
+#!/bin/sh
+# check_readme.sh FILE BUILD_DIR [--update] -- what FILE shows is what the programs do. A comment before a
+# block says what the block is:
+#   <!-- run: COMMAND -->        the output of COMMAND, exactly
+#   <!-- run~PERCENT: COMMAND -->  the same, but numbers may differ by so many percent (or 0.3): training
+#                                  results depend on the last bits of the C library's tanh
+#   <!-- compile: NAME -->       a C program; it builds and runs as BUILD_DIR/readme/NAME
+# A block is fenced, or a table that ends at an empty line. --update rewrites the blocks of the first two.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+file=$1 build=${2:-build} update=${3:-}
+out=$build/readme
+rm -rf "$out"
+mkdir -p "$out"
+make --no-print-directory -s B="$build" examples "$build/tests/tables" > "$out/make.log" 2>&1 ||
+    { fail "make examples"; cat "$out/make.log"; }
+[ -f "$build/demo/report.txt" ] || make --no-print-directory B="$build" demo > "$out/demo.log" 2>&1
+
+# Cut the file: block K into $out/K.text, its comment into $out/K.mark.
+blocks=$(awk -v out="$out" '
+    /^<!-- (run|run~[0-9]+|compile): .* -->$/ { k++; print > (out "/" k ".mark"); state = 1; next }
+    state == 1 { state = /^```/ ? 2 : 3; if (state == 2) { printf "" > (out "/" k ".text"); next } }
+    state == 2 && /^```/ { state = 0; next }
+    state == 3 && /^$/ { state = 0; next }
+    state >= 2 { print > (out "/" k ".text") }
+    END { print k + 0 }' "$file")
+
+# near PERCENT A B -- equal but for numbers, which may differ by PERCENT percent or by 0.3
+near() {
+    awk -v percent="$1" '
+        function number(s) { return s ~ /^[-+]?[0-9]+(\.[0-9]+)?%?$/ }
+        function squeeze(s) { gsub(/#+/, "#", s); gsub(/\.\./, " .. ", s); gsub(/[ |]+/, " ", s); return s }
+        NR == FNR { a[FNR] = squeeze($0); n = FNR; next }
+        { m = FNR; k = split(a[FNR], x, " "); if (k != split(squeeze($0), y, " ")) bad = 1
+          for (i = 1; i <= k; i++) if (x[i] != y[i]) {
+              d = x[i] - y[i]; if (d < 0) d = -d; s = y[i] + 0; if (s < 0) s = -s
+              if (!number(x[i]) || !number(y[i]) || (d > 0.3 && d > s * percent / 100)) bad = 1 } }
+        END { exit bad || n != m }' "$2" "$3"
+}
+
+k=1
+while [ "$k" -le "$blocks" ]; do
+    mark=$(cat "$out/$k.mark")
+    rest=${mark#*: }
+    command=$(echo "${rest% -->}" | sed "s|build/|$build/|g")
+    case $mark in
+    *compile:*)
+        name=$command
+        cp "$out/$k.text" "$out/$name.c"
+        check "block $k compiles: $name" cc -std=c99 -Wall -Wextra -Wpedantic -Werror -O2 -I. "$out/$name.c" \
+            -o "$out/$name" -lm
+        check "block $k runs: $name" "$out/$name"
+        ;;
+    *)
+        sh -c "$command" > "$out/$k.now" 2>&1
+        percent=$(echo "$mark" | sed -n 's/^<!-- run~\([0-9]*\):.*/\1/p')
+        if [ -n "$percent" ]; then same="near $percent"; else same=diff; fi
+        if [ -s "$out/$k.now" ] && $same "$out/$k.text" "$out/$k.now" > "$out/$k.diff" 2>&1
+        then pass "block $k: $command"
+        else
+            fail "block $k differs from: $command"
+            diff "$out/$k.text" "$out/$k.now" | head -20
+        fi
+        ;;
+    esac
+    k=$((k + 1))
+done
+
+if [ "$update" = --update ]; then
+    awk -v out="$out" '
+        /^<!-- (run|run~[0-9]+|compile): .* -->$/ { k++; state = /compile/ ? 0 : 1; print; next }
+        state == 1 { state = /^```/ ? 2 : 3; if (state == 2) print
+                     while ((getline line < (out "/" k ".now")) > 0) print line; next }
+        state == 2 && /^```/ { state = 0 }
+        state == 3 && /^$/ { state = 0 }
+        state >= 2 { next }
+        { print }' "$file" > "$out/new" && cp "$out/new" "$file" && echo "updated $file"
+fi
+
+# Every make target, file and section mark that the text names exists.
+for target in $(grep -o '`make [a-z-]*`' "$file" | tr -d '\140' | sed 's/make //' | sort -u); do
+    grep -q "^$target:" Makefile && pass "make $target" || fail "README names make $target, which does not exist"
+done
+for path in $(grep -oE '`(examples|tests)/[A-Za-z0-9_./]*`' "$file" | tr -d '\140' | sort -u); do
+    [ -e "$path" ] && pass "$path" || fail "README names $path, which does not exist"
+done
+for mark in $(grep -oE '>>[HMC][0-9]+' "$file" | sort -u); do
+    grep -qE "^// $mark " mpt_half.h mpt.h mpt_cuda.h && pass "$mark" || fail "README names $mark: no such section"
+done
+summary

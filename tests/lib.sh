@@ -1,0 +1,23 @@
+# lib.sh -- what the test scripts share; source it: . tests/lib.sh
+# A script calls pass, fail or skip once per check and ends with summary. With MPT_CI=1 (or CI=true) a
+# skip makes the script fail: in CI everything must really run.
+
+passed=0 failed=0 skipped=0
+[ "${CI:-}" = true ] && MPT_CI=1
+
+pass() { passed=$((passed + 1)); [ -z "${VERBOSE:-}" ] || echo "ok    $*"; }
+fail() { failed=$((failed + 1)); echo "FAIL  $*"; }
+skip() { skipped=$((skipped + 1)); echo "SKIP: $*"; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# check NAME COMMAND... -- passes if the command does; shows what it printed if not
+check() {
+    check_name=$1
+    shift
+    if check_out=$("$@" 2>&1); then pass "$check_name"; else fail "$check_name"; echo "$check_out" | head -20; fi
+}
+
+summary() {
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" = 0 ] && { [ "$skipped" = 0 ] || [ "${MPT_CI:-0}" != 1 ]; }
+}

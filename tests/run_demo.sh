@@ -1,0 +1,27 @@
+#!/bin/sh
+# run_demo.sh BUILD_DIR -- make demo in at most 60 s, its numbers tell the story, its pictures exist,
+# and bad input is refused with nothing written.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+out=${1:-build}
+rm -rf "$out/demo"
+start=$(date +%s)
+check "make demo" make --no-print-directory B="$out" demo
+took=$(($(date +%s) - start))
+if [ "$took" -le 60 ]; then pass "demo took $took s"; else fail "demo took $took s, 60 are allowed"; fi
+check "the numbers tell the story" sh tests/check_demo.sh "$out/demo"
+if have gnuplot; then
+    for picture in histogram accuracy; do
+        check "$picture.png is a picture" sh -c "head -c 4 '$out/demo/$picture.png' | grep -q PNG"
+    done
+else
+    skip "pictures: gnuplot is not installed"
+fi
+rm -rf "$out/demo-bad"
+mkdir -p "$out/demo-bad"
+sed '100s/.*/1,2,three/' examples/data/digits.csv > "$out/broken.csv"
+"$out/examples/04_train_digits" --data "$out/broken.csv" --out "$out/demo-bad" > "$out/bad.out" 2> "$out/bad.err"
+code=$?
+if [ $code = 1 ] && grep -q 100 "$out/bad.err" && [ -z "$(ls "$out/demo-bad")" ]; then pass "broken CSV line"
+else fail "broken CSV line: exit $code, $(head -1 "$out/bad.err"), wrote: $(ls "$out/demo-bad")"; fi
+summary

@@ -1,0 +1,54 @@
+#!/bin/sh
+# run_examples.sh BUILD_DIR -- every example builds by the line in its own comment, without a warning on
+# gcc and clang, and prints what stands beside it; the drop-in diffs stay small; broken data is refused.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+out=${1:-build}/examples-check
+mkdir -p "$out"
+strict='-std=c99 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wdouble-promotion -Werror'
+
+# The build line of an example, with its output moved to $out.
+build_line() {
+    sed -n '1,40s/^[ *]*\(cc -O2 .*\)$/\1/p' "$1" | head -1 | sed "s| -o \([^ ]*\)| -o $out/$2|"
+}
+
+for expected in examples/*.expected examples/dropin/*.expected; do
+    source=${expected%.expected}.c
+    [ -f "$source" ] || continue            # the CUDA example runs under tests/run_cuda_emu.sh
+    name=$(basename "$source" .c)
+    line=$(build_line "$source" "$name")
+    if [ -z "$line" ]; then fail "$source: no build line in its first comment"; continue; fi
+    check "$source: its build line" sh -c "$line"
+    "$out/$name" > "$out/$name.out" 2>&1
+    check "$source: its output" diff "$expected" "$out/$name.out"
+    for build in 'gcc -O0' 'gcc -O3' 'clang -O2'; do
+        have "${build%% *}" || { skip "$source with $build: no such compiler"; continue; }
+        # shellcheck disable=SC2086
+        if $build $strict -I. "$source" -o "$out/$name.strict" -lm 2> "$out/$name.log"; then
+            "$out/$name.strict" > "$out/$name.out" 2>&1
+            check "$source: its output with $build" diff "$expected" "$out/$name.out"
+        else
+            fail "$source: $build"
+            head -20 "$out/$name.log"
+        fi
+    done
+done
+
+# Adoption is cheap: lines that differ, both sides counted.
+for before in examples/dropin/before_*.c; do
+    after=$(echo "$before" | sed 's/before_/after_/')
+    changed=$(diff "$before" "$after" | grep -c '^[<>]')
+    if [ "$changed" -gt 0 ] && [ "$changed" -le 10 ]; then pass "$after: $changed changed lines"
+    else fail "$after: $changed changed lines, 1 to 10 are allowed"; fi
+    [ -z "$(grep mpt "$before")" ] || fail "$before knows mpt"
+done
+
+# A CSV with a broken line: exit code 1, the line number in the message, nothing on standard output.
+sed '100s/.*/1,2,three/' examples/data/digits.csv > "$out/broken.csv"
+for name in before_scaler after_scaler; do
+    "$out/$name" "$out/broken.csv" > "$out/broken.out" 2> "$out/broken.err"
+    code=$?
+    if [ $code = 1 ] && grep -q '100' "$out/broken.err"; then pass "$name refuses a broken line"
+    else fail "$name with a broken line: exit $code, $(head -1 "$out/broken.err")"; fi
+done
+summary
