@@ -20,7 +20,8 @@ help: ## list the targets
 
 demo: $(B)/examples/04_train_digits ## train on real digits in FP32, FP16, BF16: table, histogram, pictures in build/demo
 	@mkdir -p $(B)/demo
-	$(B)/examples/04_train_digits --data examples/data/digits.csv --out $(B)/demo
+	@$(B)/examples/04_train_digits --data examples/data/digits.csv --out $(B)/demo > $(B)/demo/report.txt
+	@cat $(B)/demo/report.txt
 	@if command -v gnuplot >/dev/null 2>&1; then \
 	    gnuplot -e "dir='$(B)/demo'" examples/04_plot.gp && \
 	    echo "wrote $(B)/demo/results.csv, histogram.png, accuracy.png"; \
