@@ -135,12 +135,14 @@ typedef struct mpt_range_choice {
 
 /* mpt_range_choose_scale -- the power of two that loses least: nothing overflows, and `headroom`
  * further doublings stay possible; then fewest flushed to zero, then fewest subnormal, then nearest 1.
+ * No loss is tolerated that can be avoided, so a few tiny outliers can ask for a large scale.
  *   headroom  in   bits to keep free above the largest magnitude, 0..30; 3 if you are unsure
  * Returns: MPT_OK (scale 1 if there are no finite nonzero numbers).  Errors: MPT_E_ARG.  Threads: any. */
 MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom, mpt_range_choice *choice);
 
 #ifndef MPT_NO_STDIO
-/* mpt_range_print -- draw the exponent histogram against the format's window.
+/* mpt_range_print -- draw the exponent histogram of the nonzero values against the format's window, a
+ * binade a row.
  *   out    in  an open stream
  *   title  in  the first words of the drawing
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
@@ -243,7 +245,8 @@ typedef struct mpt_step {
  *   step     out     the record that mpt_clip and mpt_*_step need
  *   tensors  in      [count]; each needs grad
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the
- *   first mpt_scaler_scale and for a second check of the same step before the update.
+ *   first mpt_scaler_scale and for a second check of the same step before the update. An error changes
+ *   nothing but step->found_inf, which it sets: who ignores the status skips the step.
  * Exact: factor FP32(1 / FP64(scale)); squares and sum in double on a fixed tree.  Parity: bit-exact
  *   host/device, whatever the thread count or grid.  Threads: one caller per scaler. */
 MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count);
@@ -411,6 +414,12 @@ MPT_HD void mpti_scaler_advance(mpt_scaler *s)
     s->skipped += s->found_inf ? 1u : 0u;
     s->found_inf = 0u;
     s->checks = 0u;
+}
+
+/* A record that already holds a check of the step that the scaler is in. */
+MPT_HD int mpti_is_second_check(const mpt_scaler *s, const mpt_step *step)
+{
+    return s->checks && step->update == s->updates + 1u;
 }
 
 /* A step may be taken, or clipped, after a check and once. */
@@ -834,11 +843,11 @@ static double mpti_percent(uint64_t part, uint64_t whole)
 static const char *mpti_range_edge(const mpt_format_info *f, int e)
 {
     if (e == f->emax + 1)
-        return "above: overflow";
+        return "and above: overflow";
     if (e == f->emin)
-        return "below: subnormal, bits are lost";
+        return "is the last with all bits; below: subnormal";
     if (e == f->emin - f->mantissa_bits - 1)
-        return "below: becomes 0";
+        return "is the last that is kept; below: becomes 0";
     return NULL;
 }
 
@@ -850,7 +859,7 @@ static int mpti_range_row_end(const mpt_format_info *f, int e, int group, int lo
     return e;
 }
 
-static void mpti_range_print_row(FILE *out, const mpt_range *r, int e, uint64_t c, uint64_t most)
+static void mpti_range_print_row(FILE *out, int e, uint64_t c, uint64_t most, uint64_t nonzero)
 {
     int bar = (int)((double)c / (double)most * (double)MPTI_PRINT_WIDTH + 0.5);
     if (c && !bar)
@@ -858,27 +867,38 @@ static void mpti_range_print_row(FILE *out, const mpt_range *r, int e, uint64_t 
     (void)fprintf(out, "  2^%-5d|", e);
     for (; bar; bar--)
         (void)fputc('#', out);
-    if (c)
-        (void)fprintf(out, " %.1f%%", mpti_percent(c, r->count));
+    if (c && mpti_percent(c, nonzero) < 0.05)
+        (void)fputs(" <0.1%", out);
+    else if (c)
+        (void)fprintf(out, " %.1f%%", mpti_percent(c, nonzero));
     (void)fputc('\n', out);
 }
 
+static void mpti_range_print_edge(FILE *out, const mpt_format_info *f, int e)
+{
+    if (mpti_range_edge(f, e))
+        (void)fprintf(out, "  -------+--- %s: 2^%d %s\n", f->name, e, mpti_range_edge(f, e));
+}
+
 static void mpti_range_print_rows(FILE *out, const mpt_range *r, const mpt_format_info *f, int lowest,
-                                  int top)
+                                  int top, uint64_t nonzero)
 {
     const int group = (top - lowest) / MPTI_PRINT_ROWS + 1;
     uint64_t  most = 1;
     int       draw, e, end;
+    for (e = top + 1; e <= f->emax && !mpti_range_edge(f, e); e++)
+        ;                                   /* the nearest edge above tells in which zone the rows start */
+    mpti_range_print_edge(out, f, e);
     for (draw = 0; draw < 2; draw++)        /* first round: the longest bar */
         for (e = top; e >= lowest; e = end - 1) {
             uint64_t c;
             end = mpti_range_row_end(f, e, group, lowest);
             c = mpti_range_upto(r, e) - mpti_range_upto(r, end - 1);
             most = c > most ? c : most;
-            if (draw)
-                mpti_range_print_row(out, r, e, c, most);
-            if (draw && end > lowest && mpti_range_edge(f, end))
-                (void)fprintf(out, "  -------+------------- %s %s\n", f->name, mpti_range_edge(f, end));
+            if (draw) {
+                mpti_range_print_row(out, e, c, most, nonzero);
+                mpti_range_print_edge(out, f, end);
+            }
         }
 }
 
@@ -900,7 +920,7 @@ MPT_DEF mpt_status mpt_range_print(FILE *out, const mpt_range *r, const char *ti
     if (nonzero) {
         while (!r->binade[first]) first++;
         while (!r->binade[last]) last--;
-        mpti_range_print_rows(out, r, f, first + MPT_RANGE_EMIN, last + MPT_RANGE_EMIN);
+        mpti_range_print_rows(out, r, f, first + MPT_RANGE_EMIN, last + MPT_RANGE_EMIN, nonzero);
     }
     return ferror(out) ? MPT_E_DATA : MPT_OK;
 }
@@ -1052,12 +1072,15 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     mpt_status status = mpti_scaler_usable(s);
     if (status == MPT_OK && !step)
         status = MPT_E_ARG;
-    if (status == MPT_OK && step->update == s->updates + 1u)
-        status = MPT_E_ORDER;           /* a second check before the update */
+    if (status == MPT_OK && mpti_is_second_check(s, step))
+        status = MPT_E_ORDER;
     if (status == MPT_OK)
         status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, NULL);
-    if (status != MPT_OK)
+    if (status != MPT_OK) {
+        if (step)
+            step->found_inf = 1u;       /* who ignores the status must not step on scaled gradients */
         return status;
+    }
     memset(step, 0, sizeof *step);
     step->update = s->updates + 1u;
     step->grad_factor = mpti_inverse_scale(s->scale);

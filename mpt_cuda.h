@@ -743,7 +743,7 @@ mpti_k_check(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uin
              double *partial, mpt_cuda_state *state, int write_back)
 {
     /* every block reads these before the last one changes them: that one waits for all counts */
-    const bool  in_order = state->scaler.in_use && state->step.update != state->scaler.updates + 1u;
+    const bool  in_order = state->scaler.in_use && !mpti_is_second_check(&state->scaler, &state->step);
     const float factor = mpti_inverse_scale(state->scaler.scale);
     unsigned    bad = 0u;
     if (in_order)

@@ -170,9 +170,9 @@ MPT_DEF mpt_status mpt_format_find(const char *name, mpt_format *format);
 /* mpt_format_define -- describe a format of your own, for mpt_encode_as and mpt_decode_as.
  *   info           out  not NULL; the limits are derived
  *   name           in   not NULL; kept, not copied
- *   exponent_bits  in   2..11 (1..11 for SCALE)
+ *   exponent_bits  in   2..10 (1..10 for SCALE)
  *   mantissa_bits  in   1..52 (0 for SCALE)
- *   bias           in   such that every value lies within the normal range of double
+ *   bias           in   such that every value, subnormals too, is a normal double
  * Signed, except SCALE.  Returns: MPT_OK.  Errors: MPT_E_ARG (*info is kept).  Threads: any. */
 MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
                                      int mantissa_bits, int bias, mpt_specials specials);
@@ -278,14 +278,16 @@ typedef struct mpt_fields {
     uint64_t   exponent_field, mantissa_field;  /* as stored */
     uint64_t   significand;                     /* with the hidden bit; 0 for Inf and NaN */
     int        exponent;                        /* of the last bit of the significand */
-    double     value;                           /* what the code stands for */
-    double     error;                           /* value minus what was asked for; exact when finite */
+    double     value;       /* what the code stands for */
+    double     error;       /* value minus what was asked for; exact unless the format saturated */
     unsigned   flags;                           /* MPT_FLAG_* of the conversion */
 } mpt_fields;
 
 /* mpt_anatomy -- round a value to a format (nearest-even) and take the result apart.
  * Returns: the parts; for an unknown format a NaN with MPT_FLAG_INVALID.  Threads: any. */
 MPT_DEF mpt_fields mpt_anatomy(mpt_format format, double value);
+
+#define MPT_BITS_TEXT_MAX 67    /* room for every format's text: 64 bits, 2 blanks, the end */
 
 /* mpt_bits_text -- write a code as binary text, fields apart: "0 10010 1010011000".
  *   buf  out  at least cap bytes; always terminated if cap > 0
@@ -737,7 +739,7 @@ MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, in
     const int scale = specials == MPT_SPECIALS_SCALE;
     if (!info || !name || (unsigned)specials > (unsigned)MPT_SPECIALS_SCALE)
         return MPT_E_ARG;
-    if (exponent_bits < (scale ? 1 : 2) || exponent_bits > 11)
+    if (exponent_bits < (scale ? 1 : 2) || exponent_bits > 10)
         return MPT_E_ARG;
     if (scale ? mantissa_bits != 0 : (mantissa_bits < 1 || mantissa_bits > 52))
         return MPT_E_ARG;
@@ -1012,7 +1014,7 @@ MPT_DEF double mpt_ulp(mpt_format format, double value)
     if (!f)
         return mpti_f64_make((uint64_t)0xfff << 51);
     if (e == 1024)
-        return mpti_f64_make(a);
+        return mpti_f64_make(a << 12 ? a | MPTI_ONE << 51 : a);
     if (e < f->emin)
         e = f->emin;
     return mpti_f64_make(mpti_f64_compose(0u, 1u, e - f->mantissa_bits));
@@ -1029,6 +1031,19 @@ MPT_DEF float mpt_bf16_ulp(mpt_bf16 b)
     return mpt_f32_from_bf16(mpt_bf16_from_f64(mpt_ulp(MPT_BF16, mpt_f64_from_bf16(b))));
 }
 
+/* rounded - value, without arithmetic where flush-to-zero could spoil it: on subnormal doubles, which
+ * round to themselves or to zero. */
+static double mpti_error_of(double rounded, double value)
+{
+    const uint64_t r = mpti_f64_bits(rounded), v = mpti_f64_bits(value), sign = MPTI_ONE << 63;
+    const int      finite = (r & ~sign) < (uint64_t)0x7ff << 52;
+    if (finite && r == v)
+        return 0.0;
+    if (!(r & ~sign) && (v & ~sign))
+        return mpti_f64_make(v ^ sign);
+    return rounded - value;
+}
+
 MPT_DEF mpt_fields mpt_anatomy(mpt_format format, double value)
 {
     const mpt_format_info *f = mpt_format_get(format);
@@ -1042,7 +1057,7 @@ MPT_DEF mpt_fields mpt_anatomy(mpt_format format, double value)
     } else {
         p = mpti_take_apart(f, mpt_encode_as(f, value, NULL, &flags));
         p.value = mpt_decode_as(f, p.code);
-        p.error = p.value - value;
+        p.error = mpti_error_of(p.value, value);
         p.flags = flags;
     }
     p.format = format;

@@ -1,0 +1,79 @@
+#!/bin/sh
+# run_matrix.sh -- build one of the C tests in every supported way and run each build.
+#
+#     sh tests/run_matrix.sh BUILD_DIR test_half|test_mpt
+#
+# gcc and clang, as C99 and as C++17, at four levels of optimisation; both with the address and
+# undefined-behaviour sanitizers; both without SIMD. CC and CXX are ignored: the matrix is the point.
+# A missing compiler is a skip; with MPT_CI=1 a skip is a failure. Two variants run at a time.
+# The last line is "N passed, N failed, N skipped"; the exit status is nonzero if one failed.
+
+if [ $# -ne 2 ]; then
+    echo "usage: sh tests/run_matrix.sh BUILD_DIR TEST" >&2
+    exit 2
+fi
+test=$2
+here=$(cd "$(dirname "$0")" && pwd) || exit 2
+out=$1/matrix-$test
+mkdir -p "$out" && rm -f "$out"/*.result "$out"/*.log || exit 2
+
+warnings='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef
+          -Wdouble-promotion -Wcast-qual -Werror'
+sanitize='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all'
+
+# One variant a line: name | compiler | flags. Numbers in front keep the results in order.
+variants()
+{
+    for compiler in gcc clang; do
+        case $compiler in gcc) cxx=g++ ;; *) cxx=clang++ ;; esac
+        for level in '-O0' '-O2' '-O3 -march=native' '-O3 -ffast-math'; do
+            echo "$compiler C99 $level|$compiler|-std=c99 -Wstrict-prototypes $level"
+            echo "$cxx C++17 $level|$cxx|-std=c++17 $level -x c++"
+        done
+        echo "$compiler C99 ASan+UBSan|$compiler|-std=c99 -Wstrict-prototypes $sanitize"
+        echo "$compiler C99 -DMPT_SIMD=0|$compiler|-std=c99 -Wstrict-prototypes -O2 -DMPT_SIMD=0"
+    done | awk '{ printf "%02d|%s\n", NR, $0 }'
+}
+
+# run_variant NUMBER NAME COMPILER FLAGS: leave one line in NUMBER.result, and all output in NUMBER.log
+run_variant()
+{
+    exe=$out/$test.$1
+    log=$out/$1.log
+    if ! command -v "$3" >/dev/null 2>&1; then
+        result="SKIP: $2: no $3 here"
+    elif ! $3 $4 $warnings -I"$here/.." "$here/$test.c" -o "$exe" -lm >"$log" 2>&1; then
+        result="FAIL: $2: does not compile, see $log"
+    elif ! "$exe" >"$log" 2>&1; then
+        result="FAIL: $2: $(tail -n 1 "$log"), see $log"
+    else
+        result="ok: $2: $(tail -n 1 "$log")"
+    fi
+    rm -f "$exe"
+    echo "$result" | tee "$out/$1.result"
+}
+
+# worker K: every second variant
+worker()
+{
+    variants | while IFS='|' read -r number name compiler flags; do
+        [ $((${number#0} % 2)) -eq "$1" ] && run_variant "$number" "$name" "$compiler" "$flags"
+    done
+}
+
+worker 0 &
+worker 1 &
+wait
+
+count() { cat "$out"/*.result | grep -c "^$1:"; }
+expected=$(variants | grep -c .)
+passed=$(count ok)
+skipped=$(count SKIP)
+failed=$((expected - passed - skipped)) # a variant that left no result counts as failed
+if [ "${MPT_CI:-}" = 1 ] && [ "$skipped" -gt 0 ]; then
+    echo "FAIL: $skipped skipped although MPT_CI=1"
+    failed=$((failed + skipped))
+    skipped=0
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,1954 @@
+/* test_half.c -- tests of mpt_half.h. Valid C99 and C++17; passes at any optimisation level, with
+ * -ffast-math too: everything is compared as bit patterns, nothing is computed in floating point.
+ *
+ *     cc -O2 -I. tests/test_half.c -o test_half && ./test_half [--long] [part of a test name]
+ *
+ * --long checks all 2^32 floats against both 16-bit formats (some minutes).
+ *
+ * The expected results come from a slow reference in this file that shares no code with the header:
+ * exact numbers sig * 2^exp, the ordered list of a format's values worked out from its definition,
+ * a search for the two neighbours of a number, and an exact comparison with their midpoint. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
+#endif
+#define MPT_IMPLEMENTATION
+#include "../mpt_half.h"
+#include "test.h"
+
+#if defined(__unix__) || defined(__APPLE__)
+#define HAVE_FENCE 1
+#include <sys/mman.h>
+#include <unistd.h>
+#else
+#define HAVE_FENCE 0
+#endif
+
+#define ONE ((uint64_t)1)
+#define F64_SIGN (ONE << 63)
+#define F64_INF ((uint64_t)0x7ff << 52)
+#define F64_QUIET (ONE << 51)
+#define F64_HIDDEN (ONE << 52)
+#define COUNT_OF(a) (sizeof(a) / sizeof(a)[0])
+
+#define INV MPT_FLAG_INVALID
+#define OVF MPT_FLAG_OVERFLOW
+#define UDF MPT_FLAG_UNDERFLOW
+#define INX MPT_FLAG_INEXACT
+
+// bit patterns ------------------------------------------------------------------------------------
+
+static uint64_t f64_bits(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static double f64_of(uint64_t u)
+{
+    double x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static uint32_t f32_bits(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static float f32_of(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static int f64_is_nan(uint64_t u) { return (u & ~F64_SIGN) > F64_INF; }
+static int f64_is_signaling(uint64_t u) { return f64_is_nan(u) && !(u & F64_QUIET); }
+
+/* x87 registers make a signaling NaN quiet on the way into a call: then INVALID cannot be raised. */
+static int snan_survives(void)
+{
+    volatile uint64_t u = F64_INF | 1u;
+    return f64_bits(f64_of(u)) == u;
+}
+
+static void test_is_broken(const char *why)
+{
+    fprintf(stderr, "test_half.c itself is broken: %s\n", why);
+    abort();
+}
+
+// exact numbers -----------------------------------------------------------------------------------
+
+/* sig * 2^exp, exact and never negative; the sign is kept beside it. */
+typedef struct num {
+    uint64_t sig;
+    int      exp;
+} num;
+
+static num num_make(uint64_t sig, int exp)
+{
+    num a;
+    a.sig = sig;
+    a.exp = exp;
+    return a;
+}
+
+/* The same number with its highest one bit in bit 63. */
+static num num_normalize(num a)
+{
+    int step;
+    if (a.sig)
+        for (step = 32; step; step /= 2)
+            if (!(a.sig >> (64 - step))) {
+                a.sig <<= step;
+                a.exp -= step;
+            }
+    return a;
+}
+
+/* The same number without zero bits at its end. */
+static num num_trim(num a)
+{
+    for (; a.sig && !(a.sig & 1u); a.exp++)
+        a.sig /= 2u;
+    return a;
+}
+
+/* -1, 0, 1 as a is below, equal to, above b */
+static int num_cmp(num a, num b)
+{
+    if (!a.sig || !b.sig)
+        return (a.sig != 0u) - (b.sig != 0u);
+    a = num_normalize(a);
+    b = num_normalize(b);
+    if (a.exp != b.exp)
+        return a.exp < b.exp ? -1 : 1;
+    return (a.sig > b.sig) - (a.sig < b.sig);
+}
+
+/* a.sig in units of 2^exp */
+static uint64_t num_units(num a, int exp)
+{
+    if (!a.sig)
+        return 0u;
+    if (a.exp < exp || a.exp - exp > 63 || (a.sig << (a.exp - exp)) >> (a.exp - exp) != a.sig)
+        test_is_broken("two numbers too far apart for 64 bits");
+    return a.sig << (a.exp - exp);
+}
+
+static int num_common_exp(num a, num b)
+{
+    if (!a.sig || !b.sig)
+        return a.sig ? a.exp : b.exp;
+    return a.exp < b.exp ? a.exp : b.exp;
+}
+
+/* b - a; a <= b */
+static num num_minus(num b, num a)
+{
+    const int exp = num_common_exp(a, b);
+    return num_make(num_units(b, exp) - num_units(a, exp), exp);
+}
+
+/* (a + b) / 2 */
+static num num_middle(num a, num b)
+{
+    const int exp = num_common_exp(a, b);
+    return num_make(num_units(a, exp) + num_units(b, exp), exp - 1);
+}
+
+/* The magnitude of a finite double or float. */
+static num num_of_f64(uint64_t u)
+{
+    const uint64_t man = u & (F64_HIDDEN - 1u);
+    const int      field = (int)((u >> 52) & 0x7ffu);
+    return field ? num_make(man | F64_HIDDEN, field - 1075) : num_make(man, -1074);
+}
+
+static num num_of_f32(uint32_t u)
+{
+    const uint32_t man = u & 0x7fffffu;
+    const int      field = (int)((u >> 23) & 0xffu);
+    return field ? num_make(man | 0x800000u, field - 150) : num_make(man, -149);
+}
+
+/* The pattern of an IEEE format (e_bits, m_bits) that is exactly this number. */
+static uint64_t num_to_ieee(num a, int e_bits, int m_bits)
+{
+    const int bias = (1 << (e_bits - 1)) - 1, least = 1 - bias - m_bits;
+    uint64_t  sig, lost;
+    int       exp;
+    if (!a.sig)
+        return 0u;
+    a = num_normalize(a);
+    exp = a.exp + 63 - m_bits;      /* of the last bit if there are m_bits + 1 of them */
+    if (exp < least)
+        exp = least;
+    if (exp - a.exp > 63 || exp + m_bits > bias)
+        test_is_broken("a number outside the range of float or double");
+    sig = a.sig >> (exp - a.exp);
+    lost = a.sig & ((ONE << (exp - a.exp)) - 1u);
+    if (lost)
+        test_is_broken("a number that float or double does not have");
+    return sig + ((uint64_t)(exp - least) << m_bits);
+}
+
+static uint64_t num_to_f64(num a) { return num_to_ieee(a, 11, 52); }
+static uint32_t num_to_f32(num a) { return (uint32_t)num_to_ieee(a, 8, 23); }
+
+/* The pattern of the double with the value (or NaN payload) of a float. */
+static uint64_t f64_from_f32_bits(uint32_t u)
+{
+    const uint64_t sign = (uint64_t)(u >> 31) << 63;
+    if ((u & 0x7f800000u) == 0x7f800000u)
+        return sign | F64_INF | (uint64_t)(u & 0x7fffffu) << 29;
+    return sign | num_to_f64(num_of_f32(u));
+}
+
+// the formats, as the standards have them ---------------------------------------------------------
+
+/* Typed from IEEE 754-2019 table 3.5 (f64, f32, f16), NVIDIA's A100 whitepaper (tf32), Intel's BF16
+ * definition, OCP OFP8 v1.0 tables 1 and 2, the FNUZ definition of ONNX and LLVM (arXiv 2206.02915),
+ * OCP MX v1.0 tables 2 to 5. Decimal literals have 17 digits, enough for any double. */
+typedef struct row {
+    mpt_format   id;
+    const char  *name;
+    int          bits, s, e, m, bias;
+    mpt_specials specials;
+    int          emin, emax, has_inf, has_nan;
+    uint64_t     max_code, inf_code, nan_code;
+    double       max_finite, min_normal, min_subnormal, epsilon;
+} row;
+
+static const row rows[] = {
+    {MPT_F64, "f64", 64, 1, 11, 52, 1023, MPT_SPECIALS_IEEE, -1022, 1023, 1, 1,
+     0x7fefffffffffffff, 0x7ff0000000000000, 0x7ff8000000000000,
+     1.7976931348623157e308, 2.2250738585072014e-308, 4.9406564584124654e-324, 2.2204460492503131e-16},
+    {MPT_F32, "f32", 32, 1, 8, 23, 127, MPT_SPECIALS_IEEE, -126, 127, 1, 1,
+     0x7f7fffff, 0x7f800000, 0x7fc00000,
+     3.4028234663852886e38, 1.1754943508222875e-38, 1.4012984643248171e-45, 1.1920928955078125e-7},
+    {MPT_TF32, "tf32", 19, 1, 8, 10, 127, MPT_SPECIALS_IEEE, -126, 127, 1, 1,
+     0x3fbff, 0x3fc00, 0x3fe00,
+     3.4011621342146535e38, 1.1754943508222875e-38, 1.1479437019748901e-41, 0.0009765625},
+    {MPT_F16, "f16", 16, 1, 5, 10, 15, MPT_SPECIALS_IEEE, -14, 15, 1, 1,
+     0x7bff, 0x7c00, 0x7e00,
+     65504.0, 6.103515625e-5, 5.9604644775390625e-8, 0.0009765625},
+    {MPT_BF16, "bf16", 16, 1, 8, 7, 127, MPT_SPECIALS_IEEE, -126, 127, 1, 1,
+     0x7f7f, 0x7f80, 0x7fc0,
+     3.3895313892515355e38, 1.1754943508222875e-38, 9.1835496157991212e-41, 0.0078125},
+    {MPT_E5M2, "e5m2", 8, 1, 5, 2, 15, MPT_SPECIALS_IEEE, -14, 15, 1, 1,
+     0x7b, 0x7c, 0x7e,
+     57344.0, 6.103515625e-5, 1.52587890625e-5, 0.25},
+    {MPT_E4M3, "e4m3", 8, 1, 4, 3, 7, MPT_SPECIALS_FN, -6, 8, 0, 1,
+     0x7e, 0, 0x7f,
+     448.0, 0.015625, 0.001953125, 0.125},
+    {MPT_E5M2FNUZ, "e5m2fnuz", 8, 1, 5, 2, 16, MPT_SPECIALS_FNUZ, -15, 15, 0, 1,
+     0x7f, 0, 0x80,
+     57344.0, 3.0517578125e-5, 7.62939453125e-6, 0.25},
+    {MPT_E4M3FNUZ, "e4m3fnuz", 8, 1, 4, 3, 8, MPT_SPECIALS_FNUZ, -7, 7, 0, 1,
+     0x7f, 0, 0x80,
+     240.0, 0.0078125, 0.0009765625, 0.125},
+    {MPT_E3M2, "e3m2", 6, 1, 3, 2, 3, MPT_SPECIALS_FINITE, -2, 4, 0, 0,
+     0x1f, 0, 0,
+     28.0, 0.25, 0.0625, 0.25},
+    {MPT_E2M3, "e2m3", 6, 1, 2, 3, 1, MPT_SPECIALS_FINITE, 0, 2, 0, 0,
+     0x1f, 0, 0,
+     7.5, 1.0, 0.125, 0.125},
+    {MPT_E2M1, "e2m1", 4, 1, 2, 1, 1, MPT_SPECIALS_FINITE, 0, 2, 0, 0,
+     0x7, 0, 0,
+     6.0, 1.0, 0.5, 0.5},
+    {MPT_E8M0, "e8m0", 8, 0, 8, 0, 127, MPT_SPECIALS_SCALE, -127, 127, 0, 1,
+     0xfe, 0, 0xff,
+     1.7014118346046923e38, 5.8774717541114375e-39, 5.8774717541114375e-39, 1.0},
+};
+
+static const row *row_of(mpt_format id)
+{
+    size_t i;
+    for (i = 0; i < COUNT_OF(rows); i++)
+        if (rows[i].id == id)
+            return &rows[i];
+    test_is_broken("a format without a row");
+    return NULL;
+}
+
+static uint64_t sign_bit_of(const row *r, int negative)
+{
+    return negative && r->s ? ONE << (r->e + r->m) : 0u;
+}
+
+// the reference -----------------------------------------------------------------------------------
+
+static const char *const rounding_names[] = {
+#define NAME(id, text) text,
+    MPT_ROUNDINGS(NAME)
+#undef NAME
+};
+
+static mpt_opts options(int rounding, int saturate, int flush, uint32_t random)
+{
+    mpt_opts o;
+    o.rounding = (mpt_rounding)rounding;
+    o.saturate = saturate;
+    o.flush_subnormals = flush;
+    o.random = random;
+    return o;
+}
+
+/* The number of a magnitude code (no sign bit). The list goes on past the largest finite number, with
+ * the numbers that would follow if the exponent had no upper end: rounding needs the first of them. */
+static num ref_value(const row *r, uint64_t code)
+{
+    const uint64_t man = code & ((ONE << r->m) - 1u);
+    const int      field = (int)(code >> r->m);
+    if (r->specials == MPT_SPECIALS_SCALE)
+        return num_make(1u, (int)code - r->bias);
+    if (field == 0)
+        return num_make(man, 1 - r->bias - r->m);
+    return num_make(man | ONE << r->m, field - r->bias - r->m);
+}
+
+static int ref_between(const row *r, uint64_t code, num x)
+{
+    return code <= r->max_code && num_cmp(ref_value(r, code), x) <= 0 &&
+           num_cmp(x, ref_value(r, code + 1u)) < 0;
+}
+
+/* The greatest code whose value is not above x; x from the least value to below that of max_code + 1. */
+static uint64_t ref_below(const row *r, num x)
+{
+    static uint64_t hint;   /* the last answer: sweeps go upwards, so try it and the next one first */
+    uint64_t        low = 0, high = r->max_code + 1u;
+    if (ref_between(r, hint, x))
+        return hint;
+    if (ref_between(r, hint + 1u, x))
+        return ++hint;
+    while (high - low > 1u) {
+        const uint64_t mid = low + (high - low) / 2u;
+        if (num_cmp(ref_value(r, mid), x) <= 0)
+            low = mid;
+        else
+            high = mid;
+    }
+    return hint = low;
+}
+
+/* How many of the 2^32 random words round x up from code `low`: the fraction of the gap, in 2^-32. */
+static uint64_t ref_threshold(const row *r, uint64_t low, num x)
+{
+    const num part = num_minus(x, ref_value(r, low));
+    const num gap = num_minus(ref_value(r, low + 1u), ref_value(r, low));
+    const int shift = part.exp - gap.exp + 32;
+    if (gap.sig != 1u)
+        test_is_broken("a gap that is no power of two");
+    if (shift >= 0)
+        return num_units(part, part.exp - shift);
+    return shift < -63 ? 0u : part.sig >> -shift;
+}
+
+static int ref_goes_up(const row *r, uint64_t low, num x, int negative, const mpt_opts *o)
+{
+    const int odd = (int)(low & 1u);
+    const int half = num_cmp(x, num_middle(ref_value(r, low), ref_value(r, low + 1u)));
+    switch (o->rounding) {
+    case MPT_RND_NEAREST_EVEN: return half > 0 || (half == 0 && odd);
+    case MPT_RND_NEAREST_AWAY: return half >= 0;
+    case MPT_RND_TOWARD_ZERO:  return 0;
+    case MPT_RND_UP:           return !negative;
+    case MPT_RND_DOWN:         return negative;
+    case MPT_RND_ODD:          return !odd;
+    case MPT_RND_STOCHASTIC:   return o->random < ref_threshold(r, low, x);
+    case MPT_ROUNDING_COUNT:
+    default: test_is_broken("an unknown rounding"); return 0;
+    }
+}
+
+/* The magnitude code that x rounds to; max_code + 1 stands for everything beyond. */
+static uint64_t ref_round(const row *r, num x, int negative, const mpt_opts *o, int *inexact)
+{
+    uint64_t low;
+    *inexact = 1;
+    if (num_cmp(x, ref_value(r, r->max_code + 1u)) >= 0)
+        return r->max_code + 1u;
+    low = ref_below(r, x);
+    *inexact = num_cmp(x, ref_value(r, low)) != 0;
+    return low + (*inexact ? (uint64_t)ref_goes_up(r, low, x, negative, o) : 0u);
+}
+
+/* Tiny after rounding: with one more binade below the normal ones, x still stays below them. */
+static int ref_is_tiny(const row *r, num x, int negative, const mpt_opts *o)
+{
+    const uint64_t least_normal = ONE << r->m;
+    row            wider = *r;
+    int            unused;
+    if (num_cmp(x, ref_value(r, least_normal)) >= 0)
+        return 0;
+    wider.bias++;
+    wider.max_code = 4u * least_normal;
+    return ref_round(&wider, x, negative, o, &unused) < 2u * least_normal;
+}
+
+static uint64_t ref_overflow(const row *r, int negative, const mpt_opts *o, int from_inf)
+{
+    const int rnd = (int)o->rounding;
+    const int nearest = rnd == MPT_RND_NEAREST_EVEN || rnd == MPT_RND_NEAREST_AWAY;
+    const int away = nearest || (rnd == MPT_RND_UP && !negative) || (rnd == MPT_RND_DOWN && negative);
+    const uint64_t sign = sign_bit_of(r, negative);
+    if (o->saturate || !(away || from_inf) || !r->has_nan)
+        return sign | r->max_code;
+    if (r->has_inf)
+        return sign | r->inf_code;
+    return r->specials == MPT_SPECIALS_FN ? sign | r->nan_code : r->nan_code;
+}
+
+static uint64_t ref_nan(const row *r, uint64_t u, unsigned *flags)
+{
+    const int negative = (int)(u >> 63);
+    if (f64_is_signaling(u) || !r->has_nan)
+        *flags |= INV;
+    if (!r->has_nan)
+        return r->max_code;
+    if (r->has_inf)
+        return sign_bit_of(r, negative) | r->nan_code | (u & (F64_HIDDEN - 1u)) >> (52 - r->m);
+    return r->specials == MPT_SPECIALS_FN ? sign_bit_of(r, negative) | r->nan_code : r->nan_code;
+}
+
+static uint64_t ref_finite(const row *r, num x, int negative, const mpt_opts *o, unsigned *flags)
+{
+    int            inexact;
+    const uint64_t code = ref_round(r, x, negative, o, &inexact);
+    if (code > r->max_code) {
+        *flags |= OVF | INX;
+        return ref_overflow(r, negative, o, 0);
+    }
+    if (inexact)
+        *flags |= INX | (ref_is_tiny(r, x, negative, o) ? UDF : 0u);
+    if (o->flush_subnormals && code && code < ONE << r->m) {
+        *flags |= UDF | INX;
+        return r->specials == MPT_SPECIALS_FNUZ ? 0u : sign_bit_of(r, negative);
+    }
+    if (!code && r->specials == MPT_SPECIALS_FNUZ)
+        return 0u;
+    return sign_bit_of(r, negative) | code;
+}
+
+/* What mpt_encode must return for the double of pattern u, and the flags it must raise. */
+static uint64_t ref_encode(const row *r, uint64_t u, const mpt_opts *o, unsigned *flags)
+{
+    const int negative = (int)(u >> 63), scale = r->specials == MPT_SPECIALS_SCALE;
+    const uint64_t magnitude = u & ~F64_SIGN;
+    *flags = 0u;
+    if (f64_is_nan(u))
+        return ref_nan(r, u, flags);
+    if (scale && negative && magnitude) {
+        *flags = INV;
+        return r->nan_code;
+    }
+    if (magnitude == F64_INF) {
+        if (!r->has_inf || o->saturate)
+            *flags = OVF | INX;
+        return ref_overflow(r, negative, o, 1);
+    }
+    if (scale && num_cmp(num_of_f64(u), ref_value(r, 0u)) < 0) {
+        *flags = UDF | INX;
+        return 0u;
+    }
+    if (!magnitude && r->specials != MPT_SPECIALS_FNUZ)
+        return sign_bit_of(r, negative);
+    if (scale) {                    /* no subnormals, so never tiny and nothing to flush */
+        int            inexact;
+        const uint64_t code = ref_round(r, num_of_f64(u), 0, o, &inexact);
+        *flags = code > r->max_code ? OVF | INX : inexact ? INX : 0u;
+        return code > r->max_code ? ref_overflow(r, 0, o, 0) : code;
+    }
+    return ref_finite(r, num_of_f64(u), negative, o, flags);
+}
+
+/* The default rounding, which is that of the fast functions. */
+static uint64_t ref_nearest(const row *r, uint64_t u)
+{
+    const mpt_opts o = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
+    unsigned       unused;
+    return ref_encode(r, u, &o, &unused);
+}
+
+static void check_encode_one(const row *r, uint64_t u, const mpt_opts *o)
+{
+    unsigned       want_flags, flags = 0u;
+    const uint64_t want = ref_encode(r, u, o, &want_flags);
+    const uint64_t got = mpt_encode(r->id, f64_of(u), o, &flags);
+    mt_context(r->name, rounding_names[o->rounding]);
+    CHECK_EQ_U_AT(got, want, u);
+    if (!f64_is_signaling(u) || snan_survives())
+        CHECK_EQ_U_AT(flags, want_flags, u);
+}
+
+/* Both signs, every rounding, saturating or not, flushing or not. */
+static void check_encode(const row *r, uint64_t u)
+{
+    int rounding, i;
+    for (rounding = 0; rounding < (int)MPT_ROUNDING_COUNT; rounding++)
+        for (i = 0; i < 8; i++) {
+            const mpt_opts o = options(rounding, i & 1, i & 2, (uint32_t)mt_random());
+            check_encode_one(r, i & 4 ? u | F64_SIGN : u & ~F64_SIGN, &o);
+        }
+}
+
+/* u + by, unless that leaves the doubles of its sign. */
+static uint64_t nudge(uint64_t u, int64_t by)
+{
+    const uint64_t v = u + (uint64_t)by;
+    return (u ^ v) & F64_SIGN ? u : v;
+}
+
+// the two 16-bit types, as one table --------------------------------------------------------------
+
+typedef struct half {
+    mpt_format id;
+    uint16_t (*from_f32)(uint32_t);
+    uint16_t (*from_f64)(uint64_t);
+    uint32_t (*to_f32)(uint16_t);
+    uint64_t (*to_f64)(uint16_t);
+    mpt_class (*classify)(uint16_t);
+    uint16_t (*next_up)(uint16_t);
+    uint16_t (*next_down)(uint16_t);
+    uint32_t (*ulp)(uint16_t);
+    mpt_status (*from_f32_n)(uint16_t *, const uint32_t *, size_t);
+} half;
+
+#define HALF_FUNCTIONS(T)                                                                              \
+    static mpt_##T  T##_code(uint16_t c) { mpt_##T h; h.bits = c; return h; }                          \
+    static uint16_t T##_from_f32(uint32_t u) { return mpt_##T##_from_f32(f32_of(u)).bits; }            \
+    static uint16_t T##_from_f64(uint64_t u) { return mpt_##T##_from_f64(f64_of(u)).bits; }            \
+    static uint32_t T##_to_f32(uint16_t c) { return f32_bits(mpt_f32_from_##T(T##_code(c))); }         \
+    static uint64_t T##_to_f64(uint16_t c) { return f64_bits(mpt_f64_from_##T(T##_code(c))); }         \
+    static mpt_class T##_class(uint16_t c) { return mpt_##T##_classify(T##_code(c)); }                 \
+    static uint16_t T##_up(uint16_t c) { return mpt_##T##_next_up(T##_code(c)).bits; }                 \
+    static uint16_t T##_down(uint16_t c) { return mpt_##T##_next_down(T##_code(c)).bits; }             \
+    static uint32_t T##_ulp(uint16_t c) { return f32_bits(mpt_##T##_ulp(T##_code(c))); }               \
+    static mpt_status T##_from_f32_n(uint16_t *dst, const uint32_t *src, size_t n)                     \
+    {                                                                                                  \
+        return mpt_##T##_from_f32_n((mpt_##T *)(void *)dst, (const float *)(const void *)src, n);      \
+    }
+HALF_FUNCTIONS(f16)
+HALF_FUNCTIONS(bf16)
+
+#define HALF_ENTRY(T, ID) \
+    {ID, T##_from_f32, T##_from_f64, T##_to_f32, T##_to_f64, T##_class, T##_up, T##_down, T##_ulp, \
+     T##_from_f32_n}
+static const half half_f16 = HALF_ENTRY(f16, MPT_F16);
+static const half half_bf16 = HALF_ENTRY(bf16, MPT_BF16);
+
+// version, status, format table -------------------------------------------------------------------
+
+TEST(version_matches)
+{
+    CHECK_EQ_I(mpt_version(), MPT_VERSION);
+    CHECK_EQ_I(MPT_VERSION, MPT_VERSION_MAJOR * 10000 + MPT_VERSION_MINOR * 100 + MPT_VERSION_PATCH);
+}
+
+TEST(status_texts)
+{
+    static const mpt_status all[] = {
+#define ID(id, value, text) id,
+        MPT_STATUSES(ID)
+#undef ID
+    };
+    const char *unknown = mpt_status_text((mpt_status)1);
+    size_t      i, k;
+    CHECK_EQ_I(MPT_OK, 0);
+    CHECK_EQ_S(unknown, "unknown status");
+    for (i = 0; i < COUNT_OF(all); i++) {
+        const char *text = mpt_status_text(all[i]);
+        CHECK(text && strlen(text) > 5);
+        CHECK(strcmp(text, unknown) != 0);
+        CHECK(all[i] == MPT_OK || (int)all[i] < 0);
+        for (k = 0; k < i; k++) {
+            CHECK(strcmp(text, mpt_status_text(all[k])) != 0);
+            CHECK(all[i] != all[k]);
+        }
+    }
+}
+
+/* The limits of a described or tabled format against its row. */
+static void check_info(const mpt_format_info *f, const row *r)
+{
+    mt_context(r->name, "limits");
+    if (!CHECK(f != NULL))
+        return;
+    CHECK_EQ_S(f->name, r->name);
+    CHECK_EQ_I(f->bits, r->bits);
+    CHECK_EQ_I(f->sign_bits, r->s);
+    CHECK_EQ_I(f->exponent_bits, r->e);
+    CHECK_EQ_I(f->mantissa_bits, r->m);
+    CHECK_EQ_I(f->bias, r->bias);
+    CHECK_EQ_I((int)f->specials, (int)r->specials);
+    CHECK_EQ_I(f->emin, r->emin);
+    CHECK_EQ_I(f->emax, r->emax);
+    CHECK_EQ_I(f->has_inf, r->has_inf);
+    CHECK_EQ_I(f->has_nan, r->has_nan);
+    CHECK_EQ_U(f->max_code, r->max_code);
+    CHECK_EQ_U(f->inf_code, r->inf_code);
+    CHECK_EQ_U(f->nan_code, r->nan_code);
+    CHECK_EQ_U(f64_bits(f->max_finite), f64_bits(r->max_finite));
+    CHECK_EQ_U(f64_bits(f->min_normal), f64_bits(r->min_normal));
+    CHECK_EQ_U(f64_bits(f->min_subnormal), f64_bits(r->min_subnormal));
+    CHECK_EQ_U(f64_bits(f->epsilon), f64_bits(r->epsilon));
+}
+
+TEST(format_table)
+{
+    size_t i;
+    CHECK_EQ_I(MPT_FORMAT_COUNT, COUNT_OF(rows));
+    for (i = 0; i < COUNT_OF(rows); i++)
+        check_info(mpt_format_get(rows[i].id), &rows[i]);
+    mt_context(NULL, NULL);
+    CHECK(mpt_format_get(MPT_FORMAT_COUNT) == NULL);
+    CHECK(mpt_format_get((mpt_format)15) == NULL);
+}
+
+/* The literals must also be what the codes mean; this judges the rows above as much as the header. */
+TEST(format_limits_are_codes)
+{
+    size_t i;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const row *r = &rows[i];
+        const int  scale = r->specials == MPT_SPECIALS_SCALE;
+        const uint64_t least = scale ? 0u : 1u, normal = scale ? 0u : ONE << r->m;
+        mt_context(r->name, NULL);
+        CHECK_EQ_U(f64_bits(mpt_decode(r->id, r->max_code)), f64_bits(r->max_finite));
+        CHECK_EQ_U(f64_bits(mpt_decode(r->id, normal)), f64_bits(r->min_normal));
+        CHECK_EQ_U(f64_bits(mpt_decode(r->id, least)), f64_bits(r->min_subnormal));
+        CHECK_EQ_U(num_to_f64(ref_value(r, r->max_code)), f64_bits(r->max_finite));
+        CHECK_EQ_U(num_to_f64(ref_value(r, normal)), f64_bits(r->min_normal));
+        CHECK_EQ_U(num_to_f64(ref_value(r, least)), f64_bits(r->min_subnormal));
+    }
+}
+
+TEST(format_find)
+{
+    mpt_format f = MPT_E8M0;
+    size_t     i;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        CHECK_EQ_I(mpt_format_find(rows[i].name, &f), MPT_OK);
+        CHECK_EQ_I((int)f, (int)rows[i].id);
+    }
+    f = MPT_BF16;
+    CHECK_EQ_I(mpt_format_find("f17", &f), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_format_find("", &f), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_format_find("F16", &f), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_format_find("f1", &f), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_format_find(NULL, &f), MPT_E_ARG);
+    CHECK_EQ_I(mpt_format_find("f16", NULL), MPT_E_ARG);
+    CHECK_EQ_I((int)f, (int)MPT_BF16);
+}
+
+static void check_define(int accept, int e, int m, int bias, mpt_specials specials)
+{
+    mpt_format_info info, before;
+    memset(&info, 0x5a, sizeof info);
+    before = info;
+    CHECK_EQ_I(mpt_format_define(&info, "mine", e, m, bias, specials), accept ? MPT_OK : MPT_E_ARG);
+    CHECK_EQ_I(memcmp(&info, &before, sizeof info) != 0, accept);
+}
+
+TEST(format_define_accepts_and_rejects)
+{
+    mpt_format_info info;
+    CHECK_EQ_I(mpt_format_define(NULL, "mine", 5, 10, 15, MPT_SPECIALS_IEEE), MPT_E_ARG);
+    CHECK_EQ_I(mpt_format_define(&info, NULL, 5, 10, 15, MPT_SPECIALS_IEEE), MPT_E_ARG);
+    check_define(1, 5, 10, 15, MPT_SPECIALS_IEEE);
+    check_define(1, 2, 1, 1, MPT_SPECIALS_FINITE);
+    check_define(1, 10, 52, 511, MPT_SPECIALS_IEEE);
+    check_define(1, 1, 0, 0, MPT_SPECIALS_SCALE);
+    check_define(0, 1, 1, 1, MPT_SPECIALS_IEEE);
+    check_define(0, 0, 3, 1, MPT_SPECIALS_FN);
+    check_define(0, -1, 3, 1, MPT_SPECIALS_FN);
+    check_define(0, 12, 3, 2047, MPT_SPECIALS_FINITE);
+    check_define(0, 5, 0, 15, MPT_SPECIALS_IEEE);
+    check_define(0, 5, -1, 15, MPT_SPECIALS_IEEE);
+    check_define(0, 5, 53, 15, MPT_SPECIALS_IEEE);
+    check_define(0, 8, 1, 127, MPT_SPECIALS_SCALE);
+    check_define(0, 0, 0, 127, MPT_SPECIALS_SCALE);
+    check_define(0, 5, 2, 15, (mpt_specials)5);
+    check_define(0, 8, 23, 1000000000, MPT_SPECIALS_IEEE);
+    check_define(0, 8, 23, -1000000000, MPT_SPECIALS_IEEE);
+    /* the ends of the range: every value of the format has to be a normal double */
+    check_define(1, 8, 23, 1000, MPT_SPECIALS_IEEE);
+    check_define(0, 8, 23, 1001, MPT_SPECIALS_IEEE);
+    check_define(1, 8, 23, -769, MPT_SPECIALS_IEEE);
+    check_define(0, 8, 23, -770, MPT_SPECIALS_IEEE);
+    check_define(0, 8, 23, -769, MPT_SPECIALS_FINITE);
+    check_define(1, 8, 23, -768, MPT_SPECIALS_FINITE);
+}
+
+TEST(format_define_at_the_ends)
+{
+    mpt_format_info info;
+    CHECK_EQ_I(mpt_format_define(&info, "low", 8, 23, 1000, MPT_SPECIALS_IEEE), MPT_OK);
+    CHECK_EQ_U(f64_bits(info.min_subnormal), F64_HIDDEN);                      /* 2^-1022 */
+    CHECK_EQ_U(f64_bits(mpt_decode_as(&info, 1u)), F64_HIDDEN);
+    CHECK_EQ_U(mpt_encode_as(&info, f64_of(F64_HIDDEN), NULL, NULL), 1u);
+    CHECK_EQ_U(mpt_encode_as(&info, f64_of(F64_HIDDEN / 2u), NULL, NULL), 0u); /* a tie */
+    CHECK_EQ_U(mpt_encode_as(&info, f64_of(F64_HIDDEN / 2u + 1u), NULL, NULL), 1u);
+    CHECK_EQ_I(mpt_format_define(&info, "high", 8, 23, -769, MPT_SPECIALS_IEEE), MPT_OK);
+    CHECK_EQ_U(f64_bits(info.max_finite), 0x7fefffffe0000000u);                /* (2-2^-23) 2^1023 */
+    CHECK_EQ_U(f64_bits(mpt_decode_as(&info, info.max_code)), 0x7fefffffe0000000u);
+    CHECK_EQ_U(mpt_encode_as(&info, f64_of(0x7fefffffe0000000u), NULL, NULL), 0x7f7fffffu);
+    CHECK_EQ_U(mpt_encode_as(&info, f64_of(0x7feffffff0000000u), NULL, NULL), 0x7f800000u);
+}
+
+/* A described format equal to a row of the table behaves like the row. */
+TEST(format_define_equals_table)
+{
+    size_t   i;
+    uint64_t k;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const row      *r = &rows[i];
+        mpt_format_info info;
+        if (r->id == MPT_F64) /* its subnormals are no normal doubles */
+            continue;
+        mt_context(r->name, "described");
+        CHECK_EQ_I(mpt_format_define(&info, r->name, r->e, r->m, r->bias, r->specials), MPT_OK);
+        check_info(&info, r);
+        for (k = 0; k < 5000u; k++) {
+            const int      rounding = (int)(k % MPT_ROUNDING_COUNT);
+            const mpt_opts o = options(rounding, k & 8u ? 1 : 0, k & 16u ? 1 : 0, (uint32_t)mt_random());
+            const uint64_t code = r->bits <= 12 ? k : mt_random();
+            const double   x = mpt_decode(r->id, code), y = f64_of(f64_bits(x) ^ mt_random() >> 12);
+            unsigned       flags = 0u, want = 0u;
+            CHECK_EQ_U_AT(f64_bits(mpt_decode_as(&info, code)), f64_bits(x), code);
+            CHECK_EQ_U_AT(mpt_encode_as(&info, y, &o, &flags), mpt_encode(r->id, y, &o, &want), code);
+            CHECK_EQ_U_AT(flags, want, code);
+        }
+    }
+}
+
+/* Formats that are not in the table: every code, and every midpoint, in every rounding. */
+TEST(format_define_others)
+{
+    static const row others[] = {
+        {MPT_FORMAT_COUNT, "e3m4", 8, 1, 3, 4, 3, MPT_SPECIALS_IEEE, -2, 3, 1, 1, 0x6f, 0x70, 0x78,
+         15.5, 0.25, 0.015625, 0.0625},
+        {MPT_FORMAT_COUNT, "e4m1fn", 6, 1, 4, 1, 7, MPT_SPECIALS_FN, -6, 8, 0, 1, 0x1e, 0, 0x1f,
+         256.0, 0.015625, 0.0078125, 0.5},
+        {MPT_FORMAT_COUNT, "e5m3", 9, 1, 5, 3, -20, MPT_SPECIALS_FNUZ, 21, 51, 0, 1, 0xff, 0, 0x100,
+         4222124650659840.0, 2097152.0, 262144.0, 0.125},
+        {MPT_FORMAT_COUNT, "e2m4", 7, 1, 2, 4, 1, MPT_SPECIALS_FINITE, 0, 2, 0, 0, 0x3f, 0, 0,
+         7.75, 1.0, 0.0625, 0.0625},
+        {MPT_FORMAT_COUNT, "e4m0", 4, 0, 4, 0, 7, MPT_SPECIALS_SCALE, -7, 7, 0, 1, 0xe, 0, 0xf,
+         128.0, 0.0078125, 0.0078125, 1.0},
+    };
+    size_t   i;
+    uint64_t code;
+    int      k;
+    for (i = 0; i < COUNT_OF(others); i++) {
+        const row      *r = &others[i];
+        mpt_format_info info;
+        CHECK_EQ_I(mpt_format_define(&info, r->name, r->e, r->m, r->bias, r->specials), MPT_OK);
+        check_info(&info, r);
+        for (code = 0; code <= r->max_code; code++) {
+            const num      low = ref_value(r, code);
+            const uint64_t middle = num_to_f64(num_middle(low, ref_value(r, code + 1u)));
+            CHECK_EQ_U_AT(f64_bits(mpt_decode_as(&info, code)), num_to_f64(low), code);
+            for (k = 0; k < 5 * (int)MPT_ROUNDING_COUNT; k++) {
+                const mpt_opts o = options(k / 5, 0, 0, (uint32_t)mt_random());
+                const uint64_t u = k % 5 < 3 ? nudge(middle, k % 5 - 1) : num_to_f64(low) | F64_SIGN;
+                unsigned       flags = 0u, want_flags;
+                const uint64_t want = ref_encode(r, u, &o, &want_flags);
+                mt_context(r->name, rounding_names[o.rounding]);
+                CHECK_EQ_U_AT(mpt_encode_as(&info, f64_of(u), &o, &flags), want, u);
+                CHECK_EQ_U_AT(flags, want_flags, u);
+            }
+        }
+    }
+}
+
+// every code --------------------------------------------------------------------------------------
+
+/* What a code is, from the definition of its format: the class, and the pattern of the double. */
+static mpt_class ref_take_apart(const row *r, uint64_t code, uint64_t *value)
+{
+    const uint64_t magnitude = code & ((ONE << (r->e + r->m)) - 1u), man = code & ((ONE << r->m) - 1u);
+    const int      negative = r->s && (code >> (r->e + r->m)) & 1u;
+    const uint64_t sign = negative ? F64_SIGN : 0u;
+    if (r->has_inf && magnitude > r->inf_code) {
+        *value = sign | F64_INF | F64_QUIET | man << (52 - r->m);
+        return man >> (r->m - 1) ? MPT_CLASS_QUIET_NAN : MPT_CLASS_SIGNALING_NAN;
+    }
+    if (r->has_inf && magnitude == r->inf_code) {
+        *value = sign | F64_INF;
+        return negative ? MPT_CLASS_NEG_INF : MPT_CLASS_POS_INF;
+    }
+    if (r->has_nan && !r->has_inf &&
+        (code == r->nan_code || (r->specials == MPT_SPECIALS_FN && magnitude == r->nan_code))) {
+        *value = (r->specials == MPT_SPECIALS_FN ? sign : 0u) | F64_INF | F64_QUIET;
+        return MPT_CLASS_QUIET_NAN;
+    }
+    *value = sign | num_to_f64(ref_value(r, magnitude));
+    if (r->specials == MPT_SPECIALS_SCALE || magnitude >> r->m)
+        return negative ? MPT_CLASS_NEG_NORMAL : MPT_CLASS_POS_NORMAL;
+    if (magnitude)
+        return negative ? MPT_CLASS_NEG_SUBNORMAL : MPT_CLASS_POS_SUBNORMAL;
+    return negative ? MPT_CLASS_NEG_ZERO : MPT_CLASS_POS_ZERO;
+}
+
+static void check_code(const row *r, uint64_t code)
+{
+    uint64_t        want;
+    unsigned        flags = 0u;
+    const mpt_class kind = ref_take_apart(r, code, &want);
+    const uint64_t  quiet = kind == MPT_CLASS_SIGNALING_NAN ? ONE << (r->m - 1) : 0u;
+    const double    got = mpt_decode(r->id, code);
+    CHECK_EQ_U_AT(f64_bits(got), want, code);
+    CHECK_EQ_U_AT(mpt_classify(r->id, code), kind, code);
+    CHECK_EQ_U_AT(mpt_encode(r->id, got, NULL, &flags), code | quiet, code);
+    CHECK_EQ_U_AT(flags, 0u, code);
+}
+
+TEST(decode_every_code)
+{
+    size_t   i;
+    uint64_t code;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const row *r = &rows[i];
+        mt_context(r->name, NULL);
+        if (r->bits > 19)
+            continue;
+        for (code = 0; code < ONE << r->bits; code++)
+            check_code(r, code);
+        for (code = 0; code < 2u; code++) { /* bits above the format are ignored */
+            const uint64_t above = ~(uint64_t)0 << r->bits | code;
+            CHECK_EQ_U(f64_bits(mpt_decode(r->id, above)), f64_bits(mpt_decode(r->id, code)));
+            CHECK_EQ_U(mpt_classify(r->id, above), mpt_classify(r->id, code));
+        }
+    }
+}
+
+TEST(decode_f32_f64_codes)
+{
+    static const uint64_t f64_corners[] = {
+        0, 1, F64_HIDDEN - 1u, F64_HIDDEN, F64_INF - 1u, F64_INF, F64_INF + 1u, F64_INF | F64_QUIET,
+        F64_INF | (F64_QUIET - 1u), ~F64_SIGN};
+    size_t i;
+    mt_context("f32, f64", NULL);
+    for (i = 0; i < 100000u; i++) {
+        check_code(row_of(MPT_F32), mt_random() >> 32);
+        check_code(row_of(MPT_F64), mt_random());
+        check_code(row_of(MPT_F64), mt_random() >> 12 >> i % 52); /* subnormal */
+    }
+    for (i = 0; i < COUNT_OF(f64_corners); i++) {
+        check_code(row_of(MPT_F64), f64_corners[i]);
+        check_code(row_of(MPT_F64), f64_corners[i] | F64_SIGN);
+    }
+}
+
+static void check_half_codes(const half *h)
+{
+    const row *r = row_of(h->id);
+    unsigned   c;
+    mt_context(r->name, NULL);
+    for (c = 0; c < 65536u; c++) {
+        const uint16_t  code = (uint16_t)c;
+        uint64_t        want;
+        const mpt_class kind = ref_take_apart(r, c, &want);
+        const uint64_t  quiet = kind == MPT_CLASS_SIGNALING_NAN ? ONE << (r->m - 1) : 0u;
+        const uint32_t  f32 = h->to_f32(code);
+        CHECK_EQ_U_AT(f64_from_f32_bits(f32), want, c);
+        CHECK_EQ_U_AT(h->to_f64(code), want, c);
+        CHECK_EQ_U_AT(h->from_f32(f32), c | quiet, c);
+        CHECK_EQ_U_AT(h->from_f64(want), c | quiet, c);
+        CHECK_EQ_U_AT(h->classify(code), kind, c);
+        CHECK_EQ_U_AT(mpt_classify(h->id, c), kind, c);
+    }
+}
+
+TEST(f16_every_code) { check_half_codes(&half_f16); }
+TEST(bf16_every_code) { check_half_codes(&half_bf16); }
+
+/* Payloads by hand: the top bits are kept, the quiet bit is set, what is below is dropped. */
+TEST(half_nan_payloads)
+{
+    CHECK_EQ_U(f16_from_f32(0x7f800001u), 0x7e00u);
+    CHECK_EQ_U(f16_from_f32(0xff802000u), 0xfe01u);
+    CHECK_EQ_U(f16_from_f32(0x7fbfffffu), 0x7fffu);
+    CHECK_EQ_U(f16_from_f32(0xffffffffu), 0xffffu);
+    CHECK_EQ_U(f16_from_f64(0x7ff0000000000001u), 0x7e00u);
+    CHECK_EQ_U(f16_from_f64(0xfff5555555555555u), 0xff55u);
+    CHECK_EQ_U(f16_to_f32(0x7c01u), 0x7fc02000u);
+    CHECK_EQ_U(f16_to_f64(0xfd55u), 0xfffd540000000000u);
+    CHECK_EQ_U(bf16_from_f32(0x7f800001u), 0x7fc0u);
+    CHECK_EQ_U(bf16_from_f32(0x7fffffffu), 0x7fffu);
+    CHECK_EQ_U(bf16_from_f32(0xffa50000u), 0xffe5u);
+    CHECK_EQ_U(bf16_from_f64(0xfff0000000000001u), 0xffc0u);
+    CHECK_EQ_U(bf16_to_f32(0xff81u), 0xffc10000u);
+    CHECK_EQ_U(bf16_to_f64(0x7f81u), 0x7ff8200000000000u);
+}
+
+// rounding of the fast functions ------------------------------------------------------------------
+
+static void check_f32(const half *h, uint32_t u, uint64_t want)
+{
+    CHECK_EQ_U_AT(h->from_f32(u), want, u);
+    CHECK_EQ_U_AT(h->from_f32(u ^ 0x80000000u), want ^ 0x8000u, u ^ 0x80000000u);
+}
+
+static void check_f64(const half *h, uint64_t u, uint64_t want)
+{
+    CHECK_EQ_U_AT(h->from_f64(u), want, u);
+    CHECK_EQ_U_AT(h->from_f64(u ^ F64_SIGN), want ^ 0x8000u, u ^ F64_SIGN);
+    CHECK_EQ_U_AT(mpt_encode(h->id, f64_of(u), NULL, NULL), want, u);
+    CHECK_EQ_U_AT(mpt_encode(h->id, f64_of(u ^ F64_SIGN), NULL, NULL), want ^ 0x8000u, u ^ F64_SIGN);
+}
+
+/* All midpoints, up to the one between the largest finite number and the next power of two: the tie
+ * goes to the even code, the least step below it down, the least step above it up. The steps in f64
+ * are far below half a float, which catches a conversion that goes through float. */
+static void check_half_midpoints(const half *h)
+{
+    static const int64_t steps[] = {1, 2, 3, 1 << 27, 1 << 28, (1 << 28) + 1, (1 << 29) - 1, 1 << 29};
+    const row *r = row_of(h->id);
+    uint64_t   c;
+    size_t     i;
+    mt_context(r->name, "midpoints");
+    for (c = 0; c <= r->max_code; c++) {
+        const num      middle = num_middle(ref_value(r, c), ref_value(r, c + 1u));
+        const uint64_t m64 = num_to_f64(middle), even = c + (c & 1u);
+        const uint32_t m32 = num_to_f32(middle);
+        check_f32(h, m32, even);
+        check_f32(h, m32 - 1u, c);
+        check_f32(h, m32 + 1u, c + 1u);
+        check_f64(h, m64, even);
+        for (i = 0; i < COUNT_OF(steps); i++) {
+            check_f64(h, nudge(m64, -steps[i]), c);
+            check_f64(h, nudge(m64, steps[i]), c + 1u);
+        }
+    }
+}
+
+TEST(f16_midpoints) { check_half_midpoints(&half_f16); }
+TEST(bf16_midpoints) { check_half_midpoints(&half_bf16); }
+
+/* The limits that the header's comments name. */
+TEST(half_limits)
+{
+    CHECK_EQ_U(f16_from_f32(0x477fefffu), 0x7bffu);             /* just below 65520 */
+    CHECK_EQ_U(f16_from_f32(0x477ff000u), 0x7c00u);             /* 65520 */
+    CHECK_EQ_U(f16_from_f64(0x40effdffffffffffu), 0x7bffu);
+    CHECK_EQ_U(f16_from_f64(0x40effe0000000000u), 0x7c00u);
+    CHECK_EQ_U(f16_from_f32(0x33000000u), 0x0000u);             /* 2^-25 */
+    CHECK_EQ_U(f16_from_f32(0x33000001u), 0x0001u);
+    CHECK_EQ_U(f16_from_f32(0xb3000001u), 0x8001u);
+    CHECK_EQ_U(f16_from_f64(0x3e60000000000000u), 0x0000u);
+    CHECK_EQ_U(f16_from_f64(0x3e60000000000001u), 0x0001u);
+    CHECK_EQ_U(f16_from_f64(1u), 0x0000u);
+    CHECK_EQ_U(f16_from_f64(0x7fefffffffffffffu), 0x7c00u);
+    CHECK_EQ_U(f16_from_f32(0x3dcccccdu), 0x2e66u);             /* 0.1f */
+    CHECK_EQ_U(bf16_from_f32(0x7f7f7fffu), 0x7f7fu);
+    CHECK_EQ_U(bf16_from_f32(0x7f7f8000u), 0x7f80u);
+    CHECK_EQ_U(bf16_from_f32(0x00008000u), 0x0000u);
+    CHECK_EQ_U(bf16_from_f32(0x00008001u), 0x0001u);
+    CHECK_EQ_U(bf16_from_f64(0x47efefffffffffffu), 0x7f7fu);
+    CHECK_EQ_U(bf16_from_f64(0x47eff00000000000u), 0x7f80u);
+    CHECK_EQ_U(bf16_from_f32(0x3dcccccdu), 0x3dcdu);
+}
+
+/* One f32 pattern through all paths, and a double that agrees with it in the upper bits only. */
+static void check_pattern(const half *h, const row *r, uint32_t u)
+{
+    const uint64_t wide = f64_from_f32_bits(u), other = wide ^ mt_random() >> 35;
+    const uint64_t want = ref_nearest(r, wide), want_other = ref_nearest(r, other);
+    CHECK_EQ_U_AT(h->from_f32(u), want, u);
+    CHECK_EQ_U_AT(h->from_f64(wide), want, wide);
+    CHECK_EQ_U_AT(mpt_encode(h->id, f64_of(wide), NULL, NULL), want, wide);
+    CHECK_EQ_U_AT(h->from_f64(other), want_other, other);
+    CHECK_EQ_U_AT(mpt_encode(h->id, f64_of(other), NULL, NULL), want_other, other);
+}
+
+/* Every exponent with mantissas that carry, tie or just miss: single bits, runs of ones, +-1. */
+static void check_structured(const half *h, const row *r)
+{
+    uint32_t exponent, bit, k;
+    for (exponent = 0; exponent < 512u; exponent++) /* with the sign */
+        for (bit = 0; bit <= 23; bit++)
+            for (k = 0; k < 3u; k++) {
+                const uint32_t one = (1u << bit) - 1u + k;
+                check_pattern(h, r, exponent << 23 | (one & 0x7fffffu));
+                check_pattern(h, r, exponent << 23 | (~one & 0x7fffffu));
+                check_pattern(h, r, exponent << 23 | ((one ^ 0x555555u) & 0x7fffffu));
+            }
+}
+
+static void check_half_patterns(const half *h)
+{
+    const row *r = row_of(h->id);
+    uint64_t   u;
+    mt_context(r->name, "patterns");
+    check_structured(h, r);
+    /* 670 thousand random patterns, upwards, so that the reference seldom has to search */
+    for (u = 0; u < 0x80000000u; u += 1u + mt_random() % 6400u)
+        check_pattern(h, r, (uint32_t)(u | (mt_random() & 0x80000000u)));
+}
+
+TEST(f16_patterns) { check_half_patterns(&half_f16); }
+TEST(bf16_patterns) { check_half_patterns(&half_bf16); }
+
+/* The float pattern at which the nearest code of either sign becomes c + 1. */
+static uint32_t f32_threshold(const row *r, uint64_t c)
+{
+    if (c > r->max_code)
+        return 0x7f800001u;         /* from Inf the next change is NaN */
+    return num_to_f32(num_middle(ref_value(r, c), ref_value(r, c + 1u))) + (c & 1u ? 0u : 1u);
+}
+
+/* 65536 consecutive float patterns: array (F16C), scalar function, mpt_encode and the reference. */
+static void check_f32_block(const half *h, const row *r, uint32_t first)
+{
+    static uint32_t src[65536];
+    static uint16_t dst[65536];
+    const uint64_t  sign = first >> 31 ? 0x8000u : 0u;
+    uint64_t        code = ref_nearest(r, f64_from_f32_bits(first)) & 0x7fffu;
+    uint64_t        wrong = 0u;
+    uint32_t        i, threshold = f32_threshold(r, code);
+    for (i = 0; i < 65536u; i++)
+        src[i] = first + i;
+    CHECK_EQ_I(h->from_f32_n(dst, src, 65536u), MPT_OK);
+    for (i = 0; i < 65536u; i++) {
+        const uint32_t a = src[i] & 0x7fffffffu;
+        uint64_t       want;
+        for (; a >= threshold && a <= 0x7f800000u; threshold = f32_threshold(r, code))
+            code++;
+        want = a > 0x7f800000u ? r->nan_code | (a & 0x7fffffu) >> (23 - r->m) : code;
+        want |= sign;
+        if (h->from_f32(src[i]) != want || dst[i] != want ||
+            mpt_encode(h->id, f64_of(f64_from_f32_bits(src[i])), NULL, NULL) != want) {
+            wrong++;
+            CHECK_EQ_U_AT(h->from_f32(src[i]), want, src[i]);
+            CHECK_EQ_U_AT(dst[i], want, src[i]);
+        }
+    }
+    CHECK_EQ_U_AT(wrong, 0u, first);
+}
+
+/* In the default run 1 block in 2039, which is a prime, and the blocks where something changes. */
+static void check_every_f32(const half *h)
+{
+    static const uint32_t interesting[] = {0x0000, 0x32ff, 0x3300, 0x387f, 0x3880, 0x477f,
+                                           0x4780, 0x7f7f, 0x7f80, 0x7fff, 0xff80, 0xffff};
+    const row *r = row_of(h->id);
+    uint32_t   block;
+    size_t     i;
+    mt_context(r->name, "every f32");
+    for (i = 0; i < COUNT_OF(interesting); i++)
+        check_f32_block(h, r, interesting[i] << 16);
+    for (block = 0; block < 65536u; block += mt.long_mode ? 1u : 2039u) {
+        check_f32_block(h, r, block << 16);
+        if (mt.long_mode && block % 4096u == 4095u)
+            fprintf(stderr, "%s from every f32: %u/16\n", r->name, (unsigned)(block / 4096u + 1u));
+    }
+}
+
+TEST(f16_every_f32) { check_every_f32(&half_f16); }
+TEST(bf16_every_f32) { check_every_f32(&half_bf16); }
+
+// mpt_encode --------------------------------------------------------------------------------------
+
+/* Eighths of the gap above a code (the midpoint is one of them), each with near neighbours. */
+static void check_encode_gap(const row *r, uint64_t code)
+{
+    static const int64_t steps[] = {0, 1, -1, 1 << 30, -(1 << 30)};
+    const num low = ref_value(r, code), gap = num_minus(ref_value(r, code + 1u), low);
+    uint64_t  k;
+    size_t    i;
+    for (k = 0; k < 8u; k++) {
+        const int exp = num_common_exp(low, gap) - 3;
+        const num x = num_make(num_units(low, exp) + k * num_units(gap, exp) / 8u, exp);
+        for (i = 0; i < COUNT_OF(steps); i++)
+            check_encode(r, nudge(num_to_f64(x), steps[i]));
+    }
+}
+
+static void check_encode_extremes(const row *r)
+{
+    static const uint64_t extremes[] = {
+        0, 1, 2, F64_HIDDEN - 1u, F64_HIDDEN, F64_HIDDEN + 1u, F64_INF - 1u, F64_INF, F64_INF | 1u,
+        F64_INF | F64_QUIET, F64_INF | 0x5555555555555u, F64_INF | 0xaaaaaaaaaaaaau, ~F64_SIGN};
+    uint64_t field;
+    size_t   i;
+    for (i = 0; i < COUNT_OF(extremes); i++)
+        check_encode(r, extremes[i]);
+    for (field = 0; field < 0x7ffu; field += 3u)
+        check_encode(r, field << 52 | mt_random() >> 12);
+}
+
+TEST(encode_small_formats)
+{
+    size_t   i;
+    uint64_t code;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        if (rows[i].bits > 8)
+            continue;
+        for (code = 0; code <= rows[i].max_code; code++)
+            check_encode_gap(&rows[i], code);
+        check_encode_extremes(&rows[i]);
+    }
+}
+
+TEST(encode_large_formats)
+{
+    size_t   i, k;
+    uint64_t code;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const row     *r = &rows[i];
+        const uint64_t normal = ONE << r->m;
+        if (r->bits <= 8)
+            continue;
+        check_encode_extremes(r);
+        if (r->id == MPT_F64)       /* nothing lies between its codes */
+            continue;
+        for (code = 0; code < 3u; code++) {
+            check_encode_gap(r, code);
+            check_encode_gap(r, normal - 2u + code);
+            check_encode_gap(r, r->max_code - 2u + code);
+        }
+        for (k = 0; k < 25u; k++) {
+            check_encode_gap(r, mt_random() % normal);          /* subnormal */
+            check_encode_gap(r, mt_random() % r->max_code);
+        }
+    }
+}
+
+/* By hand, from the standards: what has no code of its own. */
+TEST(encode_specials)
+{
+    static const struct {
+        mpt_format id;
+        int        rounding, saturate;
+        uint64_t   u, code;
+        unsigned   flags;
+    } cases[] = {
+        {MPT_F16, MPT_RND_NEAREST_EVEN, 0, 0x7ff8000000000000, 0x7e00, 0},
+        {MPT_F16, MPT_RND_NEAREST_EVEN, 0, 0xffffffffffffffff, 0xffff, 0},
+        {MPT_F16, MPT_RND_NEAREST_EVEN, 0, 0x7ff0000000000001, 0x7e00, INV},
+        {MPT_F16, MPT_RND_STOCHASTIC, 1, 0x7ff8000000000000, 0x7e00, 0},
+        {MPT_F16, MPT_RND_NEAREST_EVEN, 0, 0x7ff0000000000000, 0x7c00, 0},
+        {MPT_F16, MPT_RND_TOWARD_ZERO, 0, 0xfff0000000000000, 0xfc00, 0},
+        {MPT_F16, MPT_RND_NEAREST_EVEN, 1, 0x7ff0000000000000, 0x7bff, OVF | INX},
+        {MPT_F16, MPT_RND_NEAREST_EVEN, 0, 0x40f0000000000000, 0x7c00, OVF | INX},  /* 65536 */
+        {MPT_F16, MPT_RND_NEAREST_EVEN, 1, 0x40f0000000000000, 0x7bff, OVF | INX},
+        {MPT_F16, MPT_RND_TOWARD_ZERO, 0, 0x40f0000000000000, 0x7bff, OVF | INX},
+        {MPT_F16, MPT_RND_UP, 0, 0xc0f0000000000000, 0xfbff, OVF | INX},
+        {MPT_F16, MPT_RND_DOWN, 0, 0xc0f0000000000000, 0xfc00, OVF | INX},
+        {MPT_F16, MPT_RND_TOWARD_ZERO, 0, 0x40effe0000000000, 0x7bff, INX},         /* 65520 */
+        /* 2^-14 - 2^-26 is not tiny after rounding to 11 bits; 2^-14 - 2^-25 has 11 bits, so it is */
+        {MPT_F16, MPT_RND_NEAREST_EVEN, 0, 0x3f0ffe0000000000, 0x0400, INX},
+        {MPT_F16, MPT_RND_NEAREST_EVEN, 0, 0x3f0ffc0000000000, 0x0400, INX | UDF},
+        {MPT_F16, MPT_RND_NEAREST_EVEN, 0, 0x3e70000000000000, 0x0001, 0},          /* exact: no flag */
+        {MPT_F16, MPT_RND_NEAREST_EVEN, 0, 0x3e60000000000000, 0x0000, INX | UDF},
+        {MPT_F16, MPT_RND_NEAREST_EVEN, 0, 0x8000000000000000, 0x8000, 0},
+        {MPT_E5M2, MPT_RND_NEAREST_EVEN, 0, 0x7ff0000000000000, 0x7c, 0},
+        {MPT_E5M2, MPT_RND_NEAREST_EVEN, 0, 0x40ee000000000000, 0x7c, OVF | INX},   /* 61440: the tie */
+        {MPT_E5M2, MPT_RND_NEAREST_EVEN, 0, 0x40edffffffffffff, 0x7b, INX},
+        {MPT_E4M3, MPT_RND_NEAREST_EVEN, 0, 0x407c000000000000, 0x7e, 0},           /* 448 */
+        {MPT_E4M3, MPT_RND_NEAREST_EVEN, 0, 0x407d000000000000, 0x7e, INX},         /* 464: to even */
+        {MPT_E4M3, MPT_RND_NEAREST_EVEN, 0, 0x407d000000000001, 0x7f, OVF | INX},
+        {MPT_E4M3, MPT_RND_NEAREST_AWAY, 0, 0x407d000000000000, 0x7f, OVF | INX},
+        {MPT_E4M3, MPT_RND_NEAREST_EVEN, 0, 0xfff0000000000000, 0xff, OVF | INX},
+        {MPT_E4M3, MPT_RND_NEAREST_EVEN, 1, 0xfff0000000000000, 0xfe, OVF | INX},
+        {MPT_E4M3, MPT_RND_NEAREST_EVEN, 0, 0xfff8000000000000, 0xff, 0},
+        {MPT_E4M3FNUZ, MPT_RND_NEAREST_EVEN, 0, 0x8000000000000000, 0x00, 0},
+        {MPT_E4M3FNUZ, MPT_RND_NEAREST_EVEN, 0, 0x8000000000000001, 0x00, INX | UDF},
+        {MPT_E4M3FNUZ, MPT_RND_NEAREST_EVEN, 0, 0xfff8000000000000, 0x80, 0},
+        {MPT_E4M3FNUZ, MPT_RND_NEAREST_EVEN, 0, 0xfff0000000000000, 0x80, OVF | INX},
+        {MPT_E4M3FNUZ, MPT_RND_NEAREST_EVEN, 1, 0xfff0000000000000, 0xff, OVF | INX},
+        {MPT_E5M2FNUZ, MPT_RND_NEAREST_EVEN, 0, 0x40edffffffffffff, 0x7f, INX},
+        {MPT_E2M1, MPT_RND_NEAREST_EVEN, 0, 0x7ff8000000000000, 0x7, INV},
+        {MPT_E2M1, MPT_RND_NEAREST_EVEN, 0, 0xfff0000000000000, 0xf, OVF | INX},
+        {MPT_E2M1, MPT_RND_NEAREST_EVEN, 0, 0x401c000000000000, 0x7, OVF | INX},    /* 7 */
+        {MPT_E2M1, MPT_RND_NEAREST_EVEN, 0, 0xc01bffffffffffff, 0xf, INX},
+        {MPT_E3M2, MPT_RND_NEAREST_EVEN, 0, 0xfff8000000000000, 0x1f, INV},
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x3ff0000000000000, 0x7f, 0},
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0xbff0000000000000, 0xff, INV},
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0xfff0000000000000, 0xff, INV},
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x7ff0000000000000, 0xff, OVF | INX},
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 1, 0x7ff0000000000000, 0xfe, OVF | INX},
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x0000000000000000, 0x00, INX | UDF},
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x8000000000000000, 0x00, INX | UDF},
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x37f0000000000000, 0x00, INX | UDF},   /* 2^-128 */
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x3800000000000000, 0x00, 0},           /* 2^-127 */
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0xfff8000000000000, 0xff, 0},
+    };
+    size_t i;
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        const mpt_opts o = options(cases[i].rounding, cases[i].saturate, 0, 0u);
+        unsigned       flags = 0u;
+        const uint64_t got = mpt_encode(cases[i].id, f64_of(cases[i].u), &o, &flags);
+        mt_context(row_of(cases[i].id)->name, rounding_names[cases[i].rounding]);
+        CHECK_EQ_U_AT(got, cases[i].code, cases[i].u);
+        if (!f64_is_signaling(cases[i].u) || snan_survives())
+            CHECK_EQ_U_AT(flags, cases[i].flags, cases[i].u);
+    }
+}
+
+TEST(encode_arguments)
+{
+    const mpt_opts plain = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
+    const mpt_opts unknown = options(MPT_ROUNDING_COUNT, 0, 0, 0u);
+    unsigned       flags = MPT_FLAG_DIVBYZERO;
+    CHECK_EQ_U(mpt_encode(MPT_F16, 0.1, NULL, &flags), 0x2e66u);
+    CHECK_EQ_U(flags, MPT_FLAG_DIVBYZERO | INX);                /* flags are or-ed in */
+    CHECK_EQ_U(mpt_encode(MPT_F16, 0.1, &plain, NULL), 0x2e66u);
+    CHECK_EQ_U(mpt_encode_as(mpt_format_get(MPT_F16), 0.1, NULL, NULL), 0x2e66u);
+    flags = 0u;
+    CHECK_EQ_U(mpt_encode(MPT_F16, 1.0, &unknown, &flags), 0x7e00u);
+    CHECK_EQ_U(flags, INV);
+    flags = 0u;
+    CHECK_EQ_U(mpt_encode(MPT_E2M1, 1.0, &unknown, &flags), 0u);
+    CHECK_EQ_U(flags, INV);
+    flags = 0u;
+    CHECK_EQ_U(mpt_encode(MPT_FORMAT_COUNT, 1.0, NULL, &flags), 0u);
+    CHECK_EQ_U(flags, INV);
+    flags = 0u;
+    CHECK_EQ_U(mpt_encode_as(NULL, 1.0, NULL, &flags), 0u);
+    CHECK_EQ_U(flags, INV);
+    CHECK_EQ_U(mpt_encode(MPT_FORMAT_COUNT, 1.0, NULL, NULL), 0u);
+    CHECK(f64_is_nan(f64_bits(mpt_decode(MPT_FORMAT_COUNT, 0u))));
+    CHECK(f64_is_nan(f64_bits(mpt_decode_as(NULL, 0u))));
+    CHECK((f64_bits(mpt_decode(MPT_FORMAT_COUNT, 0u)) & F64_QUIET) != 0u);
+}
+
+// stochastic rounding -----------------------------------------------------------------------------
+
+static uint64_t encode_stochastic(const row *r, uint64_t u, uint32_t random, unsigned *flags)
+{
+    const mpt_opts o = options(MPT_RND_STOCHASTIC, 0, 0, random);
+    *flags = 0u;
+    return mpt_encode(r->id, f64_of(u), &o, flags);
+}
+
+/* x = code + frac / 2^bits of the gap: of the 4096 words that are spread evenly over all 2^32, exactly
+ * the share frac / 2^bits rounds up, and the share is exact to one word at its border. */
+static void check_stochastic(const row *r, uint64_t code, uint64_t frac, int bits, int negative)
+{
+    const num      low = ref_value(r, code), gap = num_minus(ref_value(r, code + 1u), low);
+    const num      part = num_make(frac, gap.exp - bits);
+    const int      exp = num_common_exp(low, part);
+    const uint64_t u = num_to_f64(num_make(num_units(low, exp) + num_units(part, exp), exp)) |
+                       (negative ? F64_SIGN : 0u);
+    const uint64_t words = bits <= 32 ? frac << (32 - bits) : bits < 96 ? frac >> (bits - 32) : 0u;
+    const uint64_t sign = sign_bit_of(r, negative), down = sign | code;
+    const int      last = code == r->max_code, no_zero = r->specials == MPT_SPECIALS_FNUZ && !code;
+    const uint64_t up = last ? down : sign | (code + 1u);
+    uint64_t       k, ups = 0u, others = 0u;
+    unsigned       flags;
+    for (k = 0; k < 4096u; k++) {
+        const uint64_t got = encode_stochastic(r, u, (uint32_t)(k << 20), &flags);
+        if (last ? (flags & OVF) != 0u : got == up)
+            ups++;
+        if (got != up && got != (no_zero ? 0u : down))
+            others++;
+    }
+    CHECK_EQ_U_AT(ups, (words + 0xfffffu) >> 20, u);
+    CHECK_EQ_U_AT(others, 0u, u);
+    if (words) {
+        CHECK_EQ_U_AT(encode_stochastic(r, u, (uint32_t)(words - 1u), &flags), up, u);
+        CHECK_EQ_U_AT(flags & OVF, last ? OVF : 0u, u);
+    }
+    CHECK_EQ_U_AT(encode_stochastic(r, u, (uint32_t)words, &flags), no_zero ? 0u : down, u);
+    CHECK_EQ_U_AT(encode_stochastic(r, u, 0xffffffffu, &flags), no_zero ? 0u : down, u);
+    CHECK_EQ_U_AT(flags & (OVF | INX), INX, u);
+}
+
+TEST(stochastic_share)
+{
+    static const struct { uint64_t frac; int bits; } parts[] = {
+        {1, 1}, {1, 2}, {3, 2}, {1, 12}, {4095, 12}, {0x2aaaaaa, 27}, {1, 29}, {0x1fffffff, 29}};
+    static const struct { uint64_t frac; int bits; } below_least[] = {
+        {1, 3}, {1, 32}, {1, 33}, {3, 33}, {1, 40}, {1, 64}, {0xfffffffff, 36}, {5, 100}};
+    size_t i, k;
+    int    negative;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const row     *r = &rows[i];
+        const uint64_t codes[] = {1u, ONE << r->m, r->max_code / 2u, r->max_code - 1u, r->max_code};
+        if (r->id == MPT_F64)
+            continue;
+        for (negative = 0; negative <= r->s; negative++) {
+            mt_context(r->name, negative ? "negative" : "positive");
+            for (k = 0; k < COUNT_OF(codes) * COUNT_OF(parts); k++)
+                if (parts[k / COUNT_OF(codes)].bits <= 52 - r->m)
+                    check_stochastic(r, codes[k % COUNT_OF(codes)], parts[k / COUNT_OF(codes)].frac,
+                                     parts[k / COUNT_OF(codes)].bits, negative);
+            for (k = 0; k < COUNT_OF(below_least) && r->specials != MPT_SPECIALS_SCALE; k++)
+                check_stochastic(r, 0u, below_least[k].frac, below_least[k].bits, negative);
+        }
+    }
+}
+
+/* Exact values stay, NaN stays NaN, and no finite value becomes Inf, whatever the random word. */
+TEST(stochastic_never)
+{
+    static const uint32_t words[] = {0u, 1u, 0x7fffffffu, 0x80000000u, 0xffffffffu};
+    static const uint64_t large[] = {0x40f0000000000000, 0x47f0000000000000, F64_INF - 1u};
+    size_t   i, k, j;
+    unsigned flags;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const row *r = &rows[i];
+        mt_context(r->name, "stochastic");
+        for (k = 0; k < COUNT_OF(words); k++) {
+            for (j = 0; j < 300u; j++) {
+                const uint64_t code = mt_random() % (r->max_code + 1u);
+                CHECK_EQ_U_AT(encode_stochastic(r, num_to_f64(ref_value(r, code)), words[k], &flags), code,
+                              code);
+                CHECK_EQ_U_AT(flags, 0u, code);
+            }
+            for (j = 0; j < COUNT_OF(large); j++)
+                if (large[j] > f64_bits(r->max_finite)) {
+                    CHECK_EQ_U(encode_stochastic(r, large[j], words[k], &flags), r->max_code);
+                    CHECK_EQ_U(flags, OVF | INX);
+                }
+            if (r->has_nan)
+                CHECK_EQ_U(encode_stochastic(r, F64_INF | F64_QUIET, words[k], &flags), r->nan_code);
+        }
+    }
+}
+
+// classes, neighbours, ulp ------------------------------------------------------------------------
+
+TEST(class_texts)
+{
+    int i, k;
+    for (i = 0; i < (int)MPT_CLASS_COUNT; i++) {
+        CHECK(strlen(mpt_class_text((mpt_class)i)) > 1);
+        for (k = 0; k < i; k++)
+            CHECK(strcmp(mpt_class_text((mpt_class)i), mpt_class_text((mpt_class)k)) != 0);
+    }
+    CHECK_EQ_S(mpt_class_text(MPT_CLASS_NEG_ZERO), "-0");
+    CHECK_EQ_S(mpt_class_text(MPT_CLASS_POS_SUBNORMAL), "+subnormal");
+    CHECK_EQ_S(mpt_class_text(MPT_CLASS_COUNT), "unknown class");
+    CHECK_EQ_I((int)mpt_classify(MPT_FORMAT_COUNT, 0u), (int)MPT_CLASS_SIGNALING_NAN);
+}
+
+/* Orders all doubles but NaN by value; the two zeros are equal. */
+static int64_t f64_order(uint64_t u)
+{
+    const int64_t magnitude = (int64_t)(u & ~F64_SIGN);
+    return u & F64_SIGN ? -magnitude : magnitude;
+}
+
+/* From one Inf to the other in the least possible number of steps, every step to a greater value. */
+static void check_half_walk(const half *h)
+{
+    const row     *r = row_of(h->id);
+    const uint16_t inf = (uint16_t)r->inf_code, neg_inf = (uint16_t)(inf | 0x8000u);
+    uint16_t       code = neg_inf;
+    uint64_t       steps = 0u;
+    mt_context(r->name, "walk");
+    for (; code != inf && steps < 70000u; steps++) {
+        const uint16_t next = h->next_up(code);
+        CHECK(f64_order(h->to_f64(next)) > f64_order(h->to_f64(code)));
+        CHECK_EQ_U_AT(h->next_down((uint16_t)(code ^ 0x8000u)), next ^ 0x8000u, code);
+        code = next;
+    }
+    CHECK_EQ_U(steps, 2u * r->max_code + 2u);
+    CHECK_EQ_U(h->next_up(inf), inf);
+    CHECK_EQ_U(h->next_down(neg_inf), neg_inf);
+    CHECK_EQ_U(h->next_up((uint16_t)r->max_code), inf);
+    CHECK_EQ_U(h->next_down(inf), r->max_code);
+    CHECK_EQ_U(h->next_up(neg_inf), r->max_code | 0x8000u);
+    CHECK_EQ_U(h->next_up(0x0000u), 0x0001u);
+    CHECK_EQ_U(h->next_up(0x8000u), 0x0001u);
+    CHECK_EQ_U(h->next_down(0x0000u), 0x8001u);
+    CHECK_EQ_U(h->next_down(0x8000u), 0x8001u);
+    CHECK_EQ_U(h->next_up(0x8001u), 0x8000u);
+    CHECK_EQ_U(h->next_down(0x0001u), 0x0000u);
+}
+
+static void check_half_next_of_nan(const half *h)
+{
+    const row     *r = row_of(h->id);
+    const unsigned quiet = 1u << (r->m - 1);
+    unsigned       c;
+    for (c = (unsigned)r->inf_code + 1u; c < 0x8000u; c++) {
+        CHECK_EQ_U_AT(h->next_up((uint16_t)c), c | quiet, c);
+        CHECK_EQ_U_AT(h->next_down((uint16_t)c), c | quiet, c);
+        CHECK_EQ_U_AT(h->next_up((uint16_t)(c | 0x8000u)), c | quiet | 0x8000u, c);
+        CHECK_EQ_U_AT(h->next_down((uint16_t)(c | 0x8000u)), c | quiet | 0x8000u, c);
+    }
+}
+
+TEST(f16_next) { check_half_walk(&half_f16); check_half_next_of_nan(&half_f16); }
+TEST(bf16_next) { check_half_walk(&half_bf16); check_half_next_of_nan(&half_bf16); }
+
+static void check_half_ulp(const half *h)
+{
+    const row *r = row_of(h->id);
+    uint64_t   code;
+    mt_context(r->name, "ulp");
+    for (code = 0; code <= r->max_code; code++) {
+        const num      gap = num_minus(ref_value(r, code + 1u), ref_value(r, code));
+        const uint32_t want = num_to_f32(gap);
+        CHECK_EQ_U_AT(h->ulp((uint16_t)code), want, code);
+        CHECK_EQ_U_AT(h->ulp((uint16_t)(code | 0x8000u)), want, code);
+    }
+    CHECK_EQ_U(h->ulp((uint16_t)r->inf_code), 0x7f800000u);
+    CHECK_EQ_U(h->ulp((uint16_t)(r->inf_code | 0x8000u)), 0x7f800000u);
+    CHECK((h->ulp((uint16_t)r->nan_code) & 0x7fffffffu) > 0x7f800000u);
+}
+
+TEST(f16_ulp) { check_half_ulp(&half_f16); }
+TEST(bf16_ulp) { check_half_ulp(&half_bf16); }
+
+static void check_ulp(const row *r, uint64_t u, uint64_t want)
+{
+    CHECK_EQ_U_AT(f64_bits(mpt_ulp(r->id, f64_of(u))), want, u);
+    CHECK_EQ_U_AT(f64_bits(mpt_ulp(r->id, f64_of(u | F64_SIGN))), want, u);
+}
+
+TEST(ulp_any_format)
+{
+    size_t i, k;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const row     *r = &rows[i];
+        const uint64_t least = num_to_f64(num_minus(ref_value(r, 1u), ref_value(r, 0u)));
+        mt_context(r->name, "ulp");
+        for (k = 0; k < 600u; k++) {
+            const uint64_t code = k < 300u && k <= r->max_code ? k : mt_random() % (r->max_code + 1u);
+            const num      low = ref_value(r, code), high = ref_value(r, code + 1u);
+            const uint64_t want = num_to_f64(num_minus(high, low));
+            check_ulp(r, num_to_f64(low), want);
+            if (r->id != MPT_F64)   /* within the gap, whatever would be the nearest */
+                check_ulp(r, num_to_f64(num_middle(low, high)), want);
+        }
+        check_ulp(r, 0u, least);
+        check_ulp(r, 1u, least);
+        check_ulp(r, F64_INF, F64_INF);
+        CHECK(f64_is_nan(f64_bits(mpt_ulp(r->id, f64_of(F64_INF | F64_QUIET)))));
+    }
+    CHECK(f64_is_nan(f64_bits(mpt_ulp(MPT_FORMAT_COUNT, 1.0))));
+    CHECK_EQ_U(f64_bits(mpt_ulp(MPT_F16, 1.3)), f64_bits(0.0009765625));
+    CHECK_EQ_U(f64_bits(mpt_ulp(MPT_E4M3, 300.0)), f64_bits(32.0));
+}
+
+// anatomy and text --------------------------------------------------------------------------------
+
+/* value - asked, exactly, as the pattern of a double; both finite. */
+static uint64_t exact_difference(uint64_t value, uint64_t asked)
+{
+    const uint64_t vs = value >> 63, as = asked >> 63;
+    const num      v = num_trim(num_of_f64(value)), a = num_trim(num_of_f64(asked));
+    const int      order = num_cmp(v, a);
+    const uint64_t sign = order < 0 ? as ^ 1u : vs;
+    if (v.sig && a.sig && vs != as)
+        test_is_broken("rounding does not change the sign");
+    if (!order)
+        return 0u;
+    return sign << 63 | num_to_f64(order < 0 ? num_minus(a, v) : num_minus(v, a));
+}
+
+static void check_anatomy_value(const row *r, const mpt_fields *p, uint64_t u)
+{
+    const uint64_t value = f64_bits(p->value);
+    if ((value & F64_INF) == F64_INF) {
+        CHECK_EQ_U_AT(p->significand, 0u, u);
+        return;
+    }
+    CHECK_EQ_U_AT(num_to_f64(num_make(p->significand, p->exponent)) | (uint64_t)p->sign << 63, value, u);
+    if ((u & F64_INF) != F64_INF)
+        CHECK_EQ_U_AT(f64_bits(p->error), exact_difference(value, u), u);
+    if (p->kind == MPT_CLASS_POS_NORMAL || p->kind == MPT_CLASS_NEG_NORMAL)
+        CHECK_EQ_U_AT(p->significand >> r->m, 1u, u); /* the hidden bit is in it */
+}
+
+static void check_anatomy(const row *r, uint64_t u)
+{
+    const mpt_opts   plain = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
+    unsigned         want_flags;
+    uint64_t         value;
+    const uint64_t   code = ref_encode(r, u, &plain, &want_flags);
+    const mpt_class  kind = ref_take_apart(r, code, &value);
+    const mpt_fields p = mpt_anatomy(r->id, f64_of(u));
+    mt_context(r->name, "anatomy");
+    CHECK_EQ_U_AT(p.format, r->id, u);
+    CHECK_EQ_U_AT(p.kind, kind, u);
+    CHECK_EQ_U_AT(p.code, code, u);
+    CHECK_EQ_U_AT(p.sign, r->s ? code >> (r->bits - 1) : 0u, u);
+    CHECK_EQ_U_AT(p.exponent_field, code >> r->m & ((ONE << r->e) - 1u), u);
+    CHECK_EQ_U_AT(p.mantissa_field, code & ((ONE << r->m) - 1u), u);
+    CHECK_EQ_U_AT(p.flags, want_flags, u);
+    if (CHECK_EQ_U_AT(f64_bits(p.value), value, u))
+        check_anatomy_value(r, &p, u);
+}
+
+static const double anatomy_values[] = {
+    13.1875, 0.1, 1.0 / 3.0, 65504.0, 65519.0, 65520.0, 2.98023223876953125e-8 /* 2^-25 */, 1e-8, 0.0,
+    1.0, 448.0, 464.0, 465.0, 240.0, 0.015625, 0.0009765625, 6.0, 3.5};
+
+TEST(anatomy_every_format)
+{
+    size_t i, k;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        for (k = 0; k < COUNT_OF(anatomy_values); k++) {
+            check_anatomy(&rows[i], f64_bits(anatomy_values[k]));
+            if (rows[i].s)
+                check_anatomy(&rows[i], f64_bits(anatomy_values[k]) | F64_SIGN);
+        }
+        check_anatomy(&rows[i], F64_INF);
+        check_anatomy(&rows[i], F64_INF | F64_SIGN);
+        check_anatomy(&rows[i], F64_INF | F64_QUIET);
+    }
+}
+
+TEST(anatomy_by_hand)
+{
+    static const struct {
+        mpt_format id;
+        double     asked;
+        unsigned   code, exponent_field, mantissa_field, significand;
+        int        exponent;
+        double     value, error;
+        unsigned   flags;
+    } cases[] = {
+        {MPT_F32, 13.1875, 0x41530000, 130, 0x530000, 0xd30000, -20, 13.1875, 0.0, 0},
+        {MPT_TF32, 13.1875, 0x20a98, 130, 0x298, 0x698, -7, 13.1875, 0.0, 0},
+        {MPT_F16, 13.1875, 0x4a98, 18, 0x298, 0x698, -7, 13.1875, 0.0, 0},
+        {MPT_BF16, 13.1875, 0x4153, 130, 0x53, 0xd3, -4, 13.1875, 0.0, 0},
+        {MPT_E4M3, 13.1875, 0x55, 10, 5, 13, 0, 13.0, -0.1875, INX},
+        {MPT_E5M2, 13.1875, 0x4b, 18, 3, 7, 1, 14.0, 0.8125, INX},
+        {MPT_F16, 0.1, 0x2e66, 11, 0x266, 0x666, -14, 0.0999755859375, -2.4414062500005551e-5, INX},
+        {MPT_BF16, 0.1, 0x3dcd, 123, 0x4d, 0xcd, -11, 0.10009765625, 9.765624999999445e-5, INX},
+        {MPT_E4M3, 0.1, 0x1d, 3, 5, 13, -7, 0.1015625, 0.0015624999999999944, INX},
+        {MPT_F16, 65519.0, 0x7bff, 30, 0x3ff, 0x7ff, 5, 65504.0, -15.0, INX},
+        {MPT_F16, 2.98023223876953125e-8, 0, 0, 0, 0, -24, 0.0, -2.98023223876953125e-8, INX | UDF},
+        {MPT_F16, 5.9604644775390625e-8, 1, 0, 1, 1, -24, 5.9604644775390625e-8, 0.0, 0},
+        {MPT_E5M2, 1e-8, 0, 0, 0, 0, -16, 0.0, -1e-8, INX | UDF},
+    };
+    size_t i;
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        const uint64_t   u = f64_bits(cases[i].asked);
+        const mpt_fields p = mpt_anatomy(cases[i].id, cases[i].asked);
+        mt_context(row_of(cases[i].id)->name, NULL);
+        CHECK_EQ_U_AT(p.code, cases[i].code, u);
+        CHECK_EQ_U_AT(p.exponent_field, cases[i].exponent_field, u);
+        CHECK_EQ_U_AT(p.mantissa_field, cases[i].mantissa_field, u);
+        CHECK_EQ_U_AT(p.significand, cases[i].significand, u);
+        CHECK_EQ_I(p.exponent, cases[i].exponent);
+        CHECK_EQ_U_AT(f64_bits(p.value), f64_bits(cases[i].value), u);
+        CHECK_EQ_U_AT(f64_bits(p.error), f64_bits(cases[i].error), u);
+        CHECK_EQ_U_AT(p.flags, cases[i].flags, u);
+    }
+}
+
+TEST(anatomy_specials)
+{
+    mpt_fields p = mpt_anatomy(MPT_F16, 65520.0);
+    CHECK_EQ_I((int)p.kind, (int)MPT_CLASS_POS_INF);
+    CHECK_EQ_U(p.flags, OVF | INX);
+    CHECK_EQ_U(f64_bits(p.value), F64_INF);
+    p = mpt_anatomy(MPT_F16, f64_of(F64_SIGN));
+    CHECK_EQ_I((int)p.kind, (int)MPT_CLASS_NEG_ZERO);
+    CHECK_EQ_U(p.code, 0x8000u);
+    CHECK_EQ_U(p.sign, 1u);
+    CHECK_EQ_U(f64_bits(p.value), F64_SIGN);
+    CHECK_EQ_U(f64_bits(p.error) & ~F64_SIGN, 0u);
+    CHECK_EQ_U(p.flags, 0u);
+    p = mpt_anatomy(MPT_FORMAT_COUNT, 1.0);
+    CHECK_EQ_I((int)p.format, (int)MPT_FORMAT_COUNT);
+    CHECK(p.kind == MPT_CLASS_QUIET_NAN || p.kind == MPT_CLASS_SIGNALING_NAN);
+    CHECK(f64_is_nan(f64_bits(p.value)));
+    CHECK(f64_is_nan(f64_bits(p.error)));
+    CHECK_EQ_U(p.flags, INV);
+}
+
+/* The error of a number that is subnormal as a double, also where the processor flushes those. */
+TEST(anatomy_error_of_subnormal_doubles)
+{
+    static const uint64_t tiny[] = {1u, 0x123456789abu, F64_HIDDEN - 1u, F64_HIDDEN, F64_HIDDEN + 1u};
+    static const mpt_format formats[] = {MPT_F64, MPT_F32, MPT_F16, MPT_BF16, MPT_E4M3, MPT_E2M1};
+    size_t i, k;
+    for (i = 0; i < COUNT_OF(formats); i++)
+        for (k = 0; k < COUNT_OF(tiny); k++) {
+            check_anatomy(row_of(formats[i]), tiny[k]);
+            check_anatomy(row_of(formats[i]), tiny[k] | F64_SIGN);
+        }
+}
+
+TEST(bits_text)
+{
+    static const struct { mpt_format id; uint64_t code; const char *text; } cases[] = {
+        {MPT_F16, 0x4a98, "0 10010 1010011000"},
+        {MPT_F16, 0xfe01, "1 11111 1000000001"},
+        {MPT_BF16, 0x4153, "0 10000010 1010011"},
+        {MPT_TF32, 0x20a98, "0 10000010 1010011000"},
+        {MPT_F32, 0x41530000, "0 10000010 10100110000000000000000"},
+        {MPT_F64, 0x402a600000000000,
+         "0 10000000010 1010011000000000000000000000000000000000000000000000"},
+        {MPT_E4M3, 0x55, "0 1010 101"},
+        {MPT_E5M2, 0xcb, "1 10010 11"},
+        {MPT_E3M2, 0x2d, "1 011 01"},
+        {MPT_E2M3, 0x0b, "0 01 011"},
+        {MPT_E2M1, 0x7, "0 11 1"},
+        {MPT_E8M0, 0x7f, "01111111"},
+        {MPT_E2M1, 0xff7, "0 11 1"},    /* bits above the format are ignored */
+    };
+    size_t i, cap;
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        const size_t length = strlen(cases[i].text);
+        for (cap = 0; cap <= length + 2u; cap++) {
+            char         buf[80], want[80];
+            const size_t kept = cap <= length ? (cap ? cap - 1u : 0u) : length;
+            memset(buf, '#', sizeof buf);
+            memset(want, '#', sizeof want);
+            memcpy(want, cases[i].text, kept);
+            if (cap)
+                want[kept] = '\0';
+            CHECK_EQ_U(mpt_bits_text(buf, cap, cases[i].id, cases[i].code), length);
+            CHECK(memcmp(buf, want, sizeof buf) == 0);
+        }
+        CHECK_EQ_U(mpt_bits_text(NULL, 0u, cases[i].id, cases[i].code), length);
+    }
+    {
+        char buf[4] = "abc";
+        CHECK_EQ_U(mpt_bits_text(buf, sizeof buf, MPT_FORMAT_COUNT, 1u), 0u);
+        CHECK_EQ_S(buf, "");
+    }
+}
+
+// arrays ------------------------------------------------------------------------------------------
+
+/* The eight array functions behind one signature, and the scalar function of each on patterns. */
+typedef struct array_fn {
+    const char *name;
+    mpt_status (*run)(void *dst, const void *src, size_t n);
+    uint64_t (*one)(uint64_t src_bits);
+    size_t dst_size, src_size;
+} array_fn;
+
+#define ARRAY_FN(name, dst_type, src_type, one_expr)                      \
+    static mpt_status name##_run(void *dst, const void *src, size_t n)    \
+    {                                                                     \
+        return mpt_##name##_n((dst_type *)dst, (const src_type *)src, n); \
+    }                                                                     \
+    static uint64_t name##_one(uint64_t u) { return one_expr; }
+ARRAY_FN(f16_from_f32,  mpt_f16,  float,    f16_from_f32((uint32_t)u))
+ARRAY_FN(f32_from_f16,  float,    mpt_f16,  f16_to_f32((uint16_t)u))
+ARRAY_FN(f16_from_f64,  mpt_f16,  double,   f16_from_f64(u))
+ARRAY_FN(f64_from_f16,  double,   mpt_f16,  f16_to_f64((uint16_t)u))
+ARRAY_FN(bf16_from_f32, mpt_bf16, float,    bf16_from_f32((uint32_t)u))
+ARRAY_FN(f32_from_bf16, float,    mpt_bf16, bf16_to_f32((uint16_t)u))
+ARRAY_FN(bf16_from_f64, mpt_bf16, double,   bf16_from_f64(u))
+ARRAY_FN(f64_from_bf16, double,   mpt_bf16, bf16_to_f64((uint16_t)u))
+
+#define ARRAY_ENTRY(name, dst_size, src_size) {#name "_n", name##_run, name##_one, dst_size, src_size}
+static const array_fn array_fns[] = {
+    ARRAY_ENTRY(f16_from_f32, 2, 4),  ARRAY_ENTRY(f32_from_f16, 4, 2),
+    ARRAY_ENTRY(f16_from_f64, 2, 8),  ARRAY_ENTRY(f64_from_f16, 8, 2),
+    ARRAY_ENTRY(bf16_from_f32, 2, 4), ARRAY_ENTRY(f32_from_bf16, 4, 2),
+    ARRAY_ENTRY(bf16_from_f64, 2, 8), ARRAY_ENTRY(f64_from_bf16, 8, 2),
+};
+
+#define MAX_N 67u
+#define GUARD 64u
+
+static void put(unsigned char *at, size_t size, uint64_t u)
+{
+    const uint32_t u32 = (uint32_t)u;
+    const uint16_t u16 = (uint16_t)u;
+    if (size == 8u)
+        memcpy(at, &u, 8u);
+    else if (size == 4u)
+        memcpy(at, &u32, 4u);
+    else
+        memcpy(at, &u16, 2u);
+}
+
+static uint64_t get(const unsigned char *at, size_t size)
+{
+    uint64_t u64;
+    uint32_t u32;
+    uint16_t u16;
+    if (size == 8u)
+        return memcpy(&u64, at, 8u), u64;
+    if (size == 4u)
+        return memcpy(&u32, at, 4u), u32;
+    return memcpy(&u16, at, 2u), u16;
+}
+
+/* Patterns of the source type in which every kind of number occurs often, NaN payloads included. */
+static uint64_t source_pattern(size_t size)
+{
+    static const uint32_t exponents[] = {0x00000000, 0x33000000, 0x38000000, 0x3f800000,
+                                         0x47000000, 0x47800000, 0x7f000000, 0x7f800000};
+    const uint64_t random = mt_random();
+    const uint32_t low = random & 1u ? (uint32_t)(random >> 8) & 0xffffffu : 1u << (random >> 8) % 24u;
+    const uint32_t f32 = exponents[(random >> 40) % 8u] + (low & 0xffffffu);
+    const uint32_t with_sign = (f32 & 0x7fffffffu) | ((uint32_t)(random >> 32) & 0x80000000u);
+    if (size == 2u)
+        return random >> 48;
+    if (size == 4u)
+        return with_sign;
+    return f64_from_f32_bits(with_sign) ^ (random & 2u ? mt_random() >> 35 : 0u);
+}
+
+static void fill_source(const array_fn *f, unsigned char *src, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        put(src + i * f->src_size, f->src_size, source_pattern(f->src_size));
+}
+
+static void check_results(const array_fn *f, const unsigned char *dst, const unsigned char *src, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const uint64_t u = get(src + i * f->src_size, f->src_size);
+        CHECK_EQ_U_AT(get(dst + i * f->dst_size, f->dst_size), f->one(u), u);
+    }
+}
+
+static int all_bytes_are(const unsigned char *p, size_t n, unsigned char value)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (p[i] != value)
+            return 0;
+    return 1;
+}
+
+/* Every size at every misalignment, with guard bytes on both sides of the destination. */
+static void check_array_sizes(const array_fn *f)
+{
+    const size_t   room = GUARD + (MAX_N + 16u) * 8u + GUARD;
+    unsigned char *src = (unsigned char *)malloc(room), *dst = (unsigned char *)malloc(room);
+    size_t         n, shift;
+    if (!src || !dst)
+        test_is_broken("no memory");
+    for (n = 0; n <= MAX_N; n++)
+        for (shift = 0; shift < 16u; shift++) {
+            const size_t   before = GUARD + shift / 4u * f->dst_size, after = before + n * f->dst_size;
+            unsigned char *from = src + shift % 4u * f->src_size, *to = dst + before;
+            fill_source(f, from, n);
+            memset(dst, 0xa5, room);
+            CHECK_EQ_I(f->run(to, from, n), MPT_OK);
+            check_results(f, to, from, n);
+            CHECK(all_bytes_are(dst, before, 0xa5));
+            CHECK(all_bytes_are(dst + after, room - after, 0xa5));
+        }
+    free(src);
+    free(dst);
+}
+
+TEST(array_sizes_and_alignments)
+{
+    size_t i;
+    for (i = 0; i < COUNT_OF(array_fns); i++) {
+        mt_context(array_fns[i].name, NULL);
+        check_array_sizes(&array_fns[i]);
+    }
+}
+
+/* Blocks of exactly the right size, so that the address sanitizer sees one byte too many. */
+TEST(array_exact_allocations)
+{
+    size_t i, n;
+    for (i = 0; i < COUNT_OF(array_fns); i++)
+        for (n = 1; n <= MAX_N; n++) {
+            const array_fn *f = &array_fns[i];
+            unsigned char  *src = (unsigned char *)malloc(n * f->src_size);
+            unsigned char  *dst = (unsigned char *)malloc(n * f->dst_size);
+            if (!src || !dst)
+                test_is_broken("no memory");
+            mt_context(f->name, NULL);
+            fill_source(f, src, n);
+            CHECK_EQ_I(f->run(dst, src, n), MPT_OK);
+            check_results(f, dst, src, n);
+            free(src);
+            free(dst);
+        }
+}
+
+TEST(array_large)
+{
+    const size_t   n = 100003u;
+    unsigned char *src = (unsigned char *)malloc(n * 8u), *dst = (unsigned char *)malloc(n * 8u);
+    size_t         i;
+    if (!src || !dst)
+        test_is_broken("no memory");
+    for (i = 0; i < COUNT_OF(array_fns); i++) {
+        mt_context(array_fns[i].name, NULL);
+        fill_source(&array_fns[i], src, n);
+        CHECK_EQ_I(array_fns[i].run(dst, src, n), MPT_OK);
+        check_results(&array_fns[i], dst, src, n);
+    }
+    free(src);
+    free(dst);
+}
+
+/* Every code at every place in the vector of eight. */
+TEST(array_every_code)
+{
+    unsigned char src[8 * 2], dst[8 * 8];
+    size_t        i;
+    unsigned      c, k;
+    for (i = 0; i < COUNT_OF(array_fns); i++) {
+        const array_fn *f = &array_fns[i];
+        mt_context(f->name, NULL);
+        for (c = 0; c < 65536u && f->src_size == 2u; c += 8u) {
+            for (k = 0; k < 8u; k++)
+                put(src + 2u * k, 2u, c + (k ^ (c >> 13)));
+            CHECK_EQ_I(f->run(dst, src, 8u), MPT_OK);
+            check_results(f, dst, src, 8u);
+        }
+    }
+}
+
+TEST(array_narrow_in_place)
+{
+    unsigned char *buf = (unsigned char *)malloc(MAX_N * 8u), *src = (unsigned char *)malloc(MAX_N * 8u);
+    size_t         i, n;
+    if (!buf || !src)
+        test_is_broken("no memory");
+    for (i = 0; i < COUNT_OF(array_fns); i++)
+        for (n = 0; n <= MAX_N && array_fns[i].src_size > array_fns[i].dst_size; n++) {
+            const array_fn *f = &array_fns[i];
+            mt_context(f->name, "in place");
+            fill_source(f, src, n);
+            memcpy(buf, src, n * f->src_size);
+            CHECK_EQ_I(f->run(buf, buf, n), MPT_OK);
+            check_results(f, buf, src, n);
+            CHECK(memcmp(buf + n * f->dst_size, src + n * f->dst_size,
+                         n * (f->src_size - f->dst_size)) == 0);
+        }
+    free(buf);
+    free(src);
+}
+
+TEST(array_bad_arguments)
+{
+    unsigned char a[8 * 16], b[8 * 16];
+    size_t        i;
+    for (i = 0; i < COUNT_OF(array_fns); i++) {
+        const array_fn *f = &array_fns[i];
+        mt_context(f->name, "NULL");
+        memset(a, 0xa5, sizeof a);
+        memset(b, 0x11, sizeof b);
+        CHECK_EQ_I(f->run(a, NULL, 16u), MPT_E_ARG);
+        CHECK_EQ_I(f->run(NULL, b, 16u), MPT_E_ARG);
+        CHECK_EQ_I(f->run(NULL, NULL, 1u), MPT_E_ARG);
+        CHECK_EQ_I(f->run(NULL, NULL, 0u), MPT_OK);
+        CHECK_EQ_I(f->run(a, NULL, 0u), MPT_OK);
+        CHECK_EQ_I(f->run(NULL, b, 0u), MPT_OK);
+        CHECK_EQ_I(f->run(a, b, 0u), MPT_OK);
+        CHECK(all_bytes_are(a, sizeof a, 0xa5));
+        CHECK(all_bytes_are(b, sizeof b, 0x11));
+    }
+}
+
+#if HAVE_FENCE
+/* A page that may be used between two that may not be touched; NULL if the system refuses. */
+static unsigned char *fenced_page(size_t page)
+{
+    void *p = mmap(NULL, 3u * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    if (mprotect((unsigned char *)p + page, page, PROT_READ | PROT_WRITE) != 0)
+        return NULL;
+    return (unsigned char *)p + page;
+}
+#endif
+
+/* Not a byte is touched before the first or after the last element, at every size. */
+TEST(array_between_fences)
+{
+#if HAVE_FENCE
+    const size_t   page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *src = fenced_page(page), *dst = fenced_page(page);
+    size_t         i, n;
+    if (!src || !dst)
+        SKIP("mmap or mprotect refused");
+    for (i = 0; i < COUNT_OF(array_fns); i++)
+        for (n = 0; n <= MAX_N; n++) {
+            const array_fn *f = &array_fns[i];
+            unsigned char  *last_src = src + page - n * f->src_size;
+            unsigned char  *last_dst = dst + page - n * f->dst_size;
+            mt_context(f->name, "fences");
+            fill_source(f, src, n);
+            CHECK_EQ_I(f->run(dst, src, n), MPT_OK);
+            check_results(f, dst, src, n);
+            fill_source(f, last_src, n);
+            CHECK_EQ_I(f->run(last_dst, last_src, n), MPT_OK);
+            check_results(f, last_dst, last_src, n);
+        }
+    munmap(src - page, 3u * page);
+    munmap(dst - page, 3u * page);
+#else
+    SKIP("no mmap on this system");
+#endif
+}
+
+TEST(simd_name)
+{
+    const char *name = mpt_simd_name();
+#if MPT_SIMD && defined(__x86_64__) && defined(__GNUC__)
+    CHECK_EQ_S(name, __builtin_cpu_supports("avx2") ? "f16c" : "portable");
+#elif !MPT_SIMD
+    CHECK_EQ_S(name, "portable");
+#else
+    CHECK(strcmp(name, "f16c") == 0 || strcmp(name, "portable") == 0);
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    mt_begin(argc, argv);
+    RUN(version_matches);
+    RUN(status_texts);
+    RUN(format_table);
+    RUN(format_limits_are_codes);
+    RUN(format_find);
+    RUN(format_define_accepts_and_rejects);
+    RUN(format_define_at_the_ends);
+    RUN(format_define_equals_table);
+    RUN(format_define_others);
+    RUN(decode_every_code);
+    RUN(decode_f32_f64_codes);
+    RUN(f16_every_code);
+    RUN(bf16_every_code);
+    RUN(half_nan_payloads);
+    RUN(half_limits);
+    RUN(f16_midpoints);
+    RUN(bf16_midpoints);
+    RUN(f16_patterns);
+    RUN(bf16_patterns);
+    RUN(f16_every_f32);
+    RUN(bf16_every_f32);
+    RUN(encode_small_formats);
+    RUN(encode_large_formats);
+    RUN(encode_specials);
+    RUN(encode_arguments);
+    RUN(stochastic_share);
+    RUN(stochastic_never);
+    RUN(class_texts);
+    RUN(f16_next);
+    RUN(bf16_next);
+    RUN(f16_ulp);
+    RUN(bf16_ulp);
+    RUN(ulp_any_format);
+    RUN(anatomy_every_format);
+    RUN(anatomy_by_hand);
+    RUN(anatomy_specials);
+    RUN(anatomy_error_of_subnormal_doubles);
+    RUN(bits_text);
+    RUN(array_sizes_and_alignments);
+    RUN(array_exact_allocations);
+    RUN(array_large);
+    RUN(array_every_code);
+    RUN(array_narrow_in_place);
+    RUN(array_bad_arguments);
+    RUN(array_between_fences);
+    RUN(simd_name);
+    return mt_end();
+}
