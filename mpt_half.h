@@ -223,6 +223,7 @@ typedef struct mpt_opts {
  *   zero and values below the least in SCALE give the least power of two. A finite value never
  *   rounds stochastically to Inf; the probability is truncated to 32 bits (bias below 2^-32 of a gap).
  * Errors: an unknown format or rounding gives code 0 (or NaN) and MPT_FLAG_INVALID.
+ * Where arguments pass through x87 registers, a signaling NaN is quiet before we see it.
  * Exact: correctly rounded.  Threads: any.  Source: IEEE 754-2019, clauses 4.3, 5.4.2, 7. */
 MPT_DEF uint64_t mpt_encode(mpt_format format, double value, const mpt_opts *opts, unsigned *flags);
 

@@ -14,6 +14,7 @@
 #define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
 #include "test.h"
+#include <float.h>
 
 #if defined(__unix__) || defined(__APPLE__)
 #define HAVE_FENCE 1
@@ -72,7 +73,7 @@ static int f64_is_signaling(uint64_t u) { return f64_is_nan(u) && !(u & F64_QUIE
 static int snan_survives(void)
 {
     volatile uint64_t u = F64_INF | 1u;
-    return f64_bits(f64_of(u)) == u;
+    return FLT_EVAL_METHOD != 2 && f64_bits(f64_of(u)) == u;
 }
 
 static void test_is_broken(const char *why)
@@ -719,11 +720,13 @@ TEST(format_define_equals_table)
             const int      rounding = (int)(k % MPT_ROUNDING_COUNT);
             const mpt_opts o = options(rounding, k & 8u ? 1 : 0, k & 16u ? 1 : 0, (uint32_t)mt_random());
             const uint64_t code = r->bits <= 12 ? k : mt_random();
-            const double   x = mpt_decode(r->id, code), y = f64_of(f64_bits(x) ^ mt_random() >> 12);
+            const uint64_t low = mt_random() >> 12;
+            const double   x = mpt_decode(r->id, code), y = f64_of(f64_bits(x) ^ low);
             unsigned       flags = 0u, want = 0u;
             CHECK_EQ_U_AT(f64_bits(mpt_decode_as(&info, code)), f64_bits(x), code);
             CHECK_EQ_U_AT(mpt_encode_as(&info, y, &o, &flags), mpt_encode(r->id, y, &o, &want), code);
-            CHECK_EQ_U_AT(flags, want, code);
+            if (!f64_is_signaling(f64_bits(x) ^ low) || snan_survives())
+                CHECK_EQ_U_AT(flags, want, code);
         }
     }
 }
