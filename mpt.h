@@ -125,6 +125,12 @@ MPT_DEF mpt_status mpt_range_add_bf16(mpt_range *r, const mpt_bf16 *x, size_t n)
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or reports against different formats. */
 MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src);
 
+/* mpt_range_nonzero -- how many values are finite and not zero: what shares are best taken of. */
+static inline uint64_t mpt_range_nonzero(const mpt_range *r)
+{
+    return r->flushed + r->subnormal + r->normal + r->overflow;
+}
+
 /* A power of two to multiply the numbers with, and what it does to them. */
 typedef struct mpt_range_choice {
     float    scale;             /* 2^log2_scale */
@@ -616,25 +622,17 @@ MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count,
     return status;
 }
 
-/* Elements first .. first + n - 1 of an array of one of the three training formats, as floats. */
+/* Elements first .. first + n - 1 of an array in one of the three training formats, as floats. */
 static void mpti_row_load(float *dst, const void *src, mpt_format format, size_t first, size_t n)
 {
-    if (format == MPT_F16)
-        (void)mpt_f32_from_f16_n(dst, (const mpt_f16 *)src + first, n);
-    else if (format == MPT_BF16)
-        (void)mpt_f32_from_bf16_n(dst, (const mpt_bf16 *)src + first, n);
-    else
-        memcpy(dst, (const float *)src + first, n * sizeof *dst);
+    const size_t bytes = format == MPT_F32 ? sizeof(float) : sizeof(uint16_t);
+    (void)mpt_decode_n(dst, format, (const unsigned char *)src + first * bytes, n);
 }
 
 static void mpti_row_store(void *dst, mpt_format format, size_t first, const float *src, size_t n)
 {
-    if (format == MPT_F16)
-        (void)mpt_f16_from_f32_n((mpt_f16 *)dst + first, src, n);
-    else if (format == MPT_BF16)
-        (void)mpt_bf16_from_f32_n((mpt_bf16 *)dst + first, src, n);
-    else
-        memcpy((float *)dst + first, src, n * sizeof *src);
+    const size_t bytes = format == MPT_F32 ? sizeof(float) : sizeof(uint16_t);
+    (void)mpt_encode_n((unsigned char *)dst + first * bytes, format, src, n);
 }
 
 MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
@@ -851,15 +849,18 @@ static const char *mpti_range_edge(const mpt_format_info *f, int e)
     return NULL;
 }
 
-/* The lowest binade of the drawing's row that starts at e: `group` binades, none across an edge. */
-static int mpti_range_row_end(const mpt_format_info *f, int e, int group, int lowest)
+/* The lowest binade of the drawing's row that starts at e: `group` binades, none across an edge, or all
+ * of the tail's that hold next to nothing. */
+static int mpti_range_row_end(const mpt_range *r, const mpt_format_info *f, int e, int group, int lowest)
 {
+    if (mpti_percent(mpti_range_upto(r, e), mpt_range_nonzero(r)) < 0.05)
+        group = MPT_RANGE_BINS;
     while (--group && e > lowest && !mpti_range_edge(f, e))
         e--;
     return e;
 }
 
-static void mpti_range_print_row(FILE *out, int e, uint64_t c, uint64_t most, uint64_t nonzero)
+static void mpti_range_print_row(FILE *out, int e, int end, uint64_t c, uint64_t most, uint64_t nonzero)
 {
     int bar = (int)((double)c / (double)most * (double)MPTI_PRINT_WIDTH + 0.5);
     if (c && !bar)
@@ -871,6 +872,8 @@ static void mpti_range_print_row(FILE *out, int e, uint64_t c, uint64_t most, ui
         (void)fputs(" <0.1%", out);
     else if (c)
         (void)fprintf(out, " %.1f%%", mpti_percent(c, nonzero));
+    if (end < e)
+        (void)fprintf(out, " (down to 2^%d)", end);
     (void)fputc('\n', out);
 }
 
@@ -892,11 +895,11 @@ static void mpti_range_print_rows(FILE *out, const mpt_range *r, const mpt_forma
     for (draw = 0; draw < 2; draw++)        /* first round: the longest bar */
         for (e = top; e >= lowest; e = end - 1) {
             uint64_t c;
-            end = mpti_range_row_end(f, e, group, lowest);
+            end = mpti_range_row_end(r, f, e, group, lowest);
             c = mpti_range_upto(r, e) - mpti_range_upto(r, end - 1);
             most = c > most ? c : most;
             if (draw) {
-                mpti_range_print_row(out, e, c, most, nonzero);
+                mpti_range_print_row(out, e, end, c, most, nonzero);
                 mpti_range_print_edge(out, f, end);
             }
         }
@@ -909,7 +912,7 @@ MPT_DEF mpt_status mpt_range_print(FILE *out, const mpt_range *r, const char *ti
     int                    first = 0, last = MPT_RANGE_BINS - 1;
     if (!out || !f || !title || !r->least_kept)
         return MPT_E_ARG;
-    nonzero = r->flushed + r->subnormal + r->normal + r->overflow;
+    nonzero = mpt_range_nonzero(r);
     (void)fprintf(out, "%s: %llu values, %.1f%% zero, %llu Inf, %llu NaN\n", title,
                   (unsigned long long)r->count, mpti_percent(r->zero, r->count),
                   (unsigned long long)r->inf, (unsigned long long)r->nan);

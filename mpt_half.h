@@ -377,7 +377,7 @@ MPT_HD uint64_t mpti_shift_rne64(uint64_t sig, int shift)
     return kept + (uint64_t)(rest > half || (rest == half && (kept & 1u)));
 }
 
-/* Narrow the pattern of a double to an IEEE format of ebits and mbits (f16: 5, 10; bf16: 8, 7).
+/* Narrow the pattern of a double to an IEEE format of at most 32 bits (f16: ebits 5, mbits 10; bf16: 8, 7).
  * Both are constants at every call, so the branches on them fold away.
  *
  *   f64   s eeeeeeeeeee mmmmmmmmmm mmmmmm...mmmm
@@ -405,7 +405,7 @@ MPT_HD uint32_t mpti_narrow_f64(uint64_t u, int ebits, int mbits)
     }
 }
 
-/* Widen a code of an IEEE format of at most 16 bits to the pattern of a double. Exact. */
+/* Widen a code of an IEEE format of at most 32 bits to the pattern of a double. Exact. */
 MPT_HD uint64_t mpti_widen_f64(uint32_t code, int ebits, int mbits)
 {
     const int      bias = (1 << (ebits - 1)) - 1;
@@ -622,7 +622,7 @@ MPT_DEF float mpt_f16_ulp(mpt_f16 h);
 MPT_DEF float mpt_bf16_ulp(mpt_bf16 b);
 
 // >>H9 arrays -------------------------------------------------------------------------------------
-/* mpt_f16_from_f32_n and the seven others -- convert n numbers; each element as by the scalar function.
+/* mpt_f16_from_f32_n and the nine others -- convert n numbers; each element as by the scalar function.
  *   dst  out  [n], any alignment that its type allows
  *   src  in   [n]
  * In place: a narrowing call may write over its own source (dst and src start at the same address);
@@ -637,6 +637,14 @@ MPT_DEF mpt_status mpt_bf16_from_f32_n(mpt_bf16 *dst, const float *src, size_t n
 MPT_DEF mpt_status mpt_f32_from_bf16_n(float *dst, const mpt_bf16 *src, size_t n);
 MPT_DEF mpt_status mpt_bf16_from_f64_n(mpt_bf16 *dst, const double *src, size_t n);
 MPT_DEF mpt_status mpt_f64_from_bf16_n(double *dst, const mpt_bf16 *src, size_t n);
+MPT_DEF mpt_status mpt_f32_from_f64_n(float *dst, const double *src, size_t n);
+MPT_DEF mpt_status mpt_f64_from_f32_n(double *dst, const float *src, size_t n);
+
+/* mpt_decode_n, mpt_encode_n -- the same where the format is known only at run time.
+ *   format  in  of the array behind the void pointer: MPT_F64, MPT_F32, MPT_F16 or MPT_BF16
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for another format (nothing is written). */
+MPT_DEF mpt_status mpt_decode_n(float *dst, mpt_format format, const void *src, size_t n);
+MPT_DEF mpt_status mpt_encode_n(void *dst, mpt_format format, const float *src, size_t n);
 
 /* mpt_simd_name -- which path the array functions take on this processor: "f16c" or "portable". */
 MPT_DEF const char *mpt_simd_name(void);
@@ -1172,7 +1180,7 @@ MPT_DEF mpt_status mpt_f32_from_f16_n(float *dst, const mpt_f16 *src, size_t n)
     return MPT_OK;
 }
 
-/* The other six pairs have the portable path only. */
+/* The other pairs have the portable path only. */
 #define MPTI_ARRAY(name, dst_type, src_type, from_bits, to_bits, convert)                   \
     MPT_DEF mpt_status name(dst_type *dst, const src_type *src, size_t n)                   \
     {                                                                                       \
@@ -1181,12 +1189,46 @@ MPT_DEF mpt_status mpt_f32_from_f16_n(float *dst, const mpt_f16 *src, size_t n)
         MPTI_PORTABLE_LOOP(dst, src, 0, n, from_bits, to_bits, convert);                    \
         return MPT_OK;                                                                      \
     }
+MPTI_ARRAY(mpt_f32_from_f64_n,  float,    double,   uint64_t, uint32_t, mpti_narrow_f64(in_, 8, 23))
+MPTI_ARRAY(mpt_f64_from_f32_n,  double,   float,    uint32_t, uint64_t, mpti_widen_f64(in_, 8, 23))
 MPTI_ARRAY(mpt_f16_from_f64_n,  mpt_f16,  double,   uint64_t, uint16_t, mpti_narrow_f64(in_, 5, 10))
 MPTI_ARRAY(mpt_f64_from_f16_n,  double,   mpt_f16,  uint16_t, uint64_t, mpti_widen_f64(in_, 5, 10))
 MPTI_ARRAY(mpt_bf16_from_f32_n, mpt_bf16, float,    uint32_t, uint16_t, mpti_bf16_encode(in_))
 MPTI_ARRAY(mpt_f32_from_bf16_n, float,    mpt_bf16, uint16_t, uint32_t, mpti_bf16_decode(in_))
 MPTI_ARRAY(mpt_bf16_from_f64_n, mpt_bf16, double,   uint64_t, uint16_t, mpti_narrow_f64(in_, 8, 7))
 MPTI_ARRAY(mpt_f64_from_bf16_n, double,   mpt_bf16, uint16_t, uint64_t, mpti_widen_f64(in_, 8, 7))
+
+MPT_DEF mpt_status mpt_decode_n(float *dst, mpt_format format, const void *src, size_t n)
+{
+    if (mpti_bad_array(dst, src, n))
+        return MPT_E_ARG;
+    switch ((int)format) {
+    case MPT_F64:  return mpt_f32_from_f64_n(dst, (const double *)src, n);
+    case MPT_F16:  return mpt_f32_from_f16_n(dst, (const mpt_f16 *)src, n);
+    case MPT_BF16: return mpt_f32_from_bf16_n(dst, (const mpt_bf16 *)src, n);
+    case MPT_F32:
+        if (n)
+            memmove(dst, src, n * sizeof *dst);
+        return MPT_OK;
+    default: return MPT_E_UNSUPPORTED;
+    }
+}
+
+MPT_DEF mpt_status mpt_encode_n(void *dst, mpt_format format, const float *src, size_t n)
+{
+    if (mpti_bad_array(dst, src, n))
+        return MPT_E_ARG;
+    switch ((int)format) {
+    case MPT_F64:  return mpt_f64_from_f32_n((double *)dst, src, n);
+    case MPT_F16:  return mpt_f16_from_f32_n((mpt_f16 *)dst, src, n);
+    case MPT_BF16: return mpt_bf16_from_f32_n((mpt_bf16 *)dst, src, n);
+    case MPT_F32:
+        if (n)
+            memmove(dst, src, n * sizeof *src);
+        return MPT_OK;
+    default: return MPT_E_UNSUPPORTED;
+    }
+}
 
 #endif /* MPT_HALF_IMPLEMENTATION */
 

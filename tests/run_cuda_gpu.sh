@@ -1,0 +1,32 @@
+#!/bin/sh
+# run_cuda_gpu.sh BUILD_DIR -- on a machine with an NVIDIA GPU: every kernel against its CPU function, the
+# example against its expected output, and compute-sanitizer's four tools over the tests.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+out=${1:-build}/gpu
+mkdir -p "$out"
+[ -n "${NVCC:-}" ] || { have nvcc && NVCC=nvcc || NVCC=/usr/local/cuda/bin/nvcc; }
+
+if ! have "$NVCC"; then
+    skip "nvcc is not installed"
+elif ! nvidia-smi -L >/dev/null 2>&1; then
+    skip "no NVIDIA GPU on this machine"
+else
+    nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader
+    flags='-std=c++17 -O3 -arch=native -I.'
+    # shellcheck disable=SC2086
+    check "test_cuda builds" "$NVCC" $flags tests/test_cuda.cu -o "$out/test_cuda"
+    check "test_cuda passes" "$out/test_cuda"
+    # shellcheck disable=SC2086
+    check "example 05 builds" "$NVCC" $flags examples/05_train_digits_cuda.cu -o "$out/05_train_digits_cuda"
+    "$out/05_train_digits_cuda" > "$out/05.out" 2>&1
+    check "example 05 prints what the emulation printed" diff examples/05_train_digits_cuda.expected "$out/05.out"
+    if have compute-sanitizer; then
+        for tool in memcheck racecheck initcheck synccheck; do
+            check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$out/test_cuda" --small
+        done
+    else
+        skip "compute-sanitizer is not installed"
+    fi
+fi
+summary
