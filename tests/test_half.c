@@ -1622,7 +1622,7 @@ TEST(bits_text)
 
 // arrays ------------------------------------------------------------------------------------------
 
-/* The eight array functions behind one signature, and the scalar function of each on patterns. */
+/* The ten array functions behind one signature, and the scalar function of each on patterns. */
 typedef struct array_fn {
     const char *name;
     mpt_status (*run)(void *dst, const void *src, size_t n);
@@ -1644,6 +1644,8 @@ ARRAY_FN(bf16_from_f32, mpt_bf16, float,    bf16_from_f32((uint32_t)u))
 ARRAY_FN(f32_from_bf16, float,    mpt_bf16, bf16_to_f32((uint16_t)u))
 ARRAY_FN(bf16_from_f64, mpt_bf16, double,   bf16_from_f64(u))
 ARRAY_FN(f64_from_bf16, double,   mpt_bf16, bf16_to_f64((uint16_t)u))
+ARRAY_FN(f32_from_f64,  float,    double,   mpt_encode(MPT_F32, f64_of(u), NULL, NULL))
+ARRAY_FN(f64_from_f32,  double,   float,    f64_bits(mpt_decode(MPT_F32, u)))
 
 #define ARRAY_ENTRY(name, dst_size, src_size) {#name "_n", name##_run, name##_one, dst_size, src_size}
 static const array_fn array_fns[] = {
@@ -1651,6 +1653,7 @@ static const array_fn array_fns[] = {
     ARRAY_ENTRY(f16_from_f64, 2, 8),  ARRAY_ENTRY(f64_from_f16, 8, 2),
     ARRAY_ENTRY(bf16_from_f32, 2, 4), ARRAY_ENTRY(f32_from_bf16, 4, 2),
     ARRAY_ENTRY(bf16_from_f64, 2, 8), ARRAY_ENTRY(f64_from_bf16, 8, 2),
+    ARRAY_ENTRY(f32_from_f64, 4, 8),  ARRAY_ENTRY(f64_from_f32, 8, 4),
 };
 
 #define MAX_N 67u
@@ -1829,6 +1832,52 @@ TEST(array_narrow_in_place)
     free(src);
 }
 
+/* Where the format is known at run time, the same bytes come out as from the typed function. */
+TEST(array_any_format)
+{
+    static const mpt_format formats[] = {MPT_F64, MPT_F32, MPT_F16, MPT_BF16};
+    uint64_t      store[2][33];
+    uint32_t      floats[33], back[2][33];
+    size_t        i, k;
+    for (i = 0; i < 33u; i++)
+        floats[i] = (uint32_t)mt_random();
+    for (k = 0; k < COUNT_OF(formats); k++) {
+        const float *src = (const float *)(const void *)floats;
+        float       *dst0 = (float *)(void *)back[0], *dst1 = (float *)(void *)back[1];
+        mt_context(mpt_format_get(formats[k])->name, "any format");
+        memset(store, 0xa5, sizeof store);
+        memset(back, 0x5a, sizeof back);
+        CHECK_EQ_I(mpt_encode_n(store[0], formats[k], src, 32u), MPT_OK);
+        CHECK_EQ_I(mpt_decode_n(dst0, formats[k], store[0], 32u), MPT_OK);
+        switch ((int)formats[k]) {
+        case MPT_F64:
+            CHECK_EQ_I(mpt_f64_from_f32_n((double *)(void *)store[1], src, 32u), MPT_OK);
+            CHECK_EQ_I(mpt_f32_from_f64_n(dst1, (double *)(void *)store[1], 32u), MPT_OK);
+            break;
+        case MPT_F16:
+            CHECK_EQ_I(mpt_f16_from_f32_n((mpt_f16 *)(void *)store[1], src, 32u), MPT_OK);
+            CHECK_EQ_I(mpt_f32_from_f16_n(dst1, (mpt_f16 *)(void *)store[1], 32u), MPT_OK);
+            break;
+        case MPT_BF16:
+            CHECK_EQ_I(mpt_bf16_from_f32_n((mpt_bf16 *)(void *)store[1], src, 32u), MPT_OK);
+            CHECK_EQ_I(mpt_f32_from_bf16_n(dst1, (mpt_bf16 *)(void *)store[1], 32u), MPT_OK);
+            break;
+        default:
+            memcpy(store[1], floats, 32u * sizeof *floats);
+            memcpy(back[1], floats, 32u * sizeof *floats);
+        }
+        CHECK(memcmp(store[0], store[1], sizeof store[0]) == 0);
+        CHECK(memcmp(back[0], back[1], sizeof back[0]) == 0);
+    }
+    memset(store, 0xa5, sizeof store);
+    CHECK_EQ_I(mpt_encode_n(store[0], MPT_E4M3, (const float *)(const void *)floats, 32u), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_decode_n((float *)(void *)store[0], MPT_FORMAT_COUNT, floats, 32u), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_encode_n(NULL, MPT_F16, (const float *)(const void *)floats, 32u), MPT_E_ARG);
+    CHECK_EQ_I(mpt_decode_n((float *)(void *)store[0], MPT_F16, NULL, 32u), MPT_E_ARG);
+    CHECK_EQ_I(mpt_encode_n(NULL, MPT_F16, NULL, 0u), MPT_OK);
+    CHECK(all_bytes_are((const unsigned char *)store, sizeof store, 0xa5));
+}
+
 TEST(array_bad_arguments)
 {
     unsigned char a[8 * 16], b[8 * 16];
@@ -1950,6 +1999,7 @@ int main(int argc, char **argv)
     RUN(array_large);
     RUN(array_every_code);
     RUN(array_narrow_in_place);
+    RUN(array_any_format);
     RUN(array_bad_arguments);
     RUN(array_between_fences);
     RUN(simd_name);
