@@ -141,7 +141,8 @@ typedef struct mpt_range_choice {
 
 /* mpt_range_choose_scale -- the power of two that loses least: nothing overflows, and `headroom`
  * further doublings stay possible; then fewest flushed to zero, then fewest subnormal, then nearest 1.
- * No loss is tolerated that can be avoided, so a few tiny outliers can ask for a large scale.
+ * No loss is tolerated that can be avoided, so a few tiny outliers can ask for a large scale. It is a
+ * normal float, 2^-126 to 2^127.
  *   headroom  in   bits to keep free above the largest magnitude, 0..30; 3 if you are unsure
  * Returns: MPT_OK (scale 1 if there are no finite nonzero numbers).  Errors: MPT_E_ARG.  Threads: any. */
 MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom, mpt_range_choice *choice);
@@ -209,7 +210,7 @@ MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *confi
  * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2. */
 static inline float mpt_scaler_scale(mpt_scaler *s, float x)
 {
-    if (!s || !(s->scale > 0.0f))
+    if (!s || !mpti_f32_bits(s->config.init_scale))
         return mpti_f32_make(0x7fc00000u);
     s->in_use = 1u;
     return x * s->scale;
@@ -305,7 +306,8 @@ MPT_DEF mpt_adamw mpt_adamw_defaults(void);
  *   tensors  in/out  [count], the list that was checked; each needs master and grad, m (SGD only with
  *                    momentum), v (AdamW); writes param where it is not NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, or for a second
- *   step on one check. On an error nothing is changed.
+ *   step on one check. On an error nothing is changed. (That the gradients are still those that were
+ *   checked is up to you: the record cannot see it.)
  * Exact: every multiply-add is one fma; constants in double.  Parity: bit-exact host/device.
  * Threads: one caller per list.  Source: Sutskever et al. 2013 and PyTorch SGD; Loshchilov & Hutter
  * 2019, algorithm 2. */
@@ -782,15 +784,21 @@ static void mpti_range_with_scale(const mpt_range *r, const mpt_format_info *f, 
     c->subnormal = mpti_range_upto(r, f->emin - 1 - k) - c->flushed;
 }
 
+static int mpti_range_overflows(const mpt_format_info *f, double x)
+{
+    unsigned flags = 0u;
+    (void)mpt_encode_as(f, x, NULL, &flags);
+    return (flags & MPT_FLAG_OVERFLOW) || mpti_f64_bits(x) == (uint64_t)0x7ff << 52;
+}
+
 /* The most doublings of the largest magnitude that do not overflow; below 0 if it already does. */
 static int mpti_range_doublings(const mpt_range *r, const mpt_format_info *f)
 {
-    double   x = mpt_decode(MPT_F32, mpti_f32_bits(r->max_abs));
-    unsigned flags = 0u;
-    int      k = 0;
-    for (; (void)mpt_encode_as(f, x, NULL, &flags), flags & MPT_FLAG_OVERFLOW; flags = 0u, k--)
+    double x = mpt_decode(MPT_F32, mpti_f32_bits(r->max_abs));
+    int    k = 0;
+    for (; mpti_range_overflows(f, x); k--)
         x *= 0.5;
-    for (; (void)mpt_encode_as(f, 2.0 * x, NULL, &flags), !(flags & MPT_FLAG_OVERFLOW); flags = 0u, k++)
+    for (; !mpti_range_overflows(f, 2.0 * x); k++)
         x *= 2.0;
     return k;
 }
@@ -893,7 +901,7 @@ static void mpti_range_print_rows(FILE *out, const mpt_range *r, const mpt_forma
         ;                                   /* the nearest edge above tells in which zone the rows start */
     mpti_range_print_edge(out, f, e);
     for (draw = 0; draw < 2; draw++)        /* first round: the longest bar */
-        for (e = top; e >= lowest; e = end - 1) {
+        for (e = end = top; e >= lowest; e = end - 1) {
             uint64_t c;
             end = mpti_range_row_end(r, f, e, group, lowest);
             c = mpti_range_upto(r, e) - mpti_range_upto(r, end - 1);
@@ -903,6 +911,10 @@ static void mpti_range_print_rows(FILE *out, const mpt_range *r, const mpt_forma
                 mpti_range_print_edge(out, f, end);
             }
         }
+    for (e = lowest; !mpti_range_edge(f, e) && e >= f->emin - f->mantissa_bits; e--)
+        ;                                   /* and the nearest below, where they end */
+    if (e < lowest)
+        mpti_range_print_edge(out, f, e);
 }
 
 MPT_DEF mpt_status mpt_range_print(FILE *out, const mpt_range *r, const char *title)

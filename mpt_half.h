@@ -858,10 +858,10 @@ static int mpti_round_up(uint64_t sig, int shift, const mpt_opts *o, unsigned si
                          int *inexact)
 {
     /* from 64 on every bit of sig is discarded, and its 53 bits are below half of the gap */
-    const int      far = shift > 63;
-    const uint64_t rest = far ? sig : shift ? sig & ((MPTI_ONE << shift) - 1u) : 0u;
-    const uint64_t half = far || !shift ? 0u : MPTI_ONE << (shift - 1);
-    const int      above = !far && rest > half, tie = !far && shift && rest == half;
+    const int      beyond = shift > 63;
+    const uint64_t rest = beyond ? sig : shift ? sig & ((MPTI_ONE << shift) - 1u) : 0u;
+    const uint64_t half = beyond || !shift ? 0u : MPTI_ONE << (shift - 1);
+    const int      above = !beyond && rest > half, tie = !beyond && shift && rest == half;
     uint64_t       gap32;                            /* the discarded part in 2^-32 of the gap */
     *inexact = rest != 0u;
     if (!rest)

@@ -79,12 +79,12 @@ fi
 
 # Every make target, file and section mark that the text names exists.
 for target in $(grep -o '`make [a-z-]*`' "$file" | tr -d '\140' | sed 's/make //' | sort -u); do
-    grep -q "^$target:" Makefile && pass "make $target" || fail "README names make $target, which does not exist"
+    if grep -q "^$target:" Makefile; then pass "make $target"; else fail "there is no make $target"; fi
 done
 for path in $(grep -oE '`(examples|tests)/[A-Za-z0-9_./]*`' "$file" | tr -d '\140' | sort -u); do
-    [ -e "$path" ] && pass "$path" || fail "README names $path, which does not exist"
+    if [ -e "$path" ]; then pass "$path"; else fail "there is no $path"; fi
 done
 for mark in $(grep -oE '>>[HMC][0-9]+' "$file" | sort -u); do
-    grep -qE "^// $mark " mpt_half.h mpt.h mpt_cuda.h && pass "$mark" || fail "README names $mark: no such section"
+    if grep -qE "^// $mark " mpt_half.h mpt.h mpt_cuda.h; then pass "$mark"; else fail "no section $mark"; fi
 done
 summary

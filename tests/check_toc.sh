@@ -5,8 +5,8 @@ failed=0
 passed=0
 for header in "$@"; do
     listed=$(sed -n '1,/#ifndef MPT/p' "$header" | grep '>>' |
-             sed 's/^ \*//; s/  *\(>>[A-Z][0-9]*\)/\n\1/g' | sed -n 's/^ *\(>>[A-Z][0-9]* .*\)$/\1/p' | sed 's/ *$//' |
-             sort -t'>' -k3.2n)
+             sed 's/^ \*//; s/  *\(>>[A-Z][0-9]*\)/\n\1/g' |
+             sed -n 's/^ *\(>>[A-Z][0-9]* .*\)$/\1/p' | sed 's/ *$//' | sort -t'>' -k3.2n)
     marked=$(sed -n 's|^// \(>>[A-Z][0-9]* .*[^ -]\) -*$|\1|p' "$header")
     if [ -n "$marked" ] && [ "$listed" = "$marked" ]; then
         passed=$((passed + 1))

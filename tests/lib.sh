@@ -14,7 +14,12 @@ have() { command -v "$1" >/dev/null 2>&1; }
 check() {
     check_name=$1
     shift
-    if check_out=$("$@" 2>&1); then pass "$check_name"; else fail "$check_name"; echo "$check_out" | head -20; fi
+    if check_out=$("$@" 2>&1); then
+        pass "$check_name"
+    else
+        fail "$check_name"
+        echo "$check_out" | head -20
+    fi
 }
 
 summary() {

@@ -14,7 +14,8 @@ run() {
     [ -z "$emulator" ] || have "$emulator" || { skip "$emulator is not installed"; return; }
     for test in $tests; do
         exe=$out/$test-$compiler
-        check "$test, $compiler $* builds" "$compiler" -std=c99 -O2 -static "$@" -I. "tests/$test.c" -o "$exe" -lm
+        check "$test, $compiler $* builds" \
+            "$compiler" -std=c99 -O2 -static "$@" -I. "tests/$test.c" -o "$exe" -lm
         check "$test, $compiler $* runs" $emulator "$exe"
     done
 }

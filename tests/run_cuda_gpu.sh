@@ -20,7 +20,8 @@ else
     # shellcheck disable=SC2086
     check "example 05 builds" "$NVCC" $flags examples/05_train_digits_cuda.cu -o "$out/05_train_digits_cuda"
     "$out/05_train_digits_cuda" > "$out/05.out" 2>&1
-    check "example 05 prints what the emulation printed" diff examples/05_train_digits_cuda.expected "$out/05.out"
+    check "example 05 prints what the emulation printed" \
+        diff examples/05_train_digits_cuda.expected "$out/05.out"
     if have compute-sanitizer; then
         for tool in memcheck racecheck initcheck synccheck; do
             check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$out/test_cuda" --small

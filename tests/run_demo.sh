@@ -20,7 +20,8 @@ fi
 rm -rf "$out/demo-bad"
 mkdir -p "$out/demo-bad"
 sed '100s/.*/1,2,three/' examples/data/digits.csv > "$out/broken.csv"
-"$out/examples/04_train_digits" --data "$out/broken.csv" --out "$out/demo-bad" > "$out/bad.out" 2> "$out/bad.err"
+"$out/examples/04_train_digits" --data "$out/broken.csv" --out "$out/demo-bad" \
+    > "$out/bad.out" 2> "$out/bad.err"
 code=$?
 if [ $code = 1 ] && grep -q 100 "$out/bad.err" && [ -z "$(ls "$out/demo-bad")" ]; then pass "broken CSV line"
 else fail "broken CSV line: exit $code, $(head -1 "$out/bad.err"), wrote: $(ls "$out/demo-bad")"; fi

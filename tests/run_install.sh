@@ -13,7 +13,8 @@ C
 if have pkg-config; then
     flags=$(PKG_CONFIG_SYSROOT_DIR="$out/root" PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 \
             PKG_CONFIG_PATH="$out/root/usr/lib/pkgconfig" pkg-config --cflags --libs mpt)
-    check "a program builds from the installed headers" sh -c "cc '$out/user.c' $flags -o '$out/user' && '$out/user'"
+    check "a program builds from the installed headers" \
+        sh -c "cc '$out/user.c' $flags -o '$out/user' && '$out/user'"
     version=$(PKG_CONFIG_PATH="$out/root/usr/lib/pkgconfig" pkg-config --modversion mpt)
     check "mpt.pc knows the version $version" sh -c "echo '$version' | grep -qE '^[0-9]+\.[0-9]+\.[0-9]+$'"
 else

@@ -5,7 +5,8 @@
 static void formats(void)
 {
     int i;
-    printf("| format | bits | exponent | mantissa | largest | least normal | least subnormal | epsilon | Inf | NaN |\n");
+    printf("| format | bits | exponent | mantissa | largest | least normal | least subnormal | epsilon "
+           "| Inf | NaN |\n");
     printf("|---|---|---|---|---|---|---|---|---|---|\n");
     for (i = 0; i < (int)MPT_FORMAT_COUNT; i++) {
         const mpt_format_info *f = mpt_format_get((mpt_format)i);
@@ -15,7 +16,8 @@ static void formats(void)
             printf("2^%d", f->emin - f->mantissa_bits);
         else
             printf("none");
-        printf(" | 2^%d | %s | %s |\n", -f->mantissa_bits, f->has_inf ? "yes" : "no", f->has_nan ? "yes" : "no");
+        printf(" | 2^%d | %s | %s |\n", -f->mantissa_bits, f->has_inf ? "yes" : "no",
+               f->has_nan ? "yes" : "no");
     }
 }
 

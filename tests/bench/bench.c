@@ -1,5 +1,5 @@
-/* bench.c -- what the array functions and the step cost, each beside a memcpy that moves as many bytes, measured
- * in the same run: the ratio is the number to quote; single times on a shared machine are noise.
+/* bench.c -- what the array functions and the step cost, each beside a memcpy that moves as many bytes,
+ * measured in the same run: the ratio is the number to quote; single times on a shared machine are noise.
  *
  *   make bench
  */

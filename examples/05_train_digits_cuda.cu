@@ -1,0 +1,356 @@
+/* 05_train_digits_cuda.cu -- the digits on a GPU: a whole training step that the host never looks at.
+ *
+ *     nvcc -std=c++17 -O2 -I. examples/05_train_digits_cuda.cu -o 05_cuda && ./05_cuda
+ *
+ * and without a GPU, against the CPU emulation of the tests (this is what CI runs):
+ *
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. examples/05_train_digits_cuda.cu -o 05_cuda
+ *
+ * A network of 64-32-10 units learns the handwritten digits of examples/data/digits.csv. Weights,
+ * activations and gradients are FP16, every sum is FP32, and mpt keeps FP32 masters. One step, from
+ * picking the batch to the new loss scale, is captured in a CUDA graph once and then only replayed: when a
+ * gradient overflows, the GPU finds out, skips the step and halves the scale by itself, and the host learns
+ * of it at the end of the epoch, when it asks. The scale starts too high and is tried a doubling higher
+ * every 50 good steps, so some steps are skipped, and nothing is lost by it but their batches.
+ *
+ * The kernels are the plainest that do the job: for the matrix products of a real network use cuBLAS. They
+ * write every multiply-add as fmaf and take exp from multiplications, so that the GPU and any CPU print
+ * the same numbers. */
+#define MPT_IMPLEMENTATION
+#include "mpt_cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PIXELS  64
+#define HIDDEN  32
+#define DIGITS  10
+#define BATCH   64
+#define EPOCHS  20
+#define MOST    1797            /* digits in the file */
+#define TRAIN   1408            /* 22 batches; the rest is for the test */
+#define THREADS 128
+
+// the kernels: one thread per result --------------------------------------------------------------
+static __device__ unsigned thread_index(void) { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+/* Copy the next batch. The device counts the steps, so a replay of the graph finds the next one. */
+static __global__ void k_batch(mpt_f16 *x, int *label, const mpt_f16 *pixels, const int *labels,
+                               const mpt_cuda_state *state)
+{
+    const unsigned i = thread_index();
+    const unsigned first = (unsigned)(state->scaler.updates % (TRAIN / BATCH)) * BATCH;
+    if (i < BATCH * PIXELS)
+        x[i] = pixels[first * PIXELS + i];
+    if (i < BATCH)
+        label[i] = labels[first + i];
+}
+
+/* y[rows][out] = x[rows][in] w[out][in] + bias[out], with the negative ones cut off if relu */
+static __global__ void k_dense(mpt_f16 *y, const mpt_f16 *x, const mpt_f16 *w, const mpt_f16 *bias,
+                               int rows, int in, int out, int relu)
+{
+    const int k = (int)thread_index(), row = k / out, o = k % out;
+    if (row >= rows)
+        return;
+    float sum = mpt_f32_from_f16(bias[o]);
+    for (int i = 0; i < in; i++)
+        sum = fmaf(mpt_f32_from_f16(x[row * in + i]), mpt_f32_from_f16(w[o * in + i]), sum);
+    y[k] = mpt_f16_from_f32(relu && sum < 0.0f ? 0.0f : sum);
+}
+
+/* exp for x <= 0 as (1 + x/1024)^1024: coarse far out, where it is small, and the same everywhere: with
+ * e * e the compiler might fuse the last product and the caller's addition, or might not. */
+static __device__ float small_exp(float x)
+{
+    float e = x > -1024.0f ? fmaf(x, 1.0f / 1024.0f, 1.0f) : 0.0f;
+    for (int k = 0; k < 10; k++) e = fmaf(e, e, 0.0f);
+    return e;
+}
+
+/* dlogits = (softmax(logits) - onehot(label)) / BATCH: where the backward pass begins, in FP32 */
+static __global__ void k_softmax_grad(float *dlogits, const mpt_f16 *logits, const int *label)
+{
+    const unsigned row = thread_index();
+    float          p[DIGITS], most = -65504.0f, sum = 0.0f;
+    if (row >= BATCH)
+        return;
+    for (int k = 0; k < DIGITS; k++) {
+        p[k] = mpt_f32_from_f16(logits[row * DIGITS + k]);
+        most = p[k] > most ? p[k] : most;
+    }
+    for (int k = 0; k < DIGITS; k++) {
+        p[k] = small_exp(p[k] - most);
+        sum += p[k];
+    }
+    for (int k = 0; k < DIGITS; k++)
+        dlogits[row * DIGITS + k] = (p[k] / sum - (k == label[row] ? 1.0f : 0.0f)) / BATCH;
+}
+
+/* dw[out][in] = sum over the batch of dy[row][out] x[row][in]; with in = 1 and x = NULL: the bias */
+static __global__ void k_weight_grad(mpt_f16 *dw, const mpt_f16 *dy, const mpt_f16 *x, int in, int out)
+{
+    const int k = (int)thread_index(), o = k / in, i = k % in;
+    float     sum = 0.0f;
+    if (o >= out)
+        return;
+    for (int row = 0; row < BATCH; row++)
+        sum = fmaf(mpt_f32_from_f16(dy[row * out + o]), x ? mpt_f32_from_f16(x[row * in + i]) : 1.0f, sum);
+    dw[k] = mpt_f16_from_f32(sum);
+}
+
+/* dx[BATCH][in] = dy[BATCH][out] w[out][in], and 0 where the relu that made x cut it off */
+static __global__ void k_input_grad(mpt_f16 *dx, const mpt_f16 *dy, const mpt_f16 *w, const mpt_f16 *x,
+                                    int in, int out)
+{
+    const int k = (int)thread_index(), row = k / in, i = k % in;
+    float     sum = 0.0f;
+    if (row >= BATCH)
+        return;
+    for (int o = 0; o < out; o++)
+        sum = fmaf(mpt_f32_from_f16(dy[row * out + o]), mpt_f32_from_f16(w[o * in + i]), sum);
+    dx[k] = mpt_f16_from_f32(mpt_f32_from_f16(x[k]) > 0.0f ? sum : 0.0f);
+}
+
+// the host: errors, memory, data ------------------------------------------------------------------
+static mpt_cuda *gpu;
+
+/* A program may exit; the library only reports. */
+static void need(bool ok, const char *what, const char *why)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "%s: %s\n", what, why);
+    exit(1);
+}
+static void cuda_ok(cudaError_t e) { need(e == cudaSuccess, "CUDA", cudaGetErrorString(e)); }
+static void mpt_ok(mpt_status s) { need(s == MPT_OK, "mpt", mpt_cuda_error_text(gpu)); }
+
+/* Launch by function, not by <<<>>>: a plain C++ compiler reads that too. */
+template <class T> struct same { typedef T type; };
+template <class... P>
+static void launch(cudaStream_t stream, int threads, void (*kernel)(P...), typename same<P>::type... args)
+{
+    void *pointers[] = {(void *)&args...};
+    const dim3 blocks((unsigned)(threads + THREADS - 1) / THREADS);
+    cuda_ok(cudaLaunchKernel(kernel, blocks, dim3(THREADS), pointers, 0, stream));
+}
+
+template <class T> static T *device_zeros(size_t n)
+{
+    T *p;
+    cuda_ok(cudaMalloc((void **)&p, n * sizeof(T)));
+    cuda_ok(cudaMemset(p, 0, n * sizeof(T)));
+    return p;
+}
+
+template <class T> static T *device_copy(const T *host, size_t n)
+{
+    T *p = device_zeros<T>(n);
+    cuda_ok(cudaMemcpy(p, host, n * sizeof(T), cudaMemcpyHostToDevice));
+    return p;
+}
+
+static uint32_t random_bits(void)
+{
+    static uint64_t state = 2017;       /* a linear congruential generator (Knuth, MMIX) */
+    state = state * (uint64_t)6364136223846793005u + (uint64_t)1442695040888963407u;
+    return (uint32_t)(state >> 32);
+}
+
+static mpt_f16 host_pixels[MOST][PIXELS];   /* 0 .. 1 in sixteenths: exact in FP16 */
+static int     host_labels[MOST];
+
+/* Digit i of the file goes to a random place, so that training and test part differ in no other way. */
+static void load_digits(const char *path)
+{
+    static int place[MOST];
+    FILE      *f = fopen(path, "r");
+    need(f != NULL, path, "cannot open it");
+    for (int i = 0; i < MOST; i++) {
+        const int j = (int)(random_bits() % (unsigned)(i + 1));
+        place[i] = place[j];
+        place[j] = i;
+    }
+    for (int i = 0; i < MOST; i++)
+        for (int k = 0, value; k <= PIXELS; k++) {
+            char       what[32];
+            const int  most = k < PIXELS ? 16 : DIGITS - 1;
+            const bool got = fscanf(f, k ? ",%d" : "%d", &value) == 1;
+            snprintf(what, sizeof what, "line %d", i + 1);
+            need(got && value >= 0 && value <= most, what, "expected 64 pixels of 0..16, a label of 0..9");
+            if (k < PIXELS)
+                host_pixels[place[i]][k] = mpt_f16_from_f32((float)value / 16.0f);
+            else
+                host_labels[place[i]] = value;
+        }
+    fclose(f);
+}
+
+// the network -------------------------------------------------------------------------------------
+enum { W1, B1, W2, B2, TENSORS };
+
+static struct network {
+    mpt_tensor      tensor[TENSORS];    /* all pointers are device memory */
+    mpt_cuda_list  *list;
+    mpt_cuda_state *state;
+    mpt_f16        *pixels, *x, *hidden, *logits, *dlogits, *dhidden;
+    float          *seed;               /* gradient of the loss by the logits, FP32 */
+    int            *labels, *label;
+} net;
+
+static mpt_f16 *param(int i) { return (mpt_f16 *)net.tensor[i].param; }
+static mpt_f16 *grad(int i) { return (mpt_f16 *)net.tensor[i].grad; }
+
+/* One line per tensor; uniform in -range .. range, a power of two. */
+static void add_tensor(int i, const char *name, size_t n, float range)
+{
+    static float w[HIDDEN * PIXELS];
+    mpt_tensor  *t = &net.tensor[i];
+    for (size_t k = 0; k < n; k++) w[k] = ((float)(random_bits() >> 8) / 8388608.0f - 1.0f) * range;
+    t->name = name;
+    t->n = n;
+    t->master = device_copy(w, n);
+    t->m = device_zeros<float>(n);
+    t->param = device_zeros<mpt_f16>(n);
+    t->grad = device_zeros<mpt_f16>(n);
+    t->param_format = t->grad_format = MPT_F16;
+    mpt_ok(mpt_cuda_f16_from_f32_n(gpu, param(i), t->master, n, NULL));     /* the first FP16 copy */
+}
+
+static void build_network(void)
+{
+    mpt_scaler_config config = mpt_scaler_preset(MPT_SCALER_PYTORCH);
+    mpt_scaler        scaler;
+    config.init_scale = 16777216.0f;    /* 2^24: too high for FP16; a few skips bring it down */
+    config.interval = 50;
+    need(mpt_scaler_init(&scaler, &config) == MPT_OK, "mpt_scaler_init", "the configuration is refused");
+    add_tensor(W1, "w1", HIDDEN * PIXELS, 0.25f);
+    add_tensor(B1, "b1", HIDDEN, 0.0f);
+    add_tensor(W2, "w2", DIGITS * HIDDEN, 0.25f);
+    add_tensor(B2, "b2", DIGITS, 0.0f);
+    mpt_ok(mpt_cuda_list_create(gpu, &net.list, net.tensor, TENSORS));
+    mpt_ok(mpt_cuda_state_create(gpu, &net.state, &scaler, 0.1f));
+    net.pixels = device_copy(host_pixels[0], MOST * PIXELS);
+    net.labels = device_copy(host_labels, MOST);
+    net.x = device_zeros<mpt_f16>(BATCH * PIXELS);
+    net.label = device_zeros<int>(BATCH);
+    net.hidden = device_zeros<mpt_f16>(MOST * HIDDEN);
+    net.logits = device_zeros<mpt_f16>(MOST * DIGITS);
+    net.seed = device_zeros<float>(BATCH * DIGITS);
+    net.dlogits = device_zeros<mpt_f16>(BATCH * DIGITS);
+    net.dhidden = device_zeros<mpt_f16>(BATCH * HIDDEN);
+}
+
+static void free_network(void)
+{
+    void *const arrays[] = {net.pixels, net.labels, net.x, net.label, net.hidden, net.logits, net.seed,
+                            net.dlogits, net.dhidden};
+    mpt_cuda_list_destroy(net.list);
+    mpt_cuda_state_destroy(net.state);
+    for (void *p : arrays) cuda_ok(cudaFree(p));
+    for (const mpt_tensor &t : net.tensor)
+        for (void *p : {(void *)t.master, (void *)t.m, t.param, t.grad}) cuda_ok(cudaFree(p));
+}
+
+static void forward(const mpt_f16 *x, int rows, cudaStream_t stream)
+{
+    mpt_f16 *const h = net.hidden;
+    launch(stream, rows * HIDDEN, k_dense, h, x, param(W1), param(B1), rows, PIXELS, HIDDEN, 1);
+    launch(stream, rows * DIGITS, k_dense, net.logits, h, param(W2), param(B2), rows, HIDDEN, DIGITS, 0);
+}
+
+static void backward(cudaStream_t stream)
+{
+    mpt_f16 *const h = net.hidden, *const dh = net.dhidden, *const dy = net.dlogits;
+    launch(stream, DIGITS * HIDDEN, k_weight_grad, grad(W2), dy, h, HIDDEN, DIGITS);
+    launch(stream, DIGITS, k_weight_grad, grad(B2), dy, nullptr, 1, DIGITS);
+    launch(stream, BATCH * HIDDEN, k_input_grad, dh, dy, param(W2), h, HIDDEN, DIGITS);
+    launch(stream, HIDDEN * PIXELS, k_weight_grad, grad(W1), dh, net.x, PIXELS, HIDDEN);
+    launch(stream, HIDDEN, k_weight_grad, grad(B1), dh, nullptr, 1, HIDDEN);
+}
+
+// training ----------------------------------------------------------------------------------------
+/* Queue one step; nothing here waits. */
+static void training_step(cudaStream_t stream)
+{
+    const mpt_sgd sgd = {0.0f, 0.9f, 0.0f, 0u, 0u};     /* momentum 0.9; lr is that of the state */
+    launch(stream, BATCH * PIXELS, k_batch, net.x, net.label, net.pixels, net.labels, net.state);
+    forward(net.x, BATCH, stream);
+    launch(stream, BATCH, k_softmax_grad, net.seed, net.logits, net.label);
+    mpt_ok(mpt_cuda_scaler_scale_n(gpu, net.state, net.seed, BATCH * DIGITS, stream));
+    mpt_ok(mpt_cuda_f16_from_f32_n(gpu, net.dlogits, net.seed, BATCH * DIGITS, stream));
+    backward(stream);
+    mpt_ok(mpt_cuda_check(gpu, net.list, net.state, stream));
+    mpt_ok(mpt_cuda_sgd_step(gpu, net.list, net.state, &sgd, stream));
+    mpt_ok(mpt_cuda_scaler_update(gpu, net.state, stream));
+}
+
+static cudaGraphExec_t capture_step(cudaStream_t stream)
+{
+    cudaGraph_t     graph;
+    cudaGraphExec_t exec;
+    cuda_ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    training_step(stream);
+    cuda_ok(cudaStreamEndCapture(stream, &graph));
+    cuda_ok(cudaGraphInstantiate(&exec, graph, 0));
+    cuda_ok(cudaGraphDestroy(graph));
+    return exec;
+}
+
+/* Queue the test digits and the copies of logits and state to the host; then wait, once. */
+static double look(mpt_cuda_state *state, mpt_f16 *logits, cudaStream_t stream)
+{
+    const int n = MOST - TRAIN;
+    int       right = 0;
+    forward(net.pixels + (size_t)TRAIN * PIXELS, n, stream);
+    cuda_ok(cudaMemcpyAsync(logits, net.logits, (size_t)n * DIGITS * sizeof *logits, cudaMemcpyDeviceToHost,
+                            stream));
+    mpt_ok(mpt_cuda_state_get(gpu, state, net.state, stream));
+    cuda_ok(cudaStreamSynchronize(stream));
+    for (int i = 0; i < n; i++) {
+        int best = 0;
+        for (int k = 1; k < DIGITS; k++)
+            if (mpt_f32_from_f16(logits[i * DIGITS + k]) > mpt_f32_from_f16(logits[i * DIGITS + best]))
+                best = k;
+        right += best == host_labels[TRAIN + i];
+    }
+    return 100.0 * right / n;
+}
+
+int main(int argc, char **argv)
+{
+    mpt_cuda_state *state;              /* page-locked, so that copies to it need not wait */
+    mpt_f16        *logits;
+    cudaStream_t    stream;
+    load_digits(argc > 1 ? argv[1] : "examples/data/digits.csv");
+    mpt_ok(mpt_cuda_create(&gpu, 0));
+    build_network();
+    cuda_ok(cudaMallocHost((void **)&state, sizeof *state));
+    cuda_ok(cudaMallocHost((void **)&logits, (MOST - TRAIN) * DIGITS * sizeof *logits));
+    cuda_ok(cudaStreamCreate(&stream));
+    const cudaGraphExec_t step = capture_step(stream);
+
+    printf("digits, %d-%d-%d, FP16 with FP32 masters; %d steps an epoch, one graph launch each, and\n"
+           "the host waits once an epoch, to print this:\n\n", PIXELS, HIDDEN, DIGITS, TRAIN / BATCH);
+    printf("epoch   steps taken   skipped   loss scale   gradient norm   test accuracy\n");
+    for (int epoch = 1; epoch <= EPOCHS; epoch++) {
+        if (epoch == EPOCHS / 2 + 1)
+            mpt_ok(mpt_cuda_lr_set(gpu, net.state, 0.02f, stream));
+        for (int i = 0; i < TRAIN / BATCH; i++) cuda_ok(cudaGraphLaunch(step, stream));
+        const double accuracy = look(state, logits, stream);
+        if (epoch == 1 || epoch % 2 == 0)
+            printf("%5d %13llu %9llu %12.0f %15.4f %14.1f%%\n", epoch, (unsigned long long)state->t,
+                   (unsigned long long)state->scaler.skipped, (double)state->scaler.scale, state->step.norm,
+                   accuracy);
+    }
+    need(state->misuse == 0, "the device counted calls in a wrong order", "a bug in this example");
+
+    cuda_ok(cudaGraphExecDestroy(step));
+    cuda_ok(cudaStreamDestroy(stream));
+    cuda_ok(cudaFreeHost(state));
+    cuda_ok(cudaFreeHost(logits));
+    free_network();
+    mpt_cuda_destroy(gpu);
+    return 0;
+}

@@ -1,0 +1,19 @@
+/* Headers that came before us define short macros: <windows.h>, <complex.h>, careless programs. */
+#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+#define I  (0 + 1)
+#define N  100
+#define X  3
+#define E  2.718
+#define near
+#define far
+#define small char
+#define TRUE 1
+#define BLOCK 7
+#define SIMD 9
+#define STATIC static
+#define IMPLEMENTATION
+#define ARRAY(x) x
+#define CHECK(x) x
+#define MPT_IMPLEMENTATION
+#include "mpt.h"

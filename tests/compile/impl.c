@@ -1,0 +1,3 @@
+/* The one file that holds everything. */
+#define MPT_IMPLEMENTATION
+#include "mpt.h"

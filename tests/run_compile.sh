@@ -1,0 +1,271 @@
+#!/bin/sh
+# run_compile.sh BUILD_DIR -- whether the headers compile, link and keep their manners in every way a
+# user may include them. A compiler that is missing is a SKIP; with MPT_CI=1 that is a failure.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+out=${1:-build}/compile
+rm -rf "$out"
+mkdir -p "$out"
+
+headers='mpt_half.h mpt.h'
+[ -f mpt_cuda.h ] && headers="$headers mpt_cuda.h"
+from=tests/compile
+common='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Wdouble-promotion
+        -Wcast-qual -Werror -I.'
+strict="$common -Wstrict-prototypes"
+
+# lines FILE LINE... -- write a source file
+lines() {
+    file=$1
+    shift
+    printf '%s\n' "$@" > "$file"
+}
+
+# refuse NAME TEXT COMMAND... -- passes if the command fails and says TEXT
+refuse() {
+    name=$1 text=$2
+    shift 2
+    if said=$("$@" 2>&1); then
+        fail "$name: was accepted"
+    elif echo "$said" | grep -q "$text"; then
+        pass "$name"
+    else
+        fail "$name: refused for another reason"
+        echo "$said" | head -5
+    fi
+}
+
+# nothing NAME COMMAND... -- passes if the command prints nothing
+nothing() {
+    name=$1
+    shift
+    found=$("$@")
+    if [ -z "$found" ]; then pass "$name"; else fail "$name"; echo "$found" | head -10; fi
+}
+
+cc=
+for c in "${CC:-cc}" gcc clang; do [ -n "$cc" ] || ! have "$c" || cc=$c; done
+[ -n "$cc" ] || { fail "no C compiler"; summary; exit 1; }
+
+# ---- each header: first in the file, alone, twice, in any order ----
+
+for h in $headers; do
+    lines "$out/alone.c" "#include \"$h\"" 'typedef int not_empty;'
+    lines "$out/twice.c" "#include \"$h\"" "#include \"$h\"" 'typedef int not_empty;'
+    for c in gcc clang; do
+        have $c || continue
+        check "$h alone, $c -pedantic" $c -std=c99 -pedantic -Werror -fsyntax-only -I. "$out/alone.c"
+        check "$h twice, $c" $c -std=c99 $strict -fsyntax-only "$out/twice.c"
+    done
+done
+for a in $headers; do
+    for b in $headers; do
+        lines "$out/order.c" "#include \"$a\"" "#include \"$b\"" 'typedef int not_empty;'
+        check "$a, $b" $cc -std=c99 $strict -fsyntax-only "$out/order.c"
+        lines "$out/order.c" "#include \"$a\"" '#define MPT_IMPLEMENTATION' "#include \"$b\"" \
+              "#include \"$a\""
+        check "$a, then implemented in $b, $a" $cc -std=c99 $strict -fsyntax-only "$out/order.c"
+    done
+done
+
+# ---- every language, every compiler ----
+
+# compiles COMPILER FLAGS... -- the files in $files, all warnings
+compiles() {
+    c=$1
+    shift
+    for file in $files; do
+        [ $file = use_cuda ] && [ ! -f mpt_cuda.h ] && continue
+        check "$file, $c $*" $c "$@" -I. -c $from/$file.c -o "$out/x.o"
+    done
+}
+every='use_half use_mpt use_cuda impl_late static_used static_unused'
+for c in gcc clang; do
+    have $c || { skip "$c is not installed"; continue; }
+    files=$every            compiles $c -std=c99 -O2 $strict
+    files='impl static_unused use_cuda' compiles $c -std=c2x $strict
+    for std in c11 c17 gnu99; do files=impl compiles $c -std=$std -fsyntax-only $strict; done
+    files=impl_late compiles $c -std=c99 -Wc++-compat $strict
+    files=impl      compiles $c -std=c99 -DMPT_NO_STDIO -Ofast $strict
+    files=impl      compiles $c -std=c99 -DMPT_SIMD=0 $strict
+    files=impl      compiles $c -std=c99 -fsyntax-only $strict \
+                             '-DMPT_DEF=__attribute__((visibility("default"))) extern'
+    files=hostile   compiles $c -std=c99 -fsyntax-only $strict
+done
+for c in g++ clang++; do
+    have $c || { skip "$c is not installed"; continue; }
+    files=$every            compiles $c -x c++ -std=c++11 $common
+    files='impl static_unused use_cuda' compiles $c -x c++ -std=c++20 $common
+    for std in c++14 c++17; do files=impl compiles $c -x c++ -std=$std -fsyntax-only $common; done
+    files=hostile   compiles $c -x c++ -std=c++17 -fsyntax-only $common
+done
+
+# ---- programs of several files ----
+
+both='-DUSE=use_half()+use_mpt()'
+# program NAME COMMAND... -- build $out/program, and run it
+program() {
+    name=$1
+    shift
+    check "$name: builds" "$@" -I. -o "$out/program" -lm
+    check "$name: runs" "$out/program"
+}
+users="$from/use_half.c $from/use_mpt.c $from/main.c"
+check "an implementation to link with" $cc -std=c99 -I. -c $from/impl.c -o "$out/impl.o"
+program "two files and one implementation" $cc -std=c99 "$both" $users "$out/impl.o"
+program "implemented after a first include" $cc -std=c99 "$both" $users $from/impl_late.c
+program "mpt_half.h alone" $cc -std=c99 '-DUSE=use_half()' $from/use_half.c $from/main.c $from/impl_half.c
+program "without SIMD" $cc -std=c99 -DMPT_SIMD=0 "$both" $users $from/impl.c
+program "at -Ofast" $cc -Ofast $strict "$both" $users $from/impl.c
+refuse "implemented twice, half here and all there" 'mpt_f16_from_f32_n' \
+       $cc -I. "$both" $users "$out/impl.o" $from/impl_half.c -o "$out/program" -lm
+refuse "implemented nowhere" 'mpt_' $cc -I. "$both" $users -o "$out/program" -lm
+
+program "two private copies and a public one" $cc -std=c99 "$both+use_static()" $users "$out/impl.o" \
+        $from/static_used.c $from/static_unused.c
+if have g++; then
+    program "C++ users of a C object" g++ -x c++ "$both" $users -x none "$out/impl.o"
+    check "C++ object" g++ -x c++ -I. -c $from/impl.c -o "$out/impl++.o"
+    program "C users of a C++ object" $cc "$both" $users "$out/impl++.o"
+fi
+if have tcc; then
+    program "tcc" tcc "$both" $users $from/impl.c
+else
+    skip "tcc is not installed"
+fi
+lines "$out/empty.c" 'int main(void) { return 0; }'
+if $cc -m32 "$out/empty.c" -o "$out/program" 2>/dev/null; then
+    program "-m32" $cc -m32 -std=c99 $strict "$both" $users $from/impl.c
+elif have i686-linux-gnu-gcc; then
+    program "32 bits" i686-linux-gnu-gcc -std=c99 $strict "$both" $users $from/impl.c -static
+else
+    skip "no 32-bit C library (gcc-multilib or gcc-i686-linux-gnu)"
+fi
+
+# ---- no macro changes a struct ----
+
+$cc -I. $from/layout.c -o "$out/program" && "$out/program" > "$out/layout"
+check "the layout has been printed" grep -q 'mpt_scaler ' "$out/layout"
+# layout COMMAND... -- the same layout when compiled so
+layout() {
+    "$@" -I. $from/layout.c -o "$out/program" -lm && "$out/program" > "$out/layout.other"
+    check "the layout with $*" cmp "$out/layout" "$out/layout.other"
+}
+layout $cc -DMPT_STATIC
+layout $cc -DMPT_NO_STDIO -DMPT_SIMD=0
+layout $cc -DMPT_IMPLEMENTATION -std=c99
+have g++ && layout g++ -x c++
+
+# ---- a bad configuration is an error ----
+
+for h in $headers; do
+    refuse "MPT_SIMD=2, $h" 'MPT_SIMD must be 0' $cc -I. -DMPT_SIMD=2 -fsyntax-only -x c $h
+    refuse "MPT_STATIC and MPT_DEF, $h" 'exclude each other' $cc -I. -DMPT_STATIC -DMPT_DEF=extern \
+           -fsyntax-only -x c $h
+    lines "$out/late.c" "#include \"$h\"" '#define MPT_STATIC' "#include \"$h\""
+    refuse "MPT_STATIC after a first include, $h" 'define MPT_STATIC before' \
+           $cc -I. -fsyntax-only "$out/late.c"
+done
+if [ -f mpt_cuda.h ]; then
+    lines "$out/cuda.c" '#define MPT_CUDA_IMPLEMENTATION' '#include "mpt_cuda.h"'
+    refuse "MPT_CUDA_IMPLEMENTATION in a C file" 'needs nvcc' $cc -I. -fsyntax-only "$out/cuda.c"
+    lines "$out/cuda.c" '#define MPT_IMPLEMENTATION' '#include "mpt_cuda.h"'
+    check "MPT_IMPLEMENTATION of mpt_cuda.h in a C file" \
+          $cc -std=c99 $strict -c "$out/cuda.c" -o "$out/cuda.o"
+    nothing "it emits no mpt_cuda_ function" sh -c "nm '$out/cuda.o' | grep mpt_cuda_"
+fi
+
+# ---- the object file: whose symbols, which needs, no state ----
+
+# Tables that hold pointers are relocated when they are position-independent; then nm calls them data.
+fixed='-fno-pic -fno-pie'
+memory='memcpy|memset|memmove|strcmp'
+runtime='__cpu_model|__cpu_indicator_init|__cpu_features2|_GLOBAL_OFFSET_TABLE_|__stack_chk_fail'
+math='fmaf|sqrt|sqrtf'
+print='fprintf|fputc|fputs|putc|_IO_putc|fwrite|ferror'
+
+# object NAME NEEDS COMMAND... -- compile and look at the symbols
+object() {
+    object=$1 needs=$2
+    shift 2
+    check "$object: compiles" "$@" $fixed -I. -c -o "$out/object.o"
+    nm "$out/object.o" > "$out/object.nm"
+    nothing "$object: every symbol is ours" awk '$(NF-1) ~ /[A-TV-Z]/ && $NF !~ /^mpt_/' "$out/object.nm"
+    nothing "$object: local functions are ours" awk '$(NF-1) == "t" && $NF !~ /mpti?_/' "$out/object.nm"
+    nothing "$object: no state" awk '$(NF-1) ~ /^[DdBbCGgSs]$/' "$out/object.nm"
+    nothing "$object: needs nothing else" \
+        awk -v ok="^($needs)\$" '$(NF-1) == "U" && $NF !~ ok' "$out/object.nm"
+    check "$object: is there" grep -q ' [Tt] mpti*_' "$out/object.nm"
+}
+if have nm; then
+    all="$memory|$runtime|$math|$print"
+    for c in gcc clang; do
+        have $c || continue
+        object "mpt, $c -O2" "$all" $c -std=c99 -O2 $from/impl.c
+        object "mpt without stdio, $c" "$memory|$runtime|$math" $c -DMPT_NO_STDIO $from/impl.c
+        object "half, $c" "$memory|$runtime" $c $from/impl_half.c
+        nothing "half, $c: no mpt_scaler_" grep mpt_scaler_ "$out/object.nm"
+        check "static, $c: compiles" $c -O1 -I. -c $from/static_used.c -o "$out/object.o"
+        nothing "static, $c: exports only the user's" \
+                sh -c "nm '$out/object.o' | awk '\$(NF-1) ~ /[A-TV-Z]/ && \$NF != \"use_static\"'"
+        check "static, unused, $c: compiles" $c -O1 -I. -c $from/static_unused.c -o "$out/object.o"
+        nothing "static, unused, $c: leaves no function" sh -c "nm '$out/object.o' | grep mpt_"
+    done
+    object "mpt without SIMD" "$memory|$math|$print" $cc -DMPT_SIMD=0 $from/impl.c
+    have g++ && object "mpt, g++" "$all" g++ -x c++ $from/impl.c
+else
+    skip "nm is not installed"
+fi
+
+# ---- the preprocessor: no leaks, no stdio, no pragma ----
+
+grep -h '^ *# *include *<' $headers | grep -v cuda_runtime | sort -u > "$out/system.h"
+case $($cc -dumpmachine 2>/dev/null) in
+x86_64* | i?86*) ;;
+*) grep -v immintrin "$out/system.h" > "$out/x" && mv "$out/x" "$out/system.h" ;;
+esac
+# leaks HEADER FLAGS... -- the macros that stay behind, other than MPT_... and MPTI_...
+leaks() {
+    leaking=$1
+    shift
+    lines "$out/leak.c" '#include "system.h"'
+    $cc "$@" -I. -I"$out" -dM -E "$out/leak.c" | sort > "$out/macros.before"
+    lines "$out/leak.c" '#include "system.h"' "#include \"$leaking\""
+    $cc "$@" -I. -I"$out" -dM -E "$out/leak.c" | sort > "$out/macros.after"
+    comm -13 "$out/macros.before" "$out/macros.after" | grep -vE '^#define MPTI?_'
+}
+for h in $headers; do
+    nothing "$h leaks no macro" leaks $h -std=c99
+    nothing "$h leaks no macro, implemented" leaks $h -DMPT_IMPLEMENTATION
+    nothing "$h leaks no MPTI_X" sh -c "$cc -I. -dM -E -x c -DMPT_IMPLEMENTATION $h | grep 'MPTI_X\\b'"
+    check "$h has macros at all" sh -c "$cc -I. -dM -E -x c $h | grep -q 'define MPT_VERSION '"
+done
+check "mpt.h pulls in stdio" sh -c "$cc -I. -E -DMPT_IMPLEMENTATION -x c mpt.h | grep -q 'stdio\\.h'"
+nothing "with MPT_NO_STDIO it does not" \
+        sh -c "$cc -I. -E -DMPT_NO_STDIO -DMPT_IMPLEMENTATION -x c mpt.h | grep 'stdio\\.h'"
+nothing "mpt_half.h does not" \
+        sh -c "$cc -I. -E -DMPT_IMPLEMENTATION -x c mpt_half.h | grep 'stdio\\.h\\|math\\.h'"
+check "mpt_half.h pulls in string.h" sh -c "$cc -I. -E -x c mpt_half.h | grep -q 'string\\.h'"
+
+# ---- the text: calls that a header must not make ----
+
+# The file without its comments; gcc and clang both keep the rest as it is.
+code() { $cc -fpreprocessed -dD -E -P -x c "$1" 2>/dev/null; }
+# calls HEADER NAMES -- the lines that call one of them, names apart by |
+calls() { code "$1" | grep -nE "(^|[^A-Za-z0-9_])($2) *\\("; }
+ends='exit|_Exit|quick_exit|abort|assert|longjmp|signal|raise'
+prints='printf|puts|putchar|perror|vprintf|vfprintf'
+allocates='malloc|calloc|realloc|free|alloca|strdup'
+for h in $headers; do
+    check "$h: comments can be taken off" sh -c "$cc -fpreprocessed -dD -E -P -x c $h | grep -q mpt_"
+    nothing "$h ends no program" calls $h "$ends"
+    nothing "$h prints nothing of itself" calls $h "$prints"
+    nothing "$h has no pragma to restore" \
+            sh -c "grep -n '# *pragma\\|_Pragma' $h | grep -v '_Pragma(\"unroll\")'"
+    # the GPU's context and lists are allocated by the calls that say so
+    [ $h = mpt_cuda.h ] || nothing "$h allocates nothing" calls $h "$allocates"
+done
+nothing "mpt_half.h writes to no stream" calls mpt_half.h 'fprintf|fputc|fputs|fwrite'
+nothing "mpt.h writes to no stream but the caller's" sh -c \
+        "grep -nE '(fprintf|fputc|fputs|fwrite)\\(' mpt.h | grep -vE 'fprintf\\(out,|fput[cs]\\(.*, out\\)'"
+summary

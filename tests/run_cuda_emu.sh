@@ -1,0 +1,128 @@
+#!/bin/sh
+# run_cuda_emu.sh BUILD_DIR -- the kernels of mpt_cuda.h without a GPU: tests/test_cuda.cu and example 05
+# against the CPU emulation of tests/emu, by g++ and clang++, in straight and in random order, with device
+# work put off as long as possible, and under AddressSanitizer, UBSan and ThreadSanitizer.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+out=${1:-build}/cuda-emu
+mkdir -p "$out" || exit 1
+emu='-x c++ -std=c++17 -DMPT_CUDA_EMU -Itests/emu -I.'
+strict='-Wall -Wextra -Wpedantic -Wshadow -Werror'
+asan='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
+tsan='-O1 -g -fsanitize=thread'
+
+# The controls of the emulation, from here only.
+unset MPT_EMU_SHUFFLE MPT_EMU_DEFERRED MPT_EMU_RESIDENT MPT_EMU_HIDE
+
+build() {   # build NAME COMPILER FLAGS SOURCE
+    # shellcheck disable=SC2086
+    $2 $3 $emu $strict "$4" -o "$out/$1" > "$out/$1.log" 2>&1 && { pass "$1 builds"; return 0; }
+    fail "$1 does not build"
+    head -20 "$out/$1.log"
+    return 1
+}
+
+# run NAME COMMAND...: a test program's last line is its sum; what failed stands above it
+run() {
+    name=$1
+    shift
+    if "$@" > "$out/run.log" 2>&1; then pass "$name"; return; fi
+    fail "$name: exit $?, $(tail -n 1 "$out/run.log")"
+    grep -E -A 4 'failed:|FAIL|ERROR|WARNING|error:' "$out/run.log" | head -30
+}
+
+# Does a trivial program with these flags build and run here?
+probe() {   # probe COMPILER FLAGS [RUNNER...]
+    compiler=$1 flags=$2
+    shift 2
+    echo 'int main() { return 0; }' > "$out/probe.cc"
+    # shellcheck disable=SC2086
+    $compiler $flags "$out/probe.cc" -o "$out/probe" 2> /dev/null && "$@" "$out/probe" > /dev/null 2>&1
+}
+
+plain() {   # plain COMPILER: in order, shuffled, and with device work put off to the next wait
+    if ! have "$1"; then skip "no $1 here"; return; fi
+    build "test_$1" "$1" -O2 tests/test_cuda.cu || return
+    run "$1, in order" "$out/test_$1"
+    run "$1, shuffled" env MPT_EMU_SHUFFLE=5 MPT_EMU_RESIDENT=3 "$out/test_$1"
+    run "$1, deferred" env MPT_EMU_DEFERRED=1 "$out/test_$1" --small
+    run "$1, shuffled and deferred" \
+        env MPT_EMU_SHUFFLE=6 MPT_EMU_RESIDENT=2 MPT_EMU_DEFERRED=1 "$out/test_$1" --small
+}
+
+# HIDE: a host that reads device memory in passing is an error. Leaks need ptrace, which some sandboxes
+# forbid; the emulation counts device memory anyway.
+address_sanitizer() {
+    leaks=1
+    probe g++ "$asan" env ASAN_OPTIONS=detect_leaks=1 || leaks=0
+    if ! probe g++ "$asan" env ASAN_OPTIONS=detect_leaks=$leaks; then
+        skip "AddressSanitizer does not work here"
+        return
+    fi
+    build test_asan g++ "$asan" tests/test_cuda.cu || return
+    run "ASan and UBSan" env MPT_EMU_HIDE=1 ASAN_OPTIONS=detect_leaks=$leaks "$out/test_asan"
+    run "ASan and UBSan, shuffled and deferred" env MPT_EMU_HIDE=1 MPT_EMU_SHUFFLE=7 MPT_EMU_RESIDENT=3 \
+        MPT_EMU_DEFERRED=1 ASAN_OPTIONS=detect_leaks=$leaks "$out/test_asan" --small
+}
+
+# gcc comes first: the TSan of clang 14 and later numbers threads anew after 256, and a block has as many,
+# so it misses what races between two blocks. Newer kernels place memory more at random than TSan expects;
+# setarch -R turns that off.
+thread_sanitizer() {
+    for compiler in g++ clang++; do
+        for runner in env "setarch $(uname -m) -R"; do
+            # shellcheck disable=SC2086
+            probe $compiler "$tsan" $runner || continue
+            build test_tsan $compiler "$tsan" tests/test_cuda.cu || return
+            # shellcheck disable=SC2086
+            run "TSan" $runner "$out/test_tsan" --small
+            tsan_sees "$compiler" "$runner"
+            return
+        done
+    done
+    skip "ThreadSanitizer does not work here"
+}
+
+# Is its silence worth something? Without the fence before the last block's counter it must not be silent.
+tsan_sees() {   # tsan_sees COMPILER RUNNER
+    mkdir -p "$out/no-fence"
+    cp mpt_half.h mpt.h "$out/no-fence"
+    sed '/our results before our count/d' mpt_cuda.h > "$out/no-fence/mpt_cuda.h"
+    if cmp -s mpt_cuda.h "$out/no-fence/mpt_cuda.h"; then fail "mpt_cuda.h has no such fence"; return; fi
+    build test_no_fence "$1" "$tsan -I$out/no-fence -Itests" tests/test_cuda.cu || return
+    # shellcheck disable=SC2086
+    $2 "$out/test_no_fence" --small check_long > "$out/run.log" 2>&1
+    if grep -q 'data race' "$out/run.log"; then pass "TSan sees a missing fence"
+    else skip "the TSan of $1 does not see races between blocks"; fi
+}
+
+# The example prints the same everywhere: only + - * /, fmaf and conversions are in it.
+example() { # example COMPILER
+    have "$1" || { skip "example 05: no $1 here"; return; }
+    build "05_$1" "$1" -O2 examples/05_train_digits_cuda.cu || return
+    "$out/05_$1" > "$out/05.out" 2>&1
+    check "example 05 with $1" diff examples/05_train_digits_cuda.expected "$out/05.out"
+}
+
+example_refuses() {
+    "$out/05_g++" "$out/no-such-file.csv" > "$out/05.out" 2> "$out/05.err"
+    code=$?
+    if [ $code = 1 ] && [ ! -s "$out/05.out" ] && grep -q 'no-such-file' "$out/05.err"; then
+        pass "example 05 without its data"
+    else
+        fail "example 05 without its data: exit $code, $(head -1 "$out/05.err")"
+    fi
+}
+
+plain g++
+plain clang++
+address_sanitizer
+thread_sanitizer
+example g++
+example clang++
+if [ -x "$out/05_g++" ]; then
+    MPT_EMU_SHUFFLE=4 MPT_EMU_RESIDENT=3 MPT_EMU_DEFERRED=1 "$out/05_g++" > "$out/05.out" 2>&1
+    check "example 05, shuffled and deferred" diff examples/05_train_digits_cuda.expected "$out/05.out"
+    example_refuses
+fi
+summary

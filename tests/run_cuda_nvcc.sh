@@ -1,0 +1,116 @@
+#!/bin/sh
+# run_cuda_nvcc.sh BUILD_DIR -- what nvcc makes of mpt_cuda.h, on a machine without a GPU: it compiles without
+# a warning for five architectures, whole and split; a C99 program links with it by gcc and runs; the PTX
+# holds the instructions that the header means, and no kernel spills.
+# Environment: NVCC; else nvcc from the PATH or from /usr/local/cuda/bin.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+out=${1:-build}/cuda-nvcc
+mkdir -p "$out" || exit 1
+[ -n "${NVCC:-}" ] || { have nvcc && NVCC=nvcc || NVCC=/usr/local/cuda/bin/nvcc; }
+if ! have "$NVCC"; then
+    skip "nvcc is not installed"
+    summary
+    exit
+fi
+
+# The flags of a careful user: no exceptions, no RTTI, no guards for statics, so that no libstdc++ is needed.
+quiet='-std=c++17 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -I.'
+flags="$quiet -O3 -Xcompiler -fno-exceptions,-fno-threadsafe-statics,-fno-rtti"
+c99='gcc -std=c99 -pedantic -Wall -Wextra -Werror -O2 -I.'
+architectures='75 80 90 100 120'
+
+include() { # include FILE MACRO
+    printf '#define %s\n#include "mpt_cuda.h"\n' "$2" > "$out/$1"
+}
+include whole.cu MPT_IMPLEMENTATION
+include part.cu MPT_CUDA_IMPLEMENTATION
+include rest.c MPT_IMPLEMENTATION
+
+# Where this nvcc keeps its runtime library.
+library_folder() {
+    for folder in "$(dirname "$(command -v "$NVCC")")/../lib64" /usr/local/cuda/lib64; do
+        [ -f "$folder/libcudart_static.a" ] && echo "$folder" && return
+    done
+}
+cudart="-L$(library_folder) -lcudart_static -lrt -lpthread -ldl -lm"
+
+# link_and_run NAME OBJECT...: by gcc, without libstdc++
+link_and_run() {
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    if ! gcc "$out/user_cuda.o" "$@" $cudart -o "$out/user" > "$out/link.log" 2>&1; then
+        fail "$name links with gcc alone"
+        head -10 "$out/link.log"
+        return
+    fi
+    pass "$name links with gcc alone"
+    check "$name runs" "$out/user"
+}
+
+# Registers that ptxas keeps in local memory. A few cost nothing beside the 16-byte accesses; 32 bytes is an
+# array of eight floats, which an unrolled loop that was not unrolled would put there: that is the limit.
+no_spills() {   # no_spills NAME LOG
+    worst=$(sed -n 's/^ *\([0-9]*\) bytes stack frame, \([0-9]*\) bytes spill stores, .*/\1\n\2/p' "$2" |
+        sort -n | tail -n 1)
+    if [ "${worst:-999}" -lt 32 ]; then pass "$1: $worst bytes spilled at most"
+    else fail "$1: ${worst:-no} bytes of stack or spills in a kernel, the limit is 31"; fi
+}
+
+# shellcheck disable=SC2086
+check "a C99 user compiles" $c99 -c tests/compile/user_cuda.c -o "$out/user_cuda.o"
+# shellcheck disable=SC2086
+check "the rest of a split build compiles" $c99 -c "$out/rest.c" -o "$out/rest.o"
+for sm in $architectures; do
+    # shellcheck disable=SC2086
+    if "$NVCC" $flags -arch=sm_$sm -Xptxas -v -c "$out/whole.cu" -o "$out/whole.o" \
+        > "$out/ptxas.log" 2>&1; then
+        pass "sm_$sm compiles"
+        no_spills "sm_$sm" "$out/ptxas.log"
+        link_and_run "sm_$sm" "$out/whole.o"
+    else
+        fail "sm_$sm"
+        grep -v 'ptxas info' "$out/ptxas.log" | head -20
+    fi
+    # shellcheck disable=SC2086
+    check "sm_$sm compiles, split" "$NVCC" $flags -arch=sm_$sm -c "$out/part.cu" -o "$out/part.o"
+    link_and_run "sm_$sm, split" "$out/part.o" "$out/rest.o"
+done
+
+# The PTX. holds and lacks take: what for, a pattern
+holds() {
+    if grep -qE "$2" "$ptx"; then pass "$variant: $1"; else fail "$variant: no $1 in the PTX"; fi
+}
+lacks() {
+    if grep -qE "$2" "$ptx"; then
+        fail "$variant: $1"
+        grep -E "$2" "$ptx" | sed 's/^[[:space:]]*//; s/[[:space:]].*//' | sort | uniq -c
+    else
+        pass "$variant: no $1"
+    fi
+}
+for variant in "sm_90" "sm_90 --use_fast_math"; do
+    ptx=$out/impl.ptx
+    # shellcheck disable=SC2086
+    check "$variant: PTX" "$NVCC" $flags -arch=$variant -ptx "$out/whole.cu" -o "$ptx"
+    holds "16-byte load" '^[[:space:]]*ld\.global(\.[a-z0-9_:]+)*\.v4\.[bu]32'
+    holds "16-byte store" '^[[:space:]]*st\.global(\.[a-z0-9_:]+)*\.v4\.[bu]32'
+    holds "f16 encoding instruction" 'cvt\.rn\.f16\.f32'
+    holds "f16 decoding instruction" 'cvt\.f32\.f16'
+    holds "fused multiply-add, correctly rounded" 'fma\.rn\.f32'
+    holds "division, correctly rounded" 'div\.rn\.f32'
+    holds "square root, correctly rounded" 'sqrt\.rn\.f32'
+    lacks "approximate instruction" '\.(approx|full)\.'
+    lacks "instruction that flushes subnormals" '\.ftz'
+    lacks "local memory" '(ld|st)\.local'
+done
+
+# shellcheck disable=SC2086
+check "test_cuda.cu compiles" "$NVCC" $quiet -arch=sm_90 tests/test_cuda.cu -o "$out/test_cuda"
+if [ -x "$out/test_cuda" ]; then
+    check "test_cuda runs, or says that there is no GPU" env MPT_EXPECT_NO_GPU=1 "$out/test_cuda" --small
+fi
+# shellcheck disable=SC2086
+check "example 05 compiles" "$NVCC" $quiet -O2 -arch=sm_90 examples/05_train_digits_cuda.cu -o "$out/05"
+summary

@@ -1,0 +1,2072 @@
+/* test_mpt.c -- what mpt.h promises: scaler, call order, check and clip, optimizers, range report.
+ *
+ *     cc -O2 -std=c99 -I. tests/test_mpt.c -o test_mpt -lm && ./test_mpt
+ *
+ * Numbers are compared as bit patterns wherever the header promises bits; where a result is held
+ * against exact or double arithmetic, the bound and its reason stand beside the test. */
+#define MPT_IMPLEMENTATION
+#include "../mpt.h"
+
+#include "test.h"
+
+#include <float.h>
+
+/* ---- helpers ---- */
+
+#define BITS_INF  0x7f800000u
+#define BITS_QNAN 0x7fc00000u
+#define BITS_SNAN 0x7f800001u
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static float pow2f(int k) { return mpti_f32_make(k < -126 ? 1u << (k + 149) : (uint32_t)(k + 127) << 23); }
+
+/* Uniform in [-1, 1), exact. */
+static float random_unit(void) { return (float)((int)(mt_random() >> 40) - 0x800000) / 8388608.0f; }
+
+/* Any sign and mantissa, exponent uniform from low to high (normal numbers). */
+static float random_wide(int low, int high)
+{
+    const uint64_t r = mt_random();
+    const uint32_t e = (uint32_t)(low + 127 + (int)((r >> 32) % (uint64_t)(high - low + 1)));
+    return mpti_f32_make(((uint32_t)r & 0x807fffffu) | e << 23);
+}
+
+static mpt_scaler scaler_from(mpt_scaler_config c)
+{
+    mpt_scaler s;
+    memset(&s, 0, sizeof s);
+    CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    return s;
+}
+
+static mpt_scaler scaler_static(float scale)
+{
+    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_STATIC);
+    c.init_scale = scale;
+    return scaler_from(c);
+}
+
+static mpt_scaler_config dynamic(float scale, double growth, double backoff, int32_t interval)
+{
+    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_PYTORCH);
+    c.init_scale = scale;
+    c.growth = growth;
+    c.backoff = backoff;
+    c.interval = interval;
+    return c;
+}
+
+static mpt_step step_zero(void)
+{
+    mpt_step step;
+    memset(&step, 0, sizeof step);
+    return step;
+}
+
+static const mpt_format train_formats[] = {MPT_F32, MPT_F16, MPT_BF16};
+
+/* Element i of an array in one of the training formats: as a bit pattern, from a float, as a float. */
+static void set_bits(void *array, mpt_format format, size_t i, uint32_t bits)
+{
+    const uint16_t half = (uint16_t)bits;
+    if (format == MPT_F32)
+        memcpy((unsigned char *)array + 4 * i, &bits, 4);
+    else
+        memcpy((unsigned char *)array + 2 * i, &half, 2);
+}
+
+static uint32_t get_bits(const void *array, mpt_format format, size_t i)
+{
+    uint32_t bits;
+    uint16_t half;
+    memcpy(&half, (const unsigned char *)array + 2 * i, 2);
+    if (format != MPT_F32)
+        return half;
+    memcpy(&bits, (const unsigned char *)array + 4 * i, 4);
+    return bits;
+}
+
+static uint32_t encode(mpt_format format, float x)
+{
+    return format == MPT_F16    ? mpt_f16_from_f32(x).bits
+           : format == MPT_BF16 ? mpt_bf16_from_f32(x).bits
+                                : mpti_f32_bits(x);
+}
+
+static float decode(mpt_format format, uint32_t bits)
+{
+    mpt_f16  h;
+    mpt_bf16 b;
+    h.bits = b.bits = (uint16_t)bits;
+    return format == MPT_F16    ? mpt_f32_from_f16(h)
+           : format == MPT_BF16 ? mpt_f32_from_bf16(b)
+                                : mpti_f32_make(bits);
+}
+
+/* One tensor with all its memory. The arrays are compared as a whole, to see that nothing changed. */
+enum { LAYER_N = 1000 };
+typedef struct arrays {
+    float    w[LAYER_N], m[LAYER_N], v[LAYER_N];
+    uint32_t grad[LAYER_N], param[LAYER_N];     /* room for any format */
+} arrays;
+typedef struct layer {
+    arrays     a;
+    mpt_tensor t;
+} layer;
+
+static void layer_bind(layer *l, size_t n, mpt_format grad, mpt_format param)
+{
+    memset(&l->t, 0, sizeof l->t);
+    l->t.name = "layer";
+    l->t.n = n;
+    l->t.master = l->a.w;
+    l->t.m = l->a.m;
+    l->t.v = l->a.v;
+    l->t.grad = l->a.grad;
+    l->t.param = l->a.param;
+    l->t.grad_format = grad;
+    l->t.param_format = param;
+}
+
+static void layer_make(layer *l, size_t n, mpt_format grad, mpt_format param)
+{
+    size_t i;
+    memset(l, 0, sizeof *l);
+    layer_bind(l, n, grad, param);
+    for (i = 0; i < n; i++)
+        l->a.w[i] = random_unit();
+}
+
+static void layer_random_grad(layer *l, float scale)
+{
+    size_t i;
+    for (i = 0; i < l->t.n; i++)
+        set_bits(l->a.grad, l->t.grad_format, i, encode(l->t.grad_format, random_unit() * scale));
+}
+
+static float layer_grad(const layer *l, size_t i)
+{
+    return decode(l->t.grad_format, get_bits(l->a.grad, l->t.grad_format, i));
+}
+
+static layer la, lb;    /* too large for some stacks */
+
+/* ---- scaler ---- */
+
+TEST(scaler_presets)
+{
+    mpt_scaler_config p = mpt_scaler_preset(MPT_SCALER_PYTORCH), s = mpt_scaler_preset(MPT_SCALER_STATIC);
+    mpt_scaler        a, b;
+    CHECK(p.growth == 2.0 && p.backoff == 0.5 && p.interval == 2000 && p.init_scale == 65536.0f);
+    CHECK_EQ_I(p.dialect, MPT_SCALER_PYTORCH);
+    CHECK_EQ_I(s.dialect, MPT_SCALER_STATIC);
+    CHECK_EQ_I(mpt_scaler_init(&a, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_init(&b, &p), MPT_OK);
+    CHECK(!memcmp(&a, &b, sizeof a));
+    CHECK(a.scale == 65536.0f && !a.in_use && !a.updates && !a.skipped && !a.good_steps);
+    CHECK_EQ_I(mpt_scaler_init(&a, &s), MPT_OK);
+    p = mpt_scaler_preset(MPT_SCALER_DIALECT_COUNT);
+    CHECK_EQ_I(mpt_scaler_init(&a, &p), MPT_E_ARG);
+}
+
+TEST(scaler_scale_multiplies)
+{
+    mpt_scaler s = scaler_static(3.0f), zeroed;
+    memset(&zeroed, 0, sizeof zeroed);
+    CHECK_EQ_U(mpti_f32_bits(mpt_scaler_scale(&s, 0.1f)), mpti_f32_bits(3.0f * 0.1f));
+    CHECK_EQ_U(mpti_f32_bits(mpt_scaler_scale(&s, -FLT_MAX)), 0xff800000u);
+    CHECK_EQ_U(mpti_f32_bits(mpt_scaler_scale(NULL, 1.0f)), BITS_QNAN);
+    CHECK_EQ_U(mpti_f32_bits(mpt_scaler_scale(&zeroed, 1.0f)), BITS_QNAN);
+    CHECK_EQ_U(zeroed.in_use, 0);
+}
+
+static void update(mpt_scaler *s, int found_inf)
+{
+    CHECK_EQ_I(mpt_scaler_record(s, found_inf), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_update(s), MPT_OK);
+}
+
+/* One letter per step, G good or B bad, with the pattern of the scale and the count after it. */
+static void trace(mpt_scaler_config c, const char *steps, const uint32_t *scale, const int *good)
+{
+    mpt_scaler s = scaler_from(c);
+    uint64_t   i, skipped = 0;
+    mt_context(steps, NULL);
+    for (i = 0; steps[i]; i++) {
+        update(&s, steps[i] == 'B' ? 7 : 0);
+        skipped += steps[i] == 'B';
+        CHECK_EQ_U_AT(mpti_f32_bits(s.scale), scale[i], i);
+        CHECK_EQ_U_AT(s.good_steps, good[i], i);
+        CHECK_EQ_U_AT(s.skipped, skipped, i);
+        CHECK_EQ_U_AT(s.updates, i + 1u, i);
+        CHECK(!s.found_inf && !s.checks);
+    }
+    mt_context(NULL, NULL);
+}
+
+TEST(scaler_grows_after_interval_backs_off_and_resets)
+{
+    const uint32_t scale[] = {0x47800000u, 0x47800000u, 0x48000000u, 0x48000000u, 0x47800000u,
+                              0x47800000u, 0x47800000u, 0x48000000u, 0x47800000u, 0x47000000u};
+    const int      good[] = {1, 2, 0, 1, 0, 1, 2, 0, 0, 0};
+    trace(dynamic(65536.0f, 2.0, 0.5, 3), "GGGGBGGGBB", scale, good);
+}
+
+TEST(scaler_interval_one)
+{
+    const uint32_t scale[] = {0x40000000u, 0x40800000u, 0x40000000u, 0x40800000u};
+    const int      good[] = {0, 0, 0, 0};
+    trace(dynamic(1.0f, 2.0, 0.5, 1), "GGBG", scale, good);
+}
+
+TEST(scaler_growth_to_infinity_is_refused_but_counted)
+{
+    const uint32_t top[] = {0x7f000000u, 0x7f000000u, 0x7f000000u, 0x7f000000u, 0x7e800000u};
+    const int      good[] = {1, 0, 1, 0, 0};
+    /* one ulp below FLT_MAX times 1 + 2^-24 rounds to FLT_MAX; from there it would round to Inf */
+    const uint32_t edge[] = {0x7f7fffffu, 0x7f7fffffu, 0x7effffffu};
+    const int      none[] = {0, 0, 0};
+    trace(dynamic(pow2f(127), 2.0, 0.5, 2), "GGGGB", top, good);
+    trace(dynamic(mpti_f32_make(0x7f7ffffeu), 1.0 + ldexp(1.0, -24), 0.5, 1), "GGB", edge, none);
+}
+
+TEST(scaler_shrinks_to_subnormals_and_zero)
+{
+    const uint32_t scale[] = {0x00400000u, 0x00200000u, 0x00400000u};
+    const uint32_t least[] = {2u, 1u, 0u, 0u, 0u, 0u};     /* 2^-150 is a tie, and goes to 0 */
+    const int      good[] = {0, 0, 0, 0, 0, 0};
+    trace(dynamic(FLT_MIN, 2.0, 0.5, 1), "BBG", scale, good);
+    trace(dynamic(mpti_f32_make(4u), 2.0, 0.5, 1), "BBBBGB", least, good);
+}
+
+/* Factors that are no powers of two: multiplied as doubles, the product rounded to FP32. With the
+ * factor rounded to FP32 first, all but the first scale of the first trace would differ. */
+TEST(scaler_odd_factors)
+{
+    const uint32_t a[] = {0x47c00000u, 0x46e66666u, 0x472cccccu, 0x47819999u, 0x469b851eu,
+                          0x46e947adu, 0x460bf7ceu, 0x4527f62au, 0x44498dccu, 0x4371dd5bu};
+    const int      none[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    const uint32_t b[] = {0x447a0000u, 0x44898000u, 0x44898000u, 0x44974000u,
+                          0x4453c000u, 0x4453c000u, 0x4468eccdu, 0x44230c29u};
+    const int      good[] = {1, 0, 1, 0, 0, 1, 0, 0};
+    trace(dynamic(65536.0f, 1.5, 0.3, 1), "GBGGBGBBBB", a, none);
+    trace(dynamic(1000.0f, 1.1, 0.7, 2), "GGGGBGGB", b, good);
+}
+
+TEST(scaler_static_never_moves)
+{
+    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_STATIC);
+    const uint32_t    scale[] = {0x44800000u, 0x44800000u, 0x44800000u, 0x44800000u};
+    const int         good[] = {0, 0, 0, 0};
+    trace(c, "GBBG", scale, good);
+    c.growth = c.backoff = -1.0;        /* unused there, so anything goes */
+    c.interval = 0;
+    trace(c, "BGGB", scale, good);
+}
+
+/* The rule once more, in the words of the table: what the header does must equal this. */
+typedef struct model { float scale; int good; uint64_t updates, skipped; } model;
+
+static void model_update(model *m, const mpt_scaler_config *c, int bad)
+{
+    const volatile double product = (double)m->scale * (bad ? c->backoff : c->growth);
+    const float           moved = (float)product;
+    const int             due = !bad && m->good + 1 == c->interval;
+    m->updates++;
+    m->skipped += bad ? 1u : 0u;
+    if (bad || (due && moved <= FLT_MAX))
+        m->scale = moved;
+    m->good = bad || due ? 0 : m->good + 1;
+}
+
+static mpt_scaler_config random_config(void)
+{
+    static const double growths[] = {2.0, 1.5, 1.1, 16.0, 1.0 + 9.5367431640625e-7, 3.0};
+    const double        backoff = ((double)(mt_random() >> 12) + 0.5) / 4503599627370496.0;
+    float               scale = random_wide(-126, 127);
+    if (!(mt_random() & 7u))
+        scale = mpti_f32_make(1u + (uint32_t)mt_random() % 0x7f7fffu);  /* subnormal */
+    if (!(mt_random() & 7u))
+        scale = random_wide(120, 127);
+    return dynamic(scale < 0.0f ? -scale : scale, growths[mt_random() % COUNT(growths)],
+                   mt_random() & 1u ? 0.5 : backoff, (int32_t)(1u + mt_random() % 5u));
+}
+
+TEST(scaler_equals_model)
+{
+    const int sequences = mt.long_mode ? 2000000 : 100000;
+    int       i, j, grown = 0, refused = 0, zero = 0;
+    for (i = 0; i < sequences; i++) {
+        const mpt_scaler_config c = random_config();
+        mpt_scaler              s = scaler_from(c);
+        model                   m = {c.init_scale, 0, 0, 0};
+        const unsigned          badness = (unsigned)(mt_random() % 8u);
+        int                     same = 1;
+        for (j = 0; j < 20; j++) {
+            const int   bad = (mt_random() & 7u) < badness;
+            const float before = s.scale;
+            same &= mpt_scaler_record(&s, bad) == MPT_OK && mpt_scaler_update(&s) == MPT_OK;
+            model_update(&m, &c, bad);
+            same &= mpti_f32_bits(m.scale) == mpti_f32_bits(s.scale) && m.good == s.good_steps &&
+                    m.updates == s.updates && m.skipped == s.skipped;
+            grown += s.scale > before;
+            refused += !bad && !s.good_steps && s.scale == before && before > 1.0f;
+            zero += !mpti_f32_bits(s.scale);
+        }
+        CHECK(same);
+    }
+    CHECK(grown && refused && zero);    /* the random walks did reach these corners */
+}
+
+TEST(scaler_refuses_bad_configuration)
+{
+    const float  inf = mpti_f32_make(BITS_INF), nan = mpti_f32_make(BITS_QNAN);
+    const double inf64 = (double)inf, nan64 = (double)nan;
+    const double growths[] = {1.0, 0.5, 0.0, -2.0, inf64, -inf64, nan64};
+    const double backoffs[] = {0.0, 1.0, 1.5, -0.5, inf64, nan64};
+    const float  scales[] = {0.0f, -0.0f, -1.0f, inf, -inf, nan};
+    const int    intervals[] = {0, -1};
+    const int    dialects[] = {-1, (int)MPT_SCALER_DIALECT_COUNT, 1000};
+    mpt_scaler_config c[COUNT(growths) + COUNT(backoffs) + COUNT(scales) + COUNT(intervals) +
+                        COUNT(dialects)];
+    mpt_scaler s = scaler_static(5.0f), before;
+    size_t     n = 0, i;
+    for (i = 0; i < COUNT(c); i++)
+        c[i] = mpt_scaler_preset(MPT_SCALER_PYTORCH);
+    for (i = 0; i < COUNT(growths); i++)
+        c[n++].growth = growths[i];
+    for (i = 0; i < COUNT(backoffs); i++)
+        c[n++].backoff = backoffs[i];
+    for (i = 0; i < COUNT(scales); i++)
+        c[n++].init_scale = scales[i];
+    for (i = 0; i < COUNT(intervals); i++)
+        c[n++].interval = intervals[i];
+    for (i = 0; i < COUNT(dialects); i++)
+        c[n++].dialect = dialects[i];
+    memcpy(&before, &s, sizeof s);
+    for (i = 0; i < n; i++) {
+        CHECK_EQ_U_AT(mpt_scaler_init(&s, &c[i]), MPT_E_ARG, i);
+        CHECK(!memcmp(&before, &s, sizeof s));
+    }
+    for (i = 0; i < COUNT(scales); i++) {
+        c[0] = mpt_scaler_preset(MPT_SCALER_STATIC);
+        c[0].init_scale = scales[i];
+        CHECK_EQ_I(mpt_scaler_init(&s, &c[0]), MPT_E_ARG);
+    }
+    CHECK_EQ_I(mpt_scaler_init(NULL, NULL), MPT_E_ARG);
+    CHECK(!memcmp(&before, &s, sizeof s));
+}
+
+/* ---- misuse: each gives its status and changes nothing ---- */
+
+/* All memory that a step can touch. */
+typedef struct world {
+    mpt_scaler scaler;
+    mpt_step   step;
+    mpt_sgd    sgd;
+    mpt_adamw  adamw;
+    mpt_tensor tensor[2];
+    float      w[2][4], m[2][4], v[2][4], g[2][4];
+    uint16_t   p[2][4];
+} world;
+
+static void world_make(world *w)
+{
+    int i, j;
+    memset(w, 0, sizeof *w);
+    (void)mpt_scaler_init(&w->scaler, NULL);
+    w->sgd.lr = 0.1f;
+    w->sgd.momentum = 0.9f;
+    w->adamw = mpt_adamw_defaults();
+    for (i = 0; i < 2; i++) {
+        w->tensor[i] = mpt_tensor_grad_f32("t", w->g[i], 4);
+        w->tensor[i].master = w->w[i];
+        w->tensor[i].m = w->m[i];
+        w->tensor[i].v = w->v[i];
+        w->tensor[i].param = w->p[i];
+        w->tensor[i].param_format = MPT_F16;
+        for (j = 0; j < 4; j++) {
+            w->w[i][j] = random_unit();
+            w->g[i][j] = random_unit() * 65536.0f;
+        }
+    }
+}
+
+#define REFUSED(w, call, status)                        \
+    do {                                                \
+        world before_;                                  \
+        memcpy(&before_, &(w), sizeof before_);         \
+        CHECK_EQ_I(call, status);                       \
+        CHECK(!memcmp(&before_, &(w), sizeof before_)); \
+    } while (0)
+
+#define REFUSED_STEPS(w, status)                                                      \
+    do {                                                                              \
+        REFUSED(w, mpt_sgd_step(&(w).sgd, &(w).step, (w).tensor, 2), status);         \
+        REFUSED(w, mpt_adamw_step(&(w).adamw, &(w).step, (w).tensor, 2), status);     \
+    } while (0)
+
+/* A refused check marks the record as bad, so that who ignores the status skips; nothing else changes. */
+#define REFUSED_CHECK(w, call, status)                  \
+    do {                                                \
+        world before_;                                  \
+        memcpy(&before_, &(w), sizeof before_);         \
+        CHECK_EQ_I(call, status);                       \
+        CHECK_EQ_U((w).step.found_inf, 1);              \
+        (w).step.found_inf = before_.step.found_inf;    \
+        CHECK(!memcmp(&before_, &(w), sizeof before_)); \
+    } while (0)
+
+#define REFUSED_CHECKS(w, status)                                                       \
+    do {                                                                                \
+        REFUSED_CHECK(w, mpt_check(&(w).scaler, &(w).step, (w).tensor, 2), status);     \
+        REFUSED_CHECK(w, mpt_unscale(&(w).scaler, &(w).step, (w).tensor, 2), status);   \
+    } while (0)
+
+#define REFUSED_CLIPS(w, status)                                                      \
+    do {                                                                              \
+        REFUSED(w, mpt_clip(&(w).step, 1.0f), status);                                \
+        REFUSED(w, mpt_clip_apply(&(w).step, (w).tensor, 2), status);                 \
+    } while (0)
+
+TEST(order_nothing_before_the_first_scale)
+{
+    world w;
+    int   zeroed;
+    for (zeroed = 0; zeroed < 2; zeroed++) {
+        world_make(&w);
+        if (zeroed)
+            memset(&w.scaler, 0, sizeof w.scaler);
+        REFUSED_CHECKS(w, MPT_E_ORDER);
+        REFUSED_STEPS(w, MPT_E_ORDER);
+        REFUSED_CLIPS(w, MPT_E_ORDER);
+        REFUSED(w, mpt_scaler_record(&w.scaler, 1), MPT_E_ORDER);
+        REFUSED(w, mpt_scaler_update(&w.scaler), MPT_E_ORDER);
+    }
+}
+
+TEST(order_each_call_once)
+{
+    world w;
+    int   unscale;
+    for (unscale = 0; unscale < 2; unscale++) {
+        world_make(&w);
+        (void)mpt_scaler_scale(&w.scaler, 1.0f);
+        REFUSED_STEPS(w, MPT_E_ORDER);                                  /* a step without a check */
+        REFUSED_CLIPS(w, MPT_E_ORDER);
+        REFUSED(w, mpt_scaler_update(&w.scaler), MPT_E_ORDER);          /* an update without a check */
+        CHECK_EQ_I((unscale ? mpt_unscale : mpt_check)(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+        REFUSED_CHECKS(w, MPT_E_ORDER);                                 /* twice */
+        if (!unscale)
+            REFUSED(w, mpt_clip_apply(&w.step, w.tensor, 2), MPT_E_ORDER);
+        CHECK_EQ_I(mpt_clip(&w.step, 0.5f), MPT_OK);
+        CHECK_EQ_I(mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_OK);
+        REFUSED_STEPS(w, MPT_E_ORDER);                                  /* a second step */
+        REFUSED_CHECKS(w, MPT_E_ORDER);                                 /* a check after the step */
+        REFUSED_CLIPS(w, MPT_E_ORDER);
+        CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_OK);
+        REFUSED(w, mpt_scaler_update(&w.scaler), MPT_E_ORDER);
+        REFUSED_STEPS(w, MPT_E_ORDER);                                  /* the next step needs its check */
+        CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    }
+}
+
+TEST(order_a_refused_check_skips_the_step)
+{
+    world w, was;
+    world_make(&w);
+    (void)mpt_scaler_scale(&w.scaler, 1.0f);
+    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    CHECK_EQ_U(w.step.found_inf, 0);
+    CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2), MPT_E_ORDER);
+    memcpy(&was, &w, sizeof w);
+    CHECK_EQ_I(mpt_adamw_step(&w.adamw, &w.step, w.tensor, 2), MPT_OK);
+    CHECK_EQ_U(w.step.stage, (unsigned)MPT_STAGE_STEPPED);
+    w.step.stage = was.step.stage;
+    CHECK(!memcmp(&was, &w, sizeof w));
+    CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_OK);
+    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    CHECK_EQ_U(w.step.found_inf, 0);                                    /* the next check is a new one */
+}
+
+/* A scaler that starts anew does not take an old record for one of its own. */
+TEST(order_after_a_new_start)
+{
+    world w;
+    world_make(&w);
+    (void)mpt_scaler_scale(&w.scaler, 1.0f);
+    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_init(&w.scaler, NULL), MPT_OK);
+    (void)mpt_scaler_scale(&w.scaler, 1.0f);
+    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+}
+
+TEST(bad_pointers)
+{
+    world w;
+    world_make(&w);
+    (void)mpt_scaler_scale(&w.scaler, 1.0f);
+    REFUSED_CHECK(w, mpt_check(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
+    REFUSED(w, mpt_check(&w.scaler, NULL, w.tensor, 2), MPT_E_ARG);
+    REFUSED_CHECK(w, mpt_check(&w.scaler, &w.step, NULL, 2), MPT_E_ARG);
+    REFUSED_CHECK(w, mpt_unscale(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
+    REFUSED(w, mpt_unscale(&w.scaler, NULL, w.tensor, 2), MPT_E_ARG);
+    REFUSED_CHECK(w, mpt_unscale(&w.scaler, &w.step, NULL, 2), MPT_E_ARG);
+    REFUSED(w, mpt_scaler_record(NULL, 1), MPT_E_ARG);
+    REFUSED(w, mpt_scaler_update(NULL), MPT_E_ARG);
+    REFUSED(w, mpt_clip(NULL, 1.0f), MPT_E_ARG);
+    REFUSED(w, mpt_clip_apply(NULL, w.tensor, 2), MPT_E_ARG);
+    REFUSED(w, mpt_publish(NULL, 2), MPT_E_ARG);
+    CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    REFUSED(w, mpt_clip_apply(&w.step, NULL, 2), MPT_E_ARG);
+    REFUSED(w, mpt_sgd_step(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
+    REFUSED(w, mpt_sgd_step(&w.sgd, NULL, w.tensor, 2), MPT_E_ARG);
+    REFUSED(w, mpt_sgd_step(&w.sgd, &w.step, NULL, 2), MPT_E_ARG);
+    REFUSED(w, mpt_adamw_step(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
+    REFUSED(w, mpt_adamw_step(&w.adamw, NULL, w.tensor, 2), MPT_E_ARG);
+    REFUSED(w, mpt_adamw_step(&w.adamw, &w.step, NULL, 2), MPT_E_ARG);
+}
+
+TEST(bad_clip_norms)
+{
+    const uint32_t norms[] = {0u, 0x80000000u, 0xbf800000u, BITS_INF, 0xff800000u, BITS_QNAN};
+    world          w;
+    size_t         i;
+    world_make(&w);
+    (void)mpt_scaler_scale(&w.scaler, 1.0f);
+    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    for (i = 0; i < COUNT(norms); i++)
+        REFUSED(w, mpt_clip(&w.step, mpti_f32_make(norms[i])), MPT_E_ARG);
+}
+
+/* One hyperparameter, and a value it must not have. */
+typedef struct bad_value { size_t field; uint32_t bits; } bad_value;
+#define BAD_RATE(f) {f, 0xbf800000u}, {f, BITS_INF}, {f, 0xff800000u}, {f, BITS_QNAN}, {f, 0x80800000u}
+#define BAD_DECAY(f) BAD_RATE(f), {f, 0x3f800000u}, {f, 0x40000000u}
+
+TEST(bad_hyperparameters)
+{
+    static const bad_value sgd[] = {BAD_RATE(offsetof(mpt_sgd, lr)), BAD_DECAY(offsetof(mpt_sgd, momentum)),
+                                    BAD_RATE(offsetof(mpt_sgd, weight_decay))};
+    static const bad_value adamw[] = {
+        BAD_RATE(offsetof(mpt_adamw, lr)), BAD_DECAY(offsetof(mpt_adamw, beta1)),
+        BAD_DECAY(offsetof(mpt_adamw, beta2)), BAD_RATE(offsetof(mpt_adamw, eps)),
+        {offsetof(mpt_adamw, eps), 0u}, BAD_RATE(offsetof(mpt_adamw, weight_decay))};
+    world  w, good;
+    size_t i;
+    world_make(&w);
+    (void)mpt_scaler_scale(&w.scaler, 1.0f);
+    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    memcpy(&good, &w, sizeof w);
+    for (i = 0; i < COUNT(sgd); i++) {
+        memcpy(&w.sgd, &good.sgd, sizeof w.sgd);
+        memcpy((unsigned char *)&w.sgd + sgd[i].field, &sgd[i].bits, sizeof sgd[i].bits);
+        REFUSED(w, mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_E_ARG);
+    }
+    for (i = 0; i < COUNT(adamw); i++) {
+        memcpy(&w.adamw, &good.adamw, sizeof w.adamw);
+        memcpy((unsigned char *)&w.adamw + adamw[i].field, &adamw[i].bits, sizeof adamw[i].bits);
+        REFUSED(w, mpt_adamw_step(&w.adamw, &w.step, w.tensor, 2), MPT_E_ARG);
+    }
+    memcpy(&w.sgd, &good.sgd, sizeof w.sgd);
+    w.sgd.momentum = 0.0f;
+    w.sgd.nesterov = 1u;
+    REFUSED(w, mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_E_ARG);
+    memcpy(&w.sgd, &good.sgd, sizeof w.sgd);
+    CHECK_EQ_I(mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_OK);
+}
+
+/* What each call does with a list whose second tensor is spoilt. */
+static void refused_everywhere(world *w, unsigned spoilt, mpt_status status, const char *why)
+{
+    const unsigned sgd = MPT_NEEDS_MASTER | MPT_NEEDS_GRAD | MPT_NEEDS_M;
+    mpt_fault      fault = {77, NULL};
+    mpt_scaler     s = scaler_static(1.0f);
+    mpt_step       step = step_zero();
+    REFUSED(*w, mpt_tensors_validate(w->tensor, 2, 31u, &fault), status);
+    CHECK_EQ_U(fault.tensor, 1);
+    CHECK(fault.why && strstr(fault.why, why));
+    REFUSED(*w, mpt_tensors_validate(w->tensor, 2, 31u, NULL), status);
+    REFUSED(*w, mpt_adamw_step(&w->adamw, &w->step, w->tensor, 2), status);
+    if (spoilt & sgd)
+        REFUSED(*w, mpt_sgd_step(&w->sgd, &w->step, w->tensor, 2), status);
+    if (spoilt & MPT_NEEDS_GRAD) {
+        REFUSED(*w, mpt_check(&s, &step, w->tensor, 2), status);
+        REFUSED(*w, mpt_unscale(&s, &step, w->tensor, 2), status);
+        REFUSED(*w, mpt_clip_apply(&w->step, w->tensor, 2), status);
+        CHECK(!step.update && step.found_inf && !s.checks);
+    }
+    if (spoilt & (MPT_NEEDS_MASTER | MPT_NEEDS_PARAM))
+        REFUSED(*w, mpt_publish(w->tensor, 2), status);
+}
+
+static void world_unscaled(world *w)
+{
+    world_make(w);
+    (void)mpt_scaler_scale(&w->scaler, 1.0f);
+    CHECK_EQ_I(mpt_unscale(&w->scaler, &w->step, w->tensor, 2), MPT_OK);
+}
+
+TEST(bad_tensors_null_arrays)
+{
+    world w;
+    world_unscaled(&w);
+    w.tensor[1].master = NULL;
+    refused_everywhere(&w, MPT_NEEDS_MASTER, MPT_E_ARG, "master is NULL");
+    world_unscaled(&w);
+    w.tensor[1].grad = NULL;
+    refused_everywhere(&w, MPT_NEEDS_GRAD, MPT_E_ARG, "grad is NULL");
+    world_unscaled(&w);
+    w.tensor[1].m = NULL;
+    refused_everywhere(&w, MPT_NEEDS_M, MPT_E_ARG, "m is NULL");
+    world_unscaled(&w);
+    w.tensor[1].v = NULL;
+    refused_everywhere(&w, MPT_NEEDS_V, MPT_E_ARG, "v is NULL");
+    world_unscaled(&w);
+    w.tensor[1].param = NULL;       /* allowed in a step: then no copy is written */
+    CHECK_EQ_I(mpt_publish(w.tensor, 2), MPT_E_ARG);
+    CHECK_EQ_I(mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_OK);
+    CHECK(w.p[0][0] && !w.p[1][0]);
+}
+
+TEST(bad_tensors_formats)
+{
+    const mpt_format bad[] = {MPT_F64, MPT_TF32, MPT_E4M3, MPT_E8M0, MPT_FORMAT_COUNT, (mpt_format)15};
+    world            w;
+    size_t           i;
+    for (i = 0; i < COUNT(bad); i++) {
+        world_unscaled(&w);
+        w.tensor[1].grad_format = bad[i];
+        refused_everywhere(&w, MPT_NEEDS_GRAD, MPT_E_UNSUPPORTED, "grad_format");
+        world_unscaled(&w);
+        w.tensor[1].param_format = bad[i];
+        refused_everywhere(&w, MPT_NEEDS_MASTER, MPT_E_UNSUPPORTED, "param_format");
+    }
+}
+
+TEST(validate_names_the_first_fault)
+{
+    mpt_fault  fault = {77, "old"};
+    world      w;
+    world_make(&w);
+    CHECK_EQ_I(mpt_tensors_validate(w.tensor, 2, 31u, &fault), MPT_OK);
+    CHECK(!fault.why && !fault.tensor);
+    CHECK_EQ_I(mpt_tensors_validate(NULL, 0, 31u, &fault), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_validate(NULL, 1, 31u, &fault), MPT_E_ARG);
+    CHECK(fault.why && strstr(fault.why, "list"));
+    w.tensor[0].m = w.tensor[1].v = NULL;
+    CHECK_EQ_I(mpt_tensors_validate(w.tensor, 2, 31u, &fault), MPT_E_ARG);
+    CHECK(fault.tensor == 0 && fault.why && strstr(fault.why, "m is NULL"));
+    CHECK_EQ_I(mpt_tensors_validate(w.tensor, 2, MPT_NEEDS_V, &fault), MPT_E_ARG);
+    CHECK(fault.tensor == 1 && fault.why && strstr(fault.why, "v is NULL"));
+    CHECK_EQ_I(mpt_tensors_validate(w.tensor, 2, MPT_NEEDS_GRAD, &fault), MPT_OK);
+    CHECK(!fault.why && !fault.tensor);
+}
+
+TEST(null_with_size_zero)
+{
+    mpt_scaler s = scaler_static(2.0f);
+    mpt_step   step = step_zero();
+    mpt_sgd    sgd = {0.1f, 0.9f, 0.0f, 0u, 0u};
+    mpt_adamw  adamw = mpt_adamw_defaults();
+    mpt_tensor empty[2];
+    size_t     count;
+    memset(empty, 0, sizeof empty);
+    for (count = 0; count < 3; count += 2) {
+        const mpt_tensor *list = count ? empty : NULL;
+        CHECK_EQ_I(mpt_unscale(&s, &step, list, count), MPT_OK);
+        CHECK(!step.found_inf && mpti_f64_bits(step.norm) == 0u && mpti_f64_bits(step.sumsq) == 0u);
+        CHECK_EQ_I(mpt_clip(&step, 1.0f), MPT_OK);
+        CHECK(step.clip_factor == 1.0f);
+        CHECK_EQ_I(mpt_clip_apply(&step, list, count), MPT_OK);
+        CHECK_EQ_I(mpt_sgd_step(&sgd, &step, list, count), MPT_OK);
+        CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+        CHECK_EQ_I(mpt_check(&s, &step, list, count), MPT_OK);
+        CHECK_EQ_I(mpt_adamw_step(&adamw, &step, list, count), MPT_OK);
+        CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+        CHECK_EQ_I(mpt_publish(list, count), MPT_OK);
+    }
+    CHECK(sgd.t == 2 && adamw.t == 2);
+}
+
+/* ---- two optimizers under one scale ---- */
+
+TEST(two_optimizers_share_a_scale)
+{
+    mpt_scaler s = scaler_from(dynamic(1024.0f, 2.0, 0.5, 2));
+    mpt_step   bad = step_zero(), good = step_zero();
+    mpt_sgd    sgd = {0.1f, 0.0f, 0.0f, 0u, 0u};
+    mpt_adamw  adamw = mpt_adamw_defaults();
+    static arrays was;
+    layer_make(&la, 10, MPT_F32, MPT_F16);
+    layer_make(&lb, 10, MPT_F32, MPT_F16);
+    layer_random_grad(&la, 1024.0f);
+    layer_random_grad(&lb, 1024.0f);
+    set_bits(la.a.grad, MPT_F32, 3, BITS_INF);
+    memcpy(&was, &la.a, sizeof was);
+    CHECK_EQ_I(mpt_check(&s, &bad, &la.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &good, &lb.t, 1), MPT_OK);
+    CHECK(bad.found_inf && !good.found_inf && s.found_inf && s.checks == 2);
+    CHECK_EQ_I(mpt_sgd_step(&sgd, &bad, &la.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_adamw_step(&adamw, &good, &lb.t, 1), MPT_OK);
+    CHECK(!memcmp(&was, &la.a, sizeof was) && sgd.t == 0);
+    CHECK(adamw.t == 1 && lb.a.m[0] != 0.0f);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK(s.scale == 512.0f && s.skipped == 1 && s.updates == 1 && !s.good_steps);
+
+    layer_random_grad(&la, 512.0f);     /* both records are good for the next step */
+    CHECK_EQ_I(mpt_check(&s, &bad, &la.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &good, &lb.t, 1), MPT_OK);
+    CHECK(!bad.found_inf && !good.found_inf && bad.grad_factor == 1.0f / 512.0f);
+    CHECK_EQ_I(mpt_sgd_step(&sgd, &bad, &la.t, 1), MPT_OK);
+    CHECK(sgd.t == 1 && memcmp(was.w, la.a.w, sizeof was.w) != 0);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK(s.scale == 512.0f && s.good_steps == 1 && s.skipped == 1);
+}
+
+/* What other ranks found is merged, whichever comes first. */
+TEST(record_is_merged)
+{
+    int first, second;
+    for (first = 0; first < 2; first++)
+        for (second = 0; second < 2; second++) {
+            mpt_scaler s = scaler_from(dynamic(8.0f, 2.0, 0.5, 1));
+            mpt_step   step = step_zero();
+            layer_make(&la, 3, MPT_F16, MPT_F16);
+            set_bits(la.a.grad, MPT_F16, 1, second ? 0x7c00u : 0x3c00u);
+            CHECK_EQ_I(mpt_scaler_record(&s, first ? -5 : 0), MPT_OK);
+            CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1), MPT_OK);
+            CHECK_EQ_U(step.found_inf, (unsigned)second);
+            CHECK_EQ_U(s.found_inf, (unsigned)(first | second));
+            CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+            CHECK(s.scale == (first | second ? 4.0f : 16.0f));
+        }
+}
+
+/* ---- check and unscale ---- */
+
+static const size_t edge_sizes[] = {1, 2, 3, 7, 255, 256, 257, 2047, 2048, 2049, 16383, 16384, 16385};
+enum { BIG = 3 * 16384 + 5 };
+static uint32_t big[BIG], big_was[BIG];     /* any format */
+
+static mpt_tensor tensor_of(void *grad, mpt_format format, size_t n)
+{
+    mpt_tensor t = mpt_tensor_grad_f32("big", NULL, n);
+    t.grad = grad;
+    t.grad_format = format;
+    return t;
+}
+
+static mpt_step checked(float scale, const mpt_tensor *t, size_t count, int write_back)
+{
+    mpt_scaler s = scaler_static(scale);
+    mpt_step   step = step_zero();
+    CHECK_EQ_I((write_back ? mpt_unscale : mpt_check)(&s, &step, t, count), MPT_OK);
+    CHECK_EQ_U(s.found_inf, step.found_inf);
+    CHECK_EQ_U(s.checks, 1);
+    CHECK_EQ_U(step.update, 1);
+    CHECK_EQ_U(step.stage, (unsigned)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED));
+    return step;
+}
+
+/* Inf and NaN of the three formats: +Inf, -Inf, quiet, signaling, -quiet, signaling with a top bit. */
+static const uint32_t specials[3][6] = {
+    {BITS_INF, 0xff800000u, BITS_QNAN, BITS_SNAN, 0xffc00000u, 0x7fa00000u},
+    {0x7c00u, 0xfc00u, 0x7e00u, 0x7c01u, 0xfe00u, 0x7d00u},
+    {0x7f80u, 0xff80u, 0x7fc0u, 0x7f81u, 0xffc0u, 0x7fa0u}};
+
+TEST(found_inf_anywhere)
+{
+    size_t f, i, k, p;
+    int    write_back;
+    for (f = 0; f < 3; f++)
+        for (i = 0; i < COUNT(edge_sizes); i++) {
+            const size_t n = edge_sizes[i], places[] = {0, n / 2, n - 1};
+            for (k = 0; k < 6 * 3 * 2; k += n > 3000 ? 5 : 1) {
+                mpt_tensor t = tensor_of(big, train_formats[f], n);
+                mpt_step   step;
+                p = places[k / 6 % 3];
+                write_back = k >= 18;
+                memset(big, 0, 4 * n);
+                CHECK_EQ_U(checked(8.0f, &t, 1, write_back).found_inf, 0);
+                set_bits(big, t.grad_format, p, specials[f][k % 6]);
+                step = checked(8.0f, &t, 1, write_back);
+                CHECK_EQ_U_AT(step.found_inf, 1, p);
+                CHECK(mpti_f64_bits(step.norm) == (uint64_t)0x7ff << 52 && step.sumsq == 0.0);
+            }
+        }
+}
+
+/* A gradient that is finite in itself, and its fate at a scale. */
+static void one_gradient(mpt_format format, uint32_t bits, float scale, unsigned check, unsigned unscale)
+{
+    uint32_t   grad[2] = {0u, 0u};
+    mpt_tensor t = tensor_of(grad, format, 2);
+    set_bits(grad, format, 1, bits);
+    CHECK_EQ_U_AT(checked(scale, &t, 1, 0).found_inf, check, bits);
+    CHECK_EQ_U(get_bits(grad, format, 1), bits);
+    CHECK_EQ_U_AT(checked(scale, &t, 1, 1).found_inf, unscale, bits);
+}
+
+TEST(found_inf_by_unscaling)
+{
+    one_gradient(MPT_F32, 0x7f7fffffu, 1.0f, 0, 0);
+    one_gradient(MPT_F32, 0x7f7fffffu, 0.5f, 1, 1);             /* a scale below 1 makes it larger */
+    one_gradient(MPT_F32, 0xff7fffffu, 0.5f, 1, 1);
+    one_gradient(MPT_F32, 0x7effffffu, 0.5f, 0, 0);
+    one_gradient(MPT_F32, 0x7f000000u, 0.5f, 1, 1);             /* 2^127 * 2 */
+    one_gradient(MPT_BF16, 0x7f7fu, 0.5f, 1, 1);
+    one_gradient(MPT_F16, 0x7bffu, pow2f(-111), 0, 1);          /* 65504 * 2^111: below 2^127 */
+    one_gradient(MPT_F16, 0x7bffu, pow2f(-112), 0, 1);
+    one_gradient(MPT_F16, 0x7bffu, pow2f(-113), 1, 1);          /* beyond FLT_MAX */
+}
+
+/* The inverse of the least subnormal scale is Inf, and 0 * Inf a NaN: nothing survives that scale. */
+TEST(found_inf_by_a_subnormal_scale)
+{
+    one_gradient(MPT_F32, 0u, mpti_f32_make(1u), 1, 1);
+    one_gradient(MPT_F16, 0x3c00u, mpti_f32_make(1u), 1, 1);
+}
+
+TEST(found_inf_by_writing_back)
+{
+    one_gradient(MPT_F16, 0x7bffu, 0.5f, 0, 1);                 /* 131008 is no f16 */
+    one_gradient(MPT_F16, 0xf800u, 0.5f, 0, 1);                 /* -65536 */
+    one_gradient(MPT_F16, 0x77ffu, 0.5f, 0, 0);                 /* 65504 */
+    one_gradient(MPT_F16, 0x7bfeu, 65472.0f / 65519.0f, 0, 0);  /* rounds to 65504 */
+    one_gradient(MPT_F16, 0x7bfeu, 65472.0f / 65521.0f, 0, 1);  /* rounds to Inf */
+    one_gradient(MPT_BF16, 0x7f7fu, 0.997f, 0, 1);              /* finite as a float, not as a bf16 */
+    one_gradient(MPT_BF16, 0x7f7fu, 0.999f, 0, 0);
+}
+
+TEST(factor_is_the_rounded_inverse)
+{
+    int i;
+    for (i = 0; i < 20000; i++) {
+        const float           wide = random_wide(-126, 126), scale = wide < 0.0f ? -wide : wide;
+        const volatile double inverse = 1.0 / (double)scale;
+        CHECK_EQ_U_AT(mpti_f32_bits(checked(scale, NULL, 0, 0).grad_factor),
+                      mpti_f32_bits((float)inverse), mpti_f32_bits(scale));
+        CHECK(checked(scale, NULL, 0, 1).grad_factor == 1.0f);
+    }
+    CHECK_EQ_U(mpti_f32_bits(checked(3.0f, NULL, 0, 0).grad_factor), 0x3eaaaaabu);
+    CHECK_EQ_U(mpti_f32_bits(checked(10.0f, NULL, 0, 0).grad_factor), 0x3dcccccdu);
+}
+
+TEST(check_reads_and_unscale_multiplies)
+{
+    const float scale = 1000.0f;
+    size_t      f, i;
+    for (f = 0; f < 3; f++) {
+        const mpt_format format = train_formats[f];
+        mpt_tensor       t = tensor_of(big, format, 5000);
+        mpt_step         step;
+        for (i = 0; i < t.n; i++)
+            set_bits(big, format, i, encode(format, random_wide(-20, 14)));
+        memcpy(big_was, big, sizeof big);
+        step = checked(scale, &t, 1, 0);
+        CHECK(!memcmp(big_was, big, sizeof big));
+        (void)checked(scale, &t, 1, 1);
+        for (i = 0; i < t.n; i++) {
+            const float g = decode(format, get_bits(big_was, format, i));
+            CHECK_EQ_U_AT(get_bits(big, format, i), encode(format, g * step.grad_factor), i);
+        }
+        CHECK(!memcmp((unsigned char *)big + t.n * (f ? 2 : 4), (unsigned char *)big_was + t.n * (f ? 2 : 4),
+                      64));
+    }
+}
+
+/* ---- the norm ---- */
+
+/* Adjacent pairs, again and again: the halves of a power of two, each summed so. */
+static double pair_tree(const double *x, size_t n)
+{
+    return n == 1 ? x[0] : pair_tree(x, n / 2) + pair_tree(x + n / 2, n / 2);
+}
+
+/* The tree in the words of mpt.h, one element after the other; numbers written out, because a GPU
+ * must use the same ones. */
+static double naive_sumsq(const mpt_tensor *t, size_t count, float factor)
+{
+    double slot[256] = {0.0}, lane[2048];
+    size_t i, first, e, chunk = 0;
+    for (i = 0; i < count; i++)
+        for (first = 0; first < t[i].n; first += 16384) {
+            memset(lane, 0, sizeof lane);
+            for (e = 0; e < 16384 && first + e < t[i].n; e++) {
+                const float           g = decode(t[i].grad_format,
+                                                 get_bits(t[i].grad, t[i].grad_format, first + e));
+                const volatile float  u = g * factor;
+                const volatile double square = (double)u * (double)u;
+                if (mpti_f32_is_finite(u))
+                    lane[e % 2048] += square;
+            }
+            slot[chunk++ % 256] += pair_tree(lane, 2048);
+        }
+    return pair_tree(slot, 256);
+}
+
+static void sumsq_is_naive(const mpt_tensor *t, size_t count, float scale)
+{
+    const mpt_step step = checked(scale, t, count, 0);
+    CHECK_EQ_U_AT(mpti_f64_bits(step.sumsq), mpti_f64_bits(naive_sumsq(t, count, step.grad_factor)), t[0].n);
+    if (!step.found_inf)
+        CHECK_EQ_U(mpti_f64_bits(step.norm), mpti_f64_bits(sqrt(step.sumsq)));
+}
+
+static void big_random(mpt_format format, int low, int high)
+{
+    size_t i;
+    for (i = 0; i < BIG; i++)
+        set_bits(big, format, i, encode(format, random_wide(low, high)));
+}
+
+TEST(sumsq_tree_over_sizes)
+{
+    size_t f, n, i;
+    for (f = 0; f < 3; f++) {
+        const int half = train_formats[f] == MPT_F16;
+        big_random(train_formats[f], half ? -14 : -60, half ? 15 : 60);
+        for (i = 0; i < COUNT(edge_sizes); i++) {
+            mpt_tensor t = tensor_of(big, train_formats[f], edge_sizes[i]);
+            sumsq_is_naive(&t, 1, 3.0f);
+        }
+        for (n = 4095; n <= BIG; n += n < 4097 ? 1 : 9000) {
+            mpt_tensor t = tensor_of(big, train_formats[f], n);
+            sumsq_is_naive(&t, 1, 1.0f);
+        }
+    }
+}
+
+TEST(sumsq_tree_over_lists)
+{
+    mpt_tensor list[700];
+    size_t     i, at = 0;
+    big_random(MPT_F32, -10, 10);
+    for (i = 0; i < COUNT(list); i++) {         /* more chunks than slots */
+        list[i] = tensor_of(big + at, MPT_F32, (size_t)(mt_random() % 60u));
+        at += list[i].n;
+    }
+    sumsq_is_naive(list, COUNT(list), 7.0f);
+    sumsq_is_naive(list, 257, 7.0f);
+    list[1] = tensor_of(big, MPT_F16, 40000);   /* mixed formats, several chunks, empty ones */
+    list[2] = tensor_of(big, MPT_BF16, 16385);
+    list[3] = tensor_of(NULL, MPT_F32, 0);
+    list[4] = tensor_of(big, MPT_F32, BIG);
+    sumsq_is_naive(list, 5, 1.0f);
+    sumsq_is_naive(list, COUNT(list), 1.0f);
+}
+
+TEST(sumsq_skips_what_is_not_finite)
+{
+    size_t f, i;
+    for (f = 0; f < 3; f++) {
+        mpt_tensor t = tensor_of(big, train_formats[f], 20000);
+        big_random(train_formats[f], -10, 10);
+        for (i = 0; i < t.n; i += 7)
+            set_bits(big, t.grad_format, i, specials[f][i % 6]);
+        sumsq_is_naive(&t, 1, 5.0f);
+        CHECK_EQ_U(mpti_f64_bits(checked(5.0f, &t, 1, 0).norm), (uint64_t)0x7ff << 52);
+        CHECK(checked(5.0f, &t, 1, 0).sumsq > 0.0);
+    }
+}
+
+/* Against the sum of the exact squares in long double. On every path of the tree a sum passes at most
+ * 8 + 11 + 1 + 8 roundings, of 2^-53 each, and no term is negative; the square root halves the
+ * relative error and rounds once: below 16 * 2^-53. */
+TEST(norm_is_close_to_exact)
+{
+    int         round;
+    size_t      i;
+    const float scale = 3.0f;
+    for (round = 0; round < 6; round++) {
+        mpt_tensor  t = tensor_of(big, MPT_F32, BIG - (size_t)round);
+        mpt_step    step;
+        long double sum = 0.0L;
+        double      exact;
+        big_random(MPT_F32, -10 * round, 10 * round);
+        step = checked(scale, &t, 1, 0);
+        for (i = 0; i < t.n; i++) {
+            const volatile float u = mpti_f32_make(big[i]) * step.grad_factor;
+            sum += (long double)u * (long double)u;
+        }
+        exact = (double)sqrtl(sum);
+        CHECK(fabs(step.norm - exact) <= 16.0 * 0.5 * DBL_EPSILON * exact);
+    }
+}
+
+TEST(norm_of_unscaled_is_that_of_what_was_written)
+{
+    mpt_tensor t = tensor_of(big, MPT_BF16, 3000);
+    mpt_step   step;
+    big_random(MPT_BF16, -10, 10);
+    step = checked(7.0f, &t, 1, 1);
+    CHECK_EQ_U(mpti_f64_bits(step.sumsq), mpti_f64_bits(naive_sumsq(&t, 1, 1.0f)));
+}
+
+TEST(norm_does_not_overflow)
+{
+    mpt_tensor t = tensor_of(big, MPT_F32, 10000);
+    size_t     i;
+    for (i = 0; i < t.n; i++)
+        big[i] = mpti_f32_bits(i & 1u ? 1e30f : -1e30f);
+    CHECK(fabs(checked(1.0f, &t, 1, 0).norm - 1e32) < 1e26);
+    for (i = 0; i < t.n; i++)
+        big[i] = 0x7f7fffffu;
+    CHECK(fabs(checked(1.0f, &t, 1, 0).norm / (100.0 * (double)FLT_MAX) - 1.0) < 1e-12);
+}
+
+/* ---- clip ---- */
+
+TEST(clip_factor)
+{
+    uint32_t   grad[2];
+    mpt_tensor t = tensor_of(grad, MPT_F32, 2);
+    mpt_step   step;
+    grad[0] = mpti_f32_bits(3.0f * 16.0f);
+    grad[1] = mpti_f32_bits(-4.0f * 16.0f);
+    step = checked(16.0f, &t, 1, 0);
+    CHECK(step.norm == 5.0 && step.sumsq == 25.0 && step.clip_factor == 1.0f);
+    CHECK_EQ_I(mpt_clip(&step, 1.0f), MPT_OK);
+    CHECK_EQ_U(mpti_f32_bits(step.clip_factor), mpti_f32_bits(0.2f));
+    CHECK_EQ_I(mpt_clip(&step, 2.5f), MPT_OK);          /* the last one counts */
+    CHECK_EQ_U(mpti_f32_bits(step.clip_factor), mpti_f32_bits(0.5f));
+    CHECK_EQ_I(mpt_clip(&step, 5.0f), MPT_OK);
+    CHECK_EQ_U(mpti_f32_bits(step.clip_factor), mpti_f32_bits(1.0f));
+    CHECK_EQ_I(mpt_clip(&step, 1e30f), MPT_OK);
+    CHECK_EQ_U(mpti_f32_bits(step.clip_factor), mpti_f32_bits(1.0f));
+    CHECK_EQ_I(mpt_clip(&step, mpti_f32_make(0x409fffffu)), MPT_OK);    /* just below the norm */
+    CHECK(step.clip_factor < 1.0f);
+    CHECK(step.norm == 5.0 && step.grad_factor == 0.0625f && step.stage == (unsigned)MPT_STAGE_CHECKED);
+}
+
+TEST(clip_factor_is_the_rounded_quotient)
+{
+    int i;
+    for (i = 0; i < 2000; i++) {
+        uint32_t    grad[3];
+        mpt_tensor  t = tensor_of(grad, MPT_F32, 3);
+        const float max_norm = fabsf(random_wide(-8, 1));
+        mpt_step    step;
+        grad[0] = mpti_f32_bits(random_wide(1, 8));
+        grad[1] = mpti_f32_bits(random_wide(1, 8));
+        grad[2] = mpti_f32_bits(random_wide(4, 8));
+        step = checked(1.0f, &t, 1, 0);
+        CHECK_EQ_I(mpt_clip(&step, max_norm), MPT_OK);
+        CHECK_EQ_U(mpti_f32_bits(step.clip_factor), mpti_f32_bits((float)((double)max_norm / step.norm)));
+    }
+}
+
+TEST(clip_of_a_bad_step_is_one)
+{
+    const uint32_t bad[] = {BITS_INF, 0xff800000u, BITS_QNAN, BITS_SNAN};
+    size_t         i;
+    for (i = 0; i < COUNT(bad); i++) {
+        uint32_t   grad[2] = {0x3f800000u, 0u};
+        mpt_tensor t = tensor_of(grad, MPT_F32, 2);
+        mpt_step   step;
+        grad[1] = bad[i];
+        step = checked(1.0f, &t, 1, 1);
+        CHECK_EQ_I(mpt_clip(&step, 0.25f), MPT_OK);
+        CHECK_EQ_U(mpti_f32_bits(step.clip_factor), 0x3f800000u);
+        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1), MPT_OK);
+        CHECK_EQ_U(grad[0], 0x3f800000u);
+    }
+}
+
+TEST(clip_apply_multiplies_once)
+{
+    size_t f, i;
+    for (f = 0; f < 3; f++) {
+        mpt_scaler s = scaler_static(4.0f);
+        mpt_step   step = step_zero();
+        float      factor;
+        layer_make(&la, 700, train_formats[f], MPT_F32);
+        layer_random_grad(&la, 4.0f);
+        CHECK_EQ_I(mpt_unscale(&s, &step, &la.t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_clip(&step, 0.1f), MPT_OK);
+        factor = step.clip_factor;
+        memcpy(&lb.a, &la.a, sizeof la.a);
+        CHECK_EQ_I(mpt_clip_apply(&step, &la.t, 1), MPT_OK);
+        CHECK(step.clip_factor == 1.0f && factor < 0.1f);
+        for (i = 0; i < 700; i++)
+            CHECK_EQ_U_AT(get_bits(la.a.grad, la.t.grad_format, i),
+                          encode(la.t.grad_format,
+                                 decode(la.t.grad_format, get_bits(lb.a.grad, la.t.grad_format, i)) * factor),
+                          i);
+    }
+}
+
+/* The fused step multiplies once by (unscale * clip), rounded; the other way rounds after each factor.
+ * So the two gradients differ by at most three roundings on one side and one on the other, below
+ * 2^-22 relative, and the weights by lr times that and one more rounding. At a power of two the
+ * unscaling is exact, and the bits are the same. */
+static void clip_both_ways(float scale, int exact)
+{
+    mpt_sgd    o1 = {0.5f, 0.0f, 0.0f, 0u, 0u}, o2 = o1;
+    mpt_scaler s1 = scaler_static(scale), s2 = s1;
+    mpt_step   step1 = step_zero(), step2 = step1;
+    size_t     i;
+    layer_make(&la, 900, MPT_F32, MPT_F32);
+    layer_random_grad(&la, scale);
+    memcpy(&lb, &la, sizeof la);
+    layer_bind(&lb, 900, MPT_F32, MPT_F32);
+    CHECK_EQ_I(mpt_check(&s1, &step1, &la.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_unscale(&s2, &step2, &lb.t, 1), MPT_OK);
+    CHECK_EQ_U(mpti_f64_bits(step1.norm), mpti_f64_bits(step2.norm));
+    CHECK_EQ_I(mpt_clip(&step1, 1.0f), MPT_OK);
+    CHECK_EQ_I(mpt_clip(&step2, 1.0f), MPT_OK);
+    CHECK_EQ_I(mpt_clip_apply(&step2, &lb.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_sgd_step(&o1, &step1, &la.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_sgd_step(&o2, &step2, &lb.t, 1), MPT_OK);
+    for (i = 0; i < 900; i++) {
+        const double g = fabs((double)layer_grad(&lb, i)), w = fabs((double)la.a.w[i]);
+        const double difference = fabs((double)la.a.w[i] - (double)lb.a.w[i]);
+        CHECK(difference <= (exact ? 0.0 : 0.5 * g * ldexp(1.0, -22) + w * ldexp(1.0, -23)));
+    }
+}
+
+TEST(clip_fused_equals_clip_applied)
+{
+    clip_both_ways(1024.0f, 1);
+    clip_both_ways(1.0f, 1);
+    clip_both_ways(1000.0f, 0);
+    clip_both_ways(3.0f, 0);
+}
+
+/* ---- optimizers ---- */
+
+enum { STEPS = 200 };
+static const mpt_sgd sgds[] = {
+    {0.1f, 0.0f, 0.0f, 0u, 0u},  {0.05f, 0.9f, 0.0f, 0u, 0u},  {0.05f, 0.9f, 0.01f, 1u, 0u},
+    {0.01f, 0.0f, 0.1f, 0u, 0u}, {0.02f, 0.5f, 0.2f, 0u, 0u}, {0.0f, 0.5f, 0.2f, 0u, 0u}};
+/* the second has an eps that matters, and betas that forget fast */
+static const mpt_adamw adamws[] = {{1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 0u, 0u},
+                                   {1e-2f, 0.8f, 0.99f, 1e-2f, 0.1f, 0u, 0u},
+                                   {1e-3f, 0.0f, 0.9f, 1e-8f, 0.0f, 0u, 0u},
+                                   {1e-2f, 0.5f, 0.0f, 1e-3f, 0.5f, 0u, 0u}};
+
+/* Either optimizer behind one face. */
+typedef struct optimizer { int adam; mpt_sgd sgd; mpt_adamw adamw; } optimizer;
+enum { OPTIMIZERS = COUNT(sgds) + COUNT(adamws) };
+
+static optimizer optimizer_get(size_t i)
+{
+    optimizer o;
+    memset(&o, 0, sizeof o);
+    o.adam = i >= COUNT(sgds);
+    if (o.adam)
+        o.adamw = adamws[i - COUNT(sgds)];
+    else
+        o.sgd = sgds[i];
+    return o;
+}
+
+static mpt_status optimizer_step(optimizer *o, mpt_step *step, const mpt_tensor *t, size_t count)
+{
+    return o->adam ? mpt_adamw_step(&o->adamw, step, t, count) : mpt_sgd_step(&o->sgd, step, t, count);
+}
+
+static uint64_t optimizer_t(const optimizer *o) { return o->adam ? o->adamw.t : o->sgd.t; }
+
+/* Check, perhaps clip, step, update, on one layer. */
+static void train_step(optimizer *o, mpt_scaler *s, mpt_step *step, layer *l, float max_norm)
+{
+    CHECK_EQ_I(mpt_check(s, step, &l->t, 1), MPT_OK);
+    if (max_norm > 0.0f)
+        CHECK_EQ_I(mpt_clip(step, max_norm), MPT_OK);
+    CHECK_EQ_I(optimizer_step(o, step, &l->t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_update(s), MPT_OK);
+}
+
+/* The textbook in double: PyTorch's SGD and AdamW, bias correction by pow. */
+typedef struct book { double w, m, v; } book;
+
+static void book_sgd(book *b, double g, const mpt_sgd *o)
+{
+    g += (double)o->weight_decay * b->w;
+    if (o->momentum > 0.0f) {
+        b->m = (double)o->momentum * b->m + g;
+        g = o->nesterov ? g + (double)o->momentum * b->m : b->m;
+    }
+    b->w -= (double)o->lr * g;
+}
+
+static void book_adamw(book *b, double g, const mpt_adamw *o, int t)
+{
+    const double b1 = (double)o->beta1, b2 = (double)o->beta2, lr = (double)o->lr;
+    b->w -= lr * (double)o->weight_decay * b->w;
+    b->m = b1 * b->m + (1.0 - b1) * g;
+    b->v = b2 * b->v + (1.0 - b2) * g * g;
+    b->w -= lr / (1.0 - pow(b1, t)) * b->m / (sqrt(b->v) / sqrt(1.0 - pow(b2, t)) + (double)o->eps);
+}
+
+/* Each step rounds the weight (by at most 2^-24 of it) and moves it by lr times something that is a
+ * handful of roundings off. All numbers are of order 1, and roundings go both ways: 200 steps stay
+ * within 200 * 2^-25, 6e-6 (0.4 of that was seen). A wrong formula is off by 1e-4 and more. */
+static void against_book(size_t which, mpt_format format)
+{
+    static book  books[64];
+    optimizer    o = optimizer_get(which);
+    mpt_scaler   s = scaler_static(512.0f);
+    mpt_step     step = step_zero();
+    double       worst = 0.0, off;
+    int          t, i;
+    layer_make(&la, 64, format, MPT_F16);
+    memset(books, 0, sizeof books);
+    for (i = 0; i < 64; i++)
+        books[i].w = (double)la.a.w[i];
+    for (t = 1; t <= STEPS; t++) {
+        layer_random_grad(&la, 512.0f);
+        for (i = 0; i < 64; i++) {
+            const double g = (double)layer_grad(&la, (size_t)i) / 512.0;
+            if (o.adam)
+                book_adamw(&books[i], g, &o.adamw, t);
+            else
+                book_sgd(&books[i], g, &o.sgd);
+        }
+        train_step(&o, &s, &step, &la, 0.0f);
+    }
+    for (i = 0; i < 64; i++) {
+        off = fabs((double)la.a.w[i] - books[i].w) / (1.0 + fabs(books[i].w));
+        worst = off > worst ? off : worst;
+    }
+    CHECK(worst <= (double)STEPS * ldexp(1.0, -25));
+    CHECK_EQ_U(optimizer_t(&o), STEPS);
+}
+
+TEST(steps_follow_the_textbook)
+{
+    size_t i, f;
+    for (i = 0; i < OPTIMIZERS; i++)
+        for (f = 0; f < 3; f++)
+            against_book(i, train_formats[f]);
+}
+
+/* One element after the other through the header's own formula, in this file and so without the
+ * processor's FMA instruction: the array path must give the same bits. */
+static void naive_step(const optimizer *o, const mpt_step *step, layer *l)
+{
+    const mpti_sgd_k   sgd = mpti_sgd_consts(&o->sgd, step);
+    const mpti_adamw_k adamw = mpti_adamw_consts(&o->adamw, step);
+    size_t             i;
+    for (i = 0; i < l->t.n; i++) {
+        const float g = layer_grad(l, i);
+        if (o->adam)
+            mpti_adamw_1(g, &l->a.w[i], &l->a.m[i], &l->a.v[i], &adamw);
+        else
+            mpti_sgd_1(g, &l->a.w[i], &l->a.m[i], &sgd);
+        set_bits(l->a.param, l->t.param_format, i, encode(l->t.param_format, l->a.w[i]));
+    }
+}
+
+TEST(steps_equal_a_naive_loop)
+{
+    static const size_t sizes[] = {0, 1, 255, 256, 257, 1000};
+    size_t              i, f, k;
+    int                 t;
+    for (i = 0; i < OPTIMIZERS; i++)
+        for (f = 0; f < 9; f++)
+            for (k = 0; k < COUNT(sizes); k++) {
+                optimizer  o = optimizer_get(i), was;
+                mpt_scaler s = scaler_static(100.0f);
+                mpt_step   step = step_zero(), record;
+                layer_make(&la, sizes[k], train_formats[f / 3], train_formats[f % 3]);
+                memcpy(&lb, &la, sizeof la);
+                layer_bind(&lb, sizes[k], train_formats[f / 3], train_formats[f % 3]);
+                for (t = 0; t < 3; t++) {
+                    layer_random_grad(&la, 100.0f);
+                    memcpy(lb.a.grad, la.a.grad, sizeof la.a.grad);
+                    was = o;
+                    train_step(&o, &s, &step, &la, t == 2 ? 0.5f : 0.0f);
+                    record = step;
+                    naive_step(&was, &record, &lb);
+                }
+                CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
+                CHECK_EQ_U(optimizer_t(&o), 3);
+            }
+}
+
+/* The optimizer without a low-precision copy, and SGD without momentum and no m at all. */
+TEST(steps_without_optional_arrays)
+{
+    mpt_sgd    sgd = {0.1f, 0.0f, 0.0f, 0u, 0u};
+    mpt_scaler s = scaler_static(1.0f);
+    mpt_step   step = step_zero();
+    float      w[3] = {1.0f, 2.0f, 3.0f}, g[3] = {1.0f, 0.0f, -1.0f};
+    mpt_tensor t = mpt_tensor_grad_f32("w", g, 3);
+    t.master = w;
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_sgd_step(&sgd, &step, &t, 1), MPT_OK);
+    CHECK_EQ_U(mpti_f32_bits(w[0]), mpti_f32_bits(fmaf(-0.1f, 1.0f, 1.0f)));
+    CHECK_EQ_U(mpti_f32_bits(w[1]), mpti_f32_bits(2.0f));
+    CHECK_EQ_U(mpti_f32_bits(w[2]), mpti_f32_bits(fmaf(-0.1f, -1.0f, 3.0f)));
+}
+
+TEST(publish_writes_the_copies)
+{
+    size_t f, i;
+    for (f = 0; f < 3; f++) {
+        layer_make(&la, 777, MPT_F32, train_formats[f]);
+        for (i = 0; i < 777; i++)
+            la.a.w[i] = random_wide(-30, 20);
+        memcpy(&lb.a, &la.a, sizeof la.a);
+        CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_OK);
+        for (i = 0; i < 777; i++)
+            CHECK_EQ_U_AT(get_bits(la.a.param, la.t.param_format, i),
+                          encode(la.t.param_format, la.a.w[i]), i);
+        memcpy(lb.a.param, la.a.param, sizeof la.a.param);
+        CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
+    }
+}
+
+/* The bits of a long run, as first computed: the same on every compiler, at every level, with and
+ * without the processor's FMA, in C and in C++. */
+static uint64_t run_hash(size_t which)
+{
+    optimizer  o = optimizer_get(which);
+    mpt_scaler s = scaler_from(dynamic(256.0f, 1.5, 0.3, 20));
+    mpt_step   step = step_zero();
+    uint64_t   hash = (uint64_t)0xcbf29ce484222325u;
+    size_t     i;
+    int        t;
+    layer_make(&la, 300, MPT_F16, MPT_BF16);
+    for (t = 0; t < STEPS; t++) {
+        layer_random_grad(&la, s.scale);
+        if (t % 50 == 49)
+            set_bits(la.a.grad, MPT_F16, 5, 0x7c00u);
+        train_step(&o, &s, &step, &la, 2.0f);
+        hash = (hash ^ mpti_f64_bits(step.sumsq)) * (uint64_t)0x100000001b3u;
+    }
+    for (i = 0; i < 300; i++) {
+        hash = (hash ^ mpti_f32_bits(la.a.w[i])) * (uint64_t)0x100000001b3u;
+        hash = (hash ^ get_bits(la.a.param, MPT_BF16, i)) * (uint64_t)0x100000001b3u;
+    }
+    return hash;
+}
+
+TEST(steps_give_the_known_bits)
+{
+    static const uint64_t known[OPTIMIZERS] = {
+        (uint64_t)0x1303db6c9e5e6440u, (uint64_t)0x7d7963297512808fu, (uint64_t)0x641ffac9fe2e24d2u,
+        (uint64_t)0xecbd8aad606ce378u, (uint64_t)0x553263281a789485u, (uint64_t)0xe05095bcfab79f3au,
+        (uint64_t)0xaba97cf70fc1296bu, (uint64_t)0xde6c08fd7a02eb08u, (uint64_t)0x37c73cd6d27ac1e2u,
+        (uint64_t)0x4ead81c1f65d1091u};
+    size_t                i;
+    for (i = 0; i < OPTIMIZERS; i++)
+        CHECK_EQ_U_AT(run_hash(i), known[i], i);
+}
+
+/* ---- a skipped step changes nothing but the scaler ---- */
+
+TEST(skip_changes_nothing)
+{
+    static arrays was;
+    size_t        i, f, b;
+    for (i = 0; i < OPTIMIZERS; i++)
+        for (f = 0; f < 9; f++)
+            for (b = 0; b < 6; b++) {
+                const mpt_format grad = train_formats[f / 3];
+                optimizer        o = optimizer_get(i), o_was;
+                mpt_scaler       s = scaler_from(dynamic(64.0f, 2.0, 0.25, 100));
+                mpt_step         step = step_zero();
+                layer_make(&la, 300, grad, train_formats[f % 3]);
+                layer_random_grad(&la, 64.0f);
+                train_step(&o, &s, &step, &la, 1.0f);
+                layer_random_grad(&la, 64.0f);
+                set_bits(la.a.grad, grad, 299u * (b & 1u), specials[f / 3][b]);
+                memcpy(&was, &la.a, sizeof was);
+                memcpy(&o_was, &o, sizeof o);
+                train_step(&o, &s, &step, &la, b & 1u ? 1.0f : 0.0f);
+                CHECK(!memcmp(&was, &la.a, sizeof was));
+                CHECK(!memcmp(&o_was, &o, sizeof o));
+                CHECK(step.found_inf && s.scale == 16.0f && s.skipped == 1 && s.updates == 2);
+                CHECK(!s.good_steps);
+            }
+}
+
+/* ---- invariance ---- */
+
+/* 200 steps of optimizer `which` on gradients multiplied by grad_scale, at a static loss scale. */
+static void run_scaled(optimizer o, float grad_scale, float loss_scale)
+{
+    mpt_scaler s = scaler_static(loss_scale);
+    mpt_step   step = step_zero();
+    int        t;
+    mt.random_state = 42u;
+    layer_make(&la, 100, MPT_F32, MPT_F16);
+    for (t = 0; t < STEPS; t++) {
+        layer_random_grad(&la, grad_scale);
+        train_step(&o, &s, &step, &la, 0.0f);
+    }
+}
+
+/* The loss times 2^-k and the rate times 2^k is the same run, down to the last bit. */
+TEST(invariance_loss_and_rate)
+{
+    static arrays want;
+    size_t        i;
+    int           k;
+    for (i = 0; i < 2; i++) {
+        run_scaled(optimizer_get(i), 1.0f, 1.0f);
+        memcpy(&want, &la.a, sizeof want);
+        for (k = -20; k <= 20; k += 5) {
+            optimizer o = optimizer_get(i);
+            o.sgd.lr *= pow2f(k);
+            run_scaled(o, pow2f(-k), 1.0f);
+            CHECK(!memcmp(want.w, la.a.w, sizeof want.w));
+            CHECK(!memcmp(want.param, la.a.param, sizeof want.param));
+        }
+    }
+}
+
+/* A loss scale that is a power of two is invisible in FP32 gradients. */
+TEST(invariance_scale)
+{
+    static arrays want;
+    size_t        i;
+    int           k;
+    for (i = 0; i < OPTIMIZERS; i++) {
+        run_scaled(optimizer_get(i), 1.0f, 1.0f);
+        memcpy(&want, &la.a, sizeof want);
+        for (k = -24; k <= 24; k += 6) {
+            run_scaled(optimizer_get(i), pow2f(k), pow2f(k));
+            memcpy(want.grad, la.a.grad, sizeof want.grad);
+            CHECK(!memcmp(&want, &la.a, sizeof want));
+        }
+    }
+}
+
+/* ---- state ---- */
+
+TEST(structs_have_no_padding)
+{
+    CHECK_EQ_U(sizeof(mpt_scaler_config), 2 * 8 + 4 * 4);
+    CHECK_EQ_U(sizeof(mpt_scaler), sizeof(mpt_scaler_config) + 2 * 8 + 6 * 4);
+    CHECK_EQ_U(sizeof(mpt_step), 3 * 8 + 4 * 4);
+    CHECK_EQ_U(sizeof(mpt_sgd), 4 * 4 + 8);
+    CHECK_EQ_U(sizeof(mpt_adamw), 6 * 4 + 8);
+    CHECK_EQ_U(sizeof(mpt_range), (8 + MPT_RANGE_BINS) * 8 + 2 * 4 + 4 * 4);
+}
+
+/* Copy everything in the middle of a step, continue both: the same to the last byte. */
+TEST(state_is_all_in_the_structs)
+{
+    size_t i;
+    int    t, twin;
+    for (i = 0; i < OPTIMIZERS; i++) {
+        optimizer  o[2];
+        mpt_scaler s[2];
+        mpt_step   step[2];
+        uint64_t   seed = 0;
+        memset(o, 0, sizeof o);
+        o[0] = optimizer_get(i);
+        s[0] = scaler_from(dynamic(8.0f, 1.7, 0.3, 3));
+        step[0] = step_zero();
+        layer_make(&la, 200, MPT_BF16, MPT_F16);
+        for (t = 0; t < 60; t++) {
+            if (t == 31) {
+                layer_random_grad(&la, 8.0f);
+                CHECK_EQ_I(mpt_check(&s[0], &step[0], &la.t, 1), MPT_OK);
+                memcpy(&lb, &la, sizeof la);
+                layer_bind(&lb, 200, MPT_BF16, MPT_F16);
+                memcpy(&o[1], &o[0], sizeof o[0]);
+                memcpy(&s[1], &s[0], sizeof s[0]);
+                memcpy(&step[1], &step[0], sizeof step[0]);
+                for (twin = 0; twin < 2; twin++) {
+                    CHECK_EQ_I(optimizer_step(&o[twin], &step[twin], twin ? &lb.t : &la.t, 1), MPT_OK);
+                    CHECK_EQ_I(mpt_scaler_update(&s[twin]), MPT_OK);
+                }
+                continue;
+            }
+            seed = mt_random();
+            for (twin = 0; twin < (t > 31 ? 2 : 1); twin++) {
+                mt.random_state = seed;
+                layer_random_grad(twin ? &lb : &la, 8.0f);
+                if (t % 11 == 10)
+                    set_bits(twin ? lb.a.grad : la.a.grad, MPT_BF16, 7, 0x7fc0u);
+                train_step(&o[twin], &s[twin], &step[twin], twin ? &lb : &la, 1.0f);
+            }
+        }
+        CHECK(!memcmp(&o[0], &o[1], sizeof o[0]));
+        CHECK(!memcmp(&s[0], &s[1], sizeof s[0]));
+        CHECK(!memcmp(&step[0], &step[1], sizeof step[0]));
+        CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
+        CHECK(s[0].skipped == 5 && s[0].updates == 60 && s[0].good_steps < 3);
+    }
+}
+
+/* ---- range report ---- */
+
+static const mpt_format range_formats[] = {
+    MPT_F16,  MPT_BF16, MPT_TF32,     MPT_E4M3, MPT_E5M2, MPT_E4M3FNUZ,
+    MPT_E3M2, MPT_E2M3, MPT_E5M2FNUZ, MPT_E2M1, MPT_F32,  MPT_F64};
+
+static mpt_range range_of(mpt_format format, const float *x, size_t n)
+{
+    mpt_range r;
+    memset(&r, 0xa5, sizeof r);
+    CHECK_EQ_I(mpt_range_init(&r, format), MPT_OK);
+    CHECK_EQ_I(mpt_range_add_f32(&r, x, n), MPT_OK);
+    return r;
+}
+
+/* The class of one number, straight from what the codec makes of it. Magnitudes order as their patterns. */
+static void reference_add(mpt_range *r, float x)
+{
+    const mpt_format_info *f = mpt_format_get(r->format);
+    const uint32_t         a = mpti_f32_bits(x) & 0x7fffffffu;
+    const double           value = mpt_decode(MPT_F32, a);
+    unsigned               flags = 0u;
+    const uint64_t         code = mpt_encode(r->format, value, NULL, &flags);
+    int                    e;
+    r->count++;
+    if (a >= BITS_INF) {
+        *(a == BITS_INF ? &r->inf : &r->nan) += 1;
+        return;
+    }
+    if (!a) {
+        r->zero++;
+        return;
+    }
+    if (flags & MPT_FLAG_OVERFLOW)
+        r->overflow++;
+    else if (!code)
+        r->flushed++;
+    else
+        *(code >> f->mantissa_bits ? &r->normal : &r->subnormal) += 1;
+    (void)frexp(value, &e);
+    r->binade[e - 1 - MPT_RANGE_EMIN]++;
+    if (mpti_f32_bits(r->max_abs) < a)
+        r->max_abs = mpti_f32_make(a);
+    if (!mpti_f32_bits(r->min_abs) || a < mpti_f32_bits(r->min_abs))
+        r->min_abs = mpti_f32_make(a);
+}
+
+static void range_is_reference(mpt_format format, const float *x, size_t n)
+{
+    const mpt_range got = range_of(format, x, n);
+    mpt_range       want;
+    size_t          i;
+    (void)mpt_range_init(&want, format);
+    for (i = 0; i < n; i++)
+        reference_add(&want, x[i]);
+    CHECK_EQ_U(got.count, want.count);
+    CHECK_EQ_U(got.zero, want.zero);
+    CHECK_EQ_U(got.flushed, want.flushed);
+    CHECK_EQ_U(got.subnormal, want.subnormal);
+    CHECK_EQ_U(got.normal, want.normal);
+    CHECK_EQ_U(got.overflow, want.overflow);
+    CHECK_EQ_U(got.inf, want.inf);
+    CHECK_EQ_U(got.nan, want.nan);
+    CHECK_EQ_U(mpti_f32_bits(got.max_abs), mpti_f32_bits(want.max_abs));
+    CHECK_EQ_U(mpti_f32_bits(got.min_abs), mpti_f32_bits(want.min_abs));
+    CHECK(!memcmp(&got, &want, sizeof got));
+}
+
+enum { RANGE_N = 20000 };
+static float numbers[RANGE_N];
+
+static void numbers_any_bits(void)
+{
+    size_t i;
+    for (i = 0; i < RANGE_N; i++)
+        numbers[i] = mpti_f32_make((uint32_t)mt_random());
+}
+
+/* Every power of two with its neighbours, and the neighbourhood of the format's own limits. */
+static size_t numbers_adversarial(mpt_format format)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    const double  limits[] = {f->min_subnormal * 0.5, f->min_subnormal, f->min_subnormal * 1.5,
+                              f->min_normal - f->min_subnormal * 0.5, f->min_normal, f->max_finite,
+                              f->max_finite * (1.0 + f->epsilon * 0.25), 1.5 * f->max_finite};
+    const uint32_t odd[] = {0u, 1u, 2u, 3u, 0x007fffffu, 0x00800000u, 0x7f7fffffu, BITS_INF, BITS_QNAN,
+                            BITS_SNAN, 0x7fffffffu, 0x7fbfffffu};
+    size_t   n = 0, i;
+    uint32_t e, d;
+    for (e = 0; e < 255u; e++)
+        for (d = 0; d < 5u; d++)
+            numbers[n++] = mpti_f32_make((e << 23) + d - 2u);       /* wraps at 0 to negative NaNs */
+    for (e = 0; e < 23u; e++)
+        for (d = 0; d < 3u; d++)
+            numbers[n++] = mpti_f32_make((1u << e) + d - 1u);
+    for (i = 0; i < COUNT(limits); i++)
+        for (d = 0; d < 41u && limits[i] < (double)FLT_MAX; d++)
+            numbers[n++] = mpti_f32_make((uint32_t)mpt_encode(MPT_F32, limits[i], NULL, NULL) + d - 20u);
+    for (i = 0; i < COUNT(odd); i++)
+        numbers[n++] = mpti_f32_make(odd[i]);
+    for (i = 0; i < n; i++)
+        numbers[n + i] = mpti_f32_make(mpti_f32_bits(numbers[i]) ^ 0x80000000u);
+    return 2 * n;
+}
+
+TEST(range_equals_the_codec)
+{
+    size_t i;
+    numbers_any_bits();
+    for (i = 0; i < COUNT(range_formats); i++) {
+        mt_context(mpt_format_get(range_formats[i])->name, "random");
+        range_is_reference(range_formats[i], numbers, RANGE_N);
+    }
+    for (i = 0; i < COUNT(range_formats); i++) {
+        mt_context(mpt_format_get(range_formats[i])->name, "adversarial");
+        range_is_reference(range_formats[i], numbers, numbers_adversarial(range_formats[i]));
+    }
+}
+
+/* The limits, worked out by hand: ties go to the even code. */
+TEST(range_limits)
+{
+    static const struct { mpt_format format; uint32_t kept, normal, overflow; } hand[] = {
+        {MPT_F16, 0x33000001u, 0x387fe000u, 0x477ff000u},   /* 2^-25 is a tie; 65520 */
+        {MPT_BF16, 0x00008001u, 0x007f8000u, 0x7f7f8000u},
+        {MPT_E4M3, 0x3a800001u, 0x3c700000u, 0x43e80001u},  /* 464 is a tie, and goes to 448 */
+        {MPT_E5M2, 0x37000001u, 0x38600000u, 0x47700000u},  /* 61440 */
+        {MPT_E2M1, 0x3e800001u, 0x3f400000u, 0x40e00000u},  /* 7 is a tie, and would go to 8 */
+        {MPT_F32, 1u, 0x00800000u, BITS_INF}};
+    size_t i;
+    for (i = 0; i < COUNT(hand); i++) {
+        const mpt_range r = range_of(hand[i].format, NULL, 0);
+        CHECK_EQ_U_AT(r.least_kept, hand[i].kept, i);
+        CHECK_EQ_U_AT(r.least_normal, hand[i].normal, i);
+        CHECK_EQ_U_AT(r.least_overflow, hand[i].overflow, i);
+    }
+}
+
+TEST(range_of_all_halves)
+{
+    static mpt_f16  h[65536];
+    static mpt_bf16 b[65536];
+    static float    f[65536];
+    size_t          i, k;
+    for (i = 0; i < 65536; i++)
+        h[i].bits = b[i].bits = (uint16_t)i;
+    for (k = 0; k < COUNT(range_formats); k++) {
+        mpt_range from_half, from_float;
+        (void)mpt_range_init(&from_half, range_formats[k]);
+        CHECK_EQ_I(mpt_range_add_f16(&from_half, h, 65536), MPT_OK);
+        (void)mpt_range_init(&from_float, range_formats[k]);
+        for (i = 0; i < 65536; i++)
+            reference_add(&from_float, mpt_f32_from_f16(h[i]));
+        CHECK(!memcmp(&from_half, &from_float, sizeof from_half));
+        (void)mpt_range_init(&from_half, range_formats[k]);
+        CHECK_EQ_I(mpt_range_add_bf16(&from_half, b, 65536), MPT_OK);
+        for (i = 0; i < 65536; i++)
+            f[i] = mpt_f32_from_bf16(b[i]);
+        (void)mpt_range_init(&from_float, range_formats[k]);
+        for (i = 0; i < 65536; i++)
+            reference_add(&from_float, f[i]);
+        CHECK(!memcmp(&from_half, &from_float, sizeof from_half));
+    }
+}
+
+/* Cut into parts, count each, merge in any order: the report of the whole. */
+TEST(range_merges_in_any_order)
+{
+    unsigned round;
+    for (round = 0; round < 300; round++) {
+        const mpt_format format = range_formats[mt_random() % COUNT(range_formats)];
+        const size_t     n = (size_t)(mt_random() % 400u);
+        mpt_range        part[5], whole;
+        size_t           i, parts = COUNT(part);
+        for (i = 0; i < n; i++) {
+            numbers[i] = mt_random() & 1u ? mpti_f32_make((uint32_t)mt_random()) : random_wide(-20, 20);
+            if (!(mt_random() & 7u))
+                numbers[i] = 0.0f;
+        }
+        whole = range_of(format, numbers, n);
+        for (i = 0; i < COUNT(part); i++)
+            (void)mpt_range_init(&part[i], format);
+        for (i = 0; i < n; i++)
+            CHECK_EQ_I(mpt_range_add_f32(&part[mt_random() % (round % 5u + 1u)], &numbers[i], 1), MPT_OK);
+        while (parts > 1) {
+            const size_t a = (size_t)(mt_random() % parts);
+            const size_t b = (a + 1u + (size_t)(mt_random() % (parts - 1u))) % parts;
+            CHECK_EQ_I(mpt_range_merge(&part[a], &part[b]), MPT_OK);
+            parts--;
+            part[b] = part[parts];
+        }
+        CHECK(!memcmp(&part[0], &whole, sizeof whole));
+    }
+}
+
+TEST(range_empty_and_zero)
+{
+    const float      zeros[] = {0.0f, -0.0f, 0.0f}, inf = mpti_f32_make(BITS_INF);
+    mpt_range        r;
+    mpt_range_choice c;
+    int              i;
+    for (i = 0; i < 3; i++) {
+        r = i == 0   ? range_of(MPT_F16, NULL, 0)
+            : i == 1 ? range_of(MPT_F16, zeros, 3)
+                     : range_of(MPT_F16, &inf, 1);
+        CHECK_EQ_U(r.count, i == 0 ? 0 : i == 1 ? 3 : 1);
+        CHECK_EQ_U(r.zero, i == 1 ? 3 : 0);
+        CHECK_EQ_U(mpti_f32_bits(r.max_abs) | mpti_f32_bits(r.min_abs), 0);
+        memset(&c, 0xa5, sizeof c);
+        CHECK_EQ_I(mpt_range_choose_scale(&r, 3, &c), MPT_OK);
+        CHECK(c.scale == 1.0f && c.log2_scale == 0 && !c.flushed && !c.subnormal);
+    }
+}
+
+TEST(range_refusals)
+{
+    const float      x = 1.0f;
+    const mpt_f16    h = {0x3c00u};
+    const mpt_bf16   b = {0x3f80u};
+    mpt_range        r = range_of(MPT_F16, &x, 1), other = range_of(MPT_BF16, &x, 1), zeroed, was;
+    mpt_range_choice c, c_was;
+    memcpy(&was, &r, sizeof r);
+    memset(&zeroed, 0, sizeof zeroed);
+    memset(&c, 0xa5, sizeof c);
+    memcpy(&c_was, &c, sizeof c);
+    CHECK_EQ_I(mpt_range_init(NULL, MPT_F16), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_init(&r, MPT_E8M0), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_range_init(&r, MPT_FORMAT_COUNT), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_range_init(&r, (mpt_format)15), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_range_add_f32(NULL, &x, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add_f32(&r, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add_f32(&zeroed, &x, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add_f16(NULL, &h, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add_f16(&r, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add_f16(&zeroed, &h, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add_bf16(NULL, &b, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add_bf16(&r, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add_f16(&r, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_range_add_bf16(&r, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_range_merge(&r, &other), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_merge(&r, &zeroed), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_merge(&zeroed, &r), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_merge(NULL, &r), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_merge(&r, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_choose_scale(NULL, 3, &c), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 3, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_choose_scale(&zeroed, 3, &c), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, -1, &c), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 31, &c), MPT_E_ARG);
+    CHECK(!memcmp(&was, &r, sizeof r) && !memcmp(&c, &c_was, sizeof c));
+    memset(&was, 0, sizeof was);
+    CHECK(!memcmp(&was, &zeroed, sizeof was));
+}
+
+/* Does |x| * 2^k overflow? In double every such product is exact. */
+static int overflows(mpt_format format, double x, int k)
+{
+    unsigned flags = 0u;
+    (void)mpt_encode(format, ldexp(x, k), NULL, &flags);
+    return (flags & MPT_FLAG_OVERFLOW) != 0u;
+}
+
+/* All of binade e with 2^k: flushed if even its largest number is, subnormal if its least one is. */
+static void count_losses(const mpt_range *r, int k, mpt_range_choice *c)
+{
+    const mpt_format_info *f = mpt_format_get(r->format);
+    int                    i;
+    c->flushed = c->subnormal = 0;
+    for (i = 0; i < MPT_RANGE_BINS; i++) {
+        const double low = ldexp(1.0, i + MPT_RANGE_EMIN + k), top = low * (2.0 - ldexp(1.0, -23));
+        if (!r->binade[i])
+            continue;
+        if (!mpt_encode(r->format, top, NULL, NULL))
+            c->flushed += r->binade[i];
+        else if (!(mpt_encode(r->format, low, NULL, NULL) >> f->mantissa_bits))
+            c->subnormal += r->binade[i];
+    }
+}
+
+static int is_better(const mpt_range_choice *a, const mpt_range_choice *b)
+{
+    if (a->flushed != b->flushed)
+        return a->flushed < b->flushed;
+    if (a->subnormal != b->subnormal)
+        return a->subnormal < b->subnormal;
+    return abs(a->log2_scale) < abs(b->log2_scale);
+}
+
+static void choice_is_best(const mpt_range *r, int headroom)
+{
+    const double     top = mpt_decode(MPT_F32, mpti_f32_bits(r->max_abs));
+    mpt_range_choice got, best, next;
+    int              k, found = 0;
+    memset(&best, 0, sizeof best);
+    memset(&next, 0, sizeof next);
+    for (k = -126; k <= 127 && !overflows(r->format, top, k + headroom); k++) {
+        next.log2_scale = k;
+        count_losses(r, k, &next);
+        if (!found || is_better(&next, &best))
+            best = next;
+        found = 1;
+    }
+    CHECK_EQ_I(mpt_range_choose_scale(r, headroom, &got), MPT_OK);
+    if (!found)
+        return;                         /* no power of two that FP32 holds leaves this headroom */
+    CHECK_EQ_I(got.log2_scale, best.log2_scale);
+    CHECK_EQ_U(mpti_f32_bits(got.scale), mpti_f32_bits(pow2f(best.log2_scale)));
+    CHECK_EQ_U(got.flushed, best.flushed);
+    CHECK_EQ_U(got.subnormal, best.subnormal);
+    CHECK(got.headroom >= headroom);
+    CHECK(!overflows(r->format, top, got.log2_scale + got.headroom));
+    CHECK(overflows(r->format, top, got.log2_scale + got.headroom + 1));
+}
+
+TEST(range_choice_is_the_best)
+{
+    int round;
+    for (round = 0; round < 2000; round++) {
+        const mpt_format format = range_formats[mt_random() % COUNT(range_formats)];
+        const int        middle = (int)(mt_random() % 200u) - 100, width = (int)(mt_random() % 20u);
+        const size_t     n = 1u + (size_t)(mt_random() % 30u);
+        size_t           i;
+        mpt_range        r;
+        if (format == MPT_F64)
+            continue;
+        mt_context(mpt_format_get(format)->name, NULL);
+        for (i = 0; i < n; i++)
+            numbers[i] = round % 10 ? random_wide(middle - width, middle + width)
+                                    : mpti_f32_make((uint32_t)mt_random() & 0x7f7fffffu);
+        r = range_of(format, numbers, n);
+        if (mpti_f32_bits(r.max_abs))
+            choice_is_best(&r, (int)(mt_random() % 31u));
+    }
+}
+
+/* A double holds every float at every scale: nothing to lose, so scale 1. */
+TEST(range_choice_for_f64)
+{
+    const float      x[] = {1e-30f, 1.0f, 1e30f};
+    const mpt_range  r = range_of(MPT_F64, x, 3);
+    mpt_range_choice c;
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 3, &c), MPT_OK);
+    CHECK(c.scale == 1.0f && c.log2_scale == 0 && c.headroom == 1023 - 99 && !c.flushed && !c.subnormal);
+}
+
+/* The case of the paper: gradients around 2^-30 in FP16. */
+TEST(range_choice_known)
+{
+    const float      x[] = {pow2f(-20), pow2f(-30), -pow2f(-30)};
+    const mpt_range  r = range_of(MPT_F16, x, 3);
+    mpt_range_choice c;
+    CHECK(r.flushed == 2 && r.subnormal == 1 && !r.normal);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 3, &c), MPT_OK);
+    CHECK(c.log2_scale == 16 && c.scale == 65536.0f && c.headroom == 19);      /* 2^-30 becomes 2^-14 */
+    CHECK(c.flushed == 0 && c.subnormal == 0);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 30, &c), MPT_OK);
+    CHECK(c.log2_scale == 5 && c.headroom == 30 && c.flushed == 0 && c.subnormal == 3);
+}
+
+/* ---- the drawing ---- */
+
+/* The drawing as text, cut into lines. Rows are looked at exactly, the words around them are free. */
+enum { LINES_MAX = 100 };
+static struct { char text[20000]; const char *line[LINES_MAX]; int lines; } drawn;
+
+static int draw(const mpt_range *r, const char *title)
+{
+    FILE *f = tmpfile();
+    char *at;
+    size_t n;
+    memset(&drawn, 0, sizeof drawn);
+    if (!f)
+        return 0;
+    CHECK_EQ_I(mpt_range_print(f, r, title), MPT_OK);
+    rewind(f);
+    n = fread(drawn.text, 1, sizeof drawn.text - 1, f);
+    (void)fclose(f);
+    CHECK(n > 0 && drawn.text[n - 1] == '\n');
+    for (at = strtok(drawn.text, "\n"); at && drawn.lines < LINES_MAX; at = strtok(NULL, "\n"))
+        drawn.line[drawn.lines++] = at;
+    return 1;
+}
+
+/* The place of the row of binade 2^e; -1 if it was not drawn. */
+static int row_of(int e)
+{
+    char head[20];
+    int  i;
+    (void)sprintf(head, "  2^%-5d|", e);
+    for (i = 0; i < drawn.lines; i++)
+        if (!strncmp(drawn.line[i], head, strlen(head)))
+            return i;
+    return -1;
+}
+
+/* A row with so long a bar, this share behind it, and after that nothing or a remark. */
+static void row_is(int e, int length, const char *percent)
+{
+    const int   row = row_of(e);
+    const char *bar = row < 0 ? "" : strchr(drawn.line[row], '|') + 1;
+    const char *behind = bar + strspn(bar, "#");
+    mt_context("row", row < 0 ? "missing" : drawn.line[row]);
+    CHECK(row >= 0 && behind - bar == length);
+    CHECK(!strncmp(behind, percent, strlen(percent)));
+    CHECK(!behind[strlen(percent)] || !strncmp(behind + strlen(percent), " (", 2));
+    mt_context(NULL, NULL);
+}
+
+/* Between this row and the next one down, a line tells what happens there. */
+static void edge_is(int e, const char *format, const char *word)
+{
+    const int   row = row_of(e);
+    const char *line = row < 0 || row + 2 != row_of(e - 1) ? "" : drawn.line[row + 1];
+    mt_context("edge", line);
+    CHECK(!strncmp(line, "  ---", 5) && strstr(line, format) && strstr(line, word));
+    mt_context(NULL, NULL);
+}
+
+TEST(range_print_rows)
+{
+    const float     x[] = {0.0f, pow2f(-26), pow2f(-24), pow2f(-15), 1.0f, -1.5f, 1.25f, pow2f(16),
+                           mpti_f32_make(BITS_INF), mpti_f32_make(BITS_QNAN)};
+    const mpt_range r = range_of(MPT_F16, x, COUNT(x));
+    int             e;
+    if (!draw(&r, "grad of conv1"))
+        SKIP("no temporary file");
+    CHECK_EQ_S(drawn.line[0], "grad of conv1: 10 values, 10.0% zero, 1 Inf, 1 NaN");
+    CHECK_EQ_S(drawn.line[1],
+               "  in f16, of the nonzero: 14.3% become 0, 28.6% subnormal, 42.9% normal, 14.3% overflow");
+    for (e = 16; e >= -26; e--) {
+        if (e == 0)
+            row_is(e, 50, " 42.9%");
+        else if (e == 16 || e == -15 || e == -24 || e == -26)
+            row_is(e, 17, " 14.3%");
+        else
+            row_is(e, 0, "");
+    }
+    edge_is(16, "f16", "overflow");
+    edge_is(-14, "f16", "subnormal");
+    edge_is(-25, "f16", "becomes 0");
+    CHECK_EQ_I(drawn.lines, 2 + 43 + 3);
+    CHECK(row_of(17) < 0 && row_of(-27) < 0);
+}
+
+/* 261 binades are drawn in groups, none of which reaches across an edge. */
+TEST(range_print_groups)
+{
+    const float x[] = {pow2f(-140), pow2f(0), pow2f(0), pow2f(120)};
+    mpt_range   r = range_of(MPT_BF16, x, 4);
+    if (!draw(&r, "wide"))
+        SKIP("no temporary file");
+    CHECK(drawn.lines > 20 && drawn.lines <= 2 + 44 + 3 + 3);
+    row_is(120, 25, " 25.0%");
+    row_is(0, 50, " 50.0%");
+    edge_is(-126, "bf16", "subnormal");
+    row_is(-135, 25, " 25.0%");
+    CHECK(row_of(-134) < 0);
+}
+
+TEST(range_print_corners)
+{
+    static float many[10001];
+    mpt_range    r = range_of(MPT_F16, NULL, 0);
+    if (!draw(&r, "nothing"))
+        SKIP("no temporary file");
+    CHECK_EQ_I(drawn.lines, 2);
+    CHECK_EQ_S(drawn.line[0], "nothing: 0 values, 0.0% zero, 0 Inf, 0 NaN");
+    many[0] = 65504.0f;
+    r = range_of(MPT_F16, many, 1);
+    CHECK(draw(&r, "one"));
+    row_is(15, 50, " 100.0%");
+    CHECK_EQ_I(drawn.lines, 5);             /* the nearest edges frame the row */
+    CHECK_EQ_S(drawn.line[2], "  -------+--- f16: 2^16 and above: overflow");
+    CHECK_EQ_S(drawn.line[4], "  -------+--- f16: 2^-14 is the last with all bits; below: subnormal");
+    for (many[0] = 1.0f; r.count < 10002; )     /* one in ten thousand shows, and is not called 0 */
+        CHECK_EQ_I(mpt_range_add_f32(&r, many, 1), MPT_OK);
+    CHECK(draw(&r, "most are 1"));
+    row_is(15, 1, " <0.1%");
+    row_is(0, 50, " 100.0%");
+}
+
+TEST(range_print_refusals)
+{
+    mpt_range r = range_of(MPT_F16, NULL, 0), zeroed;
+    FILE     *full = fopen("/dev/full", "w");
+    memset(&zeroed, 0, sizeof zeroed);
+    CHECK_EQ_I(mpt_range_print(NULL, &r, "t"), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_print(stdout, NULL, "t"), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_print(stdout, &r, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_print(stdout, &zeroed, "t"), MPT_E_ARG);
+    if (full) {                 /* where there is a device that is always full */
+        (void)setvbuf(full, NULL, _IONBF, 0);
+        CHECK_EQ_I(mpt_range_print(full, &r, "t"), MPT_E_DATA);
+        (void)fclose(full);
+    }
+}
+
+/* Under -ffast-math mpt.h promises no bits, and the processor takes subnormals for zeros: there the
+ * tests of bits do not run. All others do. */
+#ifdef __FAST_MATH__
+#define RUN_EXACT(name) (void)mt_test_##name
+#else
+#define RUN_EXACT(name) RUN(name)
+#endif
+
+int main(int argc, char **argv)
+{
+    mt_begin(argc, argv);
+    RUN(scaler_presets);
+    RUN(scaler_scale_multiplies);
+    RUN(scaler_grows_after_interval_backs_off_and_resets);
+    RUN(scaler_interval_one);
+    RUN(scaler_growth_to_infinity_is_refused_but_counted);
+    RUN_EXACT(scaler_shrinks_to_subnormals_and_zero);
+    RUN(scaler_odd_factors);
+    RUN(scaler_static_never_moves);
+    RUN_EXACT(scaler_equals_model);
+    RUN(scaler_refuses_bad_configuration);
+    RUN(order_nothing_before_the_first_scale);
+    RUN(order_each_call_once);
+    RUN(order_a_refused_check_skips_the_step);
+    RUN(order_after_a_new_start);
+    RUN(bad_pointers);
+    RUN(bad_clip_norms);
+    RUN(bad_hyperparameters);
+    RUN(bad_tensors_null_arrays);
+    RUN(bad_tensors_formats);
+    RUN(validate_names_the_first_fault);
+    RUN(null_with_size_zero);
+    RUN(two_optimizers_share_a_scale);
+    RUN(record_is_merged);
+    RUN(found_inf_anywhere);
+    RUN(found_inf_by_unscaling);
+    RUN_EXACT(found_inf_by_a_subnormal_scale);
+    RUN(found_inf_by_writing_back);
+    RUN(factor_is_the_rounded_inverse);
+    RUN(check_reads_and_unscale_multiplies);
+    RUN_EXACT(sumsq_tree_over_sizes);
+    RUN_EXACT(sumsq_tree_over_lists);
+    RUN_EXACT(sumsq_skips_what_is_not_finite);
+    RUN(norm_is_close_to_exact);
+    RUN_EXACT(norm_of_unscaled_is_that_of_what_was_written);
+    RUN(norm_does_not_overflow);
+    RUN(clip_factor);
+    RUN(clip_factor_is_the_rounded_quotient);
+    RUN(clip_of_a_bad_step_is_one);
+    RUN(clip_apply_multiplies_once);
+    RUN(clip_fused_equals_clip_applied);
+    RUN(steps_follow_the_textbook);
+    RUN_EXACT(steps_equal_a_naive_loop);
+    RUN(steps_without_optional_arrays);
+    RUN(publish_writes_the_copies);
+    RUN_EXACT(steps_give_the_known_bits);
+    RUN(skip_changes_nothing);
+    RUN(invariance_loss_and_rate);
+    RUN(invariance_scale);
+    RUN(structs_have_no_padding);
+    RUN(state_is_all_in_the_structs);
+    RUN(range_equals_the_codec);
+    RUN(range_limits);
+    RUN(range_of_all_halves);
+    RUN(range_merges_in_any_order);
+    RUN(range_empty_and_zero);
+    RUN(range_refusals);
+    RUN(range_choice_is_the_best);
+    RUN(range_choice_known);
+    RUN(range_print_rows);
+    RUN(range_print_groups);
+    RUN(range_print_corners);
+    RUN(range_print_refusals);
+    RUN(range_choice_for_f64);
+    return mt_end();
+}
