@@ -21,8 +21,8 @@ warnings='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wund
           -Wdouble-promotion -Wcast-qual -Werror'
 sanitize='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all'
 
-# One variant a line: name | compiler | flags. Numbers in front keep the results in order.
-variants()
+# One variant a line: name | compiler | flags
+unnumbered_variants()
 {
     for compiler in gcc clang; do
         case $compiler in gcc) cxx=g++ ;; *) cxx=clang++ ;; esac
@@ -32,8 +32,12 @@ variants()
         done
         echo "$compiler C99 ASan+UBSan|$compiler|-std=c99 -Wstrict-prototypes $sanitize"
         echo "$compiler C99 -DMPT_SIMD=0|$compiler|-std=c99 -Wstrict-prototypes -O2 -DMPT_SIMD=0"
-    done | awk '{ printf "%02d|%s\n", NR, $0 }'
+    done
+    echo "tcc|tcc|"
 }
+
+# The same with a number in front, which keeps the results in order.
+variants() { unnumbered_variants | awk '{ printf "%02d|%s\n", NR, $0 }'; }
 
 # run_variant NUMBER NAME COMPILER FLAGS: leave one line in NUMBER.result, and all output in NUMBER.log
 run_variant()
