@@ -259,7 +259,7 @@ TEST(convert_narrow)
 TEST(convert_widen)
 {
     std::vector<uint32_t> codes;
-    for (uint32_t code = 0; code < 65536; code++) codes.push_back(code);
+    for (uint32_t code = 0; code < 65536; code += gpu.small ? 5u : 1u) codes.push_back(code);
     for (const Variant &v : variants) {
         const Machine machine(v);
         convert_both(&conversions[1], codes, 0, 0);
