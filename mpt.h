@@ -316,7 +316,8 @@ MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor
 
 // >>M7 formulas, one element each, shared with the GPU ----------------------------------------------
 /* Arithmetic that no compiler may contract: a plain a * b + c becomes an fma or not at each one's
- * taste. PTX in place of the intrinsics, since --use_fast_math would flush subnormals in those. */
+ * taste. PTX and bits in place of operators and intrinsics, since under --use_fast_math those flush
+ * subnormals, even in a negation, a comparison or a conversion. */
 #ifdef __CUDA_ARCH__
 MPT_HD float mpti_fma(float a, float b, float c)
 {
@@ -348,6 +349,24 @@ MPT_HD double mpti_mul64(double a, double b)
     asm("mul.rn.f64 %0, %1, %2;" : "=d"(d) : "d"(a), "d"(b));
     return d;
 }
+MPT_HD float mpti_neg(float a)
+{
+    float d;
+    asm("neg.f32 %0, %1;" : "=f"(d) : "f"(a));
+    return d;
+}
+MPT_HD double mpti_to_f64(float a)
+{
+    double d;
+    asm("cvt.f64.f32 %0, %1;" : "=d"(d) : "f"(a));
+    return d;
+}
+MPT_HD float mpti_to_f32(double a)
+{
+    float d;
+    asm("cvt.rn.f32.f64 %0, %1;" : "=f"(d) : "d"(a));
+    return d;
+}
 #else
 MPT_HD float mpti_fma(float a, float b, float c) { return fmaf(a, b, c); }
 MPT_HD float mpti_mul(float a, float b) { return a * b; }   /* its result only feeds fmaf, / or a store */
@@ -360,7 +379,11 @@ MPT_HD double mpti_mul64(double a, double b)
     const volatile double d = a * b;
     return d;
 }
+MPT_HD double mpti_to_f64(float a) { return (double)a; }
+MPT_HD float mpti_to_f32(double a) { return (float)a; }
+MPT_HD float mpti_neg(float a) { return -a; }
 #endif
+MPT_HD int mpti_is_nonzero(float a) { return (mpti_f32_bits(a) & 0x7fffffffu) != 0u; }
 
 /* The tree of every sum of squares. Element i of a chunk adds to lane i mod MPTI_LANES, in order; the
  * lanes of a chunk are added in adjacent pairs; chunk c of the whole list adds to slot
@@ -385,11 +408,11 @@ MPT_HD double mpti_sumsq_1(double sum, float x)
 {
     /* by a mask, not a branch: loops over it vectorize */
     const float finite = mpti_f32_make(mpti_f32_bits(x) & (0u - (uint32_t)mpti_f32_is_finite(x)));
-    return sum + (double)finite * (double)finite;
+    return sum + mpti_to_f64(finite) * mpti_to_f64(finite);
 }
 
 /* FP32(1 / FP64(scale)), as PyTorch has it. */
-MPT_HD float mpti_inverse_scale(float scale) { return (float)(1.0 / (double)scale); }
+MPT_HD float mpti_inverse_scale(float scale) { return mpti_to_f32(1.0 / mpti_to_f64(scale)); }
 
 /* Norm and clip factor from the finished sum. */
 MPT_HD double mpti_norm_from_sumsq(double sumsq, unsigned found_inf)
@@ -399,7 +422,8 @@ MPT_HD double mpti_norm_from_sumsq(double sumsq, unsigned found_inf)
 
 MPT_HD float mpti_clip_factor(double norm, float max_norm, unsigned found_inf)
 {
-    return found_inf || !(norm > (double)max_norm) ? 1.0f : (float)((double)max_norm / norm);
+    const double most = mpti_to_f64(max_norm);
+    return found_inf || !(norm > most) ? 1.0f : mpti_to_f32(most / norm);
 }
 
 /* One update of the scale; returns nothing but the new state in *s. */
@@ -407,10 +431,10 @@ MPT_HD void mpti_scaler_advance(mpt_scaler *s)
 {
     if (s->config.dialect == (int32_t)MPT_SCALER_PYTORCH) {
         if (s->found_inf) {
-            s->scale = (float)mpti_mul64((double)s->scale, s->config.backoff);
+            s->scale = mpti_to_f32(mpti_mul64(mpti_to_f64(s->scale), s->config.backoff));
             s->good_steps = 0;
         } else if (s->good_steps + 1 == s->config.interval) {
-            const float grown = (float)mpti_mul64((double)s->scale, s->config.growth);
+            const float grown = mpti_to_f32(mpti_mul64(mpti_to_f64(s->scale), s->config.growth));
             if (mpti_f32_is_finite(grown))
                 s->scale = grown;
             s->good_steps = 0;
@@ -443,7 +467,7 @@ MPT_HD int mpti_is_decay(float x) { return mpti_is_rate(x) && x < 1.0f; }
 MPT_HD int mpti_sgd_ok(const mpt_sgd *o)
 {
     return o && mpti_is_rate(o->lr) && mpti_is_decay(o->momentum) && mpti_is_rate(o->weight_decay) &&
-           (!o->nesterov || o->momentum > 0.0f);
+           (!o->nesterov || mpti_is_nonzero(o->momentum));
 }
 
 MPT_HD int mpti_adamw_ok(const mpt_adamw *o)
@@ -453,15 +477,15 @@ MPT_HD int mpti_adamw_ok(const mpt_adamw *o)
 }
 
 /* What is constant over one step of an optimizer; factor is unscale times clip. */
-typedef struct mpti_sgd_k { float lr, momentum, weight_decay, factor; uint32_t nesterov; } mpti_sgd_k;
+typedef struct mpti_sgd_k { float minus_lr, momentum, weight_decay, factor; uint32_t nesterov; } mpti_sgd_k;
 typedef struct mpti_adamw_k {
-    float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, decay, step_size, v_factor, factor;
+    float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, decay, minus_step_size, v_factor, factor;
 } mpti_adamw_k;
 
 MPT_HD mpti_sgd_k mpti_sgd_consts(const mpt_sgd *o, const mpt_step *step)
 {
     mpti_sgd_k k;
-    k.lr = o->lr;
+    k.minus_lr = mpti_neg(o->lr);
     k.momentum = o->momentum;
     k.weight_decay = o->weight_decay;
     k.factor = mpti_mul(step->grad_factor, step->clip_factor);
@@ -484,16 +508,17 @@ MPT_HD double mpti_powi(double base, uint64_t t)
 /* For step t = o->t + 1. */
 MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
 {
-    const uint64_t t = o->t + 1u;
-    mpti_adamw_k   k;
+    const double bias1 = 1.0 - mpti_powi(mpti_to_f64(o->beta1), o->t + 1u);
+    const double bias2 = 1.0 - mpti_powi(mpti_to_f64(o->beta2), o->t + 1u);
+    mpti_adamw_k k;
     k.beta1 = o->beta1;
-    k.one_minus_beta1 = 1.0f - o->beta1;
+    k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
     k.beta2 = o->beta2;
-    k.one_minus_beta2 = 1.0f - o->beta2;
+    k.one_minus_beta2 = mpti_fma(o->beta2, -1.0f, 1.0f);
     k.eps = o->eps;
-    k.decay = mpti_fma(-o->lr, o->weight_decay, 1.0f);
-    k.step_size = (float)((double)o->lr / (1.0 - mpti_powi((double)o->beta1, t)));
-    k.v_factor = (float)(1.0 / sqrt(1.0 - mpti_powi((double)o->beta2, t)));
+    k.decay = mpti_fma(mpti_neg(o->lr), o->weight_decay, 1.0f);
+    k.minus_step_size = mpti_neg(mpti_to_f32(mpti_to_f64(o->lr) / bias1));
+    k.v_factor = mpti_to_f32(1.0 / sqrt(bias2));
     k.factor = mpti_mul(step->grad_factor, step->clip_factor);
     return k;
 }
@@ -502,11 +527,11 @@ MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
 MPT_HD void mpti_sgd_1(float g, float *w, float *m, const mpti_sgd_k *k)
 {
     g = mpti_fma(k->weight_decay, *w, mpti_mul(g, k->factor));
-    if (k->momentum > 0.0f) {
+    if (mpti_is_nonzero(k->momentum)) {
         *m = mpti_fma(k->momentum, *m, g);
         g = k->nesterov ? mpti_fma(k->momentum, *m, g) : *m;
     }
-    *w = mpti_fma(-k->lr, g, *w);
+    *w = mpti_fma(k->minus_lr, g, *w);
 }
 
 MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, const mpti_adamw_k *k)
@@ -516,7 +541,7 @@ MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, const mpti_adamw
     *m = mpti_fma(k->beta1, *m, mpti_mul(k->one_minus_beta1, g));
     *v = mpti_fma(k->beta2, *v, mpti_mul(k->one_minus_beta2, mpti_mul(g, g)));
     denominator = mpti_fma(mpti_sqrt(*v), k->v_factor, k->eps);
-    *w = mpti_fma(-k->step_size, mpti_div(*m, denominator), mpti_mul(*w, k->decay));
+    *w = mpti_fma(k->minus_step_size, mpti_div(*m, denominator), mpti_mul(*w, k->decay));
 }
 
 #endif /* MPT_H */
@@ -1218,7 +1243,7 @@ static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t cou
 MPT_DEF mpt_status mpt_sgd_step(mpt_sgd *o, mpt_step *step, const mpt_tensor *tensors, size_t count)
 {
     const int        ok = mpti_sgd_ok(o);
-    const unsigned   moment = ok && o->momentum > 0.0f ? MPT_NEEDS_M : 0u;
+    const unsigned   moment = ok && mpti_is_nonzero(o->momentum) ? MPT_NEEDS_M : 0u;
     const mpt_status status =
         mpti_step_open(step, tensors, count, MPT_NEEDS_MASTER | MPT_NEEDS_GRAD | moment, ok);
     if (status == MPT_OK) {

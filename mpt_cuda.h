@@ -138,7 +138,8 @@ MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr,
 
 // >>C5 the step -----------------------------------------------------------------------------------
 /* The same five verbs as in mpt.h, queued on a stream. The order of calls is checked on the device,
- * where a graph replays them: a call out of order changes nothing but state->misuse, which counts it.
+ * where a graph replays them: a call out of order changes nothing but state->misuse, which counts it (and
+ * a refused check sets step.found_inf, as on the CPU).
  * All return MPT_OK, or MPT_E_ARG, or MPT_E_CUDA, and write nothing on an error. */
 
 /* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale.
@@ -760,8 +761,10 @@ mpti_k_check(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uin
         return;
     if (in_order)
         mpti_block_finish_check(state, partial, chunk_count, factor, write_back != 0);
-    else if (threadIdx.x == 0)
+    else if (threadIdx.x == 0) {
         state->misuse++;
+        state->step.found_inf = 1u;     /* as mpt_check: do not step on gradients that nobody checked */
+    }
 }
 
 static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -826,7 +829,7 @@ struct mpti_sgd_ops {
     typedef mpti_sgd_k consts;
     MPTI_D consts prepare(const config *o, const mpt_step *step) { return mpti_sgd_consts(o, step); }
     MPTI_D void one(float g, float *w, float *m, float *, const consts *k) { mpti_sgd_1(g, w, m, k); }
-    MPTI_D bool uses_m(const config *o) { return o->momentum > 0.0f; }
+    MPTI_D bool uses_m(const config *o) { return mpti_is_nonzero(o->momentum) != 0; }
     MPTI_D bool uses_v(const config *) { return false; }
 };
 struct mpti_adamw_ops {
@@ -909,7 +912,7 @@ MPT_DEF mpt_status mpt_cuda_sgd_step(mpt_cuda *c, const mpt_cuda_list *list, mpt
                                      const mpt_sgd *o, mpt_stream stream)
 {
     const bool     ok = mpti_sgd_ok(o) != 0;
-    const unsigned needs = MPT_NEEDS_MASTER | (ok && o->momentum > 0.0f ? MPT_NEEDS_M : 0u);
+    const unsigned needs = MPT_NEEDS_MASTER | (ok && mpti_is_nonzero(o->momentum) ? MPT_NEEDS_M : 0u);
     return mpti_cuda_step<mpti_sgd_ops>(c, list, state, o, ok, needs, stream, "mpt_cuda_sgd_step");
 }
 

@@ -29,7 +29,10 @@ blocks=$(awk -v out="$out" '
 near() {
     awk -v percent="$1" '
         function number(s) { return s ~ /^[-+]?[0-9]+(\.[0-9]+)?%?$/ }
-        function squeeze(s) { gsub(/#+/, "#", s); gsub(/\.\./, " .. ", s); gsub(/\^/, " ^ ", s); gsub(/[ |]+/, " ", s); return s }
+        function squeeze(s) {
+            gsub(/#+/, "#", s); gsub(/\.\./, " .. ", s); gsub(/\^/, " ^ ", s); gsub(/[ |]+/, " ", s)
+            return s
+        }
         NR == FNR { a[FNR] = squeeze($0); n = FNR; next }
         { m = FNR; k = split(a[FNR], x, " "); if (k != split(squeeze($0), y, " ")) bad = 1
           for (i = 1; i <= k; i++) if (x[i] != y[i]) {

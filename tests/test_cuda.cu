@@ -910,11 +910,11 @@ TEST(steps_without_moments)
 }
 
 // calls in a wrong order --------------------------------------------------------------------------
-/* A call that the CPU refuses with MPT_E_ORDER: on the device it may change nothing but misuse. */
+/* A call that the CPU refuses with MPT_E_ORDER: the device counts it in misuse, and otherwise has what the
+ * CPU has: nothing changed, but a refused check marks the step to be skipped. */
 static void out_of_order(Run &run, Optimizer &o, const char *call)
 {
     const uint64_t t = o.t();
-    const mpt_step before = run.step;
     mpt_status     on_host = MPT_OK;
     mt_context("out of order", call);
     if (strcmp(call, "check") == 0) {
@@ -934,7 +934,6 @@ static void out_of_order(Run &run, Optimizer &o, const char *call)
         OK(mpt_cuda_scaler_update(gpu.cuda, run.state, gpu.stream));
     }
     CHECK_EQ_I(on_host, MPT_E_ORDER);
-    run.step = before;                  /* where a refused check has marked the step to be skipped */
     run.misuse++;
     run.compare_state(t);
     run.compare_weights();
@@ -952,14 +951,15 @@ static void misuse_with(Optimizer o, size_t bad_round)
     Run run(list_mixed(), 1024.0f, 2000, 0.01f);
     o.set_lr(run.lr);
     for (const char *call : {"check", "unscale", "clip", "step", "update"}) out_of_order(run, o, call);
-    for (size_t round = 0; round < 2; round++) {
+    for (size_t round = 0; round < 3; round++) {
         run.gradients(-8, 4);
         if (round == bad_round)
             run.plant(0, 0, mpti_f32_bits(HUGE_VALF));
         run.scale();
         for (const char *call : {"update", "clip", "step"}) out_of_order(run, o, call);
         run.check(round == 0);
-        for (const char *call : {"check", "unscale"}) out_of_order(run, o, call);
+        if (round == 2)                 /* a second check: this step is skipped, whatever the first found */
+            for (const char *call : {"check", "unscale"}) out_of_order(run, o, call);
         step_in_order(run, o);
         for (const char *call : {"step", "clip", "check"}) out_of_order(run, o, call);
         run.update();
