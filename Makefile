@@ -38,7 +38,7 @@ examples: $(EXAMPLES:%=$(B)/examples/%) ## build the example programs into build
 bench: $(B)/bench/bench ## speed of conversions and steps, each beside a copy of the same traffic
 	@$(B)/bench/bench
 
-test-long: $(B)/tests/test_half ## all 2^32 floats against the reference path (about a minute)
+test-long: $(B)/tests/test_half ## all 2^32 floats against the reference path (a few minutes)
 	$(B)/tests/test_half --long
 
 test-cuda: ## on a machine with an NVIDIA GPU and nvcc: every kernel against its CPU function

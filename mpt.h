@@ -534,14 +534,23 @@ MPT_HD void mpti_sgd_1(float g, float *w, float *m, const mpti_sgd_k *k)
     *w = mpti_fma(k->minus_lr, g, *w);
 }
 
-MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, const mpti_adamw_k *k)
+MPT_HD void mpti_adamw_moments_1(float g, float *m, float *v, const mpti_adamw_k *k)
 {
-    float denominator;
     g = mpti_mul(g, k->factor);
     *m = mpti_fma(k->beta1, *m, mpti_mul(k->one_minus_beta1, g));
     *v = mpti_fma(k->beta2, *v, mpti_mul(k->one_minus_beta2, mpti_mul(g, g)));
-    denominator = mpti_fma(mpti_sqrt(*v), k->v_factor, k->eps);
-    *w = mpti_fma(k->minus_step_size, mpti_div(*m, denominator), mpti_mul(*w, k->decay));
+}
+
+MPT_HD void mpti_adamw_weight_1(float *w, float m, float root_of_v, const mpti_adamw_k *k)
+{
+    const float denominator = mpti_fma(root_of_v, k->v_factor, k->eps);
+    *w = mpti_fma(k->minus_step_size, mpti_div(m, denominator), mpti_mul(*w, k->decay));
+}
+
+MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, const mpti_adamw_k *k)
+{
+    mpti_adamw_moments_1(g, m, v, k);
+    mpti_adamw_weight_1(w, *m, mpti_sqrt(*v), k);
 }
 
 #endif /* MPT_H */
@@ -551,36 +560,6 @@ MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, const mpti_adamw
 #define MPTI_IMPLEMENTED
 
 static size_t mpti_min(size_t a, size_t b) { return a < b ? a : b; }
-
-/* Elements converted to float at a time, on the stack: small enough to stay in L1. */
-#define MPTI_BLOCK 256
-
-/* Define `name` as the inline function `loop`, compiled twice where the processor may have AVX2 and with
- * it FMA: fmaf is a library call unless the compiler may use the instruction, and eight lanes are
- * better than four. Both copies give the same bits; the second is several times faster. */
-#if MPT_SIMD && (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__)) && \
-    !defined(__TINYC__) && !defined(__CUDACC__) && !(defined(__AVX2__) && defined(__FMA__))
-#define MPTI_INLINE static inline __attribute__((always_inline))
-#define MPTI_TWICE(name, loop, parameters, arguments)                         \
-    __attribute__((target("avx2,fma"))) static void name##_avx2 parameters    \
-    {                                                                         \
-        loop arguments;                                                       \
-    }                                                                         \
-    static void name parameters                                               \
-    {                                                                         \
-        if (__builtin_cpu_supports("avx2"))                                   \
-            name##_avx2 arguments;                                            \
-        else                                                                  \
-            loop arguments;                                                   \
-    }
-#else
-#define MPTI_INLINE static inline
-#define MPTI_TWICE(name, loop, parameters, arguments) \
-    static void name parameters                       \
-    {                                                 \
-        loop arguments;                               \
-    }
-#endif
 
 /* ---- tensors ---- */
 
@@ -1177,40 +1156,75 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
 
 /* ---- optimizers ---- */
 
-/* One block of one tensor through one optimizer; k points to its constants. */
-typedef void mpti_block_fn(const float *g, float *w, float *m, float *v, size_t n, const void *k);
+/* One block of one tensor, padded with zeros, through one optimizer; k points to its constants. */
+#define MPTI_BLOCK_PARAMETERS                                                                       \
+    (const float *MPTI_RESTRICT g, float *MPTI_RESTRICT w, float *MPTI_RESTRICT m,                  \
+     float *MPTI_RESTRICT v, const void *k)
+typedef void mpti_block_fn MPTI_BLOCK_PARAMETERS;
 
-MPTI_INLINE void mpti_sgd_loop(const float *g, float *w, float *m, float *v, size_t n, const void *k)
+MPTI_INLINE void mpti_sgd_loop MPTI_BLOCK_PARAMETERS
 {
     const mpti_sgd_k c = *(const mpti_sgd_k *)k;
     size_t           i;
     (void)v;
-    for (i = 0; i < n; i++)
-        mpti_sgd_1(g[i], &w[i], m ? &m[i] : NULL, &c);
+    if (mpti_is_nonzero(c.momentum))        /* out of the loop, so that it vectorizes */
+        for (i = 0; i < MPTI_BLOCK; i++)
+            mpti_sgd_1(g[i], &w[i], &m[i], &c);
+    else
+        for (i = 0; i < MPTI_BLOCK; i++)
+            mpti_sgd_1(g[i], &w[i], &m[i], &c);
 }
 
-MPTI_INLINE void mpti_adamw_loop(const float *g, float *w, float *m, float *v, size_t n, const void *k)
+/* mpti_adamw_1 in three loops, since compilers do not vectorize sqrtf: it may set errno. */
+MPTI_INLINE void mpti_adamw_loop MPTI_BLOCK_PARAMETERS
 {
     const mpti_adamw_k c = *(const mpti_adamw_k *)k;
+    float              root[MPTI_BLOCK];
     size_t             i;
-    for (i = 0; i < n; i++)
-        mpti_adamw_1(g[i], &w[i], &m[i], &v[i], &c);
+    for (i = 0; i < MPTI_BLOCK; i++)
+        mpti_adamw_moments_1(g[i], &m[i], &v[i], &c);
+    for (i = 0; i < MPTI_BLOCK; i++)
+        root[i] = mpti_sqrt(v[i]);
+    for (i = 0; i < MPTI_BLOCK; i++)
+        mpti_adamw_weight_1(&w[i], m[i], root[i], &c);
 }
 
-MPTI_TWICE(mpti_sgd_block, mpti_sgd_loop,
-           (const float *g, float *w, float *m, float *v, size_t n, const void *k), (g, w, m, v, n, k))
-MPTI_TWICE(mpti_adamw_block, mpti_adamw_loop,
-           (const float *g, float *w, float *m, float *v, size_t n, const void *k), (g, w, m, v, n, k))
+MPTI_TWICE(mpti_sgd_block, mpti_sgd_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
+MPTI_TWICE(mpti_adamw_block, mpti_adamw_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
+
+/* A block of one array in and out; an array that is not there reads as zeros. */
+static void mpti_block_load(float *block, const float *array, size_t first, size_t n)
+{
+    if (!array)
+        n = 0;
+    if (n)
+        memcpy(block, array + first, n * sizeof *block);
+    if (n < MPTI_BLOCK)
+        memset(block + n, 0, (MPTI_BLOCK - n) * sizeof *block);
+}
+
+static void mpti_block_store(float *array, const float *block, size_t first, size_t n)
+{
+    if (array)
+        memcpy(array + first, block, n * sizeof *block);
+}
 
 static void mpti_step_tensor(const mpt_tensor *t, mpti_block_fn *block, const void *k)
 {
-    float  g[MPTI_BLOCK];
+    float  g[MPTI_BLOCK], w[MPTI_BLOCK], m[MPTI_BLOCK], v[MPTI_BLOCK];
     size_t first;
     for (first = 0; first < t->n; first += MPTI_BLOCK) {
         const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
-        float *const w = t->master + first;
+        if (n < MPTI_BLOCK)
+            memset(g, 0, sizeof g);
         mpti_row_load(g, t->grad, t->grad_format, first, n);
-        block(g, w, t->m ? t->m + first : NULL, t->v ? t->v + first : NULL, n, k);
+        mpti_block_load(w, t->master, first, n);
+        mpti_block_load(m, t->m, first, n);
+        mpti_block_load(v, t->v, first, n);
+        block(g, w, m, v, k);
+        mpti_block_store(t->master, w, first, n);
+        mpti_block_store(t->m, m, first, n);
+        mpti_block_store(t->v, v, first, n);
         if (t->param)
             mpti_row_store(t->param, t->param_format, first, w, n);
     }

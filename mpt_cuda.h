@@ -143,7 +143,9 @@ MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr,
  * All return MPT_OK, or MPT_E_ARG, or MPT_E_CUDA, and write nothing on an error. */
 
 /* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale.
- *   x  in/out  [n], device memory */
+ *   x  in/out  [n], device memory
+ * A kernel of yours may instead multiply by state->scaler.scale; then call this once with n = 0, so that
+ * the scale counts as in use. */
 MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, float *x, size_t n,
                                            mpt_stream stream);
 
