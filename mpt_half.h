@@ -17,8 +17,8 @@
  * -ffast-math, flush-to-zero, x87 and any rounding mode of the processor.
  *
  * What it does NOT do: arithmetic in the small formats (convert, compute in float, convert back);
- * decimal text; conversion of FP8 and narrower arrays at speed (mpt_encode takes one value at a
- * time); SIMD other than F16C for the f16 arrays.
+ * decimal text; arrays of FP8 and narrower formats (mpt_encode takes one value at a time); vector
+ * instructions beyond F16C for the f16 arrays and what compilers make of the other loops.
  *
  * Contents (search for the mark):
  *   >>H1 configuration           >>H6 scalar conversion: f16
@@ -38,7 +38,8 @@
 // >>H1 configuration ------------------------------------------------------------------------------
 /* MPT_STATIC   define it to make every function static in this file; it implies the implementation.
  * MPT_DEF      linkage of the non-inline functions; default: extern "C" in C++, extern in C.
- * MPT_SIMD     1 (default): array functions choose F16C at run time; 0: the portable path only.
+ * MPT_SIMD     1 (default): array functions choose F16C and AVX2 at run time, where the compiler is gcc
+ *              or clang and the processor x86; 0: the portable path only. The bits are the same.
  * No macro changes a struct or a prototype. */
 #ifndef MPT_SIMD
 #define MPT_SIMD 1
