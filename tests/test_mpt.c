@@ -238,6 +238,12 @@ TEST(scaler_shrinks_to_subnormals_and_zero)
     const int      good[] = {0, 0, 0, 0, 0, 0};
     trace(dynamic(FLT_MIN, 2.0, 0.5, 1), "BBG", scale, good);
     trace(dynamic(mpti_f32_make(4u), 2.0, 0.5, 1), "BBBBGB", least, good);
+    {   /* stuck at 0, as PyTorch's can be: 0 * x, not the NaN of a scaler that was never initialised */
+        mpt_scaler s = scaler_static(1.0f);
+        s.scale = 0.0f;
+        CHECK_EQ_U(mpti_f32_bits(mpt_scaler_scale(&s, 3.0f)), 0u);
+        CHECK_EQ_U(s.in_use, 1);
+    }
 }
 
 /* Factors that are no powers of two: multiplied as doubles, the product rounded to FP32. With the
