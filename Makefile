@@ -47,7 +47,7 @@ test-cuda: ## on a machine with an NVIDIA GPU and nvcc: every kernel against its
 test-emu: ## the CUDA source under the CPU emulation, and planted bugs that must be caught
 	@sh tests/run_emu_bugs.sh $(B) && sh tests/run_cuda_emu.sh $(B)
 
-fuzz: ## libFuzzer with ASan and UBSan on the conversions (needs clang; FUZZ_SECONDS=20)
+fuzz: ## libFuzzer with ASan and UBSan on the conversions (needs clang; FUZZ_SECONDS=10 each)
 	@sh tests/run_fuzz.sh $(B)
 
 lint: ## line lengths, tabs, unfinished marks, doc blocks, shell syntax

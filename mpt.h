@@ -426,7 +426,7 @@ MPT_HD float mpti_clip_factor(double norm, float max_norm, unsigned found_inf)
     return found_inf || !(norm > most) ? 1.0f : mpti_to_f32(most / norm);
 }
 
-/* One update of the scale; returns nothing but the new state in *s. */
+/* One update of the scale, by what the checks since the last one found. */
 MPT_HD void mpti_scaler_advance(mpt_scaler *s)
 {
     if (s->config.dialect == (int32_t)MPT_SCALER_PYTORCH) {
@@ -460,7 +460,7 @@ MPT_HD int mpti_step_is_open(const mpt_step *step)
     return step->stage == (uint32_t)MPT_STAGE_CHECKED || step->stage == (uint32_t)MPT_STAGE_UNSCALED;
 }
 
-/* The legal hyperparameters; all comparisons are false for a NaN. */
+/* The legal hyperparameters. NaN is told by its bits: -ffast-math may turn a comparison around. */
 MPT_HD int mpti_is_rate(float x) { return x >= 0.0f && mpti_f32_is_finite(x); }
 MPT_HD int mpti_is_decay(float x) { return mpti_is_rate(x) && x < 1.0f; }
 
@@ -965,7 +965,7 @@ static int mpti_scaler_config_ok(const mpt_scaler_config *c)
         return 0;
     if (is_static)
         return 1;
-    return c->growth > 1.0 && (mpti_f64_bits(c->growth) >> 52) != 0x7ffu &&
+    return mpti_f64_is_finite(c->growth) && c->growth > 1.0 && mpti_f64_is_finite(c->backoff) &&
            c->backoff > 0.0 && c->backoff < 1.0 && c->interval >= 1;
 }
 
@@ -1209,22 +1209,24 @@ static void mpti_block_store(float *array, const float *block, size_t first, siz
         memcpy(array + first, block, n * sizeof *block);
 }
 
-static void mpti_step_tensor(const mpt_tensor *t, mpti_block_fn *block, const void *k)
+/* Moments that the optimizer does not need are neither read nor written. */
+static void mpti_step_tensor(const mpt_tensor *t, unsigned needs, mpti_block_fn *block, const void *k)
 {
-    float  g[MPTI_BLOCK], w[MPTI_BLOCK], m[MPTI_BLOCK], v[MPTI_BLOCK];
-    size_t first;
+    float *const t_m = needs & MPT_NEEDS_M ? t->m : NULL, *const t_v = needs & MPT_NEEDS_V ? t->v : NULL;
+    float        g[MPTI_BLOCK], w[MPTI_BLOCK], m[MPTI_BLOCK], v[MPTI_BLOCK];
+    size_t       first;
     for (first = 0; first < t->n; first += MPTI_BLOCK) {
         const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
         if (n < MPTI_BLOCK)
             memset(g, 0, sizeof g);
         mpti_row_load(g, t->grad, t->grad_format, first, n);
         mpti_block_load(w, t->master, first, n);
-        mpti_block_load(m, t->m, first, n);
-        mpti_block_load(v, t->v, first, n);
+        mpti_block_load(m, t_m, first, n);
+        mpti_block_load(v, t_v, first, n);
         block(g, w, m, v, k);
         mpti_block_store(t->master, w, first, n);
-        mpti_block_store(t->m, m, first, n);
-        mpti_block_store(t->v, v, first, n);
+        mpti_block_store(t_m, m, first, n);
+        mpti_block_store(t_v, v, first, n);
         if (t->param)
             mpti_row_store(t->param, t->param_format, first, w, n);
     }
@@ -1242,15 +1244,15 @@ static mpt_status mpti_step_open(const mpt_step *step, const mpt_tensor *tensors
 }
 
 /* The step itself, or on found_inf nothing but its being over; t counts the steps taken. */
-static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t count, mpti_block_fn *block,
-                           const void *k, uint64_t *t)
+static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
+                           mpti_block_fn *block, const void *k, uint64_t *t)
 {
     size_t i;
     step->stage = (uint32_t)MPT_STAGE_STEPPED;
     if (step->found_inf)
         return;
     for (i = 0; i < count; i++)
-        mpti_step_tensor(&tensors[i], block, k);
+        mpti_step_tensor(&tensors[i], needs, block, k);
     (*t)++;
 }
 
@@ -1258,11 +1260,11 @@ MPT_DEF mpt_status mpt_sgd_step(mpt_sgd *o, mpt_step *step, const mpt_tensor *te
 {
     const int        ok = mpti_sgd_ok(o);
     const unsigned   moment = ok && mpti_is_nonzero(o->momentum) ? MPT_NEEDS_M : 0u;
-    const mpt_status status =
-        mpti_step_open(step, tensors, count, MPT_NEEDS_MASTER | MPT_NEEDS_GRAD | moment, ok);
+    const unsigned   needs = MPT_NEEDS_MASTER | MPT_NEEDS_GRAD | moment;
+    const mpt_status status = mpti_step_open(step, tensors, count, needs, ok);
     if (status == MPT_OK) {
         const mpti_sgd_k k = mpti_sgd_consts(o, step);
-        mpti_step_take(step, tensors, count, mpti_sgd_block, &k, &o->t);
+        mpti_step_take(step, tensors, count, needs, mpti_sgd_block, &k, &o->t);
     }
     return status;
 }
@@ -1279,7 +1281,7 @@ MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor
     const mpt_status status = mpti_step_open(step, tensors, count, needs, mpti_adamw_ok(o));
     if (status == MPT_OK) {
         const mpti_adamw_k k = mpti_adamw_consts(o, step);
-        mpti_step_take(step, tensors, count, mpti_adamw_block, &k, &o->t);
+        mpti_step_take(step, tensors, count, needs, mpti_adamw_block, &k, &o->t);
     }
     return status;
 }

@@ -382,13 +382,19 @@ static mpt_status mpti_cuda_bad(mpt_cuda *c, mpt_status status, const char *call
 /* What a person can do about the errors that befall everybody once. */
 static const char *mpti_cuda_advice(cudaError_t e)
 {
-    switch ((int)e) {
-    case 2:   return " (free device memory or make the model or batch smaller)";
-    case 35:  return " (install or update the NVIDIA driver; the CPU functions of mpt.h need none)";
-    case 100: return " (no NVIDIA GPU is visible; the CPU functions of mpt.h need none)";
-    case 101: return " (device numbers start at 0)";
-    case 209: return " (compile with -arch for this GPU)";
-    default:  return "";
+    switch (e) {
+    case cudaErrorMemoryAllocation:
+        return " (free device memory or make the model or batch smaller)";
+    case cudaErrorInsufficientDriver:
+        return " (install or update the NVIDIA driver; the CPU functions of mpt.h need none)";
+    case cudaErrorNoDevice:
+        return " (no NVIDIA GPU is visible; the CPU functions of mpt.h need none)";
+    case cudaErrorInvalidDevice:
+        return " (device numbers start at 0)";
+    case cudaErrorNoKernelImageForDevice:
+        return " (compile with -arch for this GPU)";
+    default:
+        return "";
     }
 }
 

@@ -343,6 +343,7 @@ MPT_HD double mpti_f64_make(uint64_t u)
 
 /* Tests by bits, because isnan() and isinf() fold to false under -ffast-math. */
 MPT_HD int mpti_f32_is_finite(float x) { return (mpti_f32_bits(x) & 0x7f800000u) != 0x7f800000u; }
+MPT_HD int mpti_f64_is_finite(double x) { return ((mpti_f64_bits(x) >> 52) & 0x7ffu) != 0x7ffu; }
 
 /* Number of zero bits above the highest one bit; x must not be 0. */
 MPT_HD int mpti_clz32(uint32_t x)
@@ -1141,7 +1142,7 @@ MPT_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t 
 #endif
 
 #if MPTI_X86
-/* F16C converts eight halves an instruction: 10 times the portable path. */
+/* F16C converts eight halves an instruction. */
 __attribute__((target("avx,f16c"))) static size_t mpti_f16_from_f32_f16c(mpt_f16 *dst, const float *src,
                                                                          size_t n)
 {
