@@ -10,7 +10,8 @@ WARN    := -std=c99 -Wall -Wextra -Wpedantic -Wshadow
 VERSION := $(shell awk '/define MPT_VERSION_(MAJOR|MINOR|PATCH) /{v = v s $$3; s = "."} END{print v}' mpt_half.h)
 
 EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits dropin/before_scaler dropin/after_scaler
-TESTS    := test_half test_mpt
+TESTS    := $(sort $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)))
+BENCHES  := $(sort $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c)))
 
 .PHONY: help demo test check examples bench test-long test-cuda test-emu fuzz lint check-toc check-readme \
         install clean
@@ -35,11 +36,11 @@ check: ## everything: compilers, sanitizers, architectures, CUDA compile and emu
 
 examples: $(EXAMPLES:%=$(B)/examples/%) ## build the example programs into build/examples
 
-bench: $(B)/bench/bench ## speed of conversions and steps, each beside a copy of the same traffic
-	@$(B)/bench/bench
+bench: $(BENCHES:%=$(B)/bench/%) ## speed, each row beside a loop with the same traffic; tables in build/bench
+	@mkdir -p $(B)/bench; for b in $(BENCHES); do echo "== $$b"; $(B)/bench/$$b $(B)/bench || exit 1; done
 
-test-long: $(B)/tests/test_half ## all 2^32 floats against the reference path (a few minutes)
-	$(B)/tests/test_half --long
+test-long: $(TESTS:%=$(B)/tests/%) ## the tests over all inputs: every float, every pair of halves (hours)
+	@for t in $(TESTS); do echo "== $$t"; $(B)/tests/$$t --long || exit 1; done
 
 test-cuda: ## on a machine with an NVIDIA GPU and nvcc: every kernel against its CPU function
 	@sh tests/run_cuda_gpu.sh $(B)
@@ -77,6 +78,6 @@ $(B)/tests/%: tests/%.c tests/test.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
 
-$(B)/bench/%: tests/bench/%.c $(HEADERS)
+$(B)/bench/%: tests/bench/%.c tests/bench/bench.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm

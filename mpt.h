@@ -23,11 +23,17 @@
  * stay right but may differ in the last bit (the conversions of mpt_half.h do not).
  *
  * Contents (search for the mark):
- *   >>M1 configuration            >>M6 optimizers
- *   >>M2 tensors                  >>M7 formulas, one element each, shared with the GPU
- *   >>M3 range report             >>M8 implementation
- *   >>M4 loss scaler              >>M9 to add an optimizer, a scaler dialect, a report
- *   >>M5 check, unscale, clip     >>M10 licence
+ *   >>M1 configuration                                 >>M12 formulas, one element each, shared with the GPU
+ *   >>M2 tensors                                       >>M13 implementation: tensors
+ *   >>M3 range report                                  >>M14 implementation: reports
+ *   >>M4 other reports                                 >>M15 implementation: scaler, check, clip
+ *   >>M5 loss scaler                                   >>M16 implementation: optimizers, rows
+ *   >>M6 check, unscale, clip                          >>M17 implementation: checkpoint
+ *   >>M7 optimizers                                    >>M18 implementation: policy
+ *   >>M8 rows, lint, memory                            >>M19 implementation: graph
+ *   >>M9 checkpoint                                    >>M20 to add an optimizer, a scaler dialect, a report
+ *   >>M10 precision policy                             >>M21 licence
+ *   >>M11 graph rewrite
  */
 #include "mpt_half.h"   /* above the guard: a second include with MPT_IMPLEMENTATION still emits all */
 
@@ -156,7 +162,9 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom, mpt_
 MPT_DEF mpt_status mpt_range_print(FILE *out, const mpt_range *r, const char *title);
 #endif
 
-// >>M4 loss scaler --------------------------------------------------------------------------------
+// >>M4 other reports -------------------------------------------------------------------------------
+
+// >>M5 loss scaler ---------------------------------------------------------------------------------
 /* One row per rule for the scale: enum, name, first scale, growth, backoff, interval.
  *   static   the scale never moves; a bad step is still skipped
  *   pytorch  torch.amp.GradScaler: bad step: scale * backoff, count to 0; good step: count + 1, and at
@@ -228,7 +236,7 @@ MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf);
  * GradScaler.update and _amp_update_scale_. */
 MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
 
-// >>M5 check, unscale, clip -----------------------------------------------------------------------
+// >>M6 check, unscale, clip ------------------------------------------------------------------------
 typedef enum mpt_stage {
     MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED
 } mpt_stage;
@@ -275,7 +283,7 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
  * Returns: MPT_OK.  Errors: as mpt_unscale; MPT_E_ORDER unless mpt_unscale came before. */
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count);
 
-// >>M6 optimizers ---------------------------------------------------------------------------------
+// >>M7 optimizers ----------------------------------------------------------------------------------
 /* SGD.  g += weight_decay * w;  m = momentum * m + g;  w -= lr * (nesterov ? g + momentum * m : m). */
 typedef struct mpt_sgd {
     float    lr;                /* 0 and more */
@@ -314,7 +322,15 @@ MPT_DEF mpt_adamw mpt_adamw_defaults(void);
 MPT_DEF mpt_status mpt_sgd_step(mpt_sgd *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
 MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
 
-// >>M7 formulas, one element each, shared with the GPU ----------------------------------------------
+// >>M8 rows, lint, memory --------------------------------------------------------------------------
+
+// >>M9 checkpoint ----------------------------------------------------------------------------------
+
+// >>M10 precision policy ---------------------------------------------------------------------------
+
+// >>M11 graph rewrite ------------------------------------------------------------------------------
+
+// >>M12 formulas, one element each, shared with the GPU --------------------------------------------
 /* Arithmetic that no compiler may contract: a plain a * b + c becomes an fma or not at each one's
  * taste. PTX and bits in place of operators and intrinsics, since under --use_fast_math those flush
  * subnormals, even in a negation, a comparison or a conversion. */
@@ -555,13 +571,11 @@ MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, const mpti_adamw
 
 #endif /* MPT_H */
 
-// >>M8 implementation -----------------------------------------------------------------------------
+// >>M13 implementation: tensors --------------------------------------------------------------------
 #if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPTI_IMPLEMENTED)
 #define MPTI_IMPLEMENTED
 
 static size_t mpti_min(size_t a, size_t b) { return a < b ? a : b; }
-
-/* ---- tensors ---- */
 
 static int mpti_is_train_format(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
 
@@ -651,7 +665,7 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
     return status;
 }
 
-/* ---- range report ---- */
+// >>M14 implementation: reports --------------------------------------------------------------------
 
 /* The least |x| pattern of a float whose rounding reaches at least `code`: rounding is monotonic, so a
  * binary search over the codec itself finds it, and no limit is written down twice. */
@@ -945,7 +959,7 @@ MPT_DEF mpt_status mpt_range_print(FILE *out, const mpt_range *r, const char *ti
 }
 #endif /* MPT_NO_STDIO */
 
-/* ---- loss scaler ---- */
+// >>M15 implementation: scaler, check, clip --------------------------------------------------------
 
 MPT_DEF mpt_scaler_config mpt_scaler_preset(mpt_scaler_dialect dialect)
 {
@@ -1154,7 +1168,7 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
     return MPT_OK;
 }
 
-/* ---- optimizers ---- */
+// >>M16 implementation: optimizers, rows -----------------------------------------------------------
 
 /* One block of one tensor, padded with zeros, through one optimizer; k points to its constants. */
 #define MPTI_BLOCK_PARAMETERS                                                                       \
@@ -1286,17 +1300,23 @@ MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor
     return status;
 }
 
+// >>M17 implementation: checkpoint -----------------------------------------------------------------
+
+// >>M18 implementation: policy ---------------------------------------------------------------------
+
+// >>M19 implementation: graph ----------------------------------------------------------------------
+
 #endif /* MPT_IMPLEMENTATION */
 
-// >>M9 to add an optimizer, a scaler dialect, a report ----------------------------------------------
-/* An optimizer: its struct of hyperparameters and its doc block in >>M6; its formula for one element and
- *   its per-step constants in >>M7 (fma for every multiply-add, MPT_HD, no libm but sqrt); the loop, the
- *   argument test and the call in >>M8; its kernel in mpt_cuda.h (search >>C); skip, invariance and
+// >>M20 to add an optimizer, a scaler dialect, a report --------------------------------------------
+/* An optimizer: its struct of hyperparameters and its doc block in >>M7; its formula for one element and
+ *   its per-step constants in >>M12 (fma for every multiply-add, MPT_HD, no libm but sqrt); the loop, the
+ *   argument test and the call in >>M16; its kernel in mpt_cuda.h (search >>C); skip, invariance and
  *   parity tests in tests/test_mpt.c and tests/test_cuda.cu.
- * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M4), its rule in mpti_scaler_advance (>>M7), which
- *   the GPU shares, its limits in mpti_scaler_config_ok (>>M8), a trace in tests/test_mpt.c.
+ * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M5), its rule in mpti_scaler_advance (>>M12), which
+ *   the GPU shares, its limits in mpti_scaler_config_ok (>>M15), a trace in tests/test_mpt.c.
  * A report: counts that merge, in a plain struct, thresholds taken from the codec (see
  *   mpti_range_limit); drawing apart from counting. */
 
-// >>M10 licence -----------------------------------------------------------------------------------
+// >>M21 licence ------------------------------------------------------------------------------------
 /* MIT licence, as mpt_half.h.  Copyright (c) 2026 the mpt authors. */

@@ -935,7 +935,7 @@ MPT_DEF mpt_status mpt_cuda_adamw_step(mpt_cuda *c, const mpt_cuda_list *list, m
 #endif /* MPT_CUDA_IMPLEMENTATION */
 
 // >>C11 to add a kernel ---------------------------------------------------------------------------
-/* 1. The formula for one element belongs to mpt.h (>>M7) or mpt_half.h, as MPT_HD, with its CPU loop.
+/* 1. The formula for one element belongs to mpt.h (>>M12) or mpt_half.h, as MPT_HD, with its CPU loop.
  * 2. An optimizer: a struct like mpti_adamw_ops and its call (>>C10); the generic kernel does the rest.
  *    Anything else: a kernel in >>C8 or >>C9 by the same pattern: chunks in a grid-stride loop, the
  *    last block writes the result into mpt_cuda_state, no host sync, no allocation.

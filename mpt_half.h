@@ -21,12 +21,17 @@
  * instructions beyond F16C for the f16 arrays and what compilers make of the other loops.
  *
  * Contents (search for the mark):
- *   >>H1 configuration           >>H6 scalar conversion: f16
- *   >>H2 version and status      >>H7 scalar conversion: bf16
- *   >>H3 formats                 >>H8 classify, neighbours, ulp
- *   >>H4 any format, one value   >>H9 arrays
- *   >>H5 bit helpers             >>H10 implementation
- *   >>H11 to add a format        >>H12 licence
+ *   >>H1 configuration                   >>H12 text
+ *   >>H2 version and status              >>H13 arrays
+ *   >>H3 formats                         >>H14 blocks
+ *   >>H4 any format, one value           >>H15 implementation: formats, codec
+ *   >>H5 bit helpers                     >>H16 implementation: arithmetic
+ *   >>H6 scalar conversion: f16          >>H17 implementation: text
+ *   >>H7 scalar conversion: bf16         >>H18 implementation: arrays
+ *   >>H8 scalar conversion: FP8          >>H19 implementation: blocks
+ *   >>H9 classify, neighbours, ulp       >>H20 to add a format
+ *   >>H10 random bits                    >>H21 licence
+ *   >>H11 arithmetic
  */
 #ifndef MPT_HALF_H
 #define MPT_HALF_H
@@ -554,7 +559,9 @@ MPT_HD mpt_bf16 mpt_bf16_from_f64(double x)
 /* mpt_f64_from_bf16 -- BF16 to double. Exact; a signaling NaN becomes quiet.  Threads: any. */
 MPT_HD double mpt_f64_from_bf16(mpt_bf16 b) { return mpti_f64_make(mpti_widen_f64(b.bits, 8, 7)); }
 
-// >>H8 classify, neighbours, ulp ------------------------------------------------------------------
+// >>H8 scalar conversion: FP8 ----------------------------------------------------------------------
+
+// >>H9 classify, neighbours, ulp -------------------------------------------------------------------
 /* Both 16-bit formats are sign-magnitude codes that differ only in where the exponent starts, so
  * these helpers take the number of mantissa bits (f16: 10, bf16: 7). */
 MPT_HD mpt_class mpti_class16(uint16_t code, int mbits)
@@ -623,7 +630,13 @@ MPT_HD mpt_bf16 mpt_bf16_next_down(mpt_bf16 b)
 MPT_DEF float mpt_f16_ulp(mpt_f16 h);
 MPT_DEF float mpt_bf16_ulp(mpt_bf16 b);
 
-// >>H9 arrays -------------------------------------------------------------------------------------
+// >>H10 random bits --------------------------------------------------------------------------------
+
+// >>H11 arithmetic ---------------------------------------------------------------------------------
+
+// >>H12 text ---------------------------------------------------------------------------------------
+
+// >>H13 arrays -------------------------------------------------------------------------------------
 /* mpt_f16_from_f32_n and the nine others -- convert n numbers; each element as by the scalar function.
  *   dst  out  [n], any alignment that its type allows
  *   src  in   [n]
@@ -651,6 +664,8 @@ MPT_DEF mpt_status mpt_encode_n(void *dst, mpt_format format, const float *src, 
 /* mpt_simd_name -- which path the array functions take on this processor: "f16c" or "portable". */
 MPT_DEF const char *mpt_simd_name(void);
 
+// >>H14 blocks -------------------------------------------------------------------------------------
+
 #endif /* MPT_HALF_H */
 
 #if defined(MPT_STATIC) && !defined(MPTI_STATIC_CHOSEN)
@@ -660,7 +675,7 @@ MPT_DEF const char *mpt_simd_name(void);
 #define MPT_HALF_IMPLEMENTATION
 #endif
 
-// >>H10 implementation ----------------------------------------------------------------------------
+// >>H15 implementation: formats, codec -------------------------------------------------------------
 #if defined(MPT_HALF_IMPLEMENTATION) && !defined(MPTI_HALF_IMPLEMENTED)
 #define MPTI_HALF_IMPLEMENTED
 
@@ -675,6 +690,50 @@ MPT_DEF const char *mpt_status_text(mpt_status status)
     default: return "unknown status";
     }
 }
+
+/* Functions for newer x86 processors, chosen at run time. One question serves all: every processor with
+ * AVX2 has FMA and F16C, and clang 14's __builtin_cpu_supports knows no "f16c". tcc has no intrinsics,
+ * nvcc's host pass does not take target attributes on them, and MSVC has no such builtin: portable
+ * paths there. */
+#if MPT_SIMD && (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__)) && \
+    !defined(__TINYC__) && !defined(__CUDACC__)
+#define MPTI_X86 1
+#include <immintrin.h>
+#else
+#define MPTI_X86 0
+#endif
+
+/* Define `name` as the inline function `loop`, compiled twice where the processor may have AVX2: wider
+ * vectors, and fmaf as an instruction in place of a library call. Both copies give the same bits. Loops
+ * over MPTI_BLOCK elements of arrays that do not overlap are what compilers vectorize at plain -O2. */
+#define MPTI_BLOCK 256
+#if defined(__GNUC__) || defined(__clang__)
+#define MPTI_RESTRICT __restrict__
+#else
+#define MPTI_RESTRICT
+#endif
+#if MPTI_X86 && !(defined(__AVX2__) && defined(__FMA__))
+#define MPTI_INLINE static inline __attribute__((always_inline))
+#define MPTI_TWICE(name, loop, parameters, arguments)                         \
+    __attribute__((target("avx2,fma"))) static void name##_avx2 parameters    \
+    {                                                                         \
+        loop arguments;                                                       \
+    }                                                                         \
+    static void name parameters                                               \
+    {                                                                         \
+        if (__builtin_cpu_supports("avx2"))                                   \
+            name##_avx2 arguments;                                            \
+        else                                                                  \
+            loop arguments;                                                   \
+    }
+#else
+#define MPTI_INLINE static inline
+#define MPTI_TWICE(name, loop, parameters, arguments) \
+    static void name parameters                       \
+    {                                                 \
+        loop arguments;                               \
+    }
+#endif
 
 /* ---- the format table ---- */
 
@@ -1095,51 +1154,11 @@ MPT_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t 
     return length;
 }
 
-/* ---- arrays ---- */
+// >>H16 implementation: arithmetic -----------------------------------------------------------------
 
-/* Functions for newer x86 processors, chosen at run time. One question serves all: every processor with
- * AVX2 has FMA and F16C, and clang 14's __builtin_cpu_supports knows no "f16c". tcc has no intrinsics,
- * nvcc's host pass does not take target attributes on them, and MSVC has no such builtin: portable
- * paths there. */
-#if MPT_SIMD && (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__)) && \
-    !defined(__TINYC__) && !defined(__CUDACC__)
-#define MPTI_X86 1
-#include <immintrin.h>
-#else
-#define MPTI_X86 0
-#endif
+// >>H17 implementation: text -----------------------------------------------------------------------
 
-/* Define `name` as the inline function `loop`, compiled twice where the processor may have AVX2: wider
- * vectors, and fmaf as an instruction in place of a library call. Both copies give the same bits. Loops
- * over MPTI_BLOCK elements of arrays that do not overlap are what compilers vectorize at plain -O2. */
-#define MPTI_BLOCK 256
-#if defined(__GNUC__) || defined(__clang__)
-#define MPTI_RESTRICT __restrict__
-#else
-#define MPTI_RESTRICT
-#endif
-#if MPTI_X86 && !(defined(__AVX2__) && defined(__FMA__))
-#define MPTI_INLINE static inline __attribute__((always_inline))
-#define MPTI_TWICE(name, loop, parameters, arguments)                         \
-    __attribute__((target("avx2,fma"))) static void name##_avx2 parameters    \
-    {                                                                         \
-        loop arguments;                                                       \
-    }                                                                         \
-    static void name parameters                                               \
-    {                                                                         \
-        if (__builtin_cpu_supports("avx2"))                                   \
-            name##_avx2 arguments;                                            \
-        else                                                                  \
-            loop arguments;                                                   \
-    }
-#else
-#define MPTI_INLINE static inline
-#define MPTI_TWICE(name, loop, parameters, arguments) \
-    static void name parameters                       \
-    {                                                 \
-        loop arguments;                               \
-    }
-#endif
+// >>H18 implementation: arrays ---------------------------------------------------------------------
 
 #if MPTI_X86
 /* F16C converts eight halves an instruction. */
@@ -1275,18 +1294,20 @@ MPT_DEF mpt_status mpt_encode_n(void *dst, mpt_format format, const float *src, 
     }
 }
 
+// >>H19 implementation: blocks ---------------------------------------------------------------------
+
 #endif /* MPT_HALF_IMPLEMENTATION */
 
-// >>H11 to add a format ---------------------------------------------------------------------------
+// >>H20 to add a format ----------------------------------------------------------------------------
 /* 1. Add its row to MPT_FORMATS (>>H3). Limits, codes, names, mpt_encode, mpt_decode, mpt_anatomy and
  *    the README's table follow; the format tests in tests/test_half.c pick it up by themselves.
  * 2. If it has specials of a new kind, add the kind to mpt_specials and to the places that switch on
- *    it: MPTI_EMIN .. MPTI_NAN_CODE, mpti_is_nan_code, mpti_encode_nan (all in >>H10).
- * 3. If it needs a type and fast conversions, model them on >>H7, with the arrays in >>H9; the judge is
+ *    it: MPTI_EMIN .. MPTI_NAN_CODE, mpti_is_nan_code, mpti_encode_nan (all in >>H15).
+ * 3. If it needs a type and fast conversions, model them on >>H7, with the arrays in >>H13; the judge is
  *    mpt_encode.
  */
 
-// >>H12 licence -----------------------------------------------------------------------------------
+// >>H21 licence ------------------------------------------------------------------------------------
 /* MIT License
  *
  * Copyright (c) 2026 the mpt authors

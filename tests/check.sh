@@ -36,11 +36,14 @@ suite() {
     printf '%-12s %-6s %s (%s s)\n' "$name" "$([ "$code" = 0 ] && echo ok || echo FAILED)" "$count" "$took"
 }
 
+# tests PREFIX -- the names of the C tests that begin so
+tests() { for t in tests/"$1"*.c; do basename "$t" .c; done; }
+
 suite toc       sh tests/check_toc.sh mpt_half.h mpt.h mpt_cuda.h
 suite lint      sh tests/lint.sh
 suite compile   sh tests/run_compile.sh "$out"
-suite half      sh tests/run_matrix.sh "$out" test_half
-suite mpt       sh tests/run_matrix.sh "$out" test_mpt
+suite half      sh tests/run_matrix.sh "$out" $(tests test_half)
+suite mpt       sh tests/run_matrix.sh "$out" $(tests test_mpt)
 suite arch      sh tests/run_arch.sh "$out"
 suite emu-bugs  sh tests/run_emu_bugs.sh "$out"
 suite cuda-emu  sh tests/run_cuda_emu.sh "$out"

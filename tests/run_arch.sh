@@ -20,7 +20,7 @@ run() {
     done
 }
 
-tests='test_half test_mpt'
+tests=$(for t in tests/test_*.c; do basename "$t" .c; done)
 run aarch64-linux-gnu-gcc qemu-aarch64-static
 run s390x-linux-gnu-gcc qemu-s390x-static
 run riscv64-linux-gnu-gcc qemu-riscv64-static

@@ -1,28 +1,36 @@
 #!/bin/sh
-# run_matrix.sh -- build one of the C tests in every supported way and run each build.
+# run_matrix.sh -- build C tests in every supported way and run each build.
 #
-#     sh tests/run_matrix.sh BUILD_DIR test_half|test_mpt
+#     sh tests/run_matrix.sh BUILD_DIR TEST...        # test_half, test_mpt, ...
 #
 # gcc and clang, as C99 and as C++17, at four levels of optimisation; both with the address and
 # undefined-behaviour sanitizers; both without SIMD. CC and CXX are ignored: the matrix is the point.
 # A missing compiler is a skip; with MPT_CI=1 a skip is a failure. Two variants run at a time.
 # The last line is "N passed, N failed, N skipped"; the exit status is nonzero if one failed.
 
-if [ $# -ne 2 ]; then
-    echo "usage: sh tests/run_matrix.sh BUILD_DIR TEST" >&2
+if [ $# -lt 2 ]; then
+    echo "usage: sh tests/run_matrix.sh BUILD_DIR TEST..." >&2
     exit 2
 fi
-test=$2
 here=$(cd "$(dirname "$0")" && pwd) || exit 2
-out=$1/matrix-$test
+out=$1/matrix-$2
+shift
+tests=$*
 mkdir -p "$out" && rm -f "$out"/*.result "$out"/*.log || exit 2
 
 warnings='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef
           -Wdouble-promotion -Wcast-qual -Werror'
 sanitize='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all'
 
-# One variant a line: name | compiler | flags
+# One variant of a test a line: test | name | compiler | flags
 unnumbered_variants()
+{
+    for test in $tests; do
+        variants_of_one | sed "s/^/$test|/"
+    done
+}
+
+variants_of_one()
 {
     for compiler in gcc clang; do
         case $compiler in gcc) cxx=g++ ;; *) cxx=clang++ ;; esac
@@ -37,21 +45,21 @@ unnumbered_variants()
 }
 
 # The same with a number in front, which keeps the results in order.
-variants() { unnumbered_variants | awk '{ printf "%02d|%s\n", NR, $0 }'; }
+variants() { unnumbered_variants | awk '{ printf "%03d|%s\n", NR, $0 }'; }
 
-# run_variant NUMBER NAME COMPILER FLAGS: leave one line in NUMBER.result, and all output in NUMBER.log
+# run_variant NUMBER TEST NAME COMPILER FLAGS: leave one line in NUMBER.result, and all output in NUMBER.log
 run_variant()
 {
-    exe=$out/$test.$1
+    exe=$out/$2.$1
     log=$out/$1.log
-    if ! command -v "$3" >/dev/null 2>&1; then
-        result="SKIP: $2: no $3 here"
-    elif ! $3 $4 $warnings -I"$here/.." "$here/$test.c" -o "$exe" -lm >"$log" 2>&1; then
-        result="FAIL: $2: does not compile, see $log"
+    if ! command -v "$4" >/dev/null 2>&1; then
+        result="SKIP: $2 $3: no $4 here"
+    elif ! $4 $5 $warnings -I"$here/.." "$here/$2.c" -o "$exe" -lm >"$log" 2>&1; then
+        result="FAIL: $2 $3: does not compile, see $log"
     elif ! "$exe" >"$log" 2>&1; then
-        result="FAIL: $2: $(tail -n 1 "$log"), see $log"
+        result="FAIL: $2 $3: $(tail -n 1 "$log"), see $log"
     else
-        result="ok: $2: $(tail -n 1 "$log")"
+        result="ok: $2 $3: $(tail -n 1 "$log")"
     fi
     rm -f "$exe"
     echo "$result" | tee "$out/$1.result"
@@ -60,8 +68,8 @@ run_variant()
 # worker K: every second variant
 worker()
 {
-    variants | while IFS='|' read -r number name compiler flags; do
-        [ $((${number#0} % 2)) -eq "$1" ] && run_variant "$number" "$name" "$compiler" "$flags"
+    variants | awk -v k="$1" 'NR % 2 == k' | while IFS='|' read -r number test name compiler flags; do
+        run_variant "$number" "$test" "$name" "$compiler" "$flags"
     done
 }
 
