@@ -1203,8 +1203,8 @@ MPTI_INLINE void mpti_adamw_loop MPTI_BLOCK_PARAMETERS
         mpti_adamw_weight_1(&w[i], m[i], root[i], &c);
 }
 
-MPTI_TWICE(mpti_sgd_block, mpti_sgd_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
-MPTI_TWICE(mpti_adamw_block, mpti_adamw_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_sgd_block, mpti_sgd_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_adamw_block, mpti_adamw_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
 
 /* A block of one array in and out; an array that is not there reads as zeros. */
 static void mpti_block_load(float *block, const float *array, size_t first, size_t n)

@@ -712,8 +712,12 @@ MPT_DEF const char *mpt_status_text(mpt_status status)
 #else
 #define MPTI_RESTRICT
 #endif
-#if MPTI_X86 && !(defined(__AVX2__) && defined(__FMA__))
+#if MPTI_X86
 #define MPTI_INLINE static inline __attribute__((always_inline))
+#else
+#define MPTI_INLINE static inline
+#endif
+#if MPTI_X86 && !(defined(__AVX2__) && defined(__FMA__))
 #define MPTI_TWICE(name, loop, parameters, arguments)                         \
     __attribute__((target("avx2,fma"))) static void name##_avx2 parameters    \
     {                                                                         \
@@ -727,12 +731,42 @@ MPT_DEF const char *mpt_status_text(mpt_status status)
             loop arguments;                                                   \
     }
 #else
-#define MPTI_INLINE static inline
 #define MPTI_TWICE(name, loop, parameters, arguments) \
     static void name parameters                       \
     {                                                 \
         loop arguments;                               \
     }
+#endif
+
+/* The same, compiled a third time for AVX-512 with vectors of 64 bytes: for loops that keep up with
+ * memory only so. MPTI_AVX512 is the question, MPTI_AVX512_TARGET what may then be used. */
+#if MPTI_X86
+#ifdef __clang__
+#define MPTI_AVX512_TARGET __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
+#else
+#define MPTI_AVX512_TARGET \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
+#endif
+#define MPTI_AVX512                                                                \
+    (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&    \
+     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+#endif
+#if MPTI_X86 && !defined(__AVX512F__)
+#define MPTI_THRICE(name, loop, parameters, arguments)                        \
+    MPTI_TWICE(name##_narrow, loop, parameters, arguments)                    \
+    MPTI_AVX512_TARGET static void name##_avx512 parameters                   \
+    {                                                                         \
+        loop arguments;                                                       \
+    }                                                                         \
+    static void name parameters                                               \
+    {                                                                         \
+        if (MPTI_AVX512)                                                      \
+            name##_avx512 arguments;                                          \
+        else                                                                  \
+            name##_narrow arguments;                                          \
+    }
+#else
+#define MPTI_THRICE MPTI_TWICE
 #endif
 
 /* ---- the format table ---- */
