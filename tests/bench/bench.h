@@ -60,40 +60,94 @@ static inline void *bench_array(size_t bytes)
     return p;
 }
 
-/* Read `in` bytes and write `out` bytes, spread evenly: the widest vectors of the processor, one store for
- * every so many loads or the other way round. Stores bypass the cache if `stream`, as a fast path for arrays
- * out of cache may. Reading alone (out 0) folds the words, so that no compiler drops the loads. */
+/* Read `in` bytes and write `out` bytes, spread evenly: the widest vectors that the row may use, one store
+ * for every so many loads or the other way round, unrolled. Stores bypass the cache if `stream`, as a fast
+ * path for arrays out of cache may. Reading alone (out 0) folds the words, so that no compiler drops the
+ * loads. R, the number of loads to a store or stores to a load, is a constant in each copy of the loops. */
 #if BENCH_X86
+#ifdef __clang__
+#define BENCH_UNROLL(n) _Pragma("unroll")
+#else
+#define BENCH_UNROLL(n) _Pragma("GCC unroll 8")
+#endif
+enum { BENCH_GROUP = 4 };       /* stores (or loads) in one turn of an unrolled loop */
+
 #define BENCH_LOOP(suffix, isa, vec, load, store, nt, fold, zero)                                      \
+    __attribute__((target(isa), always_inline)) static inline void bench_narrow_##suffix(              \
+        char *dst, size_t stores, const char *src, size_t r, int stream)                               \
+    {                                                                                                  \
+        const size_t w = sizeof(vec);                                                                  \
+        size_t       i, j, k;                                                                          \
+        for (i = 0; i < stores; i += BENCH_GROUP, src += BENCH_GROUP * r * w) {                        \
+            BENCH_UNROLL(4)                                                                            \
+            for (j = 0; j < BENCH_GROUP; j++) {                                                        \
+                vec x = load((const vec *)(const void *)(src + j * r * w));                            \
+                BENCH_UNROLL(8)                                                                        \
+                for (k = 1; k < r; k++)                                                                \
+                    x = fold(x, load((const vec *)(const void *)(src + (j * r + k) * w)));             \
+                if (stream) nt((vec *)(void *)(dst + (i + j) * w), x);                                 \
+                else store((vec *)(void *)(dst + (i + j) * w), x);                                     \
+            }                                                                                          \
+        }                                                                                              \
+    }                                                                                                  \
+    __attribute__((target(isa), always_inline)) static inline void bench_widen_##suffix(               \
+        char *dst, const char *src, size_t loads, size_t r, int stream)                                \
+    {                                                                                                  \
+        const size_t w = sizeof(vec);                                                                  \
+        size_t       i, j, k;                                                                          \
+        for (i = 0; i < loads; i += BENCH_GROUP, dst += BENCH_GROUP * r * w) {                         \
+            BENCH_UNROLL(4)                                                                            \
+            for (j = 0; j < BENCH_GROUP; j++) {                                                        \
+                const vec x = load((const vec *)(const void *)(src + (i + j) * w));                    \
+                BENCH_UNROLL(8)                                                                        \
+                for (k = 0; k < r; k++)                                                                \
+                    if (stream) nt((vec *)(void *)(dst + (j * r + k) * w), x);                         \
+                    else store((vec *)(void *)(dst + (j * r + k) * w), x);                             \
+            }                                                                                          \
+        }                                                                                              \
+    }                                                                                                  \
     __attribute__((target(isa))) static void bench_stream_##suffix(char *dst, size_t out,              \
-                                                                   const char *src, size_t in, int stream) \
+                                                                   const char *src, size_t in, int nts) \
     {                                                                                                  \
         const size_t w = sizeof(vec), loads = in / w, stores = out / w;                                \
         vec          x = zero;                                                                         \
-        size_t       i, k;                                                                             \
+        size_t       i;                                                                                \
         if (!stores) {                                                                                 \
-            for (i = 0; i < loads; i++)                                                                \
-                x = fold(x, load((const vec *)(const void *)(src + i * w)));                           \
+            for (i = 0; i + BENCH_GROUP <= loads; i += BENCH_GROUP) {                                  \
+                size_t j;                                                                              \
+                BENCH_UNROLL(4)                                                                        \
+                for (j = 0; j < BENCH_GROUP; j++)                                                      \
+                    x = fold(x, load((const vec *)(const void *)(src + (i + j) * w)));                 \
+            }                                                                                          \
             store((vec *)(void *)dst, x);                                                              \
         } else if (loads >= stores) {                                                                  \
-            const size_t r = loads / stores;                                                           \
-            for (i = 0; i < stores; i++) {                                                             \
-                x = load((const vec *)(const void *)(src + i * r * w));                                \
-                for (k = 1; k < r; k++)                                                                \
-                    x = fold(x, load((const vec *)(const void *)(src + (i * r + k) * w)));             \
-                if (stream) nt((vec *)(void *)(dst + i * w), x);                                       \
-                else store((vec *)(void *)(dst + i * w), x);                                           \
+            const size_t groups = stores / BENCH_GROUP * BENCH_GROUP;                                  \
+            switch (loads / stores) {                                                                  \
+            case 1: bench_narrow_##suffix(dst, groups, src, 1, nts); break;                            \
+            case 2: bench_narrow_##suffix(dst, groups, src, 2, nts); break;                            \
+            case 3: bench_narrow_##suffix(dst, groups, src, 3, nts); break;                            \
+            case 4: bench_narrow_##suffix(dst, groups, src, 4, nts); break;                            \
+            case 7: bench_narrow_##suffix(dst, groups, src, 7, nts); break;                            \
+            case 8: bench_narrow_##suffix(dst, groups, src, 8, nts); break;                            \
+            default: bench_narrow_##suffix(dst, groups, src, loads / stores, nts); break;              \
             }                                                                                          \
         } else {                                                                                       \
-            const size_t r = loads ? stores / loads : stores;                                          \
-            for (i = 0; i < (loads ? loads : 1); i++) {                                                \
-                if (loads) x = load((const vec *)(const void *)(src + i * w));                         \
-                for (k = 0; k < r; k++)                                                                \
-                    if (stream) nt((vec *)(void *)(dst + (i * r + k) * w), x);                         \
-                    else store((vec *)(void *)(dst + (i * r + k) * w), x);                             \
+            const size_t groups = loads / BENCH_GROUP * BENCH_GROUP, r = groups ? stores / loads : 0;  \
+            switch (r) {                                                                               \
+            case 0:                                                                                    \
+                for (i = 0; i < stores; i++)                                                           \
+                    if (nts) nt((vec *)(void *)(dst + i * w), x);                                      \
+                    else store((vec *)(void *)(dst + i * w), x);                                       \
+                break;                                                                                 \
+            case 1: bench_widen_##suffix(dst, src, groups, 1, nts); break;                             \
+            case 2: bench_widen_##suffix(dst, src, groups, 2, nts); break;                             \
+            case 4: bench_widen_##suffix(dst, src, groups, 4, nts); break;                             \
+            case 7: bench_widen_##suffix(dst, src, groups, 7, nts); break;                             \
+            case 8: bench_widen_##suffix(dst, src, groups, 8, nts); break;                             \
+            default: bench_widen_##suffix(dst, src, groups, r, nts); break;                            \
             }                                                                                          \
         }                                                                                              \
-        if (stream) _mm_sfence();                                                                      \
+        if (nts) _mm_sfence();                                                                         \
     }
 BENCH_LOOP(avx512, "avx512f", __m512i, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_stream_si512,
            _mm512_or_si512, _mm512_setzero_si512())
@@ -103,16 +157,19 @@ BENCH_LOOP(sse2, "sse2", __m128i, _mm_loadu_si128, _mm_storeu_si128, _mm_stream_
            _mm_or_si128, _mm_setzero_si128())
 #endif
 
-static inline void bench_stream(char *dst, size_t out, const char *src, size_t in, int stream)
+/* The vectors of a row's path by its name: a pinned path is measured beside vectors of its own width. */
+static inline void bench_stream(const char *path, char *dst, size_t out, const char *src, size_t in,
+                                int stream)
 {
 #if BENCH_X86
-    if (__builtin_cpu_supports("avx512f"))
+    if (__builtin_cpu_supports("avx512f") && strcmp(path, "avx2") && strcmp(path, "sse2"))
         bench_stream_avx512(dst, out, src, in, stream);
-    else if (__builtin_cpu_supports("avx2"))
+    else if (__builtin_cpu_supports("avx2") && strcmp(path, "sse2"))
         bench_stream_avx2(dst, out, src, in, stream);
     else
         bench_stream_sse2(dst, out, src, in, stream);
 #else
+    (void)path;
     (void)stream;
     memcpy(dst, src, in < out ? in : out);
 #endif
@@ -139,22 +196,22 @@ static inline void bench_open(bench *b, const char *name, int argc, char **argv,
     printf("%-34s %-9s %9s %9s %9s %6s\n", "", "path", "elements", "Gelem/s", "ceiling", "ratio");
 }
 
-/* Time run(n), which reads `in` and writes `out` bytes an element, beside the ceiling, turn about, so that
- * noise hits both.  Returns: ratio of the medians. */
-static inline double bench_row(bench *b, const char *row, const char *path, void (*run)(size_t), size_t n,
-                               size_t in, size_t out)
+/* Time run(n), which reads in_all and writes out_all bytes, beside the ceiling, turn about, so that noise
+ * hits both.  Returns: ratio of the medians. */
+static inline double bench_row_bytes(bench *b, const char *row, const char *path, void (*run)(size_t),
+                                     size_t n, size_t in_all, size_t out_all)
 {
     const size_t repeat = n < ((size_t)4 << 20) ? ((size_t)4 << 20) / n : 1;
-    const int    stream = n * (in + out) > ((size_t)32 << 20) && out != 0;
+    const int    stream = in_all + out_all > ((size_t)32 << 20) && out_all != 0;
     double       ours[BENCH_RUNS], ceiling[BENCH_RUNS], t, a, c;
     size_t       k;
     int          i;
-    if (n * in > b->bytes || n * out > b->bytes) {
+    if (in_all > b->bytes || out_all > b->bytes) {
         fprintf(stderr, "bench: %s needs larger ceiling arrays\n", row);
         exit(1);
     }
     run(n);
-    bench_stream(b->out, n * out, b->in, n * in, stream);
+    bench_stream(path, b->out, out_all, b->in, in_all, stream);
     for (i = 0; i < BENCH_RUNS; i++) {
         t = bench_now();
         for (k = 0; k < repeat; k++)
@@ -162,7 +219,7 @@ static inline double bench_row(bench *b, const char *row, const char *path, void
         ours[i] = (bench_now() - t) / (double)repeat;
         t = bench_now();
         for (k = 0; k < repeat; k++)
-            bench_stream(b->out, n * out, b->in, n * in, stream);
+            bench_stream(path, b->out, out_all, b->in, in_all, stream);
         ceiling[i] = (bench_now() - t) / (double)repeat;
     }
     a = bench_median(ours, BENCH_RUNS);
@@ -174,6 +231,13 @@ static inline double bench_row(bench *b, const char *row, const char *path, void
                 (double)n / c * 1e-9, c / a);
     fflush(stdout);
     return c / a;
+}
+
+/* The same for run(n) that reads `in` and writes `out` bytes an element. */
+static inline double bench_row(bench *b, const char *row, const char *path, void (*run)(size_t), size_t n,
+                               size_t in, size_t out)
+{
+    return bench_row_bytes(b, row, path, run, n, n * in, n * out);
 }
 
 static inline int bench_close(bench *b)
