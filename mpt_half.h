@@ -17,7 +17,7 @@
  * -ffast-math, flush-to-zero, x87 and any rounding mode of the processor.
  *
  * What it does NOT do: arithmetic in the small formats (convert, compute in float, convert back);
- * decimal text; arrays of FP8 and narrower formats (mpt_encode takes one value at a time); vector
+ * decimal text; vector
  * instructions beyond F16C for the f16 arrays and what compilers make of the other loops.
  *
  * Contents (search for the mark):
@@ -116,7 +116,7 @@ MPT_DEF const char *mpt_status_text(mpt_status status);
 /* Every format is one row: enum name, text name, sign bits, exponent bits, stored mantissa bits, bias,
  * specials. All limits, codes and tables derive from these seven facts.
  *   IEEE    all-ones exponent is Inf or NaN (IEEE 754-2019, clause 3.4)
- *   FN      no Inf; only the all-ones code is NaN (OCP OFP8 v1.0 E4M3)
+ *   FN      no Inf; only the all-ones code is NaN (OCP OFP8 v1.0 E4M3; without a sign the scale of NVFP4)
  *   FNUZ    no Inf, no -0; the code of -0 is the only NaN (LLVM/ONNX "fnuz")
  *   FINITE  every code is a finite number (OCP MX v1.0 FP6, FP4)
  *   SCALE   unsigned powers of two without zero; all ones is NaN (OCP MX v1.0 E8M0) */
@@ -133,7 +133,8 @@ MPT_DEF const char *mpt_status_text(mpt_status status);
     X(MPT_E3M2,     "e3m2",     1,  3,  2,    3, MPT_SPECIALS_FINITE) \
     X(MPT_E2M3,     "e2m3",     1,  2,  3,    1, MPT_SPECIALS_FINITE) \
     X(MPT_E2M1,     "e2m1",     1,  2,  1,    1, MPT_SPECIALS_FINITE) \
-    X(MPT_E8M0,     "e8m0",     0,  8,  0,  127, MPT_SPECIALS_SCALE)
+    X(MPT_E8M0,     "e8m0",     0,  8,  0,  127, MPT_SPECIALS_SCALE)  \
+    X(MPT_UE4M3,    "ue4m3",    0,  4,  3,    7, MPT_SPECIALS_FN)
 
 typedef enum mpt_format {
 #define MPTI_X(id, name, s, e, m, bias, specials) id,
@@ -146,10 +147,12 @@ typedef enum mpt_specials {
     MPT_SPECIALS_IEEE, MPT_SPECIALS_FN, MPT_SPECIALS_FNUZ, MPT_SPECIALS_FINITE, MPT_SPECIALS_SCALE
 } mpt_specials;
 
-/* Types for the 16-bit formats: structs, so that f16 and bf16 cannot be mixed up. The layout is that
- * of uint16_t, so arrays may be cast to uint16_t *, __half *, _Float16 * and back. */
+/* Types for the 16-bit and 8-bit formats: structs, so that formats cannot be mixed up. The layout is that
+ * of uint16_t or uint8_t, so arrays may be cast to uint16_t *, __half *, _Float16 * and back. */
 typedef struct mpt_f16 { uint16_t bits; } mpt_f16;
 typedef struct mpt_bf16 { uint16_t bits; } mpt_bf16;
+typedef struct mpt_e4m3 { uint8_t bits; } mpt_e4m3;
+typedef struct mpt_e5m2 { uint8_t bits; } mpt_e5m2;
 
 /* A code is the bit pattern in the low `bits` bits: sign, exponent field, mantissa field. */
 typedef struct mpt_format_info {
@@ -158,6 +161,7 @@ typedef struct mpt_format_info {
     mpt_specials specials;
     int          emin, emax;        /* exponents of the smallest normal and the largest finite number */
     int          has_inf, has_nan;
+    int          bytes;             /* of one element in an array: 1, 2, 4 or 8; the code in the low bits */
     uint64_t     max_code;          /* the largest finite number */
     uint64_t     inf_code;          /* +Inf; 0 where the format has none */
     uint64_t     nan_code;          /* the quiet NaN without payload; 0 where the format has none */
@@ -185,7 +189,7 @@ MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, in
 
 // >>H4 any format, one value ----------------------------------------------------------------------
 /* Rounding directions: IEEE 754-2019, clause 4.3; to odd as in Boldo & Melquiond 2008; stochastic:
- * up in magnitude with probability (discarded part) / (gap), from 32 caller-given random bits. */
+ * up in magnitude with probability (discarded part) / (gap), from 32 random bits. */
 #define MPT_ROUNDINGS(X)                            \
     X(MPT_RND_NEAREST_EVEN, "nearest-even")         \
     X(MPT_RND_NEAREST_AWAY, "nearest-away")         \
@@ -202,15 +206,42 @@ typedef enum mpt_rounding {
     MPT_ROUNDING_COUNT
 } mpt_rounding;
 
-/* Zero-initialised options are the defaults: nearest-even, overflow to Inf, subnormals kept. */
+/* What becomes of a finite value beyond the largest finite number.
+ *   IEEE      Inf or the largest finite number, as the rounding direction says; NaN stands for Inf in a
+ *             format without Inf, the largest finite number for NaN in a format without NaN
+ *   SATURATE  the largest finite number, and the same for Inf (what "saturating" FP8 conversions do)
+ *   NAN       NaN whatever the direction (the largest finite number in a format without NaN); Inf stays */
+typedef enum mpt_overflow { MPT_OVERFLOW_IEEE, MPT_OVERFLOW_SATURATE, MPT_OVERFLOW_NAN } mpt_overflow;
+
+/* A NaN becomes quiet; it keeps its sign and the top of its payload, or is the one positive quiet NaN
+ * without payload. */
+typedef enum mpt_nan_rule { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_rule;
+
+/* When a result counts as tiny: after rounding with a free exponent, as x86 and RISC-V do, or before
+ * rounding, as ARM does (IEEE 754-2019, clause 7.5). It decides about MPT_FLAG_UNDERFLOW only. */
+typedef enum mpt_tininess { MPT_TININESS_AFTER, MPT_TININESS_BEFORE } mpt_tininess;
+
+#define MPT_FLUSH_RESULTS 1u    /* a subnormal result becomes a zero of its sign: UNDERFLOW and INEXACT */
+#define MPT_FLUSH_INPUTS  2u    /* a subnormal of the source's format counts as a zero of its sign: no flag */
+
+/* Zero-initialised options are the defaults: nearest-even, IEEE overflow, subnormals kept, NaN kept.
+ * Stochastic rounding of one value takes `random`. In an array call element i takes randoms[i], or if
+ * that is NULL mpt_philox(seed, stream, step, first_element + i): whoever splits an array into chunks
+ * sets first_element to the chunk's place in the whole, and gets the same bits. */
 typedef struct mpt_opts {
-    mpt_rounding rounding;
-    int          saturate;          /* nonzero: overflow and Inf become the largest finite number */
-    int          flush_subnormals;  /* nonzero: a subnormal result becomes a zero of its sign */
-    uint32_t     random;            /* for MPT_RND_STOCHASTIC: uniform bits, fresh for each value */
+    mpt_rounding    rounding;
+    mpt_overflow    overflow;
+    unsigned        flush;          /* MPT_FLUSH_RESULTS, MPT_FLUSH_INPUTS or both */
+    mpt_nan_rule    nan;
+    mpt_tininess    tininess;
+    uint32_t        random;         /* one value: uniform bits, fresh for each value */
+    const uint32_t *randoms;        /* arrays: one word per element; NULL: the header's Philox */
+    uint64_t        seed, first_element;
+    uint32_t        stream, step;   /* say, the number of the tensor and of the training step */
 } mpt_opts;
 
-/* Exception flags (IEEE 754-2019, clause 7). Tininess is detected after rounding, as x86 does. */
+/* Exception flags (IEEE 754-2019, clause 7), sticky: calls or them in and never clear one. UNDERFLOW is
+ * raised by results that are tiny and inexact. */
 #define MPT_FLAG_INVALID   1u
 #define MPT_FLAG_DIVBYZERO 2u
 #define MPT_FLAG_OVERFLOW  4u
@@ -223,12 +254,12 @@ typedef struct mpt_opts {
  *   value    in      any double
  *   opts     in      NULL for the defaults
  *   flags    in/out  NULL, or exception flags that are or-ed in
- * Returns: the code. Where the format lacks what is needed: overflow without Inf gives NaN, or the
- *   largest finite number if saturating or if there is no NaN either; NaN without NaN gives the
- *   largest finite number and INVALID; a negative number in an unsigned format gives NaN and INVALID;
+ * Returns: the code. Where the format lacks what is needed: overflow and Inf without Inf give NaN, or the
+ *   largest finite number if there is no NaN either; NaN without NaN gives the largest finite number and
+ *   INVALID; a negative number in an unsigned format gives NaN and INVALID;
  *   zero and values below the least in SCALE give the least power of two. A finite value never
  *   rounds stochastically to Inf; the probability is truncated to 32 bits (bias below 2^-32 of a gap).
- * Errors: an unknown format or rounding gives code 0 (or NaN) and MPT_FLAG_INVALID.
+ * Errors: an unknown format or option gives code 0 (or NaN) and MPT_FLAG_INVALID.
  * Where arguments pass through x87 registers, a signaling NaN is quiet before we see it.
  * Exact: correctly rounded.  Threads: any.  Source: IEEE 754-2019, clauses 4.3, 5.4.2, 7. */
 MPT_DEF uint64_t mpt_encode(mpt_format format, double value, const mpt_opts *opts, unsigned *flags);
@@ -560,6 +591,141 @@ MPT_HD mpt_bf16 mpt_bf16_from_f64(double x)
 MPT_HD double mpt_f64_from_bf16(mpt_bf16 b) { return mpti_f64_make(mpti_widen_f64(b.bits, 8, 7)); }
 
 // >>H8 scalar conversion: FP8 ----------------------------------------------------------------------
+/* f32 pattern -> E4M3 code; `beyond` is what Inf and finite values that overflow become (7 bits).
+ *
+ *   f32   s eeeeeeee mmmmmmmmmmmmmmmmmmmmmmm
+ *   e4m3  s     eeee mmm|<- 20 bits dropped; ties to even
+ *
+ *   |x|  0 ........ 2^-10 ....... 2^-6 ............ 464 ...... Inf   NaN
+ *        -> 0 (and 2^-10)  subnormal      normal (and 464)  beyond   NaN
+ */
+MPT_HD uint8_t mpti_e4m3_encode_to(uint32_t u, uint32_t beyond)
+{
+    const uint32_t a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
+    if (a > 0x43e80000u)            /* above 464, the tie that goes to the even 448 */
+        return (uint8_t)(sign | (a > 0x7f800000u ? 0x7fu : beyond));
+    if (a >= 0x3c800000u)           /* normal: rebias by 120 = 127 - 7 */
+        return (uint8_t)(sign | mpti_shift_rne32(a - 0x3c000000u, 20));
+    if (a <= 0x3a800000u)
+        return (uint8_t)sign;
+    return (uint8_t)(sign | mpti_shift_rne32((a & 0x7fffffu) | 0x800000u, 141 - (int)(a >> 23)));
+}
+
+/* f32 pattern -> E5M2 code: the upper byte of an f16, had that been rounded to 2 mantissa bits. A finite
+ * value from 61440 on, the tie above 57344, becomes `beyond`, and so does Inf. */
+MPT_HD uint8_t mpti_e5m2_encode_to(uint32_t u, uint32_t beyond)
+{
+    const uint32_t a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
+    if (a > 0x7f800000u)            /* NaN: quiet bit set, top of the payload kept */
+        return (uint8_t)(sign | 0x7eu | ((a >> 21) & 3u));
+    if (a >= 0x47700000u)
+        return (uint8_t)(sign | beyond);
+    if (a >= 0x38800000u)           /* normal: rebias by 112 = 127 - 15 */
+        return (uint8_t)(sign | mpti_shift_rne32(a - 0x38000000u, 21));
+    if (a <= 0x37000000u)           /* up to 2^-17, the tie that goes to the even zero */
+        return (uint8_t)sign;
+    return (uint8_t)(sign | mpti_shift_rne32((a & 0x7fffffu) | 0x800000u, 134 - (int)(a >> 23)));
+}
+
+MPT_HD uint8_t mpti_e4m3_encode(uint32_t u) { return mpti_e4m3_encode_to(u, 0x7fu); }
+MPT_HD uint8_t mpti_e5m2_encode(uint32_t u) { return mpti_e5m2_encode_to(u, 0x7cu); }
+
+MPT_HD uint32_t mpti_e4m3_decode(uint8_t c)
+{
+    const uint32_t sign = (uint32_t)(c & 0x80u) << 24, a = c & 0x7fu;
+    if (a == 0x7fu)
+        return sign | 0x7fc00000u;
+    if (a >= 8u)
+        return sign | ((a << 20) + 0x3c000000u);
+    if (!a)
+        return sign;
+    {   /* subnormal a * 2^-9: the highest one bit becomes the hidden bit */
+        const int up = mpti_clz32(a) - 28;
+        return sign | (((uint32_t)(121 - up) << 23) + ((a << (20 + up)) & 0x7fffffu));
+    }
+}
+
+/* Every E5M2 code is the upper byte of the f16 code of the same number. */
+MPT_HD uint32_t mpti_e5m2_decode(uint8_t c) { return mpti_f16_decode((uint16_t)((uint32_t)c << 8)); }
+
+/* A double rounded to odd as a float: truncated, and the last bit set if anything was cut off. That bit
+ * keeps every tie apart from its neighbours, so rounding the float to 22 bits or fewer gives what one
+ * rounding of the double gives. Beyond float's range it is the largest float; a NaN stays a NaN. */
+MPT_HD uint32_t mpti_f32_odd_from_f64(uint64_t u)
+{
+    const uint64_t a = u & 0x7fffffffffffffffu;
+    const uint32_t sign = (uint32_t)(u >> 32) & 0x80000000u;
+    if (a > (uint64_t)0x7ff << 52)
+        return sign | 0x7fc00000u | ((uint32_t)(a >> 29) & 0x7fffffu);
+    if (a == (uint64_t)0x7ff << 52)
+        return sign | 0x7f800000u;
+    if (a >= (uint64_t)(1023 + 128) << 52)
+        return sign | 0x7f7fffffu;
+    if (a < (uint64_t)(1023 - 126) << 52)   /* far below half the least number of the formats in question */
+        return sign | (a != 0u);
+    return sign | (uint32_t)((a - ((uint64_t)(1023 - 127) << 52)) >> 29) | ((a & 0x1fffffffu) != 0u);
+}
+
+/* mpt_e4m3_from_f32, mpt_e5m2_from_f32 -- float to FP8, nearest, ties to even; one rounding. As by
+ * mpt_encode's defaults: in E4M3, which has no Inf, overflow (|x| > 464) and Inf give NaN; in E5M2
+ * overflow (|x| >= 61440) gives Inf. NaN stays NaN.
+ * Exact: correctly rounded.  Parity: bit-exact host/device.  Threads: any.
+ * Source: OCP 8-bit Floating Point Specification (OFP8) v1.0, sections 5.1 and 5.2. */
+MPT_HD mpt_e4m3 mpt_e4m3_from_f32(float x)
+{
+    mpt_e4m3 c;
+    c.bits = mpti_e4m3_encode(mpti_f32_bits(x));
+    return c;
+}
+MPT_HD mpt_e5m2 mpt_e5m2_from_f32(float x)
+{
+    mpt_e5m2 c;
+    c.bits = mpti_e5m2_encode(mpti_f32_bits(x));
+    return c;
+}
+
+/* mpt_e4m3_from_f32_sat, mpt_e5m2_from_f32_sat -- the same, saturating: overflow and Inf become the
+ * largest finite number of their sign (448, 57344). NaN stays NaN.  Threads: any. */
+MPT_HD mpt_e4m3 mpt_e4m3_from_f32_sat(float x)
+{
+    mpt_e4m3 c;
+    c.bits = mpti_e4m3_encode_to(mpti_f32_bits(x), 0x7eu);
+    return c;
+}
+MPT_HD mpt_e5m2 mpt_e5m2_from_f32_sat(float x)
+{
+    mpt_e5m2 c;
+    c.bits = mpti_e5m2_encode_to(mpti_f32_bits(x), 0x7bu);
+    return c;
+}
+
+/* mpt_f32_from_e4m3, mpt_f32_from_e5m2 -- FP8 to float. Exact; a NaN becomes quiet.  Threads: any. */
+MPT_HD float mpt_f32_from_e4m3(mpt_e4m3 c) { return mpti_f32_make(mpti_e4m3_decode(c.bits)); }
+MPT_HD float mpt_f32_from_e5m2(mpt_e5m2 c) { return mpti_f32_make(mpti_e5m2_decode(c.bits)); }
+
+/* mpt_e4m3_from_f64, mpt_e5m2_from_f64 -- double to FP8 with one rounding, as from float.  Threads: any. */
+MPT_HD mpt_e4m3 mpt_e4m3_from_f64(double x)
+{
+    mpt_e4m3 c;
+    c.bits = mpti_e4m3_encode(mpti_f32_odd_from_f64(mpti_f64_bits(x)));
+    return c;
+}
+MPT_HD mpt_e5m2 mpt_e5m2_from_f64(double x)
+{
+    mpt_e5m2 c;
+    c.bits = mpti_e5m2_encode(mpti_f32_odd_from_f64(mpti_f64_bits(x)));
+    return c;
+}
+
+/* mpt_f64_from_e4m3, mpt_f64_from_e5m2 -- FP8 to double. Exact; a NaN becomes quiet.  Threads: any. */
+MPT_HD double mpt_f64_from_e4m3(mpt_e4m3 c)
+{
+    return mpti_f64_make(mpti_widen_f64(mpti_e4m3_decode(c.bits), 8, 23));
+}
+MPT_HD double mpt_f64_from_e5m2(mpt_e5m2 c)
+{
+    return mpti_f64_make(mpti_widen_f64(mpti_e5m2_decode(c.bits), 8, 23));
+}
 
 // >>H9 classify, neighbours, ulp -------------------------------------------------------------------
 /* Both 16-bit formats are sign-magnitude codes that differ only in where the exponent starts, so
@@ -631,35 +797,158 @@ MPT_DEF float mpt_f16_ulp(mpt_f16 h);
 MPT_DEF float mpt_bf16_ulp(mpt_bf16 b);
 
 // >>H10 random bits --------------------------------------------------------------------------------
+typedef struct mpt_philox_words { uint32_t word[4]; } mpt_philox_words;
+
+/* mpt_philox_block -- four random words from a counter and a key: Philox4x32-10. Any counter may be asked
+ * for in any order, so results depend on neither threads nor vectors.
+ * Exact: integers.  Parity: bit-exact host/device.  Threads: any.
+ * Source: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3". */
+MPT_HD mpt_philox_words mpt_philox_block(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key)
+{
+    uint32_t         k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    mpt_philox_words r;
+    int              i;
+    for (i = 0; i < 10; i++) {
+        const uint64_t p0 = (uint64_t)0xd2511f53u * c0, p1 = (uint64_t)0xcd9e8d57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9e3779b9u;      /* golden ratio, and square root of 3 less 1 */
+        k1 += 0xbb67ae85u;
+    }
+    r.word[0] = c0;
+    r.word[1] = c1;
+    r.word[2] = c2;
+    r.word[3] = c3;
+    return r;
+}
+
+/* mpt_philox -- the random word of one element: word (element mod 4) of the block at counter
+ * (low half of element / 4, high half, stream, step) under key seed. What stochastic rounding of arrays uses.
+ * Returns: 32 uniform bits.  Parity: bit-exact host/device.  Threads: any. */
+MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t element)
+{
+    const uint64_t         block = element >> 2;
+    const mpt_philox_words r = mpt_philox_block((uint32_t)block, (uint32_t)(block >> 32), stream, step, seed);
+    return r.word[element & 3u];
+}
 
 // >>H11 arithmetic ---------------------------------------------------------------------------------
 
 // >>H12 text ---------------------------------------------------------------------------------------
 
 // >>H13 arrays -------------------------------------------------------------------------------------
-/* mpt_f16_from_f32_n and the nine others -- convert n numbers; each element as by the scalar function.
- *   dst  out  [n], any alignment that its type allows
- *   src  in   [n]
- * In place: a narrowing call may write over its own source (dst and src start at the same address);
- * any other overlap is not allowed.
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
- * Exact: bit for bit the scalar function, NaN included, on every path.  Threads: any. */
-MPT_DEF mpt_status mpt_f16_from_f32_n(mpt_f16 *dst, const float *src, size_t n);
-MPT_DEF mpt_status mpt_f32_from_f16_n(float *dst, const mpt_f16 *src, size_t n);
-MPT_DEF mpt_status mpt_f16_from_f64_n(mpt_f16 *dst, const double *src, size_t n);
-MPT_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n);
-MPT_DEF mpt_status mpt_bf16_from_f32_n(mpt_bf16 *dst, const float *src, size_t n);
-MPT_DEF mpt_status mpt_f32_from_bf16_n(float *dst, const mpt_bf16 *src, size_t n);
-MPT_DEF mpt_status mpt_bf16_from_f64_n(mpt_bf16 *dst, const double *src, size_t n);
-MPT_DEF mpt_status mpt_f64_from_bf16_n(double *dst, const mpt_bf16 *src, size_t n);
-MPT_DEF mpt_status mpt_f32_from_f64_n(float *dst, const double *src, size_t n);
-MPT_DEF mpt_status mpt_f64_from_f32_n(double *dst, const float *src, size_t n);
+/* Every ordered pair of f64, f32, f16, bf16, e4m3, e5m2, one row each: destination, source, their C types,
+ * and the conversion of the source's pattern in_. Whatever fits into a float goes through its pattern, which
+ * is exact; doubles are rounded once. */
+#define MPT_PAIRS(X)                                                                                    \
+    X(f64,  f32,  double,   float,    mpti_widen_f64(in_, 8, 23))                                       \
+    X(f64,  f16,  double,   mpt_f16,  mpti_widen_f64(in_, 5, 10))                                       \
+    X(f64,  bf16, double,   mpt_bf16, mpti_widen_f64(in_, 8, 7))                                        \
+    X(f64,  e4m3, double,   mpt_e4m3, mpti_widen_f64(mpti_e4m3_decode(in_), 8, 23))                     \
+    X(f64,  e5m2, double,   mpt_e5m2, mpti_widen_f64(mpti_e5m2_decode(in_), 8, 23))                     \
+    X(f32,  f64,  float,    double,   mpti_narrow_f64(in_, 8, 23))                                      \
+    X(f32,  f16,  float,    mpt_f16,  mpti_f16_decode(in_))                                             \
+    X(f32,  bf16, float,    mpt_bf16, mpti_bf16_decode(in_))                                            \
+    X(f32,  e4m3, float,    mpt_e4m3, mpti_e4m3_decode(in_))                                            \
+    X(f32,  e5m2, float,    mpt_e5m2, mpti_e5m2_decode(in_))                                            \
+    X(f16,  f64,  mpt_f16,  double,   mpti_narrow_f64(in_, 5, 10))                                      \
+    X(f16,  f32,  mpt_f16,  float,    mpti_f16_encode(in_))                                             \
+    X(f16,  bf16, mpt_f16,  mpt_bf16, mpti_f16_encode(mpti_bf16_decode(in_)))                           \
+    X(f16,  e4m3, mpt_f16,  mpt_e4m3, mpti_f16_encode(mpti_e4m3_decode(in_)))                           \
+    X(f16,  e5m2, mpt_f16,  mpt_e5m2, mpti_f16_encode(mpti_e5m2_decode(in_)))                           \
+    X(bf16, f64,  mpt_bf16, double,   mpti_narrow_f64(in_, 8, 7))                                       \
+    X(bf16, f32,  mpt_bf16, float,    mpti_bf16_encode(in_))                                            \
+    X(bf16, f16,  mpt_bf16, mpt_f16,  mpti_bf16_encode(mpti_f16_decode(in_)))                           \
+    X(bf16, e4m3, mpt_bf16, mpt_e4m3, mpti_bf16_encode(mpti_e4m3_decode(in_)))                          \
+    X(bf16, e5m2, mpt_bf16, mpt_e5m2, mpti_bf16_encode(mpti_e5m2_decode(in_)))                          \
+    X(e4m3, f64,  mpt_e4m3, double,   mpti_e4m3_encode(mpti_f32_odd_from_f64(in_)))                     \
+    X(e4m3, f32,  mpt_e4m3, float,    mpti_e4m3_encode(in_))                                            \
+    X(e4m3, f16,  mpt_e4m3, mpt_f16,  mpti_e4m3_encode(mpti_f16_decode(in_)))                           \
+    X(e4m3, bf16, mpt_e4m3, mpt_bf16, mpti_e4m3_encode(mpti_bf16_decode(in_)))                          \
+    X(e4m3, e5m2, mpt_e4m3, mpt_e5m2, mpti_e4m3_encode(mpti_e5m2_decode(in_)))                          \
+    X(e5m2, f64,  mpt_e5m2, double,   mpti_e5m2_encode(mpti_f32_odd_from_f64(in_)))                     \
+    X(e5m2, f32,  mpt_e5m2, float,    mpti_e5m2_encode(in_))                                            \
+    X(e5m2, f16,  mpt_e5m2, mpt_f16,  mpti_e5m2_encode(mpti_f16_decode(in_)))                           \
+    X(e5m2, bf16, mpt_e5m2, mpt_bf16, mpti_e5m2_encode(mpti_bf16_decode(in_)))                          \
+    X(e5m2, e4m3, mpt_e5m2, mpt_e4m3, mpti_e5m2_encode(mpti_e4m3_decode(in_)))
 
-/* mpt_decode_n, mpt_encode_n -- the same where the format is known only at run time.
- *   format  in  of the array behind the void pointer: MPT_F64, MPT_F32, MPT_F16 or MPT_BF16
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for another format (nothing is written). */
+/* mpt_DST_from_SRC_n -- convert n numbers, DST and SRC any two of f64, f32, f16, bf16, e4m3, e5m2:
+ *
+ *     mpt_status mpt_f16_from_f32_n(mpt_f16 *dst, const float *src, size_t n);
+ *
+ *   dst  out  [n], any alignment
+ *   src  in   [n], any alignment; nothing before or after the n elements is read
+ * Nearest, ties to even, one rounding, as by the scalar function of the same name (pairs without one: as by
+ * mpt_encode of mpt_decode). In place: a call may write over its own source where an element of dst is no
+ * larger than one of src (both start at the same address); any other overlap is not allowed.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
+ * Exact: the same bits on every path, NaN included.  Threads: any. */
+#define MPTI_X(d, s, dst_type, src_type, convert) \
+    MPT_DEF mpt_status mpt_##d##_from_##s##_n(dst_type *dst, const src_type *src, size_t n);
+MPT_PAIRS(MPTI_X)
+#undef MPTI_X
+
+/* mpt_e4m3_from_f32_sat_n, mpt_e5m2_from_f32_sat_n -- the same, saturating, as by mpt_e4m3_from_f32_sat. */
+MPT_DEF mpt_status mpt_e4m3_from_f32_sat_n(mpt_e4m3 *dst, const float *src, size_t n);
+MPT_DEF mpt_status mpt_e5m2_from_f32_sat_n(mpt_e5m2 *dst, const float *src, size_t n);
+
+/* mpt_convert_n -- convert n numbers between any two formats of the table, known at run time.
+ *   dst    out     [n] elements of mpt_format_get(dst_format)->bytes each, any alignment
+ *   src    in      [n] likewise; in TF32 and formats below 8 bits each element holds one code in its low bits
+ *   opts   in      NULL for the defaults
+ *   flags  in/out  NULL, or exception flags of all elements, or-ed in
+ * Element by element as mpt_encode of the source's value; a signaling NaN raises INVALID. In place as above.
+ * Without options and flags, and between the six formats of MPT_PAIRS, as fast as the typed functions,
+ * and from a format to itself a copy, codes unchanged; otherwise every element takes the slow path.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown format or option (nothing is
+ * written).  Threads: any. */
+MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
+                                 size_t n, const mpt_opts *opts, unsigned *flags);
+
+/* mpt_convert_strided -- the same with dst_stride and src_stride bytes from one element to the next: columns,
+ * fields of records, every k-th sample. Strides may be negative, then the pointer is that of the first
+ * element converted and the last one in memory; a source stride of 0 repeats one element. Bytes between the
+ * elements are not touched. Elements may be at any alignment, but must not overlap in dst. Source and
+ * destination do not overlap, or start at the same address with the same stride.  Errors: as mpt_convert_n. */
+MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff_t dst_stride,
+                                       mpt_format src_format, const void *src, ptrdiff_t src_stride,
+                                       size_t n, const mpt_opts *opts, unsigned *flags);
+
+/* The order of the bytes of one element in memory. */
+typedef enum mpt_byte_order { MPT_NATIVE_ENDIAN, MPT_LITTLE_ENDIAN, MPT_BIG_ENDIAN } mpt_byte_order;
+
+/* mpt_convert_bytes_n -- the same as mpt_convert_n for the bytes of a file or a message, in the byte order of
+ * each side: big-endian halves of an image into native floats, native floats into little-endian doubles.
+ * Errors: as mpt_convert_n; MPT_E_ARG for an unknown order.  Threads: any. */
+MPT_DEF mpt_status mpt_convert_bytes_n(mpt_format dst_format, void *dst, mpt_byte_order dst_order,
+                                       mpt_format src_format, const void *src, mpt_byte_order src_order,
+                                       size_t n, const mpt_opts *opts, unsigned *flags);
+
+/* mpt_decode_n, mpt_encode_n -- mpt_convert_n to float and from float, with the defaults. */
 MPT_DEF mpt_status mpt_decode_n(float *dst, mpt_format format, const void *src, size_t n);
 MPT_DEF mpt_status mpt_encode_n(void *dst, mpt_format format, const float *src, size_t n);
+
+/* mpt_quantize_n, mpt_quantize_f64_n -- round n numbers to a format and keep them as floats or doubles.
+ *   dst     out  [n], may be src
+ *   src     in   [n]
+ *   format  in   any of the table
+ *   opts    in   NULL for the defaults
+ * Element by element the value mpt_decode gives for mpt_encode's code, as a float (in formats beyond float's
+ * range a number may round to 2^128: that is Inf).
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown format or option (nothing is written).
+ * Threads: any. */
+MPT_DEF mpt_status mpt_quantize_n(float *dst, const float *src, size_t n, mpt_format format,
+                                  const mpt_opts *opts);
+MPT_DEF mpt_status mpt_quantize_f64_n(double *dst, const double *src, size_t n, mpt_format format,
+                                      const mpt_opts *opts);
+
+/* mpt_quantize_as_n, mpt_quantize_as_f64_n -- the same for a format of your own (mpt_format_define). */
+MPT_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, const mpt_format_info *info,
+                                     const mpt_opts *opts);
+MPT_DEF mpt_status mpt_quantize_as_f64_n(double *dst, const double *src, size_t n,
+                                         const mpt_format_info *info, const mpt_opts *opts);
 
 /* mpt_simd_name -- which path the array functions take on this processor: "f16c" or "portable". */
 MPT_DEF const char *mpt_simd_name(void);
@@ -805,12 +1094,14 @@ MPT_DEF const char *mpt_status_text(mpt_status status)
 #define MPTI_MAX_SIG(e, m, sp) \
     ((MPTI_MAX_CODE(e, m, sp) & ((MPTI_ONE << (m)) - 1u)) | (MPTI_ONE << (m)))
 
+#define MPTI_BYTES(bits) ((bits) <= 8 ? 1 : (bits) <= 16 ? 2 : (bits) <= 32 ? 4 : 8)
+
 /* The one place where the limits of a format are worked out, for the table and for custom formats. */
 #define MPTI_FORMAT_INFO(name, s, e, m, bias, sp)                                             \
     {                                                                                         \
         name, (s) + (e) + (m), s, e, m, bias, sp,                                             \
         MPTI_EMIN(bias, sp), MPTI_EMAX(e, bias, sp),                                          \
-        (sp) == MPT_SPECIALS_IEEE, (sp) != MPT_SPECIALS_FINITE,                               \
+        (sp) == MPT_SPECIALS_IEEE, (sp) != MPT_SPECIALS_FINITE, MPTI_BYTES((s) + (e) + (m)),  \
         MPTI_MAX_CODE(e, m, sp), MPTI_INF_CODE(e, m, sp), MPTI_NAN_CODE(e, m, sp),            \
         (double)MPTI_MAX_SIG(e, m, sp) * MPTI_POW2(MPTI_EMAX(e, bias, sp) - (m)),             \
         MPTI_POW2(MPTI_EMIN(bias, sp)), MPTI_POW2(MPTI_EMIN(bias, sp) - (m)), MPTI_POW2(-(m)) \
@@ -948,6 +1239,20 @@ MPT_DEF double mpt_decode(mpt_format format, uint64_t code)
     return mpt_decode_as(mpt_format_get(format), code);
 }
 
+#define MPTI_PLAIN_OPTS                                                                          \
+    {                                                                                            \
+        MPT_RND_NEAREST_EVEN, MPT_OVERFLOW_IEEE, 0u, MPT_NAN_KEEP, MPT_TININESS_AFTER, 0u, NULL, \
+        0u, 0u, 0u, 0u                                                                           \
+    }
+
+static int mpti_bad_opts(const mpt_opts *o)
+{
+    return (unsigned)o->rounding >= (unsigned)MPT_ROUNDING_COUNT ||
+           (unsigned)o->overflow > (unsigned)MPT_OVERFLOW_NAN ||
+           (unsigned)o->nan > (unsigned)MPT_NAN_CANONICAL ||
+           (unsigned)o->tininess > (unsigned)MPT_TININESS_BEFORE || o->flush > 3u;
+}
+
 /* What a right shift by `shift` (0 and more) discards, and whether that rounds the magnitude up. */
 static int mpti_round_up(uint64_t sig, int shift, const mpt_opts *o, unsigned sign, unsigned odd,
                          int *inexact)
@@ -976,10 +1281,13 @@ static int mpti_round_up(uint64_t sig, int shift, const mpt_opts *o, unsigned si
     }
 }
 
-static uint64_t mpti_encode_nan(const mpt_format_info *f, uint64_t sign_bit, uint64_t payload52)
+static uint64_t mpti_encode_nan(const mpt_format_info *f, uint64_t sign_bit, uint64_t payload52,
+                                const mpt_opts *o)
 {
     if (!f->has_nan)
         return f->max_code;
+    if (o->nan == MPT_NAN_CANONICAL)
+        return f->nan_code;
     if (f->has_inf)
         return sign_bit | f->nan_code | payload52 >> (52 - f->mantissa_bits);
     return f->specials == MPT_SPECIALS_FNUZ ? f->nan_code : sign_bit | f->nan_code;
@@ -993,9 +1301,10 @@ static uint64_t mpti_encode_overflow(const mpt_format_info *f, uint64_t sign_bit
         o->rounding == MPT_RND_TOWARD_ZERO || o->rounding == MPT_RND_ODD ||
         o->rounding == MPT_RND_STOCHASTIC || (o->rounding == MPT_RND_UP && sign_bit) ||
         (o->rounding == MPT_RND_DOWN && !sign_bit);
-    if (o->saturate || (!was_inf && toward_finite) || !f->has_nan)
+    const int to_nan = o->overflow == MPT_OVERFLOW_NAN && !was_inf;
+    if (!f->has_nan || o->overflow == MPT_OVERFLOW_SATURATE || (!was_inf && toward_finite && !to_nan))
         return sign_bit | f->max_code;
-    return f->has_inf ? sign_bit | f->inf_code : mpti_encode_nan(f, sign_bit, 0u);
+    return f->has_inf && !to_nan ? sign_bit | f->inf_code : mpti_encode_nan(f, sign_bit, 0u, o);
 }
 
 /* Round a finite nonzero sig * 2^q (sig in [2^52, 2^53)) to a magnitude code, as if exponents had no
@@ -1019,11 +1328,12 @@ static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q
         const int      free_shift = 52 - m;
         const uint64_t kept = sig >> free_shift;
         const int up = mpti_round_up(sig, free_shift, o, sign, (unsigned)(kept & 1u), &unused);
-        tiny = e < f->emin - 1 || kept + (uint64_t)up < MPTI_ONE << (m + 1);
+        tiny = o->tininess == MPT_TININESS_BEFORE || e < f->emin - 1 ||
+               kept + (uint64_t)up < MPTI_ONE << (m + 1);
     }
     if (inexact)
         *flags |= MPT_FLAG_INEXACT | (tiny ? MPT_FLAG_UNDERFLOW : 0u);
-    if (o->flush_subnormals && !scale && code && !(code >> m)) {
+    if ((o->flush & MPT_FLUSH_RESULTS) && !scale && code && !(code >> m)) {
         *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
         return 0u;
     }
@@ -1042,18 +1352,18 @@ static uint64_t mpti_encode_bits(const mpt_format_info *f, uint64_t u, const mpt
     if (field == 0x7ff && man) {
         if (!(man >> 51) || !f->has_nan)
             *flags |= MPT_FLAG_INVALID;
-        return mpti_encode_nan(f, sign_bit, man);
+        return mpti_encode_nan(f, sign_bit, man, o);
     }
     if (!f->sign_bits && sign && (field || man)) {
         *flags |= MPT_FLAG_INVALID;
         return f->nan_code;
     }
     if (field == 0x7ff) {
-        if (!f->has_inf || o->saturate)
+        if (!f->has_inf || o->overflow == MPT_OVERFLOW_SATURATE)
             *flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
         return mpti_encode_overflow(f, sign_bit, o, 1);
     }
-    if (!sig) {
+    if (!sig || (!field && (o->flush & MPT_FLUSH_INPUTS))) {
         if (f->specials == MPT_SPECIALS_SCALE)
             *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
         return f->specials == MPT_SPECIALS_FNUZ ? 0u : sign_bit;
@@ -1073,12 +1383,12 @@ static uint64_t mpti_encode_bits(const mpt_format_info *f, uint64_t u, const mpt
 MPT_DEF uint64_t mpt_encode_as(const mpt_format_info *info, double value, const mpt_opts *opts,
                                unsigned *flags)
 {
-    const mpt_opts plain = {MPT_RND_NEAREST_EVEN, 0, 0, 0u};
+    const mpt_opts plain = MPTI_PLAIN_OPTS;
     unsigned       raised = 0u;
     uint64_t       code;
     if (!opts)
         opts = &plain;
-    if (!info || (unsigned)opts->rounding >= (unsigned)MPT_ROUNDING_COUNT) {
+    if (!info || mpti_bad_opts(opts)) {
         if (flags)
             *flags |= MPT_FLAG_INVALID;
         return info ? info->nan_code : 0u;
@@ -1219,9 +1529,44 @@ __attribute__((target("avx,f16c"))) static size_t mpti_f32_from_f16_f16c(float *
 
 static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n && (!dst || !src); }
 
-/* An array function from the formula for one pattern in_. A block goes in and out by memcpy, so any
- * aliasing is fine and narrowing may work in place: a block is read before anything is written. */
-#define MPTI_ARRAY(linkage, name, dst_type, src_type, from_bits, to_bits, convert)                  \
+/* What the array functions need to know of each type: its format and the integer of its size. */
+#define MPTI_FORMAT_f64 MPT_F64
+#define MPTI_FORMAT_f32 MPT_F32
+#define MPTI_FORMAT_f16 MPT_F16
+#define MPTI_FORMAT_bf16 MPT_BF16
+#define MPTI_FORMAT_e4m3 MPT_E4M3
+#define MPTI_FORMAT_e5m2 MPT_E5M2
+typedef uint64_t mpti_bits_f64;
+typedef uint32_t mpti_bits_f32;
+typedef uint16_t mpti_bits_f16;
+typedef uint16_t mpti_bits_bf16;
+typedef uint8_t  mpti_bits_e4m3;
+typedef uint8_t  mpti_bits_e5m2;
+#define MPTI_PAIR(dst_format, src_format) ((int)(dst_format) * (int)MPT_FORMAT_COUNT + (int)(src_format))
+
+/* The vector kernels' door: convert as many of the first elements as there is a kernel for, and return how
+ * many (0: none). The portable loop does the rest. Both formats are constants at every call. */
+MPTI_INLINE size_t mpti_simd_convert(mpt_format dst_format, void *dst, mpt_format src_format,
+                                     const void *src, size_t n)
+{
+#if MPTI_X86
+    if (__builtin_cpu_supports("avx2"))
+        switch (MPTI_PAIR(dst_format, src_format)) {
+        case MPTI_PAIR(MPT_F16, MPT_F32):
+            return mpti_f16_from_f32_f16c((mpt_f16 *)dst, (const float *)src, n);
+        case MPTI_PAIR(MPT_F32, MPT_F16):
+            return mpti_f32_from_f16_f16c((float *)dst, (const mpt_f16 *)src, n);
+        default: break;
+        }
+#endif
+    (void)dst_format, (void)src_format, (void)dst, (void)src, (void)n;
+    return 0;
+}
+
+/* The portable loop of an array function, from the formula for one pattern in_. A block goes in and out by
+ * memcpy, so any aliasing and alignment is fine and narrowing may work in place: a block is read before
+ * anything is written. */
+#define MPTI_PORTABLE(name, to_bits, from_bits, convert)                                            \
     MPTI_INLINE void name##_loop(to_bits *MPTI_RESTRICT out, const from_bits *MPTI_RESTRICT in)     \
     {                                                                                               \
         size_t i;                                                                                   \
@@ -1232,36 +1577,61 @@ static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n
     }                                                                                               \
     MPTI_TWICE(name##_block, name##_loop,                                                           \
                (to_bits *MPTI_RESTRICT out, const from_bits *MPTI_RESTRICT in), (out, in))          \
-    linkage mpt_status name(dst_type *dst, const src_type *src, size_t n)                           \
+    static void name##_portable(void *dst, const void *src, size_t n)                               \
     {                                                                                               \
-        from_bits in[MPTI_BLOCK];                                                                   \
-        to_bits   out[MPTI_BLOCK];                                                                  \
-        size_t    i, k;                                                                             \
+        unsigned char       *to = (unsigned char *)dst;                                             \
+        const unsigned char *from = (const unsigned char *)src;                                     \
+        from_bits            in[MPTI_BLOCK];                                                        \
+        to_bits              out[MPTI_BLOCK];                                                       \
+        size_t               i, k;                                                                  \
+        for (i = 0; n - i >= MPTI_BLOCK; i += MPTI_BLOCK) {                                         \
+            memcpy(in, from + i * sizeof *in, sizeof in);                                           \
+            name##_block(out, in);                                                                  \
+            memcpy(to + i * sizeof *out, out, sizeof out);                                          \
+        }                                                                                           \
+        for (k = i; k < n; k++) {                                                                   \
+            from_bits in_;                                                                          \
+            memcpy(&in_, from + k * sizeof in_, sizeof in_);                                        \
+            out[0] = (to_bits)convert;                                                              \
+            memcpy(to + k * sizeof *out, out, sizeof *out);                                         \
+        }                                                                                           \
+    }
+#define MPTI_X(d, s, dst_type, src_type, convert)                                                   \
+    MPTI_PORTABLE(mpti_##d##_from_##s, mpti_bits_##d, mpti_bits_##s, convert)                       \
+    MPT_DEF mpt_status mpt_##d##_from_##s##_n(dst_type *dst, const src_type *src, size_t n)         \
+    {                                                                                               \
+        unsigned char       *to = (unsigned char *)dst;                                             \
+        const unsigned char *from = (const unsigned char *)src;                                     \
+        size_t               done;                                                                  \
         if (mpti_bad_array(dst, src, n))                                                            \
             return MPT_E_ARG;                                                                       \
-        for (i = 0; n - i >= MPTI_BLOCK; i += MPTI_BLOCK) {                                         \
-            memcpy(in, src + i, sizeof in);                                                         \
-            name##_block(out, in);                                                                  \
-            memcpy(dst + i, out, sizeof out);                                                       \
-        }                                                                                           \
-        for (k = 0; i + k < n; k++) {                                                               \
-            from_bits in_;                                                                          \
-            memcpy(&in_, src + i + k, sizeof in_);                                                  \
-            out[0] = (to_bits)convert;                                                              \
-            memcpy(dst + i + k, out, sizeof *out);                                                  \
-        }                                                                                           \
+        done = mpti_simd_convert(MPTI_FORMAT_##d, dst, MPTI_FORMAT_##s, src, n);                    \
+        if (done < n)                                                                               \
+            mpti_##d##_from_##s##_portable(to + done * sizeof *dst, from + done * sizeof *src,      \
+                                           n - done);                                               \
         return MPT_OK;                                                                              \
     }
-MPTI_ARRAY(static, mpti_f16_from_f32_portable, mpt_f16, float, uint32_t, uint16_t, mpti_f16_encode(in_))
-MPTI_ARRAY(static, mpti_f32_from_f16_portable, float, mpt_f16, uint16_t, uint32_t, mpti_f16_decode(in_))
-MPTI_ARRAY(MPT_DEF, mpt_f32_from_f64_n,  float,    double,   uint64_t, uint32_t, mpti_narrow_f64(in_, 8, 23))
-MPTI_ARRAY(MPT_DEF, mpt_f64_from_f32_n,  double,   float,    uint32_t, uint64_t, mpti_widen_f64(in_, 8, 23))
-MPTI_ARRAY(MPT_DEF, mpt_f16_from_f64_n,  mpt_f16,  double,   uint64_t, uint16_t, mpti_narrow_f64(in_, 5, 10))
-MPTI_ARRAY(MPT_DEF, mpt_f64_from_f16_n,  double,   mpt_f16,  uint16_t, uint64_t, mpti_widen_f64(in_, 5, 10))
-MPTI_ARRAY(MPT_DEF, mpt_bf16_from_f32_n, mpt_bf16, float,    uint32_t, uint16_t, mpti_bf16_encode(in_))
-MPTI_ARRAY(MPT_DEF, mpt_f32_from_bf16_n, float,    mpt_bf16, uint16_t, uint32_t, mpti_bf16_decode(in_))
-MPTI_ARRAY(MPT_DEF, mpt_bf16_from_f64_n, mpt_bf16, double,   uint64_t, uint16_t, mpti_narrow_f64(in_, 8, 7))
-MPTI_ARRAY(MPT_DEF, mpt_f64_from_bf16_n, double,   mpt_bf16, uint16_t, uint64_t, mpti_widen_f64(in_, 8, 7))
+MPT_PAIRS(MPTI_X)
+#undef MPTI_X
+
+MPTI_PORTABLE(mpti_e4m3_from_f32_sat, uint8_t, uint32_t, mpti_e4m3_encode_to(in_, 0x7eu))
+MPTI_PORTABLE(mpti_e5m2_from_f32_sat, uint8_t, uint32_t, mpti_e5m2_encode_to(in_, 0x7bu))
+
+MPT_DEF mpt_status mpt_e4m3_from_f32_sat_n(mpt_e4m3 *dst, const float *src, size_t n)
+{
+    if (mpti_bad_array(dst, src, n))
+        return MPT_E_ARG;
+    mpti_e4m3_from_f32_sat_portable(dst, src, n);
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_e5m2_from_f32_sat_n(mpt_e5m2 *dst, const float *src, size_t n)
+{
+    if (mpti_bad_array(dst, src, n))
+        return MPT_E_ARG;
+    mpti_e5m2_from_f32_sat_portable(dst, src, n);
+    return MPT_OK;
+}
 
 MPT_DEF const char *mpt_simd_name(void)
 {
@@ -1272,60 +1642,381 @@ MPT_DEF const char *mpt_simd_name(void)
     return "portable";
 }
 
-MPT_DEF mpt_status mpt_f16_from_f32_n(mpt_f16 *dst, const float *src, size_t n)
+/* ---- any two formats, with options ---- */
+
+static int mpti_is_plain(const mpt_opts *o)
 {
-    size_t done = 0;
-    if (mpti_bad_array(dst, src, n))
-        return MPT_E_ARG;
-#if MPTI_X86
-    if (__builtin_cpu_supports("avx2"))
-        done = mpti_f16_from_f32_f16c(dst, src, n);
-#endif
-    return done == n ? MPT_OK : mpti_f16_from_f32_portable(dst + done, src + done, n - done);
+    return !o || (o->rounding == MPT_RND_NEAREST_EVEN && o->overflow == MPT_OVERFLOW_IEEE && !o->flush &&
+                  o->nan == MPT_NAN_KEEP);
 }
 
-MPT_DEF mpt_status mpt_f32_from_f16_n(float *dst, const mpt_f16 *src, size_t n)
+static uint64_t mpti_load_code(const void *p, int bytes)
 {
-    size_t done = 0;
-    if (mpti_bad_array(dst, src, n))
+    uint64_t u64;
+    uint32_t u32;
+    uint16_t u16;
+    switch (bytes) {
+    case 8: memcpy(&u64, p, 8u); return u64;
+    case 4: memcpy(&u32, p, 4u); return u32;
+    case 2: memcpy(&u16, p, 2u); return u16;
+    default: return *(const unsigned char *)p;
+    }
+}
+
+static void mpti_store_code(void *p, int bytes, uint64_t code)
+{
+    const uint32_t u32 = (uint32_t)code;
+    const uint16_t u16 = (uint16_t)code;
+    switch (bytes) {
+    case 8: memcpy(p, &code, 8u); break;
+    case 4: memcpy(p, &u32, 4u); break;
+    case 2: memcpy(p, &u16, 2u); break;
+    default: *(unsigned char *)p = (unsigned char)code; break;
+    }
+}
+
+/* The pattern of the double that a code stands for; unlike mpt_decode_as it leaves a signaling NaN
+ * signaling, so that encoding raises INVALID, and flushes on request. */
+static uint64_t mpti_f64_of_code(const mpt_format_info *f, uint64_t code, unsigned flush)
+{
+    const mpt_fields p = mpti_take_apart(f, code);
+    const uint64_t   sign = (uint64_t)p.sign << 63;
+    switch (p.kind) {
+    case MPT_CLASS_SIGNALING_NAN:
+        return sign | (uint64_t)0x7ff << 52 | p.mantissa_field << (52 - f->mantissa_bits);
+    case MPT_CLASS_NEG_SUBNORMAL:
+    case MPT_CLASS_POS_SUBNORMAL:
+        if (flush & MPT_FLUSH_INPUTS)
+            return sign;
+        break;
+    default: break;
+    }
+    return mpti_f64_bits(mpt_decode_as(f, code));
+}
+
+/* The options of element i of an array. */
+static mpt_opts mpti_opts_at(const mpt_opts *o, uint64_t i)
+{
+    mpt_opts r = *o;
+    if (o->rounding == MPT_RND_STOCHASTIC)
+        r.random = o->randoms ? o->randoms[i] : mpt_philox(o->seed, o->stream, o->step, o->first_element + i);
+    return r;
+}
+
+/* The fast functions as a table of one signature. Returns: whether there was one. */
+static int mpti_convert_fast(mpt_format df, void *dst, mpt_format sf, const void *src, size_t n)
+{
+    switch (MPTI_PAIR(df, sf)) {
+#define MPTI_X(d, s, dst_type, src_type, convert)                                   \
+    case MPTI_PAIR(MPTI_FORMAT_##d, MPTI_FORMAT_##s):                               \
+        (void)mpt_##d##_from_##s##_n((dst_type *)dst, (const src_type *)src, n);    \
+        return 1;
+        MPT_PAIRS(MPTI_X)
+#undef MPTI_X
+    default: return 0;
+    }
+}
+
+/* One side of a conversion: where the elements are and how they lie there. */
+typedef struct mpti_side {
+    mpt_format             format;
+    const mpt_format_info *info;
+    ptrdiff_t              stride;
+    int                    swap;    /* the bytes of an element are not in this machine's order */
+} mpti_side;
+
+static int mpti_is_big_endian(void)
+{
+    const uint16_t one = 1u;
+    unsigned char  first;
+    memcpy(&first, &one, 1u);
+    return !first;
+}
+
+static mpti_side mpti_side_of(mpt_format format, mpt_byte_order order)
+{
+    mpti_side side;
+    side.format = format;
+    side.info = mpt_format_get(format);
+    side.stride = side.info ? side.info->bytes : 0;
+    side.swap = order != MPT_NATIVE_ENDIAN && (order == MPT_BIG_ENDIAN) != mpti_is_big_endian();
+    return side;
+}
+
+static int mpti_is_packed(const mpti_side *side) { return side->stride == side->info->bytes && !side->swap; }
+
+static void mpti_swap_bytes(unsigned char *p, size_t bytes, size_t n)
+{
+    size_t i, k;
+    for (i = 0; i < n; i++, p += bytes)
+        for (k = 0; k < bytes / 2u; k++) {
+            const unsigned char t = p[k];
+            p[k] = p[bytes - 1u - k];
+            p[bytes - 1u - k] = t;
+        }
+}
+
+/* n elements from memory into a block, and back. */
+static void mpti_gather(void *block, const unsigned char *p, const mpti_side *side, size_t n)
+{
+    const size_t   bytes = (size_t)side->info->bytes;
+    unsigned char *to = (unsigned char *)block;
+    size_t         i;
+    if (side->stride == side->info->bytes)
+        memcpy(to, p, n * bytes);
+    else
+        for (i = 0; i < n; i++)
+            memcpy(to + i * bytes, p + (ptrdiff_t)i * side->stride, bytes);
+    if (side->swap)
+        mpti_swap_bytes(to, bytes, n);
+}
+
+static void mpti_scatter(unsigned char *p, void *block, const mpti_side *side, size_t n)
+{
+    const size_t   bytes = (size_t)side->info->bytes;
+    unsigned char *from = (unsigned char *)block;
+    size_t         i;
+    if (side->swap)
+        mpti_swap_bytes(from, bytes, n);
+    if (side->stride == side->info->bytes)
+        memcpy(p, from, n * bytes);
+    else
+        for (i = 0; i < n; i++)
+            memcpy(p + (ptrdiff_t)i * side->stride, from + i * bytes, bytes);
+}
+
+/* One block between two packed buffers of this machine's byte order, element by element. */
+static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
+                              const mpt_opts *o, uint64_t first, unsigned *flags)
+{
+    unsigned char       *to = (unsigned char *)dst;
+    const unsigned char *from = (const unsigned char *)src;
+    size_t               i;
+    for (i = 0; i < n; i++) {
+        const uint64_t code = mpti_load_code(from + i * (size_t)s->info->bytes, s->info->bytes);
+        const mpt_opts at = mpti_opts_at(o, first + i);
+        mpti_store_code(to + i * (size_t)d->info->bytes, d->info->bytes,
+                        mpti_encode_bits(d->info, mpti_f64_of_code(s->info, code, o->flush), &at, flags));
+    }
+}
+
+/* The engine of all conversions with formats known at run time. */
+static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
+                               const mpt_opts *opts, unsigned *flags)
+{
+    const mpt_opts       plain = MPTI_PLAIN_OPTS;
+    const int            fast = !flags && mpti_is_plain(opts);
+    unsigned char       *to = (unsigned char *)dst;
+    const unsigned char *from = (const unsigned char *)src;
+    uint64_t             in[MPTI_BLOCK], out[MPTI_BLOCK];
+    unsigned             raised = 0u;
+    size_t               i;
+    if (mpti_bad_array(dst, src, n) || !d->info || !s->info || (opts && mpti_bad_opts(opts)))
         return MPT_E_ARG;
-#if MPTI_X86
-    if (__builtin_cpu_supports("avx2"))
-        done = mpti_f32_from_f16_f16c(dst, src, n);
-#endif
-    return done == n ? MPT_OK : mpti_f32_from_f16_portable(dst + done, src + done, n - done);
+    if (n && fast && mpti_is_packed(d) && mpti_is_packed(s)) {
+        if (d->format == s->format) {
+            memmove(dst, src, n * (size_t)d->info->bytes);
+            return MPT_OK;
+        }
+        if (mpti_convert_fast(d->format, dst, s->format, src, n))
+            return MPT_OK;
+    }
+    for (i = 0; i < n; i += MPTI_BLOCK) {
+        const size_t take = n - i < MPTI_BLOCK ? n - i : MPTI_BLOCK;
+        mpti_gather(in, from + (ptrdiff_t)i * s->stride, s, take);
+        if (fast && d->format == s->format)
+            memcpy(out, in, take * (size_t)d->info->bytes);
+        else if (!fast || !mpti_convert_fast(d->format, out, s->format, in, take))
+            mpti_convert_slow(d, out, s, in, take, opts ? opts : &plain, i, &raised);
+        mpti_scatter(to + (ptrdiff_t)i * d->stride, out, d, take);
+    }
+    if (flags)
+        *flags |= raised;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
+                                 size_t n, const mpt_opts *opts, unsigned *flags)
+{
+    const mpti_side d = mpti_side_of(dst_format, MPT_NATIVE_ENDIAN);
+    const mpti_side s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
+    return mpti_convert(&d, dst, &s, src, n, opts, flags);
+}
+
+MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff_t dst_stride,
+                                       mpt_format src_format, const void *src, ptrdiff_t src_stride,
+                                       size_t n, const mpt_opts *opts, unsigned *flags)
+{
+    mpti_side d = mpti_side_of(dst_format, MPT_NATIVE_ENDIAN);
+    mpti_side s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
+    d.stride = dst_stride;
+    s.stride = src_stride;
+    return mpti_convert(&d, dst, &s, src, n, opts, flags);
+}
+
+MPT_DEF mpt_status mpt_convert_bytes_n(mpt_format dst_format, void *dst, mpt_byte_order dst_order,
+                                       mpt_format src_format, const void *src, mpt_byte_order src_order,
+                                       size_t n, const mpt_opts *opts, unsigned *flags)
+{
+    const mpti_side d = mpti_side_of(dst_format, dst_order), s = mpti_side_of(src_format, src_order);
+    if ((unsigned)dst_order > (unsigned)MPT_BIG_ENDIAN || (unsigned)src_order > (unsigned)MPT_BIG_ENDIAN)
+        return MPT_E_ARG;
+    return mpti_convert(&d, dst, &s, src, n, opts, flags);
 }
 
 MPT_DEF mpt_status mpt_decode_n(float *dst, mpt_format format, const void *src, size_t n)
 {
-    if (mpti_bad_array(dst, src, n))
-        return MPT_E_ARG;
-    switch ((int)format) {
-    case MPT_F64:  return mpt_f32_from_f64_n(dst, (const double *)src, n);
-    case MPT_F16:  return mpt_f32_from_f16_n(dst, (const mpt_f16 *)src, n);
-    case MPT_BF16: return mpt_f32_from_bf16_n(dst, (const mpt_bf16 *)src, n);
-    case MPT_F32:
-        if (n)
-            memmove(dst, src, n * sizeof *dst);
-        return MPT_OK;
-    default: return MPT_E_UNSUPPORTED;
-    }
+    return mpt_convert_n(MPT_F32, dst, format, src, n, NULL, NULL);
 }
 
 MPT_DEF mpt_status mpt_encode_n(void *dst, mpt_format format, const float *src, size_t n)
 {
-    if (mpti_bad_array(dst, src, n))
-        return MPT_E_ARG;
-    switch ((int)format) {
-    case MPT_F64:  return mpt_f64_from_f32_n((double *)dst, src, n);
-    case MPT_F16:  return mpt_f16_from_f32_n((mpt_f16 *)dst, src, n);
-    case MPT_BF16: return mpt_bf16_from_f32_n((mpt_bf16 *)dst, src, n);
-    case MPT_F32:
-        if (n)
-            memmove(dst, src, n * sizeof *src);
-        return MPT_OK;
-    default: return MPT_E_UNSUPPORTED;
+    return mpt_convert_n(format, dst, MPT_F32, src, n, NULL, NULL);
+}
+
+/* ---- quantize ---- */
+
+/* What rounding of float patterns needs to know of a format whose numbers are all floats. */
+typedef struct mpti_quantizer {
+    uint32_t shift;         /* bits dropped from a normal number's mantissa: 1 to 22 */
+    uint32_t least_field;   /* float's exponent field of the least normal number */
+    uint32_t limit;         /* patterns from here on are not rounded but encoded: overflow, Inf, NaN */
+    uint32_t zero_sign;     /* 0x80000000, or 0 where the format has no -0 */
+} mpti_quantizer;
+
+/* Returns: whether the format is one of those. */
+static int mpti_quantizer_init(mpti_quantizer *q, const mpt_format_info *f)
+{
+    if (!f->sign_bits || f->specials == MPT_SPECIALS_SCALE || f->mantissa_bits < 1 ||
+        f->mantissa_bits > 22 || f->emin < -126 || f->emax > 127)
+        return 0;
+    q->shift = (uint32_t)(23 - f->mantissa_bits);
+    q->least_field = (uint32_t)(f->emin + 127);
+    q->limit = mpti_narrow_f64(mpti_f64_bits(f->max_finite), 8, 23) + 1u;
+    q->zero_sign = f->specials == MPT_SPECIALS_FNUZ ? 0u : 0x80000000u;
+    return 1;
+}
+
+/* Round a float pattern below the limit to the format's grid, nearest, ties to even. A carry out of the
+ * mantissa rightly grows the exponent. Where the grid is coarser than the number's own binade (23 bits and
+ * more dropped) the hidden bit, which no pattern shows, is the last bit kept or the first one dropped. */
+MPT_HD uint32_t mpti_quantize_f32(uint32_t u, const mpti_quantizer *q)
+{
+    const uint32_t a = u & 0x7fffffffu, field = a >> 23, own = field > 1u ? field : 1u;
+    const uint32_t drop = q->shift + (q->least_field > own ? q->least_field - own : 0u);
+    const uint32_t shift = drop < 23u ? drop : 23u, mask = (1u << shift) - 1u;
+    const uint32_t odd = drop < 23u ? (a >> shift) & 1u : 1u;
+    const uint32_t near = (a + (mask >> 1) + odd) & ~mask;
+    const uint32_t least = (a & 0x7fffffu) ? (field + 1u) << 23 : 0u;    /* above half of the least number */
+    const uint32_t r = drop < 24u ? near : drop == 24u ? least : 0u;
+    return r | (u & (r ? 0x80000000u : q->zero_sign));
+}
+
+MPTI_INLINE void mpti_quantize_loop(uint32_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT in,
+                                    const mpti_quantizer *q, uint32_t *special)
+{
+    const mpti_quantizer k = *q;
+    uint32_t             any = 0u;
+    size_t               i;
+    for (i = 0; i < MPTI_BLOCK; i++) {
+        out[i] = mpti_quantize_f32(in[i], &k);
+        any |= (uint32_t)((in[i] & 0x7fffffffu) >= k.limit);
     }
+    *special = any;
+}
+MPTI_TWICE(mpti_quantize_block, mpti_quantize_loop,
+           (uint32_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT in, const mpti_quantizer *q,
+            uint32_t *special), (out, in, q, special))
+
+/* The vector kernels' door for quantizing: as mpti_simd_convert. */
+MPTI_INLINE size_t mpti_simd_quantize(float *dst, const float *src, size_t n, const mpti_quantizer *q,
+                                      const mpt_format_info *f)
+{
+    (void)dst, (void)src, (void)n, (void)q, (void)f;
+    return 0;
+}
+
+static uint64_t mpti_quantize_slow(const mpt_format_info *wide, const mpt_format_info *f, uint64_t code,
+                                   const mpt_opts *o)
+{
+    unsigned       unused = 0u;
+    const uint64_t u = mpti_f64_of_code(wide, code, o->flush);
+    return mpti_f64_bits(mpt_decode_as(f, mpti_encode_bits(f, u, o, &unused)));
+}
+
+static void mpti_quantize_plain(float *dst, const float *src, size_t n, const mpt_format_info *f,
+                                const mpti_quantizer *q)
+{
+    const mpt_format_info *f32 = mpt_format_get(MPT_F32);
+    const mpt_opts         plain = MPTI_PLAIN_OPTS;
+    unsigned char         *to = (unsigned char *)dst;
+    const unsigned char   *from = (const unsigned char *)src;
+    uint32_t               in[MPTI_BLOCK], out[MPTI_BLOCK], special;
+    size_t                 i, k;
+    memset(in, 0, sizeof in);
+    for (i = 0; i < n; i += MPTI_BLOCK) {
+        const size_t take = n - i < MPTI_BLOCK ? n - i : MPTI_BLOCK;
+        memcpy(in, from + i * sizeof *in, take * sizeof *in);
+        mpti_quantize_block(out, in, q, &special);
+        for (k = 0; special && k < take; k++)
+            if ((in[k] & 0x7fffffffu) >= q->limit)
+                out[k] = mpti_narrow_f64(mpti_quantize_slow(f32, f, in[k], &plain), 8, 23);
+        memcpy(to + i * sizeof *out, out, take * sizeof *out);
+    }
+}
+
+MPT_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, const mpt_format_info *info,
+                                     const mpt_opts *opts)
+{
+    const mpt_format_info *f32 = mpt_format_get(MPT_F32);
+    const mpt_opts         plain = MPTI_PLAIN_OPTS;
+    unsigned char         *to = (unsigned char *)dst;
+    const unsigned char   *from = (const unsigned char *)src;
+    mpti_quantizer         q;
+    size_t                 i;
+    if (mpti_bad_array(dst, src, n) || !info || (opts && mpti_bad_opts(opts)))
+        return MPT_E_ARG;
+    if (mpti_is_plain(opts) && mpti_quantizer_init(&q, info)) {
+        const size_t done = n ? mpti_simd_quantize(dst, src, n, &q, info) : 0u;
+        if (done < n)
+            mpti_quantize_plain(dst + done, src + done, n - done, info, &q);
+        return MPT_OK;
+    }
+    for (i = 0; i < n; i++) {
+        const mpt_opts at = mpti_opts_at(opts ? opts : &plain, i);
+        const uint64_t u = mpti_quantize_slow(f32, info, mpti_load_code(from + 4u * i, 4), &at);
+        mpti_store_code(to + 4u * i, 4, mpti_narrow_f64(u, 8, 23));
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_quantize_as_f64_n(double *dst, const double *src, size_t n,
+                                         const mpt_format_info *info, const mpt_opts *opts)
+{
+    const mpt_format_info *f64 = mpt_format_get(MPT_F64);
+    const mpt_opts         plain = MPTI_PLAIN_OPTS;
+    unsigned char         *to = (unsigned char *)dst;
+    const unsigned char   *from = (const unsigned char *)src;
+    size_t                 i;
+    if (mpti_bad_array(dst, src, n) || !info || (opts && mpti_bad_opts(opts)))
+        return MPT_E_ARG;
+    for (i = 0; i < n; i++) {
+        const mpt_opts at = mpti_opts_at(opts ? opts : &plain, i);
+        mpti_store_code(to + 8u * i, 8, mpti_quantize_slow(f64, info, mpti_load_code(from + 8u * i, 8), &at));
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_quantize_n(float *dst, const float *src, size_t n, mpt_format format,
+                                  const mpt_opts *opts)
+{
+    return mpt_quantize_as_n(dst, src, n, mpt_format_get(format), opts);
+}
+
+MPT_DEF mpt_status mpt_quantize_f64_n(double *dst, const double *src, size_t n, mpt_format format,
+                                      const mpt_opts *opts)
+{
+    return mpt_quantize_as_f64_n(dst, src, n, mpt_format_get(format), opts);
 }
 
 // >>H19 implementation: blocks ---------------------------------------------------------------------

@@ -269,6 +269,9 @@ static const row rows[] = {
     {MPT_E8M0, "e8m0", 8, 0, 8, 0, 127, MPT_SPECIALS_SCALE, -127, 127, 0, 1,
      0xfe, 0, 0xff,
      1.7014118346046923e38, 5.8774717541114375e-39, 5.8774717541114375e-39, 1.0},
+    {MPT_UE4M3, "ue4m3", 7, 0, 4, 3, 7, MPT_SPECIALS_FN, -6, 8, 0, 1,
+     0x7e, 0, 0x7f,
+     448.0, 0.015625, 0.001953125, 0.125},
 };
 
 static const row *row_of(mpt_format id)
@@ -297,9 +300,10 @@ static const char *const rounding_names[] = {
 static mpt_opts options(int rounding, int saturate, int flush, uint32_t random)
 {
     mpt_opts o;
+    memset(&o, 0, sizeof o);
     o.rounding = (mpt_rounding)rounding;
-    o.saturate = saturate;
-    o.flush_subnormals = flush;
+    o.overflow = saturate ? MPT_OVERFLOW_SATURATE : MPT_OVERFLOW_IEEE;
+    o.flush = flush ? MPT_FLUSH_RESULTS : 0u;
     o.random = random;
     return o;
 }
@@ -403,7 +407,7 @@ static uint64_t ref_overflow(const row *r, int negative, const mpt_opts *o, int 
     const int nearest = rnd == MPT_RND_NEAREST_EVEN || rnd == MPT_RND_NEAREST_AWAY;
     const int away = nearest || (rnd == MPT_RND_UP && !negative) || (rnd == MPT_RND_DOWN && negative);
     const uint64_t sign = sign_bit_of(r, negative);
-    if (o->saturate || !(away || from_inf) || !r->has_nan)
+    if (o->overflow == MPT_OVERFLOW_SATURATE || !(away || from_inf) || !r->has_nan)
         return sign | r->max_code;
     if (r->has_inf)
         return sign | r->inf_code;
@@ -432,7 +436,7 @@ static uint64_t ref_finite(const row *r, num x, int negative, const mpt_opts *o,
     }
     if (inexact)
         *flags |= INX | (ref_is_tiny(r, x, negative, o) ? UDF : 0u);
-    if (o->flush_subnormals && code && code < ONE << r->m) {
+    if ((o->flush & MPT_FLUSH_RESULTS) && code && code < ONE << r->m) {
         *flags |= UDF | INX;
         return r->specials == MPT_SPECIALS_FNUZ ? 0u : sign_bit_of(r, negative);
     }
@@ -449,12 +453,12 @@ static uint64_t ref_encode(const row *r, uint64_t u, const mpt_opts *o, unsigned
     *flags = 0u;
     if (f64_is_nan(u))
         return ref_nan(r, u, flags);
-    if (scale && negative && magnitude) {
+    if (!r->s && negative && magnitude) {
         *flags = INV;
         return r->nan_code;
     }
     if (magnitude == F64_INF) {
-        if (!r->has_inf || o->saturate)
+        if (!r->has_inf || o->overflow == MPT_OVERFLOW_SATURATE)
             *flags = OVF | INX;
         return ref_overflow(r, negative, o, 1);
     }
@@ -596,6 +600,7 @@ static void check_info(const mpt_format_info *f, const row *r)
     CHECK_EQ_I(f->emax, r->emax);
     CHECK_EQ_I(f->has_inf, r->has_inf);
     CHECK_EQ_I(f->has_nan, r->has_nan);
+    CHECK_EQ_I(f->bytes, r->bits > 32 ? 8 : r->bits > 16 ? 4 : r->bits > 8 ? 2 : 1);
     CHECK_EQ_U(f->max_code, r->max_code);
     CHECK_EQ_U(f->inf_code, r->inf_code);
     CHECK_EQ_U(f->nan_code, r->nan_code);
@@ -715,7 +720,7 @@ TEST(format_define_equals_table)
     for (i = 0; i < COUNT_OF(rows); i++) {
         const row      *r = &rows[i];
         mpt_format_info info;
-        if (r->id == MPT_F64) /* its subnormals are no normal doubles */
+        if (r->id == MPT_F64 || r->id == MPT_UE4M3) /* subnormals that are no normal doubles; unsigned */
             continue;
         mt_context(r->name, "described");
         CHECK_EQ_I(mpt_format_define(&info, r->name, r->e, r->m, r->bias, r->specials), MPT_OK);
@@ -1874,8 +1879,8 @@ TEST(array_any_format)
         CHECK(memcmp(back[0], back[1], sizeof back[0]) == 0);
     }
     memset(store, 0xa5, sizeof store);
-    CHECK_EQ_I(mpt_encode_n(store[0], MPT_E4M3, (const float *)(const void *)floats, 32u), MPT_E_UNSUPPORTED);
-    CHECK_EQ_I(mpt_decode_n((float *)(void *)store[0], MPT_FORMAT_COUNT, floats, 32u), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_encode_n(store[0], MPT_FORMAT_COUNT, (const float *)(const void *)floats, 32u), MPT_E_ARG);
+    CHECK_EQ_I(mpt_decode_n((float *)(void *)store[0], MPT_FORMAT_COUNT, floats, 32u), MPT_E_ARG);
     CHECK_EQ_I(mpt_encode_n(NULL, MPT_F16, (const float *)(const void *)floats, 32u), MPT_E_ARG);
     CHECK_EQ_I(mpt_decode_n((float *)(void *)store[0], MPT_F16, NULL, 32u), MPT_E_ARG);
     CHECK_EQ_I(mpt_encode_n(NULL, MPT_F16, NULL, 0u), MPT_OK);
