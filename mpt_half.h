@@ -911,7 +911,8 @@ MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format sr
  * fields of records, every k-th sample. Strides may be negative, then the pointer is that of the first
  * element converted and the last one in memory; a source stride of 0 repeats one element. Bytes between the
  * elements are not touched. Elements may be at any alignment, but must not overlap in dst. Source and
- * destination do not overlap, or start at the same address with the same stride.  Errors: as mpt_convert_n. */
+ * destination do not overlap, or start at the same address with the same stride.
+ * Errors: as mpt_convert_n.  Threads: any. */
 MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff_t dst_stride,
                                        mpt_format src_format, const void *src, ptrdiff_t src_stride,
                                        size_t n, const mpt_opts *opts, unsigned *flags);
