@@ -955,6 +955,93 @@ MPT_DEF mpt_status mpt_quantize_as_f64_n(double *dst, const double *src, size_t 
 MPT_DEF const char *mpt_simd_name(void);
 
 // >>H14 blocks -------------------------------------------------------------------------------------
+/* Block formats: small elements that share a scale. Name, format of the elements, of the scale, elements per
+ * block. A number is element * scale (* tensor scale for NVFP4).
+ * Source: OCP Microscaling Formats (MX) v1.0, section 5.1; NVFP4 as in NVIDIA's cuBLAS and cuDNN. */
+#define MPT_BLOCKS(X)                                          \
+    X(MPT_MXFP8_E4M3, "mxfp8_e4m3", MPT_E4M3, MPT_E8M0,  32)   \
+    X(MPT_MXFP8_E5M2, "mxfp8_e5m2", MPT_E5M2, MPT_E8M0,  32)   \
+    X(MPT_MXFP6_E3M2, "mxfp6_e3m2", MPT_E3M2, MPT_E8M0,  32)   \
+    X(MPT_MXFP6_E2M3, "mxfp6_e2m3", MPT_E2M3, MPT_E8M0,  32)   \
+    X(MPT_MXFP4,      "mxfp4",      MPT_E2M1, MPT_E8M0,  32)   \
+    X(MPT_NVFP4,      "nvfp4",      MPT_E2M1, MPT_UE4M3, 16)
+
+typedef enum mpt_block {
+#define MPTI_X(id, name, element, scale, size) id,
+    MPT_BLOCKS(MPTI_X)
+#undef MPTI_X
+    MPT_BLOCK_COUNT
+} mpt_block;
+
+typedef struct mpt_block_info {
+    const char *name;
+    mpt_format  element, scale;
+    int         size;               /* elements per block; the last block of an array may be shorter */
+} mpt_block_info;
+
+/* mpt_block_get -- the facts of a block format.
+ * Returns: a pointer that lives forever; NULL for an unknown format.  Threads: any. */
+MPT_DEF const mpt_block_info *mpt_block_get(mpt_block block);
+
+/* How the scale of a block follows from amax, its largest magnitude.
+ *             E8M0 (MX)                                          UE4M3 (NVFP4)
+ *   FLOOR     2^(floor(log2 amax) - emax): MX v1.0, section 6.3    amax / (6 * tensor scale) rounded down
+ *   CEIL      the least power of two that needs no clamping        ... rounded up
+ *   ROUND     FLOOR after amax is rounded to the element's bits    ... rounded to nearest, ties to even
+ *   DEFAULT   FLOOR                                                ROUND
+ * emax is the exponent of the element format's largest number. The scale is clamped to its format's finite
+ * range; a block that is not all zeros never gets the scale zero but the least one above. */
+typedef enum mpt_scale_rule {
+    MPT_SCALE_DEFAULT, MPT_SCALE_FLOOR, MPT_SCALE_CEIL, MPT_SCALE_ROUND
+} mpt_scale_rule;
+
+/* Zero-initialised options are the defaults: the format's own scale rule, one code a byte, tensor scale 1,
+ * elements rounded to nearest-even. */
+typedef struct mpt_block_opts {
+    mpt_scale_rule scale_rule;
+    int            packed;          /* nonzero: element codes lie side by side, as mpt_pack_n does it */
+    float          tensor_scale;    /* NVFP4 only: finite and positive; 0 stands for 1 */
+    mpt_opts       element;         /* of the elements' rounding; overflow always saturates */
+} mpt_block_opts;
+
+/* mpt_block_quantize_n -- n floats to element codes and scales.
+ *   codes   out  [n], or [mpt_packed_size(n, bits)] if packed
+ *   scales  out  [(n + size - 1) / size]
+ *   src     in   [n]
+ *   opts    in   NULL for the defaults
+ * Each element is x / (the scale as stored * tensor scale), that quotient rounded once; beyond the largest
+ * element it is clamped; -0 stays -0. A block of zeros gets scale code 0. A block with a NaN or an Inf in it
+ * gets the scale NaN and zero elements, so that all of it comes back as NaN. The last block may be partial.
+ * The arrays do not overlap.  Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown block,
+ * option or tensor scale (nothing is written).  Exact: yes.  Threads: any. */
+MPT_DEF mpt_status mpt_block_quantize_n(mpt_block block, uint8_t *codes, uint8_t *scales, const float *src,
+                                        size_t n, const mpt_block_opts *opts);
+
+/* mpt_block_dequantize_n -- element codes and scales to n floats: element * scale * tensor scale, rounded
+ * once to nearest, ties to even (exact in MX, but for numbers beyond the largest float, which give Inf). A
+ * NaN scale or element gives the positive quiet NaN. Bits above a code's width are ignored. Of the options
+ * packed and tensor_scale count.
+ * Returns: MPT_OK.  Errors: as above.  Exact: yes.  Threads: any. */
+MPT_DEF mpt_status mpt_block_dequantize_n(mpt_block block, float *dst, const uint8_t *codes,
+                                          const uint8_t *scales, size_t n, const mpt_block_opts *opts);
+
+/* mpt_block_tensor_scale -- the tensor scale for NVFP4 with which no block's scale needs clamping: the
+ * largest finite magnitude of n floats / (6 * 448), as a float, and at least the least float; 1 if there is
+ * none above zero, and for the MX formats.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (*scale is kept).  Threads: any. */
+MPT_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, size_t n, float *scale);
+
+/* mpt_packed_size -- bytes that n codes of `bits` bits (1..8) take side by side.  Threads: any. */
+MPT_DEF size_t mpt_packed_size(size_t n, int bits);
+
+/* mpt_pack_n, mpt_unpack_n -- n codes of 1..8 bits, one a byte, to side by side, and back. Bit k of code i is
+ * bit (i * bits + k) of the packed string, and bit j of that string is bit j mod 8 of byte j / 8: the first
+ * of two 4-bit codes is the low half of the byte. Bits above `bits` are ignored; unused bits of the last
+ * byte are zero. Packing may work in place; unpacking may not.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 or other bits (nothing is written).
+ * Threads: any. */
+MPT_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, int bits);
+MPT_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n, int bits);
 
 #endif /* MPT_HALF_H */
 
@@ -2021,6 +2108,349 @@ MPT_DEF mpt_status mpt_quantize_f64_n(double *dst, const double *src, size_t n, 
 }
 
 // >>H19 implementation: blocks ---------------------------------------------------------------------
+
+MPT_DEF size_t mpt_packed_size(size_t n, int bits)
+{
+    const size_t b = (size_t)bits;
+    return n / 8u * b + (n % 8u * b + 7u) / 8u;
+}
+
+MPT_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, int bits)
+{
+    const uint32_t mask = (1u << (bits & 15)) - 1u;
+    uint32_t       pending = 0u;
+    int            have = 0;
+    size_t         i;
+    if (mpti_bad_array(packed, codes, n) || bits < 1 || bits > 8)
+        return MPT_E_ARG;
+    for (i = 0; i < n; i++) {
+        pending |= (codes[i] & mask) << have;
+        have += bits;
+        if (have >= 8) {
+            *packed++ = (uint8_t)pending;
+            pending >>= 8;
+            have -= 8;
+        }
+    }
+    if (have)
+        *packed = (uint8_t)pending;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n, int bits)
+{
+    const uint32_t mask = (1u << (bits & 15)) - 1u;
+    uint32_t       pending = 0u;
+    int            have = 0;
+    size_t         i;
+    if (mpti_bad_array(codes, packed, n) || bits < 1 || bits > 8)
+        return MPT_E_ARG;
+    for (i = 0; i < n; i++) {
+        if (have < bits) {
+            pending |= (uint32_t)*packed++ << have;
+            have += 8;
+        }
+        codes[i] = (uint8_t)(pending & mask);
+        pending >>= bits;
+        have -= bits;
+    }
+    return MPT_OK;
+}
+
+MPT_DEF const mpt_block_info *mpt_block_get(mpt_block block)
+{
+#define MPTI_X(id, name, element, scale, size) {name, element, scale, size},
+    static const mpt_block_info table[] = {MPT_BLOCKS(MPTI_X)};
+#undef MPTI_X
+    return (unsigned)block < (unsigned)MPT_BLOCK_COUNT ? &table[block] : NULL;
+}
+
+#define MPTI_BLOCK_SIZE_MAX 32
+
+/* What quantizing and dequantizing need, worked out once per call. */
+typedef struct mpti_blocks {
+    const mpt_block_info  *block;
+    const mpt_format_info *element, *scale;
+    mpt_scale_rule         rule;
+    int                    packed, plain;   /* plain: elements rounded to nearest-even without options */
+    uint64_t               tensor_sig;      /* tensor scale = tensor_sig * 2^tensor_exp */
+    int                    tensor_exp;
+    mpt_opts               opts;            /* of the elements */
+} mpti_blocks;
+
+/* sig * 2^exp of a positive finite float, sig in [2^23, 2^24). */
+static uint64_t mpti_f32_split(uint32_t a, int *exp)
+{
+    uint64_t sig = a >> 23 ? (a & 0x7fffffu) | 0x800000u : a;
+    *exp = (int)(a >> 23 ? a >> 23 : 1u) - 150;
+    for (; sig < 0x800000u; (*exp)--)
+        sig <<= 1;
+    return sig;
+}
+
+static mpt_status mpti_blocks_init(mpti_blocks *b, mpt_block block, const mpt_block_opts *o)
+{
+    const mpt_opts plain = MPTI_PLAIN_OPTS;
+    uint32_t       t = 0x3f800000u;
+    b->block = mpt_block_get(block);
+    if (!b->block)
+        return MPT_E_ARG;
+    if (o && ((unsigned)o->scale_rule > (unsigned)MPT_SCALE_ROUND || mpti_bad_opts(&o->element)))
+        return MPT_E_ARG;
+    b->element = mpt_format_get(b->block->element);
+    b->scale = mpt_format_get(b->block->scale);
+    b->rule = o ? o->scale_rule : MPT_SCALE_DEFAULT;
+    if (b->rule == MPT_SCALE_DEFAULT)
+        b->rule = b->block->scale == MPT_E8M0 ? MPT_SCALE_FLOOR : MPT_SCALE_ROUND;
+    b->packed = o ? o->packed : 0;
+    b->plain = !o || mpti_is_plain(&o->element);
+    b->opts = o ? o->element : plain;
+    b->opts.overflow = MPT_OVERFLOW_SATURATE;
+    if (o && b->block->scale != MPT_E8M0 && (mpti_f32_bits(o->tensor_scale) & 0x7fffffffu))
+        t = mpti_f32_bits(o->tensor_scale);
+    if (t >= 0x7f800000u)               /* Inf, NaN, or with a sign */
+        return MPT_E_ARG;
+    b->tensor_sig = mpti_f32_split(t, &b->tensor_exp);
+    return MPT_OK;
+}
+
+/* (-1)^sign * num * 2^num_exp / (den * 2^den_exp) as the pattern of a double, rounded to odd at 35 bits or
+ * more, so that rounding it again to 32 bits or fewer is one rounding. num < 2^24, 0 < den < 2^28. */
+static uint64_t mpti_ratio(unsigned sign, uint64_t num, int num_exp, uint64_t den, int den_exp)
+{
+    uint64_t q;
+    if (!num)
+        return (uint64_t)sign << 63;
+    for (; num < 0x800000u; num_exp--)
+        num <<= 1;
+    for (; den < 0x8000000u; den_exp--)
+        den <<= 1;
+    q = (num << 39) / den;
+    q |= (num << 39) % den != 0u;
+    return mpti_f64_compose(sign, q, num_exp - 39 - den_exp);
+}
+
+/* The power of two that scales a block with this amax (a finite positive pattern), as an E8M0 code. */
+static uint32_t mpti_power_scale(const mpti_blocks *b, uint32_t amax)
+{
+    const int m = b->element->mantissa_bits;
+    int       exp, e;
+    uint64_t  sig = mpti_f32_split(amax, &exp), max_sig;
+    if (b->rule == MPT_SCALE_ROUND)
+        sig = mpti_shift_rne64(sig, 23 - m) << (23 - m);
+    e = exp + 23 + (sig >> 24 ? 1 : 0) - b->element->emax;
+    max_sig = ((b->element->max_code & ((MPTI_ONE << m) - 1u)) | MPTI_ONE << m) << (23 - m);
+    if (b->rule == MPT_SCALE_CEIL && sig > max_sig)
+        e++;
+    e = e < -127 ? -127 : e > 127 ? 127 : e;
+    return (uint32_t)(e + 127);
+}
+
+/* The scale of NVFP4: amax / (largest element * tensor scale), rounded by the rule. */
+static uint32_t mpti_small_scale(const mpti_blocks *b, uint32_t amax)
+{
+    mpt_opts       o = MPTI_PLAIN_OPTS;
+    unsigned       unused = 0u;
+    int            exp;
+    const uint64_t sig = mpti_f32_split(amax, &exp);
+    uint64_t       code;
+    o.rounding = b->rule == MPT_SCALE_FLOOR  ? MPT_RND_TOWARD_ZERO
+                 : b->rule == MPT_SCALE_CEIL ? MPT_RND_UP
+                                             : MPT_RND_NEAREST_EVEN;
+    o.overflow = MPT_OVERFLOW_SATURATE;
+    code = mpti_encode_bits(b->scale, mpti_ratio(0u, sig, exp, 3u * b->tensor_sig, b->tensor_exp + 1), &o,
+                            &unused);
+    return (uint32_t)(code ? code : 1u);
+}
+
+/* Round |x| to an element, nearest-even: rel is the float pattern of |x| / scale, clamped at zero. The number
+ * of dropped bits grows below the least normal element; from 25 on nothing is left. */
+MPT_HD uint32_t mpti_element_encode(uint32_t rel, uint32_t least_field, uint32_t m, uint32_t max_code)
+{
+    const uint32_t field = rel >> 23, sig = (rel & 0x7fffffu) | 0x800000u;
+    const uint32_t below = least_field > field ? least_field - field : 0u, drop = 23u - m + below;
+    const uint32_t shift = drop < 25u ? drop : 25u, mask = (1u << shift) - 1u;
+    const uint32_t rounded = (sig + (mask >> 1) + ((sig >> shift) & 1u)) >> shift;
+    const uint32_t code = ((below ? 0u : field - least_field) << m) + rounded;
+    return code < max_code ? code : max_code;
+}
+
+/* One full MX block whose numbers are so large that no quotient that matters is subnormal. */
+MPTI_INLINE void mpti_mx_loop(uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in,
+                              const mpti_blocks *b, int scale_exp)
+{
+    const uint32_t least_field = (uint32_t)(b->element->emin + 127), m = (uint32_t)b->element->mantissa_bits;
+    const uint32_t max_code = (uint32_t)b->element->max_code, sign_at = (uint32_t)b->element->bits - 1u;
+    int            i;
+    for (i = 0; i < MPTI_BLOCK_SIZE_MAX; i++) {
+        const int32_t  rel = (int32_t)(in[i] & 0x7fffffffu) - scale_exp * 0x800000;
+        const uint32_t code = mpti_element_encode(rel > 0 ? (uint32_t)rel : 0u, least_field, m, max_code);
+        codes[i] = (uint8_t)(code | in[i] >> 31 << sign_at);
+    }
+}
+MPTI_TWICE(mpti_mx_block, mpti_mx_loop,
+           (uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in, const mpti_blocks *b,
+            int scale_exp), (codes, in, b, scale_exp))
+
+/* Any block, element by element. */
+static void mpti_block_slow(uint8_t *codes, const uint32_t *in, size_t n, const mpti_blocks *b,
+                            uint32_t scale_code, uint64_t first)
+{
+    const mpt_fields s = mpti_take_apart(b->scale, scale_code);
+    unsigned         unused = 0u;
+    size_t           i;
+    for (i = 0; i < n; i++) {
+        const mpt_opts o = mpti_opts_at(&b->opts, first + i);
+        const unsigned sign = in[i] >> 31;
+        uint32_t       a = in[i] & 0x7fffffffu;
+        uint64_t       u = (uint64_t)sign << 63;
+        if ((o.flush & MPT_FLUSH_INPUTS) && a < 0x800000u)
+            a = 0u;
+        if (a && s.significand) {
+            int            exp;
+            const uint64_t sig = mpti_f32_split(a, &exp);
+            u = mpti_ratio(sign, sig, exp, s.significand * b->tensor_sig, s.exponent + b->tensor_exp);
+        }
+        codes[i] = (uint8_t)mpti_encode_bits(b->element, u, &o, &unused);
+    }
+}
+
+/* Largest magnitude of a block, as a pattern: Inf and NaN are the largest. */
+static uint32_t mpti_amax(const uint32_t *in, size_t n)
+{
+    uint32_t most = 0u;
+    size_t   i;
+    for (i = 0; i < n; i++) {
+        const uint32_t a = in[i] & 0x7fffffffu;
+        most = a > most ? a : most;
+    }
+    return most;
+}
+
+/* Quantize one block of n numbers; returns its scale code. in has room for a full block. */
+static uint32_t mpti_block_quantize(uint8_t *codes, const uint32_t *in, size_t n, const mpti_blocks *b,
+                                    uint64_t first)
+{
+    const uint32_t amax = mpti_amax(in, n);
+    uint32_t       scale;
+    if (amax >= 0x7f800000u) {
+        memset(codes, 0, n);
+        return (uint32_t)b->scale->nan_code;
+    }
+    if (b->block->scale != MPT_E8M0)
+        scale = amax ? mpti_small_scale(b, amax) : 0u;
+    else
+        scale = amax ? mpti_power_scale(b, amax) : 0u;
+    if (b->plain && b->block->scale == MPT_E8M0 && amax >= (uint32_t)(127 - 80) << 23)
+        mpti_mx_block(codes, in, b, (int)scale - 127);
+    else
+        mpti_block_slow(codes, in, n, b, scale, first);
+    return scale;
+}
+
+/* The vector kernels' doors for blocks: quantize or dequantize as many whole blocks from the start as there
+ * is a kernel for, and return the number of elements done (0: none). */
+MPTI_INLINE size_t mpti_simd_block_quantize(const mpti_blocks *b, uint8_t *codes, uint8_t *scales,
+                                            const float *src, size_t n)
+{
+    (void)b, (void)codes, (void)scales, (void)src, (void)n;
+    return 0;
+}
+
+MPTI_INLINE size_t mpti_simd_block_dequantize(const mpti_blocks *b, float *dst, const uint8_t *codes,
+                                              const uint8_t *scales, size_t n)
+{
+    (void)b, (void)dst, (void)codes, (void)scales, (void)n;
+    return 0;
+}
+
+MPT_DEF mpt_status mpt_block_quantize_n(mpt_block block, uint8_t *codes, uint8_t *scales, const float *src,
+                                        size_t n, const mpt_block_opts *opts)
+{
+    const unsigned char *from = (const unsigned char *)src;
+    uint32_t             in[MPTI_BLOCK_SIZE_MAX];
+    uint8_t              out[MPTI_BLOCK_SIZE_MAX];
+    mpti_blocks          b;
+    size_t               i, size, take;
+    if (mpti_bad_array(codes, src, n) || mpti_bad_array(scales, src, n) ||
+        mpti_blocks_init(&b, block, opts) != MPT_OK)
+        return MPT_E_ARG;
+    size = (size_t)b.block->size;
+    memset(in, 0, sizeof in);
+    for (i = n ? mpti_simd_block_quantize(&b, codes, scales, src, n) : 0u; i < n; i += take) {
+        take = n - i < size ? n - i : size;
+        memcpy(in, from + i * sizeof *in, take * sizeof *in);
+        scales[i / size] = (uint8_t)mpti_block_quantize(out, in, take, &b, i);
+        if (b.packed)
+            (void)mpt_pack_n(codes + mpt_packed_size(i, b.element->bits), out, take, b.element->bits);
+        else
+            memcpy(codes + i, out, take);
+    }
+    return MPT_OK;
+}
+
+/* One number of a block as the pattern of a float: the product is exact in a double, and rounded once. */
+static uint32_t mpti_block_value(const mpti_blocks *b, const mpt_fields *scale, uint32_t code)
+{
+    const mpt_fields p = mpti_take_apart(b->element, code);
+    const uint64_t   sign = (uint64_t)p.sign << 63;
+    if (scale->kind == MPT_CLASS_QUIET_NAN || p.kind == MPT_CLASS_QUIET_NAN ||
+        p.kind == MPT_CLASS_SIGNALING_NAN)
+        return 0x7fc00000u;
+    if (p.kind == MPT_CLASS_POS_INF || p.kind == MPT_CLASS_NEG_INF)
+        return scale->significand ? (uint32_t)(sign >> 32) | 0x7f800000u : 0x7fc00000u;
+    return mpti_narrow_f64(mpti_f64_compose(p.sign, p.significand * scale->significand * b->tensor_sig,
+                                            p.exponent + scale->exponent + b->tensor_exp), 8, 23);
+}
+
+MPT_DEF mpt_status mpt_block_dequantize_n(mpt_block block, float *dst, const uint8_t *codes,
+                                          const uint8_t *scales, size_t n, const mpt_block_opts *opts)
+{
+    unsigned char *to = (unsigned char *)dst;
+    uint32_t       out[MPTI_BLOCK_SIZE_MAX];
+    uint8_t        in[MPTI_BLOCK_SIZE_MAX];
+    mpti_blocks    b;
+    size_t         i, k, size, take;
+    if (mpti_bad_array(dst, codes, n) || mpti_bad_array(dst, scales, n) ||
+        mpti_blocks_init(&b, block, opts) != MPT_OK)
+        return MPT_E_ARG;
+    size = (size_t)b.block->size;
+    for (i = n ? mpti_simd_block_dequantize(&b, dst, codes, scales, n) : 0u; i < n; i += take) {
+        const mpt_fields scale = mpti_take_apart(b.scale, scales[i / size]);
+        take = n - i < size ? n - i : size;
+        if (b.packed)
+            (void)mpt_unpack_n(in, codes + mpt_packed_size(i, b.element->bits), take, b.element->bits);
+        else
+            memcpy(in, codes + i, take);
+        for (k = 0; k < take; k++)
+            out[k] = mpti_block_value(&b, &scale, in[k]);
+        memcpy(to + i * sizeof *out, out, take * sizeof *out);
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, size_t n, float *scale)
+{
+    const mpt_block_info *b = mpt_block_get(block);
+    const unsigned char  *from = (const unsigned char *)src;
+    uint32_t              amax = 0u, r = 0x3f800000u;
+    size_t                i;
+    if (!b || !scale || (n && !src))
+        return MPT_E_ARG;
+    for (i = 0; i < n; i++) {
+        const uint32_t a = (uint32_t)mpti_load_code(from + 4u * i, 4) & 0x7fffffffu;
+        if (a < 0x7f800000u && a > amax)
+            amax = a;
+    }
+    if (amax && b->scale != MPT_E8M0) {
+        int            exp;
+        const uint64_t sig = mpti_f32_split(amax, &exp);
+        r = mpti_narrow_f64(mpti_ratio(0u, sig, exp, 6u * 448u, 0), 8, 23);
+        r = r ? r : 1u;
+    }
+    *scale = mpti_f32_make(r);
+    return MPT_OK;
+}
 
 #endif /* MPT_HALF_IMPLEMENTATION */
 
