@@ -96,12 +96,13 @@ MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count,
 MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
 
 // >>M3 range report -------------------------------------------------------------------------------
-/* The binades of FP32: floor(log2|x|) from -149 (its least subnormal) to 127. */
-#define MPT_RANGE_EMIN (-149)
-#define MPT_RANGE_BINS 277
+/* The binades of FP64, and with them those of every other format: floor(log2|x|) from -1074 (its least
+ * subnormal) to 1023. */
+#define MPT_RANGE_EMIN (-1074)
+#define MPT_RANGE_BINS 2098
 
 /* What would become of a set of numbers if each was rounded to `format`. Counts are exact; merging the
- * reports of any parts in any order gives the report of the whole. */
+ * reports of any parts in any order gives the report of the whole, to the last byte. */
 typedef struct mpt_range {
     uint64_t   count, zero;
     uint64_t   flushed;         /* nonzero, rounds to zero */
@@ -110,9 +111,10 @@ typedef struct mpt_range {
     uint64_t   overflow;        /* finite, rounds to Inf (or NaN where there is no Inf) */
     uint64_t   inf, nan;
     uint64_t   binade[MPT_RANGE_BINS];  /* finite nonzero values with floor(log2|x|) = i + MPT_RANGE_EMIN */
-    float      max_abs, min_abs;        /* of the finite nonzero values; 0 if there are none */
+    double     max_abs, min_abs;        /* of the finite nonzero values; 0 if there are none */
+    uint64_t   least_kept, least_normal, least_overflow;    /* |x| as FP64 pattern where the classes begin */
     mpt_format format;
-    uint32_t   least_kept, least_normal, least_overflow;    /* |x| patterns where the classes begin */
+    uint32_t   reserved;                /* 0 */
 } mpt_range;
 
 /* mpt_range_init -- an empty report against a format.
@@ -120,12 +122,25 @@ typedef struct mpt_range {
  * which holds no zero and no sign.  Threads: any. */
 MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format);
 
-/* mpt_range_add_f32, _f16, _bf16 -- count n more numbers, one pass.
+/* mpt_range_add_f32, _f64, _f16, _bf16 -- count n more numbers, one pass.
  *   x  in  [n]
  * Returns: MPT_OK.  Errors: MPT_E_ARG (nothing is counted).  Threads: one caller per report. */
 MPT_DEF mpt_status mpt_range_add_f32(mpt_range *r, const float *x, size_t n);
+MPT_DEF mpt_status mpt_range_add_f64(mpt_range *r, const double *x, size_t n);
 MPT_DEF mpt_status mpt_range_add_f16(mpt_range *r, const mpt_f16 *x, size_t n);
 MPT_DEF mpt_status mpt_range_add_bf16(mpt_range *r, const mpt_bf16 *x, size_t n);
+
+/* mpt_range_add -- the same where the format of the numbers is known only at run time.
+ *   from  in  of the array: f64, f32, f16, bf16, or one of at most 8 bits: then one code per byte
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for tf32, e8m0, unknown (nothing is counted). */
+MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, size_t n);
+
+/* mpt_range_add_signed -- the same by sign: each number goes to one of two reports, by its sign bit (-0
+ * and negative NaNs count as negative). Merged, they are the report without signs.
+ *   negative, positive  in/out  two reports; their formats may differ
+ * Returns: MPT_OK.  Errors: as mpt_range_add; MPT_E_ARG if both are the same. */
+MPT_DEF mpt_status mpt_range_add_signed(mpt_range *negative, mpt_range *positive, mpt_format from,
+                                        const void *x, size_t n);
 
 /* mpt_range_merge -- add the counts of src to dst.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or reports against different formats. */
@@ -137,21 +152,73 @@ static inline uint64_t mpt_range_nonzero(const mpt_range *r)
     return r->flushed + r->subnormal + r->normal + r->overflow;
 }
 
+/* mpt_range_percentile -- where in the histogram a percentile of the magnitudes lies: floor(log2) of the
+ * nearest-rank percentile of the finite nonzero |x|. Resolution: one binade, a factor of 2; exact in that.
+ *   percent   in   0 (the smallest) to 100 (the largest)
+ *   exponent  out  the percentile lies in 2^exponent .. 2^(exponent + 1)
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if there are no finite nonzero values.  Threads: any. */
+MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int *exponent);
+
+/* Against every format at once: one pass, one histogram. `cell` counts what lies between two neighbouring
+ * class limits of any format, so the report of each one derives from it exactly. Merges as mpt_range. */
+#define MPT_RANGES_EDGES 39             /* three for each format of the table */
+typedef struct mpt_ranges {
+    uint64_t count, zero, inf, nan;
+    uint64_t binade[MPT_RANGE_BINS];            /* as in mpt_range */
+    uint64_t edge[MPT_RANGES_EDGES];            /* |x| as FP64 pattern, ascending */
+    uint64_t cell[MPT_RANGES_EDGES + 1];        /* finite nonzero values from edge[i - 1] to below edge[i] */
+    double   max_abs, min_abs;                  /* as in mpt_range */
+} mpt_ranges;
+
+/* mpt_ranges_init -- an empty report against all formats that mpt_range_init takes.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG.  Threads: any. */
+MPT_DEF mpt_status mpt_ranges_init(mpt_ranges *a);
+
+/* mpt_ranges_add_f32, mpt_ranges_add -- count n more numbers, as mpt_range_add_f32 and mpt_range_add. */
+MPT_DEF mpt_status mpt_ranges_add_f32(mpt_ranges *a, const float *x, size_t n);
+MPT_DEF mpt_status mpt_ranges_add(mpt_ranges *a, mpt_format from, const void *x, size_t n);
+
+/* mpt_ranges_merge -- add the counts of src to dst.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG. */
+MPT_DEF mpt_status mpt_ranges_merge(mpt_ranges *dst, const mpt_ranges *src);
+
+/* mpt_ranges_get -- the report against one format, to the last byte what mpt_range_add had made.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then *r is kept.  Threads: any. */
+MPT_DEF mpt_status mpt_ranges_get(const mpt_ranges *a, mpt_format format, mpt_range *r);
+
 /* A power of two to multiply the numbers with, and what it does to them. */
 typedef struct mpt_range_choice {
     float    scale;             /* 2^log2_scale */
     int      log2_scale;
-    int      headroom;          /* further doublings before the largest magnitude overflows */
-    uint64_t flushed, subnormal;    /* with that scale, counted by whole binades */
+    int      headroom;          /* further doublings before the largest magnitude overflows; < 0: it does */
+    uint64_t flushed, subnormal, overflow;  /* with that scale, counted by whole binades */
 } mpt_range_choice;
+
+/* Losses that a choice of scale may accept, as shares of the finite nonzero values, 0 to 1 each. */
+typedef struct mpt_range_tolerance {
+    double flushed;             /* may become zero */
+    double subnormal;           /* may become zero or subnormal: lose bits */
+    double overflow;            /* may overflow */
+} mpt_range_tolerance;
 
 /* mpt_range_choose_scale -- the power of two that loses least: nothing overflows, and `headroom`
  * further doublings stay possible; then fewest flushed to zero, then fewest subnormal, then nearest 1.
- * No loss is tolerated that can be avoided, so a few tiny outliers can ask for a large scale. It is a
- * normal float, 2^-126 to 2^127.
- *   headroom  in   bits to keep free above the largest magnitude, 0..30; 3 if you are unsure
+ * Without a tolerance no loss is accepted that can be avoided, so a few tiny outliers can ask for a large
+ * scale. It is a normal float, 2^-126 to 2^127.
+ *   headroom   in  bits to keep free above the largest magnitude, 0..30; 3 if you are unsure
+ *   tolerated  in  NULL: nothing. What is tolerated counts as no loss; overflow above 0: the largest
+ *                  values are left aside, and headroom counts above the largest of the others' binade
  * Returns: MPT_OK (scale 1 if there are no finite nonzero numbers).  Errors: MPT_E_ARG.  Threads: any. */
-MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom, mpt_range_choice *choice);
+MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
+                                          const mpt_range_tolerance *tolerated, mpt_range_choice *choice);
+
+/* mpt_range_at_scale -- what one scale would do: a point of the curve "scale -> share flushed, subnormal,
+ * overflowing", all of which comes from one histogram. A binade counts as flushed if it lies below half of
+ * the least subnormal, as subnormal if it lies below the least normal, as overflowing if it lies above the
+ * largest finite number; so each count is off by at most the values in the binade of the limit.
+ *   log2_scale  in  -126..127
+ * Returns: MPT_OK.  Errors: MPT_E_ARG.  Threads: any. */
+MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_range_choice *choice);
 
 #ifndef MPT_NO_STDIO
 /* mpt_range_print -- draw the exponent histogram of the nonzero values against the format's window, a
@@ -160,6 +227,11 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom, mpt_
  *   title  in  the first words of the drawing
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
 MPT_DEF mpt_status mpt_range_print(FILE *out, const mpt_range *r, const char *title);
+
+/* mpt_ranges_print -- a table, a format a line: what is flushed, subnormal, normal, overflows, and the scale
+ * that mpt_range_choose_scale would take with a headroom of 3.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
+MPT_DEF mpt_status mpt_ranges_print(FILE *out, const mpt_ranges *a, const char *title);
 #endif
 
 // >>M4 other reports -------------------------------------------------------------------------------
@@ -666,16 +738,20 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
 }
 
 // >>M14 implementation: reports --------------------------------------------------------------------
+/* ---- range: counting ---- */
 
-/* The least |x| pattern of a float whose rounding reaches at least `code`: rounding is monotonic, so a
+#define MPTI_F64_INF ((uint64_t)0x7ff << 52)
+#define MPTI_F64_SIGN (MPTI_ONE << 63)
+
+/* The least |x| pattern of a double whose rounding reaches at least `code`: rounding is monotonic, so a
  * binary search over the codec itself finds it, and no limit is written down twice. */
-static uint32_t mpti_range_limit(const mpt_format_info *f, uint64_t code)
+static uint64_t mpti_range_limit(const mpt_format_info *f, uint64_t code)
 {
-    uint32_t low = 0u, high = 0x7f800000u;      /* below: not reached; at Inf: reached or irrelevant */
+    uint64_t low = 0u, high = MPTI_F64_INF;     /* below: not reached; at Inf: reached or irrelevant */
     while (high - low > 1u) {
-        const uint32_t middle = low + (high - low) / 2u;
+        const uint64_t middle = low + (high - low) / 2u;
         unsigned       flags = 0u;
-        const uint64_t got = mpt_encode_as(f, mpt_decode(MPT_F32, middle), NULL, &flags);
+        const uint64_t got = mpt_encode_as(f, mpti_f64_make(middle), NULL, &flags);
         if (got >= code || (flags & MPT_FLAG_OVERFLOW))
             high = middle;
         else
@@ -684,79 +760,238 @@ static uint32_t mpti_range_limit(const mpt_format_info *f, uint64_t code)
     return high;
 }
 
+/* Where `flushed` ends, where `normal` and where `overflow` begin. */
+static void mpti_range_limits(const mpt_format_info *f, uint64_t *edge)
+{
+    edge[0] = mpti_range_limit(f, 1u);
+    edge[1] = mpti_range_limit(f, MPTI_ONE << f->mantissa_bits);
+    edge[2] = mpti_range_limit(f, f->max_code + 1u);
+}
+
+/* floor(log2) of the positive finite double with this pattern. */
+static int mpti_range_log2(uint64_t a)
+{
+    const int field = (int)(a >> 52);
+    return field ? field - 1023 : -1011 - mpti_clz64(a);
+}
+
+/* What a pass over numbers counts into; both reports are fed through it. Patterns are those of |x|. */
+typedef struct mpti_tally {
+    const uint64_t *edge;       /* ascending; edges of them */
+    uint64_t       *cell;       /* [edges + 1] */
+    uint64_t       *binade;
+    uint64_t        zero, inf, nan;
+    uint64_t        greatest, least;    /* 0 and all ones if there were none */
+    int             edges;
+} mpti_tally;
+
+static int mpti_tally_cell(const mpti_tally *t, uint64_t a)
+{
+    int low = 0, high = t->edges;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (a >= t->edge[middle])
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void mpti_tally_add(mpti_tally *t, uint64_t a, uint64_t times)
+{
+    if (!a) {
+        t->zero += times;
+    } else if (a >= MPTI_F64_INF) {
+        *(a == MPTI_F64_INF ? &t->inf : &t->nan) += times;
+    } else {
+        t->binade[mpti_range_log2(a) - MPT_RANGE_EMIN] += times;
+        t->cell[mpti_tally_cell(t, a)] += times;
+        t->greatest = a > t->greatest ? a : t->greatest;
+        t->least = a < t->least ? a : t->least;
+    }
+}
+
+static void mpti_tally_f32(mpti_tally *t, const float *x, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        mpti_tally_add(t, mpti_widen_f64(mpti_f32_bits(x[i]) & 0x7fffffffu, 8, 23), 1u);
+}
+
+static void mpti_tally_f64(mpti_tally *t, const double *x, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        mpti_tally_add(t, mpti_f64_bits(x[i]) & ~MPTI_F64_SIGN, 1u);
+}
+
+/* Codes of at most 8 bits: how often each occurs, then each once. */
+static void mpti_tally_bytes(mpti_tally *t, const mpt_format_info *f, const uint8_t *x, size_t n)
+{
+    uint64_t times[256];
+    size_t   i;
+    memset(times, 0, sizeof times);
+    for (i = 0; i < n; i++)
+        times[x[i]]++;
+    for (i = 0; i < 256; i++)
+        if (times[i])
+            mpti_tally_add(t, mpti_f64_bits(mpt_decode_as(f, i)) & ~MPTI_F64_SIGN, times[i]);
+}
+
+/* Is this a format whose arrays we can read? */
+static int mpti_source_ok(mpt_format from)
+{
+    const mpt_format_info *f = mpt_format_get(from);
+    return f && from != MPT_TF32 && f->specials != MPT_SPECIALS_SCALE;
+}
+
+/* Elements first .. first + n - 1 of an array as doubles; n is at most MPTI_BLOCK. */
+static void mpti_source_load(double *dst, const void *src, mpt_format from, size_t first, size_t n)
+{
+    size_t i;
+    switch ((int)from) {
+    case MPT_F64:  memcpy(dst, (const double *)src + first, n * sizeof *dst); break;
+    case MPT_F32:  (void)mpt_f64_from_f32_n(dst, (const float *)src + first, n); break;
+    case MPT_F16:  (void)mpt_f64_from_f16_n(dst, (const mpt_f16 *)src + first, n); break;
+    case MPT_BF16: (void)mpt_f64_from_bf16_n(dst, (const mpt_bf16 *)src + first, n); break;
+    default:
+        for (i = 0; i < n; i++)
+            dst[i] = mpt_decode(from, ((const uint8_t *)src)[first + i]);
+    }
+}
+
+static void mpti_tally_any(mpti_tally *t, mpt_format from, const void *x, size_t n)
+{
+    float  row[MPTI_BLOCK];
+    size_t i;
+    if (from == MPT_F32) {
+        mpti_tally_f32(t, (const float *)x, n);
+    } else if (from == MPT_F64) {
+        mpti_tally_f64(t, (const double *)x, n);
+    } else if (mpt_format_get(from)->bits <= 8) {
+        mpti_tally_bytes(t, mpt_format_get(from), (const uint8_t *)x, n);
+    } else {
+        for (i = 0; i < n; i += MPTI_BLOCK) {
+            const size_t take = mpti_min(n - i, MPTI_BLOCK);
+            mpti_row_load(row, x, from, i, take);
+            mpti_tally_f32(t, row, take);
+        }
+    }
+}
+
+/* The extremes as patterns and back. A comparison of numbers would see subnormals as 0 under DAZ. */
+static void mpti_tally_open(mpti_tally *t, double max_abs, double min_abs)
+{
+    t->zero = t->inf = t->nan = 0u;
+    t->greatest = mpti_f64_bits(max_abs);
+    t->least = mpti_f64_bits(min_abs) - 1u;     /* 0, which means none, wraps to all ones */
+    t->least += t->least != ~(uint64_t)0;
+}
+
+static void mpti_tally_close(const mpti_tally *t, double *max_abs, double *min_abs)
+{
+    *max_abs = mpti_f64_make(t->greatest);
+    *min_abs = mpti_f64_make(t->least == ~(uint64_t)0 ? 0u : t->least);
+}
+
+static void mpti_tally_merge_extremes(double *max_abs, double *min_abs, double other_max, double other_min)
+{
+    if (mpti_f64_bits(other_max) > mpti_f64_bits(*max_abs))
+        *max_abs = other_max;
+    if (mpti_f64_bits(other_min) - 1u < mpti_f64_bits(*min_abs) - 1u)   /* 0 is none: wraps to last */
+        *min_abs = other_min;
+}
+
 MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format)
 {
     const mpt_format_info *f = mpt_format_get(format);
+    uint64_t               edge[3];
     if (!r)
         return MPT_E_ARG;
     if (!f || f->specials == MPT_SPECIALS_SCALE)
         return MPT_E_UNSUPPORTED;
     memset(r, 0, sizeof *r);
+    mpti_range_limits(f, edge);
     r->format = format;
-    r->least_kept = mpti_range_limit(f, 1u);
-    r->least_normal = mpti_range_limit(f, (uint64_t)1 << f->mantissa_bits);
-    r->least_overflow = mpti_range_limit(f, f->max_code + 1u);
+    r->least_kept = edge[0];
+    r->least_normal = edge[1];
+    r->least_overflow = edge[2];
     return MPT_OK;
 }
 
-static int mpti_range_bin(uint32_t a)
+MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, size_t n)
 {
-    return a >= 0x00800000u ? (int)(a >> 23) + 22 : 31 - mpti_clz32(a);
+    uint64_t   edge[3], cell[4] = {0u, 0u, 0u, 0u};
+    mpti_tally t;
+    if (!r || (n && !x) || !r->least_kept)
+        return MPT_E_ARG;
+    if (!mpti_source_ok(from))
+        return MPT_E_UNSUPPORTED;
+    edge[0] = r->least_kept;
+    edge[1] = r->least_normal;
+    edge[2] = r->least_overflow;
+    mpti_tally_open(&t, r->max_abs, r->min_abs);
+    t.edge = edge;
+    t.cell = cell;
+    t.binade = r->binade;
+    t.edges = 3;
+    mpti_tally_any(&t, from, x, n);
+    mpti_tally_close(&t, &r->max_abs, &r->min_abs);
+    r->count += n;
+    r->zero += t.zero;
+    r->inf += t.inf;
+    r->nan += t.nan;
+    r->flushed += cell[0];
+    r->subnormal += cell[1];
+    r->normal += cell[2];
+    r->overflow += cell[3];
+    return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_range_add_f32(mpt_range *r, const float *x, size_t n)
 {
-    uint32_t greatest, least;
-    size_t   i;
-    if (!r || (n && !x) || !r->least_kept)
-        return MPT_E_ARG;
-    greatest = mpti_f32_bits(r->max_abs);
-    least = mpti_f32_bits(r->min_abs) ? mpti_f32_bits(r->min_abs) : 0x7f800000u;
-    for (i = 0; i < n; i++) {
-        const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu;
-        if (!a) {
-            r->zero++;
-        } else if (a >= 0x7f800000u) {
-            r->inf += a == 0x7f800000u;
-            r->nan += a > 0x7f800000u;
-        } else {
-            r->flushed += a < r->least_kept;
-            r->subnormal += a >= r->least_kept && a < r->least_normal;
-            r->normal += a >= r->least_normal && a < r->least_overflow;
-            r->overflow += a >= r->least_overflow;
-            r->binade[mpti_range_bin(a)]++;
-            greatest = a > greatest ? a : greatest;
-            least = a < least ? a : least;
-        }
-    }
-    r->count += n;
-    r->max_abs = mpti_f32_make(greatest);
-    r->min_abs = least == 0x7f800000u ? 0.0f : mpti_f32_make(least);
-    return MPT_OK;
+    return mpt_range_add(r, MPT_F32, x, n);
 }
 
-static mpt_status mpti_range_add(mpt_range *r, const void *x, mpt_format format, size_t n)
+MPT_DEF mpt_status mpt_range_add_f64(mpt_range *r, const double *x, size_t n)
 {
-    float  row[MPTI_BLOCK];
-    size_t i;
-    if (!r || (n && !x) || !r->least_kept)
-        return MPT_E_ARG;
-    for (i = 0; i < n; i += MPTI_BLOCK) {
-        const size_t take = mpti_min(n - i, MPTI_BLOCK);
-        mpti_row_load(row, x, format, i, take);
-        (void)mpt_range_add_f32(r, row, take);
-    }
-    return MPT_OK;
+    return mpt_range_add(r, MPT_F64, x, n);
 }
 
 MPT_DEF mpt_status mpt_range_add_f16(mpt_range *r, const mpt_f16 *x, size_t n)
 {
-    return mpti_range_add(r, x, MPT_F16, n);
+    return mpt_range_add(r, MPT_F16, x, n);
 }
 
 MPT_DEF mpt_status mpt_range_add_bf16(mpt_range *r, const mpt_bf16 *x, size_t n)
 {
-    return mpti_range_add(r, x, MPT_BF16, n);
+    return mpt_range_add(r, MPT_BF16, x, n);
+}
+
+MPT_DEF mpt_status mpt_range_add_signed(mpt_range *negative, mpt_range *positive, mpt_format from,
+                                        const void *x, size_t n)
+{
+    double row[MPTI_BLOCK], below[MPTI_BLOCK], above[MPTI_BLOCK];
+    size_t i, j;
+    if (!negative || !positive || negative == positive || (n && !x) || !negative->least_kept ||
+        !positive->least_kept)
+        return MPT_E_ARG;
+    if (!mpti_source_ok(from))
+        return MPT_E_UNSUPPORTED;
+    for (i = 0; i < n; i += MPTI_BLOCK) {
+        const size_t take = mpti_min(n - i, MPTI_BLOCK);
+        size_t       minus = 0, plus = 0;
+        mpti_source_load(row, x, from, i, take);
+        for (j = 0; j < take; j++)
+            if (mpti_f64_bits(row[j]) >> 63)
+                below[minus++] = row[j];
+            else
+                above[plus++] = row[j];
+        (void)mpt_range_add_f64(negative, below, minus);
+        (void)mpt_range_add_f64(positive, above, plus);
+    }
+    return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src)
@@ -774,15 +1009,110 @@ MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src)
     dst->nan += src->nan;
     for (i = 0; i < MPT_RANGE_BINS; i++)
         dst->binade[i] += src->binade[i];
-    /* magnitudes order like their patterns; a comparison of floats would see subnormals as 0 under DAZ */
-    if (mpti_f32_bits(src->max_abs) > mpti_f32_bits(dst->max_abs))
-        dst->max_abs = src->max_abs;
-    if (mpti_f32_bits(src->min_abs) - 1u < mpti_f32_bits(dst->min_abs) - 1u)    /* 0 is none: wraps to last */
-        dst->min_abs = src->min_abs;
+    mpti_tally_merge_extremes(&dst->max_abs, &dst->min_abs, src->max_abs, src->min_abs);
     return MPT_OK;
 }
 
-/* Values of all binades up to and with exponent e. */
+/* ---- all formats at once ---- */
+
+MPT_DEF mpt_status mpt_ranges_init(mpt_ranges *a)
+{
+    int i, j, format;
+    if (!a)
+        return MPT_E_ARG;
+    memset(a, 0, sizeof *a);
+    for (i = 0; i < MPT_RANGES_EDGES; i++)
+        a->edge[i] = MPTI_F64_INF;              /* of formats that have no report: nothing lies above it */
+    for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
+        if (mpt_format_get((mpt_format)format)->specials != MPT_SPECIALS_SCALE)
+            mpti_range_limits(mpt_format_get((mpt_format)format), a->edge + 3 * format);
+    for (i = 1; i < MPT_RANGES_EDGES; i++)
+        for (j = i; j > 0 && a->edge[j - 1] > a->edge[j]; j--) {
+            const uint64_t swap = a->edge[j];
+            a->edge[j] = a->edge[j - 1];
+            a->edge[j - 1] = swap;
+        }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_ranges_add(mpt_ranges *a, mpt_format from, const void *x, size_t n)
+{
+    mpti_tally t;
+    if (!a || (n && !x) || !a->edge[0])
+        return MPT_E_ARG;
+    if (!mpti_source_ok(from))
+        return MPT_E_UNSUPPORTED;
+    mpti_tally_open(&t, a->max_abs, a->min_abs);
+    t.edge = a->edge;
+    t.cell = a->cell;
+    t.binade = a->binade;
+    t.edges = MPT_RANGES_EDGES;
+    mpti_tally_any(&t, from, x, n);
+    mpti_tally_close(&t, &a->max_abs, &a->min_abs);
+    a->count += n;
+    a->zero += t.zero;
+    a->inf += t.inf;
+    a->nan += t.nan;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_ranges_add_f32(mpt_ranges *a, const float *x, size_t n)
+{
+    return mpt_ranges_add(a, MPT_F32, x, n);
+}
+
+MPT_DEF mpt_status mpt_ranges_merge(mpt_ranges *dst, const mpt_ranges *src)
+{
+    int i;
+    if (!dst || !src || !dst->edge[0] || !src->edge[0])
+        return MPT_E_ARG;
+    dst->count += src->count;
+    dst->zero += src->zero;
+    dst->inf += src->inf;
+    dst->nan += src->nan;
+    for (i = 0; i < MPT_RANGE_BINS; i++)
+        dst->binade[i] += src->binade[i];
+    for (i = 0; i <= MPT_RANGES_EDGES; i++)
+        dst->cell[i] += src->cell[i];
+    mpti_tally_merge_extremes(&dst->max_abs, &dst->min_abs, src->max_abs, src->min_abs);
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_ranges_get(const mpt_ranges *a, mpt_format format, mpt_range *r)
+{
+    mpt_status status;
+    int        i;
+    if (!a || !r || !a->edge[0])
+        return MPT_E_ARG;
+    status = mpt_range_init(r, format);
+    if (status != MPT_OK)
+        return status;
+    r->count = a->count;
+    r->zero = a->zero;
+    r->inf = a->inf;
+    r->nan = a->nan;
+    r->max_abs = a->max_abs;
+    r->min_abs = a->min_abs;
+    memcpy(r->binade, a->binade, sizeof r->binade);
+    for (i = 0; i <= MPT_RANGES_EDGES; i++) {   /* all that a cell holds is at least as large as this */
+        const uint64_t least = i ? a->edge[i - 1] : 0u;
+        *(least >= r->least_overflow ? &r->overflow
+          : least >= r->least_normal ? &r->normal
+          : least >= r->least_kept   ? &r->subnormal
+                                     : &r->flushed) += a->cell[i];
+    }
+    return MPT_OK;
+}
+
+/* ---- range: percentiles, scales ---- */
+
+/* Values of binade e, and of all binades up to and with it. */
+static uint64_t mpti_range_in(const mpt_range *r, int e)
+{
+    const int i = e - MPT_RANGE_EMIN;
+    return i >= 0 && i < MPT_RANGE_BINS ? r->binade[i] : 0u;
+}
+
 static uint64_t mpti_range_upto(const mpt_range *r, int e)
 {
     uint64_t sum = 0;
@@ -792,65 +1122,125 @@ static uint64_t mpti_range_upto(const mpt_range *r, int e)
     return sum;
 }
 
-/* With 2^k: a binade is flushed if it lies wholly below half of the least subnormal; the one that
- * starts there survives but for the tie. */
-static void mpti_range_with_scale(const mpt_range *r, const mpt_format_info *f, int k,
-                                  mpt_range_choice *c)
+/* share * whole, rounded down; for a share of 1 the whole. */
+static uint64_t mpti_share_of(double share, uint64_t whole)
 {
-    c->log2_scale = k;
-    c->flushed = mpti_range_upto(r, f->emin - f->mantissa_bits - 2 - k);
-    c->subnormal = mpti_range_upto(r, f->emin - 1 - k) - c->flushed;
+    const double part = share * (double)whole;
+    return part >= (double)whole ? whole : (uint64_t)part;
 }
 
-static int mpti_range_overflows(const mpt_format_info *f, double x)
+MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int *exponent)
 {
-    unsigned flags = 0u;
-    (void)mpt_encode_as(f, x, NULL, &flags);
-    return (flags & MPT_FLAG_OVERFLOW) || mpti_f64_bits(x) == (uint64_t)0x7ff << 52;
+    uint64_t nonzero, rank, seen = 0;
+    int      i = 0;
+    if (!r || !exponent || !r->least_kept || !(percent >= 0.0 && percent <= 100.0) ||
+        !mpti_f64_is_finite(percent))
+        return MPT_E_ARG;
+    nonzero = mpt_range_nonzero(r);
+    if (!nonzero)
+        return MPT_E_DATA;
+    rank = mpti_share_of(percent / 100.0, nonzero);     /* how many lie below, rounded up to a rank */
+    rank += percent / 100.0 * (double)nonzero > (double)rank;
+    rank = rank ? rank : 1u;
+    while ((seen += r->binade[i]) < rank)
+        i++;
+    *exponent = i + MPT_RANGE_EMIN;
+    return MPT_OK;
+}
+
+/* The highest binade of which nothing is kept, and the highest below the normals, both before scaling. */
+static int mpti_range_flushed_below(const mpt_format_info *f) { return f->emin - f->mantissa_bits - 2; }
+
+static void mpti_range_with_scale(const mpt_range *r, const mpt_format_info *f, int k, mpt_range_choice *c)
+{
+    c->log2_scale = k;
+    c->flushed = mpti_range_upto(r, mpti_range_flushed_below(f) - k);
+    c->subnormal = mpti_range_upto(r, f->emin - 1 - k) - c->flushed;
+    c->overflow = mpt_range_nonzero(r) - mpti_range_upto(r, f->emax - k);
 }
 
 /* The most doublings of the largest magnitude that do not overflow; below 0 if it already does. */
-static int mpti_range_doublings(const mpt_range *r, const mpt_format_info *f)
+static int mpti_range_doublings(const mpt_range *r)
 {
-    double x = mpt_decode(MPT_F32, mpti_f32_bits(r->max_abs));
-    int    k = 0;
-    for (; mpti_range_overflows(f, x); k--)
-        x *= 0.5;
-    for (; !mpti_range_overflows(f, 2.0 * x); k++)
-        x *= 2.0;
-    return k;
+    const uint64_t a = mpti_f64_bits(r->max_abs), limit = r->least_overflow, hidden = MPTI_ONE << 52;
+    const int      e = mpti_range_log2(a), e_limit = mpti_range_log2(limit);
+    const uint64_t m = a >= hidden ? a & (hidden - 1u) : (a << (-1022 - e)) & (hidden - 1u);
+    return e_limit - e - (m >= (limit & (hidden - 1u)));
 }
 
-/* The losses only shrink as the scale grows: start at the top, walk towards 1 while nothing is lost. */
-static mpt_range_choice mpti_range_walk(const mpt_range *r, const mpt_format_info *f, int top)
+/* The same, leaving aside that many of the largest values, by whole binades. */
+static int mpti_range_doublings_but(const mpt_range *r, const mpt_format_info *f, uint64_t aside)
 {
-    mpt_range_choice best, next;
-    memset(&best, 0, sizeof best);
-    next = best;
-    mpti_range_with_scale(r, f, top > 127 ? 127 : top < -126 ? -126 : top, &best);
-    while (best.log2_scale > 0) {
-        mpti_range_with_scale(r, f, best.log2_scale - 1, &next);
-        if (next.flushed != best.flushed || next.subnormal != best.subnormal)
+    const int exact = mpti_range_doublings(r);
+    int       e = mpti_range_log2(mpti_f64_bits(r->max_abs));
+    uint64_t  above = 0;
+    if (!aside)
+        return exact;
+    while (e > MPT_RANGE_EMIN && (above += mpti_range_in(r, e)) <= aside)
+        e--;
+    return f->emax - e > exact ? f->emax - e : exact;
+}
+
+/* Losses only shrink as the scale grows: start at the top, walk towards 1 while nothing more is lost than
+ * is tolerated. */
+static mpt_range_choice mpti_range_walk(const mpt_range *r, const mpt_format_info *f, int top,
+                                        uint64_t may_flush, uint64_t may_lose)
+{
+    mpt_range_choice c;
+    uint64_t         lost, flushed;
+    int              k = top > 127 ? 127 : top < -126 ? -126 : top;
+    memset(&c, 0, sizeof c);
+    mpti_range_with_scale(r, f, k, &c);
+    flushed = c.flushed;
+    lost = c.flushed + c.subnormal;
+    may_flush = may_flush > flushed ? may_flush : flushed;
+    may_lose = may_lose > may_flush ? may_lose : may_flush;
+    may_lose = may_lose > lost ? may_lose : lost;
+    for (; k > 0; k--) {
+        flushed += mpti_range_in(r, mpti_range_flushed_below(f) - (k - 1));
+        lost += mpti_range_in(r, f->emin - 1 - (k - 1));
+        if (flushed > may_flush || lost > may_lose)
             break;
-        best = next;
     }
-    return best;
+    mpti_range_with_scale(r, f, k, &c);
+    return c;
 }
 
-MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom, mpt_range_choice *choice)
+static int mpti_share_ok(double share) { return mpti_f64_is_finite(share) && share >= 0.0 && share <= 1.0; }
+
+MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
+                                          const mpt_range_tolerance *tolerated, mpt_range_choice *choice)
 {
-    const mpt_format_info *f = r ? mpt_format_get(r->format) : NULL;
-    mpt_range_choice       best;
-    if (!f || !choice || !r->least_kept || headroom < 0 || headroom > 30)
+    const mpt_range_tolerance none = {0.0, 0.0, 0.0}, *t = tolerated ? tolerated : &none;
+    const mpt_format_info    *f = r ? mpt_format_get(r->format) : NULL;
+    mpt_range_choice          best;
+    if (!f || !choice || !r->least_kept || headroom < 0 || headroom > 30 || !mpti_share_ok(t->flushed) ||
+        !mpti_share_ok(t->subnormal) || !mpti_share_ok(t->overflow))
         return MPT_E_ARG;
     memset(&best, 0, sizeof best);
-    if (mpti_f32_bits(r->max_abs)) {
-        const int doublings = mpti_range_doublings(r, f);
-        best = mpti_range_walk(r, f, doublings - headroom);
-        best.headroom = doublings - best.log2_scale;
+    if (mpti_f64_bits(r->max_abs)) {
+        const uint64_t nonzero = mpt_range_nonzero(r);
+        const int      top = mpti_range_doublings_but(r, f, mpti_share_of(t->overflow, nonzero)) - headroom;
+        best = mpti_range_walk(r, f, top, mpti_share_of(t->flushed, nonzero),
+                               mpti_share_of(t->subnormal, nonzero));
+        best.headroom = mpti_range_doublings(r) - best.log2_scale;
     }
     best.scale = mpti_f32_make((uint32_t)(best.log2_scale + 127) << 23);
     *choice = best;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_range_choice *choice)
+{
+    const mpt_format_info *f = r ? mpt_format_get(r->format) : NULL;
+    mpt_range_choice       c;
+    if (!f || !choice || !r->least_kept || log2_scale < -126 || log2_scale > 127)
+        return MPT_E_ARG;
+    memset(&c, 0, sizeof c);
+    mpti_range_with_scale(r, f, log2_scale, &c);
+    c.scale = mpti_f32_make((uint32_t)(log2_scale + 127) << 23);
+    c.headroom = mpti_f64_bits(r->max_abs) ? mpti_range_doublings(r) - log2_scale : 0;
+    *choice = c;
     return MPT_OK;
 }
 
@@ -955,6 +1345,39 @@ MPT_DEF mpt_status mpt_range_print(FILE *out, const mpt_range *r, const char *ti
         while (!r->binade[last]) last--;
         mpti_range_print_rows(out, r, f, first + MPT_RANGE_EMIN, last + MPT_RANGE_EMIN, nonzero);
     }
+    return ferror(out) ? MPT_E_DATA : MPT_OK;
+}
+
+static mpt_status mpti_ranges_print_row(FILE *out, const mpt_ranges *a, mpt_format format)
+{
+    mpt_range        r;
+    mpt_range_choice c;
+    uint64_t         nonzero;
+    mpt_status       status = mpt_ranges_get(a, format, &r);
+    if (status != MPT_OK)
+        return status;
+    nonzero = mpt_range_nonzero(&r);
+    (void)mpt_range_choose_scale(&r, 3, NULL, &c);
+    (void)fprintf(out, "  %-9s %8.2f%% %9.2f%% %8.2f%% %8.2f%%   2^%-4d", mpt_format_get(format)->name,
+                  mpti_percent(r.flushed, nonzero), mpti_percent(r.subnormal, nonzero),
+                  mpti_percent(r.normal, nonzero), mpti_percent(r.overflow, nonzero), c.log2_scale);
+    (void)fprintf(out, " %8.2f%% %9.2f%%\n", mpti_percent(c.flushed, nonzero),
+                  mpti_percent(c.subnormal, nonzero));
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_ranges_print(FILE *out, const mpt_ranges *a, const char *title)
+{
+    int format;
+    if (!out || !a || !title || !a->edge[0])
+        return MPT_E_ARG;
+    (void)fprintf(out, "%s: %llu values, %.1f%% zero, %llu Inf, %llu NaN; of the others, in each format\n",
+                  title, (unsigned long long)a->count, mpti_percent(a->zero, a->count),
+                  (unsigned long long)a->inf, (unsigned long long)a->nan);
+    (void)fputs("            become 0  subnormal    normal  overflow   best scale: then 0  subnormal\n",
+                out);
+    for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
+        (void)mpti_ranges_print_row(out, a, (mpt_format)format);
     return ferror(out) ? MPT_E_DATA : MPT_OK;
 }
 #endif /* MPT_NO_STDIO */

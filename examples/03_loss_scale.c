@@ -128,7 +128,7 @@ int main(void)
     }
 
     /* Leave 3 doublings of room: the next batch may have larger gradients than this one. */
-    (void)mpt_range_choose_scale(&before, 3, &choice);
+    (void)mpt_range_choose_scale(&before, 3, NULL, &choice);
     printf("\nChosen: loss x 2^%d = %.0f. That leaves room for %d more doublings.\n\n",
            choice.log2_scale, (double)choice.scale, choice.headroom);
 

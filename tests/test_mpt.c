@@ -1462,7 +1462,8 @@ TEST(structs_have_no_padding)
     CHECK_EQ_U(sizeof(mpt_step), 3 * 8 + 4 * 4);
     CHECK_EQ_U(sizeof(mpt_sgd), 4 * 4 + 8);
     CHECK_EQ_U(sizeof(mpt_adamw), 6 * 4 + 8);
-    CHECK_EQ_U(sizeof(mpt_range), (8 + MPT_RANGE_BINS) * 8 + 2 * 4 + 4 * 4);
+    CHECK_EQ_U(sizeof(mpt_range), (8 + MPT_RANGE_BINS + 2 + 3) * 8 + 2 * 4);
+    CHECK_EQ_U(sizeof(mpt_ranges), (4 + MPT_RANGE_BINS + 2 * MPT_RANGES_EDGES + 1 + 2) * 8);
 }
 
 /* Copy everything in the middle of a step, continue both: the same to the last byte. */
@@ -1553,10 +1554,10 @@ static void reference_add(mpt_range *r, float x)
         *(code >> f->mantissa_bits ? &r->normal : &r->subnormal) += 1;
     (void)frexp(value, &e);
     r->binade[e - 1 - MPT_RANGE_EMIN]++;
-    if (mpti_f32_bits(r->max_abs) < a)
-        r->max_abs = mpti_f32_make(a);
-    if (!mpti_f32_bits(r->min_abs) || a < mpti_f32_bits(r->min_abs))
-        r->min_abs = mpti_f32_make(a);
+    if (mpti_f64_bits(r->max_abs) < mpti_f64_bits(value))
+        r->max_abs = value;
+    if (!mpti_f64_bits(r->min_abs) || mpti_f64_bits(value) < mpti_f64_bits(r->min_abs))
+        r->min_abs = value;
 }
 
 static void range_is_reference(mpt_format format, const float *x, size_t n)
@@ -1575,8 +1576,8 @@ static void range_is_reference(mpt_format format, const float *x, size_t n)
     CHECK_EQ_U(got.overflow, want.overflow);
     CHECK_EQ_U(got.inf, want.inf);
     CHECK_EQ_U(got.nan, want.nan);
-    CHECK_EQ_U(mpti_f32_bits(got.max_abs), mpti_f32_bits(want.max_abs));
-    CHECK_EQ_U(mpti_f32_bits(got.min_abs), mpti_f32_bits(want.min_abs));
+    CHECK_EQ_U(mpti_f64_bits(got.max_abs), mpti_f64_bits(want.max_abs));
+    CHECK_EQ_U(mpti_f64_bits(got.min_abs), mpti_f64_bits(want.min_abs));
     CHECK(!memcmp(&got, &want, sizeof got));
 }
 
@@ -1634,13 +1635,17 @@ TEST(range_equals_the_codec)
 /* The limits, worked out by hand: ties go to the even code. */
 TEST(range_limits)
 {
-    static const struct { mpt_format format; uint32_t kept, normal, overflow; } hand[] = {
-        {MPT_F16, 0x33000001u, 0x387fe000u, 0x477ff000u},   /* 2^-25 is a tie; 65520 */
-        {MPT_BF16, 0x00008001u, 0x007f8000u, 0x7f7f8000u},
-        {MPT_E4M3, 0x3a800001u, 0x3c700000u, 0x43e80001u},  /* 464 is a tie, and goes to 448 */
-        {MPT_E5M2, 0x37000001u, 0x38600000u, 0x47700000u},  /* 61440 */
-        {MPT_E2M1, 0x3e800001u, 0x3f400000u, 0x40e00000u},  /* 7 is a tie, and would go to 8 */
-        {MPT_F32, 1u, 0x00800000u, BITS_INF}};
+    static const struct { mpt_format format; uint64_t kept, normal, overflow; } hand[] = {
+        {MPT_F16, UINT64_C(0x3e60000000000001), UINT64_C(0x3f0ffc0000000000),
+         UINT64_C(0x40effe0000000000)},                     /* 2^-25 is a tie; 65520 */
+        {MPT_BF16, UINT64_C(0x3790000000000001), UINT64_C(0x380fe00000000000), UINT64_C(0x47eff00000000000)},
+        {MPT_E4M3, UINT64_C(0x3f50000000000001), UINT64_C(0x3f8e000000000000),
+         UINT64_C(0x407d000000000001)},                     /* 464 is a tie, and goes to 448 */
+        {MPT_E5M2, UINT64_C(0x3ee0000000000001), UINT64_C(0x3f0c000000000000),
+         UINT64_C(0x40ee000000000000)},                     /* 61440 */
+        {MPT_E2M1, UINT64_C(0x3fd0000000000001), UINT64_C(0x3fe8000000000000),
+         UINT64_C(0x401c000000000000)},                     /* 7 is a tie, and would go to 8 */
+        {MPT_F64, 1u, UINT64_C(0x0010000000000000), UINT64_C(0x7ff0000000000000)}};
     size_t i;
     for (i = 0; i < COUNT(hand); i++) {
         const mpt_range r = range_of(hand[i].format, NULL, 0);
@@ -1719,9 +1724,9 @@ TEST(range_empty_and_zero)
                      : range_of(MPT_F16, &inf, 1);
         CHECK_EQ_U(r.count, i == 0 ? 0 : i == 1 ? 3 : 1);
         CHECK_EQ_U(r.zero, i == 1 ? 3 : 0);
-        CHECK_EQ_U(mpti_f32_bits(r.max_abs) | mpti_f32_bits(r.min_abs), 0);
+        CHECK_EQ_U(mpti_f64_bits(r.max_abs) | mpti_f64_bits(r.min_abs), 0);
         memset(&c, 0xa5, sizeof c);
-        CHECK_EQ_I(mpt_range_choose_scale(&r, 3, &c), MPT_OK);
+        CHECK_EQ_I(mpt_range_choose_scale(&r, 3, NULL, &c), MPT_OK);
         CHECK(c.scale == 1.0f && c.log2_scale == 0 && !c.flushed && !c.subnormal);
     }
 }
@@ -1756,11 +1761,11 @@ TEST(range_refusals)
     CHECK_EQ_I(mpt_range_merge(&zeroed, &r), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_merge(NULL, &r), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_merge(&r, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_choose_scale(NULL, 3, &c), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_choose_scale(&r, 3, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_choose_scale(&zeroed, 3, &c), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_choose_scale(&r, -1, &c), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_choose_scale(&r, 31, &c), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_choose_scale(NULL, 3, NULL, &c), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 3, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_choose_scale(&zeroed, 3, NULL, &c), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, -1, NULL, &c), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 31, NULL, &c), MPT_E_ARG);
     CHECK(!memcmp(&was, &r, sizeof r) && !memcmp(&c, &c_was, sizeof c));
     memset(&was, 0, sizeof was);
     CHECK(!memcmp(&was, &zeroed, sizeof was));
@@ -1802,7 +1807,7 @@ static int is_better(const mpt_range_choice *a, const mpt_range_choice *b)
 
 static void choice_is_best(const mpt_range *r, int headroom)
 {
-    const double     top = mpt_decode(MPT_F32, mpti_f32_bits(r->max_abs));
+    const double     top = r->max_abs;
     mpt_range_choice got, best, next;
     int              k, found = 0;
     memset(&best, 0, sizeof best);
@@ -1814,7 +1819,7 @@ static void choice_is_best(const mpt_range *r, int headroom)
             best = next;
         found = 1;
     }
-    CHECK_EQ_I(mpt_range_choose_scale(r, headroom, &got), MPT_OK);
+    CHECK_EQ_I(mpt_range_choose_scale(r, headroom, NULL, &got), MPT_OK);
     if (!found)
         return;                         /* no power of two that FP32 holds leaves this headroom */
     CHECK_EQ_I(got.log2_scale, best.log2_scale);
@@ -1842,7 +1847,7 @@ TEST(range_choice_is_the_best)
             numbers[i] = round % 10 ? random_wide(middle - width, middle + width)
                                     : mpti_f32_make((uint32_t)mt_random() & 0x7f7fffffu);
         r = range_of(format, numbers, n);
-        if (mpti_f32_bits(r.max_abs))
+        if (mpti_f64_bits(r.max_abs))
             choice_is_best(&r, (int)(mt_random() % 31u));
     }
 }
@@ -1853,7 +1858,7 @@ TEST(range_choice_for_f64)
     const float      x[] = {1e-30f, 1.0f, 1e30f};
     const mpt_range  r = range_of(MPT_F64, x, 3);
     mpt_range_choice c;
-    CHECK_EQ_I(mpt_range_choose_scale(&r, 3, &c), MPT_OK);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 3, NULL, &c), MPT_OK);
     CHECK(c.scale == 1.0f && c.log2_scale == 0 && c.headroom == 1023 - 99 && !c.flushed && !c.subnormal);
 }
 
@@ -1864,10 +1869,10 @@ TEST(range_choice_known)
     const mpt_range  r = range_of(MPT_F16, x, 3);
     mpt_range_choice c;
     CHECK(r.flushed == 2 && r.subnormal == 1 && !r.normal);
-    CHECK_EQ_I(mpt_range_choose_scale(&r, 3, &c), MPT_OK);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 3, NULL, &c), MPT_OK);
     CHECK(c.log2_scale == 16 && c.scale == 65536.0f && c.headroom == 19);      /* 2^-30 becomes 2^-14 */
     CHECK(c.flushed == 0 && c.subnormal == 0);
-    CHECK_EQ_I(mpt_range_choose_scale(&r, 30, &c), MPT_OK);
+    CHECK_EQ_I(mpt_range_choose_scale(&r, 30, NULL, &c), MPT_OK);
     CHECK(c.log2_scale == 5 && c.headroom == 30 && c.flushed == 0 && c.subnormal == 3);
 }
 
