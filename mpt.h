@@ -161,7 +161,7 @@ MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int 
 
 /* Against every format at once: one pass, one histogram. `cell` counts what lies between two neighbouring
  * class limits of any format, so the report of each one derives from it exactly. Merges as mpt_range. */
-#define MPT_RANGES_EDGES 39             /* three for each format of the table */
+#define MPT_RANGES_EDGES (3 * (int)MPT_FORMAT_COUNT)     /* three for each format of the table */
 typedef struct mpt_ranges {
     uint64_t count, zero, inf, nan;
     uint64_t binade[MPT_RANGE_BINS];            /* as in mpt_range */

@@ -382,7 +382,7 @@ TEST(ranges_refusals)
     CHECK_EQ_I(mpt_range_add(&r, MPT_TF32, &x, 1), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_range_add(&r, MPT_F32, NULL, 0), MPT_OK);
     CHECK_EQ_U(a.count + r.count, 0);
-    CHECK_EQ_U(MPT_RANGES_EDGES, 3 * MPT_FORMAT_COUNT);
+    CHECK_EQ_U(MPT_RANGES_EDGES, 3 * (int)MPT_FORMAT_COUNT);
 }
 
 int main(int argc, char **argv)
