@@ -44,6 +44,7 @@
 
 // >>M1 configuration ------------------------------------------------------------------------------
 /* MPT_NO_STDIO   define it to leave out mpt_range_print and with it <stdio.h>.
+ * MPT_USE_CBLAS  mpt_gemm calls cblas_sgemm of <cblas.h> on FP32 panels; link the library.
  * MPT_STATIC, MPT_DEF, MPT_SIMD: see mpt_half.h. */
 #ifndef MPT_NO_STDIO
 #include <stdio.h>
@@ -399,8 +400,211 @@ MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor
 // >>M9 checkpoint ----------------------------------------------------------------------------------
 
 // >>M10 precision policy ---------------------------------------------------------------------------
+/* How an op is to run under a policy that mixes formats: enum, name, and the reason that is told. */
+#define MPT_RULES(X)                                                                                   \
+    X(MPT_RULE_LOW,     "low",          "it multiplies and adds: low inputs, FP32 sums")               \
+    X(MPT_RULE_FP32,    "FP32",         "small errors or a small range would spoil its result")        \
+    X(MPT_RULE_OUTPUT,  "FP32 output",  "it may read low inputs, but its result needs FP32")           \
+    X(MPT_RULE_WIDEST,  "widest input", "its inputs must agree, so the widest one decides")            \
+    X(MPT_RULE_AS_IS,   "as it comes",  "it runs as well in the format that its input has")            \
+    X(MPT_RULE_REFUSED, "refused",      "its result or gradient leaves the range of a low format")
+
+typedef enum mpt_rule {
+#define MPTI_X(id, name, why) id,
+    MPT_RULES(MPTI_X)
+#undef MPTI_X
+    MPT_RULE_COUNT
+} mpt_rule;
+
+/* One row per op kind: op, rule, its list in a graph rewrite (>>M11: allow, infer, deny, clear, or none),
+ * source: PT PyTorch's autocast lists (ATen/autocast_mode.h), TF TensorFlow's AMP lists
+ * (grappler/optimizers/auto_mixed_precision_lists.h), MP Micikevicius et al. 2018, section 3.
+ * "output" is the last layer whatever its kind, "loss" any loss without a row of its own. */
+#define MPT_OPS(X)                                                                                     \
+    X("matmul", LOW, ALLOW, "PT TF")             X("linear", LOW, ALLOW, "PT")                         \
+    X("batch_matmul", LOW, ALLOW, "PT TF")       X("einsum", LOW, ALLOW, "PT TF")                      \
+    X("gemv", LOW, ALLOW, "PT")                  X("conv1d", LOW, ALLOW, "PT")                         \
+    X("conv2d", LOW, ALLOW, "PT TF")             X("conv3d", LOW, ALLOW, "PT TF")                      \
+    X("conv_transpose", LOW, ALLOW, "PT")        X("conv_grad_input", LOW, ALLOW, "TF")                \
+    X("conv_grad_filter", LOW, ALLOW, "TF")      X("attention", LOW, ALLOW, "PT")                      \
+    X("rnn_cell", LOW, ALLOW, "PT")              X("lstm_cell", LOW, ALLOW, "PT TF")                   \
+    X("gru_cell", LOW, ALLOW, "PT TF")           X("prelu", LOW, INFER, "PT")                          \
+    X("exp", FP32, DENY, "PT TF")                X("expm1", FP32, DENY, "PT TF")                       \
+    X("pow", FP32, DENY, "PT TF")                X("log", FP32, INFER, "PT TF")                        \
+    X("log1p", FP32, INFER, "PT TF")             X("log2", FP32, INFER, "PT")                          \
+    X("reciprocal", FP32, INFER, "PT TF")        X("rsqrt", FP32, INFER, "PT")                         \
+    X("tan", FP32, DENY, "PT")                   X("sinh", FP32, DENY, "PT")                           \
+    X("cosh", FP32, DENY, "PT")                  X("acos", FP32, DENY, "PT")                           \
+    X("asin", FP32, DENY, "PT")                  X("erfinv", FP32, DENY, "PT")                         \
+    X("softplus", FP32, INFER, "PT TF")          X("layer_norm", FP32, INFER, "PT")                    \
+    X("group_norm", FP32, INFER, "PT")           X("batch_norm", FP32, INFER, "MP TF")                 \
+    X("norm", FP32, DENY, "PT TF")               X("dist", FP32, DENY, "PT")                           \
+    X("mean", FP32, DENY, "TF")                  X("logsumexp", FP32, DENY, "PT")                      \
+    X("upsample", FP32, INFER, "PT")             X("kl_div", FP32, DENY, "PT")                         \
+    X("l1_loss", FP32, DENY, "PT")               X("mse_loss", FP32, DENY, "PT")                       \
+    X("huber_loss", FP32, DENY, "PT")            X("nll_loss", FP32, DENY, "PT")                       \
+    X("cross_entropy", FP32, DENY, "PT TF")      X("bce_with_logits", FP32, DENY, "PT")                \
+    X("loss", FP32, DENY, "MP PT")               X("output", OUTPUT, NONE, "MP")                       \
+    X("softmax", OUTPUT, INFER, "PT TF MP")      X("log_softmax", OUTPUT, INFER, "PT TF")              \
+    X("sum", OUTPUT, DENY, "PT TF")              X("prod", OUTPUT, INFER, "PT TF")                     \
+    X("cumsum", OUTPUT, DENY, "PT")              X("cumprod", OUTPUT, DENY, "PT")                      \
+    X("add", WIDEST, INFER, "TF")                X("sub", WIDEST, INFER, "TF")                         \
+    X("mul", WIDEST, INFER, "TF")                X("div", WIDEST, INFER, "TF")                         \
+    X("bias_add", WIDEST, INFER, "TF")           X("addcmul", WIDEST, INFER, "PT")                     \
+    X("addcdiv", WIDEST, INFER, "PT")            X("atan2", WIDEST, INFER, "PT")                       \
+    X("bilinear", WIDEST, INFER, "PT")           X("cross", WIDEST, INFER, "PT")                       \
+    X("dot", WIDEST, INFER, "PT")                X("tensordot", WIDEST, INFER, "PT")                   \
+    X("grid_sample", WIDEST, INFER, "PT")        X("scatter_add", WIDEST, INFER, "PT")                 \
+    X("index_put", WIDEST, CLEAR, "PT")          X("concat", WIDEST, CLEAR, "TF")                      \
+    X("stack", WIDEST, CLEAR, "TF")              X("select", WIDEST, CLEAR, "TF")                      \
+    X("sqrt", AS_IS, INFER, "TF")                X("tanh", AS_IS, INFER, "TF")                         \
+    X("sigmoid", AS_IS, INFER, "TF")             X("gelu", AS_IS, INFER, "TF")                         \
+    X("elu", AS_IS, INFER, "TF")                 X("leaky_relu", AS_IS, INFER, "TF")                   \
+    X("avg_pool", AS_IS, INFER, "TF")            X("relu", AS_IS, CLEAR, "TF")                         \
+    X("relu_grad", AS_IS, CLEAR, "TF")           X("max_pool", AS_IS, CLEAR, "TF")                     \
+    X("neg", AS_IS, CLEAR, "TF")                 X("abs", AS_IS, CLEAR, "TF")                          \
+    X("maximum", WIDEST, CLEAR, "TF")            X("minimum", WIDEST, CLEAR, "TF")                     \
+    X("clip", AS_IS, CLEAR, "TF")                X("reshape", AS_IS, CLEAR, "TF")                      \
+    X("transpose", AS_IS, CLEAR, "TF")           X("slice", AS_IS, CLEAR, "TF")                        \
+    X("split", AS_IS, CLEAR, "TF")               X("pad", AS_IS, CLEAR, "TF")                          \
+    X("gather", AS_IS, CLEAR, "TF")              X("embedding", AS_IS, CLEAR, "TF")                    \
+    X("dropout", AS_IS, CLEAR, "TF")             X("identity", AS_IS, CLEAR, "TF")                     \
+    X("enter", AS_IS, CLEAR, "TF")               X("exit", AS_IS, CLEAR, "TF")                         \
+    X("merge", WIDEST, CLEAR, "TF")              X("switch", AS_IS, CLEAR, "TF")                       \
+    X("next_iteration", AS_IS, CLEAR, "TF")      X("bce", REFUSED, DENY, "PT")
+
+/* A row of the op table, and of the table that you lay over it: a new op, or another rule for a known one. */
+typedef struct mpt_policy_row {
+    const char *op;
+    mpt_rule    rule;
+    const char *source;         /* where the rule is from; may be NULL */
+} mpt_policy_row;
+
+/* One row per policy: name, compute, variable and output format. Where all three are the same there is
+ * nothing to mix: every op runs in that format (float16 is for study: it loses updates and overflows). */
+#define MPT_POLICIES(X)                                          \
+    X("float32",        MPT_F32,  MPT_F32, MPT_F32)              \
+    X("mixed_float16",  MPT_F16,  MPT_F32, MPT_F32)              \
+    X("mixed_bfloat16", MPT_BF16, MPT_F32, MPT_F32)              \
+    X("tf32",           MPT_TF32, MPT_F32, MPT_F32)              \
+    X("float16",        MPT_F16,  MPT_F16, MPT_F16)
+
+/* Which formats a network computes in. Copy it, change it; rows are yours and must outlive it. */
+typedef struct mpt_policy {
+    const char *name;
+    mpt_format  compute;        /* what `low` means: MPT_F16, MPT_BF16, MPT_TF32 (inputs rounded), MPT_F32 */
+    mpt_format  variable;       /* the weights that are kept; and what `FP32` means in the rules */
+    mpt_format  output;         /* the last layer's result and the loss */
+    const mpt_policy_row *rows; /* [row_count] laid over MPT_OPS; the last row of an op counts */
+    size_t      row_count;
+} mpt_policy;
+
+/* What a policy says of one op. */
+typedef struct mpt_policy_answer {
+    mpt_rule    rule;
+    mpt_format  input;          /* cast the inputs to this */
+    mpt_format  output;         /* and the result has this */
+    const char *why;            /* English; lives forever */
+    const char *source;         /* of the row; NULL for an op that no row names */
+} mpt_policy_answer;
+
+/* mpt_policy_find -- a preset by its name.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL; MPT_E_UNSUPPORTED for an unknown name (*p is kept).
+ * Threads: any.  Source: Keras' dtype policies; PyTorch autocast. */
+MPT_DEF mpt_status mpt_policy_find(const char *name, mpt_policy *p);
+
+/* mpt_policy_name -- the name of preset i; NULL past the last. */
+MPT_DEF const char *mpt_policy_name(size_t i);
+
+/* mpt_policy_row_at -- row i of the built-in op table.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG past the last row and for NULL. */
+MPT_DEF mpt_status mpt_policy_row_at(size_t i, mpt_policy_row *row);
+
+/* mpt_policy_format -- the formats in which one op should run, and why.
+ *   op      in   its kind: a name of MPT_OPS or of your rows; an unknown one runs as it comes
+ *   inputs  in   [count] formats of its floating-point inputs: F64, F32, TF32, F16, BF16; count 0 allowed
+ *   answer  out  for a refused op the formats are F32: convert, or use an op that is safe
+ * An F64 input is left alone: the op runs as it comes. The last layer's result ("output") and the loss
+ * are p->output, FP32 in the mixed presets; a row of your own overrides even that.
+ * Returns: MPT_OK, also when the rule is MPT_RULE_REFUSED.  Errors: MPT_E_ARG (NULL, a row without op or
+ * with an unknown rule); MPT_E_UNSUPPORTED (a format); then *answer is kept.  Threads: any.
+ * Source: PyTorch autocast's op classes; see MPT_OPS. */
+MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const mpt_format *inputs,
+                                     size_t count, mpt_policy_answer *answer);
+
+/* ---- the ops of a small trainer, on F32, F16 and BF16 arrays ----
+ * All of them compute in FP32 and round once, when they store; a matrix of rows x cols is row-major and
+ * dense. They return MPT_OK, MPT_E_ARG (NULL with a size above 0), MPT_E_UNSUPPORTED (a format); on an
+ * error nothing is written. Threads: any, on different outputs. */
+
+/* With the values of CBLAS, so that its enums can be cast. */
+typedef enum mpt_order { MPT_ROW_MAJOR = 101, MPT_COL_MAJOR = 102 } mpt_order;
+typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
+
+/* mpt_gemm -- C = alpha * op(A) * op(B) + beta * C, in the argument order of BLAS, a format per matrix.
+ *   m, n, k  in      op(A) is m x k, op(B) k x n, C m x n
+ *   lda ...  in      elements from one row (MPT_ROW_MAJOR) or column to the next
+ *   c        in/out  not read if beta is 0, so it may be uninitialised or hold NaN; must not overlap a, b
+ *   work     in      room for panels, used only with MPT_USE_CBLAS; NULL: panels of 48 KiB on the stack
+ * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it meets.
+ * Errors: MPT_E_ARG also for a leading dimension that is too small and for sizes that overflow.
+ * Exact: FP32 fma in order of k, then fma(alpha, sum, beta * c), one rounding to C's format: the same bits
+ * on every machine, whatever the layout. With MPT_USE_CBLAS the library's order of sums.
+ * Source: Dongarra et al. 1990, level 3 BLAS. */
+MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
+                            float alpha, const void *a, mpt_format a_format, size_t lda, const void *b,
+                            mpt_format b_format, size_t ldb, float beta, void *c, mpt_format c_format,
+                            size_t ldc, void *work, size_t work_bytes);
+
+/* mpt_gemm_work_bytes -- the size of `work` with which mpt_gemm calls CBLAS once; a tenth of it does nearly
+ * as well.  Returns: bytes; 0 without MPT_USE_CBLAS, or if they do not fit a size_t. */
+MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k);
+
+/* mpt_bias_add, mpt_bias_grad -- x[r][c] += bias[c];  grad[c] = sum over r of dy[r][c], in order of r. */
+MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, mpt_format bias_format,
+                                size_t rows, size_t cols);
+MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
+                                 size_t rows, size_t cols);
+
+typedef enum mpt_activation {
+    MPT_ACT_RELU, MPT_ACT_GELU, MPT_ACT_TANH, MPT_ACT_SIGMOID, MPT_ACT_COUNT
+} mpt_activation;
+
+/* mpt_activate, mpt_activate_grad -- y = f(x);  dx = dy * f'(x), from the input x of the forward pass.
+ * y may be x, dx may be dy, if the formats are the same. A NaN stays one. GELU is x * Phi(x), inside
+ * in double, as its tail is a product of the large and the tiny.
+ * Exact: within a few units in the last place of FP32, as libm's tanhf and expf are; ReLU bit for bit.
+ * Errors: MPT_E_ARG also for an unknown f. */
+MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
+                                mpt_format x_format, size_t n);
+MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_format, const void *dy,
+                                     mpt_format dy_format, const void *x, mpt_format x_format, size_t n);
+
+/* mpt_softmax -- y[r] = softmax(x[r]), row by row: FP32 whatever the input, the largest taken off first, so
+ * that nothing overflows; -Inf counts as 0. A row with NaN or +Inf, or of -Inf alone, becomes NaN.
+ * y may be x if the formats are the same. */
+MPT_DEF mpt_status mpt_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t rows,
+                               size_t cols);
+
+/* mpt_softmax_grad -- dx = y * (dy - sum(y * dy)) row by row, from the result y.  dx may be dy. */
+MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *dy, mpt_format dy_format,
+                                    const void *y, mpt_format y_format, size_t rows, size_t cols);
+
+/* mpt_cross_entropy -- mean over the rows of -log softmax(logits[r])[label[r]], and its gradient.
+ *   label    in   [rows] below cols
+ *   loss     out  the mean, in FP32 from a sum in double; NULL: not wanted
+ *   dlogits  out  [rows][cols] (softmax - one-hot) * seed / rows, where seed is what
+ *                 mpt_scaler_scale(s, 1) gave; NULL: not wanted; may be logits if the formats are the same
+ * Errors: MPT_E_DATA for a label out of range. */
+MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_format, const uint32_t *label,
+                                     size_t rows, size_t cols, float *loss, void *dlogits,
+                                     mpt_format dlogits_format, float seed);
 
 // >>M11 graph rewrite ------------------------------------------------------------------------------
+/* The lists of a graph rewrite. */
+typedef enum mpt_list {
+    MPT_LIST_NONE, MPT_LIST_ALLOW, MPT_LIST_INFER, MPT_LIST_DENY, MPT_LIST_CLEAR, MPT_LIST_COUNT
+} mpt_list;
 
 // >>M12 formulas, one element each, shared with the GPU --------------------------------------------
 /* Arithmetic that no compiler may contract: a plain a * b + c becomes an fma or not at each one's
@@ -1726,6 +1930,638 @@ MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor
 // >>M17 implementation: checkpoint -----------------------------------------------------------------
 
 // >>M18 implementation: policy ---------------------------------------------------------------------
+
+#ifdef MPT_USE_CBLAS
+#include <cblas.h>
+#endif
+
+typedef struct mpti_op_row {
+    const char *op;
+    mpt_rule    rule;
+    int         list;           /* mpt_list of the compact table in >>M11 */
+    const char *source;
+} mpti_op_row;
+
+static const mpti_op_row mpti_ops[] = {
+#define MPTI_X(op, rule, list, source) {op, MPT_RULE_##rule, MPT_LIST_##list, source},
+    MPT_OPS(MPTI_X)
+#undef MPTI_X
+};
+#define MPTI_OP_COUNT (sizeof mpti_ops / sizeof mpti_ops[0])
+
+static const mpt_policy mpti_policies[] = {
+#define MPTI_X(name, compute, variable, output) {name, compute, variable, output, NULL, 0},
+    MPT_POLICIES(MPTI_X)
+#undef MPTI_X
+};
+#define MPTI_POLICY_COUNT (sizeof mpti_policies / sizeof mpti_policies[0])
+
+MPT_DEF const char *mpt_policy_name(size_t i) { return i < MPTI_POLICY_COUNT ? mpti_policies[i].name : NULL; }
+
+MPT_DEF mpt_status mpt_policy_find(const char *name, mpt_policy *p)
+{
+    size_t i;
+    if (!name || !p)
+        return MPT_E_ARG;
+    for (i = 0; i < MPTI_POLICY_COUNT; i++)
+        if (!strcmp(name, mpti_policies[i].name)) {
+            *p = mpti_policies[i];
+            return MPT_OK;
+        }
+    return MPT_E_UNSUPPORTED;
+}
+
+MPT_DEF mpt_status mpt_policy_row_at(size_t i, mpt_policy_row *row)
+{
+    if (i >= MPTI_OP_COUNT || !row)
+        return MPT_E_ARG;
+    row->op = mpti_ops[i].op;
+    row->rule = mpti_ops[i].rule;
+    row->source = mpti_ops[i].source;
+    return MPT_OK;
+}
+
+static const char *mpti_rule_why(mpt_rule rule)
+{
+#define MPTI_X(id, name, why) why,
+    static const char *const text[] = {MPT_RULES(MPTI_X)};
+#undef MPTI_X
+    return text[rule];
+}
+
+static int mpti_is_policy_format(mpt_format f)
+{
+    return f == MPT_F64 || f == MPT_F32 || f == MPT_TF32 || f == MPT_F16 || f == MPT_BF16;
+}
+
+/* The narrowest of the formats that holds both; neither of F16 and BF16 holds the other. */
+static mpt_format mpti_widest(mpt_format a, mpt_format b)
+{
+    const mpt_format_info *x = mpt_format_get(a), *y = mpt_format_get(b);
+    if (x->mantissa_bits >= y->mantissa_bits && x->exponent_bits >= y->exponent_bits)
+        return a;
+    if (y->mantissa_bits >= x->mantissa_bits && y->exponent_bits >= x->exponent_bits)
+        return b;
+    return MPT_F32;
+}
+
+/* The row of an op: yours, the last one first, then the table; 0 for an op that no row names. */
+static int mpti_policy_row(const mpt_policy *p, const char *op, mpt_policy_row *row)
+{
+    size_t i;
+    for (i = p->row_count; i-- > 0;)
+        if (!strcmp(op, p->rows[i].op)) {
+            *row = p->rows[i];
+            return 1;
+        }
+    for (i = 0; i < MPTI_OP_COUNT; i++)
+        if (!strcmp(op, mpti_ops[i].op))
+            return mpt_policy_row_at(i, row) == MPT_OK;
+    return 0;
+}
+
+static mpt_status mpti_policy_refuse(const mpt_policy *p, const char *op, const mpt_format *inputs,
+                                     size_t count, const mpt_policy_answer *answer)
+{
+    size_t i;
+    if (!p || !op || !answer || (count && !inputs) || (p->row_count && !p->rows))
+        return MPT_E_ARG;
+    for (i = 0; i < p->row_count; i++)
+        if (!p->rows[i].op || (unsigned)p->rows[i].rule >= (unsigned)MPT_RULE_COUNT)
+            return MPT_E_ARG;
+    for (i = 0; i < count; i++)
+        if (!mpti_is_policy_format(inputs[i]))
+            return MPT_E_UNSUPPORTED;
+    if (!mpti_is_policy_format(p->compute) || !mpti_is_policy_format(p->variable) ||
+        !mpti_is_policy_format(p->output))
+        return MPT_E_UNSUPPORTED;
+    return MPT_OK;
+}
+
+/* What a rule makes of an op whose inputs' widest format is a->input. */
+static void mpti_policy_apply(const mpt_policy *p, int is_last, mpt_policy_answer *a)
+{
+    switch (a->rule) {
+    case MPT_RULE_LOW:
+        a->input = p->compute;
+        a->output = p->compute == MPT_TF32 ? MPT_F32 : p->compute;  /* TF32 is a way to read inputs */
+        break;
+    case MPT_RULE_FP32:
+        a->input = p->variable;
+        a->output = is_last ? p->output : p->variable;
+        if (is_last)
+            a->why = "the loss and its gradient are small: they stay in the policy's output format";
+        break;
+    case MPT_RULE_OUTPUT:
+        a->output = is_last ? p->output : p->variable;
+        if (is_last) {
+            a->input = p->compute;
+            a->why = "the last layer feeds the loss: its result stays in the policy's output format";
+        }
+        break;
+    case MPT_RULE_REFUSED:
+        a->input = a->output = MPT_F32;
+        if (p->compute == MPT_TF32) {
+            a->rule = MPT_RULE_FP32;
+            a->why = "refused in 16 bits; under tf32 all it reads is FP32";
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const mpt_format *inputs,
+                                     size_t count, mpt_policy_answer *answer)
+{
+    mpt_policy_row    row = {NULL, MPT_RULE_AS_IS, NULL};
+    mpt_policy_answer a;
+    const mpt_status  status = mpti_policy_refuse(p, op, inputs, count, answer);
+    size_t            i;
+    int               known;
+    if (status != MPT_OK)
+        return status;
+    known = mpti_policy_row(p, op, &row);
+    a.rule = row.rule;
+    a.source = row.source;
+    a.why = known ? mpti_rule_why(row.rule) : "no row names it: it runs in the format of its inputs";
+    a.input = count ? inputs[0] : p->variable;
+    for (i = 1; i < count; i++)
+        a.input = mpti_widest(a.input, inputs[i]);
+    a.output = a.input;
+    if (a.input == MPT_F64) {
+        a.rule = MPT_RULE_AS_IS;
+        a.why = "it has an F64 input, and what asks for F64 gets it";
+    } else if (p->compute == p->variable && p->compute == p->output) {
+        a.input = a.output = p->compute;
+        a.why = "the policy has one format for everything";
+    } else {
+        mpti_policy_apply(p, !strcmp(op, "output") || !strcmp(op, "loss"), &a);
+    }
+    *answer = a;
+    return MPT_OK;
+}
+
+/* ---- the ops of a small trainer ---- */
+
+static int mpti_bad_operand(const void *x, mpt_format format, size_t n, mpt_status *status)
+{
+    if (*status == MPT_OK && n && !x)
+        *status = MPT_E_ARG;
+    if (*status == MPT_OK && !mpti_is_train_format(format))
+        *status = MPT_E_UNSUPPORTED;
+    return *status != MPT_OK;
+}
+
+/* rows * cols, 0 if that, or its bytes in FP32, do not fit. */
+static size_t mpti_area(size_t rows, size_t cols)
+{
+    return cols && rows > (size_t)-1 / sizeof(float) / cols ? 0 : rows * cols;
+}
+
+static int mpti_area_overflows(size_t rows, size_t cols) { return rows && cols && !mpti_area(rows, cols); }
+
+/* The edge of the square panels of A, B and C that fit in so many floats. */
+#define MPTI_EDGE 64
+static size_t mpti_gemm_edge(size_t floats)
+{
+    size_t low = MPTI_EDGE, high = (size_t)1 << (sizeof(size_t) * 4 - 1);
+    while (low < high) {
+        const size_t e = low + (high - low + 1) / 2;
+        if (e <= floats / 3 / e)
+            low = e;
+        else
+            high = e - 1;
+    }
+    return low;
+}
+
+/* One operand and how to walk it: element (r, c) of op(X) is at r * row + c * col, one of which is 1. */
+typedef struct mpti_operand {
+    const void *x;
+    mpt_format  format;
+    size_t      row, col;
+} mpti_operand;
+
+/* dst[r * cols + c] = op(X)[first_row + r][first_col + c], as floats. */
+static void mpti_gemm_pack(float *dst, const mpti_operand *o, size_t first_row, size_t first_col, size_t rows,
+                           size_t cols)
+{
+    float  line[MPTI_EDGE];
+    size_t r, c, at, take;
+    if (o->col == 1) {
+        for (r = 0; r < rows; r++)
+            mpti_row_load(dst + r * cols, o->x, o->format, (first_row + r) * o->row + first_col, cols);
+        return;
+    }
+    for (c = 0; c < cols; c++)
+        for (at = 0; at < rows; at += take) {
+            take = mpti_min(rows - at, MPTI_EDGE);
+            mpti_row_load(line, o->x, o->format, (first_col + c) * o->col + first_row + at, take);
+            for (r = 0; r < take; r++)
+                dst[(at + r) * cols + c] = line[r];
+        }
+}
+
+#ifdef MPT_USE_CBLAS
+static void mpti_gemm_tile(float *sum, const float *a, const float *b, size_t m, size_t n, size_t k,
+                           int again)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, 1.0f, a, (int)k, b, (int)n,
+                again ? 1.0f : 0.0f, sum, (int)n);
+}
+#else
+/* One row of sums over four steps of k: a constant count, so that it vectorizes at plain -O2. */
+MPTI_INLINE void mpti_gemm_row4_loop(float *MPTI_RESTRICT sum, const float *a, const float *MPTI_RESTRICT b,
+                                     size_t k)
+{
+    size_t i, j;
+    for (i = 0; i < k; i += 4) {
+        const float  a0 = a[i], a1 = a[i + 1], a2 = a[i + 2], a3 = a[i + 3];
+        const float *b0 = b + i * MPTI_EDGE, *b1 = b0 + MPTI_EDGE, *b2 = b1 + MPTI_EDGE, *b3 = b2 + MPTI_EDGE;
+        for (j = 0; j < MPTI_EDGE; j++)
+            sum[j] = mpti_fma(a3, b3[j], mpti_fma(a2, b2[j], mpti_fma(a1, b1[j], mpti_fma(a0, b0[j],
+                                                                                          sum[j]))));
+    }
+}
+MPTI_TWICE(mpti_gemm_row4, mpti_gemm_row4_loop,
+           (float *MPTI_RESTRICT sum, const float *a, const float *MPTI_RESTRICT b, size_t k), (sum, a, b, k))
+
+/* sum += a * b, every sum in order of k. Whole panels by rows of constant length, the rest one by one. */
+static void mpti_gemm_tile(float *sum, const float *a, const float *b, size_t m, size_t n, size_t k,
+                           int again)
+{
+    const size_t whole = n == MPTI_EDGE ? k / 4 * 4 : 0;
+    size_t       i, j, p;
+    if (!again)
+        for (i = 0; i < m * n; i++)
+            sum[i] = 0.0f;
+    for (i = 0; i < m; i++) {
+        if (whole)
+            mpti_gemm_row4(sum + i * n, a + i * k, b, whole);
+        for (p = whole; p < k; p++)
+            for (j = 0; j < n; j++)
+                sum[i * n + j] = mpti_fma(a[i * k + p], b[p * n + j], sum[i * n + j]);
+    }
+}
+#endif
+
+/* c = alpha * sum + beta * c, row by row of the stored C. */
+static void mpti_gemm_store(void *c, mpt_format format, size_t first, const float *sum, size_t n, float alpha,
+                            float beta)
+{
+    float  row[MPTI_BLOCK];
+    size_t j, at, take;
+    for (at = 0; at < n; at += take) {
+        take = mpti_min(n - at, MPTI_BLOCK);
+        for (j = 0; j < take; j++)
+            row[j] = 0.0f;
+        if (mpti_is_nonzero(beta))
+            mpti_row_load(row, c, format, first + at, take);
+        for (j = 0; j < take; j++) {
+            const float old = mpti_is_nonzero(beta) ? mpti_mul(beta, row[j]) : 0.0f;
+            row[j] = sum ? mpti_fma(alpha, sum[at + j], old) : old;
+        }
+        mpti_row_store(c, format, first + at, row, take);
+    }
+}
+
+/* Row-major C from here on: a column-major product is the row-major one of the transposes. */
+static void mpti_gemm(size_t m, size_t n, size_t k, float alpha, const mpti_operand *a, const mpti_operand *b,
+                      float beta, void *c, mpt_format c_format, size_t ldc, float *work, size_t edge)
+{
+    const size_t mc = mpti_min(m, edge), nc = mpti_min(n, edge), kc = mpti_min(k, edge);
+    float *const pa = work, *const pb = pa + mc * kc, *const sum = pb + kc * nc;
+    size_t       i, j, p, r;
+    for (i = 0; i < m; i += mc)
+        for (j = 0; j < n; j += nc) {
+            const size_t rows = mpti_min(m - i, mc), cols = mpti_min(n - j, nc);
+            const int    product = k && mpti_is_nonzero(alpha);
+            for (p = 0; product && p < k; p += kc) {
+                const size_t deep = mpti_min(k - p, kc);
+                mpti_gemm_pack(pa, a, i, p, rows, deep);
+                mpti_gemm_pack(pb, b, p, j, deep, cols);
+                mpti_gemm_tile(sum, pa, pb, rows, cols, deep, p > 0);
+            }
+            for (r = 0; r < rows; r++)
+                mpti_gemm_store(c, c_format, (i + r) * ldc + j, product ? sum + r * cols : NULL, cols, alpha,
+                                beta);
+        }
+}
+
+/* A leading dimension that holds a line, and a matrix whose bytes can be counted. */
+static int mpti_bad_lines(size_t lines, size_t length, size_t ld)
+{
+    return ld < length || ld == 0 || mpti_area_overflows(lines, ld);
+}
+
+MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k)
+{
+#ifdef MPT_USE_CBLAS
+    const size_t side = m > n ? m : n, edge = side > k ? side : k;
+    return edge > ((size_t)1 << (sizeof(size_t) * 4 - 3)) ? 0 : 3 * edge * edge * sizeof(float);
+#else
+    (void)m, (void)n, (void)k;
+    return 0;
+#endif
+}
+
+MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
+                            float alpha, const void *a, mpt_format a_format, size_t lda, const void *b,
+                            mpt_format b_format, size_t ldb, float beta, void *c, mpt_format c_format,
+                            size_t ldc, void *work, size_t work_bytes)
+{
+    float        panels[3 * MPTI_EDGE * MPTI_EDGE];
+    const int    row_major = order == MPT_ROW_MAJOR, ta = transa == MPT_TRANS, tb = transb == MPT_TRANS;
+    /* the stored lines run along m, k */
+    const int    a_lines_m = row_major != ta, b_lines_k = row_major != tb;
+    const int    reads = m && n && k && mpti_is_nonzero(alpha);
+    mpti_operand x, y;
+    float       *room = panels;
+    size_t       edge = MPTI_EDGE;
+    mpt_status   status = MPT_OK;
+    if ((order != MPT_ROW_MAJOR && order != MPT_COL_MAJOR) || (transa != MPT_NO_TRANS &&
+                                                               transa != MPT_TRANS) ||
+        (transb != MPT_NO_TRANS && transb != MPT_TRANS) ||
+        mpti_bad_lines(a_lines_m ? m : k, a_lines_m ? k : m, lda) ||
+        mpti_bad_lines(b_lines_k ? k : n, b_lines_k ? n : k, ldb) ||
+        mpti_bad_lines(row_major ? m : n, row_major ? n : m, ldc))
+        return MPT_E_ARG;
+    if (mpti_bad_operand(a, a_format, reads ? 1 : 0, &status) ||
+        mpti_bad_operand(b, b_format, reads ? 1 : 0, &status) ||
+        mpti_bad_operand(c, c_format, m && n ? 1 : 0, &status))
+        return status;
+#ifdef MPT_USE_CBLAS
+    if (work && work_bytes / sizeof(float) > 3 * MPTI_EDGE * MPTI_EDGE) {
+        room = (float *)work;
+        edge = mpti_gemm_edge(work_bytes / sizeof(float));
+    }
+#else
+    (void)work, (void)work_bytes, (void)mpti_gemm_edge;
+#endif
+    x.x = a, x.format = a_format;
+    x.row = a_lines_m ? lda : 1, x.col = a_lines_m ? 1 : lda;
+    y.x = b, y.format = b_format;
+    y.row = b_lines_k ? ldb : 1, y.col = b_lines_k ? 1 : ldb;
+    if (row_major) {
+        mpti_gemm(m, n, k, alpha, &x, &y, beta, c, c_format, ldc, room, edge);
+    } else {
+        mpti_operand xt = y, yt = x;        /* C' = op(B)' op(A)' */
+        xt.row = y.col, xt.col = y.row;
+        yt.row = x.col, yt.col = x.row;
+        mpti_gemm(n, m, k, alpha, &xt, &yt, beta, c, c_format, ldc, room, edge);
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, mpt_format bias_format,
+                                size_t rows, size_t cols)
+{
+    float      row[MPTI_BLOCK], b[MPTI_BLOCK];
+    size_t     r, c, i, take;
+    mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
+    if (mpti_bad_operand(x, x_format, rows * cols, &status) ||
+        mpti_bad_operand(bias, bias_format, rows * cols, &status))
+        return status;
+    for (c = 0; c < cols; c += take) {
+        take = mpti_min(cols - c, MPTI_BLOCK);
+        mpti_row_load(b, bias, bias_format, c, take);
+        for (r = 0; r < rows; r++) {
+            mpti_row_load(row, x, x_format, r * cols + c, take);
+            for (i = 0; i < take; i++)
+                row[i] += b[i];
+            mpti_row_store(x, x_format, r * cols + c, row, take);
+        }
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
+                                 size_t rows, size_t cols)
+{
+    float      row[MPTI_BLOCK], sum[MPTI_BLOCK];
+    size_t     r, c, i, take;
+    mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
+    if (mpti_bad_operand(grad, grad_format, cols, &status) ||
+        mpti_bad_operand(dy, dy_format, rows * cols, &status))
+        return status;
+    for (c = 0; c < cols; c += take) {
+        take = mpti_min(cols - c, MPTI_BLOCK);
+        for (i = 0; i < take; i++)
+            sum[i] = 0.0f;
+        for (r = 0; r < rows; r++) {
+            mpti_row_load(row, dy, dy_format, r * cols + c, take);
+            for (i = 0; i < take; i++)
+                sum[i] += row[i];
+        }
+        mpti_row_store(grad, grad_format, c, sum, take);
+    }
+    return MPT_OK;
+}
+
+static int mpti_is_nan32(float x) { return (mpti_f32_bits(x) & 0x7fffffffu) > 0x7f800000u; }
+
+static float mpti_sigmoid(float x)
+{
+    const float e = expf(x > 0.0f ? -x : x);        /* never above 1 */
+    return x > 0.0f ? 1.0f / (1.0f + e) : e / (1.0f + e);
+}
+
+static float mpti_gelu(float x)
+{
+    if (mpti_f32_bits(x) == 0xff800000u)
+        return -0.0f;                               /* not Inf * 0 */
+    return (float)(0.5 * (double)x * erfc((double)x * -0.7071067811865476));
+}
+
+/* Phi(x) + x * phi(x); where phi(x) is 0 there is no product with Inf. */
+static float mpti_gelu_slope(float x)
+{
+    const double d = (double)x,
+        bell = mpti_f32_is_finite(x) ? d * 0.3989422804014327 * exp(-0.5 * d * d) : 0.0;
+    return (float)(0.5 * erfc(d * -0.7071067811865476) + bell);
+}
+
+static float mpti_act_1(mpt_activation f, float x)
+{
+    if (mpti_is_nan32(x))
+        return x;
+    switch (f) {
+    case MPT_ACT_GELU: return mpti_gelu(x);
+    case MPT_ACT_TANH: return tanhf(x);
+    case MPT_ACT_SIGMOID: return mpti_sigmoid(x);
+    default: return mpti_f32_bits(x) >> 31 ? 0.0f : x;
+    }
+}
+
+static float mpti_act_slope_1(mpt_activation f, float x)
+{
+    float y;
+    if (mpti_is_nan32(x))
+        return x;
+    switch (f) {
+    case MPT_ACT_GELU: return mpti_gelu_slope(x);
+    case MPT_ACT_TANH:
+        y = expf(-2.0f * (x < 0.0f ? -x : x));      /* 1 - tanh^2 = 4y / (1 + y)^2 keeps its bits near 0 */
+        return 4.0f * y / ((1.0f + y) * (1.0f + y));
+    case MPT_ACT_SIGMOID: return mpti_sigmoid(x) * mpti_sigmoid(-x);
+    default: return mpti_f32_bits(x) >> 31 || !mpti_is_nonzero(x) ? 0.0f : 1.0f;
+    }
+}
+
+MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
+                                mpt_format x_format, size_t n)
+{
+    float      row[MPTI_BLOCK];
+    size_t     i, at, take;
+    mpt_status status = (unsigned)f < (unsigned)MPT_ACT_COUNT ? MPT_OK : MPT_E_ARG;
+    if (mpti_bad_operand(y, y_format, n, &status) || mpti_bad_operand(x, x_format, n, &status))
+        return status;
+    for (at = 0; at < n; at += take) {
+        take = mpti_min(n - at, MPTI_BLOCK);
+        mpti_row_load(row, x, x_format, at, take);
+        for (i = 0; i < take; i++)
+            row[i] = mpti_act_1(f, row[i]);
+        mpti_row_store(y, y_format, at, row, take);
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_format, const void *dy,
+                                     mpt_format dy_format, const void *x, mpt_format x_format, size_t n)
+{
+    float      row[MPTI_BLOCK], d[MPTI_BLOCK];
+    size_t     i, at, take;
+    mpt_status status = (unsigned)f < (unsigned)MPT_ACT_COUNT ? MPT_OK : MPT_E_ARG;
+    if (mpti_bad_operand(dx, dx_format, n, &status) || mpti_bad_operand(dy, dy_format, n, &status) ||
+        mpti_bad_operand(x, x_format, n, &status))
+        return status;
+    for (at = 0; at < n; at += take) {
+        take = mpti_min(n - at, MPTI_BLOCK);
+        mpti_row_load(row, x, x_format, at, take);
+        mpti_row_load(d, dy, dy_format, at, take);
+        for (i = 0; i < take; i++)
+            d[i] *= mpti_act_slope_1(f, row[i]);
+        mpti_row_store(dx, dx_format, at, d, take);
+    }
+    return MPT_OK;
+}
+
+/* The largest element of a row, NaN if it holds one, and the sum of exp(x - largest) over it. */
+static float mpti_row_exp_sum(const void *x, mpt_format format, size_t first, size_t n, float *most)
+{
+    float  row[MPTI_BLOCK] = {0.0f}, top = mpti_f32_make(0xff800000u), sum = 0.0f;
+    size_t i, at, take;
+    for (at = 0; at < n; at += take) {
+        take = mpti_min(n - at, MPTI_BLOCK);
+        mpti_row_load(row, x, format, first + at, take);
+        for (i = 0; i < take; i++)
+            if (mpti_is_nan32(row[i]) || (!mpti_is_nan32(top) && row[i] > top))
+                top = row[i];
+    }
+    *most = top;
+    if (!mpti_f32_is_finite(top))
+        return mpti_f32_make(0x7fc00000u);
+    for (at = 0; at < n; at += take) {
+        take = mpti_min(n - at, MPTI_BLOCK);
+        mpti_row_load(row, x, format, first + at, take);
+        for (i = 0; i < take; i++)
+            sum += expf(row[i] - top);
+    }
+    return sum;
+}
+
+/* y = exp(x - most) / sum * factor, and at `hot` minus factor; a sum of NaN makes the whole row NaN. */
+static void mpti_row_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t first,
+                             size_t n, float most, float sum, float factor, size_t hot)
+{
+    float  row[MPTI_BLOCK];
+    size_t i, at, take;
+    for (at = 0; at < n; at += take) {
+        take = mpti_min(n - at, MPTI_BLOCK);
+        mpti_row_load(row, x, x_format, first + at, take);
+        for (i = 0; i < take; i++)
+            if (mpti_is_nan32(sum))
+                row[i] = sum;
+            else
+                row[i] = (expf(row[i] - most) / sum - (at + i == hot ? 1.0f : 0.0f)) * factor;
+        mpti_row_store(y, y_format, first + at, row, take);
+    }
+}
+
+MPT_DEF mpt_status mpt_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t rows,
+                               size_t cols)
+{
+    size_t     r;
+    float      most, sum;
+    mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
+    if (mpti_bad_operand(y, y_format, rows * cols, &status) ||
+        mpti_bad_operand(x, x_format, rows * cols, &status))
+        return status;
+    for (r = 0; r < rows; r++) {
+        sum = mpti_row_exp_sum(x, x_format, r * cols, cols, &most);
+        mpti_row_softmax(y, y_format, x, x_format, r * cols, cols, most, sum, 1.0f, (size_t)-1);
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *dy, mpt_format dy_format,
+                                    const void *y, mpt_format y_format, size_t rows, size_t cols)
+{
+    float      p[MPTI_BLOCK], d[MPTI_BLOCK], dot;
+    size_t     r, i, at, take;
+    mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
+    if (mpti_bad_operand(dx, dx_format, rows * cols, &status) ||
+        mpti_bad_operand(dy, dy_format, rows * cols, &status) ||
+        mpti_bad_operand(y, y_format, rows * cols, &status))
+        return status;
+    for (r = 0; r < rows; r++) {
+        dot = 0.0f;
+        for (at = 0; at < cols; at += take) {
+            take = mpti_min(cols - at, MPTI_BLOCK);
+            mpti_row_load(p, y, y_format, r * cols + at, take);
+            mpti_row_load(d, dy, dy_format, r * cols + at, take);
+            for (i = 0; i < take; i++)
+                dot = mpti_fma(p[i], d[i], dot);
+        }
+        for (at = 0; at < cols; at += take) {
+            take = mpti_min(cols - at, MPTI_BLOCK);
+            mpti_row_load(p, y, y_format, r * cols + at, take);
+            mpti_row_load(d, dy, dy_format, r * cols + at, take);
+            for (i = 0; i < take; i++)
+                d[i] = p[i] * (d[i] - dot);
+            mpti_row_store(dx, dx_format, r * cols + at, d, take);
+        }
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_format, const uint32_t *label,
+                                     size_t rows, size_t cols, float *loss, void *dlogits,
+                                     mpt_format dlogits_format, float seed)
+{
+    double     total = 0.0;
+    float      most, sum, right;
+    size_t     r;
+    mpt_status status = mpti_area_overflows(rows, cols) || (rows && !label) ? MPT_E_ARG : MPT_OK;
+    if (mpti_bad_operand(logits, logits_format, rows * cols, &status) ||
+        (dlogits && mpti_bad_operand(dlogits, dlogits_format, rows * cols, &status)))
+        return status;
+    for (r = 0; r < rows; r++)
+        if (label[r] >= cols)
+            return MPT_E_DATA;
+    for (r = 0; r < rows; r++) {
+        sum = mpti_row_exp_sum(logits, logits_format, r * cols, cols, &most);
+        mpti_row_load(&right, logits, logits_format, r * cols + label[r], 1);
+        total += mpti_is_nan32(sum) ? (double)sum : log((double)sum) + ((double)most - (double)right);
+        if (dlogits)
+            mpti_row_softmax(dlogits, dlogits_format, logits, logits_format, r * cols, cols, most, sum,
+                             seed / (float)rows, label[r]);
+    }
+    if (loss)
+        *loss = rows ? (float)(total / (double)rows) : 0.0f;
+    return MPT_OK;
+}
 
 // >>M19 implementation: graph ----------------------------------------------------------------------
 

@@ -1,0 +1,674 @@
+/* test_mpt_policy.c -- which format an op runs in (>>M10), and the typed ops of a small trainer against
+ * the same in double. */
+#define MPT_IMPLEMENTATION
+#include "mpt.h"
+#include "test.h"
+
+static const mpt_format trained[] = {MPT_F32, MPT_F16, MPT_BF16};
+
+/* ---- the policy ---- */
+
+static mpt_policy preset(const char *name)
+{
+    mpt_policy p;
+    memset(&p, 0, sizeof p);
+    CHECK_EQ_I(mpt_policy_find(name, &p), MPT_OK);
+    return p;
+}
+
+static mpt_policy_answer ask(const mpt_policy *p, const char *op, mpt_format a, mpt_format b)
+{
+    mpt_policy_answer answer;
+    mpt_format        inputs[2];
+    inputs[0] = a;
+    inputs[1] = b;
+    memset(&answer, 0, sizeof answer);
+    mt_context(p->name, op);
+    CHECK_EQ_I(mpt_policy_format(p, op, inputs, 2, &answer), MPT_OK);
+    CHECK(answer.why && answer.why[0]);
+    return answer;
+}
+
+static void expect(const mpt_policy *p, const char *op, mpt_format a, mpt_format b, mpt_rule rule,
+                   mpt_format input, mpt_format output)
+{
+    const mpt_policy_answer answer = ask(p, op, a, b);
+    CHECK_EQ_I(answer.rule, rule);
+    CHECK_EQ_I(answer.input, input);
+    CHECK_EQ_I(answer.output, output);
+}
+
+TEST(policy_presets)
+{
+    static const char *const names[] = {"float32", "mixed_float16", "mixed_bfloat16", "tf32", "float16"};
+    static const mpt_format  formats[][3] = {{MPT_F32, MPT_F32, MPT_F32},  {MPT_F16, MPT_F32, MPT_F32},
+                                             {MPT_BF16, MPT_F32, MPT_F32}, {MPT_TF32, MPT_F32, MPT_F32},
+                                             {MPT_F16, MPT_F16, MPT_F16}};
+    mpt_policy               p, kept;
+    size_t                   i;
+    for (i = 0; i < 5; i++) {
+        CHECK_EQ_S(mpt_policy_name(i), names[i]);
+        p = preset(names[i]);
+        CHECK_EQ_S(p.name, names[i]);
+        CHECK_EQ_I(p.compute, formats[i][0]);
+        CHECK_EQ_I(p.variable, formats[i][1]);
+        CHECK_EQ_I(p.output, formats[i][2]);
+        CHECK(p.row_count == 0);
+    }
+    CHECK(mpt_policy_name(5) == NULL);
+    kept = p = preset("tf32");
+    CHECK_EQ_I(mpt_policy_find("float8", &p), MPT_E_UNSUPPORTED);
+    CHECK(!memcmp(&kept, &p, sizeof p));
+    CHECK_EQ_I(mpt_policy_find(NULL, &p), MPT_E_ARG);
+    CHECK_EQ_I(mpt_policy_find("tf32", NULL), MPT_E_ARG);
+}
+
+TEST(policy_rules)
+{
+    const mpt_policy f16 = preset("mixed_float16"), bf16 = preset("mixed_bfloat16"), tf32 = preset("tf32");
+    expect(&f16, "matmul", MPT_F32, MPT_F16, MPT_RULE_LOW, MPT_F16, MPT_F16);
+    expect(&bf16, "conv2d", MPT_F32, MPT_F32, MPT_RULE_LOW, MPT_BF16, MPT_BF16);
+    expect(&tf32, "matmul", MPT_F32, MPT_F32, MPT_RULE_LOW, MPT_TF32, MPT_F32);
+    expect(&f16, "exp", MPT_F16, MPT_F16, MPT_RULE_FP32, MPT_F32, MPT_F32);
+    expect(&f16, "layer_norm", MPT_F16, MPT_F32, MPT_RULE_FP32, MPT_F32, MPT_F32);
+    expect(&f16, "softmax", MPT_F16, MPT_F16, MPT_RULE_OUTPUT, MPT_F16, MPT_F32);
+    expect(&bf16, "sum", MPT_BF16, MPT_BF16, MPT_RULE_OUTPUT, MPT_BF16, MPT_F32);
+    expect(&f16, "add", MPT_F16, MPT_F32, MPT_RULE_WIDEST, MPT_F32, MPT_F32);
+    expect(&f16, "add", MPT_F16, MPT_F16, MPT_RULE_WIDEST, MPT_F16, MPT_F16);
+    /* neither holds the other */
+    expect(&f16, "add", MPT_F16, MPT_BF16, MPT_RULE_WIDEST, MPT_F32, MPT_F32);
+    expect(&f16, "relu", MPT_F16, MPT_F16, MPT_RULE_AS_IS, MPT_F16, MPT_F16);
+    expect(&f16, "bce", MPT_F16, MPT_F16, MPT_RULE_REFUSED, MPT_F32, MPT_F32);
+    expect(&bf16, "bce", MPT_BF16, MPT_BF16, MPT_RULE_REFUSED, MPT_F32, MPT_F32);
+    expect(&tf32, "bce", MPT_F32, MPT_F32, MPT_RULE_FP32, MPT_F32, MPT_F32);
+    expect(&f16, "matmul", MPT_F64, MPT_F16, MPT_RULE_AS_IS, MPT_F64, MPT_F64);
+    expect(&f16, "my_op", MPT_F16, MPT_F16, MPT_RULE_AS_IS, MPT_F16, MPT_F16);
+    CHECK(ask(&f16, "my_op", MPT_F16, MPT_F16).source == NULL);
+    CHECK(strstr(ask(&f16, "my_op", MPT_F16, MPT_F16).why, "no row") != NULL);
+}
+
+TEST(policy_last_layer_and_loss)
+{
+    static const mpt_policy_row rows[] = {{"output", MPT_RULE_LOW, NULL}, {"loss", MPT_RULE_AS_IS, NULL}};
+    mpt_policy p = preset("mixed_float16");
+    expect(&p, "output", MPT_F32, MPT_F16, MPT_RULE_OUTPUT, MPT_F16, MPT_F32);
+    CHECK(strstr(ask(&p, "output", MPT_F16, MPT_F16).why, "last layer") != NULL);
+    expect(&p, "loss", MPT_F16, MPT_F16, MPT_RULE_FP32, MPT_F32, MPT_F32);
+    CHECK(strstr(ask(&p, "loss", MPT_F16, MPT_F16).why, "loss") != NULL);
+    p.output = MPT_BF16;
+    expect(&p, "output", MPT_F16, MPT_F16, MPT_RULE_OUTPUT, MPT_F16, MPT_BF16);
+    p.rows = rows;
+    p.row_count = 2;
+    expect(&p, "output", MPT_F32, MPT_F16, MPT_RULE_LOW, MPT_F16, MPT_F16);
+    expect(&p, "loss", MPT_F16, MPT_F16, MPT_RULE_AS_IS, MPT_F16, MPT_F16);
+}
+
+/* In float32 and float16 there is nothing to decide, for any op. */
+TEST(policy_of_one_format)
+{
+    const mpt_policy full = preset("float32"), half = preset("float16");
+    mpt_policy_row   row;
+    size_t           i;
+    for (i = 0; mpt_policy_row_at(i, &row) == MPT_OK; i++) {
+        mpt_policy_answer a = ask(&full, row.op, MPT_F16, MPT_F16);
+        CHECK(a.input == MPT_F32 && a.output == MPT_F32);
+        a = ask(&half, row.op, MPT_F32, MPT_F32);
+        CHECK(a.input == MPT_F16 && a.output == MPT_F16);
+    }
+    CHECK(i > 90);
+    CHECK_EQ_I(mpt_policy_row_at(i + 1, &row), MPT_E_ARG);
+    CHECK_EQ_I(mpt_policy_row_at(0, NULL), MPT_E_ARG);
+}
+
+TEST(policy_table_is_sound)
+{
+    mpt_policy_row a, b;
+    size_t         i, k;
+    for (i = 0; mpt_policy_row_at(i, &a) == MPT_OK; i++) {
+        mt_context(a.op, NULL);
+        CHECK(a.op[0] && a.source && a.source[0] && (unsigned)a.rule < (unsigned)MPT_RULE_COUNT);
+        for (k = 0; k < i; k++) {
+            CHECK_EQ_I(mpt_policy_row_at(k, &b), MPT_OK);
+            CHECK(strcmp(a.op, b.op) != 0);
+        }
+        /* What runs low is on the allow list or may be inferred; what must not is on no allow list. */
+        CHECK((mpti_ops[i].list == MPT_LIST_ALLOW) <= (a.rule == MPT_RULE_LOW));
+        CHECK((mpti_ops[i].list == MPT_LIST_DENY) <= (a.rule == MPT_RULE_FP32 || a.rule == MPT_RULE_OUTPUT ||
+                                                      a.rule == MPT_RULE_REFUSED));
+    }
+}
+
+TEST(policy_rows_of_the_user)
+{
+    static const mpt_policy_row rows[] = {
+        {"softmax", MPT_RULE_FP32, "measured"}, {"my_op", MPT_RULE_LOW, NULL}, {"softmax", MPT_RULE_LOW,
+                                                                                "again"}};
+    static const mpt_policy_row nameless[] = {{NULL, MPT_RULE_LOW, NULL}}, odd[] = {{"x", MPT_RULE_COUNT,
+                                                                                     NULL}};
+    mpt_policy                  p = preset("mixed_bfloat16");
+    mpt_policy_answer           answer, kept;
+    const mpt_format            fp8 = MPT_E4M3, low = MPT_BF16;
+    p.rows = rows;
+    p.row_count = 3;
+    expect(&p, "my_op", MPT_F32, MPT_F32, MPT_RULE_LOW, MPT_BF16, MPT_BF16);
+    expect(&p, "softmax", MPT_F32, MPT_F32, MPT_RULE_LOW, MPT_BF16, MPT_BF16);
+    CHECK_EQ_S(ask(&p, "softmax", MPT_F32, MPT_F32).source, "again");
+    p.row_count = 1;
+    expect(&p, "softmax", MPT_BF16, MPT_BF16, MPT_RULE_FP32, MPT_F32, MPT_F32);
+    memset(&answer, 7, sizeof answer);
+    kept = answer;
+    p.rows = nameless;
+    CHECK_EQ_I(mpt_policy_format(&p, "exp", &low, 1, &answer), MPT_E_ARG);
+    p.rows = odd;
+    CHECK_EQ_I(mpt_policy_format(&p, "exp", &low, 1, &answer), MPT_E_ARG);
+    p.rows = NULL;
+    CHECK_EQ_I(mpt_policy_format(&p, "exp", &low, 1, &answer), MPT_E_ARG);
+    p.row_count = 0;
+    CHECK_EQ_I(mpt_policy_format(&p, "exp", &fp8, 1, &answer), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_policy_format(&p, "exp", NULL, 1, &answer), MPT_E_ARG);
+    CHECK_EQ_I(mpt_policy_format(&p, NULL, &low, 1, &answer), MPT_E_ARG);
+    CHECK_EQ_I(mpt_policy_format(NULL, "exp", &low, 1, &answer), MPT_E_ARG);
+    p.compute = MPT_E5M2;
+    CHECK_EQ_I(mpt_policy_format(&p, "exp", &low, 1, &answer), MPT_E_UNSUPPORTED);
+    CHECK(!memcmp(&answer, &kept, sizeof answer));
+    p.compute = MPT_F16;
+    CHECK_EQ_I(mpt_policy_format(&p, "identity", NULL, 0, &answer), MPT_OK);
+    CHECK_EQ_I(answer.output, MPT_F32);
+}
+
+/* ---- typed arrays ---- */
+
+enum { MOST = 8192 };
+typedef struct array {
+    float    f32[MOST];         /* one of the three holds the data */
+    uint16_t u16[MOST];
+    mpt_format format;
+} array;
+
+static void *data(array *a) { return a->format == MPT_F32 ? (void *)a->f32 : (void *)a->u16; }
+
+static double get(const array *a, size_t i)
+{
+    mpt_f16  h;
+    mpt_bf16 b;
+    h.bits = b.bits = a->u16[i];
+    if (a->format == MPT_F32)
+        return (double)a->f32[i];
+    return a->format == MPT_F16 ? mpt_f64_from_f16(h) : mpt_f64_from_bf16(b);
+}
+
+static void put(array *a, size_t i, double x)
+{
+    if (a->format == MPT_F32)
+        a->f32[i] = (float)x;
+    else
+        a->u16[i] = a->format == MPT_F16 ? mpt_f16_from_f64(x).bits : mpt_bf16_from_f64(x).bits;
+}
+
+static double uniform(double low, double high)
+{
+    return low + (high - low) * ((double)(mt_random() >> 11) * (1.0 / 9007199254740992.0));
+}
+
+static void fill(array *a, mpt_format format, double low, double high)
+{
+    size_t i;
+    memset(a, 0xff, sizeof *a);             /* NaN wherever nothing is put */
+    a->format = format;
+    for (i = 0; i < MOST; i++)
+        put(a, i, uniform(low, high));
+}
+
+/* The unit roundoff and the least step of a format. */
+static double roundoff(mpt_format f) { return mpt_format_get(f)->epsilon * 0.5; }
+#ifdef __FAST_MATH__            /* there FP32 has no subnormals */
+static double tiny(mpt_format f) { return mpt_format_get(f)->min_subnormal + 1e-37; }
+#else
+static double tiny(mpt_format f) { return mpt_format_get(f)->min_subnormal; }
+#endif
+
+static array ga, gb, gc, gd;
+
+/* ---- GEMM ---- */
+
+typedef struct gemm_case {
+    mpt_order order;
+    mpt_trans ta, tb;
+    size_t    m, n, k, lda, ldb, ldc;
+    double    alpha, beta;
+} gemm_case;
+
+static size_t at(mpt_order order, size_t ld, size_t r, size_t c)
+{
+    return order == MPT_ROW_MAJOR ? r * ld + c : c * ld + r;
+}
+
+static double op_a(const gemm_case *g, size_t i, size_t p)
+{
+    return get(&ga, g->ta == MPT_TRANS ? at(g->order, g->lda, p, i) : at(g->order, g->lda, i, p));
+}
+
+static double op_b(const gemm_case *g, size_t p, size_t j)
+{
+    return get(&gb, g->tb == MPT_TRANS ? at(g->order, g->ldb, j, p) : at(g->order, g->ldb, p, j));
+}
+
+static mpt_status run_gemm(const gemm_case *g)
+{
+    return mpt_gemm(g->order, g->ta, g->tb, g->m, g->n, g->k, (float)g->alpha, data(&ga), ga.format, g->lda,
+                    data(&gb), gb.format, g->ldb, (float)g->beta, data(&gc), gc.format, g->ldc, NULL, 0);
+}
+
+static void check_gemm(const gemm_case *g)
+{
+    size_t i, j, p, wrong = 0, touched = 0;
+    gd = gc;
+    CHECK_EQ_I(run_gemm(g), MPT_OK);
+    for (i = 0; i < g->m; i++)
+        for (j = 0; j < g->n; j++) {
+            const size_t place = at(g->order, g->ldc, i, j);
+            double       sum = 0.0, mass = 0.0, want, bound;
+            for (p = 0; p < g->k; p++) {
+                sum += op_a(g, i, p) * op_b(g, p, j);
+                mass += fabs(op_a(g, i, p) * op_b(g, p, j));
+            }
+            want = g->alpha * sum + (g->beta != 0.0 ? g->beta * get(&gd, place) : 0.0);
+            bound = fabs(g->alpha) * mass * (double)(g->k + 2) * 6e-8 + fabs(want) * 1.2e-7;
+            bound += (fabs(want) + bound) * roundoff(gc.format) + tiny(gc.format);
+            wrong += !(fabs(get(&gc, place) - want) <= bound);
+            put(&gd, place, get(&gc, place));
+        }
+    touched = memcmp(gc.f32, gd.f32, sizeof gc.f32) != 0 || memcmp(gc.u16, gd.u16, sizeof gc.u16) != 0;
+    CHECK_EQ_U(wrong, 0);
+    CHECK_EQ_U(touched, 0);                 /* nothing between the lines */
+}
+
+static void random_gemm(gemm_case *g, size_t most)
+{
+    static const double factors[] = {0.0, 1.0, -1.0, 0.5, 1.75};
+    int                 row;
+    g->order = mt_random() & 1 ? MPT_ROW_MAJOR : MPT_COL_MAJOR;
+    g->ta = mt_random() & 1 ? MPT_TRANS : MPT_NO_TRANS;
+    g->tb = mt_random() & 1 ? MPT_TRANS : MPT_NO_TRANS;
+    row = g->order == MPT_ROW_MAJOR;
+    g->m = 1 + mt_random() % most;
+    g->n = 1 + mt_random() % most;
+    g->k = mt_random() % (most + 1);
+    g->lda = (row != (g->ta == MPT_TRANS) ? g->k : g->m) + mt_random() % 3;
+    g->ldb = (row != (g->tb == MPT_TRANS) ? g->n : g->k) + mt_random() % 3;
+    g->ldc = (row ? g->n : g->m) + mt_random() % 3;
+    g->lda += g->lda == 0;
+    g->ldb += g->ldb == 0;
+    g->alpha = factors[mt_random() % 5];
+    g->beta = factors[mt_random() % 5];
+}
+
+TEST(gemm_against_double)
+{
+    gemm_case g;
+    int       i, rounds = mt.long_mode ? 4000 : 300;
+    for (i = 0; i < rounds; i++) {
+        random_gemm(&g, i % 10 == 0 ? 80 : 20);
+        fill(&ga, trained[mt_random() % 3], -1.0, 1.0);
+        fill(&gb, trained[mt_random() % 3], -1.0, 1.0);
+        fill(&gc, trained[mt_random() % 3], -1.0, 1.0);
+        check_gemm(&g);
+    }
+}
+
+/* The layouts and the blocking leave no trace: the same product has the same bits, except where the
+ * compiler may reorder sums. */
+static void same_bits(float got, float want)
+{
+#ifdef __FAST_MATH__
+    CHECK(fabsf(got - want) <= 1e-4f);
+#else
+    CHECK_EQ_U(mpti_f32_bits(got), mpti_f32_bits(want));
+#endif
+}
+
+TEST(gemm_same_bits_in_every_layout)
+{
+    static float a[70 * 71], at_[70 * 71], b[71 * 75], bt[71 * 75], c[4][70 * 75];
+    const size_t m = 70, k = 71, n = 75;
+    size_t       i, j, p;
+    float        sum, want;
+    for (i = 0; i < m; i++)
+        for (p = 0; p < k; p++)
+            a[i * k + p] = at_[p * m + i] = (float)uniform(-1.0, 1.0);
+    for (p = 0; p < k; p++)
+        for (j = 0; j < n; j++)
+            b[p * n + j] = bt[j * k + p] = (float)uniform(-1.0, 1.0);
+    memset(c, 0, sizeof c);
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, m, n, k, 1.5f, a, MPT_F32, k, b,
+                        MPT_F32, n,
+                        0.0f, c[0], MPT_F32, n, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_TRANS, MPT_TRANS, m, n, k, 1.5f, at_, MPT_F32, m, bt, MPT_F32, k,
+                        0.0f, c[1], MPT_F32, n, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_gemm(MPT_COL_MAJOR, MPT_TRANS, MPT_TRANS, m, n, k, 1.5f, a, MPT_F32, k, b, MPT_F32, n,
+                        0.0f, c[2], MPT_F32, m, NULL, 0), MPT_OK);
+    for (i = 0; i < m; i++)
+        for (j = 0; j < n; j++) {
+            for (sum = 0.0f, p = 0; p < k; p++)
+                sum = fmaf(a[i * k + p], b[p * n + j], sum);
+            want = fmaf(1.5f, sum, 0.0f);
+            same_bits(c[0][i * n + j], want);
+            same_bits(c[1][i * n + j], want);
+            same_bits(c[2][j * m + i], want);
+        }
+}
+
+static int is_nan(float x) { return (mpti_f32_bits(x) & 0x7fffffffu) > 0x7f800000u; }
+
+TEST(gemm_special_values)
+{
+    const float nan = mpti_f32_make(0x7fc00000u), inf = mpti_f32_make(0x7f800000u);
+    float       a[4], b[4], c[4];
+    int         i;
+    for (i = 0; i < 4; i++)
+        a[i] = b[i] = 1.0f, c[i] = nan;
+    /* beta 0 does not read C; alpha 0 does not read A and B */
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, 2, 2, 2, 1.0f, a, MPT_F32, 2, b,
+                        MPT_F32, 2,
+                        0.0f, c, MPT_F32, 2, NULL, 0), MPT_OK);
+    CHECK_EQ_U(mpti_f32_bits(c[3]), mpti_f32_bits(2.0f));
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, 2, 2, 2, 0.0f, NULL, MPT_F32, 2, NULL,
+                        MPT_F32, 2, 0.5f, c, MPT_F32, 2, NULL, 0), MPT_OK);
+    CHECK_EQ_U(mpti_f32_bits(c[3]), mpti_f32_bits(1.0f));
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, 2, 2, 0, 1.0f, NULL, MPT_F32, 1, NULL,
+                        MPT_F32, 2, 0.0f, c, MPT_F32, 2, NULL, 0), MPT_OK);
+    CHECK_EQ_U(mpti_f32_bits(c[3]), 0u);
+    /* a zero does not hide a NaN or an Inf */
+    a[0] = 0.0f;
+    b[0] = nan;
+    b[1] = inf;
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, 2, 2, 2, 1.0f, a, MPT_F32, 2, b,
+                        MPT_F32, 2,
+                        0.0f, c, MPT_F32, 2, NULL, 0), MPT_OK);
+    CHECK(is_nan(c[0]) && is_nan(c[1]));
+    CHECK_EQ_U(mpti_f32_bits(c[3]), 0x7f800000u);
+    /* beta 1 does read a NaN in C */
+    c[0] = nan;
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, 1, 1, 1, 1.0f, a, MPT_F32, 1, a,
+                        MPT_F32, 1,
+                        1.0f, c, MPT_F32, 1, NULL, 0), MPT_OK);
+    CHECK(is_nan(c[0]));
+}
+
+TEST(gemm_accumulates_in_fp32)
+{
+    mpt_f16 a[4096], c;
+    size_t  i;
+    for (i = 0; i < 4096; i++)
+        a[i] = mpt_f16_from_f32(0.125f);
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, 1, 1, 4096, 1.0f, a, MPT_F16, 4096, a,
+                        MPT_F16,
+                        4096, 0.0f, &c, MPT_F16, 1, NULL, 0), MPT_OK);
+    CHECK_EQ_U(c.bits, mpt_f16_from_f32(64.0f).bits);   /* in FP16 the sum would stick at 32 */
+}
+
+TEST(gemm_refuses)
+{
+    float x[4] = {0};
+#define GEMM(order, ta, tb, m, n, k, a, fa, lda, b, ldb, c, ldc)                                       \
+    mpt_gemm((mpt_order)(order), (mpt_trans)(ta), (mpt_trans)(tb), m, n, k, 1.0f, a, fa, lda, b,       \
+             MPT_F32, ldb, 0.0f, c, MPT_F32, ldc, NULL, 0)
+    CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 2, x, 2, x, 2), MPT_OK);
+    CHECK_EQ_I(GEMM(100, 111, 111, 2, 2, 2, x, MPT_F32, 2, x, 2, x, 2), MPT_E_ARG);
+    CHECK_EQ_I(GEMM(101, 113, 111, 2, 2, 2, x, MPT_F32, 2, x, 2, x, 2), MPT_E_ARG);
+    CHECK_EQ_I(GEMM(101, 111, 110, 2, 2, 2, x, MPT_F32, 2, x, 2, x, 2), MPT_E_ARG);
+    CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 1, x, 2, x, 2), MPT_E_ARG);
+    CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 2, x, 1, x, 2), MPT_E_ARG);
+    CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 2, x, 2, x, 1), MPT_E_ARG);
+    CHECK_EQ_I(GEMM(101, 112, 111, 1, 2, 2, x, MPT_F32, 1, x, 2, x, 2), MPT_OK);    /* A is stored 2 x 1 */
+    CHECK_EQ_I(GEMM(102, 111, 111, 1, 2, 2, x, MPT_F32, 1, x, 2, x, 1), MPT_OK);
+    CHECK_EQ_I(GEMM(102, 112, 111, 1, 2, 2, x, MPT_F32, 1, x, 2, x, 1), MPT_E_ARG);
+    CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, NULL, MPT_F32, 2, x, 2, x, 2), MPT_E_ARG);
+    CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 2, NULL, 2, x, 2), MPT_E_ARG);
+    CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 2, x, 2, NULL, 2), MPT_E_ARG);
+    CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_E4M3, 2, x, 2, x, 2), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(GEMM(101, 111, 111, (size_t)-1, 2, 2, x, MPT_F32, 2, x, 2, x, 2), MPT_E_ARG);
+    CHECK_EQ_I(GEMM(101, 111, 111, 0, 2, 2, NULL, MPT_F32, 2, NULL, 2, NULL, 2), MPT_OK);
+}
+
+/* ---- the other ops ---- */
+
+static void near(const array *a, size_t i, double want, double ulps)
+{
+    const double bound = fabs(want) * (ulps * 6e-8 + roundoff(a->format) * 1.001) +
+        tiny(a->format) + ulps * 1e-45;
+    const double got = get(a, i);
+    CHECK(fabs(got - want) <= bound);
+}
+
+TEST(bias)
+{
+    size_t i, r, c, f, rows = 7, cols = 300;
+    for (f = 0; f < 9; f++) {
+        fill(&ga, trained[f % 3], -4.0, 4.0);
+        fill(&gb, trained[f / 3], -4.0, 4.0);
+        gc = ga;
+        CHECK_EQ_I(mpt_bias_add(data(&ga), ga.format, data(&gb), gb.format, rows, cols), MPT_OK);
+        for (r = 0; r < rows; r++)
+            for (c = 0; c < cols; c++)
+                near(&ga, r * cols + c, get(&gc, r * cols + c) + get(&gb, c), 1.0);
+        CHECK(mpti_f64_bits(get(&ga, rows * cols)) == mpti_f64_bits(get(&gc, rows * cols)));
+        CHECK_EQ_I(mpt_bias_grad(data(&gb), gb.format, data(&gc), gc.format, rows, cols), MPT_OK);
+        for (c = 0; c < cols; c++) {
+            double sum = 0.0;
+            for (i = 0; i < rows; i++)
+                sum += get(&gc, i * cols + c);
+            near(&gb, c, sum, 200.0);
+        }
+    }
+    CHECK_EQ_I(mpt_bias_grad(data(&gb), gb.format, NULL, MPT_F32, 0, 3), MPT_OK);
+    CHECK(get(&gb, 2) == 0.0);
+    CHECK_EQ_I(mpt_bias_add(NULL, MPT_F32, data(&gb), gb.format, 1, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_bias_add(data(&ga), MPT_TF32, data(&gb), gb.format, 1, 1), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_bias_grad(data(&gb), gb.format, data(&ga), ga.format, (size_t)-1, 2), MPT_E_ARG);
+}
+
+static double act(mpt_activation f, double x)
+{
+    switch (f) {
+    case MPT_ACT_GELU: return 0.5 * x * erfc(-x / sqrt(2.0));
+    case MPT_ACT_TANH: return tanh(x);
+    case MPT_ACT_SIGMOID: return 1.0 / (1.0 + exp(-x));
+    default: return x > 0.0 ? x : 0.0;
+    }
+}
+
+static double act_slope(mpt_activation f, double x)
+{
+    switch (f) {
+    case MPT_ACT_GELU: return 0.5 * erfc(-x / sqrt(2.0)) + x * exp(-0.5 * x * x) / sqrt(2.0 * acos(-1.0));
+    case MPT_ACT_TANH: return 1.0 / (cosh(x) * cosh(x));
+    case MPT_ACT_SIGMOID: return 1.0 / ((1.0 + exp(-x)) * (1.0 + exp(x)));
+    default: return x > 0.0 ? 1.0 : 0.0;
+    }
+}
+
+TEST(activations)
+{
+    static const double spans[] = {0.01, 1.0, 9.0, 80.0};
+    size_t i, f, s, n = 700;
+    int    kind;
+    for (kind = 0; kind < MPT_ACT_COUNT; kind++)
+        for (f = 0; f < 9; f++)
+            for (s = 0; s < 4; s++) {
+                const mpt_activation g = (mpt_activation)kind;
+                fill(&ga, trained[f % 3], -spans[s], spans[s]);
+                fill(&gb, trained[f / 3], -2.0, 2.0);
+                gc = gb;
+                CHECK_EQ_I(mpt_activate(g, data(&gb), gb.format, data(&ga), ga.format, n), MPT_OK);
+                for (i = 0; i < n; i++)
+                    near(&gb, i, act(g, get(&ga, i)), 8.0);
+                CHECK(mpti_f64_bits(get(&gb, n)) == mpti_f64_bits(get(&gc, n)));
+                gd = gc;                                        /* dx over dy */
+                CHECK_EQ_I(mpt_activate_grad(g, data(&gd), gd.format, data(&gc), gc.format, data(&ga),
+                                             ga.format,
+                                             n), MPT_OK);
+                for (i = 0; i < n; i++) {
+                    /* GELU's slope has a zero near -0.75: there its error is that of its parts */
+                    const double want = act_slope(g, get(&ga, i)) * get(&gc, i);
+                    near(&gd, i, want, g == MPT_ACT_RELU ? 0.0 : 8.0 + 2.0 * fabs(get(&ga, i)));
+                }
+            }
+    CHECK_EQ_I(mpt_activate(MPT_ACT_COUNT, data(&gb), gb.format, data(&ga), ga.format, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_activate(MPT_ACT_RELU, NULL, gb.format, data(&ga), ga.format, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_activate(MPT_ACT_RELU, data(&gb), MPT_E5M2, data(&ga), ga.format, 1), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_activate_grad(MPT_ACT_RELU, data(&gb), MPT_F32, NULL, MPT_F32, data(&ga), MPT_F32, 1),
+               MPT_E_ARG);
+}
+
+TEST(activations_special)
+{
+    const uint32_t specials[] = {0x7fc00001u, 0x7f800000u, 0xff800000u, 0x80000000u, 0u};
+    float          x[5], y[5], dx[5], one[5];
+    int            kind, i;
+    for (i = 0; i < 5; i++)
+        x[i] = mpti_f32_make(specials[i]), one[i] = 1.0f;
+    for (kind = 0; kind < MPT_ACT_COUNT; kind++) {
+        static const float above[] = {0, 0, 1.0f, 1.0f}, below[] = {0.0f, 0.0f, -1.0f, 0.0f};
+        CHECK_EQ_I(mpt_activate((mpt_activation)kind, y, MPT_F32, x, MPT_F32, 5), MPT_OK);
+        CHECK_EQ_I(mpt_activate_grad((mpt_activation)kind, dx, MPT_F32, one, MPT_F32, x, MPT_F32, 5), MPT_OK);
+        CHECK(is_nan(y[0]) && is_nan(dx[0]));
+#ifndef __FAST_MATH__
+        CHECK_EQ_U(mpti_f32_bits(y[1]), kind < 2 ? 0x7f800000u : mpti_f32_bits(above[kind]));
+        CHECK(fabsf(y[2] - below[kind]) == 0.0f);
+        CHECK(fabsf(dx[1] - (kind < 2 ? 1.0f : 0.0f)) == 0.0f && fabsf(dx[2]) == 0.0f);
+#else
+        (void)above, (void)below;
+#endif
+        CHECK(fabsf(y[4] - (kind == MPT_ACT_SIGMOID ? 0.5f : 0.0f)) <= 0.0f);
+    }
+    CHECK_EQ_I(mpt_activate(MPT_ACT_RELU, y, MPT_F32, x, MPT_F32, 5), MPT_OK);
+    CHECK_EQ_U(mpti_f32_bits(y[0]), 0x7fc00001u);
+    CHECK_EQ_U(mpti_f32_bits(y[3]), 0u);
+}
+
+TEST(softmax)
+{
+    size_t i, r, f, rows = 5, cols = 300;
+    for (f = 0; f < 9; f++) {
+        fill(&ga, trained[f % 3], f % 2 ? -300.0 : -3.0, f % 2 ? 300.0 : 3.0);
+        fill(&gb, trained[f / 3], 0.0, 1.0);
+        CHECK_EQ_I(mpt_softmax(data(&gb), gb.format, data(&ga), ga.format, rows, cols), MPT_OK);
+        for (r = 0; r < rows; r++) {
+            double most = get(&ga, r * cols), sum = 0.0;
+            for (i = 0; i < cols; i++)
+                most = fmax(most, get(&ga, r * cols + i));
+            for (i = 0; i < cols; i++)
+                sum += exp(get(&ga, r * cols + i) - most);
+            for (i = 0; i < cols; i++)
+                near(&gb, r * cols + i, exp(get(&ga, r * cols + i) - most) / sum, 330.0);
+        }
+        fill(&gc, trained[(f + 1) % 3], -1.0, 1.0);
+        gd = gc;
+        CHECK_EQ_I(mpt_softmax_grad(data(&gd), gd.format, data(&gc), gc.format, data(&gb), gb.format, rows,
+                                    cols),
+                   MPT_OK);
+        for (r = 0; r < rows; r++) {
+            double dot = 0.0;
+            for (i = 0; i < cols; i++)
+                dot += get(&gb, r * cols + i) * get(&gc, r * cols + i);
+            for (i = 0; i < cols; i++) {
+                const double y = get(&gb, r * cols + i), want = y * (get(&gc, r * cols + i) - dot);
+                CHECK(fabs(get(&gd, r * cols + i) - want) <=
+                      fabs(want) * roundoff(gd.format) * 1.01 + y * 3e-5 + tiny(gd.format));
+            }
+        }
+    }
+    CHECK_EQ_I(mpt_softmax(data(&gb), gb.format, NULL, MPT_F32, 1, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_softmax(data(&gb), MPT_F64, data(&ga), ga.format, 1, 1), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_softmax_grad(NULL, MPT_F32, data(&ga), ga.format, data(&ga), ga.format, 1, 1), MPT_E_ARG);
+}
+
+TEST(softmax_special)
+{
+    const float inf = mpti_f32_make(0x7f800000u);
+    float       x[3], y[3];
+    x[0] = mpti_f32_make(0xff800000u);
+    x[1] = 88.0f;
+    x[2] = 88.0f;
+#ifndef __FAST_MATH__
+    CHECK_EQ_I(mpt_softmax(y, MPT_F32, x, MPT_F32, 1, 3), MPT_OK);
+    CHECK(fabsf(y[0]) <= 0.0f && fabsf(y[1] - 0.5f) <= 0.0f);       /* a masked element counts as 0 */
+#endif
+    x[1] = inf;
+    CHECK_EQ_I(mpt_softmax(y, MPT_F32, x, MPT_F32, 1, 3), MPT_OK);
+    CHECK(is_nan(y[0]) && is_nan(y[1]) && is_nan(y[2]));
+    x[1] = mpti_f32_make(0x7fc00000u);
+    CHECK_EQ_I(mpt_softmax(y, MPT_F32, x, MPT_F32, 1, 3), MPT_OK);
+    CHECK(is_nan(y[0]) && is_nan(y[1]) && is_nan(y[2]));
+    x[1] = x[2] = x[0];
+    CHECK_EQ_I(mpt_softmax(y, MPT_F32, x, MPT_F32, 1, 3), MPT_OK);
+    CHECK(is_nan(y[0]) && is_nan(y[2]));
+}
+
+TEST(cross_entropy)
+{
+    uint32_t label[6];
+    size_t   i, r, f, rows = 6, cols = 270;
+    float    loss, seed = 1024.0f;
+    for (f = 0; f < 9; f++) {
+        double total = 0.0;
+        fill(&ga, trained[f % 3], f % 2 ? -200.0 : -2.0, f % 2 ? 200.0 : 2.0);
+        fill(&gb, trained[f / 3], 0.0, 1.0);
+        for (r = 0; r < rows; r++)
+            label[r] = (uint32_t)(mt_random() % cols);
+        CHECK_EQ_I(mpt_cross_entropy(data(&ga), ga.format, label, rows, cols, &loss, data(&gb), gb.format,
+                                     seed),
+                   MPT_OK);
+        for (r = 0; r < rows; r++) {
+            double most = get(&ga, r * cols), sum = 0.0;
+            for (i = 0; i < cols; i++)
+                most = fmax(most, get(&ga, r * cols + i));
+            for (i = 0; i < cols; i++)
+                sum += exp(get(&ga, r * cols + i) - most);
+            total += log(sum) + most - get(&ga, r * cols + label[r]);
+            for (i = 0; i < cols; i++) {
+                const double p = exp(get(&ga, r * cols + i) - most) / sum;
+                const double want = (p - (i == label[r] ? 1.0 : 0.0)) * (double)seed / (double)rows;
+                CHECK(fabs(get(&gb, r * cols + i) - want) <=
+                      fabs(want) * roundoff(gb.format) * 1.01 + 3e-5 * (p + 1e-6) * 170.0 + tiny(gb.format));
+            }
+        }
+        CHECK(fabs((double)loss - total / (double)rows) <= 1e-5 * (1.0 + total));
+    }
+    CHECK_EQ_I(mpt_cross_entropy(data(&ga), ga.format, label, rows, cols, NULL, data(&ga), ga.format, seed),
+               MPT_OK);                                     /* in place, no loss wanted */
+    gc = gb;
+    label[5] = (uint32_t)cols;
+    CHECK_EQ_I(mpt_cross_entropy(data(&ga), ga.format, label, rows, cols, &loss, data(&gb), gb.format, seed),
+               MPT_E_DATA);
+    CHECK(!memcmp(&gb, &gc, sizeof gb));
+    CHECK_EQ_I(mpt_cross_entropy(NULL, MPT_F32, label, rows, cols, &loss, NULL, MPT_F32, seed), MPT_E_ARG);
+    CHECK_EQ_I(mpt_cross_entropy(data(&ga), ga.format, NULL, rows, cols, &loss, NULL, MPT_F32, seed),
+               MPT_E_ARG);
+    CHECK_EQ_I(mpt_cross_entropy(data(&ga), MPT_E4M3, label, 0, cols, &loss, NULL, MPT_F32, seed),
+               MPT_E_UNSUPPORTED);
+}
+
+int main(int argc, char **argv)
+{
+    mt_begin(argc, argv);
+    RUN(policy_presets);
+    RUN(policy_rules);
+    RUN(policy_last_layer_and_loss);
+    RUN(policy_of_one_format);
+    RUN(policy_table_is_sound);
+    RUN(policy_rows_of_the_user);
+    RUN(gemm_against_double);
+    RUN(gemm_same_bits_in_every_layout);
+    RUN(gemm_special_values);
+    RUN(gemm_accumulates_in_fp32);
+    RUN(gemm_refuses);
+    RUN(bias);
+    RUN(activations);
+    RUN(activations_special);
+    RUN(softmax);
+    RUN(softmax_special);
+    RUN(cross_entropy);
+    return mt_end();
+}
