@@ -30,19 +30,21 @@
  * What it does NOT do: your forward and backward pass; several GPUs; FP8; managed memory.
  *
  * Contents (search for the mark):
- *   >>C1 types                    >>C6 kernel helpers
- *   >>C2 context                  >>C7 context, list, state
- *   >>C3 conversion               >>C8 kernels: conversion
- *   >>C4 list and state           >>C9 kernels: scale, check, clip, update
- *   >>C5 the step                 >>C10 kernels: optimizers
- *   >>C11 to add a kernel         >>C12 licence
+ *   >>C1 types                      >>C9 context, list, state
+ *   >>C2 context                    >>C10 kernels: conversion
+ *   >>C3 conversion                 >>C11 kernels: scale, check, clip, update
+ *   >>C4 list and state             >>C12 kernels: optimizers
+ *   >>C5 the step                   >>C13 implementation: matrix products
+ *   >>C6 GPUs and advice            >>C14 to add a kernel
+ *   >>C7 matrix products            >>C15 licence
+ *   >>C8 kernel helpers
  */
 #include "mpt.h"    /* above the guard: a second include with MPT_IMPLEMENTATION still emits all */
 
 #ifndef MPT_CUDA_H
 #define MPT_CUDA_H
 
-// >>C1 types --------------------------------------------------------------------------------------
+// >>C1 types ---------------------------------------------------------------------------------------
 /* The CUDA Toolkit's own tag, so that a cudaStream_t passes without a cast, in C and in C++.
  * NULL is the default stream. */
 struct CUstream_st;
@@ -62,7 +64,7 @@ typedef struct mpt_cuda_state {
     uint32_t   bad;             /* between kernels: 0 */
 } mpt_cuda_state;
 
-// >>C2 context ------------------------------------------------------------------------------------
+// >>C2 context -------------------------------------------------------------------------------------
 /* mpt_cuda_create -- look at a device and make it current.
  *   out     out  set even on an error (unless out of memory: NULL), so that the error text can be read;
  *                destroy it in any case
@@ -81,7 +83,7 @@ MPT_DEF const char *mpt_cuda_error_text(const mpt_cuda *c);
 /* mpt_cuda_error_code -- the cudaError_t of the last failed call; 0 if none or if not CUDA's. */
 MPT_DEF int mpt_cuda_error_code(const mpt_cuda *c);
 
-// >>C3 conversion ---------------------------------------------------------------------------------
+// >>C3 conversion ----------------------------------------------------------------------------------
 /* mpt_cuda_f16_from_f32_n and the three others -- as their twins in mpt_half.h, on device memory.
  *   dst     out  [n], aligned to its element; 16-byte aligned arrays go at full speed
  *   src     in   [n]; must not overlap dst
@@ -97,7 +99,7 @@ MPT_DEF mpt_status mpt_cuda_bf16_from_f32_n(mpt_cuda *c, mpt_bf16 *dst, const fl
 MPT_DEF mpt_status mpt_cuda_f32_from_bf16_n(mpt_cuda *c, float *dst, const mpt_bf16 *src, size_t n,
                                             mpt_stream stream);
 
-// >>C4 list and state -----------------------------------------------------------------------------
+// >>C4 list and state ------------------------------------------------------------------------------
 /* mpt_cuda_list_create -- put a tensor list into a device table; one launch then serves all tensors.
  *   out      out  NULL on an error
  *   tensors  in   [count], in host memory; the arrays they point to are device memory. Formats may
@@ -136,7 +138,7 @@ MPT_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const m
 /* mpt_cuda_lr_set -- queue a new learning rate, 0 and more.  Errors: MPT_E_ARG, MPT_E_CUDA. */
 MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr, mpt_stream stream);
 
-// >>C5 the step -----------------------------------------------------------------------------------
+// >>C5 the step ------------------------------------------------------------------------------------
 /* The same five verbs as in mpt.h, queued on a stream. The order of calls is checked on the device,
  * where a graph replays them: a call out of order changes nothing but state->misuse, which counts it (and
  * a refused check sets step.found_inf, as on the CPU).
@@ -169,6 +171,248 @@ MPT_DEF mpt_status mpt_cuda_adamw_step(mpt_cuda *c, const mpt_cuda_list *list, m
 /* mpt_cuda_scaler_update -- as mpt_scaler_update. */
 MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mpt_stream stream);
 
+// >>C6 GPUs and advice -----------------------------------------------------------------------------
+/* What multiplies matrices on Tensor Cores. */
+#define MPT_TC_F16    1u
+#define MPT_TC_BF16   2u
+#define MPT_TC_TF32   4u
+#define MPT_TC_FP8    8u    /* e4m3 and e5m2 */
+#define MPT_TC_BLOCKS 16u   /* MXFP8, MXFP4, NVFP4: blocks with a scale each */
+
+/* One row per generation: name, first compute capability (10 * major + minor), MPT_TC_* bits, and what a
+ * person should do there. Source: CUDA C++ Programming Guide, "Compute Capabilities". */
+#define MPT_GPUS(X)                                                                                        \
+    X(MPT_GPU_OLDER,     "Maxwell or older",  0, 0u,                                                       \
+      "keep FP32; FP16 only to store what is read rarely")                                                 \
+    X(MPT_GPU_PASCAL,    "Pascal",           60, 0u,                                                       \
+      "FP16 to store, which halves memory and its traffic; products run in FP32")                          \
+    X(MPT_GPU_VOLTA,     "Volta",            70, MPT_TC_F16,                                               \
+      "FP16 with a loss scale; no bf16 products")                                                          \
+    X(MPT_GPU_TURING,    "Turing",           75, MPT_TC_F16,                                               \
+      "FP16 with a loss scale; no bf16 products")                                                          \
+    X(MPT_GPU_AMPERE,    "Ampere",           80, MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32,                   \
+      "bf16, or FP16 with a loss scale; TF32 for what must stay FP32 in memory")                           \
+    X(MPT_GPU_ADA,       "Ada",              89, MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32 | MPT_TC_FP8,      \
+      "bf16, or FP16 with a loss scale; FP8 with a scale per tensor for large products")                   \
+    X(MPT_GPU_HOPPER,    "Hopper",           90, MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32 | MPT_TC_FP8,      \
+      "bf16, or FP16 with a loss scale; FP8 with a scale per tensor for large products")                   \
+    X(MPT_GPU_BLACKWELL, "Blackwell",       100,                                                           \
+      MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32 | MPT_TC_FP8 | MPT_TC_BLOCKS,                                 \
+      "bf16, or FP16 with a loss scale; FP8 and block formats for large products")
+
+typedef enum mpt_gpu_generation {
+#define MPTI_X(id, name, cc, tensor_cores, advice) id,
+    MPT_GPUS(MPTI_X)
+#undef MPTI_X
+    MPT_GPU_COUNT
+} mpt_gpu_generation;
+
+typedef struct mpt_gpu {
+    int                cc;              /* compute capability, 10 * major + minor: 90 for 9.0 */
+    mpt_gpu_generation generation;
+    unsigned           tensor_cores;    /* MPT_TC_* or-ed */
+    const char        *name, *advice;   /* live forever */
+} mpt_gpu;
+
+/* mpt_gpu_from_cc -- what a GPU of this compute capability can do; asks no driver.
+ *   cc  in  10 * major + minor; a later one than the table's last counts as that
+ * Returns: the facts.  Threads: any. */
+static inline mpt_gpu mpt_gpu_from_cc(int cc)
+{
+    static const struct { int cc; unsigned tensor_cores; const char *name, *advice; } row[] = {
+#define MPTI_X(id, name, cc, tensor_cores, advice) {cc, tensor_cores, name, advice},
+        MPT_GPUS(MPTI_X)
+#undef MPTI_X
+    };
+    mpt_gpu g;
+    int     i = (int)MPT_GPU_COUNT - 1;
+    while (i > 0 && cc < row[i].cc)
+        i--;
+    g.cc = cc;
+    g.generation = (mpt_gpu_generation)i;
+    g.tensor_cores = row[i].tensor_cores;
+    g.name = row[i].name;
+    g.advice = row[i].advice;
+    return g;
+}
+
+/* mpt_cuda_gpu -- the same for the device of a context.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA (*gpu is kept). */
+MPT_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu);
+
+/* What follows the product: d = epilogue(alpha * op(a) op(b) + beta * d + bias). */
+#define MPT_EPILOGUE_NONE 0u
+#define MPT_EPILOGUE_BIAS 1u
+#define MPT_EPILOGUE_RELU 2u
+#define MPT_EPILOGUE_GELU 4u    /* tanh form; not together with RELU */
+
+/* One matrix product: op(a) is m x k, op(b) is k x n, d is m x n. A zeroed struct and what you have is a
+ * column-major product without transposes, as in BLAS; but alpha must be set. */
+typedef struct mpt_gemm_args {
+    int64_t     m, n, k;
+    int64_t     lda, ldb, ldd;      /* elements from one column (row_major: row) to the next */
+    const void *a, *b;              /* device memory, as stored: before op() */
+    void       *d;                  /* device memory; read only if beta is not 0 */
+    const void *bias;               /* with MPT_EPILOGUE_BIAS: [n] if row_major (one per output feature),
+                                       [m] if not; in bias_format */
+    mpt_format  a_format, b_format; /* both MPT_F32, MPT_TF32 (FP32 in memory, multiplied as TF32),
+                                       MPT_F16 or MPT_BF16; or MPT_E4M3 and MPT_E5M2, not both MPT_E5M2 */
+    mpt_format  d_format;           /* MPT_F32, or that of a and b; with FP8 operands MPT_F32, MPT_F16,
+                                       MPT_BF16 or, if beta is 0, FP8 */
+    mpt_format  bias_format;        /* d_format; with FP8 operands MPT_F16 if d is F16, else MPT_BF16 */
+    uint32_t    row_major, trans_a, trans_b;
+    uint32_t    epilogue;           /* MPT_EPILOGUE_* or-ed */
+    float       alpha, beta;
+    const float *a_scale, *b_scale, *d_scale;   /* FP8: device scalars to multiply with; NULL is 1 */
+    float      *d_amax;             /* FP8 d: device scalar, largest |value| before d_scale; NULL: none */
+} mpt_gemm_args;
+
+/* What slows a product down (0) or makes cublasLt refuse it (1): name, bit, which of the two, text. */
+#define MPT_GEMM_PROBLEMS(X)                                                                               \
+    X(MPT_GEMM_NO_TENSOR_CORES, 0, 0, "this GPU has no Tensor Cores for this format: no gain in speed")    \
+    X(MPT_GEMM_NO_BF16,         1, 1, "bf16 products need Ampere (compute capability 8.0) or newer")       \
+    X(MPT_GEMM_NO_FP8,          2, 1, "FP8 products need Ada (compute capability 8.9) or newer")           \
+    X(MPT_GEMM_FP8_LAYOUT,      3, 1, "FP8 on this GPU needs both operands contiguous along k: "           \
+                                      "row_major with trans_b, or column-major with trans_a")              \
+    X(MPT_GEMM_FP8_PAIR,        4, 1, "two e5m2 operands do not multiply: make one e4m3")                  \
+    X(MPT_GEMM_FORMATS,         5, 1, "no such product: see a_format, b_format, d_format, bias_format")    \
+    X(MPT_GEMM_SHAPE,           6, 1, "m, n or k below 1, or a leading dimension shorter than its rows")   \
+    X(MPT_GEMM_PAD_M,           7, 0, "m is not a multiple of 16 bytes of elements: pad it")               \
+    X(MPT_GEMM_PAD_N,           8, 0, "n is not a multiple of 16 bytes of elements: pad it")               \
+    X(MPT_GEMM_PAD_K,           9, 0, "k is not a multiple of 16 bytes of elements: pad it")               \
+    X(MPT_GEMM_PAD_LD,         10, 0, "a leading dimension is not a multiple of 16 bytes: pad it")         \
+    X(MPT_GEMM_ALIGN,          11, 0, "a pointer is not a multiple of 16 bytes")                           \
+    X(MPT_GEMM_FP8_PAD,        12, 1, "FP8 needs dimensions, leading dimensions and pointers that are "    \
+                                      "multiples of 16")
+
+enum {
+#define MPTI_X(id, bit, refused, text) id = 1 << bit,
+    MPT_GEMM_PROBLEMS(MPTI_X)
+#undef MPTI_X
+    MPT_GEMM_FINE = 0
+};
+
+typedef struct mpt_gemm_advice_t {
+    unsigned problems;          /* MPT_GEMM_* or-ed; 0: full speed */
+    int      refused;           /* nonzero: mpt_cuda_gemm would return an error */
+    int      tensor_cores;      /* nonzero: runs on Tensor Cores */
+    int64_t  m, n, k;           /* padded up to what runs at full speed */
+} mpt_gemm_advice_t;
+
+/* mpt_gemm_problem_text -- the sentence for one MPT_GEMM_* bit; "" for anything else.  Threads: any. */
+static inline const char *mpt_gemm_problem_text(unsigned problem)
+{
+    switch (problem) {
+#define MPTI_X(id, bit, refused, text) case 1u << bit: return text;
+        MPT_GEMM_PROBLEMS(MPTI_X)
+#undef MPTI_X
+    default: return "";
+    }
+}
+
+/* The formulas of the advice; mpt_cuda_gemm refuses by them too. */
+static inline int mpti_gemm_is_fp8(mpt_format f) { return f == MPT_E4M3 || f == MPT_E5M2; }
+
+/* Elements in 16 bytes, the width of a Tensor Core access. */
+static inline int64_t mpti_gemm_unit(mpt_format f)
+{
+    return f == MPT_F32 || f == MPT_TF32 ? 4 : mpti_gemm_is_fp8(f) ? 16 : 8;
+}
+
+static inline unsigned mpti_gemm_tc(mpt_format f)
+{
+    return f == MPT_F16 ? MPT_TC_F16 : f == MPT_BF16 ? MPT_TC_BF16 : f == MPT_TF32 ? MPT_TC_TF32
+         : mpti_gemm_is_fp8(f) ? MPT_TC_FP8 : 0u;
+}
+
+static inline int mpti_gemm_formats_ok(const mpt_gemm_args *g)
+{
+    const mpt_format a = g->a_format, b = g->b_format, d = g->d_format;
+    const int        fp8 = mpti_gemm_is_fp8(a) && mpti_gemm_is_fp8(b);
+    const int        bias_ok = !(g->epilogue & MPT_EPILOGUE_BIAS) ||
+        g->bias_format == (!fp8 ? d : d == MPT_F16 ? MPT_F16 : MPT_BF16);
+    if ((g->epilogue & MPT_EPILOGUE_RELU && g->epilogue & MPT_EPILOGUE_GELU) || g->epilogue > 7u || !bias_ok)
+        return 0;
+    if (fp8)
+        return d == MPT_F32 || d == MPT_F16 || d == MPT_BF16 ||
+               (mpti_gemm_is_fp8(d) && !mpti_is_nonzero(g->beta));
+    if (a != b || !(a == MPT_F32 || a == MPT_TF32 || a == MPT_F16 || a == MPT_BF16))
+        return 0;
+    return d == MPT_F32 || d == a;
+}
+
+static inline int mpti_gemm_shape_ok(const mpt_gemm_args *g)
+{
+    const int64_t least_a = !g->row_major == !g->trans_a ? g->m : g->k;
+    const int64_t least_b = !g->row_major == !g->trans_b ? g->k : g->n;
+    return g->m > 0 && g->n > 0 && g->k > 0 && g->lda >= least_a && g->ldb >= least_b &&
+           g->ldd >= (g->row_major ? g->n : g->m);
+}
+
+/* mpt_gemm_advice -- what stops a product from running on Tensor Cores, or at all, on a GPU; no driver is
+ * asked, so it also answers for a GPU that is not here.
+ *   cc  in  compute capability, 10 * major + minor
+ *   g   in  not NULL; pointers that are NULL count as aligned
+ * Returns: the problems, and sizes to pad to.  Threads: any.
+ * Source: cuBLAS library documentation, cublasLtMatmul and "Tensor Core Usage". */
+static inline mpt_gemm_advice_t mpt_gemm_advice(int cc, const mpt_gemm_args *g)
+{
+    const unsigned  cores = mpt_gpu_from_cc(cc).tensor_cores, wanted = mpti_gemm_tc(g->a_format);
+    const int       fp8 = mpti_gemm_is_fp8(g->a_format) || mpti_gemm_is_fp8(g->b_format);
+    const int64_t   ua = mpti_gemm_unit(g->a_format), ub = mpti_gemm_unit(g->b_format),
+                    ud = mpti_gemm_unit(g->d_format), u = ua > ud ? ua : ud;
+    const uintptr_t pointers = (uintptr_t)g->a | (uintptr_t)g->b | (uintptr_t)g->d;
+    const int       along_k = g->row_major ? !g->trans_a && g->trans_b : g->trans_a && !g->trans_b;
+    const unsigned  refusing = 0u
+#define MPTI_X(id, bit, refused, text) | ((unsigned)refused << bit)
+        MPT_GEMM_PROBLEMS(MPTI_X)
+#undef MPTI_X
+        ;
+    mpt_gemm_advice_t out;
+    unsigned          p = 0u;
+    if (!mpti_gemm_formats_ok(g)) p |= MPT_GEMM_FORMATS;
+    if (!mpti_gemm_shape_ok(g)) p |= MPT_GEMM_SHAPE;
+    if (!(cores & wanted)) p |= wanted == MPT_TC_BF16 ? MPT_GEMM_NO_BF16
+                              : wanted == MPT_TC_FP8 ? MPT_GEMM_NO_FP8 : MPT_GEMM_NO_TENSOR_CORES;
+    if (g->a_format == MPT_E5M2 && g->b_format == MPT_E5M2) p |= MPT_GEMM_FP8_PAIR;
+    if (fp8 && !along_k && cc / 10 != 10) p |= MPT_GEMM_FP8_LAYOUT;     /* sm_100 and sm_103 take all four */
+    if (wanted) {       /* plain FP32 does not care */
+        if (g->m % u) p |= MPT_GEMM_PAD_M;
+        if (g->n % u) p |= MPT_GEMM_PAD_N;
+        if (g->k % ua) p |= MPT_GEMM_PAD_K;
+        if (g->lda % ua || g->ldb % ub || g->ldd % ud) p |= MPT_GEMM_PAD_LD;
+        if (pointers % 16u) p |= MPT_GEMM_ALIGN;
+    }
+    if (fp8 && p & (MPT_GEMM_PAD_M | MPT_GEMM_PAD_N | MPT_GEMM_PAD_K | MPT_GEMM_PAD_LD | MPT_GEMM_ALIGN))
+        p |= MPT_GEMM_FP8_PAD;
+    out.problems = p;
+    out.refused = (p & refusing) != 0u;
+    out.tensor_cores = !out.refused && (cores & wanted) != 0u;
+    out.m = wanted ? (g->m + u - 1) / u * u : g->m;
+    out.n = wanted ? (g->n + u - 1) / u * u : g->n;
+    out.k = wanted ? (g->k + ua - 1) / ua * ua : g->k;
+    return out;
+}
+
+// >>C7 matrix products -----------------------------------------------------------------------------
+/* mpt_cuda_gemm_open -- make a context ready for mpt_cuda_gemm: a cublasLt handle and its workspace.
+ *   workspace  in  device memory of yours, aligned to 256, that outlives the context; NULL: allocate
+ *   bytes      in  of the workspace; 0: 32 MiB, what cuBLAS recommends for Hopper
+ * Needs MPT_USE_CUBLASLT defined where mpt_cuda.h is implemented, and -lcublasLt.
+ * Returns: MPT_OK; a second call too, and then changes nothing.  Errors: MPT_E_ARG, MPT_E_MEMORY, MPT_E_CUDA,
+ * MPT_E_CUBLAS; MPT_E_UNSUPPORTED without MPT_USE_CUBLASLT.  Allocates. */
+MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes);
+
+/* mpt_cuda_gemm -- queue one matrix product on cublasLt, with FP32 accumulation. The first product of a kind
+ * asks cublasLt for a plan; later ones, and replays of a captured graph, do not. No allocation on the
+ * device and no wait, so it may be captured, first or not. All products of a context share its workspace:
+ * they belong on one stream at a time.
+ *   g  in  copied at the call
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (mpt_gemm_advice says why, and so does
+ * mpt_cuda_error_text), MPT_E_ORDER without mpt_cuda_gemm_open, MPT_E_CUBLAS; nothing is written.
+ * Exact: no; FP32 accumulation in an order of cuBLAS' choice. */
+MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream);
+
 #endif /* MPT_CUDA_H */
 
 /* In a .cu file MPT_IMPLEMENTATION emits all three headers; in a C file only the other two. The tests
@@ -186,8 +430,11 @@ MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mp
 
 #include <cuda_runtime.h>
 #include <stdlib.h>
+#ifdef MPT_USE_CUBLASLT
+#include <cublasLt.h>
+#endif
 
-// >>C6 kernel helpers -----------------------------------------------------------------------------
+// >>C8 kernel helpers ------------------------------------------------------------------------------
 #ifndef MPT_SHARED
 #define MPT_SHARED(T, name, n) __shared__ T name[n]
 #endif
@@ -344,12 +591,17 @@ static cudaError_t mpti_launch(void (*kernel)(P...), unsigned blocks, unsigned t
     return cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), pointers, 0, stream);
 }
 
-// >>C7 context, list, state -----------------------------------------------------------------------
+// >>C9 context, list, state ------------------------------------------------------------------------
+typedef struct mpti_gemm mpti_gemm;
+
 struct mpt_cuda {
-    int  device, multiprocessors;
-    int  code;
-    char text[256];
+    int        device, multiprocessors;
+    int        code;
+    char       text[256];
+    mpti_gemm *gemm;            /* NULL until mpt_cuda_gemm_open */
 };
+
+static void mpti_gemm_close(mpt_cuda *c);
 
 struct mpt_cuda_list {
     mpt_cuda         *context;
@@ -427,7 +679,12 @@ MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
     return status;
 }
 
-MPT_DEF void mpt_cuda_destroy(mpt_cuda *c) { free(c); }
+MPT_DEF void mpt_cuda_destroy(mpt_cuda *c)
+{
+    if (c)
+        mpti_gemm_close(c);
+    free(c);
+}
 
 MPT_DEF const char *mpt_cuda_error_text(const mpt_cuda *c)
 {
@@ -605,7 +862,7 @@ MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr,
     return mpti_cuda_result(c, mpti_launch(mpti_k_lr_set, 1, 1, stream, state, lr), name);
 }
 
-// >>C8 kernels: conversion ------------------------------------------------------------------------
+// >>C10 kernels: conversion ------------------------------------------------------------------------
 /* One kernel for all pairs: eight elements per thread, the widest accesses that both sides allow. */
 static __global__ void __launch_bounds__(MPTI_THREADS)
 mpti_k_convert(void *dst, int32_t dst_format, const void *src, int32_t src_format, uint64_t n)
@@ -655,7 +912,7 @@ MPT_DEF mpt_status mpt_cuda_f32_from_bf16_n(mpt_cuda *c, float *dst, const mpt_b
     return mpti_cuda_convert(c, dst, MPT_F32, src, MPT_BF16, n, stream, "mpt_cuda_f32_from_bf16_n");
 }
 
-// >>C9 kernels: scale, check, clip, update --------------------------------------------------------
+// >>C11 kernels: scale, check, clip, update --------------------------------------------------------
 static __global__ void __launch_bounds__(MPTI_THREADS)
 mpti_k_scale(mpt_cuda_state *state, float *x, uint64_t n)
 {
@@ -830,7 +1087,7 @@ MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mp
     return mpti_cuda_result(c, mpti_launch(mpti_k_update, 1, 1, stream, state), name);
 }
 
-// >>C10 kernels: optimizers -----------------------------------------------------------------------
+// >>C12 kernels: optimizers ------------------------------------------------------------------------
 /* What each optimizer needs of the generic kernel: its constants, its element, its moments. */
 struct mpti_sgd_ops {
     typedef mpt_sgd    config;
@@ -932,15 +1189,363 @@ MPT_DEF mpt_status mpt_cuda_adamw_step(mpt_cuda *c, const mpt_cuda_list *list, m
                                           "mpt_cuda_adamw_step");
 }
 
+// >>C13 implementation: matrix products ------------------------------------------------------------
+MPT_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu)
+{
+    const char *const name = "mpt_cuda_gpu";
+    int               major = 0, minor = 0;
+    if (!c || !gpu)
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+    cudaError_t e = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, c->device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, c->device);
+    if (e == cudaSuccess) *gpu = mpt_gpu_from_cc(10 * major + minor);
+    return mpti_cuda_result(c, e, name);
+}
+
+#ifdef MPT_USE_CUBLASLT
+
+/* What a plan depends on: all of mpt_gemm_args but the values behind its pointers. */
+typedef struct mpti_gemm_key {
+    int64_t  m, n, k, lda, ldb, ldd;
+    int32_t  a_format, b_format, d_format;
+    uint32_t row_major, trans_a, trans_b, epilogue, has_beta;
+    uint32_t align_a, align_b, align_d, scales;
+} mpti_gemm_key;
+
+typedef struct mpti_gemm_plan {
+    mpti_gemm_key          key;
+    cublasLtMatmulDesc_t   operation;
+    cublasLtMatrixLayout_t a, b, c, d;
+    cublasLtMatmulAlgo_t   algo;
+    uint64_t               used;        /* when last; 0: the place is free */
+} mpti_gemm_plan;
+
+#define MPTI_GEMM_PLANS 64  /* a transformer layer needs about a dozen */
+
+struct mpti_gemm {
+    cublasLtHandle_t handle;
+    void            *workspace;
+    size_t           bytes;
+    bool             owned;
+    int              cc;
+    uint64_t         clock;
+    mpti_gemm_plan   plan[MPTI_GEMM_PLANS];
+};
+
+static mpt_status mpti_gemm_result(mpt_cuda *c, cublasStatus_t e, const char *what)
+{
+    if (e == CUBLAS_STATUS_SUCCESS)
+        return MPT_OK;
+    c->code = 0;
+    mpti_cuda_say(c, what, cublasLtGetStatusString(e),
+                  e == CUBLAS_STATUS_NOT_SUPPORTED ? " (cublasLt knows no way to do this product here)" : "");
+    return e == CUBLAS_STATUS_ALLOC_FAILED ? MPT_E_MEMORY : MPT_E_CUBLAS;
+}
+
+static cudaDataType_t mpti_gemm_type(mpt_format f)
+{
+    switch (f) {
+    case MPT_F16:  return CUDA_R_16F;
+    case MPT_BF16: return CUDA_R_16BF;
+    case MPT_E4M3: return CUDA_R_8F_E4M3;
+    case MPT_E5M2: return CUDA_R_8F_E5M2;
+    default:       return CUDA_R_32F;
+    }
+}
+
+/* The largest power of two, up to 256, that divides an address: cublasLt assumes 256 unless told. */
+static uint32_t mpti_gemm_alignment(const void *p)
+{
+    uint32_t a = 256;
+    while ((uintptr_t)p % a) a /= 2;
+    return a;
+}
+
+static mpti_gemm_key mpti_gemm_key_of(const mpt_gemm_args *g)
+{
+    mpti_gemm_key k;
+    memset(&k, 0, sizeof k);        /* padding too: keys are compared by memcmp */
+    k.m = g->m;
+    k.n = g->n;
+    k.k = g->k;
+    k.lda = g->lda;
+    k.ldb = g->ldb;
+    k.ldd = g->ldd;
+    k.a_format = g->a_format;
+    k.b_format = g->b_format;
+    k.d_format = g->d_format;
+    k.row_major = g->row_major != 0;
+    k.trans_a = g->trans_a != 0;
+    k.trans_b = g->trans_b != 0;
+    k.epilogue = g->epilogue;
+    k.has_beta = mpti_is_nonzero(g->beta) != 0;
+    k.align_a = mpti_gemm_alignment(g->a);
+    k.align_b = mpti_gemm_alignment(g->b);
+    k.align_d = mpti_gemm_alignment(g->d);
+    k.scales = (g->a_scale ? 1u : 0u) | (g->b_scale ? 2u : 0u) | (g->d_scale ? 4u : 0u) |
+               (g->d_amax ? 8u : 0u);
+    return k;
+}
+
+static void mpti_gemm_plan_free(mpti_gemm_plan *p)
+{
+    if (p->operation) (void)cublasLtMatmulDescDestroy(p->operation);
+    if (p->a) (void)cublasLtMatrixLayoutDestroy(p->a);
+    if (p->b) (void)cublasLtMatrixLayoutDestroy(p->b);
+    if (p->c) (void)cublasLtMatrixLayoutDestroy(p->c);
+    if (p->d) (void)cublasLtMatrixLayoutDestroy(p->d);
+    memset(p, 0, sizeof *p);
+}
+
+template <class T>
+static cublasStatus_t mpti_gemm_set(cublasLtMatmulDesc_t o, cublasLtMatmulDescAttributes_t which, T value)
+{
+    return cublasLtMatmulDescSetAttribute(o, which, &value, sizeof value);
+}
+
+/* cublasLt is column-major. Row-major d = a b is column-major d' = b' a' of the transposed views, which are
+ * the same bytes: so swap the operands and keep each one's own transpose. */
+static mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
+{
+    mpt_gemm_args t = *g;
+    if (!g->row_major)
+        return t;
+    t.m = g->n;
+    t.n = g->m;
+    t.a = g->b;
+    t.b = g->a;
+    t.lda = g->ldb;
+    t.ldb = g->lda;
+    t.a_format = g->b_format;
+    t.b_format = g->a_format;
+    t.trans_a = g->trans_b;
+    t.trans_b = g->trans_a;
+    t.a_scale = g->b_scale;
+    t.b_scale = g->a_scale;
+    t.row_major = 0;
+    return t;
+}
+
+static cublasLtEpilogue_t mpti_gemm_epilogue(uint32_t e)
+{
+    const bool bias = (e & MPT_EPILOGUE_BIAS) != 0;
+    if (e & MPT_EPILOGUE_RELU) return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    if (e & MPT_EPILOGUE_GELU) return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/* The pointers are part of cublasLt's description; the heuristic looks at whether they are there. */
+static cublasStatus_t mpti_gemm_point(cublasLtMatmulDesc_t o, const mpt_gemm_args *g)
+{
+    cublasStatus_t e = CUBLAS_STATUS_SUCCESS;
+    if (g->epilogue & MPT_EPILOGUE_BIAS)
+        e = mpti_gemm_set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->bias);
+    if (e == CUBLAS_STATUS_SUCCESS && g->a_scale)
+        e = mpti_gemm_set(o, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, (const void *)g->a_scale);
+    if (e == CUBLAS_STATUS_SUCCESS && g->b_scale)
+        e = mpti_gemm_set(o, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, (const void *)g->b_scale);
+    if (e == CUBLAS_STATUS_SUCCESS && g->d_scale)
+        e = mpti_gemm_set(o, CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, (const void *)g->d_scale);
+    if (e == CUBLAS_STATUS_SUCCESS && g->d_amax)
+        e = mpti_gemm_set(o, CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, (void *)g->d_amax);
+    return e;
+}
+
+/* There is no FP8 c beside an FP8 d: with beta 0 nothing is read through it, but its type must be legal. */
+static cudaDataType_t mpti_gemm_type_of_c(mpt_format d)
+{
+    return mpti_gemm_is_fp8(d) ? CUDA_R_16BF : mpti_gemm_type(d);
+}
+
+static cublasStatus_t mpti_gemm_describe(mpti_gemm_plan *p, const mpt_gemm_args *g)
+{
+    const cublasOperation_t   op_a = g->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t   op_b = g->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasComputeType_t compute =
+        g->a_format == MPT_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    const uint64_t m = (uint64_t)g->m, n = (uint64_t)g->n, k = (uint64_t)g->k;
+    cublasStatus_t e = cublasLtMatmulDescCreate(&p->operation, compute, CUDA_R_32F);
+    if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_set(p->operation, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
+    if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_set(p->operation, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = mpti_gemm_set(p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, mpti_gemm_epilogue(g->epilogue));
+    if (e == CUBLAS_STATUS_SUCCESS && g->epilogue & MPT_EPILOGUE_BIAS)
+        e = mpti_gemm_set(p->operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, mpti_gemm_type(g->bias_format));
+    if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_point(p->operation, g);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatrixLayoutCreate(&p->a, mpti_gemm_type(g->a_format), g->trans_a ? k : m,
+                                       g->trans_a ? m : k, g->lda);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatrixLayoutCreate(&p->b, mpti_gemm_type(g->b_format), g->trans_b ? n : k,
+                                       g->trans_b ? k : n, g->ldb);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatrixLayoutCreate(&p->c, mpti_gemm_type_of_c(g->d_format), m, n, g->ldd);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatrixLayoutCreate(&p->d, mpti_gemm_type(g->d_format), m, n, g->ldd);
+    return e;
+}
+
+static cublasStatus_t mpti_gemm_choose(const mpti_gemm *lt, mpti_gemm_plan *p)
+{
+    cublasLtMatmulPreference_t      preference = NULL;
+    cublasLtMatmulHeuristicResult_t found;
+    int                             count = 0;
+    const struct { cublasLtMatmulPreferenceAttributes_t which; uint32_t bytes; } alignment[] = {
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p->key.align_a},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p->key.align_b},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p->key.align_d},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p->key.align_d}};
+    cublasStatus_t e = cublasLtMatmulPreferenceCreate(&preference);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                 &lt->bytes, sizeof lt->bytes);
+    for (size_t i = 0; i < sizeof alignment / sizeof *alignment && e == CUBLAS_STATUS_SUCCESS; i++)
+        e = cublasLtMatmulPreferenceSetAttribute(preference, alignment[i].which, &alignment[i].bytes,
+                                                 sizeof alignment[i].bytes);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatmulAlgoGetHeuristic(lt->handle, p->operation, p->a, p->b, p->c, p->d, preference, 1,
+                                           &found, &count);
+    if (e == CUBLAS_STATUS_SUCCESS && (count < 1 || found.state != CUBLAS_STATUS_SUCCESS))
+        e = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (e == CUBLAS_STATUS_SUCCESS)
+        p->algo = found.algo;
+    if (preference) (void)cublasLtMatmulPreferenceDestroy(preference);
+    return e;
+}
+
+static const char *mpti_gemm_first_refusal(unsigned problems)
+{
+    static const unsigned refusing[] = {
+#define MPTI_X(id, bit, refused, text) refused ? 1u << bit : 0u,
+        MPT_GEMM_PROBLEMS(MPTI_X)
+#undef MPTI_X
+    };
+    for (size_t i = 0; i < sizeof refusing / sizeof *refusing; i++)
+        if (problems & refusing[i]) return mpt_gemm_problem_text(refusing[i]);
+    return "";
+}
+
+/* The plan of a product: found, or made in a free place or in that of the plan not used for longest. */
+static cublasStatus_t mpti_gemm_plan_of(mpti_gemm *lt, const mpt_gemm_args *g, mpti_gemm_plan **out)
+{
+    const mpti_gemm_key key = mpti_gemm_key_of(g);
+    mpti_gemm_plan     *oldest = lt->plan;
+    cublasStatus_t      e;
+    lt->clock++;
+    for (mpti_gemm_plan *p = lt->plan; p < lt->plan + MPTI_GEMM_PLANS; p++) {
+        if (p->used && !memcmp(&p->key, &key, sizeof key)) {
+            p->used = lt->clock;
+            *out = p;
+            return mpti_gemm_point(p->operation, g);
+        }
+        if (p->used < oldest->used) oldest = p;
+    }
+    mpti_gemm_plan_free(oldest);
+    oldest->key = key;
+    e = mpti_gemm_describe(oldest, g);
+    if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_choose(lt, oldest);
+    if (e != CUBLAS_STATUS_SUCCESS) {
+        mpti_gemm_plan_free(oldest);
+        return e;
+    }
+    oldest->used = lt->clock;
+    *out = oldest;
+    return e;
+}
+
+static void mpti_gemm_close(mpt_cuda *c)
+{
+    mpti_gemm *lt = c->gemm;
+    if (!lt)
+        return;
+    for (size_t i = 0; i < MPTI_GEMM_PLANS; i++) mpti_gemm_plan_free(&lt->plan[i]);
+    if (lt->handle) (void)cublasLtDestroy(lt->handle);
+    if (lt->owned) (void)cudaFree(lt->workspace);
+    free(lt);
+    c->gemm = NULL;
+}
+
+MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes)
+{
+    const char *const name = "mpt_cuda_gemm_open";
+    mpt_gpu           gpu;
+    mpt_status        status;
+    if (!c || (workspace && (!bytes || (uintptr_t)workspace % 256)))
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "no context, or a workspace empty or not aligned to 256");
+    if (c->gemm)
+        return MPT_OK;
+    status = mpt_cuda_gpu(c, &gpu);
+    if (status != MPT_OK)
+        return status;
+    c->gemm = (mpti_gemm *)calloc(1, sizeof *c->gemm);
+    if (!c->gemm)
+        return mpti_cuda_bad(c, MPT_E_MEMORY, name, "out of host memory");
+    c->gemm->cc = gpu.cc;
+    c->gemm->bytes = bytes ? bytes : (size_t)32 << 20;
+    c->gemm->workspace = workspace;
+    c->gemm->owned = !workspace;
+    if (!workspace)
+        status = mpti_cuda_result(c, cudaMalloc(&c->gemm->workspace, c->gemm->bytes), name);
+    if (status == MPT_OK)
+        status = mpti_gemm_result(c, cublasLtCreate(&c->gemm->handle), name);
+    if (status != MPT_OK)
+        mpti_gemm_close(c);
+    return status;
+}
+
+MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream)
+{
+    const char *const name = "mpt_cuda_gemm";
+    mpti_gemm_plan   *plan = NULL;
+    cublasStatus_t    e;
+    if (!c || !g || !g->a || !g->b || !g->d || (g->epilogue & MPT_EPILOGUE_BIAS && !g->bias))
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, matrix or bias");
+    if (!c->gemm)
+        return mpti_cuda_bad(c, MPT_E_ORDER, name, "call mpt_cuda_gemm_open once before");
+    const mpt_gemm_advice_t advice = mpt_gemm_advice(c->gemm->cc, g);
+    if (advice.refused)
+        return mpti_cuda_bad(c, advice.problems & MPT_GEMM_SHAPE ? MPT_E_ARG : MPT_E_UNSUPPORTED, name,
+                             mpti_gemm_first_refusal(advice.problems));
+    const mpt_gemm_args t = mpti_gemm_column_major(g);
+    e = mpti_gemm_plan_of(c->gemm, &t, &plan);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatmul(c->gemm->handle, plan->operation, &t.alpha, t.a, plan->a, t.b, plan->b, &t.beta,
+                           t.d, plan->c, t.d, plan->d, &plan->algo, c->gemm->workspace, c->gemm->bytes,
+                           stream);
+    return mpti_gemm_result(c, e, name);
+}
+
+#else
+
+static void mpti_gemm_close(mpt_cuda *c) { (void)c; }
+
+MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes)
+{
+    (void)workspace;
+    (void)bytes;
+    return mpti_cuda_bad(c, c ? MPT_E_UNSUPPORTED : MPT_E_ARG, "mpt_cuda_gemm_open",
+                         "compile the implementation with MPT_USE_CUBLASLT and link with -lcublasLt");
+}
+
+MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream)
+{
+    (void)g;
+    (void)stream;
+    return mpti_cuda_bad(c, c ? MPT_E_UNSUPPORTED : MPT_E_ARG, "mpt_cuda_gemm",
+                         "compile the implementation with MPT_USE_CUBLASLT and link with -lcublasLt");
+}
+
+#endif /* MPT_USE_CUBLASLT */
+
 #endif /* MPT_CUDA_IMPLEMENTATION */
 
-// >>C11 to add a kernel ---------------------------------------------------------------------------
+// >>C14 to add a kernel ----------------------------------------------------------------------------
 /* 1. The formula for one element belongs to mpt.h (>>M12) or mpt_half.h, as MPT_HD, with its CPU loop.
- * 2. An optimizer: a struct like mpti_adamw_ops and its call (>>C10); the generic kernel does the rest.
- *    Anything else: a kernel in >>C8 or >>C9 by the same pattern: chunks in a grid-stride loop, the
+ * 2. An optimizer: a struct like mpti_adamw_ops and its call (>>C12); the generic kernel does the rest.
+ *    Anything else: a kernel in >>C10 or >>C11 by the same pattern: chunks in a grid-stride loop, the
  *    last block writes the result into mpt_cuda_state, no host sync, no allocation.
  * 3. tests/test_cuda.cu: memcmp with the CPU function at all the sizes there, shuffled, under ASan and
  *    TSan. tests/emu lists what of CUDA it knows; add what you need there. */
 
-// >>C12 licence -----------------------------------------------------------------------------------
+// >>C15 licence ------------------------------------------------------------------------------------
 /* MIT licence, as mpt_half.h.  Copyright (c) 2026 the mpt authors. */

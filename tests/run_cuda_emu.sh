@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_cuda_emu.sh BUILD_DIR -- the kernels of mpt_cuda.h without a GPU: tests/test_cuda.cu and example 05
-# against the CPU emulation of tests/emu, by g++ and clang++, in straight and in random order, with device
+# run_cuda_emu.sh BUILD_DIR -- mpt_cuda.h without a GPU: tests/test_cuda*.cu and example 05 against the CPU
+# emulation of tests/emu, by g++ and clang++, in straight and in random order, with device
 # work put off as long as possible, and under AddressSanitizer, UBSan and ThreadSanitizer.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
@@ -107,6 +107,14 @@ example() { # example COMPILER
     check "example 05 with $1" diff examples/05_train_digits_cuda.expected "$out/05.out"
 }
 
+# The matrix products have no kernels of ours: no TSan, no random order of threads.
+products() {    # products COMPILER FLAGS NAME
+    have "$1" || { skip "test_cuda_gemm: no $1 here"; return; }
+    build "gemm_$3" "$1" "$2" tests/test_cuda_gemm.cu || return
+    run "matrix products, $3" "$out/gemm_$3"
+    run "matrix products, $3, deferred" env MPT_EMU_DEFERRED=1 "$out/gemm_$3"
+}
+
 example_refuses() {
     "$out/05_g++" "$out/no-such-file.csv" > "$out/05.out" 2> "$out/05.err"
     code=$?
@@ -121,6 +129,13 @@ plain g++
 plain clang++
 address_sanitizer
 thread_sanitizer
+products g++ -O2 g++
+products clang++ -O2 clang++
+if probe g++ "$asan" env ASAN_OPTIONS=detect_leaks=0; then
+    ASAN_OPTIONS=detect_leaks=0 products g++ "$asan" asan
+else
+    skip "AddressSanitizer does not work here"
+fi
 example g++
 example clang++
 if [ -x "$out/05_g++" ]; then

@@ -18,6 +18,9 @@ else
     check "test_cuda builds" "$NVCC" $flags tests/test_cuda.cu -o "$out/test_cuda"
     check "test_cuda passes" "$out/test_cuda"
     # shellcheck disable=SC2086
+    check "test_cuda_gemm builds" "$NVCC" $flags tests/test_cuda_gemm.cu -lcublasLt -o "$out/test_cuda_gemm"
+    check "test_cuda_gemm passes" "$out/test_cuda_gemm"
+    # shellcheck disable=SC2086
     check "example 05 builds" "$NVCC" $flags examples/05_train_digits_cuda.cu -o "$out/05_train_digits_cuda"
     "$out/05_train_digits_cuda" > "$out/05.out" 2>&1
     check "example 05 prints what the emulation printed" \

@@ -1,0 +1,389 @@
+/* cublasLt.h -- test-only stand-in for the part of cublasLt that mpt_cuda.h uses, beside cuda_runtime.h of
+ * this folder: a plain triple loop, and the refusals of the real library, so that code which passes here
+ * does not fail there for a layout, an alignment or a type. Sources: cuBLAS library documentation, "Using the
+ * cuBLASLt API", the tables of cublasLtMatmul.
+ *
+ * It refuses: types that do not go together; FP8 without its layout (but on compute capability 10.x),
+ * without 16-byte pointers and dimensions, below 8.9; bf16 below 8.0; a bias of another type; a workspace
+ * too small for the plan; a descriptor, layout or handle that is not alive; pointers less aligned than the
+ * plan was told.
+ * It counts descriptors, layouts and handles: mpt_emu::blas_outstanding() is 0 when all were destroyed.
+ * It adds in double and rounds once to float where the real one adds in FP32: compare with a tolerance. */
+#ifndef MPT_EMU_CUBLASLT_H
+#define MPT_EMU_CUBLASLT_H
+
+#include <cuda_runtime.h>
+
+#include <cmath>
+
+typedef enum {
+    CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14, CUDA_R_8F_E4M3 = 28, CUDA_R_8F_E5M2 = 29
+} cudaDataType;
+typedef cudaDataType cudaDataType_t;
+typedef enum {
+    CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_NOT_INITIALIZED = 1, CUBLAS_STATUS_ALLOC_FAILED = 3,
+    CUBLAS_STATUS_INVALID_VALUE = 7, CUBLAS_STATUS_ARCH_MISMATCH = 8, CUBLAS_STATUS_EXECUTION_FAILED = 13,
+    CUBLAS_STATUS_NOT_SUPPORTED = 15
+} cublasStatus_t;
+typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 } cublasOperation_t;
+typedef enum { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 } cublasComputeType_t;
+typedef enum {
+    CUBLASLT_MATMUL_DESC_TRANSA = 3, CUBLASLT_MATMUL_DESC_TRANSB = 4, CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
+    CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
+    CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18, CUBLASLT_MATMUL_DESC_D_SCALE_POINTER = 20,
+    CUBLASLT_MATMUL_DESC_AMAX_D_POINTER = 21, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26
+} cublasLtMatmulDescAttributes_t;
+typedef enum {
+    CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_RELU = 2, CUBLASLT_EPILOGUE_BIAS = 4,
+    CUBLASLT_EPILOGUE_RELU_BIAS = 6, CUBLASLT_EPILOGUE_GELU = 32, CUBLASLT_EPILOGUE_GELU_BIAS = 36
+} cublasLtEpilogue_t;
+typedef enum {
+    CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
+    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
+    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8
+} cublasLtMatmulPreferenceAttributes_t;
+
+/* The descriptors are what the caller described, nothing more. */
+struct cublasLtContext { int unused; };
+struct cublasLtMatmulDescOpaque_t {
+    cublasComputeType_t compute;
+    cublasOperation_t   op_a, op_b;
+    cublasLtEpilogue_t  epilogue;
+    cudaDataType_t      bias_type;
+    bool                bias_typed;
+    const void         *bias, *a_scale, *b_scale, *d_scale;
+    void               *d_amax;
+};
+struct cublasLtMatrixLayoutOpaque_t { cudaDataType_t type; uint64_t rows, cols; int64_t ld; };
+struct cublasLtMatmulPreferenceOpaque_t { uint64_t workspace; uint32_t align[4]; };
+typedef cublasLtContext                  *cublasLtHandle_t;
+typedef cublasLtMatmulDescOpaque_t       *cublasLtMatmulDesc_t;
+typedef cublasLtMatrixLayoutOpaque_t     *cublasLtMatrixLayout_t;
+typedef cublasLtMatmulPreferenceOpaque_t *cublasLtMatmulPreference_t;
+/* A plan remembers what it was made for: the workspace it needs and the alignment it relies on. */
+struct cublasLtMatmulAlgo_t { uint64_t workspace, shape[3]; uint32_t align[4]; };
+struct cublasLtMatmulHeuristicResult_t {
+    cublasLtMatmulAlgo_t algo;
+    size_t               workspaceSize;
+    cublasStatus_t       state;
+    float                wavesCount;
+    int                  reserved[4];
+};
+
+namespace mpt_emu {
+
+struct Blas {
+    std::set<const void *> alive;
+    int fail_create = 0;        /* k > 0: the k-th cublasLtCreate from now fails, once */
+    unsigned long heuristics = 0;   /* calls of cublasLtMatmulAlgoGetHeuristic: plans made */
+};
+inline Blas &blas() { static Blas *b = new Blas; return *b; }
+inline size_t blas_outstanding() { return blas().alive.size(); }
+
+template <class T> cublasStatus_t blas_create(T **out)
+{
+    *out = new T();
+    blas().alive.insert(*out);
+    return CUBLAS_STATUS_SUCCESS;
+}
+template <class T> cublasStatus_t blas_destroy(T *p)
+{
+    if (!blas().alive.erase(p)) return CUBLAS_STATUS_INVALID_VALUE;
+    delete p;
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline bool blas_alive(const void *p) { return blas().alive.count(p) != 0; }
+
+inline bool is_fp8(cudaDataType_t t) { return t == CUDA_R_8F_E4M3 || t == CUDA_R_8F_E5M2; }
+inline size_t bytes_of(cudaDataType_t t) { return t == CUDA_R_32F ? 4 : is_fp8(t) ? 1 : 2; }
+
+/* 1 + e + m bits with the highest exponent for Inf and NaN; e4m3 has neither Inf nor, but one, NaN. */
+inline double small_value(uint32_t code, int e, int m, bool fn)
+{
+    const uint32_t sign = code >> (e + m), field = code >> m & ((1u << e) - 1), man = code & ((1u << m) - 1);
+    const int bias = (1 << (e - 1)) - 1;
+    double x = field ? ldexp(1.0 + ldexp((double)man, -m), (int)field - bias)
+                     : ldexp((double)man, 1 - bias - m);
+    if (field == (1u << e) - 1 && !fn) x = man ? NAN : INFINITY;
+    if (fn && (code & 0x7f) == 0x7f) x = NAN;
+    return sign ? -x : x;
+}
+
+inline double get(const void *p, cudaDataType_t type, size_t i)
+{
+    if (type == CUDA_R_32F) { float x; memcpy(&x, (const float *)p + i, 4); return x; }
+    if (is_fp8(type))
+        return type == CUDA_R_8F_E4M3 ? small_value(((const uint8_t *)p)[i], 4, 3, true)
+                                      : small_value(((const uint8_t *)p)[i], 5, 2, false);
+    uint16_t c;
+    memcpy(&c, (const uint16_t *)p + i, 2);
+    return type == CUDA_R_16F ? small_value(c, 5, 10, false) : small_value(c, 8, 7, false);
+}
+
+/* The nearest of all codes: slow and plain; ties go to the even code, FP8 saturates as cublasLt does. */
+inline uint32_t nearest(double x, cudaDataType_t type)
+{
+    const bool     fn = type == CUDA_R_8F_E4M3, half = type == CUDA_R_16F, e5m2 = type == CUDA_R_8F_E5M2;
+    const int      e = half || e5m2 ? 5 : fn ? 4 : 8, m = half ? 10 : e5m2 ? 2 : fn ? 3 : 7;
+    const uint32_t sign = std::signbit(x) ? 1u << (e + m) : 0u;
+    const uint32_t inf = fn ? 0x7f : ((1u << e) - 1) << m;
+    if (std::isnan(x)) return fn ? 0x7f : inf | 1u << (m - 1);
+    const double a = fabs(x);
+    uint32_t low = 0, high = inf;   /* value(low) <= a; value(high) > a, counting inf as the next binade */
+    while (high - low > 1) {
+        const uint32_t middle = (low + high) / 2;
+        (small_value(middle, e, m, fn) <= a ? low : high) = middle;
+    }
+    const double below = small_value(low, e, m, fn);
+    const double above = high == inf ? 2 * below - small_value(low - 1, e, m, fn)
+                                     : small_value(high, e, m, fn);
+    if (a - below > above - a || (a - below == above - a && low % 2)) low = high;
+    if (low >= inf && (is_fp8(type))) low = inf - 1;
+    return sign | low;
+}
+
+inline void put(void *p, cudaDataType_t type, size_t i, float x)
+{
+    if (type == CUDA_R_32F) { memcpy((float *)p + i, &x, 4); return; }
+    const uint32_t code = nearest(x, type);
+    if (is_fp8(type)) ((uint8_t *)p)[i] = (uint8_t)code;
+    else { const uint16_t c = (uint16_t)code; memcpy((uint16_t *)p + i, &c, 2); }
+}
+
+/* TF32 keeps 10 bits of the mantissa; the cores cut off the rest. */
+inline double tf32(double x)
+{
+    float f = (float)x;
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    u &= 0xffffe000u;
+    memcpy(&f, &u, 4);
+    return f;
+}
+
+struct Product {
+    cublasLtMatmulDescOpaque_t   o;
+    cublasLtMatrixLayoutOpaque_t a, b, c, d;
+    float       alpha, beta;
+    const void *pa, *pb, *pc;
+    void       *pd;
+    uint64_t m() const { return d.rows; }
+    uint64_t n() const { return d.cols; }
+    uint64_t k() const { return o.op_a == CUBLAS_OP_N ? a.cols : a.rows; }
+};
+
+inline double at(const Product &p, const void *x, const cublasLtMatrixLayoutOpaque_t &l, bool transposed,
+                 uint64_t row, uint64_t col)
+{
+    const double v = get(x, l.type, transposed ? col + row * (uint64_t)l.ld : row + col * (uint64_t)l.ld);
+    return p.o.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? tf32(v) : v;
+}
+
+inline float scalar(const void *p) { return p ? *(const float *)p : 1.0f; }
+
+inline void run_product(const Product &p)
+{
+    const int   e = p.o.epilogue;
+    const float scale = p.alpha * scalar(p.o.a_scale) * scalar(p.o.b_scale);
+    float       amax = 0.0f;
+    for (uint64_t j = 0; j < p.n(); j++)
+        for (uint64_t i = 0; i < p.m(); i++) {
+            double sum = 0.0;
+            for (uint64_t l = 0; l < p.k(); l++)
+                sum += at(p, p.pa, p.a, p.o.op_a == CUBLAS_OP_T, i, l) *
+                       at(p, p.pb, p.b, p.o.op_b == CUBLAS_OP_T, l, j);
+            double x = (double)scale * sum;
+            if (p.beta != 0.0f) x += (double)p.beta * get(p.pc, p.c.type, i + j * (uint64_t)p.c.ld);
+            if (e & CUBLASLT_EPILOGUE_BIAS) x += get(p.o.bias, p.o.bias_type, i);
+            if (e & CUBLASLT_EPILOGUE_RELU) x = x > 0.0 || std::isnan(x) ? x : 0.0;
+            if (e & CUBLASLT_EPILOGUE_GELU)
+                x = 0.5 * x * (1.0 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+            amax = fmaxf(amax, (float)fabs(x));
+            put(p.pd, p.d.type, i + j * (uint64_t)p.d.ld, (float)(x * (double)scalar(p.o.d_scale)));
+        }
+    if (p.o.d_amax) *(float *)p.o.d_amax = amax;
+}
+
+/* What the real library refuses. */
+inline cublasStatus_t blas_check(const cublasLtMatmulDescOpaque_t &o, const cublasLtMatrixLayoutOpaque_t &a,
+                                 const cublasLtMatrixLayoutOpaque_t &b, const cublasLtMatrixLayoutOpaque_t &c,
+                                 const cublasLtMatrixLayoutOpaque_t &d)
+{
+    const int      cc = 10 * controls().major + controls().minor;
+    const bool     fp8 = is_fp8(a.type) || is_fp8(b.type), bias = (o.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+    const uint64_t m = o.op_a == CUBLAS_OP_N ? a.rows : a.cols, k = o.op_a == CUBLAS_OP_N ? a.cols : a.rows;
+    const uint64_t n = o.op_b == CUBLAS_OP_N ? b.cols : b.rows, k2 = o.op_b == CUBLAS_OP_N ? b.rows : b.cols;
+    if (!m || !n || !k || k != k2) return CUBLAS_STATUS_INVALID_VALUE;
+    if (d.rows != m || d.cols != n || c.rows != m || c.cols != n) return CUBLAS_STATUS_INVALID_VALUE;
+    for (const cublasLtMatrixLayoutOpaque_t *l : {&a, &b, &c, &d})
+        if (l->ld < (int64_t)l->rows) return CUBLAS_STATUS_INVALID_VALUE;
+    if (c.type != (is_fp8(d.type) ? CUDA_R_16BF : d.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (o.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (a.type == CUDA_R_16BF && cc < 80) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (bias && (!o.bias || !o.bias_typed)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (fp8) {
+        const bool dims = m % 16 == 0 && n % 16 == 0 && k % 16 == 0 && a.ld % 16 == 0 && b.ld % 16 == 0 &&
+                          d.ld * (int64_t)bytes_of(d.type) % 16 == 0;
+        if (cc < 89 || !dims || !is_fp8(a.type) || !is_fp8(b.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
+        if (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) return CUBLAS_STATUS_NOT_SUPPORTED;
+        if ((o.op_a != CUBLAS_OP_T || o.op_b != CUBLAS_OP_N) && cc / 10 != 10)
+            return CUBLAS_STATUS_NOT_SUPPORTED;
+        if (bias && o.bias_type != (d.type == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF))
+            return CUBLAS_STATUS_NOT_SUPPORTED;
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    if (o.a_scale || o.b_scale || o.d_scale || o.d_amax) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (a.type != b.type || (d.type != a.type && d.type != CUDA_R_32F)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    return bias && o.bias_type != d.type ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+}
+
+} /* namespace mpt_emu */
+
+inline const char *cublasLtGetStatusString(cublasStatus_t s)
+{
+    switch (s) {
+    case CUBLAS_STATUS_SUCCESS:          return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:  return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_ALLOC_FAILED:     return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE:    return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_ARCH_MISMATCH:    return "CUBLAS_STATUS_ARCH_MISMATCH";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_NOT_SUPPORTED:    return "CUBLAS_STATUS_NOT_SUPPORTED";
+    }
+    return "unknown";
+}
+
+inline cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
+{
+    if (mpt_emu::gate()) return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (mpt_emu::due(mpt_emu::blas().fail_create)) return CUBLAS_STATUS_ALLOC_FAILED;
+    return mpt_emu::blas_create(out);
+}
+inline cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { return mpt_emu::blas_destroy(h); }
+
+inline cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                               cudaDataType_t scale)
+{
+    if (scale != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
+    mpt_emu::blas_create(out);
+    (*out)->compute = compute;
+    (*out)->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t o) { return mpt_emu::blas_destroy(o); }
+
+inline cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t o,
+                                                     cublasLtMatmulDescAttributes_t which, const void *value,
+                                                     size_t size)
+{
+    if (!mpt_emu::blas_alive(o)) return CUBLAS_STATUS_INVALID_VALUE;
+    const struct { cublasLtMatmulDescAttributes_t which; void *field; size_t size; } row[] = {
+        {CUBLASLT_MATMUL_DESC_TRANSA, &o->op_a, sizeof o->op_a},
+        {CUBLASLT_MATMUL_DESC_TRANSB, &o->op_b, sizeof o->op_b},
+        {CUBLASLT_MATMUL_DESC_EPILOGUE, &o->epilogue, sizeof o->epilogue},
+        {CUBLASLT_MATMUL_DESC_BIAS_POINTER, &o->bias, sizeof o->bias},
+        {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &o->a_scale, sizeof o->a_scale},
+        {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &o->b_scale, sizeof o->b_scale},
+        {CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, &o->d_scale, sizeof o->d_scale},
+        {CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, &o->d_amax, sizeof o->d_amax},
+        {CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &o->bias_type, sizeof o->bias_type}};
+    for (const auto &r : row)
+        if (r.which == which) {
+            if (size != r.size) return CUBLAS_STATUS_INVALID_VALUE;
+            memcpy(r.field, value, size);
+            o->bias_typed = o->bias_typed || which == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE;
+            return CUBLAS_STATUS_SUCCESS;
+        }
+    return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+inline cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type,
+                                                 uint64_t rows, uint64_t cols, int64_t ld)
+{
+    mpt_emu::blas_create(out);
+    **out = {type, rows, cols, ld};
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
+{
+    return mpt_emu::blas_destroy(l);
+}
+
+inline cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
+{
+    mpt_emu::blas_create(out);
+    **out = {0, {256, 256, 256, 256}};
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
+{
+    return mpt_emu::blas_destroy(p);
+}
+
+inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                                           cublasLtMatmulPreferenceAttributes_t which,
+                                                           const void *value, size_t size)
+{
+    const int i = (int)which - (int)CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+    if (!mpt_emu::blas_alive(p)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && size == 8) memcpy(&p->workspace, value, 8);
+    else if (i >= 0 && i < 4 && size == 4) memcpy(&p->align[i], value, 4);
+    else return CUBLAS_STATUS_INVALID_VALUE;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t h, cublasLtMatmulDesc_t o, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+    cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t p, int wanted,
+    cublasLtMatmulHeuristicResult_t *out, int *found)
+{
+    for (const void *x : {(const void *)h, (const void *)o, (const void *)a, (const void *)b, (const void *)c,
+                          (const void *)d, (const void *)p})
+        if (!mpt_emu::blas_alive(x)) return CUBLAS_STATUS_INVALID_VALUE;
+    mpt_emu::blas().heuristics++;
+    *found = 0;
+    if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
+    const bool fp8 = mpt_emu::is_fp8(a->type);
+    for (int i = 0; fp8 && i < 4; i++)
+        if (p->align[i] < 16) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (cublasStatus_t e = mpt_emu::blas_check(*o, *a, *b, *c, *d)) return e;
+    memset(out, 0, sizeof *out);
+    out->algo.workspace = p->workspace < 4096 ? p->workspace : 4096;
+    out->algo.shape[0] = d->rows;
+    out->algo.shape[1] = d->cols;
+    out->algo.shape[2] = o->op_a == CUBLAS_OP_N ? a->cols : a->rows;
+    memcpy(out->algo.align, p->align, sizeof p->align);
+    out->workspaceSize = out->algo.workspace;
+    out->state = CUBLAS_STATUS_SUCCESS;
+    *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+inline cublasStatus_t cublasLtMatmul(
+    cublasLtHandle_t h, cublasLtMatmulDesc_t o, const void *alpha, const void *pa, cublasLtMatrixLayout_t a,
+    const void *pb, cublasLtMatrixLayout_t b, const void *beta, const void *pc, cublasLtMatrixLayout_t c,
+    void *pd, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
+    cudaStream_t stream)
+{
+    for (const void *x : {(const void *)h, (const void *)o, (const void *)a, (const void *)b, (const void *)c,
+                          (const void *)d})
+        if (!mpt_emu::blas_alive(x)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (cublasStatus_t e = mpt_emu::blas_check(*o, *a, *b, *c, *d)) return e;
+    const mpt_emu::Product p = {*o, *a, *b, *c, *d, *(const float *)alpha, *(const float *)beta,
+                                pa, pb, pc, pd};
+    const uint64_t shape[3] = {p.m(), p.n(), p.k()};
+    if (!algo || memcmp(shape, algo->shape, sizeof shape) || bytes < algo->workspace ||
+        (algo->workspace && !workspace))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    const void *pointer[4] = {pa, pb, pc, pd};
+    for (int i = 0; i < 4; i++)
+        if ((uintptr_t)pointer[i] % algo->align[i]) return CUBLAS_STATUS_INVALID_VALUE;
+    const uint64_t used = algo->workspace;
+    const cudaError_t e = mpt_emu::enqueue(stream, [=]() {
+        if (used) memset(workspace, 0x5a, used);    /* so that ASan sees one that was freed */
+        mpt_emu::run_product(p);
+    });
+    return e ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+}
+
+#endif /* MPT_EMU_CUBLASLT_H */

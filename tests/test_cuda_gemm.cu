@@ -1,0 +1,636 @@
+/* test_cuda_gemm.cu -- tests of the matrix products and the GPU table of mpt_cuda.h. The judge is a triple
+ * loop in double here; under emulation the products run on tests/emu/cublasLt.h, which refuses what the real
+ * library refuses.
+ *
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_gemm.cu -lcublasLt -o test_cuda_gemm && ./test_cuda_gemm
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_gemm.cu -o test_cuda_gemm
+ */
+#define MPT_IMPLEMENTATION
+#define MPT_USE_CUBLASLT
+#include "mpt_cuda.h"
+#include "test.h"
+
+#include <vector>
+
+static struct {
+    mpt_cuda    *cuda;
+    cudaStream_t stream;
+    int          cc;
+} gpu;
+
+#define CU(call) CHECK((call) == cudaSuccess)
+#define STATUS(call, want)                                                   \
+    do {                                                                     \
+        const mpt_status status_ = (call);                                   \
+        if (!CHECK_EQ_I(status_, want))                                      \
+            printf("    %s\n", mpt_cuda_error_text(gpu.cuda));               \
+    } while (0)
+
+/* op(x) is rows x cols; stored with `padding` elements more per line, in any format, on host and device. */
+struct Matrix {
+    mpt_format                 format;      /* MPT_TF32 is stored as MPT_F32 */
+    bool                       along_rows;  /* neighbours in memory are neighbours in a row of op(x) */
+    int64_t                    lines, ld;
+    size_t                     element, shift;
+    std::vector<unsigned char> host;
+    unsigned char             *memory = nullptr;
+
+    Matrix(mpt_format f, int64_t rows, int64_t cols, bool row_major, bool transposed, int64_t padding,
+           size_t shift_ = 0)
+        : format(f == MPT_TF32 ? MPT_F32 : f), along_rows(row_major != transposed),
+          lines(along_rows ? rows : cols), ld((along_rows ? cols : rows) + padding),
+          element((size_t)mpt_format_get(format)->bits / 8), shift(shift_),
+          host((size_t)(ld * lines) * element)
+    {
+        for (size_t i = 0; i < host.size() / element; i++)
+            put(i, (double)((int)(mt_random() % 17u) - 8) / 8.0);
+        CU(cudaMalloc((void **)&memory, host.size() + shift));
+        CU(cudaMemcpy(data(), host.data(), host.size(), cudaMemcpyHostToDevice));
+    }
+    ~Matrix() { CU(cudaFree(memory)); }
+    Matrix(const Matrix &) = delete;
+    Matrix &operator=(const Matrix &) = delete;
+
+    void *data() { return memory + shift; }
+    std::vector<unsigned char> fetch()
+    {
+        std::vector<unsigned char> bytes(host.size());
+        CU(cudaMemcpy(bytes.data(), data(), bytes.size(), cudaMemcpyDeviceToHost));
+        return bytes;
+    }
+    void put(size_t i, double x)
+    {
+        const uint64_t code = mpt_encode(format, x, NULL, NULL);
+        const uint32_t c4 = (uint32_t)code;
+        const uint16_t c2 = (uint16_t)code;
+        if (element == 4) memcpy(&host[4 * i], &c4, 4);
+        else if (element == 2) memcpy(&host[2 * i], &c2, 2);
+        else host[i] = (unsigned char)code;
+    }
+    double at(const std::vector<unsigned char> &bytes, int64_t row, int64_t col) const
+    {
+        const size_t i = (size_t)(along_rows ? row * ld + col : row + col * ld);
+        uint32_t     c4 = bytes[element * i];
+        uint16_t     c2;
+        if (element == 4) memcpy(&c4, &bytes[4 * i], 4);
+        if (element == 2) { memcpy(&c2, &bytes[2 * i], 2); c4 = c2; }
+        return mpt_decode(format, c4);
+    }
+    double at(int64_t row, int64_t col) const { return at(host, row, col); }
+};
+
+struct Case {
+    mpt_format a, b, d;
+    int64_t    m, n, k, pad;
+    bool       row_major, trans_a, trans_b;
+    uint32_t   epilogue;
+    float      alpha, beta;
+};
+
+static bool is_fp8(mpt_format f) { return f == MPT_E4M3 || f == MPT_E5M2; }
+
+static mpt_format bias_format(const Case &c)
+{
+    return !is_fp8(c.a) ? c.d : c.d == MPT_F16 ? MPT_F16 : MPT_BF16;
+}
+
+/* The operands of a case, and what the call takes. */
+struct Operands {
+    Matrix        a, b, d, bias;
+    mpt_gemm_args g;
+
+    explicit Operands(const Case &c, size_t shift = 0)
+        : a(c.a, c.m, c.k, c.row_major, c.trans_a, c.pad, shift),
+          b(c.b, c.k, c.n, c.row_major, c.trans_b, c.pad, shift),
+          d(c.d, c.m, c.n, c.row_major, false, c.pad, shift),
+          bias(bias_format(c), 1, c.row_major ? c.n : c.m, true, false, 0), g()
+    {
+        g.m = c.m;
+        g.n = c.n;
+        g.k = c.k;
+        g.lda = a.ld;
+        g.ldb = b.ld;
+        g.ldd = d.ld;
+        g.a = a.data();
+        g.b = b.data();
+        g.d = d.data();
+        g.bias = c.epilogue & MPT_EPILOGUE_BIAS ? bias.data() : nullptr;
+        g.a_format = c.a;
+        g.b_format = c.b;
+        g.d_format = c.d;
+        g.bias_format = bias_format(c);
+        g.row_major = c.row_major;
+        g.trans_a = c.trans_a;
+        g.trans_b = c.trans_b;
+        g.epilogue = c.epilogue;
+        g.alpha = c.alpha;
+        g.beta = c.beta;
+    }
+};
+
+static double after(double x, double bias, uint32_t e)
+{
+    if (e & MPT_EPILOGUE_BIAS) x += bias;
+    if (e & MPT_EPILOGUE_RELU) return x > 0.0 ? x : 0.0;
+    if (e & MPT_EPILOGUE_GELU)
+        return 0.5 * x * (1.0 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    return x;
+}
+
+/* Operands are multiples of 1/8 up to 1, so every product and sum is exact in FP32: only the last rounding
+ * and GELU's tanh differ. What lies between the lines of d must not change. */
+static void compare(const Case &c, Operands &o, double factor)
+{
+    const std::vector<unsigned char> got = o.d.fetch();
+    const double tolerance = mpt_format_get(o.d.format)->epsilon;
+    for (int64_t i = 0; i < c.m; i++)
+        for (int64_t j = 0; j < c.n; j++) {
+            double sum = 0.0;
+            for (int64_t l = 0; l < c.k; l++) sum += o.a.at(i, l) * o.b.at(l, j);
+            sum = (double)c.alpha * factor * sum + (double)c.beta * o.d.at(i, j);
+            const double want = after(sum, o.bias.at(0, c.row_major ? j : i), c.epilogue);
+            if (!CHECK(fabs(o.d.at(got, i, j) - want) <= tolerance * (fabs(want) + 1e-3)))
+                printf("    (%d, %d): got %g, want %g\n", (int)i, (int)j, o.d.at(got, i, j), want);
+        }
+    for (int64_t line = 0; line < o.d.lines; line++)
+        for (int64_t i = o.d.ld - c.pad; i < o.d.ld; i++)
+            CHECK(!memcmp(&got[(size_t)(line * o.d.ld + i) * o.d.element],
+                          &o.d.host[(size_t)(line * o.d.ld + i) * o.d.element], o.d.element));
+}
+
+static void product(const Case &c, size_t shift = 0)
+{
+    Operands o(c, shift);
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    compare(c, o, 1.0);
+}
+
+/* A format of the device: the emulation has them all, a real GPU perhaps not. */
+static bool has(mpt_format f)
+{
+    return f == MPT_F32 || (mpt_gpu_from_cc(gpu.cc).tensor_cores & mpti_gemm_tc(f)) != 0u;
+}
+
+static const mpt_format wide[] = {MPT_F32, MPT_TF32, MPT_F16, MPT_BF16};
+
+TEST(layouts)
+{
+    for (mpt_format f : wide)
+        for (int bits = 0; bits < 8 && has(f); bits++)
+            for (int d = 0; d < 2; d++) {
+                const Case c = {f, f, d ? MPT_F32 : f == MPT_TF32 ? MPT_F32 : f, 24, 16, 40, d ? 8 : 0,
+                                (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, 0u, 1.0f, 0.0f};
+                product(c);
+            }
+}
+
+TEST(odd_sizes_and_alignments)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 5, 7}, {17, 1, 33}, {1, 31, 2}};
+    for (const auto &s : sizes)
+        for (mpt_format f : wide) {
+            const Case c = {f, f, f == MPT_TF32 ? MPT_F32 : f, s[0], s[1], s[2], 1, true, false, true,
+                            0u, 1.0f, 0.0f};
+            if (has(f)) product(c, 4);
+        }
+}
+
+TEST(alpha_beta_epilogues)
+{
+    static const uint32_t epilogues[] = {MPT_EPILOGUE_NONE, MPT_EPILOGUE_BIAS, MPT_EPILOGUE_RELU,
+                                         MPT_EPILOGUE_BIAS | MPT_EPILOGUE_RELU, MPT_EPILOGUE_GELU,
+                                         MPT_EPILOGUE_BIAS | MPT_EPILOGUE_GELU};
+    for (uint32_t e : epilogues)
+        for (int bits = 0; bits < 4; bits++) {
+            const Case c = {MPT_F16, MPT_F16, bits & 1 ? MPT_F16 : MPT_F32, 16, 8, 24, 8, (bits & 2) != 0,
+                            false, true, e, 0.5f, bits & 1 ? 2.0f : 0.0f};
+            product(c);
+        }
+}
+
+TEST(beta_zero_does_not_read_d)
+{
+    const Case c = {MPT_F16, MPT_F16, MPT_F32, 8, 8, 8, 0, true, false, false, 0u, 1.0f, 0.0f};
+    Operands   o(c);
+    CU(cudaMemset(o.d.data(), 0xff, o.d.host.size()));     /* NaN */
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    compare(c, o, 1.0);
+}
+
+/* TF32 keeps 11 bits of each operand: 1 + 2^-12 is not among what it knows; plain FP32 has it. */
+TEST(tf32_rounds_and_f32_does_not)
+{
+    const Case  c = {MPT_F32, MPT_F32, MPT_F32, 16, 16, 16, 0, true, false, false, 0u, 1.0f, 0.0f};
+    const float odd = 1.0f + 1.0f / 4096.0f;
+    if (!has(MPT_TF32)) SKIP("this GPU has no TF32");
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        Operands o(c);
+        std::vector<float> a(256, 0.0f), b(256, 0.0f), d(256);
+        a[0] = odd;
+        b[0] = 1.0f;
+        CU(cudaMemcpy(o.a.data(), a.data(), 1024, cudaMemcpyHostToDevice));
+        CU(cudaMemcpy(o.b.data(), b.data(), 1024, cudaMemcpyHostToDevice));
+        o.g.a_format = o.g.b_format = tf32 ? MPT_TF32 : MPT_F32;
+        STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+        CU(cudaStreamSynchronize(gpu.stream));
+        CU(cudaMemcpy(d.data(), o.d.data(), 1024, cudaMemcpyDeviceToHost));
+        CHECK((d[0] == odd) == !tf32);
+        CHECK(fabs((double)d[0] - 1.0) < 1.0 / 512.0);
+    }
+}
+
+/* The second product of a kind takes its own bias and scales, not those of the plan's first. */
+TEST(pointers_of_each_call)
+{
+    const Case c = {MPT_F16, MPT_F16, MPT_F32, 16, 8, 8, 0, true, false, true, MPT_EPILOGUE_BIAS, 1.0f, 0.0f};
+    Operands   first(c), second(c);
+    STATUS(mpt_cuda_gemm(gpu.cuda, &first.g, gpu.stream), MPT_OK);
+    STATUS(mpt_cuda_gemm(gpu.cuda, &second.g, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(first.bias.host != second.bias.host);
+    compare(c, first, 1.0);
+    compare(c, second, 1.0);
+}
+
+static void fp8_product(mpt_format fa, mpt_format fb, mpt_format fd, bool row_major, uint32_t e)
+{
+    const Case  c = {fa, fb, fd, 32, 16, 48, 16, row_major, !row_major, row_major, e, 1.0f, 0.0f};
+    const float scales[3] = {0.5f, 0.25f, 1.0f};
+    float      *device = nullptr, amax = -1.0f;
+    Operands    o(c);
+    CU(cudaMalloc((void **)&device, 4 * sizeof *device));
+    CU(cudaMemcpy(device, scales, sizeof scales, cudaMemcpyHostToDevice));
+    o.g.a_scale = device;
+    o.g.b_scale = device + 1;
+    if (is_fp8(fd)) {
+        o.g.d_scale = device + 2;
+        o.g.d_amax = device + 3;
+    }
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    compare(c, o, 0.125);
+    if (is_fp8(fd)) {
+        double most = 0.0;
+        const std::vector<unsigned char> got = o.d.fetch();
+        for (int64_t i = 0; i < c.m; i++)
+            for (int64_t j = 0; j < c.n; j++) most = fmax(most, fabs(o.d.at(got, i, j)));
+        CU(cudaMemcpy(&amax, device + 3, sizeof amax, cudaMemcpyDeviceToHost));
+        CHECK(fabs((double)amax - most) <= most * mpt_format_get(fd)->epsilon);
+    }
+    CU(cudaFree(device));
+}
+
+TEST(fp8)
+{
+    if (!has(MPT_E4M3)) SKIP("this GPU has no FP8");
+    for (int row_major = 0; row_major < 2; row_major++) {
+        fp8_product(MPT_E4M3, MPT_E4M3, MPT_F32, row_major != 0, 0u);
+        fp8_product(MPT_E4M3, MPT_E4M3, MPT_F32, row_major != 0, MPT_EPILOGUE_BIAS);
+        fp8_product(MPT_E4M3, MPT_E4M3, MPT_BF16, row_major != 0, MPT_EPILOGUE_BIAS);
+        fp8_product(MPT_E5M2, MPT_E4M3, MPT_F16, row_major != 0, MPT_EPILOGUE_BIAS);
+        fp8_product(MPT_E4M3, MPT_E5M2, MPT_F32, row_major != 0, 0u);
+        fp8_product(MPT_E4M3, MPT_E4M3, MPT_E4M3, row_major != 0, 0u);
+    }
+}
+
+/* What mpt_cuda_gemm refuses, it refuses with the sentence of the advice, and writes nothing. */
+static void refused(const Case &c, unsigned problem, mpt_status status, size_t shift = 0)
+{
+    Operands                o(c, shift);
+    const mpt_gemm_advice_t advice = mpt_gemm_advice(gpu.cc, &o.g);
+    CHECK(advice.problems & problem);
+    CHECK(advice.refused && !advice.tensor_cores);
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), status);
+    CHECK(strstr(mpt_cuda_error_text(gpu.cuda), mpt_gemm_problem_text(problem)) != NULL);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(o.d.fetch() == o.d.host);
+}
+
+TEST(refusals)
+{
+    Case c = {MPT_F16, MPT_F16, MPT_BF16, 16, 16, 16, 0, true, false, true, 0u, 1.0f, 0.0f};
+    refused(c, MPT_GEMM_FORMATS, MPT_E_UNSUPPORTED);
+    c.d = MPT_F16;
+    c.b = MPT_BF16;
+    refused(c, MPT_GEMM_FORMATS, MPT_E_UNSUPPORTED);
+    c.b = MPT_F16;
+    c.epilogue = MPT_EPILOGUE_RELU | MPT_EPILOGUE_GELU;
+    refused(c, MPT_GEMM_FORMATS, MPT_E_UNSUPPORTED);
+    c.epilogue = 0u;
+    Operands o(c);
+    o.g.lda = 15;
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_E_ARG);
+    o.g.lda = 16;
+    o.g.k = 0;
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_E_ARG);
+    o.g.k = 16;
+    o.g.epilogue = MPT_EPILOGUE_BIAS;       /* without a bias */
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_E_ARG);
+    o.g.epilogue = 0u;
+    o.g.a = NULL;
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_E_ARG);
+    STATUS(mpt_cuda_gemm(NULL, &o.g, gpu.stream), MPT_E_ARG);
+    STATUS(mpt_cuda_gemm(gpu.cuda, NULL, gpu.stream), MPT_E_ARG);
+}
+
+TEST(fp8_refusals)
+{
+    if (!has(MPT_E4M3)) SKIP("this GPU has no FP8");
+    Case c = {MPT_E5M2, MPT_E5M2, MPT_F32, 32, 32, 32, 0, true, false, true, 0u, 1.0f, 0.0f};
+    refused(c, MPT_GEMM_FP8_PAIR, MPT_E_UNSUPPORTED);
+    c.a = MPT_E4M3;
+    c.trans_b = false;
+    if (gpu.cc / 10 != 10) refused(c, MPT_GEMM_FP8_LAYOUT, MPT_E_UNSUPPORTED);
+    c.trans_b = true;
+    c.k = 24;
+    refused(c, MPT_GEMM_FP8_PAD, MPT_E_UNSUPPORTED);
+    c.k = 32;
+    refused(c, MPT_GEMM_FP8_PAD, MPT_E_UNSUPPORTED, 4);
+    c.d = MPT_E4M3;
+    c.beta = 1.0f;
+    refused(c, MPT_GEMM_FORMATS, MPT_E_UNSUPPORTED);
+}
+
+TEST(open_and_order)
+{
+    const Case c = {MPT_F16, MPT_F16, MPT_F16, 8, 8, 8, 0, true, false, false, 0u, 1.0f, 0.0f};
+    Operands   o(c);
+    mpt_cuda  *other = nullptr;
+    void      *workspace = nullptr;
+    CHECK_EQ_I(mpt_cuda_create(&other, 0), MPT_OK);
+    CHECK_EQ_I(mpt_cuda_gemm(other, &o.g, gpu.stream), MPT_E_ORDER);
+    CU(cudaMalloc(&workspace, 8192));
+    CHECK_EQ_I(mpt_cuda_gemm_open(other, (char *)workspace + 128, 4096), MPT_E_ARG);
+    CHECK_EQ_I(mpt_cuda_gemm_open(other, workspace, 0), MPT_E_ARG);
+    CHECK_EQ_I(mpt_cuda_gemm_open(NULL, workspace, 8192), MPT_E_ARG);
+    CHECK_EQ_I(mpt_cuda_gemm_open(other, workspace, 8192), MPT_OK);
+    CHECK_EQ_I(mpt_cuda_gemm_open(other, NULL, 0), MPT_OK);        /* changes nothing */
+    CHECK_EQ_I(mpt_cuda_gemm(other, &o.g, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    compare(c, o, 1.0);
+    mpt_cuda_destroy(other);
+    CU(cudaFree(workspace));
+}
+
+/* The table, and what it advises: no GPU is asked. */
+TEST(gpus)
+{
+    static const struct { int cc; const char *name; unsigned tensor_cores; } rows[] = {
+        {35, "Maxwell or older", 0u}, {60, "Pascal", 0u}, {61, "Pascal", 0u}, {70, "Volta", MPT_TC_F16},
+        {72, "Volta", MPT_TC_F16}, {75, "Turing", MPT_TC_F16},
+        {80, "Ampere", MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32},
+        {87, "Ampere", MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32},
+        {89, "Ada", MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32 | MPT_TC_FP8},
+        {90, "Hopper", MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32 | MPT_TC_FP8},
+        {100, "Blackwell", 31u}, {121, "Blackwell", 31u}, {-1, "Maxwell or older", 0u},
+        {999, "Blackwell", 31u}};
+    mpt_gpu here;
+    for (const auto &r : rows) {
+        const mpt_gpu g = mpt_gpu_from_cc(r.cc);
+        CHECK_EQ_S(g.name, r.name);
+        CHECK_EQ_U(g.tensor_cores, r.tensor_cores);
+        CHECK_EQ_I(g.cc, r.cc);
+        CHECK(strlen(g.advice) > 20);
+    }
+    STATUS(mpt_cuda_gpu(gpu.cuda, &here), MPT_OK);
+    CHECK_EQ_I(here.cc, gpu.cc);
+    STATUS(mpt_cuda_gpu(gpu.cuda, NULL), MPT_E_ARG);
+    STATUS(mpt_cuda_gpu(NULL, &here), MPT_E_ARG);
+}
+
+TEST(advice)
+{
+    mpt_gemm_args g = {};
+    g.m = 100;
+    g.n = 64;
+    g.k = 30;
+    g.lda = 30;
+    g.ldb = 64;
+    g.ldd = 64;
+    g.row_major = 1u;
+    g.a_format = g.b_format = g.d_format = g.bias_format = MPT_F16;
+    mpt_gemm_advice_t a = mpt_gemm_advice(90, &g);
+    CHECK_EQ_U(a.problems, MPT_GEMM_PAD_M | MPT_GEMM_PAD_K | MPT_GEMM_PAD_LD);
+    CHECK(!a.refused && a.tensor_cores);
+    CHECK_EQ_I(a.m, 104);
+    CHECK_EQ_I(a.n, 64);
+    CHECK_EQ_I(a.k, 32);
+    g.m = a.m;
+    g.k = g.lda = a.k;
+    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_FINE);
+    CHECK_EQ_U(mpt_gemm_advice(70, &g).problems, MPT_GEMM_FINE);
+    a = mpt_gemm_advice(61, &g);
+    CHECK_EQ_U(a.problems, MPT_GEMM_NO_TENSOR_CORES);
+    CHECK(!a.refused && !a.tensor_cores);
+    g.a = (const void *)8;
+    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_ALIGN);
+    g.a = NULL;
+    g.a_format = g.b_format = g.d_format = g.bias_format = MPT_BF16;
+    CHECK_EQ_U(mpt_gemm_advice(75, &g).problems, MPT_GEMM_NO_BF16);
+    CHECK(mpt_gemm_advice(75, &g).refused);
+    g.a_format = g.b_format = MPT_TF32;
+    g.d_format = g.bias_format = MPT_F32;
+    CHECK_EQ_U(mpt_gemm_advice(80, &g).problems, MPT_GEMM_FINE);
+    CHECK_EQ_U(mpt_gemm_advice(75, &g).problems, MPT_GEMM_NO_TENSOR_CORES);
+    g.a_format = g.b_format = MPT_E4M3;
+    g.d_format = MPT_BF16;
+    g.bias_format = MPT_BF16;
+    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_FP8_LAYOUT | MPT_GEMM_PAD_M | MPT_GEMM_FP8_PAD);
+    g.m = 112;
+    g.ldb = 32;
+    g.trans_b = 1u;
+    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_FINE);
+    CHECK_EQ_U(mpt_gemm_advice(80, &g).problems, MPT_GEMM_NO_FP8);
+    g.trans_b = 0u;
+    g.ldb = 64;
+    CHECK_EQ_U(mpt_gemm_advice(100, &g).problems, MPT_GEMM_FINE);
+    CHECK_EQ_U(mpt_gemm_advice(120, &g).problems, MPT_GEMM_FP8_LAYOUT);
+#define MPTI_X(id, bit, refused, text) CHECK_EQ_S(mpt_gemm_problem_text(id), text);
+    MPT_GEMM_PROBLEMS(MPTI_X)
+#undef MPTI_X
+    CHECK_EQ_S(mpt_gemm_problem_text(0u), "");
+    CHECK_EQ_S(mpt_gemm_problem_text(3u), "");
+}
+
+/* Captured before its plan exists, and replayed: the result is that of the data at the replay. */
+TEST(capture)
+{
+    const Case      c = {MPT_F16, MPT_F16, MPT_F32, 16, 16, 24, 0, true, false, true, 0u, 1.0f, 0.0f};
+    cudaGraph_t     graph;
+    cudaGraphExec_t exec;
+    Operands        o(c), again(c);
+    CU(cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeGlobal));
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+    CU(cudaStreamEndCapture(gpu.stream, &graph));
+    CHECK(o.d.fetch() == o.d.host);         /* nothing has run yet */
+    CU(cudaGraphInstantiate(&exec, graph, 0));
+    CU(cudaGraphLaunch(exec, gpu.stream));
+    CU(cudaStreamSynchronize(gpu.stream));
+    compare(c, o, 1.0);
+    o.a.host = again.a.host;
+    CU(cudaMemcpy(o.a.data(), o.a.host.data(), o.a.host.size(), cudaMemcpyHostToDevice));
+    CU(cudaGraphLaunch(exec, gpu.stream));
+    CU(cudaStreamSynchronize(gpu.stream));
+    compare(c, o, 1.0);
+    CU(cudaGraphExecDestroy(exec));
+    CU(cudaGraphDestroy(graph));
+}
+
+#ifdef MPT_CUDA_EMU
+/* Plans: one per kind of product, made once; the one not used for longest makes room. */
+TEST(plans)
+{
+    Case c = {MPT_F16, MPT_F16, MPT_F16, 8, 8, 8, 0, true, false, false, 0u, 1.0f, 0.0f};
+    product(c);
+    unsigned long before = mpt_emu::blas().heuristics;
+    product(c);
+    product(c);
+    CHECK_EQ_U(mpt_emu::blas().heuristics, before);
+    c.beta = 1.0f;
+    product(c);
+    c.beta = 3.0f;
+    product(c);
+    CHECK_EQ_U(mpt_emu::blas().heuristics, before + 1);
+    for (int64_t m = 1; m <= MPTI_GEMM_PLANS; m++) {    /* more kinds than places */
+        Case d = c;
+        d.m = 8 * m;
+        d.n = 16;
+        product(d);
+    }
+    before = mpt_emu::blas().heuristics;
+    product(c);
+    CHECK_EQ_U(mpt_emu::blas().heuristics, before + 1);
+    Case first = c;                         /* the one used last before the newcomer stays */
+    first.m = 8 * (MPTI_GEMM_PLANS / 2);
+    first.n = 32;
+    product(first);
+    for (int64_t m = 1; m <= MPTI_GEMM_PLANS + 8; m++) {
+        Case d = c;
+        d.m = 8 * m;
+        d.n = 24;
+        if (m == MPTI_GEMM_PLANS / 2) product(first);
+        product(d);
+    }
+    before = mpt_emu::blas().heuristics;
+    product(first);
+    CHECK_EQ_U(mpt_emu::blas().heuristics, before);
+    Case wider = c;                         /* another leading dimension is another plan */
+    wider.pad = 16;
+    wider.beta = 0.0f;
+    for (int which = 0; which < 4; which++) {
+        Operands o(wider);
+        if (which == 1) o.g.lda = o.a.ld -= 8;
+        if (which == 2) o.g.ldb = o.b.ld -= 8;
+        if (which == 3) o.g.ldd = o.d.ld -= 8;
+        wider.pad = which == 3 ? 8 : 16;
+        STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+        CU(cudaStreamSynchronize(gpu.stream));
+        compare(wider, o, 1.0);
+    }
+}
+
+TEST(failures_leak_nothing)
+{
+    const size_t outstanding = mpt_emu::blas_outstanding(), memory = mpt_emu::outstanding();
+    mpt_cuda    *other = nullptr;
+    CHECK_EQ_I(mpt_cuda_create(&other, 0), MPT_OK);
+    mpt_emu::controls().fail_malloc = 1;
+    CHECK_EQ_I(mpt_cuda_gemm_open(other, NULL, 0), MPT_E_MEMORY);
+    mpt_emu::blas().fail_create = 1;
+    CHECK_EQ_I(mpt_cuda_gemm_open(other, NULL, 0), MPT_E_MEMORY);
+    CHECK_EQ_U(mpt_emu::blas_outstanding(), outstanding);
+    CHECK_EQ_I(mpt_cuda_gemm_open(other, NULL, 0), MPT_OK);
+    mpt_cuda_destroy(other);
+    CHECK_EQ_U(mpt_emu::blas_outstanding(), outstanding);
+    CHECK_EQ_U(mpt_emu::outstanding(), memory);
+}
+
+TEST(no_wait_and_no_malloc_in_a_product)
+{
+    const Case c = {MPT_F32, MPT_F32, MPT_F32, 8, 8, 8, 0, true, false, false, 0u, 1.0f, 0.0f};
+    Operands   o(c);
+    mpt_emu::reset_counters();
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+    CHECK_EQ_U(mpt_emu::counters().syncs, 0u);
+    CHECK_EQ_U(mpt_emu::counters().mallocs, 0u);
+    CU(cudaStreamSynchronize(gpu.stream));
+}
+
+/* Every generation: what the advice lets through, the library takes, and the other way round. */
+TEST(every_generation)
+{
+    static const int ccs[] = {61, 75, 80, 89, 90, 100, 120};
+    static const mpt_format formats[] = {MPT_F32, MPT_TF32, MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2};
+    const mpt_emu::Controls saved = mpt_emu::controls();
+    for (int cc : ccs) {
+        mpt_cuda *other = nullptr;
+        mpt_emu::controls().major = cc / 10;
+        mpt_emu::controls().minor = cc % 10;
+        CHECK_EQ_I(mpt_cuda_create(&other, 0), MPT_OK);
+        CHECK_EQ_I(mpt_cuda_gemm_open(other, NULL, 4096), MPT_OK);
+        for (mpt_format f : formats)
+            for (int bits = 0; bits < 16; bits++) {
+                const mpt_format d = f == MPT_TF32 ? MPT_F32 : is_fp8(f) ? MPT_BF16 : f;
+                const Case c = {f, f == MPT_E5M2 ? MPT_E4M3 : f, d, bits & 8 ? 24 : 32, 32, 32, 0,
+                                (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, 0u, 1.0f, 0.0f};
+                Operands o(c);
+                const mpt_gemm_advice_t a = mpt_gemm_advice(cc, &o.g);
+                CHECK_EQ_I(mpt_cuda_gemm(other, &o.g, gpu.stream), a.refused ? MPT_E_UNSUPPORTED : MPT_OK);
+                /* the library itself, past the advice */
+                mpti_gemm_plan     *plan = nullptr;
+                const mpt_gemm_args t = mpti_gemm_column_major(&o.g);
+                CHECK_EQ_I(mpti_gemm_plan_of(other->gemm, &t, &plan) == CUBLAS_STATUS_SUCCESS, !a.refused);
+                CU(cudaStreamSynchronize(gpu.stream));
+            }
+        mpt_cuda_destroy(other);
+    }
+    mpt_emu::controls() = saved;
+}
+#endif
+
+int main(int argc, char **argv)
+{
+    mt_begin(argc, argv);
+    const mpt_status status = mpt_cuda_create(&gpu.cuda, 0);
+    if (status != MPT_OK) {
+        const bool expected = getenv("MPT_EXPECT_NO_GPU") != NULL;
+        printf("SKIP: %s\n0 passed, 0 failed, 1 skipped\n", mpt_cuda_error_text(gpu.cuda));
+        mpt_cuda_destroy(gpu.cuda);
+        return mt.ci && !expected;
+    }
+    CU(cudaStreamCreate(&gpu.stream));
+    STATUS(mpt_cuda_gemm_open(gpu.cuda, NULL, 0), MPT_OK);
+    mpt_gpu here;
+    STATUS(mpt_cuda_gpu(gpu.cuda, &here), MPT_OK);
+    gpu.cc = here.cc;
+    RUN(gpus);
+    RUN(advice);
+    RUN(layouts);
+    RUN(odd_sizes_and_alignments);
+    RUN(alpha_beta_epilogues);
+    RUN(beta_zero_does_not_read_d);
+    RUN(tf32_rounds_and_f32_does_not);
+    RUN(pointers_of_each_call);
+    RUN(fp8);
+    RUN(refusals);
+    RUN(fp8_refusals);
+    RUN(open_and_order);
+    RUN(capture);
+#ifdef MPT_CUDA_EMU
+    RUN(plans);
+    RUN(failures_leak_nothing);
+    RUN(no_wait_and_no_malloc_in_a_product);
+    RUN(every_generation);
+#endif
+    CU(cudaStreamDestroy(gpu.stream));
+    mpt_cuda_destroy(gpu.cuda);
+#ifdef MPT_CUDA_EMU
+    if (mpt_emu::leaks() || mpt_emu::blas_outstanding()) {
+        printf("FAIL: something of the device was not freed\n");
+        return 1;
+    }
+#endif
+    return mt_end();
+}
