@@ -292,12 +292,12 @@ enum {
     MPT_GEMM_FINE = 0
 };
 
-typedef struct mpt_gemm_advice_t {
+typedef struct mpt_gemm_verdict {
     unsigned problems;          /* MPT_GEMM_* or-ed; 0: full speed */
     int      refused;           /* nonzero: mpt_cuda_gemm would return an error */
     int      tensor_cores;      /* nonzero: runs on Tensor Cores */
     int64_t  m, n, k;           /* padded up to what runs at full speed */
-} mpt_gemm_advice_t;
+} mpt_gemm_verdict;
 
 /* mpt_gemm_problem_text -- the sentence for one MPT_GEMM_* bit; "" for anything else.  Threads: any. */
 static inline const char *mpt_gemm_problem_text(unsigned problem)
@@ -355,7 +355,7 @@ static inline int mpti_gemm_shape_ok(const mpt_gemm_args *g)
  *   g   in  not NULL; pointers that are NULL count as aligned
  * Returns: the problems, and sizes to pad to.  Threads: any.
  * Source: cuBLAS library documentation, cublasLtMatmul and "Tensor Core Usage". */
-static inline mpt_gemm_advice_t mpt_gemm_advice(int cc, const mpt_gemm_args *g)
+static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
 {
     const unsigned  cores = mpt_gpu_from_cc(cc).tensor_cores, wanted = mpti_gemm_tc(g->a_format);
     const int       fp8 = mpti_gemm_is_fp8(g->a_format) || mpti_gemm_is_fp8(g->b_format);
@@ -368,7 +368,7 @@ static inline mpt_gemm_advice_t mpt_gemm_advice(int cc, const mpt_gemm_args *g)
         MPT_GEMM_PROBLEMS(MPTI_X)
 #undef MPTI_X
         ;
-    mpt_gemm_advice_t out;
+    mpt_gemm_verdict out;
     unsigned          p = 0u;
     if (!mpti_gemm_formats_ok(g)) p |= MPT_GEMM_FORMATS;
     if (!mpti_gemm_shape_ok(g)) p |= MPT_GEMM_SHAPE;
@@ -592,13 +592,13 @@ static cudaError_t mpti_launch(void (*kernel)(P...), unsigned blocks, unsigned t
 }
 
 // >>C9 context, list, state ------------------------------------------------------------------------
-typedef struct mpti_gemm mpti_gemm;
+typedef struct mpti_lt mpti_lt;
 
 struct mpt_cuda {
     int        device, multiprocessors;
     int        code;
     char       text[256];
-    mpti_gemm *gemm;            /* NULL until mpt_cuda_gemm_open */
+    mpti_lt *gemm;            /* NULL until mpt_cuda_gemm_open */
 };
 
 static void mpti_gemm_close(mpt_cuda *c);
@@ -1222,7 +1222,7 @@ typedef struct mpti_gemm_plan {
 
 #define MPTI_GEMM_PLANS 64  /* a transformer layer needs about a dozen */
 
-struct mpti_gemm {
+struct mpti_lt {
     cublasLtHandle_t handle;
     void            *workspace;
     size_t           bytes;
@@ -1385,7 +1385,7 @@ static cublasStatus_t mpti_gemm_describe(mpti_gemm_plan *p, const mpt_gemm_args 
     return e;
 }
 
-static cublasStatus_t mpti_gemm_choose(const mpti_gemm *lt, mpti_gemm_plan *p)
+static cublasStatus_t mpti_gemm_choose(const mpti_lt *lt, mpti_gemm_plan *p)
 {
     cublasLtMatmulPreference_t      preference = NULL;
     cublasLtMatmulHeuristicResult_t found;
@@ -1426,7 +1426,7 @@ static const char *mpti_gemm_first_refusal(unsigned problems)
 }
 
 /* The plan of a product: found, or made in a free place or in that of the plan not used for longest. */
-static cublasStatus_t mpti_gemm_plan_of(mpti_gemm *lt, const mpt_gemm_args *g, mpti_gemm_plan **out)
+static cublasStatus_t mpti_gemm_plan_of(mpti_lt *lt, const mpt_gemm_args *g, mpti_gemm_plan **out)
 {
     const mpti_gemm_key key = mpti_gemm_key_of(g);
     mpti_gemm_plan     *oldest = lt->plan;
@@ -1455,7 +1455,7 @@ static cublasStatus_t mpti_gemm_plan_of(mpti_gemm *lt, const mpt_gemm_args *g, m
 
 static void mpti_gemm_close(mpt_cuda *c)
 {
-    mpti_gemm *lt = c->gemm;
+    mpti_lt *lt = c->gemm;
     if (!lt)
         return;
     for (size_t i = 0; i < MPTI_GEMM_PLANS; i++) mpti_gemm_plan_free(&lt->plan[i]);
@@ -1477,7 +1477,7 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
     status = mpt_cuda_gpu(c, &gpu);
     if (status != MPT_OK)
         return status;
-    c->gemm = (mpti_gemm *)calloc(1, sizeof *c->gemm);
+    c->gemm = (mpti_lt *)calloc(1, sizeof *c->gemm);
     if (!c->gemm)
         return mpti_cuda_bad(c, MPT_E_MEMORY, name, "out of host memory");
     c->gemm->cc = gpu.cc;
@@ -1502,7 +1502,7 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, matrix or bias");
     if (!c->gemm)
         return mpti_cuda_bad(c, MPT_E_ORDER, name, "call mpt_cuda_gemm_open once before");
-    const mpt_gemm_advice_t advice = mpt_gemm_advice(c->gemm->cc, g);
+    const mpt_gemm_verdict advice = mpt_gemm_advice(c->gemm->cc, g);
     if (advice.refused)
         return mpti_cuda_bad(c, advice.problems & MPT_GEMM_SHAPE ? MPT_E_ARG : MPT_E_UNSUPPORTED, name,
                              mpti_gemm_first_refusal(advice.problems));

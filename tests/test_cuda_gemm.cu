@@ -299,7 +299,7 @@ TEST(fp8)
 static void refused(const Case &c, unsigned problem, mpt_status status, size_t shift = 0)
 {
     Operands                o(c, shift);
-    const mpt_gemm_advice_t advice = mpt_gemm_advice(gpu.cc, &o.g);
+    const mpt_gemm_verdict advice = mpt_gemm_advice(gpu.cc, &o.g);
     CHECK(advice.problems & problem);
     CHECK(advice.refused && !advice.tensor_cores);
     STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), status);
@@ -411,7 +411,7 @@ TEST(advice)
     g.ldd = 64;
     g.row_major = 1u;
     g.a_format = g.b_format = g.d_format = g.bias_format = MPT_F16;
-    mpt_gemm_advice_t a = mpt_gemm_advice(90, &g);
+    mpt_gemm_verdict a = mpt_gemm_advice(90, &g);
     CHECK_EQ_U(a.problems, MPT_GEMM_PAD_M | MPT_GEMM_PAD_K | MPT_GEMM_PAD_LD);
     CHECK(!a.refused && a.tensor_cores);
     CHECK_EQ_I(a.m, 104);
@@ -576,7 +576,7 @@ TEST(every_generation)
                 const Case c = {f, f == MPT_E5M2 ? MPT_E4M3 : f, d, bits & 8 ? 24 : 32, 32, 32, 0,
                                 (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, 0u, 1.0f, 0.0f};
                 Operands o(c);
-                const mpt_gemm_advice_t a = mpt_gemm_advice(cc, &o.g);
+                const mpt_gemm_verdict a = mpt_gemm_advice(cc, &o.g);
                 CHECK_EQ_I(mpt_cuda_gemm(other, &o.g, gpu.stream), a.refused ? MPT_E_UNSUPPORTED : MPT_OK);
                 /* the library itself, past the advice */
                 mpti_gemm_plan     *plan = nullptr;
