@@ -16,8 +16,7 @@
  * globals. The codec works on bit patterns with integers only, so it gives the same bits under
  * -ffast-math, flush-to-zero, x87 and any rounding mode of the processor.
  *
- * What it does NOT do: arithmetic in the small formats (convert, compute in float, convert back);
- * decimal text; vector
+ * What it does NOT do: arithmetic in formats other than f16 and bf16 (decode, compute, encode); vector
  * instructions beyond F16C for the f16 arrays and what compilers make of the other loops.
  *
  * Contents (search for the mark):
@@ -835,6 +834,605 @@ MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint32_t step, uint64
 }
 
 // >>H11 arithmetic ---------------------------------------------------------------------------------
+/* Arithmetic of f16 and bf16, correctly rounded, in integers only: the same bits and flags on every
+ * machine, at any setting of the processor, on the device too. Both formats share each formula.
+ *
+ * One naming rule, here for f16, the same for bf16:
+ *   mpt_f16_add(a, b)                      nearest-even, exceptions not reported
+ *   mpt_f16_add_r(a, b, rounding, flags)   any direction; exceptions are or-ed into *flags (or NULL)
+ *   mpt_f16_add_sr(a, b, random)           stochastic, with 32 random bits of yours
+ * An operation that never rounds takes no rounding in its _r form. An unknown rounding, and stochastic in
+ * an _r form, is a wrong call: the quiet NaN and MPT_FLAG_INVALID.
+ *
+ * NaN: if operands are NaN, the result is the first of them in the order of the arguments, made quiet, its
+ * sign and payload kept; a signaling one raises INVALID. An invalid operation without a NaN operand gives
+ * the quiet NaN without payload and sign (nan_code of the table). Tininess is detected after rounding; an
+ * exact subnormal raises nothing. To-odd and toward-zero overflow to the largest finite number, stochastic
+ * too. Sources: IEEE 754-2019, clauses 5 to 7; to odd: Boldo & Melquiond 2008. */
+typedef struct mpti_num { uint64_t sig; int exp; unsigned sign; } mpti_num; /* (-1)^sign * sig * 2^exp */
+
+/* What an operation works under: the format, the direction, and the exceptions met so far. */
+typedef struct mpti_env {
+    int          mbits;             /* f16: 10, bf16: 7; the exponent has the rest of 15 bits */
+    mpt_rounding rounding;
+    uint32_t     random;
+    unsigned     flags;
+} mpti_env;
+
+MPT_HD mpti_env mpti_env_make(int mbits, mpt_rounding rounding, uint32_t random)
+{
+    mpti_env e;
+    e.mbits = mbits;
+    e.rounding = rounding;
+    e.random = random;
+    e.flags = 0u;
+    return e;
+}
+
+MPT_HD unsigned mpti_inf16(const mpti_env *e) { return 0x7fffu >> e->mbits << e->mbits; }
+MPT_HD unsigned mpti_nan16(const mpti_env *e) { return mpti_inf16(e) | 1u << (e->mbits - 1); }
+MPT_HD int mpti_is_nan16(const mpti_env *e, unsigned code) { return (code & 0x7fffu) > mpti_inf16(e); }
+MPT_HD int mpti_is_inf16(const mpti_env *e, unsigned code) { return (code & 0x7fffu) == mpti_inf16(e); }
+MPT_HD int mpti_is_snan16(const mpti_env *e, unsigned code)
+{
+    return mpti_is_nan16(e, code) && !((code >> (e->mbits - 1)) & 1u);
+}
+
+MPT_HD unsigned mpti_invalid16(mpti_env *e)
+{
+    e->flags |= MPT_FLAG_INVALID;
+    return mpti_nan16(e);
+}
+
+/* The result of an operation with a NaN operand; pass an operand twice where there are fewer. */
+MPT_HD unsigned mpti_pick_nan16(mpti_env *e, unsigned a, unsigned b, unsigned c)
+{
+    if (mpti_is_snan16(e, a) || mpti_is_snan16(e, b) || mpti_is_snan16(e, c))
+        e->flags |= MPT_FLAG_INVALID;
+    return (mpti_is_nan16(e, a) ? a : mpti_is_nan16(e, b) ? b : c) | 1u << (e->mbits - 1);
+}
+
+MPT_HD int mpti_least_exp16(const mpti_env *e) { return 2 - (1 << (14 - e->mbits)) - e->mbits; }
+
+/* A finite code as a number. */
+MPT_HD mpti_num mpti_unpack16(const mpti_env *e, unsigned code)
+{
+    const unsigned field = (code & 0x7fffu) >> e->mbits, man = code & ((1u << e->mbits) - 1u);
+    mpti_num       x;
+    x.sign = code >> 15;
+    x.sig = field ? man | 1u << e->mbits : man;
+    x.exp = mpti_least_exp16(e) + (field ? (int)field - 1 : 0);
+    return x;
+}
+
+/* sig >> shift for shift >= 0, the last bit or-ed with whether anything was lost. */
+MPT_HD uint64_t mpti_shift_jam(uint64_t sig, int shift)
+{
+    if (shift > 63)
+        return sig != 0u;
+    return sig >> shift | (uint64_t)((sig & (((uint64_t)1 << shift) - 1u)) != 0u);
+}
+
+/* Whether dropping the last `shift` bits (1..63) of sig rounds the magnitude up. */
+MPT_HD int mpti_drop_goes_up(const mpti_env *e, unsigned sign, uint64_t sig, int shift)
+{
+    const uint64_t one = 1, rest = sig & ((one << shift) - 1u), half = one << (shift - 1);
+    const int      odd = (int)((sig >> shift) & 1u);
+    if (!rest)
+        return 0;
+    switch (e->rounding) {
+    case MPT_RND_NEAREST_AWAY: return rest >= half;
+    case MPT_RND_TOWARD_ZERO:  return 0;
+    case MPT_RND_UP:           return !sign;
+    case MPT_RND_DOWN:         return sign != 0u;
+    case MPT_RND_ODD:          return !odd;
+    case MPT_RND_STOCHASTIC:   return e->random < (shift > 32 ? rest >> (shift - 32) : rest << (32 - shift));
+    case MPT_RND_NEAREST_EVEN:
+    case MPT_ROUNDING_COUNT:
+    default: return rest > half || (rest == half && odd);
+    }
+}
+
+MPT_HD unsigned mpti_overflow16(mpti_env *e, unsigned sign)
+{
+    const int to_inf = e->rounding == MPT_RND_NEAREST_EVEN || e->rounding == MPT_RND_NEAREST_AWAY ||
+                       e->rounding == (sign ? MPT_RND_DOWN : MPT_RND_UP);
+    e->flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
+    return sign << 15 | (mpti_inf16(e) - (to_inf ? 0u : 1u));
+}
+
+/* The one place where arithmetic rounds. x.sig is not 0; if its bits are not all of the number, it has
+ * mbits + 3 bits or more and the last one is set whatever the rest is. */
+MPT_HD unsigned mpti_round16(mpti_env *e, mpti_num x)
+{
+    const int least = mpti_least_exp16(e), up = mpti_clz64(x.sig), normal_shift = 63 - e->mbits;
+    int       exp = x.exp - up, shift = normal_shift, tiny = 0;
+    uint64_t  sig = x.sig << up;
+    unsigned  code;
+    if (exp + shift < least) {          /* subnormal, or tiny numbers that may round up to normal */
+        const int deeper = least - exp - shift;
+        tiny = deeper > 1 || (sig >> shift) + (uint64_t)mpti_drop_goes_up(e, x.sign, sig, shift) <
+                                 (uint64_t)2 << e->mbits;
+        if (deeper > e->mbits) {
+            sig = mpti_shift_jam(sig, deeper - e->mbits);
+            shift = 63;
+        } else
+            shift += deeper;
+        exp = least - shift;
+    }
+    code = (unsigned)(sig >> shift);
+    if (exp + shift - least > 0x7fff >> e->mbits)
+        return mpti_overflow16(e, x.sign);
+    code += (unsigned)(exp + shift - least) << e->mbits;
+    code += (unsigned)mpti_drop_goes_up(e, x.sign, sig, shift);
+    if (code >= mpti_inf16(e))
+        return mpti_overflow16(e, x.sign);
+    if (sig << (64 - shift))
+        e->flags |= MPT_FLAG_INEXACT | (tiny ? MPT_FLAG_UNDERFLOW : 0u);
+    return x.sign << 15 | code;
+}
+
+/* x + y, not both zero in value with the same sign: see mpti_sum16. A distance beyond 38 bits leaves of
+ * the lower number only that it is there: no sig here has more than 22 bits. */
+MPT_HD mpti_num mpti_align_add(mpti_num x, mpti_num y)
+{
+    mpti_num high = x.exp >= y.exp ? x : y, low = x.exp >= y.exp ? y : x;
+    int      gap = high.exp - low.exp;
+    if (gap > 38) {
+        gap = 38;
+        low.sig = 1u;
+    }
+    high.sig <<= gap;
+    high.exp -= gap;
+    if (high.sign == low.sign)
+        high.sig += low.sig;
+    else if (high.sig >= low.sig)
+        high.sig -= low.sig;
+    else {
+        high.sig = low.sig - high.sig;
+        high.sign = low.sign;
+    }
+    return high;
+}
+
+MPT_HD unsigned mpti_sum16(mpti_env *e, mpti_num x, mpti_num y)
+{
+    mpti_num sum = x.sig && y.sig ? mpti_align_add(x, y) : x.sig ? x : y;
+    if (sum.sig)
+        return mpti_round16(e, sum);
+    if (x.sign == y.sign)
+        return x.sign << 15;
+    return e->rounding == MPT_RND_DOWN ? 0x8000u : 0u;
+}
+
+MPT_HD unsigned mpti_a_add(mpti_env *e, unsigned a, unsigned b)
+{
+    if (mpti_is_nan16(e, a) || mpti_is_nan16(e, b))
+        return mpti_pick_nan16(e, a, b, b);
+    if (mpti_is_inf16(e, a) && mpti_is_inf16(e, b) && a != b)
+        return mpti_invalid16(e);
+    if (mpti_is_inf16(e, a) || mpti_is_inf16(e, b))
+        return mpti_is_inf16(e, a) ? a : b;
+    return mpti_sum16(e, mpti_unpack16(e, a), mpti_unpack16(e, b));
+}
+
+MPT_HD unsigned mpti_a_sub(mpti_env *e, unsigned a, unsigned b)
+{
+    return mpti_a_add(e, a, mpti_is_nan16(e, b) ? b : b ^ 0x8000u);
+}
+
+MPT_HD mpti_num mpti_product(mpti_num x, mpti_num y)
+{
+    x.sig *= y.sig;
+    x.exp += y.exp;
+    x.sign ^= y.sign;
+    return x;
+}
+
+MPT_HD unsigned mpti_a_mul(mpti_env *e, unsigned a, unsigned b)
+{
+    const unsigned sign = (a ^ b) & 0x8000u;
+    mpti_num       product;
+    if (mpti_is_nan16(e, a) || mpti_is_nan16(e, b))
+        return mpti_pick_nan16(e, a, b, b);
+    if (mpti_is_inf16(e, a) || mpti_is_inf16(e, b))
+        return a << 1 & 0xffffu && b << 1 & 0xffffu ? sign | mpti_inf16(e) : mpti_invalid16(e);
+    product = mpti_product(mpti_unpack16(e, a), mpti_unpack16(e, b));
+    return product.sig ? mpti_round16(e, product) : sign;
+}
+
+MPT_HD unsigned mpti_a_div(mpti_env *e, unsigned a, unsigned b)
+{
+    const unsigned sign = (a ^ b) & 0x8000u;
+    mpti_num       x, y;
+    uint64_t       rest;
+    int            up;
+    if (mpti_is_nan16(e, a) || mpti_is_nan16(e, b))
+        return mpti_pick_nan16(e, a, b, b);
+    if (mpti_is_inf16(e, a))
+        return mpti_is_inf16(e, b) ? mpti_invalid16(e) : sign | mpti_inf16(e);
+    if (mpti_is_inf16(e, b))
+        return sign;
+    x = mpti_unpack16(e, a);
+    y = mpti_unpack16(e, b);
+    if (!y.sig) {
+        if (!x.sig)
+            return mpti_invalid16(e);
+        e->flags |= MPT_FLAG_DIVBYZERO;
+        return sign | mpti_inf16(e);
+    }
+    if (!x.sig)
+        return sign;
+    up = mpti_clz64(x.sig);             /* the quotient gets 52 bits or more, and tells of the rest */
+    x.sig <<= up;
+    x.exp -= y.exp + up;
+    x.sign ^= y.sign;
+    rest = x.sig % y.sig;
+    x.sig = x.sig / y.sig | (uint64_t)(rest != 0u);
+    return mpti_round16(e, x);
+}
+
+MPT_HD unsigned mpti_a_fma(mpti_env *e, unsigned a, unsigned b, unsigned c)
+{
+    const unsigned sign = (a ^ b) & 0x8000u;
+    const int      inf = mpti_is_inf16(e, a) || mpti_is_inf16(e, b);
+    const int      nan = mpti_is_nan16(e, a) || mpti_is_nan16(e, b);
+    if (!nan && inf && !(a << 1 & 0xffffu && b << 1 & 0xffffu)) {
+        const unsigned none = mpti_invalid16(e);    /* Inf * 0 is invalid even if a quiet NaN is added */
+        return mpti_is_nan16(e, c) ? mpti_pick_nan16(e, c, c, c) : none;
+    }
+    if (nan || mpti_is_nan16(e, c))
+        return mpti_pick_nan16(e, a, b, c);
+    if (inf && mpti_is_inf16(e, c) && (c & 0x8000u) != sign)
+        return mpti_invalid16(e);
+    if (inf)
+        return sign | mpti_inf16(e);
+    if (mpti_is_inf16(e, c))
+        return c;
+    return mpti_sum16(e, mpti_product(mpti_unpack16(e, a), mpti_unpack16(e, b)), mpti_unpack16(e, c));
+}
+
+MPT_HD unsigned mpti_a_sqrt(mpti_env *e, unsigned a)
+{
+    mpti_num x;
+    uint32_t rest, root = 0u, bit;
+    int      up;
+    if (mpti_is_nan16(e, a))
+        return mpti_pick_nan16(e, a, a, a);
+    x = mpti_unpack16(e, a);
+    if (!x.sig)
+        return a;
+    if (x.sign)
+        return mpti_invalid16(e);
+    if (mpti_is_inf16(e, a))
+        return a;
+    up = mpti_clz32((uint32_t)x.sig);
+    up -= (x.exp - up) & 1;             /* the exponent left over is even */
+    rest = (uint32_t)x.sig << up;
+    for (bit = 0x40000000u; bit; bit >>= 2) {       /* 16 bits of root, one a turn */
+        const uint32_t trial = root + bit;
+        root >>= 1;
+        if (rest >= trial) {
+            rest -= trial;
+            root += bit;
+        }
+    }
+    x.sig = (uint64_t)root << 1 | (uint64_t)(rest != 0u);
+    x.exp = (x.exp - up) / 2 - 1;
+    return mpti_round16(e, x);
+}
+
+/* x - n * y, n the integer nearest to x / y, ties to even: always exact. */
+MPT_HD unsigned mpti_a_rem(mpti_env *e, unsigned a, unsigned b)
+{
+    mpti_num x, y;
+    uint64_t quotient;
+    int      gap;
+    if (mpti_is_nan16(e, a) || mpti_is_nan16(e, b))
+        return mpti_pick_nan16(e, a, b, b);
+    x = mpti_unpack16(e, a);
+    y = mpti_unpack16(e, b);
+    if (mpti_is_inf16(e, a) || !y.sig)
+        return mpti_invalid16(e);
+    gap = x.exp - y.exp;
+    if (mpti_is_inf16(e, b) || !x.sig || gap < -13)
+        return a;                       /* below half of y */
+    if (gap < 0) {
+        y.sig <<= -gap;
+        y.exp += gap;
+        gap = 0;
+    }
+    quotient = x.sig / y.sig;
+    x.sig %= y.sig;
+    while (gap > 0) {                   /* bring down 32 bits a turn */
+        const int step = gap < 32 ? gap : 32;
+        quotient = (x.sig << step) / y.sig;
+        x.sig = (x.sig << step) % y.sig;
+        gap -= step;
+    }
+    x.exp = y.exp;
+    if (2u * x.sig > y.sig || (2u * x.sig == y.sig && quotient & 1u)) {
+        x.sig = y.sig - x.sig;
+        x.sign ^= 1u;
+    }
+    return x.sig ? mpti_round16(e, x) : a & 0x8000u;
+}
+
+MPT_HD unsigned mpti_a_integral(mpti_env *e, unsigned a, int tell_inexact)
+{
+    mpti_num x;
+    int      shift;
+    if (mpti_is_nan16(e, a))
+        return mpti_pick_nan16(e, a, a, a);
+    x = mpti_unpack16(e, a);
+    if (x.exp >= 0 || !x.sig)
+        return a;
+    shift = -x.exp;
+    if (shift > 20) {                   /* below one half: only that it is not 0 counts */
+        x.sig = 1u;
+        shift = 20;
+    }
+    if (tell_inexact && x.sig & (((uint64_t)1 << shift) - 1u))
+        e->flags |= MPT_FLAG_INEXACT;
+    x.sig = (x.sig >> shift) + (uint64_t)mpti_drop_goes_up(e, x.sign, x.sig, shift);
+    x.exp = 0;
+    return x.sig ? mpti_round16(e, x) : x.sign << 15;
+}
+MPT_HD unsigned mpti_a_to_integral(mpti_env *e, unsigned a) { return mpti_a_integral(e, a, 0); }
+MPT_HD unsigned mpti_a_to_integral_exact(mpti_env *e, unsigned a) { return mpti_a_integral(e, a, 1); }
+
+MPT_HD unsigned mpti_a_scaleb(mpti_env *e, unsigned a, int n)
+{
+    mpti_num x;
+    if (mpti_is_nan16(e, a))
+        return mpti_pick_nan16(e, a, a, a);
+    x = mpti_unpack16(e, a);
+    if (mpti_is_inf16(e, a) || !x.sig)
+        return a;
+    x.exp += n > 1000 ? 1000 : n < -1000 ? -1000 : n;   /* no format here spans as much */
+    return mpti_round16(e, x);
+}
+
+MPT_HD unsigned mpti_a_logb(mpti_env *e, unsigned a)
+{
+    mpti_num x;
+    int      exponent;
+    if (mpti_is_nan16(e, a))
+        return mpti_pick_nan16(e, a, a, a);
+    if (mpti_is_inf16(e, a))
+        return mpti_inf16(e);
+    x = mpti_unpack16(e, a);
+    if (!x.sig) {
+        e->flags |= MPT_FLAG_DIVBYZERO;
+        return 0x8000u | mpti_inf16(e);
+    }
+    exponent = x.exp + 63 - mpti_clz64(x.sig);
+    if (!exponent)
+        return 0u;
+    x.sign = exponent < 0;
+    x.sig = (uint64_t)(exponent < 0 ? -exponent : exponent);
+    x.exp = 0;
+    return mpti_round16(e, x);
+}
+
+/* The codes in the order of the numbers, -0 below +0, NaN outside. */
+MPT_HD int mpti_rank16(unsigned code)
+{
+    return code & 0x8000u ? -(int)(code & 0x7fffu) - 1 : (int)code;
+}
+
+/* Where a stands to b: below, equal, above, or not in any order. */
+enum { MPTI_LT = 1, MPTI_EQ = 2, MPTI_GT = 4, MPTI_UN = 8 };
+MPT_HD int mpti_relation16(mpti_env *e, unsigned a, unsigned b, int signaling)
+{
+    if (mpti_is_nan16(e, a) || mpti_is_nan16(e, b)) {
+        if (signaling || mpti_is_snan16(e, a) || mpti_is_snan16(e, b))
+            e->flags |= MPT_FLAG_INVALID;
+        return MPTI_UN;
+    }
+    if (a == b || !((a | b) & 0x7fffu))
+        return MPTI_EQ;
+    return mpti_rank16(a) < mpti_rank16(b) ? MPTI_LT : MPTI_GT;
+}
+
+MPT_HD unsigned mpti_extreme16(mpti_env *e, unsigned a, unsigned b, int largest, int magnitude, int number)
+{
+    const unsigned size_a = a & 0x7fffu, size_b = b & 0x7fffu;
+    const int      nan_a = mpti_is_nan16(e, a), nan_b = mpti_is_nan16(e, b);
+    if (nan_a || nan_b) {
+        const unsigned nan = mpti_pick_nan16(e, a, b, b);
+        return !number || (nan_a && nan_b) ? nan : nan_a ? b : a;
+    }
+    if (magnitude && size_a != size_b)
+        return (size_a < size_b) == !largest ? a : b;
+    return (mpti_rank16(a) < mpti_rank16(b)) == !largest ? a : b;
+}
+#define MPTI_EXTREMES(X)                             \
+    X(minimum, 0, 0, 0) X(maximum, 1, 0, 0)          \
+    X(minimum_number, 0, 0, 1) X(maximum_number, 1, 0, 1) \
+    X(minimum_magnitude, 0, 1, 0) X(maximum_magnitude, 1, 1, 0) \
+    X(minimum_magnitude_number, 0, 1, 1) X(maximum_magnitude_number, 1, 1, 1)
+#define MPTI_X(op, largest, magnitude, number)                                      \
+    MPT_HD unsigned mpti_a_##op(mpti_env *e, unsigned a, unsigned b)                \
+    {                                                                               \
+        return mpti_extreme16(e, a, b, largest, magnitude, number);                 \
+    }
+MPTI_EXTREMES(MPTI_X)
+#undef MPTI_X
+
+/* totalOrder: negative NaN < -Inf < ... < -0 < +0 < ... < +Inf < NaN, signaling below quiet, by payload. */
+MPT_HD int mpti_total_order16(unsigned a, unsigned b) { return mpti_rank16(a) <= mpti_rank16(b); }
+
+/* The typed names. k: number of operands. */
+#define MPTI_P1(T) mpt_##T a
+#define MPTI_P2(T) mpt_##T a, mpt_##T b
+#define MPTI_P3(T) mpt_##T a, mpt_##T b, mpt_##T c
+#define MPTI_A1 a.bits
+#define MPTI_A2 a.bits, b.bits
+#define MPTI_A3 a.bits, b.bits, c.bits
+/* Run `call` under rounding and random; return a T. */
+#define MPTI_RUN(T, M, rounding_, random_, flags_, call)                                       \
+    mpti_env e = mpti_env_make(M, rounding_, random_);                                         \
+    unsigned *const raised = (flags_);                                                         \
+    mpt_##T r;                                                                                 \
+    r.bits = (uint16_t)(call);                                                                 \
+    if (raised)                                                                                \
+        *raised |= e.flags;                                                                    \
+    return r;
+#define MPTI_ROUNDS(rounding) ((unsigned)(rounding) < (unsigned)MPT_RND_STOCHASTIC)
+#define MPTI_OP_PLAIN(T, M, k, op)                                                             \
+    MPT_HD mpt_##T mpt_##T##_##op(MPTI_P##k(T))                                                \
+    {                                                                                          \
+        MPTI_RUN(T, M, MPT_RND_NEAREST_EVEN, 0u, (unsigned *)0, mpti_a_##op(&e, MPTI_A##k))    \
+    }
+#define MPTI_OP_ROUNDED(T, M, k, op)                                                           \
+    MPT_HD mpt_##T mpt_##T##_##op##_r(MPTI_P##k(T), mpt_rounding rounding, unsigned *flags)    \
+    {                                                                                          \
+        MPTI_RUN(T, M, rounding, 0u, flags,                                                    \
+                 MPTI_ROUNDS(rounding) ? mpti_a_##op(&e, MPTI_A##k) : mpti_invalid16(&e))      \
+    }
+#define MPTI_OP_FLAGGED(T, M, k, op)                                                           \
+    MPT_HD mpt_##T mpt_##T##_##op##_r(MPTI_P##k(T), unsigned *flags)                           \
+    {                                                                                          \
+        MPTI_RUN(T, M, MPT_RND_NEAREST_EVEN, 0u, flags, mpti_a_##op(&e, MPTI_A##k))            \
+    }
+#define MPTI_OP_STOCHASTIC(T, M, k, op)                                                        \
+    MPT_HD mpt_##T mpt_##T##_##op##_sr(MPTI_P##k(T), uint32_t random)                          \
+    {                                                                                          \
+        MPTI_RUN(T, M, MPT_RND_STOCHASTIC, random, (unsigned *)0, mpti_a_##op(&e, MPTI_A##k))  \
+    }
+
+/* mpt_f16_add, sub, mul, div, fma -- a + b, a - b, a * b, a / b, a * b + c with one rounding; each with
+ * its _r form and its _sr form, and the same for bf16.
+ * In _sr the probability to go up in magnitude is (discarded part) / (gap), cut to 32 bits: exact results
+ * never move, the bias is below 2^-32 of a gap.
+ * Exact: correctly rounded.  Parity: bit-exact host/device.  Threads: any.
+ * Source: IEEE 754-2019, clauses 5.4.1, 6.2, 6.3, 7; Inf * 0 + NaN is invalid, as in Berkeley TestFloat. */
+#define MPTI_ARITHMETIC(T, M, k, op)    \
+    MPTI_OP_PLAIN(T, M, k, op)          \
+    MPTI_OP_ROUNDED(T, M, k, op)        \
+    MPTI_OP_STOCHASTIC(T, M, k, op)
+MPTI_ARITHMETIC(f16, 10, 2, add)
+MPTI_ARITHMETIC(f16, 10, 2, sub)
+MPTI_ARITHMETIC(f16, 10, 2, mul)
+MPTI_ARITHMETIC(f16, 10, 2, div)
+MPTI_ARITHMETIC(f16, 10, 3, fma)
+MPTI_ARITHMETIC(bf16, 7, 2, add)
+MPTI_ARITHMETIC(bf16, 7, 2, sub)
+MPTI_ARITHMETIC(bf16, 7, 2, mul)
+MPTI_ARITHMETIC(bf16, 7, 2, div)
+MPTI_ARITHMETIC(bf16, 7, 3, fma)
+
+/* mpt_f16_sqrt, mpt_f16_sqrt_r, and for bf16 -- the square root; of -0 it is -0, below that invalid.
+ * mpt_f16_rem, mpt_f16_rem_r(a, b, flags) -- a - n * b, n the integer nearest to a / b, ties to even; exact,
+ *   a zero has the sign of a (remainder() of C, clause 5.3.1).
+ * mpt_f16_to_integral, mpt_f16_to_integral_r(a, rounding, flags) -- the integral number nearest in the
+ *   rounding's direction; INEXACT is not raised (roundToIntegralTiesToEven ... of clause 5.3.1).
+ * mpt_f16_to_integral_exact_r(a, rounding, flags) -- the same, raising INEXACT (roundToIntegralExact).
+ * mpt_f16_scaleb(a, n), mpt_f16_scaleb_r(a, n, rounding, flags) -- a * 2^n with one rounding; any n.
+ * mpt_f16_logb, mpt_f16_logb_r(a, flags) -- floor(log2 |a|), subnormals as if normal; Inf for Inf; -Inf and
+ *   DIVBYZERO for 0 (clause 5.3.3).
+ * All of them for bf16 too.
+ * Exact: correctly rounded.  Parity: bit-exact host/device.  Threads: any. */
+#define MPTI_ARITHMETIC_ONE(T, M)                                                              \
+    MPTI_OP_PLAIN(T, M, 1, sqrt)                                                               \
+    MPTI_OP_ROUNDED(T, M, 1, sqrt)                                                             \
+    MPTI_OP_PLAIN(T, M, 2, rem)                                                                \
+    MPTI_OP_FLAGGED(T, M, 2, rem)                                                              \
+    MPTI_OP_PLAIN(T, M, 1, to_integral)                                                        \
+    MPTI_OP_ROUNDED(T, M, 1, to_integral)                                                      \
+    MPTI_OP_ROUNDED(T, M, 1, to_integral_exact)                                                \
+    MPTI_OP_PLAIN(T, M, 1, logb)                                                               \
+    MPTI_OP_FLAGGED(T, M, 1, logb)                                                             \
+    MPT_HD mpt_##T mpt_##T##_scaleb_r(mpt_##T a, int n, mpt_rounding rounding, unsigned *flags) \
+    {                                                                                          \
+        MPTI_RUN(T, M, rounding, 0u, flags,                                                    \
+                 MPTI_ROUNDS(rounding) ? mpti_a_scaleb(&e, a.bits, n) : mpti_invalid16(&e))    \
+    }                                                                                          \
+    MPT_HD mpt_##T mpt_##T##_scaleb(mpt_##T a, int n)                                          \
+    {                                                                                          \
+        return mpt_##T##_scaleb_r(a, n, MPT_RND_NEAREST_EVEN, (unsigned *)0);                  \
+    }
+MPTI_ARITHMETIC_ONE(f16, 10)
+MPTI_ARITHMETIC_ONE(bf16, 7)
+
+/* mpt_f16_minimum, maximum, minimum_number, maximum_number, minimum_magnitude, maximum_magnitude,
+ * minimum_magnitude_number, maximum_magnitude_number; each with its _r(a, b, flags); and for bf16 -- as in
+ * IEEE 754-2019, clause 9.6: -0 is below +0; a NaN operand makes a NaN, but in the _number forms only if both
+ * are NaN; a signaling NaN raises INVALID; equal magnitudes are decided by the plain form.
+ * Exact: yes.  Threads: any. */
+#define MPTI_X(op, largest, magnitude, number) \
+    MPTI_OP_PLAIN(f16, 10, 2, op)              \
+    MPTI_OP_FLAGGED(f16, 10, 2, op)            \
+    MPTI_OP_PLAIN(bf16, 7, 2, op)              \
+    MPTI_OP_FLAGGED(bf16, 7, 2, op)
+MPTI_EXTREMES(MPTI_X)
+#undef MPTI_X
+
+/* mpt_f16_eq, ne, lt, le, gt, ge, unordered -- 1 or 0; -0 equals +0; with a NaN only ne and unordered are 1.
+ *   mpt_f16_lt(a, b)                   exceptions not reported
+ *   mpt_f16_lt_quiet(a, b, flags)      INVALID for a signaling NaN (compareQuietLess ...)
+ *   mpt_f16_lt_signaling(a, b, flags)  INVALID for any NaN (compareSignalingLess ...; C's < behaves so)
+ * and for bf16.  Exact: yes.  Threads: any.  Source: IEEE 754-2019, clause 5.11. */
+#define MPTI_COMPARE(T, M, name, relations)                                                    \
+    MPT_HD int mpt_##T##_##name(mpt_##T a, mpt_##T b)                                          \
+    {                                                                                          \
+        mpti_env e = mpti_env_make(M, MPT_RND_NEAREST_EVEN, 0u);                               \
+        return (mpti_relation16(&e, a.bits, b.bits, 0) & (relations)) != 0;                    \
+    }                                                                                          \
+    MPTI_COMPARE_FLAGGED(T, M, name##_quiet, relations, 0)                                     \
+    MPTI_COMPARE_FLAGGED(T, M, name##_signaling, relations, 1)
+#define MPTI_COMPARE_FLAGGED(T, M, name, relations, signaling)                                 \
+    MPT_HD int mpt_##T##_##name(mpt_##T a, mpt_##T b, unsigned *flags)                         \
+    {                                                                                          \
+        mpti_env  e = mpti_env_make(M, MPT_RND_NEAREST_EVEN, 0u);                              \
+        const int relation = mpti_relation16(&e, a.bits, b.bits, signaling);                   \
+        if (flags)                                                                             \
+            *flags |= e.flags;                                                                 \
+        return (relation & (relations)) != 0;                                                  \
+    }
+#define MPTI_COMPARES(T, M)                                                                    \
+    MPTI_COMPARE(T, M, eq, MPTI_EQ)                                                            \
+    MPTI_COMPARE(T, M, ne, MPTI_LT | MPTI_GT | MPTI_UN)                                        \
+    MPTI_COMPARE(T, M, lt, MPTI_LT)                                                            \
+    MPTI_COMPARE(T, M, le, MPTI_LT | MPTI_EQ)                                                  \
+    MPTI_COMPARE(T, M, gt, MPTI_GT)                                                            \
+    MPTI_COMPARE(T, M, ge, MPTI_GT | MPTI_EQ)                                                  \
+    MPTI_COMPARE(T, M, unordered, MPTI_UN)
+MPTI_COMPARES(f16, 10)
+MPTI_COMPARES(bf16, 7)
+
+/* mpt_f16_total_order(a, b), mpt_f16_total_order_mag(a, b) -- whether a stands at or before b in the order
+ * of all codes: -NaN, -Inf, numbers, -0, +0, numbers, +Inf, NaN; signaling NaN nearer to Inf than quiet; the
+ * second form compares |a| and |b|.
+ * mpt_f16_neg, mpt_f16_abs, mpt_f16_copysign(a, b) -- only the sign bit changes (to b's), of a NaN too.
+ * All for bf16 too.  Exact: yes.  Threads: any.  Source: IEEE 754-2019, clauses 5.10, 5.5.1. */
+#define MPTI_SIGNS(T)                                                                          \
+    MPT_HD int mpt_##T##_total_order(mpt_##T a, mpt_##T b)                                     \
+    {                                                                                          \
+        return mpti_total_order16(a.bits, b.bits);                                             \
+    }                                                                                          \
+    MPT_HD int mpt_##T##_total_order_mag(mpt_##T a, mpt_##T b)                                 \
+    {                                                                                          \
+        return mpti_total_order16(a.bits & 0x7fffu, b.bits & 0x7fffu);                         \
+    }                                                                                          \
+    MPT_HD mpt_##T mpt_##T##_neg(mpt_##T a)                                                    \
+    {                                                                                          \
+        a.bits = (uint16_t)(a.bits ^ 0x8000u);                                                 \
+        return a;                                                                              \
+    }                                                                                          \
+    MPT_HD mpt_##T mpt_##T##_abs(mpt_##T a)                                                    \
+    {                                                                                          \
+        a.bits = (uint16_t)(a.bits & 0x7fffu);                                                 \
+        return a;                                                                              \
+    }                                                                                          \
+    MPT_HD mpt_##T mpt_##T##_copysign(mpt_##T a, mpt_##T b)                                    \
+    {                                                                                          \
+        a.bits = (uint16_t)((a.bits & 0x7fffu) | (b.bits & 0x8000u));                          \
+        return a;                                                                              \
+    }
+MPTI_SIGNS(f16)
+MPTI_SIGNS(bf16)
 
 // >>H12 text ---------------------------------------------------------------------------------------
 
