@@ -99,7 +99,8 @@ MPT_DEF int mpt_version(void);
     X(MPT_E_DATA,        -4, "bad data: the input is damaged or of another version")                 \
     X(MPT_E_UNSUPPORTED, -5, "not supported: this call does not take this format or device")         \
     X(MPT_E_CUDA,        -6, "a CUDA call failed: see mpt_cuda_error_text")                          \
-    X(MPT_E_CUBLAS,      -7, "a cuBLAS call failed: see mpt_cuda_error_text")
+    X(MPT_E_CUBLAS,      -7, "a cuBLAS call failed: see mpt_cuda_error_text")                        \
+    X(MPT_E_RANGE,       -8, "out of range: a number does not fit the format it is to be stored in")
 
 typedef enum mpt_status {
 #define MPTI_X(id, value, text) id = value,
@@ -273,6 +274,35 @@ MPT_DEF double mpt_decode(mpt_format format, uint64_t code);
 
 /* mpt_decode_as -- the same for a described format. */
 MPT_DEF double mpt_decode_as(const mpt_format_info *info, uint64_t code);
+
+/* mpt_encode_i64, mpt_encode_u64, mpt_encode_i32, mpt_encode_u32 -- mpt_encode of an integer, one rounding
+ * (IEEE 754-2019, convertFromInt): no double in between, so 64-bit integers are exact to the last bit. */
+MPT_DEF uint64_t mpt_encode_i64(mpt_format format, int64_t value, const mpt_opts *opts, unsigned *flags);
+MPT_DEF uint64_t mpt_encode_u64(mpt_format format, uint64_t value, const mpt_opts *opts, unsigned *flags);
+MPT_DEF uint64_t mpt_encode_i32(mpt_format format, int32_t value, const mpt_opts *opts, unsigned *flags);
+MPT_DEF uint64_t mpt_encode_u32(mpt_format format, uint32_t value, const mpt_opts *opts, unsigned *flags);
+
+/* mpt_decode_i64, mpt_decode_u64, mpt_decode_i32, mpt_decode_u32 -- the integer of a code, rounded once.
+ *   opts   in      NULL for the defaults; the rounding counts (MPT_RND_TOWARD_ZERO is what a C cast does),
+ *                  and MPT_FLUSH_INPUTS
+ *   flags  in/out  NULL, or flags or-ed in: INEXACT for a code that is no integer, INVALID (alone) for NaN
+ *                  and for what rounds to an integer out of range
+ * Returns: the integer; the nearest end of the range if out of range, 0 for NaN (as ARM does, and SoftFloat's
+ *   "ARM-VFPv2" flavour), for an unknown format and for an unknown option (INVALID).
+ * Exact: correctly rounded.  Threads: any.  Source: IEEE 754-2019, clause 5.8, convertToIntegerExact. */
+MPT_DEF int64_t  mpt_decode_i64(mpt_format format, uint64_t code, const mpt_opts *opts, unsigned *flags);
+MPT_DEF uint64_t mpt_decode_u64(mpt_format format, uint64_t code, const mpt_opts *opts, unsigned *flags);
+MPT_DEF int32_t  mpt_decode_i32(mpt_format format, uint64_t code, const mpt_opts *opts, unsigned *flags);
+MPT_DEF uint32_t mpt_decode_u32(mpt_format format, uint64_t code, const mpt_opts *opts, unsigned *flags);
+
+/* mpt_is_exact -- does the format have this very number? Then every rounding keeps it. -0 is a number of its
+ * own, which unsigned and FNUZ formats lack; a NaN counts as had by every format with a NaN.
+ * Returns: 1 or 0; 0 for an unknown format.  Threads: any. */
+MPT_DEF int mpt_is_exact(mpt_format format, double value);
+
+/* mpt_is_exact_i64, mpt_is_exact_u64 -- the same for integers. */
+MPT_DEF int mpt_is_exact_i64(mpt_format format, int64_t value);
+MPT_DEF int mpt_is_exact_u64(mpt_format format, uint64_t value);
 
 /* Classes of IEEE 754-2019, clause 5.7.2. */
 #define MPT_CLASSES(X)                              \
@@ -725,6 +755,21 @@ MPT_HD double mpt_f64_from_e5m2(mpt_e5m2 c)
 {
     return mpti_f64_make(mpti_widen_f64(mpti_e5m2_decode(c.bits), 8, 23));
 }
+
+/* mpt_f16_bits_from_f32, mpt_f32_from_f16_bits and so on -- the same conversions for code that keeps small
+ * floats in plain integers.  Threads: any. */
+MPT_HD uint16_t mpt_f16_bits_from_f32(float x) { return mpti_f16_encode(mpti_f32_bits(x)); }
+MPT_HD uint16_t mpt_f16_bits_from_f64(double x) { return (uint16_t)mpti_narrow_f64(mpti_f64_bits(x), 5, 10); }
+MPT_HD float    mpt_f32_from_f16_bits(uint16_t bits) { return mpti_f32_make(mpti_f16_decode(bits)); }
+MPT_HD double   mpt_f64_from_f16_bits(uint16_t bits) { return mpti_f64_make(mpti_widen_f64(bits, 5, 10)); }
+MPT_HD uint16_t mpt_bf16_bits_from_f32(float x) { return mpti_bf16_encode(mpti_f32_bits(x)); }
+MPT_HD uint16_t mpt_bf16_bits_from_f64(double x) { return (uint16_t)mpti_narrow_f64(mpti_f64_bits(x), 8, 7); }
+MPT_HD float    mpt_f32_from_bf16_bits(uint16_t bits) { return mpti_f32_make(mpti_bf16_decode(bits)); }
+MPT_HD double   mpt_f64_from_bf16_bits(uint16_t bits) { return mpti_f64_make(mpti_widen_f64(bits, 8, 7)); }
+MPT_HD uint8_t  mpt_e4m3_bits_from_f32(float x) { return mpti_e4m3_encode(mpti_f32_bits(x)); }
+MPT_HD float    mpt_f32_from_e4m3_bits(uint8_t bits) { return mpti_f32_make(mpti_e4m3_decode(bits)); }
+MPT_HD uint8_t  mpt_e5m2_bits_from_f32(float x) { return mpti_e5m2_encode(mpti_f32_bits(x)); }
+MPT_HD float    mpt_f32_from_e5m2_bits(uint8_t bits) { return mpti_f32_make(mpti_e5m2_decode(bits)); }
 
 // >>H9 classify, neighbours, ulp -------------------------------------------------------------------
 /* Both 16-bit formats are sign-magnitude codes that differ only in where the exponent starts, so
@@ -1492,6 +1537,12 @@ MPT_PAIRS(MPTI_X)
 MPT_DEF mpt_status mpt_e4m3_from_f32_sat_n(mpt_e4m3 *dst, const float *src, size_t n);
 MPT_DEF mpt_status mpt_e5m2_from_f32_sat_n(mpt_e5m2 *dst, const float *src, size_t n);
 
+/* mpt_f16_bits_from_f32_n, mpt_f32_from_f16_bits_n, and for bf16 -- the same on arrays of plain integers. */
+MPT_DEF mpt_status mpt_f16_bits_from_f32_n(uint16_t *dst, const float *src, size_t n);
+MPT_DEF mpt_status mpt_f32_from_f16_bits_n(float *dst, const uint16_t *src, size_t n);
+MPT_DEF mpt_status mpt_bf16_bits_from_f32_n(uint16_t *dst, const float *src, size_t n);
+MPT_DEF mpt_status mpt_f32_from_bf16_bits_n(float *dst, const uint16_t *src, size_t n);
+
 /* mpt_convert_n -- convert n numbers between any two formats of the table, known at run time.
  *   dst    out     [n] elements of mpt_format_get(dst_format)->bytes each, any alignment
  *   src    in      [n] likewise; in TF32 and formats below 8 bits each element holds one code in its low bits
@@ -1524,6 +1575,23 @@ typedef enum mpt_byte_order { MPT_NATIVE_ENDIAN, MPT_LITTLE_ENDIAN, MPT_BIG_ENDI
 MPT_DEF mpt_status mpt_convert_bytes_n(mpt_format dst_format, void *dst, mpt_byte_order dst_order,
                                        mpt_format src_format, const void *src, mpt_byte_order src_order,
                                        size_t n, const mpt_opts *opts, unsigned *flags);
+
+/* mpt_convert_checked_n -- mpt_convert_n for those who take overflow for an error: every element is checked
+ * before anything is written.
+ *   bad  out  NULL, or the index of the first element that does not fit; kept if there is none
+ * An element does not fit if it is finite and rounds beyond the largest finite number, also where it would
+ * saturate; if it is Inf or NaN and the format has none; if it is negative and the format has no sign.
+ * Inexact results and underflow are no errors (see mpt_inexact_n).
+ * Returns: MPT_OK.  Errors: MPT_E_RANGE, and as mpt_convert_n (nothing is written to dst).  Threads: any. */
+MPT_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_format src_format,
+                                         const void *src, size_t n, const mpt_opts *opts, size_t *bad);
+
+/* mpt_inexact_n -- how many of n elements another format does not have (mpt_is_exact), and the first of them.
+ *   count  out  NULL, or the number of such elements
+ *   first  out  NULL, or the index of the first one; n if there is none
+ * Returns: MPT_OK.  Errors: MPT_E_ARG as mpt_convert_n (nothing is written).  Threads: any. */
+MPT_DEF mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, const void *src, size_t n,
+                                 size_t *count, size_t *first);
 
 /* mpt_decode_n, mpt_encode_n -- mpt_convert_n to float and from float, with the defaults. */
 MPT_DEF mpt_status mpt_decode_n(float *dst, mpt_format format, const void *src, size_t n);
@@ -1943,7 +2011,7 @@ static int mpti_bad_opts(const mpt_opts *o)
 static int mpti_round_up(uint64_t sig, int shift, const mpt_opts *o, unsigned sign, unsigned odd,
                          int *inexact)
 {
-    /* from 64 on every bit of sig is discarded, and its 53 bits are below half of the gap */
+    /* from 64 on every bit of sig is discarded, and its 63 bits are below half of the gap */
     const int      beyond = shift > 63;
     const uint64_t rest = beyond ? sig : shift ? sig & ((MPTI_ONE << shift) - 1u) : 0u;
     const uint64_t half = beyond || !shift ? 0u : MPTI_ONE << (shift - 1);
@@ -1993,13 +2061,13 @@ static uint64_t mpti_encode_overflow(const mpt_format_info *f, uint64_t sign_bit
     return f->has_inf && !to_nan ? sign_bit | f->inf_code : mpti_encode_nan(f, sign_bit, 0u, o);
 }
 
-/* Round a finite nonzero sig * 2^q (sig in [2^52, 2^53)) to a magnitude code, as if exponents had no
- * upper end; the caller deals with overflow. */
-static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q, unsigned sign,
+/* Round a finite nonzero sig * 2^q, its highest one bit at `top` (up to 62), to a magnitude code, as if
+ * exponents had no upper end; the caller deals with overflow. */
+static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q, int top, unsigned sign,
                                    const mpt_opts *o, unsigned *flags)
 {
     const int scale = f->specials == MPT_SPECIALS_SCALE, m = f->mantissa_bits;
-    const int e = q + 52, floor_e = e < f->emin ? f->emin : e;
+    const int e = q + top, floor_e = e < f->emin ? f->emin : e;
     const int shift = floor_e - m - q;
     uint64_t  code = ((uint64_t)(floor_e - f->emin) << m) + (shift > 63 ? 0u : sig >> shift);
     int       inexact, tiny = 0, unused;
@@ -2011,7 +2079,7 @@ static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q
         code -= 1u;                     /* its field 0 is a number, not the subnormals */
     code += (uint64_t)mpti_round_up(sig, shift, o, sign, (unsigned)(code & 1u), &inexact);
     if (e < f->emin) {                  /* tiny unless rounding with a free exponent reaches 2^emin */
-        const int      free_shift = 52 - m;
+        const int      free_shift = top - m;
         const uint64_t kept = sig >> free_shift;
         const int up = mpti_round_up(sig, free_shift, o, sign, (unsigned)(kept & 1u), &unused);
         tiny = o->tininess == MPT_TININESS_BEFORE || e < f->emin - 1 ||
@@ -2026,13 +2094,40 @@ static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q
     return code;
 }
 
+/* A finite nonzero number to a code of its sign, overflow included. */
+static uint64_t mpti_encode_number(const mpt_format_info *f, uint64_t sig, int q, int top, unsigned sign,
+                                   const mpt_opts *o, unsigned *flags)
+{
+    const uint64_t sign_bit = f->sign_bits ? (uint64_t)sign << (f->bits - 1) : 0u;
+    uint64_t       code;
+    if (!f->sign_bits && sign) {
+        *flags |= MPT_FLAG_INVALID;
+        return f->nan_code;
+    }
+    code = mpti_encode_finite(f, sig, q, top, sign, o, flags);
+    if (code > f->max_code) {
+        *flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
+        return mpti_encode_overflow(f, sign_bit, o, 0);
+    }
+    if (!code && f->specials == MPT_SPECIALS_FNUZ)
+        return 0u;                      /* no negative zero: its code is the NaN */
+    return sign_bit | code;
+}
+
+static uint64_t mpti_encode_zero(const mpt_format_info *f, uint64_t sign_bit, unsigned *flags)
+{
+    if (f->specials == MPT_SPECIALS_SCALE)
+        *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
+    return f->specials == MPT_SPECIALS_FNUZ ? 0u : sign_bit;
+}
+
 static uint64_t mpti_encode_bits(const mpt_format_info *f, uint64_t u, const mpt_opts *o, unsigned *flags)
 {
     const unsigned sign = (unsigned)(u >> 63);
     const uint64_t sign_bit = f->sign_bits ? (uint64_t)sign << (f->bits - 1) : 0u;
     const uint64_t hidden = MPTI_ONE << 52, man = u & (hidden - 1u);
     const int      field = (int)((u >> 52) & 0x7ffu);
-    uint64_t       sig = field ? man | hidden : man, code;
+    uint64_t       sig = field ? man | hidden : man;
     int            q = (field ? field : 1) - 1075;
 
     if (field == 0x7ff && man) {
@@ -2040,7 +2135,9 @@ static uint64_t mpti_encode_bits(const mpt_format_info *f, uint64_t u, const mpt
             *flags |= MPT_FLAG_INVALID;
         return mpti_encode_nan(f, sign_bit, man, o);
     }
-    if (!f->sign_bits && sign && (field || man)) {
+    if (!field && (o->flush & MPT_FLUSH_INPUTS))
+        sig = 0u;
+    if (!f->sign_bits && sign && sig) {
         *flags |= MPT_FLAG_INVALID;
         return f->nan_code;
     }
@@ -2049,21 +2146,11 @@ static uint64_t mpti_encode_bits(const mpt_format_info *f, uint64_t u, const mpt
             *flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
         return mpti_encode_overflow(f, sign_bit, o, 1);
     }
-    if (!sig || (!field && (o->flush & MPT_FLUSH_INPUTS))) {
-        if (f->specials == MPT_SPECIALS_SCALE)
-            *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
-        return f->specials == MPT_SPECIALS_FNUZ ? 0u : sign_bit;
-    }
+    if (!sig)
+        return mpti_encode_zero(f, sign_bit, flags);
     for (; !(sig & hidden); q--)        /* a subnormal double */
         sig <<= 1;
-    code = mpti_encode_finite(f, sig, q, sign, o, flags);
-    if (code > f->max_code) {
-        *flags |= MPT_FLAG_OVERFLOW | MPT_FLAG_INEXACT;
-        return mpti_encode_overflow(f, sign_bit, o, 0);
-    }
-    if (!code && f->specials == MPT_SPECIALS_FNUZ)
-        return 0u;                      /* no negative zero: its code is the NaN */
-    return sign_bit | code;
+    return mpti_encode_number(f, sig, q, 52, sign, o, flags);
 }
 
 MPT_DEF uint64_t mpt_encode_as(const mpt_format_info *info, double value, const mpt_opts *opts,
@@ -2088,6 +2175,152 @@ MPT_DEF uint64_t mpt_encode_as(const mpt_format_info *info, double value, const 
 MPT_DEF uint64_t mpt_encode(mpt_format format, double value, const mpt_opts *opts, unsigned *flags)
 {
     return mpt_encode_as(mpt_format_get(format), value, opts, flags);
+}
+
+/* ---- integers ---- */
+
+/* An integer of 64 bits loses its last one to a sticky bit: no format has as many. */
+static uint64_t mpti_encode_int(mpt_format format, unsigned sign, uint64_t magnitude, const mpt_opts *opts,
+                                unsigned *flags)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    const mpt_opts         plain = MPTI_PLAIN_OPTS;
+    const mpt_opts        *o = opts ? opts : &plain;
+    unsigned               raised = 0u;
+    uint64_t               code;
+    if (!f || mpti_bad_opts(o)) {
+        raised = MPT_FLAG_INVALID;
+        code = f ? f->nan_code : 0u;
+    } else if (!magnitude)
+        code = mpti_encode_zero(f, 0u, &raised);
+    else {
+        const int      up = mpti_clz64(magnitude) - 1;
+        const uint64_t sig = up < 0 ? magnitude >> 1 | (magnitude & 1u) : magnitude << up;
+        code = mpti_encode_number(f, sig, -up, 62, sign, o, &raised);
+    }
+    if (flags)
+        *flags |= raised;
+    return code;
+}
+
+MPT_DEF uint64_t mpt_encode_u64(mpt_format format, uint64_t value, const mpt_opts *opts, unsigned *flags)
+{
+    return mpti_encode_int(format, 0u, value, opts, flags);
+}
+
+MPT_DEF uint64_t mpt_encode_i64(mpt_format format, int64_t value, const mpt_opts *opts, unsigned *flags)
+{
+    const uint64_t u = (uint64_t)value;
+    return mpti_encode_int(format, value < 0, value < 0 ? 0u - u : u, opts, flags);
+}
+
+MPT_DEF uint64_t mpt_encode_u32(mpt_format format, uint32_t value, const mpt_opts *opts, unsigned *flags)
+{
+    return mpt_encode_u64(format, value, opts, flags);
+}
+
+MPT_DEF uint64_t mpt_encode_i32(mpt_format format, int32_t value, const mpt_opts *opts, unsigned *flags)
+{
+    return mpt_encode_i64(format, value, opts, flags);
+}
+
+/* A code as an integer between -most_negative and most: the magnitude, and the sign beside it. */
+static uint64_t mpti_decode_int(mpt_format format, uint64_t code, uint64_t most_negative, uint64_t most,
+                                unsigned *sign, const mpt_opts *opts, unsigned *flags)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    const mpt_opts         plain = MPTI_PLAIN_OPTS;
+    const mpt_opts        *o = opts ? opts : &plain;
+    unsigned               raised = MPT_FLAG_INVALID;
+    uint64_t               r = 0u;
+    *sign = 0u;
+    if (f && !mpti_bad_opts(o)) {
+        const mpt_fields p = mpti_take_apart(f, code);
+        const int        nan = p.kind == MPT_CLASS_QUIET_NAN || p.kind == MPT_CLASS_SIGNALING_NAN;
+        const int        subnormal = p.kind == MPT_CLASS_POS_SUBNORMAL || p.kind == MPT_CLASS_NEG_SUBNORMAL;
+        const uint64_t   end = p.sign ? most_negative : most;
+        const uint64_t   sig = subnormal && (o->flush & MPT_FLUSH_INPUTS) ? 0u : p.significand;
+        *sign = nan ? 0u : p.sign;
+        if (!nan)
+            r = end;
+        if (p.kind != MPT_CLASS_POS_INF && p.kind != MPT_CLASS_NEG_INF && !nan) {
+            const int shift = -p.exponent;
+            int       inexact = 0, fits = 1;
+            uint64_t  whole = sig;
+            if (shift > 0) {
+                whole = shift > 63 ? 0u : sig >> shift;
+                whole += (uint64_t)mpti_round_up(sig, shift, o, p.sign, (unsigned)(whole & 1u), &inexact);
+            } else if (sig) {
+                fits = -shift <= mpti_clz64(sig);
+                whole = fits ? sig << -shift : 0u;
+            }
+            if (fits && whole <= end) {
+                r = whole;
+                raised = inexact ? MPT_FLAG_INEXACT : 0u;
+            }
+        }
+    }
+    if (flags)
+        *flags |= raised;
+    return r;
+}
+
+MPT_DEF uint64_t mpt_decode_u64(mpt_format format, uint64_t code, const mpt_opts *opts, unsigned *flags)
+{
+    unsigned sign;
+    return mpti_decode_int(format, code, 0u, UINT64_MAX, &sign, opts, flags);
+}
+
+MPT_DEF uint32_t mpt_decode_u32(mpt_format format, uint64_t code, const mpt_opts *opts, unsigned *flags)
+{
+    unsigned sign;
+    return (uint32_t)mpti_decode_int(format, code, 0u, 0xffffffffu, &sign, opts, flags);
+}
+
+MPT_DEF int64_t mpt_decode_i64(mpt_format format, uint64_t code, const mpt_opts *opts, unsigned *flags)
+{
+    const uint64_t most = ~(uint64_t)0 >> 1;
+    unsigned       sign;
+    const uint64_t r = mpti_decode_int(format, code, most + 1u, most, &sign, opts, flags);
+    return sign && r ? -(int64_t)(r - 1u) - 1 : (int64_t)r;
+}
+
+MPT_DEF int32_t mpt_decode_i32(mpt_format format, uint64_t code, const mpt_opts *opts, unsigned *flags)
+{
+    unsigned       sign;
+    const uint64_t r = mpti_decode_int(format, code, 0x80000000u, 0x7fffffffu, &sign, opts, flags);
+    return (int32_t)(sign ? -(int64_t)r : (int64_t)r);
+}
+
+/* ---- exactly representable? ---- */
+
+static int mpti_is_exact(const mpt_format_info *f, uint64_t u)
+{
+    const mpt_opts plain = MPTI_PLAIN_OPTS;
+    unsigned       unused = 0u;
+    if ((u & ~(MPTI_ONE << 63)) > (uint64_t)0x7ff << 52)
+        return f->has_nan;
+    return mpti_f64_bits(mpt_decode_as(f, mpti_encode_bits(f, u, &plain, &unused))) == u;
+}
+
+MPT_DEF int mpt_is_exact(mpt_format format, double value)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    return f ? mpti_is_exact(f, mpti_f64_bits(value)) : 0;
+}
+
+MPT_DEF int mpt_is_exact_i64(mpt_format format, int64_t value)
+{
+    unsigned flags = 0u;
+    (void)mpt_encode_i64(format, value, NULL, &flags);
+    return !flags;
+}
+
+MPT_DEF int mpt_is_exact_u64(mpt_format format, uint64_t value)
+{
+    unsigned flags = 0u;
+    (void)mpt_encode_u64(format, value, NULL, &flags);
+    return !flags;
 }
 
 /* ---- looking at one number ---- */
@@ -2328,6 +2561,26 @@ MPT_DEF const char *mpt_simd_name(void)
     return "portable";
 }
 
+MPT_DEF mpt_status mpt_f16_bits_from_f32_n(uint16_t *dst, const float *src, size_t n)
+{
+    return mpt_f16_from_f32_n((mpt_f16 *)(void *)dst, src, n);
+}
+
+MPT_DEF mpt_status mpt_f32_from_f16_bits_n(float *dst, const uint16_t *src, size_t n)
+{
+    return mpt_f32_from_f16_n(dst, (const mpt_f16 *)(const void *)src, n);
+}
+
+MPT_DEF mpt_status mpt_bf16_bits_from_f32_n(uint16_t *dst, const float *src, size_t n)
+{
+    return mpt_bf16_from_f32_n((mpt_bf16 *)(void *)dst, src, n);
+}
+
+MPT_DEF mpt_status mpt_f32_from_bf16_bits_n(float *dst, const uint16_t *src, size_t n)
+{
+    return mpt_f32_from_bf16_n(dst, (const mpt_bf16 *)(const void *)src, n);
+}
+
 /* ---- any two formats, with options ---- */
 
 static int mpti_is_plain(const mpt_opts *o)
@@ -2558,6 +2811,62 @@ MPT_DEF mpt_status mpt_decode_n(float *dst, mpt_format format, const void *src, 
 MPT_DEF mpt_status mpt_encode_n(void *dst, mpt_format format, const float *src, size_t n)
 {
     return mpt_convert_n(format, dst, MPT_F32, src, n, NULL, NULL);
+}
+
+static int mpti_fits(const mpt_format_info *f, uint64_t u, const mpt_opts *o)
+{
+    const int nan = (u & ~(MPTI_ONE << 63)) > (uint64_t)0x7ff << 52;
+    unsigned  flags = 0u;
+    (void)mpti_encode_bits(f, u, o, &flags);
+    if (nan)
+        return f->has_nan;
+    if ((u & ~(MPTI_ONE << 63)) == (uint64_t)0x7ff << 52)
+        return f->has_inf;
+    return !(flags & (MPT_FLAG_OVERFLOW | MPT_FLAG_INVALID));
+}
+
+MPT_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_format src_format,
+                                         const void *src, size_t n, const mpt_opts *opts, size_t *bad)
+{
+    const mpti_side      d = mpti_side_of(dst_format, MPT_NATIVE_ENDIAN);
+    const mpti_side      s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
+    const mpt_opts       plain = MPTI_PLAIN_OPTS;
+    const mpt_opts      *o = opts ? opts : &plain;
+    const unsigned char *p = (const unsigned char *)src;
+    size_t               i;
+    if (mpti_bad_array(dst, src, n) || !d.info || !s.info || mpti_bad_opts(o))
+        return MPT_E_ARG;
+    for (i = 0; i < n; i++, p += s.stride) {
+        const mpt_opts at = mpti_opts_at(o, i);
+        const uint64_t code = mpti_load_code(p, s.info->bytes);
+        if (!mpti_fits(d.info, mpti_f64_of_code(s.info, code, o->flush), &at)) {
+            if (bad)
+                *bad = i;
+            return MPT_E_RANGE;
+        }
+    }
+    return mpti_convert(&d, dst, &s, src, n, opts, NULL);
+}
+
+MPT_DEF mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, const void *src, size_t n,
+                                 size_t *count, size_t *first)
+{
+    const mpti_side        s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
+    const mpt_format_info *f = mpt_format_get(format);
+    const unsigned char   *p = (const unsigned char *)src;
+    size_t                 i, found = 0, at = n;
+    if ((n && !src) || !f || !s.info)
+        return MPT_E_ARG;
+    for (i = 0; i < n; i++, p += s.stride)
+        if (!mpti_is_exact(f, mpti_f64_of_code(s.info, mpti_load_code(p, s.info->bytes), 0u))) {
+            at = found ? at : i;
+            found++;
+        }
+    if (count)
+        *count = found;
+    if (first)
+        *first = at;
+    return MPT_OK;
 }
 
 /* ---- quantize ---- */
