@@ -183,22 +183,22 @@ MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mp
  * person should do there. Source: CUDA C++ Programming Guide, "Compute Capabilities". */
 #define MPT_GPUS(X)                                                                                        \
     X(MPT_GPU_OLDER,     "Maxwell or older",  0, 0u,                                                       \
-      "keep FP32; FP16 only to store what is read rarely")                                                 \
+      "keep FP32; FP16 only to store")                                                                     \
     X(MPT_GPU_PASCAL,    "Pascal",           60, 0u,                                                       \
-      "FP16 to store, which halves memory and its traffic; products run in FP32")                          \
+      "FP16 to store: half the memory and its traffic; products in FP32")                                  \
     X(MPT_GPU_VOLTA,     "Volta",            70, MPT_TC_F16,                                               \
       "FP16 with a loss scale; no bf16 products")                                                          \
     X(MPT_GPU_TURING,    "Turing",           75, MPT_TC_F16,                                               \
       "FP16 with a loss scale; no bf16 products")                                                          \
     X(MPT_GPU_AMPERE,    "Ampere",           80, MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32,                   \
-      "bf16, or FP16 with a loss scale; TF32 for what must stay FP32 in memory")                           \
+      "bf16, or FP16 with a loss scale; TF32 for what stays FP32 in memory")                               \
     X(MPT_GPU_ADA,       "Ada",              89, MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32 | MPT_TC_FP8,      \
-      "bf16, or FP16 with a loss scale; FP8 with a scale per tensor for large products")                   \
+      "bf16, or FP16 with a loss scale; FP8 with a scale per tensor for large ones")                       \
     X(MPT_GPU_HOPPER,    "Hopper",           90, MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32 | MPT_TC_FP8,      \
-      "bf16, or FP16 with a loss scale; FP8 with a scale per tensor for large products")                   \
+      "bf16, or FP16 with a loss scale; FP8 with a scale per tensor for large ones")                       \
     X(MPT_GPU_BLACKWELL, "Blackwell",       100,                                                           \
       MPT_TC_F16 | MPT_TC_BF16 | MPT_TC_TF32 | MPT_TC_FP8 | MPT_TC_BLOCKS,                                 \
-      "bf16, or FP16 with a loss scale; FP8 and block formats for large products")
+      "bf16, or FP16 with a loss scale; FP8 and block formats for large ones")
 
 typedef enum mpt_gpu_generation {
 #define MPTI_X(id, name, cc, tensor_cores, advice) id,
@@ -277,9 +277,9 @@ typedef struct mpt_gemm_args {
     X(MPT_GEMM_FP8_PAIR,        4, 1, "two e5m2 operands do not multiply: make one e4m3")                  \
     X(MPT_GEMM_FORMATS,         5, 1, "no such product: see a_format, b_format, d_format, bias_format")    \
     X(MPT_GEMM_SHAPE,           6, 1, "m, n or k below 1, or a leading dimension shorter than its rows")   \
-    X(MPT_GEMM_PAD_M,           7, 0, "m is not a multiple of 16 bytes of elements: pad it")               \
-    X(MPT_GEMM_PAD_N,           8, 0, "n is not a multiple of 16 bytes of elements: pad it")               \
-    X(MPT_GEMM_PAD_K,           9, 0, "k is not a multiple of 16 bytes of elements: pad it")               \
+    X(MPT_GEMM_PAD_M,           7, 0, "m is not a multiple of the elements in 16 bytes: pad it")           \
+    X(MPT_GEMM_PAD_N,           8, 0, "n is not a multiple of the elements in 16 bytes: pad it")           \
+    X(MPT_GEMM_PAD_K,           9, 0, "k is not a multiple of the elements in 16 bytes: pad it")           \
     X(MPT_GEMM_PAD_LD,         10, 0, "a leading dimension is not a multiple of 16 bytes: pad it")         \
     X(MPT_GEMM_ALIGN,          11, 0, "a pointer is not a multiple of 16 bytes")                           \
     X(MPT_GEMM_FP8_PAD,        12, 1, "FP8 needs dimensions, leading dimensions and pointers that are "    \
