@@ -238,50 +238,210 @@ MPT_DEF mpt_status mpt_ranges_print(FILE *out, const mpt_ranges *a, const char *
 // >>M4 other reports -------------------------------------------------------------------------------
 
 // >>M5 loss scaler ---------------------------------------------------------------------------------
-/* One row per rule for the scale: enum, name, first scale, growth, backoff, interval.
- *   static   the scale never moves; a bad step is still skipped
- *   pytorch  torch.amp.GradScaler: bad step: scale * backoff, count to 0; good step: count + 1, and at
- *            `interval` scale * growth unless that is not finite, count to 0. No floor, no cap. */
-#define MPT_SCALER_DIALECTS(X)                                  \
-    X(MPT_SCALER_STATIC,  "static",   1024.0f, 1.0, 1.0,    1)  \
-    X(MPT_SCALER_PYTORCH, "pytorch", 65536.0f, 2.0, 0.5, 2000)
+/* What a dialect does, as bits: mpti_scaler_advance reads them, and nothing else tells dialects apart. */
+#define MPTI_MOVES        0x0001u   /* not static */
+#define MPTI_F64          0x0002u   /* the original keeps its scale in double (Python's float) */
+#define MPTI_F32_FACTOR   0x0004u   /* factors rounded to FP32 first; otherwise FP32(scale * FP64 factor) */
+#define MPTI_DIVIDE       0x0008u   /* backs off to scale / growth; config.backoff is not used */
+#define MPTI_KEEP_FINITE  0x0010u   /* growth to Inf is refused; otherwise the scale becomes Inf */
+#define MPTI_COUNT_FIRST  0x0020u   /* the count is compared before it counts: the period is interval + 1 */
+#define MPTI_AT_LEAST     0x0040u   /* grows at a count of `interval` or more; otherwise at exactly that */
+#define MPTI_BY_ITERATION 0x0080u   /* grows by the distance to the last bad step, modulo interval */
+#define MPTI_ONE_LATER    0x0100u   /* ... less one, and not at 0 */
+#define MPTI_BAD_COUNT    0x0200u   /* backs off at every `hysteresis`th bad step */
+#define MPTI_BAD_IN_ROW   0x0400u   /* ... of bad steps in a row */
+#define MPTI_PATIENT      0x0800u   /* the first hysteresis - 1 bad steps do not move the scale */
+#define MPTI_REARM_GOOD   0x1000u   /* ... and a good step restores them; otherwise growth does */
+#define MPTI_STAYS_AT_ONE 0x2000u   /* ... and their count stops at 1; otherwise it goes on below 0 */
+#define MPTI_MAY_RAISE    0x4000u   /* an error at the floor, with MPT_SCALER_RAISE */
+#define MPTI_RATE         0x8000u   /* backs off when bad steps per step reach the tolerance; raises */
+#define MPTI_OURS        0x10000u   /* the rule of the default dialect */
+#define MPTI_STEP_RULE (MPTI_MOVES | MPTI_KEEP_FINITE)
+#define MPTI_FLT_MIN 1.1754943508222875e-38
+#define MPTI_FLT_MAX 3.4028234663852886e+38
+
+/* One row per rule for the scale: enum, name, first scale, growth, backoff, interval, hysteresis, floor,
+ * cap, flags, rule bits; last: where it can get stuck. Numbers are the originals' defaults.
+ *   mpt              the default: see below
+ *   static           the scale never moves; a bad step is still skipped
+ *   pytorch          torch.amp.GradScaler and _amp_update_scale_
+ *   tensorflow       tf.keras.mixed_precision.LossScaleOptimizer of TensorFlow 2 (tf_keras)
+ *   tf_contrib       tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager; it has no defaults for
+ *                    the first scale and the interval, so those of tensorflow stand in
+ *   keras3           keras.optimizers.LossScaleOptimizer of Keras 3
+ *   flax             flax.training.dynamic_scale.DynamicScale
+ *   jmp              jmp.DynamicLossScale, as mindspore.amp; no default first scale: 2^15, as in its manual
+ *   apex             apex.amp.LossScaler; its floor is optional and off
+ *   apex_hysteresis  apex's update_scale_hysteresis kernel; it has no defaults: pytorch's, hysteresis 2
+ *   deepspeed_fused  FP16_Optimizer of DeepSpeed
+ *   deepspeed        DynamicLossScaler of DeepSpeed with the defaults of its configuration file; flags
+ *                    MPT_SCALER_CONSECUTIVE (off there) and MPT_SCALER_RAISE (on there)
+ *   megatron         DynamicGradScaler of Megatron-LM
+ *   fairseq          DynamicLossScaler of fairseq; interval 2^14 is that of one worker; the floor raises
+ *   paddle           paddle.amp.GradScaler */
+#define MPT_SCALER_DIALECTS(X)                                                                             \
+    X(MPT_SCALER_MPT, "mpt", 65536.0f, 2.0, 0.5, 2000, 2, 6.103515625e-05, 1099511627776.0, 0u,            \
+      MPTI_MOVES | MPTI_OURS, "nowhere: it says when no scale works")                                      \
+    X(MPT_SCALER_STATIC, "static", 1024.0f, 1.0, 1.0, 1, 1, 0.0, 0.0, 0u,                                  \
+      0u, "everywhere: it never moves")                                                                    \
+    X(MPT_SCALER_PYTORCH, "pytorch", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 0.0, 0u,                            \
+      MPTI_STEP_RULE, "at 0, after enough bad steps")                                                      \
+    X(MPT_SCALER_TENSORFLOW, "tensorflow", 32768.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                      \
+      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_AT_LEAST, "at 1, skipping in silence")         \
+    X(MPT_SCALER_TF_CONTRIB, "tf_contrib", 32768.0f, 2.0, 0.8, 2000, 2, 1.0, 0.0, 0u,                      \
+      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_AT_LEAST | MPTI_BAD_COUNT, "at 1, skipping in silence")      \
+    X(MPT_SCALER_KERAS3, "keras3", 32768.0f, 2.0, 0.5, 2000, 1, 0.0, 0.0, 0u,                              \
+      MPTI_MOVES | MPTI_F32_FACTOR, "at 0 and at Inf")                                                     \
+    X(MPT_SCALER_FLAX, "flax", 65536.0f, 2.0, 0.5, 2000, 1, MPTI_FLT_MIN, MPTI_FLT_MAX, 0u,                \
+      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_COUNT_FIRST, "at 2^-126, skipping in silence")                   \
+    X(MPT_SCALER_JMP, "jmp", 32768.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                                    \
+      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_DIVIDE, "at 1, skipping in silence")                         \
+    X(MPT_SCALER_APEX, "apex", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 16777216.0, 0u,                           \
+      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE, "at 0, after enough bad steps")                                 \
+    X(MPT_SCALER_APEX_HYSTERESIS, "apex_hysteresis", 65536.0f, 2.0, 0.5, 2000, 2, 0.0, 0.0, 0u,            \
+      MPTI_STEP_RULE | MPTI_PATIENT | MPTI_REARM_GOOD, "at 0; where every other step is bad")              \
+    X(MPT_SCALER_DEEPSPEED_FUSED, "deepspeed_fused", 65536.0f, 2.0, 0.5, 1000, 1, 1.0, 0.0, 0u,            \
+      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_ONE_LATER, "at 1, in silence")        \
+    X(MPT_SCALER_DEEPSPEED, "deepspeed", 65536.0f, 2.0, 0.5, 1000, 2, 1.0, 0.0, MPT_SCALER_RAISE,          \
+      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_PATIENT | MPTI_STAYS_AT_ONE |         \
+      MPTI_MAY_RAISE, "nowhere: it raises at 1 and ends the run")                                          \
+    X(MPT_SCALER_MEGATRON, "megatron", 4294967296.0f, 2.0, 0.5, 1000, 2, 1.0, 0.0, 0u,                     \
+      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_PATIENT, "at 1, skipping in silence, and at Inf")                \
+    X(MPT_SCALER_FAIRSEQ, "fairseq", 128.0f, 2.0, 0.5, 16384, 1, 1e-4, 0.0, 0u,                            \
+      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_RATE,                                 \
+      "nowhere: it raises at 1e-4 and ends the run")                                                       \
+    X(MPT_SCALER_PADDLE, "paddle", 65536.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                              \
+      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_BAD_COUNT | MPTI_BAD_IN_ROW, "at 1, skipping in silence")
 
 typedef enum mpt_scaler_dialect {
-#define MPTI_X(id, name, init, growth, backoff, interval) id,
+#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) id,
     MPT_SCALER_DIALECTS(MPTI_X)
 #undef MPTI_X
     MPT_SCALER_DIALECT_COUNT
 } mpt_scaler_dialect;
 
+#define MPT_SCALER_RAISE       1u   /* deepspeed: a bad step at the floor is an error */
+#define MPT_SCALER_CONSECUTIVE 2u   /* deepspeed: a good step restores the hysteresis; else growth does */
+
+/* What one update goes by; static uses none of it but init_scale. */
 typedef struct mpt_scaler_config {
-    double   growth;            /* above 1; static: unused */
-    double   backoff;           /* above 0, below 1; static: unused */
+    double   growth;            /* above 1 */
+    double   backoff;           /* above 0, below 1; tensorflow, jmp, apex, deepspeed, fairseq: not used,
+                                 * they divide by growth */
+    double   min_scale;         /* floor, 0: none; fairseq: the scale that raises; mpt: above 0 */
+    double   max_scale;         /* cap, 0: none; mpt: above 0 */
+    double   tolerance;         /* fairseq: share of bad steps up to which they only skip, 0 and more */
+    double   threshold;         /* fairseq: floor, 0: none */
     float    init_scale;        /* finite, above 0 */
-    int32_t  interval;          /* good steps before the scale grows, 1 and more; static: unused */
+    int32_t  interval;          /* good steps before the scale grows, 1 and more */
     int32_t  dialect;           /* mpt_scaler_dialect */
-    uint32_t reserved;          /* 0 */
+    int32_t  hysteresis;        /* the bad step that first moves the scale, 1 and more */
+    int32_t  patience;          /* mpt: bad steps at the floor before the verdict, 1 and more */
+    uint32_t flags;             /* MPT_SCALER_* or-ed */
 } mpt_scaler_config;
 
-/* All state of a loss scale: copy it, compare it with memcmp, write it to a file. */
+/* What was bad in a step. */
+#define MPT_CAUSE_INF   1u      /* a gradient is Inf */
+#define MPT_CAUSE_NAN   2u      /* a gradient is NaN */
+#define MPT_CAUSE_RANGE 4u      /* a finite gradient whose unscaled value is beyond its format */
+
+/* What the updates so far say; anything but OK stays until the next good step. */
+#define MPT_VERDICTS(X)                                                                                    \
+    X(MPT_VERDICT_OK,       "no verdict")                                                                  \
+    X(MPT_VERDICT_OVERFLOW, "no scale works: gradients are Inf even at the smallest scale; the forward "   \
+                            "pass overflows, the loss diverges, or min_scale is too high")                 \
+    X(MPT_VERDICT_NAN,      "no scale works: gradients are NaN from the first scale down to the "          \
+                            "smallest; look for a NaN in data, weights or forward pass")                   \
+    X(MPT_VERDICT_RANGE,    "no scale works: gradients are finite, but unscaled they exceed the range "    \
+                            "of the format they are stored in")                                            \
+    X(MPT_VERDICT_RAISED,   "the dialect's original raises an error here and ends the run")
+
+typedef enum mpt_scaler_verdict {
+#define MPTI_X(id, text) id,
+    MPT_VERDICTS(MPTI_X)
+#undef MPTI_X
+    MPT_VERDICT_COUNT
+} mpt_scaler_verdict;
+
+/* mpt_verdict_text -- one English sentence for a verdict; "unknown verdict" for anything else.
+ * Returns: a string that lives forever.  Threads: any. */
+MPT_DEF const char *mpt_verdict_text(mpt_scaler_verdict verdict);
+
+/* The default dialect, mpt, cannot get stuck. All scales are powers of two in [min_scale, max_scale].
+ *
+ * Growth. After `interval` good steps the scale doubles (times growth), up to max_scale, and the
+ * hysteresis is whole again. A good step is one without Inf, NaN and without a gradient that unscaling
+ * or writing back takes out of range.
+ *
+ * Inf. A smaller scale may cure it. The first hysteresis - 1 such steps are only skipped; each further
+ * one backs off, until growth makes the hysteresis whole; so does one within 16 good steps of growth. So
+ * one bad batch costs no scale, and a scale at which some steps in every interval overflow does come down.
+ * After `patience` bad steps in a row at min_scale: verdict OVERFLOW, until a good step.
+ *
+ * NaN without any Inf. Either the scale's doing (an Inf of the backward pass met another, or a zero, before
+ * it reached a gradient), or of data, weights or the forward pass, which no scale cures. One step cannot
+ * tell; a lower scale can. Each NaN adds 64 to a suspicion, each good step takes 1; from the fourth in a row
+ * on, or at a rate of more than 1 in 64, a NaN backs off, by 1, 2, 4 ... factors, and so does one within 16
+ * good steps of a move upwards. The scale that the search began at is kept as `home`. Other NaN are skipped
+ * and move nothing, not even the count of good steps.
+ *   If good steps follow, the scale climbs back to home quickly, a factor each interval / 64 good steps;
+ *   each NaN that undoes a factor doubles that number, up to about interval / 8. Where the scale was at
+ *   fault it so settles below; where a few batches were, it is home again soon. Growth makes a new home.
+ *   If NaN still come at min_scale, `patience` times, the scale was not at fault: it returns to home, and
+ *   NaN at this scale and below no longer move it (home is cleared of suspicion). If they come in a row,
+ *   `patience` of them, verdict NAN, until a good step.
+ *   That lapses after `interval` good steps, 1000 at least, without a NaN, or 256 bad ones in a row, since
+ *   then something has changed and the search is worth its steps again.
+ *
+ * RANGE alone. The unscaled gradient does not fit its format: no scale cures that, so the scale stays, and
+ * after `patience` in a row the verdict is RANGE.
+ *
+ * Inf and NaN in one step count as Inf, and so does a bad step recorded without a cause.
+ * Defaults: 2^16 first, 2^-14 to 2^40, hysteresis 2, patience 4: from 2^16 to a verdict on all-bad steps
+ * takes 35, or 12 where they are NaN. */
+
+/* All state of a loss scale, without pointers: copy it, compare it with memcmp, checkpoint it. Read what
+ * you like; `scale` is the product of the rule, setting it by hand is not supported. */
 typedef struct mpt_scaler {
     mpt_scaler_config config;
     uint64_t updates;           /* calls of mpt_scaler_update so far */
     uint64_t skipped;           /* those of them with found_inf */
-    float    scale;
+    uint64_t skipped_nan;       /* those of them with a NaN and no Inf, as far as causes were recorded */
+    double   wide;              /* the scale of the dialects that keep it in double; else a copy */
+    int64_t  iteration;         /* deepspeed, fairseq: their own count of steps */
+    int64_t  last_bad;          /* ... of the last bad one, -1 before */
+    int64_t  last_moved;        /* fairseq: ... of the last change of scale, -1 before */
+    float    scale;             /* now; multiply the loss by it (mpt_scaler_scale does) */
+    float    home;              /* mpt: where the scale climbs back to after a search */
+    float    cleared;           /* mpt: NaN at this scale and below are not the scale's doing; 0: none */
     int32_t  good_steps;        /* since the scale last moved */
-    uint32_t found_inf;         /* since the last update */
+    int32_t  bad_steps;         /* tf_contrib, paddle, fairseq: their count; mpt: in a row */
+    int32_t  hysteresis_left;
+    int32_t  suspicion;         /* mpt: 64 a NaN, one less each good step */
+    int32_t  climb;             /* mpt: good steps before a factor towards home */
+    int32_t  at_floor;          /* mpt: NaN at the lowest scale of a search */
+    int32_t  clean_steps;       /* mpt: good steps since the last NaN */
+    int32_t  floor_steps;       /* mpt: bad steps in a row at min_scale, or of RANGE */
+    uint32_t verdict;           /* mpt_scaler_verdict */
+    uint32_t found_inf;         /* since the last update: any bad gradient */
+    uint32_t cause;             /* since the last update: MPT_CAUSE_* or-ed */
     uint32_t checks;            /* gradient checks since the last update */
     uint32_t in_use;            /* mpt_scaler_scale was called at least once */
-    uint32_t reserved;          /* 0 */
+    uint32_t climbed;           /* mpt: the last move was towards home */
+    int32_t  stride;            /* mpt: factors that the next NaN of a search takes off */
 } mpt_scaler;
 
 /* mpt_scaler_preset -- the published defaults of a dialect, to change and pass to mpt_scaler_init.
  * Returns: the configuration; for an unknown dialect one that mpt_scaler_init refuses.  Threads: any. */
 MPT_DEF mpt_scaler_config mpt_scaler_preset(mpt_scaler_dialect dialect);
 
+/* mpt_scaler_name -- the name of a dialect as in the table; "unknown" for anything else.  Threads: any. */
+MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect);
+
 /* mpt_scaler_init -- a scaler before its first step.
- *   config  in  NULL for mpt_scaler_preset(MPT_SCALER_PYTORCH)
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or a value out of range (*s is kept). */
+ *   config  in  NULL for mpt_scaler_preset(MPT_SCALER_MPT)
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or a value out of range (*s is kept); of mpt all of
+ * growth, backoff and scales must be powers of two, and init_scale within its limits. */
 MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config);
 
 /* mpt_scaler_scale -- multiply the loss, or the gradient that starts the backward pass, by the scale.
@@ -299,14 +459,19 @@ static inline float mpt_scaler_scale(mpt_scaler *s, float x)
 
 /* mpt_scaler_record -- tell the scaler what a check of your own found (other ranks, a GPU, an
  * optimizer that looks for itself), in place of mpt_check.
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER before the first mpt_scaler_scale. */
+ *   found_inf  in  nonzero: any gradient is bad
+ *   cause      in  MPT_CAUSE_* or-ed, 0 for a good step
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (also for an unknown cause); MPT_E_ORDER before the first
+ * mpt_scaler_scale. */
 MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf);
+MPT_DEF mpt_status mpt_scaler_record_cause(mpt_scaler *s, unsigned cause);
 
 /* mpt_scaler_update -- grow or back off the loss scale after one step, once for all optimizers.
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER if nothing was checked since the last update.
- * Exact: factors in double, the scale rounded to FP32.  Parity: bit-exact host/device.
- * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2; PyTorch
- * GradScaler.update and _amp_update_scale_. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER if nothing was checked since the last update (then
+ *   nothing is changed). MPT_E_SCALE while no scale works: the update was made, s->verdict says why, and
+ *   training may go on if you expect the cause to go away; deepspeed and fairseq where they raise.
+ * Exact: as the original of the dialect, in its own arithmetic.  Parity: bit-exact host/device.
+ * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2; the originals. */
 MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
 
 // >>M6 check, unscale, clip ------------------------------------------------------------------------
@@ -641,6 +806,12 @@ MPT_HD double mpti_mul64(double a, double b)
     asm("mul.rn.f64 %0, %1, %2;" : "=d"(d) : "d"(a), "d"(b));
     return d;
 }
+MPT_HD double mpti_div64(double a, double b)
+{
+    double d;
+    asm("div.rn.f64 %0, %1, %2;" : "=d"(d) : "d"(a), "d"(b));
+    return d;
+}
 MPT_HD float mpti_neg(float a)
 {
     float d;
@@ -671,10 +842,16 @@ MPT_HD double mpti_mul64(double a, double b)
     const volatile double d = a * b;
     return d;
 }
+MPT_HD double mpti_div64(double a, double b)
+{
+    const volatile double d = a / b;
+    return d;
+}
 MPT_HD double mpti_to_f64(float a) { return (double)a; }
 MPT_HD float mpti_to_f32(double a) { return (float)a; }
 MPT_HD float mpti_neg(float a) { return -a; }
 #endif
+MPT_HD int mpti_is_nonzero64(double a) { return (mpti_f64_bits(a) << 1) != 0u; }
 MPT_HD int mpti_is_nonzero(float a) { return (mpti_f32_bits(a) & 0x7fffffffu) != 0u; }
 
 /* The tree of every sum of squares. Element i of a chunk adds to lane i mod MPTI_LANES, in order; the
@@ -718,26 +895,301 @@ MPT_HD float mpti_clip_factor(double norm, float max_norm, unsigned found_inf)
     return found_inf || !(norm > most) ? 1.0f : mpti_to_f32(most / norm);
 }
 
-/* One update of the scale, by what the checks since the last one found. */
-MPT_HD void mpti_scaler_advance(mpt_scaler *s)
+/* ---- the loss scale ---- */
+
+MPT_HD uint32_t mpti_scaler_rule(int32_t dialect)
 {
-    if (s->config.dialect == (int32_t)MPT_SCALER_PYTORCH) {
-        if (s->found_inf) {
-            s->scale = mpti_to_f32(mpti_mul64(mpti_to_f64(s->scale), s->config.backoff));
-            s->good_steps = 0;
-        } else if (s->good_steps + 1 == s->config.interval) {
-            const float grown = mpti_to_f32(mpti_mul64(mpti_to_f64(s->scale), s->config.growth));
-            if (mpti_f32_is_finite(grown))
-                s->scale = grown;
-            s->good_steps = 0;
-        } else {
-            s->good_steps++;
+    switch (dialect) {
+#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
+    case id: return rule;
+    MPT_SCALER_DIALECTS(MPTI_X)
+#undef MPTI_X
+    default: return 0u;
+    }
+}
+
+/* scale * factor, or scale / factor, in the arithmetic of the rule; a double that holds a float where
+ * the rule keeps FP32. */
+MPT_HD double mpti_scaler_times(const mpt_scaler *s, uint32_t rule, double factor, int divide)
+{
+    const float x = s->scale, f = mpti_to_f32(factor);
+    if (rule & MPTI_F64)
+        return divide ? mpti_div64(s->wide, factor) : mpti_mul64(s->wide, factor);
+    if (rule & MPTI_F32_FACTOR)
+        return mpti_to_f64(divide ? mpti_div(x, f) : mpti_mul(x, f));
+    return mpti_to_f64(mpti_to_f32(mpti_mul64(mpti_to_f64(x), factor)));
+}
+
+MPT_HD void mpti_scaler_set(mpt_scaler *s, double scale)
+{
+    s->wide = scale;
+    s->scale = mpti_to_f32(scale);
+}
+
+/* Limits of FP32 rules are FP32 too. */
+MPT_HD void mpti_scaler_grow(mpt_scaler *s, uint32_t rule)
+{
+    double grown = mpti_scaler_times(s, rule, s->config.growth, 0), cap = s->config.max_scale;
+    if (!(rule & MPTI_F64))
+        cap = mpti_to_f64(mpti_to_f32(cap));
+    s->good_steps = 0;
+    if (!(rule & MPTI_REARM_GOOD))
+        s->hysteresis_left = s->config.hysteresis;
+    if (mpti_is_nonzero64(cap) && !(grown < cap))
+        grown = cap;
+    if (!(rule & MPTI_KEEP_FINITE) || mpti_f64_is_finite(grown))
+        mpti_scaler_set(s, grown);
+}
+
+MPT_HD void mpti_scaler_shrink(mpt_scaler *s, uint32_t rule)
+{
+    const int    divide = (rule & MPTI_DIVIDE) != 0u;
+    double       shrunk = mpti_scaler_times(s, rule, divide ? s->config.growth : s->config.backoff, divide);
+    double       least = rule & MPTI_RATE ? s->config.threshold : s->config.min_scale;
+    if (!(rule & MPTI_F64))
+        least = mpti_to_f64(mpti_to_f32(least));
+    mpti_scaler_set(s, shrunk < least ? least : shrunk);
+}
+
+/* Nonzero where a bad step moves the scale, by the hysteresis of the rule. */
+MPT_HD int mpti_scaler_is_due(mpt_scaler *s, uint32_t rule)
+{
+    if (rule & MPTI_BAD_COUNT) {
+        if (++s->bad_steps < s->config.hysteresis)
+            return 0;
+        s->bad_steps = 0;
+        return 1;
+    }
+    if (rule & MPTI_STAYS_AT_ONE) {
+        if (s->config.hysteresis == 1 || s->hysteresis_left == 1)
+            return 1;
+        s->hysteresis_left--;
+        return 0;
+    }
+    if (rule & MPTI_PATIENT) {
+        if (s->hysteresis_left > -0x7fffffff)
+            s->hysteresis_left--;
+        return s->hysteresis_left <= 0;
+    }
+    return 1;
+}
+
+/* fairseq: by the share of bad steps since the scale last moved; the floor raises, after the fact. */
+MPT_HD mpt_status mpti_scaler_bad_rate(mpt_scaler *s, uint32_t rule)
+{
+    const double  before = s->wide;
+    const int64_t since = s->iteration - s->last_moved;
+    s->last_bad = s->iteration;
+    s->bad_steps++;
+    if ((double)s->bad_steps / (double)(since ? since : 1000) >= s->config.tolerance) {
+        mpti_scaler_shrink(s, rule);
+        s->last_moved = s->iteration;
+        s->bad_steps = 0;
+    }
+    if (s->wide <= s->config.min_scale) {
+        mpti_scaler_set(s, before);
+        return MPT_E_SCALE;
+    }
+    s->iteration++;
+    return MPT_OK;
+}
+
+MPT_HD mpt_status mpti_scaler_bad(mpt_scaler *s, uint32_t rule)
+{
+    s->good_steps = 0;
+    if (rule & MPTI_RATE)
+        return mpti_scaler_bad_rate(s, rule);
+    if (mpti_scaler_is_due(s, rule)) {
+        if ((rule & MPTI_MAY_RAISE) && (s->config.flags & MPT_SCALER_RAISE) &&
+            !(s->wide < s->config.min_scale) && !(s->wide > s->config.min_scale))
+            return MPT_E_SCALE;
+        mpti_scaler_shrink(s, rule);
+    }
+    s->last_bad = s->iteration++;
+    return MPT_OK;
+}
+
+MPT_HD void mpti_scaler_good_iteration(mpt_scaler *s, uint32_t rule)
+{
+    const int64_t late = rule & MPTI_ONE_LATER ? 1 : 0, stable = s->iteration - s->last_bad - late;
+    if (stable >= late && stable % s->config.interval == 0) {
+        mpti_scaler_grow(s, rule);
+        s->last_moved = s->iteration;
+    } else {
+        s->good_steps++;
+    }
+    s->iteration++;
+}
+
+MPT_HD void mpti_scaler_good(mpt_scaler *s, uint32_t rule)
+{
+    const int32_t now = s->good_steps + (rule & MPTI_COUNT_FIRST ? 0 : 1);
+    if ((rule & MPTI_REARM_GOOD) || (s->config.flags & MPT_SCALER_CONSECUTIVE))
+        s->hysteresis_left = s->config.hysteresis;
+    if (rule & MPTI_BAD_IN_ROW)
+        s->bad_steps = 0;
+    if (rule & MPTI_BY_ITERATION) {
+        mpti_scaler_good_iteration(s, rule);
+    } else if (now == s->config.interval || ((rule & MPTI_AT_LEAST) && now > s->config.interval)) {
+        mpti_scaler_grow(s, rule);
+        if (rule & MPTI_BAD_COUNT)
+            s->bad_steps = 0;
+    } else {
+        s->good_steps++;
+    }
+}
+
+/* ---- the default dialect: see >>M5 ---- */
+#define MPTI_SUSPICION 64       /* of one NaN; a good step takes 1; four times as much sets off a search */
+#define MPTI_FRESH     16       /* good steps after a climb or growth within which a bad one undoes it */
+#define MPTI_CLEAN     1000     /* good steps without a NaN before a scale is no longer cleared */
+#define MPTI_LAPSE     256      /* bad steps in a row after which a scale is no longer cleared */
+
+MPT_HD int32_t mpti_count_up(int32_t x) { return x < 0x7fffffff ? x + 1 : x; }
+
+/* Powers of two: no product rounds, and the limits are powers of two as well. */
+MPT_HD void mpti_ours_set(mpt_scaler *s, float scale)
+{
+    const float least = mpti_to_f32(s->config.min_scale), most = mpti_to_f32(s->config.max_scale);
+    mpti_scaler_set(s, mpti_to_f64(scale < least ? least : scale > most ? most : scale));
+    s->good_steps = 0;
+}
+
+MPT_HD int32_t mpti_ours_climb(const mpt_scaler *s)
+{
+    return s->config.interval < 64 ? 1 : s->config.interval / 64;
+}
+
+MPT_HD void mpti_ours_new_home(mpt_scaler *s)
+{
+    s->home = s->scale;
+    s->climb = mpti_ours_climb(s);
+    s->climbed = 0u;
+    s->stride = 1;
+    s->at_floor = 0;
+}
+
+MPT_HD void mpti_ours_good(mpt_scaler *s)
+{
+    const int   climbing = s->scale < s->home;
+    const float grown = mpti_mul(s->scale, mpti_to_f32(s->config.growth));
+    s->verdict = (uint32_t)MPT_VERDICT_OK;
+    s->bad_steps = s->floor_steps = 0;
+    s->suspicion -= s->suspicion > 0;
+    s->clean_steps = mpti_count_up(s->clean_steps);
+    if (s->clean_steps >= MPTI_CLEAN && s->clean_steps >= s->config.interval && s->cleared > 0.0f) {
+        s->cleared = 0.0f;
+        s->at_floor = 0;
+    }
+    if (++s->good_steps < (climbing ? s->climb : s->config.interval))
+        return;
+    mpti_ours_set(s, climbing && grown > s->home ? s->home : grown);
+    if (!climbing) {
+        s->hysteresis_left = s->config.hysteresis;
+        mpti_ours_new_home(s);
+    }
+    s->climbed = 1u;
+    s->stride = 1;
+}
+
+/* Inf: back off, once the hysteresis is used up or where the scale has just grown. A scale that was
+ * searched and overflows is no home. */
+MPT_HD void mpti_ours_overflow(mpt_scaler *s)
+{
+    const int at_floor = !(s->scale > mpti_to_f32(s->config.min_scale));
+    const int fresh = s->climbed && s->good_steps < MPTI_FRESH;
+    s->good_steps = 0;
+    s->floor_steps = at_floor ? mpti_count_up(s->floor_steps) : 0;
+    if (s->floor_steps >= s->config.patience)
+        s->verdict = (uint32_t)MPT_VERDICT_OVERFLOW;
+    if (s->hysteresis_left > 1 && !fresh)
+        s->hysteresis_left--;
+    else
+        mpti_ours_set(s, mpti_mul(s->scale, mpti_to_f32(s->config.backoff)));
+    mpti_ours_new_home(s);
+}
+
+/* One move down: 1, 2, 4 ... factors, as long as nothing good comes between. */
+MPT_HD void mpti_ours_search(mpt_scaler *s, float floor)
+{
+    const int32_t most = s->config.interval / 8 > 128 ? s->config.interval / 8 : 128;
+    float         lower = s->scale;
+    int32_t       i;
+    for (i = 0; i < s->stride && lower > floor; i++)
+        lower = mpti_mul(lower, mpti_to_f32(s->config.backoff));
+    if (s->climbed && s->climb < most && s->climb <= s->config.interval / 2)
+        s->climb *= 2;
+    s->climbed = 0u;
+    s->stride *= s->stride < 128 ? 2 : 1;
+    mpti_ours_set(s, lower < floor ? floor : lower);
+}
+
+/* NaN alone: search downwards; where they go on down to the floor, the scale is not at fault. */
+MPT_HD void mpti_ours_nan(mpt_scaler *s)
+{
+    const float least = mpti_to_f32(s->config.min_scale);
+    const float floor = s->cleared > least ? s->cleared : least;
+    s->clean_steps = 0;
+    s->skipped_nan++;
+    if (s->suspicion <= 4 * MPTI_SUSPICION)
+        s->suspicion += MPTI_SUSPICION;
+    if (s->cleared > 0.0f && s->bad_steps % MPTI_LAPSE == 0) {
+        s->cleared = 0.0f;
+        s->at_floor = 0;
+    } else if (!(s->scale > floor)) {
+        s->at_floor = mpti_count_up(s->at_floor);
+        if (s->at_floor >= s->config.patience && s->bad_steps >= s->config.patience)
+            s->verdict = (uint32_t)MPT_VERDICT_NAN;
+        if (s->at_floor >= s->config.patience && s->cleared < s->home) {
+            s->cleared = s->home;
+            s->stride = 1;
+            mpti_ours_set(s, s->home);
         }
+    } else if (s->suspicion > 3 * MPTI_SUSPICION || (s->climbed && s->good_steps < MPTI_FRESH)) {
+        mpti_ours_search(s, floor);
+    }
+}
+
+MPT_HD mpt_status mpti_ours_advance(mpt_scaler *s)
+{
+    if (!s->found_inf) {
+        mpti_ours_good(s);
+    } else {
+        s->bad_steps = mpti_count_up(s->bad_steps);
+        if (!s->cause || (s->cause & MPT_CAUSE_INF)) {
+            mpti_ours_overflow(s);
+        } else if (s->cause & MPT_CAUSE_NAN) {
+            mpti_ours_nan(s);
+        } else {
+            s->good_steps = 0;
+            s->floor_steps = mpti_count_up(s->floor_steps);
+            if (s->floor_steps >= s->config.patience)
+                s->verdict = (uint32_t)MPT_VERDICT_RANGE;
+        }
+    }
+    return s->verdict ? MPT_E_SCALE : MPT_OK;
+}
+
+/* One update of the scale, by what the checks since the last one found. */
+MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
+{
+    const uint32_t rule = mpti_scaler_rule(s->config.dialect);
+    mpt_status     status = MPT_OK;
+    if (rule & MPTI_OURS) {
+        status = mpti_ours_advance(s);
+    } else if (rule & MPTI_MOVES) {
+        s->verdict = (uint32_t)MPT_VERDICT_OK;
+        if (!s->found_inf)
+            mpti_scaler_good(s, rule);
+        else if ((status = mpti_scaler_bad(s, rule)) != MPT_OK)
+            s->verdict = (uint32_t)MPT_VERDICT_RAISED;
     }
     s->updates++;
     s->skipped += s->found_inf ? 1u : 0u;
     s->found_inf = 0u;
+    s->cause = 0u;
     s->checks = 0u;
+    return status;
 }
 
 /* A record that already holds a check of the step that the scaler is in. */
@@ -1590,34 +2042,92 @@ MPT_DEF mpt_status mpt_ranges_print(FILE *out, const mpt_ranges *a, const char *
 
 MPT_DEF mpt_scaler_config mpt_scaler_preset(mpt_scaler_dialect dialect)
 {
-#define MPTI_X(id, name, init, growth, backoff, interval) {growth, backoff, init, interval, (int32_t)id, 0u},
+#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
+    {growth, backoff, floor, cap, 0.0, 0.0, init, interval, (int32_t)id, hysteresis, 4, flags},
     static const mpt_scaler_config table[] = {MPT_SCALER_DIALECTS(MPTI_X)};
 #undef MPTI_X
-    static const mpt_scaler_config refused = {0.0, 0.0, 0.0f, 0, -1, 0u};
+    static const mpt_scaler_config refused = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f, 0, -1, 0, 0, 0u};
     return (unsigned)dialect < (unsigned)MPT_SCALER_DIALECT_COUNT ? table[dialect] : refused;
+}
+
+MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect)
+{
+    switch ((int)dialect) {
+#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
+    case id: return name;
+    MPT_SCALER_DIALECTS(MPTI_X)
+#undef MPTI_X
+    default: return "unknown";
+    }
+}
+
+MPT_DEF const char *mpt_verdict_text(mpt_scaler_verdict verdict)
+{
+    switch ((int)verdict) {
+#define MPTI_X(id, text) case id: return text;
+    MPT_VERDICTS(MPTI_X)
+#undef MPTI_X
+    default: return "unknown verdict";
+    }
+}
+
+/* Limits, 0 where there are none, in order. */
+static int mpti_scaler_limits_ok(const mpt_scaler_config *c)
+{
+    const double limit[] = {c->min_scale, c->max_scale, c->tolerance, c->threshold};
+    size_t       i;
+    for (i = 0; i < sizeof limit / sizeof *limit; i++)
+        if (!mpti_f64_is_finite(limit[i]) || !(limit[i] >= 0.0) || limit[i] > MPTI_FLT_MAX)
+            return 0;
+    return !(c->max_scale > 0.0) || c->min_scale <= c->max_scale;
+}
+
+/* A power of two that is a normal float, and so is its inverse. */
+static int mpti_is_normal_pow2(double x)
+{
+    const uint64_t bits = mpti_f64_bits(x);
+    return (bits << 12) == 0u && x >= 2.0 * MPTI_FLT_MIN && x <= 1.0 / (2.0 * MPTI_FLT_MIN);
+}
+
+static int mpti_ours_config_ok(const mpt_scaler_config *c)
+{
+    const double init = mpti_to_f64(c->init_scale);
+    return mpti_is_normal_pow2(c->growth) && mpti_is_normal_pow2(c->backoff) &&
+           mpti_is_normal_pow2(c->min_scale) && mpti_is_normal_pow2(c->max_scale) &&
+           mpti_is_normal_pow2(init) && c->min_scale <= init && init <= c->max_scale && c->patience >= 1;
 }
 
 static int mpti_scaler_config_ok(const mpt_scaler_config *c)
 {
-    const int is_static = c->dialect == (int32_t)MPT_SCALER_STATIC;
+    const uint32_t rule = mpti_scaler_rule(c->dialect);
     if (c->dialect < 0 || c->dialect >= (int32_t)MPT_SCALER_DIALECT_COUNT)
         return 0;
-    if (!(c->init_scale > 0.0f) || !mpti_f32_is_finite(c->init_scale))
+    if (!mpti_f32_is_finite(c->init_scale) || !(c->init_scale > 0.0f))
         return 0;
-    if (is_static)
+    if (!(rule & MPTI_MOVES))
         return 1;
-    return mpti_f64_is_finite(c->growth) && c->growth > 1.0 && mpti_f64_is_finite(c->backoff) &&
-           c->backoff > 0.0 && c->backoff < 1.0 && c->interval >= 1;
+    if (!mpti_f64_is_finite(c->growth) || !(c->growth > 1.0) || c->interval < 1 || c->hysteresis < 1)
+        return 0;
+    if (!(rule & MPTI_DIVIDE) && (!mpti_f64_is_finite(c->backoff) || !(c->backoff > 0.0 && c->backoff < 1.0)))
+        return 0;
+    if (c->flags & ~(rule & MPTI_MAY_RAISE ? MPT_SCALER_RAISE | MPT_SCALER_CONSECUTIVE : 0u))
+        return 0;
+    return mpti_scaler_limits_ok(c) && (!(rule & MPTI_OURS) || mpti_ours_config_ok(c));
 }
 
 MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config)
 {
-    const mpt_scaler_config c = config ? *config : mpt_scaler_preset(MPT_SCALER_PYTORCH);
+    const mpt_scaler_config c = config ? *config : mpt_scaler_preset(MPT_SCALER_MPT);
     if (!s || !mpti_scaler_config_ok(&c))
         return MPT_E_ARG;
     memset(s, 0, sizeof *s);
     s->config = c;
-    s->scale = c.init_scale;
+    s->scale = s->home = c.init_scale;
+    s->wide = mpti_to_f64(c.init_scale);
+    s->hysteresis_left = c.hysteresis;
+    s->climb = mpti_ours_climb(s);
+    s->stride = 1;
+    s->last_bad = s->last_moved = -1;
     return MPT_OK;
 }
 
@@ -1638,6 +2148,16 @@ MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf)
     return MPT_OK;
 }
 
+MPT_DEF mpt_status mpt_scaler_record_cause(mpt_scaler *s, unsigned cause)
+{
+    const mpt_status status =
+        s && cause & ~(MPT_CAUSE_INF | MPT_CAUSE_NAN | MPT_CAUSE_RANGE) ? MPT_E_ARG : mpti_scaler_usable(s);
+    if (status != MPT_OK)
+        return status;
+    s->cause |= cause;
+    return mpt_scaler_record(s, cause != 0u);
+}
+
 MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
 {
     const mpt_status status = mpti_scaler_usable(s);
@@ -1645,8 +2165,7 @@ MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
         return status;
     if (!s->checks)
         return MPT_E_ORDER;
-    mpti_scaler_advance(s);
-    return MPT_OK;
+    return mpti_scaler_advance(s);
 }
 
 /* ---- check, unscale, clip ---- */

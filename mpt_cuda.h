@@ -1074,7 +1074,7 @@ MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_n
 static __global__ void __launch_bounds__(32) mpti_k_update(mpt_cuda_state *state)
 {
     if (state->scaler.in_use && state->scaler.checks)
-        mpti_scaler_advance(&state->scaler);
+        (void)mpti_scaler_advance(&state->scaler);  /* an error is in its verdict */
     else
         state->misuse++;
 }

@@ -100,7 +100,8 @@ MPT_DEF int mpt_version(void);
     X(MPT_E_UNSUPPORTED, -5, "not supported: this call does not take this format or device")         \
     X(MPT_E_CUDA,        -6, "a CUDA call failed: see mpt_cuda_error_text")                          \
     X(MPT_E_CUBLAS,      -7, "a cuBLAS call failed: see mpt_cuda_error_text")                        \
-    X(MPT_E_RANGE,       -8, "out of range: a number does not fit the format it is to be stored in")
+    X(MPT_E_RANGE,       -8, "out of range: a number does not fit the format it is to be stored in") \
+    X(MPT_E_SCALE,       -9, "no loss scale works: see the verdict of the scaler")
 
 typedef enum mpt_status {
 #define MPTI_X(id, value, text) id = value,

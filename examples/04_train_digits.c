@@ -43,7 +43,7 @@ typedef struct config {
     const char *id, *title;
     mpt_format  format;         /* of activations, gradients and the weights that the passes read */
     float       scale;          /* of the loss; where the dynamic scale starts */
-    int         dynamic;        /* PyTorch's rule: double after `interval` good steps, halve on a bad one */
+    int         dynamic;        /* mpt's rule: double after `interval` good steps, halve on bad ones */
     int         masters;        /* FP32 master weights are kept and stepped */
 } config;
 
@@ -399,7 +399,7 @@ static double share(uint64_t part, uint64_t whole) { return whole ? (double)part
 
 static void train(const config *c, int seed, float terms, float lr, run *r)
 {
-    mpt_scaler_config rule = mpt_scaler_preset(c->dynamic ? MPT_SCALER_PYTORCH : MPT_SCALER_STATIC);
+    mpt_scaler_config rule = mpt_scaler_preset(c->dynamic ? MPT_SCALER_MPT : MPT_SCALER_STATIC);
     size_t            order[MAX_DIGITS], at, l;
     int               epoch;
     net               t;

@@ -220,7 +220,7 @@ static void add_tensor(int i, const char *name, size_t n, float range)
 
 static void build_network(void)
 {
-    mpt_scaler_config config = mpt_scaler_preset(MPT_SCALER_PYTORCH);
+    mpt_scaler_config config = mpt_scaler_preset(MPT_SCALER_MPT);
     mpt_scaler        scaler;
     config.init_scale = 16777216.0f;    /* 2^24: too high for FP16; a few skips bring it down */
     config.interval = 50;

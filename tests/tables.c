@@ -21,20 +21,42 @@ static void formats(void)
     }
 }
 
+static void cell(double x, int power, int none)
+{
+    int k = 0;
+    if (none)
+        printf(" - |");
+    else if (power && frexp(x, &k) <= 0.5)
+        printf(" 2^%d |", k - 1);
+    else
+        printf(" %.9g |", x);
+}
+
 static void dialects(void)
 {
-#define ROW(id, name, init, growth, backoff, interval) {id, name},
-    static const struct { mpt_scaler_dialect id; const char *name; } rows[] = {MPT_SCALER_DIALECTS(ROW)};
+#define ROW(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
+    {id, rule, name, stuck},
+    static const struct { mpt_scaler_dialect id; uint32_t rule; const char *name, *stuck; } rows[] = {
+        MPT_SCALER_DIALECTS(ROW)};
 #undef ROW
     size_t i;
-    printf("| dialect | first scale | growth | backoff | interval |\n|---|---|---|---|---|\n");
+    printf("| dialect | first scale | growth | backoff | interval | hysteresis | floor | cap "
+           "| gets stuck |\n|---|---|---|---|---|---|---|---|---|\n");
     for (i = 0; i < sizeof rows / sizeof *rows; i++) {
         const mpt_scaler_config c = mpt_scaler_preset(rows[i].id);
-        if (rows[i].id == MPT_SCALER_STATIC)
-            printf("| %s | %g | - | - | - |\n", rows[i].name, (double)c.init_scale);
+        const int               none = !(rows[i].rule & MPTI_MOVES);
+        printf("| %s |", rows[i].name);
+        cell((double)c.init_scale, 1, 0);
+        cell(c.growth, 0, none);
+        cell(rows[i].rule & MPTI_DIVIDE ? 1.0 / c.growth : c.backoff, 0, none);
+        cell((double)c.interval, 0, none);
+        cell((double)c.hysteresis, 0, none);
+        cell(c.min_scale, 1, !(c.min_scale > 0.0));
+        if (c.max_scale >= MPTI_FLT_MAX)
+            printf(" FLT_MAX |");
         else
-            printf("| %s | %g | %g | %g | %d |\n", rows[i].name, (double)c.init_scale, c.growth, c.backoff,
-                   (int)c.interval);
+            cell(c.max_scale, 1, !(c.max_scale > 0.0));
+        printf(" %s |\n", rows[i].stuck);
     }
 }
 

@@ -158,12 +158,14 @@ TEST(scaler_presets)
 {
     mpt_scaler_config p = mpt_scaler_preset(MPT_SCALER_PYTORCH), s = mpt_scaler_preset(MPT_SCALER_STATIC);
     mpt_scaler        a, b;
+    const mpt_scaler_config m = mpt_scaler_preset(MPT_SCALER_MPT);
     CHECK(p.growth == 2.0 && p.backoff == 0.5 && p.interval == 2000 && p.init_scale == 65536.0f);
     CHECK_EQ_I(p.dialect, MPT_SCALER_PYTORCH);
     CHECK_EQ_I(s.dialect, MPT_SCALER_STATIC);
     CHECK_EQ_I(mpt_scaler_init(&a, NULL), MPT_OK);
-    CHECK_EQ_I(mpt_scaler_init(&b, &p), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_init(&b, &m), MPT_OK);
     CHECK(!memcmp(&a, &b, sizeof a));
+    CHECK_EQ_I(mpt_scaler_init(&a, &p), MPT_OK);
     CHECK(a.scale == 65536.0f && !a.in_use && !a.updates && !a.skipped && !a.good_steps);
     CHECK_EQ_I(mpt_scaler_init(&a, &s), MPT_OK);
     p = mpt_scaler_preset(MPT_SCALER_DIALECT_COUNT);
@@ -1457,8 +1459,8 @@ TEST(invariance_scale)
 
 TEST(structs_have_no_padding)
 {
-    CHECK_EQ_U(sizeof(mpt_scaler_config), 2 * 8 + 4 * 4);
-    CHECK_EQ_U(sizeof(mpt_scaler), sizeof(mpt_scaler_config) + 2 * 8 + 6 * 4);
+    CHECK_EQ_U(sizeof(mpt_scaler_config), 6 * 8 + 6 * 4);
+    CHECK_EQ_U(sizeof(mpt_scaler), sizeof(mpt_scaler_config) + 7 * 8 + 18 * 4);
     CHECK_EQ_U(sizeof(mpt_step), 3 * 8 + 4 * 4);
     CHECK_EQ_U(sizeof(mpt_sgd), 4 * 4 + 8);
     CHECK_EQ_U(sizeof(mpt_adamw), 6 * 4 + 8);

@@ -1,0 +1,948 @@
+/* test_mpt_scaler.c -- the loss scaler of mpt.h: every dialect against its original, told once more in plain
+ * code with the original's own types; the traces that the originals' own tests expect; the default
+ * dialect against simulated trainings, of which it must not lose one.
+ *
+ *     cc -O2 -std=c99 -I. tests/test_mpt_scaler.c -o test_mpt_scaler -lm && ./test_mpt_scaler */
+#define MPT_IMPLEMENTATION
+#include "../mpt.h"
+
+#include "test.h"
+
+#include <float.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define INF32 mpti_f32_make(0x7f800000u)
+
+static float pow2f(int k) { return mpti_f32_make((uint32_t)(k + 127) << 23); }
+
+static mpt_scaler scaler_from(const mpt_scaler_config *c)
+{
+    mpt_scaler s;
+    memset(&s, 0, sizeof s);
+    CHECK_EQ_I(mpt_scaler_init(&s, c), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    return s;
+}
+
+static mpt_status update(mpt_scaler *s, unsigned cause)
+{
+    const mpt_status status = mpt_scaler_record_cause(s, cause);
+    return status == MPT_OK ? mpt_scaler_update(s) : status;
+}
+
+/* ---- the originals once more ----
+ * Fields and order of operations as in the originals, so that nothing of mpt.h's parametrization is in it.
+ * Volatile floats: x87 must round to the type. */
+typedef struct original {
+    mpt_scaler_config c;
+    volatile float    s;            /* the FP32 ones */
+    volatile double   d;            /* those that keep a Python float */
+    int32_t           good, bad, tracker;
+    int64_t           iter, last_overflow, last_rescale;
+} original;
+
+static void original_init(original *o, const mpt_scaler_config *c)
+{
+    memset(o, 0, sizeof *o);
+    o->c = *c;
+    o->s = c->init_scale;
+    o->d = (double)c->init_scale;
+    o->tracker = c->hysteresis;
+    o->last_overflow = o->last_rescale = -1;
+}
+
+static void pytorch(original *o, int bad)
+{
+    if (bad) {
+        const volatile double next = (double)o->s * o->c.backoff;
+        o->s = (float)next;
+        o->good = 0;
+    } else if (o->good + 1 == o->c.interval) {
+        const volatile double next = (double)o->s * o->c.growth;
+        const float           rounded = (float)next;
+        if (mpti_f32_is_finite(rounded))
+            o->s = rounded;
+        o->good = 0;
+    } else {
+        o->good++;
+    }
+}
+
+static void tensorflow(original *o, int bad)
+{
+    const float multiplier = (float)o->c.growth;
+    if (bad) {
+        const volatile float next = o->s / multiplier;
+        o->good = 0;
+        o->s = next > (float)o->c.min_scale ? next : (float)o->c.min_scale;
+    } else if (o->good + 1 >= o->c.interval) {
+        const volatile float next = o->s * multiplier;
+        o->good = 0;
+        if (mpti_f32_is_finite(next))
+            o->s = next;
+    } else {
+        o->good++;
+    }
+}
+
+static void tf_contrib(original *o, int bad)
+{
+    if (bad && o->bad + 1 >= o->c.hysteresis) {
+        const volatile float next = o->s * (float)o->c.backoff;
+        o->s = next > (float)o->c.min_scale ? next : (float)o->c.min_scale;
+        o->good = o->bad = 0;
+    } else if (bad) {
+        o->bad++;
+        o->good = 0;
+    } else if (o->good + 1 >= o->c.interval) {
+        const volatile float next = o->s * (float)o->c.growth;
+        o->s = mpti_f32_is_finite(next) ? next : o->s;
+        o->good = o->bad = 0;
+    } else {
+        o->good++;
+    }
+}
+
+static void keras3(original *o, int bad)
+{
+    if (bad) {
+        o->good = 0;
+        o->s = o->s * (float)o->c.backoff;
+    } else if (o->good == o->c.interval - 1) {
+        o->good = 0;
+        o->s = o->s * (float)o->c.growth;
+    } else {
+        o->good++;
+    }
+}
+
+static void flax(original *o, int bad)
+{
+    const int            grow = o->good == o->c.interval;
+    const volatile float up = o->s * (float)o->c.growth, down = o->s * (float)o->c.backoff;
+    if (bad)
+        o->s = down > (float)o->c.min_scale ? down : (float)o->c.min_scale;
+    else if (grow)
+        o->s = up < FLT_MAX ? up : FLT_MAX;
+    o->good = grow || bad ? 0 : o->good + 1;
+}
+
+static void jmp(original *o, int bad)
+{
+    const volatile float up = o->s * (float)o->c.growth, down = o->s / (float)o->c.growth;
+    if (bad)
+        o->s = down > (float)o->c.min_scale ? down : (float)o->c.min_scale;
+    else if (o->good == o->c.interval - 1 && mpti_f32_is_finite(up))
+        o->s = up;
+    o->good = (o->good + 1) % o->c.interval * !bad;
+}
+
+static void apex(original *o, int bad)
+{
+    if (bad) {
+        o->d = o->d / o->c.growth;
+        if (o->c.min_scale > 0.0 && o->d < o->c.min_scale)
+            o->d = o->c.min_scale;
+        o->good = 0;
+    } else {
+        o->good++;
+    }
+    if (o->good == o->c.interval) {
+        o->d = o->d * o->c.growth;
+        if (o->d > o->c.max_scale)
+            o->d = o->c.max_scale;
+        o->good = 0;
+    }
+}
+
+static void apex_hysteresis(original *o, int bad)
+{
+    if (bad) {
+        o->tracker--;
+        if (o->tracker > 0) {
+            o->good = 0;
+            return;
+        }
+    }
+    pytorch(o, bad);
+    if (!bad)
+        o->tracker = o->c.hysteresis;
+}
+
+static void deepspeed_fused(original *o, int bad)
+{
+    const int64_t stable = o->iter - o->last_overflow - 1;
+    if (bad) {
+        o->d = o->d / o->c.growth;
+        if (o->d < o->c.min_scale)
+            o->d = o->c.min_scale;
+        o->last_overflow = o->iter;
+    } else if (stable > 0 && stable % o->c.interval == 0) {
+        o->d = o->d * o->c.growth;
+    }
+    o->iter++;
+}
+
+static int deepspeed(original *o, int bad)
+{
+    const int consecutive = (o->c.flags & MPT_SCALER_CONSECUTIVE) != 0;
+    if (bad) {
+        if (o->c.hysteresis == 1 || o->tracker == 1) {
+            if (o->d == o->c.min_scale && (o->c.flags & MPT_SCALER_RAISE))
+                return 1;
+            o->d = o->d / o->c.growth;
+            if (o->d < o->c.min_scale)
+                o->d = o->c.min_scale;
+        } else {
+            o->tracker--;
+        }
+        o->last_overflow = o->iter;
+    } else {
+        if (consecutive)
+            o->tracker = o->c.hysteresis;
+        if ((o->iter - o->last_overflow) % o->c.interval == 0) {
+            if (!consecutive)
+                o->tracker = o->c.hysteresis;
+            o->d = o->d * o->c.growth;
+        }
+    }
+    o->iter++;
+    return 0;
+}
+
+static void megatron(original *o, int bad)
+{
+    if (bad) {
+        o->good = 0;
+        o->tracker--;
+        if (o->tracker <= 0) {
+            const volatile float next = o->s * (float)o->c.backoff;
+            o->s = next > (float)o->c.min_scale ? next : (float)o->c.min_scale;
+        }
+    } else {
+        o->good++;
+        if (o->good == o->c.interval) {
+            o->good = 0;
+            o->tracker = o->c.hysteresis;
+            o->s = o->s * (float)o->c.growth;
+        }
+    }
+}
+
+static int fairseq(original *o, int bad)
+{
+    if (bad) {
+        const double before = o->d;
+        int64_t      since = o->iter - o->last_rescale;
+        if (since == 0)
+            since = 1000;
+        o->last_overflow = o->iter;
+        o->bad++;
+        if ((double)o->bad / (double)since >= o->c.tolerance) {
+            o->d = o->d / o->c.growth;
+            if (o->c.threshold > 0.0 && o->d < o->c.threshold)
+                o->d = o->c.threshold;
+            o->last_rescale = o->iter;
+            o->bad = 0;
+        }
+        if (o->d <= o->c.min_scale) {
+            o->d = before;
+            return 1;
+        }
+    } else if ((o->iter - o->last_overflow) % o->c.interval == 0) {
+        o->d = o->d * o->c.growth;
+        o->last_rescale = o->iter;
+    }
+    o->iter++;
+    return 0;
+}
+
+static void paddle(original *o, int bad)
+{
+    if (bad) {
+        o->good = 0;
+        if (++o->bad == o->c.hysteresis) {
+            const volatile float next = o->s * (float)o->c.backoff;
+            o->s = next < (float)o->c.min_scale ? (float)o->c.min_scale : next;
+            o->bad = 0;
+        }
+    } else {
+        o->bad = 0;
+        if (++o->good == o->c.interval) {
+            const volatile float next = o->s * (float)o->c.growth;
+            if (mpti_f32_is_finite(next))
+                o->s = next;
+            o->good = 0;
+        }
+    }
+}
+
+/* One step of the original; nonzero where it raises. */
+static int original_update(original *o, int bad)
+{
+    switch (o->c.dialect) {
+    case MPT_SCALER_PYTORCH:         pytorch(o, bad); return 0;
+    case MPT_SCALER_TENSORFLOW:      tensorflow(o, bad); return 0;
+    case MPT_SCALER_TF_CONTRIB:      tf_contrib(o, bad); return 0;
+    case MPT_SCALER_KERAS3:          keras3(o, bad); return 0;
+    case MPT_SCALER_FLAX:            flax(o, bad); return 0;
+    case MPT_SCALER_JMP:             jmp(o, bad); return 0;
+    case MPT_SCALER_APEX:            apex(o, bad); return 0;
+    case MPT_SCALER_APEX_HYSTERESIS: apex_hysteresis(o, bad); return 0;
+    case MPT_SCALER_DEEPSPEED_FUSED: deepspeed_fused(o, bad); return 0;
+    case MPT_SCALER_DEEPSPEED:       return deepspeed(o, bad);
+    case MPT_SCALER_MEGATRON:        megatron(o, bad); return 0;
+    case MPT_SCALER_FAIRSEQ:         return fairseq(o, bad);
+    case MPT_SCALER_PADDLE:          paddle(o, bad); return 0;
+    default:                         return 0;
+    }
+}
+
+static int in_double(int dialect)
+{
+    return dialect == MPT_SCALER_APEX || dialect == MPT_SCALER_DEEPSPEED_FUSED ||
+           dialect == MPT_SCALER_DEEPSPEED || dialect == MPT_SCALER_FAIRSEQ;
+}
+
+static int same_as_original(const mpt_scaler *s, const original *o)
+{
+    const float scale = in_double(o->c.dialect) ? (float)o->d : o->s;
+    int         same = mpti_f32_bits(s->scale) == mpti_f32_bits(scale);
+    if (in_double(o->c.dialect))
+        same &= mpti_f64_bits(s->wide) == mpti_f64_bits(o->d);
+    if (o->iter)
+        same &= s->iteration == o->iter && s->last_bad == o->last_overflow;
+    else
+        same &= s->good_steps == o->good;
+    if (o->c.dialect == MPT_SCALER_MEGATRON || o->c.dialect == MPT_SCALER_APEX_HYSTERESIS ||
+        o->c.dialect == MPT_SCALER_DEEPSPEED)
+        same &= s->hysteresis_left == o->tracker;
+    if (o->c.dialect == MPT_SCALER_TF_CONTRIB || o->c.dialect == MPT_SCALER_PADDLE ||
+        o->c.dialect == MPT_SCALER_FAIRSEQ)
+        same &= s->bad_steps == o->bad;
+    return same;
+}
+
+static double pick(const double *values, size_t n) { return values[mt_random() % n]; }
+
+/* Any legal configuration of a dialect, the corners more often than chance would. */
+static mpt_scaler_config random_config(int dialect)
+{
+    static const double growths[] = {2.0, 2.0, 1.5, 1.1, 16.0, 3.0, 1.0 + 1.0 / 1048576.0};
+    static const double backoffs[] = {0.5, 0.5, 0.8, 0.1, 0.999, 0.3333333333333333};
+    static const double floors[] = {1.0, 0.25, 1e-4, 7.3, 0.1};
+    mpt_scaler_config   c = mpt_scaler_preset((mpt_scaler_dialect)dialect);
+    const uint64_t      r = mt_random();
+    c.growth = pick(growths, COUNT(growths));
+    c.backoff = pick(backoffs, COUNT(backoffs));
+    c.interval = (int32_t)(1u + mt_random() % 7u);
+    c.hysteresis = (int32_t)(1u + mt_random() % 4u);
+    c.init_scale = r & 3u ? pow2f((int)(mt_random() % 40u)) : (float)(1.0 + (double)(mt_random() % 10000u));
+    if ((r & 60u) == 4u)
+        c.init_scale = pow2f(120 + (int)(mt_random() % 8u));
+    if ((r & 60u) == 8u)
+        c.init_scale = pow2f(-126 + (int)(mt_random() % 8u));
+    if (c.min_scale > 0.0 && dialect != MPT_SCALER_FLAX && (r & 64u))
+        c.min_scale = pick(floors, COUNT(floors));
+    if (dialect == MPT_SCALER_DEEPSPEED)
+        c.flags = (uint32_t)(r >> 8) & 3u;
+    if (dialect == MPT_SCALER_FAIRSEQ) {
+        c.tolerance = r & 128u ? 0.0 : (double)(mt_random() % 100u) / 100.0;
+        c.threshold = r & 256u ? 0.0 : pick(floors, COUNT(floors));
+    }
+    return c;
+}
+
+TEST(every_dialect_is_its_original)
+{
+    const int sequences = mt.long_mode ? 200000 : 8000;
+    int       dialect, i, j;
+    for (dialect = MPT_SCALER_PYTORCH; dialect < (int)MPT_SCALER_DIALECT_COUNT; dialect++) {
+        int raised = 0, grown = 0, shrunk = 0, infinite = 0, zero = 0;
+        mt_context(mpt_scaler_name((mpt_scaler_dialect)dialect), NULL);
+        for (i = 0; i < sequences; i++) {
+            const mpt_scaler_config c = random_config(dialect);
+            const unsigned          badness = (unsigned)(mt_random() % 9u);
+            mpt_scaler              s = scaler_from(&c);
+            original                o;
+            int                     same = 1;
+            original_init(&o, &c);
+            for (j = 0; j < 60 && same; j++) {
+                const int        bad = (mt_random() & 7u) < badness;
+                const float      before = s.scale;
+                const int        raises = original_update(&o, bad);
+                const mpt_status status = update(&s, bad ? MPT_CAUSE_INF : 0u);
+                same = (status == MPT_E_SCALE) == raises && (raises || status == MPT_OK) &&
+                       (s.verdict == (uint32_t)MPT_VERDICT_RAISED) == raises && same_as_original(&s, &o);
+                raised += raises;
+                grown += s.scale > before;
+                shrunk += s.scale < before;
+                infinite += !mpti_f32_is_finite(s.scale);
+                zero += mpti_f32_bits(s.scale) == 0u;
+            }
+            CHECK(same);
+        }
+        /* the random walks did reach the corners that there are */
+        CHECK(grown && shrunk);
+        CHECK(!raised == (dialect != MPT_SCALER_DEEPSPEED && dialect != MPT_SCALER_FAIRSEQ));
+        CHECK(!infinite || dialect == MPT_SCALER_KERAS3 || dialect == MPT_SCALER_MEGATRON ||
+              in_double(dialect));
+        CHECK(!zero || dialect == MPT_SCALER_PYTORCH || dialect == MPT_SCALER_KERAS3 ||
+              dialect == MPT_SCALER_APEX || dialect == MPT_SCALER_APEX_HYSTERESIS);
+        CHECK(infinite || (dialect != MPT_SCALER_KERAS3 && dialect != MPT_SCALER_MEGATRON));
+        CHECK(zero || (dialect != MPT_SCALER_PYTORCH && dialect != MPT_SCALER_KERAS3));
+    }
+}
+
+/* ---- what the originals' own tests and manuals expect: step, then scale ---- */
+
+static void trace(mpt_scaler_config c, const char *steps, const double *scale)
+{
+    mpt_scaler s = scaler_from(&c);
+    size_t     i;
+    mt_context(mpt_scaler_name((mpt_scaler_dialect)c.dialect), steps);
+    for (i = 0; steps[i]; i++) {
+        (void)update(&s, steps[i] == 'B' ? MPT_CAUSE_INF : 0u);
+        CHECK_EQ_U_AT(mpti_f32_bits(s.scale), mpti_f32_bits((float)scale[i]), i);
+    }
+    mt_context(NULL, NULL);
+}
+
+static mpt_scaler_config config_of(mpt_scaler_dialect dialect, double init, int interval, int hysteresis)
+{
+    mpt_scaler_config c = mpt_scaler_preset(dialect);
+    c.init_scale = (float)init;
+    c.interval = interval;
+    c.hysteresis = hysteresis;
+    return c;
+}
+
+/* tensorflow/contrib/mixed_precision/python/loss_scale_manager_test.py: ratio 2 and 1/2. */
+TEST(expectations_of_tf_contrib)
+{
+    const double      big = (double)FLT_MAX / 4.0;
+    const double      up[] = {1, 2, 2, 4, 4, 8}, down[] = {1024, 512, 512, 256, 256, 128};
+    const double      one[] = {16, 8, 8, 4, 4, 2, 2, 1, 1, 1};
+    const double      clear[] = {1, 2, 2, 2, 2}, kept[] = {1, 2, 2, 2, 2, 1};
+    const double      each[] = {2, 4, 8, 4, 8, 16}, turns[] = {2, 1, 2, 1, 2, 1, 2, 1, 2};
+    const double      slow[] = {32, 16, 16, 8, 8, 4, 4};
+    const double      mix[] = {4, 2, 2, 4, 4, 4, 4, 2, 2, 4, 4, 4};
+    const double      cap[] = {big, 2.0 * big, 2.0 * big, 4.0 * big, 4.0 * big, 4.0 * big};
+    mpt_scaler_config c = config_of(MPT_SCALER_TF_CONTRIB, 1, 2, 2);
+    c.backoff = 0.5;
+    trace(c, "GGGGGG", up);
+    trace(c, "GGGBG", clear);
+    trace(c, "GGGBGB", kept);
+    c.init_scale = (float)big;
+    trace(c, "GGGGGG", cap);
+    c.init_scale = 1024.0f;
+    trace(c, "BBBBBB", down);
+    c.init_scale = 16.0f;
+    trace(c, "BBBBBBBBBB", one);
+    c.init_scale = 4.0f;
+    trace(c, "BBGGGBGBGGGB", mix);
+    c.init_scale = 32.0f;
+    c.hysteresis = 1;
+    trace(c, "GBGBGBG", slow);
+    c.init_scale = 1.0f;
+    c.interval = 1;
+    trace(c, "GGGBGG", each);
+    trace(c, "GBGBGBGBG", turns);
+}
+
+/* tests/unit/runtime/half_precision/test_dynamic_loss_scale.py of DeepSpeed: window 2. The scale of step i
+ * is looked at before it is grown there; here after it. */
+TEST(expectations_of_deepspeed)
+{
+    const double      none[] = {256, 256, 512, 512, 1024, 1024, 2048};
+    const double      all[] = {8, 4, 2, 1, 1, 1, 1, 1};
+    const double      some[] = {128, 64, 64, 64, 128, 64};
+    const double      quarter[] = {8, 4, 2, 1, 0.5, 0.25, 0.25, 0.25};
+    mpt_scaler_config c = config_of(MPT_SCALER_DEEPSPEED_FUSED, 256, 2, 1);
+    trace(c, "GGGGGGG", none);
+    trace(c, "BBGGGB", some);
+    c.init_scale = 16.0f;
+    trace(c, "BBBBBBBB", all);
+    c.min_scale = 0.25;
+    trace(c, "BBBBBBBB", quarter);
+}
+
+/* DeepSpeed's other class, by its text: the first growth comes one step early, since the last overflow
+ * counts as having been at step -1. */
+TEST(deepspeed_both_hysteresis_modes)
+{
+    const double      kept[] = {8, 8, 4, 2, 2, 4, 4, 2}, restored[] = {8, 8, 8, 8, 8, 16, 16, 16};
+    const double      early[] = {8, 16, 16, 32};
+    mpt_scaler_config c = config_of(MPT_SCALER_DEEPSPEED, 8, 2, 2);
+    mpt_scaler        s;
+    trace(c, "GGGG", early);
+    trace(c, "BGBBGGBB", kept);
+    c.flags = MPT_SCALER_CONSECUTIVE;
+    trace(c, "GBGBGGBG", restored);
+    c = config_of(MPT_SCALER_DEEPSPEED, 2, 1000, 1);
+    s = scaler_from(&c);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
+    CHECK(s.scale == 1.0f);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_E_SCALE);         /* as the original raises */
+    CHECK(s.scale == 1.0f && s.iteration == 1 && s.last_bad == 0 && s.updates == 2 && s.skipped == 2);
+    CHECK_EQ_U(s.verdict, MPT_VERDICT_RAISED);
+    CHECK_EQ_I(update(&s, 0u), MPT_OK);
+    CHECK_EQ_U(s.verdict, MPT_VERDICT_OK);
+    c.flags = 0u;
+    s = scaler_from(&c);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
+    CHECK(s.scale == 1.0f);
+}
+
+/* tests/L0/run_amp/test_update_scale_hysteresis.py of apex. */
+TEST(expectations_of_apex_hysteresis)
+{
+    static const double inits[] = {1, 1024, 65536}, growths[] = {2, 4}, backoffs[] = {0.5, 0.25};
+    static const int    tens[] = {10, 100};
+    size_t              a, b, c, d, e;
+    for (a = 0; a < 3; a++)
+        for (b = 0; b < 2; b++)
+            for (c = 0; c < 2; c++)
+                for (d = 0; d < 2; d++)
+                    for (e = 0; e < 2; e++) {
+                        mpt_scaler_config k = mpt_scaler_preset(MPT_SCALER_APEX_HYSTERESIS);
+                        mpt_scaler        s;
+                        int               i;
+                        k.init_scale = (float)inits[a];
+                        k.interval = tens[d];
+                        k.hysteresis = tens[e];
+                        k.growth = growths[b];
+                        k.backoff = backoffs[c];
+                        s = scaler_from(&k);
+                        for (i = 0; i < k.hysteresis - 1; i++)
+                            (void)update(&s, MPT_CAUSE_INF);
+                        CHECK(s.scale == k.init_scale);
+                        for (i = 0; i < k.interval - 1; i++)
+                            (void)update(&s, 0u);
+                        CHECK(s.scale == k.init_scale);
+                        for (i = 0; i < k.hysteresis + 5; i++)
+                            (void)update(&s, MPT_CAUSE_INF);
+                        CHECK((double)s.scale == inits[a] * pow(k.backoff, 6));
+                        for (i = 0; i < k.interval + 3 * k.interval; i++)
+                            (void)update(&s, 0u);
+                        CHECK((double)s.scale == inits[a] * pow(k.backoff, 6) * pow(k.growth, 4));
+                    }
+}
+
+TEST(odd_ends_of_the_others)
+{
+    const double flax[] = {4, 4, 8, 8, 8, 16, 8, 8, 8, 16};
+    const double megatron[] = {8, 4, 2, 2, 4, 4, 4, 2};
+    const double paddle[] = {8, 8, 8, 4, 4, 8};
+    const double apex[] = {8388608.0, 16777216.0, 16777216.0, 8388608.0};
+    const double fairseq[] = {8, 16, 16, 32, 16, 16, 32};
+    const double jmp[] = {2, 1, 1, 1, 2};
+    const double keras[] = {1, 2, 1, 0.5, 0.5, 1};
+    double       inf[] = {0, 0, 0, 0};
+    mpt_scaler_config c = config_of(MPT_SCALER_FLAX, 4, 2, 1);
+    trace(c, "GGGGGGBGGG", flax);                       /* the true period is interval + 1 */
+    trace(config_of(MPT_SCALER_MEGATRON, 8, 2, 2), "BBBGGGBB", megatron);
+    trace(config_of(MPT_SCALER_PADDLE, 8, 2, 2), "BGBBGG", paddle);
+    trace(config_of(MPT_SCALER_APEX, 4194304, 1, 1), "GGGB", apex);
+    trace(config_of(MPT_SCALER_FAIRSEQ, 8, 2, 1), "GGGGBGG", fairseq);
+    trace(config_of(MPT_SCALER_JMP, 4, 2, 1), "BBBGG", jmp);
+    trace(config_of(MPT_SCALER_KERAS3, 1, 2, 1), "GGBBGG", keras);
+    inf[0] = (double)pow2f(127);
+    inf[1] = inf[2] = inf[3] = (double)INF32;
+    trace(config_of(MPT_SCALER_KERAS3, (double)pow2f(126), 1, 1), "GGBB", inf);     /* and there it stays */
+    trace(config_of(MPT_SCALER_MEGATRON, (double)pow2f(126), 1, 1), "GGBB", inf);
+}
+
+/* The arithmetic of the original: a factor of 0.8 in FP32 and in double differ after a step. */
+TEST(the_arithmetic_is_the_originals)
+{
+    mpt_scaler_config c = config_of(MPT_SCALER_TF_CONTRIB, 65536, 2000, 1);
+    mpt_scaler        s = scaler_from(&c);
+    volatile double   wide = 65536.0, three = 3.0;     /* or fast-math multiplies by 1/3 */
+    volatile float    narrow = 65536.0f;
+    int               i, differ = 0;
+    for (i = 0; i < 20; i++) {
+        (void)update(&s, MPT_CAUSE_INF);
+        wide = wide * 0.8;
+        narrow = narrow * 0.8f;
+        CHECK_EQ_U(mpti_f32_bits(s.scale), mpti_f32_bits(narrow));
+        differ += (float)wide < narrow || (float)wide > narrow;
+    }
+    CHECK(differ);
+    c = config_of(MPT_SCALER_FAIRSEQ, 65536, 16384, 1);     /* a Python float: double between the steps */
+    c.growth = 3.0;
+    s = scaler_from(&c);
+    wide = 65536.0;
+    narrow = 65536.0f;
+    for (i = 0, differ = 0; i < 15; i++) {
+        (void)update(&s, MPT_CAUSE_INF);
+        wide = wide / three;
+        narrow = narrow / (float)three;
+        CHECK_EQ_U(mpti_f64_bits(s.wide), mpti_f64_bits(wide));
+        CHECK_EQ_U(mpti_f32_bits(s.scale), mpti_f32_bits((float)wide));
+        differ += (float)wide < narrow || (float)wide > narrow;
+    }
+    CHECK(differ);
+}
+
+TEST(fairseq_tolerates_and_raises)
+{
+    mpt_scaler_config c = config_of(MPT_SCALER_FAIRSEQ, 1, 16384, 1);
+    mpt_scaler        s;
+    int               i;
+    c.tolerance = 0.5;
+    s = scaler_from(&c);
+    for (i = 0; i < 9; i++)
+        CHECK_EQ_I(update(&s, 0u), MPT_OK);
+    for (i = 0; i < 5; i++) {           /* bad ones of 10, 11, ... steps since the start, at -1 */
+        CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
+        CHECK(s.scale == 1.0f);
+    }
+    for (; s.scale == 1.0f && i < 20; i++)
+        CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
+    CHECK_EQ_I(i, 9);                   /* 9 of 18 */
+    c.tolerance = 0.0;
+    c.init_scale = pow2f(-13);          /* 1.22e-4; half of it is below 1e-4 */
+    s = scaler_from(&c);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_E_SCALE);
+    CHECK(s.scale == pow2f(-13) && s.iteration == 0);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_E_SCALE);
+}
+
+/* ---- the default ---- */
+
+static mpt_scaler ours(int interval)
+{
+    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_MPT);
+    c.interval = interval;
+    return scaler_from(&c);
+}
+
+static int is_power_of_two(float x) { return !(mpti_f32_bits(x) & 0x7fffffu) && mpti_f32_bits(x) >> 23; }
+
+static int ours_is_legal(const mpt_scaler *s)
+{
+    return mpti_f32_is_finite(s->scale) && is_power_of_two(s->scale) &&
+           (double)s->scale >= s->config.min_scale && (double)s->scale <= s->config.max_scale &&
+           (double)s->home >= s->config.min_scale && (double)s->home <= s->config.max_scale;
+}
+
+TEST(default_one_bad_batch_costs_no_scale)
+{
+    mpt_scaler s = ours(100);
+    int        i;
+    for (i = 0; i < 50; i++)
+        CHECK_EQ_I(update(&s, i == 20 ? MPT_CAUSE_INF : 0u), MPT_OK);
+    CHECK(s.scale == 65536.0f && s.skipped == 1 && s.skipped_nan == 0);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF | MPT_CAUSE_NAN), MPT_OK);  /* the second before growth backs off */
+    CHECK(s.scale == 32768.0f);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
+    CHECK(s.scale == 16384.0f);
+    for (i = 0; i < 99; i++)
+        CHECK_EQ_I(update(&s, 0u), MPT_OK);
+    CHECK(s.scale == 16384.0f);
+    CHECK_EQ_I(update(&s, 0u), MPT_OK);
+    CHECK(s.scale == 32768.0f && s.hysteresis_left == 2);
+    for (i = 0; i < 15; i++)
+        CHECK_EQ_I(update(&s, 0u), MPT_OK);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);              /* soon after growth: growth was the cause */
+    CHECK(s.scale == 16384.0f && s.hysteresis_left == 2);
+    for (i = 0; i < 116; i++)
+        CHECK_EQ_I(update(&s, 0u), MPT_OK);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);              /* later it is not */
+    CHECK(s.scale == 32768.0f && s.hysteresis_left == 1);
+}
+
+static int steps_to_verdict(mpt_scaler *s, unsigned cause, mpt_scaler_verdict verdict)
+{
+    int i;
+    for (i = 1; i < 1000; i++) {
+        const mpt_status status = update(s, cause);
+        if (!ours_is_legal(s))
+            return -1;
+        if (status == MPT_E_SCALE)
+            return s->verdict == (uint32_t)verdict ? i : -2;
+        if (status != MPT_OK || s->verdict)
+            return -3;
+    }
+    return i;
+}
+
+TEST(default_says_when_no_scale_works)
+{
+    mpt_scaler s = ours(2000);
+    int        i;
+    CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_INF, MPT_VERDICT_OVERFLOW), 35);
+    CHECK((double)s.scale == s.config.min_scale);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_E_SCALE);
+    CHECK_EQ_I(update(&s, 0u), MPT_OK);                         /* a good step takes it back */
+    CHECK_EQ_U(s.verdict, MPT_VERDICT_OK);
+    s = ours(2000);
+    CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_NAN, MPT_VERDICT_NAN), 12);
+    CHECK(s.scale == 65536.0f && s.home == 65536.0f && s.cleared == 65536.0f);
+    for (i = 0; i < 200; i++) {                                 /* and it is left alone */
+        CHECK_EQ_I(update(&s, MPT_CAUSE_NAN), MPT_E_SCALE);
+        CHECK(s.scale == 65536.0f);
+    }
+    CHECK_EQ_U(s.skipped_nan, 212);
+    s = ours(2000);
+    CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_RANGE, MPT_VERDICT_RANGE), 4);
+    CHECK(s.scale == 65536.0f);
+    s = ours(2000);                                             /* a bad step without a cause counts as Inf */
+    CHECK_EQ_I(mpt_scaler_record(&s, 1), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_record(&s, 1), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK(s.scale == 32768.0f);
+}
+
+/* A training, simulated: which cause a step has at a scale. */
+typedef struct world {
+    float    limit;             /* scales above it overflow ... */
+    unsigned overflow;          /* ... with this cause, */
+    unsigned often;             /* in so many of 1000 steps */
+    unsigned nan;               /* and of 1000 steps so many have a NaN in the data, at any scale */
+} world;
+
+static unsigned world_step(const world *w, float scale)
+{
+    unsigned cause = 0u;
+    if (scale > w->limit && mt_random() % 1000u < w->often)
+        cause |= w->overflow;
+    if (mt_random() % 1000u < w->nan)
+        cause |= MPT_CAUSE_NAN;
+    return cause;
+}
+
+/* Steps lost to the scale in the second half of a run, per 1000; those with a NaN of the data do not
+ * count. The mean binade of the scale there goes to *binade. */
+static double world_loss(const world *w, mpt_scaler *s, int steps, double *binade)
+{
+    int    i, lost = 0;
+    double sum = 0.0;
+    for (i = 0; i < steps; i++) {
+        const float    scale = s->scale;
+        const unsigned cause = world_step(w, scale);
+        (void)update(s, cause);
+        CHECK(ours_is_legal(s));
+        if (i >= steps / 2) {
+            lost += cause && (cause & MPT_CAUSE_INF || scale > w->limit);
+            sum += (double)((int)(mpti_f32_bits(scale) >> 23) - 127);
+        }
+    }
+    *binade = sum / (double)(steps - steps / 2);
+    return 1000.0 * (double)lost / (double)(steps - steps / 2);
+}
+
+/* However the overflow shows, as Inf, as NaN or as both, in all steps or in some, the scale settles near
+ * the largest that works, and few steps are lost. */
+TEST(default_finds_the_largest_scale_that_works)
+{
+    static const unsigned causes[] = {MPT_CAUSE_INF, MPT_CAUSE_NAN, MPT_CAUSE_INF | MPT_CAUSE_NAN};
+    static const unsigned often[] = {1000, 500, 200, 100};
+    static const int      limits[] = {-14, -3, 4, 10, 20, 39};
+    size_t                a, b, c;
+    for (a = 0; a < COUNT(causes); a++)
+        for (b = 0; b < COUNT(often); b++)
+            for (c = 0; c < COUNT(limits); c++) {
+                mpt_scaler   s = ours(200);
+                const world  w = {pow2f(limits[c]), causes[a], often[b], 0};
+                double       binade;
+                const double loss = world_loss(&w, &s, 40000, &binade);
+                CHECK(loss < 25.0);
+                CHECK(binade > (double)limits[c] - 1.5);
+                CHECK(binade < (double)limits[c] + (often[b] == 1000 ? 1.0 : 1.5));
+                if (!(loss < 25.0))
+                    printf("    %u %u 2^%d: %.1f at %.2f\n", causes[a], often[b], limits[c], loss, binade);
+            }
+}
+
+/* NaN of the data, at any rate: the scale stays about where it would be without. */
+TEST(default_is_not_dragged_down_by_data)
+{
+    static const unsigned rates[] = {1, 5, 10, 15, 20, 30, 50, 100, 200, 500, 900};
+    static const int      intervals[] = {100, 500, 2000};
+    const int             steps = mt.long_mode ? 2000000 : 100000;
+    size_t                i, k;
+    for (k = 0; k < COUNT(intervals); k++)
+        for (i = 0; i < COUNT(rates); i++) {
+            const world  w = {pow2f(20), MPT_CAUSE_INF, 1000, rates[i]};
+            const world  without = {pow2f(20), MPT_CAUSE_INF, 1000, 0};
+            const double most = intervals[k] == 2000 ? 2.0 : 6.0;   /* short intervals forget the verdict */
+            mpt_scaler   s = ours(intervals[k]), q = s;
+            double       binade, quiet;
+            (void)world_loss(&without, &q, steps, &quiet);
+            CHECK(world_loss(&w, &s, steps, &binade) < 40.0);
+            if (!CHECK(quiet - binade < most))
+                printf("    %u of 1000, %d: 2^%.2f for 2^%.2f\n", rates[i], intervals[k], binade, quiet);
+        }
+}
+
+/* Several batches in a row with a NaN: searched downwards, then home again within a few hundred steps. */
+TEST(default_returns_home)
+{
+    int run, i;
+    for (run = 1; run < 40; run++) {
+        mpt_scaler s = ours(2000);
+        for (i = 0; i < run; i++)
+            (void)update(&s, MPT_CAUSE_NAN);
+        for (i = 0; i < 31 * 40; i++) {
+            CHECK_EQ_I(update(&s, 0u), MPT_OK);
+            CHECK(s.scale <= 65536.0f);
+        }
+        CHECK(s.scale == 65536.0f);
+    }
+}
+
+/* Whatever came before, a training that works below some scale is found to work. */
+TEST(default_recovers_from_anything)
+{
+    const int sequences = mt.long_mode ? 1000000 : 3000;
+    int       i, j, slow = 0;
+    for (i = 0; i < sequences; i++) {
+        mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_MPT);
+        const int         low = -(int)(mt_random() % 60u), high = 1 + (int)(mt_random() % 60u);
+        const unsigned    badness = (unsigned)(mt_random() % 9u);
+        mpt_scaler        s;
+        world             w;
+        int               ok = 1;
+        c.min_scale = (double)pow2f(low);
+        c.max_scale = (double)pow2f(high);
+        c.init_scale = pow2f(low + (int)(mt_random() % (unsigned)(high - low + 1)));
+        c.growth = (double)pow2f(1 + (int)(mt_random() % 4u));
+        c.backoff = (double)pow2f(-1 - (int)(mt_random() % 4u));
+        c.interval = (int32_t)(1u + mt_random() % 300u);
+        c.hysteresis = (int32_t)(1u + mt_random() % 5u);
+        c.patience = (int32_t)(1u + mt_random() % 9u);
+        s = scaler_from(&c);
+        for (j = 0; j < 200; j++) {
+            (void)update(&s, (mt_random() & 7u) < badness ? (unsigned)(mt_random() & 7u) : 0u);
+            ok &= ours_is_legal(&s);
+        }
+        w.limit = pow2f(low + (int)(mt_random() % (unsigned)(high - low + 1)));
+        w.overflow = 1u + (unsigned)(mt_random() % 3u);
+        w.often = 1000;
+        w.nan = 0;
+        for (j = 0; j < 1000; j++) {
+            const unsigned cause = world_step(&w, s.scale);
+            (void)update(&s, cause);
+            ok &= ours_is_legal(&s);
+            if (!cause)
+                break;
+        }
+        /* the worst: a cleared scale must lapse (256), the search pass its range (120), at the floor wait */
+        slow += j > 256 + 2 + 120 + 2 * 9;
+        CHECK(ok);
+    }
+    CHECK_EQ_I(slow, 0);
+}
+
+TEST(default_refuses_what_is_no_power_of_two)
+{
+    const mpt_scaler_config good = mpt_scaler_preset(MPT_SCALER_MPT);
+    mpt_scaler_config       c[16];
+    mpt_scaler              s = ours(10), before;
+    size_t                  i;
+    for (i = 0; i < COUNT(c); i++)
+        c[i] = good;
+    c[0].growth = 3.0;
+    c[1].growth = 1.0;
+    c[2].backoff = 0.3;
+    c[3].backoff = 1.0;
+    c[4].min_scale = 0.0;
+    c[5].min_scale = 3e-5;
+    c[6].min_scale = 131072.0;                  /* above the first scale */
+    c[7].max_scale = 0.0;
+    c[8].max_scale = 32768.0;                   /* below it */
+    c[9].max_scale = 1e6;
+    c[10].init_scale = 1000.0f;
+    c[11].hysteresis = 0;
+    c[12].patience = 0;
+    c[13].interval = 0;
+    c[14].flags = MPT_SCALER_RAISE;
+    c[15].min_scale = ldexp(1.0, -126);         /* its inverse is a normal float, but the sums need room */
+    memcpy(&before, &s, sizeof s);
+    for (i = 0; i < COUNT(c); i++) {
+        CHECK_EQ_U_AT(mpt_scaler_init(&s, &c[i]), MPT_E_ARG, i);
+        CHECK(!memcmp(&before, &s, sizeof s));
+    }
+    CHECK_EQ_I(mpt_scaler_init(&s, &good), MPT_OK);
+}
+
+TEST(causes_and_names)
+{
+    mpt_scaler s = ours(10), before = s;
+    int        i;
+    CHECK_EQ_I(mpt_scaler_record_cause(NULL, 1u), MPT_E_ARG);
+    CHECK_EQ_I(mpt_scaler_record_cause(&s, 8u), MPT_E_ARG);
+    CHECK(!memcmp(&s, &before, sizeof s));
+    s.in_use = 0;
+    before = s;
+    CHECK_EQ_I(mpt_scaler_record_cause(&s, 1u), MPT_E_ORDER);
+    CHECK(!memcmp(&s, &before, sizeof s));
+    for (i = 0; i < (int)MPT_SCALER_DIALECT_COUNT; i++)
+        CHECK(strcmp(mpt_scaler_name((mpt_scaler_dialect)i), "unknown") != 0);
+    CHECK_EQ_S(mpt_scaler_name(MPT_SCALER_DIALECT_COUNT), "unknown");
+    CHECK_EQ_S(mpt_scaler_name(MPT_SCALER_MPT), "mpt");
+    CHECK_EQ_S(mpt_verdict_text(MPT_VERDICT_OK), "no verdict");
+    CHECK_EQ_S(mpt_verdict_text(MPT_VERDICT_COUNT), "unknown verdict");
+    CHECK(strstr(mpt_verdict_text(MPT_VERDICT_NAN), "NaN") != NULL);
+}
+
+/* Every dialect refuses what makes no sense, and takes its preset. */
+TEST(configurations)
+{
+    int d;
+    for (d = 0; d < (int)MPT_SCALER_DIALECT_COUNT; d++) {
+        const mpt_scaler_config good = mpt_scaler_preset((mpt_scaler_dialect)d);
+        mpt_scaler_config       c = good;
+        mpt_scaler              s;
+        CHECK_EQ_I(c.dialect, d);
+        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
+        CHECK(s.scale == good.init_scale && (double)s.scale == s.wide && s.last_bad == -1);
+        if (d == MPT_SCALER_STATIC)
+            continue;
+        c.interval = 0;
+        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
+        c = good;
+        c.hysteresis = 0;
+        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
+        c = good;
+        c.min_scale = -1.0;
+        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
+        c = good;
+        c.min_scale = 8.0;
+        c.max_scale = 4.0;
+        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
+        c = good;
+        c.max_scale = (double)INF32;
+        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
+        c = good;
+        c.flags ^= 4u;
+        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    mt_begin(argc, argv);
+    RUN(every_dialect_is_its_original);
+    RUN(expectations_of_tf_contrib);
+    RUN(expectations_of_deepspeed);
+    RUN(deepspeed_both_hysteresis_modes);
+    RUN(expectations_of_apex_hysteresis);
+    RUN(odd_ends_of_the_others);
+    RUN(the_arithmetic_is_the_originals);
+    RUN(fairseq_tolerates_and_raises);
+    RUN(default_one_bad_batch_costs_no_scale);
+    RUN(default_says_when_no_scale_works);
+    RUN(default_finds_the_largest_scale_that_works);
+    RUN(default_is_not_dragged_down_by_data);
+    RUN(default_returns_home);
+    RUN(default_recovers_from_anything);
+    RUN(default_refuses_what_is_no_power_of_two);
+    RUN(causes_and_names);
+    RUN(configurations);
+    return mt_end();
+}
