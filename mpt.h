@@ -51,6 +51,36 @@
 #endif
 
 // >>M2 tensors ------------------------------------------------------------------------------------
+/* Where the weights of a tensor live, one row per way: enum, name, needs a master, needs an extra array.
+ *   master      FP32 weights persist; param is their rounded copy for forward and backward
+ *   nearest     no master: param (f16 or bf16) is the weight, rounded to nearest after each step. An
+ *               update below half an ulp of its weight is lost: for study, and for large steps
+ *   stochastic  no master: the same, rounded stochastically, so that small updates survive on average.
+ *               Random bits: Philox4x32-10 of (element, tensor, steps taken), key seed
+ *   kahan       no master: extra keeps, in param_format, what the rounding of param lost (for f16 times
+ *               2^11, a power of two that keeps it clear of f16's subnormals); it enters the next step
+ *   split       no master: param and extra are the two halves of the FP32 weight, exactly: param is the
+ *               weight rounded to nearest bf16, ties away from zero; extra the 16 bits to add to it.
+ *               bf16 only: 2^30 floats round to the f16 zero, and 16 bits cannot tell them apart */
+#define MPT_STORAGES(X)                                     \
+    X(MPT_STORE_MASTER,     "FP32 master", 1, 0)            \
+    X(MPT_STORE_NEAREST,    "nearest",     0, 0)            \
+    X(MPT_STORE_STOCHASTIC, "stochastic",  0, 0)            \
+    X(MPT_STORE_KAHAN,      "Kahan",       0, 1)            \
+    X(MPT_STORE_SPLIT,      "split",       0, 1)
+
+typedef enum mpt_storage {
+#define MPTI_X(id, name, master, extra) id,
+    MPT_STORAGES(MPTI_X)
+#undef MPTI_X
+    MPT_STORAGE_COUNT
+} mpt_storage;
+
+/* mpt_storage_text -- "FP32 master", "Kahan" ...; "unknown storage" otherwise.  Threads: any. */
+MPT_DEF const char *mpt_storage_text(mpt_storage storage);
+
+typedef enum mpt_moments { MPT_MOMENTS_F32, MPT_MOMENTS_BF16, MPT_MOMENTS_COUNT } mpt_moments;
+
 /* One parameter array of the network with all that belongs to it. A zeroed struct with the fields
  * you have is enough: each call says which fields it needs. The memory is yours. */
 typedef struct mpt_tensor {
@@ -59,10 +89,14 @@ typedef struct mpt_tensor {
     float      *master;         /* [n] FP32 weights, the ones that persist */
     void       *param;          /* [n] copy in param_format for forward and backward; NULL: none */
     void       *grad;           /* [n] gradient in grad_format */
-    float      *m;              /* [n] momentum, first moment */
-    float      *v;              /* [n] second moment */
+    void       *m;              /* [n] momentum, first moment: float, or mpt_bf16 as moments says */
+    void       *v;              /* [n] second moment, likewise */
     mpt_format  param_format;   /* MPT_F32, MPT_F16 or MPT_BF16 */
     mpt_format  grad_format;    /* MPT_F32, MPT_F16 or MPT_BF16 */
+    void       *extra;          /* [n] 16-bit values that complete param, where storage needs them */
+    mpt_storage storage;        /* 0: FP32 master */
+    mpt_moments moments;        /* 0: FP32 */
+    uint64_t    seed;           /* of stochastic rounding */
 } mpt_tensor;
 
 /* mpt_tensor_grad_f32 -- a tensor of which mpt sees only an FP32 gradient.  Threads: any. */
@@ -74,6 +108,7 @@ MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n);
 #define MPT_NEEDS_GRAD   4u
 #define MPT_NEEDS_M      8u
 #define MPT_NEEDS_V      16u
+#define MPT_NEEDS_WEIGHT 32u    /* whatever its storage says: master, or param with or without extra */
 
 /* Which tensor is wrong, and in what. */
 typedef struct mpt_fault {
@@ -86,9 +121,44 @@ typedef struct mpt_fault {
  *   tensors  in   [count]; NULL allowed if count is 0
  *   needs    in   MPT_NEEDS_* or-ed
  *   fault    out  NULL, or where and what
- * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL), MPT_E_UNSUPPORTED (a format).  Threads: any. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL, or two arrays of a tensor that overlap), MPT_E_UNSUPPORTED
+ * (a format, or one that the storage cannot hold).  Threads: any. */
 MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
                                         mpt_fault *fault);
+
+/* A list to which tensors are added one line each, in an array of yours. */
+typedef struct mpt_tensors {
+    mpt_tensor *item;           /* [count], to pass to the calls that take a list */
+    size_t      count, capacity;
+    mpt_tensor  model;          /* formats, storage, moments and seed of what is added next */
+    mpt_status  status;         /* the first error of mpt_tensors_add; test it once, at the end */
+} mpt_tensors;
+
+/* mpt_tensors_init -- an empty list.
+ *   item          in  [capacity]; kept, not copied
+ *   param_format  in  of the copies, or of the weights themselves; grad_format: of the gradients
+ * For another storage, moments or a seed set them in list->model before adding.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for a format.  Threads: any. */
+MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
+                                    mpt_format param_format, mpt_format grad_format);
+
+/* mpt_tensors_add -- one more tensor, with the list's formats and storage; what the optimizer does not
+ * need is NULL. With a storage that has no master, `weight` is its extra array, or NULL.
+ *   weight  in  [n] FP32 master, or the 16-bit extra of MPT_STORE_KAHAN and MPT_STORE_SPLIT
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_MEMORY when the list is full; kept in list->status. */
+MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n, void *param, void *grad,
+                                   void *weight, void *m, void *v);
+
+/* mpt_weights_set, mpt_weights_get -- FP32 values into a tensor's storage, each rounded to nearest where
+ * it must be, and out of it: the start of training, evaluation, export.
+ *   t    in/out  needs its weight; mpt_weights_set also writes param beside a master
+ *   src  in      [n]
+ *   dst  out     [n]
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
+ * Exact: master and split hold every number exactly (NaNs become quiet); Kahan all but the last bits.
+ * Threads: one caller per tensor. */
+MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src);
+MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst);
 
 /* mpt_publish -- write the low-precision copies from the masters, after you stepped those yourself.
  *   tensors  in   [count]; each needs master and param
@@ -522,6 +592,10 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count);
 
 // >>M7 optimizers ----------------------------------------------------------------------------------
+/* Every optimizer is its hyperparameters, an even number of 32-bit fields, and then t: a plain struct to
+ * copy, compare and save. Their names, for tables and tests: */
+#define MPT_OPTIMIZERS(X) X(sgd) X(adamw) X(adam) X(lamb) X(lion)
+
 /* SGD.  g += weight_decay * w;  m = momentum * m + g;  w -= lr * (nesterov ? g + momentum * m : m). */
 typedef struct mpt_sgd {
     float    lr;                /* 0 and more */
@@ -541,24 +615,50 @@ typedef struct mpt_adamw {
     uint64_t t;                 /* steps taken, skipped ones not counted */
 } mpt_adamw;
 
-/* mpt_adamw_defaults -- lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01, no steps taken. */
-MPT_DEF mpt_adamw mpt_adamw_defaults(void);
+/* Adam.  g += weight_decay * w;  w -= lr * m_hat / (sqrt(v_hat) + eps). */
+typedef mpt_adamw mpt_adam;
 
-/* mpt_sgd_step, mpt_adamw_step -- one fused pass: unscale, clip, update the FP32 masters, write the
- * low-precision copies. If step->found_inf, nothing changes: not the weights, not the moments, not t;
- * a schedule that reads t does not advance either.
+/* LAMB.  r = m_hat / (sqrt(v_hat) + eps) + weight_decay * w;  w -= lr * (|w| / |r|) * r, with the norms of
+ * the whole tensor, and 1 for their ratio if one of them is 0. */
+typedef mpt_adamw mpt_lamb;
+
+/* Lion.  w -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w);
+ * m = beta2 * m + (1 - beta2) * g. */
+typedef struct mpt_lion {
+    float    lr;                /* 0 and more */
+    float    beta1, beta2;      /* 0 to below 1 */
+    float    weight_decay;      /* 0 and more */
+    uint64_t t;                 /* steps taken, skipped ones not counted */
+} mpt_lion;
+
+/* mpt_adamw_defaults ... -- AdamW: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01; Adam the same
+ * without weight decay; LAMB with eps 1e-6; Lion: lr 1e-4, betas 0.9 and 0.99, no weight decay. No steps
+ * taken. */
+MPT_DEF mpt_adamw mpt_adamw_defaults(void);
+MPT_DEF mpt_adam mpt_adam_defaults(void);
+MPT_DEF mpt_lamb mpt_lamb_defaults(void);
+MPT_DEF mpt_lion mpt_lion_defaults(void);
+
+/* mpt_sgd_step, mpt_adamw_step ... -- one fused pass: unscale, clip, update the weights as the storage of
+ * each tensor says, write the low-precision copies. LAMB reads twice, for the norms. If step->found_inf, nothing
+ * changes: not the weights, not the moments, not t, and with t not the random bits; a schedule that reads
+ * t does not advance either.
  *   o        in/out  hyperparameters and t
  *   step     in/out  from mpt_check or mpt_unscale
- *   tensors  in/out  [count], the list that was checked; each needs master and grad, m (SGD only with
- *                    momentum), v (AdamW); writes param where it is not NULL
+ *   tensors  in/out  [count], the list that was checked; each needs its weight and grad, m (SGD only with
+ *                    momentum), v (Adam, AdamW, LAMB); beside a master, writes param where it is not NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, or for a second
  *   step on one check. On an error nothing is changed. (That the gradients are still those that were
  *   checked is up to you: the record cannot see it.)
- * Exact: every multiply-add is one fma; constants in double.  Parity: bit-exact host/device.
- * Threads: one caller per list.  Source: Sutskever et al. 2013 and PyTorch SGD; Loshchilov & Hutter
- * 2019, algorithm 2. */
+ * Exact: every multiply-add is one fma; constants in double; moments in bf16 are rounded to nearest when
+ *   stored (LAMB uses them so rounded).  Parity: bit-exact host/device.
+ * Threads: one caller per list.  Source: Sutskever et al. 2013 and PyTorch SGD; Kingma & Ba 2015;
+ * Loshchilov & Hutter 2019, algorithm 2; You et al. 2020, algorithm 2; Chen et al. 2023, algorithm 2. */
 MPT_DEF mpt_status mpt_sgd_step(mpt_sgd *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
 MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
+MPT_DEF mpt_status mpt_adam_step(mpt_adam *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
+MPT_DEF mpt_status mpt_lamb_step(mpt_lamb *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
+MPT_DEF mpt_status mpt_lion_step(mpt_lion *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
 
 // >>M8 rows, lint, memory --------------------------------------------------------------------------
 
@@ -1220,11 +1320,21 @@ MPT_HD int mpti_adamw_ok(const mpt_adamw *o)
            mpti_is_rate(o->eps) && o->eps > 0.0f && mpti_is_rate(o->weight_decay);
 }
 
+MPT_HD int mpti_lion_ok(const mpt_lion *o)
+{
+    return o && mpti_is_rate(o->lr) && mpti_is_decay(o->beta1) && mpti_is_decay(o->beta2) &&
+           mpti_is_rate(o->weight_decay);
+}
+
 /* What is constant over one step of an optimizer; factor is unscale times clip. */
 typedef struct mpti_sgd_k { float minus_lr, momentum, weight_decay, factor; uint32_t nesterov; } mpti_sgd_k;
 typedef struct mpti_adamw_k {
     float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, decay, minus_step_size, v_factor, factor;
+    float weight_decay, m_factor, minus_lr;     /* Adam and LAMB */
 } mpti_adamw_k;
+typedef struct mpti_lion_k {
+    float beta1, one_minus_beta1, beta2, one_minus_beta2, decay, minus_lr, factor;
+} mpti_lion_k;
 
 MPT_HD mpti_sgd_k mpti_sgd_consts(const mpt_sgd *o, const mpt_step *step)
 {
@@ -1264,6 +1374,22 @@ MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
     k.minus_step_size = mpti_neg(mpti_to_f32(mpti_to_f64(o->lr) / bias1));
     k.v_factor = mpti_to_f32(1.0 / sqrt(bias2));
     k.factor = mpti_mul(step->grad_factor, step->clip_factor);
+    k.weight_decay = o->weight_decay;
+    k.m_factor = mpti_to_f32(1.0 / bias1);
+    k.minus_lr = mpti_neg(o->lr);
+    return k;
+}
+
+MPT_HD mpti_lion_k mpti_lion_consts(const mpt_lion *o, const mpt_step *step)
+{
+    mpti_lion_k k;
+    k.beta1 = o->beta1;
+    k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
+    k.beta2 = o->beta2;
+    k.one_minus_beta2 = mpti_fma(o->beta2, -1.0f, 1.0f);
+    k.decay = mpti_fma(mpti_neg(o->lr), o->weight_decay, 1.0f);
+    k.minus_lr = mpti_neg(o->lr);
+    k.factor = mpti_mul(step->grad_factor, step->clip_factor);
     return k;
 }
 
@@ -1278,9 +1404,8 @@ MPT_HD void mpti_sgd_1(float g, float *w, float *m, const mpti_sgd_k *k)
     *w = mpti_fma(k->minus_lr, g, *w);
 }
 
-MPT_HD void mpti_adamw_moments_1(float g, float *m, float *v, const mpti_adamw_k *k)
+MPT_HD void mpti_moments_1(float g, float *m, float *v, const mpti_adamw_k *k)
 {
-    g = mpti_mul(g, k->factor);
     *m = mpti_fma(k->beta1, *m, mpti_mul(k->one_minus_beta1, g));
     *v = mpti_fma(k->beta2, *v, mpti_mul(k->one_minus_beta2, mpti_mul(g, g)));
 }
@@ -1291,10 +1416,117 @@ MPT_HD void mpti_adamw_weight_1(float *w, float m, float root_of_v, const mpti_a
     *w = mpti_fma(k->minus_step_size, mpti_div(m, denominator), mpti_mul(*w, k->decay));
 }
 
+MPT_HD void mpti_adamw_moments_1(float g, float w, float *m, float *v, const mpti_adamw_k *k)
+{
+    (void)w;
+    mpti_moments_1(mpti_mul(g, k->factor), m, v, k);
+}
+
 MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, const mpti_adamw_k *k)
 {
-    mpti_adamw_moments_1(g, m, v, k);
+    mpti_adamw_moments_1(g, *w, m, v, k);
     mpti_adamw_weight_1(w, *m, mpti_sqrt(*v), k);
+}
+
+/* Adam: weight decay is part of the gradient. */
+MPT_HD void mpti_adam_moments_1(float g, float w, float *m, float *v, const mpti_adamw_k *k)
+{
+    mpti_moments_1(mpti_fma(k->weight_decay, w, mpti_mul(g, k->factor)), m, v, k);
+}
+
+MPT_HD void mpti_adam_weight_1(float *w, float m, float root_of_v, const mpti_adamw_k *k)
+{
+    const float denominator = mpti_fma(root_of_v, k->v_factor, k->eps);
+    *w = mpti_fma(k->minus_step_size, mpti_div(m, denominator), *w);
+}
+
+MPT_HD void mpti_adam_1(float g, float *w, float *m, float *v, const mpti_adamw_k *k)
+{
+    mpti_adam_moments_1(g, *w, m, v, k);
+    mpti_adam_weight_1(w, *m, mpti_sqrt(*v), k);
+}
+
+/* LAMB: the direction, from moments as stored; and the factor to go along it, from the squared norms of
+ * weights and directions. */
+MPT_HD float mpti_lamb_direction_1(float w, float m, float root_of_v, const mpti_adamw_k *k)
+{
+    const float denominator = mpti_fma(root_of_v, k->v_factor, k->eps);
+    return mpti_fma(k->weight_decay, w, mpti_div(mpti_mul(m, k->m_factor), denominator));
+}
+
+MPT_HD float mpti_lamb_factor(double w_sumsq, double r_sumsq, const mpti_adamw_k *k)
+{
+    if (!(w_sumsq > 0.0) || !(r_sumsq > 0.0))
+        return k->minus_lr;
+    return mpti_to_f32(mpti_mul64(mpti_to_f64(k->minus_lr), sqrt(w_sumsq) / sqrt(r_sumsq)));
+}
+
+/* 1 with the sign of a, or 0; by bits, so that no flush-to-zero mode can see a subnormal as 0. */
+MPT_HD float mpti_sign(float a)
+{
+    const uint32_t u = mpti_f32_bits(a), one = (0u - (uint32_t)mpti_is_nonzero(a)) & 0x3f800000u;
+    return mpti_f32_make((u & 0x80000000u) | one);
+}
+
+MPT_HD void mpti_lion_1(float g, float *w, float *m, const mpti_lion_k *k)
+{
+    const float u = mpti_mul(g, k->factor);
+    const float blend = mpti_fma(k->beta1, *m, mpti_mul(k->one_minus_beta1, u));
+    *w = mpti_fma(k->minus_lr, mpti_sign(blend), mpti_mul(*w, k->decay));
+    *m = mpti_fma(k->beta2, *m, mpti_mul(k->one_minus_beta2, u));
+}
+
+/* Rounding to odds: up in magnitude if the discarded part, as 32 bits, is above the random ones; a
+ * finite value never becomes Inf. The judge is mpt_encode with MPT_RND_STOCHASTIC. */
+MPT_HD uint16_t mpti_bf16_stochastic(uint32_t u, uint32_t random)
+{
+    const uint32_t a = u & 0x7fffffffu;
+    const uint32_t up = (a >> 16) + (uint32_t)(a << 16 > random);
+    const uint32_t most = a < 0x7f800000u && up >= 0x7f80u ? 0x7f7fu : up;
+    return (uint16_t)(a >= 0x7f800000u ? mpti_bf16_encode(u) : (u >> 16 & 0x8000u) | most);
+}
+
+MPT_HD uint16_t mpti_f16_stochastic(uint32_t u, uint32_t random)
+{
+    const uint32_t a = u & 0x7fffffffu, exp = a >> 23;
+    const uint32_t sig = (a & 0x7fffffu) | (exp ? 0x800000u : 0u);
+    /* subnormal halves: the last bit is 2^-24, 126 - exp places up; from 32 on nothing is kept */
+    const uint32_t normal = (uint32_t)(exp >= 113u), shift = 126u - (exp ? exp : 1u);
+    const uint32_t far = (uint32_t)(shift > 31u), near_shift = normal ? 13u : far ? 31u : shift;
+    const uint32_t far_shift = shift - 32u > 31u ? 31u : shift - 32u;
+    const uint32_t kept = normal ? (a - 0x38000000u) >> 13 : far ? 0u : sig >> near_shift;
+    const uint32_t rest = normal ? a << 19 : far ? sig >> far_shift : sig << (32u - near_shift);
+    const uint32_t up = kept + (uint32_t)(rest > random);
+    const uint32_t most = up > 0x7bffu ? 0x7bffu : up;
+    return (uint16_t)(a >= 0x7f800000u ? mpti_f16_encode(u) : (u >> 16 & 0x8000u) | most);
+}
+
+/* A float as bf16 and the 16 bits to add to it: rounding half away keeps the rest in -2^15 .. 2^15 - 1. */
+MPT_HD void mpti_split(uint32_t u, uint16_t *high, uint16_t *low)
+{
+    const int nan = (u & 0x7fffffffu) > 0x7f800000u;
+    *high = (uint16_t)(nan ? u >> 16 | 0x40u : (u + 0x8000u) >> 16);
+    *low = (uint16_t)(nan ? 0u : u & 0xffffu);
+}
+
+MPT_HD uint32_t mpti_unsplit(uint16_t high, uint16_t low)
+{
+    return ((uint32_t)high << 16) + low - ((uint32_t)(low & 0x8000u) << 1);
+}
+
+/* Kahan: the rest is kept times 2^11 in f16, where |rest| <= 16 fits and subnormals begin at 2^-25. */
+MPT_HD float mpti_kahan_factor(int is_f16) { return is_f16 ? 2048.0f : 1.0f; }
+MPT_HD float mpti_kahan_unfactor(int is_f16) { return is_f16 ? 0.00048828125f : 1.0f; }
+MPT_HD float mpti_kahan_join(float param, float rest, int is_f16)
+{
+    return mpti_fma(rest, mpti_kahan_unfactor(is_f16), param);
+}
+/* 0 where param overflowed: Inf - Inf would be a NaN */
+MPT_HD float mpti_kahan_rest(float w, float param, int is_f16)
+{
+    const uint32_t finite = 0u - (uint32_t)mpti_f32_is_finite(param);
+    const float    rest = mpti_mul(mpti_fma(param, -1.0f, w), mpti_kahan_factor(is_f16));
+    return mpti_f32_make(mpti_f32_bits(rest) & finite);
 }
 
 #endif /* MPT_H */
@@ -1318,11 +1550,36 @@ MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n)
     return t;
 }
 
+MPT_DEF const char *mpt_storage_text(mpt_storage storage)
+{
+#define MPTI_X(id, name, master, extra) name,
+    static const char *const texts[] = {MPT_STORAGES(MPTI_X)};
+#undef MPTI_X
+    return (unsigned)storage < (unsigned)MPT_STORAGE_COUNT ? texts[storage] : "unknown storage";
+}
+
+static int mpti_storage_needs(mpt_storage storage, int what)
+{
+#define MPTI_X(id, name, master, extra) {master, extra},
+    static const unsigned char table[][2] = {MPT_STORAGES(MPTI_X)};
+#undef MPTI_X
+    return (unsigned)storage < (unsigned)MPT_STORAGE_COUNT && table[storage][what];
+}
+
+static int mpti_has_master(const mpt_tensor *t) { return mpti_storage_needs(t->storage, 0); }
+static int mpti_has_extra(const mpt_tensor *t) { return mpti_storage_needs(t->storage, 1); }
+
 static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
 {
     if (!t->n)
         return NULL;
-    if ((needs & MPT_NEEDS_MASTER) && !t->master)
+    if ((needs & MPT_NEEDS_MASTER) && !mpti_has_master(t))
+        return "storage has no FP32 master, which this call needs";
+    if ((needs & MPT_NEEDS_WEIGHT) && !mpti_has_master(t) && !t->param)
+        return "param is NULL: without a master it is the weight";
+    if ((needs & MPT_NEEDS_WEIGHT) && mpti_has_extra(t) && !t->extra)
+        return "extra is NULL: this storage keeps the rest of the weight there";
+    if (((needs & MPT_NEEDS_MASTER) || ((needs & MPT_NEEDS_WEIGHT) && mpti_has_master(t))) && !t->master)
         return "master is NULL: this call steps the FP32 weights";
     if ((needs & MPT_NEEDS_PARAM) && !t->param)
         return "param is NULL: this call writes the low-precision copy";
@@ -1339,8 +1596,50 @@ static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
 {
     if ((needs & MPT_NEEDS_GRAD) && t->grad && !mpti_is_train_format(t->grad_format))
         return "grad_format must be MPT_F32, MPT_F16 or MPT_BF16";
-    if ((needs & (MPT_NEEDS_PARAM | MPT_NEEDS_MASTER)) && t->param && !mpti_is_train_format(t->param_format))
+    if ((needs & (MPT_NEEDS_PARAM | MPT_NEEDS_MASTER | MPT_NEEDS_WEIGHT)) && t->param &&
+        !mpti_is_train_format(t->param_format))
         return "param_format must be MPT_F32, MPT_F16 or MPT_BF16";
+    if ((unsigned)t->storage >= (unsigned)MPT_STORAGE_COUNT)
+        return "storage is none of MPT_STORAGES";
+    if ((unsigned)t->moments >= (unsigned)MPT_MOMENTS_COUNT)
+        return "moments must be MPT_MOMENTS_F32 or MPT_MOMENTS_BF16";
+    if ((needs & MPT_NEEDS_WEIGHT) && !mpti_has_master(t) && t->param_format == MPT_F32)
+        return "param_format must be MPT_F16 or MPT_BF16 without a master: FP32 weights are a master";
+    if ((needs & MPT_NEEDS_WEIGHT) && t->storage == MPT_STORE_SPLIT && t->param_format != MPT_BF16)
+        return "split storage needs MPT_BF16: 16 bits cannot tell apart all the floats that f16 rounds to 0";
+    return NULL;
+}
+
+static size_t mpti_format_bytes(mpt_format f) { return f == MPT_F32 ? sizeof(float) : sizeof(uint16_t); }
+
+static mpt_format mpti_moments_format(const mpt_tensor *t)
+{
+    return t->moments == MPT_MOMENTS_BF16 ? MPT_BF16 : MPT_F32;
+}
+
+/* The arrays that a call with these needs may touch, as addresses; two of them must not overlap. */
+static const char *mpti_tensor_overlap(const mpt_tensor *t, unsigned needs)
+{
+    const size_t moment = mpti_format_bytes(mpti_moments_format(t));
+    const int    steps = (needs & (MPT_NEEDS_WEIGHT | MPT_NEEDS_MASTER)) != 0u;
+    uintptr_t    begin[6];
+    size_t       bytes[6], used = 0, i, j;
+#define MPTI_SPAN(condition, array, size)           \
+    if ((condition) && (array)) {                   \
+        begin[used] = (uintptr_t)(array);           \
+        bytes[used++] = t->n * (size);              \
+    }
+    MPTI_SPAN(steps && mpti_has_master(t), t->master, sizeof(float))
+    MPTI_SPAN(steps || (needs & MPT_NEEDS_PARAM), t->param, mpti_format_bytes(t->param_format))
+    MPTI_SPAN(steps && mpti_has_extra(t), t->extra, sizeof(uint16_t))
+    MPTI_SPAN(needs & MPT_NEEDS_GRAD, t->grad, mpti_format_bytes(t->grad_format))
+    MPTI_SPAN(needs & MPT_NEEDS_M, t->m, moment)
+    MPTI_SPAN(needs & MPT_NEEDS_V, t->v, moment)
+#undef MPTI_SPAN
+    for (i = 0; i < used; i++)
+        for (j = 0; j < i; j++)
+            if (begin[i] < begin[j] + bytes[j] && begin[j] < begin[i] + bytes[i])
+                return "two arrays of this tensor overlap";
     return NULL;
 }
 
@@ -1360,6 +1659,8 @@ MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count,
             status = MPT_E_ARG;
         else if ((found.why = mpti_tensor_unsupported(t, needs)) != NULL)
             status = MPT_E_UNSUPPORTED;
+        else if ((found.why = mpti_tensor_overlap(t, needs)) != NULL)
+            status = MPT_E_ARG;
         if (status != MPT_OK)
             break;
     }
@@ -1370,17 +1671,59 @@ MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count,
     return status;
 }
 
+MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
+                                    mpt_format param_format, mpt_format grad_format)
+{
+    if (!list || (capacity && !item))
+        return MPT_E_ARG;
+    if (!mpti_is_train_format(param_format) || !mpti_is_train_format(grad_format))
+        return MPT_E_UNSUPPORTED;
+    memset(list, 0, sizeof *list);
+    list->item = item;
+    list->capacity = capacity;
+    list->model.param_format = param_format;
+    list->model.grad_format = grad_format;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n, void *param, void *grad,
+                                   void *weight, void *m, void *v)
+{
+    mpt_status status = MPT_OK;
+    mpt_tensor t;
+    if (!list)
+        return MPT_E_ARG;
+    t = list->model;
+    t.name = name;
+    t.n = n;
+    t.param = param;
+    t.grad = grad;
+    t.m = m;
+    t.v = v;
+    if (mpti_has_master(&t))
+        t.master = (float *)weight;
+    else
+        t.extra = weight;
+    if (list->count >= list->capacity)
+        status = MPT_E_MEMORY;
+    else if (n && !param && !grad && !weight)
+        status = MPT_E_ARG;
+    else
+        list->item[list->count++] = t;
+    if (list->status == MPT_OK)
+        list->status = status;
+    return status;
+}
+
 /* Elements first .. first + n - 1 of an array in one of the three training formats, as floats. */
 static void mpti_row_load(float *dst, const void *src, mpt_format format, size_t first, size_t n)
 {
-    const size_t bytes = format == MPT_F32 ? sizeof(float) : sizeof(uint16_t);
-    (void)mpt_decode_n(dst, format, (const unsigned char *)src + first * bytes, n);
+    (void)mpt_decode_n(dst, format, (const unsigned char *)src + first * mpti_format_bytes(format), n);
 }
 
 static void mpti_row_store(void *dst, mpt_format format, size_t first, const float *src, size_t n)
 {
-    const size_t bytes = format == MPT_F32 ? sizeof(float) : sizeof(uint16_t);
-    (void)mpt_encode_n((unsigned char *)dst + first * bytes, format, src, n);
+    (void)mpt_encode_n((unsigned char *)dst + first * mpti_format_bytes(format), format, src, n);
 }
 
 MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
@@ -2316,11 +2659,297 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
 
 // >>M16 implementation: optimizers, rows -----------------------------------------------------------
 
-/* One block of one tensor, padded with zeros, through one optimizer; k points to its constants. */
+/* ---- weights, wherever they live ---- */
+
+/* Loops over one block. What goes to 16 bits comes from float patterns, integers only. */
+MPTI_INLINE void mpti_philox_loop(uint32_t *MPTI_RESTRICT out, uint64_t block, uint32_t stream,
+                                  uint32_t step, uint64_t seed)
+{
+    uint32_t c0[MPTI_BLOCK / 4], c1[MPTI_BLOCK / 4], c2[MPTI_BLOCK / 4], c3[MPTI_BLOCK / 4];
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    size_t   i, round;
+    for (i = 0; i < MPTI_BLOCK / 4; i++) {
+        c0[i] = (uint32_t)block + (uint32_t)i;      /* block is a multiple of 64: no carry */
+        c1[i] = (uint32_t)(block >> 32);
+        c2[i] = stream;
+        c3[i] = step;
+    }
+    for (round = 0; round < 10; round++) {          /* mpt_philox_block, side by side */
+        for (i = 0; i < MPTI_BLOCK / 4; i++) {
+            const uint64_t p0 = (uint64_t)0xd2511f53u * c0[i], p1 = (uint64_t)0xcd9e8d57u * c2[i];
+            c0[i] = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0;
+            c1[i] = (uint32_t)p1;
+            c2[i] = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
+            c3[i] = (uint32_t)p0;
+        }
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    for (i = 0; i < MPTI_BLOCK / 4; i++) {
+        out[4 * i] = c0[i];
+        out[4 * i + 1] = c1[i];
+        out[4 * i + 2] = c2[i];
+        out[4 * i + 3] = c3[i];
+    }
+}
+
+MPTI_INLINE void mpti_bf16_stochastic_loop(uint16_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT w,
+                                           const uint32_t *MPTI_RESTRICT random)
+{
+    size_t i;
+    for (i = 0; i < MPTI_BLOCK; i++)
+        out[i] = mpti_bf16_stochastic(w[i], random[i]);
+}
+
+MPTI_INLINE void mpti_f16_stochastic_loop(uint16_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT w,
+                                          const uint32_t *MPTI_RESTRICT random)
+{
+    size_t i;
+    for (i = 0; i < MPTI_BLOCK; i++)
+        out[i] = mpti_f16_stochastic(w[i], random[i]);
+}
+
+MPTI_INLINE void mpti_split_loop(uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low,
+                                 const uint32_t *MPTI_RESTRICT w)
+{
+    size_t i;
+    for (i = 0; i < MPTI_BLOCK; i++)
+        mpti_split(w[i], &high[i], &low[i]);
+}
+
+MPTI_INLINE void mpti_unsplit_loop(uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
+                                   const uint16_t *MPTI_RESTRICT low)
+{
+    size_t i;
+    for (i = 0; i < MPTI_BLOCK; i++)
+        w[i] = mpti_unsplit(high[i], low[i]);
+}
+
+MPTI_INLINE void mpti_kahan_join_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16)
+{
+    size_t i;
+    for (i = 0; i < MPTI_BLOCK; i++)
+        w[i] = mpti_kahan_join(w[i], rest[i], is_f16);
+}
+
+MPTI_INLINE void mpti_kahan_rest_loop(float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16)
+{
+    size_t i;
+    for (i = 0; i < MPTI_BLOCK; i++)
+        rest[i] = mpti_kahan_rest(w[i], rest[i], is_f16);
+}
+
+MPTI_THRICE(mpti_philox_rows, mpti_philox_loop,
+            (uint32_t *MPTI_RESTRICT out, uint64_t block, uint32_t stream, uint32_t step, uint64_t seed),
+            (out, block, stream, step, seed))
+MPTI_THRICE(mpti_bf16_stochastic_block, mpti_bf16_stochastic_loop,
+            (uint16_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT w,
+             const uint32_t *MPTI_RESTRICT random),
+            (out, w, random))
+MPTI_THRICE(mpti_f16_stochastic_block, mpti_f16_stochastic_loop,
+            (uint16_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT w,
+             const uint32_t *MPTI_RESTRICT random),
+            (out, w, random))
+MPTI_THRICE(mpti_split_block, mpti_split_loop,
+            (uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low, const uint32_t *MPTI_RESTRICT w),
+            (high, low, w))
+MPTI_THRICE(mpti_unsplit_block, mpti_unsplit_loop,
+            (uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
+             const uint16_t *MPTI_RESTRICT low),
+            (w, high, low))
+MPTI_THRICE(mpti_kahan_join_block, mpti_kahan_join_loop,
+            (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16), (w, rest, is_f16))
+MPTI_THRICE(mpti_kahan_rest_block, mpti_kahan_rest_loop,
+            (float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16), (rest, w, is_f16))
+
+/* Elements first .. first + n - 1 of an array as a block of floats: the array itself where it is one, else
+ * `local`, decoded and padded with zeros. An array that is not there is never read. */
+static float *mpti_block_in(float *local, void *array, mpt_format format, size_t first, size_t n)
+{
+    if (!array)
+        return local;
+    if (format == MPT_F32 && n == MPTI_BLOCK)
+        return (float *)array + first;
+    mpti_row_load(local, array, format, first, n);
+    if (n < MPTI_BLOCK)
+        memset(local + n, 0, (MPTI_BLOCK - n) * sizeof *local);
+    return local;
+}
+
+/* The way back; a block that is the array itself is there already. */
+static void mpti_block_out(const float *block, void *array, mpt_format format, size_t first, size_t n)
+{
+    if (array && (format != MPT_F32 || block != (float *)array + first))
+        mpti_row_store(array, format, first, block, n);
+}
+
+/* n of 16-bit values, from and to a padded block. */
+static void mpti_codes_in(uint16_t *block, const void *array, size_t first, size_t n)
+{
+    memcpy(block, (const unsigned char *)array + first * sizeof *block, n * sizeof *block);
+    if (n < MPTI_BLOCK)
+        memset(block + n, 0, (MPTI_BLOCK - n) * sizeof *block);
+}
+
+static void mpti_codes_out(const uint16_t *block, void *array, size_t first, size_t n)
+{
+    memcpy((unsigned char *)array + first * sizeof *block, block, n * sizeof *block);
+}
+
+static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, size_t n)
+{
+    if (t->storage == MPT_STORE_MASTER)
+        return mpti_block_in(local, t->master, MPT_F32, first, n);
+    if (t->storage == MPT_STORE_SPLIT) {
+        uint16_t high[MPTI_BLOCK], low[MPTI_BLOCK];
+        uint32_t bits[MPTI_BLOCK];
+        mpti_codes_in(high, t->param, first, n);
+        mpti_codes_in(low, t->extra, first, n);
+        mpti_unsplit_block(bits, high, low);
+        memcpy(local, bits, sizeof bits);
+        return local;
+    }
+    (void)mpti_block_in(local, t->param, t->param_format, first, n);
+    if (t->storage == MPT_STORE_KAHAN) {
+        float rest[MPTI_BLOCK];
+        (void)mpti_block_in(rest, t->extra, t->param_format, first, n);
+        mpti_kahan_join_block(local, rest, t->param_format == MPT_F16);
+    }
+    return local;
+}
+
+/* Where a tensor's random bits come from: its place in the list and the steps taken. */
+typedef struct mpti_random_at { uint32_t stream, step; } mpti_random_at;
+
+static void mpti_stochastic_out(const float *block, const mpt_tensor *t, size_t first, size_t n,
+                                mpti_random_at at)
+{
+    uint32_t bits[MPTI_BLOCK], random[MPTI_BLOCK];
+    uint16_t codes[MPTI_BLOCK];
+    memcpy(bits, block, sizeof bits);
+    mpti_philox_rows(random, (uint64_t)first / 4u, at.stream, at.step, t->seed);
+    if (t->param_format == MPT_F16)
+        mpti_f16_stochastic_block(codes, bits, random);
+    else
+        mpti_bf16_stochastic_block(codes, bits, random);
+    mpti_codes_out(codes, t->param, first, n);
+}
+
+static void mpti_split_out(const float *block, const mpt_tensor *t, size_t first, size_t n)
+{
+    uint16_t high[MPTI_BLOCK], low[MPTI_BLOCK];
+    uint32_t bits[MPTI_BLOCK];
+    memcpy(bits, block, sizeof bits);
+    mpti_split_block(high, low, bits);
+    mpti_codes_out(high, t->param, first, n);
+    mpti_codes_out(low, t->extra, first, n);
+}
+
+static void mpti_kahan_out(const float *block, const mpt_tensor *t, size_t first, size_t n)
+{
+    float rest[MPTI_BLOCK];
+    mpti_row_store(t->param, t->param_format, first, block, n);
+    (void)mpti_block_in(rest, t->param, t->param_format, first, n);
+    mpti_kahan_rest_block(rest, block, t->param_format == MPT_F16);
+    mpti_row_store(t->extra, t->param_format, first, rest, n);
+}
+
+static void mpti_weight_out(const float *block, const mpt_tensor *t, size_t first, size_t n,
+                            mpti_random_at at)
+{
+    switch (t->storage) {
+    case MPT_STORE_STOCHASTIC: mpti_stochastic_out(block, t, first, n, at); return;
+    case MPT_STORE_KAHAN:      mpti_kahan_out(block, t, first, n); return;
+    case MPT_STORE_SPLIT:      mpti_split_out(block, t, first, n); return;
+    case MPT_STORE_MASTER:     mpti_block_out(block, t->master, MPT_F32, first, n); break;
+    case MPT_STORE_NEAREST:
+    case MPT_STORAGE_COUNT:
+    default: break;
+    }
+    if (t->param)
+        mpti_row_store(t->param, t->param_format, first, block, n);
+}
+
+MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src)
+{
+    const mpt_status status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
+    mpt_tensor       nearest;
+    mpti_random_at   nowhere = {0u, 0u};
+    float            local[MPTI_BLOCK];
+    size_t           first;
+    if (status != MPT_OK)
+        return status;
+    if (t->n && !src)
+        return MPT_E_ARG;
+    nearest = *t;
+    if (t->storage == MPT_STORE_STOCHASTIC)
+        nearest.storage = MPT_STORE_NEAREST;
+    for (first = 0; first < t->n; first += MPTI_BLOCK) {
+        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
+        memset(local, 0, sizeof local);
+        memcpy(local, src + first, n * sizeof *src);
+        mpti_weight_out(local, &nearest, first, n, nowhere);
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
+{
+    const mpt_status status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
+    float            local[MPTI_BLOCK];
+    size_t           first;
+    if (status != MPT_OK)
+        return status;
+    if (t->n && !dst)
+        return MPT_E_ARG;
+    for (first = 0; first < t->n; first += MPTI_BLOCK) {
+        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
+        memcpy(dst + first, mpti_weight_in(local, t, first, n), n * sizeof *dst);
+    }
+    return MPT_OK;
+}
+
+/* ---- optimizers: one block of one tensor, padded with zeros; k points to the constants ---- */
+
 #define MPTI_BLOCK_PARAMETERS                                                                       \
     (const float *MPTI_RESTRICT g, float *MPTI_RESTRICT w, float *MPTI_RESTRICT m,                  \
      float *MPTI_RESTRICT v, const void *k)
 typedef void mpti_block_fn MPTI_BLOCK_PARAMETERS;
+
+/* Compilers do not vectorize sqrtf, which may set errno. IEEE square roots: the same bits on every path. */
+#if MPTI_X86
+MPTI_AVX512_TARGET static void mpti_sqrt_avx512(float *MPTI_RESTRICT root, const float *MPTI_RESTRICT v)
+{
+    size_t i;
+    for (i = 0; i < MPTI_BLOCK; i += 16)    /* maskz: gcc 12 warns of what the plain one has inside */
+        _mm512_storeu_ps(root + i, _mm512_maskz_sqrt_ps((__mmask16)0xffff, _mm512_loadu_ps(v + i)));
+}
+
+__attribute__((target("avx2"))) static void mpti_sqrt_avx2(float *MPTI_RESTRICT root,
+                                                           const float *MPTI_RESTRICT v)
+{
+    size_t i;
+    for (i = 0; i < MPTI_BLOCK; i += 8)
+        _mm256_storeu_ps(root + i, _mm256_sqrt_ps(_mm256_loadu_ps(v + i)));
+}
+#endif
+
+static void mpti_sqrt_block(float *MPTI_RESTRICT root, const float *MPTI_RESTRICT v)
+{
+    size_t i;
+#if MPTI_X86
+    if (MPTI_AVX512) {
+        mpti_sqrt_avx512(root, v);
+        return;
+    }
+    if (__builtin_cpu_supports("avx2")) {
+        mpti_sqrt_avx2(root, v);
+        return;
+    }
+#endif
+    for (i = 0; i < MPTI_BLOCK; i++)
+        root[i] = mpti_sqrt(v[i]);
+}
 
 MPTI_INLINE void mpti_sgd_loop MPTI_BLOCK_PARAMETERS
 {
@@ -2335,60 +2964,166 @@ MPTI_INLINE void mpti_sgd_loop MPTI_BLOCK_PARAMETERS
             mpti_sgd_1(g[i], &w[i], &m[i], &c);
 }
 
-/* mpti_adamw_1 in three loops, since compilers do not vectorize sqrtf: it may set errno. */
-MPTI_INLINE void mpti_adamw_loop MPTI_BLOCK_PARAMETERS
+MPTI_INLINE void mpti_lion_loop MPTI_BLOCK_PARAMETERS
+{
+    const mpti_lion_k c = *(const mpti_lion_k *)k;
+    size_t            i;
+    (void)v;
+    for (i = 0; i < MPTI_BLOCK; i++)
+        mpti_lion_1(g[i], &w[i], &m[i], &c);
+}
+
+/* The Adam family: moments, root, weight, in three loops because of the root. */
+#define MPTI_MOMENTS_LOOP(name)                                                     \
+    MPTI_INLINE void mpti_##name##_loop MPTI_BLOCK_PARAMETERS                       \
+    {                                                                               \
+        const mpti_adamw_k c = *(const mpti_adamw_k *)k;                            \
+        float              root[MPTI_BLOCK];                                        \
+        size_t             i;                                                       \
+        for (i = 0; i < MPTI_BLOCK; i++)                                            \
+            mpti_##name##_moments_1(g[i], w[i], &m[i], &v[i], &c);                  \
+        mpti_sqrt_block(root, v);                                                   \
+        for (i = 0; i < MPTI_BLOCK; i++)                                            \
+            mpti_##name##_weight_1(&w[i], m[i], root[i], &c);                       \
+    }
+MPTI_MOMENTS_LOOP(adamw)
+MPTI_MOMENTS_LOOP(adam)
+
+/* LAMB in two passes: the moments first. */
+MPTI_INLINE void mpti_lamb_loop MPTI_BLOCK_PARAMETERS
 {
     const mpti_adamw_k c = *(const mpti_adamw_k *)k;
-    float              root[MPTI_BLOCK];
     size_t             i;
     for (i = 0; i < MPTI_BLOCK; i++)
-        mpti_adamw_moments_1(g[i], &m[i], &v[i], &c);
+        mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c);
+}
+
+/* Then g is where the direction goes. */
+MPTI_INLINE void mpti_lamb_direction_loop(float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w,
+                                          const float *MPTI_RESTRICT m, const float *MPTI_RESTRICT v,
+                                          const mpti_adamw_k *k)
+{
+    const mpti_adamw_k c = *k;
+    float              root[MPTI_BLOCK];
+    size_t             i;
+    mpti_sqrt_block(root, v);
     for (i = 0; i < MPTI_BLOCK; i++)
-        root[i] = mpti_sqrt(v[i]);
+        r[i] = mpti_lamb_direction_1(w[i], m[i], root[i], &c);
+}
+
+MPTI_INLINE void mpti_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor)
+{
+    size_t i;
     for (i = 0; i < MPTI_BLOCK; i++)
-        mpti_adamw_weight_1(&w[i], m[i], root[i], &c);
+        w[i] = mpti_fma(factor, r[i], w[i]);
 }
 
 MPTI_THRICE(mpti_sgd_block, mpti_sgd_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_lion_block, mpti_lion_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
 MPTI_THRICE(mpti_adamw_block, mpti_adamw_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_adam_block, mpti_adam_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_lamb_block, mpti_lamb_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_lamb_direction, mpti_lamb_direction_loop,
+            (float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w, const float *MPTI_RESTRICT m,
+             const float *MPTI_RESTRICT v, const mpti_adamw_k *k),
+            (r, w, m, v, k))
+MPTI_THRICE(mpti_along, mpti_along_loop,
+            (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor), (w, r, factor))
 
-/* A block of one array in and out; an array that is not there reads as zeros. */
-static void mpti_block_load(float *block, const float *array, size_t first, size_t n)
+/* ---- the pass over a tensor ---- */
+
+/* An optimizer as the pass sees it. Moments that it does not need are neither read nor written. */
+typedef struct mpti_rule {
+    unsigned       needs;
+    mpti_block_fn *block;
+    const void    *k;
+    int            two_passes;      /* the block leaves the weights alone; k is LAMB's */
+} mpti_rule;
+
+/* Sums of squares on the tree of >>M12, over one tensor. */
+typedef struct mpti_tree { double lane[MPTI_LANES], slot[MPTI_SLOTS]; } mpti_tree;
+
+static void mpti_tree_fold(mpti_tree *tree, size_t chunk)
 {
-    if (!array)
-        n = 0;
-    if (n)
-        memcpy(block, array + first, n * sizeof *block);
-    if (n < MPTI_BLOCK)
-        memset(block + n, 0, (MPTI_BLOCK - n) * sizeof *block);
+    tree->slot[chunk % MPTI_SLOTS] += mpti_pair_sum(tree->lane, MPTI_LANES);
+    memset(tree->lane, 0, sizeof tree->lane);
 }
 
-static void mpti_block_store(float *array, const float *block, size_t first, size_t n)
+static double mpti_tree_sum(mpti_tree *tree, size_t n)
 {
-    if (array)
-        memcpy(array + first, block, n * sizeof *block);
+    mpti_tree_fold(tree, (n - 1u) / MPTI_CHUNK);
+    return mpti_pair_sum(tree->slot, MPTI_SLOTS);
 }
 
-/* Moments that the optimizer does not need are neither read nor written. */
-static void mpti_step_tensor(const mpt_tensor *t, unsigned needs, mpti_block_fn *block, const void *k)
+static void mpti_tree_add(mpti_tree *tree, const float *block, size_t first)
 {
-    float *const t_m = needs & MPT_NEEDS_M ? t->m : NULL, *const t_v = needs & MPT_NEEDS_V ? t->v : NULL;
-    float        g[MPTI_BLOCK], w[MPTI_BLOCK], m[MPTI_BLOCK], v[MPTI_BLOCK];
-    size_t       first;
+    if (first && first % MPTI_CHUNK == 0)
+        mpti_tree_fold(tree, first / MPTI_CHUNK - 1u);
+    mpti_sumsq_block(tree->lane + first % MPTI_LANES, block);
+}
+
+/* Room for the blocks of one turn. */
+typedef struct mpti_turn { float g[MPTI_BLOCK], w[MPTI_BLOCK], m[MPTI_BLOCK], v[MPTI_BLOCK]; } mpti_turn;
+
+/* LAMB's second pass: the direction again, from the same numbers, and along it. */
+static void mpti_step_along(const mpt_tensor *t, const mpti_adamw_k *k, float factor, mpti_random_at at)
+{
+    const mpt_format format = mpti_moments_format(t);
+    mpti_turn      local;
+    size_t           first;
     for (first = 0; first < t->n; first += MPTI_BLOCK) {
         const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
-        if (n < MPTI_BLOCK)
-            memset(g, 0, sizeof g);
-        mpti_row_load(g, t->grad, t->grad_format, first, n);
-        mpti_block_load(w, t->master, first, n);
-        mpti_block_load(m, t_m, first, n);
-        mpti_block_load(v, t_v, first, n);
-        block(g, w, m, v, k);
-        mpti_block_store(t->master, w, first, n);
-        mpti_block_store(t_m, m, first, n);
-        mpti_block_store(t_v, v, first, n);
-        if (t->param)
-            mpti_row_store(t->param, t->param_format, first, w, n);
+        float       *w = mpti_weight_in(local.w, t, first, n);
+        const float *m = mpti_block_in(local.m, t->m, format, first, n);
+        const float *v = mpti_block_in(local.v, t->v, format, first, n);
+        mpti_lamb_direction(local.g, w, m, v, k);
+        mpti_along(w, local.g, factor);
+        mpti_weight_out(w, t, first, n, at);
+    }
+}
+
+static float mpti_lamb_norms(const mpt_tensor *t, const mpti_adamw_k *k)
+{
+    const mpt_format format = mpti_moments_format(t);
+    mpti_tree        w_tree, r_tree;
+    mpti_turn      local;
+    size_t           first;
+    memset(&w_tree, 0, sizeof w_tree);
+    memset(&r_tree, 0, sizeof r_tree);
+    for (first = 0; first < t->n; first += MPTI_BLOCK) {
+        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
+        const float *w = mpti_weight_in(local.w, t, first, n);
+        const float *m = mpti_block_in(local.m, t->m, format, first, n);
+        const float *v = mpti_block_in(local.v, t->v, format, first, n);
+        mpti_lamb_direction(local.g, w, m, v, k);
+        mpti_tree_add(&w_tree, w, first);
+        mpti_tree_add(&r_tree, local.g, first);
+    }
+    return mpti_lamb_factor(mpti_tree_sum(&w_tree, t->n), mpti_tree_sum(&r_tree, t->n), k);
+}
+
+static void mpti_step_tensor(const mpt_tensor *t, const mpti_rule *rule, mpti_random_at at)
+{
+    void *const      t_m = rule->needs & MPT_NEEDS_M ? t->m : NULL;
+    void *const      t_v = rule->needs & MPT_NEEDS_V ? t->v : NULL;
+    const mpt_format format = mpti_moments_format(t);
+    mpti_turn      local;
+    size_t           first;
+    for (first = 0; first < t->n; first += MPTI_BLOCK) {
+        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
+        const float *g = mpti_block_in(local.g, t->grad, t->grad_format, first, n);
+        float       *w = mpti_weight_in(local.w, t, first, n);
+        float       *m = mpti_block_in(local.m, t_m, format, first, n);
+        float       *v = mpti_block_in(local.v, t_v, format, first, n);
+        rule->block(g, w, m, v, rule->k);
+        mpti_block_out(m, t_m, format, first, n);
+        mpti_block_out(v, t_v, format, first, n);
+        if (!rule->two_passes)
+            mpti_weight_out(w, t, first, n, at);
+    }
+    if (rule->two_passes && t->n) {
+        const mpti_adamw_k *k = (const mpti_adamw_k *)rule->k;
+        mpti_step_along(t, k, mpti_lamb_norms(t, k), at);
     }
 }
 
@@ -2404,30 +3139,55 @@ static mpt_status mpti_step_open(const mpt_step *step, const mpt_tensor *tensors
 }
 
 /* The step itself, or on found_inf nothing but its being over; t counts the steps taken. */
-static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
-                           mpti_block_fn *block, const void *k, uint64_t *t)
+static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t count, const mpti_rule *rule,
+                           uint64_t *t)
 {
-    size_t i;
+    mpti_random_at at;
+    size_t         i;
     step->stage = (uint32_t)MPT_STAGE_STEPPED;
     if (step->found_inf)
         return;
-    for (i = 0; i < count; i++)
-        mpti_step_tensor(&tensors[i], needs, block, k);
+    at.step = (uint32_t)*t;
+    for (i = 0; i < count; i++) {
+        at.stream = (uint32_t)i;
+        mpti_step_tensor(&tensors[i], rule, at);
+    }
     (*t)++;
 }
 
-MPT_DEF mpt_status mpt_sgd_step(mpt_sgd *o, mpt_step *step, const mpt_tensor *tensors, size_t count)
+#define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
+static unsigned mpti_sgd_needs(const mpt_sgd *o)
 {
-    const int        ok = mpti_sgd_ok(o);
-    const unsigned   moment = ok && mpti_is_nonzero(o->momentum) ? MPT_NEEDS_M : 0u;
-    const unsigned   needs = MPT_NEEDS_MASTER | MPT_NEEDS_GRAD | moment;
-    const mpt_status status = mpti_step_open(step, tensors, count, needs, ok);
-    if (status == MPT_OK) {
-        const mpti_sgd_k k = mpti_sgd_consts(o, step);
-        mpti_step_take(step, tensors, count, needs, mpti_sgd_block, &k, &o->t);
-    }
-    return status;
+    return MPTI_NEEDS_STEP | (o && mpti_is_nonzero(o->momentum) ? MPT_NEEDS_M : 0u);
 }
+static unsigned mpti_lion_needs(const mpt_lion *o) { return (void)o, MPTI_NEEDS_STEP | MPT_NEEDS_M; }
+static unsigned mpti_adamw_needs(const mpt_adamw *o)
+{
+    return (void)o, MPTI_NEEDS_STEP | MPT_NEEDS_M | MPT_NEEDS_V;
+}
+
+/* The calls: an optimizer's name, the family that its constants are of, and whether it passes twice. */
+#define MPTI_STEP(name, family, two_passes)                                                         \
+    MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
+                                         size_t count)                                              \
+    {                                                                                               \
+        const unsigned   needs = mpti_##family##_needs(o);                                          \
+        const mpt_status status = mpti_step_open(step, tensors, count, needs, mpti_##family##_ok(o)); \
+        if (status == MPT_OK) {                                                                     \
+            const mpti_##family##_k k = mpti_##family##_consts(o, step);                            \
+            mpti_rule               rule = {0u, NULL, NULL, two_passes};                            \
+            rule.needs = needs;                                                                     \
+            rule.block = mpti_##name##_block;                                                       \
+            rule.k = &k;                                                                            \
+            mpti_step_take(step, tensors, count, &rule, &o->t);                                     \
+        }                                                                                           \
+        return status;                                                                              \
+    }
+MPTI_STEP(sgd,   sgd,   0)
+MPTI_STEP(lion,  lion,  0)
+MPTI_STEP(adamw, adamw, 0)
+MPTI_STEP(adam,  adamw, 0)
+MPTI_STEP(lamb,  adamw, 1)
 
 MPT_DEF mpt_adamw mpt_adamw_defaults(void)
 {
@@ -2435,15 +3195,22 @@ MPT_DEF mpt_adamw mpt_adamw_defaults(void)
     return o;
 }
 
-MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor *tensors, size_t count)
+MPT_DEF mpt_adam mpt_adam_defaults(void)
 {
-    const unsigned   needs = MPT_NEEDS_MASTER | MPT_NEEDS_GRAD | MPT_NEEDS_M | MPT_NEEDS_V;
-    const mpt_status status = mpti_step_open(step, tensors, count, needs, mpti_adamw_ok(o));
-    if (status == MPT_OK) {
-        const mpti_adamw_k k = mpti_adamw_consts(o, step);
-        mpti_step_take(step, tensors, count, needs, mpti_adamw_block, &k, &o->t);
-    }
-    return status;
+    const mpt_adam o = {1e-3f, 0.9f, 0.999f, 1e-8f, 0.0f, 0u, 0u};
+    return o;
+}
+
+MPT_DEF mpt_lamb mpt_lamb_defaults(void)
+{
+    const mpt_lamb o = {1e-3f, 0.9f, 0.999f, 1e-6f, 0.01f, 0u, 0u};
+    return o;
+}
+
+MPT_DEF mpt_lion mpt_lion_defaults(void)
+{
+    const mpt_lion o = {1e-4f, 0.9f, 0.99f, 0.0f, 0u};
+    return o;
 }
 
 // >>M17 implementation: checkpoint -----------------------------------------------------------------

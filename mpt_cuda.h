@@ -104,6 +104,7 @@ MPT_DEF mpt_status mpt_cuda_f32_from_bf16_n(mpt_cuda *c, float *dst, const mpt_b
  *   out      out  NULL on an error
  *   tensors  in   [count], in host memory; the arrays they point to are device memory. Formats may
  *                 differ from tensor to tensor. The table is a copy: later changes are not seen.
+ *                 On the device weights have FP32 masters, and moments are FP32.
  * A list serves one stream at a time: it owns the partial sums of mpt_cuda_check.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED, MPT_E_MEMORY, MPT_E_CUDA; nothing leaks.
  * Allocates and waits for the device. */
@@ -711,8 +712,8 @@ static uint64_t mpti_cuda_tabulate(const mpt_tensor *t, size_t count, mpti_cuda_
     for (size_t i = 0; i < count; i++) {
         if (row) {
             row[i].master = t[i].master;
-            row[i].m = t[i].m;
-            row[i].v = t[i].v;
+            row[i].m = (float *)t[i].m;
+            row[i].v = (float *)t[i].v;
             row[i].param = t[i].param;
             row[i].grad = t[i].grad;
             row[i].n = t[i].n;
@@ -767,6 +768,10 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
         return mpti_cuda_bad(c, status, name, fault.why);
     if (count > 0xffffffffu)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "more than 2^32 - 1 tensors");
+    for (size_t i = 0; i < count; i++)
+        if (tensors[i].storage != MPT_STORE_MASTER || tensors[i].moments != MPT_MOMENTS_F32)
+            return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name,
+                                 "on the device: FP32 masters and FP32 moments only");
     mpt_cuda_list *l = (mpt_cuda_list *)calloc(1, sizeof *l);
     if (!l)
         return mpti_cuda_bad(c, MPT_E_MEMORY, name, "out of host memory");

@@ -1345,7 +1345,9 @@ TEST(lists_that_lack)
         std::vector<mpt_tensor> device;
         mpt_cuda *const         c = gpu.cuda;
         for (Twin &t : run.twins) device.push_back(t.tensor(true));
-        *(lack == 0 ? &device.back().master : lack == 1 ? &device.back().m : &device.back().v) = NULL;
+        if (lack == 0) device.back().master = nullptr;
+        if (lack == 1) device.back().m = nullptr;
+        if (lack == 2) device.back().v = nullptr;
         mpt_cuda_list_destroy(run.list);
         OK(mpt_cuda_list_create(c, &run.list, device.data(), device.size()));
         run.scale();
