@@ -42,14 +42,15 @@
 // >>H1 configuration ------------------------------------------------------------------------------
 /* MPT_STATIC   define it to make every function static in this file; it implies the implementation.
  * MPT_DEF      linkage of the non-inline functions; default: extern "C" in C++, extern in C.
- * MPT_SIMD     1 (default): array functions choose F16C and AVX2 at run time, where the compiler is gcc
- *              or clang and the processor x86; 0: the portable path only. The bits are the same.
+ * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, where the
+ *              compiler is gcc or clang and the processor x86 or aarch64; 0: the portable path only;
+ *              2 SSE2 or NEON, 3 AVX2, 4 AVX-512, 5 AVX-512 with BF16: at most that. Same bits on all.
  * No macro changes a struct or a prototype. */
 #ifndef MPT_SIMD
 #define MPT_SIMD 1
 #endif
-#if MPT_SIMD != 0 && MPT_SIMD != 1
-#error "MPT_SIMD must be 0 (portable path only) or 1 (choose at run time)"
+#if MPT_SIMD < 0 || MPT_SIMD > 5
+#error "MPT_SIMD must be 0 (portable path only), 1 (choose at run time) or 2 to 5 (at most that path)"
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -1618,7 +1619,8 @@ MPT_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, con
 MPT_DEF mpt_status mpt_quantize_as_f64_n(double *dst, const double *src, size_t n,
                                          const mpt_format_info *info, const mpt_opts *opts);
 
-/* mpt_simd_name -- which path the array functions take on this processor: "f16c" or "portable". */
+/* mpt_simd_name -- which path the array functions take on this processor: "portable", "sse2", "avx2",
+ * "avx512", "avx512bf16" or "neon". */
 MPT_DEF const char *mpt_simd_name(void);
 
 // >>H14 blocks -------------------------------------------------------------------------------------
@@ -1735,10 +1737,10 @@ MPT_DEF const char *mpt_status_text(mpt_status status)
     }
 }
 
-/* Functions for newer x86 processors, chosen at run time. One question serves all: every processor with
- * AVX2 has FMA and F16C, and clang 14's __builtin_cpu_supports knows no "f16c". tcc has no intrinsics,
- * nvcc's host pass does not take target attributes on them, and MSVC has no such builtin: portable
- * paths there. */
+/* ---- which vector instructions ---- */
+
+/* tcc has no intrinsics, nvcc's host pass does not take target attributes on them, and MSVC has no
+ * __builtin_cpu_supports: portable there. */
 #if MPT_SIMD && (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__)) && \
     !defined(__TINYC__) && !defined(__CUDACC__)
 #define MPTI_X86 1
@@ -1746,6 +1748,54 @@ MPT_DEF const char *mpt_status_text(mpt_status status)
 #else
 #define MPTI_X86 0
 #endif
+#if MPT_SIMD && defined(__aarch64__) && !defined(__AARCH64EB__) && \
+    (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && !defined(__CUDACC__)
+#define MPTI_ARM 1
+#include <arm_neon.h>
+#else
+#define MPTI_ARM 0
+#endif
+
+/* The paths in order, as numbered by MPT_SIMD; each may use what those before it use. SSE2 and NEON are the
+ * baseline of x86-64 and aarch64. AVX2 stands for FMA and F16C too: every processor with AVX2 has them, and
+ * clang 14's __builtin_cpu_supports knows no "f16c". AVX512 is F, BW, DQ and VL. */
+enum {
+    MPTI_PATH_PORTABLE = 0, MPTI_PATH_SSE2 = 2, MPTI_PATH_NEON = 2, MPTI_PATH_AVX2 = 3, MPTI_PATH_AVX512 = 4,
+    MPTI_PATH_AVX512BF16 = 5
+};
+
+/* The last path allowed; tests and benchmarks put a variable of theirs here. gcc for Windows aligns the stack
+ * to 16 bytes, even where it puts longer vectors there. */
+#ifndef MPTI_LAST_PATH
+#if MPT_SIMD && defined(_WIN32) && !defined(__clang__)
+#define MPTI_LAST_PATH MPTI_PATH_SSE2
+#elif MPT_SIMD == 1
+#define MPTI_LAST_PATH MPTI_PATH_AVX512BF16
+#else
+#define MPTI_LAST_PATH MPT_SIMD
+#endif
+#endif
+
+/* The path of this call; a few loads and tests, no state. */
+static inline int mpti_path(void)
+{
+    const int last = MPTI_LAST_PATH;
+#if MPTI_X86
+    if (last >= MPTI_PATH_AVX512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return last > MPTI_PATH_AVX512 && __builtin_cpu_supports("avx512bf16") ? MPTI_PATH_AVX512BF16
+                                                                               : MPTI_PATH_AVX512;
+    if (last >= MPTI_PATH_AVX2 && __builtin_cpu_supports("avx2"))
+        return MPTI_PATH_AVX2;
+    if (last >= MPTI_PATH_SSE2 && __builtin_cpu_supports("sse2"))
+        return MPTI_PATH_SSE2;
+#elif MPTI_ARM
+    if (last >= MPTI_PATH_NEON)
+        return MPTI_PATH_NEON;
+#endif
+    (void)last;
+    return MPTI_PATH_PORTABLE;
+}
 
 /* Define `name` as the inline function `loop`, compiled twice where the processor may have AVX2: wider
  * vectors, and fmaf as an instruction in place of a library call. Both copies give the same bits. Loops
@@ -1769,7 +1819,7 @@ MPT_DEF const char *mpt_status_text(mpt_status status)
     }                                                                         \
     static void name parameters                                               \
     {                                                                         \
-        if (__builtin_cpu_supports("avx2"))                                   \
+        if (mpti_path() >= MPTI_PATH_AVX2)                                    \
             name##_avx2 arguments;                                            \
         else                                                                  \
             loop arguments;                                                   \
@@ -1783,7 +1833,7 @@ MPT_DEF const char *mpt_status_text(mpt_status status)
 #endif
 
 /* The same, compiled a third time for AVX-512 with vectors of 64 bytes: for loops that keep up with
- * memory only so. MPTI_AVX512 is the question, MPTI_AVX512_TARGET what may then be used. */
+ * memory only so. MPTI_AVX512_TARGET is what may be used there. */
 #if MPTI_X86
 #ifdef __clang__
 #define MPTI_AVX512_TARGET __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
@@ -1791,9 +1841,6 @@ MPT_DEF const char *mpt_status_text(mpt_status status)
 #define MPTI_AVX512_TARGET \
     __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
 #endif
-#define MPTI_AVX512                                                                \
-    (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&    \
-     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
 #endif
 #if MPTI_X86 && !defined(__AVX512F__)
 #define MPTI_THRICE(name, loop, parameters, arguments)                        \
@@ -1804,7 +1851,7 @@ MPT_DEF const char *mpt_status_text(mpt_status status)
     }                                                                         \
     static void name parameters                                               \
     {                                                                         \
-        if (MPTI_AVX512)                                                      \
+        if (mpti_path() >= MPTI_PATH_AVX512)                                  \
             name##_avx512 arguments;                                          \
         else                                                                  \
             name##_narrow arguments;                                          \
@@ -2424,27 +2471,498 @@ MPT_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t 
 
 // >>H18 implementation: arrays ---------------------------------------------------------------------
 
+/* ---- vector kernels ---- */
+
+/* Every kernel converts the first elements of an array, and returns how many; the caller's portable loop
+ * does the rest. The bits are those of the scalar functions, whatever the processor's control register
+ * says: no kernel rounds in a direction that it does not name, adds where the order of signs or zeros
+ * matters, or takes or gives a subnormal float where flushing could lose it. Vectors are loaded before the
+ * bytes they become are stored, from lower to higher addresses, so narrowing works in place. */
+#if MPTI_X86 || MPTI_ARM
+/* Arrays that cannot stay in the cache are stored around it: plain stores would first read what they are
+ * about to overwrite. Never where dst is src, whose lines are at hand, or where dst is not aligned. */
+#define MPTI_BYPASS_BYTES ((size_t)32 << 20)
+#endif
+
 #if MPTI_X86
-/* F16C converts eight halves an instruction. */
-__attribute__((target("avx,f16c"))) static size_t mpti_f16_from_f32_f16c(mpt_f16 *dst, const float *src,
-                                                                         size_t n)
+static int mpti_bypasses(const void *dst, const void *src, size_t n, size_t out, size_t in)
 {
-    size_t i;
-    for (i = 0; i + 8 <= n; i += 8)
-        _mm_storeu_si128((__m128i *)(void *)(dst + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
+    return n > MPTI_BYPASS_BYTES / (out + in) && dst != src && (uintptr_t)dst % out == 0u;
+}
+
+/* The number of elements up to a boundary of `line` bytes; 0 where there is none or it does not matter. */
+static size_t mpti_up_to_line(const void *dst, size_t n, size_t out, size_t line)
+{
+    const size_t past = (uintptr_t)dst % line;
+    return past && past % out == 0u && n >= 4u * line / out ? (line - past) / out : 0u;
+}
+
+/* SSE2: groups of eight in which every number is zero or normal in both formats; any other group, and so
+ * every NaN, Inf and subnormal, is left to the caller's function for eight. Halves are counted in 16 bits. */
+__attribute__((target("sse2"))) static size_t mpti_f16_from_f32_sse2(void *dst, const void *src, size_t n)
+{
+    const __m128i  magnitude = _mm_set1_epi32(0x7fffffff), one = _mm_set1_epi32(1);
+    const __m128i  rebias = _mm_set1_epi32(0xfff - 0x38000000), sign16 = _mm_set1_epi16(-0x8000);
+    const __m128i  zero = _mm_setzero_si128(), inf16 = _mm_set1_epi16(0x7c00);
+    const __m128i  least16 = _mm_set1_epi16(0x400);
+    const __m128i  inf = _mm_set1_epi32(0x7f800000);
+    unsigned char *to = (unsigned char *)dst;
+    const unsigned char *from = (const unsigned char *)src;
+    size_t         i, k;
+    for (i = 0; n - i >= 8u; i += 8u) {
+        const __m128i u = _mm_loadu_si128((const __m128i *)(const void *)(from + 4u * i));
+        const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(from + 4u * i + 16u));
+        const __m128i a = _mm_and_si128(u, magnitude), b = _mm_and_si128(v, magnitude);
+        /* ties to even: add half less one, and the bit that will be last */
+        const __m128i c = _mm_srai_epi32(_mm_add_epi32(_mm_add_epi32(a, rebias),
+                                                       _mm_and_si128(_mm_srli_epi32(a, 13), one)), 13);
+        const __m128i d = _mm_srai_epi32(_mm_add_epi32(_mm_add_epi32(b, rebias),
+                                                       _mm_and_si128(_mm_srli_epi32(b, 13), one)), 13);
+        /* packing saturates: negative (below 2^-15) becomes zero here, and too large becomes Inf */
+        const __m128i h = _mm_max_epi16(_mm_min_epi16(_mm_packs_epi32(c, d), inf16), zero);
+        const __m128i nonzero = _mm_cmpgt_epi16(_mm_packs_epi32(a, b), zero);
+        const __m128i nan = _mm_packs_epi32(_mm_cmpgt_epi32(a, inf), _mm_cmpgt_epi32(b, inf));
+        const __m128i odd = _mm_or_si128(nan, _mm_and_si128(_mm_cmpgt_epi16(least16, h), nonzero));
+        const __m128i sign = _mm_and_si128(_mm_packs_epi32(u, v), sign16);
+        if (_mm_movemask_epi8(odd))
+            for (k = i; k < i + 8u; k++) {
+                uint32_t x;
+                uint16_t y;
+                memcpy(&x, from + 4u * k, sizeof x);
+                y = mpti_f16_encode(x);
+                memcpy(to + 2u * k, &y, sizeof y);
+            }
+        else
+            _mm_storeu_si128((__m128i *)(void *)(to + 2u * i), _mm_or_si128(h, sign));
+    }
     return i;
 }
 
-__attribute__((target("avx,f16c"))) static size_t mpti_f32_from_f16_f16c(float *dst, const mpt_f16 *src,
-                                                                         size_t n)
+__attribute__((target("sse2"))) static size_t mpti_f32_from_f16_sse2(void *dst, const void *src, size_t n)
 {
-    size_t i;
-    for (i = 0; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(dst + i,
-                         _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(src + i))));
+    const __m128i  magnitude = _mm_set1_epi16(0x7fff), zero = _mm_setzero_si128();
+    const __m128i  keep = _mm_set1_epi32((int)0x8fffe000u), max16 = _mm_set1_epi16(0x7bff);
+    const __m128i  least16 = _mm_set1_epi16(0x400);
+    const __m128   scale = _mm_castsi128_ps(_mm_set1_epi32((127 + 112) << 23));
+    unsigned char *to = (unsigned char *)dst;
+    const unsigned char *from = (const unsigned char *)src;
+    size_t         i, k;
+    for (i = 0; n - i >= 8u; i += 8u) {
+        const __m128i h = _mm_loadu_si128((const __m128i *)(const void *)(from + 2u * i));
+        const __m128i a = _mm_and_si128(h, magnitude);
+        const __m128i odd = _mm_or_si128(_mm_cmpgt_epi16(a, max16),
+                                         _mm_andnot_si128(_mm_cmpeq_epi16(a, zero),
+                                                          _mm_cmpgt_epi16(least16, a)));
+        /* sign, exponent and mantissa in their places; 2^112 makes up for the bias, exactly */
+        const __m128i lo = _mm_and_si128(_mm_srai_epi32(_mm_unpacklo_epi16(zero, h), 3), keep);
+        const __m128i hi = _mm_and_si128(_mm_srai_epi32(_mm_unpackhi_epi16(zero, h), 3), keep);
+        if (_mm_movemask_epi8(odd))
+            for (k = i; k < i + 8u; k++) {
+                uint16_t x;
+                uint32_t y;
+                memcpy(&x, from + 2u * k, sizeof x);
+                y = mpti_f16_decode(x);
+                memcpy(to + 4u * k, &y, sizeof y);
+            }
+        else {
+            _mm_storeu_ps((float *)(void *)(to + 4u * i), _mm_mul_ps(_mm_castsi128_ps(lo), scale));
+            _mm_storeu_ps((float *)(void *)(to + 4u * i + 16u), _mm_mul_ps(_mm_castsi128_ps(hi), scale));
+        }
+    }
     return i;
 }
+
+/* AVX2: from `in` bytes at p to a vector, and a loop over it. */
+#define MPTI_AVX2_TARGET __attribute__((target("avx2,fma,f16c")))
+#define MPTI_IN_AVX2 MPTI_AVX2_TARGET __attribute__((always_inline)) static inline
+
+MPTI_IN_AVX2 __m256i mpti_load_avx2(const unsigned char *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+MPTI_IN_AVX2 __m256i mpti_join_avx2(__m128i low, __m128i high)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+
+MPTI_IN_AVX2 __m256i mpti_f16_from_f32_in_avx2(const unsigned char *p)
+{
+    return mpti_join_avx2(
+        _mm256_cvtps_ph(_mm256_castsi256_ps(mpti_load_avx2(p)), _MM_FROUND_TO_NEAREST_INT),
+        _mm256_cvtps_ph(_mm256_castsi256_ps(mpti_load_avx2(p + 32)), _MM_FROUND_TO_NEAREST_INT));
+}
+
+MPTI_IN_AVX2 __m256i mpti_f32_from_f16_in_avx2(const unsigned char *p)
+{
+    return _mm256_castps_si256(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+
+/* A double's bits below float's last one become one bit, in float's last place: then the conversion to float
+ * is exact and rounds the same in every direction, but for numbers that are zero or Inf in f16 anyway. */
+MPTI_IN_AVX2 __m128i mpti_f16_from_four_f64_in_avx2(const unsigned char *p, const unsigned char *q)
+{
+    const __m256i low = _mm256_set1_epi64x(0x1fffffff), last = _mm256_set1_epi64x(0x20000000);
+    __m256i       x = mpti_load_avx2(p), y = mpti_load_avx2(q);
+    x = _mm256_or_si256(x, _mm256_and_si256(_mm256_add_epi64(_mm256_and_si256(x, low), low), last));
+    y = _mm256_or_si256(y, _mm256_and_si256(_mm256_add_epi64(_mm256_and_si256(y, low), low), last));
+    x = _mm256_andnot_si256(low, x);
+    y = _mm256_andnot_si256(low, y);
+    return _mm256_cvtps_ph(
+        _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(_mm256_castsi256_pd(x))),
+                             _mm256_cvtpd_ps(_mm256_castsi256_pd(y)), 1),
+        _MM_FROUND_TO_NEAREST_INT);
+}
+
+MPTI_IN_AVX2 __m256i mpti_f16_from_f64_in_avx2(const unsigned char *p)
+{
+    return mpti_join_avx2(mpti_f16_from_four_f64_in_avx2(p, p + 32),
+                          mpti_f16_from_four_f64_in_avx2(p + 64, p + 96));
+}
+
+MPTI_IN_AVX2 __m256i mpti_bf16_round_avx2(__m256i u)
+{
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff), inf = _mm256_set1_epi32(0x7f800000);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    const __m256i near = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+    const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+    const __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(u, magnitude), inf);
+    return _mm256_srli_epi32(_mm256_blendv_epi8(near, quiet, nan), 16);
+}
+
+MPTI_IN_AVX2 __m256i mpti_bf16_from_f32_in_avx2(const unsigned char *p)
+{
+    const __m256i a = mpti_bf16_round_avx2(mpti_load_avx2(p));
+    const __m256i b = mpti_bf16_round_avx2(mpti_load_avx2(p + 32));
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
+}
+
+MPTI_IN_AVX2 __m256i mpti_f32_from_bf16_in_avx2(const unsigned char *p)
+{
+    const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)p);
+    const __m128i nan = _mm_cmpgt_epi16(_mm_and_si128(b, _mm_set1_epi16(0x7fff)), _mm_set1_epi16(0x7f80));
+    const __m128i quiet = _mm_or_si128(b, _mm_and_si128(nan, _mm_set1_epi16(0x40)));
+    return _mm256_slli_epi32(_mm256_cvtepu16_epi32(quiet), 16);
+}
+
+/* Stores around the cache need a boundary: the first vector goes to where the array begins, the next ones
+ * to the boundaries behind it, which converts some elements twice. */
+#define MPTI_LOOP_AVX2(name, in, out)                                                                   \
+    MPTI_AVX2_TARGET static size_t name##_avx2(void *dst, const void *src, size_t n)                    \
+    {                                                                                                   \
+        enum { GROUP = 32 / (out) };                                                                    \
+        unsigned char       *to = (unsigned char *)dst;                                                 \
+        const unsigned char *from = (const unsigned char *)src;                                         \
+        size_t               i = 0;                                                                     \
+        if (mpti_bypasses(dst, src, n, out, in)) {                                                      \
+            _mm256_storeu_si256((__m256i *)(void *)to, name##_in_avx2(from));                           \
+            for (i = (32u - (uintptr_t)dst % 32u) / (out); n - i >= GROUP; i += GROUP)                  \
+                _mm256_stream_si256((__m256i *)(void *)(to + i * (out)), name##_in_avx2(from + i * (in))); \
+            _mm_sfence();                                                                               \
+        }                                                                                               \
+        for (; n - i >= 2u * GROUP; i += 2u * GROUP) {                                                  \
+            _mm256_storeu_si256((__m256i *)(void *)(to + i * (out)), name##_in_avx2(from + i * (in)));  \
+            _mm256_storeu_si256((__m256i *)(void *)(to + (i + GROUP) * (out)),                          \
+                                name##_in_avx2(from + (i + GROUP) * (in)));                             \
+        }                                                                                               \
+        return i;                                                                                       \
+    }
+MPTI_LOOP_AVX2(mpti_f16_from_f32, 4, 2)
+MPTI_LOOP_AVX2(mpti_f32_from_f16, 2, 4)
+MPTI_LOOP_AVX2(mpti_f16_from_f64, 8, 2)
+MPTI_LOOP_AVX2(mpti_bf16_from_f32, 4, 2)
+MPTI_LOOP_AVX2(mpti_f32_from_bf16, 2, 4)
+
+/* AVX-512: sixteen elements of any format as float patterns, and floats into any format; k has a bit for each
+ * element that there is, and nothing else is read. Its conversions take their rounding, and that they raise
+ * no exception, from the instruction. Doubles are rounded to odd. */
+#define MPTI_IN_AVX512 MPTI_AVX512_TARGET __attribute__((always_inline)) static inline
+#define MPTI_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define MPTI_TRUNCATE (_MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)
+/* with all of its mask, because gcc's macro without one warns at -O0 */
+#define MPTI_HALVES(x, how) _mm512_maskz_cvt_roundps_ph((__mmask16)0xffff, x, how)
+
+MPTI_IN_AVX512 __m512i mpti_load_f32_avx512(const unsigned char *p, uint64_t k)
+{
+    return (k & 0xffffu) == 0xffffu ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi32((__mmask16)k, p);
+}
+
+MPTI_IN_AVX512 __m256i mpti_load_words_avx512(const unsigned char *p, uint64_t k)
+{
+    return (k & 0xffffu) == 0xffffu ? _mm256_loadu_si256((const __m256i *)(const void *)p)
+                                    : _mm256_maskz_loadu_epi16((__mmask16)k, p);
+}
+
+MPTI_IN_AVX512 __m256i mpti_load_bytes_avx512(const unsigned char *p, uint64_t k)
+{
+    return _mm256_cvtepu8_epi16((k & 0xffffu) == 0xffffu ? _mm_loadu_si128((const __m128i *)(const void *)p)
+                                                         : _mm_maskz_loadu_epi8((__mmask16)k, p));
+}
+
+MPTI_IN_AVX512 __m512i mpti_load_f16_avx512(const unsigned char *p, uint64_t k)
+{
+    return _mm512_castps_si512(_mm512_cvt_roundph_ps(mpti_load_words_avx512(p, k), _MM_FROUND_NO_EXC));
+}
+
+MPTI_IN_AVX512 __m512i mpti_load_bf16_avx512(const unsigned char *p, uint64_t k)
+{
+    const __m256i   b = mpti_load_words_avx512(p, k);
+    const __mmask16 nan = _mm256_cmpgt_epu16_mask(_mm256_and_si256(b, _mm256_set1_epi16(0x7fff)),
+                                                  _mm256_set1_epi16(0x7f80));
+    const __m512i   u = _mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16);
+    return _mm512_mask_or_epi32(u, nan, u, _mm512_set1_epi32(0x400000));
+}
+
+/* An E4M3 code seven bits up is the f16 code of the number divided by 2^8, subnormals too; not the NaN. */
+MPTI_IN_AVX512 __m512i mpti_load_e4m3_avx512(const unsigned char *p, uint64_t k)
+{
+    const __m512    scale = _mm512_castsi512_ps(_mm512_set1_epi32((127 + 8) << 23));
+    const __m256i   c = _mm256_slli_epi16(mpti_load_bytes_avx512(p, k), 8);
+    const __m256i   h = _mm256_and_si256(_mm256_srai_epi16(c, 1), _mm256_set1_epi16((short)0xbf80));
+    const __m256i   sign = _mm256_and_si256(c, _mm256_set1_epi16((short)0x8000));
+    const __mmask16 nan = _mm256_cmpeq_epi16_mask(_mm256_or_si256(c, _mm256_set1_epi16((short)0x8000)),
+                                                  _mm256_set1_epi16((short)0xff00));
+    const __m256i   quiet = _mm256_or_si256(sign, _mm256_set1_epi16(0x7e00));
+    const __m256i   whole = _mm256_mask_mov_epi16(h, nan, quiet);
+    return _mm512_castps_si512(
+        _mm512_mul_round_ps(_mm512_cvt_roundph_ps(whole, _MM_FROUND_NO_EXC), scale, MPTI_TRUNCATE));
+}
+
+MPTI_IN_AVX512 __m512i mpti_load_e5m2_avx512(const unsigned char *p, uint64_t k)
+{
+    return _mm512_castps_si512(
+        _mm512_cvt_roundph_ps(_mm256_slli_epi16(mpti_load_bytes_avx512(p, k), 8), _MM_FROUND_NO_EXC));
+}
+
+/* Into f16 and narrower formats only: what is below 2^-126 in absolute value may come out as zero. */
+MPTI_IN_AVX512 __m256i mpti_load_eight_f64_avx512(const unsigned char *p, uint64_t k)
+{
+    const __m512i low = _mm512_set1_epi64(0x1fffffff), last = _mm512_set1_epi64(0x20000000);
+    const __m512i x = (k & 0xffu) == 0xffu ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi64((__mmask8)k, p);
+    const __m512i carry = _mm512_add_epi64(_mm512_and_si512(x, low), low);
+    const __m512i odd = _mm512_ternarylogic_epi64(x, carry, last, 0xf8);     /* x | (carry & last) */
+    return _mm256_castps_si256(_mm512_cvt_roundpd_ps(_mm512_castsi512_pd(odd), MPTI_TRUNCATE));
+}
+
+MPTI_IN_AVX512 __m512i mpti_join_avx512(__m256i low, __m256i high)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+MPTI_IN_AVX512 __m512i mpti_load_f64_avx512(const unsigned char *p, uint64_t k)
+{
+    return mpti_join_avx512(mpti_load_eight_f64_avx512(p, k), mpti_load_eight_f64_avx512(p + 64, k >> 8));
+}
+
+MPTI_IN_AVX512 __m512i mpti_pack_f16_avx512(__m512i a, __m512i b)
+{
+    return mpti_join_avx512(MPTI_HALVES(_mm512_castsi512_ps(a), MPTI_NEAREST),
+                            MPTI_HALVES(_mm512_castsi512_ps(b), MPTI_NEAREST));
+}
+
+/* The bf16 code in the upper half of each float's place; the lower half is what it happens to be. */
+MPTI_IN_AVX512 __m512i mpti_bf16_round_avx512(__m512i u)
+{
+    const __m512i   inf = _mm512_set1_epi32((int)0xff000000u);
+    const __mmask16 nan = _mm512_cmpgt_epu32_mask(_mm512_slli_epi32(u, 1), inf);
+    const __m512i   odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    const __m512i   near = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    return _mm512_mask_or_epi32(near, nan, u, _mm512_set1_epi32(0x400000));
+}
+
+/* The upper halves of a, then those of b. */
+MPTI_IN_AVX512 __m512i mpti_upper_halves_avx512(__m512i a, __m512i b)
+{
+    const __m512i places = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1,
+                                            30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    return _mm512_permutexvar_epi16(places, _mm512_mask_mov_epi16(_mm512_srli_epi32(a, 16), 0xaaaaaaaau, b));
+}
+
+MPTI_IN_AVX512 __m512i mpti_pack_bf16_avx512(__m512i a, __m512i b)
+{
+    return mpti_upper_halves_avx512(mpti_bf16_round_avx512(a), mpti_bf16_round_avx512(b));
+}
+
+/* Floats truncated to f16, after all that is below bit 17 became that one bit. It is far enough down not to
+ * be kept by an FP8 format, and far enough up to survive where f16 is subnormal and FP8 may be a tie. */
+MPTI_IN_AVX512 __m256i mpti_f16_sticky_avx512(__m512i u)
+{
+    const __m512i low = _mm512_set1_epi32(0x1ffff), last = _mm512_set1_epi32(0x20000);
+    const __m512i carry = _mm512_add_epi32(_mm512_and_si512(u, low), low);
+    const __m512i odd = _mm512_ternarylogic_epi32(u, carry, last, 0xf8);     /* u | (carry & last) */
+    return MPTI_HALVES(_mm512_castsi512_ps(odd), MPTI_TRUNCATE);
+}
+
+MPTI_IN_AVX512 __m512i mpti_words_down_avx512(__m512i h, int seven)
+{
+    return seven ? _mm512_srli_epi16(h, 7) : _mm512_srli_epi16(h, 8);
+}
+
+/* The magnitude without its last seven or eight bits in 16-bit places, nearest, ties to even. */
+MPTI_IN_AVX512 __m512i mpti_round_words_avx512(__m512i magnitude, int seven)
+{
+    const __m512i odd = _mm512_and_si512(mpti_words_down_avx512(magnitude, seven), _mm512_set1_epi16(1));
+    const __m512i half = _mm512_set1_epi16(seven ? 0x3f : 0x7f);
+    return mpti_words_down_avx512(_mm512_add_epi16(_mm512_add_epi16(magnitude, half), odd), seven);
+}
+
+MPTI_IN_AVX512 __m512i mpti_with_sign_avx512(__m512i code, __m512i h)
+{
+    return _mm512_ternarylogic_epi32(code, _mm512_srli_epi16(h, 8), _mm512_set1_epi16(0x80), 0xf8);
+}
+
+/* 32 floats as E4M3 codes in 16-bit places. Divided by 2^8 a float's f16 code begins with the E4M3 code;
+ * whatever is beyond 448, Inf and NaN too, comes out above 0x7e, and 0x7f is the NaN. */
+MPTI_IN_AVX512 __m512i mpti_e4m3_words_avx512(__m512i a, __m512i b, int saturate)
+{
+    const __m512  scale = _mm512_castsi512_ps(_mm512_set1_epi32((127 - 8) << 23));
+    const __m512  x = _mm512_mul_round_ps(_mm512_castsi512_ps(a), scale, MPTI_TRUNCATE);
+    const __m512  y = _mm512_mul_round_ps(_mm512_castsi512_ps(b), scale, MPTI_TRUNCATE);
+    const __m512i h = mpti_join_avx512(mpti_f16_sticky_avx512(_mm512_castps_si512(x)),
+                                       mpti_f16_sticky_avx512(_mm512_castps_si512(y)));
+    const __m512i magnitude = _mm512_and_si512(h, _mm512_set1_epi16(0x7fff));
+    __m512i       code = mpti_round_words_avx512(magnitude, 1);
+    if (saturate) {
+        const __mmask32 nan = _mm512_cmpgt_epu16_mask(magnitude, _mm512_set1_epi16(0x7c00));
+        code = _mm512_min_epu16(code, _mm512_set1_epi16(0x7e));
+        code = _mm512_mask_mov_epi16(code, nan, _mm512_set1_epi16(0x7f));
+    } else
+        code = _mm512_min_epu16(code, _mm512_set1_epi16(0x7f));
+    return mpti_with_sign_avx512(code, h);
+}
+
+/* The same for E5M2, whose codes are the upper bytes of f16's; a NaN is truncated, not rounded. */
+MPTI_IN_AVX512 __m512i mpti_e5m2_words_avx512(__m512i a, __m512i b, int saturate)
+{
+    const __m512i   h = mpti_join_avx512(mpti_f16_sticky_avx512(a), mpti_f16_sticky_avx512(b));
+    const __m512i   magnitude = _mm512_and_si512(h, _mm512_set1_epi16(0x7fff));
+    const __mmask32 nan = _mm512_cmpgt_epu16_mask(magnitude, _mm512_set1_epi16(0x7c00));
+    __m512i         code = mpti_round_words_avx512(magnitude, 0);
+    if (saturate)
+        code = _mm512_min_epu16(code, _mm512_set1_epi16(0x7b));
+    code = _mm512_mask_srli_epi16(code, nan, magnitude, 8);
+    return mpti_with_sign_avx512(code, h);
+}
+
+/* The low bytes of 32 words a, then those of b. */
+MPTI_IN_AVX512 __m512i mpti_bytes_avx512(__m512i a, __m512i b)
+{
+    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), _mm512_packus_epi16(a, b));
+}
+
+#define MPTI_BITS_BELOW(n) ((n) < 64u ? ((uint64_t)1 << (n)) - 1u : ~(uint64_t)0)
+
+/* Fill one vector of the destination from p: 16 floats, 32 halves or 64 bytes. */
+#define MPTI_GROUP_OF_16(name, load, in)                                                                \
+    MPTI_IN_AVX512 __m512i name##_in_avx512(const unsigned char *p, uint64_t k) { return load(p, k); }
+#define MPTI_GROUP_OF_32(name, load, in, pack)                                                          \
+    MPTI_IN_AVX512 __m512i name##_in_avx512(const unsigned char *p, uint64_t k)                         \
+    {                                                                                                   \
+        return pack(load(p, k), load(p + 16 * (in), k >> 16));                                          \
+    }
+#define MPTI_GROUP_OF_64(name, load, in, words, saturate)                                               \
+    MPTI_IN_AVX512 __m512i name##_in_avx512(const unsigned char *p, uint64_t k)                         \
+    {                                                                                                   \
+        return mpti_bytes_avx512(                                                                       \
+            words(load(p, k), load(p + 16 * (in), k >> 16), saturate),                                  \
+            words(load(p + 32 * (in), k >> 32), load(p + 48 * (in), k >> 48), saturate));               \
+    }
+
+MPTI_IN_AVX512 void mpti_store_avx512(unsigned char *p, __m512i x, size_t n, int out)
+{
+    const uint64_t k = MPTI_BITS_BELOW(n);
+    switch (out) {
+    case 4: _mm512_mask_storeu_epi32(p, (__mmask16)k, x); break;
+    case 2: _mm512_mask_storeu_epi16(p, (__mmask32)k, x); break;
+    default: _mm512_mask_storeu_epi8(p, (__mmask64)k, x); break;
+    }
+}
+
+#define MPTI_LOOP_512(target, name, path, in, out)                                                      \
+    target static size_t name##_##path(void *dst, const void *src, size_t n)                            \
+    {                                                                                                   \
+        enum { GROUP = 64 / (out) };                                                                    \
+        const uint64_t       all = MPTI_BITS_BELOW((unsigned)GROUP);                                    \
+        unsigned char       *to = (unsigned char *)dst;                                                 \
+        const unsigned char *from = (const unsigned char *)src;                                         \
+        size_t               i = mpti_up_to_line(dst, n, out, 64u);                                     \
+        if (i)                                                                                          \
+            mpti_store_avx512(to, name##_in_##path(from, MPTI_BITS_BELOW(i)), i, out);                  \
+        if (mpti_bypasses(dst, src, n, out, in)) {                                                      \
+            for (; n - i >= GROUP; i += GROUP)                                                          \
+                _mm512_stream_si512((__m512i *)(void *)(to + i * (out)),                                \
+                                    name##_in_##path(from + i * (in), all));                            \
+            _mm_sfence();                                                                               \
+        }                                                                                               \
+        for (; n - i >= 2u * GROUP; i += 2u * GROUP) {                                                  \
+            _mm512_storeu_si512(to + i * (out), name##_in_##path(from + i * (in), all));                \
+            _mm512_storeu_si512(to + (i + GROUP) * (out), name##_in_##path(from + (i + GROUP) * (in), all)); \
+        }                                                                                               \
+        for (; i < n; i += GROUP) {                                                                     \
+            const size_t rest = n - i < GROUP ? n - i : (size_t)GROUP;                                  \
+            mpti_store_avx512(to + i * (out), name##_in_##path(from + i * (in), MPTI_BITS_BELOW(rest)), \
+                              rest, out);                                                               \
+        }                                                                                               \
+        return n;                                                                                       \
+    }
+#define MPTI_LOOP_AVX512(name, in, out) MPTI_LOOP_512(MPTI_AVX512_TARGET, name, avx512, in, out)
+
+/* All pairs of f64, f32, f16, bf16, e4m3, e5m2 but those between a double and f32 or bf16, where flushing
+ * could lose a subnormal, and into doubles. Source, its bytes. */
+#define MPTI_KERNELS_INTO_F32(X) X(f16, 2) X(bf16, 2) X(e4m3, 1) X(e5m2, 1)
+#define MPTI_KERNELS_INTO_F16(X) X(f64, 8) X(f32, 4) X(bf16, 2) X(e4m3, 1) X(e5m2, 1)
+#define MPTI_KERNELS_INTO_BF16(X) X(f32, 4) X(f16, 2) X(e4m3, 1) X(e5m2, 1)
+#define MPTI_KERNELS_INTO_E4M3(X) X(f64, 8) X(f32, 4) X(f16, 2) X(bf16, 2) X(e5m2, 1)
+#define MPTI_KERNELS_INTO_E5M2(X) X(f64, 8) X(f32, 4) X(f16, 2) X(bf16, 2) X(e4m3, 1)
+#define MPTI_X(s, in)                                                                   \
+    MPTI_GROUP_OF_16(mpti_f32_from_##s, mpti_load_##s##_avx512, in)                     \
+    MPTI_LOOP_AVX512(mpti_f32_from_##s, in, 4)
+MPTI_KERNELS_INTO_F32(MPTI_X)
+#undef MPTI_X
+#define MPTI_X(s, in)                                                                   \
+    MPTI_GROUP_OF_32(mpti_f16_from_##s, mpti_load_##s##_avx512, in, mpti_pack_f16_avx512) \
+    MPTI_LOOP_AVX512(mpti_f16_from_##s, in, 2)
+MPTI_KERNELS_INTO_F16(MPTI_X)
+#undef MPTI_X
+#define MPTI_X(s, in)                                                                   \
+    MPTI_GROUP_OF_32(mpti_bf16_from_##s, mpti_load_##s##_avx512, in, mpti_pack_bf16_avx512) \
+    MPTI_LOOP_AVX512(mpti_bf16_from_##s, in, 2)
+MPTI_KERNELS_INTO_BF16(MPTI_X)
+#undef MPTI_X
+#define MPTI_X(s, in)                                                                   \
+    MPTI_GROUP_OF_64(mpti_e4m3_from_##s, mpti_load_##s##_avx512, in, mpti_e4m3_words_avx512, 0) \
+    MPTI_LOOP_AVX512(mpti_e4m3_from_##s, in, 1)
+MPTI_KERNELS_INTO_E4M3(MPTI_X)
+#undef MPTI_X
+#define MPTI_X(s, in)                                                                   \
+    MPTI_GROUP_OF_64(mpti_e5m2_from_##s, mpti_load_##s##_avx512, in, mpti_e5m2_words_avx512, 0) \
+    MPTI_LOOP_AVX512(mpti_e5m2_from_##s, in, 1)
+MPTI_KERNELS_INTO_E5M2(MPTI_X)
+#undef MPTI_X
+MPTI_GROUP_OF_64(mpti_e4m3_sat_from_f32, mpti_load_f32_avx512, 4, mpti_e4m3_words_avx512, 1)
+MPTI_LOOP_AVX512(mpti_e4m3_sat_from_f32, 4, 1)
+MPTI_GROUP_OF_64(mpti_e5m2_sat_from_f32, mpti_load_f32_avx512, 4, mpti_e5m2_words_avx512, 1)
+MPTI_LOOP_AVX512(mpti_e5m2_sat_from_f32, 4, 1)
+
+/* VCVTNE2PS2BF16 takes subnormals for zeros and may give zero where the least normal number is right: where
+ * anything came out as zero, integers have another look. */
+#ifdef __clang__
+#define MPTI_AVX512_BF16_TARGET \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+#else
+#define MPTI_AVX512_BF16_TARGET                                                                       \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16," \
+                          "prefer-vector-width=512")))
+#endif
+MPTI_AVX512_BF16_TARGET __attribute__((always_inline)) static inline __m512i
+mpti_bf16_from_f32_in_avx512bf16(const unsigned char *p, uint64_t k)
+{
+    const __m512i   a = mpti_load_f32_avx512(p, k), b = mpti_load_f32_avx512(p + 64, k >> 16);
+    const __m512i   near = (__m512i)_mm512_cvtne2ps_pbh(_mm512_castsi512_ps(b), _mm512_castsi512_ps(a));
+    const __mmask32 zero = _mm512_testn_epi16_mask(near, _mm512_set1_epi16(0x7fff));
+    return zero ? mpti_pack_bf16_avx512(a, b) : near;
+}
+MPTI_LOOP_512(MPTI_AVX512_BF16_TARGET, mpti_bf16_from_f32, avx512bf16, 4, 2)
 #endif
 
 static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n && (!dst || !src); }
@@ -2470,12 +2988,44 @@ MPTI_INLINE size_t mpti_simd_convert(mpt_format dst_format, void *dst, mpt_forma
                                      const void *src, size_t n)
 {
 #if MPTI_X86
-    if (__builtin_cpu_supports("avx2"))
-        switch (MPTI_PAIR(dst_format, src_format)) {
-        case MPTI_PAIR(MPT_F16, MPT_F32):
-            return mpti_f16_from_f32_f16c((mpt_f16 *)dst, (const float *)src, n);
-        case MPTI_PAIR(MPT_F32, MPT_F16):
-            return mpti_f32_from_f16_f16c((float *)dst, (const mpt_f16 *)src, n);
+    const int path = mpti_path(), pair = MPTI_PAIR(dst_format, src_format);
+    if (path >= MPTI_PATH_AVX512BF16 && pair == MPTI_PAIR(MPT_BF16, MPT_F32))
+        return mpti_bf16_from_f32_avx512bf16(dst, src, n);
+    if (path >= MPTI_PATH_AVX512)
+        switch (pair) {
+#define MPTI_Y(d, s) \
+    case MPTI_PAIR(MPTI_FORMAT_##d, MPTI_FORMAT_##s): return mpti_##d##_from_##s##_avx512(dst, src, n);
+#define MPTI_X(s, in) MPTI_Y(f32, s)
+        MPTI_KERNELS_INTO_F32(MPTI_X)
+#undef MPTI_X
+#define MPTI_X(s, in) MPTI_Y(f16, s)
+        MPTI_KERNELS_INTO_F16(MPTI_X)
+#undef MPTI_X
+#define MPTI_X(s, in) MPTI_Y(bf16, s)
+        MPTI_KERNELS_INTO_BF16(MPTI_X)
+#undef MPTI_X
+#define MPTI_X(s, in) MPTI_Y(e4m3, s)
+        MPTI_KERNELS_INTO_E4M3(MPTI_X)
+#undef MPTI_X
+#define MPTI_X(s, in) MPTI_Y(e5m2, s)
+        MPTI_KERNELS_INTO_E5M2(MPTI_X)
+#undef MPTI_X
+#undef MPTI_Y
+        default: break;
+        }
+    else if (path == MPTI_PATH_AVX2)
+        switch (pair) {
+        case MPTI_PAIR(MPT_F16, MPT_F32):  return mpti_f16_from_f32_avx2(dst, src, n);
+        case MPTI_PAIR(MPT_F32, MPT_F16):  return mpti_f32_from_f16_avx2(dst, src, n);
+        case MPTI_PAIR(MPT_F16, MPT_F64):  return mpti_f16_from_f64_avx2(dst, src, n);
+        case MPTI_PAIR(MPT_BF16, MPT_F32): return mpti_bf16_from_f32_avx2(dst, src, n);
+        case MPTI_PAIR(MPT_F32, MPT_BF16): return mpti_f32_from_bf16_avx2(dst, src, n);
+        default: break;
+        }
+    else if (path == MPTI_PATH_SSE2)
+        switch (pair) {
+        case MPTI_PAIR(MPT_F16, MPT_F32): return mpti_f16_from_f32_sse2(dst, src, n);
+        case MPTI_PAIR(MPT_F32, MPT_F16): return mpti_f32_from_f16_sse2(dst, src, n);
         default: break;
         }
 #endif
@@ -2541,6 +3091,12 @@ MPT_DEF mpt_status mpt_e4m3_from_f32_sat_n(mpt_e4m3 *dst, const float *src, size
 {
     if (mpti_bad_array(dst, src, n))
         return MPT_E_ARG;
+#if MPTI_X86
+    if (mpti_path() >= MPTI_PATH_AVX512) {
+        (void)mpti_e4m3_sat_from_f32_avx512(dst, src, n);
+        return MPT_OK;
+    }
+#endif
     mpti_e4m3_from_f32_sat_portable(dst, src, n);
     return MPT_OK;
 }
@@ -2549,17 +3105,25 @@ MPT_DEF mpt_status mpt_e5m2_from_f32_sat_n(mpt_e5m2 *dst, const float *src, size
 {
     if (mpti_bad_array(dst, src, n))
         return MPT_E_ARG;
+#if MPTI_X86
+    if (mpti_path() >= MPTI_PATH_AVX512) {
+        (void)mpti_e5m2_sat_from_f32_avx512(dst, src, n);
+        return MPT_OK;
+    }
+#endif
     mpti_e5m2_from_f32_sat_portable(dst, src, n);
     return MPT_OK;
 }
 
 MPT_DEF const char *mpt_simd_name(void)
 {
-#if MPTI_X86
-    if (__builtin_cpu_supports("avx2"))
-        return "f16c";
-#endif
-    return "portable";
+    switch (mpti_path()) {
+    case MPTI_PATH_AVX512BF16: return "avx512bf16";
+    case MPTI_PATH_AVX512:     return "avx512";
+    case MPTI_PATH_AVX2:       return "avx2";
+    case MPTI_PATH_SSE2:       return MPTI_ARM ? "neon" : "sse2";
+    default:                   return "portable";
+    }
 }
 
 MPT_DEF mpt_status mpt_f16_bits_from_f32_n(uint16_t *dst, const float *src, size_t n)

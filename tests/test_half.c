@@ -1953,12 +1953,15 @@ TEST(array_between_fences)
 TEST(simd_name)
 {
     const char *name = mpt_simd_name();
-#if MPT_SIMD && defined(__x86_64__) && defined(__GNUC__)
-    CHECK_EQ_S(name, __builtin_cpu_supports("avx2") ? "f16c" : "portable");
-#elif !MPT_SIMD
+#if MPT_SIMD == 0
     CHECK_EQ_S(name, "portable");
+#elif MPT_SIMD == 1 && defined(__x86_64__) && defined(__GNUC__) && !defined(_WIN32)
+    if (__builtin_cpu_supports("avx512vl"))
+        CHECK(strncmp(name, "avx512", 6) == 0);
+    else
+        CHECK_EQ_S(name, __builtin_cpu_supports("avx2") ? "avx2" : "sse2");
 #else
-    CHECK(strcmp(name, "f16c") == 0 || strcmp(name, "portable") == 0);
+    CHECK(strcmp(name, "f16c") != 0 && *name);
 #endif
 }
 
