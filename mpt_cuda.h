@@ -84,20 +84,28 @@ MPT_DEF const char *mpt_cuda_error_text(const mpt_cuda *c);
 MPT_DEF int mpt_cuda_error_code(const mpt_cuda *c);
 
 // >>C3 conversion ----------------------------------------------------------------------------------
-/* mpt_cuda_f16_from_f32_n and the three others -- as their twins in mpt_half.h, on device memory.
+/* mpt_cuda_DST_from_SRC_n -- as mpt_DST_from_SRC_n, on device memory, for the same thirty pairs of f64, f32,
+ * f16, bf16, e4m3, e5m2:
+ *
+ *     mpt_status mpt_cuda_f16_from_f32_n(mpt_cuda *c, mpt_f16 *dst, const float *src, size_t n,
+ *                                        mpt_stream stream);
+ *
  *   dst     out  [n], aligned to its element; 16-byte aligned arrays go at full speed
  *   src     in   [n]; must not overlap dst
  *   stream  in   queued there, nothing waits
  * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with n > 0), MPT_E_CUDA.
  * Parity: bit-exact host/device, NaN included. */
-MPT_DEF mpt_status mpt_cuda_f16_from_f32_n(mpt_cuda *c, mpt_f16 *dst, const float *src, size_t n,
-                                           mpt_stream stream);
-MPT_DEF mpt_status mpt_cuda_f32_from_f16_n(mpt_cuda *c, float *dst, const mpt_f16 *src, size_t n,
-                                           mpt_stream stream);
-MPT_DEF mpt_status mpt_cuda_bf16_from_f32_n(mpt_cuda *c, mpt_bf16 *dst, const float *src, size_t n,
-                                            mpt_stream stream);
-MPT_DEF mpt_status mpt_cuda_f32_from_bf16_n(mpt_cuda *c, float *dst, const mpt_bf16 *src, size_t n,
-                                            mpt_stream stream);
+#define MPTI_X(d, s, dst_type, src_type, convert)                                                 \
+    MPT_DEF mpt_status mpt_cuda_##d##_from_##s##_n(mpt_cuda *c, dst_type *dst, const src_type *src, \
+                                                   size_t n, mpt_stream stream);
+MPT_PAIRS(MPTI_X)
+#undef MPTI_X
+
+/* mpt_cuda_e4m3_from_f32_sat_n, mpt_cuda_e5m2_from_f32_sat_n -- the same, saturating, as their twins. */
+MPT_DEF mpt_status mpt_cuda_e4m3_from_f32_sat_n(mpt_cuda *c, mpt_e4m3 *dst, const float *src, size_t n,
+                                                mpt_stream stream);
+MPT_DEF mpt_status mpt_cuda_e5m2_from_f32_sat_n(mpt_cuda *c, mpt_e5m2 *dst, const float *src, size_t n,
+                                                mpt_stream stream);
 
 // >>C4 list and state ------------------------------------------------------------------------------
 /* mpt_cuda_list_create -- put a tensor list into a device table; one launch then serves all tensors.
@@ -868,54 +876,124 @@ MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr,
 }
 
 // >>C10 kernels: conversion ------------------------------------------------------------------------
-/* One kernel for all pairs: eight elements per thread, the widest accesses that both sides allow. */
-static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_convert(void *dst, int32_t dst_format, const void *src, int32_t src_format, uint64_t n)
+/* The pattern of an element of so many bytes. */
+template <size_t bytes> struct mpti_code_of;
+template <> struct mpti_code_of<8> { typedef uint64_t type; };
+template <> struct mpti_code_of<4> { typedef uint32_t type; };
+template <> struct mpti_code_of<2> { typedef uint16_t type; };
+template <> struct mpti_code_of<1> { typedef uint8_t type; };
+
+/* `count` of V patterns in memory order: 16 bytes an access where all V are there and aligned. */
+template <class T, uint32_t V> MPTI_D void mpti_load_codes(const T *p, uint32_t count, T x[V])
 {
-    const uint64_t stride = (uint64_t)gridDim.x * MPTI_LANES;
-    for (uint64_t i = (uint64_t)blockIdx.x * MPTI_LANES + threadIdx.x * MPTI_VEC; i < n; i += stride) {
-        const uint32_t count = (uint32_t)(n - i < MPTI_VEC ? n - i : MPTI_VEC);
-        float          x[MPTI_VEC];
-        mpti_load_some(src, src_format, i, count, x);
-        mpti_store_some(dst, dst_format, i, count, x);
+    const uint32_t in16 = 16 / sizeof(T);
+    if (count >= V && mpti_is_aligned16(p)) {
+        MPTI_UNROLL
+        for (uint32_t q = 0; q < V / in16; q++) {
+            uint32_t w[4];
+            mpti_load16(p + q * in16, w);
+            MPTI_UNROLL
+            for (uint32_t k = 0; k < in16; k++)
+                x[q * in16 + k] = sizeof(T) == 8
+                    ? (T)(w[2 * k % 4] | (uint64_t)w[(2 * k + 1) % 4] << 32)
+                    : (T)(w[k * sizeof(T) / 4] >> (8 * (k * sizeof(T) % 4)));
+        }
+        return;
+    }
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < V; k++) x[k] = k < count ? p[k] : (T)0;
+}
+
+template <class T, uint32_t V> MPTI_D void mpti_store_codes(T *p, uint32_t count, const T x[V])
+{
+    const uint32_t in16 = 16 / sizeof(T);
+    if (count >= V && mpti_is_aligned16(p)) {
+        MPTI_UNROLL
+        for (uint32_t q = 0; q < V / in16; q++) {
+            uint32_t w[4] = {0u, 0u, 0u, 0u};
+            MPTI_UNROLL
+            for (uint32_t k = 0; k < in16; k++) {
+                if (sizeof(T) == 8) {
+                    w[2 * k % 4] = (uint32_t)x[q * in16 + k];
+                    w[(2 * k + 1) % 4] = (uint32_t)((uint64_t)x[q * in16 + k] >> 32);
+                } else {
+                    w[k * sizeof(T) / 4] |= (uint32_t)x[q * in16 + k] << (8 * (k * sizeof(T) % 4));
+                }
+            }
+            mpti_store16(p + q * in16, w);
+        }
+        return;
+    }
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < V; k++)
+        if (k < count) p[k] = x[k];
+}
+
+/* A conversion is its two pattern types and the formula of one element, from mpt_half.h's own table. */
+#define MPTI_CONVERSION(name, dst_type, src_type, convert)                          \
+    struct mpti_cuda_##name {                                                       \
+        typedef mpti_code_of<sizeof(dst_type)>::type out;                           \
+        typedef mpti_code_of<sizeof(src_type)>::type in;                            \
+        static __device__ __forceinline__ out run(in in_) { return (out)(convert); } \
+    };
+#define MPTI_X(d, s, dst_type, src_type, convert) MPTI_CONVERSION(d##_from_##s, dst_type, src_type, convert)
+MPT_PAIRS(MPTI_X)
+#undef MPTI_X
+MPTI_CONVERSION(e4m3_from_f32_sat, mpt_e4m3, float, mpt_e4m3_from_f32_sat(mpti_f32_make(in_)).bits)
+MPTI_CONVERSION(e5m2_from_f32_sat, mpt_e5m2, float, mpt_e5m2_from_f32_sat(mpti_f32_make(in_)).bits)
+
+/* So many elements per thread that the narrower side makes one 16-byte access. */
+template <class Op> struct mpti_cuda_width {
+    static const uint32_t least = sizeof(typename Op::in) < sizeof(typename Op::out)
+        ? sizeof(typename Op::in) : sizeof(typename Op::out);
+    static const uint32_t elements = 16u / least;
+};
+
+/* One kernel for all pairs. */
+template <class Op>
+static __global__ void __launch_bounds__(MPTI_THREADS)
+mpti_k_convert(typename Op::out *dst, const typename Op::in *src, uint64_t n)
+{
+    const uint32_t V = mpti_cuda_width<Op>::elements;
+    const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
+    for (uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V; i < n; i += stride) {
+        const uint32_t    count = (uint32_t)(n - i < V ? n - i : V);
+        typename Op::in   x[V];
+        typename Op::out  y[V];
+        mpti_load_codes<typename Op::in, V>(src + i, count, x);
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < V; k++) y[k] = Op::run(x[k]);
+        mpti_store_codes<typename Op::out, V>(dst + i, count, y);
     }
 }
 
-static mpt_status mpti_cuda_convert(mpt_cuda *c, void *dst, mpt_format dst_format, const void *src,
-                                    mpt_format src_format, size_t n, mpt_stream stream, const char *name)
+template <class Op>
+static mpt_status mpti_cuda_convert(mpt_cuda *c, void *dst, const void *src, size_t n, mpt_stream stream,
+                                    const char *name)
 {
     if (!c || (n && (!dst || !src)))
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument with n above 0");
     if (!n)
         return MPT_OK;
-    const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / MPTI_LANES + 1u);
-    return mpti_cuda_result(c, mpti_launch(mpti_k_convert, blocks, MPTI_THREADS, stream, dst,
-                                           (int32_t)dst_format, src, (int32_t)src_format, (uint64_t)n), name);
+    const size_t   per_block = MPTI_THREADS * mpti_cuda_width<Op>::elements;
+    const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / per_block + 1u);
+    typename Op::out *const      to = (typename Op::out *)dst;
+    const typename Op::in *const from = (const typename Op::in *)src;
+    return mpti_cuda_result(c, mpti_launch(mpti_k_convert<Op>, blocks, MPTI_THREADS, stream, to, from,
+                                           (uint64_t)n), name);
 }
 
-MPT_DEF mpt_status mpt_cuda_f16_from_f32_n(mpt_cuda *c, mpt_f16 *dst, const float *src, size_t n,
-                                           mpt_stream stream)
-{
-    return mpti_cuda_convert(c, dst, MPT_F16, src, MPT_F32, n, stream, "mpt_cuda_f16_from_f32_n");
-}
-
-MPT_DEF mpt_status mpt_cuda_f32_from_f16_n(mpt_cuda *c, float *dst, const mpt_f16 *src, size_t n,
-                                           mpt_stream stream)
-{
-    return mpti_cuda_convert(c, dst, MPT_F32, src, MPT_F16, n, stream, "mpt_cuda_f32_from_f16_n");
-}
-
-MPT_DEF mpt_status mpt_cuda_bf16_from_f32_n(mpt_cuda *c, mpt_bf16 *dst, const float *src, size_t n,
-                                            mpt_stream stream)
-{
-    return mpti_cuda_convert(c, dst, MPT_BF16, src, MPT_F32, n, stream, "mpt_cuda_bf16_from_f32_n");
-}
-
-MPT_DEF mpt_status mpt_cuda_f32_from_bf16_n(mpt_cuda *c, float *dst, const mpt_bf16 *src, size_t n,
-                                            mpt_stream stream)
-{
-    return mpti_cuda_convert(c, dst, MPT_F32, src, MPT_BF16, n, stream, "mpt_cuda_f32_from_bf16_n");
-}
+#define MPTI_CONVERT_CALL(name, dst_type, src_type)                                                          \
+    MPT_DEF mpt_status mpt_cuda_##name##_n(mpt_cuda *c, dst_type *dst, const src_type *src, size_t n,        \
+                                           mpt_stream stream)                                                \
+    {                                                                                                        \
+        return mpti_cuda_convert<mpti_cuda_##name>(c, dst, src, n, stream, "mpt_cuda_" #name "_n");          \
+    }
+#define MPTI_X(d, s, dst_type, src_type, convert) MPTI_CONVERT_CALL(d##_from_##s, dst_type, src_type)
+MPT_PAIRS(MPTI_X)
+#undef MPTI_X
+MPTI_CONVERT_CALL(e4m3_from_f32_sat, mpt_e4m3, float)
+MPTI_CONVERT_CALL(e5m2_from_f32_sat, mpt_e5m2, float)
 
 // >>C11 kernels: scale, check, clip, update --------------------------------------------------------
 static __global__ void __launch_bounds__(MPTI_THREADS)

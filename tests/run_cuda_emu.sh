@@ -107,12 +107,15 @@ example() { # example COMPILER
     check "example 05 with $1" diff examples/05_train_digits_cuda.expected "$out/05.out"
 }
 
-# The matrix products have no kernels of ours: no TSan, no random order of threads.
-products() {    # products COMPILER FLAGS NAME
-    have "$1" || { skip "test_cuda_gemm: no $1 here"; return; }
-    build "gemm_$3" "$1" "$2" tests/test_cuda_gemm.cu || return
-    run "matrix products, $3" "$out/gemm_$3"
-    run "matrix products, $3, deferred" env MPT_EMU_DEFERRED=1 "$out/gemm_$3"
+# The other test programs: conversions, and matrix products, which have no kernels of ours.
+more() {    # more COMPILER FLAGS NAME
+    have "$1" || { skip "test_cuda_gemm and test_cuda_convert: no $1 here"; return; }
+    for program in test_cuda_gemm test_cuda_convert; do
+        build "${program}_$3" "$1" "$2" tests/$program.cu || continue
+        run "$program, $3" "$out/${program}_$3"
+        run "$program, $3, shuffled and deferred" \
+            env MPT_EMU_SHUFFLE=8 MPT_EMU_RESIDENT=2 MPT_EMU_DEFERRED=1 "$out/${program}_$3"
+    done
 }
 
 example_refuses() {
@@ -129,10 +132,10 @@ plain g++
 plain clang++
 address_sanitizer
 thread_sanitizer
-products g++ -O2 g++
-products clang++ -O2 clang++
+more g++ -O2 g++
+more clang++ -O2 clang++
 if probe g++ "$asan" env ASAN_OPTIONS=detect_leaks=0; then
-    ASAN_OPTIONS=detect_leaks=0 products g++ "$asan" asan
+    ASAN_OPTIONS=detect_leaks=0 more g++ "$asan" asan
 else
     skip "AddressSanitizer does not work here"
 fi

@@ -17,9 +17,11 @@ else
     # shellcheck disable=SC2086
     check "test_cuda builds" "$NVCC" $flags tests/test_cuda.cu -o "$out/test_cuda"
     check "test_cuda passes" "$out/test_cuda"
-    # shellcheck disable=SC2086
-    check "test_cuda_gemm builds" "$NVCC" $flags tests/test_cuda_gemm.cu -lcublasLt -o "$out/test_cuda_gemm"
-    check "test_cuda_gemm passes" "$out/test_cuda_gemm"
+    for program in test_cuda_gemm test_cuda_convert; do
+        # shellcheck disable=SC2086
+        check "$program builds" "$NVCC" $flags "tests/$program.cu" -lcublasLt -o "$out/$program"
+        check "$program passes" "$out/$program"
+    done
     # shellcheck disable=SC2086
     check "example 05 builds" "$NVCC" $flags examples/05_train_digits_cuda.cu -o "$out/05_train_digits_cuda"
     "$out/05_train_digits_cuda" > "$out/05.out" 2>&1

@@ -114,12 +114,13 @@ check "test_cuda.cu compiles" "$NVCC" $quiet -arch=sm_90 tests/test_cuda.cu -o "
 if [ -x "$out/test_cuda" ]; then
     check "test_cuda runs, or says that there is no GPU" env MPT_EXPECT_NO_GPU=1 "$out/test_cuda" --small
 fi
-# shellcheck disable=SC2086
-check "test_cuda_gemm.cu compiles" "$NVCC" $quiet -arch=sm_90 tests/test_cuda_gemm.cu -lcublasLt \
-    -o "$out/test_cuda_gemm"
-if [ -x "$out/test_cuda_gemm" ]; then
-    check "test_cuda_gemm runs, or says that there is no GPU" env MPT_EXPECT_NO_GPU=1 "$out/test_cuda_gemm"
-fi
+for program in test_cuda_gemm test_cuda_convert; do
+    # shellcheck disable=SC2086
+    check "$program.cu compiles" "$NVCC" $quiet -arch=sm_90 "tests/$program.cu" -lcublasLt -o "$out/$program"
+    if [ -x "$out/$program" ]; then
+        check "$program runs, or says that there is no GPU" env MPT_EXPECT_NO_GPU=1 "$out/$program" --small
+    fi
+done
 # shellcheck disable=SC2086
 check "example 05 compiles" "$NVCC" $quiet -O2 -arch=sm_90 examples/05_train_digits_cuda.cu -o "$out/05"
 summary
