@@ -2938,11 +2938,11 @@ static void mpti_sqrt_block(float *MPTI_RESTRICT root, const float *MPTI_RESTRIC
 {
     size_t i;
 #if MPTI_X86
-    if (MPTI_AVX512) {
+    if (mpti_path() >= MPTI_PATH_AVX512) {
         mpti_sqrt_avx512(root, v);
         return;
     }
-    if (__builtin_cpu_supports("avx2")) {
+    if (mpti_path() >= MPTI_PATH_AVX2) {
         mpti_sqrt_avx2(root, v);
         return;
     }
