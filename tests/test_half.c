@@ -4,515 +4,15 @@
  *     cc -O2 -I. tests/test_half.c -o test_half && ./test_half [--long] [part of a test name]
  *
  * --long checks all 2^32 floats against both 16-bit formats (some minutes).
- *
- * The expected results come from a slow reference in this file that shares no code with the header:
- * exact numbers sig * 2^exp, the ordered list of a format's values worked out from its definition,
- * a search for the two neighbours of a number, and an exact comparison with their midpoint. */
+ * The expected results come from the slow reference in half_ref.h. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
 #endif
 #define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
 #include "test.h"
-#include <float.h>
+#include "half_ref.h"
 
-#if defined(__unix__) || defined(__APPLE__)
-#define HAVE_FENCE 1
-#include <sys/mman.h>
-#include <unistd.h>
-#else
-#define HAVE_FENCE 0
-#endif
-
-#define ONE ((uint64_t)1)
-#define F64_SIGN (ONE << 63)
-#define F64_INF ((uint64_t)0x7ff << 52)
-#define F64_QUIET (ONE << 51)
-#define F64_HIDDEN (ONE << 52)
-#define COUNT_OF(a) (sizeof(a) / sizeof(a)[0])
-
-#define INV MPT_FLAG_INVALID
-#define OVF MPT_FLAG_OVERFLOW
-#define UDF MPT_FLAG_UNDERFLOW
-#define INX MPT_FLAG_INEXACT
-
-// bit patterns ------------------------------------------------------------------------------------
-
-static uint64_t f64_bits(double x)
-{
-    uint64_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-static double f64_of(uint64_t u)
-{
-    double x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-static uint32_t f32_bits(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-static float f32_of(uint32_t u)
-{
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-static int f64_is_nan(uint64_t u) { return (u & ~F64_SIGN) > F64_INF; }
-static int f64_is_signaling(uint64_t u) { return f64_is_nan(u) && !(u & F64_QUIET); }
-
-/* x87 registers make a signaling NaN quiet on the way into a call: then INVALID cannot be raised. */
-static int snan_survives(void)
-{
-    volatile uint64_t u = F64_INF | 1u;
-#ifdef FLT_EVAL_METHOD
-    if (FLT_EVAL_METHOD == 2)
-        return 0;
-#endif
-    return f64_bits(f64_of(u)) == u;
-}
-
-static void test_is_broken(const char *why)
-{
-    fprintf(stderr, "test_half.c itself is broken: %s\n", why);
-    abort();
-}
-
-// exact numbers -----------------------------------------------------------------------------------
-
-/* sig * 2^exp, exact and never negative; the sign is kept beside it. */
-typedef struct num {
-    uint64_t sig;
-    int      exp;
-} num;
-
-static num num_make(uint64_t sig, int exp)
-{
-    num a;
-    a.sig = sig;
-    a.exp = exp;
-    return a;
-}
-
-/* The same number with its highest one bit in bit 63. */
-static num num_normalize(num a)
-{
-    int step;
-    if (a.sig)
-        for (step = 32; step; step /= 2)
-            if (!(a.sig >> (64 - step))) {
-                a.sig <<= step;
-                a.exp -= step;
-            }
-    return a;
-}
-
-/* The same number without zero bits at its end. */
-static num num_trim(num a)
-{
-    for (; a.sig && !(a.sig & 1u); a.exp++)
-        a.sig /= 2u;
-    return a;
-}
-
-/* -1, 0, 1 as a is below, equal to, above b */
-static int num_cmp(num a, num b)
-{
-    if (!a.sig || !b.sig)
-        return (a.sig != 0u) - (b.sig != 0u);
-    a = num_normalize(a);
-    b = num_normalize(b);
-    if (a.exp != b.exp)
-        return a.exp < b.exp ? -1 : 1;
-    return (a.sig > b.sig) - (a.sig < b.sig);
-}
-
-/* a.sig in units of 2^exp */
-static uint64_t num_units(num a, int exp)
-{
-    if (!a.sig)
-        return 0u;
-    if (a.exp < exp || a.exp - exp > 63 || (a.sig << (a.exp - exp)) >> (a.exp - exp) != a.sig)
-        test_is_broken("two numbers too far apart for 64 bits");
-    return a.sig << (a.exp - exp);
-}
-
-static int num_common_exp(num a, num b)
-{
-    if (!a.sig || !b.sig)
-        return a.sig ? a.exp : b.exp;
-    return a.exp < b.exp ? a.exp : b.exp;
-}
-
-/* b - a; a <= b */
-static num num_minus(num b, num a)
-{
-    const int exp = num_common_exp(a, b);
-    return num_make(num_units(b, exp) - num_units(a, exp), exp);
-}
-
-/* (a + b) / 2 */
-static num num_middle(num a, num b)
-{
-    const int exp = num_common_exp(a, b);
-    return num_make(num_units(a, exp) + num_units(b, exp), exp - 1);
-}
-
-/* The magnitude of a finite double or float. */
-static num num_of_f64(uint64_t u)
-{
-    const uint64_t man = u & (F64_HIDDEN - 1u);
-    const int      field = (int)((u >> 52) & 0x7ffu);
-    return field ? num_make(man | F64_HIDDEN, field - 1075) : num_make(man, -1074);
-}
-
-static num num_of_f32(uint32_t u)
-{
-    const uint32_t man = u & 0x7fffffu;
-    const int      field = (int)((u >> 23) & 0xffu);
-    return field ? num_make(man | 0x800000u, field - 150) : num_make(man, -149);
-}
-
-/* The pattern of an IEEE format (e_bits, m_bits) that is exactly this number. */
-static uint64_t num_to_ieee(num a, int e_bits, int m_bits)
-{
-    const int bias = (1 << (e_bits - 1)) - 1, least = 1 - bias - m_bits;
-    uint64_t  sig, lost;
-    int       exp;
-    if (!a.sig)
-        return 0u;
-    a = num_normalize(a);
-    exp = a.exp + 63 - m_bits;      /* of the last bit if there are m_bits + 1 of them */
-    if (exp < least)
-        exp = least;
-    if (exp - a.exp > 63 || exp + m_bits > bias)
-        test_is_broken("a number outside the range of float or double");
-    sig = a.sig >> (exp - a.exp);
-    lost = a.sig & ((ONE << (exp - a.exp)) - 1u);
-    if (lost)
-        test_is_broken("a number that float or double does not have");
-    return sig + ((uint64_t)(exp - least) << m_bits);
-}
-
-static uint64_t num_to_f64(num a) { return num_to_ieee(a, 11, 52); }
-static uint32_t num_to_f32(num a) { return (uint32_t)num_to_ieee(a, 8, 23); }
-
-/* The pattern of the double with the value (or NaN payload) of a float. */
-static uint64_t f64_from_f32_bits(uint32_t u)
-{
-    const uint64_t sign = (uint64_t)(u >> 31) << 63;
-    if ((u & 0x7f800000u) == 0x7f800000u)
-        return sign | F64_INF | (uint64_t)(u & 0x7fffffu) << 29;
-    return sign | num_to_f64(num_of_f32(u));
-}
-
-// the formats, as the standards have them ---------------------------------------------------------
-
-/* Typed from IEEE 754-2019 table 3.5 (f64, f32, f16), NVIDIA's A100 whitepaper (tf32), Intel's BF16
- * definition, OCP OFP8 v1.0 tables 1 and 2, the FNUZ definition of ONNX and LLVM (arXiv 2206.02915),
- * OCP MX v1.0 tables 2 to 5. Decimal literals have 17 digits, enough for any double. */
-typedef struct row {
-    mpt_format   id;
-    const char  *name;
-    int          bits, s, e, m, bias;
-    mpt_specials specials;
-    int          emin, emax, has_inf, has_nan;
-    uint64_t     max_code, inf_code, nan_code;
-    double       max_finite, min_normal, min_subnormal, epsilon;
-} row;
-
-static const row rows[] = {
-    {MPT_F64, "f64", 64, 1, 11, 52, 1023, MPT_SPECIALS_IEEE, -1022, 1023, 1, 1,
-     0x7fefffffffffffff, 0x7ff0000000000000, 0x7ff8000000000000,
-     1.7976931348623157e308, 2.2250738585072014e-308, 4.9406564584124654e-324, 2.2204460492503131e-16},
-    {MPT_F32, "f32", 32, 1, 8, 23, 127, MPT_SPECIALS_IEEE, -126, 127, 1, 1,
-     0x7f7fffff, 0x7f800000, 0x7fc00000,
-     3.4028234663852886e38, 1.1754943508222875e-38, 1.4012984643248171e-45, 1.1920928955078125e-7},
-    {MPT_TF32, "tf32", 19, 1, 8, 10, 127, MPT_SPECIALS_IEEE, -126, 127, 1, 1,
-     0x3fbff, 0x3fc00, 0x3fe00,
-     3.4011621342146535e38, 1.1754943508222875e-38, 1.1479437019748901e-41, 0.0009765625},
-    {MPT_F16, "f16", 16, 1, 5, 10, 15, MPT_SPECIALS_IEEE, -14, 15, 1, 1,
-     0x7bff, 0x7c00, 0x7e00,
-     65504.0, 6.103515625e-5, 5.9604644775390625e-8, 0.0009765625},
-    {MPT_BF16, "bf16", 16, 1, 8, 7, 127, MPT_SPECIALS_IEEE, -126, 127, 1, 1,
-     0x7f7f, 0x7f80, 0x7fc0,
-     3.3895313892515355e38, 1.1754943508222875e-38, 9.1835496157991212e-41, 0.0078125},
-    {MPT_E5M2, "e5m2", 8, 1, 5, 2, 15, MPT_SPECIALS_IEEE, -14, 15, 1, 1,
-     0x7b, 0x7c, 0x7e,
-     57344.0, 6.103515625e-5, 1.52587890625e-5, 0.25},
-    {MPT_E4M3, "e4m3", 8, 1, 4, 3, 7, MPT_SPECIALS_FN, -6, 8, 0, 1,
-     0x7e, 0, 0x7f,
-     448.0, 0.015625, 0.001953125, 0.125},
-    {MPT_E5M2FNUZ, "e5m2fnuz", 8, 1, 5, 2, 16, MPT_SPECIALS_FNUZ, -15, 15, 0, 1,
-     0x7f, 0, 0x80,
-     57344.0, 3.0517578125e-5, 7.62939453125e-6, 0.25},
-    {MPT_E4M3FNUZ, "e4m3fnuz", 8, 1, 4, 3, 8, MPT_SPECIALS_FNUZ, -7, 7, 0, 1,
-     0x7f, 0, 0x80,
-     240.0, 0.0078125, 0.0009765625, 0.125},
-    {MPT_E3M2, "e3m2", 6, 1, 3, 2, 3, MPT_SPECIALS_FINITE, -2, 4, 0, 0,
-     0x1f, 0, 0,
-     28.0, 0.25, 0.0625, 0.25},
-    {MPT_E2M3, "e2m3", 6, 1, 2, 3, 1, MPT_SPECIALS_FINITE, 0, 2, 0, 0,
-     0x1f, 0, 0,
-     7.5, 1.0, 0.125, 0.125},
-    {MPT_E2M1, "e2m1", 4, 1, 2, 1, 1, MPT_SPECIALS_FINITE, 0, 2, 0, 0,
-     0x7, 0, 0,
-     6.0, 1.0, 0.5, 0.5},
-    {MPT_E8M0, "e8m0", 8, 0, 8, 0, 127, MPT_SPECIALS_SCALE, -127, 127, 0, 1,
-     0xfe, 0, 0xff,
-     1.7014118346046923e38, 5.8774717541114375e-39, 5.8774717541114375e-39, 1.0},
-    {MPT_UE4M3, "ue4m3", 7, 0, 4, 3, 7, MPT_SPECIALS_FN, -6, 8, 0, 1,
-     0x7e, 0, 0x7f,
-     448.0, 0.015625, 0.001953125, 0.125},
-};
-
-static const row *row_of(mpt_format id)
-{
-    size_t i;
-    for (i = 0; i < COUNT_OF(rows); i++)
-        if (rows[i].id == id)
-            return &rows[i];
-    test_is_broken("a format without a row");
-    return NULL;
-}
-
-static uint64_t sign_bit_of(const row *r, int negative)
-{
-    return negative && r->s ? ONE << (r->e + r->m) : 0u;
-}
-
-// the reference -----------------------------------------------------------------------------------
-
-static const char *const rounding_names[] = {
-#define NAME(id, text) text,
-    MPT_ROUNDINGS(NAME)
-#undef NAME
-};
-
-static mpt_opts options(int rounding, int saturate, int flush, uint32_t random)
-{
-    mpt_opts o;
-    memset(&o, 0, sizeof o);
-    o.rounding = (mpt_rounding)rounding;
-    o.overflow = saturate ? MPT_OVERFLOW_SATURATE : MPT_OVERFLOW_IEEE;
-    o.flush = flush ? MPT_FLUSH_RESULTS : 0u;
-    o.random = random;
-    return o;
-}
-
-/* The number of a magnitude code (no sign bit). The list goes on past the largest finite number, with
- * the numbers that would follow if the exponent had no upper end: rounding needs the first of them. */
-static num ref_value(const row *r, uint64_t code)
-{
-    const uint64_t man = code & ((ONE << r->m) - 1u);
-    const int      field = (int)(code >> r->m);
-    if (r->specials == MPT_SPECIALS_SCALE)
-        return num_make(1u, (int)code - r->bias);
-    if (field == 0)
-        return num_make(man, 1 - r->bias - r->m);
-    return num_make(man | ONE << r->m, field - r->bias - r->m);
-}
-
-static int ref_between(const row *r, uint64_t code, num x)
-{
-    return code <= r->max_code && num_cmp(ref_value(r, code), x) <= 0 &&
-           num_cmp(x, ref_value(r, code + 1u)) < 0;
-}
-
-/* The greatest code whose value is not above x; x from the least value to below that of max_code + 1. */
-static uint64_t ref_below(const row *r, num x)
-{
-    static uint64_t hint;   /* the last answer: sweeps go upwards, so try it and the next one first */
-    uint64_t        low = 0, high = r->max_code + 1u;
-    if (ref_between(r, hint, x))
-        return hint;
-    if (ref_between(r, hint + 1u, x))
-        return ++hint;
-    while (high - low > 1u) {
-        const uint64_t mid = low + (high - low) / 2u;
-        if (num_cmp(ref_value(r, mid), x) <= 0)
-            low = mid;
-        else
-            high = mid;
-    }
-    return hint = low;
-}
-
-/* How many of the 2^32 random words round x up from code `low`: the fraction of the gap, in 2^-32. */
-static uint64_t ref_threshold(const row *r, uint64_t low, num x)
-{
-    const num part = num_minus(x, ref_value(r, low));
-    const num gap = num_minus(ref_value(r, low + 1u), ref_value(r, low));
-    const int shift = part.exp - gap.exp + 32;
-    if (gap.sig != 1u)
-        test_is_broken("a gap that is no power of two");
-    if (shift >= 0)
-        return num_units(part, part.exp - shift);
-    return shift < -63 ? 0u : part.sig >> -shift;
-}
-
-static int ref_goes_up(const row *r, uint64_t low, num x, int negative, const mpt_opts *o)
-{
-    const int odd = (int)(low & 1u);
-    const int half = num_cmp(x, num_middle(ref_value(r, low), ref_value(r, low + 1u)));
-    switch (o->rounding) {
-    case MPT_RND_NEAREST_EVEN: return half > 0 || (half == 0 && odd);
-    case MPT_RND_NEAREST_AWAY: return half >= 0;
-    case MPT_RND_TOWARD_ZERO:  return 0;
-    case MPT_RND_UP:           return !negative;
-    case MPT_RND_DOWN:         return negative;
-    case MPT_RND_ODD:          return !odd;
-    case MPT_RND_STOCHASTIC:   return o->random < ref_threshold(r, low, x);
-    case MPT_ROUNDING_COUNT:
-    default: test_is_broken("an unknown rounding"); return 0;
-    }
-}
-
-/* The magnitude code that x rounds to; max_code + 1 stands for everything beyond. */
-static uint64_t ref_round(const row *r, num x, int negative, const mpt_opts *o, int *inexact)
-{
-    uint64_t low;
-    *inexact = 1;
-    if (num_cmp(x, ref_value(r, r->max_code + 1u)) >= 0)
-        return r->max_code + 1u;
-    low = ref_below(r, x);
-    *inexact = num_cmp(x, ref_value(r, low)) != 0;
-    return low + (*inexact ? (uint64_t)ref_goes_up(r, low, x, negative, o) : 0u);
-}
-
-/* Tiny after rounding: with one more binade below the normal ones, x still stays below them. */
-static int ref_is_tiny(const row *r, num x, int negative, const mpt_opts *o)
-{
-    const uint64_t least_normal = ONE << r->m;
-    row            wider = *r;
-    int            unused;
-    if (num_cmp(x, ref_value(r, least_normal)) >= 0)
-        return 0;
-    wider.bias++;
-    wider.max_code = 4u * least_normal;
-    return ref_round(&wider, x, negative, o, &unused) < 2u * least_normal;
-}
-
-static uint64_t ref_overflow(const row *r, int negative, const mpt_opts *o, int from_inf)
-{
-    const int rnd = (int)o->rounding;
-    const int nearest = rnd == MPT_RND_NEAREST_EVEN || rnd == MPT_RND_NEAREST_AWAY;
-    const int away = nearest || (rnd == MPT_RND_UP && !negative) || (rnd == MPT_RND_DOWN && negative);
-    const uint64_t sign = sign_bit_of(r, negative);
-    if (o->overflow == MPT_OVERFLOW_SATURATE || !(away || from_inf) || !r->has_nan)
-        return sign | r->max_code;
-    if (r->has_inf)
-        return sign | r->inf_code;
-    return r->specials == MPT_SPECIALS_FN ? sign | r->nan_code : r->nan_code;
-}
-
-static uint64_t ref_nan(const row *r, uint64_t u, unsigned *flags)
-{
-    const int negative = (int)(u >> 63);
-    if (f64_is_signaling(u) || !r->has_nan)
-        *flags |= INV;
-    if (!r->has_nan)
-        return r->max_code;
-    if (r->has_inf)
-        return sign_bit_of(r, negative) | r->nan_code | (u & (F64_HIDDEN - 1u)) >> (52 - r->m);
-    return r->specials == MPT_SPECIALS_FN ? sign_bit_of(r, negative) | r->nan_code : r->nan_code;
-}
-
-static uint64_t ref_finite(const row *r, num x, int negative, const mpt_opts *o, unsigned *flags)
-{
-    int            inexact;
-    const uint64_t code = ref_round(r, x, negative, o, &inexact);
-    if (code > r->max_code) {
-        *flags |= OVF | INX;
-        return ref_overflow(r, negative, o, 0);
-    }
-    if (inexact)
-        *flags |= INX | (ref_is_tiny(r, x, negative, o) ? UDF : 0u);
-    if ((o->flush & MPT_FLUSH_RESULTS) && code && code < ONE << r->m) {
-        *flags |= UDF | INX;
-        return r->specials == MPT_SPECIALS_FNUZ ? 0u : sign_bit_of(r, negative);
-    }
-    if (!code && r->specials == MPT_SPECIALS_FNUZ)
-        return 0u;
-    return sign_bit_of(r, negative) | code;
-}
-
-/* What mpt_encode must return for the double of pattern u, and the flags it must raise. */
-static uint64_t ref_encode(const row *r, uint64_t u, const mpt_opts *o, unsigned *flags)
-{
-    const int negative = (int)(u >> 63), scale = r->specials == MPT_SPECIALS_SCALE;
-    const uint64_t magnitude = u & ~F64_SIGN;
-    *flags = 0u;
-    if (f64_is_nan(u))
-        return ref_nan(r, u, flags);
-    if (!r->s && negative && magnitude) {
-        *flags = INV;
-        return r->nan_code;
-    }
-    if (magnitude == F64_INF) {
-        if (!r->has_inf || o->overflow == MPT_OVERFLOW_SATURATE)
-            *flags = OVF | INX;
-        return ref_overflow(r, negative, o, 1);
-    }
-    if (scale && num_cmp(num_of_f64(u), ref_value(r, 0u)) < 0) {
-        *flags = UDF | INX;
-        return 0u;
-    }
-    if (!magnitude && r->specials != MPT_SPECIALS_FNUZ)
-        return sign_bit_of(r, negative);
-    if (scale) {                    /* no subnormals, so never tiny and nothing to flush */
-        int            inexact;
-        const uint64_t code = ref_round(r, num_of_f64(u), 0, o, &inexact);
-        *flags = code > r->max_code ? OVF | INX : inexact ? INX : 0u;
-        return code > r->max_code ? ref_overflow(r, 0, o, 0) : code;
-    }
-    return ref_finite(r, num_of_f64(u), negative, o, flags);
-}
-
-/* The default rounding, which is that of the fast functions. */
-static uint64_t ref_nearest(const row *r, uint64_t u)
-{
-    const mpt_opts o = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
-    unsigned       unused;
-    return ref_encode(r, u, &o, &unused);
-}
-
-static void check_encode_one(const row *r, uint64_t u, const mpt_opts *o)
-{
-    unsigned       want_flags, flags = 0u;
-    const uint64_t want = ref_encode(r, u, o, &want_flags);
-    const uint64_t got = mpt_encode(r->id, f64_of(u), o, &flags);
-    mt_context(r->name, rounding_names[o->rounding]);
-    CHECK_EQ_U_AT(got, want, u);
-    if (!f64_is_signaling(u) || snan_survives())
-        CHECK_EQ_U_AT(flags, want_flags, u);
-}
-
-/* Both signs, every rounding, saturating or not, flushing or not. */
-static void check_encode(const row *r, uint64_t u)
-{
-    int rounding, i;
-    for (rounding = 0; rounding < (int)MPT_ROUNDING_COUNT; rounding++)
-        for (i = 0; i < 8; i++) {
-            const mpt_opts o = options(rounding, i & 1, i & 2, (uint32_t)mt_random());
-            check_encode_one(r, i & 4 ? u | F64_SIGN : u & ~F64_SIGN, &o);
-        }
-}
-
-/* u + by, unless that leaves the doubles of its sign. */
-static uint64_t nudge(uint64_t u, int64_t by)
-{
-    const uint64_t v = u + (uint64_t)by;
-    return (u ^ v) & F64_SIGN ? u : v;
-}
 
 // the two 16-bit types, as one table --------------------------------------------------------------
 
@@ -781,33 +281,6 @@ TEST(format_define_others)
 }
 
 // every code --------------------------------------------------------------------------------------
-
-/* What a code is, from the definition of its format: the class, and the pattern of the double. */
-static mpt_class ref_take_apart(const row *r, uint64_t code, uint64_t *value)
-{
-    const uint64_t magnitude = code & ((ONE << (r->e + r->m)) - 1u), man = code & ((ONE << r->m) - 1u);
-    const int      negative = r->s && (code >> (r->e + r->m)) & 1u;
-    const uint64_t sign = negative ? F64_SIGN : 0u;
-    if (r->has_inf && magnitude > r->inf_code) {
-        *value = sign | F64_INF | F64_QUIET | man << (52 - r->m);
-        return man >> (r->m - 1) ? MPT_CLASS_QUIET_NAN : MPT_CLASS_SIGNALING_NAN;
-    }
-    if (r->has_inf && magnitude == r->inf_code) {
-        *value = sign | F64_INF;
-        return negative ? MPT_CLASS_NEG_INF : MPT_CLASS_POS_INF;
-    }
-    if (r->has_nan && !r->has_inf &&
-        (code == r->nan_code || (r->specials == MPT_SPECIALS_FN && magnitude == r->nan_code))) {
-        *value = (r->specials == MPT_SPECIALS_FN ? sign : 0u) | F64_INF | F64_QUIET;
-        return MPT_CLASS_QUIET_NAN;
-    }
-    *value = sign | num_to_f64(ref_value(r, magnitude));
-    if (r->specials == MPT_SPECIALS_SCALE || magnitude >> r->m)
-        return negative ? MPT_CLASS_NEG_NORMAL : MPT_CLASS_POS_NORMAL;
-    if (magnitude)
-        return negative ? MPT_CLASS_NEG_SUBNORMAL : MPT_CLASS_POS_SUBNORMAL;
-    return negative ? MPT_CLASS_NEG_ZERO : MPT_CLASS_POS_ZERO;
-}
 
 static void check_code(const row *r, uint64_t code)
 {
@@ -1231,6 +704,242 @@ TEST(encode_arguments)
     CHECK(f64_is_nan(f64_bits(mpt_decode(MPT_FORMAT_COUNT, 0u))));
     CHECK(f64_is_nan(f64_bits(mpt_decode_as(NULL, 0u))));
     CHECK((f64_bits(mpt_decode(MPT_FORMAT_COUNT, 0u)) & F64_QUIET) != 0u);
+}
+
+static void check_encode_one_default(const row *r, uint64_t u)
+{
+    const mpt_opts o = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
+    check_encode_one(r, u, &o);
+    check_encode_one(r, u | F64_SIGN, &o);
+}
+
+/* Every class of double that a format can tell apart: sign, exponent, the bits down to two below the rounding
+ * position, and what lies lower: nothing, each single bit, all ones. */
+static void check_classes(const row *r, uint64_t field, uint64_t top, int low_bits)
+{
+    const uint64_t base = field << 52 | top << low_bits;
+    int            bit;
+    check_encode_one_default(r, base);
+    for (bit = 0; bit < low_bits; bit++)
+        check_encode_one_default(r, base | ONE << bit);
+    if (low_bits)
+        check_encode_one_default(r, base | ((ONE << low_bits) - 1u));
+}
+
+TEST(encode_f64_classes)
+{
+    size_t i;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const row *r = &rows[i];
+        const int  kept = r->m + 2, low = 52 - kept;
+        const uint64_t tops = ONE << kept;
+        uint64_t   field, top, step;
+        if (kept > 14 && r->id != MPT_F32)
+            continue;
+        step = mt.long_mode ? 1u : kept > 8 ? 127u : 1u;
+        for (field = 0; field < 0x7ffu; field++) {
+            const int e = (int)field - 1023, in_range = e >= r->emin - r->m - 3 && e <= r->emax + 2;
+            if (!in_range && field % 64u)
+                continue;
+            if (r->id == MPT_F32 && !mt.long_mode && field % 16u)
+                continue;
+            for (top = r->id == MPT_F32 ? mt_random() % 4096u : mt_random() % step; top < tops;
+                 top += r->id == MPT_F32 ? 1u + mt_random() % (tops / 8u) : step)
+                check_classes(r, field, top, low);
+        }
+    }
+}
+
+// integers ----------------------------------------------------------------------------------------
+
+/* Integers near powers of two and in between. */
+static uint64_t some_integer(void)
+{
+    const uint64_t random = mt_random();
+    const uint64_t near = (ONE << (random >> 8) % 64u) + (random >> 16) % 5u - 2u;
+    return random & 1u ? near : mt_random() >> (random >> 8) % 64u;
+}
+
+static uint64_t ref_encode_int(const row *r, uint64_t magnitude, int negative, const mpt_opts *o,
+                               unsigned *flags)
+{
+    if (magnitude)
+        return ref_encode_num(r, num_make(magnitude, 0), negative, o, flags);
+    return ref_encode(r, 0u, o, flags);
+}
+
+static mpt_opts some_options(void)
+{
+    const uint64_t random = mt_random();
+    mpt_opts       o = options((int)(random % MPT_ROUNDING_COUNT), 0, 0, (uint32_t)(random >> 32));
+    o.overflow = (mpt_overflow)((random >> 8) % 3u);
+    o.tininess = (mpt_tininess)((random >> 16) & 1u);
+    o.flush = (unsigned)(random >> 20) & 3u;
+    o.nan = (mpt_nan_rule)((random >> 24) & 1u);
+    return o;
+}
+
+TEST(encode_integers)
+{
+    size_t i, k;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const row *r = &rows[i];
+        mt_context(r->name, "integers");
+        for (k = 0; k < 6000u; k++) {
+            const mpt_opts o = some_options();
+            const uint64_t u = k < 300u ? k : some_integer();
+            const int64_t  v = (int64_t)(u >> 1) * (k & 1u ? -1 : 1);
+            const int32_t  v32 = (int32_t)((u >> 1) & 0x7fffffffu) * (v < 0 ? -1 : 1);
+            unsigned       want_flags, flags = 0u;
+            uint64_t       want = ref_encode_int(r, u, 0, &o, &want_flags);
+            CHECK_EQ_U_AT(mpt_encode_u64(r->id, u, &o, &flags), want, u);
+            CHECK_EQ_U_AT(flags, want_flags, u);
+            CHECK_EQ_U_AT(mpt_is_exact_u64(r->id, u), num_cmp(num_make(u, 0), num_of_f64(f64_bits(
+                mpt_decode(r->id, mpt_encode_u64(r->id, u, NULL, NULL))) & ~F64_SIGN)) == 0 &&
+                (u || r->specials != MPT_SPECIALS_SCALE), u);
+            flags = 0u;
+            want = ref_encode_int(r, u >> 1, v < 0, &o, &want_flags);
+            CHECK_EQ_U_AT(mpt_encode_i64(r->id, v, &o, &flags), want, v);
+            CHECK_EQ_U_AT(flags, want_flags, v);
+            flags = 0u;
+            want = ref_encode_int(r, u & 0xffffffffu, 0, &o, &want_flags);
+            CHECK_EQ_U_AT(mpt_encode_u32(r->id, (uint32_t)u, &o, &flags), want, u);
+            CHECK_EQ_U_AT(flags, want_flags, u);
+            flags = 0u;
+            want = ref_encode_int(r, (u >> 1) & 0x7fffffffu, v < 0, &o, &want_flags);
+            CHECK_EQ_U_AT(mpt_encode_i32(r->id, v32, &o, &flags), want, u);
+            CHECK_EQ_U_AT(flags, want_flags, u);
+        }
+    }
+    mt_context(NULL, NULL);
+    CHECK_EQ_U(mpt_encode_i64(MPT_F64, INT64_MIN, NULL, NULL), 0xc3e0000000000000u);
+    CHECK_EQ_U(mpt_encode_i32(MPT_F16, INT32_MIN, NULL, NULL), 0xfc00u);
+    CHECK_EQ_U(mpt_encode_i32(MPT_F16, -2049, NULL, NULL), 0xe800u);
+    CHECK_EQ_U(mpt_encode_u64(MPT_F64, UINT64_MAX, NULL, NULL), 0x43f0000000000000u);
+    CHECK_EQ_U(mpt_encode_u64(MPT_F32, 0x8000008000000000u, NULL, NULL), 0x5f000000u); /* a tie */
+    CHECK_EQ_U(mpt_encode_u64(MPT_F32, 0x8000008000000001u, NULL, NULL), 0x5f000001u); /* one above it */
+    CHECK_EQ_I(mpt_is_exact_i64(MPT_F16, -2048) && !mpt_is_exact_i64(MPT_F16, -2049), 1);
+    CHECK_EQ_I(mpt_is_exact_i64(MPT_FORMAT_COUNT, 1), 0);
+}
+
+/* The integer that (-1)^negative * x rounds to. The row has the integers below 2^63 as its subnormals. */
+static uint64_t ref_integer(num x, int negative, const mpt_opts *o, int *inexact, int *too_large)
+{
+    static const row integers = {MPT_FORMAT_COUNT, "integer", 64, 1, 0, 63, -62, MPT_SPECIALS_FINITE,
+                                 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0};
+    uint64_t low;
+    *too_large = *inexact = 0;
+    if (!x.sig)
+        return 0u;
+    x = num_trim(x);
+    if (x.exp >= 0) {
+        *too_large = num_cmp(x, num_make(1u, 64)) >= 0;
+        return *too_large ? 0u : num_units(x, 0);
+    }
+    *inexact = 1;
+    low = x.exp < -63 ? 0u : x.sig >> -x.exp;
+    return low + (uint64_t)ref_goes_up(&integers, low, x, negative, o);
+}
+
+static void check_decode_int(const row *r, uint64_t code, const mpt_opts *o)
+{
+    static const struct { uint64_t negative, positive; } ends[] = {
+        {ONE << 63, (ONE << 63) - 1u}, {0, ~(uint64_t)0}, {0x80000000u, 0x7fffffffu}, {0, 0xffffffffu}};
+    uint64_t        pattern;
+    const mpt_class kind = ref_take_apart(r, code, &pattern);
+    const int       nan = kind == MPT_CLASS_SIGNALING_NAN || kind == MPT_CLASS_QUIET_NAN;
+    const int       inf = kind == MPT_CLASS_POS_INF || kind == MPT_CLASS_NEG_INF;
+    const int       subnormal = kind == MPT_CLASS_POS_SUBNORMAL || kind == MPT_CLASS_NEG_SUBNORMAL;
+    const int       negative = (int)(pattern >> 63);
+    const int       flushed = subnormal && (o->flush & MPT_FLUSH_INPUTS);
+    int             inexact = 0, too_large = inf;
+    const uint64_t  whole = nan || inf || flushed ? 0u
+                            : ref_integer(num_of_f64(pattern & ~F64_SIGN), negative, o, &inexact, &too_large);
+    size_t          i;
+    for (i = 0; i < COUNT_OF(ends); i++) {
+        const uint64_t end = negative ? ends[i].negative : ends[i].positive;
+        const int      bad = nan || too_large || whole > end;
+        const uint64_t magnitude = nan ? 0u : bad ? end : whole, want = negative ? 0u - magnitude : magnitude;
+        unsigned       flags = 0u;
+        uint64_t       got;
+        switch (i) {
+        case 0: got = (uint64_t)mpt_decode_i64(r->id, code, o, &flags); break;
+        case 1: got = mpt_decode_u64(r->id, code, o, &flags); break;
+        case 2: got = (uint64_t)(int64_t)mpt_decode_i32(r->id, code, o, &flags); break;
+        default: got = mpt_decode_u32(r->id, code, o, &flags); break;
+        }
+        CHECK_EQ_U_AT(got, want, code);
+        CHECK_EQ_U_AT(flags, bad ? INV : inexact ? INX : 0u, code);
+    }
+}
+
+TEST(decode_integers)
+{
+    size_t   i;
+    uint64_t code;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const row *r = &rows[i];
+        mt_context(r->name, "to integers");
+        for (code = 0; code < (r->bits > 16 ? 20000u : ONE << r->bits); code++) {
+            const mpt_opts o = some_options();
+            const uint64_t field = (uint64_t)(r->bias - 2) + mt_random() % 70u;     /* 2^-2 to 2^67 */
+            const uint64_t sign = (code & 1u) << (r->bits - 1);
+            if (r->bits <= 16) {
+                check_decode_int(r, code, &o);
+            } else {
+                check_decode_int(r, sign | field << r->m | mt_random() >> (64 - r->m), &o);
+                check_decode_int(r, mt_random() >> (64 - r->bits), &o);
+            }
+        }
+    }
+    mt_context("integers", NULL);
+    {
+        const mpt_opts cast = options(MPT_RND_TOWARD_ZERO, 0, 0, 0u);
+        const mpt_opts bad = options(MPT_ROUNDING_COUNT, 0, 0, 0u);
+        unsigned       flags = 0u;
+        CHECK_EQ_I(mpt_decode_i32(MPT_F16, 0xbe00u, &cast, NULL), -1);          /* -1.5 */
+        CHECK_EQ_I(mpt_decode_i32(MPT_F16, 0xbe00u, NULL, &flags), -2);
+        CHECK_EQ_U(flags, INX);
+        CHECK_EQ_U(mpt_decode_u32(MPT_F16, 0xb400u, NULL, NULL), 0u);           /* -0.25 */
+        CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0xfc00u, NULL, NULL), INT64_MIN);
+        flags = 0u;
+        CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0x3c00u, &bad, &flags), 0);
+        CHECK_EQ_U(flags, INV);
+        flags = 0u;
+        CHECK_EQ_I(mpt_decode_i64(MPT_FORMAT_COUNT, 0u, NULL, &flags), 0);
+        CHECK_EQ_U(flags, INV);
+    }
+}
+
+/* A number is exact if the list of the format's values has it. */
+TEST(exact_numbers)
+{
+    size_t   i, k;
+    uint64_t code;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const row *r = &rows[i];
+        mt_context(r->name, "exact");
+        for (k = 0; k < 3000u; k++) {
+            code = k <= r->max_code ? k : mt_random() % (r->max_code + 1u);
+            code = k == 0u ? r->max_code : code;
+            {
+                const uint64_t u = num_to_f64(ref_value(r, code));
+                CHECK_EQ_I(mpt_is_exact(r->id, f64_of(u)), 1);
+                CHECK_EQ_I(mpt_is_exact(r->id, f64_of(u | F64_SIGN)),
+                           r->s && (u || r->specials != MPT_SPECIALS_FNUZ));
+                if (r->id == MPT_F64)
+                    continue;
+                CHECK_EQ_I(mpt_is_exact(r->id, f64_of(u + 1u)), 0);
+                CHECK_EQ_I(mpt_is_exact(r->id, f64_of(num_to_f64(num_middle(ref_value(r, code),
+                                                                            ref_value(r, code + 1u))))), 0);
+            }
+        }
+        CHECK_EQ_I(mpt_is_exact(r->id, f64_of(F64_INF)), r->has_inf);
+        CHECK_EQ_I(mpt_is_exact(r->id, f64_of(F64_INF | F64_QUIET)), r->has_nan);
+        if (r->specials == MPT_SPECIALS_SCALE)
+            CHECK_EQ_I(mpt_is_exact(r->id, 0.0), 0);
+    }
+    CHECK_EQ_I(mpt_is_exact(MPT_FORMAT_COUNT, 1.0), 0);
 }
 
 // stochastic rounding -----------------------------------------------------------------------------
@@ -1668,46 +1377,6 @@ static const array_fn array_fns[] = {
 #define MAX_N 67u
 #define GUARD 64u
 
-static void put(unsigned char *at, size_t size, uint64_t u)
-{
-    const uint32_t u32 = (uint32_t)u;
-    const uint16_t u16 = (uint16_t)u;
-    if (size == 8u)
-        memcpy(at, &u, 8u);
-    else if (size == 4u)
-        memcpy(at, &u32, 4u);
-    else
-        memcpy(at, &u16, 2u);
-}
-
-static uint64_t get(const unsigned char *at, size_t size)
-{
-    uint64_t u64;
-    uint32_t u32;
-    uint16_t u16;
-    if (size == 8u)
-        return memcpy(&u64, at, 8u), u64;
-    if (size == 4u)
-        return memcpy(&u32, at, 4u), u32;
-    return memcpy(&u16, at, 2u), u16;
-}
-
-/* Patterns of the source type in which every kind of number occurs often, NaN payloads included. */
-static uint64_t source_pattern(size_t size)
-{
-    static const uint32_t exponents[] = {0x00000000, 0x33000000, 0x38000000, 0x3f800000,
-                                         0x47000000, 0x47800000, 0x7f000000, 0x7f800000};
-    const uint64_t random = mt_random();
-    const uint32_t low = random & 1u ? (uint32_t)(random >> 8) & 0xffffffu : 1u << (random >> 8) % 24u;
-    const uint32_t f32 = exponents[(random >> 40) % 8u] + (low & 0xffffffu);
-    const uint32_t with_sign = (f32 & 0x7fffffffu) | ((uint32_t)(random >> 32) & 0x80000000u);
-    if (size == 2u)
-        return random >> 48;
-    if (size == 4u)
-        return with_sign;
-    return f64_from_f32_bits(with_sign) ^ (random & 2u ? mt_random() >> 35 : 0u);
-}
-
 static void fill_source(const array_fn *f, unsigned char *src, size_t n)
 {
     size_t i;
@@ -1722,15 +1391,6 @@ static void check_results(const array_fn *f, const unsigned char *dst, const uns
         const uint64_t u = get(src + i * f->src_size, f->src_size);
         CHECK_EQ_U_AT(get(dst + i * f->dst_size, f->dst_size), f->one(u), u);
     }
-}
-
-static int all_bytes_are(const unsigned char *p, size_t n, unsigned char value)
-{
-    size_t i;
-    for (i = 0; i < n; i++)
-        if (p[i] != value)
-            return 0;
-    return 1;
 }
 
 /* Every size at every misalignment, with guard bytes on both sides of the destination. */
@@ -1908,19 +1568,6 @@ TEST(array_bad_arguments)
     }
 }
 
-#if HAVE_FENCE
-/* A page that may be used between two that may not be touched; NULL if the system refuses. */
-static unsigned char *fenced_page(size_t page)
-{
-    void *p = mmap(NULL, 3u * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
-        return NULL;
-    if (mprotect((unsigned char *)p + page, page, PROT_READ | PROT_WRITE) != 0)
-        return NULL;
-    return (unsigned char *)p + page;
-}
-#endif
-
 /* Not a byte is touched before the first or after the last element, at every size. */
 TEST(array_between_fences)
 {
@@ -1993,6 +1640,10 @@ int main(int argc, char **argv)
     RUN(encode_large_formats);
     RUN(encode_specials);
     RUN(encode_arguments);
+    RUN(encode_f64_classes);
+    RUN(encode_integers);
+    RUN(decode_integers);
+    RUN(exact_numbers);
     RUN(stochastic_share);
     RUN(stochastic_never);
     RUN(class_texts);

@@ -1,0 +1,625 @@
+/* half_ref.h -- the slow reference of the tests of mpt_half.h; include it after mpt_half.h and test.h.
+ * For fenced pages define _DEFAULT_SOURCE before the first include.
+ *
+ * It shares no code with the header: exact numbers sig * 2^exp, the ordered list of a format's values worked
+ * out from its definition, a search for the two neighbours of a number, and an exact comparison with their
+ * midpoint. Nothing is computed in floating point. */
+#ifndef MT_HALF_REF_H
+#define MT_HALF_REF_H
+
+#include <float.h>
+
+#if defined(__unix__) || defined(__APPLE__)
+#define HAVE_FENCE 1
+#include <sys/mman.h>
+#include <unistd.h>
+#else
+#define HAVE_FENCE 0
+#endif
+
+#define ONE ((uint64_t)1)
+#define F64_SIGN (ONE << 63)
+#define F64_INF ((uint64_t)0x7ff << 52)
+#define F64_QUIET (ONE << 51)
+#define F64_HIDDEN (ONE << 52)
+#define COUNT_OF(a) (sizeof(a) / sizeof(a)[0])
+
+#define INV MPT_FLAG_INVALID
+#define OVF MPT_FLAG_OVERFLOW
+#define UDF MPT_FLAG_UNDERFLOW
+#define INX MPT_FLAG_INEXACT
+
+// bit patterns ------------------------------------------------------------------------------------
+
+static inline uint64_t f64_bits(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static inline double f64_of(uint64_t u)
+{
+    double x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static inline uint32_t f32_bits(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static inline float f32_of(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static inline int f64_is_nan(uint64_t u) { return (u & ~F64_SIGN) > F64_INF; }
+static inline int f64_is_signaling(uint64_t u) { return f64_is_nan(u) && !(u & F64_QUIET); }
+
+/* x87 registers make a signaling NaN quiet on the way into a call: then INVALID cannot be raised. */
+static inline int snan_survives(void)
+{
+    volatile uint64_t u = F64_INF | 1u;
+#ifdef FLT_EVAL_METHOD
+    if (FLT_EVAL_METHOD == 2)
+        return 0;
+#endif
+    return f64_bits(f64_of(u)) == u;
+}
+
+static inline void test_is_broken(const char *why)
+{
+    fprintf(stderr, "the test itself is broken: %s\n", why);
+    abort();
+}
+
+// exact numbers -----------------------------------------------------------------------------------
+
+/* sig * 2^exp, exact and never negative; the sign is kept beside it. */
+typedef struct num {
+    uint64_t sig;
+    int      exp;
+} num;
+
+static inline num num_make(uint64_t sig, int exp)
+{
+    num a;
+    a.sig = sig;
+    a.exp = exp;
+    return a;
+}
+
+/* The same number with its highest one bit in bit 63. */
+static inline num num_normalize(num a)
+{
+    int step;
+    if (a.sig)
+        for (step = 32; step; step /= 2)
+            if (!(a.sig >> (64 - step))) {
+                a.sig <<= step;
+                a.exp -= step;
+            }
+    return a;
+}
+
+/* The same number without zero bits at its end. */
+static inline num num_trim(num a)
+{
+    for (; a.sig && !(a.sig & 1u); a.exp++)
+        a.sig /= 2u;
+    return a;
+}
+
+/* -1, 0, 1 as a is below, equal to, above b */
+static inline int num_cmp(num a, num b)
+{
+    if (!a.sig || !b.sig)
+        return (a.sig != 0u) - (b.sig != 0u);
+    a = num_normalize(a);
+    b = num_normalize(b);
+    if (a.exp != b.exp)
+        return a.exp < b.exp ? -1 : 1;
+    return (a.sig > b.sig) - (a.sig < b.sig);
+}
+
+/* a.sig in units of 2^exp */
+static inline uint64_t num_units(num a, int exp)
+{
+    if (!a.sig)
+        return 0u;
+    if (a.exp < exp || a.exp - exp > 63 || (a.sig << (a.exp - exp)) >> (a.exp - exp) != a.sig)
+        test_is_broken("two numbers too far apart for 64 bits");
+    return a.sig << (a.exp - exp);
+}
+
+static inline int num_common_exp(num a, num b)
+{
+    if (!a.sig || !b.sig)
+        return a.sig ? a.exp : b.exp;
+    return a.exp < b.exp ? a.exp : b.exp;
+}
+
+/* b - a; a <= b */
+static inline num num_minus(num b, num a)
+{
+    const int exp = num_common_exp(a, b);
+    return num_make(num_units(b, exp) - num_units(a, exp), exp);
+}
+
+/* (a + b) / 2 */
+static inline num num_middle(num a, num b)
+{
+    const int exp = num_common_exp(a, b);
+    return num_make(num_units(a, exp) + num_units(b, exp), exp - 1);
+}
+
+/* The magnitude of a finite double or float. */
+static inline num num_of_f64(uint64_t u)
+{
+    const uint64_t man = u & (F64_HIDDEN - 1u);
+    const int      field = (int)((u >> 52) & 0x7ffu);
+    return field ? num_make(man | F64_HIDDEN, field - 1075) : num_make(man, -1074);
+}
+
+static inline num num_of_f32(uint32_t u)
+{
+    const uint32_t man = u & 0x7fffffu;
+    const int      field = (int)((u >> 23) & 0xffu);
+    return field ? num_make(man | 0x800000u, field - 150) : num_make(man, -149);
+}
+
+/* The pattern of an IEEE format (e_bits, m_bits) that is exactly this number. */
+static inline uint64_t num_to_ieee(num a, int e_bits, int m_bits)
+{
+    const int bias = (1 << (e_bits - 1)) - 1, least = 1 - bias - m_bits;
+    uint64_t  sig, lost;
+    int       exp;
+    if (!a.sig)
+        return 0u;
+    a = num_normalize(a);
+    exp = a.exp + 63 - m_bits;      /* of the last bit if there are m_bits + 1 of them */
+    if (exp < least)
+        exp = least;
+    if (exp - a.exp > 63 || exp + m_bits > bias)
+        test_is_broken("a number outside the range of float or double");
+    sig = a.sig >> (exp - a.exp);
+    lost = a.sig & ((ONE << (exp - a.exp)) - 1u);
+    if (lost)
+        test_is_broken("a number that float or double does not have");
+    return sig + ((uint64_t)(exp - least) << m_bits);
+}
+
+static inline uint64_t num_to_f64(num a) { return num_to_ieee(a, 11, 52); }
+static inline uint32_t num_to_f32(num a) { return (uint32_t)num_to_ieee(a, 8, 23); }
+
+/* The pattern of the double with the value (or NaN payload) of a float. */
+static inline uint64_t f64_from_f32_bits(uint32_t u)
+{
+    const uint64_t sign = (uint64_t)(u >> 31) << 63;
+    if ((u & 0x7f800000u) == 0x7f800000u)
+        return sign | F64_INF | (uint64_t)(u & 0x7fffffu) << 29;
+    return sign | num_to_f64(num_of_f32(u));
+}
+
+// the formats, as the standards have them ---------------------------------------------------------
+
+/* Typed from IEEE 754-2019 table 3.5 (f64, f32, f16), NVIDIA's A100 whitepaper (tf32), Intel's BF16
+ * definition, OCP OFP8 v1.0 tables 1 and 2, the FNUZ definition of ONNX and LLVM (arXiv 2206.02915),
+ * OCP MX v1.0 tables 2 to 5. Decimal literals have 17 digits, enough for any double. */
+typedef struct row {
+    mpt_format   id;
+    const char  *name;
+    int          bits, s, e, m, bias;
+    mpt_specials specials;
+    int          emin, emax, has_inf, has_nan;
+    uint64_t     max_code, inf_code, nan_code;
+    double       max_finite, min_normal, min_subnormal, epsilon;
+} row;
+
+static const row rows[] = {
+    {MPT_F64, "f64", 64, 1, 11, 52, 1023, MPT_SPECIALS_IEEE, -1022, 1023, 1, 1,
+     0x7fefffffffffffff, 0x7ff0000000000000, 0x7ff8000000000000,
+     1.7976931348623157e308, 2.2250738585072014e-308, 4.9406564584124654e-324, 2.2204460492503131e-16},
+    {MPT_F32, "f32", 32, 1, 8, 23, 127, MPT_SPECIALS_IEEE, -126, 127, 1, 1,
+     0x7f7fffff, 0x7f800000, 0x7fc00000,
+     3.4028234663852886e38, 1.1754943508222875e-38, 1.4012984643248171e-45, 1.1920928955078125e-7},
+    {MPT_TF32, "tf32", 19, 1, 8, 10, 127, MPT_SPECIALS_IEEE, -126, 127, 1, 1,
+     0x3fbff, 0x3fc00, 0x3fe00,
+     3.4011621342146535e38, 1.1754943508222875e-38, 1.1479437019748901e-41, 0.0009765625},
+    {MPT_F16, "f16", 16, 1, 5, 10, 15, MPT_SPECIALS_IEEE, -14, 15, 1, 1,
+     0x7bff, 0x7c00, 0x7e00,
+     65504.0, 6.103515625e-5, 5.9604644775390625e-8, 0.0009765625},
+    {MPT_BF16, "bf16", 16, 1, 8, 7, 127, MPT_SPECIALS_IEEE, -126, 127, 1, 1,
+     0x7f7f, 0x7f80, 0x7fc0,
+     3.3895313892515355e38, 1.1754943508222875e-38, 9.1835496157991212e-41, 0.0078125},
+    {MPT_E5M2, "e5m2", 8, 1, 5, 2, 15, MPT_SPECIALS_IEEE, -14, 15, 1, 1,
+     0x7b, 0x7c, 0x7e,
+     57344.0, 6.103515625e-5, 1.52587890625e-5, 0.25},
+    {MPT_E4M3, "e4m3", 8, 1, 4, 3, 7, MPT_SPECIALS_FN, -6, 8, 0, 1,
+     0x7e, 0, 0x7f,
+     448.0, 0.015625, 0.001953125, 0.125},
+    {MPT_E5M2FNUZ, "e5m2fnuz", 8, 1, 5, 2, 16, MPT_SPECIALS_FNUZ, -15, 15, 0, 1,
+     0x7f, 0, 0x80,
+     57344.0, 3.0517578125e-5, 7.62939453125e-6, 0.25},
+    {MPT_E4M3FNUZ, "e4m3fnuz", 8, 1, 4, 3, 8, MPT_SPECIALS_FNUZ, -7, 7, 0, 1,
+     0x7f, 0, 0x80,
+     240.0, 0.0078125, 0.0009765625, 0.125},
+    {MPT_E3M2, "e3m2", 6, 1, 3, 2, 3, MPT_SPECIALS_FINITE, -2, 4, 0, 0,
+     0x1f, 0, 0,
+     28.0, 0.25, 0.0625, 0.25},
+    {MPT_E2M3, "e2m3", 6, 1, 2, 3, 1, MPT_SPECIALS_FINITE, 0, 2, 0, 0,
+     0x1f, 0, 0,
+     7.5, 1.0, 0.125, 0.125},
+    {MPT_E2M1, "e2m1", 4, 1, 2, 1, 1, MPT_SPECIALS_FINITE, 0, 2, 0, 0,
+     0x7, 0, 0,
+     6.0, 1.0, 0.5, 0.5},
+    {MPT_E8M0, "e8m0", 8, 0, 8, 0, 127, MPT_SPECIALS_SCALE, -127, 127, 0, 1,
+     0xfe, 0, 0xff,
+     1.7014118346046923e38, 5.8774717541114375e-39, 5.8774717541114375e-39, 1.0},
+    {MPT_UE4M3, "ue4m3", 7, 0, 4, 3, 7, MPT_SPECIALS_FN, -6, 8, 0, 1,
+     0x7e, 0, 0x7f,
+     448.0, 0.015625, 0.001953125, 0.125},
+};
+
+static const row *row_of(mpt_format id)
+{
+    size_t i;
+    for (i = 0; i < COUNT_OF(rows); i++)
+        if (rows[i].id == id)
+            return &rows[i];
+    test_is_broken("a format without a row");
+    return NULL;
+}
+
+static inline uint64_t sign_bit_of(const row *r, int negative)
+{
+    return negative && r->s ? ONE << (r->e + r->m) : 0u;
+}
+
+// the reference -----------------------------------------------------------------------------------
+
+static const char *const rounding_names[] = {
+#define NAME(id, text) text,
+    MPT_ROUNDINGS(NAME)
+#undef NAME
+};
+
+static inline mpt_opts options(int rounding, int saturate, int flush, uint32_t random)
+{
+    mpt_opts o;
+    memset(&o, 0, sizeof o);
+    o.rounding = (mpt_rounding)rounding;
+    o.overflow = saturate ? MPT_OVERFLOW_SATURATE : MPT_OVERFLOW_IEEE;
+    o.flush = flush ? MPT_FLUSH_RESULTS : 0u;
+    o.random = random;
+    return o;
+}
+
+/* The number of a magnitude code (no sign bit). The list goes on past the largest finite number, with
+ * the numbers that would follow if the exponent had no upper end: rounding needs the first of them. */
+static inline num ref_value(const row *r, uint64_t code)
+{
+    const uint64_t man = code & ((ONE << r->m) - 1u);
+    const int      field = (int)(code >> r->m);
+    if (r->specials == MPT_SPECIALS_SCALE)
+        return num_make(1u, (int)code - r->bias);
+    if (field == 0)
+        return num_make(man, 1 - r->bias - r->m);
+    return num_make(man | ONE << r->m, field - r->bias - r->m);
+}
+
+static inline int ref_between(const row *r, uint64_t code, num x)
+{
+    return code <= r->max_code && num_cmp(ref_value(r, code), x) <= 0 &&
+           num_cmp(x, ref_value(r, code + 1u)) < 0;
+}
+
+/* The greatest code whose value is not above x; x from the least value to below that of max_code + 1. */
+static inline uint64_t ref_below(const row *r, num x)
+{
+    static uint64_t hint;   /* the last answer: sweeps go upwards, so try it and the next one first */
+    uint64_t        low = 0, high = r->max_code + 1u;
+    if (ref_between(r, hint, x))
+        return hint;
+    if (ref_between(r, hint + 1u, x))
+        return ++hint;
+    while (high - low > 1u) {
+        const uint64_t mid = low + (high - low) / 2u;
+        if (num_cmp(ref_value(r, mid), x) <= 0)
+            low = mid;
+        else
+            high = mid;
+    }
+    return hint = low;
+}
+
+/* How many of the 2^32 random words round x up from code `low`: the fraction of the gap, in 2^-32. */
+static inline uint64_t ref_threshold(const row *r, uint64_t low, num x)
+{
+    const num part = num_minus(x, ref_value(r, low));
+    const num gap = num_minus(ref_value(r, low + 1u), ref_value(r, low));
+    const int shift = part.exp - gap.exp + 32;
+    if (gap.sig != 1u)
+        test_is_broken("a gap that is no power of two");
+    if (shift >= 0)
+        return num_units(part, part.exp - shift);
+    return shift < -63 ? 0u : part.sig >> -shift;
+}
+
+static inline int ref_goes_up(const row *r, uint64_t low, num x, int negative, const mpt_opts *o)
+{
+    const int odd = (int)(low & 1u);
+    const int half = num_cmp(x, num_middle(ref_value(r, low), ref_value(r, low + 1u)));
+    switch (o->rounding) {
+    case MPT_RND_NEAREST_EVEN: return half > 0 || (half == 0 && odd);
+    case MPT_RND_NEAREST_AWAY: return half >= 0;
+    case MPT_RND_TOWARD_ZERO:  return 0;
+    case MPT_RND_UP:           return !negative;
+    case MPT_RND_DOWN:         return negative;
+    case MPT_RND_ODD:          return !odd;
+    case MPT_RND_STOCHASTIC:   return o->random < ref_threshold(r, low, x);
+    case MPT_ROUNDING_COUNT:
+    default: test_is_broken("an unknown rounding"); return 0;
+    }
+}
+
+/* The magnitude code that x rounds to; max_code + 1 stands for everything beyond. */
+static inline uint64_t ref_round(const row *r, num x, int negative, const mpt_opts *o, int *inexact)
+{
+    uint64_t low;
+    *inexact = 1;
+    if (num_cmp(x, ref_value(r, r->max_code + 1u)) >= 0)
+        return r->max_code + 1u;
+    low = ref_below(r, x);
+    *inexact = num_cmp(x, ref_value(r, low)) != 0;
+    return low + (*inexact ? (uint64_t)ref_goes_up(r, low, x, negative, o) : 0u);
+}
+
+/* Tiny after rounding: with one more binade below the normal ones, x still stays below them. */
+static inline int ref_is_tiny(const row *r, num x, int negative, const mpt_opts *o)
+{
+    const uint64_t least_normal = ONE << r->m;
+    row            wider = *r;
+    int            unused;
+    if (num_cmp(x, ref_value(r, least_normal)) >= 0)
+        return 0;
+    if (o->tininess == MPT_TININESS_BEFORE)
+        return 1;
+    wider.bias++;
+    wider.max_code = 4u * least_normal;
+    return ref_round(&wider, x, negative, o, &unused) < 2u * least_normal;
+}
+
+static inline uint64_t ref_overflow(const row *r, int negative, const mpt_opts *o, int from_inf)
+{
+    const int rnd = (int)o->rounding;
+    const int nearest = rnd == MPT_RND_NEAREST_EVEN || rnd == MPT_RND_NEAREST_AWAY;
+    const int away = nearest || (rnd == MPT_RND_UP && !negative) || (rnd == MPT_RND_DOWN && negative);
+    const int to_nan = o->overflow == MPT_OVERFLOW_NAN && !from_inf;
+    const uint64_t sign = sign_bit_of(r, negative);
+    if (o->overflow == MPT_OVERFLOW_SATURATE || !(away || from_inf || to_nan) || !r->has_nan)
+        return sign | r->max_code;
+    if (r->has_inf && !to_nan)
+        return sign | r->inf_code;
+    return r->specials == MPT_SPECIALS_FNUZ || o->nan == MPT_NAN_CANONICAL ? r->nan_code : sign | r->nan_code;
+}
+
+static inline uint64_t ref_nan(const row *r, uint64_t u, const mpt_opts *o, unsigned *flags)
+{
+    const int negative = (int)(u >> 63);
+    if (f64_is_signaling(u) || !r->has_nan)
+        *flags |= INV;
+    if (!r->has_nan)
+        return r->max_code;
+    if (o->nan == MPT_NAN_CANONICAL)
+        return r->nan_code;
+    if (r->has_inf)
+        return sign_bit_of(r, negative) | r->nan_code | (u & (F64_HIDDEN - 1u)) >> (52 - r->m);
+    return r->specials == MPT_SPECIALS_FN ? sign_bit_of(r, negative) | r->nan_code : r->nan_code;
+}
+
+static inline uint64_t ref_finite(const row *r, num x, int negative, const mpt_opts *o, unsigned *flags)
+{
+    int            inexact;
+    const uint64_t code = ref_round(r, x, negative, o, &inexact);
+    if (code > r->max_code) {
+        *flags |= OVF | INX;
+        return ref_overflow(r, negative, o, 0);
+    }
+    if (inexact)
+        *flags |= INX | (ref_is_tiny(r, x, negative, o) ? UDF : 0u);
+    if ((o->flush & MPT_FLUSH_RESULTS) && code && code < ONE << r->m) {
+        *flags |= UDF | INX;
+        return r->specials == MPT_SPECIALS_FNUZ ? 0u : sign_bit_of(r, negative);
+    }
+    if (!code && r->specials == MPT_SPECIALS_FNUZ)
+        return 0u;
+    return sign_bit_of(r, negative) | code;
+}
+
+/* The same for a finite number that is not zero. */
+static inline uint64_t ref_encode_num(const row *r, num x, int negative, const mpt_opts *o, unsigned *flags)
+{
+    int      inexact;
+    uint64_t code;
+    *flags = 0u;
+    if (!r->s && negative) {
+        *flags = INV;
+        return r->nan_code;
+    }
+    if (r->specials != MPT_SPECIALS_SCALE)
+        return ref_finite(r, x, negative, o, flags);
+    if (num_cmp(x, ref_value(r, 0u)) < 0) {
+        *flags = UDF | INX;
+        return 0u;
+    }
+    code = ref_round(r, x, 0, o, &inexact);     /* no subnormals, so never tiny and nothing to flush */
+    *flags = code > r->max_code ? OVF | INX : inexact ? INX : 0u;
+    return code > r->max_code ? ref_overflow(r, 0, o, 0) : code;
+}
+
+/* What mpt_encode must return for the double of pattern u, and the flags it must raise. */
+static inline uint64_t ref_encode(const row *r, uint64_t u, const mpt_opts *o, unsigned *flags)
+{
+    const int negative = (int)(u >> 63);
+    const uint64_t all = u & ~F64_SIGN, magnitude = all < F64_HIDDEN && (o->flush & 2u) ? 0u : all;
+    *flags = 0u;
+    if (f64_is_nan(u))
+        return ref_nan(r, u, o, flags);
+    if (!r->s && negative && magnitude) {
+        *flags = INV;
+        return r->nan_code;
+    }
+    if (magnitude == F64_INF) {
+        if (!r->has_inf || o->overflow == MPT_OVERFLOW_SATURATE)
+            *flags = OVF | INX;
+        return ref_overflow(r, negative, o, 1);
+    }
+    if (magnitude)
+        return ref_encode_num(r, num_of_f64(magnitude), negative, o, flags);
+    if (r->specials == MPT_SPECIALS_SCALE)
+        *flags = UDF | INX;
+    return r->specials == MPT_SPECIALS_FNUZ ? 0u : sign_bit_of(r, negative);
+}
+
+/* The default rounding, which is that of the fast functions. */
+static inline uint64_t ref_nearest(const row *r, uint64_t u)
+{
+    const mpt_opts o = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
+    unsigned       unused;
+    return ref_encode(r, u, &o, &unused);
+}
+
+static inline void check_encode_one(const row *r, uint64_t u, const mpt_opts *o)
+{
+    unsigned       want_flags, flags = 0u;
+    const uint64_t want = ref_encode(r, u, o, &want_flags);
+    const uint64_t got = mpt_encode(r->id, f64_of(u), o, &flags);
+    mt_context(r->name, rounding_names[o->rounding]);
+    CHECK_EQ_U_AT(got, want, u);
+    if (!f64_is_signaling(u) || snan_survives())
+        CHECK_EQ_U_AT(flags, want_flags, u);
+}
+
+/* Both signs, every rounding, all policies of overflow, flushing, NaN and tininess in turn. */
+static inline void check_encode(const row *r, uint64_t u)
+{
+    int rounding, i;
+    for (rounding = 0; rounding < (int)MPT_ROUNDING_COUNT; rounding++)
+        for (i = 0; i < 8; i++) {
+            const uint64_t random = mt_random();
+            mpt_opts       o = options(rounding, i & 1, i & 2, (uint32_t)random);
+            check_encode_one(r, i & 4 ? u | F64_SIGN : u & ~F64_SIGN, &o);
+            o.overflow = (mpt_overflow)((random >> 32) % 3u);
+            o.flush = (unsigned)(random >> 40) % 4u;
+            o.nan = (mpt_nan_rule)((random >> 48) % 2u);
+            o.tininess = (mpt_tininess)((random >> 56) % 2u);
+            check_encode_one(r, i & 4 ? u | F64_SIGN : u & ~F64_SIGN, &o);
+        }
+}
+
+/* u + by, unless that leaves the doubles of its sign. */
+static inline uint64_t nudge(uint64_t u, int64_t by)
+{
+    const uint64_t v = u + (uint64_t)by;
+    return (u ^ v) & F64_SIGN ? u : v;
+}
+
+/* What a code is, from the definition of its format: the class, and the pattern of the double. */
+static inline mpt_class ref_take_apart(const row *r, uint64_t code, uint64_t *value)
+{
+    const uint64_t magnitude = code & ((ONE << (r->e + r->m)) - 1u), man = code & ((ONE << r->m) - 1u);
+    const int      negative = r->s && (code >> (r->e + r->m)) & 1u;
+    const uint64_t sign = negative ? F64_SIGN : 0u;
+    if (r->has_inf && magnitude > r->inf_code) {
+        *value = sign | F64_INF | F64_QUIET | man << (52 - r->m);
+        return man >> (r->m - 1) ? MPT_CLASS_QUIET_NAN : MPT_CLASS_SIGNALING_NAN;
+    }
+    if (r->has_inf && magnitude == r->inf_code) {
+        *value = sign | F64_INF;
+        return negative ? MPT_CLASS_NEG_INF : MPT_CLASS_POS_INF;
+    }
+    if (r->has_nan && !r->has_inf &&
+        (code == r->nan_code || (r->specials == MPT_SPECIALS_FN && magnitude == r->nan_code))) {
+        *value = (r->specials == MPT_SPECIALS_FN ? sign : 0u) | F64_INF | F64_QUIET;
+        return MPT_CLASS_QUIET_NAN;
+    }
+    *value = sign | num_to_f64(ref_value(r, magnitude));
+    if (r->specials == MPT_SPECIALS_SCALE || magnitude >> r->m)
+        return negative ? MPT_CLASS_NEG_NORMAL : MPT_CLASS_POS_NORMAL;
+    if (magnitude)
+        return negative ? MPT_CLASS_NEG_SUBNORMAL : MPT_CLASS_POS_SUBNORMAL;
+    return negative ? MPT_CLASS_NEG_ZERO : MPT_CLASS_POS_ZERO;
+}
+
+// memory ------------------------------------------------------------------------------------------
+
+static inline void put(unsigned char *at, size_t size, uint64_t u)
+{
+    const uint32_t u32 = (uint32_t)u;
+    const uint16_t u16 = (uint16_t)u;
+    if (size == 8u)
+        memcpy(at, &u, 8u);
+    else if (size == 4u)
+        memcpy(at, &u32, 4u);
+    else
+        memcpy(at, &u16, 2u);
+}
+
+static inline uint64_t get(const unsigned char *at, size_t size)
+{
+    uint64_t u64;
+    uint32_t u32;
+    uint16_t u16;
+    if (size == 8u)
+        return memcpy(&u64, at, 8u), u64;
+    if (size == 4u)
+        return memcpy(&u32, at, 4u), u32;
+    return memcpy(&u16, at, 2u), u16;
+}
+
+/* Patterns of the source type in which every kind of number occurs often, NaN payloads included. */
+static inline uint64_t source_pattern(size_t size)
+{
+    static const uint32_t exponents[] = {0x00000000, 0x33000000, 0x38000000, 0x3f800000,
+                                         0x47000000, 0x47800000, 0x7f000000, 0x7f800000};
+    const uint64_t random = mt_random();
+    const uint32_t low = random & 1u ? (uint32_t)(random >> 8) & 0xffffffu : 1u << (random >> 8) % 24u;
+    const uint32_t f32 = exponents[(random >> 40) % 8u] + (low & 0xffffffu);
+    const uint32_t with_sign = (f32 & 0x7fffffffu) | ((uint32_t)(random >> 32) & 0x80000000u);
+    if (size == 2u)
+        return random >> 48;
+    if (size == 4u)
+        return with_sign;
+    return f64_from_f32_bits(with_sign) ^ (random & 2u ? mt_random() >> 35 : 0u);
+}
+
+static inline int all_bytes_are(const unsigned char *p, size_t n, unsigned char value)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (p[i] != value)
+            return 0;
+    return 1;
+}
+
+#if HAVE_FENCE
+/* A page that may be used between two that may not be touched; NULL if the system refuses. */
+static inline unsigned char *fenced_page(size_t page)
+{
+    void *p = mmap(NULL, 3u * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    if (mprotect((unsigned char *)p + page, page, PROT_READ | PROT_WRITE) != 0)
+        return NULL;
+    return (unsigned char *)p + page;
+}
+#endif
+
+#endif /* MT_HALF_REF_H */
