@@ -640,9 +640,9 @@ MPT_DEF mpt_lamb mpt_lamb_defaults(void);
 MPT_DEF mpt_lion mpt_lion_defaults(void);
 
 /* mpt_sgd_step, mpt_adamw_step ... -- one fused pass: unscale, clip, update the weights as the storage of
- * each tensor says, write the low-precision copies. LAMB reads twice, for the norms. If step->found_inf, nothing
- * changes: not the weights, not the moments, not t, and with t not the random bits; a schedule that reads
- * t does not advance either.
+ * each tensor says, write the low-precision copies. LAMB reads twice, for the
+ * norms. If step->found_inf, nothing changes: not the weights, not the moments, not t and with t not the
+ * random bits; a schedule that reads t does not advance either.
  *   o        in/out  hyperparameters and t
  *   step     in/out  from mpt_check or mpt_unscale
  *   tensors  in/out  [count], the list that was checked; each needs its weight and grad, m (SGD only with

@@ -1,0 +1,804 @@
+/* test_mpt_optim.c -- the optimizers of mpt.h, each with every way to store weights: against the textbook in
+ * double, against one element at a time, skipped steps, invariances, refusals; storages and their rounding;
+ * the tensor registry.
+ *
+ *     cc -O2 -std=c99 -I. tests/test_mpt_optim.c -o test_mpt_optim -lm && ./test_mpt_optim */
+#define MPT_IMPLEMENTATION
+#include "../mpt.h"
+
+#include "test.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+enum { MOST = 17000 };          /* elements: more than one chunk of the norms */
+
+static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
+
+static float random_unit(void) { return (float)((int)(mt_random() >> 40) - 0x800000) / 8388608.0f; }
+
+/* ---- every optimizer behind one face ---- */
+
+typedef enum optimizer_kind { SGD, ADAMW, ADAM, LAMB, LION } optimizer_kind;
+typedef struct optimizer {
+    optimizer_kind kind;
+    mpt_sgd        sgd;
+    mpt_adamw      adam;        /* AdamW, Adam and LAMB */
+    mpt_lion       lion;
+} optimizer;
+
+/* name, rate, then what the kind takes: momentum or beta1, beta2, eps, weight decay, nesterov */
+static const struct recipe {
+    optimizer_kind kind;
+    float          lr, beta1, beta2, eps, decay;
+    unsigned       nesterov;
+} recipes[] = {
+    {SGD, 0.1f, 0.0f, 0.0f, 0.0f, 0.0f, 0u},      {SGD, 0.05f, 0.9f, 0.0f, 0.0f, 0.01f, 0u},
+    {SGD, 0.05f, 0.9f, 0.0f, 0.0f, 0.01f, 1u},    {ADAMW, 1e-2f, 0.9f, 0.999f, 1e-8f, 0.01f, 0u},
+    {ADAMW, 1e-2f, 0.8f, 0.99f, 1e-2f, 0.1f, 0u}, {ADAM, 1e-2f, 0.9f, 0.999f, 1e-8f, 0.1f, 0u},
+    {ADAM, 1e-3f, 0.5f, 0.9f, 1e-3f, 0.0f, 0u},   {LAMB, 1e-2f, 0.9f, 0.999f, 1e-6f, 0.01f, 0u},
+    {LAMB, 1e-2f, 0.8f, 0.9f, 1e-3f, 0.0f, 0u},   {LION, 1e-3f, 0.9f, 0.99f, 0.0f, 0.1f, 0u},
+    {LION, 1e-3f, 0.5f, 0.9f, 0.0f, 0.0f, 0u},
+};
+
+static optimizer optimizer_make(size_t i)
+{
+    const struct recipe *r = &recipes[i];
+    optimizer            o;
+    memset(&o, 0, sizeof o);
+    o.kind = r->kind;
+    o.sgd.lr = o.adam.lr = o.lion.lr = r->lr;
+    o.sgd.momentum = o.adam.beta1 = o.lion.beta1 = r->beta1;
+    o.adam.beta2 = o.lion.beta2 = r->beta2;
+    o.adam.eps = r->eps;
+    o.sgd.weight_decay = o.adam.weight_decay = o.lion.weight_decay = r->decay;
+    o.sgd.nesterov = r->nesterov;
+    return o;
+}
+
+static mpt_status optimizer_step(optimizer *o, mpt_step *step, const mpt_tensor *t, size_t count)
+{
+    switch (o->kind) {
+    case SGD:   return mpt_sgd_step(&o->sgd, step, t, count);
+    case ADAMW: return mpt_adamw_step(&o->adam, step, t, count);
+    case ADAM:  return mpt_adam_step(&o->adam, step, t, count);
+    case LAMB:  return mpt_lamb_step(&o->adam, step, t, count);
+    case LION:
+    default:    return mpt_lion_step(&o->lion, step, t, count);
+    }
+}
+
+static uint64_t optimizer_t(const optimizer *o)
+{
+    return o->kind == SGD ? o->sgd.t : o->kind == LION ? o->lion.t : o->adam.t;
+}
+
+/* ---- one tensor with all arrays, which a memcmp compares ---- */
+
+typedef struct arrays { float master[MOST], grad[MOST], m[MOST], v[MOST], param[MOST], extra[MOST]; } arrays;
+typedef struct layer { arrays a; mpt_tensor t; } layer;
+static layer la, lb;
+
+static void layer_bind(layer *l, size_t n, mpt_storage storage, mpt_format param, mpt_format grad,
+                       mpt_moments moments)
+{
+    memset(&l->t, 0, sizeof l->t);
+    l->t.name = "layer";
+    l->t.n = n;
+    l->t.master = storage == MPT_STORE_MASTER ? l->a.master : NULL;
+    l->t.param = l->a.param;
+    l->t.grad = l->a.grad;
+    l->t.m = l->a.m;
+    l->t.v = l->a.v;
+    l->t.extra = storage == MPT_STORE_KAHAN || storage == MPT_STORE_SPLIT ? l->a.extra : NULL;
+    l->t.param_format = param;
+    l->t.grad_format = grad;
+    l->t.storage = storage;
+    l->t.moments = moments;
+    l->t.seed = (uint64_t)77u;
+}
+
+static void layer_make(layer *l, size_t n, mpt_storage storage, mpt_format param, mpt_format grad,
+                       mpt_moments moments)
+{
+    static float w[MOST];
+    size_t       i;
+    memset(l, 0, sizeof *l);
+    layer_bind(l, n, storage, param, grad, moments);
+    for (i = 0; i < n; i++)
+        w[i] = random_unit();
+    CHECK_EQ_I(mpt_weights_set(&l->t, w), MPT_OK);
+}
+
+static void layer_gradient(layer *l, float size)
+{
+    size_t i;
+    for (i = 0; i < l->t.n; i++) {
+        const float g = random_unit() * size;
+        (void)mpt_encode_n((unsigned char *)l->a.grad + i * mpti_format_bytes(l->t.grad_format),
+                           l->t.grad_format, &g, 1);
+    }
+}
+
+static float element(const void *array, mpt_format f, size_t i)
+{
+    float x;
+    (void)mpt_decode_n(&x, f, (const unsigned char *)array + i * mpti_format_bytes(f), 1);
+    return x;
+}
+
+static void element_set(void *array, mpt_format f, size_t i, float x)
+{
+    (void)mpt_encode_n((unsigned char *)array + i * mpti_format_bytes(f), f, &x, 1);
+}
+
+static uint16_t *code(void *array, size_t i) { return (uint16_t *)array + i; }
+
+/* A record as a check leaves it. */
+static mpt_step checked(float factor, float clip)
+{
+    mpt_step step;
+    memset(&step, 0, sizeof step);
+    step.grad_factor = factor;
+    step.clip_factor = clip;
+    step.stage = (uint32_t)MPT_STAGE_CHECKED;
+    return step;
+}
+
+/* All legal pairs of storage and param_format. */
+static const struct form { mpt_storage storage; mpt_format param; } forms[] = {
+    {MPT_STORE_MASTER, MPT_F16},     {MPT_STORE_MASTER, MPT_BF16},     {MPT_STORE_MASTER, MPT_F32},
+    {MPT_STORE_NEAREST, MPT_F16},    {MPT_STORE_NEAREST, MPT_BF16},    {MPT_STORE_STOCHASTIC, MPT_F16},
+    {MPT_STORE_STOCHASTIC, MPT_BF16}, {MPT_STORE_KAHAN, MPT_F16},      {MPT_STORE_KAHAN, MPT_BF16},
+    {MPT_STORE_SPLIT, MPT_BF16},
+};
+
+/* ---- storages ---- */
+
+static const uint32_t corners[] = {
+    0x00000000u, 0x80000000u, 0x00000001u, 0x80000001u, 0x007fffffu, 0x00800000u, 0x33000000u, 0x33000001u,
+    0x33800000u, 0x387fc000u, 0x387fffffu, 0x38800000u, 0x3f800000u, 0xbf800001u, 0x477fe000u, 0x477fefffu,
+    0x477ff000u, 0x47800000u, 0x7f7f0000u, 0x7f7f7fffu, 0x7f7f8000u, 0x7f7fffffu, 0xff7fffffu, 0x7f800000u,
+    0xff800000u, 0x7fc00000u, 0x7f800001u, 0xffc12345u, 0x2f7fffffu, 0x22800000u, 0x3f808000u, 0x3f818000u};
+
+static uint32_t some_float(size_t i)
+{
+    return i < COUNT(corners) ? corners[i] : (uint32_t)mt_random();
+}
+
+TEST(stochastic_equals_the_judge)
+{
+    const size_t n = mt.long_mode ? 100000000u : 200000u;
+    size_t       i;
+    mpt_opts     o;
+    memset(&o, 0, sizeof o);
+    o.rounding = MPT_RND_STOCHASTIC;
+    for (i = 0; i < n; i++) {
+        const uint32_t u = some_float(i / 2);
+        const double   x = mpt_decode(MPT_F32, u);
+        o.random = i % 7 == 0 ? 0u : i % 7 == 1 ? 0xffffffffu : (uint32_t)mt_random();
+        CHECK_EQ_U_AT(mpti_f16_stochastic(u, o.random), mpt_encode(MPT_F16, x, &o, NULL), u);
+        CHECK_EQ_U_AT(mpti_bf16_stochastic(u, o.random), mpt_encode(MPT_BF16, x, &o, NULL), u);
+    }
+}
+
+TEST(stochastic_never_makes_inf_and_keeps_nan)
+{
+    CHECK_EQ_U(mpti_f16_stochastic(0x7f7fffffu, 0u), 0x7bffu);
+    CHECK_EQ_U(mpti_f16_stochastic(0xc77fffffu, 0u), 0xfbffu);
+    CHECK_EQ_U(mpti_bf16_stochastic(0x7f7fffffu, 0u), 0x7f7fu);
+    CHECK_EQ_U(mpti_f16_stochastic(0x7f800000u, 0u), 0x7c00u);
+    CHECK_EQ_U(mpti_bf16_stochastic(0xff800000u, 0u), 0xff80u);
+    CHECK_EQ_U(mpti_bf16_stochastic(0x7f800001u, 0u) & 0x7fffu, 0x7fc0u);
+    CHECK_EQ_U(mpti_f16_stochastic(0x7f800001u, 0u) & 0x7fffu, 0x7e00u);
+}
+
+TEST(split_holds_every_float)
+{
+    const uint64_t n = mt.long_mode ? (uint64_t)1 << 32 : 300000u;
+    uint64_t       i;
+    for (i = 0; i < n; i++) {
+        const uint32_t u = mt.long_mode ? (uint32_t)i : some_float((size_t)i), a = u & 0x7fffffffu;
+        uint16_t       high, low;
+        mpti_split(u, &high, &low);
+        if (a > 0x7f800000u) {
+            CHECK((high & 0x7fffu) > 0x7f80u && !low);
+            CHECK((mpti_unsplit(high, low) & 0x7fffffffu) > 0x7f800000u);
+        } else {
+            const uint32_t rest = a & 0xffffu, down = u >> 16;
+            CHECK_EQ_U_AT(mpti_unsplit(high, low), u, u);
+            CHECK_EQ_U_AT(high, rest >= 0x8000u ? down + 1u : down, u);  /* nearest, ties away */
+        }
+    }
+}
+
+/* What is set comes back: exactly from a master and from split; from the others rounded to nearest; from
+ * Kahan to 2^-17 of the weight in bf16 (half an ulp twice: 2^-9 * 2^-9, and a bit), 2^-20 in f16. */
+TEST(weights_set_and_get)
+{
+    static float w[1000], back[1000];
+    size_t       f, i;
+    for (f = 0; f < COUNT(forms); f++) {
+        const mpt_format p = forms[f].param;
+        layer_make(&la, 1000, forms[f].storage, p, MPT_F32, MPT_MOMENTS_F32);
+        for (i = 0; i < 1000; i++)
+            w[i] = random_unit() * (i % 2 ? 1.0f : 0.01f);
+        CHECK_EQ_I(mpt_weights_set(&la.t, w), MPT_OK);
+        CHECK_EQ_I(mpt_weights_get(&la.t, back), MPT_OK);
+        for (i = 0; i < 1000; i++) {
+            const double off = fabs((double)w[i] - (double)back[i]), size = fabs((double)w[i]);
+            const double near = (double)element(la.a.param, p, i);
+            switch (forms[f].storage) {
+            case MPT_STORE_MASTER:
+            case MPT_STORE_SPLIT: CHECK(off <= 0.0); break;
+            case MPT_STORE_KAHAN:
+                CHECK(off <= size * (p == MPT_F16 ? ldexp(1.0, -20) : ldexp(1.0, -17)) + ldexp(1.0, -36));
+                break;
+            default: CHECK(fabs((double)back[i] - near) <= 0.0); break;
+            }
+            CHECK(fabs(near - (double)w[i]) <= size * (p == MPT_BF16 ? ldexp(1.0, -8) : ldexp(1.0, -11)) +
+                  ldexp(1.0, -25));
+        }
+    }
+}
+
+/* ---- one element at a time: storage by the slow judges, formulas of >>M12, norms on an own tree ---- */
+
+static float naive_weight(const layer *l, size_t i)
+{
+    const mpt_format f = l->t.param_format;
+    switch (l->t.storage) {
+    case MPT_STORE_MASTER: return l->a.master[i];
+    case MPT_STORE_SPLIT: {
+        const uint32_t high = *((const uint16_t *)l->a.param + i), low = *((const uint16_t *)l->a.extra + i);
+        return mpti_f32_make((high << 16) + low - (low >= 0x8000u ? 0x10000u : 0u));
+    }
+    case MPT_STORE_KAHAN:
+        return fmaf(element(l->a.extra, f, i), f == MPT_F16 ? 1.0f / 2048.0f : 1.0f,
+                    element(l->a.param, f, i));
+    default: return element(l->a.param, f, i);
+    }
+}
+
+static void naive_weight_set(layer *l, size_t i, float w, uint64_t t)
+{
+    const mpt_format f = l->t.param_format;
+    mpt_opts         o;
+    memset(&o, 0, sizeof o);
+    switch (l->t.storage) {
+    case MPT_STORE_MASTER:
+        l->a.master[i] = w;
+        element_set(l->a.param, f, i, w);
+        return;
+    case MPT_STORE_STOCHASTIC:
+        o.rounding = MPT_RND_STOCHASTIC;
+        o.random = mpt_philox(l->t.seed, 0u, (uint32_t)t, i);
+        *code(l->a.param, i) = (uint16_t)mpt_encode(f, (double)w, &o, NULL);
+        return;
+    case MPT_STORE_KAHAN:
+        element_set(l->a.param, f, i, w);
+        element_set(l->a.extra, f, i, (w - element(l->a.param, f, i)) * (f == MPT_F16 ? 2048.0f : 1.0f));
+        return;
+    case MPT_STORE_SPLIT:
+        o.rounding = MPT_RND_NEAREST_AWAY;
+        *code(l->a.param, i) = (uint16_t)mpt_encode(MPT_BF16, (double)w, &o, NULL);
+        *code(l->a.extra, i) = (uint16_t)(mpti_f32_bits(w) - ((uint32_t)*code(l->a.param, i) << 16));
+        return;
+    default: element_set(l->a.param, f, i, w); return;
+    }
+}
+
+/* Element i to lane i mod 2048 of its chunk of 16384, lanes in pairs, chunks to slots, slots in pairs. */
+static double naive_sumsq(const float *x, size_t n)
+{
+    static double lane[2048], slot[256];
+    size_t        i, c, k;
+    memset(slot, 0, sizeof slot);
+    for (c = 0; c * 16384u < n; c++) {
+        memset(lane, 0, sizeof lane);
+        for (i = c * 16384u; i < n && i < (c + 1) * 16384u; i++)
+            lane[i % 2048u] += (double)x[i] * (double)x[i];
+        for (k = 1024; k; k /= 2)
+            for (i = 0; i < k; i++)
+                lane[i] = lane[2 * i] + lane[2 * i + 1];
+        slot[c % 256u] += lane[0];
+    }
+    for (k = 128; k; k /= 2)
+        for (i = 0; i < k; i++)
+            slot[i] = slot[2 * i] + slot[2 * i + 1];
+    return slot[0];
+}
+
+static void naive_step(const optimizer *o, const mpt_step *step, layer *l)
+{
+    static float       ws[MOST], rs[MOST];
+    const mpt_format   f = l->t.moments == MPT_MOMENTS_BF16 ? MPT_BF16 : MPT_F32;
+    const mpti_sgd_k   sgd = mpti_sgd_consts(&o->sgd, step);
+    const mpti_adamw_k adam = mpti_adamw_consts(&o->adam, step);
+    const mpti_lion_k  lion = mpti_lion_consts(&o->lion, step);
+    size_t             i;
+    for (i = 0; i < l->t.n; i++) {
+        const float g = element(l->a.grad, l->t.grad_format, i);
+        float       w = naive_weight(l, i), m = element(l->a.m, f, i), v = element(l->a.v, f, i);
+        switch (o->kind) {
+        case SGD:   mpti_sgd_1(g, &w, &m, &sgd); break;
+        case ADAMW: mpti_adamw_1(g, &w, &m, &v, &adam); break;
+        case ADAM:  mpti_adam_1(g, &w, &m, &v, &adam); break;
+        case LAMB:  mpti_adamw_moments_1(g, w, &m, &v, &adam); break;
+        case LION:
+        default:    mpti_lion_1(g, &w, &m, &lion); break;
+        }
+        if (o->kind != SGD || o->sgd.momentum > 0.0f)
+            element_set(l->a.m, f, i, m);
+        if (o->kind != SGD && o->kind != LION)
+            element_set(l->a.v, f, i, v);
+        ws[i] = w;
+        if (o->kind == LAMB)
+            rs[i] = mpti_lamb_direction_1(w, element(l->a.m, f, i), sqrtf(element(l->a.v, f, i)), &adam);
+        else
+            naive_weight_set(l, i, w, optimizer_t(o));
+    }
+    if (o->kind == LAMB && l->t.n) {
+        const float along = mpti_lamb_factor(naive_sumsq(ws, l->t.n), naive_sumsq(rs, l->t.n), &adam);
+        for (i = 0; i < l->t.n; i++)
+            naive_weight_set(l, i, fmaf(along, rs[i], ws[i]), o->adam.t);
+    }
+}
+
+static void against_naive(size_t recipe, const struct form *form, size_t n, mpt_format grad,
+                          mpt_moments moments)
+{
+    optimizer o = optimizer_make(recipe), was;
+    int       t;
+    mt_context(mpt_storage_text(form->storage), mpt_format_get(form->param)->name);
+    layer_make(&la, n, form->storage, form->param, grad, moments);
+    memcpy(&lb.a, &la.a, sizeof la.a);
+    layer_bind(&lb, n, form->storage, form->param, grad, moments);
+    for (t = 0; t < 3; t++) {
+        mpt_step step = checked(0.01f, t == 2 ? 0.5f : 1.0f), record;
+        layer_gradient(&la, 100.0f);
+        memcpy(lb.a.grad, la.a.grad, sizeof la.a.grad);
+        was = o;
+        record = step;
+        CHECK_EQ_I(optimizer_step(&o, &step, &la.t, 1), MPT_OK);
+        naive_step(&was, &record, &lb);
+        CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
+    }
+    CHECK_EQ_U(optimizer_t(&o), 3);
+}
+
+TEST(steps_equal_a_naive_loop)
+{
+    static const size_t sizes[] = {0, 1, 255, 256, 257, 1000};
+    size_t              i, f, k = 0;
+    for (i = 0; i < COUNT(recipes); i++)
+        for (f = 0; f < COUNT(forms); f++, k++) {
+            against_naive(i, &forms[f], sizes[k % COUNT(sizes)], formats[k % 3], MPT_MOMENTS_F32);
+            against_naive(i, &forms[f], sizes[(k + 3) % COUNT(sizes)], formats[(k + 1) % 3],
+                          MPT_MOMENTS_BF16);
+        }
+    against_naive(7, &forms[0], MOST, MPT_F16, MPT_MOMENTS_F32);    /* LAMB over two chunks */
+    against_naive(8, &forms[9], MOST, MPT_BF16, MPT_MOMENTS_BF16);
+}
+
+/* ---- the textbook in double: PyTorch's formulas, bias correction by pow ---- */
+
+enum { BOOK = 64, STEPS = 200 };
+typedef struct book { double w[BOOK], m[BOOK], v[BOOK]; } book;
+
+static void book_step(book *b, const double *grad, const struct recipe *r, int t)
+{
+    const double lr = (double)r->lr, b1 = (double)r->beta1, b2 = (double)r->beta2, wd = (double)r->decay;
+    const double fix1 = 1.0 - pow(b1, t), fix2 = 1.0 - pow(b2, t), eps = (double)r->eps;
+    double       along[BOOK], ww = 0.0, rr = 0.0;
+    int          i;
+    for (i = 0; i < BOOK; i++) {
+        double g = grad[i], *w = &b->w[i], *m = &b->m[i], *v = &b->v[i];
+        if (r->kind == SGD) {
+            g += wd * *w;
+            *m = b1 * *m + g;
+            *w -= lr * (b1 > 0.0 ? (r->nesterov ? g + b1 * *m : *m) : g);
+            continue;
+        }
+        if (r->kind == LION) {
+            const double blend = b1 * *m + (1.0 - b1) * g;
+            *w -= lr * ((blend > 0.0 ? 1.0 : blend < 0.0 ? -1.0 : 0.0) + wd * *w);
+            *m = b2 * *m + (1.0 - b2) * g;
+            continue;
+        }
+        if (r->kind == ADAM) g += wd * *w;
+        if (r->kind == ADAMW) *w -= lr * wd * *w;
+        *m = b1 * *m + (1.0 - b1) * g;
+        *v = b2 * *v + (1.0 - b2) * g * g;
+        along[i] = *m / fix1 / (sqrt(*v) / sqrt(fix2) + eps);
+        if (r->kind == LAMB) {
+            along[i] += wd * *w;
+            ww += *w * *w;
+            rr += along[i] * along[i];
+        } else {
+            *w -= lr * along[i];
+        }
+    }
+    if (r->kind == LAMB)
+        for (i = 0; i < BOOK; i++)
+            b->w[i] -= lr * sqrt(ww) / sqrt(rr) * along[i];
+}
+
+/* Each step rounds the weight (by at most 2^-24 of it) and moves it by lr times something a handful of
+ * roundings off. All numbers are of order 1, and roundings go both ways: 200 steps stay within 200 * 2^-25.
+ * A wrong formula is off by 1e-4 and more. Kahan rounds the weight to 2^-17 (bf16) or 2^-20 (f16) of itself
+ * each step instead. Lion's sign could differ where the blend is within rounding of 0: none here is. */
+static void against_book(size_t recipe, const struct form *form, mpt_format grad, double ulp)
+{
+    static book  b;
+    static float back[BOOK];
+    optimizer    o = optimizer_make(recipe);
+    double       g[BOOK], worst = 0.0;
+    int          t, i;
+    mt_context(mpt_storage_text(form->storage), mpt_format_get(form->param)->name);
+    layer_make(&la, BOOK, form->storage, form->param, grad, MPT_MOMENTS_F32);
+    memset(&b, 0, sizeof b);
+    CHECK_EQ_I(mpt_weights_get(&la.t, back), MPT_OK);
+    for (i = 0; i < BOOK; i++)
+        b.w[i] = (double)back[i];
+    for (t = 1; t <= STEPS; t++) {
+        mpt_step step = checked(1.0f / 512.0f, 1.0f);
+        layer_gradient(&la, 512.0f);
+        for (i = 0; i < BOOK; i++)
+            g[i] = (double)element(la.a.grad, grad, (size_t)i) / 512.0;
+        book_step(&b, g, &recipes[recipe], t);
+        CHECK_EQ_I(optimizer_step(&o, &step, &la.t, 1), MPT_OK);
+    }
+    CHECK_EQ_I(mpt_weights_get(&la.t, back), MPT_OK);
+    for (i = 0; i < BOOK; i++) {
+        const double off = fabs((double)back[i] - b.w[i]) / (1.0 + fabs(b.w[i]));
+        worst = off > worst ? off : worst;
+    }
+    CHECK(worst <= STEPS * ulp / 2.0);
+}
+
+TEST(steps_follow_the_textbook)
+{
+    size_t i, f;
+    for (i = 0; i < COUNT(recipes); i++)
+        for (f = 0; f < 3; f++) {
+            against_book(i, &forms[0], formats[f], ldexp(1.0, -24));
+            against_book(i, &forms[7], formats[f], ldexp(1.0, -20));
+            against_book(i, &forms[8], formats[f], ldexp(1.0, -17));
+            against_book(i, &forms[9], formats[f], ldexp(1.0, -24));
+        }
+}
+
+/* Split is the master in two halves: the same weights and moments, bit for bit. */
+TEST(split_equals_master)
+{
+    static float a[1000], b[1000];
+    size_t       i;
+    int          t;
+    for (i = 0; i < COUNT(recipes); i++) {
+        optimizer o1 = optimizer_make(i), o2 = o1;
+        mt.random_state = 5u;
+        layer_make(&la, 1000, MPT_STORE_MASTER, MPT_BF16, MPT_F16, MPT_MOMENTS_F32);
+        mt.random_state = 5u;
+        layer_make(&lb, 1000, MPT_STORE_SPLIT, MPT_BF16, MPT_F16, MPT_MOMENTS_F32);
+        for (t = 0; t < 5; t++) {
+            mpt_step s1 = checked(0.01f, 1.0f), s2 = s1;
+            layer_gradient(&la, 100.0f);
+            memcpy(lb.a.grad, la.a.grad, sizeof la.a.grad);
+            CHECK_EQ_I(optimizer_step(&o1, &s1, &la.t, 1), MPT_OK);
+            CHECK_EQ_I(optimizer_step(&o2, &s2, &lb.t, 1), MPT_OK);
+        }
+        CHECK_EQ_I(mpt_weights_get(&la.t, a), MPT_OK);
+        CHECK_EQ_I(mpt_weights_get(&lb.t, b), MPT_OK);
+        CHECK(!memcmp(a, b, sizeof a) && !memcmp(la.a.m, lb.a.m, sizeof la.a.m));
+    }
+}
+
+/* Updates of 2^-13 from a weight of 1: nearest loses all of them, the others keep them. Over 1000 elements
+ * and 64 steps the stochastic mean is within 6 standard deviations, sqrt(64 p (1-p) / 1000) ulps. */
+TEST(small_updates_survive)
+{
+    size_t f, i;
+    int    t;
+    for (f = 3; f < COUNT(forms); f++) {
+        static float w[1000], g[1000];
+        mpt_sgd      o = {1.0f, 0.0f, 0.0f, 0u, 0u};
+        const double ulp = forms[f].param == MPT_F16 ? ldexp(1.0, -11) : ldexp(1.0, -8);  /* below 1 */
+        const double p = ldexp(1.0, -13) / ulp, want = 64.0 * ldexp(1.0, -13);
+        double       sum = 0.0;
+        layer_make(&la, 1000, forms[f].storage, forms[f].param, MPT_F32, MPT_MOMENTS_F32);
+        for (i = 0; i < 1000; i++) {
+            w[i] = 1.0f;
+            g[i] = 1.0f / 8192.0f;
+        }
+        CHECK_EQ_I(mpt_weights_set(&la.t, w), MPT_OK);
+        memcpy(la.a.grad, g, sizeof g);
+        for (t = 0; t < 64; t++) {
+            mpt_step step = checked(1.0f, 1.0f);
+            CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_OK);
+        }
+        CHECK_EQ_I(mpt_weights_get(&la.t, w), MPT_OK);
+        for (i = 0; i < 1000; i++)
+            sum += (1.0 - (double)w[i]) / 1000.0;
+        if (forms[f].storage == MPT_STORE_NEAREST)
+            CHECK(sum <= 0.0);
+        else if (forms[f].storage == MPT_STORE_STOCHASTIC)
+            CHECK(fabs(sum - want) <= 6.0 * ulp * sqrt(64.0 * p * (1.0 - p) / 1000.0) && sum > 0.0);
+        else
+            CHECK(fabs(sum - want) <= want * 1e-3);
+    }
+}
+
+/* The random bits are those of the element, the tensor's place and the step: not of the order of blocks, and
+ * others in another step, place and under another seed. */
+TEST(random_bits_have_an_address)
+{
+    static uint16_t first[600];
+    int             which;
+    for (which = 0; which < 5; which++) {
+        mpt_sgd    o = {0.01f, 0.0f, 0.0f, 0u, 0u};
+        mpt_step   step = checked(1.0f, 1.0f);
+        mpt_tensor list[2];
+        mt.random_state = 9u;
+        layer_make(&la, 600, MPT_STORE_STOCHASTIC, MPT_BF16, MPT_F32, MPT_MOMENTS_F32);
+        layer_gradient(&la, 1.0f);
+        memset(list, 0, sizeof list);
+        list[0] = la.t;
+        if (which == 2) o.t = 1u;
+        if (which == 3) list[0].seed++;
+        if (which == 4) {
+            list[1] = la.t;
+            list[0].n = 0;
+        }
+        CHECK_EQ_I(mpt_sgd_step(&o, &step, list, which == 4 ? 2 : 1), MPT_OK);
+        if (which == 0)
+            memcpy(first, la.a.param, sizeof first);
+        else
+            CHECK(!memcmp(first, la.a.param, sizeof first) == (which == 1));
+    }
+}
+
+/* ---- skipped steps and invariances ---- */
+
+TEST(skip_changes_nothing)
+{
+    size_t i, f;
+    int    moments;
+    for (i = 0; i < COUNT(recipes); i++)
+        for (f = 0; f < COUNT(forms); f++)
+            for (moments = 0; moments < 2; moments++) {
+                optimizer o = optimizer_make(i), was;
+                mpt_step  good = checked(0.01f, 1.0f), bad = good;
+                layer_make(&la, 700, forms[f].storage, forms[f].param, MPT_F16, (mpt_moments)moments);
+                layer_gradient(&la, 100.0f);
+                CHECK_EQ_I(optimizer_step(&o, &good, &la.t, 1), MPT_OK);
+                CHECK_EQ_U(optimizer_t(&o), 1);
+                *code(la.a.grad, 699) = 0x7c00u;
+                memcpy(&lb.a, &la.a, sizeof la.a);
+                memcpy(&was, &o, sizeof o);
+                bad.found_inf = 1u;
+                CHECK_EQ_I(optimizer_step(&o, &bad, &la.t, 1), MPT_OK);
+                CHECK_EQ_U(bad.stage, MPT_STAGE_STEPPED);
+                CHECK(!memcmp(&lb.a, &la.a, sizeof la.a) && !memcmp(&was, &o, sizeof o));
+                CHECK_EQ_I(optimizer_step(&o, &bad, &la.t, 1), MPT_E_ORDER);
+            }
+}
+
+/* Loss * 2^-12 and what makes up for it: SGD without weight decay lr * 2^12; Adam without weight decay
+ * eps * 2^-12 and LAMB too; Lion nothing. All steps are then the same numbers times powers of two. */
+TEST(invariance_of_the_loss)
+{
+    size_t i, f;
+    int    t;
+    for (i = 0; i < COUNT(recipes); i++)
+        for (f = 0; f < COUNT(forms); f++) {
+            optimizer o1 = optimizer_make(i), o2;
+            o1.sgd.weight_decay = 0.0f;
+            if (o1.kind == ADAM)
+                o1.adam.weight_decay = 0.0f;
+            o2 = o1;
+            o2.sgd.lr *= 4096.0f;
+            o2.adam.eps /= 4096.0f;
+            mt.random_state = 5u;
+            layer_make(&la, 300, forms[f].storage, forms[f].param, MPT_F32, MPT_MOMENTS_F32);
+            mt.random_state = 5u;
+            layer_make(&lb, 300, forms[f].storage, forms[f].param, MPT_F32, MPT_MOMENTS_F32);
+            for (t = 0; t < 4; t++) {
+                mpt_step s1 = checked(1.0f, 1.0f), s2 = checked(1.0f / 4096.0f, 1.0f);
+                layer_gradient(&la, 1.0f);
+                memcpy(lb.a.grad, la.a.grad, sizeof la.a.grad);
+                CHECK_EQ_I(optimizer_step(&o1, &s1, &la.t, 1), MPT_OK);
+                CHECK_EQ_I(optimizer_step(&o2, &s2, &lb.t, 1), MPT_OK);
+            }
+            CHECK(!memcmp(la.a.master, lb.a.master, sizeof la.a.master));
+            CHECK(!memcmp(la.a.param, lb.a.param, sizeof la.a.param));
+            CHECK(!memcmp(la.a.extra, lb.a.extra, sizeof la.a.extra));
+        }
+}
+
+/* ---- refusals ---- */
+
+#define REFUSED(call, status)                                       \
+    do {                                                            \
+        memcpy(&lb.a, &la.a, sizeof la.a);                          \
+        CHECK_EQ_I(call, status);                                   \
+        CHECK(!memcmp(&lb.a, &la.a, sizeof la.a));                  \
+    } while (0)
+
+/* One thing is wrong at a time; `t` and `why` say what. */
+static void refused_tensor(mpt_tensor t, mpt_status status, const char *why)
+{
+    size_t    i;
+    mpt_fault fault;
+    for (i = 1; i < COUNT(recipes); i += 2) {       /* one of each kind, SGD with momentum */
+        optimizer o = optimizer_make(i), was = o;
+        mpt_step  step = checked(1.0f, 1.0f);
+        REFUSED(optimizer_step(&o, &step, &t, 1), status);
+        CHECK(!memcmp(&was, &o, sizeof o));
+        CHECK_EQ_U(step.stage, MPT_STAGE_CHECKED);
+    }
+    CHECK_EQ_I(mpt_tensors_validate(&t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M, &fault), status);
+    CHECK(fault.why && strstr(fault.why, why));
+}
+
+TEST(bad_tensors)
+{
+    size_t     f;
+    mpt_tensor t;
+    for (f = 0; f < COUNT(forms); f++) {
+        layer_make(&la, 10, forms[f].storage, forms[f].param, MPT_F32, MPT_MOMENTS_F32);
+        t = la.t; t.grad = NULL; refused_tensor(t, MPT_E_ARG, "grad");
+        t = la.t; t.m = NULL; refused_tensor(t, MPT_E_ARG, "m is NULL");
+        t = la.t; t.grad_format = MPT_E4M3; refused_tensor(t, MPT_E_UNSUPPORTED, "grad_format");
+        t = la.t; t.param_format = MPT_E4M3; refused_tensor(t, MPT_E_UNSUPPORTED, "param_format");
+        t = la.t; t.storage = MPT_STORAGE_COUNT; refused_tensor(t, MPT_E_UNSUPPORTED, "storage");
+        t = la.t; t.moments = MPT_MOMENTS_COUNT; refused_tensor(t, MPT_E_UNSUPPORTED, "moments");
+        t = la.t; t.m = la.a.grad; refused_tensor(t, MPT_E_ARG, "overlap");
+        t = la.t; t.m = (char *)la.a.param + 9 * 2 + 1; refused_tensor(t, MPT_E_ARG, "overlap");
+        if (forms[f].storage == MPT_STORE_MASTER) {
+            t = la.t; t.master = NULL; refused_tensor(t, MPT_E_ARG, "master");
+            t = la.t; t.master = (float *)t.m + 9; refused_tensor(t, MPT_E_ARG, "overlap");
+        } else {
+            t = la.t; t.param = NULL; refused_tensor(t, MPT_E_ARG, "param");
+            t = la.t; t.param_format = MPT_F32; refused_tensor(t, MPT_E_UNSUPPORTED, "param_format");
+            CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_E_ARG);
+        }
+        if (la.t.extra) {
+            t = la.t; t.extra = NULL; refused_tensor(t, MPT_E_ARG, "extra");
+            t = la.t; t.extra = t.param; refused_tensor(t, MPT_E_ARG, "overlap");
+        }
+        if (forms[f].storage == MPT_STORE_SPLIT) {
+            t = la.t; t.param_format = MPT_F16; refused_tensor(t, MPT_E_UNSUPPORTED, "split");
+        }
+    }
+    t = la.t;
+    t.n = 0;
+    t.param = t.grad = t.m = t.v = t.extra = NULL;
+    CHECK_EQ_I(mpt_tensors_validate(&t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_weights_set(NULL, la.a.grad), MPT_E_ARG);
+    CHECK_EQ_I(mpt_weights_get(NULL, la.a.grad), MPT_E_ARG);
+    CHECK_EQ_I(mpt_weights_set(&la.t, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_weights_get(&la.t, NULL), MPT_E_ARG);
+    CHECK_EQ_S(mpt_storage_text(MPT_STORE_KAHAN), "Kahan");
+    CHECK_EQ_S(mpt_storage_text(MPT_STORAGE_COUNT), "unknown storage");
+}
+
+TEST(bad_hyperparameters)
+{
+    const float nan = mpti_f32_make(0x7fc00000u), inf = mpti_f32_make(0x7f800000u);
+    const float rates[] = {-0.1f, nan, inf}, decays[] = {-0.1f, 1.0f, nan, inf};
+    size_t      i, k, r;
+    layer_make(&la, 10, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+    for (i = 3; i < COUNT(recipes); i += 2)
+        for (k = 0; k < 5; k++)
+            for (r = 0; r < (k == 0 || k == 3 || k == 4 ? COUNT(rates) : COUNT(decays)); r++) {
+                optimizer o = optimizer_make(i);
+                mpt_step  step = checked(1.0f, 1.0f);
+                if (k == 4 && o.kind == LION)
+                    continue;
+                if (k == 0) o.adam.lr = o.lion.lr = rates[r];
+                if (k == 1) o.adam.beta1 = o.lion.beta1 = decays[r];
+                if (k == 2) o.adam.beta2 = o.lion.beta2 = decays[r];
+                if (k == 3) o.adam.weight_decay = o.lion.weight_decay = rates[r];
+                if (k == 4) o.adam.eps = r ? rates[r] : 0.0f;
+                REFUSED(optimizer_step(&o, &step, &la.t, 1), MPT_E_ARG);
+                CHECK_EQ_U(optimizer_t(&o), 0);
+            }
+    {
+        mpt_step step = checked(1.0f, 1.0f), fresh;
+        mpt_lion lion = mpt_lion_defaults();
+        mpt_lamb lamb = mpt_lamb_defaults();
+        mpt_adam adam = mpt_adam_defaults();
+        memset(&fresh, 0, sizeof fresh);
+        REFUSED(mpt_lion_step(NULL, &step, &la.t, 1), MPT_E_ARG);
+        REFUSED(mpt_lamb_step(NULL, &step, &la.t, 1), MPT_E_ARG);
+        REFUSED(mpt_adam_step(NULL, &step, &la.t, 1), MPT_E_ARG);
+        REFUSED(mpt_lion_step(&lion, NULL, &la.t, 1), MPT_E_ARG);
+        REFUSED(mpt_lamb_step(&lamb, &step, NULL, 1), MPT_E_ARG);
+        REFUSED(mpt_lion_step(&lion, &fresh, &la.t, 1), MPT_E_ORDER);
+        REFUSED(mpt_lamb_step(&lamb, &fresh, &la.t, 1), MPT_E_ORDER);
+        REFUSED(mpt_adam_step(&adam, &fresh, &la.t, 1), MPT_E_ORDER);
+        CHECK_EQ_I(mpt_lion_step(&lion, &step, NULL, 0), MPT_OK);
+        CHECK(lion.t == 1u && adam.t == 0u && lamb.t == 0u);
+    }
+}
+
+/* ---- corners of single formulas ---- */
+
+TEST(lion_of_zero_moves_nothing)
+{
+    CHECK_EQ_U(mpti_f32_bits(mpti_sign(0.0f)), 0u);
+    CHECK_EQ_U(mpti_f32_bits(mpti_sign(mpti_f32_make(1u))), 0x3f800000u);
+    CHECK_EQ_U(mpti_f32_bits(mpti_sign(-3.0f)), 0xbf800000u);
+}
+
+TEST(lamb_ratio_of_zero_is_one)
+{
+    mpti_adamw_k k;
+    memset(&k, 0, sizeof k);
+    k.minus_lr = -0.5f;
+    CHECK(!(mpti_lamb_factor(0.0, 4.0, &k) > -0.5f || mpti_lamb_factor(0.0, 4.0, &k) < -0.5f));
+    CHECK(!(mpti_lamb_factor(4.0, 0.0, &k) > -0.5f || mpti_lamb_factor(4.0, 0.0, &k) < -0.5f));
+    CHECK(fabs((double)mpti_lamb_factor(4.0, 16.0, &k) + 0.25) <= 0.0);
+}
+
+/* ---- registry ---- */
+
+TEST(registry)
+{
+    static float    w[8], g[8], m[8];
+    static uint16_t p[8], e[8];
+    mpt_tensor      item[2];
+    mpt_tensors     list;
+    CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_BF16, MPT_F32), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_add(&list, "w", 8, p, g, w, m, NULL), MPT_OK);
+    CHECK(list.count == 1 && item[0].master == w && item[0].param == p && item[0].grad == g &&
+          item[0].m == m && !item[0].v && !item[0].extra && item[0].n == 8);
+    CHECK_EQ_S(item[0].name, "w");
+    CHECK_EQ_I(item[0].param_format, MPT_BF16);
+    CHECK_EQ_I(item[0].grad_format, MPT_F32);
+    list.model.storage = MPT_STORE_KAHAN;
+    list.model.seed = 3u;
+    CHECK_EQ_I(mpt_tensors_add(&list, "b", 8, p, g, e, m, NULL), MPT_OK);
+    CHECK(item[1].extra == e && !item[1].master && item[1].seed == 3u);
+    CHECK_EQ_I(list.status, MPT_OK);
+    CHECK_EQ_I(mpt_tensors_add(&list, "c", 8, p, g, e, m, NULL), MPT_E_MEMORY);
+    CHECK(list.count == 2);
+    CHECK_EQ_I(list.status, MPT_E_MEMORY);
+    list.count = 1;
+    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, NULL, NULL, NULL, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p, g, e, m, NULL), MPT_OK);
+    CHECK_EQ_I(list.status, MPT_E_MEMORY);          /* the first error stays */
+    CHECK_EQ_I(mpt_tensors_add(NULL, "d", 8, p, g, e, m, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_tensors_init(NULL, item, 2, MPT_BF16, MPT_F32), MPT_E_ARG);
+    CHECK_EQ_I(mpt_tensors_init(&list, NULL, 2, MPT_BF16, MPT_F32), MPT_E_ARG);
+    CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_E4M3, MPT_F32), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_F16, MPT_E4M3), MPT_E_UNSUPPORTED);
+}
+
+/* Under -ffast-math mpt.h promises no bits: there the tests of bits do not run. */
+#ifdef __FAST_MATH__
+#define RUN_EXACT(name) (void)mt_test_##name
+#else
+#define RUN_EXACT(name) RUN(name)
+#endif
+
+int main(int argc, char **argv)
+{
+    mt_begin(argc, argv);
+    RUN(stochastic_equals_the_judge);
+    RUN(stochastic_never_makes_inf_and_keeps_nan);
+    RUN(split_holds_every_float);
+    RUN(weights_set_and_get);
+    RUN_EXACT(steps_equal_a_naive_loop);
+    RUN(steps_follow_the_textbook);
+    RUN_EXACT(split_equals_master);
+    RUN(small_updates_survive);
+    RUN(random_bits_have_an_address);
+    RUN(skip_changes_nothing);
+    RUN_EXACT(invariance_of_the_loss);
+    RUN(bad_tensors);
+    RUN(bad_hyperparameters);
+    RUN(lion_of_zero_moves_nothing);
+    RUN(lamb_ratio_of_zero_is_one);
+    RUN(registry);
+    return mt_end();
+}
