@@ -1,0 +1,877 @@
+/* test_half_array.c -- array conversions of mpt_half.h between all pairs of formats, with all options,
+ * strides, byte orders, alignments; quantizing; checked conversion. Valid C99 and C++17.
+ *
+ *     cc -O2 -I. tests/test_half_array.c -o test_half_array && ./test_half_array [--long] [part of a name]
+ *
+ * --long runs FP8 from all 2^32 floats. The expected results come from the slow reference in half_ref.h. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
+#endif
+#define MPT_IMPLEMENTATION
+#include "../mpt_half.h"
+#include "test.h"
+#include "half_ref.h"
+
+/* Patterns as the array calls take them. */
+#define F32P(p) ((float *)(void *)(p))
+#define CF32P(p) ((const float *)(const void *)(p))
+#define F64P(p) ((double *)(void *)(p))
+#define CF64P(p) ((const double *)(const void *)(p))
+
+/* The array functions behind one signature, from the header's own list. */
+typedef struct pair_fn {
+    const char *name;
+    mpt_format  dst, src;
+    mpt_status (*run)(void *dst, const void *src, size_t n);
+} pair_fn;
+
+#define F_f64 MPT_F64
+#define F_f32 MPT_F32
+#define F_f16 MPT_F16
+#define F_bf16 MPT_BF16
+#define F_e4m3 MPT_E4M3
+#define F_e5m2 MPT_E5M2
+#define RUN_PAIR(d, s, dst_type, src_type, convert)                             \
+    static mpt_status run_##d##_from_##s(void *dst, const void *src, size_t n)  \
+    {                                                                           \
+        return mpt_##d##_from_##s##_n((dst_type *)dst, (const src_type *)src, n); \
+    }
+MPT_PAIRS(RUN_PAIR)
+#define PAIR_ENTRY(d, s, dst_type, src_type, convert) \
+    {"mpt_" #d "_from_" #s "_n", F_##d, F_##s, run_##d##_from_##s},
+static const pair_fn pairs[] = {MPT_PAIRS(PAIR_ENTRY)};
+
+static size_t bytes_of(mpt_format f)
+{
+    const int bits = row_of(f)->bits;
+    return bits > 32 ? 8u : bits > 16 ? 4u : bits > 8 ? 2u : 1u;
+}
+
+static uint64_t get_code(const unsigned char *p, mpt_format f)
+{
+    return bytes_of(f) == 1u ? *p : get(p, bytes_of(f));
+}
+
+static void put_code(unsigned char *p, mpt_format f, uint64_t code)
+{
+    if (bytes_of(f) == 1u)
+        *p = (unsigned char)code;
+    else
+        put(p, bytes_of(f), code);
+}
+
+/* A code of a format in which every kind of number is frequent. */
+static uint64_t some_code(mpt_format f)
+{
+    const row     *r = row_of(f);
+    const uint64_t random = mt_random();
+    uint64_t       code;
+    if (f == MPT_F32 || f == MPT_F64) {
+        code = source_pattern(bytes_of(f));
+        if (random % 16u == 0u)
+            code = mt_random() >> (64 - r->bits);
+        return code;
+    }
+    return mt_random() >> (64 - r->bits);
+}
+
+/* The double of a code with a signaling NaN kept signaling. */
+static uint64_t ref_decode(const row *r, uint64_t code)
+{
+    uint64_t        u;
+    const mpt_class kind = ref_take_apart(r, code, &u);
+    return kind == MPT_CLASS_SIGNALING_NAN ? u & ~F64_QUIET : u;
+}
+
+static uint64_t ref_convert(const row *d, const row *s, uint64_t code, const mpt_opts *o, unsigned *flags)
+{
+    uint64_t        u;
+    const mpt_class kind = ref_take_apart(s, code, &u);
+    const int       subnormal = kind == MPT_CLASS_POS_SUBNORMAL || kind == MPT_CLASS_NEG_SUBNORMAL;
+    u = ref_decode(s, code);
+    if (subnormal && (o->flush & MPT_FLUSH_INPUTS))
+        u &= F64_SIGN;
+    return ref_encode(d, u, o, flags);
+}
+
+static uint64_t ref_plain(mpt_format d, mpt_format s, uint64_t code)
+{
+    const mpt_opts o = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
+    unsigned       unused;
+    return ref_convert(row_of(d), row_of(s), code, &o, &unused);
+}
+
+static void check_all(mpt_format d, const unsigned char *dst, mpt_format s, const unsigned char *src,
+                      size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const uint64_t code = get_code(src + i * bytes_of(s), s);
+        CHECK_EQ_U_AT(get_code(dst + i * bytes_of(d), d), ref_plain(d, s, code), code);
+    }
+}
+
+static void fill(unsigned char *p, mpt_format f, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        put_code(p + i * bytes_of(f), f, some_code(f));
+}
+
+// pairs -------------------------------------------------------------------------------------------
+
+TEST(pairs_are_all)
+{
+    size_t i, k;
+    CHECK_EQ_U(COUNT_OF(pairs), 30u);
+    for (i = 0; i < COUNT_OF(pairs); i++) {
+        CHECK(pairs[i].dst != pairs[i].src);
+        for (k = 0; k < i; k++)
+            CHECK(pairs[i].dst != pairs[k].dst || pairs[i].src != pairs[k].src);
+    }
+}
+
+/* All codes of the small sources, 60 thousand of the large ones. */
+TEST(pairs_every_code)
+{
+    static unsigned char src[65536 * 8], dst[65536 * 8];
+    size_t               i, k;
+    for (i = 0; i < COUNT_OF(pairs); i++) {
+        const pair_fn *f = &pairs[i];
+        const row     *s = row_of(f->src);
+        const size_t   n = s->bits == 8 ? 256u : s->bits == 16 ? 65536u : 60000u;
+        mt_context(f->name, NULL);
+        for (k = 0; k < n; k++)
+            put_code(src + k * bytes_of(f->src), f->src, s->bits <= 16 ? k : some_code(f->src));
+        memset(dst, 0xa5, sizeof dst);
+        CHECK_EQ_I(f->run(dst, src, n), MPT_OK);
+        check_all(f->dst, dst, f->src, src, n);
+    }
+}
+
+/* FP8 from doubles: midpoints, with neighbours far below what a float could tell apart. */
+TEST(fp8_midpoints)
+{
+    static const mpt_format formats[] = {MPT_E4M3, MPT_E5M2};
+    static const int64_t    steps[] = {0, 1, 2, 1 << 28, 1 << 29, (1 << 29) - 1};
+    size_t   i, k;
+    uint64_t code;
+    int      sign;
+    for (i = 0; i < COUNT_OF(formats); i++) {
+        const row *r = row_of(formats[i]);
+        mt_context(r->name, "midpoints");
+        for (code = 0; code <= r->max_code; code++)
+            for (k = 0; k < 2u * COUNT_OF(steps); k++)
+                for (sign = 0; sign < 2; sign++) {
+                    const uint64_t middle = num_to_f64(num_middle(ref_value(r, code),
+                                                                  ref_value(r, code + 1u)));
+                    const int64_t  step = steps[k / 2u] * (k & 1u ? -1 : 1);
+                    const uint64_t u = nudge(middle, step) | (sign ? F64_SIGN : 0u);
+                    const uint32_t v = num_to_f32(num_of_f64(middle)) + (uint32_t)(k % 3u) - 1u;
+                    const uint32_t w = v | (sign ? 0x80000000u : 0u);
+                    if (formats[i] == MPT_E4M3) {
+                        CHECK_EQ_U_AT(mpt_e4m3_from_f64(f64_of(u)).bits, ref_nearest(r, u), u);
+                        CHECK_EQ_U_AT(mpt_e4m3_from_f32(f32_of(w)).bits,
+                                      ref_nearest(r, f64_from_f32_bits(w)), w);
+                    } else {
+                        CHECK_EQ_U_AT(mpt_e5m2_from_f64(f64_of(u)).bits, ref_nearest(r, u), u);
+                        CHECK_EQ_U_AT(mpt_e5m2_from_f32(f32_of(w)).bits,
+                                      ref_nearest(r, f64_from_f32_bits(w)), w);
+                    }
+                }
+    }
+}
+
+TEST(fp8_limits_by_hand)
+{
+    CHECK_EQ_U(mpt_e4m3_from_f32(464.0f).bits, 0x7eu);
+    CHECK_EQ_U(mpt_e4m3_from_f32(f32_of(0x43e80001u)).bits, 0x7fu);
+    CHECK_EQ_U(mpt_e4m3_from_f32(-1e30f).bits, 0xffu);
+    CHECK_EQ_U(mpt_e4m3_from_f32_sat(-1e30f).bits, 0xfeu);
+    CHECK_EQ_U(mpt_e4m3_from_f32_sat(f32_of(0x7f800000u)).bits, 0x7eu);
+    CHECK_EQ_U(mpt_e4m3_from_f32_sat(f32_of(0xffc00000u)).bits, 0xffu);
+    CHECK_EQ_U(mpt_e5m2_from_f32(f32_of(0x476fffffu)).bits, 0x7bu);
+    CHECK_EQ_U(mpt_e5m2_from_f32(61440.0f).bits, 0x7cu);
+    CHECK_EQ_U(mpt_e5m2_from_f32_sat(61440.0f).bits, 0x7bu);
+    CHECK_EQ_U(mpt_e5m2_from_f32_sat(f32_of(0xff800000u)).bits, 0xfbu);
+    CHECK_EQ_U(mpt_e5m2_from_f32_sat(f32_of(0x7f800001u)).bits, 0x7eu);
+    CHECK_EQ_U(f32_bits(mpt_f32_from_e5m2_bits(0x7du)), 0x7fe00000u);    /* a signaling NaN becomes quiet */
+    CHECK_EQ_U(mpt_e4m3_bits_from_f32(1.0f), 0x38u);
+    CHECK_EQ_U(f32_bits(mpt_f32_from_e4m3_bits(0x01u)), 0x3b000000u);
+    CHECK_EQ_U(mpt_e5m2_bits_from_f32(-2.0f), 0xc0u);
+}
+
+/* 65536 consecutive floats: the scalar functions, plain and saturating, and the arrays. */
+static void check_fp8_block(const row *r, uint32_t first)
+{
+    static uint32_t src[65536];
+    static uint8_t  dst[65536], sat[65536];
+    const mpt_opts  plain = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
+    const mpt_opts  saturating = options(MPT_RND_NEAREST_EVEN, 1, 0, 0u);
+    const int       e4m3 = r->id == MPT_E4M3;
+    uint32_t        i, wrong = 0u;
+    unsigned        unused;
+    uint64_t        want = 0u, want_sat = 0u;
+    for (i = 0; i < 65536u; i++)
+        src[i] = first + i;
+    if (e4m3) {
+        (void)mpt_e4m3_from_f32_n((mpt_e4m3 *)dst, CF32P(src), 65536u);
+        (void)mpt_e4m3_from_f32_sat_n((mpt_e4m3 *)sat, CF32P(src), 65536u);
+    } else {
+        (void)mpt_e5m2_from_f32_n((mpt_e5m2 *)dst, CF32P(src), 65536u);
+        (void)mpt_e5m2_from_f32_sat_n((mpt_e5m2 *)sat, CF32P(src), 65536u);
+    }
+    for (i = 0; i < 65536u; i++) {
+        const float x = f32_of(src[i]);
+        uint64_t    got, got_sat;
+        /* nothing changes between multiples of 2^16 patterns but next to them: ask again only there */
+        if (i < 4u || i > 65532u || (i & 0xfffu) < 2u || (src[i] & 0x7fffffffu) > 0x7f800000u) {
+            want = ref_encode(r, f64_from_f32_bits(src[i]), &plain, &unused);
+            want_sat = ref_encode(r, f64_from_f32_bits(src[i]), &saturating, &unused);
+        }
+        if (e4m3) {
+            got = mpt_e4m3_from_f32(x).bits;
+            got_sat = mpt_e4m3_from_f32_sat(x).bits;
+        } else {
+            got = mpt_e5m2_from_f32(x).bits;
+            got_sat = mpt_e5m2_from_f32_sat(x).bits;
+        }
+        if (dst[i] != want || sat[i] != want_sat)
+            wrong++;
+        if (snan_survives() && (got != want || got_sat != want_sat))
+            wrong++;
+    }
+    CHECK_EQ_U_AT(wrong, 0u, first);
+}
+
+TEST(fp8_every_f32)
+{
+    static const mpt_format formats[] = {MPT_E4M3, MPT_E5M2};
+    size_t   i;
+    uint32_t block, k;
+    for (i = 0; i < COUNT_OF(formats); i++) {
+        const row *r = row_of(formats[i]);
+        mt_context(r->name, "every f32");
+        for (block = 0; block < 65536u; block += mt.long_mode ? 1u : 997u)
+            check_fp8_block(r, block << 16);
+        for (k = 0; k < 2u; k++) {      /* the binades of the least and the largest numbers */
+            check_fp8_block(r, 0x3a80u << 16 | k << 31);
+            check_fp8_block(r, 0x3700u << 16 | k << 31);
+            check_fp8_block(r, 0x43e8u << 16 | k << 31);
+            check_fp8_block(r, 0x4770u << 16 | k << 31);
+            check_fp8_block(r, 0x7f80u << 16 | k << 31);
+        }
+    }
+}
+
+#define MOST 67u
+
+/* Every size, at every odd or even address, with the last byte before a page that may not be touched, and the
+ * first byte behind one. */
+TEST(pairs_between_fences)
+{
+#if HAVE_FENCE
+    const size_t   page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *src = fenced_page(page), *dst = fenced_page(page);
+    static const size_t large[] = {255u, 256u, 257u, 300u};
+    size_t         i, k;
+    if (!src || !dst)
+        SKIP("mmap or mprotect refused");
+    for (i = 0; i < COUNT_OF(pairs); i++)
+        for (k = 0; k <= MOST + COUNT_OF(large); k++) {
+            const pair_fn *f = &pairs[i];
+            const size_t   n = k > MOST ? large[k - MOST - 1u] : k;
+            const size_t   from = n * bytes_of(f->src), to = n * bytes_of(f->dst);
+            mt_context(f->name, "fences");
+            memset(dst, 0xa5, page);
+            fill(src + page - from, f->src, n);
+            CHECK_EQ_I(f->run(dst + page - to, src + page - from, n), MPT_OK);
+            check_all(f->dst, dst + page - to, f->src, src + page - from, n);
+            CHECK(all_bytes_are(dst, page - to, 0xa5));
+            memset(dst, 0xa5, page);
+            fill(src, f->src, n);
+            CHECK_EQ_I(f->run(dst, src, n), MPT_OK);
+            check_all(f->dst, dst, f->src, src, n);
+            CHECK(all_bytes_are(dst + to, page - to, 0xa5));
+            if (to + 16u > page || from + 16u > page)
+                continue;
+            memset(dst, 0xa5, page);                /* any alignment */
+            fill(src + 1u + k % 7u, f->src, n);
+            CHECK_EQ_I(mpt_convert_n(f->dst, dst + 3u + k % 5u, f->src, src + 1u + k % 7u, n, NULL, NULL),
+                       MPT_OK);
+            check_all(f->dst, dst + 3u + k % 5u, f->src, src + 1u + k % 7u, n);
+            CHECK(all_bytes_are(dst, 3u + k % 5u, 0xa5));
+            CHECK(all_bytes_are(dst + 3u + k % 5u + to, page - to - 3u - k % 5u, 0xa5));
+        }
+    munmap(src - page, 3u * page);
+    munmap(dst - page, 3u * page);
+#else
+    SKIP("no mmap on this system");
+#endif
+}
+
+TEST(pairs_in_place)
+{
+    static unsigned char buf[600 * 8], src[600 * 8];
+    size_t               i, n;
+    for (i = 0; i < COUNT_OF(pairs); i++)
+        for (n = 0; n <= 600u && bytes_of(pairs[i].src) >= bytes_of(pairs[i].dst); n += n < 40u ? 1u : 56u) {
+            const pair_fn *f = &pairs[i];
+            mt_context(f->name, "in place");
+            fill(src, f->src, 600u);
+            memcpy(buf, src, sizeof buf);
+            CHECK_EQ_I(f->run(buf, buf, n), MPT_OK);
+            check_all(f->dst, buf, f->src, src, n);
+            CHECK(memcmp(buf + n * bytes_of(f->dst), src + n * bytes_of(f->dst),
+                         sizeof buf - n * bytes_of(f->dst)) == 0);
+        }
+}
+
+TEST(pairs_bad_arguments)
+{
+    unsigned char a[64], b[64];
+    size_t        i;
+    memset(a, 0xa5, sizeof a);
+    memset(b, 0x11, sizeof b);
+    for (i = 0; i < COUNT_OF(pairs); i++) {
+        mt_context(pairs[i].name, "NULL");
+        CHECK_EQ_I(pairs[i].run(NULL, b, 4u), MPT_E_ARG);
+        CHECK_EQ_I(pairs[i].run(a, NULL, 4u), MPT_E_ARG);
+        CHECK_EQ_I(pairs[i].run(NULL, NULL, 0u), MPT_OK);
+    }
+    CHECK(all_bytes_are(a, sizeof a, 0xa5));
+    CHECK_EQ_I(mpt_e4m3_from_f32_sat_n(NULL, CF32P(b), 1u), MPT_E_ARG);
+    CHECK_EQ_I(mpt_e5m2_from_f32_sat_n((mpt_e5m2 *)a, NULL, 1u), MPT_E_ARG);
+    CHECK_EQ_I(mpt_e5m2_from_f32_sat_n(NULL, NULL, 0u), MPT_OK);
+}
+
+TEST(raw_bits)
+{
+    uint32_t src[100], back[2][100];
+    uint16_t raw[100];
+    mpt_f16  h[100];
+    mpt_bf16 b[100];
+    size_t   i;
+    for (i = 0; i < 100u; i++)
+        src[i] = (uint32_t)source_pattern(4u);
+    CHECK_EQ_I(mpt_f16_bits_from_f32_n(raw, CF32P(src), 100u), MPT_OK);
+    CHECK_EQ_I(mpt_f16_from_f32_n(h, CF32P(src), 100u), MPT_OK);
+    CHECK(memcmp(raw, h, sizeof raw) == 0);
+    CHECK_EQ_I(mpt_f32_from_f16_bits_n(F32P(back[0]), raw, 100u), MPT_OK);
+    CHECK_EQ_I(mpt_f32_from_f16_n(F32P(back[1]), h, 100u), MPT_OK);
+    CHECK(memcmp(back[0], back[1], sizeof back[0]) == 0);
+    CHECK_EQ_I(mpt_bf16_bits_from_f32_n(raw, CF32P(src), 100u), MPT_OK);
+    CHECK_EQ_I(mpt_bf16_from_f32_n(b, CF32P(src), 100u), MPT_OK);
+    CHECK(memcmp(raw, b, sizeof raw) == 0);
+    CHECK_EQ_I(mpt_f32_from_bf16_bits_n(F32P(back[0]), raw, 100u), MPT_OK);
+    CHECK_EQ_I(mpt_f32_from_bf16_n(F32P(back[1]), b, 100u), MPT_OK);
+    CHECK(memcmp(back[0], back[1], sizeof back[0]) == 0);
+    CHECK_EQ_I(mpt_f16_bits_from_f32_n(NULL, NULL, 1u), MPT_E_ARG);
+    CHECK_EQ_U(mpt_f16_bits_from_f32(0.1f), 0x2e66u);
+    CHECK_EQ_U(mpt_f16_bits_from_f64(0.1), 0x2e66u);
+    CHECK_EQ_U(mpt_bf16_bits_from_f32(0.1f), 0x3dcdu);
+    CHECK_EQ_U(mpt_bf16_bits_from_f64(0.1), 0x3dcdu);
+    CHECK_EQ_U(f32_bits(mpt_f32_from_f16_bits(0x2e66u)), 0x3dccc000u);
+    CHECK_EQ_U(f64_bits(mpt_f64_from_f16_bits(0x2e66u)), 0x3fb9980000000000u);
+    CHECK_EQ_U(f32_bits(mpt_f32_from_bf16_bits(0x3dcdu)), 0x3dcd0000u);
+    CHECK_EQ_U(f64_bits(mpt_f64_from_bf16_bits(0x3dcdu)), 0x3fb9a00000000000u);
+}
+
+// any formats, with options -----------------------------------------------------------------------
+
+static mpt_opts some_options(void)
+{
+    const uint64_t random = mt_random();
+    mpt_opts       o = options((int)(random % MPT_ROUNDING_COUNT), 0, 0, (uint32_t)(random >> 32));
+    o.overflow = (mpt_overflow)((random >> 8) % 3u);
+    o.tininess = (mpt_tininess)((random >> 16) & 1u);
+    o.flush = (unsigned)(random >> 20) & 3u;
+    o.nan = (mpt_nan_rule)((random >> 24) & 1u);
+    o.seed = mt_random();
+    o.first_element = mt_random() >> (random >> 28) % 64u;
+    o.stream = (uint32_t)mt_random();
+    o.step = (uint32_t)mt_random();
+    return o;
+}
+
+/* Element i must be what the reference gives with the random word that is documented for it. */
+static void check_options(mpt_format d, const unsigned char *dst, mpt_format s, const unsigned char *src,
+                          size_t n, const mpt_opts *o, unsigned got_flags)
+{
+    unsigned want_flags = 0u, flags;
+    size_t   i;
+    for (i = 0; i < n; i++) {
+        const uint64_t code = get_code(src + i * bytes_of(s), s);
+        mpt_opts       at = *o;
+        at.random = o->randoms ? o->randoms[i] : mpt_philox(o->seed, o->stream, o->step,
+                                                            o->first_element + i);
+        CHECK_EQ_U_AT(get_code(dst + i * bytes_of(d), d), ref_convert(row_of(d), row_of(s), code, &at,
+                                                                      &flags),
+                      code);
+        want_flags |= flags;
+    }
+    CHECK_EQ_U(got_flags, want_flags);
+}
+
+TEST(convert_all_formats)
+{
+    static unsigned char src[300 * 8], dst[300 * 8];
+    static uint32_t      words[300];
+    size_t               i, k, pass;
+    for (i = 0; i < COUNT_OF(rows); i++)
+        for (k = 0; k < COUNT_OF(rows); k++)
+            for (pass = 0; pass < 6u; pass++) {
+                const mpt_format d = rows[i].id, s = rows[k].id;
+                const size_t     n = pass == 5u ? 300u : (size_t)(mt_random() % 9u);
+                mpt_opts         o = some_options();
+                unsigned         flags = 0u;
+                mt_context(rows[i].name, rows[k].name);
+                for (o.randoms = NULL; pass & 1u && !o.randoms; o.randoms = words) {
+                    size_t j;
+                    for (j = 0; j < 300u; j++)
+                        words[j] = (uint32_t)mt_random();
+                }
+                fill(src, s, n);
+                CHECK_EQ_I(mpt_convert_n(d, dst, s, src, n, &o, &flags), MPT_OK);
+                check_options(d, dst, s, src, n, &o, flags);
+                CHECK_EQ_I(mpt_convert_n(d, dst, s, src, n, &o, NULL), MPT_OK);
+                check_options(d, dst, s, src, n, &o, flags);
+                CHECK_EQ_I(mpt_convert_n(d, dst, s, src, n, NULL, NULL), MPT_OK);
+                if (d == s)         /* a plain copy */
+                    CHECK(memcmp(dst, src, n * bytes_of(s)) == 0);
+                else
+                    check_all(d, dst, s, src, n);
+                flags = MPT_FLAG_DIVBYZERO;     /* sticky: nothing is cleared */
+                CHECK_EQ_I(mpt_convert_n(d, dst, s, src, n, NULL, &flags), MPT_OK);
+                check_all(d, dst, s, src, n);
+                CHECK((flags & MPT_FLAG_DIVBYZERO) != 0u);
+            }
+}
+
+TEST(convert_bad_arguments)
+{
+    unsigned char a[64], b[64];
+    mpt_opts      o;
+    unsigned      flags = 0u;
+    memset(a, 0xa5, sizeof a);
+    memset(b, 0x11, sizeof b);
+    memset(&o, 0, sizeof o);
+    CHECK_EQ_I(mpt_convert_n(MPT_FORMAT_COUNT, a, MPT_F32, b, 2u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, a, (mpt_format)99, b, 2u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, NULL, MPT_F32, b, 2u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, NULL, 2u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, NULL, MPT_F32, NULL, 0u, NULL, NULL), MPT_OK);
+    o.rounding = MPT_ROUNDING_COUNT;
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
+    o.rounding = MPT_RND_UP;
+    o.overflow = (mpt_overflow)3;
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
+    o.overflow = MPT_OVERFLOW_IEEE;
+    o.nan = (mpt_nan_rule)2;
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
+    o.nan = MPT_NAN_KEEP;
+    o.tininess = (mpt_tininess)2;
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
+    o.tininess = MPT_TININESS_AFTER;
+    o.flush = 4u;
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
+    CHECK_EQ_I(mpt_quantize_n(F32P(a), CF32P(b), 2u, MPT_F16, &o), MPT_E_ARG);
+    CHECK_EQ_I(mpt_quantize_n(F32P(a), CF32P(b), 2u, MPT_FORMAT_COUNT, NULL),
+               MPT_E_ARG);
+    CHECK_EQ_I(mpt_quantize_n(NULL, CF32P(b), 2u, MPT_F16, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_quantize_as_n(F32P(a), CF32P(b), 2u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_quantize_f64_n(F64P(a), NULL, 2u, MPT_F16, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_quantize_as_f64_n(F64P(a), CF64P(b), 2u, NULL, NULL),
+               MPT_E_ARG);
+    CHECK_EQ_I(mpt_quantize_n(NULL, NULL, 0u, MPT_F16, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_convert_bytes_n(MPT_F16, a, (mpt_byte_order)3, MPT_F32, b, MPT_BIG_ENDIAN, 2u, NULL, NULL),
+               MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_bytes_n(MPT_F16, a, MPT_BIG_ENDIAN, MPT_F32, b, (mpt_byte_order)-1, 2u, NULL,
+                                   NULL),
+               MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_strided(MPT_F16, a, 2, MPT_FORMAT_COUNT, b, 4, 2u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_checked_n(MPT_FORMAT_COUNT, a, MPT_F32, b, 2u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_inexact_n(MPT_F16, MPT_FORMAT_COUNT, b, 2u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_inexact_n(MPT_F16, MPT_F32, NULL, 2u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_U(flags, 0u);
+    CHECK(all_bytes_are(a, sizeof a, 0xa5));
+}
+
+/* Strides up and down, records, one element repeated; the bytes in between stay. */
+TEST(convert_strided)
+{
+    static const mpt_format formats[] = {MPT_F64, MPT_F32, MPT_TF32, MPT_F16, MPT_BF16, MPT_E4M3, MPT_E2M1};
+    static unsigned char src[300 * 24 + 8], dst[300 * 24 + 8];
+    int pass;
+    for (pass = 0; pass < 400; pass++) {
+        const mpt_format d = formats[mt_random() % COUNT_OF(formats)];
+        const mpt_format s = formats[mt_random() % COUNT_OF(formats)];
+        const size_t     n = pass % 8 ? (size_t)(mt_random() % 20u) : 300u;
+        const size_t     d_step = bytes_of(d) + (size_t)(mt_random() % 9u);
+        const size_t     s_step = pass % 5 ? bytes_of(s) + (size_t)(mt_random() % 9u) : 0u;
+        const int        d_down = (int)(mt_random() & 1u), s_down = (int)(mt_random() & 1u);
+        const ptrdiff_t  d_stride = d_down ? -(ptrdiff_t)d_step : (ptrdiff_t)d_step;
+        const ptrdiff_t  s_stride = s_down ? -(ptrdiff_t)s_step : (ptrdiff_t)s_step;
+        const mpt_opts   o = some_options();
+        const int        with_options = (int)(mt_random() & 1u);
+        unsigned char   *to = dst + 3u + (d_down && n ? (n - 1u) * d_step : 0u);
+        unsigned char   *from = src + 5u + (s_down && n ? (n - 1u) * s_step : 0u);
+        unsigned char    s_list[300 * 8], d_list[300 * 8];
+        unsigned         flags = 0u;
+        size_t           i, touched = 0u;
+        mt_context(row_of(d)->name, row_of(s)->name);
+        memset(dst, 0xa5, sizeof dst);
+        for (i = 0; i < n; i++)
+            put_code(from + (ptrdiff_t)i * s_stride, s, some_code(s));
+        CHECK_EQ_I(mpt_convert_strided(d, to, d_stride, s, from, s_stride, n, with_options ? &o : NULL,
+                                       with_options ? &flags : NULL), MPT_OK);
+        for (i = 0; i < n; i++) {
+            memcpy(s_list + i * bytes_of(s), from + (ptrdiff_t)i * s_stride, bytes_of(s));
+            memcpy(d_list + i * bytes_of(d), to + (ptrdiff_t)i * d_stride, bytes_of(d));
+            memset(to + (ptrdiff_t)i * d_stride, 0xa5, bytes_of(d));
+            touched++;
+        }
+        CHECK(all_bytes_are(dst, sizeof dst, 0xa5));
+        CHECK_EQ_U(touched, n);
+        if (with_options)
+            check_options(d, d_list, s, s_list, n, &o, flags);
+        else if (d == s)
+            CHECK(memcmp(d_list, s_list, n * bytes_of(s)) == 0);
+        else
+            check_all(d, d_list, s, s_list, n);
+    }
+}
+
+/* The middle field of a record, rounded where it lies. */
+TEST(convert_strided_in_place)
+{
+    unsigned char records[100 * 12], before[100 * 12];
+    size_t        i;
+    memset(records, 0xa5, sizeof records);
+    for (i = 0; i < 100u; i++)
+        put(records + 12u * i + 4u, 4u, source_pattern(4u));
+    memcpy(before, records, sizeof records);
+    CHECK_EQ_I(mpt_convert_strided(MPT_F16, records + 4, 12, MPT_F32, records + 4, 12, 100u, NULL, NULL),
+               MPT_OK);
+    for (i = 0; i < 100u; i++) {
+        const unsigned char *p = records + 12u * i, *q = before + 12u * i;
+        CHECK_EQ_U(get(p + 4, 2u), ref_plain(MPT_F16, MPT_F32, get(q + 4, 4u)));
+        CHECK(memcmp(p, q, 4u) == 0 && memcmp(p + 6, q + 6, 6u) == 0);
+    }
+}
+
+static void reverse(unsigned char *p, size_t bytes, size_t n)
+{
+    size_t i, k;
+    for (i = 0; i < n; i++)
+        for (k = 0; k < bytes / 2u; k++) {
+            const unsigned char t = p[i * bytes + k];
+            p[i * bytes + k] = p[i * bytes + bytes - 1u - k];
+            p[i * bytes + bytes - 1u - k] = t;
+        }
+}
+
+static int host_is_big(void)
+{
+    const uint32_t one = 1u;
+    unsigned char  b[4];
+    memcpy(b, &one, 4u);
+    return b[3] == 1u;
+}
+
+TEST(convert_byte_orders)
+{
+    static const mpt_byte_order orders[] = {MPT_NATIVE_ENDIAN, MPT_LITTLE_ENDIAN, MPT_BIG_ENDIAN};
+    static unsigned char src[300 * 8], dst[300 * 8], given[300 * 8];
+    size_t i, pass;
+    for (i = 0; i < COUNT_OF(pairs); i++)
+        for (pass = 0; pass < 18u; pass++) {
+            const pair_fn       *f = &pairs[i];
+            const mpt_byte_order d_order = orders[pass % 3u], s_order = orders[pass / 3u % 3u];
+            const int      other = host_is_big() ? (int)MPT_LITTLE_ENDIAN : (int)MPT_BIG_ENDIAN;
+            const size_t   n = pass < 9u ? 300u : (size_t)(mt_random() % 20u);
+            const mpt_opts o = some_options();
+            unsigned       flags = 0u;
+            mt_context(f->name, "byte order");
+            fill(src, f->src, n);
+            memcpy(given, src, sizeof given);
+            if ((int)s_order == other)
+                reverse(given, bytes_of(f->src), n);
+            CHECK_EQ_I(mpt_convert_bytes_n(f->dst, dst, d_order, f->src, given, s_order, n, NULL, NULL),
+                       MPT_OK);
+            if ((int)d_order == other)
+                reverse(dst, bytes_of(f->dst), n);
+            check_all(f->dst, dst, f->src, src, n);
+            CHECK_EQ_I(mpt_convert_bytes_n(f->dst, dst, d_order, f->src, given, s_order, n, &o, &flags),
+                       MPT_OK);
+            if ((int)d_order == other)
+                reverse(dst, bytes_of(f->dst), n);
+            check_options(f->dst, dst, f->src, src, n, &o, flags);
+        }
+    {   /* 1.0 as a big-endian half, as PNG-like files have it */
+        const unsigned char one[2] = {0x3c, 0x00};
+        unsigned char       out[2] = {0, 0};
+        float               x = 0.0f;
+        CHECK_EQ_I(mpt_convert_bytes_n(MPT_F32, &x, MPT_NATIVE_ENDIAN, MPT_F16, one, MPT_BIG_ENDIAN, 1u,
+                                       NULL, NULL),
+                   MPT_OK);
+        CHECK_EQ_U(f32_bits(x), 0x3f800000u);
+        CHECK_EQ_I(mpt_convert_bytes_n(MPT_F16, out, MPT_BIG_ENDIAN, MPT_F32, &x, MPT_NATIVE_ENDIAN, 1u,
+                                       NULL, NULL),
+                   MPT_OK);
+        CHECK(out[0] == 0x3c && out[1] == 0x00);
+    }
+}
+
+/* Nothing outside the elements is read or written, whatever the stride, order and options. */
+TEST(convert_between_fences)
+{
+#if HAVE_FENCE
+    const size_t   page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *src = fenced_page(page), *dst = fenced_page(page);
+    int            pass;
+    if (!src || !dst)
+        SKIP("mmap or mprotect refused");
+    for (pass = 0; pass < 600; pass++) {
+        const mpt_format d = rows[mt_random() % COUNT_OF(rows)].id, s = rows[mt_random() % COUNT_OF(rows)].id;
+        const size_t     n = 1u + (size_t)(mt_random() % (pass % 4 ? 20u : 300u));
+        const size_t     d_step = bytes_of(d) + (size_t)(pass % 3), s_step = bytes_of(s) + (size_t)(pass % 2);
+        const size_t     d_size = (n - 1u) * d_step + bytes_of(d), s_size = (n - 1u) * s_step + bytes_of(s);
+        unsigned char   *to = pass & 1 ? dst : dst + page - d_size;
+        unsigned char   *from = pass & 2 ? src : src + page - s_size;
+        const mpt_opts   o = some_options();
+        unsigned         flags = 0u;
+        size_t           i;
+        for (i = 0; i < n; i++)
+            put_code(from + i * s_step, s, some_code(s));
+        CHECK_EQ_I(mpt_convert_strided(d, to, (ptrdiff_t)d_step, s, from, (ptrdiff_t)s_step, n,
+                                       pass & 4 ? &o : NULL, pass & 8 ? &flags : NULL), MPT_OK);
+        fill(from, s, n);
+        CHECK_EQ_I(mpt_convert_bytes_n(d, to, MPT_BIG_ENDIAN, s, from, MPT_LITTLE_ENDIAN, n, pass & 4 ? &o
+                                       : NULL,
+                                       pass & 8 ? &flags : NULL), MPT_OK);
+        fill(from, s, n);
+        CHECK_EQ_I(mpt_inexact_n(d, s, from, n, NULL, NULL), MPT_OK);
+        CHECK(mpt_convert_checked_n(d, to, s, from, n, NULL, NULL) != MPT_E_ARG);
+    }
+    munmap(src - page, 3u * page);
+    munmap(dst - page, 3u * page);
+#else
+    SKIP("no mmap on this system");
+#endif
+}
+
+// quantize ----------------------------------------------------------------------------------------
+
+/* The value of the nearest code, as a float. */
+static uint32_t ref_quantize(const row *r, uint32_t u, const mpt_opts *o)
+{
+    unsigned unused;
+    uint64_t value;
+    (void)ref_take_apart(r, ref_convert(r, row_of(MPT_F32), u, o, &unused), &value);
+    return (uint32_t)ref_plain(MPT_F32, MPT_F64, value);
+}
+
+static void check_quantize(const row *r, const uint32_t *src, size_t n)
+{
+    static uint32_t      dst[4096];
+    const mpt_opts       plain = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
+    size_t               i;
+    CHECK_EQ_I(mpt_quantize_n(F32P(dst), CF32P(src), n, r->id, NULL), MPT_OK);
+    for (i = 0; i < n; i++)
+        CHECK_EQ_U_AT(dst[i], ref_quantize(r, src[i], &plain), src[i]);
+}
+
+TEST(quantize_formats)
+{
+    static uint32_t src[4096], copy[4096];
+    size_t          i, k, n;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const row *r = &rows[i];
+        mt_context(r->name, "quantize");
+        for (k = 0; k < 4096u; k++) {           /* around the values and the midpoints of the format */
+            const uint64_t code = mt_random() % (r->max_code + 1u);
+            const num      low = ref_value(r, code), high = ref_value(r, code + 1u);
+            const uint64_t u = num_to_f64(k & 1u && r->id != MPT_F64 ? num_middle(low, high) : low);
+            src[k] = k % 8u == 7u ? (uint32_t)mt_random()
+                     : k % 8u == 6u ? (uint32_t)mt_random() & 0x80ffffffu    /* least floats */
+                     : (uint32_t)ref_plain(MPT_F32, MPT_F64, u) + (uint32_t)(mt_random() % 3u) - 1u;
+            src[k] |= k & 16u ? 0x80000000u : 0u;
+        }
+        check_quantize(r, src, 4096u);
+        for (k = 0; k < 4096u; k++)
+            src[k] = (uint32_t)source_pattern(4u);
+        check_quantize(r, src, 4096u);
+        for (n = 0; n < 600u; n += n < 20u ? 1u : 77u) {    /* in place, any size */
+            const mpt_opts plain = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
+            memcpy(copy, src, sizeof copy);
+            CHECK_EQ_I(mpt_quantize_n(F32P(copy), CF32P(copy), n, r->id, NULL),
+                       MPT_OK);
+            for (k = 0; k < n; k++)
+                CHECK_EQ_U_AT(copy[k], ref_quantize(r, src[k], &plain), src[k]);
+            CHECK(memcmp(copy + n, src + n, sizeof src - n * 4u) == 0);
+        }
+    }
+}
+
+TEST(quantize_options)
+{
+    static uint32_t src[300], dst[300];
+    static uint64_t wide[300], wide_dst[300];
+    size_t          i, k, pass;
+    for (i = 0; i < COUNT_OF(rows); i++)
+        for (pass = 0; pass < 14u; pass++) {
+            const row     *r = &rows[i];
+            const mpt_opts o = some_options();
+            mpt_opts       at = o;
+            unsigned       unused;
+            mt_context(r->name, rounding_names[o.rounding]);
+            for (k = 0; k < 300u; k++) {
+                src[k] = (uint32_t)source_pattern(4u);
+                wide[k] = source_pattern(8u);
+            }
+            CHECK_EQ_I(mpt_quantize_n(F32P(dst), CF32P(src), 300u, r->id, &o),
+                       MPT_OK);
+            CHECK_EQ_I(mpt_quantize_f64_n(F64P(wide_dst), CF64P(wide), 300u,
+                                          r->id, pass ? &o : NULL), MPT_OK);
+            for (k = 0; k < 300u; k++) {
+                uint64_t want;
+                at.random = mpt_philox(o.seed, o.stream, o.step, o.first_element + k);
+                CHECK_EQ_U_AT(dst[k], ref_quantize(r, src[k], &at), src[k]);
+                (void)ref_take_apart(r, pass ? ref_convert(r, row_of(MPT_F64), wide[k], &at, &unused)
+                                             : ref_plain(r->id, MPT_F64, wide[k]), &want);
+                CHECK_EQ_U_AT(wide_dst[k], want, wide[k]);
+            }
+        }
+}
+
+/* Described formats; among them some that the fast path must leave alone. */
+TEST(quantize_described)
+{
+    static const struct { int e, m, bias; mpt_specials specials; } list[] = {
+        {2, 1, 1, MPT_SPECIALS_FINITE}, {3, 4, 3, MPT_SPECIALS_IEEE}, {4, 6, 7, MPT_SPECIALS_FN},
+        {5, 3, 16, MPT_SPECIALS_FNUZ}, {6, 9, 31, MPT_SPECIALS_IEEE}, {8, 22, 127, MPT_SPECIALS_IEEE},
+        {8, 1, 127, MPT_SPECIALS_IEEE}, {7, 12, 126, MPT_SPECIALS_FINITE}, {8, 3, 128, MPT_SPECIALS_IEEE},
+        {8, 3, 126, MPT_SPECIALS_FINITE}, {10, 3, 511, MPT_SPECIALS_IEEE}, {10, 30, 511, MPT_SPECIALS_FN},
+        {8, 23, 127, MPT_SPECIALS_IEEE}, {2, 22, 1, MPT_SPECIALS_IEEE}, {5, 0, 15, MPT_SPECIALS_SCALE}};
+    static uint32_t src[2000], dst[2000];
+    size_t          i, k;
+    for (i = 0; i < COUNT_OF(list); i++) {
+        mpt_format_info info;
+        mt_context("described", NULL);
+        if (!CHECK(mpt_format_define(&info, "described", list[i].e, list[i].m, list[i].bias,
+                                     list[i].specials) == MPT_OK))
+            continue;
+        for (k = 0; k < 2000u; k++) {
+            const uint64_t least = (uint64_t)(uint32_t)(info.emin + 127 - info.mantissa_bits - 2) << 23;
+            src[k] = k & 1u ? (uint32_t)source_pattern(4u) : (uint32_t)mt_random();
+            if (k % 4u == 2u)                   /* around the least numbers, with few bits: ties */
+                src[k] = (uint32_t)((least + ((mt_random() % 64u) << 21)) & 0x7fffffffu) +
+                         (uint32_t)(k % 3u) - 1u;
+        }
+        CHECK_EQ_I(mpt_quantize_as_n(F32P(dst), CF32P(src), 2000u, &info, NULL),
+                   MPT_OK);
+        for (k = 0; k < 2000u; k++) {           /* mpt_encode_as has its own test against the reference */
+            const uint64_t u = f64_from_f32_bits(src[k]);
+            const double   value = mpt_decode_as(&info, mpt_encode_as(&info, f64_of(u), NULL, NULL));
+            CHECK_EQ_U_AT(dst[k], ref_plain(MPT_F32, MPT_F64, f64_bits(value)), src[k]);
+        }
+    }
+}
+
+// checked -----------------------------------------------------------------------------------------
+
+TEST(checked_conversion)
+{
+    static unsigned char src[300 * 8], dst[300 * 8], want[300 * 8];
+    int                  pass;
+    for (pass = 0; pass < 4000; pass++) {
+        const row     *d = &rows[mt_random() % COUNT_OF(rows)];
+        const row     *s = &rows[mt_random() % COUNT_OF(rows)];
+        const size_t   n = (size_t)(mt_random() % 12u);
+        mpt_opts       o = some_options();
+        size_t         i, bad = 77u, first = n;
+        mpt_status     status;
+        mt_context(d->name, s->name);
+        fill(src, s->id, n);
+        for (i = 0; i < n && first == n; i++) {
+            const uint64_t u = ref_decode(s, get_code(src + i * bytes_of(s->id), s->id));
+            const uint64_t a = u & ~F64_SIGN;
+            unsigned       flags;
+            mpt_opts       at = o;
+            at.random = mpt_philox(o.seed, o.stream, o.step, o.first_element + i);
+            (void)ref_convert(d, s, get_code(src + i * bytes_of(s->id), s->id), &at, &flags);
+            if (a > F64_INF ? !d->has_nan : a == F64_INF ? !d->has_inf || (!d->s && u >> 63)
+                                                         : (flags & (OVF | INV)) != 0u)
+                first = i;
+        }
+        memset(dst, 0xa5, sizeof dst);
+        status = mpt_convert_checked_n(d->id, dst, s->id, src, n, &o, &bad);
+        CHECK_EQ_I(status, first < n ? MPT_E_RANGE : MPT_OK);
+        CHECK_EQ_U(bad, first < n ? first : 77u);
+        memset(want, 0xa5, sizeof want);
+        if (first == n)
+            CHECK_EQ_I(mpt_convert_n(d->id, want, s->id, src, n, &o, NULL), MPT_OK);
+        CHECK(memcmp(dst, want, sizeof dst) == 0);
+    }
+    {
+        const float x[3] = {1.0f, 65519.0f, 65520.0f};
+        mpt_f16     h[3];
+        size_t      bad = 9u;
+        CHECK_EQ_I(mpt_convert_checked_n(MPT_F16, h, MPT_F32, x, 2u, NULL, &bad), MPT_OK);
+        CHECK_EQ_U(h[1].bits, 0x7bffu);
+        CHECK_EQ_I(mpt_convert_checked_n(MPT_F16, h, MPT_F32, x, 3u, NULL, &bad), MPT_E_RANGE);
+        CHECK_EQ_U(bad, 2u);
+        CHECK_EQ_I(mpt_convert_checked_n(MPT_F16, h, MPT_F32, x, 3u, NULL, NULL), MPT_E_RANGE);
+    }
+}
+
+TEST(inexact_elements)
+{
+    static unsigned char src[300 * 8];
+    int                  pass;
+    for (pass = 0; pass < 2000; pass++) {
+        const row   *d = &rows[mt_random() % COUNT_OF(rows)], *s = &rows[mt_random() % COUNT_OF(rows)];
+        const size_t n = (size_t)(mt_random() % 12u);
+        size_t       i, count = 0u, first = n, got_count = 77u, got_first = 77u;
+        mt_context(d->name, s->name);
+        fill(src, s->id, n);
+        for (i = 0; i < n; i++) {
+            const uint64_t u = ref_decode(s, get_code(src + i * bytes_of(s->id), s->id));
+            uint64_t       back;
+            if (f64_is_nan(u) ? d->has_nan : ((void)ref_take_apart(d, ref_nearest(d, u), &back), back == u))
+                continue;
+            first = count++ ? first : i;
+        }
+        CHECK_EQ_I(mpt_inexact_n(d->id, s->id, src, n, &got_count, &got_first), MPT_OK);
+        CHECK_EQ_U(got_count, count);
+        CHECK_EQ_U(got_first, first);
+        CHECK_EQ_I(mpt_inexact_n(d->id, s->id, src, n, NULL, NULL), MPT_OK);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    mt_begin(argc, argv);
+    RUN(pairs_are_all);
+    RUN(pairs_every_code);
+    RUN(fp8_midpoints);
+    RUN(fp8_limits_by_hand);
+    RUN(fp8_every_f32);
+    RUN(pairs_between_fences);
+    RUN(pairs_in_place);
+    RUN(pairs_bad_arguments);
+    RUN(raw_bits);
+    RUN(convert_all_formats);
+    RUN(convert_bad_arguments);
+    RUN(convert_strided);
+    RUN(convert_strided_in_place);
+    RUN(convert_byte_orders);
+    RUN(convert_between_fences);
+    RUN(quantize_formats);
+    RUN(quantize_options);
+    RUN(quantize_described);
+    RUN(checked_conversion);
+    RUN(inexact_elements);
+    return mt_end();
+}
