@@ -1741,6 +1741,11 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
 
 #define MPTI_F64_INF ((uint64_t)0x7ff << 52)
 #define MPTI_F64_SIGN (MPTI_ONE << 63)
+#if defined(__GNUC__) || defined(__clang__)
+#define MPTI_PREFETCH(p) __builtin_prefetch(p)
+#else
+#define MPTI_PREFETCH(p) ((void)(p))
+#endif
 
 /* The least |x| pattern of a double whose rounding reaches at least `code`: rounding is monotonic, so a
  * binary search over the codec itself finds it, and no limit is written down twice. */
@@ -1797,7 +1802,8 @@ static int mpti_tally_cell(const mpti_tally *t, uint64_t a)
     return low;
 }
 
-static void mpti_tally_add(mpti_tally *t, uint64_t a, uint64_t times)
+/* Count numbers without looking at their size; the caller keeps the extremes. */
+static void mpti_tally_count(mpti_tally *t, uint64_t a, uint64_t times)
 {
     if (!a) {
         t->zero += times;
@@ -1806,16 +1812,225 @@ static void mpti_tally_add(mpti_tally *t, uint64_t a, uint64_t times)
     } else {
         t->binade[mpti_range_log2(a) - MPT_RANGE_EMIN] += times;
         t->cell[mpti_tally_cell(t, a)] += times;
+    }
+}
+
+static void mpti_tally_add(mpti_tally *t, uint64_t a, uint64_t times)
+{
+    mpti_tally_count(t, a, times);
+    if (a && a < MPTI_F64_INF) {
         t->greatest = a > t->greatest ? a : t->greatest;
         t->least = a < t->least ? a : t->least;
     }
 }
 
+static uint64_t mpti_f64_of_f32(uint32_t a) { return mpti_widen_f64(a, 8, 23); }
+
 static void mpti_tally_f32(mpti_tally *t, const float *x, size_t n)
 {
     size_t i;
     for (i = 0; i < n; i++)
-        mpti_tally_add(t, mpti_widen_f64(mpti_f32_bits(x[i]) & 0x7fffffffu, 8, 23), 1u);
+        mpti_tally_add(t, mpti_f64_of_f32(mpti_f32_bits(x[i]) & 0x7fffffffu), 1u);
+}
+
+/* The fast path for many floats counts fine cells, from which everything else follows: cell 2 k holds the one
+ * pattern k << 19, cell 2 k + 1 what lies between it and the next. Every class limit is an edge of such cells,
+ * but for a few next to the end of a binade. A block with numbers there, or with Inf, NaN or subnormals, is
+ * counted one by one. The increments bound the speed: hence four tables, so that equal neighbours do not wait
+ * for each other, and prefetches, since no processor sees past so many instructions by itself. */
+#define MPTI_FINE_BLOCK  512
+#define MPTI_FINE_CHUNK  65024          /* before a table's counters of 16 bits could overflow */
+#define MPTI_FINE_LEAST  8192           /* shorter arrays are counted one by one */
+#define MPTI_FINE_CELLS  8192
+#define MPTI_FINE_ZONES  3
+
+typedef struct mpti_fine {
+    uint16_t table[4][MPTI_FINE_CELLS];
+    uint16_t index[MPTI_FINE_BLOCK];
+    uint32_t zone[MPTI_FINE_ZONES], width[MPTI_FINE_ZONES];     /* patterns that cells cannot tell apart */
+    uint32_t near;                      /* of a block: least distance above the start of zone 0 */
+    uint32_t greatest, least_less_1;    /* of a block: patterns; a zero less 1 is the largest */
+    uint32_t chunk_greatest, chunk_least_less_1;    /* of all blocks since the last flush */
+    size_t   counted;
+} mpti_fine;
+
+/* The zones of a tally's limits: from a limit inside of a cell to the end of its binade.
+ * Returns: 0 if there are too many; then the fast path does not serve. */
+static int mpti_fine_open(mpti_fine *f, const mpti_tally *t)
+{
+    int i, zones = 0;
+    for (i = 0; i < t->edges; i++) {
+        const uint64_t fine = (MPTI_ONE << 48) - 1u, edge = t->edge[i];
+        const uint32_t start = (uint32_t)((edge - ((uint64_t)896 << 52)) >> 29), end = (start | 0x7fffffu) + 1u;
+        if (mpti_range_log2(edge) > 127 || mpti_range_log2(edge) < -126 || !(edge & fine) ||
+            !((edge - 1u) & fine) || (zones && f->zone[zones - 1] + f->width[zones - 1] == end))
+            continue;                           /* of one binade the lowest limit counts */
+        if (zones == MPTI_FINE_ZONES)
+            return 0;
+        f->zone[zones] = start;
+        f->width[zones++] = end - start;
+    }
+    for (; zones < MPTI_FINE_ZONES; zones++)
+        f->zone[zones] = f->width[zones] = 0u;
+    memset(f->table, 0, sizeof f->table);
+    f->chunk_greatest = 0u;
+    f->chunk_least_less_1 = 0xffffffffu;
+    f->counted = 0;
+    return 1;
+}
+
+MPTI_INLINE void mpti_fine_loop(mpti_fine *f, const float *x)
+{
+    uint16_t *MPTI_RESTRICT index = f->index;
+    const uint32_t zone = f->zone[0];
+    uint32_t       greatest = 0u, least = 0xffffffffu, near = 0xffffffffu;
+    int            i;
+    for (i = 0; i < MPTI_FINE_BLOCK; i++) {
+        const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu, less = a - 1u, above = a - zone;
+        index[i] = (uint16_t)((a >> 19) + ((a + 0x7ffffu) >> 19));
+        greatest = a > greatest ? a : greatest;
+        least = less < least ? less : least;
+        near = above < near ? above : near;
+    }
+    f->greatest = greatest;
+    f->least_less_1 = least;
+    f->near = near;
+}
+MPTI_THRICE(mpti_fine_index, mpti_fine_loop, (mpti_fine *f, const float *x), (f, x))
+
+MPTI_INLINE void mpti_fine_near_loop(uint32_t *near, const float *x, uint32_t zone)
+{
+    uint32_t least = 0xffffffffu;
+    int      i;
+    for (i = 0; i < MPTI_FINE_BLOCK; i++) {
+        const uint32_t above = (mpti_f32_bits(x[i]) & 0x7fffffffu) - zone;
+        least = above < least ? above : least;
+    }
+    *near = least;
+}
+MPTI_THRICE(mpti_fine_near, mpti_fine_near_loop, (uint32_t *near, const float *x, uint32_t zone),
+            (near, x, zone))
+
+/* Can all numbers of the block be counted by their cells? The lowest zone was looked at on the way. */
+static int mpti_fine_is_plain(const mpti_fine *f, const float *x)
+{
+    uint32_t near;
+    int      i;
+    if (f->greatest >= 0x7f800000u || f->least_less_1 < 0x007fffffu || f->near < f->width[0])
+        return 0;
+    for (i = 1; i < MPTI_FINE_ZONES; i++)
+        if (f->width[i] && f->greatest >= f->zone[i]) {
+            mpti_fine_near(&near, x, f->zone[i]);
+            if (near < f->width[i])
+                return 0;
+        }
+    return 1;
+}
+
+/* A block of which some numbers have to be counted one by one. */
+static void mpti_fine_one_by_one(mpti_fine *f, mpti_tally *t, const float *x)
+{
+    int i;
+    f->greatest = 0u;
+    f->least_less_1 = 0xffffffffu;
+    for (i = 0; i < MPTI_FINE_BLOCK; i++) {
+        const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu;
+        if (a - 1u < 0x007fffffu || a >= 0x7f800000u || a - f->zone[0] < f->width[0] ||
+            a - f->zone[1] < f->width[1] || a - f->zone[2] < f->width[2]) {
+            mpti_tally_add(t, mpti_f64_of_f32(a), 1u);
+            continue;
+        }
+        f->table[0][f->index[i]]++;
+        f->greatest = a > f->greatest ? a : f->greatest;
+        f->least_less_1 = a - 1u < f->least_less_1 ? a - 1u : f->least_less_1;
+    }
+}
+
+static void mpti_fine_count(mpti_fine *f, const float *ahead)
+{
+    uint64_t four;
+    int      i;
+    for (i = 0; i < MPTI_FINE_BLOCK; i += 4) {
+        if (i % 16 == 0)
+            MPTI_PREFETCH(ahead + i);
+        memcpy(&four, f->index + i, sizeof four);
+        f->table[0][four & 0xffffu]++;
+        f->table[1][four >> 16 & 0xffffu]++;
+        f->table[2][four >> 32 & 0xffffu]++;
+        f->table[3][four >> 48]++;
+    }
+}
+
+static int mpti_fine_cell(uint32_t a) { return (int)((a >> 19) + ((a + 0x7ffffu) >> 19)); }
+
+static void mpti_fine_flush_cell(mpti_fine *f, mpti_tally *t, int k)
+{
+    uint64_t times = 0;
+    int      j;
+    for (j = 0; j < 4; j++) {
+        times += f->table[j][k];
+        f->table[j][k] = 0u;
+    }
+    if (times)
+        mpti_tally_count(t, mpti_f64_of_f32(((uint32_t)k >> 1 << 19) + ((uint32_t)k & 1u)), times);
+}
+
+/* Only the cells between the extremes of the chunk, and that of zero, can hold anything. */
+static void mpti_fine_flush(mpti_fine *f, mpti_tally *t)
+{
+    int k;
+    mpti_fine_flush_cell(f, t, 0);
+    for (k = mpti_fine_cell(f->chunk_least_less_1 + 1u); k <= mpti_fine_cell(f->chunk_greatest); k++)
+        mpti_fine_flush_cell(f, t, k);
+    if (f->chunk_greatest) {
+        const uint64_t most = mpti_f64_of_f32(f->chunk_greatest);
+        const uint64_t least = mpti_f64_of_f32(f->chunk_least_less_1 + 1u);
+        t->greatest = most > t->greatest ? most : t->greatest;
+        t->least = least < t->least ? least : t->least;
+    }
+    f->chunk_greatest = 0u;
+    f->chunk_least_less_1 = 0xffffffffu;
+    f->counted = 0;
+}
+
+/* Count MPTI_FINE_BLOCK numbers; `ahead` is where the numbers after them lie, or anything else. */
+static void mpti_fine_add(mpti_fine *f, mpti_tally *t, const float *x, const float *ahead)
+{
+    mpti_fine_index(f, x);
+    if (mpti_fine_is_plain(f, x))
+        mpti_fine_count(f, ahead);
+    else
+        mpti_fine_one_by_one(f, t, x);
+    f->chunk_greatest = f->greatest > f->chunk_greatest ? f->greatest : f->chunk_greatest;
+    f->chunk_least_less_1 = f->least_less_1 < f->chunk_least_less_1 ? f->least_less_1 : f->chunk_least_less_1;
+    if ((f->counted += MPTI_FINE_BLOCK) >= MPTI_FINE_CHUNK)
+        mpti_fine_flush(f, t);
+}
+
+/* Numbers of f32, f16 or bf16. */
+static void mpti_tally_floats(mpti_tally *t, mpt_format from, const void *x, size_t n)
+{
+    mpti_fine f;
+    float     row[MPTI_FINE_BLOCK];
+    size_t    i = 0;
+    if (n >= MPTI_FINE_LEAST && mpti_fine_open(&f, t)) {
+        for (; n - i >= MPTI_FINE_BLOCK; i += MPTI_FINE_BLOCK) {
+            if (from == MPT_F32) {
+                const float *const at = (const float *)x + i;
+                mpti_fine_add(&f, t, at, n - i >= 4 * MPTI_FINE_BLOCK ? at + 2 * MPTI_FINE_BLOCK : at);
+            } else {
+                mpti_row_load(row, x, from, i, MPTI_FINE_BLOCK);
+                mpti_fine_add(&f, t, row, row);
+            }
+        }
+        mpti_fine_flush(&f, t);
+    }
+    for (; i < n; i += MPTI_BLOCK) {
+        const size_t take = mpti_min(n - i, MPTI_BLOCK);
+        if (from != MPT_F32)
+            mpti_row_load(row, x, from, i, take);
+        mpti_tally_f32(t, from == MPT_F32 ? (const float *)x + i : row, take);
+    }
 }
 
 static void mpti_tally_f64(mpti_tally *t, const double *x, size_t n)
@@ -1862,21 +2077,12 @@ static void mpti_source_load(double *dst, const void *src, mpt_format from, size
 
 static void mpti_tally_any(mpti_tally *t, mpt_format from, const void *x, size_t n)
 {
-    float  row[MPTI_BLOCK];
-    size_t i;
-    if (from == MPT_F32) {
-        mpti_tally_f32(t, (const float *)x, n);
-    } else if (from == MPT_F64) {
+    if (from == MPT_F64)
         mpti_tally_f64(t, (const double *)x, n);
-    } else if (mpt_format_get(from)->bits <= 8) {
+    else if (mpt_format_get(from)->bits <= 8)
         mpti_tally_bytes(t, mpt_format_get(from), (const uint8_t *)x, n);
-    } else {
-        for (i = 0; i < n; i += MPTI_BLOCK) {
-            const size_t take = mpti_min(n - i, MPTI_BLOCK);
-            mpti_row_load(row, x, from, i, take);
-            mpti_tally_f32(t, row, take);
-        }
-    }
+    else
+        mpti_tally_floats(t, from, x, n);
 }
 
 /* The extremes as patterns and back. A comparison of numbers would see subnormals as 0 under DAZ. */

@@ -1,0 +1,74 @@
+/* bench_report.c -- what the reports cost, each beside a loop that reads as many bytes.
+ *
+ *   make bench
+ */
+#define _POSIX_C_SOURCE 200809L
+#define MPT_IMPLEMENTATION
+#include "mpt.h"
+#include "bench.h"
+
+static struct {
+    float     *x;
+    mpt_f16   *h;
+    mpt_range  range;
+    mpt_ranges ranges;
+} data;
+
+static void run_range(size_t n)
+{
+    (void)mpt_range_init(&data.range, MPT_F16);
+    (void)mpt_range_add_f32(&data.range, data.x, n);
+}
+
+static void run_ranges(size_t n)
+{
+    (void)mpt_ranges_init(&data.ranges);
+    (void)mpt_ranges_add_f32(&data.ranges, data.x, n);
+}
+
+static void run_range_f16(size_t n)
+{
+    (void)mpt_range_init(&data.range, MPT_F16);
+    (void)mpt_range_add_f16(&data.range, data.h, n);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(size_t n);
+    size_t in, out;             /* bytes an element */
+} rows[] = {
+    {"range report, f32, one format", run_range, 4, 0},
+    {"range report, f32, all formats", run_ranges, 4, 0},
+    {"range report, f16, one format", run_range_f16, 2, 0},
+};
+
+/* Gradients as they are: a normal distribution, 12 uniform numbers summed, around 2^-10. */
+static void fill(size_t n)
+{
+    uint64_t s = 1;
+    size_t   i;
+    int      k;
+    for (i = 0; i < n; i++) {
+        double sum = -6.0;
+        for (k = 0; k < 12; k++) {
+            s = s * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            sum += (double)(s >> 11) / 9007199254740992.0;
+        }
+        data.x[i] = (float)(sum * 1e-3);
+    }
+    (void)mpt_f16_from_f32_n(data.h, data.x, n);
+}
+
+int main(int argc, char **argv)
+{
+    const size_t large = BENCH_IN_MEMORY;
+    bench        b;
+    size_t       i;
+    data.x = (float *)bench_array(large * sizeof *data.x);
+    data.h = (mpt_f16 *)bench_array(large * sizeof *data.h);
+    fill(large);
+    bench_open(&b, "report", argc, argv, large * 4);
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        (void)bench_row(&b, rows[i].name, mpt_simd_name(), rows[i].run, large, rows[i].in, rows[i].out);
+    return data.range.count ? bench_close(&b) : 1;
+}
