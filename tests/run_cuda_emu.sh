@@ -118,6 +118,25 @@ more() {    # more COMPILER FLAGS NAME
     done
 }
 
+# Example 10 launches by <<<>>>, as its readers do: turned into a call here. Both files must learn alike.
+drop_in() {
+    for f in before after; do
+        sed -E 's/([a-z_0-9]+)<<<(.*)>>>\(/EMU_LAUNCH(\1, \2)(/' "examples/10_drop_into_cuda/$f.cu" \
+            > "$out/10_$f.cu"
+        # shellcheck disable=SC2086
+        check "example 10, $f: builds" \
+            g++ -O2 $emu -include tests/emu/triple.h "$out/10_$f.cu" -o "$out/10_$f"
+        "$out/10_$f" > "$out/10_$f.out" 2>&1
+        check "example 10, $f: its output" diff "examples/10_drop_into_cuda/$f.expected" "$out/10_$f.out"
+    done
+    lines=$(diff examples/10_drop_into_cuda/before.cu examples/10_drop_into_cuda/after.cu | grep -c '^[<>]')
+    if [ "$lines" -gt 0 ] && [ "$lines" -le 70 ]; then pass "example 10: $lines changed lines"
+    else fail "example 10: $lines changed lines, 1 to 70 are allowed"; fi
+    if grep -qE 'mpt_[a-z0-9_]*\(|include "mpt' examples/10_drop_into_cuda/before.cu; then
+        fail "before.cu knows mpt"
+    else pass "before.cu knows nothing of mpt"; fi
+}
+
 example_refuses() {
     "$out/05_g++" "$out/no-such-file.csv" > "$out/05.out" 2> "$out/05.err"
     code=$?
@@ -139,6 +158,7 @@ if probe g++ "$asan" env ASAN_OPTIONS=detect_leaks=0; then
 else
     skip "AddressSanitizer does not work here"
 fi
+drop_in
 example g++
 example clang++
 if [ -x "$out/05_g++" ]; then

@@ -123,4 +123,11 @@ for program in test_cuda_gemm test_cuda_convert; do
 done
 # shellcheck disable=SC2086
 check "example 05 compiles" "$NVCC" $quiet -O2 -arch=sm_90 examples/05_train_digits_cuda.cu -o "$out/05"
+for f in before after; do
+    # shellcheck disable=SC2086
+    check "example 10, $f, compiles" \
+        "$NVCC" $quiet -O2 -arch=sm_90 "examples/10_drop_into_cuda/$f.cu" -o "$out/10"
+done
+# shellcheck disable=SC2086
+check "example 11 compiles" "$NVCC" $quiet -O2 -DASK_THE_GPU -x cu examples/11_gpu_advice.c -o "$out/11"
 summary
