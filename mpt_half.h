@@ -1019,15 +1019,15 @@ MPT_HD unsigned mpti_round16(mpti_env *e, mpti_num x)
     return x.sign << 15 | code;
 }
 
-/* x + y, not both zero in value with the same sign: see mpti_sum16. A distance beyond 38 bits leaves of
- * the lower number only that it is there: no sig here has more than 22 bits. */
+/* x + y, both not zero, no sig of more than 22 bits. What lies more than 38 bits below the higher number's
+ * last bit only sets the last bit of the sum: enough for every direction and for 32 random bits. */
 MPT_HD mpti_num mpti_align_add(mpti_num x, mpti_num y)
 {
     mpti_num high = x.exp >= y.exp ? x : y, low = x.exp >= y.exp ? y : x;
     int      gap = high.exp - low.exp;
     if (gap > 38) {
+        low.sig = mpti_shift_jam(low.sig, gap - 38);
         gap = 38;
-        low.sig = 1u;
     }
     high.sig <<= gap;
     high.exp -= gap;
@@ -1480,6 +1480,26 @@ MPTI_COMPARES(bf16, 7)
     }
 MPTI_SIGNS(f16)
 MPTI_SIGNS(bf16)
+
+/* mpt_f16_add_n, sub_n, mul_n(dst, a, b, n), mpt_f16_fma_n(dst, a, b, c, n), and for bf16 -- arrays: each
+ * element as by mpt_f16_add and so on.
+ *   dst      out  [n]
+ *   a, b, c  in   [n]
+ * In place: dst may be a, b or c itself; no other overlap. With AVX2 or AVX-512, chosen at run time, at some
+ * elements a cycle; elsewhere the scalar integers.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
+ * Exact: bit for bit the scalar function, NaN included, on every path and at any setting of the processor
+ * (rounding, flush to zero), which is found unchanged.  Threads: any. */
+MPT_DEF mpt_status mpt_f16_add_n(mpt_f16 *dst, const mpt_f16 *a, const mpt_f16 *b, size_t n);
+MPT_DEF mpt_status mpt_f16_sub_n(mpt_f16 *dst, const mpt_f16 *a, const mpt_f16 *b, size_t n);
+MPT_DEF mpt_status mpt_f16_mul_n(mpt_f16 *dst, const mpt_f16 *a, const mpt_f16 *b, size_t n);
+MPT_DEF mpt_status mpt_f16_fma_n(mpt_f16 *dst, const mpt_f16 *a, const mpt_f16 *b, const mpt_f16 *c,
+                                 size_t n);
+MPT_DEF mpt_status mpt_bf16_add_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf16 *b, size_t n);
+MPT_DEF mpt_status mpt_bf16_sub_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf16 *b, size_t n);
+MPT_DEF mpt_status mpt_bf16_mul_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf16 *b, size_t n);
+MPT_DEF mpt_status mpt_bf16_fma_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf16 *b, const mpt_bf16 *c,
+                                  size_t n);
 
 // >>H12 text ---------------------------------------------------------------------------------------
 
@@ -2466,6 +2486,273 @@ MPT_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t 
 }
 
 // >>H16 implementation: arithmetic -----------------------------------------------------------------
+/* Arrays by way of float, and why one more rounding does no harm.
+ *
+ * +, -, *: the exact result is rounded to float's 24 bits, then to p = 11 (f16) or 8 (bf16). Twice is as
+ * good as once if the wider format has at least 2p + 2 bits (Figueroa 1995, "When is double rounding
+ * innocuous?"): 24 >= 2 * 11 + 2. Subnormal results: sums of f16 are multiples of 2^-24 and exact in float,
+ * products of f16 have 22 bits, none below 2^-48, and are exact; bf16 has float's exponents, so its
+ * subnormals keep float's 16 extra bits, one more than where a product of 8-bit significands could lie next
+ * to a tie without being one. (The tests try all pairs.)
+ * fma: 2p + 2 bits are not enough. The exact sum is rounded to odd: of the floats below and above take the
+ * one whose last bit is 1. That is as good as a sticky bit, and 24 >= p + 2 bits suffice (Boldo & Melquiond
+ * 2008). Both come from one direction: with the processor rounding down, up(x) = -down(-x).
+ *
+ * The operations are assembler: no -ffast-math, no contraction and no swapped operands reach them. The
+ * processor's control word is set for the loop and then restored. NaN results are rare; they are made from
+ * the codes, by the rule of >>H11. */
+typedef void (*mpti_kernel)(uint16_t *dst, const uint16_t *a, const uint16_t *b, const uint16_t *c, size_t n);
+#define MPTI_KERNEL(name) \
+    void name(uint16_t *dst, const uint16_t *a, const uint16_t *b, const uint16_t *c, size_t n)
+
+#if MPTI_X86
+#define MPTI_AVX2 __attribute__((target("avx2,fma,f16c")))
+#define MPTI_LANE_INLINE static inline __attribute__((always_inline))
+enum { MPTI_LANES = 32, MPTI_CSR_NEAREST = 0x1f80, MPTI_CSR_DOWN = 0x3f80 };
+
+/* Give the NaN lanes of results what the rule of >>H11 says. */
+__attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const uint16_t *a, const uint16_t *b,
+                                                            const uint16_t *c, int mbits)
+{
+    mpti_env e = mpti_env_make(mbits, MPT_RND_NEAREST_EVEN, 0u);
+    int      i;
+    for (i = 0; i < MPTI_LANES; i++)
+        if (mpti_is_nan16(&e, r[i])) {
+            const int from = mpti_is_nan16(&e, a[i]) || mpti_is_nan16(&e, b[i]) || mpti_is_nan16(&e, c[i]);
+            r[i] = (uint16_t)(from ? mpti_pick_nan16(&e, a[i], b[i], c[i]) : mpti_nan16(&e));
+        }
+}
+
+/* Whether some of the codes of r0 and r1 are beyond +-inf. */
+MPTI_AVX2 MPTI_LANE_INLINE int mpti_some_nan(__m256i r0, __m256i r1, int inf)
+{
+    const __m256i largest = _mm256_max_epu16(_mm256_add_epi16(r0, r0), _mm256_add_epi16(r1, r1));
+    const __m256i beyond = _mm256_subs_epu16(largest, _mm256_set1_epi16((short)(2 * inf)));
+    return !_mm256_testz_si256(beyond, beyond);
+}
+
+MPTI_AVX2 MPTI_LANE_INLINE void mpti_store_lanes(uint16_t *dst, __m256i r0, __m256i r1, const uint16_t *a,
+                                                 const uint16_t *b, const uint16_t *c, int mbits)
+{
+    if (__builtin_expect(mpti_some_nan(r0, r1, 0x7fff >> mbits << mbits), 0)) {
+        uint16_t r[MPTI_LANES];
+        _mm256_storeu_si256((__m256i *)(void *)r, r0);
+        _mm256_storeu_si256((__m256i *)(void *)(r + 16), r1);
+        mpti_patch_nans(r, a, b, c, mbits);
+        memcpy(dst, r, sizeof r);
+        return;
+    }
+    _mm256_storeu_si256((__m256i *)(void *)dst, r0);
+    _mm256_storeu_si256((__m256i *)(void *)(dst + 16), r1);
+}
+
+/* The operations on vectors of type V with the load and select of their width. */
+#define MPTI_VECTOR_OPS(target, w, V)                                                              \
+    target MPTI_LANE_INLINE V mpti_add_##w(V a, V b, V c)                                          \
+    {                                                                                              \
+        V r;                                                                                       \
+        (void)c;                                                                                   \
+        __asm__("vaddps {%2, %1, %0|%0, %1, %2}" : "=v"(r) : "v"(a), "v"(b));                      \
+        return r;                                                                                  \
+    }                                                                                              \
+    target MPTI_LANE_INLINE V mpti_sub_##w(V a, V b, V c)                                          \
+    {                                                                                              \
+        V r;                                                                                       \
+        (void)c;                                                                                   \
+        __asm__("vsubps {%2, %1, %0|%0, %1, %2}" : "=v"(r) : "v"(a), "v"(b));                      \
+        return r;                                                                                  \
+    }                                                                                              \
+    target MPTI_LANE_INLINE V mpti_mul_##w(V a, V b, V c)                                          \
+    {                                                                                              \
+        V r;                                                                                       \
+        (void)c;                                                                                   \
+        __asm__("vmulps {%2, %1, %0|%0, %1, %2}" : "=v"(r) : "v"(a), "v"(b));                      \
+        return r;                                                                                  \
+    }                                                                                              \
+    target MPTI_LANE_INLINE V mpti_fma_##w(V a, V b, V c)                                          \
+    {                                                                                              \
+        V down = c, minus_up = c;                                                                  \
+        __asm__("vfmadd231ps {%2, %1, %0|%0, %1, %2}" : "+v"(down) : "v"(a), "v"(b));              \
+        __asm__("vfnmsub231ps {%2, %1, %0|%0, %1, %2}" : "+v"(minus_up) : "v"(a), "v"(b));         \
+        return mpti_pick_odd_##w(down, minus_up);                                                  \
+    }
+
+MPTI_AVX2 MPTI_LANE_INLINE __m256 mpti_pick_odd_256(__m256 down, __m256 minus_up)
+{
+    const __m256i d = _mm256_castps_si256(down), sign = _mm256_set1_epi32((int)0x80000000u);
+    const __m256  up = _mm256_castsi256_ps(_mm256_xor_si256(_mm256_castps_si256(minus_up), sign));
+    return _mm256_blendv_ps(up, down, _mm256_castsi256_ps(_mm256_slli_epi32(d, 31)));
+}
+
+MPTI_AVX512_TARGET MPTI_LANE_INLINE __m512 mpti_pick_odd_512(__m512 down, __m512 minus_up)
+{
+    const __m512i d = _mm512_castps_si512(down), sign = _mm512_set1_epi32((int)0x80000000u);
+    const __m512i up = _mm512_xor_si512(_mm512_castps_si512(minus_up), sign);
+    return _mm512_castsi512_ps(
+        _mm512_mask_mov_epi32(up, _mm512_test_epi32_mask(d, _mm512_set1_epi32(1)), d));
+}
+MPTI_VECTOR_OPS(MPTI_AVX2, 256, __m256)
+MPTI_VECTOR_OPS(MPTI_AVX512_TARGET, 512, __m512)
+
+/* With all lanes chosen the maskz forms are the plain ones, without what gcc 12 warns of in those. */
+#define MPTI_ALL_16 ((__mmask16)0xffffu)
+MPTI_AVX2 MPTI_LANE_INLINE __m256 mpti_f16_widen_256(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+MPTI_AVX2 MPTI_LANE_INLINE __m256 mpti_bf16_widen_256(const uint16_t *p)
+{
+    const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(b), 16));
+}
+MPTI_AVX512_TARGET MPTI_LANE_INLINE __m512 mpti_f16_widen_512(const uint16_t *p)
+{
+    return _mm512_maskz_cvtph_ps(MPTI_ALL_16, _mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+MPTI_AVX512_TARGET MPTI_LANE_INLINE __m512 mpti_bf16_widen_512(const uint16_t *p)
+{
+    const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    const __m512i u = _mm512_maskz_cvtepu16_epi32(MPTI_ALL_16, b);
+    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(MPTI_ALL_16, u, 16));
+}
+
+MPTI_AVX2 MPTI_LANE_INLINE __m256i mpti_f16_narrow_256(__m256 low, __m256 high)
+{
+    return _mm256_inserti128_si256(
+        _mm256_castsi128_si256(_mm256_cvtps_ph(low, _MM_FROUND_TO_NEAREST_INT)),
+        _mm256_cvtps_ph(high, _MM_FROUND_TO_NEAREST_INT), 1);
+}
+MPTI_AVX2 MPTI_LANE_INLINE __m256i mpti_bf16_round_256(__m256 x)
+{
+    const __m256i u = _mm256_castps_si256(x), odd = _mm256_and_si256(_mm256_srli_epi32(u, 16),
+                                                                     _mm256_set1_epi32(1));
+    return _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd), 16);
+}
+MPTI_AVX2 MPTI_LANE_INLINE __m256i mpti_bf16_narrow_256(__m256 low, __m256 high)
+{
+    return _mm256_permute4x64_epi64(
+        _mm256_packus_epi32(mpti_bf16_round_256(low), mpti_bf16_round_256(high)), 0xd8);
+}
+MPTI_AVX512_TARGET MPTI_LANE_INLINE __m256i mpti_f16_narrow_512(__m512 x)
+{
+    return _mm512_maskz_cvtps_ph(MPTI_ALL_16, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+MPTI_AVX512_TARGET MPTI_LANE_INLINE __m256i mpti_bf16_narrow_512(__m512 x)
+{
+    const __m512i u = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_maskz_srli_epi32(MPTI_ALL_16, u, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    return _mm512_maskz_cvtepi32_epi16(MPTI_ALL_16, _mm512_maskz_srli_epi32(MPTI_ALL_16, up, 16));
+}
+
+/* 16 results of `op` from the codes at a, b, c. */
+#define MPTI_16_LANES(T, op)                                                                       \
+    MPTI_AVX2 MPTI_LANE_INLINE __m256i mpti_##T##_##op##_16_avx2(const uint16_t *a, const uint16_t *b, \
+                                                                 const uint16_t *c)                \
+    {                                                                                              \
+        return mpti_##T##_narrow_256(                                                              \
+            mpti_##op##_256(mpti_##T##_widen_256(a), mpti_##T##_widen_256(b), mpti_##T##_widen_256(c)), \
+            mpti_##op##_256(mpti_##T##_widen_256(a + 8), mpti_##T##_widen_256(b + 8),              \
+                            mpti_##T##_widen_256(c + 8)));                                         \
+    }                                                                                              \
+    MPTI_AVX512_TARGET MPTI_LANE_INLINE __m256i mpti_##T##_##op##_16_avx512(                       \
+        const uint16_t *a, const uint16_t *b, const uint16_t *c)                                   \
+    {                                                                                              \
+        return mpti_##T##_narrow_512(mpti_##op##_512(                                              \
+            mpti_##T##_widen_512(a), mpti_##T##_widen_512(b), mpti_##T##_widen_512(c)));           \
+    }
+
+/* Kernels take a multiple of MPTI_LANES elements; with two operands c is b. Not inlined: the control word
+ * is set around the call. */
+#define MPTI_X86_KERNEL(target, T, M, op, isa)                                                     \
+    target __attribute__((noinline)) static MPTI_KERNEL(mpti_##T##_##op##_##isa)                   \
+    {                                                                                              \
+        size_t i;                                                                                  \
+        for (i = 0; i < n; i += MPTI_LANES)                                                        \
+            mpti_store_lanes(dst + i, mpti_##T##_##op##_16_##isa(a + i, b + i, c + i),             \
+                             mpti_##T##_##op##_16_##isa(a + i + 16, b + i + 16, c + i + 16),       \
+                             a + i, b + i, c + i, M);                                              \
+    }
+#define MPTI_X86_KERNELS(T, M, op)                                                                 \
+    MPTI_16_LANES(T, op)                                                                           \
+    MPTI_X86_KERNEL(MPTI_AVX2, T, M, op, avx2)                                                     \
+    MPTI_X86_KERNEL(MPTI_AVX512_TARGET, T, M, op, avx512)
+
+/* Run a kernel, its last elements in a copy, with the control word it wants: no traps, no flushing. */
+MPTI_AVX2 static void mpti_run_kernel(mpti_kernel kernel, unsigned control, uint16_t *dst, const uint16_t *a,
+                                      const uint16_t *b, const uint16_t *c, size_t n)
+{
+    const size_t   whole = n - n % MPTI_LANES, rest = n - whole, bytes = rest * sizeof *dst;
+    const unsigned before = _mm_getcsr();
+    uint16_t       copy[3][MPTI_LANES];
+    _mm_setcsr(control);
+    kernel(dst, a, b, c, whole);
+    if (rest) {
+        memset(copy, 0, sizeof copy);
+        memcpy(copy[0], a + whole, bytes);
+        memcpy(copy[1], b + whole, bytes);
+        memcpy(copy[2], c + whole, bytes);
+        kernel(copy[0], copy[0], copy[1], copy[2], MPTI_LANES);
+        memcpy(dst + whole, copy[0], bytes);
+    }
+    _mm_setcsr(before);
+}
+#define MPTI_RUN_X86(T, op, control)                                                   \
+    if (MPTI_AVX512 || __builtin_cpu_supports("avx2")) {                               \
+        mpti_run_kernel(MPTI_AVX512 ? mpti_##T##_##op##_avx512 : mpti_##T##_##op##_avx2, \
+                        control, (uint16_t *)dst, (const uint16_t *)a, (const uint16_t *)b, \
+                        (const uint16_t *)c, n);                                       \
+        return MPT_OK;                                                                 \
+    }
+#else
+#define MPTI_X86_KERNELS(T, M, op)
+#define MPTI_RUN_X86(T, op, control)
+#endif
+
+#define MPTI_ARITHMETIC_N(T, M, op, plain, control)                                                \
+    MPTI_X86_KERNELS(T, M, op)                                                                     \
+    static mpt_status mpti_##T##_##op##_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b,        \
+                                          const mpt_##T *c, size_t n)                              \
+    {                                                                                              \
+        size_t i;                                                                                  \
+        if (n && (!dst || !a || !b || !c))                                                         \
+            return MPT_E_ARG;                                                                      \
+        MPTI_RUN_X86(T, op, control)                                                               \
+        for (i = 0; i < n; i++)                                                                    \
+            dst[i] = plain;                                                                        \
+        return MPT_OK;                                                                             \
+    }
+MPTI_ARITHMETIC_N(f16, 10, add, mpt_f16_add(a[i], b[i]), MPTI_CSR_NEAREST)
+MPTI_ARITHMETIC_N(f16, 10, sub, mpt_f16_sub(a[i], b[i]), MPTI_CSR_NEAREST)
+MPTI_ARITHMETIC_N(f16, 10, mul, mpt_f16_mul(a[i], b[i]), MPTI_CSR_NEAREST)
+MPTI_ARITHMETIC_N(f16, 10, fma, mpt_f16_fma(a[i], b[i], c[i]), MPTI_CSR_DOWN)
+MPTI_ARITHMETIC_N(bf16, 7, add, mpt_bf16_add(a[i], b[i]), MPTI_CSR_NEAREST)
+MPTI_ARITHMETIC_N(bf16, 7, sub, mpt_bf16_sub(a[i], b[i]), MPTI_CSR_NEAREST)
+MPTI_ARITHMETIC_N(bf16, 7, mul, mpt_bf16_mul(a[i], b[i]), MPTI_CSR_NEAREST)
+MPTI_ARITHMETIC_N(bf16, 7, fma, mpt_bf16_fma(a[i], b[i], c[i]), MPTI_CSR_DOWN)
+
+#define MPTI_TWO_ARRAYS(T, op)                                                                     \
+    MPT_DEF mpt_status mpt_##T##_##op##_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
+    {                                                                                              \
+        return mpti_##T##_##op##_n(dst, a, b, b, n);                                               \
+    }
+MPTI_TWO_ARRAYS(f16, add)
+MPTI_TWO_ARRAYS(f16, sub)
+MPTI_TWO_ARRAYS(f16, mul)
+MPTI_TWO_ARRAYS(bf16, add)
+MPTI_TWO_ARRAYS(bf16, sub)
+MPTI_TWO_ARRAYS(bf16, mul)
+
+MPT_DEF mpt_status mpt_f16_fma_n(mpt_f16 *dst, const mpt_f16 *a, const mpt_f16 *b, const mpt_f16 *c, size_t n)
+{
+    return mpti_f16_fma_n(dst, a, b, c, n);
+}
+
+MPT_DEF mpt_status mpt_bf16_fma_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf16 *b, const mpt_bf16 *c,
+                                  size_t n)
+{
+    return mpti_bf16_fma_n(dst, a, b, c, n);
+}
 
 // >>H17 implementation: text -----------------------------------------------------------------------
 

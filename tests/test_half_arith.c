@@ -549,6 +549,573 @@ TEST(a_wrong_rounding_is_invalid)
     CHECK_EQ_U(mpt_f16_add_r(h16(0x3c00u), h16(1u), MPT_RND_UP, NULL).bits, 0x3c01u);
 }
 
+// the operations that need no rounding of results --------------------------------------------------
+
+static unsigned any_r(int f, const char *what, unsigned a, unsigned b, unsigned *flags)
+{
+#define BOTH(name) \
+    if (strcmp(what, #name) == 0) \
+        return f ? mpt_bf16_##name##_r(b16(a), b16(b), flags).bits \
+                 : mpt_f16_##name##_r(h16(a), h16(b), flags).bits;
+    BOTH(rem)
+    BOTH(minimum)
+    BOTH(maximum)
+    BOTH(minimum_number)
+    BOTH(maximum_number)
+    BOTH(minimum_magnitude)
+    BOTH(maximum_magnitude)
+    BOTH(minimum_magnitude_number)
+    BOTH(maximum_magnitude_number)
+#undef BOTH
+    abort();
+    return 0u;
+}
+
+/* The remainder by long division, one bit at a time. */
+static result ref_rem(const fmt *f, unsigned a, unsigned b)
+{
+    const dyadic x = value_of(f, mag(a), 0), y = value_of(f, mag(b), 0);
+    result       r, all[MODES];
+    unsigned     in[2];
+    exact        e;
+    wide         rest, part;
+    int          shift, odd = 0;
+    in[0] = a;
+    in[1] = b;
+    r.code = f->inf | f->quiet;
+    r.flags = INV;
+    if (ref_nan(f, in, 2, all))
+        return all[0];
+    if (is_inf(f, a) || is_zero(b))
+        return r;
+    r.code = a;
+    r.flags = 0;
+    if (is_zero(a) || is_inf(f, b))
+        return r;
+    memset(&e, 0, sizeof e);
+    rest = wide_of(x);
+    shift = top_bit(x.sig) + x.exp - top_bit(y.sig) - y.exp;
+    for (; shift >= 0; shift--) {
+        part = wide_of(dy(y.sig, y.exp + shift));
+        odd = wide_cmp(&rest, &part) >= 0;
+        if (odd)
+            rest = wide_sub(&rest, &part);
+    }
+    part = wide_add(&rest, &rest);
+    e.sum = wide_of(y);
+    e.sign = a >> 15;
+    shift = wide_cmp(&part, &e.sum);
+    if (shift > 0 || (shift == 0 && odd)) {
+        e.sum = wide_sub(&e.sum, &rest);
+        e.sign ^= 1u;
+    } else
+        e.sum = rest;
+    e.what = SUM;
+    if (wide_is_zero(&e.sum)) {
+        r.code = a & SIGN;
+        return r;
+    }
+    round_all(f, &e, all);
+    return all[0];
+}
+
+TEST(remainder)
+{
+    const long n = mt.long_mode ? 2000000 : 12000;
+    long       i;
+    int        f;
+    for (f = 0; f < 2; f++)
+        for (i = 0; i < n; i++) {
+            const unsigned a = pick(&formats[f]), b = i & 1 ? pick(&formats[f]) : pick_near(&formats[f], a);
+            const result   want = ref_rem(&formats[f], a, b);
+            unsigned       flags = 0;
+            mt_context(formats[f].name, "rem");
+            CHECK_EQ_U_AT(any_r(f, "rem", a, b, &flags), want.code, (uint64_t)a << 32 | b);
+            CHECK_EQ_U_AT(flags, want.flags, (uint64_t)a << 32 | b);
+            CHECK(!(want.flags & INX));
+        }
+    CHECK_EQ_U(mpt_f16_rem(h16(0x4500u), h16(0x4200u)).bits, 0xbc00u);   /* 5 rem 3 = -1 */
+    CHECK_EQ_U(mpt_bf16_rem(b16(0x40a0u), b16(0x4040u)).bits, 0xbf80u);
+}
+
+/* -1, 0, 1 as a is below, equal to, above b; -0 below +0 if `zeros` */
+static int ref_order(const fmt *f, unsigned a, unsigned b, int zeros)
+{
+    const int size = is_inf(f, a) || is_inf(f, b) ? (int)is_inf(f, a) - (int)is_inf(f, b)
+                                                  : dy_cmp(value_of(f, mag(a), 0), value_of(f, mag(b), 0));
+    if (is_zero(a) && is_zero(b))
+        return zeros ? (int)(b >> 15) - (int)(a >> 15) : 0;
+    if (a >> 15 != b >> 15)
+        return a >> 15 ? -1 : 1;
+    return a >> 15 ? -size : size;
+}
+
+TEST(minimum_and_maximum)
+{
+    static const struct { const char *name; int largest, magnitude, number; } m[] = {
+        {"minimum", 0, 0, 0}, {"maximum", 1, 0, 0}, {"minimum_number", 0, 0, 1}, {"maximum_number", 1, 0, 1},
+        {"minimum_magnitude", 0, 1, 0}, {"maximum_magnitude", 1, 1, 0},
+        {"minimum_magnitude_number", 0, 1, 1}, {"maximum_magnitude_number", 1, 1, 1},
+    };
+    const long n = mt.long_mode ? 1000000 : 20000;
+    long       i;
+    size_t     k;
+    int        f;
+    for (f = 0; f < 2; f++)
+        for (i = 0; i < n; i++)
+            for (k = 0; k < COUNT_OF(m); k++) {
+                const fmt *const F = &formats[f];
+                const unsigned   a = pick(F), b = i % 8 == 0 ? a ^ SIGN : pick(F);
+                const unsigned   snan = is_snan(F, a) || is_snan(F, b) ? INV : 0u;
+                unsigned         want, flags = 0, got;
+                if (is_nan(F, a) || is_nan(F, b)) {
+                    want = (is_nan(F, a) ? a : b) | F->quiet;
+                    if (m[k].number && !(is_nan(F, a) && is_nan(F, b)))
+                        want = is_nan(F, a) ? b : a;
+                } else {
+                    int order = m[k].magnitude ? ref_order(F, mag(a), mag(b), 1) : 0;
+                    if (!order)
+                        order = ref_order(F, a, b, 1);
+                    want = m[k].largest ? (order >= 0 ? a : b) : (order <= 0 ? a : b);
+                }
+                got = any_r(f, m[k].name, a, b, &flags);
+                mt_context(F->name, m[k].name);
+                CHECK_EQ_U_AT(got, want, (uint64_t)a << 32 | b);
+                CHECK_EQ_U_AT(flags, snan, (uint64_t)a << 32 | b);
+            }
+    CHECK_EQ_U(mpt_f16_minimum(h16(0u), h16(SIGN)).bits, SIGN);
+    CHECK_EQ_U(mpt_f16_maximum(h16(SIGN), h16(0u)).bits, 0u);
+    CHECK_EQ_U(mpt_bf16_minimum_number(b16(0x7fc0u), b16(0x3f80u)).bits, 0x3f80u);
+    CHECK_EQ_U(mpt_bf16_maximum_magnitude(b16(0xc000u), b16(0x3f80u)).bits, 0xc000u);
+}
+
+#define RELATIONS(X) X(eq, 2) X(ne, 1 | 4 | 8) X(lt, 1) X(le, 1 | 2) X(gt, 4) X(ge, 4 | 2) X(unordered, 8)
+
+static void check_relations(int f, unsigned a, unsigned b)
+{
+    const fmt *const F = &formats[f];
+    const int        nan = is_nan(F, a) || is_nan(F, b);
+    const int        relation = nan ? 8 : ref_order(F, a, b, 0) < 0 ? 1 : ref_order(F, a, b, 0) ? 4 : 2;
+    const unsigned   quiet = is_snan(F, a) || is_snan(F, b) ? INV : 0u, loud = nan ? INV : 0u;
+    const uint64_t   at = (uint64_t)a << 32 | b;
+    unsigned         fq, fs;
+#define X_(which, set)                                                                               \
+    fq = fs = 0;                                                                                     \
+    mt_context(F->name, #which);                                                                     \
+    CHECK_EQ_U_AT(f ? mpt_bf16_##which(b16(a), b16(b)) : mpt_f16_##which(h16(a), h16(b)),             \
+                  ((set) & relation) != 0, at);                                                      \
+    CHECK_EQ_U_AT(f ? mpt_bf16_##which##_quiet(b16(a), b16(b), &fq)                                   \
+                    : mpt_f16_##which##_quiet(h16(a), h16(b), &fq), ((set) & relation) != 0, at);     \
+    CHECK_EQ_U_AT(f ? mpt_bf16_##which##_signaling(b16(a), b16(b), &fs)                               \
+                    : mpt_f16_##which##_signaling(h16(a), h16(b), &fs), ((set) & relation) != 0, at); \
+    CHECK_EQ_U_AT(fq, quiet, at);                                                                    \
+    CHECK_EQ_U_AT(fs, loud, at);
+    RELATIONS(X_)
+#undef X_
+}
+
+TEST(comparisons)
+{
+    const long n = mt.long_mode ? 2000000 : 20000;
+    long       i;
+    int        f;
+    for (f = 0; f < 2; f++)
+        for (i = 0; i < n; i++) {
+            const unsigned a = pick(&formats[f]);
+            check_relations(f, a, i % 8 == 0 ? a ^ SIGN : i % 8 == 1 ? a : pick(&formats[f]));
+        }
+}
+
+/* The place of a code in the total order, counted from -NaN with the largest payload. */
+static int total_place(unsigned code) { return code & SIGN ? 0x7fff - (int)mag(code) : 0x8000 + (int)code; }
+
+TEST(total_order_and_signs)
+{
+    long i;
+    for (i = 0; i < 30000; i++) {
+        const unsigned a = pick(&formats[i & 1]);
+        const unsigned b = i % 4 < 2 ? pick(&formats[i & 1]) : a ^ (i % 3 ? SIGN : 0u);
+        const int      want = total_place(a) <= total_place(b);
+        CHECK_EQ_I(mpt_f16_total_order(h16(a), h16(b)), want);
+        CHECK_EQ_I(mpt_bf16_total_order(b16(a), b16(b)), want);
+        CHECK_EQ_I(mpt_f16_total_order_mag(h16(a), h16(b)), mag(a) <= mag(b));
+        CHECK_EQ_I(mpt_bf16_total_order_mag(b16(a), b16(b)), mag(a) <= mag(b));
+        CHECK_EQ_U(mpt_f16_neg(h16(a)).bits, a ^ SIGN);
+        CHECK_EQ_U(mpt_bf16_abs(b16(a)).bits, mag(a));
+        CHECK_EQ_U(mpt_f16_abs(h16(a)).bits, mag(a));
+        CHECK_EQ_U(mpt_bf16_neg(b16(a)).bits, a ^ SIGN);
+        CHECK_EQ_U(mpt_f16_copysign(h16(a), h16(b)).bits, mag(a) | (b & SIGN));
+        CHECK_EQ_U(mpt_bf16_copysign(b16(a), b16(b)).bits, mag(a) | (b & SIGN));
+    }
+}
+
+/* |a| between two integers: the lower one, where |a| stands in the gap (as goes_up wants it), exactness. */
+static unsigned integral_part(const fmt *f, unsigned a, int *half, int *same)
+{
+    const dyadic v = value_of(f, mag(a), 0);
+    uint64_t     whole = 0;
+    if (v.exp > -40)
+        whole = v.sig >> -v.exp;
+    *same = dy_cmp(v, dy(whole, 0)) == 0;
+    *half = dy_cmp(v, dy(2u * whole + 1u, -1));
+    return (unsigned)whole;
+}
+
+TEST(round_to_integral)
+{
+    unsigned a;
+    int      f, i;
+    for (f = 0; f < 2; f++)
+        for (a = 0; a < 0x10000u; a++) {
+            const fmt *const F = &formats[f];
+            const int        plain = is_nan(F, a) || is_inf(F, a) || value_of(F, mag(a), 0).exp >= 0;
+            for (i = 0; i < MODES; i++) {
+                unsigned want = is_nan(F, a) ? a | F->quiet : a, flags = is_snan(F, a) ? INV : 0u;
+                unsigned inexact = 0, got, raised = 0;
+                if (!plain) {
+                    int      half, same;
+                    unsigned whole = integral_part(F, a, &half, &same), low = 0, high = F->inf;
+                    if (!same && goes_up(modes[i], a >> 15, half, whole))
+                        whole++;
+                    inexact = same ? 0u : INX;
+                    while (high - low > 1u) {       /* the code of `whole` */
+                        const unsigned mid = (low + high) / 2u;
+                        if (dy_cmp(value_of(F, mid, 0), dy(whole, 0)) <= 0)
+                            low = mid;
+                        else
+                            high = mid;
+                    }
+                    want = low | (a & SIGN);
+                }
+                mt_context(F->name, mode_names[i]);
+                got = f ? mpt_bf16_to_integral_r(b16(a), modes[i], &raised).bits
+                        : mpt_f16_to_integral_r(h16(a), modes[i], &raised).bits;
+                if (got != want || raised != flags)
+                    CHECK_EQ_U_AT((uint64_t)got << 16 | raised, (uint64_t)want << 16 | flags, a);
+                raised = 0;
+                got = f ? mpt_bf16_to_integral_exact_r(b16(a), modes[i], &raised).bits
+                        : mpt_f16_to_integral_exact_r(h16(a), modes[i], &raised).bits;
+                if (got != want || raised != (flags | inexact))
+                    CHECK_EQ_U_AT((uint64_t)got << 16 | raised, (uint64_t)want << 16 | flags | inexact, a);
+                if (i == 0)
+                    CHECK_EQ_U_AT(f ? mpt_bf16_to_integral(b16(a)).bits : mpt_f16_to_integral(h16(a)).bits,
+                                  want, a);
+            }
+        }
+}
+
+TEST(scaleb_and_logb)
+{
+    unsigned a;
+    int      f, i, k;
+    static const int by[] = {0, 1, -1, 2, -3, 9, -10, 24, -25, 29, -30, 40, -41, 133, -134, 260, -270,
+                             2147483647, -2147483647 - 1};
+    for (f = 0; f < 2; f++)
+        for (a = 0; a < 0x10000u; a += mt.long_mode ? 1u : 7u) {
+            const fmt *const F = &formats[f];
+            const int        fixed = is_nan(F, a) || is_inf(F, a) || is_zero(a);
+            unsigned         flags = 0, got;
+            mt_context(F->name, "logb");
+            got = f ? mpt_bf16_logb_r(b16(a), &flags).bits : mpt_f16_logb_r(h16(a), &flags).bits;
+            CHECK_EQ_U_AT(flags, is_snan(F, a) ? INV : is_zero(a) ? DBZ : 0u, a);
+            if (fixed)
+                CHECK_EQ_U_AT(got, is_nan(F, a) ? a | F->quiet : is_inf(F, a) ? F->inf : F->inf | SIGN, a);
+            else {
+                const dyadic v = value_of(F, mag(a), 0), g = value_of(F, mag(got), 0);
+                const int    e = top_bit(v.sig) + v.exp;
+                CHECK_EQ_U_AT(dy_cmp(g, dy((uint64_t)(e < 0 ? -e : e), 0)), 0, a);
+                CHECK_EQ_U_AT(got >> 15, e < 0, a);
+            }
+            for (k = 0; k < (int)COUNT_OF(by); k++) {
+                const int n = by[k] > 2000 ? 2000 : by[k] < -2000 ? -2000 : by[k];
+                result    want[MODES];
+                exact     e;
+                memset(&e, 0, sizeof e);
+                e.what = NUMBER;
+                e.sign = a >> 15;
+                e.p = value_of(F, mag(a), 0);
+                e.p.exp += n;
+                if (fixed)
+                    all_modes(want, is_nan(F, a) ? a | F->quiet : a, is_snan(F, a) ? INV : 0u);
+                else
+                    round_all(F, &e, want);
+                for (i = 0; i < MODES; i++) {
+                    flags = 0;
+                    got = f ? mpt_bf16_scaleb_r(b16(a), by[k], modes[i], &flags).bits
+                            : mpt_f16_scaleb_r(h16(a), by[k], modes[i], &flags).bits;
+                    mt_context("scaleb", mode_names[i]);
+                    if (got != want[i].code || flags != want[i].flags)
+                        CHECK_EQ_U_AT((uint64_t)got << 16 | flags,
+                                      (uint64_t)want[i].code << 16 | want[i].flags, a);
+                }
+            }
+        }
+    CHECK_EQ_U(mpt_f16_scaleb(h16(0x3c00u), 3).bits, 0x4800u);
+    CHECK_EQ_U(mpt_bf16_logb(b16(0x0001u)).bits, 0xc305u);      /* -133 */
+}
+
+// stochastic --------------------------------------------------------------------------------------
+
+static unsigned any_sr(int f, op what, unsigned a, unsigned b, unsigned c, uint32_t random)
+{
+    const mpt_bf16 x = b16(a), y = b16(b);
+    const mpt_f16  p = h16(a), q = h16(b);
+    switch (what) {
+    case ADD: return f ? mpt_bf16_add_sr(x, y, random).bits : mpt_f16_add_sr(p, q, random).bits;
+    case SUB: return f ? mpt_bf16_sub_sr(x, y, random).bits : mpt_f16_sub_sr(p, q, random).bits;
+    case MUL: return f ? mpt_bf16_mul_sr(x, y, random).bits : mpt_f16_mul_sr(p, q, random).bits;
+    case DIV: return f ? mpt_bf16_div_sr(x, y, random).bits : mpt_f16_div_sr(p, q, random).bits;
+    case FMA:
+    case SQRT:
+    case OPS:
+    default:
+        return f ? mpt_bf16_fma_sr(b16(a), b16(b), b16(c), random).bits
+                 : mpt_f16_fma_sr(h16(a), h16(b), h16(c), random).bits;
+    }
+}
+
+/* How many of the 2^32 random words send the result up is found by bisection; it must be the fraction of
+ * the gap: t such that v + gap * t / 2^32 <= |x| < v + gap * (t + 1) / 2^32. Both compared exactly. */
+static void check_stochastic(int f, op what, unsigned a, unsigned b, unsigned c)
+{
+    const fmt *const F = &formats[f];
+    const unsigned   low = any_sr(f, what, a, b, c, 0xffffffffu), high = any_sr(f, what, a, b, c, 0u);
+    const uint64_t   at = (uint64_t)a << 32 | b << 16 | c;
+    uint64_t         t = 0, end = 0xffffffffu;
+    result           want[MODES];
+    unsigned         down, up;
+    ref_op(F, what, a, b, c, want);
+    down = want[2].code;
+    up = mag(want[3].code) > mag(want[4].code) ? want[3].code : want[4].code;
+    mt_context(F->name, op_names[what]);
+    CHECK_EQ_U_AT(low, down, at);
+    if (mag(up) >= F->inf || !(want[0].flags & INX)) {      /* exact, or nothing to go up to but Inf */
+        CHECK_EQ_U_AT(high, down, at);
+        return;
+    }
+    CHECK(high == up || high == down);
+    while (t < end) {                   /* up for random < t, down from t on */
+        const uint64_t mid = t + (end - t) / 2u;
+        if (any_sr(f, what, a, b, c, (uint32_t)mid) == up)
+            t = mid + 1u;
+        else
+            end = mid;
+    }
+    {
+        const dyadic v = value_of(F, mag(down), 0);
+        const int    gap = mag(down) >> F->mbits ? v.exp : value_of(F, 1u, 0).exp;
+        wide         at_t = wide_of(v), step = wide_of(dy(t, gap - 32)), unit = wide_of(dy(1u, gap - 32)), x;
+        dyadic       p = value_of(F, mag(a), 0), q = value_of(F, mag(b), 0), r;
+        int          below, above;
+        at_t = wide_add(&at_t, &step);
+        unit = wide_add(&at_t, &unit);
+        if (what == MUL) {
+            x = wide_of(dy(p.sig * q.sig, p.exp + q.exp));
+        } else {                        /* add and fma */
+            wide product = what == FMA ? wide_of(dy(p.sig * q.sig, p.exp + q.exp)) : wide_of(p), addend;
+            const unsigned sign = what == FMA ? (a ^ b) & SIGN : a & SIGN;
+            r = what == FMA ? value_of(F, mag(c), 0) : q;
+            addend = wide_of(r);
+            if (sign == ((what == FMA ? c : b) & SIGN))
+                x = wide_add(&product, &addend);
+            else
+                x = wide_cmp(&product, &addend) >= 0 ? wide_sub(&product, &addend)
+                                                     : wide_sub(&addend, &product);
+        }
+        below = wide_cmp(&at_t, &x) <= 0;
+        above = wide_cmp(&x, &unit) < 0;
+        CHECK_EQ_U_AT(below && above, 1, at);
+    }
+}
+
+TEST(stochastic_arithmetic)
+{
+    long i;
+    int  f;
+    for (f = 0; f < 2; f++)
+        for (i = 0; i < 4000; i++) {
+            const fmt *const F = &formats[f];
+            const unsigned   a = pick(F), b = i & 1 ? pick_near(F, a) : pick(F), c = pick(F);
+            check_stochastic(f, ADD, a, b, 0u);
+            check_stochastic(f, MUL, a, b, 0u);
+            check_stochastic(f, FMA, a, b, c);
+        }
+    /* 1/3 between two neighbours, by the same bisection as above in decimal: 0.333251953125 + gap / 3 */
+    CHECK_EQ_U(mpt_f16_div_sr(h16(0x3c00u), h16(0x4200u), 0x55555554u).bits, 0x3556u);
+    CHECK_EQ_U(mpt_f16_div_sr(h16(0x3c00u), h16(0x4200u), 0x55555555u).bits, 0x3555u);
+    CHECK_EQ_U(mpt_f16_div_sr(h16(0x0001u), h16(0x6200u), 0u).bits, 0x0001u);  /* 2^-24 / 768 */
+    CHECK_EQ_U(mpt_f16_div_sr(h16(0x0001u), h16(0x6200u), 5592405u).bits, 0u);
+    CHECK_EQ_U(mpt_f16_div_sr(h16(0x0001u), h16(0x6200u), 5592404u).bits, 0x0001u);
+    CHECK_EQ_U(mpt_f16_sub_sr(h16(0x3c00u), h16(0x3c00u), 0u).bits, 0u);
+}
+
+// arrays ------------------------------------------------------------------------------------------
+
+typedef enum { N_ADD, N_SUB, N_MUL, N_FMA, N_OPS } array_op;
+
+static mpt_status call_n(int f, array_op what, uint16_t *d, const uint16_t *a, const uint16_t *b,
+                         const uint16_t *c, size_t n)
+{
+    mpt_f16 *const        hd = (mpt_f16 *)d;
+    mpt_bf16 *const       bd = (mpt_bf16 *)d;
+    const mpt_f16 *const  ha = (const mpt_f16 *)a, *const hb = (const mpt_f16 *)b;
+    const mpt_bf16 *const ba = (const mpt_bf16 *)a, *const bb = (const mpt_bf16 *)b;
+    switch (what) {
+    case N_ADD: return f ? mpt_bf16_add_n(bd, ba, bb, n) : mpt_f16_add_n(hd, ha, hb, n);
+    case N_SUB: return f ? mpt_bf16_sub_n(bd, ba, bb, n) : mpt_f16_sub_n(hd, ha, hb, n);
+    case N_MUL: return f ? mpt_bf16_mul_n(bd, ba, bb, n) : mpt_f16_mul_n(hd, ha, hb, n);
+    case N_FMA:
+    case N_OPS:
+    default:
+        return f ? mpt_bf16_fma_n(bd, ba, bb, (const mpt_bf16 *)c, n)
+                 : mpt_f16_fma_n(hd, ha, hb, (const mpt_f16 *)c, n);
+    }
+}
+
+static unsigned one_of(int f, array_op what, unsigned a, unsigned b, unsigned c)
+{
+    static const op as[] = {ADD, SUB, MUL, FMA};
+    return f ? bf16_plain(as[what], a, b, c) : f16_plain(as[what], a, b, c);
+}
+
+/* Every path that this processor has, each against the scalar function. */
+static void run_path(int path, int f, array_op what, uint16_t *d, const uint16_t *a, const uint16_t *b,
+                     const uint16_t *c, size_t n)
+{
+#if MPTI_X86
+#define KERNELS(isa)                                                                              \
+    {{mpti_f16_add_##isa, mpti_f16_sub_##isa, mpti_f16_mul_##isa, mpti_f16_fma_##isa},            \
+     {mpti_bf16_add_##isa, mpti_bf16_sub_##isa, mpti_bf16_mul_##isa, mpti_bf16_fma_##isa}}
+    static const mpti_kernel kernels[2][2][N_OPS] = {KERNELS(avx2), KERNELS(avx512)};
+    if (path) {
+        mpti_run_kernel(kernels[path - 1][f][what], what == N_FMA ? MPTI_CSR_DOWN : MPTI_CSR_NEAREST, d, a, b,
+                        what == N_FMA ? c : b, n);
+        return;
+    }
+#endif
+    (void)path;
+    CHECK_EQ_I(call_n(f, what, d, a, b, c, n), MPT_OK);
+}
+
+static int paths(void)
+{
+#if MPTI_X86
+    return !__builtin_cpu_supports("avx2") ? 1 : MPTI_AVX512 ? 3 : 2;
+#else
+    return 1;
+#endif
+}
+
+enum { BATCH = 4096 };
+static uint16_t in_a[BATCH + 64], in_b[BATCH + 64], in_c[BATCH + 64], out_d[BATCH + 64];
+
+static void check_batch(int f, size_t n)
+{
+    size_t i;
+    int    k, path;
+    for (path = 0; path < paths(); path++)
+        for (k = 0; k < N_OPS; k++) {
+            run_path(path, f, (array_op)k, out_d, in_a, in_b, in_c, n);
+            mt_context(formats[f].name, op_names[k == N_FMA ? FMA : k]);
+            for (i = 0; i < n; i++) {
+                const unsigned want = one_of(f, (array_op)k, in_a[i], in_b[i], in_c[i]);
+                if (out_d[i] != want)
+                    CHECK_EQ_U_AT(out_d[i], want,
+                                  (uint64_t)in_a[i] << 32 | (unsigned)in_b[i] << 16 | in_c[i]);
+            }
+            CHECK(n <= BATCH);
+        }
+}
+
+TEST(arrays_give_the_scalar_bits)
+{
+    const int batches = mt.long_mode ? 20000 : 60;
+    int       f, k;
+    size_t    i;
+    for (f = 0; f < 2; f++)
+        for (k = 0; k < batches; k++) {
+            for (i = 0; i < BATCH; i++) {
+                in_a[i] = (uint16_t)(k & 1 ? mt_random() : pick(&formats[f]));
+                in_b[i] = (uint16_t)(k & 2 ? pick_near(&formats[f], in_a[i]) : pick(&formats[f]));
+                in_c[i] = (uint16_t)pick(&formats[f]);
+                if (k & 4)
+                    in_c[i] = (uint16_t)pick_near(&formats[f],
+                                                  one_of(f, N_MUL, in_a[i], in_b[i], 0u) ^ SIGN);
+            }
+            check_batch(f, BATCH);
+        }
+}
+
+TEST(arrays_of_any_length_and_place)
+{
+    size_t   n, i;
+    int      f, k, path;
+    uint16_t want[128];
+    for (f = 0; f < 2; f++)
+        for (path = 0; path < paths(); path++)
+            for (n = 0; n <= 100; n++)
+                for (k = 0; k < N_OPS; k++) {
+                    const size_t at = n % 7;
+                    for (i = 0; i < n + 16; i++) {
+                        in_a[i] = (uint16_t)pick(&formats[f]);
+                        in_b[i] = (uint16_t)pick(&formats[f]);
+                        in_c[i] = (uint16_t)pick(&formats[f]);
+                        out_d[i] = 0xabcdu;
+                    }
+                    for (i = 0; i < n; i++)
+                        want[i] = (uint16_t)one_of(f, (array_op)k, in_a[at + i], in_b[3 + i], in_c[5 + i]);
+                    run_path(path, f, (array_op)k, out_d + 1, in_a + at, in_b + 3, in_c + 5, n);
+                    CHECK(out_d[0] == 0xabcdu && out_d[n + 1] == 0xabcdu);
+                    CHECK(!memcmp(out_d + 1, want, n * sizeof *want));
+                    switch (n % 3) {        /* in place, over each operand */
+                    case 0:
+                        run_path(path, f, (array_op)k, in_a + at, in_a + at, in_b + 3, in_c + 5, n);
+                        CHECK(!memcmp(in_a + at, want, n * sizeof *want));
+                        break;
+                    case 1:
+                        run_path(path, f, (array_op)k, in_b + 3, in_a + at, in_b + 3, in_c + 5, n);
+                        CHECK(!memcmp(in_b + 3, want, n * sizeof *want));
+                        break;
+                    default:
+                        if (k == N_FMA) {
+                            run_path(path, f, (array_op)k, in_c + 5, in_a + at, in_b + 3, in_c + 5, n);
+                            CHECK(!memcmp(in_c + 5, want, n * sizeof *want));
+                        }
+                        break;
+                    }
+                }
+    CHECK_EQ_I(mpt_f16_add_n(NULL, NULL, NULL, 0), MPT_OK);
+    CHECK_EQ_I(call_n(0, N_ADD, out_d, in_a, NULL, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(call_n(0, N_MUL, NULL, in_a, in_b, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(call_n(1, N_FMA, out_d, in_a, in_b, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(call_n(1, N_SUB, out_d, NULL, in_b, NULL, 1), MPT_E_ARG);
+}
+
+/* The processor set to other roundings and to flushing must change nothing, and stay as it was set. */
+TEST(arrays_whatever_the_control_word)
+{
+#if MPTI_X86 && (defined(__x86_64__) || defined(__SSE__))
+    static const unsigned words[] = {0x1f80u, 0x3f80u, 0x5f80u, 0x7f80u, 0x9fc0u, 0xffc0u, 0xdfc0u};
+    const unsigned        before = _mm_getcsr();
+    size_t                i, k;
+    int                   f;
+    for (f = 0; f < 2; f++)
+        for (k = 0; k < COUNT_OF(words); k++) {
+            for (i = 0; i < 1000; i++) {
+                in_a[i] = (uint16_t)pick(&formats[f]);
+                in_b[i] = (uint16_t)pick_near(&formats[f], in_a[i]);
+                in_c[i] = (uint16_t)pick(&formats[f]);
+            }
+            _mm_setcsr(words[k]);
+            check_batch(f, 1000);
+            CHECK_EQ_U(_mm_getcsr() & 0xffc0u, words[k]);
+            _mm_setcsr(before);
+        }
+#else
+    CHECK_EQ_I(call_n(0, N_ADD, out_d, in_a, in_b, in_c, 1), MPT_OK);
+#endif
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -557,5 +1124,15 @@ int main(int argc, char **argv)
     RUN(special_values_meet_each_other);
     RUN(sqrt_of_all_codes);
     RUN(a_wrong_rounding_is_invalid);
+    RUN(remainder);
+    RUN(minimum_and_maximum);
+    RUN(comparisons);
+    RUN(total_order_and_signs);
+    RUN(round_to_integral);
+    RUN(scaleb_and_logb);
+    RUN(stochastic_arithmetic);
+    RUN(arrays_give_the_scalar_bits);
+    RUN(arrays_of_any_length_and_place);
+    RUN(arrays_whatever_the_control_word);
     return mt_end();
 }
