@@ -2698,10 +2698,11 @@ MPTI_AVX2 static void mpti_run_kernel(mpti_kernel kernel, unsigned control, uint
     _mm_setcsr(before);
 }
 #define MPTI_RUN_X86(T, op, control)                                                   \
-    if (MPTI_AVX512 || __builtin_cpu_supports("avx2")) {                               \
-        mpti_run_kernel(MPTI_AVX512 ? mpti_##T##_##op##_avx512 : mpti_##T##_##op##_avx2, \
-                        control, (uint16_t *)dst, (const uint16_t *)a, (const uint16_t *)b, \
-                        (const uint16_t *)c, n);                                       \
+    if (mpti_path() >= MPTI_PATH_AVX2) {                                               \
+        mpti_run_kernel(mpti_path() >= MPTI_PATH_AVX512 ? mpti_##T##_##op##_avx512     \
+                                                        : mpti_##T##_##op##_avx2,      \
+                        control, (uint16_t *)dst, (const uint16_t *)a,                 \
+                        (const uint16_t *)b, (const uint16_t *)c, n);                  \
         return MPT_OK;                                                                 \
     }
 #else

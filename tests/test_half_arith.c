@@ -1000,7 +1000,7 @@ static void run_path(int path, int f, array_op what, uint16_t *d, const uint16_t
 static int paths(void)
 {
 #if MPTI_X86
-    return !__builtin_cpu_supports("avx2") ? 1 : MPTI_AVX512 ? 3 : 2;
+    return mpti_path() >= MPTI_PATH_AVX512 ? 3 : mpti_path() >= MPTI_PATH_AVX2 ? 2 : 1;
 #else
     return 1;
 #endif

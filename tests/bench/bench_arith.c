@@ -58,17 +58,6 @@ static const struct {
     {"f16 fma, one a call", "scalar", run_f16_fma_scalar, 6, 0},
 };
 
-static const char *path_name(void)
-{
-#if BENCH_X86 && MPT_SIMD
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
-        return "avx512";
-    if (__builtin_cpu_supports("avx2"))
-        return "avx2";
-#endif
-    return "scalar";
-}
-
 int main(int argc, char **argv)
 {
     bench  t;
@@ -94,7 +83,7 @@ int main(int argc, char **argv)
     bench_open(&t, "arith", argc, argv, (size_t)LARGE * 6);
     for (row = 0; row < sizeof rows / sizeof *rows; row++)
         for (i = 0; i < 1u + (unsigned)rows[row].large; i++)
-            (void)bench_row(&t, rows[row].name, rows[row].path ? rows[row].path : path_name(), rows[row].run,
+            (void)bench_row(&t, rows[row].name, rows[row].path ? rows[row].path : mpt_simd_name(), rows[row].run,
                             i ? LARGE : BENCH_IN_L1, rows[row].in, 2);
     return bench_close(&t);
 }
