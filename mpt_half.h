@@ -432,18 +432,17 @@ MPT_HD int mpti_clz64(uint64_t x)
     return high ? mpti_clz32(high) : 32 + mpti_clz32((uint32_t)x);
 }
 
-/* sig >> shift, rounded to nearest, ties to even; 1 <= shift <= 31 (63). */
+/* sig >> shift, rounded to nearest, ties to even; 1 <= shift <= 31 (63), and sig leaves room for the sum.
+ * Adding half of the last place, less one if the last bit is even, carries into it exactly when due. */
 MPT_HD uint32_t mpti_shift_rne32(uint32_t sig, int shift)
 {
-    const uint32_t kept = sig >> shift, rest = sig & ((1u << shift) - 1u), half = 1u << (shift - 1);
-    return kept + (uint32_t)(rest > half || (rest == half && (kept & 1u)));
+    return (sig + ((1u << (shift - 1)) - 1u) + ((sig >> shift) & 1u)) >> shift;
 }
 
 MPT_HD uint64_t mpti_shift_rne64(uint64_t sig, int shift)
 {
-    const uint64_t one = 1, kept = sig >> shift, rest = sig & ((one << shift) - 1u);
-    const uint64_t half = one << (shift - 1);
-    return kept + (uint64_t)(rest > half || (rest == half && (kept & 1u)));
+    const uint64_t one = 1;
+    return (sig + ((one << (shift - 1)) - 1u) + ((sig >> shift) & 1u)) >> shift;
 }
 
 /* Narrow the pattern of a double to an IEEE format of at most 32 bits (f16: ebits 5, mbits 10; bf16: 8, 7).
@@ -3166,8 +3165,8 @@ MPTI_IN_AVX512 void mpti_store_avx512(unsigned char *p, __m512i x, size_t n, int
     }
 }
 
-#define MPTI_LOOP_512(target, name, path, in, out)                                                      \
-    target static size_t name##_##path(void *dst, const void *src, size_t n)                            \
+#define MPTI_LOOP_512(target, name, parameters, fill, in, out)                                          \
+    target static size_t name parameters                                                                \
     {                                                                                                   \
         enum { GROUP = 64 / (out) };                                                                    \
         const uint64_t       all = MPTI_BITS_BELOW((unsigned)GROUP);                                    \
@@ -3175,25 +3174,25 @@ MPTI_IN_AVX512 void mpti_store_avx512(unsigned char *p, __m512i x, size_t n, int
         const unsigned char *from = (const unsigned char *)src;                                         \
         size_t               i = mpti_up_to_line(dst, n, out, 64u);                                     \
         if (i)                                                                                          \
-            mpti_store_avx512(to, name##_in_##path(from, MPTI_BITS_BELOW(i)), i, out);                  \
+            mpti_store_avx512(to, fill(from, MPTI_BITS_BELOW(i)), i, out);                              \
         if (mpti_bypasses(dst, src, n, out, in)) {                                                      \
             for (; n - i >= GROUP; i += GROUP)                                                          \
-                _mm512_stream_si512((__m512i *)(void *)(to + i * (out)),                                \
-                                    name##_in_##path(from + i * (in), all));                            \
+                _mm512_stream_si512((__m512i *)(void *)(to + i * (out)), fill(from + i * (in), all));   \
             _mm_sfence();                                                                               \
         }                                                                                               \
         for (; n - i >= 2u * GROUP; i += 2u * GROUP) {                                                  \
-            _mm512_storeu_si512(to + i * (out), name##_in_##path(from + i * (in), all));                \
-            _mm512_storeu_si512(to + (i + GROUP) * (out), name##_in_##path(from + (i + GROUP) * (in), all)); \
+            _mm512_storeu_si512(to + i * (out), fill(from + i * (in), all));                            \
+            _mm512_storeu_si512(to + (i + GROUP) * (out), fill(from + (i + GROUP) * (in), all));        \
         }                                                                                               \
         for (; i < n; i += GROUP) {                                                                     \
             const size_t rest = n - i < GROUP ? n - i : (size_t)GROUP;                                  \
-            mpti_store_avx512(to + i * (out), name##_in_##path(from + i * (in), MPTI_BITS_BELOW(rest)), \
-                              rest, out);                                                               \
+            mpti_store_avx512(to + i * (out), fill(from + i * (in), MPTI_BITS_BELOW(rest)), rest, out); \
         }                                                                                               \
         return n;                                                                                       \
     }
-#define MPTI_LOOP_AVX512(name, in, out) MPTI_LOOP_512(MPTI_AVX512_TARGET, name, avx512, in, out)
+#define MPTI_LOOP_AVX512(name, in, out)                                                                 \
+    MPTI_LOOP_512(MPTI_AVX512_TARGET, name##_avx512, (void *dst, const void *src, size_t n),            \
+                  name##_in_avx512, in, out)
 
 /* All pairs of f64, f32, f16, bf16, e4m3, e5m2 but those between a double and f32 or bf16, where flushing
  * could lose a subnormal, and into doubles. Source, its bytes. */
@@ -3250,7 +3249,8 @@ mpti_bf16_from_f32_in_avx512bf16(const unsigned char *p, uint64_t k)
     const __mmask32 zero = _mm512_testn_epi16_mask(near, _mm512_set1_epi16(0x7fff));
     return zero ? mpti_pack_bf16_avx512(a, b) : near;
 }
-MPTI_LOOP_512(MPTI_AVX512_BF16_TARGET, mpti_bf16_from_f32, avx512bf16, 4, 2)
+MPTI_LOOP_512(MPTI_AVX512_BF16_TARGET, mpti_bf16_from_f32_avx512bf16,
+              (void *dst, const void *src, size_t n), mpti_bf16_from_f32_in_avx512bf16, 4, 2)
 #endif
 
 static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n && (!dst || !src); }
@@ -3776,10 +3776,94 @@ MPTI_TWICE(mpti_quantize_block, mpti_quantize_loop,
            (uint32_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT in, const mpti_quantizer *q,
             uint32_t *special), (out, in, q, special))
 
+#if MPTI_X86
+/* f16 there and back. */
+MPTI_IN_AVX512 __m512i mpti_quantize_f16_in_avx512(const unsigned char *p, uint64_t k)
+{
+    const __m512 x = _mm512_castsi512_ps(mpti_load_f32_avx512(p, k));
+    return _mm512_castps_si512(_mm512_cvt_roundph_ps(MPTI_HALVES(x, MPTI_NEAREST), _MM_FROUND_NO_EXC));
+}
+MPTI_LOOP_AVX512(mpti_quantize_f16, 4, 4)
+
+/* What rounding sixteen float patterns needs to know of a format. What overflow and NaN become is part of
+ * the pattern and some bits more. */
+typedef struct mpti_quantize_vectors {
+    uint32_t shift, least, max, magic;
+    uint32_t over_keep, over_bits, nan_keep, nan_bits, zero_sign;
+} mpti_quantize_vectors;
+
+/* Returns: whether the format's grid keeps clear of float's subnormals and of its upper end, where the sum
+ * with `magic` would be none. bf16 and its like have float's own subnormals, and round at one bit. */
+static int mpti_quantize_vectors_init(mpti_quantize_vectors *v, const mpti_quantizer *q,
+                                      const mpt_format_info *f)
+{
+    const uint32_t sign = 0x80000000u, low = (1u << q->shift) - 1u;
+    const int      ieee = f->specials == MPT_SPECIALS_IEEE, finite = f->specials == MPT_SPECIALS_FINITE;
+    const int      magic_field = f->emin - f->mantissa_bits + 23 + 127;
+    const int      own_subnormals = q->least_field == 1u;
+    if (!own_subnormals && (f->emin - f->mantissa_bits < -126 || magic_field > 254))
+        return 0;
+    v->shift = q->shift;
+    v->least = own_subnormals ? 0u : q->least_field << 23;
+    v->max = q->limit - 1u;
+    v->magic = own_subnormals ? 0u : (uint32_t)magic_field << 23;
+    v->over_keep = f->specials == MPT_SPECIALS_FNUZ ? 0u : sign;
+    v->over_bits = ieee ? 0x7f800000u : finite ? v->max : 0x7fc00000u;
+    v->nan_keep = ieee ? ~low : f->specials == MPT_SPECIALS_FN ? sign : 0u;
+    v->nan_bits = ieee ? 0x400000u : v->over_bits;
+    v->zero_sign = q->zero_sign;
+    return 1;
+}
+
+/* Above the least normal number of the format integers round at a fixed bit. Below it, adding a power of two
+ * whose last bit is the format's last one rounds there, and subtracting it is exact. */
+MPTI_IN_AVX512 __m512i mpti_quantize_in_avx512(const unsigned char *p, uint64_t k,
+                                               const mpti_quantize_vectors *v)
+{
+    const __m512i   u = mpti_load_f32_avx512(p, k), inf = _mm512_set1_epi32(0x7f800000);
+    const __m512i   a = _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff));
+    const __m512i   low = _mm512_set1_epi32((int)((1u << v->shift) - 1u));
+    const __m512i   half = _mm512_set1_epi32((int)((1u << (v->shift - 1u)) - 1u));
+    const __m512i   odd = _mm512_and_si512(_mm512_srlv_epi32(a, _mm512_set1_epi32((int)v->shift)),
+                                           _mm512_set1_epi32(1));
+    const __m512i   near = _mm512_andnot_si512(low, _mm512_add_epi32(_mm512_add_epi32(a, half), odd));
+    const __m512    magic = _mm512_castsi512_ps(_mm512_set1_epi32((int)v->magic));
+    const __m512    sum = _mm512_add_round_ps(_mm512_castsi512_ps(a), magic, MPTI_NEAREST);
+    const __m512    tiny = _mm512_sub_round_ps(sum, magic, MPTI_NEAREST);
+    const __mmask16 below = _mm512_cmplt_epu32_mask(a, _mm512_set1_epi32((int)v->least));
+    const __mmask16 nan = _mm512_cmpgt_epu32_mask(a, inf);
+    const __m512i   r = _mm512_mask_mov_epi32(near, below, _mm512_castps_si512(tiny));
+    const __mmask16 over = _mm512_cmpgt_epu32_mask(r, _mm512_set1_epi32((int)v->max));
+    __m512i         sign = _mm512_set1_epi32((int)0x80000000u), x;
+    if (!v->zero_sign)
+        sign = _mm512_maskz_mov_epi32(_mm512_test_epi32_mask(r, r), sign);
+    x = _mm512_ternarylogic_epi32(r, u, sign, 0xf8);                        /* r | (u & sign) */
+    x = _mm512_mask_mov_epi32(x, over,
+                              _mm512_ternarylogic_epi32(_mm512_set1_epi32((int)v->over_bits), u,
+                                                        _mm512_set1_epi32((int)v->over_keep), 0xf8));
+    return _mm512_mask_mov_epi32(x, nan,
+                                 _mm512_ternarylogic_epi32(_mm512_set1_epi32((int)v->nan_bits), u,
+                                                           _mm512_set1_epi32((int)v->nan_keep), 0xf8));
+}
+#define MPTI_FILL(p, k) mpti_quantize_in_avx512(p, k, &v)
+MPTI_LOOP_512(MPTI_AVX512_TARGET, mpti_quantize_avx512,
+              (void *dst, const void *src, size_t n, const mpti_quantize_vectors v), MPTI_FILL, 4, 4)
+#undef MPTI_FILL
+#endif
+
 /* The vector kernels' door for quantizing: as mpti_simd_convert. */
 MPTI_INLINE size_t mpti_simd_quantize(float *dst, const float *src, size_t n, const mpti_quantizer *q,
                                       const mpt_format_info *f)
 {
+#if MPTI_X86
+    mpti_quantize_vectors v;
+    if (mpti_path() >= MPTI_PATH_AVX512) {
+        if (f->specials == MPT_SPECIALS_IEEE && f->emin == -14 && f->emax == 15 && f->mantissa_bits == 10)
+            return mpti_quantize_f16_avx512(dst, src, n);
+        if (mpti_quantize_vectors_init(&v, q, f))
+            return mpti_quantize_avx512(dst, src, n, v);
+    }
+#endif
     (void)dst, (void)src, (void)n, (void)q, (void)f;
     return 0;
 }
@@ -4108,11 +4192,143 @@ static uint32_t mpti_block_quantize(uint8_t *codes, const uint32_t *in, size_t n
     return scale;
 }
 
+/* One number of a block as the pattern of a float: the product is exact in a double, and rounded once. */
+static uint32_t mpti_block_value(const mpti_blocks *b, const mpt_fields *scale, uint32_t code)
+{
+    const mpt_fields p = mpti_take_apart(b->element, code);
+    const uint64_t   sign = (uint64_t)p.sign << 63;
+    if (scale->kind == MPT_CLASS_QUIET_NAN || p.kind == MPT_CLASS_QUIET_NAN ||
+        p.kind == MPT_CLASS_SIGNALING_NAN)
+        return 0x7fc00000u;
+    if (p.kind == MPT_CLASS_POS_INF || p.kind == MPT_CLASS_NEG_INF)
+        return scale->significand ? (uint32_t)(sign >> 32) | 0x7f800000u : 0x7fc00000u;
+    return mpti_narrow_f64(mpti_f64_compose(p.sign, p.significand * scale->significand * b->tensor_sig,
+                                            p.exponent + scale->exponent + b->tensor_exp), 8, 23);
+}
+
+/* Dequantize one block of n numbers. */
+static void mpti_block_dequantize(const mpti_blocks *b, unsigned char *to, const uint8_t *codes,
+                                  uint32_t scale_code, size_t n)
+{
+    const mpt_fields scale = mpti_take_apart(b->scale, scale_code);
+    uint32_t         out[MPTI_BLOCK_SIZE_MAX];
+    uint8_t          in[MPTI_BLOCK_SIZE_MAX];
+    size_t           k;
+    if (b->packed)
+        (void)mpt_unpack_n(in, codes, n, b->element->bits);
+    else
+        memcpy(in, codes, n);
+    for (k = 0; k < n; k++)
+        out[k] = mpti_block_value(b, &scale, in[k]);
+    memcpy(to, out, n * sizeof *out);
+}
+
+#if MPTI_X86
+/* A whole MXFP4 block. Divided by its scale and by 2^14, a float's f16 code begins with the E2M1 code, as in
+ * mpti_e4m3_words_avx512: nine bits are dropped. Returns: 0 for a block that the caller has to do, because
+ * what it divides by is no normal float, or because it has an Inf or a NaN. */
+MPTI_IN_AVX512 int mpti_mxfp4_in_avx512(uint8_t *codes, uint8_t *scale, const unsigned char *p, int packed)
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    const __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64);
+    const uint32_t field = (uint32_t)_mm512_reduce_max_epu32(_mm512_max_epu32(
+                               _mm512_and_si512(a, magnitude), _mm512_and_si512(b, magnitude))) >> 23;
+    __m512        factor;
+    __m512i       h, m, code;
+    if (field - 47u > 240u - 47u)
+        return 0;
+    /* the scale is 2^(field - 127 - 2), the factor its reciprocal times 2^-14 */
+    *scale = (uint8_t)(field - 2u);
+    factor = _mm512_castsi512_ps(_mm512_set1_epi32((int)((127u + 127u + 2u - 14u - field) << 23)));
+    h = mpti_join_avx512(
+        mpti_f16_sticky_avx512(_mm512_castps_si512(
+            _mm512_mul_round_ps(_mm512_castsi512_ps(a), factor, MPTI_TRUNCATE))),
+        mpti_f16_sticky_avx512(_mm512_castps_si512(
+            _mm512_mul_round_ps(_mm512_castsi512_ps(b), factor, MPTI_TRUNCATE))));
+    m = _mm512_and_si512(h, _mm512_set1_epi16(0x7fff));
+    code = _mm512_and_si512(_mm512_srli_epi16(m, 9), _mm512_set1_epi16(1));
+    code = _mm512_add_epi16(_mm512_add_epi16(m, _mm512_set1_epi16(0xff)), code);
+    code = _mm512_min_epu16(_mm512_srli_epi16(code, 9), _mm512_set1_epi16(7));
+    code = _mm512_ternarylogic_epi32(code, _mm512_srli_epi16(h, 12), _mm512_set1_epi16(8), 0xf8);
+    if (packed)
+        _mm_storeu_si128((__m128i *)(void *)codes,
+                         _mm512_cvtepi32_epi8(_mm512_or_si512(code, _mm512_srli_epi32(code, 12))));
+    else
+        _mm256_storeu_si256((__m256i *)(void *)codes, _mm512_cvtepi16_epi8(code));
+    return 1;
+}
+
+MPTI_AVX512_TARGET static size_t mpti_mxfp4_avx512(const mpti_blocks *b, uint8_t *codes, uint8_t *scales,
+                                                   const void *src, size_t n)
+{
+    const unsigned char *from = (const unsigned char *)src;
+    uint32_t             in[32];
+    uint8_t              out[32];
+    size_t               i;
+    for (i = 0; n - i >= 32u; i += 32u) {
+        uint8_t *to = codes + (b->packed ? i / 2u : i);
+        if (mpti_mxfp4_in_avx512(to, scales + i / 32u, from + 4u * i, b->packed))
+            continue;
+        memcpy(in, from + 4u * i, sizeof in);
+        scales[i / 32u] = (uint8_t)mpti_block_quantize(out, in, 32u, b, i);
+        if (b->packed)
+            (void)mpt_pack_n(to, out, 32u, 4);
+        else
+            memcpy(to, out, 32u);
+    }
+    return i;
+}
+
+/* Sixteen elements from a table of their values, looked up by the low four bits of each place. */
+MPTI_IN_AVX512 void mpti_from_mxfp4_in_avx512(unsigned char *p, const uint8_t *codes, __m512 values,
+                                              int packed)
+{
+    const __m512i shifts = _mm512_set_epi32(28, 24, 20, 16, 12, 8, 4, 0, 28, 24, 20, 16, 12, 8, 4, 0);
+    __m512i       x;
+    if (packed) {
+        int32_t low, high;
+        memcpy(&low, codes, sizeof low);
+        memcpy(&high, codes + 4, sizeof high);
+        x = _mm512_srlv_epi32(_mm512_mask_set1_epi32(_mm512_set1_epi32(low), 0xff00, high), shifts);
+    } else
+        x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)codes));
+    _mm512_storeu_ps(p, _mm512_permutexvar_ps(x, values));
+}
+
+MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_avx512(const mpti_blocks *b, void *dst, const uint8_t *codes,
+                                                        const uint8_t *scales, size_t n)
+{
+    const __m512   values = _mm512_set_ps(-6.0f, -4.0f, -3.0f, -2.0f, -1.5f, -1.0f, -0.5f, -0.0f,
+                                          6.0f, 4.0f, 3.0f, 2.0f, 1.5f, 1.0f, 0.5f, 0.0f);
+    unsigned char *to = (unsigned char *)dst;
+    size_t         i;
+    for (i = 0; n - i >= 32u; i += 32u) {
+        const uint32_t scale = scales[i / 32u];
+        const uint8_t *from = codes + (b->packed ? i / 2u : i);
+        __m512         scaled;
+        if (scale < 2u || scale > 252u) {       /* NaN, or not all products are normal floats */
+            mpti_block_dequantize(b, to + 4u * i, from, scale, 32u);
+            continue;
+        }
+        scaled = _mm512_mul_round_ps(values, _mm512_castsi512_ps(_mm512_set1_epi32((int)(scale << 23))),
+                                     MPTI_TRUNCATE);
+        mpti_from_mxfp4_in_avx512(to + 4u * i, from, scaled, b->packed);
+        mpti_from_mxfp4_in_avx512(to + 4u * i + 64u, from + (b->packed ? 8 : 16), scaled, b->packed);
+    }
+    return i;
+}
+#endif
+
 /* The vector kernels' doors for blocks: quantize or dequantize as many whole blocks from the start as there
  * is a kernel for, and return the number of elements done (0: none). */
 MPTI_INLINE size_t mpti_simd_block_quantize(const mpti_blocks *b, uint8_t *codes, uint8_t *scales,
                                             const float *src, size_t n)
 {
+#if MPTI_X86
+    if (b->plain && b->rule == MPT_SCALE_FLOOR && b->block->element == MPT_E2M1 &&
+        b->block->scale == MPT_E8M0 && mpti_path() >= MPTI_PATH_AVX512)
+        return mpti_mxfp4_avx512(b, codes, scales, src, n);
+#endif
     (void)b, (void)codes, (void)scales, (void)src, (void)n;
     return 0;
 }
@@ -4120,6 +4336,10 @@ MPTI_INLINE size_t mpti_simd_block_quantize(const mpti_blocks *b, uint8_t *codes
 MPTI_INLINE size_t mpti_simd_block_dequantize(const mpti_blocks *b, float *dst, const uint8_t *codes,
                                               const uint8_t *scales, size_t n)
 {
+#if MPTI_X86
+    if (b->block->element == MPT_E2M1 && b->block->scale == MPT_E8M0 && mpti_path() >= MPTI_PATH_AVX512)
+        return mpti_from_mxfp4_avx512(b, dst, codes, scales, n);
+#endif
     (void)b, (void)dst, (void)codes, (void)scales, (void)n;
     return 0;
 }
@@ -4149,42 +4369,21 @@ MPT_DEF mpt_status mpt_block_quantize_n(mpt_block block, uint8_t *codes, uint8_t
     return MPT_OK;
 }
 
-/* One number of a block as the pattern of a float: the product is exact in a double, and rounded once. */
-static uint32_t mpti_block_value(const mpti_blocks *b, const mpt_fields *scale, uint32_t code)
-{
-    const mpt_fields p = mpti_take_apart(b->element, code);
-    const uint64_t   sign = (uint64_t)p.sign << 63;
-    if (scale->kind == MPT_CLASS_QUIET_NAN || p.kind == MPT_CLASS_QUIET_NAN ||
-        p.kind == MPT_CLASS_SIGNALING_NAN)
-        return 0x7fc00000u;
-    if (p.kind == MPT_CLASS_POS_INF || p.kind == MPT_CLASS_NEG_INF)
-        return scale->significand ? (uint32_t)(sign >> 32) | 0x7f800000u : 0x7fc00000u;
-    return mpti_narrow_f64(mpti_f64_compose(p.sign, p.significand * scale->significand * b->tensor_sig,
-                                            p.exponent + scale->exponent + b->tensor_exp), 8, 23);
-}
-
 MPT_DEF mpt_status mpt_block_dequantize_n(mpt_block block, float *dst, const uint8_t *codes,
                                           const uint8_t *scales, size_t n, const mpt_block_opts *opts)
 {
     unsigned char *to = (unsigned char *)dst;
-    uint32_t       out[MPTI_BLOCK_SIZE_MAX];
-    uint8_t        in[MPTI_BLOCK_SIZE_MAX];
     mpti_blocks    b;
-    size_t         i, k, size, take;
+    size_t         i, size, take;
     if (mpti_bad_array(dst, codes, n) || mpti_bad_array(dst, scales, n) ||
         mpti_blocks_init(&b, block, opts) != MPT_OK)
         return MPT_E_ARG;
     size = (size_t)b.block->size;
     for (i = n ? mpti_simd_block_dequantize(&b, dst, codes, scales, n) : 0u; i < n; i += take) {
-        const mpt_fields scale = mpti_take_apart(b.scale, scales[i / size]);
         take = n - i < size ? n - i : size;
-        if (b.packed)
-            (void)mpt_unpack_n(in, codes + mpt_packed_size(i, b.element->bits), take, b.element->bits);
-        else
-            memcpy(in, codes + i, take);
-        for (k = 0; k < take; k++)
-            out[k] = mpti_block_value(&b, &scale, in[k]);
-        memcpy(to + i * sizeof *out, out, take * sizeof *out);
+        mpti_block_dequantize(&b, to + i * sizeof *dst,
+                              codes + (b.packed ? mpt_packed_size(i, b.element->bits) : i), scales[i / size],
+                              take);
     }
     return MPT_OK;
 }

@@ -1,0 +1,210 @@
+/* bench_half.c -- what the array functions of mpt_half.h cost on each path, each row beside a loop that moves
+ * as many bytes with vectors of the path's width; and what others need for the same, where they are
+ * installed: libfp16-dev, libimath-dev, numpy.
+ *
+ *   make bench
+ *
+ * Arrays in L1 begin 16 bytes past a cache line, as malloc gives them, ours and the ceiling's. */
+#define _POSIX_C_SOURCE 200809L
+static int last_path;
+#define MPTI_LAST_PATH last_path
+#define MPT_IMPLEMENTATION
+#include "mpt_half.h"
+#include "bench.h"
+
+#ifdef __has_include
+#if __has_include(<fp16.h>)
+#include <fp16.h>
+#define HAVE_FP16 1
+#endif
+#if __has_include(<Imath/half.h>)
+#define IMATH_HALF_NO_LOOKUP_TABLE 1
+#include <Imath/half.h>
+#define HAVE_IMATH 1
+#endif
+#endif
+
+enum { LARGE = BENCH_IN_MEMORY, SKEW = 16 };
+
+static struct {
+    double   *d;
+    float    *x, *y;
+    uint16_t *h;
+    uint8_t  *c, *s;
+} data;
+
+#define RUN_PAIR(d, s, to, from) \
+    static void run_##d##_from_##s(size_t n) { (void)mpt_##d##_from_##s##_n((to), (from), n); }
+RUN_PAIR(f16, f32, (mpt_f16 *)data.h, data.x)
+RUN_PAIR(f32, f16, data.y, (const mpt_f16 *)data.h)
+RUN_PAIR(bf16, f32, (mpt_bf16 *)data.h, data.x)
+RUN_PAIR(f32, bf16, data.y, (const mpt_bf16 *)data.h)
+RUN_PAIR(f16, f64, (mpt_f16 *)data.h, data.d)
+RUN_PAIR(e4m3, f32, (mpt_e4m3 *)data.c, data.x)
+RUN_PAIR(f32, e4m3, data.y, (const mpt_e4m3 *)data.c)
+RUN_PAIR(e5m2, f32, (mpt_e5m2 *)data.c, data.x)
+RUN_PAIR(f32, e5m2, data.y, (const mpt_e5m2 *)data.c)
+
+static void run_quantize_f16(size_t n) { (void)mpt_quantize_n(data.y, data.x, n, MPT_F16, NULL); }
+static void run_quantize_any(size_t n) { (void)mpt_quantize_n(data.y, data.x, n, MPT_E3M2, NULL); }
+
+static void run_stochastic(size_t n)
+{
+    mpt_opts o;
+    memset(&o, 0, sizeof o);
+    o.rounding = MPT_RND_STOCHASTIC;
+    (void)mpt_convert_n(MPT_F16, data.h, MPT_F32, data.x, n, &o, NULL);
+}
+
+static void run_mxfp4(size_t n)
+{
+    mpt_block_opts o;
+    memset(&o, 0, sizeof o);
+    o.packed = 1;
+    (void)mpt_block_quantize_n(MPT_MXFP4, data.c, data.s, data.x, n, &o);
+}
+
+static void run_from_mxfp4(size_t n)
+{
+    mpt_block_opts o;
+    memset(&o, 0, sizeof o);
+    o.packed = 1;
+    (void)mpt_block_dequantize_n(MPT_MXFP4, data.y, data.c, data.s, n, &o);
+}
+
+/* One call of the scalar function after the other, which no compiler may turn into vectors. */
+#if defined(__clang__)
+#define SCALAR_LOOP _Pragma("clang loop vectorize(disable) interleave(disable)")
+#define SCALAR
+#elif defined(__GNUC__)
+#define SCALAR_LOOP
+#define SCALAR __attribute__((optimize("no-tree-vectorize")))
+#else
+#define SCALAR_LOOP
+#define SCALAR
+#endif
+#define RUN_LOOP(name, statement)           \
+    SCALAR static void run_##name(size_t n) \
+    {                                       \
+        size_t i;                           \
+        SCALAR_LOOP                         \
+        for (i = 0; i < n; i++)             \
+            statement;                      \
+    }
+RUN_LOOP(scalar_encode, data.h[i] = mpt_f16_from_f32(data.x[i]).bits)
+RUN_LOOP(scalar_decode, data.y[i] = mpti_f32_make(mpti_f16_decode(data.h[i])))
+#if defined(HAVE_FP16)
+RUN_LOOP(fp16_encode, data.h[i] = fp16_ieee_from_fp32_value(data.x[i]))
+RUN_LOOP(fp16_decode, data.y[i] = fp16_ieee_to_fp32_value(data.h[i]))
+#endif
+#if defined(HAVE_IMATH)
+RUN_LOOP(imath_encode, data.h[i] = imath_float_to_half(data.x[i]))
+RUN_LOOP(imath_decode, data.y[i] = imath_half_to_float(data.h[i]))
+#endif
+
+typedef struct row {
+    const char *name;
+    void (*run)(size_t n);
+    double in, out;             /* bytes an element */
+} row;
+
+static const row every[] = {
+    {"f32 -> f16", run_f16_from_f32, 4, 2},
+    {"f16 -> f32", run_f32_from_f16, 2, 4},
+    {"f32 -> bf16", run_bf16_from_f32, 4, 2},
+    {"bf16 -> f32", run_f32_from_bf16, 2, 4},
+    {"f64 -> f16", run_f16_from_f64, 8, 2},
+    {"f32 -> e4m3", run_e4m3_from_f32, 4, 1},
+    {"e4m3 -> f32", run_f32_from_e4m3, 1, 4},
+    {"f32 -> e5m2", run_e5m2_from_f32, 4, 1},
+    {"e5m2 -> f32", run_f32_from_e5m2, 1, 4},
+    {"quantize f16 in f32", run_quantize_f16, 4, 4},
+    {"quantize e3m2 in f32", run_quantize_any, 4, 4},
+    {"f32 -> f16 stochastic", run_stochastic, 4, 2},
+    {"f32 -> mxfp4 packed", run_mxfp4, 4, 0.53125},
+    {"mxfp4 packed -> f32", run_from_mxfp4, 0.53125, 4},
+};
+static const row loops[] = {
+    {"f32 -> f16", run_scalar_encode, 4, 2},
+    {"f16 -> f32", run_scalar_decode, 2, 4},
+#if defined(HAVE_FP16)
+    {"f32 -> f16, libfp16", run_fp16_encode, 4, 2},
+    {"f16 -> f32, libfp16", run_fp16_decode, 2, 4},
+#endif
+#if defined(HAVE_IMATH)
+    {"f32 -> f16, Imath", run_imath_encode, 4, 2},
+    {"f16 -> f32, Imath", run_imath_decode, 2, 4},
+#endif
+};
+enum { ROWS = sizeof every / sizeof *every, LOOPS = sizeof loops / sizeof *loops };
+
+static void measure(bench *b, const row *r, const char *path, size_t n)
+{
+    (void)bench_row_bytes(b, r->name, path, r->run, n, (size_t)(r->in * (double)n),
+                          (size_t)(r->out * (double)n));
+}
+
+/* numpy times itself: lines of name, elements, Gelem/s. Debian's numpy belongs to Debian's python. */
+static void measure_numpy(bench *b)
+{
+    FILE  *p = popen("/usr/bin/python3 tests/bench/numpy_half.py 2>/dev/null", "r");
+    char   name[64];
+    double speed;
+    size_t n;
+    while (p && fscanf(p, "%63[^,],%zu,%lf\n", name, &n, &speed) == 3)
+        bench_row_elsewhere(b, name, "numpy", speed, n, name[1] == '3' ? 4 : 2, name[1] == '3' ? 2 : 4);
+    if (p)
+        (void)pclose(p);
+}
+
+/* Uniform in [-0.5, 0.5), one in 64 of them zero. */
+static void fill(void)
+{
+    size_t i;
+    for (i = 0; i < LARGE; i++) {
+        const uint32_t r = mpt_philox(1u, 0u, 0u, i);
+        const float    x = (float)((double)(int32_t)r / 65536.0 / 65536.0);
+        data.x[i] = r % 64u ? x : 0.0f;
+        data.d[i] = (double)data.x[i];
+    }
+    (void)mpt_f16_from_f32_n((mpt_f16 *)data.h, data.x, LARGE);
+    (void)mpt_e4m3_from_f32_n((mpt_e4m3 *)data.c, data.x, LARGE);
+    memset(data.s, 127, LARGE / 32);
+}
+
+static char *skewed(size_t bytes) { return (char *)bench_array(bytes + SKEW) + SKEW; }
+
+int main(int argc, char **argv)
+{
+    static const struct { const char *name; int last; } paths[] = {
+        {"portable", MPTI_PATH_PORTABLE}, {"sse2", MPTI_PATH_SSE2}, {"avx2", MPTI_PATH_AVX2},
+    };
+    bench       b;
+    size_t      i, k;
+    const char *best;
+    data.d = (double *)(void *)skewed(LARGE * sizeof(double));
+    data.x = (float *)(void *)skewed(LARGE * sizeof(float));
+    data.y = (float *)(void *)skewed(LARGE * sizeof(float));
+    data.h = (uint16_t *)(void *)skewed(LARGE * sizeof(uint16_t));
+    data.c = (uint8_t *)skewed(LARGE);
+    data.s = (uint8_t *)skewed(LARGE / 32);
+    last_path = MPTI_PATH_AVX512BF16;
+    best = mpt_simd_name();
+    fill();
+    bench_open(&b, "half", argc, argv, (size_t)LARGE * 8);
+    b.skew = SKEW;
+    for (i = 0; i < ROWS; i++)
+        measure(&b, every + i, best, BENCH_IN_L1);
+    for (i = 0; i < ROWS; i++)
+        measure(&b, every + i, best, LARGE);
+    for (k = 0; k < sizeof paths / sizeof *paths; k++) {
+        last_path = paths[k].last;
+        if (strcmp(mpt_simd_name(), paths[k].name) == 0)
+            for (i = 0; i < 5; i++)
+                measure(&b, every + i, paths[k].name, BENCH_IN_L1);
+    }
+    for (i = 0; i < LOOPS; i++)
+        measure(&b, loops + i, "loop", BENCH_IN_L1);
+    measure_numpy(&b);
+    return bench_close(&b);
+}
