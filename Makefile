@@ -11,9 +11,10 @@ VERSION := $(shell awk '/define MPT_VERSION_(MAJOR|MINOR|PATCH) /{v = v s $$3; s
 
 EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits 11_gpu_advice dropin/before_scaler dropin/after_scaler
 TESTS    := $(sort $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)))
+INSPECT  := examples/inspect.c $(wildcard examples/inspect/*.[ch])
 BENCHES  := $(sort $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c)))
 
-.PHONY: help demo test check examples bench test-long test-cuda test-emu fuzz lint check-toc check-readme \
+.PHONY: help demo test check examples inspect bench test-long test-cuda test-emu fuzz lint check-toc check-readme \
         install clean
 
 help: ## list the targets
@@ -34,7 +35,9 @@ test: $(TESTS:%=$(B)/tests/%) ## the tests, in a few seconds
 check: ## everything: compilers, sanitizers, architectures, CUDA compile and emulation, examples, README
 	@sh tests/check.sh $(B)
 
-examples: $(EXAMPLES:%=$(B)/examples/%) ## build the example programs into build/examples
+examples: $(EXAMPLES:%=$(B)/examples/%) $(B)/examples/inspect ## build the example programs into build/examples
+
+inspect: $(B)/examples/inspect ## build the tool that reads weight files: build/examples/inspect (needs cJSON)
 
 bench: $(BENCHES:%=$(B)/bench/%) ## speed, each row beside a loop with the same traffic; tables in build/bench
 	@mkdir -p $(B)/bench; for b in $(BENCHES); do echo "== $$b"; $(B)/bench/$$b $(B)/bench || exit 1; done
@@ -73,6 +76,13 @@ clean: ## remove build/
 $(B)/examples/%: examples/%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
+
+$(B)/examples/inspect: $(INSPECT) $(HEADERS)
+	@mkdir -p $(@D)
+	@if pkg-config --exists libcjson 2>/dev/null; then \
+	    echo "$(CC) -o $@"; $(CC) $(WARN) $(CFLAGS) -I. examples/inspect.c examples/inspect/*.c -o $@ -lm \
+	        $$(pkg-config --cflags --libs libcjson); \
+	else echo "inspect is left out: install cJSON and pkg-config (libcjson-dev pkg-config)"; fi
 
 $(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(@D)

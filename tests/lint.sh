@@ -2,7 +2,7 @@
 # lint.sh -- the style of the house, as far as a script can see it.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
-sources=$(ls ./*.h examples/*.c* examples/dropin/*.c tests/*.h tests/*.c* tests/*/*.h tests/*/*.c* tests/*.sh)
+sources=$(ls ./*.h examples/*.c* examples/*/*.[ch] tests/*.h tests/*.c* tests/*/*.h tests/*/*.c* tests/*.sh)
 headers='mpt_half.h mpt.h mpt_cuda.h'
 
 none() {    # none NAME COMMAND... -- passes if the command prints nothing

@@ -1,0 +1,280 @@
+// inspect.c -- what would become of your weights in f16, bf16 and FP8? Reads real weight files.
+//
+//  cc -O2 -I. examples/inspect.c examples/inspect/*.c -o inspect -lm $(pkg-config --cflags --libs libcjson)
+//  ./inspect model.safetensors         --help explains the rest; `make inspect` builds it, too
+//
+// This file is the command line; examples/inspect/inspect.h says what stands where. cJSON (libcjson-dev)
+// reads the headers of .safetensors files; the library itself needs nothing.
+#define MPT_IMPLEMENTATION
+#include "inspect/inspect.h"
+
+#include <ctype.h>
+
+static const char help[] =
+"inspect -- what would become of the numbers in a weight file in f16, bf16 or FP8?\n"
+"\n"
+"    inspect [options] FILE...\n"
+"\n"
+"Reads NumPy .npy (f2, f4, f8), .safetensors (F64 F32 F16 BF16 F8_E4M3 F8_E5M2; others are listed and\n"
+"passed over), .csv/.tsv/.txt, and files of bare numbers. Files may be larger than memory. For each tensor\n"
+"it prints the range of magnitudes, the share that each format would lose, and a verdict:\n"
+"\n"
+"    f16 safe               stores as it is: nothing overflows, next to nothing becomes zero\n"
+"    f16 with scale 2^7     fits after multiplication with that power of two; divide when you load it\n"
+"    bf16 only: max 3.1e5   f16 does not fit even with a scale (why: the largest value, or the share lost)\n"
+"    keep f32: 2.1% lost    no format asked for fits\n"
+"    bad: 3 NaN             holds NaN or Inf\n"
+"\n"
+"A format fits a tensor if nothing overflows and, of the nonzero values, at most T become zero and at\n"
+"most 10 T zero or subnormal (which loses bits). T is the tolerated share, 0.1% unless you say otherwise.\n"
+"\n"
+"What to look at\n"
+"  --format LIST      formats in the order you prefer them (f16,bf16,e4m3,e5m2)\n"
+"  --tolerate SHARE   T, such as 0.1% or 0.001\n"
+"  --headroom N       a scale leaves room for N doublings of the largest value (0)\n"
+"  --raw TYPE         the FILEs are bare little-endian numbers: f32, f64, f16, bf16, e4m3, e5m2\n"
+"\n"
+"What to print\n"
+"  --by KEY           sort by flushed, overflow, subnormal, lost, max, min or size (of the first format)\n"
+"  --top N [by KEY]   only the first N, by the share lost unless you say otherwise\n"
+"  --width N          columns of the table (110); names that do not fit lose their middle\n"
+"  --json             the figures as JSON on standard output\n"
+"  --plot DIR         write ranges.csv, scale.csv and gnuplot scripts; and the pictures, with gnuplot\n"
+"  --progress         show progress on standard error even if it is no terminal; --no-progress: never\n"
+"\n"
+"Converting one file\n"
+"  --convert OUT      write OUT, a .safetensors file, and say what was lost; OUT appears only when it is\n"
+"                     complete\n"
+"  --to FORMAT        f16, bf16, e4m3 or e5m2; tensors that are smaller already are copied\n"
+"  --scale auto|2^K   multiply by a power of two: each tensor by its own (auto), or all by one (2^0).\n"
+"                     Scales other than 1 stand in __metadata__ under \"mpt.scale.NAME\"; divide by them\n"
+"  --saturate         allow overflow: it becomes the largest number of the format. Without it overflow is\n"
+"                     an error and nothing is written\n"
+"\n"
+"  --no-mmap          read instead of mapping the files into memory\n"
+"  --help             this text\n"
+"\n"
+"Exit code: 0 all is well, 1 a file is bad or could not be read or written, 2 the command line is wrong.\n";
+
+static int usage(const char *format, const char *what)
+{
+    char shown[120];
+    (void)text_safe(shown, sizeof shown, what ? what : "", 80);
+    (void)fprintf(stderr, "inspect: ");
+    (void)fprintf(stderr, format, shown);
+    (void)fprintf(stderr, "; see inspect --help\n");
+    return 2;
+}
+
+/* A format that a file can hold; F64 and F32 only where `wide`. */
+static int find_format(const char *name, int wide, mpt_format *format)
+{
+    static const mpt_format known[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2, MPT_F32, MPT_F64};
+    int i;
+    for (i = 0; i < (wide ? 6 : 4); i++)
+        if (!strcmp(name, mpt_format_get(known[i])->name)) {
+            *format = known[i];
+            return 1;
+        }
+    return 0;
+}
+
+static int set_formats(options *o, const char *list)
+{
+    char        name[16];
+    const char *comma;
+    int         k;
+    o->format_count = 0;
+    for (;; list = comma + 1) {
+        const size_t n = (comma = strchr(list, ',')) ? (size_t)(comma - list) : strlen(list);
+        mpt_format   f = MPT_F16;
+        if (n >= sizeof name || o->format_count == MAX_FORMATS)
+            return 0;
+        memcpy(name, list, n);
+        name[n] = 0;
+        if (!find_format(name, 0, &f))
+            return 0;
+        for (k = 0; k < o->format_count; k++)
+            if (o->formats[k] == f)
+                return 0;
+        o->formats[o->format_count++] = f;
+        if (!comma)
+            return 1;
+    }
+}
+
+static int set_share(double *share, const char *text)
+{
+    char        *end;
+    const double x = strtod(text, &end);
+    *share = *end == '%' ? x / 100.0 : x;
+    end += *end == '%';
+    return end != text && !*end && *share >= 0.0 && *share <= 1.0;
+}
+
+static int set_whole(uint64_t *n, const char *text, uint64_t most)
+{
+    char *end;
+    *n = (uint64_t)strtoull(text, &end, 10);
+    return isdigit((unsigned char)*text) && !*end && *n <= most;
+}
+
+/* auto, 2^K, or a number that is a power of two. */
+static int set_scale(options *o, const char *text)
+{
+    char  *end;
+    double x;
+    long   k;
+    o->scale_auto = !strcmp(text, "auto");
+    if (o->scale_auto)
+        return 1;
+    if (!strncmp(text, "2^", 2)) {
+        k = strtol(text + 2, &end, 10);
+        o->log2_scale = (int)k;
+        return end != text + 2 && !*end && k >= -126 && k <= 127;
+    }
+    x = strtod(text, &end);
+    for (k = -126; k <= 127; k++)
+        if (ldexp(1.0, (int)k) == x) {
+            o->log2_scale = (int)k;
+            return end != text && !*end;
+        }
+    return 0;
+}
+
+static int set_by(options *o, const char *key)
+{
+    static const char *const keys[] = {"flushed", "overflow", "subnormal", "lost", "max", "min", "size"};
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (!strcmp(key, keys[i]))
+            o->by = keys[i];
+    return o->by && !strcmp(o->by, key);
+}
+
+/* Options that take a value; 1 good, 0 bad value, -1 no such option. */
+static int set_valued(options *o, const char *option, const char *value)
+{
+    uint64_t n = 0;
+    int      ok;
+    if (!strcmp(option, "--format"))
+        return set_formats(o, value);
+    if (!strcmp(option, "--tolerate"))
+        return set_share(&o->tolerate, value);
+    if (!strcmp(option, "--headroom")) {
+        ok = set_whole(&n, value, 30);
+        o->headroom = (int)n;
+        return ok;
+    }
+    if (!strcmp(option, "--width")) {
+        ok = set_whole(&n, value, 400);
+        o->width = (int)n;
+        return ok;
+    }
+    if (!strcmp(option, "--raw"))
+        return find_format(value, 1, &o->raw);
+    if (!strcmp(option, "--by"))
+        return set_by(o, value);
+    if (!strcmp(option, "--top"))
+        return set_whole(&o->top, value, UINT64_MAX) && o->top;
+    if (!strcmp(option, "--to"))
+        return find_format(value, 0, &o->to);
+    if (!strcmp(option, "--scale"))
+        return set_scale(o, value);
+    if (!strcmp(option, "--plot"))
+        o->plot = value;
+    else if (!strcmp(option, "--convert"))
+        o->convert = value;
+    else
+        return -1;
+    return *value != 0;
+}
+
+static int set_plain(options *o, const char *option)
+{
+    if (!strcmp(option, "--json"))
+        o->json = 1;
+    else if (!strcmp(option, "--progress"))
+        o->progress = 1;
+    else if (!strcmp(option, "--no-progress"))
+        o->progress = 0;
+    else if (!strcmp(option, "--no-mmap"))
+        o->map = 0;
+    else if (!strcmp(option, "--saturate"))
+        o->saturate = 1;
+    else
+        return 0;
+    return 1;
+}
+
+/* Options to *o, the rest to the front of argv; the number of files, or -1 after a message. */
+static int parse_options(options *o, int argc, char **argv)
+{
+    int files = 0, i, plain = 0;
+    for (i = 1; i < argc; i++) {
+        int code;
+        if (plain || argv[i][0] != '-' || !argv[i][1]) {
+            argv[files++] = argv[i];
+            continue;
+        }
+        if (!strcmp(argv[i], "--")) {
+            plain = 1;
+            continue;
+        }
+        if (set_plain(o, argv[i]))
+            continue;
+        code = set_valued(o, argv[i], i + 1 < argc ? argv[i + 1] : "");
+        if (code < 0)
+            return usage("no such option: %s", argv[i]), -1;
+        if (!code)
+            return usage(i + 1 < argc ? "bad value for %s" : "%s needs a value", argv[i]), -1;
+        i++;
+        if (!strcmp(argv[i - 1], "--top") && i + 2 < argc && !strcmp(argv[i + 1], "by")) {
+            if (!set_by(o, argv[i + 2]))
+                return usage("cannot sort by '%s'", argv[i + 2]), -1;
+            i += 2;
+        }
+    }
+    return files;
+}
+
+static int check_options(options *o, int files)
+{
+    if (!files)
+        return usage("no file given", NULL);
+    if (o->top && !o->by)
+        o->by = "lost";
+    if (!o->convert && (o->to != MPT_FORMAT_COUNT || o->saturate || !o->scale_auto))
+        return usage("--to, --scale and --saturate go with --convert OUT", NULL);
+    if (o->convert && o->to == MPT_FORMAT_COUNT)
+        return usage("--convert needs --to FORMAT", NULL);
+    if (o->convert && files != 1)
+        return usage("--convert takes one file", NULL);
+    if (o->convert && (o->plot || o->json || o->by))
+        return usage("--convert does not go with --plot, --json, --by and --top", NULL);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const options defaults = {{MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2}, 4, 0, 0.001, 0, 1, -1,
+                                     110, MPT_FORMAT_COUNT, 0, NULL, NULL, NULL, MPT_FORMAT_COUNT, 1, 0, 0};
+    options o = defaults;
+    report *p;
+    int     files, i, bad = 0;
+    for (i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return fputs(help, stdout) < 0 || fflush(stdout) != 0;
+    files = parse_options(&o, argc, argv);
+    if (files < 0 || check_options(&o, files) != 0)
+        return 2;
+    if (o.convert)
+        return convert_file(argv[0], &o) != 0;
+    p = report_new(&o);
+    if (!p)
+        return 1;
+    for (i = 0; i < files; i++)
+        bad |= report_file(p, argv[i]) != 0;
+    bad |= report_end(p) != 0;
+    return bad;
+}

@@ -1,0 +1,547 @@
+/* convert.c -- the converted .safetensors: written beside its place, moved there when it is complete. */
+#if defined(__unix__) || defined(__APPLE__)
+#define _DEFAULT_SOURCE
+#define _DARWIN_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#define _FILE_OFFSET_BITS 64
+#define HAVE_POSIX 1
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#else
+#define HAVE_POSIX 0
+#endif
+
+#include "convert.h"
+
+#include <errno.h>
+#include <math.h>
+
+enum { BLOCK = 4096, CONVERT_NAME = 38 };
+
+#define SCALE_KEY "mpt.scale."
+#define NOTE_KEY  "mpt.note"
+#define NOTE_TEXT "stored = value * scale; divide by mpt.scale.NAME after loading, 1 where there is none"
+
+/* ---- the plan ---- */
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const pair *)a)->key, ((const pair *)b)->key);
+}
+
+static const char *find_metadata(const model *m, const char *key)
+{
+    const pair *found;
+    pair        wanted;
+    wanted.key = (char *)(uintptr_t)key;        /* only read */
+    wanted.value = NULL;
+    if (!m->metadata_count)
+        return NULL;
+    found = (const pair *)bsearch(&wanted, m->metadata, m->metadata_count, sizeof *m->metadata, by_key);
+    return found ? found->value : NULL;
+}
+
+/* The scale that the values already wear, as an earlier conversion noted it. */
+static int earlier_scale(const model *m, const tensor *t, int *log2_scale, char *error)
+{
+    const size_t n = strlen(t->name) + sizeof SCALE_KEY;
+    char        *key = (char *)malloc(n);
+    const char  *text;
+    char        *end;
+    double       x;
+    int          e;
+    if (!key)
+        return problem(error, m->path, t->name, "out of memory");
+    (void)snprintf(key, n, "%s%s", SCALE_KEY, t->name);
+    text = find_metadata(m, key);
+    free(key);
+    *log2_scale = 0;
+    if (!text)
+        return 0;
+    x = strtod(text, &end);
+    if (end == text || *end || !(x > 0.0) || frexp(x, &e) != 0.5)
+        return problem(error, m->path, t->name, "its scale in __metadata__ is no power of two");
+    *log2_scale = e - 1;
+    return 0;
+}
+
+static int plan_tensor(step *p, model *m, const tensor *t, const options *o, char *error)
+{
+    const int bits = mpt_format_get(o->to)->bits;
+    scan      s;
+    result    r;
+    memset(p, 0, sizeof *p);
+    p->t = t;
+    p->to = t->format;
+    if (!strcmp(t->name, "__metadata__"))
+        return problem(error, m->path, t->name, "a .safetensors file has no room for this name");
+    if (earlier_scale(m, t, &p->earlier, error) != 0)
+        return -1;
+    if (t->format == MPT_FORMAT_COUNT && m->kind != KIND_SAFETENSORS)
+        return problem(error, m->path, t->name, "type %s cannot be converted", t->type);
+    if (t->format == MPT_FORMAT_COUNT || mpt_format_get(t->format)->bits < bits || t->format == o->to)
+        return 0;
+    p->to = o->to;
+    scan_init(&s);
+    if (scan_tensor(&s, m, t, o, error) != 0)
+        return -1;
+    scan_result(&s, o, &r);
+    p->log2_scale = o->scale_auto ? r.in[0].log2_scale : o->log2_scale;
+    if (o->saturate)
+        return 0;
+    if (r.inf && !mpt_format_get(o->to)->has_inf)
+        return problem(error, m->path, t->name,
+                       "holds Inf, which %s has not; --saturate makes it the largest "
+                       "number",
+                       mpt_format_get(o->to)->name);
+    if (p->log2_scale == 0 ? r.in[0].overflow != 0 : scan_overflows(&s, o->to, p->log2_scale))
+        return problem(error, m->path, t->name,
+                       "overflows %s with scale 2^%d; use --scale auto or --saturate",
+                       mpt_format_get(o->to)->name, p->log2_scale);
+    return 0;
+}
+
+/* ---- the header ---- */
+
+static const char *type_of(const step *p)
+{
+    static const struct { mpt_format format; const char *name; } names[] = {
+        {MPT_F64, "F64"}, {MPT_F32, "F32"}, {MPT_F16, "F16"}, {MPT_BF16, "BF16"}, {MPT_E4M3, "F8_E4M3"},
+        {MPT_E5M2, "F8_E5M2"}};
+    int i;
+    for (i = 0; i < 6; i++)
+        if (names[i].format == p->to)
+            return names[i].name;
+    return p->t->type;
+}
+
+static uint64_t bytes_of(const step *p)
+{
+    return p->to == MPT_FORMAT_COUNT ? p->t->bytes
+                                     : p->t->count * (uint64_t)(mpt_format_get(p->to)->bits / 8);
+}
+
+static int is_ours(const step *steps, size_t n, const char *key)
+{
+    size_t i;
+    if (!strcmp(key, NOTE_KEY))
+        return 1;
+    if (strncmp(key, SCALE_KEY, sizeof SCALE_KEY - 1) != 0)
+        return 0;
+    for (i = 0; i < n; i++)
+        if (steps[i].earlier && !strcmp(steps[i].t->name, key + sizeof SCALE_KEY - 1))
+            return 1;
+    return 0;
+}
+
+static void write_metadata(FILE *out, const model *m, const step *steps, size_t n)
+{
+    size_t i;
+    (void)fprintf(out, "\"__metadata__\":{\"" NOTE_KEY "\":\"" NOTE_TEXT "\"");
+    for (i = 0; i < m->metadata_count; i++) {
+        if (is_ours(steps, n, m->metadata[i].key))
+            continue;
+        (void)fputc(',', out);
+        text_json(out, m->metadata[i].key);
+        (void)fputc(':', out);
+        text_json(out, m->metadata[i].value);
+    }
+    for (i = 0; i < n; i++) {
+        const int k = steps[i].log2_scale + steps[i].earlier;
+        if (!k && !steps[i].earlier)
+            continue;
+        (void)fputs(",\"" SCALE_KEY, out);
+        text_json_inside(out, steps[i].t->name);
+        (void)fprintf(out, "\":\"%.17g\"", ldexp(1.0, k));
+    }
+    (void)fputc('}', out);
+}
+
+/* Length, object, blanks to a multiple of 8: the values then lie aligned in a mapped file. */
+static int write_header(FILE *out, const model *m, const step *steps, size_t n)
+{
+    uint64_t offset = 0;
+    size_t   i;
+    long     end;
+    int      k;
+    for (k = 0; k < 8; k++)
+        (void)fputc(0, out);
+    (void)fputc('{', out);
+    write_metadata(out, m, steps, n);
+    for (i = 0; i < n; i++) {
+        const tensor *t = steps[i].t;
+        (void)fputc(',', out);
+        text_json(out, t->name);
+        (void)fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", type_of(&steps[i]));
+        for (k = 0; k < t->dims; k++)
+            (void)fprintf(out, "%s%llu", k ? "," : "", (unsigned long long)t->shape[k]);
+        (void)fprintf(out, "],\"data_offsets\":[%llu,", (unsigned long long)offset);
+        offset += bytes_of(&steps[i]);
+        (void)fprintf(out, "%llu]}", (unsigned long long)offset);
+    }
+    (void)fputc('}', out);
+    while ((end = ftell(out)) > 0 && end % 8)
+        (void)fputc(' ', out);
+    if (end < 0 || fseek(out, 0, SEEK_SET) != 0)
+        return -1;
+    for (k = 0; k < 8; k++)
+        (void)fputc((int)((((uint64_t)end - 8) >> 8 * k) & 0xff), out);
+    return fseek(out, end, SEEK_SET);
+}
+
+/* ---- the values ---- */
+
+static void count_losses(step *p, const double *wanted, const double *got, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const double x = wanted[i], y = got[i];
+        if (!mpti_f64_is_finite(x))
+            continue;
+        p->flushed += x != 0.0 && y == 0.0;
+        p->rounded += x != y;
+        if (!mpti_f64_is_finite(y))
+            continue;
+        p->signal += x * x;
+        p->noise += (x - y) * (x - y);
+    }
+}
+
+/* What overflowed becomes the largest number of its sign. Returns how many did. */
+static size_t clamp(step *p, double *x, const double *got, size_t n, double most)
+{
+    size_t i, clamped = 0;
+    for (i = 0; i < n; i++) {
+        const uint64_t u = mpti_f64_bits(x[i]);
+        if (mpti_f64_is_finite(got[i]) || mpt_classify(MPT_F64, u) <= MPT_CLASS_QUIET_NAN)
+            continue;
+        if (mpti_f64_is_finite(x[i])) {
+            const double beyond = fabs(x[i]) - most;
+            p->signal += x[i] * x[i] - most * most;     /* count_losses adds the rest */
+            p->noise += beyond * beyond;
+        }
+        x[i] = u >> 63 ? -most : most;
+        clamped++;
+    }
+    return clamped;
+}
+
+static void swap_if_big(unsigned char *x, size_t n, size_t size)
+{
+    size_t i, k;
+    if (host_is_little())
+        return;
+    for (i = 0; i < n * size; i += size)
+        for (k = 0; k < size / 2; k++) {
+            const unsigned char low = x[i + k];
+            x[i + k] = x[i + size - 1 - k];
+            x[i + size - 1 - k] = low;
+        }
+}
+
+/* Doubles, already scaled, to the new format; a power of two is exact, so they are rounded once. */
+static void store(step *p, const options *o, unsigned char *stored, double *wanted, double *got, size_t n)
+{
+    const double most = mpt_format_get(p->to)->max_finite;
+    size_t       clamped = 0;
+    (void)mpt_convert_n(p->to, stored, MPT_F64, wanted, n, NULL, NULL);
+    (void)mpt_convert_n(MPT_F64, got, p->to, stored, n, NULL, NULL);
+    if (o->saturate)
+        clamped = clamp(p, wanted, got, n, most);
+    if (clamped) {
+        (void)mpt_convert_n(p->to, stored, MPT_F64, wanted, n, NULL, NULL);
+        (void)mpt_convert_n(MPT_F64, got, p->to, stored, n, NULL, NULL);
+    }
+    p->saturated += clamped;
+    count_losses(p, wanted, got, n);
+}
+
+/* n values in the tensor's own format, host order, to the file. */
+static void write_values(FILE *out, step *p, const options *o, const void *x, size_t n)
+{
+    const mpt_format from = p->t->format;
+    const size_t     size = (size_t)mpt_format_get(from)->bits / 8;
+    const size_t     small = (size_t)mpt_format_get(p->to)->bits / 8;
+    double           wanted[BLOCK], got[BLOCK];
+    unsigned char    stored[8 * BLOCK];
+    const double     scale = ldexp(1.0, p->log2_scale);
+    size_t           i, j;
+    for (i = 0; i < n; i += BLOCK) {
+        const size_t         take = n - i < BLOCK ? n - i : BLOCK;
+        const unsigned char *bytes = (const unsigned char *)x + i * size;
+        if (p->to == from) {
+            memcpy(stored, bytes, take * size);
+        } else {
+            (void)mpt_convert_n(MPT_F64, wanted, from, bytes, take, NULL, NULL);
+            for (j = 0; j < take; j++)
+                wanted[j] *= scale;
+            store(p, o, stored, wanted, got, take);
+        }
+        swap_if_big(stored, take, small);
+        (void)fwrite(stored, small, take, out);
+    }
+}
+
+static int copy_bytes(FILE *out, model *m, const tensor *t, char *error)
+{
+    uint64_t done = 0;
+    while (done < t->bytes) {
+        const size_t         take = t->bytes - done < CHUNK ? (size_t)(t->bytes - done) : CHUNK;
+        const unsigned char *p = source_view(&m->src, t->offset + done, take);
+        if (!p)
+            return problem(error, m->path, t->name, "reading failed");
+        (void)fwrite(p, 1, take, out);
+        done += take;
+    }
+    return 0;
+}
+
+/* An array whose first index runs fastest comes out with the last one fastest, as the format wants it. This
+ * is the one place that holds a whole tensor in memory. */
+static int write_transposed(FILE *out, model *m, step *p, const options *o, stream *in, char *error)
+{
+    const tensor  *t = p->t;
+    const size_t   size = (size_t)mpt_format_get(t->format)->bits / 8;
+    unsigned char *all, row[8 * BLOCK];
+    uint64_t       index[MAX_DIMS] = {0}, stride[MAX_DIMS], done = 0, from = 0;
+    const void    *x;
+    size_t         n, filled = 0;
+    int            k, code;
+    all = t->bytes < SIZE_MAX ? (unsigned char *)malloc((size_t)t->bytes + 1) : NULL;
+    if (!all)
+        return problem(error, m->path, t->name,
+                       "out of memory: Fortran order needs the whole array in memory");
+    while ((code = stream_next(in, &x, &n)) > 0) {
+        memcpy(all + done, x, n * size);
+        done += n * size;
+    }
+    stride[0] = size;
+    for (k = 1; k < t->dims; k++)
+        stride[k] = stride[k - 1] * t->shape[k - 1];
+    for (done = 0; code == 0 && done < t->count; done++) {
+        memcpy(row + filled++ * size, all + from, size);
+        if (filled == BLOCK || done + 1 == t->count) {
+            write_values(out, p, o, row, filled);
+            filled = 0;
+        }
+        for (k = t->dims - 1; k >= 0; k--) {        /* the next index: the last digit turns first */
+            from += stride[k];
+            if (++index[k] < t->shape[k])
+                break;
+            from -= stride[k] * t->shape[k];
+            index[k] = 0;
+        }
+    }
+    free(all);
+    if (code < 0)
+        memcpy(error, in->error, ERROR_TEXT);
+    return code;
+}
+
+static int write_tensor(FILE *out, model *m, step *p, const options *o, char *error)
+{
+    const tensor *t = p->t;
+    stream       *in;
+    const void   *x;
+    size_t        n;
+    int           code;
+    if (p->to == MPT_FORMAT_COUNT)
+        return copy_bytes(out, m, t, error);
+    in = (stream *)malloc(sizeof *in);
+    if (!in)
+        return problem(error, m->path, t->name, "out of memory");
+    stream_init(in, m, t);
+    if (t->fortran && t->dims > 1 && t->count) {
+        code = write_transposed(out, m, p, o, in, error);
+    } else {
+        while ((code = stream_next(in, &x, &n)) > 0) {
+            write_values(out, p, o, x, n);
+            progress(o, m->path, t->offset + in->at, m->src.size);
+        }
+        if (code < 0)
+            memcpy(error, in->error, ERROR_TEXT);
+    }
+    free(in);
+    return code;
+}
+
+step *convert_plan(model *m, const options *o, char *error)
+{
+    step  *steps = (step *)calloc(m->count + 1, sizeof *steps);
+    size_t i;
+    if (!steps) {
+        (void)problem(error, m->path, NULL, "out of memory");
+        return NULL;
+    }
+    if (m->metadata_count)
+        qsort(m->metadata, m->metadata_count, sizeof *m->metadata, by_key);
+    for (i = 0; i < m->count; i++)
+        if (plan_tensor(&steps[i], m, &m->tensors[i], o, error) != 0) {
+            free(steps);
+            return NULL;
+        }
+    return steps;
+}
+
+int convert_write(FILE *out, model *m, step *steps, const options *o, char *error)
+{
+    size_t i;
+    errno = 0;
+    if (write_header(out, m, steps, m->count) != 0)
+        return problem(error, o->convert, NULL, "%s", strerror(errno));
+    for (i = 0; i < m->count; i++) {
+        if (write_tensor(out, m, &steps[i], o, error) != 0)
+            return -1;
+        if (ferror(out))
+            return problem(error, o->convert, NULL, "writing failed: %s", strerror(errno));
+    }
+    return 0;
+}
+
+/* ---- what was lost ---- */
+
+static void print_step(const step *p)
+{
+    char      name[256], scale[16] = "1", flushed[24], rounded[24], snr[24] = "exact";
+    const int width = text_safe(name, sizeof name, p->t->name, CONVERT_NAME);
+    if (p->to == p->t->format) {
+        (void)printf("%s%*s %-7.7s copied\n", name, CONVERT_NAME - width, "", p->t->type);
+        return;
+    }
+    if (p->log2_scale)
+        (void)snprintf(scale, sizeof scale, "2^%d", p->log2_scale);
+    text_share(flushed, sizeof flushed, p->flushed, p->t->count);
+    text_share(rounded, sizeof rounded, p->rounded, p->t->count);
+    if (p->noise > 0.0)
+        (void)snprintf(snr, sizeof snr, "%.1f dB", 10.0 * log10(p->signal / p->noise));
+    (void)printf("%s%*s %-7.7s %-8s %6s %9s %9s %9llu %9s\n", name, CONVERT_NAME - width, "", p->t->type,
+                 type_of(p), scale, flushed, rounded, (unsigned long long)p->saturated, snr);
+}
+
+static void print_steps(const model *m, const step *steps, const options *o)
+{
+    char     shown[256], before[32], after[32];
+    uint64_t flushed = 0, rounded = 0, saturated = 0, values = 0, bytes = 0;
+    size_t   i;
+    (void)printf("%-*s %-7s %-8s %6s %9s %9s %9s %9s\n", CONVERT_NAME, "tensor", "from", "to", "scale",
+                 "to zero", "rounded", "clamped", "signal");
+    for (i = 0; i < m->count; i++) {
+        print_step(&steps[i]);
+        flushed += steps[i].flushed;
+        rounded += steps[i].rounded;
+        saturated += steps[i].saturated;
+        bytes += bytes_of(&steps[i]);
+        values += steps[i].to != steps[i].t->format ? steps[i].t->count : 0;
+    }
+    (void)text_safe(shown, sizeof shown, o->convert, 60);
+    text_bytes(before, sizeof before, m->src.size);
+    text_bytes(after, sizeof after, bytes);
+    (void)printf("\n%s: %s of values, from %s. Of %llu values converted %llu became zero, %llu were rounded, "
+                 "%llu clamped.\n", shown, after, before, (unsigned long long)values,
+                 (unsigned long long)flushed, (unsigned long long)rounded, (unsigned long long)saturated);
+}
+
+/* ---- the file ---- */
+
+#if HAVE_POSIX
+static int same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* A new file beside `path` that nobody else has; its permissions are those of a plain new file. */
+static FILE *open_beside(const char *path, char *temporary)
+{
+    FILE        *out;
+    const mode_t mask = umask(0);
+    int          fd;
+    (void)umask(mask);
+    (void)sprintf(temporary, "%s.XXXXXX", path);
+    fd = mkstemp(temporary);
+    if (fd < 0)
+        return NULL;
+    out = fchmod(fd, 0666 & ~mask) == 0 ? fdopen(fd, "wb+") : NULL;
+    if (!out) {
+        (void)close(fd);
+        (void)unlink(temporary);
+    }
+    return out;
+}
+#else
+static int same_file(const char *a, const char *b) { return !strcmp(a, b); }
+
+static FILE *open_beside(const char *path, char *temporary)
+{
+    (void)sprintf(temporary, "%s.part", path);
+    return fopen(temporary, "wb+");
+}
+#endif
+
+/* All of it in the file, and the file under its name; or neither. */
+static int finish(FILE *out, const char *temporary, const char *path, int code, char *error)
+{
+    errno = 0;
+    if (fclose(out) != 0 && code == 0)
+        code = problem(error, path, NULL, "writing failed: %s", strerror(errno));
+#if !HAVE_POSIX
+    if (code == 0)
+        (void)remove(path);         /* rename does not replace there */
+#endif
+    if (code == 0 && rename(temporary, path) != 0)
+        code = problem(error, path, NULL, "%s", strerror(errno));
+    if (code != 0)
+        (void)remove(temporary);
+    return code;
+}
+
+static int write_beside(model *m, step *steps, const options *o, char *error)
+{
+    char *temporary = (char *)malloc(strlen(o->convert) + 16);
+    FILE *out;
+    int   code;
+    if (!temporary)
+        return problem(error, o->convert, NULL, "out of memory");
+    errno = 0;
+    out = open_beside(o->convert, temporary);
+    if (!out) {
+        code = problem(error, o->convert, NULL, "cannot be written: %s", strerror(errno));
+        free(temporary);
+        return code;
+    }
+    source_guard(m->path, temporary);
+    code = convert_write(out, m, steps, o, error);
+    source_guard(NULL, NULL);
+    code = finish(out, temporary, o->convert, code, error);
+    free(temporary);
+    return code;
+}
+
+int convert_file(const char *path, const options *given)
+{
+    options o = *given;
+    char    error[ERROR_TEXT];
+    model   m;
+    step   *steps;
+    int     code;
+    o.formats[0] = o.to;
+    o.format_count = 1;
+    code = same_file(path, o.convert) ? problem(error, o.convert, NULL, "is the input: choose another name")
+         : model_open(&m, path, o.map, o.raw, error);
+    if (code != 0) {
+        complain(&o, error);
+        return -1;
+    }
+    source_guard(path, NULL);
+    steps = convert_plan(&m, &o, error);
+    source_guard(NULL, NULL);
+    code = steps ? write_beside(&m, steps, &o, error) : -1;
+    if (code != 0)
+        complain(&o, error);
+    else
+        print_steps(&m, steps, &o);
+    free(steps);
+    model_close(&m);
+    return code == 0 && fflush(stdout) == 0 && !ferror(stdout) ? 0 : -1;
+}

@@ -1,0 +1,195 @@
+/* inspect.h -- what the files of examples/inspect share. The program itself is examples/inspect.c.
+ *
+ *   source.c       the bytes of a file: mapped in windows, or read
+ *   text.c         names and numbers that are safe to print
+ *   npy.c          NumPy .npy headers
+ *   safetensors.c  .safetensors headers, written so that hostile ones are refused
+ *   model.c        which kind of file it is; raw and CSV; the stream of a tensor's values
+ *   scan.c         one pass over a tensor: what each format would lose; the verdict
+ *   report.c       table, summary, JSON
+ *   plot.c         data and gnuplot scripts
+ *   convert.c      the converted .safetensors */
+#ifndef INSPECT_H
+#define INSPECT_H
+
+#include "mpt.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__GNUC__) || defined(__clang__)
+#define LIKE_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#else
+#define LIKE_PRINTF(format, first)
+#endif
+
+enum {
+    MAX_DIMS = 32,              /* as NumPy */
+    MAX_FORMATS = 4,            /* f16, bf16, e4m3, e5m2 */
+    CHUNK = 1 << 18,            /* bytes that a stream hands out at a time: fits a second-level cache */
+    ERROR_TEXT = 600
+};
+
+/* ---- source.c ---- */
+
+/* The bytes of a file. Large files stay flat in memory: one window of the file is mapped at a time. */
+typedef struct source {
+    uint64_t             size;
+    const unsigned char *memory;            /* not NULL: the bytes stand here, no file */
+    FILE                *file;              /* read with this where nothing is mapped */
+    int                  fd;
+    int                  mapped;            /* nonzero: windows are mapped, otherwise copied to buffer */
+    unsigned char       *window;            /* the mapping, or the buffer */
+    uint64_t             at;                /* where in the file the window starts */
+    size_t               length;
+    uint64_t             position;          /* of the next fread */
+} source;
+
+int source_open(source *s, const char *path, int map, char *error);
+void source_memory(source *s, const void *bytes, size_t size);
+void source_close(source *s);
+/* `size` bytes from offset `at`, at most CHUNK; good until the next call. NULL: beyond the end or failed. */
+const unsigned char *source_view(source *s, uint64_t at, size_t size);
+int source_read(source *s, uint64_t at, void *dst, size_t size);
+/* A file that shrinks while it is mapped ends the program in a signal: say why, remove `unlink_too`. */
+void source_guard(const char *path, const char *unlink_too);
+
+/* ---- text.c ---- */
+
+int utf8_length(const unsigned char *s, size_t n, uint32_t *point);     /* 0: not UTF-8 */
+int utf8_valid(const char *s, size_t n);
+/* Names as a terminal may see them: control characters, direction marks and bytes that are not UTF-8
+ * come out as escapes; at most `width` characters, the middle left out. Returns the width. */
+int text_safe(char *dst, size_t cap, const char *name, int width);
+void text_json(FILE *out, const char *s);
+void text_json_inside(FILE *out, const char *s);                        /* without the quotes */
+void text_count(char *dst, size_t cap, uint64_t n);                     /* 1.2M */
+void text_bytes(char *dst, size_t cap, uint64_t n);                     /* 4.0 GiB */
+void text_value(char *dst, size_t cap, double x);                       /* 3.1e5 */
+void text_share(char *dst, size_t cap, uint64_t part, uint64_t whole);  /* 2.1% */
+/* Error texts: "FILE: tensor 'NAME': reason", each part only if given. Returns -1. */
+int problem(char *error, const char *path, const char *tensor, const char *format, ...) LIKE_PRINTF(4, 5);
+
+/* ---- model.c, npy.c, safetensors.c ---- */
+
+typedef struct tensor {
+    char       *name;
+    const char *type;               /* as the file calls it; lives as long as the model */
+    mpt_format  format;             /* MPT_FORMAT_COUNT: not a float type we read, passed over */
+    int         swap, fortran;      /* foreign byte order; first index fastest */
+    int         dims;
+    uint64_t    shape[MAX_DIMS], count, offset, bytes;  /* offset in the file */
+} tensor;
+
+typedef enum file_kind { KIND_NPY, KIND_SAFETENSORS, KIND_RAW, KIND_CSV } file_kind;
+
+typedef struct pair { char *key, *value; } pair;
+
+typedef struct model {
+    const char *path;
+    source      src;
+    file_kind   kind;
+    tensor     *tensors;
+    size_t      count;
+    pair       *metadata;
+    size_t      metadata_count;
+    char        type_text[64];      /* of the one tensor of a .npy */
+} model;
+
+const char *kind_name(file_kind kind);
+int  host_is_little(void);
+/* Open and check a file; the values are not read yet. 0, or -1 with the text of the error. */
+int  model_open(model *m, const char *path, int map, mpt_format raw, char *error);
+int  model_parse(model *m, mpt_format raw, char *error);
+void model_close(model *m);
+char *copy_text(const char *s, size_t n);
+/* Product of the dimensions; 0 if it does not fit. */
+int  shape_count(const uint64_t *shape, int dims, uint64_t *count);
+int  npy_parse(model *m, char *error);
+int  safetensors_parse(model *m, char *error);
+
+/* The values of a tensor in order of the file, aligned and in host byte order. */
+typedef struct stream {
+    model        *m;
+    const tensor *t;
+    uint64_t      at;                   /* bytes done */
+    char          error[ERROR_TEXT];
+    uint64_t      line, column, columns, rows;          /* these and the next three: CSV only */
+    int           titled, skipping, after_value;        /* skipping: a title or a comment, to its end */
+    union { double d[CHUNK / sizeof(double)]; unsigned char bytes[CHUNK]; } block;
+} stream;
+
+void stream_init(stream *s, model *m, const tensor *t);
+/* The next values: 1; the end: 0; failed: -1 and s->error. */
+int  stream_next(stream *s, const void **x, size_t *n);
+
+/* ---- scan.c ---- */
+
+typedef enum fits { FITS, FITS_SCALED, FITS_NOT } fits;
+
+typedef struct loss {
+    uint64_t flushed, subnormal, normal, overflow;      /* as the values are */
+    int      log2_scale;                                /* the scale that loses least, 0 if it fits as is */
+    uint64_t scaled_flushed, scaled_subnormal;          /* with it; nothing overflows then */
+    fits     fits;
+} loss;
+
+typedef struct result {
+    uint64_t count, zero, nonzero, inf, nan;
+    double   max_abs, min_abs;
+    loss     in[MAX_FORMATS];
+} result;
+
+typedef struct options {
+    mpt_format  formats[MAX_FORMATS];
+    int         format_count, headroom;
+    double      tolerate;
+    int         json, map, progress, width;
+    mpt_format  raw;                    /* MPT_FORMAT_COUNT: look at the file */
+    uint64_t    top;                    /* 0: all */
+    const char *by;
+    const char *plot, *convert;
+    mpt_format  to;
+    int         scale_auto, log2_scale, saturate;
+} options;
+
+/* Counts of one tensor, or of several, against every format. */
+typedef mpt_ranges scan;
+
+void scan_init(scan *s);
+/* Whether the largest value overflows a format with that scale. */
+int  scan_overflows(const scan *s, mpt_format format, int log2_scale);
+/* The figures and whether each format fits: the rules stand above the function. */
+void scan_result(const scan *s, const options *o, result *r);
+/* One pass over a tensor. `done` and `all` are bytes, for the progress line. 0 or -1. */
+int  scan_tensor(scan *s, model *m, const tensor *t, const options *o, char *error);
+void verdict(char *dst, size_t cap, const tensor *t, const result *r, const options *o);
+
+/* ---- report.c ---- */
+
+typedef struct report report;
+
+report *report_new(const options *o);
+/* Inspect a file and print it. 0, or -1: the error is printed, too. */
+int     report_file(report *p, const char *path);
+/* What closes the report of all files; frees it. Returns nonzero if writing failed. */
+int     report_end(report *p);
+void    progress(const options *o, const char *path, uint64_t done, uint64_t all);
+void    complain(const options *o, const char *error);
+
+/* ---- plot.c ---- */
+
+typedef struct plot plot;
+
+plot *plot_new(const options *o, char *error);
+int   plot_tensor(plot *p, const char *path, const tensor *t, const scan *s, const result *r);
+int   plot_end(plot *p, const scan *total, char *error);
+
+/* ---- convert.c ---- */
+
+/* Write the converted file and print what was lost. 0 or -1. */
+int convert_file(const char *path, const options *o);
+
+#endif /* INSPECT_H */

@@ -1,0 +1,336 @@
+/* model.c -- which kind of file it is; raw and CSV files; the stream of a tensor's values. */
+#include "inspect.h"
+
+const char *kind_name(file_kind kind)
+{
+    static const char *const names[] = {"npy", "safetensors", "raw", "csv"};
+    return names[kind];
+}
+
+int host_is_little(void)
+{
+    const uint16_t one = 1;
+    unsigned char  low;
+    memcpy(&low, &one, 1);
+    return low;
+}
+
+char *copy_text(const char *s, size_t n)
+{
+    char *copy = (char *)malloc(n + 1);
+    if (copy) {
+        memcpy(copy, s, n);
+        copy[n] = 0;
+    }
+    return copy;
+}
+
+/* Zeros do not hide an overflow of the others: such a shape is a mistake, too. */
+int shape_count(const uint64_t *shape, int dims, uint64_t *count)
+{
+    uint64_t product = 1;
+    int      i, empty = 0;
+    for (i = 0; i < dims; i++) {
+        if (!shape[i])
+            empty = 1;
+        else if (product > (uint64_t)INT64_MAX / shape[i])
+            return 0;
+        else
+            product *= shape[i];
+    }
+    *count = empty ? 0 : product;
+    return 1;
+}
+
+/* ---- what a file is ---- */
+
+static int ends_with(const char *path, const char *suffix)
+{
+    const size_t n = strlen(path), k = strlen(suffix);
+    return n >= k && !strcmp(path + n - k, suffix);
+}
+
+/* Files that people will try, by their first bytes, and what to do with them instead. */
+static const char *advice(const unsigned char *head)
+{
+    if (!memcmp(head, "PK\3\4", 4))
+        return "is a zip (.npz or PyTorch): unpack the .npz and inspect its .npy files, or save as "
+               ".safetensors";
+    if (!memcmp(head, "GGUF", 4))
+        return "is a GGUF file, which is not read: inspect the .safetensors it was made from";
+    if (!memcmp(head, "\x89HDF", 4))
+        return "is an HDF5 file, which is not read: save the arrays as .npy or .safetensors";
+    return "is none of .npy, .safetensors, .csv, .tsv, .txt; for bare numbers say --raw f32";
+}
+
+static int find_kind(model *m, char *error)
+{
+    unsigned char head[9] = {0};
+    const size_t  size = m->src.size < 9 ? (size_t)m->src.size : 9;
+    if (source_read(&m->src, 0, head, size) != 0)
+        return problem(error, m->path, NULL, "cannot be read");
+    if (!memcmp(head, "\x93NUMPY", 6))
+        m->kind = KIND_NPY;
+    else if (ends_with(m->path, ".safetensors") || (head[8] == '{' && !head[6] && !head[7]))
+        m->kind = KIND_SAFETENSORS;
+    else if (ends_with(m->path, ".csv") || ends_with(m->path, ".tsv") || ends_with(m->path, ".txt"))
+        m->kind = KIND_CSV;
+    else if (ends_with(m->path, ".npy"))
+        return problem(error, m->path, NULL, "does not start with the magic word of .npy files");
+    else
+        return problem(error, m->path, NULL, "%s", advice(head));
+    return 0;
+}
+
+static int raw_parse(model *m, mpt_format format, char *error)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    const uint64_t         bytes = (uint64_t)f->bits / 8;
+    tensor                *t = m->tensors;
+    if (m->src.size % bytes)
+        return problem(error, m->path, NULL, "its %llu bytes are no whole number of %s values",
+                       (unsigned long long)m->src.size, f->name);
+    t->type = f->name;
+    t->format = format;
+    t->swap = !host_is_little();
+    t->bytes = m->src.size;
+    t->count = t->shape[0] = t->bytes / bytes;
+    t->dims = 1;
+    return 0;
+}
+
+/* Read it all once: the shape, and whether every cell is a number. */
+static int csv_parse(model *m, char *error)
+{
+    stream     *s = (stream *)malloc(sizeof *s);
+    tensor     *t = m->tensors;
+    const void *x;
+    size_t      n;
+    int         code;
+    if (!s)
+        return problem(error, m->path, NULL, "out of memory");
+    t->type = "text";
+    t->format = MPT_F64;
+    t->bytes = m->src.size;
+    stream_init(s, m, t);
+    while ((code = stream_next(s, &x, &n)) > 0)
+        t->count += n;
+    t->shape[0] = s->rows;
+    t->shape[1] = s->columns;
+    t->dims = s->columns == 1 ? 1 : 2;
+    if (code < 0)
+        memcpy(error, s->error, ERROR_TEXT);
+    else if (!t->count)
+        code = problem(error, m->path, NULL, "holds no numbers");
+    free(s);
+    return code;
+}
+
+/* One tensor that wears the file's name without its ending, for the kinds that know no names. */
+static int name_after_file(model *m, char *error)
+{
+    const char *base = m->path, *p, *dot;
+    for (p = m->path; *p; p++)
+        if (*p == '/' && p[1])
+            base = p + 1;
+    dot = strrchr(base, '.');
+    m->tensors = (tensor *)calloc(1, sizeof *m->tensors);
+    if (!m->tensors)
+        return problem(error, m->path, NULL, "out of memory");
+    m->count = 1;
+    m->tensors->name = copy_text(base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
+    return m->tensors->name ? 0 : problem(error, m->path, NULL, "out of memory");
+}
+
+int model_parse(model *m, mpt_format raw, char *error)
+{
+    if (raw != MPT_FORMAT_COUNT)
+        m->kind = KIND_RAW;
+    else if (find_kind(m, error) != 0)
+        return -1;
+    if (m->kind == KIND_SAFETENSORS)
+        return safetensors_parse(m, error);
+    if (name_after_file(m, error) != 0)
+        return -1;
+    return m->kind == KIND_NPY ? npy_parse(m, error) : m->kind == KIND_CSV ? csv_parse(m, error)
+         : raw_parse(m, raw, error);
+}
+
+int model_open(model *m, const char *path, int map, mpt_format raw, char *error)
+{
+    memset(m, 0, sizeof *m);
+    m->path = path;
+    if (source_open(&m->src, path, map, error) != 0)
+        return -1;
+    if (model_parse(m, raw, error) == 0)
+        return 0;
+    model_close(m);
+    return -1;
+}
+
+void model_close(model *m)
+{
+    size_t i;
+    for (i = 0; i < m->count; i++)
+        free(m->tensors[i].name);
+    for (i = 0; i < m->metadata_count; i++) {
+        free(m->metadata[i].key);
+        free(m->metadata[i].value);
+    }
+    free(m->tensors);
+    free(m->metadata);
+    source_close(&m->src);
+    memset(m, 0, sizeof *m);
+}
+
+/* ---- the values of a tensor ---- */
+
+void stream_init(stream *s, model *m, const tensor *t)
+{
+    memset(s, 0, sizeof *s - sizeof s->block);
+    s->m = m;
+    s->t = t;
+}
+
+static int csv_problem(stream *s, const char *why)
+{
+    return problem(s->error, s->m->path, NULL, "line %llu: %s", (unsigned long long)s->line + 1, why);
+}
+
+static int csv_end_of_line(stream *s)
+{
+    if (s->column && !s->after_value)
+        return csv_problem(s, "a separator, and no number after it");
+    if (s->column && s->columns && s->column != s->columns)
+        return problem(s->error, s->m->path, NULL, "line %llu: %llu numbers, the lines before have %llu",
+                       (unsigned long long)s->line + 1, (unsigned long long)s->column,
+                       (unsigned long long)s->columns);
+    s->rows += s->column != 0;
+    s->columns = s->column ? s->column : s->columns;
+    s->column = 0;
+    s->skipping = s->after_value = 0;
+    s->line++;
+    return 0;
+}
+
+/* A word of text as a number. The first line that holds anything may be a title. */
+static int csv_number(stream *s, const unsigned char *word, size_t n, double *x)
+{
+    char  text[64], shown[80], why[120];
+    char *end = NULL;
+    memcpy(text, word, n < sizeof text ? n : sizeof text - 1);
+    text[n < sizeof text ? n : sizeof text - 1] = 0;
+    if (n < sizeof text)
+        *x = strtod(text, &end);
+    if (end && end != text && !*end)
+        return 1;
+    if (!s->column && !s->rows && !s->titled) {
+        s->titled = s->skipping = 1;
+        return 0;
+    }
+    (void)text_safe(shown, sizeof shown, text, 40);
+    (void)snprintf(why, sizeof why, "'%s' is not a number", shown);
+    return csv_problem(s, why);
+}
+
+static int is_blank(unsigned char c) { return c == ' ' || c == '\t' || c == '\r'; }
+static int is_separator(unsigned char c) { return c == ',' || c == ';'; }
+
+/* Numbers from text[0 .. size) until it or the block is used up; whole words only, unless the file ends
+ * there. Returns the bytes used, or -1. */
+static long csv_block(stream *s, const unsigned char *text, size_t size, int last, size_t *filled)
+{
+    size_t i = 0;
+    while (i < size && *filled < CHUNK / sizeof(double)) {
+        const unsigned char c = text[i];
+        size_t              end = i + 1;
+        if (c == '\n') {
+            if (csv_end_of_line(s) != 0)
+                return -1;
+        } else if (s->skipping || is_blank(c)) {
+            ;
+        } else if (c == '#' && !s->column) {
+            s->skipping = 1;
+        } else if (is_separator(c)) {
+            if (!s->after_value)
+                return csv_problem(s, "no number before a separator");
+            s->after_value = 0;
+        } else {
+            double x = 0.0;
+            int    code;
+            while (end < size && !is_blank(text[end]) && !is_separator(text[end]) && text[end] != '\n')
+                end++;
+            if (end == size && !last && i > 0)
+                break;
+            code = csv_number(s, text + i, end - i, &x);
+            if (code < 0)
+                return -1;
+            if (code) {
+                s->block.d[(*filled)++] = x;
+                s->column++;
+                s->after_value = 1;
+            }
+        }
+        i = end;
+    }
+    return (long)i;
+}
+
+static int csv_next(stream *s, const void **x, size_t *n)
+{
+    *n = 0;
+    while (s->at < s->m->src.size && *n < CHUNK / sizeof(double)) {
+        const uint64_t       left = s->m->src.size - s->at;
+        const size_t         size = left < CHUNK ? (size_t)left : CHUNK;
+        const unsigned char *text = source_view(&s->m->src, s->at, size);
+        const long           used = text ? csv_block(s, text, size, size == left, n) : -1;
+        if (!text)
+            return problem(s->error, s->m->path, NULL, "reading failed at byte %llu",
+                           (unsigned long long)s->at);
+        if (used < 0)
+            return -1;
+        s->at += (uint64_t)used;
+    }
+    if (s->at == s->m->src.size && s->column && csv_end_of_line(s) != 0)
+        return -1;
+    *x = s->block.d;
+    return *n > 0;
+}
+
+static void swap_bytes(unsigned char *x, size_t n, size_t size)
+{
+    size_t i, k;
+    for (i = 0; i < n; i += size)
+        for (k = 0; k < size / 2; k++) {
+            const unsigned char low = x[i + k];
+            x[i + k] = x[i + size - 1 - k];
+            x[i + size - 1 - k] = low;
+        }
+}
+
+int stream_next(stream *s, const void **x, size_t *n)
+{
+    const tensor        *t = s->t;
+    const size_t         size = (size_t)mpt_format_get(t->format)->bits / 8;
+    const uint64_t       left = t->bytes - s->at;
+    const size_t         take = left < CHUNK ? (size_t)left : CHUNK;
+    const unsigned char *p;
+    if (s->m->kind == KIND_CSV)
+        return csv_next(s, x, n);
+    if (!take)
+        return 0;
+    p = source_view(&s->m->src, t->offset + s->at, take);
+    if (!p)
+        return problem(s->error, s->m->path, t->name, "reading failed at byte %llu of the file",
+                       (unsigned long long)(t->offset + s->at));
+    if ((t->swap && size > 1) || (uintptr_t)p % size) {
+        memcpy(s->block.bytes, p, take);
+        if (t->swap)
+            swap_bytes(s->block.bytes, take, size);
+        p = s->block.bytes;
+    }
+    s->at += take;
+    *x = p;
+    *n = take / size;
+    return 1;
+}

@@ -1,0 +1,221 @@
+/* npy.c -- NumPy .npy, versions 1, 2 and 3 (numpy.lib.format): a magic word, a length, a Python dict of
+ * three keys as text, then the values. Only this one shape of dict is read; everything else is refused. */
+#include "inspect.h"
+
+enum { MAX_HEADER = 1 << 16 };
+
+typedef struct cursor { const char *p, *end; } cursor;
+
+static void blanks(cursor *c)
+{
+    while (c->p < c->end && (*c->p == ' ' || *c->p == '\n' || *c->p == '\t'))
+        c->p++;
+}
+
+static int take(cursor *c, char wanted)
+{
+    blanks(c);
+    if (c->p == c->end || *c->p != wanted)
+        return 0;
+    c->p++;
+    return 1;
+}
+
+static int take_word(cursor *c, const char *word)
+{
+    const size_t n = strlen(word);
+    blanks(c);
+    if ((size_t)(c->end - c->p) < n || memcmp(c->p, word, n) != 0)
+        return 0;
+    c->p += n;
+    return 1;
+}
+
+/* A quoted word of plain characters. */
+static int take_string(cursor *c, char *dst, size_t cap)
+{
+    char   quote;
+    size_t n = 0;
+    blanks(c);
+    if (c->p == c->end || (*c->p != '\'' && *c->p != '"'))
+        return 0;
+    quote = *c->p++;
+    while (c->p < c->end && *c->p != quote) {
+        if (*c->p < 0x20 || *c->p > 0x7e || *c->p == '\\' || n + 1 >= cap)
+            return 0;
+        dst[n++] = *c->p++;
+    }
+    dst[n] = 0;
+    return c->p < c->end && *c->p++ == quote;
+}
+
+static int take_number(cursor *c, uint64_t *value)
+{
+    uint64_t    x = 0;
+    const char *first;
+    blanks(c);
+    first = c->p;
+    for (; c->p < c->end && *c->p >= '0' && *c->p <= '9'; c->p++) {
+        if (x > (INT64_MAX - (uint64_t)(*c->p - '0')) / 10)
+            return 0;
+        x = x * 10 + (uint64_t)(*c->p - '0');
+    }
+    *value = x;
+    if (c->p < c->end && *c->p == 'L')      /* Python 2 wrote 3L */
+        c->p++;
+    return c->p > first;
+}
+
+static const char *take_shape(cursor *c, tensor *t)
+{
+    if (!take(c, '('))
+        return "the shape is not a tuple";
+    t->dims = 0;
+    while (!take(c, ')')) {
+        if (t->dims == MAX_DIMS)
+            return "the shape has more than 32 dimensions";
+        if (!take_number(c, &t->shape[t->dims]))
+            return "a dimension of the shape is not a number from 0 to 2^63 - 1";
+        t->dims++;
+        if (!take(c, ',') && (c->p == c->end || *c->p != ')'))
+            return "the shape is not closed";
+    }
+    return NULL;
+}
+
+/* Skip a list such as [('x', '<f4'), ('y', '<f4')]: an array of records, which is passed over. */
+static int skip_list(cursor *c)
+{
+    int depth = 0;
+    do {
+        if (c->p == c->end)
+            return 0;
+        depth += *c->p == '[' || *c->p == '(';
+        depth -= *c->p == ']' || *c->p == ')';
+        c->p++;
+    } while (depth > 0);
+    return 1;
+}
+
+static const char *take_type(model *m, cursor *c)
+{
+    blanks(c);
+    if (c->p < c->end && *c->p == '[') {
+        memcpy(m->type_text, "records", 8);
+        return skip_list(c) ? NULL : "the list of record fields is not closed";
+    }
+    return take_string(c, m->type_text, sizeof m->type_text) ? NULL : "the type is not a plain string";
+}
+
+static const char *parse_dict(model *m, cursor *c, tensor *t)
+{
+    int         seen[3] = {0, 0, 0}, k;
+    const char *why = NULL;
+    char        key[32];
+    static const char *const keys[3] = {"descr", "fortran_order", "shape"};
+    if (!take(c, '{'))
+        return "the header is not a dict";
+    while (!take(c, '}')) {
+        if (!take_string(c, key, sizeof key) || !take(c, ':'))
+            return "the header is not a dict of plain keys";
+        for (k = 0; k < 3 && strcmp(key, keys[k]) != 0; k++)
+            ;
+        if (k == 3)
+            return "the header has an unknown key";
+        if (seen[k]++)
+            return "the header has a key twice";
+        if (k == 0)
+            why = take_type(m, c);
+        else if (k == 1 && take_word(c, "True"))
+            t->fortran = 1;
+        else if (k == 1 && !take_word(c, "False"))
+            why = "fortran_order is neither True nor False";
+        else if (k == 2)
+            why = take_shape(c, t);
+        if (why)
+            return why;
+        if (!take(c, ',') && (c->p == c->end || *c->p != '}'))
+            return "the header is not closed";
+    }
+    blanks(c);
+    if (c->p != c->end)
+        return "there is text after the header's dict";
+    return seen[0] && seen[1] && seen[2] ? NULL : "the header lacks descr, fortran_order or shape";
+}
+
+/* '<f4' and its like; anything else is passed over. */
+static void set_type(model *m, tensor *t)
+{
+    const char *s = m->type_text;
+    int         little = host_is_little();
+    t->type = s;
+    t->format = MPT_FORMAT_COUNT;
+    if (strlen(s) != 3 || s[1] != 'f' || !strchr("<>=", s[0]))
+        return;
+    t->format = s[2] == '2' ? MPT_F16 : s[2] == '4' ? MPT_F32 : s[2] == '8' ? MPT_F64 : MPT_FORMAT_COUNT;
+    little = s[0] == '<' ? 1 : s[0] == '>' ? 0 : little;
+    t->swap = little != host_is_little();
+}
+
+/* Where the values start, and that they end where the file does. */
+static int check_size(model *m, tensor *t, uint64_t start, char *error)
+{
+    const uint64_t size = m->src.size - start;
+    t->offset = start;
+    if (!shape_count(t->shape, t->dims, &t->count))
+        return problem(error, m->path, NULL, "the product of the shape is above 2^63");
+    if (t->format == MPT_FORMAT_COUNT) {
+        t->bytes = size;
+        return 0;
+    }
+    t->bytes = t->count * (uint64_t)(mpt_format_get(t->format)->bits / 8);
+    if (t->count > UINT64_MAX / 8 || t->bytes > size)
+        return problem(error, m->path, NULL, "truncated: the shape asks for %llu values of type %s, the "
+                       "file has %llu bytes for them", (unsigned long long)t->count, t->type,
+                       (unsigned long long)size);
+    if (t->bytes < size)
+        return problem(error, m->path, NULL, "%llu bytes stand after the last value",
+                       (unsigned long long)(size - t->bytes));
+    return 0;
+}
+
+int npy_parse(model *m, char *error)
+{
+    unsigned char head[12];
+    char         *text;
+    const char   *why;
+    uint64_t      length, start;
+    cursor        c;
+    tensor       *t = m->tensors;
+    if (m->src.size < 10 || source_read(&m->src, 0, head, 10) != 0)
+        return problem(error, m->path, NULL, "truncated inside the .npy header");
+    if (head[6] < 1 || head[6] > 3)
+        return problem(error, m->path, NULL, ".npy version %d.%d is not known", head[6], head[7]);
+    start = head[6] == 1 ? 10 : 12;
+    length = head[8] | (uint64_t)head[9] << 8;
+    if (start == 12) {
+        if (m->src.size < 12 || source_read(&m->src, 0, head, 12) != 0)
+            return problem(error, m->path, NULL, "truncated inside the .npy header");
+        length |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
+    }
+    if (length > m->src.size - start)
+        return problem(error, m->path, NULL, "the .npy header claims %llu bytes, the file has %llu left",
+                       (unsigned long long)length, (unsigned long long)(m->src.size - start));
+    if (length > MAX_HEADER)
+        return problem(error, m->path, NULL,
+                       "the .npy header of %llu bytes is above the 64 KiB that are read",
+                       (unsigned long long)length);
+    text = (char *)malloc((size_t)length + 1);
+    if (!text || source_read(&m->src, start, text, (size_t)length) != 0) {
+        free(text);
+        return problem(error, m->path, NULL, "the .npy header cannot be read");
+    }
+    c.p = text;
+    c.end = text + length;
+    why = parse_dict(m, &c, t);
+    free(text);
+    if (why)
+        return problem(error, m->path, NULL, "bad .npy header: %s", why);
+    set_type(m, t);
+    return check_size(m, t, start + length, error);
+}

@@ -1,0 +1,451 @@
+/* report.c -- table, summary, JSON. */
+#if defined(__unix__) || defined(__APPLE__)
+#define _POSIX_C_SOURCE 200809L
+#include <unistd.h>
+#define STDERR_IS_TERMINAL() isatty(fileno(stderr))
+#else
+#define STDERR_IS_TERMINAL() 0
+#endif
+
+#include "inspect.h"
+
+#include <errno.h>
+#include <time.h>
+
+/* What is kept of each tensor until its file is printed. */
+typedef struct row { const tensor *t; result r; uint64_t key; } row;
+
+/* Of all tensors of a file, per format. */
+typedef struct sums {
+    uint64_t tensors, values, passed_over, nan, inf;
+    uint64_t fits[MAX_FORMATS][3];
+} sums;
+
+struct report {
+    const options *o;
+    plot          *plots;
+    scan           total;       /* of the file in hand */
+    scan           all;         /* of all files */
+    int            files, printed;
+};
+
+/* ---- messages ---- */
+
+static int progress_shown;
+
+static void progress_clear(void)
+{
+    if (progress_shown)
+        (void)fprintf(stderr, "\r%79s\r", "");
+    progress_shown = 0;
+}
+
+/* At most four lines a second, and none for what is done at once. */
+void progress(const options *o, const char *path, uint64_t done, uint64_t all)
+{
+    static clock_t  last, first;
+    static uint64_t before;
+    const clock_t   now = clock();
+    char            name[160], size[32];
+    if (!o->progress || (o->progress < 0 && !STDERR_IS_TERMINAL()))
+        return;
+    if (!before || done < before)
+        first = last = now;
+    before = done;
+    if (now - last < CLOCKS_PER_SEC / 4)
+        return;
+    last = now;
+    (void)text_safe(name, sizeof name, path, 40);
+    text_bytes(size, sizeof size, all);
+    (void)fprintf(stderr, "\r%s: %.0f%% of %s, %.2f GB/s ", name,
+                  100.0 * (double)done / (double)(all ? all : 1), size,
+                  (double)done / ((double)(now - first) / (double)CLOCKS_PER_SEC) * 1e-9);
+    (void)fflush(stderr);
+    progress_shown = 1;
+}
+
+void complain(const options *o, const char *error)
+{
+    (void)o;
+    progress_clear();
+    (void)fflush(stdout);
+    (void)fprintf(stderr, "inspect: %s\n", error);
+}
+
+/* ---- order ---- */
+
+static double sort_key(const row *w, const char *by)
+{
+    const loss  *l = &w->r.in[0];
+    const double nonzero = w->r.nonzero ? (double)w->r.nonzero : 1.0;
+    if (!strcmp(by, "flushed"))
+        return (double)l->flushed / nonzero;
+    if (!strcmp(by, "overflow"))
+        return (double)l->overflow / nonzero;
+    if (!strcmp(by, "subnormal"))
+        return (double)l->subnormal / nonzero;
+    if (!strcmp(by, "max"))
+        return w->r.max_abs;
+    if (!strcmp(by, "min"))
+        return w->r.nonzero ? -w->r.min_abs : -1e308;
+    if (!strcmp(by, "size"))
+        return (double)w->t->count;
+    return (double)(l->flushed + l->overflow) / nonzero;
+}
+
+static const char *order_by;
+
+static int by_order(const void *a, const void *b)
+{
+    const row   *x = (const row *)a, *y = (const row *)b;
+    const double p = sort_key(x, order_by), q = sort_key(y, order_by);
+    return p > q ? -1 : p < q ? 1 : x->key < y->key ? -1 : x->key > y->key;
+}
+
+/* ---- the table ---- */
+
+enum { SHORTEST_NAME = 20, LONGEST_NAME = 200 };
+
+/* Column widths: types and verdicts take what they need, names what is left. */
+typedef struct widths { int name, type; } widths;
+
+static int longer(int width, const char *text)
+{
+    const int n = (int)strlen(text);
+    return n > width ? n : width;
+}
+
+static widths find_widths(const row *rows, size_t n, const options *o)
+{
+    widths w = {6, 4};
+    int    words = 7;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        char      text[4 * LONGEST_NAME];
+        const int name = text_safe(text, sizeof text, rows[i].t->name, LONGEST_NAME);
+        w.name = name > w.name ? name : w.name;
+        w.type = longer(w.type, rows[i].t->type);
+        verdict(text, sizeof text, rows[i].t, &rows[i].r, o);
+        words = longer(words, text);
+    }
+    words += w.type + 26 + 7 * o->format_count;         /* all but the name */
+    if (w.name > o->width - words)
+        w.name = o->width - words > SHORTEST_NAME ? o->width - words : SHORTEST_NAME;
+    return w;
+}
+
+static void print_head(const options *o, widths w)
+{
+    int k;
+    (void)printf("%-*s %-*s %6s %7s %7s", w.name, "tensor", w.type, "type", "values", "min|x|", "max|x|");
+    for (k = 0; k < o->format_count; k++)
+        (void)printf(" %6s", mpt_format_get(o->formats[k])->name);
+    (void)printf("  verdict\n");
+}
+
+/* The share lost; a ! where some of it overflows. */
+static void print_loss(const loss *l, const result *r)
+{
+    char share[24];
+    text_share(share, sizeof share, l->flushed + l->overflow, r->nonzero);
+    if (!r->nonzero)
+        (void)snprintf(share, sizeof share, "-");
+    else if (l->overflow)
+        (void)strcat(share, "!");
+    (void)printf(" %6s", share);
+}
+
+static void print_row(const row *p, const options *o, widths w)
+{
+    char      name[4 * LONGEST_NAME], count[16], least[24], most[24], words[64];
+    const int width = text_safe(name, sizeof name, p->t->name, w.name);
+    int       k;
+    text_count(count, sizeof count, p->t->count);
+    text_value(least, sizeof least, p->r.min_abs);
+    text_value(most, sizeof most, p->r.max_abs);
+    verdict(words, sizeof words, p->t, &p->r, o);
+    (void)printf("%s%*s %-*s %6s %7s %7s", name, w.name - width, "", w.type, p->t->type, count,
+                 p->r.nonzero ? least : "-", p->r.nonzero ? most : "-");
+    for (k = 0; k < o->format_count; k++)
+        print_loss(&p->r.in[k], &p->r);
+    (void)printf("  %s\n", words);
+}
+
+static void print_summary_line(const char *title, const options *o, const sums *s, const result *all,
+                               int which)
+{
+    int k;
+    (void)printf("%-43s", title);
+    for (k = 0; k < o->format_count; k++) {
+        const loss *l = &all->in[k];
+        char        text[24];
+        if (which < 3)
+            (void)snprintf(text, sizeof text, "%llu", (unsigned long long)s->fits[k][which]);
+        else if (which == 5 && l->fits == FITS)
+            (void)snprintf(text, sizeof text, "1");
+        else if (which == 5)
+            (void)snprintf(text, sizeof text, l->fits == FITS_NOT ? "no" : "2^%d", l->log2_scale);
+        else
+            text_share(text, sizeof text, which == 3 ? l->flushed : l->overflow, all->nonzero);
+        (void)printf(" %9s", text);
+    }
+    (void)printf("\n");
+}
+
+static void print_summary(const options *o, const sums *s, const result *all)
+{
+    static const char *const titles[] = {
+        "tensors that fit as they are",    "tensors that fit with a scale of their own",
+        "tensors that do not fit",         "of all nonzero values, become zero",
+        "of all nonzero values, overflow", "one scale for all"};
+    int k;
+    (void)printf("\n%-43s", "summary");
+    for (k = 0; k < o->format_count; k++)
+        (void)printf(" %9s", mpt_format_get(o->formats[k])->name);
+    (void)printf("\n");
+    for (k = 0; k < 6; k++)
+        print_summary_line(titles[k], o, s, all, k);
+}
+
+static void print_file(const report *p, const model *m, const row *rows, size_t n, const sums *s,
+                       const result *all)
+{
+    const options *o = p->o;
+    char           name[256], size[32], values[16];
+    size_t         i, shown = o->top && o->top < n ? (size_t)o->top : n;
+    widths         w;
+    (void)text_safe(name, sizeof name, m->path, 60);
+    text_bytes(size, sizeof size, m->src.size);
+    text_count(values, sizeof values, s->values);
+    (void)printf("%s%s: %s, %s, %llu tensor%s, %s values", p->printed ? "\n" : "", name, kind_name(m->kind),
+                 size, (unsigned long long)n, n == 1 ? "" : "s", values);
+    if (s->passed_over)
+        (void)printf(", %llu not of a float type", (unsigned long long)s->passed_over);
+    if (s->nan || s->inf)
+        (void)printf(", %llu NaN, %llu Inf", (unsigned long long)s->nan, (unsigned long long)s->inf);
+    (void)printf("\n");
+    if (shown < n)
+        (void)printf("the %llu tensors with the most by '%s' in %s\n", (unsigned long long)shown, o->by,
+                     mpt_format_get(o->formats[0])->name);
+    w = find_widths(rows, shown, o);
+    print_head(o, w);
+    for (i = 0; i < shown; i++)
+        print_row(&rows[i], o, w);
+    if (n > 1)
+        print_summary(o, s, all);
+}
+
+/* ---- JSON ---- */
+
+static void json_u64(const char *key, uint64_t x)
+{
+    (void)printf("\"%s\":%llu,", key, (unsigned long long)x);
+}
+
+static void json_loss(const loss *l, mpt_format format)
+{
+    static const char *const words[] = {"yes", "with scale", "no"};
+    (void)printf("\"%s\":{", mpt_format_get(format)->name);
+    json_u64("flushed", l->flushed);
+    json_u64("subnormal", l->subnormal);
+    json_u64("normal", l->normal);
+    json_u64("overflow", l->overflow);
+    (void)printf("\"log2_scale\":%d,", l->log2_scale);
+    json_u64("scaled_flushed", l->scaled_flushed);
+    json_u64("scaled_subnormal", l->scaled_subnormal);
+    (void)printf("\"fits\":\"%s\"}", words[l->fits]);
+}
+
+static void json_row(const row *w, const options *o, const char *before)
+{
+    const tensor *t = w->t;
+    const result *r = &w->r;
+    char          words[64];
+    int           k;
+    verdict(words, sizeof words, t, r, o);
+    (void)printf("%s\n    {\"name\":", before);
+    text_json(stdout, t->name);
+    (void)printf(",\"type\":");
+    text_json(stdout, t->type);
+    (void)printf(",\"shape\":[");
+    for (k = 0; k < t->dims; k++)
+        (void)printf("%s%llu", k ? "," : "", (unsigned long long)t->shape[k]);
+    (void)printf("],\"order\":\"%s\",", t->fortran ? "fortran" : "c");
+    json_u64("values", t->count);
+    if (t->format != MPT_FORMAT_COUNT) {
+        json_u64("zero", r->zero);
+        json_u64("nan", r->nan);
+        json_u64("inf", r->inf);
+        (void)printf("\"min_abs\":%.17g,\"max_abs\":%.17g,\"formats\":{", r->min_abs, r->max_abs);
+        for (k = 0; k < o->format_count; k++) {
+            (void)printf("%s", k ? "," : "");
+            json_loss(&r->in[k], o->formats[k]);
+        }
+        (void)printf("},");
+    }
+    (void)printf("\"verdict\":\"%s\"}", words);
+}
+
+static void json_summary(const options *o, const sums *s, const result *all)
+{
+    int k;
+    (void)printf("],\n   \"summary\":{");
+    json_u64("tensors", s->tensors);
+    json_u64("passed_over", s->passed_over);
+    json_u64("values", s->values);
+    json_u64("nan", s->nan);
+    json_u64("inf", s->inf);
+    (void)printf("\"formats\":{");
+    for (k = 0; k < o->format_count; k++) {
+        const loss *l = &all->in[k];
+        (void)printf("%s\"%s\":{", k ? "," : "", mpt_format_get(o->formats[k])->name);
+        json_u64("fit", s->fits[k][FITS]);
+        json_u64("fit_with_scale", s->fits[k][FITS_SCALED]);
+        json_u64("do_not_fit", s->fits[k][FITS_NOT]);
+        json_u64("flushed", l->flushed);
+        (void)printf("\"overflow\":%llu}", (unsigned long long)l->overflow);
+    }
+    (void)printf("}}}");
+}
+
+static void json_file(const report *p, const model *m, const row *rows, size_t n, const sums *s,
+                      const result *all)
+{
+    const size_t shown = p->o->top && p->o->top < n ? (size_t)p->o->top : n;
+    size_t       i;
+    (void)printf("%s\n  {\"file\":", p->files ? "," : "");
+    text_json(stdout, m->path);
+    (void)printf(",\"kind\":\"%s\",\"bytes\":%llu,\"tensors\":[", kind_name(m->kind),
+                 (unsigned long long)m->src.size);
+    for (i = 0; i < shown; i++)
+        json_row(&rows[i], p->o, i ? "," : "");
+    json_summary(p->o, s, all);
+}
+
+static void json_failed(const report *p, const char *path, const char *error)
+{
+    (void)printf("%s\n  {\"file\":", p->files ? "," : "");
+    text_json(stdout, path);
+    (void)printf(",\"error\":");
+    text_json(stdout, error);
+    (void)printf("}");
+}
+
+/* ---- a file ---- */
+
+static void add_up(sums *s, const tensor *t, const result *r, const options *o)
+{
+    int k;
+    s->tensors++;
+    s->values += t->count;
+    if (t->format == MPT_FORMAT_COUNT) {
+        s->passed_over++;
+        return;
+    }
+    s->nan += r->nan;
+    s->inf += r->inf;
+    for (k = 0; k < o->format_count; k++)
+        s->fits[k][r->nan || r->inf ? FITS_NOT : r->in[k].fits]++;
+}
+
+static int scan_all(report *p, model *m, row *rows, sums *s, char *error)
+{
+    size_t i;
+    for (i = 0; i < m->count; i++) {
+        const tensor *t = &m->tensors[i];
+        scan          one;
+        scan_init(&one);
+        if (t->format != MPT_FORMAT_COUNT && scan_tensor(&one, m, t, p->o, error) != 0)
+            return -1;
+        rows[i].t = t;
+        rows[i].key = i;
+        scan_result(&one, p->o, &rows[i].r);
+        (void)mpt_ranges_merge(&p->total, &one);
+        add_up(s, t, &rows[i].r, p->o);
+        if (p->plots && plot_tensor(p->plots, m->path, t, &one, &rows[i].r) != 0)
+            return problem(error, p->o->plot, NULL, "%s", strerror(errno));
+    }
+    return 0;
+}
+
+static int inspect_model(report *p, model *m, char *error)
+{
+    row   *rows = (row *)calloc(m->count + 1, sizeof *rows);
+    sums   s;
+    result all;
+    if (!rows)
+        return problem(error, m->path, NULL, "out of memory");
+    memset(&s, 0, sizeof s);
+    scan_init(&p->total);
+    if (scan_all(p, m, rows, &s, error) != 0) {
+        free(rows);
+        return -1;
+    }
+    scan_result(&p->total, p->o, &all);
+    (void)mpt_ranges_merge(&p->all, &p->total);
+    order_by = p->o->by;
+    if (p->o->by)
+        qsort(rows, m->count, sizeof *rows, by_order);
+    progress_clear();
+    (p->o->json ? json_file : print_file)(p, m, rows, m->count, &s, &all);
+    p->printed++;
+    free(rows);
+    return 0;
+}
+
+report *report_new(const options *o)
+{
+    report *p = (report *)calloc(1, sizeof *p);
+    char    error[ERROR_TEXT];
+    if (!p)
+        return NULL;
+    p->o = o;
+    scan_init(&p->all);
+    if (o->plot && !(p->plots = plot_new(o, error))) {
+        complain(o, error);
+        free(p);
+        return NULL;
+    }
+    if (o->json)
+        (void)printf("{\"files\":[");
+    return p;
+}
+
+int report_file(report *p, const char *path)
+{
+    model m;
+    char  error[ERROR_TEXT];
+    int   code = model_open(&m, path, p->o->map, p->o->raw, error);
+    if (code == 0) {
+        source_guard(path, NULL);
+        code = inspect_model(p, &m, error);
+        source_guard(NULL, NULL);
+        model_close(&m);
+    }
+    if (code != 0) {
+        if (p->o->json)
+            json_failed(p, path, error);
+        complain(p->o, error);
+    }
+    p->files++;
+    return code;
+}
+
+int report_end(report *p)
+{
+    char error[ERROR_TEXT];
+    int  code = 0;
+    if (p->o->json)
+        (void)printf("\n]}\n");
+    else if (p->printed)
+        (void)printf("\nUnder each format: the share of the nonzero values that become zero or, marked !, "
+                     "overflow.\n");
+    if (p->plots && plot_end(p->plots, &p->all, error) != 0) {
+        complain(p->o, error);
+        code = -1;
+    }
+    free(p);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        code = -1;
+    return code;
+}

@@ -1,0 +1,332 @@
+/* safetensors.c -- the header of a .safetensors file: 8 bytes of length, a JSON object, then the values.
+ *
+ * cJSON parses the object, but it reads numbers as doubles, finds keys without regard to case, keeps
+ * duplicate keys and ends a string at an escaped zero. So the text is checked before it sees it: bounded
+ * depth and number of values, whole numbers below 2^53 only, UTF-8, no zero characters. Duplicates,
+ * overlaps and gaps are found here by sorting. The rules are those of the format's own documentation. */
+#include "inspect.h"
+
+#include <cJSON.h>
+
+enum { MAX_HEADER = 100000000, MAX_DEPTH = 3, MAX_VALUES = 2000000 };
+
+static const struct { const char *name; mpt_format format; int bits; } types[] = {
+    {"F64", MPT_F64, 64}, {"F32", MPT_F32, 32}, {"F16", MPT_F16, 16}, {"BF16", MPT_BF16, 16},
+    {"F8_E4M3", MPT_E4M3, 8}, {"F8_E5M2", MPT_E5M2, 8},
+    {"I64", MPT_FORMAT_COUNT, 64}, {"U64", MPT_FORMAT_COUNT, 64}, {"C64", MPT_FORMAT_COUNT, 64},
+    {"I32", MPT_FORMAT_COUNT, 32}, {"U32", MPT_FORMAT_COUNT, 32}, {"I16", MPT_FORMAT_COUNT, 16},
+    {"U16", MPT_FORMAT_COUNT, 16}, {"I8", MPT_FORMAT_COUNT, 8}, {"U8", MPT_FORMAT_COUNT, 8},
+    {"BOOL", MPT_FORMAT_COUNT, 8}, {"F8_E8M0", MPT_FORMAT_COUNT, 8}, {"F4", MPT_FORMAT_COUNT, 4},
+    {"F6_E2M3", MPT_FORMAT_COUNT, 6}, {"F6_E3M2", MPT_FORMAT_COUNT, 6},
+};
+enum { TYPES = sizeof types / sizeof types[0] };
+
+/* ---- the text before cJSON sees it ---- */
+
+/* Past the string that starts at text[i]; 0 with a reason if it is bad. */
+static size_t check_string(const char *text, size_t n, size_t i, const char **why)
+{
+    for (i++; i < n && text[i] != '"'; i++) {
+        if ((unsigned char)text[i] < 0x20) {
+            *why = "a string holds a control character";
+            return 0;
+        }
+        if (text[i] == '\\' && n - i > 5 && !memcmp(text + i, "\\u0000", 6)) {
+            *why = "a string holds an escaped zero character";
+            return 0;
+        }
+        i += text[i] == '\\';
+    }
+    if (i < n)
+        return i + 1;
+    *why = "a string is not closed";
+    return 0;
+}
+
+static size_t check_number(const char *text, size_t n, size_t i, const char **why)
+{
+    uint64_t     x = 0;
+    const size_t first = i;
+    for (; i < n && text[i] >= '0' && text[i] <= '9' && i - first < 17; i++)
+        x = x * 10 + (uint64_t)(text[i] - '0');
+    if (i < n && strchr("0123456789.eE+-", text[i])) {
+        *why = i - first >= 17 ? "a number is above 2^53" : "a number is not a whole number of 0 or more";
+        return 0;
+    }
+    if (x > (uint64_t)1 << 53) {
+        *why = "a number is above 2^53";
+        return 0;
+    }
+    return i;
+}
+
+static const char *check_text(const char *text, size_t n)
+{
+    const char *why = NULL;
+    size_t      i = 0, values = 0;
+    int         depth = 0;
+    if (!utf8_valid(text, n))
+        return "it is not valid UTF-8";
+    if (!n || text[0] != '{')
+        return "it does not start with '{'";
+    while (i < n) {
+        const char c = text[i];
+        depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+        values += c == ',' || c == '{' || c == '[';
+        if (depth > MAX_DEPTH)
+            return "it is nested deeper than 3 levels";
+        if (values > MAX_VALUES)
+            return "it has more than 2000000 values";
+        i = c == '"' ? check_string(text, n, i, &why)
+          : c == '-' || (c >= '0' && c <= '9') ? check_number(text, n, i, &why) : i + 1;
+        if (!i)
+            return why;
+    }
+    return NULL;
+}
+
+/* ---- the object ---- */
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp((*(const cJSON *const *)a)->string, (*(const cJSON *const *)b)->string);
+}
+
+/* A key that an object has twice; NULL if there is none (or no memory: *failed). */
+static const char *duplicate(const cJSON *object, int *failed)
+{
+    size_t        n = 0, i = 0;
+    const cJSON  *item, **sorted;
+    const char   *found = NULL;
+    for (item = object->child; item; item = item->next)
+        n++;
+    sorted = (const cJSON **)malloc((n + 1) * sizeof *sorted);
+    if (!sorted) {
+        *failed = 1;
+        return NULL;
+    }
+    for (item = object->child; item; item = item->next)
+        sorted[i++] = item;
+    qsort(sorted, n, sizeof *sorted, by_key);
+    for (i = 1; i < n && !found; i++)
+        if (!strcmp(sorted[i - 1]->string, sorted[i]->string))
+            found = sorted[i]->string;
+    free(sorted);
+    return found;
+}
+
+static int check_duplicates(model *m, const cJSON *object, const char *name, char *error)
+{
+    char        shown[80];
+    int         failed = 0;
+    const char *key = duplicate(object, &failed);
+    if (failed)
+        return problem(error, m->path, name, "out of memory");
+    if (!key)
+        return 0;
+    (void)text_safe(shown, sizeof shown, key, 60);
+    return problem(error, m->path, name, "the key '%s' is there twice", shown);
+}
+
+static int set_shape(model *m, tensor *t, const cJSON *shape, char *error)
+{
+    const cJSON *item;
+    if (!cJSON_IsArray(shape))
+        return problem(error, m->path, t->name, "shape is missing or not a list");
+    for (item = shape->child; item; item = item->next) {
+        if (!cJSON_IsNumber(item))
+            return problem(error, m->path, t->name, "the shape holds something else than numbers");
+        if (t->dims == MAX_DIMS)
+            return problem(error, m->path, t->name, "the shape has more than %d dimensions", MAX_DIMS);
+        t->shape[t->dims++] = (uint64_t)item->valuedouble;
+    }
+    if (!shape_count(t->shape, t->dims, &t->count) || t->count > UINT64_MAX / 64)
+        return problem(error, m->path, t->name, "the product of the shape overflows");
+    return 0;
+}
+
+static int set_offsets(model *m, tensor *t, const cJSON *offsets, uint64_t data, int bits, char *error)
+{
+    const cJSON   *first = cJSON_IsArray(offsets) ? offsets->child : NULL;
+    const cJSON   *second = first ? first->next : NULL;
+    const uint64_t room = m->src.size - data;
+    uint64_t       begin, end;
+    if (!second || second->next || !cJSON_IsNumber(first) || !cJSON_IsNumber(second))
+        return problem(error, m->path, t->name, "data_offsets is missing or not a list of two numbers");
+    begin = (uint64_t)first->valuedouble;
+    end = (uint64_t)second->valuedouble;
+    if (begin > end)
+        return problem(error, m->path, t->name, "its data ends (%llu) before it begins (%llu)",
+                       (unsigned long long)end, (unsigned long long)begin);
+    if (end > room)
+        return problem(error, m->path, t->name, "truncated: its data ends at %llu, the file has %llu bytes "
+                       "of data", (unsigned long long)end, (unsigned long long)room);
+    t->offset = data + begin;
+    t->bytes = end - begin;
+    if (t->bytes != (t->count * (uint64_t)bits + 7) / 8)
+        return problem(error, m->path, t->name, "%llu values of type %s need %llu bytes, its data has %llu",
+                       (unsigned long long)t->count, t->type,
+                       (unsigned long long)((t->count * (uint64_t)bits + 7) / 8),
+                       (unsigned long long)t->bytes);
+    return 0;
+}
+
+static int set_tensor(model *m, tensor *t, const cJSON *item, uint64_t data, char *error)
+{
+    const cJSON *type;
+    int          i;
+    t->name = copy_text(item->string, strlen(item->string));
+    t->format = MPT_FORMAT_COUNT;
+    if (!t->name)
+        return problem(error, m->path, NULL, "out of memory");
+    if (!cJSON_IsObject(item))
+        return problem(error, m->path, t->name, "its entry is not an object");
+    if (check_duplicates(m, item, t->name, error) != 0)
+        return -1;
+    type = cJSON_GetObjectItemCaseSensitive(item, "dtype");
+    if (!cJSON_IsString(type))
+        return problem(error, m->path, t->name, "dtype is missing or not a string");
+    for (i = 0; i < TYPES && strcmp(types[i].name, type->valuestring) != 0; i++)
+        ;
+    if (i == TYPES) {
+        char shown[48];
+        (void)text_safe(shown, sizeof shown, type->valuestring, 30);
+        return problem(error, m->path, t->name, "dtype '%s' is not known", shown);
+    }
+    t->type = types[i].name;
+    t->format = types[i].format;
+    t->swap = !host_is_little();
+    if (set_shape(m, t, cJSON_GetObjectItemCaseSensitive(item, "shape"), error) != 0)
+        return -1;
+    return set_offsets(m, t, cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), data, types[i].bits,
+                       error);
+}
+
+static int set_metadata(model *m, const cJSON *object, char *error)
+{
+    const cJSON *item;
+    size_t       n = 0;
+    if (!cJSON_IsObject(object))
+        return problem(error, m->path, NULL, "__metadata__ is not an object");
+    if (check_duplicates(m, object, "__metadata__", error) != 0)
+        return -1;
+    for (item = object->child; item; item = item->next)
+        n++;
+    m->metadata = (pair *)calloc(n + 1, sizeof *m->metadata);
+    if (!m->metadata)
+        return problem(error, m->path, NULL, "out of memory");
+    for (item = object->child; item; item = item->next) {
+        pair *p = &m->metadata[m->metadata_count++];
+        if (!cJSON_IsString(item))
+            return problem(error, m->path, NULL, "__metadata__ holds something else than strings");
+        p->key = copy_text(item->string, strlen(item->string));
+        p->value = copy_text(item->valuestring, strlen(item->valuestring));
+        if (!p->key || !p->value)
+            return problem(error, m->path, NULL, "out of memory");
+    }
+    return 0;
+}
+
+/* ---- tensors side by side, without overlap and gap ---- */
+
+static int by_offset(const void *a, const void *b)
+{
+    const tensor *x = (const tensor *)a, *y = (const tensor *)b;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static int check_layout(model *m, uint64_t data, char *error)
+{
+    uint64_t end = data;
+    size_t   i;
+    qsort(m->tensors, m->count, sizeof *m->tensors, by_offset);
+    for (i = 0; i < m->count; i++) {
+        const tensor *t = &m->tensors[i];
+        char          shown[80] = "";
+        if (i)
+            (void)text_safe(shown, sizeof shown, t[-1].name, 60);
+        if (t->offset < end)
+            return problem(error, m->path, t->name, "its data overlaps that of '%s'", shown);
+        if (t->offset > end)
+            return problem(error, m->path, t->name, "%llu bytes before its data belong to no tensor",
+                           (unsigned long long)(t->offset - end));
+        end += t->bytes;
+    }
+    if (end != m->src.size)
+        return problem(error, m->path, NULL, "%llu bytes at the end belong to no tensor",
+                       (unsigned long long)(m->src.size - end));
+    return 0;
+}
+
+static int set_all(model *m, const cJSON *root, uint64_t data, char *error)
+{
+    const cJSON *item;
+    size_t       n = 0;
+    if (!cJSON_IsObject(root))
+        return problem(error, m->path, NULL, "bad header: it is not a JSON object");
+    if (check_duplicates(m, root, NULL, error) != 0)
+        return -1;
+    for (item = root->child; item; item = item->next)
+        n++;
+    m->tensors = (tensor *)calloc(n + 1, sizeof *m->tensors);
+    if (!m->tensors)
+        return problem(error, m->path, NULL, "out of memory");
+    for (item = root->child; item; item = item->next) {
+        if (!strcmp(item->string, "__metadata__")) {
+            if (set_metadata(m, item, error) != 0)
+                return -1;
+        } else if (set_tensor(m, &m->tensors[m->count++], item, data, error) != 0)
+            return -1;
+    }
+    return check_layout(m, data, error);
+}
+
+static int parse_text(model *m, const char *text, size_t n, uint64_t data, char *error)
+{
+    const char *end = NULL, *why = check_text(text, n);
+    cJSON      *root;
+    int         code;
+    if (why)
+        return problem(error, m->path, NULL, "bad header: %s", why);
+    root = cJSON_ParseWithLengthOpts(text, n, &end, 0);
+    if (!root)
+        return problem(error, m->path, NULL, "bad header: not JSON, or out of memory, near byte %llu",
+                       (unsigned long long)(end && end >= text ? end - text : 0));
+    while (end < text + n && *end == ' ')
+        end++;
+    code = end == text + n ? set_all(m, root, data, error)
+         : problem(error, m->path, NULL, "bad header: there is text after the JSON object");
+    cJSON_Delete(root);
+    return code;
+}
+
+int safetensors_parse(model *m, char *error)
+{
+    unsigned char head[8];
+    uint64_t      length = 0;
+    char         *text;
+    int           i, code;
+    if (m->src.size < 8 || source_read(&m->src, 0, head, 8) != 0)
+        return problem(error, m->path, NULL, "truncated: a .safetensors file has at least 8 bytes");
+    for (i = 0; i < 8; i++)
+        length |= (uint64_t)head[i] << 8 * i;
+    if (length > m->src.size - 8)
+        return problem(error, m->path, NULL, "truncated: the header claims %llu bytes, the file has %llu "
+                       "left", (unsigned long long)length, (unsigned long long)(m->src.size - 8));
+    if (length > MAX_HEADER)
+        return problem(error, m->path, NULL, "the header claims %llu bytes, the format allows %d",
+                       (unsigned long long)length, MAX_HEADER);
+    text = (char *)malloc((size_t)length + 1);
+    if (!text || source_read(&m->src, 8, text, (size_t)length) != 0) {
+        free(text);
+        return problem(error, m->path, NULL, "the header cannot be read");
+    }
+    text[length] = 0;
+    code = parse_text(m, text, (size_t)length, 8 + length, error);
+    free(text);
+    return code;
+}

@@ -1,0 +1,196 @@
+/* source.c -- the bytes of a file. */
+#if defined(__unix__) || defined(__APPLE__)
+#define _DEFAULT_SOURCE
+#define _DARWIN_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#define _FILE_OFFSET_BITS 64
+#define HAVE_MMAP 1
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#else
+#define HAVE_MMAP 0
+#endif
+
+#include "inspect.h"
+
+#include <errno.h>
+
+/* Windows are mapped one after the other: large enough that mapping costs nothing, small enough that the
+ * memory in use stays small whatever the size of the file. */
+#define WINDOW ((size_t)1 << 24)
+#define PAGE   ((uint64_t)1 << 16)      /* a multiple of every page size in use */
+
+#ifdef _WIN32
+#define SEEK64(f, at, from) _fseeki64(f, (long long)(at), from)
+#define TELL64(f)           _ftelli64(f)
+#elif HAVE_MMAP
+#define SEEK64(f, at, from) fseeko(f, (off_t)(at), from)
+#define TELL64(f)           ftello(f)
+#else
+#define SEEK64(f, at, from) fseek(f, (long)(at), from)
+#define TELL64(f)           ftell(f)
+#endif
+
+#if HAVE_MMAP
+static const char *guarded_path, *guarded_output;
+
+/* Only what a signal handler may do: write, unlink, leave. */
+static void on_bus_error(int signal_number)
+{
+    static const char text[] = ": the file shrank while it was read\n";
+    (void)signal_number;
+    if (guarded_path && write(2, guarded_path, strlen(guarded_path)) >= 0 &&
+        write(2, text, sizeof text - 1) >= 0) {
+    }
+    if (guarded_output)
+        (void)unlink(guarded_output);
+    _exit(1);
+}
+
+void source_guard(const char *path, const char *unlink_too)
+{
+    guarded_path = path;
+    guarded_output = unlink_too;
+    (void)signal(SIGBUS, path ? on_bus_error : SIG_DFL);
+}
+
+static int open_mapped(source *s, const char *path, char *error)
+{
+    struct stat st;
+    s->fd = open(path, O_RDONLY);
+    if (s->fd < 0)
+        return problem(error, path, NULL, "%s", strerror(errno));
+    if (fstat(s->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        (void)close(s->fd);
+        return problem(error, path, NULL, S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file");
+    }
+    s->size = (uint64_t)st.st_size;
+    s->mapped = 1;
+    return 0;
+}
+
+static int map_window(source *s, uint64_t at)
+{
+    const uint64_t start = at / PAGE * PAGE, left = s->size - start;
+    const size_t   length = left < WINDOW + CHUNK ? (size_t)left : WINDOW + CHUNK;
+    void          *p;
+    if (s->window)
+        (void)munmap(s->window, s->length);
+    s->window = NULL;
+    p = mmap(NULL, length, PROT_READ, MAP_SHARED, s->fd, (off_t)start);
+    if (p == MAP_FAILED)
+        return -1;
+    (void)posix_madvise(p, length, POSIX_MADV_SEQUENTIAL);
+#ifdef MADV_POPULATE_READ
+    (void)madvise(p, length, MADV_POPULATE_READ);   /* one call instead of a fault for each few pages */
+#endif
+    s->window = (unsigned char *)p;
+    s->at = start;
+    s->length = length;
+    return 0;
+}
+#else
+void source_guard(const char *path, const char *unlink_too) { (void)path; (void)unlink_too; }
+#endif
+
+static int open_file(source *s, const char *path, char *error)
+{
+    long long end;
+    s->file = fopen(path, "rb");
+    if (!s->file)
+        return problem(error, path, NULL, "%s", strerror(errno));
+    (void)setvbuf(s->file, NULL, _IONBF, 0);        /* the window is the buffer */
+    if (SEEK64(s->file, 0, SEEK_END) != 0 || (end = (long long)TELL64(s->file)) < 0 ||
+        SEEK64(s->file, 0, SEEK_SET) != 0 || !(s->window = (unsigned char *)malloc(CHUNK))) {
+        (void)fclose(s->file);
+        s->file = NULL;
+        return problem(error, path, NULL, "cannot be read from start to end");
+    }
+    s->size = (uint64_t)end;
+    return 0;
+}
+
+int source_open(source *s, const char *path, int map, char *error)
+{
+    memset(s, 0, sizeof *s);
+    s->fd = -1;
+#if HAVE_MMAP
+    if (map)
+        return open_mapped(s, path, error);
+#endif
+    (void)map;
+    return open_file(s, path, error);
+}
+
+void source_memory(source *s, const void *bytes, size_t size)
+{
+    memset(s, 0, sizeof *s);
+    s->fd = -1;
+    s->memory = (const unsigned char *)bytes;
+    s->size = size;
+}
+
+void source_close(source *s)
+{
+#if HAVE_MMAP
+    if (s->mapped) {
+        if (s->window)
+            (void)munmap(s->window, s->length);
+        (void)close(s->fd);
+    }
+#endif
+    if (s->file) {
+        (void)fclose(s->file);
+        free(s->window);
+    }
+    memset(s, 0, sizeof *s);
+}
+
+static int fill_buffer(source *s, uint64_t at, size_t size)
+{
+    if (s->position != at && SEEK64(s->file, at, SEEK_SET) != 0)
+        return -1;
+    s->length = fread(s->window, 1, size, s->file);
+    s->at = at;
+    s->position = at + s->length;
+    return s->length == size ? 0 : -1;
+}
+
+const unsigned char *source_view(source *s, uint64_t at, size_t size)
+{
+    if (size > CHUNK || at > s->size || size > s->size - at)
+        return NULL;
+    if (s->memory)
+        return s->memory + at;
+    if (!s->window || at < s->at || at - s->at > s->length || size > s->length - (size_t)(at - s->at)) {
+#if HAVE_MMAP
+        if (s->mapped) {
+            if (size && map_window(s, at) != 0)
+                return NULL;
+            return size ? s->window + (size_t)(at - s->at) : (const unsigned char *)"";
+        }
+#endif
+        if (fill_buffer(s, at, size) != 0)
+            return NULL;
+    }
+    return s->window + (size_t)(at - s->at);
+}
+
+int source_read(source *s, uint64_t at, void *dst, size_t size)
+{
+    unsigned char *to = (unsigned char *)dst;
+    while (size) {
+        const size_t         take = size < CHUNK ? size : CHUNK;
+        const unsigned char *from = source_view(s, at, take);
+        if (!from)
+            return -1;
+        memcpy(to, from, take);
+        to += take;
+        at += take;
+        size -= take;
+    }
+    return 0;
+}

@@ -1,0 +1,246 @@
+/* text.c -- names and numbers that are safe to print. */
+#include "inspect.h"
+
+#include <math.h>
+#include <stdarg.h>
+
+/* The character at s: its length in bytes and code point. Overlong forms, surrogates and values above
+ * U+10FFFF are not UTF-8 (RFC 3629). */
+int utf8_length(const unsigned char *s, size_t n, uint32_t *point)
+{
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    int      length, i;
+    uint32_t p;
+    if (!n)
+        return 0;
+    length = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3
+           : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    if (!length || (size_t)length > n)
+        return 0;
+    p = length == 1 ? s[0] : s[0] & (0x7fu >> length);
+    for (i = 1; i < length; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+        p = p << 6 | (s[i] & 0x3fu);
+    }
+    if (p < least[length] || p > 0x10ffff || (p >= 0xd800 && p < 0xe000))
+        return 0;
+    *point = p;
+    return length;
+}
+
+int utf8_valid(const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    uint32_t             point;
+    while (n) {
+        const int length = utf8_length(p, n, &point);
+        if (!length)
+            return 0;
+        p += length;
+        n -= (size_t)length;
+    }
+    return 1;
+}
+
+/* What could move the cursor, hide text or turn its direction. */
+static int unsafe_point(uint32_t p)
+{
+    return p < 0x20 || (p >= 0x7f && p < 0xa0) || p == 0xad || p == 0x61c || (p >= 0x200b && p < 0x2010) ||
+           (p >= 0x2028 && p < 0x2030) || (p >= 0x2060 && p < 0x2070) || p == 0xfeff || p >= 0xe0000;
+}
+
+/* One character of a name as text; returns its bytes in the name. */
+static int safe_piece(const unsigned char *s, size_t n, char *piece, size_t cap, int *width)
+{
+    uint32_t  point = 0;
+    const int length = utf8_length(s, n, &point);
+    if (!length)
+        *width = snprintf(piece, cap, "\\x%02x", s[0]);
+    else if (unsafe_point(point))
+        *width = snprintf(piece, cap, point < 0x80 ? "\\x%02x" : "\\u%04x", (unsigned)point);
+    else {
+        memcpy(piece, s, (size_t)length);
+        piece[length] = 0;
+        *width = 1;
+    }
+    return length ? length : 1;
+}
+
+enum { MAPPED = 400 };      /* names up to this width are searched for the best place to cut */
+
+/* Width of the whole name, and which of its first columns hold digits. */
+static int safe_width(const char *name, char *digit)
+{
+    const unsigned char *s = (const unsigned char *)name;
+    size_t               n = strlen(name);
+    char                 piece[16];
+    int                  all = 0, width, i;
+    while (n && all < 1000000) {
+        const int used = safe_piece(s, n, piece, sizeof piece, &width);
+        for (i = 0; i < width && all + i < MAPPED; i++)
+            digit[all + i] = *s >= '0' && *s <= '9';
+        s += used;
+        n -= (size_t)used;
+        all += width;
+    }
+    return all;
+}
+
+/* How much of the front to keep: half, unless the cut can avoid a layer's number, which tells names apart. */
+static int best_head(const char *digit, int all, int width)
+{
+    const int cut = all - width + 2, half = (width - 2) / 2;
+    int       best = half, fewest = MAPPED, head, i;
+    if (all > MAPPED)
+        return half;
+    for (head = width / 6; head <= width - 2 - width / 6; head++) {
+        const int away = head > half ? head - half : half - head;
+        int       lost = 0;
+        for (i = head; i < head + cut; i++)
+            lost += digit[i];
+        if (lost < fewest || (lost == fewest && away < (best > half ? best - half : half - best))) {
+            fewest = lost;
+            best = head;
+        }
+    }
+    return best;
+}
+
+int text_safe(char *dst, size_t cap, const char *name, int width)
+{
+    const unsigned char *s = (const unsigned char *)name;
+    size_t               n = strlen(name), used = 0;
+    char                 digit[MAPPED];
+    const int            all = safe_width(name, digit), elide = all > width;
+    const int            head = elide ? best_head(digit, all, width) : all, tail = width - 2 - head;
+    int                  column = 0, printed = 0, dots = 0, w = 0;
+    if (!cap)
+        return 0;
+    while (n) {
+        char      piece[16];
+        const int taken = safe_piece(s, n, piece, sizeof piece, &w);
+        const int keep = !elide || column + w <= head || column >= all - tail;
+        s += taken;
+        n -= (size_t)taken;
+        column += w;
+        if (!keep && dots++)
+            continue;
+        if (!keep) {
+            memcpy(piece, "..", 3);
+            w = 2;
+        }
+        if (used + strlen(piece) + 1 > cap)
+            break;
+        memcpy(dst + used, piece, strlen(piece));
+        used += strlen(piece);
+        printed += w;
+    }
+    dst[used] = 0;
+    return printed;
+}
+
+void text_json_inside(FILE *out, const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    size_t               n = strlen(text);
+    while (n) {
+        uint32_t  point = 0;
+        const int length = utf8_length(s, n, &point), used = length ? length : 1;
+        if (!length)
+            (void)fputs("\\ufffd", out);
+        else if (point == '"' || point == '\\')
+            (void)fprintf(out, "\\%c", (int)point);
+        else if (point < 0x20 || point == 0x7f)
+            (void)fprintf(out, "\\u%04x", (unsigned)point);
+        else
+            (void)fwrite(s, 1, (size_t)used, out);
+        s += used;
+        n -= (size_t)used;
+    }
+}
+
+void text_json(FILE *out, const char *text)
+{
+    (void)fputc('"', out);
+    text_json_inside(out, text);
+    (void)fputc('"', out);
+}
+
+void text_count(char *dst, size_t cap, uint64_t n)
+{
+    static const char unit[] = " kMGTPE";
+    double            x = (double)n;
+    int               k = 0;
+    while (x >= 999.5 && k < 6) {
+        x /= 1000.0;
+        k++;
+    }
+    if (!k)
+        (void)snprintf(dst, cap, "%d", (int)n);
+    else
+        (void)snprintf(dst, cap, x < 9.995 ? "%.2f%c" : x < 99.95 ? "%.1f%c" : "%.0f%c", x, unit[k]);
+}
+
+void text_bytes(char *dst, size_t cap, uint64_t n)
+{
+    static const char *const unit[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double                   x = (double)n;
+    int                      k = 0;
+    while (x >= 1024.0 && k < 6) {
+        x /= 1024.0;
+        k++;
+    }
+    (void)snprintf(dst, cap, k ? "%.1f %s" : "%.0f %s", x, unit[k]);
+}
+
+void text_value(char *dst, size_t cap, double x)
+{
+    char *e;
+    if (x == 0.0 || (x >= 0.01 && x < 9999.5)) {
+        (void)snprintf(dst, cap, "%.3g", x);
+        if (x >= 999.5)
+            (void)snprintf(dst, cap, "%.0f", x);
+        return;
+    }
+    (void)snprintf(dst, cap, "%.1e", x);
+    e = strchr(dst, 'e');
+    if (e) {                                    /* 3.1e+05 is 3.1e5 */
+        char digits[8];
+        (void)snprintf(digits, sizeof digits, "%d", atoi(e + 1));
+        memcpy(e + 1, digits, strlen(digits) + 1);
+    }
+}
+
+void text_share(char *dst, size_t cap, uint64_t part, uint64_t whole)
+{
+    const double p = whole ? 100.0 * (double)part / (double)whole : 0.0;
+    if (!part)
+        (void)snprintf(dst, cap, "0");
+    else if (p < 0.01)
+        (void)snprintf(dst, cap, "<.01%%");
+    else if (part < whole && p > 99.9)
+        (void)snprintf(dst, cap, "99.9%%");
+    else
+        (void)snprintf(dst, cap, p < 0.1 ? "%.2f%%" : p < 99.95 ? "%.1f%%" : "%.0f%%", p);
+}
+
+int problem(char *error, const char *path, const char *name, const char *format, ...)
+{
+    char    shown[160];
+    size_t  used = 0;
+    va_list args;
+    error[0] = 0;
+    if (path) {
+        (void)text_safe(shown, sizeof shown, path, 100);
+        used += (size_t)snprintf(error + used, ERROR_TEXT - used, "%s: ", shown);
+    }
+    if (name) {
+        (void)text_safe(shown, sizeof shown, name, 100);
+        used += (size_t)snprintf(error + used, ERROR_TEXT - used, "tensor '%s': ", shown);
+    }
+    va_start(args, format);
+    (void)vsnprintf(error + used, ERROR_TEXT - used, format, args);
+    va_end(args);
+    return -1;
+}

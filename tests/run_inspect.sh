@@ -1,0 +1,250 @@
+#!/bin/sh
+# run_inspect.sh BUILD_DIR -- examples/inspect: builds without a warning, counts what tests/inspect_files.c
+# counted value by value, says what it should, converts, and refuses broken and hostile files with a reason.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+out=${1:-build}/inspect-check
+rm -rf "$out"
+mkdir -p "$out/good" "$out/bad" "$out/model" "$out/new"
+if ! have pkg-config || ! pkg-config --exists libcjson; then
+    skip "cJSON is not installed: libcjson-dev and pkg-config"
+    summary
+    exit
+fi
+cjson=$(pkg-config --cflags --libs libcjson)
+strict='-std=c99 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wdouble-promotion -Wcast-qual -Werror'
+sources='examples/inspect.c examples/inspect/*.c'
+files=$out/files
+inspect=$out/inspect
+
+# shellcheck disable=SC2086
+{
+check "the generator builds" ${CC:-cc} -O2 $strict -I. tests/inspect_files.c -o "$files" -lm
+check "inspect builds" ${CC:-cc} -O2 $strict -I. $sources -o "$inspect" -lm $cjson
+for cc in gcc clang; do
+    have $cc || { skip "inspect with $cc: no such compiler"; continue; }
+    check "inspect builds with $cc and sanitizers" $cc -O1 -g $strict -fsanitize=address,undefined \
+        -fno-sanitize-recover=all -I. $sources -o "$out/inspect-$cc" -lm $cjson
+done
+}
+line=$(sed -n "s|^// *\\(cc -O2 .*\\) -o inspect |\\1 -o $out/by-its-line |p" examples/inspect.c)
+check "inspect builds by the line in its comment" sh -c "$line"
+for kind in good bad model; do check "the generator makes $kind files" "$files" $kind "$out/$kind"; done
+
+# says NAME CODE TEXT COMMAND... -- exit code, and TEXT in what it prints
+says() {
+    name=$1 code=$2 text=$3
+    shift 3
+    "$@" > "$out/said" 2> "$out/said.err"
+    got=$?
+    if [ $got = "$code" ] && cat "$out/said" "$out/said.err" | grep -qF -e "$text"; then pass "$name"
+    else
+        fail "$name: exit $got, wanted $code and '$text' in:"
+        cat "$out/said" "$out/said.err" | head -20
+    fi
+}
+
+# ---- the figures: each file mapped, read, and under the sanitizers ----
+
+# FILE TENSOR COUNT, then format, flushed, subnormal, normal, overflow for each; from the JSON
+figures() {
+    for file in "$@"; do
+        awk -v file="$(basename "$file")" '/"file":/ { next } /"name":/ && /"formats":/ {
+            match($0, /"name":"[^"]*"/)
+            line = file " " substr($0, RSTART + 8, RLENGTH - 9)
+            match($0, /"values":[0-9]*/)
+            line = line " " substr($0, RSTART + 9, RLENGTH - 9)
+            n = split($0, word, /[^A-Za-z0-9_]+/)
+            for (i = 1; i < n; i++)
+                if (word[i + 1] == "flushed")
+                    line = line " " word[i] " " word[i + 2] " " word[i + 4] " " word[i + 6] " " word[i + 8]
+            print line
+        }' "$out/json/$(basename "$file")"
+    done
+}
+for how in "$inspect" "$inspect --no-mmap" "$out/inspect-gcc" "$out/inspect-clang --no-mmap"; do
+    [ -x "${how%% *}" ] || continue
+    rm -rf "$out/json"
+    mkdir "$out/json"
+    for file in "$out"/good/*.npy "$out"/good/*.safetensors "$out/good/cells.csv"; do
+        $how --json "$file" > "$out/json/$(basename "$file")" || fail "$how --json $file"
+    done
+    figures "$out"/good/*.npy "$out"/good/types.safetensors "$out/good/cells.csv" |
+        grep -v -e ' empty ' -e ' scalar ' | sort > "$out/counted"
+    sort "$out/good/figures" > "$out/wanted"
+    check "the figures by ${how##*/}" diff "$out/wanted" "$out/counted"
+done
+$inspect --json --raw f32 "$out/good/cells.f32" | sed 's/.*"min_abs"/"min_abs"/' | grep min_abs > "$out/raw"
+$inspect --json "$out/good/v2_little_f4_c.npy" | sed 's/.*"min_abs"/"min_abs"/' | grep min_abs > "$out/same"
+check "raw floats count as the same floats in .npy" diff "$out/same" "$out/raw"
+says "long lines and blocks of a CSV file" 0 '"shape":[2,50000],"order":"c","values":100000' \
+    "$inspect" --json "$out/good/long.csv"
+says "largest of a CSV file" 0 '"max_abs":99999.5' "$inspect" --json "$out/good/long.csv"
+
+# ---- the words ----
+
+model=$out/model/model.safetensors
+says "f16 safe"         0 "f16 safe" "$inspect" "$model"
+says "f16 with a scale" 0 "f16 with scale 2^" "$inspect" "$model"
+says "bf16 only: max"   0 "bf16 only: max 2.0e10" "$inspect" "$model"
+says "bf16 only: lost"  0 "bf16 only: 0.1% lost" "$inspect" "$model"
+says "all zero"         0 "all zero" "$inspect" "$out/good/zero.csv"
+says "NaN and Inf"      0 "bad: 1 NaN, 1 Inf" "$inspect" "$out/good/nan.csv"
+says "passed over"      0 "passed over" "$inspect" "$out/good/types.safetensors"
+says "empty"            0 "empty" "$inspect" "$out/good/types.safetensors"
+says "already"          0 "bf16 already" "$inspect" --format bf16,f16 "$out/good/types.safetensors"
+says "keep"             0 "keep f32: max 3.4e38" "$inspect" "$out/good/v2_big_f4_c.npy"
+says "a tolerance"      0 "f16 safe" "$inspect" --tolerate 40% --format f16 "$model"
+says "summary"          0 "of their own         28         0        38        28" "$inspect" "$model"
+says "top by flushed"   0 "the 3 tensors with the most by 'flushed' in f16" \
+    "$inspect" --top 3 by flushed "$model"
+"$inspect" --top 3 --by flushed "$model" > "$out/top"
+if [ "$(grep -c 'F32 ' "$out/top")" = 3 ] && sed -n 4p "$out/top" | grep -q ' 98.3% '; then
+    pass "the top three"
+else
+    fail "the top three:"
+    cat "$out/top"
+fi
+"$inspect" "$model" > "$out/table"
+wide=$(awk 'length > 110' "$out/table" | wc -l)
+if [ "$wide" = 0 ]; then pass "110 columns"; else fail "$wide lines above 110 columns"; fi
+check "layers can be told apart" grep -q '^model.layers.3\..*q_proj.weight ' "$out/table"
+says "help" 0 "Exit code: 0" "$inspect" --help
+check "progress when asked for" sh -c "'$inspect' --progress '$model' 2>&1 >/dev/null"
+
+# ---- JSON ----
+
+"$inspect" --json "$model" "$out/good/types.safetensors" "$out/bad/escape.safetensors" "$out/good/nan.csv" \
+    > "$out/all.json" 2> /dev/null
+[ $? = 1 ] && pass "a bad file among good ones: exit code 1" || fail "a bad file among good ones"
+check "JSON opens and closes" sh -c \
+    "head -c 10 '$out/all.json' | grep -q '{\"files\":' && tail -c 4 '$out/all.json' | grep -q ']}'"
+if have python3; then check "JSON parses" python3 -m json.tool "$out/all.json" /dev/null; fi
+
+# ---- converting ----
+
+# converted NAME IN OPTIONS... -- to $out/new/c.safetensors and, as text, $out/new/c
+converted() {
+    name=$1 in=$2
+    shift 2
+    rm -f "$out"/new/*
+    if "$inspect" "$in" --convert "$out/new/c.safetensors" "$@" > "$out/new/said" 2>&1; then
+        "$files" values "$out/new/c.safetensors" > "$out/new/c"
+    else
+        fail "$name: $(cat "$out/new/said")"
+    fi
+    [ "$(find "$out/new" -name 'c.safetensors*' | wc -l)" = 1 ] || fail "$name: leaves a temporary file"
+}
+first=
+for file in "$out"/good/v2_*.npy "$out/good/cells.f32"; do
+    raw=
+    [ "${file##*.}" = f32 ] && raw='--raw f32'
+    # shellcheck disable=SC2086
+    converted "convert $file" "$file" --to bf16 --scale auto --saturate $raw
+    sed -n 's/^[a-z0-9_]* BF16 //p' "$out/new/c" > "$out/new.values"
+    [ -n "$first" ] || { cp "$out/new.values" "$out/first.values"; first=$file; }
+    check "$file converts as $first does" diff "$out/first.values" "$out/new.values"
+done
+converted "to e5m2" "$out/good/types.safetensors" --to e5m2 --scale 2^0 --saturate
+check "e5m2: values and clamping" grep -q \
+    '^t.F64 F8_E5M2 0 -0 1 -1 0.09375 3 57344 57344 57344 -57344 57344 448 448 448 57344' "$out/new/c"
+check "integers are copied" grep -q '^steps I64 7 9$' "$out/new/c"
+check "metadata is kept" grep -q '"format":"pt","who":"a \\"test' "$out/new/c"
+converted "to f16" "$model" --to f16 --scale auto --tolerate 0.1%
+check "f16: a scale in the metadata" \
+    grep -q '"mpt.scale.model.layers.0.mlp.down_proj.weight":"256"' "$out/new/c"
+check "f16: nothing for those without" sh -c "! grep -q 'mpt.scale.model.norm.weight' '$out/new/c'"
+check "says what was lost" grep -q 'became zero' "$out/new/said"
+cp "$out/new/c.safetensors" "$out/once.safetensors"
+says "the converted file is f16 already" 0 "f16 already" "$inspect" "$out/once.safetensors"
+converted "again, to bf16" "$out/once.safetensors" --to e5m2 --scale 2^-3
+check "scales multiply" grep -q '"mpt.scale.model.layers.0.mlp.down_proj.weight":"32"' "$out/new/c"
+check "scales are noted where there was none" grep -q '"mpt.scale.model.norm.weight":"0.125"' "$out/new/c"
+if [ "$(grep -o 'scale.model.layers.0.mlp.down_proj.weight"' "$out/new/c" | wc -l)" = 1 ]; then
+    pass "and stand there once"
+else
+    fail "a scale stands in the metadata twice"
+fi
+
+# refused NAME CODE TEXT OPTIONS... -- and nothing is left behind
+refused() {
+    rm -f "$out"/new/*
+    says "$@"
+    if [ -n "$(ls "$out/new")" ]; then fail "$1: left $(ls "$out/new")"; fi
+}
+refused "overflow without --saturate" 1 "tensor 't.F64': overflows f16 with scale 2^0" "$inspect" \
+    "$out/good/types.safetensors" --convert "$out/new/c.safetensors" --to f16 --scale 1
+refused "Inf in a format that has none" 1 "holds Inf, which e4m3" "$inspect" "$out/good/nan.csv" \
+    --convert "$out/new/c.safetensors" --to e4m3
+refused "a folder that is not there" 1 "cannot be written" "$inspect" "$model" \
+    --convert "$out/new/no/c.safetensors" --to f16
+cp "$model" "$out/copy.safetensors"
+says "never over the input" 1 "is the input" "$inspect" "$out/copy.safetensors" --convert \
+    "$out/../inspect-check/copy.safetensors" --to f16
+check "the input is untouched" cmp "$model" "$out/copy.safetensors"
+if [ -w /dev/full ]; then
+    "$inspect" "$model" > /dev/full 2> "$out/said.err"
+    if [ $? = 1 ]; then pass "a full disk for the report"; else fail "a full disk for the report"; fi
+fi
+
+# ---- the command line ----
+
+says "no file"          2 "no file given"               "$inspect"
+says "no such option"   2 "no such option: --frmat"     "$inspect" --frmat f16 x
+says "no value"         2 "--format needs a value"      "$inspect" x --format
+says "bad format"       2 "bad value for --format"      "$inspect" --format f16,f17 x
+says "format twice"     2 "bad value for --format"      "$inspect" --format f16,f16 x
+says "bad scale"        2 "bad value for --scale"       "$inspect" --scale 3 --convert y --to f16 x
+says "bad key"          2 "cannot sort by 'colour'"     "$inspect" --top 3 by colour x
+says "bad tolerance"    2 "bad value for --tolerate"    "$inspect" --tolerate 101% x
+says "two to convert"   2 "--convert takes one file"    "$inspect" x y --convert z --to f16
+says "convert to what"  2 "--convert needs --to FORMAT" "$inspect" x --convert z
+says "no such file"     1 "No such file"                "$inspect" "$out/nothing.npy"
+says "a folder"         1 "is a directory"              "$inspect" "$out"
+
+# ---- bad files: a message with file and reason, exit code 1, nothing written ----
+
+tab=$(printf '\t')
+for how in "$inspect" "$out/inspect-gcc" "$out/inspect-clang --no-mmap"; do
+    [ -x "${how%% *}" ] || continue
+    bad=0
+    while IFS="$tab" read -r file message; do
+        $how "$out/bad/$file" > "$out/said" 2> "$out/said.err"
+        code=$?
+        if [ $code = 1 ] && [ ! -s "$out/said" ] && grep -qF -e "$message" "$out/said.err" &&
+           grep -qF "$file" "$out/said.err" && ! grep -q "$(printf '\033')" "$out/said.err"; then
+            pass "$file"
+        else
+            fail "$file by ${how##*/}: exit $code, '$(head -3 "$out/said.err")', wanted '$message'"
+        fi
+        rm -f "$out"/new/*
+        $how "$out/bad/$file" --convert "$out/new/c.safetensors" --to f16 > "$out/said" 2> "$out/said.err"
+        if [ $? = 1 ] && [ -z "$(ls "$out/new")" ]; then pass "$file is not converted"
+        else fail "$file is converted: $(ls "$out/new")"; fi
+        bad=$((bad + 1))
+    done < "$out/bad/bad"
+    [ $bad -gt 60 ] && pass "$bad bad files" || fail "only $bad bad files"
+done
+
+# A file that is cut anywhere is refused, whatever the place.
+size=$(wc -c < "$out/good/types.safetensors")
+cut=0
+while [ $cut -lt "$size" ]; do
+    head -c $cut "$out/good/types.safetensors" > "$out/cut.safetensors"
+    "$inspect" "$out/cut.safetensors" > /dev/null 2> "$out/said.err"
+    [ $? = 1 ] || fail "cut after $cut bytes: $(cat "$out/said.err")"
+    cut=$((cut + 37))
+done
+pass "a file cut at each 37th byte"
+
+# ---- pictures ----
+
+mkdir -p "$out/plots"
+check "plots" "$inspect" --plot "$out/plots" "$model"
+for name in ranges scale; do
+    check "$name.csv and its script" test -s "$out/plots/$name.csv" -a -s "$out/plots/$name.gp"
+    if have gnuplot; then check "$name.png" sh -c "head -c 4 '$out/plots/$name.png' | grep -q PNG"
+    else skip "$name.png: gnuplot is not installed"; fi
+done
+check "no name reaches a script" sh -c "! grep -q q_proj '$out/plots/ranges.gp'"
+summary
