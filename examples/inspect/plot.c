@@ -23,6 +23,7 @@ struct plot {
     FILE          *ranges;
     uint64_t       tensors;
     int            least, most;     /* binades that occur */
+    int            curve[MAX_FORMATS][2];   /* something becomes zero, overflows, with one of the scales */
 };
 
 static FILE *open_in(const char *dir, const char *name)
@@ -102,7 +103,7 @@ int plot_tensor(plot *p, const char *path, const tensor *t, const scan *s, const
 }
 
 /* For each scale and format the shares that become zero and overflow, of all tensors together. */
-static int write_scales(const plot *p, const scan *total)
+static int write_scales(plot *p, const scan *total)
 {
     mpt_range one[MAX_FORMATS];
     FILE     *f = open_in(p->o->plot, "scale.csv");
@@ -122,6 +123,8 @@ static int write_scales(const plot *p, const scan *total)
             const double     whole = nonzero ? (double)nonzero : 1.0;
             mpt_range_choice c;
             (void)mpt_range_at_scale(&one[k], i, &c);
+            p->curve[k][0] |= c.flushed != 0;
+            p->curve[k][1] |= c.overflow != 0;
             (void)fprintf(f, ",%.9g,%.9g", (double)c.flushed / whole, (double)c.overflow / whole);
         }
     }
@@ -143,22 +146,27 @@ static void write_style(FILE *f, const char *name, int height)
 /* Colours of Okabe and Ito, which colour-blind readers can tell apart. */
 static const char *const colours[MAX_FORMATS] = {"#D55E00", "#0072B2", "#009E73", "#CC79A7"};
 
-/* A line where the format's numbers begin, where they have all bits, and where they end. */
-static void write_window(FILE *f, const options *o, int k, int left, int right)
+/* What the first format makes of the magnitudes: zones of the picture, each from one edge to the next. */
+static void write_zones(FILE *f, const options *o, int left, int right)
 {
-    const mpt_format_info *info = mpt_format_get(o->formats[k]);
-    const int              edges[3] = {info->emin - info->mantissa_bits, info->emin, info->emax + 1};
-    static const char *const what[3] = {"least", "full bits", "largest"};
-    int                    i;
-    for (i = 0; i < 3; i++) {
-        const int id = 3 * k + i + 1;
-        if (edges[i] <= left || edges[i] >= right)
+    static const char *const fill[4] = {"#E3E3E3", "#FFF4D1", "#FFFFFF", "#E3E3E3"};
+    static const char *const what[4] = {"becomes 0", "loses bits", "all bits", "overflows"};
+    const mpt_format_info   *info = mpt_format_get(o->formats[0]);
+    int                      edge[5], i;
+    edge[0] = left;
+    edge[1] = info->emin - info->mantissa_bits - 1;     /* half of the least number rounds up to it */
+    edge[2] = info->emin;
+    edge[3] = info->emax + 1;
+    edge[4] = right;
+    for (i = 0; i < 4; i++) {
+        const int from = edge[i] > left ? edge[i] : left, to = edge[i + 1] < right ? edge[i + 1] : right;
+        if (from >= to)
             continue;
-        (void)fprintf(f, "set arrow %d from %d, graph 0 to %d, graph 1 nohead lw 2 dt %d lc rgb '%s' front\n",
-                      id, edges[i], edges[i], i == 1 ? 3 : 1, colours[k]);
-        (void)fprintf(f, "set label %d '%s %s' at %d, graph %.3f offset character 0.4,0 font 'Sans,12' "
-                      "textcolor rgb '%s' front\n", id, info->name, what[i], edges[i],
-                      1.0 + 0.011 + 0.022 * (double)k, colours[k]);
+        (void)fprintf(f, "set object %d rectangle from %d, graph 0 to %d, graph 1 fc rgb '%s' fs solid "
+                      "noborder behind\n", i + 1, from, to, fill[i]);
+        (void)fprintf(f, "set label %d '%s%s' at %g, graph 1 offset 0,0.8 center font 'Sans%s,13' "
+                      "textcolor rgb '#444444' noenhanced\n", i + 1, i == 2 ? info->name : "",
+                      i == 2 ? ": all bits" : what[i], 0.5 * (double)(from + to), i == 2 ? " Bold" : "");
     }
 }
 
@@ -167,25 +175,23 @@ static int write_ranges_script(const plot *p)
     const int rows = p->tensors > LABELS ? LABELS : (int)p->tensors;
     const int left = p->least < -45 ? -45 : p->least - 2, right = p->most > 40 ? 41 : p->most + 4;
     FILE     *f = open_in(p->o->plot, "ranges.gp");
-    int       k;
     if (!f)
         return -1;
-    write_style(f, "ranges", 360 + 20 * (rows < 12 ? 12 : rows));
-    (void)fprintf(f, "set title 'Where the magnitudes of each tensor lie, and where the formats end' "
-                  "offset 0,%d\n", 1 + 2 * p->o->format_count);
-    (void)fprintf(f, "set tmargin %d\nset xrange [%d:%d]\nset yrange [%llu - 0.5:-0.5]\n",
-                  4 + 2 * p->o->format_count, left, right, (unsigned long long)(p->tensors ? p->tensors : 1));
-    (void)fprintf(
-        f, "set xlabel 'magnitude (at the line 2^k: from 2^k on)'\nset format x '2^{%%.0f}'\nset xtics 4\n"
-           "set ytics noenhanced font 'Sans,11'\n");
-    for (k = 0; k < p->o->format_count && k < 2; k++)
-        write_window(f, p->o, k, left, right);
-    (void)fprintf(f, "set palette defined (0 '#F4F4F4', 0.15 '#BBD7EA', 0.5 '#4A94C4', 1 '#08305C')\n"
-                  "set logscale cb\nset cbrange [1e-6:1]\nset format cb '%%g'\n"
-                  "set cblabel 'share of the nonzero values'\nset style fill solid 1 noborder\n");
-    (void)fprintf(f,
-                  "plot 'ranges.csv' using 3:1:3:($3 + 1):($1 - 0.42):($1 + 0.42):($4 < 1e-6 ? 1e-6 : $4)%s "
-                  "every ::1 with boxxyerror lc palette notitle\n",
+    write_style(f, "ranges", 240 + 20 * (rows < 12 ? 12 : rows));
+    (void)fprintf(f, "set title 'Where the magnitudes of each tensor lie, and what %s makes of them' "
+                  "offset 0,1.2 noenhanced\n", mpt_format_get(p->o->formats[0])->name);
+    (void)fprintf(f, "set tmargin 6\nset bmargin 4\nset lmargin 38\nset rmargin 14\n"
+                  "set xrange [%d:%d]\nset yrange [%llu - 0.5:-0.5]\n", left, right,
+                  (unsigned long long)(p->tensors ? p->tensors : 1));
+    (void)fprintf(f, "set xlabel 'magnitude'\nset format x '2^{%%.0f}'\nset xtics 8\n"
+                  "set ytics noenhanced font 'Sans,11'\n");
+    write_zones(f, p->o, left, right);
+    (void)fprintf(f, "set palette defined (0 '#C9DFEE', 0.5 '#4A94C4', 1 '#08305C')\n"
+                  "set logscale cb\nset cbrange [1e-5:1]\nset format cb '10^{%%L}'\n"
+                  "set cblabel 'share of the nonzero values'\n"
+                  "set style fill solid 1 noborder\n");
+    (void)fprintf(f, "plot 'ranges.csv' using 3:1:3:($3 + 1):($1 - 0.42):($1 + 0.42):"
+                  "($4 < 1e-5 ? 1e-5 : $4)%s every ::1 with boxxyerror lc palette notitle\n",
                   p->tensors <= LABELS ? ":ytic(strcol(2))" : "");
     return close_good(f);
 }
@@ -204,15 +210,12 @@ static int write_scale_script(const plot *p)
         "set yrange [1e-7:1.5]\nset format y '10^{%%L}'\nset key outside right noenhanced\n"
         "set xrange [%d:%d]\nset arrow 1 from 0, graph 0 to 0, graph 1 nohead dt 2 lc rgb '#777777'\n",
         -SCALES, SCALES);
-    (void)fprintf(f, "plot ");
-    for (k = 0; k < p->o->format_count; k++) {
-        const char *name = mpt_format_get(p->o->formats[k])->name;
-        (void)fprintf(
-            f,
-            "%s'scale.csv' using 1:%d every ::1 with lines lw 3 lc rgb '%s' title '%s to zero', \\\n"
-            "     '' using 1:%d every ::1 with lines lw 3 dt 2 lc rgb '%s' title '%s overflow'",
-            k ? ", \\\n     " : "", 2 * k + 2, colours[k], name, 2 * k + 3, colours[k], name);
-    }
+    (void)fprintf(f, "plot 1e-9 notitle");
+    for (k = 0; k < 2 * p->o->format_count; k++)
+        if (p->curve[k / 2][k % 2])
+            (void)fprintf(f, ", \\\n     'scale.csv' using 1:%d every ::1 with lines lw 3 dt %d lc rgb '%s' "
+                          "title '%s %s'", k + 2, 1 + k % 2, colours[k / 2],
+                          mpt_format_get(p->o->formats[k / 2])->name, k % 2 ? "overflow" : "to zero");
     (void)fprintf(f, "\n");
     return close_good(f);
 }
