@@ -1,9 +1,34 @@
 #!/bin/sh
-# run_fuzz.sh BUILD_DIR -- libFuzzer under ASan and UBSan, FUZZ_SECONDS (10) per target.
+# run_fuzz.sh BUILD_DIR -- libFuzzer under ASan and UBSan, FUZZ_SECONDS (10) per target; the target that
+# reads files also under AFL++, where afl-fuzz is installed.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/fuzz
 mkdir -p "$out"
+seconds=${FUZZ_SECONDS:-10}
+needs_cjson() { grep -q cJSON "$1"; }
+has_cjson() { have pkg-config && pkg-config --exists libcjson; }
+inspect_sources='tests/fuzz/fuzz_inspect.c examples/inspect/*.c'
+
+# Good, broken and hostile files, each behind the byte that tells the target its kind.
+seeds() {
+    rm -rf "$out/files" "$out/seeds"
+    mkdir -p "$out/files" "$out/seeds"
+    ${CC:-cc} -O1 -std=c99 -I. tests/inspect_files.c -o "$out/make-files" -lm || return 1
+    "$out/make-files" good "$out/files" && "$out/make-files" bad "$out/files" || return 1
+    for file in "$out"/files/*; do
+        [ "$(wc -c < "$file")" -lt 4000 ] || continue
+        case $file in
+        *.safetensors) kind='\040' ;;
+        *.npy | *.npz | *.gguf) kind='\041' ;;
+        *.csv) kind='\042' ;;
+        *) kind='\043' ;;
+        esac
+        # shellcheck disable=SC2059
+        { printf "$kind"; cat "$file"; } > "$out/seeds/$(basename "$file")"
+    done
+}
+
 if ! have clang; then
     skip "clang is not installed"
 elif ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d && n > 9 && 0; }' |
@@ -11,12 +36,41 @@ elif ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return
     skip "clang has no libFuzzer here"
 else
     for source in tests/fuzz/*.c; do
-        name=$(basename "$source" .c)
+        name=$(basename "$source" .c) sources=$source libraries= corpus=
+        if needs_cjson "$source"; then
+            has_cjson || { skip "$name: cJSON is not installed: libcjson-dev and pkg-config"; continue; }
+            sources=$inspect_sources
+            libraries=$(pkg-config --cflags --libs libcjson)
+            check "$name: seeds" seeds
+            corpus=$out/seeds
+        fi
+        # shellcheck disable=SC2086
         check "$name builds" clang -std=c99 -O1 -g -fsanitize=fuzzer,address,undefined \
-            -fno-sanitize-recover=all -I. "$source" -o "$out/$name" -lm
+            -fno-sanitize-recover=all -I. $sources -o "$out/$name" -lm $libraries
         mkdir -p "$out/corpus-$name"
-        check "$name runs" "$out/$name" -max_total_time="${FUZZ_SECONDS:-10}" -artifact_prefix="$out/" \
-            -max_len=4096 "$out/corpus-$name"
+        # shellcheck disable=SC2086
+        check "$name runs" "$out/$name" -max_total_time="$seconds" -artifact_prefix="$out/" \
+            -max_len=4096 "$out/corpus-$name" $corpus
     done
+fi
+
+if ! have afl-fuzz || ! have afl-clang-fast; then
+    skip "AFL++ is not installed: afl++"
+elif ! has_cjson; then
+    skip "AFL++: cJSON is not installed"
+else
+    export AFL_USE_ASAN=1 AFL_USE_UBSAN=1 AFL_SKIP_CPUFREQ=1 AFL_NO_UI=1 AFL_NO_AFFINITY=1 AFL_QUIET=1 \
+        AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1
+    rm -rf "$out/afl"
+    [ -d "$out/seeds" ] || check "seeds" seeds
+    # shellcheck disable=SC2046,SC2086
+    check "fuzz_inspect builds with AFL++" afl-clang-fast -std=c99 -O1 -g -fsanitize=fuzzer -I. \
+        $inspect_sources -o "$out/fuzz_inspect_afl" -lm $(pkg-config --cflags --libs libcjson)
+    check "fuzz_inspect runs under AFL++" afl-fuzz -V "$seconds" -i "$out/seeds" -o "$out/afl" \
+        -m none -t 5000 -- "$out/fuzz_inspect_afl"
+    runs=$(sed -n 's/^execs_done *: *//p' "$out/afl/default/fuzzer_stats" 2>/dev/null)
+    found=$(find "$out/afl" -path '*crashes/id*' -o -path '*hangs/id*' 2>/dev/null | wc -l)
+    if [ "${runs:-0}" -gt 0 ] && [ "$found" = 0 ]; then pass "AFL++: $runs runs"
+    else fail "AFL++: ${runs:-0} runs, $found crashes or hangs in $out/afl"; fi
 fi
 summary

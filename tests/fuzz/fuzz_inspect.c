@@ -1,7 +1,8 @@
 /* fuzz_inspect.c -- fuzz target for the parsers and the converter of examples/inspect: the first byte says
- * what kind of file the rest is. What parses is scanned, converted into memory and parsed again; the copy must
- * hold the same tensors, and no more NaN, Inf or nonzero values than the scan counted. It is compiled with
- * examples/inspect/ *.c, for libFuzzer and for afl-clang-fast, which knows the same entry point. */
+ * what kind of file the rest is. What parses is scanned, converted into memory and parsed again; the copy
+ * must hold the same tensors, and no more NaN, Inf or nonzero values than the scan counted.
+ * Links with: the .c files of examples/inspect, cJSON. Works with libFuzzer and with afl-clang-fast, which
+ * knows the same entry point. */
 #define _POSIX_C_SOURCE 200809L
 #define MPT_IMPLEMENTATION
 #include "examples/inspect/convert.h"
