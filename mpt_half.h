@@ -3341,17 +3341,18 @@ MPTI_INLINE size_t mpti_simd_convert(mpt_format dst_format, void *dst, mpt_forma
         const unsigned char *from = (const unsigned char *)src;                                     \
         from_bits            in[MPTI_BLOCK];                                                        \
         to_bits              out[MPTI_BLOCK];                                                       \
-        size_t               i, k;                                                                  \
-        for (i = 0; n - i >= MPTI_BLOCK; i += MPTI_BLOCK) {                                         \
+        const size_t         whole = n - n % MPTI_BLOCK;                                            \
+        size_t               i;                                                                     \
+        for (i = 0; i < whole; i += MPTI_BLOCK) {                                                   \
             memcpy(in, from + i * sizeof *in, sizeof in);                                           \
             name##_block(out, in);                                                                  \
             memcpy(to + i * sizeof *out, out, sizeof out);                                          \
         }                                                                                           \
-        for (k = i; k < n; k++) {                                                                   \
+        for (i = whole; i < n; i++) {                                                               \
             from_bits in_;                                                                          \
-            memcpy(&in_, from + k * sizeof in_, sizeof in_);                                        \
+            memcpy(&in_, from + i * sizeof in_, sizeof in_);                                        \
             out[0] = (to_bits)convert;                                                              \
-            memcpy(to + k * sizeof *out, out, sizeof *out);                                         \
+            memcpy(to + i * sizeof *out, out, sizeof *out);                                         \
         }                                                                                           \
     }
 #define MPTI_X(d, s, dst_type, src_type, convert)                                                   \

@@ -448,6 +448,13 @@ TEST(convert_all_formats)
             }
 }
 
+/* Compilers warn of a constant outside an enum. */
+static int out_of_range(int value)
+{
+    volatile int v = value;
+    return v;
+}
+
 TEST(convert_bad_arguments)
 {
     unsigned char a[64], b[64];
@@ -457,20 +464,20 @@ TEST(convert_bad_arguments)
     memset(b, 0x11, sizeof b);
     memset(&o, 0, sizeof o);
     CHECK_EQ_I(mpt_convert_n(MPT_FORMAT_COUNT, a, MPT_F32, b, 2u, NULL, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_convert_n(MPT_F16, a, (mpt_format)99, b, 2u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_FORMAT_COUNT, b, 2u, NULL, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_convert_n(MPT_F16, NULL, MPT_F32, b, 2u, NULL, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, NULL, 2u, NULL, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_convert_n(MPT_F16, NULL, MPT_F32, NULL, 0u, NULL, NULL), MPT_OK);
     o.rounding = MPT_ROUNDING_COUNT;
     CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
     o.rounding = MPT_RND_UP;
-    o.overflow = (mpt_overflow)3;
+    o.overflow = (mpt_overflow)out_of_range(3);
     CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
     o.overflow = MPT_OVERFLOW_IEEE;
-    o.nan = (mpt_nan_rule)2;
+    o.nan = (mpt_nan_rule)out_of_range(2);
     CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
     o.nan = MPT_NAN_KEEP;
-    o.tininess = (mpt_tininess)2;
+    o.tininess = (mpt_tininess)out_of_range(2);
     CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
     o.tininess = MPT_TININESS_AFTER;
     o.flush = 4u;
@@ -484,9 +491,11 @@ TEST(convert_bad_arguments)
     CHECK_EQ_I(mpt_quantize_as_f64_n(F64P(a), CF64P(b), 2u, NULL, NULL),
                MPT_E_ARG);
     CHECK_EQ_I(mpt_quantize_n(NULL, NULL, 0u, MPT_F16, NULL), MPT_OK);
-    CHECK_EQ_I(mpt_convert_bytes_n(MPT_F16, a, (mpt_byte_order)3, MPT_F32, b, MPT_BIG_ENDIAN, 2u, NULL, NULL),
+    CHECK_EQ_I(mpt_convert_bytes_n(MPT_F16, a, (mpt_byte_order)out_of_range(3), MPT_F32, b, MPT_BIG_ENDIAN,
+                                   2u, NULL, NULL),
                MPT_E_ARG);
-    CHECK_EQ_I(mpt_convert_bytes_n(MPT_F16, a, MPT_BIG_ENDIAN, MPT_F32, b, (mpt_byte_order)-1, 2u, NULL,
+    CHECK_EQ_I(mpt_convert_bytes_n(MPT_F16, a, MPT_BIG_ENDIAN, MPT_F32, b, (mpt_byte_order)out_of_range(4),
+                                   2u, NULL,
                                    NULL),
                MPT_E_ARG);
     CHECK_EQ_I(mpt_convert_strided(MPT_F16, a, 2, MPT_FORMAT_COUNT, b, 4, 2u, NULL, NULL), MPT_E_ARG);
