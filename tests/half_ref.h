@@ -10,9 +10,11 @@
 #include <float.h>
 
 #if defined(__unix__) || defined(__APPLE__)
-#define HAVE_FENCE 1
 #include <sys/mman.h>
 #include <unistd.h>
+#endif
+#ifdef MAP_ANONYMOUS
+#define HAVE_FENCE 1
 #else
 #define HAVE_FENCE 0
 #endif

@@ -1,0 +1,237 @@
+/* test_half_random.c -- the random numbers of mpt_half.h and stochastic rounding with them. C99 and C++17.
+ *
+ *     cc -O2 -I. tests/test_half_random.c -o test_half_random && ./test_half_random [--long] [part of a name]
+ *
+ * The seeds are fixed, so a test passes or fails always. --long draws 32 times as many numbers. */
+#define MPT_IMPLEMENTATION
+#include "../mpt_half.h"
+#include "test.h"
+#include "half_ref.h"
+
+// philox ------------------------------------------------------------------------------------------
+
+/* Known answers as published with Random123 (kat_vectors, philox4x32-10). */
+TEST(philox_known_answers)
+{
+    static const struct { uint32_t c[4], k[2], r[4]; } known[] = {
+        {{0u, 0u, 0u, 0u}, {0u, 0u}, {0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}},
+        {{0xffffffffu, 0xffffffffu, 0xffffffffu, 0xffffffffu}, {0xffffffffu, 0xffffffffu},
+         {0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu}},
+        {{0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u}, {0xa4093822u, 0x299f31d0u},
+         {0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}}};
+    size_t i, k;
+    for (i = 0; i < COUNT_OF(known); i++) {
+        const mpt_philox_words r =
+            mpt_philox_block(known[i].c[0], known[i].c[1], known[i].c[2], known[i].c[3],
+                             known[i].k[0] | (uint64_t)known[i].k[1] << 32);
+        for (k = 0; k < 4u; k++)
+            CHECK_EQ_U_AT(r.word[k], known[i].r[k], i);
+    }
+}
+
+TEST(philox_elements)
+{
+    const uint64_t seed = 0x0123456789abcdefu;
+    uint64_t       i;
+    for (i = 0; i < 1000u; i++) {
+        const uint64_t element = mt_random() >> i % 64u;
+        const mpt_philox_words r = mpt_philox_block((uint32_t)(element >> 2), (uint32_t)(element >> 34), 5u,
+                                                    6u, seed);
+        CHECK_EQ_U_AT(mpt_philox(seed, 5u, 6u, element), r.word[element % 4u], element);
+    }
+    CHECK_EQ_U(mpt_philox(0u, 0u, 0u, 0u), 0x6627e8d5u);
+    CHECK_EQ_U(mpt_philox(0u, 0u, 0u, 3u), 0x9b00dbd8u);
+    CHECK(mpt_philox(1u, 0u, 0u, 0u) != mpt_philox(0u, 0u, 0u, 0u));
+    CHECK(mpt_philox(0u, 1u, 0u, 0u) != mpt_philox(0u, 0u, 0u, 0u));
+    CHECK(mpt_philox(0u, 0u, 1u, 0u) != mpt_philox(0u, 0u, 0u, 0u));
+    CHECK(mpt_philox(0u, 0u, 1u, 0u) != mpt_philox(0u, 1u, 0u, 0u));
+}
+
+// stochastic rounding -----------------------------------------------------------------------------
+
+#define DRAWS 4096u
+
+static mpt_opts stochastic(uint64_t seed, uint32_t stream, uint32_t step)
+{
+    mpt_opts o = options(MPT_RND_STOCHASTIC, 0, 0, 0u);
+    o.seed = seed;
+    o.stream = stream;
+    o.step = step;
+    return o;
+}
+
+/* Of `draws` roundings of x, how many went to the upper neighbour; others counts what is neither. */
+static uint64_t count_ups(const row *r, uint64_t u, uint64_t code, uint32_t draws, uint32_t stream,
+                          uint64_t *others)
+{
+    static uint64_t src[DRAWS], dst[DRAWS];
+    const uint64_t  up = num_to_f64(ref_value(r, code == r->max_code ? code : code + 1u));
+    const uint64_t  down = num_to_f64(ref_value(r, code)), sign = u & F64_SIGN;
+    mpt_opts        o = stochastic(20u, stream, 7u);
+    uint64_t        ups = 0u;
+    uint32_t        i, k;
+    for (i = 0; i < DRAWS; i++)
+        src[i] = u;
+    for (i = 0; i < draws; i += DRAWS) {
+        o.first_element = i;
+        (void)mpt_quantize_f64_n((double *)(void *)dst, (const double *)(const void *)src, DRAWS, r->id, &o);
+        for (k = 0; k < DRAWS; k++) {
+            const uint64_t got = dst[k] == F64_SIGN && !down ? sign : dst[k];
+            if (got == (up | sign) && code != r->max_code)
+                ups++;
+            else if ((got | F64_SIGN) != (down | F64_SIGN))
+                (*others)++;
+        }
+    }
+    return ups;
+}
+
+/* The classes of numbers: subnormals, the first normal one, the middle, near overflow. Each with parts of the
+ * gap from tiny to almost one. The sum of squared deviations in units of the variance must be that of as many
+ * fair coins, and the mean of all the errors must vanish, both within 4 sigma. */
+static void check_chances(const row *r)
+{
+    const uint64_t normal = r->specials == MPT_SPECIALS_SCALE ? 0u : ONE << r->m;
+    const uint64_t codes[] = {0u, 1u, normal / 2u, normal ? normal - 1u : 0u, normal, r->max_code / 2u,
+                              r->max_code - 1u};
+    static const uint64_t parts[] = {1u, 3u, 8u, 16u, 17u, 24u, 31u};       /* in 32nds of the gap */
+    const uint32_t draws = mt.long_mode ? 32u * DRAWS : DRAWS;
+    int64_t        chi2 = 0, cells = 0, excess = 0, variance = 0;           /* in 1/1024 of a draw */
+    uint64_t       others = 0u;
+    size_t         i, k;
+    uint32_t       stream = 0u;
+    for (i = 0; i < COUNT_OF(codes); i++)
+        for (k = 0; k < COUNT_OF(parts); k++) {
+            const num      low = ref_value(r, codes[i]), gap = num_minus(ref_value(r, codes[i] + 1u), low);
+            const int      exp = num_common_exp(low, gap) - 5;
+            const uint64_t u = num_to_f64(num_make(num_units(low, exp) + parts[k] * num_units(gap, exp) / 32u,
+                                                   exp)) | (r->s && k & 1u ? F64_SIGN : 0u);
+            const int64_t  expected = (int64_t)(draws / 32u * parts[k]);
+            const int64_t  spread = expected * (int64_t)(32u - parts[k]) / 32;     /* n p (1 - p) */
+            const int64_t  ups = (int64_t)count_ups(r, u, codes[i], draws, stream++, &others);
+            chi2 += (ups - expected) * (ups - expected) * 1024 / spread;
+            cells++;
+            excess += ups - expected;
+            variance += spread;
+        }
+    CHECK_EQ_U(others, 0u);
+    /* chi-square with `cells` degrees of freedom: mean cells, variance 2 cells; within 4 sigma, squared */
+    CHECK((chi2 / 1024 - cells) * (chi2 / 1024 - cells) <= 16 * 2 * cells);
+    CHECK(excess * excess <= 16 * variance);
+}
+
+TEST(stochastic_chances)
+{
+    size_t i;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        mt_context(rows[i].name, "chances");
+        if (rows[i].id != MPT_F64 && rows[i].m <= 47)
+            check_chances(&rows[i]);
+    }
+}
+
+/* Above the largest finite number there is nowhere to go; NaN stays NaN; exact numbers stay. */
+TEST(stochastic_never)
+{
+    static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2, MPT_E4M3FNUZ, MPT_E2M1};
+    static uint32_t src[DRAWS], dst[DRAWS];
+    size_t          i, k;
+    for (i = 0; i < COUNT_OF(formats); i++) {
+        const row     *r = row_of(formats[i]);
+        const mpt_opts o = stochastic(3u, 1u, (uint32_t)i);
+        const uint32_t largest = num_to_f32(ref_value(r, r->max_code));
+        mt_context(r->name, "never");
+        for (k = 0; k < DRAWS; k++)
+            src[k] = largest + 1u + (uint32_t)(mt_random() % (0x7f7fffffu - largest));
+        src[0] = largest + 1u;
+        src[1] = 0x7f7fffffu;
+        CHECK_EQ_I(mpt_quantize_n((float *)(void *)dst, (const float *)(const void *)src, DRAWS, r->id, &o),
+                   MPT_OK);
+        for (k = 0; k < DRAWS; k++)
+            CHECK_EQ_U_AT(dst[k], largest, src[k]);
+        for (k = 0; k < DRAWS; k++)
+            src[k] = 0x7f800001u + (uint32_t)(mt_random() % 0x7fffffu);
+        CHECK_EQ_I(mpt_quantize_n((float *)(void *)dst, (const float *)(const void *)src, DRAWS, r->id, &o),
+                   MPT_OK);
+        for (k = 0; k < DRAWS; k++)
+            CHECK_EQ_U_AT(r->has_nan ? dst[k] > 0x7f800000u : dst[k] == largest, 1u, src[k]);
+        for (k = 0; k < DRAWS; k++)
+            src[k] = num_to_f32(ref_value(r, mt_random() % (r->max_code + 1u)));
+        CHECK_EQ_I(mpt_quantize_n((float *)(void *)dst, (const float *)(const void *)src, DRAWS, r->id, &o),
+                   MPT_OK);
+        CHECK(memcmp(dst, src, sizeof src) == 0);
+    }
+}
+
+/* The same bits whole, in chunks of any size, strided, and one by one. */
+TEST(stochastic_chunks)
+{
+    static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2, MPT_E2M3};
+    static uint32_t      src[2000];
+    static unsigned char whole[2000 * 2], parts[2000 * 2];
+    size_t               i, k, done;
+    for (k = 0; k < 2000u; k++)
+        src[k] = (uint32_t)source_pattern(4u);
+    for (i = 0; i < COUNT_OF(formats); i++) {
+        const size_t bytes = (size_t)mpt_format_get(formats[i])->bytes;
+        mpt_opts     o = stochastic(99u, 2u, 3u);
+        mt_context(mpt_format_get(formats[i])->name, "chunks");
+        o.first_element = 0xfffffffeu;              /* the low half of the counter wraps within the array */
+        CHECK_EQ_I(mpt_convert_n(formats[i], whole, MPT_F32, src, 2000u, &o, NULL), MPT_OK);
+        for (done = 0; done < 2000u;) {
+            size_t take = 1u + (size_t)(mt_random() % 37u);
+            take = take < 2000u - done ? take : 2000u - done;
+            o.first_element = (uint64_t)0xfffffffeu + done;
+            CHECK_EQ_I(mpt_convert_n(formats[i], parts + done * bytes, MPT_F32, src + done, take, &o, NULL),
+                       MPT_OK);
+            done += take;
+        }
+        CHECK(memcmp(whole, parts, 2000u * bytes) == 0);
+        for (k = 0; k < 2000u; k++) {
+            mpt_opts one = options(MPT_RND_STOCHASTIC, 0, 0,
+                                   mpt_philox(99u, 2u, 3u, (uint64_t)0xfffffffeu + k));
+            uint64_t code;
+            code = mpt_encode(formats[i], f64_of(f64_from_f32_bits(src[k])), &one, NULL);
+            CHECK_EQ_U_AT(bytes == 1u ? whole[k] : get(whole + 2u * k, 2u), code, src[k]);
+        }
+    }
+}
+
+/* 32 bits of chance: a part of the gap below 2^-32 never rounds up, and the loss of probability is below
+ * 2^-32. Counted exactly: of all 2^32 words, floor(part * 2^32) round up. */
+TEST(stochastic_bias)
+{
+    const row *r = row_of(MPT_F16);
+    size_t     i;
+    for (i = 0; i < 2000u; i++) {
+        const uint64_t code = mt_random() % r->max_code, frac = (mt_random() >> 22) | 1u;   /* in 2^-42 */
+        const num      low = ref_value(r, code);
+        const int      gap = num_minus(ref_value(r, code + 1u), low).exp;
+        const num      part = num_make(frac, gap - 42);
+        const int      exp = num_common_exp(low, part);
+        const uint64_t words = frac >> 10;
+        uint64_t       u;
+        mpt_opts       o;
+        if (low.sig && low.exp - exp > 42)
+            continue;
+        u = num_to_f64(num_make(num_units(low, exp) + frac, exp));
+        if (words) {
+            o = options(MPT_RND_STOCHASTIC, 0, 0, (uint32_t)(words - 1u));
+            CHECK_EQ_U_AT(mpt_encode(MPT_F16, f64_of(u), &o, NULL), code + 1u, u);
+        }
+        o = options(MPT_RND_STOCHASTIC, 0, 0, (uint32_t)words);
+        CHECK_EQ_U_AT(mpt_encode(MPT_F16, f64_of(u), &o, NULL), code, u);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    mt_begin(argc, argv);
+    RUN(philox_known_answers);
+    RUN(philox_elements);
+    RUN(stochastic_chances);
+    RUN(stochastic_never);
+    RUN(stochastic_chunks);
+    RUN(stochastic_bias);
+    return mt_end();
+}
