@@ -4357,10 +4357,11 @@ MPT_DEF mpt_status mpt_block_quantize_n(mpt_block block, uint8_t *codes, uint8_t
         mpti_blocks_init(&b, block, opts) != MPT_OK)
         return MPT_E_ARG;
     size = (size_t)b.block->size;
-    memset(in, 0, sizeof in);
     for (i = n ? mpti_simd_block_quantize(&b, codes, scales, src, n) : 0u; i < n; i += take) {
         take = n - i < size ? n - i : size;
         memcpy(in, from + i * sizeof *in, take * sizeof *in);
+        if (take < MPTI_BLOCK_SIZE_MAX)
+            memset(in + take, 0, sizeof in - take * sizeof *in);
         scales[i / size] = (uint8_t)mpti_block_quantize(out, in, take, &b, i);
         if (b.packed)
             (void)mpt_pack_n(codes + mpt_packed_size(i, b.element->bits), out, take, b.element->bits);
