@@ -44,6 +44,7 @@
 
 // >>M1 configuration ------------------------------------------------------------------------------
 /* MPT_NO_STDIO   define it to leave out mpt_range_print and with it <stdio.h>.
+ * MPT_MALLOC, MPT_FREE  both or none, where MPT_IMPLEMENTATION is: memory for graphs without an arena.
  * MPT_USE_CBLAS  mpt_gemm calls cblas_sgemm of <cblas.h> on FP32 panels; link the library.
  * MPT_STATIC, MPT_DEF, MPT_SIMD: see mpt_half.h. */
 #ifndef MPT_NO_STDIO
@@ -866,10 +867,250 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
                                      mpt_format dlogits_format, float seed);
 
 // >>M11 graph rewrite ------------------------------------------------------------------------------
-/* The lists of a graph rewrite. */
+/* TensorFlow's "Automatic Mixed Precision" for a graph of your own: which ops run in F16 or BF16, and where
+ * casts go. Build the graph (nodes, their types, ports, edges), rewrite it, read it back.
+ *
+ *     mpt_graph g;  mpt_graph_init(&g, memory, sizeof memory);
+ *     mpt_graph_op(&g, "x", "placeholder", NULL, 0, 4096, &x);     // name, op, inputs, elements, its output
+ *     mpt_graph_op(&g, "w", "variable", NULL, 0, 65536, &w);
+ *     in[0] = x; in[1] = w;
+ *     mpt_graph_op(&g, "h", "matmul", in, 2, 4096, &h);
+ *     if (mpt_graph_rewrite(&g, NULL, &summary) != MPT_OK) puts(g.fault.why);
+ *     mpt_graph_print(stdout, &g);                                 // "h (matmul): low, because ..." */
+
+/* The lists of a graph rewrite: allow: fast and safe; infer: safe unless it carries what a deny op made;
+ * deny: unsafe; clear: neither gains nor harms; none: not known, stays FP32 and passes nothing on. */
 typedef enum mpt_list {
     MPT_LIST_NONE, MPT_LIST_ALLOW, MPT_LIST_INFER, MPT_LIST_DENY, MPT_LIST_CLEAR, MPT_LIST_COUNT
 } mpt_list;
+
+/* Built-in lists: the op names of MPT_OPS in >>M10; TensorFlow's for CUDA 9.1, cuDNN 8 and later; those of
+ * its oneDNN BF16 pass, where infer ops that directly follow low ones are low too. */
+typedef enum mpt_op_lists { MPT_LISTS_COMPACT, MPT_LISTS_TF_CUDA, MPT_LISTS_TF_BF16,
+                           MPT_LISTS_COUNT } mpt_op_lists;
+
+/* tensorflow: the painting of TensorFlow's pass, step for step. min_cut: the same safety, but the infer and
+ * clear ops are low or FP32 as moves the fewest bytes through casts (a minimum cut of the graph). */
+typedef enum mpt_graph_mode { MPT_GRAPH_TENSORFLOW, MPT_GRAPH_MIN_CUT } mpt_graph_mode;
+
+/* A row of your own, in order: add fails if another list has the op, override moves it,
+    remove takes it out. */
+typedef enum mpt_list_edit { MPT_LIST_ADD, MPT_LIST_OVERRIDE, MPT_LIST_REMOVE } mpt_list_edit;
+typedef struct mpt_list_row {
+    const char   *op;
+    mpt_list      list;         /* unused for MPT_LIST_REMOVE */
+    mpt_list_edit edit;
+} mpt_list_row;
+
+#define MPT_GRAPH_NONE 0xffffffffu      /* no such node, type or port */
+#define MPT_TYPE_OTHER (-1)             /* a type that is no floating-point format: int, bool, string */
+#define MPT_TYPE_HANDLE (-2)            /* a handle of a list of tensors */
+
+#define MPT_NODE_FETCHED  1u    /* its results leave the graph, or it is fed: it is kept as it is */
+#define MPT_NODE_STATEFUL 2u    /* keeps state in its own format: it is kept as it is */
+#define MPT_NODE_VARIABLE 4u    /* as the ops Variable, VariableV2, variable: casts of it are counted apart */
+#define MPT_NODE_CONST    8u    /* as the ops Const, const */
+#define MPT_NODE_CAST    16u    /* added by a rewrite */
+#define MPT_TYPE_FIXED    1u    /* the op has no low-precision kernel for this type */
+
+/* A node; its types, and their ports, are chains of indices. All of these may be read, none be written. */
+typedef struct mpt_graph_node {
+    const char *name, *op;
+    const char *device;         /* NULL: wherever the rewrite is for */
+    uint32_t    flags;          /* MPT_NODE_* */
+    uint32_t    first_type, last_type;
+    uint32_t    input_count, output_count;
+} mpt_graph_node;
+
+/* A type attribute: the ports of a node that have one format. What the rewrite paints is a type. */
+typedef struct mpt_graph_type {
+    const char *name;
+    int32_t     format;         /* mpt_format or MPT_TYPE_*; what a rewrite changes */
+    uint32_t    flags;          /* MPT_TYPE_FIXED */
+    uint32_t    node, next;     /* the node, its next type */
+    uint32_t    first_input, last_input, first_output, last_output;
+    uint32_t    group;          /* union-find: types that must agree */
+    uint32_t    why;            /* mpt_graph_why of the last rewrite, and the types that it hangs on */
+    uint32_t    via, to;
+} mpt_graph_type;
+
+typedef struct mpt_graph_input {
+    uint32_t type, index;       /* index: which input of the node */
+    uint32_t source;            /* the output that it reads */
+    uint32_t next, next_use;    /* of the type; of the source */
+} mpt_graph_input;
+
+/* What a calibration run saw at an output. */
+typedef struct mpt_port_range {
+    double   flushed;           /* share of the nonzero values that become zero in the low format */
+    uint32_t overflow;          /* nonzero: some overflow */
+    uint32_t reserved;
+} mpt_port_range;
+
+typedef struct mpt_graph_output {
+    uint64_t       elements;    /* 1 and more */
+    uint32_t       type, index;
+    uint32_t       next, first_use;
+    mpt_port_range range;
+} mpt_graph_output;
+
+/* What is wrong, and with which node. */
+typedef struct mpt_graph_fault {
+    const char *node;           /* its name (or the op of a list row); NULL if it is about none */
+    const char *why;            /* lives forever; NULL when nothing is wrong */
+} mpt_graph_fault;
+
+typedef struct mpt_graph {
+    mpt_graph_node   *nodes;
+    mpt_graph_type   *types;
+    mpt_graph_input  *inputs;
+    mpt_graph_output *outputs;
+    uint32_t          node_count, type_count, input_count, output_count;
+    uint32_t          node_room, type_room, input_room, output_room;
+    mpt_graph_fault   fault;    /* of the last call that failed */
+    unsigned char    *arena;    /* NULL: MPT_MALLOC */
+    size_t            low, high, bytes; /* the arena: kept below low, scratch above high */
+    void             *kept, *scratch;   /* blocks from MPT_MALLOC, chained */
+} mpt_graph;
+
+/* Why a type is as it is: enum, whether low, and the words; via and to name the ops that decided. */
+#define MPT_GRAPH_WHYS(X)                                                                             \
+    X(MPT_WHY_NONE,       0, "no rewrite has run")                                                    \
+    X(MPT_WHY_ALLOW,      1, "its op is on the allow list")                                           \
+    X(MPT_WHY_BETWEEN,    1, "it lies between allow ops")                                             \
+    X(MPT_WHY_FOLLOWS,    1, "it follows a low op, and no deny op feeds it")                          \
+    X(MPT_WHY_CLEAR,      1, "clear ops join it to a low op")                                         \
+    X(MPT_WHY_GROUP_LOW,  1, "what it must agree with is low")                                        \
+    X(MPT_WHY_CAST_LOW,   1, "it is a cast that only low ops read")                                   \
+    X(MPT_WHY_CUT_LOW,    1, "that moves the fewest bytes through casts")                           \
+    X(MPT_WHY_ADDED,      1, "the rewrite added it")                                                  \
+    X(MPT_WHY_ALREADY,    0, "it is not FP32 to begin with")                                          \
+    X(MPT_WHY_KEPT,       0, "it is fetched, fed or stateful")                                        \
+    X(MPT_WHY_DEVICE,     0, "it is on another device")                                               \
+    X(MPT_WHY_OVERFLOW,   0, "values that it reads or makes overflow in the low format")              \
+    X(MPT_WHY_FLUSHED,    0, "too many of its values would be flushed to zero, even as scaled")       \
+    X(MPT_WHY_DENY,       0, "its op is on the deny list")                                            \
+    X(MPT_WHY_AFTER_DENY, 0, "it carries what a deny op made")                                        \
+    X(MPT_WHY_NO_KERNEL,  0, "its op has no low-precision kernel for this type")                      \
+    X(MPT_WHY_GROUP_FP32, 0, "what it must agree with stays FP32")                                    \
+    X(MPT_WHY_VARIABLE,   0, "it reads a variable")                                                   \
+    X(MPT_WHY_UNLISTED,   0, "no list names its op")                                                  \
+    X(MPT_WHY_INFER,      0, "it is on the infer list and does not lie between allow ops")            \
+    X(MPT_WHY_APART,      0, "it is on the clear list and no clear ops join it to a low op")          \
+    X(MPT_WHY_CUT_FP32,   0, "that moves no more bytes through casts")                                \
+    X(MPT_WHY_NOTHING,    0, "the graph has no allow op")
+
+typedef enum mpt_graph_why {
+#define MPTI_X(id, low, text) id,
+    MPT_GRAPH_WHYS(MPTI_X)
+#undef MPTI_X
+    MPT_WHY_COUNT
+} mpt_graph_why;
+
+/* What to do; mpt_graph_defaults gives {tensorflow, compact lists, F16, any device, no rows, 0.01}. */
+typedef struct mpt_graph_options {
+    mpt_graph_mode      mode;
+    mpt_op_lists        lists;
+    mpt_format          low;            /* MPT_F16 or MPT_BF16 */
+    const char         *device;         /* only nodes whose device contains it, such as "gpu"; NULL: all */
+    const mpt_list_row *rows;           /* [row_count] */
+    size_t              row_count;
+    double              most_flushed;   /* the share of flushed values that is tolerated */
+} mpt_graph_options;
+
+/* The counters of TensorFlow's summary, and what the casts cost. */
+typedef struct mpt_graph_summary {
+    uint64_t processable, recognized;   /* nodes */
+    uint64_t converted;                 /* types changed, as TensorFlow counts */
+    uint64_t low_casts;                 /* casts to the low format, of constants and variables not counted */
+    uint64_t allow_converted, deny_blocking, blocked_by_deny;   /* nodes */
+    uint64_t casts, cast_bytes;         /* all casts added; the bytes they read and write */
+} mpt_graph_summary;
+
+/* mpt_graph_init -- an empty graph in memory of yours.
+ *   arena, bytes  in  where everything is kept, and what a rewrite needs meanwhile (mpt_graph_bytes says how
+ *                     much); NULL, 0: from MPT_MALLOC(bytes), if that and MPT_FREE(p) are defined where
+ *                     MPT_IMPLEMENTATION is; then mpt_graph_free returns it
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for NULL without MPT_MALLOC. */
+MPT_DEF mpt_status mpt_graph_init(mpt_graph *g, void *arena, size_t bytes);
+MPT_DEF void mpt_graph_free(mpt_graph *g);
+
+/* mpt_graph_bytes -- an arena that suffices to build and rewrite a graph after mpt_graph_reserve of as much;
+ * without it, take three times as much.  Returns: bytes; 0 if they do not fit a size_t. */
+MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs);
+
+/* mpt_graph_reserve -- room for so many nodes and inputs, with one type and output each.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_MEMORY. */
+MPT_DEF mpt_status mpt_graph_reserve(mpt_graph *g, size_t nodes, size_t inputs);
+
+/* mpt_graph_node_add, _type_add, _output_add, _input_add -- build. Strings are kept by pointer and must
+ * outlive the graph. An input may be added with source MPT_GRAPH_NONE and connected later, as the back edge
+ * of a loop must be. A loop runs through NextIteration (next_iteration) into Merge (merge).
+ *   elements  in   size of the tensor; 0 counts as 1
+ *   id        out  index in g->nodes, types, outputs, inputs; may be NULL
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL, an index out of range, elements above 2^40), MPT_E_MEMORY; then
+ * the graph is as before.  Threads: one caller per graph. */
+MPT_DEF mpt_status mpt_graph_node_add(mpt_graph *g, const char *name, const char *op, const char *device,
+                                      uint32_t flags, uint32_t *id);
+MPT_DEF mpt_status mpt_graph_type_add(mpt_graph *g, uint32_t node, const char *name, int32_t format,
+                                      uint32_t flags, uint32_t *id);
+MPT_DEF mpt_status mpt_graph_output_add(mpt_graph *g, uint32_t type, uint64_t elements, uint32_t *id);
+MPT_DEF mpt_status mpt_graph_input_add(mpt_graph *g, uint32_t type, uint32_t source, uint32_t *id);
+MPT_DEF mpt_status mpt_graph_connect(mpt_graph *g, uint32_t input, uint32_t source);
+
+/* mpt_graph_op -- the common case in one call: a node with one FP32 type, inputs and one output. */
+MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, const uint32_t *sources,
+                                size_t count, uint64_t elements, uint32_t *output);
+
+/* mpt_graph_group -- two types that must have one format, such as the ends of a queue. (What belongs to one
+ * list of tensors is found by its handles, loops by their merges.) */
+MPT_DEF mpt_status mpt_graph_group(mpt_graph *g, uint32_t type, uint32_t other);
+
+/* mpt_graph_range -- what a calibration run saw at an output, times the scale to be used (1: none), against
+ * the low format. An op that reads or makes values that overflow, or of which more than
+ * options->most_flushed are flushed, stays FP32. */
+MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_range *seen, mpt_format low,
+                                   int log2_scale);
+
+/* mpt_graph_defaults -- options to change and pass on. */
+MPT_DEF mpt_graph_options mpt_graph_defaults(void);
+
+/* mpt_graph_check -- refuse a malformed graph: an input that reads nothing, an index or format out of range,
+ * ends of different formats, a node that feeds itself, a cycle without a merge, a NextIteration that
+ * feeds anything else.
+ * Returns: MPT_OK.  Errors: MPT_E_DATA with g->fault; MPT_E_ARG, MPT_E_MEMORY. */
+MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
+
+/* mpt_graph_rewrite -- choose the formats, change the types and insert the casts: one per output at each
+ * change of format, shared by all that read it, named NODE-PORT-CastToFp16-AutoMixedPrecision.
+ *   o        in   NULL for mpt_graph_defaults()
+ *   summary  out  may be NULL
+ * A second rewrite with the same options changes nothing. FusedBatchNorm and its gradient become V2, whose
+ * statistics stay FP32: give those ports a type of their own.
+ * Returns: MPT_OK, also if there is nothing to do.  Errors: MPT_E_DATA (mpt_graph_check; an op in two lists)
+ * with g->fault; MPT_E_ARG; MPT_E_UNSUPPORTED (low); MPT_E_MEMORY. On an error the graph is as before.
+ * Cost: tensorflow is linear in nodes and edges; min_cut adds a maximum flow (Dinic), near linear on the
+ * graphs of networks.  No recursion.  Threads: one caller per graph.
+ * Source: tensorflow/core/grappler/optimizers/auto_mixed_precision.cc; Dinic 1970; Lawler 1973 for the
+ * cast that several ops share (one price for a set of ends). */
+MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *o, mpt_graph_summary *summary);
+
+/* mpt_graph_is_low -- whether the last rewrite made this type low. */
+MPT_DEF int mpt_graph_is_low(const mpt_graph *g, uint32_t type);
+
+/* mpt_graph_explain -- "NAME (OP): low, because ...", with the path to the op that decided, cut to fit.
+ * Returns: the length without the final 0 that the whole text has; 0 for NULL or an unknown type. */
+MPT_DEF size_t mpt_graph_explain(const mpt_graph *g, uint32_t type, char *buf, size_t cap);
+
+#ifndef MPT_NO_STDIO
+/* mpt_graph_print -- the explanation of every FP32 and low type but those of casts, a line each.
+ * mpt_graph_dot -- the graph for Graphviz: low green, FP32 blue, casts orange, other types white.
+ * mpt_graph_summary_print -- the seven lines of TensorFlow's summary, and the bytes of the casts.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
+MPT_DEF mpt_status mpt_graph_print(FILE *out, const mpt_graph *g);
+MPT_DEF mpt_status mpt_graph_dot(FILE *out, const mpt_graph *g);
+MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s);
+#endif
 
 // >>M12 formulas, one element each, shared with the GPU --------------------------------------------
 /* Arithmetic that no compiler may contract: a plain a * b + c becomes an fma or not at each one's
@@ -4056,6 +4297,1845 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
 }
 
 // >>M19 implementation: graph ----------------------------------------------------------------------
+
+/* ---- memory: kept from below, scratch from above ---- */
+
+typedef struct mpti_block_head {
+    struct mpti_block_head *next;
+    size_t                  bytes;
+} mpti_block_head;
+#define MPTI_ALIGN 16u
+
+/* n * size bytes; scratch is given back by mpti_graph_scratch_free, the rest by mpt_graph_free. */
+static void *mpti_graph_alloc(mpt_graph *g, size_t n, size_t size, int scratch)
+{
+    size_t bytes;
+    if (size && n > ((size_t)-1 - 2 * MPTI_ALIGN) / size)
+        return NULL;
+    bytes = (n * size + MPTI_ALIGN) / MPTI_ALIGN * MPTI_ALIGN;
+    if (!g->arena) {
+#ifdef MPT_MALLOC
+        void           **chain = scratch ? &g->scratch : &g->kept;
+        mpti_block_head *block = (mpti_block_head *)MPT_MALLOC(bytes + MPTI_ALIGN);
+        if (!block)
+            return NULL;
+        block->next = (mpti_block_head *)*chain;
+        *chain = block;
+        return (unsigned char *)block + MPTI_ALIGN;
+#else
+        return NULL;
+#endif
+    }
+    if (bytes > g->high - g->low)
+        return NULL;
+    if (scratch)
+        return g->arena + (g->high -= bytes);
+    g->low += bytes;
+    return g->arena + (g->low - bytes);
+}
+
+static void mpti_graph_chain_free(void **chain)
+{
+#ifdef MPT_MALLOC
+    while (*chain) {
+        mpti_block_head *block = (mpti_block_head *)*chain;
+        *chain = block->next;
+        MPT_FREE(block);
+    }
+#else
+    (void)chain;
+#endif
+}
+
+static void mpti_graph_scratch_free(mpt_graph *g)
+{
+    g->high = g->bytes;
+    mpti_graph_chain_free(&g->scratch);
+}
+
+/* Make room for `more` elements after `count`. */
+static mpt_status mpti_graph_grow(mpt_graph *g, void **array, uint32_t count, uint32_t *room, size_t more,
+                                  size_t size)
+{
+    size_t want = (size_t)count + more, bytes;
+    void  *bigger;
+    if (want <= *room)
+        return MPT_OK;
+    if (want >= MPT_GRAPH_NONE)
+        return MPT_E_MEMORY;
+    if (want < 2 * (size_t)*room && 2 * (size_t)*room < MPT_GRAPH_NONE)
+        want = 2 * (size_t)*room;
+    want = want < 16 ? 16 : want;
+    bytes = ((size_t)*room * size + MPTI_ALIGN) / MPTI_ALIGN * MPTI_ALIGN;
+    if (g->arena && *array && (unsigned char *)*array + bytes == g->arena + g->low) {
+        const size_t low = g->low;      /* the array lies last: it grows where it is */
+        g->low -= bytes;
+        if (!mpti_graph_alloc(g, want, size, 0)) {
+            g->low = low;
+            return MPT_E_MEMORY;
+        }
+    } else {
+        bigger = mpti_graph_alloc(g, want, size, 0);
+        if (!bigger)
+            return MPT_E_MEMORY;
+        if (count)
+            memcpy(bigger, *array, count * size);
+        *array = bigger;
+    }
+    *room = (uint32_t)want;
+    return MPT_OK;
+}
+
+#define MPTI_GROWER(what)                                                                              \
+    static mpt_status mpti_grow_##what(mpt_graph *g, size_t more)                                      \
+    {                                                                                                  \
+        void            *p = g->what##s;                                                               \
+        const mpt_status status =                                                                      \
+            mpti_graph_grow(g, &p, g->what##_count, &g->what##_room, more, sizeof(mpt_graph_##what));  \
+        g->what##s = (mpt_graph_##what *)p;                                                            \
+        return status;                                                                                 \
+    }
+MPTI_GROWER(node)
+MPTI_GROWER(type)
+MPTI_GROWER(input)
+MPTI_GROWER(output)
+
+MPT_DEF mpt_status mpt_graph_init(mpt_graph *g, void *arena, size_t bytes)
+{
+    size_t skew;
+    if (!g || (!arena && bytes))
+        return MPT_E_ARG;
+    memset(g, 0, sizeof *g);
+#ifndef MPT_MALLOC
+    if (!arena)
+        return MPT_E_UNSUPPORTED;
+#endif
+    if (!arena)
+        return MPT_OK;
+    skew = (MPTI_ALIGN - (size_t)((uintptr_t)arena % MPTI_ALIGN)) % MPTI_ALIGN;
+    skew = skew < bytes ? skew : bytes;
+    g->arena = (unsigned char *)arena + skew;
+    g->bytes = g->high = (bytes - skew) / MPTI_ALIGN * MPTI_ALIGN;
+    return MPT_OK;
+}
+
+MPT_DEF void mpt_graph_free(mpt_graph *g)
+{
+    if (!g)
+        return;
+    mpti_graph_chain_free(&g->scratch);
+    mpti_graph_chain_free(&g->kept);
+    memset(g, 0, sizeof *g);
+}
+
+MPT_DEF mpt_status mpt_graph_reserve(mpt_graph *g, size_t nodes, size_t inputs)
+{
+    mpt_status status = g ? MPT_OK : MPT_E_ARG;
+    if (status == MPT_OK)
+        status = mpti_grow_node(g, nodes);
+    if (status == MPT_OK)
+        status = mpti_grow_type(g, nodes);
+    if (status == MPT_OK)
+        status = mpti_grow_output(g, nodes);
+    if (status == MPT_OK)
+        status = mpti_grow_input(g, inputs);
+    return status;
+}
+
+/* ---- building ---- */
+
+static mpt_status mpti_graph_bad(mpt_graph *g, const char *node, const char *why)
+{
+    g->fault.node = node;
+    g->fault.why = why;
+    return MPT_E_DATA;
+}
+
+static mpt_status mpti_graph_arg(mpt_graph *g, const char *node, const char *why)
+{
+    (void)mpti_graph_bad(g, node, why);
+    return MPT_E_ARG;
+}
+
+static mpt_status mpti_graph_memory(mpt_graph *g)
+{
+    (void)mpti_graph_bad(g, NULL, "the arena is full, or there is no memory");
+    return MPT_E_MEMORY;
+}
+
+MPT_DEF mpt_status mpt_graph_node_add(mpt_graph *g, const char *name, const char *op, const char *device,
+                                      uint32_t flags, uint32_t *id)
+{
+    mpt_graph_node *n;
+    if (!g)
+        return MPT_E_ARG;
+    if (!name || !op)
+        return mpti_graph_arg(g, name, "a node needs a name and an op");
+    if (mpti_grow_node(g, 1) != MPT_OK)
+        return mpti_graph_memory(g);
+    n = &g->nodes[g->node_count];
+    memset(n, 0, sizeof *n);
+    n->name = name;
+    n->op = op;
+    n->device = device;
+    n->flags = flags;
+    n->first_type = n->last_type = MPT_GRAPH_NONE;
+    if (id)
+        *id = g->node_count;
+    g->node_count++;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_graph_type_add(mpt_graph *g, uint32_t node, const char *name, int32_t format,
+                                      uint32_t flags, uint32_t *id)
+{
+    mpt_graph_type *t;
+    mpt_graph_node *n;
+    if (!g || node >= g->node_count || !name)
+        return g ? mpti_graph_arg(g, NULL, "a type needs a node and a name") : MPT_E_ARG;
+    if (mpti_grow_type(g, 1) != MPT_OK)
+        return mpti_graph_memory(g);
+    n = &g->nodes[node];
+    t = &g->types[g->type_count];
+    memset(t, 0, sizeof *t);
+    t->name = name;
+    t->format = format;
+    t->flags = flags;
+    t->node = node;
+    t->group = g->type_count;
+    t->next = t->first_input = t->last_input = t->first_output = t->last_output = MPT_GRAPH_NONE;
+    t->via = t->to = MPT_GRAPH_NONE;
+    if (n->last_type == MPT_GRAPH_NONE)
+        n->first_type = g->type_count;
+    else
+        g->types[n->last_type].next = g->type_count;
+    n->last_type = g->type_count;
+    if (id)
+        *id = g->type_count;
+    g->type_count++;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_graph_output_add(mpt_graph *g, uint32_t type, uint64_t elements, uint32_t *id)
+{
+    mpt_graph_output *o;
+    mpt_graph_type   *t;
+    if (!g || type >= g->type_count || elements > (uint64_t)1 << 40)
+        return g ? mpti_graph_arg(g, NULL, "an output needs a type, and at most 2^40 elements") : MPT_E_ARG;
+    if (mpti_grow_output(g, 1) != MPT_OK)
+        return mpti_graph_memory(g);
+    t = &g->types[type];
+    o = &g->outputs[g->output_count];
+    memset(o, 0, sizeof *o);
+    o->elements = elements ? elements : 1;
+    o->type = type;
+    o->index = g->nodes[t->node].output_count++;
+    o->next = o->first_use = MPT_GRAPH_NONE;
+    if (t->last_output == MPT_GRAPH_NONE)
+        t->first_output = g->output_count;
+    else
+        g->outputs[t->last_output].next = g->output_count;
+    t->last_output = g->output_count;
+    if (id)
+        *id = g->output_count;
+    g->output_count++;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_graph_connect(mpt_graph *g, uint32_t input, uint32_t source)
+{
+    if (!g || input >= g->input_count || source >= g->output_count ||
+        g->inputs[input].source != MPT_GRAPH_NONE)
+        return g ? mpti_graph_arg(g, NULL, "connect takes an unconnected input and an output") : MPT_E_ARG;
+    g->inputs[input].source = source;
+    g->inputs[input].next_use = g->outputs[source].first_use;
+    g->outputs[source].first_use = input;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_graph_input_add(mpt_graph *g, uint32_t type, uint32_t source, uint32_t *id)
+{
+    mpt_graph_input *in;
+    mpt_graph_type  *t;
+    if (!g || type >= g->type_count || (source != MPT_GRAPH_NONE && source >= g->output_count))
+        return g ? mpti_graph_arg(g, NULL, "an input needs a type, and an output to read") : MPT_E_ARG;
+    if (mpti_grow_input(g, 1) != MPT_OK)
+        return mpti_graph_memory(g);
+    t = &g->types[type];
+    in = &g->inputs[g->input_count];
+    in->type = type;
+    in->index = g->nodes[t->node].input_count++;
+    in->source = in->next = in->next_use = MPT_GRAPH_NONE;
+    if (t->last_input == MPT_GRAPH_NONE)
+        t->first_input = g->input_count;
+    else
+        g->inputs[t->last_input].next = g->input_count;
+    t->last_input = g->input_count;
+    if (id)
+        *id = g->input_count;
+    g->input_count++;
+    return source == MPT_GRAPH_NONE ? MPT_OK : mpt_graph_connect(g, g->input_count - 1, source);
+}
+
+MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, const uint32_t *sources,
+                                size_t count, uint64_t elements, uint32_t *output)
+{
+    uint32_t   node, type;
+    size_t     i;
+    mpt_status status;
+    if (!g || (count && !sources) || elements > (uint64_t)1 << 40)
+        return MPT_E_ARG;
+    for (i = 0; i < count; i++)
+        if (sources[i] != MPT_GRAPH_NONE && sources[i] >= g->output_count)
+            return mpti_graph_arg(g, name, "it reads an output that is not there");
+    if (mpti_grow_type(g, 1) != MPT_OK || mpti_grow_output(g, 1) != MPT_OK ||
+        mpti_grow_input(g, count) != MPT_OK)
+        return mpti_graph_memory(g);            /* before the node is added: all or nothing */
+    status = mpt_graph_node_add(g, name, op, NULL, 0u, &node);
+    if (status != MPT_OK)
+        return status;
+    (void)mpt_graph_type_add(g, node, "T", (int32_t)MPT_F32, 0u, &type);
+    for (i = 0; i < count; i++)
+        (void)mpt_graph_input_add(g, type, sources[i], NULL);
+    return mpt_graph_output_add(g, type, elements, output);
+}
+
+/* The representative of a type's group. */
+static uint32_t mpti_group_root(uint32_t *group, size_t stride, uint32_t t)
+{
+#define MPTI_UP(i) (*(uint32_t *)(void *)((unsigned char *)group + (size_t)(i) * stride))
+    while (MPTI_UP(t) != t) {
+        MPTI_UP(t) = MPTI_UP(MPTI_UP(t));
+        t = MPTI_UP(t);
+    }
+    return t;
+#undef MPTI_UP
+}
+
+MPT_DEF mpt_status mpt_graph_group(mpt_graph *g, uint32_t type, uint32_t other)
+{
+    uint32_t a, b;
+    if (!g || type >= g->type_count || other >= g->type_count)
+        return MPT_E_ARG;
+    a = mpti_group_root(&g->types[0].group, sizeof *g->types, type);
+    b = mpti_group_root(&g->types[0].group, sizeof *g->types, other);
+    g->types[a > b ? a : b].group = a < b ? a : b;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_range *seen, mpt_format low,
+                                   int log2_scale)
+{
+    mpt_range_choice       at;
+    mpt_status             status;
+    if (!g || output >= g->output_count || !seen || (low != MPT_F16 && low != MPT_BF16))
+        return MPT_E_ARG;
+    if (seen->format != low)
+        return mpti_graph_arg(g, NULL, "the range report is against another format");
+    status = mpt_range_at_scale(seen, log2_scale, &at);
+    if (status == MPT_OK) {
+        const uint64_t nonzero = mpt_range_nonzero(seen);
+        g->outputs[output].range.flushed = nonzero ? (double)at.flushed / (double)nonzero : 0.0;
+        g->outputs[output].range.overflow = at.overflow || seen->inf;
+    }
+    return status;
+}
+
+MPT_DEF mpt_graph_options mpt_graph_defaults(void)
+{
+    const mpt_graph_options o = {MPT_GRAPH_TENSORFLOW, MPT_LISTS_COMPACT, MPT_F16, NULL, NULL, 0, 0.01};
+    return o;
+}
+
+/* ---- ops by name ---- */
+
+/* Ops with a part of their own in the passes, under TensorFlow's name and the compact one. */
+enum { MPTI_OP_PLAIN, MPTI_OP_MERGE, MPTI_OP_NEXT, MPTI_OP_IDENTITY, MPTI_OP_ENTER, MPTI_OP_CAST,
+       MPTI_OP_VARIABLE, MPTI_OP_CONST, MPTI_OP_END, MPTI_OP_NORM, MPTI_OP_NORM_GRAD };
+static const struct { int kind; const char *names; } mpti_op_kinds[] = {
+    {MPTI_OP_MERGE, "Merge merge"}, {MPTI_OP_NEXT, "NextIteration next_iteration"},
+    {MPTI_OP_IDENTITY, "Identity identity"}, {MPTI_OP_ENTER, "Enter enter"}, {MPTI_OP_CAST, "Cast cast"},
+    {MPTI_OP_VARIABLE, "Variable VariableV2 variable"}, {MPTI_OP_CONST, "Const const"},
+    {MPTI_OP_END, "_Arg _Retval OptionalFromValue OptionalGetValue PartitionedCall Placeholder "
+                  "StatefulPartitionedCall placeholder"},
+    {MPTI_OP_NORM, "FusedBatchNorm"}, {MPTI_OP_NORM_GRAD, "FusedBatchNormGrad"}
+};
+
+/* TensorFlow's lists: in the CUDA pass, in the BF16 pass, the ops.
+ * Source: tensorflow/core/grappler/optimizers/auto_mixed_precision_lists.h. */
+static const struct { mpt_list cuda, bf16; const char *names; } mpti_tf_lists[] = {
+    {MPT_LIST_ALLOW, MPT_LIST_ALLOW,
+     "BatchMatMul BatchMatMulV2 Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D "
+     "Conv3DBackpropFilterV2 Conv3DBackpropInputV2 DepthwiseConv2dNative "
+     "DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Einsum MatMul"},
+    {MPT_LIST_ALLOW, MPT_LIST_NONE,
+     "BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Conv3DBackpropFilter Conv3DBackpropInput "
+     "CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3 CudnnRNNV2 CudnnRNNV3 "
+     "FastUnsortedSegmentMax FusedConv2DBiasActivation FusedSparseConvGpuV2 GRUBlockCell "
+     "GRUBlockCellGrad LSTMBlockCell LSTMBlockCellGrad Mha MhaV2 Pmlp Tmlp TmlpV2 TmlpV3"},
+    {MPT_LIST_NONE, MPT_LIST_ALLOW,
+     "FusedPadConv2D"},
+    {MPT_LIST_INFER, MPT_LIST_INFER,
+     "Add AddN AddV2 AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BiasAdd BiasAddGrad BiasAddV1 Elu "
+     "EluGrad Erf Erfc FloorDiv FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 "
+     "FusedBatchNormV3 Inv LeakyRelu LeakyReluGrad Log Log1p LogSoftmax Mul Prod RealDiv Reciprocal "
+     "Selu SeluGrad Sigmoid SigmoidGrad Softmax Softplus SoftplusGrad Softsign SoftsignGrad Sqrt Sub "
+     "Tanh TanhGrad _FusedBatchNormEx"},
+    {MPT_LIST_NONE, MPT_LIST_INFER,
+     "Rsqrt Square SquaredDifference"},
+    {MPT_LIST_DENY, MPT_LIST_DENY,
+     "Exp Expm1 L2Loss Pow SaveV2 SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits"},
+    {MPT_LIST_DENY, MPT_LIST_INFER,
+     "Mean Sum"},
+    {MPT_LIST_CLEAR, MPT_LIST_CLEAR,
+     "Abs ArgMax ArgMin BatchToSpace BatchToSpaceND BroadcastTo Ceil CheckNumerics ClipByValue Concat "
+     "ConcatV2 DepthToSpace DynamicPartition DynamicStitch EnsureShape Enter Equal Exit ExpandDims "
+     "Fill Floor Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN IsFinite IsInf IsNan "
+     "Less LessEqual Max MaxPool MaxPool3D MaxPool3DGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradGradV2 "
+     "MaxPoolGradV2 MaxPoolV2 Maximum Merge Min Minimum MirrorPad MirrorPadGrad Neg NextIteration "
+     "NotEqual OnesLike Pack Pad PadV2 PreventGradient Rank Relu Relu6 Relu6Grad ReluGrad Reshape "
+     "ResizeNearestNeighbor ResizeNearestNeighborGrad Reverse ReverseSequence ReverseV2 Round Select "
+     "SelectV2 Shape ShapeN Sign Slice Snapshot SpaceToBatch SpaceToBatchND SpaceToDepth Split SplitV "
+     "Squeeze StopGradient StridedSlice StridedSliceGrad Switch TensorListConcat TensorListConcatLists "
+     "TensorListConcatV2 TensorListFromTensor TensorListGather TensorListGetItem TensorListPopBack "
+     "TensorListPushBack TensorListPushBackBatch TensorListScatter TensorListScatterIntoExistingList "
+     "TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack Tile TopK TopKV2 Transpose "
+     "Unpack Where ZerosLike"},
+    {MPT_LIST_CLEAR, MPT_LIST_NONE,
+     "MaxPool3DGradGrad OneHot Size"},
+    {MPT_LIST_NONE, MPT_LIST_CLEAR,
+     "ResizeBilinear ScatterNd StatelessWhile While"}
+};
+
+typedef struct mpti_op_entry {
+    const char *name;
+    uint32_t    length;
+    uint8_t     list, kind, from_user, unused;
+} mpti_op_entry;
+
+/* A hash table, open addressing, at most half full. */
+typedef struct mpti_op_table {
+    mpti_op_entry *entries;
+    size_t         mask;
+} mpti_op_table;
+
+static mpti_op_entry *mpti_op_find(const mpti_op_table *table, const char *name, size_t length)
+{
+    uint32_t hash = 2166136261u;
+    size_t   i;
+    for (i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    for (i = hash & table->mask;; i = (i + 1) & table->mask) {
+        mpti_op_entry *e = &table->entries[i];
+        if (!e->name || (e->length == length && !memcmp(e->name, name, length)))
+            return e;
+    }
+}
+
+static mpti_op_entry *mpti_op_enter(mpti_op_table *table, const char *name, size_t length)
+{
+    mpti_op_entry *e = mpti_op_find(table, name, length);
+    e->name = name;
+    e->length = (uint32_t)length;
+    return e;
+}
+
+/* Call for each of the words of a text; at is where it stands, length 0 at the end. */
+static size_t mpti_word(const char **at)
+{
+    size_t length = 0;
+    while (**at == ' ')
+        (*at)++;
+    while ((*at)[length] && (*at)[length] != ' ')
+        length++;
+    return length;
+}
+
+static void mpti_op_enter_kinds(mpti_op_table *table)
+{
+    size_t i, n;
+    for (i = 0; i < sizeof mpti_op_kinds / sizeof mpti_op_kinds[0]; i++) {
+        const char *at = mpti_op_kinds[i].names;
+        for (; (n = mpti_word(&at)) != 0; at += n)
+            mpti_op_enter(table, at, n)->kind = (uint8_t)mpti_op_kinds[i].kind;
+    }
+}
+
+static void mpti_op_enter_lists(mpti_op_table *table, mpt_op_lists lists)
+{
+    size_t i, n;
+    for (i = 0; lists == MPT_LISTS_COMPACT && i < MPTI_OP_COUNT; i++)
+        mpti_op_enter(table, mpti_ops[i].op, strlen(mpti_ops[i].op))->list = (uint8_t)mpti_ops[i].list;
+    for (i = 0; lists != MPT_LISTS_COMPACT && i < sizeof mpti_tf_lists / sizeof mpti_tf_lists[0]; i++) {
+        const char    *at = mpti_tf_lists[i].names;
+        const mpt_list list = lists == MPT_LISTS_TF_CUDA ? mpti_tf_lists[i].cuda : mpti_tf_lists[i].bf16;
+        for (; (n = mpti_word(&at)) != 0; at += n)
+            mpti_op_enter(table, at, n)->list = (uint8_t)list;
+    }
+}
+
+static mpt_status mpti_op_enter_rows(mpt_graph *g, mpti_op_table *table, const mpt_graph_options *o)
+{
+    size_t i;
+    for (i = 0; i < o->row_count; i++) {
+        const mpt_list_row *row = &o->rows[i];
+        mpti_op_entry      *e;
+        if (!row->op || !row->op[0])
+            return mpti_graph_arg(g, NULL, "a list row needs an op");
+        if ((row->edit != MPT_LIST_ADD && row->edit != MPT_LIST_OVERRIDE && row->edit != MPT_LIST_REMOVE) ||
+            (row->edit != MPT_LIST_REMOVE && (row->list <= MPT_LIST_NONE || row->list >= MPT_LIST_COUNT)))
+            return mpti_graph_arg(g, row->op, "a list row needs a list, and one of add, override, remove");
+        e = mpti_op_enter(table, row->op, strlen(row->op));
+        if (row->edit == MPT_LIST_ADD && e->list != MPT_LIST_NONE && e->list != (uint8_t)row->list)
+            return mpti_graph_bad(g, row->op, "this op is in two lists");
+        e->list = (uint8_t)(row->edit == MPT_LIST_REMOVE ? MPT_LIST_NONE : row->list);
+    }
+    return MPT_OK;
+}
+
+static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const mpt_graph_options *o)
+{
+    size_t size = 1024;
+    while (size < 1024 + 2 * o->row_count)
+        size *= 2;
+    table->mask = size - 1;
+    table->entries = (mpti_op_entry *)mpti_graph_alloc(g, size, sizeof(mpti_op_entry), 1);
+    if (!table->entries)
+        return mpti_graph_memory(g);
+    memset(table->entries, 0, size * sizeof(mpti_op_entry));
+    mpti_op_enter_kinds(table);
+    mpti_op_enter_lists(table, o->lists);
+    return mpti_op_enter_rows(g, table, o);
+}
+
+/* ---- checking ---- */
+
+static const char *mpti_node_name(const mpt_graph *g,
+                                  uint32_t type) { return g->nodes[g->types[type].node].name; }
+
+static mpt_status mpti_check_types(mpt_graph *g)
+{
+    uint64_t sum = 0;
+    uint32_t i;
+    for (i = 0; i < g->type_count; i++) {
+        const int32_t f = g->types[i].format;
+        if (g->types[i].node >= g->node_count || g->types[i].group >= g->type_count)
+            return mpti_graph_bad(g, NULL, "a type has an index out of range");
+        if (f != MPT_TYPE_OTHER && f != MPT_TYPE_HANDLE && (f < 0 || f >= (int32_t)MPT_FORMAT_COUNT))
+            return mpti_graph_bad(g, mpti_node_name(g, i), "one of its types has an unknown format");
+    }
+    for (i = 0; i < g->output_count; i++)
+        sum += g->outputs[i].elements;
+    return sum > (uint64_t)1 << 60 ? mpti_graph_bad(g, NULL,
+                                                    "the tensors have more than 2^60 elements") : MPT_OK;
+}
+
+static mpt_status mpti_check_edges(mpt_graph *g, const uint8_t *kind)
+{
+    uint32_t i;
+    for (i = 0; i < g->input_count; i++) {
+        const mpt_graph_input *in = &g->inputs[i];
+        uint32_t               to, from;
+        if (in->type >= g->type_count)
+            return mpti_graph_bad(g, NULL, "an input has an index out of range");
+        to = g->types[in->type].node;
+        if (in->source == MPT_GRAPH_NONE)
+            return mpti_graph_bad(g, g->nodes[to].name, "one of its inputs reads nothing");
+        if (in->source >= g->output_count || g->outputs[in->source].type >= g->type_count)
+            return mpti_graph_bad(g, g->nodes[to].name,
+                                  "one of its inputs reads an output that is not there");
+        from = g->types[g->outputs[in->source].type].node;
+        if (from == to)
+            return mpti_graph_bad(g, g->nodes[to].name, "it feeds itself");
+        if (g->types[g->outputs[in->source].type].format != g->types[in->type].format)
+            return mpti_graph_bad(g, g->nodes[to].name,
+                                  "one of its inputs has another format than what it reads");
+        if (kind[from] == MPTI_OP_NEXT && kind[to] != MPTI_OP_MERGE)
+            return mpti_graph_bad(g, g->nodes[from].name, "what ends a loop step must feed merges only");
+    }
+    return MPT_OK;
+}
+
+/* Edges that close a loop are not counted; any other cycle leaves nodes whose inputs never become ready. */
+static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t *waits, uint32_t *queue)
+{
+    uint32_t i, t, o, in, head = 0, tail = 0;
+    memset(waits, 0, g->node_count * sizeof *waits);
+    for (i = 0; i < g->input_count; i++)
+        if (kind[g->types[g->outputs[g->inputs[i].source].type].node] != MPTI_OP_NEXT)
+            waits[g->types[g->inputs[i].type].node]++;
+    for (i = 0; i < g->node_count; i++)
+        if (!waits[i])
+            queue[tail++] = i;
+    while (head < tail) {
+        const mpt_graph_node *n = &g->nodes[queue[head]];
+        if (kind[queue[head++]] == MPTI_OP_NEXT)
+            continue;
+        for (t = n->first_type; t != MPT_GRAPH_NONE; t = g->types[t].next)
+            for (o = g->types[t].first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
+                for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
+                    if (!--waits[g->types[g->inputs[in].type].node])
+                        queue[tail++] = g->types[g->inputs[in].type].node;
+    }
+    if (tail == g->node_count)
+        return MPT_OK;
+    for (i = 0; !waits[i]; i++) {}
+    /* upstream through what waits, until surely on the cycle */
+    for (head = 0; head < g->node_count; head++) {
+        uint32_t before = MPT_GRAPH_NONE;
+        for (t = g->nodes[i].first_type; t != MPT_GRAPH_NONE; t = g->types[t].next)
+            for (in = g->types[t].first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next) {
+                const uint32_t from = g->types[g->outputs[g->inputs[in].source].type].node;
+                if (waits[from] && kind[from] != MPTI_OP_NEXT)
+                    before = from;
+            }
+        if (before == MPT_GRAPH_NONE)
+            break;
+        i = before;
+    }
+    return mpti_graph_bad(g, g->nodes[i].name, "it lies on a cycle that no merge closes");
+}
+
+/* Everything that one rewrite works on. */
+typedef struct mpti_amp {
+    mpt_graph               *g;
+    const mpt_graph_options *o;
+    mpti_op_table            ops;
+    uint8_t                 *kind, *list, *process;     /* of each node */
+    uint8_t                 *paint;                     /* of each type: MPTI_ALLOW and so on */
+    uint8_t                 *why;
+    uint32_t                *via, *to, *queue, *carry;  /* of each type */
+    uint32_t                *group;                     /* union-find over the types */
+    uint32_t                 queued;
+} mpti_amp;
+
+#define MPTI_PAINT_ALLOW 1u     /* low */
+#define MPTI_PAINT_DENY  2u
+#define MPTI_PAINT_HELD  4u     /* its values do not fit */
+#define MPTI_PAINT_UP    8u     /* scratch marks of a pass */
+#define MPTI_PAINT_DOWN 16u
+#define MPTI_PAINT_SEEN 32u
+#define MPTI_PAINT_THRU 64u     /* a handle met going forward; times 2: going backward */
+
+static mpt_status mpti_amp_init(mpti_amp *a, mpt_graph *g, const mpt_graph_options *o)
+{
+    const size_t nodes = g->node_count + (size_t)1, types = g->type_count + (size_t)1;
+    const size_t most = nodes > types ? nodes : types;
+    mpt_status   status;
+    uint32_t     i;
+    memset(a, 0, sizeof *a);
+    a->g = g;
+    a->o = o;
+    a->kind = (uint8_t *)mpti_graph_alloc(g, 3 * nodes + 2 * types, 1, 1);
+    a->via = (uint32_t *)mpti_graph_alloc(g, 4 * types + 2 * most, sizeof(uint32_t), 1);
+    if (!a->kind || !a->via)
+        return mpti_graph_memory(g);
+    a->list = a->kind + nodes, a->process = a->list + nodes;
+    a->paint = a->process + nodes, a->why = a->paint + types;
+    a->to = a->via + types, a->carry = a->to + types, a->group = a->carry + types,
+        a->queue = a->group + types;
+    memset(a->kind, 0, 3 * nodes + 2 * types);
+    memset(a->via, 0xff, 2 * types * sizeof(uint32_t));
+    for (i = 0; i < g->type_count; i++)
+        a->group[i] = g->types[i].group;
+    status = mpti_op_table_init(g, &a->ops, o);
+    for (i = 0; status == MPT_OK && i < g->node_count; i++) {
+        const mpti_op_entry *e = mpti_op_find(&a->ops, g->nodes[i].op, strlen(g->nodes[i].op));
+        a->kind[i] = e->name ? e->kind : (uint8_t)MPTI_OP_PLAIN;
+        a->list[i] = e->name ? e->list : (uint8_t)MPT_LIST_NONE;
+    }
+    return status;
+}
+
+static mpt_status mpti_amp_check(mpti_amp *a)
+{
+    mpt_status status = mpti_check_types(a->g);
+    if (status == MPT_OK)
+        status = mpti_check_edges(a->g, a->kind);
+    if (status == MPT_OK && a->g->node_count) {
+        uint32_t *waits = (uint32_t *)mpti_graph_alloc(a->g, a->g->node_count, sizeof(uint32_t), 1);
+        status = waits ? mpti_check_cycles(a->g, a->kind, waits, a->queue) : mpti_graph_memory(a->g);
+    }
+    return status;
+}
+
+MPT_DEF mpt_status mpt_graph_check(mpt_graph *g)
+{
+    const mpt_graph_options o = mpt_graph_defaults();
+    mpti_amp                a;
+    mpt_status              status;
+    if (!g)
+        return MPT_E_ARG;
+    status = mpti_amp_init(&a, g, &o);
+    if (status == MPT_OK)
+        status = mpti_amp_check(&a);
+    mpti_graph_scratch_free(g);
+    return status;
+}
+
+/* ---- painting ---- */
+
+static int mpti_is_f32(const mpti_amp *a, uint32_t t) { return a->g->types[t].format == (int32_t)MPT_F32; }
+static int mpti_listed(const mpti_amp *a, uint32_t t,
+                       mpt_list l) { return a->list[a->g->types[t].node] == (uint8_t)l; }
+static int mpti_op_is(const mpti_amp *a, uint32_t t,
+                      int kind) { return a->kind[a->g->types[t].node] == kind; }
+static int mpti_processed(const mpti_amp *a, uint32_t t) { return a->process[a->g->types[t].node]; }
+
+/* FP32, with a low kernel, on a node that may be changed. */
+static int mpti_convertible(const mpti_amp *a, uint32_t t)
+{
+    return mpti_processed(a, t) && mpti_is_f32(a, t) && !(a->g->types[t].flags & MPT_TYPE_FIXED);
+}
+
+static int mpti_contains(const char *text, const char *part)
+{
+    size_t i;
+    for (; *text; text++) {
+        for (i = 0; part[i] && (text[i] | 32) == (part[i] | 32); i++) {}
+        if (!part[i])
+            return 1;
+    }
+    return !*part;
+}
+
+static void mpti_amp_processable(mpti_amp *a)
+{
+    uint32_t i;
+    for (i = 0; i < a->g->node_count; i++) {
+        const mpt_graph_node *n = &a->g->nodes[i];
+        a->process[i] = !(n->flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL)) &&
+                        (!a->o->device || !n->device || mpti_contains(n->device, a->o->device));
+    }
+}
+
+/* Nodes that read a variable which is no resource: an Identity of one, or an Enter of that. */
+static int mpti_reads_variable(const mpti_amp *a, uint32_t node)
+{
+    const mpt_graph *g = a->g;
+    int              enters = 0;
+    while (a->kind[node] == MPTI_OP_IDENTITY || a->kind[node] == MPTI_OP_ENTER) {
+        uint32_t t = g->nodes[node].first_type, from;
+        enters += a->kind[node] == MPTI_OP_ENTER;
+        while (t != MPT_GRAPH_NONE && g->types[t].first_input == MPT_GRAPH_NONE)
+            t = g->types[t].next;
+        if (t == MPT_GRAPH_NONE)
+            return 0;
+        from = g->types[g->outputs[g->inputs[g->types[t].first_input].source].type].node;
+        if (a->kind[node] == MPTI_OP_IDENTITY)
+            return a->kind[from] == MPTI_OP_VARIABLE || (g->nodes[from].flags & MPT_NODE_VARIABLE) != 0;
+        if (enters > 64)
+            return 0;
+        node = from;
+    }
+    return 0;
+}
+
+/* The FP32 type of a node that handles lists of tensors, and its handle; MPT_GRAPH_NONE if it is none. */
+static uint32_t mpti_type_like(const mpt_graph *g, uint32_t node, int32_t format)
+{
+    uint32_t t = g->nodes[node].first_type;
+    while (t != MPT_GRAPH_NONE && g->types[t].format != format)
+        t = g->types[t].next;
+    return t;
+}
+
+static int mpti_is_handle(const mpti_amp *a, uint32_t t) { return a->g->types[t].format == MPT_TYPE_HANDLE; }
+
+typedef int mpti_enter_fn(const mpti_amp *a, uint32_t t);
+#define MPTI_FORWARD  1
+#define MPTI_BACKWARD 2
+
+static void mpti_visit(mpti_amp *a, uint32_t t, uint32_t from, int way, unsigned mark, mpti_enter_fn *enter,
+                       uint32_t *parent)
+{
+    if (mpti_is_handle(a, t)) {         /* lists are looked through: what was written is what is read */
+        const unsigned thru = MPTI_PAINT_THRU * (unsigned)way;
+        if (!(a->paint[t] & thru) && mpti_processed(a, t)) {
+            a->paint[t] = (uint8_t)(a->paint[t] | thru);
+            a->carry[t] = from;
+            a->queue[a->queued++] = t;
+        }
+    } else if (!(a->paint[t] & mark) && enter(a, t)) {
+        a->paint[t] = (uint8_t)(a->paint[t] | mark);
+        parent[t] = from;
+        a->queue[a->queued++] = t;
+    }
+}
+
+/* From tensor to list and from list to tensor: a node writes into a list what its FP32 inputs bring,
+    and reads
+ * from one into its FP32 outputs. */
+static void mpti_visit_across(mpti_amp *a, uint32_t t, uint32_t from, int way, unsigned mark,
+                              mpti_enter_fn *enter, uint32_t *parent)
+{
+    const mpt_graph      *g = a->g;
+    const mpt_graph_type *me = &g->types[t];
+    const int             forward = way == MPTI_FORWARD;
+    uint32_t              other;
+    if (!mpti_is_handle(a, t) && !mpti_is_f32(a, t))
+        return;
+    if ((forward ? me->first_input : me->first_output) == MPT_GRAPH_NONE)
+        return;
+    other = mpti_type_like(g, me->node, mpti_is_handle(a, t) ? (int32_t)MPT_F32 : MPT_TYPE_HANDLE);
+    if (other != MPT_GRAPH_NONE &&
+        (forward ? g->types[other].first_output : g->types[other].first_input) != MPT_GRAPH_NONE)
+        mpti_visit(a, other, from, way, mark, enter, parent);
+}
+
+/* Mark all that the queue reaches: breadth first, each type and edge once. */
+static void mpti_spread(mpti_amp *a, int ways, unsigned mark, mpti_enter_fn *enter, uint32_t *parent)
+{
+    const mpt_graph *g = a->g;
+    uint32_t         head, in, o;
+    for (head = 0; head < a->queued; head++) {
+        const uint32_t        t = a->queue[head];
+        const mpt_graph_type *me = &g->types[t];
+        const int             handle = mpti_is_handle(a, t);
+        const uint32_t        from = handle ? a->carry[t] : t;
+        const int             go = handle ? a->paint[t] / (int)MPTI_PAINT_THRU : ways;
+        if (go & MPTI_FORWARD) {
+            for (o = me->first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
+                for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
+                    mpti_visit(a, g->inputs[in].type, from, MPTI_FORWARD, mark, enter, parent);
+            mpti_visit_across(a, t, from, MPTI_FORWARD, mark, enter, parent);
+        }
+        if (go & MPTI_BACKWARD) {
+            for (in = me->first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next)
+                mpti_visit(a, g->outputs[g->inputs[in].source].type, from, MPTI_BACKWARD, mark, enter,
+                           parent);
+            mpti_visit_across(a, t, from, MPTI_BACKWARD, mark, enter, parent);
+        }
+    }
+    for (head = 0; head < a->queued; head++)
+        a->paint[a->queue[head]] &= (uint8_t)(MPTI_PAINT_THRU - 1u);
+    a->queued = 0;
+}
+
+static void mpti_seed(mpti_amp *a, uint32_t t, unsigned mark)
+{
+    a->paint[t] = (uint8_t)(a->paint[t] | mark);
+    a->queue[a->queued++] = t;
+}
+
+static void mpti_paint(mpti_amp *a, uint32_t t, unsigned paint, mpt_graph_why why, uint32_t via)
+{
+    a->paint[t] = (uint8_t)(a->paint[t] | paint);
+    a->why[t] = (uint8_t)why;
+    a->via[t] = via;
+}
+
+/* Types that read or make values which the low format cannot hold. */
+static void mpti_pass_ranges(mpti_amp *a)
+{
+    const mpt_graph *g = a->g;
+    uint32_t         o, in;
+    for (o = 0; o < g->output_count; o++) {
+        const mpt_port_range *r = &g->outputs[o].range;
+        const mpt_graph_why   why = r->overflow ? MPT_WHY_OVERFLOW : MPT_WHY_FLUSHED;
+        if (!r->overflow && !(r->flushed > a->o->most_flushed))
+            continue;
+        if (mpti_is_f32(a, g->outputs[o].type))
+            mpti_paint(a, g->outputs[o].type, MPTI_PAINT_HELD, why, MPT_GRAPH_NONE);
+        for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
+            if (mpti_is_f32(a, g->inputs[in].type))
+                mpti_paint(a, g->inputs[in].type, MPTI_PAINT_HELD, why, g->outputs[o].type);
+    }
+}
+
+/* Handles join the nodes of one list of tensors, which then must agree; where a node of a list may not be
+ * changed, or the list comes from or goes to elsewhere, they all stay FP32. */
+static int mpti_enter_list(const mpti_amp *a, uint32_t t) { return mpti_is_handle(a, t); }
+
+static void mpti_join(mpti_amp *a, uint32_t t, uint32_t other)
+{
+    const uint32_t x = mpti_group_root(a->group, sizeof *a->group, t);
+    const uint32_t y = mpti_group_root(a->group, sizeof *a->group, other);
+    a->group[x > y ? x : y] = x < y ? x : y;
+}
+
+static void mpti_pass_lists(mpti_amp *a)
+{
+    const mpt_graph *g = a->g;
+    uint32_t         i, root, head, in, o;
+    for (i = 0; i < g->type_count; i++) {
+        root = mpti_is_handle(a, i) ? mpti_type_like(g, g->types[i].node, (int32_t)MPT_F32) : MPT_GRAPH_NONE;
+        if (root == MPT_GRAPH_NONE || (a->paint[i] & MPTI_PAINT_SEEN) || !mpti_processed(a, i))
+            continue;
+        mpti_seed(a, i, MPTI_PAINT_SEEN);
+        for (head = 0; head < a->queued; head++) {      /* over handles only, whoever owns them */
+            const uint32_t t = a->queue[head];
+            const uint32_t f32 = mpti_type_like(g, g->types[t].node, (int32_t)MPT_F32);
+            if (f32 != MPT_GRAPH_NONE) {
+                mpti_join(a, f32, root);
+                if (!mpti_processed(a, t))
+                    mpti_paint(a, root, MPTI_PAINT_DENY, MPT_WHY_KEPT, MPT_GRAPH_NONE);
+            } else if (mpti_op_is(a, t, MPTI_OP_END)) {
+                mpti_paint(a, root, MPTI_PAINT_DENY, MPT_WHY_GROUP_FP32, t);
+            }
+            for (in = g->types[t].first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next) {
+                const uint32_t s = g->outputs[g->inputs[in].source].type;
+                if (mpti_enter_list(a, s) && !(a->paint[s] & MPTI_PAINT_SEEN))
+                    mpti_seed(a, s, MPTI_PAINT_SEEN);
+            }
+            for (o = g->types[t].first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
+                for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
+                    if (!(a->paint[g->inputs[in].type] & MPTI_PAINT_SEEN) &&
+                        mpti_enter_list(a, g->inputs[in].type))
+                        mpti_seed(a, g->inputs[in].type, MPTI_PAINT_SEEN);
+        }
+        a->queued = 0;
+    }
+}
+
+/* Step 2. Deny spreads forward from deny ops, through infer ops and through what leads to one of these by
+ * clear ops only. */
+static int mpti_enter_up(const mpti_amp *a, uint32_t t) { return mpti_listed(a, t, MPT_LIST_CLEAR); }
+
+static int mpti_enter_deny(const mpti_amp *a, uint32_t t) { return (a->paint[t] & MPTI_PAINT_UP) != 0; }
+
+static void mpti_pass_deny(mpti_amp *a)
+{
+    uint32_t i, n = a->g->type_count;
+    for (i = 0; i < n; i++)
+        if (mpti_listed(a, i, MPT_LIST_DENY) || mpti_listed(a, i, MPT_LIST_INFER))
+            mpti_seed(a, i, MPTI_PAINT_UP);
+    mpti_spread(a, MPTI_BACKWARD, MPTI_PAINT_UP, mpti_enter_up, a->to);
+    for (i = 0; i < n; i++)
+        if (mpti_listed(a, i, MPT_LIST_DENY) && !(a->paint[i] & MPTI_PAINT_DENY)) {
+            a->why[i] = (uint8_t)MPT_WHY_DENY;
+            mpti_seed(a, i, MPTI_PAINT_DENY);
+        }
+    mpti_spread(a, MPTI_FORWARD, MPTI_PAINT_DENY, mpti_enter_deny, a->to);
+    for (i = 0; i < n; i++) {
+        if ((a->paint[i] & (MPTI_PAINT_DENY | MPTI_PAINT_UP)) == (MPTI_PAINT_DENY | MPTI_PAINT_UP) &&
+            !mpti_listed(a, i, MPT_LIST_DENY) && a->to[i] != MPT_GRAPH_NONE &&
+            a->why[i] != MPT_WHY_KEPT && a->why[i] != MPT_WHY_GROUP_FP32)
+            mpti_paint(a, i, 0u, MPT_WHY_AFTER_DENY, a->to[i]);
+        a->to[i] = MPT_GRAPH_NONE;
+        if (a->paint[i] & MPTI_PAINT_HELD)
+            a->paint[i] |= MPTI_PAINT_DENY;
+    }
+}
+
+/* All members of a group are denied if one is or cannot be changed, else low if one is. */
+static void mpti_pass_groups(mpti_amp *a)
+{
+    uint32_t i, root, n = a->g->type_count;
+    for (i = 0; i < n; i++) {
+        a->carry[i] = MPT_GRAPH_NONE;           /* of a root: the member that decides */
+        a->paint[i] &= (uint8_t)~MPTI_PAINT_SEEN;
+    }
+    for (i = 0; i < n; i++)
+        if ((root = mpti_group_root(a->group, sizeof *a->group, i)) != i) {
+            a->paint[i] |= MPTI_PAINT_SEEN;     /* it has company */
+            a->paint[root] |= MPTI_PAINT_SEEN;
+        }
+    for (i = 0; i < n; i++) {
+        if (!(a->paint[i] & MPTI_PAINT_SEEN) || !mpti_is_f32(a, i))
+            continue;
+        root = mpti_group_root(a->group, sizeof *a->group, i);
+        if (!mpti_convertible(a, i))
+            a->paint[i] |= MPTI_PAINT_DENY;
+        if ((a->paint[i] & MPTI_PAINT_DENY) &&
+            (a->carry[root] == MPT_GRAPH_NONE || !(a->paint[a->carry[root]] & MPTI_PAINT_DENY)))
+            a->carry[root] = i;
+        else if ((a->paint[i] & MPTI_PAINT_ALLOW) && a->carry[root] == MPT_GRAPH_NONE)
+            a->carry[root] = i;
+    }
+    for (i = 0; i < n; i++) {
+        const uint32_t by = a->carry[mpti_group_root(a->group, sizeof *a->group, i)];
+        if (by == MPT_GRAPH_NONE || !mpti_is_f32(a, i))
+            continue;
+        if (!(a->paint[by] & MPTI_PAINT_DENY)) {
+            if (!(a->paint[i] & MPTI_PAINT_ALLOW))
+                mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_GROUP_LOW, by);
+        } else {
+            a->paint[i] &= (uint8_t)~MPTI_PAINT_ALLOW;
+            if (!(a->paint[i] & MPTI_PAINT_DENY))
+                mpti_paint(a, i, MPTI_PAINT_DENY, MPT_WHY_GROUP_FP32, by);
+        }
+    }
+}
+
+static int mpti_is_allow_root(const mpti_amp *a, uint32_t t)
+{
+    return mpti_processed(a, t) && mpti_listed(a, t, MPT_LIST_ALLOW) && !(a->paint[t] & MPTI_PAINT_HELD);
+}
+
+/* Step 1. Returns whether there is an allow op at all. */
+static int mpti_pass_allow(mpti_amp *a)
+{
+    uint32_t i;
+    int      any = 0;
+    for (i = 0; i < a->g->type_count; i++)
+        if (mpti_is_allow_root(a, i)) {
+            mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_ALLOW, MPT_GRAPH_NONE);
+            any = 1;
+        }
+    return any;
+}
+
+/* Step 3. Clear and infer ops between allow ops: downstream of one and, through such, upstream of one. */
+static int mpti_enter_down(const mpti_amp *a, uint32_t t)
+{
+    return mpti_convertible(a, t) && !(a->paint[t] & MPTI_PAINT_DENY) &&
+           (mpti_listed(a, t, MPT_LIST_CLEAR) || mpti_listed(a, t, MPT_LIST_INFER));
+}
+
+static int mpti_enter_between(const mpti_amp *a, uint32_t t)
+{
+    return (a->paint[t] & MPTI_PAINT_DOWN) && !mpti_is_allow_root(a, t);
+}
+
+static void mpti_pass_between(mpti_amp *a, uint32_t *down)
+{
+    uint32_t i, n = a->g->type_count;
+    for (i = 0; i < n; i++) {
+        a->paint[i] &= (uint8_t)~(MPTI_PAINT_UP | MPTI_PAINT_DOWN);
+        if (mpti_is_allow_root(a, i))
+            mpti_seed(a, i, MPTI_PAINT_DOWN);
+    }
+    mpti_spread(a, MPTI_FORWARD, MPTI_PAINT_DOWN, mpti_enter_down, down);
+    for (i = 0; i < n; i++)
+        if (mpti_is_allow_root(a, i))
+            mpti_seed(a, i, MPTI_PAINT_UP);
+    mpti_spread(a, MPTI_BACKWARD, MPTI_PAINT_UP, mpti_enter_between, a->to);
+    for (i = 0; i < n; i++)
+        if ((a->paint[i] & MPTI_PAINT_UP) && !(a->paint[i] & MPTI_PAINT_ALLOW))
+            mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_BETWEEN, down[i]);
+}
+
+/* Step 4, BF16 lists only. An infer op that a low op feeds, and no denied one. In order, so that chains built
+ * in order follow too, as in TensorFlow. */
+static void mpti_pass_follow(mpti_amp *a)
+{
+    const mpt_graph *g = a->g;
+    uint32_t         i, in, low;
+    for (i = 0; i < g->type_count; i++) {
+        if ((a->paint[i] & (MPTI_PAINT_DENY | MPTI_PAINT_ALLOW)) || !mpti_convertible(a, i) ||
+            !mpti_listed(a, i, MPT_LIST_INFER))
+            continue;
+        low = MPT_GRAPH_NONE;
+        for (in = g->types[i].first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next) {
+            const uint32_t s = g->outputs[g->inputs[in].source].type;
+            if (a->paint[s] & MPTI_PAINT_DENY) {
+                low = MPT_GRAPH_NONE;
+                break;
+            }
+            if (a->paint[s] & MPTI_PAINT_ALLOW)
+                low = s;
+        }
+        if (low != MPT_GRAPH_NONE)
+            mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_FOLLOWS, low);
+    }
+}
+
+/* Step 5. Low spreads both ways through clear ops. */
+static int mpti_enter_clear(const mpti_amp *a, uint32_t t)
+{
+    return mpti_convertible(a, t) && !(a->paint[t] & MPTI_PAINT_DENY) && mpti_listed(a, t, MPT_LIST_CLEAR) &&
+           !mpti_reads_variable(a, a->g->types[t].node);
+}
+
+static void mpti_pass_clear(mpti_amp *a, uint32_t *parent)
+{
+    uint32_t i, n = a->g->type_count;
+    for (i = 0; i < n; i++) {
+        parent[i] = MPT_GRAPH_NONE;
+        if ((a->paint[i] & MPTI_PAINT_ALLOW) && mpti_processed(a, i))
+            a->queue[a->queued++] = i;
+    }
+    mpti_spread(a, MPTI_FORWARD | MPTI_BACKWARD, MPTI_PAINT_ALLOW, mpti_enter_clear, parent);
+    for (i = 0; i < n; i++)
+        if (parent[i] != MPT_GRAPH_NONE)
+            mpti_paint(a, i, 0u, MPT_WHY_CLEAR, parent[i]);
+}
+
+/* Step 6. Repairs: allow ops without a kernel, groups, loops, casts. */
+static void mpti_unpaint(mpti_amp *a, uint32_t t, mpt_graph_why why, uint32_t via)
+{
+    a->paint[t] &= (uint8_t)~MPTI_PAINT_ALLOW;
+    mpti_paint(a, t, 0u, why, via);
+}
+
+static void mpti_pass_kernels(mpti_amp *a)
+{
+    uint32_t i;
+    for (i = 0; i < a->g->type_count; i++)
+        if ((a->paint[i] & MPTI_PAINT_ALLOW) && mpti_listed(a, i, MPT_LIST_ALLOW) &&
+            (a->g->types[i].flags & MPT_TYPE_FIXED))
+            mpti_unpaint(a, i, MPT_WHY_NO_KERNEL, MPT_GRAPH_NONE);
+}
+
+static int mpti_pass_loops_lose(mpti_amp *a, uint32_t t, uint32_t fp32)
+{
+    if (!(a->paint[t] & MPTI_PAINT_ALLOW))
+        return 0;
+    mpti_unpaint(a, t, MPT_WHY_GROUP_FP32, fp32);
+    a->paint[t] |= MPTI_PAINT_DENY;
+    return 1;
+}
+
+/* The end of a loop step is as the merges that it feeds, and these agree: FP32 if one is. Returns whether
+ * anything changed: then another one, fed from two loops or in a group, may have to change too. */
+static int mpti_pass_loops(mpti_amp *a)
+{
+    const mpt_graph *g = a->g;
+    uint32_t         i, in, o, fp32, reader;
+    int              changed = 0;
+    for (i = 0; i < g->type_count; i++) {
+        if (!mpti_op_is(a, i, MPTI_OP_NEXT) || !mpti_is_f32(a, i))
+            continue;
+        fp32 = a->paint[i] & MPTI_PAINT_DENY ? i : MPT_GRAPH_NONE;
+        reader = MPT_GRAPH_NONE;
+        for (o = g->types[i].first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
+            for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use) {
+                reader = g->inputs[in].type;
+                if (!(a->paint[reader] & MPTI_PAINT_ALLOW))
+                    fp32 = reader;
+            }
+        if (fp32 == MPT_GRAPH_NONE && reader != MPT_GRAPH_NONE && !(a->paint[i] & MPTI_PAINT_ALLOW)) {
+            mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_GROUP_LOW, reader);
+            changed = 1;
+        }
+        if (fp32 == MPT_GRAPH_NONE || reader == MPT_GRAPH_NONE)
+            continue;
+        changed |= mpti_pass_loops_lose(a, i, fp32);
+        for (o = g->types[i].first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
+            for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
+                changed |= mpti_pass_loops_lose(a, g->inputs[in].type, fp32);
+    }
+    return changed;
+}
+
+static void mpti_join_loops(mpti_amp *a)
+{
+    const mpt_graph *g = a->g;
+    uint32_t         i, in;
+    for (i = 0; i < g->input_count; i++) {
+        in = g->outputs[g->inputs[i].source].type;
+        if (mpti_op_is(a, in, MPTI_OP_NEXT) && mpti_is_f32(a, in))
+            mpti_join(a, in, g->inputs[i].type);
+    }
+}
+
+/* The FP32 result of an existing cast. */
+static int mpti_is_cast_result(const mpti_amp *a, uint32_t t)
+{
+    return mpti_op_is(a, t, MPTI_OP_CAST) && mpti_is_f32(a, t) && !(a->paint[t] & MPTI_PAINT_HELD) &&
+           a->g->types[t].first_output != MPT_GRAPH_NONE &&
+           a->g->outputs[a->g->types[t].first_output].first_use != MPT_GRAPH_NONE;
+}
+
+static void mpti_pass_casts(mpti_amp *a)
+{
+    const mpt_graph *g = a->g;
+    uint32_t         i, in, low;
+    for (i = 0; i < g->type_count; i++) {
+        if (!mpti_is_cast_result(a, i) || (a->paint[i] & MPTI_PAINT_ALLOW))
+            continue;
+        low = MPT_GRAPH_NONE;
+        for (in = g->outputs[g->types[i].first_output].first_use; in != MPT_GRAPH_NONE;
+             in = g->inputs[in].next_use) {
+            low = g->inputs[in].type;
+            if (!(a->paint[low] & MPTI_PAINT_ALLOW)) {
+                low = MPT_GRAPH_NONE;
+                break;
+            }
+        }
+        if (low != MPT_GRAPH_NONE)
+            mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_CAST_LOW, low);
+    }
+}
+
+/* Why what is not low is not, where no pass has said it. */
+static void mpti_pass_reasons(mpti_amp *a, int any)
+{
+    uint32_t i;
+    for (i = 0; i < a->g->type_count; i++) {
+        const uint32_t        node = a->g->types[i].node;
+        const mpt_graph_node *n = &a->g->nodes[node];
+        const int             kept = (n->flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL)) != 0;
+        if (!mpti_is_f32(a, i)) {
+            mpti_unpaint(a, i, MPT_WHY_ALREADY, MPT_GRAPH_NONE);
+            continue;
+        }
+        if (a->paint[i] & MPTI_PAINT_ALLOW)
+            continue;
+        if (a->why[i] == MPT_WHY_DENY || a->why[i] == MPT_WHY_AFTER_DENY || a->why[i] == MPT_WHY_NO_KERNEL ||
+            a->why[i] == MPT_WHY_GROUP_FP32 || a->why[i] == MPT_WHY_KEPT)
+            continue;
+        if (kept || !a->process[node])
+            a->why[i] = (uint8_t)(kept ? MPT_WHY_KEPT : MPT_WHY_DEVICE);
+        else if (a->paint[i] & MPTI_PAINT_HELD)
+            continue;
+        else if (a->list[node] == MPT_LIST_NONE)
+            a->why[i] = (uint8_t)MPT_WHY_UNLISTED;
+        else if (!any)
+            a->why[i] = (uint8_t)MPT_WHY_NOTHING;
+        else if (a->g->types[i].flags & MPT_TYPE_FIXED)
+            a->why[i] = (uint8_t)MPT_WHY_NO_KERNEL;
+        else if (mpti_reads_variable(a, node))
+            a->why[i] = (uint8_t)MPT_WHY_VARIABLE;
+        else
+            a->why[i] = (uint8_t)(a->list[node] == MPT_LIST_INFER ? MPT_WHY_INFER : MPT_WHY_APART);
+        a->via[i] = MPT_GRAPH_NONE;
+    }
+}
+
+/* ---- min_cut: a cast costs once per output whose readers and writer are not all alike ----
+ * S is low, T is FP32. An output whose ends are two nodes is an edge both ways; one with more ends has a pair
+ * of nodes of its own: every end -> first, first -> second at the price, second -> every end (Lawler). */
+
+typedef struct mpti_arc {
+    uint64_t room;              /* capacity left; the partner of arc e is e ^ 1 */
+    uint32_t to, next;
+} mpti_arc;
+
+typedef struct mpti_flow {
+    mpti_arc *arcs;
+    uint32_t *first, *level, *now, *queue, *path;
+    uint32_t  nodes, arc_count;
+} mpti_flow;
+
+#define MPTI_FLOW_S 0u
+#define MPTI_FLOW_T 1u
+#define MPTI_FLOW_ANY ((uint64_t)1 << 62)
+
+static void mpti_flow_arc(mpti_flow *f, uint32_t from, uint32_t to, uint64_t room, uint64_t back)
+{
+    mpti_arc *arc = &f->arcs[f->arc_count];
+    arc[0].to = to, arc[0].room = room, arc[0].next = f->first[from];
+    arc[1].to = from, arc[1].room = back, arc[1].next = f->first[to];
+    f->first[from] = f->arc_count;
+    f->first[to] = f->arc_count + 1;
+    f->arc_count += 2;
+}
+
+/* Distances from S along arcs with room; whether T is reached. */
+static int mpti_flow_levels(mpti_flow *f)
+{
+    uint32_t head = 0, tail = 0, e;
+    memset(f->level, 0xff, f->nodes * sizeof *f->level);
+    f->level[MPTI_FLOW_S] = 0;
+    f->queue[tail++] = MPTI_FLOW_S;
+    while (head < tail && f->level[MPTI_FLOW_T] == MPT_GRAPH_NONE) {
+        const uint32_t v = f->queue[head++];
+        for (e = f->first[v]; e != MPT_GRAPH_NONE; e = f->arcs[e].next)
+            if (f->arcs[e].room && f->level[f->arcs[e].to] == MPT_GRAPH_NONE) {
+                f->level[f->arcs[e].to] = f->level[v] + 1;
+                f->queue[tail++] = f->arcs[e].to;
+            }
+    }
+    return f->level[MPTI_FLOW_T] != MPT_GRAPH_NONE;
+}
+
+/* Push along the path to T what fits; go back to where it is full. Returns the new length. */
+static uint32_t mpti_flow_push(mpti_flow *f, uint32_t length)
+{
+    uint64_t least = ~(uint64_t)0;
+    uint32_t i, cut = 0;
+    for (i = length; i-- > 0;)
+        if (f->arcs[f->path[i]].room <= least) {
+            least = f->arcs[f->path[i]].room;
+            cut = i;
+        }
+    for (i = 0; i < length; i++) {
+        f->arcs[f->path[i]].room -= least;
+        f->arcs[f->path[i] ^ 1u].room += least;
+    }
+    return cut;
+}
+
+/* Dinic's algorithm, the search for paths by a stack of arcs. */
+static void mpti_flow_run(mpti_flow *f)
+{
+    while (mpti_flow_levels(f)) {
+        uint32_t length = 0, v = MPTI_FLOW_S;
+        memcpy(f->now, f->first, f->nodes * sizeof *f->now);
+        for (;;) {
+            uint32_t e = f->now[v];
+            if (v == MPTI_FLOW_T) {
+                length = mpti_flow_push(f, length);
+                v = f->arcs[f->path[length] ^ 1u].to;
+                continue;
+            }
+            while (e != MPT_GRAPH_NONE && !(f->arcs[e].room && f->level[f->arcs[e].to] == f->level[v] + 1))
+                e = f->arcs[e].next;
+            f->now[v] = e;
+            if (e != MPT_GRAPH_NONE) {
+                f->path[length++] = e;
+                v = f->arcs[e].to;
+            } else if (length) {                /* a dead end: back, and on to the next arc */
+                v = f->arcs[f->path[--length] ^ 1u].to;
+                f->now[v] = f->arcs[f->now[v]].next;
+            } else {
+                break;
+            }
+        }
+    }
+}
+
+/* Mark in level: 1 cannot reach T any more; 2 so, and joined to S by such. The first is the largest side of a
+ * minimum cut, the second the same without parts that have no low op. Pairs of an output
+ * are passed through. */
+static void mpti_flow_sides(mpti_flow *f, uint32_t real)
+{
+    uint32_t head = 0, tail = 0, e;
+    memset(f->level, 0xff, f->nodes * sizeof *f->level);
+    f->level[MPTI_FLOW_T] = 0;
+    f->queue[tail++] = MPTI_FLOW_T;
+    while (head < tail)
+        for (e = f->first[f->queue[head++]]; e != MPT_GRAPH_NONE; e = f->arcs[e].next)
+            if (f->arcs[e ^ 1u].room && f->level[f->arcs[e].to] == MPT_GRAPH_NONE) {
+                f->level[f->arcs[e].to] = 0;
+                f->queue[tail++] = f->arcs[e].to;
+            }
+    for (e = 0; e < f->nodes; e++)
+        f->level[e] = f->level[e] == 0 && e < real ? 0 : 1;
+    head = tail = 0;
+    f->level[MPTI_FLOW_S] = 2;
+    f->queue[tail++] = MPTI_FLOW_S;
+    while (head < tail)
+        for (e = f->first[f->queue[head++]]; e != MPT_GRAPH_NONE; e = f->arcs[e].next)
+            if (f->level[f->arcs[e].to] == 1) {
+                f->level[f->arcs[e].to] = 2;
+                f->queue[tail++] = f->arcs[e].to;
+            }
+}
+
+/* May the cut choose? What the painting made low, it may; else the ops that the lists call safe. */
+static int mpti_cut_free(const mpti_amp *a, uint32_t t)
+{
+    if (a->paint[t] & MPTI_PAINT_ALLOW)
+        return 1;
+    return (mpti_enter_down(a, t) && !mpti_reads_variable(a, a->g->types[t].node)) ||
+           (mpti_is_cast_result(a, t) && !(a->paint[t] & MPTI_PAINT_DENY));
+}
+
+/* side[t]: S for what must be low, T for what must not, else the number of the node; by groups. */
+static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
+{
+    uint32_t i, root, n = a->g->type_count, count = 2;
+    for (i = 0; i < n; i++)
+        side[i] = MPT_GRAPH_NONE;
+    for (i = 0; i < n; i++) {
+        if (!mpti_is_f32(a, i))
+            continue;
+        root = mpti_group_root(a->group, sizeof *a->group, i);
+        if (!mpti_cut_free(a, i))
+            side[root] = MPTI_FLOW_T;
+        else if ((a->paint[i] & MPTI_PAINT_ALLOW) && mpti_listed(a, i, MPT_LIST_ALLOW) &&
+                 side[root] != MPTI_FLOW_T)
+            side[root] = MPTI_FLOW_S;
+    }
+    for (i = 0; i < n; i++) {
+        root = mpti_group_root(a->group, sizeof *a->group, i);
+        if (mpti_is_f32(a, i) && side[root] == MPT_GRAPH_NONE)
+            side[root] = count++;
+    }
+    for (i = 0; i < n; i++) {
+        root = mpti_group_root(a->group, sizeof *a->group, i);
+        if (root != i)
+            side[i] = mpti_is_f32(a, i) ? side[root] : MPT_GRAPH_NONE;
+    }
+    return count;
+}
+
+/* The different sides at the ends of an output, in ends; stamp tells which were met. */
+static uint32_t mpti_cut_ends(const mpti_amp *a, uint32_t o, const uint32_t *side, uint32_t *stamp,
+                              uint32_t *ends)
+{
+    const mpt_graph *g = a->g;
+    uint32_t         in, count = 0;
+    if (!mpti_is_f32(a, g->outputs[o].type))
+        return 0;
+    ends[count++] = side[g->outputs[o].type];
+    stamp[ends[0]] = o;
+    for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use) {
+        const uint32_t s = side[g->inputs[in].type];
+        if (stamp[s] != o) {
+            stamp[s] = o;
+            ends[count++] = s;
+        }
+    }
+    return count;
+}
+
+/* Bytes first: a byte weighs more than all infer ops together, of which as few as possible are low. */
+static void mpti_cut_arcs(mpti_amp *a, mpti_flow *f, const uint32_t *side, uint32_t *stamp, uint32_t *ends)
+{
+    const mpt_graph *g = a->g;
+    uint64_t         total = 0, infer = 0, unit;
+    uint32_t         o, i, k, count;
+    for (o = 0; o < g->output_count; o++)
+        total += g->outputs[o].elements;
+    for (i = 0; i < g->type_count; i++)
+        infer += side[i] != MPT_GRAPH_NONE && side[i] > MPTI_FLOW_T && mpti_listed(a, i, MPT_LIST_INFER);
+    unit = total < MPTI_FLOW_ANY / (infer + 1) ? infer + 1 : 1;
+    memset(stamp, 0xff, f->nodes * sizeof *stamp);
+    for (i = 0; unit > 1 && i < g->type_count; i++)
+        if (side[i] != MPT_GRAPH_NONE && side[i] > MPTI_FLOW_T && mpti_listed(a, i, MPT_LIST_INFER))
+            mpti_flow_arc(f, side[i], MPTI_FLOW_T, 1, 0);
+    for (o = 0; o < g->output_count; o++) {
+        const uint64_t price = g->outputs[o].elements * unit;
+        count = mpti_cut_ends(a, o, side, stamp, ends);
+        if (count == 2)
+            mpti_flow_arc(f, ends[0], ends[1], price, price);
+        for (k = 0; count > 2 && k <= count; k++)
+            if (k == count) {
+                mpti_flow_arc(f, f->nodes, f->nodes + 1, price, 0);
+                f->nodes += 2;
+            } else {
+                mpti_flow_arc(f, ends[k], f->nodes, MPTI_FLOW_ANY, 0);
+                mpti_flow_arc(f, f->nodes + 1, ends[k], MPTI_FLOW_ANY, 0);
+            }
+        i = g->outputs[o].type;
+        if (count && mpti_is_cast_result(a, i))     /* a cast becomes low only with all that read it */
+            for (k = 1; k < count; k++)
+                mpti_flow_arc(f, ends[0], ends[k], MPTI_FLOW_ANY, 0);
+    }
+}
+
+static mpt_status mpti_pass_cut(mpti_amp *a)
+{
+    mpt_graph   *g = a->g;
+    const size_t types = g->type_count + (size_t)4, ports = g->input_count + (size_t)g->output_count;
+    const size_t arcs = 2 * types + 4 * ports + 4 * (size_t)g->output_count + 2 * (size_t)g->input_count;
+    uint32_t    *side = (uint32_t *)mpti_graph_alloc(g, 2 * types + ports, sizeof(uint32_t), 1);
+    uint32_t    *stamp = side + types, *ends = stamp + types, i, real;
+    const size_t nodes = types + 2 * (size_t)g->output_count + 4;
+    mpti_flow    f;
+    memset(&f, 0, sizeof f);
+    f.first = (uint32_t *)mpti_graph_alloc(g, 5 * nodes, sizeof(uint32_t), 1);
+    f.arcs = (mpti_arc *)mpti_graph_alloc(g, arcs, sizeof(mpti_arc), 1);
+    if (!side || !f.first || !f.arcs || arcs >= MPT_GRAPH_NONE)
+        return mpti_graph_memory(g);
+    f.level = f.first + nodes, f.now = f.level + nodes, f.queue = f.now + nodes, f.path = f.queue + nodes;
+    mpti_join_loops(a);
+    real = f.nodes = mpti_cut_nodes(a, side);
+    memset(f.first, 0xff, nodes * sizeof *f.first);
+    mpti_cut_arcs(a, &f, side, stamp, ends);
+    mpti_flow_run(&f);
+    mpti_flow_sides(&f, real);
+    for (i = 0; i < g->type_count; i++) {
+        const int was = (a->paint[i] & MPTI_PAINT_ALLOW) != 0;
+        if (side[i] == MPT_GRAPH_NONE || side[i] <= MPTI_FLOW_T || !mpti_is_f32(a, i))
+            continue;
+        if (f.level[side[i]] == 2 && !was)
+            mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_CUT_LOW, MPT_GRAPH_NONE);
+        else if (f.level[side[i]] != 2 && was)
+            mpti_unpaint(a, i, MPT_WHY_CUT_FP32, MPT_GRAPH_NONE);
+        else if (!was)
+            a->why[i] = (uint8_t)MPT_WHY_CUT_FP32;
+    }
+    return MPT_OK;
+}
+
+/* ---- the rewrite ---- */
+
+static size_t mpti_digits(uint32_t n)
+{
+    size_t d = 1;
+    while (n >= 10)
+        n /= 10, d++;
+    return d;
+}
+
+#define MPTI_CAST_NAME "-CastToFp16-AutoMixedPrecision"
+
+/* "NODE-PORT-CastToBf16-AutoMixedPrecision", in kept memory. */
+static char *mpti_cast_name(char *at, const char *node, uint32_t port, const char *target)
+{
+    const size_t n = strlen(node), d = mpti_digits(port);
+    size_t       i;
+    memcpy(at, node, n);
+    at[n] = '-';
+    for (i = d; i-- > 0; port /= 10)
+        at[n + 1 + i] = (char)('0' + port % 10);
+    memcpy(at + n + 1 + d, MPTI_CAST_NAME, sizeof MPTI_CAST_NAME);
+    memcpy(at + n + 1 + d + 7, target, 4);
+    return at + n + 1 + d + sizeof MPTI_CAST_NAME;
+}
+
+static int mpti_needs_cast(const mpti_amp *a, uint32_t o)
+{
+    const mpt_graph *g = a->g;
+    const uint32_t   t = g->outputs[o].type;
+    uint32_t         in;
+    if (!mpti_is_f32(a, t))
+        return 0;
+    for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
+        if ((a->paint[g->inputs[in].type] ^ a->paint[t]) & MPTI_PAINT_ALLOW)
+            return 1;
+    return 0;
+}
+
+/* Room for all casts and their names, before anything is changed. */
+static mpt_status mpti_reserve_casts(mpti_amp *a, char **names)
+{
+    mpt_graph *g = a->g;
+    size_t     casts = 0, bytes = 0;
+    uint32_t   o;
+    for (o = 0; o < g->output_count; o++)
+        if (mpti_needs_cast(a, o)) {
+            casts++;
+            bytes += strlen(mpti_node_name(g, g->outputs[o].type)) + mpti_digits(g->outputs[o].index) + 1 +
+                     sizeof MPTI_CAST_NAME;
+        }
+    *names = (char *)mpti_graph_alloc(g, bytes, 1, 0);
+    if (!*names || mpti_grow_node(g, casts) != MPT_OK || mpti_grow_type(g, 2 * casts) != MPT_OK ||
+        mpti_grow_input(g, casts) != MPT_OK || mpti_grow_output(g, casts) != MPT_OK)
+        return mpti_graph_memory(g);
+    return MPT_OK;
+}
+
+static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_summary *s)
+{
+    mpt_graph            *g = a->g;
+    const uint32_t        t = g->outputs[o].type, low = a->paint[t] & MPTI_PAINT_ALLOW;
+    const mpt_graph_node *from = &g->nodes[g->types[t].node];
+    const int             stays = a->kind[g->types[t].node] == MPTI_OP_CONST ||
+        (from->flags & MPT_NODE_CONST) ||
+                      a->kind[g->types[t].node] == MPTI_OP_VARIABLE || (from->flags & MPT_NODE_VARIABLE) ||
+                      mpti_reads_variable(a, g->types[t].node);
+    const char *target = low ? "Fp32" : a->o->low == MPT_F16 ? "Fp16" : "Bf16", *name = *names;
+    uint32_t    node, src, dst, out, in, *link;
+    *names = mpti_cast_name(*names, from->name, g->outputs[o].index, target);
+    (void)mpt_graph_node_add(g, name, a->o->lists == MPT_LISTS_COMPACT ? "cast" : "Cast", from->device,
+                             MPT_NODE_CAST, &node);
+    (void)mpt_graph_type_add(g, node, "SrcT", (int32_t)(low ? a->o->low : MPT_F32), 0u, &src);
+    (void)mpt_graph_type_add(g, node, "DstT", (int32_t)(low ? MPT_F32 : a->o->low), 0u, &dst);
+    (void)mpt_graph_output_add(g, dst, g->outputs[o].elements, &out);
+    g->types[src].why = g->types[dst].why = (uint32_t)MPT_WHY_ADDED;
+    g->types[src].via = g->types[dst].via = t;
+    g->outputs[out].range = g->outputs[o].range;
+    for (link = &g->outputs[o].first_use; (in = *link) != MPT_GRAPH_NONE;)
+        if (((a->paint[g->inputs[in].type] & MPTI_PAINT_ALLOW) != 0) != (low != 0)) {
+            *link = g->inputs[in].next_use;             /* this reader moves over to the cast */
+            g->inputs[in].next_use = g->outputs[out].first_use;
+            g->inputs[in].source = out;
+            g->outputs[out].first_use = in;
+        } else {
+            link = &g->inputs[in].next_use;
+        }
+    (void)mpt_graph_input_add(g, src, o, NULL);
+    s->casts++;
+    s->cast_bytes += g->outputs[o].elements * 6u;
+    s->low_casts += !low && !stays;
+}
+
+static void mpti_commit(mpti_amp *a, char *names, mpt_graph_summary *s)
+{
+    mpt_graph     *g = a->g;
+    const uint32_t types = g->type_count, outputs = g->output_count, nodes = g->node_count;
+    uint32_t       i;
+    for (i = 0; i < outputs; i++)
+        if (mpti_needs_cast(a, i))
+            mpti_insert_cast(a, i, &names, s);
+    for (i = 0; i < types; i++) {
+        mpt_graph_type *t = &g->types[i];
+        const int       added = (g->nodes[t->node].flags & MPT_NODE_CAST) != 0;
+        if (t->format == (int32_t)MPT_F32 && (a->paint[i] & MPTI_PAINT_ALLOW)) {
+            t->format = (int32_t)a->o->low;
+            s->converted++;
+        } else if (t->format != (int32_t)MPT_F32 && (t->why == MPT_WHY_ADDED || mpt_graph_is_low(g, i))) {
+            continue;                                   /* an earlier rewrite has said why */
+        }
+        if (!added) {
+            t->why = a->why[i];
+            t->via = a->via[i];
+            t->to = a->why[i] == MPT_WHY_BETWEEN ? a->to[i] : MPT_GRAPH_NONE;
+        }
+    }
+    for (i = 0; i < nodes; i++)
+        if (a->process[i] && (a->kind[i] == MPTI_OP_NORM || a->kind[i] == MPTI_OP_NORM_GRAD))
+            g->nodes[i].op = a->kind[i] == MPTI_OP_NORM ? "FusedBatchNormV2" : "FusedBatchNormGradV2";
+}
+
+/* The counters that are about nodes, before the types change. */
+static void mpti_count(const mpti_amp *a, mpt_graph_summary *s)
+{
+    const mpt_graph *g = a->g;
+    uint32_t         i, t;
+    for (i = 0; i < g->node_count; i++) {
+        int low = 0, deny = 0;
+        for (t = g->nodes[i].first_type; t != MPT_GRAPH_NONE; t = g->types[t].next) {
+            low |= mpti_is_f32(a, t) && (a->paint[t] & MPTI_PAINT_ALLOW);
+            deny |= mpti_is_f32(a, t) && (a->why[t] == MPT_WHY_DENY || a->why[t] == MPT_WHY_AFTER_DENY);
+        }
+        s->processable += a->process[i];
+        s->recognized += a->process[i] && a->list[i] != MPT_LIST_NONE;
+        s->allow_converted += low && a->list[i] == MPT_LIST_ALLOW;
+        s->deny_blocking += deny && a->list[i] == MPT_LIST_DENY;
+        s->blocked_by_deny += deny && a->list[i] != MPT_LIST_DENY;
+    }
+}
+
+static mpt_status mpti_amp_paint(mpti_amp *a)
+{
+    const mpt_graph *g = a->g;
+    uint32_t        *parent = (uint32_t *)mpti_graph_alloc(a->g, g->type_count + (size_t)1,
+                                                           sizeof(uint32_t), 1);
+    int              any;
+    uint32_t         i;
+    if (!parent)
+        return mpti_graph_memory(a->g);
+    memset(parent, 0xff, (g->type_count + (size_t)1) * sizeof *parent);
+    mpti_amp_processable(a);
+    for (i = 0; i < g->node_count; i++)         /* FusedBatchNorm counts as V2, which it will be */
+        if (a->process[i] && a->kind[i] >= MPTI_OP_NORM) {
+            const char *v2 = a->kind[i] == MPTI_OP_NORM ? "FusedBatchNormV2" : "FusedBatchNormGradV2";
+            a->list[i] = mpti_op_find(&a->ops, v2, strlen(v2))->list;
+        }
+    mpti_pass_ranges(a);
+    mpti_pass_lists(a);
+    any = mpti_pass_allow(a);
+    mpti_pass_deny(a);
+    if (any) {
+        mpti_pass_groups(a);
+        mpti_pass_between(a, parent);
+        if (a->o->lists == MPT_LISTS_TF_BF16)
+            mpti_pass_follow(a);
+        mpti_pass_clear(a, parent);
+        mpti_pass_kernels(a);
+        mpti_pass_groups(a);
+        while (mpti_pass_loops(a))
+            mpti_pass_groups(a);
+        mpti_pass_casts(a);
+    }
+    mpti_pass_reasons(a, any);
+    return any && a->o->mode == MPT_GRAPH_MIN_CUT ? mpti_pass_cut(a) : MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *options,
+                                     mpt_graph_summary *summary)
+{
+    const mpt_graph_options o = options ? *options : mpt_graph_defaults();
+    mpt_graph_summary       s;
+    mpti_amp                a;
+    mpt_status              status;
+    char                   *names = NULL;
+    if (!g || (unsigned)o.lists >= (unsigned)MPT_LISTS_COUNT || (o.row_count && !o.rows) ||
+        (o.mode != MPT_GRAPH_TENSORFLOW && o.mode != MPT_GRAPH_MIN_CUT) || !(o.most_flushed >= 0.0))
+        return MPT_E_ARG;
+    if (o.low != MPT_F16 && o.low != MPT_BF16)
+        return MPT_E_UNSUPPORTED;
+    memset(&s, 0, sizeof s);
+    status = mpti_amp_init(&a, g, &o);
+    if (status == MPT_OK)
+        status = mpti_amp_check(&a);
+    if (status == MPT_OK)
+        status = mpti_amp_paint(&a);
+    if (status == MPT_OK)
+        status = mpti_reserve_casts(&a, &names);
+    if (status == MPT_OK) {
+        mpti_count(&a, &s);
+        mpti_commit(&a, names, &s);
+        if (summary)
+            *summary = s;
+        g->fault.node = g->fault.why = NULL;
+    }
+    mpti_graph_scratch_free(g);
+    return status;
+}
+
+MPT_DEF int mpt_graph_is_low(const mpt_graph *g, uint32_t type)
+{
+#define MPTI_X(id, low, text) low,
+    static const unsigned char low_why[] = {MPT_GRAPH_WHYS(MPTI_X)};
+#undef MPTI_X
+    return g && type < g->type_count && g->types[type].why < (uint32_t)MPT_WHY_COUNT &&
+           low_why[g->types[type].why] && g->types[type].format != (int32_t)MPT_F32;
+}
+
+MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs)
+{
+    const size_t each = sizeof(mpt_graph_node) * 2 + sizeof(mpt_graph_type) * 3 +
+        sizeof(mpt_graph_output) * 2 +
+                        sizeof(mpt_graph_input) + 64;           /* with a cast after every node */
+    const size_t scratch = 5 + 4 + 8 * 4 + 4 + 3 * 4 + 15 * 4 + 10 * sizeof(mpti_arc);
+    const size_t in = 2 * sizeof(mpt_graph_input) + 6 * sizeof(mpti_arc) + 4;
+    const size_t table = 8192 * sizeof(mpti_op_entry);
+    const size_t half = (size_t)-1 / 4;
+    if (nodes > half / (each + scratch + 64) || inputs > half / in)
+        return 0;
+    return nodes * (each + scratch + 64) + inputs * in + table;
+}
+
+/* ---- telling ---- */
+
+typedef struct mpti_text {
+    char  *buf;
+    size_t cap, length;
+} mpti_text;
+
+static void mpti_say(mpti_text *t, const char *s)
+{
+    for (; *s; s++, t->length++)
+        if (t->length + 1 < t->cap)
+            t->buf[t->length] = *s;
+}
+
+static const char *mpti_graph_why_text(uint32_t why)
+{
+#define MPTI_X(id, low, text) text,
+    static const char *const text[] = {MPT_GRAPH_WHYS(MPTI_X)};
+#undef MPTI_X
+    return text[why < (uint32_t)MPT_WHY_COUNT ? why : 0u];
+}
+
+/* Along via while the reason is the same, at most `most` steps; the last type. */
+static uint32_t mpti_follow(const mpt_graph *g, uint32_t t, int onward, uint32_t most, uint32_t *steps)
+{
+    const uint32_t why = g->types[t].why;
+    for (*steps = 0; *steps < most; (*steps)++) {
+        const uint32_t next = onward ? g->types[t].to : g->types[t].via;
+        if (next == MPT_GRAPH_NONE)
+            break;
+        t = next;
+        if (g->types[t].why != why) {
+            (*steps)++;
+            break;
+        }
+    }
+    return t;
+}
+
+#define MPTI_TOLD 6u            /* nodes of a path that are told */
+
+static void mpti_say_path(mpti_text *text, const mpt_graph *g, uint32_t t, int onward)
+{
+    uint32_t steps, i, k;
+    const uint32_t end = mpti_follow(g, t, onward, g->type_count, &steps);
+    for (i = 0; i < steps; i++) {
+        const uint32_t place = onward ? i + 1 : steps - i;      /* steps away from t */
+        if (place > MPTI_TOLD && place < steps) {
+            if (onward ? place == MPTI_TOLD + 1 : place == steps - 1)
+                mpti_say(text, onward ? " -> ..." : "... -> ");
+            continue;
+        }
+        if (onward)
+            mpti_say(text, " -> ");
+        mpti_say(text, mpti_node_name(g, place == steps ? end : mpti_follow(g, t, onward, place, &k)));
+        if (!onward)
+            mpti_say(text, " -> ");
+    }
+}
+
+MPT_DEF size_t mpt_graph_explain(const mpt_graph *g, uint32_t type, char *buf, size_t cap)
+{
+    const mpt_graph_type *t;
+    mpti_text             text = {buf, cap, 0};
+    if (!g || type >= g->type_count || (cap && !buf))
+        return 0;
+    t = &g->types[type];
+    mpti_say(&text, mpti_node_name(g, type));
+    if (g->nodes[t->node].first_type != type || t->next != MPT_GRAPH_NONE) {
+        mpti_say(&text, "/");
+        mpti_say(&text, t->name);
+    }
+    mpti_say(&text, " (");
+    mpti_say(&text, g->nodes[t->node].op);
+    mpti_say(&text, "): ");
+    if (t->format >= 0 && t->format < (int32_t)MPT_FORMAT_COUNT)
+        mpti_say(&text, mpt_graph_is_low(g, type)        ? "low, because "
+                        : t->format == (int32_t)MPT_F32 ? "FP32, because "
+                                                        : "as it was, because ");
+    else
+        mpti_say(&text, "no float, ");
+    mpti_say(&text, mpti_graph_why_text(t->why));
+    if (t->via != MPT_GRAPH_NONE || t->to != MPT_GRAPH_NONE) {
+        mpti_say(&text, ": ");
+        mpti_say_path(&text, g, type, 0);
+        mpti_say(&text, mpti_node_name(g, type));
+        mpti_say_path(&text, g, type, 1);
+    }
+    if (cap)
+        buf[text.length < cap ? text.length : cap - 1] = 0;
+    return text.length;
+}
+
+#ifndef MPT_NO_STDIO
+MPT_DEF mpt_status mpt_graph_print(FILE *out, const mpt_graph *g)
+{
+    char     line[1024];
+    uint32_t i, t;
+    if (!out || !g)
+        return MPT_E_ARG;
+    for (i = 0; i < g->node_count; i++)
+        for (t = g->nodes[i].first_type; t != MPT_GRAPH_NONE; t = g->types[t].next)
+            if ((g->types[t].format == (int32_t)MPT_F32 || mpt_graph_is_low(g, t)) &&
+                !(g->nodes[i].flags & MPT_NODE_CAST)) {
+                (void)mpt_graph_explain(g, t, line, sizeof line);
+                (void)fprintf(out, "%s\n", line);
+            }
+    return ferror(out) ? MPT_E_DATA : MPT_OK;
+}
+
+static void mpti_dot_string(FILE *out, const char *s)
+{
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\')
+            (void)fputc('\\', out);
+        (void)fputc((unsigned char)*s < 32 ? ' ' : *s, out);
+    }
+}
+
+MPT_DEF mpt_status mpt_graph_dot(FILE *out, const mpt_graph *g)
+{
+    uint32_t i, t;
+    if (!out || !g)
+        return MPT_E_ARG;
+    (void)fprintf(out, "digraph amp {\n    node [shape=box, style=filled, fontname=\"Helvetica\"];\n");
+    for (i = 0; i < g->node_count; i++) {
+        const char *color = "white";
+        for (t = g->nodes[i].first_type; t != MPT_GRAPH_NONE; t = g->types[t].next)
+            if (g->nodes[i].flags & MPT_NODE_CAST)
+                color = "orange";
+            else if (mpt_graph_is_low(g, t))
+                color = "palegreen";
+            else if (g->types[t].format == (int32_t)MPT_F32 && color[0] == 'w')
+                color = "lightblue";
+        (void)fprintf(out, "    n%lu [fillcolor=%s, label=\"", (unsigned long)i, color);
+        mpti_dot_string(out, g->nodes[i].flags & MPT_NODE_CAST ? "" : g->nodes[i].name);
+        (void)fprintf(out, g->nodes[i].flags & MPT_NODE_CAST ? "" : "\\n");
+        mpti_dot_string(out, g->nodes[i].op);
+        if (g->nodes[i].flags & MPT_NODE_CAST)
+            (void)fprintf(out, " to %s",
+                          mpt_format_get((mpt_format)g->types[g->nodes[i].last_type].format)->name);
+        (void)fprintf(out, "\"];\n");
+    }
+    for (i = 0; i < g->input_count; i++)
+        if (g->inputs[i].source != MPT_GRAPH_NONE)
+            (void)fprintf(out, "    n%lu -> n%lu;\n",
+                          (unsigned long)g->types[g->outputs[g->inputs[i].source].type].node,
+                          (unsigned long)g->types[g->inputs[i].type].node);
+    (void)fprintf(out, "}\n");
+    return ferror(out) ? MPT_E_DATA : MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s)
+{
+    if (!out || !s)
+        return MPT_E_ARG;
+    (void)fprintf(out, "Total processable nodes: %llu\n"
+                       "Recognized nodes available for conversion: %llu\n"
+                       "Total nodes converted: %llu\n"
+                       "Total FP16 Cast ops used (excluding Const and Variable casts): %llu\n"
+                       "Allowlisted nodes converted: %llu\n"
+                       "Denylisted nodes blocking conversion: %llu\n"
+                       "Nodes blocked from conversion by denylisted nodes: %llu\n"
+                       "All casts: %llu, moving %llu bytes\n",
+                  (unsigned long long)s->processable, (unsigned long long)s->recognized,
+                  (unsigned long long)s->converted, (unsigned long long)s->low_casts,
+                  (unsigned long long)s->allow_converted, (unsigned long long)s->deny_blocking,
+                  (unsigned long long)s->blocked_by_deny, (unsigned long long)s->casts,
+                  (unsigned long long)s->cast_bytes);
+    return ferror(out) ? MPT_E_DATA : MPT_OK;
+}
+#endif /* MPT_NO_STDIO */
 
 #endif /* MPT_IMPLEMENTATION */
 
