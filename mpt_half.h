@@ -2768,7 +2768,9 @@ MPT_DEF mpt_status mpt_bf16_fma_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf
 #if MPTI_X86 || MPTI_ARM
 /* Arrays that cannot stay in the cache are stored around it: plain stores would first read what they are
  * about to overwrite. Never where dst is src, whose lines are at hand, or where dst is not aligned. */
+#ifndef MPTI_BYPASS_BYTES       /* tests put a variable here */
 #define MPTI_BYPASS_BYTES ((size_t)32 << 20)
+#endif
 #endif
 
 #if MPTI_X86
@@ -3748,15 +3750,16 @@ static int mpti_quantizer_init(mpti_quantizer *q, const mpt_format_info *f)
 
 /* Round a float pattern below the limit to the format's grid, nearest, ties to even. A carry out of the
  * mantissa rightly grows the exponent. Where the grid is coarser than the number's own binade (23 bits and
- * more dropped) the hidden bit, which no pattern shows, is the last bit kept or the first one dropped. */
+ * more dropped) the hidden bit, which no pattern shows, is the last bit kept or the first one dropped; a
+ * subnormal has none. */
 MPT_HD uint32_t mpti_quantize_f32(uint32_t u, const mpti_quantizer *q)
 {
     const uint32_t a = u & 0x7fffffffu, field = a >> 23, own = field > 1u ? field : 1u;
     const uint32_t drop = q->shift + (q->least_field > own ? q->least_field - own : 0u);
     const uint32_t shift = drop < 23u ? drop : 23u, mask = (1u << shift) - 1u;
-    const uint32_t odd = drop < 23u ? (a >> shift) & 1u : 1u;
+    const uint32_t odd = drop < 23u ? (a >> shift) & 1u : (uint32_t)(field != 0u);
     const uint32_t near = (a + (mask >> 1) + odd) & ~mask;
-    const uint32_t least = (a & 0x7fffffu) ? (field + 1u) << 23 : 0u;    /* above half of the least number */
+    const uint32_t least = field && (a & 0x7fffffu) ? (field + 1u) << 23 : 0u;     /* above half of it */
     const uint32_t r = drop < 24u ? near : drop == 24u ? least : 0u;
     return r | (u & (r ? 0x80000000u : q->zero_sign));
 }
@@ -3793,8 +3796,8 @@ typedef struct mpti_quantize_vectors {
     uint32_t over_keep, over_bits, nan_keep, nan_bits, zero_sign;
 } mpti_quantize_vectors;
 
-/* Returns: whether the format's grid keeps clear of float's subnormals and of its upper end, where the sum
- * with `magic` would be none. bf16 and its like have float's own subnormals, and round at one bit. */
+/* Returns: whether half of the format's least number is no subnormal float, which flushing could lose, and
+ * the sum with `magic` is a float. bf16 and its like have the subnormals of floats, and round at one bit. */
 static int mpti_quantize_vectors_init(mpti_quantize_vectors *v, const mpti_quantizer *q,
                                       const mpt_format_info *f)
 {
@@ -3802,7 +3805,7 @@ static int mpti_quantize_vectors_init(mpti_quantize_vectors *v, const mpti_quant
     const int      ieee = f->specials == MPT_SPECIALS_IEEE, finite = f->specials == MPT_SPECIALS_FINITE;
     const int      magic_field = f->emin - f->mantissa_bits + 23 + 127;
     const int      own_subnormals = q->least_field == 1u;
-    if (!own_subnormals && (f->emin - f->mantissa_bits < -126 || magic_field > 254))
+    if (!own_subnormals && (f->emin - f->mantissa_bits < -125 || magic_field > 254))
         return 0;
     v->shift = q->shift;
     v->least = own_subnormals ? 0u : q->least_field << 23;

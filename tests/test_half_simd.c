@@ -1,0 +1,474 @@
+/* test_half_simd.c -- every vector path that this machine has against the scalar functions, bit for bit.
+ *
+ *     cc -O2 -I. tests/test_half_simd.c -o test_half_simd && ./test_half_simd [--long] [part of a test name]
+ *
+ * --long runs all 2^32 floats through every conversion that has a kernel, on every path (some minutes). The
+ * judges are the integer-only scalar functions, one element at a time; tests/test_half.c judges those. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
+#endif
+#include <stddef.h>
+static int    last_path;                        /* what mpt_half.h may use at most */
+static size_t bypass_bytes = (size_t)32 << 20;  /* above this it stores around the cache */
+#define MPTI_LAST_PATH last_path
+#define MPTI_BYPASS_BYTES bypass_bytes
+#define MPT_IMPLEMENTATION
+#include "../mpt_half.h"
+#include "test.h"
+#include <time.h>
+
+#if defined(__unix__) || defined(__APPLE__)
+#define HAVE_FENCE 1
+#include <sys/mman.h>
+#include <unistd.h>
+#else
+#define HAVE_FENCE 0
+#endif
+
+// the conversions and their judges ----------------------------------------------------------------
+
+typedef struct conversion {
+    const char *name;
+    mpt_format  to, from;
+    size_t      out, in;        /* bytes of an element */
+    mpt_status (*run)(void *dst, const void *src, size_t n);
+    void (*judge)(void *dst, const void *src, size_t n);
+} conversion;
+
+#define JUDGED(name, to_bits, from_bits, convert)                                           \
+    static void judge_##name(void *dst, const void *src, size_t n)                          \
+    {                                                                                       \
+        size_t i;                                                                           \
+        for (i = 0; i < n; i++) {                                                           \
+            from_bits in_;                                                                  \
+            to_bits   out_;                                                                 \
+            memcpy(&in_, (const unsigned char *)src + i * sizeof in_, sizeof in_);          \
+            out_ = (to_bits)convert;                                                        \
+            memcpy((unsigned char *)dst + i * sizeof out_, &out_, sizeof out_);             \
+        }                                                                                   \
+    }
+#define X(d, s, dst_type, src_type, convert)                                                \
+    static mpt_status run_##d##_from_##s(void *dst, const void *src, size_t n)              \
+    {                                                                                       \
+        return mpt_##d##_from_##s##_n((dst_type *)dst, (const src_type *)src, n);           \
+    }                                                                                       \
+    JUDGED(d##_from_##s, mpti_bits_##d, mpti_bits_##s, convert)
+MPT_PAIRS(X)
+#undef X
+
+static mpt_status run_e4m3_sat(void *dst, const void *src, size_t n)
+{
+    return mpt_e4m3_from_f32_sat_n((mpt_e4m3 *)dst, (const float *)src, n);
+}
+static mpt_status run_e5m2_sat(void *dst, const void *src, size_t n)
+{
+    return mpt_e5m2_from_f32_sat_n((mpt_e5m2 *)dst, (const float *)src, n);
+}
+JUDGED(e4m3_sat, uint8_t, uint32_t, mpti_e4m3_encode_to(in_, 0x7eu))
+JUDGED(e5m2_sat, uint8_t, uint32_t, mpti_e5m2_encode_to(in_, 0x7bu))
+
+static const conversion conversions[] = {
+    {"e4m3 sat <- f32", MPT_E4M3, MPT_F32, 1, 4, run_e4m3_sat, judge_e4m3_sat},
+    {"e5m2 sat <- f32", MPT_E5M2, MPT_F32, 1, 4, run_e5m2_sat, judge_e5m2_sat},
+#define X(d, s, dst_type, src_type, convert)                                                            \
+    {#d " <- " #s, MPTI_FORMAT_##d, MPTI_FORMAT_##s, sizeof(dst_type), sizeof(src_type), run_##d##_from_##s, \
+     judge_##d##_from_##s},
+    MPT_PAIRS(X)
+#undef X
+};
+enum { CONVERSIONS = sizeof conversions / sizeof *conversions, LAST = MPTI_PATH_AVX512BF16 };
+
+/* The paths of this machine, one after the other: returns 0 when there is none after p. */
+static int use_path(int p)
+{
+    last_path = p;
+    return mpti_path() == p;
+}
+#define EACH_PATH(p) for ((p) = 0; (p) <= LAST; (p)++) if (use_path(p))
+
+// inputs ------------------------------------------------------------------------------------------
+
+enum { MOST = 1 << 17 };
+static struct {
+    uint64_t in[MOST];                  /* room for the widest; used as bytes */
+    unsigned char out[MOST * 8], want[MOST * 8];
+} data;
+
+static void put(void *array, size_t i, uint64_t bits, size_t bytes)
+{
+    mpti_store_code((unsigned char *)array + i * bytes, (int)bytes, bits);
+}
+
+static float *floats(void *array) { return (float *)array; }
+
+/* All codes of a short format. Of a long one: every sign and exponent with mantissas in which one bit stands
+ * alone, or all bits above or below one, each also one up and one down; then random patterns. */
+static size_t fill(mpt_format format, size_t bytes)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    const int              m = f->mantissa_bits, e = f->exponent_bits;
+    size_t                 n = 0;
+    uint64_t               top;
+    int                    bit, k;
+    if (bytes <= 2u) {
+        for (; n < (size_t)1 << f->bits; n++)
+            put(data.in, n, n, bytes);
+        return n;
+    }
+    for (top = 0; top < (uint64_t)2 << e; top += e > 8 && top % 1024u > 8u && top % 1024u < 860u ? 7u : 1u)
+        for (bit = 0; bit < m; bit += e > 8 ? 4 : 1)
+            for (k = -1; k < 2 && n + 2u < (size_t)MOST / 2u; k++) {
+                const uint64_t one = (uint64_t)1 << bit, mask = ((uint64_t)1 << m) - 1u;
+                put(data.in, n++, top << m | ((one + (uint64_t)(int64_t)k) & mask), bytes);
+                put(data.in, n++, top << m | ((mask - one + 1u + (uint64_t)(int64_t)k) & mask), bytes);
+            }
+    for (; n < MOST; n++) {
+        uint64_t u = mt_random();
+        if (bytes == 8u && n % 2u)      /* near the halves and FP8 formats' ranges, and short */
+            u = (u & ((uint64_t)0x803fffffu << 32)) + ((uint64_t)(0x3d0 + n / 2u % 0x60u) << 52);
+        put(data.in, n, bytes == 4u ? u >> 32 : u, bytes);
+    }
+    return n;
+}
+
+static void check_same(const conversion *c, const void *in, size_t n)
+{
+    size_t i;
+    if (memcmp(data.out, data.want, n * c->out) == 0) {
+        CHECK(1);
+        return;
+    }
+    for (i = 0; i < n; i++)
+        if (memcmp(data.out + i * c->out, data.want + i * c->out, c->out) != 0)
+            CHECK_EQ_U_AT(mpti_load_code(data.out + i * c->out, (int)c->out),
+                          mpti_load_code(data.want + i * c->out, (int)c->out),
+                          mpti_load_code((const unsigned char *)in + i * c->in, (int)c->in));
+}
+
+// the processor's control register ----------------------------------------------------------------
+
+/* Rounding direction (0..3) and flushing of subnormals, both ways; returns what stood there. */
+#if MPTI_X86 && defined(__x86_64__)
+#define HAVE_CONTROL 1
+static uint64_t control_set(unsigned direction, int flush)
+{
+    const unsigned old = _mm_getcsr();
+    _mm_setcsr((old & ~0xe040u) | direction << 13 | (flush ? 0x8040u : 0u));
+    return old;
+}
+static void control_restore(uint64_t old) { _mm_setcsr((unsigned)old); }
+#elif MPTI_ARM
+#define HAVE_CONTROL 1
+static void control_restore(uint64_t old) { __asm__ volatile("msr fpcr, %0" : : "r"(old)); }
+static uint64_t control_set(unsigned direction, int flush)
+{
+    uint64_t old;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(old));
+    /* FZ, FZ16, default NaN, alternative half precision too */
+    control_restore((old & ~(uint64_t)0x07c80000u) | (uint64_t)direction << 22 | (flush ? 0x07080000u : 0u));
+    return old;
+}
+#else
+#define HAVE_CONTROL 0
+#endif
+
+// tests -------------------------------------------------------------------------------------------
+
+static void all_inputs(void)
+{
+    int i, p;
+    for (i = 0; i < CONVERSIONS; i++) {
+        const conversion *c = conversions + i;
+        const size_t      n = fill(c->from, c->in);
+        c->judge(data.want, data.in, n);
+        EACH_PATH(p) {
+            mt_context(c->name, mpt_simd_name());
+            memset(data.out, 0xa5, n * c->out);
+            (void)c->run(data.out, data.in, n);
+            check_same(c, data.in, n);
+        }
+    }
+}
+
+TEST(values) { all_inputs(); }
+
+TEST(values_stored_around_the_cache)
+{
+    bypass_bytes = 4096u;
+    all_inputs();
+    bypass_bytes = (size_t)32 << 20;
+}
+
+TEST(values_whatever_the_control_register_says)
+{
+#if HAVE_CONTROL
+    unsigned direction;
+    int      i, p;
+    for (i = 0; i < CONVERSIONS; i++) {
+        const conversion *c = conversions + i;
+        const size_t      n = fill(c->from, c->in);
+        c->judge(data.want, data.in, n);
+        for (direction = 0; direction < 4u; direction++)
+            EACH_PATH(p) {
+                const uint64_t old = control_set(direction, 1);
+                (void)c->run(data.out, data.in, n);
+                control_restore(old);
+                mt_context(c->name, mpt_simd_name());
+                check_same(c, data.in, n);
+            }
+    }
+#else
+    CHECK(1);
+#endif
+}
+
+/* Every length up to 200, and some further, at moving alignments; the bytes around stay as they are. */
+TEST(lengths_and_alignments)
+{
+    int i, p;
+    for (i = 0; i < CONVERSIONS; i++) {
+        const conversion *c = conversions + i;
+        const size_t      room = 3600;
+        size_t            n, k;
+        (void)fill(c->from, c->in);
+        EACH_PATH(p)
+            for (n = 0; n <= 200u + 60u; n++) {
+                const size_t   count = n <= 200u ? n : 200u + (n - 200u) * 53u;
+                const size_t   at = (size_t)(mt_random() % 64u), from = (size_t)(mt_random() % 64u);
+                const size_t   first = (size_t)(mt_random() % 97u) * c->in;
+                unsigned char *src = data.want + 2u * room * 8u + from, *dst = data.out + 64 + at;
+                if (c->in <= 2u)
+                    memcpy(src, (unsigned char *)data.in + first % 8u * c->in, count * c->in);
+                else
+                    memcpy(src, (unsigned char *)data.in + (MOST - 2u * room) * c->in + first, count * c->in);
+                bypass_bytes = n % 3u ? (size_t)32 << 20 : 4096u;
+                memset(data.out, 0xa5, room * 8u);
+                c->judge(data.want, src, count);
+                (void)c->run(dst, src, count);
+                mt_context(c->name, mpt_simd_name());
+                CHECK(memcmp(dst, data.want, count * c->out) == 0);
+                for (k = 0; k < 64u; k++)
+                    if (data.out[at + k] != 0xa5 || dst[count * c->out + k] != 0xa5)
+                        break;
+                CHECK_EQ_U_AT(k, 64u, count);
+            }
+    }
+    bypass_bytes = (size_t)32 << 20;
+}
+
+TEST(in_place)
+{
+    int i, p;
+    for (i = 0; i < CONVERSIONS; i++) {
+        const conversion *c = conversions + i;
+        const size_t      n = fill(c->from, c->in) - 3u;
+        if (c->out > c->in)
+            continue;
+        c->judge(data.want, data.in, n);
+        EACH_PATH(p) {
+            bypass_bytes = p % 2 ? 4096u : (size_t)32 << 20;
+            memcpy(data.out, data.in, n * c->in);
+            (void)c->run(data.out, data.out, n);
+            mt_context(c->name, mpt_simd_name());
+            check_same(c, data.in, n);
+        }
+    }
+    bypass_bytes = (size_t)32 << 20;
+}
+
+/* Both arrays end where memory does, and begin where it does. */
+TEST(fences)
+{
+#if HAVE_FENCE
+    const size_t   page = (size_t)sysconf(_SC_PAGESIZE);
+    void          *got = mmap(NULL, 8u * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *a = (unsigned char *)got + page, *b = a + 4u * page;
+    size_t         n;
+    int            i, p;
+    if (got == MAP_FAILED || mprotect(a, 2u * page, PROT_READ | PROT_WRITE) != 0 ||
+        mprotect(b, 2u * page, PROT_READ | PROT_WRITE) != 0)
+        SKIP("no memory with fences");
+    for (i = 0; i < CONVERSIONS; i++) {
+        const conversion *c = conversions + i;
+        (void)fill(c->from, c->in);
+        EACH_PATH(p)
+            for (n = 1; n < 300u; n += n < 140u ? 1u : 31u) {
+                unsigned char *src = a + 2u * page - n * c->in, *dst = b + 2u * page - n * c->out;
+                memcpy(src, data.in, n * c->in);
+                c->judge(data.want, src, n);
+                (void)c->run(dst, src, n);
+                mt_context(c->name, mpt_simd_name());
+                CHECK(memcmp(dst, data.want, n * c->out) == 0);
+                memmove(a, src, n * c->in);
+                (void)c->run(b, a, n);
+                CHECK(memcmp(b, data.want, n * c->out) == 0);
+            }
+    }
+    munmap(got, 8u * page);
+#else
+    CHECK(1);
+#endif
+}
+
+/* Every format that has vectors, and some made up; the judge encodes and decodes one value at a time. */
+static void check_quantize(const mpt_format_info *f, size_t n)
+{
+    size_t i;
+    int    p, rounds;
+    for (i = 0; i < n; i++) {
+        const uint32_t u = (uint32_t)mpti_load_code((unsigned char *)data.in + 4u * i, 4);
+        unsigned       unused = 0u;
+        const mpt_opts plain = MPTI_PLAIN_OPTS;
+        const uint64_t x = mpti_f64_of_code(mpt_format_get(MPT_F32), u, 0u);
+        const double   y = mpt_decode_as(f, mpti_encode_bits(f, x, &plain, &unused));
+        put(data.want, i, mpti_narrow_f64(mpti_f64_bits(y), 8, 23), 4u);
+    }
+    EACH_PATH(p)
+        for (rounds = 0; rounds < 3; rounds++) {
+            static const conversion c = {"quantize", MPT_F32, MPT_F32, 4, 4, NULL, NULL};
+#if HAVE_CONTROL
+            const uint64_t old = control_set(rounds ? 2u : 0u, rounds);
+#endif
+            bypass_bytes = rounds == 2 ? 4096u : (size_t)32 << 20;
+            memcpy(data.out, data.in, 4u * n);
+            (void)mpt_quantize_as_n(floats(data.out), floats(rounds == 1 ? (void *)data.out : data.in), n, f,
+                                    NULL);
+#if HAVE_CONTROL
+            control_restore(old);
+#endif
+            mt_context(f->name, mpt_simd_name());
+            check_same(&c, data.in, n);
+        }
+    bypass_bytes = (size_t)32 << 20;
+}
+
+TEST(quantize)
+{
+    static const struct { int e, m, bias; mpt_specials specials; } made[] = {
+        {5, 10, 15, MPT_SPECIALS_IEEE}, {5, 10, 15, MPT_SPECIALS_FINITE}, {5, 10, 14, MPT_SPECIALS_IEEE},
+        {5, 10, 15, MPT_SPECIALS_FN}, {8, 22, 127, MPT_SPECIALS_IEEE}, {2, 1, -126, MPT_SPECIALS_FINITE},
+        {2, 1, 126, MPT_SPECIALS_FN}, {3, 19, 125, MPT_SPECIALS_FNUZ}, {7, 22, 63, MPT_SPECIALS_FN},
+        {6, 9, 31, MPT_SPECIALS_FNUZ}, {2, 20, -100, MPT_SPECIALS_IEEE}, {2, 3, 105, MPT_SPECIALS_IEEE},
+    };
+    const size_t    n = fill(MPT_F32, 4) / 2u + 5u;
+    mpt_format_info f;
+    size_t          i;
+    for (i = 0; i < (size_t)MPT_FORMAT_COUNT; i++)
+        check_quantize(mpt_format_get((mpt_format)i), n);
+    for (i = 0; i < sizeof made / sizeof *made; i++) {
+        CHECK_EQ_I(mpt_format_define(&f, "made up", made[i].e, made[i].m, made[i].bias, made[i].specials),
+                   MPT_OK);
+        check_quantize(&f, n);
+    }
+}
+
+/* Blocks of numbers of one size, the sizes from zero over subnormal to the largest, and some with an Inf or a
+ * NaN; the judge is the portable path. */
+TEST(mxfp4)
+{
+    static uint8_t codes[2][MOST], scales[2][MOST / 32];
+    const size_t   n = MOST / 2 - 7;
+    size_t         i;
+    int            p, packed;
+    for (i = 0; i < n; i++) {
+        const uint32_t r = (uint32_t)mt_random(), size = (uint32_t)(i / 32u % 255u);
+        uint32_t       u = (r & 0x807fffffu) | (size - (r >> 23 & 7u) % (size + 1u)) << 23;
+        if (r >> 26 == 5u)
+            u = (u & 0xff800000u) | (r & 3u) << 21 | (i % 3u ? 0u : 1u);     /* ties, and just above */
+        if (i / 32u % 255u == 0u && i / 32u % 2u)
+            u &= 0x80000000u;
+        if (i / 32u % 41u == 3u && i % 32u == i / 41u % 32u)
+            u = r & 1u ? 0x7f800000u : 0xff800001u;
+        put(data.in, i, u, 4u);
+    }
+    for (packed = 0; packed < 2; packed++) {
+        mpt_block_opts o;
+        memset(&o, 0, sizeof o);
+        o.packed = packed;
+        last_path = 0;
+        (void)mpt_block_quantize_n(MPT_MXFP4, codes[0], scales[0], floats(data.in), n, &o);
+        for (i = 0; i < n / 32u; i += 5u)
+            scales[0][i] = (uint8_t)i;  /* every scale, but only in the way back */
+        (void)mpt_block_dequantize_n(MPT_MXFP4, floats(data.want), codes[0], scales[0], n, &o);
+        EACH_PATH(p) {
+            static const conversion c = {"mxfp4", MPT_F32, MPT_E2M1, 4, 1, NULL, NULL};
+            const size_t size = packed ? (n + 1u) / 2u : n;
+#if HAVE_CONTROL
+            const uint64_t old = control_set(1u, p % 2);
+#endif
+            memset(codes[1], 0xa5, sizeof codes[1]);
+            (void)mpt_block_quantize_n(MPT_MXFP4, codes[1], scales[1], floats(data.in), n, &o);
+            (void)mpt_block_dequantize_n(MPT_MXFP4, floats(data.out), codes[0], scales[0], n, &o);
+#if HAVE_CONTROL
+            control_restore(old);
+#endif
+            mt_context(packed ? "packed" : "bytes", mpt_simd_name());
+            CHECK(memcmp(codes[0], codes[1], size) == 0);
+            CHECK_EQ_U(codes[1][size], 0xa5u);
+            for (i = 0; i < (n + 31u) / 32u; i++)
+                if (i % 5u || i >= n / 32u)
+                    CHECK_EQ_U_AT(scales[1][i], scales[0][i], i);
+            check_same(&c, codes[0], n);
+        }
+    }
+}
+
+TEST(path_names)
+{
+    int p, found = 0;
+    EACH_PATH(p) {
+        const char *name = mpt_simd_name();
+        CHECK(p ? strcmp(name, "portable") != 0 : strcmp(name, "portable") == 0);
+        found++;
+    }
+    CHECK(found >= 1);
+#if MPT_SIMD && (MPTI_X86 || MPTI_ARM)
+    CHECK(found >= 2);
+#endif
+}
+
+/* --long: all floats through every kernel that takes them. */
+TEST(all_floats)
+{
+    const time_t start = time(NULL);
+    uint64_t     first;
+    int          i, p;
+    const size_t n = MOST;
+    if (!mt.long_mode) {
+        CHECK(1);
+        return;
+    }
+    for (first = 0; first >> 32 == 0u; first += n) {
+        size_t k;
+        for (k = 0; k < n; k++)
+            put(data.in, k, first + k, 4u);
+        for (i = 0; i < CONVERSIONS; i++) {
+            const conversion *c = conversions + i;
+            if (c->from != MPT_F32 || c->to == MPT_F64)
+                continue;
+            c->judge(data.want, data.in, n);
+            EACH_PATH(p) {
+                mt_context(c->name, mpt_simd_name());
+                (void)c->run(data.out, data.in, n);
+                check_same(c, data.in, n);
+            }
+        }
+    }
+    printf("     all floats in %.0f s\n", difftime(time(NULL), start));
+}
+
+int main(int argc, char **argv)
+{
+    mt_begin(argc, argv);
+    RUN(path_names);
+    RUN(values);
+    RUN(values_stored_around_the_cache);
+    RUN(values_whatever_the_control_register_says);
+    RUN(lengths_and_alignments);
+    RUN(in_place);
+    RUN(fences);
+    RUN(quantize);
+    RUN(mxfp4);
+    RUN(all_floats);
+    return mt_end();
+}
