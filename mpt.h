@@ -1567,6 +1567,23 @@ MPT_HD int mpti_lion_ok(const mpt_lion *o)
            mpti_is_rate(o->weight_decay);
 }
 
+/* What an optimizer asks of each tensor, and the format of its moments. */
+#define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
+MPT_HD unsigned mpti_sgd_needs(const mpt_sgd *o)
+{
+    return MPTI_NEEDS_STEP | (o && mpti_is_nonzero(o->momentum) ? MPT_NEEDS_M : 0u);
+}
+MPT_HD unsigned mpti_lion_needs(const mpt_lion *o) { return (void)o, MPTI_NEEDS_STEP | MPT_NEEDS_M; }
+MPT_HD unsigned mpti_adamw_needs(const mpt_adamw *o)
+{
+    return (void)o, MPTI_NEEDS_STEP | MPT_NEEDS_M | MPT_NEEDS_V;
+}
+
+MPT_HD mpt_format mpti_moments_format(const mpt_tensor *t)
+{
+    return t->moments == MPT_MOMENTS_BF16 ? MPT_BF16 : MPT_F32;
+}
+
 /* What is constant over one step of an optimizer; factor is unscale times clip. */
 typedef struct mpti_sgd_k { float minus_lr, momentum, weight_decay, factor; uint32_t nesterov; } mpti_sgd_k;
 typedef struct mpti_adamw_k {
@@ -1852,11 +1869,6 @@ static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
 }
 
 static size_t mpti_format_bytes(mpt_format f) { return f == MPT_F32 ? sizeof(float) : sizeof(uint16_t); }
-
-static mpt_format mpti_moments_format(const mpt_tensor *t)
-{
-    return t->moments == MPT_MOMENTS_BF16 ? MPT_BF16 : MPT_F32;
-}
 
 /* The arrays that a call with these needs may touch, as addresses; two of them must not overlap. */
 static const char *mpti_tensor_overlap(const mpt_tensor *t, unsigned needs)
@@ -3600,17 +3612,6 @@ static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t cou
         mpti_step_tensor(&tensors[i], rule, at);
     }
     (*t)++;
-}
-
-#define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
-static unsigned mpti_sgd_needs(const mpt_sgd *o)
-{
-    return MPTI_NEEDS_STEP | (o && mpti_is_nonzero(o->momentum) ? MPT_NEEDS_M : 0u);
-}
-static unsigned mpti_lion_needs(const mpt_lion *o) { return (void)o, MPTI_NEEDS_STEP | MPT_NEEDS_M; }
-static unsigned mpti_adamw_needs(const mpt_adamw *o)
-{
-    return (void)o, MPTI_NEEDS_STEP | MPT_NEEDS_M | MPT_NEEDS_V;
 }
 
 /* The calls: an optimizer's name, the family that its constants are of, and whether it passes twice. */

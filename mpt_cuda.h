@@ -169,13 +169,15 @@ MPT_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list, mpt_
 /* mpt_cuda_clip -- as mpt_clip. */
 MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_norm, mpt_stream stream);
 
-/* mpt_cuda_sgd_step, mpt_cuda_adamw_step -- as mpt_sgd_step and mpt_adamw_step, in one launch.
+/* mpt_cuda_sgd_step, mpt_cuda_adamw_step ... -- as mpt_sgd_step, mpt_adamw_step ..., with every storage, in
+ * one launch; LAMB in four, for its norms.
  *   o  in  host memory; hyperparameters, copied at the call. Learning rate and step count are those of
  *          the state: o->lr and o->t are ignored. */
-MPT_DEF mpt_status mpt_cuda_sgd_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
-                                     const mpt_sgd *o, mpt_stream stream);
-MPT_DEF mpt_status mpt_cuda_adamw_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
-                                       const mpt_adamw *o, mpt_stream stream);
+#define MPTI_X(name)                                                                                    \
+    MPT_DEF mpt_status mpt_cuda_##name##_step(mpt_cuda *c, const mpt_cuda_list *list,                   \
+                                              mpt_cuda_state *state, const mpt_##name *o, mpt_stream stream);
+MPT_OPTIMIZERS(MPTI_X)
+#undef MPTI_X
 
 /* mpt_cuda_scaler_update -- as mpt_scaler_update. */
 MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mpt_stream stream);
@@ -464,10 +466,10 @@ static_assert(MPTI_THREADS == MPTI_SLOTS, "thread t of the last block adds slot 
 
 /* One tensor and one chunk of a tensor, as the kernels see them. */
 typedef struct mpti_cuda_tensor {
-    float   *master, *m, *v;
-    void    *param, *grad;
-    uint64_t n;
-    int32_t  param_format, grad_format;
+    float   *master;
+    void    *param, *grad, *m, *v, *extra;
+    uint64_t n, first_chunk, seed;
+    int32_t  param_format, grad_format, moments_format, storage;
 } mpti_cuda_tensor;
 typedef struct mpti_cuda_chunk {
     uint64_t first;
@@ -616,8 +618,9 @@ struct mpt_cuda_list {
     mpt_cuda         *context;
     mpti_cuda_tensor *tensors;      /* device, [count] */
     mpti_cuda_chunk  *chunks;       /* device, [chunk_count] */
-    double           *partial;      /* device, [chunk_count] */
-    uint64_t          chunk_count;
+    double           *partial;      /* device, [2 * chunk_count] */
+    float            *factors;      /* device, [tensor_count] */
+    uint64_t          chunk_count, tensor_count;
     unsigned          has;          /* MPT_NEEDS_* that every tensor of the list meets */
 };
 
@@ -725,8 +728,13 @@ static uint64_t mpti_cuda_tabulate(const mpt_tensor *t, size_t count, mpti_cuda_
             row[i].param = t[i].param;
             row[i].grad = t[i].grad;
             row[i].n = t[i].n;
+            row[i].extra = t[i].extra;
+            row[i].first_chunk = chunks;
+            row[i].seed = t[i].seed;
             row[i].param_format = (int32_t)t[i].param_format;
             row[i].grad_format = (int32_t)t[i].grad_format;
+            row[i].moments_format = (int32_t)mpti_moments_format(&t[i]);
+            row[i].storage = (int32_t)t[i].storage;
         }
         for (uint64_t first = 0; first < t[i].n; first += MPTI_CHUNK, chunks++)
             if (chunk) {
@@ -753,7 +761,8 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
         (void)mpti_cuda_tabulate(tensors, count, row, chunk);
     if (e == cudaSuccess) e = cudaMalloc((void **)&l->tensors, tensor_bytes);
     if (e == cudaSuccess) e = cudaMalloc((void **)&l->chunks, chunk_bytes);
-    if (e == cudaSuccess) e = cudaMalloc((void **)&l->partial, chunks * sizeof(double));
+    if (e == cudaSuccess) e = cudaMalloc((void **)&l->partial, 2 * chunks * sizeof(double));
+    if (e == cudaSuccess) e = cudaMalloc((void **)&l->factors, (count ? count : 1) * sizeof(float));
     if (e == cudaSuccess) e = cudaMemcpy(l->tensors, row, tensor_bytes, cudaMemcpyHostToDevice);
     if (e == cudaSuccess) e = cudaMemcpy(l->chunks, chunk, chunk_bytes, cudaMemcpyHostToDevice);
     free(row);
@@ -776,16 +785,13 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
         return mpti_cuda_bad(c, status, name, fault.why);
     if (count > 0xffffffffu)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "more than 2^32 - 1 tensors");
-    for (size_t i = 0; i < count; i++)
-        if (tensors[i].storage != MPT_STORE_MASTER || tensors[i].moments != MPT_MOMENTS_F32)
-            return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name,
-                                 "on the device: FP32 masters and FP32 moments only");
     mpt_cuda_list *l = (mpt_cuda_list *)calloc(1, sizeof *l);
     if (!l)
         return mpti_cuda_bad(c, MPT_E_MEMORY, name, "out of host memory");
     l->context = c;
+    l->tensor_count = count;
     l->chunk_count = mpti_cuda_tabulate(tensors, count, NULL, NULL);
-    for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_V; need *= 2u)
+    for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WEIGHT; need *= 2u)
         if (mpt_tensors_validate(tensors, count, need, NULL) == MPT_OK)
             l->has |= need;
     status = mpti_cuda_list_fill(l, tensors, count);
@@ -804,6 +810,7 @@ MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list)
     (void)cudaFree(list->tensors);
     (void)cudaFree(list->chunks);
     (void)cudaFree(list->partial);
+    (void)cudaFree(list->factors);
     free(list);
 }
 
@@ -1171,44 +1178,160 @@ MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mp
 }
 
 // >>C12 kernels: optimizers ------------------------------------------------------------------------
-/* What each optimizer needs of the generic kernel: its constants, its element, its moments. */
+/* What each optimizer needs of the generic kernel: its constants, its element, its moments. LAMB's element
+ * leaves the weight alone: that moves in a later kernel. */
 struct mpti_sgd_ops {
     typedef mpt_sgd    config;
     typedef mpti_sgd_k consts;
     MPTI_D consts prepare(const config *o, const mpt_step *step) { return mpti_sgd_consts(o, step); }
     MPTI_D void one(float g, float *w, float *m, float *, const consts *k) { mpti_sgd_1(g, w, m, k); }
     MPTI_D bool uses_m(const config *o) { return mpti_is_nonzero(o->momentum) != 0; }
-    MPTI_D bool uses_v(const config *) { return false; }
+    static const bool uses_v = false, last_pass = true;
 };
-struct mpti_adamw_ops {
+struct mpti_lion_ops {
+    typedef mpt_lion    config;
+    typedef mpti_lion_k consts;
+    MPTI_D consts prepare(const config *o, const mpt_step *step) { return mpti_lion_consts(o, step); }
+    MPTI_D void one(float g, float *w, float *m, float *, const consts *k) { mpti_lion_1(g, w, m, k); }
+    MPTI_D bool uses_m(const config *) { return true; }
+    static const bool uses_v = false, last_pass = true;
+};
+struct mpti_moments_ops {
     typedef mpt_adamw    config;
     typedef mpti_adamw_k consts;
     MPTI_D consts prepare(const config *o, const mpt_step *step) { return mpti_adamw_consts(o, step); }
-    MPTI_D void one(float g, float *w, float *m, float *v, const consts *k) { mpti_adamw_1(g, w, m, v, k); }
     MPTI_D bool uses_m(const config *) { return true; }
-    MPTI_D bool uses_v(const config *) { return true; }
+    static const bool uses_v = true;
 };
+struct mpti_adamw_ops : mpti_moments_ops {
+    MPTI_D void one(float g, float *w, float *m, float *v, const consts *k) { mpti_adamw_1(g, w, m, v, k); }
+    static const bool last_pass = true;
+};
+struct mpti_adam_ops : mpti_moments_ops {
+    MPTI_D void one(float g, float *w, float *m, float *v, const consts *k) { mpti_adam_1(g, w, m, v, k); }
+    static const bool last_pass = true;
+};
+struct mpti_lamb_ops : mpti_moments_ops {
+    MPTI_D void one(float g, float *w, float *m, float *v, const consts *k)
+    {
+        mpti_adamw_moments_1(g, *w, m, v, k);
+    }
+    static const bool last_pass = false;
+};
+
+/* The weights of eight elements, wherever the tensor's storage keeps them. */
+MPTI_D void mpti_weights_load(const mpti_cuda_tensor *t, uint64_t at, uint32_t count, float w[MPTI_VEC])
+{
+    const int is_f16 = t->param_format == MPT_F16;
+    uint16_t  high[MPTI_VEC], low[MPTI_VEC];
+    float     rest[MPTI_VEC];
+    switch (t->storage) {
+    case MPT_STORE_MASTER:
+        mpti_load_some(t->master, MPT_F32, at, count, w);
+        return;
+    case MPT_STORE_SPLIT:
+        mpti_load_codes<uint16_t, MPTI_VEC>((const uint16_t *)t->param + at, count, high);
+        mpti_load_codes<uint16_t, MPTI_VEC>((const uint16_t *)t->extra + at, count, low);
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < MPTI_VEC; k++) w[k] = mpti_f32_make(mpti_unsplit(high[k], low[k]));
+        return;
+    default:
+        mpti_load_some(t->param, t->param_format, at, count, w);
+    }
+    if (t->storage != MPT_STORE_KAHAN)
+        return;
+    mpti_load_some(t->extra, t->param_format, at, count, rest);
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < MPTI_VEC; k++) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
+}
+
+/* Elements at .. at + 7, at a multiple of 8: two blocks of Philox. */
+MPTI_D void mpti_store_stochastic(const mpti_cuda_tensor *t, uint64_t at, uint32_t count,
+                                  const float w[MPTI_VEC], uint32_t stream, uint32_t step)
+{
+    uint16_t code[MPTI_VEC];
+    MPTI_UNROLL
+    for (uint32_t q = 0; q < MPTI_VEC / 4; q++) {
+        const uint64_t         block = at / 4 + q;
+        const mpt_philox_words r =
+            mpt_philox_block((uint32_t)block, (uint32_t)(block >> 32), stream, step, t->seed);
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < 4; k++) {
+            const uint32_t u = mpti_f32_bits(w[4 * q + k]);
+            code[4 * q + k] = t->param_format == MPT_F16 ? mpti_f16_stochastic(u, r.word[k])
+                                                         : mpti_bf16_stochastic(u, r.word[k]);
+        }
+    }
+    mpti_store_codes<uint16_t, MPTI_VEC>((uint16_t *)t->param + at, count, code);
+}
+
+MPTI_D void mpti_store_split(const mpti_cuda_tensor *t, uint64_t at, uint32_t count, const float w[MPTI_VEC])
+{
+    uint16_t high[MPTI_VEC], low[MPTI_VEC];
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < MPTI_VEC; k++) mpti_split(mpti_f32_bits(w[k]), &high[k], &low[k]);
+    mpti_store_codes<uint16_t, MPTI_VEC>((uint16_t *)t->param + at, count, high);
+    mpti_store_codes<uint16_t, MPTI_VEC>((uint16_t *)t->extra + at, count, low);
+}
+
+MPTI_D void mpti_store_kahan(const mpti_cuda_tensor *t, uint64_t at, uint32_t count, const float w[MPTI_VEC])
+{
+    const int is_f16 = t->param_format == MPT_F16;
+    float     rest[MPTI_VEC];
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < MPTI_VEC; k++)
+        rest[k] = mpti_kahan_rest(w[k], mpti_decode16(t->param_format, mpti_encode16(t->param_format, w[k])),
+                                  is_f16);
+    mpti_store_some(t->param, t->param_format, at, count, w);
+    mpti_store_some(t->extra, t->param_format, at, count, rest);
+}
+
+/* And back; stream is the tensor's place in the list, step the steps taken before this one. */
+MPTI_D void mpti_weights_store(const mpti_cuda_tensor *t, uint64_t at, uint32_t count,
+                               const float w[MPTI_VEC], uint32_t stream, uint32_t step)
+{
+    switch (t->storage) {
+    case MPT_STORE_STOCHASTIC: mpti_store_stochastic(t, at, count, w, stream, step); return;
+    case MPT_STORE_KAHAN:      mpti_store_kahan(t, at, count, w); return;
+    case MPT_STORE_SPLIT:      mpti_store_split(t, at, count, w); return;
+    case MPT_STORE_MASTER:     mpti_store_some(t->master, MPT_F32, at, count, w); break;
+    default: break;
+    }
+    if (t->param) mpti_store_some(t->param, t->param_format, at, count, w);
+}
 
 template <class Ops>
 MPTI_D void mpti_block_step(const mpti_cuda_tensor *t, const mpti_cuda_chunk *chunk,
                             const typename Ops::config *o, const typename Ops::consts *k)
 {
-    const bool has_m = Ops::uses_m(o), has_v = Ops::uses_v(o);
+    const bool has_m = Ops::uses_m(o);
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES) {
         const uint32_t count = chunk->n - i < MPTI_VEC ? chunk->n - i : MPTI_VEC;
         const uint64_t at = chunk->first + i;
         float          g[MPTI_VEC], w[MPTI_VEC], m[MPTI_VEC] = {0.0f}, v[MPTI_VEC] = {0.0f};
         mpti_load_some(t->grad, t->grad_format, at, count, g);
-        mpti_load_some(t->master, MPT_F32, at, count, w);
-        if (has_m) mpti_load_some(t->m, MPT_F32, at, count, m);
-        if (has_v) mpti_load_some(t->v, MPT_F32, at, count, v);
+        mpti_weights_load(t, at, count, w);
+        if (has_m) mpti_load_some(t->m, t->moments_format, at, count, m);
+        if (Ops::uses_v) mpti_load_some(t->v, t->moments_format, at, count, v);
         MPTI_UNROLL
         for (uint32_t j = 0; j < MPTI_VEC; j++) Ops::one(g[j], &w[j], &m[j], &v[j], k);
-        mpti_store_some(t->master, MPT_F32, at, count, w);
-        if (has_m) mpti_store_some(t->m, MPT_F32, at, count, m);
-        if (has_v) mpti_store_some(t->v, MPT_F32, at, count, v);
-        if (t->param) mpti_store_some(t->param, t->param_format, at, count, w);
+        if (has_m) mpti_store_some(t->m, t->moments_format, at, count, m);
+        if (Ops::uses_v) mpti_store_some(t->v, t->moments_format, at, count, v);
+        if (Ops::last_pass) mpti_weights_store(t, at, count, w, chunk->tensor, (uint32_t)o->t);
     }
+}
+
+/* What the last kernel of a step does once: the order of calls, and the count of steps. */
+MPTI_D void mpti_finish_step(mpt_cuda_state *state, bool in_order, bool take)
+{
+    if (!mpti_is_last_block(&state->blocks_done) || threadIdx.x != 0)
+        return;
+    if (in_order)
+        state->step.stage = (uint32_t)MPT_STAGE_STEPPED;
+    else
+        state->misuse++;
+    if (take)
+        state->t++;
 }
 
 template <class Ops>
@@ -1230,14 +1353,129 @@ mpti_k_step(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint
             mpti_block_step<Ops>(&t, &chunk, &o, k);
         }
     }
-    if (!mpti_is_last_block(&state->blocks_done) || threadIdx.x != 0)
+    if (Ops::last_pass) mpti_finish_step(state, in_order, take);
+}
+
+/* ---- LAMB: moments (above), norms of each chunk, factor of each tensor, weights ---- */
+
+/* The directions of eight elements, from weights and moments as stored; 0 behind the end. */
+MPTI_D void mpti_lamb_directions(const mpti_cuda_tensor *t, uint64_t at, uint32_t count, float w[MPTI_VEC],
+                                 float r[MPTI_VEC], const mpti_adamw_k *k)
+{
+    float m[MPTI_VEC], v[MPTI_VEC];
+    mpti_weights_load(t, at, count, w);
+    mpti_load_some(t->m, t->moments_format, at, count, m);
+    mpti_load_some(t->v, t->moments_format, at, count, v);
+    MPTI_UNROLL
+    for (uint32_t j = 0; j < MPTI_VEC; j++) r[j] = mpti_lamb_direction_1(w[j], m[j], mpti_sqrt(v[j]), k);
+}
+
+/* Squared norms of the weights and the directions of chunk c, on the tree of mpt.h: partial[2 c], and
+ * partial[2 c + 1]. */
+static __global__ void __launch_bounds__(MPTI_THREADS)
+mpti_k_lamb_norms(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count,
+                  double *partial, const mpt_cuda_state *state, mpt_lamb o)
+{
+    MPT_SHARED(mpti_adamw_k, k, 1);
+    if (!mpti_step_is_open(&state->step) || state->step.found_inf)
         return;
-    if (in_order)
-        state->step.stage = (uint32_t)MPT_STAGE_STEPPED;
-    else
-        state->misuse++;
-    if (take)
-        state->t++;
+    o.lr = state->lr;
+    o.t = state->t;
+    if (threadIdx.x == 0)
+        k[0] = mpti_adamw_consts(&o, &state->step);
+    __syncthreads();
+    for (uint64_t c = blockIdx.x; c < chunk_count; c += gridDim.x) {
+        const mpti_cuda_chunk  chunk = chunks[c];
+        const mpti_cuda_tensor t = tensors[chunk.tensor];
+        double                 sum[2][MPTI_VEC] = {{0.0}};
+        for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk.n; i += MPTI_LANES) {
+            const uint32_t count = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
+            float          w[MPTI_VEC], r[MPTI_VEC];
+            mpti_lamb_directions(&t, chunk.first + i, count, w, r, k);
+            MPTI_UNROLL
+            for (uint32_t j = 0; j < MPTI_VEC; j++) {
+                sum[0][j] = mpti_sumsq_1(sum[0][j], w[j]);
+                sum[1][j] = mpti_sumsq_1(sum[1][j], r[j]);
+            }
+        }
+        MPTI_UNROLL
+        for (int which = 0; which < 2; which++) {
+            const double *s = sum[which];
+            const double  total = mpti_block_pair_sum(((s[0] + s[1]) + (s[2] + s[3])) +
+                                                      ((s[4] + s[5]) + (s[6] + s[7])));
+            if (threadIdx.x == 0) partial[2 * c + (uint64_t)which] = total;
+        }
+    }
+}
+
+/* The fourth kernel of LAMB's step: along the directions, with the factor of each tensor. */
+static __global__ void __launch_bounds__(MPTI_THREADS)
+mpti_k_lamb_along(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count,
+                  const float *factors, mpt_cuda_state *state, mpt_lamb o)
+{
+    MPT_SHARED(mpti_adamw_k, k, 1);
+    const bool in_order = mpti_step_is_open(&state->step) != 0, take = in_order && !state->step.found_inf;
+    o.lr = state->lr;
+    o.t = state->t;
+    if (take) {
+        if (threadIdx.x == 0)
+            k[0] = mpti_adamw_consts(&o, &state->step);
+        __syncthreads();
+        for (uint64_t c = blockIdx.x; c < chunk_count; c += gridDim.x) {
+            const mpti_cuda_chunk  chunk = chunks[c];
+            const mpti_cuda_tensor t = tensors[chunk.tensor];
+            const float            factor = factors[chunk.tensor];
+            for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk.n; i += MPTI_LANES) {
+                const uint32_t count = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
+                float          w[MPTI_VEC], r[MPTI_VEC];
+                mpti_lamb_directions(&t, chunk.first + i, count, w, r, k);
+                MPTI_UNROLL
+                for (uint32_t j = 0; j < MPTI_VEC; j++) w[j] = mpti_fma(factor, r[j], w[j]);
+                mpti_weights_store(&t, chunk.first + i, count, w, chunk.tensor, (uint32_t)o.t);
+            }
+        }
+    }
+    mpti_finish_step(state, in_order, take);
+}
+
+/* The factor of each tensor, a block a tensor: slot c mod 256 takes the tensor's chunk c, in order. */
+static __global__ void __launch_bounds__(MPTI_THREADS)
+mpti_k_lamb_factors(const mpti_cuda_tensor *tensors, uint64_t tensor_count, const double *partial,
+                    float *factors, const mpt_cuda_state *state, mpt_lamb o)
+{
+    if (!mpti_step_is_open(&state->step) || state->step.found_inf)
+        return;
+    o.lr = state->lr;
+    o.t = state->t;
+    for (uint64_t i = blockIdx.x; i < tensor_count; i += gridDim.x) {
+        const mpti_cuda_tensor t = tensors[i];
+        const uint64_t         chunks = (t.n + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        double                 sum[2] = {0.0, 0.0};
+        for (uint64_t c = threadIdx.x; c < chunks; c += MPTI_SLOTS) {
+            sum[0] += partial[2 * (t.first_chunk + c)];
+            sum[1] += partial[2 * (t.first_chunk + c) + 1];
+        }
+        sum[0] = mpti_block_pair_sum(sum[0]);
+        sum[1] = mpti_block_pair_sum(sum[1]);
+        if (threadIdx.x == 0) {
+            const mpti_adamw_k k = mpti_adamw_consts(&o, &state->step);
+            factors[i] = mpti_lamb_factor(sum[0], sum[1], &k);
+        }
+    }
+}
+
+/* What can be refused, before anything is queued. */
+static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, const mpt_cuda_state *state,
+                                    const void *o, bool hyperparameters_ok, unsigned needs, const char *name)
+{
+    if (!c || !list || !state || !o)
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+    if (!hyperparameters_ok)
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "a hyperparameter is out of range");
+    if ((list->has & needs) != needs)
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "a tensor of the list lacks m, v, or its weight: master, or "
+                             "param and extra, in the formats that its storage takes");
+    return MPT_OK;
 }
 
 template <class Ops>
@@ -1245,31 +1483,50 @@ static mpt_status mpti_cuda_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cud
                                  const typename Ops::config *o, bool hyperparameters_ok, unsigned needs,
                                  mpt_stream stream, const char *name)
 {
-    if (!c || !list || !state || !o)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
-    if (!hyperparameters_ok)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "a hyperparameter is out of range");
-    if ((list->has & needs) != needs)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "a tensor of the list lacks master, m or v");
-    const unsigned blocks = mpti_cuda_blocks(c, list->chunk_count);
-    return mpti_cuda_result(c, mpti_launch(mpti_k_step<Ops>, blocks, MPTI_THREADS, stream, list->tensors,
-                                           list->chunks, list->chunk_count, state, *o), name);
+    const mpt_status status = mpti_cuda_step_ok(c, list, state, o, hyperparameters_ok, needs, name);
+    if (status != MPT_OK)
+        return status;
+    return mpti_cuda_result(c, mpti_launch(mpti_k_step<Ops>, mpti_cuda_blocks(c, list->chunk_count),
+                                           MPTI_THREADS, stream, list->tensors, list->chunks,
+                                           list->chunk_count, state, *o), name);
 }
 
-MPT_DEF mpt_status mpt_cuda_sgd_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
-                                     const mpt_sgd *o, mpt_stream stream)
-{
-    const bool     ok = mpti_sgd_ok(o) != 0;
-    const unsigned needs = MPT_NEEDS_MASTER | (ok && mpti_is_nonzero(o->momentum) ? MPT_NEEDS_M : 0u);
-    return mpti_cuda_step<mpti_sgd_ops>(c, list, state, o, ok, needs, stream, "mpt_cuda_sgd_step");
-}
+#define MPTI_CUDA_STEP(optimizer, family)                                                                 \
+    MPT_DEF mpt_status mpt_cuda_##optimizer##_step(mpt_cuda *c, const mpt_cuda_list *list,                \
+                                                   mpt_cuda_state *state, const mpt_##optimizer *o,       \
+                                                   mpt_stream stream)                                     \
+    {                                                                                                     \
+        return mpti_cuda_step<mpti_##optimizer##_ops>(c, list, state, o, mpti_##family##_ok(o) != 0,      \
+                                                      mpti_##family##_needs(o) & ~MPT_NEEDS_GRAD, stream, \
+                                                      "mpt_cuda_" #optimizer "_step");                    \
+    }
+MPTI_CUDA_STEP(sgd, sgd)
+MPTI_CUDA_STEP(lion, lion)
+MPTI_CUDA_STEP(adamw, adamw)
+MPTI_CUDA_STEP(adam, adamw)
 
-MPT_DEF mpt_status mpt_cuda_adamw_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
-                                       const mpt_adamw *o, mpt_stream stream)
+MPT_DEF mpt_status mpt_cuda_lamb_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
+                                      const mpt_lamb *o, mpt_stream stream)
 {
-    const unsigned needs = MPT_NEEDS_MASTER | MPT_NEEDS_M | MPT_NEEDS_V;
-    return mpti_cuda_step<mpti_adamw_ops>(c, list, state, o, mpti_adamw_ok(o) != 0, needs, stream,
-                                          "mpt_cuda_adamw_step");
+    const char *const name = "mpt_cuda_lamb_step";
+    const unsigned    needs = mpti_adamw_needs(o) & ~MPT_NEEDS_GRAD;
+    mpt_status        status = mpti_cuda_step_ok(c, list, state, o, mpti_adamw_ok(o) != 0, needs, name);
+    if (status != MPT_OK)
+        return status;
+    const unsigned chunks = mpti_cuda_blocks(c, list->chunk_count);
+    const unsigned tensors = mpti_cuda_blocks(c, list->tensor_count);
+    cudaError_t    e = mpti_launch(mpti_k_step<mpti_lamb_ops>, chunks, MPTI_THREADS, stream, list->tensors,
+                                   list->chunks, list->chunk_count, state, *o);
+    if (e == cudaSuccess)
+        e = mpti_launch(mpti_k_lamb_norms, chunks, MPTI_THREADS, stream, list->tensors, list->chunks,
+                        list->chunk_count, list->partial, state, *o);
+    if (e == cudaSuccess)
+        e = mpti_launch(mpti_k_lamb_factors, tensors, MPTI_THREADS, stream, list->tensors,
+                        list->tensor_count, list->partial, list->factors, state, *o);
+    if (e == cudaSuccess)
+        e = mpti_launch(mpti_k_lamb_along, chunks, MPTI_THREADS, stream, list->tensors, list->chunks,
+                        list->chunk_count, list->factors, state, *o);
+    return mpti_cuda_result(c, e, name);
 }
 
 // >>C13 implementation: matrix products ------------------------------------------------------------

@@ -2507,7 +2507,7 @@ typedef void (*mpti_kernel)(uint16_t *dst, const uint16_t *a, const uint16_t *b,
 #if MPTI_X86
 #define MPTI_AVX2 __attribute__((target("avx2,fma,f16c")))
 #define MPTI_LANE_INLINE static inline __attribute__((always_inline))
-enum { MPTI_LANES = 32, MPTI_CSR_NEAREST = 0x1f80, MPTI_CSR_DOWN = 0x3f80 };
+enum { MPTI_ARITH_LANES = 32, MPTI_CSR_NEAREST = 0x1f80, MPTI_CSR_DOWN = 0x3f80 };
 
 /* Give the NaN lanes of results what the rule of >>H11 says. */
 __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const uint16_t *a, const uint16_t *b,
@@ -2515,7 +2515,7 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
 {
     mpti_env e = mpti_env_make(mbits, MPT_RND_NEAREST_EVEN, 0u);
     int      i;
-    for (i = 0; i < MPTI_LANES; i++)
+    for (i = 0; i < MPTI_ARITH_LANES; i++)
         if (mpti_is_nan16(&e, r[i])) {
             const int from = mpti_is_nan16(&e, a[i]) || mpti_is_nan16(&e, b[i]) || mpti_is_nan16(&e, c[i]);
             r[i] = (uint16_t)(from ? mpti_pick_nan16(&e, a[i], b[i], c[i]) : mpti_nan16(&e));
@@ -2534,7 +2534,7 @@ MPTI_AVX2 MPTI_LANE_INLINE void mpti_store_lanes(uint16_t *dst, __m256i r0, __m2
                                                  const uint16_t *b, const uint16_t *c, int mbits)
 {
     if (__builtin_expect(mpti_some_nan(r0, r1, 0x7fff >> mbits << mbits), 0)) {
-        uint16_t r[MPTI_LANES];
+        uint16_t r[MPTI_ARITH_LANES];
         _mm256_storeu_si256((__m256i *)(void *)r, r0);
         _mm256_storeu_si256((__m256i *)(void *)(r + 16), r1);
         mpti_patch_nans(r, a, b, c, mbits);
@@ -2661,13 +2661,13 @@ MPTI_AVX512_TARGET MPTI_LANE_INLINE __m256i mpti_bf16_narrow_512(__m512 x)
             mpti_##T##_widen_512(a), mpti_##T##_widen_512(b), mpti_##T##_widen_512(c)));           \
     }
 
-/* Kernels take a multiple of MPTI_LANES elements; with two operands c is b. Not inlined: the control word
- * is set around the call. */
+/* Kernels take a multiple of MPTI_ARITH_LANES elements; with two operands c is b. Not inlined: the control
+ * word is set around the call. */
 #define MPTI_X86_KERNEL(target, T, M, op, isa)                                                     \
     target __attribute__((noinline)) static MPTI_KERNEL(mpti_##T##_##op##_##isa)                   \
     {                                                                                              \
         size_t i;                                                                                  \
-        for (i = 0; i < n; i += MPTI_LANES)                                                        \
+        for (i = 0; i < n; i += MPTI_ARITH_LANES)                                                        \
             mpti_store_lanes(dst + i, mpti_##T##_##op##_16_##isa(a + i, b + i, c + i),             \
                              mpti_##T##_##op##_16_##isa(a + i + 16, b + i + 16, c + i + 16),       \
                              a + i, b + i, c + i, M);                                              \
@@ -2681,9 +2681,9 @@ MPTI_AVX512_TARGET MPTI_LANE_INLINE __m256i mpti_bf16_narrow_512(__m512 x)
 MPTI_AVX2 static void mpti_run_kernel(mpti_kernel kernel, unsigned control, uint16_t *dst, const uint16_t *a,
                                       const uint16_t *b, const uint16_t *c, size_t n)
 {
-    const size_t   whole = n - n % MPTI_LANES, rest = n - whole, bytes = rest * sizeof *dst;
+    const size_t   whole = n - n % MPTI_ARITH_LANES, rest = n - whole, bytes = rest * sizeof *dst;
     const unsigned before = _mm_getcsr();
-    uint16_t       copy[3][MPTI_LANES];
+    uint16_t       copy[3][MPTI_ARITH_LANES];
     _mm_setcsr(control);
     kernel(dst, a, b, c, whole);
     if (rest) {
@@ -2691,7 +2691,7 @@ MPTI_AVX2 static void mpti_run_kernel(mpti_kernel kernel, unsigned control, uint
         memcpy(copy[0], a + whole, bytes);
         memcpy(copy[1], b + whole, bytes);
         memcpy(copy[2], c + whole, bytes);
-        kernel(copy[0], copy[0], copy[1], copy[2], MPTI_LANES);
+        kernel(copy[0], copy[0], copy[1], copy[2], MPTI_ARITH_LANES);
         memcpy(dst + whole, copy[0], bytes);
     }
     _mm_setcsr(before);

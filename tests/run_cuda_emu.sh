@@ -79,6 +79,15 @@ thread_sanitizer() {
                 # shellcheck disable=SC2086
                 run "TSan, $t" $runner "$out/test_tsan" --small "$t"
             done
+            for program in test_cuda_convert test_cuda_optim; do
+                build "${program}_tsan" $compiler "$tsan" tests/$program.cu || continue
+                for t in $(sed -n 's/^TEST(\([a-z0-9_]*\)).*/\1/p' tests/$program.cu); do
+                    grep -q "RUN($t)" tests/$program.cu || continue
+                    [ "$t" = all_floats ] && continue           # there only on a GPU
+                    # shellcheck disable=SC2086
+                    run "TSan, $program, $t" $runner "$out/${program}_tsan" --small "$t"
+                done
+            done
             tsan_sees "$compiler" "$runner"
             return
         done
@@ -107,10 +116,10 @@ example() { # example COMPILER
     check "example 05 with $1" diff examples/05_train_digits_cuda.expected "$out/05.out"
 }
 
-# The other test programs: conversions, and matrix products, which have no kernels of ours.
+# The other test programs.
 more() {    # more COMPILER FLAGS NAME
-    have "$1" || { skip "test_cuda_gemm and test_cuda_convert: no $1 here"; return; }
-    for program in test_cuda_gemm test_cuda_convert; do
+    have "$1" || { skip "test_cuda_gemm and others: no $1 here"; return; }
+    for program in test_cuda_gemm test_cuda_convert test_cuda_optim; do
         build "${program}_$3" "$1" "$2" tests/$program.cu || continue
         run "$program, $3" "$out/${program}_$3"
         run "$program, $3, shuffled and deferred" \

@@ -1,0 +1,308 @@
+/* test_cuda_optim.cu -- the optimizers of mpt_cuda.h, each with every way to store weights: a training run on
+ * the device beside one on the CPU, all arrays compared byte by byte after every step.
+ *
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_optim.cu -o test_cuda_optim && ./test_cuda_optim
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_optim.cu -o test_cuda_optim
+ *
+ * --small is for ThreadSanitizer and its kind: shorter tensors, fewer formats. */
+#define MPT_IMPLEMENTATION
+#include "mpt_cuda.h"
+#include "test.h"
+
+#include <memory>
+#include <vector>
+
+static struct {
+    mpt_cuda    *cuda;
+    cudaStream_t stream;
+    bool         small;
+} gpu;
+
+#define CU(call) CHECK((call) == cudaSuccess)
+#define OK(call)                                                \
+    do {                                                        \
+        if (!CHECK_EQ_I((call), MPT_OK))                        \
+            printf("    %s\n", mpt_cuda_error_text(gpu.cuda));  \
+    } while (0)
+
+/* An array on both sides, `shift` bytes off its alignment; 32 bytes before and behind must not change. */
+struct Array {
+    size_t                     start;
+    std::vector<unsigned char> bytes;
+    unsigned char             *memory = nullptr;
+
+    Array(size_t size, size_t shift) : start(32 + shift), bytes(start + size + 32, 0xa5)
+    {
+        CU(cudaMalloc((void **)&memory, bytes.size()));
+    }
+    ~Array() { CU(cudaFree(memory)); }
+    Array(const Array &) = delete;
+    Array &operator=(const Array &) = delete;
+    void *host() { return bytes.data() + start; }
+    void *device() { return memory + start; }
+    void upload() { CU(cudaMemcpy(memory, bytes.data(), bytes.size(), cudaMemcpyHostToDevice)); }
+    bool same() const
+    {
+        std::vector<unsigned char> got(bytes.size());
+        CU(cudaMemcpy(got.data(), memory, got.size(), cudaMemcpyDeviceToHost));
+        return got == bytes;
+    }
+};
+
+static size_t bytes_of(mpt_format f) { return f == MPT_F32 ? 4 : 2; }
+
+static float random_float(double size)
+{
+    return (float)(((double)(mt_random() >> 40) / 8388608.0 - 1.0) * size);
+}
+
+/* One tensor on both sides, with everything that any optimizer or storage may want. */
+struct Both {
+    Array      master, param, grad, m, v, extra;
+    mpt_tensor host, device;
+
+    Both(size_t n, mpt_format param_format, mpt_format grad_format, mpt_storage storage, mpt_moments moments,
+         size_t off)
+        : master(n * 4, off * 4), param(n * bytes_of(param_format), off * bytes_of(param_format)),
+          grad(n * bytes_of(grad_format), off * bytes_of(grad_format)),
+          m(n * (moments == MPT_MOMENTS_BF16 ? 2 : 4), off * (moments == MPT_MOMENTS_BF16 ? 2 : 4)),
+          v(n * (moments == MPT_MOMENTS_BF16 ? 2 : 4), off * (moments == MPT_MOMENTS_BF16 ? 2 : 4)),
+          extra(n * 2, off * 2)
+    {
+        memset(&host, 0, sizeof host);
+        host.name = "t";
+        host.n = n;
+        host.param_format = param_format;
+        host.grad_format = grad_format;
+        host.storage = storage;
+        host.moments = moments;
+        host.seed = 42;
+        device = host;
+        const bool has_master = storage == MPT_STORE_MASTER;
+        for (Array *a : {&master, &m, &v, &extra, &param})
+            memset(a->host(), 0, a->bytes.size() - a->start - 32);
+        point(&host, has_master, false);
+        point(&device, has_master, true);
+        std::vector<float> w(n);
+        for (float &x : w) x = random_float(0.5);
+        CHECK_EQ_I(mpt_weights_set(&host, w.data()), MPT_OK);
+        for (Array *a : {&master, &param, &grad, &m, &v, &extra}) a->upload();
+    }
+
+    void point(mpt_tensor *t, bool has_master, bool on_device)
+    {
+        auto at = [&](Array &a) { return on_device ? a.device() : a.host(); };
+        t->master = has_master ? (float *)at(master) : nullptr;
+        t->param = at(param);
+        t->grad = at(grad);
+        t->m = at(m);
+        t->v = at(v);
+        t->extra = has_master ? nullptr : at(extra);
+    }
+    void gradients(float scale, bool overflow)
+    {
+        std::vector<float> g(host.n);
+        for (float &x : g) x = random_float(1e-2) * scale;
+        if (overflow && host.n) g[host.n / 2] = INFINITY;
+        CHECK_EQ_I(mpt_encode_n(grad.host(), host.grad_format, g.data(), host.n), MPT_OK);
+        grad.upload();
+    }
+    bool same() const
+    {
+        return master.same() && param.same() && grad.same() && m.same() && v.same() && extra.same();
+    }
+};
+
+/* The calls of one optimizer on both sides; on the device lr and t are the state's. */
+struct Optimizer {
+    const char *name;
+    mpt_status (*host)(void *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
+    mpt_status (*device)(const mpt_cuda_list *list, mpt_cuda_state *state, const void *o);
+    void       *o;
+    float       lr;
+    uint64_t   *t;
+};
+
+#define X(name)                                                                                          \
+    static mpt_status host_##name(void *o, mpt_step *step, const mpt_tensor *tensors, size_t count)      \
+    {                                                                                                    \
+        return mpt_##name##_step((mpt_##name *)o, step, tensors, count);                                 \
+    }                                                                                                    \
+    static mpt_status device_##name(const mpt_cuda_list *list, mpt_cuda_state *state, const void *o)     \
+    {                                                                                                    \
+        return mpt_cuda_##name##_step(gpu.cuda, list, state, (const mpt_##name *)o, gpu.stream);         \
+    }
+MPT_OPTIMIZERS(X)
+#undef X
+
+static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_storage storage,
+                  mpt_moments moments)
+{
+    static const size_t sizes[] = {1, 0, 7, 300, 2049, 16385, 40000};
+    std::vector<std::unique_ptr<Both>> tensors;
+    std::vector<mpt_tensor>            host, device;
+    mpt_scaler      scaler;
+    mpt_step        step;
+    mpt_cuda_list  *list = nullptr;
+    mpt_cuda_state *state = nullptr, got;
+    memset(&step, 0, sizeof step);
+    memset(&got, 0, sizeof got);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (gpu.small && sizes[i] > 300)
+            continue;
+        tensors.push_back(std::make_unique<Both>(sizes[i], param, grad, storage, moments, i % 3));
+        host.push_back(tensors.back()->host);
+        device.push_back(tensors.back()->device);
+    }
+    CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
+    OK(mpt_cuda_list_create(gpu.cuda, &list, device.data(), device.size()));
+    OK(mpt_cuda_state_create(gpu.cuda, &state, &scaler, o.lr));
+    *o.t = 0;
+    for (int k = 0; k < 4; k++) {
+        for (auto &b : tensors) b->gradients(scaler.scale, k == 2);     /* the third step is skipped */
+        (void)mpt_scaler_scale(&scaler, 1.0f);
+        CHECK_EQ_I(mpt_check(&scaler, &step, host.data(), host.size()), MPT_OK);
+        CHECK_EQ_I(mpt_clip(&step, 0.5f), MPT_OK);
+        CHECK_EQ_I(o.host(o.o, &step, host.data(), host.size()), MPT_OK);
+        (void)mpt_scaler_update(&scaler);
+        OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, NULL, 0, gpu.stream));
+        OK(mpt_cuda_check(gpu.cuda, list, state, gpu.stream));
+        OK(mpt_cuda_clip(gpu.cuda, state, 0.5f, gpu.stream));
+        OK(o.device(list, state, o.o));
+        OK(mpt_cuda_scaler_update(gpu.cuda, state, gpu.stream));
+        CU(cudaMemcpy(&got, state, sizeof got, cudaMemcpyDeviceToHost));
+        CHECK(!memcmp(&got.scaler, &scaler, sizeof scaler));
+        CHECK(!memcmp(&got.step, &step, sizeof step));
+        CHECK_EQ_U(got.t, *o.t);
+        CHECK_EQ_U(got.misuse, 0u);
+        for (auto &b : tensors) CHECK(b->same());
+    }
+    CHECK_EQ_U(got.t, 3u);
+    mpt_cuda_list_destroy(list);
+    mpt_cuda_state_destroy(state);
+}
+
+static void every_storage(const Optimizer &o)
+{
+    static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
+    for (int storage = 0; storage < (int)MPT_STORAGE_COUNT; storage++)
+        for (int moments = 0; moments < (int)MPT_MOMENTS_COUNT; moments++)
+            for (mpt_format param : formats) {
+                const mpt_format grad = param == MPT_F32 ? MPT_F16 : moments ? MPT_BF16 : param;
+                if (storage != MPT_STORE_MASTER && param == MPT_F32)
+                    continue;
+                if (storage == MPT_STORE_SPLIT && param != MPT_BF16)
+                    continue;
+                if (gpu.small && (param != MPT_BF16 || moments != storage % 2))
+                    continue;
+                mt_context(o.name, mpt_storage_text((mpt_storage)storage));
+                train(o, param, grad, (mpt_storage)storage, (mpt_moments)moments);
+            }
+}
+
+TEST(sgd)
+{
+    mpt_sgd         plain = {0.1f, 0.0f, 0.0f, 0u, 0u}, nesterov = {0.05f, 0.9f, 0.01f, 1u, 0u};
+    const Optimizer a = {"sgd", host_sgd, device_sgd, &plain, plain.lr, &plain.t};
+    const Optimizer b = {"sgd", host_sgd, device_sgd, &nesterov, nesterov.lr, &nesterov.t};
+    every_storage(a);
+    every_storage(b);
+}
+
+TEST(adamw)
+{
+    mpt_adamw       o = mpt_adamw_defaults();
+    const Optimizer a = {"adamw", host_adamw, device_adamw, &o, o.lr, &o.t};
+    every_storage(a);
+}
+
+TEST(adam)
+{
+    mpt_adam o = mpt_adam_defaults();
+    o.weight_decay = 0.1f;
+    const Optimizer a = {"adam", host_adam, device_adam, &o, o.lr, &o.t};
+    every_storage(a);
+}
+
+TEST(lamb)
+{
+    mpt_lamb        o = mpt_lamb_defaults();
+    const Optimizer a = {"lamb", host_lamb, device_lamb, &o, o.lr, &o.t};
+    every_storage(a);
+}
+
+TEST(lion)
+{
+    mpt_lion o = mpt_lion_defaults();
+    o.weight_decay = 0.1f;
+    const Optimizer a = {"lion", host_lion, device_lion, &o, o.lr, &o.t};
+    every_storage(a);
+}
+
+/* A storage whose arrays are not there, and hyperparameters out of range: refused, nothing changed. */
+TEST(refusals)
+{
+    Both            b(100, MPT_BF16, MPT_BF16, MPT_STORE_KAHAN, MPT_MOMENTS_F32, 0);
+    mpt_tensor      lacking = b.device;
+    mpt_lamb        lamb = mpt_lamb_defaults();
+    mpt_lion        lion = mpt_lion_defaults();
+    mpt_scaler      scaler;
+    mpt_cuda_list  *list = nullptr, *whole = nullptr;
+    mpt_cuda_state *state = nullptr;
+    lacking.extra = nullptr;
+    CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
+    OK(mpt_cuda_list_create(gpu.cuda, &list, &lacking, 1));
+    OK(mpt_cuda_list_create(gpu.cuda, &whole, &b.device, 1));
+    OK(mpt_cuda_state_create(gpu.cuda, &state, &scaler, 0.1f));
+    CHECK_EQ_I(mpt_cuda_lamb_step(gpu.cuda, list, state, &lamb, gpu.stream), MPT_E_ARG);
+    CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "extra") != NULL);
+    CHECK_EQ_I(mpt_cuda_lion_step(gpu.cuda, list, state, &lion, gpu.stream), MPT_E_ARG);
+    lamb.eps = 0.0f;
+    lion.beta2 = 1.0f;
+    CHECK_EQ_I(mpt_cuda_lamb_step(gpu.cuda, whole, state, &lamb, gpu.stream), MPT_E_ARG);
+    CHECK_EQ_I(mpt_cuda_lion_step(gpu.cuda, whole, state, &lion, gpu.stream), MPT_E_ARG);
+    CHECK_EQ_I(mpt_cuda_lamb_step(gpu.cuda, whole, state, NULL, gpu.stream), MPT_E_ARG);
+    lamb = mpt_lamb_defaults();
+    OK(mpt_cuda_lamb_step(gpu.cuda, whole, state, &lamb, gpu.stream));      /* without a check: misuse */
+    CU(cudaStreamSynchronize(gpu.stream));
+    mpt_cuda_state got;
+    CU(cudaMemcpy((void *)&got, state, sizeof got, cudaMemcpyDeviceToHost));
+    CHECK_EQ_U(got.misuse, 1u);
+    CHECK_EQ_U(got.t, 0u);
+    CHECK(b.same());
+    mpt_cuda_list_destroy(list);
+    mpt_cuda_list_destroy(whole);
+    mpt_cuda_state_destroy(state);
+}
+
+int main(int argc, char **argv)
+{
+    std::vector<char *> rest;
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--small")) rest.push_back(argv[i]);
+        else gpu.small = true;
+    mt_begin((int)rest.size(), rest.data());
+    const mpt_status status = mpt_cuda_create(&gpu.cuda, 0);
+    if (status != MPT_OK) {
+        const bool expected = getenv("MPT_EXPECT_NO_GPU") != NULL;
+        printf("SKIP: %s\n0 passed, 0 failed, 1 skipped\n", mpt_cuda_error_text(gpu.cuda));
+        mpt_cuda_destroy(gpu.cuda);
+        return mt.ci && !expected;
+    }
+    CU(cudaStreamCreate(&gpu.stream));
+    RUN(sgd);
+    RUN(adamw);
+    RUN(adam);
+    RUN(lamb);
+    RUN(lion);
+    RUN(refusals);
+    CU(cudaStreamDestroy(gpu.stream));
+    mpt_cuda_destroy(gpu.cuda);
+#ifdef MPT_CUDA_EMU
+    if (mpt_emu::leaks()) {
+        printf("FAIL: something of the device was not freed\n");
+        return 1;
+    }
+#endif
+    return mt_end();
+}
