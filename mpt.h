@@ -556,29 +556,90 @@ typedef struct mpt_step {
     uint64_t update;            /* scaler->updates + 1 at the check: which step this is about */
     double   sumsq;             /* sum of the squares of the finite unscaled gradients */
     double   norm;              /* global L2 norm of the unscaled gradients; +Inf if found_inf */
+    uint64_t inf_count;         /* gradients that are Inf ... */
+    uint64_t nan_count;         /* ... that are NaN ... */
+    uint64_t range_count;       /* ... that are finite, but not when unscaled and stored */
+    uint64_t bad_tensor;        /* the first of them: index of its tensor in the list ... */
+    uint64_t bad_index;         /* ... and of the element; 0 and 0 while there is none */
     float    grad_factor;       /* turns what grad holds into the unscaled gradient */
     float    clip_factor;       /* 1, or what mpt_clip made it */
-    uint32_t found_inf;         /* nonzero: skip this step */
+    uint32_t found_inf;         /* nonzero: skip this step, and do not let a schedule advance */
     uint32_t stage;             /* mpt_stage */
+    uint32_t cause;             /* MPT_CAUSE_* or-ed, of all of them; 0 if none is bad */
+    uint32_t bad_cause;         /* MPT_CAUSE_* of the first */
 } mpt_step;
 
-/* mpt_check -- read all gradients once: found_inf and the global norm of the gradient divided by the
- * scale. Gradients are not changed; mpt_*_step unscales them on the fly. A gradient counts as bad if
- * it, or its unscaled value, is Inf or NaN (a scale below 1 can overflow a finite one).
- *   s        in/out  in use; found_inf is merged into it
+/* The same for one tensor: see mpt_check_report. */
+typedef struct mpt_tensor_report {
+    uint64_t inf_count, nan_count, range_count;
+    uint64_t bad_index;         /* first bad element; 0 while there is none */
+    uint32_t bad_cause;         /* MPT_CAUSE_* of that one; 0: the tensor is good */
+    uint32_t reserved;          /* 0 */
+} mpt_tensor_report;
+
+/* mpt_check -- read all gradients once: found_inf, its cause, and the global norm of the gradient divided
+ * by the scale. Gradients are not changed; mpt_*_step unscales them on the fly. A gradient counts as bad
+ * if it, or its unscaled value, is Inf or NaN (a scale below 1 can overflow a finite one). The record
+ * says which tensor and element was bad first, in the order of the list; nothing is read twice for that
+ * but a chunk of 16384 elements that holds a bad one, from cache.
+ *   s        in/out  in use; found_inf and cause are merged into it
  *   step     out     the record that mpt_clip and mpt_*_step need
  *   tensors  in      [count]; each needs grad
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the
  *   first mpt_scaler_scale and for a second check of the same step before the update. An error changes
  *   nothing but step->found_inf, which it sets: who ignores the status skips the step.
  * Exact: factor FP32(1 / FP64(scale)); squares and sum in double on a fixed tree.  Parity: bit-exact
- *   host/device, whatever the thread count or grid.  Threads: one caller per scaler. */
+ *   host/device, whatever the thread count, vector width or grid.  Threads: one caller per scaler. */
 MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count);
 
 /* mpt_unscale -- the same in one pass that also writes the unscaled gradients back (each rounded to
  * its format; one that overflows there counts as bad too), for optimizers of your own. If found_inf
  * is set, do not use them. Otherwise as mpt_check. */
 MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count);
+
+/* mpt_check_report, mpt_unscale_report -- the same, and per tensor what was bad in it.
+ *   report  out  [count], or NULL
+ * On an error report is not written. */
+MPT_DEF mpt_status mpt_check_report(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                                    mpt_tensor_report *report);
+MPT_DEF mpt_status mpt_unscale_report(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors,
+                                      size_t count, mpt_tensor_report *report);
+
+/* mpt_steps_join -- let several records act as one: a bad one makes all skip, and each has the norm over
+ * all of them, so that one mpt_clip bound serves. For optimizers that must step together, and for a scale
+ * per tensor: a scaler, a list of one tensor and a record each, joined after their checks. A scale that
+ * is a power of two costs no rounding between the subnormals and the overflow of the gradient's format.
+ *   steps  in/out  [count], each checked and not stepped yet; their causes stay their own
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_ORDER; then nothing is changed.
+ * Exact: their sums of squares are added in order.  Threads: one caller. */
+MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count);
+
+/* The reduction of mpt_step_combine: replace values[0 .. n-1] by their sums over all ranks, the same bits
+ * on every rank. Returns 0, or anything else if it failed. */
+typedef int mpt_reduce_fn(void *user, double *values, size_t n);
+
+/* mpt_step_combine -- one decision over all ranks, in one reduction: a bad gradient anywhere makes every
+ * rank skip and back off, and the norm is that over all ranks. For ranks that each checked a part of the
+ * gradient of their own, or their own gradient before it is summed; who checked the same sum on every
+ * rank needs no call. Every rank must call it once per step, between check and step.
+ *   s       in/out  the scaler of the check; all ranks' scalers then make the same update
+ *   step    in/out  found_inf, cause, counts, sumsq and norm become those of all ranks; bad_tensor,
+ *                   bad_index and bad_cause stay those of this one
+ *   reduce  in      such as a call of MPI_Allreduce with MPI_SUM on n doubles
+ *   user    in      passed to it
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step; MPT_E_DATA
+ *   if the reduction failed: then step->found_inf is set, and no rank should go on. */
+MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn *reduce, void *user);
+
+/* mpt_accumulate -- dst.grad += src.grad, element by element, for k micro-batches in one step: run each
+ * with the same scale (it cannot change between updates), accumulate, then check, step and update once.
+ * Fold 1/k into the loss. FP32 accumulators lose least; in the gradient's own format each addition rounds
+ * to it, and a sum may overflow where its terms did not, which the check finds.
+ *   dst  in/out  [count]; each needs grad
+ *   src  in      [count]; the same sizes; formats may differ
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (also for gradients that overlap), MPT_E_UNSUPPORTED; then nothing
+ * is changed.  Exact: one FP32 addition, rounded to the format of dst.  Threads: one caller per list. */
+MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count);
 
 /* mpt_clip -- from here on the step scales all gradients by min(1, max_norm / norm).
  *   max_norm  in  above 0; finite
@@ -591,6 +652,12 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
  * of your own; the factor then is 1 again.
  * Returns: MPT_OK.  Errors: as mpt_unscale; MPT_E_ORDER unless mpt_unscale came before. */
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count);
+
+/* mpt_clip_value -- limit each gradient that mpt_unscale wrote back to [-max_abs, max_abs]; the record's
+ * norm stays that before. A bad step is left alone.
+ *   max_abs  in  above 0; finite; in a format without it the next smaller number counts
+ * Returns: MPT_OK.  Errors: as mpt_clip_apply, and MPT_E_ARG for max_abs; then nothing is changed. */
+MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);
 
 // >>M7 optimizers ----------------------------------------------------------------------------------
 /* Every optimizer is its hyperparameters, an even number of 32-bit fields, and then t: a plain struct to
@@ -1209,6 +1276,15 @@ MPT_HD float mpti_unscale_1(float g, float factor, unsigned *bad)
     const float u = mpti_mul(g, factor);
     *bad |= (unsigned)!mpti_f32_is_finite(g) | (unsigned)!mpti_f32_is_finite(u);
     return u;
+}
+
+/* What is bad about a gradient g that ends as u; 0 if nothing is. */
+MPT_HD unsigned mpti_cause_1(float g, float u)
+{
+    const uint32_t a = mpti_f32_bits(g) & 0x7fffffffu;
+    if (a >= 0x7f800000u)
+        return a > 0x7f800000u ? MPT_CAUSE_NAN : MPT_CAUSE_INF;
+    return mpti_f32_is_finite(u) ? 0u : MPT_CAUSE_RANGE;
 }
 
 /* Add a square. The product of two floats is exact in double, so it does not matter whether the
@@ -2983,12 +3059,13 @@ static double mpti_pair_sum(double *lane, size_t n)
 }
 
 /* These loops run over whole blocks, padded with zeros: compilers vectorize a constant count at -O2. */
-MPTI_INLINE void mpti_unscale_loop(float *row, float factor, unsigned *bad)
+MPTI_INLINE void mpti_unscale_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor,
+                                   unsigned *bad)
 {
     unsigned found = 0u;
     size_t   j;
     for (j = 0; j < MPTI_BLOCK; j++)
-        row[j] = mpti_unscale_1(row[j], factor, &found);
+        u[j] = mpti_unscale_1(g[j], factor, &found);
     *bad |= found;
 }
 
@@ -2999,58 +3076,344 @@ MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
         lane[j] = mpti_sumsq_1(lane[j], row[j]);
 }
 
-MPTI_TWICE(mpti_unscale_block, mpti_unscale_loop, (float *row, float factor, unsigned *bad),
-           (row, factor, bad))
+MPTI_THRICE(mpti_unscale_block, mpti_unscale_loop,
+            (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor, unsigned *bad),
+            (u, g, factor, bad))
 MPTI_TWICE(mpti_sumsq_block, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
 
-/* One chunk of one tensor: elements first .. first + n - 1, n at most MPTI_CHUNK. */
-static double mpti_check_chunk(const mpt_tensor *t, size_t first, size_t n, float factor, int write_back,
-                               unsigned *bad)
+/* One check: what all its chunks share. */
+typedef struct mpti_checking {
+    mpt_step          *step;
+    mpt_tensor_report *report;      /* [count] or NULL */
+    const mpt_tensor  *t;           /* the tensor at hand, and its index */
+    size_t             tensor;
+    float              factor;
+    int                write_back;
+} mpti_checking;
+
+static void mpti_note_bad(mpti_checking *c, size_t i, unsigned cause)
 {
-    double lane[MPTI_LANES];
-    float  row[MPTI_BLOCK];
-    size_t lanes = MPTI_BLOCK, i, j;
+    mpt_step *const step = c->step;
+    step->inf_count += cause == MPT_CAUSE_INF;
+    step->nan_count += cause == MPT_CAUSE_NAN;
+    step->range_count += cause == MPT_CAUSE_RANGE;
+    if (!step->cause) {
+        step->bad_tensor = c->tensor;
+        step->bad_index = i;
+        step->bad_cause = cause;
+    }
+    step->cause |= cause;
+    if (c->report) {
+        mpt_tensor_report *const r = &c->report[c->tensor];
+        r->inf_count += cause == MPT_CAUSE_INF;
+        r->nan_count += cause == MPT_CAUSE_NAN;
+        r->range_count += cause == MPT_CAUSE_RANGE;
+        r->bad_index = r->bad_cause ? r->bad_index : i;
+        r->bad_cause = r->bad_cause ? r->bad_cause : cause;
+    }
+}
+
+static void mpti_note_block(mpti_checking *c, const float *g, const float *u, size_t first, size_t n)
+{
+    size_t j;
+    for (j = 0; j < n; j++)
+        if (mpti_cause_1(g[j], u[j]))
+            mpti_note_bad(c, first + j, mpti_cause_1(g[j], u[j]));
+}
+
+/* How many lanes n elements reach; those above stay 0 and add nothing. */
+static size_t mpti_lane_count(size_t n)
+{
+    size_t lanes = MPTI_BLOCK;
     while (lanes < n && lanes < MPTI_LANES)
-        lanes *= 2;                     /* the lanes above stay 0 and add nothing */
+        lanes *= 2;
+    return lanes;
+}
+
+/* One chunk of one tensor: elements first .. first + n - 1, n at most MPTI_CHUNK. The reference. */
+static double mpti_check_chunk(mpti_checking *c, size_t first, size_t n)
+{
+    const mpt_tensor *const t = c->t;
+    const size_t            lanes = mpti_lane_count(n);
+    double                  lane[MPTI_LANES];
+    float                   g[MPTI_BLOCK], u[MPTI_BLOCK], kept[MPTI_BLOCK];
+    size_t                  i, j;
     for (j = 0; j < lanes; j++)
         lane[j] = 0.0;
     for (i = 0; i < n; i += MPTI_BLOCK) {
         const size_t take = mpti_min(n - i, MPTI_BLOCK);
-        mpti_row_load(row, t->grad, t->grad_format, first + i, take);
+        const float *last = u;
+        unsigned     bad = 0u;
+        mpti_row_load(g, t->grad, t->grad_format, first + i, take);
         for (j = take; j < MPTI_BLOCK; j++)
-            row[j] = 0.0f;
-        mpti_unscale_block(row, factor, bad);
-        if (write_back) {               /* what counts is what the array holds in the end */
-            mpti_row_store(t->grad, t->grad_format, first + i, row, take);
-            mpti_row_load(row, t->grad, t->grad_format, first + i, take);
-            mpti_unscale_block(row, 1.0f, bad);
+            g[j] = 0.0f;
+        mpti_unscale_block(u, g, c->factor, &bad);
+        if (c->write_back) {            /* what counts is what the array holds in the end */
+            mpti_row_store(t->grad, t->grad_format, first + i, u, take);
+            mpti_row_load(u, t->grad, t->grad_format, first + i, take);
+            mpti_unscale_block(kept, u, 1.0f, &bad);
+            last = kept;
         }
-        mpti_sumsq_block(lane + i % MPTI_LANES, row);
+        if (bad)
+            mpti_note_block(c, g, last, first + i, take);
+        mpti_sumsq_block(lane + i % MPTI_LANES, last);
     }
     return mpti_pair_sum(lane, lanes);
 }
 
-static void mpti_check_pass(mpt_step *step, const mpt_tensor *tensors, size_t count, int write_back)
+#if MPTI_X86
+/* The same sum for a chunk without a bad element, at the speed of memory: squares that are not finite are
+ * not left out, so that the sum of the lanes tells in the end; no sum of squares of floats overflows a
+ * double by itself. The fma is exact where mpti_sumsq_1 is: the product of two floats fits a double.
+ * `load` takes eight elements as floats; `round` makes of them what writing back would leave.
+ *   _lanes  n elements, a multiple of 8, added to the lanes in memory
+ *   _chunk  a whole chunk, 32 lanes at a time in registers, the chunk after the next prefetched; what it
+ *           leaves are the 512 sums of four lanes each
+ *   _store  the unscaled elements written back; n is a multiple of 8 */
+#define MPTI_ROWS ((size_t)MPTI_CHUNK / MPTI_LANES)
+#define MPTI_KERNELS(name, target, element, load, round, store, add8)                                      \
+    target static void name##_lanes(double *lane, const element *g, size_t n, float factor, int back)      \
+    {                                                                                                      \
+        const __m256 f = _mm256_set1_ps(factor);                                                           \
+        size_t       i;                                                                                    \
+        for (i = 0; i < n; i += 8) {                                                                       \
+            __m256 u = _mm256_mul_ps(load(g + i), f);                                                      \
+            if (back)                                                                                      \
+                u = round(u);                                                                              \
+            add8(lane + i % MPTI_LANES, u, lane + i % MPTI_LANES);                                         \
+        }                                                                                                  \
+    }                                                                                                      \
+    target static void name##_store(element *g, size_t n, float factor)                                    \
+    {                                                                                                      \
+        const __m256 f = _mm256_set1_ps(factor);                                                           \
+        size_t       i;                                                                                    \
+        for (i = 0; i < n; i += 8)                                                                         \
+            store(g + i, _mm256_mul_ps(load(g + i), f));                                                   \
+    }
+
+/* Lanes j .. j + 31 of a whole chunk: down its rows of 2048 elements, then two levels of the tree. Floats
+ * are widened out of a buffer, since widening a register costs twice as much; the empty asm keeps the
+ * compiler from seeing through that. maskz forms with a full mask are the plain instructions: g++ 12 warns
+ * of its own header otherwise. */
+#define MPTI_CHUNK_512(name, element, load, round)                                                         \
+    MPTI_AVX512_TARGET static void name##_chunk(double *lane, const element *g, float factor, int back)    \
+    {                                                                                                      \
+        const __m512 f = _mm512_set1_ps(factor);                                                           \
+        float        buffer[32];                                                                           \
+        size_t       j, r;                                                                                 \
+        for (j = 0; j < MPTI_LANES; j += 32) {                                                             \
+            __m512d s0 = _mm512_setzero_pd(), s1 = s0, s2 = s0, s3 = s0, d0, d1, d2, d3;                   \
+            for (r = 0; r < MPTI_ROWS; r++) {                                                              \
+                const element *const p = g + r * MPTI_LANES + j;                                           \
+                __m512               u0 = _mm512_mul_ps(load(p), f), u1 = _mm512_mul_ps(load(p + 16), f);  \
+                _mm_prefetch((const char *)((uintptr_t)p + 2 * MPTI_CHUNK * sizeof *p), _MM_HINT_T1);      \
+                if (sizeof *p == 4)                                                                        \
+                    _mm_prefetch((const char *)((uintptr_t)p + 2 * MPTI_CHUNK * 4 + 64), _MM_HINT_T1);     \
+                if (back)                                                                                  \
+                    u0 = round(u0), u1 = round(u1);                                                        \
+                _mm512_storeu_ps(buffer, u0), _mm512_storeu_ps(buffer + 16, u1);                           \
+                __asm__("" : "+m"(buffer));                                                                \
+                d0 = _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(buffer));                                 \
+                d1 = _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(buffer + 8));                             \
+                d2 = _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(buffer + 16));                            \
+                d3 = _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(buffer + 24));                            \
+                s0 = _mm512_fmadd_pd(d0, d0, s0), s1 = _mm512_fmadd_pd(d1, d1, s1);                        \
+                s2 = _mm512_fmadd_pd(d2, d2, s2), s3 = _mm512_fmadd_pd(d3, d3, s3);                        \
+            }                                                                                              \
+            _mm512_storeu_pd(lane + j / 4, mpti_pair_twice_512(s0, s1, s2, s3));                           \
+        }                                                                                                  \
+    }
+
+/* 32 lanes to 8 sums of four, in order. */
+MPTI_AVX512_TARGET static __inline__ __m512d mpti_pair_twice_512(__m512d s0, __m512d s1, __m512d s2,
+                                                                 __m512d s3)
 {
-    double   slot[MPTI_SLOTS];
-    size_t   i, first, chunk = 0;
-    unsigned bad = 0u;
-    memset(slot, 0, sizeof slot);
-    for (i = 0; i < count; i++)
-        for (first = 0; first < tensors[i].n; first += MPTI_CHUNK, chunk++) {
-            const size_t n = mpti_min(tensors[i].n - first, MPTI_CHUNK);
-            slot[chunk % MPTI_SLOTS] +=
-                mpti_check_chunk(&tensors[i], first, n, step->grad_factor, write_back, &bad);
+    const __m512d a0 = _mm512_maskz_unpacklo_pd(0xff, s0, s1), a1 = _mm512_maskz_unpackhi_pd(0xff, s0, s1);
+    const __m512d b0 = _mm512_maskz_unpacklo_pd(0xff, s2, s3), b1 = _mm512_maskz_unpackhi_pd(0xff, s2, s3);
+    const __m512d p = _mm512_add_pd(a0, a1), q = _mm512_add_pd(b0, b1);
+    const __m512i first = _mm512_setr_epi64(0, 4, 1, 5, 8, 12, 9, 13);
+    const __m512i second = _mm512_setr_epi64(2, 6, 3, 7, 10, 14, 11, 15);
+    return _mm512_add_pd(_mm512_permutex2var_pd(p, first, q), _mm512_permutex2var_pd(p, second, q));
+}
+
+#define MPTI_AVX2_TARGET __attribute__((target("avx2,fma,f16c")))
+#define MPTI_LOAD_F32(p) _mm256_loadu_ps(p)
+#define MPTI_LOAD_F16(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define MPTI_LOAD_BF16(p) \
+    _mm256_castsi256_ps(_mm256_slli_epi32( \
+        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))), 16))
+#define MPTI_ROUND_F32(u) u
+#define MPTI_ROUND_F16(u) _mm256_cvtph_ps(_mm256_cvtps_ph(u, _MM_FROUND_TO_NEAREST_INT))
+#define MPTI_STORE_F32(p, u) _mm256_storeu_ps(p, u)
+#define MPTI_STORE_F16(p, u) \
+    _mm_storeu_si128((__m128i *)(void *)(p), _mm256_cvtps_ph(u, _MM_FROUND_TO_NEAREST_INT))
+
+/* Nearest-even by integers, as the codec; a NaN stays one. */
+MPTI_AVX2_TARGET static __inline__ __m256 mpti_round_bf16(__m256 u)
+{
+    const __m256i bits = _mm256_castps_si256(u);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff));
+    const __m256i cut = _mm256_and_si256(sum, _mm256_set1_epi32(-0x10000));
+    const __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)),
+                                           _mm256_set1_epi32(0x7f800000));
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(cut, bits, nan));
+}
+
+MPTI_AVX2_TARGET static __inline__ void mpti_store_bf16(uint16_t *p, __m256 u)
+{
+    const __m256i bits = _mm256_srli_epi32(_mm256_castps_si256(mpti_round_bf16(u)), 16);
+    _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi32(_mm256_castsi256_si128(bits),
+                                                            _mm256_extracti128_si256(bits, 1)));
+}
+
+/* to[0 .. 7] = from[0 .. 7] + u * u */
+MPTI_AVX2_TARGET static __inline__ void mpti_add8(double *to, __m256 u, const double *from)
+{
+    const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(u));
+    const __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(u, 1));
+    _mm256_storeu_pd(to, _mm256_fmadd_pd(low, low, _mm256_loadu_pd(from)));
+    _mm256_storeu_pd(to + 4, _mm256_fmadd_pd(high, high, _mm256_loadu_pd(from + 4)));
+}
+
+MPTI_KERNELS(mpti_check_f32, MPTI_AVX2_TARGET, float, MPTI_LOAD_F32, MPTI_ROUND_F32, MPTI_STORE_F32,
+             mpti_add8)
+MPTI_KERNELS(mpti_check_f16, MPTI_AVX2_TARGET, uint16_t, MPTI_LOAD_F16, MPTI_ROUND_F16, MPTI_STORE_F16,
+             mpti_add8)
+MPTI_KERNELS(mpti_check_bf16, MPTI_AVX2_TARGET, uint16_t, MPTI_LOAD_BF16, mpti_round_bf16, mpti_store_bf16,
+             mpti_add8)
+#define MPTI_LOAD_F32_512(p) _mm512_loadu_ps(p)
+#define MPTI_LOAD_F16_512(p) \
+    _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256((const __m256i *)(const void *)(p)))
+#define MPTI_LOAD_BF16_512(p) \
+    _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff,  \
+        _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256((const __m256i *)(const void *)(p))), 16))
+#define MPTI_ROUND_F16_512(u) \
+    _mm512_maskz_cvtph_ps(0xffff, _mm512_maskz_cvtps_ph(0xffff, u, _MM_FROUND_TO_NEAREST_INT))
+
+MPTI_AVX512_TARGET static __inline__ __m512 mpti_round_bf16_512(__m512 u)
+{
+    const __m512i   bits = _mm512_castps_si512(u), rest = _mm512_set1_epi32(0x7fff);
+    const __m512i   odd = _mm512_and_si512(_mm512_maskz_srli_epi32(0xffff, bits, 16), _mm512_set1_epi32(1));
+    const __m512i   sum = _mm512_add_epi32(_mm512_add_epi32(bits, odd), rest);
+    const __m512i   cut = _mm512_and_si512(sum, _mm512_set1_epi32(-0x10000));
+    const __mmask16 nan = _mm512_cmpgt_epi32_mask(_mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff)),
+                                                  _mm512_set1_epi32(0x7f800000));
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(cut, nan, bits));
+}
+
+MPTI_CHUNK_512(mpti_check_f32, float, MPTI_LOAD_F32_512, MPTI_ROUND_F32)
+MPTI_CHUNK_512(mpti_check_f16, uint16_t, MPTI_LOAD_F16_512, MPTI_ROUND_F16_512)
+MPTI_CHUNK_512(mpti_check_bf16, uint16_t, MPTI_LOAD_BF16_512, mpti_round_bf16_512)
+
+static void mpti_check_lanes(double *lane, const void *g, mpt_format format, size_t n, float factor, int back)
+{
+    if (format == MPT_F32)
+        mpti_check_f32_lanes(lane, (const float *)g, n, factor, back);
+    else if (format == MPT_F16)
+        mpti_check_f16_lanes(lane, (const uint16_t *)g, n, factor, back);
+    else
+        mpti_check_bf16_lanes(lane, (const uint16_t *)g, n, factor, back);
+}
+
+static void mpti_check_whole(double *lane, const void *g, mpt_format format, float factor, int back)
+{
+    if (format == MPT_F32)
+        mpti_check_f32_chunk(lane, (const float *)g, factor, back);
+    else if (format == MPT_F16)
+        mpti_check_f16_chunk(lane, (const uint16_t *)g, factor, back);
+    else
+        mpti_check_bf16_chunk(lane, (const uint16_t *)g, factor, back);
+}
+
+static void mpti_check_store(void *g, mpt_format format, size_t n, float factor)
+{
+    if (format == MPT_F32)
+        mpti_check_f32_store((float *)g, n, factor);
+    else if (format == MPT_F16)
+        mpti_check_f16_store((uint16_t *)g, n, factor);
+    else
+        mpti_check_bf16_store((uint16_t *)g, n, factor);
+}
+
+/* Adjacent pairs of 2048 lanes, eight sums at a time. */
+__attribute__((target("avx2,fma"))) static double mpti_pair_sum_fast(double *lane, size_t n)
+{
+    size_t i;
+    for (; n > 8; n /= 2)
+        for (i = 0; i < n / 2; i += 4) {
+            const __m256d a = _mm256_loadu_pd(lane + 2 * i), b = _mm256_loadu_pd(lane + 2 * i + 4);
+            _mm256_storeu_pd(lane + i, _mm256_permute4x64_pd(_mm256_hadd_pd(a, b), 0xd8));
         }
-    step->sumsq = mpti_pair_sum(slot, MPTI_SLOTS);
-    step->found_inf = bad ? 1u : 0u;
-    step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
+    return mpti_pair_sum(lane, n);
+}
+
+/* Nonzero, and the sum, if the chunk has no bad element; then its gradients are also written back. */
+static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n, double *sum)
+{
+    const mpt_tensor *const t = c->t;
+    const size_t            bytes = t->grad_format == MPT_F32 ? 4u : 2u, whole = n - n % 8u;
+    size_t                  lanes = mpti_lane_count(n);
+    unsigned char *const    grad = (unsigned char *)t->grad + first * bytes;
+    double                  lane[MPTI_LANES];
+    float                   tail[8];
+    if (mpti_path() < MPTI_PATH_AVX2)
+        return 0;
+    if (n == MPTI_CHUNK && mpti_path() >= MPTI_PATH_AVX512) {
+        mpti_check_whole(lane, grad, t->grad_format, c->factor, c->write_back);
+        lanes = MPTI_LANES / 4;
+    } else {
+        memset(lane, 0, lanes * sizeof *lane);
+        mpti_check_lanes(lane, grad, t->grad_format, whole, c->factor, c->write_back);
+    }
+    if (whole < n) {
+        memset(tail, 0, sizeof tail);
+        memcpy(tail, grad + whole * bytes, (n - whole) * bytes);
+        mpti_check_lanes(lane + whole % MPTI_LANES, tail, t->grad_format, 8, c->factor, c->write_back);
+    }
+    *sum = mpti_pair_sum_fast(lane, lanes);
+    if (!mpti_f64_is_finite(*sum))
+        return 0;
+    if (c->write_back) {
+        mpti_check_store(grad, t->grad_format, whole, c->factor);
+        mpti_check_store(tail, t->grad_format, whole < n ? 8u : 0u, c->factor);
+        if (whole < n)
+            memcpy(grad + whole * bytes, tail, (n - whole) * bytes);
+    }
+    return 1;
+}
+#else
+static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n, double *sum)
+{
+    (void)c, (void)first, (void)n, (void)sum;
+    return 0;
+}
+#endif
+
+static void mpti_check_pass(mpti_checking *c, const mpt_tensor *tensors, size_t count)
+{
+    double slot[MPTI_SLOTS], sum;
+    size_t first, chunk = 0;
+    memset(slot, 0, sizeof slot);
+    for (c->tensor = 0; c->tensor < count; c->tensor++) {
+        c->t = &tensors[c->tensor];
+        for (first = 0; first < c->t->n; first += MPTI_CHUNK, chunk++) {
+            const size_t n = mpti_min(c->t->n - first, MPTI_CHUNK);
+            if (!mpti_check_chunk_fast(c, first, n, &sum))
+                sum = mpti_check_chunk(c, first, n);
+            slot[chunk % MPTI_SLOTS] += sum;
+        }
+    }
+    c->step->sumsq = mpti_pair_sum(slot, MPTI_SLOTS);
+    c->step->found_inf = c->step->cause ? 1u : 0u;
+    c->step->norm = mpti_norm_from_sumsq(c->step->sumsq, c->step->found_inf);
 }
 
 static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
-                             int write_back)
+                             mpt_tensor_report *report, int write_back)
 {
-    mpt_status status = mpti_scaler_usable(s);
+    mpt_status    status = mpti_scaler_usable(s);
+    mpti_checking c;
     if (status == MPT_OK && !step)
         status = MPT_E_ARG;
     if (status == MPT_OK && mpti_is_second_check(s, step))
@@ -3063,24 +3426,131 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
         return status;
     }
     memset(step, 0, sizeof *step);
+    if (report && count)
+        memset(report, 0, count * sizeof *report);
+    memset(&c, 0, sizeof c);
+    c.step = step;
+    c.report = report;
+    c.write_back = write_back;
+    c.factor = mpti_inverse_scale(s->scale);
     step->update = s->updates + 1u;
-    step->grad_factor = mpti_inverse_scale(s->scale);
+    step->grad_factor = write_back ? 1.0f : c.factor;
     step->clip_factor = 1.0f;
-    mpti_check_pass(step, tensors, count, write_back);
-    if (write_back)
-        step->grad_factor = 1.0f;
+    mpti_check_pass(&c, tensors, count);
     step->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
-    return mpt_scaler_record(s, (int)step->found_inf);
+    return mpt_scaler_record_cause(s, step->cause);
 }
 
 MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count)
 {
-    return mpti_check(s, step, tensors, count, 0);
+    return mpti_check(s, step, tensors, count, NULL, 0);
 }
 
 MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count)
 {
-    return mpti_check(s, step, tensors, count, 1);
+    return mpti_check(s, step, tensors, count, NULL, 1);
+}
+
+MPT_DEF mpt_status mpt_check_report(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                                    mpt_tensor_report *report)
+{
+    return mpti_check(s, step, tensors, count, report, 0);
+}
+
+MPT_DEF mpt_status mpt_unscale_report(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors,
+                                      size_t count, mpt_tensor_report *report)
+{
+    return mpti_check(s, step, tensors, count, report, 1);
+}
+
+MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count)
+{
+    double   sumsq = 0.0;
+    unsigned bad = 0u;
+    size_t   i;
+    if (count && !steps)
+        return MPT_E_ARG;
+    for (i = 0; i < count; i++) {
+        if (!mpti_step_is_open(&steps[i]))
+            return MPT_E_ORDER;
+        bad |= steps[i].found_inf;
+        sumsq += steps[i].sumsq;
+    }
+    for (i = 0; i < count; i++) {
+        steps[i].sumsq = sumsq;
+        steps[i].found_inf = bad ? 1u : 0u;
+        steps[i].norm = mpti_norm_from_sumsq(sumsq, bad);
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn *reduce, void *user)
+{
+    mpt_status status = mpti_scaler_usable(s);
+    double     values[5];
+    if (status == MPT_OK && (!step || !reduce))
+        status = MPT_E_ARG;
+    if (status == MPT_OK && (!mpti_step_is_open(step) || !mpti_is_second_check(s, step)))
+        status = MPT_E_ORDER;
+    if (status != MPT_OK)
+        return status;
+    values[0] = (double)step->inf_count;
+    values[1] = (double)step->nan_count;
+    values[2] = (double)step->range_count;
+    values[3] = (double)(step->found_inf != 0u);
+    values[4] = step->sumsq;
+    if (reduce(user, values, 5)) {
+        step->found_inf = 1u;
+        return MPT_E_DATA;
+    }
+    step->inf_count = (uint64_t)values[0];
+    step->nan_count = (uint64_t)values[1];
+    step->range_count = (uint64_t)values[2];
+    step->found_inf = values[3] > 0.0 ? 1u : 0u;
+    step->cause = (step->inf_count ? MPT_CAUSE_INF : 0u) | (step->nan_count ? MPT_CAUSE_NAN : 0u) |
+                  (step->range_count ? MPT_CAUSE_RANGE : 0u);
+    step->sumsq = values[4];
+    step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
+    s->found_inf |= step->found_inf;
+    s->cause |= step->cause;
+    return MPT_OK;
+}
+
+static int mpti_overlap(const mpt_tensor *a, const mpt_tensor *b)
+{
+    const uintptr_t p = (uintptr_t)a->grad, q = (uintptr_t)b->grad;
+    const size_t    a_bytes = a->n * (a->grad_format == MPT_F32 ? 4u : 2u);
+    const size_t    b_bytes = b->n * (b->grad_format == MPT_F32 ? 4u : 2u);
+    return a_bytes && b_bytes && p < q + b_bytes && q < p + a_bytes;
+}
+
+static mpt_status mpti_accumulate_ok(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
+{
+    mpt_status status = mpt_tensors_validate(dst, count, MPT_NEEDS_GRAD, NULL);
+    size_t     i;
+    if (status == MPT_OK)
+        status = mpt_tensors_validate(src, count, MPT_NEEDS_GRAD, NULL);
+    for (i = 0; i < count && status == MPT_OK; i++)
+        if (dst[i].n != src[i].n || mpti_overlap(&dst[i], &src[i]))
+            status = MPT_E_ARG;
+    return status;
+}
+
+MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
+{
+    const mpt_status status = mpti_accumulate_ok(dst, src, count);
+    float            a[MPTI_BLOCK], b[MPTI_BLOCK];
+    size_t           i, j, first;
+    for (i = 0; i < count && status == MPT_OK; i++)
+        for (first = 0; first < dst[i].n; first += MPTI_BLOCK) {
+            const size_t take = mpti_min(dst[i].n - first, MPTI_BLOCK);
+            mpti_row_load(a, dst[i].grad, dst[i].grad_format, first, take);
+            mpti_row_load(b, src[i].grad, src[i].grad_format, first, take);
+            for (j = 0; j < take; j++)
+                a[j] = a[j] + b[j];
+            mpti_row_store(dst[i].grad, dst[i].grad_format, first, a, take);
+        }
+    return status;
 }
 
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
@@ -3093,15 +3563,21 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
     return MPT_OK;
 }
 
+/* Only gradients that were written back can be changed before the step. */
+static mpt_status mpti_clip_usable(const mpt_step *step, const mpt_tensor *tensors, size_t count)
+{
+    if (!step)
+        return MPT_E_ARG;
+    if (step->stage != (uint32_t)MPT_STAGE_UNSCALED)
+        return MPT_E_ORDER;
+    return mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, NULL);
+}
+
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count)
 {
-    mpt_status status = step ? MPT_OK : MPT_E_ARG;
-    float      row[MPTI_BLOCK];
-    size_t     i, j, first;
-    if (status == MPT_OK && step->stage != (uint32_t)MPT_STAGE_UNSCALED)
-        status = MPT_E_ORDER;
-    if (status == MPT_OK)
-        status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, NULL);
+    const mpt_status status = mpti_clip_usable(step, tensors, count);
+    float            row[MPTI_BLOCK];
+    size_t           i, j, first;
     if (status != MPT_OK)
         return status;
     for (i = 0; i < count; i++)
@@ -3113,6 +3589,41 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
             mpti_row_store(tensors[i].grad, tensors[i].grad_format, first, row, take);
         }
     step->clip_factor = 1.0f;
+    return MPT_OK;
+}
+
+/* By magnitude patterns, which order like magnitudes: nothing else of a number changes. */
+static void mpti_limit_tensor(const mpt_tensor *t, uint32_t most)
+{
+    size_t i;
+    for (i = 0; i < t->n; i++)
+        if (t->grad_format == MPT_F32) {
+            float *const   g = (float *)t->grad + i;
+            const uint32_t bits = mpti_f32_bits(*g);
+            if ((bits & 0x7fffffffu) > most)
+                *g = mpti_f32_make((bits & 0x80000000u) | most);
+        } else {
+            uint16_t *const g = (uint16_t *)t->grad + i;
+            if ((*g & 0x7fffu) > most)
+                *g = (uint16_t)((*g & 0x8000u) | most);
+        }
+}
+
+MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs)
+{
+    const int        ok = max_abs > 0.0f && mpti_f32_is_finite(max_abs);
+    const mpt_status status = ok ? mpti_clip_usable(step, tensors, count) : MPT_E_ARG;
+    mpt_opts         down;
+    size_t           i;
+    if (status != MPT_OK || step->found_inf)
+        return status;
+    memset(&down, 0, sizeof down);
+    down.rounding = MPT_RND_TOWARD_ZERO;
+    down.overflow = MPT_OVERFLOW_SATURATE;
+    for (i = 0; i < count; i++) {
+        const uint64_t most = mpt_encode(tensors[i].grad_format, mpti_to_f64(max_abs), &down, NULL);
+        mpti_limit_tensor(&tensors[i], (uint32_t)most);
+    }
     return MPT_OK;
 }
 

@@ -61,7 +61,9 @@ typedef struct mpt_cuda_state {
     float      lr;              /* learning rate; change it with mpt_cuda_lr_set */
     uint32_t   misuse;          /* calls in a wrong order; each of them changed nothing else */
     uint32_t   blocks_done;     /* between kernels: 0 */
-    uint32_t   bad;             /* between kernels: 0 */
+    uint32_t   bad;             /* between kernels: 0, as all below */
+    unsigned long long bad_first;   /* complement of the least chunk * 2^16 + element * 4 + cause */
+    unsigned long long bad_count[3];    /* Inf, NaN, out of range */
 } mpt_cuda_state;
 
 // >>C2 context -------------------------------------------------------------------------------------
@@ -1042,29 +1044,49 @@ MPTI_D double mpti_block_pair_sum(double x)
     return x;
 }
 
+/* Count the bad ones of eight elements, and keep the first of all: chunks and elements in list order, so the
+ * least key is the first whoever comes first. Rare, so atomics do. */
+MPTI_D void mpti_note_bad8(mpt_cuda_state *state, uint64_t chunk, uint32_t first, uint32_t count,
+                           const float g[MPTI_VEC], const float u[MPTI_VEC])
+{
+    for (uint32_t k = 0; k < count; k++) {
+        const unsigned cause = mpti_cause_1(g[k], u[k]);
+        if (!cause)
+            continue;
+        const unsigned           which = cause / 2u;    /* INF 1, NAN 2, RANGE 4: 0, 1, 2 */
+        const unsigned long long key = (unsigned long long)chunk << 16 | (first + k) << 2 | which;
+        atomicAdd(&state->bad_count[which], 1ull);
+        atomicMax(&state->bad_first, ~key);
+    }
+    atomicOr(&state->bad, 1u);
+}
+
 /* One chunk: what mpti_check_chunk does on the CPU. Returns the sum of squares in thread 0. */
-MPTI_D double mpti_block_check(const mpti_cuda_tensor *t, const mpti_cuda_chunk *chunk, float factor,
-                               bool write_back, unsigned *bad)
+MPTI_D double mpti_block_check(const mpti_cuda_tensor *t, const mpti_cuda_chunk *chunk, uint64_t number,
+                               float factor, bool write_back, mpt_cuda_state *state)
 {
     double lane[MPTI_VEC];
     MPTI_UNROLL
     for (uint32_t k = 0; k < MPTI_VEC; k++) lane[k] = 0.0;
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES) {
         const uint32_t count = chunk->n - i < MPTI_VEC ? chunk->n - i : MPTI_VEC;
-        float          x[MPTI_VEC];
-        mpti_load_some(t->grad, t->grad_format, chunk->first + i, count, x);
+        float          g[MPTI_VEC], x[MPTI_VEC];
+        unsigned       bad = 0u;
+        mpti_load_some(t->grad, t->grad_format, chunk->first + i, count, g);
         MPTI_UNROLL
-        for (uint32_t k = 0; k < MPTI_VEC; k++) x[k] = mpti_unscale_1(x[k], factor, bad);
+        for (uint32_t k = 0; k < MPTI_VEC; k++) x[k] = mpti_unscale_1(g[k], factor, &bad);
         if (write_back) {
             mpti_store_some(t->grad, t->grad_format, chunk->first + i, count, x);
             if (t->grad_format != MPT_F32) {
                 MPTI_UNROLL
                 for (uint32_t k = 0; k < MPTI_VEC; k++) {
                     x[k] = mpti_decode16(t->grad_format, mpti_encode16(t->grad_format, x[k]));
-                    *bad |= (unsigned)!mpti_f32_is_finite(x[k]);
+                    bad |= (unsigned)!mpti_f32_is_finite(x[k]);
                 }
             }
         }
+        if (bad)
+            mpti_note_bad8(state, number, i, count, g, x);
         MPTI_UNROLL
         for (uint32_t k = 0; k < MPTI_VEC; k++) lane[k] = mpti_sumsq_1(lane[k], x[k]);
     }
@@ -1072,12 +1094,29 @@ MPTI_D double mpti_block_check(const mpti_cuda_tensor *t, const mpti_cuda_chunk 
                                ((lane[4] + lane[5]) + (lane[6] + lane[7])));
 }
 
+/* The counts and the first bad element into the record; one thread. */
+MPTI_D void mpti_finish_cause(mpt_cuda_state *state, const mpti_cuda_chunk *chunks)
+{
+    mpt_step *const          s = &state->step;
+    const unsigned long long key = ~state->bad_first;
+    s->inf_count = state->bad_count[0];
+    s->nan_count = state->bad_count[1];
+    s->range_count = state->bad_count[2];
+    s->cause = (s->inf_count ? MPT_CAUSE_INF : 0u) | (s->nan_count ? MPT_CAUSE_NAN : 0u) |
+               (s->range_count ? MPT_CAUSE_RANGE : 0u);
+    s->bad_tensor = state->bad ? chunks[key >> 16].tensor : 0u;
+    s->bad_index = state->bad ? chunks[key >> 16].first + (key >> 2 & 0x3fffu) : 0u;
+    s->bad_cause = state->bad ? 1u << (key & 3u) : 0u;
+    state->bad_first = state->bad_count[0] = state->bad_count[1] = state->bad_count[2] = 0u;
+}
+
 /* The last block adds the partial sums and writes the record of the step. */
-MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const double *partial, uint64_t chunks,
-                                    float factor, bool write_back)
+MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk *chunks,
+                                    uint64_t chunk_count, const double *partial, float factor,
+                                    bool write_back)
 {
     double slot = 0.0;
-    for (uint64_t i = threadIdx.x; i < chunks; i += MPTI_SLOTS) slot += partial[i];
+    for (uint64_t i = threadIdx.x; i < chunk_count; i += MPTI_SLOTS) slot += partial[i];
     slot = mpti_block_pair_sum(slot);
     if (threadIdx.x != 0)
         return;
@@ -1089,7 +1128,9 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const double *partial
     s->grad_factor = write_back ? 1.0f : factor;
     s->clip_factor = 1.0f;
     s->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
+    mpti_finish_cause(state, chunks);
     state->scaler.found_inf |= s->found_inf;
+    state->scaler.cause |= s->cause;
     state->scaler.checks++;
     state->bad = 0u;
 }
@@ -1101,21 +1142,18 @@ mpti_k_check(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uin
     /* every block reads these before the last one changes them: that one waits for all counts */
     const bool  in_order = state->scaler.in_use && !mpti_is_second_check(&state->scaler, &state->step);
     const float factor = mpti_inverse_scale(state->scaler.scale);
-    unsigned    bad = 0u;
     if (in_order)
         for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
             const mpti_cuda_chunk  chunk = chunks[i];
             const mpti_cuda_tensor t = tensors[chunk.tensor];
-            const double           sum = mpti_block_check(&t, &chunk, factor, write_back != 0, &bad);
+            const double           sum = mpti_block_check(&t, &chunk, i, factor, write_back != 0, state);
             if (threadIdx.x == 0)
                 partial[i] = sum;
         }
-    if (__syncthreads_or((int)bad) && threadIdx.x == 0)
-        atomicOr(&state->bad, 1u);
     if (!mpti_is_last_block(&state->blocks_done))
         return;
     if (in_order)
-        mpti_block_finish_check(state, partial, chunk_count, factor, write_back != 0);
+        mpti_block_finish_check(state, chunks, chunk_count, partial, factor, write_back != 0);
     else if (threadIdx.x == 0) {
         state->misuse++;
         state->step.found_inf = 1u;     /* as mpt_check: do not step on gradients that nobody checked */

@@ -1461,7 +1461,7 @@ TEST(structs_have_no_padding)
 {
     CHECK_EQ_U(sizeof(mpt_scaler_config), 6 * 8 + 6 * 4);
     CHECK_EQ_U(sizeof(mpt_scaler), sizeof(mpt_scaler_config) + 7 * 8 + 18 * 4);
-    CHECK_EQ_U(sizeof(mpt_step), 3 * 8 + 4 * 4);
+    CHECK_EQ_U(sizeof(mpt_step), 8 * 8 + 6 * 4);
     CHECK_EQ_U(sizeof(mpt_sgd), 4 * 4 + 8);
     CHECK_EQ_U(sizeof(mpt_adamw), 6 * 4 + 8);
     CHECK_EQ_U(sizeof(mpt_range), (8 + MPT_RANGE_BINS + 2 + 3) * 8 + 2 * 4);

@@ -924,6 +924,416 @@ TEST(configurations)
     }
 }
 
+/* ---- check: what was bad, where, and how much ---- */
+
+enum { MANY = 40000 };
+static uint32_t  room[3][MANY];     /* for any format */
+static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
+
+static mpt_tensor grad_of(void *grad, mpt_format format, size_t n, const char *name)
+{
+    mpt_tensor t;
+    memset(&t, 0, sizeof t);
+    t.name = name;
+    t.grad = grad;
+    t.grad_format = format;
+    t.n = n;
+    return t;
+}
+
+static void put(const mpt_tensor *t, size_t i, uint32_t bits)
+{
+    const uint16_t half = (uint16_t)bits;
+    if (t->grad_format == MPT_F32)
+        memcpy((unsigned char *)t->grad + 4 * i, &bits, 4);
+    else
+        memcpy((unsigned char *)t->grad + 2 * i, &half, 2);
+}
+
+static uint32_t get(const mpt_tensor *t, size_t i)
+{
+    uint32_t bits;
+    uint16_t half;
+    if (t->grad_format == MPT_F32) {
+        memcpy(&bits, (const unsigned char *)t->grad + 4 * i, 4);
+        return bits;
+    }
+    memcpy(&half, (const unsigned char *)t->grad + 2 * i, 2);
+    return half;
+}
+
+static float value(const mpt_tensor *t, size_t i)
+{
+    return (float)mpt_decode(t->grad_format, get(t, i));
+}
+
+static void put_value(const mpt_tensor *t, size_t i, float x)
+{
+    put(t, i, (uint32_t)mpt_encode(t->grad_format, (double)x, NULL, NULL));
+}
+
+static float rounded(mpt_format format, float x)
+{
+    return (float)mpt_decode(format, mpt_encode(format, (double)x, NULL, NULL));
+}
+
+static void fill(const mpt_tensor *t, float scale)
+{
+    size_t i;
+    for (i = 0; i < t->n; i++)
+        put_value(t, i, ((float)((int)(mt_random() >> 40) - 0x800000) / 8388608.0f + 1e-3f) * scale);
+}
+
+static mpt_scaler static_scaler(float scale)
+{
+    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_STATIC);
+    c.init_scale = scale;
+    return scaler_from(&c);
+}
+
+static const uint32_t inf_bits[] = {0x7f800000u, 0x7c00u, 0x7f80u};
+static const uint32_t nan_bits[] = {0xffc00001u, 0xfe00u, 0x7fc1u};
+static const uint32_t big_bits[] = {0x7f7fffffu, 0x7bffu, 0x7f7fu};
+
+/* Bad ones planted at random; every count and every first is told again by a plain loop. */
+TEST(cause_first_and_counts)
+{
+    int round;
+    for (round = 0; round < 300; round++) {
+        const int         back = round & 1, below_one = (round & 6) == 6;
+        mpt_scaler        s = static_scaler(below_one ? 0.5f : 1024.0f);
+        mpt_tensor        list[3];
+        mpt_tensor_report report[3], want[3];
+        mpt_step          step, expected;
+        size_t            i, k;
+        memset(&step, 0, sizeof step);
+        memset(&expected, 0, sizeof expected);
+        memset(want, 0, sizeof want);
+        for (k = 0; k < 3; k++) {
+            const size_t n = 1 + (size_t)(mt_random() % (MANY - 1));
+            list[k] = grad_of(room[k], formats[((size_t)round / 8 + k) % 3], n, "t");
+            fill(&list[k], 1.0f);
+        }
+        for (i = mt_random() % 6u; i; i--) {
+            const size_t f = (size_t)list[k = mt_random() % 3u].grad_format;
+            const size_t row = f == (size_t)MPT_F32 ? 0u : f == (size_t)MPT_F16 ? 1u : 2u;
+            const uint32_t *const kind = i % 3u == 0 ? inf_bits : i % 3u == 1 ? nan_bits : big_bits;
+            put(&list[k], mt_random() % list[k].n, kind[row]);
+        }
+        for (k = 0; k < 3; k++)
+            for (i = 0; i < list[k].n; i++) {
+                const float    g = value(&list[k], i), u = g * (below_one ? 2.0f : 1.0f / 1024.0f);
+                const uint32_t a = mpti_f32_bits(g) & 0x7fffffffu;
+                const float    kept = back ? rounded(list[k].grad_format, u) : u;
+                const uint32_t ends = mpti_f32_bits(kept) & 0x7fffffffu;
+                const unsigned cause = a > 0x7f800000u       ? MPT_CAUSE_NAN
+                                       : a == 0x7f800000u    ? MPT_CAUSE_INF
+                                       : ends >= 0x7f800000u ? MPT_CAUSE_RANGE
+                                                             : 0u;
+                if (!cause)
+                    continue;
+                if (!expected.cause) {
+                    expected.bad_tensor = k;
+                    expected.bad_index = i;
+                    expected.bad_cause = cause;
+                }
+                if (!want[k].bad_cause) {
+                    want[k].bad_index = i;
+                    want[k].bad_cause = cause;
+                }
+                expected.cause |= cause;
+                *(cause == MPT_CAUSE_INF ? &want[k].inf_count : cause == MPT_CAUSE_NAN ? &want[k].nan_count
+                  : &want[k].range_count) += 1;
+            }
+        CHECK_EQ_I((back ? mpt_unscale_report : mpt_check_report)(&s, &step, list, 3, report), MPT_OK);
+        CHECK(!memcmp(report, want, sizeof want));
+        CHECK_EQ_U(step.inf_count, want[0].inf_count + want[1].inf_count + want[2].inf_count);
+        CHECK_EQ_U(step.nan_count, want[0].nan_count + want[1].nan_count + want[2].nan_count);
+        CHECK_EQ_U(step.range_count, want[0].range_count + want[1].range_count + want[2].range_count);
+        CHECK_EQ_U(step.bad_tensor, expected.bad_tensor);
+        CHECK_EQ_U(step.bad_index, expected.bad_index);
+        CHECK_EQ_U(step.bad_cause, expected.bad_cause);
+        CHECK_EQ_U(step.cause, expected.cause);
+        CHECK_EQ_U(step.found_inf, expected.cause != 0u);
+        CHECK_EQ_U(s.cause, expected.cause);
+        CHECK_EQ_U(s.found_inf, expected.cause != 0u);
+    }
+}
+
+/* The vector kernels against the reference chunk: sums and what is written back, bit for bit. */
+TEST(vectors_equal_the_reference)
+{
+    static const size_t sizes[] = {1,    7,    8,     9,     255,   256,   257, 2047,
+                                   2048, 4097, 16383, 16384, 16385, 32768, MANY};
+    static uint32_t     was[MANY], fast[MANY];
+    size_t              f, i, k;
+    int                 back;
+    for (f = 0; f < 3; f++)
+        for (i = 0; i < COUNT(sizes); i++)
+            for (back = 0; back < 2; back++)
+                for (k = 0; k < 3; k++) {
+                    static const float  scales[] = {1024.0f, 3.0f, 0.75f};
+                    mpt_scaler          s = static_scaler(scales[k]);
+                    const size_t        skip = k;       /* off its alignment */
+                    const size_t        bytes = formats[f] == MPT_F32 ? 4u : 2u;
+                    mpt_tensor          t = grad_of((unsigned char *)room[0] + skip * bytes, formats[f],
+                                                    sizes[i] - (sizes[i] > MANY - 3u ? skip : 0u), "t");
+                    mpt_step            step, plain;
+                    mpti_checking       c;
+                    double              slot[MPTI_SLOTS];
+                    size_t              first;
+                    memset(&step, 0, sizeof step);
+                    memset(&plain, 0, sizeof plain);
+                    memset(&c, 0, sizeof c);
+                    memset(slot, 0, sizeof slot);
+                    fill(&t, 100.0f);
+                    memcpy(was, room[0], sizeof was);
+                    CHECK_EQ_I((back ? mpt_unscale : mpt_check)(&s, &step, &t, 1), MPT_OK);
+                    memcpy(fast, room[0], sizeof fast);
+                    memcpy(room[0], was, sizeof was);
+                    c.step = &plain;
+                    c.t = &t;
+                    c.factor = mpti_inverse_scale(scales[k]);
+                    c.write_back = back;
+                    for (first = 0; first < t.n; first += MPTI_CHUNK)
+                        slot[first / MPTI_CHUNK] +=
+                            mpti_check_chunk(&c, first, mpti_min(t.n - first, MPTI_CHUNK));
+                    CHECK_EQ_U_AT(mpti_f64_bits(step.sumsq), mpti_f64_bits(mpti_pair_sum(slot, MPTI_SLOTS)),
+                                  t.n);
+                    CHECK(!memcmp(fast, room[0], sizeof fast));
+                    CHECK(!step.found_inf && !plain.cause);
+                }
+}
+
+/* ---- several records, several ranks ---- */
+
+TEST(joined_records_act_as_one)
+{
+    mpt_scaler s = static_scaler(4.0f);
+    mpt_step   step[3], was[3], whole;
+    mpt_tensor t[3];
+    size_t     i;
+    memset(step, 0, sizeof step);
+    memset(&whole, 0, sizeof whole);
+    for (i = 0; i < 3; i++) {
+        t[i] = grad_of(room[i], MPT_F32, 100, "t");
+        fill(&t[i], 1.0f);
+    }
+    CHECK_EQ_I(mpt_steps_join(step, 3), MPT_E_ORDER);
+    CHECK_EQ_I(mpt_steps_join(NULL, 3), MPT_E_ARG);
+    CHECK_EQ_I(mpt_steps_join(NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &whole, t, 3), MPT_OK);
+    for (i = 0; i < 3; i++)
+        CHECK_EQ_I(mpt_check(&s, &step[i], &t[i], 1), MPT_OK);
+    CHECK_EQ_I(mpt_steps_join(step, 3), MPT_OK);
+    for (i = 0; i < 3; i++)
+        CHECK(fabs(step[i].norm - whole.norm) < 1e-12 * whole.norm && !step[i].found_inf);
+    put(&t[1], 5, inf_bits[0]);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    for (i = 0; i < 3; i++)
+        CHECK_EQ_I(mpt_check(&s, &step[i], &t[i], 1), MPT_OK);
+    CHECK(!step[0].found_inf && step[1].found_inf);
+    memcpy(was, step, sizeof was);
+    step[2].stage = (uint32_t)MPT_STAGE_STEPPED;
+    CHECK_EQ_I(mpt_steps_join(step, 3), MPT_E_ORDER);
+    CHECK(!memcmp(was, step, 2 * sizeof *was));
+    step[2].stage = (uint32_t)MPT_STAGE_CHECKED;
+    CHECK_EQ_I(mpt_steps_join(step, 3), MPT_OK);
+    for (i = 0; i < 3; i++) {
+        CHECK_EQ_U(step[i].found_inf, 1);
+        CHECK(mpti_f64_bits(step[i].norm) == (uint64_t)0x7ff << 52);
+        CHECK_EQ_U(step[i].cause, i == 1 ? MPT_CAUSE_INF : 0u);
+    }
+}
+
+/* A scale per tensor that is a power of two: as long as nothing is subnormal or overflows, the unscaled
+ * gradients are the same bits at every scale; and a layer whose gradients one scale would flush is kept. */
+TEST(a_scale_per_tensor_rounds_nothing)
+{
+    static const int exponents[] = {0, 3, -2, 7, -5};
+    size_t           e, i, k;
+    float            plain[2][200];
+    for (k = 0; k < 2; k++)
+        for (i = 0; i < 200; i++)       /* halves in [1, 2): a layer at 2^-3, one at 2^-20 */
+            plain[k][i] = (float)(1024u + mt_random() % 1024u) / 1024.0f * pow2f(k ? -20 : -3);
+    for (e = 0; e < COUNT(exponents); e++) {
+        mpt_scaler s[2];
+        mpt_step   step[2];
+        double     sum = 0.0;
+        memset(step, 0, sizeof step);
+        for (k = 0; k < 2; k++) {
+            mpt_tensor t = grad_of(room[k], MPT_F16, 200, k ? "small" : "large");
+            s[k] = static_scaler(pow2f((k ? 17 : 0) + exponents[e]));
+            for (i = 0; i < 200; i++)   /* what a backward pass in f16 leaves with the layer's scale */
+                put_value(&t, i, mpt_scaler_scale(&s[k], plain[k][i]));
+            CHECK_EQ_I(mpt_check(&s[k], &step[k], &t, 1), MPT_OK);
+            for (i = 0; i < 200; i++) {
+                CHECK(value(&t, i) * step[k].grad_factor == plain[k][i]);
+                sum += (double)plain[k][i] * (double)plain[k][i];
+            }
+        }
+        CHECK_EQ_I(mpt_steps_join(step, 2), MPT_OK);
+        CHECK(fabs(step[0].norm - sqrt(sum)) < 1e-12 * sqrt(sum) && step[0].norm <= step[1].norm);
+    }
+    CHECK(mpt_f32_from_f16(mpt_f16_from_f32(plain[1][7])) != plain[1][7]);     /* without: lost */
+}
+
+typedef struct fake_ranks { const double *others; int calls, fails; } fake_ranks;
+
+static int fake_reduce(void *user, double *values, size_t n)
+{
+    fake_ranks *const r = (fake_ranks *)user;
+    size_t            i;
+    r->calls++;
+    for (i = 0; i < n; i++)
+        values[i] += r->others[i];
+    return r->fails;
+}
+
+TEST(ranks_decide_together)
+{
+    static const double good[5] = {0, 0, 0, 0, 16.0}, bad[5] = {2, 3, 0, 1, 0.0}, mute[5] = {0, 0, 0, 1, 1.0};
+    mpt_scaler          s = ours(10), before;
+    mpt_tensor          t = grad_of(room[0], MPT_F32, 2, "t");
+    mpt_step            step;
+    fake_ranks          r = {good, 0, 0};
+    memset(&step, 0, sizeof step);
+    put_value(&t, 0, 3.0f * 65536.0f);
+    put_value(&t, 1, 0.0f);
+    before = s;
+    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_E_ORDER);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_step_combine(NULL, &step, fake_reduce, &r), MPT_E_ARG);
+    CHECK_EQ_I(mpt_step_combine(&s, NULL, fake_reduce, &r), MPT_E_ARG);
+    CHECK_EQ_I(mpt_step_combine(&s, &step, NULL, &r), MPT_E_ARG);
+    CHECK_EQ_I(r.calls, 0);
+    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_OK);
+    CHECK(r.calls == 1 && step.norm == 5.0 && !step.found_inf && !s.found_inf);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_E_ORDER);      /* of the step before */
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+    r.others = bad;
+    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_OK);
+    CHECK(step.found_inf == 1 && step.cause == (MPT_CAUSE_INF | MPT_CAUSE_NAN) && step.inf_count == 2);
+    CHECK(s.found_inf == 1 && s.cause == (MPT_CAUSE_INF | MPT_CAUSE_NAN) && !step.bad_cause);
+    CHECK(mpti_f64_bits(step.norm) == (uint64_t)0x7ff << 52);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+    r.others = mute;                                                            /* bad, no cause told */
+    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_OK);
+    CHECK(step.found_inf == 1 && s.found_inf == 1 && !s.cause);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+    r.fails = 1;
+    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_E_DATA);
+    CHECK_EQ_U(step.found_inf, 1);
+    (void)before;
+}
+
+/* ---- accumulation, limits ---- */
+
+/* k micro-batches, accumulated scaled, unscaled once: the sum of the true gradients, rounded as said. */
+TEST(accumulation)
+{
+    size_t f, g, i, k;
+    for (f = 0; f < 3; f++)
+        for (g = 0; g < 3; g++) {
+            mpt_scaler s = static_scaler(64.0f);
+            mpt_tensor acc = grad_of(room[0], formats[f], 999, "sum");
+            mpt_tensor micro = grad_of(room[1], formats[g], 999, "part");
+            mpt_step   step;
+            static float sum[999];
+            memset(&step, 0, sizeof step);
+            memset(room[0], 0, sizeof room[0]);
+            memset(sum, 0, sizeof sum);
+            for (k = 0; k < 4; k++) {
+                fill(&micro, 64.0f);
+                for (i = 0; i < 999; i++) {
+                    const volatile float next = sum[i] + value(&micro, i);
+                    sum[i] = rounded(formats[f], next);
+                }
+                CHECK_EQ_I(mpt_accumulate(&acc, &micro, 1), MPT_OK);
+            }
+            CHECK_EQ_I(mpt_unscale(&s, &step, &acc, 1), MPT_OK);
+            for (i = 0; i < 999; i++)
+                CHECK_EQ_U_AT(mpti_f32_bits(value(&acc, i)),
+                              mpti_f32_bits(rounded(formats[f], sum[i] / 64.0f)), i);
+        }
+    {   /* a sum that overflows where its terms did not */
+        mpt_scaler s = static_scaler(2.0f);
+        mpt_tensor acc = grad_of(room[0], MPT_F16, 1, "sum"), micro = grad_of(room[1], MPT_F16, 1, "part");
+        mpt_step   step;
+        memset(&step, 0, sizeof step);
+        put_value(&acc, 0, 60000.0f);
+        put_value(&micro, 0, 60000.0f);
+        CHECK_EQ_I(mpt_accumulate(&acc, &micro, 1), MPT_OK);
+        CHECK_EQ_I(mpt_check(&s, &step, &acc, 1), MPT_OK);
+        CHECK_EQ_U(step.cause, MPT_CAUSE_INF);
+    }
+}
+
+TEST(accumulation_refuses)
+{
+    static uint32_t was[MANY];
+    mpt_tensor      a = grad_of(room[0], MPT_F32, 100, "a"), b = grad_of(room[1], MPT_F32, 100, "b"), c = b;
+    fill(&a, 1.0f);
+    memcpy(was, room[0], sizeof was);
+    CHECK_EQ_I(mpt_accumulate(NULL, &b, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_accumulate(&a, NULL, 1), MPT_E_ARG);
+    c.n = 99;
+    CHECK_EQ_I(mpt_accumulate(&a, &c, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_accumulate(&a, &a, 1), MPT_E_ARG);                   /* overlap, whole and in part */
+    c = grad_of((unsigned char *)room[0] + 396, MPT_F16, 100, "c");
+    CHECK_EQ_I(mpt_accumulate(&a, &c, 1), MPT_E_ARG);
+    c = b;
+    c.grad_format = MPT_E4M3;
+    CHECK_EQ_I(mpt_accumulate(&a, &c, 1), MPT_E_UNSUPPORTED);
+    c.grad = NULL;
+    CHECK_EQ_I(mpt_accumulate(&a, &c, 1), MPT_E_ARG);
+    CHECK(!memcmp(was, room[0], sizeof was));
+    c.n = a.n = 0;
+    CHECK_EQ_I(mpt_accumulate(&a, &c, 1), MPT_OK);
+    CHECK_EQ_I(mpt_accumulate(NULL, NULL, 0), MPT_OK);
+}
+
+TEST(clip_by_value)
+{
+    static uint32_t was[MANY];
+    size_t          f, i;
+    for (f = 0; f < 3; f++) {
+        mpt_scaler s = static_scaler(1.0f);
+        mpt_tensor t = grad_of(room[0], formats[f], 300, "t");
+        mpt_step   step;
+        memset(&step, 0, sizeof step);
+        fill(&t, 2.0f);
+        memcpy(was, room[0], sizeof was);
+        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.7f), MPT_E_ORDER);
+        CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.7f), MPT_E_ORDER);    /* nothing was written back */
+        CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+        CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_clip_value(NULL, &t, 1, 0.7f), MPT_E_ARG);
+        CHECK_EQ_I(mpt_clip_value(&step, NULL, 1, 0.7f), MPT_E_ARG);
+        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.0f), MPT_E_ARG);
+        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, INF32), MPT_E_ARG);
+        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, mpti_f32_make(0x7fc00000u)), MPT_E_ARG);
+        CHECK(!memcmp(was, room[0], sizeof was));
+        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.7f), MPT_OK);
+        for (i = 0; i < t.n; i++) {
+            const mpt_tensor old = grad_of(was, formats[f], 300, "was");
+            const float      x = value(&old, i), y = value(&t, i);
+            CHECK(fabsf(y) <= 0.7f);
+            CHECK(fabsf(x) <= 0.7f ? y == x : fabsf(y) > 0.69f && (y < 0.0f) == (x < 0.0f));
+        }
+        CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);                      /* a bad step is left alone */
+        put(&t, 7, nan_bits[f]);
+        put_value(&t, 8, 9.0f);
+        CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.5f), MPT_OK);
+        CHECK(value(&t, 8) == 9.0f);
+    }
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -944,5 +1354,13 @@ int main(int argc, char **argv)
     RUN(default_refuses_what_is_no_power_of_two);
     RUN(causes_and_names);
     RUN(configurations);
+    RUN(cause_first_and_counts);
+    RUN(vectors_equal_the_reference);
+    RUN(joined_records_act_as_one);
+    RUN(a_scale_per_tensor_rounds_nothing);
+    RUN(ranks_decide_together);
+    RUN(accumulation);
+    RUN(accumulation_refuses);
+    RUN(clip_by_value);
     return mt_end();
 }
