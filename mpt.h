@@ -43,7 +43,7 @@
 #include <math.h>
 
 // >>M1 configuration ------------------------------------------------------------------------------
-/* MPT_NO_STDIO   define it to leave out mpt_range_print and with it <stdio.h>.
+/* MPT_NO_STDIO   define it to leave out the drawings, mpt_writer_file and with them <stdio.h>.
  * MPT_MALLOC, MPT_FREE  both or none, where MPT_IMPLEMENTATION is: memory for graphs without an arena.
  * MPT_USE_CBLAS  mpt_gemm calls cblas_sgemm of <cblas.h> on FP32 panels; link the library.
  * MPT_STATIC, MPT_DEF, MPT_SIMD: see mpt_half.h. */
@@ -307,6 +307,326 @@ MPT_DEF mpt_status mpt_ranges_print(FILE *out, const mpt_ranges *a, const char *
 #endif
 
 // >>M4 other reports -------------------------------------------------------------------------------
+/* Where reports are written: a function of yours that takes n bytes and returns 0, or anything else to stop.
+ * Numbers are written without the locale: a point, never a comma; JSON gets null for NaN and Inf. */
+typedef struct mpt_writer {
+    int (*write)(void *user, const char *text, size_t n);
+    void *user;
+} mpt_writer;
+
+/* TEXT: a line per figure. CSV_HEAD: names of the columns. CSV: a row (RFC 4180). JSON: an object a line. */
+typedef enum mpt_style { MPT_STYLE_TEXT, MPT_STYLE_CSV_HEAD, MPT_STYLE_CSV, MPT_STYLE_JSON } mpt_style;
+
+#ifndef MPT_NO_STDIO
+/* mpt_writer_file -- write to an open stream.  Threads: as the stream. */
+MPT_DEF mpt_writer mpt_writer_file(FILE *file);
+#endif
+
+/* mpt_range_write, mpt_ranges_write -- the figures of a range report; for all formats one each.
+ *   name  in  of the numbers, the first column; not NULL
+ * JSON also holds the histogram: "first" is the exponent of the first of "binades".
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the writer failed. */
+MPT_DEF mpt_status mpt_range_write(const mpt_range *r, mpt_style style, const char *name, mpt_writer out);
+MPT_DEF mpt_status mpt_ranges_write(const mpt_ranges *a, mpt_style style, const char *name, mpt_writer out);
+
+/* mpt_range_write_histogram -- CSV: log2,count,zone from the first binade that holds something to the last;
+ * zone 0 becomes zero, 1 subnormal, 2 normal, 3 overflows.
+ * mpt_range_write_curve -- CSV: log2_scale,flushed,subnormal,overflow as shares of the nonzero, from scale
+ * 2^first to 2^last; see mpt_range_at_scale.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the writer failed. */
+MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out);
+MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last, mpt_writer out);
+
+/* ---- exact sums ---- */
+
+/* A sum without any rounding: a fixed-point number so wide that every double, and every product of two
+ * doubles, fits (Kulisch). Zeroed, it is an empty sum. */
+#define MPT_EXACT_LIMBS 136
+typedef struct mpt_exact {
+    int64_t  limb[MPT_EXACT_LIMBS];     /* limb[i] * 2^(32 i - 2176) */
+    uint32_t pending;                   /* additions since the carries were last moved up */
+    uint32_t not_finite;                /* 1 a NaN, 2 +Inf, 4 -Inf was added; or-ed */
+} mpt_exact;
+
+/* mpt_exact_add, mpt_exact_add_product -- add x, or x * y; the order of additions never matters.
+ *   s  in/out  not NULL
+ * Threads: one caller per sum.  Source: Kulisch, Computer Arithmetic and Validity, 2008, chapter 8. */
+MPT_DEF void mpt_exact_add(mpt_exact *s, double x);
+MPT_DEF void mpt_exact_add_product(mpt_exact *s, double x, double y);
+
+/* mpt_exact_merge -- add all of src to dst. */
+MPT_DEF void mpt_exact_merge(mpt_exact *dst, const mpt_exact *src);
+
+/* mpt_exact_value -- the sum, correctly rounded to double (nearest-even).  Threads: any. */
+MPT_DEF double mpt_exact_value(const mpt_exact *s);
+
+/* ---- rounding report ---- */
+
+/* What rounding did to numbers. Sums are exact or in fixed point, so merging the reports of any parts in any
+ * order gives the report of the whole, to the last byte. */
+typedef struct mpt_roundoff {
+    uint64_t  count, zero, inf, nan;    /* of the numbers as they came */
+    uint64_t  exact;                    /* finite nonzero: stay what they are */
+    uint64_t  changed;                  /* finite nonzero: rounded, flushed or overflowed */
+    uint64_t  flushed;                  /* of the changed: became zero */
+    uint64_t  overflow;                 /* of the changed: became Inf or NaN; not in the errors below */
+    uint64_t  relative[2];              /* sum of |error / x| in 2^-40, low and high word */
+    uint64_t  ulps[2], bias[2];         /* sum of |error|, and of the error, in 2^-24 ulp; two's complement */
+    mpt_exact signal, noise;            /* sums of x^2 and of error^2, scaled as below */
+    double    max_relative, max_ulps;
+    uint64_t  seed, first_element;      /* of stochastic rounding, as in mpt_opts */
+    uint32_t  stream, step;
+    int32_t   log2_scale;
+    uint32_t  format, rounding, overflow_rule, flush;
+    uint32_t  ready;
+} mpt_roundoff;
+
+/* mpt_roundoff_init -- an empty report.
+ *   opts        in  NULL for the defaults; randoms must be NULL
+ *   log2_scale  in  the numbers are multiplied by 2^log2_scale first; -1000..1000
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (unknown format, e8m0). */
+MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const mpt_opts *opts,
+                                     int log2_scale);
+
+/* mpt_roundoff_add -- round n more numbers, and see.
+ *   from  in  as in mpt_range_add
+ * Stochastic rounding takes the random word of element first_element + (numbers seen so far): a part of an
+ * array starts with first_element at its place.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is counted.
+ * Exact: each relative error is rounded to 2^-40 (at most 2^22), each error in ulp to 2^-24 (at most 2^38),
+ *   nearest-even, then summed exactly. An ulp is mpt_ulp of the number. */
+MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n);
+MPT_DEF mpt_status mpt_roundoff_add_f32(mpt_roundoff *r, const float *x, size_t n);
+
+/* mpt_roundoff_merge -- add src to dst.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also for another format, rounding, scale or seed. */
+MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src);
+
+/* The figures. NaN stands for a mean of nothing; an SQNR without noise is +Inf. */
+typedef struct mpt_roundoff_figures {
+    double max_relative, mean_relative;
+    double max_ulps, mean_ulps;
+    double bias_ulps;                   /* mean signed error */
+    double sqnr_db;                     /* 10 log10(sum of squares / sum of squared errors) */
+} mpt_roundoff_figures;
+
+/* mpt_roundoff_get -- the figures of a report.  mpt_roundoff_write -- write them, as mpt_range_write.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the writer failed. */
+MPT_DEF mpt_status mpt_roundoff_get(const mpt_roundoff *r, mpt_roundoff_figures *figures);
+MPT_DEF mpt_status mpt_roundoff_write(const mpt_roundoff *r, mpt_style style, const char *name,
+                                      mpt_writer out);
+
+/* ---- update report ---- */
+
+/* What becomes of updates w + u if the weight lives in `format`. Merges like a range report. */
+#define MPT_UPDATE_MARGINS 128
+typedef struct mpt_update {
+    uint64_t   count;
+    uint64_t   none;            /* u is zero, or w or u is Inf or NaN: not looked at */
+    uint64_t   lost;            /* the stored weight does not change */
+    uint64_t   half_lost;       /* its change misses u by half of u or more: lost, or blown up to a gap */
+    uint64_t   sign_wrong;      /* it ends on the other side of w; only where w is not of the format */
+    uint64_t   overflow;        /* it becomes Inf or NaN */
+    uint64_t   margin[MPT_UPDATE_MARGINS];  /* [i]: floor(log2(|u| / half a gap)) = i - 64, ends included */
+    mpt_format format;
+    uint32_t   ready;
+} mpt_update;
+
+/* mpt_update_init, mpt_update_add_f32, mpt_update_merge -- an empty report; n pairs more; src added to dst.
+ *   w, u  in  [n] weights before, and what is added to them: minus learning rate times gradient
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (format).
+ * Exact: w + u is rounded once, to nearest-even. */
+MPT_DEF mpt_status mpt_update_init(mpt_update *r, mpt_format format);
+MPT_DEF mpt_status mpt_update_add_f32(mpt_update *r, const float *w, const float *u, size_t n);
+MPT_DEF mpt_status mpt_update_merge(mpt_update *dst, const mpt_update *src);
+
+/* mpt_update_vanishing -- by how much the learning rate may change until updates vanish: the largest power of
+ * two by which all updates are multiplied when at least `share` of them are below half a gap.
+ *   share   in   above 0, at most 1
+ *   factor  out  its log2, -64..64; 64 says: they vanish at any rate, -64: or lower
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA without a nonzero update. */
+MPT_DEF mpt_status mpt_update_vanishing(const mpt_update *r, double share, int *factor);
+MPT_DEF mpt_status mpt_update_write(const mpt_update *r, mpt_style style, const char *name, mpt_writer out);
+
+/* ---- accumulation report ---- */
+
+/* One row per way to add up: enum, name. Products of FP32 numbers enter exactly, each addition rounds once;
+ * Kahan, Neumaier and pairwise summation add FP32 numbers, products rounded to FP32 first.
+ *   blocks  blocks of MPT_SUM_BLOCK terms in FP32, then the block sums in FP32 */
+#define MPT_SUM_BLOCK 256
+#define MPT_SUM_METHODS(X)                  \
+    X(MPT_SUM_F16,      "f16")              \
+    X(MPT_SUM_BF16,     "bf16")             \
+    X(MPT_SUM_F32,      "f32")              \
+    X(MPT_SUM_BLOCKS,   "f32 in blocks")    \
+    X(MPT_SUM_KAHAN,    "Kahan")            \
+    X(MPT_SUM_NEUMAIER, "Neumaier")         \
+    X(MPT_SUM_PAIRWISE, "pairwise")         \
+    X(MPT_SUM_F64,      "f64")
+
+typedef enum mpt_sum_method {
+#define MPTI_X(id, text) id,
+    MPT_SUM_METHODS(MPTI_X)
+#undef MPTI_X
+    MPT_SUM_METHOD_COUNT
+} mpt_sum_method;
+
+/* mpt_sum_method_name -- its text; "unknown" otherwise.  Threads: any. */
+MPT_DEF const char *mpt_sum_method_name(mpt_sum_method method);
+
+/* The same sum in all ways at once, and exactly. Zeroed, it is an empty sum; read it as often as you like on
+ * the way. Sums depend on the order by nature: there is nothing to merge. */
+typedef struct mpt_sums {
+    uint64_t  n;
+    double    f16, bf16, f64;
+    float     f32, block_sum, block;
+    float     kahan, kahan_rest, neumaier, neumaier_rest;
+    float     pair[64];                 /* pair[k]: a finished tree of 2^k terms, where n has bit k */
+    mpt_exact exact, magnitude;         /* of the terms, and of their absolute values */
+} mpt_sums;
+
+/* mpt_sums_add, mpt_sums_add_backward -- n more terms, from first to last or from last to first.
+ *   x  in  [n]
+ *   y  in  [n] the terms are x[i] * y[i]; NULL: x[i]
+ * Returns: MPT_OK.  Errors: MPT_E_ARG.  Exact: no bits are promised under -ffast-math or x87 arithmetic.
+ * Source: Kahan 1965; Neumaier 1974; Higham, Accuracy and Stability, chapter 4. */
+MPT_DEF mpt_status mpt_sums_add(mpt_sums *s, const float *x, const float *y, size_t n);
+MPT_DEF mpt_status mpt_sums_add_backward(mpt_sums *s, const float *x, const float *y, size_t n);
+
+typedef struct mpt_sums_figures {
+    double exact;                               /* the sum, correctly rounded to double */
+    double condition;                           /* sum of |term| over |sum|: how hard it is */
+    double value[MPT_SUM_METHOD_COUNT];
+    double error[MPT_SUM_METHOD_COUNT];         /* value - sum, correctly rounded */
+    double relative[MPT_SUM_METHOD_COUNT];      /* |error / sum|; NaN if the sum is 0 */
+} mpt_sums_figures;
+
+/* mpt_sums_get -- the figures so far.  mpt_sums_write -- write them, as mpt_range_write, one row a method.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the writer failed. */
+MPT_DEF mpt_status mpt_sums_get(const mpt_sums *s, mpt_sums_figures *figures);
+MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char *name, mpt_writer out);
+
+/* Three neighbours that show that addition in a format is not associative. */
+typedef struct mpt_triple {
+    size_t index;               /* of the first */
+    double left, right;         /* (a + b) + c and a + (b + c), each addition rounded to the format */
+} mpt_triple;
+
+/* mpt_triple_find -- the first three neighbours of an array whose sum depends on the order of the additions.
+ * Returns: MPT_OK; MPT_E_DATA if there are none (*triple is kept).  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED. */
+MPT_DEF mpt_status mpt_triple_find(mpt_format format, const float *x, size_t n, mpt_triple *triple);
+
+/* ---- shadow run ---- */
+
+/* Where a low-precision value leaves its shadow: one row per cause. */
+#define MPT_SHADOW_CAUSES(X)                            \
+    X(MPT_CAUSE_NONE,         "none")                   \
+    X(MPT_CAUSE_ROUNDING,     "rounding")               \
+    X(MPT_CAUSE_CANCELLATION, "catastrophic cancellation") \
+    X(MPT_CAUSE_ABSORPTION,   "absorption")             \
+    X(MPT_CAUSE_UNDERFLOW,    "underflow")              \
+    X(MPT_CAUSE_OVERFLOW,     "overflow")               \
+    X(MPT_CAUSE_INVALID,      "invalid operation")
+
+typedef enum mpt_cause {
+#define MPTI_X(id, text) id,
+    MPT_SHADOW_CAUSES(MPTI_X)
+#undef MPTI_X
+    MPT_CAUSE_COUNT
+} mpt_cause;
+
+typedef enum mpt_shadow_op {
+    MPT_SHADOW_VALUE, MPT_SHADOW_ADD, MPT_SHADOW_SUB, MPT_SHADOW_MUL, MPT_SHADOW_DIV, MPT_SHADOW_SQRT,
+    MPT_SHADOW_FMA
+} mpt_shadow_op;
+
+/* mpt_cause_text, mpt_shadow_op_text -- "overflow", "fma" ...; "unknown" otherwise.  Threads: any. */
+MPT_DEF const char *mpt_cause_text(mpt_cause cause);
+MPT_DEF const char *mpt_shadow_op_text(mpt_shadow_op op);
+
+/* A value of the format, and what it would be if no operation had rounded but to double. */
+typedef struct mpt_shadowed { double low, exact; } mpt_shadowed;
+
+/* An operation that is worth telling of. */
+typedef struct mpt_shadow_event {
+    uint64_t      at;           /* number of the operation, from 1; 0: there was none */
+    mpt_shadow_op op;
+    mpt_cause     cause;
+    mpt_shadowed  in[3], out;
+    double        before, after;        /* relative error: the worst of its inputs, and of its result */
+    int           cancelled;            /* binades by which a sum is smaller than its larger term */
+    uint32_t      reserved;             /* 0 */
+} mpt_shadow_event;
+
+/* A run: count, the first operation that took a value further from its shadow than `tolerance`, and the
+ * one that added most error. Relative errors are |low - exact| / |exact|. */
+typedef struct mpt_shadow {
+    uint64_t         operations;
+    uint64_t         causes[MPT_CAUSE_COUNT];   /* operations by what they did */
+    mpt_shadow_event first, worst;
+    double           tolerance;
+    mpt_format       format;
+    uint32_t         ready;
+} mpt_shadow;
+
+/* mpt_shadow_init -- before the first operation.
+ *   tolerance  in  relative, above 0; 0.01 says: report when a value is off by one in a hundred
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (an unknown format, e8m0, f64). */
+MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tolerance);
+
+/* mpt_shadow_value -- bring a number in: it is rounded to the format, its shadow is the number itself.
+ * mpt_shadow_add, _sub, _mul, _div, _sqrt, _fma -- the operation, rounded once to the format; beside it the
+ * same in double. A run that was never initialised gives NaN.
+ * Exact: each one is correctly rounded.  Threads: one caller per run. */
+MPT_DEF mpt_shadowed mpt_shadow_value(mpt_shadow *s, double x);
+MPT_DEF mpt_shadowed mpt_shadow_add(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b);
+MPT_DEF mpt_shadowed mpt_shadow_sub(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b);
+MPT_DEF mpt_shadowed mpt_shadow_mul(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b);
+MPT_DEF mpt_shadowed mpt_shadow_div(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b);
+MPT_DEF mpt_shadowed mpt_shadow_sqrt(mpt_shadow *s, mpt_shadowed a);
+MPT_DEF mpt_shadowed mpt_shadow_fma(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b, mpt_shadowed c);
+
+/* mpt_shadow_write -- the run and its two events, as mpt_range_write. */
+MPT_DEF mpt_status mpt_shadow_write(const mpt_shadow *s, mpt_style style, const char *name, mpt_writer out);
+
+/* ---- tracking over time ---- */
+
+/* One tensor of a training run, sampled every so many steps. The record and its writer are yours; a zeroed
+ * record is off, and costs one comparison. */
+typedef struct mpt_track {
+    const char *name;
+    mpt_writer  out;                    /* write NULL: nothing is written, the figures below still are kept */
+    uint64_t    every;                  /* 0: off */
+    uint64_t    samples;
+    uint64_t    first_flushed, first_overflow;  /* steps + 1; 0: not so far. Inf and NaN count as overflow */
+    mpt_format  format;
+    uint32_t    reserved;               /* 0 */
+} mpt_track;
+
+/* mpt_track_init -- watch a tensor against a format.
+ *   every  in  sample the steps that it divides; 0: off
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (format). */
+MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format format, uint64_t every,
+                                  mpt_writer out);
+
+/* mpt_track_sample -- count a tensor now, and write one line of JSON: step, name, count, zero, flushed,
+ * subnormal, normal, overflow, inf, nan, log2 of the largest and of the median magnitude.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_DATA if the writer failed. */
+MPT_DEF mpt_status mpt_track_sample(mpt_track *t, uint64_t step, mpt_format from, const void *x, size_t n);
+
+/* mpt_track_f32 -- the same if tracking is on and the step is one to sample; call it at every step. */
+static inline mpt_status mpt_track_f32(mpt_track *t, uint64_t step, const float *x, size_t n)
+{
+    if (!t->every || step % t->every)
+        return MPT_OK;
+    return mpt_track_sample(t, step, MPT_F32, x, n);
+}
+
+/* mpt_track_first -- which tensor was the first to flush, or to overflow.
+ *   overflow  in   nonzero: overflow, else flushed
+ *   index     out  of the first in the list; the earliest step wins, then the lowest index
+ * Returns: MPT_OK; MPT_E_DATA if none did.  Errors: MPT_E_ARG. */
+MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int overflow, size_t *index);
 
 // >>M5 loss scaler ---------------------------------------------------------------------------------
 /* What a dialect does, as bits: mpti_scaler_advance reads them, and nothing else tells dialects apart. */
@@ -2162,10 +2482,10 @@ static void mpti_tally_f32(mpti_tally *t, const float *x, size_t n)
         mpti_tally_add(t, mpti_f64_of_f32(mpti_f32_bits(x[i]) & 0x7fffffffu), 1u);
 }
 
-/* The fast path for many floats counts fine cells, from which everything else follows: cell 2 k holds the one
- * pattern k << 19, cell 2 k + 1 what lies between it and the next. Every class limit is an edge of such cells,
- * but for a few next to the end of a binade. A block with numbers there, or with Inf, NaN or subnormals, is
- * counted one by one. The increments bound the speed: hence four tables, so that equal neighbours do not wait
+/* The fast path for many floats counts fine cells, from which everything else follows: cell 2 k holds the
+ * one pattern k << 19, cell 2 k + 1 what lies between it and the next. Every class limit is an edge of such
+ * cells, but for a few next to the end of a binade: numbers there, Inf, NaN and subnormals are counted one
+ * by one. The increments bound the speed: hence four tables, so that equal neighbours do not wait
  * for each other, and prefetches, since no processor sees past so many instructions by itself. */
 #define MPTI_FINE_BLOCK  512
 #define MPTI_FINE_CHUNK  65024          /* before a table's counters of 16 bits could overflow */
@@ -2190,7 +2510,8 @@ static int mpti_fine_open(mpti_fine *f, const mpti_tally *t)
     int i, zones = 0;
     for (i = 0; i < t->edges; i++) {
         const uint64_t fine = (MPTI_ONE << 48) - 1u, edge = t->edge[i];
-        const uint32_t start = (uint32_t)((edge - ((uint64_t)896 << 52)) >> 29), end = (start | 0x7fffffu) + 1u;
+        const uint32_t start = (uint32_t)((edge - ((uint64_t)896 << 52)) >> 29);
+        const uint32_t end = (start | 0x7fffffu) + 1u;
         if (mpti_range_log2(edge) > 127 || mpti_range_log2(edge) < -126 || !(edge & fine) ||
             !((edge - 1u) & fine) || (zones && f->zone[zones - 1] + f->width[zones - 1] == end))
             continue;                           /* of one binade the lowest limit counts */
@@ -2915,6 +3236,1389 @@ MPT_DEF mpt_status mpt_ranges_print(FILE *out, const mpt_ranges *a, const char *
     return ferror(out) ? MPT_E_DATA : MPT_OK;
 }
 #endif /* MPT_NO_STDIO */
+
+/* ---- writing ---- */
+
+typedef struct mpti_out {
+    mpt_writer w;
+    int        failed;
+} mpti_out;
+
+static mpti_out mpti_out_open(mpt_writer w)
+{
+    mpti_out o;
+    o.w = w;
+    o.failed = 0;
+    return o;
+}
+
+static mpt_status mpti_out_status(const mpti_out *o) { return o->failed ? MPT_E_DATA : MPT_OK; }
+
+static void mpti_put_n(mpti_out *o, const char *text, size_t n)
+{
+    if (!o->failed && n && o->w.write(o->w.user, text, n))
+        o->failed = 1;
+}
+
+static void mpti_put(mpti_out *o, const char *text) { mpti_put_n(o, text, strlen(text)); }
+
+static void mpti_put_u(mpti_out *o, uint64_t x)
+{
+    char buf[20];
+    int  at = 20;
+    do
+        buf[--at] = (char)('0' + (int)(x % 10u));
+    while (x /= 10u);
+    mpti_put_n(o, buf + at, (size_t)(20 - at));
+}
+
+static void mpti_put_i(mpti_out *o, int64_t x)
+{
+    if (x < 0)
+        mpti_put(o, "-");
+    mpti_put_u(o, x < 0 ? 0u - (uint64_t)x : (uint64_t)x);
+}
+
+/* A finite number with 12 significant digits, in the notation that every reader takes: -1.25e-07. The tenth
+ * powers are rounded on the way, so the last digit may be off by one. */
+static void mpti_put_finite(mpti_out *o, double x)
+{
+    uint64_t digits;
+    char     text[16];
+    int      e = 0, i, last = 11;
+    if (mpti_f64_bits(x) >> 63)
+        mpti_put(o, "-");
+    x = mpti_f64_make(mpti_f64_bits(x) & ~MPTI_F64_SIGN);
+    if (!(mpti_f64_bits(x) >> 52)) {            /* subnormal doubles are written as 0: DAZ may see them so */
+        mpti_put(o, "0");
+        return;
+    }
+    for (; x >= 1e32; e += 32) x /= 1e32;
+    for (; x >= 10.0; e++) x /= 10.0;
+    for (; x < 1e-32; e -= 32) x *= 1e32;
+    for (; x < 1.0; e--) x *= 10.0;
+    digits = (uint64_t)(x * 1e11 + 0.5);
+    if (digits >= UINT64_C(1000000000000)) {
+        digits /= 10u;
+        e++;
+    }
+    for (i = 11; i >= 0; i--, digits /= 10u)
+        text[i] = (char)('0' + (int)(digits % 10u));
+    while (last > 0 && text[last] == '0')
+        last--;
+    mpti_put_n(o, text, 1);
+    if (last) {
+        mpti_put(o, ".");
+        mpti_put_n(o, text + 1, (size_t)last);
+    }
+    if (e) {
+        mpti_put(o, "e");
+        mpti_put_i(o, e);
+    }
+}
+
+static void mpti_put_json_text(mpti_out *o, const char *s)
+{
+    static const char hex[] = "0123456789abcdef";
+    mpti_put(o, "\"");
+    for (; *s; s++) {
+        const unsigned char c = (unsigned char)*s;
+        char                escape[7] = "\\u00..";
+        escape[4] = hex[c >> 4];
+        escape[5] = hex[c & 15u];
+        if (c == '"' || c == '\\') {
+            mpti_put(o, "\\");
+            mpti_put_n(o, s, 1);
+        } else if (c < 0x20u || c == 0x7fu) {
+            mpti_put(o, escape);
+        } else {
+            mpti_put_n(o, s, 1);
+        }
+    }
+    mpti_put(o, "\"");
+}
+
+static void mpti_put_csv_text(mpti_out *o, const char *s)
+{
+    if (!strpbrk(s, ",\"\r\n")) {
+        mpti_put(o, s);
+        return;
+    }
+    mpti_put(o, "\"");
+    for (; *s; s++) {
+        if (*s == '"')
+            mpti_put(o, "\"");
+        mpti_put_n(o, s, 1);
+    }
+    mpti_put(o, "\"");
+}
+
+/* One figure of a report, and a report as a row of them: every style comes from the same list. */
+typedef enum mpti_kind { MPTI_TEXT, MPTI_COUNT, MPTI_INT, MPTI_REAL } mpti_kind;
+typedef struct mpti_figure {
+    const char *name;
+    const char *text;
+    double      real;
+    uint64_t    count;
+    mpti_kind   kind;
+} mpti_figure;
+typedef struct mpti_figures {
+    mpti_figure at[32];
+    int         n;
+} mpti_figures;
+
+static mpti_figure *mpti_figure_add(mpti_figures *f, const char *name, mpti_kind kind)
+{
+    mpti_figure *const g = &f->at[f->n++];
+    g->name = name;
+    g->kind = kind;
+    g->text = "";
+    g->real = 0.0;
+    g->count = 0u;
+    return g;
+}
+
+static void mpti_figure_text(mpti_figures *f, const char *name, const char *text)
+{
+    mpti_figure_add(f, name, MPTI_TEXT)->text = text;
+}
+
+static void mpti_figure_count(mpti_figures *f, const char *name, uint64_t count)
+{
+    mpti_figure_add(f, name, MPTI_COUNT)->count = count;
+}
+
+static void mpti_figure_int(mpti_figures *f, const char *name, int x)
+{
+    mpti_figure_add(f, name, MPTI_INT)->count = (uint64_t)(int64_t)x;
+}
+
+static void mpti_figure_real(mpti_figures *f, const char *name, double x)
+{
+    mpti_figure_add(f, name, MPTI_REAL)->real = x;
+}
+
+static void mpti_put_figure(mpti_out *o, const mpti_figure *g, mpt_style style)
+{
+    switch (g->kind) {
+    case MPTI_TEXT:
+        if (style == MPT_STYLE_JSON)
+            mpti_put_json_text(o, g->text);
+        else if (style == MPT_STYLE_CSV)
+            mpti_put_csv_text(o, g->text);
+        else
+            mpti_put(o, g->text);
+        break;
+    case MPTI_COUNT: mpti_put_u(o, g->count); break;
+    case MPTI_INT:   mpti_put_i(o, (int64_t)g->count); break;
+    case MPTI_REAL:
+    default:
+        if (mpti_f64_is_finite(g->real))
+            mpti_put_finite(o, g->real);
+        else if (style == MPT_STYLE_JSON)
+            mpti_put(o, "null");
+        else if (style == MPT_STYLE_TEXT)
+            mpti_put(o, mpti_f64_bits(g->real) == MPTI_F64_INF ? "inf" : "-");
+    }
+}
+
+/* The row; of JSON without the closing brace, so that more can follow. */
+static void mpti_put_figures(mpti_out *o, const mpti_figures *f, mpt_style style)
+{
+    static const char spaces[] = "                          ";
+    int               i;
+    for (i = 0; i < f->n; i++) {
+        const mpti_figure *const g = &f->at[i];
+        const size_t             length = strlen(g->name);
+        if (style == MPT_STYLE_TEXT) {
+            mpti_put(o, i ? "  " : "");
+            mpti_put(o, i ? g->name : "");
+            mpti_put_n(o, spaces, i && length < 22 ? 22 - length : 0);
+            mpti_put(o, i ? " " : "");
+        } else {
+            mpti_put(o, i ? "," : style == MPT_STYLE_JSON ? "{" : "");
+        }
+        if (style == MPT_STYLE_JSON) {
+            mpti_put_json_text(o, g->name);
+            mpti_put(o, ":");
+        }
+        if (style == MPT_STYLE_CSV_HEAD)
+            mpti_put(o, g->name);
+        else
+            mpti_put_figure(o, g, style);
+        mpti_put(o, style == MPT_STYLE_TEXT ? "\n" : "");
+    }
+    if (style == MPT_STYLE_CSV || style == MPT_STYLE_CSV_HEAD)
+        mpti_put(o, "\n");
+}
+
+static int mpti_style_ok(mpt_style style, const char *name, mpt_writer out)
+{
+    return name && out.write && (unsigned)style <= (unsigned)MPT_STYLE_JSON;
+}
+
+static mpt_status mpti_write_figures(const mpti_figures *f, mpt_style style, mpt_writer out)
+{
+    mpti_out o = mpti_out_open(out);
+    mpti_put_figures(&o, f, style);
+    if (style == MPT_STYLE_JSON)
+        mpti_put(&o, "}\n");
+    return mpti_out_status(&o);
+}
+
+#ifndef MPT_NO_STDIO
+static int mpti_write_file(void *user, const char *text, size_t n)
+{
+    return fwrite(text, 1, n, (FILE *)user) != n;
+}
+
+MPT_DEF mpt_writer mpt_writer_file(FILE *file)
+{
+    mpt_writer w;
+    w.write = file ? mpti_write_file : NULL;
+    w.user = file;
+    return w;
+}
+#endif
+
+static double mpti_nan(void) { return mpti_f64_make((uint64_t)0xfff << 51); }
+
+static double mpti_share(uint64_t part, uint64_t whole)
+{
+    return whole ? (double)part / (double)whole : 0.0;
+}
+
+static void mpti_range_figures(mpti_figures *f, const mpt_range *r, const char *name)
+{
+    mpt_range_choice c;
+    int              median = 0;
+    (void)mpt_range_choose_scale(r, 3, NULL, &c);
+    f->n = 0;
+    mpti_figure_text(f, "name", name);
+    mpti_figure_text(f, "format", mpt_format_get(r->format)->name);
+    mpti_figure_count(f, "count", r->count);
+    mpti_figure_count(f, "zero", r->zero);
+    mpti_figure_count(f, "flushed", r->flushed);
+    mpti_figure_count(f, "subnormal", r->subnormal);
+    mpti_figure_count(f, "normal", r->normal);
+    mpti_figure_count(f, "overflow", r->overflow);
+    mpti_figure_count(f, "inf", r->inf);
+    mpti_figure_count(f, "nan", r->nan);
+    mpti_figure_real(f, "min_abs", r->min_abs);
+    mpti_figure_real(f, "max_abs", r->max_abs);
+    if (mpt_range_percentile(r, 50.0, &median) == MPT_OK)
+        mpti_figure_int(f, "median_log2", median);
+    else
+        mpti_figure_real(f, "median_log2", mpti_nan());
+    mpti_figure_int(f, "best_log2_scale", c.log2_scale);
+    mpti_figure_count(f, "flushed_at_best", c.flushed);
+    mpti_figure_count(f, "subnormal_at_best", c.subnormal);
+}
+
+/* The first and last binade that holds something; 0 if none does. */
+static int mpti_range_span(const mpt_range *r, int *first, int *last)
+{
+    *first = 0;
+    *last = MPT_RANGE_BINS - 1;
+    if (!mpt_range_nonzero(r))
+        return 0;
+    while (!r->binade[*first]) ++*first;
+    while (!r->binade[*last]) --*last;
+    *first += MPT_RANGE_EMIN;
+    *last += MPT_RANGE_EMIN;
+    return 1;
+}
+
+MPT_DEF mpt_status mpt_range_write(const mpt_range *r, mpt_style style, const char *name, mpt_writer out)
+{
+    mpti_figures f;
+    mpti_out     o = mpti_out_open(out);
+    int          first, last, e;
+    if (!r || !r->least_kept || !mpti_style_ok(style, name, out))
+        return MPT_E_ARG;
+    mpti_range_figures(&f, r, name);
+    mpti_put_figures(&o, &f, style);
+    if (style == MPT_STYLE_JSON) {
+        mpti_put(&o, ",\"first\":");
+        if (mpti_range_span(r, &first, &last)) {
+            mpti_put_i(&o, first);
+            mpti_put(&o, ",\"binades\":[");
+            for (e = first; e <= last; e++) {
+                mpti_put(&o, e > first ? "," : "");
+                mpti_put_u(&o, mpti_range_in(r, e));
+            }
+            mpti_put(&o, "]}\n");
+        } else {
+            mpti_put(&o, "null,\"binades\":[]}\n");
+        }
+    }
+    return mpti_out_status(&o);
+}
+
+MPT_DEF mpt_status mpt_ranges_write(const mpt_ranges *a, mpt_style style, const char *name, mpt_writer out)
+{
+    mpt_status status = MPT_OK;
+    mpt_range  r;
+    int        format;
+    if (!a || !a->edge[0] || !mpti_style_ok(style, name, out))
+        return MPT_E_ARG;
+    for (format = 0; format < (int)MPT_FORMAT_COUNT && status == MPT_OK; format++)
+        if (mpt_ranges_get(a, (mpt_format)format, &r) == MPT_OK) {
+            status = mpt_range_write(&r, style, name, out);
+            if (style == MPT_STYLE_CSV_HEAD)
+                break;                          /* one head for all rows */
+        }
+    return status;
+}
+
+static int mpti_range_zone(const mpt_format_info *f, int e)
+{
+    return (e > mpti_range_flushed_below(f)) + (e >= f->emin) + (e > f->emax);
+}
+
+MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out)
+{
+    mpti_out o = mpti_out_open(out);
+    int      first, last, e;
+    if (!r || !r->least_kept || !out.write)
+        return MPT_E_ARG;
+    mpti_put(&o, "log2,count,zone\n");
+    if (mpti_range_span(r, &first, &last))
+        for (e = first; e <= last; e++) {
+            mpti_put_i(&o, e);
+            mpti_put(&o, ",");
+            mpti_put_u(&o, mpti_range_in(r, e));
+            mpti_put(&o, ",");
+            mpti_put_i(&o, mpti_range_zone(mpt_format_get(r->format), e));
+            mpti_put(&o, "\n");
+        }
+    return mpti_out_status(&o);
+}
+
+MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last, mpt_writer out)
+{
+    mpti_out o = mpti_out_open(out);
+    int      k;
+    if (!r || !r->least_kept || !out.write || first < -126 || last > 127 || first > last)
+        return MPT_E_ARG;
+    mpti_put(&o, "log2_scale,flushed,subnormal,overflow\n");
+    for (k = first; k <= last; k++) {
+        const uint64_t   nonzero = mpt_range_nonzero(r);
+        mpt_range_choice c;
+        (void)mpt_range_at_scale(r, k, &c);
+        mpti_put_i(&o, k);
+        mpti_put(&o, ",");
+        mpti_put_finite(&o, mpti_share(c.flushed, nonzero));
+        mpti_put(&o, ",");
+        mpti_put_finite(&o, mpti_share(c.subnormal, nonzero));
+        mpti_put(&o, ",");
+        mpti_put_finite(&o, mpti_share(c.overflow, nonzero));
+        mpti_put(&o, "\n");
+    }
+    return mpti_out_status(&o);
+}
+
+/* ---- exact sums ---- */
+
+#define MPTI_EXACT_BIAS 2176            /* limb 0 counts 2^-2176 */
+
+/* Move carries up: all limbs but the last in 0 .. 2^32 - 1, the last with the sign: one form a value. */
+static void mpti_exact_settle(mpt_exact *s)
+{
+    int i;
+    for (i = 0; i < MPT_EXACT_LIMBS - 1; i++) {
+        const int64_t low = (int64_t)((uint64_t)s->limb[i] & 0xffffffffu);
+        s->limb[i + 1] += (s->limb[i] - low) / ((int64_t)1 << 32);
+        s->limb[i] = low;
+    }
+    s->pending = 0u;
+}
+
+/* Add (high 2^64 + low) 2^e. */
+static void mpti_exact_add_bits(mpt_exact *s, unsigned sign, uint64_t high, uint64_t low, int e)
+{
+    const int at = (e + MPTI_EXACT_BIAS) >> 5, up = (e + MPTI_EXACT_BIAS) & 31;
+    uint32_t  part[5];
+    int       i;
+    part[0] = (uint32_t)(low << up);
+    part[1] = (uint32_t)((low << up) >> 32);
+    if (up) {                               /* what the shift pushed out of low, then high */
+        const uint64_t out = low >> (64 - up);
+        part[2] = (uint32_t)((high << up) | out);
+        part[3] = (uint32_t)(((high << up) | out) >> 32);
+        part[4] = (uint32_t)(high >> (64 - up));
+    } else {
+        part[2] = (uint32_t)high;
+        part[3] = (uint32_t)(high >> 32);
+        part[4] = 0u;
+    }
+    for (i = 0; i < 5; i++)
+        s->limb[at + i] += sign ? -(int64_t)part[i] : (int64_t)part[i];
+    if (++s->pending >= 0x40000000u)
+        mpti_exact_settle(s);
+}
+
+/* |x| = m 2^e. Returns: m. */
+static uint64_t mpti_significand(double x, int *e)
+{
+    const uint64_t u = mpti_f64_bits(x), m = u & ((MPTI_ONE << 52) - 1u);
+    const int      field = (int)(u >> 52) & 0x7ff;
+    *e = (field ? field : 1) - 1075;
+    return field ? m | MPTI_ONE << 52 : m;
+}
+
+static int mpti_is_negative(double x) { return (int)(mpti_f64_bits(x) >> 63); }
+static int mpti_f64_is_zero(double x) { return !(mpti_f64_bits(x) << 1); }
+static int mpti_f64_is_nan(double x) { return (mpti_f64_bits(x) & ~MPTI_F64_SIGN) > MPTI_F64_INF; }
+
+MPT_DEF void mpt_exact_add_product(mpt_exact *s, double x, double y)
+{
+    const unsigned sign = (unsigned)(mpti_is_negative(x) != mpti_is_negative(y));
+    int            ex, ey;
+    uint64_t       a, b, middle, low, high;
+    if (!mpti_f64_is_finite(x) || !mpti_f64_is_finite(y)) {
+        const int nan = mpti_f64_is_nan(x) || mpti_f64_is_nan(y) || mpti_f64_is_zero(x) ||
+                        mpti_f64_is_zero(y);
+        s->not_finite |= nan ? 1u : sign ? 4u : 2u;
+        return;
+    }
+    a = mpti_significand(x, &ex);
+    b = mpti_significand(y, &ey);
+    low = (a & 0xffffffffu) * (b & 0xffffffffu);    /* 53 by 53 bits, by halves */
+    middle = (a >> 32) * (b & 0xffffffffu) + (low >> 32);
+    high = (a >> 32) * (b >> 32) + (middle >> 32);
+    middle = (middle & 0xffffffffu) + (a & 0xffffffffu) * (b >> 32);
+    high += middle >> 32;
+    mpti_exact_add_bits(s, sign, high, (middle << 32) | (low & 0xffffffffu), ex + ey);
+}
+
+MPT_DEF void mpt_exact_add(mpt_exact *s, double x) { mpt_exact_add_product(s, x, 1.0); }
+
+MPT_DEF void mpt_exact_merge(mpt_exact *dst, const mpt_exact *src)
+{
+    mpt_exact other = *src;
+    int       i;
+    mpti_exact_settle(dst);
+    mpti_exact_settle(&other);
+    for (i = 0; i < MPT_EXACT_LIMBS; i++)
+        dst->limb[i] += other.limb[i];
+    dst->not_finite |= other.not_finite;
+    mpti_exact_settle(dst);
+}
+
+static void mpti_exact_subtract(mpt_exact *dst, const mpt_exact *src)
+{
+    mpt_exact other = *src;
+    int       i;
+    mpti_exact_settle(&other);
+    for (i = 0; i < MPT_EXACT_LIMBS; i++)
+        dst->limb[i] -= other.limb[i];
+    dst->not_finite |= (other.not_finite & 1u) | (other.not_finite & 2u) << 1 | (other.not_finite & 4u) >> 1;
+    mpti_exact_settle(dst);
+}
+
+/* sig 2^e with its lowest bit sticky, as a double, to nearest-even; sig has its highest bit set. */
+static double mpti_round_f64(unsigned sign, uint64_t sig, int e)
+{
+    const int top = e + 63, bits = top >= -1022 ? 53 : 53 - (-1022 - top), drop = 64 - bits;
+    uint64_t  kept, field;
+    if (top > 1023)
+        return mpti_f64_make((uint64_t)sign << 63 | MPTI_F64_INF);
+    if (bits < 0)
+        return mpti_f64_make((uint64_t)sign << 63);
+    kept = drop > 63 ? (uint64_t)(sig > MPTI_F64_SIGN) : mpti_shift_rne64(sig, drop);
+    field = top >= -1022 ? (uint64_t)(top + 1022) << 52 : 0u;   /* the hidden bit adds the missing one */
+    return mpti_f64_make((uint64_t)sign << 63 | (field + kept));
+}
+
+MPT_DEF double mpt_exact_value(const mpt_exact *s)
+{
+    mpt_exact v = *s;
+    unsigned  sign;
+    uint64_t  sig, rest = 0u;
+    int       i, top = MPT_EXACT_LIMBS - 1, up;
+    if (v.not_finite)
+        return v.not_finite == 2u   ? mpti_f64_make(MPTI_F64_INF)
+               : v.not_finite == 4u ? mpti_f64_make(MPTI_F64_SIGN | MPTI_F64_INF)
+                                    : mpti_nan();
+    mpti_exact_settle(&v);
+    sign = v.limb[top] < 0;
+    if (sign) {
+        for (i = 0; i < MPT_EXACT_LIMBS; i++)
+            v.limb[i] = -v.limb[i];
+        mpti_exact_settle(&v);
+    }
+    while (top >= 0 && !v.limb[top])
+        top--;
+    if (top < 0)
+        return 0.0;
+    for (i = 0; i < top - 2; i++)
+        rest |= (uint64_t)v.limb[i];
+    up = mpti_clz32((uint32_t)v.limb[top]);     /* 96 bits of three limbs, of which the upper 64 and a rest */
+    sig = (uint64_t)v.limb[top] << 32 | (top > 0 ? (uint64_t)v.limb[top - 1] : 0u);
+    if (top > 1) {
+        const uint64_t third = (uint64_t)v.limb[top - 2];
+        sig = up ? sig << up | third >> (32 - up) : sig;
+        rest |= up ? third << up & 0xffffffffu : third;
+    } else {
+        sig <<= up;
+    }
+    return mpti_round_f64(sign, sig | (rest != 0u), 32 * (top - 1) - MPTI_EXACT_BIAS - up);
+}
+
+/* ---- rounding report ---- */
+
+/* x 2^k, rounded to nearest where it becomes subnormal; by integers, for any k. */
+static double mpti_scale(double x, int k)
+{
+    const uint64_t u = mpti_f64_bits(x);
+    int            e, up;
+    uint64_t       m;
+    if (!k || !mpti_f64_is_finite(x) || mpti_f64_is_zero(x))
+        return x;
+    m = mpti_significand(x, &e);
+    up = mpti_clz64(m);
+    return mpti_round_f64((unsigned)(u >> 63), m << up, e - up + k);
+}
+
+/* |x| 2^bits as an integer, to nearest-even; at most 2^cap. */
+static uint64_t mpti_fixed(double x, int bits, int cap)
+{
+    int            e;
+    const uint64_t m = mpti_significand(x, &e), most = MPTI_ONE << cap;
+    e += bits;
+    if (!m || e < -60)
+        return 0u;
+    if (e <= 0)
+        return e ? mpti_shift_rne64(m, -e) : m;
+    return e > 10 || m << e > most ? most : m << e;
+}
+
+static void mpti_wide_add(uint64_t *sum, uint64_t x, int negative)
+{
+    const uint64_t low = negative ? sum[0] - x : sum[0] + x;
+    sum[1] += negative ? 0u - (uint64_t)(sum[0] < x) : (uint64_t)(low < x);
+    sum[0] = low;
+}
+
+static double mpti_wide_value(const uint64_t *sum)
+{
+    const int      negative = (int)(sum[1] >> 63);
+    const uint64_t low = negative ? 0u - sum[0] : sum[0];
+    const uint64_t high = negative ? ~sum[1] + (uint64_t)(sum[0] == 0u) : sum[1];
+    const double   value = (double)high * 18446744073709551616.0 + (double)low;
+    return negative ? -value : value;
+}
+
+MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const mpt_opts *opts,
+                                     int log2_scale)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    mpt_opts               o;
+    memset(&o, 0, sizeof o);
+    if (opts)
+        o = *opts;
+    if (!r || o.randoms || (unsigned)o.rounding >= (unsigned)MPT_ROUNDING_COUNT || log2_scale < -1000 ||
+        log2_scale > 1000)
+        return MPT_E_ARG;
+    if (!f || f->specials == MPT_SPECIALS_SCALE)
+        return MPT_E_UNSUPPORTED;
+    memset(r, 0, sizeof *r);
+    r->format = (uint32_t)format;
+    r->rounding = (uint32_t)o.rounding;
+    r->overflow_rule = (uint32_t)o.overflow;
+    r->flush = o.flush;
+    r->seed = o.seed;
+    r->first_element = o.first_element;
+    r->stream = o.stream;
+    r->step = o.step;
+    r->log2_scale = log2_scale;
+    r->ready = 1u;
+    return MPT_OK;
+}
+
+/* One finite nonzero number, and what it was rounded to. */
+static void mpti_roundoff_error(mpt_roundoff *r, double x, double y)
+{
+    const double error = mpti_error_of(y, x), size = mpti_f64_make(mpti_f64_bits(error) & ~MPTI_F64_SIGN);
+    double       relative, ulps;
+    mpt_exact_add_product(&r->signal, x, x);
+    if (mpti_f64_is_zero(error)) {
+        r->exact++;
+        return;
+    }
+    r->changed++;
+    r->flushed += (uint64_t)mpti_f64_is_zero(y);
+    relative = size / mpti_f64_make(mpti_f64_bits(x) & ~MPTI_F64_SIGN);
+    ulps = size / mpt_ulp((mpt_format)r->format, x);
+    r->max_relative = relative > r->max_relative ? relative : r->max_relative;
+    r->max_ulps = ulps > r->max_ulps ? ulps : r->max_ulps;
+    mpti_wide_add(r->relative, mpti_fixed(relative, 40, 62), 0);
+    mpti_wide_add(r->ulps, mpti_fixed(ulps, 24, 62), 0);
+    mpti_wide_add(r->bias, mpti_fixed(ulps, 24, 62), mpti_is_negative(error));
+    mpt_exact_add_product(&r->noise, error, error);
+}
+
+static void mpti_roundoff_add_1(mpt_roundoff *r, mpt_opts *o, double x)
+{
+    double y;
+    if (!mpti_f64_is_finite(x) || mpti_f64_is_zero(x)) {
+        *(mpti_f64_is_zero(x) ? &r->zero : mpti_f64_is_nan(x) ? &r->nan : &r->inf) += 1u;
+        r->count++;
+        return;
+    }
+    if (o->rounding == MPT_RND_STOCHASTIC)
+        o->random = mpt_philox(o->seed, o->stream, o->step, o->first_element + r->count);
+    r->count++;
+    x = mpti_scale(x, r->log2_scale);
+    y = x;
+    if (mpti_f64_is_finite(x))
+        y = mpt_decode((mpt_format)r->format, mpt_encode((mpt_format)r->format, x, o, NULL));
+    if (mpti_f64_is_finite(y) && !mpti_f64_is_zero(x)) {
+        mpti_roundoff_error(r, x, y);
+    } else {                            /* beyond the format, or lost by the scale itself */
+        r->changed++;
+        *(mpti_f64_is_finite(y) ? &r->flushed : &r->overflow) += 1u;
+    }
+}
+
+static mpt_opts mpti_roundoff_opts(const mpt_roundoff *r)
+{
+    mpt_opts o;
+    memset(&o, 0, sizeof o);
+    o.rounding = (mpt_rounding)r->rounding;
+    o.overflow = (mpt_overflow)r->overflow_rule;
+    o.flush = r->flush;
+    o.seed = r->seed;
+    o.first_element = r->first_element;
+    o.stream = r->stream;
+    o.step = r->step;
+    return o;
+}
+
+MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
+{
+    double   row[MPTI_BLOCK];
+    mpt_opts o;
+    size_t   i, j;
+    if (!r || (n && !x) || !r->ready)
+        return MPT_E_ARG;
+    if (!mpti_source_ok(from))
+        return MPT_E_UNSUPPORTED;
+    o = mpti_roundoff_opts(r);
+    for (i = 0; i < n; i += MPTI_BLOCK) {
+        const size_t take = mpti_min(n - i, MPTI_BLOCK);
+        mpti_source_load(row, x, from, i, take);
+        for (j = 0; j < take; j++)
+            mpti_roundoff_add_1(r, &o, row[j]);
+    }
+    mpti_exact_settle(&r->signal);
+    mpti_exact_settle(&r->noise);
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_roundoff_add_f32(mpt_roundoff *r, const float *x, size_t n)
+{
+    return mpt_roundoff_add(r, MPT_F32, x, n);
+}
+
+static void mpti_wide_merge(uint64_t *dst, const uint64_t *src)
+{
+    dst[0] += src[0];
+    dst[1] += src[1] + (uint64_t)(dst[0] < src[0]);
+}
+
+MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src)
+{
+    if (!dst || !src || !dst->ready || !src->ready || dst->format != src->format ||
+        dst->rounding != src->rounding || dst->overflow_rule != src->overflow_rule ||
+        dst->flush != src->flush || dst->log2_scale != src->log2_scale || dst->seed != src->seed ||
+        dst->stream != src->stream || dst->step != src->step)
+        return MPT_E_ARG;
+    dst->count += src->count;
+    dst->zero += src->zero;
+    dst->inf += src->inf;
+    dst->nan += src->nan;
+    dst->exact += src->exact;
+    dst->changed += src->changed;
+    dst->flushed += src->flushed;
+    dst->overflow += src->overflow;
+    mpti_wide_merge(dst->relative, src->relative);
+    mpti_wide_merge(dst->ulps, src->ulps);
+    mpti_wide_merge(dst->bias, src->bias);
+    mpt_exact_merge(&dst->signal, &src->signal);
+    mpt_exact_merge(&dst->noise, &src->noise);
+    if (src->max_relative > dst->max_relative)
+        dst->max_relative = src->max_relative;
+    if (src->max_ulps > dst->max_ulps)
+        dst->max_ulps = src->max_ulps;
+    if (src->first_element < dst->first_element)
+        dst->first_element = src->first_element;    /* of the whole: the start of its first part */
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_roundoff_get(const mpt_roundoff *r, mpt_roundoff_figures *figures)
+{
+    mpt_roundoff_figures g;
+    double               n, noise;
+    if (!r || !figures || !r->ready)
+        return MPT_E_ARG;
+    n = (double)(r->exact + r->changed - r->overflow);
+    g.max_relative = r->max_relative;
+    g.max_ulps = r->max_ulps;
+    g.mean_relative = g.mean_ulps = g.bias_ulps = g.sqnr_db = mpti_nan();
+    if (n > 0.0) {
+        noise = mpt_exact_value(&r->noise);
+        g.mean_relative = mpti_wide_value(r->relative) / n / 1099511627776.0;
+        g.mean_ulps = mpti_wide_value(r->ulps) / n / 16777216.0;
+        g.bias_ulps = mpti_wide_value(r->bias) / n / 16777216.0;
+        g.sqnr_db = mpti_f64_is_zero(noise) ? mpti_f64_make(MPTI_F64_INF)
+                                            : 10.0 * log10(mpt_exact_value(&r->signal) / noise);
+    }
+    *figures = g;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_roundoff_write(const mpt_roundoff *r, mpt_style style, const char *name,
+                                      mpt_writer out)
+{
+    mpt_roundoff_figures g;
+    mpti_figures         f;
+    if (!mpti_style_ok(style, name, out) || mpt_roundoff_get(r, &g) != MPT_OK)
+        return MPT_E_ARG;
+    f.n = 0;
+    mpti_figure_text(&f, "name", name);
+    mpti_figure_text(&f, "format", mpt_format_get((mpt_format)r->format)->name);
+    mpti_figure_int(&f, "log2_scale", r->log2_scale);
+    mpti_figure_count(&f, "count", r->count);
+    mpti_figure_count(&f, "zero", r->zero);
+    mpti_figure_count(&f, "inf", r->inf);
+    mpti_figure_count(&f, "nan", r->nan);
+    mpti_figure_count(&f, "exact", r->exact);
+    mpti_figure_count(&f, "changed", r->changed);
+    mpti_figure_count(&f, "flushed", r->flushed);
+    mpti_figure_count(&f, "overflow", r->overflow);
+    mpti_figure_real(&f, "max_relative", g.max_relative);
+    mpti_figure_real(&f, "mean_relative", g.mean_relative);
+    mpti_figure_real(&f, "max_ulps", g.max_ulps);
+    mpti_figure_real(&f, "mean_ulps", g.mean_ulps);
+    mpti_figure_real(&f, "bias_ulps", g.bias_ulps);
+    mpti_figure_real(&f, "sqnr_db", g.sqnr_db);
+    return mpti_write_figures(&f, style, out);
+}
+
+/* ---- update report ---- */
+
+/* One operation in double that no compiler may merge with its neighbours, nor drop as algebra. */
+static double mpti_add64(double a, double b)
+{
+    const volatile double s = a + b;
+    return s;
+}
+
+/* a + b rounded to odd: what it is rounded to next, to at most 51 bits, is rounded as if only once.
+ * Source: Boldo & Melquiond 2008; the error of the sum: Knuth, TAOCP 2, 4.2.2. */
+static double mpti_add_odd(double a, double b)
+{
+    const double s = mpti_add64(a, b), b_part = mpti_add64(s, -a), a_part = mpti_add64(s, -b_part);
+    const double error = mpti_add64(mpti_add64(a, -a_part), mpti_add64(b, -b_part));
+    uint64_t     u = mpti_f64_bits(s);
+    if (mpti_f64_is_finite(s) && !mpti_f64_is_zero(error) && !(u & 1u))
+        u = mpti_is_negative(s) == mpti_is_negative(error) ? u + 1u : u - 1u;
+    return mpti_f64_make(u);
+}
+
+static double mpti_round_to(mpt_format format, double x)
+{
+    return mpt_decode(format, mpt_encode(format, x, NULL, NULL));
+}
+
+MPT_DEF mpt_status mpt_update_init(mpt_update *r, mpt_format format)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    if (!r)
+        return MPT_E_ARG;
+    if (!f || f->specials == MPT_SPECIALS_SCALE)
+        return MPT_E_UNSUPPORTED;
+    memset(r, 0, sizeof *r);
+    r->format = format;
+    r->ready = 1u;
+    return MPT_OK;
+}
+
+/* floor(log2(|u| / half of the gap that u has to cross)), into the slots of the margin. */
+static int mpti_update_margin(mpt_format format, double w, double u)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    const uint64_t         a = mpti_f64_bits(w) & ~MPTI_F64_SIGN;
+    const int              inward = mpti_is_negative(w) != mpti_is_negative(u);
+    int e = mpti_range_log2(mpti_f64_bits(u) & ~MPTI_F64_SIGN) -
+            (mpti_range_log2(mpti_f64_bits(mpt_ulp(format, w))) - 1);
+    if (inward && !(a << 12) && a && mpti_range_log2(a) > f->emin)
+        e++;                            /* below a power of two the gap is half as wide */
+    e += MPT_UPDATE_MARGINS / 2;
+    return e < 0 ? 0 : e >= MPT_UPDATE_MARGINS ? MPT_UPDATE_MARGINS - 1 : e;
+}
+
+static void mpti_update_add_1(mpt_update *r, double w, double u)
+{
+    const double before = mpti_round_to(r->format, w), after = mpti_round_to(r->format, mpti_add_odd(w, u));
+    double       moved;
+    if (!mpti_f64_is_finite(w) || !mpti_f64_is_finite(u) || mpti_f64_is_zero(u) ||
+        !mpti_f64_is_finite(before)) {
+        r->none++;
+        return;
+    }
+    r->margin[mpti_update_margin(r->format, before, u)]++;
+    if (!mpti_f64_is_finite(after)) {
+        r->overflow++;
+        return;
+    }
+    moved = after - before;
+    r->lost += (uint64_t)mpti_f64_is_zero(moved);
+    r->half_lost += (uint64_t)(fabs(moved - u) >= 0.5 * fabs(u));
+    moved = after - w;
+    r->sign_wrong += (uint64_t)(!mpti_f64_is_zero(moved) && mpti_is_negative(moved) != mpti_is_negative(u));
+}
+
+MPT_DEF mpt_status mpt_update_add_f32(mpt_update *r, const float *w, const float *u, size_t n)
+{
+    size_t i;
+    if (!r || (n && (!w || !u)) || !r->ready)
+        return MPT_E_ARG;
+    for (i = 0; i < n; i++)
+        mpti_update_add_1(r, (double)w[i], (double)u[i]);
+    r->count += n;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_update_merge(mpt_update *dst, const mpt_update *src)
+{
+    int i;
+    if (!dst || !src || !dst->ready || !src->ready || dst->format != src->format)
+        return MPT_E_ARG;
+    dst->count += src->count;
+    dst->none += src->none;
+    dst->lost += src->lost;
+    dst->half_lost += src->half_lost;
+    dst->sign_wrong += src->sign_wrong;
+    dst->overflow += src->overflow;
+    for (i = 0; i < MPT_UPDATE_MARGINS; i++)
+        dst->margin[i] += src->margin[i];
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_update_vanishing(const mpt_update *r, double share, int *factor)
+{
+    double   need;
+    uint64_t below = 0;
+    int      i = 0;
+    if (!r || !factor || !r->ready || !mpti_share_ok(share) || !(share > 0.0))
+        return MPT_E_ARG;
+    if (r->count == r->none)
+        return MPT_E_DATA;
+    need = share * (double)(r->count - r->none);
+    while ((double)(below += r->margin[i]) < need && i < MPT_UPDATE_MARGINS - 1)
+        i++;                            /* these and all below vanish once the margin is below 2^0 */
+    *factor = MPT_UPDATE_MARGINS / 2 - 1 - i;
+    *factor = i ? *factor : MPT_UPDATE_MARGINS / 2;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_update_write(const mpt_update *r, mpt_style style, const char *name, mpt_writer out)
+{
+    mpti_figures f;
+    int          factor = 0;
+    if (!r || !r->ready || !mpti_style_ok(style, name, out))
+        return MPT_E_ARG;
+    f.n = 0;
+    mpti_figure_text(&f, "name", name);
+    mpti_figure_text(&f, "format", mpt_format_get(r->format)->name);
+    mpti_figure_count(&f, "count", r->count);
+    mpti_figure_count(&f, "none", r->none);
+    mpti_figure_count(&f, "lost", r->lost);
+    mpti_figure_count(&f, "half_lost", r->half_lost);
+    mpti_figure_count(&f, "sign_wrong", r->sign_wrong);
+    mpti_figure_count(&f, "overflow", r->overflow);
+    mpti_figure_real(&f, "lost_share", mpti_share(r->lost, r->count - r->none));
+    if (mpt_update_vanishing(r, 0.5, &factor) == MPT_OK)
+        mpti_figure_int(&f, "half_vanish_at_log2", factor);
+    else
+        mpti_figure_real(&f, "half_vanish_at_log2", mpti_nan());
+    return mpti_write_figures(&f, style, out);
+}
+
+/* ---- accumulation report ---- */
+
+MPT_DEF const char *mpt_sum_method_name(mpt_sum_method method)
+{
+#define MPTI_X(id, text) text,
+    static const char *const names[] = {MPT_SUM_METHODS(MPTI_X)};
+#undef MPTI_X
+    return (unsigned)method < (unsigned)MPT_SUM_METHOD_COUNT ? names[method] : "unknown";
+}
+
+static float mpti_add32(float a, float b)
+{
+    const volatile float s = a + b;
+    return s;
+}
+
+static void mpti_sums_kahan(mpt_sums *s, float t)
+{
+    const float y = mpti_add32(t, -s->kahan_rest), sum = mpti_add32(s->kahan, y);
+    s->kahan_rest = mpti_add32(mpti_add32(sum, -s->kahan), -y);
+    s->kahan = sum;
+}
+
+static void mpti_sums_neumaier(mpt_sums *s, float t)
+{
+    const float sum = mpti_add32(s->neumaier, t);
+    const int   larger = fabsf(s->neumaier) >= fabsf(t);
+    const float big = larger ? s->neumaier : t, small = larger ? t : s->neumaier;
+    s->neumaier_rest = mpti_add32(s->neumaier_rest, mpti_add32(mpti_add32(big, -sum), small));
+    s->neumaier = sum;
+}
+
+/* Finished trees are added like the carries of a binary counter. */
+static void mpti_sums_pairwise(mpt_sums *s, float t)
+{
+    int k = 0;
+    for (; s->n >> k & 1u; k++)
+        t = mpti_add32(s->pair[k], t);
+    s->pair[k] = t;
+}
+
+static float mpti_sums_pairwise_value(const mpt_sums *s)
+{
+    float sum = 0.0f;
+    int   k;
+    for (k = 0; k < 64; k++)
+        if (s->n >> k & 1u)
+            sum = mpti_add32(s->pair[k], sum);
+    return sum;
+}
+
+static void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
+{
+    const volatile float rounded = y ? x * *y : x;
+    const double         t = y ? (double)x * (double)*y : (double)x;    /* exact */
+    s->f16 = mpti_round_to(MPT_F16, mpti_add_odd(s->f16, t));
+    s->bf16 = mpti_round_to(MPT_BF16, mpti_add_odd(s->bf16, t));
+    s->f32 = y ? fmaf(x, *y, s->f32) : mpti_add32(s->f32, x);
+    s->block = y ? fmaf(x, *y, s->block) : mpti_add32(s->block, x);
+    mpti_sums_kahan(s, rounded);
+    mpti_sums_neumaier(s, rounded);
+    mpti_sums_pairwise(s, rounded);
+    s->f64 = mpti_add64(s->f64, t);
+    mpt_exact_add_product(&s->exact, (double)x, y ? (double)*y : 1.0);
+    mpt_exact_add(&s->magnitude, fabs(t));
+    if (++s->n % MPT_SUM_BLOCK == 0) {
+        s->block_sum = mpti_add32(s->block_sum, s->block);
+        s->block = 0.0f;
+    }
+}
+
+MPT_DEF mpt_status mpt_sums_add(mpt_sums *s, const float *x, const float *y, size_t n)
+{
+    size_t i;
+    if (!s || (n && !x))
+        return MPT_E_ARG;
+    for (i = 0; i < n; i++)
+        mpti_sums_add_1(s, x[i], y ? y + i : NULL);
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_sums_add_backward(mpt_sums *s, const float *x, const float *y, size_t n)
+{
+    size_t i;
+    if (!s || (n && !x))
+        return MPT_E_ARG;
+    for (i = n; i-- > 0; )
+        mpti_sums_add_1(s, x[i], y ? y + i : NULL);
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_sums_get(const mpt_sums *s, mpt_sums_figures *figures)
+{
+    mpt_sums_figures g;
+    int              i;
+    if (!s || !figures)
+        return MPT_E_ARG;
+    g.exact = mpt_exact_value(&s->exact);
+    g.condition = mpt_exact_value(&s->magnitude) / fabs(g.exact);
+    g.value[MPT_SUM_F16] = s->f16;
+    g.value[MPT_SUM_BF16] = s->bf16;
+    g.value[MPT_SUM_F32] = (double)s->f32;
+    g.value[MPT_SUM_BLOCKS] = (double)mpti_add32(s->block_sum, s->block);
+    g.value[MPT_SUM_KAHAN] = (double)s->kahan;
+    g.value[MPT_SUM_NEUMAIER] = (double)mpti_add32(s->neumaier, s->neumaier_rest);
+    g.value[MPT_SUM_PAIRWISE] = (double)mpti_sums_pairwise_value(s);
+    g.value[MPT_SUM_F64] = s->f64;
+    for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++) {
+        mpt_exact error;
+        memset(&error, 0, sizeof error);
+        mpt_exact_add(&error, g.value[i]);
+        mpti_exact_subtract(&error, &s->exact);
+        g.error[i] = mpt_exact_value(&error);
+        g.relative[i] = mpti_f64_is_zero(g.exact) ? mpti_nan() : fabs(g.error[i] / g.exact);
+    }
+    *figures = g;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char *name, mpt_writer out)
+{
+    mpt_sums_figures g;
+    mpt_status       status = MPT_OK;
+    int              i;
+    if (!mpti_style_ok(style, name, out) || mpt_sums_get(s, &g) != MPT_OK)
+        return MPT_E_ARG;
+    for (i = 0; i < (int)MPT_SUM_METHOD_COUNT && status == MPT_OK; i++) {
+        mpti_figures f;
+        f.n = 0;
+        mpti_figure_text(&f, "name", name);
+        mpti_figure_text(&f, "method", mpt_sum_method_name((mpt_sum_method)i));
+        mpti_figure_count(&f, "n", s->n);
+        mpti_figure_real(&f, "exact", g.exact);
+        mpti_figure_real(&f, "condition", g.condition);
+        mpti_figure_real(&f, "value", g.value[i]);
+        mpti_figure_real(&f, "error", g.error[i]);
+        mpti_figure_real(&f, "relative", g.relative[i]);
+        status = mpti_write_figures(&f, style, out);
+        if (style == MPT_STYLE_CSV_HEAD)
+            break;
+    }
+    return status;
+}
+
+MPT_DEF mpt_status mpt_triple_find(mpt_format format, const float *x, size_t n, mpt_triple *triple)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    size_t                 i;
+    if (!triple || (n && !x))
+        return MPT_E_ARG;
+    if (!f || f->specials == MPT_SPECIALS_SCALE || format == MPT_F64)
+        return MPT_E_UNSUPPORTED;
+    for (i = 0; i + 2 < n; i++) {
+        const double a = mpti_round_to(format, (double)x[i]), b = mpti_round_to(format, (double)x[i + 1]);
+        const double c = mpti_round_to(format, (double)x[i + 2]);
+        const double ab = mpti_round_to(format, mpti_add_odd(a, b));
+        const double bc = mpti_round_to(format, mpti_add_odd(b, c));
+        const double left = mpti_round_to(format, mpti_add_odd(ab, c));
+        const double right = mpti_round_to(format, mpti_add_odd(a, bc));
+        if (mpti_f64_is_finite(left) && mpti_f64_is_finite(right) &&
+            mpti_f64_bits(left) != mpti_f64_bits(right)) {
+            triple->index = i;
+            triple->left = left;
+            triple->right = right;
+            return MPT_OK;
+        }
+    }
+    return MPT_E_DATA;
+}
+
+/* ---- shadow run ---- */
+
+MPT_DEF const char *mpt_cause_text(mpt_cause cause)
+{
+#define MPTI_X(id, text) text,
+    static const char *const texts[] = {MPT_SHADOW_CAUSES(MPTI_X)};
+#undef MPTI_X
+    return (unsigned)cause < (unsigned)MPT_CAUSE_COUNT ? texts[cause] : "unknown";
+}
+
+MPT_DEF const char *mpt_shadow_op_text(mpt_shadow_op op)
+{
+    static const char *const texts[] = {"value", "+", "-", "*", "/", "sqrt", "fma"};
+    return (unsigned)op <= (unsigned)MPT_SHADOW_FMA ? texts[op] : "unknown";
+}
+
+MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tolerance)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    if (!s || !mpti_f64_is_finite(tolerance) || !(tolerance > 0.0))
+        return MPT_E_ARG;
+    if (!f || f->specials == MPT_SPECIALS_SCALE || format == MPT_F64)
+        return MPT_E_UNSUPPORTED;
+    memset(s, 0, sizeof *s);
+    s->format = format;
+    s->tolerance = tolerance;
+    s->ready = 1u;
+    return MPT_OK;
+}
+
+/* |low - exact| / |exact|; Inf where one of them has left the finite numbers. */
+static double mpti_shadow_error(mpt_shadowed v)
+{
+    if (mpti_f64_bits(v.low) == mpti_f64_bits(v.exact) ||
+        (mpti_f64_is_zero(v.low) && mpti_f64_is_zero(v.exact)) ||
+        (mpti_f64_is_nan(v.low) && mpti_f64_is_nan(v.exact)))
+        return 0.0;
+    if (!mpti_f64_is_finite(v.low) || !mpti_f64_is_finite(v.exact) || mpti_f64_is_zero(v.exact))
+        return mpti_f64_make(MPTI_F64_INF);
+    return fabs((v.low - v.exact) / v.exact);
+}
+
+/* What the operation itself did to its low-precision inputs; `unrounded` is its result in double. */
+static mpt_cause mpti_shadow_cause(const mpt_shadow_event *v, int inputs, double unrounded)
+{
+    const int is_sum = v->op == MPT_SHADOW_ADD || v->op == MPT_SHADOW_SUB || v->op == MPT_SHADOW_FMA;
+    const int last = inputs - 1;
+    int       i, were_finite = 1;
+    for (i = 0; i < inputs; i++)
+        were_finite &= mpti_f64_is_finite(v->in[i].low);
+    if (!mpti_f64_is_finite(v->out.low))
+        return !were_finite ? MPT_CAUSE_NONE : mpti_f64_is_finite(unrounded) ? MPT_CAUSE_OVERFLOW
+                                                                            : MPT_CAUSE_INVALID;
+    if (is_sum && v->cancelled >= 2 && v->after > 2.0 * v->before && mpti_f64_bits(v->before) != 0u)
+        return MPT_CAUSE_CANCELLATION;
+    if (mpti_f64_is_zero(v->out.low) && !mpti_f64_is_zero(unrounded))
+        return MPT_CAUSE_UNDERFLOW;
+    if (mpti_f64_bits(v->out.low) == mpti_f64_bits(unrounded))
+        return MPT_CAUSE_NONE;
+    if (is_sum && (mpti_f64_bits(fabs(v->out.low)) == mpti_f64_bits(fabs(v->in[last].low)) ||
+                   (inputs == 2 && mpti_f64_bits(v->out.low) == mpti_f64_bits(v->in[0].low))))
+        return MPT_CAUSE_ABSORPTION;
+    return MPT_CAUSE_ROUNDING;
+}
+
+/* Round the result, compare, and keep what is worth telling. */
+static mpt_shadowed mpti_shadow_record(mpt_shadow *s, mpt_shadow_event *v, int inputs, double unrounded,
+                                       double exact)
+{
+    int i;
+    v->out.low = mpti_round_to(s->format, unrounded);
+    v->out.exact = exact;
+    v->at = ++s->operations;
+    v->before = 0.0;
+    for (i = 0; i < inputs; i++) {
+        const double e = mpti_shadow_error(v->in[i]);
+        v->before = e > v->before ? e : v->before;
+    }
+    v->after = mpti_shadow_error(v->out);
+    v->cause = mpti_shadow_cause(v, inputs, unrounded);
+    s->causes[v->cause]++;
+    if (!s->first.at && v->after > s->tolerance && !(v->before > s->tolerance))
+        s->first = *v;
+    if (mpti_f64_is_finite(v->before) && v->after > v->before &&
+        (!s->worst.at || v->after - v->before > s->worst.after - s->worst.before))
+        s->worst = *v;
+    return v->out;
+}
+
+static int mpti_shadow_open(const mpt_shadow *s, mpt_shadow_event *v, mpt_shadow_op op)
+{
+    memset(v, 0, sizeof *v);
+    v->op = op;
+    return s && s->ready;
+}
+
+static mpt_shadowed mpti_shadow_none(void)
+{
+    mpt_shadowed v;
+    v.low = v.exact = mpti_nan();
+    return v;
+}
+
+/* By how many binades the sum is smaller than its larger term; a sum of 0 lost all that the format holds. */
+static int mpti_shadow_cancelled(const mpt_shadow *s, double a, double b, double sum)
+{
+    const double most = fabs(a) > fabs(b) ? fabs(a) : fabs(b);
+    if (!mpti_f64_is_finite(most) || mpti_f64_is_zero(most) || !mpti_f64_is_finite(sum))
+        return 0;
+    if (mpti_f64_is_zero(sum))
+        return mpt_format_get(s->format)->mantissa_bits + 1;
+    return mpti_range_log2(mpti_f64_bits(most)) - mpti_range_log2(mpti_f64_bits(fabs(sum)));
+}
+
+MPT_DEF mpt_shadowed mpt_shadow_value(mpt_shadow *s, double x)
+{
+    mpt_shadow_event v;
+    if (!mpti_shadow_open(s, &v, MPT_SHADOW_VALUE))
+        return mpti_shadow_none();
+    v.in[0].low = v.in[0].exact = x;
+    return mpti_shadow_record(s, &v, 1, x, x);
+}
+
+static mpt_shadowed mpti_shadow_sum(mpt_shadow *s, mpt_shadow_op op, mpt_shadowed a, mpt_shadowed b,
+                                    double sign)
+{
+    mpt_shadow_event v;
+    double           sum;
+    if (!mpti_shadow_open(s, &v, op))
+        return mpti_shadow_none();
+    v.in[0] = a;
+    v.in[1] = b;
+    sum = mpti_add_odd(a.low, sign * b.low);
+    v.cancelled = mpti_shadow_cancelled(s, a.low, b.low, sum);
+    return mpti_shadow_record(s, &v, 2, sum, a.exact + sign * b.exact);
+}
+
+MPT_DEF mpt_shadowed mpt_shadow_add(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b)
+{
+    return mpti_shadow_sum(s, MPT_SHADOW_ADD, a, b, 1.0);
+}
+
+MPT_DEF mpt_shadowed mpt_shadow_sub(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b)
+{
+    return mpti_shadow_sum(s, MPT_SHADOW_SUB, a, b, -1.0);
+}
+
+MPT_DEF mpt_shadowed mpt_shadow_mul(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b)
+{
+    mpt_shadow_event v;
+    if (!mpti_shadow_open(s, &v, MPT_SHADOW_MUL))
+        return mpti_shadow_none();
+    v.in[0] = a;
+    v.in[1] = b;
+    return mpti_shadow_record(s, &v, 2, a.low * b.low, a.exact * b.exact);
+}
+
+MPT_DEF mpt_shadowed mpt_shadow_div(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b)
+{
+    mpt_shadow_event v;
+    if (!mpti_shadow_open(s, &v, MPT_SHADOW_DIV))
+        return mpti_shadow_none();
+    v.in[0] = a;
+    v.in[1] = b;
+    return mpti_shadow_record(s, &v, 2, a.low / b.low, a.exact / b.exact);
+}
+
+MPT_DEF mpt_shadowed mpt_shadow_sqrt(mpt_shadow *s, mpt_shadowed a)
+{
+    mpt_shadow_event v;
+    if (!mpti_shadow_open(s, &v, MPT_SHADOW_SQRT))
+        return mpti_shadow_none();
+    v.in[0] = a;
+    return mpti_shadow_record(s, &v, 1, sqrt(a.low), sqrt(a.exact));
+}
+
+MPT_DEF mpt_shadowed mpt_shadow_fma(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b, mpt_shadowed c)
+{
+    mpt_shadow_event v;
+    double           product, sum;
+    if (!mpti_shadow_open(s, &v, MPT_SHADOW_FMA))
+        return mpti_shadow_none();
+    v.in[0] = a;
+    v.in[1] = b;
+    v.in[2] = c;
+    product = a.low * b.low;            /* exact: at most 48 bits */
+    sum = mpti_add_odd(product, c.low);
+    v.cancelled = mpti_shadow_cancelled(s, product, c.low, sum);
+    return mpti_shadow_record(s, &v, 3, sum, fma(a.exact, b.exact, c.exact));
+}
+
+static void mpti_shadow_figures(mpti_figures *f, const char *const *name, const mpt_shadow_event *v)
+{
+    mpti_figure_count(f, name[0], v->at);
+    mpti_figure_text(f, name[1], v->at ? mpt_shadow_op_text(v->op) : "");
+    mpti_figure_text(f, name[2], v->at ? mpt_cause_text(v->cause) : "");
+    mpti_figure_real(f, name[3], v->before);
+    mpti_figure_real(f, name[4], v->after);
+    mpti_figure_real(f, name[5], v->out.low);
+    mpti_figure_real(f, name[6], v->out.exact);
+}
+
+MPT_DEF mpt_status mpt_shadow_write(const mpt_shadow *s, mpt_style style, const char *name, mpt_writer out)
+{
+    static const char *const first[] = {"first_at", "first_op", "first_cause", "first_before", "first_after",
+                                        "first_low", "first_exact"};
+    static const char *const worst[] = {"worst_at", "worst_op", "worst_cause", "worst_before", "worst_after",
+                                        "worst_low", "worst_exact"};
+    mpti_figures             f;
+    int                      i;
+    if (!s || !s->ready || !mpti_style_ok(style, name, out))
+        return MPT_E_ARG;
+    f.n = 0;
+    mpti_figure_text(&f, "name", name);
+    mpti_figure_text(&f, "format", mpt_format_get(s->format)->name);
+    mpti_figure_count(&f, "operations", s->operations);
+    for (i = 1; i < (int)MPT_CAUSE_COUNT; i++)
+        mpti_figure_count(&f, mpt_cause_text((mpt_cause)i), s->causes[i]);
+    mpti_shadow_figures(&f, first, &s->first);
+    mpti_shadow_figures(&f, worst, &s->worst);
+    return mpti_write_figures(&f, style, out);
+}
+
+/* ---- tracking over time ---- */
+
+MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format format, uint64_t every,
+                                  mpt_writer out)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    if (!t || !name)
+        return MPT_E_ARG;
+    if (!f || f->specials == MPT_SPECIALS_SCALE)
+        return MPT_E_UNSUPPORTED;
+    memset(t, 0, sizeof *t);
+    t->name = name;
+    t->format = format;
+    t->every = every;
+    t->out = out;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_track_sample(mpt_track *t, uint64_t step, mpt_format from, const void *x, size_t n)
+{
+    mpt_range    r;
+    mpti_figures f;
+    mpt_status   status;
+    int          median = 0;
+    if (!t || !t->name)
+        return MPT_E_ARG;
+    status = mpt_range_init(&r, t->format);
+    if (status == MPT_OK)
+        status = mpt_range_add(&r, from, x, n);
+    if (status != MPT_OK)
+        return status;
+    t->samples++;
+    if (!t->first_flushed && r.flushed)
+        t->first_flushed = step + 1u;
+    if (!t->first_overflow && (r.overflow | r.inf | r.nan))
+        t->first_overflow = step + 1u;
+    if (!t->out.write)
+        return MPT_OK;
+    f.n = 0;
+    mpti_figure_count(&f, "step", step);
+    mpti_figure_text(&f, "name", t->name);
+    mpti_figure_text(&f, "format", mpt_format_get(t->format)->name);
+    mpti_figure_count(&f, "count", r.count);
+    mpti_figure_count(&f, "zero", r.zero);
+    mpti_figure_count(&f, "flushed", r.flushed);
+    mpti_figure_count(&f, "subnormal", r.subnormal);
+    mpti_figure_count(&f, "normal", r.normal);
+    mpti_figure_count(&f, "overflow", r.overflow);
+    mpti_figure_count(&f, "inf", r.inf);
+    mpti_figure_count(&f, "nan", r.nan);
+    if (mpt_range_percentile(&r, 50.0, &median) == MPT_OK) {
+        mpti_figure_int(&f, "max_log2", mpti_range_log2(mpti_f64_bits(r.max_abs)));
+        mpti_figure_int(&f, "median_log2", median);
+    } else {
+        mpti_figure_real(&f, "max_log2", mpti_nan());
+        mpti_figure_real(&f, "median_log2", mpti_nan());
+    }
+    return mpti_write_figures(&f, MPT_STYLE_JSON, t->out);
+}
+
+MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int overflow, size_t *index)
+{
+    uint64_t earliest = 0;
+    size_t   i, found = 0;
+    if (!index || (count && !tracks))
+        return MPT_E_ARG;
+    for (i = 0; i < count; i++) {
+        const uint64_t at = overflow ? tracks[i].first_overflow : tracks[i].first_flushed;
+        if (at && (!earliest || at < earliest)) {
+            earliest = at;
+            found = i;
+        }
+    }
+    if (!earliest)
+        return MPT_E_DATA;
+    *index = found;
+    return MPT_OK;
+}
 
 // >>M15 implementation: scaler, check, clip --------------------------------------------------------
 

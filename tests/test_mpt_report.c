@@ -269,7 +269,7 @@ TEST(range_scale_curve)
         (void)mpt_range_add_f32(&r, floats, 500);
         for (k = -126; k <= 127; k++) {
             uint64_t         zone[4];
-            mpt_range_choice c;
+            mpt_range_choice c = {0.0f, 0, 0, 0, 0, 0};
             zones_at(&r, k, zone);
             CHECK_EQ_I(mpt_range_at_scale(&r, k, &c), MPT_OK);
             CHECK(c.log2_scale == k && ldexp(1.0, k) == (double)c.scale);
@@ -316,7 +316,7 @@ TEST(range_choice_with_tolerance)
     int              round;
     for (round = 0; round < 300; round++) {
         mpt_range_tolerance t;
-        mpt_range_choice    c;
+        mpt_range_choice    c = {0.0f, 0, 0, 0, 0, 0};
         const int           headroom = (int)(mt_random() % 6u), middle = (int)(mt_random() % 60u) - 30;
         size_t              i, n = 100u + (size_t)(mt_random() % 400u);
         for (i = 0; i < n; i++)         /* a bulk, and outliers on both sides */
@@ -338,7 +338,7 @@ TEST(range_tolerance_known)
 {
     static mpt_range    r;
     mpt_range_tolerance t = {0.0, 0.0, 0.0};
-    mpt_range_choice    c;
+    mpt_range_choice    c = {0.0f, 0, 0, 0, 0, 0};
     size_t              i;
     for (i = 0; i < 1000; i++)
         floats[i] = 1.0f;
@@ -385,6 +385,705 @@ TEST(ranges_refusals)
     CHECK_EQ_U(MPT_RANGES_EDGES, 3 * (int)MPT_FORMAT_COUNT);
 }
 
+/* ---- exact sums ---- */
+
+/* Sums whose value is known: cancel everything but a few bits, over the whole range of doubles. */
+TEST(exact_sum_known)
+{
+    mpt_exact s, t;
+    size_t    i;
+    memset(&s, 0, sizeof s);
+    CHECK(mpt_exact_value(&s) == 0.0);
+    mpt_exact_add(&s, 1e300);
+    mpt_exact_add(&s, 1.0);
+    mpt_exact_add(&s, mpti_f64_make(1u));
+    mpt_exact_add(&s, -1e300);
+    CHECK(mpt_exact_value(&s) == 1.0);
+    mpt_exact_add(&s, -1.0);
+    CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&s)), 1u);
+    mpt_exact_add(&s, -mpti_f64_make(2u));
+    CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&s)), UINT64_C(0x8000000000000001));
+    memset(&s, 0, sizeof s);
+    mpt_exact_add(&s, 1.0);             /* ties go to even, and a last bit decides */
+    mpt_exact_add(&s, ldexp(1.0, -53));
+    CHECK(mpt_exact_value(&s) == 1.0);
+    mpt_exact_add(&s, ldexp(1.0, -1000));
+    CHECK(mpt_exact_value(&s) == 1.0 + DBL_EPSILON);
+    mpt_exact_add(&s, -ldexp(1.0, -999));
+    CHECK(mpt_exact_value(&s) == 1.0);
+    memset(&s, 0, sizeof s);
+    mpt_exact_add_product(&s, DBL_MAX, DBL_MAX);
+    mpt_exact_add_product(&s, DBL_MAX, -DBL_MAX);
+    mpt_exact_add_product(&s, 3.0, -7.0);
+    CHECK(mpt_exact_value(&s) == -21.0);
+    mpt_exact_add(&s, DBL_MAX);
+    mpt_exact_add(&s, DBL_MAX);
+    CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&s)), UINT64_C(0x7ff0000000000000));
+    t = s;
+    mpt_exact_add(&t, mpti_f64_make(UINT64_C(0xfff0000000000000)));
+    CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&t)), UINT64_C(0xfff0000000000000));
+    mpt_exact_add_product(&t, mpti_f64_make(UINT64_C(0x7ff0000000000000)), 0.0);
+    CHECK(mpti_f64_is_nan(mpt_exact_value(&t)));
+    memset(&s, 0, sizeof s);            /* integers as a reference: 2^-1000 times a 64-bit sum */
+    {
+        int64_t sum = 0;
+        for (i = 0; i < 20000; i++) {
+            const int64_t k = (int64_t)(mt_random() >> 24) - ((int64_t)1 << 39);
+            sum += k;
+            mpt_exact_add(&s, ldexp((double)k, -1000));
+        }
+        CHECK(mpt_exact_value(&s) == ldexp((double)sum, -1000));
+    }
+}
+
+/* Any order and any split is the same to the last byte once settled by a merge. */
+TEST(exact_sum_in_any_order)
+{
+    mpt_exact a, b, c;
+    size_t    i;
+    int       round;
+    for (round = 0; round < 20; round++) {
+        memset(&a, 0, sizeof a);
+        memset(&b, 0, sizeof b);
+        memset(&c, 0, sizeof c);
+        for (i = 0; i < 500; i++)
+            doubles[i] = mpti_f64_make(mt_random() & ~(UINT64_C(1) << 62));
+        for (i = 0; i < 500; i++)
+            mpt_exact_add_product(&a, doubles[i], doubles[499 - i] / 3.0);
+        for (i = 500; i-- > 0; )
+            mpt_exact_add_product(mt_random() & 1u ? &b : &c, doubles[499 - i] / 3.0, doubles[i]);
+        mpt_exact_merge(&b, &c);
+        memset(&c, 0, sizeof c);
+        mpt_exact_merge(&a, &c);
+        CHECK(!memcmp(&a, &b, sizeof a));
+        CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&a)), mpti_f64_bits(mpt_exact_value(&b)));
+    }
+}
+
+/* ---- rounding ---- */
+
+/* What the report should hold, by slow means: doubles where they are exact, long sums by mpt_exact. */
+typedef struct roundoff_reference {
+    uint64_t  exact, changed, flushed, overflow;
+    double    max_relative, max_ulps;
+    mpt_exact relative, ulps, bias, signal, noise;
+} roundoff_reference;
+
+/* v rounded to a multiple of 2^-bits, to nearest-even: adding 1.5 2^(52 - bits) leaves just these bits. */
+static double to_grid(double v, int bits)
+{
+    const volatile double magic = ldexp(1.5, 52 - bits), moved = v + magic;
+    return moved - magic;
+}
+
+static void reference_roundoff(roundoff_reference *r, double x, mpt_format format, const mpt_opts *o, int k)
+{
+    const double y = mpt_decode(format, mpt_encode(format, ldexp(x, k), o, NULL));
+    double       e;
+    x = ldexp(x, k);
+    if (!mpti_f64_is_finite(y)) {
+        r->changed++;
+        r->overflow++;
+        return;
+    }
+    mpt_exact_add_product(&r->signal, x, x);
+    e = y - x;
+    if (e == 0.0) {
+        r->exact++;
+        return;
+    }
+    r->changed++;
+    r->flushed += y == 0.0;
+    mpt_exact_add_product(&r->noise, e, e);
+    r->max_relative = fmax(r->max_relative, fabs(e / x));
+    r->max_ulps = fmax(r->max_ulps, fabs(e / mpt_ulp(format, x)));
+    mpt_exact_add(&r->relative,
+                  fabs(e / x) >= 4096.0 ? fmin(fabs(e / x), 4194304.0) : to_grid(fabs(e / x), 40));
+    mpt_exact_add(&r->ulps, to_grid(fabs(e / mpt_ulp(format, x)), 24));
+    mpt_exact_add(&r->bias, to_grid(e / mpt_ulp(format, x), 24));
+}
+
+static void roundoff_is_reference(mpt_format format, const mpt_opts *o, int k, size_t n)
+{
+    static mpt_roundoff       got;
+    static roundoff_reference want;
+    mpt_roundoff_figures      g;
+    mpt_opts                  each;
+    uint64_t                  zero = 0, inf = 0, nan = 0;
+    double                    counted;
+    size_t                    i;
+    memset(&want, 0, sizeof want);
+    memset(&each, 0, sizeof each);
+    if (o)
+        each = *o;
+    CHECK_EQ_I(mpt_roundoff_init(&got, format, o, k), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_add_f32(&got, floats, n), MPT_OK);
+    for (i = 0; i < n; i++) {
+        const uint32_t a = mpti_f32_bits(floats[i]) & 0x7fffffffu;
+        each.random = mpt_philox(each.seed, each.stream, each.step, each.first_element + i);
+        zero += !a;
+        inf += a == 0x7f800000u;
+        nan += a > 0x7f800000u;
+        if (a && a < 0x7f800000u)
+            reference_roundoff(&want, mpt_decode(MPT_F32, mpti_f32_bits(floats[i])), format, &each, k);
+    }
+    CHECK(got.count == n && got.zero == zero && got.inf == inf && got.nan == nan);
+    CHECK_EQ_U(got.exact, want.exact);
+    CHECK_EQ_U(got.changed, want.changed);
+    CHECK_EQ_U(got.flushed, want.flushed);
+    CHECK_EQ_U(got.overflow, want.overflow);
+    CHECK_EQ_U(mpti_f64_bits(got.max_relative), mpti_f64_bits(want.max_relative));
+    CHECK_EQ_U(mpti_f64_bits(got.max_ulps), mpti_f64_bits(want.max_ulps));
+    CHECK_EQ_I(mpt_roundoff_get(&got, &g), MPT_OK);
+    counted = (double)(want.exact + want.changed - want.overflow);
+    if (counted == 0.0) {
+        CHECK(mpti_f64_is_nan(g.mean_relative) && mpti_f64_is_nan(g.bias_ulps));
+        return;
+    }
+    /* both means come from the same integer, each rounded a few times */
+    CHECK(fabs(g.mean_ulps - mpt_exact_value(&want.ulps) / counted) <= 4e-16 * g.mean_ulps);
+    CHECK(fabs(g.bias_ulps - mpt_exact_value(&want.bias) / counted) <= 4e-16 * fabs(g.bias_ulps));
+    CHECK(fabs(g.mean_relative - mpt_exact_value(&want.relative) / counted) <=
+          1e-12 + 4e-16 * g.mean_relative);
+    CHECK(mpt_exact_value(&got.signal) == mpt_exact_value(&want.signal));
+    CHECK(mpt_exact_value(&got.noise) == mpt_exact_value(&want.noise));
+    if (mpt_exact_value(&want.noise) > 0.0)
+        CHECK(fabs(g.sqnr_db - 10.0 * log10(mpt_exact_value(&want.signal) / mpt_exact_value(&want.noise))) <
+              1e-9);
+    else
+        CHECK_EQ_U(mpti_f64_bits(g.sqnr_db), UINT64_C(0x7ff0000000000000));
+}
+
+TEST(roundoff_equals_a_slow_reference)
+{
+    int format, rounding, kind;
+    for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
+        for (rounding = 0; rounding < (int)MPT_ROUNDING_COUNT; rounding++) {
+            mpt_opts o;
+            memset(&o, 0, sizeof o);
+            o.rounding = (mpt_rounding)rounding;
+            o.overflow = rounding % 2 ? MPT_OVERFLOW_SATURATE : MPT_OVERFLOW_IEEE;
+            o.seed = 7u;
+            if (!has_report(format))
+                continue;
+            mt_context(mpt_format_get((mpt_format)format)->name, kind_name[rounding % KINDS]);
+            kind = rounding % KINDS;
+            floats_of_kind(kind, 600);
+            roundoff_is_reference((mpt_format)format, &o, 0, 600);
+            floats_of_kind(1, 600);
+            roundoff_is_reference((mpt_format)format, &o, rounding * 7 - 20, 600);
+        }
+    for (kind = 0; kind < KINDS; kind++) {      /* the plain case at length */
+        mt_context("f16", kind_name[kind]);
+        floats_of_kind(kind, 40000);
+        roundoff_is_reference(MPT_F16, NULL, 0, 40000);
+        roundoff_is_reference(MPT_F16, NULL, 11, 40000);
+        roundoff_is_reference(MPT_BF16, NULL, 0, 40000);
+    }
+}
+
+/* Everything that a format holds stays exact in it. */
+TEST(roundoff_of_all_halves)
+{
+    static mpt_f16       h[65536];
+    static mpt_roundoff  r;
+    mpt_roundoff_figures g;
+    size_t               i;
+    for (i = 0; i < 65536; i++)
+        h[i].bits = (uint16_t)i;
+    CHECK_EQ_I(mpt_roundoff_init(&r, MPT_F16, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_add(&r, MPT_F16, h, 65536), MPT_OK);
+    CHECK(r.exact == 63486 && r.changed == 0 && r.zero == 2 && r.inf == 2 && r.nan == 2046);
+    CHECK_EQ_I(mpt_roundoff_get(&r, &g), MPT_OK);
+    CHECK(g.mean_ulps == 0.0 && g.bias_ulps == 0.0 && g.max_relative == 0.0);
+    CHECK_EQ_I(mpt_roundoff_init(&r, MPT_F16, NULL, 1), MPT_OK);     /* doubled: the top binade overflows */
+    CHECK_EQ_I(mpt_roundoff_add(&r, MPT_F16, h, 65536), MPT_OK);
+    CHECK(r.overflow == 2048 && r.changed == 2048);
+}
+
+TEST(roundoff_merges_in_any_order)
+{
+    static mpt_roundoff part[4], whole;
+    int                 round;
+    for (round = 0; round < 30; round++) {
+        const size_t n = 1u + (size_t)(mt_random() % 3000u);
+        size_t       i, cut[5], parts = 4;
+        mpt_opts     o;
+        memset(&o, 0, sizeof o);
+        o.rounding = (mpt_rounding)(round % (int)MPT_ROUNDING_COUNT);
+        o.seed = 99u;
+        o.first_element = 1000u;
+        floats_of_kind(round % KINDS, n);
+        CHECK_EQ_I(mpt_roundoff_init(&whole, MPT_F16, &o, round % 5), MPT_OK);
+        CHECK_EQ_I(mpt_roundoff_add_f32(&whole, floats, n), MPT_OK);
+        cut[0] = 0;
+        for (i = 1; i < 4; i++)
+            cut[i] = cut[i - 1] + (size_t)(mt_random() % (n - cut[i - 1] + 1u));
+        cut[4] = n;
+        for (i = 0; i < 4; i++) {
+            o.first_element = 1000u + cut[i];
+            CHECK_EQ_I(mpt_roundoff_init(&part[i], MPT_F16, &o, round % 5), MPT_OK);
+            CHECK_EQ_I(mpt_roundoff_add_f32(&part[i], floats + cut[i], cut[i + 1] - cut[i]), MPT_OK);
+        }
+        for (; parts > 1; parts--) {
+            const size_t a = (size_t)(mt_random() % parts), b = (a + 1u) % parts;
+            CHECK_EQ_I(mpt_roundoff_merge(&part[a], &part[b]), MPT_OK);
+            part[b] = part[parts - 1];
+            if (a == parts - 1)
+                part[b] = part[a];
+        }
+        mt_context(kind_name[round % KINDS], NULL);
+        CHECK(!memcmp(&part[0], &whole, sizeof whole));
+    }
+    CHECK_EQ_I(mpt_roundoff_init(&part[0], MPT_BF16, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_merge(&part[0], &whole), MPT_E_ARG);
+    CHECK_EQ_I(mpt_roundoff_merge(&part[0], NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_roundoff_init(&part[0], MPT_E8M0, NULL, 0), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_roundoff_init(&part[0], MPT_F16, NULL, 1001), MPT_E_ARG);
+    memset(&part[0], 0, sizeof part[0]);
+    CHECK_EQ_I(mpt_roundoff_add_f32(&part[0], floats, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_roundoff_add(&whole, MPT_E8M0, floats, 1), MPT_E_UNSUPPORTED);
+}
+
+/* ---- updates ---- */
+
+TEST(update_known)
+{
+    static const float w[] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 0.0f, 65504.0f, 1.0f, 1.0f};
+    float              u[10];
+    mpt_update         r, half;
+    int                factor = 99;
+    u[0] = ldexpf(1.0f, -11);           /* half a gap: a tie, to the even 1 */
+    u[1] = ldexpf(1.25f, -11);          /* up to a whole gap */
+    u[2] = -ldexpf(1.0f, -12);          /* half of the smaller gap below: lost */
+    u[3] = -ldexpf(1.5f, -12);
+    u[4] = ldexpf(1.25f, -10);          /* becomes one gap of 1.25 */
+    u[5] = 0.0f;
+    u[6] = ldexpf(1.0f, -24);           /* the least subnormal, next to zero */
+    u[7] = 100.0f;                      /* overflows */
+    u[8] = mpti_f32_make(0x7fc00000u);
+    u[9] = ldexpf(1.0f, -30);
+    CHECK_EQ_I(mpt_update_init(&r, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_update_add_f32(&r, w, u, 10), MPT_OK);
+    CHECK(r.count == 10 && r.none == 2 && r.lost == 3 && r.half_lost == 4 && r.overflow == 1);
+    CHECK_EQ_U(r.sign_wrong, 0);
+    CHECK(r.margin[64] == 4 && r.margin[65] == 2 && r.margin[64 - 19] == 1 && r.margin[66] == 1);
+    CHECK_EQ_I(mpt_update_vanishing(&r, 0.5, &factor), MPT_OK);
+    CHECK_EQ_I(factor, -1);
+    CHECK_EQ_I(mpt_update_vanishing(&r, 0.125, &factor), MPT_OK);
+    CHECK_EQ_I(factor, 18);
+    CHECK_EQ_I(mpt_update_vanishing(&r, 0.0, &factor), MPT_E_ARG);
+    CHECK_EQ_I(mpt_update_init(&half, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_update_vanishing(&half, 0.5, &factor), MPT_E_DATA);
+    CHECK_EQ_I(mpt_update_add_f32(&half, w, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_update_init(&half, MPT_E8M0), MPT_E_UNSUPPORTED);
+}
+
+/* The codec, in doubles: w + u is exact there if both lie close together. */
+TEST(update_equals_the_codec)
+{
+    static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2, MPT_TF32};
+    static float            w[4000], u[4000];
+    static mpt_update       got, want, part[3];
+    size_t                  i, k;
+    for (k = 0; k < COUNT(formats); k++) {
+        uint64_t lost_if_halved = 0;
+        CHECK_EQ_I(mpt_update_init(&want, formats[k]), MPT_OK);
+        got = part[0] = part[1] = part[2] = want;
+        for (i = 0; i < 4000; i++) {
+            const float raw = random_float(-8, 4);
+            double      before, after;
+            w[i] = raw;
+            if (i & 1u)
+                w[i] = (float)mpt_decode(formats[k], mpt_encode(formats[k], (double)raw, NULL, NULL));
+            u[i] = w[i] * random_float(-14, 1);
+            before = mpt_decode(formats[k], mpt_encode(formats[k], (double)w[i], NULL, NULL));
+            after = mpt_decode(formats[k], mpt_encode(formats[k], (double)w[i] + (double)u[i], NULL, NULL));
+            want.count++;
+            if (u[i] == 0.0f) {
+                want.none++;
+                continue;
+            }
+            want.lost += after == before;
+            want.half_lost += fabs(after - before - (double)u[i]) * 2.0 >= fabs((double)u[i]);
+            want.sign_wrong += (after - (double)w[i]) * (double)u[i] < 0.0;
+            after = mpt_decode(formats[k], mpt_encode(formats[k], before + 0.5 * (double)u[i], NULL, NULL));
+            lost_if_halved += after == before;
+        }
+        CHECK_EQ_I(mpt_update_add_f32(&got, w, u, 4000), MPT_OK);
+        CHECK_EQ_U(got.count, want.count);
+        CHECK_EQ_U(got.lost, want.lost);
+        CHECK_EQ_U(got.half_lost, want.half_lost);
+        CHECK_EQ_U(got.sign_wrong, want.sign_wrong);
+        CHECK(got.lost > 100 && got.sign_wrong > 0 && got.half_lost > got.lost);
+        {   /* the margins tell how many are lost at half the rate, but for ties */
+            uint64_t below = 0;
+            for (i = 0; i <= MPT_UPDATE_MARGINS / 2; i++)
+                below += got.margin[i];
+            CHECK(below <= lost_if_halved + 5 && lost_if_halved <= below + 5);
+        }
+        for (i = 0; i < 4000; i++)
+            CHECK_EQ_I(mpt_update_add_f32(&part[mt_random() % 3u], &w[i], &u[i], 1), MPT_OK);
+        CHECK_EQ_I(mpt_update_merge(&part[2], &part[0]), MPT_OK);
+        CHECK_EQ_I(mpt_update_merge(&part[1], &part[2]), MPT_OK);
+        CHECK(!memcmp(&part[1], &got, sizeof got));
+    }
+    CHECK_EQ_I(mpt_update_init(&part[0], MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_update_merge(&part[0], &part[1]), MPT_E_ARG);
+}
+
+/* ---- sums ---- */
+
+TEST(sums_known)
+{
+    static mpt_sums  s;
+    static float     ones[5000];
+    mpt_sums_figures g;
+    size_t           i;
+    for (i = 0; i < COUNT(ones); i++)
+        ones[i] = 1.0f;
+    memset(&s, 0, sizeof s);
+    CHECK_EQ_I(mpt_sums_add(&s, ones, NULL, 300), MPT_OK);
+    CHECK_EQ_I(mpt_sums_get(&s, &g), MPT_OK);
+    CHECK(g.value[MPT_SUM_BF16] == 256.0 && g.value[MPT_SUM_F16] == 300.0 && g.error[MPT_SUM_BF16] == -44.0);
+    CHECK_EQ_I(mpt_sums_add(&s, ones, ones, 4700), MPT_OK);
+    CHECK_EQ_I(mpt_sums_get(&s, &g), MPT_OK);
+    CHECK(g.exact == 5000.0 && g.condition == 1.0 && g.value[MPT_SUM_F16] == 2048.0);
+    for (i = 0; i < MPT_SUM_METHOD_COUNT; i++)
+        if (i != MPT_SUM_F16 && i != MPT_SUM_BF16)
+            CHECK(g.value[i] == 5000.0 && g.error[i] == 0.0);
+    ones[0] = 1e8f;
+    ones[2] = -1e8f;                    /* 1e8 + 1 - 1e8: only Neumaier and double keep the 1 */
+    memset(&s, 0, sizeof s);
+    CHECK_EQ_I(mpt_sums_add_backward(&s, ones, NULL, 3), MPT_OK);
+    CHECK_EQ_I(mpt_sums_get(&s, &g), MPT_OK);
+    CHECK(g.exact == 1.0 && g.value[MPT_SUM_NEUMAIER] == 1.0 && g.value[MPT_SUM_F64] == 1.0);
+    CHECK(g.value[MPT_SUM_F32] == 0.0 && g.value[MPT_SUM_PAIRWISE] == 0.0 && g.condition == 200000001.0);
+    CHECK(!mpti_f64_is_finite(g.value[MPT_SUM_F16]));
+    CHECK_EQ_I(mpt_sums_add(&s, NULL, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_sums_add(NULL, ones, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_sums_get(&s, NULL), MPT_E_ARG);
+    CHECK_EQ_S(mpt_sum_method_name(MPT_SUM_KAHAN), "Kahan");
+    CHECK_EQ_S(mpt_sum_method_name(MPT_SUM_METHOD_COUNT), "unknown");
+}
+
+/* The f16 and bf16 sums round once: judged by an exact sum of the two numbers, rounded by the codec from both
+ * sides of its double. The others against loops of their own. */
+TEST(sums_equal_plain_loops)
+{
+    static mpt_sums  s;
+    static float     x[3000], y[3000];
+    mpt_sums_figures g;
+    double           f16 = 0.0, last = 0.0, f64 = 0.0;
+    float            f32 = 0.0f, block = 0.0f, blocks = 0.0f;
+    size_t           i;
+    for (i = 0; i < COUNT(x); i++) {
+        x[i] = random_float(-6, 3);
+        y[i] = random_float(-6, 3);
+    }
+    memset(&s, 0, sizeof s);
+    CHECK_EQ_I(mpt_sums_add(&s, x, y, 1000), MPT_OK);
+    CHECK_EQ_I(mpt_sums_add(&s, x + 1000, y + 1000, 2000), MPT_OK);
+    CHECK_EQ_I(mpt_sums_get(&s, &g), MPT_OK);
+    for (i = 0; i < COUNT(x); i++) {
+        const double          p = (double)x[i] * (double)y[i];
+        const volatile double next = f64 + p;
+        mpt_exact             e;
+        f64 = next;
+        memset(&e, 0, sizeof e);
+        mpt_exact_add(&e, f16);
+        mpt_exact_add(&e, p);
+        last = mpt_exact_value(&e);             /* rounded to double; what is left decides a tie */
+        mpt_exact_add(&e, -last);
+        if (mpt_exact_value(&e) != 0.0)
+            last = mpti_f64_make(mpti_f64_bits(last) | 1u);
+        f16 = mpt_decode(MPT_F16, mpt_encode(MPT_F16, last, NULL, NULL));
+        f32 = fmaf(x[i], y[i], f32);
+        block = fmaf(x[i], y[i], block);
+        if (i % MPT_SUM_BLOCK == MPT_SUM_BLOCK - 1) {
+            blocks += block;
+            block = 0.0f;
+        }
+    }
+    CHECK(g.value[MPT_SUM_F16] == f16);
+    CHECK(g.value[MPT_SUM_F32] == (double)f32);
+    CHECK(g.value[MPT_SUM_BLOCKS] == (double)(blocks + block));
+    CHECK(g.value[MPT_SUM_F64] == f64);
+    CHECK(fabs(g.error[MPT_SUM_F64]) <= 1e-10 * fabs(g.exact));
+    CHECK(fabs(g.error[MPT_SUM_NEUMAIER]) <= 1e-4 && fabs(g.error[MPT_SUM_KAHAN]) <= 1e-4);
+    CHECK(g.error[MPT_SUM_F32] == (double)f32 - g.exact || fabs(g.error[MPT_SUM_F32]) > 1e-9);
+}
+
+/* Growth with n: naive loses digits, the careful ways do not. */
+TEST(sums_growth)
+{
+    static mpt_sums  s;
+    mpt_sums_figures g;
+    size_t           i;
+    for (i = 0; i < MANY; i++)
+        floats[i] = 0.1f;
+    memset(&s, 0, sizeof s);
+    CHECK_EQ_I(mpt_sums_add(&s, floats, NULL, MANY), MPT_OK);
+    CHECK_EQ_I(mpt_sums_get(&s, &g), MPT_OK);
+    CHECK(g.exact == (double)MANY * (double)0.1f);
+    CHECK(g.relative[MPT_SUM_F16] > 0.9 && g.relative[MPT_SUM_F32] > 1e-5);
+    CHECK(g.relative[MPT_SUM_PAIRWISE] < 3e-7 && g.relative[MPT_SUM_BLOCKS] < 1e-5);
+    CHECK(g.relative[MPT_SUM_KAHAN] < 1.2e-7 && g.relative[MPT_SUM_NEUMAIER] < 1e-6);
+    CHECK(g.relative[MPT_SUM_F64] < 1e-12);
+}
+
+TEST(triples)
+{
+    static const float x[] = {1.0f, 2.0f, 4.0f, 2048.0f, 1.0f, 1.0f, 8.0f};
+    mpt_triple         t = {99, 0.0, 0.0};
+    CHECK_EQ_I(mpt_triple_find(MPT_F16, x, 3, &t), MPT_E_DATA);
+    CHECK_EQ_U(t.index, 99);
+    CHECK_EQ_I(mpt_triple_find(MPT_F16, x, 7, &t), MPT_OK);
+    CHECK(t.index == 3 && t.left == 2048.0 && t.right == 2050.0);
+    CHECK_EQ_I(mpt_triple_find(MPT_F32, x, 7, &t), MPT_E_DATA);
+    CHECK_EQ_I(mpt_triple_find(MPT_E8M0, x, 7, &t), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_triple_find(MPT_F16, NULL, 7, &t), MPT_E_ARG);
+}
+
+/* ---- shadow ---- */
+
+TEST(shadow_names_the_cause)
+{
+    mpt_shadow   s;
+    mpt_shadowed a, b, c;
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 0.01), MPT_OK);
+    a = mpt_shadow_value(&s, 1.0003);           /* 1 in f16 */
+    b = mpt_shadow_value(&s, 1.0);
+    CHECK(a.low == 1.0 && a.exact == 1.0003 && s.causes[MPT_CAUSE_ROUNDING] == 1 && !s.first.at);
+    c = mpt_shadow_value(&s, 1.002);
+    c = mpt_shadow_sub(&s, c, b);               /* rounding came first, this shows it: off by one in 40 */
+    CHECK_EQ_I(s.first.cause, MPT_CAUSE_CANCELLATION);
+    CHECK(s.first.op == MPT_SHADOW_SUB && s.first.at == 4 && s.first.cancelled >= 8);
+    CHECK(s.worst.at == 4 && c.low == ldexp(1.0, -9) && fabs(c.exact - 0.002) < 1e-15);
+
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 0.01), MPT_OK);
+    a = mpt_shadow_value(&s, 2048.0);
+    b = mpt_shadow_value(&s, 1.0);
+    c = mpt_shadow_add(&s, a, b);
+    CHECK(c.low == 2048.0 && c.exact == 2049.0);
+    CHECK_EQ_U(s.causes[MPT_CAUSE_ABSORPTION], 1);
+
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 0.01), MPT_OK);
+    a = mpt_shadow_value(&s, ldexp(1.0, -14));
+    c = mpt_shadow_mul(&s, a, a);
+    CHECK(c.low == 0.0 && s.first.cause == MPT_CAUSE_UNDERFLOW && s.first.op == MPT_SHADOW_MUL);
+    c = mpt_shadow_div(&s, a, c);               /* by zero now; the shadow still knows */
+    CHECK(!mpti_f64_is_finite(c.low) && c.exact == ldexp(1.0, 14));
+    CHECK_EQ_U(s.causes[MPT_CAUSE_INVALID], 1);
+
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 0.01), MPT_OK);
+    a = mpt_shadow_value(&s, 300.0);
+    c = mpt_shadow_mul(&s, a, a);
+    CHECK(s.first.cause == MPT_CAUSE_OVERFLOW && c.exact == 90000.0 && !mpti_f64_is_finite(s.first.after));
+    c = mpt_shadow_sqrt(&s, mpt_shadow_value(&s, -1.0));
+    CHECK_EQ_U(s.causes[MPT_CAUSE_INVALID], 1);
+    CHECK(mpti_f64_is_nan(c.low) && mpti_f64_is_nan(c.exact));
+    CHECK_EQ_U(s.operations, 4);
+
+    CHECK_EQ_I(mpt_shadow_init(NULL, MPT_F16, 0.01), MPT_E_ARG);
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 0.0), MPT_E_ARG);
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_F64, 0.01), MPT_E_UNSUPPORTED);
+    memset(&s, 0, sizeof s);
+    CHECK(mpti_f64_is_nan(mpt_shadow_value(&s, 1.0).low) && !s.operations);
+    CHECK_EQ_S(mpt_cause_text(MPT_CAUSE_CANCELLATION), "catastrophic cancellation");
+    CHECK_EQ_S(mpt_shadow_op_text(MPT_SHADOW_FMA), "fma");
+    CHECK_EQ_S(mpt_shadow_op_text((mpt_shadow_op)7), "unknown");
+}
+
+/* Each operation rounds once: sums judged exactly, the others by FP32 arithmetic of the machine in f32. */
+TEST(shadow_operations_are_correctly_rounded)
+{
+    mpt_shadow s;
+    int        i;
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_F32, 0.5), MPT_OK);
+    for (i = 0; i < 20000; i++) {
+        const float           x = random_float(-20, 20), y = random_float(-20, 20), z = random_float(-40, 40);
+        const mpt_shadowed    a = mpt_shadow_value(&s, (double)x), b = mpt_shadow_value(&s, (double)y);
+        const mpt_shadowed    c = mpt_shadow_value(&s, (double)z);
+        const volatile float  sum = x + y, difference = x - y, product = x * y, quotient = x / y;
+        CHECK(mpt_shadow_add(&s, a, b).low == (double)sum);
+        CHECK(mpt_shadow_sub(&s, a, b).low == (double)difference);
+        CHECK(mpt_shadow_mul(&s, a, b).low == (double)product);
+        CHECK(mpt_shadow_div(&s, a, b).low == (double)quotient);
+        CHECK(mpt_shadow_fma(&s, a, b, c).low == (double)fmaf(x, y, z));
+        CHECK(x < 0.0f || mpt_shadow_sqrt(&s, a).low == (double)sqrtf(x));
+    }
+}
+
+/* ---- tracking and writing ---- */
+
+typedef struct sink { char text[20000]; size_t n, most; } sink;
+static sink sunk;
+
+static int sink_write(void *user, const char *text, size_t n)
+{
+    sink *const s = (sink *)user;
+    if (s->n + n > s->most)
+        return 1;
+    memcpy(s->text + s->n, text, n);
+    s->text[s->n += n] = '\0';
+    return 0;
+}
+
+static mpt_writer sink_open(size_t most)
+{
+    mpt_writer w;
+    memset(&sunk, 0, sizeof sunk);
+    sunk.most = most;
+    w.write = sink_write;
+    w.user = &sunk;
+    return w;
+}
+
+static int has(const char *words) { return strstr(sunk.text, words) != NULL; }
+
+TEST(tracks)
+{
+    mpt_track  t[3];
+    float      x[4] = {1.0f, 0.0f, 2.0f, -0.5f};
+    mpt_writer w = sink_open(19999);
+    size_t     index = 9, i;
+    uint64_t   step;
+    memset(t, 0, sizeof t);
+    CHECK_EQ_I(mpt_track_f32(&t[0], 0, x, 4), MPT_OK);       /* off */
+    for (i = 0; i < 3; i++)
+        CHECK_EQ_I(mpt_track_init(&t[i], i == 0 ? "conv1" : i == 1 ? "say \"hi\"" : "fc", MPT_F16,
+                                  i < 2 ? 10 : 0, w), MPT_OK);
+    CHECK_EQ_I(mpt_track_first(t, 3, 0, &index), MPT_E_DATA);
+    for (step = 0; step < 50; step++) {
+        x[0] = step >= 25 ? 1e-9f : 1.0f;
+        for (i = 0; i < 3; i++)
+            CHECK_EQ_I(mpt_track_f32(&t[i], step, x, 4), MPT_OK);
+        if (step == 39)
+            x[2] = 1e6f;
+    }
+    CHECK(t[0].samples == 5 && t[2].samples == 0);
+    CHECK(t[0].first_flushed == 31 && t[1].first_flushed == 31 && t[0].first_overflow == 41);
+    CHECK_EQ_I(mpt_track_first(t, 3, 0, &index), MPT_OK);
+    CHECK_EQ_U(index, 0);
+    t[0].first_overflow = 0;
+    CHECK_EQ_I(mpt_track_first(t, 3, 1, &index), MPT_OK);
+    CHECK_EQ_U(index, 1);
+    CHECK(!strncmp(sunk.text, "{\"step\":0,\"name\":\"conv1\",\"format\":\"f16\",\"count\":4,\"zero\":1,"
+                   "\"flushed\":0,\"subnormal\":0,"
+                   "\"normal\":3,\"overflow\":0,\"inf\":0,\"nan\":0,\"max_log2\":1,"
+                   "\"median_log2\":0}\n", 150));
+    CHECK(has("\"name\":\"say \\\"hi\\\"\""));
+    w.write = NULL;
+    CHECK_EQ_I(mpt_track_init(&t[0], "a", MPT_F16, 1, w), MPT_OK);
+    CHECK_EQ_I(mpt_track_f32(&t[0], 0, x, 4), MPT_OK);
+    CHECK_EQ_I(mpt_track_f32(&t[0], 0, NULL, 4), MPT_E_ARG);
+    CHECK_EQ_I(mpt_track_init(&t[0], NULL, MPT_F16, 1, w), MPT_E_ARG);
+    CHECK_EQ_I(mpt_track_init(&t[0], "a", MPT_E8M0, 1, w), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_track_init(&t[0], "a", MPT_F16, 1, sink_open(30)), MPT_OK);
+    CHECK_EQ_I(mpt_track_f32(&t[0], 0, x, 4), MPT_E_DATA);
+}
+
+/* Every number that is written reads back to 12 digits, whatever the locale. */
+TEST(numbers_read_back)
+{
+    int i;
+    for (i = 0; i < 20000; i++) {
+        const double x = i < 50 ? (double)i : mpti_f64_make(mt_random() & ~(UINT64_C(1) << 62));
+        mpti_out     o = mpti_out_open(sink_open(100));
+        double       back;
+        if (!mpti_f64_is_finite(x) || fabs(x) < DBL_MIN)
+            continue;
+        mpti_put_finite(&o, x);
+        back = strtod(sunk.text, NULL);
+        CHECK(fabs(back - x) <= 6e-12 * fabs(x));
+        CHECK(!strpbrk(sunk.text, ",nfNF"));
+    }
+}
+
+TEST(writing)
+{
+    static mpt_range    r;
+    static mpt_ranges   a;
+    static mpt_roundoff q;
+    static mpt_sums     s;
+    mpt_update          u;
+    mpt_shadow          h;
+    const float         x[] = {1.0f, 0.0f, ldexpf(1.0f, -24), ldexpf(1.0f, -26), 1e5f};
+    int                 style;
+    (void)mpt_range_init(&r, MPT_F16);
+    (void)mpt_range_add_f32(&r, x, 5);
+    CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_CSV_HEAD, "x", sink_open(19999)), MPT_OK);
+    CHECK_EQ_S(sunk.text, "name,format,count,zero,flushed,subnormal,normal,overflow,inf,nan,min_abs,max_abs,"
+               "median_log2,best_log2_scale,flushed_at_best,subnormal_at_best\n");
+    CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_CSV, "a,\"b\"", sink_open(19999)), MPT_OK);
+    CHECK_EQ_S(sunk.text, "\"a,\"\"b\"\"\",f16,5,1,1,1,1,1,0,0,1.49011611938e-8,1e5,-24,-4,2,0\n");
+    CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_JSON, "a\n", sink_open(19999)), MPT_OK);
+    CHECK(has("{\"name\":\"a\\u000a\",\"format\":\"f16\",\"count\":5,"));
+    CHECK(has("\"first\":-26,\"binades\":[1,0,1,0,"));
+    CHECK(has(",1]}\n"));
+    CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_TEXT, "x", sink_open(19999)), MPT_OK);
+    CHECK(has("x\n  format") && has("  flushed                1\n"));
+    CHECK_EQ_I(mpt_range_write_histogram(&r, sink_open(19999)), MPT_OK);
+    CHECK(!strncmp(sunk.text, "log2,count,zone\n-26,1,0\n-25,0,1\n-24,1,1\n", 40));
+    CHECK(has("-14,0,2\n") && has("16,1,3\n"));
+    CHECK_EQ_I(mpt_range_write_curve(&r, -1, 1, sink_open(19999)), MPT_OK);
+    CHECK_EQ_S(sunk.text, "log2_scale,flushed,subnormal,overflow\n-1,2.5e-1,2.5e-1,0\n"
+               "0,2.5e-1,2.5e-1,2.5e-1\n1,0,5e-1,2.5e-1\n");
+    (void)mpt_range_init(&r, MPT_F16);
+    CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_JSON, "x", sink_open(19999)), MPT_OK);
+    CHECK(has("\"median_log2\":null") && has("\"first\":null,\"binades\":[]}"));
+    (void)mpt_ranges_init(&a);
+    CHECK_EQ_I(mpt_ranges_write(&a, MPT_STYLE_CSV_HEAD, "x", sink_open(19999)), MPT_OK);
+    CHECK_EQ_I(mpt_ranges_write(&a, MPT_STYLE_CSV, "x", sink_open(19999)), MPT_OK);
+    CHECK(has("x,f16,") && has("x,e4m3,") && !has("e8m0"));
+    (void)mpt_roundoff_init(&q, MPT_F16, NULL, 0);
+    CHECK_EQ_I(mpt_roundoff_write(&q, MPT_STYLE_JSON, "x", sink_open(19999)), MPT_OK);
+    CHECK(has("\"mean_relative\":null") && has("\"sqnr_db\":null}") && !has("nan,") && !has("inf,"));
+    (void)mpt_update_init(&u, MPT_F16);
+    memset(&s, 0, sizeof s);
+    (void)mpt_shadow_init(&h, MPT_F16, 0.1);
+    (void)mpt_shadow_mul(&h, mpt_shadow_value(&h, 300.0), mpt_shadow_value(&h, 300.0));
+    CHECK_EQ_I(mpt_shadow_write(&h, MPT_STYLE_JSON, "x", sink_open(19999)), MPT_OK);
+    CHECK(has("\"first_op\":\"*\",\"first_cause\":\"overflow\""));
+    CHECK(has("\"first_after\":null,\"first_low\":null"));
+    CHECK(has("\"first_exact\":9e4") && has("\"worst_cause\":\"overflow\""));
+    for (style = 0; style < 4; style++) {
+        const mpt_style y = (mpt_style)style;
+        CHECK_EQ_I(mpt_range_write(&r, y, "x", sink_open(0)), MPT_E_DATA);
+        CHECK_EQ_I(mpt_ranges_write(&a, y, "x", sink_open(100)), MPT_E_DATA);
+        CHECK_EQ_I(mpt_roundoff_write(&q, y, "x", sink_open(1)), MPT_E_DATA);
+        CHECK_EQ_I(mpt_update_write(&u, y, "x", sink_open(1)), MPT_E_DATA);
+        CHECK_EQ_I(mpt_sums_write(&s, y, "x", sink_open(1)), MPT_E_DATA);
+        CHECK_EQ_I(mpt_shadow_write(&h, y, "x", sink_open(1)), MPT_E_DATA);
+        CHECK_EQ_I(mpt_update_write(&u, y, "x", sink_open(19999)), MPT_OK);
+        CHECK_EQ_I(mpt_sums_write(&s, y, "x", sink_open(19999)), MPT_OK);
+        CHECK_EQ_I(mpt_sums_write(&s, y, NULL, sink_open(19999)), MPT_E_ARG);
+    }
+    CHECK_EQ_I(mpt_range_write_curve(&r, 1, 0, sink_open(19999)), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_write_histogram(NULL, sink_open(19999)), MPT_E_ARG);
+}
+
+TEST(ranges_print_table)
+{
+    static mpt_ranges a;
+    static char       text[4000];
+    FILE             *f = tmpfile();
+    size_t            n;
+    if (!f)
+        SKIP("no temporary file");
+    floats_of_kind(1, 1000);
+    (void)mpt_ranges_init(&a);
+    (void)mpt_ranges_add_f32(&a, floats, 1000);
+    CHECK_EQ_I(mpt_ranges_print(f, &a, "w"), MPT_OK);
+    rewind(f);
+    n = fread(text, 1, sizeof text - 1, f);
+    (void)fclose(f);
+    CHECK(n > 500 && strstr(text, "w: 1000 values") && strstr(text, "\n  f16 ") && !strstr(text, "e8m0"));
+    CHECK_EQ_I(mpt_ranges_print(NULL, &a, "w"), MPT_E_ARG);
+    CHECK_EQ_I(mpt_ranges_print(stdout, &a, NULL), MPT_E_ARG);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -398,5 +1097,22 @@ int main(int argc, char **argv)
     RUN(range_choice_with_tolerance);
     RUN(range_tolerance_known);
     RUN(ranges_refusals);
+    RUN(exact_sum_known);
+    RUN(exact_sum_in_any_order);
+    RUN(roundoff_equals_a_slow_reference);
+    RUN(roundoff_of_all_halves);
+    RUN(roundoff_merges_in_any_order);
+    RUN(update_known);
+    RUN(update_equals_the_codec);
+    RUN(sums_known);
+    RUN(sums_equal_plain_loops);
+    RUN(sums_growth);
+    RUN(triples);
+    RUN(shadow_names_the_cause);
+    RUN(shadow_operations_are_correctly_rounded);
+    RUN(tracks);
+    RUN(numbers_read_back);
+    RUN(writing);
+    RUN(ranges_print_table);
     return mt_end();
 }
