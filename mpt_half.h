@@ -1501,6 +1501,68 @@ MPT_DEF mpt_status mpt_bf16_fma_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf
                                   size_t n);
 
 // >>H12 text ---------------------------------------------------------------------------------------
+/* Decimal and hexadecimal text of every format of the table and of described ones. Locale-independent: the
+ * point is '.'. Rounded once, from the text to the format, never through double.
+ *
+ * Written form: the fewest decimal digits that nearest-even reads back as the same code (of those the one
+ * nearest to the value, an even last digit if two are), as if the format went on beyond its largest number.
+ * Plain where the first digit stands for 10^-4 ... 10^15 ("0.0001", "65500", which reads as 65504), with an
+ * exponent elsewhere ("6e-8", "3.39e38"). Hexadecimal: "0x1.8p-3", always with a leading 1, but "0x0p+0" for
+ * zero. Inf and NaN: "inf", "nan", "nan(0x1f)" with a payload, "snan(0x1)" for a signaling one, each with
+ * "-" in front if the sign bit is set. What was written reads back as the same code, of a NaN too.
+ *
+ * Read form, in full, no blanks, letters of either case:
+ *   [+-] digits [. digits] [e [+-] digits]             digits before or after the point may lack, not both
+ *   [+-] 0x hexdigits [. hexdigits] [p [+-] digits]    the exponent is one of 2
+ *   [+-] inf | infinity | nan | snan | nan(payload) | snan(payload)     payload: decimal or 0x and hex */
+#define MPT_TEXT_MAX 32     /* room for the text of any code of any format of 64 bits or less, and its end */
+#define MPT_TEXT_TO_NUL ((size_t)-1)
+
+/* mpt_to_text, mpt_to_hex_text -- the text of a code.
+ *   buf  out  at least cap bytes; always terminated if cap > 0; MPT_TEXT_MAX is enough
+ * Returns: the length of the whole text, also when it did not fit (as snprintf); 0 for an unknown format.
+ * Exact: yes, see above.  Threads: any.  Source: Steele & White 1990; Burger & Dybvig 1996. */
+MPT_DEF size_t mpt_to_text(char *buf, size_t cap, mpt_format format, uint64_t code);
+MPT_DEF size_t mpt_to_hex_text(char *buf, size_t cap, mpt_format format, uint64_t code);
+
+/* mpt_to_text_as, mpt_to_hex_text_as -- the same for a described format. */
+MPT_DEF size_t mpt_to_text_as(char *buf, size_t cap, const mpt_format_info *info, uint64_t code);
+MPT_DEF size_t mpt_to_hex_text_as(char *buf, size_t cap, const mpt_format_info *info, uint64_t code);
+
+/* mpt_from_text -- the code of a text, correctly rounded whatever its length.
+ *   text    in      not NULL; need not be terminated if length tells where it ends
+ *   length  in      bytes of text, or MPT_TEXT_TO_NUL
+ *   opts    in      NULL for the defaults, as in mpt_encode
+ *   flags   in/out  NULL, or exceptions that are or-ed in, as in mpt_encode
+ *   code    out     not NULL; kept on an error
+ *   end     out     NULL, or where reading ended: the length, or in malformed text the first byte with which
+ *                   it can no longer become a number (the length if it merely stops too early)
+ * A signaling NaN stays one and raises nothing.  Returns: MPT_OK.  Errors: MPT_E_DATA for malformed text and
+ * for a payload that the format has no room for; MPT_E_ARG for NULL, an unknown format or rounding.
+ * Exact: correctly rounded, any length, any exponent.  Threads: any.  Source: IEEE 754-2019, clause 5.12. */
+MPT_DEF mpt_status mpt_from_text(mpt_format format, const char *text, size_t length, const mpt_opts *opts,
+                                 unsigned *flags, uint64_t *code, size_t *end);
+
+/* mpt_from_text_as -- the same for a described format. */
+MPT_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *text, size_t length,
+                                    const mpt_opts *opts, unsigned *flags, uint64_t *code, size_t *end);
+
+/* mpt_f16_to_text, mpt_f16_to_hex_text, and for bf16, e4m3, e5m2 -- mpt_to_text of the type's format. */
+MPT_DEF size_t mpt_f16_to_text(char *buf, size_t cap, mpt_f16 h);
+MPT_DEF size_t mpt_bf16_to_text(char *buf, size_t cap, mpt_bf16 b);
+MPT_DEF size_t mpt_e4m3_to_text(char *buf, size_t cap, mpt_e4m3 q);
+MPT_DEF size_t mpt_e5m2_to_text(char *buf, size_t cap, mpt_e5m2 q);
+MPT_DEF size_t mpt_f16_to_hex_text(char *buf, size_t cap, mpt_f16 h);
+MPT_DEF size_t mpt_bf16_to_hex_text(char *buf, size_t cap, mpt_bf16 b);
+MPT_DEF size_t mpt_e4m3_to_hex_text(char *buf, size_t cap, mpt_e4m3 q);
+MPT_DEF size_t mpt_e5m2_to_hex_text(char *buf, size_t cap, mpt_e5m2 q);
+
+/* mpt_f16_from_text, and for bf16, e4m3, e5m2 -- a terminated text, nearest-even; *value is kept on an error.
+ * Returns: MPT_OK.  Errors: MPT_E_DATA, MPT_E_ARG as mpt_from_text, which also tells where. */
+MPT_DEF mpt_status mpt_f16_from_text(const char *text, mpt_f16 *value);
+MPT_DEF mpt_status mpt_bf16_from_text(const char *text, mpt_bf16 *value);
+MPT_DEF mpt_status mpt_e4m3_from_text(const char *text, mpt_e4m3 *value);
+MPT_DEF mpt_status mpt_e5m2_from_text(const char *text, mpt_e5m2 *value);
 
 // >>H13 arrays -------------------------------------------------------------------------------------
 /* Every ordered pair of f64, f32, f16, bf16, e4m3, e5m2, one row each: destination, source, their C types,
@@ -2755,6 +2817,591 @@ MPT_DEF mpt_status mpt_bf16_fma_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf
 }
 
 // >>H17 implementation: text -----------------------------------------------------------------------
+/* A natural number of at most MPTI_BIG_WORDS * 32 bits, least word first, no zero word on top. The largest
+ * one here is 5^1201 (2789 bits): 801 digits that stand 400 places below the point. */
+enum { MPTI_BIG_WORDS = 92, MPTI_DIGITS_KEPT = 800, MPTI_DECIMAL_RANGE = 400 };
+typedef struct mpti_big { int n; uint32_t w[MPTI_BIG_WORDS]; } mpti_big;
+
+/* b * factor + addend */
+static void mpti_big_scale(mpti_big *b, uint32_t factor, uint32_t addend)
+{
+    uint64_t carry = addend;
+    int      i;
+    for (i = 0; i < b->n; i++) {
+        carry += (uint64_t)b->w[i] * factor;
+        b->w[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+    if (carry)
+        b->w[b->n++] = (uint32_t)carry;
+}
+
+static void mpti_big_set(mpti_big *b, uint64_t x)
+{
+    b->n = x >> 32 ? 2 : x ? 1 : 0;
+    b->w[0] = (uint32_t)x;
+    b->w[1] = (uint32_t)(x >> 32);
+}
+
+static void mpti_big_times_power(mpti_big *b, uint32_t base, int exponent)
+{
+    for (; exponent > 0; exponent--)
+        mpti_big_scale(b, base, 0u);
+}
+
+static void mpti_big_shift(mpti_big *b, int bits)
+{
+    const int words = bits / 32, rest = bits % 32;
+    int       i;
+    if (!b->n || !bits)
+        return;
+    b->w[b->n] = 0u;
+    for (i = b->n; i >= 0; i--)         /* from the top: in place */
+        b->w[i + words] = (b->w[i] << rest) | (rest && i ? b->w[i - 1] >> (32 - rest) : 0u);
+    for (i = 0; i < words; i++)
+        b->w[i] = 0u;
+    b->n += words + (b->w[b->n + words] != 0u);
+}
+
+static int mpti_big_cmp(const mpti_big *a, const mpti_big *b)
+{
+    int i;
+    if (a->n != b->n)
+        return a->n < b->n ? -1 : 1;
+    for (i = a->n - 1; i >= 0; i--)
+        if (a->w[i] != b->w[i])
+            return a->w[i] < b->w[i] ? -1 : 1;
+    return 0;
+}
+
+/* a - b, not negative */
+static void mpti_big_minus(mpti_big *a, const mpti_big *b)
+{
+    uint64_t borrow = 0u;
+    int      i;
+    for (i = 0; i < a->n; i++) {
+        const uint64_t d = (uint64_t)a->w[i] - (i < b->n ? b->w[i] : 0u) - borrow;
+        a->w[i] = (uint32_t)d;
+        borrow = d >> 63;
+    }
+    while (a->n && !a->w[a->n - 1])
+        a->n--;
+}
+
+/* a + b, compared with c */
+static int mpti_big_sum_cmp(const mpti_big *a, const mpti_big *b, const mpti_big *c)
+{
+    mpti_big rest = *c;
+    if (mpti_big_cmp(a, c) > 0)
+        return 1;
+    mpti_big_minus(&rest, a);
+    return mpti_big_cmp(b, &rest);
+}
+
+static int mpti_big_bits(const mpti_big *b) { return b->n ? b->n * 32 - mpti_clz32(b->w[b->n - 1]) : 0; }
+
+/* ---- writing ---- */
+
+typedef struct mpti_writer { char *buf; size_t cap, length; } mpti_writer;
+
+static void mpti_put(mpti_writer *w, char c)
+{
+    if (w->length + 1 < w->cap)
+        w->buf[w->length] = c;
+    w->length++;
+}
+
+static void mpti_put_text(mpti_writer *w, const char *s)
+{
+    for (; *s; s++)
+        mpti_put(w, *s);
+}
+
+static void mpti_put_int(mpti_writer *w, int x)
+{
+    char digits[12];
+    int  n = 0;
+    if (x < 0)
+        mpti_put(w, '-');
+    x = x < 0 ? -x : x;
+    do {
+        digits[n++] = (char)('0' + x % 10);
+        x /= 10;
+    } while (x);
+    while (n)
+        mpti_put(w, digits[--n]);
+}
+
+static char mpti_hex_digit(unsigned d) { return "0123456789abcdef"[d & 15u]; }
+
+static size_t mpti_writer_end(mpti_writer *w)
+{
+    if (w->cap)
+        w->buf[w->length < w->cap ? w->length : w->cap - 1] = '\0';
+    return w->length;
+}
+
+/* Sign, Inf and NaN.  Returns: whether that was all. */
+static int mpti_put_special(mpti_writer *w, const mpt_format_info *f, const mpt_fields *p)
+{
+    const int nan = p->kind == MPT_CLASS_QUIET_NAN || p->kind == MPT_CLASS_SIGNALING_NAN;
+    uint64_t  payload = f->has_inf && f->mantissa_bits
+                            ? p->mantissa_field & ((MPTI_ONE << (f->mantissa_bits - 1)) - 1u) : 0u;
+    int       shift;
+    if (p->sign && !(nan && f->specials == MPT_SPECIALS_FNUZ))
+        mpti_put(w, '-');
+    if (p->kind == MPT_CLASS_POS_INF || p->kind == MPT_CLASS_NEG_INF) {
+        mpti_put_text(w, "inf");
+        return 1;
+    }
+    if (!nan)
+        return 0;
+    mpti_put_text(w, p->kind == MPT_CLASS_QUIET_NAN ? "nan" : "snan");
+    if (payload) {
+        mpti_put_text(w, "(0x");
+        for (shift = (63 - mpti_clz64(payload)) / 4 * 4; shift >= 0; shift -= 4)
+            mpti_put(w, mpti_hex_digit((unsigned)(payload >> shift)));
+        mpti_put(w, ')');
+    }
+    return 1;
+}
+
+MPT_DEF size_t mpt_to_hex_text_as(char *buf, size_t cap, const mpt_format_info *info, uint64_t code)
+{
+    mpti_writer w;
+    mpt_fields  p;
+    uint64_t    sig;
+    int         up;
+    w.buf = buf;
+    w.cap = cap;
+    w.length = 0;
+    if (!info)
+        return mpti_writer_end(&w);
+    p = mpti_take_apart(info, code);
+    if (mpti_put_special(&w, info, &p))
+        return mpti_writer_end(&w);
+    if (!p.significand) {
+        mpti_put_text(&w, "0x0p+0");
+        return mpti_writer_end(&w);
+    }
+    up = mpti_clz64(p.significand);
+    mpti_put_text(&w, "0x1");
+    sig = p.significand << up << 1;     /* without the leading one */
+    if (sig)
+        mpti_put(&w, '.');
+    for (; sig; sig <<= 4)
+        mpti_put(&w, mpti_hex_digit((unsigned)(sig >> 60)));
+    mpti_put(&w, 'p');
+    if (p.exponent + 63 - up >= 0)
+        mpti_put(&w, '+');
+    mpti_put_int(&w, p.exponent + 63 - up);
+    return mpti_writer_end(&w);
+}
+
+/* The shortest digits of a finite number that is not 0: value ~ 0.d1d2d3... * 10^(*point).
+ * Returns: how many; at most 17. Steele & White's digit generation: r / s is what is left of the value,
+ * above / s and below / s half the gaps to the neighbours. */
+static int mpti_shortest(const mpt_format_info *f, const mpt_fields *p, char *digits, int *point)
+{
+    const int even = !(p->code & 1u);   /* then nearest-even reads the ends of the interval as this code */
+    const int first = !p->mantissa_field && (f->specials == MPT_SPECIALS_SCALE || p->exponent_field > 1u);
+    const int up = p->exponent > 0 ? p->exponent : 0, down = p->exponent < 0 ? -p->exponent : 0;
+    const int e = p->exponent + 63 - mpti_clz64(p->significand);
+    int       k = (e + 2000) * 78913 / 262144 - 603, n = 0;     /* not above log10 of the value */
+    mpti_big  r, s, above, below;
+    mpti_big_set(&r, p->significand);
+    mpti_big_set(&s, 4u);
+    mpti_big_set(&above, 2u);
+    mpti_big_set(&below, first ? 1u : 2u);      /* the numbers below a power of two lie closer */
+    mpti_big_shift(&r, up + 2);
+    mpti_big_shift(&above, up);
+    mpti_big_shift(&below, up);
+    mpti_big_shift(&s, down);
+    mpti_big_times_power(&s, 10u, k);
+    mpti_big_times_power(&r, 10u, -k);
+    mpti_big_times_power(&above, 10u, -k);
+    mpti_big_times_power(&below, 10u, -k);
+    for (; mpti_big_cmp(&r, &s) >= 0; k++)
+        mpti_big_scale(&s, 10u, 0u);
+    *point = k;
+    for (;;) {
+        int d = 0, low, high, half;
+        mpti_big_scale(&r, 10u, 0u);
+        mpti_big_scale(&above, 10u, 0u);
+        mpti_big_scale(&below, 10u, 0u);
+        for (; mpti_big_cmp(&r, &s) >= 0; d++)
+            mpti_big_minus(&r, &s);
+        low = mpti_big_cmp(&r, &below) < even;              /* d is in the interval */
+        high = mpti_big_sum_cmp(&r, &above, &s) > -even;    /* d + 1 is */
+        if (low || high) {
+            half = mpti_big_sum_cmp(&r, &r, &s);
+            if (high && (!low || half > 0 || (half == 0 && d & 1)))
+                d++;
+            if (d == 10) {              /* only at the first digit */
+                d = 1;
+                *point += 1;
+            }
+            digits[n++] = (char)('0' + d);
+            return n;
+        }
+        digits[n++] = (char)('0' + d);
+    }
+}
+
+MPT_DEF size_t mpt_to_text_as(char *buf, size_t cap, const mpt_format_info *info, uint64_t code)
+{
+    char        digits[24];
+    mpti_writer w;
+    mpt_fields  p;
+    int         n, i, point = 0;
+    w.buf = buf;
+    w.cap = cap;
+    w.length = 0;
+    if (!info)
+        return mpti_writer_end(&w);
+    p = mpti_take_apart(info, code);
+    if (mpti_put_special(&w, info, &p))
+        return mpti_writer_end(&w);
+    if (!p.significand) {
+        mpti_put(&w, '0');
+        return mpti_writer_end(&w);
+    }
+    n = mpti_shortest(info, &p, digits, &point);
+    if (point < -3 || point > 16) {
+        mpti_put(&w, digits[0]);
+        for (i = 1; i < n; i++) {
+            if (i == 1)
+                mpti_put(&w, '.');
+            mpti_put(&w, digits[i]);
+        }
+        mpti_put(&w, 'e');
+        mpti_put_int(&w, point - 1);
+        return mpti_writer_end(&w);
+    }
+    for (i = point < 1 ? point - 1 : 0; i < n || i < point; i++) {
+        if (i == point)
+            mpti_put(&w, '.');
+        mpti_put(&w, i >= 0 && i < n ? digits[i] : '0');
+    }
+    return mpti_writer_end(&w);
+}
+
+MPT_DEF size_t mpt_to_text(char *buf, size_t cap, mpt_format format, uint64_t code)
+{
+    return mpt_to_text_as(buf, cap, mpt_format_get(format), code);
+}
+
+MPT_DEF size_t mpt_to_hex_text(char *buf, size_t cap, mpt_format format, uint64_t code)
+{
+    return mpt_to_hex_text_as(buf, cap, mpt_format_get(format), code);
+}
+
+/* ---- reading ---- */
+
+/* What a text stands for. A number is sig * 2^exp with its highest one bit in bit 62; its last bit is also
+ * set if there is anything below. */
+enum { MPTI_READ_NUMBER, MPTI_READ_INF, MPTI_READ_NAN, MPTI_READ_SNAN };
+typedef struct mpti_read {
+    int         kind;
+    unsigned    sign;
+    uint64_t    sig;                    /* or the payload */
+    int         exp;
+    const char *text;
+    size_t      length, at;
+} mpti_read;
+
+/* The byte ahead, letters in lower case; 0 at the end. */
+static int mpti_peek(const mpti_read *r)
+{
+    const int c = r->at < r->length ? (int)(unsigned char)r->text[r->at] : 0;
+    return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
+}
+
+static int mpti_eat(mpti_read *r, int c)
+{
+    if (r->at == r->length || mpti_peek(r) != c)
+        return 0;
+    r->at++;
+    return 1;
+}
+
+/* The value of the digit ahead, -1 if there is none. */
+static int mpti_digit(const mpti_read *r, int base)
+{
+    const int c = mpti_peek(r);
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return base == 16 && c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* [+-] digits, at least one; clamped far beyond what any text that fits in memory can bring back.
+ * Returns: 0 if malformed. */
+static int mpti_read_exponent(mpti_read *r, int64_t *exponent)
+{
+    const int64_t limit = (int64_t)1 << 60;
+    int64_t       x = 0;
+    int           negative, d;
+    negative = mpti_eat(r, '-');
+    if (!negative)
+        (void)mpti_eat(r, '+');
+    if (mpti_digit(r, 10) < 0)
+        return 0;
+    for (; (d = mpti_digit(r, 10)) >= 0; r->at++)
+        x = x < limit / 16 ? x * 10 + d : limit;
+    *exponent = negative ? -x : x;
+    return 1;
+}
+
+static int mpti_clamp(int64_t x, int limit)
+{
+    return x > limit ? limit : x < -limit ? -limit : (int)x;
+}
+
+/* digits * 10^scale, exactly divided: 63 bits of quotient and whether there is a rest. */
+static void mpti_read_divide(mpti_read *r, mpti_big *num, int scale)
+{
+    mpti_big den;
+    int      shift, i;
+    mpti_big_set(&den, 1u);
+    for (i = scale; i <= -13; i += 13)
+        mpti_big_scale(&den, 1220703125u, 0u);      /* 5^13 */
+    mpti_big_times_power(&den, 5u, -i);
+    mpti_big_times_power(num, 5u, scale);
+    shift = mpti_big_bits(&den) - mpti_big_bits(num);
+    mpti_big_shift(num, shift > 0 ? shift : 0);
+    mpti_big_shift(&den, shift < 0 ? -shift : 0);
+    if (mpti_big_cmp(num, &den) < 0) {
+        mpti_big_shift(num, 1);
+        shift++;
+    }
+    r->sig = 0u;
+    for (i = 0; i < 63; i++) {
+        const int one = mpti_big_cmp(num, &den) >= 0;
+        if (one)
+            mpti_big_minus(num, &den);
+        r->sig = r->sig << 1 | (uint64_t)one;
+        mpti_big_shift(num, 1);
+    }
+    r->sig |= (uint64_t)(num->n != 0);
+    r->exp = scale - shift - 62;
+}
+
+static int mpti_read_decimal(mpti_read *r)
+{
+    mpti_big big;
+    int64_t  scale = 0, exponent = 0;
+    int      d, any = 0, kept = 0, lost = 0, point = 0;
+    mpti_big_set(&big, 0u);
+    for (;; r->at++) {
+        if (!point && mpti_peek(r) == '.') {
+            point = 1;
+            continue;
+        }
+        d = mpti_digit(r, 10);
+        if (d < 0)
+            break;
+        any = 1;
+        if (kept == MPTI_DIGITS_KEPT) {     /* more can only tell that there is more */
+            lost |= d != 0;
+            scale += !point;
+            continue;
+        }
+        if (kept || d) {
+            mpti_big_scale(&big, 10u, (uint32_t)d);
+            kept++;
+        }
+        scale -= point;
+    }
+    if (!any || (mpti_eat(r, 'e') && !mpti_read_exponent(r, &exponent)))
+        return 0;
+    if (!kept)
+        return 1;
+    if (lost) {
+        mpti_big_scale(&big, 10u, 1u);
+        scale--;
+        kept++;
+    }
+    scale += exponent;
+    if (scale + kept > MPTI_DECIMAL_RANGE || scale + kept < -MPTI_DECIMAL_RANGE) {
+        r->sig = (MPTI_ONE << 62) + 1u;     /* far above or below every format */
+        r->exp = scale > 0 ? 1100 - 62 : -1500 - 62;
+        return 1;
+    }
+    mpti_read_divide(r, &big, (int)scale);
+    return 1;
+}
+
+static int mpti_read_hex(mpti_read *r)
+{
+    int64_t exp = 0, exponent = 0;
+    int     d, any = 0, point = 0, up;
+    for (;; r->at++) {
+        if (!point && mpti_peek(r) == '.') {
+            point = 1;
+            continue;
+        }
+        d = mpti_digit(r, 16);
+        if (d < 0)
+            break;
+        any = 1;
+        if (r->sig >> 59) {
+            r->sig |= (uint64_t)(d != 0);
+            exp += point ? 0 : 4;
+        } else {
+            r->sig = r->sig << 4 | (uint64_t)d;
+            exp -= point ? 4 : 0;
+        }
+    }
+    if (!any || (mpti_eat(r, 'p') && !mpti_read_exponent(r, &exponent)))
+        return 0;
+    if (r->sig) {
+        up = mpti_clz64(r->sig) - 1;
+        r->sig <<= up;
+        exp += exponent - up;
+        r->exp = mpti_clamp(exp + 62, 1100) - 62;
+        if (exp + 62 < -1100)
+            r->exp -= 400;              /* below the least subnormal double, not only at it */
+    }
+    return 1;
+}
+
+static int mpti_read_payload(mpti_read *r)
+{
+    const int base = mpti_eat(r, '0') ? (mpti_eat(r, 'x') ? 16 : 8) : 10;
+    int       d;
+    r->sig = 0u;
+    if (base != 8 && mpti_digit(r, base) < 0)
+        return 0;
+    for (; (d = mpti_digit(r, base == 8 ? 10 : base)) >= 0; r->at++) {
+        const uint64_t factor = base == 16 ? 16u : 10u;
+        r->sig = r->sig < MPTI_ONE << 58 ? r->sig * factor + (uint64_t)d : MPTI_ONE << 62;
+    }
+    return mpti_eat(r, ')');
+}
+
+/* Letters that must follow.  Returns: 0 where they do not. */
+static int mpti_eat_text(mpti_read *r, const char *s)
+{
+    while (*s && mpti_eat(r, *s))
+        s++;
+    return !*s;
+}
+
+static int mpti_read_text(mpti_read *r, size_t *payload_at)
+{
+    r->sign = (unsigned)mpti_eat(r, '-');
+    if (!r->sign)
+        (void)mpti_eat(r, '+');
+    if (mpti_eat(r, 'i')) {
+        r->kind = MPTI_READ_INF;
+        return mpti_eat_text(r, "nf") && (mpti_peek(r) != 'i' || mpti_eat_text(r, "inity"));
+    }
+    if (mpti_peek(r) == 's' || mpti_peek(r) == 'n') {
+        r->kind = mpti_eat(r, 's') ? MPTI_READ_SNAN : MPTI_READ_NAN;
+        r->sig = r->kind == MPTI_READ_SNAN;
+        if (!mpti_eat_text(r, "nan"))
+            return 0;
+        if (!mpti_eat(r, '('))
+            return 1;
+        *payload_at = r->at;
+        return mpti_read_payload(r);
+    }
+    if (mpti_peek(r) == '0' && r->at + 1 < r->length && (r->text[r->at + 1] | 32) == 'x') {
+        r->at += 2;
+        return mpti_read_hex(r);
+    }
+    return mpti_read_decimal(r);
+}
+
+/* Returns: 0 if the format has no room for the payload. */
+static int mpti_read_nan(const mpt_format_info *f, const mpti_read *r, const mpt_opts *o, unsigned *flags,
+                         uint64_t *code)
+{
+    const uint64_t quiet = f->has_inf ? MPTI_ONE << (f->mantissa_bits - 1) : 1u;
+    const uint64_t sign_bit = f->sign_bits ? (uint64_t)r->sign << (f->bits - 1) : 0u;
+    const int      signaling = r->kind == MPTI_READ_SNAN;
+    if (!f->has_inf || o->nan == MPT_NAN_CANONICAL) {
+        if (r->sig >= quiet && !(signaling && r->sig == 1u))
+            return 0;
+        *code = mpti_encode_bits(f, (uint64_t)r->sign << 63 | (uint64_t)0xfff << 51, o, flags);
+        if (!(f->specials == MPT_SPECIALS_SCALE))
+            return 1;
+        *code = f->nan_code;            /* unsigned: the sign of a NaN is no error */
+        return 1;
+    }
+    if (r->sig >= quiet || (signaling && !r->sig))
+        return 0;
+    *code = sign_bit | f->inf_code | (signaling ? 0u : quiet) | r->sig;
+    return 1;
+}
+
+MPT_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *text, size_t length,
+                                    const mpt_opts *opts, unsigned *flags, uint64_t *code, size_t *end)
+{
+    const uint64_t inf = (uint64_t)0x7ff << 52;
+    mpt_opts       plain;
+    mpti_read      r;
+    unsigned       raised = 0u;
+    size_t         payload_at = 0;
+    uint64_t       result = 0u;
+    int            ok;
+    memset(&plain, 0, sizeof plain);
+    memset(&r, 0, sizeof r);
+    if (!opts)
+        opts = &plain;
+    if (!info || !text || !code || (unsigned)opts->rounding >= (unsigned)MPT_ROUNDING_COUNT)
+        return MPT_E_ARG;
+    r.text = text;
+    r.length = length == MPT_TEXT_TO_NUL ? strlen(text) : length;
+    ok = mpti_read_text(&r, &payload_at) && r.at == r.length;
+    if (ok && r.kind >= MPTI_READ_NAN && !mpti_read_nan(info, &r, opts, &raised, &result)) {
+        r.at = payload_at;
+        ok = 0;
+    }
+    if (end)
+        *end = r.at;
+    if (!ok)
+        return MPT_E_DATA;
+    if (r.kind == MPTI_READ_INF)
+        result = mpti_encode_bits(info, (uint64_t)r.sign << 63 | inf, opts, &raised);
+    else if (r.kind == MPTI_READ_NUMBER && !r.sig)
+        result = mpti_encode_bits(info, (uint64_t)r.sign << 63, opts, &raised);
+    else if (r.kind == MPTI_READ_NUMBER)
+        result = mpti_encode_number(info, r.sig, r.exp, 62, r.sign, opts, &raised);
+    *code = result;
+    if (flags)
+        *flags |= raised;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_from_text(mpt_format format, const char *text, size_t length, const mpt_opts *opts,
+                                 unsigned *flags, uint64_t *code, size_t *end)
+{
+    return mpt_from_text_as(mpt_format_get(format), text, length, opts, flags, code, end);
+}
+
+#define MPTI_TEXT(T, id, bits_type)                                                                \
+    MPT_DEF size_t mpt_##T##_to_text(char *buf, size_t cap, mpt_##T value)                         \
+    {                                                                                              \
+        return mpt_to_text(buf, cap, id, value.bits);                                              \
+    }                                                                                              \
+    MPT_DEF size_t mpt_##T##_to_hex_text(char *buf, size_t cap, mpt_##T value)                     \
+    {                                                                                              \
+        return mpt_to_hex_text(buf, cap, id, value.bits);                                          \
+    }                                                                                              \
+    MPT_DEF mpt_status mpt_##T##_from_text(const char *text, mpt_##T *value)                       \
+    {                                                                                              \
+        uint64_t         code = 0u;                                                                \
+        const mpt_status status =                                                                  \
+            value ? mpt_from_text(id, text, MPT_TEXT_TO_NUL, NULL, NULL, &code, NULL) : MPT_E_ARG; \
+        if (status == MPT_OK)                                                                      \
+            value->bits = (bits_type)code;                                                         \
+        return status;                                                                             \
+    }
+MPTI_TEXT(f16, MPT_F16, uint16_t)
+MPTI_TEXT(bf16, MPT_BF16, uint16_t)
+MPTI_TEXT(e4m3, MPT_E4M3, uint8_t)
+MPTI_TEXT(e5m2, MPT_E5M2, uint8_t)
 
 // >>H18 implementation: arrays ---------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ int main(int argc, char **argv)
     bench_open(&t, "arith", argc, argv, (size_t)LARGE * 6);
     for (row = 0; row < sizeof rows / sizeof *rows; row++)
         for (i = 0; i < 1u + (unsigned)rows[row].large; i++)
-            (void)bench_row(&t, rows[row].name, rows[row].path ? rows[row].path : mpt_simd_name(), rows[row].run,
-                            i ? LARGE : BENCH_IN_L1, rows[row].in, 2);
+            (void)bench_row(&t, rows[row].name, rows[row].path ? rows[row].path : mpt_simd_name(),
+                            rows[row].run, i ? LARGE : BENCH_IN_L1, rows[row].in, 2);
     return bench_close(&t);
 }
