@@ -3880,8 +3880,8 @@ MPTI_LOOP_AVX512(mpti_e4m3_sat_from_f32, 4, 1)
 MPTI_GROUP_OF_64(mpti_e5m2_sat_from_f32, mpti_load_f32_avx512, 4, mpti_e5m2_words_avx512, 1)
 MPTI_LOOP_AVX512(mpti_e5m2_sat_from_f32, 4, 1)
 
-/* VCVTNE2PS2BF16 takes subnormals for zeros and may give zero where the least normal number is right: where
- * anything came out as zero, integers have another look. */
+/* VCVTNE2PS2BF16 takes subnormals for zeros: where one is among the floats, integers do it. Without the sign
+ * and less one, subnormals are the least patterns, and zero the largest. */
 #ifdef __clang__
 #define MPTI_AVX512_BF16_TARGET \
     __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
@@ -3893,10 +3893,11 @@ MPTI_LOOP_AVX512(mpti_e5m2_sat_from_f32, 4, 1)
 MPTI_AVX512_BF16_TARGET __attribute__((always_inline)) static inline __m512i
 mpti_bf16_from_f32_in_avx512bf16(const unsigned char *p, uint64_t k)
 {
-    const __m512i   a = mpti_load_f32_avx512(p, k), b = mpti_load_f32_avx512(p + 64, k >> 16);
-    const __m512i   near = (__m512i)_mm512_cvtne2ps_pbh(_mm512_castsi512_ps(b), _mm512_castsi512_ps(a));
-    const __mmask32 zero = _mm512_testn_epi16_mask(near, _mm512_set1_epi16(0x7fff));
-    return zero ? mpti_pack_bf16_avx512(a, b) : near;
+    const __m512i a = mpti_load_f32_avx512(p, k), b = mpti_load_f32_avx512(p + 64, k >> 16);
+    const __m512i near = (__m512i)_mm512_cvtne2ps_pbh(_mm512_castsi512_ps(b), _mm512_castsi512_ps(a));
+    const __m512i least = _mm512_min_epu32(_mm512_sub_epi32(_mm512_add_epi32(a, a), _mm512_set1_epi32(1)),
+                                           _mm512_sub_epi32(_mm512_add_epi32(b, b), _mm512_set1_epi32(1)));
+    return _mm512_cmplt_epu32_mask(least, _mm512_set1_epi32(0xffffff)) ? mpti_pack_bf16_avx512(a, b) : near;
 }
 MPTI_LOOP_512(MPTI_AVX512_BF16_TARGET, mpti_bf16_from_f32_avx512bf16,
               (void *dst, const void *src, size_t n), mpti_bf16_from_f32_in_avx512bf16, 4, 2)
@@ -4242,6 +4243,136 @@ static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s,
     }
 }
 
+#if MPTI_X86
+/* The Philox words of 32 elements, in their order: eight blocks at a time, one in each place of 64 bits. Only
+ * the lower halves of the places count; what multiplying leaves in the upper ones is dropped at the end. */
+typedef struct mpti_philox_vectors {
+    __m512i key[10][2], stream, step;
+} mpti_philox_vectors;
+
+MPTI_IN_AVX512 void mpti_philox_init_avx512(mpti_philox_vectors *v, const mpt_opts *o)
+{
+    uint32_t k0 = (uint32_t)o->seed, k1 = (uint32_t)(o->seed >> 32);
+    int      i;
+    for (i = 0; i < 10; i++) {
+        v->key[i][0] = _mm512_set1_epi32((int)k0);
+        v->key[i][1] = _mm512_set1_epi32((int)k1);
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    v->stream = _mm512_set1_epi32((int)o->stream);
+    v->step = _mm512_set1_epi32((int)o->step);
+}
+
+MPTI_IN_AVX512 void mpti_philox_avx512(__m512i *low, __m512i *high, const mpti_philox_vectors *v,
+                                       uint64_t block)
+{
+    const __m512i m0 = _mm512_set1_epi32((int)0xd2511f53u), m1 = _mm512_set1_epi32((int)0xcd9e8d57u);
+    __m512i       c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)block),
+                                        _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
+    __m512i       c1 = _mm512_srli_epi64(c0, 32), c2 = v->stream, c3 = v->step;
+    int           i;
+    for (i = 0; i < 10; i++) {
+        const __m512i p0 = _mm512_mul_epu32(m0, c0), p1 = _mm512_mul_epu32(m1, c2);
+        c0 = _mm512_ternarylogic_epi32(_mm512_shuffle_epi32(p1, (_MM_PERM_ENUM)0xf5), c1, v->key[i][0], 0x96);
+        c2 = _mm512_ternarylogic_epi32(_mm512_shuffle_epi32(p0, (_MM_PERM_ENUM)0xf5), c3, v->key[i][1], 0x96);
+        c1 = p1;
+        c3 = p0;
+    }
+    c0 = _mm512_mask_shuffle_epi32(c0, 0xaaaa, c1, (_MM_PERM_ENUM)0xa0);
+    c2 = _mm512_mask_shuffle_epi32(c2, 0xaaaa, c3, (_MM_PERM_ENUM)0xa0);
+    *low = _mm512_unpacklo_epi64(c0, c2);       /* blocks 0 to 3, which are in the even places */
+    *high = _mm512_unpackhi_epi64(c0, c2);
+}
+
+/* Sixteen floats to f16, up with probability (what is dropped) / (the gap). A number that is normal in f16
+ * drops 13 bits: with the complement of 13 random bits added they carry exactly if the bits are less.
+ * Truncation then never makes a finite number Inf. */
+MPTI_IN_AVX512 __m256i mpti_f16_stochastic_avx512(__m512i u, __m512i random)
+{
+    const __m512i   one = _mm512_set1_epi32(1), least = _mm512_set1_epi32(0x38800000);
+    const __m512i   a = _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff));
+    const __mmask16 tiny = _mm512_cmplt_epu32_mask(a, least);
+    const __mmask16 finite = _mm512_cmplt_epu32_mask(a, _mm512_set1_epi32(0x7f800000));
+    const __m512i   t = _mm512_mask_add_epi32(u, finite, u,
+                                              _mm512_sub_epi32(_mm512_set1_epi32(0x1fff),
+                                                               _mm512_srli_epi32(random, 19)));
+    const __m256i   h = MPTI_HALVES(_mm512_castsi512_ps(t), MPTI_TRUNCATE);
+    if (tiny) {                         /* 126 - field bits are dropped, the hidden one perhaps too */
+        const __m512i   field = _mm512_srli_epi32(a, 23), mantissa = _mm512_set1_epi32(0x7fffff);
+        const __mmask16 normal = _mm512_test_epi32_mask(field, field);
+        const __m512i   own = _mm512_max_epu32(field, one), fraction = _mm512_and_si512(a, mantissa);
+        const __m512i   sig = _mm512_mask_or_epi32(fraction, normal, fraction, _mm512_set1_epi32(0x800000));
+        const __m512i   drop = _mm512_sub_epi32(_mm512_set1_epi32(126), own);
+        const __m512i   width = _mm512_set1_epi32(32);
+        const __m512i   gap = _mm512_or_si512(_mm512_sllv_epi32(sig, _mm512_sub_epi32(width, drop)),
+                                              _mm512_srlv_epi32(sig, _mm512_sub_epi32(drop, width)));
+        const __m512i   kept = _mm512_srlv_epi32(sig, drop);
+        const __m512i   code = _mm512_mask_add_epi32(kept, _mm512_cmplt_epu32_mask(random, gap), kept, one);
+        const __m512i   sign = _mm512_set1_epi32(0x8000);
+        return _mm256_mask_mov_epi16(h, tiny, _mm512_cvtepi32_epi16(_mm512_ternarylogic_epi32(
+                                                  code, _mm512_srli_epi32(u, 16), sign, 0xf8)));
+    }
+    return h;
+}
+
+/* The same for bf16, in the upper halves of the places: 16 bits are dropped all over. */
+MPTI_IN_AVX512 __m512i mpti_bf16_stochastic_avx512(__m512i u, __m512i random)
+{
+    const __m512i   magnitude = _mm512_set1_epi32(0x7fffffff), inf = _mm512_set1_epi32(0x7f800000);
+    const __m512i   a = _mm512_and_si512(u, magnitude);
+    const __mmask16 finite = _mm512_cmplt_epu32_mask(a, inf), nan = _mm512_cmpgt_epu32_mask(a, inf);
+    const __m512i   up = _mm512_add_epi32(a, _mm512_sub_epi32(_mm512_set1_epi32(0xffff),
+                                                              _mm512_srli_epi32(random, 16)));
+    __m512i         t = _mm512_mask_min_epu32(a, finite, up, _mm512_set1_epi32(0x7f7fffff));
+    t = _mm512_mask_or_epi32(t, nan, t, _mm512_set1_epi32(0x400000));
+    return _mm512_ternarylogic_epi32(t, u, _mm512_set1_epi32((int)0x80000000u), 0xf8);
+}
+
+/* n floats to f16 or bf16 with the words from first_element on, a multiple of four. */
+MPTI_AVX512_TARGET static void mpti_stochastic_avx512(unsigned char *to, const unsigned char *from, size_t n,
+                                                      int brain, const mpt_opts *o, uint64_t first)
+{
+    mpti_philox_vectors v;
+    size_t              i;
+    mpti_philox_init_avx512(&v, o);
+    for (i = 0; i < n; i += 32u) {
+        const size_t   count = n - i < 32u ? n - i : 32u;
+        const uint64_t k = MPTI_BITS_BELOW(count);
+        const __m512i  a = mpti_load_f32_avx512(from + 4u * i, k);
+        const __m512i  b = mpti_load_f32_avx512(from + 4u * i + 64u, k >> 16);
+        __m512i        low, high, r;
+        mpti_philox_avx512(&low, &high, &v, (first + i) >> 2);
+        r = brain ? mpti_upper_halves_avx512(mpti_bf16_stochastic_avx512(a, low),
+                                             mpti_bf16_stochastic_avx512(b, high))
+                  : mpti_join_avx512(mpti_f16_stochastic_avx512(a, low), mpti_f16_stochastic_avx512(b, high));
+        mpti_store_avx512(to + 2u * i, r, count, 2);
+    }
+}
+#endif
+
+/* The vector kernels' door for stochastic rounding with the header's Philox and no other option: as
+ * mpti_simd_convert. Elements before the first whole Philox block take the slow path. */
+static size_t mpti_simd_stochastic(const mpti_side *d, unsigned char *to, const mpti_side *s,
+                                   const unsigned char *from, size_t n, const mpt_opts *o)
+{
+#if MPTI_X86
+    const size_t ahead = (size_t)(((o->first_element + 3u) & ~(uint64_t)3) - o->first_element);
+    const size_t head = ahead < n ? ahead : n;
+    unsigned     unused = 0u;
+    if (o->rounding == MPT_RND_STOCHASTIC && !o->randoms && o->overflow == MPT_OVERFLOW_IEEE && !o->flush &&
+        o->nan == MPT_NAN_KEEP && s->format == MPT_F32 && (d->format == MPT_F16 || d->format == MPT_BF16) &&
+        o->first_element <= ~(uint64_t)0 - n && mpti_path() >= MPTI_PATH_AVX512) {
+        mpti_convert_slow(d, to, s, from, head, o, 0u, &unused);
+        mpti_stochastic_avx512(to + 2u * head, from + 4u * head, n - head, d->format == MPT_BF16, o,
+                               o->first_element + head);
+        return n;
+    }
+#endif
+    (void)d, (void)to, (void)s, (void)from, (void)n, (void)o;
+    return 0u;
+}
+
 /* The engine of all conversions with formats known at run time. */
 static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
                                const mpt_opts *opts, unsigned *flags)
@@ -4263,7 +4394,10 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
         if (mpti_convert_fast(d->format, dst, s->format, src, n))
             return MPT_OK;
     }
-    for (i = 0; i < n; i += MPTI_BLOCK) {
+    i = 0;
+    if (opts && !flags && mpti_is_packed(d) && mpti_is_packed(s))
+        i = mpti_simd_stochastic(d, to, s, from, n, opts);
+    for (; i < n; i += MPTI_BLOCK) {
         const size_t take = n - i < MPTI_BLOCK ? n - i : MPTI_BLOCK;
         mpti_gather(in, from + (ptrdiff_t)i * s->stride, s, take);
         if (fast && d->format == s->format)

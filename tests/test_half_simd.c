@@ -413,6 +413,40 @@ TEST(mxfp4)
     }
 }
 
+/* The judge is the portable path, which draws its words one at a time. */
+TEST(stochastic)
+{
+    static const mpt_format into[] = {MPT_F16, MPT_BF16};
+    static const uint64_t   firsts[] = {0u, 1u, 2u, 3u, 0x3fffffff3u, 0xfffffffffffffff0u};
+    const size_t            n = fill(MPT_F32, 4) / 4u + 3u;
+    mpt_opts                o;
+    int                     p, round;
+    memset(&o, 0, sizeof o);
+    o.rounding = MPT_RND_STOCHASTIC;
+    for (round = 0; round < 12; round++) {
+        const conversion c = {"stochastic", into[round % 2], MPT_F32, 2, 4, NULL, NULL};
+        const size_t     skip = round % 4 < 2 ? 0u : MOST - n, count = round < 4 ? n : (size_t)round * 7u;
+        unsigned char   *from = (unsigned char *)data.in + 4u * skip;
+        o.seed = mt_random();
+        o.stream = (uint32_t)round;
+        o.step = (uint32_t)mt_random();
+        o.first_element = firsts[round % 6];
+        last_path = 0;
+        (void)mpt_convert_n(c.to, data.want, MPT_F32, from, count, &o, NULL);
+        EACH_PATH(p) {
+#if HAVE_CONTROL
+            const uint64_t old = control_set(2u, p % 2);
+#endif
+            (void)mpt_convert_n(c.to, data.out, MPT_F32, from, count, &o, NULL);
+#if HAVE_CONTROL
+            control_restore(old);
+#endif
+            mt_context(c.name, mpt_simd_name());
+            check_same(&c, from, count);
+        }
+    }
+}
+
 TEST(path_names)
 {
     int p, found = 0;
@@ -469,6 +503,7 @@ int main(int argc, char **argv)
     RUN(fences);
     RUN(quantize);
     RUN(mxfp4);
+    RUN(stochastic);
     RUN(all_floats);
     return mt_end();
 }
