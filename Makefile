@@ -9,9 +9,12 @@ HEADERS := mpt_half.h mpt.h mpt_cuda.h
 WARN    := -std=c99 -Wall -Wextra -Wpedantic -Wshadow
 VERSION := $(shell awk '/define MPT_VERSION_(MAJOR|MINOR|PATCH) /{v = v s $$3; s = "."} END{print v}' mpt_half.h)
 
-EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits 11_gpu_advice dropin/before_scaler dropin/after_scaler
+EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits 08_amp_graph 11_gpu_advice dropin/before_scaler dropin/after_scaler
 TESTS    := $(sort $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)))
 INSPECT  := examples/inspect.c $(wildcard examples/inspect/*.[ch])
+# OpenBLAS, if it is there: only bench_gemm uses it
+BLAS      = $(shell pkg-config --exists openblas 2>/dev/null && \
+                    echo -DMPT_USE_CBLAS $$(pkg-config --cflags --libs openblas))
 BENCHES  := $(sort $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c)))
 
 .PHONY: help demo test check examples inspect bench test-long test-cuda test-emu fuzz lint check-toc check-readme \
@@ -73,6 +76,8 @@ install: ## copy the headers and a pkg-config file to PREFIX (default /usr/local
 clean: ## remove build/
 	rm -rf $(B)
 
+$(B)/examples/08_amp_graph: examples/amp_graph_reader.h
+
 $(B)/examples/%: examples/%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
@@ -87,6 +92,10 @@ $(B)/examples/inspect: $(INSPECT) $(HEADERS)
 $(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
+
+$(B)/bench/bench_gemm: tests/bench/bench_gemm.c tests/bench/bench.h $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm $(BLAS)
 
 $(B)/bench/%: tests/bench/%.c tests/bench/bench.h $(HEADERS)
 	@mkdir -p $(@D)
