@@ -1051,6 +1051,45 @@ MPT_DEF mpt_status mpt_lion_step(mpt_lion *o, mpt_step *step, const mpt_tensor *
 // >>M8 rows, lint, memory --------------------------------------------------------------------------
 
 // >>M9 checkpoint ----------------------------------------------------------------------------------
+/* What a training run is, for saving it: pointers to what you have, NULL and 0 for the rest. The lists and
+ * sizes must be the same when loading; names, formats and storage are compared, nothing else is allocated or
+ * guessed. State of your own (epoch, position in the data, counters of random generators) goes to
+ * counters. */
+typedef struct mpt_state {
+    mpt_scaler       *scalers;  /* [scaler_count] */
+    size_t            scaler_count;
+    mpt_step         *steps;    /* [step_count]; needed for a stop between check and update */
+    size_t            step_count;
+    mpt_sgd          *sgd;
+    mpt_adamw        *adamw;    /* Adam and LAMB too */
+    mpt_lion         *lion;
+    uint64_t         *counters; /* [counter_count] */
+    size_t            counter_count;
+    const mpt_tensor *tensors;  /* [tensor_count]: master, param, m, v, extra, as far as they are there */
+    size_t            tensor_count;
+    uint32_t          gradients;    /* nonzero: grad as well, for a stop within accumulation */
+} mpt_state;
+
+#define MPT_STATE_VERSION 1u
+
+/* mpt_state_size -- the bytes that mpt_state_save needs.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (a format).  Threads: any. */
+MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes);
+
+/* mpt_state_save -- write a run to a buffer: the same bytes on every machine, little-endian.
+ *   buffer  out  [bytes]; must not overlap the state
+ *   bytes   in   what mpt_state_size says, exactly
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
+ * Threads: one caller per state. */
+MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes);
+
+/* mpt_state_load -- read it back. All is verified before anything is written: length, version, checksum
+ * (64 bits; a change within eight neighbouring bytes is always seen), and that the state has the shape
+ * of the one that was saved.
+ * Returns: MPT_OK, and the run goes on as if it had never stopped, to the bit.  Errors: MPT_E_ARG;
+ * MPT_E_DATA for a buffer that is damaged, cut, of another version or of another shape; then nothing is
+ * changed.  Threads: one caller per state. */
+MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes);
 
 // >>M10 precision policy ---------------------------------------------------------------------------
 /* How an op is to run under a policy that mixes formats: enum, name, and the reason that is told. */
@@ -5951,6 +5990,242 @@ MPT_DEF mpt_lion mpt_lion_defaults(void)
 }
 
 // >>M17 implementation: checkpoint -----------------------------------------------------------------
+
+/* One walk over a state serves all: measuring, saving, verifying, loading. A field is `count` words of `width`
+ * bytes; a fact is a number that must be the same when loading. */
+typedef enum mpti_walk_mode { MPTI_WALK_SIZE, MPTI_WALK_SAVE, MPTI_WALK_VERIFY, MPTI_WALK_LOAD } mpti_walk_mode;
+typedef struct mpti_walk {
+    mpti_walk_mode mode;
+    unsigned char *to;              /* SAVE */
+    const unsigned char *from;      /* VERIFY, LOAD */
+    size_t         at, end;
+    int            failed;
+} mpti_walk;
+
+static int mpti_is_little_endian(void)
+{
+    const uint16_t one = 1u;
+    unsigned char  first;
+    memcpy(&first, &one, 1);
+    return first == 1u;
+}
+
+/* Words between memory and the buffer, either way: the buffer is little-endian. */
+static void mpti_copy_words(unsigned char *to, const unsigned char *from, size_t count, size_t width)
+{
+    size_t i, k;
+    if (mpti_is_little_endian())
+        memcpy(to, from, count * width);
+    else
+        for (i = 0; i < count; i++)
+            for (k = 0; k < width; k++)
+                to[i * width + k] = from[i * width + width - 1u - k];
+}
+
+static void mpti_walk_words(mpti_walk *w, void *data, size_t count, size_t width)
+{
+    if (w->failed || !count)
+        return;
+    if (count > (w->end - w->at) / width) {
+        w->failed = 1;
+        return;
+    }
+    if (w->mode == MPTI_WALK_SAVE)
+        mpti_copy_words(w->to + w->at, (const unsigned char *)data, count, width);
+    if (w->mode == MPTI_WALK_LOAD)
+        mpti_copy_words((unsigned char *)data, w->from + w->at, count, width);
+    w->at += count * width;
+}
+
+static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
+{
+    uint64_t       value = fact;
+    const size_t   at = w->at;
+    mpti_walk_mode mode = w->mode;
+    mpti_walk_words(w, &value, 1, sizeof value);
+    if (w->failed || (mode != MPTI_WALK_VERIFY && mode != MPTI_WALK_LOAD))
+        return;
+    mpti_copy_words((unsigned char *)&value, w->from + at, 1, sizeof value);
+    w->failed = value != fact;
+}
+
+/* Members of a struct from `first` up to `end`, all of one width. */
+#define MPTI_WALK_MEMBERS(w, p, first, end, width)                                  \
+    mpti_walk_words(w, (unsigned char *)(p) + (first), ((end) - (first)) / (width), width)
+
+static void mpti_walk_scaler(mpti_walk *w, mpt_scaler *s)
+{
+    const size_t floats = offsetof(mpt_scaler_config, init_scale), config = sizeof(mpt_scaler_config);
+    MPTI_WALK_MEMBERS(w, s, 0u, floats, 8u);
+    MPTI_WALK_MEMBERS(w, s, floats, config, 4u);
+    MPTI_WALK_MEMBERS(w, s, config, offsetof(mpt_scaler, scale), 8u);
+    MPTI_WALK_MEMBERS(w, s, offsetof(mpt_scaler, scale), sizeof *s, 4u);
+}
+
+static void mpti_walk_step(mpti_walk *w, mpt_step *s)
+{
+    MPTI_WALK_MEMBERS(w, s, 0u, offsetof(mpt_step, grad_factor), 8u);
+    MPTI_WALK_MEMBERS(w, s, offsetof(mpt_step, grad_factor), sizeof *s, 4u);
+}
+
+/* An optimizer: 32-bit hyperparameters, then the count of its steps. */
+#define MPTI_WALK_OPTIMIZER(w, o, type)                                             \
+    do {                                                                            \
+        mpti_walk_fact(w, (o) != NULL);                                             \
+        if (o) {                                                                    \
+            MPTI_WALK_MEMBERS(w, o, 0u, offsetof(type, t), 4u);                     \
+            mpti_walk_words(w, &(o)->t, 1, 8u);                                     \
+        }                                                                           \
+    } while (0)
+
+/* FNV-1a of a name, so that tensors are not mixed up. */
+static uint64_t mpti_name_hash(const char *name)
+{
+    uint64_t h = (uint64_t)0xcbf29ce484222325u;
+    for (; name && *name; name++)
+        h = (h ^ (unsigned char)*name) * (uint64_t)0x100000001b3u;
+    return h;
+}
+
+static void mpti_walk_array(mpti_walk *w, void *array, size_t n, size_t width)
+{
+    mpti_walk_fact(w, array ? width : 0u);
+    if (array)
+        mpti_walk_words(w, array, n, width);
+}
+
+static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
+{
+    const size_t moment = t->moments == MPT_MOMENTS_BF16 ? 2u : 4u;
+    mpti_walk_fact(w, mpti_name_hash(t->name));
+    mpti_walk_fact(w, t->n);
+    mpti_walk_fact(w, (uint64_t)t->storage << 32 | (uint64_t)t->moments);
+    mpti_walk_fact(w, (uint64_t)t->param_format << 32 | (uint64_t)t->grad_format);
+    mpti_walk_fact(w, t->seed);
+    mpti_walk_array(w, t->master, t->n, 4u);
+    mpti_walk_array(w, t->param, t->n, mpti_format_bytes(t->param_format));
+    mpti_walk_array(w, t->m, t->n, moment);
+    mpti_walk_array(w, t->v, t->n, moment);
+    mpti_walk_array(w, t->extra, t->n, 2u);
+    mpti_walk_array(w, gradients ? t->grad : NULL, t->n, mpti_format_bytes(t->grad_format));
+}
+
+/* Header: magic, version, length. The checksum follows after all. */
+static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
+{
+    size_t i;
+    mpti_walk_fact(w, (uint64_t)0x65746174732d706du);      /* "mp-state" */
+    mpti_walk_fact(w, MPT_STATE_VERSION);
+    mpti_walk_fact(w, w->end);
+    mpti_walk_fact(w, s->scaler_count);
+    for (i = 0; i < s->scaler_count; i++)
+        mpti_walk_scaler(w, &s->scalers[i]);
+    mpti_walk_fact(w, s->step_count);
+    for (i = 0; i < s->step_count; i++)
+        mpti_walk_step(w, &s->steps[i]);
+    MPTI_WALK_OPTIMIZER(w, s->sgd, mpt_sgd);
+    MPTI_WALK_OPTIMIZER(w, s->adamw, mpt_adamw);
+    MPTI_WALK_OPTIMIZER(w, s->lion, mpt_lion);
+    mpti_walk_fact(w, s->counter_count);
+    mpti_walk_words(w, s->counters, s->counter_count, 8u);
+    mpti_walk_fact(w, s->tensor_count);
+    for (i = 0; i < s->tensor_count; i++)
+        mpti_walk_tensor(w, &s->tensors[i], s->gradients != 0u);
+}
+
+/* Each step is a bijection of h for given bytes, so one changed word always changes the result. */
+static uint64_t mpti_state_checksum(const unsigned char *p, size_t n)
+{
+    uint64_t h = (uint64_t)0x9e3779b97f4a7c15u ^ n;
+    size_t   i, k;
+    for (i = 0; i < n; i += 8u) {
+        uint64_t word = 0u;
+        for (k = 0; k < 8u && i + k < n; k++)
+            word |= (uint64_t)p[i + k] << (8u * k);
+        h = (h ^ word) * (uint64_t)0xff51afd7ed558ccdu;
+        h ^= h >> 32;
+    }
+    return h;
+}
+
+static mpt_status mpti_state_ok(const mpt_state *s)
+{
+    size_t i;
+    if (!s || (s->scaler_count && !s->scalers) || (s->step_count && !s->steps) ||
+        (s->counter_count && !s->counters) || (s->tensor_count && !s->tensors))
+        return MPT_E_ARG;
+    for (i = 0; i < s->tensor_count; i++) {
+        const mpt_tensor *t = &s->tensors[i];
+        if ((t->param && !mpti_is_train_format(t->param_format)) ||
+            (s->gradients && t->grad && !mpti_is_train_format(t->grad_format)))
+            return MPT_E_UNSUPPORTED;
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes)
+{
+    const mpt_status status = bytes ? mpti_state_ok(state) : MPT_E_ARG;
+    mpti_walk        w;
+    memset(&w, 0, sizeof w);
+    w.mode = MPTI_WALK_SIZE;
+    w.end = (size_t)-1 - 8u;
+    if (status != MPT_OK)
+        return status;
+    mpti_walk_state(&w, state);
+    if (w.failed)
+        return MPT_E_ARG;           /* it would not fit in memory */
+    *bytes = w.at + 8u;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes)
+{
+    size_t           need = 0;
+    const mpt_status status = mpt_state_size(state, &need);
+    mpti_walk        w;
+    uint64_t         sum;
+    if (status != MPT_OK)
+        return status;
+    if (!buffer || bytes != need)
+        return MPT_E_ARG;
+    memset(&w, 0, sizeof w);
+    w.mode = MPTI_WALK_SAVE;
+    w.to = (unsigned char *)buffer;
+    w.end = bytes - 8u;
+    mpti_walk_state(&w, state);
+    sum = mpti_state_checksum(w.to, w.end);
+    mpti_copy_words(w.to + w.end, (const unsigned char *)&sum, 1, 8u);
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes)
+{
+    size_t           need = 0;
+    const mpt_status status = mpt_state_size(state, &need);
+    mpti_walk        w;
+    uint64_t         sum;
+    if (status != MPT_OK)
+        return status;
+    if (!buffer)
+        return MPT_E_ARG;
+    if (bytes != need)
+        return MPT_E_DATA;
+    memset(&w, 0, sizeof w);
+    w.from = (const unsigned char *)buffer;
+    w.end = bytes - 8u;
+    mpti_copy_words((unsigned char *)&sum, w.from + w.end, 1, 8u);
+    if (sum != mpti_state_checksum(w.from, w.end))
+        return MPT_E_DATA;
+    w.mode = MPTI_WALK_VERIFY;
+    mpti_walk_state(&w, state);
+    if (w.failed || w.at != w.end)
+        return MPT_E_DATA;
+    w.mode = MPTI_WALK_LOAD;
+    w.at = 0;
+    mpti_walk_state(&w, state);
+    return MPT_OK;
+}
 
 // >>M18 implementation: policy ---------------------------------------------------------------------
 

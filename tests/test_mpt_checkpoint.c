@@ -1,0 +1,354 @@
+/* test_mpt_checkpoint.c -- saving and loading a training run: bit-identical resume at every point, the same bytes
+ * on every machine, and refusal, whole, of whatever is not a checkpoint of this run.
+ *
+ *     cc -O2 -std=c99 -I. tests/test_mpt_checkpoint.c -o test_mpt_checkpoint -lm && ./test_mpt_checkpoint */
+#define MPT_IMPLEMENTATION
+#include "../mpt.h"
+
+#include "test.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* A small run with two tensors: AdamW with an FP32 master, SGD-like fields for the rest. All of its memory is
+ * in one struct, so that memcmp sees any change. */
+enum { N = 11, MICRO = 3 };
+typedef struct run {
+    mpt_scaler scaler;
+    mpt_step   step;
+    mpt_sgd    sgd;
+    mpt_adamw  adamw;
+    mpt_lion   lion;
+    uint64_t   counter[2];      /* micro-batches done, a generator */
+    float      w[2][N], m[2][N], v[2][N];
+    mpt_f16    p[2][N], g[2][N];
+} run;
+
+static void bind(run *r, mpt_tensor t[2])
+{
+    int i;
+    memset(t, 0, 2 * sizeof *t);
+    for (i = 0; i < 2; i++) {
+        t[i].name = i ? "second" : "first";
+        t[i].n = N;
+        t[i].master = r->w[i];
+        t[i].param = r->p[i];
+        t[i].grad = r->g[i];
+        t[i].m = r->m[i];
+        t[i].v = r->v[i];
+        t[i].param_format = t[i].grad_format = MPT_F16;
+    }
+}
+
+static mpt_state state_of(run *r, const mpt_tensor *t)
+{
+    mpt_state s;
+    memset(&s, 0, sizeof s);
+    s.scalers = &r->scaler;
+    s.scaler_count = 1;
+    s.steps = &r->step;
+    s.step_count = 1;
+    s.sgd = &r->sgd;
+    s.adamw = &r->adamw;
+    s.lion = &r->lion;
+    s.counters = r->counter;
+    s.counter_count = 2;
+    s.tensors = t;
+    s.tensor_count = 2;
+    s.gradients = 1;
+    return s;
+}
+
+static uint64_t next(run *r)
+{
+    r->counter[1] = r->counter[1] * (uint64_t)6364136223846793005u + (uint64_t)1442695040888963407u;
+    return r->counter[1] >> 33;
+}
+
+static void start(run *r)
+{
+    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_MPT);
+    mpt_tensor        t[2];
+    int               i, k;
+    memset(r, 0, sizeof *r);
+    c.interval = 4;
+    CHECK_EQ_I(mpt_scaler_init(&r->scaler, &c), MPT_OK);
+    r->adamw = mpt_adamw_defaults();
+    r->lion = mpt_lion_defaults();
+    r->sgd.lr = 0.5f;
+    r->counter[1] = 7;
+    for (i = 0; i < 2; i++)
+        for (k = 0; k < N; k++)
+            r->w[i][k] = (float)(next(r) % 2000u) * 1e-3f - 1.0f;
+    bind(r, t);
+    CHECK_EQ_I(mpt_publish(t, 2), MPT_OK);
+}
+
+/* One micro-batch; every third one ends a step, every fifth overflows at the first scales. */
+static void micro_batch(run *r)
+{
+    mpt_tensor t[2], part[2];
+    mpt_f16    g[2][N];
+    int        i, k;
+    bind(r, t);
+    bind(r, part);
+    if (r->counter[0] % MICRO == 0)
+        memset(r->g, 0, sizeof r->g);
+    for (i = 0; i < 2; i++) {
+        part[i].grad = g[i];
+        for (k = 0; k < N; k++) {
+            const float x = (float)(next(r) % 2000u) * 1e-3f - 1.0f + mpt_f32_from_f16(r->p[i][k]);
+            g[i][k] = mpt_f16_from_f32(mpt_scaler_scale(&r->scaler, r->counter[0] % 5u ? 1e-3f * x : x));
+        }
+    }
+    CHECK_EQ_I(mpt_accumulate(t, part, 2), MPT_OK);
+    if (++r->counter[0] % MICRO)
+        return;
+    CHECK_EQ_I(mpt_check(&r->scaler, &r->step, t, 2), MPT_OK);
+    CHECK_EQ_I(mpt_clip(&r->step, 1.0f), MPT_OK);
+    CHECK_EQ_I(mpt_adamw_step(&r->adamw, &r->step, t, 2), MPT_OK);
+    (void)mpt_scaler_update(&r->scaler);
+}
+
+static unsigned char buffer[8192], other[8192];
+
+static size_t save(run *r, unsigned char *to)
+{
+    mpt_tensor t[2];
+    mpt_state  s;
+    size_t     bytes = 0;
+    bind(r, t);
+    s = state_of(r, t);
+    CHECK_EQ_I(mpt_state_size(&s, &bytes), MPT_OK);
+    CHECK(bytes <= sizeof buffer);
+    CHECK_EQ_I(mpt_state_save(&s, to, bytes), MPT_OK);
+    return bytes;
+}
+
+static mpt_status load(run *r, const unsigned char *from, size_t bytes)
+{
+    mpt_tensor t[2];
+    mpt_state  s;
+    bind(r, t);
+    s = state_of(r, t);
+    return mpt_state_load(&s, from, bytes);
+}
+
+/* Stop after any micro-batch, also within accumulation, load into fresh memory, go on: the same. */
+TEST(resume_everywhere)
+{
+    enum { STEPS = 60 };
+    run a, b, c;
+    int stop, i;
+    start(&a);
+    for (i = 0; i < STEPS; i++)
+        micro_batch(&a);
+    CHECK(a.scaler.skipped > 0 && a.adamw.t > 0);
+    for (stop = 0; stop <= STEPS; stop++) {
+        size_t bytes;
+        start(&b);
+        for (i = 0; i < stop; i++)
+            micro_batch(&b);
+        bytes = save(&b, buffer);
+        memset(&c, 0xa5, sizeof c);
+        CHECK_EQ_I(load(&c, buffer, bytes), MPT_OK);
+        CHECK(!memcmp(&b, &c, sizeof b));
+        for (; i < STEPS; i++)
+            micro_batch(&c);
+        CHECK(!memcmp(&a, &c, sizeof a));
+        CHECK_EQ_U(save(&c, other), bytes);
+    }
+}
+
+/* What a refused load leaves: everything as it was. */
+static void refused(const unsigned char *from, size_t bytes, size_t at)
+{
+    static run r, was;
+    memset(&r, 0x5a, sizeof r);
+    was = r;
+    CHECK_EQ_U_AT((unsigned)-(int)load(&r, from, bytes), (unsigned)-(int)MPT_E_DATA, at);
+    CHECK(!memcmp(&r, &was, sizeof r));
+}
+
+TEST(damage_is_refused)
+{
+    run    r;
+    size_t bytes, i;
+    int    bit;
+    start(&r);
+    for (i = 0; i < 7; i++)
+        micro_batch(&r);
+    bytes = save(&r, buffer);
+    for (i = 0; i < bytes; i++)                     /* every single bit */
+        for (bit = 0; bit < 8; bit++) {
+            buffer[i] ^= (unsigned char)(1u << bit);
+            refused(buffer, bytes, 8u * i + (size_t)bit);
+            buffer[i] ^= (unsigned char)(1u << bit);
+        }
+    for (i = 0; i < bytes; i++)                     /* cut anywhere, or longer */
+        refused(buffer, i, i);
+    refused(buffer, bytes + 1, bytes);
+    for (i = 0; i + 16 <= bytes; i += 8) {          /* two words swapped */
+        memcpy(other, buffer, bytes);
+        memcpy(other + i, buffer + i + 8, 8);
+        memcpy(other + i + 8, buffer + i, 8);
+        if (memcmp(other, buffer, bytes))
+            refused(other, bytes, i);
+    }
+    CHECK_EQ_I(load(&r, buffer, bytes), MPT_OK);
+}
+
+static void resum(unsigned char *p, size_t bytes)
+{
+    const uint64_t sum = mpti_state_checksum(p, bytes - 8u);
+    mpti_copy_words(p + bytes - 8u, (const unsigned char *)&sum, 1, 8u);
+}
+
+/* Another version, and another shape of the run, although whole and with a right checksum. */
+TEST(another_version_or_shape_is_refused)
+{
+    run        r, was;
+    mpt_tensor t[2], good[2];
+    mpt_state  s, full;
+    mpt_f16    extra[N];
+    size_t     bytes, i;
+    start(&r);
+    bytes = save(&r, buffer);
+    memcpy(other, buffer, bytes);
+    other[8] = 2;
+    resum(other, bytes);
+    refused(other, bytes, 8);
+    other[8] = 1;
+    resum(other, bytes);
+    CHECK_EQ_I(load(&r, other, bytes), MPT_OK);
+    was = r;
+    bind(&r, good);
+    full = state_of(&r, good);
+    memset(extra, 0, sizeof extra);
+    for (i = 0; i < 16; i++) {
+        memcpy(t, good, sizeof t);
+        s = full;
+        s.tensors = t;
+        switch ((int)i) {
+        case 0:  t[0].name = "third"; break;
+        case 1:  t[0].name = t[1].name; t[1].name = good[0].name; break;
+        case 2:  t[1].name = NULL; break;
+        case 3:  t[0].n--; break;
+        case 4:  t[0].n--; t[1].n++; break;
+        case 5:  t[0].param_format = MPT_BF16; break;
+        case 6:  t[0].grad_format = MPT_BF16; break;
+        case 7:  t[0].m = NULL; break;
+        case 8:  t[0].extra = extra; break;
+        case 9:  t[0].seed = 1; break;
+        case 10: s.tensor_count = 1; break;
+        case 11: s.counter_count = 1; break;
+        case 12: s.scaler_count = 0; break;
+        case 13: s.lion = NULL; break;
+        case 14: s.gradients = 0; break;
+        default: t[0].moments = MPT_MOMENTS_BF16; break;
+        }
+        CHECK_EQ_U_AT((unsigned)-(int)mpt_state_load(&s, buffer, bytes), (unsigned)-(int)MPT_E_DATA, i);
+        CHECK(!memcmp(&r, &was, sizeof r));
+    }
+}
+
+TEST(bad_arguments)
+{
+    run        r;
+    mpt_tensor t[2];
+    mpt_state  s, bad;
+    size_t     bytes = 0, n = 77;
+    start(&r);
+    bind(&r, t);
+    s = state_of(&r, t);
+    CHECK_EQ_I(mpt_state_size(&s, &bytes), MPT_OK);
+    CHECK_EQ_I(mpt_state_size(NULL, &n), MPT_E_ARG);
+    CHECK_EQ_I(mpt_state_size(&s, NULL), MPT_E_ARG);
+    memset(buffer, 0x11, sizeof buffer);
+    CHECK_EQ_I(mpt_state_save(&s, buffer, bytes - 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_state_save(&s, buffer, bytes + 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_state_save(&s, NULL, bytes), MPT_E_ARG);
+    CHECK_EQ_I(mpt_state_save(NULL, buffer, bytes), MPT_E_ARG);
+    CHECK_EQ_I(mpt_state_load(&s, NULL, bytes), MPT_E_ARG);
+    CHECK_EQ_I(mpt_state_load(NULL, buffer, bytes), MPT_E_ARG);
+    bad = s;
+    bad.scalers = NULL;
+    CHECK_EQ_I(mpt_state_size(&bad, &n), MPT_E_ARG);
+    bad = s;
+    bad.tensors = NULL;
+    CHECK_EQ_I(mpt_state_size(&bad, &n), MPT_E_ARG);
+    t[1].param_format = MPT_E4M3;
+    CHECK_EQ_I(mpt_state_size(&s, &n), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_state_save(&s, buffer, bytes), MPT_E_UNSUPPORTED);
+    CHECK(n == 77 && buffer[0] == 0x11 && buffer[bytes - 1] == 0x11);
+    memset(&bad, 0, sizeof bad);                    /* an empty run is one too */
+    CHECK_EQ_I(mpt_state_size(&bad, &bytes), MPT_OK);
+    CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_OK);
+    CHECK_EQ_I(mpt_state_load(&bad, buffer, bytes), MPT_OK);
+    CHECK_EQ_I(mpt_state_load(&bad, buffer, bytes - 1), MPT_E_DATA);
+}
+
+/* These bytes, on any machine: a counter of 0x0102030405060708, an f32 array {1, -2.5} and an f16 one
+ * {1, Inf}. */
+TEST(golden_bytes)
+{
+    static const unsigned char golden[] = {
+        0x6d, 0x70, 0x2d, 0x73, 0x74, 0x61, 0x74, 0x65, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0xd4, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x80, 0x3e, 0x00, 0x00, 0x00, 0x3f, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00,
+        0x09, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x56, 0x04, 0x02, 0x86, 0x4c, 0xea, 0x63, 0xaf, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x80, 0x3f, 0x00, 0x00, 0x20, 0xc0, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x3c, 0x00, 0x7c, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x5c, 0x47, 0xa8, 0xb1, 0xac, 0x42, 0xc8, 0x0f,
+    };
+    uint64_t   counter = (uint64_t)0x0102030405060708u;
+    float      w[2] = {1.0f, -2.5f};
+    mpt_f16    p[2];
+    mpt_sgd    sgd = {0.25f, 0.5f, 0.0f, 1u, 9u};
+    mpt_tensor t;
+    mpt_state  s;
+    size_t     bytes = 0;
+    p[0].bits = 0x3c00u;
+    p[1].bits = 0x7c00u;
+    memset(&t, 0, sizeof t);
+    memset(&s, 0, sizeof s);
+    t.name = "w";
+    t.n = 2;
+    t.master = w;
+    t.param = p;
+    t.param_format = MPT_F16;
+    s.sgd = &sgd;
+    s.counters = &counter;
+    s.counter_count = 1;
+    s.tensors = &t;
+    s.tensor_count = 1;
+    CHECK_EQ_I(mpt_state_size(&s, &bytes), MPT_OK);
+    CHECK_EQ_I(mpt_state_save(&s, buffer, bytes), MPT_OK);
+    CHECK_EQ_U(bytes, sizeof golden);
+    CHECK(!memcmp(buffer, golden, sizeof golden));
+    counter = 0;
+    memset(w, 0, sizeof w);
+    memset(p, 0, sizeof p);
+    memset(&sgd, 0, sizeof sgd);
+    CHECK_EQ_I(mpt_state_load(&s, golden, sizeof golden), MPT_OK);
+    CHECK(counter == (uint64_t)0x0102030405060708u && w[0] == 1.0f && w[1] == -2.5f);
+    CHECK(p[0].bits == 0x3c00u && p[1].bits == 0x7c00u);
+    CHECK(sgd.lr == 0.25f && sgd.momentum == 0.5f && sgd.nesterov == 1u && sgd.t == 9u);
+}
+
+int main(int argc, char **argv)
+{
+    mt_begin(argc, argv);
+    RUN(resume_everywhere);
+    RUN(damage_is_refused);
+    RUN(another_version_or_shape_is_refused);
+    RUN(bad_arguments);
+    RUN(golden_bytes);
+    return mt_end();
+}
