@@ -48,6 +48,7 @@ static const char help[] =
 "  --to FORMAT        f16, bf16, e4m3 or e5m2; tensors that are smaller already are copied\n"
 "  --scale auto|2^K   multiply by a power of two: each tensor by its own (auto), or all by one (2^0).\n"
 "                     Scales other than 1 stand in __metadata__ under \"mpt.scale.NAME\"; divide by them\n"
+"  --keep             copy the tensors that do not fit, even with a scale, as they are\n"
 "  --saturate         allow overflow: it becomes the largest number of the format. Without it overflow is\n"
 "                     an error and nothing is written\n"
 "\n"
@@ -202,6 +203,8 @@ static int set_plain(options *o, const char *option)
         o->map = 0;
     else if (!strcmp(option, "--saturate"))
         o->saturate = 1;
+    else if (!strcmp(option, "--keep"))
+        o->keep = 1;
     else
         return 0;
     return 1;
@@ -244,8 +247,9 @@ static int check_options(options *o, int files)
         return usage("no file given", NULL);
     if (o->top && !o->by)
         o->by = "lost";
-    if (!o->convert && (o->to != MPT_FORMAT_COUNT || o->saturate || !o->scale_auto))
-        return usage("--to, --scale and --saturate go with --convert OUT", NULL);
+    if (!o->convert &&
+        (o->to != MPT_FORMAT_COUNT || o->saturate || o->keep || !o->scale_auto))
+        return usage("--to, --scale, --keep and --saturate go with --convert OUT", NULL);
     if (o->convert && o->to == MPT_FORMAT_COUNT)
         return usage("--convert needs --to FORMAT", NULL);
     if (o->convert && files != 1)
@@ -258,7 +262,8 @@ static int check_options(options *o, int files)
 int main(int argc, char **argv)
 {
     static const options defaults = {{MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2}, 4, 0, 0.001, 0, 1, -1,
-                                     110, MPT_FORMAT_COUNT, 0, NULL, NULL, NULL, MPT_FORMAT_COUNT, 1, 0, 0};
+                                     110, MPT_FORMAT_COUNT, 0, NULL, NULL, NULL, MPT_FORMAT_COUNT, 1, 0, 0,
+                                     0};
     options o = defaults;
     report *p;
     int     files, i, bad = 0;

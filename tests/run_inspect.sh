@@ -150,12 +150,20 @@ check "e5m2: values and clamping" grep -q \
     '^t.F64 F8_E5M2 0 -0 1 -1 0.09375 3 57344 57344 57344 -57344 57344 448 448 448 57344' "$out/new/c"
 check "integers are copied" grep -q '^steps I64 7 9$' "$out/new/c"
 check "metadata is kept" grep -q '"format":"pt","who":"a \\"test' "$out/new/c"
+converted "with a scale" "$out/good/types.safetensors" --to e5m2 --scale 2^-3 --saturate
+check "stored = value * scale" grep -q '^t.F64 F8_E5M2 0 -0 0.125 -0.125 ' "$out/new/c"
 converted "to f16" "$model" --to f16 --scale auto --tolerate 0.1%
 check "f16: a scale in the metadata" \
     grep -q '"mpt.scale.model.layers.0.mlp.down_proj.weight":"256"' "$out/new/c"
 check "f16: nothing for those without" sh -c "! grep -q 'mpt.scale.model.norm.weight' '$out/new/c'"
 check "says what was lost" grep -q 'became zero' "$out/new/said"
+check "says what does not fit" grep -q '^7 tensors do not fit f16: --keep would' "$out/new/said"
 cp "$out/new/c.safetensors" "$out/once.safetensors"
+converted "to f16, the rest kept" "$model" --to f16 --keep
+check "keeps what does not fit" grep -q '^model.logit_outliers F32 ' "$out/new/c"
+check "converts what fits" grep -q '^model.layers.0.mlp.down_proj.weight F16 ' "$out/new/c"
+converted "a tensor with NaN, kept" "$out/good/types.safetensors" --to e4m3 --keep
+check "keeps NaN" grep -q '^t.F16 F16 ' "$out/new/c"
 says "the converted file is f16 already" 0 "f16 already" "$inspect" "$out/once.safetensors"
 converted "again, to bf16" "$out/once.safetensors" --to e5m2 --scale 2^-3
 check "scales multiply" grep -q '"mpt.scale.model.layers.0.mlp.down_proj.weight":"32"' "$out/new/c"

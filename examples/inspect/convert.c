@@ -87,6 +87,11 @@ static int plan_tensor(step *p, model *m, const tensor *t, const options *o, cha
     if (scan_tensor(&s, m, t, o, error) != 0)
         return -1;
     scan_result(&s, o, &r);
+    p->unfit = r.nan || r.inf || r.in[0].fits == FITS_NOT;
+    if (p->unfit && o->keep) {
+        p->to = t->format;
+        return 0;
+    }
     p->log2_scale = o->scale_auto ? r.in[0].log2_scale : o->log2_scale;
     if (o->saturate)
         return 0;
@@ -422,7 +427,7 @@ static void print_step(const step *p)
 static void print_steps(const model *m, const step *steps, const options *o)
 {
     char     shown[256], before[32], after[32];
-    uint64_t flushed = 0, rounded = 0, saturated = 0, values = 0, bytes = 0;
+    uint64_t flushed = 0, rounded = 0, saturated = 0, values = 0, bytes = 0, unfit = 0;
     size_t   i;
     (void)printf("%-*s %-7s %-8s %6s %9s %9s %9s %9s\n", CONVERT_NAME, "tensor", "from", "to", "scale",
                  "to zero", "rounded", "clamped", "signal");
@@ -431,15 +436,21 @@ static void print_steps(const model *m, const step *steps, const options *o)
         flushed += steps[i].flushed;
         rounded += steps[i].rounded;
         saturated += steps[i].saturated;
+        unfit += steps[i].unfit != 0;
         bytes += bytes_of(&steps[i]);
         values += steps[i].to != steps[i].t->format ? steps[i].t->count : 0;
     }
     (void)text_safe(shown, sizeof shown, o->convert, 60);
     text_bytes(before, sizeof before, m->src.size);
     text_bytes(after, sizeof after, bytes);
-    (void)printf("\n%s: %s of values, from %s. Of %llu values converted %llu became zero, %llu were rounded, "
-                 "%llu clamped.\n", shown, after, before, (unsigned long long)values,
-                 (unsigned long long)flushed, (unsigned long long)rounded, (unsigned long long)saturated);
+    (void)printf("\n%s: %s of values, from %s\n", shown, after, before);
+    (void)printf("of %llu values converted %llu became zero, %llu were rounded, %llu clamped\n",
+                 (unsigned long long)values, (unsigned long long)flushed, (unsigned long long)rounded,
+                 (unsigned long long)saturated);
+    if (unfit)
+        (void)printf("%llu tensors do not fit %s: %s\n", (unsigned long long)unfit,
+                     mpt_format_get(o->to)->name,
+                     o->keep ? "copied as they are" : "--keep would copy them as they are");
 }
 
 /* ---- the file ---- */

@@ -152,7 +152,7 @@ typedef struct options {
     const char *by;
     const char *plot, *convert;
     mpt_format  to;
-    int         scale_auto, log2_scale, saturate;
+    int         scale_auto, log2_scale, saturate, keep;
 } options;
 
 /* Counts of one tensor, or of several, against every format. */
