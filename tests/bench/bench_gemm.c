@@ -10,7 +10,7 @@ enum { RUNS = 7 };
 
 static float  *a32, *b32, *c32;
 static void   *a, *b, *c, *work;
-static size_t  work_bytes;
+static size_t work_bytes;
 
 static double gflops(size_t n, double seconds) { return 2.0 * (double)n * (double)n * (double)n / seconds * 1e-9; }
 

@@ -1,0 +1,281 @@
+/* 09_policy_mlp.c -- one network, every precision policy: the formats come from mpt_policy_format,
+    the code of
+ * the network stays the same.
+ *
+ *     cc -O2 -I. examples/09_policy_mlp.c -o 09_policy_mlp -lm && ./09_policy_mlp
+ *     MPT_POLICY=mixed_bfloat16 ./09_policy_mlp         one policy; the environment is read here, not by mpt
+ *     ./09_policy_mlp --numbers                         the measured accuracies and final scales too
+ *
+ * A 64-32-10 network learns 1797 real handwritten digits, built from mpt's typed ops: mpt_gemm, mpt_bias_add,
+ * mpt_activate, mpt_cross_entropy. Policy float16 keeps its weights in FP16 as well: it is for study. */
+#define MPT_IMPLEMENTATION
+#include "mpt.h"
+#include <stdlib.h>
+
+enum { PIXELS = 64, HIDDEN = 32, CLASSES = 10, BATCH = 32, DIGITS = 1797, TRAIN = 1500, EPOCHS = 30 };
+
+static float    pixels[DIGITS][PIXELS];
+static uint32_t label[DIGITS];
+static size_t   order[TRAIN];
+static uint64_t random_state;
+
+static void die(const char *what, const char *why)
+{
+    (void)fprintf(stderr, "09_policy_mlp: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void must(mpt_status status, const char *call)
+{
+    if (status != MPT_OK)
+        die(call, mpt_status_text(status));
+}
+
+static void load_digits(void)
+{
+    const char *path = "examples/data/digits.csv";
+    FILE       *f = fopen(path, "r");
+    int         i, k, v;
+    if (!f)
+        die(path, "cannot read it (run this where examples/ is)");
+    for (i = 0; i < DIGITS; i++)
+        for (k = 0; k <= PIXELS; k++) {
+            if (fscanf(f, "%d%*[,\n]", &v) != 1 || v < 0 || v > 16)
+                die(path, "a line is damaged");
+            if (k < PIXELS)
+                pixels[i][k] = (float)v / 16.0f;
+            else
+                label[i] = (uint32_t)v;
+        }
+    (void)fclose(f);
+}
+
+static double random_unit(void)
+{
+    uint64_t z = (random_state += (uint64_t)0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * (uint64_t)0xbf58476d1ce4e5b9u;
+    return (double)(z >> 40) / 16777216.0;
+}
+
+/* ---- an array in the format that the policy wants; room for F32 ---- */
+
+enum { MOST = PIXELS * HIDDEN };
+typedef struct array {
+    float      room[MOST];
+    mpt_format format;
+} array;
+
+/* How a format is stored: TF32 is FP32 whose values were rounded. */
+static mpt_format stored(mpt_format f) { return f == MPT_TF32 ? MPT_F32 : f; }
+
+static void put(array *a, const float *x, size_t n, mpt_format format)
+{
+    size_t i;
+    a->format = stored(format);
+    must(mpt_encode_n(a->room, a->format, x, n), "mpt_encode_n");
+    for (i = 0; format == MPT_TF32 && i < n; i++)
+        a->room[i] = (float)mpt_decode(MPT_TF32, mpt_encode(MPT_TF32, (double)x[i], NULL, NULL));
+}
+
+/* ---- the network ---- */
+
+typedef struct layer {
+    float      master[MOST], m[MOST];
+    array      weight, grad;            /* in compute format */
+    float      bias[HIDDEN], bias_m[HIDDEN], bias_grad[HIDDEN];
+    size_t     n_in, n_out;
+} layer;
+
+typedef struct net {
+    mpt_policy policy;
+    mpt_format matmul, hidden, output;  /* inputs of a product; its result; the last layer's result */
+    layer      l[2];
+    array      x, z, h, logits, d, dh;
+} net;
+
+static mpt_policy_answer ask(const mpt_policy *p, const char *op, mpt_format input)
+{
+    mpt_policy_answer a;
+    must(mpt_policy_format(p, op, &input, 1, &a), "mpt_policy_format");
+    return a;
+}
+
+static void publish(net *t)
+{
+    size_t i, k;
+    for (i = 0; i < 2; i++) {
+        layer *l = &t->l[i];
+        if (t->policy.variable == MPT_F16)      /* no FP32 masters: what FP16 cannot hold is gone */
+            for (k = 0; k < l->n_in * l->n_out; k++)
+                l->master[k] = mpt_f32_from_f16(mpt_f16_from_f32(l->master[k]));
+        put(&l->weight, l->master, l->n_in * l->n_out, t->matmul);
+    }
+}
+
+static void forward(net *t, const float *x, size_t rows)
+{
+    layer *a = &t->l[0], *b = &t->l[1];
+    put(&t->x, x, rows * PIXELS, t->matmul);
+    t->z.format = t->h.format = t->hidden;
+    t->logits.format = t->output;
+    must(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, rows, HIDDEN, PIXELS, 1.0f, t->x.room,
+                  t->x.format,
+                  PIXELS, a->weight.room, a->weight.format, HIDDEN, 0.0f, t->z.room, t->z.format, HIDDEN,
+                      NULL,
+                  0), "mpt_gemm");
+    must(mpt_bias_add(t->z.room, t->z.format, a->bias, MPT_F32, rows, HIDDEN), "mpt_bias_add");
+    must(mpt_activate(MPT_ACT_TANH, t->h.room, t->h.format, t->z.room, t->z.format, rows * HIDDEN),
+         "mpt_activate");
+    must(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, rows, CLASSES, HIDDEN, 1.0f, t->h.room,
+                  t->h.format,
+                  HIDDEN, b->weight.room, b->weight.format, CLASSES, 0.0f, t->logits.room, t->logits.format,
+                  CLASSES, NULL, 0), "mpt_gemm");
+    must(mpt_bias_add(t->logits.room, t->logits.format, b->bias, MPT_F32, rows, CLASSES), "mpt_bias_add");
+}
+
+static void backward(net *t, const uint32_t *right, size_t rows, float seed, float *loss)
+{
+    layer *a = &t->l[0], *b = &t->l[1];
+    t->d.format = t->dh.format = a->grad.format = b->grad.format = t->hidden;
+    must(mpt_cross_entropy(t->logits.room, t->logits.format, right, rows, CLASSES, loss, t->d.room,
+                           t->d.format,
+                           seed), "mpt_cross_entropy");
+    must(mpt_gemm(MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, HIDDEN, CLASSES, rows, 1.0f, t->h.room, t->h.format,
+                  HIDDEN, t->d.room, t->d.format, CLASSES, 0.0f, b->grad.room, b->grad.format, CLASSES,
+                      NULL, 0),
+         "mpt_gemm");
+    must(mpt_bias_grad(b->bias_grad, MPT_F32, t->d.room, t->d.format, rows, CLASSES), "mpt_bias_grad");
+    must(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, rows, HIDDEN, CLASSES, 1.0f, t->d.room, t->d.format,
+                  CLASSES, b->weight.room, b->weight.format, CLASSES, 0.0f, t->dh.room, t->dh.format, HIDDEN,
+                  NULL, 0), "mpt_gemm");
+    must(mpt_activate_grad(MPT_ACT_TANH, t->dh.room, t->dh.format, t->dh.room, t->dh.format, t->z.room,
+                           t->z.format, rows * HIDDEN), "mpt_activate_grad");
+    must(mpt_gemm(MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, PIXELS, HIDDEN, rows, 1.0f, t->x.room, t->x.format,
+                  PIXELS, t->dh.room, t->dh.format, HIDDEN, 0.0f, a->grad.room, a->grad.format, HIDDEN,
+                      NULL, 0),
+         "mpt_gemm");
+    must(mpt_bias_grad(a->bias_grad, MPT_F32, t->dh.room, t->dh.format, rows, HIDDEN), "mpt_bias_grad");
+}
+
+static void tensors_of(net *t, mpt_tensor *list)
+{
+    size_t i;
+    memset(list, 0, 4 * sizeof *list);
+    for (i = 0; i < 2; i++) {
+        layer *l = &t->l[i];
+        list[2 * i].n = l->n_in * l->n_out;
+        list[2 * i].master = l->master;
+        list[2 * i].m = l->m;
+        list[2 * i].grad = l->grad.room;
+        list[2 * i].grad_format = t->hidden;
+        list[2 * i + 1].n = l->n_out;
+        list[2 * i + 1].master = l->bias;
+        list[2 * i + 1].m = l->bias_m;
+        list[2 * i + 1].grad = l->bias_grad;
+    }
+}
+
+static double accuracy(net *t)
+{
+    size_t i, k, right = 0;
+    float  logits[CLASSES];
+    for (i = TRAIN; i < DIGITS; i++) {
+        size_t best = 0;
+        forward(t, pixels[i], 1);
+        must(mpt_decode_n(logits, t->logits.format, t->logits.room, CLASSES), "mpt_decode_n");
+        for (k = 1; k < CLASSES; k++)
+            best = logits[k] > logits[best] ? k : best;
+        right += best == label[i];
+    }
+    return (double)right / (double)(DIGITS - TRAIN);
+}
+
+static double train(const mpt_policy *p, float *scale)
+{
+    static net t;
+    mpt_tensor list[4];
+    mpt_scaler scaler;
+    mpt_step   step;
+    mpt_sgd    sgd;
+    float      x[BATCH * PIXELS], loss;
+    uint32_t   right[BATCH];
+    size_t     i, k, at;
+    int        epoch;
+    memset(&t, 0, sizeof t);
+    memset(&step, 0, sizeof step);
+    memset(&sgd, 0, sizeof sgd);
+    sgd.lr = 0.1f;
+    sgd.momentum = 0.9f;
+    t.policy = *p;
+    t.matmul = ask(p, "matmul", MPT_F32).input;
+    t.hidden = stored(ask(p, "matmul", MPT_F32).output);
+    t.output = stored(ask(p, "output", t.hidden).output);
+    t.l[0].n_in = PIXELS, t.l[0].n_out = t.l[1].n_in = HIDDEN, t.l[1].n_out = CLASSES;
+    random_state = 1;
+    for (i = 0; i < 2; i++)
+        for (k = 0; k < t.l[i].n_in * t.l[i].n_out; k++)
+            t.l[i].master[k] = (float)(random_unit() - 0.5) * (i ? 0.6f : 0.4f);
+    tensors_of(&t, list);
+    must(mpt_scaler_init(&scaler, NULL), "mpt_scaler_init");
+    for (i = 0; i < TRAIN; i++)
+        order[i] = i;
+    for (epoch = 0; epoch < EPOCHS; epoch++) {
+        for (i = TRAIN; i > 1; i--) {
+            const size_t j = (size_t)(random_unit() * (double)i), o = order[i - 1];
+            order[i - 1] = order[j];
+            order[j] = o;
+        }
+        for (at = 0; at + BATCH <= TRAIN; at += BATCH) {
+            for (i = 0; i < BATCH; i++) {
+                memcpy(x + i * PIXELS, pixels[order[at + i]], sizeof pixels[0]);
+                right[i] = label[order[at + i]];
+            }
+            publish(&t);
+            forward(&t, x, BATCH);
+            backward(&t, right, BATCH, mpt_scaler_scale(&scaler, 1.0f), &loss);
+            must(mpt_check(&scaler, &step, list, 4), "mpt_check");
+            must(mpt_sgd_step(&sgd, &step, list, 4), "mpt_sgd_step");
+            must(mpt_scaler_update(&scaler), "mpt_scaler_update");
+        }
+    }
+    publish(&t);
+    *scale = scaler.scale;
+    return accuracy(&t);
+}
+
+static void show(const mpt_policy *p, int numbers)
+{
+    static const char *const ops[] = {"matmul", "bias_add", "tanh", "output", "loss"};
+    const mpt_format         low = stored(ask(p, "matmul", MPT_F32).output);
+    double                   share;
+    float                    scale;
+    size_t                   i;
+    printf("%s: compute %s, variables %s, output %s\n", p->name, mpt_format_get(p->compute)->name,
+           mpt_format_get(p->variable)->name, mpt_format_get(p->output)->name);
+    for (i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        const mpt_policy_answer a = ask(p, ops[i], i ? low : MPT_F32);
+        printf("    %-9s %-4s -> %-4s  %s\n", ops[i], mpt_format_get(a.input)->name,
+               mpt_format_get(a.output)->name, a.why);
+    }
+    share = train(p, &scale);
+    printf("    learns the digits: %s\n", share > 0.9 ? "yes, more than 90% of those it never saw" : "no");
+    if (numbers)
+        printf("    %.2f%% right, loss scale %g\n", 100.0 * share, (double)scale);
+}
+
+int main(int argc, char **argv)
+{
+    const char *wanted = getenv("MPT_POLICY");
+    const int   numbers = argc > 1 && !strcmp(argv[1], "--numbers");
+    mpt_policy  p;
+    size_t      i;
+    load_digits();
+    if (wanted && mpt_policy_find(wanted, &p) != MPT_OK)
+        die(wanted, "MPT_POLICY names no policy");
+    for (i = 0; mpt_policy_name(i); i++)
+        if (!wanted || !strcmp(wanted, mpt_policy_name(i))) {
+            must(mpt_policy_find(mpt_policy_name(i), &p), "mpt_policy_find");
+            show(&p, numbers);
+        }
+    return 0;
+}
