@@ -3299,7 +3299,7 @@ static void mpti_put_n(mpti_out *o, const char *text, size_t n)
         o->failed = 1;
 }
 
-static void mpti_put(mpti_out *o, const char *text) { mpti_put_n(o, text, strlen(text)); }
+static void mpti_out_put(mpti_out *o, const char *text) { mpti_put_n(o, text, strlen(text)); }
 
 static void mpti_put_u(mpti_out *o, uint64_t x)
 {
@@ -3314,7 +3314,7 @@ static void mpti_put_u(mpti_out *o, uint64_t x)
 static void mpti_put_i(mpti_out *o, int64_t x)
 {
     if (x < 0)
-        mpti_put(o, "-");
+        mpti_out_put(o, "-");
     mpti_put_u(o, x < 0 ? 0u - (uint64_t)x : (uint64_t)x);
 }
 
@@ -3326,10 +3326,10 @@ static void mpti_put_finite(mpti_out *o, double x)
     char     text[16];
     int      e = 0, i, last = 11;
     if (mpti_f64_bits(x) >> 63)
-        mpti_put(o, "-");
+        mpti_out_put(o, "-");
     x = mpti_f64_make(mpti_f64_bits(x) & ~MPTI_F64_SIGN);
     if (!(mpti_f64_bits(x) >> 52)) {            /* subnormal doubles are written as 0: DAZ may see them so */
-        mpti_put(o, "0");
+        mpti_out_put(o, "0");
         return;
     }
     for (; x >= 1e32; e += 32) x /= 1e32;
@@ -3347,11 +3347,11 @@ static void mpti_put_finite(mpti_out *o, double x)
         last--;
     mpti_put_n(o, text, 1);
     if (last) {
-        mpti_put(o, ".");
+        mpti_out_put(o, ".");
         mpti_put_n(o, text + 1, (size_t)last);
     }
     if (e) {
-        mpti_put(o, "e");
+        mpti_out_put(o, "e");
         mpti_put_i(o, e);
     }
 }
@@ -3359,37 +3359,37 @@ static void mpti_put_finite(mpti_out *o, double x)
 static void mpti_put_json_text(mpti_out *o, const char *s)
 {
     static const char hex[] = "0123456789abcdef";
-    mpti_put(o, "\"");
+    mpti_out_put(o, "\"");
     for (; *s; s++) {
         const unsigned char c = (unsigned char)*s;
         char                escape[7] = "\\u00..";
         escape[4] = hex[c >> 4];
         escape[5] = hex[c & 15u];
         if (c == '"' || c == '\\') {
-            mpti_put(o, "\\");
+            mpti_out_put(o, "\\");
             mpti_put_n(o, s, 1);
         } else if (c < 0x20u || c == 0x7fu) {
-            mpti_put(o, escape);
+            mpti_out_put(o, escape);
         } else {
             mpti_put_n(o, s, 1);
         }
     }
-    mpti_put(o, "\"");
+    mpti_out_put(o, "\"");
 }
 
 static void mpti_put_csv_text(mpti_out *o, const char *s)
 {
     if (!strpbrk(s, ",\"\r\n")) {
-        mpti_put(o, s);
+        mpti_out_put(o, s);
         return;
     }
-    mpti_put(o, "\"");
+    mpti_out_put(o, "\"");
     for (; *s; s++) {
         if (*s == '"')
-            mpti_put(o, "\"");
+            mpti_out_put(o, "\"");
         mpti_put_n(o, s, 1);
     }
-    mpti_put(o, "\"");
+    mpti_out_put(o, "\"");
 }
 
 /* One figure of a report, and a report as a row of them: every style comes from the same list. */
@@ -3446,7 +3446,7 @@ static void mpti_put_figure(mpti_out *o, const mpti_figure *g, mpt_style style)
         else if (style == MPT_STYLE_CSV)
             mpti_put_csv_text(o, g->text);
         else
-            mpti_put(o, g->text);
+            mpti_out_put(o, g->text);
         break;
     case MPTI_COUNT: mpti_put_u(o, g->count); break;
     case MPTI_INT:   mpti_put_i(o, (int64_t)g->count); break;
@@ -3455,9 +3455,9 @@ static void mpti_put_figure(mpti_out *o, const mpti_figure *g, mpt_style style)
         if (mpti_f64_is_finite(g->real))
             mpti_put_finite(o, g->real);
         else if (style == MPT_STYLE_JSON)
-            mpti_put(o, "null");
+            mpti_out_put(o, "null");
         else if (style == MPT_STYLE_TEXT)
-            mpti_put(o, mpti_f64_bits(g->real) == MPTI_F64_INF ? "inf" : "-");
+            mpti_out_put(o, mpti_f64_bits(g->real) == MPTI_F64_INF ? "inf" : "-");
     }
 }
 
@@ -3470,25 +3470,25 @@ static void mpti_put_figures(mpti_out *o, const mpti_figures *f, mpt_style style
         const mpti_figure *const g = &f->at[i];
         const size_t             length = strlen(g->name);
         if (style == MPT_STYLE_TEXT) {
-            mpti_put(o, i ? "  " : "");
-            mpti_put(o, i ? g->name : "");
+            mpti_out_put(o, i ? "  " : "");
+            mpti_out_put(o, i ? g->name : "");
             mpti_put_n(o, spaces, i && length < 22 ? 22 - length : 0);
-            mpti_put(o, i ? " " : "");
+            mpti_out_put(o, i ? " " : "");
         } else {
-            mpti_put(o, i ? "," : style == MPT_STYLE_JSON ? "{" : "");
+            mpti_out_put(o, i ? "," : style == MPT_STYLE_JSON ? "{" : "");
         }
         if (style == MPT_STYLE_JSON) {
             mpti_put_json_text(o, g->name);
-            mpti_put(o, ":");
+            mpti_out_put(o, ":");
         }
         if (style == MPT_STYLE_CSV_HEAD)
-            mpti_put(o, g->name);
+            mpti_out_put(o, g->name);
         else
             mpti_put_figure(o, g, style);
-        mpti_put(o, style == MPT_STYLE_TEXT ? "\n" : "");
+        mpti_out_put(o, style == MPT_STYLE_TEXT ? "\n" : "");
     }
     if (style == MPT_STYLE_CSV || style == MPT_STYLE_CSV_HEAD)
-        mpti_put(o, "\n");
+        mpti_out_put(o, "\n");
 }
 
 static int mpti_style_ok(mpt_style style, const char *name, mpt_writer out)
@@ -3501,7 +3501,7 @@ static mpt_status mpti_write_figures(const mpti_figures *f, mpt_style style, mpt
     mpti_out o = mpti_out_open(out);
     mpti_put_figures(&o, f, style);
     if (style == MPT_STYLE_JSON)
-        mpti_put(&o, "}\n");
+        mpti_out_put(&o, "}\n");
     return mpti_out_status(&o);
 }
 
@@ -3578,17 +3578,17 @@ MPT_DEF mpt_status mpt_range_write(const mpt_range *r, mpt_style style, const ch
     mpti_range_figures(&f, r, name);
     mpti_put_figures(&o, &f, style);
     if (style == MPT_STYLE_JSON) {
-        mpti_put(&o, ",\"first\":");
+        mpti_out_put(&o, ",\"first\":");
         if (mpti_range_span(r, &first, &last)) {
             mpti_put_i(&o, first);
-            mpti_put(&o, ",\"binades\":[");
+            mpti_out_put(&o, ",\"binades\":[");
             for (e = first; e <= last; e++) {
-                mpti_put(&o, e > first ? "," : "");
+                mpti_out_put(&o, e > first ? "," : "");
                 mpti_put_u(&o, mpti_range_in(r, e));
             }
-            mpti_put(&o, "]}\n");
+            mpti_out_put(&o, "]}\n");
         } else {
-            mpti_put(&o, "null,\"binades\":[]}\n");
+            mpti_out_put(&o, "null,\"binades\":[]}\n");
         }
     }
     return mpti_out_status(&o);
@@ -3621,15 +3621,15 @@ MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out)
     int      first, last, e;
     if (!r || !r->least_kept || !out.write)
         return MPT_E_ARG;
-    mpti_put(&o, "log2,count,zone\n");
+    mpti_out_put(&o, "log2,count,zone\n");
     if (mpti_range_span(r, &first, &last))
         for (e = first; e <= last; e++) {
             mpti_put_i(&o, e);
-            mpti_put(&o, ",");
+            mpti_out_put(&o, ",");
             mpti_put_u(&o, mpti_range_in(r, e));
-            mpti_put(&o, ",");
+            mpti_out_put(&o, ",");
             mpti_put_i(&o, mpti_range_zone(mpt_format_get(r->format), e));
-            mpti_put(&o, "\n");
+            mpti_out_put(&o, "\n");
         }
     return mpti_out_status(&o);
 }
@@ -3640,19 +3640,19 @@ MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last
     int      k;
     if (!r || !r->least_kept || !out.write || first < -126 || last > 127 || first > last)
         return MPT_E_ARG;
-    mpti_put(&o, "log2_scale,flushed,subnormal,overflow\n");
+    mpti_out_put(&o, "log2_scale,flushed,subnormal,overflow\n");
     for (k = first; k <= last; k++) {
         const uint64_t   nonzero = mpt_range_nonzero(r);
         mpt_range_choice c;
         (void)mpt_range_at_scale(r, k, &c);
         mpti_put_i(&o, k);
-        mpti_put(&o, ",");
+        mpti_out_put(&o, ",");
         mpti_put_finite(&o, mpti_share(c.flushed, nonzero));
-        mpti_put(&o, ",");
+        mpti_out_put(&o, ",");
         mpti_put_finite(&o, mpti_share(c.subnormal, nonzero));
-        mpti_put(&o, ",");
+        mpti_out_put(&o, ",");
         mpti_put_finite(&o, mpti_share(c.overflow, nonzero));
-        mpti_put(&o, "\n");
+        mpti_out_put(&o, "\n");
     }
     return mpti_out_status(&o);
 }
@@ -5393,7 +5393,7 @@ static void mpti_philox_portable(uint32_t *out, uint64_t block, uint32_t stream,
 #if MPTI_X86
 #define MPTI_PHILOX(suffix, target, vec, lanes, order, set1, load, store, add, mul, high, exor, join, \
                     lo, hi)                                                                         \
-    target static void mpti_philox_##suffix(uint32_t *out, uint64_t block, uint32_t stream,         \
+    target static void mpti_philox_row_##suffix(uint32_t *out, uint64_t block, uint32_t stream,         \
                                             uint32_t step, uint64_t seed)                           \
     {                                                                                               \
         static const uint64_t place[lanes] = order;                                                 \
@@ -5444,11 +5444,11 @@ static void mpti_philox_rows(uint32_t *out, uint64_t block, uint32_t stream, uin
 #if MPTI_X86
     const int path = mpti_path();
     if (path >= MPTI_PATH_AVX512) {
-        mpti_philox_avx512(out, block, stream, step, seed);
+        mpti_philox_row_avx512(out, block, stream, step, seed);
         return;
     }
     if (path >= MPTI_PATH_AVX2) {
-        mpti_philox_avx2(out, block, stream, step, seed);
+        mpti_philox_row_avx2(out, block, stream, step, seed);
         return;
     }
 #endif
