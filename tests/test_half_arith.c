@@ -1116,6 +1116,121 @@ TEST(arrays_whatever_the_control_word)
 #endif
 }
 
+// all pairs ---------------------------------------------------------------------------------------
+
+/* The values of f16 and their middles are doubles, sums and products of two f16 are exact there, and a
+ * quotient against a middle is cross-multiplied: only comparisons decide. 0x7c00 stands for 65536. */
+static double   f16_value[0x7c01], f16_middle[0x7c01];
+static uint16_t row_a[0x10000], row_b[0x10000], row_out[0x10000];
+
+static void fill_f16_tables(void)
+{
+    unsigned c;
+    for (c = 0; c <= 0x7c00u; c++) {
+        dyadic v = value_of(formats, c, 0), m = middle_of(formats, c, 0);
+        double x = (double)v.sig, y = (double)m.sig;
+        for (; v.exp; v.exp += v.exp < 0 ? 1 : -1)
+            x *= v.exp < 0 ? 0.5 : 2.0;
+        for (; m.exp; m.exp += m.exp < 0 ? 1 : -1)
+            y *= m.exp < 0 ? 0.5 : 2.0;
+        f16_value[c] = x;
+        f16_middle[c] = y;
+    }
+}
+
+static double signed_f16(unsigned code) { return code & SIGN ? -f16_value[mag(code)] : f16_value[code]; }
+
+/* |x| / |y| to nearest-even. `code` is where the search starts: neighbours in a row have near results. */
+static result round_f16(double x, double y, unsigned sign, unsigned code)
+{
+    const double least_normal = 0.00006103515625, tiny_below = least_normal - least_normal / 4096.0;
+    result       r;
+    while (code < 0x7c00u && (x > f16_middle[code] * y || (x == f16_middle[code] * y && code % 2u)))
+        code++;
+    while (code && (x < f16_middle[code - 1u] * y || (x == f16_middle[code - 1u] * y && code % 2u)))
+        code--;
+    r.flags = 0u;
+    if (code == 0x7c00u)
+        r.flags = OVF | INX;
+    else if (x != f16_value[code] * y)
+        r.flags = INX | (x < tiny_below * y ? UDF : 0u);
+    r.code = code | sign;
+    return r;
+}
+
+static result ref_pair(op what, unsigned a, unsigned b, unsigned start)
+{
+    double x, y = 1.0;
+    result all[MODES];
+    if (mag(a) < 0x7c00u && mag(b) < 0x7c00u) {
+        x = what == MUL ? signed_f16(a) * signed_f16(b) : what == SUB ? signed_f16(a) - signed_f16(b)
+            : what == ADD ? signed_f16(a) + signed_f16(b) : signed_f16(a);
+        if (what == DIV) {
+            y = f16_value[mag(b)];
+            x = b & SIGN ? -x : x;
+        }
+        if ((x < 0.0 || x > 0.0) && y > 0.0)
+            return round_f16(x < 0.0 ? -x : x, y, x < 0.0 ? SIGN : 0u, start);
+    }
+    ref_op(formats, what, a, b, 0u, all);
+    return all[0];
+}
+
+TEST(pairs_of_f16)
+{
+    const unsigned step = mt.long_mode ? 1u : 8191u;
+    unsigned       a, b;
+    int            k;
+    fill_f16_tables();
+    for (b = 0; b < 0x10000u; b++)
+        row_b[b] = (uint16_t)b;
+    for (k = ADD; k <= DIV; k++) {
+        mt_context("f16", op_names[k]);
+        for (a = 0; a < 0x10000u; a += step) {
+            unsigned last = 0;
+            for (b = 0; b < 0x10000u; b++)
+                row_a[b] = (uint16_t)a;
+            if (k != DIV)
+                CHECK_EQ_I(call_n(0, (array_op)(k - ADD), row_out, row_a, row_b, NULL, 0x10000u), MPT_OK);
+            for (b = 0; b < 0x10000u; b++) {
+                const result   want = ref_pair((op)k, a, b, last);
+                unsigned       flags = 0;
+                const unsigned got = f16_r((op)k, a, b, 0u, MPT_RND_NEAREST_EVEN, &flags);
+                last = mag(want.code) <= 0x7c00u ? mag(want.code) : 0u;
+                if (got != want.code || flags != want.flags || (k != DIV && row_out[b] != want.code)) {
+                    CHECK_EQ_U_AT(got, want.code, (uint64_t)a << 32 | b);
+                    CHECK_EQ_U_AT(flags, want.flags, (uint64_t)a << 32 | b);
+                    CHECK_EQ_U_AT(k == DIV ? got : row_out[b], want.code, (uint64_t)a << 32 | b);
+                }
+            }
+            CHECK(b == 0x10000u);
+        }
+    }
+}
+
+/* The arrays of bf16 against the scalar function. */
+TEST(pairs_of_bf16)
+{
+    const unsigned step = mt.long_mode ? 1u : 8191u;
+    unsigned       a, b;
+    int            k;
+    for (b = 0; b < 0x10000u; b++)
+        row_b[b] = (uint16_t)b;
+    for (k = N_ADD; k <= N_MUL; k++) {
+        mt_context("bf16", op_names[k]);
+        for (a = 0; a < 0x10000u; a += step) {
+            for (b = 0; b < 0x10000u; b++)
+                row_a[b] = (uint16_t)a;
+            CHECK_EQ_I(call_n(1, (array_op)k, row_out, row_a, row_b, NULL, 0x10000u), MPT_OK);
+            for (b = 0; b < 0x10000u; b++) {
+                const unsigned want = one_of(1, (array_op)k, a, b, 0u);
+                if (row_out[b] != want)
+                    CHECK_EQ_U_AT(row_out[b], want, (uint64_t)a << 32 | b);
+            }
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -1134,5 +1249,7 @@ int main(int argc, char **argv)
     RUN(arrays_give_the_scalar_bits);
     RUN(arrays_of_any_length_and_place);
     RUN(arrays_whatever_the_control_word);
+    RUN(pairs_of_f16);
+    RUN(pairs_of_bf16);
     return mt_end();
 }
