@@ -351,6 +351,7 @@ static void bad_others(void)
     bad_bytes("short.npy", "\x93NUMPY\1\0", 8, "truncated inside the .npy header");
     bad_bytes("cut.npy", "\x93NUMPY\1\0\x76\0{'descr'", 18,
               "the .npy header claims 118 bytes, the file has 8 left");
+    bad_bytes("cut8.npy", "\x93NUMPY\1\0\x0c\0{'descr'", 18, "claims 12 bytes, the file has 8 left");
     bad_bytes("version.npy", "\x93NUMPY\4\0\0\0\0\0\0\0", 14, ".npy version 4.0 is not known");
     bad_bytes("length.npy", "\x93NUMPY\2\0\xff\xff\xff\xff{}", 14, "claims 4294967295 bytes");
     bad_bytes("magic.npy", "NUMPY1234567", 12, "magic word");

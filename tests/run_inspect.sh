@@ -186,6 +186,8 @@ refused "Inf in a format that has none" 1 "holds Inf, which e4m3" "$inspect" "$o
     --convert "$out/new/c.safetensors" --to e4m3
 refused "a folder that is not there" 1 "cannot be written" "$inspect" "$model" \
     --convert "$out/new/no/c.safetensors" --to f16
+refused "a disk that fills up" 1 "File too large" sh -c "trap '' XFSZ; ulimit -f 64
+    exec '$inspect' '$model' --convert '$out/new/c.safetensors' --to f16"
 cp "$model" "$out/copy.safetensors"
 says "never over the input" 1 "is the input" "$inspect" "$out/copy.safetensors" --convert \
     "$out/../inspect-check/copy.safetensors" --to f16

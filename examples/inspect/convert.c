@@ -262,6 +262,14 @@ static void store(step *p, const options *o, unsigned char *stored, double *want
     count_losses(p, wanted, got, n);
 }
 
+/* What follows may change errno: it is kept. */
+static void put(FILE *out, step *p, const void *x, size_t size, size_t n)
+{
+    errno = 0;
+    if (fwrite(x, size, n, out) != n && !p->failed)
+        p->failed = errno;
+}
+
 /* n values in the tensor's own format, host order, to the file. */
 static void write_values(FILE *out, step *p, const options *o, const void *x, size_t n)
 {
@@ -284,19 +292,20 @@ static void write_values(FILE *out, step *p, const options *o, const void *x, si
             store(p, o, stored, wanted, got, take);
         }
         swap_if_big(stored, take, small);
-        (void)fwrite(stored, small, take, out);
+        put(out, p, stored, small, take);
     }
 }
 
-static int copy_bytes(FILE *out, model *m, const tensor *t, char *error)
+static int copy_bytes(FILE *out, model *m, step *s, char *error)
 {
-    uint64_t done = 0;
+    const tensor *t = s->t;
+    uint64_t      done = 0;
     while (done < t->bytes) {
         const size_t         take = t->bytes - done < CHUNK ? (size_t)(t->bytes - done) : CHUNK;
         const unsigned char *p = source_view(&m->src, t->offset + done, take);
         if (!p)
             return problem(error, m->path, t->name, "reading failed");
-        (void)fwrite(p, 1, take, out);
+        put(out, s, p, 1, take);
         done += take;
     }
     return 0;
@@ -352,7 +361,7 @@ static int write_tensor(FILE *out, model *m, step *p, const options *o, char *er
     size_t        n;
     int           code;
     if (p->to == MPT_FORMAT_COUNT)
-        return copy_bytes(out, m, t, error);
+        return copy_bytes(out, m, p, error);
     in = (stream *)malloc(sizeof *in);
     if (!in)
         return problem(error, m->path, t->name, "out of memory");
@@ -399,7 +408,7 @@ int convert_write(FILE *out, model *m, step *steps, const options *o, char *erro
         if (write_tensor(out, m, &steps[i], o, error) != 0)
             return -1;
         if (ferror(out))
-            return problem(error, o->convert, NULL, "writing failed: %s", strerror(errno));
+            return problem(error, o->convert, NULL, "writing failed: %s", strerror(steps[i].failed));
     }
     return 0;
 }

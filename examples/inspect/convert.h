@@ -9,6 +9,7 @@ typedef struct step {
     const tensor *t;
     mpt_format    to;               /* the tensor's own format: copied */
     int           unfit;            /* more than the tolerated share is lost */
+    int           failed;           /* errno of the first write that failed */
     int           log2_scale;
     int           earlier;          /* log2 of the scale that the values already wear */
     uint64_t      flushed, rounded, saturated;
