@@ -30,14 +30,15 @@
  * What it does NOT do: your forward and backward pass; several GPUs; FP8; managed memory.
  *
  * Contents (search for the mark):
- *   >>C1 types                      >>C9 context, list, state
- *   >>C2 context                    >>C10 kernels: conversion
- *   >>C3 conversion                 >>C11 kernels: scale, check, clip, update
- *   >>C4 list and state             >>C12 kernels: optimizers
- *   >>C5 the step                   >>C13 implementation: matrix products
- *   >>C6 GPUs and advice            >>C14 to add a kernel
- *   >>C7 matrix products            >>C15 licence
- *   >>C8 kernel helpers
+ *   >>C1 types                      >>C10 context, list, state
+ *   >>C2 context                    >>C11 kernels: conversion
+ *   >>C3 conversion                 >>C12 kernels: scale, check, clip, update
+ *   >>C4 list and state             >>C13 kernels: optimizers
+ *   >>C5 the step                   >>C14 implementation: matrix products
+ *   >>C6 GPUs and advice            >>C15 kernels: range reports
+ *   >>C7 matrix products            >>C16 to add a kernel
+ *   >>C8 range reports              >>C17 licence
+ *   >>C9 kernel helpers
  */
 #include "mpt.h"    /* above the guard: a second include with MPT_IMPLEMENTATION still emits all */
 
@@ -426,6 +427,35 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
  * Exact: no; FP32 accumulation in an order of cuBLAS' choice. */
 MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream);
 
+// >>C8 range reports -------------------------------------------------------------------------------
+typedef struct mpt_cuda_ranges mpt_cuda_ranges;    /* one range report per tensor of a list, on the device */
+
+/* Which array of each tensor. */
+typedef enum mpt_cuda_array { MPT_CUDA_GRAD, MPT_CUDA_PARAM, MPT_CUDA_MASTER } mpt_cuda_array;
+
+/* mpt_cuda_ranges_create -- empty reports against a format, one per tensor.
+ *   list  in  outlives the reports
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (as mpt_range_init), MPT_E_MEMORY, MPT_E_CUDA; then
+ * *out is NULL.  Allocates and waits for the device. */
+MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, const mpt_cuda_list *list,
+                                          mpt_format format);
+
+/* mpt_cuda_ranges_destroy -- free them; NULL is allowed. Waits for the device. */
+MPT_DEF void mpt_cuda_ranges_destroy(mpt_cuda_ranges *ranges);
+
+/* mpt_cuda_ranges_add -- count an array of every tensor, in one launch; tensors without that array count
+ * nothing.
+ *   every  in  1: all numbers; k: every k-th group of eight, from the first on, for a look at 1/k of the cost
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
+MPT_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt_cuda_array array,
+                                       uint32_t every, mpt_stream stream);
+
+/* mpt_cuda_ranges_get_sync -- the report of one tensor so far, as mpt_range_add would have made it on the
+ * CPU, to the last byte. Waits for the stream.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA (*r is kept). */
+MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *ranges, size_t tensor,
+                                            mpt_range *r, mpt_stream stream);
+
 #endif /* MPT_CUDA_H */
 
 /* In a .cu file MPT_IMPLEMENTATION emits all three headers; in a C file only the other two. The tests
@@ -447,7 +477,7 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
 #include <cublasLt.h>
 #endif
 
-// >>C8 kernel helpers ------------------------------------------------------------------------------
+// >>C9 kernel helpers ------------------------------------------------------------------------------
 #ifndef MPT_SHARED
 #define MPT_SHARED(T, name, n) __shared__ T name[n]
 #endif
@@ -604,7 +634,7 @@ static cudaError_t mpti_launch(void (*kernel)(P...), unsigned blocks, unsigned t
     return cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), pointers, 0, stream);
 }
 
-// >>C9 context, list, state ------------------------------------------------------------------------
+// >>C10 context, list, state -----------------------------------------------------------------------
 typedef struct mpti_lt mpti_lt;
 
 struct mpt_cuda {
@@ -884,7 +914,7 @@ MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr,
     return mpti_cuda_result(c, mpti_launch(mpti_k_lr_set, 1, 1, stream, state, lr), name);
 }
 
-// >>C10 kernels: conversion ------------------------------------------------------------------------
+// >>C11 kernels: conversion ------------------------------------------------------------------------
 /* The pattern of an element of so many bytes. */
 template <size_t bytes> struct mpti_code_of;
 template <> struct mpti_code_of<8> { typedef uint64_t type; };
@@ -1004,7 +1034,7 @@ MPT_PAIRS(MPTI_X)
 MPTI_CONVERT_CALL(e4m3_from_f32_sat, mpt_e4m3, float)
 MPTI_CONVERT_CALL(e5m2_from_f32_sat, mpt_e5m2, float)
 
-// >>C11 kernels: scale, check, clip, update --------------------------------------------------------
+// >>C12 kernels: scale, check, clip, update --------------------------------------------------------
 static __global__ void __launch_bounds__(MPTI_THREADS)
 mpti_k_scale(mpt_cuda_state *state, float *x, uint64_t n)
 {
@@ -1215,7 +1245,7 @@ MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mp
     return mpti_cuda_result(c, mpti_launch(mpti_k_update, 1, 1, stream, state), name);
 }
 
-// >>C12 kernels: optimizers ------------------------------------------------------------------------
+// >>C13 kernels: optimizers ------------------------------------------------------------------------
 /* What each optimizer needs of the generic kernel: its constants, its element, its moments. LAMB's element
  * leaves the weight alone: that moves in a later kernel. */
 struct mpti_sgd_ops {
@@ -1567,7 +1597,7 @@ MPT_DEF mpt_status mpt_cuda_lamb_step(mpt_cuda *c, const mpt_cuda_list *list, mp
     return mpti_cuda_result(c, e, name);
 }
 
-// >>C13 implementation: matrix products ------------------------------------------------------------
+// >>C14 implementation: matrix products ------------------------------------------------------------
 MPT_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu)
 {
     const char *const name = "mpt_cuda_gpu";
@@ -1915,15 +1945,209 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
 
 #endif /* MPT_USE_CUBLASLT */
 
+// >>C15 kernels: range reports ---------------------------------------------------------------------
+/* The binades of FP32, which are those of everything that lies in a tensor. */
+#define MPTI_BINADES 277
+enum {
+    MPTI_ZERO, MPTI_FLUSHED, MPTI_SUBNORMAL, MPTI_NORMAL, MPTI_OVERFLOW, MPTI_INF, MPTI_NAN, MPTI_CLASSES
+};
+
+typedef unsigned long long mpti_counter;   /* what atomicAdd takes; 64 bits */
+typedef struct mpti_cuda_range {
+    mpti_counter binade[MPTI_BINADES], kind[MPTI_CLASSES];
+    uint32_t     greatest, least_less_1;    /* |x| patterns; of none 0 and all ones */
+} mpti_cuda_range;
+
+struct mpt_cuda_ranges {
+    const mpt_cuda_list *list;
+    mpti_cuda_range     *range;         /* device, [tensor_count] */
+    mpt_format           format;
+    uint32_t             limit[3];      /* |x| patterns where the classes begin */
+};
+
+/* As floor(log2) of mpt_range counts, from -149 on. */
+MPTI_D uint32_t mpti_binade_of(uint32_t a)
+{
+    return a >= 0x00800000u ? (a >> 23) + 22u : 31u - (uint32_t)__clz((int)a);
+}
+
+MPTI_D int mpti_class_of(uint32_t a, uint32_t kept, uint32_t normal, uint32_t overflow)
+{
+    if (a >= 0x7f800000u) return a == 0x7f800000u ? MPTI_INF : MPTI_NAN;
+    return !a ? MPTI_ZERO : a < kept ? MPTI_FLUSHED : a < normal ? MPTI_SUBNORMAL
+         : a < overflow ? MPTI_NORMAL : MPTI_OVERFLOW;
+}
+
+/* Binades and classes are counted in shared memory, a copy per warp so that warps do not wait for each other,
+ * and added to the tensor's report at the end of a chunk. */
+static __global__ void __launch_bounds__(MPTI_THREADS)
+mpti_k_ranges(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count,
+              mpti_cuda_range *ranges, int32_t array, uint64_t every, uint32_t kept, uint32_t normal,
+              uint32_t overflow)
+{
+    const uint32_t bins = MPTI_BINADES + MPTI_CLASSES;
+    MPT_SHARED(uint32_t, count, MPTI_WARPS * (MPTI_BINADES + MPTI_CLASSES));
+    MPT_SHARED(uint32_t, extreme, 2);
+    uint32_t *const mine = &count[threadIdx.x / 32 * bins];
+    for (uint64_t c = blockIdx.x; c < chunk_count; c += gridDim.x) {
+        const mpti_cuda_chunk  chunk = chunks[c];
+        const mpti_cuda_tensor t = tensors[chunk.tensor];
+        const void *const      x = array == MPT_CUDA_GRAD    ? t.grad
+                                   : array == MPT_CUDA_PARAM ? t.param : t.master;
+        const int32_t          format = array == MPT_CUDA_GRAD    ? t.grad_format
+                                        : array == MPT_CUDA_PARAM ? t.param_format : (int32_t)MPT_F32;
+        uint32_t greatest = 0u, least = 0xffffffffu;
+        for (uint32_t i = threadIdx.x; i < MPTI_WARPS * bins; i += MPTI_THREADS) count[i] = 0u;
+        if (threadIdx.x < 2) extreme[threadIdx.x] = threadIdx.x ? 0xffffffffu : 0u;
+        __syncthreads();
+        for (uint32_t i = threadIdx.x * MPTI_VEC; x && i < chunk.n; i += MPTI_LANES) {
+            const uint32_t n = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
+            float          v[MPTI_VEC];
+            if ((chunk.first + i) / MPTI_VEC % every)
+                continue;
+            mpti_load_some(x, format, chunk.first + i, n, v);
+            MPTI_UNROLL
+            for (uint32_t k = 0; k < MPTI_VEC; k++) {
+                const uint32_t a = mpti_f32_bits(v[k]) & 0x7fffffffu;
+                if (k >= n) continue;
+                atomicAdd(&mine[MPTI_BINADES + mpti_class_of(a, kept, normal, overflow)], 1u);
+                if (!a || a >= 0x7f800000u) continue;
+                atomicAdd(&mine[mpti_binade_of(a)], 1u);
+                greatest = a > greatest ? a : greatest;
+                least = a - 1u < least ? a - 1u : least;
+            }
+        }
+        atomicMax(&extreme[0], greatest);
+        atomicMin(&extreme[1], least);
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < bins; i += MPTI_THREADS) {
+            uint32_t sum = 0u;
+            for (uint32_t w = 0; w < MPTI_WARPS; w++) sum += count[w * bins + i];
+            mpti_cuda_range *const r = &ranges[chunk.tensor];
+            mpti_counter *const    to = i < MPTI_BINADES ? &r->binade[i] : &r->kind[i - MPTI_BINADES];
+            if (sum) atomicAdd(to, (mpti_counter)sum);
+        }
+        if (threadIdx.x == 0) atomicMax(&ranges[chunk.tensor].greatest, extreme[0]);
+        if (threadIdx.x == 0) atomicMin(&ranges[chunk.tensor].least_less_1, extreme[1]);
+        __syncthreads();                    /* the counts were read */
+    }
+}
+
+/* The least |x| pattern of a float that reaches a limit given as pattern of a double. */
+static uint32_t mpti_f32_limit(uint64_t limit)
+{
+    uint32_t low = 0u, high = 0x7f800000u;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2u;
+        if (mpti_widen_f64(middle, 8, 23) >= limit) high = middle;
+        else low = middle + 1u;
+    }
+    return low;
+}
+
+MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, const mpt_cuda_list *list,
+                                          mpt_format format)
+{
+    const char *const name = "mpt_cuda_ranges_create";
+    mpt_range        *limits;
+    mpt_status        status;
+    if (out)
+        *out = NULL;
+    if (!c || !out || !list)
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+    const size_t           count = (size_t)(list->tensor_count ? list->tensor_count : 1);
+    mpt_cuda_ranges *const r = (mpt_cuda_ranges *)calloc(1, sizeof *r);
+    mpti_cuda_range *const empty = (mpti_cuda_range *)calloc(count, sizeof *empty);
+    limits = (mpt_range *)malloc(sizeof *limits);      /* some 17 KiB: not for the stack */
+    status = r && empty && limits ? mpt_range_init(limits, format) : MPT_E_MEMORY;
+    if (status != MPT_OK)
+        (void)mpti_cuda_bad(c, status, name, mpt_status_text(status));
+    if (status == MPT_OK) {
+        r->list = list;
+        r->format = format;
+        r->limit[0] = mpti_f32_limit(limits->least_kept);
+        r->limit[1] = mpti_f32_limit(limits->least_normal);
+        r->limit[2] = mpti_f32_limit(limits->least_overflow);
+        for (size_t i = 0; i < count; i++) empty[i].least_less_1 = 0xffffffffu;
+        status = mpti_cuda_result(c, cudaMalloc((void **)&r->range, count * sizeof *empty), name);
+    }
+    if (status == MPT_OK)
+        status = mpti_cuda_result(c, cudaMemcpy(r->range, empty, count * sizeof *empty,
+                                                cudaMemcpyHostToDevice), name);
+    free(limits);
+    free(empty);
+    if (status == MPT_OK)
+        *out = r;
+    else if (r)
+        mpt_cuda_ranges_destroy(r);
+    return status;
+}
+
+MPT_DEF void mpt_cuda_ranges_destroy(mpt_cuda_ranges *ranges)
+{
+    if (!ranges)
+        return;
+    (void)cudaFree(ranges->range);
+    free(ranges);
+}
+
+MPT_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt_cuda_array array,
+                                       uint32_t every, mpt_stream stream)
+{
+    const char *const name = "mpt_cuda_ranges_add";
+    if (!c || !ranges || !every || (unsigned)array > (unsigned)MPT_CUDA_MASTER)
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, unknown array, or every is 0");
+    const mpt_cuda_list *const l = ranges->list;
+    const uint32_t *const      limit = ranges->limit;
+    return mpti_cuda_result(c, mpti_launch(mpti_k_ranges, mpti_cuda_blocks(c, l->chunk_count), MPTI_THREADS,
+                                           stream, l->tensors, l->chunks, l->chunk_count, ranges->range,
+                                           (int32_t)array, (uint64_t)every, limit[0], limit[1], limit[2]),
+                            name);
+}
+
+/* The device's counts as mpt_range keeps them. */
+static void mpti_range_from_device(mpt_range *r, const mpti_cuda_range *d)
+{
+    r->zero = d->kind[MPTI_ZERO];
+    r->flushed = d->kind[MPTI_FLUSHED];
+    r->subnormal = d->kind[MPTI_SUBNORMAL];
+    r->normal = d->kind[MPTI_NORMAL];
+    r->overflow = d->kind[MPTI_OVERFLOW];
+    r->inf = d->kind[MPTI_INF];
+    r->nan = d->kind[MPTI_NAN];
+    for (int i = 0; i < MPTI_CLASSES; i++) r->count += d->kind[i];
+    for (int i = 0; i < MPTI_BINADES; i++) r->binade[i - 149 - MPT_RANGE_EMIN] = d->binade[i];
+    if (d->greatest) {
+        r->max_abs = mpti_f64_make(mpti_widen_f64(d->greatest, 8, 23));
+        r->min_abs = mpti_f64_make(mpti_widen_f64(d->least_less_1 + 1u, 8, 23));
+    }
+}
+
+MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *ranges, size_t tensor,
+                                            mpt_range *r, mpt_stream stream)
+{
+    const char *const name = "mpt_cuda_ranges_get_sync";
+    mpti_cuda_range   d;
+    if (!c || !ranges || !r || tensor >= ranges->list->tensor_count)
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or no such tensor");
+    cudaError_t e = cudaMemcpyAsync(&d, ranges->range + tensor, sizeof d, cudaMemcpyDeviceToHost, stream);
+    if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
+    if (e == cudaSuccess) {
+        (void)mpt_range_init(r, ranges->format);
+        mpti_range_from_device(r, &d);
+    }
+    return mpti_cuda_result(c, e, name);
+}
+
 #endif /* MPT_CUDA_IMPLEMENTATION */
 
-// >>C14 to add a kernel ----------------------------------------------------------------------------
+// >>C16 to add a kernel ----------------------------------------------------------------------------
 /* 1. The formula for one element belongs to mpt.h (>>M12) or mpt_half.h, as MPT_HD, with its CPU loop.
- * 2. An optimizer: a struct like mpti_adamw_ops and its call (>>C12); the generic kernel does the rest.
- *    Anything else: a kernel in >>C10 or >>C11 by the same pattern: chunks in a grid-stride loop, the
+ * 2. An optimizer: a struct like mpti_adamw_ops and its call (>>C13); the generic kernel does the rest.
+ *    Anything else: a kernel in >>C11 or >>C12 by the same pattern: chunks in a grid-stride loop, the
  *    last block writes the result into mpt_cuda_state, no host sync, no allocation.
  * 3. tests/test_cuda.cu: memcmp with the CPU function at all the sizes there, shuffled, under ASan and
  *    TSan. tests/emu lists what of CUDA it knows; add what you need there. */
 
-// >>C15 licence ------------------------------------------------------------------------------------
+// >>C17 licence ------------------------------------------------------------------------------------
 /* MIT licence, as mpt_half.h.  Copyright (c) 2026 the mpt authors. */

@@ -79,7 +79,7 @@ thread_sanitizer() {
                 # shellcheck disable=SC2086
                 run "TSan, $t" $runner "$out/test_tsan" --small "$t"
             done
-            for program in test_cuda_convert test_cuda_optim; do
+            for program in test_cuda_convert test_cuda_optim test_cuda_report; do
                 build "${program}_tsan" $compiler "$tsan" tests/$program.cu || continue
                 for t in $(sed -n 's/^TEST(\([a-z0-9_]*\)).*/\1/p' tests/$program.cu); do
                     grep -q "RUN($t)" tests/$program.cu || continue
@@ -119,7 +119,7 @@ example() { # example COMPILER
 # The other test programs.
 more() {    # more COMPILER FLAGS NAME
     have "$1" || { skip "test_cuda_gemm and others: no $1 here"; return; }
-    for program in test_cuda_gemm test_cuda_convert test_cuda_optim; do
+    for program in test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
         build "${program}_$3" "$1" "$2" tests/$program.cu || continue
         run "$program, $3" "$out/${program}_$3"
         run "$program, $3, shuffled and deferred" \

@@ -17,7 +17,7 @@ else
     # shellcheck disable=SC2086
     check "test_cuda builds" "$NVCC" $flags tests/test_cuda.cu -o "$out/test_cuda"
     check "test_cuda passes" "$out/test_cuda"
-    for program in test_cuda_gemm test_cuda_convert test_cuda_optim; do
+    for program in test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
         # shellcheck disable=SC2086
         check "$program builds" "$NVCC" $flags "tests/$program.cu" -lcublasLt -o "$out/$program"
         check "$program passes" "$out/$program"

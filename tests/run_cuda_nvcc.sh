@@ -114,7 +114,7 @@ check "test_cuda.cu compiles" "$NVCC" $quiet -arch=sm_90 tests/test_cuda.cu -o "
 if [ -x "$out/test_cuda" ]; then
     check "test_cuda runs, or says that there is no GPU" env MPT_EXPECT_NO_GPU=1 "$out/test_cuda" --small
 fi
-for program in test_cuda_gemm test_cuda_convert test_cuda_optim; do
+for program in test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
     # shellcheck disable=SC2086
     check "$program.cu compiles" "$NVCC" $quiet -arch=sm_90 "tests/$program.cu" -lcublasLt -o "$out/$program"
     if [ -x "$out/$program" ]; then
