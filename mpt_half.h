@@ -3412,15 +3412,12 @@ MPTI_TEXT(e5m2, MPT_E5M2, uint8_t)
  * says: no kernel rounds in a direction that it does not name, adds where the order of signs or zeros
  * matters, or takes or gives a subnormal float where flushing could lose it. Vectors are loaded before the
  * bytes they become are stored, from lower to higher addresses, so narrowing works in place. */
-#if MPTI_X86 || MPTI_ARM
+#if MPTI_X86
 /* Arrays that cannot stay in the cache are stored around it: plain stores would first read what they are
  * about to overwrite. Never where dst is src, whose lines are at hand, or where dst is not aligned. */
 #ifndef MPTI_BYPASS_BYTES       /* tests put a variable here */
 #define MPTI_BYPASS_BYTES ((size_t)32 << 20)
 #endif
-#endif
-
-#if MPTI_X86
 static int mpti_bypasses(const void *dst, const void *src, size_t n, size_t out, size_t in)
 {
     return n > MPTI_BYPASS_BYTES / (out + in) && dst != src && (uintptr_t)dst % out == 0u;
@@ -3640,13 +3637,13 @@ MPTI_IN_AVX512 __m512i mpti_load_f16_avx512(const unsigned char *p, uint64_t k)
     return _mm512_castps_si512(_mm512_cvt_roundph_ps(mpti_load_words_avx512(p, k), _MM_FROUND_NO_EXC));
 }
 
+/* VFIXUPIMM with this table makes signaling NaNs quiet and leaves all else alone. */
 MPTI_IN_AVX512 __m512i mpti_load_bf16_avx512(const unsigned char *p, uint64_t k)
 {
-    const __m256i   b = mpti_load_words_avx512(p, k);
-    const __mmask16 nan = _mm256_cmpgt_epu16_mask(_mm256_and_si256(b, _mm256_set1_epi16(0x7fff)),
-                                                  _mm256_set1_epi16(0x7f80));
-    const __m512i   u = _mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16);
-    return _mm512_mask_or_epi32(u, nan, u, _mm512_set1_epi32(0x400000));
+    const __m512 u = _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(mpti_load_words_avx512(p, k)), 16));
+    return _mm512_castps_si512(
+        _mm512_mask_fixupimm_round_ps(u, (__mmask16)0xffff, u, _mm512_set1_epi32(0x20), 0, _MM_FROUND_NO_EXC));
 }
 
 /* An E4M3 code seven bits up is the f16 code of the number divided by 2^8, subnormals too; not the NaN. */
@@ -3880,6 +3877,47 @@ MPTI_LOOP_AVX512(mpti_e4m3_sat_from_f32, 4, 1)
 MPTI_GROUP_OF_64(mpti_e5m2_sat_from_f32, mpti_load_f32_avx512, 4, mpti_e5m2_words_avx512, 1)
 MPTI_LOOP_AVX512(mpti_e5m2_sat_from_f32, 4, 1)
 
+/* E4M3 to float by 64 codes, whose NaNs, should there be one, are looked for once. */
+MPTI_IN_AVX512 __m512 mpti_e4m3_finite_avx512(const unsigned char *p)
+{
+    const __m512  scale = _mm512_castsi512_ps(_mm512_set1_epi32((127 + 8) << 23));
+    const __m256i c = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+    const __m256i h = _mm256_and_si256(_mm256_slli_epi16(c, 7), _mm256_set1_epi16((short)0xbf80));
+    return _mm512_mul_round_ps(_mm512_cvt_roundph_ps(h, _MM_FROUND_NO_EXC), scale, MPTI_TRUNCATE);
+}
+
+MPTI_AVX512_TARGET static size_t mpti_f32_from_many_e4m3_avx512(void *dst, const void *src, size_t n)
+{
+    const __m512i        sign = _mm512_set1_epi8((char)0x80), nan = _mm512_set1_epi8((char)0xff);
+    unsigned char       *to = (unsigned char *)dst;
+    const unsigned char *from = (const unsigned char *)src;
+    const int            bypass = mpti_bypasses(dst, src, n, 4, 1);
+    size_t               i = mpti_up_to_line(dst, n, 4u, 64u), k;
+    if (i)
+        (void)mpti_f32_from_e4m3_avx512(dst, src, i);
+    for (; n - i >= 64u; i += 64u) {
+        if (_mm512_cmpeq_epi8_mask(_mm512_or_si512(_mm512_loadu_si512(from + i), sign), nan)) {
+            (void)mpti_f32_from_e4m3_avx512(to + 4u * i, from + i, 64u);
+            continue;
+        }
+        for (k = i; k < i + 64u; k += 32u) {
+            const __m512 x = mpti_e4m3_finite_avx512(from + k), y = mpti_e4m3_finite_avx512(from + k + 16u);
+            if (bypass) {
+                _mm512_stream_ps((float *)(void *)(to + 4u * k), x);
+                _mm512_stream_ps((float *)(void *)(to + 4u * k + 64u), y);
+            } else {
+                _mm512_storeu_ps(to + 4u * k, x);
+                _mm512_storeu_ps(to + 4u * k + 64u, y);
+            }
+        }
+    }
+    if (bypass)
+        _mm_sfence();
+    if (i < n)
+        (void)mpti_f32_from_e4m3_avx512(to + 4u * i, from + i, n - i);
+    return n;
+}
+
 /* VCVTNE2PS2BF16 takes subnormals for zeros: where one is among the floats, integers do it. Without the sign
  * and less one, subnormals are the least patterns, and zero the largest. */
 #ifdef __clang__
@@ -3901,6 +3939,75 @@ mpti_bf16_from_f32_in_avx512bf16(const unsigned char *p, uint64_t k)
 }
 MPTI_LOOP_512(MPTI_AVX512_BF16_TARGET, mpti_bf16_from_f32_avx512bf16,
               (void *dst, const void *src, size_t n), mpti_bf16_from_f32_in_avx512bf16, 4, 2)
+#endif
+
+#if MPTI_ARM
+/* NEON: the scalar formulas four at a time, in integers. The processor's own conversions between half and
+ * float depend on its control register, with and without the FP16 extension. A shift by a negative count goes
+ * to the right. */
+static inline uint16x4_t mpti_f16_from_four_neon(uint32x4_t u)
+{
+    const uint32x4_t one = vdupq_n_u32(1u), a = vandq_u32(u, vdupq_n_u32(0x7fffffffu));
+    const uint32x4_t sign = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(0x8000u));
+    const uint32x4_t odd = vandq_u32(vshrq_n_u32(a, 13), one);
+    const uint32x4_t near = vshrq_n_u32(vaddq_u32(vaddq_u32(a, odd), vdupq_n_u32(0xfffu - 0x38000000u)), 13);
+    /* subnormal: 126 - field bits are dropped; from 25 on nothing is left */
+    const uint32x4_t sig = vorrq_u32(vandq_u32(a, vdupq_n_u32(0x7fffffu)), vdupq_n_u32(0x800000u));
+    const int32x4_t  drop = vminq_s32(vsubq_s32(vdupq_n_s32(126), vreinterpretq_s32_u32(vshrq_n_u32(a, 23))),
+                                      vdupq_n_s32(25));
+    const uint32x4_t half = vsubq_u32(vshlq_u32(one, vsubq_s32(drop, vdupq_n_s32(1))), one);
+    const uint32x4_t last = vandq_u32(vshlq_u32(sig, vnegq_s32(drop)), one);
+    const uint32x4_t tiny = vshlq_u32(vaddq_u32(vaddq_u32(sig, half), last), vnegq_s32(drop));
+    const uint32x4_t payload = vandq_u32(vshrq_n_u32(a, 13), vdupq_n_u32(0x3ffu));
+    const uint32x4_t nan = vorrq_u32(vdupq_n_u32(0x7e00u), payload);
+    uint32x4_t       h = vbslq_u32(vcltq_u32(a, vdupq_n_u32(0x38800000u)), tiny, near);
+    h = vbslq_u32(vcgeq_u32(a, vdupq_n_u32(0x47800000u)), vdupq_n_u32(0x7c00u), h);
+    h = vbslq_u32(vcgtq_u32(a, vdupq_n_u32(0x7f800000u)), nan, h);
+    return vmovn_u32(vorrq_u32(h, sign));
+}
+
+static inline uint32x4_t mpti_four_from_f16_neon(uint32x4_t h)
+{
+    const uint32x4_t sign = vshlq_n_u32(vandq_u32(h, vdupq_n_u32(0x8000u)), 16);
+    const uint32x4_t a = vandq_u32(h, vdupq_n_u32(0x7fffu)), wide = vshlq_n_u32(a, 13);
+    /* subnormal: the highest one bit becomes the hidden bit; zero stays */
+    const int32x4_t  up = vsubq_s32(vreinterpretq_s32_u32(vclzq_u32(a)), vdupq_n_s32(21));
+    const uint32x4_t field = vreinterpretq_u32_s32(vshlq_n_s32(vsubq_s32(vdupq_n_s32(112), up), 23));
+    const uint32x4_t tiny = vaddq_u32(vshlq_u32(wide, up), field);
+    uint32x4_t       u = vaddq_u32(wide, vdupq_n_u32(0x38000000u));
+    u = vbslq_u32(vcltq_u32(a, vdupq_n_u32(0x400u)), vandq_u32(tiny, vcgtq_u32(a, vdupq_n_u32(0u))), u);
+    u = vbslq_u32(vcgeq_u32(a, vdupq_n_u32(0x7c00u)), vaddq_u32(wide, vdupq_n_u32(0x70000000u)), u);
+    u = vbslq_u32(vcgtq_u32(a, vdupq_n_u32(0x7c00u)), vorrq_u32(u, vdupq_n_u32(0x400000u)), u);
+    return vorrq_u32(u, sign);
+}
+
+static size_t mpti_f16_from_f32_neon(void *dst, const void *src, size_t n)
+{
+    unsigned char       *to = (unsigned char *)dst;
+    const unsigned char *from = (const unsigned char *)src;
+    size_t               i;
+    for (i = 0; n - i >= 8u; i += 8u) {
+        const uint32x4_t a = vreinterpretq_u32_u8(vld1q_u8(from + 4u * i));
+        const uint32x4_t b = vreinterpretq_u32_u8(vld1q_u8(from + 4u * i + 16u));
+        vst1q_u8(to + 2u * i, vreinterpretq_u8_u16(
+                                  vcombine_u16(mpti_f16_from_four_neon(a), mpti_f16_from_four_neon(b))));
+    }
+    return i;
+}
+
+static size_t mpti_f32_from_f16_neon(void *dst, const void *src, size_t n)
+{
+    unsigned char       *to = (unsigned char *)dst;
+    const unsigned char *from = (const unsigned char *)src;
+    size_t               i;
+    for (i = 0; n - i >= 8u; i += 8u) {
+        const uint16x8_t h = vreinterpretq_u16_u8(vld1q_u8(from + 2u * i));
+        vst1q_u8(to + 4u * i, vreinterpretq_u8_u32(mpti_four_from_f16_neon(vmovl_u16(vget_low_u16(h)))));
+        vst1q_u8(to + 4u * i + 16u,
+                 vreinterpretq_u8_u32(mpti_four_from_f16_neon(vmovl_u16(vget_high_u16(h)))));
+    }
+    return i;
+}
 #endif
 
 static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n && (!dst || !src); }
@@ -3929,6 +4036,8 @@ MPTI_INLINE size_t mpti_simd_convert(mpt_format dst_format, void *dst, mpt_forma
     const int path = mpti_path(), pair = MPTI_PAIR(dst_format, src_format);
     if (path >= MPTI_PATH_AVX512BF16 && pair == MPTI_PAIR(MPT_BF16, MPT_F32))
         return mpti_bf16_from_f32_avx512bf16(dst, src, n);
+    if (path >= MPTI_PATH_AVX512 && pair == MPTI_PAIR(MPT_F32, MPT_E4M3))
+        return mpti_f32_from_many_e4m3_avx512(dst, src, n);
     if (path >= MPTI_PATH_AVX512)
         switch (pair) {
 #define MPTI_Y(d, s) \
@@ -3964,6 +4073,13 @@ MPTI_INLINE size_t mpti_simd_convert(mpt_format dst_format, void *dst, mpt_forma
         switch (pair) {
         case MPTI_PAIR(MPT_F16, MPT_F32): return mpti_f16_from_f32_sse2(dst, src, n);
         case MPTI_PAIR(MPT_F32, MPT_F16): return mpti_f32_from_f16_sse2(dst, src, n);
+        default: break;
+        }
+#elif MPTI_ARM
+    if (mpti_path() >= MPTI_PATH_NEON)
+        switch (MPTI_PAIR(dst_format, src_format)) {
+        case MPTI_PAIR(MPT_F16, MPT_F32): return mpti_f16_from_f32_neon(dst, src, n);
+        case MPTI_PAIR(MPT_F32, MPT_F16): return mpti_f32_from_f16_neon(dst, src, n);
         default: break;
         }
 #endif
@@ -5064,20 +5180,24 @@ MPTI_AVX512_TARGET static size_t mpti_mxfp4_avx512(const mpti_blocks *b, uint8_t
     return i;
 }
 
-/* Sixteen elements from a table of their values, looked up by the low four bits of each place. */
+/* A block from a table of its elements' values, looked up by the low four bits of each place. */
 MPTI_IN_AVX512 void mpti_from_mxfp4_in_avx512(unsigned char *p, const uint8_t *codes, __m512 values,
                                               int packed)
 {
     const __m512i shifts = _mm512_set_epi32(28, 24, 20, 16, 12, 8, 4, 0, 28, 24, 20, 16, 12, 8, 4, 0);
-    __m512i       x;
+    const __m512i first = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i second = _mm512_set_epi32(3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2);
+    __m512i       x, y;
     if (packed) {
-        int32_t low, high;
-        memcpy(&low, codes, sizeof low);
-        memcpy(&high, codes + 4, sizeof high);
-        x = _mm512_srlv_epi32(_mm512_mask_set1_epi32(_mm512_set1_epi32(low), 0xff00, high), shifts);
-    } else
+        const __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)codes));
+        x = _mm512_srlv_epi32(_mm512_permutexvar_epi32(first, all), shifts);
+        y = _mm512_srlv_epi32(_mm512_permutexvar_epi32(second, all), shifts);
+    } else {
         x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)codes));
+        y = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(codes + 16)));
+    }
     _mm512_storeu_ps(p, _mm512_permutexvar_ps(x, values));
+    _mm512_storeu_ps(p + 64, _mm512_permutexvar_ps(y, values));
 }
 
 MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_avx512(const mpti_blocks *b, void *dst, const uint8_t *codes,
@@ -5098,7 +5218,6 @@ MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_avx512(const mpti_blocks *b, vo
         scaled = _mm512_mul_round_ps(values, _mm512_castsi512_ps(_mm512_set1_epi32((int)(scale << 23))),
                                      MPTI_TRUNCATE);
         mpti_from_mxfp4_in_avx512(to + 4u * i, from, scaled, b->packed);
-        mpti_from_mxfp4_in_avx512(to + 4u * i + 64u, from + (b->packed ? 8 : 16), scaled, b->packed);
     }
     return i;
 }
