@@ -9,15 +9,18 @@
  *
  *     mpt_f16 h = mpt_f16_from_f32(0.1f);           // 0x2e66
  *     float   f = mpt_f32_from_f16(h);              // 0.0999755859375
- *     mpt_f16_from_f32_n(halves, floats, n);        // arrays; F16C where the processor has it
+ *     mpt_f16_from_f32_n(halves, floats, n);        // arrays, at the speed of memory
+ *     mpt_quantize_n(x, x, n, MPT_E4M3, NULL);      // what FP8 would make of floats, in place
  *     mpt_fields a = mpt_anatomy(MPT_E4M3, 0.1);    // sign, exponent, mantissa, what was lost
  *
  * Needs a C99 (or C++11) compiler and <stdint.h> <stddef.h> <string.h>; no libm, no malloc, no
  * globals. The codec works on bit patterns with integers only, so it gives the same bits under
  * -ffast-math, flush-to-zero, x87 and any rounding mode of the processor.
  *
- * What it does NOT do: arithmetic in formats other than f16 and bf16 (decode, compute, encode); vector
- * instructions beyond F16C for the f16 arrays and what compilers make of the other loops.
+ * What it does NOT do: arithmetic in formats other than f16 and bf16 (decode, compute, encode); types of
+ * their own for formats other than f16, bf16, e4m3 and e5m2 (mpt_encode and mpt_convert_n take all); speed
+ * for most options other than the defaults (those take one element at a time); decimal formats, posits,
+ * formats wider than binary64.
  *
  * Contents (search for the mark):
  *   >>H1 configuration                   >>H12 text
@@ -5323,8 +5326,11 @@ MPT_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, siz
  *    the README's table follow; the format tests in tests/test_half.c pick it up by themselves.
  * 2. If it has specials of a new kind, add the kind to mpt_specials and to the places that switch on
  *    it: MPTI_EMIN .. MPTI_NAN_CODE, mpti_is_nan_code, mpti_encode_nan (all in >>H15).
- * 3. If it needs a type and fast conversions, model them on >>H7, with the arrays in >>H13; the judge is
- *    mpt_encode.
+ * 3. If it needs a type and fast conversions, model them on >>H7 or >>H8, with its pairs as rows of
+ *    MPT_PAIRS (>>H13) and its MPTI_FORMAT_ and mpti_bits_ lines in >>H18; prototypes, arrays, the fast path
+ *    of mpt_convert_n and tests/test_half_array.c follow. The judge is mpt_encode.
+ * 4. A block format is a row of MPT_BLOCKS (>>H14) and of the table in tests/test_half_block.c.
+ * 5. The tests' own facts are the rows of tests/half_ref.h: type them from the standard, not from here.
  */
 
 // >>H21 licence ------------------------------------------------------------------------------------
