@@ -5991,9 +5991,11 @@ MPT_DEF mpt_lion mpt_lion_defaults(void)
 
 // >>M17 implementation: checkpoint -----------------------------------------------------------------
 
-/* One walk over a state serves all: measuring, saving, verifying, loading. A field is `count` words of `width`
- * bytes; a fact is a number that must be the same when loading. */
-typedef enum mpti_walk_mode { MPTI_WALK_SIZE, MPTI_WALK_SAVE, MPTI_WALK_VERIFY, MPTI_WALK_LOAD } mpti_walk_mode;
+/* One walk over a state serves all: measuring, saving, verifying, loading. A field is `count` words of
+ * `width` bytes; a fact is a number that must be the same when loading. */
+typedef enum mpti_walk_mode {
+    MPTI_WALK_SIZE, MPTI_WALK_SAVE, MPTI_WALK_VERIFY, MPTI_WALK_LOAD
+} mpti_walk_mode;
 typedef struct mpti_walk {
     mpti_walk_mode mode;
     unsigned char *to;              /* SAVE */

@@ -1,5 +1,5 @@
-/* test_mpt_checkpoint.c -- saving and loading a training run: bit-identical resume at every point, the same bytes
- * on every machine, and refusal, whole, of whatever is not a checkpoint of this run.
+/* test_mpt_checkpoint.c -- saving and loading a training run: bit-identical resume at every point, the same
+ * bytes on every machine, and refusal, whole, of whatever is not a checkpoint of this run.
  *
  *     cc -O2 -std=c99 -I. tests/test_mpt_checkpoint.c -o test_mpt_checkpoint -lm && ./test_mpt_checkpoint */
 #define MPT_IMPLEMENTATION

@@ -1,0 +1,241 @@
+/* 06_train_digits_mpi.c -- data-parallel training on 1, 2 or 4 ranks with MPI, the same bits on any number.
+ *
+ *     mpicc -O2 -I. examples/06_train_digits_mpi.c -o 06_train_digits_mpi -lm
+ *     mpirun -n 4 ./06_train_digits_mpi
+ *
+ * Every batch is cut into four shards, whatever the number of ranks; a rank computes the gradients of its
+ * shards from FP16 weights, with FP16 activation gradients, scaled. Then
+ *
+ *   1. each rank checks what it has, and mpt_step_combine makes one decision of it: if any gradient of any
+ *      rank is Inf or NaN, all skip the step and back off together;
+ *   2. the shards are added in a fixed tree, (0 + 1) + (2 + 3): within a rank, then by pairwise exchange.
+ *      a + b is b + a to the bit, so the sum does not depend on who added what;
+ *   3. each rank checks the sum (for the norm), clips, and makes the same step on its own copy.
+ *
+ * At step 30 shard 3 overflows on purpose: its gradients become too large for FP16. */
+#define MPT_IMPLEMENTATION
+#include "mpt.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+
+enum { IN = 65, HIDDEN = 33, OUT = 10, SHARDS = 4, SHARD = 16, BATCH = SHARDS * SHARD };
+enum { MOST = 1800, EPOCHS = 6 };
+enum { N1 = (HIDDEN - 1) * IN, N2 = OUT * HIDDEN, NW = N1 + N2, OVERFLOWS_AT = 30 };
+
+static float    x[MOST][IN];
+static int      label[MOST];
+static float    master[NW], copy32[NW], momentum[NW];
+static mpt_f16  copy16[NW];
+static float    grad[SHARDS][NW], received[NW];
+static int      rank, ranks;
+
+static void fail(const char *why)
+{
+    fprintf(stderr, "06_train_digits_mpi: %s\n", why);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    exit(1);
+}
+
+static void must(mpt_status status)
+{
+    if (status != MPT_OK)
+        fail(mpt_status_text(status));
+}
+
+/* One digit a line: 64 grey values 0..16 and the label. */
+static int load(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char  line[512];
+    int   n = 0;
+    if (!f)
+        fail("cannot open examples/data/digits.csv; run it from the top of the repository");
+    while (n < MOST && fgets(line, sizeof line, f)) {
+        char *p = line;
+        int   i;
+        if (line[0] < '0' || line[0] > '9')
+            continue;                                   /* a comment or a heading */
+        for (i = 0; i < IN - 1; i++, p += *p == ',')
+            x[n][i] = (float)strtol(p, &p, 10) / 16.0f;
+        x[n][IN - 1] = 1.0f;
+        label[n++] = (int)strtol(p, &p, 10);
+    }
+    (void)fclose(f);
+    return n;
+}
+
+static void forward(const float *in, float *hidden, float *out)
+{
+    int i, j;
+    for (i = 0; i < HIDDEN - 1; i++) {
+        float sum = 0.0f;
+        for (j = 0; j < IN; j++)
+            sum += copy32[i * IN + j] * in[j];
+        hidden[i] = sum > 0.0f ? sum : 0.0f;
+    }
+    hidden[HIDDEN - 1] = 1.0f;
+    for (i = 0; i < OUT; i++) {
+        out[i] = 0.0f;
+        for (j = 0; j < HIDDEN; j++)
+            out[i] += copy32[N1 + i * HIDDEN + j] * hidden[j];
+    }
+}
+
+/* What FP16 keeps of a number. */
+static float in_f16(float v) { return mpt_f32_from_f16(mpt_f16_from_f32(v)); }
+
+/* Adds one sample's gradient; seed is its weight in the loss, times the scale. */
+static void backward(const float *in, int target, float seed, float *g)
+{
+    float hidden[HIDDEN], out[OUT], p[OUT], most, total = 0.0f;
+    int   i, j;
+    forward(in, hidden, out);
+    for (most = out[0], i = 1; i < OUT; i++)
+        most = out[i] > most ? out[i] : most;
+    for (i = 0; i < OUT; i++)
+        total += p[i] = expf(out[i] - most);
+    for (i = 0; i < OUT; i++) {
+        const float d = in_f16((p[i] / total - (i == target ? 1.0f : 0.0f)) * seed);
+        p[i] = d;
+        for (j = 0; j < HIDDEN; j++)
+            g[N1 + i * HIDDEN + j] += d * hidden[j];
+    }
+    for (j = 0; j < HIDDEN - 1; j++) {
+        float d = 0.0f;
+        for (i = 0; i < OUT; i++)
+            d += copy32[N1 + i * HIDDEN + j] * p[i];
+        d = hidden[j] > 0.0f ? in_f16(d) : 0.0f;
+        for (i = 0; i < IN; i++)
+            g[j * IN + i] += d * in[i];
+    }
+}
+
+static void add(float *sum, const float *other)
+{
+    int i;
+    for (i = 0; i < NW; i++)
+        sum[i] += other[i];
+}
+
+/* The tree: neighbours first, then neighbours of neighbours; the sum ends in grad[0] of every rank. */
+static void add_shards(int mine)
+{
+    float *const sum = grad[0];
+    int          step;
+    if (mine == 4) {
+        add(grad[0], grad[1]);
+        add(grad[2], grad[3]);
+        add(grad[0], grad[2]);
+    } else if (mine == 2) {
+        add(grad[0], grad[1]);
+    }
+    for (step = 1; step < ranks; step *= 2) {
+        if (MPI_Sendrecv(sum, NW, MPI_FLOAT, rank ^ step, 0, received, NW, MPI_FLOAT, rank ^ step, 0,
+                         MPI_COMM_WORLD, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            fail("MPI_Sendrecv failed");
+        add(sum, received);
+    }
+}
+
+static int reduce(void *user, double *values, size_t n)
+{
+    (void)user;
+    return MPI_Allreduce(MPI_IN_PLACE, values, (int)n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD) != MPI_SUCCESS;
+}
+
+static unsigned long long weights_hash(void)
+{
+    unsigned long long h = 14695981039346656037ull;
+    const unsigned char *p = (const unsigned char *)master;
+    size_t               i;
+    for (i = 0; i < sizeof master; i++)
+        h = (h ^ p[i]) * 1099511628211ull;
+    return h;
+}
+
+/* Who was first, in the numbering of the shards, which is the same on any number of ranks. */
+static void say_why(const mpt_step *local, int mine, int step)
+{
+    int first = local->bad_cause ? rank * mine + (int)local->bad_tensor : SHARDS, all = 0;
+    (void)MPI_Allreduce(&first, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (rank == 0)
+        printf("step %d: shard %d overflowed, all ranks skip; %llu Inf, %llu NaN\n", step, all,
+               (unsigned long long)local->inf_count, (unsigned long long)local->nan_count);
+}
+
+int main(int argc, char **argv)
+{
+    mpt_scaler         scaler;
+    mpt_step           local, whole;
+    mpt_sgd            sgd = {0.1f, 0.9f, 0.0f, 0u, 0u};
+    mpt_tensor         shard[SHARDS], weights;
+    unsigned long long hash, other = 0;
+    int                n, epoch, at, s, i, right = 0, mine, step = 0, same;
+    if (MPI_Init(&argc, &argv) != MPI_SUCCESS)
+        return 1;
+    (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    (void)MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks != 1 && ranks != 2 && ranks != 4)
+        fail("1, 2 or 4 ranks, please: there are four shards");
+    mine = SHARDS / ranks;
+    n = load(argc > 1 ? argv[1] : "examples/data/digits.csv");
+    memset(&local, 0, sizeof local);
+    memset(&whole, 0, sizeof whole);
+    must(mpt_scaler_init(&scaler, NULL));
+    for (s = 0; s < mine; s++)
+        shard[s] = mpt_tensor_grad_f32("shard", grad[s], NW);
+    weights = mpt_tensor_grad_f32("weights", grad[0], NW);
+    weights.master = master;
+    weights.m = momentum;
+    weights.param = copy16;
+    weights.param_format = MPT_F16;
+    srand(1);
+    for (i = 0; i < NW; i++)
+        master[i] = ((float)rand() / (float)RAND_MAX - 0.5f) * (i < N1 ? 0.25f : 0.35f);
+    must(mpt_publish(&weights, 1));
+
+    for (epoch = 0; epoch < EPOCHS; epoch++)
+        for (at = 0; at + BATCH <= n - 400; at += BATCH) {
+            const float seed = mpt_scaler_scale(&scaler, 1.0f / BATCH);         /* 1 scale */
+            must(mpt_f32_from_f16_n(copy32, copy16, NW));
+            memset(grad, 0, sizeof grad);
+            for (s = 0; s < mine; s++)                                          /* 2 backward */
+                for (i = 0; i < SHARD; i++) {
+                    const int k = at + (rank * mine + s) * SHARD + i;
+                    const int wrong = step == OVERFLOWS_AT && rank * mine + s == 3;
+                    backward(x[k], label[k], wrong ? seed * 1e4f : seed, grad[s]);
+                }
+            must(mpt_check(&scaler, &local, shard, (size_t)mine));              /* 3 check, all ranks */
+            must(mpt_step_combine(&scaler, &local, reduce, NULL));
+            if (local.found_inf) {
+                say_why(&local, mine, step);
+            } else {
+                add_shards(mine);
+                must(mpt_check(&scaler, &whole, &weights, 1));
+                must(mpt_clip(&whole, 1.0f));
+                must(mpt_sgd_step(&sgd, &whole, &weights, 1));                  /* 4 step */
+            }
+            must(mpt_scaler_update(&scaler));                                   /* 5 update */
+            step++;
+        }
+
+    must(mpt_f32_from_f16_n(copy32, copy16, NW));
+    for (i = n - 400; i < n; i++) {
+        float hidden[HIDDEN], out[OUT];
+        int   k, best = 0;
+        forward(x[i], hidden, out);
+        for (k = 1; k < OUT; k++)
+            best = out[k] > out[best] ? k : best;
+        right += best == label[i];
+    }
+    hash = weights_hash();
+    (void)MPI_Allreduce(&hash, &other, 1, MPI_UNSIGNED_LONG_LONG, MPI_BXOR, MPI_COMM_WORLD);
+    same = other == (ranks == 1 ? hash : 0u);           /* an even number of equal hashes */
+    if (rank == 0)
+        printf("%d steps, %llu skipped, scale %.0f, %d of 400 right, weights %016llx, %s\n", step,
+               (unsigned long long)scaler.skipped, (double)scaler.scale, right, hash,
+               same ? "the same on every rank" : "RANKS DIFFER");
+    (void)MPI_Finalize();
+    return same ? 0 : 1;
+}
