@@ -3640,14 +3640,22 @@ MPTI_IN_AVX512 __m512i mpti_load_f16_avx512(const unsigned char *p, uint64_t k)
     return _mm512_castps_si512(_mm512_cvt_roundph_ps(mpti_load_words_avx512(p, k), _MM_FROUND_NO_EXC));
 }
 
-/* VFIXUPIMM with this table makes signaling NaNs quiet and leaves all else alone. */
+/* VFIXUPIMM with this table makes signaling NaNs quiet and leaves all else alone. At -O0 gcc's intrinsic is a
+ * macro that warns of itself. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#endif
 MPTI_IN_AVX512 __m512i mpti_load_bf16_avx512(const unsigned char *p, uint64_t k)
 {
-    const __m512 u = _mm512_castsi512_ps(
+    const __m512i table = _mm512_set1_epi32(0x20);
+    const __m512  u = _mm512_castsi512_ps(
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(mpti_load_words_avx512(p, k)), 16));
-    return _mm512_castps_si512(
-        _mm512_mask_fixupimm_round_ps(u, (__mmask16)0xffff, u, _mm512_set1_epi32(0x20), 0, _MM_FROUND_NO_EXC));
+    return _mm512_castps_si512(_mm512_fixupimm_round_ps(u, u, table, 0, _MM_FROUND_NO_EXC));
 }
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 /* An E4M3 code seven bits up is the f16 code of the number divided by 2^8, subnormals too; not the NaN. */
 MPTI_IN_AVX512 __m512i mpti_load_e4m3_avx512(const unsigned char *p, uint64_t k)
