@@ -1049,6 +1049,94 @@ MPT_DEF mpt_status mpt_lamb_step(mpt_lamb *o, mpt_step *step, const mpt_tensor *
 MPT_DEF mpt_status mpt_lion_step(mpt_lion *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
 
 // >>M8 rows, lint, memory --------------------------------------------------------------------------
+/* Rows for inner loops: a row of weights in a 16-bit format against a row of floats, in FP32. Each has a twin
+ * in FP32, which adds in the same order: what the format changes is the rounding of the weights alone. */
+#define MPT_ROW_FORMATS(X) X(f32, float) X(f16, mpt_f16) X(bf16, mpt_bf16)
+
+/* mpt_dot_f16, _bf16, _f32 -- the sum of a[i] * x[i].
+ *   a, x  in  [n]
+ * Returns: the sum; 0 for n 0 or a NULL.  Threads: any.
+ * Exact: the row is padded with zeros to a multiple of 64; element i is added to lane i mod 64 by one fma, in
+ *   order; then lane j + 32 to lane j, j + 16 to j, and so on down to one. The same bits on every path.
+ *
+ * mpt_axpy_f16, _bf16, _f32 -- y[i] += a * x[i], one fma each.
+ *   y  in/out  [n]
+ *   x  in      [n]; must not overlap y
+ * Returns: MPT_OK.  Errors: MPT_E_ARG.  Threads: any. */
+#define MPTI_X(name, type)                                                                      \
+    MPT_DEF float mpt_dot_##name(const type *a, const float *x, size_t n);                      \
+    MPT_DEF mpt_status mpt_axpy_##name(float *y, float a, const type *x, size_t n);
+MPT_ROW_FORMATS(MPTI_X)
+#undef MPTI_X
+
+/* mpt_axpy_publish -- for code that updates inside backprop, without a gradient buffer: master += a * x, and
+ * the copy from it. Descent is a = -lr, ascent +lr; fold 1 / batch and 1 / scale into it as well.
+ *   param      out     [n] in `format`, or NULL
+ *   master     in/out  [n]
+ *   x          in      [n] what backprop gives for this row
+ *   found_inf  in/out  NULL, or set to 1 if x, or a * x, holds Inf or NaN; then the row stays as it is
+ *
+ * mpt_momentum_publish -- the same with momentum, m = momentum * m + factor * x, master += a * m. What m
+ * holds is unscaled: factor is 1 / scale of this x, so no step divides what earlier ones left there. The row
+ * is bad if factor * x is.
+ * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written.
+ * Exact: one fma each, the copy nearest-even.  Threads: one caller per row. */
+MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
+                                    size_t n, uint32_t *found_inf);
+MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *master, float *m,
+                                        float momentum, float factor, float a, const float *x, size_t n,
+                                        uint32_t *found_inf);
+
+/* What a constant, a rate or a scale would suffer in a format: enum, whether it cannot work, text. */
+#define MPT_LINTS(X)                                                                                \
+    X(MPT_LINT_OK,          0, "nothing found")                                                     \
+    X(MPT_LINT_UNKNOWN,     1, "not a number, or not a format")                                     \
+    X(MPT_LINT_VANISHES,    1, "the constant rounds to zero in this format")                        \
+    X(MPT_LINT_SUBNORMAL,   0, "the constant is subnormal in this format: it keeps few bits, and flushing " \
+                               "makes it zero")                                                     \
+    X(MPT_LINT_OVERFLOWS,   1, "the constant overflows this format")                                \
+    X(MPT_LINT_UPDATE_LOST, 1, "the update is below half an ulp of the weight: nearest loses it") \
+    X(MPT_LINT_UPDATE_FEW,  0, "the update is below an ulp of the weight: most of it is rounding")  \
+    X(MPT_LINT_SCALE_HIGH,  1, "the largest magnitude times this scale overflows the format")       \
+    X(MPT_LINT_SCALE_ODD,   0, "the scale is no power of two: scaling rounds")
+
+typedef enum mpt_lint {
+#define MPTI_X(id, fatal, text) id,
+    MPT_LINTS(MPTI_X)
+#undef MPTI_X
+    MPT_LINT_COUNT
+} mpt_lint;
+
+/* mpt_lint_text, mpt_lint_is_fatal -- a sentence, and whether it cannot work as it is.  Threads: any. */
+MPT_DEF const char *mpt_lint_text(mpt_lint lint);
+MPT_DEF int mpt_lint_is_fatal(mpt_lint lint);
+
+/* mpt_lint_constant -- an eps, a mask constant (-1e9), a clamp: what is left of it in a format?
+ * mpt_lint_update   -- does a weight of this size feel an update of this size (lr times a typical direction)
+ *                      in a storage? Only MPT_STORE_NEAREST loses any for good.
+ * mpt_lint_scale    -- a loss scale, for gradients of at most max_abs before scaling.
+ * Returns: the worst that was found.  Threads: any. */
+MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value);
+MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update);
+MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs);
+
+/* Bytes, buffer by buffer. */
+typedef struct mpt_memory {
+    uint64_t parameters;        /* elements of all tensors */
+    uint64_t master, param, extra, grad, m, v, total;
+    double   per_parameter;     /* total / parameters; 0 without parameters */
+} mpt_memory;
+
+/* mpt_memory_report -- what a configuration takes; the arrays need not exist, only n, the formats, storage
+ * and moments are read.
+ *   needs  in  MPT_NEEDS_WEIGHT, _PARAM (a copy beside a master), _GRAD, _M, _V or-ed
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (*report is kept).  Threads: any. */
+MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
+                                     mpt_memory *report);
+
+/* To emulate any format in float arrays there is mpt_quantize_n of mpt_half.h: it shows what a format does to
+ * your numbers, and saves no memory. */
+
 
 // >>M9 checkpoint ----------------------------------------------------------------------------------
 /* What a training run is, for saving it: pointers to what you have, NULL and 0 for the rest. The lists and
@@ -5987,6 +6075,328 @@ MPT_DEF mpt_lion mpt_lion_defaults(void)
 {
     const mpt_lion o = {1e-4f, 0.9f, 0.99f, 0.0f, 0u};
     return o;
+}
+
+/* ---- rows ---- */
+
+#define MPTI_ROW 64             /* lanes of a dot product */
+
+/* Rows of 64 in registers, four of 16 lanes or eight of 8; `lane` carries the sums from call to call. */
+#if MPTI_X86
+#define MPTI_HALVES_512(p) \
+    _mm512_maskz_cvtph_ps((__mmask16)0xffff, _mm256_loadu_si256((const __m256i *)(const void *)(p)))
+#define MPTI_BHALVES_512(p)                                                                             \
+    _mm512_castsi512_ps(_mm512_maskz_slli_epi32((__mmask16)0xffff,                                      \
+        _mm512_maskz_cvtepu16_epi32((__mmask16)0xffff,                                                  \
+                                    _mm256_loadu_si256((const __m256i *)(const void *)(p))), 16))
+#define MPTI_HALVES_256(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define MPTI_BHALVES_256(p)                                                                             \
+    _mm256_castsi256_ps(_mm256_slli_epi32(                                                              \
+        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))), 16))
+
+/* Eight lanes to one: 4 to the rest, 2, 1. */
+__attribute__((target("avx2"))) static float mpti_sum8(__m256 a)
+{
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_shuffle_ps(b, b, 1)));
+}
+
+#define MPTI_ROW_AVX512(name, type, load)                                                               \
+    MPTI_AVX512_TARGET static float mpti_dot_##name##_avx512(float *lane, const type *a, const float *x, \
+                                                             size_t n)                                  \
+    {                                                                                                   \
+        __m512 s0 = _mm512_loadu_ps(lane), s1 = _mm512_loadu_ps(lane + 16);                             \
+        __m512 s2 = _mm512_loadu_ps(lane + 32), s3 = _mm512_loadu_ps(lane + 48);                        \
+        size_t i;                                                                                       \
+        for (i = 0; i < n; i += MPTI_ROW) {                                                             \
+            s0 = _mm512_fmadd_ps(load(a + i), _mm512_loadu_ps(x + i), s0);                              \
+            s1 = _mm512_fmadd_ps(load(a + i + 16), _mm512_loadu_ps(x + i + 16), s1);                    \
+            s2 = _mm512_fmadd_ps(load(a + i + 32), _mm512_loadu_ps(x + i + 32), s2);                    \
+            s3 = _mm512_fmadd_ps(load(a + i + 48), _mm512_loadu_ps(x + i + 48), s3);                    \
+        }                                                                                               \
+        _mm512_storeu_ps(lane, s0);                                                                     \
+        _mm512_storeu_ps(lane + 16, s1);                                                                \
+        _mm512_storeu_ps(lane + 32, s2);                                                                \
+        _mm512_storeu_ps(lane + 48, s3);                                                                \
+        s0 = _mm512_add_ps(_mm512_add_ps(s0, s2), _mm512_add_ps(s1, s3));                               \
+        return mpti_sum8(_mm256_add_ps(_mm512_castps512_ps256(s0),                                      \
+                                       _mm512_maskz_extractf32x8_ps((__mmask8)0xff, s0, 1)));           \
+    }                                                                                                   \
+    MPTI_AVX512_TARGET static void mpti_axpy_##name##_avx512(float *y, float a, const type *x, size_t n) \
+    {                                                                                                   \
+        const __m512 k = _mm512_set1_ps(a);                                                             \
+        size_t       i;                                                                                 \
+        for (i = 0; i < n; i += 32) {                                                                   \
+            _mm512_storeu_ps(y + i, _mm512_fmadd_ps(k, load(x + i), _mm512_loadu_ps(y + i)));           \
+            _mm512_storeu_ps(y + i + 16, _mm512_fmadd_ps(k, load(x + i + 16), _mm512_loadu_ps(y + i + 16))); \
+        }                                                                                               \
+    }
+#define MPTI_ROW_AVX2(name, type, load)                                                                 \
+    __attribute__((target("avx2,fma,f16c"))) static float mpti_dot_##name##_avx2(                       \
+        float *lane, const type *a, const float *x, size_t n)                                           \
+    {                                                                                                   \
+        __m256 s0 = _mm256_loadu_ps(lane), s1 = _mm256_loadu_ps(lane + 8);                              \
+        __m256 s2 = _mm256_loadu_ps(lane + 16), s3 = _mm256_loadu_ps(lane + 24);                        \
+        __m256 s4 = _mm256_loadu_ps(lane + 32), s5 = _mm256_loadu_ps(lane + 40);                        \
+        __m256 s6 = _mm256_loadu_ps(lane + 48), s7 = _mm256_loadu_ps(lane + 56);                        \
+        size_t i;                                                                                       \
+        for (i = 0; i < n; i += MPTI_ROW) {                                                             \
+            s0 = _mm256_fmadd_ps(load(a + i), _mm256_loadu_ps(x + i), s0);                              \
+            s1 = _mm256_fmadd_ps(load(a + i + 8), _mm256_loadu_ps(x + i + 8), s1);                      \
+            s2 = _mm256_fmadd_ps(load(a + i + 16), _mm256_loadu_ps(x + i + 16), s2);                    \
+            s3 = _mm256_fmadd_ps(load(a + i + 24), _mm256_loadu_ps(x + i + 24), s3);                    \
+            s4 = _mm256_fmadd_ps(load(a + i + 32), _mm256_loadu_ps(x + i + 32), s4);                    \
+            s5 = _mm256_fmadd_ps(load(a + i + 40), _mm256_loadu_ps(x + i + 40), s5);                    \
+            s6 = _mm256_fmadd_ps(load(a + i + 48), _mm256_loadu_ps(x + i + 48), s6);                    \
+            s7 = _mm256_fmadd_ps(load(a + i + 56), _mm256_loadu_ps(x + i + 56), s7);                    \
+        }                                                                                               \
+        _mm256_storeu_ps(lane, s0);                                                                     \
+        _mm256_storeu_ps(lane + 8, s1);                                                                 \
+        _mm256_storeu_ps(lane + 16, s2);                                                                \
+        _mm256_storeu_ps(lane + 24, s3);                                                                \
+        _mm256_storeu_ps(lane + 32, s4);                                                                \
+        _mm256_storeu_ps(lane + 40, s5);                                                                \
+        _mm256_storeu_ps(lane + 48, s6);                                                                \
+        _mm256_storeu_ps(lane + 56, s7);                                                                \
+        s0 = _mm256_add_ps(_mm256_add_ps(s0, s4), _mm256_add_ps(s2, s6));                               \
+        s1 = _mm256_add_ps(_mm256_add_ps(s1, s5), _mm256_add_ps(s3, s7));                               \
+        return mpti_sum8(_mm256_add_ps(s0, s1));                                                        \
+    }                                                                                                   \
+    __attribute__((target("avx2,fma,f16c"))) static void mpti_axpy_##name##_avx2(                       \
+        float *y, float a, const type *x, size_t n)                                                     \
+    {                                                                                                   \
+        const __m256 k = _mm256_set1_ps(a);                                                             \
+        size_t       i;                                                                                 \
+        for (i = 0; i < n; i += 8)                                                                      \
+            _mm256_storeu_ps(y + i, _mm256_fmadd_ps(k, load(x + i), _mm256_loadu_ps(y + i)));           \
+    }
+MPTI_ROW_AVX512(f32, float, _mm512_loadu_ps)
+MPTI_ROW_AVX512(f16, mpt_f16, MPTI_HALVES_512)
+MPTI_ROW_AVX512(bf16, mpt_bf16, MPTI_BHALVES_512)
+MPTI_ROW_AVX2(f32, float, _mm256_loadu_ps)
+MPTI_ROW_AVX2(f16, mpt_f16, MPTI_HALVES_256)
+MPTI_ROW_AVX2(bf16, mpt_bf16, MPTI_BHALVES_256)
+#define MPTI_ROW_DISPATCH(result, call, arguments, done)        \
+    const int path = mpti_path();                               \
+    if (path >= MPTI_PATH_AVX512) {                             \
+        result call##_avx512 arguments;                         \
+        done;                                                   \
+    }                                                           \
+    if (path >= MPTI_PATH_AVX2) {                               \
+        result call##_avx2 arguments;                           \
+        done;                                                   \
+    }
+#else
+#define MPTI_ROW_DISPATCH(result, call, arguments, done)
+#endif
+
+static float mpti_f32_of_f32(float x) { return x; }
+#define MPTI_VALUE_f32 mpti_f32_of_f32
+#define MPTI_VALUE_f16 mpt_f32_from_f16
+#define MPTI_VALUE_bf16 mpt_f32_from_bf16
+
+/* n is a multiple of 64 inside; the rest of a row is padded. */
+#define MPTI_ROW_CALLS(name, type)                                                              \
+    static float mpti_dot_##name(float *lane, const type *a, const float *x, size_t n)          \
+    {                                                                                           \
+        float  sum[MPTI_ROW];                                                                   \
+        size_t i, j;                                                                            \
+        MPTI_ROW_DISPATCH(sum[0] =, mpti_dot_##name, (lane, a, x, n), return sum[0])            \
+        for (i = 0; i < n; i += MPTI_ROW)                                                       \
+            for (j = 0; j < MPTI_ROW; j++)                                                      \
+                lane[j] = mpti_fma(MPTI_VALUE_##name(a[i + j]), x[i + j], lane[j]);             \
+        memcpy(sum, lane, sizeof sum);                                                          \
+        for (i = MPTI_ROW / 2; i; i /= 2)                                                       \
+            for (j = 0; j < i; j++)                                                             \
+                sum[j] += sum[i + j];                                                           \
+        return sum[0];                                                                          \
+    }                                                                                           \
+    static void mpti_axpy_##name(float *y, float a, const type *x, size_t n)                    \
+    {                                                                                           \
+        size_t i;                                                                               \
+        MPTI_ROW_DISPATCH((void), mpti_axpy_##name, (y, a, x, n), return)                       \
+        for (i = 0; i < n; i++)                                                                 \
+            y[i] = mpti_fma(a, MPTI_VALUE_##name(x[i]), y[i]);                                  \
+    }                                                                                           \
+    MPT_DEF float mpt_dot_##name(const type *a, const float *x, size_t n)                       \
+    {                                                                                           \
+        const size_t whole = n - n % MPTI_ROW;                                                  \
+        float        lane[MPTI_ROW], rest_x[MPTI_ROW], sum;                                     \
+        type         rest_a[MPTI_ROW];                                                          \
+        if (!n || !a || !x)                                                                     \
+            return 0.0f;                                                                        \
+        memset(lane, 0, sizeof lane);                                                           \
+        sum = mpti_dot_##name(lane, a, x, whole);                                               \
+        if (whole == n)                                                                         \
+            return sum;                                                                         \
+        memset(rest_a, 0, sizeof rest_a);                                                       \
+        memset(rest_x, 0, sizeof rest_x);                                                       \
+        memcpy(rest_a, a + whole, (n - whole) * sizeof *a);                                     \
+        memcpy(rest_x, x + whole, (n - whole) * sizeof *x);                                     \
+        return mpti_dot_##name(lane, rest_a, rest_x, MPTI_ROW);                                 \
+    }                                                                                           \
+    MPT_DEF mpt_status mpt_axpy_##name(float *y, float a, const type *x, size_t n)              \
+    {                                                                                           \
+        const size_t whole = n - n % MPTI_ROW;                                                  \
+        float        rest_y[MPTI_ROW];                                                          \
+        type         rest_x[MPTI_ROW];                                                          \
+        if (n && (!y || !x))                                                                    \
+            return MPT_E_ARG;                                                                   \
+        mpti_axpy_##name(y, a, x, whole);                                                       \
+        if (whole < n) {                                                                        \
+            memset(rest_y, 0, sizeof rest_y);                                                   \
+            memset(rest_x, 0, sizeof rest_x);                                                   \
+            memcpy(rest_y, y + whole, (n - whole) * sizeof *y);                                 \
+            memcpy(rest_x, x + whole, (n - whole) * sizeof *x);                                 \
+            mpti_axpy_##name(rest_y, a, rest_x, MPTI_ROW);                                      \
+            memcpy(y + whole, rest_y, (n - whole) * sizeof *y);                                 \
+        }                                                                                       \
+        return MPT_OK;                                                                          \
+    }
+MPT_ROW_FORMATS(MPTI_ROW_CALLS)
+
+/* Is x, or x times the factor, Inf or NaN anywhere? */
+static unsigned mpti_row_is_bad(const float *x, float factor, size_t n)
+{
+    unsigned bad = 0u;
+    size_t   i;
+    for (i = 0; i < n; i++)
+        (void)mpti_unscale_1(x[i], factor, &bad);
+    return bad;
+}
+
+static mpt_status mpti_row_publish(void *param, mpt_format format, float *master, size_t n)
+{
+    if (param && n)
+        mpti_row_store(param, format, 0, master, n);
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
+                                    size_t n, uint32_t *found_inf)
+{
+    if ((n && (!master || !x)) || !mpti_f32_is_finite(a))
+        return MPT_E_ARG;
+    if (param && !mpti_is_train_format(format))
+        return MPT_E_UNSUPPORTED;
+    if (found_inf && mpti_row_is_bad(x, a, n)) {
+        *found_inf = 1u;
+        return MPT_OK;
+    }
+    (void)mpt_axpy_f32(master, a, x, n);
+    return mpti_row_publish(param, format, master, n);
+}
+
+MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *master, float *m,
+                                        float momentum, float factor, float a, const float *x, size_t n,
+                                        uint32_t *found_inf)
+{
+    size_t i;
+    if ((n && (!master || !m || !x)) || !mpti_f32_is_finite(a) || !mpti_f32_is_finite(factor) ||
+        !mpti_is_decay(momentum))
+        return MPT_E_ARG;
+    if (param && !mpti_is_train_format(format))
+        return MPT_E_UNSUPPORTED;
+    if (found_inf && mpti_row_is_bad(x, factor, n)) {
+        *found_inf = 1u;
+        return MPT_OK;
+    }
+    for (i = 0; i < n; i++)
+        m[i] = mpti_fma(momentum, m[i], mpti_mul(factor, x[i]));
+    (void)mpt_axpy_f32(master, a, m, n);
+    return mpti_row_publish(param, format, master, n);
+}
+
+/* ---- lint, memory ---- */
+
+MPT_DEF const char *mpt_lint_text(mpt_lint lint)
+{
+#define MPTI_X(id, fatal, text) text,
+    static const char *const texts[] = {MPT_LINTS(MPTI_X)};
+#undef MPTI_X
+    return (unsigned)lint < (unsigned)MPT_LINT_COUNT ? texts[lint] : "unknown finding";
+}
+
+MPT_DEF int mpt_lint_is_fatal(mpt_lint lint)
+{
+#define MPTI_X(id, fatal, text) fatal,
+    static const unsigned char fatal_[] = {MPT_LINTS(MPTI_X)};
+#undef MPTI_X
+    return (unsigned)lint >= (unsigned)MPT_LINT_COUNT || fatal_[lint];
+}
+
+MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    unsigned               flags = 0u;
+    uint64_t               code, magnitude;
+    if (!f || f->specials == MPT_SPECIALS_SCALE || !mpti_f64_is_finite(value))
+        return MPT_LINT_UNKNOWN;
+    if (!(mpti_f64_bits(value) << 1))
+        return MPT_LINT_OK;
+    code = mpt_encode(format, value, NULL, &flags);
+    magnitude = code & (((uint64_t)1 << (f->bits - 1)) - 1u);
+    if (flags & MPT_FLAG_OVERFLOW)
+        return MPT_LINT_OVERFLOWS;
+    if (!magnitude)
+        return MPT_LINT_VANISHES;
+    return magnitude >> f->mantissa_bits ? MPT_LINT_OK : MPT_LINT_SUBNORMAL;
+}
+
+MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update)
+{
+    const double moved = weight - update, ulp = mpt_ulp(format, weight);
+    if (!mpt_format_get(format) || (unsigned)storage >= (unsigned)MPT_STORAGE_COUNT ||
+        !mpti_f64_is_finite(weight) || !mpti_f64_is_finite(update))
+        return MPT_LINT_UNKNOWN;
+    if (storage != MPT_STORE_NEAREST || !(mpti_f64_bits(update) << 1))
+        return MPT_LINT_OK;
+    if (mpt_encode(format, moved, NULL, NULL) == mpt_encode(format, weight, NULL, NULL))
+        return MPT_LINT_UPDATE_LOST;
+    return update < ulp && -update < ulp ? MPT_LINT_UPDATE_FEW : MPT_LINT_OK;
+}
+
+MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs)
+{
+    unsigned flags = 0u;
+    if (!mpt_format_get(format) || !(scale > 0.0) || !mpti_f64_is_finite(scale) || !(max_abs >= 0.0) ||
+        !mpti_f64_is_finite(max_abs))
+        return MPT_LINT_UNKNOWN;
+    (void)mpt_encode(format, scale * max_abs, NULL, &flags);
+    if ((flags & MPT_FLAG_OVERFLOW) || !mpti_f64_is_finite(scale * max_abs))
+        return MPT_LINT_SCALE_HIGH;
+    return mpti_f64_bits(scale) << 12 ? MPT_LINT_SCALE_ODD : MPT_LINT_OK;
+}
+
+MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
+                                     mpt_memory *report)
+{
+    mpt_memory r;
+    size_t     i;
+    memset(&r, 0, sizeof r);
+    if (!report || (count && !tensors))
+        return MPT_E_ARG;
+    for (i = 0; i < count; i++) {
+        const mpt_tensor *t = &tensors[i];
+        const char *const why = mpti_tensor_unsupported(t, needs & MPT_NEEDS_WEIGHT);
+        const int         weight = (needs & MPT_NEEDS_WEIGHT) != 0u, copy = (needs & MPT_NEEDS_PARAM) != 0u;
+        const uint64_t    n = t->n, moment = mpti_format_bytes(mpti_moments_format(t));
+        if (why || (copy && !mpti_is_train_format(t->param_format)) ||
+            ((needs & MPT_NEEDS_GRAD) && !mpti_is_train_format(t->grad_format)))
+            return MPT_E_UNSUPPORTED;
+        r.parameters += n;
+        r.master += weight && mpti_has_master(t) ? n * sizeof(float) : 0u;
+        r.extra += weight && mpti_has_extra(t) ? n * sizeof(uint16_t) : 0u;
+        r.param += copy || (weight && !mpti_has_master(t)) ? n * mpti_format_bytes(t->param_format) : 0u;
+        r.grad += needs & MPT_NEEDS_GRAD ? n * mpti_format_bytes(t->grad_format) : 0u;
+        r.m += needs & MPT_NEEDS_M ? n * moment : 0u;
+        r.v += needs & MPT_NEEDS_V ? n * moment : 0u;
+    }
+    r.total = r.master + r.param + r.extra + r.grad + r.m + r.v;
+    r.per_parameter = r.parameters ? (double)r.total / (double)r.parameters : 0.0;
+    *report = r;
+    return MPT_OK;
 }
 
 // >>M17 implementation: checkpoint -----------------------------------------------------------------

@@ -1,0 +1,241 @@
+/* test_mpt_rows.c -- row primitives on every path, updates inside backprop, lint, memory report.
+ *
+ *     cc -O2 -std=c99 -I. tests/test_mpt_rows.c -o test_mpt_rows -lm && ./test_mpt_rows */
+static int last_path = 9;       /* the paths of mpt_half.h, up to this one */
+#define MPTI_LAST_PATH last_path
+#define MPT_IMPLEMENTATION
+#include "../mpt.h"
+
+#include "test.h"
+
+enum { MOST = 4096 };
+static float    x[MOST], y[MOST], was[MOST], as_f32[MOST];
+static mpt_f16  as_f16[MOST];
+static mpt_bf16 as_bf16[MOST];
+
+static float random_unit(void) { return (float)((int)(mt_random() >> 40) - 0x800000) / 8388608.0f; }
+
+static void fill(void)
+{
+    size_t i;
+    for (i = 0; i < MOST; i++) {
+        x[i] = random_unit();
+        was[i] = random_unit();
+        as_f32[i] = random_unit();
+        as_f16[i] = mpt_f16_from_f32(random_unit() * (i % 5 ? 1.0f : 1e-5f));
+        as_bf16[i] = mpt_bf16_from_f32(random_unit());
+    }
+}
+
+/* The documented order, on one array of lanes. */
+#define NAIVE_DOT(name, type, value)                                        \
+    static float naive_dot_##name(const type *a, size_t n)                  \
+    {                                                                       \
+        float  lane[64];                                                    \
+        size_t i, k;                                                        \
+        for (i = 0; i < 64; i++) lane[i] = 0.0f;                            \
+        for (i = 0; i < (n + 63) / 64 * 64; i++)                            \
+            lane[i % 64] = fmaf(i < n ? value(a[i]) : 0.0f, i < n ? x[i] : 0.0f, lane[i % 64]); \
+        for (k = 32; k; k /= 2)                                             \
+            for (i = 0; i < k; i++) lane[i] += lane[i + k];                 \
+        return lane[0];                                                     \
+    }
+#define ITSELF(x) (x)
+NAIVE_DOT(f32, float, ITSELF)
+NAIVE_DOT(f16, mpt_f16, mpt_f32_from_f16)
+NAIVE_DOT(bf16, mpt_bf16, mpt_f32_from_bf16)
+
+#define ROWS(name, value)                                                                           \
+    do {                                                                                            \
+        size_t i;                                                                                   \
+        CHECK_EQ_U_AT(mpti_f32_bits(mpt_dot_##name(as_##name, x, n)),                               \
+                      mpti_f32_bits(naive_dot_##name(as_##name, n)), n);                            \
+        memcpy(y, was, sizeof y);                                                                   \
+        CHECK_EQ_I(mpt_axpy_##name(y, 0.37f, as_##name, n), MPT_OK);                                \
+        for (i = 0; i < MOST; i++)                                                                  \
+            CHECK_EQ_U_AT(mpti_f32_bits(y[i]),                                                      \
+                          mpti_f32_bits(i < n ? fmaf(0.37f, value(as_##name[i]), was[i]) : was[i]), i); \
+    } while (0)
+
+TEST(rows_on_every_path)
+{
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 127, 128, 300, 4095, 4096};
+    size_t              s;
+    for (last_path = 0; last_path < 6; last_path++)
+        for (s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            const size_t n = sizes[s];
+            fill();
+            ROWS(f32, ITSELF);
+            ROWS(f16, mpt_f32_from_f16);
+            ROWS(bf16, mpt_f32_from_bf16);
+        }
+    last_path = 9;
+}
+
+TEST(dot_is_close_to_exact)
+{
+    double exact = 0.0, size = 0.0;
+    size_t i;
+    fill();
+    for (i = 0; i < MOST; i++) {
+        exact += (double)mpt_f32_from_f16(as_f16[i]) * (double)x[i];
+        size += fabs((double)mpt_f32_from_f16(as_f16[i]) * (double)x[i]);
+    }
+    /* 64 fmas a lane and 6 additions: at most 70 roundings of 2^-24 of the partial sums */
+    CHECK(fabs((double)mpt_dot_f16(as_f16, x, MOST) - exact) <= 70.0 * ldexp(1.0, -24) * size);
+}
+
+TEST(rows_refuse)
+{
+    CHECK_EQ_U(mpti_f32_bits(mpt_dot_f16(NULL, x, 3)), 0u);
+    CHECK_EQ_U(mpti_f32_bits(mpt_dot_f16(as_f16, NULL, 3)), 0u);
+    CHECK_EQ_I(mpt_axpy_f16(NULL, 1.0f, as_f16, 3), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_bf16(y, 1.0f, NULL, 3), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_f32(NULL, 1.0f, NULL, 0), MPT_OK);
+}
+
+TEST(axpy_publish)
+{
+    uint32_t bad = 0u;
+    uint16_t copy[100], before[100];
+    size_t   i;
+    fill();
+    memcpy(y, was, sizeof y);
+    CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, -0.1f, x, 100, &bad), MPT_OK);
+    for (i = 0; i < 100; i++) {
+        CHECK_EQ_U_AT(mpti_f32_bits(y[i]), mpti_f32_bits(fmaf(-0.1f, x[i], was[i])), i);
+        CHECK_EQ_U_AT(copy[i], mpt_f16_from_f32(y[i]).bits, i);
+    }
+    CHECK_EQ_U(mpti_f32_bits(y[100]), mpti_f32_bits(was[100]));
+    CHECK_EQ_U(bad, 0);
+    memcpy(was, y, sizeof y);
+    memcpy(before, copy, sizeof copy);
+    for (i = 0; i < 3; i++) {           /* Inf, NaN, and a product that overflows: the row stays */
+        const float keep = x[99], a = i == 2 ? 16.0f : 1.0f;
+        x[99] = mpti_f32_make(i == 0 ? 0x7f800000u : i == 1 ? 0x7fc00000u : 0x7f7fffffu);
+        bad = 0u;
+        CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, a, x, 100, &bad), MPT_OK);
+        CHECK_EQ_U(bad, 1);
+        CHECK(!memcmp(was, y, sizeof y) && !memcmp(before, copy, sizeof copy));
+        x[99] = keep;
+    }
+    CHECK_EQ_I(mpt_axpy_publish(NULL, MPT_F64, y, 0.0f, x, 100, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_axpy_publish(copy, MPT_E4M3, y, 1.0f, x, 100, NULL), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, NULL, 1.0f, x, 100, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, 1.0f, NULL, 100, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, mpti_f32_make(0x7fc00000u), x, 100, NULL), MPT_E_ARG);
+}
+
+/* Two steps under different scales give what one scale gives: what m holds is never divided again. */
+TEST(momentum_publish_unscales_once)
+{
+    float    w[2][8], m[2][8], g[8];
+    uint16_t copy[8];
+    uint32_t bad = 0u;
+    int      k, t, i;
+    for (i = 0; i < 16; i++) w[i / 8][i % 8] = m[i / 8][i % 8] = 0.0f;
+    for (k = 0; k < 2; k++)
+        for (t = 0; t < 2; t++) {
+            const float scale = k ? (t ? 1024.0f : 64.0f) : 1.0f;
+            for (i = 0; i < 8; i++) g[i] = (float)(i + 1 + t) * 0.1f * scale;
+            CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, w[k], m[k], 0.9f, 1.0f / scale, -0.5f, g, 8,
+                                            &bad), MPT_OK);
+        }
+    for (i = 0; i < 8; i++) {
+        const double m1 = (i + 1) * 0.1, m2 = 0.9 * m1 + (i + 2) * 0.1, want = -0.5 * m1 - 0.5 * m2;
+        CHECK(fabs((double)w[0][i] - (double)w[1][i]) <= 0.0);
+        CHECK(fabs((double)w[0][i] - want) <= 1e-6);
+        CHECK_EQ_U(copy[i], mpt_bf16_from_f32(w[1][i]).bits);
+    }
+    CHECK_EQ_U(bad, 0);
+    g[3] = mpti_f32_make(0x7f800000u);
+    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, w[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_OK);
+    CHECK_EQ_U(bad, 1);
+    CHECK(fabs((double)w[0][0] - (double)w[1][0]) <= 0.0 && fabs((double)m[0][0] - (double)m[1][0]) <= 0.0);
+    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, w[1], NULL, 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
+    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, w[1], m[1], 1.0f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
+    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_TF32, w[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad),
+               MPT_E_UNSUPPORTED);
+}
+
+TEST(lint)
+{
+    CHECK_EQ_I(mpt_lint_constant(MPT_F16, 1e-8), MPT_LINT_VANISHES);
+    CHECK_EQ_I(mpt_lint_constant(MPT_F16, 1e-7), MPT_LINT_SUBNORMAL);
+    CHECK_EQ_I(mpt_lint_constant(MPT_F16, 1e-4), MPT_LINT_OK);
+    CHECK_EQ_I(mpt_lint_constant(MPT_BF16, 1e-8), MPT_LINT_OK);
+    CHECK_EQ_I(mpt_lint_constant(MPT_F16, -1e9), MPT_LINT_OVERFLOWS);
+    CHECK_EQ_I(mpt_lint_constant(MPT_F16, -65504.0), MPT_LINT_OK);
+    CHECK_EQ_I(mpt_lint_constant(MPT_BF16, -1e9), MPT_LINT_OK);
+    CHECK_EQ_I(mpt_lint_constant(MPT_E4M3, 1000.0), MPT_LINT_OVERFLOWS);
+    CHECK_EQ_I(mpt_lint_constant(MPT_F16, 0.0), MPT_LINT_OK);
+    CHECK_EQ_I(mpt_lint_constant(MPT_FORMAT_COUNT, 1.0), MPT_LINT_UNKNOWN);
+    CHECK_EQ_I(mpt_lint_constant(MPT_F16, mpti_f64_make((uint64_t)0x7ff << 52)), MPT_LINT_UNKNOWN);
+    CHECK_EQ_I(mpt_lint_update(MPT_STORE_NEAREST, MPT_F16, 1.5, 1e-4), MPT_LINT_UPDATE_LOST);
+    CHECK_EQ_I(mpt_lint_update(MPT_STORE_NEAREST, MPT_F16, 1.5, -8e-4), MPT_LINT_UPDATE_FEW);
+    CHECK_EQ_I(mpt_lint_update(MPT_STORE_NEAREST, MPT_F16, 1.5, 2e-3), MPT_LINT_OK);
+    CHECK_EQ_I(mpt_lint_update(MPT_STORE_NEAREST, MPT_BF16, 1.5, 2e-3), MPT_LINT_UPDATE_LOST);
+    CHECK_EQ_I(mpt_lint_update(MPT_STORE_KAHAN, MPT_BF16, 1.5, 2e-3), MPT_LINT_OK);
+    CHECK_EQ_I(mpt_lint_update(MPT_STORAGE_COUNT, MPT_BF16, 1.5, 2e-3), MPT_LINT_UNKNOWN);
+    CHECK_EQ_I(mpt_lint_scale(MPT_F16, 65536.0, 1.0), MPT_LINT_SCALE_HIGH);
+    CHECK_EQ_I(mpt_lint_scale(MPT_F16, 65536.0, 0.5), MPT_LINT_OK);
+    CHECK_EQ_I(mpt_lint_scale(MPT_F16, 1000.0, 0.5), MPT_LINT_SCALE_ODD);
+    CHECK_EQ_I(mpt_lint_scale(MPT_F16, 0.0, 0.5), MPT_LINT_UNKNOWN);
+    CHECK(mpt_lint_is_fatal(MPT_LINT_VANISHES) && !mpt_lint_is_fatal(MPT_LINT_SUBNORMAL) &&
+          !mpt_lint_is_fatal(MPT_LINT_OK) && mpt_lint_is_fatal(MPT_LINT_COUNT));
+    CHECK_EQ_S(mpt_lint_text(MPT_LINT_OK), "nothing found");
+    CHECK_EQ_S(mpt_lint_text(MPT_LINT_COUNT), "unknown finding");
+}
+
+/* FACTS: Adam in FP32 takes 16 bytes a parameter, with FP16 copies and gradients 16 too; split and bf16
+ * moments 10. */
+TEST(memory)
+{
+    const unsigned all = MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M | MPT_NEEDS_V;
+    mpt_tensor     t[2];
+    mpt_memory     r, kept;
+    memset(t, 0, sizeof t);
+    t[0].n = 60;
+    t[1].n = 40;
+    t[0].grad_format = t[1].grad_format = MPT_F32;
+    t[0].param_format = t[1].param_format = MPT_F16;
+    CHECK_EQ_I(mpt_memory_report(t, 2, all, &r), MPT_OK);
+    CHECK(r.parameters == 100 && r.master == 400 && !r.param && !r.extra && r.grad == 400 && r.m == 400 &&
+          r.v == 400 && r.total == 1600);
+    CHECK(fabs(r.per_parameter - 16.0) <= 0.0);
+    t[0].grad_format = t[1].grad_format = MPT_F16;
+    CHECK_EQ_I(mpt_memory_report(t, 2, all | MPT_NEEDS_PARAM, &r), MPT_OK);
+    CHECK(fabs(r.per_parameter - 16.0) <= 0.0 && r.param == 200);
+    t[0].param_format = t[1].param_format = MPT_BF16;
+    t[0].storage = t[1].storage = MPT_STORE_SPLIT;
+    t[0].moments = t[1].moments = MPT_MOMENTS_BF16;
+    CHECK_EQ_I(mpt_memory_report(t, 2, all, &r), MPT_OK);
+    CHECK(fabs(r.per_parameter - 10.0) <= 0.0 && r.extra == 200 && r.param == 200 && !r.master);
+    kept = r;
+    t[1].param_format = MPT_F16;
+    CHECK_EQ_I(mpt_memory_report(t, 2, all, &r), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_memory_report(NULL, 2, all, &r), MPT_E_ARG);
+    CHECK_EQ_I(mpt_memory_report(t, 2, all, NULL), MPT_E_ARG);
+    CHECK(!memcmp(&kept, &r, sizeof r));
+    CHECK_EQ_I(mpt_memory_report(NULL, 0, all, &r), MPT_OK);
+    CHECK(r.total == 0);
+}
+
+#ifdef __FAST_MATH__
+#define RUN_EXACT(name) (void)mt_test_##name
+#else
+#define RUN_EXACT(name) RUN(name)
+#endif
+
+int main(int argc, char **argv)
+{
+    mt_begin(argc, argv);
+    RUN_EXACT(rows_on_every_path);
+    RUN(dot_is_close_to_exact);
+    RUN(rows_refuse);
+    RUN(axpy_publish);
+    RUN(momentum_publish_unscales_once);
+    RUN(lint);
+    RUN(memory);
+    return mt_end();
+}
