@@ -5463,7 +5463,7 @@ MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, siz
 /* ---- weights, wherever they live ---- */
 
 /* Loops over one block. What goes to 16 bits comes from float patterns, integers only. */
-static void mpti_philox_portable(uint32_t *out, uint64_t block, uint32_t stream, uint32_t step,
+static void mpti_random_portable(uint32_t *out, uint64_t block, uint32_t stream, uint32_t step,
                                  uint64_t seed)
 {
     size_t i;
@@ -5479,68 +5479,47 @@ static void mpti_philox_portable(uint32_t *out, uint64_t block, uint32_t stream,
  * that a product need not be cut; words 0 and 1 of a counter end in one lane, 2 and 3 in another. The lanes
  * hold the counters in the order in which unpacking puts them right. Compilers find none of this. */
 #if MPTI_X86
-#define MPTI_PHILOX(suffix, target, vec, lanes, order, set1, load, store, add, mul, high, exor, join, \
-                    lo, hi)                                                                         \
-    target static void mpti_philox_row_##suffix(uint32_t *out, uint64_t block, uint32_t stream,         \
-                                            uint32_t step, uint64_t seed)                           \
-    {                                                                                               \
-        static const uint64_t place[lanes] = order;                                                 \
-        const vec m0 = set1((long long)0xd2511f53), m1 = set1((long long)0xcd9e8d57);               \
-        vec       key[20];                                                                          \
-        size_t    i, k;                                                                             \
-        for (k = 0; k < 10; k++) {                                                                  \
-            key[2 * k] = set1((long long)(uint32_t)((uint32_t)seed + k * 0x9e3779b9u));             \
-            key[2 * k + 1] = set1((long long)(uint32_t)((uint32_t)(seed >> 32) + k * 0xbb67ae85u)); \
-        }                                                                                           \
-        for (i = 0; i < MPTI_BLOCK / 4; i += lanes) {                                               \
-            vec c0 = add(set1((long long)(block + i)), load((const vec *)(const void *)place));     \
-            vec c1 = high(c0), c2 = set1((long long)stream), c3 = set1((long long)step);            \
-            for (k = 0; k < 20; k += 2) {                                                           \
-                const vec p0 = mul(c0, m0), p1 = mul(c2, m1);                                       \
-                c0 = exor(exor(high(p1), c1), key[k]);                                              \
-                c1 = p1;                                                                            \
-                c2 = exor(exor(high(p0), c3), key[k + 1]);                                          \
-                c3 = p0;                                                                            \
-            }                                                                                       \
-            c0 = join(c0, c1);                                                                      \
-            c2 = join(c2, c3);                                                                      \
-            store((vec *)(void *)(out + 4 * i), lo(c0, c2));                                        \
-            store((vec *)(void *)(out + 4 * i + 2 * lanes), hi(c0, c2));                            \
-        }                                                                                           \
+__attribute__((target("avx2"))) static void mpti_random_avx2(uint32_t *out, uint64_t block, uint32_t stream,
+                                                             uint32_t step, uint64_t seed)
+{
+    static const uint64_t place[4] = {0, 2, 1, 3};
+    const __m256i m0 = _mm256_set1_epi64x((long long)0xd2511f53);
+    const __m256i m1 = _mm256_set1_epi64x((long long)0xcd9e8d57);
+    __m256i       key[20];
+    size_t        i, k;
+    for (k = 0; k < 10; k++) {
+        key[2 * k] = _mm256_set1_epi64x((long long)((uint32_t)seed + (uint32_t)k * 0x9e3779b9u));
+        key[2 * k + 1] = _mm256_set1_epi64x((long long)((uint32_t)(seed >> 32) + (uint32_t)k * 0xbb67ae85u));
     }
-/* maskz: gcc 12 warns in C++ of what the plain forms have inside */
-#define MPTI_ORDER_512 {0, 4, 1, 5, 2, 6, 3, 7}
-#define MPTI_MUL_512(a, b) _mm512_maskz_mul_epu32((__mmask8)0xff, a, b)
-#define MPTI_HIGH_512(a) _mm512_maskz_shuffle_epi32((__mmask16)0xffff, a, (_MM_PERM_ENUM)0xf5)
-#define MPTI_JOIN_512(a, b) \
-    _mm512_mask_shuffle_epi32(a, (__mmask16)0xaaaa, b, (_MM_PERM_ENUM)0xa0)
-#define MPTI_LO_512(a, b) _mm512_maskz_unpacklo_epi64((__mmask8)0xff, a, b)
-#define MPTI_HI_512(a, b) _mm512_maskz_unpackhi_epi64((__mmask8)0xff, a, b)
-#define MPTI_ORDER_256 {0, 2, 1, 3}
-#define MPTI_HIGH_256(a) _mm256_shuffle_epi32(a, 0xf5)
-#define MPTI_JOIN_256(a, b) _mm256_blend_epi32(a, _mm256_shuffle_epi32(b, 0xa0), 0xaa)
-MPTI_PHILOX(avx512, MPTI_AVX512_TARGET, __m512i, 8, MPTI_ORDER_512, _mm512_set1_epi64, _mm512_loadu_si512,
-            _mm512_storeu_si512, _mm512_add_epi64, MPTI_MUL_512, MPTI_HIGH_512, _mm512_xor_si512,
-            MPTI_JOIN_512, MPTI_LO_512, MPTI_HI_512)
-MPTI_PHILOX(avx2, __attribute__((target("avx2"))), __m256i, 4, MPTI_ORDER_256, _mm256_set1_epi64x,
-            _mm256_loadu_si256, _mm256_storeu_si256, _mm256_add_epi64, _mm256_mul_epu32, MPTI_HIGH_256,
-            _mm256_xor_si256, MPTI_JOIN_256, _mm256_unpacklo_epi64, _mm256_unpackhi_epi64)
+    for (i = 0; i < MPTI_BLOCK / 4; i += 4) {
+        __m256i c0 = _mm256_add_epi64(_mm256_set1_epi64x((long long)(block + i)),
+                                      _mm256_loadu_si256((const __m256i *)(const void *)place));
+        __m256i c1 = _mm256_srli_epi64(c0, 32);
+        __m256i c2 = _mm256_set1_epi64x((long long)stream), c3 = _mm256_set1_epi64x((long long)step);
+        for (k = 0; k < 20; k += 2) {
+            const __m256i p0 = _mm256_mul_epu32(c0, m0), p1 = _mm256_mul_epu32(c2, m1);
+            c0 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), c1), key[k]);
+            c1 = p1;
+            c2 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), c3), key[k + 1]);
+            c3 = p0;
+        }
+        c0 = _mm256_blend_epi32(c0, _mm256_slli_epi64(c1, 32), 0xaa);
+        c2 = _mm256_blend_epi32(c2, _mm256_slli_epi64(c3, 32), 0xaa);
+        _mm256_storeu_si256((__m256i *)(void *)(out + 4 * i), _mm256_unpacklo_epi64(c0, c2));
+        _mm256_storeu_si256((__m256i *)(void *)(out + 4 * i + 8), _mm256_unpackhi_epi64(c0, c2));
+    }
+}
 #endif
 
-static void mpti_philox_rows(uint32_t *out, uint64_t block, uint32_t stream, uint32_t step, uint64_t seed)
+static void mpti_random_rows(uint32_t *out, uint64_t block, uint32_t stream, uint32_t step, uint64_t seed)
 {
 #if MPTI_X86
-    const int path = mpti_path();
-    if (path >= MPTI_PATH_AVX512) {
-        mpti_philox_row_avx512(out, block, stream, step, seed);
-        return;
-    }
-    if (path >= MPTI_PATH_AVX2) {
-        mpti_philox_row_avx2(out, block, stream, step, seed);
+    if (mpti_path() >= MPTI_PATH_AVX2) {
+        mpti_random_avx2(out, block, stream, step, seed);
         return;
     }
 #endif
-    mpti_philox_portable(out, block, stream, step, seed);
+    mpti_random_portable(out, block, stream, step, seed);
 }
 
 MPTI_INLINE void mpti_bf16_stochastic_loop(uint16_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT w,
@@ -5673,8 +5652,20 @@ static void mpti_stochastic_out(const float *block, const mpt_tensor *t, size_t 
 {
     uint32_t bits[MPTI_BLOCK], random[MPTI_BLOCK];
     uint16_t codes[MPTI_BLOCK];
+#if MPTI_X86
+    if (mpti_path() >= MPTI_PATH_AVX512) {
+        mpt_opts o;
+        memset(&o, 0, sizeof o);
+        o.seed = t->seed;
+        o.stream = at.stream;
+        o.step = at.step;
+        mpti_stochastic_avx512((unsigned char *)t->param + first * sizeof *codes,
+                               (const unsigned char *)block, n, t->param_format == MPT_BF16, &o, first);
+        return;
+    }
+#endif
     memcpy(bits, block, sizeof bits);
-    mpti_philox_rows(random, (uint64_t)first / 4u, at.stream, at.step, t->seed);
+    mpti_random_rows(random, (uint64_t)first / 4u, at.stream, at.step, t->seed);
     if (t->param_format == MPT_F16)
         mpti_f16_stochastic_block(codes, bits, random);
     else
