@@ -12,7 +12,8 @@ static float  *a32, *b32, *c32;
 static void   *a, *b, *c, *work;
 static size_t work_bytes;
 
-static double gflops(size_t n, double seconds) { return 2.0 * (double)n * (double)n * (double)n / seconds * 1e-9; }
+static double gflops(size_t n,
+                     double seconds) { return 2.0 * (double)n * (double)n * (double)n / seconds * 1e-9; }
 
 static double time_gemm(size_t n, mpt_format f)
 {
@@ -20,7 +21,8 @@ static double time_gemm(size_t n, mpt_format f)
     int    i;
     for (i = 0; i < RUNS; i++) {
         t[i] = bench_now();
-        if (mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, n, n, n, 1.0f, a, f, n, b, f, n, 0.0f, c, f, n,
+        if (mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, n, n, n, 1.0f, a, f, n, b, f, n, 0.0f, c,
+                     f, n,
                      work, work_bytes) != MPT_OK) {
             fprintf(stderr, "bench: mpt_gemm refused\n");
             exit(1);
@@ -92,11 +94,13 @@ int main(int argc, char **argv)
                 theirs = time_sgemm(n);
 #endif
                 ours = time_gemm(n, formats[f]);
-                printf("%-6s %6zu %12zu %12.2f %12.2f %7.2f\n", mpt_format_get(formats[f])->name, n, work_bytes,
+                printf("%-6s %6zu %12zu %12.2f %12.2f %7.2f\n", mpt_format_get(formats[f])->name, n,
+                       work_bytes,
                        gflops(n, ours), theirs > 0.0 ? gflops(n, theirs) : 0.0,
                        theirs > 0.0 ? theirs / ours : 0.0);
                 if (csv)
-                    fprintf(csv, "%s,%zu,%zu,%.4g,%.4g,%.3f\n", mpt_format_get(formats[f])->name, n, work_bytes,
+                    fprintf(csv, "%s,%zu,%zu,%.4g,%.4g,%.3f\n", mpt_format_get(formats[f])->name, n,
+                            work_bytes,
                             gflops(n, ours), theirs > 0.0 ? gflops(n, theirs) : 0.0,
                             theirs > 0.0 ? theirs / ours : 0.0);
                 free(work);

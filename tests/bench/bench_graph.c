@@ -1,4 +1,4 @@
-/* bench_graph.c -- the graph rewrite on 10^4, 10^5 and 10^6 nodes: seconds, bytes of memory, and how they grow.
+/* bench_graph.c -- the graph rewrite on 10^4, 10^5 and 10^6 nodes: seconds, bytes of memory, their growth.
  * Residual blocks (convolution, norm, relu, add), every tenth with a loss-like deny op at its side, read by
  * the next; then a backward chain that reads what the forward one made. Growth 10 is linear. */
 #define _POSIX_C_SOURCE 200809L
@@ -8,7 +8,8 @@
 
 static void build(mpt_graph *g, uint32_t nodes)
 {
-    static const char *const ops[] = {"conv2d", "batch_norm", "relu", "conv2d", "batch_norm", "add", "relu", "tanh"};
+    static const char *const ops[] = {"conv2d",     "batch_norm", "relu", "conv2d",
+                                      "batch_norm", "add",        "relu", "tanh"};
     uint32_t in[2], x, w, block = 0, i, made = 2;
     mpt_graph_op(g, "x", "placeholder", NULL, 0, 100000, &x);
     mpt_graph_op(g, "w", "variable", NULL, 0, 5000, &w);
