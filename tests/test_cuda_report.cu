@@ -26,6 +26,23 @@ static struct {
 
 static size_t bytes_of(mpt_format f) { return f == MPT_F32 ? 4 : 2; }
 
+/* Every limit of every format, and the floats beside it. */
+static const std::vector<uint32_t> &limits()
+{
+    static std::vector<uint32_t> all;
+    static bool                  done = false;
+    for (int f = 0; f < (int)MPT_FORMAT_COUNT && !done; f++) {
+        auto r = std::make_unique<mpt_range>();
+        if (mpt_range_init(r.get(), (mpt_format)f) != MPT_OK) continue;
+        for (uint64_t limit : {r->least_kept, r->least_normal, r->least_overflow}) {
+            const uint32_t u = mpti_f32_bits((float)mpti_f64_make(limit)) & 0x7fffffffu;
+            for (uint32_t d = 0; d < 3; d++) all.push_back(u + d - 1u);
+        }
+    }
+    done = true;
+    return all;
+}
+
 /* n numbers in a format, on both sides; the device's copy begins `off` elements off its alignment. */
 struct Numbers {
     mpt_format                 format;
@@ -41,6 +58,7 @@ struct Numbers {
             if (mt_random() % 4)                        /* about what f16 can hold */
                 u = (u & 0x807fffffu) | (uint32_t)(95 + mt_random() % 50) << 23;
             if (mt_random() % 16 == 0) u &= 0x80000000u;
+            if (mt_random() % 4 == 0) u = (u & 0x80000000u) | limits()[mt_random() % limits().size()];
             if (f == MPT_F32) memcpy(&host[4 * i], &u, 4);
             else memcpy(&host[2 * i], (const char *)&u + mt_random() % 2, 2);
         }
