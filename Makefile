@@ -9,7 +9,8 @@ HEADERS := mpt_half.h mpt.h mpt_cuda.h
 WARN    := -std=c99 -Wall -Wextra -Wpedantic -Wshadow
 VERSION := $(shell awk '/define MPT_VERSION_(MAJOR|MINOR|PATCH) /{v = v s $$3; s = "."} END{print v}' mpt_half.h)
 
-EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits 08_amp_graph 09_policy_mlp 11_gpu_advice dropin/before_scaler dropin/after_scaler
+EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits 06_reports 08_amp_graph 09_policy_mlp \
+            11_gpu_advice dropin/before_scaler dropin/after_scaler
 TESTS    := $(sort $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)))
 INSPECT  := examples/inspect.c $(wildcard examples/inspect/*.[ch])
 # OpenBLAS, if it is there: only bench_gemm uses it
@@ -23,13 +24,15 @@ BENCHES  := $(sort $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(B)/examples/04_train_digits ## train on real digits in FP32, FP16, BF16: table, histogram, pictures in build/demo
+demo: $(B)/examples/04_train_digits $(B)/examples/06_reports ## train on real digits in FP32, FP16, BF16: table, histogram, pictures in build/demo
 	@mkdir -p $(B)/demo
 	@$(B)/examples/04_train_digits --data examples/data/digits.csv --out $(B)/demo > $(B)/demo/report.txt
 	@cat $(B)/demo/report.txt
+	@$(B)/examples/06_reports $(B)/demo > $(B)/demo/reports.txt
 	@if command -v gnuplot >/dev/null 2>&1; then \
 	    gnuplot -e "dir='$(B)/demo'" examples/04_plot.gp && \
-	    echo "wrote $(B)/demo/results.csv, histogram.png, accuracy.png"; \
+	    gnuplot -e "dir='$(B)/demo'" examples/06_plot.gp && \
+	    echo "wrote $(B)/demo/results.csv, histogram, accuracy, gradients, curve, growth, heat .png"; \
 	else echo "wrote $(B)/demo/results.csv (install gnuplot to get the pictures too)"; fi
 
 test: $(TESTS:%=$(B)/tests/%) ## the tests, in a few seconds

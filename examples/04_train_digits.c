@@ -331,11 +331,12 @@ static void step_without_masters(const net *t)
     size_t l, i;
     for (l = 0; l < LAYERS && !t->step.found_inf; l++) {
         const mpt_tensor *w = &t->weights[l];
+        float *const      m = (float *)w->m;
         load(g, w->grad, w->grad_format, 0, w->n);
         load(x, w->param, w->param_format, 0, w->n);
         for (i = 0; i < w->n; i++) {
-            w->m[i] = t->sgd.momentum * w->m[i] + g[i] * t->step.grad_factor;
-            x[i] -= t->sgd.lr * w->m[i];
+            m[i] = t->sgd.momentum * m[i] + g[i] * t->step.grad_factor;
+            x[i] -= t->sgd.lr * m[i];
         }
         store(w->param, w->param_format, 0, x, w->n);
     }
@@ -347,9 +348,10 @@ static void count_updates(run *r, float before[LAYERS][MATRIX], const net *t)
     float  after[MATRIX];
     size_t l, i;
     for (l = 0; l < LAYERS; l++) {
+        const float *const m = (const float *)t->weights[l].m;
         get_weights(after, &t->weights[l], 1);
         for (i = 0; i < t->weights[l].n; i++) {
-            const int update = t->sgd.lr * t->weights[l].m[i] != 0.0f;
+            const int update = t->sgd.lr * m[i] != 0.0f;
             r->updates += (unsigned)update;
             r->lost += (unsigned)(update & (after[i] == before[l][i]));
         }
@@ -566,7 +568,7 @@ static void usage(const char *wrong)
     (void)fprintf(wrong ? stderr : stdout,
                   "usage: 04_train_digits [options]\n"
                   "  --data FILE   the digits; without it examples/data/digits.csv\n"
-                  "  --out DIR     write results.csv and histogram.csv into this folder, which must exist\n"
+                  "  --out DIR     write results.csv and the reports into this folder, which must exist\n"
                   "  --seeds N     runs per line of the table, 1..%d, default 3\n"
                   "  --epochs N    1..1000, default 60\n"
                   "  --quick       1 seed, 15 epochs, a dynamic scale that doubles 4 times as often\n",
@@ -607,13 +609,16 @@ int main(int argc, char **argv)
 {
     const float plain_rate = learning_rate * (float)BATCH / loss_terms;
     static run  plain;
-    FILE       *results = NULL, *histogram = NULL;
+    FILE       *results = NULL, *histogram = NULL, *curve = NULL, *range = NULL, *binades = NULL;
 
     parse_options(argc, argv);
     load_digits();
     if (out_dir) {                      /* now, so that it fails before half a minute of work */
         results = open_out("results.csv");
         histogram = open_out("histogram.csv");
+        curve = open_out("curve.csv");
+        range = open_out("range.csv");
+        binades = open_out("binades.csv");
     }
     train_all(&plain, plain_rate);
     print_setup();
@@ -624,8 +629,13 @@ int main(int argc, char **argv)
     if (out_dir) {
         write_results(results);
         write_histogram(histogram);
-        if (ferror(results) | fclose(results) | ferror(histogram) | fclose(histogram))
-            die(out_dir, "cannot write results.csv and histogram.csv");
+        (void)mpt_range_write_curve(&runs[X1][0].gradients, -10, 46, mpt_writer_file(curve));
+        (void)mpt_range_write(&runs[X1][0].gradients, MPT_STYLE_CSV_HEAD, "", mpt_writer_file(range));
+        (void)mpt_range_write(&runs[X1][0].gradients, MPT_STYLE_CSV, "gradients", mpt_writer_file(range));
+        (void)mpt_range_write_histogram(&runs[X1][0].gradients, mpt_writer_file(binades));
+        if (ferror(results) | fclose(results) | ferror(histogram) | fclose(histogram) | ferror(curve) |
+            fclose(curve) | ferror(range) | fclose(range) | ferror(binades) | fclose(binades))
+            die(out_dir, "cannot write the CSV files");
     }
     return 0;
 }

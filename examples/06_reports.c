@@ -1,0 +1,275 @@
+/* 06_reports.c -- which arrays survive FP16, which sum breaks, and when: the reports on one small network.
+ *
+ *     cc -O2 -I. examples/06_reports.c -o 06_reports -lm && ./06_reports
+ *     ./06_reports DIR        also writes DIR/growth.csv, heat.csv and track.jsonl for examples/06_plot.gp
+ *
+ * A network of ten layers is trained in FP32 for 400 steps, while mpt looks at its activation gradients
+ * every 10 steps. What it reports is what would have happened in FP16: nothing here is rounded but by the
+ * reports themselves. The arithmetic is that of 03_loss_scale.c, the same on every machine. */
+#define MPT_IMPLEMENTATION
+#include "mpt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BATCH  64
+#define WIDTH  32
+#define LAYERS 10
+#define STEPS  400
+#define EVERY  10
+#define COUNT  (BATCH * WIDTH)
+
+static float weight[LAYERS][WIDTH][WIDTH], update[LAYERS][WIDTH][WIDTH];    /* [layer][to][from] */
+static float act[LAYERS + 1][BATCH][WIDTH], slope[LAYERS][BATCH][WIDTH], grad[LAYERS][BATCH][WIDTH];
+static float target[BATCH][WIDTH];
+
+/* Uniform in [-1, 1): 24 bits of a 64-bit linear congruential generator (Knuth, MMIX). */
+static float uniform(void)
+{
+    static uint64_t state = 1710;
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (float)(state >> 40) / 8388608.0f - 1.0f;
+}
+
+static void init(void)
+{
+    int l, i, j;
+    for (l = 0; l < LAYERS; l++)
+        for (i = 0; i < WIDTH; i++)
+            for (j = 0; j < WIDTH; j++)
+                weight[l][i][j] = uniform() * 0.24f;
+    for (i = 0; i < BATCH; i++)
+        for (j = 0; j < WIDTH; j++) {
+            act[0][i][j] = uniform();
+            target[i][j] = i % WIDTH == j ? 0.5f : 0.0f;
+        }
+}
+
+static void forward(void)
+{
+    int l, b, i, j;
+    for (l = 0; l < LAYERS; l++)
+        for (b = 0; b < BATCH; b++)
+            for (i = 0; i < WIDTH; i++) {
+                double sum = 0.0;
+                float  x, r;
+                for (j = 0; j < WIDTH; j++)
+                    sum += (double)weight[l][i][j] * (double)act[l][b][j];
+                x = (float)sum;
+                r = 1.0f / (1.0f + fabsf(x));
+                act[l + 1][b][i] = x * r;
+                slope[l][b][i] = r * r;
+            }
+}
+
+static void backward(void)
+{
+    int l, b, i, j;
+    for (b = 0; b < BATCH; b++)
+        for (i = 0; i < WIDTH; i++)
+            grad[LAYERS - 1][b][i] =
+                (act[LAYERS][b][i] - target[b][i]) / (16.0f * COUNT) * slope[LAYERS - 1][b][i];
+    for (l = LAYERS - 2; l >= 0; l--)
+        for (b = 0; b < BATCH; b++)
+            for (j = 0; j < WIDTH; j++) {
+                double sum = 0.0;
+                for (i = 0; i < WIDTH; i++)
+                    sum += (double)weight[l + 1][i][j] * (double)grad[l + 1][b][i];
+                grad[l][b][j] = (float)sum * slope[l][b][j];
+            }
+}
+
+static void step(float rate)
+{
+    int l, b, i, j;
+    for (l = 0; l < LAYERS; l++)
+        for (i = 0; i < WIDTH; i++)
+            for (j = 0; j < WIDTH; j++) {
+                double sum = 0.0;
+                for (b = 0; b < BATCH; b++)
+                    sum += (double)grad[l][b][i] * (double)act[l][b][j];
+                update[l][i][j] = -rate * (float)sum;
+                weight[l][i][j] += update[l][i][j];
+            }
+}
+
+static FILE *open_in(const char *dir, const char *name)
+{
+    char path[512];
+    FILE *f;
+    if (!dir)
+        return NULL;
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+    f = fopen(path, "w");
+    if (!f) {
+        (void)fprintf(stderr, "06_reports: cannot write %s\n", path);
+        exit(1);
+    }
+    return f;
+}
+
+static void close_or_die(FILE *f, const char *name)
+{
+    if (f && (ferror(f) | fclose(f))) {
+        (void)fprintf(stderr, "06_reports: cannot write %s\n", name);
+        exit(1);
+    }
+}
+
+/* One column of the heat map: what share of each layer's nonzero gradients FP16 would flush now. */
+static void write_heat(FILE *f, int now)
+{
+    static mpt_range r;
+    int              l;
+    for (l = 0; f && l < LAYERS; l++) {
+        (void)mpt_range_init(&r, MPT_F16);
+        (void)mpt_range_add_f32(&r, &grad[l][0][0], COUNT);
+        (void)fprintf(f, "%d,%d,%.4f\n", now, l + 1,
+                      100.0 * (double)r.flushed / (double)mpt_range_nonzero(&r));
+    }
+}
+
+static void train(const char *dir)
+{
+    static char name[LAYERS][16];
+    mpt_track   track[LAYERS];
+    FILE       *lines = open_in(dir, "track.jsonl"), *heat = open_in(dir, "heat.csv");
+    size_t      first;
+    int         l, t;
+    for (l = 0; l < LAYERS; l++) {
+        (void)snprintf(name[l], sizeof name[l], "layer %d", l + 1);
+        (void)mpt_track_init(&track[l], name[l], MPT_F16, EVERY, mpt_writer_file(lines));
+    }
+    if (heat)
+        (void)fputs("step,layer,flushed\n", heat);
+    for (t = 0; t < STEPS; t++) {
+        forward();
+        backward();
+        for (l = 0; l < LAYERS; l++)
+            (void)mpt_track_f32(&track[l], (uint64_t)t, &grad[l][0][0], COUNT);
+        if (t % EVERY == 0)
+            write_heat(heat, t);
+        step(1024.0f);
+    }
+    close_or_die(lines, "track.jsonl");
+    close_or_die(heat, "heat.csv");
+    if (mpt_track_first(track, LAYERS, 0, &first) == MPT_OK)
+        printf("1. Tracking. The first tensor to lose gradients to zero in f16: %s, at step %llu.\n",
+               track[first].name, (unsigned long long)(track[first].first_flushed - 1u));
+    if (mpt_track_first(track, LAYERS, 1, &first) == MPT_E_DATA)
+        printf("   None overflowed.\n");
+}
+
+static void show_formats(void)
+{
+    static mpt_ranges a;
+    (void)mpt_ranges_init(&a);
+    (void)mpt_ranges_add_f32(&a, &grad[0][0][0], LAYERS * COUNT);
+    printf("\n2. Every format at once.\n   ");
+    (void)mpt_ranges_print(stdout, &a, "Gradients of the last step");
+}
+
+static void show_rounding(void)
+{
+    static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3};
+    static mpt_roundoff     r;
+    mpt_roundoff_figures    g;
+    int                     f;
+    printf("\n3. Rounding the weights.   mean rel. error   max rel. error   bias (ulp)     SQNR"
+           "    changed\n");
+    for (f = 0; f < 3; f++) {
+        (void)mpt_roundoff_init(&r, formats[f], NULL, 0);
+        (void)mpt_roundoff_add_f32(&r, &weight[0][0][0], LAYERS * WIDTH * WIDTH);
+        (void)mpt_roundoff_get(&r, &g);
+        printf("   %-20s %18.2e %16.2e %+12.4f %7.1f dB %9.2f%%\n", mpt_format_get(formats[f])->name,
+               g.mean_relative, g.max_relative, g.bias_ulps, g.sqnr_db,
+               100.0 * (double)r.changed / (double)(r.changed + r.exact));
+    }
+}
+
+static void show_updates(void)
+{
+    static const mpt_format formats[] = {MPT_F16, MPT_BF16};
+    mpt_update              r;
+    int                     f, factor = 0;
+    printf("\n4. Updates, if the weights themselves were kept in a small format (no FP32 master):\n");
+    for (f = 0; f < 2; f++) {
+        (void)mpt_update_init(&r, formats[f]);
+        (void)mpt_update_add_f32(&r, &weight[0][0][0], &update[0][0][0], LAYERS * WIDTH * WIDTH);
+        (void)mpt_update_vanishing(&r, 0.5, &factor);
+        printf("   %-5s %5.1f%% of the updates are lost; half vanish at learning rate x 2^%d and below\n",
+               mpt_format_get(formats[f])->name, 100.0 * (double)r.lost / (double)(r.count - r.none), factor);
+    }
+}
+
+/* The same sum in eight ways, looked at whenever the number of terms has doubled. */
+static void show_sums(const char *dir)
+{
+    static mpt_sums  s;
+    mpt_sums_figures g;
+    FILE            *f = open_in(dir, "growth.csv");
+    uint64_t         next = 16;
+    int              k, first = 1;
+    printf("\n5. Adding up n numbers between 0 and 1: relative error of the sum\n\n           n");
+    for (k = 0; k < (int)MPT_SUM_METHOD_COUNT; k++)
+        printf("%14s", mpt_sum_method_name((mpt_sum_method)k));
+    printf("\n");
+    while (s.n < ((uint64_t)1 << 20)) {
+        const float x = 0.5f + 0.5f * uniform();
+        (void)mpt_sums_add(&s, &x, NULL, 1);
+        if (s.n != next)
+            continue;
+        next *= 2;
+        (void)mpt_sums_get(&s, &g);
+        if (f) {
+            if (first)
+                (void)mpt_sums_write(&s, MPT_STYLE_CSV_HEAD, "uniform", mpt_writer_file(f));
+            (void)mpt_sums_write(&s, MPT_STYLE_CSV, "uniform", mpt_writer_file(f));
+            first = 0;
+        }
+        if (s.n < 256 || (s.n & UINT64_C(0x111111111111111)) == 0)
+            continue;
+        printf("  %10llu", (unsigned long long)s.n);
+        for (k = 0; k < (int)MPT_SUM_METHOD_COUNT; k++)
+            printf("%14.1e", g.relative[k]);
+        printf("\n");
+    }
+    close_or_die(f, "growth.csv");
+}
+
+/* The variance of numbers far from zero by the textbook's shortcut: E[x^2] - E[x]^2. */
+static void show_shadow(void)
+{
+    mpt_shadow   s;
+    mpt_shadowed sum, squares, n, mean, variance;
+    int          i;
+    (void)mpt_shadow_init(&s, MPT_F16, 0.05);
+    sum = squares = mpt_shadow_value(&s, 0.0);
+    n = mpt_shadow_value(&s, 8.0);
+    for (i = 0; i < 8; i++) {
+        const mpt_shadowed x = mpt_shadow_value(&s, 20.0 + 0.25 * (double)i);
+        sum = mpt_shadow_add(&s, sum, x);
+        squares = mpt_shadow_fma(&s, x, x, squares);
+    }
+    mean = mpt_shadow_div(&s, sum, n);
+    variance = mpt_shadow_sub(&s, mpt_shadow_div(&s, squares, n), mpt_shadow_mul(&s, mean, mean));
+    printf("\n6. A shadow run: E[x^2] - E[x]^2 in f16 gives %g, in double %g.\n", variance.low,
+           variance.exact);
+    printf("   It parts from its shadow at operation %llu, a %s: %s.\n", (unsigned long long)s.first.at,
+           mpt_shadow_op_text(s.first.op), mpt_cause_text(s.first.cause));
+    printf("   The inputs were off by %.2g, the result is by %.2g: %d binades cancelled.\n",
+           s.first.before, s.first.after, s.first.cancelled);
+}
+
+int main(int argc, char **argv)
+{
+    const char *const dir = argc > 1 ? argv[1] : NULL;
+    init();
+    train(dir);
+    show_formats();
+    show_rounding();
+    show_updates();
+    show_sums(dir);
+    show_shadow();
+    return 0;
+}
