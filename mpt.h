@@ -9109,9 +9109,11 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 
 // >>M20 to add an optimizer, a scaler dialect, a report --------------------------------------------
 /* An optimizer: its struct of hyperparameters and its doc block in >>M7; its formula for one element and
- *   its per-step constants in >>M12 (fma for every multiply-add, MPT_HD, no libm but sqrt); the loop, the
- *   argument test and the call in >>M16; its kernel in mpt_cuda.h (search >>C); skip, invariance and
- *   parity tests in tests/test_mpt.c and tests/test_cuda.cu.
+ *   its per-step constants in >>M12 (fma for every multiply-add, MPT_HD, no libm but sqrt); its row
+ *   in MPT_OPTIMIZERS; its block loop and its MPTI_STEP line in >>M16, which give it every storage; its
+ *   kernel in mpt_cuda.h (search >>C); a recipe in tests/test_mpt_optim.c (textbook, naive loop, skip,
+ *   invariance) and parity in tests/test_cuda.cu.
+ * A storage: its row in MPT_STORAGES (>>M2), one element in >>M12, mpti_weight_in and _out in >>M16.
  * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M5), its rule in mpti_scaler_advance (>>M12), which
  *   the GPU shares, its limits in mpti_scaler_config_ok (>>M15), a trace in tests/test_mpt.c.
  * A report: counts that merge, in a plain struct, thresholds taken from the codec (see
