@@ -20,7 +20,8 @@ static void well_typed(const mpt_graph *g)
 }
 
 /* Returns the bytes that casts move; all ones if the graph is refused. */
-static uint64_t one_mode(const char *text, unsigned char *room, size_t bytes, unsigned options, mpt_graph_mode mode)
+static uint64_t one_mode(const char *text, unsigned char *room, size_t bytes, unsigned options,
+                         mpt_graph_mode mode)
 {
     mpt_graph         g;
     mpt_graph_options o = mpt_graph_defaults();
