@@ -2056,6 +2056,31 @@ MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
     return status;
 }
 
+/* What ranks tell each other of their checks, as numbers whose sums say all. */
+#define MPTI_COMBINED 5
+MPT_HD void mpti_combine_pack(const mpt_step *step, double *values)
+{
+    values[0] = (double)step->inf_count;
+    values[1] = (double)step->nan_count;
+    values[2] = (double)step->range_count;
+    values[3] = step->found_inf ? 1.0 : 0.0;
+    values[4] = step->sumsq;
+}
+
+MPT_HD void mpti_combine_unpack(mpt_scaler *s, mpt_step *step, const double *values)
+{
+    step->inf_count = (uint64_t)values[0];
+    step->nan_count = (uint64_t)values[1];
+    step->range_count = (uint64_t)values[2];
+    step->found_inf = values[3] > 0.0 ? 1u : 0u;
+    step->cause = (step->inf_count ? MPT_CAUSE_INF : 0u) | (step->nan_count ? MPT_CAUSE_NAN : 0u) |
+                  (step->range_count ? MPT_CAUSE_RANGE : 0u);
+    step->sumsq = values[4];
+    step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
+    s->found_inf |= step->found_inf;
+    s->cause |= step->cause;
+}
+
 /* A record that already holds a check of the step that the scaler is in. */
 MPT_HD int mpti_is_second_check(const mpt_scaler *s, const mpt_step *step)
 {
@@ -5318,32 +5343,19 @@ MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count)
 MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn *reduce, void *user)
 {
     mpt_status status = mpti_scaler_usable(s);
-    double     values[5];
+    double     values[MPTI_COMBINED];
     if (status == MPT_OK && (!step || !reduce))
         status = MPT_E_ARG;
     if (status == MPT_OK && (!mpti_step_is_open(step) || !mpti_is_second_check(s, step)))
         status = MPT_E_ORDER;
     if (status != MPT_OK)
         return status;
-    values[0] = (double)step->inf_count;
-    values[1] = (double)step->nan_count;
-    values[2] = (double)step->range_count;
-    values[3] = (double)(step->found_inf != 0u);
-    values[4] = step->sumsq;
-    if (reduce(user, values, 5)) {
+    mpti_combine_pack(step, values);
+    if (reduce(user, values, MPTI_COMBINED)) {
         step->found_inf = 1u;
         return MPT_E_DATA;
     }
-    step->inf_count = (uint64_t)values[0];
-    step->nan_count = (uint64_t)values[1];
-    step->range_count = (uint64_t)values[2];
-    step->found_inf = values[3] > 0.0 ? 1u : 0u;
-    step->cause = (step->inf_count ? MPT_CAUSE_INF : 0u) | (step->nan_count ? MPT_CAUSE_NAN : 0u) |
-                  (step->range_count ? MPT_CAUSE_RANGE : 0u);
-    step->sumsq = values[4];
-    step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
-    s->found_inf |= step->found_inf;
-    s->cause |= step->cause;
+    mpti_combine_unpack(s, step, values);
     return MPT_OK;
 }
 

@@ -27,7 +27,8 @@
  * work on its stream. The kernels call the per-element functions of mpt_half.h and mpt.h and add on
  * the same tree, so results equal those of the CPU bit for bit (compiled without fast-math there).
  *
- * What it does NOT do: your forward and backward pass; several GPUs; FP8; managed memory.
+ * What it does NOT do: your forward and backward pass; managed memory; FP8 optimizer state. Products need
+ * cublasLt, and many GPUs NCCL or MPI, each behind a macro: MPT_USE_CUBLASLT, MPT_USE_NCCL.
  *
  * Contents (search for the mark):
  *   >>C1 types                      >>C10 context, list, state
@@ -61,6 +62,7 @@ typedef struct mpt_cuda_state {
     uint64_t   t;               /* optimizer steps taken; skipped ones not counted */
     float      lr;              /* learning rate; change it with mpt_cuda_lr_set */
     uint32_t   misuse;          /* calls in a wrong order; each of them changed nothing else */
+    double     combine[5];      /* what mpt_cuda_combine sums over the ranks */
     uint32_t   blocks_done;     /* between kernels: 0 */
     uint32_t   bad;             /* between kernels: 0, as all below */
     unsigned long long bad_first;   /* complement of the least chunk * 2^16 + element * 4 + cause */
@@ -171,6 +173,25 @@ MPT_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list, mpt_
 
 /* mpt_cuda_clip -- as mpt_clip. */
 MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_norm, mpt_stream stream);
+
+/* The reduction of mpt_cuda_combine: queue on the stream that values[0 .. n-1], in device memory, become
+ * their sums over all ranks, the same bits on every rank. Returns 0, or else it could not be queued. */
+typedef int mpt_cuda_reduce_fn(void *user, double *values, size_t n, mpt_stream stream);
+
+/* mpt_cuda_combine -- as mpt_step_combine: all ranks skip together and have one norm. One reduction of
+ * five doubles between two small kernels, no wait; every rank calls it once per step, between check and
+ * step.
+ *   reduce  in  mpt_cuda_nccl_reduce with a communicator, or a function of yours. Through the host: copy
+ *               the values there, wait, MPI_Allreduce, copy back; that cannot be captured in a graph
+ *   user    in  passed to it
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA; MPT_E_DATA if the reduction could not be queued: then
+ * nothing is combined, and no rank should go on. */
+MPT_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, mpt_cuda_state *state, mpt_cuda_reduce_fn *reduce,
+                                    void *user, mpt_stream stream);
+
+/* mpt_cuda_nccl_reduce -- a mpt_cuda_reduce_fn; user is an ncclComm_t. Needs MPT_USE_NCCL defined where
+ * mpt_cuda.h is implemented, and -lnccl; without it, it fails.  Returns: 0, or nonzero. */
+MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_stream stream);
 
 /* mpt_cuda_sgd_step, mpt_cuda_adamw_step ... -- as mpt_sgd_step, mpt_adamw_step ..., with every storage, in
  * one launch; LAMB in four, for its norms.
@@ -475,6 +496,9 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
 #include <stdlib.h>
 #ifdef MPT_USE_CUBLASLT
 #include <cublasLt.h>
+#endif
+#ifdef MPT_USE_NCCL
+#include <nccl.h>
 #endif
 
 // >>C9 kernel helpers ------------------------------------------------------------------------------
@@ -1227,6 +1251,52 @@ MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_n
     if (!c || !state || !(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm))
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or max_norm is not above 0 and finite");
     return mpti_cuda_result(c, mpti_launch(mpti_k_clip, 1, 1, stream, state, max_norm), name);
+}
+
+static_assert(sizeof ((mpt_cuda_state *)0)->combine == MPTI_COMBINED * sizeof(double), "room for all of it");
+
+/* Out of order: zeros, since the other ranks wait for this one's numbers, and a misuse here. */
+static __global__ void __launch_bounds__(32) mpti_k_combine_pack(mpt_cuda_state *state)
+{
+    for (int i = 0; i < MPTI_COMBINED; i++) state->combine[i] = 0.0;
+    if (mpti_step_is_open(&state->step) && mpti_is_second_check(&state->scaler, &state->step))
+        mpti_combine_pack(&state->step, state->combine);
+    else
+        state->misuse++;
+}
+
+static __global__ void __launch_bounds__(32) mpti_k_combine_unpack(mpt_cuda_state *state)
+{
+    if (mpti_step_is_open(&state->step) && mpti_is_second_check(&state->scaler, &state->step))
+        mpti_combine_unpack(&state->scaler, &state->step, state->combine);
+}
+
+MPT_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, mpt_cuda_state *state, mpt_cuda_reduce_fn *reduce,
+                                    void *user, mpt_stream stream)
+{
+    const char *const name = "mpt_cuda_combine";
+    if (!c || !state || !reduce)
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+    mpt_status status = mpti_cuda_result(c, mpti_launch(mpti_k_combine_pack, 1, 1, stream, state), name);
+    if (status != MPT_OK)
+        return status;
+    if (reduce(user, state->combine, MPTI_COMBINED, stream))
+        return mpti_cuda_bad(c, MPT_E_DATA, name, "the reduction could not be queued");
+    return mpti_cuda_result(c, mpti_launch(mpti_k_combine_unpack, 1, 1, stream, state), name);
+}
+
+MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_stream stream)
+{
+#ifdef MPT_USE_NCCL
+    return !user ||
+           ncclAllReduce(values, values, n, ncclDouble, ncclSum, (ncclComm_t)user, stream) != ncclSuccess;
+#else
+    (void)user;
+    (void)values;
+    (void)n;
+    (void)stream;
+    return 1;
+#endif
 }
 
 static __global__ void __launch_bounds__(32) mpti_k_update(mpt_cuda_state *state)

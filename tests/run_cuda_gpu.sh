@@ -19,7 +19,7 @@ else
     check "test_cuda passes" "$out/test_cuda"
     for program in test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
         # shellcheck disable=SC2086
-        check "$program builds" "$NVCC" $flags "tests/$program.cu" -lcublasLt -o "$out/$program"
+        check "$program builds" "$NVCC" $flags "tests/$program.cu" -lcublasLt -lnccl -o "$out/$program"
         check "$program passes" "$out/$program"
     done
     # shellcheck disable=SC2086

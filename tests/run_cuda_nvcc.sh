@@ -116,7 +116,8 @@ if [ -x "$out/test_cuda" ]; then
 fi
 for program in test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
     # shellcheck disable=SC2086
-    check "$program.cu compiles" "$NVCC" $quiet -arch=sm_90 "tests/$program.cu" -lcublasLt -o "$out/$program"
+    check "$program.cu compiles" \
+        "$NVCC" $quiet -arch=sm_90 "tests/$program.cu" -lcublasLt -lnccl -o "$out/$program"
     if [ -x "$out/$program" ]; then
         check "$program runs, or says that there is no GPU" env MPT_EXPECT_NO_GPU=1 "$out/$program" --small
     fi

@@ -1,10 +1,12 @@
-/* test_cuda_report.cu -- the range reports of mpt_cuda.h against mpt_range_add, byte by byte.
+/* test_cuda_report.cu -- what mpt_cuda.h tells over many tensors and many ranks: range reports against
+ * mpt_range_add, byte by byte, and mpt_cuda_combine against mpt_step_combine.
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_report.cu -o test_cuda_report && ./test_cuda_report
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_report.cu -lnccl -o test_cuda_report && ./test_cuda_report
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_report.cu -o test_cuda_report
  *
  * --small is for ThreadSanitizer and its kind: shorter tensors. */
 #define MPT_IMPLEMENTATION
+#define MPT_USE_NCCL
 #include "mpt_cuda.h"
 #include "test.h"
 
@@ -203,6 +205,135 @@ TEST(bad_arguments)
     mpt_cuda_list_destroy(list);
 }
 
+// many ranks --------------------------------------------------------------------------------------
+/* Three ranks one after the other in this process: every rank packs before the first one unpacks, since the
+ * values of a rank are kept until all have come. */
+struct Rank {
+    Numbers         grad;
+    mpt_tensor      host, device;
+    mpt_scaler      scaler;
+    mpt_step        step;
+    mpt_cuda_list  *list = nullptr;
+    mpt_cuda_state *state = nullptr;
+
+    Rank(size_t n, bool bad) : grad(MPT_F16, n, 0), host(mpt_tensor_grad_f32("t", NULL, n)), scaler(), step()
+    {
+        const uint16_t inf = 0x7c00u;
+        for (size_t i = 0; i < n; i++) grad.host[2 * i + 1] &= 0xbb;        /* finite */
+        if (bad) memcpy(&grad.host[2 * (n / 2)], &inf, 2);
+        CU(cudaMemcpy(grad.memory, grad.host.data(), 2 * n, cudaMemcpyHostToDevice));
+        host.grad_format = MPT_F16;
+        device = host;
+        host.grad = grad.host.data();
+        device.grad = grad.memory;
+        CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
+        STATUS(mpt_cuda_list_create(gpu.cuda, &list, &device, 1), MPT_OK);
+        STATUS(mpt_cuda_state_create(gpu.cuda, &state, &scaler, 0.1f), MPT_OK);
+        (void)mpt_scaler_scale(&scaler, 1.0f);
+        CHECK_EQ_I(mpt_check(&scaler, &step, &host, 1), MPT_OK);
+        STATUS(mpt_cuda_scaler_scale_n(gpu.cuda, state, NULL, 0, gpu.stream), MPT_OK);
+        STATUS(mpt_cuda_check(gpu.cuda, list, state, gpu.stream), MPT_OK);
+    }
+    ~Rank()
+    {
+        mpt_cuda_list_destroy(list);
+        mpt_cuda_state_destroy(state);
+    }
+    Rank(const Rank &) = delete;
+    Rank &operator=(const Rank &) = delete;
+
+    void compare()
+    {
+        mpt_cuda_state got;
+        CU(cudaMemcpy((void *)&got, state, sizeof got, cudaMemcpyDeviceToHost));
+        CHECK(!memcmp(&got.step, &step, sizeof step));
+        CHECK(!memcmp(&got.scaler, &scaler, sizeof scaler));
+        CHECK_EQ_U(got.misuse, 0u);
+    }
+};
+
+/* One rank: the sum is what it has. */
+static int alone(void *, double *, size_t) { return 0; }
+static int alone_on_device(void *, double *, size_t n, mpt_stream) { return n != 5; }
+static int broken(void *, double *, size_t, mpt_stream) { return 1; }
+
+TEST(combine_one_rank)
+{
+    for (int bad = 0; bad < 2; bad++) {
+        Rank r(3000, bad != 0);
+        CHECK_EQ_I(mpt_step_combine(&r.scaler, &r.step, alone, NULL), MPT_OK);
+        STATUS(mpt_cuda_combine(gpu.cuda, r.state, alone_on_device, NULL, gpu.stream), MPT_OK);
+        CHECK_EQ_U(r.step.found_inf, bad);
+        r.compare();
+    }
+}
+
+TEST(combine_refusals)
+{
+    Rank           r(100, false);
+    mpt_cuda_state got;
+    STATUS(mpt_cuda_combine(gpu.cuda, NULL, alone_on_device, NULL, gpu.stream), MPT_E_ARG);
+    STATUS(mpt_cuda_combine(gpu.cuda, r.state, NULL, NULL, gpu.stream), MPT_E_ARG);
+    STATUS(mpt_cuda_combine(gpu.cuda, r.state, broken, NULL, gpu.stream), MPT_E_DATA);
+    STATUS(mpt_cuda_combine(gpu.cuda, r.state, mpt_cuda_nccl_reduce, NULL, gpu.stream), MPT_E_DATA);
+    STATUS(mpt_cuda_scaler_update(gpu.cuda, r.state, gpu.stream), MPT_OK);
+    STATUS(mpt_cuda_combine(gpu.cuda, r.state, alone_on_device, NULL, gpu.stream), MPT_OK);     /* too late */
+    CU(cudaStreamSynchronize(gpu.stream));
+    CU(cudaMemcpy((void *)&got, r.state, sizeof got, cudaMemcpyDeviceToHost));
+    CHECK_EQ_U(got.misuse, 1u);
+    CHECK_EQ_U(got.scaler.found_inf, 0u);
+}
+
+#ifdef MPT_CUDA_EMU
+/* The host's judge: sums over ranks, in order. */
+static int sum_of_all(void *user, double *values, size_t n)
+{
+    const double *sum = (const double *)user;
+    for (size_t i = 0; i < n; i++) values[i] = sum[i];
+    return 0;
+}
+
+/* Ranks on streams of their own; the reduction of the emulation answers when the last has come. */
+TEST(combine_three_ranks)
+{
+    for (int bad = -1; bad < 3; bad++) {
+        std::vector<std::unique_ptr<Rank>> ranks;
+        mpt_emu::World                     world = {3, {}};
+        ncclComm                           comm = {&world};
+        double                             sum[5] = {0, 0, 0, 0, 0};
+        cudaStream_t                       streams[3];
+        const bool                         deferred = mpt_emu::controls().deferred;
+        for (int i = 0; i < 3; i++) {
+            double values[5];
+            ranks.push_back(std::make_unique<Rank>((size_t)(1000 * (i + 1)), i == bad));
+            CU(cudaStreamCreate(&streams[i]));
+            mpti_combine_pack(&ranks[(size_t)i]->step, values);
+            for (int k = 0; k < 5; k++) sum[k] += values[k];
+        }
+        CU(cudaDeviceSynchronize());
+        /* packs, reductions, then unpacks: a rank waits for the others, as on three GPUs */
+        mpt_emu::controls().deferred = false;
+        for (auto &r : ranks) {
+            void *pack[] = {&r->state};
+            CU(cudaLaunchKernel(mpti_k_combine_pack, dim3(1), dim3(1), pack, 0, streams[0]));
+            CHECK_EQ_I(mpt_cuda_nccl_reduce(&comm, r->state->combine, 5, streams[0]), 0);
+        }
+        for (auto &r : ranks) {
+            void *unpack[] = {&r->state};
+            CU(cudaLaunchKernel(mpti_k_combine_unpack, dim3(1), dim3(1), unpack, 0, streams[0]));
+        }
+        CU(cudaDeviceSynchronize());
+        for (auto &r : ranks) {
+            CHECK_EQ_I(mpt_step_combine(&r->scaler, &r->step, sum_of_all, sum), MPT_OK);
+            CHECK_EQ_U(r->step.found_inf, bad >= 0);
+            r->compare();
+        }
+        for (cudaStream_t s : streams) CU(cudaStreamDestroy(s));
+        mpt_emu::controls().deferred = deferred;
+    }
+}
+#endif
+
 int main(int argc, char **argv)
 {
     std::vector<char *> rest;
@@ -223,6 +354,11 @@ int main(int argc, char **argv)
     RUN(sampling);
     RUN(arrays);
     RUN(bad_arguments);
+    RUN(combine_one_rank);
+    RUN(combine_refusals);
+#ifdef MPT_CUDA_EMU
+    RUN(combine_three_ranks);
+#endif
     CU(cudaStreamDestroy(gpu.stream));
     mpt_cuda_destroy(gpu.cuda);
 #ifdef MPT_CUDA_EMU
