@@ -3,7 +3,7 @@
  *     cc -O2 -I. examples/08_amp_graph.c -o 08_amp_graph -lm
  *     ./08_amp_graph                                   # the three graphs in examples/data, in both modes
  *     ./08_amp_graph --explain examples/data/lstm_cell.graph
- *     ./08_amp_graph --dot build examples/data/resnet_block.graph    # build/resnet_block.tensorflow.dot, .png
+ *     ./08_amp_graph --dot build examples/data/resnet_block.graph    # build/resnet_block.tensorflow.dot
  *
  * Options: --lists cuda|bf16|compact (cuda), --explain (every node's reason), --dot DIR (a drawing for
  * Graphviz, and PNG where `dot` is installed). The format of the files: examples/amp_graph_reader.h. */
