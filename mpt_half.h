@@ -4420,8 +4420,8 @@ MPTI_IN_AVX512 __m256i mpti_f16_stochastic_avx512(__m512i u, __m512i random)
     const __m512i   one = _mm512_set1_epi32(1), least = _mm512_set1_epi32(0x38800000);
     const __m512i   a = _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff));
     const __mmask16 tiny = _mm512_cmplt_epu32_mask(a, least);
-    const __mmask16 finite = _mm512_cmplt_epu32_mask(a, _mm512_set1_epi32(0x7f800000));
-    const __m512i   t = _mm512_mask_add_epi32(u, finite, u,
+    const __mmask16 within = _mm512_cmplt_epu32_mask(a, _mm512_set1_epi32(0x47800000));
+    const __m512i   t = _mm512_mask_add_epi32(u, within, u,
                                               _mm512_sub_epi32(_mm512_set1_epi32(0x1fff),
                                                                _mm512_srli_epi32(random, 19)));
     const __m256i   h = MPTI_HALVES(_mm512_castsi512_ps(t), MPTI_TRUNCATE);

@@ -117,9 +117,10 @@ static size_t fill(mpt_format format, size_t bytes)
     }
     for (top = 0; top < (uint64_t)2 << e; top += e > 8 && top % 1024u > 8u && top % 1024u < 860u ? 7u : 1u)
         for (bit = 0; bit < m; bit += e > 8 ? 4 : 1)
-            for (k = -1; k < 2 && n + 2u < (size_t)MOST / 2u; k++) {
+            for (k = -1; k < 2 && n + 3u < (size_t)MOST; k++) {
                 const uint64_t one = (uint64_t)1 << bit, mask = ((uint64_t)1 << m) - 1u;
                 put(data.in, n++, top << m | ((one + (uint64_t)(int64_t)k) & mask), bytes);
+                put(data.in, n++, top << m | ((3u * one + (uint64_t)(int64_t)k) & mask), bytes);
                 put(data.in, n++, top << m | ((mask - one + 1u + (uint64_t)(int64_t)k) & mask), bytes);
             }
     for (; n < MOST; n++) {
