@@ -2300,9 +2300,9 @@ MPT_HD uint16_t mpti_f16_stochastic(uint32_t u, uint32_t random)
     /* bits to drop: 13, and more for subnormal halves, whose last bit is 2^-24; from 32 on nothing is kept */
     const uint32_t drop = exp >= 113u ? 13u : 126u - exp, base = exp >= 113u ? (exp - 113u) << 10 : 0u;
     const uint32_t s = drop < 31u ? drop : 31u, beyond = drop > 32u ? drop - 32u : 0u;
-    const uint32_t near = (sig + (~random >> (32u - s))) >> s;
-    const uint32_t far = (uint32_t)(sig >> (beyond < 31u ? beyond : 31u) > random);
-    const uint32_t up = base + (drop > 31u ? far : near), finite = up < 0x7bffu ? up : 0x7bffu;
+    const uint32_t closest = (sig + (~random >> (32u - s))) >> s;
+    const uint32_t distant = (uint32_t)(sig >> (beyond < 31u ? beyond : 31u) > random);
+    const uint32_t up = base + (drop > 31u ? distant : closest), finite = up < 0x7bffu ? up : 0x7bffu;
     const uint32_t other = 0x7c00u | (a > 0x7f800000u ? 0x200u | (a >> 13 & 0x3ffu) : 0u);
     return (uint16_t)((u >> 16 & 0x8000u) | (a >= 0x7f800000u ? other : finite));
 }
@@ -2649,7 +2649,7 @@ typedef struct mpti_fine {
     uint16_t table[4][MPTI_FINE_CELLS];
     uint16_t index[MPTI_FINE_BLOCK];
     uint32_t zone[MPTI_FINE_ZONES], width[MPTI_FINE_ZONES];     /* patterns that cells cannot tell apart */
-    uint32_t near;                      /* of a block: least distance above the start of zone 0 */
+    uint32_t closest;                      /* of a block: least distance above the start of zone 0 */
     uint32_t greatest, least_less_1;    /* of a block: patterns; a zero less 1 is the largest */
     uint32_t chunk_greatest, chunk_least_less_1;    /* of all blocks since the last flush */
     size_t   counted;
@@ -2685,22 +2685,22 @@ MPTI_INLINE void mpti_fine_loop(mpti_fine *f, const float *x)
 {
     uint16_t *MPTI_RESTRICT index = f->index;
     const uint32_t zone = f->zone[0];
-    uint32_t       greatest = 0u, least = 0xffffffffu, near = 0xffffffffu;
+    uint32_t       greatest = 0u, least = 0xffffffffu, closest = 0xffffffffu;
     int            i;
     for (i = 0; i < MPTI_FINE_BLOCK; i++) {
         const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu, less = a - 1u, above = a - zone;
         index[i] = (uint16_t)((a >> 19) + ((a + 0x7ffffu) >> 19));
         greatest = a > greatest ? a : greatest;
         least = less < least ? less : least;
-        near = above < near ? above : near;
+        closest = above < closest ? above : closest;
     }
     f->greatest = greatest;
     f->least_less_1 = least;
-    f->near = near;
+    f->closest = closest;
 }
 MPTI_THRICE(mpti_fine_index, mpti_fine_loop, (mpti_fine *f, const float *x), (f, x))
 
-MPTI_INLINE void mpti_fine_near_loop(uint32_t *near, const float *x, uint32_t zone)
+MPTI_INLINE void mpti_fine_near_loop(uint32_t *closest, const float *x, uint32_t zone)
 {
     uint32_t least = 0xffffffffu;
     int      i;
@@ -2708,22 +2708,22 @@ MPTI_INLINE void mpti_fine_near_loop(uint32_t *near, const float *x, uint32_t zo
         const uint32_t above = (mpti_f32_bits(x[i]) & 0x7fffffffu) - zone;
         least = above < least ? above : least;
     }
-    *near = least;
+    *closest = least;
 }
-MPTI_THRICE(mpti_fine_near, mpti_fine_near_loop, (uint32_t *near, const float *x, uint32_t zone),
-            (near, x, zone))
+MPTI_THRICE(mpti_fine_near, mpti_fine_near_loop, (uint32_t *closest, const float *x, uint32_t zone),
+            (closest, x, zone))
 
 /* Can all numbers of the block be counted by their cells? The lowest zone was looked at on the way. */
 static int mpti_fine_is_plain(const mpti_fine *f, const float *x)
 {
-    uint32_t near;
+    uint32_t closest;
     int      i;
-    if (f->greatest >= 0x7f800000u || f->least_less_1 < 0x007fffffu || f->near < f->width[0])
+    if (f->greatest >= 0x7f800000u || f->least_less_1 < 0x007fffffu || f->closest < f->width[0])
         return 0;
     for (i = 1; i < MPTI_FINE_ZONES; i++)
         if (f->width[i] && f->greatest >= f->zone[i]) {
-            mpti_fine_near(&near, x, f->zone[i]);
-            if (near < f->width[i])
+            mpti_fine_near(&closest, x, f->zone[i]);
+            if (closest < f->width[i])
                 return 0;
         }
     return 1;
@@ -4327,8 +4327,8 @@ static void mpti_sums_neumaier(mpt_sums *s, float t)
 {
     const float sum = mpti_add32(s->neumaier, t);
     const int   larger = fabsf(s->neumaier) >= fabsf(t);
-    const float big = larger ? s->neumaier : t, small = larger ? t : s->neumaier;
-    s->neumaier_rest = mpti_add32(s->neumaier_rest, mpti_add32(mpti_add32(big, -sum), small));
+    const float big = larger ? s->neumaier : t, lesser = larger ? t : s->neumaier;
+    s->neumaier_rest = mpti_add32(s->neumaier_rest, mpti_add32(mpti_add32(big, -sum), lesser));
     s->neumaier = sum;
 }
 

@@ -3560,10 +3560,10 @@ MPTI_IN_AVX2 __m256i mpti_bf16_round_avx2(__m256i u)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff), inf = _mm256_set1_epi32(0x7f800000);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-    const __m256i near = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+    const __m256i closest = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
     const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
     const __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(u, magnitude), inf);
-    return _mm256_srli_epi32(_mm256_blendv_epi8(near, quiet, nan), 16);
+    return _mm256_srli_epi32(_mm256_blendv_epi8(closest, quiet, nan), 16);
 }
 
 MPTI_IN_AVX2 __m256i mpti_bf16_from_f32_in_avx2(const unsigned char *p)
@@ -3710,8 +3710,8 @@ MPTI_IN_AVX512 __m512i mpti_bf16_round_avx512(__m512i u)
     const __m512i   inf = _mm512_set1_epi32((int)0xff000000u);
     const __mmask16 nan = _mm512_cmpgt_epu32_mask(_mm512_slli_epi32(u, 1), inf);
     const __m512i   odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    const __m512i   near = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
-    return _mm512_mask_or_epi32(near, nan, u, _mm512_set1_epi32(0x400000));
+    const __m512i   closest = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    return _mm512_mask_or_epi32(closest, nan, u, _mm512_set1_epi32(0x400000));
 }
 
 /* The upper halves of a, then those of b. */
@@ -3943,10 +3943,11 @@ MPTI_AVX512_BF16_TARGET __attribute__((always_inline)) static inline __m512i
 mpti_bf16_from_f32_in_avx512bf16(const unsigned char *p, uint64_t k)
 {
     const __m512i a = mpti_load_f32_avx512(p, k), b = mpti_load_f32_avx512(p + 64, k >> 16);
-    const __m512i near = (__m512i)_mm512_cvtne2ps_pbh(_mm512_castsi512_ps(b), _mm512_castsi512_ps(a));
+    const __m512i closest = (__m512i)_mm512_cvtne2ps_pbh(_mm512_castsi512_ps(b), _mm512_castsi512_ps(a));
     const __m512i least = _mm512_min_epu32(_mm512_sub_epi32(_mm512_add_epi32(a, a), _mm512_set1_epi32(1)),
                                            _mm512_sub_epi32(_mm512_add_epi32(b, b), _mm512_set1_epi32(1)));
-    return _mm512_cmplt_epu32_mask(least, _mm512_set1_epi32(0xffffff)) ? mpti_pack_bf16_avx512(a, b) : near;
+    return _mm512_cmplt_epu32_mask(least, _mm512_set1_epi32(0xffffff)) ? mpti_pack_bf16_avx512(a, b)
+                                                                       : closest;
 }
 MPTI_LOOP_512(MPTI_AVX512_BF16_TARGET, mpti_bf16_from_f32_avx512bf16,
               (void *dst, const void *src, size_t n), mpti_bf16_from_f32_in_avx512bf16, 4, 2)
@@ -3961,7 +3962,8 @@ static inline uint16x4_t mpti_f16_from_four_neon(uint32x4_t u)
     const uint32x4_t one = vdupq_n_u32(1u), a = vandq_u32(u, vdupq_n_u32(0x7fffffffu));
     const uint32x4_t sign = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(0x8000u));
     const uint32x4_t odd = vandq_u32(vshrq_n_u32(a, 13), one);
-    const uint32x4_t near = vshrq_n_u32(vaddq_u32(vaddq_u32(a, odd), vdupq_n_u32(0xfffu - 0x38000000u)), 13);
+    const uint32x4_t sum = vaddq_u32(vaddq_u32(a, odd), vdupq_n_u32(0xfffu - 0x38000000u));
+    const uint32x4_t closest = vshrq_n_u32(sum, 13);
     /* subnormal: 126 - field bits are dropped; from 25 on nothing is left */
     const uint32x4_t sig = vorrq_u32(vandq_u32(a, vdupq_n_u32(0x7fffffu)), vdupq_n_u32(0x800000u));
     const int32x4_t  drop = vminq_s32(vsubq_s32(vdupq_n_s32(126), vreinterpretq_s32_u32(vshrq_n_u32(a, 23))),
@@ -3971,7 +3973,7 @@ static inline uint16x4_t mpti_f16_from_four_neon(uint32x4_t u)
     const uint32x4_t tiny = vshlq_u32(vaddq_u32(vaddq_u32(sig, half), last), vnegq_s32(drop));
     const uint32x4_t payload = vandq_u32(vshrq_n_u32(a, 13), vdupq_n_u32(0x3ffu));
     const uint32x4_t nan = vorrq_u32(vdupq_n_u32(0x7e00u), payload);
-    uint32x4_t       h = vbslq_u32(vcltq_u32(a, vdupq_n_u32(0x38800000u)), tiny, near);
+    uint32x4_t       h = vbslq_u32(vcltq_u32(a, vdupq_n_u32(0x38800000u)), tiny, closest);
     h = vbslq_u32(vcgeq_u32(a, vdupq_n_u32(0x47800000u)), vdupq_n_u32(0x7c00u), h);
     h = vbslq_u32(vcgtq_u32(a, vdupq_n_u32(0x7f800000u)), nan, h);
     return vmovn_u32(vorrq_u32(h, sign));
@@ -4666,9 +4668,9 @@ MPT_HD uint32_t mpti_quantize_f32(uint32_t u, const mpti_quantizer *q)
     const uint32_t drop = q->shift + (q->least_field > own ? q->least_field - own : 0u);
     const uint32_t shift = drop < 23u ? drop : 23u, mask = (1u << shift) - 1u;
     const uint32_t odd = drop < 23u ? (a >> shift) & 1u : (uint32_t)(field != 0u);
-    const uint32_t near = (a + (mask >> 1) + odd) & ~mask;
+    const uint32_t closest = (a + (mask >> 1) + odd) & ~mask;
     const uint32_t least = field && (a & 0x7fffffu) ? (field + 1u) << 23 : 0u;     /* above half of it */
-    const uint32_t r = drop < 24u ? near : drop == 24u ? least : 0u;
+    const uint32_t r = drop < 24u ? closest : drop == 24u ? least : 0u;
     return r | (u & (r ? 0x80000000u : q->zero_sign));
 }
 
@@ -4700,7 +4702,7 @@ MPTI_LOOP_AVX512(mpti_quantize_f16, 4, 4)
 /* What rounding sixteen float patterns needs to know of a format. What overflow and NaN become is part of
  * the pattern and some bits more. */
 typedef struct mpti_quantize_vectors {
-    uint32_t shift, least, max, magic;
+    uint32_t shift, least, most, magic;
     uint32_t over_keep, over_bits, nan_keep, nan_bits, zero_sign;
 } mpti_quantize_vectors;
 
@@ -4717,10 +4719,10 @@ static int mpti_quantize_vectors_init(mpti_quantize_vectors *v, const mpti_quant
         return 0;
     v->shift = q->shift;
     v->least = own_subnormals ? 0u : q->least_field << 23;
-    v->max = q->limit - 1u;
+    v->most = q->limit - 1u;
     v->magic = own_subnormals ? 0u : (uint32_t)magic_field << 23;
     v->over_keep = f->specials == MPT_SPECIALS_FNUZ ? 0u : sign;
-    v->over_bits = ieee ? 0x7f800000u : finite ? v->max : 0x7fc00000u;
+    v->over_bits = ieee ? 0x7f800000u : finite ? v->most : 0x7fc00000u;
     v->nan_keep = ieee ? ~low : f->specials == MPT_SPECIALS_FN ? sign : 0u;
     v->nan_bits = ieee ? 0x400000u : v->over_bits;
     v->zero_sign = q->zero_sign;
@@ -4738,14 +4740,14 @@ MPTI_IN_AVX512 __m512i mpti_quantize_in_avx512(const unsigned char *p, uint64_t 
     const __m512i   half = _mm512_set1_epi32((int)((1u << (v->shift - 1u)) - 1u));
     const __m512i   odd = _mm512_and_si512(_mm512_srlv_epi32(a, _mm512_set1_epi32((int)v->shift)),
                                            _mm512_set1_epi32(1));
-    const __m512i   near = _mm512_andnot_si512(low, _mm512_add_epi32(_mm512_add_epi32(a, half), odd));
+    const __m512i   closest = _mm512_andnot_si512(low, _mm512_add_epi32(_mm512_add_epi32(a, half), odd));
     const __m512    magic = _mm512_castsi512_ps(_mm512_set1_epi32((int)v->magic));
     const __m512    sum = _mm512_add_round_ps(_mm512_castsi512_ps(a), magic, MPTI_NEAREST);
     const __m512    tiny = _mm512_sub_round_ps(sum, magic, MPTI_NEAREST);
     const __mmask16 below = _mm512_cmplt_epu32_mask(a, _mm512_set1_epi32((int)v->least));
     const __mmask16 nan = _mm512_cmpgt_epu32_mask(a, inf);
-    const __m512i   r = _mm512_mask_mov_epi32(near, below, _mm512_castps_si512(tiny));
-    const __mmask16 over = _mm512_cmpgt_epu32_mask(r, _mm512_set1_epi32((int)v->max));
+    const __m512i   r = _mm512_mask_mov_epi32(closest, below, _mm512_castps_si512(tiny));
+    const __mmask16 over = _mm512_cmpgt_epu32_mask(r, _mm512_set1_epi32((int)v->most));
     __m512i         sign = _mm512_set1_epi32((int)0x80000000u), x;
     if (!v->zero_sign)
         sign = _mm512_maskz_mov_epi32(_mm512_test_epi32_mask(r, r), sign);

@@ -179,9 +179,9 @@ fi
 
 # Tables that hold pointers are relocated when they are position-independent; then nm calls them data.
 fixed='-fno-pic -fno-pie'
-memory='memcpy|memset|memmove|strcmp'
+memory='memcpy|memset|memmove|memcmp|bcmp|strcmp|strlen|strpbrk'
 runtime='__cpu_model|__cpu_indicator_init|__cpu_features2|_GLOBAL_OFFSET_TABLE_|__stack_chk_fail'
-math='fmaf|sqrt|sqrtf'
+math='fma|fmaf|sqrt|sqrtf|exp|expf|log|log10|tanhf|erfc'
 print='fprintf|fputc|fputs|putc|_IO_putc|fwrite|ferror'
 
 # object NAME NEEDS COMMAND... -- compile and look at the symbols
