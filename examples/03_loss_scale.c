@@ -4,9 +4,10 @@
  *
  * A small network is run forward and backward once, in FP32. Its loss is a mean over many outputs,
  * so each output starts the backward pass with a small gradient, and every layer on the way down
- * makes it smaller. We draw where these gradients lie against the window of FP16, let mpt choose a
- * power of two, multiply, and draw again. At the end we do not trust the drawing: we convert every
- * gradient to FP16 and back, and count.
+ * makes it smaller. One pass over them makes one histogram. It draws where they lie against the window
+ * of FP16, and says what every other format would do, what every scale would do, and which scale to
+ * take. At the end we do not trust it: we scale the loss, run the backward pass again, round every
+ * gradient to FP16, and count.
  *
  * The output is the same with every compiler and libm: weights come from an integer generator, the
  * activation is softsign, x / (1 + |x|), and dot products are summed in double: the product of two
@@ -26,8 +27,7 @@ static float weight[LAYERS][WIDTH][WIDTH];          /* [layer][to][from] */
 static float act[LAYERS + 1][BATCH][WIDTH];         /* act[0] is the input */
 static float slope[LAYERS][BATCH][WIDTH];           /* derivative of softsign at each unit */
 static float grad[LAYERS][BATCH][WIDTH];            /* d loss / d (what enters the softsign) */
-static float unscaled[COUNT], back[LAYER_COUNT];
-static mpt_f16 half[LAYER_COUNT];
+static float unscaled[COUNT];
 
 /* Uniform in [-1, 1): 24 bits of a 64-bit linear congruential generator (Knuth, MMIX). */
 static float uniform(void)
@@ -39,14 +39,11 @@ static float uniform(void)
 
 static void init(void)
 {
-    int l, i, j;
-    for (l = 0; l < LAYERS; l++)
-        for (i = 0; i < WIDTH; i++)
-            for (j = 0; j < WIDTH; j++)
-                weight[l][i][j] = uniform() / 8.0f;         /* 1 / sqrt(WIDTH) */
-    for (i = 0; i < BATCH; i++)
-        for (j = 0; j < WIDTH; j++)
-            act[0][i][j] = uniform();
+    int i;
+    for (i = 0; i < LAYERS * WIDTH * WIDTH; i++)
+        (&weight[0][0][0])[i] = uniform() / 8.0f;           /* 1 / sqrt(WIDTH) */
+    for (i = 0; i < LAYER_COUNT; i++)
+        (&act[0][0][0])[i] = uniform();
 }
 
 static void forward(void)
@@ -87,74 +84,84 @@ static void backward(float seed)
             }
 }
 
-/* What FP16 makes of the gradients of one layer: how many nonzero ones come back as zero. */
-static int flushed_in_layer(int layer, int *nonzero)
-{
-    const float *g = &grad[layer][0][0];
-    int          i, flushed = 0;
+static double percent(uint64_t part, uint64_t whole) { return 100.0 * (double)part / (double)whole; }
 
-    (void)mpt_f16_from_f32_n(half, g, LAYER_COUNT);
-    (void)mpt_f32_from_f16_n(back, half, LAYER_COUNT);
-    *nonzero = 0;
-    for (i = 0; i < LAYER_COUNT; i++) {
-        *nonzero += g[i] != 0.0f;
-        flushed += g[i] != 0.0f && back[i] == 0.0f;
+/* Every scale is one more look at the same histogram, and so is the choice among them. */
+static mpt_range_choice choose_scale(const mpt_range *r)
+{
+    static const double tolerated[] = {0.01, 0.001, 0.0};
+    const uint64_t      nonzero = mpt_range_nonzero(r);
+    mpt_range_choice    c = {0.0f, 0, 0, 0, 0, 0};
+    int                 i;
+    printf("\nWhat each loss scale would do (mpt_range_at_scale):\n\n"
+           "  scale    become 0   subnormal   overflow   doublings left\n");
+    for (i = 0; i <= 36; i += 4) {
+        (void)mpt_range_at_scale(r, i, &c);
+        printf("  2^%-6d %7.2f%% %10.2f%% %9.2f%% %16d\n", i, percent(c.flushed, nonzero),
+               percent(c.subnormal, nonzero), percent(c.overflow, nonzero), c.headroom);
     }
-    return flushed;
+    printf("\nThe one to take, if 3 doublings are left for the next batch (mpt_range_choose_scale):\n\n"
+           "  tolerated loss   scale   become 0 or subnormal\n");
+    for (i = 0; i < 3; i++) {
+        const mpt_range_tolerance t = {tolerated[i], tolerated[i], 0.0};
+        (void)mpt_range_choose_scale(r, 3, &t, &c);
+        printf("  %9.1f%%        2^%d %18.3f%%\n", 100.0 * tolerated[i], c.log2_scale,
+               percent(c.flushed + c.subnormal, nonzero));
+    }
+    return c;
 }
 
-static void look(mpt_range *r, const char *title)
+/* Nonzero gradients that FP16 rounds to zero, layer by layer: found by rounding, not by the histogram. */
+static int count_flushed(int flushed[LAYERS])
 {
-    (void)mpt_range_init(r, MPT_F16);
-    (void)mpt_range_add_f32(r, &grad[0][0][0], COUNT);
-    (void)mpt_range_print(stdout, r, title);
+    static mpt_roundoff r;
+    int                 l, total = 0;
+    for (l = 0; l < LAYERS; l++) {
+        (void)mpt_roundoff_init(&r, MPT_F16, NULL, 0);
+        (void)mpt_roundoff_add_f32(&r, &grad[l][0][0], LAYER_COUNT);
+        total += flushed[l] = (int)r.flushed;
+    }
+    return total;
 }
 
 int main(void)
 {
-    mpt_range        before, after;
-    mpt_range_choice choice;
-    int              lost[2][LAYERS], total[2] = {0, 0}, nonzero = 0, differ = 0, l, i, n;
-    char             title[64];
+    static mpt_ranges all;
+    static mpt_range  f16;
+    mpt_range_choice  choice;
+    int               before[LAYERS], after[LAYERS], lost, lost_after, nonzero, differ = 0, l, i;
 
     init();
     forward();
-
     backward(1.0f);
-    look(&before, "Gradients as they are");
-    for (l = 0; l < LAYERS; l++) {
-        total[0] += lost[0][l] = flushed_in_layer(l, &n);
-        nonzero += n;
-    }
+    lost = count_flushed(before);
 
-    /* Leave 3 doublings of room: the next batch may have larger gradients than this one. */
-    (void)mpt_range_choose_scale(&before, 3, NULL, &choice);
-    printf("\nChosen: loss x 2^%d = %.0f. That leaves room for %d more doublings.\n\n",
-           choice.log2_scale, (double)choice.scale, choice.headroom);
+    (void)mpt_ranges_init(&all);
+    (void)mpt_ranges_add_f32(&all, &grad[0][0][0], COUNT);
+    (void)mpt_ranges_get(&all, MPT_F16, &f16);
+    nonzero = (int)mpt_range_nonzero(&f16);
+    (void)mpt_range_print(stdout, &f16, "Gradients as they are");
+    (void)mpt_ranges_print(stdout, &all, "\nFrom the same pass, every format");
+    choice = choose_scale(&f16);
 
     /* Scaling the loss means: start the backward pass with the scale in place of 1. A power of two
      * changes exponents only, so every gradient must be exactly that much larger. */
     memcpy(unscaled, grad, sizeof grad);
     backward(choice.scale);
+    lost_after = count_flushed(after);
     for (i = 0; i < COUNT; i++)
         differ += unscaled[i] * choice.scale != (&grad[0][0][0])[i];
-    (void)snprintf(title, sizeof title, "Gradients of loss x 2^%d", choice.log2_scale);
-    look(&after, title);
-    printf("\n%d of %d differ from the plain gradient x 2^%d: the scale moves exponents, not"
-           " digits.\n", differ, COUNT, choice.log2_scale);
-    for (l = 0; l < LAYERS; l++)
-        total[1] += lost[1][l] = flushed_in_layer(l, &n);
-
-    printf("\nEvery gradient converted to FP16 and back; nonzero ones that came back as zero:\n\n"
-           "  layer            plain loss     loss x 2^%d\n", choice.log2_scale);
+    printf("\nThe backward pass again, of loss x 2^%d: %d of %d gradients differ from 2^%d times the\n"
+           "plain one. Every gradient rounded to FP16; nonzero ones that became zero:\n\n"
+           "  layer            plain loss     loss x 2^%d\n",
+           choice.log2_scale, differ, COUNT, choice.log2_scale, choice.log2_scale);
     for (l = LAYERS - 1; l >= 0; l--)
         printf("  %2d %-10s %6d %5.1f%%  %6d %5.1f%%\n", l + 1,
-               l == LAYERS - 1 ? "(output)" : l ? "" : "(input)", lost[0][l],
-               100.0 * lost[0][l] / LAYER_COUNT, lost[1][l], 100.0 * lost[1][l] / LAYER_COUNT);
+               l == LAYERS - 1 ? "(output)" : l ? "" : "(input)", before[l],
+               100.0 * before[l] / LAYER_COUNT, after[l], 100.0 * after[l] / LAYER_COUNT);
     printf("\nLayers near the input lose most: their gradients came the longest way. The output\n"
            "layer loses too: most of its targets are 0, and so, nearly, are its outputs.\n");
     printf("\nVerdict: FP16 loses %d of %d gradients (%.1f%%) unscaled, %d (%.1f%%) with the"
-           " scale.\n",
-           total[0], nonzero, 100.0 * total[0] / nonzero, total[1], 100.0 * total[1] / nonzero);
+           " scale.\n", lost, nonzero, 100.0 * lost / nonzero, lost_after, 100.0 * lost_after / nonzero);
     return 0;
 }
