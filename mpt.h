@@ -3381,8 +3381,8 @@ MPT_DEF mpt_status mpt_ranges_print(FILE *out, const mpt_ranges *a, const char *
     (void)fprintf(out, "%s: %llu values, %.1f%% zero, %llu Inf, %llu NaN; of the others, in each format\n",
                   title, (unsigned long long)a->count, mpti_percent(a->zero, a->count),
                   (unsigned long long)a->inf, (unsigned long long)a->nan);
-    (void)fputs("            become 0  subnormal    normal  overflow   best scale: then 0  subnormal\n",
-                out);
+    (void)fprintf(out, "%s\n",
+                  "            become 0  subnormal    normal  overflow   best scale: then 0  subnormal");
     for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
         (void)mpti_ranges_print_row(out, a, (mpt_format)format);
     return ferror(out) ? MPT_E_DATA : MPT_OK;

@@ -8,8 +8,9 @@ rm -rf "$out"
 mkdir -p "$out"
 export WINEDEBUG=-all WINEPREFIX="${WINEPREFIX:-$HOME/.wine}"
 
-# What to run: name | compiler | emulator ("" is this machine) | flags. x87 keeps more bits between operations.
-# mpt.h promises no bits there, but with -std=c99, which rounds at every assignment, even the steps agree.
+# What to run: name | compiler | emulator ("" is this machine) | flags. x87 keeps more bits between
+# operations. mpt.h promises no bits there, but with -std=c99, which rounds at every assignment, even the
+# steps agree.
 targets()
 {
     cat <<'END'
