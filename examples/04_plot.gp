@@ -70,7 +70,8 @@ set title sprintf("FP16 alone turns %.0f%% of these gradients into zero; a loss 
 set border 1 lw 1.5 lc rgb '#444444'
 set xrange [left:right]
 set yrange [0:top]
-set xlabel 'activation gradient × loss scale, magnitude (one run each, seed 1)' offset 0,-0.4
+set xlabel 'magnitude of activation gradient × loss scale; height: share of them (one run each, seed 1)' \
+    offset 0,-0.4
 set format x '2^{%.0f}'
 set xtics 4
 unset ytics
@@ -84,7 +85,8 @@ do for [z = 2:4] {
 }
 high = 0.95 * top; low = 0.90 * top
 set label 1 'becomes 0' at middle(left, zone[2]), high center font 'Sans Bold,21' textcolor rgb '#444444'
-set label 2 'FP16 subnormal' at middle(zone[2], zone[3]), high center font 'Sans Bold,21' textcolor rgb '#6B5000'
+set label 2 'FP16 subnormal' at middle(zone[2], zone[3]), high center font 'Sans Bold,21' \
+    textcolor rgb '#6B5000'
 set label 3 'bits are lost' at middle(zone[2], zone[3]), low center textcolor rgb '#6B5000'
 set label 4 'FP16 normal' at middle(zone[3], zone[4]), high center font 'Sans Bold,21' textcolor rgb '#444444'
 set label 5 'full precision' at middle(zone[3], zone[4]), low center textcolor rgb '#444444'
@@ -114,8 +116,9 @@ unset label
 
 # ---- accuracy.png: one bar for each line of the table ----
 
-name(n) = n == 1 ? 'FP32' : n == 2 ? "FP16\nno scale" : n == 3 ? "FP16\nscale 8" : n == 4 ? "FP16\nscale 128" \
-        : n == 5 ? "FP16\nscale 1024" : n == 6 ? "FP16\ndynamic" : n == 7 ? "BF16\nno scale" : "FP16\nno masters"
+name(n) = n == 1 ? 'FP32' : n == 2 ? "FP16\nno scale" : n == 3 ? "FP16\nscale 8" \
+        : n == 4 ? "FP16\nscale 128" : n == 5 ? "FP16\nscale 1024" : n == 6 ? "FP16\ndynamic scale" \
+        : n == 7 ? "BF16\nno scale" : "FP16, no\nFP32 weights"
 colour(n) = n == FP32 ? 0x777777 : average[n] < average[FP32] - 10 ? 0xD55E00 : 0x0072B2
 
 set output dir . '/accuracy.png'
@@ -124,7 +127,8 @@ set title sprintf("FP32 reads %.0f%% of the digits, FP16 alone %.0f%%, FP16 with
 set border 0
 set xrange [0.45:8.55]
 set yrange [0:106]
-set xlabel 'test accuracy: mean (number and bar), least and most (whisker) over the seeds' offset 0,-2.3
+set xlabel 'test accuracy: mean over the seeds (bar, number), least and most (whisker); dashed: FP32' \
+    offset 0,-2.3
 unset xtics
 unset ytics
 set margins 3, 3, 6, 4
