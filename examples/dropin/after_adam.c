@@ -1,0 +1,204 @@
+/* A digit recogniser in plain C: a two-layer network, minibatch Adam with separate gradients.
+ *
+ *     cc -O2 -I. examples/dropin/before_adam.c -o before_adam -lm && ./before_adam
+ *     cc -O2 -I. examples/dropin/after_adam.c -o after_adam -lm && ./after_adam
+ *     diff examples/dropin/before_adam.c examples/dropin/after_adam.c
+ *
+ * This file exists twice. before_adam.c is all FP32. after_adam.c keeps FP32 masters and moments, and
+ * FP16 copies of the weights for the forward and backward pass; the optimizer is mpt's fused step:
+ * unscale, update, copy in one pass. Its two tensors are added one line each.
+ *
+ * Data: examples/data/digits.csv, or the file named on the command line: 64 pixels of 0 to 16 and
+ * the label, comma-separated, one digit per line. Every fifth line is kept for the test.
+ * Sums in double; rate and decays have few bits: so that compilers agree on every digit. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define MPT_IMPLEMENTATION
+#include "mpt.h"
+
+#define IN     65               /* 64 pixels and a constant 1, whose weight is the bias */
+#define HIDDEN 33               /* 32 units and a constant 1 */
+#define OUT    10
+#define N1     (32 * IN)
+#define N2     (OUT * HIDDEN)
+#define BATCH  32
+#define EPOCHS 10
+#define RATE   0.0078125f
+#define BETA1  0.875f
+#define BETA2  0.9990234375f
+#define EPS    1e-8f
+#define MAX_DIGITS 4000
+
+typedef struct { float x[IN]; int label; } digit;
+static digit  train[MAX_DIGITS], test[MAX_DIGITS];
+static size_t train_count, test_count;
+
+static float w1[N1], dw1[N1], m1[N1], v1[N1];   /* [32][IN] */
+static float w2[N2], dw2[N2], m2[N2], v2[N2];   /* [OUT][HIDDEN] */
+static mpt_f16 c1[N1], c2[N2];                  /* the copies */
+static float h[BATCH][HIDDEN], p[BATCH][OUT];
+
+static int parse_line(const char *s, digit *d)
+{
+    char *end;
+    int   i;
+    for (i = 0; i < 65; i++, s = end + 1) {
+        const long v = strtol(s, &end, 10);
+        if (end == s || v < 0 || v > (i < 64 ? 16 : 9))
+            return 0;
+        if (i < 64 ? *end != ',' : *end != '\n' && *end != '\r' && *end != '\0')
+            return 0;
+        if (i < 64)
+            d->x[i] = (float)v / 16.0f;
+        else
+            d->label = (int)v;
+    }
+    d->x[64] = 1.0f;
+    return 1;
+}
+
+static int load(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char  line[512];
+    long  number = 0;
+    int   good = 1;
+    digit d;
+    if (!f) {
+        fprintf(stderr, "%s: cannot open (run from the repository root, or name the file)\n", path);
+        return 0;
+    }
+    while (good && number < MAX_DIGITS && fgets(line, sizeof line, f)) {
+        good = parse_line(line, &d);
+        if (++number % 5)
+            train[train_count++] = d;
+        else
+            test[test_count++] = d;
+    }
+    fclose(f);
+    if (!good)
+        fprintf(stderr, "%s:%ld: not 64 pixels (0 to 16) and a label (0 to 9)\n", path, number);
+    else if (train_count < BATCH || !test_count)
+        fprintf(stderr, "%s: %ld digits are too few to train and test with\n", path, number);
+    return good && train_count >= BATCH && test_count;
+}
+
+static float random_weight(float range)
+{
+    static unsigned long state = 1;
+    state = (state * 1664525u + 1013904223u) & 0xfffffffful;
+    return range * ((float)(state >> 8) / 8388608.0f - 1.0f);
+}
+
+static void forward(const digit *d, float *hidden, float *prob)
+{
+    double z[OUT], max = -1e30, total = 0.0;
+    int    i, j;
+    for (i = 0; i < HIDDEN - 1; i++) {
+        double sum = 0.0;
+        for (j = 0; j < IN; j++)
+            sum += mpt_f64_from_f16(c1[i * IN + j]) * (double)d->x[j];
+        hidden[i] = sum > 0.0 ? (float)sum : 0.0f;
+    }
+    hidden[HIDDEN - 1] = 1.0f;
+    for (i = 0; i < OUT; i++) {
+        z[i] = 0.0;
+        for (j = 0; j < HIDDEN; j++)
+            z[i] += mpt_f64_from_f16(c2[i * HIDDEN + j]) * (double)hidden[j];
+        if (z[i] > max)
+            max = z[i];
+    }
+    for (i = 0; i < OUT; i++)
+        total += z[i] = exp(z[i] - max);
+    for (i = 0; i < OUT; i++)
+        prob[i] = (float)(z[i] / total);
+}
+
+/* Fills dw1 and dw2 from the batch; dloss starts it all: the weight of one digit in the loss. */
+static void backward(const digit *d, float dloss)
+{
+    static float dz[BATCH][OUT], dh[BATCH][HIDDEN];
+    int          b, i, j;
+    for (b = 0; b < BATCH; b++) {
+        for (i = 0; i < OUT; i++)
+            dz[b][i] = (p[b][i] - (i == d[b].label ? 1.0f : 0.0f)) * dloss;
+        for (j = 0; j < HIDDEN - 1; j++) {
+            double sum = 0.0;
+            for (i = 0; i < OUT; i++)
+                sum += mpt_f64_from_f16(c2[i * HIDDEN + j]) * (double)dz[b][i];
+            dh[b][j] = h[b][j] > 0.0f ? (float)sum : 0.0f;
+        }
+    }
+    for (i = 0; i < N2; i++) {
+        double sum = 0.0;
+        for (b = 0; b < BATCH; b++)
+            sum += (double)dz[b][i / HIDDEN] * (double)h[b][i % HIDDEN];
+        dw2[i] = (float)sum;
+    }
+    for (i = 0; i < N1; i++) {
+        double sum = 0.0;
+        for (b = 0; b < BATCH; b++)
+            sum += (double)dh[b][i / IN] * (double)d[b].x[i % IN];
+        dw1[i] = (float)sum;
+    }
+}
+
+static double test_accuracy(void)
+{
+    size_t n, right = 0;
+    for (n = 0; n < test_count; n++) {
+        int i, best = 0;
+        forward(&test[n], h[0], p[0]);
+        for (i = 1; i < OUT; i++)
+            if (p[0][i] > p[0][best])
+                best = i;
+        right += best == test[n].label;
+    }
+    return 100.0 * (double)right / (double)test_count;
+}
+
+int main(int argc, char **argv)
+{
+    int    i, epoch, b;
+    size_t first;
+    mpt_tensor  room[2];
+    mpt_tensors list;
+    mpt_step    step = {0};
+    mpt_scaler  scaler;
+    mpt_adam    adam = {RATE, BETA1, BETA2, EPS, 0.0f, 0, 0};
+    mpt_scaler_init(&scaler, NULL);
+    mpt_tensors_init(&list, room, 2, MPT_F16, MPT_F32);
+    mpt_tensors_add(&list, "w1", N1, c1, dw1, w1, m1, v1);
+    mpt_tensors_add(&list, "w2", N2, c2, dw2, w2, m2, v2);
+
+    if (!load(argc > 1 ? argv[1] : "examples/data/digits.csv"))
+        return 1;
+    for (i = 0; i < N1; i++)
+        w1[i] = random_weight(0.125f);
+    for (i = 0; i < N2; i++)
+        w2[i] = random_weight(0.175f);
+    mpt_publish(list.item, list.count);
+
+    for (epoch = 1; epoch <= EPOCHS; epoch++) {
+        double loss = 0.0;
+        size_t seen = 0;
+        for (first = 0; first + BATCH <= train_count; first += BATCH, seen += BATCH) {
+            const digit *d = &train[first];
+            float        dloss = 1.0f / BATCH;      /* the loss is the mean over the batch */
+            for (b = 0; b < BATCH; b++) {
+                forward(&d[b], h[b], p[b]);
+                loss -= log((double)p[b][d[b].label] + 1e-30);
+            }
+            dloss = mpt_scaler_scale(&scaler, dloss);
+            backward(d, dloss);
+            mpt_check(&scaler, &step, list.item, list.count);
+            mpt_adam_step(&adam, &step, list.item, list.count);
+            mpt_scaler_update(&scaler);
+        }
+        if (epoch % 2 == 0)
+            printf("epoch %2d  loss %.6f  test accuracy %.1f%%\n",
+                   epoch, loss / (double)seen, test_accuracy());
+    }
+    return 0;
+}

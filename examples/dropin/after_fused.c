@@ -1,0 +1,182 @@
+/* A digit recogniser in plain C: a two-layer network that learns from one digit at a time.
+ *
+ *     cc -O2 -I. examples/dropin/before_fused.c -o before_fused -lm && ./before_fused
+ *     cc -O2 -I. examples/dropin/after_fused.c -o after_fused -lm && ./after_fused
+ *     diff examples/dropin/before_fused.c examples/dropin/after_fused.c
+ *
+ * This file exists twice. before_fused.c has no gradient buffer: the backward pass subtracts
+ * rate * d * x from each weight as it goes. after_fused.c does the same to FP32 masters, row by row,
+ * and keeps an FP16 copy of them, which is all that the forward and backward pass read.
+ *
+ * Data: examples/data/digits.csv, or the file named on the command line: 64 pixels of 0 to 16 and
+ * the label, comma-separated, one digit per line. Every fifth line is kept for the test.
+ * Products in double are exact, the rate is a power of two: so that compilers agree on every digit. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define MPT_IMPLEMENTATION
+#include "mpt.h"
+
+#define IN     65               /* 64 pixels and a constant 1, whose weight is the bias */
+#define HIDDEN 33               /* 32 units and a constant 1 */
+#define OUT    10
+#define N1     (32 * IN)
+#define N2     (OUT * HIDDEN)
+#define EPOCHS 10
+#define RATE   0.015625f
+#define MAX_DIGITS 4000
+
+typedef struct { float x[IN]; int label; } digit;
+static digit  train[MAX_DIGITS], test[MAX_DIGITS];
+static size_t train_count, test_count;
+
+static float w1[N1];            /* [32][IN] */
+static float w2[N2];            /* [OUT][HIDDEN] */
+static mpt_f16 c1[N1], c2[N2]; /* the copies */
+static float h[HIDDEN], p[OUT];
+
+static int parse_line(const char *s, digit *d)
+{
+    char *end;
+    int   i;
+    for (i = 0; i < 65; i++, s = end + 1) {
+        const long v = strtol(s, &end, 10);
+        if (end == s || v < 0 || v > (i < 64 ? 16 : 9))
+            return 0;
+        if (i < 64 ? *end != ',' : *end != '\n' && *end != '\r' && *end != '\0')
+            return 0;
+        if (i < 64)
+            d->x[i] = (float)v / 16.0f;
+        else
+            d->label = (int)v;
+    }
+    d->x[64] = 1.0f;
+    return 1;
+}
+
+static int load(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char  line[512];
+    long  number = 0;
+    int   good = 1;
+    digit d;
+    if (!f) {
+        fprintf(stderr, "%s: cannot open (run from the repository root, or name the file)\n", path);
+        return 0;
+    }
+    while (good && number < MAX_DIGITS && fgets(line, sizeof line, f)) {
+        good = parse_line(line, &d);
+        if (++number % 5)
+            train[train_count++] = d;
+        else
+            test[test_count++] = d;
+    }
+    fclose(f);
+    if (!good)
+        fprintf(stderr, "%s:%ld: not 64 pixels (0 to 16) and a label (0 to 9)\n", path, number);
+    else if (!train_count || !test_count)
+        fprintf(stderr, "%s: %ld digits are too few to train and test with\n", path, number);
+    return good && train_count && test_count;
+}
+
+static float random_weight(float range)
+{
+    static unsigned long state = 1;
+    state = (state * 1664525u + 1013904223u) & 0xfffffffful;
+    return range * ((float)(state >> 8) / 8388608.0f - 1.0f);
+}
+
+static float dot(const mpt_f16 *w, const float *x, int n)
+{
+    return mpt_dot_f16(w, x, (size_t)n);
+}
+
+static void forward(const digit *d)
+{
+    float  z[OUT], max = -1e30f;
+    double e[OUT], total = 0.0;
+    int    i;
+    for (i = 0; i < HIDDEN - 1; i++) {
+        const float sum = dot(&c1[i * IN], d->x, IN);
+        h[i] = sum > 0.0f ? sum : 0.0f;
+    }
+    h[HIDDEN - 1] = 1.0f;
+    for (i = 0; i < OUT; i++) {
+        z[i] = dot(&c2[i * HIDDEN], h, HIDDEN);
+        if (z[i] > max)
+            max = z[i];
+    }
+    for (i = 0; i < OUT; i++)
+        total += e[i] = exp((double)z[i] - (double)max);
+    for (i = 0; i < OUT; i++)
+        p[i] = (float)(e[i] / total);
+}
+
+/* w -= RATE * d * x, for the row of weights of one unit. */
+static void update_row(mpt_f16 *copy, float *w, float d, const float *x, int n)
+{
+    uint32_t bad = 0;           /* asked for, so that a row with Inf or NaN is left as it is */
+    mpt_axpy_publish(copy, MPT_F16, w, -RATE * d, x, (size_t)n, &bad);
+}
+
+/* Backpropagation of one digit; each row is updated as soon as nothing needs its old weights. */
+static void learn(const digit *d)
+{
+    float dz[OUT], dh[HIDDEN];
+    int   i, j;
+    for (i = 0; i < OUT; i++)
+        dz[i] = p[i] - (i == d->label ? 1.0f : 0.0f);
+    for (j = 0; j < HIDDEN - 1; j++) {
+        double sum = 0.0;
+        for (i = 0; i < OUT; i++)
+            sum += mpt_f64_from_f16(c2[i * HIDDEN + j]) * (double)dz[i];
+        dh[j] = h[j] > 0.0f ? (float)sum : 0.0f;
+    }
+    for (i = 0; i < OUT; i++)
+        update_row(&c2[i * HIDDEN], &w2[i * HIDDEN], dz[i], h, HIDDEN);
+    for (j = 0; j < HIDDEN - 1; j++)
+        update_row(&c1[j * IN], &w1[j * IN], dh[j], d->x, IN);
+}
+
+static double test_accuracy(void)
+{
+    size_t n, right = 0;
+    for (n = 0; n < test_count; n++) {
+        int i, best = 0;
+        forward(&test[n]);
+        for (i = 1; i < OUT; i++)
+            if (p[i] > p[best])
+                best = i;
+        right += best == test[n].label;
+    }
+    return 100.0 * (double)right / (double)test_count;
+}
+
+int main(int argc, char **argv)
+{
+    int    i, epoch;
+    size_t n;
+
+    if (!load(argc > 1 ? argv[1] : "examples/data/digits.csv"))
+        return 1;
+    for (i = 0; i < N1; i++)
+        w1[i] = random_weight(0.125f);
+    for (i = 0; i < N2; i++)
+        w2[i] = random_weight(0.175f);
+    mpt_f16_from_f32_n(c1, w1, N1);
+    mpt_f16_from_f32_n(c2, w2, N2);
+
+    for (epoch = 1; epoch <= EPOCHS; epoch++) {
+        double loss = 0.0;
+        for (n = 0; n < train_count; n++) {
+            forward(&train[n]);
+            loss -= log((double)p[train[n].label] + 1e-30);
+            learn(&train[n]);
+        }
+        if (epoch % 2 == 0)
+            printf("epoch %2d  loss %.6f  test accuracy %.1f%%\n",
+                   epoch, loss / (double)train_count, test_accuracy());
+    }
+    return 0;
+}
