@@ -2572,7 +2572,7 @@ typedef void (*mpti_kernel)(uint16_t *dst, const uint16_t *a, const uint16_t *b,
 #if MPTI_X86
 #define MPTI_AVX2 __attribute__((target("avx2,fma,f16c")))
 #define MPTI_LANE_INLINE static inline __attribute__((always_inline))
-enum { MPTI_ARITH_LANES = 32, MPTI_CSR_NEAREST = 0x1f80, MPTI_CSR_DOWN = 0x3f80 };
+enum { MPTI_ARITH_LANES = 64, MPTI_CSR_NEAREST = 0x1f80, MPTI_CSR_DOWN = 0x3f80 };
 
 /* Give the NaN lanes of results what the rule of >>H11 says. */
 __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const uint16_t *a, const uint16_t *b,
@@ -2587,27 +2587,18 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
         }
 }
 
-/* Whether some of the codes of r0 and r1 are beyond +-inf. */
-MPTI_AVX2 MPTI_LANE_INLINE int mpti_some_nan(__m256i r0, __m256i r1, int inf)
+MPTI_AVX2 MPTI_LANE_INLINE void mpti_store_lanes(uint16_t *dst, const __m256i *r, int some_nan,
+                                                 const uint16_t *a, const uint16_t *b, const uint16_t *c,
+                                                 int mbits)
 {
-    const __m256i largest = _mm256_max_epu16(_mm256_add_epi16(r0, r0), _mm256_add_epi16(r1, r1));
-    const __m256i beyond = _mm256_subs_epu16(largest, _mm256_set1_epi16((short)(2 * inf)));
-    return !_mm256_testz_si256(beyond, beyond);
-}
-
-MPTI_AVX2 MPTI_LANE_INLINE void mpti_store_lanes(uint16_t *dst, __m256i r0, __m256i r1, const uint16_t *a,
-                                                 const uint16_t *b, const uint16_t *c, int mbits)
-{
-    if (__builtin_expect(mpti_some_nan(r0, r1, 0x7fff >> mbits << mbits), 0)) {
-        uint16_t r[MPTI_ARITH_LANES];
-        _mm256_storeu_si256((__m256i *)(void *)r, r0);
-        _mm256_storeu_si256((__m256i *)(void *)(r + 16), r1);
-        mpti_patch_nans(r, a, b, c, mbits);
-        memcpy(dst, r, sizeof r);
-        return;
+    uint16_t patched[MPTI_ARITH_LANES], *const to = some_nan ? patched : dst;
+    int      i;
+    for (i = 0; i < MPTI_ARITH_LANES / 16; i++)
+        _mm256_storeu_si256((__m256i *)(void *)(to + 16 * i), r[i]);
+    if (__builtin_expect(some_nan, 0)) {
+        mpti_patch_nans(patched, a, b, c, mbits);
+        memcpy(dst, patched, sizeof patched);
     }
-    _mm256_storeu_si256((__m256i *)(void *)dst, r0);
-    _mm256_storeu_si256((__m256i *)(void *)(dst + 16), r1);
 }
 
 /* The operations on vectors of type V with the load and select of their width. */
@@ -2709,21 +2700,46 @@ MPTI_AVX512_TARGET MPTI_LANE_INLINE __m256i mpti_bf16_narrow_512(__m512 x)
     return _mm512_maskz_cvtepi32_epi16(MPTI_ALL_16, _mm512_maskz_srli_epi32(MPTI_ALL_16, up, 16));
 }
 
-/* 16 results of `op` from the codes at a, b, c. */
-#define MPTI_16_LANES(T, op)                                                                       \
-    MPTI_AVX2 MPTI_LANE_INLINE __m256i mpti_##T##_##op##_16_avx2(const uint16_t *a, const uint16_t *b, \
-                                                                 const uint16_t *c)                \
+/* Whether a or b has a NaN. */
+MPTI_AVX2 MPTI_LANE_INLINE int mpti_some_nan_256(__m256 a, __m256 b)
+{
+    __m256 r;
+    __asm__("vcmpunordps {%2, %1, %0|%0, %1, %2}" : "=x"(r) : "x"(a), "x"(b));
+    return _mm256_movemask_ps(r);
+}
+MPTI_AVX512_TARGET MPTI_LANE_INLINE int mpti_some_nan_512(__m512 a, __m512 b)
+{
+    __mmask16 r;
+    __asm__("vcmpunordps {%2, %1, %0|%0, %1, %2}" : "=k"(r) : "v"(a), "v"(b));
+    return (int)r;
+}
+
+/* 32 results of `op` from the codes at a, b, c. Returns: whether there is a NaN among them. */
+#define MPTI_32_LANES(T, op)                                                                       \
+    MPTI_AVX2 MPTI_LANE_INLINE int mpti_##T##_##op##_32_avx2(__m256i *r, const uint16_t *a,        \
+                                                             const uint16_t *b, const uint16_t *c) \
     {                                                                                              \
-        return mpti_##T##_narrow_256(                                                              \
-            mpti_##op##_256(mpti_##T##_widen_256(a), mpti_##T##_widen_256(b), mpti_##T##_widen_256(c)), \
-            mpti_##op##_256(mpti_##T##_widen_256(a + 8), mpti_##T##_widen_256(b + 8),              \
-                            mpti_##T##_widen_256(c + 8)));                                         \
+        int i, some_nan = 0;                                                                       \
+        for (i = 0; i < 2; i++, a += 16, b += 16, c += 16) {                                       \
+            const __m256 x = mpti_##op##_256(mpti_##T##_widen_256(a), mpti_##T##_widen_256(b),     \
+                                             mpti_##T##_widen_256(c));                             \
+            const __m256 y = mpti_##op##_256(mpti_##T##_widen_256(a + 8), mpti_##T##_widen_256(b + 8), \
+                                             mpti_##T##_widen_256(c + 8));                         \
+            r[i] = mpti_##T##_narrow_256(x, y);                                                    \
+            some_nan |= mpti_some_nan_256(x, y);                                                   \
+        }                                                                                          \
+        return some_nan;                                                                           \
     }                                                                                              \
-    MPTI_AVX512_TARGET MPTI_LANE_INLINE __m256i mpti_##T##_##op##_16_avx512(                       \
-        const uint16_t *a, const uint16_t *b, const uint16_t *c)                                   \
+    MPTI_AVX512_TARGET MPTI_LANE_INLINE int mpti_##T##_##op##_32_avx512(                           \
+        __m256i *r, const uint16_t *a, const uint16_t *b, const uint16_t *c)                       \
     {                                                                                              \
-        return mpti_##T##_narrow_512(mpti_##op##_512(                                              \
-            mpti_##T##_widen_512(a), mpti_##T##_widen_512(b), mpti_##T##_widen_512(c)));           \
+        const __m512 x = mpti_##op##_512(mpti_##T##_widen_512(a), mpti_##T##_widen_512(b),         \
+                                         mpti_##T##_widen_512(c));                                 \
+        const __m512 y = mpti_##op##_512(mpti_##T##_widen_512(a + 16), mpti_##T##_widen_512(b + 16), \
+                                         mpti_##T##_widen_512(c + 16));                            \
+        r[0] = mpti_##T##_narrow_512(x);                                                           \
+        r[1] = mpti_##T##_narrow_512(y);                                                           \
+        return mpti_some_nan_512(x, y);                                                            \
     }
 
 /* Kernels take a multiple of MPTI_ARITH_LANES elements; with two operands c is b. Not inlined: the control
@@ -2731,14 +2747,16 @@ MPTI_AVX512_TARGET MPTI_LANE_INLINE __m256i mpti_bf16_narrow_512(__m512 x)
 #define MPTI_X86_KERNEL(target, T, M, op, isa)                                                     \
     target __attribute__((noinline)) static MPTI_KERNEL(mpti_##T##_##op##_##isa)                   \
     {                                                                                              \
-        size_t i;                                                                                  \
-        for (i = 0; i < n; i += MPTI_ARITH_LANES)                                                        \
-            mpti_store_lanes(dst + i, mpti_##T##_##op##_16_##isa(a + i, b + i, c + i),             \
-                             mpti_##T##_##op##_16_##isa(a + i + 16, b + i + 16, c + i + 16),       \
-                             a + i, b + i, c + i, M);                                              \
+        __m256i r[MPTI_ARITH_LANES / 16];                                                          \
+        size_t  i;                                                                                 \
+        for (i = 0; i < n; i += MPTI_ARITH_LANES) {                                                \
+            int some_nan = mpti_##T##_##op##_32_##isa(r, a + i, b + i, c + i);                     \
+            some_nan |= mpti_##T##_##op##_32_##isa(r + 2, a + i + 32, b + i + 32, c + i + 32);     \
+            mpti_store_lanes(dst + i, r, some_nan, a + i, b + i, c + i, M);                        \
+        }                                                                                          \
     }
 #define MPTI_X86_KERNELS(T, M, op)                                                                 \
-    MPTI_16_LANES(T, op)                                                                           \
+    MPTI_32_LANES(T, op)                                                                           \
     MPTI_X86_KERNEL(MPTI_AVX2, T, M, op, avx2)                                                     \
     MPTI_X86_KERNEL(MPTI_AVX512_TARGET, T, M, op, avx512)
 

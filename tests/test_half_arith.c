@@ -1046,14 +1046,45 @@ TEST(arrays_give_the_scalar_bits)
         }
 }
 
+/* Kernels look for NaN in many results at once: none among them, and one at each place, born or passed on. */
+TEST(arrays_with_one_nan)
+{
+    enum { N = 192 };
+    size_t at, i;
+    int    f, k, path;
+    for (f = 0; f < 2; f++)
+        for (path = 0; path < paths(); path++)
+            for (k = 0; k < N_OPS; k++)
+                for (at = 0; at <= N; at++) {
+                    const unsigned inf = formats[f].inf;
+                    for (i = 0; i < N; i++) {       /* codes below inf / 2: magnitudes below 2 */
+                        in_a[i] = (uint16_t)(mt_random() % (inf / 2u) | (mt_random() & SIGN));
+                        in_b[i] = (uint16_t)(mt_random() % (inf / 2u) | (mt_random() & SIGN));
+                        in_c[i] = (uint16_t)(mt_random() % (inf / 2u) | (mt_random() & SIGN));
+                    }
+                    if (at & 1u)
+                        in_a[at] = (uint16_t)(inf + 1u + (mt_random() & SIGN));
+                    else {
+                        in_a[at] = (uint16_t)inf;   /* at N: beyond the end */
+                        in_b[at] = (uint16_t)(k == N_ADD ? inf | SIGN : k == N_SUB ? inf : 0u);
+                    }
+                    run_path(path, f, (array_op)k, out_d, in_a, in_b, in_c, N);
+                    for (i = 0; i < N; i++)
+                        if (out_d[i] != one_of(f, (array_op)k, in_a[i], in_b[i], in_c[i]))
+                            CHECK_EQ_U_AT(out_d[i], one_of(f, (array_op)k, in_a[i], in_b[i], in_c[i]),
+                                          (uint64_t)at << 32 | i);
+                    CHECK_EQ_U(at == N || is_nan(&formats[f], out_d[at]), 1u);
+                }
+}
+
 TEST(arrays_of_any_length_and_place)
 {
     size_t   n, i;
     int      f, k, path;
-    uint16_t want[128];
+    uint16_t want[160];
     for (f = 0; f < 2; f++)
         for (path = 0; path < paths(); path++)
-            for (n = 0; n <= 100; n++)
+            for (n = 0; n <= 140; n++)
                 for (k = 0; k < N_OPS; k++) {
                     const size_t at = n % 7;
                     for (i = 0; i < n + 16; i++) {
@@ -1247,6 +1278,7 @@ int main(int argc, char **argv)
     RUN(scaleb_and_logb);
     RUN(stochastic_arithmetic);
     RUN(arrays_give_the_scalar_bits);
+    RUN(arrays_with_one_nan);
     RUN(arrays_of_any_length_and_place);
     RUN(arrays_whatever_the_control_word);
     RUN(pairs_of_f16);
