@@ -9,7 +9,7 @@ HEADERS := mpt_half.h mpt.h mpt_cuda.h
 WARN    := -std=c99 -Wall -Wextra -Wpedantic -Wshadow
 VERSION := $(shell awk '/define MPT_VERSION_(MAJOR|MINOR|PATCH) /{v = v s $$3; s = "."} END{print v}' mpt_half.h)
 
-EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits 07_dialects 06_reports 08_amp_graph 09_policy_mlp \
+EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits 07_dialects 12_reports 08_amp_graph 09_policy_mlp \
             11_gpu_advice $(foreach way,scaler fused adam double,dropin/before_$(way) dropin/after_$(way))
 TESTS    := $(sort $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)))
 INSPECT  := examples/inspect.c $(wildcard examples/inspect/*.[ch])
@@ -24,14 +24,14 @@ BENCHES  := $(sort $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(B)/examples/04_train_digits $(B)/examples/06_reports ## train on real digits in FP32, FP16, BF16: table, histogram, pictures in build/demo
+demo: $(B)/examples/04_train_digits $(B)/examples/12_reports ## train on real digits in FP32, FP16, BF16: table, histogram, pictures in build/demo
 	@mkdir -p $(B)/demo
 	@$(B)/examples/04_train_digits --data examples/data/digits.csv --out $(B)/demo > $(B)/demo/report.txt
 	@cat $(B)/demo/report.txt
-	@$(B)/examples/06_reports $(B)/demo > $(B)/demo/reports.txt
+	@$(B)/examples/12_reports $(B)/demo > $(B)/demo/reports.txt
 	@if command -v gnuplot >/dev/null 2>&1; then \
 	    gnuplot -e "dir='$(B)/demo'" examples/04_plot.gp && \
-	    gnuplot -e "dir='$(B)/demo'" examples/06_plot.gp && \
+	    gnuplot -e "dir='$(B)/demo'" examples/12_plot.gp && \
 	    echo "wrote $(B)/demo/results.csv, histogram, accuracy, gradients, curve, growth, heat .png"; \
 	else echo "wrote $(B)/demo/results.csv (install gnuplot to get the pictures too)"; fi
 

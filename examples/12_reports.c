@@ -1,7 +1,7 @@
-/* 06_reports.c -- which arrays survive FP16, which sum breaks, and when: the reports on one small network.
+/* 12_reports.c -- which arrays survive FP16, which sum breaks, and when: the reports on one small network.
  *
- *     cc -O2 -I. examples/06_reports.c -o 06_reports -lm && ./06_reports
- *     ./06_reports DIR        also writes DIR/growth.csv, heat.csv and track.jsonl for examples/06_plot.gp
+ *     cc -O2 -I. examples/12_reports.c -o 12_reports -lm && ./12_reports
+ *     ./12_reports DIR        also writes DIR/growth.csv, heat.csv and track.jsonl for examples/12_plot.gp
  *
  * A network of ten layers is trained in FP32 for 400 steps, while mpt looks at its activation gradients
  * every 10 steps. What it reports is what would have happened in FP16: nothing here is rounded but by the
@@ -102,7 +102,7 @@ static FILE *open_in(const char *dir, const char *name)
     (void)snprintf(path, sizeof path, "%s/%s", dir, name);
     f = fopen(path, "w");
     if (!f) {
-        (void)fprintf(stderr, "06_reports: cannot write %s\n", path);
+        (void)fprintf(stderr, "12_reports: cannot write %s\n", path);
         exit(1);
     }
     return f;
@@ -111,7 +111,7 @@ static FILE *open_in(const char *dir, const char *name)
 static void close_or_die(FILE *f, const char *name)
 {
     if (f && (ferror(f) | fclose(f))) {
-        (void)fprintf(stderr, "06_reports: cannot write %s\n", name);
+        (void)fprintf(stderr, "12_reports: cannot write %s\n", name);
         exit(1);
     }
 }

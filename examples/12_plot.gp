@@ -1,7 +1,7 @@
-# 06_plot.gp -- four pictures of the reports: gradients.png and curve.png from what 04_train_digits wrote with
-# --out, growth.png and heat.png from what 06_reports wrote.
+# 12_plot.gp -- four pictures of the reports: gradients.png and curve.png from what 04_train_digits wrote with
+# --out, growth.png and heat.png from what 12_reports wrote.
 #
-#     gnuplot -e "dir='build/demo'" examples/06_plot.gp
+#     gnuplot -e "dir='build/demo'" examples/12_plot.gp
 #
 # Needs gnuplot 5.2 or newer with the pngcairo terminal. All numbers come from the CSV files. The colours are
 # those of Okabe and Ito, which colour-blind readers can tell apart.
