@@ -2634,179 +2634,238 @@ static void mpti_tally_f32(mpti_tally *t, const float *x, size_t n)
         mpti_tally_add(t, mpti_f64_of_f32(mpti_f32_bits(x[i]) & 0x7fffffffu), 1u);
 }
 
-/* The fast path for many floats counts fine cells, from which everything else follows: cell 2 k holds the
- * one pattern k << 19, cell 2 k + 1 what lies between it and the next. Every class limit is an edge of such
- * cells, but for a few next to the end of a binade: numbers there, Inf, NaN and subnormals are counted one
- * by one. The increments bound the speed: hence four tables, so that equal neighbours do not wait
- * for each other, and prefetches, since no processor sees past so many instructions by itself. */
+/* The fast path for many floats takes them by blocks. Two numbers share one increment: the binades of the
+ * pair are the index, seen through a window of 64 binades. How many reach each class limit is counted by
+ * comparing, for the limits inside of the block's extremes alone; of a limit just above a power of two, as
+ * half of the least subnormal is, the binades tell all but how many are that power. Blocks with Inf, NaN or
+ * subnormals are counted one by one; blocks wider than the window without pairs. */
 #define MPTI_FINE_BLOCK  512
-#define MPTI_FINE_CHUNK  65024          /* before a table's counters of 16 bits could overflow */
+#define MPTI_FINE_HALF   (MPTI_FINE_BLOCK / 2)
+#define MPTI_FINE_PAIRS  65280          /* pairs of a table before its counters of 16 bits could overflow */
 #define MPTI_FINE_LEAST  8192           /* shorter arrays are counted one by one */
-#define MPTI_FINE_CELLS  8192
-#define MPTI_FINE_ZONES  3
+#define MPTI_FINE_WINDOW 64             /* binades; the lowest stands for zero */
+#define MPTI_FINE_MISSES 16             /* blocks outside of the window before it moves */
 
 typedef struct mpti_fine {
-    uint16_t table[4][MPTI_FINE_CELLS];
-    uint16_t index[MPTI_FINE_BLOCK];
-    uint32_t zone[MPTI_FINE_ZONES], width[MPTI_FINE_ZONES];     /* patterns that cells cannot tell apart */
-    uint32_t closest;                      /* of a block: least distance above the start of zone 0 */
-    uint32_t greatest, least_less_1;    /* of a block: patterns; a zero less 1 is the largest */
-    uint32_t chunk_greatest, chunk_least_less_1;    /* of all blocks since the last flush */
-    size_t   counted;
+    uint16_t table[2][MPTI_FINE_WINDOW * MPTI_FINE_WINDOW];
+    uint16_t pair[MPTI_FINE_HALF];
+    uint64_t exponent[256];             /* numbers by exponent field; [0]: zeros */
+    uint64_t reach[MPT_RANGES_EDGES];   /* numbers at or above each edge */
+    uint64_t power[MPT_RANGES_EDGES];   /* or, of an edge just above a power of two, that power */
+    uint32_t edge[MPT_RANGES_EDGES];    /* as FP32 patterns */
+    uint32_t least, greatest, least_less_1;     /* of a block: patterns; a zero less 1 is the largest */
+    uint32_t least_mantissa;            /* of a block, zeros apart: 0 tells of a power of two */
+    uint32_t all_greatest, all_least_less_1;    /* of all blocks */
+    uint32_t base;                      /* of the window: the exponent field that stands for zero */
+    int      edges, misses;
+    size_t   pairs;                     /* in each table */
 } mpti_fine;
 
-/* The zones of a tally's limits: from a limit inside of a cell to the end of its binade.
- * Returns: 0 if there are too many; then the fast path does not serve. */
-static int mpti_fine_open(mpti_fine *f, const mpti_tally *t)
+/* The least pattern of a normal float at or above a limit. */
+static uint32_t mpti_fine_edge(uint64_t edge)
 {
-    int i, zones = 0;
-    for (i = 0; i < t->edges; i++) {
-        const uint64_t fine = (MPTI_ONE << 48) - 1u, edge = t->edge[i];
-        const uint32_t start = (uint32_t)((edge - ((uint64_t)896 << 52)) >> 29);
-        const uint32_t end = (start | 0x7fffffu) + 1u;
-        if (mpti_range_log2(edge) > 127 || mpti_range_log2(edge) < -126 || !(edge & fine) ||
-            !((edge - 1u) & fine) || (zones && f->zone[zones - 1] + f->width[zones - 1] == end))
-            continue;                           /* of one binade the lowest limit counts */
-        if (zones == MPTI_FINE_ZONES)
-            return 0;
-        f->zone[zones] = start;
-        f->width[zones++] = end - start;
-    }
-    for (; zones < MPTI_FINE_ZONES; zones++)
-        f->zone[zones] = f->width[zones] = 0u;
-    memset(f->table, 0, sizeof f->table);
-    f->chunk_greatest = 0u;
-    f->chunk_least_less_1 = 0xffffffffu;
-    f->counted = 0;
-    return 1;
+    const int e = mpti_range_log2(edge);
+    return e < -126 ? 0x00800000u : e > 127 ? 0x7f800000u
+                    : (uint32_t)((edge - ((uint64_t)896 << 52) + ((MPTI_ONE << 29) - 1u)) >> 29);
 }
 
+static void mpti_fine_open(mpti_fine *f, const mpti_tally *t)
+{
+    int i;
+    memset(f, 0, sizeof *f);
+    f->edges = t->edges;
+    for (i = 0; i < t->edges; i++)
+        f->edge[i] = mpti_fine_edge(t->edge[i]);
+    f->all_least_less_1 = 0xffffffffu;
+    f->misses = MPTI_FINE_MISSES;       /* the first block sets the window */
+}
+
+/* The pairs of a block, each number with that half a block further on, and the extremes. */
 MPTI_INLINE void mpti_fine_loop(mpti_fine *f, const float *x)
 {
-    uint16_t *MPTI_RESTRICT index = f->index;
-    const uint32_t zone = f->zone[0];
-    uint32_t       greatest = 0u, least = 0xffffffffu, closest = 0xffffffffu;
+    uint16_t *MPTI_RESTRICT pair = f->pair;
+    const uint32_t base = f->base;
+    uint32_t       greatest = 0u, least = 0xffffffffu, least_less_1 = 0xffffffffu, mantissa = 0xffffffffu;
     int            i;
-    for (i = 0; i < MPTI_FINE_BLOCK; i++) {
-        const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu, less = a - 1u, above = a - zone;
-        index[i] = (uint16_t)((a >> 19) + ((a + 0x7ffffu) >> 19));
-        greatest = a > greatest ? a : greatest;
-        least = less < least ? less : least;
-        closest = above < closest ? above : closest;
+    for (i = 0; i < MPTI_FINE_HALF; i++) {
+        const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu;
+        const uint32_t b = mpti_f32_bits(x[i + MPTI_FINE_HALF]) & 0x7fffffffu;
+        const uint32_t ea = a >> 23 > base ? a >> 23 : base, eb = b >> 23 > base ? b >> 23 : base;
+        const uint32_t low = a < b ? a : b, high = a > b ? a : b;
+        const uint32_t low_less_1 = a - 1u < b - 1u ? a - 1u : b - 1u;
+        const uint32_t ma = a ? a & 0x7fffffu : 1u, mb = b ? b & 0x7fffffu : 1u, m = ma < mb ? ma : mb;
+        pair[i] = (uint16_t)(ea - base + (eb - base) * MPTI_FINE_WINDOW);
+        greatest = high > greatest ? high : greatest;
+        least = low < least ? low : least;
+        least_less_1 = low_less_1 < least_less_1 ? low_less_1 : least_less_1;
+        mantissa = m < mantissa ? m : mantissa;
     }
+    f->least_mantissa = mantissa;
     f->greatest = greatest;
-    f->least_less_1 = least;
-    f->closest = closest;
+    f->least = least;
+    f->least_less_1 = least_less_1;
 }
 MPTI_THRICE(mpti_fine_index, mpti_fine_loop, (mpti_fine *f, const float *x), (f, x))
 
-MPTI_INLINE void mpti_fine_near_loop(uint32_t *closest, const float *x, uint32_t zone)
+/* How many numbers of a block reach each of four edges. */
+MPTI_INLINE void mpti_fine_reach_loop(const float *x, const uint32_t *edge, uint32_t *reach)
 {
-    uint32_t least = 0xffffffffu;
-    int      i;
-    for (i = 0; i < MPTI_FINE_BLOCK; i++) {
-        const uint32_t above = (mpti_f32_bits(x[i]) & 0x7fffffffu) - zone;
-        least = above < least ? above : least;
-    }
-    *closest = least;
-}
-MPTI_THRICE(mpti_fine_near, mpti_fine_near_loop, (uint32_t *closest, const float *x, uint32_t zone),
-            (closest, x, zone))
-
-/* Can all numbers of the block be counted by their cells? The lowest zone was looked at on the way. */
-static int mpti_fine_is_plain(const mpti_fine *f, const float *x)
-{
-    uint32_t closest;
-    int      i;
-    if (f->greatest >= 0x7f800000u || f->least_less_1 < 0x007fffffu || f->closest < f->width[0])
-        return 0;
-    for (i = 1; i < MPTI_FINE_ZONES; i++)
-        if (f->width[i] && f->greatest >= f->zone[i]) {
-            mpti_fine_near(&closest, x, f->zone[i]);
-            if (closest < f->width[i])
-                return 0;
-        }
-    return 1;
-}
-
-/* A block of which some numbers have to be counted one by one. */
-static void mpti_fine_one_by_one(mpti_fine *f, mpti_tally *t, const float *x)
-{
-    int i;
-    f->greatest = 0u;
-    f->least_less_1 = 0xffffffffu;
+    const uint32_t e0 = edge[0], e1 = edge[1], e2 = edge[2], e3 = edge[3];
+    uint32_t       n0 = 0u, n1 = 0u, n2 = 0u, n3 = 0u;
+    int            i;
     for (i = 0; i < MPTI_FINE_BLOCK; i++) {
         const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu;
-        if (a - 1u < 0x007fffffu || a >= 0x7f800000u || a - f->zone[0] < f->width[0] ||
-            a - f->zone[1] < f->width[1] || a - f->zone[2] < f->width[2]) {
-            mpti_tally_add(t, mpti_f64_of_f32(a), 1u);
-            continue;
-        }
-        f->table[0][f->index[i]]++;
-        f->greatest = a > f->greatest ? a : f->greatest;
-        f->least_less_1 = a - 1u < f->least_less_1 ? a - 1u : f->least_less_1;
+        n0 += a >= e0;
+        n1 += a >= e1;
+        n2 += a >= e2;
+        n3 += a >= e3;
     }
+    reach[0] = n0;
+    reach[1] = n1;
+    reach[2] = n2;
+    reach[3] = n3;
+}
+MPTI_THRICE(mpti_fine_reach, mpti_fine_reach_loop, (const float *x, const uint32_t *edge, uint32_t *reach),
+            (x, edge, reach))
+
+MPTI_INLINE void mpti_fine_reach_1_loop(const float *x, uint32_t edge, uint32_t *reach)
+{
+    uint32_t n = 0u;
+    int      i;
+    for (i = 0; i < MPTI_FINE_BLOCK; i++)
+        n += (mpti_f32_bits(x[i]) & 0x7fffffffu) >= edge;
+    *reach = n;
+}
+MPTI_THRICE(mpti_fine_reach_1, mpti_fine_reach_1_loop, (const float *x, uint32_t edge, uint32_t *reach),
+            (x, edge, reach))
+
+/* The same for any number of edges. */
+static void mpti_fine_reach_n(const float *x, uint32_t *edge, int edges, uint32_t *reach)
+{
+    int i;
+    for (i = 0; i + 1 < edges; i += 4) {
+        for (; edges < i + 4; edges++)
+            edge[edges] = 0x7f800000u;
+        mpti_fine_reach(x, edge + i, reach + i);
+    }
+    if (i < edges)
+        mpti_fine_reach_1(x, edge[i], &reach[i]);
+}
+
+static int mpti_fine_above_power(uint32_t edge) { return ((edge - 1u) & 0x7fffffu) == 0u; }
+
+static void mpti_fine_classes(mpti_fine *f, const float *x)
+{
+    uint32_t edge[MPT_RANGES_EDGES + 3], reach[MPT_RANGES_EDGES + 3], n = MPTI_FINE_BLOCK, equal[2];
+    int      which[MPT_RANGES_EDGES], list = 0, i;
+    if (!f->least)
+        mpti_fine_reach_1(x, 1u, &n);
+    for (i = 0; i < f->edges && f->edge[i] - 1u <= f->greatest; i++) {
+        if (mpti_fine_above_power(f->edge[i])) {
+            if (!f->least_mantissa) {
+                mpti_fine_reach_1(x, f->edge[i] - 1u, &equal[0]);
+                mpti_fine_reach_1(x, f->edge[i], &equal[1]);
+                f->power[i] += equal[0] - equal[1];
+            }
+        } else if (f->edge[i] - 1u <= f->least_less_1) {
+            f->reach[i] += n;
+        } else {
+            which[list] = i;
+            edge[list++] = f->edge[i];
+        }
+    }
+    mpti_fine_reach_n(x, edge, list, reach);
+    for (i = 0; i < list; i++)
+        f->reach[which[i]] += reach[i];
+}
+
+/* Empty the tables. Rows and columns stand for numbers of a pair alike. */
+static void mpti_fine_flush(mpti_fine *f)
+{
+    int row, column;
+    for (row = 0; row < MPTI_FINE_WINDOW; row++)
+        for (column = 0; column < MPTI_FINE_WINDOW; column++) {
+            const int      at = row * MPTI_FINE_WINDOW + column;
+            const uint32_t times = (uint32_t)f->table[0][at] + f->table[1][at];
+            f->exponent[row ? f->base + (uint32_t)row : 0u] += times;
+            f->exponent[column ? f->base + (uint32_t)column : 0u] += times;
+        }
+    memset(f->table, 0, sizeof f->table);
+    f->pairs = 0;
 }
 
 static void mpti_fine_count(mpti_fine *f, const float *ahead)
 {
-    uint64_t four;
-    int      i;
-    for (i = 0; i < MPTI_FINE_BLOCK; i += 4) {
-        if (i % 16 == 0)
-            MPTI_PREFETCH(ahead + i);
-        memcpy(&four, f->index + i, sizeof four);
-        f->table[0][four & 0xffffu]++;
-        f->table[1][four >> 16 & 0xffffu]++;
-        f->table[2][four >> 32 & 0xffffu]++;
-        f->table[3][four >> 48]++;
+    int i;
+    for (i = 0; i < MPTI_FINE_HALF; i += 4) {
+        if (i % 8 == 0)
+            MPTI_PREFETCH(ahead + 2 * i);
+        f->table[0][f->pair[i]]++;
+        f->table[1][f->pair[i + 1]]++;
+        f->table[0][f->pair[i + 2]]++;
+        f->table[1][f->pair[i + 3]]++;
     }
+    if ((f->pairs += MPTI_FINE_HALF / 2) >= MPTI_FINE_PAIRS)
+        mpti_fine_flush(f);
 }
 
-static int mpti_fine_cell(uint32_t a) { return (int)((a >> 19) + ((a + 0x7ffffu) >> 19)); }
-
-static void mpti_fine_flush_cell(mpti_fine *f, mpti_tally *t, int k)
+/* A block outside of the window: after some of them it moves, its highest binades above theirs. */
+static void mpti_fine_miss(mpti_fine *f, const float *x)
 {
-    uint64_t times = 0;
-    int      j;
-    for (j = 0; j < 4; j++) {
-        times += f->table[j][k];
-        f->table[j][k] = 0u;
-    }
-    if (times)
-        mpti_tally_count(t, mpti_f64_of_f32(((uint32_t)k >> 1 << 19) + ((uint32_t)k & 1u)), times);
-}
-
-/* Only the cells between the extremes of the chunk, and that of zero, can hold anything. */
-static void mpti_fine_flush(mpti_fine *f, mpti_tally *t)
-{
-    int k;
-    mpti_fine_flush_cell(f, t, 0);
-    for (k = mpti_fine_cell(f->chunk_least_less_1 + 1u); k <= mpti_fine_cell(f->chunk_greatest); k++)
-        mpti_fine_flush_cell(f, t, k);
-    if (f->chunk_greatest) {
-        const uint64_t most = mpti_f64_of_f32(f->chunk_greatest);
-        const uint64_t least = mpti_f64_of_f32(f->chunk_least_less_1 + 1u);
-        t->greatest = most > t->greatest ? most : t->greatest;
-        t->least = least < t->least ? least : t->least;
-    }
-    f->chunk_greatest = 0u;
-    f->chunk_least_less_1 = 0xffffffffu;
-    f->counted = 0;
+    const uint32_t above = (f->greatest >> 23) + MPTI_FINE_WINDOW / 4, top = above < 255u ? above : 255u;
+    int            i;
+    for (i = 0; i < MPTI_FINE_BLOCK; i++)
+        f->exponent[mpti_f32_bits(x[i]) >> 23 & 0xffu]++;
+    if (++f->misses < MPTI_FINE_MISSES)
+        return;
+    mpti_fine_flush(f);
+    f->base = top < MPTI_FINE_WINDOW ? 0u : top - (MPTI_FINE_WINDOW - 1);
+    f->misses = 0;
 }
 
 /* Count MPTI_FINE_BLOCK numbers; `ahead` is where the numbers after them lie, or anything else. */
 static void mpti_fine_add(mpti_fine *f, mpti_tally *t, const float *x, const float *ahead)
 {
     mpti_fine_index(f, x);
-    if (mpti_fine_is_plain(f, x))
+    if (f->greatest >= 0x7f800000u || f->least_less_1 < 0x007fffffu) {
+        mpti_tally_f32(t, x, MPTI_FINE_BLOCK);
+        return;
+    }
+    if (f->greatest >> 23 < f->base + MPTI_FINE_WINDOW && f->least_less_1 >= (f->base << 23 | 0x7fffffu))
         mpti_fine_count(f, ahead);
     else
-        mpti_fine_one_by_one(f, t, x);
-    f->chunk_greatest = f->greatest > f->chunk_greatest ? f->greatest : f->chunk_greatest;
-    f->chunk_least_less_1 = f->least_less_1 < f->chunk_least_less_1 ? f->least_less_1 : f->chunk_least_less_1;
-    if ((f->counted += MPTI_FINE_BLOCK) >= MPTI_FINE_CHUNK)
-        mpti_fine_flush(f, t);
+        mpti_fine_miss(f, x);
+    mpti_fine_classes(f, x);
+    f->all_greatest = f->greatest > f->all_greatest ? f->greatest : f->all_greatest;
+    f->all_least_less_1 = f->least_less_1 < f->all_least_less_1 ? f->least_less_1 : f->all_least_less_1;
+}
+
+static void mpti_fine_close(mpti_fine *f, mpti_tally *t)
+{
+    uint64_t above = 0u;                /* numbers at or above the edge below */
+    uint32_t e;
+    int      i;
+    mpti_fine_flush(f);
+    t->zero += f->exponent[0];
+    for (e = 1u; e < 255u; e++) {
+        above += f->exponent[e];
+        t->binade[(int)e - 127 - MPT_RANGE_EMIN] += f->exponent[e];
+    }
+    if (!above)
+        return;
+    for (i = 0; i < f->edges; i++)
+        if (mpti_fine_above_power(f->edge[i])) {
+            f->reach[i] = 0u - f->power[i];
+            for (e = f->edge[i] >> 23; e < 255u; e++)
+                f->reach[i] += f->exponent[e];
+        }
+    for (i = 0; i < f->edges; above = f->reach[i++])
+        t->cell[i] += above - f->reach[i];
+    t->cell[i] += above;
+    if (mpti_f64_of_f32(f->all_greatest) > t->greatest)
+        t->greatest = mpti_f64_of_f32(f->all_greatest);
+    if (mpti_f64_of_f32(f->all_least_less_1 + 1u) < t->least)
+        t->least = mpti_f64_of_f32(f->all_least_less_1 + 1u);
 }
 
 /* Numbers of f32, f16 or bf16. */
@@ -2815,7 +2874,8 @@ static void mpti_tally_floats(mpti_tally *t, mpt_format from, const void *x, siz
     mpti_fine f;
     float     row[MPTI_FINE_BLOCK];
     size_t    i = 0;
-    if (n >= MPTI_FINE_LEAST && mpti_fine_open(&f, t)) {
+    if (n >= MPTI_FINE_LEAST) {
+        mpti_fine_open(&f, t);
         for (; n - i >= MPTI_FINE_BLOCK; i += MPTI_FINE_BLOCK) {
             if (from == MPT_F32) {
                 const float *const at = (const float *)x + i;
@@ -2825,7 +2885,7 @@ static void mpti_tally_floats(mpti_tally *t, mpt_format from, const void *x, siz
                 mpti_fine_add(&f, t, row, row);
             }
         }
-        mpti_fine_flush(&f, t);
+        mpti_fine_close(&f, t);
     }
     for (; i < n; i += MPTI_BLOCK) {
         const size_t take = mpti_min(n - i, MPTI_BLOCK);

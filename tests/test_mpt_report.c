@@ -23,9 +23,12 @@ static float random_float(int low, int high)
 }
 
 /* The kinds of data that reports meet: any pattern; a narrow band; many zeros; coarse numbers, where ties and
- * powers of two are common; the neighbourhood of every power of two. */
-enum { KINDS = 6 };
-static const char *const kind_name[KINDS] = {"any bits", "band", "zeros", "coarse", "edges", "constant"};
+ * powers of two are common; the neighbourhood of every power of two; all normal binades; powers of two with
+ * their neighbours and zeros; a band that drifts from the smallest numbers to the largest. */
+enum { KINDS = 9 };
+static const char *const kind_name[KINDS] = {"any bits", "band", "zeros", "coarse", "edges", "constant",
+                                             "all binades", "powers", "drift"};
+static unsigned drifted;
 
 static float number_of_kind(int kind)
 {
@@ -36,13 +39,19 @@ static float number_of_kind(int kind)
     case 2: return r & 1u ? random_float(-20, 17) : mpti_f32_make(r << 30);
     case 3: return mpti_f32_make((r & 0x80f80000u) + ((r >> 8 & 63u) + 90u) * 0x00800000u);
     case 4: return mpti_f32_make(((r >> 20) << 23) + (r & 15u) - 8u + (r & 0x80u ? 0x7fe000u : 0u));
-    default: return 1.5f;
+    case 5: return 1.5f;
+    case 6: return random_float(-126, 128);
+    case 7: return r & 1u ? 0.0f : mpti_f32_make(((r >> 4 & 63u) + 90u) * 0x00800000u + (r >> 1 & 3u) - 1u);
+    default:
+        drifted++;
+        return random_float((int)(drifted / 600u % 240u) - 126, (int)(drifted / 600u % 240u) - 114);
     }
 }
 
 static void floats_of_kind(int kind, size_t n)
 {
     size_t i;
+    drifted = 0;
     for (i = 0; i < n; i++)
         floats[i] = number_of_kind(kind);
 }
@@ -69,9 +78,9 @@ static void ranges_are_range(const mpt_ranges *a, mpt_format from, const void *x
 
 TEST(ranges_equal_each_format)
 {
-    static mpt_ranges a;
+    static mpt_ranges a, pieces;
     int               kind;
-    size_t            n;
+    size_t            n, i;
     for (kind = 0; kind < KINDS; kind++)
         for (n = 1; n <= MANY; n = 7 * n + 13) {
             mt_context(kind_name[kind], NULL);
@@ -79,7 +88,31 @@ TEST(ranges_equal_each_format)
             CHECK_EQ_I(mpt_ranges_init(&a), MPT_OK);
             CHECK_EQ_I(mpt_ranges_add_f32(&a, floats, n), MPT_OK);
             ranges_are_range(&a, MPT_F32, floats, n);
+            CHECK_EQ_I(mpt_ranges_init(&pieces), MPT_OK);
+            for (i = 0; i < n; i += 999)        /* too short for any fast path */
+                CHECK_EQ_I(mpt_ranges_add_f32(&pieces, floats + i, n - i < 999 ? n - i : 999), MPT_OK);
+            CHECK(!memcmp(&a, &pieces, sizeof a));
         }
+}
+
+/* So many equal numbers that the counters of any fast path overflow, were they not emptied in time. */
+TEST(range_of_very_many)
+{
+    enum { LOTS = 600000 };
+    static float     lots[LOTS];
+    static mpt_range r;
+    size_t           i;
+    for (i = 0; i < LOTS; i++)
+        lots[i] = i % 3u == 2u ? 0.0f : -1.5f;
+    CHECK_EQ_I(mpt_range_init(&r, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_range_add_f32(&r, lots, LOTS), MPT_OK);
+    CHECK(r.count == LOTS && r.zero == LOTS / 3 && r.normal == LOTS / 3 * 2);
+    CHECK(r.binade[0 - MPT_RANGE_EMIN] == LOTS / 3 * 2 && r.max_abs == 1.5 && r.min_abs == 1.5);
+    for (i = 0; i < LOTS; i++)
+        lots[i] = 1.5f;
+    CHECK_EQ_I(mpt_range_init(&r, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_range_add_f32(&r, lots, LOTS), MPT_OK);
+    CHECK(r.normal == LOTS && r.binade[0 - MPT_RANGE_EMIN] == LOTS);
 }
 
 /* All patterns of every source format, and doubles of any bits. */
@@ -1088,6 +1121,7 @@ int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
     RUN(ranges_equal_each_format);
+    RUN(range_of_very_many);
     RUN(ranges_of_all_patterns);
     RUN(range_of_doubles);
     RUN(ranges_merge_in_any_order);
