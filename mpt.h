@@ -899,7 +899,8 @@ typedef struct mpt_tensor_report {
 
 /* mpt_check -- read all gradients once: found_inf, its cause, and the global norm of the gradient divided
  * by the scale. Gradients are not changed; mpt_*_step unscales them on the fly. A gradient counts as bad
- * if it, or its unscaled value, is Inf or NaN (a scale below 1 can overflow a finite one). The record
+ * if it, or its unscaled value, is Inf or NaN (a scale below 1 can overflow a finite one). Two tensors
+ * may share a gradient: it then counts twice, in the norm and among the bad. The record
  * says which tensor and element was bad first, in the order of the list; nothing is read twice for that
  * but a chunk of 16384 elements that holds a bad one, from cache.
  *   s        in/out  in use; found_inf and cause are merged into it
@@ -914,7 +915,8 @@ MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
 
 /* mpt_unscale -- the same in one pass that also writes the unscaled gradients back (each rounded to
  * its format; one that overflows there counts as bad too), for optimizers of your own. If found_inf
- * is set, do not use them. Otherwise as mpt_check. */
+ * is set, do not use them. Otherwise as mpt_check, with one more MPT_E_ARG: two tensors whose gradients
+ * overlap would be divided twice. A list in the order of its addresses is tested for that in one pass. */
 MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count);
 
 /* mpt_check_report, mpt_unscale_report -- the same, and per tensor what was bad in it.
@@ -5325,6 +5327,34 @@ static void mpti_check_pass(mpti_checking *c, const mpt_tensor *tensors, size_t 
     c->step->norm = mpti_norm_from_sumsq(c->step->sumsq, c->step->found_inf);
 }
 
+static int mpti_overlap(const mpt_tensor *a, const mpt_tensor *b)
+{
+    const uintptr_t p = (uintptr_t)a->grad, q = (uintptr_t)b->grad;
+    const size_t    a_bytes = a->n * (a->grad_format == MPT_F32 ? 4u : 2u);
+    const size_t    b_bytes = b->n * (b->grad_format == MPT_F32 ? 4u : 2u);
+    return a_bytes && b_bytes && p < q + b_bytes && q < p + a_bytes;
+}
+
+/* Do gradients of two tensors overlap? One pass over a list in the order of its addresses, up or down. */
+static int mpti_any_overlap(const mpt_tensor *tensors, size_t count)
+{
+    uintptr_t lowest = (uintptr_t)-1, highest = 0u;
+    size_t    i, j;
+    for (i = 0; i < count; i++) {
+        const uintptr_t begin = (uintptr_t)tensors[i].grad;
+        const uintptr_t end = begin + tensors[i].n * mpti_format_bytes(tensors[i].grad_format);
+        if (begin < highest && lowest < end)
+            for (j = 0; j < i; j++)
+                if (mpti_overlap(&tensors[i], &tensors[j]))
+                    return 1;
+        if (end > begin && begin < lowest)
+            lowest = begin;
+        if (end > begin && end > highest)
+            highest = end;
+    }
+    return 0;
+}
+
 static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                              mpt_tensor_report *report, int write_back)
 {
@@ -5336,6 +5366,8 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
         status = MPT_E_ORDER;
     if (status == MPT_OK)
         status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, NULL);
+    if (status == MPT_OK && write_back && mpti_any_overlap(tensors, count))
+        status = MPT_E_ARG;
     if (status != MPT_OK) {
         if (step)
             step->found_inf = 1u;       /* who ignores the status must not step on scaled gradients */
@@ -5419,14 +5451,6 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn
     return MPT_OK;
 }
 
-static int mpti_overlap(const mpt_tensor *a, const mpt_tensor *b)
-{
-    const uintptr_t p = (uintptr_t)a->grad, q = (uintptr_t)b->grad;
-    const size_t    a_bytes = a->n * (a->grad_format == MPT_F32 ? 4u : 2u);
-    const size_t    b_bytes = b->n * (b->grad_format == MPT_F32 ? 4u : 2u);
-    return a_bytes && b_bytes && p < q + b_bytes && q < p + a_bytes;
-}
-
 static mpt_status mpti_accumulate_ok(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
 {
     mpt_status status = mpt_tensors_validate(dst, count, MPT_NEEDS_GRAD, NULL);
@@ -5469,11 +5493,13 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
 /* Only gradients that were written back can be changed before the step. */
 static mpt_status mpti_clip_usable(const mpt_step *step, const mpt_tensor *tensors, size_t count)
 {
+    mpt_status status;
     if (!step)
         return MPT_E_ARG;
     if (step->stage != (uint32_t)MPT_STAGE_UNSCALED)
         return MPT_E_ORDER;
-    return mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, NULL);
+    status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, NULL);
+    return status == MPT_OK && mpti_any_overlap(tensors, count) ? MPT_E_ARG : status;
 }
 
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count)

@@ -1272,6 +1272,54 @@ TEST(accumulation)
     }
 }
 
+/* A gradient in two tensors: to read it twice is allowed, to divide or clip it twice is not. */
+TEST(gradients_that_overlap)
+{
+    static uint32_t was[3][MANY];
+    static const struct { size_t at[3], n[3]; mpt_format f[3]; int overlap; } lists[] = {
+        {{0, 400, 800}, {100, 100, 100}, {MPT_F32, MPT_F32, MPT_F32}, 0},   /* up, down, mixed: all touch */
+        {{800, 400, 0}, {100, 100, 100}, {MPT_F32, MPT_F32, MPT_F32}, 0},
+        {{800, 0, 400}, {100, 100, 100}, {MPT_F32, MPT_F32, MPT_F32}, 0},
+        {{0, 200, 400}, {100, 100, 100}, {MPT_F16, MPT_BF16, MPT_F32}, 0},
+        {{0, 40, 400}, {100, 0, 100}, {MPT_F32, MPT_F32, MPT_F32}, 0},      /* an empty one is nowhere */
+        {{0, 800, 0}, {100, 100, 100}, {MPT_F32, MPT_F32, MPT_F32}, 1},
+        {{0, 0, 800}, {100, 1, 100}, {MPT_F32, MPT_F16, MPT_F32}, 1},
+        {{0, 398, 800}, {100, 100, 1}, {MPT_F32, MPT_F16, MPT_F32}, 1},
+        {{800, 0, 398}, {100, 100, 100}, {MPT_F32, MPT_F32, MPT_BF16}, 1},
+        {{400, 0, 600}, {100, 100, 10}, {MPT_F32, MPT_F32, MPT_F32}, 1},
+        {{0, 800, 798}, {100, 100, 1}, {MPT_F32, MPT_F32, MPT_F32}, 1},
+    };
+    size_t i, k;
+    for (i = 0; i < sizeof lists / sizeof *lists; i++) {
+        mpt_scaler s = static_scaler(4.0f), unchanged = s;
+        mpt_tensor list[3];
+        mpt_step   step, record;
+        memset(&step, 0, sizeof step);
+        memset(room, 0, sizeof room);
+        for (k = 0; k < 3; k++)
+            list[k] = grad_of((unsigned char *)room[0] + lists[i].at[k], lists[i].f[k], lists[i].n[k], "t");
+        put_value(&list[0], 0, 1.0f);
+        memcpy(was, room, sizeof was);
+        CHECK_EQ_I(mpt_check(&s, &step, list, 3), MPT_OK);
+        CHECK(!memcmp(was, room, sizeof was));
+        s = unchanged;
+        memset(&step, 0, sizeof step);
+        CHECK_EQ_I(mpt_unscale(&s, &step, list, 3), lists[i].overlap ? MPT_E_ARG : MPT_OK);
+        CHECK_EQ_U(step.found_inf, lists[i].overlap);
+        CHECK_EQ_I(memcmp(was, room, sizeof was) != 0, !lists[i].overlap);
+        CHECK_EQ_I(memcmp(&s, &unchanged, sizeof s) != 0, !lists[i].overlap);
+        if (lists[i].overlap) {         /* a list that was not the one checked */
+            CHECK_EQ_I(mpt_unscale(&s, &step, list, 1), MPT_OK);
+            CHECK_EQ_I(mpt_clip(&step, 0.125f), MPT_OK);
+            memcpy(was, room, sizeof was);
+            record = step;
+            CHECK_EQ_I(mpt_clip_apply(&step, list, 3), MPT_E_ARG);
+            CHECK_EQ_I(mpt_clip_value(&step, list, 3, 0.0625f), MPT_E_ARG);
+            CHECK(!memcmp(was, room, sizeof was) && !memcmp(&record, &step, sizeof step));
+        }
+    }
+}
+
 TEST(accumulation_refuses)
 {
     static uint32_t was[MANY];
@@ -1361,6 +1409,7 @@ int main(int argc, char **argv)
     RUN(ranks_decide_together);
     RUN(accumulation);
     RUN(accumulation_refuses);
+    RUN(gradients_that_overlap);
     RUN(clip_by_value);
     return mt_end();
 }
