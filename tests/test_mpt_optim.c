@@ -340,7 +340,8 @@ static void naive_step(const optimizer *o, const mpt_step *step, layer *l)
             naive_weight_set(l, i, w, optimizer_t(o));
     }
     if (o->kind == LAMB && l->t.n) {
-        const float along = mpti_lamb_factor(naive_sumsq(ws, l->t.n, l->t.n), naive_sumsq(rs, l->t.n, l->t.n), &adam);
+        const float along = mpti_lamb_factor(naive_sumsq(ws, l->t.n, l->t.n),
+                                             naive_sumsq(rs, l->t.n, l->t.n), &adam);
         for (i = 0; i < l->t.n; i++)
             naive_weight_set(l, i, fmaf(along, rs[i], ws[i]), o->adam.t);
     }
@@ -745,15 +746,15 @@ TEST(lamb_ratio_of_zero_is_one)
     CHECK(fabs((double)mpti_lamb_factor(4.0, 16.0, &k) + 0.25) <= 0.0);
 }
 
-/* The sums themselves: LAMB's factor is a float, and hides most of what another order would change. The longest
- * comes back to the first slots, of which there are 256. */
+/* The sums themselves: LAMB's factor is a float, and hides most of what another order would change. The
+ * longest comes back to the first slots, of which there are 256. */
 TEST(lamb_norms_are_added_on_the_tree)
 {
     enum { PERIOD = 7 * 16384 + 512, CHUNK = 16384 };
     static float        x[PERIOD];
     static mpti_tree    tree;
-    static const size_t sizes[] = {256, 2048, CHUNK, CHUNK + 256, 2 * CHUNK, 3 * CHUNK, 5 * CHUNK + 256,
-                                   7 * CHUNK, 131 * CHUNK, 258 * CHUNK + 512};
+    static const size_t sizes[] = {256, 2048, CHUNK, CHUNK + 256, 2 * CHUNK, 4 * CHUNK, 5 * CHUNK + 256,
+                                   7 * CHUNK, 132 * CHUNK, 258 * CHUNK + 512};
     size_t              k, i;
     int                 size = 0;
     for (i = 0; i < PERIOD; i++) {
