@@ -754,7 +754,7 @@ TEST(lamb_norms_are_added_on_the_tree)
     static float        x[PERIOD];
     static mpti_tree    tree;
     static const size_t sizes[] = {256, 2048, CHUNK, CHUNK + 256, 2 * CHUNK, 4 * CHUNK, 5 * CHUNK + 256,
-                                   7 * CHUNK, 132 * CHUNK, 258 * CHUNK + 512};
+                                   7 * CHUNK, 256 * CHUNK, 258 * CHUNK + 512};
     size_t              k, i;
     int                 size = 0;
     for (i = 0; i < PERIOD; i++) {

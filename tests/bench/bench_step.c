@@ -1,7 +1,8 @@
 /* bench_step.c -- what a fused optimizer step costs, out of cache and on one thread, beside a loop that
  * touches the same arrays in the same way (as many read and write streams, in place where the step is) and
  * computes nothing. That ceiling is the better of plain and of streaming stores to the arrays that are only
- * written. The ratio is the number to quote. And row primitives beside the same loops over floats.
+ * written. The ratio is the number to quote. And row primitives in cache beside their twins over floats, in
+ * elements a second.
  *
  *   make bench
  *   build/bench/bench_step . 16        # with 16 Mi elements in place of 64
@@ -223,6 +224,67 @@ static void measure(const struct row *row, FILE *csv)
                 (double)(bytes * data.n) / a * 1e-9, (double)(bytes * data.n) / c * 1e-9, c / a, row->goal);
 }
 
+/* ---- rows in cache: a 16-bit row against the same loop, the twin of the call, over a float row ---- */
+
+enum { ROW_MOST = 4096, ROW_ELEMENTS = 1 << 20 };   /* elements a timing: many calls, at least 256 */
+
+static struct { float f32[ROW_MOST], x[ROW_MOST]; mpt_f16 f16[ROW_MOST]; mpt_bf16 bf16[ROW_MOST]; } row_data;
+static volatile float row_sink;
+
+#define ROW_TIMES(name)                                                                             \
+    static double row_dot_##name(size_t n)                                                          \
+    {                                                                                               \
+        const double at = bench_now();                                                              \
+        size_t       k;                                                                             \
+        for (k = 0; k < ROW_ELEMENTS; k += n) row_sink = mpt_dot_##name(row_data.name, row_data.x, n); \
+        return bench_now() - at;                                                                    \
+    }                                                                                               \
+    static double row_axpy_##name(size_t n)                                                         \
+    {                                                                                               \
+        const double at = bench_now();                                                              \
+        size_t       k;                                                                             \
+        for (k = 0; k < ROW_ELEMENTS; k += n) (void)mpt_axpy_##name(row_data.x, 1e-6f, row_data.name, n); \
+        return bench_now() - at;                                                                    \
+    }
+ROW_TIMES(f32)
+ROW_TIMES(f16)
+ROW_TIMES(bf16)
+
+static void measure_rows(FILE *csv)
+{
+    static const struct { const char *name; double (*ours)(size_t), (*twin)(size_t); } calls[] = {
+        {"dot f16", row_dot_f16, row_dot_f32},    {"dot bf16", row_dot_bf16, row_dot_f32},
+        {"axpy f16", row_axpy_f16, row_axpy_f32}, {"axpy bf16", row_axpy_bf16, row_axpy_f32},
+    };
+    static const size_t sizes[] = {64, 256, 1024, 4096};
+    double              ours[RUNS], twin[RUNS], a, c;
+    char                name[40];
+    size_t              i, k, n;
+    int                 r;
+    for (i = 0; i < ROW_MOST; i++) {
+        row_data.f32[i] = row_data.x[i] = (float)(i % 97u) * 1e-2f;
+        row_data.f16[i] = mpt_f16_from_f32(row_data.f32[i]);
+        row_data.bf16[i] = mpt_bf16_from_f32(row_data.f32[i]);
+    }
+    printf("%-36s %4s %9s %9s %6s\n", "rows in cache", "n", "Gel/s", "f32", "ratio");
+    for (i = 0; i < sizeof calls / sizeof *calls; i++)
+        for (k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            n = sizes[k];
+            for (r = 0; r < RUNS; r++) {
+                ours[r] = calls[i].ours(n);
+                twin[r] = calls[i].twin(n);
+            }
+            a = bench_median(ours, RUNS);
+            c = bench_median(twin, RUNS);
+            printf("%-36s %4zu %9.2f %9.2f %6.2f  %s 0.80\n", calls[i].name, n, ROW_ELEMENTS / a * 1e-9,
+                   ROW_ELEMENTS / c * 1e-9, c / a, c / a >= 0.8 ? "reaches" : "below");
+            snprintf(name, sizeof name, "%s, row of %zu", calls[i].name, n);
+            if (csv)            /* bytes an element: of the row; elements, not bytes, a second */
+                fprintf(csv, "\"%s\",2,%.4g,%.4g,%.3f,0.80\n", name, ROW_ELEMENTS / a * 1e-9,
+                        ROW_ELEMENTS / c * 1e-9, c / a);
+        }
+}
+
 int main(int argc, char **argv)
 {
     FILE  *csv = NULL;
@@ -248,5 +310,6 @@ int main(int argc, char **argv)
     printf("%-36s %4s %9s %9s %6s\n", "", "B/el", "GB/s", "ceiling", "ratio");
     for (i = 0; i < sizeof rows / sizeof *rows; i++)
         measure(&rows[i], csv);
+    measure_rows(csv);
     return csv && fclose(csv) ? 1 : 0;
 }
