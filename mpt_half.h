@@ -1487,8 +1487,8 @@ MPTI_SIGNS(bf16)
  * element as by mpt_f16_add and so on.
  *   dst      out  [n]
  *   a, b, c  in   [n]
- * In place: dst may be a, b or c itself; no other overlap. With AVX2 or AVX-512, chosen at run time, at some
- * elements a cycle; elsewhere the scalar integers.
+ * In place: dst may be a, b or c itself; no other overlap. With AVX2, AVX-512 or AVX512-FP16, chosen at run
+ * time, at some elements a cycle; elsewhere the scalar integers.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
  * Exact: bit for bit the scalar function, NaN included, on every path and at any setting of the processor
  * (rounding, flush to zero), which is found unchanged.  Threads: any. */
@@ -2760,6 +2760,87 @@ MPTI_AVX512_TARGET MPTI_LANE_INLINE int mpti_some_nan_512(__m512 a, __m512 b)
     MPTI_X86_KERNEL(MPTI_AVX2, T, M, op, avx2)                                                     \
     MPTI_X86_KERNEL(MPTI_AVX512_TARGET, T, M, op, avx512)
 
+/* Processors with AVX512-FP16 compute in f16: one rounding, subnormals at any setting, all in nearest-even.
+ * Only gcc is asked: older clang's __builtin_cpu_supports does not know the name, and gcc 12 comes with an
+ * assembler that knows the instructions. */
+#if defined(__clang__)
+#define MPTI_FP16 0
+#else
+#define MPTI_FP16 (__GNUC__ >= 12)
+#endif
+#if MPTI_FP16
+MPTI_AVX512_TARGET MPTI_LANE_INLINE __m512i mpti_add_ph(__m512i a, __m512i b, __m512i c)
+{
+    __m512i r;
+    (void)c;
+    __asm__("vaddph {%2, %1, %0|%0, %1, %2}" : "=v"(r) : "v"(a), "v"(b));
+    return r;
+}
+MPTI_AVX512_TARGET MPTI_LANE_INLINE __m512i mpti_sub_ph(__m512i a, __m512i b, __m512i c)
+{
+    __m512i r;
+    (void)c;
+    __asm__("vsubph {%2, %1, %0|%0, %1, %2}" : "=v"(r) : "v"(a), "v"(b));
+    return r;
+}
+MPTI_AVX512_TARGET MPTI_LANE_INLINE __m512i mpti_mul_ph(__m512i a, __m512i b, __m512i c)
+{
+    __m512i r;
+    (void)c;
+    __asm__("vmulph {%2, %1, %0|%0, %1, %2}" : "=v"(r) : "v"(a), "v"(b));
+    return r;
+}
+MPTI_AVX512_TARGET MPTI_LANE_INLINE __m512i mpti_fma_ph(__m512i a, __m512i b, __m512i c)
+{
+    __asm__("vfmadd231ph {%2, %1, %0|%0, %1, %2}" : "+v"(c) : "v"(a), "v"(b));
+    return c;
+}
+MPTI_AVX512_TARGET MPTI_LANE_INLINE int mpti_some_nan_ph(__m512i a, __m512i b)
+{
+    __mmask32 r;
+    __asm__("vcmpph {$3, %2, %1, %0|%0, %1, %2, 3}" : "=k"(r) : "v"(a), "v"(b));
+    return r != 0u;
+}
+
+#define MPTI_FP16_KERNEL(op)                                                                       \
+    MPTI_AVX512_TARGET __attribute__((noinline)) static MPTI_KERNEL(mpti_f16_##op##_fp16)          \
+    {                                                                                              \
+        __m256i r[MPTI_ARITH_LANES / 16];                                                          \
+        size_t  i;                                                                                 \
+        for (i = 0; i < n; i += MPTI_ARITH_LANES) {                                                \
+            const __m512i x = mpti_##op##_ph(_mm512_loadu_si512(a + i), _mm512_loadu_si512(b + i), \
+                                             _mm512_loadu_si512(c + i));                           \
+            const __m512i y = mpti_##op##_ph(_mm512_loadu_si512(a + i + 32),                       \
+                                             _mm512_loadu_si512(b + i + 32),                       \
+                                             _mm512_loadu_si512(c + i + 32));                      \
+            r[0] = _mm512_castsi512_si256(x);                                                      \
+            r[1] = _mm512_maskz_extracti64x4_epi64(0xff, x, 1);                                    \
+            r[2] = _mm512_castsi512_si256(y);                                                      \
+            r[3] = _mm512_maskz_extracti64x4_epi64(0xff, y, 1);                                    \
+            mpti_store_lanes(dst + i, r, mpti_some_nan_ph(x, y), a + i, b + i, c + i, 10);         \
+        }                                                                                          \
+    }
+MPTI_FP16_KERNEL(add)
+MPTI_FP16_KERNEL(sub)
+MPTI_FP16_KERNEL(mul)
+MPTI_FP16_KERNEL(fma)
+
+/* Used with the last path only, which all processors with FP16 have. */
+static inline int mpti_has_fp16(void)
+{
+    return mpti_path() >= MPTI_PATH_AVX512BF16 && __builtin_cpu_supports("avx512fp16");
+}
+#define MPTI_RUN_FP16_f16(op)                                                          \
+    if (mpti_has_fp16()) {                                                             \
+        mpti_run_kernel(mpti_f16_##op##_fp16, MPTI_CSR_NEAREST, (uint16_t *)dst,       \
+                        (const uint16_t *)a, (const uint16_t *)b, (const uint16_t *)c, n); \
+        return MPT_OK;                                                                 \
+    }
+#else
+#define MPTI_RUN_FP16_f16(op)
+#endif
+#define MPTI_RUN_FP16_bf16(op)
+
 /* Run a kernel, its last elements in a copy, with the control word it wants: no traps, no flushing. */
 MPTI_AVX2 static void mpti_run_kernel(mpti_kernel kernel, unsigned control, uint16_t *dst, const uint16_t *a,
                                       const uint16_t *b, const uint16_t *c, size_t n)
@@ -2780,6 +2861,7 @@ MPTI_AVX2 static void mpti_run_kernel(mpti_kernel kernel, unsigned control, uint
     _mm_setcsr(before);
 }
 #define MPTI_RUN_X86(T, op, control)                                                   \
+    MPTI_RUN_FP16_##T(op)                                                              \
     if (mpti_path() >= MPTI_PATH_AVX2) {                                               \
         mpti_run_kernel(mpti_path() >= MPTI_PATH_AVX512 ? mpti_##T##_##op##_avx512     \
                                                         : mpti_##T##_##op##_avx2,      \

@@ -987,7 +987,15 @@ static void run_path(int path, int f, array_op what, uint16_t *d, const uint16_t
     {{mpti_f16_add_##isa, mpti_f16_sub_##isa, mpti_f16_mul_##isa, mpti_f16_fma_##isa},            \
      {mpti_bf16_add_##isa, mpti_bf16_sub_##isa, mpti_bf16_mul_##isa, mpti_bf16_fma_##isa}}
     static const mpti_kernel kernels[2][2][N_OPS] = {KERNELS(avx2), KERNELS(avx512)};
-    if (path) {
+#if MPTI_FP16
+    static const mpti_kernel fp16[N_OPS] = {mpti_f16_add_fp16, mpti_f16_sub_fp16, mpti_f16_mul_fp16,
+                                            mpti_f16_fma_fp16};
+    if (path == 3 && !f) {
+        mpti_run_kernel(fp16[what], MPTI_CSR_NEAREST, d, a, b, what == N_FMA ? c : b, n);
+        return;
+    }
+#endif
+    if (path == 1 || path == 2) {
         mpti_run_kernel(kernels[path - 1][f][what], what == N_FMA ? MPTI_CSR_DOWN : MPTI_CSR_NEAREST, d, a, b,
                         what == N_FMA ? c : b, n);
         return;
@@ -1000,6 +1008,10 @@ static void run_path(int path, int f, array_op what, uint16_t *d, const uint16_t
 static int paths(void)
 {
 #if MPTI_X86
+#if MPTI_FP16
+    if (mpti_has_fp16())
+        return 4;
+#endif
     return mpti_path() >= MPTI_PATH_AVX512 ? 3 : mpti_path() >= MPTI_PATH_AVX2 ? 2 : 1;
 #else
     return 1;
