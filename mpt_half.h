@@ -3715,8 +3715,20 @@ MPTI_LOOP_AVX2(mpti_f32_from_bf16, 2, 4)
 #define MPTI_IN_AVX512 MPTI_AVX512_TARGET __attribute__((always_inline)) static inline
 #define MPTI_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 #define MPTI_TRUNCATE (_MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)
-/* with all of its mask, because gcc's macro without one warns at -O0 */
+/* Intrinsics with all of a mask of 8, 16 or 32 places, because gcc's without one begin with a variable that
+ * they leave uninitialized, and warn of it. The code is the same. Without optimization they are macros, which
+ * warn of their casts: some of them with a mask, others without one. */
+#if defined(__OPTIMIZE__) || defined(__clang__)
+#define MPTI_Z8(op, ...) _mm512_maskz_##op((__mmask8)0xffu, __VA_ARGS__)
+#define MPTI_Z16(op, ...) _mm512_maskz_##op((__mmask16)0xffffu, __VA_ARGS__)
+#define MPTI_Z32(op, ...) _mm512_maskz_##op((__mmask32)0xffffffffu, __VA_ARGS__)
+#else
+#define MPTI_Z8(op, ...) _mm512_##op(__VA_ARGS__)
+#define MPTI_Z16(op, ...) _mm512_##op(__VA_ARGS__)
+#define MPTI_Z32(op, ...) _mm512_##op(__VA_ARGS__)
+#endif
 #define MPTI_HALVES(x, how) _mm512_maskz_cvt_roundps_ph((__mmask16)0xffff, x, how)
+#define MPTI_FLOATS(h) MPTI_Z16(cvt_roundph_ps, h, _MM_FROUND_NO_EXC)
 
 MPTI_IN_AVX512 __m512i mpti_load_f32_avx512(const unsigned char *p, uint64_t k)
 {
@@ -3737,25 +3749,28 @@ MPTI_IN_AVX512 __m256i mpti_load_bytes_avx512(const unsigned char *p, uint64_t k
 
 MPTI_IN_AVX512 __m512i mpti_load_f16_avx512(const unsigned char *p, uint64_t k)
 {
-    return _mm512_castps_si512(_mm512_cvt_roundph_ps(mpti_load_words_avx512(p, k), _MM_FROUND_NO_EXC));
+    return _mm512_castps_si512(MPTI_FLOATS(mpti_load_words_avx512(p, k)));
 }
 
-/* VFIXUPIMM with this table makes signaling NaNs quiet and leaves all else alone. At -O0 gcc's intrinsic is a
- * macro that warns of itself. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wsign-conversion"
+/* Signaling NaNs become quiet, and all else is left alone: VFIXUPIMM with a table that says so. */
+MPTI_IN_AVX512 __m512i mpti_quiet_avx512(__m512i u)
+{
+#if defined(__OPTIMIZE__) || defined(__clang__)
+    const __m512 x = _mm512_castsi512_ps(u);
+    return _mm512_castps_si512(
+        _mm512_fixupimm_round_ps(x, x, _mm512_set1_epi32(0x20), 0, _MM_FROUND_NO_EXC));
+#else
+    const __m512i   inf = _mm512_set1_epi32((int)0xff000000u);
+    const __mmask16 nan = _mm512_cmpgt_epu32_mask(_mm512_add_epi32(u, u), inf);
+    return _mm512_mask_or_epi32(u, nan, u, _mm512_set1_epi32(0x400000));
 #endif
+}
+
 MPTI_IN_AVX512 __m512i mpti_load_bf16_avx512(const unsigned char *p, uint64_t k)
 {
-    const __m512i table = _mm512_set1_epi32(0x20);
-    const __m512  u = _mm512_castsi512_ps(
-        _mm512_slli_epi32(_mm512_cvtepu16_epi32(mpti_load_words_avx512(p, k)), 16));
-    return _mm512_castps_si512(_mm512_fixupimm_round_ps(u, u, table, 0, _MM_FROUND_NO_EXC));
+    const __m512i u = MPTI_Z16(cvtepu16_epi32, mpti_load_words_avx512(p, k));
+    return mpti_quiet_avx512(MPTI_Z16(slli_epi32, u, 16));
 }
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
 
 /* An E4M3 code seven bits up is the f16 code of the number divided by 2^8, subnormals too; not the NaN. */
 MPTI_IN_AVX512 __m512i mpti_load_e4m3_avx512(const unsigned char *p, uint64_t k)
@@ -3769,13 +3784,13 @@ MPTI_IN_AVX512 __m512i mpti_load_e4m3_avx512(const unsigned char *p, uint64_t k)
     const __m256i   quiet = _mm256_or_si256(sign, _mm256_set1_epi16(0x7e00));
     const __m256i   whole = _mm256_mask_mov_epi16(h, nan, quiet);
     return _mm512_castps_si512(
-        _mm512_mul_round_ps(_mm512_cvt_roundph_ps(whole, _MM_FROUND_NO_EXC), scale, MPTI_TRUNCATE));
+        MPTI_Z16(mul_round_ps, MPTI_FLOATS(whole), scale, MPTI_TRUNCATE));
 }
 
 MPTI_IN_AVX512 __m512i mpti_load_e5m2_avx512(const unsigned char *p, uint64_t k)
 {
     return _mm512_castps_si512(
-        _mm512_cvt_roundph_ps(_mm256_slli_epi16(mpti_load_bytes_avx512(p, k), 8), _MM_FROUND_NO_EXC));
+        MPTI_FLOATS(_mm256_slli_epi16(mpti_load_bytes_avx512(p, k), 8)));
 }
 
 /* Into f16 and narrower formats only: what is below 2^-126 in absolute value may come out as zero. */
@@ -3785,12 +3800,12 @@ MPTI_IN_AVX512 __m256i mpti_load_eight_f64_avx512(const unsigned char *p, uint64
     const __m512i x = (k & 0xffu) == 0xffu ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi64((__mmask8)k, p);
     const __m512i carry = _mm512_add_epi64(_mm512_and_si512(x, low), low);
     const __m512i odd = _mm512_ternarylogic_epi64(x, carry, last, 0xf8);     /* x | (carry & last) */
-    return _mm256_castps_si256(_mm512_cvt_roundpd_ps(_mm512_castsi512_pd(odd), MPTI_TRUNCATE));
+    return _mm256_castps_si256(MPTI_Z8(cvt_roundpd_ps, _mm512_castsi512_pd(odd), MPTI_TRUNCATE));
 }
 
 MPTI_IN_AVX512 __m512i mpti_join_avx512(__m256i low, __m256i high)
 {
-    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    return MPTI_Z8(inserti64x4, _mm512_castsi256_si512(low), high, 1);
 }
 
 MPTI_IN_AVX512 __m512i mpti_load_f64_avx512(const unsigned char *p, uint64_t k)
@@ -3808,8 +3823,8 @@ MPTI_IN_AVX512 __m512i mpti_pack_f16_avx512(__m512i a, __m512i b)
 MPTI_IN_AVX512 __m512i mpti_bf16_round_avx512(__m512i u)
 {
     const __m512i   inf = _mm512_set1_epi32((int)0xff000000u);
-    const __mmask16 nan = _mm512_cmpgt_epu32_mask(_mm512_slli_epi32(u, 1), inf);
-    const __m512i   odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    const __mmask16 nan = _mm512_cmpgt_epu32_mask(MPTI_Z16(slli_epi32, u, 1), inf);
+    const __m512i   odd = _mm512_and_si512(MPTI_Z16(srli_epi32, u, 16), _mm512_set1_epi32(1));
     const __m512i   closest = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
     return _mm512_mask_or_epi32(closest, nan, u, _mm512_set1_epi32(0x400000));
 }
@@ -3819,7 +3834,8 @@ MPTI_IN_AVX512 __m512i mpti_upper_halves_avx512(__m512i a, __m512i b)
 {
     const __m512i places = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1,
                                             30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    return _mm512_permutexvar_epi16(places, _mm512_mask_mov_epi16(_mm512_srli_epi32(a, 16), 0xaaaaaaaau, b));
+    const __m512i both = _mm512_mask_mov_epi16(MPTI_Z16(srli_epi32, a, 16), 0xaaaaaaaau, b);
+    return MPTI_Z32(permutexvar_epi16, places, both);
 }
 
 MPTI_IN_AVX512 __m512i mpti_pack_bf16_avx512(__m512i a, __m512i b)
@@ -3860,8 +3876,8 @@ MPTI_IN_AVX512 __m512i mpti_with_sign_avx512(__m512i code, __m512i h)
 MPTI_IN_AVX512 __m512i mpti_e4m3_words_avx512(__m512i a, __m512i b, int saturate)
 {
     const __m512  scale = _mm512_castsi512_ps(_mm512_set1_epi32((127 - 8) << 23));
-    const __m512  x = _mm512_mul_round_ps(_mm512_castsi512_ps(a), scale, MPTI_TRUNCATE);
-    const __m512  y = _mm512_mul_round_ps(_mm512_castsi512_ps(b), scale, MPTI_TRUNCATE);
+    const __m512  x = MPTI_Z16(mul_round_ps, _mm512_castsi512_ps(a), scale, MPTI_TRUNCATE);
+    const __m512  y = MPTI_Z16(mul_round_ps, _mm512_castsi512_ps(b), scale, MPTI_TRUNCATE);
     const __m512i h = mpti_join_avx512(mpti_f16_sticky_avx512(_mm512_castps_si512(x)),
                                        mpti_f16_sticky_avx512(_mm512_castps_si512(y)));
     const __m512i magnitude = _mm512_and_si512(h, _mm512_set1_epi16(0x7fff));
@@ -3891,7 +3907,7 @@ MPTI_IN_AVX512 __m512i mpti_e5m2_words_avx512(__m512i a, __m512i b, int saturate
 /* The low bytes of 32 words a, then those of b. */
 MPTI_IN_AVX512 __m512i mpti_bytes_avx512(__m512i a, __m512i b)
 {
-    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), _mm512_packus_epi16(a, b));
+    return MPTI_Z8(permutexvar_epi64, _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), _mm512_packus_epi16(a, b));
 }
 
 #define MPTI_BITS_BELOW(n) ((n) < 64u ? ((uint64_t)1 << (n)) - 1u : ~(uint64_t)0)
@@ -3994,7 +4010,7 @@ MPTI_IN_AVX512 __m512 mpti_e4m3_finite_avx512(const unsigned char *p)
     const __m512  scale = _mm512_castsi512_ps(_mm512_set1_epi32((127 + 8) << 23));
     const __m256i c = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
     const __m256i h = _mm256_and_si256(_mm256_slli_epi16(c, 7), _mm256_set1_epi16((short)0xbf80));
-    return _mm512_mul_round_ps(_mm512_cvt_roundph_ps(h, _MM_FROUND_NO_EXC), scale, MPTI_TRUNCATE);
+    return MPTI_Z16(mul_round_ps, MPTI_FLOATS(h), scale, MPTI_TRUNCATE);
 }
 
 MPTI_AVX512_TARGET static size_t mpti_f32_from_many_e4m3_avx512(void *dst, const void *src, size_t n)
@@ -4044,8 +4060,8 @@ mpti_bf16_from_f32_in_avx512bf16(const unsigned char *p, uint64_t k)
 {
     const __m512i a = mpti_load_f32_avx512(p, k), b = mpti_load_f32_avx512(p + 64, k >> 16);
     const __m512i closest = (__m512i)_mm512_cvtne2ps_pbh(_mm512_castsi512_ps(b), _mm512_castsi512_ps(a));
-    const __m512i least = _mm512_min_epu32(_mm512_sub_epi32(_mm512_add_epi32(a, a), _mm512_set1_epi32(1)),
-                                           _mm512_sub_epi32(_mm512_add_epi32(b, b), _mm512_set1_epi32(1)));
+    const __m512i least = MPTI_Z16(min_epu32, _mm512_sub_epi32(_mm512_add_epi32(a, a), _mm512_set1_epi32(1)),
+                                   _mm512_sub_epi32(_mm512_add_epi32(b, b), _mm512_set1_epi32(1)));
     return _mm512_cmplt_epu32_mask(least, _mm512_set1_epi32(0xffffff)) ? mpti_pack_bf16_avx512(a, b)
                                                                        : closest;
 }
@@ -4499,19 +4515,20 @@ MPTI_IN_AVX512 void mpti_philox_avx512(__m512i *low, __m512i *high, const mpti_p
     const __m512i m0 = _mm512_set1_epi32((int)0xd2511f53u), m1 = _mm512_set1_epi32((int)0xcd9e8d57u);
     __m512i       c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)block),
                                         _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
-    __m512i       c1 = _mm512_srli_epi64(c0, 32), c2 = v->stream, c3 = v->step;
+    __m512i       c1 = MPTI_Z8(srli_epi64, c0, 32), c2 = v->stream, c3 = v->step;
     int           i;
     for (i = 0; i < 10; i++) {
-        const __m512i p0 = _mm512_mul_epu32(m0, c0), p1 = _mm512_mul_epu32(m1, c2);
-        c0 = _mm512_ternarylogic_epi32(_mm512_shuffle_epi32(p1, (_MM_PERM_ENUM)0xf5), c1, v->key[i][0], 0x96);
-        c2 = _mm512_ternarylogic_epi32(_mm512_shuffle_epi32(p0, (_MM_PERM_ENUM)0xf5), c3, v->key[i][1], 0x96);
+        const __m512i p0 = MPTI_Z8(mul_epu32, m0, c0), p1 = MPTI_Z8(mul_epu32, m1, c2);
+        const __m512i h0 = MPTI_Z8(srli_epi64, p0, 32), h1 = MPTI_Z8(srli_epi64, p1, 32);
+        c0 = _mm512_ternarylogic_epi32(h1, c1, v->key[i][0], 0x96);
+        c2 = _mm512_ternarylogic_epi32(h0, c3, v->key[i][1], 0x96);
         c1 = p1;
         c3 = p0;
     }
     c0 = _mm512_mask_shuffle_epi32(c0, 0xaaaa, c1, (_MM_PERM_ENUM)0xa0);
     c2 = _mm512_mask_shuffle_epi32(c2, 0xaaaa, c3, (_MM_PERM_ENUM)0xa0);
-    *low = _mm512_unpacklo_epi64(c0, c2);       /* blocks 0 to 3, which are in the even places */
-    *high = _mm512_unpackhi_epi64(c0, c2);
+    *low = MPTI_Z8(unpacklo_epi64, c0, c2);       /* blocks 0 to 3, which are in the even places */
+    *high = MPTI_Z8(unpackhi_epi64, c0, c2);
 }
 
 /* Sixteen floats to f16, up with probability (what is dropped) / (the gap). A number that is normal in f16
@@ -4525,22 +4542,22 @@ MPTI_IN_AVX512 __m256i mpti_f16_stochastic_avx512(__m512i u, __m512i random)
     const __mmask16 within = _mm512_cmplt_epu32_mask(a, _mm512_set1_epi32(0x47800000));
     const __m512i   t = _mm512_mask_add_epi32(u, within, u,
                                               _mm512_sub_epi32(_mm512_set1_epi32(0x1fff),
-                                                               _mm512_srli_epi32(random, 19)));
+                                                               MPTI_Z16(srli_epi32, random, 19)));
     const __m256i   h = MPTI_HALVES(_mm512_castsi512_ps(t), MPTI_TRUNCATE);
     if (tiny) {                         /* 126 - field bits are dropped, the hidden one perhaps too */
-        const __m512i   field = _mm512_srli_epi32(a, 23), mantissa = _mm512_set1_epi32(0x7fffff);
+        const __m512i   field = MPTI_Z16(srli_epi32, a, 23), mantissa = _mm512_set1_epi32(0x7fffff);
         const __mmask16 normal = _mm512_test_epi32_mask(field, field);
-        const __m512i   own = _mm512_max_epu32(field, one), fraction = _mm512_and_si512(a, mantissa);
+        const __m512i   own = MPTI_Z16(max_epu32, field, one), fraction = _mm512_and_si512(a, mantissa);
         const __m512i   sig = _mm512_mask_or_epi32(fraction, normal, fraction, _mm512_set1_epi32(0x800000));
         const __m512i   drop = _mm512_sub_epi32(_mm512_set1_epi32(126), own);
         const __m512i   width = _mm512_set1_epi32(32);
-        const __m512i   gap = _mm512_or_si512(_mm512_sllv_epi32(sig, _mm512_sub_epi32(width, drop)),
-                                              _mm512_srlv_epi32(sig, _mm512_sub_epi32(drop, width)));
-        const __m512i   kept = _mm512_srlv_epi32(sig, drop);
+        const __m512i   gap = _mm512_or_si512(MPTI_Z16(sllv_epi32, sig, _mm512_sub_epi32(width, drop)),
+                                              MPTI_Z16(srlv_epi32, sig, _mm512_sub_epi32(drop, width)));
+        const __m512i   kept = MPTI_Z16(srlv_epi32, sig, drop);
         const __m512i   code = _mm512_mask_add_epi32(kept, _mm512_cmplt_epu32_mask(random, gap), kept, one);
         const __m512i   sign = _mm512_set1_epi32(0x8000);
-        return _mm256_mask_mov_epi16(h, tiny, _mm512_cvtepi32_epi16(_mm512_ternarylogic_epi32(
-                                                  code, _mm512_srli_epi32(u, 16), sign, 0xf8)));
+        return _mm256_mask_mov_epi16(h, tiny, MPTI_Z16(cvtepi32_epi16, _mm512_ternarylogic_epi32(
+                                                  code, MPTI_Z16(srli_epi32, u, 16), sign, 0xf8)));
     }
     return h;
 }
@@ -4552,7 +4569,7 @@ MPTI_IN_AVX512 __m512i mpti_bf16_stochastic_avx512(__m512i u, __m512i random)
     const __m512i   a = _mm512_and_si512(u, magnitude);
     const __mmask16 finite = _mm512_cmplt_epu32_mask(a, inf), nan = _mm512_cmpgt_epu32_mask(a, inf);
     const __m512i   up = _mm512_add_epi32(a, _mm512_sub_epi32(_mm512_set1_epi32(0xffff),
-                                                              _mm512_srli_epi32(random, 16)));
+                                                              MPTI_Z16(srli_epi32, random, 16)));
     __m512i         t = _mm512_mask_min_epu32(a, finite, up, _mm512_set1_epi32(0x7f7fffff));
     t = _mm512_mask_or_epi32(t, nan, t, _mm512_set1_epi32(0x400000));
     return _mm512_ternarylogic_epi32(t, u, _mm512_set1_epi32((int)0x80000000u), 0xf8);
@@ -4795,7 +4812,7 @@ MPTI_TWICE(mpti_quantize_block, mpti_quantize_loop,
 MPTI_IN_AVX512 __m512i mpti_quantize_f16_in_avx512(const unsigned char *p, uint64_t k)
 {
     const __m512 x = _mm512_castsi512_ps(mpti_load_f32_avx512(p, k));
-    return _mm512_castps_si512(_mm512_cvt_roundph_ps(MPTI_HALVES(x, MPTI_NEAREST), _MM_FROUND_NO_EXC));
+    return _mm512_castps_si512(MPTI_FLOATS(MPTI_HALVES(x, MPTI_NEAREST)));
 }
 MPTI_LOOP_AVX512(mpti_quantize_f16, 4, 4)
 
@@ -4838,12 +4855,12 @@ MPTI_IN_AVX512 __m512i mpti_quantize_in_avx512(const unsigned char *p, uint64_t 
     const __m512i   a = _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff));
     const __m512i   low = _mm512_set1_epi32((int)((1u << v->shift) - 1u));
     const __m512i   half = _mm512_set1_epi32((int)((1u << (v->shift - 1u)) - 1u));
-    const __m512i   odd = _mm512_and_si512(_mm512_srlv_epi32(a, _mm512_set1_epi32((int)v->shift)),
+    const __m512i   odd = _mm512_and_si512(MPTI_Z16(srlv_epi32, a, _mm512_set1_epi32((int)v->shift)),
                                            _mm512_set1_epi32(1));
-    const __m512i   closest = _mm512_andnot_si512(low, _mm512_add_epi32(_mm512_add_epi32(a, half), odd));
+    const __m512i   closest = MPTI_Z16(andnot_epi32, low, _mm512_add_epi32(_mm512_add_epi32(a, half), odd));
     const __m512    magic = _mm512_castsi512_ps(_mm512_set1_epi32((int)v->magic));
-    const __m512    sum = _mm512_add_round_ps(_mm512_castsi512_ps(a), magic, MPTI_NEAREST);
-    const __m512    tiny = _mm512_sub_round_ps(sum, magic, MPTI_NEAREST);
+    const __m512    sum = MPTI_Z16(add_round_ps, _mm512_castsi512_ps(a), magic, MPTI_NEAREST);
+    const __m512    tiny = MPTI_Z16(sub_round_ps, sum, magic, MPTI_NEAREST);
     const __mmask16 below = _mm512_cmplt_epu32_mask(a, _mm512_set1_epi32((int)v->least));
     const __mmask16 nan = _mm512_cmpgt_epu32_mask(a, inf);
     const __m512i   r = _mm512_mask_mov_epi32(closest, below, _mm512_castps_si512(tiny));
@@ -5238,6 +5255,15 @@ static void mpti_block_dequantize(const mpti_blocks *b, unsigned char *to, const
 }
 
 #if MPTI_X86
+MPTI_IN_AVX512 uint32_t mpti_largest_avx512(__m512i x)
+{
+    const __m256i y = _mm256_max_epu32(MPTI_Z8(extracti64x4_epi64, x, 0),
+                                       MPTI_Z8(extracti64x4_epi64, x, 1));
+    __m128i       z = _mm_max_epu32(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
+    z = _mm_max_epu32(z, _mm_shuffle_epi32(z, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(z, _mm_shuffle_epi32(z, 0xb1)));
+}
+
 /* A whole MXFP4 block. Divided by its scale and by 2^14, a float's f16 code begins with the E2M1 code, as in
  * mpti_e4m3_words_avx512: nine bits are dropped. Returns: 0 for a block that the caller has to do, because
  * what it divides by is no normal float, or because it has an Inf or a NaN. */
@@ -5245,8 +5271,8 @@ MPTI_IN_AVX512 int mpti_mxfp4_in_avx512(uint8_t *codes, uint8_t *scale, const un
 {
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
     const __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64);
-    const uint32_t field = (uint32_t)_mm512_reduce_max_epu32(_mm512_max_epu32(
-                               _mm512_and_si512(a, magnitude), _mm512_and_si512(b, magnitude))) >> 23;
+    const uint32_t field = mpti_largest_avx512(MPTI_Z16(max_epu32, _mm512_and_si512(a, magnitude),
+                                                        _mm512_and_si512(b, magnitude))) >> 23;
     __m512        factor;
     __m512i       h, m, code;
     if (field - 47u > 240u - 47u)
@@ -5256,9 +5282,9 @@ MPTI_IN_AVX512 int mpti_mxfp4_in_avx512(uint8_t *codes, uint8_t *scale, const un
     factor = _mm512_castsi512_ps(_mm512_set1_epi32((int)((127u + 127u + 2u - 14u - field) << 23)));
     h = mpti_join_avx512(
         mpti_f16_sticky_avx512(_mm512_castps_si512(
-            _mm512_mul_round_ps(_mm512_castsi512_ps(a), factor, MPTI_TRUNCATE))),
+            MPTI_Z16(mul_round_ps, _mm512_castsi512_ps(a), factor, MPTI_TRUNCATE))),
         mpti_f16_sticky_avx512(_mm512_castps_si512(
-            _mm512_mul_round_ps(_mm512_castsi512_ps(b), factor, MPTI_TRUNCATE))));
+            MPTI_Z16(mul_round_ps, _mm512_castsi512_ps(b), factor, MPTI_TRUNCATE))));
     m = _mm512_and_si512(h, _mm512_set1_epi16(0x7fff));
     code = _mm512_and_si512(_mm512_srli_epi16(m, 9), _mm512_set1_epi16(1));
     code = _mm512_add_epi16(_mm512_add_epi16(m, _mm512_set1_epi16(0xff)), code);
@@ -5266,9 +5292,9 @@ MPTI_IN_AVX512 int mpti_mxfp4_in_avx512(uint8_t *codes, uint8_t *scale, const un
     code = _mm512_ternarylogic_epi32(code, _mm512_srli_epi16(h, 12), _mm512_set1_epi16(8), 0xf8);
     if (packed)
         _mm_storeu_si128((__m128i *)(void *)codes,
-                         _mm512_cvtepi32_epi8(_mm512_or_si512(code, _mm512_srli_epi32(code, 12))));
+                         MPTI_Z16(cvtepi32_epi8, _mm512_or_si512(code, MPTI_Z16(srli_epi32, code, 12))));
     else
-        _mm256_storeu_si256((__m256i *)(void *)codes, _mm512_cvtepi16_epi8(code));
+        _mm256_storeu_si256((__m256i *)(void *)codes, MPTI_Z32(cvtepi16_epi8, code));
     return 1;
 }
 
@@ -5302,15 +5328,15 @@ MPTI_IN_AVX512 void mpti_from_mxfp4_in_avx512(unsigned char *p, const uint8_t *c
     const __m512i second = _mm512_set_epi32(3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2);
     __m512i       x, y;
     if (packed) {
-        const __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)codes));
-        x = _mm512_srlv_epi32(_mm512_permutexvar_epi32(first, all), shifts);
-        y = _mm512_srlv_epi32(_mm512_permutexvar_epi32(second, all), shifts);
+        const __m512i all = MPTI_Z16(broadcast_i32x4, _mm_loadu_si128((const __m128i *)(const void *)codes));
+        x = MPTI_Z16(srlv_epi32, MPTI_Z16(permutexvar_epi32, first, all), shifts);
+        y = MPTI_Z16(srlv_epi32, MPTI_Z16(permutexvar_epi32, second, all), shifts);
     } else {
-        x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)codes));
-        y = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(codes + 16)));
+        x = MPTI_Z16(cvtepu8_epi32, _mm_loadu_si128((const __m128i *)(const void *)codes));
+        y = MPTI_Z16(cvtepu8_epi32, _mm_loadu_si128((const __m128i *)(const void *)(codes + 16)));
     }
-    _mm512_storeu_ps(p, _mm512_permutexvar_ps(x, values));
-    _mm512_storeu_ps(p + 64, _mm512_permutexvar_ps(y, values));
+    _mm512_storeu_ps(p, MPTI_Z16(permutexvar_ps, x, values));
+    _mm512_storeu_ps(p + 64, MPTI_Z16(permutexvar_ps, y, values));
 }
 
 MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_avx512(const mpti_blocks *b, void *dst, const uint8_t *codes,
@@ -5328,7 +5354,7 @@ MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_avx512(const mpti_blocks *b, vo
             mpti_block_dequantize(b, to + 4u * i, from, scale, 32u);
             continue;
         }
-        scaled = _mm512_mul_round_ps(values, _mm512_castsi512_ps(_mm512_set1_epi32((int)(scale << 23))),
+        scaled = MPTI_Z16(mul_round_ps, values, _mm512_castsi512_ps(_mm512_set1_epi32((int)(scale << 23))),
                                      MPTI_TRUNCATE);
         mpti_from_mxfp4_in_avx512(to + 4u * i, from, scaled, b->packed);
     }

@@ -221,7 +221,7 @@ fi
 
 grep -h '^ *# *include *<' $headers | grep -v cuda_runtime | sort -u > "$out/system.h"
 case $($cc -dumpmachine 2>/dev/null) in
-x86_64* | i?86*) ;;
+x86_64* | i?86*) grep -v arm_neon "$out/system.h" > "$out/x" && mv "$out/x" "$out/system.h" ;;
 *) grep -v immintrin "$out/system.h" > "$out/x" && mv "$out/x" "$out/system.h" ;;
 esac
 # leaks HEADER FLAGS... -- the macros that stay behind, other than MPT_... and MPTI_...
