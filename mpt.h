@@ -6209,7 +6209,7 @@ __attribute__((target("avx2"))) static float mpti_sum8(__m256 a)
         _mm512_storeu_ps(lane + 32, s2);                                                                \
         _mm512_storeu_ps(lane + 48, s3);                                                                \
         s0 = _mm512_add_ps(_mm512_add_ps(s0, s2), _mm512_add_ps(s1, s3));                               \
-        return mpti_sum8(_mm256_add_ps(_mm512_castps512_ps256(s0),                                      \
+        return mpti_sum8(_mm256_add_ps(_mm512_maskz_extractf32x8_ps((__mmask8)0xff, s0, 0),            \
                                        _mm512_maskz_extractf32x8_ps((__mmask8)0xff, s0, 1)));           \
     }                                                                                                   \
     MPTI_AVX512_TARGET static void mpti_axpy_##name##_avx512(float *y, float a, const type *x, size_t n) \
