@@ -1327,7 +1327,8 @@ typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
  *   m, n, k  in      op(A) is m x k, op(B) k x n, C m x n
  *   lda ...  in      elements from one row (MPT_ROW_MAJOR) or column to the next
  *   c        in/out  not read if beta is 0, so it may be uninitialised or hold NaN; must not overlap a, b
- *   work     in      room for panels, used only with MPT_USE_CBLAS; NULL: panels of 48 KiB on the stack
+ *   work     in      room for panels, used only with MPT_USE_CBLAS; NULL: panels on the stack
+ * Stack: 48 KiB of panels, 108 KiB with MPT_USE_CBLAS, also if work is given.
  * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it meets.
  * Errors: MPT_E_ARG also for a leading dimension that is too small and for sizes that overflow.
  * Exact: FP32 fma in order of k, then fma(alpha, sum, beta * c), one rounding to C's format: the same bits
@@ -1405,12 +1406,13 @@ typedef enum mpt_list {
 typedef enum mpt_op_lists { MPT_LISTS_COMPACT, MPT_LISTS_TF_CUDA, MPT_LISTS_TF_BF16,
                            MPT_LISTS_COUNT } mpt_op_lists;
 
-/* tensorflow: the painting of TensorFlow's pass, step for step. min_cut: the same safety, but the infer and
- * clear ops are low or FP32 as moves the fewest bytes through casts (a minimum cut of the graph). */
+/* tensorflow: the painting of TensorFlow's pass, step for step; mpt_graph_rewrite says where it differs.
+ * min_cut: the same safety, but the infer and clear ops are low or FP32 as moves the fewest bytes through
+ * casts (a minimum cut of the graph). */
 typedef enum mpt_graph_mode { MPT_GRAPH_TENSORFLOW, MPT_GRAPH_MIN_CUT } mpt_graph_mode;
 
-/* A row of your own, in order: add fails if another list has the op, override moves it,
-    remove takes it out. */
+/* A row of your own, in order: add fails if another list has the op, override moves it, remove takes it
+ * out. */
 typedef enum mpt_list_edit { MPT_LIST_ADD, MPT_LIST_OVERRIDE, MPT_LIST_REMOVE } mpt_list_edit;
 typedef struct mpt_list_row {
     const char   *op;
@@ -1448,6 +1450,7 @@ typedef struct mpt_graph_type {
     uint32_t    group;          /* union-find: types that must agree */
     uint32_t    why;            /* mpt_graph_why of the last rewrite, and the types that it hangs on */
     uint32_t    via, to;
+    uint32_t    via_end, to_end;        /* where the paths along via and to end: the ops that decided */
 } mpt_graph_type;
 
 typedef struct mpt_graph_input {
@@ -1601,8 +1604,11 @@ MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
  * change of format, shared by all that read it, named NODE-PORT-CastToFp16-AutoMixedPrecision.
  *   o        in   NULL for mpt_graph_defaults()
  *   summary  out  may be NULL
- * A second rewrite with the same options changes nothing. FusedBatchNorm and its gradient become V2, whose
- * statistics stay FP32: give those ports a type of their own.
+ * A second rewrite with the same options changes nothing.
+ * Three differences from TensorFlow's pass: (1) loops are repaired until nothing changes, where it does one
+ * round, which may leave an edge with two formats if loops feed each other; (2) whether an op has a kernel is
+ * said by MPT_TYPE_FIXED, where it asks its registry; (3) FusedBatchNorm and its gradient become V2 by their
+ * name alone. V2 keeps its statistics in FP32: give those ports a type of their own.
  * Returns: MPT_OK, also if there is nothing to do.  Errors: MPT_E_DATA (mpt_graph_check; an op in two lists)
  * with g->fault; MPT_E_ARG; MPT_E_UNSUPPORTED (low); MPT_E_MEMORY. On an error the graph is as before.
  * Cost: tensorflow is linear in nodes and edges; min_cut adds a maximum flow (Dinic), near linear on the
@@ -1614,12 +1620,14 @@ MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *o, m
 /* mpt_graph_is_low -- whether the last rewrite made this type low. */
 MPT_DEF int mpt_graph_is_low(const mpt_graph *g, uint32_t type);
 
-/* mpt_graph_explain -- "NAME (OP): low, because ...", with the path to the op that decided, cut to fit.
+/* mpt_graph_explain -- "NAME (OP): low, because ...", with the path to the op that decided, cut to fit. Of a
+ * long path the six nodes nearest to this one and the deciding op are told, "..." between them; so the cost
+ * does not grow with the path.
  * Returns: the length without the final 0 that the whole text has; 0 for NULL or an unknown type. */
 MPT_DEF size_t mpt_graph_explain(const mpt_graph *g, uint32_t type, char *buf, size_t cap);
 
 #ifndef MPT_NO_STDIO
-/* mpt_graph_print -- the explanation of every FP32 and low type but those of casts, a line each.
+/* mpt_graph_print -- the explanation of every FP32 and low type but those of casts, a line each; linear.
  * mpt_graph_dot -- the graph for Graphviz: low green, FP32 blue, casts orange, other types white.
  * mpt_graph_summary_print -- the seven lines of TensorFlow's summary, and the bytes of the casts.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
@@ -6920,11 +6928,19 @@ static size_t mpti_area(size_t rows, size_t cols)
 
 static int mpti_area_overflows(size_t rows, size_t cols) { return rows && cols && !mpti_area(rows, cols); }
 
-/* The edge of the square panels of A, B and C that fit in so many floats. */
+/* The edge of the square panels of A, B and C on the stack: larger with CBLAS, since its every call costs. */
 #define MPTI_EDGE 64
+#ifdef MPT_USE_CBLAS
+#define MPTI_STACK_EDGE 96
+#else
+#define MPTI_STACK_EDGE MPTI_EDGE
+#endif
+#define MPTI_STACK_FLOATS (3 * MPTI_STACK_EDGE * MPTI_STACK_EDGE)
+
+/* The edge of the panels that fit in so many floats. */
 static size_t mpti_gemm_edge(size_t floats)
 {
-    size_t low = MPTI_EDGE, high = (size_t)1 << (sizeof(size_t) * 4 - 1);
+    size_t low = MPTI_STACK_EDGE, high = (size_t)1 << (sizeof(size_t) * 4 - 1);
     while (low < high) {
         const size_t e = low + (high - low + 1) / 2;
         if (e <= floats / 3 / e)
@@ -7070,14 +7086,14 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
                             mpt_format b_format, size_t ldb, float beta, void *c, mpt_format c_format,
                             size_t ldc, void *work, size_t work_bytes)
 {
-    float        panels[3 * MPTI_EDGE * MPTI_EDGE];
+    float        panels[MPTI_STACK_FLOATS];
     const int    row_major = order == MPT_ROW_MAJOR, ta = transa == MPT_TRANS, tb = transb == MPT_TRANS;
     /* the stored lines run along m, k */
     const int    a_lines_m = row_major != ta, b_lines_k = row_major != tb;
     const int    reads = m && n && k && mpti_is_nonzero(alpha);
     mpti_operand x, y;
     float       *room = panels;
-    size_t       edge = MPTI_EDGE;
+    size_t       edge = MPTI_STACK_EDGE;
     mpt_status   status = MPT_OK;
     if ((order != MPT_ROW_MAJOR && order != MPT_COL_MAJOR) || (transa != MPT_NO_TRANS &&
                                                                transa != MPT_TRANS) ||
@@ -7091,7 +7107,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
         mpti_bad_operand(c, c_format, m && n ? 1 : 0, &status))
         return status;
 #ifdef MPT_USE_CBLAS
-    if (work && work_bytes / sizeof(float) > 3 * MPTI_EDGE * MPTI_EDGE) {
+    if (work && work_bytes / sizeof(float) > MPTI_STACK_FLOATS) {
         room = (float *)work;
         edge = mpti_gemm_edge(work_bytes / sizeof(float));
     }
@@ -7570,7 +7586,7 @@ MPT_DEF mpt_status mpt_graph_type_add(mpt_graph *g, uint32_t node, const char *n
     t->node = node;
     t->group = g->type_count;
     t->next = t->first_input = t->last_input = t->first_output = t->last_output = MPT_GRAPH_NONE;
-    t->via = t->to = MPT_GRAPH_NONE;
+    t->via = t->to = t->via_end = t->to_end = MPT_GRAPH_NONE;
     if (n->last_type == MPT_GRAPH_NONE)
         n->first_type = g->type_count;
     else
@@ -8892,6 +8908,37 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
     s->low_casts += !low && !stays;
 }
 
+/* The path from a type to the op that decided: along via, or onward along to. */
+static uint32_t mpti_hop(const mpt_graph_type *t, int onward) { return onward ? t->to : t->via; }
+static uint32_t *mpti_path_end(mpt_graph *g, uint32_t t, int onward)
+{
+    return onward ? &g->types[t].to_end : &g->types[t].via_end;
+}
+
+/* Where the paths end: at a type without a next one, or at the first that has another reason. A walk stops
+ * where an earlier one has been, so that all of them together are linear. */
+static void mpti_find_ends(mpt_graph *g, int onward)
+{
+    uint32_t i, t, next, end;
+    for (i = 0; i < g->type_count; i++)
+        *mpti_path_end(g, i, onward) = MPT_GRAPH_NONE;
+    for (i = 0; i < g->type_count; i++) {
+        for (t = i; *mpti_path_end(g, t, onward) == MPT_GRAPH_NONE; t = next) {
+            next = mpti_hop(&g->types[t], onward);
+            *mpti_path_end(g, t, onward) = t;
+            if (next == MPT_GRAPH_NONE)
+                break;
+            if (g->types[next].why != g->types[t].why) {
+                *mpti_path_end(g, t, onward) = next;
+                break;
+            }
+        }
+        end = *mpti_path_end(g, t, onward);
+        for (t = i; t != end && *mpti_path_end(g, t, onward) == t; t = mpti_hop(&g->types[t], onward))
+            *mpti_path_end(g, t, onward) = end;
+    }
+}
+
 static void mpti_commit(mpti_amp *a, char *names, mpt_graph_summary *s)
 {
     mpt_graph     *g = a->g;
@@ -8918,6 +8965,8 @@ static void mpti_commit(mpti_amp *a, char *names, mpt_graph_summary *s)
     for (i = 0; i < nodes; i++)
         if (a->process[i] && (a->kind[i] == MPTI_OP_NORM || a->kind[i] == MPTI_OP_NORM_GRAD))
             g->nodes[i].op = a->kind[i] == MPTI_OP_NORM ? "FusedBatchNormV2" : "FusedBatchNormGradV2";
+    mpti_find_ends(g, 0);
+    mpti_find_ends(g, 1);
 }
 
 /* The counters that are about nodes, before the types change. */
@@ -9052,41 +9101,23 @@ static const char *mpti_graph_why_text(uint32_t why)
     return text[why < (uint32_t)MPT_WHY_COUNT ? why : 0u];
 }
 
-/* Along via while the reason is the same, at most `most` steps; the last type. */
-static uint32_t mpti_follow(const mpt_graph *g, uint32_t t, int onward, uint32_t most, uint32_t *steps)
-{
-    const uint32_t why = g->types[t].why;
-    for (*steps = 0; *steps < most; (*steps)++) {
-        const uint32_t next = onward ? g->types[t].to : g->types[t].via;
-        if (next == MPT_GRAPH_NONE)
-            break;
-        t = next;
-        if (g->types[t].why != why) {
-            (*steps)++;
-            break;
-        }
-    }
-    return t;
-}
-
-#define MPTI_TOLD 6u            /* nodes of a path that are told */
+#define MPTI_TOLD 6u            /* nodes of a path that are told beside its end */
 
 static void mpti_say_path(mpti_text *text, const mpt_graph *g, uint32_t t, int onward)
 {
-    uint32_t steps, i, k;
-    const uint32_t end = mpti_follow(g, t, onward, g->type_count, &steps);
-    for (i = 0; i < steps; i++) {
-        const uint32_t place = onward ? i + 1 : steps - i;      /* steps away from t */
-        if (place > MPTI_TOLD && place < steps) {
-            if (onward ? place == MPTI_TOLD + 1 : place == steps - 1)
-                mpti_say(text, onward ? " -> ..." : "... -> ");
-            continue;
-        }
+    const uint32_t end = onward ? g->types[t].to_end : g->types[t].via_end;
+    uint32_t       hop[MPTI_TOLD + 1], n = 0, i;
+    while (t != end && n <= MPTI_TOLD)
+        hop[n++] = t = mpti_hop(&g->types[t], onward);
+    if (t != end)
+        hop[MPTI_TOLD] = end;
+    for (i = 0; i < n; i++) {
+        const uint32_t place = onward ? i : n - 1 - i;          /* hops away, less 1 */
         if (onward)
-            mpti_say(text, " -> ");
-        mpti_say(text, mpti_node_name(g, place == steps ? end : mpti_follow(g, t, onward, place, &k)));
+            mpti_say(text, t != end && place == MPTI_TOLD ? " -> ... -> " : " -> ");
+        mpti_say(text, mpti_node_name(g, hop[place]));
         if (!onward)
-            mpti_say(text, " -> ");
+            mpti_say(text, t != end && place == MPTI_TOLD ? " -> ... -> " : " -> ");
     }
 }
 

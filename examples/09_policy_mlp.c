@@ -1,6 +1,5 @@
-/* 09_policy_mlp.c -- one network, every precision policy: the formats come from mpt_policy_format,
-    the code of
- * the network stays the same.
+/* 09_policy_mlp.c -- one network, every precision policy: the formats come from mpt_policy_format, the code
+ * of the network stays the same.
  *
  *     cc -O2 -I. examples/09_policy_mlp.c -o 09_policy_mlp -lm && ./09_policy_mlp
  *     MPT_POLICY=mixed_bfloat16 ./09_policy_mlp         one policy; the environment is read here, not by mpt

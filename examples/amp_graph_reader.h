@@ -14,8 +14,8 @@
  *
  * inputs   NAME or NAME:PORT, of a node above or below; outputs SIZE or SIZE=FORMAT, FORMAT f32 (if none is
  *          given), f16, bf16 ..., int or handle; SIZE a number or a product of numbers.
- * /TYPE    after an input or output: the type attribute it belongs to, T if none is given; ! after it: that type
- *          has no low-precision kernel. A type has the format of its outputs, else of what it reads.
+ * /TYPE    after an input or output: the type attribute it belongs to, T if none is given; ! after it: that
+ *          type has no low-precision kernel. A type has the format of its outputs, else of what it reads.
  * flags    fetched, stateful, variable, const, on DEVICE */
 #ifndef AMP_GRAPH_READER_H
 #define AMP_GRAPH_READER_H

@@ -142,6 +142,21 @@ else
     skip "no 32-bit C library (gcc-multilib or gcc-i686-linux-gnu)"
 fi
 
+# ---- with the library that it may call ----
+
+if have pkg-config && pkg-config --exists openblas; then
+    blas=$(pkg-config --cflags --libs openblas)
+    for c in gcc clang; do
+        have $c || continue
+        check "MPT_USE_CBLAS, $c: builds" $c -std=c99 -O2 $strict -DMPT_USE_CBLAS tests/test_mpt_policy.c \
+              -o "$out/policy" $blas -lm
+        check "MPT_USE_CBLAS, $c: the tests of the policy and of mpt_gemm" "$out/policy"
+    done
+    check "MPT_USE_CBLAS: the sums are the library's" sh -c "nm '$out/policy' | grep -q 'U cblas_sgemm'"
+else
+    skip "OpenBLAS is not installed (libopenblas-dev, pkg-config): mpt_gemm with MPT_USE_CBLAS"
+fi
+
 # ---- no macro changes a struct ----
 
 $cc -I. $from/layout.c -o "$out/program" && "$out/program" > "$out/layout"

@@ -3,6 +3,7 @@
 #define MPT_MALLOC(bytes) malloc(bytes)
 #define MPT_FREE(p) free(p)
 #include <stdlib.h>
+#include <time.h>
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
 #include "test.h"
@@ -381,6 +382,7 @@ TEST(step_lists)
     expect(&g, "push", 0, MPT_WHY_KEPT);
     expect(&g, "pop", 0, MPT_WHY_GROUP_FP32);
     CHECK(!mpt_graph_is_low(&g, type_of(&g, "empty")));
+    CHECK(!mpt_graph_is_low(&g, type_of(&g, "t")));     /* nothing low comes through the list */
 }
 
 TEST(step_groups)
@@ -443,6 +445,22 @@ TEST(ranges)
             expect(&g, "m3", 0, MPT_WHY_FLUSHED);
         }
     }
+    begin(&g);                                  /* an infer op that may not be low parts the allow ops */
+    add(&g, "x", "Placeholder", NULL, NULL);
+    add(&g, "m", "MatMul", "x", NULL);
+    t1 = add(&g, "t1", "Tanh", "m", NULL);
+    add(&g, "t2", "Tanh", "t1", NULL);
+    add(&g, "t3", "Tanh", "t2", NULL);
+    add(&g, "m2", "MatMul", "t3", NULL);
+    CHECK_EQ_I(mpt_range_init(&r, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_range_add_f32(&r, big, 2), MPT_OK);
+    CHECK_EQ_I(mpt_graph_range(&g, t1, &r, MPT_F16, 0), MPT_OK);
+    (void)rewrite(&g, &o);
+    expect(&g, "m", 1, MPT_WHY_ALLOW);
+    expect(&g, "t1", 0, MPT_WHY_OVERFLOW);
+    expect(&g, "t2", 0, MPT_WHY_OVERFLOW);
+    expect(&g, "t3", 0, MPT_WHY_INFER);
+    expect(&g, "m2", 1, MPT_WHY_ALLOW);
 }
 
 /* ---- lists ---- */
@@ -968,6 +986,12 @@ static void well_typed(mpt_graph *g)
     for (o = 0; o < g->output_count; o++)
         for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use, uses++)
             wrong += g->inputs[in].source != o;
+    for (i = 0; i < g->node_count; i++)         /* a cast makes as many elements as it reads */
+        if (g->nodes[i].flags & MPT_NODE_CAST) {
+            in = g->types[g->nodes[i].first_type].first_input;
+            o = g->types[g->nodes[i].last_type].first_output;
+            wrong += g->outputs[o].elements != g->outputs[g->inputs[in].source].elements;
+        }
     for (t = 0; t < g->type_count; t++)
         for (in = g->types[t].first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next, ports++)
             wrong += g->inputs[in].type != t;
@@ -1286,6 +1310,88 @@ TEST(executed)
     CHECK(ran > 1000 && differ > ran / 20);
 }
 
+/* ---- long paths ---- */
+
+static uint32_t path_walk(const mpt_graph *g, uint32_t t, int onward)
+{
+    const uint32_t why = g->types[t].why;
+    uint32_t       next;
+    while (g->types[t].why == why && (next = onward ? g->types[t].to : g->types[t].via) != MPT_GRAPH_NONE)
+        t = next;
+    return t;
+}
+
+/* exp -> add -> ... -> add: each add carries what the exp made. Or matmul -> add -> ... -> matmul. */
+static void long_chain(mpt_graph *g, uint32_t n, int between)
+{
+    static char names[16][4];
+    uint32_t    i, x;
+    CHECK_EQ_I(mpt_graph_op(g, "x", "placeholder", NULL, 0, 8, &x), MPT_OK);
+    CHECK_EQ_I(mpt_graph_op(g, "first", between ? "matmul" : "exp", &x, 1, 8, &x), MPT_OK);
+    for (i = 0; i < n; i++) {
+        (void)snprintf(names[i % 16], sizeof names[0], "a%u", (unsigned)(i % 16));
+        CHECK_EQ_I(mpt_graph_op(g, names[i % 16], "add", &x, 1, 8, &x), MPT_OK);
+    }
+    CHECK_EQ_I(mpt_graph_op(g, "last", "matmul", &x, 1, 8, &x), MPT_OK);
+}
+
+static void explained(const mpt_graph *g, uint32_t type, const char *want)
+{
+    char text[256];
+    CHECK_EQ_U(mpt_graph_explain(g, type, text, sizeof text), strlen(want));
+    CHECK_EQ_S(text, want);
+}
+
+static double explain_all(const mpt_graph *g, uint32_t types, uint32_t times)
+{
+    char          text[512];
+    const clock_t start = clock();
+    uint32_t      i, k;
+    size_t        length = 0;
+    for (k = 0; k < times; k++)
+        for (i = 0; i < types; i++)
+            length += mpt_graph_explain(g, i, text, sizeof text);
+    CHECK(length > types);
+    return (double)(clock() - start) / (double)CLOCKS_PER_SEC;
+}
+
+TEST(long_paths)
+{
+    mpt_graph g;
+    uint32_t  i, wrong = 0;
+    double    near, far;
+    begin(&g);
+    long_chain(&g, 13, 0);
+    (void)rewrite(&g, NULL);
+    explained(&g, 8, "a6 (add): FP32, because it carries what a deny op made: "
+                     "first -> a0 -> a1 -> a2 -> a3 -> a4 -> a5 -> a6");
+    explained(&g, 9, "a7 (add): FP32, because it carries what a deny op made: "
+                     "first -> ... -> a1 -> a2 -> a3 -> a4 -> a5 -> a6 -> a7");
+    begin(&g);
+    long_chain(&g, 9, 1);
+    (void)rewrite(&g, NULL);
+    explained(&g, 4, "a2 (add): low, because it lies between allow ops: "
+                     "first -> a0 -> a1 -> a2 -> a3 -> a4 -> a5 -> a6 -> a7 -> a8 -> last");
+    explained(&g, 3, "a1 (add): low, because it lies between allow ops: "
+                     "first -> a0 -> a1 -> a2 -> a3 -> a4 -> a5 -> a6 -> a7 -> ... -> last");
+    explained(&g, 10, "a8 (add): low, because it lies between allow ops: "
+                      "first -> ... -> a2 -> a3 -> a4 -> a5 -> a6 -> a7 -> a8 -> last");
+    for (i = 0; i < g.type_count; i++)
+        wrong += g.types[i].via_end != path_walk(&g, i, 0) || g.types[i].to_end != path_walk(&g, i, 1);
+    CHECK_EQ_U(wrong, 0);
+    /* as many explanations of long paths take about as long as those of short ones, not 100 times that */
+    begin(&g);
+    long_chain(&g, 60, 0);
+    (void)rewrite(&g, NULL);
+    near = explain_all(&g, 60, 400);
+    CHECK_EQ_I(mpt_graph_init(&g, NULL, 0), MPT_OK);
+    long_chain(&g, 24000, 0);
+    (void)rewrite(&g, NULL);
+    far = explain_all(&g, 24000, 1);
+    CHECK(far < 10.0 * near + 0.05);
+    mpt_graph_free(&g);
+}
+
 /* ---- memory and size ---- */
 
 static void chain(mpt_graph *g, uint32_t n)
@@ -1412,6 +1518,7 @@ int main(int argc, char **argv)
     RUN(random_min_cut);
     RUN(random_min_cut_never_more);
     RUN(executed);
+    RUN(long_paths);
     RUN(memory);
     RUN(printing);
     return mt_end();

@@ -178,7 +178,7 @@ TEST(policy_rows_of_the_user)
 
 /* ---- typed arrays ---- */
 
-enum { MOST = 8192 };
+enum { MOST = 16384 };
 typedef struct array {
     float    f32[MOST];         /* one of the three holds the data */
     uint16_t u16[MOST];
@@ -254,7 +254,7 @@ static double op_b(const gemm_case *g, size_t p, size_t j)
 }
 
 /* With MPT_USE_CBLAS, in panels of some size. */
-static float work[4 * 64 * 64 + 20000];
+static float work[MPTI_STACK_FLOATS + 20000];
 
 static mpt_status run_gemm(const gemm_case *g)
 {
@@ -313,7 +313,7 @@ TEST(gemm_against_double)
     gemm_case g;
     int       i, rounds = mt.long_mode ? 4000 : 300;
     for (i = 0; i < rounds; i++) {
-        random_gemm(&g, i % 10 == 0 ? 80 : 20);
+        random_gemm(&g, i % 10 == 0 ? MPTI_STACK_EDGE + 16 : 20);
         fill(&ga, trained[mt_random() % 3], -1.0, 1.0);
         fill(&gb, trained[mt_random() % 3], -1.0, 1.0);
         fill(&gc, trained[mt_random() % 3], -1.0, 1.0);
@@ -334,8 +334,9 @@ static void same_bits(float got, float want)
 
 TEST(gemm_same_bits_in_every_layout)
 {
-    static float a[70 * 71], at_[70 * 71], b[71 * 75], bt[71 * 75], c[4][70 * 75];
-    const size_t m = 70, k = 71, n = 75;
+    enum { M = MPTI_STACK_EDGE + 6, K = MPTI_STACK_EDGE + 7, N = MPTI_STACK_EDGE + 11 };
+    static float a[M * K], at_[M * K], b[K * N], bt[K * N], c[4][M * N];
+    const size_t m = M, k = K, n = N;
     size_t       i, j, p;
     float        sum, want;
     for (i = 0; i < m; i++)
