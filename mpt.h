@@ -8786,7 +8786,7 @@ static mpt_status mpti_pass_cut(mpti_amp *a)
     const size_t types = g->type_count + (size_t)4, ports = g->input_count + (size_t)g->output_count;
     const size_t arcs = 2 * types + 4 * ports + 4 * (size_t)g->output_count + 2 * (size_t)g->input_count;
     uint32_t    *side = (uint32_t *)mpti_graph_alloc(g, 2 * types + ports, sizeof(uint32_t), 1);
-    uint32_t    *stamp = side + types, *ends = stamp + types, i, real;
+    uint32_t    *stamp = side ? side + types : NULL, *ends = side ? stamp + types : NULL, i, real;
     const size_t nodes = types + 2 * (size_t)g->output_count + 4;
     mpti_flow    f;
     memset(&f, 0, sizeof f);
