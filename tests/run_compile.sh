@@ -100,6 +100,17 @@ for c in g++ clang++; do
     files=hostile   compiles $c -x c++ -std=c++17 -fsyntax-only $common
 done
 
+# Each header with its implementation in a file of a user who is strict, and of one who is fast.
+for h in $headers; do
+    lines "$out/whole.c" '#define MPT_IMPLEMENTATION' "#include \"$h\""
+    for c in gcc clang; do
+        have $c || continue
+        check "$h implemented, $c -pedantic -Wc++-compat -Wshadow" \
+              $c -std=c99 -pedantic -Wc++-compat -Wshadow -Werror -fsyntax-only -I. "$out/whole.c"
+        check "$h implemented, $c -Ofast" $c -std=c99 -Ofast $strict -I. -c "$out/whole.c" -o "$out/x.o"
+    done
+done
+
 # ---- programs of several files ----
 
 both='-DUSE=use_half()+use_mpt()'

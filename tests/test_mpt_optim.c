@@ -771,6 +771,63 @@ TEST(lamb_norms_are_added_on_the_tree)
     }
 }
 
+/* ---- the processor's modes ---- */
+
+#if defined(__x86_64__) && defined(__GNUC__)
+static void flush_subnormals(int on)
+{
+    const unsigned both = 0x8040u;                  /* FTZ and DAZ */
+    __builtin_ia32_ldmxcsr(on ? __builtin_ia32_stmxcsr() | both : __builtin_ia32_stmxcsr() & ~both);
+}
+#else
+static void flush_subnormals(int on) { (void)on; }
+#endif
+
+/* Check and every step with subnormals flushed, over gradients that are subnormal in FP16 and become normal
+ * floats, as in -Ofast programs: near the steps without the mode, and Inf and NaN are seen. */
+TEST(subnormals_flushed)
+{
+    size_t i, k;
+    for (i = 0; i < COUNT(recipes); i++) {
+        optimizer  o1 = optimizer_make(i), o2 = o1;
+        mpt_scaler s;
+        mpt_step   step;
+        int        t;
+        CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+        layer_make(&la, 300, MPT_STORE_MASTER, MPT_F16, MPT_F16, MPT_MOMENTS_F32);
+        layer_bind(&lb, 300, MPT_STORE_MASTER, MPT_F16, MPT_F16, MPT_MOMENTS_F32);
+        memcpy(&lb.a, &la.a, sizeof la.a);
+        for (t = 0; t < 3; t++) {
+            mpt_step s1 = checked(16.0f, 1.0f), s2 = s1;
+            layer_gradient(&la, t ? 6e-5f : 1.0f);
+            memcpy(lb.a.grad, la.a.grad, sizeof la.a.grad);
+            CHECK_EQ_I(optimizer_step(&o1, &s1, &la.t, 1), MPT_OK);
+            flush_subnormals(1);
+            CHECK_EQ_I(optimizer_step(&o2, &s2, &lb.t, 1), MPT_OK);
+            flush_subnormals(0);
+            for (k = 0; k < 300; k++) {
+                CHECK(fabs((double)la.a.master[k] - (double)lb.a.master[k]) <= 1e-6);
+                CHECK_EQ_U_AT(*code(lb.a.param, k), mpt_f16_from_f32(lb.a.master[k]).bits, k);
+            }
+        }
+        memset(&step, 0, sizeof step);
+        (void)mpt_scaler_scale(&s, 1.0f);
+        for (k = 0; k < 300; k++)
+            *code(lb.a.grad, k) = 1u;               /* 2^-24, times 2^-16: 2^-40 */
+        flush_subnormals(1);
+        CHECK_EQ_I(mpt_check(&s, &step, &lb.t, 1), MPT_OK);
+        flush_subnormals(0);
+        CHECK(!step.found_inf && fabs(step.norm / (ldexp(1.0, -40) * sqrt(300.0)) - 1.0) <= 1e-6);
+        CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+        *code(lb.a.grad, 7) = i % 2 ? 0x7c00u : 0xfe00u;
+        (void)mpt_scaler_scale(&s, 1.0f);
+        flush_subnormals(1);
+        CHECK_EQ_I(mpt_check(&s, &step, &lb.t, 1), MPT_OK);
+        flush_subnormals(0);
+        CHECK(step.found_inf && step.bad_index == 7u);
+    }
+}
+
 /* ---- registry ---- */
 
 TEST(registry)
@@ -830,6 +887,7 @@ int main(int argc, char **argv)
     RUN(bad_hyperparameters);
     RUN(lion_of_zero_moves_nothing);
     RUN(lamb_ratio_of_zero_is_one);
+    RUN(subnormals_flushed);
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 2
     (void)mt_test_lamb_norms_are_added_on_the_tree;         /* x87 keeps sums wider than they are stored */
 #else
