@@ -458,7 +458,7 @@ static void against_book(size_t recipe, const struct form *form, mpt_format grad
         const double off = fabs((double)back[i] - b.w[i]) / (1.0 + fabs(b.w[i]));
         worst = off > worst ? off : worst;
     }
-    CHECK(worst <= STEPS * ulp / 2.0);
+    CHECK(worst <= (double)STEPS * ulp / 2.0);
 }
 
 TEST(steps_follow_the_textbook)
