@@ -4118,22 +4118,180 @@ static mpt_opts mpti_roundoff_opts(const mpt_roundoff *r)
     return o;
 }
 
-MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
+/* The fast path, for floats to f16, nearest-even, without a scale: |x| = m 2^(field - 150) becomes r of the
+ * same unit, by integers. Squares add up exactly in 64 bits, a binade each. Blocks with numbers that
+ * overflow, and with FP32 subnormals, take the plain path. */
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 0
+#define MPTI_ROUNDOFF_FAST  1
+#define MPTI_ROUNDOFF_BLOCK 256         /* sums of errors in 2^-24 ulp, each at most half, fit in 32 bits */
+#define MPTI_ERRORS_FIELDS  143         /* of 65504 and below */
+#define MPTI_ROUNDOFF_CHUNK 65536       /* squares of 24 bits that 64 bits can add up */
+#define MPTI_ROUNDOFF_MAGIC 6755399441055744.0  /* 1.5 2^52: a number added to it is rounded to an integer */
+
+typedef struct mpti_errors {
+    uint64_t signal[MPTI_ERRORS_FIELDS], noise[MPTI_ERRORS_FIELDS];     /* squares by exponent field */
+    uint32_t m[MPTI_ROUNDOFF_BLOCK], size[MPTI_ROUNDOFF_BLOCK], field[MPTI_ROUNDOFF_BLOCK];
+    uint32_t greatest, least_less_1;    /* of a block */
+    uint32_t zero, changed, flushed, ulps, up, max_ulps;
+    uint64_t relative;
+    double   max_relative;
+} mpti_errors;
+
+MPTI_INLINE void mpti_errors_loop(mpti_errors *e, const float *x)
+{
+    uint32_t *MPTI_RESTRICT significand = e->m;
+    uint32_t *MPTI_RESTRICT sizes = e->size;
+    uint32_t *MPTI_RESTRICT fields = e->field;
+    uint32_t greatest = 0u, least_less_1 = 0xffffffffu, zero = 0u, changed = 0u, flushed = 0u;
+    uint32_t ulps = 0u, up = 0u, max_ulps = 0u;
+    int      i;
+    for (i = 0; i < MPTI_ROUNDOFF_BLOCK; i++) {
+        const uint32_t u = mpti_f32_bits(x[i]), a = u & 0x7fffffffu, field = a >> 23;
+        const uint32_t m = a ? (a & 0x7fffffu) | 0x800000u : 0u;
+        const uint32_t ulp = field >= 113u ? 13u : 126u - field;    /* log2, in units of the last bit of m */
+        const uint32_t drop = ulp < 25u ? ulp : 25u;
+        const uint32_t r = (m + (1u << (drop - 1u)) - 1u + (m >> drop & 1u)) >> drop << drop;
+        const uint32_t size = r > m ? r - m : m - r;
+        /* in 2^-24 ulp: 2^(24 - ulp) times the size; below 2^-25 all of m is lost, and a shift rounds it */
+        const uint32_t right = ulp <= 24u ? 0u : ulp < 49u ? ulp - 24u : 25u;
+        const uint32_t up_by = right ? (1u << right >> 1) - 1u + (size >> right & 1u) : 0u;
+        const uint32_t part = (size + up_by) >> right;
+        const uint32_t fixed = part << (24u - (ulp < 24u ? ulp : 24u));
+        const uint32_t in_ulps = mpti_f32_bits((float)(int32_t)size) - (size ? ulp << 23 : 0u);
+        const uint32_t grows = (uint32_t)(r > m) ^ u >> 31;         /* the error is positive */
+        significand[i] = m;
+        sizes[i] = size;
+        fields[i] = field;
+        greatest = a > greatest ? a : greatest;
+        least_less_1 = a - 1u < least_less_1 ? a - 1u : least_less_1;
+        zero += a == 0u;
+        changed += size != 0u;
+        flushed += (r == 0u) & (a != 0u);
+        ulps += fixed;
+        up += grows ? fixed : 0u;
+        max_ulps = in_ulps > max_ulps ? in_ulps : max_ulps;
+    }
+    e->greatest = greatest;
+    e->least_less_1 = least_less_1;
+    e->zero = zero;
+    e->changed = changed;
+    e->flushed = flushed;
+    e->ulps = ulps;
+    e->up = up;
+    e->max_ulps = max_ulps;
+}
+MPTI_THRICE(mpti_errors_block, mpti_errors_loop, (mpti_errors *e, const float *x), (e, x))
+
+/* Relative errors, each rounded to 2^-40 in the low bits of a double. */
+MPTI_INLINE void mpti_errors_relative_loop(mpti_errors *e)
+{
+    uint64_t sum = 0u;
+    double   most = 0.0;
+    int      i;
+    for (i = 0; i < MPTI_ROUNDOFF_BLOCK; i++) {
+        const int32_t m = (int32_t)(e->m[i] ? e->m[i] : 1u);
+        const double  q = (double)(int32_t)e->size[i] / (double)m;
+        sum += mpti_f64_bits(q * 1099511627776.0 + MPTI_ROUNDOFF_MAGIC);
+        most = q > most ? q : most;
+    }
+    e->relative = sum - MPTI_ROUNDOFF_BLOCK * mpti_f64_bits(MPTI_ROUNDOFF_MAGIC);
+    e->max_relative = most;
+}
+MPTI_THRICE(mpti_errors_relative, mpti_errors_relative_loop, (mpti_errors *e), (e))
+
+static void mpti_errors_squares(mpti_errors *e)
+{
+    int i;
+    for (i = 0; i < MPTI_ROUNDOFF_BLOCK; i++) {
+        e->signal[e->field[i]] += (uint64_t)e->m[i] * e->m[i];
+        e->noise[e->field[i]] += (uint64_t)e->size[i] * e->size[i];
+    }
+}
+
+static void mpti_errors_flush(mpti_errors *e, mpt_roundoff *r)
+{
+    int i;
+    for (i = 1; i < MPTI_ERRORS_FIELDS; i++) {
+        mpti_exact_add_bits(&r->signal, 0u, 0u, e->signal[i], 2 * (i - 150));
+        mpti_exact_add_bits(&r->noise, 0u, 0u, e->noise[i], 2 * (i - 150));
+    }
+    memset(e->signal, 0, sizeof e->signal);
+    memset(e->noise, 0, sizeof e->noise);
+}
+
+/* Returns: 0 if the block is none for the fast path. */
+static int mpti_errors_add(mpti_errors *e, mpt_roundoff *r, const float *x)
+{
+    mpti_errors_block(e, x);
+    if (e->greatest >= 0x477ff000u || e->least_less_1 < 0x007fffffu)
+        return 0;
+    mpti_errors_relative(e);
+    mpti_errors_squares(e);
+    r->count += MPTI_ROUNDOFF_BLOCK;
+    r->zero += e->zero;
+    r->exact += MPTI_ROUNDOFF_BLOCK - e->zero - e->changed;
+    r->changed += e->changed;
+    r->flushed += e->flushed;
+    mpti_wide_add(r->relative, e->relative, 0);
+    mpti_wide_add(r->ulps, e->ulps, 0);
+    mpti_wide_add(r->bias, e->up, 0);
+    mpti_wide_add(r->bias, e->ulps - e->up, 1);
+    if (e->max_relative > r->max_relative)
+        r->max_relative = e->max_relative;
+    if ((double)mpti_f32_make(e->max_ulps) > r->max_ulps)
+        r->max_ulps = (double)mpti_f32_make(e->max_ulps);
+    return 1;
+}
+#else
+#define MPTI_ROUNDOFF_FAST 0
+#endif
+
+static void mpti_roundoff_add_plain(mpt_roundoff *r, mpt_format from, const void *x, size_t first, size_t n)
 {
     double   row[MPTI_BLOCK];
-    mpt_opts o;
+    mpt_opts o = mpti_roundoff_opts(r);
     size_t   i, j;
+    for (i = 0; i < n; i += MPTI_BLOCK) {
+        const size_t take = mpti_min(n - i, MPTI_BLOCK);
+        mpti_source_load(row, x, from, first + i, take);
+        for (j = 0; j < take; j++)
+            mpti_roundoff_add_1(r, &o, row[j]);
+    }
+}
+
+/* Returns: how many numbers from the start were counted. */
+static size_t mpti_roundoff_add_fast(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
+{
+    size_t i = 0;
+#if MPTI_ROUNDOFF_FAST
+    mpti_errors  e;
+    const float *at = (const float *)x;
+    if (from != MPT_F32 || r->format != (uint32_t)MPT_F16 || r->rounding != (uint32_t)MPT_RND_NEAREST_EVEN ||
+        r->flush || r->log2_scale || n < MPTI_ROUNDOFF_BLOCK)
+        return 0;
+    memset(&e, 0, sizeof e);
+    for (; n - i >= MPTI_ROUNDOFF_BLOCK; i += MPTI_ROUNDOFF_BLOCK) {
+        if (!mpti_errors_add(&e, r, at + i))
+            mpti_roundoff_add_plain(r, from, x, i, MPTI_ROUNDOFF_BLOCK);
+        if (i % MPTI_ROUNDOFF_CHUNK == MPTI_ROUNDOFF_CHUNK - MPTI_ROUNDOFF_BLOCK)
+            mpti_errors_flush(&e, r);
+    }
+    mpti_errors_flush(&e, r);
+#else
+    (void)r, (void)from, (void)x, (void)n;
+#endif
+    return i;
+}
+
+MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
+{
+    size_t done;
     if (!r || (n && !x) || !r->ready)
         return MPT_E_ARG;
     if (!mpti_source_ok(from))
         return MPT_E_UNSUPPORTED;
-    o = mpti_roundoff_opts(r);
-    for (i = 0; i < n; i += MPTI_BLOCK) {
-        const size_t take = mpti_min(n - i, MPTI_BLOCK);
-        mpti_source_load(row, x, from, i, take);
-        for (j = 0; j < take; j++)
-            mpti_roundoff_add_1(r, &o, row[j]);
-    }
+    done = mpti_roundoff_add_fast(r, from, x, n);
+    mpti_roundoff_add_plain(r, from, x, done, n - done);
     mpti_exact_settle(&r->signal);
     mpti_exact_settle(&r->noise);
     return MPT_OK;

@@ -615,6 +615,27 @@ TEST(roundoff_equals_a_slow_reference)
     }
 }
 
+/* Long arrays and the same in pieces too short for any fast path: the same report to the last byte. */
+TEST(roundoff_fast_is_plain)
+{
+    static mpt_roundoff whole, pieces;
+    int                 kind;
+    size_t              i, n = 33000;
+    for (kind = 0; kind < KINDS + 2; kind++) {
+        mt_context(kind < KINDS ? kind_name[kind] : "in f16's window", NULL);
+        floats_of_kind(kind, n);
+        for (i = 0; i < n && kind >= KINDS; i++)    /* coarse or not: ties among them */
+            floats[i] = kind & 1 ? random_float(-30, 15)
+                                 : mpti_f32_make(mpti_f32_bits(random_float(-30, 15)) & 0xfffff000u);
+        CHECK_EQ_I(mpt_roundoff_init(&whole, MPT_F16, NULL, 0), MPT_OK);
+        pieces = whole;
+        CHECK_EQ_I(mpt_roundoff_add_f32(&whole, floats, n), MPT_OK);
+        for (i = 0; i < n; i += 100)
+            CHECK_EQ_I(mpt_roundoff_add_f32(&pieces, floats + i, n - i < 100 ? n - i : 100), MPT_OK);
+        CHECK(!memcmp(&whole, &pieces, sizeof whole));
+    }
+}
+
 /* Everything that a format holds stays exact in it. */
 TEST(roundoff_of_all_halves)
 {
@@ -1134,6 +1155,7 @@ int main(int argc, char **argv)
     RUN(exact_sum_known);
     RUN(exact_sum_in_any_order);
     RUN(roundoff_equals_a_slow_reference);
+    RUN(roundoff_fast_is_plain);
     RUN(roundoff_of_all_halves);
     RUN(roundoff_merges_in_any_order);
     RUN(update_known);

@@ -1,4 +1,5 @@
-/* bench_report.c -- what the reports cost, each beside a loop that reads as many bytes.
+/* bench_report.c -- what the reports cost, each beside a loop that reads as many bytes. numpy's route
+ * to a range report is measured too if it is installed.
  *
  *   make bench
  */
@@ -8,10 +9,11 @@
 #include "bench.h"
 
 static struct {
-    float     *x;
-    mpt_f16   *h;
-    mpt_range  range;
-    mpt_ranges ranges;
+    float       *x;
+    mpt_f16     *h;
+    mpt_range    range;
+    mpt_ranges   ranges;
+    mpt_roundoff roundoff;
 } data;
 
 static void run_range(size_t n)
@@ -32,6 +34,12 @@ static void run_range_f16(size_t n)
     (void)mpt_range_add_f16(&data.range, data.h, n);
 }
 
+static void run_roundoff(size_t n)
+{
+    (void)mpt_roundoff_init(&data.roundoff, MPT_F16, NULL, 0);
+    (void)mpt_roundoff_add_f32(&data.roundoff, data.x, n);
+}
+
 static const struct {
     const char *name;
     void (*run)(size_t n);
@@ -40,6 +48,7 @@ static const struct {
     {"range report, f32, one format", run_range, 4, 0},
     {"range report, f32, all formats", run_ranges, 4, 0},
     {"range report, f16, one format", run_range_f16, 2, 0},
+    {"rounding report, f32 to f16", run_roundoff, 4, 0},
 };
 
 /* Gradients as they are: a normal distribution, 12 uniform numbers summed, around 2^-10. */
@@ -59,6 +68,19 @@ static void fill(size_t n)
     (void)mpt_f16_from_f32_n(data.h, data.x, n);
 }
 
+/* numpy times itself: lines of name, elements, Gelem/s. Debian's numpy belongs to Debian's python. */
+static void measure_numpy(bench *b)
+{
+    FILE  *p = popen("/usr/bin/python3 tests/bench/numpy_report.py 2>/dev/null", "r");
+    char   name[64];
+    double speed;
+    size_t n;
+    while (p && fscanf(p, " %63[^,],%zu,%lf", name, &n, &speed) == 3)
+        bench_row_elsewhere(b, name, "numpy", speed, n, 4, 0);
+    if (p)
+        (void)pclose(p);
+}
+
 int main(int argc, char **argv)
 {
     const size_t large = BENCH_IN_MEMORY;
@@ -70,5 +92,6 @@ int main(int argc, char **argv)
     bench_open(&b, "report", argc, argv, large * 4);
     for (i = 0; i < sizeof rows / sizeof rows[0]; i++)
         (void)bench_row(&b, rows[i].name, mpt_simd_name(), rows[i].run, large, rows[i].in, rows[i].out);
+    measure_numpy(&b);
     return data.range.count ? bench_close(&b) : 1;
 }
