@@ -2813,9 +2813,9 @@ MPTI_AVX512_TARGET MPTI_LANE_INLINE int mpti_some_nan_ph(__m512i a, __m512i b)
             const __m512i y = mpti_##op##_ph(_mm512_loadu_si512(a + i + 32),                       \
                                              _mm512_loadu_si512(b + i + 32),                       \
                                              _mm512_loadu_si512(c + i + 32));                      \
-            r[0] = _mm512_castsi512_si256(x);                                                      \
+            r[0] = _mm512_maskz_extracti64x4_epi64(0xff, x, 0);                                    \
             r[1] = _mm512_maskz_extracti64x4_epi64(0xff, x, 1);                                    \
-            r[2] = _mm512_castsi512_si256(y);                                                      \
+            r[2] = _mm512_maskz_extracti64x4_epi64(0xff, y, 0);                                    \
             r[3] = _mm512_maskz_extracti64x4_epi64(0xff, y, 1);                                    \
             mpti_store_lanes(dst + i, r, mpti_some_nan_ph(x, y), a + i, b + i, c + i, 10);         \
         }                                                                                          \
@@ -4519,7 +4519,8 @@ MPTI_IN_AVX512 void mpti_philox_avx512(__m512i *low, __m512i *high, const mpti_p
     int           i;
     for (i = 0; i < 10; i++) {
         const __m512i p0 = MPTI_Z8(mul_epu32, m0, c0), p1 = MPTI_Z8(mul_epu32, m1, c2);
-        const __m512i h0 = MPTI_Z8(srli_epi64, p0, 32), h1 = MPTI_Z8(srli_epi64, p1, 32);
+        const __m512i h0 = MPTI_Z16(shuffle_epi32, p0, (_MM_PERM_ENUM)0xf5);
+        const __m512i h1 = MPTI_Z16(shuffle_epi32, p1, (_MM_PERM_ENUM)0xf5);
         c0 = _mm512_ternarylogic_epi32(h1, c1, v->key[i][0], 0x96);
         c2 = _mm512_ternarylogic_epi32(h0, c3, v->key[i][1], 0x96);
         c1 = p1;
