@@ -161,7 +161,6 @@ plain clang++
 address_sanitizer
 thread_sanitizer
 more g++ -O2 g++
-more clang++ -O2 clang++
 if probe g++ "$asan" env ASAN_OPTIONS=detect_leaks=0; then
     ASAN_OPTIONS=detect_leaks=0 more g++ "$asan" asan
 else

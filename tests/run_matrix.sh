@@ -39,9 +39,8 @@ some_variants()
     cat <<END
 gcc C99 -O2|gcc|-std=c99 -Wstrict-prototypes -O2
 clang C99 ASan+UBSan|clang|-std=c99 -Wstrict-prototypes $sanitize
-g++ C++17 -O3 -march=native|g++|-std=c++17 -O3 -march=native -x c++
-clang++ C++17 -O3 -ffast-math|clang++|-std=c++17 -O3 -ffast-math -x c++
-gcc C99 -DMPT_SIMD=0|gcc|-std=c99 -Wstrict-prototypes -O1 -DMPT_SIMD=0
+clang++ C++17 -O2 -ffast-math|clang++|-std=c++17 -O2 -ffast-math -x c++
+g++ C++17 -O1 -DMPT_SIMD=0|g++|-std=c++17 -O1 -DMPT_SIMD=0 -x c++
 tcc|tcc|
 END
 }
