@@ -627,6 +627,7 @@ TEST(roundoff_fast_is_plain)
         for (i = 0; i < n && kind >= KINDS; i++)    /* coarse or not: ties among them */
             floats[i] = kind & 1 ? random_float(-30, 15)
                                  : mpti_f32_make(mpti_f32_bits(random_float(-30, 15)) & 0xfffff000u);
+        floats[n / 2] = 65520.0f;       /* the least that overflows */
         CHECK_EQ_I(mpt_roundoff_init(&whole, MPT_F16, NULL, 0), MPT_OK);
         pieces = whole;
         CHECK_EQ_I(mpt_roundoff_add_f32(&whole, floats, n), MPT_OK);
