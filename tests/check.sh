@@ -48,6 +48,7 @@ lane_of_programs() {
     suite compile   sh tests/run_compile.sh "$out"
     suite examples  sh tests/run_examples.sh "$out"
     suite demo      sh tests/run_demo.sh "$out"
+    suite effects   sh tests/run_effects.sh "$out"
     suite readme    sh tests/check_readme.sh README.md "$out"
     suite inspect   sh tests/run_inspect.sh "$out"
     suite mpi       sh tests/run_mpi.sh "$out"

@@ -1,0 +1,490 @@
+/* 14_paper_effects.c -- what FP16 does to training, effect by effect, on real digits.
+ *
+ *     cc -O2 -I. examples/14_paper_effects.c -o 14_paper_effects -lm
+ *     ./14_paper_effects                  from the top folder, under a minute; [SEEDS [FILE]], default 3
+ *
+ * "Mixed Precision Training" (arXiv 1710.03740) tells of three ways in which FP16 fails: activation
+ * gradients become zero (its SSD network diverges until the loss is scaled by 8), small updates vanish
+ * against large weights, and constants that FP32 takes for granted do not exist. Here each is set up with
+ * a multilayer perceptron that trains in a second. Beside each number stands that of an earlier study of
+ * the same effects, with other seeds and details: it is the story that should agree.
+ *
+ * A loss times 2^-k with a learning rate times 2^k is the same training in exact arithmetic, and in FP32;
+ * it moves the gradients to where those of networks are that average over many more terms. */
+#define MPT_IMPLEMENTATION
+#include "mpt.h"
+
+#include <stdlib.h>
+
+enum { PIXELS = 64, WIDTH = 64, CLASSES = 10, MAX_LAYERS = 6, MAX_BATCH = 64 };
+enum { MATRIX = (WIDTH + 1) * WIDTH, MAX_DIGITS = 1797, MAX_SEEDS = 10 };
+
+typedef enum activation { TANH, SIGMOID } activation;
+
+/* What a comparison holds constant. */
+typedef struct setup {
+    size_t     layers, batch;
+    activation kind;
+    int        epochs, log2_loss;       /* loss: mean over the batch, times 2^log2_loss */
+    float      rate, momentum, gain;    /* weights start with deviation gain / sqrt(n_in) */
+} setup;
+
+typedef struct way {
+    const char *title;
+    mpt_format  format;
+    float       scale;                  /* of the loss; 0: dynamic, by the default rule of mpt */
+    mpt_storage storage;
+    float       eps;                    /* 0: SGD; above: Adam that keeps it and its moments in FP16 */
+    double      study;                  /* accuracy, percent */
+} way;
+
+typedef struct run {
+    double    accuracy;
+    uint64_t  updates, lost;            /* where weights are rounded to nearest: not zero; without effect */
+    mpt_range gradients;                /* activation gradients times the scale, before they are stored */
+} run;
+
+static int seeds = 3;
+static const char *data_path = "examples/data/digits.csv";
+
+static void die(const char *what, const char *why)
+{
+    (void)fprintf(stderr, "14_paper_effects: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void must(mpt_status status, const char *call)
+{
+    if (status != MPT_OK)
+        die(call, mpt_status_text(status));
+}
+
+static uint64_t random_state;
+
+static double random_unit(void)
+{
+    uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (double)((z ^ (z >> 31)) >> 32) / 4294967296.0;
+}
+
+static void shuffle(size_t *a, size_t n)
+{
+    for (; n > 1; n--) {
+        const size_t j = (size_t)(random_unit() * (double)n), t = a[n - 1];
+        a[n - 1] = a[j];
+        a[j] = t;
+    }
+}
+
+static float  pixels[MAX_DIGITS][PIXELS];
+static size_t label[MAX_DIGITS], split[MAX_DIGITS], n_digits, n_train;
+
+static int parse_digit(const char *line, size_t digit)
+{
+    size_t k;
+    char  *end;
+    for (k = 0; k <= PIXELS; k++, line = end + 1) {
+        const long v = strtol(line, &end, 10);
+        if (end == line || v < 0 || v > (k < PIXELS ? 16 : CLASSES - 1) || (k < PIXELS && *end != ','))
+            return 0;
+        if (k < PIXELS)
+            pixels[digit][k] = (float)v / 16.0f;
+        else
+            label[digit] = (size_t)v;
+    }
+    return !end[strspn(end, " \r\n")];
+}
+
+static void load_digits(void)
+{
+    char  line[512];
+    FILE *f = fopen(data_path, "r");
+    if (!f)
+        die(data_path, "cannot open the digits");
+    for (n_digits = 0; n_digits < MAX_DIGITS && fgets(line, (int)sizeof line, f); n_digits++) {
+        if (!parse_digit(line, n_digits))
+            die(data_path, "a line is not 64 pixels of 0..16 and a label of 0..9");
+        split[n_digits] = n_digits;
+    }
+    (void)fclose(f);
+    if (n_digits < 10)
+        die(data_path, "too few digits");
+    random_state = 20240801;
+    shuffle(split, n_digits);
+    n_train = n_digits * 8 / 10;
+}
+
+/* ---- the network ---- */
+
+typedef struct net {
+    const setup *s;
+    const way   *w;
+    size_t       size[MAX_LAYERS + 1];
+    mpt_tensor   weights[MAX_LAYERS];   /* [n_in + 1][n_out] each, the last row is the bias */
+    mpt_scaler   scaler;
+    mpt_step     step;
+    mpt_sgd      sgd;
+    mpt_adam     adam;
+    float        master[MAX_LAYERS][MATRIX], param[MAX_LAYERS][MATRIX], extra[MAX_LAYERS][MATRIX];
+    float        grad[MAX_LAYERS][MATRIX], m[MAX_LAYERS][MATRIX], v[MAX_LAYERS][MATRIX];
+    float        in[MAX_LAYERS + 1][MAX_BATCH][WIDTH];      /* read through `format` */
+} net;
+
+static net t;
+
+static void store(void *dst, mpt_format format, const float *src, size_t n)
+{
+    must(mpt_encode_n(dst, format, src, n), "mpt_encode_n");
+}
+
+static void load(float *dst, const void *src, mpt_format format, size_t n)
+{
+    must(mpt_decode_n(dst, format, src, n), "mpt_decode_n");
+}
+
+static void net_init(const setup *s, const way *w, int seed)
+{
+    size_t l, i;
+    memset(&t, 0, sizeof t);
+    t.s = s;
+    t.w = w;
+    random_state = (uint64_t)seed * 1000003u;
+    for (l = 0; l <= s->layers; l++)
+        t.size[l] = l == 0 ? PIXELS : l < s->layers ? WIDTH : CLASSES;
+    for (l = 0; l < s->layers; l++) {
+        const double range = (double)s->gain * sqrt(3.0 / (double)t.size[l]);
+        mpt_tensor  *p = &t.weights[l];
+        p->n = (t.size[l] + 1) * t.size[l + 1];
+        p->storage = w->storage;
+        p->seed = (uint64_t)seed;
+        p->param_format = p->grad_format = w->format;
+        p->grad = t.grad[l];
+        p->m = t.m[l];
+        p->param = w->format == MPT_F32 ? NULL : t.param[l];
+        p->master = w->storage == MPT_STORE_MASTER ? t.master[l] : NULL;
+        p->extra = w->storage == MPT_STORE_KAHAN ? t.extra[l] : NULL;
+        for (i = 0; i < p->n - t.size[l + 1]; i++)
+            t.master[l][i] = (float)((2.0 * random_unit() - 1.0) * range);
+        if (p->param)
+            store(p->param, w->format, t.master[l], p->n);
+    }
+}
+
+static void read_weights(float *dst, size_t l)
+{
+    if (t.weights[l].param)
+        load(dst, t.weights[l].param, t.w->format, t.weights[l].n);
+    else
+        memcpy(dst, t.master[l], t.weights[l].n * sizeof *dst);
+}
+
+static void forward(const size_t *digit, size_t count, float logits[][CLASSES])
+{
+    float  w[MATRIX], x[WIDTH], y[WIDTH];
+    size_t l, b, i;
+    for (b = 0; b < count; b++)
+        store(t.in[0][b], t.w->format, pixels[digit[b]], PIXELS);
+    for (l = 0; l < t.s->layers; l++) {
+        const size_t n_in = t.size[l], n_out = t.size[l + 1];
+        read_weights(w, l);
+        for (b = 0; b < count; b++) {
+            load(x, t.in[l][b], t.w->format, n_in);
+            memcpy(y, w + n_in * n_out, n_out * sizeof *y);
+            for (i = 0; i < n_in; i++)
+                (void)mpt_axpy_f32(y, x[i], w + i * n_out, n_out);
+            if (l == t.s->layers - 1) {
+                memcpy(logits[b], y, sizeof logits[b]);
+                continue;
+            }
+            for (i = 0; i < n_out; i++)
+                y[i] = t.s->kind == TANH ? tanhf(y[i]) : 1.0f / (1.0f + expf(-y[i]));
+            store(t.in[l + 1][b], t.w->format, y, n_out);
+        }
+    }
+}
+
+static void softmax_gradient(float z[CLASSES], size_t right, float seed)
+{
+    float  most = z[0], sum = 0.0f;
+    size_t k;
+    for (k = 1; k < CLASSES; k++)
+        most = z[k] > most ? z[k] : most;
+    for (k = 0; k < CLASSES; k++)
+        sum += z[k] = expf(z[k] - most);
+    for (k = 0; k < CLASSES; k++)
+        z[k] = (z[k] / sum - (k == right ? 1.0f : 0.0f)) * seed;
+}
+
+/* Round a row of activation gradients to the format; first, count what becomes of them. */
+static void round_gradient(float *row, size_t n, mpt_range *seen)
+{
+    float low[WIDTH];
+    (void)mpt_range_add_f32(seen, row, n);
+    store(low, t.w->format, row, n);
+    load(row, low, t.w->format, n);
+}
+
+static void backward(const size_t *digit, float logits[][CLASSES], float seed, mpt_range *seen)
+{
+    static float out[MAX_BATCH][WIDTH];
+    float        w[MATRIX], g[MATRIX], x[WIDTH], d[WIDTH];
+    size_t       l, b, i;
+    for (b = 0; b < t.s->batch; b++) {
+        softmax_gradient(logits[b], label[digit[b]], seed);
+        round_gradient(logits[b], CLASSES, seen);
+        memcpy(out[b], logits[b], sizeof logits[b]);
+    }
+    for (l = t.s->layers; l-- > 0;) {
+        const size_t n_in = t.size[l], n_out = t.size[l + 1];
+        read_weights(w, l);
+        memset(g, 0, sizeof g);
+        for (b = 0; b < t.s->batch; b++) {
+            load(x, t.in[l][b], t.w->format, n_in);
+            memcpy(d, out[b], n_out * sizeof *d);
+            for (i = 0; i < n_in; i++)
+                (void)mpt_axpy_f32(g + i * n_out, x[i], d, n_out);
+            (void)mpt_axpy_f32(g + n_in * n_out, 1.0f, d, n_out);
+            if (l == 0)
+                continue;
+            for (i = 0; i < n_in; i++)
+                out[b][i] = mpt_dot_f32(w + i * n_out, d, n_out) *
+                            (t.s->kind == TANH ? 1.0f - x[i] * x[i] : x[i] * (1.0f - x[i]));
+            round_gradient(out[b], n_in, seen);
+        }
+        store(t.weights[l].grad, t.w->format, g, t.weights[l].n);
+    }
+}
+
+static float half(float x) { return mpt_f32_from_f16(mpt_f16_from_f32(x)); }
+
+/* Adam with FP32 masters, but everything else kept and computed in f16. */
+static void adam_f16(mpt_adam *o)
+{
+    const float eps = half(o->eps);
+    float       g[MATRIX];
+    size_t      l, i;
+    double      c1, c2;
+    if (t.step.found_inf)
+        return;
+    o->t++;
+    c1 = 1.0 - pow((double)o->beta1, (double)o->t);
+    c2 = 1.0 - pow((double)o->beta2, (double)o->t);
+    for (l = 0; l < t.s->layers; l++) {
+        float *m = t.m[l], *v = t.v[l];
+        load(g, t.grad[l], t.w->format, t.weights[l].n);
+        for (i = 0; i < t.weights[l].n; i++) {
+            const float x = g[i] * t.step.grad_factor;
+            m[i] = half(o->beta1 * m[i] + (1.0f - o->beta1) * x);
+            v[i] = half(o->beta2 * v[i] + (1.0f - o->beta2) * x * x);
+            t.master[l][i] -= o->lr * half((m[i] / (float)c1) / half(half(sqrtf(v[i] / (float)c2)) + eps));
+        }
+        store(t.param[l], t.w->format, t.master[l], t.weights[l].n);
+    }
+}
+
+/* An update is lost if it is not zero, yet leaves the weight as it was. Both formats here have 16 bits. */
+static void count_updates(run *r, float before[][MATRIX])
+{
+    size_t l, i;
+    for (l = 0; l < t.s->layers; l++)
+        for (i = 0; i < t.weights[l].n; i++)
+            if (t.sgd.lr * t.m[l][i] != 0.0f) {
+                r->updates++;
+                r->lost += !memcmp((char *)before[l] + 2 * i, (char *)t.param[l] + 2 * i, 2);
+            }
+}
+
+static void train_batch(const size_t *digit, run *r)
+{
+    static float logits[MAX_BATCH][CLASSES], before[MAX_LAYERS][MATRIX];
+    forward(digit, t.s->batch, logits);
+    backward(digit, logits,
+             mpt_scaler_scale(&t.scaler, ldexpf(1.0f / (float)t.s->batch, t.s->log2_loss)), &r->gradients);
+    must(mpt_check(&t.scaler, &t.step, t.weights, t.s->layers), "mpt_check");
+    memcpy(before, t.param, sizeof before);
+    if (t.w->eps > 0.0f)
+        adam_f16(&t.adam);
+    else
+        must(mpt_sgd_step(&t.sgd, &t.step, t.weights, t.s->layers), "mpt_sgd_step");
+    if (t.w->storage == MPT_STORE_NEAREST)
+        count_updates(r, before);
+    must(mpt_scaler_update(&t.scaler), "mpt_scaler_update");
+}
+
+static double test_accuracy(void)
+{
+    float  logits[1][CLASSES];
+    size_t at, k, right = 0;
+    for (at = n_train; at < n_digits; at++) {
+        size_t best = 0;
+        forward(split + at, 1, logits);
+        for (k = 1; k < CLASSES; k++)
+            best = logits[0][k] > logits[0][best] ? k : best;
+        right += best == label[split[at]];
+    }
+    return 100.0 * (double)right / (double)(n_digits - n_train);
+}
+
+static void train(const setup *s, const way *w, int seed, run *r)
+{
+    mpt_scaler_config rule = mpt_scaler_preset(w->scale > 0.0f ? MPT_SCALER_STATIC : MPT_SCALER_MPT);
+    size_t            order[MAX_DIGITS], at;
+    int               epoch;
+    memset(r, 0, sizeof *r);
+    net_init(s, w, seed);
+    t.sgd.lr = ldexpf(s->rate, -s->log2_loss);
+    t.sgd.momentum = s->momentum;
+    t.adam = mpt_adam_defaults();
+    t.adam.lr = s->rate;
+    t.adam.eps = w->eps;
+    rule.init_scale = w->scale > 0.0f ? w->scale : 65536.0f;
+    rule.interval = 200;
+    must(mpt_scaler_init(&t.scaler, &rule), "mpt_scaler_init");
+    must(mpt_range_init(&r->gradients, MPT_F16), "mpt_range_init");
+    memcpy(order, split, sizeof order);
+    for (epoch = 0; epoch < s->epochs; epoch++) {
+        shuffle(order, n_train);
+        for (at = 0; at + s->batch <= n_train; at += s->batch)
+            train_batch(order + at, r);
+    }
+    r->accuracy = test_accuracy();
+}
+
+/* ---- the effects ---- */
+
+static const setup
+    shares  = {5, 16, SIGMOID, 20, 0,   0.16f,   0.9f, 6.5f},
+    diverge = {4, 64, TANH,    20, -17, 0.05f,   0.0f, 1.0f},
+    partial = {5, 16, SIGMOID, 20, -13, 0.14f,   0.9f, 1.5f},
+    masters = {3, 16, TANH,    25, 0,   0.0001f, 0.9f, 1.0f},
+    epsilon = {3, 32, TANH,    5,  0,   0.001f,  0.0f, 1.0f};
+
+#define MASTER MPT_STORE_MASTER
+static const way scales[] = {           /* the first five for partial loss, too, with its own numbers */
+    {"FP32",              MPT_F32,  1.0f,   MASTER, 0.0f, 95.7},
+    {"FP16 x1",           MPT_F16,  1.0f,   MASTER, 0.0f, 11.7},
+    {"FP16 x8",           MPT_F16,  8.0f,   MASTER, 0.0f, 95.6},
+    {"FP16 x128",         MPT_F16,  128.0f, MASTER, 0.0f, 95.7},
+    {"FP16 dynamic",      MPT_F16,  0.0f,   MASTER, 0.0f, 95.7},
+    {"BF16 x1",           MPT_BF16, 1.0f,   MASTER, 0.0f, 95.7},
+};
+static const way less_scales[] = {
+    {"FP32",              MPT_F32,  1.0f,   MASTER, 0.0f, 92.4},
+    {"FP16 x1",           MPT_F16,  1.0f,   MASTER, 0.0f, 64.6},
+    {"FP16 x8",           MPT_F16,  8.0f,   MASTER, 0.0f, 80.5},
+    {"FP16 x128",         MPT_F16,  128.0f, MASTER, 0.0f, 93.2},
+    {"FP16 dynamic",      MPT_F16,  0.0f,   MASTER, 0.0f, 92.9},
+};
+static const way storages[] = {
+    {"FP32",              MPT_F32,  1.0f,    MASTER,               0.0f, 79.1},
+    {"FP16 no master",    MPT_F16,  1024.0f, MPT_STORE_NEAREST,    0.0f, 34.5},
+    {"FP16 stochastic",   MPT_F16,  1024.0f, MPT_STORE_STOCHASTIC, 0.0f, 79.1},
+    {"FP16 Kahan",        MPT_F16,  1024.0f, MPT_STORE_KAHAN,      0.0f, 79.1},
+    {"BF16 no master",    MPT_BF16, 1.0f,    MPT_STORE_NEAREST,    0.0f, 10.8},
+    {"BF16 stochastic",   MPT_BF16, 1.0f,    MPT_STORE_STOCHASTIC, 0.0f, 79.2},
+};
+static const way epsilons[] = {
+    {"FP16 eps 1e-8",     MPT_F16,  1024.0f, MASTER, 1e-8f, 10.0},
+    {"FP16 eps 1e-4",     MPT_F16,  1024.0f, MASTER, 1e-4f, 95.3},
+};
+
+static double percent(uint64_t part, uint64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0.0;
+}
+
+static void print_setup(const char *title, const setup *s)
+{
+    printf("\n%s\n  %u layers of %d, %s, weights %g/sqrt(n_in); batch %u, %d epochs; rate %g, momentum %g",
+           title, (unsigned)s->layers, (int)WIDTH, s->kind == TANH ? "tanh" : "sigmoid", (double)s->gain,
+           (unsigned)s->batch, s->epochs, (double)s->rate, (double)s->momentum);
+    if (s->log2_loss)
+        printf(";\n  loss * 2^%d, rate * 2^%d", s->log2_loss, -s->log2_loss);
+    printf("\n");
+}
+
+static void print_share(int known, uint64_t part, uint64_t whole)
+{
+    if (known)
+        printf(" | %13.1f%%", percent(part, whole));
+    else
+        printf(" | %14s", "-");
+}
+
+static void effect(const char *title, const setup *s, const way *w, size_t count)
+{
+    size_t i;
+    int    k;
+    print_setup(title, s);
+    printf("  %-16s | accuracy | study | least..most | gradients lost |   updates lost\n", "");
+    for (i = 0; i < count; i++) {
+        double   sum = 0.0, least = 100.0, most = 0.0;
+        uint64_t flushed = 0, nonzero = 0, updates = 0, lost = 0;
+        run      r;
+        for (k = 1; k <= seeds; k++) {
+            train(s, &w[i], k, &r);
+            sum += r.accuracy;
+            least = fmin(least, r.accuracy);
+            most = fmax(most, r.accuracy);
+            flushed += r.gradients.flushed;
+            nonzero += mpt_range_nonzero(&r.gradients);
+            updates += r.updates;
+            lost += r.lost;
+        }
+        printf("  %-16s | %8.1f | %5.1f | %4.1f..%-5.1f", w[i].title, sum / seeds, w[i].study, least,
+               most);
+        print_share(w[i].format == MPT_F16, flushed, nonzero);
+        print_share(updates > 0, lost, updates);
+        printf("\n");
+        (void)fflush(stdout);
+    }
+}
+
+/* One FP32 training tells of every scale: the histogram of its gradients, moved. */
+static void effect_shares(void)
+{
+    static const int    log2_scale[] = {0, 3, 7, 10, 15};
+    static const double study[] = {23.0, 10.3, 3.4, 1.3, 0.09};
+    mpt_range           all;
+    run                 r;
+    size_t              i;
+    int                 k;
+    print_setup("Activation gradients that FP16 would lose, in percent of the nonzero ones", &shares);
+    must(mpt_range_init(&all, MPT_F16), "mpt_range_init");
+    for (k = 1; k <= seeds; k++) {
+        train(&shares, &scales[0], k, &r);
+        must(mpt_range_merge(&all, &r.gradients), "mpt_range_merge");
+    }
+    printf("  %-16s | %% lost   | study\n", "");
+    for (i = 0; i < sizeof study / sizeof *study; i++) {
+        mpt_range_choice c;
+        char             title[24];
+        must(mpt_range_at_scale(&all, log2_scale[i], &c), "mpt_range_at_scale");
+        (void)snprintf(title, sizeof title, "lost at x%ld", 1L << log2_scale[i]);
+        printf("  %-16s | %8.2f | %5.2f\n", title, percent(c.flushed, mpt_range_nonzero(&all)), study[i]);
+    }
+}
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        seeds = atoi(argv[1]);
+    if (argc > 3 || seeds < 1 || seeds > MAX_SEEDS)
+        die("usage", "14_paper_effects [SEEDS, 1 to 10 [FILE of digits]]");
+    if (argc > 2)
+        data_path = argv[2];
+    load_digits();
+    printf("%d seed%s; test accuracy in percent, mean; study: the number to compare with.\n", seeds,
+           seeds > 1 ? "s" : "");
+    effect_shares();
+    effect("A training that diverges, cured by a scale of 8", &diverge, scales, COUNT(scales));
+    effect("Partial loss: it trains, but worse", &partial, less_scales, COUNT(less_scales));
+    effect("Small updates, and where the weights are stored", &masters, storages, COUNT(storages));
+    effect("Adam with eps and moments in FP16", &epsilon, epsilons, COUNT(epsilons));
+    printf("  mpt_lint_constant(MPT_F16, 1e-8): %s\n", mpt_lint_text(mpt_lint_constant(MPT_F16, 1e-8)));
+    return 0;
+}
