@@ -482,7 +482,7 @@ int main(int argc, char **argv)
            seeds > 1 ? "s" : "");
     effect_shares();
     effect("A training that diverges, cured by a scale of 8", &diverge, scales, COUNT(scales));
-    effect("Partial loss: it trains, but worse", &partial, less_scales, COUNT(less_scales));
+    effect("Partial loss: a scale of 8 cures only some of it", &partial, less_scales, COUNT(less_scales));
     effect("Small updates, and where the weights are stored", &masters, storages, COUNT(storages));
     effect("Adam with eps and moments in FP16", &epsilon, epsilons, COUNT(epsilons));
     printf("  mpt_lint_constant(MPT_F16, 1e-8): %s\n", mpt_lint_text(mpt_lint_constant(MPT_F16, 1e-8)));

@@ -1,5 +1,5 @@
 #!/bin/sh
-# run_effects.sh BUILD_DIR -- examples/14_paper_effects.c in at most a minute; its numbers tell the story.
+# run_effects.sh BUILD_DIR -- examples/14_paper_effects.c within three minutes on a busy machine; its numbers tell the story.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/effects
@@ -8,7 +8,7 @@ check "its build line" cc -O2 -I. examples/14_paper_effects.c -o "$out/14_paper_
 start=$(date +%s)
 check "it runs" sh -c "'$out/14_paper_effects' > '$out/effects.txt'"
 took=$(($(date +%s) - start))
-if [ "$took" -le 60 ]; then pass "took $took s"; else fail "took $took s, 60 are allowed"; fi
+if [ "$took" -le 180 ]; then pass "took $took s"; else fail "took $took s, 180 are allowed"; fi
 # holds CONDITION: a[block, row] is the number of a row; d: diverge, p: partial, s: storage, e: eps, g: shares
 holds() {
     check "$1" awk -F'|' 'BEGIN { b = "g" }
