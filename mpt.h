@@ -9036,10 +9036,10 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
     mpt_graph            *g = a->g;
     const uint32_t        t = g->outputs[o].type, low = a->paint[t] & MPTI_PAINT_ALLOW;
     const mpt_graph_node *from = &g->nodes[g->types[t].node];
-    const int             stays = a->kind[g->types[t].node] == MPTI_OP_CONST ||
-        (from->flags & MPT_NODE_CONST) ||
-                      a->kind[g->types[t].node] == MPTI_OP_VARIABLE || (from->flags & MPT_NODE_VARIABLE) ||
-                      mpti_reads_variable(a, g->types[t].node);
+    const int             kind = a->kind[g->types[t].node];
+    const int             stays = kind == MPTI_OP_CONST || (from->flags & MPT_NODE_CONST) ||
+        kind == MPTI_OP_VARIABLE || (from->flags & MPT_NODE_VARIABLE) ||
+        mpti_reads_variable(a, g->types[t].node);
     const char *target = low ? "Fp32" : a->o->low == MPT_F16 ? "Fp16" : "Bf16", *name = *names;
     uint32_t    node, src, dst, out, in, *link;
     *names = mpti_cast_name(*names, from->name, g->outputs[o].index, target);

@@ -124,6 +124,31 @@ TEST(step_processable)
     CHECK_EQ_U(s.allow_converted, 2);
 }
 
+/* A cast of a constant or a variable can be folded away or kept beside it: the summary does not count it. */
+TEST(step_casts_of_what_stays)
+{
+    mpt_graph         g;
+    mpt_graph_options o = tf();
+    mpt_graph_summary s;
+    begin(&g);
+    add(&g, "x", "Placeholder", NULL, NULL);
+    add(&g, "c", "Const", NULL, NULL);
+    add(&g, "v", "VariableV2", NULL, NULL);
+    add(&g, "m", "MatMul", "x", "c");
+    add(&g, "m2", "MatMul", "m", "v");
+    s = rewrite(&g, &o);
+    CHECK_EQ_U(s.casts, 3);
+    CHECK_EQ_U(s.low_casts, 1);
+    begin(&g);
+    add(&g, "x", "Placeholder", NULL, NULL);
+    add(&g, "w", "Placeholder", NULL, NULL);
+    add(&g, "m", "MatMul", "x", "w");
+    g.nodes[node_named(&g, "w")].flags = MPT_NODE_VARIABLE;     /* told by flag, whatever the op */
+    s = rewrite(&g, &o);
+    CHECK_EQ_U(s.casts, 2);
+    CHECK_EQ_U(s.low_casts, 1);
+}
+
 TEST(step_nothing_to_do)
 {
     mpt_graph         g;
@@ -1500,6 +1525,7 @@ int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
     RUN(step_processable);
+    RUN(step_casts_of_what_stays);
     RUN(step_nothing_to_do);
     RUN(step_deny);
     RUN(step_between);
