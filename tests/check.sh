@@ -36,7 +36,7 @@ tests() { for t in tests/"$1"*.c; do basename "$t" .c; done; }
 
 # Two lanes beside each other; within a lane suites share what they build in $out. A lane's lines go to a
 # file, where the counts are taken from at the end.
-export MPT_JOBS=1
+export MPT_JOBS=1 FUZZ_SECONDS="${FUZZ_SECONDS:-5}"
 lane_of_compilers() {
     suite half      sh tests/run_matrix.sh "$out" $(tests test_half)
     suite mpt       sh tests/run_matrix.sh "$out" $(tests test_mpt)

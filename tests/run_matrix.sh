@@ -3,10 +3,10 @@
 #
 #     sh tests/run_matrix.sh BUILD_DIR TEST...        # test_half, test_mpt, ...
 #
-# gcc and clang, as C99 and as C++17, at four levels of optimisation; both with the address and
-# undefined-behaviour sanitizers; both without SIMD: all of it for test_half and test_mpt, which cover a whole
-# header each, and every way but not every pairing for the others. CC and CXX are ignored: the matrix is the
-# point. A missing compiler is a skip; with MPT_CI=1 a skip is a failure. MPT_JOBS (2) run at a time.
+# gcc and clang, as C99 and as C++17, at four levels of optimisation, with the address and undefined-behaviour
+# sanitizers, without SIMD; tcc. Every way, not every pairing: more for test_half and test_mpt, which cover a
+# whole header each, fewer for the others. CC and CXX are ignored: the matrix is the point. A missing compiler
+# is a skip; with MPT_CI=1 a skip is a failure. MPT_JOBS (2) run at a time.
 # The last line is "N passed, N failed, N skipped"; the exit status is nonzero if one failed.
 
 if [ $# -lt 2 ]; then
@@ -47,16 +47,21 @@ END
 
 all_variants()
 {
-    for compiler in gcc clang; do
-        case $compiler in gcc) cxx=g++ ;; *) cxx=clang++ ;; esac
-        for level in '-O0' '-O2' '-O3 -march=native' '-O3 -ffast-math'; do
-            echo "$compiler C99 $level|$compiler|-std=c99 -Wstrict-prototypes $level"
-            echo "$cxx C++17 $level|$cxx|-std=c++17 $level -x c++"
-        done
-        echo "$compiler C99 ASan+UBSan|$compiler|-std=c99 -Wstrict-prototypes $sanitize"
-        echo "$compiler C99 -DMPT_SIMD=0|$compiler|-std=c99 -Wstrict-prototypes -O2 -DMPT_SIMD=0"
-    done
-    echo "tcc|tcc|"
+    cat <<END
+gcc C99 -O0|gcc|-std=c99 -Wstrict-prototypes -O0
+gcc C99 -O2|gcc|-std=c99 -Wstrict-prototypes -O2
+g++ C++17 -O2|g++|-std=c++17 -O2 -x c++
+g++ C++17 -O3 -march=native|g++|-std=c++17 -O3 -march=native -x c++
+gcc C99 -O3 -ffast-math|gcc|-std=c99 -Wstrict-prototypes -O3 -ffast-math
+gcc C99 ASan+UBSan|gcc|-std=c99 -Wstrict-prototypes $sanitize
+gcc C99 -DMPT_SIMD=0|gcc|-std=c99 -Wstrict-prototypes -O2 -DMPT_SIMD=0
+clang++ C++17 -O0|clang++|-std=c++17 -O0 -x c++
+clang C99 -O2|clang|-std=c99 -Wstrict-prototypes -O2
+clang C99 -O3 -march=native|clang|-std=c99 -Wstrict-prototypes -O3 -march=native
+clang++ C++17 -O3 -ffast-math|clang++|-std=c++17 -O3 -ffast-math -x c++
+clang C99 ASan+UBSan|clang|-std=c99 -Wstrict-prototypes $sanitize
+tcc|tcc|
+END
 }
 
 # The same with a number in front, which keeps the results in order.
