@@ -1921,11 +1921,15 @@ MPT_HD void mpti_scaler_good(mpt_scaler *s, uint32_t rule)
 
 MPT_HD int32_t mpti_count_up(int32_t x) { return x < 0x7fffffff ? x + 1 : x; }
 
+/* a < b for numbers of at least 0, by bits: under --use_fast_math a comparison flushes subnormals. */
+MPT_HD int mpti_below(float a, float b) { return mpti_f32_bits(a) < mpti_f32_bits(b); }
+
 /* Powers of two: no product rounds, and the limits are powers of two as well. */
 MPT_HD void mpti_ours_set(mpt_scaler *s, float scale)
 {
     const float least = mpti_to_f32(s->config.min_scale), most = mpti_to_f32(s->config.max_scale);
-    mpti_scaler_set(s, mpti_to_f64(scale < least ? least : scale > most ? most : scale));
+    mpti_scaler_set(s, mpti_to_f64(mpti_below(scale, least)  ? least
+                                   : mpti_below(most, scale) ? most : scale));
     s->good_steps = 0;
 }
 
@@ -1945,19 +1949,19 @@ MPT_HD void mpti_ours_new_home(mpt_scaler *s)
 
 MPT_HD void mpti_ours_good(mpt_scaler *s)
 {
-    const int   climbing = s->scale < s->home;
+    const int   climbing = mpti_below(s->scale, s->home);
     const float grown = mpti_mul(s->scale, mpti_to_f32(s->config.growth));
     s->verdict = (uint32_t)MPT_VERDICT_OK;
     s->bad_steps = s->floor_steps = 0;
     s->suspicion -= s->suspicion > 0;
     s->clean_steps = mpti_count_up(s->clean_steps);
-    if (s->clean_steps >= MPTI_CLEAN && s->clean_steps >= s->config.interval && s->cleared > 0.0f) {
+    if (s->clean_steps >= MPTI_CLEAN && s->clean_steps >= s->config.interval && mpti_is_nonzero(s->cleared)) {
         s->cleared = 0.0f;
         s->at_floor = 0;
     }
     if (++s->good_steps < (climbing ? s->climb : s->config.interval))
         return;
-    mpti_ours_set(s, climbing && grown > s->home ? s->home : grown);
+    mpti_ours_set(s, climbing && mpti_below(s->home, grown) ? s->home : grown);
     if (!climbing) {
         s->hysteresis_left = s->config.hysteresis;
         mpti_ours_new_home(s);
@@ -1970,7 +1974,7 @@ MPT_HD void mpti_ours_good(mpt_scaler *s)
  * searched and overflows is no home. */
 MPT_HD void mpti_ours_overflow(mpt_scaler *s)
 {
-    const int at_floor = !(s->scale > mpti_to_f32(s->config.min_scale));
+    const int at_floor = !mpti_below(mpti_to_f32(s->config.min_scale), s->scale);
     const int fresh = s->climbed && s->good_steps < MPTI_FRESH;
     s->good_steps = 0;
     s->floor_steps = at_floor ? mpti_count_up(s->floor_steps) : 0;
@@ -1989,32 +1993,32 @@ MPT_HD void mpti_ours_search(mpt_scaler *s, float floor)
     const int32_t most = s->config.interval / 8 > 128 ? s->config.interval / 8 : 128;
     float         lower = s->scale;
     int32_t       i;
-    for (i = 0; i < s->stride && lower > floor; i++)
+    for (i = 0; i < s->stride && mpti_below(floor, lower); i++)
         lower = mpti_mul(lower, mpti_to_f32(s->config.backoff));
     if (s->climbed && s->climb < most && s->climb <= s->config.interval / 2)
         s->climb *= 2;
     s->climbed = 0u;
     s->stride *= s->stride < 128 ? 2 : 1;
-    mpti_ours_set(s, lower < floor ? floor : lower);
+    mpti_ours_set(s, mpti_below(lower, floor) ? floor : lower);
 }
 
 /* NaN alone: search downwards; where they go on down to the floor, the scale is not at fault. */
 MPT_HD void mpti_ours_nan(mpt_scaler *s)
 {
     const float least = mpti_to_f32(s->config.min_scale);
-    const float floor = s->cleared > least ? s->cleared : least;
+    const float floor = mpti_below(least, s->cleared) ? s->cleared : least;
     s->clean_steps = 0;
     s->skipped_nan++;
     if (s->suspicion <= 4 * MPTI_SUSPICION)
         s->suspicion += MPTI_SUSPICION;
-    if (s->cleared > 0.0f && s->bad_steps % MPTI_LAPSE == 0) {
+    if (mpti_is_nonzero(s->cleared) && s->bad_steps % MPTI_LAPSE == 0) {
         s->cleared = 0.0f;
         s->at_floor = 0;
-    } else if (!(s->scale > floor)) {
+    } else if (!mpti_below(floor, s->scale)) {
         s->at_floor = mpti_count_up(s->at_floor);
         if (s->at_floor >= s->config.patience && s->bad_steps >= s->config.patience)
             s->verdict = (uint32_t)MPT_VERDICT_NAN;
-        if (s->at_floor >= s->config.patience && s->cleared < s->home) {
+        if (s->at_floor >= s->config.patience && mpti_below(s->cleared, s->home)) {
             s->cleared = s->home;
             s->stride = 1;
             mpti_ours_set(s, s->home);
