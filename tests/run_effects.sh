@@ -1,5 +1,6 @@
 #!/bin/sh
-# run_effects.sh BUILD_DIR -- examples/14_paper_effects.c within three minutes on a busy machine; its numbers tell the story.
+# run_effects.sh BUILD_DIR -- examples/14_paper_effects.c tells the story that it should, within three minutes
+# on a busy machine.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/effects
