@@ -27,13 +27,15 @@ END
 }
 
 # The bits are the business of every processor; what is built on them differs by byte order, by the size of
-# a pointer and by the width of a product, so for the other tests three processors say it all.
+# a pointer and by the width of a product, so for the other tests three processors say it all. On Windows
+# conversions only: the fmaf of mingw-w64 rounds twice, and the steps need it right.
 tests_for()
 {
     for t in tests/test_*.c; do
         case $1:$(basename "$t" .c) in
-        windows*:test_half | windows*:test_mpt) basename "$t" .c ;;
+        windows*:test_half) basename "$t" .c ;;
         windows*) ;;
+        i686-x87*:test_mpt_report) ;;       # figures in double, which x87 keeps wider
         *:test_half | *:test_half_array | *:test_half_simd | *:test_mpt) basename "$t" .c ;;
         aarch64\|* | s390x* | i686-x87*) basename "$t" .c ;;
         esac
@@ -50,7 +52,8 @@ jobs()
 run_job()
 {
     exe=$out/$1-$2
-    [ "$2" = windows ] && exe=$exe.exe
+    ci=${MPT_CI:-}
+    [ "$2" = windows ] && exe=$exe.exe ci=0     # it has no mmap, which one test needs
     if ! have "$3"; then
         echo "SKIP: $1 on $2: $3 is not installed"
     elif [ -n "$4" ] && ! have "$4"; then
@@ -59,7 +62,7 @@ run_job()
     elif ! "$3" -std=c99 -O1 -static $5 -I. "tests/$1.c" -o "$exe" -lm > "$exe.log" 2>&1; then
         echo "FAIL  $1 on $2 does not build: see $exe.log"
     # shellcheck disable=SC2086
-    elif ! $4 "$exe" < /dev/null > "$exe.log" 2>&1; then
+    elif ! env MPT_CI="$ci" $4 "$exe" < /dev/null > "$exe.log" 2>&1; then
         echo "FAIL  $1 on $2: $(tail -n 1 "$exe.log"), see $exe.log"
     else
         echo "ok    $1 on $2: $(tail -n 1 "$exe.log")"
