@@ -24,7 +24,8 @@ if git rev-parse --git-dir >/dev/null 2>&1; then
     rm -rf "$out/clone"
     check "a fresh clone" git clone -q . "$out/clone"
     # with less optimization than by default: what must show here is that nothing else is needed
-    check "make test in it" env -i PATH=/usr/bin:/bin make --no-print-directory -C "$out/clone" CFLAGS=-O1 test
+    check "make test in it" \
+        env -i PATH=/usr/bin:/bin make --no-print-directory -C "$out/clone" CFLAGS=-O1 test
     check "make examples in it" \
         env -i PATH=/usr/bin:/bin make --no-print-directory -C "$out/clone" CFLAGS=-O0 examples
 else
