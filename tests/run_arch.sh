@@ -27,7 +27,7 @@ END
 }
 
 # The bits are the business of every processor; what is built on them differs by byte order, by the size of
-# a pointer and by the width of a product, so for the other tests three processors say it all. On Windows
+# a pointer and by the width of a product, so for the other tests two processors say it all. On Windows
 # conversions only: the fmaf of mingw-w64 rounds twice, and the steps need it right.
 tests_for()
 {
@@ -37,7 +37,7 @@ tests_for()
         windows*) ;;
         i686-x87*:test_mpt_report) ;;       # figures in double, which x87 keeps wider
         *:test_half | *:test_half_array | *:test_half_simd | *:test_mpt) basename "$t" .c ;;
-        aarch64\|* | s390x* | i686-x87*) basename "$t" .c ;;
+        s390x* | i686-x87*) basename "$t" .c ;;
         esac
     done
 }

@@ -37,7 +37,7 @@ unnumbered_variants()
 some_variants()
 {
     cat <<END
-gcc C99 -O2|gcc|-std=c99 -Wstrict-prototypes -O2
+gcc C99 -O1|gcc|-std=c99 -Wstrict-prototypes -O1
 clang C99 ASan+UBSan|clang|-std=c99 -Wstrict-prototypes $sanitize
 clang++ C++17 -O2 -ffast-math|clang++|-std=c++17 -O2 -ffast-math -x c++
 g++ C++17 -O1 -DMPT_SIMD=0|g++|-std=c++17 -O1 -DMPT_SIMD=0 -x c++
