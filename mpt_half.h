@@ -9,7 +9,7 @@
  *
  *     mpt_f16 h = mpt_f16_from_f32(0.1f);           // 0x2e66
  *     float   f = mpt_f32_from_f16(h);              // 0.0999755859375
- *     mpt_f16_from_f32_n(halves, floats, n);        // arrays, at the speed of memory
+ *     mpt_f16_from_f32_n(halves, floats, n);        // arrays, by vectors where there are any
  *     mpt_quantize_n(x, x, n, MPT_E4M3, NULL);      // what FP8 would make of floats, in place
  *     mpt_fields a = mpt_anatomy(MPT_E4M3, 0.1);    // sign, exponent, mantissa, what was lost
  *
