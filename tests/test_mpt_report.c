@@ -962,12 +962,17 @@ TEST(shadow_operations_are_correctly_rounded)
         const mpt_shadowed    a = mpt_shadow_value(&s, (double)x), b = mpt_shadow_value(&s, (double)y);
         const mpt_shadowed    c = mpt_shadow_value(&s, (double)z);
         const volatile float  sum = x + y, difference = x - y, product = x * y, quotient = x / y;
+        const volatile double root = sqrt(fabs((double)x));     /* sqrtf would be an estimate under -ffast-math */
         CHECK(mpt_shadow_add(&s, a, b).low == (double)sum);
         CHECK(mpt_shadow_sub(&s, a, b).low == (double)difference);
         CHECK(mpt_shadow_mul(&s, a, b).low == (double)product);
         CHECK(mpt_shadow_div(&s, a, b).low == (double)quotient);
+#ifdef __FAST_MATH__            /* there the fmaf of this file may become two roundings */
+        (void)c;
+#else
         CHECK(mpt_shadow_fma(&s, a, b, c).low == (double)fmaf(x, y, z));
-        CHECK(x < 0.0f || mpt_shadow_sqrt(&s, a).low == (double)sqrtf(x));
+#endif
+        CHECK(x < 0.0f || mpt_shadow_sqrt(&s, a).low == (double)(float)root);
     }
 }
 

@@ -103,7 +103,11 @@ TEST(axpy_publish)
     memcpy(y, was, sizeof y);
     CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, -0.1f, x, 100, &bad), MPT_OK);
     for (i = 0; i < 100; i++) {
+#ifdef __FAST_MATH__            /* there fmaf may become two roundings, here or in the header */
+        CHECK(fabsf(y[i] - fmaf(-0.1f, x[i], was[i])) <= ldexpf(fabsf(x[i]) + fabsf(was[i]), -23));
+#else
         CHECK_EQ_U_AT(mpti_f32_bits(y[i]), mpti_f32_bits(fmaf(-0.1f, x[i], was[i])), i);
+#endif
         CHECK_EQ_U_AT(copy[i], mpt_f16_from_f32(y[i]).bits, i);
     }
     CHECK_EQ_U(mpti_f32_bits(y[100]), mpti_f32_bits(was[100]));
