@@ -68,11 +68,24 @@ static void pytorch(original *o, int bad)
     }
 }
 
+/* Divisors that are read anew: under -ffast-math a loop would multiply by their reciprocal. */
+static float over(float a, float b)
+{
+    const volatile float divisor = b;
+    return a / divisor;
+}
+
+static double over64(double a, double b)
+{
+    const volatile double divisor = b;
+    return a / divisor;
+}
+
 static void tensorflow(original *o, int bad)
 {
     const float multiplier = (float)o->c.growth;
     if (bad) {
-        const volatile float next = o->s / multiplier;
+        const volatile float next = over(o->s, multiplier);
         o->good = 0;
         o->s = next > (float)o->c.min_scale ? next : (float)o->c.min_scale;
     } else if (o->good + 1 >= o->c.interval) {
@@ -129,7 +142,7 @@ static void flax(original *o, int bad)
 
 static void jmp(original *o, int bad)
 {
-    const volatile float up = o->s * (float)o->c.growth, down = o->s / (float)o->c.growth;
+    const volatile float up = o->s * (float)o->c.growth, down = over(o->s, (float)o->c.growth);
     if (bad)
         o->s = down > (float)o->c.min_scale ? down : (float)o->c.min_scale;
     else if (o->good == o->c.interval - 1 && mpti_f32_is_finite(up))
@@ -140,7 +153,7 @@ static void jmp(original *o, int bad)
 static void apex(original *o, int bad)
 {
     if (bad) {
-        o->d = o->d / o->c.growth;
+        o->d = over64(o->d, o->c.growth);
         if (o->c.min_scale > 0.0 && o->d < o->c.min_scale)
             o->d = o->c.min_scale;
         o->good = 0;
@@ -173,7 +186,7 @@ static void deepspeed_fused(original *o, int bad)
 {
     const int64_t stable = o->iter - o->last_overflow - 1;
     if (bad) {
-        o->d = o->d / o->c.growth;
+        o->d = over64(o->d, o->c.growth);
         if (o->d < o->c.min_scale)
             o->d = o->c.min_scale;
         o->last_overflow = o->iter;
@@ -190,7 +203,7 @@ static int deepspeed(original *o, int bad)
         if (o->c.hysteresis == 1 || o->tracker == 1) {
             if (o->d == o->c.min_scale && (o->c.flags & MPT_SCALER_RAISE))
                 return 1;
-            o->d = o->d / o->c.growth;
+            o->d = over64(o->d, o->c.growth);
             if (o->d < o->c.min_scale)
                 o->d = o->c.min_scale;
         } else {
@@ -239,7 +252,7 @@ static int fairseq(original *o, int bad)
         o->last_overflow = o->iter;
         o->bad++;
         if ((double)o->bad / (double)since >= o->c.tolerance) {
-            o->d = o->d / o->c.growth;
+            o->d = over64(o->d, o->c.growth);
             if (o->c.threshold > 0.0 && o->d < o->c.threshold)
                 o->d = o->c.threshold;
             o->last_rescale = o->iter;
