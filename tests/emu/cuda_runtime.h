@@ -1951,7 +1951,7 @@ inline cudaError_t cudaMemcpy(void *to, const void *from, size_t n, cudaMemcpyKi
     if (cudaError_t e = mpt_emu::gate_unsafe()) return e;
     if (cudaError_t e = mpt_emu::check_copy(to, from, n, kind)) return e;
     mpt_emu::counters().syncs++;
-    if (cudaError_t e = mpt_emu::enqueue(nullptr, [=]() { memmove(to, from, n); })) return e;
+    if (cudaError_t e = mpt_emu::enqueue(nullptr, [=]() { if (n) memmove(to, from, n); })) return e;
     mpt_emu::drain(mpt_emu::legacy_stream());
     return cudaSuccess;
 }
