@@ -1055,8 +1055,9 @@ TEST(random_painting)
     uint32_t          t, types, wrong, made = 0, converted = 0;
     uint64_t          before, casts;
     size_t            nodes;
-    long              round, rounds = mt.long_mode ? 100000 : 20000;
-    for (round = 0; round < rounds; round++) {
+    const uint32_t    graphs = mt.long_mode ? 100000 : 10000;
+    long              round;
+    for (round = 0; made < graphs; round++) {
         nodes = 3 + pick(MOST_NODES - 4);
         random_graph(&g, nodes, (int)(round & 1), (int)(round & 2));
         if (!is_usable(&g))
@@ -1084,7 +1085,7 @@ TEST(random_painting)
         if (mt.failures)
             return;
     }
-    CHECK(made > (unsigned long)rounds / 4 && converted > made);
+    CHECK(converted > made);
 }
 
 /* ---- min_cut against every colouring ---- */
