@@ -367,6 +367,13 @@ MPT_DEF mpt_fields mpt_anatomy(mpt_format format, double value);
 MPT_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t code);
 
 // >>H5 bit helpers --------------------------------------------------------------------------------
+/* The side on which numbers normal in both formats are comes first. */
+#if defined(__GNUC__) || defined(__clang__)
+#define MPTI_LIKELY(condition) __builtin_expect((condition) != 0, 1)
+#else
+#define MPTI_LIKELY(condition) ((condition) != 0)
+#endif
+
 MPT_HD uint32_t mpti_f32_bits(float x)
 {
 #ifdef __CUDA_ARCH__
@@ -509,6 +516,12 @@ MPT_HD uint64_t mpti_widen_f64(uint32_t code, int ebits, int mbits)
 MPT_HD uint16_t mpti_f16_encode(uint32_t u)
 {
     const uint32_t a = u & 0x7fffffffu, sign = (u >> 16) & 0x8000u;
+#ifndef __CUDA_ARCH__               /* normal: rebias by 112 = 127 - 15, round off 13 bits */
+    if (MPTI_LIKELY(a - 0x38800000u < 0x47800000u - 0x38800000u))
+        return (uint16_t)(sign | mpti_shift_rne32(a - 0x38000000u, 13));
+    if (a <= 0x33000000u)           /* up to 2^-25, the tie that goes to the even zero */
+        return (uint16_t)sign;
+#endif
     if (a > 0x7f800000u)            /* NaN: quiet bit set, top of the payload kept */
         return (uint16_t)(sign | 0x7e00u | ((a >> 13) & 0x3ffu));
 #ifdef __CUDA_ARCH__
@@ -518,12 +531,8 @@ MPT_HD uint16_t mpti_f16_encode(uint32_t u)
         return h;
     }
 #else
-    if (a >= 0x47800000u)           /* 65536 and above; [65520, 65536) rounds up to Inf below */
+    if (a >= 0x47800000u)           /* 65536 and above; [65520, 65536) rounded up to Inf above */
         return (uint16_t)(sign | 0x7c00u);
-    if (a >= 0x38800000u)           /* normal: rebias by 112 = 127 - 15, round off 13 bits */
-        return (uint16_t)(sign | mpti_shift_rne32(a - 0x38000000u, 13));
-    if (a <= 0x33000000u)           /* up to 2^-25, the tie that goes to the even zero */
-        return (uint16_t)sign;
     return (uint16_t)(sign | mpti_shift_rne32((a & 0x7fffffu) | 0x800000u, 126 - (int)(a >> 23)));
 #endif
 }
@@ -531,7 +540,13 @@ MPT_HD uint16_t mpti_f16_encode(uint32_t u)
 /* f16 code -> f32 pattern. Exact, except that a signaling NaN becomes quiet. */
 MPT_HD uint32_t mpti_f16_decode(uint16_t h)
 {
-    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, a = h & 0x7fffu;
+    const uint32_t a = h & 0x7fffu, sign = (uint32_t)(h & 0x8000u) << 16;
+#ifndef __CUDA_ARCH__               /* normal: one more than an exponent field of ones or zeros ends in zeros */
+    if (MPTI_LIKELY((h + 0x400u) & 0x7800u))
+        return (((uint32_t)(int32_t)(int16_t)h << 13) & 0x8fffe000u) + 0x38000000u;
+    if (!a)
+        return sign;
+#endif
     if (a > 0x7c00u)
         return sign | 0x7fc00000u | (a & 0x3ffu) << 13;
 #ifdef __CUDA_ARCH__
@@ -543,10 +558,6 @@ MPT_HD uint32_t mpti_f16_decode(uint16_t h)
 #else
     if (a == 0x7c00u)
         return sign | 0x7f800000u;
-    if (a >= 0x0400u)
-        return sign | ((a << 13) + 0x38000000u);
-    if (!a)
-        return sign;
     {   /* subnormal a * 2^-24: the highest one bit becomes the hidden bit */
         const int up = mpti_clz32(a) - 21;
         return sign | (((uint32_t)(113 - up) << 23) + ((a << (13 + up)) & 0x7fffffu));

@@ -176,7 +176,7 @@ static inline void bench_stream(const char *path, char *dst, size_t out, const c
 #endif
 }
 
-/* A table on stdout, and NAME.csv in the directory of the first argument. */
+/* A table on stdout, and NAME.csv in the directory of the first argument, unless that is "-". */
 static inline void bench_open(bench *b, const char *name, int argc, char **argv, size_t bytes)
 {
     b->csv = NULL;
@@ -184,7 +184,7 @@ static inline void bench_open(bench *b, const char *name, int argc, char **argv,
     b->skew = 0;
     b->in = (char *)bench_array(bytes + 64);
     b->out = (char *)bench_array(bytes + 64);
-    if (argc > 1) {
+    if (argc > 1 && strcmp(argv[1], "-") != 0) {
         char path[512];
         snprintf(path, sizeof path, "%s/%s.csv", argv[1], name);
         b->csv = fopen(path, "w");

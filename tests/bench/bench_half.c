@@ -3,6 +3,8 @@
  * installed: libfp16-dev, libimath-dev, numpy.
  *
  *   make bench
+ *   build/bench/bench_half - bf16 avx2 4096     only rows with this in the name, on this path, of this size;
+ *                                               "" or nothing: all of them; -: no table as a file
  *
  * Arrays in L1 begin 16 bytes past a cache line, as malloc gives them, ours and the ceiling's. */
 #define _POSIX_C_SOURCE 200809L
@@ -138,8 +140,13 @@ static const row loops[] = {
 };
 enum { ROWS = sizeof every / sizeof *every, LOOPS = sizeof loops / sizeof *loops };
 
+static const char *only_row = "", *only_path = "";
+static size_t      only_size;   /* 0: all */
+
 static void measure(bench *b, const row *r, const char *path, size_t n)
 {
+    if (!strstr(r->name, only_row) || (*only_path && strcmp(path, only_path)) || (only_size && only_size != n))
+        return;
     (void)bench_row_bytes(b, r->name, path, r->run, n, (size_t)(r->in * (double)n),
                           (size_t)(r->out * (double)n));
 }
@@ -158,18 +165,18 @@ static void measure_numpy(bench *b)
 }
 
 /* Uniform in [-0.5, 0.5), one in 64 of them zero. */
-static void fill(void)
+static void fill(size_t n)
 {
     size_t i;
-    for (i = 0; i < LARGE; i++) {
+    for (i = 0; i < n; i++) {
         const uint32_t r = mpt_philox(1u, 0u, 0u, i);
         const float    x = (float)((double)(int32_t)r / 65536.0 / 65536.0);
         data.x[i] = r % 64u ? x : 0.0f;
         data.d[i] = (double)data.x[i];
     }
-    (void)mpt_f16_from_f32_n((mpt_f16 *)data.h, data.x, LARGE);
-    (void)mpt_e4m3_from_f32_n((mpt_e4m3 *)data.c, data.x, LARGE);
-    memset(data.s, 127, LARGE / 32);
+    (void)mpt_f16_from_f32_n((mpt_f16 *)data.h, data.x, n);
+    (void)mpt_e4m3_from_f32_n((mpt_e4m3 *)data.c, data.x, n);
+    memset(data.s, 127, n / 32);
 }
 
 static char *skewed(size_t bytes) { return (char *)bench_array(bytes + SKEW) + SKEW; }
@@ -190,7 +197,10 @@ int main(int argc, char **argv)
     data.s = (uint8_t *)skewed(LARGE / 32);
     last_path = MPTI_PATH_AVX512BF16;
     best = mpt_simd_name();
-    fill();
+    only_row = argc > 2 ? argv[2] : "";
+    only_path = argc > 3 ? argv[3] : "";
+    only_size = argc > 4 ? (size_t)strtoul(argv[4], NULL, 10) : 0u;
+    fill(only_size ? only_size : (size_t)LARGE);
     bench_open(&b, "half", argc, argv, (size_t)LARGE * 8);
     b.skew = SKEW;
     for (i = 0; i < ROWS; i++)
@@ -205,6 +215,7 @@ int main(int argc, char **argv)
     }
     for (i = 0; i < LOOPS; i++)
         measure(&b, loops + i, "loop", BENCH_IN_L1);
-    measure_numpy(&b);
+    if (argc < 3)
+        measure_numpy(&b);
     return bench_close(&b);
 }
