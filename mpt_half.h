@@ -541,7 +541,7 @@ MPT_HD uint16_t mpti_f16_encode(uint32_t u)
 MPT_HD uint32_t mpti_f16_decode(uint16_t h)
 {
     const uint32_t a = h & 0x7fffu, sign = (uint32_t)(h & 0x8000u) << 16;
-#ifndef __CUDA_ARCH__               /* normal: one more than an exponent field of ones or zeros ends in zeros */
+#ifndef __CUDA_ARCH__               /* normal: one added to an exponent of zeros or ones leaves no bit here */
     if (MPTI_LIKELY((h + 0x400u) & 0x7800u))
         return (((uint32_t)(int32_t)(int16_t)h << 13) & 0x8fffe000u) + 0x38000000u;
     if (!a)
@@ -3544,77 +3544,104 @@ static size_t mpti_up_to_line(const void *dst, size_t n, size_t out, size_t line
     return past && past % out == 0u && n >= 4u * line / out ? (line - past) / out : 0u;
 }
 
-/* SSE2: groups of eight in which every number is zero or normal in both formats; any other group, and so
- * every NaN, Inf and subnormal, is left to the caller's function for eight. Halves are counted in 16 bits. */
+/* SSE2: groups of sixteen in which every number is zero or normal in both formats. Any other group, and so
+ * every NaN, Inf and subnormal, is done one by one. */
+#define MPTI_IN_SSE2 __attribute__((target("sse2"), always_inline)) static inline
+
+MPTI_IN_SSE2 __m128i mpti_load_sse2(const unsigned char *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+MPTI_IN_SSE2 void mpti_store_sse2(unsigned char *p, __m128i x) { _mm_storeu_si128((__m128i *)(void *)p, x); }
+
+/* The f16 codes of float patterns without their signs, in 32 bits: below f16's normal numbers too small, and
+ * negative for zero. Ties to even: half less one is added, and the bit that will be last. */
+MPTI_IN_SSE2 __m128i mpti_f16_round_sse2(__m128i u)
+{
+    const __m128i rebias = _mm_set1_epi32(0xfff - 0x38000000), magnitude = _mm_set1_epi32(0x7fffffff);
+    const __m128i odd = _mm_and_si128(_mm_srli_epi32(u, 13), _mm_set1_epi32(1));
+    return _mm_srai_epi32(_mm_add_epi32(_mm_add_epi32(_mm_and_si128(u, magnitude), rebias), odd), 13);
+}
+
+/* The codes h with the signs of u and v. Where h is the least number, it becomes zero. */
+MPTI_IN_SSE2 __m128i mpti_f16_sign_sse2(__m128i h, __m128i u, __m128i v)
+{
+    const __m128i sign = _mm_set1_epi16(-0x8000);
+    return _mm_xor_si128(h, _mm_and_si128(_mm_xor_si128(h, _mm_packs_epi32(u, v)), sign));
+}
+
 __attribute__((target("sse2"))) static size_t mpti_f16_from_f32_sse2(void *dst, const void *src, size_t n)
 {
-    const __m128i  magnitude = _mm_set1_epi32(0x7fffffff), one = _mm_set1_epi32(1);
-    const __m128i  rebias = _mm_set1_epi32(0xfff - 0x38000000), sign16 = _mm_set1_epi16(-0x8000);
-    const __m128i  zero = _mm_setzero_si128(), inf16 = _mm_set1_epi16(0x7c00);
-    const __m128i  least16 = _mm_set1_epi16(0x400);
-    const __m128i  inf = _mm_set1_epi32(0x7f800000);
-    unsigned char *to = (unsigned char *)dst;
+    const __m128i        zero = _mm_setzero_si128();
+    unsigned char       *to = (unsigned char *)dst;
     const unsigned char *from = (const unsigned char *)src;
-    size_t         i, k;
-    for (i = 0; n - i >= 8u; i += 8u) {
-        const __m128i u = _mm_loadu_si128((const __m128i *)(const void *)(from + 4u * i));
-        const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(from + 4u * i + 16u));
-        const __m128i a = _mm_and_si128(u, magnitude), b = _mm_and_si128(v, magnitude);
-        /* ties to even: add half less one, and the bit that will be last */
-        const __m128i c = _mm_srai_epi32(_mm_add_epi32(_mm_add_epi32(a, rebias),
-                                                       _mm_and_si128(_mm_srli_epi32(a, 13), one)), 13);
-        const __m128i d = _mm_srai_epi32(_mm_add_epi32(_mm_add_epi32(b, rebias),
-                                                       _mm_and_si128(_mm_srli_epi32(b, 13), one)), 13);
-        /* packing saturates: negative (below 2^-15) becomes zero here, and too large becomes Inf */
-        const __m128i h = _mm_max_epi16(_mm_min_epi16(_mm_packs_epi32(c, d), inf16), zero);
-        const __m128i nonzero = _mm_cmpgt_epi16(_mm_packs_epi32(a, b), zero);
-        const __m128i nan = _mm_packs_epi32(_mm_cmpgt_epi32(a, inf), _mm_cmpgt_epi32(b, inf));
-        const __m128i odd = _mm_or_si128(nan, _mm_and_si128(_mm_cmpgt_epi16(least16, h), nonzero));
-        const __m128i sign = _mm_and_si128(_mm_packs_epi32(u, v), sign16);
-        if (_mm_movemask_epi8(odd))
-            for (k = i; k < i + 8u; k++) {
+    size_t               i, k;
+    for (i = 0; n - i >= 16u; i += 16u) {
+        const __m128i u0 = mpti_load_sse2(from + 4u * i), u1 = mpti_load_sse2(from + 4u * i + 16u);
+        const __m128i u2 = mpti_load_sse2(from + 4u * i + 32u), u3 = mpti_load_sse2(from + 4u * i + 48u);
+        /* packing saturates: below 2^-47, and so zero, to the least number, which is its own negative */
+        const __m128i h0 = _mm_packs_epi32(mpti_f16_round_sse2(u0), mpti_f16_round_sse2(u1));
+        const __m128i h1 = _mm_packs_epi32(mpti_f16_round_sse2(u2), mpti_f16_round_sse2(u3));
+        const __m128i most = _mm_max_epi16(h0, h1);
+        const __m128i minus_least = _mm_max_epi16(_mm_sub_epi16(zero, h0), _mm_sub_epi16(zero, h1));
+        const __m128i odd = _mm_or_si128(_mm_cmpgt_epi16(most, _mm_set1_epi16(0x7bff)),
+                                         _mm_cmpgt_epi16(minus_least, _mm_set1_epi16(-0x400)));
+        if (MPTI_LIKELY(!_mm_movemask_epi8(odd))) {
+            mpti_store_sse2(to + 2u * i, mpti_f16_sign_sse2(h0, u0, u1));
+            mpti_store_sse2(to + 2u * i + 16u, mpti_f16_sign_sse2(h1, u2, u3));
+        } else
+            for (k = i; k < i + 16u; k++) {
                 uint32_t x;
                 uint16_t y;
                 memcpy(&x, from + 4u * k, sizeof x);
                 y = mpti_f16_encode(x);
                 memcpy(to + 2u * k, &y, sizeof y);
             }
-        else
-            _mm_storeu_si128((__m128i *)(void *)(to + 2u * i), _mm_or_si128(h, sign));
     }
     return i;
 }
 
+/* Doubled codes that are near zero in 16 bits, on either side, but not zero: Inf, NaN or subnormal. */
+MPTI_IN_SSE2 __m128i mpti_f16_odd_sse2(__m128i twice, __m128i is_zero)
+{
+    const __m128i above = _mm_add_epi16(twice, _mm_set1_epi16(0x7800));
+    return _mm_andnot_si128(is_zero, _mm_cmpgt_epi16(above, _mm_set1_epi16(0x6fff)));
+}
+
+/* Eight floats of normal numbers and zeros: sign, exponent and mantissa in their places, and rebiased. */
+MPTI_IN_SSE2 void mpti_f32_from_eight_f16_sse2(unsigned char *to, __m128i h, __m128i is_zero)
+{
+    const __m128i keep = _mm_set1_epi16((short)0x8fff), rebias = _mm_set1_epi16(0x3800);
+    const __m128i low = _mm_slli_epi16(h, 13);
+    const __m128i high = _mm_add_epi16(_mm_and_si128(_mm_srai_epi16(h, 3), keep),
+                                       _mm_andnot_si128(is_zero, rebias));
+    mpti_store_sse2(to, _mm_unpacklo_epi16(low, high));
+    mpti_store_sse2(to + 16, _mm_unpackhi_epi16(low, high));
+}
+
 __attribute__((target("sse2"))) static size_t mpti_f32_from_f16_sse2(void *dst, const void *src, size_t n)
 {
-    const __m128i  magnitude = _mm_set1_epi16(0x7fff), zero = _mm_setzero_si128();
-    const __m128i  keep = _mm_set1_epi32((int)0x8fffe000u), max16 = _mm_set1_epi16(0x7bff);
-    const __m128i  least16 = _mm_set1_epi16(0x400);
-    const __m128   scale = _mm_castsi128_ps(_mm_set1_epi32((127 + 112) << 23));
-    unsigned char *to = (unsigned char *)dst;
+    const __m128i        zero = _mm_setzero_si128();
+    unsigned char       *to = (unsigned char *)dst;
     const unsigned char *from = (const unsigned char *)src;
-    size_t         i, k;
-    for (i = 0; n - i >= 8u; i += 8u) {
-        const __m128i h = _mm_loadu_si128((const __m128i *)(const void *)(from + 2u * i));
-        const __m128i a = _mm_and_si128(h, magnitude);
-        const __m128i odd = _mm_or_si128(_mm_cmpgt_epi16(a, max16),
-                                         _mm_andnot_si128(_mm_cmpeq_epi16(a, zero),
-                                                          _mm_cmpgt_epi16(least16, a)));
-        /* sign, exponent and mantissa in their places; 2^112 makes up for the bias, exactly */
-        const __m128i lo = _mm_and_si128(_mm_srai_epi32(_mm_unpacklo_epi16(zero, h), 3), keep);
-        const __m128i hi = _mm_and_si128(_mm_srai_epi32(_mm_unpackhi_epi16(zero, h), 3), keep);
-        if (_mm_movemask_epi8(odd))
-            for (k = i; k < i + 8u; k++) {
+    size_t               i, k;
+    for (i = 0; n - i >= 16u; i += 16u) {
+        const __m128i h0 = mpti_load_sse2(from + 2u * i), h1 = mpti_load_sse2(from + 2u * i + 16u);
+        const __m128i twice0 = _mm_add_epi16(h0, h0), twice1 = _mm_add_epi16(h1, h1);
+        const __m128i zero0 = _mm_cmpeq_epi16(twice0, zero), zero1 = _mm_cmpeq_epi16(twice1, zero);
+        const __m128i odd = _mm_or_si128(mpti_f16_odd_sse2(twice0, zero0), mpti_f16_odd_sse2(twice1, zero1));
+        if (MPTI_LIKELY(!_mm_movemask_epi8(odd))) {
+            mpti_f32_from_eight_f16_sse2(to + 4u * i, h0, zero0);
+            mpti_f32_from_eight_f16_sse2(to + 4u * i + 32u, h1, zero1);
+        } else
+            for (k = i; k < i + 16u; k++) {
                 uint16_t x;
                 uint32_t y;
                 memcpy(&x, from + 2u * k, sizeof x);
                 y = mpti_f16_decode(x);
                 memcpy(to + 4u * k, &y, sizeof y);
             }
-        else {
-            _mm_storeu_ps((float *)(void *)(to + 4u * i), _mm_mul_ps(_mm_castsi128_ps(lo), scale));
-            _mm_storeu_ps((float *)(void *)(to + 4u * i + 16u), _mm_mul_ps(_mm_castsi128_ps(hi), scale));
-        }
     }
     return i;
 }
@@ -3763,24 +3790,23 @@ MPTI_IN_AVX512 __m512i mpti_load_f16_avx512(const unsigned char *p, uint64_t k)
     return _mm512_castps_si512(MPTI_FLOATS(mpti_load_words_avx512(p, k)));
 }
 
-/* Signaling NaNs become quiet, and all else is left alone: VFIXUPIMM with a table that says so. */
-MPTI_IN_AVX512 __m512i mpti_quiet_avx512(__m512i u)
+/* x, or where the float pattern u is a NaN, u made quiet: VFIXUPIMM with a table that says so. */
+MPTI_IN_AVX512 __m512i mpti_unless_nan_avx512(__m512i x, __m512i u)
 {
 #if defined(__OPTIMIZE__) || defined(__clang__)
-    const __m512 x = _mm512_castsi512_ps(u);
-    return _mm512_castps_si512(
-        _mm512_fixupimm_round_ps(x, x, _mm512_set1_epi32(0x20), 0, _MM_FROUND_NO_EXC));
+    return _mm512_castps_si512(_mm512_fixupimm_round_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(u),
+                                                        _mm512_set1_epi32(0x22), 0, _MM_FROUND_NO_EXC));
 #else
     const __m512i   inf = _mm512_set1_epi32((int)0xff000000u);
     const __mmask16 nan = _mm512_cmpgt_epu32_mask(_mm512_add_epi32(u, u), inf);
-    return _mm512_mask_or_epi32(u, nan, u, _mm512_set1_epi32(0x400000));
+    return _mm512_mask_or_epi32(x, nan, u, _mm512_set1_epi32(0x400000));
 #endif
 }
 
 MPTI_IN_AVX512 __m512i mpti_load_bf16_avx512(const unsigned char *p, uint64_t k)
 {
     const __m512i u = MPTI_Z16(cvtepu16_epi32, mpti_load_words_avx512(p, k));
-    return mpti_quiet_avx512(MPTI_Z16(slli_epi32, u, 16));
+    return mpti_unless_nan_avx512(MPTI_Z16(slli_epi32, u, 16), MPTI_Z16(slli_epi32, u, 16));
 }
 
 /* An E4M3 code seven bits up is the f16 code of the number divided by 2^8, subnormals too; not the NaN. */
@@ -3830,14 +3856,13 @@ MPTI_IN_AVX512 __m512i mpti_pack_f16_avx512(__m512i a, __m512i b)
                             MPTI_HALVES(_mm512_castsi512_ps(b), MPTI_NEAREST));
 }
 
-/* The bf16 code in the upper half of each float's place; the lower half is what it happens to be. */
+/* The bf16 code in the upper half of each float's place; the lower half is what it happens to be. Subtracting
+ * 1 - odd - 0x8000 adds half less one, and the bit that will be last. */
 MPTI_IN_AVX512 __m512i mpti_bf16_round_avx512(__m512i u)
 {
-    const __m512i   inf = _mm512_set1_epi32((int)0xff000000u);
-    const __mmask16 nan = _mm512_cmpgt_epu32_mask(MPTI_Z16(slli_epi32, u, 1), inf);
-    const __m512i   odd = _mm512_and_si512(MPTI_Z16(srli_epi32, u, 16), _mm512_set1_epi32(1));
-    const __m512i   closest = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
-    return _mm512_mask_or_epi32(closest, nan, u, _mm512_set1_epi32(0x400000));
+    const __m512i minus = _mm512_ternarylogic_epi32(MPTI_Z16(srli_epi32, u, 16), _mm512_set1_epi32(1),
+                                                    _mm512_set1_epi32(-0x8000), 0xae);  /* (~a & b) | c */
+    return mpti_unless_nan_avx512(_mm512_sub_epi32(u, minus), u);
 }
 
 /* The upper halves of a, then those of b. */
@@ -3949,15 +3974,20 @@ MPTI_IN_AVX512 void mpti_store_avx512(unsigned char *p, __m512i x, size_t n, int
     }
 }
 
+/* Whole vectors wherever there is room for one: up to a boundary and at the end they convert some elements
+ * twice, which would go wrong where the first time has overwritten them. */
 #define MPTI_LOOP_512(target, name, parameters, fill, in, out)                                          \
     target static size_t name parameters                                                                \
     {                                                                                                   \
         enum { GROUP = 64 / (out) };                                                                    \
         const uint64_t       all = MPTI_BITS_BELOW((unsigned)GROUP);                                    \
+        const int            twice = dst != src && n >= GROUP;                                          \
         unsigned char       *to = (unsigned char *)dst;                                                 \
         const unsigned char *from = (const unsigned char *)src;                                         \
         size_t               i = mpti_up_to_line(dst, n, out, 64u);                                     \
-        if (i)                                                                                          \
+        if (i && twice)                                                                                 \
+            _mm512_storeu_si512(to, fill(from, all));                                                   \
+        else if (i)                                                                                     \
             mpti_store_avx512(to, fill(from, MPTI_BITS_BELOW(i)), i, out);                              \
         if (mpti_bypasses(dst, src, n, out, in)) {                                                      \
             for (; n - i >= GROUP; i += GROUP)                                                          \
@@ -3968,10 +3998,14 @@ MPTI_IN_AVX512 void mpti_store_avx512(unsigned char *p, __m512i x, size_t n, int
             _mm512_storeu_si512(to + i * (out), fill(from + i * (in), all));                            \
             _mm512_storeu_si512(to + (i + GROUP) * (out), fill(from + (i + GROUP) * (in), all));        \
         }                                                                                               \
-        for (; i < n; i += GROUP) {                                                                     \
-            const size_t rest = n - i < GROUP ? n - i : (size_t)GROUP;                                  \
-            mpti_store_avx512(to + i * (out), fill(from + i * (in), MPTI_BITS_BELOW(rest)), rest, out); \
+        if (n - i >= GROUP) {                                                                           \
+            _mm512_storeu_si512(to + i * (out), fill(from + i * (in), all));                            \
+            i += GROUP;                                                                                 \
         }                                                                                               \
+        if (i < n && twice)                                                                             \
+            _mm512_storeu_si512(to + (n - GROUP) * (out), fill(from + (n - GROUP) * (in), all));        \
+        else if (i < n)                                                                                 \
+            mpti_store_avx512(to + i * (out), fill(from + i * (in), MPTI_BITS_BELOW(n - i)), n - i, out); \
         return n;                                                                                       \
     }
 #define MPTI_LOOP_AVX512(name, in, out)                                                                 \
@@ -4015,6 +4049,15 @@ MPTI_LOOP_AVX512(mpti_e4m3_sat_from_f32, 4, 1)
 MPTI_GROUP_OF_64(mpti_e5m2_sat_from_f32, mpti_load_f32_avx512, 4, mpti_e5m2_words_avx512, 1)
 MPTI_LOOP_AVX512(mpti_e5m2_sat_from_f32, 4, 1)
 
+/* Store a vector, around the cache if told so: p is at a boundary of 64 bytes then. */
+MPTI_IN_AVX512 void mpti_put_avx512(unsigned char *p, __m512i x, int bypass)
+{
+    if (bypass)
+        _mm512_stream_si512((__m512i *)(void *)p, x);
+    else
+        _mm512_storeu_si512(p, x);
+}
+
 /* E4M3 to float by 64 codes, whose NaNs, should there be one, are looked for once. */
 MPTI_IN_AVX512 __m512 mpti_e4m3_finite_avx512(const unsigned char *p)
 {
@@ -4040,13 +4083,8 @@ MPTI_AVX512_TARGET static size_t mpti_f32_from_many_e4m3_avx512(void *dst, const
         }
         for (k = i; k < i + 64u; k += 32u) {
             const __m512 x = mpti_e4m3_finite_avx512(from + k), y = mpti_e4m3_finite_avx512(from + k + 16u);
-            if (bypass) {
-                _mm512_stream_ps((float *)(void *)(to + 4u * k), x);
-                _mm512_stream_ps((float *)(void *)(to + 4u * k + 64u), y);
-            } else {
-                _mm512_storeu_ps(to + 4u * k, x);
-                _mm512_storeu_ps(to + 4u * k + 64u, y);
-            }
+            mpti_put_avx512(to + 4u * k, _mm512_castps_si512(x), bypass);
+            mpti_put_avx512(to + 4u * k + 64u, _mm512_castps_si512(y), bypass);
         }
     }
     if (bypass)
@@ -4056,8 +4094,65 @@ MPTI_AVX512_TARGET static size_t mpti_f32_from_many_e4m3_avx512(void *dst, const
     return n;
 }
 
-/* VCVTNE2PS2BF16 takes subnormals for zeros: where one is among the floats, integers do it. Without the sign
- * and less one, subnormals are the least patterns, and zero the largest. */
+/* E4M3 to float by tables of 128 bytes, with AVX512-VBMI. The upper half of the float that a code without its
+ * sign stands for: NaN, normal, subnormal with the highest bit 2, 1, 0, or zero. */
+#define MPTI_E4M3_UPPER(c)                                        \
+    ((c) == 127 ? 0x7fc0 : (c) > 7 ? 0x3c00 + (c) * 16            \
+     : (c) > 3 ? 0x3c00 + ((c) - 4) * 32 : (c) > 1 ? 0x3b80 + ((c) - 2) * 64 : (c) * 0x3b00)
+#define MPTI_4(X, c) X(c), X((c) + 1), X((c) + 2), X((c) + 3)
+#define MPTI_16(X, c) MPTI_4(X, c), MPTI_4(X, (c) + 4), MPTI_4(X, (c) + 8), MPTI_4(X, (c) + 12)
+#define MPTI_64(X, c) MPTI_16(X, c), MPTI_16(X, (c) + 16), MPTI_16(X, (c) + 32), MPTI_16(X, (c) + 48)
+#define MPTI_VBMI_TARGET \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")))
+
+MPTI_VBMI_TARGET static size_t mpti_f32_from_e4m3_vbmi(void *dst, const void *src, size_t n)
+{
+#define MPTI_X(c) MPTI_E4M3_UPPER(c) >> 8
+    static const uint8_t first[128] = {MPTI_64(MPTI_X, 0), MPTI_64(MPTI_X, 64)};
+#undef MPTI_X
+#define MPTI_X(c) MPTI_E4M3_UPPER(c) & 0xff
+    static const uint8_t second[128] = {MPTI_64(MPTI_X, 0), MPTI_64(MPTI_X, 64)};
+#undef MPTI_X
+    /* byte c goes where unpacking leaves the codes of one float vector in the lower halves of 32-bit places,
+     * those of the next one in the upper halves */
+#define MPTI_X(c) ((c) & 8) * 4 + ((c) & 1) * 16 + (c) / 16 * 4 + ((c) & 7) / 2
+    static const uint8_t places[64] = {MPTI_64(MPTI_X, 0)};
+#undef MPTI_X
+    const __m512i        first0 = _mm512_loadu_si512(first), first1 = _mm512_loadu_si512(first + 64);
+    const __m512i        second0 = _mm512_loadu_si512(second), second1 = _mm512_loadu_si512(second + 64);
+    const __m512i        place = _mm512_loadu_si512(places), sign = _mm512_set1_epi8((char)0x80);
+    const __m512i        upper = _mm512_set1_epi32((int)0xffff0000u);
+    unsigned char       *to = (unsigned char *)dst;
+    const unsigned char *from = (const unsigned char *)src;
+    const int            bypass = mpti_bypasses(dst, src, n, 4, 1);
+    size_t               i = mpti_up_to_line(dst, n, 4u, 64u);
+    if (i)
+        (void)mpti_f32_from_e4m3_avx512(dst, src, i);
+    for (; n - i >= 64u; i += 64u) {
+        const __m512i c = _mm512_maskz_permutexvar_epi8(~(__mmask64)0, place, _mm512_loadu_si512(from + i));
+        const __m512i a = _mm512_permutex2var_epi8(first0, c, first1);
+        const __m512i b = _mm512_permutex2var_epi8(second0, c, second1);
+        const __m512i high = _mm512_ternarylogic_epi32(a, c, sign, 0xf8);           /* a | (c & sign) */
+        const __m512i x = _mm512_unpacklo_epi8(b, high), y = _mm512_unpackhi_epi8(b, high);
+        mpti_put_avx512(to + 4u * i, MPTI_Z16(slli_epi32, x, 16), bypass);
+        mpti_put_avx512(to + 4u * i + 64u, _mm512_and_si512(x, upper), bypass);
+        mpti_put_avx512(to + 4u * i + 128u, MPTI_Z16(slli_epi32, y, 16), bypass);
+        mpti_put_avx512(to + 4u * i + 192u, _mm512_and_si512(y, upper), bypass);
+    }
+    if (bypass)
+        _mm_sfence();
+    if (i < n)
+        (void)mpti_f32_from_e4m3_avx512(to + 4u * i, from + i, n - i);
+    return n;
+}
+
+static int mpti_has_vbmi(void)
+{
+    return MPTI_LAST_PATH >= MPTI_PATH_AVX512BF16 && __builtin_cpu_supports("avx512vbmi");
+}
+
+/* VCVTNE2PS2BF16 takes subnormals for zeros: where one is among the floats, integers do it. VFPCLASSPS finds
+ * them, unless the control register says that subnormals count as zeros: then this kernel is not for use. */
 #ifdef __clang__
 #define MPTI_AVX512_BF16_TARGET \
     __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
@@ -4071,13 +4166,14 @@ mpti_bf16_from_f32_in_avx512bf16(const unsigned char *p, uint64_t k)
 {
     const __m512i a = mpti_load_f32_avx512(p, k), b = mpti_load_f32_avx512(p + 64, k >> 16);
     const __m512i closest = (__m512i)_mm512_cvtne2ps_pbh(_mm512_castsi512_ps(b), _mm512_castsi512_ps(a));
-    const __m512i least = MPTI_Z16(min_epu32, _mm512_sub_epi32(_mm512_add_epi32(a, a), _mm512_set1_epi32(1)),
-                                   _mm512_sub_epi32(_mm512_add_epi32(b, b), _mm512_set1_epi32(1)));
-    return _mm512_cmplt_epu32_mask(least, _mm512_set1_epi32(0xffffff)) ? mpti_pack_bf16_avx512(a, b)
-                                                                       : closest;
+    const __mmask16 tiny_a = _mm512_fpclass_ps_mask(_mm512_castsi512_ps(a), 0x20);
+    const __mmask16 tiny_b = _mm512_fpclass_ps_mask(_mm512_castsi512_ps(b), 0x20);
+    return MPTI_LIKELY(!(tiny_a | tiny_b)) ? closest : mpti_pack_bf16_avx512(a, b);
 }
 MPTI_LOOP_512(MPTI_AVX512_BF16_TARGET, mpti_bf16_from_f32_avx512bf16,
               (void *dst, const void *src, size_t n), mpti_bf16_from_f32_in_avx512bf16, 4, 2)
+
+static int mpti_subnormals_count(void) { return !(_mm_getcsr() & 0x40u); }
 #endif
 
 #if MPTI_ARM
@@ -4174,8 +4270,10 @@ MPTI_INLINE size_t mpti_simd_convert(mpt_format dst_format, void *dst, mpt_forma
 {
 #if MPTI_X86
     const int path = mpti_path(), pair = MPTI_PAIR(dst_format, src_format);
-    if (path >= MPTI_PATH_AVX512BF16 && pair == MPTI_PAIR(MPT_BF16, MPT_F32))
+    if (path >= MPTI_PATH_AVX512BF16 && pair == MPTI_PAIR(MPT_BF16, MPT_F32) && mpti_subnormals_count())
         return mpti_bf16_from_f32_avx512bf16(dst, src, n);
+    if (path >= MPTI_PATH_AVX512 && pair == MPTI_PAIR(MPT_F32, MPT_E4M3) && mpti_has_vbmi())
+        return mpti_f32_from_e4m3_vbmi(dst, src, n);
     if (path >= MPTI_PATH_AVX512 && pair == MPTI_PAIR(MPT_F32, MPT_E4M3))
         return mpti_f32_from_many_e4m3_avx512(dst, src, n);
     if (path >= MPTI_PATH_AVX512)
@@ -5267,46 +5365,91 @@ static void mpti_block_dequantize(const mpti_blocks *b, unsigned char *to, const
 }
 
 #if MPTI_X86
-MPTI_IN_AVX512 uint32_t mpti_largest_avx512(__m512i x)
-{
-    const __m256i y = _mm256_max_epu32(MPTI_Z8(extracti64x4_epi64, x, 0),
-                                       MPTI_Z8(extracti64x4_epi64, x, 1));
-    __m128i       z = _mm_max_epu32(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
-    z = _mm_max_epu32(z, _mm_shuffle_epi32(z, 0x4e));
-    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(z, _mm_shuffle_epi32(z, 0xb1)));
-}
-
-/* A whole MXFP4 block. Divided by its scale and by 2^14, a float's f16 code begins with the E2M1 code, as in
- * mpti_e4m3_words_avx512: nine bits are dropped. Returns: 0 for a block that the caller has to do, because
- * what it divides by is no normal float, or because it has an Inf or a NaN. */
-MPTI_IN_AVX512 int mpti_mxfp4_in_avx512(uint8_t *codes, uint8_t *scale, const unsigned char *p, int packed)
+/* The largest magnitudes of 32 floats' places modulo four: the largest of those is the block's. */
+MPTI_IN_AVX512 __m128i mpti_four_largest_avx512(const unsigned char *p)
 {
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-    const __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64);
-    const uint32_t field = mpti_largest_avx512(MPTI_Z16(max_epu32, _mm512_and_si512(a, magnitude),
-                                                        _mm512_and_si512(b, magnitude))) >> 23;
-    __m512        factor;
-    __m512i       h, m, code;
-    if (field - 47u > 240u - 47u)
-        return 0;
-    /* the scale is 2^(field - 127 - 2), the factor its reciprocal times 2^-14 */
-    *scale = (uint8_t)(field - 2u);
-    factor = _mm512_castsi512_ps(_mm512_set1_epi32((int)((127u + 127u + 2u - 14u - field) << 23)));
-    h = mpti_join_avx512(
-        mpti_f16_sticky_avx512(_mm512_castps_si512(
-            MPTI_Z16(mul_round_ps, _mm512_castsi512_ps(a), factor, MPTI_TRUNCATE))),
-        mpti_f16_sticky_avx512(_mm512_castps_si512(
-            MPTI_Z16(mul_round_ps, _mm512_castsi512_ps(b), factor, MPTI_TRUNCATE))));
-    m = _mm512_and_si512(h, _mm512_set1_epi16(0x7fff));
-    code = _mm512_and_si512(_mm512_srli_epi16(m, 9), _mm512_set1_epi16(1));
-    code = _mm512_add_epi16(_mm512_add_epi16(m, _mm512_set1_epi16(0xff)), code);
-    code = _mm512_min_epu16(_mm512_srli_epi16(code, 9), _mm512_set1_epi16(7));
+    const __m512i x = MPTI_Z16(max_epu32, _mm512_and_si512(_mm512_loadu_si512(p), magnitude),
+                               _mm512_and_si512(_mm512_loadu_si512(p + 64), magnitude));
+    const __m256i y = _mm256_max_epu32(MPTI_Z8(extracti64x4_epi64, x, 0), MPTI_Z8(extracti64x4_epi64, x, 1));
+    return _mm_max_epu32(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
+}
+
+/* The codes of a block whose floats, times the factor, are E2M1's numbers divided by 2^14: then their f16
+ * codes begin with the E2M1 codes, as in mpti_e4m3_words_avx512, and nine bits are dropped. */
+MPTI_IN_AVX512 void mpti_mxfp4_codes_avx512(uint8_t *codes, const unsigned char *p, __m512 factor,
+                                            int packed)
+{
+    const __m512 a = MPTI_Z16(mul_round_ps, _mm512_loadu_ps(p), factor, MPTI_TRUNCATE);
+    const __m512 b = MPTI_Z16(mul_round_ps, _mm512_loadu_ps(p + 64), factor, MPTI_TRUNCATE);
+    const __m512i h = mpti_join_avx512(mpti_f16_sticky_avx512(_mm512_castps_si512(a)),
+                                       mpti_f16_sticky_avx512(_mm512_castps_si512(b)));
+    const __m512i m = _mm512_and_si512(h, _mm512_set1_epi16(0x7fff));
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi16(m, 9), _mm512_set1_epi16(1));
+    const __m512i sum = _mm512_add_epi16(_mm512_add_epi16(m, _mm512_set1_epi16(0xff)), odd);
+    __m512i       code = _mm512_min_epu16(_mm512_srli_epi16(sum, 9), _mm512_set1_epi16(7));
     code = _mm512_ternarylogic_epi32(code, _mm512_srli_epi16(h, 12), _mm512_set1_epi16(8), 0xf8);
     if (packed)
         _mm_storeu_si128((__m128i *)(void *)codes,
                          MPTI_Z16(cvtepi32_epi8, _mm512_or_si512(code, MPTI_Z16(srli_epi32, code, 12))));
     else
         _mm256_storeu_si256((__m256i *)(void *)codes, MPTI_Z32(cvtepi16_epi8, code));
+}
+
+/* Exponent fields of largest magnitudes with which the vectors do a block: what it is multiplied by is a
+ * normal float, and it has neither Inf nor NaN. The scale is 2^(field - 127 - 2), the factor its reciprocal
+ * times 2^-14. */
+#define MPTI_MXFP4_LEAST 47
+#define MPTI_MXFP4_MOST 240
+#define MPTI_MXFP4_FACTOR(field) (127 + 127 + 2 - 14 - (field))
+
+/* One block; returns 0 if the caller has to do it. */
+MPTI_IN_AVX512 int mpti_mxfp4_in_avx512(uint8_t *codes, uint8_t *scale, const unsigned char *p, int packed)
+{
+    const __m128i  x = mpti_four_largest_avx512(p), y = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0x4e));
+    const __m128i  z = _mm_max_epu32(y, _mm_shuffle_epi32(y, 0xb1));
+    const int      field = (int)((uint32_t)_mm_cvtsi128_si32(z) >> 23);
+    if (field < MPTI_MXFP4_LEAST || field > MPTI_MXFP4_MOST)
+        return 0;
+    *scale = (uint8_t)(field - 2);
+    mpti_mxfp4_codes_avx512(codes, p, _mm512_castsi512_ps(_mm512_set1_epi32(MPTI_MXFP4_FACTOR(field) << 23)),
+                            packed);
+    return 1;
+}
+
+/* Sixteen blocks, whose scales are worked out side by side; returns 0 if the caller has to do them. */
+MPTI_IN_AVX512 int mpti_mxfp4_many_avx512(uint8_t *codes, uint8_t *scales, const unsigned char *p,
+                                          int packed)
+{
+    uint32_t  largest[64];
+    float     factor[16];
+    __m512i   a, b, c, d, field;
+    __mmask16 within;
+    int       k;
+    for (k = 0; k < 16; k++)
+        _mm_storeu_si128((__m128i *)(void *)(largest + 4 * k), mpti_four_largest_avx512(p + 128 * k));
+    a = _mm512_loadu_si512(largest);
+    b = _mm512_loadu_si512(largest + 16);
+    c = _mm512_loadu_si512(largest + 32);
+    d = _mm512_loadu_si512(largest + 48);
+    a = MPTI_Z16(max_epu32, MPTI_Z16(unpacklo_epi32, a, b), MPTI_Z16(unpackhi_epi32, a, b));
+    c = MPTI_Z16(max_epu32, MPTI_Z16(unpacklo_epi32, c, d), MPTI_Z16(unpackhi_epi32, c, d));
+    a = MPTI_Z16(max_epu32, MPTI_Z8(unpacklo_epi64, a, c), MPTI_Z8(unpackhi_epi64, a, c));
+    field = MPTI_Z16(permutexvar_epi32,
+                     _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0),
+                     MPTI_Z16(srli_epi32, a, 23));
+    within = _mm512_mask_cmple_epu32_mask(
+        _mm512_cmpge_epu32_mask(field, _mm512_set1_epi32(MPTI_MXFP4_LEAST)), field,
+        _mm512_set1_epi32(MPTI_MXFP4_MOST));
+    if (within != 0xffffu)
+        return 0;
+    _mm_storeu_si128((__m128i *)(void *)scales,
+                     MPTI_Z16(cvtepi32_epi8, _mm512_sub_epi32(field, _mm512_set1_epi32(2))));
+    _mm512_storeu_si512(
+        factor, MPTI_Z16(slli_epi32, _mm512_sub_epi32(_mm512_set1_epi32(MPTI_MXFP4_FACTOR(0)), field), 23));
+    for (k = 0; k < 16; k++)
+        mpti_mxfp4_codes_avx512(codes + (packed ? 16 : 32) * k, p + 128 * k, _mm512_set1_ps(factor[k]),
+                                packed);
     return 1;
 }
 
@@ -5314,63 +5457,93 @@ MPTI_AVX512_TARGET static size_t mpti_mxfp4_avx512(const mpti_blocks *b, uint8_t
                                                    const void *src, size_t n)
 {
     const unsigned char *from = (const unsigned char *)src;
+    const size_t         whole = n - n % 32u;
     uint32_t             in[32];
     uint8_t              out[32];
-    size_t               i;
-    for (i = 0; n - i >= 32u; i += 32u) {
-        uint8_t *to = codes + (b->packed ? i / 2u : i);
-        if (mpti_mxfp4_in_avx512(to, scales + i / 32u, from + 4u * i, b->packed))
-            continue;
-        memcpy(in, from + 4u * i, sizeof in);
-        scales[i / 32u] = (uint8_t)mpti_block_quantize(out, in, 32u, b, i);
-        if (b->packed)
-            (void)mpt_pack_n(to, out, 32u, 4);
-        else
-            memcpy(to, out, 32u);
+    size_t               i = 0, end;
+    while (i < whole) {
+        end = i + 32u;
+        if (whole - i >= 512u) {
+            end = i + 512u;
+            if (mpti_mxfp4_many_avx512(codes + (b->packed ? i / 2u : i), scales + i / 32u, from + 4u * i,
+                                       b->packed))
+                i = end;
+        }
+        for (; i < end; i += 32u) {
+            uint8_t *to = codes + (b->packed ? i / 2u : i);
+            if (mpti_mxfp4_in_avx512(to, scales + i / 32u, from + 4u * i, b->packed))
+                continue;
+            memcpy(in, from + 4u * i, sizeof in);
+            scales[i / 32u] = (uint8_t)mpti_block_quantize(out, in, 32u, b, i);
+            if (b->packed)
+                (void)mpt_pack_n(to, out, 32u, 4);
+            else
+                memcpy(to, out, 32u);
+        }
     }
     return i;
 }
 
-/* A block from a table of its elements' values, looked up by the low four bits of each place. */
-MPTI_IN_AVX512 void mpti_from_mxfp4_in_avx512(unsigned char *p, const uint8_t *codes, __m512 values,
-                                              int packed)
+/* Four bytes to the lower eight places, the next four to the upper ones. */
+MPTI_IN_AVX512 __m512i mpti_two_words_avx512(const uint8_t *p)
 {
+    int32_t low, high;
+    memcpy(&low, p, sizeof low);
+    memcpy(&high, p + 4, sizeof high);
+    return _mm512_mask_set1_epi32(_mm512_set1_epi32(low), 0xff00, high);
+}
+
+/* A block from a table of its elements' values, looked up by the low four bits of each place. */
+MPTI_IN_AVX512 void mpti_from_mxfp4_in_avx512(unsigned char *p, const uint8_t *codes, float scale, int packed)
+{
+    const __m512  values = _mm512_set_ps(-6.0f, -4.0f, -3.0f, -2.0f, -1.5f, -1.0f, -0.5f, -0.0f,
+                                         6.0f, 4.0f, 3.0f, 2.0f, 1.5f, 1.0f, 0.5f, 0.0f);
     const __m512i shifts = _mm512_set_epi32(28, 24, 20, 16, 12, 8, 4, 0, 28, 24, 20, 16, 12, 8, 4, 0);
-    const __m512i first = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
-    const __m512i second = _mm512_set_epi32(3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2);
+    const __m512  scaled = MPTI_Z16(mul_round_ps, values, _mm512_set1_ps(scale), MPTI_TRUNCATE);
     __m512i       x, y;
     if (packed) {
-        const __m512i all = MPTI_Z16(broadcast_i32x4, _mm_loadu_si128((const __m128i *)(const void *)codes));
-        x = MPTI_Z16(srlv_epi32, MPTI_Z16(permutexvar_epi32, first, all), shifts);
-        y = MPTI_Z16(srlv_epi32, MPTI_Z16(permutexvar_epi32, second, all), shifts);
+        x = MPTI_Z16(srlv_epi32, mpti_two_words_avx512(codes), shifts);
+        y = MPTI_Z16(srlv_epi32, mpti_two_words_avx512(codes + 8), shifts);
     } else {
         x = MPTI_Z16(cvtepu8_epi32, _mm_loadu_si128((const __m128i *)(const void *)codes));
         y = MPTI_Z16(cvtepu8_epi32, _mm_loadu_si128((const __m128i *)(const void *)(codes + 16)));
     }
-    _mm512_storeu_ps(p, MPTI_Z16(permutexvar_ps, x, values));
-    _mm512_storeu_ps(p + 64, MPTI_Z16(permutexvar_ps, y, values));
+    _mm512_storeu_ps(p, MPTI_Z16(permutexvar_ps, x, scaled));
+    _mm512_storeu_ps(p + 64, MPTI_Z16(permutexvar_ps, y, scaled));
+}
+
+/* Whole blocks, sixteen and their scales at a time. Scales outside of 2 to 252 are NaN, or not all their
+ * products are normal floats. */
+MPTI_IN_AVX512 size_t mpti_from_mxfp4_loop_avx512(const mpti_blocks *b, unsigned char *to,
+                                                  const uint8_t *codes, const uint8_t *scales, size_t n,
+                                                  int packed)
+{
+    const size_t whole = n - n % 32u, bytes = packed ? 16u : 32u;
+    float        factor[16];
+    size_t       i, k;
+    for (i = 0; i < whole; i += 512u) {
+        const size_t    count = whole - i < 512u ? (whole - i) / 32u : 16u;
+        const __mmask16 there = (__mmask16)MPTI_BITS_BELOW(count);
+        const __m512i   scale = MPTI_Z16(cvtepu8_epi32, _mm_maskz_loadu_epi8(there, scales + i / 32u));
+        const __m512i   past_least = _mm512_sub_epi32(scale, _mm512_set1_epi32(2));
+        const __mmask16 odd = _mm512_mask_cmpgt_epu32_mask(there, past_least, _mm512_set1_epi32(250));
+        _mm512_storeu_si512(factor, MPTI_Z16(slli_epi32, scale, 23));
+        for (k = 0; k < count; k++)
+            if (MPTI_LIKELY(!(odd >> k & 1u)))
+                mpti_from_mxfp4_in_avx512(to + 4u * (i + 32u * k), codes + (i / 32u + k) * bytes, factor[k],
+                                          packed);
+            else
+                mpti_block_dequantize(b, to + 4u * (i + 32u * k), codes + (i / 32u + k) * bytes,
+                                      scales[i / 32u + k], 32u);
+    }
+    return whole;
 }
 
 MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_avx512(const mpti_blocks *b, void *dst, const uint8_t *codes,
                                                         const uint8_t *scales, size_t n)
 {
-    const __m512   values = _mm512_set_ps(-6.0f, -4.0f, -3.0f, -2.0f, -1.5f, -1.0f, -0.5f, -0.0f,
-                                          6.0f, 4.0f, 3.0f, 2.0f, 1.5f, 1.0f, 0.5f, 0.0f);
-    unsigned char *to = (unsigned char *)dst;
-    size_t         i;
-    for (i = 0; n - i >= 32u; i += 32u) {
-        const uint32_t scale = scales[i / 32u];
-        const uint8_t *from = codes + (b->packed ? i / 2u : i);
-        __m512         scaled;
-        if (scale < 2u || scale > 252u) {       /* NaN, or not all products are normal floats */
-            mpti_block_dequantize(b, to + 4u * i, from, scale, 32u);
-            continue;
-        }
-        scaled = MPTI_Z16(mul_round_ps, values, _mm512_castsi512_ps(_mm512_set1_epi32((int)(scale << 23))),
-                                     MPTI_TRUNCATE);
-        mpti_from_mxfp4_in_avx512(to + 4u * i, from, scaled, b->packed);
-    }
-    return i;
+    return b->packed ? mpti_from_mxfp4_loop_avx512(b, (unsigned char *)dst, codes, scales, n, 1)
+                     : mpti_from_mxfp4_loop_avx512(b, (unsigned char *)dst, codes, scales, n, 0);
 }
 #endif
 

@@ -145,7 +145,8 @@ static size_t      only_size;   /* 0: all */
 
 static void measure(bench *b, const row *r, const char *path, size_t n)
 {
-    if (!strstr(r->name, only_row) || (*only_path && strcmp(path, only_path)) || (only_size && only_size != n))
+    if (!strstr(r->name, only_row) || (*only_path && strcmp(path, only_path)) ||
+        (only_size && only_size != n))
         return;
     (void)bench_row_bytes(b, r->name, path, r->run, n, (size_t)(r->in * (double)n),
                           (size_t)(r->out * (double)n));
