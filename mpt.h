@@ -23,17 +23,18 @@
  * stay right but may differ in the last bit (the conversions of mpt_half.h do not).
  *
  * Contents (search for the mark):
- *   >>M1 configuration                                 >>M12 formulas, one element each, shared with the GPU
- *   >>M2 tensors                                       >>M13 implementation: tensors
- *   >>M3 range report                                  >>M14 implementation: reports
- *   >>M4 other reports                                 >>M15 implementation: scaler, check, clip
- *   >>M5 loss scaler                                   >>M16 implementation: optimizers, rows
- *   >>M6 check, unscale, clip                          >>M17 implementation: checkpoint
- *   >>M7 optimizers                                    >>M18 implementation: policy
- *   >>M8 rows, lint, memory                            >>M19 implementation: graph
- *   >>M9 checkpoint                                    >>M20 to add an optimizer, a scaler dialect, a report
- *   >>M10 precision policy                             >>M21 licence
- *   >>M11 graph rewrite
+ *   >>M1 configuration                                 >>M13 formulas, one element each, shared with the GPU
+ *   >>M2 tensors                                       >>M14 implementation: tensors
+ *   >>M3 range report                                  >>M15 implementation: reports
+ *   >>M4 other reports                                 >>M16 implementation: scaler, check, clip
+ *   >>M5 loss scaler                                   >>M17 implementation: FP8 delayed scaling
+ *   >>M6 check, unscale, clip                          >>M18 implementation: optimizers, rows
+ *   >>M7 FP8 delayed scaling                           >>M19 implementation: checkpoint
+ *   >>M8 optimizers                                    >>M20 implementation: policy
+ *   >>M9 rows, lint, memory                            >>M21 implementation: graph
+ *   >>M10 checkpoint                                   >>M22 to add an optimizer, a scaler dialect, a report
+ *   >>M11 precision policy                             >>M23 licence
+ *   >>M12 graph rewrite
  */
 #include "mpt_half.h"   /* above the guard: a second include with MPT_IMPLEMENTATION still emits all */
 
@@ -981,7 +982,81 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
  * Returns: MPT_OK.  Errors: as mpt_clip_apply, and MPT_E_ARG for max_abs; then nothing is changed. */
 MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);
 
-// >>M7 optimizers ----------------------------------------------------------------------------------
+// >>M7 FP8 delayed scaling -------------------------------------------------------------------------
+/* FP8 needs a scale of its own for each tensor. Delayed scaling takes it from the largest |x| ("amax") of the
+ * steps before, so that one pass converts: mpt_fp8_encode_n of step t multiplies by the scale and records
+ * amax, and mpt_fp8_update, once a step, makes the scales of step t + 1 of what was recorded. The loss scale
+ * of >>M5 stays what it is: this one is undone by the product that reads the tensor, with `inverse`.
+ * Source: NVIDIA Transformer Engine, recipe DelayedScaling. */
+typedef enum mpt_amax_rule {
+    MPT_AMAX_MAX,           /* the largest of the history */
+    MPT_AMAX_MOST_RECENT,   /* the last one */
+    MPT_AMAX_RULE_COUNT
+} mpt_amax_rule;
+
+typedef struct mpt_fp8_recipe {
+    mpt_format    format;       /* MPT_E4M3, forward: weights and activations; MPT_E5M2: gradients */
+    mpt_amax_rule rule;
+    uint32_t      length;       /* of the history in steps, 1 and more */
+    int32_t       margin;       /* binades of the format left unused, -32 .. 32 */
+    uint32_t      power_of_two; /* nonzero: scales are rounded down to powers of two, and scale exactly */
+    uint32_t      drop_bad;     /* nonzero: an amax that is Inf or NaN is forgotten. Zero, as the original:
+                                   it keeps the scale still until it has left the history */
+} mpt_fp8_recipe;
+
+/* The scales of some tensors: your arrays. On the GPU the same struct with pointers to device memory. Many
+ * ranks: reduce amax by maximum before the update, as 32-bit unsigned integers so that NaN wins too. */
+typedef struct mpt_fp8_scaling {
+    mpt_fp8_recipe recipe;
+    uint64_t       count;
+    float         *scale;       /* [count] multiply with it before the conversion */
+    float         *inverse;     /* [count] 1 / scale, for the product: a_scale, b_scale of mpt_gemm_args */
+    float         *amax;        /* [count] largest |x| since the last update */
+    float         *history;     /* [count][length] the amax of earlier steps, the last one last */
+} mpt_fp8_scaling;
+
+/* mpt_fp8_recipe_default -- the original's: history of 1024 steps, its largest, margin 0.
+ *   format  in  MPT_E4M3 or MPT_E5M2; anything else is refused by the calls below */
+MPT_DEF mpt_fp8_recipe mpt_fp8_recipe_default(mpt_format format);
+
+/* mpt_fp8_init -- scales 1, nothing recorded.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with count > 0, a recipe out of range), MPT_E_UNSUPPORTED (a
+ * format that is not FP8); nothing is written. */
+MPT_DEF mpt_status mpt_fp8_init(const mpt_fp8_scaling *s);
+
+/* mpt_fp8_update -- the next scale of every tensor: (largest / amax) / 2^margin, in FP32, with `largest` the
+ * largest number of the format and amax that of the rule; then the history has moved on and amax is 0. An
+ * amax of 0, Inf or NaN keeps the old scale; so does NaN or Inf in the history where its largest counts. A
+ * scale beyond FP32's normal range is the end of that range.
+ * Returns, Errors: as mpt_fp8_init.
+ * Exact: a correctly rounded division.  Parity: bit-exact host/device.  Threads: one caller per s. */
+MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s);
+
+/* mpt_fp8_encode_n -- convert x * scale to FP8, saturating, and record the largest |x|.
+ *   dst_format  in      MPT_E4M3 or MPT_E5M2
+ *   dst         out     [n]; may be src
+ *   src_format  in      MPT_F32, MPT_F16 or MPT_BF16
+ *   scale       in      NULL: 1
+ *   amax        in/out  becomes the largest of amax and |x|, by pattern: Inf beats all numbers and NaN beats
+ *                       Inf. NULL: not recorded
+ * Finite or Inf, what is beyond the largest number becomes that (448, 57344) with its sign; NaN stays NaN,
+ * with its sign. The product is rounded to FP32 first, which changes nothing for a power of two.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with n > 0), MPT_E_UNSUPPORTED (formats); nothing is written.
+ * Exact: one FP32 product, nearest-even.  Parity: bit-exact host/device.  Threads: any. */
+MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
+                                    size_t n, const float *scale, float *amax);
+
+/* mpt_fp8_encode_transpose -- the same of a matrix, and its transpose, in one pass: products want FP8
+ * operands contiguous along k, so training needs each matrix both ways.
+ *   dst         out  [rows][cols], or NULL for the transpose alone
+ *   transposed  out  [cols][rows]
+ *   src         in   [rows][cols]; the three do not overlap
+ * The rest as above. */
+MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, void *transposed,
+                                            mpt_format src_format, const void *src, size_t rows, size_t cols,
+                                            const float *scale, float *amax);
+
+// >>M8 optimizers ----------------------------------------------------------------------------------
 /* Every optimizer is its hyperparameters, an even number of 32-bit fields, and then t: a plain struct to
  * copy, compare and save. Their names, for tables and tests: */
 #define MPT_OPTIMIZERS(X) X(sgd) X(adamw) X(adam) X(lamb) X(lion)
@@ -1050,7 +1125,7 @@ MPT_DEF mpt_status mpt_adam_step(mpt_adam *o, mpt_step *step, const mpt_tensor *
 MPT_DEF mpt_status mpt_lamb_step(mpt_lamb *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
 MPT_DEF mpt_status mpt_lion_step(mpt_lion *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
 
-// >>M8 rows, lint, memory --------------------------------------------------------------------------
+// >>M9 rows, lint, memory --------------------------------------------------------------------------
 /* Rows for inner loops: a row of weights in a 16-bit format against a row of floats, in FP32. Each has a twin
  * in FP32, which adds in the same order: what the format changes is the rounding of the weights alone. */
 #define MPT_ROW_FORMATS(X) X(f32, float) X(f16, mpt_f16) X(bf16, mpt_bf16)
@@ -1140,7 +1215,7 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
  * your numbers, and saves no memory. */
 
 
-// >>M9 checkpoint ----------------------------------------------------------------------------------
+// >>M10 checkpoint ----------------------------------------------------------------------------------
 /* What a training run is, for saving it: pointers to what you have, NULL and 0 for the rest. The lists and
  * sizes must be the same when loading; names, formats and storage are compared, nothing else is allocated or
  * guessed. State of your own (epoch, position in the data, counters of random generators) goes to
@@ -1181,7 +1256,7 @@ MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t b
  * changed.  Threads: one caller per state. */
 MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes);
 
-// >>M10 precision policy ---------------------------------------------------------------------------
+// >>M11 precision policy ---------------------------------------------------------------------------
 /* How an op is to run under a policy that mixes formats: enum, name, and the reason that is told. */
 #define MPT_RULES(X)                                                                                   \
     X(MPT_RULE_LOW,     "low",          "it multiplies and adds: low inputs, FP32 sums")               \
@@ -1198,7 +1273,7 @@ typedef enum mpt_rule {
     MPT_RULE_COUNT
 } mpt_rule;
 
-/* One row per op kind: op, rule, its list in a graph rewrite (>>M11: allow, infer, deny, clear, or none),
+/* One row per op kind: op, rule, its list in a graph rewrite (>>M12: allow, infer, deny, clear, or none),
  * source: PT PyTorch's autocast lists (ATen/autocast_mode.h), TF TensorFlow's AMP lists
  * (grappler/optimizers/auto_mixed_precision_lists.h), MP Micikevicius et al. 2018, section 3.
  * "output" is the last layer whatever its kind, "loss" any loss without a row of its own. */
@@ -1383,7 +1458,7 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
                                      size_t rows, size_t cols, float *loss, void *dlogits,
                                      mpt_format dlogits_format, float seed);
 
-// >>M11 graph rewrite ------------------------------------------------------------------------------
+// >>M12 graph rewrite ------------------------------------------------------------------------------
 /* TensorFlow's "Automatic Mixed Precision" for a graph of your own: which ops run in F16 or BF16, and where
  * casts go. Build the graph (nodes, their types, ports, edges), rewrite it, read it back.
  *
@@ -1401,7 +1476,7 @@ typedef enum mpt_list {
     MPT_LIST_NONE, MPT_LIST_ALLOW, MPT_LIST_INFER, MPT_LIST_DENY, MPT_LIST_CLEAR, MPT_LIST_COUNT
 } mpt_list;
 
-/* Built-in lists: the op names of MPT_OPS in >>M10; TensorFlow's for CUDA 9.1, cuDNN 8 and later; those of
+/* Built-in lists: the op names of MPT_OPS in >>M11; TensorFlow's for CUDA 9.1, cuDNN 8 and later; those of
  * its oneDNN BF16 pass, where infer ops that directly follow low ones are low too. */
 typedef enum mpt_op_lists { MPT_LISTS_COMPACT, MPT_LISTS_TF_CUDA, MPT_LISTS_TF_BF16,
                            MPT_LISTS_COUNT } mpt_op_lists;
@@ -1636,7 +1711,7 @@ MPT_DEF mpt_status mpt_graph_dot(FILE *out, const mpt_graph *g);
 MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s);
 #endif
 
-// >>M12 formulas, one element each, shared with the GPU --------------------------------------------
+// >>M13 formulas, one element each, shared with the GPU --------------------------------------------
 /* Arithmetic that no compiler may contract: a plain a * b + c becomes an fma or not at each one's
  * taste. PTX and bits in place of operators and intrinsics, since under --use_fast_math those flush
  * subnormals, even in a negation, a comparison or a conversion. */
@@ -2321,6 +2396,55 @@ MPT_HD uint16_t mpti_f16_stochastic(uint32_t u, uint32_t random)
     return (uint16_t)((u >> 16 & 0x8000u) | (a >= 0x7f800000u ? other : finite));
 }
 
+/* FP8 by lot, as above: m bits of mantissa, normal from the FP32 exponent field `normal` on, `most` the code
+ * of the largest number. */
+MPT_HD uint32_t mpti_stochastic_8(uint32_t a, uint32_t random, uint32_t m, uint32_t normal, uint32_t most)
+{
+    const uint32_t field = a >> 23, exp = field ? field : 1u;
+    const uint32_t sig = (a & 0x7fffffu) | (uint32_t)(field != 0u) << 23;
+    const uint32_t drop = 23u - m + (exp >= normal ? 0u : normal - exp);
+    const uint32_t base = exp >= normal ? (exp - normal) << m : 0u;
+    const uint32_t s = drop < 31u ? drop : 31u, beyond = drop > 32u ? drop - 32u : 0u;
+    const uint32_t closest = (sig + (~random >> (32u - s))) >> s;
+    const uint32_t distant = (uint32_t)(sig >> (beyond < 31u ? beyond : 31u) > random);
+    const uint32_t up = base + (drop > 31u ? distant : closest);
+    return up < most ? up : most;
+}
+
+MPT_HD uint8_t mpti_e4m3_stochastic(uint32_t u, uint32_t random)
+{
+    const uint32_t a = u & 0x7fffffffu, finite = mpti_stochastic_8(a, random, 3u, 121u, 0x7eu);
+    return (uint8_t)((u >> 24 & 0x80u) | (a >= 0x7f800000u ? 0x7fu : finite));
+}
+
+MPT_HD uint8_t mpti_e5m2_stochastic(uint32_t u, uint32_t random)
+{
+    const uint32_t a = u & 0x7fffffffu, finite = mpti_stochastic_8(a, random, 2u, 113u, 0x7bu);
+    const uint32_t other = 0x7cu | (a > 0x7f800000u ? 2u | (a >> 21 & 3u) : 0u);
+    return (uint8_t)((u >> 24 & 0x80u) | (a >= 0x7f800000u ? other : finite));
+}
+
+/* The pattern of x * scale, for FP8. Machines make other NaNs of a product, so a NaN is x's own, or the
+ * positive one where there was none (Inf * 0). */
+MPT_HD uint32_t mpti_fp8_scaled(uint32_t x, float scale)
+{
+    const uint32_t y = mpti_f32_bits(mpti_mul(mpti_f32_make(x), scale));
+    return (x & 0x7fffffffu) > 0x7f800000u ? x : (y & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : y;
+}
+
+/* The scale that follows, from the pattern of amax: compared by bits, which no fast-math build can flush. */
+MPT_HD float mpti_fp8_next_scale(float scale, uint32_t amax, const mpt_fp8_recipe *r)
+{
+    const float largest = r->format == MPT_E5M2 ? 57344.0f : 448.0f;
+    const float margin = mpti_f32_make((uint32_t)(127 - r->margin) << 23);
+    uint32_t    next;
+    if (!amax || amax >= 0x7f800000u)
+        return scale;
+    next = mpti_f32_bits(mpti_mul(mpti_div(largest, mpti_f32_make(amax)), margin));
+    next = next > 0x7f7fffffu ? 0x7f7fffffu : next < 0x00800000u ? 0x00800000u : next;
+    return mpti_f32_make(r->power_of_two ? next & 0x7f800000u : next);
+}
+
 /* A float as bf16 and the 16 bits to add to it: rounding half away keeps the rest in -2^15 .. 2^15 - 1. */
 MPT_HD void mpti_split(uint32_t u, uint16_t *high, uint16_t *low)
 {
@@ -2351,7 +2475,7 @@ MPT_HD float mpti_kahan_rest(float w, float param, int is_f16)
 
 #endif /* MPT_H */
 
-// >>M13 implementation: tensors --------------------------------------------------------------------
+// >>M14 implementation: tensors --------------------------------------------------------------------
 #if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPTI_IMPLEMENTED)
 #define MPTI_IMPLEMENTED
 
@@ -2551,7 +2675,7 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
     return status;
 }
 
-// >>M14 implementation: reports --------------------------------------------------------------------
+// >>M15 implementation: reports --------------------------------------------------------------------
 /* ---- range: counting ---- */
 
 #define MPTI_F64_INF ((uint64_t)0x7ff << 52)
@@ -5004,7 +5128,7 @@ MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int ov
     return MPT_OK;
 }
 
-// >>M15 implementation: scaler, check, clip --------------------------------------------------------
+// >>M16 implementation: scaler, check, clip --------------------------------------------------------
 
 MPT_DEF mpt_scaler_config mpt_scaler_preset(mpt_scaler_dialect dialect)
 {
@@ -5726,7 +5850,160 @@ MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, siz
     return MPT_OK;
 }
 
-// >>M16 implementation: optimizers, rows -----------------------------------------------------------
+// >>M17 implementation: FP8 delayed scaling --------------------------------------------------------
+MPT_DEF mpt_fp8_recipe mpt_fp8_recipe_default(mpt_format format)
+{
+    mpt_fp8_recipe r;
+    memset(&r, 0, sizeof r);
+    r.format = format;
+    r.rule = MPT_AMAX_MAX;
+    r.length = 1024;
+    return r;
+}
+
+static int mpti_is_fp8(mpt_format f) { return f == MPT_E4M3 || f == MPT_E5M2; }
+
+static mpt_status mpti_fp8_scaling_ok(const mpt_fp8_scaling *s)
+{
+    const mpt_fp8_recipe *r = s ? &s->recipe : NULL;
+    if (!s || (s->count && (!s->scale || !s->inverse || !s->amax || !s->history)))
+        return MPT_E_ARG;
+    if (!mpti_is_fp8(r->format))
+        return MPT_E_UNSUPPORTED;
+    return r->length && r->margin >= -32 && r->margin <= 32 &&
+           (unsigned)r->rule < (unsigned)MPT_AMAX_RULE_COUNT ? MPT_OK : MPT_E_ARG;
+}
+
+MPT_DEF mpt_status mpt_fp8_init(const mpt_fp8_scaling *s)
+{
+    const mpt_status status = mpti_fp8_scaling_ok(s);
+    size_t           i;
+    if (status != MPT_OK)
+        return status;
+    for (i = 0; i < s->count; i++) s->scale[i] = s->inverse[i] = 1.0f;
+    for (i = 0; i < s->count; i++) s->amax[i] = 0.0f;
+    for (i = 0; i < (size_t)s->count * s->recipe.length; i++) s->history[i] = 0.0f;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s)
+{
+    const mpt_status status = mpti_fp8_scaling_ok(s);
+    size_t           i, k;
+    if (status != MPT_OK)
+        return status;
+    for (i = 0; i < s->count; i++) {
+        const size_t length = s->recipe.length;
+        float *const h = s->history + i * length;
+        uint32_t     last = mpti_f32_bits(s->amax[i]), amax;
+        if (s->recipe.drop_bad && last >= 0x7f800000u)
+            last = 0u;
+        amax = last;
+        for (k = 0; k + 1 < length; k++) {
+            const uint32_t past = mpti_f32_bits(h[k + 1]);
+            h[k] = mpti_f32_make(past);
+            if (s->recipe.rule == MPT_AMAX_MAX && past > amax)
+                amax = past;
+        }
+        h[length - 1] = mpti_f32_make(last);
+        s->scale[i] = mpti_fp8_next_scale(s->scale[i], amax, &s->recipe);
+        s->inverse[i] = mpti_div(1.0f, s->scale[i]);
+        s->amax[i] = 0.0f;
+    }
+    return MPT_OK;
+}
+
+#define MPTI_FP8_BLOCK 256
+
+/* At most one block. Returns the new pattern of amax. */
+static uint32_t mpti_fp8_block(mpt_format dst_format, unsigned char *dst, mpt_format src_format,
+                               const void *src, size_t n, float scale, uint32_t amax)
+{
+    uint32_t u[MPTI_FP8_BLOCK];
+    float    x[MPTI_FP8_BLOCK];
+    size_t   i;
+    if (src_format == MPT_F32) memcpy(u, src, n * sizeof *u);
+    else {
+        (void)mpt_decode_n(x, src_format, src, n);
+        memcpy(u, x, n * sizeof *u);
+    }
+    for (i = 0; i < n; i++) {
+        const uint32_t a = u[i] & 0x7fffffffu;
+        amax = a > amax ? a : amax;
+        u[i] = mpti_fp8_scaled(u[i], scale);
+    }
+    memcpy(x, u, n * sizeof *u);
+    if (dst_format == MPT_E4M3) {
+        mpt_e4m3 code[MPTI_FP8_BLOCK];
+        (void)mpt_e4m3_from_f32_sat_n(code, x, n);
+        memcpy(dst, code, n);
+    } else {
+        mpt_e5m2 code[MPTI_FP8_BLOCK];
+        (void)mpt_e5m2_from_f32_sat_n(code, x, n);
+        memcpy(dst, code, n);
+    }
+    return amax;
+}
+
+static size_t mpti_fp8_source_size(mpt_format f) { return f == MPT_F32 ? 4u : 2u; }
+
+MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
+                                    size_t n, const float *scale, float *amax)
+{
+    unsigned char *const       to = (unsigned char *)dst;
+    const unsigned char *const from = (const unsigned char *)src;
+    const float                factor = scale ? *scale : 1.0f;
+    uint32_t                   most = 0u;
+    size_t                     i, take;
+    if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
+        return MPT_E_UNSUPPORTED;
+    if (n && (!dst || !src))
+        return MPT_E_ARG;
+    for (i = 0; i < n; i += take) {
+        take = mpti_min(n - i, MPTI_FP8_BLOCK);
+        most = mpti_fp8_block(dst_format, to + i, src_format, from + i * mpti_fp8_source_size(src_format),
+                              take, factor, most);
+    }
+    if (amax && most > mpti_f32_bits(*amax))
+        *amax = mpti_f32_make(most);
+    return MPT_OK;
+}
+
+#define MPTI_FP8_TILE 64    /* both ways whole cache lines */
+
+MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, void *transposed,
+                                            mpt_format src_format, const void *src, size_t rows, size_t cols,
+                                            const float *scale, float *amax)
+{
+    unsigned char *const       to = (unsigned char *)dst, *const flipped = (unsigned char *)transposed;
+    const unsigned char *const from = (const unsigned char *)src;
+    const float                factor = scale ? *scale : 1.0f;
+    unsigned char              tile[MPTI_FP8_TILE][MPTI_FP8_TILE];
+    uint32_t                   most = 0u;
+    size_t                     i, j, r, c;
+    if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
+        return MPT_E_UNSUPPORTED;
+    if ((rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 4u / cols))
+        return MPT_E_ARG;
+    for (i = 0; i < rows; i += MPTI_FP8_TILE)
+        for (j = 0; j < cols; j += MPTI_FP8_TILE) {
+            const size_t high = mpti_min(rows - i, MPTI_FP8_TILE), wide = mpti_min(cols - j, MPTI_FP8_TILE);
+            for (r = 0; r < high; r++) {
+                const size_t at = (i + r) * cols + j;
+                most = mpti_fp8_block(dst_format, tile[r], src_format,
+                                      from + at * mpti_fp8_source_size(src_format), wide, factor, most);
+                if (to)
+                    memcpy(to + at, tile[r], wide);
+            }
+            for (c = 0; c < wide; c++)
+                for (r = 0; r < high; r++) flipped[(j + c) * rows + i + r] = tile[r][c];
+        }
+    if (amax && most > mpti_f32_bits(*amax))
+        *amax = mpti_f32_make(most);
+    return MPT_OK;
+}
+
+// >>M18 implementation: optimizers, rows -----------------------------------------------------------
 
 /* ---- weights, wherever they live ---- */
 
@@ -6174,7 +6451,7 @@ typedef struct mpti_rule {
     int            two_passes;      /* the block leaves the weights alone; k is LAMB's */
 } mpti_rule;
 
-/* Sums of squares on the tree of >>M12, over one tensor. */
+/* Sums of squares on the tree of >>M13, over one tensor. */
 typedef struct mpti_tree { double lane[MPTI_LANES], slot[MPTI_SLOTS]; } mpti_tree;
 
 static void mpti_tree_fold(mpti_tree *tree, size_t chunk)
@@ -6658,7 +6935,7 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
     return MPT_OK;
 }
 
-// >>M17 implementation: checkpoint -----------------------------------------------------------------
+// >>M19 implementation: checkpoint -----------------------------------------------------------------
 
 /* One walk over a state serves all: measuring, saving, verifying, loading. A field is `count` words of
  * `width` bytes; a fact is a number that must be the same when loading. */
@@ -6898,7 +7175,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     return MPT_OK;
 }
 
-// >>M18 implementation: policy ---------------------------------------------------------------------
+// >>M20 implementation: policy ---------------------------------------------------------------------
 
 #ifdef MPT_USE_CBLAS
 #include <cblas.h>
@@ -6907,7 +7184,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
 typedef struct mpti_op_row {
     const char *op;
     mpt_rule    rule;
-    int         list;           /* mpt_list of the compact table in >>M11 */
+    int         list;           /* mpt_list of the compact table in >>M12 */
     const char *source;
 } mpti_op_row;
 
@@ -7540,7 +7817,7 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
     return MPT_OK;
 }
 
-// >>M19 implementation: graph ----------------------------------------------------------------------
+// >>M21 implementation: graph ----------------------------------------------------------------------
 
 /* ---- memory: kept from below, scratch from above ---- */
 
@@ -9398,17 +9675,17 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 
 #endif /* MPT_IMPLEMENTATION */
 
-// >>M20 to add an optimizer, a scaler dialect, a report --------------------------------------------
-/* An optimizer: its struct of hyperparameters and its doc block in >>M7; its formula for one element and
- *   its per-step constants in >>M12 (fma for every multiply-add, MPT_HD, no libm but sqrt); its row
- *   in MPT_OPTIMIZERS; its block loop and its MPTI_STEP line in >>M16, which give it every storage; its
+// >>M22 to add an optimizer, a scaler dialect, a report --------------------------------------------
+/* An optimizer: its struct of hyperparameters and its doc block in >>M8; its formula for one element and
+ *   its per-step constants in >>M13 (fma for every multiply-add, MPT_HD, no libm but sqrt); its row
+ *   in MPT_OPTIMIZERS; its block loop and its MPTI_STEP line in >>M18, which give it every storage; its
  *   kernel in mpt_cuda.h (search >>C); a recipe in tests/test_mpt_optim.c (textbook, naive loop, skip,
  *   invariance) and parity in tests/test_cuda.cu.
- * A storage: its row in MPT_STORAGES (>>M2), one element in >>M12, mpti_weight_in and _out in >>M16.
- * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M5), its rule in mpti_scaler_advance (>>M12), which
- *   the GPU shares, its limits in mpti_scaler_config_ok (>>M15), a trace in tests/test_mpt.c.
+ * A storage: its row in MPT_STORAGES (>>M2), one element in >>M13, mpti_weight_in and _out in >>M18.
+ * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M5), its rule in mpti_scaler_advance (>>M13), which
+ *   the GPU shares, its limits in mpti_scaler_config_ok (>>M16), a trace in tests/test_mpt.c.
  * A report: counts that merge, in a plain struct, thresholds taken from the codec (see
  *   mpti_range_limit); drawing apart from counting. */
 
-// >>M21 licence ------------------------------------------------------------------------------------
+// >>M23 licence ------------------------------------------------------------------------------------
 /* MIT licence, as mpt_half.h.  Copyright (c) 2026 the mpt authors. */

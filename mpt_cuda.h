@@ -70,7 +70,8 @@ typedef struct mpt_cuda_state {
 } mpt_cuda_state;
 
 // >>C2 context -------------------------------------------------------------------------------------
-/* mpt_cuda_create -- look at a device and make it current.
+/* mpt_cuda_create -- look at a device and make it current. With several GPUs: a context each, and its device
+ * made current by cudaSetDevice before calls with it; with another one current, a call is refused.
  *   out     out  set even on an error (unless out of memory: NULL), so that the error text can be read;
  *                destroy it in any case
  *   device  in   CUDA's device number, 0 and more
@@ -111,6 +112,38 @@ MPT_DEF mpt_status mpt_cuda_e4m3_from_f32_sat_n(mpt_cuda *c, mpt_e4m3 *dst, cons
                                                 mpt_stream stream);
 MPT_DEF mpt_status mpt_cuda_e5m2_from_f32_sat_n(mpt_cuda *c, mpt_e5m2 *dst, const float *src, size_t n,
                                                 mpt_stream stream);
+
+/* mpt_cuda_stochastic_n -- mpt_convert_n from float by stochastic rounding, the same bits: each element has
+ * its own random bits, whatever the launch.
+ *   dst_format  in  MPT_F16, MPT_BF16, MPT_E4M3 or MPT_E5M2
+ *   opts        in  seed, stream, step and first_element, copied at the call; rounding MPT_RND_STOCHASTIC;
+ *                   all else 0
+ *   state       in  NULL; or its scaler's updates are added to opts->step, so that every replay of a graph
+ *                   rounds anew
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (another format, rounding or option), MPT_E_CUDA.
+ * Parity: bit-exact host/device. */
+MPT_DEF mpt_status mpt_cuda_stochastic_n(mpt_cuda *c, mpt_format dst_format, void *dst, const float *src,
+                                         size_t n, const mpt_opts *opts, const mpt_cuda_state *state,
+                                         mpt_stream stream);
+
+/* mpt_cuda_fp8_init, mpt_cuda_fp8_update, mpt_cuda_fp8_encode_n, mpt_cuda_fp8_encode_transpose -- as
+ * mpt_fp8_init and so on: delayed scaling for all tensors in one launch; conversion and amax in one pass, and
+ * the transpose too.
+ *   s      in  host memory; its pointers are device memory
+ *   scale  in  device memory: read when the stream gets there; NULL: 1
+ *   amax   in/out  device memory; NULL: not recorded
+ * Arrays at full speed: 16-byte aligned; matrices: rows and cols multiples of 4 too.
+ * Returns: MPT_OK.  Errors: as their twins, and MPT_E_CUDA.
+ * Parity: bit-exact host/device, amax too, whatever the launch. */
+MPT_DEF mpt_status mpt_cuda_fp8_init(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
+MPT_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
+MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, void *dst, mpt_format src_format,
+                                         const void *src, size_t n, const float *scale, float *amax,
+                                         mpt_stream stream);
+MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_format, void *dst,
+                                                 void *transposed, mpt_format src_format, const void *src,
+                                                 size_t rows, size_t cols, const float *scale, float *amax,
+                                                 mpt_stream stream);
 
 // >>C4 list and state ------------------------------------------------------------------------------
 /* mpt_cuda_list_create -- put a tensor list into a device table; one launch then serves all tensors.
@@ -647,17 +680,6 @@ MPTI_D bool mpti_is_last_block(uint32_t *blocks_done)
     return last[0] != 0;
 }
 
-/* Launch by function, not by <<<>>>, so that a plain C++ compiler reads this file too. Arguments are
- * converted to the parameter types first, which is what the pointer array needs. */
-template <class T> struct mpti_same { typedef T type; };
-template <class... P>
-static cudaError_t mpti_launch(void (*kernel)(P...), unsigned blocks, unsigned threads, mpt_stream stream,
-                               typename mpti_same<P>::type... args)
-{
-    void *pointers[] = {(void *)&args...};
-    return cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), pointers, 0, stream);
-}
-
 // >>C10 context, list, state -----------------------------------------------------------------------
 typedef struct mpti_lt mpti_lt;
 
@@ -712,7 +734,14 @@ static const char *mpti_cuda_advice(cudaError_t e)
     case cudaErrorInvalidDevice:
         return " (device numbers start at 0)";
     case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
         return " (compile with -arch for this GPU)";
+    case cudaErrorUnsupportedPtxVersion:
+        return " (update the NVIDIA driver, or compile with -arch for this GPU)";
+    case cudaErrorInvalidResourceHandle:
+        return " (call cudaSetDevice with this context's device first, and pass a stream made there)";
+    case cudaErrorStreamCaptureUnsupported:
+        return " (while a stream is capturing nothing can be created, destroyed or waited for: do it before)";
     default:
         return "";
     }
@@ -726,6 +755,26 @@ static mpt_status mpti_cuda_result(mpt_cuda *c, cudaError_t e, const char *call)
     c->code = (int)e;
     mpti_cuda_say(c, call, cudaGetErrorString(e), mpti_cuda_advice(e));
     return e == cudaErrorMemoryAllocation ? MPT_E_MEMORY : MPT_E_CUDA;
+}
+
+/* The context's device is the current one, as CUDA wants it for a launch and an allocation. */
+static cudaError_t mpti_cuda_here(const mpt_cuda *c)
+{
+    int               now = -1;
+    const cudaError_t e = cudaGetDevice(&now);
+    return e != cudaSuccess || now == c->device ? e : cudaErrorInvalidResourceHandle;
+}
+
+/* Launch by function, not by <<<>>>, so that a plain C++ compiler reads this file too. Arguments are
+ * converted to the parameter types first, which is what the pointer array needs. */
+template <class T> struct mpti_same { typedef T type; };
+template <class... P>
+static cudaError_t mpti_launch(const mpt_cuda *c, void (*kernel)(P...), unsigned blocks, unsigned threads,
+                               mpt_stream stream, typename mpti_same<P>::type... args)
+{
+    void             *pointers[] = {(void *)&args...};
+    const cudaError_t e = mpti_cuda_here(c);
+    return e != cudaSuccess ? e : cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), pointers, 0, stream);
 }
 
 MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
@@ -815,6 +864,7 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
     cudaError_t       e = row && chunk ? cudaSuccess : cudaErrorMemoryAllocation;
     if (e == cudaSuccess)
         (void)mpti_cuda_tabulate(tensors, count, row, chunk);
+    if (e == cudaSuccess) e = mpti_cuda_here(c);
     if (e == cudaSuccess) e = cudaMalloc((void **)&l->tensors, tensor_bytes);
     if (e == cudaSuccess) e = cudaMalloc((void **)&l->chunks, chunk_bytes);
     if (e == cudaSuccess) e = cudaMalloc((void **)&l->partial, 2 * chunks * sizeof(double));
@@ -886,7 +936,7 @@ MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const 
     const char *const name = "mpt_cuda_state_set";
     if (!c || !state || !host)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
-    return mpti_cuda_result(c, mpti_launch(mpti_k_state_set, 1, 1, stream, state, *host), name);
+    return mpti_cuda_result(c, mpti_launch(c, mpti_k_state_set, 1, 1, stream, state, *host), name);
 }
 
 MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, const mpt_scaler *scaler,
@@ -904,7 +954,9 @@ MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, cons
     memset(&host, 0, sizeof host);
     host.scaler = *scaler;
     host.lr = lr;
-    status = mpti_cuda_result(c, cudaMalloc((void **)out, sizeof **out), name);
+    status = mpti_cuda_result(c, mpti_cuda_here(c), name);
+    if (status == MPT_OK)
+        status = mpti_cuda_result(c, cudaMalloc((void **)out, sizeof **out), name);
     if (status == MPT_OK)
         status = mpti_cuda_result(c, cudaMemcpy(*out, &host, sizeof host, cudaMemcpyHostToDevice), name);
     if (status != MPT_OK) {
@@ -935,7 +987,7 @@ MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr,
     const char *const name = "mpt_cuda_lr_set";
     if (!c || !state || !(lr >= 0.0f) || !mpti_f32_is_finite(lr))
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or lr is below 0 or not finite");
-    return mpti_cuda_result(c, mpti_launch(mpti_k_lr_set, 1, 1, stream, state, lr), name);
+    return mpti_cuda_result(c, mpti_launch(c, mpti_k_lr_set, 1, 1, stream, state, lr), name);
 }
 
 // >>C11 kernels: conversion ------------------------------------------------------------------------
@@ -1042,7 +1094,7 @@ static mpt_status mpti_cuda_convert(mpt_cuda *c, void *dst, const void *src, siz
     const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / per_block + 1u);
     typename Op::out *const      to = (typename Op::out *)dst;
     const typename Op::in *const from = (const typename Op::in *)src;
-    return mpti_cuda_result(c, mpti_launch(mpti_k_convert<Op>, blocks, MPTI_THREADS, stream, to, from,
+    return mpti_cuda_result(c, mpti_launch(c, mpti_k_convert<Op>, blocks, MPTI_THREADS, stream, to, from,
                                            (uint64_t)n), name);
 }
 
@@ -1057,6 +1109,442 @@ MPT_PAIRS(MPTI_X)
 #undef MPTI_X
 MPTI_CONVERT_CALL(e4m3_from_f32_sat, mpt_e4m3, float)
 MPTI_CONVERT_CALL(e5m2_from_f32_sat, mpt_e5m2, float)
+
+/* ---- stochastic conversion ---- */
+
+/* The random bits of eight elements from `first` on, which may be anything: mpt_philox of each. Chosen
+ * without an index, which would put the words into local memory. */
+MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint32_t step, uint64_t seed, uint32_t r[MPTI_VEC])
+{
+    const uint32_t ahead = (uint32_t)(first % 4);
+    uint32_t       w[MPTI_VEC + 4];
+    MPTI_UNROLL
+    for (uint32_t q = 0; q < MPTI_VEC / 4 + 1; q++) {
+        const uint64_t block = first / 4 + q;
+        if (q == MPTI_VEC / 4 && !ahead)
+            continue;
+        const mpt_philox_words words =
+            mpt_philox_block((uint32_t)block, (uint32_t)(block >> 32), stream, step, seed);
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < 4; k++) w[4 * q + k] = words.word[k];
+    }
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < MPTI_VEC; k++)
+        r[k] = !ahead ? w[k] : ahead == 1 ? w[k + 1] : ahead == 2 ? w[k + 2] : w[k + 3];
+}
+
+/* A format's pattern and its rounding by lot. */
+struct mpti_lot_f16 {
+    typedef uint16_t out;
+    MPTI_D out one(uint32_t u, uint32_t random) { return mpti_f16_stochastic(u, random); }
+};
+struct mpti_lot_bf16 {
+    typedef uint16_t out;
+    MPTI_D out one(uint32_t u, uint32_t random) { return mpti_bf16_stochastic(u, random); }
+};
+struct mpti_lot_e4m3 {
+    typedef uint8_t out;
+    MPTI_D out one(uint32_t u, uint32_t random) { return mpti_e4m3_stochastic(u, random); }
+};
+struct mpti_lot_e5m2 {
+    typedef uint8_t out;
+    MPTI_D out one(uint32_t u, uint32_t random) { return mpti_e5m2_stochastic(u, random); }
+};
+
+template <class Lot>
+static __global__ void __launch_bounds__(MPTI_THREADS)
+mpti_k_stochastic(typename Lot::out *dst, const float *src, uint64_t n, uint64_t seed, uint64_t first,
+                  uint32_t random_stream, uint32_t step, const mpt_cuda_state *state)
+{
+    const uint32_t V = 16 / sizeof(typename Lot::out);
+    const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
+    const uint32_t now = step + (state ? (uint32_t)state->scaler.updates : 0u);
+    for (uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V; i < n; i += stride) {
+        const uint32_t     count = (uint32_t)(n - i < V ? n - i : V);
+        uint32_t           x[V], r[MPTI_VEC];
+        typename Lot::out  y[V];
+        mpti_load_codes<uint32_t, V>((const uint32_t *)src + i, count, x);
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < V; k++) {
+            if (k % MPTI_VEC == 0) mpti_random8(first + i + k, random_stream, now, seed, r);
+            y[k] = Lot::one(x[k], r[k % MPTI_VEC]);
+        }
+        mpti_store_codes<typename Lot::out, V>(dst + i, count, y);
+    }
+}
+
+template <class Lot>
+static cudaError_t mpti_cuda_stochastic(const mpt_cuda *c, void *dst, const float *src, size_t n,
+                                        const mpt_opts *o, const mpt_cuda_state *state, mpt_stream stream)
+{
+    typename Lot::out *const to = (typename Lot::out *)dst;
+    const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * 16u / sizeof *to) + 1u);
+    return mpti_launch(c, mpti_k_stochastic<Lot>, blocks, MPTI_THREADS, stream, to, src, (uint64_t)n, o->seed,
+                       o->first_element, o->stream, o->step, state);
+}
+
+MPT_DEF mpt_status mpt_cuda_stochastic_n(mpt_cuda *c, mpt_format dst_format, void *dst, const float *src,
+                                         size_t n, const mpt_opts *opts, const mpt_cuda_state *state,
+                                         mpt_stream stream)
+{
+    const char *const name = "mpt_cuda_stochastic_n";
+    cudaError_t       e;
+    if (!c || !opts || (n && (!dst || !src)))
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "no context or options, or NULL with n above 0");
+    if (opts->rounding != MPT_RND_STOCHASTIC || opts->overflow != MPT_OVERFLOW_IEEE || opts->flush ||
+        opts->nan != MPT_NAN_KEEP || opts->randoms)
+        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, "only stochastic rounding by the header's own "
+                             "random bits; no other option");
+    if (dst_format != MPT_F16 && dst_format != MPT_BF16 && dst_format != MPT_E4M3 && dst_format != MPT_E5M2)
+        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, "dst_format is not f16, bf16, e4m3 or e5m2");
+    if (!n)
+        return MPT_OK;
+    switch (dst_format) {
+    case MPT_F16:  e = mpti_cuda_stochastic<mpti_lot_f16>(c, dst, src, n, opts, state, stream); break;
+    case MPT_BF16: e = mpti_cuda_stochastic<mpti_lot_bf16>(c, dst, src, n, opts, state, stream); break;
+    case MPT_E4M3: e = mpti_cuda_stochastic<mpti_lot_e4m3>(c, dst, src, n, opts, state, stream); break;
+    default:       e = mpti_cuda_stochastic<mpti_lot_e5m2>(c, dst, src, n, opts, state, stream);
+    }
+    return mpti_cuda_result(c, e, name);
+}
+
+/* ---- FP8 with a scale and amax ---- */
+
+/* What a source is, and how it becomes a float's pattern. */
+struct mpti_source_f32 {
+    typedef uint32_t in;
+    MPTI_D uint32_t widen(in x) { return x; }
+};
+struct mpti_source_f16 {
+    typedef uint16_t in;
+    MPTI_D uint32_t widen(in x) { return mpti_f16_decode(x); }
+};
+struct mpti_source_bf16 {
+    typedef uint16_t in;
+    MPTI_D uint32_t widen(in x) { return mpti_bf16_decode(x); }
+};
+
+/* One element; *amax takes its |x|. */
+template <class Source>
+MPTI_D uint8_t mpti_fp8_1(typename Source::in x, float scale, bool e5m2, uint32_t *amax)
+{
+    const uint32_t u = Source::widen(x), a = u & 0x7fffffffu, y = mpti_fp8_scaled(u, scale);
+    *amax = a > *amax ? a : *amax;
+    return e5m2 ? mpti_e5m2_encode_to(y, 0x7bu) : mpti_e4m3_encode_to(y, 0x7eu);
+}
+
+MPTI_D uint32_t mpti_warp_max(uint32_t x)
+{
+    MPTI_UNROLL
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const uint32_t other = __shfl_xor_sync(0xffffffffu, x, distance);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+/* The largest of a block, valid in thread 0. */
+MPTI_D uint32_t mpti_block_max(uint32_t x)
+{
+    MPT_SHARED(uint32_t, most, MPTI_WARPS);
+    x = mpti_warp_max(x);
+    __syncthreads();                    /* the last maximum's readers are done */
+    if (threadIdx.x % 32 == 0)
+        most[threadIdx.x / 32] = x;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        MPTI_UNROLL
+        for (uint32_t w = 1; w < MPTI_WARPS; w++) x = most[w] > x ? most[w] : x;
+    }
+    return x;
+}
+
+/* A maximum of patterns comes out the same in any order. All threads of a block; amax may be NULL. */
+MPTI_D void mpti_block_note_amax(float *amax, uint32_t mine)
+{
+    if (!amax)
+        return;
+    mine = mpti_block_max(mine);
+    if (threadIdx.x == 0)
+        atomicMax((unsigned *)amax, mine);
+}
+
+template <class Source>
+static __global__ void __launch_bounds__(MPTI_THREADS)
+mpti_k_fp8_encode(uint8_t *dst, const typename Source::in *src, uint64_t n, const float *scale, float *amax,
+                  int e5m2)
+{
+    const uint32_t V = 16;              /* one 16-byte store */
+    const float    factor = scale ? *scale : 1.0f;
+    const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
+    uint32_t       most = 0u;
+    for (uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V; i < n; i += stride) {
+        const uint32_t      count = (uint32_t)(n - i < V ? n - i : V);
+        typename Source::in x[V];
+        uint8_t             y[V];
+        mpti_load_codes<typename Source::in, V>(src + i, count, x);     /* 0 behind the end */
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < V; k++) y[k] = mpti_fp8_1<Source>(x[k], factor, e5m2 != 0, &most);
+        mpti_store_codes<uint8_t, V>(dst + i, count, y);
+    }
+    mpti_block_note_amax(amax, most);
+}
+
+/* The transpose goes through shared memory in tiles of 64 x 64 codes. A thread has 4 x 4 of them: four rows
+ * as it reads them, and four words, one per column, as the transpose wants them. */
+#define MPTI_SIDE       64u
+#define MPTI_SIDE_WORDS 16u             /* of one column: 4 codes a word */
+
+/* Where word w of a column lies. When a warp writes, its lanes have w in a pair and columns 4 t + k for
+ * t = 0 .. 15; when it reads, two neighbouring columns and all their words. Both touch each of the 32 banks
+ * once. */
+MPT_HD uint32_t mpti_tile_place(uint32_t column, uint32_t w)
+{
+    return (column ^ (column >> 2 & 1u)) * MPTI_SIDE_WORDS + (w ^ (column >> 3 & 7u) * 2u);
+}
+
+/* Four codes or values, in one access where they are aligned to their size. */
+template <class T> MPTI_D void mpti_load4(const T *p, uint32_t count, T x[4])
+{
+    if (count >= 4 && (uintptr_t)p % (4 * sizeof(T)) == 0) {
+        if (sizeof(T) == 4) {
+            const uint4 q = __ldcs(reinterpret_cast<const uint4 *>(p));
+            x[0] = (T)q.x;
+            x[1] = (T)q.y;
+            x[2] = (T)q.z;
+            x[3] = (T)q.w;
+        } else {
+            const uint2 q = __ldcs(reinterpret_cast<const uint2 *>(p));
+            x[0] = (T)q.x;
+            x[1] = (T)(q.x >> 16);
+            x[2] = (T)q.y;
+            x[3] = (T)(q.y >> 16);
+        }
+        return;
+    }
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < 4; k++) x[k] = k < count ? p[k] : (T)0;
+}
+
+MPTI_D void mpti_store_word(uint8_t *p, uint32_t count, uint32_t word)
+{
+    if (count >= 4 && (uintptr_t)p % 4 == 0) {
+        __stcs(reinterpret_cast<unsigned *>(p), word);
+        return;
+    }
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < 4; k++)
+        if (k < count) p[k] = (uint8_t)(word >> (8 * k));
+}
+
+/* How many of four places from `at` on are inside. */
+MPTI_D uint32_t mpti_inside4(uint64_t at, uint64_t end)
+{
+    return at >= end ? 0u : end - at < 4 ? (uint32_t)(end - at) : 4u;
+}
+
+template <class Source>
+static __global__ void __launch_bounds__(MPTI_THREADS)
+mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const typename Source::in *src, uint64_t rows,
+                     uint64_t cols, const float *scale, float *amax, int e5m2)
+{
+    MPT_SHARED(uint32_t, tile, MPTI_SIDE * MPTI_SIDE_WORDS);
+    const float    factor = scale ? *scale : 1.0f;
+    const uint32_t x = threadIdx.x % 16 * 4, y = threadIdx.x / 16 * 4;  /* this thread's place in the tile */
+    const uint64_t across = (cols + MPTI_SIDE - 1) / MPTI_SIDE;
+    const uint64_t tiles = (rows + MPTI_SIDE - 1) / MPTI_SIDE * across;
+    uint32_t       most = 0u;
+    for (uint64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+        const uint64_t row = t / across * MPTI_SIDE, col = t % across * MPTI_SIDE;
+        const uint32_t wide = mpti_inside4(col + x, cols), high = mpti_inside4(row + y, rows);
+        uint32_t       column[4] = {0u, 0u, 0u, 0u};
+        MPTI_UNROLL
+        for (uint32_t r = 0; r < 4; r++) {
+            const uint64_t      at = (row + y + r) * cols + col + x;
+            typename Source::in v[4];
+            uint32_t            word = 0u;
+            if (r >= high || !wide)
+                continue;
+            mpti_load4(src + at, wide, v);
+            MPTI_UNROLL
+            for (uint32_t k = 0; k < 4; k++) {
+                const uint32_t code = mpti_fp8_1<Source>(v[k], factor, e5m2 != 0, &most);
+                word |= code << (8 * k);
+                column[k] |= code << (8 * r);
+            }
+            if (dst) mpti_store_word(dst + at, wide, word);
+        }
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < 4; k++) tile[mpti_tile_place(x + k, y / 4)] = column[k];
+        __syncthreads();
+        for (uint32_t i = threadIdx.x; i < MPTI_SIDE * MPTI_SIDE_WORDS; i += MPTI_THREADS) {
+            const uint32_t c = i / MPTI_SIDE_WORDS, w = i % MPTI_SIDE_WORDS;
+            if (col + c < cols)
+                mpti_store_word(transposed + (col + c) * rows + row + 4 * w,
+                                mpti_inside4(row + 4 * w, rows), tile[mpti_tile_place(c, w)]);
+        }
+        __syncthreads();                /* read, before the next tile is written */
+    }
+    mpti_block_note_amax(amax, most);
+}
+
+/* A block per tensor. The history moves on in place: a stretch is read before it is written. */
+static __global__ void __launch_bounds__(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s)
+{
+    const uint32_t length = s.recipe.length;
+    for (uint64_t i = blockIdx.x; i < s.count; i += gridDim.x) {
+        float *const   h = s.history + i * length;
+        const uint32_t now = mpti_f32_bits(s.amax[i]);
+        const uint32_t last = s.recipe.drop_bad && now >= 0x7f800000u ? 0u : now;
+        uint32_t       most = last;
+        for (uint64_t first = 0; first < length; first += MPTI_THREADS) {
+            const uint64_t k = first + threadIdx.x;
+            const uint32_t past = k + 1 < length ? mpti_f32_bits(h[k + 1]) : last;
+            __syncthreads();            /* all have read what their neighbours write */
+            if (k < length)
+                h[k] = mpti_f32_make(past);
+            if (k < length && s.recipe.rule == MPT_AMAX_MAX)
+                most = past > most ? past : most;
+        }
+        most = mpti_block_max(most);    /* its barriers: all have read amax */
+        if (threadIdx.x == 0) {
+            const float scale = mpti_fp8_next_scale(s.scale[i], most, &s.recipe);
+            s.scale[i] = scale;
+            s.inverse[i] = mpti_div(1.0f, scale);
+            s.amax[i] = 0.0f;
+        }
+    }
+}
+
+static __global__ void __launch_bounds__(MPTI_THREADS) mpti_k_fp8_init(mpt_fp8_scaling s)
+{
+    const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS;
+    const uint64_t first = (uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x;
+    for (uint64_t i = first; i < s.count; i += stride) {
+        s.scale[i] = 1.0f;
+        s.inverse[i] = 1.0f;
+        s.amax[i] = 0.0f;
+    }
+    for (uint64_t i = first; i < s.count * s.recipe.length; i += stride) s.history[i] = 0.0f;
+}
+
+static mpt_status mpti_cuda_fp8_ok(mpt_cuda *c, const mpt_fp8_scaling *s, const char *name)
+{
+    if (!c || !s || (s->count && (!s->scale || !s->inverse || !s->amax || !s->history)))
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or NULL array with count above 0");
+    if (!mpti_gemm_is_fp8(s->recipe.format))
+        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, "the format of the recipe is not e4m3 or e5m2");
+    if (!s->recipe.length || s->recipe.margin < -32 || s->recipe.margin > 32 ||
+        (unsigned)s->recipe.rule >= (unsigned)MPT_AMAX_RULE_COUNT)
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "length 0, margin beyond 32, or an unknown rule");
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_cuda_fp8_init(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream)
+{
+    const char *const name = "mpt_cuda_fp8_init";
+    const mpt_status  status = mpti_cuda_fp8_ok(c, s, name);
+    if (status != MPT_OK || !s->count)
+        return status;
+    const unsigned blocks = mpti_cuda_blocks(c, s->count * s->recipe.length / MPTI_THREADS + 1u);
+    return mpti_cuda_result(c, mpti_launch(c, mpti_k_fp8_init, blocks, MPTI_THREADS, stream, *s), name);
+}
+
+MPT_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream)
+{
+    const char *const name = "mpt_cuda_fp8_update";
+    const mpt_status  status = mpti_cuda_fp8_ok(c, s, name);
+    if (status != MPT_OK || !s->count)
+        return status;
+    const unsigned blocks = mpti_cuda_blocks(c, s->count);
+    return mpti_cuda_result(c, mpti_launch(c, mpti_k_fp8_update, blocks, MPTI_THREADS, stream, *s), name);
+}
+
+static mpt_status mpti_cuda_fp8_formats(mpt_cuda *c, mpt_format dst_format, mpt_format src_format,
+                                        const char *name)
+{
+    if (!mpti_gemm_is_fp8(dst_format))
+        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, "dst_format is not e4m3 or e5m2");
+    if (src_format != MPT_F32 && src_format != MPT_F16 && src_format != MPT_BF16)
+        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, "src_format is not f32, f16 or bf16");
+    return MPT_OK;
+}
+
+template <class Source>
+static cudaError_t mpti_cuda_fp8_encode(const mpt_cuda *c, void *dst, const void *src, size_t n,
+                                        const float *scale, float *amax, int e5m2, mpt_stream stream)
+{
+    const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * 16u) + 1u);
+    return mpti_launch(c, mpti_k_fp8_encode<Source>, blocks, MPTI_THREADS, stream, (uint8_t *)dst,
+                       (const typename Source::in *)src, (uint64_t)n, scale, amax, e5m2);
+}
+
+MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, void *dst, mpt_format src_format,
+                                         const void *src, size_t n, const float *scale, float *amax,
+                                         mpt_stream stream)
+{
+    const char *const name = "mpt_cuda_fp8_encode_n";
+    const int         e5m2 = dst_format == MPT_E5M2;
+    mpt_status        status;
+    cudaError_t       e;
+    if (!c || (n && (!dst || !src)))
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument with n above 0");
+    status = mpti_cuda_fp8_formats(c, dst_format, src_format, name);
+    if (status != MPT_OK || !n)
+        return status;
+    switch (src_format) {
+    case MPT_F16:
+        e = mpti_cuda_fp8_encode<mpti_source_f16>(c, dst, src, n, scale, amax, e5m2, stream);
+        break;
+    case MPT_BF16:
+        e = mpti_cuda_fp8_encode<mpti_source_bf16>(c, dst, src, n, scale, amax, e5m2, stream);
+        break;
+    default:
+        e = mpti_cuda_fp8_encode<mpti_source_f32>(c, dst, src, n, scale, amax, e5m2, stream);
+    }
+    return mpti_cuda_result(c, e, name);
+}
+
+template <class Source>
+static cudaError_t mpti_cuda_fp8_transpose(const mpt_cuda *c, void *dst, void *transposed, const void *src,
+                                           uint64_t rows, uint64_t cols, const float *scale, float *amax,
+                                           int e5m2, mpt_stream stream)
+{
+    const uint64_t tiles = ((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
+    return mpti_launch(c, mpti_k_fp8_transpose<Source>, mpti_cuda_blocks(c, tiles), MPTI_THREADS, stream,
+                       (uint8_t *)dst, (uint8_t *)transposed, (const typename Source::in *)src, rows, cols,
+                       scale, amax, e5m2);
+}
+
+MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_format, void *dst,
+                                                 void *transposed, mpt_format src_format, const void *src,
+                                                 size_t rows, size_t cols, const float *scale, float *amax,
+                                                 mpt_stream stream)
+{
+    const char *const name = "mpt_cuda_fp8_encode_transpose";
+    const int         e5m2 = dst_format == MPT_E5M2;
+    mpt_status        status;
+    cudaError_t       e;
+    if (!c || (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 4u / cols))
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or a matrix larger than memory");
+    status = mpti_cuda_fp8_formats(c, dst_format, src_format, name);
+    if (status != MPT_OK || !rows || !cols)
+        return status;
+    switch (src_format) {
+    case MPT_F16:
+        e = mpti_cuda_fp8_transpose<mpti_source_f16>(c, dst, transposed, src, rows, cols, scale, amax, e5m2,
+                                                     stream);
+        break;
+    case MPT_BF16:
+        e = mpti_cuda_fp8_transpose<mpti_source_bf16>(c, dst, transposed, src, rows, cols, scale, amax, e5m2,
+                                                      stream);
+        break;
+    default:
+        e = mpti_cuda_fp8_transpose<mpti_source_f32>(c, dst, transposed, src, rows, cols, scale, amax, e5m2,
+                                                     stream);
+    }
+    return mpti_cuda_result(c, e, name);
+}
 
 // >>C12 kernels: scale, check, clip, update --------------------------------------------------------
 static __global__ void __launch_bounds__(MPTI_THREADS)
@@ -1077,8 +1565,8 @@ MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, f
     if (!c || !state || (n && !x))
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
     const unsigned blocks = mpti_cuda_blocks(c, n / MPTI_THREADS + 1u);
-    return mpti_cuda_result(c, mpti_launch(mpti_k_scale, blocks, MPTI_THREADS, stream, state, x, (uint64_t)n),
-                            name);
+    return mpti_cuda_result(c, mpti_launch(c, mpti_k_scale, blocks, MPTI_THREADS, stream, state, x,
+                                           (uint64_t)n), name);
 }
 
 /* The sum of one value per thread in adjacent pairs, as mpti_pair_sum adds them; valid in thread 0. A
@@ -1220,7 +1708,7 @@ static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cu
     if (!c || !list || !state)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
     const unsigned blocks = mpti_cuda_blocks(c, list->chunk_count);
-    return mpti_cuda_result(c, mpti_launch(mpti_k_check, blocks, MPTI_THREADS, stream, list->tensors,
+    return mpti_cuda_result(c, mpti_launch(c, mpti_k_check, blocks, MPTI_THREADS, stream, list->tensors,
                                            list->chunks, list->chunk_count, list->partial, state,
                                            write_back), name);
 }
@@ -1250,7 +1738,7 @@ MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_n
     const char *const name = "mpt_cuda_clip";
     if (!c || !state || !(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm))
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or max_norm is not above 0 and finite");
-    return mpti_cuda_result(c, mpti_launch(mpti_k_clip, 1, 1, stream, state, max_norm), name);
+    return mpti_cuda_result(c, mpti_launch(c, mpti_k_clip, 1, 1, stream, state, max_norm), name);
 }
 
 static_assert(sizeof ((mpt_cuda_state *)0)->combine == MPTI_COMBINED * sizeof(double), "room for all of it");
@@ -1277,12 +1765,12 @@ MPT_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, mpt_cuda_state *state, mpt_cuda
     const char *const name = "mpt_cuda_combine";
     if (!c || !state || !reduce)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
-    mpt_status status = mpti_cuda_result(c, mpti_launch(mpti_k_combine_pack, 1, 1, stream, state), name);
+    mpt_status status = mpti_cuda_result(c, mpti_launch(c, mpti_k_combine_pack, 1, 1, stream, state), name);
     if (status != MPT_OK)
         return status;
     if (reduce(user, state->combine, MPTI_COMBINED, stream))
         return mpti_cuda_bad(c, MPT_E_DATA, name, "the reduction could not be queued");
-    return mpti_cuda_result(c, mpti_launch(mpti_k_combine_unpack, 1, 1, stream, state), name);
+    return mpti_cuda_result(c, mpti_launch(c, mpti_k_combine_unpack, 1, 1, stream, state), name);
 }
 
 MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_stream stream)
@@ -1312,7 +1800,7 @@ MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mp
     const char *const name = "mpt_cuda_scaler_update";
     if (!c || !state)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
-    return mpti_cuda_result(c, mpti_launch(mpti_k_update, 1, 1, stream, state), name);
+    return mpti_cuda_result(c, mpti_launch(c, mpti_k_update, 1, 1, stream, state), name);
 }
 
 // >>C13 kernels: optimizers ------------------------------------------------------------------------
@@ -1388,17 +1876,13 @@ MPTI_D void mpti_store_stochastic(const mpti_cuda_tensor *t, uint64_t at, uint32
                                   const float w[MPTI_VEC], uint32_t stream, uint32_t step)
 {
     uint16_t code[MPTI_VEC];
+    uint32_t random[MPTI_VEC];
+    mpti_random8(at, stream, step, t->seed, random);
     MPTI_UNROLL
-    for (uint32_t q = 0; q < MPTI_VEC / 4; q++) {
-        const uint64_t         block = at / 4 + q;
-        const mpt_philox_words r =
-            mpt_philox_block((uint32_t)block, (uint32_t)(block >> 32), stream, step, t->seed);
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < 4; k++) {
-            const uint32_t u = mpti_f32_bits(w[4 * q + k]);
-            code[4 * q + k] = t->param_format == MPT_F16 ? mpti_f16_stochastic(u, r.word[k])
-                                                         : mpti_bf16_stochastic(u, r.word[k]);
-        }
+    for (uint32_t k = 0; k < MPTI_VEC; k++) {
+        const uint32_t u = mpti_f32_bits(w[k]);
+        code[k] = t->param_format == MPT_F16 ? mpti_f16_stochastic(u, random[k])
+                                             : mpti_bf16_stochastic(u, random[k]);
     }
     mpti_store_codes<uint16_t, MPTI_VEC>((uint16_t *)t->param + at, count, code);
 }
@@ -1624,7 +2108,7 @@ static mpt_status mpti_cuda_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cud
     const mpt_status status = mpti_cuda_step_ok(c, list, state, o, hyperparameters_ok, needs, name);
     if (status != MPT_OK)
         return status;
-    return mpti_cuda_result(c, mpti_launch(mpti_k_step<Ops>, mpti_cuda_blocks(c, list->chunk_count),
+    return mpti_cuda_result(c, mpti_launch(c, mpti_k_step<Ops>, mpti_cuda_blocks(c, list->chunk_count),
                                            MPTI_THREADS, stream, list->tensors, list->chunks,
                                            list->chunk_count, state, *o), name);
 }
@@ -1653,16 +2137,16 @@ MPT_DEF mpt_status mpt_cuda_lamb_step(mpt_cuda *c, const mpt_cuda_list *list, mp
         return status;
     const unsigned chunks = mpti_cuda_blocks(c, list->chunk_count);
     const unsigned tensors = mpti_cuda_blocks(c, list->tensor_count);
-    cudaError_t    e = mpti_launch(mpti_k_step<mpti_lamb_ops>, chunks, MPTI_THREADS, stream, list->tensors,
+    cudaError_t    e = mpti_launch(c, mpti_k_step<mpti_lamb_ops>, chunks, MPTI_THREADS, stream, list->tensors,
                                    list->chunks, list->chunk_count, state, *o);
     if (e == cudaSuccess)
-        e = mpti_launch(mpti_k_lamb_norms, chunks, MPTI_THREADS, stream, list->tensors, list->chunks,
+        e = mpti_launch(c, mpti_k_lamb_norms, chunks, MPTI_THREADS, stream, list->tensors, list->chunks,
                         list->chunk_count, list->partial, state, *o);
     if (e == cudaSuccess)
-        e = mpti_launch(mpti_k_lamb_factors, tensors, MPTI_THREADS, stream, list->tensors,
+        e = mpti_launch(c, mpti_k_lamb_factors, tensors, MPTI_THREADS, stream, list->tensors,
                         list->tensor_count, list->partial, list->factors, state, *o);
     if (e == cudaSuccess)
-        e = mpti_launch(mpti_k_lamb_along, chunks, MPTI_THREADS, stream, list->tensors, list->chunks,
+        e = mpti_launch(c, mpti_k_lamb_along, chunks, MPTI_THREADS, stream, list->tensors, list->chunks,
                         list->chunk_count, list->factors, state, *o);
     return mpti_cuda_result(c, e, name);
 }
@@ -1952,7 +2436,8 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
         return mpti_cuda_bad(c, MPT_E_ARG, name, "no context, or a workspace empty or not aligned to 256");
     if (c->gemm)
         return MPT_OK;
-    status = mpt_cuda_gpu(c, &gpu);
+    status = mpti_cuda_result(c, mpti_cuda_here(c), name);
+    if (status == MPT_OK) status = mpt_cuda_gpu(c, &gpu);
     if (status != MPT_OK)
         return status;
     c->gemm = (mpti_lt *)calloc(1, sizeof *c->gemm);
@@ -1984,6 +2469,8 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
     if (advice.refused)
         return mpti_cuda_bad(c, advice.problems & MPT_GEMM_SHAPE ? MPT_E_ARG : MPT_E_UNSUPPORTED, name,
                              mpti_gemm_first_refusal(advice.problems));
+    if (mpti_cuda_here(c) != cudaSuccess)
+        return mpti_cuda_result(c, mpti_cuda_here(c), name);
     const mpt_gemm_args t = mpti_gemm_column_major(g);
     e = mpti_gemm_plan_of(c->gemm, &t, &plan);
     if (e == CUBLAS_STATUS_SUCCESS)
@@ -2139,6 +2626,9 @@ MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, co
         r->limit[1] = mpti_f32_limit(limits->least_normal);
         r->limit[2] = mpti_f32_limit(limits->least_overflow);
         for (size_t i = 0; i < count; i++) empty[i].least_less_1 = 0xffffffffu;
+        status = mpti_cuda_result(c, mpti_cuda_here(c), name);
+    }
+    if (status == MPT_OK) {
         status = mpti_cuda_result(c, cudaMalloc((void **)&r->range, count * sizeof *empty), name);
     }
     if (status == MPT_OK)
@@ -2169,10 +2659,10 @@ MPT_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, unknown array, or every is 0");
     const mpt_cuda_list *const l = ranges->list;
     const uint32_t *const      limit = ranges->limit;
-    return mpti_cuda_result(c, mpti_launch(mpti_k_ranges, mpti_cuda_blocks(c, l->chunk_count), MPTI_THREADS,
-                                           stream, l->tensors, l->chunks, l->chunk_count, ranges->range,
-                                           (int32_t)array, (uint64_t)every, limit[0], limit[1], limit[2]),
-                            name);
+    const unsigned             blocks = mpti_cuda_blocks(c, l->chunk_count);
+    return mpti_cuda_result(c, mpti_launch(c, mpti_k_ranges, blocks, MPTI_THREADS, stream, l->tensors,
+                                           l->chunks, l->chunk_count, ranges->range, (int32_t)array,
+                                           (uint64_t)every, limit[0], limit[1], limit[2]), name);
 }
 
 /* The device's counts as mpt_range keeps them. */
@@ -2212,7 +2702,7 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
 #endif /* MPT_CUDA_IMPLEMENTATION */
 
 // >>C16 to add a kernel ----------------------------------------------------------------------------
-/* 1. The formula for one element belongs to mpt.h (>>M12) or mpt_half.h, as MPT_HD, with its CPU loop.
+/* 1. The formula for one element belongs to mpt.h (>>M13) or mpt_half.h, as MPT_HD, with its CPU loop.
  * 2. An optimizer: a struct like mpti_adamw_ops and its call (>>C13); the generic kernel does the rest.
  *    Anything else: a kernel in >>C11 or >>C12 by the same pattern: chunks in a grid-stride loop, the
  *    last block writes the result into mpt_cuda_state, no host sync, no allocation.

@@ -643,16 +643,27 @@ MPT_HD double mpt_f64_from_bf16(mpt_bf16 b) { return mpti_f64_make(mpti_widen_f6
  *   |x|  0 ........ 2^-10 ....... 2^-6 ............ 464 ...... Inf   NaN
  *        -> 0 (and 2^-10)  subnormal      normal (and 464)  beyond   NaN
  */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define MPTI_PTX_FP8 1      /* one instruction encodes what does not overflow and is no NaN */
+#endif
 MPT_HD uint8_t mpti_e4m3_encode_to(uint32_t u, uint32_t beyond)
 {
     const uint32_t a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
     if (a > 0x43e80000u)            /* above 464, the tie that goes to the even 448 */
         return (uint8_t)(sign | (a > 0x7f800000u ? 0x7fu : beyond));
+#ifdef MPTI_PTX_FP8
+    {   /* two at once, the first one into the upper byte */
+        uint16_t pair;
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(__uint_as_float(u)));
+        return (uint8_t)pair;
+    }
+#else
     if (a >= 0x3c800000u)           /* normal: rebias by 120 = 127 - 7 */
         return (uint8_t)(sign | mpti_shift_rne32(a - 0x3c000000u, 20));
     if (a <= 0x3a800000u)
         return (uint8_t)sign;
     return (uint8_t)(sign | mpti_shift_rne32((a & 0x7fffffu) | 0x800000u, 141 - (int)(a >> 23)));
+#endif
 }
 
 /* f32 pattern -> E5M2 code: the upper byte of an f16, had that been rounded to 2 mantissa bits. A finite
@@ -664,11 +675,19 @@ MPT_HD uint8_t mpti_e5m2_encode_to(uint32_t u, uint32_t beyond)
         return (uint8_t)(sign | 0x7eu | ((a >> 21) & 3u));
     if (a >= 0x47700000u)
         return (uint8_t)(sign | beyond);
+#ifdef MPTI_PTX_FP8
+    {
+        uint16_t pair;
+        asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(__uint_as_float(u)));
+        return (uint8_t)pair;
+    }
+#else
     if (a >= 0x38800000u)           /* normal: rebias by 112 = 127 - 15 */
         return (uint8_t)(sign | mpti_shift_rne32(a - 0x38000000u, 21));
     if (a <= 0x37000000u)           /* up to 2^-17, the tie that goes to the even zero */
         return (uint8_t)sign;
     return (uint8_t)(sign | mpti_shift_rne32((a & 0x7fffffu) | 0x800000u, 134 - (int)(a >> 23)));
+#endif
 }
 
 MPT_HD uint8_t mpti_e4m3_encode(uint32_t u) { return mpti_e4m3_encode_to(u, 0x7fu); }

@@ -1,22 +1,25 @@
 /* 05_train_digits_cuda.cu -- the digits on a GPU: a whole training step that the host never looks at.
  *
- *     nvcc -std=c++17 -O2 -I. examples/05_train_digits_cuda.cu -o 05_cuda && ./05_cuda
+ *     nvcc -std=c++17 -O2 -I. examples/05_train_digits_cuda.cu -lcublasLt -o 05_cuda && ./05_cuda
  *
  * and without a GPU, against the CPU emulation of the tests (this is what CI runs):
  *
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. examples/05_train_digits_cuda.cu -o 05_cuda
  *
  * A network of 64-32-10 units learns the handwritten digits of examples/data/digits.csv. Weights,
- * activations and gradients are FP16, every sum is FP32, and mpt keeps FP32 masters. One step, from
- * picking the batch to the new loss scale, is captured in a CUDA graph once and then only replayed: when a
- * gradient overflows, the GPU finds out, skips the step and halves the scale by itself, and the host learns
- * of it at the end of the epoch, when it asks. The scale starts too high and is tried a doubling higher
- * every 50 good steps, so some steps are skipped, and nothing is lost by it but their batches.
+ * activations and gradients are FP16, every sum is FP32, and mpt keeps FP32 masters. The matrix products are
+ * cuBLAS', by mpt_cuda_gemm: bias and relu are part of the product, and the ten outputs are padded to
+ * sixteen, as Tensor Cores want them. One step, from picking the batch to the new loss scale, is captured in
+ * a CUDA graph once and then only replayed: when a gradient overflows, the GPU finds out, skips the step and
+ * halves the scale by itself, and the host learns of it at the end of the epoch, when it asks. The scale
+ * starts too high and is tried a doubling higher every 50 good steps, so some steps are skipped, and nothing
+ * is lost by it but their batches.
  *
- * The kernels are the plainest that do the job: for the matrix products of a real network use cuBLAS. They
- * write every multiply-add as fmaf and take exp from multiplications, so that the GPU and any CPU print
- * the same numbers. */
+ * The kernels around the products write every multiply-add as fmaf and take exp from multiplications, so that
+ * no compiler changes a bit. cuBLAS adds in an order of its own choice: on a GPU the last digits printed may
+ * differ from 05_train_digits_cuda.expected, which is what the emulation prints. */
 #define MPT_IMPLEMENTATION
+#define MPT_USE_CUBLASLT
 #include "mpt_cuda.h"
 
 #include <stdio.h>
@@ -25,6 +28,7 @@
 #define PIXELS  64
 #define HIDDEN  32
 #define DIGITS  10
+#define OUTPUTS 16              /* the digits, and six that always get gradient 0 */
 #define BATCH   64
 #define EPOCHS  20
 #define MOST    1797            /* digits in the file */
@@ -46,19 +50,6 @@ static __global__ void k_batch(mpt_f16 *x, int *label, const mpt_f16 *pixels, co
         label[i] = labels[first + i];
 }
 
-/* y[rows][out] = x[rows][in] w[out][in] + bias[out], with the negative ones cut off if relu */
-static __global__ void k_dense(mpt_f16 *y, const mpt_f16 *x, const mpt_f16 *w, const mpt_f16 *bias,
-                               int rows, int in, int out, int relu)
-{
-    const int k = (int)thread_index(), row = k / out, o = k % out;
-    if (row >= rows)
-        return;
-    float sum = mpt_f32_from_f16(bias[o]);
-    for (int i = 0; i < in; i++)
-        sum = fmaf(mpt_f32_from_f16(x[row * in + i]), mpt_f32_from_f16(w[o * in + i]), sum);
-    y[k] = mpt_f16_from_f32(relu && sum < 0.0f ? 0.0f : sum);
-}
-
 /* exp for x <= 0 as (1 + x/1024)^1024: coarse far out, where it is small, and the same everywhere: with
  * e * e the compiler might fuse the last product and the caller's addition, or might not. */
 static __device__ float small_exp(float x)
@@ -68,7 +59,8 @@ static __device__ float small_exp(float x)
     return e;
 }
 
-/* dlogits = (softmax(logits) - onehot(label)) / BATCH: where the backward pass begins, in FP32 */
+/* dlogits = (softmax(logits) - onehot(label)) / BATCH: where the backward pass begins, in FP32. The six
+ * outputs of the padding keep the 0 that was there. */
 static __global__ void k_softmax_grad(float *dlogits, const mpt_f16 *logits, const int *label)
 {
     const unsigned row = thread_index();
@@ -76,7 +68,7 @@ static __global__ void k_softmax_grad(float *dlogits, const mpt_f16 *logits, con
     if (row >= BATCH)
         return;
     for (int k = 0; k < DIGITS; k++) {
-        p[k] = mpt_f32_from_f16(logits[row * DIGITS + k]);
+        p[k] = mpt_f32_from_f16(logits[row * OUTPUTS + k]);
         most = p[k] > most ? p[k] : most;
     }
     for (int k = 0; k < DIGITS; k++) {
@@ -84,32 +76,26 @@ static __global__ void k_softmax_grad(float *dlogits, const mpt_f16 *logits, con
         sum += p[k];
     }
     for (int k = 0; k < DIGITS; k++)
-        dlogits[row * DIGITS + k] = (p[k] / sum - (k == label[row] ? 1.0f : 0.0f)) / BATCH;
+        dlogits[row * OUTPUTS + k] = (p[k] / sum - (k == label[row] ? 1.0f : 0.0f)) / BATCH;
 }
 
-/* dw[out][in] = sum over the batch of dy[row][out] x[row][in]; with in = 1 and x = NULL: the bias */
-static __global__ void k_weight_grad(mpt_f16 *dw, const mpt_f16 *dy, const mpt_f16 *x, int in, int out)
+/* db[out] = sum over the batch of dy[row][out] */
+static __global__ void k_bias_grad(mpt_f16 *db, const mpt_f16 *dy, unsigned out)
 {
-    const int k = (int)thread_index(), o = k / in, i = k % in;
-    float     sum = 0.0f;
+    const unsigned o = thread_index();
+    float          sum = 0.0f;
     if (o >= out)
         return;
-    for (int row = 0; row < BATCH; row++)
-        sum = fmaf(mpt_f32_from_f16(dy[row * out + o]), x ? mpt_f32_from_f16(x[row * in + i]) : 1.0f, sum);
-    dw[k] = mpt_f16_from_f32(sum);
+    for (unsigned row = 0; row < BATCH; row++) sum += mpt_f32_from_f16(dy[row * out + o]);
+    db[o] = mpt_f16_from_f32(sum);
 }
 
-/* dx[BATCH][in] = dy[BATCH][out] w[out][in], and 0 where the relu that made x cut it off */
-static __global__ void k_input_grad(mpt_f16 *dx, const mpt_f16 *dy, const mpt_f16 *w, const mpt_f16 *x,
-                                    int in, int out)
+/* dx is 0 where the relu that made x cut it off */
+static __global__ void k_relu_grad(mpt_f16 *dx, const mpt_f16 *x, unsigned n)
 {
-    const int k = (int)thread_index(), row = k / in, i = k % in;
-    float     sum = 0.0f;
-    if (row >= BATCH)
-        return;
-    for (int o = 0; o < out; o++)
-        sum = fmaf(mpt_f32_from_f16(dy[row * out + o]), mpt_f32_from_f16(w[o * in + i]), sum);
-    dx[k] = mpt_f16_from_f32(mpt_f32_from_f16(x[k]) > 0.0f ? sum : 0.0f);
+    const unsigned i = thread_index();
+    if (i < n && !(mpt_f32_from_f16(x[i]) > 0.0f))
+        dx[i] = mpt_f16_from_f32(0.0f);
 }
 
 // the host: errors, memory, data ------------------------------------------------------------------
@@ -227,8 +213,8 @@ static void build_network(void)
     need(mpt_scaler_init(&scaler, &config) == MPT_OK, "mpt_scaler_init", "the configuration is refused");
     add_tensor(W1, "w1", HIDDEN * PIXELS, 0.25f);
     add_tensor(B1, "b1", HIDDEN, 0.0f);
-    add_tensor(W2, "w2", DIGITS * HIDDEN, 0.25f);
-    add_tensor(B2, "b2", DIGITS, 0.0f);
+    add_tensor(W2, "w2", OUTPUTS * HIDDEN, 0.25f);
+    add_tensor(B2, "b2", OUTPUTS, 0.0f);
     mpt_ok(mpt_cuda_list_create(gpu, &net.list, net.tensor, TENSORS));
     mpt_ok(mpt_cuda_state_create(gpu, &net.state, &scaler, 0.1f));
     net.pixels = device_copy(host_pixels[0], MOST * PIXELS);
@@ -236,9 +222,9 @@ static void build_network(void)
     net.x = device_zeros<mpt_f16>(BATCH * PIXELS);
     net.label = device_zeros<int>(BATCH);
     net.hidden = device_zeros<mpt_f16>(MOST * HIDDEN);
-    net.logits = device_zeros<mpt_f16>(MOST * DIGITS);
-    net.seed = device_zeros<float>(BATCH * DIGITS);
-    net.dlogits = device_zeros<mpt_f16>(BATCH * DIGITS);
+    net.logits = device_zeros<mpt_f16>(MOST * OUTPUTS);
+    net.seed = device_zeros<float>(BATCH * OUTPUTS);
+    net.dlogits = device_zeros<mpt_f16>(BATCH * OUTPUTS);
     net.dhidden = device_zeros<mpt_f16>(BATCH * HIDDEN);
 }
 
@@ -253,21 +239,46 @@ static void free_network(void)
         for (void *p : {(void *)t.master, (void *)t.m, t.param, t.grad}) cuda_ok(cudaFree(p));
 }
 
+/* Row-major d[m][n] = op(a) op(b), all FP16; with a bias [n], and relu if there is one to be cut. */
+static void product(mpt_f16 *d, int m, int n, int k, const mpt_f16 *a, bool trans_a, const mpt_f16 *b,
+                    bool trans_b, const mpt_f16 *bias, bool relu, cudaStream_t stream)
+{
+    mpt_gemm_args g;
+    memset(&g, 0, sizeof g);
+    g.m = m;
+    g.n = n;
+    g.k = k;
+    g.a = a;
+    g.b = b;
+    g.d = d;
+    g.bias = bias;
+    g.lda = trans_a ? m : k;
+    g.ldb = trans_b ? k : n;
+    g.ldd = n;
+    g.a_format = g.b_format = g.d_format = g.bias_format = MPT_F16;
+    g.row_major = 1;
+    g.trans_a = trans_a;
+    g.trans_b = trans_b;
+    g.epilogue = (bias ? MPT_EPILOGUE_BIAS : 0u) | (relu ? MPT_EPILOGUE_RELU : 0u);
+    g.alpha = 1.0f;
+    mpt_ok(mpt_cuda_gemm(gpu, &g, stream));
+}
+
 static void forward(const mpt_f16 *x, int rows, cudaStream_t stream)
 {
-    mpt_f16 *const h = net.hidden;
-    launch(stream, rows * HIDDEN, k_dense, h, x, param(W1), param(B1), rows, PIXELS, HIDDEN, 1);
-    launch(stream, rows * DIGITS, k_dense, net.logits, h, param(W2), param(B2), rows, HIDDEN, DIGITS, 0);
+    product(net.hidden, rows, HIDDEN, PIXELS, x, false, param(W1), true, param(B1), true, stream);
+    product(net.logits, rows, OUTPUTS, HIDDEN, net.hidden, false, param(W2), true, param(B2), false, stream);
 }
 
 static void backward(cudaStream_t stream)
 {
     mpt_f16 *const h = net.hidden, *const dh = net.dhidden, *const dy = net.dlogits;
-    launch(stream, DIGITS * HIDDEN, k_weight_grad, grad(W2), dy, h, HIDDEN, DIGITS);
-    launch(stream, DIGITS, k_weight_grad, grad(B2), dy, nullptr, 1, DIGITS);
-    launch(stream, BATCH * HIDDEN, k_input_grad, dh, dy, param(W2), h, HIDDEN, DIGITS);
-    launch(stream, HIDDEN * PIXELS, k_weight_grad, grad(W1), dh, net.x, PIXELS, HIDDEN);
-    launch(stream, HIDDEN, k_weight_grad, grad(B1), dh, nullptr, 1, HIDDEN);
+    product(grad(W2), OUTPUTS, HIDDEN, BATCH, dy, true, h, false, nullptr, false, stream);
+    launch(stream, OUTPUTS, k_bias_grad, grad(B2), dy, OUTPUTS);
+    product(dh, BATCH, HIDDEN, OUTPUTS, dy, false, param(W2), false, nullptr, false, stream);
+    launch(stream, BATCH * HIDDEN, k_relu_grad, dh, h, BATCH * HIDDEN);
+    product(grad(W1), HIDDEN, PIXELS, BATCH, dh, true, net.x, false, nullptr, false, stream);
+    launch(stream, HIDDEN, k_bias_grad, grad(B1), dh, HIDDEN);
 }
 
 // training ----------------------------------------------------------------------------------------
@@ -278,8 +289,8 @@ static void training_step(cudaStream_t stream)
     launch(stream, BATCH * PIXELS, k_batch, net.x, net.label, net.pixels, net.labels, net.state);
     forward(net.x, BATCH, stream);
     launch(stream, BATCH, k_softmax_grad, net.seed, net.logits, net.label);
-    mpt_ok(mpt_cuda_scaler_scale_n(gpu, net.state, net.seed, BATCH * DIGITS, stream));
-    mpt_ok(mpt_cuda_f16_from_f32_n(gpu, net.dlogits, net.seed, BATCH * DIGITS, stream));
+    mpt_ok(mpt_cuda_scaler_scale_n(gpu, net.state, net.seed, BATCH * OUTPUTS, stream));
+    mpt_ok(mpt_cuda_f16_from_f32_n(gpu, net.dlogits, net.seed, BATCH * OUTPUTS, stream));
     backward(stream);
     mpt_ok(mpt_cuda_check(gpu, net.list, net.state, stream));
     mpt_ok(mpt_cuda_sgd_step(gpu, net.list, net.state, &sgd, stream));
@@ -304,14 +315,14 @@ static double look(mpt_cuda_state *state, mpt_f16 *logits, cudaStream_t stream)
     const int n = MOST - TRAIN;
     int       right = 0;
     forward(net.pixels + (size_t)TRAIN * PIXELS, n, stream);
-    cuda_ok(cudaMemcpyAsync(logits, net.logits, (size_t)n * DIGITS * sizeof *logits, cudaMemcpyDeviceToHost,
+    cuda_ok(cudaMemcpyAsync(logits, net.logits, (size_t)n * OUTPUTS * sizeof *logits, cudaMemcpyDeviceToHost,
                             stream));
     mpt_ok(mpt_cuda_state_get(gpu, state, net.state, stream));
     cuda_ok(cudaStreamSynchronize(stream));
     for (int i = 0; i < n; i++) {
         int best = 0;
         for (int k = 1; k < DIGITS; k++)
-            if (mpt_f32_from_f16(logits[i * DIGITS + k]) > mpt_f32_from_f16(logits[i * DIGITS + best]))
+            if (mpt_f32_from_f16(logits[i * OUTPUTS + k]) > mpt_f32_from_f16(logits[i * OUTPUTS + best]))
                 best = k;
         right += best == host_labels[TRAIN + i];
     }
@@ -325,14 +336,16 @@ int main(int argc, char **argv)
     cudaStream_t    stream;
     load_digits(argc > 1 ? argv[1] : "examples/data/digits.csv");
     mpt_ok(mpt_cuda_create(&gpu, 0));
+    mpt_ok(mpt_cuda_gemm_open(gpu, NULL, 0));
     build_network();
     cuda_ok(cudaMallocHost((void **)&state, sizeof *state));
-    cuda_ok(cudaMallocHost((void **)&logits, (MOST - TRAIN) * DIGITS * sizeof *logits));
+    cuda_ok(cudaMallocHost((void **)&logits, (MOST - TRAIN) * OUTPUTS * sizeof *logits));
     cuda_ok(cudaStreamCreate(&stream));
     const cudaGraphExec_t step = capture_step(stream);
 
-    printf("digits, %d-%d-%d, FP16 with FP32 masters; %d steps an epoch, one graph launch each, and\n"
-           "the host waits once an epoch, to print this:\n\n", PIXELS, HIDDEN, DIGITS, TRAIN / BATCH);
+    printf("digits, %d-%d-%d, FP16 with FP32 masters, products by cuBLAS; %d steps an epoch, one graph\n"
+           "launch each, and the host waits once an epoch, to print this:\n\n", PIXELS, HIDDEN, DIGITS,
+           TRAIN / BATCH);
     printf("epoch   steps taken   skipped   loss scale   gradient norm   test accuracy\n");
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
         if (epoch == EPOCHS / 2 + 1)

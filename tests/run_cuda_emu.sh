@@ -81,7 +81,7 @@ thread_sanitizer() {
                 run "TSan, $t" $runner "$out/test_tsan" --small "$t"
             done
             # of the other programs what has shared memory or several kernels behind each other
-            for which in optim:sgd optim:lamb report:every_source; do
+            for which in optim:sgd optim:lamb report:every_source convert:fp8_encode convert:fp8_scaling; do
                 program=test_cuda_${which%:*} t=${which#*:}
                 [ -x "$out/${program}_tsan" ] ||
                     build "${program}_tsan" $compiler "$tsan" "tests/$program.cu" || continue
@@ -117,13 +117,13 @@ example() { # example COMPILER
 }
 
 # The other test programs.
-more() {    # more COMPILER FLAGS NAME
+more() {    # more COMPILER FLAGS NAME [ARGUMENT of the shuffled run]
     have "$1" || { skip "test_cuda_gemm and others: no $1 here"; return; }
     for program in test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
         build "${program}_$3" "$1" "$2" tests/$program.cu || continue
         run "$program, $3" "$out/${program}_$3"
         run "$program, $3, shuffled and deferred" \
-            env MPT_EMU_SHUFFLE=8 MPT_EMU_RESIDENT=2 MPT_EMU_DEFERRED=1 "$out/${program}_$3"
+            env MPT_EMU_SHUFFLE=8 MPT_EMU_RESIDENT=2 MPT_EMU_DEFERRED=1 "$out/${program}_$3" ${4:-}
     done
 }
 
@@ -156,17 +156,33 @@ example_refuses() {
     fi
 }
 
+# The benchmark runs to its end, and what it writes can be read; its times mean nothing here.
+bench_runs() {
+    build bench g++ -O1 tests/bench/bench_cuda.cu || return
+    rm -rf "$out/results" && mkdir -p "$out/results"
+    printf '#torch 0\nsmall_eager 1.5\n' > "$out/torch.txt"
+    run "bench_cuda" "$out/bench" --small --torch "$out/torch.txt" "$out/results"
+    if have python3; then
+        check "bench_cuda's JSON" python3 -c 'import json, sys; t = json.load(open(sys.argv[1]))["tables"]
+assert [len(x["rows"]) > 1 for x in t] == [True] * 6' "$out"/results/*.json
+        check "torch_step.py is Python" \
+            python3 -c 'import ast; ast.parse(open("tests/bench/torch_step.py").read())'
+    fi
+    check "bench_cuda's table" grep -q '^| 12 | 3300 | bf16 | calls |.*| 1.5000 |' "$out"/results/*.md
+}
+
 plain g++
 plain clang++
 address_sanitizer
 thread_sanitizer
 more g++ -O2 g++
 if probe g++ "$asan" env ASAN_OPTIONS=detect_leaks=0; then
-    ASAN_OPTIONS=detect_leaks=0 more g++ "$asan" asan
+    ASAN_OPTIONS=detect_leaks=0 more g++ "$asan" asan --small
 else
     skip "AddressSanitizer does not work here"
 fi
 drop_in
+bench_runs
 example g++
 example clang++
 if [ -x "$out/05_g++" ]; then

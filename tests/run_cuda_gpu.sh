@@ -23,13 +23,20 @@ else
         check "$program passes" "$out/$program"
     done
     # shellcheck disable=SC2086
-    check "example 05 builds" "$NVCC" $flags examples/05_train_digits_cuda.cu -o "$out/05_train_digits_cuda"
+    check "example 05 builds" \
+        "$NVCC" $flags examples/05_train_digits_cuda.cu -lcublasLt -o "$out/05_train_digits_cuda"
     "$out/05_train_digits_cuda" > "$out/05.out" 2>&1
-    check "example 05 prints what the emulation printed" \
-        diff examples/05_train_digits_cuda.expected "$out/05.out"
+    # cuBLAS adds in its own order: the accuracy is that of the emulation within two points
+    check "example 05 learns as in the emulation" awk '
+        /%$/ { line[FILENAME]++; last[FILENAME] = $NF + 0 }
+        END { d = last[ARGV[1]] - last[ARGV[2]]; exit !(line[ARGV[1]] == line[ARGV[2]] && d * d <= 4) }
+    ' examples/05_train_digits_cuda.expected "$out/05.out"
     if have compute-sanitizer; then
         for tool in memcheck racecheck initcheck synccheck; do
-            check "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 "$out/test_cuda" --small
+            for program in test_cuda test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
+                check "$tool, $program" \
+                    compute-sanitizer --tool "$tool" --error-exitcode 9 "$out/$program" --small
+            done
         done
     else
         skip "compute-sanitizer is not installed"

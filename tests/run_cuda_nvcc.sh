@@ -99,6 +99,8 @@ for variant in "sm_90" "sm_90 --use_fast_math"; do
     holds "16-byte store" '^[[:space:]]*st\.global(\.[a-z0-9_:]+)*\.v4\.[bu]32'
     holds "f16 encoding instruction" 'cvt\.rn\.f16\.f32'
     holds "f16 decoding instruction" 'cvt\.f32\.f16'
+    holds "e4m3 encoding instruction" 'cvt\.rn\.satfinite\.e4m3x2\.f32'
+    holds "e5m2 encoding instruction" 'cvt\.rn\.satfinite\.e5m2x2\.f32'
     holds "fused multiply-add, correctly rounded" 'fma\.rn\.f32'
     holds "division, correctly rounded" 'div\.rn\.f32'
     holds "square root, correctly rounded" 'sqrt\.rn\.f32'
@@ -110,26 +112,31 @@ for variant in "sm_90" "sm_90 --use_fast_math"; do
     lacks "local memory" '(ld|st)\.local'
 done
 
+# whoever includes all of it once more needs less optimization here, where nothing of it will run
+quick='-arch=sm_90 -Xcicc -O1 -Xptxas -O0'
 # shellcheck disable=SC2086
-check "test_cuda.cu compiles" "$NVCC" $quiet -arch=sm_90 tests/test_cuda.cu -o "$out/test_cuda"
+check "test_cuda.cu compiles" "$NVCC" $quiet $quick tests/test_cuda.cu -o "$out/test_cuda"
 if [ -x "$out/test_cuda" ]; then
     check "test_cuda runs, or says that there is no GPU" env MPT_EXPECT_NO_GPU=1 "$out/test_cuda" --small
 fi
 for program in test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
     # shellcheck disable=SC2086
     check "$program.cu compiles" \
-        "$NVCC" $quiet -arch=sm_90 "tests/$program.cu" -lcublasLt -lnccl -o "$out/$program"
+        "$NVCC" $quiet $quick "tests/$program.cu" -lcublasLt -lnccl -o "$out/$program"
     if [ -x "$out/$program" ]; then
         check "$program runs, or says that there is no GPU" env MPT_EXPECT_NO_GPU=1 "$out/$program" --small
     fi
 done
 # shellcheck disable=SC2086
-check "example 05 compiles" "$NVCC" $quiet -O2 -arch=sm_90 examples/05_train_digits_cuda.cu -o "$out/05"
+check "bench_cuda.cu compiles" "$NVCC" $quiet $quick tests/bench/bench_cuda.cu -lcublasLt -o "$out/bench"
+# shellcheck disable=SC2086
+check "example 05 compiles" \
+    "$NVCC" $quiet $quick examples/05_train_digits_cuda.cu -lcublasLt -o "$out/05"
 for f in before after; do
     # shellcheck disable=SC2086
     check "example 10, $f, compiles" \
-        "$NVCC" $quiet -O2 -arch=sm_90 "examples/10_drop_into_cuda/$f.cu" -o "$out/10"
+        "$NVCC" $quiet $quick "examples/10_drop_into_cuda/$f.cu" -o "$out/10"
 done
 # shellcheck disable=SC2086
-check "example 11 compiles" "$NVCC" $quiet -O2 -DASK_THE_GPU -x cu examples/11_gpu_advice.c -o "$out/11"
+check "example 11 compiles" "$NVCC" $quiet $quick -DASK_THE_GPU -x cu examples/11_gpu_advice.c -o "$out/11"
 summary

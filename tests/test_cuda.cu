@@ -1024,10 +1024,10 @@ struct Network {
     void queue(cudaStream_t stream)
     {
         float *const d_x = (float *)x.device();
-        CU(mpti_launch(k_seed, 1, SEEDS, stream, d_x, (const float *)table.device(), run.state));
+        CU(mpti_launch(gpu.cuda, k_seed, 1, SEEDS, stream, d_x, (const float *)table.device(), run.state));
         OK(mpt_cuda_scaler_scale_n(gpu.cuda, run.state, d_x, SEEDS, stream));
         for (Twin &t : run.twins)
-            CU(mpti_launch(k_backward, 4, 128, stream, (uint16_t *)t.grad.device(), d_x,
+            CU(mpti_launch(gpu.cuda, k_backward, 4, 128, stream, (uint16_t *)t.grad.device(), d_x,
                            (const uint16_t *)t.param.device(), (uint32_t)t.shape.n));
         OK(mpt_cuda_check(gpu.cuda, run.list, run.state, stream));
         OK(mpt_cuda_clip(gpu.cuda, run.state, 1.0f, stream));
@@ -1436,6 +1436,109 @@ TEST(no_gpu)
     gpu.cuda = outer;
 }
 
+/* A context of one device, and a stream or a current device of another: nothing is queued. */
+TEST(another_device)
+{
+    const mpt_emu::Controls saved = mpt_emu::controls();
+    mpt_emu::controls().device_count = 2;
+    {
+        Run              run(list_mixed(), 1024.0f, 2000, 0.01f);
+        mpt_cuda *const  c = gpu.cuda;
+        cudaStream_t     there;
+        const mpt_sgd    sgd = {0.01f, 0.0f, 0.0f, 0u, 0u};
+        mpt_cuda_list   *list = (mpt_cuda_list *)&run;
+        mpt_cuda_state  *state = (mpt_cuda_state *)&run;
+        mpt_cuda_ranges *ranges = (mpt_cuda_ranges *)&run;
+        std::vector<mpt_tensor> device;
+        for (Twin &t : run.twins) device.push_back(t.tensor(true));
+        CU(cudaSetDevice(1));
+        CU(cudaStreamCreate(&there));
+        for (int current = 0; current < 2; current++) {
+            const mpt_stream stream = current ? gpu.stream : there;
+            CU(cudaSetDevice(current));
+            REFUSED(mpt_cuda_check(c, run.list, run.state, stream), "mpt_cuda_check", MPT_E_CUDA);
+            CHECK_EQ_I(mpt_cuda_error_code(c), (int)cudaErrorInvalidResourceHandle);
+            CHECK(strstr(mpt_cuda_error_text(c), "cudaSetDevice") != NULL);
+            CHECK(cudaPeekAtLastError() == cudaSuccess);
+            REFUSED(mpt_cuda_sgd_step(c, run.list, run.state, &sgd, stream), "mpt_cuda_sgd_step", MPT_E_CUDA);
+            REFUSED(mpt_cuda_scaler_update(c, run.state, stream), "mpt_cuda_scaler_update", MPT_E_CUDA);
+            if (!current)
+                continue;
+            REFUSED(mpt_cuda_check(c, run.list, run.state, NULL), "mpt_cuda_check", MPT_E_CUDA);
+            REFUSED(mpt_cuda_list_create(c, &list, device.data(), device.size()), "mpt_cuda_list_create",
+                    MPT_E_CUDA);
+            REFUSED(mpt_cuda_state_create(c, &state, &run.scaler, 0.1f), "mpt_cuda_state_create", MPT_E_CUDA);
+            REFUSED(mpt_cuda_ranges_create(c, &ranges, run.list, MPT_F16), "mpt_cuda_ranges_create",
+                    MPT_E_CUDA);
+            CHECK(list == NULL && state == NULL && ranges == NULL);
+        }
+        CU(cudaSetDevice(1));
+        CU(cudaStreamDestroy(there));
+        CU(cudaSetDevice(0));
+        run.compare_state(0);
+        run.compare_weights();
+        run.compare_grads();
+    }
+    mpt_emu::controls() = saved;
+}
+
+/* A list is a copy: what happens to the caller's array later, under a capture too, is not seen. And under a
+ * capture no other list can be made. */
+TEST(list_changed_while_captured)
+{
+    Run                     run(list_mixed(), 1024.0f, 2000, 0.01f);
+    std::vector<mpt_tensor> tensors;
+    mpt_cuda_list          *mine, *other = (mpt_cuda_list *)&run;
+    mpt_cuda_state         *state = (mpt_cuda_state *)&run;
+    cudaGraph_t             graph;
+    cudaGraphExec_t         exec;
+    for (Twin &t : run.twins) tensors.push_back(t.tensor(true));
+    OK(mpt_cuda_list_create(gpu.cuda, &mine, tensors.data(), tensors.size()));
+    OK(mpt_cuda_scaler_scale_n(gpu.cuda, run.state, NULL, 0, gpu.stream));
+    (void)mpt_scaler_scale(&run.scaler, 1.0f);
+    CU(cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeGlobal));
+    OK(mpt_cuda_check(gpu.cuda, mine, run.state, gpu.stream));
+    for (mpt_tensor &t : tensors) t.n = 1, t.grad = NULL, t.master = NULL;
+    CU(cudaStreamEndCapture(gpu.stream, &graph));
+    CU(cudaGraphInstantiate(&exec, graph, 0));
+    CU(cudaGraphLaunch(exec, gpu.stream));
+    CHECK_EQ_I(mpt_check(&run.scaler, &run.step, run.host.data(), run.host.size()), MPT_OK);
+    run.compare_state(0);
+    CU(cudaGraphExecDestroy(exec));
+    CU(cudaGraphDestroy(graph));
+
+    tensors.clear();
+    for (Twin &t : run.twins) tensors.push_back(t.tensor(true));
+    CU(cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeGlobal));
+    REFUSED(mpt_cuda_list_create(gpu.cuda, &other, tensors.data(), tensors.size()), "mpt_cuda_list_create",
+            MPT_E_CUDA);
+    CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "capturing") != NULL);
+    REFUSED(mpt_cuda_state_create(gpu.cuda, &state, &run.scaler, 0.1f), "mpt_cuda_state_create", MPT_E_CUDA);
+    CHECK(other == NULL && state == NULL);
+    CHECK(cudaStreamEndCapture(gpu.stream, &graph) != cudaSuccess);     /* CUDA gives the capture up */
+    (void)cudaGetLastError();
+    mpt_cuda_list_destroy(mine);
+}
+
+/* Compiled for other GPUs than this one. */
+TEST(unsupported_architecture)
+{
+    static const struct { cudaError_t error; const char *says; } cases[] = {
+        {cudaErrorNoKernelImageForDevice, "-arch"}, {cudaErrorInvalidDeviceFunction, "-arch"},
+        {cudaErrorUnsupportedPtxVersion, "driver"}};
+    Run run(list_mixed(), 1024.0f, 2000, 0.01f);
+    for (const auto &k : cases) {
+        mpt_emu::controls().launch_error = k.error;
+        REFUSED(mpt_cuda_check(gpu.cuda, run.list, run.state, gpu.stream), "mpt_cuda_check", MPT_E_CUDA);
+        CHECK_EQ_I(mpt_cuda_error_code(gpu.cuda), (int)k.error);
+        CHECK(strstr(mpt_cuda_error_text(gpu.cuda), k.says) != NULL);
+        CHECK(cudaPeekAtLastError() == cudaSuccess);
+    }
+    mpt_emu::controls().launch_error = cudaSuccess;
+    run.compare_state(0);
+    run.compare_grads();
+}
+
 /* Let the k-th allocation, or the k-th copy, of a create fail, for every k there is. */
 static void create_with_failure(int *countdown, mpt_status want, int list_calls, int state_calls)
 {
@@ -1530,7 +1633,7 @@ TEST(launch_fails)
     X(bad_device)
 #ifdef MPT_CUDA_EMU
 #define TESTS(X) COMMON_TESTS(X) X(step_never_waits) X(other_calls_never_wait) X(no_gpu) X(create_fails) \
-    X(launch_fails)
+    X(launch_fails) X(another_device) X(list_changed_while_captured) X(unsupported_architecture)
 #else
 #define TESTS(X) COMMON_TESTS(X) X(check_beyond_32_bits)
 #endif

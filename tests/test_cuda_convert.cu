@@ -9,6 +9,8 @@
 #include "mpt_cuda.h"
 #include "test.h"
 
+#include <functional>
+#include <utility>
 #include <vector>
 
 static struct {
@@ -170,7 +172,436 @@ TEST(bad_arguments)
     CHECK(a.same() && b.same());
 }
 
+// stochastic, FP8 with scale and amax ---------------------------------------------------------------
+/* Ways to run the same kernels: results must not depend on the grid. A real GPU is what it is. */
 #ifdef MPT_CUDA_EMU
+static const int grids[] = {1, 4, 13};
+#else
+static const int grids[] = {0};
+#endif
+
+/* While one lives, gpu.cuda is a context of a machine with so many multiprocessors. */
+struct Grid {
+    mpt_cuda *outer = gpu.cuda;
+#ifdef MPT_CUDA_EMU
+    int saved = mpt_emu::controls().sms;
+    explicit Grid(int sms)
+    {
+        mpt_emu::controls().sms = sms;
+        CHECK_EQ_I(mpt_cuda_create(&gpu.cuda, 0), MPT_OK);
+    }
+    ~Grid()
+    {
+        mpt_cuda_destroy(gpu.cuda);
+        gpu.cuda = outer;
+        mpt_emu::controls().sms = saved;
+    }
+#else
+    explicit Grid(int) {}
+#endif
+};
+
+static float *at_float(Buffer &b, size_t i) { return (float *)b.device() + i; }
+static float &of_float(Buffer &b, size_t i) { return ((float *)b.host())[i]; }
+
+/* Numbers of all sizes, most of them where FP8 has some, and Inf and NaN. */
+static void fill_source(Buffer &b, mpt_format f, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t u = (uint32_t)mt_random(), near = (u & 0x87ffffffu) + 0x38000000u;
+        const uint32_t code = i % 61 == 7 ? u | 0x7f800000u : i % 5 ? near : u;
+        put(b.host(), f, i, f == MPT_F32 ? code : f == MPT_BF16 ? code >> 16 : u >> 16);
+    }
+    b.upload();
+}
+
+static const mpt_format fp8_formats[] = {MPT_E4M3, MPT_E5M2}, fp8_sources[] = {MPT_F32, MPT_F16, MPT_BF16};
+
+static void stochastic(mpt_format to, size_t n, const mpt_opts &o, size_t shift)
+{
+    Buffer src(n * 4, shift * 4), dst(n * size_of(to), shift * size_of(to));
+    fill_source(src, MPT_F32, n);
+    CHECK_EQ_I(mpt_convert_n(to, dst.host(), MPT_F32, src.host(), n, &o, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_cuda_stochastic_n(gpu.cuda, to, dst.device(), at_float(src, 0), n, &o, NULL, gpu.stream),
+               MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(dst.same());
+    CHECK(src.same());
+}
+
+TEST(stochastic_is_the_cpus)
+{
+    static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2};
+    static const size_t     sizes[] = {0, 1, 3, 4, 5, 15, 16, 17, 4095, 4096, 4097, 20000};
+    for (int grid : grids) {
+        const Grid here(grid);
+        for (mpt_format to : formats)
+            for (size_t n : sizes) {
+                mpt_opts o = {};
+                if (gpu.small && n > 4097)
+                    continue;
+                o.rounding = MPT_RND_STOCHASTIC;
+                o.seed = mt_random();
+                o.stream = (uint32_t)mt_random();
+                o.step = (uint32_t)mt_random();
+                o.first_element = n % 2 ? ((uint64_t)1 << 34) - 40 + n : n % 3;
+                stochastic(to, n, o, n % 7 == 5);
+            }
+    }
+}
+
+/* The same numbers in pieces: no piece sees where it was cut. And a state's count of updates is a step. */
+TEST(stochastic_in_pieces)
+{
+    static const size_t cuts[] = {0, 1, 6, 100, 103, 1000};
+    Buffer              src(4000, 0), dst(2000, 0), lone(2000, 0);
+    mpt_opts            o = {}, later;
+    mpt_scaler          scaler;
+    mpt_cuda_state     *state;
+    o.rounding = MPT_RND_STOCHASTIC;
+    fill_source(src, MPT_F32, 1000);
+    CHECK_EQ_I(mpt_convert_n(MPT_BF16, dst.host(), MPT_F32, src.host(), 1000, &o, NULL), MPT_OK);
+    for (size_t k = 0; k + 1 < sizeof cuts / sizeof *cuts; k++) {
+        o.first_element = cuts[k];
+        CHECK_EQ_I(mpt_cuda_stochastic_n(gpu.cuda, MPT_BF16, (uint16_t *)dst.device() + cuts[k],
+                                         at_float(src, cuts[k]), cuts[k + 1] - cuts[k], &o, NULL, gpu.stream),
+                   MPT_OK);
+    }
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(dst.same());
+    o.first_element = 0;
+    later = o;
+    o.step = 3;
+    later.step = 8;
+    CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
+    scaler.updates = 5;
+    CHECK_EQ_I(mpt_cuda_state_create(gpu.cuda, &state, &scaler, 0.1f), MPT_OK);
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, lone.host(), MPT_F32, src.host(), 1000, &later, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_cuda_stochastic_n(gpu.cuda, MPT_F16, lone.device(), at_float(src, 0), 1000, &o, state,
+                                     gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(lone.same());
+    mpt_cuda_state_destroy(state);
+}
+
+static void encode(mpt_format to, mpt_format from, size_t n, float scale, size_t shift, bool noted)
+{
+    Buffer src(n * size_of(from), shift * size_of(from)), dst(n, 3 * shift), numbers(8, 0);
+    fill_source(src, from, n);
+    of_float(numbers, 0) = scale;
+    of_float(numbers, 1) = n % 3 ? 0.0f : 1.0e30f;
+    if (n % 2)                              /* without Inf and NaN amax is a number */
+        for (size_t i = 0; i < n; i++) put(src.host(), from, i, i * 37 % 0x3c00);
+    src.upload();
+    numbers.upload();
+    CHECK_EQ_I(mpt_fp8_encode_n(to, dst.host(), from, src.host(), n, &of_float(numbers, 0),
+                                noted ? &of_float(numbers, 1) : NULL), MPT_OK);
+    CHECK_EQ_I(mpt_cuda_fp8_encode_n(gpu.cuda, to, dst.device(), from, src.device(), n, at_float(numbers, 0),
+                                     noted ? at_float(numbers, 1) : NULL, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(dst.same());
+    CHECK(src.same());
+    CHECK(numbers.same());
+}
+
+TEST(fp8_encode)
+{
+    static const size_t sizes[] = {0, 1, 15, 16, 17, 31, 33, 4095, 4096, 4097, 30001};
+    static const float  scales[] = {1.0f, 0.37f, 4096.0f, 0.0f};
+    for (int grid : grids) {
+        const Grid here(grid);
+        for (size_t turn = 0; turn < 6; turn++)
+            for (size_t n : sizes)
+                if (!gpu.small || n <= 4097)
+                    encode(fp8_formats[turn % 2], fp8_sources[turn / 2], n, scales[(n + turn) % 4],
+                           n % 5 == 1, n % 4 != 2);
+    }
+}
+
+static void transpose(mpt_format to, mpt_format from, size_t rows, size_t cols, bool both, size_t shift)
+{
+    const size_t n = rows * cols;
+    Buffer       src(n * size_of(from), shift * size_of(from)), dst(n, shift), flipped(n, shift);
+    Buffer       numbers(8, 0);
+    fill_source(src, from, n);
+    of_float(numbers, 0) = 0.75f;
+    of_float(numbers, 1) = 0.0f;
+    numbers.upload();
+    CHECK_EQ_I(mpt_fp8_encode_transpose(to, both ? dst.host() : NULL, flipped.host(), from, src.host(), rows,
+                                        cols, &of_float(numbers, 0), &of_float(numbers, 1)), MPT_OK);
+    CHECK_EQ_I(mpt_cuda_fp8_encode_transpose(gpu.cuda, to, both ? dst.device() : NULL, flipped.device(), from,
+                                             src.device(), rows, cols, at_float(numbers, 0),
+                                             at_float(numbers, 1), gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(dst.same());
+    CHECK(flipped.same());
+    CHECK(src.same());
+    CHECK(numbers.same());
+}
+
+TEST(fp8_encode_transpose)
+{
+    static const size_t shapes[][2] = {{0, 9},   {9, 0},   {1, 1},    {1, 200},  {200, 1}, {3, 5},
+                                       {63, 65}, {64, 64}, {128, 64}, {130, 67}, {65, 1},  {256, 192}};
+    for (int grid : grids) {
+        const Grid here(grid);
+        for (size_t turn = 0; turn < 6; turn++)
+            for (const size_t *shape : shapes)
+                if (!gpu.small || shape[0] * shape[1] <= 8192)
+                    transpose(fp8_formats[turn % 2], fp8_sources[turn / 2], shape[0], shape[1], turn % 3 != 1,
+                              (turn + shape[0]) % 3 == 1);
+    }
+}
+
+/* Every warp's accesses to the tile, as the kernel makes them, touch 32 banks. */
+TEST(the_tile_has_no_bank_conflicts)
+{
+    bool     taken[MPTI_SIDE * MPTI_SIDE_WORDS] = {};
+    uint32_t banks, lane;
+    for (uint32_t warp = 0; warp < MPTI_WARPS; warp++)
+        for (uint32_t k = 0; k < 4; k++) {
+            for (banks = 0, lane = 0; lane < 32; lane++) {      /* thread 32 warp + lane writes */
+                const uint32_t t = 32 * warp + lane;
+                banks |= 1u << mpti_tile_place(t % 16 * 4 + k, t / 16) % 32;
+                taken[mpti_tile_place(t % 16 * 4 + k, t / 16)] = true;
+            }
+            CHECK_EQ_U(banks, 0xffffffffu);
+            for (banks = 0, lane = 0; lane < 32; lane++) {      /* and reads */
+                const uint32_t i = 256 * k + 32 * warp + lane;
+                banks |= 1u << mpti_tile_place(i / 16, i % 16) % 32;
+            }
+            CHECK_EQ_U(banks, 0xffffffffu);
+        }
+    for (bool t : taken) CHECK(t);
+}
+
+/* Delayed scaling of some tensors over some steps: device and host side by side, all arrays compared. */
+static void scaling(const mpt_fp8_recipe &recipe, size_t count, int steps)
+{
+    const size_t    total = 3 * count + count * recipe.length;
+    Buffer          memory(4 * total, 0);
+    mpt_fp8_scaling host = {}, device;
+    host.recipe = recipe;
+    host.count = count;
+    device = host;
+    float *const h = (float *)memory.host(), *const d = (float *)memory.device();
+    host.scale = h, host.inverse = h + count, host.amax = h + 2 * count, host.history = h + 3 * count;
+    device.scale = d, device.inverse = d + count, device.amax = d + 2 * count, device.history = d + 3 * count;
+    CHECK_EQ_I(mpt_fp8_init(&host), MPT_OK);
+    CHECK_EQ_I(mpt_cuda_fp8_init(gpu.cuda, &device, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(memory.same());
+    for (int step = 0; step < steps; step++) {
+        for (size_t i = 0; i < count; i++) {
+            const uint32_t u = (uint32_t)mt_random();
+            put(host.amax, MPT_F32, i, u % 7 == 0 ? 0 : u % 31 == 1 ? 0x7f800000u + u % 2 : u % 0x7f800000u);
+        }
+        memory.upload();
+        CHECK_EQ_I(mpt_fp8_update(&host), MPT_OK);
+        CHECK_EQ_I(mpt_cuda_fp8_update(gpu.cuda, &device, gpu.stream), MPT_OK);
+        CU(cudaStreamSynchronize(gpu.stream));
+        CHECK(memory.same());
+    }
+}
+
+TEST(fp8_scaling)
+{
+    static const uint32_t lengths[] = {1, 2, 3, 255, 256, 257, 600};
+    for (int grid : grids) {
+        const Grid here(grid);
+        for (uint32_t length : lengths)
+            for (uint32_t turn = 0; turn < 4; turn++) {
+                mpt_fp8_recipe r = mpt_fp8_recipe_default(turn % 2 ? MPT_E5M2 : MPT_E4M3);
+                if (gpu.small && (length > 257 || turn > 1))
+                    continue;
+                r.length = length;
+                r.rule = turn / 2 ? MPT_AMAX_MOST_RECENT : MPT_AMAX_MAX;
+                r.margin = (int32_t)turn - 1;
+                r.power_of_two = turn == 1;
+                r.drop_bad = turn == 3 || length == 3;
+                scaling(r, turn + length % 3 * 20, length < 5 ? 8 : 4);
+            }
+    }
+}
+
+/* A step as training has it, captured once and replayed: encode by the scale, record amax, update. */
+TEST(fp8_in_a_graph)
+{
+    const size_t    n = 5000;
+    Buffer          src(4 * n, 0), dst(n, 0), memory(4 * 8, 0);
+    mpt_fp8_scaling s = {}, on_host;
+    cudaGraph_t     graph;
+    cudaGraphExec_t exec;
+    s.recipe = mpt_fp8_recipe_default(MPT_E4M3);
+    s.recipe.length = 5;
+    s.count = 1;
+    on_host = s;
+    float *const h = (float *)memory.host(), *const d = (float *)memory.device();
+    on_host.scale = h, on_host.inverse = h + 1, on_host.amax = h + 2, on_host.history = h + 3;
+    s.scale = d, s.inverse = d + 1, s.amax = d + 2, s.history = d + 3;
+    CHECK_EQ_I(mpt_fp8_init(&on_host), MPT_OK);
+    memory.upload();
+    CU(cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeThreadLocal));
+    CHECK_EQ_I(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, dst.device(), MPT_F32, src.device(), n, s.scale,
+                                     s.amax, gpu.stream), MPT_OK);
+    CHECK_EQ_I(mpt_cuda_fp8_update(gpu.cuda, &s, gpu.stream), MPT_OK);
+    CU(cudaStreamEndCapture(gpu.stream, &graph));
+    CU(cudaGraphInstantiate(&exec, graph, 0));
+    for (int step = 0; step < 12; step++) {
+        for (size_t i = 0; i < n; i++)
+            put(src.host(), MPT_F32, i, step == 4 && i == 77 ? 0x7f800000u
+                : (uint32_t)mt_random() % 0x02000000u + ((uint32_t)step << 23) + 0x3a000000u);
+        src.upload();
+        CHECK_EQ_I(mpt_fp8_encode_n(MPT_E4M3, dst.host(), MPT_F32, src.host(), n, on_host.scale,
+                                    on_host.amax), MPT_OK);
+        CHECK_EQ_I(mpt_fp8_update(&on_host), MPT_OK);
+        CU(cudaGraphLaunch(exec, gpu.stream));
+        CU(cudaStreamSynchronize(gpu.stream));
+        CHECK(dst.same());
+        CHECK(memory.same());
+    }
+    CU(cudaGraphExecDestroy(exec));
+    CU(cudaGraphDestroy(graph));
+}
+
+TEST(fp8_refuses)
+{
+    Buffer          a(64, 0), b(64, 0);
+    mpt_fp8_scaling s = {}, t;
+    mpt_opts        o = {};
+    float *const    f = (float *)a.device();
+    s.recipe = mpt_fp8_recipe_default(MPT_E4M3);
+    s.recipe.length = 1;
+    s.count = 1;
+    s.scale = f, s.inverse = f + 1, s.amax = f + 2, s.history = f + 3;
+#define REFUSED(call, status, text)                                      \
+    CHECK_EQ_I(call, status);                                            \
+    CHECK(strstr(mpt_cuda_error_text(gpu.cuda), text) != NULL)
+#define REFUSED_RECIPE(field, value, status)                             \
+    t = s;                                                               \
+    t.field = value;                                                     \
+    REFUSED(mpt_cuda_fp8_update(gpu.cuda, &t, gpu.stream), status, "mpt_cuda_fp8_update: "); \
+    REFUSED(mpt_cuda_fp8_init(gpu.cuda, &t, gpu.stream), status, "mpt_cuda_fp8_init: ")
+    REFUSED_RECIPE(scale, NULL, MPT_E_ARG);
+    REFUSED_RECIPE(inverse, NULL, MPT_E_ARG);
+    REFUSED_RECIPE(amax, NULL, MPT_E_ARG);
+    REFUSED_RECIPE(history, NULL, MPT_E_ARG);
+    REFUSED_RECIPE(recipe.length, 0, MPT_E_ARG);
+    REFUSED_RECIPE(recipe.margin, 33, MPT_E_ARG);
+    REFUSED_RECIPE(recipe.margin, -33, MPT_E_ARG);
+    REFUSED_RECIPE(recipe.rule, MPT_AMAX_RULE_COUNT, MPT_E_ARG);
+    REFUSED_RECIPE(recipe.format, MPT_BF16, MPT_E_UNSUPPORTED);
+    REFUSED(mpt_cuda_fp8_update(gpu.cuda, NULL, gpu.stream), MPT_E_ARG, "NULL");
+    CHECK_EQ_I(mpt_cuda_fp8_update(NULL, &s, gpu.stream), MPT_E_ARG);
+    t = s;
+    t.count = 0;
+    t.scale = NULL;
+    CHECK_EQ_I(mpt_cuda_fp8_update(gpu.cuda, &t, gpu.stream), MPT_OK);
+    CHECK_EQ_I(mpt_cuda_fp8_init(gpu.cuda, &t, gpu.stream), MPT_OK);
+
+    void *const  p = a.device(), *const q = b.device();
+    const float *scale = NULL;
+    REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, NULL, MPT_F32, q, 1, scale, f, gpu.stream), MPT_E_ARG,
+            "mpt_cuda_fp8_encode_n");
+    REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, p, MPT_F32, NULL, 1, scale, f, gpu.stream), MPT_E_ARG,
+            "");
+    REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_F16, p, MPT_F32, q, 1, scale, f, gpu.stream),
+            MPT_E_UNSUPPORTED, "dst_format");
+    REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E5M2, p, MPT_F64, q, 1, scale, f, gpu.stream),
+            MPT_E_UNSUPPORTED, "src_format");
+    REFUSED(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E5M2, p, NULL, MPT_F32, q, 1, 1, scale, f,
+                                          gpu.stream), MPT_E_ARG, "mpt_cuda_fp8_encode_transpose");
+    REFUSED(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E5M2, p, p, MPT_F32, NULL, 1, 1, scale, f,
+                                          gpu.stream), MPT_E_ARG, "");
+    REFUSED(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E5M2, p, p, MPT_F32, q, (size_t)-1, 9, scale, f,
+                                          gpu.stream), MPT_E_ARG, "larger than memory");
+    REFUSED(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_BF16, p, p, MPT_F32, q, 1, 1, scale, f, gpu.stream),
+            MPT_E_UNSUPPORTED, "dst_format");
+    REFUSED(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E5M2, p, p, MPT_E4M3, q, 1, 1, scale, f, gpu.stream),
+            MPT_E_UNSUPPORTED, "src_format");
+    CHECK_EQ_I(mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E5M2, NULL, NULL, MPT_F32, NULL, 0, 7, scale, f,
+                                             gpu.stream), MPT_OK);
+
+    REFUSED(mpt_cuda_stochastic_n(gpu.cuda, MPT_F16, p, f, 1, NULL, NULL, gpu.stream), MPT_E_ARG, "options");
+    REFUSED(mpt_cuda_stochastic_n(gpu.cuda, MPT_F16, p, f, 1, &o, NULL, gpu.stream), MPT_E_UNSUPPORTED,
+            "stochastic");
+    o.rounding = MPT_RND_STOCHASTIC;
+    REFUSED(mpt_cuda_stochastic_n(gpu.cuda, MPT_F64, p, f, 1, &o, NULL, gpu.stream), MPT_E_UNSUPPORTED,
+            "dst_format");
+    REFUSED(mpt_cuda_stochastic_n(gpu.cuda, MPT_F16, NULL, f, 1, &o, NULL, gpu.stream), MPT_E_ARG, "");
+    REFUSED(mpt_cuda_stochastic_n(gpu.cuda, MPT_F16, p, NULL, 1, &o, NULL, gpu.stream), MPT_E_ARG, "");
+    o.overflow = MPT_OVERFLOW_SATURATE;
+    REFUSED(mpt_cuda_stochastic_n(gpu.cuda, MPT_F16, p, f, 1, &o, NULL, gpu.stream), MPT_E_UNSUPPORTED, "");
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(a.same() && b.same());
+}
+
+#ifdef MPT_CUDA_EMU
+/* The headers hand to PTX's cvt what neither overflows nor is a NaN: there it must be the portable path. This
+ * is the claim by the PTX manual's words; on a GPU all_floats makes it by the instructions themselves. */
+TEST(cvt_by_the_manual)
+{
+    std::vector<uint64_t> some = patterns(MPT_F32);
+    const uint64_t        all = (uint64_t)1 << 32, count = mt.long_mode ? all : some.size();
+    for (uint64_t i = 0; i < count; i++) {
+        const uint32_t u = mt.long_mode ? (uint32_t)i : (uint32_t)some[i], a = u & 0x7fffffffu;
+        const float    x = mpti_f32_make(u);
+        if (a <= 0x43e80000u)
+            CHECK_EQ_U_AT(mpt_emu::ptx_cvt_satfinite_e4m3(x), mpti_e4m3_encode(u), u);
+        if (a < 0x47700000u)
+            CHECK_EQ_U_AT(mpt_emu::ptx_cvt_satfinite_e5m2(x), mpti_e5m2_encode(u), u);
+        if (a <= 0x7f800000u)
+            CHECK_EQ_U_AT(mpt_emu::ptx_cvt_f16(x), mpti_f16_encode(u), u);
+        if (a <= 0x7f800000u) {                 /* and saturating, all of it but NaN */
+            CHECK_EQ_U_AT(mpt_emu::ptx_cvt_satfinite_e4m3(x), mpt_e4m3_from_f32_sat(x).bits, u);
+            CHECK_EQ_U_AT(mpt_emu::ptx_cvt_satfinite_e5m2(x), mpt_e5m2_from_f32_sat(x).bits, u);
+        }
+    }
+}
+
+/* The calls with more to them than a pair of formats: each queues one kernel and waits for nothing; and when
+ * it cannot be queued, nothing is written. */
+TEST(one_launch_and_no_wait)
+{
+    Buffer          a(256, 0), b(256, 0), x(256, 0);
+    float *const    f = (float *)x.device();
+    mpt_fp8_scaling s = {};
+    mpt_opts        o = {};
+    o.rounding = MPT_RND_STOCHASTIC;
+    s.recipe = mpt_fp8_recipe_default(MPT_E5M2);
+    s.recipe.length = 2;
+    s.count = 3;
+    s.scale = f, s.inverse = f + 3, s.amax = f + 6, s.history = f + 9;
+    const std::pair<const char *, std::function<mpt_status()>> calls[] = {
+        {"mpt_cuda_stochastic_n",
+         [&] { return mpt_cuda_stochastic_n(gpu.cuda, MPT_F16, b.device(), f, 64, &o, NULL, gpu.stream); }},
+        {"mpt_cuda_fp8_encode_n", [&] {
+             return mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, b.device(), MPT_F32, f, 64, NULL, NULL,
+                                          gpu.stream);
+         }},
+        {"mpt_cuda_fp8_encode_transpose", [&] {
+             return mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E4M3, a.device(), b.device(), MPT_F32, f, 8,
+                                                  8, NULL, NULL, gpu.stream);
+         }},
+        {"mpt_cuda_fp8_init", [&] { return mpt_cuda_fp8_init(gpu.cuda, &s, gpu.stream); }},
+        {"mpt_cuda_fp8_update", [&] { return mpt_cuda_fp8_update(gpu.cuda, &s, gpu.stream); }}};
+    for (const auto &call : calls) {
+        mpt_emu::controls().fail_launch = 1;
+        CHECK_EQ_I(call.second(), MPT_E_CUDA);
+        CHECK(strstr(mpt_cuda_error_text(gpu.cuda), call.first) != NULL);
+    }
+    CHECK(a.same() && b.same() && x.same());
+    for (const auto &call : calls) {
+        const mpt_emu::Counters before = mpt_emu::counters();
+        CHECK_EQ_I(call.second(), MPT_OK);
+        const mpt_emu::Counters &now = mpt_emu::counters();
+        CHECK_EQ_U(now.launches, before.launches + 1);
+        CHECK(now.syncs == before.syncs && now.mallocs == before.mallocs && now.frees == before.frees &&
+              now.copies == before.copies && now.pageable_copies == before.pageable_copies);
+    }
+    CU(cudaStreamSynchronize(gpu.stream));
+}
+
 TEST(launch_fails)
 {
     Buffer a(64, 0), b(64, 0);
@@ -220,7 +651,17 @@ int main(int argc, char **argv)
     RUN(all_pairs);
     RUN(sizes_and_alignments);
     RUN(bad_arguments);
+    RUN(stochastic_is_the_cpus);
+    RUN(stochastic_in_pieces);
+    RUN(fp8_encode);
+    RUN(fp8_encode_transpose);
+    RUN(the_tile_has_no_bank_conflicts);
+    RUN(fp8_scaling);
+    RUN(fp8_in_a_graph);
+    RUN(fp8_refuses);
 #ifdef MPT_CUDA_EMU
+    RUN(cvt_by_the_manual);
+    RUN(one_launch_and_no_wait);
     RUN(launch_fails);
 #else
     RUN(all_floats);

@@ -547,6 +547,31 @@ TEST(failures_leak_nothing)
     CHECK_EQ_U(mpt_emu::outstanding(), memory);
 }
 
+/* A refusal that no rule of ours foresees: the status is cuBLAS', nothing is queued, the next call works. */
+TEST(cublas_refuses)
+{
+    const Case           c = {MPT_F16, MPT_F16, MPT_F32, 16, 16, 16, 0, true, false, false, 0u, 1.0f, 0.0f};
+    Operands             o(c);
+    const auto           before = o.d.fetch();
+    const size_t         alive = mpt_emu::blas_outstanding();
+    mpt_emu::blas().fail_plan = 1;
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_E_CUBLAS);
+    CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "mpt_cuda_gemm: CUBLAS_STATUS_NOT_SUPPORTED") != NULL);
+    CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "no way to do this product") != NULL);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(o.d.fetch() == before);
+    CHECK(mpt_emu::blas_outstanding() <= alive);      /* the oldest plan may have made room */
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(o.d.fetch() != before);
+    mpt_emu::controls().device_count = 2;
+    CU(cudaSetDevice(1));
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_E_CUDA);
+    CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "cudaSetDevice") != NULL);
+    CU(cudaSetDevice(0));
+    mpt_emu::controls().device_count = 1;
+}
+
 TEST(no_wait_and_no_malloc_in_a_product)
 {
     const Case c = {MPT_F32, MPT_F32, MPT_F32, 8, 8, 8, 0, true, false, false, 0u, 1.0f, 0.0f};
@@ -623,6 +648,7 @@ int main(int argc, char **argv)
     RUN(plans);
     RUN(failures_leak_nothing);
     RUN(no_wait_and_no_malloc_in_a_product);
+    RUN(cublas_refuses);
     RUN(every_generation);
 #endif
     CU(cudaStreamDestroy(gpu.stream));

@@ -1,4 +1,4 @@
-/* test_mpt_graph.c -- the graph rewrite (>>M11): each step by hand, then random graphs against a slow and
+/* test_mpt_graph.c -- the graph rewrite (>>M12): each step by hand, then random graphs against a slow and
  * literal painter, against all colourings (min_cut), and executed before and after. */
 #define MPT_MALLOC(bytes) malloc(bytes)
 #define MPT_FREE(p) free(p)

@@ -242,7 +242,7 @@ TEST(weights_set_and_get)
     }
 }
 
-/* ---- one element at a time: storage by the slow judges, formulas of >>M12, norms on an own tree ---- */
+/* ---- one element at a time: storage by the slow judges, formulas of >>M13, norms on an own tree ---- */
 
 static float naive_weight(const layer *l, size_t i)
 {

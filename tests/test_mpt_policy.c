@@ -1,4 +1,4 @@
-/* test_mpt_policy.c -- which format an op runs in (>>M10), and the typed ops of a small trainer against
+/* test_mpt_policy.c -- which format an op runs in (>>M11), and the typed ops of a small trainer against
  * the same in double. */
 #define MPT_IMPLEMENTATION
 #include "mpt.h"

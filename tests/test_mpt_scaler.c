@@ -1395,6 +1395,249 @@ TEST(clip_by_value)
     }
 }
 
+/* ---- FP8 delayed scaling ---- */
+
+/* The original once more: the history as rows of a table, slot 0 the one under way, rolled by one. */
+static float original_fp8_scale(float old, float amax, float largest, int margin, int power_of_two)
+{
+    volatile float s;
+    if (!mpti_f32_bits(amax) || !mpti_f32_is_finite(amax))
+        return old;
+    s = largest / amax;
+    s = (float)ldexp((double)s, -margin);
+    if (!mpti_f32_is_finite(s)) s = FLT_MAX;
+    if (mpti_f32_bits(s) < 0x00800000u) s = FLT_MIN;
+    if (power_of_two) {
+        int e;
+        (void)frexp((double)s, &e);
+        s = (float)ldexp(0.5, e);
+    }
+    return s;
+}
+
+TEST(fp8_scales_are_the_originals)
+{
+    static const uint32_t odd[] = {0u, 1u, 0x00800000u, 0x7f7fffffu, 0x7f800000u, 0x7fc00001u, 0x3f800000u};
+    float                 scale[3], inverse[3], amax[3], history[3 * 16], slot[16];
+    int                   turn;
+    for (turn = 0; turn < 48; turn++) {
+        mpt_fp8_scaling s;
+        float           want = 1.0f;
+        unsigned        step, length;
+        size_t          i;
+        memset(&s, 0, sizeof s);
+        s.recipe = mpt_fp8_recipe_default(turn % 2 ? MPT_E5M2 : MPT_E4M3);
+        CHECK(s.recipe.length == 1024u && s.recipe.rule == MPT_AMAX_MAX && s.recipe.margin == 0);
+        s.recipe.rule = turn / 2 % 2 ? MPT_AMAX_MOST_RECENT : MPT_AMAX_MAX;
+        length = s.recipe.length = turn % 3 ? (unsigned)turn % 16u + 1u : 1u;
+#ifndef __FAST_MATH__    /* which may multiply by the margin first: then an Inf on the way is none */
+        s.recipe.margin = turn % 5 * 7 - 9;
+#endif
+        s.recipe.power_of_two = (uint32_t)(turn / 4 % 2);
+        s.recipe.drop_bad = (uint32_t)(turn / 8 % 2);
+        s.count = 3;
+        s.scale = scale;
+        s.inverse = inverse;
+        s.amax = amax;
+        s.history = history;
+        CHECK_EQ_I(mpt_fp8_init(&s), MPT_OK);
+        for (i = 0; i < 16; i++) slot[i] = 0.0f;
+        for (step = 0; step < 60; step++) {
+            const uint32_t code = mt_random() % 5 ? (uint32_t)(mt_random() >> 33) % 0x7f800000u
+                                                  : odd[mt_random() % COUNT(odd)];
+            uint32_t       most = 0u;
+            amax[0] = 1.0f;
+            amax[1] = mpti_f32_make(code);
+            amax[2] = 0.0f;
+            slot[0] = s.recipe.drop_bad && code >= 0x7f800000u ? 0.0f : amax[1];
+            for (i = 0; i < length; i++)
+                if (mpti_f32_bits(slot[i]) > most && (i == 0 || s.recipe.rule == MPT_AMAX_MAX))
+                    most = mpti_f32_bits(slot[i]);
+            want = original_fp8_scale(want, mpti_f32_make(most), turn % 2 ? 57344.0f : 448.0f,
+                                      s.recipe.margin, (int)s.recipe.power_of_two);
+            for (i = 0; i + 1 < length; i++) {      /* roll by -1: the last slot takes the first */
+                const float t = slot[i];
+                slot[i] = slot[i + 1];
+                slot[i + 1] = t;
+            }
+            CHECK_EQ_I(mpt_fp8_update(&s), MPT_OK);
+            CHECK_EQ_U_AT(mpti_f32_bits(scale[1]), mpti_f32_bits(want), code);
+            CHECK_EQ_U(mpti_f32_bits(inverse[1]), mpti_f32_bits(mpti_div(1.0f, want)));
+            CHECK(mpti_f32_is_finite(scale[1]) && mpti_f32_is_finite(inverse[1]));
+            CHECK_EQ_U(mpti_f32_bits(amax[1]), 0u);
+            CHECK_EQ_U(mpti_f32_bits(history[2 * length - 1]),
+                       s.recipe.drop_bad && code >= 0x7f800000u ? 0u : code);
+            CHECK(scale[2] == 1.0f && inverse[2] == 1.0f);          /* never an amax: the first scale */
+            slot[0] = 0.0f;
+        }
+    }
+}
+
+/* The pattern of element i, as in the formats' own table. */
+static float fp8_source(const void *src, mpt_format f, size_t i)
+{
+    float    x;
+    uint16_t half;
+    if (f == MPT_F32) {
+        memcpy(&x, (const char *)src + 4 * i, 4);
+        return x;
+    }
+    memcpy(&half, (const char *)src + 2 * i, 2);
+    return f == MPT_F16 ? mpt_f32_from_f16_bits(half) : mpt_f32_from_bf16_bits(half);
+}
+
+/* A NaN's code: sign and the top of the payload, quiet. */
+static uint32_t fp8_nan(mpt_format f, float x)
+{
+    const uint32_t u = mpti_f32_bits(x), sign = u >> 24 & 0x80u;
+    return sign | (f == MPT_E4M3 ? 0x7fu : 0x7eu | (u >> 21 & 3u));
+}
+
+static uint32_t fp8_judge(mpt_format f, float x, float scale)
+{
+    volatile float y;
+    mpt_opts       o;
+    memset(&o, 0, sizeof o);
+    o.overflow = MPT_OVERFLOW_SATURATE;
+    if ((mpti_f32_bits(x) & 0x7fffffffu) > 0x7f800000u)
+        return fp8_nan(f, x);
+    y = x * scale;
+    if ((mpti_f32_bits(y) & 0x7fffffffu) > 0x7f800000u)
+        return f == MPT_E4M3 ? 0x7fu : 0x7eu;
+    return (uint32_t)mpt_encode(f, (double)y, &o, NULL);
+}
+
+static const mpt_format fp8_formats[] = {MPT_E4M3, MPT_E5M2}, fp8_sources[] = {MPT_F32, MPT_F16, MPT_BF16};
+
+static void fp8_fill(unsigned char *src, size_t bytes)
+{
+    size_t i;
+    for (i = 0; i < bytes; i++) src[i] = (unsigned char)(mt_random() >> 40);
+    for (i = 0; i + 4 <= bytes; i += 4)     /* most of them where FP8 has numbers; Inf and NaN stay in */
+        if (mt_random() % 4) src[i + 1] = src[i + 3] = (unsigned char)(0x3au + mt_random() % 8u);
+}
+
+TEST(fp8_encode)
+{
+    static const size_t sizes[] = {0, 1, 2, 255, 256, 257, 1000};
+    static const float  scales[] = {1.0f, 0.37f, 1024.0f, 3.0e-5f, FLT_MAX, 0.0f};
+    unsigned char       src[4000], dst[1002];
+    size_t              f, g, k, j, i;
+    for (f = 0; f < COUNT(fp8_formats); f++)
+        for (g = 0; g < COUNT(fp8_sources); g++)
+            for (k = 0; k < COUNT(sizes); k++)
+                for (j = 0; j < COUNT(scales); j++) {
+                    const size_t n = sizes[k];
+                    float        amax = j % 2 ? 0.0f : 1.0e30f, want = amax;
+                    fp8_fill(src, sizeof src);
+                    if (j == 3) for (i = 0; i < 4 * n; i++) src[i] &= 0x3fu;        /* no Inf, no NaN */
+                    memset(dst, 0xa5, sizeof dst);
+                    CHECK_EQ_I(mpt_fp8_encode_n(fp8_formats[f], dst + 1, fp8_sources[g], src, n,
+                                                j ? &scales[j] : NULL, &amax), MPT_OK);
+                    for (i = 0; i < n; i++) {
+                        const float    x = fp8_source(src, fp8_sources[g], i);
+                        const uint32_t a = mpti_f32_bits(x) & 0x7fffffffu;
+                        CHECK_EQ_U_AT(dst[1 + i], fp8_judge(fp8_formats[f], x, scales[j]), mpti_f32_bits(x));
+                        if (a > mpti_f32_bits(want)) want = mpti_f32_make(a);
+                    }
+                    CHECK_EQ_U(mpti_f32_bits(amax), mpti_f32_bits(want));
+                    CHECK(dst[0] == 0xa5 && dst[1 + n] == 0xa5);
+                    CHECK_EQ_I(mpt_fp8_encode_n(fp8_formats[f], src, fp8_sources[g], src, n,
+                                                j ? &scales[j] : NULL, NULL), MPT_OK);     /* in place */
+                    CHECK(!memcmp(src, dst + 1, n));
+                }
+}
+
+TEST(fp8_encode_transpose)
+{
+    static const size_t  shapes[][2] = {{0, 5},  {5, 0},   {1, 1},   {1, 70},
+                                        {70, 1}, {63, 65}, {64, 64}, {130, 67}};
+    static unsigned char src[4 * 130 * 67], dst[130 * 67], plain[130 * 67], flipped[130 * 67 + 1];
+    const float          scale = 0.75f;
+    size_t               k, i, j, turn;
+    for (k = 0; k < COUNT(shapes); k++)
+        for (turn = 0; turn < 6; turn++) {
+            const size_t     rows = shapes[k][0], cols = shapes[k][1];
+            const mpt_format to = fp8_formats[turn % 2], from = fp8_sources[turn / 2];
+            float            amax = 0.0f, want = 0.0f;
+            fp8_fill(src, sizeof src);
+            flipped[rows * cols] = 0x5a;
+            memset(dst, 0, sizeof dst);
+            CHECK_EQ_I(mpt_fp8_encode_n(to, plain, from, src, rows * cols, &scale, &want), MPT_OK);
+            CHECK_EQ_I(mpt_fp8_encode_transpose(to, turn % 3 ? dst : NULL, flipped, from, src, rows, cols,
+                                                &scale, &amax), MPT_OK);
+            CHECK(!(turn % 3) || !memcmp(dst, plain, rows * cols));
+            for (i = 0; i < rows; i++)
+                for (j = 0; j < cols; j++) CHECK_EQ_U(flipped[j * rows + i], plain[i * cols + j]);
+            CHECK_EQ_U(mpti_f32_bits(amax), mpti_f32_bits(want));
+            CHECK(flipped[rows * cols] == 0x5a);
+        }
+}
+
+TEST(fp8_by_lot)
+{
+    const uint32_t count = mt.long_mode ? 40000000u : 400000u;
+    mpt_opts       o;
+    uint32_t       i;
+    memset(&o, 0, sizeof o);
+    o.rounding = MPT_RND_STOCHASTIC;
+    for (i = 0; i < count; i++) {
+        const uint32_t u = i % 3 ? (uint32_t)mt_random()
+                                 : (uint32_t)mt_random() % 0x10000000u + 0x36000000u + (i << 31);
+        const float    x = mpti_f32_make(u);
+        const int      nan = (u & 0x7fffffffu) > 0x7f800000u;
+        o.random = i % 7 ? (uint32_t)mt_random() : i % 2 ? 0u : 0xffffffffu;
+        CHECK_EQ_U_AT(mpti_e4m3_stochastic(u, o.random),
+                      nan ? fp8_nan(MPT_E4M3, x) : mpt_encode(MPT_E4M3, (double)x, &o, NULL), u);
+        CHECK_EQ_U_AT(mpti_e5m2_stochastic(u, o.random),
+                      nan ? fp8_nan(MPT_E5M2, x) : mpt_encode(MPT_E5M2, (double)x, &o, NULL), u);
+    }
+}
+
+TEST(fp8_refuses)
+{
+    float           one[4] = {1.0f, 2.0f, 3.0f, 4.0f}, was[4];
+    float           scale[2] = {5.0f, 6.0f}, history[2] = {7.0f, 8.0f};
+    unsigned char   dst[4] = {9, 9, 9, 9};
+    mpt_fp8_scaling s, t;
+    memcpy(was, one, sizeof one);
+    memset(&s, 0, sizeof s);
+    s.recipe = mpt_fp8_recipe_default(MPT_E4M3);
+    s.recipe.length = 1;
+    s.count = 2;
+    s.scale = scale;
+    s.inverse = one + 2;
+    s.amax = one;
+    s.history = history;
+#define REFUSED(field, value, status)               \
+    t = s;                                          \
+    t.field = value;                                \
+    CHECK_EQ_I(mpt_fp8_update(&t), status);         \
+    CHECK_EQ_I(mpt_fp8_init(&t), status)
+    REFUSED(scale, NULL, MPT_E_ARG);
+    REFUSED(inverse, NULL, MPT_E_ARG);
+    REFUSED(amax, NULL, MPT_E_ARG);
+    REFUSED(history, NULL, MPT_E_ARG);
+    REFUSED(recipe.length, 0, MPT_E_ARG);
+    REFUSED(recipe.margin, 33, MPT_E_ARG);
+    REFUSED(recipe.margin, -33, MPT_E_ARG);
+    REFUSED(recipe.rule, MPT_AMAX_RULE_COUNT, MPT_E_ARG);
+    REFUSED(recipe.format, MPT_F16, MPT_E_UNSUPPORTED);
+#undef REFUSED
+    CHECK_EQ_I(mpt_fp8_update(NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_fp8_encode_n(MPT_E4M3, NULL, MPT_F32, one, 1, NULL, one), MPT_E_ARG);
+    CHECK_EQ_I(mpt_fp8_encode_n(MPT_E4M3, dst, MPT_F32, NULL, 1, NULL, one), MPT_E_ARG);
+    CHECK_EQ_I(mpt_fp8_encode_n(MPT_F16, dst, MPT_F32, one, 1, NULL, one), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_fp8_encode_n(MPT_E4M3, dst, MPT_F64, one, 1, NULL, one), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_fp8_encode_transpose(MPT_E4M3, dst, NULL, MPT_F32, one, 1, 1, NULL, one), MPT_E_ARG);
+    CHECK_EQ_I(mpt_fp8_encode_transpose(MPT_E4M3, NULL, dst, MPT_F32, NULL, 1, 1, NULL, one), MPT_E_ARG);
+    CHECK_EQ_I(mpt_fp8_encode_transpose(MPT_E4M3, dst, dst, MPT_F32, one, (size_t)-1, 9, NULL, one),
+               MPT_E_ARG);
+    CHECK_EQ_I(mpt_fp8_encode_transpose(MPT_E4M3, dst, dst, MPT_E5M2, one, 1, 1, NULL, one),
+               MPT_E_UNSUPPORTED);
+    CHECK(!memcmp(was, one, sizeof one) && dst[0] == 9 && scale[0] == 5.0f && history[1] == 8.0f);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -1424,5 +1667,10 @@ int main(int argc, char **argv)
     RUN(accumulation_refuses);
     RUN(gradients_that_overlap);
     RUN(clip_by_value);
+    RUN(fp8_scales_are_the_originals);
+    RUN(fp8_encode);
+    RUN(fp8_encode_transpose);
+    RUN(fp8_by_lot);
+    RUN(fp8_refuses);
     return mt_end();
 }

@@ -46,6 +46,13 @@ static void call_all(mpt_cuda *c, struct CUstream_st *stream)
     expect(mpt_cuda_f32_from_f16_n(c, NULL, NULL, 1, stream) == MPT_E_ARG, "f32_from_f16_n");
     expect(mpt_cuda_bf16_from_f32_n(c, NULL, NULL, 1, stream) == MPT_E_ARG, "bf16_from_f32_n");
     expect(mpt_cuda_f32_from_bf16_n(c, NULL, NULL, 1, stream) == MPT_E_ARG, "f32_from_bf16_n");
+    expect(mpt_cuda_stochastic_n(c, MPT_F16, NULL, NULL, 1, NULL, NULL, stream) == MPT_E_ARG, "stochastic_n");
+    expect(mpt_cuda_fp8_init(c, NULL, stream) == MPT_E_ARG, "fp8_init");
+    expect(mpt_cuda_fp8_update(c, NULL, stream) == MPT_E_ARG, "fp8_update");
+    expect(mpt_cuda_fp8_encode_n(c, MPT_E4M3, NULL, MPT_F32, NULL, 1, NULL, NULL, stream) == MPT_E_ARG,
+           "fp8_encode_n");
+    expect(mpt_cuda_fp8_encode_transpose(c, MPT_E4M3, NULL, NULL, MPT_F32, NULL, 1, 1, NULL, NULL, stream) ==
+           MPT_E_ARG, "fp8_encode_transpose");
     expect(mpt_cuda_list_create(c, &list, NULL, 1) == MPT_E_ARG && !list, "list_create");
     expect(mpt_cuda_state_create(c, &state, NULL, 0.1f) == MPT_E_ARG && !state, "state_create");
     expect(mpt_cuda_state_set(c, NULL, NULL, stream) == MPT_E_ARG, "state_set");

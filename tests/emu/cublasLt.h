@@ -75,6 +75,7 @@ namespace mpt_emu {
 struct Blas {
     std::set<const void *> alive;
     int fail_create = 0;        /* k > 0: the k-th cublasLtCreate from now fails, once */
+    int fail_plan = 0;          /* likewise a plan: refused for a reason that nobody documented */
     unsigned long heuristics = 0;   /* calls of cublasLtMatmulAlgoGetHeuristic: plans made */
 };
 inline Blas &blas() { static Blas *b = new Blas; return *b; }
@@ -183,15 +184,19 @@ inline float scalar(const void *p) { return p ? *(const float *)p : 1.0f; }
 
 inline void run_product(const Product &p)
 {
-    const int   e = p.o.epilogue;
-    const float scale = p.alpha * scalar(p.o.a_scale) * scalar(p.o.b_scale);
-    float       amax = 0.0f;
-    for (uint64_t j = 0; j < p.n(); j++)
-        for (uint64_t i = 0; i < p.m(); i++) {
+    const int           e = p.o.epilogue;
+    const float         scale = p.alpha * scalar(p.o.a_scale) * scalar(p.o.b_scale);
+    float               amax = 0.0f;
+    const uint64_t      m = p.m(), n = p.n(), k = p.k();
+    std::vector<double> a(m * k), b(k * n);     /* both along k */
+    for (uint64_t i = 0; i < m; i++)
+        for (uint64_t l = 0; l < k; l++) a[i * k + l] = at(p, p.pa, p.a, p.o.op_a == CUBLAS_OP_T, i, l);
+    for (uint64_t j = 0; j < n; j++)
+        for (uint64_t l = 0; l < k; l++) b[j * k + l] = at(p, p.pb, p.b, p.o.op_b == CUBLAS_OP_T, l, j);
+    for (uint64_t j = 0; j < n; j++)
+        for (uint64_t i = 0; i < m; i++) {
             double sum = 0.0;
-            for (uint64_t l = 0; l < p.k(); l++)
-                sum += at(p, p.pa, p.a, p.o.op_a == CUBLAS_OP_T, i, l) *
-                       at(p, p.pb, p.b, p.o.op_b == CUBLAS_OP_T, l, j);
+            for (uint64_t l = 0; l < k; l++) sum += a[i * k + l] * b[j * k + l];
             double x = (double)scale * sum;
             if (p.beta != 0.0f) x += (double)p.beta * get(p.pc, p.c.type, i + j * (uint64_t)p.c.ld);
             if (e & CUBLASLT_EPILOGUE_BIAS) x += get(p.o.bias, p.o.bias_type, i);
@@ -342,6 +347,7 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
         if (!mpt_emu::blas_alive(x)) return CUBLAS_STATUS_INVALID_VALUE;
     mpt_emu::blas().heuristics++;
     *found = 0;
+    if (mpt_emu::due(mpt_emu::blas().fail_plan)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
     const bool fp8 = mpt_emu::is_fp8(a->type);
     for (int i = 0; fp8 && i < 4; i++)

@@ -75,6 +75,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <deque>
 #include <functional>
 #include <map>
@@ -148,6 +149,7 @@ MPT_EMU_VECTOR2(double2, double, 16)
     X(cudaErrorInvalidDeviceFunction, 98, "invalid device function") \
     X(cudaErrorNoDevice, 100, "no CUDA-capable device is detected") \
     X(cudaErrorInvalidDevice, 101, "invalid device ordinal") \
+    X(cudaErrorUnsupportedPtxVersion, 222, "the provided PTX was compiled with an unsupported toolchain.") \
     X(cudaErrorNoKernelImageForDevice, 209, "no kernel image is available for execution on the device") \
     X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle") \
     X(cudaErrorIllegalState, 401, "the operation cannot be performed in the present state") \
@@ -337,6 +339,7 @@ struct Controls {
     unsigned resident = 1;           /* blocks of a grid that are under way at the same time */
     int device_count = 1;
     cudaError_t device_error = cudaSuccess;   /* e.g. cudaErrorInsufficientDriver: every call fails */
+    cudaError_t launch_error = cudaSuccess;   /* e.g. cudaErrorNoKernelImageForDevice: no launch works */
     int major = 9, minor = 0;        /* compute capability */
     int sms = 4;                     /* multiprocessors: kernels are launched as wide as this says */
     size_t total_memory = (size_t)8 << 30;    /* cudaMalloc beyond it is out of memory */
@@ -1283,6 +1286,44 @@ template <class T> void __stwb(T *p, typename mpt_emu::Same<T>::type v) { mpt_em
 template <class T> void __stcg(T *p, typename mpt_emu::Same<T>::type v) { mpt_emu::store(p, v); }
 template <class T> void __stcs(T *p, typename mpt_emu::Same<T>::type v) { mpt_emu::store(p, v); }
 
+/* What PTX's cvt makes of a float, by the PTX ISA's words and in double arithmetic: nearest, ties to even;
+ * with satfinite NaN is 0x7f in both FP8 formats, and what is beyond the largest number becomes it.
+ * cvt.rn.f16.f32 overflows to Inf and makes NaN 0x7fff. For tests: kernels take the portable path here. */
+namespace mpt_emu {
+
+inline unsigned ptx_round(float x, int mbits, int emin, unsigned most, bool satfinite, unsigned nan)
+{
+    const unsigned sign = std::signbit(x) ? 1u : 0u;
+    const double   a = fabs((double)x);
+    int            e = 0;
+    if (x != x) return nan;
+    if (a == 0.0) return sign << 31;
+    frexp(a, &e);                                       /* a = f 2^e, f in [1/2, 1) */
+    const int      last = (e - 1 > emin ? e - 1 : emin) - mbits;    /* exponent of the last kept bit */
+    const double   units = nearbyint(ldexp(a, -last));
+    /* units of the last place from the bottom of the binade on, and a code for each */
+    const double   code = units + ldexp((double)(last + mbits - emin), mbits);
+    return sign << 31 | (code > (double)most ? satfinite ? most : most + 1u : (unsigned)code);
+}
+
+inline unsigned char ptx_cvt_satfinite_e4m3(float x)
+{
+    const unsigned c = ptx_round(x, 3, -6, 0x7e, true, 0x7f);
+    return (unsigned char)(c >> 24 | c);
+}
+inline unsigned char ptx_cvt_satfinite_e5m2(float x)
+{
+    const unsigned c = ptx_round(x, 2, -14, 0x7b, true, 0x7f);
+    return (unsigned char)(c >> 24 | c);
+}
+inline unsigned short ptx_cvt_f16(float x)
+{
+    const unsigned c = ptx_round(x, 10, -14, 0x7bff, false, 0x7fff);
+    return (unsigned short)(c >> 16 | c);
+}
+
+} /* namespace mpt_emu */
+
 /* Fences. CUDA's atomics are relaxed; two blocks are ordered by "write, fence, atomic" in one and
  * "atomic, fence, read" in the other, where a barrier may stand between the atomic of one thread
  * and the fence of another. TSan is told just that, so it sees when either fence is missing. */
@@ -1419,6 +1460,7 @@ struct Operation {
 
 struct CUstream_st {
     std::deque<mpt_emu::Operation> queue;
+    int device = -1;                 /* where it was made; -1: the legacy stream, which is everywhere */
     bool blocking = true;            /* takes turns with the legacy stream */
     bool capturing = false, broken = false;
     cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
@@ -1604,6 +1646,10 @@ inline cudaError_t launch_work(dim3 grid, dim3 block, size_t shared_bytes, cudaS
     if (shared_bytes) die("dynamic shared memory is not emulated");
     if (!good_shape(grid, block)) return fail(cudaErrorInvalidConfiguration);
     if (due(controls().fail_launch)) return fail(cudaErrorLaunchFailure);
+    if (controls().launch_error) return fail(controls().launch_error);
+    const CUstream_st *stream = stream_of(s);
+    if (stream && stream->device >= 0 && stream->device != machine().device)
+        return fail(cudaErrorInvalidResourceHandle);
     counters().launches++;
     return enqueue(s, [=]() { run_grid(grid, block, thread); });
 }
@@ -1849,7 +1895,7 @@ inline cudaError_t check_copy(const void *to, const void *from, size_t n, cudaMe
 inline Work copy_work(void *to, const void *from, size_t n, bool capturing)
 {
     bool pageable = !capturing && !allocation_of(from);
-    if (!pageable) return [=]() { memmove(to, from, n); };
+    if (!pageable || !n) return [=]() { if (n) memmove(to, from, n); };
     std::vector<char> staged((const char *)from, (const char *)from + n);
     return [to, staged]() { memcpy(to, staged.data(), staged.size()); };
 }
@@ -1963,7 +2009,7 @@ inline cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s 
     if (n && (!a || !mpt_emu::inside(*a, p, n))) return mpt_emu::fail(cudaErrorInvalidValue);
     if (mpt_emu::due(mpt_emu::controls().fail_copy)) return mpt_emu::fail(cudaErrorUnknown);
     mpt_emu::counters().copies++;
-    return mpt_emu::enqueue(s, [=]() { memset(p, value, n); });
+    return mpt_emu::enqueue(s, [=]() { if (n) memset(p, value, n); });
 }
 
 /* As in CUDA: on device memory it does not wait. */
@@ -1978,6 +2024,7 @@ inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags,
     if (cudaError_t e = mpt_emu::gate()) return e;
     *s = new CUstream_st;
     (*s)->blocking = !(flags & cudaStreamNonBlocking);
+    (*s)->device = mpt_emu::machine().device;
     (*s)->where = w;
     mpt_emu::machine().streams.insert(*s);
     return cudaSuccess;
