@@ -394,8 +394,9 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
  * Stochastic rounding takes the random word of element first_element + (numbers seen so far): a part of an
  * array starts with first_element at its place.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is counted.
- * Exact: each relative error is rounded to 2^-40 (at most 2^22), each error in ulp to 2^-24 (at most 2^38),
- *   nearest-even, then summed exactly. An ulp is mpt_ulp of the number. */
+ * Exact: each relative error is rounded to 24 bits (so is the largest), and for the sum to 2^-40 (at most
+ *   2^22), each error in ulp to 2^-24 (at most 2^38), nearest-even, then summed exactly. An ulp is mpt_ulp of
+ *   the number. */
 MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n);
 MPT_DEF mpt_status mpt_roundoff_add_f32(mpt_roundoff *r, const float *x, size_t n);
 
@@ -600,6 +601,7 @@ typedef struct mpt_track {
     uint64_t    every;                  /* 0: off */
     uint64_t    samples;
     uint64_t    first_flushed, first_overflow;  /* steps + 1; 0: not so far. Inf and NaN count as overflow */
+    uint64_t    nonzero, flushed, overflow;     /* of the last sample; Inf and NaN likewise */
     mpt_format  format;
     uint32_t    reserved;               /* 0 */
 } mpt_track;
@@ -628,6 +630,36 @@ static inline mpt_status mpt_track_f32(mpt_track *t, uint64_t step, const float 
  *   index     out  of the first in the list; the earliest step wins, then the lowest index
  * Returns: MPT_OK; MPT_E_DATA if none did.  Errors: MPT_E_ARG. */
 MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int overflow, size_t *index);
+
+#ifndef MPT_NO_STDIO
+/* ---- drawings for a terminal, beside mpt_range_print and mpt_ranges_print ---- */
+
+/* mpt_range_print_curve -- a row for each scale 2^first to 2^last (or each second, third ...: at most 44
+ * rows): the shares that become 0, subnormal, normal, overflow, as a bar of four signs; the scale is marked
+ * that mpt_range_choose_scale would take with a headroom of 3.
+ * mpt_roundoff_print -- bars of what stays exact, is rounded, becomes 0, overflows; the mean and the largest
+ * relative error on an axis of powers of two; bias and SQNR.
+ * mpt_update_print -- the histogram of |update| / half a gap, with the line below which updates vanish.
+ * mpt_shadow_print -- how often each cause struck, and the two events with their operands.
+ *   title  in  the first words of the drawing; not NULL
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
+MPT_DEF mpt_status mpt_range_print_curve(FILE *out, const mpt_range *r, int first, int last,
+                                         const char *title);
+MPT_DEF mpt_status mpt_roundoff_print(FILE *out, const mpt_roundoff *r, const char *title);
+MPT_DEF mpt_status mpt_update_print(FILE *out, const mpt_update *r, const char *title);
+MPT_DEF mpt_status mpt_shadow_print(FILE *out, const mpt_shadow *s, const char *title);
+
+/* mpt_sums_print -- the relative errors of a sum so far as a row: a letter for each way of adding up, on an
+ * axis of powers of two. Called whenever the number of terms has doubled, it draws how errors grow.
+ * mpt_tracks_print -- a row of a heat map: for each tensor the share that was flushed in its last sample,
+ * from blank (none) over .:-=+*#% to @ (nearly all); ! says that something overflowed, ? that there was no
+ * sample.
+ *   title  in  of the drawing, with its legend; NULL: only the row, to go on below an earlier one
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
+MPT_DEF mpt_status mpt_sums_print(FILE *out, const mpt_sums *s, const char *title);
+MPT_DEF mpt_status mpt_tracks_print(FILE *out, const mpt_track *tracks, size_t count, uint64_t step,
+                                    const char *title);
+#endif
 
 // >>M5 loss scaler ---------------------------------------------------------------------------------
 /* What a dialect does, as bits: mpti_scaler_advance reads them, and nothing else tells dialects apart. */
@@ -2685,6 +2717,18 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
 #else
 #define MPTI_PREFETCH(p) ((void)(p))
 #endif
+/* gcc's own AVX-512 headers: masks of -1, results that start undefined (gcc bug 105593). */
+#if MPTI_X86 && !defined(__clang__)
+#define MPTI_QUIET_BEGIN                                    \
+    _Pragma("GCC diagnostic push")                          \
+    _Pragma("GCC diagnostic ignored \"-Wuninitialized\"")   \
+    _Pragma("GCC diagnostic ignored \"-Wmaybe-uninitialized\"") \
+    _Pragma("GCC diagnostic ignored \"-Wsign-conversion\"")
+#define MPTI_QUIET_END _Pragma("GCC diagnostic pop")
+#else
+#define MPTI_QUIET_BEGIN
+#define MPTI_QUIET_END
+#endif
 
 /* The least |x| pattern of a double whose rounding reaches at least `code`: rounding is monotonic, so a
  * binary search over the codec itself finds it, and no limit is written down twice. */
@@ -2773,29 +2817,34 @@ static void mpti_tally_f32(mpti_tally *t, const float *x, size_t n)
 }
 
 /* The fast path for many floats takes them by blocks. Two numbers share one increment: the binades of the
- * pair are the index, seen through a window of 64 binades. How many reach each class limit is counted by
- * comparing, for the limits inside of the block's extremes alone; of a limit just above a power of two, as
- * half of the least subnormal is, the binades tell all but how many are that power. Blocks with Inf, NaN or
- * subnormals are counted one by one; blocks wider than the window without pairs. */
+ * pair are the index, seen through a window of 64 binades. The pairs of a block are counted while those of
+ * the next are found: the one is work for the scalar units, the other for the vector units.
+ *   How many reach each class limit is counted by comparing, for the limits inside of the block's extremes
+ * alone. A limit close to a power of two (half of the least subnormal is just above one, the least normal of
+ * f16 just below) needs that only where a mantissa of the block lies in between; the binades tell the rest.
+ *   Blocks with Inf, NaN or subnormals are counted one by one; blocks wider than the window without pairs. */
 #define MPTI_FINE_BLOCK  512
 #define MPTI_FINE_HALF   (MPTI_FINE_BLOCK / 2)
 #define MPTI_FINE_PAIRS  65280          /* pairs of a table before its counters of 16 bits could overflow */
 #define MPTI_FINE_LEAST  8192           /* shorter arrays are counted one by one */
 #define MPTI_FINE_WINDOW 64             /* binades; the lowest stands for zero */
 #define MPTI_FINE_MISSES 16             /* blocks outside of the window before it moves */
+#define MPTI_FINE_NEAR   0x7fe000u      /* mantissas from here on are close to the power of two above */
 
 typedef struct mpti_fine {
     uint16_t table[2][MPTI_FINE_WINDOW * MPTI_FINE_WINDOW];
-    uint16_t pair[MPTI_FINE_HALF];
+    uint16_t pair[2][MPTI_FINE_HALF];   /* of the block found last, [side], and of the one before */
     uint64_t exponent[256];             /* numbers by exponent field; [0]: zeros */
-    uint64_t reach[MPT_RANGES_EDGES];   /* numbers at or above each edge */
-    uint64_t power[MPT_RANGES_EDGES];   /* or, of an edge just above a power of two, that power */
+    uint64_t reach[MPT_RANGES_EDGES];   /* numbers at or above each edge; less those from its power near on */
     uint32_t edge[MPT_RANGES_EDGES];    /* as FP32 patterns */
+    uint32_t near[MPT_RANGES_EDGES];    /* a power of two close to the edge; 0: none */
+    int      which[MPT_RANGES_EDGES];   /* for each edge of the tally its place in edge[], that has it once */
     uint32_t least, greatest, least_less_1;     /* of a block: patterns; a zero less 1 is the largest */
     uint32_t least_mantissa;            /* of a block, zeros apart: 0 tells of a power of two */
+    uint32_t greatest_mantissa;
     uint32_t all_greatest, all_least_less_1;    /* of all blocks */
     uint32_t base;                      /* of the window: the exponent field that stands for zero */
-    int      edges, misses;
+    int      edges, misses, side, waiting;      /* waiting: pair[side] is still to be counted */
     size_t   pairs;                     /* in each table */
 } mpti_fine;
 
@@ -2807,13 +2856,24 @@ static uint32_t mpti_fine_edge(uint64_t edge)
                     : (uint32_t)((edge - ((uint64_t)896 << 52) + ((MPTI_ONE << 29) - 1u)) >> 29);
 }
 
+static uint32_t mpti_fine_near(uint32_t edge)
+{
+    const uint32_t mantissa = edge & 0x7fffffu;
+    return mantissa <= 1u ? edge - mantissa : mantissa >= MPTI_FINE_NEAR ? (edge | 0x7fffffu) + 1u : 0u;
+}
+
 static void mpti_fine_open(mpti_fine *f, const mpti_tally *t)
 {
     int i;
     memset(f, 0, sizeof *f);
-    f->edges = t->edges;
-    for (i = 0; i < t->edges; i++)
-        f->edge[i] = mpti_fine_edge(t->edge[i]);
+    for (i = 0; i < t->edges; i++) {
+        const uint32_t edge = mpti_fine_edge(t->edge[i]);
+        if (!f->edges || f->edge[f->edges - 1] != edge) {
+            f->near[f->edges] = mpti_fine_near(edge);
+            f->edge[f->edges++] = edge;
+        }
+        f->which[i] = f->edges - 1;
+    }
     f->all_least_less_1 = 0xffffffffu;
     f->misses = MPTI_FINE_MISSES;       /* the first block sets the window */
 }
@@ -2821,9 +2881,10 @@ static void mpti_fine_open(mpti_fine *f, const mpti_tally *t)
 /* The pairs of a block, each number with that half a block further on, and the extremes. */
 MPTI_INLINE void mpti_fine_loop(mpti_fine *f, const float *x)
 {
-    uint16_t *MPTI_RESTRICT pair = f->pair;
+    uint16_t *MPTI_RESTRICT pair = f->pair[f->side];
     const uint32_t base = f->base;
     uint32_t       greatest = 0u, least = 0xffffffffu, least_less_1 = 0xffffffffu, mantissa = 0xffffffffu;
+    uint32_t       greatest_mantissa = 0u;
     int            i;
     for (i = 0; i < MPTI_FINE_HALF; i++) {
         const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu;
@@ -2832,36 +2893,35 @@ MPTI_INLINE void mpti_fine_loop(mpti_fine *f, const float *x)
         const uint32_t low = a < b ? a : b, high = a > b ? a : b;
         const uint32_t low_less_1 = a - 1u < b - 1u ? a - 1u : b - 1u;
         const uint32_t ma = a ? a & 0x7fffffu : 1u, mb = b ? b & 0x7fffffu : 1u, m = ma < mb ? ma : mb;
+        const uint32_t high_m = ma > mb ? ma : mb;
         pair[i] = (uint16_t)(ea - base + (eb - base) * MPTI_FINE_WINDOW);
         greatest = high > greatest ? high : greatest;
         least = low < least ? low : least;
         least_less_1 = low_less_1 < least_less_1 ? low_less_1 : least_less_1;
         mantissa = m < mantissa ? m : mantissa;
+        greatest_mantissa = high_m > greatest_mantissa ? high_m : greatest_mantissa;
     }
     f->least_mantissa = mantissa;
+    f->greatest_mantissa = greatest_mantissa;
     f->greatest = greatest;
     f->least = least;
     f->least_less_1 = least_less_1;
 }
 MPTI_THRICE(mpti_fine_index, mpti_fine_loop, (mpti_fine *f, const float *x), (f, x))
 
-/* How many numbers of a block reach each of four edges. */
+/* How many numbers of a block reach each of two edges, or one. */
 MPTI_INLINE void mpti_fine_reach_loop(const float *x, const uint32_t *edge, uint32_t *reach)
 {
-    const uint32_t e0 = edge[0], e1 = edge[1], e2 = edge[2], e3 = edge[3];
-    uint32_t       n0 = 0u, n1 = 0u, n2 = 0u, n3 = 0u;
+    const uint32_t e0 = edge[0], e1 = edge[1];
+    uint32_t       n0 = 0u, n1 = 0u;
     int            i;
     for (i = 0; i < MPTI_FINE_BLOCK; i++) {
         const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu;
         n0 += a >= e0;
         n1 += a >= e1;
-        n2 += a >= e2;
-        n3 += a >= e3;
     }
     reach[0] = n0;
     reach[1] = n1;
-    reach[2] = n2;
-    reach[3] = n3;
 }
 MPTI_THRICE(mpti_fine_reach, mpti_fine_reach_loop, (const float *x, const uint32_t *edge, uint32_t *reach),
             (x, edge, reach))
@@ -2878,32 +2938,35 @@ MPTI_THRICE(mpti_fine_reach_1, mpti_fine_reach_1_loop, (const float *x, uint32_t
             (x, edge, reach))
 
 /* The same for any number of edges. */
-static void mpti_fine_reach_n(const float *x, uint32_t *edge, int edges, uint32_t *reach)
+static void mpti_fine_reach_n(const float *x, const uint32_t *edge, int edges, uint32_t *reach)
 {
     int i;
-    for (i = 0; i + 1 < edges; i += 4) {
-        for (; edges < i + 4; edges++)
-            edge[edges] = 0x7f800000u;
+    for (i = 0; i + 1 < edges; i += 2)
         mpti_fine_reach(x, edge + i, reach + i);
-    }
     if (i < edges)
         mpti_fine_reach_1(x, edge[i], &reach[i]);
 }
 
-static int mpti_fine_above_power(uint32_t edge) { return ((edge - 1u) & 0x7fffffu) == 0u; }
+/* Does a mantissa of the block lie between an edge and the power of two near it? */
+static int mpti_fine_between(const mpti_fine *f, int i)
+{
+    if (f->near[i] == f->edge[i])
+        return 0;
+    return f->near[i] < f->edge[i] ? !f->least_mantissa : f->greatest_mantissa >= (f->edge[i] & 0x7fffffu);
+}
 
 static void mpti_fine_classes(mpti_fine *f, const float *x)
 {
-    uint32_t edge[MPT_RANGES_EDGES + 3], reach[MPT_RANGES_EDGES + 3], n = MPTI_FINE_BLOCK, equal[2];
+    uint32_t edge[MPT_RANGES_EDGES], reach[MPT_RANGES_EDGES], n = MPTI_FINE_BLOCK, both[2];
     int      which[MPT_RANGES_EDGES], list = 0, i;
     if (!f->least)
         mpti_fine_reach_1(x, 1u, &n);
     for (i = 0; i < f->edges && f->edge[i] - 1u <= f->greatest; i++) {
-        if (mpti_fine_above_power(f->edge[i])) {
-            if (!f->least_mantissa) {
-                mpti_fine_reach_1(x, f->edge[i] - 1u, &equal[0]);
-                mpti_fine_reach_1(x, f->edge[i], &equal[1]);
-                f->power[i] += equal[0] - equal[1];
+        if (f->near[i]) {
+            if (mpti_fine_between(f, i)) {
+                mpti_fine_reach_1(x, f->edge[i], &both[0]);
+                mpti_fine_reach_1(x, f->near[i], &both[1]);
+                f->reach[i] += (uint64_t)both[0] - both[1];
             }
         } else if (f->edge[i] - 1u <= f->least_less_1) {
             f->reach[i] += n;
@@ -2920,30 +2983,107 @@ static void mpti_fine_classes(mpti_fine *f, const float *x)
 /* Empty the tables. Rows and columns stand for numbers of a pair alike. */
 static void mpti_fine_flush(mpti_fine *f)
 {
-    int row, column;
-    for (row = 0; row < MPTI_FINE_WINDOW; row++)
+    uint32_t times[MPTI_FINE_WINDOW];
+    int      row, column;
+    memset(times, 0, sizeof times);
+    for (row = 0; row < MPTI_FINE_WINDOW; row++) {
+        const uint16_t *const a = f->table[0] + row * MPTI_FINE_WINDOW, *const b = a + sizeof f->table[0] / 2;
+        uint32_t              sum = 0u;
         for (column = 0; column < MPTI_FINE_WINDOW; column++) {
-            const int      at = row * MPTI_FINE_WINDOW + column;
-            const uint32_t times = (uint32_t)f->table[0][at] + f->table[1][at];
-            f->exponent[row ? f->base + (uint32_t)row : 0u] += times;
-            f->exponent[column ? f->base + (uint32_t)column : 0u] += times;
+            const uint32_t both = (uint32_t)a[column] + b[column];
+            times[column] += both;
+            sum += both;
         }
+        f->exponent[row ? f->base + (uint32_t)row : 0u] += sum;
+    }
+    for (column = 0; column < MPTI_FINE_WINDOW; column++)
+        f->exponent[column ? f->base + (uint32_t)column : 0u] += times[column];
     memset(f->table, 0, sizeof f->table);
     f->pairs = 0;
 }
 
-static void mpti_fine_count(mpti_fine *f, const float *ahead)
+/* Count 16 pairs. Two tables: an increment need not wait for that of its neighbour. */
+MPTI_INLINE void mpti_fine_count_16(uint16_t *even, uint16_t *odd, const uint16_t *pair)
+{
+    even[pair[0]]++, odd[pair[1]]++, even[pair[2]]++, odd[pair[3]]++;
+    even[pair[4]]++, odd[pair[5]]++, even[pair[6]]++, odd[pair[7]]++;
+    even[pair[8]]++, odd[pair[9]]++, even[pair[10]]++, odd[pair[11]]++;
+    even[pair[12]]++, odd[pair[13]]++, even[pair[14]]++, odd[pair[15]]++;
+}
+
+/* Count the pairs that wait. */
+static void mpti_fine_count(mpti_fine *f)
 {
     int i;
-    for (i = 0; i < MPTI_FINE_HALF; i += 4) {
-        if (i % 8 == 0)
-            MPTI_PREFETCH(ahead + 2 * i);
-        f->table[0][f->pair[i]]++;
-        f->table[1][f->pair[i + 1]]++;
-        f->table[0][f->pair[i + 2]]++;
-        f->table[1][f->pair[i + 3]]++;
+    for (i = 0; i < MPTI_FINE_HALF; i += 16)
+        mpti_fine_count_16(f->table[0], f->table[1], f->pair[f->side] + i);
+}
+
+#if MPTI_X86
+MPTI_QUIET_BEGIN
+/* mpti_fine_count and mpti_fine_loop side by side, for a block without zeros and powers of two.
+ * Returns: 0 if it holds such a one; then the pairs were counted, but the others are not found. */
+MPTI_AVX512_TARGET static int mpti_fine_both_avx512(mpti_fine *f, const float *x, const float *ahead)
+{
+    const __m512i   magnitude = _mm512_set1_epi32(0x7fffffff), mantissa = _mm512_set1_epi32(0x7fffff);
+    const __m512i   offset = _mm512_set1_epi32((int)f->base * (MPTI_FINE_WINDOW + 1));
+    const __m512i   less_1 = _mm512_set1_epi32(-1);
+    __m512i         greatest = _mm512_setzero_si512(), least = less_1, m = greatest;
+    const uint16_t *from = f->pair[f->side];
+    uint16_t       *to = f->pair[!f->side], *const even = f->table[0], *const odd = f->table[1];
+    const int       waiting = f->waiting;
+    uint32_t        greatest_less_1, mantissa_less_1;
+    int             i;
+    for (i = 0; i < MPTI_FINE_HALF; i += 16, from += 16, to += 16) {
+        const __m512i a = _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude);
+        const __m512i b = _mm512_and_si512(_mm512_loadu_si512(x + i + MPTI_FINE_HALF), magnitude);
+        const __m512i a1 = _mm512_add_epi32(a, less_1), b1 = _mm512_add_epi32(b, less_1);
+        const __m512i row = _mm512_slli_epi32(_mm512_srli_epi32(b, 23), 6);
+        const __m512i at = _mm512_sub_epi32(_mm512_add_epi32(_mm512_srli_epi32(a, 23), row), offset);
+        _mm256_storeu_si256((__m256i *)(void *)to, _mm512_cvtepi32_epi16(at));
+        greatest = _mm512_max_epu32(greatest, _mm512_max_epu32(a1, b1));
+        least = _mm512_min_epu32(least, _mm512_min_epu32(a1, b1));
+        m = _mm512_max_epu32(m, _mm512_max_epu32(_mm512_and_si512(a1, mantissa),
+                                                 _mm512_and_si512(b1, mantissa)));
+        MPTI_PREFETCH(ahead + i);
+        MPTI_PREFETCH(ahead + i + MPTI_FINE_HALF);
+        if (waiting)
+            mpti_fine_count_16(even, odd, from);
     }
-    if ((f->pairs += MPTI_FINE_HALF / 2) >= MPTI_FINE_PAIRS)
+    f->side = !f->side;
+    greatest_less_1 = (uint32_t)_mm512_reduce_max_epu32(greatest);
+    mantissa_less_1 = (uint32_t)_mm512_reduce_max_epu32(m);
+    f->greatest = greatest_less_1 + 1u;
+    f->least_less_1 = (uint32_t)_mm512_reduce_min_epu32(least);
+    f->least = f->least_less_1 + 1u;
+    f->least_mantissa = 1u;
+    f->greatest_mantissa = mantissa_less_1 + 1u;
+    return greatest_less_1 != 0xffffffffu && mantissa_less_1 != 0x7fffffu;
+}
+MPTI_QUIET_END
+#endif
+
+/* Count the pairs that wait, and find those of the next block; `ahead` is where numbers are read later. */
+static void mpti_fine_next(mpti_fine *f, const float *x, const float *ahead)
+{
+    const int waited = f->waiting;
+#if MPTI_X86
+    if (mpti_path() >= MPTI_PATH_AVX512) {
+        if (!mpti_fine_both_avx512(f, x, ahead))
+            mpti_fine_index(f, x);
+    } else
+#endif
+    {
+        int i;
+        for (i = 0; i < MPTI_FINE_BLOCK; i += 16)
+            MPTI_PREFETCH(ahead + i);
+        if (f->waiting)
+            mpti_fine_count(f);
+        f->side = !f->side;
+        mpti_fine_index(f, x);
+    }
+    f->waiting = 0;
+    if (waited && (f->pairs += MPTI_FINE_HALF / 2) >= MPTI_FINE_PAIRS)
         mpti_fine_flush(f);
 }
 
@@ -2964,13 +3104,13 @@ static void mpti_fine_miss(mpti_fine *f, const float *x)
 /* Count MPTI_FINE_BLOCK numbers; `ahead` is where the numbers after them lie, or anything else. */
 static void mpti_fine_add(mpti_fine *f, mpti_tally *t, const float *x, const float *ahead)
 {
-    mpti_fine_index(f, x);
+    mpti_fine_next(f, x, ahead);
     if (f->greatest >= 0x7f800000u || f->least_less_1 < 0x007fffffu) {
         mpti_tally_f32(t, x, MPTI_FINE_BLOCK);
         return;
     }
     if (f->greatest >> 23 < f->base + MPTI_FINE_WINDOW && f->least_less_1 >= (f->base << 23 | 0x7fffffu))
-        mpti_fine_count(f, ahead);
+        f->waiting = 1;
     else
         mpti_fine_miss(f, x);
     mpti_fine_classes(f, x);
@@ -2983,6 +3123,8 @@ static void mpti_fine_close(mpti_fine *f, mpti_tally *t)
     uint64_t above = 0u;                /* numbers at or above the edge below */
     uint32_t e;
     int      i;
+    if (f->waiting)
+        mpti_fine_count(f);
     mpti_fine_flush(f);
     t->zero += f->exponent[0];
     for (e = 1u; e < 255u; e++) {
@@ -2992,13 +3134,13 @@ static void mpti_fine_close(mpti_fine *f, mpti_tally *t)
     if (!above)
         return;
     for (i = 0; i < f->edges; i++)
-        if (mpti_fine_above_power(f->edge[i])) {
-            f->reach[i] = 0u - f->power[i];
-            for (e = f->edge[i] >> 23; e < 255u; e++)
-                f->reach[i] += f->exponent[e];
-        }
-    for (i = 0; i < f->edges; above = f->reach[i++])
-        t->cell[i] += above - f->reach[i];
+        for (e = f->near[i] >> 23; f->near[i] && e < 255u; e++)
+            f->reach[i] += f->exponent[e];
+    for (i = 0; i < t->edges; i++) {
+        const uint64_t reach = f->reach[f->which[i]];
+        t->cell[i] += above - reach;
+        above = reach;
+    }
     t->cell[i] += above;
     if (mpti_f64_of_f32(f->all_greatest) > t->greatest)
         t->greatest = mpti_f64_of_f32(f->all_greatest);
@@ -3481,14 +3623,23 @@ static int mpti_range_row_end(const mpt_range *r, const mpt_format_info *f, int 
     return e;
 }
 
+static void mpti_print_signs(FILE *out, char sign, int n)
+{
+    for (; n > 0; n--)
+        (void)fputc(sign, out);
+}
+
+/* The length of a bar; what is there is seen. */
+static int mpti_print_length(uint64_t part, uint64_t whole)
+{
+    const int length = whole ? (int)((double)part / (double)whole * (double)MPTI_PRINT_WIDTH + 0.5) : 0;
+    return part && !length ? 1 : length;
+}
+
 static void mpti_range_print_row(FILE *out, int e, int end, uint64_t c, uint64_t most, uint64_t nonzero)
 {
-    int bar = (int)((double)c / (double)most * (double)MPTI_PRINT_WIDTH + 0.5);
-    if (c && !bar)
-        bar = 1;
     (void)fprintf(out, "  2^%-5d|", e);
-    for (; bar; bar--)
-        (void)fputc('#', out);
+    mpti_print_signs(out, '#', mpti_print_length(c, most));
     if (c && mpti_percent(c, nonzero) < 0.05)
         (void)fputs(" <0.1%", out);
     else if (c)
@@ -4187,6 +4338,13 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
     return MPT_OK;
 }
 
+/* x rounded to 24 bits, nearest-even. */
+static double mpti_round_24(double x)
+{
+    const uint64_t u = mpti_f64_bits(x);
+    return mpti_f64_make((u + 0x0fffffffu + (u >> 29 & 1u)) & ~(uint64_t)0x1fffffffu);
+}
+
 /* One finite nonzero number, and what it was rounded to. */
 static void mpti_roundoff_error(mpt_roundoff *r, double x, double y)
 {
@@ -4199,7 +4357,7 @@ static void mpti_roundoff_error(mpt_roundoff *r, double x, double y)
     }
     r->changed++;
     r->flushed += (uint64_t)mpti_f64_is_zero(y);
-    relative = size / mpti_f64_make(mpti_f64_bits(x) & ~MPTI_F64_SIGN);
+    relative = mpti_round_24(size / mpti_f64_make(mpti_f64_bits(x) & ~MPTI_F64_SIGN));
     ulps = size / mpt_ulp((mpt_format)r->format, x);
     r->max_relative = relative > r->max_relative ? relative : r->max_relative;
     r->max_ulps = ulps > r->max_ulps ? ulps : r->max_ulps;
@@ -4246,9 +4404,8 @@ static mpt_opts mpti_roundoff_opts(const mpt_roundoff *r)
     return o;
 }
 
-/* The fast path, for floats to f16, nearest-even, without a scale: |x| = m 2^(field - 150) becomes r of the
- * same unit, by integers. Squares add up exactly in 64 bits, a binade each. Blocks with numbers that
- * overflow, and with FP32 subnormals, take the plain path. */
+/* The fast path, for floats to f16, nearest-even, without a scale. Blocks with numbers that overflow, and
+ * with FP32 subnormals, take the plain path. */
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 0
 #define MPTI_ROUNDOFF_FAST  1
 #define MPTI_ROUNDOFF_BLOCK 256         /* sums of errors in 2^-24 ulp, each at most half, fit in 32 bits */
@@ -4256,16 +4413,40 @@ static mpt_opts mpti_roundoff_opts(const mpt_roundoff *r)
 #define MPTI_ROUNDOFF_CHUNK 65536       /* squares of 24 bits that 64 bits can add up */
 #define MPTI_ROUNDOFF_MAGIC 6755399441055744.0  /* 1.5 2^52: a number added to it is rounded to an integer */
 
+/* What the numbers of a block add to a report; the squares stand elsewhere. */
 typedef struct mpti_errors {
-    uint64_t signal[MPTI_ERRORS_FIELDS], noise[MPTI_ERRORS_FIELDS];     /* squares by exponent field */
-    uint32_t m[MPTI_ROUNDOFF_BLOCK], size[MPTI_ROUNDOFF_BLOCK], field[MPTI_ROUNDOFF_BLOCK];
-    uint32_t greatest, least_less_1;    /* of a block */
-    uint32_t zero, changed, flushed, ulps, up, max_ulps;
-    uint64_t relative;
-    double   max_relative;
+    uint64_t relative, ulps, bias;
+    double   max_relative, max_ulps;
+    uint32_t zero, changed, flushed;
 } mpti_errors;
 
-MPTI_INLINE void mpti_errors_loop(mpti_errors *e, const float *x)
+static void mpti_errors_take(mpt_roundoff *r, const mpti_errors *e, uint32_t n)
+{
+    r->count += n;
+    r->zero += e->zero;
+    r->exact += n - e->zero - e->changed;
+    r->changed += e->changed;
+    r->flushed += e->flushed;
+    mpti_wide_add(r->relative, e->relative, 0);
+    mpti_wide_add(r->ulps, e->ulps, 0);
+    mpti_wide_add(r->bias, (int64_t)e->bias < 0 ? 0u - e->bias : e->bias, (int64_t)e->bias < 0);
+    if (e->max_relative > r->max_relative)
+        r->max_relative = e->max_relative;
+    if (e->max_ulps > r->max_ulps)
+        r->max_ulps = e->max_ulps;
+}
+
+/* By integers, for any processor: |x| = m 2^(field - 150) becomes r of the same unit. Squares add up exactly
+ * in 64 bits, a binade each. */
+typedef struct mpti_narrow {
+    uint64_t    signal[MPTI_ERRORS_FIELDS], noise[MPTI_ERRORS_FIELDS];  /* squares by exponent field */
+    uint32_t    m[MPTI_ROUNDOFF_BLOCK], size[MPTI_ROUNDOFF_BLOCK], field[MPTI_ROUNDOFF_BLOCK];
+    uint32_t    greatest, least_less_1; /* of a block */
+    size_t      squares;                /* blocks in the squares */
+    mpti_errors e;
+} mpti_narrow;
+
+MPTI_INLINE void mpti_narrow_loop(mpti_narrow *e, const float *x)
 {
     uint32_t *MPTI_RESTRICT significand = e->m;
     uint32_t *MPTI_RESTRICT sizes = e->size;
@@ -4301,42 +4482,33 @@ MPTI_INLINE void mpti_errors_loop(mpti_errors *e, const float *x)
     }
     e->greatest = greatest;
     e->least_less_1 = least_less_1;
-    e->zero = zero;
-    e->changed = changed;
-    e->flushed = flushed;
-    e->ulps = ulps;
-    e->up = up;
-    e->max_ulps = max_ulps;
+    e->e.zero = zero;
+    e->e.changed = changed;
+    e->e.flushed = flushed;
+    e->e.ulps = ulps;
+    e->e.bias = (uint64_t)up - (ulps - up);
+    e->e.max_ulps = (double)mpti_f32_make(max_ulps);
 }
-MPTI_THRICE(mpti_errors_block, mpti_errors_loop, (mpti_errors *e, const float *x), (e, x))
+MPTI_THRICE(mpti_narrow_block, mpti_narrow_loop, (mpti_narrow *e, const float *x), (e, x))
 
-/* Relative errors, each rounded to 2^-40 in the low bits of a double. */
-MPTI_INLINE void mpti_errors_relative_loop(mpti_errors *e)
+/* Relative errors, each rounded to 24 bits, and to 2^-40 in the low bits of a double. */
+MPTI_INLINE void mpti_narrow_relative_loop(mpti_narrow *e)
 {
     uint64_t sum = 0u;
-    double   most = 0.0;
+    float    most = 0.0f;
     int      i;
     for (i = 0; i < MPTI_ROUNDOFF_BLOCK; i++) {
         const int32_t m = (int32_t)(e->m[i] ? e->m[i] : 1u);
-        const double  q = (double)(int32_t)e->size[i] / (double)m;
-        sum += mpti_f64_bits(q * 1099511627776.0 + MPTI_ROUNDOFF_MAGIC);
+        const float   q = (float)((double)(int32_t)e->size[i] / (double)m);
+        sum += mpti_f64_bits((double)q * 1099511627776.0 + MPTI_ROUNDOFF_MAGIC);
         most = q > most ? q : most;
     }
-    e->relative = sum - MPTI_ROUNDOFF_BLOCK * mpti_f64_bits(MPTI_ROUNDOFF_MAGIC);
-    e->max_relative = most;
+    e->e.relative = sum - MPTI_ROUNDOFF_BLOCK * mpti_f64_bits(MPTI_ROUNDOFF_MAGIC);
+    e->e.max_relative = (double)most;
 }
-MPTI_THRICE(mpti_errors_relative, mpti_errors_relative_loop, (mpti_errors *e), (e))
+MPTI_THRICE(mpti_narrow_relative, mpti_narrow_relative_loop, (mpti_narrow *e), (e))
 
-static void mpti_errors_squares(mpti_errors *e)
-{
-    int i;
-    for (i = 0; i < MPTI_ROUNDOFF_BLOCK; i++) {
-        e->signal[e->field[i]] += (uint64_t)e->m[i] * e->m[i];
-        e->noise[e->field[i]] += (uint64_t)e->size[i] * e->size[i];
-    }
-}
-
-static void mpti_errors_flush(mpti_errors *e, mpt_roundoff *r)
+static void mpti_narrow_flush(mpti_narrow *e, mpt_roundoff *r)
 {
     int i;
     for (i = 1; i < MPTI_ERRORS_FIELDS; i++) {
@@ -4345,31 +4517,167 @@ static void mpti_errors_flush(mpti_errors *e, mpt_roundoff *r)
     }
     memset(e->signal, 0, sizeof e->signal);
     memset(e->noise, 0, sizeof e->noise);
+    e->squares = 0;
 }
 
 /* Returns: 0 if the block is none for the fast path. */
-static int mpti_errors_add(mpti_errors *e, mpt_roundoff *r, const float *x)
+static int mpti_narrow_add(mpti_narrow *e, mpt_roundoff *r, const float *x)
 {
-    mpti_errors_block(e, x);
+    int i;
+    mpti_narrow_block(e, x);
     if (e->greatest >= 0x477ff000u || e->least_less_1 < 0x007fffffu)
         return 0;
-    mpti_errors_relative(e);
-    mpti_errors_squares(e);
-    r->count += MPTI_ROUNDOFF_BLOCK;
-    r->zero += e->zero;
-    r->exact += MPTI_ROUNDOFF_BLOCK - e->zero - e->changed;
-    r->changed += e->changed;
-    r->flushed += e->flushed;
-    mpti_wide_add(r->relative, e->relative, 0);
-    mpti_wide_add(r->ulps, e->ulps, 0);
-    mpti_wide_add(r->bias, e->up, 0);
-    mpti_wide_add(r->bias, e->ulps - e->up, 1);
-    if (e->max_relative > r->max_relative)
-        r->max_relative = e->max_relative;
-    if ((double)mpti_f32_make(e->max_ulps) > r->max_ulps)
-        r->max_ulps = (double)mpti_f32_make(e->max_ulps);
+    mpti_narrow_relative(e);
+    for (i = 0; i < MPTI_ROUNDOFF_BLOCK; i++) {
+        e->signal[e->field[i]] += (uint64_t)e->m[i] * e->m[i];
+        e->noise[e->field[i]] += (uint64_t)e->size[i] * e->size[i];
+    }
+    mpti_errors_take(r, &e->e, MPTI_ROUNDOFF_BLOCK);
+    if (++e->squares == MPTI_ROUNDOFF_CHUNK / MPTI_ROUNDOFF_BLOCK)
+        mpti_narrow_flush(e, r);
     return 1;
 }
+
+/* With AVX-512, by the processor's own f16 and by floats, for which all of this is exact. Rounding is set by
+ * each instruction, so neither the control word nor -ffast-math can change it.
+ *   A square is added up in two parts, in units of 2^u and 2^(u - 51): with 1.5 2^(52 + u) added to it, the
+ * low bits of the sum are its multiple of 2^u, and those of 3 2^u plus the rest are the rest. That reaches
+ * from 2^(u + 51) down to 2^(u - 51), for numbers of 28 binades; wider blocks go by integers. */
+#define MPTI_BROAD_BLOCK   4096         /* squares of 51 bits that 64 bits can add up */
+#define MPTI_BROAD_PART    2048         /* errors of 2^23 that 16 lanes of 32 bits can, with a sign */
+#define MPTI_BROAD_BINADES 27
+#if MPTI_X86
+#define MPTI_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+MPTI_QUIET_BEGIN
+
+MPTI_AVX512_TARGET static void mpti_broad_extremes(const float *x, uint32_t *greatest, uint32_t *least_less_1)
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff), minus_1 = _mm512_set1_epi32(-1);
+    __m512i       most = _mm512_setzero_si512(), least = minus_1;
+    int           i;
+    for (i = 0; i < MPTI_BROAD_BLOCK; i += 16) {
+        const __m512i a = _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude);
+        most = _mm512_max_epu32(most, a);
+        least = _mm512_min_epu32(least, _mm512_add_epi32(a, minus_1));
+    }
+    *greatest = (uint32_t)_mm512_reduce_max_epu32(most);
+    *least_less_1 = (uint32_t)_mm512_reduce_min_epu32(least);
+}
+
+/* The two parts of eight squares. */
+typedef struct mpti_squares { __m512i high, low; } mpti_squares;
+
+MPTI_AVX512_TARGET MPTI_INLINE void mpti_squares_add(mpti_squares *s, __m256 x, __m512d first, __m512d both)
+{
+    const __m512d v = _mm512_cvtps_pd(x), high = _mm512_fmadd_round_pd(v, v, first, MPTI_NEAREST);
+    const __m512d low = _mm512_fmadd_round_pd(v, v, _mm512_sub_round_pd(both, high, MPTI_NEAREST),
+                                              MPTI_NEAREST);
+    s->high = _mm512_add_epi64(s->high, _mm512_castpd_si512(high));
+    s->low = _mm512_add_epi64(s->low, _mm512_castpd_si512(low));
+}
+
+MPTI_AVX512_TARGET static void mpti_squares_close(const mpti_squares *s, int unit, mpt_exact *sum)
+{
+    const double   first = mpti_f64_make((uint64_t)(unit + 52 + 1023) << 52 | MPTI_ONE << 51);
+    const double   second = mpti_f64_make((uint64_t)(unit + 1 + 1023) << 52 | MPTI_ONE << 51);
+    uint64_t       high = (uint64_t)_mm512_reduce_add_epi64(s->high);
+    uint64_t       low = (uint64_t)_mm512_reduce_add_epi64(s->low);
+    high -= mpti_f64_bits(first) * MPTI_BROAD_BLOCK;
+    low -= mpti_f64_bits(second) * MPTI_BROAD_BLOCK;
+    mpti_exact_add_bits(sum, 0u, 0u, high, unit);
+    mpti_exact_add_bits(sum, (unsigned)(low >> 63), 0u, low >> 63 ? 0u - low : low, unit - 51);
+}
+
+/* Sixteen 32-bit sums as eight of 64 bits. */
+MPTI_AVX512_TARGET MPTI_INLINE __m512i mpti_broad_widen(__m512i sums)
+{
+    return _mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(sums)),
+                            _mm512_cvtepi32_epi64(_mm512_extracti32x8_epi32(sums, 1)));
+}
+
+/* A block of numbers in [2^-126, 65520) and zeros, all of them below 2^((unit + 51) / 2). */
+MPTI_AVX512_TARGET static void mpti_broad_block(mpt_roundoff *r, const float *x, int unit, const float *ahead)
+{
+    const __m512d first = _mm512_set1_pd(mpti_f64_make((uint64_t)(unit + 52 + 1023) << 52 | MPTI_ONE << 51));
+    const __m512d both = _mm512_castsi512_pd(_mm512_add_epi64(_mm512_castpd_si512(first),
+                                                              _mm512_set1_epi64(3)));   /* of its last bits */
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff), exponent = _mm512_set1_epi32(0x7f800000);
+    /* 2^(34 - e): the exponent field 34 + 127 + 127 = 288 less that of x, modulo 512 */
+    const __m512i least_normal = _mm512_set1_epi32(113 << 23), scale = _mm512_set1_epi32(-(224 << 23));
+    const __m512i last_flushed = _mm512_set1_epi32(102 << 23);
+    const __m512  grid = _mm512_set1_ps(1099511627776.0f);
+    mpti_squares  signal, noise;
+    mpti_errors   e;
+    __m512i       relative = _mm512_setzero_si512(), part_ulps = relative, part_bias = relative;
+    __m512i       ulps = relative, bias = relative;
+    __m512i       max_relative = relative, max_ulps = relative;     /* as patterns */
+    uint32_t      nonzero = 0u, reach = 0u;
+    int           i;
+    signal.high = signal.low = noise.high = noise.low = relative;
+    memset(&e, 0, sizeof e);
+    for (i = 0; i < MPTI_BROAD_BLOCK; i += 16) {
+        const __m512    v = _mm512_loadu_ps(x + i);
+        const __m512i   a = _mm512_and_si512(_mm512_castps_si512(v), magnitude);
+        const __m512    y = _mm512_cvtph_ps(_mm512_cvtps_ph(v, MPTI_NEAREST));
+        const __m512    error = _mm512_sub_round_ps(y, v, MPTI_NEAREST);
+        const __m512    size = _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(error), magnitude));
+        const __mmask16 some = _mm512_test_epi32_mask(a, a);
+        const __m512    q = _mm512_maskz_div_round_ps(some, size, _mm512_castsi512_ps(a), MPTI_NEAREST);
+        const __m512    t = _mm512_mul_round_ps(q, grid, MPTI_NEAREST);
+        const __m512i   binade = _mm512_max_epu32(_mm512_and_si512(a, exponent), least_normal);
+        const __m512    in_ulps = _mm512_mul_round_ps(
+            error, _mm512_castsi512_ps(_mm512_sub_epi32(scale, binade)), MPTI_NEAREST);    /* 2^-24 of them */
+        const __m512i   fixed = _mm512_cvt_roundps_epi32(in_ulps, MPTI_NEAREST);
+        MPTI_PREFETCH(ahead + i);
+        nonzero += (uint32_t)__builtin_popcount(some);
+        reach += (uint32_t)__builtin_popcount(_mm512_cmpgt_epu32_mask(a, last_flushed));
+        e.changed += (uint32_t)__builtin_popcount(_mm512_test_epi32_mask(_mm512_castps_si512(size),
+                                                                         _mm512_castps_si512(size)));
+        part_bias = _mm512_add_epi32(part_bias, fixed);
+        part_ulps = _mm512_add_epi32(part_ulps, _mm512_abs_epi32(fixed));
+        max_ulps = _mm512_max_epu32(max_ulps, _mm512_and_si512(_mm512_castps_si512(in_ulps), magnitude));
+        max_relative = _mm512_max_epu32(max_relative, _mm512_castps_si512(q));
+        relative = _mm512_add_epi64(relative,
+                                    _mm512_cvt_roundps_epi64(_mm512_castps512_ps256(t), MPTI_NEAREST));
+        relative = _mm512_add_epi64(relative,
+                                    _mm512_cvt_roundps_epi64(_mm512_extractf32x8_ps(t, 1), MPTI_NEAREST));
+        mpti_squares_add(&signal, _mm512_castps512_ps256(v), first, both);
+        mpti_squares_add(&signal, _mm512_extractf32x8_ps(v, 1), first, both);
+        mpti_squares_add(&noise, _mm512_castps512_ps256(error), first, both);
+        mpti_squares_add(&noise, _mm512_extractf32x8_ps(error, 1), first, both);
+        if ((i + 16) % MPTI_BROAD_PART == 0) {
+            bias = _mm512_add_epi64(bias, mpti_broad_widen(part_bias));
+            ulps = _mm512_add_epi64(ulps, mpti_broad_widen(part_ulps));
+            part_bias = part_ulps = _mm512_setzero_si512();
+        }
+    }
+    e.zero = MPTI_BROAD_BLOCK - nonzero;
+    e.flushed = nonzero - reach;
+    e.relative = (uint64_t)_mm512_reduce_add_epi64(relative);
+    e.ulps = (uint64_t)_mm512_reduce_add_epi64(ulps);
+    e.bias = (uint64_t)_mm512_reduce_add_epi64(bias);
+    e.max_relative = (double)mpti_f32_make((uint32_t)_mm512_reduce_max_epu32(max_relative));
+    e.max_ulps = (double)mpti_f32_make((uint32_t)_mm512_reduce_max_epu32(max_ulps)) / 16777216.0;
+    mpti_squares_close(&signal, unit, &r->signal);
+    mpti_squares_close(&noise, unit, &r->noise);
+    mpti_errors_take(r, &e, MPTI_BROAD_BLOCK);
+}
+
+/* `ahead` is where numbers are read later.  Returns: 0 if the block is none for this path. */
+static int mpti_broad_try(mpt_roundoff *r, const float *x, const float *ahead)
+{
+    uint32_t greatest, least_less_1;
+    int      top, bottom;
+    mpti_broad_extremes(x, &greatest, &least_less_1);
+    top = (int)(greatest >> 23) - 127;
+    bottom = least_less_1 == 0xffffffffu ? top : (int)((least_less_1 + 1u) >> 23) - 127;
+    if (greatest >= 0x477ff000u || least_less_1 < 0x007fffffu || top - bottom > MPTI_BROAD_BINADES)
+        return 0;
+    mpti_broad_block(r, x, 2 * top - 49, ahead);
+    return 1;
+}
+MPTI_QUIET_END
+#endif /* MPTI_X86 */
 #else
 #define MPTI_ROUNDOFF_FAST 0
 #endif
@@ -4392,19 +4700,25 @@ static size_t mpti_roundoff_add_fast(mpt_roundoff *r, mpt_format from, const voi
 {
     size_t i = 0;
 #if MPTI_ROUNDOFF_FAST
-    mpti_errors  e;
+    mpti_narrow  e;
     const float *at = (const float *)x;
     if (from != MPT_F32 || r->format != (uint32_t)MPT_F16 || r->rounding != (uint32_t)MPT_RND_NEAREST_EVEN ||
         r->flush || r->log2_scale || n < MPTI_ROUNDOFF_BLOCK)
         return 0;
     memset(&e, 0, sizeof e);
-    for (; n - i >= MPTI_ROUNDOFF_BLOCK; i += MPTI_ROUNDOFF_BLOCK) {
-        if (!mpti_errors_add(&e, r, at + i))
+    while (n - i >= MPTI_ROUNDOFF_BLOCK) {
+#if MPTI_X86
+        if (n - i >= MPTI_BROAD_BLOCK && mpti_path() >= MPTI_PATH_AVX512 &&
+            mpti_broad_try(r, at + i, n - i >= 2 * MPTI_BROAD_BLOCK ? at + i + MPTI_BROAD_BLOCK : at + i)) {
+            i += MPTI_BROAD_BLOCK;
+            continue;
+        }
+#endif
+        if (!mpti_narrow_add(&e, r, at + i))
             mpti_roundoff_add_plain(r, from, x, i, MPTI_ROUNDOFF_BLOCK);
-        if (i % MPTI_ROUNDOFF_CHUNK == MPTI_ROUNDOFF_CHUNK - MPTI_ROUNDOFF_BLOCK)
-            mpti_errors_flush(&e, r);
+        i += MPTI_ROUNDOFF_BLOCK;
     }
-    mpti_errors_flush(&e, r);
+    mpti_narrow_flush(&e, r);
 #else
     (void)r, (void)from, (void)x, (void)n;
 #endif
@@ -5081,9 +5395,12 @@ MPT_DEF mpt_status mpt_track_sample(mpt_track *t, uint64_t step, mpt_format from
     if (status != MPT_OK)
         return status;
     t->samples++;
-    if (!t->first_flushed && r.flushed)
+    t->nonzero = mpt_range_nonzero(&r);
+    t->flushed = r.flushed;
+    t->overflow = r.overflow + r.inf + r.nan;
+    if (!t->first_flushed && t->flushed)
         t->first_flushed = step + 1u;
-    if (!t->first_overflow && (r.overflow | r.inf | r.nan))
+    if (!t->first_overflow && t->overflow)
         t->first_overflow = step + 1u;
     if (!t->out.write)
         return MPT_OK;
@@ -5127,6 +5444,268 @@ MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int ov
     *index = found;
     return MPT_OK;
 }
+
+#ifndef MPT_NO_STDIO
+/* ---- drawings ---- */
+
+static mpt_status mpti_print_status(FILE *out) { return ferror(out) ? MPT_E_DATA : MPT_OK; }
+
+static void mpti_curve_print_row(FILE *out, const mpt_range *r, int k)
+{
+    const uint64_t   nonzero = mpt_range_nonzero(r);
+    mpt_range_choice c;
+    int              zero, subnormal, overflow, left = MPTI_PRINT_WIDTH;
+    (void)mpt_range_at_scale(r, k, &c);
+    zero = mpti_print_length(c.flushed, nonzero);
+    overflow = mpti_print_length(c.overflow, nonzero);
+    overflow = overflow > left - zero ? left - zero : overflow;
+    left -= zero + overflow;
+    subnormal = mpti_print_length(c.subnormal, nonzero);
+    subnormal = subnormal > left ? left : subnormal;
+    (void)fprintf(out, "  2^%-5d|", k);
+    mpti_print_signs(out, '0', zero);
+    mpti_print_signs(out, '~', subnormal);
+    mpti_print_signs(out, '#', left - subnormal);
+    mpti_print_signs(out, '!', overflow);
+    (void)fprintf(out, "|%8.2f%%%10.2f%%%9.2f%%", mpti_percent(c.flushed, nonzero),
+                  mpti_percent(c.subnormal, nonzero), mpti_percent(c.overflow, nonzero));
+}
+
+MPT_DEF mpt_status mpt_range_print_curve(FILE *out, const mpt_range *r, int first, int last,
+                                         const char *title)
+{
+    mpt_range_choice best;
+    int              k, step;
+    if (!out || !title || !r || !r->least_kept || first < -126 || last > 127 || first > last)
+        return MPT_E_ARG;
+    step = (last - first) / MPTI_PRINT_ROWS + 1;
+    (void)mpt_range_choose_scale(r, 3, NULL, &best);
+    (void)fprintf(out, "%s: what %s makes of the nonzero at each scale\n", title,
+                  mpt_format_get(r->format)->name);
+    (void)fprintf(out, "         0 becomes 0, ~ subnormal, # normal, ! overflow       become 0  subnormal"
+                  " overflow\n");
+    if (mpt_range_nonzero(r))
+        for (k = first; k <= last; k += step) {
+            mpti_curve_print_row(out, r, k);
+            if (best.log2_scale >= k && best.log2_scale < k + step)
+                (void)fprintf(out, "  <- best: 2^%d", best.log2_scale);
+            (void)fputc('\n', out);
+        }
+    return mpti_print_status(out);
+}
+
+static void mpti_print_share(FILE *out, const char *name, uint64_t part, uint64_t whole)
+{
+    const int length = mpti_print_length(part, whole);
+    (void)fprintf(out, "  %-10s|", name);
+    mpti_print_signs(out, '#', length);
+    mpti_print_signs(out, ' ', MPTI_PRINT_WIDTH - length);
+    (void)fprintf(out, "| %.2f%%\n", mpti_percent(part, whole));
+}
+
+/* The column of an error on an axis of powers of two: the last one is for 2^0 and above. */
+static int mpti_print_column(double error, int columns)
+{
+    int at;
+    if (mpti_f64_is_zero(error))
+        return 0;
+    at = mpti_f64_is_finite(error) ? mpti_range_log2(mpti_f64_bits(error)) + columns - 1 : columns - 1;
+    return at < 0 ? 0 : at < columns ? at : columns - 1;
+}
+
+MPT_DEF mpt_status mpt_roundoff_print(FILE *out, const mpt_roundoff *r, const char *title)
+{
+    mpt_roundoff_figures g;
+    char                 axis[MPTI_PRINT_WIDTH + 1];
+    uint64_t             all;
+    if (!out || !title || mpt_roundoff_get(r, &g) != MPT_OK)
+        return MPT_E_ARG;
+    all = r->exact + r->changed;
+    (void)fprintf(out, "%s: %llu values in %s x 2^%d, %.1f%% zero, %llu Inf, %llu NaN; of the others\n",
+                  title, (unsigned long long)r->count, mpt_format_get((mpt_format)r->format)->name,
+                  (int)r->log2_scale, mpti_percent(r->zero, r->count), (unsigned long long)r->inf,
+                  (unsigned long long)r->nan);
+    mpti_print_share(out, "exact", r->exact, all);
+    mpti_print_share(out, "rounded", r->changed - r->flushed - r->overflow, all);
+    mpti_print_share(out, "become 0", r->flushed, all);
+    mpti_print_share(out, "overflow", r->overflow, all);
+    if (all == r->overflow)
+        return mpti_print_status(out);
+    memset(axis, '.', MPTI_PRINT_WIDTH);
+    axis[MPTI_PRINT_WIDTH] = '\0';
+    axis[mpti_print_column(g.max_relative, MPTI_PRINT_WIDTH)] = 'M';
+    axis[mpti_print_column(g.mean_relative, MPTI_PRINT_WIDTH)] = 'o';
+    (void)fprintf(out, "  %-10s|%s| o mean %.2e, M largest %.2e\n", "error / x", axis, g.mean_relative,
+                  g.max_relative);
+    (void)fprintf(out, "             2^-%d%*s2^0   bias %+.4f ulp, SQNR ", MPTI_PRINT_WIDTH - 1,
+                  MPTI_PRINT_WIDTH - 8, "", g.bias_ulps);
+    if (mpti_f64_is_finite(g.sqnr_db))
+        (void)fprintf(out, "%.1f dB\n", g.sqnr_db);
+    else
+        (void)fprintf(out, "without noise\n");
+    return mpti_print_status(out);
+}
+
+/* The lowest margin of the drawing's row that starts at i: `group` of them, none across the line, or all of
+ * the tail's that hold next to nothing. */
+static int mpti_update_row_end(const mpt_update *r, int i, int group, int lowest, uint64_t looked)
+{
+    const int line = MPT_UPDATE_MARGINS / 2;
+    uint64_t  upto = 0;
+    int       j;
+    for (j = lowest; j <= i; j++)
+        upto += r->margin[j];
+    if (mpti_percent(upto, looked) < 0.05)
+        group = MPT_UPDATE_MARGINS;
+    while (--group && i > lowest && i != line)
+        i--;
+    return i;
+}
+
+static void mpti_update_print_rows(FILE *out, const mpt_update *r, int lowest, int top, uint64_t looked)
+{
+    const int line = MPT_UPDATE_MARGINS / 2, group = (top - lowest) / MPTI_PRINT_ROWS + 1;
+    uint64_t  most = 1;
+    int       draw, i, j, end;
+    for (draw = 0; draw < 2; draw++)        /* first round: the longest bar */
+        for (i = end = top; i >= lowest; i = end - 1) {
+            uint64_t c = 0;
+            end = mpti_update_row_end(r, i, group, lowest, looked);
+            for (j = end; j <= i; j++)
+                c += r->margin[j];
+            most = c > most ? c : most;
+            if (draw) {
+                mpti_range_print_row(out, i - line, end - line, c, most, looked);
+                if (end == line)
+                    (void)fputs("  -------+--- half a gap: below it an update is lost\n", out);
+            }
+        }
+}
+
+MPT_DEF mpt_status mpt_update_print(FILE *out, const mpt_update *r, const char *title)
+{
+    uint64_t looked;
+    int      first = 0, last = MPT_UPDATE_MARGINS - 1, factor = 0;
+    if (!out || !title || !r || !r->ready)
+        return MPT_E_ARG;
+    looked = r->count - r->none;
+    (void)fprintf(out, "%s: %llu updates of weights in %s, %llu zero or not finite\n", title,
+                  (unsigned long long)r->count, mpt_format_get(r->format)->name,
+                  (unsigned long long)r->none);
+    (void)fprintf(out, "  of the others: %.1f%% lost, %.1f%% at least half lost, %.1f%% to the wrong side, "
+                  "%.1f%% overflow\n", mpti_percent(r->lost, looked), mpti_percent(r->half_lost, looked),
+                  mpti_percent(r->sign_wrong, looked), mpti_percent(r->overflow, looked));
+    if (!looked)
+        return mpti_print_status(out);
+    while (!r->margin[first]) first++;
+    while (!r->margin[last]) last--;
+    (void)fputs("  |update| / half a gap\n", out);
+    mpti_update_print_rows(out, r, first, last, looked);
+    if (mpt_update_vanishing(r, 0.5, &factor) == MPT_OK)
+        (void)fprintf(out, "  half of them vanish at learning rate x 2^%d and below\n", factor);
+    return mpti_print_status(out);
+}
+
+MPT_DEF mpt_status mpt_sums_print(FILE *out, const mpt_sums *s, const char *title)
+{
+    static const char letters[] = "hbskKNPd";
+    mpt_sums_figures  g;
+    char              axis[MPTI_PRINT_WIDTH + 4];
+    const int         columns = (int)sizeof axis - 1;
+    int               i;
+    if (!out || mpt_sums_get(s, &g) != MPT_OK)
+        return MPT_E_ARG;
+    if (title) {
+        (void)fprintf(out, "%s: relative error of the sum of n terms\n ", title);
+        for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++)
+            (void)fprintf(out, " %c %s,", letters[i], mpt_sum_method_name((mpt_sum_method)i));
+        (void)fprintf(out, " * several\n           n  2^-%d or exact%*s2^0\n", columns - 1, columns - 17, "");
+    }
+    memset(axis, '.', (size_t)columns);
+    axis[columns] = '\0';
+    for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++) {
+        char *const at = axis + mpti_print_column(g.relative[i], columns);
+        *at = *at == '.' ? letters[i] : '*';
+    }
+    (void)fprintf(out, "  %10llu |%s|\n", (unsigned long long)s->n, axis);
+    return mpti_print_status(out);
+}
+
+static void mpti_shadow_print_event(FILE *out, const mpt_shadow_event *v)
+{
+    static const int inputs[] = {1, 2, 2, 2, 2, 1, 3};
+    int              i;
+    if (!v->at) {
+        (void)fputs("none\n", out);
+        return;
+    }
+    (void)fprintf(out, "operation %llu, %s: %s\n    ", (unsigned long long)v->at,
+                  mpt_shadow_op_text(v->op), mpt_cause_text(v->cause));
+    for (i = 0; i < inputs[v->op]; i++)
+        (void)fprintf(out, "%s%.6g (in double %.6g)", i ? ", " : "of ", v->in[i].low, v->in[i].exact);
+    (void)fprintf(out, "\n    gives %.6g (in double %.6g); off by %.2g before, by %.2g after", v->out.low,
+                  v->out.exact, v->before, v->after);
+    if (v->cancelled > 0)
+        (void)fprintf(out, "; %d binades cancelled", v->cancelled);
+    (void)fputc('\n', out);
+}
+
+MPT_DEF mpt_status mpt_shadow_print(FILE *out, const mpt_shadow *s, const char *title)
+{
+    uint64_t most = 1;
+    int      i;
+    if (!out || !title || !s || !s->ready)
+        return MPT_E_ARG;
+    for (i = 0; i < (int)MPT_CAUSE_COUNT; i++)
+        most = s->causes[i] > most ? s->causes[i] : most;
+    (void)fprintf(out, "%s: %llu operations in %s, each beside itself in double\n", title,
+                  (unsigned long long)s->operations, mpt_format_get(s->format)->name);
+    for (i = 0; i < (int)MPT_CAUSE_COUNT; i++) {
+        (void)fprintf(out, "  %-26s|", i ? mpt_cause_text((mpt_cause)i) : "nothing lost");
+        mpti_print_signs(out, '#', mpti_print_length(s->causes[i], most));
+        (void)fprintf(out, " %llu\n", (unsigned long long)s->causes[i]);
+    }
+    (void)fprintf(out, "  first to be off by more than %g: ", s->tolerance);
+    mpti_shadow_print_event(out, &s->first);
+    (void)fputs("  most error added: ", out);
+    if (s->worst.at && s->worst.at == s->first.at)
+        (void)fputs("by the same\n", out);
+    else
+        mpti_shadow_print_event(out, &s->worst);
+    return mpti_print_status(out);
+}
+
+static char mpti_track_sign(const mpt_track *t)
+{
+    static const char signs[] = " .:-=+*#%@";
+    if (!t->samples)
+        return '?';
+    if (t->overflow)
+        return '!';
+    return signs[t->flushed ? 1 + (int)(8.999 * (double)t->flushed / (double)t->nonzero) : 0];
+}
+
+MPT_DEF mpt_status mpt_tracks_print(FILE *out, const mpt_track *tracks, size_t count, uint64_t step,
+                                    const char *title)
+{
+    size_t i;
+    if (!out || (count && !tracks))
+        return MPT_E_ARG;
+    if (title) {
+        (void)fprintf(out, "%s: share that becomes 0, from none over .:-=+*#%% to @ nearly all; ! overflow\n",
+                      title);
+        (void)fputs("  from left to right: ", out);
+        for (i = 0; i < count; i++)
+            (void)fprintf(out, "%s%s", i ? ", " : "", tracks[i].name ? tracks[i].name : "?");
+        (void)fputc('\n', out);
+    }
+    (void)fprintf(out, "  step %-9llu|", (unsigned long long)step);
+    for (i = 0; i < count; i++)
+        mpti_print_signs(out, mpti_track_sign(&tracks[i]), 2);
+    (void)fputs("|\n", out);
+    return mpti_print_status(out);
+}
+#endif /* MPT_NO_STDIO */
 
 // >>M16 implementation: scaler, check, clip --------------------------------------------------------
 

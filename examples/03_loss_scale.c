@@ -93,13 +93,7 @@ static mpt_range_choice choose_scale(const mpt_range *r)
     const uint64_t      nonzero = mpt_range_nonzero(r);
     mpt_range_choice    c = {0.0f, 0, 0, 0, 0, 0};
     int                 i;
-    printf("\nWhat each loss scale would do (mpt_range_at_scale):\n\n"
-           "  scale    become 0   subnormal   overflow   doublings left\n");
-    for (i = 0; i <= 36; i += 4) {
-        (void)mpt_range_at_scale(r, i, &c);
-        printf("  2^%-6d %7.2f%% %10.2f%% %9.2f%% %16d\n", i, percent(c.flushed, nonzero),
-               percent(c.subnormal, nonzero), percent(c.overflow, nonzero), c.headroom);
-    }
+    (void)mpt_range_print_curve(stdout, r, 0, 36, "\nGradients times a loss scale");
     printf("\nThe one to take, if 3 doublings are left for the next batch (mpt_range_choose_scale):\n\n"
            "  tolerated loss   scale   become 0 or subnormal\n");
     for (i = 0; i < 3; i++) {

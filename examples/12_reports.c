@@ -142,6 +142,7 @@ static void train(const char *dir)
     }
     if (heat)
         (void)fputs("step,layer,flushed\n", heat);
+    printf("1. Tracking. ");
     for (t = 0; t < STEPS; t++) {
         forward();
         backward();
@@ -149,12 +150,14 @@ static void train(const char *dir)
             (void)mpt_track_f32(&track[l], (uint64_t)t, &grad[l][0][0], COUNT);
         if (t % EVERY == 0)
             write_heat(heat, t);
+        if (t % (4 * EVERY) == 0)
+            (void)mpt_tracks_print(stdout, track, LAYERS, (uint64_t)t, t ? NULL : "Gradients in f16");
         step(1024.0f);
     }
     close_or_die(lines, "track.jsonl");
     close_or_die(heat, "heat.csv");
     if (mpt_track_first(track, LAYERS, 0, &first) == MPT_OK)
-        printf("1. Tracking. The first tensor to lose gradients to zero in f16: %s, at step %llu.\n",
+        printf("   The first tensor to lose gradients to zero: %s, at step %llu.\n",
                track[first].name, (unsigned long long)(track[first].first_flushed - 1u));
     if (mpt_track_first(track, LAYERS, 1, &first) == MPT_E_DATA)
         printf("   None overflowed.\n");
@@ -163,76 +166,55 @@ static void train(const char *dir)
 static void show_formats(void)
 {
     static mpt_ranges a;
+    static mpt_range  r;
     (void)mpt_ranges_init(&a);
     (void)mpt_ranges_add_f32(&a, &grad[0][0][0], LAYERS * COUNT);
-    printf("\n2. Every format at once.\n   ");
+    printf("\n2. Every format, and every scale, from one pass.\n");
     (void)mpt_ranges_print(stdout, &a, "Gradients of the last step");
+    (void)mpt_ranges_get(&a, MPT_F16, &r);
+    (void)mpt_range_print_curve(stdout, &r, 0, 44, "\nThe same gradients");
 }
 
 static void show_rounding(void)
 {
-    static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3};
+    static const mpt_format formats[] = {MPT_F16, MPT_E4M3};
     static mpt_roundoff     r;
-    mpt_roundoff_figures    g;
     int                     f;
-    printf("\n3. Rounding the weights.   mean rel. error   max rel. error   bias (ulp)     SQNR"
-           "    changed\n");
-    for (f = 0; f < 3; f++) {
+    printf("\n3. Rounding the weights.\n");
+    for (f = 0; f < 2; f++) {
         (void)mpt_roundoff_init(&r, formats[f], NULL, 0);
         (void)mpt_roundoff_add_f32(&r, &weight[0][0][0], LAYERS * WIDTH * WIDTH);
-        (void)mpt_roundoff_get(&r, &g);
-        printf("   %-20s %18.2e %16.2e %+12.4f %7.1f dB %9.2f%%\n", mpt_format_get(formats[f])->name,
-               g.mean_relative, g.max_relative, g.bias_ulps, g.sqnr_db,
-               100.0 * (double)r.changed / (double)(r.changed + r.exact));
+        (void)mpt_roundoff_print(stdout, &r, "Weights");
     }
 }
 
 static void show_updates(void)
 {
-    static const mpt_format formats[] = {MPT_F16, MPT_BF16};
-    mpt_update              r;
-    int                     f, factor = 0;
-    printf("\n4. Updates, if the weights themselves were kept in a small format (no FP32 master):\n");
-    for (f = 0; f < 2; f++) {
-        (void)mpt_update_init(&r, formats[f]);
-        (void)mpt_update_add_f32(&r, &weight[0][0][0], &update[0][0][0], LAYERS * WIDTH * WIDTH);
-        (void)mpt_update_vanishing(&r, 0.5, &factor);
-        printf("   %-5s %5.1f%% of the updates are lost; half vanish at learning rate x 2^%d and below\n",
-               mpt_format_get(formats[f])->name, 100.0 * (double)r.lost / (double)(r.count - r.none), factor);
-    }
+    mpt_update r;
+    printf("\n4. Updates, if the weights themselves were kept in a small format (no FP32 master).\n");
+    (void)mpt_update_init(&r, MPT_F16);
+    (void)mpt_update_add_f32(&r, &weight[0][0][0], &update[0][0][0], LAYERS * WIDTH * WIDTH);
+    (void)mpt_update_print(stdout, &r, "The last step");
 }
 
 /* The same sum in eight ways, looked at whenever the number of terms has doubled. */
 static void show_sums(const char *dir)
 {
-    static mpt_sums  s;
-    mpt_sums_figures g;
-    FILE            *f = open_in(dir, "growth.csv");
-    uint64_t         next = 16;
-    int              k, first = 1;
-    printf("\n5. Adding up n numbers between 0 and 1: relative error of the sum\n\n           n");
-    for (k = 0; k < (int)MPT_SUM_METHOD_COUNT; k++)
-        printf("%14s", mpt_sum_method_name((mpt_sum_method)k));
-    printf("\n");
+    static mpt_sums s;
+    FILE           *f = open_in(dir, "growth.csv");
+    uint64_t        next = 16;
+    if (f)
+        (void)mpt_sums_write(&s, MPT_STYLE_CSV_HEAD, "uniform", mpt_writer_file(f));
+    printf("\n5. Sums. ");
     while (s.n < ((uint64_t)1 << 20)) {
         const float x = 0.5f + 0.5f * uniform();
         (void)mpt_sums_add(&s, &x, NULL, 1);
         if (s.n != next)
             continue;
-        next *= 2;
-        (void)mpt_sums_get(&s, &g);
-        if (f) {
-            if (first)
-                (void)mpt_sums_write(&s, MPT_STYLE_CSV_HEAD, "uniform", mpt_writer_file(f));
+        if (f)
             (void)mpt_sums_write(&s, MPT_STYLE_CSV, "uniform", mpt_writer_file(f));
-            first = 0;
-        }
-        if (s.n < 256 || (s.n & UINT64_C(0x111111111111111)) == 0)
-            continue;
-        printf("  %10llu", (unsigned long long)s.n);
-        for (k = 0; k < (int)MPT_SUM_METHOD_COUNT; k++)
-            printf("%14.1e", g.relative[k]);
-        printf("\n");
+        (void)mpt_sums_print(stdout, &s, next == 16 ? "Numbers between 0 and 1" : NULL);
+        next *= 2;
     }
     close_or_die(f, "growth.csv");
 }
@@ -255,10 +237,7 @@ static void show_shadow(void)
     variance = mpt_shadow_sub(&s, mpt_shadow_div(&s, squares, n), mpt_shadow_mul(&s, mean, mean));
     printf("\n6. A shadow run: E[x^2] - E[x]^2 in f16 gives %g, in double %g.\n", variance.low,
            variance.exact);
-    printf("   It parts from its shadow at operation %llu, a %s: %s.\n", (unsigned long long)s.first.at,
-           mpt_shadow_op_text(s.first.op), mpt_cause_text(s.first.cause));
-    printf("   The inputs were off by %.2g, the result is by %.2g: %d binades cancelled.\n",
-           s.first.before, s.first.after, s.first.cancelled);
+    (void)mpt_shadow_print(stdout, &s, "The variance");
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,7 @@
 /* test_mpt_report.c -- what the reports of mpt.h promise: every figure is that of a slow reference, and any
  * split of the data, merged in any order, gives the same report to the last byte. */
+static int last_path = 5;           /* tests set it to go down every path of this machine */
+#define MPTI_LAST_PATH last_path
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
 #include "test.h"
@@ -76,22 +78,78 @@ static void ranges_are_range(const mpt_ranges *a, mpt_format from, const void *x
     }
 }
 
-TEST(ranges_equal_each_format)
+/* floats[0 .. n - 1] down every path, at once and in pieces too short for any fast path: the same reports. */
+static void ranges_by_every_path(size_t n, uint64_t at)
 {
     static mpt_ranges a, pieces;
-    int               kind;
-    size_t            n, i;
+    size_t            i;
+    CHECK_EQ_I(mpt_ranges_init(&pieces), MPT_OK);
+    for (i = 0; i < n; i += 999)
+        CHECK_EQ_I(mpt_ranges_add_f32(&pieces, floats + i, n - i < 999 ? n - i : 999), MPT_OK);
+    for (last_path = 5; last_path >= 0; last_path -= last_path == 2 ? 2 : 1) {
+        CHECK_EQ_I(mpt_ranges_init(&a), MPT_OK);
+        CHECK_EQ_I(mpt_ranges_add_f32(&a, floats, n), MPT_OK);
+        CHECK_EQ_U_AT(memcmp(&a, &pieces, sizeof a) != 0, 0, at);
+        ranges_are_range(&pieces, MPT_F32, floats, n);
+    }
+    last_path = 5;
+}
+
+TEST(ranges_equal_each_format)
+{
+    int    kind;
+    size_t n;
     for (kind = 0; kind < KINDS; kind++)
         for (n = 1; n <= MANY; n = 7 * n + 13) {
             mt_context(kind_name[kind], NULL);
             floats_of_kind(kind, n);
-            CHECK_EQ_I(mpt_ranges_init(&a), MPT_OK);
-            CHECK_EQ_I(mpt_ranges_add_f32(&a, floats, n), MPT_OK);
-            ranges_are_range(&a, MPT_F32, floats, n);
-            CHECK_EQ_I(mpt_ranges_init(&pieces), MPT_OK);
-            for (i = 0; i < n; i += 999)        /* too short for any fast path */
-                CHECK_EQ_I(mpt_ranges_add_f32(&pieces, floats + i, n - i < 999 ? n - i : 999), MPT_OK);
-            CHECK(!memcmp(&a, &pieces, sizeof a));
+            ranges_by_every_path(n, n);
+        }
+}
+
+/* Numbers of each exponent field around `field`, with the mantissas where limits lie, and zeros among them;
+ * in front the constant that places the window of the fast path. */
+static void window_at(uint32_t constant, uint32_t field, size_t n)
+{
+    static const uint32_t mantissas[] = {0u, 1u, 2u, 0x400000u, 0x7fdfffu, 0x7fe000u, 0x7fefffu, 0x7ff000u,
+                                         0x7ff001u, 0x7ffffeu, 0x7fffffu};
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const uint32_t r = (uint32_t)(mt_random() >> 32), m = mantissas[(r >> 8) % COUNT(mantissas)];
+        const uint32_t near = field + (uint32_t)(i / 2048u % 5u) - 2u;
+        floats[i] = mpti_f32_make(constant);
+        if (i >= 1024 && r % 16u == 0u)
+            floats[i] = mpti_f32_make((r >> 31) << 31 | (near << 23 | m));
+        else if (i >= 6000 && r % 16u == 1u)
+            floats[i] = mpti_f32_make((r >> 31) << 31);
+    }
+}
+
+/* The corners of the fast path: both ends of its window, wherever it stands; the least normal float and the
+ * largest subnormal, the largest float and Inf; each as the least or the largest number of all. */
+TEST(ranges_at_the_window_and_the_ends)
+{
+    static const struct { uint32_t constant, field; } at[] = {
+        {0x3f800000u, 80u}, {0x3f800001u, 143u}, {0x3fffffffu, 127u},   /* 127 + 16 - 63 = 80 is as zero */
+        {0x7f000000u, 252u}, {0x7f7fffffu, 192u}, {0x7f000001u, 191u},  /* the window ends with 255 */
+        {0x00800000u, 2u}, {0x0a000000u, 3u}, {0x10000001u, 63u}, {0x18800000u, 64u}    /* or starts with 0 */
+    };
+    static const uint32_t ends[] = {0x00800000u, 0x00800001u, 0x007fffffu, 0x007ffffeu, 0x00000001u,
+                                    0x7f7fffffu, 0x7f7ffffeu, 0x7f800000u, 0x7f800001u, 0x00000000u};
+    size_t i, j;
+    for (i = 0; i < COUNT(at); i++) {
+        window_at(at[i].constant, at[i].field, 20480);
+        ranges_by_every_path(20480, at[i].constant);
+    }
+    for (i = 0; i < COUNT(ends); i++)
+        for (j = 0; j < 3; j++) {       /* alone among ones; or with its neighbours here, and others there */
+            size_t k;
+            for (k = 0; k < 9000; k++)
+                floats[k] = j ? mpti_f32_make(ends[i] + (uint32_t)k % (uint32_t)j) : 1.0f;
+            floats[j * 1000 + 4000] = mpti_f32_make(ends[i]);
+            if (j == 2)
+                floats[7777] = mpti_f32_make(ends[(i + 3) % COUNT(ends)]);
+            ranges_by_every_path(9000, ends[i]);
         }
 }
 
@@ -502,6 +560,14 @@ typedef struct roundoff_reference {
     mpt_exact relative, ulps, bias, signal, noise;
 } roundoff_reference;
 
+/* v rounded to 24 bits by the processor. */
+static double to_24(double v)
+{
+    int                  e;
+    const volatile float f = (float)frexp(v, &e);
+    return ldexp((double)f, e);
+}
+
 /* v rounded to a multiple of 2^-bits, to nearest-even: adding 1.5 2^(52 - bits) leaves just these bits. */
 static double to_grid(double v, int bits)
 {
@@ -528,10 +594,10 @@ static void reference_roundoff(roundoff_reference *r, double x, mpt_format forma
     r->changed++;
     r->flushed += y == 0.0;
     mpt_exact_add_product(&r->noise, e, e);
-    r->max_relative = fmax(r->max_relative, fabs(e / x));
+    r->max_relative = fmax(r->max_relative, to_24(fabs(e / x)));
     r->max_ulps = fmax(r->max_ulps, fabs(e / mpt_ulp(format, x)));
-    mpt_exact_add(&r->relative,
-                  fabs(e / x) >= 4096.0 ? fmin(fabs(e / x), 4194304.0) : to_grid(fabs(e / x), 40));
+    mpt_exact_add(&r->relative, fabs(e / x) >= 2048.0 ? fmin(to_24(fabs(e / x)), 4194304.0)
+                                                      : to_grid(to_24(fabs(e / x)), 40));
     mpt_exact_add(&r->ulps, to_grid(fabs(e / mpt_ulp(format, x)), 24));
     mpt_exact_add(&r->bias, to_grid(e / mpt_ulp(format, x), 24));
 }
@@ -615,12 +681,26 @@ TEST(roundoff_equals_a_slow_reference)
     }
 }
 
-/* Long arrays and the same in pieces too short for any fast path: the same report to the last byte. */
-TEST(roundoff_fast_is_plain)
+/* x[0 .. n - 1] down every path, at once and in pieces too short for any fast path: the same report. */
+static void roundoff_by_every_path(const float *x, size_t n, uint64_t at)
 {
     static mpt_roundoff whole, pieces;
-    int                 kind;
-    size_t              i, n = 33000;
+    size_t              i;
+    CHECK_EQ_I(mpt_roundoff_init(&pieces, MPT_F16, NULL, 0), MPT_OK);
+    for (i = 0; i < n; i += 100)
+        CHECK_EQ_I(mpt_roundoff_add_f32(&pieces, x + i, n - i < 100 ? n - i : 100), MPT_OK);
+    for (last_path = 5; last_path >= 0; last_path -= last_path == 2 ? 2 : 1) {
+        CHECK_EQ_I(mpt_roundoff_init(&whole, MPT_F16, NULL, 0), MPT_OK);
+        CHECK_EQ_I(mpt_roundoff_add_f32(&whole, x, n), MPT_OK);
+        CHECK_EQ_U_AT(memcmp(&whole, &pieces, sizeof whole) != 0, 0, at);
+    }
+    last_path = 5;
+}
+
+TEST(roundoff_fast_is_plain)
+{
+    int    kind;
+    size_t i, n = 33000;
     for (kind = 0; kind < KINDS + 2; kind++) {
         mt_context(kind < KINDS ? kind_name[kind] : "in f16's window", NULL);
         floats_of_kind(kind, n);
@@ -628,13 +708,55 @@ TEST(roundoff_fast_is_plain)
             floats[i] = kind & 1 ? random_float(-30, 15)
                                  : mpti_f32_make(mpti_f32_bits(random_float(-30, 15)) & 0xfffff000u);
         floats[n / 2] = 65520.0f;       /* the least that overflows */
-        CHECK_EQ_I(mpt_roundoff_init(&whole, MPT_F16, NULL, 0), MPT_OK);
-        pieces = whole;
-        CHECK_EQ_I(mpt_roundoff_add_f32(&whole, floats, n), MPT_OK);
-        for (i = 0; i < n; i += 100)
-            CHECK_EQ_I(mpt_roundoff_add_f32(&pieces, floats + i, n - i < 100 ? n - i : 100), MPT_OK);
-        CHECK(!memcmp(&whole, &pieces, sizeof whole));
+        roundoff_by_every_path(floats, n, (uint64_t)kind);
     }
+}
+
+/* Blocks of every width in binades, at the top, in the middle and at the bottom, with all bits in use at both
+ * ends: wider ones leave the fastest path. */
+TEST(roundoff_of_wide_blocks)
+{
+    int    width, low;
+    size_t i;
+    for (width = 1; width <= 32; width++)
+        for (low = -126; low + width <= 16; low += 30) {
+            for (i = 0; i < 4300; i++)
+                floats[i] = random_float(low, low + width);
+            floats[7] = mpti_f32_make((uint32_t)(low + 127) << 23 | 1u);
+            floats[8] = mpti_f32_make((uint32_t)(low + width + 126) << 23 | 0x7fdfffu);
+            roundoff_by_every_path(floats, 4300, (uint64_t)(width * 1000 + low));
+        }
+}
+
+/* So many equal numbers that sums overflow, were they not carried in time: the largest, whose squares are the
+ * largest; and ties, whose errors are, all of one sign. */
+TEST(roundoff_of_very_many)
+{
+    enum { LOTS = 150000 };
+    static const uint32_t equal[] = {0x477fefffu, 0x3fffffffu, 0x3f803000u, 0xbf801000u, 0x3f802fffu,
+                                     0x33000001u, 0x33000000u, 0x32ffffffu, 0x00800000u, 0x80ffffffu,
+                                     0x80000000u};
+    static float          lots[LOTS];
+    size_t                i, k;
+    for (k = 0; k < COUNT(equal); k++) {
+        for (i = 0; i < LOTS; i++)
+            lots[i] = mpti_f32_make(equal[k]);
+        roundoff_by_every_path(lots, LOTS, equal[k]);
+    }
+}
+
+/* Every mantissa of FP32 in every binade where f16 drops another number of bits; sampled unless --long. */
+TEST(roundoff_of_all_mantissas)
+{
+    const uint32_t stride = mt.long_mode ? 1u : 1009u;
+    uint32_t       field, m;
+    for (field = 99u; field <= 114u; field++)
+        for (m = field; m < 0x800000u; ) {
+            size_t n = 0;
+            for (; n < MANY && m < 0x800000u; m += stride)
+                floats[n++] = mpti_f32_make((m & 1u) << 31 | field << 23 | m);
+            roundoff_by_every_path(floats, n, field);
+        }
 }
 
 /* Everything that a format holds stays exact in it. */
@@ -822,14 +944,28 @@ TEST(sums_known)
     CHECK_EQ_S(mpt_sum_method_name(MPT_SUM_METHOD_COUNT), "unknown");
 }
 
-/* The f16 and bf16 sums round once: judged by an exact sum of the two numbers, rounded by the codec from both
- * sides of its double. The others against loops of their own. */
+/* a + x y, rounded once to a format, by an exact sum: rounded to double, and what is left decides a tie. */
+static double sum_rounded_once(mpt_format format, double a, double x, double y)
+{
+    mpt_exact e;
+    double    s;
+    memset(&e, 0, sizeof e);
+    mpt_exact_add(&e, a);
+    mpt_exact_add_product(&e, x, y);
+    s = mpt_exact_value(&e);
+    mpt_exact_add(&e, -s);
+    if (!mpti_f64_is_zero(mpt_exact_value(&e)))
+        s = mpti_f64_make(mpti_f64_bits(s) | 1u);
+    return mpt_decode(format, mpt_encode(format, s, NULL, NULL));
+}
+
+/* The f16 and bf16 sums round once; the others against loops of their own. */
 TEST(sums_equal_plain_loops)
 {
     static mpt_sums  s;
     static float     x[3000], y[3000];
     mpt_sums_figures g;
-    double           f16 = 0.0, last = 0.0, f64 = 0.0;
+    double           f16 = 0.0, bf16 = 0.0, f64 = 0.0;
     float            f32 = 0.0f, block = 0.0f, blocks = 0.0f;
     size_t           i;
     for (i = 0; i < COUNT(x); i++) {
@@ -843,16 +979,9 @@ TEST(sums_equal_plain_loops)
     for (i = 0; i < COUNT(x); i++) {
         const double          p = (double)x[i] * (double)y[i];
         const volatile double next = f64 + p;
-        mpt_exact             e;
         f64 = next;
-        memset(&e, 0, sizeof e);
-        mpt_exact_add(&e, f16);
-        mpt_exact_add(&e, p);
-        last = mpt_exact_value(&e);             /* rounded to double; what is left decides a tie */
-        mpt_exact_add(&e, -last);
-        if (mpt_exact_value(&e) != 0.0)
-            last = mpti_f64_make(mpti_f64_bits(last) | 1u);
-        f16 = mpt_decode(MPT_F16, mpt_encode(MPT_F16, last, NULL, NULL));
+        f16 = sum_rounded_once(MPT_F16, f16, (double)x[i], (double)y[i]);
+        bf16 = sum_rounded_once(MPT_BF16, bf16, (double)x[i], (double)y[i]);
         f32 = fmaf(x[i], y[i], f32);
         block = fmaf(x[i], y[i], block);
         if (i % MPT_SUM_BLOCK == MPT_SUM_BLOCK - 1) {
@@ -860,7 +989,7 @@ TEST(sums_equal_plain_loops)
             block = 0.0f;
         }
     }
-    CHECK(g.value[MPT_SUM_F16] == f16);
+    CHECK(g.value[MPT_SUM_F16] == f16 && g.value[MPT_SUM_BF16] == bf16);
     CHECK(g.value[MPT_SUM_F32] == (double)f32);
     blocks += block;
     CHECK(g.value[MPT_SUM_BLOCKS] == (double)blocks);
@@ -967,11 +1096,7 @@ TEST(shadow_operations_are_correctly_rounded)
         CHECK(mpt_shadow_sub(&s, a, b).low == (double)difference);
         CHECK(mpt_shadow_mul(&s, a, b).low == (double)product);
         CHECK(mpt_shadow_div(&s, a, b).low == (double)quotient);
-#ifdef __FAST_MATH__            /* there the fmaf of this file may become two roundings */
-        (void)c;
-#else
-        CHECK(mpt_shadow_fma(&s, a, b, c).low == (double)fmaf(x, y, z));
-#endif
+        CHECK(mpt_shadow_fma(&s, a, b, c).low == sum_rounded_once(MPT_F32, (double)z, (double)x, (double)y));
         CHECK(x < 0.0f || mpt_shadow_sqrt(&s, a).low == (double)(float)root);
     }
 }
@@ -1145,10 +1270,293 @@ TEST(ranges_print_table)
     CHECK_EQ_I(mpt_ranges_print(stdout, &a, NULL), MPT_E_ARG);
 }
 
+/* ---- drawings ---- */
+
+/* What a drawing put into a file: draw_open, the call, draw_close; 0 if there are no temporary files. */
+static FILE *drawn;
+static char  drawing[20000];
+
+static int draw_open(void)
+{
+    drawn = tmpfile();
+    return drawn != NULL;
+}
+
+static void draw_close(void)
+{
+    rewind(drawn);
+    drawing[fread(drawing, 1, sizeof drawing - 1, drawn)] = '\0';
+    (void)fclose(drawn);
+}
+
+static int draws(const char *words) { return strstr(drawing, words) != NULL; }
+
+static int lines_drawn(void)
+{
+    int         n = 0;
+    const char *c;
+    for (c = drawing; *c; c++)
+        n += *c == '\n';
+    return n;
+}
+
+TEST(drawing_of_the_curve)
+{
+    static mpt_range r;
+    size_t           i;
+    for (i = 0; i < 100; i++)           /* 10 are flushed, 40 subnormal, 50 normal, at scale 1 */
+        floats[i] = ldexpf(1.0f, i < 10 ? -27 : i < 50 ? -20 : 0);
+    (void)mpt_range_init(&r, MPT_F16);
+    (void)mpt_range_add_f32(&r, floats, 100);
+    if (!draw_open())
+        SKIP("no temporary file");
+    CHECK_EQ_I(mpt_range_print_curve(drawn, &r, 0, 17, "g"), MPT_OK);
+    draw_close();
+    CHECK(draws("g: what f16 makes of the nonzero at each scale\n"));
+    CHECK(draws("\n  2^0    |00000~~~~~~~~~~~~~~~~~~~~#########################|"
+                "   10.00%     40.00%     0.00%\n"));
+    CHECK(draws("\n  2^2    |~~~~~~~~~~~~~~~~~~~~~~~~~#########################|"
+                "    0.00%     50.00%     0.00%\n"));
+    CHECK(draws("\n  2^6    |~~~~~#############################################|"
+                "    0.00%     10.00%     0.00%  <- best: 2^6\n"));
+    CHECK(draws("\n  2^12   |~~~~~#############################################|"
+                "    0.00%     10.00%     0.00%\n"));
+    CHECK(draws("\n  2^13   |##################################################|"
+                "    0.00%      0.00%     0.00%\n"));
+    CHECK(draws("\n  2^16   |#########################!!!!!!!!!!!!!!!!!!!!!!!!!|"
+                "    0.00%      0.00%    50.00%\n"));
+    CHECK_EQ_I(lines_drawn(), 20);
+    floats[0] = 0.0f;                   /* one in a thousand still shows, and every third scale has a row */
+    for (i = 0; i < 1000; i++)
+        floats[i] = i ? 1.0f : ldexpf(1.0f, -30);
+    (void)mpt_range_init(&r, MPT_F16);
+    (void)mpt_range_add_f32(&r, floats, 1000);
+    if (!draw_open())
+        SKIP("no temporary file");
+    CHECK_EQ_I(mpt_range_print_curve(drawn, &r, -100, 16, "g"), MPT_OK);
+    draw_close();
+    CHECK(draws("\n  2^-1   |0#################################################|    0.10%") &&
+          !draws("2^0 ") && draws("2^-4 ") && draws("2^-100") && draws("2^14 "));
+    CHECK(draws("  2^5    |~#################################################|"
+                "    0.00%      0.10%     0.00%  <- best: 2^5\n"));
+    CHECK_EQ_I(mpt_range_print_curve(NULL, &r, 0, 1, "g"), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_print_curve(stdout, &r, 1, 0, "g"), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_print_curve(stdout, &r, 0, 128, "g"), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_print_curve(stdout, &r, -127, 0, "g"), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_print_curve(stdout, &r, 0, 1, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_print_curve(stdout, NULL, 0, 1, "g"), MPT_E_ARG);
+}
+
+TEST(drawing_of_rounding)
+{
+    static mpt_roundoff r;
+    static const float  x[] = {1.0f, 1.0f, 0.0f, 1.00048828125f, -3.0f, 1.4901161193847656e-8f, 1e6f, 2.0f,
+                               4.0f, 0.5f, 6.0f};
+    if (!draw_open())
+        SKIP("no temporary file");
+    (void)mpt_roundoff_init(&r, MPT_F16, NULL, 0);
+    (void)mpt_roundoff_add_f32(&r, x, 11);
+    CHECK_EQ_I(mpt_roundoff_print(drawn, &r, "w"), MPT_OK);
+    draw_close();
+    CHECK(draws("w: 11 values in f16 x 2^0, 9.1% zero, 0 Inf, 0 NaN; of the others\n"));
+    CHECK(draws("  exact     |###################################               | 70.00%\n"));
+    CHECK(draws("  rounded   |#####                                             | 10.00%\n"));
+    CHECK(draws("  become 0  |#####                                             | 10.00%\n"));
+    CHECK(draws("  overflow  |#####                                             | 10.00%\n"));
+    CHECK(draws("  error / x |.............................................o...M| o mean 1.11e-01, "
+                "M largest 1.00e+00\n"));
+    CHECK(draws("bias -0.0833 ulp, SQNR "));
+    if (!draw_open())
+        SKIP("no temporary file");
+    (void)mpt_roundoff_init(&r, MPT_F16, NULL, 3);
+    (void)mpt_roundoff_add_f32(&r, x, 3);
+    CHECK_EQ_I(mpt_roundoff_print(drawn, &r, "w"), MPT_OK);
+    draw_close();
+    CHECK(draws(" in f16 x 2^3, ") && draws("|o......") && draws("SQNR without noise\n"));
+    CHECK_EQ_I(lines_drawn(), 7);
+    if (!draw_open())
+        SKIP("no temporary file");
+    (void)mpt_roundoff_init(&r, MPT_F16, NULL, 0);
+    (void)mpt_roundoff_add_f32(&r, x + 6, 1);       /* nothing but an overflow: no errors to draw */
+    CHECK_EQ_I(mpt_roundoff_print(drawn, &r, "w"), MPT_OK);
+    draw_close();
+    CHECK_EQ_I(lines_drawn(), 5);
+    CHECK_EQ_I(mpt_roundoff_print(NULL, &r, "w"), MPT_E_ARG);
+    CHECK_EQ_I(mpt_roundoff_print(stdout, &r, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_roundoff_print(stdout, NULL, "w"), MPT_E_ARG);
+}
+
+TEST(drawing_of_updates)
+{
+    static float w[1000], u[1000];
+    mpt_update   r;
+    size_t       i;
+    for (i = 0; i < 1000; i++) {        /* 500 of four half gaps, 250 of one and a half, 250 lost */
+        w[i] = 1.0f;
+        u[i] = ldexpf(i < 500 ? 4.0f : i < 750 ? 1.5f : 0.75f, -11);
+    }
+    u[999] = ldexpf(1.0f, -40);
+    w[0] = 0.0f;
+    u[0] = 0.0f;
+    if (!draw_open())
+        SKIP("no temporary file");
+    (void)mpt_update_init(&r, MPT_F16);
+    (void)mpt_update_add_f32(&r, w, u, 1000);
+    CHECK_EQ_I(mpt_update_print(drawn, &r, "w"), MPT_OK);
+    draw_close();
+    CHECK(draws("w: 1000 updates of weights in f16, 1 zero or not finite\n"
+                "  of the others: 25.0% lost, 25.0% at least half lost, 0.0% to the wrong side, "
+                "0.0% overflow\n"
+                "  |update| / half a gap\n"
+                "  2^2    |################################################## 49.9%\n"
+                "  2^1    |\n"
+                "  2^0    |######################### 25.0%\n"
+                "  -------+--- half a gap: below it an update is lost\n"
+                "  2^-1   |######################### 24.9%\n"));
+    CHECK(draws("  2^-29  |# 0.1%\n  half of them vanish at learning rate x 2^-1 and below\n"));
+    if (!draw_open())
+        SKIP("no temporary file");
+    (void)mpt_update_init(&r, MPT_F16);
+    CHECK_EQ_I(mpt_update_print(drawn, &r, "w"), MPT_OK);
+    draw_close();
+    CHECK_EQ_I(lines_drawn(), 2);
+    CHECK_EQ_I(mpt_update_print(NULL, &r, "w"), MPT_E_ARG);
+    CHECK_EQ_I(mpt_update_print(stdout, &r, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_update_print(stdout, NULL, "w"), MPT_E_ARG);
+}
+
+TEST(drawing_of_sums)
+{
+    static mpt_sums s;
+    static float    ones[600];
+    size_t          i;
+    for (i = 0; i < 600; i++)
+        ones[i] = 1.0f;
+    memset(&s, 0, sizeof s);
+    if (!draw_open())
+        SKIP("no temporary file");
+    CHECK_EQ_I(mpt_sums_add(&s, ones, NULL, 257), MPT_OK);
+    CHECK_EQ_I(mpt_sums_print(drawn, &s, "Ones"), MPT_OK);
+    CHECK_EQ_I(mpt_sums_add(&s, ones, NULL, 255), MPT_OK);
+    CHECK_EQ_I(mpt_sums_print(drawn, &s, NULL), MPT_OK);
+    draw_close();                       /* bf16 stops at 256: off by 1 / 257, then by half */
+    CHECK(draws("Ones: relative error of the sum of n terms\n  h f16, b bf16, s f32, k f32 in blocks, "
+                "K Kahan, N Neumaier, P pairwise, d f64, * several\n"));
+    CHECK(draws("         257 |*..........................................b.........|\n"
+                "         512 |*..................................................b.|\n"));
+    CHECK_EQ_I(mpt_sums_print(NULL, &s, "w"), MPT_E_ARG);
+    CHECK_EQ_I(mpt_sums_print(stdout, NULL, "w"), MPT_E_ARG);
+}
+
+TEST(drawing_of_a_shadow_run)
+{
+    mpt_shadow   s;
+    mpt_shadowed a, b;
+    if (!draw_open())
+        SKIP("no temporary file");
+    (void)mpt_shadow_init(&s, MPT_F16, 0.01);
+    a = mpt_shadow_value(&s, 100.7);
+    b = mpt_shadow_value(&s, 100.4);
+    (void)mpt_shadow_sub(&s, a, b);
+    CHECK_EQ_I(mpt_shadow_print(drawn, &s, "d"), MPT_OK);
+    draw_close();
+    CHECK(draws("d: 3 operations in f16, each beside itself in double\n  nothing lost              | 0\n"
+                "  rounding                  |################################################## 2\n"
+                "  catastrophic cancellation |######################### 1\n"));
+    CHECK(draws("  first to be off by more than 0.01: operation 3, -: catastrophic cancellation\n"
+                "    of 100.688 (in double 100.7), 100.375 (in double 100.4)\n"
+                "    gives 0.3125 (in double 0.3); off by 0.00025 before, by 0.042 after; "
+                "8 binades cancelled\n"
+                "  most error added: by the same\n"));
+    if (!draw_open())
+        SKIP("no temporary file");
+    a = mpt_shadow_fma(&s, b, b, b);    /* 100.375^2 + 100.375 = 10176, rounded down to it */
+    a = mpt_shadow_mul(&s, a, a);
+    CHECK_EQ_I(mpt_shadow_print(drawn, &s, "d"), MPT_OK);
+    draw_close();
+    CHECK(draws("d: 5 operations") && draws("  overflow                  |################# 1\n"));
+    CHECK(draws("  most error added: operation 5, *: overflow\n    of 10176 (in double 10180.6), 10176 (in "
+                "double 10180.6)\n    gives inf (in double 1.03644e+08); off by 0.00045 before, by inf after"));
+    if (!draw_open())
+        SKIP("no temporary file");
+    (void)mpt_shadow_init(&s, MPT_F16, 0.01);
+    (void)mpt_shadow_value(&s, 1.0);
+    CHECK_EQ_I(mpt_shadow_print(drawn, &s, "d"), MPT_OK);
+    draw_close();
+    CHECK(draws("more than 0.01: none\n  most error added: none\n") && !draws("binades"));
+    CHECK_EQ_I(mpt_shadow_print(NULL, &s, "d"), MPT_E_ARG);
+    CHECK_EQ_I(mpt_shadow_print(stdout, &s, NULL), MPT_E_ARG);
+    memset(&s, 0, sizeof s);
+    CHECK_EQ_I(mpt_shadow_print(stdout, &s, "d"), MPT_E_ARG);
+}
+
+TEST(drawing_of_tracks)
+{
+    mpt_track  t[6];
+    mpt_writer none;
+    float      x[100];
+    size_t     i, k;
+    none.write = NULL;
+    none.user = NULL;
+    for (i = 0; i < 6; i++)
+        CHECK_EQ_I(mpt_track_init(&t[i], i ? "b" : "a", MPT_F16, 1, none), MPT_OK);
+    for (i = 0; i < 5; i++) {
+        static const size_t flushed[] = {0, 1, 50, 100, 0};
+        for (k = 0; k < 100; k++)
+            x[k] = k < flushed[i] ? 1e-9f : i == 4 && !k ? 1e6f : 1.0f;
+        CHECK_EQ_I(mpt_track_f32(&t[i], 7, x, 100), MPT_OK);
+    }
+    CHECK(t[2].nonzero == 100 && t[2].flushed == 50 && t[2].overflow == 0 && t[4].overflow == 1);
+    if (!draw_open())
+        SKIP("no temporary file");
+    CHECK_EQ_I(mpt_tracks_print(drawn, t, 6, 7, "Gradients"), MPT_OK);
+    CHECK_EQ_I(mpt_track_f32(&t[3], 8, x, 0), MPT_OK);          /* nothing in it, then zeros only */
+    x[0] = 0.0f;
+    CHECK_EQ_I(mpt_track_f32(&t[2], 8, x, 1), MPT_OK);
+    CHECK_EQ_I(mpt_tracks_print(drawn, t, 4, 12345, NULL), MPT_OK);
+    draw_close();
+    CHECK_EQ_S(drawing,
+               "Gradients: share that becomes 0, from none over .:-=+*#% to @ nearly all; ! overflow\n"
+               "  from left to right: a, b, b, b, b, b\n  step 7        |  ..++@@!!??|\n"
+               "  step 12345    |  ..    |\n");
+    CHECK_EQ_I(mpt_tracks_print(NULL, t, 4, 0, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_tracks_print(stdout, NULL, 4, 0, NULL), MPT_E_ARG);
+}
+
+/* A stream that takes nothing. */
+TEST(drawings_on_a_full_disk)
+{
+    static mpt_range    r;
+    static mpt_ranges   a;
+    static mpt_roundoff q;
+    static mpt_sums     s;
+    mpt_update          u;
+    mpt_shadow          h;
+    FILE               *f = fopen("/dev/full", "w");
+    if (!f)
+        SKIP("no /dev/full");
+    (void)setvbuf(f, NULL, _IONBF, 0);
+    (void)mpt_range_init(&r, MPT_F16);
+    (void)mpt_ranges_init(&a);
+    (void)mpt_roundoff_init(&q, MPT_F16, NULL, 0);
+    (void)mpt_update_init(&u, MPT_F16);
+    (void)mpt_shadow_init(&h, MPT_F16, 0.1);
+    CHECK_EQ_I(mpt_range_print(f, &r, "x"), MPT_E_DATA);
+    CHECK_EQ_I(mpt_ranges_print(f, &a, "x"), MPT_E_DATA);
+    CHECK_EQ_I(mpt_range_print_curve(f, &r, 0, 1, "x"), MPT_E_DATA);
+    CHECK_EQ_I(mpt_roundoff_print(f, &q, "x"), MPT_E_DATA);
+    CHECK_EQ_I(mpt_update_print(f, &u, "x"), MPT_E_DATA);
+    CHECK_EQ_I(mpt_sums_print(f, &s, "x"), MPT_E_DATA);
+    CHECK_EQ_I(mpt_shadow_print(f, &h, "x"), MPT_E_DATA);
+    CHECK_EQ_I(mpt_tracks_print(f, NULL, 0, 0, "x"), MPT_E_DATA);
+    (void)fclose(f);
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
     RUN(ranges_equal_each_format);
+    RUN(ranges_at_the_window_and_the_ends);
     RUN(range_of_very_many);
     RUN(ranges_of_all_patterns);
     RUN(range_of_doubles);
@@ -1163,6 +1571,9 @@ int main(int argc, char **argv)
     RUN(exact_sum_in_any_order);
     RUN(roundoff_equals_a_slow_reference);
     RUN(roundoff_fast_is_plain);
+    RUN(roundoff_of_wide_blocks);
+    RUN(roundoff_of_very_many);
+    RUN(roundoff_of_all_mantissas);
     RUN(roundoff_of_all_halves);
     RUN(roundoff_merges_in_any_order);
     RUN(update_known);
@@ -1177,5 +1588,12 @@ int main(int argc, char **argv)
     RUN(numbers_read_back);
     RUN(writing);
     RUN(ranges_print_table);
+    RUN(drawing_of_the_curve);
+    RUN(drawing_of_rounding);
+    RUN(drawing_of_updates);
+    RUN(drawing_of_sums);
+    RUN(drawing_of_a_shadow_run);
+    RUN(drawing_of_tracks);
+    RUN(drawings_on_a_full_disk);
     return mt_end();
 }
