@@ -2838,6 +2838,7 @@ typedef struct mpti_fine {
     uint64_t reach[MPT_RANGES_EDGES];   /* numbers at or above each edge; less those from its power near on */
     uint32_t edge[MPT_RANGES_EDGES];    /* as FP32 patterns */
     uint32_t near[MPT_RANGES_EDGES];    /* a power of two close to the edge; 0: none */
+    uint32_t watch[4], watched[4];      /* edges that the last block asked for, and how many reach them now */
     int      which[MPT_RANGES_EDGES];   /* for each edge of the tally its place in edge[], that has it once */
     uint32_t least, greatest, least_less_1;     /* of a block: patterns; a zero less 1 is the largest */
     uint32_t least_mantissa;            /* of a block, zeros apart: 0 tells of a power of two */
@@ -2845,6 +2846,7 @@ typedef struct mpti_fine {
     uint32_t all_greatest, all_least_less_1;    /* of all blocks */
     uint32_t base;                      /* of the window: the exponent field that stands for zero */
     int      edges, misses, side, waiting;      /* waiting: pair[side] is still to be counted */
+    int      watches, seen;             /* how many edges; watched[] is of this block */
     size_t   pairs;                     /* in each table */
 } mpti_fine;
 
@@ -2937,10 +2939,16 @@ MPTI_INLINE void mpti_fine_reach_1_loop(const float *x, uint32_t edge, uint32_t 
 MPTI_THRICE(mpti_fine_reach_1, mpti_fine_reach_1_loop, (const float *x, uint32_t edge, uint32_t *reach),
             (x, edge, reach))
 
-/* The same for any number of edges. */
-static void mpti_fine_reach_n(const float *x, const uint32_t *edge, int edges, uint32_t *reach)
+/* The same for any number of edges. Neighbours ask for the same ones: up to four are counted beforehand. */
+static void mpti_fine_reach_n(mpti_fine *f, const float *x, const uint32_t *edge, int edges, uint32_t *reach)
 {
     int i;
+    if (f->seen && edges == f->watches && !memcmp(edge, f->watch, (size_t)edges * sizeof *edge)) {
+        memcpy(reach, f->watched, (size_t)edges * sizeof *reach);
+        return;
+    }
+    f->watches = edges <= 4 ? edges : 0;
+    memcpy(f->watch, edge, (size_t)f->watches * sizeof *edge);
     for (i = 0; i + 1 < edges; i += 2)
         mpti_fine_reach(x, edge + i, reach + i);
     if (i < edges)
@@ -2975,7 +2983,7 @@ static void mpti_fine_classes(mpti_fine *f, const float *x)
             edge[list++] = f->edge[i];
         }
     }
-    mpti_fine_reach_n(x, edge, list, reach);
+    mpti_fine_reach_n(f, x, edge, list, reach);
     for (i = 0; i < list; i++)
         f->reach[which[i]] += reach[i];
 }
@@ -3023,12 +3031,18 @@ static void mpti_fine_count(mpti_fine *f)
 MPTI_QUIET_BEGIN
 /* mpti_fine_count and mpti_fine_loop side by side, for a block without zeros and powers of two.
  * Returns: 0 if it holds such a one; then the pairs were counted, but the others are not found. */
-MPTI_AVX512_TARGET static int mpti_fine_both_avx512(mpti_fine *f, const float *x, const float *ahead)
+MPTI_AVX512_TARGET MPTI_INLINE int mpti_fine_both_loop(mpti_fine *f, const float *x, const float *ahead,
+                                                       int watches)
 {
     const __m512i   magnitude = _mm512_set1_epi32(0x7fffffff), mantissa = _mm512_set1_epi32(0x7fffff);
     const __m512i   offset = _mm512_set1_epi32((int)f->base * (MPTI_FINE_WINDOW + 1));
     const __m512i   less_1 = _mm512_set1_epi32(-1);
+    const __m512i   edge_0 = _mm512_set1_epi32((int)f->watch[0]);
+    const __m512i   edge_1 = _mm512_set1_epi32((int)f->watch[1]);
+    const __m512i   edge_2 = _mm512_set1_epi32((int)f->watch[2]);
+    const __m512i   edge_3 = _mm512_set1_epi32((int)f->watch[3]);
     __m512i         greatest = _mm512_setzero_si512(), least = less_1, m = greatest;
+    __m512i         n_0 = greatest, n_1 = greatest, n_2 = greatest, n_3 = greatest;
     const uint16_t *from = f->pair[f->side];
     uint16_t       *to = f->pair[!f->side], *const even = f->table[0], *const odd = f->table[1];
     const int       waiting = f->waiting;
@@ -3045,12 +3059,33 @@ MPTI_AVX512_TARGET static int mpti_fine_both_avx512(mpti_fine *f, const float *x
         least = _mm512_min_epu32(least, _mm512_min_epu32(a1, b1));
         m = _mm512_max_epu32(m, _mm512_max_epu32(_mm512_and_si512(a1, mantissa),
                                                  _mm512_and_si512(b1, mantissa)));
+        if (watches > 0) {
+            n_0 = _mm512_mask_sub_epi32(n_0, _mm512_cmpge_epu32_mask(a, edge_0), n_0, less_1);
+            n_1 = _mm512_mask_sub_epi32(n_1, _mm512_cmpge_epu32_mask(a, edge_1), n_1, less_1);
+            n_0 = _mm512_mask_sub_epi32(n_0, _mm512_cmpge_epu32_mask(b, edge_0), n_0, less_1);
+            n_1 = _mm512_mask_sub_epi32(n_1, _mm512_cmpge_epu32_mask(b, edge_1), n_1, less_1);
+        }
+        if (watches > 2) {
+            n_2 = _mm512_mask_sub_epi32(n_2, _mm512_cmpge_epu32_mask(a, edge_2), n_2, less_1);
+            n_3 = _mm512_mask_sub_epi32(n_3, _mm512_cmpge_epu32_mask(a, edge_3), n_3, less_1);
+            n_2 = _mm512_mask_sub_epi32(n_2, _mm512_cmpge_epu32_mask(b, edge_2), n_2, less_1);
+            n_3 = _mm512_mask_sub_epi32(n_3, _mm512_cmpge_epu32_mask(b, edge_3), n_3, less_1);
+        }
         MPTI_PREFETCH(ahead + i);
         MPTI_PREFETCH(ahead + i + MPTI_FINE_HALF);
         if (waiting)
             mpti_fine_count_16(even, odd, from);
     }
     f->side = !f->side;
+    f->seen = 1;
+    if (watches > 0) {
+        f->watched[0] = (uint32_t)_mm512_reduce_add_epi32(n_0);
+        f->watched[1] = (uint32_t)_mm512_reduce_add_epi32(n_1);
+    }
+    if (watches > 2) {
+        f->watched[2] = (uint32_t)_mm512_reduce_add_epi32(n_2);
+        f->watched[3] = (uint32_t)_mm512_reduce_add_epi32(n_3);
+    }
     greatest_less_1 = (uint32_t)_mm512_reduce_max_epu32(greatest);
     mantissa_less_1 = (uint32_t)_mm512_reduce_max_epu32(m);
     f->greatest = greatest_less_1 + 1u;
@@ -3059,6 +3094,20 @@ MPTI_AVX512_TARGET static int mpti_fine_both_avx512(mpti_fine *f, const float *x
     f->least_mantissa = 1u;
     f->greatest_mantissa = mantissa_less_1 + 1u;
     return greatest_less_1 != 0xffffffffu && mantissa_less_1 != 0x7fffffu;
+}
+
+/* The loop for no edges, for up to two and up to four. */
+MPTI_AVX512_TARGET static int mpti_fine_both_0(mpti_fine *f, const float *x, const float *ahead)
+{
+    return mpti_fine_both_loop(f, x, ahead, 0);
+}
+MPTI_AVX512_TARGET static int mpti_fine_both_2(mpti_fine *f, const float *x, const float *ahead)
+{
+    return mpti_fine_both_loop(f, x, ahead, 2);
+}
+MPTI_AVX512_TARGET static int mpti_fine_both_4(mpti_fine *f, const float *x, const float *ahead)
+{
+    return mpti_fine_both_loop(f, x, ahead, 4);
 }
 MPTI_QUIET_END
 #endif
@@ -3069,7 +3118,9 @@ static void mpti_fine_next(mpti_fine *f, const float *x, const float *ahead)
     const int waited = f->waiting;
 #if MPTI_X86
     if (mpti_path() >= MPTI_PATH_AVX512) {
-        if (!mpti_fine_both_avx512(f, x, ahead))
+        if (!(f->watches == 0   ? mpti_fine_both_0(f, x, ahead)
+              : f->watches <= 2 ? mpti_fine_both_2(f, x, ahead)
+                                : mpti_fine_both_4(f, x, ahead)))
             mpti_fine_index(f, x);
     } else
 #endif

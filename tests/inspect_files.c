@@ -373,6 +373,8 @@ static void bad_others(void)
             "not a number from 0 to 2^63");
     bad_npy("product.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", 0,
             "the product of the shape is above 2^63");
+    bad_npy("product63.npy", "{'descr': '<i8', 'fortran_order': False, 'shape': (3037000500, 3037000500), }",
+            0, "the product of the shape is above 2^63");
     bad_npy("bytes.npy", "{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904,), }", 0,
             "truncated: the shape asks for");
     bad_npy("trailing.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), } x", 16, "text after");
@@ -466,6 +468,35 @@ static void model(void)
         for (k = 0; k < rows * columns; k++)
             put_value(f, MPT_F32, sigma * normal() * exp(spread * normal()), 0);
     }
+    done(f);
+}
+
+/* Files that cross the ends of what is read and mapped at a time. words_K.csv: the same short word, 160000
+ * times, after K + 1 bytes of comment, so that all its places fall on the end of a block. windows.safetensors:
+ * two tensors, the second begins behind 20 MiB, of powers of two that halve with every MiB. */
+static void crossing(void)
+{
+    static const size_t n[] = {5242881, 6291456};
+    char                name[40];
+    int                 k;
+    size_t              i;
+    FILE               *f;
+    for (k = 0; k < 7; k++) {
+        (void)snprintf(name, sizeof name, "words_%d.csv", k);
+        f = create(name);
+        (void)fprintf(f, "%.*s\n", k, "#######");
+        for (i = 0; i < 160000; i++)
+            (void)fputs(i % 1000 == 999 ? "1.5e-5\n" : "1.5e-5,", f);
+        done(f);
+    }
+    f = create("windows.safetensors");
+    (void)little(f, 152, 8, 0);
+    (void)fprintf(f, "%-152s",
+                  "{\"a\":{\"dtype\":\"F32\",\"shape\":[5242881],\"data_offsets\":[0,20971524]},"
+                  "\"b\":{\"dtype\":\"F32\",\"shape\":[6291456],\"data_offsets\":[20971524,46137348]}}");
+    for (k = 0; k < 2; k++)
+        for (i = 0; i < n[k]; i++)
+            put_value(f, MPT_F32, ldexp(1.0, -(int)(i >> 18)), 0);
     done(f);
 }
 
@@ -572,6 +603,8 @@ int main(int argc, char **argv)
         done(bad_list);
     } else if (!strcmp(argv[1], "model")) {
         model();
+    } else if (!strcmp(argv[1], "crossing")) {
+        crossing();
     } else if (!strcmp(argv[1], "large") && argc > 3) {
         large(argv[2], argv[3]);
     } else if (!strcmp(argv[1], "values")) {

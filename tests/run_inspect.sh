@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/inspect-check
 rm -rf "$out"
-mkdir -p "$out/good" "$out/bad" "$out/model" "$out/new"
+mkdir -p "$out/good" "$out/bad" "$out/model" "$out/crossing" "$out/new"
 if ! have pkg-config || ! pkg-config --exists libcjson; then
     skip "cJSON is not installed: libcjson-dev and pkg-config"
     summary
@@ -29,7 +29,9 @@ done
 }
 line=$(sed -n "s|^// *\\(cc -O2 .*\\) -o inspect |\\1 -o $out/by-its-line |p" examples/inspect.c)
 check "inspect builds by the line in its comment" sh -c "$line"
-for kind in good bad model; do check "the generator makes $kind files" "$files" $kind "$out/$kind"; done
+for kind in good bad model crossing; do
+    check "the generator makes $kind files" "$files" $kind "$out/$kind"
+done
 
 # says NAME CODE TEXT COMMAND... -- exit code, and TEXT in what it prints
 says() {
@@ -80,6 +82,22 @@ check "raw floats count as the same floats in .npy" diff "$out/same" "$out/raw"
 says "long lines and blocks of a CSV file" 0 '"shape":[2,50000],"order":"c","values":100000' \
     "$inspect" --json "$out/good/long.csv"
 says "largest of a CSV file" 0 '"max_abs":99999.5' "$inspect" --json "$out/good/long.csv"
+
+# Words and tensors across the ends of blocks and of mapped windows.
+for how in "$inspect" "$inspect --no-mmap" "$out/inspect-gcc"; do
+    [ -x "${how%% *}" ] || continue
+    for k in 0 1 2 3 4 5 6; do
+        says "a word across a block, $k, by ${how##*/}" 0 \
+            '"values":160000,"zero":0,"inf":0,"nan":0,"min_abs":1.5e-05,"max_abs":1.5e-05' \
+            $how --json "$out/crossing/words_$k.csv"
+    done
+    $how --json "$out/crossing/windows.safetensors" > "$out/windows.json"
+    for figures in '"name":"a".*"f16":.*"flushed":0,"subnormal":1310721,"normal":3932160,' \
+        '"name":"b".*"f16":.*"flushed":0,"subnormal":2359296,"normal":3932160,' \
+        '"name":"b".*"e4m3":.*"flushed":3670016,"subnormal":786432,"normal":1835008,'; do
+        check "windows by ${how##*/}: $figures" grep -q "$figures" "$out/windows.json"
+    done
+done
 
 # ---- the words ----
 

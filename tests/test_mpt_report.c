@@ -1091,7 +1091,7 @@ TEST(shadow_operations_are_correctly_rounded)
         const mpt_shadowed    a = mpt_shadow_value(&s, (double)x), b = mpt_shadow_value(&s, (double)y);
         const mpt_shadowed    c = mpt_shadow_value(&s, (double)z);
         const volatile float  sum = x + y, difference = x - y, product = x * y, quotient = x / y;
-        const volatile double root = sqrt(fabs((double)x));     /* sqrtf would be an estimate under -ffast-math */
+        const volatile double root = sqrt(fabs((double)x));    /* -ffast-math estimates sqrtf */
         CHECK(mpt_shadow_add(&s, a, b).low == (double)sum);
         CHECK(mpt_shadow_sub(&s, a, b).low == (double)difference);
         CHECK(mpt_shadow_mul(&s, a, b).low == (double)product);
@@ -1476,7 +1476,8 @@ TEST(drawing_of_a_shadow_run)
     draw_close();
     CHECK(draws("d: 5 operations") && draws("  overflow                  |################# 1\n"));
     CHECK(draws("  most error added: operation 5, *: overflow\n    of 10176 (in double 10180.6), 10176 (in "
-                "double 10180.6)\n    gives inf (in double 1.03644e+08); off by 0.00045 before, by inf after"));
+                "double 10180.6)\n    gives inf (in double 1.03644e+08); "
+                "off by 0.00045 before, by inf after"));
     if (!draw_open())
         SKIP("no temporary file");
     (void)mpt_shadow_init(&s, MPT_F16, 0.01);

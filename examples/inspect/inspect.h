@@ -28,7 +28,7 @@
 enum {
     MAX_DIMS = 32,              /* as NumPy */
     MAX_FORMATS = 4,            /* f16, bf16, e4m3, e5m2 */
-    CHUNK = 1 << 18,            /* bytes that a stream hands out at a time: fits a second-level cache */
+    CHUNK = 1 << 20,            /* bytes that a stream hands out at a time: fits a second-level cache */
     ERROR_TEXT = 600
 };
 
