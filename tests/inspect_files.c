@@ -472,8 +472,9 @@ static void model(void)
 }
 
 /* Files that cross the ends of what is read and mapped at a time. words_K.csv: the same short word, 160000
- * times, after K + 1 bytes of comment, so that all its places fall on the end of a block. windows.safetensors:
- * two tensors, the second begins behind 20 MiB, of powers of two that halve with every MiB. */
+ * times, after K + 1 bytes of comment, so that all its places fall on the end of a block.
+ * windows.safetensors: two tensors, the second begins behind 20 MiB, of powers of two that halve with every
+ * MiB. */
 static void crossing(void)
 {
     static const size_t n[] = {5242881, 6291456};
