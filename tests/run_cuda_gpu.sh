@@ -33,10 +33,16 @@ else
     ' examples/05_train_digits_cuda.expected "$out/05.out"
     if have compute-sanitizer; then
         for tool in memcheck racecheck initcheck synccheck; do
-            for program in test_cuda test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
-                check "$tool, $program" \
-                    compute-sanitizer --tool "$tool" --error-exitcode 9 "$out/$program" --small
+            # of each program what has shared memory, atomics or several kernels behind each other
+            for which in test_cuda: test_cuda_convert:fp8 test_cuda_optim:lamb test_cuda_report:; do
+                # shellcheck disable=SC2086
+                check "$tool, $which" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+                    "$out/${which%:*}" --small ${which#*:}
             done
+        done
+        for program in test_cuda_gemm test_cuda_convert test_cuda_optim; do
+            check "memcheck, $program" \
+                compute-sanitizer --tool memcheck --error-exitcode 9 "$out/$program" --small
         done
     else
         skip "compute-sanitizer is not installed"

@@ -308,6 +308,70 @@ static void refused(const Case &c, unsigned problem, mpt_status status, size_t s
     CHECK(o.d.fetch() == o.d.host);
 }
 
+/* FP8 as training has it, two steps: the first records amax, the update makes scales of it, the second
+ * converts by them, and the product undoes them. The operands lie far below what FP8 can hold by itself. */
+TEST(fp8_by_delayed_scaling)
+{
+    const int64_t      m = 32, n = 48, k = 64;
+    const size_t       sizes[2] = {(size_t)(m * k), (size_t)(n * k)};
+    std::vector<float> host[2], d((size_t)(m * n));
+    float             *x[2], *scales, *result;
+    mpt_e4m3          *code[2];
+    mpt_fp8_scaling    s = {};
+    if (!has(MPT_E4M3)) SKIP("this GPU has no FP8");
+    CU(cudaMalloc((void **)&scales, 8 * sizeof(float)));
+    CU(cudaMalloc((void **)&result, d.size() * sizeof(float)));
+    s.recipe = mpt_fp8_recipe_default(MPT_E4M3);
+    s.recipe.length = 1;
+    s.count = 2;
+    s.scale = scales, s.inverse = scales + 2, s.amax = scales + 4, s.history = scales + 6;
+    STATUS(mpt_cuda_fp8_init(gpu.cuda, &s, gpu.stream), MPT_OK);
+    for (int i = 0; i < 2; i++) {
+        for (size_t j = 0; j < sizes[i]; j++)
+            host[i].push_back(((float)(mt_random() % 2001u) - 1000.0f) * (i ? 1.0e-7f : 1.0e-9f));
+        CU(cudaMalloc((void **)&x[i], sizes[i] * sizeof(float)));
+        CU(cudaMalloc((void **)&code[i], sizes[i]));
+        CU(cudaMemcpy(x[i], host[i].data(), sizes[i] * sizeof(float), cudaMemcpyHostToDevice));
+    }
+    for (int step = 0; step < 2; step++) {
+        for (int i = 0; i < 2; i++)
+            STATUS(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, code[i], MPT_F32, x[i], sizes[i], s.scale + i,
+                                         s.amax + i, gpu.stream), MPT_OK);
+        if (!step)
+            STATUS(mpt_cuda_fp8_update(gpu.cuda, &s, gpu.stream), MPT_OK);
+    }
+    mpt_gemm_args g;
+    memset(&g, 0, sizeof g);
+    g.m = m, g.n = n, g.k = k;
+    g.lda = g.ldb = k, g.ldd = n;
+    g.a = code[0], g.b = code[1], g.d = result;
+    g.a_format = g.b_format = MPT_E4M3;
+    g.d_format = MPT_F32;
+    g.row_major = g.trans_b = 1;
+    g.alpha = 1.0f;
+    g.a_scale = s.inverse, g.b_scale = s.inverse + 1;
+    STATUS(mpt_cuda_gemm(gpu.cuda, &g, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CU(cudaMemcpy(d.data(), result, d.size() * sizeof(float), cudaMemcpyDeviceToHost));
+    double error = 0.0, size = 0.0;
+    for (int64_t row = 0; row < m; row++)
+        for (int64_t col = 0; col < n; col++) {
+            double want = 0.0;
+            for (int64_t l = 0; l < k; l++)
+                want += (double)host[0][(size_t)(row * k + l)] * (double)host[1][(size_t)(col * k + l)];
+            const double off = (double)d[(size_t)(row * n + col)] - want;
+            error += off * off;
+            size += want * want;
+        }
+    CHECK(size > 0.0 && sqrt(error / size) < 0.05);     /* 3 bits of mantissa: 0.02 an operand, at random */
+    for (int i = 0; i < 2; i++) {
+        CU(cudaFree(x[i]));
+        CU(cudaFree(code[i]));
+    }
+    CU(cudaFree(scales));
+    CU(cudaFree(result));
+}
+
 TEST(refusals)
 {
     Case c = {MPT_F16, MPT_F16, MPT_BF16, 16, 16, 16, 0, true, false, true, 0u, 1.0f, 0.0f};
@@ -640,6 +704,7 @@ int main(int argc, char **argv)
     RUN(tf32_rounds_and_f32_does_not);
     RUN(pointers_of_each_call);
     RUN(fp8);
+    RUN(fp8_by_delayed_scaling);
     RUN(refusals);
     RUN(fp8_refusals);
     RUN(open_and_order);
