@@ -99,6 +99,8 @@ typedef struct mpt_tensor {
     mpt_storage storage;        /* 0: FP32 master */
     mpt_moments moments;        /* 0: FP32 */
     uint64_t    seed;           /* of stochastic rounding */
+    size_t      columns;        /* Adafactor: the tensor is [n / columns][columns], and v the floats of its
+                                 * n / columns row means, then of its column means; 0: v is [n] */
 } mpt_tensor;
 
 /* mpt_tensor_grad_f32 -- a tensor of which mpt sees only an FP32 gradient.  Threads: any. */
@@ -111,6 +113,7 @@ MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n);
 #define MPT_NEEDS_M      8u
 #define MPT_NEEDS_V      16u
 #define MPT_NEEDS_WEIGHT 32u    /* whatever its storage says: master, or param with or without extra */
+#define MPT_NEEDS_FACTORS 64u   /* v as Adafactor has it, by columns */
 
 /* Which tensor is wrong, and in what. */
 typedef struct mpt_fault {
@@ -123,8 +126,10 @@ typedef struct mpt_fault {
  *   tensors  in   [count]; NULL allowed if count is 0
  *   needs    in   MPT_NEEDS_* or-ed
  *   fault    out  NULL, or where and what
- * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL, or two arrays of a tensor that overlap), MPT_E_UNSUPPORTED
- * (a format, or one that the storage cannot hold).  Threads: any. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL, two arrays of a tensor that overlap, or two of different
+ * tensors unless both are only read, as gradients are), MPT_E_UNSUPPORTED (a format, or one that the
+ * storage cannot hold). The calls that take a list test tensors one by one each time, and tensors against
+ * each other in mpt_tensors_add and in the first step of an optimizer (t 0).  Threads: any. */
 MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
                                         mpt_fault *fault);
 
@@ -147,7 +152,8 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
 /* mpt_tensors_add -- one more tensor, with the list's formats and storage; what the optimizer does not
  * need is NULL. With a storage that has no master, `weight` is its extra array, or NULL.
  *   weight  in  [n] FP32 master, or the 16-bit extra of MPT_STORE_KAHAN and MPT_STORE_SPLIT
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_MEMORY when the list is full; kept in list->status. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also for an array that overlaps another of the list, gradients among
+ * themselves excepted; MPT_E_MEMORY when the list is full. Kept in list->status; nothing is added. */
 MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n, void *param, void *grad,
                                    void *weight, void *m, void *v);
 
@@ -992,8 +998,9 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn
  * to it, and a sum may overflow where its terms did not, which the check finds.
  *   dst  in/out  [count]; each needs grad
  *   src  in      [count]; the same sizes; formats may differ
- * Returns: MPT_OK.  Errors: MPT_E_ARG (also for gradients that overlap), MPT_E_UNSUPPORTED; then nothing
- * is changed.  Exact: one FP32 addition, rounded to the format of dst.  Threads: one caller per list. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (also where a sum overlaps anything else), MPT_E_UNSUPPORTED; then
+ * nothing is changed.  Exact: one FP32 addition, rounded to the format of dst.
+ * Threads: one caller per list. */
 MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count);
 
 /* mpt_clip -- from here on the step scales all gradients by min(1, max_norm / norm).
@@ -1128,6 +1135,24 @@ typedef struct mpt_lion {
     uint64_t t;                 /* steps taken, skipped ones not counted */
 } mpt_lion;
 
+/* Adafactor.  1 - beta2 = t^-0.8; with columns: r = row means of g^2, c = column means, each averaged over
+ * time by beta2, and v = r * c / max(mean r, eps1); without: v = beta2 * v + (1 - beta2) * g^2.
+ * u = g / max(sqrt(v), eps1);  w = (1 - lr * weight_decay) * w - alpha * u / max(1, rms(u) / clip), where
+ * alpha = max(eps2, rms(w)) * min(lr, t^-0.5). On the host only: it is not among MPT_OPTIMIZERS, and
+ * a tensor with columns set is refused by all others and by mpt_cuda.h, as one without v. */
+typedef struct mpt_adafactor {
+    float    lr;                /* 0 and more */
+    float    eps1;              /* 2^-60 and more */
+    float    eps2;              /* 0 and more */
+    float    clip;              /* above 0 */
+    float    weight_decay;      /* 0 and more */
+    uint32_t reserved;          /* 0 */
+    uint64_t t;                 /* steps taken, skipped ones not counted */
+} mpt_adafactor;
+
+/* mpt_adafactor_defaults -- lr 1e-2, eps1 2^-23, eps2 1e-3, clip 1, no weight decay. */
+MPT_DEF mpt_adafactor mpt_adafactor_defaults(void);
+
 /* mpt_adamw_defaults ... -- AdamW: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01; Adam the same
  * without weight decay; LAMB with eps 1e-6; Lion: lr 1e-4, betas 0.9 and 0.99, no weight decay. No steps
  * taken. */
@@ -1137,25 +1162,29 @@ MPT_DEF mpt_lamb mpt_lamb_defaults(void);
 MPT_DEF mpt_lion mpt_lion_defaults(void);
 
 /* mpt_sgd_step, mpt_adamw_step ... -- one fused pass: unscale, clip, update the weights as the storage of
- * each tensor says, write the low-precision copies. LAMB reads twice, for the
- * norms. If step->found_inf, nothing changes: not the weights, not the moments, not t and with t not the
- * random bits; a schedule that reads t does not advance either.
+ * each tensor says, write the low-precision copies. LAMB reads twice, for the norms, Adafactor four times.
+ * If step->found_inf, nothing changes: not the weights, not the moments, not t and with t not the random
+ * bits; a schedule that reads t does not advance either.
  *   o        in/out  hyperparameters and t
  *   step     in/out  from mpt_check or mpt_unscale
  *   tensors  in/out  [count], the list that was checked; each needs its weight and grad, m (SGD only with
- *                    momentum), v (Adam, AdamW, LAMB); beside a master, writes param where it is not NULL
+ *                    momentum; not Adafactor), v (all but SGD and Lion); beside a master, writes param where
+ *                    it is not NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, or for a second
  *   step on one check. On an error nothing is changed. (That the gradients are still those that were
  *   checked is up to you: the record cannot see it.)
  * Exact: every multiply-add is one fma; constants in double; moments in bf16 are rounded to nearest when
- *   stored (LAMB uses them so rounded).  Parity: bit-exact host/device.
+ *   stored (LAMB and Adafactor use them so rounded).  Parity: bit-exact host/device.
  * Threads: one caller per list.  Source: Sutskever et al. 2013 and PyTorch SGD; Kingma & Ba 2015;
- * Loshchilov & Hutter 2019, algorithm 2; You et al. 2020, algorithm 2; Chen et al. 2023, algorithm 2. */
+ * Loshchilov & Hutter 2019, algorithm 2; You et al. 2020, algorithm 2; Chen et al. 2023, algorithm 2;
+ * Shazeer & Stern 2018, algorithms 4 and 5, and PyTorch Adafactor. */
 MPT_DEF mpt_status mpt_sgd_step(mpt_sgd *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
 MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
 MPT_DEF mpt_status mpt_adam_step(mpt_adam *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
 MPT_DEF mpt_status mpt_lamb_step(mpt_lamb *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
 MPT_DEF mpt_status mpt_lion_step(mpt_lion *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
+MPT_DEF mpt_status mpt_adafactor_step(mpt_adafactor *o, mpt_step *step, const mpt_tensor *tensors,
+                                      size_t count);
 
 // >>M9 rows, lint, memory --------------------------------------------------------------------------
 /* Rows for inner loops: a row of weights in a 16-bit format against a row of floats, in FP32. Each has a twin
@@ -1236,9 +1265,9 @@ typedef struct mpt_memory {
     double   per_parameter;     /* total / parameters; 0 without parameters */
 } mpt_memory;
 
-/* mpt_memory_report -- what a configuration takes; the arrays need not exist, only n, the formats, storage
- * and moments are read.
- *   needs  in  MPT_NEEDS_WEIGHT, _PARAM (a copy beside a master), _GRAD, _M, _V or-ed
+/* mpt_memory_report -- what a configuration takes; the arrays need not exist, only n, columns, the formats,
+ * storage and moments are read.
+ *   needs  in  MPT_NEEDS_WEIGHT, _PARAM (a copy beside a master), _GRAD, _M, _V or _FACTORS or-ed
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (*report is kept).  Threads: any. */
 MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
                                      mpt_memory *report);
@@ -1260,6 +1289,7 @@ typedef struct mpt_state {
     mpt_sgd          *sgd;
     mpt_adamw        *adamw;    /* Adam and LAMB too */
     mpt_lion         *lion;
+    mpt_adafactor    *adafactor;
     uint64_t         *counters; /* [counter_count] */
     size_t            counter_count;
     const mpt_tensor *tensors;  /* [tensor_count]: master, param, m, v, extra, as far as they are there */
@@ -1267,14 +1297,14 @@ typedef struct mpt_state {
     uint32_t          gradients;    /* nonzero: grad as well, for a stop within accumulation */
 } mpt_state;
 
-#define MPT_STATE_VERSION 1u
+#define MPT_STATE_VERSION 2u
 
 /* mpt_state_size -- the bytes that mpt_state_save needs.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (a format).  Threads: any. */
 MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes);
 
 /* mpt_state_save -- write a run to a buffer: the same bytes on every machine, little-endian.
- *   buffer  out  [bytes]; must not overlap the state
+ *   buffer  out  [bytes]; overlaps nothing of the state
  *   bytes   in   what mpt_state_size says, exactly
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
  * Threads: one caller per state. */
@@ -2236,6 +2266,12 @@ MPT_HD int mpti_lion_ok(const mpt_lion *o)
            mpti_is_rate(o->weight_decay);
 }
 
+MPT_HD int mpti_adafactor_ok(const mpt_adafactor *o)
+{
+    return o && mpti_is_rate(o->lr) && mpti_is_rate(o->eps1) && o->eps1 >= 8.673617379884035e-19f &&
+           mpti_is_rate(o->eps2) && mpti_is_rate(o->clip) && o->clip > 0.0f && mpti_is_rate(o->weight_decay);
+}
+
 /* What an optimizer asks of each tensor, and the format of its moments. */
 #define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
 MPT_HD unsigned mpti_sgd_needs(const mpt_sgd *o)
@@ -2246,6 +2282,11 @@ MPT_HD unsigned mpti_lion_needs(const mpt_lion *o) { return (void)o, MPTI_NEEDS_
 MPT_HD unsigned mpti_adamw_needs(const mpt_adamw *o)
 {
     return (void)o, MPTI_NEEDS_STEP | MPT_NEEDS_M | MPT_NEEDS_V;
+}
+
+MPT_HD unsigned mpti_adafactor_needs(const mpt_adafactor *o)
+{
+    return (void)o, MPTI_NEEDS_STEP | MPT_NEEDS_FACTORS;
 }
 
 MPT_HD mpt_format mpti_moments_format(const mpt_tensor *t)
@@ -2304,6 +2345,38 @@ MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
     k.weight_decay = o->weight_decay;
     k.m_factor = mpti_to_f32(1.0 / bias1);
     k.minus_lr = mpti_neg(o->lr);
+    return k;
+}
+
+typedef struct mpti_adafactor_k {
+    float  fresh, least, least_mean, decay, factor;     /* fresh: 1 - beta2 */
+    double eps2, rate, clip;
+} mpti_adafactor_k;
+
+/* t^(1/5) from below by Newton's method, for the same reason: t^-0.8 is its fourth power's inverse. */
+MPT_HD double mpti_root5(double t)
+{
+    double y = 1.0;
+    int    i;
+    while (mpti_powi(y, 5u) < t)
+        y = mpti_mul64(y, 2.0);
+    for (i = 0; i < 8; i++)
+        y = mpti_mul64(mpti_mul64(4.0, y) + mpti_div64(t, mpti_powi(y, 4u)), 0.2);
+    return y;
+}
+
+MPT_HD mpti_adafactor_k mpti_adafactor_consts(const mpt_adafactor *o, const mpt_step *step)
+{
+    const double     t = (double)(o->t + 1u), lr = mpti_to_f64(o->lr);
+    mpti_adafactor_k k;
+    k.fresh = mpti_to_f32(1.0 / mpti_powi(mpti_root5(t), 4u));
+    k.least = mpti_mul(o->eps1, o->eps1);
+    k.least_mean = o->eps1;
+    k.decay = mpti_fma(mpti_neg(o->lr), o->weight_decay, 1.0f);
+    k.factor = mpti_mul(step->grad_factor, step->clip_factor);
+    k.eps2 = mpti_to_f64(o->eps2);
+    k.rate = lr < 1.0 / sqrt(t) ? lr : 1.0 / sqrt(t);
+    k.clip = mpti_to_f64(o->clip);
     return k;
 }
 
@@ -2401,6 +2474,26 @@ MPT_HD void mpti_lion_1(float g, float *w, float *m, const mpti_lion_k *k)
     const float blend = mpti_fma(k->beta1, *m, mpti_mul(k->one_minus_beta1, u));
     *w = mpti_fma(k->minus_lr, mpti_sign(blend), mpti_mul(*w, k->decay));
     *m = mpti_fma(k->beta2, *m, mpti_mul(k->one_minus_beta2, u));
+}
+
+/* Adafactor: an average over time, the second moment of one element, and its direction. */
+MPT_HD float mpti_average(float old, float now, float fresh)
+{
+    return mpti_fma(fresh, mpti_fma(old, -1.0f, now), old);
+}
+
+MPT_HD float mpti_adafactor_v_1(float v, float g, const mpti_adafactor_k *k)
+{
+    return mpti_fma(k->fresh, mpti_fma(g, g, mpti_neg(v)), v);
+}
+
+MPT_HD float mpti_at_least(float v, float least) { return v < least ? least : v; }
+
+/* From the sums of squares of n weights and directions. */
+MPT_HD float mpti_adafactor_factor(double w_sumsq, double u_sumsq, size_t n, const mpti_adafactor_k *k)
+{
+    const double w_rms = sqrt(w_sumsq / (double)n), over = sqrt(u_sumsq / (double)n) / k->clip;
+    return mpti_to_f32(-((w_rms > k->eps2 ? w_rms : k->eps2) * k->rate / (over > 1.0 ? over : 1.0)));
 }
 
 /* Rounding by lot: up in magnitude if the discarded part, as 32 bits, is above the random ones. Where s
@@ -2565,6 +2658,10 @@ static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
         return "m is NULL: this optimizer keeps a first moment (momentum)";
     if ((needs & MPT_NEEDS_V) && !t->v)
         return "v is NULL: this optimizer keeps a second moment";
+    if ((needs & MPT_NEEDS_FACTORS) && !t->v)
+        return "v is NULL: this optimizer keeps second moments, or their row and column means";
+    if ((needs & MPT_NEEDS_FACTORS) && t->columns && t->n % t->columns)
+        return "columns must divide n";
     return NULL;
 }
 
@@ -2579,6 +2676,8 @@ static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
         return "storage is none of MPT_STORAGES";
     if ((unsigned)t->moments >= (unsigned)MPT_MOMENTS_COUNT)
         return "moments must be MPT_MOMENTS_F32 or MPT_MOMENTS_BF16";
+    if ((needs & MPT_NEEDS_V) && t->columns)
+        return "columns must be 0: only Adafactor takes row and column means for v";
     if ((needs & MPT_NEEDS_WEIGHT) && !mpti_has_master(t) && t->param_format == MPT_F32)
         return "param_format must be MPT_F16 or MPT_BF16 without a master: FP32 weights are a master";
     if ((needs & MPT_NEEDS_WEIGHT) && t->storage == MPT_STORE_SPLIT && t->param_format != MPT_BF16)
@@ -2588,34 +2687,134 @@ static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
 
 static size_t mpti_format_bytes(mpt_format f) { return f == MPT_F32 ? sizeof(float) : sizeof(uint16_t); }
 
-/* The arrays that a call with these needs may touch, as addresses; two of them must not overlap. */
+static size_t mpti_v_count(const mpt_tensor *t)
+{
+    return t->columns ? t->n / t->columns + t->columns : t->n;
+}
+
+static size_t mpti_v_bytes(const mpt_tensor *t)
+{
+    return t->columns ? sizeof(float) : mpti_format_bytes(mpti_moments_format(t));
+}
+
+/* Where an array lies, and whether the call writes it. */
+typedef struct mpti_span { uintptr_t begin, end; int written; } mpti_span;
+#define MPTI_SPANS 6
+
+/* What a call touches of item i of a list: MPTI_SPANS spans, empty where there is none. */
+typedef struct mpti_touch {
+    void (*spans)(const struct mpti_touch *touch, size_t i, mpti_span *span);
+    const mpt_tensor *list, *other;
+    unsigned          needs, writes;        /* MPT_NEEDS_* */
+} mpti_touch;
+
+static mpti_span mpti_span_of(const void *array, size_t bytes, int written)
+{
+    mpti_span span = {0u, 0u, 0};
+    if (array && bytes) {
+        span.begin = (uintptr_t)array;
+        span.end = span.begin + bytes;
+        span.written = written;
+    }
+    return span;
+}
+
+static int mpti_spans_meet(const mpti_span *a, const mpti_span *b)
+{
+    return a->begin < b->end && b->begin < a->end;
+}
+
+static int mpti_arrays_meet(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    const uintptr_t p = (uintptr_t)a, q = (uintptr_t)b;
+    return a && b && (p - q < b_bytes || q - p < a_bytes);
+}
+
+/* Do two items meet in an array that is written? */
+static int mpti_items_clash(const mpti_span *a, const mpti_span *b)
+{
+    size_t i, j;
+    for (i = 0; i < MPTI_SPANS; i++)
+        for (j = 0; j < MPTI_SPANS; j++)
+            if ((a[i].written || b[j].written) && mpti_spans_meet(&a[i], &b[j]))
+                return 1;
+    return 0;
+}
+
+/* The first item that meets an earlier one in an array that one of them writes; count: none does. One pass
+ * over a list in the order of its addresses, up or down, also if each kind of array lies by itself. */
+static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
+{
+    mpti_span hull[MPTI_SPANS], now[MPTI_SPANS], earlier[MPTI_SPANS];
+    size_t    i, j;
+    for (j = 0; j < MPTI_SPANS; j++) {
+        hull[j].begin = (uintptr_t)-1;
+        hull[j].end = 0u;
+        hull[j].written = 0;
+    }
+    for (i = 0; i < count; i++) {
+        touch->spans(touch, i, now);
+        if (mpti_items_clash(now, hull))
+            for (j = 0; j < i; j++) {
+                touch->spans(touch, j, earlier);
+                if (mpti_items_clash(now, earlier))
+                    return i;
+            }
+        for (j = 0; j < MPTI_SPANS; j++)
+            if (now[j].end) {
+                hull[j].begin = now[j].begin < hull[j].begin ? now[j].begin : hull[j].begin;
+                hull[j].end = now[j].end > hull[j].end ? now[j].end : hull[j].end;
+                hull[j].written |= now[j].written;
+            }
+    }
+    return count;
+}
+
+/* The arrays of a tensor that a call with these needs may touch. */
+static void mpti_tensor_spans(const mpti_touch *touch, size_t i, mpti_span *span)
+{
+    const mpt_tensor *t = &touch->list[i];
+    const size_t      moment = mpti_format_bytes(mpti_moments_format(t));
+    const unsigned    needs = touch->needs, writes = touch->writes;
+    const int         steps = (needs & (MPT_NEEDS_WEIGHT | MPT_NEEDS_MASTER)) != 0u;
+    const int         weight = (writes & MPT_NEEDS_WEIGHT) != 0u;
+#define MPTI_SPAN(condition, array, size, written) \
+    mpti_span_of((condition) ? (array) : NULL, t->n * (size), written)
+    span[0] = MPTI_SPAN(steps && mpti_has_master(t), t->master, sizeof(float), weight);
+    span[1] = MPTI_SPAN(steps || (needs & MPT_NEEDS_PARAM), t->param, mpti_format_bytes(t->param_format), 1);
+    span[2] = MPTI_SPAN(steps && mpti_has_extra(t), t->extra, sizeof(uint16_t), weight);
+    span[3] = MPTI_SPAN(needs & MPT_NEEDS_GRAD, t->grad, mpti_format_bytes(t->grad_format),
+                        (writes & MPT_NEEDS_GRAD) != 0u);
+    span[4] = MPTI_SPAN(needs & MPT_NEEDS_M, t->m, moment, 1);
+    span[5] = mpti_span_of((needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS)) && t->n ? t->v : NULL,
+                           mpti_v_count(t) * mpti_v_bytes(t), 1);
+#undef MPTI_SPAN
+}
+
+static mpti_touch mpti_touch_tensors(const mpt_tensor *list, unsigned needs, unsigned writes)
+{
+    mpti_touch touch = {mpti_tensor_spans, NULL, NULL, 0u, 0u};
+    touch.list = list;
+    touch.needs = needs;
+    touch.writes = writes;
+    return touch;
+}
+
 static const char *mpti_tensor_overlap(const mpt_tensor *t, unsigned needs)
 {
-    const size_t moment = mpti_format_bytes(mpti_moments_format(t));
-    const int    steps = (needs & (MPT_NEEDS_WEIGHT | MPT_NEEDS_MASTER)) != 0u;
-    uintptr_t    begin[6];
-    size_t       bytes[6], used = 0, i, j;
-#define MPTI_SPAN(condition, array, size)           \
-    if ((condition) && (array)) {                   \
-        begin[used] = (uintptr_t)(array);           \
-        bytes[used++] = t->n * (size);              \
-    }
-    MPTI_SPAN(steps && mpti_has_master(t), t->master, sizeof(float))
-    MPTI_SPAN(steps || (needs & MPT_NEEDS_PARAM), t->param, mpti_format_bytes(t->param_format))
-    MPTI_SPAN(steps && mpti_has_extra(t), t->extra, sizeof(uint16_t))
-    MPTI_SPAN(needs & MPT_NEEDS_GRAD, t->grad, mpti_format_bytes(t->grad_format))
-    MPTI_SPAN(needs & MPT_NEEDS_M, t->m, moment)
-    MPTI_SPAN(needs & MPT_NEEDS_V, t->v, moment)
-#undef MPTI_SPAN
-    for (i = 0; i < used; i++)
+    const mpti_touch touch = mpti_touch_tensors(t, needs, 0u);
+    mpti_span        span[MPTI_SPANS];
+    size_t           i, j;
+    touch.spans(&touch, 0, span);
+    for (i = 0; i < MPTI_SPANS; i++)
         for (j = 0; j < i; j++)
-            if (begin[i] < begin[j] + bytes[j] && begin[j] < begin[i] + bytes[i])
+            if (mpti_spans_meet(&span[i], &span[j]))
                 return "two arrays of this tensor overlap";
     return NULL;
 }
 
-MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
-                                        mpt_fault *fault)
+/* Tensor by tensor: what each call that takes a list tests every time. */
+static mpt_status mpti_tensors_ok(const mpt_tensor *tensors, size_t count, unsigned needs, mpt_fault *fault)
 {
     mpt_fault  found = {0, NULL};
     mpt_status status = MPT_OK;
@@ -2637,6 +2836,24 @@ MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count,
     }
     if (status == MPT_OK)
         found.tensor = 0;
+    *fault = found;
+    return status;
+}
+
+MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
+                                        mpt_fault *fault)
+{
+    const mpti_touch touch = mpti_touch_tensors(tensors, needs, needs & ~MPT_NEEDS_GRAD);
+    mpt_fault        found;
+    mpt_status       status = mpti_tensors_ok(tensors, count, needs, &found);
+    if (status == MPT_OK) {
+        const size_t at = mpti_first_clash(&touch, count);
+        if (at < count) {
+            found.tensor = at;
+            found.why = "an array of this tensor overlaps one of an earlier tensor";
+            status = MPT_E_ARG;
+        }
+    }
     if (fault)
         *fault = found;
     return status;
@@ -2655,6 +2872,23 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
     list->model.param_format = param_format;
     list->model.grad_format = grad_format;
     return MPT_OK;
+}
+
+#define MPTI_NEEDS_ANY (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M | MPT_NEEDS_V)
+
+static int mpti_meets_earlier(const mpt_tensors *list, const mpt_tensor *t)
+{
+    const mpti_touch one = mpti_touch_tensors(t, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT);
+    const mpti_touch all = mpti_touch_tensors(list->item, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT);
+    mpti_span        now[MPTI_SPANS], earlier[MPTI_SPANS];
+    size_t           i;
+    one.spans(&one, 0, now);
+    for (i = 0; i < list->count; i++) {
+        all.spans(&all, i, earlier);
+        if (mpti_items_clash(now, earlier))
+            return 1;
+    }
+    return 0;
 }
 
 MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n, void *param, void *grad,
@@ -2677,7 +2911,8 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
         t.extra = weight;
     if (list->count >= list->capacity)
         status = MPT_E_MEMORY;
-    else if (n && !param && !grad && !weight)
+    else if ((n && !param && !grad && !weight) || mpti_tensor_overlap(&t, MPTI_NEEDS_ANY) ||
+             mpti_meets_earlier(list, &t))
         status = MPT_E_ARG;
     else
         list->item[list->count++] = t;
@@ -2686,20 +2921,32 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
     return status;
 }
 
-/* Elements first .. first + n - 1 of an array in one of the three training formats, as floats. */
+/* Elements first .. first + n - 1 of an array in one of the three training formats, as floats. As
+ * mpt_decode_n and mpt_encode_n, which take longer to find out what to do with a block. */
 static void mpti_row_load(float *dst, const void *src, mpt_format format, size_t first, size_t n)
 {
-    (void)mpt_decode_n(dst, format, (const unsigned char *)src + first * mpti_format_bytes(format), n);
+    if (format == MPT_F16)
+        (void)mpt_f32_from_f16_n(dst, (const mpt_f16 *)src + first, n);
+    else if (format == MPT_BF16)
+        (void)mpt_f32_from_bf16_n(dst, (const mpt_bf16 *)src + first, n);
+    else
+        memmove(dst, (const float *)src + first, n * sizeof *dst);
 }
 
 static void mpti_row_store(void *dst, mpt_format format, size_t first, const float *src, size_t n)
 {
-    (void)mpt_encode_n((unsigned char *)dst + first * mpti_format_bytes(format), format, src, n);
+    if (format == MPT_F16)
+        (void)mpt_f16_from_f32_n((mpt_f16 *)dst + first, src, n);
+    else if (format == MPT_BF16)
+        (void)mpt_bf16_from_f32_n((mpt_bf16 *)dst + first, src, n);
+    else
+        memmove((float *)dst + first, src, n * sizeof *src);
 }
 
 MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
 {
-    const mpt_status status = mpt_tensors_validate(tensors, count, MPT_NEEDS_MASTER | MPT_NEEDS_PARAM, NULL);
+    mpt_fault        fault;
+    const mpt_status status = mpti_tensors_ok(tensors, count, MPT_NEEDS_MASTER | MPT_NEEDS_PARAM, &fault);
     size_t           i;
     for (i = 0; i < count && status == MPT_OK; i++)
         if (tensors[i].n)
@@ -6251,32 +6498,15 @@ static void mpti_check_pass(mpti_checking *c, const mpt_tensor *tensors, size_t 
     c->step->norm = mpti_norm_from_sumsq(c->step->sumsq, c->step->found_inf);
 }
 
-static int mpti_overlap(const mpt_tensor *a, const mpt_tensor *b)
+/* Would writing gradients back write one twice? */
+static mpt_status mpti_gradients_ok(const mpt_tensor *tensors, size_t count, int write_back)
 {
-    const uintptr_t p = (uintptr_t)a->grad, q = (uintptr_t)b->grad;
-    const size_t    a_bytes = a->n * (a->grad_format == MPT_F32 ? 4u : 2u);
-    const size_t    b_bytes = b->n * (b->grad_format == MPT_F32 ? 4u : 2u);
-    return a_bytes && b_bytes && p < q + b_bytes && q < p + a_bytes;
-}
-
-/* Do gradients of two tensors overlap? One pass over a list in the order of its addresses, up or down. */
-static int mpti_any_overlap(const mpt_tensor *tensors, size_t count)
-{
-    uintptr_t lowest = (uintptr_t)-1, highest = 0u;
-    size_t    i, j;
-    for (i = 0; i < count; i++) {
-        const uintptr_t begin = (uintptr_t)tensors[i].grad;
-        const uintptr_t end = begin + tensors[i].n * mpti_format_bytes(tensors[i].grad_format);
-        if (begin < highest && lowest < end)
-            for (j = 0; j < i; j++)
-                if (mpti_overlap(&tensors[i], &tensors[j]))
-                    return 1;
-        if (end > begin && begin < lowest)
-            lowest = begin;
-        if (end > begin && end > highest)
-            highest = end;
-    }
-    return 0;
+    const mpti_touch touch = mpti_touch_tensors(tensors, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD);
+    mpt_fault        fault;
+    mpt_status       status = mpti_tensors_ok(tensors, count, MPT_NEEDS_GRAD, &fault);
+    if (status == MPT_OK && write_back && mpti_first_clash(&touch, count) < count)
+        status = MPT_E_ARG;
+    return status;
 }
 
 static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
@@ -6289,9 +6519,7 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     if (status == MPT_OK && mpti_is_second_check(s, step))
         status = MPT_E_ORDER;
     if (status == MPT_OK)
-        status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, NULL);
-    if (status == MPT_OK && write_back && mpti_any_overlap(tensors, count))
-        status = MPT_E_ARG;
+        status = mpti_gradients_ok(tensors, count, write_back);
     if (status != MPT_OK) {
         if (step)
             step->found_inf = 1u;       /* who ignores the status must not step on scaled gradients */
@@ -6375,16 +6603,28 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn
     return MPT_OK;
 }
 
+static void mpti_accumulate_spans(const mpti_touch *touch, size_t i, mpti_span *span)
+{
+    const mpt_tensor *dst = &touch->list[i], *src = &touch->other[i];
+    memset(span, 0, MPTI_SPANS * sizeof *span);
+    span[0] = mpti_span_of(dst->grad, dst->n * mpti_format_bytes(dst->grad_format), 1);
+    span[1] = mpti_span_of(src->grad, src->n * mpti_format_bytes(src->grad_format), 0);
+}
+
 static mpt_status mpti_accumulate_ok(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
 {
-    mpt_status status = mpt_tensors_validate(dst, count, MPT_NEEDS_GRAD, NULL);
-    size_t     i;
+    const mpti_touch touch = {mpti_accumulate_spans, dst, src, 0u, 0u};
+    mpt_status       status = mpti_gradients_ok(dst, count, 0);
+    mpti_span        span[MPTI_SPANS];
+    size_t           i;
     if (status == MPT_OK)
-        status = mpt_tensors_validate(src, count, MPT_NEEDS_GRAD, NULL);
-    for (i = 0; i < count && status == MPT_OK; i++)
-        if (dst[i].n != src[i].n || mpti_overlap(&dst[i], &src[i]))
+        status = mpti_gradients_ok(src, count, 0);
+    for (i = 0; i < count && status == MPT_OK; i++) {
+        touch.spans(&touch, i, span);
+        if (dst[i].n != src[i].n || mpti_spans_meet(&span[0], &span[1]))
             status = MPT_E_ARG;
-    return status;
+    }
+    return status == MPT_OK && mpti_first_clash(&touch, count) < count ? MPT_E_ARG : status;
 }
 
 MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
@@ -6417,13 +6657,11 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
 /* Only gradients that were written back can be changed before the step. */
 static mpt_status mpti_clip_usable(const mpt_step *step, const mpt_tensor *tensors, size_t count)
 {
-    mpt_status status;
     if (!step)
         return MPT_E_ARG;
     if (step->stage != (uint32_t)MPT_STAGE_UNSCALED)
         return MPT_E_ORDER;
-    status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, NULL);
-    return status == MPT_OK && mpti_any_overlap(tensors, count) ? MPT_E_ARG : status;
+    return mpti_gradients_ok(tensors, count, 1);
 }
 
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count)
@@ -6867,6 +7105,45 @@ static void mpti_kahan_out(const float *block, const mpt_tensor *t, size_t first
     mpti_row_store(t->extra, t->param_format, first, rest, n);
 }
 
+/* The copy, which is only written: of a tensor far larger than a cache by stores that go around it, so that
+ * no line is read in order to be overwritten. mpti_stores_done orders them before what follows. */
+#ifndef MPTI_STREAM_FROM
+#define MPTI_STREAM_FROM ((size_t)1 << 22)
+#endif
+#if MPTI_X86
+__attribute__((target("sse2"))) static void mpti_stores_done(void)
+{
+    if (mpti_path() >= MPTI_PATH_AVX2)
+        _mm_sfence();
+}
+
+__attribute__((target("sse2"))) static void mpti_stream_block(unsigned char *to, const float *codes)
+{
+    const unsigned char *from = (const unsigned char *)codes;
+    size_t               i;
+    for (i = 0; i < MPTI_BLOCK * sizeof(uint16_t); i += 16)
+        _mm_stream_si128((__m128i *)(void *)(to + i),
+                         _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+}
+#else
+static void mpti_stores_done(void) {}
+#endif
+
+static void mpti_copy_out(const float *block, const mpt_tensor *t, size_t first, size_t n)
+{
+#if MPTI_X86
+    unsigned char *const to = (unsigned char *)t->param + first * sizeof(uint16_t);
+    if (t->n >= MPTI_STREAM_FROM && t->param_format != MPT_F32 && n == MPTI_BLOCK && !((uintptr_t)to % 16u) &&
+        mpti_path() >= MPTI_PATH_AVX2) {
+        float codes[MPTI_BLOCK];        /* room for any format: compilers look at all of mpti_row_store */
+        mpti_row_store(codes, t->param_format, 0, block, n);
+        mpti_stream_block(to, codes);
+        return;
+    }
+#endif
+    mpti_row_store(t->param, t->param_format, first, block, n);
+}
+
 static void mpti_weight_out(const float *block, const mpt_tensor *t, size_t first, size_t n,
                             mpti_random_at at)
 {
@@ -6880,7 +7157,18 @@ static void mpti_weight_out(const float *block, const mpt_tensor *t, size_t firs
     default: break;
     }
     if (t->param)
-        mpti_row_store(t->param, t->param_format, first, block, n);
+        mpti_copy_out(block, t, first, n);
+}
+
+/* Does an array of floats overlap what holds the weights? */
+static int mpti_weight_meets(const mpt_tensor *t, const float *array)
+{
+    const mpti_touch touch = mpti_touch_tensors(t, MPT_NEEDS_WEIGHT, MPT_NEEDS_WEIGHT);
+    mpti_span        span[MPTI_SPANS], other[MPTI_SPANS];
+    touch.spans(&touch, 0, span);
+    memset(other, 0, sizeof other);
+    other[0] = mpti_span_of(array, t->n * sizeof *array, 1);
+    return mpti_items_clash(span, other);
 }
 
 MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src)
@@ -6892,7 +7180,7 @@ MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src)
     size_t           first;
     if (status != MPT_OK)
         return status;
-    if (t->n && !src)
+    if ((t->n && !src) || mpti_weight_meets(t, src))
         return MPT_E_ARG;
     nearest = *t;
     if (t->storage == MPT_STORE_STOCHASTIC)
@@ -6903,6 +7191,7 @@ MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src)
         memcpy(local, src + first, n * sizeof *src);
         mpti_weight_out(local, &nearest, first, n, nowhere);
     }
+    mpti_stores_done();
     return MPT_OK;
 }
 
@@ -6913,7 +7202,7 @@ MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
     size_t           first;
     if (status != MPT_OK)
         return status;
-    if (t->n && !dst)
+    if ((t->n && !dst) || mpti_weight_meets(t, dst))
         return MPT_E_ARG;
     for (first = 0; first < t->n; first += MPTI_BLOCK) {
         const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
@@ -7073,7 +7362,8 @@ MPTI_THRICE(mpti_along, mpti_along_loop,
 
 /* ---- the pass over a tensor ---- */
 
-/* An optimizer as the pass sees it. Moments that it does not need are neither read nor written. */
+/* An optimizer as the pass sees it; without a block it is Adafactor. Moments that it does not need are
+ * neither read nor written. */
 typedef struct mpti_rule {
     unsigned       needs;
     mpti_block_fn *block;
@@ -7143,6 +7433,134 @@ static float mpti_lamb_norms(const mpt_tensor *t, const mpti_adamw_k *k)
     return mpti_lamb_factor(mpti_tree_sum(&w_tree, t->n), mpti_tree_sum(&r_tree, t->n), k);
 }
 
+/* ---- Adafactor ---- */
+
+/* Unscaled gradients first .. first + n - 1 as a block padded with zeros. */
+static void mpti_gradient_in(float *g, const mpt_tensor *t, size_t first, size_t n, float factor)
+{
+    size_t i;
+    mpti_row_load(g, t->grad, t->grad_format, first, n);
+    for (i = 0; i < MPTI_BLOCK; i++)
+        g[i] = i < n ? mpti_mul(g[i], factor) : 0.0f;
+}
+
+/* Row and column means of the squares, in double: element j of a row to lane j mod 256, lanes in pairs; a
+ * column from its first row to its last. Returns the mean of the row means. */
+static float mpti_factors_update(const mpt_tensor *t, const mpti_adafactor_k *k)
+{
+    const size_t columns = t->columns, rows = t->n / columns;
+    float *const row = (float *)t->v, *const column = row + rows;
+    double       lane[MPTI_BLOCK], sum = 0.0;
+    float        g[MPTI_BLOCK], mean;
+    size_t       i, j, n;
+    for (i = 0; i < rows; i++) {
+        memset(lane, 0, sizeof lane);
+        for (j = 0; j < columns; j += MPTI_BLOCK) {
+            mpti_gradient_in(g, t, i * columns + j, mpti_min(columns - j, MPTI_BLOCK), k->factor);
+            mpti_sumsq_block(lane, g);
+        }
+        mean = mpti_to_f32(mpti_pair_sum(lane, MPTI_BLOCK) / (double)columns);
+        row[i] = mpti_average(row[i], mean, k->fresh);
+        sum += mpti_to_f64(row[i]);
+    }
+    for (j = 0; j < columns; j += n) {
+        n = mpti_min(columns - j, MPTI_BLOCK);
+        memset(lane, 0, sizeof lane);
+        for (i = 0; i < rows; i++) {
+            mpti_gradient_in(g, t, i * columns + j, n, k->factor);
+            mpti_sumsq_block(lane, g);
+        }
+        for (i = 0; i < n; i++)
+            column[j + i] = mpti_average(column[j + i], mpti_to_f32(lane[i] / (double)rows), k->fresh);
+    }
+    return mpti_at_least(mpti_to_f32(sum / (double)rows), k->least_mean);
+}
+
+/* Second moments of a block, from row and column means. */
+static void mpti_factors_block(float *v, const mpt_tensor *t, size_t first, size_t n, float mean)
+{
+    const float *const row = (const float *)t->v, *const column = row + t->n / t->columns;
+    size_t             i = first / t->columns, j = first % t->columns, e;
+    for (e = 0; e < n; e++) {
+        v[e] = mpti_mul(mpti_div(row[i], mean), column[j]);
+        if (++j == t->columns)
+            i++, j = 0;
+    }
+}
+
+/* A block of directions, from second moments that are up to date, or after bringing them there. */
+static void mpti_adafactor_direction(float *u, const mpt_tensor *t, const mpti_adafactor_k *k, size_t first,
+                                     size_t n, float mean, int update)
+{
+    const mpt_format format = mpti_moments_format(t);
+    float            v[MPTI_BLOCK], root[MPTI_TILE], *p = v;
+    size_t           i, tile;
+    mpti_gradient_in(u, t, first, n, k->factor);
+    memset(v, 0, sizeof v);
+    if (t->columns)
+        mpti_factors_block(v, t, first, n, mean);
+    else
+        p = mpti_block_in(v, t->v, format, first, n);
+    if (update && !t->columns) {
+        for (i = 0; i < n; i++)
+            p[i] = mpti_adafactor_v_1(p[i], u[i], k);
+        mpti_block_out(p, t->v, format, first, n);
+        p = mpti_block_in(v, t->v, format, first, n);
+    }
+    for (i = 0; i < MPTI_BLOCK; i++)
+        v[i] = mpti_at_least(p[i], k->least);
+    for (tile = 0; tile < MPTI_BLOCK; tile += MPTI_TILE) {
+        mpti_sqrt_tile(root, v + tile);
+        for (i = 0; i < MPTI_TILE; i++)
+            u[tile + i] = mpti_div(u[tile + i], root[i]);
+    }
+}
+
+static void mpti_adafactor_tensor(const mpt_tensor *t, const mpti_adafactor_k *k, mpti_random_at at)
+{
+    const float mean = t->columns && t->n ? mpti_factors_update(t, k) : 0.0f;
+    mpti_tree   w_tree, u_tree;
+    mpti_turn   local;
+    size_t      first, i;
+    float       along;
+    memset(&w_tree, 0, sizeof w_tree);
+    memset(&u_tree, 0, sizeof u_tree);
+    for (first = 0; first < t->n; first += MPTI_BLOCK) {
+        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
+        mpti_adafactor_direction(local.g, t, k, first, n, mean, 1);
+        mpti_tree_add(&w_tree, mpti_weight_in(local.w, t, first, n), first);
+        mpti_tree_add(&u_tree, local.g, first);
+    }
+    if (!t->n)
+        return;
+    along = mpti_adafactor_factor(mpti_tree_sum(&w_tree, t->n), mpti_tree_sum(&u_tree, t->n), t->n, k);
+    for (first = 0; first < t->n; first += MPTI_BLOCK) {
+        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
+        float       *w = mpti_weight_in(local.w, t, first, n);
+        mpti_adafactor_direction(local.g, t, k, first, n, mean, 0);
+        for (i = 0; i < MPTI_BLOCK; i++)
+            w[i] = mpti_fma(along, local.g[i], mpti_mul(w[i], k->decay));
+        mpti_weight_out(w, t, first, n, at);
+    }
+}
+
+/* Ask for what the next block will load, and for what it will change in place: a hint without effect beyond
+ * the end. Arrays that a block works on directly are asked for in its tiles. */
+static void mpti_block_soon(const void *array, size_t first, size_t bytes, int is_changed)
+{
+#if defined(__GNUC__) || defined(__clang__)
+    const uintptr_t next = (uintptr_t)array + (first + MPTI_BLOCK) * bytes;
+    size_t          k;
+    for (k = 0; array && k < MPTI_BLOCK * bytes; k += 64)
+        if (is_changed)
+            __builtin_prefetch((const void *)(next + k), 1);
+        else
+            __builtin_prefetch((const void *)(next + k), 0);
+#else
+    (void)array, (void)first, (void)bytes, (void)is_changed;
+#endif
+}
+
 static void mpti_step_tensor(const mpt_tensor *t, const mpti_rule *rule, mpti_random_at at)
 {
     void *const      t_m = rule->needs & MPT_NEEDS_M ? t->m : NULL;
@@ -7156,6 +7574,10 @@ static void mpti_step_tensor(const mpt_tensor *t, const mpti_rule *rule, mpti_ra
         float       *w = mpti_weight_in(local.w, t, first, n);
         float       *m = mpti_block_in(local.m, t_m, format, first, n);
         float       *v = mpti_block_in(local.v, t_v, format, first, n);
+        mpti_block_soon(t->grad, first, mpti_format_bytes(t->grad_format), 0);
+        if (!mpti_has_master(t))
+            mpti_block_soon(t->param, first, sizeof(uint16_t), 1);
+        mpti_block_soon(mpti_has_extra(t) ? t->extra : NULL, first, sizeof(uint16_t), 1);
         rule->block(g, w, m, v, rule->k);
         mpti_block_out(m, t_m, format, first, n);
         mpti_block_out(v, t_v, format, first, n);
@@ -7168,15 +7590,18 @@ static void mpti_step_tensor(const mpt_tensor *t, const mpti_rule *rule, mpti_ra
     }
 }
 
-/* Everything that can be refused, before anything is touched. */
+/* Everything that can be refused, before anything is touched; tensors against each other only in the first
+ * step. */
 static mpt_status mpti_step_open(const mpt_step *step, const mpt_tensor *tensors, size_t count,
-                                 unsigned needs, int hyperparameters_ok)
+                                 unsigned needs, int hyperparameters_ok, int is_first)
 {
+    mpt_fault fault;
     if (!step || !hyperparameters_ok)
         return MPT_E_ARG;
     if (!mpti_step_is_open(step))
         return MPT_E_ORDER;
-    return mpt_tensors_validate(tensors, count, needs, NULL);
+    return is_first ? mpt_tensors_validate(tensors, count, needs, NULL)
+                    : mpti_tensors_ok(tensors, count, needs, &fault);
 }
 
 /* The step itself, or on found_inf nothing but its being over; t counts the steps taken. */
@@ -7191,33 +7616,45 @@ static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t cou
     at.step = (uint32_t)*t;
     for (i = 0; i < count; i++) {
         at.stream = (uint32_t)i;
-        mpti_step_tensor(&tensors[i], rule, at);
+        if (rule->block)
+            mpti_step_tensor(&tensors[i], rule, at);
+        else
+            mpti_adafactor_tensor(&tensors[i], (const mpti_adafactor_k *)rule->k, at);
     }
+    mpti_stores_done();
     (*t)++;
 }
 
 /* The calls: an optimizer's name, the family that its constants are of, and whether it passes twice. */
-#define MPTI_STEP(name, family, two_passes)                                                         \
+#define MPTI_STEP(name, family, block_fn, two_passes)                                               \
     MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
                                          size_t count)                                              \
     {                                                                                               \
         const unsigned   needs = mpti_##family##_needs(o);                                          \
-        const mpt_status status = mpti_step_open(step, tensors, count, needs, mpti_##family##_ok(o)); \
+        const mpt_status status =                                                                   \
+            mpti_step_open(step, tensors, count, needs, mpti_##family##_ok(o), o && !o->t);         \
         if (status == MPT_OK) {                                                                     \
             const mpti_##family##_k k = mpti_##family##_consts(o, step);                            \
             mpti_rule               rule = {0u, NULL, NULL, two_passes};                            \
             rule.needs = needs;                                                                     \
-            rule.block = mpti_##name##_block;                                                       \
+            rule.block = block_fn;                                                                  \
             rule.k = &k;                                                                            \
             mpti_step_take(step, tensors, count, &rule, &o->t);                                     \
         }                                                                                           \
         return status;                                                                              \
     }
-MPTI_STEP(sgd,   sgd,   0)
-MPTI_STEP(lion,  lion,  0)
-MPTI_STEP(adamw, adamw, 0)
-MPTI_STEP(adam,  adamw, 0)
-MPTI_STEP(lamb,  adamw, 1)
+MPTI_STEP(sgd,       sgd,       mpti_sgd_block,   0)
+MPTI_STEP(lion,      lion,      mpti_lion_block,  0)
+MPTI_STEP(adamw,     adamw,     mpti_adamw_block, 0)
+MPTI_STEP(adam,      adamw,     mpti_adam_block,  0)
+MPTI_STEP(lamb,      adamw,     mpti_lamb_block,  1)
+MPTI_STEP(adafactor, adafactor, NULL,             0)
+
+MPT_DEF mpt_adafactor mpt_adafactor_defaults(void)
+{
+    const mpt_adafactor o = {1e-2f, 1.1920928955078125e-07f, 1e-3f, 1.0f, 0.0f, 0u, 0u};
+    return o;
+}
 
 MPT_DEF mpt_adamw mpt_adamw_defaults(void)
 {
@@ -7249,12 +7686,14 @@ MPT_DEF mpt_lion mpt_lion_defaults(void)
 
 /* Rows of 64 in registers, four of 16 lanes or eight of 8; `lane` carries the sums from call to call. */
 #if MPTI_X86
-#define MPTI_HALVES_512(p) \
-    _mm512_maskz_cvtph_ps((__mmask16)0xffff, _mm256_loadu_si256((const __m256i *)(const void *)(p)))
-#define MPTI_BHALVES_512(p)                                                                             \
+#define MPTI_FLOATS_512(p, k) _mm512_loadu_ps((p) + 16 * (k))
+#define MPTI_HALVES_512(p, k) \
+    _mm512_maskz_cvtph_ps((__mmask16)0xffff, \
+                          _mm256_loadu_si256((const __m256i *)(const void *)((p) + 16 * (k))))
+#define MPTI_BHALVES_512(p, k)                                                                          \
     _mm512_castsi512_ps(_mm512_maskz_slli_epi32((__mmask16)0xffff,                                      \
         _mm512_maskz_cvtepu16_epi32((__mmask16)0xffff,                                                  \
-                                    _mm256_loadu_si256((const __m256i *)(const void *)(p))), 16))
+            _mm256_loadu_si256((const __m256i *)(const void *)((p) + 16 * (k)))), 16))
 #define MPTI_HALVES_256(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 #define MPTI_BHALVES_256(p)                                                                             \
     _mm256_castsi256_ps(_mm256_slli_epi32(                                                              \
@@ -7269,33 +7708,33 @@ __attribute__((target("avx2"))) static float mpti_sum8(__m256 a)
 }
 
 #define MPTI_ROW_AVX512(name, type, load)                                                               \
-    MPTI_AVX512_TARGET static float mpti_dot_##name##_avx512(float *lane, const type *a, const float *x, \
+    MPTI_AVX512_TARGET static float mpti_dot_##name##_avx512(float *lane, const type *a, const float *x,\
                                                              size_t n)                                  \
     {                                                                                                   \
         __m512 s0 = _mm512_loadu_ps(lane), s1 = _mm512_loadu_ps(lane + 16);                             \
         __m512 s2 = _mm512_loadu_ps(lane + 32), s3 = _mm512_loadu_ps(lane + 48);                        \
         size_t i;                                                                                       \
         for (i = 0; i < n; i += MPTI_ROW) {                                                             \
-            s0 = _mm512_fmadd_ps(load(a + i), _mm512_loadu_ps(x + i), s0);                              \
-            s1 = _mm512_fmadd_ps(load(a + i + 16), _mm512_loadu_ps(x + i + 16), s1);                    \
-            s2 = _mm512_fmadd_ps(load(a + i + 32), _mm512_loadu_ps(x + i + 32), s2);                    \
-            s3 = _mm512_fmadd_ps(load(a + i + 48), _mm512_loadu_ps(x + i + 48), s3);                    \
+            s0 = _mm512_fmadd_ps(load(a + i, 0), _mm512_loadu_ps(x + i), s0);                           \
+            s1 = _mm512_fmadd_ps(load(a + i, 1), _mm512_loadu_ps(x + i + 16), s1);                      \
+            s2 = _mm512_fmadd_ps(load(a + i, 2), _mm512_loadu_ps(x + i + 32), s2);                      \
+            s3 = _mm512_fmadd_ps(load(a + i, 3), _mm512_loadu_ps(x + i + 48), s3);                      \
         }                                                                                               \
         _mm512_storeu_ps(lane, s0);                                                                     \
         _mm512_storeu_ps(lane + 16, s1);                                                                \
         _mm512_storeu_ps(lane + 32, s2);                                                                \
         _mm512_storeu_ps(lane + 48, s3);                                                                \
         s0 = _mm512_add_ps(_mm512_add_ps(s0, s2), _mm512_add_ps(s1, s3));                               \
-        return mpti_sum8(_mm256_add_ps(_mm512_maskz_extractf32x8_ps((__mmask8)0xff, s0, 0),            \
+        return mpti_sum8(_mm256_add_ps(_mm512_maskz_extractf32x8_ps((__mmask8)0xff, s0, 0),             \
                                        _mm512_maskz_extractf32x8_ps((__mmask8)0xff, s0, 1)));           \
     }                                                                                                   \
-    MPTI_AVX512_TARGET static void mpti_axpy_##name##_avx512(float *y, float a, const type *x, size_t n) \
+    MPTI_AVX512_TARGET static void mpti_axpy_##name##_avx512(float *y, float a, const type *x, size_t n)\
     {                                                                                                   \
         const __m512 k = _mm512_set1_ps(a);                                                             \
         size_t       i;                                                                                 \
         for (i = 0; i < n; i += 32) {                                                                   \
-            _mm512_storeu_ps(y + i, _mm512_fmadd_ps(k, load(x + i), _mm512_loadu_ps(y + i)));           \
-            _mm512_storeu_ps(y + i + 16, _mm512_fmadd_ps(k, load(x + i + 16), _mm512_loadu_ps(y + i + 16))); \
+            _mm512_storeu_ps(y + i, _mm512_fmadd_ps(k, load(x + i, 0), _mm512_loadu_ps(y + i)));        \
+            _mm512_storeu_ps(y + i + 16, _mm512_fmadd_ps(k, load(x + i, 1), _mm512_loadu_ps(y + i + 16)));\
         }                                                                                               \
     }
 #define MPTI_ROW_AVX2(name, type, load)                                                                 \
@@ -7337,7 +7776,7 @@ __attribute__((target("avx2"))) static float mpti_sum8(__m256 a)
         for (i = 0; i < n; i += 8)                                                                      \
             _mm256_storeu_ps(y + i, _mm256_fmadd_ps(k, load(x + i), _mm256_loadu_ps(y + i)));           \
     }
-MPTI_ROW_AVX512(f32, float, _mm512_loadu_ps)
+MPTI_ROW_AVX512(f32, float, MPTI_FLOATS_512)
 MPTI_ROW_AVX512(f16, mpt_f16, MPTI_HALVES_512)
 MPTI_ROW_AVX512(bf16, mpt_bf16, MPTI_BHALVES_512)
 MPTI_ROW_AVX2(f32, float, _mm256_loadu_ps)
@@ -7407,7 +7846,7 @@ static float mpti_f32_of_f32(float x) { return x; }
         const size_t whole = n - n % MPTI_ROW;                                                  \
         float        rest_y[MPTI_ROW];                                                          \
         type         rest_x[MPTI_ROW];                                                          \
-        if (n && (!y || !x))                                                                    \
+        if ((n && (!y || !x)) || mpti_arrays_meet(y, n * sizeof *y, x, n * sizeof *x))          \
             return MPT_E_ARG;                                                                   \
         mpti_axpy_##name(y, a, x, whole);                                                       \
         if (whole < n) {                                                                        \
@@ -7432,6 +7871,11 @@ static unsigned mpti_row_is_bad(const float *x, float factor, size_t n)
     return bad;
 }
 
+static int mpti_param_meets(const void *param, mpt_format format, const float *row, size_t n)
+{
+    return mpti_arrays_meet(param, n * mpti_format_bytes(format), row, n * sizeof *row);
+}
+
 static mpt_status mpti_row_publish(void *param, mpt_format format, float *master, size_t n)
 {
     if (param && n)
@@ -7442,10 +7886,13 @@ static mpt_status mpti_row_publish(void *param, mpt_format format, float *master
 MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
                                     size_t n, uint32_t *found_inf)
 {
-    if ((n && (!master || !x)) || !mpti_f32_is_finite(a))
+    if ((n && (!master || !x)) || !mpti_f32_is_finite(a) ||
+        mpti_arrays_meet(master, n * sizeof *x, x, n * sizeof *x))
         return MPT_E_ARG;
     if (param && !mpti_is_train_format(format))
         return MPT_E_UNSUPPORTED;
+    if (mpti_param_meets(param, format, master, n) || mpti_param_meets(param, format, x, n))
+        return MPT_E_ARG;
     if (found_inf && mpti_row_is_bad(x, a, n)) {
         *found_inf = 1u;
         return MPT_OK;
@@ -7458,12 +7905,17 @@ MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *m
                                         float momentum, float factor, float a, const float *x, size_t n,
                                         uint32_t *found_inf)
 {
-    size_t i;
+    const size_t bytes = n * sizeof *x;
+    size_t       i;
     if ((n && (!master || !m || !x)) || !mpti_f32_is_finite(a) || !mpti_f32_is_finite(factor) ||
-        !mpti_is_decay(momentum))
+        !mpti_is_decay(momentum) || mpti_arrays_meet(m, bytes, x, bytes) ||
+        mpti_arrays_meet(m, bytes, master, bytes) || mpti_arrays_meet(master, bytes, x, bytes))
         return MPT_E_ARG;
     if (param && !mpti_is_train_format(format))
         return MPT_E_UNSUPPORTED;
+    if (mpti_param_meets(param, format, master, n) || mpti_param_meets(param, format, m, n) ||
+        mpti_param_meets(param, format, x, n))
+        return MPT_E_ARG;
     if (found_inf && mpti_row_is_bad(x, factor, n)) {
         *found_inf = 1u;
         return MPT_OK;
@@ -7557,7 +8009,7 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
         r.param += copy || (weight && !mpti_has_master(t)) ? n * mpti_format_bytes(t->param_format) : 0u;
         r.grad += needs & MPT_NEEDS_GRAD ? n * mpti_format_bytes(t->grad_format) : 0u;
         r.m += needs & MPT_NEEDS_M ? n * moment : 0u;
-        r.v += needs & MPT_NEEDS_V ? n * moment : 0u;
+        r.v += needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) && n ? mpti_v_count(t) * mpti_v_bytes(t) : 0u;
     }
     r.total = r.master + r.param + r.extra + r.grad + r.m + r.v;
     r.per_parameter = r.parameters ? (double)r.total / (double)r.parameters : 0.0;
@@ -7576,6 +8028,7 @@ typedef struct mpti_walk {
     mpti_walk_mode mode;
     unsigned char *to;              /* SAVE */
     const unsigned char *from;      /* VERIFY, LOAD */
+    mpti_span      buffer;          /* SIZE: that no field may overlap */
     size_t         at, end;
     int            failed;
 } mpti_walk;
@@ -7607,6 +8060,10 @@ static void mpti_walk_words(mpti_walk *w, void *data, size_t count, size_t width
     if (count > (w->end - w->at) / width) {
         w->failed = 1;
         return;
+    }
+    if (w->mode == MPTI_WALK_SIZE) {
+        const mpti_span field = mpti_span_of(data, count * width, 0);
+        w->failed = mpti_spans_meet(&field, &w->buffer);
     }
     if (w->mode == MPTI_WALK_SAVE)
         mpti_copy_words(w->to + w->at, (const unsigned char *)data, count, width);
@@ -7680,10 +8137,11 @@ static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
     mpti_walk_fact(w, (uint64_t)t->storage << 32 | (uint64_t)t->moments);
     mpti_walk_fact(w, (uint64_t)t->param_format << 32 | (uint64_t)t->grad_format);
     mpti_walk_fact(w, t->seed);
+    mpti_walk_fact(w, t->columns);
     mpti_walk_array(w, t->master, t->n, 4u);
     mpti_walk_array(w, t->param, t->n, mpti_format_bytes(t->param_format));
     mpti_walk_array(w, t->m, t->n, moment);
-    mpti_walk_array(w, t->v, t->n, moment);
+    mpti_walk_array(w, t->v, t->n ? mpti_v_count(t) : 0u, mpti_v_bytes(t));
     mpti_walk_array(w, t->extra, t->n, 2u);
     mpti_walk_array(w, gradients ? t->grad : NULL, t->n, mpti_format_bytes(t->grad_format));
 }
@@ -7704,6 +8162,7 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
     MPTI_WALK_OPTIMIZER(w, s->sgd, mpt_sgd);
     MPTI_WALK_OPTIMIZER(w, s->adamw, mpt_adamw);
     MPTI_WALK_OPTIMIZER(w, s->lion, mpt_lion);
+    MPTI_WALK_OPTIMIZER(w, s->adafactor, mpt_adafactor);
     mpti_walk_fact(w, s->counter_count);
     mpti_walk_words(w, s->counters, s->counter_count, 8u);
     mpti_walk_fact(w, s->tensor_count);
@@ -7741,26 +8200,32 @@ static mpt_status mpti_state_ok(const mpt_state *s)
     return MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes)
+static mpt_status mpti_state_measure(const mpt_state *state, const void *buffer, size_t bytes, size_t *need)
 {
-    const mpt_status status = bytes ? mpti_state_ok(state) : MPT_E_ARG;
+    const mpt_status status = mpti_state_ok(state);
     mpti_walk        w;
     memset(&w, 0, sizeof w);
     w.mode = MPTI_WALK_SIZE;
     w.end = (size_t)-1 - 8u;
+    w.buffer = mpti_span_of(buffer, bytes, 0);
     if (status != MPT_OK)
         return status;
     mpti_walk_state(&w, state);
     if (w.failed)
-        return MPT_E_ARG;           /* it would not fit in memory */
-    *bytes = w.at + 8u;
+        return MPT_E_ARG;           /* it would not fit in memory, or the buffer is part of it */
+    *need = w.at + 8u;
     return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes)
+{
+    return bytes ? mpti_state_measure(state, NULL, 0u, bytes) : MPT_E_ARG;
 }
 
 MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes)
 {
     size_t           need = 0;
-    const mpt_status status = mpt_state_size(state, &need);
+    const mpt_status status = mpti_state_measure(state, buffer, bytes, &need);
     mpti_walk        w;
     uint64_t         sum;
     if (status != MPT_OK)
@@ -7780,7 +8245,7 @@ MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t b
 MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes)
 {
     size_t           need = 0;
-    const mpt_status status = mpt_state_size(state, &need);
+    const mpt_status status = mpti_state_measure(state, buffer, bytes, &need);
     mpti_walk        w;
     uint64_t         sum;
     if (status != MPT_OK)

@@ -4617,7 +4617,7 @@ static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s,
 }
 
 #if MPTI_X86
-/* The Philox words of 32 elements, in their order: eight blocks at a time, one in each place of 64 bits. Only
+/* The Philox words of 64 elements, in their order: eight blocks a vector, one in each place of 64 bits. Only
  * the lower halves of the places count; what multiplying leaves in the upper ones is dropped at the end. */
 typedef struct mpti_philox_vectors {
     __m512i key[10][2], stream, step;
@@ -4637,27 +4637,43 @@ MPTI_IN_AVX512 void mpti_philox_init_avx512(mpti_philox_vectors *v, const mpt_op
     v->step = _mm512_set1_epi32((int)o->step);
 }
 
-MPTI_IN_AVX512 void mpti_philox_avx512(__m512i *low, __m512i *high, const mpti_philox_vectors *v,
-                                       uint64_t block)
+/* The words of one group of eight blocks, as c0 .. c3 hold them after the last round: r[0] of blocks 0 to 3,
+ * which are in the even places, and r[1] of the others. */
+MPTI_IN_AVX512 void mpti_philox_words_avx512(__m512i *r, __m512i c0, __m512i c1, __m512i c2, __m512i c3)
 {
-    const __m512i m0 = _mm512_set1_epi32((int)0xd2511f53u), m1 = _mm512_set1_epi32((int)0xcd9e8d57u);
-    __m512i       c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)block),
-                                        _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
-    __m512i       c1 = MPTI_Z8(srli_epi64, c0, 32), c2 = v->stream, c3 = v->step;
-    int           i;
-    for (i = 0; i < 10; i++) {
-        const __m512i p0 = MPTI_Z8(mul_epu32, m0, c0), p1 = MPTI_Z8(mul_epu32, m1, c2);
-        const __m512i h0 = MPTI_Z16(shuffle_epi32, p0, (_MM_PERM_ENUM)0xf5);
-        const __m512i h1 = MPTI_Z16(shuffle_epi32, p1, (_MM_PERM_ENUM)0xf5);
-        c0 = _mm512_ternarylogic_epi32(h1, c1, v->key[i][0], 0x96);
-        c2 = _mm512_ternarylogic_epi32(h0, c3, v->key[i][1], 0x96);
-        c1 = p1;
-        c3 = p0;
-    }
     c0 = _mm512_mask_shuffle_epi32(c0, 0xaaaa, c1, (_MM_PERM_ENUM)0xa0);
     c2 = _mm512_mask_shuffle_epi32(c2, 0xaaaa, c3, (_MM_PERM_ENUM)0xa0);
-    *low = MPTI_Z8(unpacklo_epi64, c0, c2);       /* blocks 0 to 3, which are in the even places */
-    *high = MPTI_Z8(unpackhi_epi64, c0, c2);
+    r[0] = MPTI_Z8(unpacklo_epi64, c0, c2);
+    r[1] = MPTI_Z8(unpackhi_epi64, c0, c2);
+}
+
+/* Sixteen blocks in two groups, whose rounds take turns: one alone waits for its products. */
+MPTI_IN_AVX512 void mpti_philox_avx512(__m512i *r, const mpti_philox_vectors *v, uint64_t block)
+{
+    const __m512i m0 = _mm512_set1_epi32((int)0xd2511f53u), m1 = _mm512_set1_epi32((int)0xcd9e8d57u);
+    __m512i       a0 = _mm512_add_epi64(_mm512_set1_epi64((long long)block),
+                                        _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
+    __m512i       b0 = _mm512_add_epi64(a0, _mm512_set1_epi64(8));
+    __m512i       a1 = MPTI_Z8(srli_epi64, a0, 32), a2 = v->stream, a3 = v->step;
+    __m512i       b1 = MPTI_Z8(srli_epi64, b0, 32), b2 = v->stream, b3 = v->step;
+    int           i;
+#define MPTI_ROUND(c0, c1, c2, c3)                                                              \
+    do {                                                                                        \
+        const __m512i p0 = MPTI_Z8(mul_epu32, m0, c0), p1 = MPTI_Z8(mul_epu32, m1, c2);         \
+        const __m512i h0 = MPTI_Z16(shuffle_epi32, p0, (_MM_PERM_ENUM)0xf5);                    \
+        const __m512i h1 = MPTI_Z16(shuffle_epi32, p1, (_MM_PERM_ENUM)0xf5);                    \
+        c0 = _mm512_ternarylogic_epi32(h1, c1, v->key[i][0], 0x96);                             \
+        c2 = _mm512_ternarylogic_epi32(h0, c3, v->key[i][1], 0x96);                             \
+        c1 = p1;                                                                                \
+        c3 = p0;                                                                                \
+    } while (0)
+    for (i = 0; i < 10; i++) {
+        MPTI_ROUND(a0, a1, a2, a3);
+        MPTI_ROUND(b0, b1, b2, b3);
+    }
+#undef MPTI_ROUND
+    mpti_philox_words_avx512(r, a0, a1, a2, a3);
+    mpti_philox_words_avx512(r + 2, b0, b1, b2, b3);
 }
 
 /* Sixteen floats to f16, up with probability (what is dropped) / (the gap). A number that is normal in f16
@@ -4704,6 +4720,16 @@ MPTI_IN_AVX512 __m512i mpti_bf16_stochastic_avx512(__m512i u, __m512i random)
     return _mm512_ternarylogic_epi32(t, u, _mm512_set1_epi32((int)0x80000000u), 0xf8);
 }
 
+/* 32 floats, of which k says which are there, with their words. */
+MPTI_IN_AVX512 __m512i mpti_stochastic_32_avx512(const unsigned char *from, uint64_t k, const __m512i *r,
+                                                 int brain)
+{
+    const __m512i a = mpti_load_f32_avx512(from, k), b = mpti_load_f32_avx512(from + 64u, k >> 16);
+    return brain ? mpti_upper_halves_avx512(mpti_bf16_stochastic_avx512(a, r[0]),
+                                            mpti_bf16_stochastic_avx512(b, r[1]))
+                 : mpti_join_avx512(mpti_f16_stochastic_avx512(a, r[0]), mpti_f16_stochastic_avx512(b, r[1]));
+}
+
 /* n floats to f16 or bf16 with the words from first_element on, a multiple of four. */
 MPTI_AVX512_TARGET static void mpti_stochastic_avx512(unsigned char *to, const unsigned char *from, size_t n,
                                                       int brain, const mpt_opts *o, uint64_t first)
@@ -4711,17 +4737,16 @@ MPTI_AVX512_TARGET static void mpti_stochastic_avx512(unsigned char *to, const u
     mpti_philox_vectors v;
     size_t              i;
     mpti_philox_init_avx512(&v, o);
-    for (i = 0; i < n; i += 32u) {
-        const size_t   count = n - i < 32u ? n - i : 32u;
-        const uint64_t k = MPTI_BITS_BELOW(count);
-        const __m512i  a = mpti_load_f32_avx512(from + 4u * i, k);
-        const __m512i  b = mpti_load_f32_avx512(from + 4u * i + 64u, k >> 16);
-        __m512i        low, high, r;
-        mpti_philox_avx512(&low, &high, &v, (first + i) >> 2);
-        r = brain ? mpti_upper_halves_avx512(mpti_bf16_stochastic_avx512(a, low),
-                                             mpti_bf16_stochastic_avx512(b, high))
-                  : mpti_join_avx512(mpti_f16_stochastic_avx512(a, low), mpti_f16_stochastic_avx512(b, high));
-        mpti_store_avx512(to + 2u * i, r, count, 2);
+    for (i = 0; i < n; i += 64u) {
+        const size_t low = n - i < 32u ? n - i : 32u, high = n - i < 64u ? n - i - low : 32u;
+        __m512i      r[4], x;
+        mpti_philox_avx512(r, &v, (first + i) >> 2);
+        x = mpti_stochastic_32_avx512(from + 4u * i, MPTI_BITS_BELOW(low), r, brain);
+        mpti_store_avx512(to + 2u * i, x, low, 2);
+        if (!high)
+            break;
+        x = mpti_stochastic_32_avx512(from + 4u * i + 128u, MPTI_BITS_BELOW(high), r + 2, brain);
+        mpti_store_avx512(to + 2u * i + 64u, x, high, 2);
     }
 }
 #endif

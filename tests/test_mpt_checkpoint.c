@@ -7,26 +7,28 @@
 
 #include "test.h"
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-/* A small run with two tensors: AdamW with an FP32 master, SGD-like fields for the rest. All of its memory is
- * in one struct, so that memcmp sees any change. */
-enum { N = 11, MICRO = 3 };
+/* A small run: two tensors with FP32 masters under AdamW, a matrix with stochastic rounding under Adafactor,
+ * one with Kahan and bf16 moments under Lion. All of its memory is in one struct without gaps, so that memcmp
+ * sees any change. */
+enum { N = 11, MICRO = 3, COUNT = 4, MATRIX = 12, COLUMNS = 2 };
 typedef struct run {
     mpt_scaler scaler;
     mpt_step   step;
     mpt_sgd    sgd;
     mpt_adamw  adamw;
     mpt_lion   lion;
+    mpt_adafactor adafactor;
     uint64_t   counter[2];      /* micro-batches done, a generator */
     float      w[2][N], m[2][N], v[2][N];
     mpt_f16    p[2][N], g[2][N];
+    float      factors[MATRIX / COLUMNS + COLUMNS];
+    mpt_bf16   matrix[MATRIX], matrix_g[MATRIX], kahan[N], kahan_rest[N], kahan_g[N], kahan_m[N];
 } run;
 
-static void bind(run *r, mpt_tensor t[2])
+static void bind(run *r, mpt_tensor t[COUNT])
 {
     int i;
-    memset(t, 0, 2 * sizeof *t);
+    memset(t, 0, COUNT * sizeof *t);
     for (i = 0; i < 2; i++) {
         t[i].name = i ? "second" : "first";
         t[i].n = N;
@@ -37,6 +39,23 @@ static void bind(run *r, mpt_tensor t[2])
         t[i].v = r->v[i];
         t[i].param_format = t[i].grad_format = MPT_F16;
     }
+    for (; i < COUNT; i++)
+        t[i].param_format = t[i].grad_format = MPT_BF16;
+    t[2].name = "matrix";
+    t[2].n = MATRIX;
+    t[2].columns = COLUMNS;
+    t[2].param = r->matrix;
+    t[2].grad = r->matrix_g;
+    t[2].v = r->factors;
+    t[2].storage = MPT_STORE_STOCHASTIC;
+    t[3].name = "kahan";
+    t[3].n = N;
+    t[3].param = r->kahan;
+    t[3].extra = r->kahan_rest;
+    t[3].grad = r->kahan_g;
+    t[3].m = r->kahan_m;
+    t[3].storage = MPT_STORE_KAHAN;
+    t[3].moments = MPT_MOMENTS_BF16;
 }
 
 static mpt_state state_of(run *r, const mpt_tensor *t)
@@ -50,10 +69,11 @@ static mpt_state state_of(run *r, const mpt_tensor *t)
     s.sgd = &r->sgd;
     s.adamw = &r->adamw;
     s.lion = &r->lion;
+    s.adafactor = &r->adafactor;
     s.counters = r->counter;
     s.counter_count = 2;
     s.tensors = t;
-    s.tensor_count = 2;
+    s.tensor_count = COUNT;
     s.gradients = 1;
     return s;
 }
@@ -67,13 +87,15 @@ static uint64_t next(run *r)
 static void start(run *r)
 {
     mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_MPT);
-    mpt_tensor        t[2];
+    mpt_tensor        t[COUNT];
+    float             w[MATRIX];
     int               i, k;
     memset(r, 0, sizeof *r);
     c.interval = 4;
     CHECK_EQ_I(mpt_scaler_init(&r->scaler, &c), MPT_OK);
     r->adamw = mpt_adamw_defaults();
     r->lion = mpt_lion_defaults();
+    r->adafactor = mpt_adafactor_defaults();
     r->sgd.lr = 0.5f;
     r->counter[1] = 7;
     for (i = 0; i < 2; i++)
@@ -81,30 +103,46 @@ static void start(run *r)
             r->w[i][k] = (float)(next(r) % 2000u) * 1e-3f - 1.0f;
     bind(r, t);
     CHECK_EQ_I(mpt_publish(t, 2), MPT_OK);
+    for (i = 2; i < COUNT; i++) {
+        for (k = 0; k < MATRIX; k++)
+            w[k] = (float)(next(r) % 2000u) * 1e-3f - 1.0f;
+        CHECK_EQ_I(mpt_weights_set(&t[i], w), MPT_OK);
+    }
 }
 
 /* One micro-batch; every third one ends a step, every fifth overflows at the first scales. */
 static void micro_batch(run *r)
 {
-    mpt_tensor t[2], part[2];
-    mpt_f16    g[2][N];
+    mpt_tensor t[COUNT], part[COUNT];
+    mpt_step   second, third;
+    mpt_f16    g[COUNT][MATRIX];
+    float      w[MATRIX];
     int        i, k;
     bind(r, t);
     bind(r, part);
-    if (r->counter[0] % MICRO == 0)
+    if (r->counter[0] % MICRO == 0) {
         memset(r->g, 0, sizeof r->g);
-    for (i = 0; i < 2; i++) {
+        memset(r->matrix_g, 0, sizeof r->matrix_g);
+        memset(r->kahan_g, 0, sizeof r->kahan_g);
+    }
+    for (i = 0; i < COUNT; i++) {
         part[i].grad = g[i];
-        for (k = 0; k < N; k++) {
-            const float x = (float)(next(r) % 2000u) * 1e-3f - 1.0f + mpt_f32_from_f16(r->p[i][k]);
+        part[i].grad_format = MPT_F16;
+        CHECK_EQ_I(mpt_weights_get(&t[i], w), MPT_OK);
+        for (k = 0; k < (int)t[i].n; k++) {
+            const float p = i < 2 ? mpt_f32_from_f16(r->p[i][k]) : w[k];
+            const float x = (float)(next(r) % 2000u) * 1e-3f - 1.0f + p;
             g[i][k] = mpt_f16_from_f32(mpt_scaler_scale(&r->scaler, r->counter[0] % 5u ? 1e-3f * x : x));
         }
     }
-    CHECK_EQ_I(mpt_accumulate(t, part, 2), MPT_OK);
+    CHECK_EQ_I(mpt_accumulate(t, part, COUNT), MPT_OK);
     if (++r->counter[0] % MICRO)
         return;
-    CHECK_EQ_I(mpt_check(&r->scaler, &r->step, t, 2), MPT_OK);
+    CHECK_EQ_I(mpt_check(&r->scaler, &r->step, t, COUNT), MPT_OK);
     CHECK_EQ_I(mpt_clip(&r->step, 1.0f), MPT_OK);
+    second = third = r->step;
+    CHECK_EQ_I(mpt_adafactor_step(&r->adafactor, &second, t + 2, 1), MPT_OK);
+    CHECK_EQ_I(mpt_lion_step(&r->lion, &third, t + 3, 1), MPT_OK);
     CHECK_EQ_I(mpt_adamw_step(&r->adamw, &r->step, t, 2), MPT_OK);
     (void)mpt_scaler_update(&r->scaler);
 }
@@ -113,7 +151,7 @@ static unsigned char buffer[8192], other[8192];
 
 static size_t save(run *r, unsigned char *to)
 {
-    mpt_tensor t[2];
+    mpt_tensor t[COUNT];
     mpt_state  s;
     size_t     bytes = 0;
     bind(r, t);
@@ -126,7 +164,7 @@ static size_t save(run *r, unsigned char *to)
 
 static mpt_status load(run *r, const unsigned char *from, size_t bytes)
 {
-    mpt_tensor t[2];
+    mpt_tensor t[COUNT];
     mpt_state  s;
     bind(r, t);
     s = state_of(r, t);
@@ -142,7 +180,7 @@ TEST(resume_everywhere)
     start(&a);
     for (i = 0; i < STEPS; i++)
         micro_batch(&a);
-    CHECK(a.scaler.skipped > 0 && a.adamw.t > 0);
+    CHECK(a.scaler.skipped > 0 && a.adamw.t > 0 && a.adafactor.t == a.adamw.t && a.lion.t == a.adamw.t);
     for (stop = 0; stop <= STEPS; stop++) {
         size_t bytes;
         start(&b);
@@ -207,24 +245,24 @@ static void resum(unsigned char *p, size_t bytes)
 TEST(another_version_or_shape_is_refused)
 {
     run        r, was;
-    mpt_tensor t[2], good[2];
+    mpt_tensor t[COUNT], good[COUNT];
     mpt_state  s, full;
     mpt_f16    extra[N];
     size_t     bytes, i;
     start(&r);
     bytes = save(&r, buffer);
     memcpy(other, buffer, bytes);
-    other[8] = 2;
+    other[8] = 1;
     resum(other, bytes);
     refused(other, bytes, 8);
-    other[8] = 1;
+    other[8] = 2;
     resum(other, bytes);
     CHECK_EQ_I(load(&r, other, bytes), MPT_OK);
     was = r;
     bind(&r, good);
     full = state_of(&r, good);
     memset(extra, 0, sizeof extra);
-    for (i = 0; i < 16; i++) {
+    for (i = 0; i < 19; i++) {
         memcpy(t, good, sizeof t);
         s = full;
         s.tensors = t;
@@ -244,6 +282,9 @@ TEST(another_version_or_shape_is_refused)
         case 12: s.scaler_count = 0; break;
         case 13: s.lion = NULL; break;
         case 14: s.gradients = 0; break;
+        case 15: s.adafactor = NULL; break;
+        case 16: t[2].columns = MATRIX / COLUMNS; break;        /* as many factors, of another shape */
+        case 17: t[2].columns = 0; break;
         default: t[0].moments = MPT_MOMENTS_BF16; break;
         }
         CHECK_EQ_U_AT((unsigned)-(int)mpt_state_load(&s, buffer, bytes), (unsigned)-(int)MPT_E_DATA, i);
@@ -254,7 +295,7 @@ TEST(another_version_or_shape_is_refused)
 TEST(bad_arguments)
 {
     run        r;
-    mpt_tensor t[2];
+    mpt_tensor t[COUNT];
     mpt_state  s, bad;
     size_t     bytes = 0, n = 77;
     start(&r);
@@ -270,6 +311,10 @@ TEST(bad_arguments)
     CHECK_EQ_I(mpt_state_save(NULL, buffer, bytes), MPT_E_ARG);
     CHECK_EQ_I(mpt_state_load(&s, NULL, bytes), MPT_E_ARG);
     CHECK_EQ_I(mpt_state_load(NULL, buffer, bytes), MPT_E_ARG);
+    bad = s;
+    bad.counters = (uint64_t *)(void *)(buffer + (bytes / 16u) * 8u);       /* the state within the buffer */
+    CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_E_ARG);
+    CHECK_EQ_I(mpt_state_load(&bad, buffer, bytes), MPT_E_ARG);
     bad = s;
     bad.scalers = NULL;
     CHECK_EQ_I(mpt_state_size(&bad, &n), MPT_E_ARG);
@@ -292,20 +337,21 @@ TEST(bad_arguments)
 TEST(golden_bytes)
 {
     static const unsigned char golden[] = {
-        0x6d, 0x70, 0x2d, 0x73, 0x74, 0x61, 0x74, 0x65, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-        0xd4, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x6d, 0x70, 0x2d, 0x73, 0x74, 0x61, 0x74, 0x65, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0xe4, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
         0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
         0x00, 0x00, 0x80, 0x3e, 0x00, 0x00, 0x00, 0x3f, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00,
         0x09, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-        0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-        0x56, 0x04, 0x02, 0x86, 0x4c, 0xea, 0x63, 0xaf, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01,
+        0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x56, 0x04, 0x02, 0x86, 0x4c, 0xea, 0x63, 0xaf,
+        0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
         0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
         0x00, 0x00, 0x80, 0x3f, 0x00, 0x00, 0x20, 0xc0, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
         0x00, 0x3c, 0x00, 0x7c, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
         0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-        0x00, 0x00, 0x00, 0x00, 0x5c, 0x47, 0xa8, 0xb1, 0xac, 0x42, 0xc8, 0x0f,
+        0x00, 0x00, 0x00, 0x00, 0x7f, 0x1a, 0x00, 0x32, 0x44, 0x8e, 0x61, 0xb4,
     };
     uint64_t   counter = (uint64_t)0x0102030405060708u;
     float      w[2] = {1.0f, -2.5f};

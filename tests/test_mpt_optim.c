@@ -5,6 +5,7 @@
  *     cc -O2 -std=c99 -I. tests/test_mpt_optim.c -o test_mpt_optim -lm && ./test_mpt_optim */
 static int last_path = 9;       /* the paths of mpt_half.h, up to this one */
 #define MPTI_LAST_PATH last_path
+#define MPTI_STREAM_FROM 512    /* elements from which copies go around the cache */
 #define MPT_IMPLEMENTATION
 #include "../mpt.h"
 
@@ -727,6 +728,365 @@ TEST(bad_hyperparameters)
     }
 }
 
+/* ---- Adafactor ---- */
+
+/* PyTorch's Adafactor in double, on rows * columns elements; columns 0: a vector. v: the state. */
+static void book_adafactor(double *w, double *v, const double *g, const mpt_adafactor *o, size_t n,
+                           size_t columns, int t)
+{
+    const double fresh = pow(t, -0.8), eps1 = (double)o->eps1, lr = (double)o->lr;
+    const size_t rows = columns ? n / columns : 0;
+    double       ww = 0.0, uu = 0.0, mean = 0.0, alpha, size;
+    static double u[MOST];
+    size_t       i, j;
+    for (i = 0; i < rows; i++) {
+        double sum = 0.0;
+        for (j = 0; j < columns; j++)
+            sum += g[i * columns + j] * g[i * columns + j];
+        v[i] += fresh * (sum / (double)columns - v[i]);
+        mean += v[i] / (double)rows;
+    }
+    for (j = 0; j < columns; j++) {
+        double sum = 0.0;
+        for (i = 0; i < rows; i++)
+            sum += g[i * columns + j] * g[i * columns + j];
+        v[rows + j] += fresh * (sum / (double)rows - v[rows + j]);
+    }
+    for (i = 0; i < n; i++) {
+        double x;
+        if (!columns)
+            v[i] += fresh * (g[i] * g[i] - v[i]);
+        x = columns ? v[i / columns] * v[rows + i % columns] / fmax(mean, eps1) : v[i];
+        u[i] = g[i] / sqrt(fmax(x, eps1 * eps1));
+        ww += w[i] * w[i];
+        uu += u[i] * u[i];
+    }
+    alpha = fmax((double)o->eps2, sqrt(ww / (double)n)) * fmin(lr, 1.0 / sqrt(t));
+    size = fmax(1.0, sqrt(uu / (double)n) / (double)o->clip);
+    for (i = 0; i < n; i++)
+        w[i] = w[i] * (1.0 - lr * (double)o->weight_decay) - alpha / size * u[i];
+}
+
+static mpt_adafactor adafactor_make(int variant)
+{
+    mpt_adafactor o = mpt_adafactor_defaults();
+    if (variant == 1) o.weight_decay = 0.1f;
+    if (variant == 2) o.eps1 = 1e-2f, o.eps2 = 0.9f, o.clip = 0.25f;
+    if (variant == 3) o.lr = 0.5f;
+    return o;
+}
+
+/* Bounds as for the others; the directions are a handful of roundings off. */
+static void adafactor_against_book(const struct form *form, size_t n, size_t columns, mpt_format grad,
+                                   int variant, int steps, double ulp)
+{
+    static double w[MOST], v[MOST], g[MOST];
+    static float  back[MOST];
+    mpt_adafactor o = adafactor_make(variant);
+    double        worst = 0.0;
+    size_t        i;
+    int           t;
+    mt_context(mpt_storage_text(form->storage), mpt_format_get(form->param)->name);
+    layer_make(&la, n, form->storage, form->param, grad, MPT_MOMENTS_F32);
+    la.t.columns = columns;
+    la.t.m = NULL;
+    memset(v, 0, sizeof v);
+    CHECK_EQ_I(mpt_weights_get(&la.t, back), MPT_OK);
+    for (i = 0; i < n; i++)
+        w[i] = (double)back[i];
+    for (t = 1; t <= steps; t++) {
+        mpt_step step = checked(1.0f / 512.0f, 1.0f);
+        layer_gradient(&la, t % 9 ? 512.0f : 4.0f);
+        for (i = 0; i < n; i++)
+            g[i] = (double)element(la.a.grad, grad, i) / 512.0;
+        book_adafactor(w, v, g, &o, n, columns, t);
+        CHECK_EQ_I(mpt_adafactor_step(&o, &step, &la.t, 1), MPT_OK);
+        CHECK_EQ_U(o.t, t);
+    }
+    CHECK_EQ_I(mpt_weights_get(&la.t, back), MPT_OK);
+    for (i = 0; i < n; i++) {
+        const double off = fabs((double)back[i] - w[i]) / (1.0 + fabs(w[i]));
+        worst = off > worst ? off : worst;
+    }
+    CHECK(worst <= (double)steps * ulp / 2.0);
+    for (i = 0; i < (columns ? n / columns + columns : n); i++)
+        CHECK(fabs((double)la.a.v[i] - v[i]) <= 1e-5 * v[i]);
+}
+
+TEST(adafactor_follows_the_textbook)
+{
+    static const struct { size_t n, columns; } shapes[] = {
+        {64, 0}, {64, 8}, {64, 64}, {64, 1}, {60, 4}, {1, 1}, {7 * 300, 300}, {300 * 3, 3}};
+    size_t s, f;
+    int    variant;
+    for (s = 0; s < COUNT(shapes); s++)
+        for (variant = 0; variant < 4; variant++)
+            for (f = 0; f < 3; f++) {
+                const size_t n = shapes[s].n, c = shapes[s].columns;
+                adafactor_against_book(&forms[0], n, c, formats[f], variant, 50, ldexp(1.0, -24));
+                adafactor_against_book(&forms[7], n, c, formats[f], variant, 50, ldexp(1.0, -20));
+                adafactor_against_book(&forms[8], n, c, formats[f], variant, 50, ldexp(1.0, -17));
+                adafactor_against_book(&forms[9], n, c, formats[f], variant, 50, ldexp(1.0, -24));
+            }
+    adafactor_against_book(&forms[0], 17000, 125, MPT_F16, 0, 5, ldexp(1.0, -24));   /* over two chunks */
+    adafactor_against_book(&forms[0], 17000, 0, MPT_F16, 0, 5, ldexp(1.0, -24));
+}
+
+/* The same bits on every path; bf16 second moments of a vector; nothing in a skipped step; whatever the loss
+ * is scaled by, as long as eps1 follows. */
+TEST(adafactor_bits)
+{
+    static const size_t columns[] = {0, 1, 25, 300};
+    size_t              c, f;
+    int                 t;
+    for (c = 0; c < COUNT(columns); c++)
+        for (f = 0; f < COUNT(forms); f++)
+            for (last_path = 0; last_path < 6; last_path++) {
+                mpt_adafactor o1 = adafactor_make(1), o2 = adafactor_make(1), was;
+                int           path = last_path;
+                o2.eps1 /= 4096.0f;
+                layer_make(&la, 300, forms[f].storage, forms[f].param, MPT_F32,
+                           c ? MPT_MOMENTS_F32 : MPT_MOMENTS_BF16);
+                la.t.columns = columns[c];
+                memcpy(&lb.a, &la.a, sizeof la.a);
+                layer_bind(&lb, 300, forms[f].storage, forms[f].param, MPT_F32,
+                           c ? MPT_MOMENTS_F32 : MPT_MOMENTS_BF16);
+                lb.t.columns = columns[c];
+                for (t = 0; t < 3; t++) {
+                    mpt_step s1 = checked(1.0f, 1.0f), s2 = checked(1.0f / 4096.0f, 1.0f);
+                    layer_gradient(&la, 1.0f);
+                    memcpy(lb.a.grad, la.a.grad, sizeof la.a.grad);
+                    CHECK_EQ_I(mpt_adafactor_step(&o1, &s1, &la.t, 1), MPT_OK);
+                    last_path = 0;
+                    CHECK_EQ_I(mpt_adafactor_step(&o2, &s2, &lb.t, 1), MPT_OK);
+                    last_path = path;
+                    CHECK_EQ_U(s1.stage, MPT_STAGE_STEPPED);
+                }
+                CHECK(!memcmp(la.a.master, lb.a.master, sizeof la.a.master));
+                CHECK(!memcmp(la.a.param, lb.a.param, sizeof la.a.param));
+                CHECK(!memcmp(la.a.extra, lb.a.extra, sizeof la.a.extra));
+                memcpy(&lb.a, &la.a, sizeof la.a);
+                was = o1;
+                {
+                    mpt_step bad = checked(1.0f, 1.0f);
+                    bad.found_inf = 1u;
+                    CHECK_EQ_I(mpt_adafactor_step(&o1, &bad, &la.t, 1), MPT_OK);
+                    CHECK(!memcmp(&lb.a, &la.a, sizeof la.a) && !memcmp(&was, &o1, sizeof o1));
+                    CHECK_EQ_I(mpt_adafactor_step(&o1, &bad, &la.t, 1), MPT_E_ORDER);
+                }
+            }
+    last_path = 9;
+}
+
+#define ADAFACTOR_REFUSED(field, value, status)                                 \
+    do {                                                                        \
+        mpt_adafactor o_ = adafactor_make(0);                                   \
+        mpt_step      step_ = checked(1.0f, 1.0f);                              \
+        o_.field = value;                                                       \
+        memcpy(&lb.a, &la.a, sizeof la.a);                                      \
+        CHECK_EQ_I(mpt_adafactor_step(&o_, &step_, &la.t, 1), status);          \
+        CHECK(!memcmp(&lb.a, &la.a, sizeof la.a) && !o_.t);                     \
+    } while (0)
+
+TEST(adafactor_refuses)
+{
+    const float nan = mpti_f32_make(0x7fc00000u), inf = mpti_f32_make(0x7f800000u);
+    const float rates[] = {-0.1f, nan, inf};
+    mpt_memory  memory;
+    mpt_adam    adam = mpt_adam_defaults();
+    mpt_step    step = checked(1.0f, 1.0f);
+    size_t      i;
+    layer_make(&la, 60, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+    la.t.columns = 12;
+    for (i = 0; i < COUNT(rates); i++) {
+        ADAFACTOR_REFUSED(lr, rates[i], MPT_E_ARG);
+        ADAFACTOR_REFUSED(eps1, rates[i], MPT_E_ARG);
+        ADAFACTOR_REFUSED(eps2, rates[i], MPT_E_ARG);
+        ADAFACTOR_REFUSED(clip, rates[i], MPT_E_ARG);
+        ADAFACTOR_REFUSED(weight_decay, rates[i], MPT_E_ARG);
+    }
+    ADAFACTOR_REFUSED(eps1, 0.0f, MPT_E_ARG);
+    ADAFACTOR_REFUSED(clip, 0.0f, MPT_E_ARG);
+    la.t.columns = 7;
+    ADAFACTOR_REFUSED(reserved, 0u, MPT_E_ARG);
+    la.t.columns = 61;
+    ADAFACTOR_REFUSED(reserved, 0u, MPT_E_ARG);
+    la.t.columns = 12;
+    la.t.v = NULL;
+    ADAFACTOR_REFUSED(reserved, 0u, MPT_E_ARG);
+    la.t.v = la.a.grad + 59;
+    ADAFACTOR_REFUSED(reserved, 0u, MPT_E_ARG);
+    la.t.v = la.a.v;
+    memcpy(&lb.a, &la.a, sizeof la.a);
+    CHECK_EQ_I(mpt_adam_step(&adam, &step, &la.t, 1), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_adafactor_step(NULL, &step, &la.t, 1), MPT_E_ARG);
+    CHECK(!memcmp(&lb.a, &la.a, sizeof la.a));
+    CHECK_EQ_I(mpt_memory_report(&la.t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_FACTORS, &memory), MPT_OK);
+    CHECK_EQ_U(memory.v, (60 / 12 + 12) * 4);
+    la.t.columns = 0;
+    CHECK_EQ_I(mpt_memory_report(&la.t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_FACTORS, &memory), MPT_OK);
+    CHECK_EQ_U(memory.v, 60 * 4);
+    la.t.columns = 3;                               /* nothing, of whatever shape */
+    la.t.n = 0;
+    {
+        mpt_adafactor o = adafactor_make(0);
+        CHECK_EQ_I(mpt_adafactor_step(&o, &step, &la.t, 1), MPT_OK);
+        CHECK_EQ_U(o.t, 1);
+    }
+}
+
+/* ---- arrays that overlap ---- */
+
+enum { KINDS = 6 };                                 /* master, param, extra, grad, m, v */
+typedef struct place { size_t begin, end; } place;
+
+/* Where the arrays of a tensor with n elements lie, in room[]; which of them its storage has. */
+static void tensor_at(mpt_tensor *t, unsigned char *room, size_t n, const struct form *form, mpt_format grad,
+                      mpt_moments moments, const size_t at[KINDS], place where[KINDS])
+{
+    const size_t moment = moments == MPT_MOMENTS_BF16 ? 2u : 4u, param = form->param == MPT_F32 ? 4u : 2u;
+    const int    rest = form->storage == MPT_STORE_KAHAN || form->storage == MPT_STORE_SPLIT;
+    const size_t bytes[KINDS] = {form->storage == MPT_STORE_MASTER ? 4u : 0u, param, rest ? 2u : 0u,
+                                 grad == MPT_F32 ? 4u : 2u, moment, moment};
+    size_t       k;
+    void        *array[KINDS];
+    memset(t, 0, sizeof *t);
+    for (k = 0; k < KINDS; k++) {
+        where[k].begin = at[k];
+        where[k].end = at[k] + n * bytes[k];
+        array[k] = room + at[k];
+    }
+    t->n = n;
+    t->master = (float *)array[0];
+    t->param = array[1];
+    t->extra = array[2];
+    t->grad = array[3];
+    t->m = array[4];
+    t->v = array[5];
+    t->param_format = form->param;
+    t->grad_format = grad;
+    t->storage = form->storage;
+    t->moments = moments;
+}
+
+static int places_meet(const place a[KINDS], const place b[KINDS], int same)
+{
+    size_t i, j;
+    for (i = 0; i < KINDS; i++)
+        for (j = 0; j < (same ? i : (size_t)KINDS); j++)
+            if (a[i].begin < b[j].end && b[j].begin < a[i].end && a[i].begin < a[i].end &&
+                b[j].begin < b[j].end && !(i == 3 && j == 3))
+                return 1;
+    return 0;
+}
+
+/* Random lists, dense and sparse, in order and not, against every pair of arrays. Nothing is read. */
+TEST(overlap_is_found_in_any_list)
+{
+    static unsigned char room[20000];
+    const int            lists = mt.long_mode ? 3000000 : 30000;
+    int                  i, found[3] = {0, 0, 0};
+    for (i = 0; i < lists; i++) {
+        const size_t   count = 1u + (size_t)(mt_random() % 6u);
+        const size_t   most = i % 3 == 0 ? 300u : i % 3 == 1 ? 3000u : 19000u;
+        const int      order = (int)(mt_random() % 4u);     /* random; up; up, kind by kind; down */
+        mpt_tensor     t[6];
+        place          where[6][KINDS];
+        mpt_fault      fault = {99, NULL};
+        size_t         a, b, k, want = 99, next = 0;
+        mpt_status     status;
+        for (a = 0; a < count; a++) {
+            size_t at[KINDS];
+            for (k = 0; k < KINDS; k++) {
+                at[k] = (size_t)(mt_random() % most);
+                next += 12u + (size_t)(mt_random() % 3u);
+                if (order)
+                    at[k] = order == 1 ? next : order == 2 ? k * 400u + a * 17u : 10000u - next;
+            }
+            tensor_at(&t[a], room, (size_t)(mt_random() % 5u), &forms[mt_random() % COUNT(forms)],
+                      formats[mt_random() % 3u], (mpt_moments)(mt_random() % 2u), at, where[a]);
+        }
+        for (a = count; a-- > 0;)
+            for (b = 0; b < a; b++)
+                want = places_meet(where[a], where[b], 0) ? a : want;
+        for (a = count, b = 0; a-- > 0;)            /* a tensor's own arrays are looked at first */
+            if (places_meet(where[a], where[a], 1))
+                want = a, b = 1;
+        status = mpt_tensors_validate(t, count, MPTI_NEEDS_ANY, &fault);
+        CHECK_EQ_I(status, want == 99 ? MPT_OK : MPT_E_ARG);
+        CHECK_EQ_U(fault.tensor, want == 99 ? 0u : want);
+        CHECK(want == 99 ? !fault.why : fault.why && strstr(fault.why, b ? "two arrays" : "earlier") != NULL);
+        found[want == 99 ? 0 : b ? 1 : 2]++;
+    }
+    CHECK(found[0] > lists / 100 && found[1] > lists / 100 && found[2] > lists / 100);
+}
+
+/* The first step looks, and changes nothing; mpt_tensors_validate looks whenever it is asked. */
+TEST(overlap_is_refused_by_the_first_step)
+{
+    static unsigned char room[1000], was[1000];
+    size_t               i, f, a, b, k;
+    for (i = 1; i < COUNT(recipes); i += 2)
+        for (f = 0; f < COUNT(forms); f++)
+            for (a = 0; a < KINDS; a++)
+                for (b = 0; b < KINDS; b++) {
+                    optimizer  o = optimizer_make(i), before;
+                    mpt_step   step = checked(1.0f, 1.0f);
+                    const int  has_v = o.kind != SGD && o.kind != LION;
+                    mpt_tensor t[2];
+                    place      where[2][KINDS];
+                    size_t     at[2][KINDS];
+                    mpt_status want = MPT_OK;
+                    for (k = 0; k < 2 * KINDS; k++)
+                        at[k / KINDS][k % KINDS] = 80u * k;
+                    at[1][b] = at[0][a];
+                    for (k = 0; k < 2; k++)
+                        tensor_at(&t[k], room, 4, &forms[f], MPT_F32, MPT_MOMENTS_F32, at[k], where[k]);
+                    if (!has_v)
+                        t[0].v = t[1].v = NULL;
+                    else if (a == 5 || b == 5)
+                        want = MPT_E_ARG;
+                    if (a != 5 && b != 5 && (a != 3 || b != 3))
+                        want = MPT_E_ARG;
+                    if (where[0][a].begin == where[0][a].end || where[1][b].begin == where[1][b].end)
+                        want = MPT_OK;
+                    memset(room, 0, sizeof room);
+                    memcpy(was, room, sizeof was);
+                    before = o;
+                    CHECK_EQ_I(optimizer_step(&o, &step, t, 2), want);
+                    CHECK_EQ_U(step.stage, want == MPT_OK ? MPT_STAGE_STEPPED : MPT_STAGE_CHECKED);
+                    if (want != MPT_OK)
+                        CHECK(!memcmp(room, was, sizeof was) && !memcmp(&before, &o, sizeof o));
+                }
+}
+
+/* Floats to set weights from, or to get them into, that are the weights. */
+TEST(weights_do_not_come_from_themselves)
+{
+    size_t f;
+    for (f = 0; f < COUNT(forms); f++) {
+        layer_make(&la, 10, forms[f].storage, forms[f].param, MPT_F32, MPT_MOMENTS_F32);
+        REFUSED(mpt_weights_set(&la.t, (const float *)la.t.param), MPT_E_ARG);
+        REFUSED(mpt_weights_get(&la.t, (float *)la.t.param), MPT_E_ARG);
+        if (la.t.extra)
+            REFUSED(mpt_weights_get(&la.t, (float *)la.t.extra), MPT_E_ARG);
+        if (la.t.master)
+            REFUSED(mpt_weights_set(&la.t, la.t.master + 9), MPT_E_ARG);
+        CHECK_EQ_I(mpt_weights_get(&la.t, la.a.grad), MPT_OK);
+    }
+}
+
+/* SGD without momentum neither reads nor writes m: a signalling NaN in bf16 would come back quiet. */
+TEST(moments_that_are_not_needed_stay)
+{
+    mpt_sgd  o = {0.1f, 0.0f, 0.0f, 0u, 0u};
+    mpt_step step = checked(1.0f, 1.0f);
+    layer_make(&la, 300, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_BF16);
+    *code(la.a.m, 7) = *code(la.a.v, 299) = 0x7f81u;
+    CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_OK);
+    CHECK(*code(la.a.m, 7) == 0x7f81u && *code(la.a.v, 299) == 0x7f81u);
+}
+
 /* ---- corners of single formulas ---- */
 
 TEST(lion_of_zero_moves_nothing)
@@ -832,8 +1192,8 @@ TEST(subnormals_flushed)
 
 TEST(registry)
 {
-    static float    w[8], g[8], m[8];
-    static uint16_t p[8], e[8];
+    static float    w[8], g[8], m[8], m2[8];
+    static uint16_t p[8], p2[8], e[8];
     mpt_tensor      item[2];
     mpt_tensors     list;
     CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_BF16, MPT_F32), MPT_OK);
@@ -845,7 +1205,7 @@ TEST(registry)
     CHECK_EQ_I(item[0].grad_format, MPT_F32);
     list.model.storage = MPT_STORE_KAHAN;
     list.model.seed = 3u;
-    CHECK_EQ_I(mpt_tensors_add(&list, "b", 8, p, g, e, m, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_add(&list, "b", 8, p2, g, e, m2, NULL), MPT_OK);
     CHECK(item[1].extra == e && !item[1].master && item[1].seed == 3u);
     CHECK_EQ_I(list.status, MPT_OK);
     CHECK_EQ_I(mpt_tensors_add(&list, "c", 8, p, g, e, m, NULL), MPT_E_MEMORY);
@@ -853,7 +1213,12 @@ TEST(registry)
     CHECK_EQ_I(list.status, MPT_E_MEMORY);
     list.count = 1;
     CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, NULL, NULL, NULL, NULL, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p, g, e, m, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p, g, e, m2, NULL), MPT_E_ARG);   /* param is another's */
+    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, g, e, w + 7, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, m, e, m2, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, g, e, p2, NULL), MPT_E_ARG);  /* its own */
+    CHECK_EQ_U(list.count, 1);
+    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, g, e, m2, NULL), MPT_OK);
     CHECK_EQ_I(list.status, MPT_E_MEMORY);          /* the first error stays */
     CHECK_EQ_I(mpt_tensors_add(NULL, "d", 8, p, g, e, m, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_tensors_init(NULL, item, 2, MPT_BF16, MPT_F32), MPT_E_ARG);
@@ -885,6 +1250,13 @@ int main(int argc, char **argv)
     RUN_EXACT(invariance_of_the_loss);
     RUN(bad_tensors);
     RUN(bad_hyperparameters);
+    RUN(adafactor_follows_the_textbook);
+    RUN_EXACT(adafactor_bits);
+    RUN(adafactor_refuses);
+    RUN(overlap_is_found_in_any_list);
+    RUN(overlap_is_refused_by_the_first_step);
+    RUN(weights_do_not_come_from_themselves);
+    RUN(moments_that_are_not_needed_stay);
     RUN(lion_of_zero_moves_nothing);
     RUN(lamb_ratio_of_zero_is_one);
     RUN(subnormals_flushed);

@@ -85,6 +85,23 @@ TEST(dot_is_close_to_exact)
     CHECK(fabs((double)mpt_dot_f16(as_f16, x, MOST) - exact) <= 70.0 * ldexp(1.0, -24) * size);
 }
 
+/* What pads a row is zero, not what an earlier call left: after a row of NaN a row of one more than 64. */
+TEST(dot_is_padded_with_zeros)
+{
+    static float nan[127], one[65];
+    size_t       i;
+    for (i = 0; i < 127; i++)
+        nan[i] = mpti_f32_make(0x7fc00000u);
+    for (i = 0; i < 65; i++)
+        one[i] = 1.0f;
+    for (last_path = 0; last_path < 6; last_path++) {
+        const float lost = mpt_dot_f32(nan, nan, 127), sum = mpt_dot_f32(one, one, 65);
+        CHECK(!mpti_f32_is_finite(lost));
+        CHECK_EQ_U(mpti_f32_bits(sum), mpti_f32_bits(65.0f));
+    }
+    last_path = 9;
+}
+
 TEST(rows_refuse)
 {
     CHECK_EQ_U(mpti_f32_bits(mpt_dot_f16(NULL, x, 3)), 0u);
@@ -92,6 +109,12 @@ TEST(rows_refuse)
     CHECK_EQ_I(mpt_axpy_f16(NULL, 1.0f, as_f16, 3), MPT_E_ARG);
     CHECK_EQ_I(mpt_axpy_bf16(y, 1.0f, NULL, 3), MPT_E_ARG);
     CHECK_EQ_I(mpt_axpy_f32(NULL, 1.0f, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_axpy_f32(y, 1.0f, y, 3), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_f32(y + 2, 1.0f, y, 3), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_f32(y, 1.0f, y + 2, 3), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_f32(y, 0.0f, y + 3, 3), MPT_OK);
+    CHECK_EQ_I(mpt_axpy_f32(y + 3, 0.0f, y, 3), MPT_OK);
+    CHECK_EQ_I(mpt_axpy_f32(y, 1.0f, y, 0), MPT_OK);
 }
 
 TEST(axpy_publish)
@@ -128,6 +151,10 @@ TEST(axpy_publish)
     CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, NULL, 1.0f, x, 100, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, 1.0f, NULL, 100, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, mpti_f32_make(0x7fc00000u), x, 100, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_publish(y, MPT_F16, y, 1.0f, x, 100, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_publish(x + 99, MPT_F16, y, 1.0f, x, 100, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, 1.0f, y + 99, 100, NULL), MPT_E_ARG);
+    CHECK(!memcmp(was, y, sizeof y) && !memcmp(before, copy, sizeof copy));
 }
 
 /* Two steps under different scales give what one scale gives: what m holds is never divided again. */
@@ -160,6 +187,14 @@ TEST(momentum_publish_unscales_once)
     CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, w[1], m[1], 1.0f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
     CHECK_EQ_I(mpt_momentum_publish(copy, MPT_TF32, w[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad),
                MPT_E_UNSUPPORTED);
+    g[3] = 0.0f;
+    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, w[1], g, 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
+    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, g, m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
+    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, m[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
+    CHECK_EQ_I(mpt_momentum_publish(g, MPT_BF16, w[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
+    CHECK_EQ_I(mpt_momentum_publish(m[1], MPT_BF16, w[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
+    CHECK_EQ_I(mpt_momentum_publish(w[1], MPT_BF16, w[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
+    CHECK(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(m[0], m[1], sizeof m[0]));
 }
 
 TEST(lint)
@@ -236,6 +271,7 @@ int main(int argc, char **argv)
     mt_begin(argc, argv);
     RUN_EXACT(rows_on_every_path);
     RUN(dot_is_close_to_exact);
+    RUN(dot_is_padded_with_zeros);
     RUN(rows_refuse);
     RUN(axpy_publish);
     RUN(momentum_publish_unscales_once);
