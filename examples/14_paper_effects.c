@@ -357,7 +357,7 @@ static void train(const setup *s, const way *w, int seed, run *r)
 /* ---- the effects ---- */
 
 static const setup
-    shares  = {5, 16, SIGMOID, 20, 0,   0.16f,   0.9f, 6.5f},
+    shares  = {5, 16, SIGMOID, 20, 0,   0.16f,   0.9f, 6.3f,  1},
     diverge = {4, 32, TANH,    15, -17, 0.044f,  0.0f, 0.75f, 1},
     partial = {5, 16, SIGMOID, 20, -13, 0.14f,   0.9f, 1.5f},
     masters = {3, 16, TANH,    26, 0,   0.0001f, 0.9f, 1.15f, 40},

@@ -812,7 +812,7 @@ TEST(default_returns_home)
 TEST(default_recovers_from_anything)
 {
     const int sequences = mt.long_mode ? 100000000 : 3000;
-    int       i, j, slow = 0;
+    int       i, j, length, slow = 0;
     for (i = 0; i < sequences; i++) {
         mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_MPT);
         const int         low = -(int)(mt_random() % 60u), high = 1 + (int)(mt_random() % 60u);
@@ -829,7 +829,8 @@ TEST(default_recovers_from_anything)
         c.hysteresis = (int32_t)(1u + mt_random() % 5u);
         c.patience = (int32_t)(1u + mt_random() % 9u);
         s = scaler_from(&c);
-        for (j = 0; j < 200; j++) {
+        length = 1 + (int)(mt_random() % (i % 8 ? 60u : 400u));
+        for (j = 0; j < length; j++) {
             (void)update(&s, (mt_random() & 7u) < badness ? (unsigned)(mt_random() & 7u) : 0u);
             ok &= ours_is_legal(&s);
         }
