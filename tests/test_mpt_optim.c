@@ -776,7 +776,7 @@ static mpt_adafactor adafactor_make(int variant)
     return o;
 }
 
-/* Bounds as for the others; the directions are a handful of roundings off. */
+/* The bound of the others, and a dozen roundings more, which count where steps are few. */
 static void adafactor_against_book(const struct form *form, size_t n, size_t columns, mpt_format grad,
                                    int variant, int steps, double ulp)
 {
@@ -808,7 +808,7 @@ static void adafactor_against_book(const struct form *form, size_t n, size_t col
         const double off = fabs((double)back[i] - w[i]) / (1.0 + fabs(w[i]));
         worst = off > worst ? off : worst;
     }
-    CHECK(worst <= (double)steps * ulp / 2.0);
+    CHECK(worst <= (double)(steps + 12) * ulp / 2.0);
     for (i = 0; i < (columns ? n / columns + columns : n); i++)
         CHECK(fabs((double)la.a.v[i] - v[i]) <= 1e-5 * v[i]);
 }
@@ -823,10 +823,11 @@ TEST(adafactor_follows_the_textbook)
         for (variant = 0; variant < 4; variant++)
             for (f = 0; f < 3; f++) {
                 const size_t n = shapes[s].n, c = shapes[s].columns;
-                adafactor_against_book(&forms[0], n, c, formats[f], variant, 50, ldexp(1.0, -24));
-                adafactor_against_book(&forms[7], n, c, formats[f], variant, 50, ldexp(1.0, -20));
-                adafactor_against_book(&forms[8], n, c, formats[f], variant, 50, ldexp(1.0, -17));
-                adafactor_against_book(&forms[9], n, c, formats[f], variant, 50, ldexp(1.0, -24));
+                const int    steps = n > 100 ? 4 : 50;
+                adafactor_against_book(&forms[0], n, c, formats[f], variant, steps, ldexp(1.0, -24));
+                adafactor_against_book(&forms[7], n, c, formats[f], variant, steps, ldexp(1.0, -20));
+                adafactor_against_book(&forms[8], n, c, formats[f], variant, steps, ldexp(1.0, -17));
+                adafactor_against_book(&forms[9], n, c, formats[f], variant, steps, ldexp(1.0, -24));
             }
     adafactor_against_book(&forms[0], 17000, 125, MPT_F16, 0, 5, ldexp(1.0, -24));   /* over two chunks */
     adafactor_against_book(&forms[0], 17000, 0, MPT_F16, 0, 5, ldexp(1.0, -24));
@@ -984,7 +985,7 @@ static int places_meet(const place a[KINDS], const place b[KINDS], int same)
 TEST(overlap_is_found_in_any_list)
 {
     static unsigned char room[20000];
-    const int            lists = mt.long_mode ? 3000000 : 30000;
+    const int            lists = mt.long_mode ? 3000000 : 10000;
     int                  i, found[3] = {0, 0, 0};
     for (i = 0; i < lists; i++) {
         const size_t   count = 1u + (size_t)(mt_random() % 6u);
