@@ -6876,65 +6876,6 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
 /* ---- weights, wherever they live ---- */
 
 /* Loops over one block. What goes to 16 bits comes from float patterns, integers only. */
-static void mpti_random_portable(uint32_t *out, uint64_t block, uint32_t stream, uint32_t step,
-                                 uint64_t seed)
-{
-    size_t i;
-    for (i = 0; i < MPTI_BLOCK / 4; i++) {
-        const uint64_t         at = block + i;
-        const mpt_philox_words r =
-            mpt_philox_block((uint32_t)at, (uint32_t)(at >> 32), stream, step, seed);
-        memcpy(out + 4 * i, r.word, sizeof r.word);
-    }
-}
-
-/* mpt_philox_block side by side: a counter word to each 64-bit lane, of which only the low half counts, so
- * that a product need not be cut; words 0 and 1 of a counter end in one lane, 2 and 3 in another. The lanes
- * hold the counters in the order in which unpacking puts them right. Compilers find none of this. */
-#if MPTI_X86
-__attribute__((target("avx2"))) static void mpti_random_avx2(uint32_t *out, uint64_t block, uint32_t stream,
-                                                             uint32_t step, uint64_t seed)
-{
-    static const uint64_t place[4] = {0, 2, 1, 3};
-    const __m256i m0 = _mm256_set1_epi64x((long long)0xd2511f53);
-    const __m256i m1 = _mm256_set1_epi64x((long long)0xcd9e8d57);
-    __m256i       key[20];
-    size_t        i, k;
-    for (k = 0; k < 10; k++) {
-        key[2 * k] = _mm256_set1_epi64x((long long)((uint32_t)seed + (uint32_t)k * 0x9e3779b9u));
-        key[2 * k + 1] = _mm256_set1_epi64x((long long)((uint32_t)(seed >> 32) + (uint32_t)k * 0xbb67ae85u));
-    }
-    for (i = 0; i < MPTI_BLOCK / 4; i += 4) {
-        __m256i c0 = _mm256_add_epi64(_mm256_set1_epi64x((long long)(block + i)),
-                                      _mm256_loadu_si256((const __m256i *)(const void *)place));
-        __m256i c1 = _mm256_srli_epi64(c0, 32);
-        __m256i c2 = _mm256_set1_epi64x((long long)stream), c3 = _mm256_set1_epi64x((long long)step);
-        for (k = 0; k < 20; k += 2) {
-            const __m256i p0 = _mm256_mul_epu32(c0, m0), p1 = _mm256_mul_epu32(c2, m1);
-            c0 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), c1), key[k]);
-            c1 = p1;
-            c2 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), c3), key[k + 1]);
-            c3 = p0;
-        }
-        c0 = _mm256_blend_epi32(c0, _mm256_slli_epi64(c1, 32), 0xaa);
-        c2 = _mm256_blend_epi32(c2, _mm256_slli_epi64(c3, 32), 0xaa);
-        _mm256_storeu_si256((__m256i *)(void *)(out + 4 * i), _mm256_unpacklo_epi64(c0, c2));
-        _mm256_storeu_si256((__m256i *)(void *)(out + 4 * i + 8), _mm256_unpackhi_epi64(c0, c2));
-    }
-}
-#endif
-
-static void mpti_random_rows(uint32_t *out, uint64_t block, uint32_t stream, uint32_t step, uint64_t seed)
-{
-#if MPTI_X86
-    if (mpti_path() >= MPTI_PATH_AVX2) {
-        mpti_random_avx2(out, block, stream, step, seed);
-        return;
-    }
-#endif
-    mpti_random_portable(out, block, stream, step, seed);
-}
-
 MPTI_INLINE void mpti_bf16_stochastic_loop(uint16_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT w,
                                            const uint32_t *MPTI_RESTRICT random)
 {
@@ -7078,7 +7019,7 @@ static void mpti_stochastic_out(const float *block, const mpt_tensor *t, size_t 
     }
 #endif
     memcpy(bits, block, sizeof bits);
-    mpti_random_rows(random, (uint64_t)first / 4u, at.stream, at.step, t->seed);
+    mpti_philox_fill(random, (uint64_t)first / 4u, MPTI_BLOCK / 4, at.stream, at.step, t->seed);
     if (t->param_format == MPT_F16)
         mpti_f16_stochastic_block(codes, bits, random);
     else

@@ -4616,66 +4616,135 @@ static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s,
     }
 }
 
+/* mpt_philox_block for many counters in a row: 4 * blocks words; blocks is a multiple of MPTI_PHILOX_BLOCKS.
+ * Vectors have a counter's word in each 64-bit place, of which only the low half counts, so that a product
+ * need not be cut; words 0 and 1 of a counter end in one place, 2 and 3 in another. The places hold the
+ * counters in the order in which unpacking puts them right. Compilers find none of this. */
+#define MPTI_PHILOX_BLOCKS 32
+typedef struct mpti_philox_keys { uint32_t first[10], second[10]; } mpti_philox_keys;
+
+static mpti_philox_keys mpti_philox_schedule(uint64_t seed)
+{
+    mpti_philox_keys key;
+    uint32_t         i;
+    for (i = 0; i < 10u; i++) {
+        key.first[i] = (uint32_t)seed + i * 0x9e3779b9u;
+        key.second[i] = (uint32_t)(seed >> 32) + i * 0xbb67ae85u;
+    }
+    return key;
+}
+
 #if MPTI_X86
-/* The Philox words of 64 elements, in their order: eight blocks a vector, one in each place of 64 bits. Only
- * the lower halves of the places count; what multiplying leaves in the upper ones is dropped at the end. */
-typedef struct mpti_philox_vectors {
-    __m512i key[10][2], stream, step;
-} mpti_philox_vectors;
+#define MPTI_PHILOX_AVX2 __attribute__((target("avx2")))
 
-MPTI_IN_AVX512 void mpti_philox_init_avx512(mpti_philox_vectors *v, const mpt_opts *o)
+MPTI_PHILOX_AVX2 static void mpti_philox_avx2(uint32_t *out, uint64_t block, size_t blocks, uint32_t stream,
+                                              uint32_t step, uint64_t seed)
 {
-    uint32_t k0 = (uint32_t)o->seed, k1 = (uint32_t)(o->seed >> 32);
-    int      i;
-    for (i = 0; i < 10; i++) {
-        v->key[i][0] = _mm512_set1_epi32((int)k0);
-        v->key[i][1] = _mm512_set1_epi32((int)k1);
-        k0 += 0x9e3779b9u;
-        k1 += 0xbb67ae85u;
+    const mpti_philox_keys key = mpti_philox_schedule(seed);
+    const __m256i m0 = _mm256_set1_epi32((int)0xd2511f53u), m1 = _mm256_set1_epi32((int)0xcd9e8d57u);
+    size_t        i, k;
+    for (i = 0; i < blocks; i += 4u) {
+        __m256i c0 = _mm256_add_epi64(_mm256_set1_epi64x((long long)(block + i)),
+                                      _mm256_set_epi64x(3, 1, 2, 0));
+        __m256i c1 = _mm256_srli_epi64(c0, 32);
+        __m256i c2 = _mm256_set1_epi32((int)stream), c3 = _mm256_set1_epi32((int)step);
+        for (k = 0; k < 10u; k++) {
+            const __m256i p0 = _mm256_mul_epu32(c0, m0), p1 = _mm256_mul_epu32(c2, m1);
+            c0 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), c1),
+                                  _mm256_set1_epi32((int)key.first[k]));
+            c2 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), c3),
+                                  _mm256_set1_epi32((int)key.second[k]));
+            c1 = p1;
+            c3 = p0;
+        }
+        c0 = _mm256_blend_epi32(c0, _mm256_slli_epi64(c1, 32), 0xaa);
+        c2 = _mm256_blend_epi32(c2, _mm256_slli_epi64(c3, 32), 0xaa);
+        _mm256_storeu_si256((__m256i *)(void *)(out + 4u * i), _mm256_unpacklo_epi64(c0, c2));
+        _mm256_storeu_si256((__m256i *)(void *)(out + 4u * i + 8u), _mm256_unpackhi_epi64(c0, c2));
     }
-    v->stream = _mm512_set1_epi32((int)o->stream);
-    v->step = _mm512_set1_epi32((int)o->step);
 }
 
-/* The words of one group of eight blocks, as c0 .. c3 hold them after the last round: r[0] of blocks 0 to 3,
- * which are in the even places, and r[1] of the others. */
-MPTI_IN_AVX512 void mpti_philox_words_avx512(__m512i *r, __m512i c0, __m512i c1, __m512i c2, __m512i c3)
+typedef struct mpti_philox_512 { __m512i c0, c1, c2, c3; } mpti_philox_512;
+
+MPTI_IN_AVX512 mpti_philox_512 mpti_philox_begin_avx512(uint64_t block, uint32_t stream, uint32_t step)
 {
-    c0 = _mm512_mask_shuffle_epi32(c0, 0xaaaa, c1, (_MM_PERM_ENUM)0xa0);
-    c2 = _mm512_mask_shuffle_epi32(c2, 0xaaaa, c3, (_MM_PERM_ENUM)0xa0);
-    r[0] = MPTI_Z8(unpacklo_epi64, c0, c2);
-    r[1] = MPTI_Z8(unpackhi_epi64, c0, c2);
+    mpti_philox_512 x;
+    x.c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)block), _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
+    x.c1 = MPTI_Z8(srli_epi64, x.c0, 32);
+    x.c2 = _mm512_set1_epi32((int)stream);
+    x.c3 = _mm512_set1_epi32((int)step);
+    return x;
 }
 
-/* Sixteen blocks in two groups, whose rounds take turns: one alone waits for its products. */
-MPTI_IN_AVX512 void mpti_philox_avx512(__m512i *r, const mpti_philox_vectors *v, uint64_t block)
+/* One upper half by a shuffle, the other one by a shift: they are done in different places. */
+MPTI_IN_AVX512 mpti_philox_512 mpti_philox_round_avx512(mpti_philox_512 x, __m512i k0, __m512i k1)
 {
-    const __m512i m0 = _mm512_set1_epi32((int)0xd2511f53u), m1 = _mm512_set1_epi32((int)0xcd9e8d57u);
-    __m512i       a0 = _mm512_add_epi64(_mm512_set1_epi64((long long)block),
-                                        _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
-    __m512i       b0 = _mm512_add_epi64(a0, _mm512_set1_epi64(8));
-    __m512i       a1 = MPTI_Z8(srli_epi64, a0, 32), a2 = v->stream, a3 = v->step;
-    __m512i       b1 = MPTI_Z8(srli_epi64, b0, 32), b2 = v->stream, b3 = v->step;
-    int           i;
-#define MPTI_ROUND(c0, c1, c2, c3)                                                              \
-    do {                                                                                        \
-        const __m512i p0 = MPTI_Z8(mul_epu32, m0, c0), p1 = MPTI_Z8(mul_epu32, m1, c2);         \
-        const __m512i h0 = MPTI_Z16(shuffle_epi32, p0, (_MM_PERM_ENUM)0xf5);                    \
-        const __m512i h1 = MPTI_Z16(shuffle_epi32, p1, (_MM_PERM_ENUM)0xf5);                    \
-        c0 = _mm512_ternarylogic_epi32(h1, c1, v->key[i][0], 0x96);                             \
-        c2 = _mm512_ternarylogic_epi32(h0, c3, v->key[i][1], 0x96);                             \
-        c1 = p1;                                                                                \
-        c3 = p0;                                                                                \
-    } while (0)
-    for (i = 0; i < 10; i++) {
-        MPTI_ROUND(a0, a1, a2, a3);
-        MPTI_ROUND(b0, b1, b2, b3);
+    const __m512i p0 = MPTI_Z8(mul_epu32, _mm512_set1_epi32((int)0xd2511f53u), x.c0);
+    const __m512i p1 = MPTI_Z8(mul_epu32, _mm512_set1_epi32((int)0xcd9e8d57u), x.c2);
+    x.c0 = _mm512_ternarylogic_epi32(MPTI_Z8(srli_epi64, p1, 32), x.c1, k0, 0x96);
+    x.c2 = _mm512_ternarylogic_epi32(MPTI_Z16(shuffle_epi32, p0, (_MM_PERM_ENUM)0xf5), x.c3, k1, 0x96);
+    x.c1 = p1;
+    x.c3 = p0;
+    return x;
+}
+
+MPTI_IN_AVX512 void mpti_philox_end_avx512(uint32_t *out, mpti_philox_512 x)
+{
+    const __m512i low = _mm512_mask_shuffle_epi32(x.c0, 0xaaaa, x.c1, (_MM_PERM_ENUM)0xa0);
+    const __m512i high = _mm512_mask_shuffle_epi32(x.c2, 0xaaaa, x.c3, (_MM_PERM_ENUM)0xa0);
+    _mm512_storeu_si512(out, MPTI_Z8(unpacklo_epi64, low, high));  /* four blocks, which are in even places */
+    _mm512_storeu_si512(out + 16, MPTI_Z8(unpackhi_epi64, low, high));
+}
+
+/* Four times eight blocks at a time, because each waits for its products. */
+MPTI_AVX512_TARGET static void mpti_philox_avx512(uint32_t *out, uint64_t block, size_t blocks,
+                                                  uint32_t stream, uint32_t step, uint64_t seed)
+{
+    const mpti_philox_keys key = mpti_philox_schedule(seed);
+    size_t                 i, k;
+    for (i = 0; i < blocks; i += 32u) {
+        mpti_philox_512 a = mpti_philox_begin_avx512(block + i, stream, step);
+        mpti_philox_512 b = mpti_philox_begin_avx512(block + i + 8u, stream, step);
+        mpti_philox_512 c = mpti_philox_begin_avx512(block + i + 16u, stream, step);
+        mpti_philox_512 d = mpti_philox_begin_avx512(block + i + 24u, stream, step);
+        for (k = 0; k < 10u; k++) {
+            const __m512i k0 = _mm512_set1_epi32((int)key.first[k]);
+            const __m512i k1 = _mm512_set1_epi32((int)key.second[k]);
+            a = mpti_philox_round_avx512(a, k0, k1);
+            b = mpti_philox_round_avx512(b, k0, k1);
+            c = mpti_philox_round_avx512(c, k0, k1);
+            d = mpti_philox_round_avx512(d, k0, k1);
+        }
+        mpti_philox_end_avx512(out + 4u * i, a);
+        mpti_philox_end_avx512(out + 4u * i + 32u, b);
+        mpti_philox_end_avx512(out + 4u * i + 64u, c);
+        mpti_philox_end_avx512(out + 4u * i + 96u, d);
     }
-#undef MPTI_ROUND
-    mpti_philox_words_avx512(r, a0, a1, a2, a3);
-    mpti_philox_words_avx512(r + 2, b0, b1, b2, b3);
+}
+#endif
+
+static MPTI_UNUSED void mpti_philox_fill(uint32_t *out, uint64_t block, size_t blocks, uint32_t stream,
+                                         uint32_t step, uint64_t seed)
+{
+    size_t i;
+#if MPTI_X86
+    if (mpti_path() >= MPTI_PATH_AVX2) {
+        if (mpti_path() >= MPTI_PATH_AVX512)
+            mpti_philox_avx512(out, block, blocks, stream, step, seed);
+        else
+            mpti_philox_avx2(out, block, blocks, stream, step, seed);
+        return;
+    }
+#endif
+    for (i = 0; i < blocks; i++) {
+        const uint64_t         at = block + i;
+        const mpt_philox_words r =
+            mpt_philox_block((uint32_t)at, (uint32_t)(at >> 32), stream, step, seed);
+        memcpy(out + 4u * i, r.word, sizeof r.word);
+    }
 }
 
+#if MPTI_X86
 /* Sixteen floats to f16, up with probability (what is dropped) / (the gap). A number that is normal in f16
  * drops 13 bits: with the complement of 13 random bits added they carry exactly if the bits are less.
  * Truncation then never makes a finite number Inf. */
@@ -4683,7 +4752,7 @@ MPTI_IN_AVX512 __m256i mpti_f16_stochastic_avx512(__m512i u, __m512i random)
 {
     const __m512i   one = _mm512_set1_epi32(1), least = _mm512_set1_epi32(0x38800000);
     const __m512i   a = _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff));
-    const __mmask16 tiny = _mm512_cmplt_epu32_mask(a, least);
+    const __mmask16 tiny = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(a, one), _mm512_sub_epi32(least, one));
     const __mmask16 within = _mm512_cmplt_epu32_mask(a, _mm512_set1_epi32(0x47800000));
     const __m512i   t = _mm512_mask_add_epi32(u, within, u,
                                               _mm512_sub_epi32(_mm512_set1_epi32(0x1fff),
@@ -4720,34 +4789,46 @@ MPTI_IN_AVX512 __m512i mpti_bf16_stochastic_avx512(__m512i u, __m512i random)
     return _mm512_ternarylogic_epi32(t, u, _mm512_set1_epi32((int)0x80000000u), 0xf8);
 }
 
-/* 32 floats, of which k says which are there, with their words. */
-MPTI_IN_AVX512 __m512i mpti_stochastic_32_avx512(const unsigned char *from, uint64_t k, const __m512i *r,
+/* 32 floats, of which there are those in k, to f16 or bf16. */
+MPTI_IN_AVX512 __m512i mpti_stochastic_in_avx512(const unsigned char *p, const uint32_t *words, uint64_t k,
                                                  int brain)
 {
-    const __m512i a = mpti_load_f32_avx512(from, k), b = mpti_load_f32_avx512(from + 64u, k >> 16);
-    return brain ? mpti_upper_halves_avx512(mpti_bf16_stochastic_avx512(a, r[0]),
-                                            mpti_bf16_stochastic_avx512(b, r[1]))
-                 : mpti_join_avx512(mpti_f16_stochastic_avx512(a, r[0]), mpti_f16_stochastic_avx512(b, r[1]));
+    const __m512i a = mpti_load_f32_avx512(p, k), b = mpti_load_f32_avx512(p + 64, k >> 16);
+    const __m512i low = _mm512_loadu_si512(words), high = _mm512_loadu_si512(words + 16);
+    return brain ? mpti_upper_halves_avx512(mpti_bf16_stochastic_avx512(a, low),
+                                            mpti_bf16_stochastic_avx512(b, high))
+                 : mpti_join_avx512(mpti_f16_stochastic_avx512(a, low), mpti_f16_stochastic_avx512(b, high));
 }
 
-/* n floats to f16 or bf16 with the words from first_element on, a multiple of four. */
+/* n floats with the words from element `first` on, a multiple of four. */
+MPTI_IN_AVX512 void mpti_stochastic_loop_avx512(unsigned char *to, const unsigned char *from, size_t n,
+                                                const mpt_opts *o, uint64_t first, int brain)
+{
+    const uint64_t all = MPTI_BITS_BELOW(32u);
+    uint32_t       words[16 * MPTI_PHILOX_BLOCKS];
+    const size_t   most = sizeof words / sizeof *words;
+    size_t         i, k, count;
+    for (i = 0; i < n; i += count) {
+        count = n - i < most ? n - i : most;
+        k = (count + 3u) / 4u + MPTI_PHILOX_BLOCKS - 1u;
+        mpti_philox_avx512(words, (first + i) >> 2, k - k % MPTI_PHILOX_BLOCKS, o->stream, o->step, o->seed);
+        for (k = 0; count - k >= 32u; k += 32u)
+            _mm512_storeu_si512(to + 2u * (i + k),
+                                mpti_stochastic_in_avx512(from + 4u * (i + k), words + k, all, brain));
+        if (k < count)
+            mpti_store_avx512(to + 2u * (i + k),
+                              mpti_stochastic_in_avx512(from + 4u * (i + k), words + k,
+                                                        MPTI_BITS_BELOW(count - k), brain), count - k, 2);
+    }
+}
+
 MPTI_AVX512_TARGET static void mpti_stochastic_avx512(unsigned char *to, const unsigned char *from, size_t n,
                                                       int brain, const mpt_opts *o, uint64_t first)
 {
-    mpti_philox_vectors v;
-    size_t              i;
-    mpti_philox_init_avx512(&v, o);
-    for (i = 0; i < n; i += 64u) {
-        const size_t low = n - i < 32u ? n - i : 32u, high = n - i < 64u ? n - i - low : 32u;
-        __m512i      r[4], x;
-        mpti_philox_avx512(r, &v, (first + i) >> 2);
-        x = mpti_stochastic_32_avx512(from + 4u * i, MPTI_BITS_BELOW(low), r, brain);
-        mpti_store_avx512(to + 2u * i, x, low, 2);
-        if (!high)
-            break;
-        x = mpti_stochastic_32_avx512(from + 4u * i + 128u, MPTI_BITS_BELOW(high), r + 2, brain);
-        mpti_store_avx512(to + 2u * i + 64u, x, high, 2);
-    }
+    if (brain)
+        mpti_stochastic_loop_avx512(to, from, n, o, first, 1);
+    else
+        mpti_stochastic_loop_avx512(to, from, n, o, first, 0);
 }
 #endif
 

@@ -277,6 +277,75 @@ TEST(in_place)
     bypass_bytes = (size_t)32 << 20;
 }
 
+/* Codes that kernels treat apart: zeros, ends of the subnormal and normal numbers, Inf, NaNs, quiet or
+ * signaling; and numbers at and next to what is halfway, least or too large in some other format. */
+static size_t special_codes(mpt_format format, uint64_t *codes)
+{
+    static const uint32_t numbers[] = {
+        0x33000000u, 0x33000001u, 0x337fffffu, 0x33800000u, 0x387fe000u, 0x387ff000u, 0x38800000u, /* f16 */
+        0x3f801000u, 0x3f803000u, 0x477fe000u, 0x477fefffu, 0x477ff000u, 0x47800000u,
+        0x3f808000u, 0x3f818000u, 0x7f7f8000u, 0x7f7f7fffu,                                     /* bf16 */
+        0x3a800000u, 0x3a800001u, 0x3c780000u, 0x3f880000u, 0x43e00000u, 0x43e80000u, 0x43e80001u, /* FP8 */
+        0x36800000u, 0x37000000u, 0x3f900000u, 0x47600000u, 0x476fffffu, 0x47700000u,
+    };
+    const mpt_format_info *f = mpt_format_get(format);
+    const uint64_t         one = 1u, sign = one << (f->bits - 1), least = one << f->mantissa_bits;
+    const uint64_t         plain[] = {0u, 1u, 2u, least - 1u, least, least + 1u, f->max_code, f->inf_code,
+                                      f->nan_code, f->nan_code | 1u};
+    size_t                 n = 0, i;
+    for (i = 0; i < sizeof plain / sizeof *plain; i++)
+        codes[n++] = plain[i];
+    if (f->has_inf) {           /* signaling NaNs, the payload in the last and in the first place */
+        codes[n++] = f->inf_code | 1u;
+        codes[n++] = f->inf_code | (least >> 2);
+        codes[n++] = f->inf_code | (least - 1u);
+    }
+    for (i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        unsigned       unused = 0u;
+        const mpt_opts down = {MPT_RND_TOWARD_ZERO, MPT_OVERFLOW_IEEE, 0u, MPT_NAN_KEEP, MPT_TININESS_AFTER,
+                               0u, NULL, 0u, 0u, 0u, 0u};
+        codes[n++] = mpti_encode_bits(f, mpti_f64_of_code(mpt_format_get(MPT_F32), numbers[i], 0u), &down,
+                                      &unused);
+    }
+    for (i = 0; i < n; i++)
+        codes[n + i] = codes[i] | sign;
+    return 2u * n;
+}
+
+/* One such code alone among ordinary numbers, at every place of the vectors: groups are converted in another
+ * way where there is one, and must be found by it. */
+TEST(one_special_value_at_each_place)
+{
+    enum { N = 131, SKEW = 48 };
+    unsigned char *in = (unsigned char *)data.in + SKEW, *out = data.out + SKEW;
+    uint64_t       codes[100];
+    int            i, p;
+    for (i = 0; i < CONVERSIONS; i++) {
+        const conversion *c = conversions + i;
+        const size_t      count = special_codes(c->from, codes);
+        size_t            k, at;
+        for (k = 0; k < N; k++)         /* 1 to 1.875, normal everywhere */
+            put(in, k, mpt_encode(c->from, 1.0 + (double)(k % 8u) / 8.0, NULL, NULL), c->in);
+        c->judge(data.want, in, N);
+        for (k = 0; k < count; k++)
+            EACH_PATH(p) {
+                size_t wrong = N;
+                for (at = 0; at < N; at++) {
+                    const uint64_t usual = mpti_load_code(in + at * c->in, (int)c->in);
+                    put(in, at, codes[k], c->in);
+                    c->judge(data.want + at * c->out, in + at * c->in, 1);
+                    (void)c->run(out, in, N);
+                    if (memcmp(out, data.want, N * c->out) != 0 && wrong == N)
+                        wrong = at;
+                    put(in, at, usual, c->in);
+                    c->judge(data.want + at * c->out, in + at * c->in, 1);
+                }
+                mt_context(c->name, mpt_simd_name());
+                CHECK_EQ_U_AT(wrong, N, codes[k]);
+            }
+    }
+}
+
 /* Both arrays end where memory does, and begin where it does. */
 TEST(fences)
 {
@@ -448,6 +517,33 @@ TEST(stochastic)
     }
 }
 
+/* Whole runs of Philox blocks on every path; the counter passes 2^32 and 2^64 within a run. */
+TEST(philox)
+{
+    static const uint64_t firsts[] = {0u, 5u, 0xfffffff1u, 0xfffffffffffffff3u, 0x123456789abcdefu};
+    static uint32_t       words[3 * 4 * MPTI_PHILOX_BLOCKS + 1];
+    const size_t          most = 3 * MPTI_PHILOX_BLOCKS;
+    const uint64_t        seed = mt_random();
+    size_t                i, k, n;
+    int                   p;
+    EACH_PATH(p)
+        for (i = 0; i < sizeof firsts / sizeof *firsts; i++)
+            for (n = MPTI_PHILOX_BLOCKS; n <= most; n += MPTI_PHILOX_BLOCKS) {
+                memset(words, 0xa5, sizeof words);
+                mpti_philox_fill(words, firsts[i], n, 7u, 0xfedcba98u, seed);
+                mt_context("philox", mpt_simd_name());
+                for (k = 0; k < n; k++) {
+                    const uint64_t         at = firsts[i] + k;
+                    const mpt_philox_words w =
+                        mpt_philox_block((uint32_t)at, (uint32_t)(at >> 32), 7u, 0xfedcba98u, seed);
+                    if (memcmp(words + 4u * k, w.word, sizeof w.word) != 0)
+                        break;
+                }
+                CHECK_EQ_U_AT(k, n, firsts[i]);
+                CHECK_EQ_U(words[4u * n], 0xa5a5a5a5u);
+            }
+}
+
 TEST(path_names)
 {
     int p, found = 0;
@@ -501,10 +597,12 @@ int main(int argc, char **argv)
     RUN(values_whatever_the_control_register_says);
     RUN(lengths_and_alignments);
     RUN(in_place);
+    RUN(one_special_value_at_each_place);
     RUN(fences);
     RUN(quantize);
     RUN(mxfp4);
     RUN(stochastic);
+    RUN(philox);
     RUN(all_floats);
     return mt_end();
 }
