@@ -3556,6 +3556,17 @@ static int mpti_bypasses(const void *dst, const void *src, size_t n, size_t out,
     return n > MPTI_BYPASS_BYTES / (out + in) && dst != src && (uintptr_t)dst % out == 0u;
 }
 
+/* Ask for what will be read a page further on, which the processor does not do by itself across pages. It may
+ * lie behind the array: nothing is read there. */
+#define MPTI_AHEAD_BYTES 4096u
+__attribute__((target("sse2"), always_inline)) static inline void
+mpti_fetch_ahead(const void *p, size_t bytes)
+{
+    size_t i;
+    for (i = 0; i < bytes; i += 64u)
+        _mm_prefetch((const char *)((uintptr_t)p + MPTI_AHEAD_BYTES + i), _MM_HINT_T1);
+}
+
 /* The number of elements up to a boundary of `line` bytes; 0 where there is none or it does not matter. */
 static size_t mpti_up_to_line(const void *dst, size_t n, size_t out, size_t line)
 {
@@ -3604,7 +3615,7 @@ __attribute__((target("sse2"))) static size_t mpti_f16_from_f32_sse2(void *dst, 
         const __m128i h1 = _mm_packs_epi32(mpti_f16_round_sse2(u2), mpti_f16_round_sse2(u3));
         const __m128i most = _mm_max_epi16(h0, h1);
         const __m128i minus_least = _mm_max_epi16(_mm_sub_epi16(zero, h0), _mm_sub_epi16(zero, h1));
-        const __m128i odd = _mm_or_si128(_mm_cmpgt_epi16(most, _mm_set1_epi16(0x7bff)),
+        const __m128i odd = _mm_or_si128(_mm_cmpgt_epi16(most, _mm_set1_epi16(0x7c00)),
                                          _mm_cmpgt_epi16(minus_least, _mm_set1_epi16(-0x400)));
         if (MPTI_LIKELY(!_mm_movemask_epi8(odd))) {
             mpti_store_sse2(to + 2u * i, mpti_f16_sign_sse2(h0, u0, u1));
@@ -4009,8 +4020,10 @@ MPTI_IN_AVX512 void mpti_store_avx512(unsigned char *p, __m512i x, size_t n, int
         else if (i)                                                                                     \
             mpti_store_avx512(to, fill(from, MPTI_BITS_BELOW(i)), i, out);                              \
         if (mpti_bypasses(dst, src, n, out, in)) {                                                      \
-            for (; n - i >= GROUP; i += GROUP)                                                          \
+            for (; n - i >= GROUP; i += GROUP) {                                                        \
+                mpti_fetch_ahead(from + i * (in), GROUP * (in));                                        \
                 _mm512_stream_si512((__m512i *)(void *)(to + i * (out)), fill(from + i * (in), all));   \
+            }                                                                                           \
             _mm_sfence();                                                                               \
         }                                                                                               \
         for (; n - i >= 2u * GROUP; i += 2u * GROUP) {                                                  \

@@ -540,6 +540,60 @@ static void check_every_f32(const half *h)
 TEST(f16_every_f32) { check_every_f32(&half_f16); }
 TEST(bf16_every_f32) { check_every_f32(&half_bf16); }
 
+// every float, every direction --------------------------------------------------------------------
+
+/* 65536 consecutive float patterns of one sign. What a direction makes of numbers never falls when they grow,
+ * so it is enough to ask the reference at both ends of each run of equal codes. */
+static void check_direction_block(const row *r, const mpt_opts *o, uint32_t first)
+{
+    uint64_t last = 0u;
+    uint32_t i;
+    for (i = 0; i < 65536u; i++) {
+        const uint64_t u = f64_from_f32_bits(first + i);
+        const uint64_t code = mpt_encode(r->id, f64_of(u), o, NULL);
+        unsigned       unused = 0u;
+        if (i && code != last)
+            CHECK_EQ_U_AT(last, ref_encode(r, f64_from_f32_bits(first + i - 1u), o, &unused), first + i - 1u);
+        if (i == 0 || i == 65535u || code != last)
+            CHECK_EQ_U_AT(code, ref_encode(r, u, o, &unused), first + i);
+        last = code;
+    }
+}
+
+/* In the default run 1 block in 8191, which is a prime, and some where something changes. */
+static void check_direction(mpt_format format, mpt_rounding rounding)
+{
+    static const uint32_t interesting[] = {0x0000, 0x3300, 0x3a80, 0x3c7f, 0x43e8, 0x477f, 0x7f7f, 0x7f80};
+    const row *r = row_of(format);
+    mpt_opts   o;
+    uint32_t   block;
+    size_t     i;
+    memset(&o, 0, sizeof o);
+    o.rounding = rounding;
+    mt_context(r->name, "every f32");
+    for (i = 0; i < COUNT_OF(interesting); i++) {
+        check_direction_block(r, &o, interesting[i] << 16);
+        check_direction_block(r, &o, (interesting[i] | 0x8000u) << 16);
+    }
+    for (block = 0; block < 65536u; block += mt.long_mode ? 1u : 8191u)
+        check_direction_block(r, &o, block << 16);
+}
+
+/* One test each, so that --long can be run in parts. */
+#define EVERY_DIRECTION(X, name, format)                                                                  \
+    X(name##_every_f32_nearest_even, format, MPT_RND_NEAREST_EVEN)                                        \
+    X(name##_every_f32_nearest_away, format, MPT_RND_NEAREST_AWAY)                                        \
+    X(name##_every_f32_toward_zero, format, MPT_RND_TOWARD_ZERO)                                          \
+    X(name##_every_f32_up, format, MPT_RND_UP)                                                            \
+    X(name##_every_f32_down, format, MPT_RND_DOWN)                                                        \
+    X(name##_every_f32_to_odd, format, MPT_RND_ODD)
+#define EVERY_SMALL_FORMAT(X)                                                                             \
+    EVERY_DIRECTION(X, f16, MPT_F16) EVERY_DIRECTION(X, bf16, MPT_BF16) EVERY_DIRECTION(X, e4m3, MPT_E4M3) \
+    EVERY_DIRECTION(X, e5m2, MPT_E5M2)
+#define X(name, format, rounding) TEST(name) { check_direction(format, rounding); }
+EVERY_SMALL_FORMAT(X)
+#undef X
+
 // mpt_encode --------------------------------------------------------------------------------------
 
 /* Eighths of the gap above a code (the midpoint is one of them), each with near neighbours. */
@@ -1636,6 +1690,9 @@ int main(int argc, char **argv)
     RUN(bf16_patterns);
     RUN(f16_every_f32);
     RUN(bf16_every_f32);
+#define X(name, format, rounding) RUN(name);
+    EVERY_SMALL_FORMAT(X)
+#undef X
     RUN(encode_small_formats);
     RUN(encode_large_formats);
     RUN(encode_specials);
