@@ -4634,6 +4634,7 @@ static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s,
  * need not be cut; words 0 and 1 of a counter end in one place, 2 and 3 in another. The places hold the
  * counters in the order in which unpacking puts them right. Compilers find none of this. */
 #define MPTI_PHILOX_BLOCKS 32
+#if MPTI_X86
 typedef struct mpti_philox_keys { uint32_t first[10], second[10]; } mpti_philox_keys;
 
 static mpti_philox_keys mpti_philox_schedule(uint64_t seed)
@@ -4647,7 +4648,6 @@ static mpti_philox_keys mpti_philox_schedule(uint64_t seed)
     return key;
 }
 
-#if MPTI_X86
 #define MPTI_PHILOX_AVX2 __attribute__((target("avx2")))
 
 MPTI_PHILOX_AVX2 static void mpti_philox_avx2(uint32_t *out, uint64_t block, size_t blocks, uint32_t stream,
