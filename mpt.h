@@ -4525,7 +4525,8 @@ static double mpti_round_f64(unsigned sign, uint64_t sig, int e)
         return mpti_f64_make((uint64_t)sign << 63 | MPTI_F64_INF);
     if (bits < 0)
         return mpti_f64_make((uint64_t)sign << 63);
-    kept = drop > 63 ? (uint64_t)(sig > MPTI_F64_SIGN) : mpti_shift_rne64(sig, drop);
+    sig = sig >> 1 | (sig & 1u);        /* room for the carry of the rounding */
+    kept = drop > 63 ? (uint64_t)(sig > MPTI_F64_SIGN >> 1) : mpti_shift_rne64(sig, drop - 1);
     field = top >= -1022 ? (uint64_t)(top + 1022) << 52 : 0u;   /* the hidden bit adds the missing one */
     return mpti_f64_make((uint64_t)sign << 63 | (field + kept));
 }
@@ -4845,7 +4846,6 @@ static int mpti_narrow_add(mpti_narrow *e, mpt_roundoff *r, const float *x)
 #define MPTI_BROAD_PART    2048         /* errors of 2^23 that 16 lanes of 32 bits can, with a sign */
 #define MPTI_BROAD_BINADES 27
 #if MPTI_X86
-#define MPTI_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 MPTI_QUIET_BEGIN
 
 MPTI_AVX512_TARGET static void mpti_broad_extremes(const float *x, uint32_t *greatest, uint32_t *least_less_1)

@@ -88,7 +88,7 @@ for how in "$inspect" "$inspect --no-mmap" "$out/inspect-gcc"; do
     [ -x "${how%% *}" ] || continue
     for k in 0 1 2 3 4 5 6; do
         says "a word across a block, $k, by ${how##*/}" 0 \
-            '"values":160000,"zero":0,"inf":0,"nan":0,"min_abs":1.5e-05,"max_abs":1.5e-05' \
+            '"values":160000,"zero":0,"nan":0,"inf":0,"min_abs":1.5e-05,"max_abs":1.5e-05' \
             $how --json "$out/crossing/words_$k.csv"
     done
     $how --json "$out/crossing/windows.safetensors" > "$out/windows.json"

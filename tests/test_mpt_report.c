@@ -86,7 +86,7 @@ static void ranges_by_every_path(size_t n, uint64_t at)
     CHECK_EQ_I(mpt_ranges_init(&pieces), MPT_OK);
     for (i = 0; i < n; i += 999)
         CHECK_EQ_I(mpt_ranges_add_f32(&pieces, floats + i, n - i < 999 ? n - i : 999), MPT_OK);
-    for (last_path = 5; last_path >= 0; last_path -= last_path == 2 ? 2 : 1) {
+    for (last_path = 5; last_path >= 0; last_path = mpti_path() - 1) {
         CHECK_EQ_I(mpt_ranges_init(&a), MPT_OK);
         CHECK_EQ_I(mpt_ranges_add_f32(&a, floats, n), MPT_OK);
         CHECK_EQ_U_AT(memcmp(&a, &pieces, sizeof a) != 0, 0, at);
@@ -502,6 +502,18 @@ TEST(exact_sum_known)
     CHECK(mpt_exact_value(&s) == 1.0 + DBL_EPSILON);
     mpt_exact_add(&s, -ldexp(1.0, -999));
     CHECK(mpt_exact_value(&s) == 1.0);
+    for (i = 53; i < 200; i++) {        /* a carry through all bits, up to the next power of two */
+        memset(&s, 0, sizeof s);
+        mpt_exact_add(&s, 1.0);
+        mpt_exact_add(&s, -ldexp(1.0, -(int)i));
+        CHECK(mpt_exact_value(&s) == (i == 53 ? 1.0 - DBL_EPSILON / 2.0 : 1.0));
+        mpt_exact_add(&s, -2.0);
+        CHECK(mpt_exact_value(&s) == -1.0);
+    }
+    memset(&s, 0, sizeof s);
+    mpt_exact_add(&s, DBL_MIN);
+    mpt_exact_add_product(&s, -mpti_f64_make(1u), 0.25);
+    CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&s)), UINT64_C(0x0010000000000000));
     memset(&s, 0, sizeof s);
     mpt_exact_add_product(&s, DBL_MAX, DBL_MAX);
     mpt_exact_add_product(&s, DBL_MAX, -DBL_MAX);
@@ -689,7 +701,7 @@ static void roundoff_by_every_path(const float *x, size_t n, uint64_t at)
     CHECK_EQ_I(mpt_roundoff_init(&pieces, MPT_F16, NULL, 0), MPT_OK);
     for (i = 0; i < n; i += 100)
         CHECK_EQ_I(mpt_roundoff_add_f32(&pieces, x + i, n - i < 100 ? n - i : 100), MPT_OK);
-    for (last_path = 5; last_path >= 0; last_path -= last_path == 2 ? 2 : 1) {
+    for (last_path = 5; last_path >= 0; last_path = mpti_path() - 1) {
         CHECK_EQ_I(mpt_roundoff_init(&whole, MPT_F16, NULL, 0), MPT_OK);
         CHECK_EQ_I(mpt_roundoff_add_f32(&whole, x, n), MPT_OK);
         CHECK_EQ_U_AT(memcmp(&whole, &pieces, sizeof whole) != 0, 0, at);
@@ -732,7 +744,7 @@ TEST(roundoff_of_wide_blocks)
  * largest; and ties, whose errors are, all of one sign. */
 TEST(roundoff_of_very_many)
 {
-    enum { LOTS = 150000 };
+    enum { LOTS = 70000 };
     static const uint32_t equal[] = {0x477fefffu, 0x3fffffffu, 0x3f803000u, 0xbf801000u, 0x3f802fffu,
                                      0x33000001u, 0x33000000u, 0x32ffffffu, 0x00800000u, 0x80ffffffu,
                                      0x80000000u};
@@ -776,6 +788,24 @@ TEST(roundoff_of_all_halves)
     CHECK_EQ_I(mpt_roundoff_init(&r, MPT_F16, NULL, 1), MPT_OK);     /* doubled: the top binade overflows */
     CHECK_EQ_I(mpt_roundoff_add(&r, MPT_F16, h, 65536), MPT_OK);
     CHECK(r.overflow == 2048 && r.changed == 2048);
+}
+
+/* All patterns of f16 and of bf16, rounded to every narrower format. */
+TEST(roundoff_of_all_patterns_elsewhere)
+{
+    int    format;
+    size_t i;
+    for (format = 0; format < (int)MPT_FORMAT_COUNT; format++) {
+        if (!has_report(format) || mpt_format_get((mpt_format)format)->bits > 16)
+            continue;
+        mt_context(mpt_format_get((mpt_format)format)->name, "all patterns");
+        for (i = 0; i < 65536; i++)
+            floats[i] = mpti_f32_make((uint32_t)i << 16);
+        roundoff_is_reference((mpt_format)format, NULL, 0, 65536);
+        for (i = 0; i < 65536; i++)
+            floats[i] = (float)mpt_decode(MPT_F16, i);
+        roundoff_is_reference((mpt_format)format, NULL, format % 5 - 2, 65536);
+    }
 }
 
 TEST(roundoff_merges_in_any_order)
@@ -909,6 +939,91 @@ TEST(update_equals_the_codec)
     CHECK_EQ_I(mpt_update_merge(&part[0], &part[1]), MPT_E_ARG);
 }
 
+/* a + x y, rounded once to a format, by an exact sum: rounded to double, and what is left decides a tie. */
+static double sum_rounded_once(mpt_format format, double a, double x, double y)
+{
+    mpt_exact e;
+    double    s, left;
+    memset(&e, 0, sizeof e);
+    mpt_exact_add(&e, a);
+    mpt_exact_add_product(&e, x, y);
+    s = mpt_exact_value(&e);
+    mpt_exact_add(&e, -s);
+    left = mpt_exact_value(&e);
+    if (mpti_f64_is_finite(s) && !mpti_f64_is_zero(left) && !(mpti_f64_bits(s) & 1u))
+        s = mpti_f64_make((left < 0.0) == (s < 0.0) ? mpti_f64_bits(s) + 1u : mpti_f64_bits(s) - 1u);
+    return mpt_decode(format, mpt_encode(format, s, NULL, NULL));
+}
+
+/* Half of the gap that u has to cross next to w, which is of the format: found among its neighbours. */
+static double half_gap(mpt_format format, double w, double u)
+{
+    const uint64_t code = mpt_encode(format, fabs(w), NULL, NULL);
+    const int      inward = (w < 0.0) != (u < 0.0) && w != 0.0;
+    const double   next = mpt_decode(format, inward ? code - 1u : code + 1u);
+    return mpti_f64_is_finite(next) ? fabs(next - fabs(w)) / 2.0 : mpt_ulp(format, w) / 2.0;
+}
+
+/* Weights of every pattern of 16 bits, and updates of every size for each: every figure by exact sums. */
+static void updates_are_reference(mpt_format format, uint64_t codes)
+{
+    static float w[65536], u[65536];
+    mpt_update   got, want, part[3];
+    size_t       i;
+    CHECK_EQ_I(mpt_update_init(&want, format), MPT_OK);
+    got = part[0] = part[1] = part[2] = want;
+    for (i = 0; i < 65536; i++) {
+        double before, after, moved;
+        int    e;
+        w[i] = (float)mpt_decode(format, i % codes);
+        if (i % 3 == 1)                 /* or between two of them */
+            w[i] *= 1.0f + random_float(-13, -6);
+        u[i] = i % 5 == 4 ? number_of_kind(0) : w[i] * random_float(-16, 2);
+        if (i % 5 == 3)                 /* a tie, or next to one */
+            u[i] = mpti_f32_make(mpti_f32_bits((float)half_gap(format, (double)w[i], 1.0)) +
+                                 (uint32_t)(i % 3) - 1u);
+        if (i % 7 == 0)
+            u[i] = -u[i];
+        want.count++;
+        before = sum_rounded_once(format, (double)w[i], 0.0, 0.0);
+        if (!mpti_f64_is_finite((double)w[i]) || !mpti_f64_is_finite((double)u[i]) || u[i] == 0.0f ||
+            !mpti_f64_is_finite(before)) {
+            want.none++;
+            continue;
+        }
+        (void)frexp(fabs((double)u[i]) / half_gap(format, before, (double)u[i]), &e);
+        want.margin[e - 1 < -64 ? 0 : e - 1 > 63 ? 127 : e - 1 + 64]++;
+        after = sum_rounded_once(format, (double)w[i], (double)u[i], 1.0);
+        if (!mpti_f64_is_finite(after)) {
+            want.overflow++;
+            continue;
+        }
+        moved = after - before;
+        want.lost += moved == 0.0;
+        want.half_lost += fabs(moved - (double)u[i]) * 2.0 >= fabs((double)u[i]);
+        moved = after - (double)w[i];
+        want.sign_wrong += moved != 0.0 && (moved < 0.0) != (u[i] < 0.0f);
+    }
+    CHECK_EQ_I(mpt_update_add_f32(&got, w, u, 65536), MPT_OK);
+    CHECK(!memcmp(&got, &want, sizeof got));
+    CHECK(want.none && want.lost && want.half_lost && want.sign_wrong && want.overflow);
+    for (i = 0; i < 65536; i += 64)
+        CHECK_EQ_I(mpt_update_add_f32(&part[mt_random() % 3u], w + i, u + i, 64), MPT_OK);
+    CHECK_EQ_I(mpt_update_merge(&part[2], &part[0]), MPT_OK);
+    CHECK_EQ_I(mpt_update_merge(&part[1], &part[2]), MPT_OK);
+    CHECK(!memcmp(&part[1], &want, sizeof want));
+}
+
+TEST(updates_of_all_patterns)
+{
+    mt_context("f16", NULL);
+    updates_are_reference(MPT_F16, 65536);
+    mt_context("bf16", NULL);
+    updates_are_reference(MPT_BF16, 65536);
+    mt_context("e5m2", NULL);
+    updates_are_reference(MPT_E5M2, 256);
+}
+
 /* ---- sums ---- */
 
 TEST(sums_known)
@@ -942,21 +1057,6 @@ TEST(sums_known)
     CHECK_EQ_I(mpt_sums_get(&s, NULL), MPT_E_ARG);
     CHECK_EQ_S(mpt_sum_method_name(MPT_SUM_KAHAN), "Kahan");
     CHECK_EQ_S(mpt_sum_method_name(MPT_SUM_METHOD_COUNT), "unknown");
-}
-
-/* a + x y, rounded once to a format, by an exact sum: rounded to double, and what is left decides a tie. */
-static double sum_rounded_once(mpt_format format, double a, double x, double y)
-{
-    mpt_exact e;
-    double    s;
-    memset(&e, 0, sizeof e);
-    mpt_exact_add(&e, a);
-    mpt_exact_add_product(&e, x, y);
-    s = mpt_exact_value(&e);
-    mpt_exact_add(&e, -s);
-    if (!mpti_f64_is_zero(mpt_exact_value(&e)))
-        s = mpti_f64_make(mpti_f64_bits(s) | 1u);
-    return mpt_decode(format, mpt_encode(format, s, NULL, NULL));
 }
 
 /* The f16 and bf16 sums round once; the others against loops of their own. */
@@ -997,6 +1097,68 @@ TEST(sums_equal_plain_loops)
     CHECK(fabs(g.error[MPT_SUM_F64]) <= 1e-10 * fabs(g.exact));
     CHECK(fabs(g.error[MPT_SUM_NEUMAIER]) <= 1e-4 && fabs(g.error[MPT_SUM_KAHAN]) <= 1e-4);
     CHECK(g.error[MPT_SUM_F32] == (double)f32 - g.exact || fabs(g.error[MPT_SUM_F32]) > 1e-9);
+}
+
+/* The careful ways by loops of their own, on any numbers and on all halves, in a random order. */
+static void careful_sums_are_loops(const float *x, size_t n)
+{
+    static mpt_sums  s;
+    static float     level[20][MANY];
+    mpt_sums_figures g;
+    volatile float   kahan = 0.0f, rest = 0.0f, neumaier = 0.0f, carry = 0.0f, pairwise = 0.0f, t, y;
+    double           f16 = 0.0, bf16 = 0.0;
+    size_t           i, k, m = n;
+    memset(&s, 0, sizeof s);
+    CHECK_EQ_I(mpt_sums_add(&s, x, NULL, n), MPT_OK);
+    CHECK_EQ_I(mpt_sums_get(&s, &g), MPT_OK);
+    for (i = 0; i < n; i++) {
+        y = x[i] - rest;
+        t = kahan + y;
+        rest = t - kahan;
+        rest = rest - y;
+        kahan = t;
+        t = neumaier + x[i];
+        y = fabsf(neumaier) >= fabsf(x[i]) ? neumaier - t : x[i] - t;
+        y = y + (fabsf(neumaier) >= fabsf(x[i]) ? x[i] : neumaier);
+        carry = carry + y;
+        neumaier = t;
+        f16 = sum_rounded_once(MPT_F16, f16, (double)x[i], 1.0);
+        bf16 = sum_rounded_once(MPT_BF16, bf16, (double)x[i], 1.0);
+        level[0][i] = x[i];
+    }
+    neumaier = neumaier + carry;
+    for (k = 0; m; k++, m /= 2) {       /* trees of 2^k terms; the one without a neighbour waits */
+        for (i = 0; i + 1 < m; i += 2)
+            level[k + 1][i / 2] = level[k][i] + level[k][i + 1];
+        if (m & 1u)
+            pairwise = level[k][m - 1] + pairwise;
+    }
+    CHECK(g.value[MPT_SUM_KAHAN] == (double)kahan);
+    CHECK(g.value[MPT_SUM_NEUMAIER] == (double)neumaier);
+    CHECK(g.value[MPT_SUM_PAIRWISE] == (double)pairwise);
+    CHECK(g.value[MPT_SUM_F16] == f16 || (mpti_f64_is_nan(f16) && mpti_f64_is_nan(g.value[MPT_SUM_F16])));
+    CHECK(g.value[MPT_SUM_BF16] == bf16);
+}
+
+TEST(sums_by_careful_loops)
+{
+    size_t i, n = 0;
+    for (i = 0; i < 65536; i++)
+        if ((i & 0x7c00u) != 0x7c00u)
+            floats[n++] = (float)mpt_decode(MPT_F16, i);
+    for (i = n; i-- > 1; ) {
+        const size_t j = (size_t)(mt_random() % (i + 1u));
+        const float  swap = floats[i];
+        floats[i] = floats[j];
+        floats[j] = swap;
+    }
+    careful_sums_are_loops(floats, n);
+    for (i = 0; i < 3001; i++)
+        floats[i] = random_float(-30, 5);
+    careful_sums_are_loops(floats, 3001);
+    for (i = 0; i < 3001; i++)          /* what is summed so far is not always the larger one */
+        floats[i] = (i & 1u ? -1.0f : 1.0f) * random_float(0, 1 + (int)(i % 20u));
+    careful_sums_are_loops(floats, 3001);
 }
 
 /* Growth with n: naive loses digits, the careful ways do not. */
@@ -1099,6 +1261,39 @@ TEST(shadow_operations_are_correctly_rounded)
         CHECK(mpt_shadow_fma(&s, a, b, c).low == sum_rounded_once(MPT_F32, (double)z, (double)x, (double)y));
         CHECK(x < 0.0f || mpt_shadow_sqrt(&s, a).low == (double)(float)root);
     }
+}
+
+/* Every half through each operation, with a random partner: one rounding, judged by exact sums; division and
+ * root by doubles, which are wide enough. The shadow is the double. */
+TEST(shadow_of_all_halves)
+{
+    mpt_shadow s;
+    uint64_t   causes = 0;
+    size_t     i;
+    CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 1e-9), MPT_OK);
+    for (i = 0; i < 65536; i++) {
+        const double          x = mpt_decode(MPT_F16, i), y = mpt_decode(MPT_F16, mt_random() & 0xfbffu);
+        const mpt_shadowed    a = mpt_shadow_value(&s, x), b = mpt_shadow_value(&s, y);
+        const volatile double quotient = x / y, root = sqrt(x), product = x * y, sum = product + y;
+        if (!mpti_f64_is_finite(x) || !mpti_f64_is_finite(y))
+            continue;
+        CHECK(a.low == x && a.exact == x);
+        CHECK(mpt_shadow_add(&s, a, b).low == sum_rounded_once(MPT_F16, x, y, 1.0));
+        CHECK(mpt_shadow_sub(&s, a, b).low == sum_rounded_once(MPT_F16, x, y, -1.0));
+        CHECK(mpt_shadow_mul(&s, a, b).low == sum_rounded_once(MPT_F16, 0.0, x, y));
+        CHECK(mpt_shadow_fma(&s, a, b, b).low == sum_rounded_once(MPT_F16, y, x, y));
+        CHECK(mpt_shadow_fma(&s, a, b, b).exact == sum);
+        CHECK(mpt_shadow_sub(&s, a, b).exact == x - y);
+        if (y != 0.0)
+            CHECK(mpt_shadow_div(&s, a, b).low ==
+                  mpt_decode(MPT_F16, mpt_encode(MPT_F16, quotient, NULL, NULL)));
+        if (x >= 0.0)
+            CHECK(mpt_shadow_sqrt(&s, a).low == mpt_decode(MPT_F16, mpt_encode(MPT_F16, root, NULL, NULL)));
+    }
+    for (i = 0; i < MPT_CAUSE_COUNT; i++)
+        causes += s.causes[i];
+    CHECK_EQ_U(causes, s.operations);
+    CHECK(s.causes[MPT_CAUSE_ROUNDING] && s.causes[MPT_CAUSE_ABSORPTION] && s.causes[MPT_CAUSE_UNDERFLOW]);
 }
 
 /* ---- tracking and writing ---- */
@@ -1576,15 +1771,19 @@ int main(int argc, char **argv)
     RUN(roundoff_of_very_many);
     RUN(roundoff_of_all_mantissas);
     RUN(roundoff_of_all_halves);
+    RUN(roundoff_of_all_patterns_elsewhere);
     RUN(roundoff_merges_in_any_order);
     RUN(update_known);
     RUN(update_equals_the_codec);
+    RUN(updates_of_all_patterns);
     RUN(sums_known);
     RUN(sums_equal_plain_loops);
+    RUN(sums_by_careful_loops);
     RUN(sums_growth);
     RUN(triples);
     RUN(shadow_names_the_cause);
     RUN(shadow_operations_are_correctly_rounded);
+    RUN(shadow_of_all_halves);
     RUN(tracks);
     RUN(numbers_read_back);
     RUN(writing);
