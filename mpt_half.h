@@ -4205,7 +4205,7 @@ mpti_bf16_from_f32_in_avx512bf16(const unsigned char *p, uint64_t k)
 MPTI_LOOP_512(MPTI_AVX512_BF16_TARGET, mpti_bf16_from_f32_avx512bf16,
               (void *dst, const void *src, size_t n), mpti_bf16_from_f32_in_avx512bf16, 4, 2)
 
-static int mpti_subnormals_count(void) { return !(_mm_getcsr() & 0x40u); }
+__attribute__((target("sse"))) static int mpti_subnormals_count(void) { return !(_mm_getcsr() & 0x40u); }
 #endif
 
 #if MPTI_ARM

@@ -771,7 +771,7 @@ static mpt_adafactor adafactor_make(int variant)
 {
     mpt_adafactor o = mpt_adafactor_defaults();
     if (variant == 1) o.weight_decay = 0.1f;
-    if (variant == 2) o.eps1 = 1e-2f, o.eps2 = 0.9f, o.clip = 0.25f;
+    if (variant == 2) o.eps1 = 0.5f, o.eps2 = 0.9f, o.clip = 0.25f;     /* all floors are reached */
     if (variant == 3) o.lr = 0.5f;
     return o;
 }
