@@ -527,6 +527,11 @@ TEST(exact_sum_known)
     CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&t)), UINT64_C(0xfff0000000000000));
     mpt_exact_add_product(&t, mpti_f64_make(UINT64_C(0x7ff0000000000000)), 0.0);
     CHECK(mpti_f64_is_nan(mpt_exact_value(&t)));
+    memset(&s, 0, sizeof s);            /* carries move up before a limb is full */
+    s.pending = 0x3fffffffu;
+    s.limb[70] = INT64_MAX / 2;
+    mpt_exact_add(&s, 1.0);
+    CHECK(s.pending == 0u && s.limb[70] == (INT64_MAX / 2 & 0xffffffff));
     memset(&s, 0, sizeof s);            /* integers as a reference: 2^-1000 times a 64-bit sum */
     {
         int64_t sum = 0;
@@ -879,11 +884,38 @@ TEST(update_known)
     CHECK_EQ_I(factor, -1);
     CHECK_EQ_I(mpt_update_vanishing(&r, 0.125, &factor), MPT_OK);
     CHECK_EQ_I(factor, 18);
+    {                                   /* a tie that an update far below the last bit of a double decides */
+        const float tie = 1.0f + ldexpf(1.0f, -11), tiny = ldexpf(1.0f, -100), less = -tiny;
+        CHECK_EQ_I(mpt_update_init(&half, MPT_F16), MPT_OK);
+        CHECK_EQ_I(mpt_update_add_f32(&half, &tie, &tiny, 1), MPT_OK);
+        CHECK_EQ_U(half.lost, 0);
+        CHECK_EQ_I(mpt_update_add_f32(&half, &tie, &less, 1), MPT_OK);
+        CHECK_EQ_U(half.lost, 1);
+    }
     CHECK_EQ_I(mpt_update_vanishing(&r, 0.0, &factor), MPT_E_ARG);
     CHECK_EQ_I(mpt_update_init(&half, MPT_F16), MPT_OK);
     CHECK_EQ_I(mpt_update_vanishing(&half, 0.5, &factor), MPT_E_DATA);
     CHECK_EQ_I(mpt_update_add_f32(&half, w, NULL, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_update_init(&half, MPT_E8M0), MPT_E_UNSUPPORTED);
+}
+
+/* The ends of the histogram of margins. */
+TEST(update_margin_ends)
+{
+    const float w[2] = {1.0f, 1.0f}, u[2] = {ldexpf(1.0f, -100), ldexpf(1.0f, 100)};
+    mpt_update  r, other;
+    int         factor = 0;
+    (void)mpt_update_init(&r, MPT_F16);
+    other = r;
+    CHECK_EQ_I(mpt_update_add_f32(&other, w, u, 1), MPT_OK);
+    CHECK_EQ_I(mpt_update_merge(&r, &other), MPT_OK);
+    CHECK_EQ_U(r.margin[0], 1);
+    CHECK_EQ_I(mpt_update_vanishing(&r, 0.5, &factor), MPT_OK);
+    CHECK_EQ_I(factor, 64);
+    CHECK_EQ_I(mpt_update_add_f32(&r, w + 1, u + 1, 1), MPT_OK);
+    CHECK(r.margin[127] == 1 && r.overflow == 1);
+    CHECK_EQ_I(mpt_update_vanishing(&r, 1.0, &factor), MPT_OK);
+    CHECK_EQ_I(factor, -64);
 }
 
 /* The codec, in doubles: w + u is exact there if both lie close together. */
@@ -1052,6 +1084,19 @@ TEST(sums_known)
     CHECK(g.exact == 1.0 && g.value[MPT_SUM_NEUMAIER] == 1.0 && g.value[MPT_SUM_F64] == 1.0);
     CHECK(g.value[MPT_SUM_F32] == 0.0 && g.value[MPT_SUM_PAIRWISE] == 0.0 && g.condition == 200000001.0);
     CHECK(!mpti_f64_is_finite(g.value[MPT_SUM_F16]));
+    ones[3] = 3.0f;                     /* the 3 comes last, or first, where it is lost */
+    memset(&s, 0, sizeof s);
+    (void)mpt_sums_add(&s, ones, NULL, 4);
+    CHECK(s.f32 == 3.0f);
+    memset(&s, 0, sizeof s);
+    (void)mpt_sums_add_backward(&s, ones, NULL, 4);
+    CHECK(s.f32 == 0.0f);
+    ones[0] = mpti_f32_make(0x7f800000u);
+    memset(&s, 0, sizeof s);
+    CHECK_EQ_I(mpt_sums_add(&s, ones, NULL, 2), MPT_OK);
+    CHECK_EQ_I(mpt_sums_get(&s, &g), MPT_OK);
+    CHECK_EQ_U(mpti_f64_bits(g.exact), UINT64_C(0x7ff0000000000000));
+    CHECK(mpti_f64_is_nan(g.error[MPT_SUM_F32]) && mpti_f64_is_nan(g.error[MPT_SUM_F64]));
     CHECK_EQ_I(mpt_sums_add(&s, NULL, NULL, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_sums_add(NULL, ones, NULL, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_sums_get(&s, NULL), MPT_E_ARG);
@@ -1182,11 +1227,15 @@ TEST(sums_growth)
 TEST(triples)
 {
     static const float x[] = {1.0f, 2.0f, 4.0f, 2048.0f, 1.0f, 1.0f, 8.0f};
+    static const float huge[] = {65504.0f, 65504.0f, -65504.0f};
     mpt_triple         t = {99, 0.0, 0.0};
     CHECK_EQ_I(mpt_triple_find(MPT_F16, x, 3, &t), MPT_E_DATA);
     CHECK_EQ_U(t.index, 99);
     CHECK_EQ_I(mpt_triple_find(MPT_F16, x, 7, &t), MPT_OK);
     CHECK(t.index == 3 && t.left == 2048.0 && t.right == 2050.0);
+    CHECK_EQ_I(mpt_triple_find(MPT_F16, x + 3, 3, &t), MPT_OK);
+    CHECK_EQ_U(t.index, 0);
+    CHECK_EQ_I(mpt_triple_find(MPT_F16, huge, 3, &t), MPT_E_DATA);      /* Inf against 65504 is overflow */
     CHECK_EQ_I(mpt_triple_find(MPT_F32, x, 7, &t), MPT_E_DATA);
     CHECK_EQ_I(mpt_triple_find(MPT_E8M0, x, 7, &t), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_triple_find(MPT_F16, NULL, 7, &t), MPT_E_ARG);
@@ -1240,6 +1289,50 @@ TEST(shadow_names_the_cause)
     CHECK_EQ_S(mpt_cause_text(MPT_CAUSE_CANCELLATION), "catastrophic cancellation");
     CHECK_EQ_S(mpt_shadow_op_text(MPT_SHADOW_FMA), "fma");
     CHECK_EQ_S(mpt_shadow_op_text((mpt_shadow_op)7), "unknown");
+}
+
+static mpt_shadowed pair_of(double low, double exact)
+{
+    mpt_shadowed v;
+    v.low = low;
+    v.exact = exact;
+    return v;
+}
+
+/* What is kept of a run: the first operation that left the tolerance, not a later one, nor one whose inputs
+ * had left it; the one that added most, not the one whose result is worst. And causes that look alike. */
+TEST(shadow_events_and_causes)
+{
+    const mpt_shadowed one = pair_of(1.0, 1.0);
+    mpt_shadow         s;
+    mpt_shadowed       a;
+    (void)mpt_shadow_init(&s, MPT_F16, 0.01);
+    (void)mpt_shadow_sub(&s, pair_of(1.5, 1.0), pair_of(0.0400390625, 0.0400390625));
+    CHECK(!s.first.at && s.worst.at == 1 && s.worst.before == 0.5 && s.worst.after > 0.51);
+    (void)mpt_shadow_sub(&s, pair_of(1.001953125, 1.002), one);
+    CHECK_EQ_U(s.first.at, 2);
+    CHECK(s.worst.at == 2 && s.worst.after < 0.1);
+    (void)mpt_shadow_sub(&s, pair_of(1.5, 1.0), pair_of(0.0400390625, 0.0400390625));
+    CHECK_EQ_U(s.worst.at, 2);
+    (void)mpt_shadow_mul(&s, pair_of(300.0, 300.0), pair_of(300.0, 300.0));
+    CHECK(s.first.at == 2 && s.worst.at == 4);
+
+    (void)mpt_shadow_init(&s, MPT_F16, 0.01);
+    (void)mpt_shadow_add(&s, pair_of(mpti_f64_make(UINT64_C(0x7ff0000000000000)), 90000.0), one);
+    CHECK_EQ_U(s.causes[MPT_CAUSE_NONE], 1);        /* it was lost before */
+    (void)mpt_shadow_sub(&s, pair_of(0.25, 0.25), pair_of(2048.0, 2048.0));
+    CHECK_EQ_U(s.causes[MPT_CAUSE_ABSORPTION], 1);
+    a = pair_of(1.0009765625, 1.0009765625);
+    (void)mpt_shadow_fma(&s, a, a, pair_of(-1.0, -1.0));
+    CHECK_EQ_U(s.causes[MPT_CAUSE_ROUNDING], 1);    /* nothing was wrong before that it could bring out */
+    (void)mpt_shadow_sub(&s, pair_of(1.0, 1.0003), one);
+    CHECK_EQ_U(s.causes[MPT_CAUSE_CANCELLATION], 1);        /* down to nothing */
+
+    (void)mpt_shadow_init(&s, MPT_F32, 0.01);       /* a tie in double, and a last bit that decides it */
+    a = mpt_shadow_fma(&s, pair_of(1.0 + ldexp(1.0, -20), 1.0),
+                       pair_of(ldexp(1.0 - ldexp(1.0, -20), -24), 1.0),
+                       pair_of(1.0 + ldexp(1.0, -23), 1.0));
+    CHECK(a.low == 1.0 + ldexp(1.0, -23));
 }
 
 /* Each operation rounds once: sums judged exactly, the others by FP32 arithmetic of the machine in f32. */
@@ -1356,6 +1449,14 @@ TEST(tracks)
                    "\"median_log2\":0}\n", 150));
     CHECK(has("\"name\":\"say \\\"hi\\\"\""));
     w.write = NULL;
+    for (i = 0; i < 2; i++) {           /* Inf and NaN count as overflow, and the first step stays */
+        CHECK_EQ_I(mpt_track_init(&t[i], "a", MPT_F16, 1, w), MPT_OK);
+        x[2] = mpti_f32_make(i ? 0x7fc00000u : 0x7f800000u);
+        CHECK_EQ_I(mpt_track_f32(&t[i], 5, x, 4), MPT_OK);
+        x[2] = 1e6f;
+        CHECK_EQ_I(mpt_track_f32(&t[i], 9, x, 4), MPT_OK);
+        CHECK(t[i].first_overflow == 6 && t[i].first_flushed == 6 && t[i].samples == 2);
+    }
     CHECK_EQ_I(mpt_track_init(&t[0], "a", MPT_F16, 1, w), MPT_OK);
     CHECK_EQ_I(mpt_track_f32(&t[0], 0, x, 4), MPT_OK);
     CHECK_EQ_I(mpt_track_f32(&t[0], 0, NULL, 4), MPT_E_ARG);
@@ -1443,6 +1544,68 @@ TEST(writing)
     }
     CHECK_EQ_I(mpt_range_write_curve(&r, 1, 0, sink_open(19999)), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_write_histogram(NULL, sink_open(19999)), MPT_E_ARG);
+}
+
+/* Rows to the last sign, of reports whose figures were worked out by hand. */
+TEST(written_in_full)
+{
+    static mpt_roundoff q;
+    static mpt_ranges   a;
+    static mpt_sums     s;
+    const float         x[] = {1.0f, 1.00048828125f, 1.0004f, ldexpf(1.0f, -26), 1e6f, 1e7f};
+    const float         v[] = {256.0f, 1.0f, 0.5f}, w[] = {1.0f, 1.0f, 1.0f, 1.0f, 0.0f, 1.0f};
+    const float         d[] = {ldexpf(1.0f, -12), ldexpf(1.0f, -12), ldexpf(1.0f, -10), ldexpf(1.25f, -11),
+                               0.0f, 1e6f};
+    mpt_update          u;
+    mpt_shadow          h;
+    mpt_shadowed        b;
+    (void)mpt_roundoff_init(&q, MPT_F16, NULL, 0);
+    (void)mpt_roundoff_add_f32(&q, x, 6);
+    CHECK_EQ_I(mpt_roundoff_write(&q, MPT_STYLE_CSV, "q", sink_open(19999)), MPT_OK);
+    CHECK_EQ_S(sunk.text, "q,f16,0,6,0,0,0,1,5,1,2,1,2.50221957554e-1,5e-1,2.89886474609e-1,"
+               "-2.89886474609e-1,6.87708489437e1\n");
+    CHECK_EQ_I(mpt_roundoff_write(&q, MPT_STYLE_CSV_HEAD, "q", sink_open(19999)), MPT_OK);
+    CHECK_EQ_S(sunk.text, "name,format,log2_scale,count,zero,inf,nan,exact,changed,flushed,overflow,"
+               "max_relative,mean_relative,max_ulps,mean_ulps,bias_ulps,sqnr_db\n");
+    (void)mpt_roundoff_init(&q, MPT_F16, NULL, -3);
+    (void)mpt_roundoff_add_f32(&q, x, 1);
+    CHECK_EQ_I(mpt_roundoff_write(&q, MPT_STYLE_TEXT, "q", sink_open(19999)), MPT_OK);
+    CHECK(has("log2_scale             -3\n") && has("sqnr_db                inf\n"));
+    (void)mpt_update_init(&u, MPT_F16);
+    (void)mpt_update_add_f32(&u, w, d, 6);
+    CHECK_EQ_I(mpt_update_write(&u, MPT_STYLE_CSV, "u", sink_open(19999)), MPT_OK);
+    CHECK_EQ_S(sunk.text, "u,f16,6,1,2,3,0,1,4e-1,-1\n");
+    memset(&s, 0, sizeof s);
+    (void)mpt_sums_add(&s, v, NULL, 3);
+    CHECK_EQ_I(mpt_sums_write(&s, MPT_STYLE_CSV, "s", sink_open(19999)), MPT_OK);
+    CHECK(has("s,f16,3,2.575e2,1,2.575e2,0,0\ns,bf16,3,2.575e2,1,2.56e2,-1.5,5.82524271845e-3\ns,f32,"));
+    CHECK_EQ_I(mpt_sums_write(&s, MPT_STYLE_CSV_HEAD, "s", sink_open(19999)), MPT_OK);
+    CHECK_EQ_S(sunk.text, "name,method,n,exact,condition,value,error,relative\n");
+    (void)mpt_ranges_init(&a);
+    CHECK_EQ_I(mpt_ranges_write(&a, MPT_STYLE_CSV_HEAD, "x", sink_open(19999)), MPT_OK);
+    CHECK(strchr(sunk.text, '\n') == sunk.text + sunk.n - 1);
+    (void)mpt_shadow_init(&h, MPT_F16, 0.01);
+    b = mpt_shadow_value(&h, 100.7);
+    (void)mpt_shadow_sub(&h, b, mpt_shadow_value(&h, 100.4));
+    (void)mpt_shadow_mul(&h, b, mpt_shadow_mul(&h, b, b));
+    CHECK_EQ_I(mpt_shadow_write(&h, MPT_STYLE_CSV, "h", sink_open(19999)), MPT_OK);
+    CHECK_EQ_S(sunk.text, "h,f16,5,3,1,0,0,1,0,3,-,catastrophic cancellation,2.49003984064e-4,"
+               "4.16666666667e-2,3.125e-1,3e-1,5,*,overflow,4.42779392317e-4,,,1.021147343e6\n");
+    CHECK_EQ_I(mpt_update_write(&u, MPT_STYLE_CSV, "a\nb", sink_open(19999)), MPT_OK);
+    CHECK(!strncmp(sunk.text, "\"a\nb\",", 6));
+    CHECK_EQ_I(mpt_update_write(&u, MPT_STYLE_CSV, "a\rb", sink_open(19999)), MPT_OK);
+    CHECK(!strncmp(sunk.text, "\"a\rb\",", 6));
+    CHECK_EQ_I(mpt_update_write(&u, MPT_STYLE_JSON, "\\\x1f", sink_open(19999)), MPT_OK);
+    CHECK(!strncmp(sunk.text, "{\"name\":\"\\\\\\u001f\",", 19));
+    {
+        mpti_out o = mpti_out_open(sink_open(100));
+        mpti_put_finite(&o, 9.9999999999999);
+        CHECK_EQ_S(sunk.text, "1e1");
+        o = mpti_out_open(sink_open(2));        /* what does not fit ends it, though more would fit then */
+        mpti_out_put(&o, "abc");
+        mpti_out_put(&o, "d");
+        CHECK(o.failed && sunk.n == 0);
+    }
 }
 
 TEST(ranges_print_table)
@@ -1774,6 +1937,7 @@ int main(int argc, char **argv)
     RUN(roundoff_of_all_patterns_elsewhere);
     RUN(roundoff_merges_in_any_order);
     RUN(update_known);
+    RUN(update_margin_ends);
     RUN(update_equals_the_codec);
     RUN(updates_of_all_patterns);
     RUN(sums_known);
@@ -1782,11 +1946,13 @@ int main(int argc, char **argv)
     RUN(sums_growth);
     RUN(triples);
     RUN(shadow_names_the_cause);
+    RUN(shadow_events_and_causes);
     RUN(shadow_operations_are_correctly_rounded);
     RUN(shadow_of_all_halves);
     RUN(tracks);
     RUN(numbers_read_back);
     RUN(writing);
+    RUN(written_in_full);
     RUN(ranges_print_table);
     RUN(drawing_of_the_curve);
     RUN(drawing_of_rounding);
