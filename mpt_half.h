@@ -47,7 +47,8 @@
  * MPT_DEF      linkage of the non-inline functions; default: extern "C" in C++, extern in C.
  * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, where the
  *              compiler is gcc or clang and the processor x86 or aarch64; 0: the portable path only;
- *              2 SSE2 or NEON, 3 AVX2, 4 AVX-512, 5 AVX-512 with BF16: at most that. Same bits on all.
+ *              2 SSE2 or NEON, 3 AVX2, 4 AVX-512 (F, BW, DQ, VL), 5 AVX-512 with BF16, and with VBMI and
+ *              FP16 where the processor has them: at most that. Same bits on all.
  * No macro changes a struct or a prototype. */
 #ifndef MPT_SIMD
 #define MPT_SIMD 1
