@@ -262,7 +262,7 @@ TEST(another_version_or_shape_is_refused)
     bind(&r, good);
     full = state_of(&r, good);
     memset(extra, 0, sizeof extra);
-    for (i = 0; i < 19; i++) {
+    for (i = 0; i < 21; i++) {
         memcpy(t, good, sizeof t);
         s = full;
         s.tensors = t;
@@ -285,6 +285,8 @@ TEST(another_version_or_shape_is_refused)
         case 15: s.adafactor = NULL; break;
         case 16: t[2].columns = MATRIX / COLUMNS; break;        /* as many factors, of another shape */
         case 17: t[2].columns = 0; break;
+        case 18: t[2].storage = MPT_STORE_NEAREST; break;       /* the same arrays, other rules */
+        case 19: t[2].moments = MPT_MOMENTS_BF16; break;
         default: t[0].moments = MPT_MOMENTS_BF16; break;
         }
         CHECK_EQ_U_AT((unsigned)-(int)mpt_state_load(&s, buffer, bytes), (unsigned)-(int)MPT_E_DATA, i);

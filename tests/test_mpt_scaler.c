@@ -1207,6 +1207,7 @@ static int fake_reduce(void *user, double *values, size_t n)
 TEST(ranks_decide_together)
 {
     static const double good[5] = {0, 0, 0, 0, 16.0}, bad[5] = {2, 3, 0, 1, 0.0}, mute[5] = {0, 0, 0, 1, 1.0};
+    static const double range[5] = {0, 0, 7, 1, 0.0};
     mpt_scaler          s = ours(10), before;
     mpt_tensor          t = grad_of(room[0], MPT_F32, 2, "t");
     mpt_step            step;
@@ -1236,6 +1237,12 @@ TEST(ranks_decide_together)
     r.others = mute;                                                            /* bad, no cause told */
     CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_OK);
     CHECK(step.found_inf == 1 && s.found_inf == 1 && !s.cause);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+    r.others = range;
+    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_OK);
+    CHECK(step.found_inf == 1 && step.cause == MPT_CAUSE_RANGE && s.cause == MPT_CAUSE_RANGE &&
+          step.range_count == 7);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
     r.fails = 1;
