@@ -74,9 +74,11 @@ for sm in $architectures; do
         grep -v 'ptxas info' "$out/ptxas.log" | head -20
     fi
 done
+# less optimization where nothing of it will run
+quick='-arch=sm_90 -Xcicc -O1 -Xptxas -O0'
 # split over two files the same code comes out: once is enough
 # shellcheck disable=SC2086
-check "sm_90 compiles, split" "$NVCC" $flags -arch=sm_90 -c "$out/part.cu" -o "$out/part.o"
+check "sm_90 compiles, split" "$NVCC" $flags $quick -c "$out/part.cu" -o "$out/part.o"
 link_and_run "sm_90, split" "$out/part.o" "$out/rest.o"
 
 # The PTX. holds and lacks take: what for, a pattern
@@ -112,8 +114,6 @@ for variant in "sm_90" "sm_90 --use_fast_math"; do
     lacks "local memory" '(ld|st)\.local'
 done
 
-# whoever includes all of it once more needs less optimization here, where nothing of it will run
-quick='-arch=sm_90 -Xcicc -O1 -Xptxas -O0'
 # shellcheck disable=SC2086
 check "test_cuda.cu compiles" "$NVCC" $quiet $quick tests/test_cuda.cu -o "$out/test_cuda"
 if [ -x "$out/test_cuda" ]; then

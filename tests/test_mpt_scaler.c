@@ -1533,10 +1533,14 @@ static const mpt_format fp8_formats[] = {MPT_E4M3, MPT_E5M2}, fp8_sources[] = {M
 
 static void fp8_fill(unsigned char *src, size_t bytes)
 {
-    size_t i;
+    const uint32_t inf = 0x7f800000u;       /* and as halves 0 and the Inf of bf16 */
+    const uint16_t half = 0x7c00u;
+    size_t         i;
     for (i = 0; i < bytes; i++) src[i] = (unsigned char)(mt_random() >> 40);
     for (i = 0; i + 4 <= bytes; i += 4)     /* most of them where FP8 has numbers; Inf and NaN stay in */
         if (mt_random() % 4) src[i + 1] = src[i + 3] = (unsigned char)(0x3au + mt_random() % 8u);
+    memcpy(src, &inf, sizeof inf);
+    memcpy(src + 4, &half, sizeof half);
 }
 
 TEST(fp8_encode)
