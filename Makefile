@@ -51,6 +51,7 @@ bench: $(BENCHES:%=$(B)/bench/%) ## speed, each row beside a loop with the same 
 
 test-long: $(TESTS:%=$(B)/tests/%) ## the tests over all inputs: every float, every pair of halves (hours)
 	@for t in $(TESTS); do echo "== $$t"; $(B)/tests/$$t --long || exit 1; done
+	@sh tests/run_cuda_emu.sh $(B) --long
 
 test-cuda: ## on a machine with an NVIDIA GPU and nvcc: every kernel against its CPU function
 	@sh tests/run_cuda_gpu.sh $(B)

@@ -2964,18 +2964,6 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
 #else
 #define MPTI_PREFETCH(p) ((void)(p))
 #endif
-/* gcc's own AVX-512 headers: masks of -1, results that start undefined (gcc bug 105593). */
-#if MPTI_X86 && !defined(__clang__)
-#define MPTI_QUIET_BEGIN                                    \
-    _Pragma("GCC diagnostic push")                          \
-    _Pragma("GCC diagnostic ignored \"-Wuninitialized\"")   \
-    _Pragma("GCC diagnostic ignored \"-Wmaybe-uninitialized\"") \
-    _Pragma("GCC diagnostic ignored \"-Wsign-conversion\"")
-#define MPTI_QUIET_END _Pragma("GCC diagnostic pop")
-#else
-#define MPTI_QUIET_BEGIN
-#define MPTI_QUIET_END
-#endif
 
 /* The least |x| pattern of a double whose rounding reaches at least `code`: rounding is monotonic, so a
  * binary search over the codec itself finds it, and no limit is written down twice. */
@@ -3084,7 +3072,7 @@ typedef struct mpti_fine {
     uint64_t exponent[256];             /* numbers by exponent field; [0]: zeros */
     uint64_t reach[MPT_RANGES_EDGES];   /* numbers at or above each edge; less those from its power near on */
     uint32_t edge[MPT_RANGES_EDGES];    /* as FP32 patterns */
-    uint32_t near[MPT_RANGES_EDGES];    /* a power of two close to the edge; 0: none */
+    uint32_t power[MPT_RANGES_EDGES];   /* a power of two close to the edge; 0: none */
     uint32_t watch[4], watched[4];      /* edges that the last block asked for, and how many reach them now */
     int      which[MPT_RANGES_EDGES];   /* for each edge of the tally its place in edge[], that has it once */
     uint32_t least, greatest, least_less_1;     /* of a block: patterns; a zero less 1 is the largest */
@@ -3118,7 +3106,7 @@ static void mpti_fine_open(mpti_fine *f, const mpti_tally *t)
     for (i = 0; i < t->edges; i++) {
         const uint32_t edge = mpti_fine_edge(t->edge[i]);
         if (!f->edges || f->edge[f->edges - 1] != edge) {
-            f->near[f->edges] = mpti_fine_near(edge);
+            f->power[f->edges] = mpti_fine_near(edge);
             f->edge[f->edges++] = edge;
         }
         f->which[i] = f->edges - 1;
@@ -3205,9 +3193,9 @@ static void mpti_fine_reach_n(mpti_fine *f, const float *x, const uint32_t *edge
 /* Does a mantissa of the block lie between an edge and the power of two near it? */
 static int mpti_fine_between(const mpti_fine *f, int i)
 {
-    if (f->near[i] == f->edge[i])
+    if (f->power[i] == f->edge[i])
         return 0;
-    return f->near[i] < f->edge[i] ? !f->least_mantissa : f->greatest_mantissa >= (f->edge[i] & 0x7fffffu);
+    return f->power[i] < f->edge[i] ? !f->least_mantissa : f->greatest_mantissa >= (f->edge[i] & 0x7fffffu);
 }
 
 static void mpti_fine_classes(mpti_fine *f, const float *x)
@@ -3217,10 +3205,10 @@ static void mpti_fine_classes(mpti_fine *f, const float *x)
     if (!f->least)
         mpti_fine_reach_1(x, 1u, &n);
     for (i = 0; i < f->edges && f->edge[i] - 1u <= f->greatest; i++) {
-        if (f->near[i]) {
+        if (f->power[i]) {
             if (mpti_fine_between(f, i)) {
                 mpti_fine_reach_1(x, f->edge[i], &both[0]);
-                mpti_fine_reach_1(x, f->near[i], &both[1]);
+                mpti_fine_reach_1(x, f->power[i], &both[1]);
                 f->reach[i] += (uint64_t)both[0] - both[1];
             }
         } else if (f->edge[i] - 1u <= f->least_less_1) {
@@ -3275,7 +3263,45 @@ static void mpti_fine_count(mpti_fine *f)
 }
 
 #if MPTI_X86
-MPTI_QUIET_BEGIN
+/* The sum, the greatest and the least of a vector's lanes; once a block, so by way of memory. (The compilers'
+ * own reductions begin with a variable left uninitialized, and gcc warns of it.) */
+MPTI_AVX512_TARGET static uint32_t mpti_sum_32(__m512i v)
+{
+    uint32_t lane[16], sum = 0u;
+    int      i;
+    _mm512_storeu_si512(lane, v);
+    for (i = 0; i < 16; i++)
+        sum += lane[i];
+    return sum;
+}
+MPTI_AVX512_TARGET static uint64_t mpti_sum_64(__m512i v)
+{
+    uint64_t lane[8], sum = 0u;
+    int      i;
+    _mm512_storeu_si512(lane, v);
+    for (i = 0; i < 8; i++)
+        sum += lane[i];
+    return sum;
+}
+MPTI_AVX512_TARGET static uint32_t mpti_most_32(__m512i v)
+{
+    uint32_t lane[16], most = 0u;
+    int      i;
+    _mm512_storeu_si512(lane, v);
+    for (i = 0; i < 16; i++)
+        most = lane[i] > most ? lane[i] : most;
+    return most;
+}
+MPTI_AVX512_TARGET static uint32_t mpti_least_32(__m512i v)
+{
+    uint32_t lane[16], least = 0xffffffffu;
+    int      i;
+    _mm512_storeu_si512(lane, v);
+    for (i = 0; i < 16; i++)
+        least = lane[i] < least ? lane[i] : least;
+    return least;
+}
+
 /* mpti_fine_count and mpti_fine_loop side by side, for a block without zeros and powers of two.
  * Returns: 0 if it holds such a one; then the pairs were counted, but the others are not found. */
 MPTI_AVX512_TARGET MPTI_INLINE int mpti_fine_both_loop(mpti_fine *f, const float *x, const float *ahead,
@@ -3299,12 +3325,12 @@ MPTI_AVX512_TARGET MPTI_INLINE int mpti_fine_both_loop(mpti_fine *f, const float
         const __m512i a = _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude);
         const __m512i b = _mm512_and_si512(_mm512_loadu_si512(x + i + MPTI_FINE_HALF), magnitude);
         const __m512i a1 = _mm512_add_epi32(a, less_1), b1 = _mm512_add_epi32(b, less_1);
-        const __m512i row = _mm512_slli_epi32(_mm512_srli_epi32(b, 23), 6);
-        const __m512i at = _mm512_sub_epi32(_mm512_add_epi32(_mm512_srli_epi32(a, 23), row), offset);
-        _mm256_storeu_si256((__m256i *)(void *)to, _mm512_cvtepi32_epi16(at));
-        greatest = _mm512_max_epu32(greatest, _mm512_max_epu32(a1, b1));
-        least = _mm512_min_epu32(least, _mm512_min_epu32(a1, b1));
-        m = _mm512_max_epu32(m, _mm512_max_epu32(_mm512_and_si512(a1, mantissa),
+        const __m512i row = MPTI_Z16(slli_epi32, MPTI_Z16(srli_epi32, b, 23), 6);
+        const __m512i at = _mm512_sub_epi32(_mm512_add_epi32(MPTI_Z16(srli_epi32, a, 23), row), offset);
+        _mm256_storeu_si256((__m256i *)(void *)to, MPTI_Z16(cvtepi32_epi16, at));
+        greatest = MPTI_Z16(max_epu32, greatest, MPTI_Z16(max_epu32, a1, b1));
+        least = MPTI_Z16(min_epu32, least, MPTI_Z16(min_epu32, a1, b1));
+        m = MPTI_Z16(max_epu32, m, MPTI_Z16(max_epu32, _mm512_and_si512(a1, mantissa),
                                                  _mm512_and_si512(b1, mantissa)));
         if (watches > 0) {
             n_0 = _mm512_mask_sub_epi32(n_0, _mm512_cmpge_epu32_mask(a, edge_0), n_0, less_1);
@@ -3326,17 +3352,17 @@ MPTI_AVX512_TARGET MPTI_INLINE int mpti_fine_both_loop(mpti_fine *f, const float
     f->side = !f->side;
     f->seen = 1;
     if (watches > 0) {
-        f->watched[0] = (uint32_t)_mm512_reduce_add_epi32(n_0);
-        f->watched[1] = (uint32_t)_mm512_reduce_add_epi32(n_1);
+        f->watched[0] = mpti_sum_32(n_0);
+        f->watched[1] = mpti_sum_32(n_1);
     }
     if (watches > 2) {
-        f->watched[2] = (uint32_t)_mm512_reduce_add_epi32(n_2);
-        f->watched[3] = (uint32_t)_mm512_reduce_add_epi32(n_3);
+        f->watched[2] = mpti_sum_32(n_2);
+        f->watched[3] = mpti_sum_32(n_3);
     }
-    greatest_less_1 = (uint32_t)_mm512_reduce_max_epu32(greatest);
-    mantissa_less_1 = (uint32_t)_mm512_reduce_max_epu32(m);
+    greatest_less_1 = mpti_most_32(greatest);
+    mantissa_less_1 = mpti_most_32(m);
     f->greatest = greatest_less_1 + 1u;
-    f->least_less_1 = (uint32_t)_mm512_reduce_min_epu32(least);
+    f->least_less_1 = mpti_least_32(least);
     f->least = f->least_less_1 + 1u;
     f->least_mantissa = 1u;
     f->greatest_mantissa = mantissa_less_1 + 1u;
@@ -3356,7 +3382,6 @@ MPTI_AVX512_TARGET static int mpti_fine_both_4(mpti_fine *f, const float *x, con
 {
     return mpti_fine_both_loop(f, x, ahead, 4);
 }
-MPTI_QUIET_END
 #endif
 
 /* Count the pairs that wait, and find those of the next block; `ahead` is where numbers are read later. */
@@ -3432,7 +3457,7 @@ static void mpti_fine_close(mpti_fine *f, mpti_tally *t)
     if (!above)
         return;
     for (i = 0; i < f->edges; i++)
-        for (e = f->near[i] >> 23; f->near[i] && e < 255u; e++)
+        for (e = f->power[i] >> 23; f->power[i] && e < 255u; e++)
             f->reach[i] += f->exponent[e];
     for (i = 0; i < t->edges; i++) {
         const uint64_t reach = f->reach[f->which[i]];
@@ -4846,7 +4871,10 @@ static int mpti_narrow_add(mpti_narrow *e, mpt_roundoff *r, const float *x)
 #define MPTI_BROAD_PART    2048         /* errors of 2^23 that 16 lanes of 32 bits can, with a sign */
 #define MPTI_BROAD_BINADES 27
 #if MPTI_X86
-MPTI_QUIET_BEGIN
+
+/* The lower (0) or upper (1) eight of sixteen, by a mask of all as in MPTI_Z8: of these gcc warns without. */
+#define MPTI_INTS_8(x, half)   _mm512_maskz_extracti32x8_epi32((__mmask8)0xffu, x, half)
+#define MPTI_FLOATS_8(x, half) _mm512_maskz_extractf32x8_ps((__mmask8)0xffu, x, half)
 
 MPTI_AVX512_TARGET static void mpti_broad_extremes(const float *x, uint32_t *greatest, uint32_t *least_less_1)
 {
@@ -4855,11 +4883,11 @@ MPTI_AVX512_TARGET static void mpti_broad_extremes(const float *x, uint32_t *gre
     int           i;
     for (i = 0; i < MPTI_BROAD_BLOCK; i += 16) {
         const __m512i a = _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude);
-        most = _mm512_max_epu32(most, a);
-        least = _mm512_min_epu32(least, _mm512_add_epi32(a, minus_1));
+        most = MPTI_Z16(max_epu32, most, a);
+        least = MPTI_Z16(min_epu32, least, _mm512_add_epi32(a, minus_1));
     }
-    *greatest = (uint32_t)_mm512_reduce_max_epu32(most);
-    *least_less_1 = (uint32_t)_mm512_reduce_min_epu32(least);
+    *greatest = mpti_most_32(most);
+    *least_less_1 = mpti_least_32(least);
 }
 
 /* The two parts of eight squares. */
@@ -4867,9 +4895,11 @@ typedef struct mpti_squares { __m512i high, low; } mpti_squares;
 
 MPTI_AVX512_TARGET MPTI_INLINE void mpti_squares_add(mpti_squares *s, __m256 x, __m512d first, __m512d both)
 {
-    const __m512d v = _mm512_cvtps_pd(x), high = _mm512_fmadd_round_pd(v, v, first, MPTI_NEAREST);
-    const __m512d low = _mm512_fmadd_round_pd(v, v, _mm512_sub_round_pd(both, high, MPTI_NEAREST),
-                                              MPTI_NEAREST);
+    const __mmask8 all = (__mmask8)0xffu;       /* as in MPTI_FLOATS_8 */
+    const __m512d  v = MPTI_Z8(cvtps_pd, x);
+    const __m512d  high = _mm512_maskz_fmadd_round_pd(all, v, v, first, MPTI_NEAREST);
+    const __m512d  rest = _mm512_maskz_sub_round_pd(all, both, high, MPTI_NEAREST);
+    const __m512d  low = _mm512_maskz_fmadd_round_pd(all, v, v, rest, MPTI_NEAREST);
     s->high = _mm512_add_epi64(s->high, _mm512_castpd_si512(high));
     s->low = _mm512_add_epi64(s->low, _mm512_castpd_si512(low));
 }
@@ -4878,8 +4908,8 @@ MPTI_AVX512_TARGET static void mpti_squares_close(const mpti_squares *s, int uni
 {
     const double   first = mpti_f64_make((uint64_t)(unit + 52 + 1023) << 52 | MPTI_ONE << 51);
     const double   second = mpti_f64_make((uint64_t)(unit + 1 + 1023) << 52 | MPTI_ONE << 51);
-    uint64_t       high = (uint64_t)_mm512_reduce_add_epi64(s->high);
-    uint64_t       low = (uint64_t)_mm512_reduce_add_epi64(s->low);
+    uint64_t       high = mpti_sum_64(s->high);
+    uint64_t       low = mpti_sum_64(s->low);
     high -= mpti_f64_bits(first) * MPTI_BROAD_BLOCK;
     low -= mpti_f64_bits(second) * MPTI_BROAD_BLOCK;
     mpti_exact_add_bits(sum, 0u, 0u, high, unit);
@@ -4889,8 +4919,8 @@ MPTI_AVX512_TARGET static void mpti_squares_close(const mpti_squares *s, int uni
 /* Sixteen 32-bit sums as eight of 64 bits. */
 MPTI_AVX512_TARGET MPTI_INLINE __m512i mpti_broad_widen(__m512i sums)
 {
-    return _mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(sums)),
-                            _mm512_cvtepi32_epi64(_mm512_extracti32x8_epi32(sums, 1)));
+    return _mm512_add_epi64(MPTI_Z8(cvtepi32_epi64, MPTI_INTS_8(sums, 0)),
+                            MPTI_Z8(cvtepi32_epi64, MPTI_INTS_8(sums, 1)));
 }
 
 /* A block of numbers in [2^-126, 65520) and zeros, all of them below 2^((unit + 51) / 2). */
@@ -4916,33 +4946,34 @@ MPTI_AVX512_TARGET static void mpti_broad_block(mpt_roundoff *r, const float *x,
     for (i = 0; i < MPTI_BROAD_BLOCK; i += 16) {
         const __m512    v = _mm512_loadu_ps(x + i);
         const __m512i   a = _mm512_and_si512(_mm512_castps_si512(v), magnitude);
-        const __m512    y = _mm512_cvtph_ps(_mm512_cvtps_ph(v, MPTI_NEAREST));
-        const __m512    error = _mm512_sub_round_ps(y, v, MPTI_NEAREST);
+        const __m512    y = MPTI_Z16(cvtph_ps, MPTI_HALVES(v, MPTI_NEAREST));
+        const __m512    error = MPTI_Z16(sub_round_ps, y, v, MPTI_NEAREST);
         const __m512    size = _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(error), magnitude));
         const __mmask16 some = _mm512_test_epi32_mask(a, a);
-        const __m512    q = _mm512_maskz_div_round_ps(some, size, _mm512_castsi512_ps(a), MPTI_NEAREST);
-        const __m512    t = _mm512_mul_round_ps(q, grid, MPTI_NEAREST);
-        const __m512i   binade = _mm512_max_epu32(_mm512_and_si512(a, exponent), least_normal);
-        const __m512    in_ulps = _mm512_mul_round_ps(
+        const __m512    ratio = MPTI_Z16(div_round_ps, size, _mm512_castsi512_ps(a), MPTI_NEAREST);
+        const __m512    q = _mm512_maskz_mov_ps(some, ratio);       /* a zero has no error */
+        const __m512    t = MPTI_Z16(mul_round_ps, q, grid, MPTI_NEAREST);
+        const __m512i   binade = MPTI_Z16(max_epu32, _mm512_and_si512(a, exponent), least_normal);
+        const __m512    in_ulps = MPTI_Z16(mul_round_ps, 
             error, _mm512_castsi512_ps(_mm512_sub_epi32(scale, binade)), MPTI_NEAREST);    /* 2^-24 of them */
-        const __m512i   fixed = _mm512_cvt_roundps_epi32(in_ulps, MPTI_NEAREST);
+        const __m512i   fixed = MPTI_Z16(cvt_roundps_epi32, in_ulps, MPTI_NEAREST);
         MPTI_PREFETCH(ahead + i);
         nonzero += (uint32_t)__builtin_popcount(some);
         reach += (uint32_t)__builtin_popcount(_mm512_cmpgt_epu32_mask(a, last_flushed));
         e.changed += (uint32_t)__builtin_popcount(_mm512_test_epi32_mask(_mm512_castps_si512(size),
                                                                          _mm512_castps_si512(size)));
         part_bias = _mm512_add_epi32(part_bias, fixed);
-        part_ulps = _mm512_add_epi32(part_ulps, _mm512_abs_epi32(fixed));
-        max_ulps = _mm512_max_epu32(max_ulps, _mm512_and_si512(_mm512_castps_si512(in_ulps), magnitude));
-        max_relative = _mm512_max_epu32(max_relative, _mm512_castps_si512(q));
+        part_ulps = _mm512_add_epi32(part_ulps, MPTI_Z16(abs_epi32, fixed));
+        max_ulps = MPTI_Z16(max_epu32, max_ulps, _mm512_and_si512(_mm512_castps_si512(in_ulps), magnitude));
+        max_relative = MPTI_Z16(max_epu32, max_relative, _mm512_castps_si512(q));
         relative = _mm512_add_epi64(relative,
-                                    _mm512_cvt_roundps_epi64(_mm512_castps512_ps256(t), MPTI_NEAREST));
+                                    MPTI_Z8(cvt_roundps_epi64, MPTI_FLOATS_8(t, 0), MPTI_NEAREST));
         relative = _mm512_add_epi64(relative,
-                                    _mm512_cvt_roundps_epi64(_mm512_extractf32x8_ps(t, 1), MPTI_NEAREST));
-        mpti_squares_add(&signal, _mm512_castps512_ps256(v), first, both);
-        mpti_squares_add(&signal, _mm512_extractf32x8_ps(v, 1), first, both);
-        mpti_squares_add(&noise, _mm512_castps512_ps256(error), first, both);
-        mpti_squares_add(&noise, _mm512_extractf32x8_ps(error, 1), first, both);
+                                    MPTI_Z8(cvt_roundps_epi64, MPTI_FLOATS_8(t, 1), MPTI_NEAREST));
+        mpti_squares_add(&signal, MPTI_FLOATS_8(v, 0), first, both);
+        mpti_squares_add(&signal, MPTI_FLOATS_8(v, 1), first, both);
+        mpti_squares_add(&noise, MPTI_FLOATS_8(error, 0), first, both);
+        mpti_squares_add(&noise, MPTI_FLOATS_8(error, 1), first, both);
         if ((i + 16) % MPTI_BROAD_PART == 0) {
             bias = _mm512_add_epi64(bias, mpti_broad_widen(part_bias));
             ulps = _mm512_add_epi64(ulps, mpti_broad_widen(part_ulps));
@@ -4951,11 +4982,11 @@ MPTI_AVX512_TARGET static void mpti_broad_block(mpt_roundoff *r, const float *x,
     }
     e.zero = MPTI_BROAD_BLOCK - nonzero;
     e.flushed = nonzero - reach;
-    e.relative = (uint64_t)_mm512_reduce_add_epi64(relative);
-    e.ulps = (uint64_t)_mm512_reduce_add_epi64(ulps);
-    e.bias = (uint64_t)_mm512_reduce_add_epi64(bias);
-    e.max_relative = (double)mpti_f32_make((uint32_t)_mm512_reduce_max_epu32(max_relative));
-    e.max_ulps = (double)mpti_f32_make((uint32_t)_mm512_reduce_max_epu32(max_ulps)) / 16777216.0;
+    e.relative = mpti_sum_64(relative);
+    e.ulps = mpti_sum_64(ulps);
+    e.bias = mpti_sum_64(bias);
+    e.max_relative = (double)mpti_f32_make(mpti_most_32(max_relative));
+    e.max_ulps = (double)mpti_f32_make(mpti_most_32(max_ulps)) / 16777216.0;
     mpti_squares_close(&signal, unit, &r->signal);
     mpti_squares_close(&noise, unit, &r->noise);
     mpti_errors_take(r, &e, MPTI_BROAD_BLOCK);
@@ -4974,7 +5005,6 @@ static int mpti_broad_try(mpt_roundoff *r, const float *x, const float *ahead)
     mpti_broad_block(r, x, 2 * top - 49, ahead);
     return 1;
 }
-MPTI_QUIET_END
 #endif /* MPTI_X86 */
 #else
 #define MPTI_ROUNDOFF_FAST 0

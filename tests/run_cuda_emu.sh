@@ -1,7 +1,8 @@
 #!/bin/sh
-# run_cuda_emu.sh BUILD_DIR -- mpt_cuda.h without a GPU: tests/test_cuda*.cu and example 05 against the CPU
-# emulation of tests/emu, by g++ and clang++, in straight and in random order, with device
-# work put off as long as possible, and under AddressSanitizer, UBSan and ThreadSanitizer.
+# run_cuda_emu.sh BUILD_DIR [--long] -- mpt_cuda.h without a GPU: tests/test_cuda*.cu and example 05 against
+# the CPU emulation of tests/emu, by g++ and clang++, in straight and in random order, with device work put
+# off as long as possible, and under AddressSanitizer, UBSan and ThreadSanitizer. --long instead: all
+# floats through every conversion, and a tensor of more than 2^31 elements (6.5 GB, an hour).
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/cuda-emu
@@ -171,6 +172,13 @@ assert [len(x["rows"]) > 1 for x in t] == [True] * 6' "$out"/results/*.json
     check "bench_cuda's table" grep -q '^| 12 | 3300 | bf16 | calls |.*| 1.5000 |' "$out"/results/*.md
 }
 
+if [ "${2:-}" = --long ]; then
+    for t in test_cuda test_cuda_convert; do
+        build "$t" g++ -O2 "tests/$t.cu" && run "$t --long" "$out/$t" --long
+    done
+    summary
+    exit
+fi
 plain g++
 plain clang++
 address_sanitizer

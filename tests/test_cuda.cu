@@ -9,8 +9,8 @@
  *
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda.cu -o test_cuda
  *
- * --long converts all 2^32 floats (on a GPU that is done anyway) and, on a GPU, adds a tensor of more than
- * 2^32 elements. --small is for ThreadSanitizer and its kind: fewer sizes and steps. The host reads and
+ * --long converts all 2^32 floats (on a GPU that is done anyway) and takes a tensor of more than 2^31
+ * elements, on a GPU 2^32. --small is for ThreadSanitizer and its kind: fewer sizes and steps. The host reads and
  * writes device memory by cudaMemcpy only, so that what passes here is right on a GPU too; what only the
  * emulation can tell (counters, planned failures, random orders) stands in #ifdef MPT_CUDA_EMU.
  *
@@ -628,21 +628,23 @@ TEST(check_small_scale)
     CHECK_EQ_U(f16.step.found_inf, 1);
 }
 
-#ifndef MPT_CUDA_EMU
-/* More than 2^32 elements in one tensor: known values, since the host has no room for a copy. */
-TEST(check_beyond_32_bits)
+/* More elements in one tensor than an int counts, and on a GPU than 32 bits do: known values, since the host
+ * has no room for a copy. */
+TEST(long_tensors)
 {
-    const size_t    n = ((size_t)1 << 32) + 9;
+#ifdef MPT_CUDA_EMU
+    const size_t    most = (size_t)1 << 31;
+#else
+    const size_t    most = (size_t)1 << 32;
+#endif
+    const size_t    n = (mt.long_mode ? most : 2000) + 9;
+    uint8_t        *low = NULL, last[2] = {1u, 1u};
     const mpt_f16   one = mpt_f16_from_f32(1.0f), inf = mpt_f16_from_f32(HUGE_VALF);
     mpt_f16        *grad = NULL;
     mpt_cuda_list  *list = NULL;
     mpt_cuda_state *state = NULL;
     mpt_scaler      scaler;
     mpt_tensor      t;
-    if (!mt.long_mode) {
-        CHECK(1);
-        return;
-    }
     CU(cudaMalloc((void **)&grad, n * 2));
     CU(cudaMemset(grad, 0, n * 2));
     CU(cudaMemcpy(grad + n - 1, &one, 2, cudaMemcpyHostToDevice));
@@ -661,11 +663,19 @@ TEST(check_beyond_32_bits)
     CU(cudaMemcpy(grad + n - 1, &inf, 2, cudaMemcpyHostToDevice));
     OK(mpt_cuda_check(gpu.cuda, list, state, gpu.stream));
     CHECK_EQ_U(download(state).step.found_inf, 1);
+    CHECK_EQ_U(download(state).step.bad_index, n - 1);
     mpt_cuda_list_destroy(list);
     mpt_cuda_state_destroy(state);
+
+    CU(cudaMemcpy(grad + n - 1, &one, 2, cudaMemcpyHostToDevice));
+    CU(cudaMalloc((void **)&low, n));
+    OK(mpt_cuda_e4m3_from_f16_n(gpu.cuda, (mpt_e4m3 *)low, grad, n, gpu.stream));
+    CU(cudaMemcpy(last, low + n - 2, 2, cudaMemcpyDeviceToHost));
+    CHECK_EQ_U(last[0], 0);
+    CHECK_EQ_U(last[1], mpt_e4m3_from_f32(1.0f).bits);
+    CU(cudaFree(low));
     CU(cudaFree(grad));
 }
-#endif
 
 // scale, clip, update, state ----------------------------------------------------------------------
 TEST(scale_array)
@@ -1626,16 +1636,16 @@ TEST(launch_fails)
 // -------------------------------------------------------------------------------------------------
 #define COMMON_TESTS(X)                                                                                    \
     X(convert_narrow) X(convert_widen) X(convert_sizes) X(convert_all_floats) X(check_each_size)           \
-    X(check_lists) X(check_long_tensor) X(check_bad_values) X(check_small_scale) X(scale_array) X(clip)    \
-    X(scaler_traces) X(learning_rate) X(state_round_trip) X(sgd_steps) X(adamw_steps) X(steps_by_format)   \
-    X(steps_on_any_grid) X(steps_without_moments) X(wrong_order) X(graph_replay) X(graph_state_set)        \
-    X(null_arguments) X(null_context) X(null_arrays) X(bad_lists) X(lists_that_lack) X(bad_numbers)        \
-    X(bad_device)
+    X(check_lists) X(check_long_tensor) X(long_tensors) X(check_bad_values) X(check_small_scale)           \
+    X(scale_array) X(clip) X(scaler_traces) X(learning_rate) X(state_round_trip) X(sgd_steps)              \
+    X(adamw_steps) X(steps_by_format) X(steps_on_any_grid) X(steps_without_moments) X(wrong_order)         \
+    X(graph_replay) X(graph_state_set) X(null_arguments) X(null_context) X(null_arrays) X(bad_lists)       \
+    X(lists_that_lack) X(bad_numbers) X(bad_device)
 #ifdef MPT_CUDA_EMU
 #define TESTS(X) COMMON_TESTS(X) X(step_never_waits) X(other_calls_never_wait) X(no_gpu) X(create_fails) \
     X(launch_fails) X(another_device) X(list_changed_while_captured) X(unsupported_architecture)
 #else
-#define TESTS(X) COMMON_TESTS(X) X(check_beyond_32_bits)
+#define TESTS(X) COMMON_TESTS(X)
 #endif
 
 static bool environment_is_1(const char *name)

@@ -488,7 +488,7 @@ TEST(mxfp4)
 TEST(stochastic)
 {
     static const mpt_format into[] = {MPT_F16, MPT_BF16};
-    static const uint64_t   firsts[] = {0u, 1u, 2u, 3u, 0x3fffffff3u, 0xfffffffffffffff0u};
+    static const uint64_t   firsts[] = {0u, 1u, 2u, 3u, 0x3fffffff3u, 0xfffffffffffffff4u};
     const size_t            n = fill(MPT_F32, 4) / 4u + 3u;
     mpt_opts                o;
     int                     p, round;
