@@ -4954,7 +4954,7 @@ MPTI_AVX512_TARGET static void mpti_broad_block(mpt_roundoff *r, const float *x,
         const __m512    q = _mm512_maskz_mov_ps(some, ratio);       /* a zero has no error */
         const __m512    t = MPTI_Z16(mul_round_ps, q, grid, MPTI_NEAREST);
         const __m512i   binade = MPTI_Z16(max_epu32, _mm512_and_si512(a, exponent), least_normal);
-        const __m512    in_ulps = MPTI_Z16(mul_round_ps, 
+        const __m512    in_ulps = MPTI_Z16(mul_round_ps,
             error, _mm512_castsi512_ps(_mm512_sub_epi32(scale, binade)), MPTI_NEAREST);    /* 2^-24 of them */
         const __m512i   fixed = MPTI_Z16(cvt_roundps_epi32, in_ulps, MPTI_NEAREST);
         MPTI_PREFETCH(ahead + i);

@@ -10,8 +10,8 @@
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda.cu -o test_cuda
  *
  * --long converts all 2^32 floats (on a GPU that is done anyway) and takes a tensor of more than 2^31
- * elements, on a GPU 2^32. --small is for ThreadSanitizer and its kind: fewer sizes and steps. The host reads and
- * writes device memory by cudaMemcpy only, so that what passes here is right on a GPU too; what only the
+ * elements, on a GPU 2^32. --small is for ThreadSanitizer and its kind: fewer sizes and steps. The host reads
+ * and writes device memory by cudaMemcpy only, so that what passes here is right on a GPU too; what only the
  * emulation can tell (counters, planned failures, random orders) stands in #ifdef MPT_CUDA_EMU.
  *
  * Without a GPU it says so and skips all: exit status 0, or 1 if MPT_CI=1 without MPT_EXPECT_NO_GPU=1. */
