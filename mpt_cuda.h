@@ -2053,7 +2053,7 @@ mpti_k_lamb_along(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks
                 mpti_lamb_directions(&t, chunk.first + i, count, w, r, k);
                 MPTI_UNROLL
                 for (uint32_t j = 0; j < MPTI_VEC; j++) w[j] = mpti_fma(factor, r[j], w[j]);
-                mpti_weights_store(&t, chunk.first + i, count, w, chunk.tensor, (uint32_t)o.t);
+                mpti_weights_store(&t, chunk.first + i, count, w, chunk.tensor, (uint32_t)state->t);
             }
         }
     }
