@@ -530,7 +530,7 @@ static void check_every_f32(const half *h)
     mt_context(r->name, "every f32");
     for (i = 0; i < COUNT_OF(interesting); i++)
         check_f32_block(h, r, interesting[i] << 16);
-    for (block = 0; block < 65536u; block += mt.long_mode ? 1u : 2039u) {
+    for (block = 0; block < 65536u; block += mt.long_mode ? 1u : 4093u) {
         check_f32_block(h, r, block << 16);
         if (mt.long_mode && block % 4096u == 4095u)
             fprintf(stderr, "%s from every f32: %u/16\n", r->name, (unsigned)(block / 4096u + 1u));

@@ -1835,8 +1835,9 @@ static void choice_is_best(const mpt_range *r, int headroom)
 
 TEST(range_choice_is_the_best)
 {
-    int round;
-    for (round = 0; round < 2000; round++) {
+    const int rounds = mt.long_mode ? 20000 : 400;
+    int       round;
+    for (round = 0; round < rounds; round++) {
         const mpt_format format = range_formats[mt_random() % COUNT(range_formats)];
         const int        middle = (int)(mt_random() % 200u) - 100, width = (int)(mt_random() % 20u);
         const size_t     n = 1u + (size_t)(mt_random() % 30u);
