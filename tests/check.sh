@@ -41,6 +41,7 @@ lane_of_compilers() {
     suite half      sh tests/run_matrix.sh "$out" $(tests test_half)
     suite mpt       sh tests/run_matrix.sh "$out" $(tests test_mpt)
     suite arch      sh tests/run_arch.sh "$out"
+    suite cuda-nvcc sh tests/run_cuda_nvcc.sh "$out"
     suite fuzz      sh tests/run_fuzz.sh "$out"
 }
 lane_of_programs() {
@@ -54,7 +55,6 @@ lane_of_programs() {
     suite inspect   sh tests/run_inspect.sh "$out"
     suite mpi       sh tests/run_mpi.sh "$out"
     suite emu-bugs  sh tests/run_emu_bugs.sh "$out"
-    suite cuda-nvcc sh tests/run_cuda_nvcc.sh "$out"
     suite cuda-emu  sh tests/run_cuda_emu.sh "$out"
     suite install   sh tests/run_install.sh "$out"
 }
