@@ -36,7 +36,7 @@ tests_for()
         windows*:test_half) basename "$t" .c ;;
         windows*) ;;
         i686-x87*:test_mpt_report) ;;       # figures in double, which x87 keeps wider
-        aarch64-fp16:test_half | aarch64-fp16:test_mpt) ;;      # what FP16 instructions change is in the arrays
+        aarch64-fp16:test_half | aarch64-fp16:test_mpt) ;;  # FP16 instructions change arrays
         *:test_half | *:test_half_array | *:test_half_simd | *:test_mpt) basename "$t" .c ;;
         s390x* | i686-x87*) basename "$t" .c ;;
         esac
