@@ -1,7 +1,7 @@
 #!/bin/sh
 # run_cuda_nvcc.sh BUILD_DIR -- what nvcc makes of mpt_cuda.h, on a machine without a GPU: it compiles without
 # a warning for five architectures, and split over two files; a C99 program links with it by gcc and runs; the
-# PTX holds the instructions that the header means, and no kernel spills.
+# PTX holds the instructions that the header means, and no kernel spills 32 bytes.
 # Environment: NVCC; else nvcc from the PATH or from /usr/local/cuda/bin.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
