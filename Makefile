@@ -97,6 +97,9 @@ $(B)/examples/inspect: $(INSPECT) $(HEADERS)
 	        $$(pkg-config --cflags --libs libcjson); \
 	else echo "inspect is left out: install cJSON and pkg-config (libcjson-dev pkg-config)"; fi
 
+# it is quick anyway, and so its build in `make demo` is quick too
+$(B)/examples/12_reports: CFLAGS := -O1
+
 $(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
