@@ -3274,15 +3274,6 @@ MPTI_AVX512_TARGET static uint32_t mpti_sum_32(__m512i v)
         sum += lane[i];
     return sum;
 }
-MPTI_AVX512_TARGET static uint64_t mpti_sum_64(__m512i v)
-{
-    uint64_t lane[8], sum = 0u;
-    int      i;
-    _mm512_storeu_si512(lane, v);
-    for (i = 0; i < 8; i++)
-        sum += lane[i];
-    return sum;
-}
 MPTI_AVX512_TARGET static uint32_t mpti_most_32(__m512i v)
 {
     uint32_t lane[16], most = 0u;
@@ -4888,6 +4879,16 @@ MPTI_AVX512_TARGET static void mpti_broad_extremes(const float *x, uint32_t *gre
     }
     *greatest = mpti_most_32(most);
     *least_less_1 = mpti_least_32(least);
+}
+
+MPTI_AVX512_TARGET static uint64_t mpti_sum_64(__m512i v)
+{
+    uint64_t lane[8], sum = 0u;
+    int      i;
+    _mm512_storeu_si512(lane, v);
+    for (i = 0; i < 8; i++)
+        sum += lane[i];
+    return sum;
 }
 
 /* The two parts of eight squares. */
