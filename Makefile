@@ -36,7 +36,7 @@ demo: $(B)/examples/04_train_digits $(B)/examples/12_reports ## train on real di
 	    echo "wrote $(B)/demo/results.csv, histogram, accuracy, gradients, curve, growth, heat .png"; \
 	else echo "wrote $(B)/demo/results.csv (install gnuplot to get the pictures too)"; fi
 
-test: $(TESTS:%=$(B)/tests/%) ## the tests, in a few seconds
+test: $(TESTS:%=$(B)/tests/%) ## the tests: a minute or two, most of it the compiler
 	@for t in $(TESTS); do echo "== $$t"; $(B)/tests/$$t || exit 1; done
 
 check: ## everything: compilers, sanitizers, architectures, CUDA compile and emulation, examples, README

@@ -7035,7 +7035,7 @@ typedef struct mpti_random_at { uint32_t stream, step; } mpti_random_at;
 static void mpti_stochastic_out(const float *block, const mpt_tensor *t, size_t first, size_t n,
                                 mpti_random_at at)
 {
-    uint32_t bits[MPTI_BLOCK], random[MPTI_BLOCK];
+    uint32_t bits[MPTI_BLOCK], random[MPTI_RANDOM_AT_ONCE];
     uint16_t codes[MPTI_BLOCK];
 #if MPTI_X86
     if (mpti_path() >= MPTI_PATH_AVX512) {
@@ -7050,7 +7050,7 @@ static void mpti_stochastic_out(const float *block, const mpt_tensor *t, size_t 
     }
 #endif
     memcpy(bits, block, sizeof bits);
-    mpti_philox_fill(random, (uint64_t)first / 4u, MPTI_BLOCK / 4, at.stream, at.step, t->seed);
+    mpti_random_fill(random, first, at.stream, at.step, t->seed);
     if (t->param_format == MPT_F16)
         mpti_f16_stochastic_block(codes, bits, random);
     else

@@ -1116,21 +1116,28 @@ MPTI_CONVERT_CALL(e5m2_from_f32_sat, mpt_e5m2, float)
  * without an index, which would put the words into local memory. */
 MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint32_t step, uint64_t seed, uint32_t r[MPTI_VEC])
 {
-    const uint32_t ahead = (uint32_t)(first % 4);
-    uint32_t       w[MPTI_VEC + 4];
+    const uint32_t ahead = (uint32_t)(first % 8);
+    uint32_t       w[MPTI_VEC + 8];
     MPTI_UNROLL
-    for (uint32_t q = 0; q < MPTI_VEC / 4 + 1; q++) {
-        const uint64_t block = first / 4 + q;
-        if (q == MPTI_VEC / 4 && !ahead)
+    for (uint32_t q = 0; q < 2; q++) {
+        const uint64_t block = first / 8 + q;
+        if (q == 1 && !ahead)
             continue;
         const mpt_philox_words words =
             mpt_philox_block((uint32_t)block, (uint32_t)(block >> 32), stream, step, seed);
         MPTI_UNROLL
-        for (uint32_t k = 0; k < 4; k++) w[4 * q + k] = words.word[k];
+        for (uint32_t k = 0; k < 4; k++) {
+            w[8 * q + k] = words.word[k];
+            w[8 * q + 4 + k] = mpti_swap_halves(words.word[k]);
+        }
     }
     MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++)
-        r[k] = !ahead ? w[k] : ahead == 1 ? w[k + 1] : ahead == 2 ? w[k + 2] : w[k + 3];
+    for (uint32_t by = 4; by; by /= 2) {            /* to the front, by 4, 2 and 1 where `ahead` has them */
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < MPTI_VEC + by - 1; k++) w[k] = ahead & by ? w[k + by] : w[k];
+    }
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < MPTI_VEC; k++) r[k] = w[k];
 }
 
 /* A format's pattern and its rounding by lot. */
@@ -1871,7 +1878,7 @@ MPTI_D void mpti_weights_load(const mpti_cuda_tensor *t, uint64_t at, uint32_t c
     for (uint32_t k = 0; k < MPTI_VEC; k++) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
 }
 
-/* Elements at .. at + 7, at a multiple of 8: two blocks of Philox. */
+/* Elements at .. at + 7, at a multiple of 8: one block of Philox. */
 MPTI_D void mpti_store_stochastic(const mpti_cuda_tensor *t, uint64_t at, uint32_t count,
                                   const float w[MPTI_VEC], uint32_t stream, uint32_t step)
 {

@@ -903,14 +903,23 @@ MPT_HD mpt_philox_words mpt_philox_block(uint32_t c0, uint32_t c1, uint32_t c2, 
     return r;
 }
 
+/* The other element's view of a word that two share. */
+MPT_HD uint32_t mpti_swap_halves(uint32_t word)
+{
+    return word << 16 | word >> 16;
+}
+
 /* mpt_philox -- the random word of one element: word (element mod 4) of the block at counter
- * (low half of element / 4, high half, stream, step) under key seed. What stochastic rounding of arrays uses.
+ * (low half of element / 8, high half, stream, step) under key seed. What stochastic rounding of arrays uses.
+ * Elements 4 to 7 of every eight have the words of elements 0 to 3 with their halves swapped: half the work,
+ * and as good. A rounding that drops 16 bits or fewer, as that of any float to bf16 or to a normal f16, looks
+ * at the upper half only, so the two are independent; for others they are but for 2^-16.
  * Returns: 32 uniform bits.  Parity: bit-exact host/device.  Threads: any. */
 MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t element)
 {
-    const uint64_t         block = element >> 2;
+    const uint64_t         block = element >> 3;
     const mpt_philox_words r = mpt_philox_block((uint32_t)block, (uint32_t)(block >> 32), stream, step, seed);
-    return r.word[element & 3u];
+    return element & 4u ? mpti_swap_halves(r.word[element & 3u]) : r.word[element & 3u];
 }
 
 // >>H11 arithmetic ---------------------------------------------------------------------------------
@@ -4639,12 +4648,14 @@ static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s,
  * counters in the order in which unpacking puts them right. Compilers find none of this. */
 #define MPTI_PHILOX_BLOCKS 32
 #if MPTI_X86
-typedef struct mpti_philox_keys { uint32_t first[10], second[10]; } mpti_philox_keys;
+typedef struct mpti_philox_keys { uint32_t first[10], second[10], stream, step; } mpti_philox_keys;
 
-static mpti_philox_keys mpti_philox_schedule(uint64_t seed)
+static mpti_philox_keys mpti_philox_schedule(uint64_t seed, uint32_t stream, uint32_t step)
 {
     mpti_philox_keys key;
     uint32_t         i;
+    key.stream = stream;
+    key.step = step;
     for (i = 0; i < 10u; i++) {
         key.first[i] = (uint32_t)seed + i * 0x9e3779b9u;
         key.second[i] = (uint32_t)(seed >> 32) + i * 0xbb67ae85u;
@@ -4654,23 +4665,23 @@ static mpti_philox_keys mpti_philox_schedule(uint64_t seed)
 
 #define MPTI_PHILOX_AVX2 __attribute__((target("avx2")))
 
-MPTI_PHILOX_AVX2 static void mpti_philox_avx2(uint32_t *out, uint64_t block, size_t blocks, uint32_t stream,
-                                              uint32_t step, uint64_t seed)
+MPTI_PHILOX_AVX2 static void mpti_philox_avx2(uint32_t *out, uint64_t block, size_t blocks,
+                                              const mpti_philox_keys *key)
 {
-    const mpti_philox_keys key = mpti_philox_schedule(seed);
     const __m256i m0 = _mm256_set1_epi32((int)0xd2511f53u), m1 = _mm256_set1_epi32((int)0xcd9e8d57u);
     size_t        i, k;
     for (i = 0; i < blocks; i += 4u) {
         __m256i c0 = _mm256_add_epi64(_mm256_set1_epi64x((long long)(block + i)),
                                       _mm256_set_epi64x(3, 1, 2, 0));
         __m256i c1 = _mm256_srli_epi64(c0, 32);
-        __m256i c2 = _mm256_set1_epi32((int)stream), c3 = _mm256_set1_epi32((int)step);
+        __m256i c2 = _mm256_set1_epi32((int)key->stream);
+        __m256i c3 = _mm256_set1_epi32((int)key->step);
         for (k = 0; k < 10u; k++) {
             const __m256i p0 = _mm256_mul_epu32(c0, m0), p1 = _mm256_mul_epu32(c2, m1);
             c0 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), c1),
-                                  _mm256_set1_epi32((int)key.first[k]));
+                                  _mm256_set1_epi32((int)key->first[k]));
             c2 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), c3),
-                                  _mm256_set1_epi32((int)key.second[k]));
+                                  _mm256_set1_epi32((int)key->second[k]));
             c1 = p1;
             c3 = p0;
         }
@@ -4683,13 +4694,34 @@ MPTI_PHILOX_AVX2 static void mpti_philox_avx2(uint32_t *out, uint64_t block, siz
 
 typedef struct mpti_philox_512 { __m512i c0, c1, c2, c3; } mpti_philox_512;
 
-MPTI_IN_AVX512 mpti_philox_512 mpti_philox_begin_avx512(uint64_t block, uint32_t stream, uint32_t step)
+/* The state after two rounds of counters that agree in all but c0: what does not depend on c0 is computed
+ * once for all of them, which leaves half of these rounds. */
+typedef struct mpti_philox_start { uint32_t c2, c3, first, second; } mpti_philox_start;
+
+static mpti_philox_start mpti_philox_prepare(uint32_t c1, const mpti_philox_keys *key)
 {
+    const uint64_t    p1 = (uint64_t)0xcd9e8d57u * key->stream;
+    const uint64_t    p0 = (uint64_t)0xd2511f53u * ((uint32_t)(p1 >> 32) ^ c1 ^ key->first[0]);
+    mpti_philox_start s;
+    s.first = key->step ^ key->second[0];
+    s.second = (uint32_t)p1 ^ key->first[1];
+    s.c2 = (uint32_t)(p0 >> 32) ^ key->second[1];
+    s.c3 = (uint32_t)p0;
+    return s;
+}
+
+MPTI_IN_AVX512 mpti_philox_512 mpti_philox_begin_avx512(uint64_t block, const mpti_philox_start *s)
+{
+    const __m512i   c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)block),
+                                          _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
+    const __m512i   p0 = MPTI_Z8(mul_epu32, _mm512_set1_epi32((int)0xd2511f53u), c0);
+    const __m512i   c2 = _mm512_xor_si512(MPTI_Z8(srli_epi64, p0, 32), _mm512_set1_epi32((int)s->first));
+    const __m512i   p1 = MPTI_Z8(mul_epu32, _mm512_set1_epi32((int)0xcd9e8d57u), c2);
     mpti_philox_512 x;
-    x.c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)block), _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
-    x.c1 = MPTI_Z8(srli_epi64, x.c0, 32);
-    x.c2 = _mm512_set1_epi32((int)stream);
-    x.c3 = _mm512_set1_epi32((int)step);
+    x.c0 = _mm512_xor_si512(MPTI_Z8(srli_epi64, p1, 32), _mm512_set1_epi32((int)s->second));
+    x.c1 = p1;
+    x.c2 = _mm512_xor_si512(p0, _mm512_set1_epi32((int)s->c2));
+    x.c3 = _mm512_set1_epi32((int)s->c3);
     return x;
 }
 
@@ -4713,20 +4745,21 @@ MPTI_IN_AVX512 void mpti_philox_end_avx512(uint32_t *out, mpti_philox_512 x)
     _mm512_storeu_si512(out + 16, MPTI_Z8(unpackhi_epi64, low, high));
 }
 
-/* Four times eight blocks at a time, because each waits for its products. */
+/* Four times eight blocks at a time, because each waits for its products; while the counter's low half does
+ * not pass its end. */
 MPTI_AVX512_TARGET static void mpti_philox_avx512(uint32_t *out, uint64_t block, size_t blocks,
-                                                  uint32_t stream, uint32_t step, uint64_t seed)
+                                                  const mpti_philox_keys *key)
 {
-    const mpti_philox_keys key = mpti_philox_schedule(seed);
-    size_t                 i, k;
+    const mpti_philox_start s = mpti_philox_prepare((uint32_t)(block >> 32), key);
+    size_t                  i, k;
     for (i = 0; i < blocks; i += 32u) {
-        mpti_philox_512 a = mpti_philox_begin_avx512(block + i, stream, step);
-        mpti_philox_512 b = mpti_philox_begin_avx512(block + i + 8u, stream, step);
-        mpti_philox_512 c = mpti_philox_begin_avx512(block + i + 16u, stream, step);
-        mpti_philox_512 d = mpti_philox_begin_avx512(block + i + 24u, stream, step);
-        for (k = 0; k < 10u; k++) {
-            const __m512i k0 = _mm512_set1_epi32((int)key.first[k]);
-            const __m512i k1 = _mm512_set1_epi32((int)key.second[k]);
+        mpti_philox_512 a = mpti_philox_begin_avx512(block + i, &s);
+        mpti_philox_512 b = mpti_philox_begin_avx512(block + i + 8u, &s);
+        mpti_philox_512 c = mpti_philox_begin_avx512(block + i + 16u, &s);
+        mpti_philox_512 d = mpti_philox_begin_avx512(block + i + 24u, &s);
+        for (k = 2; k < 10u; k++) {
+            const __m512i k0 = _mm512_set1_epi32((int)key->first[k]);
+            const __m512i k1 = _mm512_set1_epi32((int)key->second[k]);
             a = mpti_philox_round_avx512(a, k0, k1);
             b = mpti_philox_round_avx512(b, k0, k1);
             c = mpti_philox_round_avx512(c, k0, k1);
@@ -4738,6 +4771,14 @@ MPTI_AVX512_TARGET static void mpti_philox_avx512(uint32_t *out, uint64_t block,
         mpti_philox_end_avx512(out + 4u * i + 96u, d);
     }
 }
+
+static void mpti_philox_vectors(uint32_t *out, uint64_t block, size_t blocks, const mpti_philox_keys *key)
+{
+    if (mpti_path() >= MPTI_PATH_AVX512 && (uint32_t)block <= 0u - (uint32_t)blocks)
+        mpti_philox_avx512(out, block, blocks, key);
+    else
+        mpti_philox_avx2(out, block, blocks, key);
+}
 #endif
 
 static MPTI_UNUSED void mpti_philox_fill(uint32_t *out, uint64_t block, size_t blocks, uint32_t stream,
@@ -4746,10 +4787,8 @@ static MPTI_UNUSED void mpti_philox_fill(uint32_t *out, uint64_t block, size_t b
     size_t i;
 #if MPTI_X86
     if (mpti_path() >= MPTI_PATH_AVX2) {
-        if (mpti_path() >= MPTI_PATH_AVX512)
-            mpti_philox_avx512(out, block, blocks, stream, step, seed);
-        else
-            mpti_philox_avx2(out, block, blocks, stream, step, seed);
+        const mpti_philox_keys key = mpti_philox_schedule(seed, stream, step);
+        mpti_philox_vectors(out, block, blocks, &key);
         return;
     }
 #endif
@@ -4761,46 +4800,87 @@ static MPTI_UNUSED void mpti_philox_fill(uint32_t *out, uint64_t block, size_t b
     }
 }
 
-#if MPTI_X86
-/* Sixteen floats to f16, up with probability (what is dropped) / (the gap). A number that is normal in f16
- * drops 13 bits: with the complement of 13 random bits added they carry exactly if the bits are less.
- * Truncation then never makes a finite number Inf. */
-MPTI_IN_AVX512 __m256i mpti_f16_stochastic_avx512(__m512i u, __m512i random)
+/* mpt_philox of the elements from `first` on, a multiple of eight. */
+#define MPTI_RANDOM_AT_ONCE (8 * MPTI_PHILOX_BLOCKS)
+static MPTI_UNUSED void mpti_random_fill(uint32_t out[MPTI_RANDOM_AT_ONCE], uint64_t first, uint32_t stream,
+                                         uint32_t step, uint64_t seed)
 {
-    const __m512i   one = _mm512_set1_epi32(1), least = _mm512_set1_epi32(0x38800000);
+    uint32_t words[4 * MPTI_PHILOX_BLOCKS];
+    size_t   i, k;
+    mpti_philox_fill(words, first >> 3, MPTI_PHILOX_BLOCKS, stream, step, seed);
+    for (i = 0; i < MPTI_PHILOX_BLOCKS; i++)
+        for (k = 0; k < 4u; k++) {
+            out[8u * i + k] = words[4u * i + k];
+            out[8u * i + 4u + k] = mpti_swap_halves(words[4u * i + k]);
+        }
+}
+
+#if MPTI_X86
+/* Rounding up with probability (what is dropped) / (the gap) is to add the complement of the random bits and
+ * to truncate: they carry exactly if the bits are less. So the words come as complements. */
+typedef struct mpti_words_512 { __m512i low, high; } mpti_words_512;
+
+/* Sixteen words, each four of which serve twice, for 32 elements. */
+MPTI_IN_AVX512 mpti_words_512 mpti_words_avx512(const uint32_t *words)
+{
+    const __m512i  first = _mm512_xor_si512(_mm512_loadu_si512(words), _mm512_set1_epi32(-1));
+    const __m512i  second = MPTI_Z16(ror_epi32, first, 16);
+    mpti_words_512 w;
+    w.low = _mm512_permutex2var_epi64(first, _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0), second);
+    w.high = _mm512_permutex2var_epi64(first, _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4), second);
+    return w;
+}
+
+/* Numbers that are subnormal in f16, put in the places k of h: of these 126 - field bits are dropped, the
+ * hidden one perhaps too. */
+MPTI_AVX512_TARGET __attribute__((noinline)) static __m256i
+mpti_f16_stochastic_tiny_avx512(__m256i h, __mmask16 k, __m512i u, __m512i word)
+{
+    const __m512i   one = _mm512_set1_epi32(1), mantissa = _mm512_set1_epi32(0x7fffff);
+    const __m512i   field = MPTI_Z16(srli_epi32, _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff)), 23);
+    const __mmask16 normal = _mm512_test_epi32_mask(field, field);
+    const __m512i   own = MPTI_Z16(max_epu32, field, one), fraction = _mm512_and_si512(u, mantissa);
+    const __m512i   sig = _mm512_mask_or_epi32(fraction, normal, fraction, _mm512_set1_epi32(0x800000));
+    const __m512i   drop = _mm512_sub_epi32(_mm512_set1_epi32(126), own), width = _mm512_set1_epi32(32);
+    const __m512i   gap = _mm512_or_si512(MPTI_Z16(sllv_epi32, sig, _mm512_sub_epi32(width, drop)),
+                                          MPTI_Z16(srlv_epi32, sig, _mm512_sub_epi32(drop, width)));
+    const __m512i   rest = _mm512_sub_epi32(_mm512_setzero_si512(), gap);
+    const __mmask16 up = _mm512_mask_cmpge_epu32_mask(_mm512_test_epi32_mask(gap, gap), word, rest);
+    const __m512i   kept = MPTI_Z16(srlv_epi32, sig, drop), code = _mm512_mask_add_epi32(kept, up, kept, one);
+    const __m512i   sign = _mm512_and_si512(MPTI_Z16(srli_epi32, u, 16), _mm512_set1_epi32(0x8000));
+    return _mm256_mask_mov_epi16(h, k, MPTI_Z16(cvtepi32_epi16, _mm512_or_si512(code, sign)));
+}
+
+/* Numbers that are normal in f16 drop 13 bits. Truncation then never makes a finite number Inf. *tiny: those
+ * for the function above. */
+MPTI_IN_AVX512 __m256i mpti_f16_stochastic_avx512(__m512i u, __m512i word, __mmask16 *tiny)
+{
     const __m512i   a = _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff));
-    const __mmask16 tiny = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(a, one), _mm512_sub_epi32(least, one));
     const __mmask16 within = _mm512_cmplt_epu32_mask(a, _mm512_set1_epi32(0x47800000));
-    const __m512i   t = _mm512_mask_add_epi32(u, within, u,
-                                              _mm512_sub_epi32(_mm512_set1_epi32(0x1fff),
-                                                               MPTI_Z16(srli_epi32, random, 19)));
-    const __m256i   h = MPTI_HALVES(_mm512_castsi512_ps(t), MPTI_TRUNCATE);
-    if (tiny) {                         /* 126 - field bits are dropped, the hidden one perhaps too */
-        const __m512i   field = MPTI_Z16(srli_epi32, a, 23), mantissa = _mm512_set1_epi32(0x7fffff);
-        const __mmask16 normal = _mm512_test_epi32_mask(field, field);
-        const __m512i   own = MPTI_Z16(max_epu32, field, one), fraction = _mm512_and_si512(a, mantissa);
-        const __m512i   sig = _mm512_mask_or_epi32(fraction, normal, fraction, _mm512_set1_epi32(0x800000));
-        const __m512i   drop = _mm512_sub_epi32(_mm512_set1_epi32(126), own);
-        const __m512i   width = _mm512_set1_epi32(32);
-        const __m512i   gap = _mm512_or_si512(MPTI_Z16(sllv_epi32, sig, _mm512_sub_epi32(width, drop)),
-                                              MPTI_Z16(srlv_epi32, sig, _mm512_sub_epi32(drop, width)));
-        const __m512i   kept = MPTI_Z16(srlv_epi32, sig, drop);
-        const __m512i   code = _mm512_mask_add_epi32(kept, _mm512_cmplt_epu32_mask(random, gap), kept, one);
-        const __m512i   sign = _mm512_set1_epi32(0x8000);
-        return _mm256_mask_mov_epi16(h, tiny, MPTI_Z16(cvtepi32_epi16, _mm512_ternarylogic_epi32(
-                                                  code, MPTI_Z16(srli_epi32, u, 16), sign, 0xf8)));
+    const __m512i   t = _mm512_mask_add_epi32(u, within, u, MPTI_Z16(srli_epi32, word, 19));
+    *tiny = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(a, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x387fffff));
+    return MPTI_HALVES(_mm512_castsi512_ps(t), MPTI_TRUNCATE);
+}
+
+MPTI_IN_AVX512 __m512i mpti_f16_stochastic_both_avx512(__m512i a, __m512i b, mpti_words_512 w)
+{
+    __mmask16 tiny_a, tiny_b;
+    __m256i   low = mpti_f16_stochastic_avx512(a, w.low, &tiny_a);
+    __m256i   high = mpti_f16_stochastic_avx512(b, w.high, &tiny_b);
+    if (tiny_a | tiny_b) {
+        low = mpti_f16_stochastic_tiny_avx512(low, tiny_a, a, w.low);
+        high = mpti_f16_stochastic_tiny_avx512(high, tiny_b, b, w.high);
     }
-    return h;
+    return mpti_join_avx512(low, high);
 }
 
 /* The same for bf16, in the upper halves of the places: 16 bits are dropped all over. */
-MPTI_IN_AVX512 __m512i mpti_bf16_stochastic_avx512(__m512i u, __m512i random)
+MPTI_IN_AVX512 __m512i mpti_bf16_stochastic_avx512(__m512i u, __m512i word)
 {
     const __m512i   magnitude = _mm512_set1_epi32(0x7fffffff), inf = _mm512_set1_epi32(0x7f800000);
     const __m512i   a = _mm512_and_si512(u, magnitude);
     const __mmask16 finite = _mm512_cmplt_epu32_mask(a, inf), nan = _mm512_cmpgt_epu32_mask(a, inf);
-    const __m512i   up = _mm512_add_epi32(a, _mm512_sub_epi32(_mm512_set1_epi32(0xffff),
-                                                              MPTI_Z16(srli_epi32, random, 16)));
+    const __m512i   up = _mm512_add_epi32(a, MPTI_Z16(srli_epi32, word, 16));
     __m512i         t = _mm512_mask_min_epu32(a, finite, up, _mm512_set1_epi32(0x7f7fffff));
     t = _mm512_mask_or_epi32(t, nan, t, _mm512_set1_epi32(0x400000));
     return _mm512_ternarylogic_epi32(t, u, _mm512_set1_epi32((int)0x80000000u), 0xf8);
@@ -4810,31 +4890,32 @@ MPTI_IN_AVX512 __m512i mpti_bf16_stochastic_avx512(__m512i u, __m512i random)
 MPTI_IN_AVX512 __m512i mpti_stochastic_in_avx512(const unsigned char *p, const uint32_t *words, uint64_t k,
                                                  int brain)
 {
-    const __m512i a = mpti_load_f32_avx512(p, k), b = mpti_load_f32_avx512(p + 64, k >> 16);
-    const __m512i low = _mm512_loadu_si512(words), high = _mm512_loadu_si512(words + 16);
-    return brain ? mpti_upper_halves_avx512(mpti_bf16_stochastic_avx512(a, low),
-                                            mpti_bf16_stochastic_avx512(b, high))
-                 : mpti_join_avx512(mpti_f16_stochastic_avx512(a, low), mpti_f16_stochastic_avx512(b, high));
+    const __m512i        a = mpti_load_f32_avx512(p, k), b = mpti_load_f32_avx512(p + 64, k >> 16);
+    const mpti_words_512 w = mpti_words_avx512(words);
+    return brain ? mpti_upper_halves_avx512(mpti_bf16_stochastic_avx512(a, w.low),
+                                            mpti_bf16_stochastic_avx512(b, w.high))
+                 : mpti_f16_stochastic_both_avx512(a, b, w);
 }
 
-/* n floats with the words from element `first` on, a multiple of four. */
+/* n floats with the words from element `first` on, a multiple of eight. */
 MPTI_IN_AVX512 void mpti_stochastic_loop_avx512(unsigned char *to, const unsigned char *from, size_t n,
                                                 const mpt_opts *o, uint64_t first, int brain)
 {
+    const mpti_philox_keys key = mpti_philox_schedule(o->seed, o->stream, o->step);
     const uint64_t all = MPTI_BITS_BELOW(32u);
-    uint32_t       words[16 * MPTI_PHILOX_BLOCKS];
-    const size_t   most = sizeof words / sizeof *words;
+    uint32_t       words[32 * MPTI_PHILOX_BLOCKS];
+    const size_t   most = 2u * sizeof words / sizeof *words;
     size_t         i, k, count;
     for (i = 0; i < n; i += count) {
         count = n - i < most ? n - i : most;
-        k = (count + 3u) / 4u + MPTI_PHILOX_BLOCKS - 1u;
-        mpti_philox_avx512(words, (first + i) >> 2, k - k % MPTI_PHILOX_BLOCKS, o->stream, o->step, o->seed);
+        k = (count + 7u) / 8u + MPTI_PHILOX_BLOCKS - 1u;
+        mpti_philox_vectors(words, (first + i) >> 3, k - k % MPTI_PHILOX_BLOCKS, &key);
         for (k = 0; count - k >= 32u; k += 32u)
             _mm512_storeu_si512(to + 2u * (i + k),
-                                mpti_stochastic_in_avx512(from + 4u * (i + k), words + k, all, brain));
+                                mpti_stochastic_in_avx512(from + 4u * (i + k), words + k / 2u, all, brain));
         if (k < count)
             mpti_store_avx512(to + 2u * (i + k),
-                              mpti_stochastic_in_avx512(from + 4u * (i + k), words + k,
+                              mpti_stochastic_in_avx512(from + 4u * (i + k), words + k / 2u,
                                                         MPTI_BITS_BELOW(count - k), brain), count - k, 2);
     }
 }
@@ -4855,7 +4936,7 @@ static size_t mpti_simd_stochastic(const mpti_side *d, unsigned char *to, const 
                                    const unsigned char *from, size_t n, const mpt_opts *o)
 {
 #if MPTI_X86
-    const size_t ahead = (size_t)(((o->first_element + 3u) & ~(uint64_t)3) - o->first_element);
+    const size_t ahead = (size_t)(((o->first_element + 7u) & ~(uint64_t)7) - o->first_element);
     const size_t head = ahead < n ? ahead : n;
     unsigned     unused = 0u;
     if (o->rounding == MPT_RND_STOCHASTIC && !o->randoms && o->overflow == MPT_OVERFLOW_IEEE && !o->flush &&

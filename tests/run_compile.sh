@@ -86,7 +86,7 @@ for c in gcc clang; do
     files='impl static_unused use_cuda' compiles $c -std=c2x $strict
     for std in c11 c17 gnu99; do files=impl compiles $c -std=$std -fsyntax-only $strict; done
     files=impl_late compiles $c -std=c99 -Wc++-compat $strict
-    files=impl      compiles $c -std=c99 -DMPT_NO_STDIO -Ofast $strict
+    files=impl      compiles $c -std=c99 -DMPT_NO_STDIO -O1 $strict
     files=impl      compiles $c -std=c99 -DMPT_SIMD=0 $strict
     files=impl      compiles $c -std=c99 -fsyntax-only $strict \
                              '-DMPT_DEF=__attribute__((visibility("default"))) extern'
@@ -107,7 +107,8 @@ for h in $headers; do
         have $c || continue
         check "$h implemented, $c -pedantic -Wc++-compat -Wshadow" \
               $c -std=c99 -pedantic -Wc++-compat -Wshadow -Werror -fsyntax-only -I. "$out/whole.c"
-        check "$h implemented, $c -Ofast" $c -std=c99 -Ofast $strict -I. -c "$out/whole.c" -o "$out/x.o"
+        [ $h = mpt_cuda.h ] ||      # in C it is mpt.h
+            check "$h implemented, $c -Ofast" $c -std=c99 -Ofast $strict -I. -c "$out/whole.c" -o "$out/x.o"
     done
 done
 

@@ -10,8 +10,8 @@ mkdir -p "$out" || exit 1
 rm -f "$out"/test_*
 emu='-x c++ -std=c++17 -DMPT_CUDA_EMU -Itests/emu -I.'
 strict='-Wall -Wextra -Wpedantic -Wshadow -Werror'
-asan='-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
-tsan='-O1 -g -fsanitize=thread'
+asan='-O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
+tsan='-O1 -g1 -fsanitize=thread'
 
 # The controls of the emulation, from here only.
 unset MPT_EMU_SHUFFLE MPT_EMU_DEFERRED MPT_EMU_RESIDENT MPT_EMU_HIDE
@@ -42,9 +42,9 @@ probe() {   # probe COMPILER FLAGS [RUNNER...]
     $compiler $flags "$out/probe.cc" -o "$out/probe" 2> /dev/null && "$@" "$out/probe" > /dev/null 2>&1
 }
 
-plain() {   # plain COMPILER: in order, shuffled, and with device work put off to the next wait
+plain() {   # plain COMPILER FLAGS: in order, shuffled, and with device work put off to the next wait
     if ! have "$1"; then skip "no $1 here"; return; fi
-    build "test_$1" "$1" -O2 tests/test_cuda.cu || return
+    build "test_$1" "$1" "$2" tests/test_cuda.cu || return
     run "$1, in order" "$out/test_$1"
     run "$1, shuffled" env MPT_EMU_SHUFFLE=5 MPT_EMU_RESIDENT=3 "$out/test_$1"
     run "$1, deferred" env MPT_EMU_DEFERRED=1 "$out/test_$1" --small
@@ -102,7 +102,7 @@ tsan_sees() {   # tsan_sees COMPILER RUNNER
     cp mpt_half.h mpt.h "$out/no-fence"
     sed '/our results before our count/d' mpt_cuda.h > "$out/no-fence/mpt_cuda.h"
     if cmp -s mpt_cuda.h "$out/no-fence/mpt_cuda.h"; then fail "mpt_cuda.h has no such fence"; return; fi
-    build test_no_fence "$1" "$tsan -I$out/no-fence -Itests" tests/test_cuda.cu || return
+    build test_no_fence "$1" "$tsan -O0 -I$out/no-fence -Itests" tests/test_cuda.cu || return
     # shellcheck disable=SC2086
     $2 "$out/test_no_fence" --small check_long > "$out/run.log" 2>&1
     if grep -q 'data race' "$out/run.log"; then pass "TSan sees a missing fence"
@@ -112,7 +112,7 @@ tsan_sees() {   # tsan_sees COMPILER RUNNER
 # The example prints the same everywhere: only + - * /, fmaf and conversions are in it.
 example() { # example COMPILER
     have "$1" || { skip "example 05: no $1 here"; return; }
-    build "05_$1" "$1" -O2 examples/05_train_digits_cuda.cu || return
+    build "05_$1" "$1" -O1 examples/05_train_digits_cuda.cu || return
     "$out/05_$1" > "$out/05.out" 2>&1
     check "example 05 with $1" diff examples/05_train_digits_cuda.expected "$out/05.out"
 }
@@ -135,7 +135,7 @@ drop_in() {
             > "$out/10_$f.cu"
         # shellcheck disable=SC2086
         check "example 10, $f: builds" \
-            g++ -O2 $emu -include tests/emu/triple.h "$out/10_$f.cu" -o "$out/10_$f"
+            g++ -O1 $emu -include tests/emu/triple.h "$out/10_$f.cu" -o "$out/10_$f"
         "$out/10_$f" > "$out/10_$f.out" 2>&1
         check "example 10, $f: its output" diff "examples/10_drop_into_cuda/$f.expected" "$out/10_$f.out"
     done
@@ -159,7 +159,7 @@ example_refuses() {
 
 # The benchmark runs to its end, and what it writes can be read; its times mean nothing here.
 bench_runs() {
-    build bench g++ -O1 tests/bench/bench_cuda.cu || return
+    build bench g++ -O0 tests/bench/bench_cuda.cu || return
     rm -rf "$out/results" && mkdir -p "$out/results"
     printf '#torch 0\nsmall_eager 1.5\n' > "$out/torch.txt"
     run "bench_cuda" "$out/bench" --small --torch "$out/torch.txt" "$out/results"
@@ -179,8 +179,8 @@ if [ "${2:-}" = --long ]; then
     summary
     exit
 fi
-plain g++
-plain clang++
+plain g++ -O2
+plain clang++ -O1
 address_sanitizer
 thread_sanitizer
 more g++ -O2 g++
