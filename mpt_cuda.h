@@ -1112,12 +1112,19 @@ MPTI_CONVERT_CALL(e5m2_from_f32_sat, mpt_e5m2, float)
 
 /* ---- stochastic conversion ---- */
 
+/* Words to the front by `By` places, if `ahead` has that bit. */
+template <uint32_t By> MPTI_D void mpti_words_forward(uint32_t w[2 * MPTI_VEC], uint32_t ahead)
+{
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < MPTI_VEC + By - 1; k++) w[k] = ahead & By ? w[k + By] : w[k];
+}
+
 /* The random bits of eight elements from `first` on, which may be anything: mpt_philox of each. Chosen
  * without an index, which would put the words into local memory. */
 MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint32_t step, uint64_t seed, uint32_t r[MPTI_VEC])
 {
     const uint32_t ahead = (uint32_t)(first % 8);
-    uint32_t       w[MPTI_VEC + 8];
+    uint32_t       w[2 * MPTI_VEC];
     MPTI_UNROLL
     for (uint32_t q = 0; q < 2; q++) {
         const uint64_t block = first / 8 + q;
@@ -1131,11 +1138,9 @@ MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint32_t step, uint64_
             w[8 * q + 4 + k] = mpti_swap_halves(words.word[k]);
         }
     }
-    MPTI_UNROLL
-    for (uint32_t by = 4; by; by /= 2) {            /* to the front, by 4, 2 and 1 where `ahead` has them */
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < MPTI_VEC + by - 1; k++) w[k] = ahead & by ? w[k + by] : w[k];
-    }
+    mpti_words_forward<4>(w, ahead);
+    mpti_words_forward<2>(w, ahead);
+    mpti_words_forward<1>(w, ahead);
     MPTI_UNROLL
     for (uint32_t k = 0; k < MPTI_VEC; k++) r[k] = w[k];
 }
