@@ -6287,7 +6287,7 @@ static double mpti_check_chunk(mpti_checking *c, size_t first, size_t n)
  * double by itself. The fma is exact where mpti_sumsq_1 is: the product of two floats fits a double.
  * `load` takes eight elements as floats; `round` makes of them what writing back would leave.
  *   _lanes  n elements, a multiple of 8, added to the lanes in memory
- *   _chunk  a whole chunk, 32 lanes at a time in registers, the chunk after the next prefetched; what it
+ *   _chunk  a whole chunk, 32 lanes at a time in registers, the next chunk prefetched; what it
  *           leaves are the 512 sums of four lanes each
  *   _store  the unscaled elements written back; n is a multiple of 8 */
 #define MPTI_ROWS ((size_t)MPTI_CHUNK / MPTI_LANES)
@@ -6326,9 +6326,9 @@ static double mpti_check_chunk(mpti_checking *c, size_t first, size_t n)
             for (r = 0; r < MPTI_ROWS; r++) {                                                              \
                 const element *const p = g + r * MPTI_LANES + j;                                           \
                 __m512               u0 = _mm512_mul_ps(load(p), f), u1 = _mm512_mul_ps(load(p + 16), f);  \
-                _mm_prefetch((const char *)((uintptr_t)p + 2 * MPTI_CHUNK * sizeof *p), _MM_HINT_T1);      \
+                _mm_prefetch((const char *)((uintptr_t)p + MPTI_CHUNK * sizeof *p), _MM_HINT_T1);          \
                 if (sizeof *p == 4)                                                                        \
-                    _mm_prefetch((const char *)((uintptr_t)p + 2 * MPTI_CHUNK * 4 + 64), _MM_HINT_T1);     \
+                    _mm_prefetch((const char *)((uintptr_t)p + MPTI_CHUNK * 4 + 64), _MM_HINT_T1);         \
                 if (back)                                                                                  \
                     u0 = round(u0), u1 = round(u1);                                                        \
                 _mm512_storeu_ps(buffer, u0), _mm512_storeu_ps(buffer + 16, u1);                           \
@@ -6426,6 +6426,35 @@ MPTI_CHUNK_512(mpti_check_f32, float, MPTI_LOAD_F32_512, MPTI_ROUND_F32)
 MPTI_CHUNK_512(mpti_check_f16, uint16_t, MPTI_LOAD_F16_512, MPTI_ROUND_F16_512)
 MPTI_CHUNK_512(mpti_check_bf16, uint16_t, MPTI_LOAD_BF16_512, mpti_round_bf16_512)
 
+/* The commonest case, a whole chunk of f16 under a scale that is a power of two: products are exact and stay
+ * far from the ends of float and double, so the factor's square may as well go into the sum of the squares.
+ * Without products the buffer does not pay either: a fifth faster in the cache. */
+MPTI_AVX512_TARGET static __inline__ __m512d mpti_eight_f16_512(const uint16_t *p)
+{
+    return _mm512_maskz_cvtps_pd(0xff, MPTI_LOAD_F16(p));
+}
+MPTI_AVX512_TARGET static void mpti_check_f16_bare_chunk(double *lane, const uint16_t *g)
+{
+    size_t j, r;
+    for (j = 0; j < MPTI_LANES; j += 32) {
+        __m512d s0 = _mm512_setzero_pd(), s1 = s0, s2 = s0, s3 = s0;
+        for (r = 0; r < MPTI_ROWS; r++) {
+            const uint16_t *const p = g + r * MPTI_LANES + j;
+            const __m512d         d0 = mpti_eight_f16_512(p), d1 = mpti_eight_f16_512(p + 8);
+            const __m512d         d2 = mpti_eight_f16_512(p + 16), d3 = mpti_eight_f16_512(p + 24);
+            _mm_prefetch((const char *)((uintptr_t)p + MPTI_CHUNK * sizeof *p), _MM_HINT_T1);
+            s0 = _mm512_fmadd_pd(d0, d0, s0), s1 = _mm512_fmadd_pd(d1, d1, s1);
+            s2 = _mm512_fmadd_pd(d2, d2, s2), s3 = _mm512_fmadd_pd(d3, d3, s3);
+        }
+        _mm512_storeu_pd(lane + j / 4, mpti_pair_twice_512(s0, s1, s2, s3));
+    }
+}
+static int mpti_may_square_later(const mpti_checking *c)
+{
+    const uint32_t u = mpti_f32_bits(c->factor), field = u >> 23;
+    return c->t->grad_format == MPT_F16 && !c->write_back && !(u & 0x7fffffu) && field > 67u && field < 187u;
+}
+
 static void mpti_check_lanes(double *lane, const void *g, mpt_format format, size_t n, float factor, int back)
 {
     if (format == MPT_F32)
@@ -6456,8 +6485,19 @@ static void mpti_check_store(void *g, mpt_format format, size_t n, float factor)
         mpti_check_bf16_store((uint16_t *)g, n, factor);
 }
 
-/* Adjacent pairs of 2048 lanes, eight sums at a time. */
-__attribute__((target("avx2,fma"))) static double mpti_pair_sum_fast(double *lane, size_t n)
+/* mpti_pair_sum, several sums at a time: two levels of the tree in one turn, or one. */
+MPTI_AVX512_TARGET static double mpti_pair_sum_512(double *lane, size_t n)
+{
+    size_t i;
+    for (; n >= 32; n /= 4)
+        for (i = 0; i < n; i += 32)
+            _mm512_storeu_pd(lane + i / 4, mpti_pair_twice_512(_mm512_loadu_pd(lane + i),
+                                                               _mm512_loadu_pd(lane + i + 8),
+                                                               _mm512_loadu_pd(lane + i + 16),
+                                                               _mm512_loadu_pd(lane + i + 24)));
+    return mpti_pair_sum(lane, n);
+}
+__attribute__((target("avx2,fma"))) static double mpti_pair_sum_256(double *lane, size_t n)
 {
     size_t i;
     for (; n > 8; n /= 2)
@@ -6466,6 +6506,12 @@ __attribute__((target("avx2,fma"))) static double mpti_pair_sum_fast(double *lan
             _mm256_storeu_pd(lane + i, _mm256_permute4x64_pd(_mm256_hadd_pd(a, b), 0xd8));
         }
     return mpti_pair_sum(lane, n);
+}
+static double mpti_pair_sum_fast(double *lane, size_t n)
+{
+    if (mpti_path() >= MPTI_PATH_AVX512)
+        return mpti_pair_sum_512(lane, n);
+    return mpti_path() >= MPTI_PATH_AVX2 ? mpti_pair_sum_256(lane, n) : mpti_pair_sum(lane, n);
 }
 
 /* Nonzero, and the sum, if the chunk has no bad element; then its gradients are also written back. */
@@ -6476,10 +6522,15 @@ static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n,
     size_t                  lanes = mpti_lane_count(n);
     unsigned char *const    grad = (unsigned char *)t->grad + first * bytes;
     double                  lane[MPTI_LANES];
+    double                  square = 1.0;
     float                   tail[8];
     if (mpti_path() < MPTI_PATH_AVX2)
         return 0;
-    if (n == MPTI_CHUNK && mpti_path() >= MPTI_PATH_AVX512) {
+    if (n == MPTI_CHUNK && mpti_path() >= MPTI_PATH_AVX512 && mpti_may_square_later(c)) {
+        mpti_check_f16_bare_chunk(lane, (const uint16_t *)(const void *)grad);
+        square = (double)c->factor * (double)c->factor;
+        lanes = MPTI_LANES / 4;
+    } else if (n == MPTI_CHUNK && mpti_path() >= MPTI_PATH_AVX512) {
         mpti_check_whole(lane, grad, t->grad_format, c->factor, c->write_back);
         lanes = MPTI_LANES / 4;
     } else {
@@ -6491,7 +6542,7 @@ static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n,
         memcpy(tail, grad + whole * bytes, (n - whole) * bytes);
         mpti_check_lanes(lane + whole % MPTI_LANES, tail, t->grad_format, 8, c->factor, c->write_back);
     }
-    *sum = mpti_pair_sum_fast(lane, lanes);
+    *sum = mpti_pair_sum_fast(lane, lanes) * square;
     if (!mpti_f64_is_finite(*sum))
         return 0;
     if (c->write_back) {
@@ -6503,6 +6554,8 @@ static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n,
     return 1;
 }
 #else
+static double mpti_pair_sum_fast(double *lane, size_t n) { return mpti_pair_sum(lane, n); }
+
 static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n, double *sum)
 {
     (void)c, (void)first, (void)n, (void)sum;
@@ -6524,7 +6577,7 @@ static void mpti_check_pass(mpti_checking *c, const mpt_tensor *tensors, size_t 
             slot[chunk % MPTI_SLOTS] += sum;
         }
     }
-    c->step->sumsq = mpti_pair_sum(slot, MPTI_SLOTS);
+    c->step->sumsq = mpti_pair_sum_fast(slot, MPTI_SLOTS);
     c->step->found_inf = c->step->cause ? 1u : 0u;
     c->step->norm = mpti_norm_from_sumsq(c->step->sumsq, c->step->found_inf);
 }
@@ -7348,14 +7401,14 @@ typedef struct mpti_tree { double lane[MPTI_LANES], slot[MPTI_SLOTS]; } mpti_tre
 
 static void mpti_tree_fold(mpti_tree *tree, size_t chunk)
 {
-    tree->slot[chunk % MPTI_SLOTS] += mpti_pair_sum(tree->lane, MPTI_LANES);
+    tree->slot[chunk % MPTI_SLOTS] += mpti_pair_sum_fast(tree->lane, MPTI_LANES);
     memset(tree->lane, 0, sizeof tree->lane);
 }
 
 static double mpti_tree_sum(mpti_tree *tree, size_t n)
 {
     mpti_tree_fold(tree, (n - 1u) / MPTI_CHUNK);
-    return mpti_pair_sum(tree->slot, MPTI_SLOTS);
+    return mpti_pair_sum_fast(tree->slot, MPTI_SLOTS);
 }
 
 static void mpti_tree_add(mpti_tree *tree, const float *block, size_t first)

@@ -1085,17 +1085,19 @@ TEST(vectors_equal_the_reference)
     for (f = 0; f < 3; f++)
         for (i = 0; i < COUNT(sizes); i++)
             for (back = 0; back < 2; back++)
-                for (k = 0; k < 3; k++) {
-                    static const float  scales[] = {1024.0f, 3.0f, 0.75f};
+                for (k = 0; k < 5; k++) {
+                    static const float  scales[] = {1024.0f, 3.0f, 0.75f, 0x1p126f, 0x1p-80f};
                     mpt_scaler          s = static_scaler(scales[k]);
                     const size_t        skip = k;       /* off its alignment */
                     const size_t        bytes = formats[f] == MPT_F32 ? 4u : 2u;
                     mpt_tensor          t = grad_of((unsigned char *)room[0] + skip * bytes, formats[f],
-                                                    sizes[i] - (sizes[i] > MANY - 3u ? skip : 0u), "t");
+                                                    sizes[i] - (sizes[i] > MANY - 5u ? skip : 0u), "t");
                     mpt_step            step, plain;
                     mpti_checking       c;
                     double              slot[MPTI_SLOTS];
                     size_t              first;
+                    if (back && scales[k] < 0.5f)
+                        continue;       /* what comes out does not fit f16 */
                     memset(&step, 0, sizeof step);
                     memset(&plain, 0, sizeof plain);
                     memset(&c, 0, sizeof c);
