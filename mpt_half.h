@@ -4094,6 +4094,18 @@ MPTI_LOOP_AVX512(mpti_e4m3_sat_from_f32, 4, 1)
 MPTI_GROUP_OF_64(mpti_e5m2_sat_from_f32, mpti_load_f32_avx512, 4, mpti_e5m2_words_avx512, 1)
 MPTI_LOOP_AVX512(mpti_e5m2_sat_from_f32, 4, 1)
 
+/* Bytes out of a buffer around the cache, but for the ends that share a line with their neighbours: for
+ * kernels whose vectors do not begin where lines do. */
+MPTI_IN_AVX512 void mpti_stream_avx512(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+    const size_t past = (uintptr_t)to % 64u, up = past ? 64u - past : 0u;
+    size_t       i = up < bytes ? up : bytes;
+    memcpy(to, from, i);
+    for (; bytes - i >= 64u; i += 64u)
+        _mm512_stream_si512((__m512i *)(void *)(to + i), _mm512_loadu_si512(from + i));
+    memcpy(to + i, from + i, bytes - i);
+}
+
 /* Store a vector, around the cache if told so: p is at a boundary of 64 bytes then. */
 MPTI_IN_AVX512 void mpti_put_avx512(unsigned char *p, __m512i x, int bypass)
 {
@@ -4897,27 +4909,34 @@ MPTI_IN_AVX512 __m512i mpti_stochastic_in_avx512(const unsigned char *p, const u
                  : mpti_f16_stochastic_both_avx512(a, b, w);
 }
 
-/* n floats with the words from element `first` on, a multiple of eight. */
+/* n floats with the words from element `first` on, a multiple of eight. Around the cache the first few go up
+ * to a line's boundary: so many that the next ones begin with a block of random words, too. */
 MPTI_IN_AVX512 void mpti_stochastic_loop_avx512(unsigned char *to, const unsigned char *from, size_t n,
                                                 const mpt_opts *o, uint64_t first, int brain)
 {
     const mpti_philox_keys key = mpti_philox_schedule(o->seed, o->stream, o->step);
-    const uint64_t all = MPTI_BITS_BELOW(32u);
-    uint32_t       words[32 * MPTI_PHILOX_BLOCKS];
-    const size_t   most = 2u * sizeof words / sizeof *words;
-    size_t         i, k, count;
+    const int              bypass = mpti_bypasses(to, from, n, 2u, 4u) && (uintptr_t)to % 16u == 0u;
+    const size_t           up = bypass ? mpti_up_to_line(to, n, 2u, 64u) : 0u;
+    uint32_t               words[32 * MPTI_PHILOX_BLOCKS];
+    const size_t           most = 2u * sizeof words / sizeof *words;
+    size_t                 i, k, count;
     for (i = 0; i < n; i += count) {
-        count = n - i < most ? n - i : most;
+        count = !i && up ? up : n - i < most ? n - i : most;
         k = (count + 7u) / 8u + MPTI_PHILOX_BLOCKS - 1u;
         mpti_philox_vectors(words, (first + i) >> 3, k - k % MPTI_PHILOX_BLOCKS, &key);
-        for (k = 0; count - k >= 32u; k += 32u)
-            _mm512_storeu_si512(to + 2u * (i + k),
-                                mpti_stochastic_in_avx512(from + 4u * (i + k), words + k / 2u, all, brain));
+        for (k = 0; count - k >= 32u; k += 32u) {
+            mpti_fetch_ahead(from + 4u * (i + k), 128u);
+            mpti_put_avx512(to + 2u * (i + k),
+                            mpti_stochastic_in_avx512(from + 4u * (i + k), words + k / 2u,
+                                                      MPTI_BITS_BELOW(32u), brain), bypass);
+        }
         if (k < count)
             mpti_store_avx512(to + 2u * (i + k),
                               mpti_stochastic_in_avx512(from + 4u * (i + k), words + k / 2u,
                                                         MPTI_BITS_BELOW(count - k), brain), count - k, 2);
     }
+    if (bypass)
+        _mm_sfence();
 }
 
 MPTI_AVX512_TARGET static void mpti_stochastic_avx512(unsigned char *to, const unsigned char *from, size_t n,
@@ -5649,8 +5668,10 @@ MPTI_IN_AVX512 int mpti_mxfp4_many_avx512(uint8_t *codes, uint8_t *scales, const
     __m512i   a, b, c, d, field;
     __mmask16 within;
     int       k;
-    for (k = 0; k < 16; k++)
+    for (k = 0; k < 16; k++) {
+        mpti_fetch_ahead(p + 128 * k, 128u);
         _mm_storeu_si128((__m128i *)(void *)(largest + 4 * k), mpti_four_largest_avx512(p + 128 * k));
+    }
     a = _mm512_loadu_si512(largest);
     b = _mm512_loadu_si512(largest + 16);
     c = _mm512_loadu_si512(largest + 32);
@@ -5742,9 +5763,11 @@ MPTI_IN_AVX512 size_t mpti_from_mxfp4_loop_avx512(const mpti_blocks *b, unsigned
                                                   int packed)
 {
     const size_t whole = n - n % 32u, bytes = packed ? 16u : 32u;
-    float        factor[16];
+    const int    bypass = mpti_bypasses(to, codes, n, 4u, 1u);
+    float        factor[16], values[2][512];
     size_t       i, k;
     for (i = 0; i < whole; i += 512u) {
+        unsigned char *const out = bypass ? (unsigned char *)values[i / 512u % 2u] : to + 4u * i;
         const size_t    count = whole - i < 512u ? (whole - i) / 32u : 16u;
         const __mmask16 there = (__mmask16)MPTI_BITS_BELOW(count);
         const __m512i   scale = MPTI_Z16(cvtepu8_epi32, _mm_maskz_loadu_epi8(there, scales + i / 32u));
@@ -5753,12 +5776,17 @@ MPTI_IN_AVX512 size_t mpti_from_mxfp4_loop_avx512(const mpti_blocks *b, unsigned
         _mm512_storeu_si512(factor, MPTI_Z16(slli_epi32, scale, 23));
         for (k = 0; k < count; k++)
             if (MPTI_LIKELY(!(odd >> k & 1u)))
-                mpti_from_mxfp4_in_avx512(to + 4u * (i + 32u * k), codes + (i / 32u + k) * bytes, factor[k],
-                                          packed);
+                mpti_from_mxfp4_in_avx512(out + 128u * k, codes + (i / 32u + k) * bytes, factor[k], packed);
             else
-                mpti_block_dequantize(b, to + 4u * (i + 32u * k), codes + (i / 32u + k) * bytes,
-                                      scales[i / 32u + k], 32u);
+                mpti_block_dequantize(b, out + 128u * k, codes + (i / 32u + k) * bytes, scales[i / 32u + k],
+                                      32u);
+        if (bypass && i)            /* what was stored a turn ago: it can be read without waiting */
+            mpti_stream_avx512(to + 4u * (i - 512u), (unsigned char *)values[(i / 512u + 1u) % 2u], 2048u);
+        if (bypass && i + 512u >= whole)
+            mpti_stream_avx512(to + 4u * i, out, 128u * count);
     }
+    if (bypass)
+        _mm_sfence();
     return whole;
 }
 

@@ -437,9 +437,10 @@ TEST(quantize)
  * NaN; the judge is the portable path. */
 TEST(mxfp4)
 {
-    static uint8_t codes[2][MOST], scales[2][MOST / 32];
-    const size_t   n = MOST / 2 - 7;
-    size_t         i;
+    static uint8_t      codes[2][MOST], scales[2][MOST / 32];
+    static const size_t aligned[] = {0u, 16u, 36u};     /* bytes past a line */
+    const size_t        n = MOST / 2 - 7;
+    size_t              i, k;
     int            p, packed;
     for (i = 0; i < n; i++) {
         const uint32_t r = (uint32_t)mt_random(), size = (uint32_t)(i / 32u % 255u);
@@ -469,7 +470,17 @@ TEST(mxfp4)
 #endif
             memset(codes[1], 0xa5, sizeof codes[1]);
             (void)mpt_block_quantize_n(MPT_MXFP4, codes[1], scales[1], floats(data.in), n, &o);
-            (void)mpt_block_dequantize_n(MPT_MXFP4, floats(data.out), codes[0], scales[0], n, &o);
+            for (k = 0; k < 3u; k++) {
+                unsigned char *to = data.out + (64u - (uintptr_t)data.out % 64u) % 64u + aligned[k];
+                memset(data.out, 0xa5, sizeof data.out);
+                bypass_bytes = k < 2u ? 4096u : (size_t)32 << 20;
+                (void)mpt_block_dequantize_n(MPT_MXFP4, floats(to), codes[0], scales[0], n, &o);
+                bypass_bytes = (size_t)32 << 20;
+                CHECK(to == data.out || to[-1] == 0xa5u);
+                CHECK_EQ_U(to[4u * n], 0xa5u);
+                memmove(data.out, to, 4u * n);
+                CHECK(memcmp(data.out, data.want, 4u * n) == 0);
+            }
 #if HAVE_CONTROL
             control_restore(old);
 #endif
@@ -488,15 +499,17 @@ TEST(mxfp4)
 TEST(stochastic)
 {
     static const mpt_format into[] = {MPT_F16, MPT_BF16};
-    static const uint64_t   firsts[] = {0u, 1u, 2u, 3u, 0x3fffffff3u, 0xfffffffffffffff4u};
+    static const uint64_t   firsts[] = {0u, 1u, 7u, 12u, 0x7fffffff3u, 0xfffffffffffffff4u};
+    static const size_t     aligned[] = {0u, 16u, 2u, 48u, 1u};     /* bytes past a line */
     const size_t            n = fill(MPT_F32, 4) / 4u + 3u;
     mpt_opts                o;
     int                     p, round;
     memset(&o, 0, sizeof o);
     o.rounding = MPT_RND_STOCHASTIC;
-    for (round = 0; round < 12; round++) {
+    for (round = 0; round < 30; round++) {
         const conversion c = {"stochastic", into[round % 2], MPT_F32, 2, 4, NULL, NULL};
-        const size_t     skip = round % 4 < 2 ? 0u : MOST - n, count = round < 4 ? n : (size_t)round * 7u;
+        const size_t     skip = round % 4 < 2 ? 0u : MOST - n, count = round < 20 ? n : (size_t)round * 7u;
+        unsigned char   *to = data.out + (64u - (uintptr_t)data.out % 64u) % 64u + aligned[round % 5];
         unsigned char   *from = (unsigned char *)data.in + 4u * skip;
         o.seed = mt_random();
         o.stream = (uint32_t)round;
@@ -508,7 +521,13 @@ TEST(stochastic)
 #if HAVE_CONTROL
             const uint64_t old = control_set(2u, p % 2);
 #endif
-            (void)mpt_convert_n(c.to, data.out, MPT_F32, from, count, &o, NULL);
+            bypass_bytes = round % 3 ? 4096u : (size_t)32 << 20;
+            memset(data.out, 0xa5, sizeof data.out);
+            (void)mpt_convert_n(c.to, to, MPT_F32, from, count, &o, NULL);
+            bypass_bytes = (size_t)32 << 20;
+            CHECK(to == data.out || to[-1] == 0xa5u);
+            CHECK_EQ_U(to[2u * count], 0xa5u);
+            memmove(data.out, to, 2u * count);
 #if HAVE_CONTROL
             control_restore(old);
 #endif
