@@ -93,7 +93,7 @@ $(B)/examples/%: examples/%.c $(HEADERS)
 $(B)/examples/inspect: $(INSPECT) $(HEADERS)
 	@mkdir -p $(@D)
 	@if pkg-config --exists libcjson 2>/dev/null; then \
-	    echo "$(CC) -o $@"; $(CC) $(WARN) $(CFLAGS) -I. examples/inspect.c examples/inspect/*.c -o $@ -lm \
+	    echo "$(CC) -o $@"; $(CC) $(WARN) $(CFLAGS) -I. examples/inspect.c examples/inspect/*.c -o $@ -lm -pthread \
 	        $$(pkg-config --cflags --libs libcjson); \
 	else echo "inspect is left out: install cJSON and pkg-config (libcjson-dev pkg-config)"; fi
 

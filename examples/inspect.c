@@ -1,6 +1,7 @@
 // inspect.c -- what would become of your weights in f16, bf16 and FP8? Reads real weight files.
 //
-//  cc -O2 -I. examples/inspect.c examples/inspect/*.c -o inspect -lm $(pkg-config --cflags --libs libcjson)
+//  cjson=$(pkg-config --cflags --libs libcjson)
+//  cc -O2 -pthread -I. examples/inspect.c examples/inspect/*.c -o inspect -lm $cjson
 //  ./inspect model.safetensors         --help explains the rest; `make inspect` builds it, too
 //
 // This file is the command line; examples/inspect/inspect.h says what stands where. cJSON (libcjson-dev)
@@ -52,7 +53,8 @@ static const char help[] =
 "  --saturate         allow overflow: it becomes the largest number of the format. Without it overflow is\n"
 "                     an error and nothing is written\n"
 "\n"
-"  --no-mmap          read instead of mapping the files into memory\n"
+"  --jobs N           threads for a large tensor: as many as there are processors, at most 8\n"
+"  --no-mmap          read instead of mapping the files into memory; one thread\n"
 "  --help             this text\n"
 "\n"
 "Exit code: 0 all is well, 1 a file is bad or could not be read or written, 2 the command line is wrong.\n";
@@ -167,6 +169,11 @@ static int set_valued(options *o, const char *option, const char *value)
         o->headroom = (int)n;
         return ok;
     }
+    if (!strcmp(option, "--jobs")) {
+        ok = set_whole(&n, value, MAX_JOBS) && n;
+        o->jobs = (int)n;
+        return ok;
+    }
     if (!strcmp(option, "--width")) {
         ok = set_whole(&n, value, 400);
         o->width = (int)n;
@@ -261,7 +268,7 @@ static int check_options(options *o, int files)
 
 int main(int argc, char **argv)
 {
-    static const options defaults = {{MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2}, 4, 0, 0.001, 0, 1, -1,
+    static const options defaults = {{MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2}, 4, 0, 0.001, 0, 1, 0, -1,
                                      110, MPT_FORMAT_COUNT, 0, NULL, NULL, NULL, MPT_FORMAT_COUNT, 1, 0, 0,
                                      0};
     options o = defaults;

@@ -40,7 +40,7 @@ else
         if needs_cjson "$source"; then
             has_cjson || { skip "$name: cJSON is not installed: libcjson-dev and pkg-config"; continue; }
             sources=$inspect_sources
-            libraries=$(pkg-config --cflags --libs libcjson)
+            libraries="-pthread $(pkg-config --cflags --libs libcjson)"
             check "$name: seeds" seeds
             corpus=$out/seeds
         fi
@@ -65,7 +65,7 @@ else
     [ -d "$out/seeds" ] || check "seeds" seeds
     # shellcheck disable=SC2046,SC2086
     check "fuzz_inspect builds with AFL++" afl-clang-fast -std=c99 -O1 -g -fsanitize=fuzzer -I. \
-        $inspect_sources -o "$out/fuzz_inspect_afl" -lm $(pkg-config --cflags --libs libcjson)
+        $inspect_sources -o "$out/fuzz_inspect_afl" -lm -pthread $(pkg-config --cflags --libs libcjson)
     check "fuzz_inspect runs under AFL++" afl-fuzz -V "$seconds" -i "$out/seeds" -o "$out/afl" \
         -m none -t 5000 -- "$out/fuzz_inspect_afl"
     runs=$(sed -n 's/^execs_done *: *//p' "$out/afl/default/fuzzer_stats" 2>/dev/null)

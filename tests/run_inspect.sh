@@ -20,15 +20,17 @@ inspect=$out/inspect
 # shellcheck disable=SC2086
 {
 check "the generator builds" ${CC:-cc} -O2 $strict -I. tests/inspect_files.c -o "$files" -lm
-check "inspect builds" ${CC:-cc} -O2 $strict -I. $sources -o "$inspect" -lm $cjson
+check "inspect builds" ${CC:-cc} -O2 $strict -I. $sources -o "$inspect" -lm -pthread $cjson
 for cc in gcc clang; do
     have $cc || { skip "inspect with $cc: no such compiler"; continue; }
     check "inspect builds with $cc and sanitizers" $cc -O1 -g $strict -fsanitize=address,undefined \
-        -fno-sanitize-recover=all -I. $sources -o "$out/inspect-$cc" -lm $cjson
+        -fno-sanitize-recover=all -I. $sources -o "$out/inspect-$cc" -lm -pthread $cjson
 done
 }
-line=$(sed -n "s|^// *\\(cc -O2 .*\\) -o inspect |\\1 -o $out/by-its-line |p" examples/inspect.c)
-check "inspect builds by the line in its comment" sh -c "$line"
+lines=$(sed -n "s|^//  \\(cjson=.*\\)|\\1; |p
+                s|^//  \\(cc -O2 .*\\) -o inspect |\\1 -o $out/by-its-lines |p" examples/inspect.c)
+check "inspect builds by the lines in its comment" sh -c "$lines"
+check "that built something" "$out/by-its-lines" --help
 for kind in good bad model crossing; do
     check "the generator makes $kind files" "$files" $kind "$out/$kind"
 done
@@ -45,6 +47,30 @@ says() {
         cat "$out/said" "$out/said.err" | head -20
     fi
 }
+
+# ---- parts of a large tensor, read by several threads: what one finds ----
+
+check "a large file" "$files" large "$out/large.safetensors" 33554432
+head -c 33554428 "$out/large.safetensors" > "$out/large.f32"   # bare numbers, in uneven parts
+for file in "$out/large.safetensors" "--raw f32 $out/large.f32"; do
+    # shellcheck disable=SC2086
+    "$inspect" --json --jobs 1 $file > "$out/one" 2> "$out/one.err"
+    for how in "$inspect --jobs 2" "$inspect --jobs 7" "$inspect" "$inspect --no-mmap" \
+               "$out/inspect-gcc --jobs 3"; do
+        # shellcheck disable=SC2086
+        $how --json $file > "$out/many" 2> "$out/many.err"
+        check "$how $file finds what one thread does" cmp "$out/one" "$out/many"
+    done
+    check "$file has numbers at all" grep -q '"values":8388[56]' "$out/one"
+done
+tsan="$out/inspect-tsan"
+# shellcheck disable=SC2086
+if gcc -O1 -g1 -fsanitize=thread $strict -I. $sources -o "$tsan" -lm -pthread $cjson 2> "$out/tsan.log" &&
+   setarch "$(uname -m)" -R "$tsan" --help > /dev/null 2>&1; then
+    check "ThreadSanitizer is silent" setarch "$(uname -m)" -R "$tsan" --jobs 3 "$out/large.safetensors"
+else
+    skip "ThreadSanitizer does not work here"
+fi
 
 # ---- the figures: each file mapped, read, and under the sanitizers ----
 
@@ -220,6 +246,7 @@ fi
 says "no file"          2 "no file given"               "$inspect"
 says "no such option"   2 "no such option: --frmat"     "$inspect" --frmat f16 x
 says "no value"         2 "--format needs a value"      "$inspect" x --format
+says "no threads"       2 "bad value for --jobs"        "$inspect" --jobs 0 x
 says "bad format"       2 "bad value for --format"      "$inspect" --format f16,f17 x
 says "format twice"     2 "bad value for --format"      "$inspect" --format f16,f16 x
 says "bad scale"        2 "bad value for --scale"       "$inspect" --scale 3 --convert y --to f16 x

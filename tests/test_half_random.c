@@ -217,7 +217,8 @@ TEST(stochastic_partners)
             int64_t        excess = -pairs * p2 / 64;
             for (k = 0; k < DRAWS; k++)
                 src[k] = one + ((uint64_t)eighths[e] << (52 - r->m - 3));
-            (void)mpt_quantize_f64_n((double *)(void *)dst, (const double *)(const void *)src, DRAWS, r->id, &o);
+            (void)mpt_quantize_f64_n((double *)(void *)dst, (const double *)(const void *)src, DRAWS, r->id,
+                                     &o);
             for (k = 0; k < DRAWS; k++)
                 excess += k % 8u < 4u && dst[k] > one && dst[k + 4u] > one;
             mt_context(r->name, "partners");

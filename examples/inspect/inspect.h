@@ -28,6 +28,7 @@
 enum {
     MAX_DIMS = 32,              /* as NumPy */
     MAX_FORMATS = 4,            /* f16, bf16, e4m3, e5m2 */
+    MAX_JOBS = 64,
     CHUNK = 1 << 20,            /* bytes that a stream hands out at a time: fits a second-level cache */
     ERROR_TEXT = 600
 };
@@ -50,6 +51,9 @@ typedef struct source {
 int source_open(source *s, const char *path, int map, char *error);
 void source_memory(source *s, const void *bytes, size_t size);
 void source_close(source *s);
+/* The same file with a window of its own, for another thread; close the view, not the file, with _leave. */
+void source_share(source *s, const source *of);
+void source_leave(source *s);
 /* `size` bytes from offset `at`, at most CHUNK; good until the next call. NULL: beyond the end or failed. */
 const unsigned char *source_view(source *s, uint64_t at, size_t size);
 int source_read(source *s, uint64_t at, void *dst, size_t size);
@@ -146,7 +150,7 @@ typedef struct options {
     mpt_format  formats[MAX_FORMATS];
     int         format_count, headroom;
     double      tolerate;
-    int         json, map, progress, width;
+    int         json, map, jobs, progress, width;       /* jobs 0: one for each processor, at most 8 */
     mpt_format  raw;                    /* MPT_FORMAT_COUNT: look at the file */
     uint64_t    top;                    /* 0: all */
     const char *by;
@@ -163,7 +167,7 @@ void scan_init(scan *s);
 int  scan_overflows(const scan *s, mpt_format format, int log2_scale);
 /* The figures and whether each format fits: the rules stand above the function. */
 void scan_result(const scan *s, const options *o, result *r);
-/* One pass over a tensor. `done` and `all` are bytes, for the progress line. 0 or -1. */
+/* One pass over a tensor, by several threads if it is large and mapped. 0 or -1. */
 int  scan_tensor(scan *s, model *m, const tensor *t, const options *o, char *error);
 void verdict(char *dst, size_t cap, const tensor *t, const result *r, const options *o);
 

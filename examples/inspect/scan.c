@@ -1,4 +1,15 @@
 /* scan.c -- one pass over a tensor: what each format would lose; the verdict. */
+#if defined(__unix__) || defined(__APPLE__)
+#define _DEFAULT_SOURCE
+#define _DARWIN_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#define HAVE_THREADS 1
+#include <pthread.h>
+#include <unistd.h>
+#else
+#define HAVE_THREADS 0
+#endif
+
 #include "inspect.h"
 
 #include <math.h>
@@ -77,7 +88,9 @@ void scan_result(const scan *s, const options *o, result *r)
     }
 }
 
-int scan_tensor(scan *s, model *m, const tensor *t, const options *o, char *error)
+/* `parts` for the progress line, which only the first of them (quiet 0) writes; they get on alike. */
+static int scan_stream(scan *s, model *m, const tensor *t, const options *o, uint64_t parts, int quiet,
+                       char *error)
 {
     stream     *in = (stream *)malloc(sizeof *in);
     const void *x;
@@ -88,12 +101,101 @@ int scan_tensor(scan *s, model *m, const tensor *t, const options *o, char *erro
     stream_init(in, m, t);
     while ((code = stream_next(in, &x, &n)) > 0) {
         (void)mpt_ranges_add(s, t->format, x, n);
-        progress(o, m->path, t->offset + in->at, m->src.size);
+        if (!quiet)
+            progress(o, m->path, t->offset + in->at * parts, m->src.size);
     }
     if (code < 0)
         memcpy(error, in->error, ERROR_TEXT);
     free(in);
     return code;
+}
+
+/* ---- several threads: reports of the parts of a tensor, merged, are the report of the whole ---- */
+
+#if HAVE_THREADS
+#define PART_LEAST ((uint64_t)1 << 22)      /* bytes that are worth a thread */
+
+typedef struct part {
+    scan           s;
+    model          m;
+    tensor         t;
+    const options *o;
+    uint64_t       parts;
+    int            number, code;
+    char           error[ERROR_TEXT];
+} part;
+
+static void *scan_part(void *user)
+{
+    part *p = (part *)user;
+    p->code = scan_stream(&p->s, &p->m, &p->t, p->o, p->parts, p->number != 0, p->error);
+    source_leave(&p->m.src);
+    return NULL;
+}
+
+static uint64_t parts_of(const model *m, const tensor *t, const options *o)
+{
+    const long     processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const uint64_t most = o->jobs ? (uint64_t)o->jobs : processors < 1 ? 1u : processors > 8 ? 8u
+                                                                     : (uint64_t)processors;
+    const uint64_t worth = m->src.mapped && m->kind != KIND_CSV ? t->bytes / PART_LEAST : 0;
+    return worth < 2 ? 1 : worth < most ? worth : most;
+}
+
+static void part_init(part *p, const model *m, const tensor *t, const options *o, uint64_t parts, uint64_t k)
+{
+    const uint64_t size = t->bytes / t->count, each = t->count / parts;
+    scan_init(&p->s);
+    p->m = *m;
+    source_share(&p->m.src, &m->src);
+    p->t = *t;
+    p->t.offset = t->offset + k * each * size;
+    p->t.count = k + 1 < parts ? each : t->count - k * each;
+    p->t.bytes = p->t.count * size;
+    p->o = o;
+    p->parts = parts;
+    p->number = (int)k;
+}
+
+/* A thread that cannot be had is done without: the part is read here. */
+static int scan_parts(scan *s, const model *m, const tensor *t, const options *o, uint64_t parts, char *error)
+{
+    part     *p = (part *)calloc((size_t)parts, sizeof *p);
+    pthread_t thread[MAX_JOBS];
+    int       started[MAX_JOBS], code = 0;
+    uint64_t  k;
+    if (!p)
+        return problem(error, m->path, t->name, "out of memory");
+    for (k = 0; k < parts; k++)
+        part_init(&p[k], m, t, o, parts, k);
+    for (k = 1; k < parts; k++)
+        started[k] = pthread_create(&thread[k], NULL, scan_part, &p[k]) == 0;
+    (void)scan_part(&p[0]);
+    for (k = 1; k < parts; k++)
+        if (started[k])
+            (void)pthread_join(thread[k], NULL);
+        else
+            (void)scan_part(&p[k]);
+    for (k = 0; k < parts; k++) {
+        (void)mpt_ranges_merge(s, &p[k].s);
+        if (p[k].code && !code) {
+            memcpy(error, p[k].error, ERROR_TEXT);
+            code = -1;
+        }
+    }
+    free(p);
+    return code;
+}
+#endif
+
+int scan_tensor(scan *s, model *m, const tensor *t, const options *o, char *error)
+{
+#if HAVE_THREADS
+    const uint64_t parts = parts_of(m, t, o);
+    if (parts > 1)
+        return scan_parts(s, m, t, o, parts, error);
+#endif
+    return scan_stream(s, m, t, o, 1, 0, error);
 }
 
 /* The verdict, the first line that applies:

@@ -133,12 +133,26 @@ void source_memory(source *s, const void *bytes, size_t size)
     s->size = size;
 }
 
+void source_share(source *s, const source *of)
+{
+    *s = *of;
+    s->window = NULL;
+}
+
+void source_leave(source *s)
+{
+#if HAVE_MMAP
+    if (s->mapped && s->window)
+        (void)munmap(s->window, s->length);
+#endif
+    s->window = NULL;
+}
+
 void source_close(source *s)
 {
 #if HAVE_MMAP
     if (s->mapped) {
-        if (s->window)
-            (void)munmap(s->window, s->length);
+        source_leave(s);
         (void)close(s->fd);
     }
 #endif

@@ -10,7 +10,7 @@ mkdir -p "$out"
 dir=$(mktemp -d "${TMPDIR:-/tmp}/inspect.XXXXXX") || exit 1
 trap 'rm -rf "$dir"' EXIT INT TERM
 # shellcheck disable=SC2046
-${CC:-cc} -O2 -std=c99 -I. examples/inspect.c examples/inspect/*.c -o "$out/inspect" -lm \
+${CC:-cc} -O2 -std=c99 -I. examples/inspect.c examples/inspect/*.c -o "$out/inspect" -lm -pthread \
     $(pkg-config --cflags --libs libcjson) &&
     ${CC:-cc} -O2 -std=c99 -I. tests/inspect_files.c -o "$out/files" -lm &&
     ${CC:-cc} -O2 -std=c99 tests/bench/measure.c -o "$out/measure" || exit 1
