@@ -42,7 +42,6 @@ lane_of_compilers() {
     suite mpt       sh tests/run_matrix.sh "$out" $(tests test_mpt)
     suite arch      sh tests/run_arch.sh "$out"
     suite cuda-nvcc sh tests/run_cuda_nvcc.sh "$out"
-    suite fuzz      sh tests/run_fuzz.sh "$out"
 }
 lane_of_programs() {
     suite toc       sh tests/check_toc.sh mpt_half.h mpt.h mpt_cuda.h
@@ -57,6 +56,7 @@ lane_of_programs() {
     suite emu-bugs  sh tests/run_emu_bugs.sh "$out"
     suite cuda-emu  sh tests/run_cuda_emu.sh "$out"
     suite install   sh tests/run_install.sh "$out"
+    suite fuzz      sh tests/run_fuzz.sh "$out"
 }
 lane() { "$1" 2>&1 | tee "$logs/$1"; }
 lane lane_of_compilers &

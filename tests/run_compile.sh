@@ -83,9 +83,9 @@ every='use_half use_mpt use_cuda impl_late static_used static_unused'
 for c in gcc clang; do
     have $c || { skip "$c is not installed"; continue; }
     files=$every            compiles $c -std=c99 -O2 $strict
-    files='impl static_unused use_cuda' compiles $c -std=c2x $strict
-    for std in c11 c17 gnu99; do files=impl compiles $c -std=$std -fsyntax-only $strict; done
-    files=impl_late compiles $c -std=c99 -Wc++-compat $strict
+    files='static_unused use_cuda' compiles $c -std=c2x $strict
+    for std in c11 c17 c2x gnu99; do files=impl compiles $c -std=$std -fsyntax-only $strict; done
+    files=impl_late compiles $c -std=c99 -fsyntax-only -Wc++-compat $strict
     files=impl      compiles $c -std=c99 -DMPT_NO_STDIO -O1 $strict
     files=impl      compiles $c -std=c99 -DMPT_SIMD=0 $strict
     files=impl      compiles $c -std=c99 -fsyntax-only $strict \
@@ -95,8 +95,8 @@ done
 for c in g++ clang++; do
     have $c || { skip "$c is not installed"; continue; }
     files=$every            compiles $c -x c++ -std=c++11 $common
-    files='impl static_unused use_cuda' compiles $c -x c++ -std=c++20 $common
-    for std in c++14 c++17; do files=impl compiles $c -x c++ -std=$std -fsyntax-only $common; done
+    files='static_unused use_cuda' compiles $c -x c++ -std=c++20 $common
+    for std in c++14 c++17 c++20; do files=impl compiles $c -x c++ -std=$std -fsyntax-only $common; done
     files=hostile   compiles $c -x c++ -std=c++17 -fsyntax-only $common
 done
 

@@ -39,7 +39,7 @@ some_variants()
 {
     cat <<END
 clang C99 ASan+UBSan|clang|-std=c99 -Wstrict-prototypes $sanitize
-clang++ C++17 -O2 -ffast-math|clang++|-std=c++17 -O2 -ffast-math -x c++
+clang++ C++17 -O1 -ffast-math|clang++|-std=c++17 -O1 -ffast-math -x c++
 g++ C++17 -O1 -DMPT_SIMD=0|g++|-std=c++17 -O1 -DMPT_SIMD=0 -x c++
 tcc|tcc|
 END
