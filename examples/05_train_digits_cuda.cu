@@ -300,7 +300,7 @@ static void training_step(cudaStream_t stream)
 static cudaGraphExec_t capture_step(cudaStream_t stream)
 {
     cudaGraph_t     graph;
-    cudaGraphExec_t exec;
+    cudaGraphExec_t exec = NULL;
     cuda_ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     training_step(stream);
     cuda_ok(cudaStreamEndCapture(stream, &graph));

@@ -42,6 +42,9 @@ lane_of_compilers() {
     suite mpt       sh tests/run_matrix.sh "$out" $(tests test_mpt)
     suite arch      sh tests/run_arch.sh "$out"
     suite cuda-nvcc sh tests/run_cuda_nvcc.sh "$out"
+    suite mpi       sh tests/run_mpi.sh "$out"
+    suite emu-bugs  sh tests/run_emu_bugs.sh "$out"
+    suite install   sh tests/run_install.sh "$out"
 }
 lane_of_programs() {
     suite toc       sh tests/check_toc.sh mpt_half.h mpt.h mpt_cuda.h
@@ -52,10 +55,7 @@ lane_of_programs() {
     suite effects   sh tests/run_effects.sh "$out"
     suite readme    sh tests/check_readme.sh README.md "$out"
     suite inspect   sh tests/run_inspect.sh "$out"
-    suite mpi       sh tests/run_mpi.sh "$out"
-    suite emu-bugs  sh tests/run_emu_bugs.sh "$out"
     suite cuda-emu  sh tests/run_cuda_emu.sh "$out"
-    suite install   sh tests/run_install.sh "$out"
     suite fuzz      sh tests/run_fuzz.sh "$out"
 }
 lane() { "$1" 2>&1 | tee "$logs/$1"; }

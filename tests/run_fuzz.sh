@@ -45,7 +45,7 @@ else
             corpus=$out/seeds
         fi
         # shellcheck disable=SC2086
-        check "$name builds" clang -std=c99 -O1 -g -fsanitize=fuzzer,address,undefined \
+        check "$name builds" clang -std=c99 -O1 -g1 -fsanitize=fuzzer,address,undefined \
             -fno-sanitize-recover=all -I. $sources -o "$out/$name" -lm $libraries
         mkdir -p "$out/corpus-$name"
         # shellcheck disable=SC2086
@@ -64,7 +64,7 @@ else
     rm -rf "$out/afl"
     [ -d "$out/seeds" ] || check "seeds" seeds
     # shellcheck disable=SC2046,SC2086
-    check "fuzz_inspect builds with AFL++" afl-clang-fast -std=c99 -O1 -g -fsanitize=fuzzer -I. \
+    check "fuzz_inspect builds with AFL++" afl-clang-fast -std=c99 -O1 -g1 -fsanitize=fuzzer -I. \
         $inspect_sources -o "$out/fuzz_inspect_afl" -lm -pthread $(pkg-config --cflags --libs libcjson)
     check "fuzz_inspect runs under AFL++" afl-fuzz -V "$seconds" -i "$out/seeds" -o "$out/afl" \
         -m none -t 5000 -- "$out/fuzz_inspect_afl"

@@ -1500,8 +1500,8 @@ TEST(list_changed_while_captured)
     std::vector<mpt_tensor> tensors;
     mpt_cuda_list          *mine, *other = (mpt_cuda_list *)&run;
     mpt_cuda_state         *state = (mpt_cuda_state *)&run;
-    cudaGraph_t             graph;
-    cudaGraphExec_t         exec;
+    cudaGraph_t             graph = NULL;
+    cudaGraphExec_t         exec = NULL;
     for (Twin &t : run.twins) tensors.push_back(t.tensor(true));
     OK(mpt_cuda_list_create(gpu.cuda, &mine, tensors.data(), tensors.size()));
     OK(mpt_cuda_scaler_scale_n(gpu.cuda, run.state, NULL, 0, gpu.stream));

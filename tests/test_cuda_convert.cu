@@ -432,8 +432,8 @@ TEST(fp8_in_a_graph)
     const size_t    n = 5000;
     Buffer          src(4 * n, 0), dst(n, 0), memory(4 * 8, 0);
     mpt_fp8_scaling s = {}, on_host;
-    cudaGraph_t     graph;
-    cudaGraphExec_t exec;
+    cudaGraph_t     graph = NULL;
+    cudaGraphExec_t exec = NULL;
     s.recipe = mpt_fp8_recipe_default(MPT_E4M3);
     s.recipe.length = 5;
     s.count = 1;

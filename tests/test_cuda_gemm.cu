@@ -522,8 +522,8 @@ TEST(advice)
 TEST(capture)
 {
     const Case      c = {MPT_F16, MPT_F16, MPT_F32, 16, 16, 24, 0, true, false, true, 0u, 1.0f, 0.0f};
-    cudaGraph_t     graph;
-    cudaGraphExec_t exec;
+    cudaGraph_t     graph = NULL;
+    cudaGraphExec_t exec = NULL;
     Operands        o(c), again(c);
     CU(cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeGlobal));
     STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);

@@ -130,7 +130,7 @@ template <class F> static double median_ms(F body)
 
 /* What `body` queues, captured once. */
 struct Captured {
-    cudaGraphExec_t exec;
+    cudaGraphExec_t exec = NULL;
     template <class F> explicit Captured(F body)
     {
         cudaGraph_t graph;
