@@ -107,6 +107,9 @@ $inspect --json "$out/good/v2_little_f4_c.npy" | sed 's/.*"min_abs"/"min_abs"/' 
 check "raw floats count as the same floats in .npy" diff "$out/same" "$out/raw"
 says "long lines and blocks of a CSV file" 0 '"shape":[2,50000],"order":"c","values":100000' \
     "$inspect" --json "$out/good/long.csv"
+# 0.5, 1.5 ... 99999.5 over 2^8: the last is below e4m3's 448, and four are below its least normal 2^-6.
+says "what a scale leaves" 0 '"log2_scale":-8,"scaled_flushed":0,"scaled_subnormal":4' \
+     "$inspect" --json "$out/good/long.csv"
 says "largest of a CSV file" 0 '"max_abs":99999.5' "$inspect" --json "$out/good/long.csv"
 
 # Words and tensors across the ends of blocks and of mapped windows.
