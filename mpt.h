@@ -7088,7 +7088,7 @@ typedef struct mpti_random_at { uint32_t stream, step; } mpti_random_at;
 static void mpti_stochastic_out(const float *block, const mpt_tensor *t, size_t first, size_t n,
                                 mpti_random_at at)
 {
-    uint32_t bits[MPTI_BLOCK], random[MPTI_RANDOM_AT_ONCE];
+    uint32_t bits[MPTI_BLOCK], random[MPTI_BLOCK];
     uint16_t codes[MPTI_BLOCK];
 #if MPTI_X86
     if (mpti_path() >= MPTI_PATH_AVX512) {

@@ -4658,7 +4658,7 @@ static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s,
  * Vectors have a counter's word in each 64-bit place, of which only the low half counts, so that a product
  * need not be cut; words 0 and 1 of a counter end in one place, 2 and 3 in another. The places hold the
  * counters in the order in which unpacking puts them right. Compilers find none of this. */
-#define MPTI_PHILOX_BLOCKS 32
+#define MPTI_PHILOX_BLOCKS (MPTI_BLOCK / 8)     /* for a block of elements; a multiple of 32 */
 #if MPTI_X86
 typedef struct mpti_philox_keys { uint32_t first[10], second[10], stream, step; } mpti_philox_keys;
 
@@ -4812,9 +4812,8 @@ static MPTI_UNUSED void mpti_philox_fill(uint32_t *out, uint64_t block, size_t b
     }
 }
 
-/* mpt_philox of the elements from `first` on, a multiple of eight. */
-#define MPTI_RANDOM_AT_ONCE (8 * MPTI_PHILOX_BLOCKS)
-static MPTI_UNUSED void mpti_random_fill(uint32_t out[MPTI_RANDOM_AT_ONCE], uint64_t first, uint32_t stream,
+/* mpt_philox of a block of elements from `first` on, a multiple of eight. */
+static MPTI_UNUSED void mpti_random_fill(uint32_t out[MPTI_BLOCK], uint64_t first, uint32_t stream,
                                          uint32_t step, uint64_t seed)
 {
     uint32_t words[4 * MPTI_PHILOX_BLOCKS];
@@ -4915,7 +4914,8 @@ MPTI_IN_AVX512 void mpti_stochastic_loop_avx512(unsigned char *to, const unsigne
                                                 const mpt_opts *o, uint64_t first, int brain)
 {
     const mpti_philox_keys key = mpti_philox_schedule(o->seed, o->stream, o->step);
-    const int              bypass = mpti_bypasses(to, from, n, 2u, 4u) && (uintptr_t)to % 16u == 0u;
+    const int              large = mpti_bypasses(to, from, n, 2u, 4u);
+    const int              bypass = large && (uintptr_t)to % 16u == 0u;
     const size_t           up = bypass ? mpti_up_to_line(to, n, 2u, 64u) : 0u;
     uint32_t               words[32 * MPTI_PHILOX_BLOCKS];
     const size_t           most = 2u * sizeof words / sizeof *words;
@@ -4925,7 +4925,8 @@ MPTI_IN_AVX512 void mpti_stochastic_loop_avx512(unsigned char *to, const unsigne
         k = (count + 7u) / 8u + MPTI_PHILOX_BLOCKS - 1u;
         mpti_philox_vectors(words, (first + i) >> 3, k - k % MPTI_PHILOX_BLOCKS, &key);
         for (k = 0; count - k >= 32u; k += 32u) {
-            mpti_fetch_ahead(from + 4u * (i + k), 128u);
+            if (large)
+                mpti_fetch_ahead(from + 4u * (i + k), 128u);
             mpti_put_avx512(to + 2u * (i + k),
                             mpti_stochastic_in_avx512(from + 4u * (i + k), words + k / 2u,
                                                       MPTI_BITS_BELOW(32u), brain), bypass);

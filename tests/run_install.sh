@@ -25,7 +25,7 @@ if git rev-parse --git-dir >/dev/null 2>&1; then
     check "a fresh clone" git clone -q . "$out/clone"
     # What must show here is that nothing else is needed: a test of each header and an example do.
     rm -rf "$out/bin" && mkdir "$out/bin"
-    for tool in cc as ld make sh awk mkdir cp rm printf; do
+    for tool in cc as ld make sh awk mkdir cp rm; do
         ln -s "$(command -v $tool)" "$out/bin/$tool" || fail "no $tool here"
     done
     bare() { env -i PATH="$out/bin" make --no-print-directory -C "$out/clone" CFLAGS=-O1 "$@"; }
