@@ -4947,7 +4947,7 @@ MPTI_AVX512_TARGET static void mpti_broad_block(mpt_roundoff *r, const float *x,
     for (i = 0; i < MPTI_BROAD_BLOCK; i += 16) {
         const __m512    v = _mm512_loadu_ps(x + i);
         const __m512i   a = _mm512_and_si512(_mm512_castps_si512(v), magnitude);
-        const __m512    y = MPTI_Z16(cvtph_ps, MPTI_HALVES(v, MPTI_NEAREST));
+        const __m512    y = MPTI_Z16(cvtph_ps, mpti_halves_nearest_avx512(v));
         const __m512    error = MPTI_Z16(sub_round_ps, y, v, MPTI_NEAREST);
         const __m512    size = _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(error), magnitude));
         const __mmask16 some = _mm512_test_epi32_mask(a, a);
