@@ -468,6 +468,65 @@ TEST(fences)
 #endif
 }
 
+/* Blocks by sixteens, alone and the rest, through the cache and around it: every array ends where memory
+ * does. */
+TEST(mxfp4_between_fences)
+{
+#if HAVE_FENCE
+    static const size_t lengths[] = {7, 32, 40, 64, 480, 512, 520, 544, 1024, 1056, 1536, 2048 + 33};
+    enum { ARRAYS = 4 };
+    const size_t   page = (size_t)sysconf(_SC_PAGESIZE), room = 8192u + page - 8192u % page;
+    void          *got = mmap(NULL, ARRAYS * (room + page), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *end[ARRAYS];
+    size_t         i, k, n;
+    int            p, packed;
+    if (got == MAP_FAILED || 4u * (2048u + 33u) > room)
+        SKIP("no memory with fences");
+    for (i = 0; i < ARRAYS; i++) {
+        unsigned char *a = (unsigned char *)got + i * (room + page);
+        if (mprotect(a, room, PROT_READ | PROT_WRITE) != 0)
+            SKIP("no memory with fences");
+        end[i] = a + room;
+    }
+    for (i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (packed = 0; packed < 2; packed++) {
+            unsigned char *x, *y, *codes, *scales;
+            size_t         bytes;
+            mpt_block_opts o;
+            memset(&o, 0, sizeof o);
+            o.packed = packed;
+            n = lengths[i];
+            bytes = packed ? (n + 1u) / 2u : n;
+            x = end[0] - 4u * n;
+            y = end[1] - 4u * n;
+            codes = end[2] - bytes;
+            scales = end[3] - (n + 31u) / 32u;
+            for (k = 0; k < n; k++)
+                put(x, k, (uint32_t)(mt_random() & 0x80ffffffu) + ((uint32_t)(100u + k / 32u % 50u) << 23), 4u);
+            last_path = 0;
+            (void)mpt_block_quantize_n(MPT_MXFP4, data.want, data.want + n, floats(x), n, &o);
+            (void)mpt_block_dequantize_n(MPT_MXFP4, floats(data.out), data.want, data.want + n, n, &o);
+            EACH_PATH(p)
+                for (k = 0; k < 2u; k++) {
+                    mt_context(packed ? "packed" : "bytes", mpt_simd_name());
+                    bypass_bytes = k ? 0u : (size_t)32 << 20;
+                    memset(y - 64, 0xa5, 4u * n + 64u);
+                    memset(codes, 0xa5, bytes);
+                    (void)mpt_block_quantize_n(MPT_MXFP4, codes, scales, floats(x), n, &o);
+                    CHECK(memcmp(codes, data.want, bytes) == 0);
+                    CHECK(memcmp(scales, data.want + n, (n + 31u) / 32u) == 0);
+                    (void)mpt_block_dequantize_n(MPT_MXFP4, floats(y), codes, scales, n, &o);
+                    CHECK(memcmp(y, data.out, 4u * n) == 0);
+                    CHECK_EQ_U(y[-1], 0xa5u);
+                }
+        }
+    bypass_bytes = (size_t)32 << 20;
+    munmap(got, ARRAYS * (room + page));
+#else
+    CHECK(1);
+#endif
+}
+
 /* Every format that has vectors, and some made up; the judge encodes and decodes one value at a time. */
 static void check_quantize(const mpt_format_info *f, size_t n)
 {
@@ -707,6 +766,7 @@ int main(int argc, char **argv)
     RUN(fences);
     RUN(quantize);
     RUN(mxfp4);
+    RUN(mxfp4_between_fences);
     RUN(stochastic);
     RUN(philox);
     RUN(all_floats);
