@@ -47,8 +47,10 @@
  * MPT_DEF      linkage of the non-inline functions; default: extern "C" in C++, extern in C.
  * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, where the
  *              compiler is gcc or clang and the processor x86 or aarch64; 0: the portable path only;
- *              2 SSE2 or NEON, 3 AVX2, 4 AVX-512 (F, BW, DQ, VL), 5 AVX-512 with BF16, and with VBMI and
- *              FP16 where the processor has them: at most that. Same bits on all.
+ *              2 SSE2 or NEON, 3 AVX2 or NEON with its half-precision instructions, 4 AVX-512 (F, BW, DQ,
+ *              VL), 5 AVX-512 with BF16, and with VBMI and FP16 where the processor has them: at most that.
+ *              Same bits on all. aarch64's FP16 arithmetic is used where the compiler is told of it
+ *              (-march=armv8.2-a+fp16).
  * No macro changes a struct or a prototype. */
 #ifndef MPT_SIMD
 #define MPT_SIMD 1
@@ -1744,7 +1746,7 @@ MPT_DEF mpt_status mpt_quantize_as_f64_n(double *dst, const double *src, size_t 
                                          const mpt_format_info *info, const mpt_opts *opts);
 
 /* mpt_simd_name -- which path the array functions take on this processor: "portable", "sse2", "avx2",
- * "avx512", "avx512bf16" or "neon". */
+ * "avx512", "avx512bf16", "neon" or "neonhp". */
 MPT_DEF const char *mpt_simd_name(void);
 
 // >>H14 blocks -------------------------------------------------------------------------------------
@@ -1882,10 +1884,11 @@ MPT_DEF const char *mpt_status_text(mpt_status status)
 
 /* The paths in order, as numbered by MPT_SIMD; each may use what those before it use. SSE2 and NEON are the
  * baseline of x86-64 and aarch64. AVX2 stands for FMA and F16C too: every processor with AVX2 has them, and
- * clang 14's __builtin_cpu_supports knows no "f16c". AVX512 is F, BW, DQ and VL. */
+ * clang 14's __builtin_cpu_supports knows no "f16c". AVX512 is F, BW, DQ and VL. NEONHP is what every aarch64
+ * has for half precision, while its control register stands as a program finds it. */
 enum {
-    MPTI_PATH_PORTABLE = 0, MPTI_PATH_SSE2 = 2, MPTI_PATH_NEON = 2, MPTI_PATH_AVX2 = 3, MPTI_PATH_AVX512 = 4,
-    MPTI_PATH_AVX512BF16 = 5
+    MPTI_PATH_PORTABLE = 0, MPTI_PATH_SSE2 = 2, MPTI_PATH_NEON = 2, MPTI_PATH_AVX2 = 3, MPTI_PATH_NEONHP = 3,
+    MPTI_PATH_AVX512 = 4, MPTI_PATH_AVX512BF16 = 5
 };
 
 /* The last path allowed; tests and benchmarks put a variable of theirs here. gcc for Windows aligns the stack
@@ -1898,6 +1901,17 @@ enum {
 #else
 #define MPTI_LAST_PATH MPT_SIMD
 #endif
+#endif
+
+#if MPTI_ARM
+/* Whether the control register asks for nothing: no direction, flushing, default NaN, alternative half
+ * precision or trap. */
+static inline int mpti_control_is_plain(void)
+{
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    return control == 0u;
+}
 #endif
 
 /* The path of this call; a few loads and tests, no state. */
@@ -1914,6 +1928,8 @@ static inline int mpti_path(void)
     if (last >= MPTI_PATH_SSE2 && __builtin_cpu_supports("sse2"))
         return MPTI_PATH_SSE2;
 #elif MPTI_ARM
+    if (last >= MPTI_PATH_NEONHP && mpti_control_is_plain())
+        return MPTI_PATH_NEONHP;
     if (last >= MPTI_PATH_NEON)
         return MPTI_PATH_NEON;
 #endif
@@ -2612,8 +2628,12 @@ typedef void (*mpti_kernel)(uint16_t *dst, const uint16_t *a, const uint16_t *b,
 #define MPTI_KERNEL(name) \
     void name(uint16_t *dst, const uint16_t *a, const uint16_t *b, const uint16_t *c, size_t n)
 
-#if MPTI_X86
-#define MPTI_AVX2 __attribute__((target("avx2,fma,f16c")))
+#if MPTI_ARM && defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC)
+#define MPTI_ARM_FP16 1
+#else
+#define MPTI_ARM_FP16 0
+#endif
+#if MPTI_X86 || MPTI_ARM_FP16
 #define MPTI_LANE_INLINE static inline __attribute__((always_inline))
 enum { MPTI_ARITH_LANES = 64, MPTI_CSR_NEAREST = 0x1f80, MPTI_CSR_DOWN = 0x3f80 };
 
@@ -2629,7 +2649,10 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
             r[i] = (uint16_t)(from ? mpti_pick_nan16(&e, a[i], b[i], c[i]) : mpti_nan16(&e));
         }
 }
+#endif
 
+#if MPTI_X86
+#define MPTI_AVX2 __attribute__((target("avx2,fma,f16c")))
 MPTI_AVX2 MPTI_LANE_INLINE void mpti_store_lanes(uint16_t *dst, const __m256i *r, int some_nan,
                                                  const uint16_t *a, const uint16_t *b, const uint16_t *c,
                                                  int mbits)
@@ -2884,14 +2907,74 @@ static inline int mpti_has_fp16(void)
 #endif
 #define MPTI_RUN_FP16_bf16(op)
 
+#endif
+
+#if MPTI_ARM_FP16
+/* aarch64's FP16 instructions compute in f16: one rounding. With a plain control register in nearest-even, and
+ * subnormals count. */
+#define MPTI_ARM_OP(op, before, instruction)                                                       \
+    MPTI_LANE_INLINE uint16x8_t mpti_##op##_neonhp(uint16x8_t a, uint16x8_t b, uint16x8_t c)       \
+    {                                                                                              \
+        uint16x8_t r = before;                                                                     \
+        (void)c;                                                                                   \
+        __asm__(instruction " %0.8h, %1.8h, %2.8h" : "+w"(r) : "w"(a), "w"(b));                    \
+        return r;                                                                                  \
+    }
+#define MPTI_ARM_KERNEL(op, before, instruction)                                                   \
+    MPTI_ARM_OP(op, before, instruction)                                                           \
+    static MPTI_KERNEL(mpti_f16_##op##_neonhp)                                                     \
+    {                                                                                              \
+        const uint16x8_t magnitude = vdupq_n_u16(0x7fffu), inf = vdupq_n_u16(0x7c00u);             \
+        uint16_t         r[MPTI_ARITH_LANES];                                                      \
+        size_t           i, k;                                                                     \
+        for (i = 0; i < n; i += MPTI_ARITH_LANES) {                                                \
+            uint16x8_t nan = vdupq_n_u16(0u);                                                      \
+            for (k = 0; k < MPTI_ARITH_LANES; k += 8u) {                                           \
+                const size_t     j = i + k;                                                        \
+                const uint16x8_t x = mpti_##op##_neonhp(vld1q_u16(a + j), vld1q_u16(b + j),        \
+                                                        vld1q_u16(c + j));                         \
+                nan = vorrq_u16(nan, vcgtq_u16(vandq_u16(x, magnitude), inf));                     \
+                vst1q_u16(r + k, x);                                                               \
+            }                                                                                      \
+            if (vmaxvq_u16(nan))                                                                   \
+                mpti_patch_nans(r, a + i, b + i, c + i, 10);                                       \
+            memcpy(dst + i, r, sizeof r);                                                          \
+        }                                                                                          \
+    }
+MPTI_ARM_KERNEL(add, a, "fadd")
+MPTI_ARM_KERNEL(sub, a, "fsub")
+MPTI_ARM_KERNEL(mul, a, "fmul")
+MPTI_ARM_KERNEL(fma, c, "fmla")
+#define MPTI_RUN_NEONHP_f16(op)                                                                    \
+    if (mpti_path() >= MPTI_PATH_NEONHP) {                                                         \
+        mpti_run_kernel(mpti_f16_##op##_neonhp, 0u, (uint16_t *)dst, (const uint16_t *)a,          \
+                        (const uint16_t *)b, (const uint16_t *)c, n);                              \
+        return MPT_OK;                                                                             \
+    }
+#else
+#define MPTI_RUN_NEONHP_f16(op)
+#endif
+#define MPTI_RUN_NEONHP_bf16(op)
+
+#if MPTI_X86 || MPTI_ARM_FP16
+#if MPTI_X86
+__attribute__((target("sse"))) static inline unsigned mpti_control_swap(unsigned control)
+{
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(control);
+    return before;
+}
+#else
+static inline unsigned mpti_control_swap(unsigned control) { return control; }  /* it is plain */
+#endif
+
 /* Run a kernel, its last elements in a copy, with the control word it wants: no traps, no flushing. */
-MPTI_AVX2 static void mpti_run_kernel(mpti_kernel kernel, unsigned control, uint16_t *dst, const uint16_t *a,
-                                      const uint16_t *b, const uint16_t *c, size_t n)
+static void mpti_run_kernel(mpti_kernel kernel, unsigned control, uint16_t *dst, const uint16_t *a,
+                            const uint16_t *b, const uint16_t *c, size_t n)
 {
     const size_t   whole = n - n % MPTI_ARITH_LANES, rest = n - whole, bytes = rest * sizeof *dst;
-    const unsigned before = _mm_getcsr();
+    const unsigned before = mpti_control_swap(control);
     uint16_t       copy[3][MPTI_ARITH_LANES];
-    _mm_setcsr(control);
     kernel(dst, a, b, c, whole);
     if (rest) {
         memset(copy, 0, sizeof copy);
@@ -2901,8 +2984,11 @@ MPTI_AVX2 static void mpti_run_kernel(mpti_kernel kernel, unsigned control, uint
         kernel(copy[0], copy[0], copy[1], copy[2], MPTI_ARITH_LANES);
         memcpy(dst + whole, copy[0], bytes);
     }
-    _mm_setcsr(before);
+    (void)mpti_control_swap(before);
 }
+#endif
+
+#if MPTI_X86
 #define MPTI_RUN_X86(T, op, control)                                                   \
     MPTI_RUN_FP16_##T(op)                                                              \
     if (mpti_path() >= MPTI_PATH_AVX2) {                                               \
@@ -2925,6 +3011,7 @@ MPTI_AVX2 static void mpti_run_kernel(mpti_kernel kernel, unsigned control, uint
         size_t i;                                                                                  \
         if (n && (!dst || !a || !b || !c))                                                         \
             return MPT_E_ARG;                                                                      \
+        MPTI_RUN_NEONHP_##T(op)                                                                    \
         MPTI_RUN_X86(T, op, control)                                                               \
         for (i = 0; i < n; i++)                                                                    \
             dst[i] = plain;                                                                        \
@@ -3968,7 +4055,9 @@ MPTI_IN_AVX512 __m256i mpti_f16_sticky_avx512(__m512i u)
 
 MPTI_IN_AVX512 __m512i mpti_words_down_avx512(__m512i h, int drop)
 {
-    return drop == 7 ? _mm512_srli_epi16(h, 7) : drop == 8 ? _mm512_srli_epi16(h, 8) : _mm512_srli_epi16(h, 9);
+    return drop == 7   ? _mm512_srli_epi16(h, 7)
+           : drop == 8 ? _mm512_srli_epi16(h, 8)
+                       : _mm512_srli_epi16(h, 9);
 }
 
 /* The magnitude without its last seven, eight or nine bits in 16-bit places, nearest, ties to even:
@@ -4363,9 +4452,8 @@ static size_t mpti_bf16_from_f32_avx512bf16(void *dst, const void *src, size_t n
 #endif
 
 #if MPTI_ARM
-/* NEON: the scalar formulas four at a time, in integers. The processor's own conversions between half and
- * float depend on its control register, with and without the FP16 extension. A shift by a negative count goes
- * to the right. */
+/* NEON: the scalar formulas four at a time, in integers, for a control register that asks for something. A
+ * shift by a negative count goes to the right. */
 static inline uint16x4_t mpti_f16_from_four_neon(uint32x4_t u)
 {
     const uint32x4_t one = vdupq_n_u32(1u), a = vandq_u32(u, vdupq_n_u32(0x7fffffffu));
@@ -4427,6 +4515,53 @@ static size_t mpti_f32_from_f16_neon(void *dst, const void *src, size_t n)
         vst1q_u8(to + 4u * i, vreinterpretq_u8_u32(mpti_four_from_f16_neon(vmovl_u16(vget_low_u16(h)))));
         vst1q_u8(to + 4u * i + 16u,
                  vreinterpretq_u8_u32(mpti_four_from_f16_neon(vmovl_u16(vget_high_u16(h)))));
+    }
+    return i;
+}
+
+/* The processor's own conversions, while its control register is plain. Doubles are rounded to odd first. */
+static size_t mpti_f16_from_f32_neonhp(void *dst, const void *src, size_t n)
+{
+    unsigned char       *to = (unsigned char *)dst;
+    const unsigned char *from = (const unsigned char *)src;
+    size_t               i;
+    for (i = 0; n - i >= 8u; i += 8u) {
+        const uint8x16_t a = vld1q_u8(from + 4u * i), b = vld1q_u8(from + 4u * i + 16u);
+        uint8x16_t       r;
+        __asm__("fcvtn %0.4h, %1.4s\n\tfcvtn2 %0.8h, %2.4s" : "=&w"(r) : "w"(a), "w"(b));
+        vst1q_u8(to + 2u * i, r);
+    }
+    return i;
+}
+
+static size_t mpti_f32_from_f16_neonhp(void *dst, const void *src, size_t n)
+{
+    unsigned char       *to = (unsigned char *)dst;
+    const unsigned char *from = (const unsigned char *)src;
+    size_t               i;
+    for (i = 0; n - i >= 8u; i += 8u) {
+        const uint8x16_t h = vld1q_u8(from + 2u * i);
+        uint8x16_t       a, b;
+        __asm__("fcvtl %0.4s, %1.4h" : "=w"(a) : "w"(h));
+        __asm__("fcvtl2 %0.4s, %1.8h" : "=w"(b) : "w"(h));
+        vst1q_u8(to + 4u * i, a);
+        vst1q_u8(to + 4u * i + 16u, b);
+    }
+    return i;
+}
+
+static size_t mpti_f16_from_f64_neonhp(void *dst, const void *src, size_t n)
+{
+    unsigned char       *to = (unsigned char *)dst;
+    const unsigned char *from = (const unsigned char *)src;
+    size_t               i;
+    for (i = 0; n - i >= 4u; i += 4u) {
+        const uint8x16_t a = vld1q_u8(from + 8u * i), b = vld1q_u8(from + 8u * i + 16u);
+        uint8x16_t       odd;
+        uint8x8_t        r;
+        __asm__("fcvtxn %0.2s, %1.2d\n\tfcvtxn2 %0.4s, %2.2d" : "=&w"(odd) : "w"(a), "w"(b));
+        __asm__("fcvtn %0.4h, %1.4s" : "=w"(r) : "w"(odd));
+        vst1_u8(to + 2u * i, r);
     }
     return i;
 }
@@ -4504,8 +4639,16 @@ MPTI_INLINE size_t mpti_simd_convert(mpt_format dst_format, void *dst, mpt_forma
         default: break;
         }
 #elif MPTI_ARM
-    if (mpti_path() >= MPTI_PATH_NEON)
-        switch (MPTI_PAIR(dst_format, src_format)) {
+    const int path = mpti_path(), pair = MPTI_PAIR(dst_format, src_format);
+    if (path >= MPTI_PATH_NEONHP)
+        switch (pair) {
+        case MPTI_PAIR(MPT_F16, MPT_F32): return mpti_f16_from_f32_neonhp(dst, src, n);
+        case MPTI_PAIR(MPT_F32, MPT_F16): return mpti_f32_from_f16_neonhp(dst, src, n);
+        case MPTI_PAIR(MPT_F16, MPT_F64): return mpti_f16_from_f64_neonhp(dst, src, n);
+        default: break;
+        }
+    else if (path >= MPTI_PATH_NEON)
+        switch (pair) {
         case MPTI_PAIR(MPT_F16, MPT_F32): return mpti_f16_from_f32_neon(dst, src, n);
         case MPTI_PAIR(MPT_F32, MPT_F16): return mpti_f32_from_f16_neon(dst, src, n);
         default: break;
@@ -4603,7 +4746,7 @@ MPT_DEF const char *mpt_simd_name(void)
     switch (mpti_path()) {
     case MPTI_PATH_AVX512BF16: return "avx512bf16";
     case MPTI_PATH_AVX512:     return "avx512";
-    case MPTI_PATH_AVX2:       return "avx2";
+    case MPTI_PATH_AVX2:       return MPTI_ARM ? "neonhp" : "avx2";
     case MPTI_PATH_SSE2:       return MPTI_ARM ? "neon" : "sse2";
     default:                   return "portable";
     }

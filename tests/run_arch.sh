@@ -36,7 +36,7 @@ tests_for()
         windows*:test_half) basename "$t" .c ;;
         windows*) ;;
         i686-x87*:test_mpt_report) ;;       # figures in double, which x87 keeps wider
-        aarch64-fp16:test_half_array | aarch64-fp16:test_half_simd) basename "$t" .c ;;
+        aarch64-fp16:test_half_a* | aarch64-fp16:test_half_simd) basename "$t" .c ;;
         aarch64-fp16:*) ;;                  # FP16 instructions change arrays only
         *:test_half | *:test_mpt) basename "$t" .c ;;
         aarch64:test_half_array | i686-sse:test_half_array) basename "$t" .c ;;     # these have vectors

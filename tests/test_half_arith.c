@@ -1000,6 +1000,13 @@ static void run_path(int path, int f, array_op what, uint16_t *d, const uint16_t
                         what == N_FMA ? c : b, n);
         return;
     }
+#elif MPTI_ARM_FP16
+    static const mpti_kernel neonhp[N_OPS] = {mpti_f16_add_neonhp, mpti_f16_sub_neonhp, mpti_f16_mul_neonhp,
+                                              mpti_f16_fma_neonhp};
+    if (path == 1 && !f) {
+        mpti_run_kernel(neonhp[what], 0u, d, a, b, what == N_FMA ? c : b, n);
+        return;
+    }
 #endif
     (void)path;
     CHECK_EQ_I(call_n(f, what, d, a, b, c, n), MPT_OK);
@@ -1013,6 +1020,8 @@ static int paths(void)
         return 4;
 #endif
     return mpti_path() >= MPTI_PATH_AVX512 ? 3 : mpti_path() >= MPTI_PATH_AVX2 ? 2 : 1;
+#elif MPTI_ARM_FP16
+    return mpti_path() >= MPTI_PATH_NEONHP ? 2 : 1;
 #else
     return 1;
 #endif
@@ -1154,6 +1163,26 @@ TEST(arrays_whatever_the_control_word)
             CHECK_EQ_U(_mm_getcsr() & 0xffc0u, words[k]);
             _mm_setcsr(before);
         }
+#elif MPTI_ARM
+    /* directions; flushing, of f16 too; default NaN; alternative half precision */
+    static const uint64_t words[] = {0u, 0x400000u, 0x800000u, 0xc00000u, 0x1000000u, 0x80000u, 0x2000000u,
+                                     0x7c80000u};
+    size_t                i, k;
+    for (k = 0; k < COUNT_OF(words); k++) {
+        for (i = 0; i < 1000; i++) {
+            in_a[i] = (uint16_t)pick(&formats[0]);
+            in_b[i] = (uint16_t)pick_near(&formats[0], in_a[i]);
+            in_c[i] = (uint16_t)pick(&formats[0]);
+        }
+        for (i = 0; i < N_OPS; i++) {
+            size_t j;
+            __asm__ volatile("msr fpcr, %0" : : "r"(words[k]));
+            (void)call_n(0, (array_op)i, out_d, in_a, in_b, in_c, 1000);
+            __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)0));
+            for (j = 0; j < 1000; j++)
+                CHECK_EQ_U(out_d[j], one_of(0, (array_op)i, in_a[j], in_b[j], in_c[j]));
+        }
+    }
 #else
     CHECK_EQ_I(call_n(0, N_ADD, out_d, in_a, in_b, in_c, 1), MPT_OK);
 #endif
