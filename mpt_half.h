@@ -2910,8 +2910,8 @@ static inline int mpti_has_fp16(void)
 #endif
 
 #if MPTI_ARM_FP16
-/* aarch64's FP16 instructions compute in f16: one rounding, under a plain control register to nearest-even and
- * with subnormals. */
+/* aarch64's FP16 instructions compute in f16: one rounding, under a plain control register to nearest-even
+ * and with subnormals. */
 #define MPTI_ARM_OP(op, before, instruction)                                                       \
     MPTI_LANE_INLINE uint16x8_t mpti_##op##_neonhp(uint16x8_t a, uint16x8_t b, uint16x8_t c)       \
     {                                                                                              \
