@@ -1937,6 +1937,41 @@ static inline int mpti_path(void)
     return MPTI_PATH_PORTABLE;
 }
 
+#if MPTI_X86
+/* Arrays that cannot stay in the cache are stored around it: plain stores would first read what they are
+ * about to overwrite. Never where dst is src, whose lines are at hand, or where dst is not aligned. */
+#ifndef MPTI_BYPASS_BYTES       /* tests put a variable here */
+#define MPTI_BYPASS_BYTES ((size_t)32 << 20)
+#endif
+static int mpti_bypasses(const void *dst, const void *src, size_t n, size_t out, size_t in)
+{
+    return n > MPTI_BYPASS_BYTES / (out + in) && dst != src && (uintptr_t)dst % out == 0u;
+}
+
+/* Ask for what will be read four pages further on, which the processor does not do by itself across pages,
+ * and for what will be read a page further on once more, now into the first cache: with both, kernels that
+ * compute for as long as memory takes are 1.2 times as fast as with the first alone. It may lie behind the
+ * array: nothing is read there. */
+#define MPTI_FAR_BYTES 16384u
+#define MPTI_NEAR_BYTES 4096u
+__attribute__((target("sse2"), always_inline)) static inline void
+mpti_fetch_ahead(const void *p, size_t bytes)
+{
+    size_t i;
+    for (i = 0; i < bytes; i += 64u) {
+        _mm_prefetch((const char *)((uintptr_t)p + MPTI_FAR_BYTES + i), _MM_HINT_T1);
+        _mm_prefetch((const char *)((uintptr_t)p + MPTI_NEAR_BYTES + i), _MM_HINT_T0);
+    }
+}
+
+/* The number of elements up to a boundary of `line` bytes; 0 where there is none or it does not matter. */
+static size_t mpti_up_to_line(const void *dst, size_t n, size_t out, size_t line)
+{
+    const size_t past = (uintptr_t)dst % line;
+    return past && past % out == 0u && n >= 4u * line / out ? (line - past) / out : 0u;
+}
+#endif
+
 /* Define `name` as the inline function `loop`, compiled twice where the processor may have AVX2: wider
  * vectors, and fmaf as an instruction in place of a library call. Both copies give the same bits. Loops
  * over MPTI_BLOCK elements of arrays that do not overlap are what compilers vectorize at plain -O2. */
@@ -2624,9 +2659,10 @@ MPT_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t 
  * The operations are assembler: no -ffast-math, no contraction and no swapped operands reach them. The
  * processor's control word is set for the loop and then restored. NaN results are rare; they are made from
  * the codes, by the rule of >>H11. */
-typedef void (*mpti_kernel)(uint16_t *dst, const uint16_t *a, const uint16_t *b, const uint16_t *c, size_t n);
+typedef void (*mpti_kernel)(uint16_t *dst, const uint16_t *a, const uint16_t *b, const uint16_t *c, size_t n,
+                            int bypass);
 #define MPTI_KERNEL(name) \
-    void name(uint16_t *dst, const uint16_t *a, const uint16_t *b, const uint16_t *c, size_t n)
+    void name(uint16_t *dst, const uint16_t *a, const uint16_t *b, const uint16_t *c, size_t n, int bypass)
 
 #if MPTI_ARM && defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC)
 #define MPTI_ARM_FP16 1
@@ -2653,14 +2689,24 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
 
 #if MPTI_X86
 #define MPTI_AVX2 __attribute__((target("avx2,fma,f16c")))
+/* Store the 64 results of a, b, c: around the cache if told so, from a boundary of 32 bytes on. */
 MPTI_AVX2 MPTI_LANE_INLINE void mpti_store_lanes(uint16_t *dst, const __m256i *r, int some_nan,
                                                  const uint16_t *a, const uint16_t *b, const uint16_t *c,
-                                                 int mbits)
+                                                 int mbits, int bypass)
 {
     uint16_t patched[MPTI_ARITH_LANES], *const to = some_nan ? patched : dst;
     int      i;
+    if (bypass) {
+        mpti_fetch_ahead(a, sizeof patched);
+        mpti_fetch_ahead(b, sizeof patched);
+        if (c != b)
+            mpti_fetch_ahead(c, sizeof patched);
+    }
     for (i = 0; i < MPTI_ARITH_LANES / 16; i++)
-        _mm256_storeu_si256((__m256i *)(void *)(to + 16 * i), r[i]);
+        if (bypass && !some_nan)
+            _mm256_stream_si256((__m256i *)(void *)(to + 16 * i), r[i]);
+        else
+            _mm256_storeu_si256((__m256i *)(void *)(to + 16 * i), r[i]);
     if (__builtin_expect(some_nan, 0)) {
         mpti_patch_nans(patched, a, b, c, mbits);
         memcpy(dst, patched, sizeof patched);
@@ -2809,18 +2855,27 @@ MPTI_AVX512_TARGET MPTI_LANE_INLINE int mpti_some_nan_512(__m512 a, __m512 b)
     }
 
 /* Kernels take a multiple of MPTI_ARITH_LANES elements; with two operands c is b. Not inlined: the control
- * word is set around the call. */
+ * word is set around the call. name##_64 does 64 elements; whether they bypass the cache is a constant in
+ * both loops, without which the results would go through memory. */
+#define MPTI_KERNEL_BY_64(target, name)                                                            \
+    target __attribute__((noinline)) static MPTI_KERNEL(name)                                      \
+    {                                                                                              \
+        size_t i;                                                                                  \
+        for (i = 0; bypass && i < n; i += MPTI_ARITH_LANES)                                        \
+            name##_64(dst + i, a + i, b + i, c + i, 1);                                            \
+        for (; i < n; i += MPTI_ARITH_LANES)                                                       \
+            name##_64(dst + i, a + i, b + i, c + i, 0);                                            \
+    }
 #define MPTI_X86_KERNEL(target, T, M, op, isa)                                                     \
-    target __attribute__((noinline)) static MPTI_KERNEL(mpti_##T##_##op##_##isa)                   \
+    target MPTI_LANE_INLINE void mpti_##T##_##op##_##isa##_64(                                     \
+        uint16_t *dst, const uint16_t *a, const uint16_t *b, const uint16_t *c, int bypass)        \
     {                                                                                              \
         __m256i r[MPTI_ARITH_LANES / 16];                                                          \
-        size_t  i;                                                                                 \
-        for (i = 0; i < n; i += MPTI_ARITH_LANES) {                                                \
-            int some_nan = mpti_##T##_##op##_32_##isa(r, a + i, b + i, c + i);                     \
-            some_nan |= mpti_##T##_##op##_32_##isa(r + 2, a + i + 32, b + i + 32, c + i + 32);     \
-            mpti_store_lanes(dst + i, r, some_nan, a + i, b + i, c + i, M);                        \
-        }                                                                                          \
-    }
+        int     some_nan = mpti_##T##_##op##_32_##isa(r, a, b, c);                                 \
+        some_nan |= mpti_##T##_##op##_32_##isa(r + 2, a + 32, b + 32, c + 32);                     \
+        mpti_store_lanes(dst, r, some_nan, a, b, c, M, bypass);                                    \
+    }                                                                                              \
+    MPTI_KERNEL_BY_64(target, mpti_##T##_##op##_##isa)
 #define MPTI_X86_KERNELS(T, M, op)                                                                 \
     MPTI_32_LANES(T, op)                                                                           \
     MPTI_X86_KERNEL(MPTI_AVX2, T, M, op, avx2)                                                     \
@@ -2869,23 +2924,21 @@ MPTI_AVX512_TARGET MPTI_LANE_INLINE int mpti_some_nan_ph(__m512i a, __m512i b)
 }
 
 #define MPTI_FP16_KERNEL(op)                                                                       \
-    MPTI_AVX512_TARGET __attribute__((noinline)) static MPTI_KERNEL(mpti_f16_##op##_fp16)          \
+    MPTI_AVX512_TARGET MPTI_LANE_INLINE void mpti_f16_##op##_fp16_64(                              \
+        uint16_t *dst, const uint16_t *a, const uint16_t *b, const uint16_t *c, int bypass)        \
     {                                                                                              \
-        __m256i r[MPTI_ARITH_LANES / 16];                                                          \
-        size_t  i;                                                                                 \
-        for (i = 0; i < n; i += MPTI_ARITH_LANES) {                                                \
-            const __m512i x = mpti_##op##_ph(_mm512_loadu_si512(a + i), _mm512_loadu_si512(b + i), \
-                                             _mm512_loadu_si512(c + i));                           \
-            const __m512i y = mpti_##op##_ph(_mm512_loadu_si512(a + i + 32),                       \
-                                             _mm512_loadu_si512(b + i + 32),                       \
-                                             _mm512_loadu_si512(c + i + 32));                      \
-            r[0] = _mm512_maskz_extracti64x4_epi64(0xff, x, 0);                                    \
-            r[1] = _mm512_maskz_extracti64x4_epi64(0xff, x, 1);                                    \
-            r[2] = _mm512_maskz_extracti64x4_epi64(0xff, y, 0);                                    \
-            r[3] = _mm512_maskz_extracti64x4_epi64(0xff, y, 1);                                    \
-            mpti_store_lanes(dst + i, r, mpti_some_nan_ph(x, y), a + i, b + i, c + i, 10);         \
-        }                                                                                          \
-    }
+        __m256i       r[MPTI_ARITH_LANES / 16];                                                    \
+        const __m512i x = mpti_##op##_ph(_mm512_loadu_si512(a), _mm512_loadu_si512(b),             \
+                                         _mm512_loadu_si512(c));                                   \
+        const __m512i y = mpti_##op##_ph(_mm512_loadu_si512(a + 32), _mm512_loadu_si512(b + 32),   \
+                                         _mm512_loadu_si512(c + 32));                              \
+        r[0] = _mm512_maskz_extracti64x4_epi64(0xff, x, 0);                                        \
+        r[1] = _mm512_maskz_extracti64x4_epi64(0xff, x, 1);                                        \
+        r[2] = _mm512_maskz_extracti64x4_epi64(0xff, y, 0);                                        \
+        r[3] = _mm512_maskz_extracti64x4_epi64(0xff, y, 1);                                        \
+        mpti_store_lanes(dst, r, mpti_some_nan_ph(x, y), a, b, c, 10, bypass);                     \
+    }                                                                                              \
+    MPTI_KERNEL_BY_64(MPTI_AVX512_TARGET, mpti_f16_##op##_fp16)
 MPTI_FP16_KERNEL(add)
 MPTI_FP16_KERNEL(sub)
 MPTI_FP16_KERNEL(mul)
@@ -2927,6 +2980,7 @@ static inline int mpti_has_fp16(void)
         const uint16x8_t magnitude = vdupq_n_u16(0x7fffu), inf = vdupq_n_u16(0x7c00u);             \
         uint16_t         r[MPTI_ARITH_LANES];                                                      \
         size_t           i, k;                                                                     \
+        (void)bypass;                                                                              \
         for (i = 0; i < n; i += MPTI_ARITH_LANES) {                                                \
             uint16x8_t nan = vdupq_n_u16(0u);                                                      \
             for (k = 0; k < MPTI_ARITH_LANES; k += 8u) {                                           \
@@ -2957,6 +3011,8 @@ MPTI_ARM_KERNEL(fma, c, "fmla")
 #define MPTI_RUN_NEONHP_bf16(op)
 
 #if MPTI_X86 || MPTI_ARM_FP16
+/* Set the control word, return what it was; and where the elements before a line end if the results are to
+ * bypass the cache, which only x86 does. */
 #if MPTI_X86
 __attribute__((target("sse"))) static inline unsigned mpti_control_swap(unsigned control)
 {
@@ -2964,26 +3020,56 @@ __attribute__((target("sse"))) static inline unsigned mpti_control_swap(unsigned
     _mm_setcsr(control);
     return before;
 }
+static int mpti_arith_bypasses(const uint16_t *dst, const uint16_t *a, const uint16_t *b, const uint16_t *c,
+                               size_t n, size_t *up)
+{
+    const int bypass = dst != b && dst != c && mpti_bypasses(dst, a, n, 2u, b == c ? 4u : 6u);
+    *up = bypass ? mpti_up_to_line(dst, n, 2u, 64u) : 0u;
+    return bypass && (uintptr_t)(dst + *up) % 64u == 0u;
+}
+__attribute__((target("sse"))) static inline void mpti_arith_settle(void) { _mm_sfence(); }
 #else
 static inline unsigned mpti_control_swap(unsigned control) { return control; }  /* it is plain */
+static int mpti_arith_bypasses(const uint16_t *dst, const uint16_t *a, const uint16_t *b, const uint16_t *c,
+                               size_t n, size_t *up)
+{
+    (void)dst, (void)a, (void)b, (void)c, (void)n;
+    *up = 0u;
+    return 0;
+}
+static inline void mpti_arith_settle(void) {}
 #endif
 
-/* Run a kernel, its last elements in a copy, with the control word it wants: no traps, no flushing. */
+/* Fewer elements than a kernel takes, in a copy. */
+static void mpti_run_few(mpti_kernel kernel, uint16_t *dst, const uint16_t *a, const uint16_t *b,
+                         const uint16_t *c, size_t n)
+{
+    uint16_t copy[3][MPTI_ARITH_LANES];
+    memset(copy, 0, sizeof copy);
+    memcpy(copy[0], a, n * sizeof *a);
+    memcpy(copy[1], b, n * sizeof *b);
+    memcpy(copy[2], c, n * sizeof *c);
+    kernel(copy[0], copy[0], copy[1], copy[2], MPTI_ARITH_LANES, 0);
+    memcpy(dst, copy[0], n * sizeof *dst);
+}
+
+/* Run a kernel with the control word it wants: no traps, no flushing. */
 static void mpti_run_kernel(mpti_kernel kernel, unsigned control, uint16_t *dst, const uint16_t *a,
                             const uint16_t *b, const uint16_t *c, size_t n)
 {
-    const size_t   whole = n - n % MPTI_ARITH_LANES, rest = n - whole, bytes = rest * sizeof *dst;
+    size_t         up, i, end;
+    const int      bypass = mpti_arith_bypasses(dst, a, b, c, n, &up);
     const unsigned before = mpti_control_swap(control);
-    uint16_t       copy[3][MPTI_ARITH_LANES];
-    kernel(dst, a, b, c, whole);
-    if (rest) {
-        memset(copy, 0, sizeof copy);
-        memcpy(copy[0], a + whole, bytes);
-        memcpy(copy[1], b + whole, bytes);
-        memcpy(copy[2], c + whole, bytes);
-        kernel(copy[0], copy[0], copy[1], copy[2], MPTI_ARITH_LANES);
-        memcpy(dst + whole, copy[0], bytes);
-    }
+    if (up)
+        mpti_run_few(kernel, dst, a, b, c, up);
+    i = up;
+    end = n - (n - i) % MPTI_ARITH_LANES;
+    if (i < end)
+        kernel(dst + i, a + i, b + i, c + i, end - i, bypass);
+    if (bypass)
+        mpti_arith_settle();
+    if (end < n)
+        mpti_run_few(kernel, dst + end, a + end, b + end, c + end, n - end);
     (void)mpti_control_swap(before);
 }
 #endif
@@ -3646,32 +3732,6 @@ MPTI_TEXT(e5m2, MPT_E5M2, uint8_t)
  * matters, or takes or gives a subnormal float where flushing could lose it. Vectors are loaded before the
  * bytes they become are stored, from lower to higher addresses, so narrowing works in place. */
 #if MPTI_X86
-/* Arrays that cannot stay in the cache are stored around it: plain stores would first read what they are
- * about to overwrite. Never where dst is src, whose lines are at hand, or where dst is not aligned. */
-#ifndef MPTI_BYPASS_BYTES       /* tests put a variable here */
-#define MPTI_BYPASS_BYTES ((size_t)32 << 20)
-#endif
-static int mpti_bypasses(const void *dst, const void *src, size_t n, size_t out, size_t in)
-{
-    return n > MPTI_BYPASS_BYTES / (out + in) && dst != src && (uintptr_t)dst % out == 0u;
-}
-
-/* Ask for what will be read four pages further on, which the processor does not do by itself across pages,
- * and for what will be read a page further on once more, now into the first cache: with both, kernels that
- * compute for as long as memory takes are 1.2 times as fast as with the first alone. It may lie behind the
- * array: nothing is read there. */
-#define MPTI_FAR_BYTES 16384u
-#define MPTI_NEAR_BYTES 4096u
-__attribute__((target("sse2"), always_inline)) static inline void
-mpti_fetch_ahead(const void *p, size_t bytes)
-{
-    size_t i;
-    for (i = 0; i < bytes; i += 64u) {
-        _mm_prefetch((const char *)((uintptr_t)p + MPTI_FAR_BYTES + i), _MM_HINT_T1);
-        _mm_prefetch((const char *)((uintptr_t)p + MPTI_NEAR_BYTES + i), _MM_HINT_T0);
-    }
-}
-
 /* Volatile, so that it stays behind the operations whose flags it reads. */
 __attribute__((target("sse"))) static inline unsigned mpti_control_word(void)
 {
@@ -3681,13 +3741,6 @@ __attribute__((target("sse"))) static inline unsigned mpti_control_word(void)
 }
 static inline int mpti_subnormals_count(void) { return !(mpti_control_word() & 0x40u); }
 static inline int mpti_no_traps(void) { return (mpti_control_word() & 0x1f80u) == 0x1f80u; }
-
-/* The number of elements up to a boundary of `line` bytes; 0 where there is none or it does not matter. */
-static size_t mpti_up_to_line(const void *dst, size_t n, size_t out, size_t line)
-{
-    const size_t past = (uintptr_t)dst % line;
-    return past && past % out == 0u && n >= 4u * line / out ? (line - past) / out : 0u;
-}
 
 /* SSE2: groups of sixteen in which every number is zero or normal in both formats. Any other group, and so
  * every NaN, Inf and subnormal, is done one by one. */
@@ -4446,6 +4499,8 @@ static size_t mpti_bf16_from_f32_avx512bf16(void *dst, const void *src, size_t n
     size_t i = 0;
     if (n >= 512u && dst != src && !mpti_bypasses(dst, src, n, 2u, 4u))
         i = mpti_bf16_from_normal_f32_avx512bf16(dst, src, n);
+    if (i == n)
+        return n;
     return i + mpti_bf16_from_f32_checked_avx512bf16((unsigned char *)dst + 2u * i,
                                                      (const unsigned char *)src + 4u * i, n - i);
 }

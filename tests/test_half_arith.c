@@ -7,6 +7,9 @@
  * The reference shares no code with the header and never rounds a number: it searches the ordered list of a
  * format's values for the neighbours of the exact result, comparing in wide integers (sums, products), or
  * cross-multiplied (quotients: v * b with a; roots: v * v with a), and decides by the midpoint. */
+#include <stddef.h>
+static size_t bypass_bytes = (size_t)32 << 20;  /* above this arrays are stored around the cache */
+#define MPTI_BYPASS_BYTES bypass_bytes
 #define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
 #include "test.h"
@@ -1067,6 +1070,23 @@ TEST(arrays_give_the_scalar_bits)
         }
 }
 
+TEST(arrays_around_the_cache_give_the_scalar_bits)
+{
+    int    f, k;
+    size_t i;
+    bypass_bytes = 0u;
+    for (f = 0; f < 2; f++)
+        for (k = 0; k < 8; k++) {
+            for (i = 0; i < BATCH; i++) {
+                in_a[i] = (uint16_t)(k & 1 ? mt_random() : pick(&formats[f]));
+                in_b[i] = (uint16_t)(k & 2 ? pick_near(&formats[f], in_a[i]) : pick(&formats[f]));
+                in_c[i] = (uint16_t)pick(&formats[f]);
+            }
+            check_batch(f, BATCH);
+        }
+    bypass_bytes = (size_t)32 << 20;
+}
+
 /* Kernels look for NaN in many results at once: none among them, and one at each place, born or passed on. */
 TEST(arrays_with_one_nan)
 {
@@ -1102,13 +1122,15 @@ TEST(arrays_of_any_length_and_place)
 {
     size_t   n, i;
     int      f, k, path;
-    uint16_t want[160];
+    uint16_t want[512];
     for (f = 0; f < 2; f++)
         for (path = 0; path < paths(); path++)
-            for (n = 0; n <= 140; n++)
+            for (n = 0; n <= 440; n += n < 140 ? 1u : 13u)
                 for (k = 0; k < N_OPS; k++) {
-                    const size_t at = n % 7;
-                    for (i = 0; i < n + 16; i++) {
+                    const size_t    at = n % 7;
+                    uint16_t *const out = out_d + 1 + n % 37;
+                    bypass_bytes = n % 2 ? 0u : (size_t)32 << 20;
+                    for (i = 0; i < n + 48; i++) {
                         in_a[i] = (uint16_t)pick(&formats[f]);
                         in_b[i] = (uint16_t)pick(&formats[f]);
                         in_c[i] = (uint16_t)pick(&formats[f]);
@@ -1116,9 +1138,9 @@ TEST(arrays_of_any_length_and_place)
                     }
                     for (i = 0; i < n; i++)
                         want[i] = (uint16_t)one_of(f, (array_op)k, in_a[at + i], in_b[3 + i], in_c[5 + i]);
-                    run_path(path, f, (array_op)k, out_d + 1, in_a + at, in_b + 3, in_c + 5, n);
-                    CHECK(out_d[0] == 0xabcdu && out_d[n + 1] == 0xabcdu);
-                    CHECK(!memcmp(out_d + 1, want, n * sizeof *want));
+                    run_path(path, f, (array_op)k, out, in_a + at, in_b + 3, in_c + 5, n);
+                    CHECK(out[-1] == 0xabcdu && out[n] == 0xabcdu);
+                    CHECK(!memcmp(out, want, n * sizeof *want));
                     switch (n % 3) {        /* in place, over each operand */
                     case 0:
                         run_path(path, f, (array_op)k, in_a + at, in_a + at, in_b + 3, in_c + 5, n);
@@ -1136,6 +1158,7 @@ TEST(arrays_of_any_length_and_place)
                         break;
                     }
                 }
+    bypass_bytes = (size_t)32 << 20;
     CHECK_EQ_I(mpt_f16_add_n(NULL, NULL, NULL, 0), MPT_OK);
     CHECK_EQ_I(call_n(0, N_ADD, out_d, in_a, NULL, NULL, 1), MPT_E_ARG);
     CHECK_EQ_I(call_n(0, N_MUL, NULL, in_a, in_b, NULL, 1), MPT_E_ARG);
@@ -1319,6 +1342,7 @@ int main(int argc, char **argv)
     RUN(scaleb_and_logb);
     RUN(stochastic_arithmetic);
     RUN(arrays_give_the_scalar_bits);
+    RUN(arrays_around_the_cache_give_the_scalar_bits);
     RUN(arrays_with_one_nan);
     RUN(arrays_of_any_length_and_place);
     RUN(arrays_whatever_the_control_word);
