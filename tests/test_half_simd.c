@@ -686,6 +686,33 @@ TEST(stochastic)
 }
 
 /* Whole runs of Philox blocks on every path; the counter passes 2^32 and 2^64 within a run. */
+/* Where kernels change from one way to another, a wrong choice shows in one draw of many. */
+TEST(stochastic_next_to_the_limits)
+{
+    static const uint32_t limits[] = {0x00800000u, 0x33000000u, 0x33800000u, 0x38000000u, 0x38800000u,
+                                      0x3f800000u, 0x477fe000u, 0x47800000u, 0x7f7f0000u, 0x7f800000u};
+    mpt_opts o;
+    size_t   i, k;
+    int      p, away, format;
+    memset(&o, 0, sizeof o);
+    o.rounding = MPT_RND_STOCHASTIC;
+    for (i = 0; i < sizeof limits / sizeof *limits; i++)
+        for (away = -1; away < 2; away++)
+            for (format = 0; format < 2; format++) {
+                const conversion c = {"stochastic", format ? MPT_BF16 : MPT_F16, MPT_F32, 2, 4, NULL, NULL};
+                o.seed = mt_random();
+                for (k = 0; k < MOST; k++)
+                    put(data.in, k, limits[i] + (uint32_t)away + ((uint32_t)(k % 2u) << 31), 4u);
+                last_path = 0;
+                (void)mpt_convert_n(c.to, data.want, MPT_F32, data.in, MOST, &o, NULL);
+                EACH_PATH(p) {
+                    (void)mpt_convert_n(c.to, data.out, MPT_F32, data.in, MOST, &o, NULL);
+                    mt_context(c.name, mpt_simd_name());
+                    check_same(&c, data.in, MOST);
+                }
+            }
+}
+
 TEST(philox)
 {
     static const uint64_t firsts[] = {0u, 5u, 0xfffffff1u, 0xfffffffffffffff3u, 0x123456789abcdefu};
@@ -770,6 +797,7 @@ int main(int argc, char **argv)
     RUN(mxfp4);
     RUN(mxfp4_between_fences);
     RUN(stochastic);
+    RUN(stochastic_next_to_the_limits);
     RUN(philox);
     RUN(all_floats);
     return mt_end();
