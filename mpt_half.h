@@ -6042,6 +6042,15 @@ MPTI_IN_AVX512 void mpti_sixteen_largest_avx512(uint32_t *largest, const unsigne
         _mm_storeu_si128((__m128i *)(void *)(largest + 4 * k), mpti_four_largest_avx512(p + 128 * k));
 }
 
+/* Sixteen words, just stored by fours: as a whole they would have to be in the cache first. */
+MPTI_IN_AVX512 __m512i mpti_four_fours_avx512(const uint32_t *p)
+{
+    __m512i x = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)p));
+    x = MPTI_Z16(inserti32x4, x, _mm_loadu_si128((const __m128i *)(const void *)(p + 4)), 1);
+    x = MPTI_Z16(inserti32x4, x, _mm_loadu_si128((const __m128i *)(const void *)(p + 8)), 2);
+    return MPTI_Z16(inserti32x4, x, _mm_loadu_si128((const __m128i *)(const void *)(p + 12)), 3);
+}
+
 /* Sixteen blocks, whose scales are worked out side by side from their four largest magnitudes each; returns 0
  * if the caller has to do them. Those of the next sixteen, if there are so many, take their place: reading
  * ahead of the work keeps memory busy. */
@@ -6052,10 +6061,10 @@ MPTI_IN_AVX512 int mpti_mxfp4_many_avx512(uint8_t *codes, uint8_t *scales, const
     __m512i   a, b, c, d, field;
     __mmask16 within;
     int       k;
-    a = _mm512_loadu_si512(largest);
-    b = _mm512_loadu_si512(largest + 16);
-    c = _mm512_loadu_si512(largest + 32);
-    d = _mm512_loadu_si512(largest + 48);
+    a = mpti_four_fours_avx512(largest);
+    b = mpti_four_fours_avx512(largest + 16);
+    c = mpti_four_fours_avx512(largest + 32);
+    d = mpti_four_fours_avx512(largest + 48);
     a = MPTI_Z16(max_epu32, MPTI_Z16(unpacklo_epi32, a, b), MPTI_Z16(unpackhi_epi32, a, b));
     c = MPTI_Z16(max_epu32, MPTI_Z16(unpacklo_epi32, c, d), MPTI_Z16(unpackhi_epi32, c, d));
     a = MPTI_Z16(max_epu32, MPTI_Z8(unpacklo_epi64, a, c), MPTI_Z8(unpackhi_epi64, a, c));
