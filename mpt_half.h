@@ -545,8 +545,9 @@ MPT_HD uint32_t mpti_f16_decode(uint16_t h)
 {
     const uint32_t a = h & 0x7fffu, sign = (uint32_t)(h & 0x8000u) << 16;
 #ifndef __CUDA_ARCH__               /* normal: one added to an exponent of zeros or ones leaves no bit here */
-    if (MPTI_LIKELY((h + 0x400u) & 0x7800u))
-        return (((uint32_t)(int32_t)(int16_t)h << 13) & 0x8fffe000u) + 0x38000000u;
+    const uint32_t up = (uint32_t)(int32_t)(int16_t)h << 13;
+    if (MPTI_LIKELY((up + 0x800000u) & 0xf000000u))
+        return (up & 0x8fffe000u) + 0x38000000u;
     if (!a)
         return sign;
 #endif
@@ -562,8 +563,8 @@ MPT_HD uint32_t mpti_f16_decode(uint16_t h)
     if (a == 0x7c00u)
         return sign | 0x7f800000u;
     {   /* subnormal a * 2^-24: the highest one bit becomes the hidden bit */
-        const int up = mpti_clz32(a) - 21;
-        return sign | (((uint32_t)(113 - up) << 23) + ((a << (13 + up)) & 0x7fffffu));
+        const int above = mpti_clz32(a) - 21;
+        return sign | (((uint32_t)(113 - above) << 23) + ((a << (13 + above)) & 0x7fffffu));
     }
 #endif
 }
