@@ -3811,7 +3811,7 @@ MPTI_IN_SSE2 void mpti_f16_sixteen_sse2(unsigned char *to, const unsigned char *
     }
 }
 
-/* Two groups are looked at together, which saves a comparison of twenty operations: 1.04 times as fast. */
+/* Two groups are looked at together: one instruction less in 42 for each, 1.04 times as fast. */
 __attribute__((target("sse2"))) static size_t mpti_f16_from_f32_sse2(void *dst, const void *src, size_t n)
 {
     const __m128i        zero = _mm_setzero_si128();
@@ -4588,80 +4588,65 @@ static inline uint32x4_t mpti_four_from_f16_neon(uint32x4_t h)
     return vorrq_u32(u, sign);
 }
 
-static size_t mpti_f16_from_f32_neon(void *dst, const void *src, size_t n)
-{
-    unsigned char       *to = (unsigned char *)dst;
-    const unsigned char *from = (const unsigned char *)src;
-    size_t               i;
-    for (i = 0; n - i >= 8u; i += 8u) {
-        const uint32x4_t a = vreinterpretq_u32_u8(vld1q_u8(from + 4u * i));
-        const uint32x4_t b = vreinterpretq_u32_u8(vld1q_u8(from + 4u * i + 16u));
-        vst1q_u8(to + 2u * i, vreinterpretq_u8_u16(
-                                  vcombine_u16(mpti_f16_from_four_neon(a), mpti_f16_from_four_neon(b))));
+/* A loop over mpti_NAME_in_ISA, which converts `group` elements. */
+#define MPTI_LOOP_NEON(name, isa, in, out, group)                                       \
+    static size_t name##_##isa(void *dst, const void *src, size_t n)                    \
+    {                                                                                   \
+        unsigned char       *to = (unsigned char *)dst;                                 \
+        const unsigned char *from = (const unsigned char *)src;                         \
+        size_t               i;                                                         \
+        for (i = 0; n - i >= (group); i += (group))                                     \
+            name##_in_##isa(to + i * (out), from + i * (in));                           \
+        return i;                                                                       \
     }
-    return i;
+
+static inline void mpti_f16_from_f32_in_neon(unsigned char *to, const unsigned char *from)
+{
+    const uint32x4_t a = vreinterpretq_u32_u8(vld1q_u8(from));
+    const uint32x4_t b = vreinterpretq_u32_u8(vld1q_u8(from + 16));
+    vst1q_u8(to, vreinterpretq_u8_u16(vcombine_u16(mpti_f16_from_four_neon(a), mpti_f16_from_four_neon(b))));
 }
 
-static size_t mpti_f32_from_f16_neon(void *dst, const void *src, size_t n)
+static inline void mpti_f32_from_f16_in_neon(unsigned char *to, const unsigned char *from)
 {
-    unsigned char       *to = (unsigned char *)dst;
-    const unsigned char *from = (const unsigned char *)src;
-    size_t               i;
-    for (i = 0; n - i >= 8u; i += 8u) {
-        const uint16x8_t h = vreinterpretq_u16_u8(vld1q_u8(from + 2u * i));
-        vst1q_u8(to + 4u * i, vreinterpretq_u8_u32(mpti_four_from_f16_neon(vmovl_u16(vget_low_u16(h)))));
-        vst1q_u8(to + 4u * i + 16u,
-                 vreinterpretq_u8_u32(mpti_four_from_f16_neon(vmovl_u16(vget_high_u16(h)))));
-    }
-    return i;
+    const uint16x8_t h = vreinterpretq_u16_u8(vld1q_u8(from));
+    vst1q_u8(to, vreinterpretq_u8_u32(mpti_four_from_f16_neon(vmovl_u16(vget_low_u16(h)))));
+    vst1q_u8(to + 16, vreinterpretq_u8_u32(mpti_four_from_f16_neon(vmovl_u16(vget_high_u16(h)))));
 }
+MPTI_LOOP_NEON(mpti_f16_from_f32, neon, 4, 2, 8u)
+MPTI_LOOP_NEON(mpti_f32_from_f16, neon, 2, 4, 8u)
 
 /* The processor's own conversions, while its control register is plain. Doubles are rounded to odd first. */
-static size_t mpti_f16_from_f32_neonhp(void *dst, const void *src, size_t n)
+static inline void mpti_f16_from_f32_in_neonhp(unsigned char *to, const unsigned char *from)
 {
-    unsigned char       *to = (unsigned char *)dst;
-    const unsigned char *from = (const unsigned char *)src;
-    size_t               i;
-    for (i = 0; n - i >= 8u; i += 8u) {
-        const uint8x16_t a = vld1q_u8(from + 4u * i), b = vld1q_u8(from + 4u * i + 16u);
-        uint8x16_t       r;
-        __asm__("fcvtn %0.4h, %1.4s\n\tfcvtn2 %0.8h, %2.4s" : "=&w"(r) : "w"(a), "w"(b));
-        vst1q_u8(to + 2u * i, r);
-    }
-    return i;
+    const uint8x16_t a = vld1q_u8(from), b = vld1q_u8(from + 16);
+    uint8x16_t       r;
+    __asm__("fcvtn %0.4h, %1.4s\n\tfcvtn2 %0.8h, %2.4s" : "=&w"(r) : "w"(a), "w"(b));
+    vst1q_u8(to, r);
 }
 
-static size_t mpti_f32_from_f16_neonhp(void *dst, const void *src, size_t n)
+static inline void mpti_f32_from_f16_in_neonhp(unsigned char *to, const unsigned char *from)
 {
-    unsigned char       *to = (unsigned char *)dst;
-    const unsigned char *from = (const unsigned char *)src;
-    size_t               i;
-    for (i = 0; n - i >= 8u; i += 8u) {
-        const uint8x16_t h = vld1q_u8(from + 2u * i);
-        uint8x16_t       a, b;
-        __asm__("fcvtl %0.4s, %1.4h" : "=w"(a) : "w"(h));
-        __asm__("fcvtl2 %0.4s, %1.8h" : "=w"(b) : "w"(h));
-        vst1q_u8(to + 4u * i, a);
-        vst1q_u8(to + 4u * i + 16u, b);
-    }
-    return i;
+    const uint8x16_t h = vld1q_u8(from);
+    uint8x16_t       a, b;
+    __asm__("fcvtl %0.4s, %1.4h" : "=w"(a) : "w"(h));
+    __asm__("fcvtl2 %0.4s, %1.8h" : "=w"(b) : "w"(h));
+    vst1q_u8(to, a);
+    vst1q_u8(to + 16, b);
 }
 
-static size_t mpti_f16_from_f64_neonhp(void *dst, const void *src, size_t n)
+static inline void mpti_f16_from_f64_in_neonhp(unsigned char *to, const unsigned char *from)
 {
-    unsigned char       *to = (unsigned char *)dst;
-    const unsigned char *from = (const unsigned char *)src;
-    size_t               i;
-    for (i = 0; n - i >= 4u; i += 4u) {
-        const uint8x16_t a = vld1q_u8(from + 8u * i), b = vld1q_u8(from + 8u * i + 16u);
-        uint8x16_t       odd;
-        uint8x8_t        r;
-        __asm__("fcvtxn %0.2s, %1.2d\n\tfcvtxn2 %0.4s, %2.2d" : "=&w"(odd) : "w"(a), "w"(b));
-        __asm__("fcvtn %0.4h, %1.4s" : "=w"(r) : "w"(odd));
-        vst1_u8(to + 2u * i, r);
-    }
-    return i;
+    const uint8x16_t a = vld1q_u8(from), b = vld1q_u8(from + 16);
+    uint8x16_t       odd;
+    uint8x8_t        r;
+    __asm__("fcvtxn %0.2s, %1.2d\n\tfcvtxn2 %0.4s, %2.2d" : "=&w"(odd) : "w"(a), "w"(b));
+    __asm__("fcvtn %0.4h, %1.4s" : "=w"(r) : "w"(odd));
+    vst1_u8(to, r);
 }
+MPTI_LOOP_NEON(mpti_f16_from_f32, neonhp, 4, 2, 8u)
+MPTI_LOOP_NEON(mpti_f32_from_f16, neonhp, 2, 4, 8u)
+MPTI_LOOP_NEON(mpti_f16_from_f64, neonhp, 8, 2, 4u)
 #endif
 
 static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n && (!dst || !src); }

@@ -1170,7 +1170,7 @@ TEST(arrays_of_any_length_and_place)
 TEST(arrays_whatever_the_control_word)
 {
 #if MPTI_X86 && (defined(__x86_64__) || defined(__SSE__))
-    static const unsigned words[] = {0x1f80u, 0x3f80u, 0x5f80u, 0x7f80u, 0x9fc0u, 0xffc0u, 0xdfc0u};
+    static const unsigned words[] = {0x1f80u, 0x3f80u, 0x5f80u, 0x7f80u, 0x9fc0u, 0xffc0u, 0xdfc0u, 0u};
     const unsigned        before = _mm_getcsr();
     size_t                i, k;
     int                   f;
