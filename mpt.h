@@ -13,7 +13,7 @@
  *     for (...) {
  *         float seed = mpt_scaler_scale(&scaler, dloss);           // 1 scale
  *         backward(seed, dw);                                      // 2 backward, your code
- *         mpt_unscale(&scaler, &step, grads, 1);                   // 3 check
+ *         mpt_unscale(&scaler, &step, grads, 1, NULL);             // 3 check
  *         if (!step.found_inf) your_optimizer(w, dw);              // 4 step
  *         mpt_scaler_update(&scaler);                              // 5 update
  *     }
@@ -36,12 +36,22 @@
  *   >>M11 precision policy                             >>M23 licence
  *   >>M12 graph rewrite
  */
+#if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPT_TRAIN_IMPLEMENTATION)
+#define MPT_TRAIN_IMPLEMENTATION
+#endif
 #include "mpt_half.h"   /* above the guard: a second include with MPT_IMPLEMENTATION still emits all */
 
 #ifndef MPT_H
 #define MPT_H
 
 #include <math.h>
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+#define MPTI_Z8(op, ...) _mm512_maskz_##op((__mmask8)0xffu, __VA_ARGS__)
+#define MPTI_Z16(op, ...) _mm512_maskz_##op((__mmask16)0xffffu, __VA_ARGS__)
+#define MPTI_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define mpti_halves_nearest_avx512(v) (__m256i)mpti_halves_512((mpti_v16)(v))
 
 // >>M1 configuration ------------------------------------------------------------------------------
 /* MPT_NO_STDIO   define it to leave out the drawings, mpt_writer_file and with them <stdio.h>.
@@ -78,8 +88,8 @@ typedef enum mpt_storage {
     MPT_STORAGE_COUNT
 } mpt_storage;
 
-/* mpt_storage_text -- "FP32 master", "Kahan" ...; "unknown storage" otherwise.  Threads: any. */
-MPT_DEF const char *mpt_storage_text(mpt_storage storage);
+/* mpt_storage_name -- "FP32 master", "Kahan" ...; "unknown storage" otherwise.  Threads: any. */
+MPT_DEF const char *mpt_storage_name(mpt_storage storage);
 
 typedef enum mpt_moments { MPT_MOMENTS_F32, MPT_MOMENTS_BF16, MPT_MOMENTS_COUNT } mpt_moments;
 
@@ -861,15 +871,15 @@ typedef struct mpt_scaler {
     int32_t  stride;            /* mpt: factors that the next NaN of a search takes off */
 } mpt_scaler;
 
-/* mpt_scaler_preset -- the published defaults of a dialect, to change and pass to mpt_scaler_init.
+/* mpt_scaler_defaults -- the published defaults of a dialect, to change and pass to mpt_scaler_init.
  * Returns: the configuration; for an unknown dialect one that mpt_scaler_init refuses.  Threads: any. */
-MPT_DEF mpt_scaler_config mpt_scaler_preset(mpt_scaler_dialect dialect);
+MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect);
 
 /* mpt_scaler_name -- the name of a dialect as in the table; "unknown" for anything else.  Threads: any. */
 MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect);
 
 /* mpt_scaler_init -- a scaler before its first step.
- *   config  in  NULL for mpt_scaler_preset(MPT_SCALER_MPT)
+ *   config  in  NULL for mpt_scaler_defaults(MPT_SCALER_MPT)
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or a value out of range (*s is kept); of mpt all of
  * growth, backoff and scales must be powers of two, and init_scale within its limits. */
 MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config);
@@ -890,11 +900,10 @@ static inline float mpt_scaler_scale(mpt_scaler *s, float x)
 /* mpt_scaler_record -- tell the scaler what a check of your own found (other ranks, a GPU, an
  * optimizer that looks for itself), in place of mpt_check.
  *   found_inf  in  nonzero: any gradient is bad
- *   cause      in  MPT_CAUSE_* or-ed, 0 for a good step
+ *   cause      in  MPT_CAUSE_* or-ed, which also tells of a bad gradient; 0 for a good step, or if it is not known
  * Returns: MPT_OK.  Errors: MPT_E_ARG (also for an unknown cause); MPT_E_ORDER before the first
  * mpt_scaler_scale. */
-MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf);
-MPT_DEF mpt_status mpt_scaler_record_cause(mpt_scaler *s, unsigned cause);
+MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause);
 
 /* mpt_scaler_update -- grow or back off the loss scale after one step, once for all optimizers.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER if nothing was checked since the last update (then
@@ -928,7 +937,7 @@ typedef struct mpt_step {
     uint32_t bad_cause;         /* MPT_CAUSE_* of the first */
 } mpt_step;
 
-/* The same for one tensor: see mpt_check_report. */
+/* The same for one tensor: see mpt_check. */
 typedef struct mpt_tensor_report {
     uint64_t inf_count, nan_count, range_count;
     uint64_t bad_index;         /* first bad element; 0 while there is none */
@@ -945,26 +954,21 @@ typedef struct mpt_tensor_report {
  *   s        in/out  in use; found_inf and cause are merged into it
  *   step     out     the record that mpt_clip and mpt_*_step need
  *   tensors  in      [count]; each needs grad
+ *   report   out     [count], what was bad in each tensor, or NULL; not written on an error
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the
  *   first mpt_scaler_scale and for a second check of the same step before the update. An error changes
  *   nothing but step->found_inf, which it sets: who ignores the status skips the step.
  * Exact: factor FP32(1 / FP64(scale)); squares and sum in double on a fixed tree.  Parity: bit-exact
  *   host/device, whatever the thread count, vector width or grid.  Threads: one caller per scaler. */
-MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count);
+MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                             mpt_tensor_report *report);
 
 /* mpt_unscale -- the same in one pass that also writes the unscaled gradients back (each rounded to
  * its format; one that overflows there counts as bad too), for optimizers of your own. If found_inf
  * is set, do not use them. Otherwise as mpt_check, with one more MPT_E_ARG: two tensors whose gradients
  * overlap would be divided twice. A list in the order of its addresses is tested for that in one pass. */
-MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count);
-
-/* mpt_check_report, mpt_unscale_report -- the same, and per tensor what was bad in it.
- *   report  out  [count], or NULL
- * On an error report is not written. */
-MPT_DEF mpt_status mpt_check_report(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
-                                    mpt_tensor_report *report);
-MPT_DEF mpt_status mpt_unscale_report(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors,
-                                      size_t count, mpt_tensor_report *report);
+MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                               mpt_tensor_report *report);
 
 /* mpt_steps_join -- let several records act as one: a bad one makes all skip, and each has the norm over
  * all of them, so that one mpt_clip bound serves. For optimizers that must step together, and for a scale
@@ -1027,19 +1031,19 @@ MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, siz
  * amax, and mpt_fp8_update, once a step, makes the scales of step t + 1 of what was recorded. The loss scale
  * of >>M5 stays what it is: this one is undone by the product that reads the tensor, with `inverse`.
  * Source: NVIDIA Transformer Engine, recipe DelayedScaling. */
-typedef enum mpt_amax_rule {
+typedef enum mpt_amax_choice {
     MPT_AMAX_MAX,           /* the largest of the history */
     MPT_AMAX_MOST_RECENT,   /* the last one */
-    MPT_AMAX_RULE_COUNT
-} mpt_amax_rule;
+    MPT_AMAX_CHOICE_COUNT
+} mpt_amax_choice;
 
 typedef struct mpt_fp8_recipe {
-    mpt_format    format;       /* MPT_E4M3, forward: weights and activations; MPT_E5M2: gradients */
-    mpt_amax_rule rule;
-    uint32_t      length;       /* of the history in steps, 1 and more */
-    int32_t       margin;       /* binades of the format left unused, -32 .. 32 */
-    uint32_t      power_of_two; /* nonzero: scales are rounded down to powers of two, and scale exactly */
-    uint32_t      drop_bad;     /* nonzero: an amax that is Inf or NaN is forgotten. Zero, as the original:
+    mpt_format      format;     /* MPT_E4M3, forward: weights and activations; MPT_E5M2: gradients */
+    mpt_amax_choice choice;     /* which amax of the history counts */
+    uint32_t        length;     /* of the history in steps, 1 and more */
+    int32_t         margin;     /* binades of the format left unused, -32 .. 32 */
+    uint32_t        power_of_two;   /* nonzero: scales are rounded down to powers of two, and scale exactly */
+    uint32_t        drop_bad;   /* nonzero: an amax that is Inf or NaN is forgotten. Zero, as the original:
                                    it keeps the scale still until it has left the history */
 } mpt_fp8_recipe;
 
@@ -1054,9 +1058,9 @@ typedef struct mpt_fp8_scaling {
     float         *history;     /* [count][length] the amax of earlier steps, the last one last */
 } mpt_fp8_scaling;
 
-/* mpt_fp8_recipe_default -- the original's: history of 1024 steps, its largest, margin 0.
+/* mpt_fp8_defaults -- the original's: history of 1024 steps, its largest, margin 0.
  *   format  in  MPT_E4M3 or MPT_E5M2; anything else is refused by the calls below */
-MPT_DEF mpt_fp8_recipe mpt_fp8_recipe_default(mpt_format format);
+MPT_DEF mpt_fp8_recipe mpt_fp8_defaults(mpt_format format);
 
 /* mpt_fp8_init -- scales 1, nothing recorded.
  * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with count > 0, a recipe out of range), MPT_E_UNSUPPORTED (a
@@ -1064,7 +1068,7 @@ MPT_DEF mpt_fp8_recipe mpt_fp8_recipe_default(mpt_format format);
 MPT_DEF mpt_status mpt_fp8_init(const mpt_fp8_scaling *s);
 
 /* mpt_fp8_update -- the next scale of every tensor: (largest / amax) / 2^margin, in FP32, with `largest` the
- * largest number of the format and amax that of the rule; then the history has moved on and amax is 0. An
+ * largest number of the format and amax the one of the choice; then the history has moved on and amax is 0. An
  * amax of 0, Inf or NaN keeps the old scale; so does NaN or Inf in the history where its largest counts. A
  * scale beyond FP32's normal range is the end of that range.
  * Returns, Errors: as mpt_fp8_init.
@@ -1096,9 +1100,37 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
                                             const float *scale, float *amax);
 
 // >>M8 optimizers ----------------------------------------------------------------------------------
-/* Every optimizer is its hyperparameters, an even number of 32-bit fields, and then t: a plain struct to
- * copy, compare and save. Their names, for tables and tests: */
-#define MPT_OPTIMIZERS(X) X(sgd) X(adamw) X(adam) X(lamb) X(lion)
+/* Every optimizer is a row: enum, name, the struct of its hyperparameters (mpt_sgd ...), what it needs of each
+ * tensor beside weight and gradient (SGD its m only with momentum), whether ONE pass over a tensor is all or it
+ * has its OWN, and whether mpt_cuda.h has it. The table drives the steps, their needs and the GPU's calls. */
+#define MPT_OPTIMIZERS(X)                                                                   \
+    X(MPT_OPTIMIZER_SGD,       sgd,       sgd,       MPT_NEEDS_M,               ONE, 1)     \
+    X(MPT_OPTIMIZER_ADAMW,     adamw,     adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)     \
+    X(MPT_OPTIMIZER_ADAM,      adam,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)     \
+    X(MPT_OPTIMIZER_LAMB,      lamb,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, OWN, 1)     \
+    X(MPT_OPTIMIZER_LION,      lion,      lion,      MPT_NEEDS_M,               ONE, 1)     \
+    X(MPT_OPTIMIZER_ADAFACTOR, adafactor, adafactor, MPT_NEEDS_FACTORS,         OWN, 0)
+
+/* The structs, in the order of a checkpoint: an even number of 32-bit fields and then t, so that they can be
+ * copied, compared and saved. */
+#define MPT_HYPERPARAMETERS(X) X(sgd) X(adamw) X(lion) X(adafactor)
+
+typedef enum mpt_optimizer {
+#define MPTI_X(id, name, hyper, needs, passes, device) id,
+    MPT_OPTIMIZERS(MPTI_X)
+#undef MPTI_X
+    MPT_OPTIMIZER_COUNT
+} mpt_optimizer;
+
+typedef struct mpt_optimizer_info {
+    const char *name;           /* "adamw" */
+    unsigned    needs;          /* MPT_NEEDS_* of each tensor, for mpt_tensors_validate and mpt_memory_report */
+    int         on_device;      /* nonzero: mpt_cuda.h has it */
+} mpt_optimizer_info;
+
+/* mpt_optimizer_get -- the facts of an optimizer.
+ * Returns: a pointer that lives forever; NULL for an unknown one.  Threads: any. */
+MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer);
 
 /* SGD.  g += weight_decay * w;  m = momentum * m + g;  w -= lr * (nesterov ? g + momentum * m : m). */
 typedef struct mpt_sgd {
@@ -1138,8 +1170,8 @@ typedef struct mpt_lion {
 /* Adafactor.  1 - beta2 = t^-0.8; with columns: r = row means of g^2, c = column means, each averaged over
  * time by beta2, and v = r * c / max(mean r, eps1); without: v = beta2 * v + (1 - beta2) * g^2.
  * u = g / max(sqrt(v), eps1);  w = (1 - lr * weight_decay) * w - alpha * u / max(1, rms(u) / clip), where
- * alpha = max(eps2, rms(w)) * min(lr, t^-0.5). On the host only: it is not among MPT_OPTIMIZERS, and
- * a tensor with columns set is refused by all others and by mpt_cuda.h, as one without v. */
+ * alpha = max(eps2, rms(w)) * min(lr, t^-0.5). On the host only; a tensor with columns set is refused by all
+ * others and by mpt_cuda.h, as one without v. */
 typedef struct mpt_adafactor {
     float    lr;                /* 0 and more */
     float    eps1;              /* 2^-60 and more */
@@ -1162,7 +1194,7 @@ MPT_DEF mpt_lamb mpt_lamb_defaults(void);
 MPT_DEF mpt_lion mpt_lion_defaults(void);
 
 /* mpt_sgd_step, mpt_adamw_step ... -- one fused pass: unscale, clip, update the weights as the storage of
- * each tensor says, write the low-precision copies. LAMB reads twice, for the norms, Adafactor four times.
+ * each tensor says, write the low-precision copies. LAMB reads three times, for the norms, Adafactor four.
  * If step->found_inf, nothing changes: not the weights, not the moments, not t and with t not the random
  * bits; a schedule that reads t does not advance either.
  *   o        in/out  hyperparameters and t
@@ -1225,29 +1257,29 @@ MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *m
                                         float momentum, float factor, float a, const float *x, size_t n,
                                         uint32_t *found_inf);
 
-/* What a constant, a rate or a scale would suffer in a format: enum, whether it cannot work, text. */
+/* What a constant, a rate or a scale would suffer in a format. From MPT_LINT_FATAL on it cannot work. */
 #define MPT_LINTS(X)                                                                                \
-    X(MPT_LINT_OK,          0, "nothing found")                                                     \
-    X(MPT_LINT_UNKNOWN,     1, "not a number, or not a format")                                     \
-    X(MPT_LINT_VANISHES,    1, "the constant rounds to zero in this format")                        \
-    X(MPT_LINT_SUBNORMAL,   0, "the constant is subnormal in this format: it keeps few bits, and flushing " \
-                               "makes it zero")                                                     \
-    X(MPT_LINT_OVERFLOWS,   1, "the constant overflows this format")                                \
-    X(MPT_LINT_UPDATE_LOST, 1, "the update is below half an ulp of the weight: nearest loses it") \
-    X(MPT_LINT_UPDATE_FEW,  0, "the update is below an ulp of the weight: most of it is rounding")  \
-    X(MPT_LINT_SCALE_HIGH,  1, "the largest magnitude times this scale overflows the format")       \
-    X(MPT_LINT_SCALE_ODD,   0, "the scale is no power of two: scaling rounds")
+    X(MPT_LINT_OK,          "nothing found")                                                        \
+    X(MPT_LINT_SUBNORMAL,   "the constant is subnormal in this format: it keeps few bits, and flushing " \
+                            "makes it zero")                                                        \
+    X(MPT_LINT_UPDATE_FEW,  "the update is below an ulp of the weight: most of it is rounding")     \
+    X(MPT_LINT_SCALE_ODD,   "the scale is no power of two: scaling rounds")                         \
+    X(MPT_LINT_UNKNOWN,     "not a number, or not a format")                                        \
+    X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
+    X(MPT_LINT_OVERFLOWS,   "the constant overflows this format")                                   \
+    X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of the weight: nearest loses it")      \
+    X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")
+#define MPT_LINT_FATAL MPT_LINT_UNKNOWN
 
 typedef enum mpt_lint {
-#define MPTI_X(id, fatal, text) id,
+#define MPTI_X(id, text) id,
     MPT_LINTS(MPTI_X)
 #undef MPTI_X
     MPT_LINT_COUNT
 } mpt_lint;
 
-/* mpt_lint_text, mpt_lint_is_fatal -- a sentence, and whether it cannot work as it is.  Threads: any. */
+/* mpt_lint_text -- a sentence.  Threads: any. */
 MPT_DEF const char *mpt_lint_text(mpt_lint lint);
-MPT_DEF int mpt_lint_is_fatal(mpt_lint lint);
 
 /* mpt_lint_constant -- an eps, a mask constant (-1e9), a clamp: what is left of it in a format?
  * mpt_lint_update   -- does a weight of this size feel an update of this size (lr times a typical direction)
@@ -1286,7 +1318,7 @@ typedef struct mpt_state {
     size_t            scaler_count;
     mpt_step         *steps;    /* [step_count]; needed for a stop between check and update */
     size_t            step_count;
-    mpt_sgd          *sgd;
+    mpt_sgd          *sgd;      /* one of each of MPT_HYPERPARAMETERS */
     mpt_adamw        *adamw;    /* Adam and LAMB too */
     mpt_lion         *lion;
     mpt_adafactor    *adafactor;
@@ -2274,20 +2306,18 @@ MPT_HD int mpti_adafactor_ok(const mpt_adafactor *o)
 
 /* What an optimizer asks of each tensor, and the format of its moments. */
 #define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
-MPT_HD unsigned mpti_sgd_needs(const mpt_sgd *o)
-{
-    return MPTI_NEEDS_STEP | (o && mpti_is_nonzero(o->momentum) ? MPT_NEEDS_M : 0u);
-}
-MPT_HD unsigned mpti_lion_needs(const mpt_lion *o) { return (void)o, MPTI_NEEDS_STEP | MPT_NEEDS_M; }
-MPT_HD unsigned mpti_adamw_needs(const mpt_adamw *o)
-{
-    return (void)o, MPTI_NEEDS_STEP | MPT_NEEDS_M | MPT_NEEDS_V;
-}
-
-MPT_HD unsigned mpti_adafactor_needs(const mpt_adafactor *o)
-{
-    return (void)o, MPTI_NEEDS_STEP | MPT_NEEDS_FACTORS;
-}
+/* What hyperparameters make superfluous. */
+MPT_HD unsigned mpti_sgd_spares(const mpt_sgd *o) { return o && mpti_is_nonzero(o->momentum) ? 0u : MPT_NEEDS_M; }
+MPT_HD unsigned mpti_adamw_spares(const mpt_adamw *o) { return (void)o, 0u; }
+MPT_HD unsigned mpti_lion_spares(const mpt_lion *o) { return (void)o, 0u; }
+MPT_HD unsigned mpti_adafactor_spares(const mpt_adafactor *o) { return (void)o, 0u; }
+#define MPTI_X(id, name, hyper, needs, passes, device)                                  \
+    MPT_HD unsigned mpti_##name##_needs(const mpt_##hyper *o)                           \
+    {                                                                                   \
+        return MPTI_NEEDS_STEP | ((needs) & ~mpti_##hyper##_spares(o));                 \
+    }
+MPT_OPTIMIZERS(MPTI_X)
+#undef MPTI_X
 
 MPT_HD mpt_format mpti_moments_format(const mpt_tensor *t)
 {
@@ -2496,59 +2526,6 @@ MPT_HD float mpti_adafactor_factor(double w_sumsq, double u_sumsq, size_t n, con
     return mpti_to_f32(-((w_rms > k->eps2 ? w_rms : k->eps2) * k->rate / (over > 1.0 ? over : 1.0)));
 }
 
-/* Rounding by lot: up in magnitude if the discarded part, as 32 bits, is above the random ones. Where s
- * bits go, that is a carry out of them after adding 2^s - 1 - (the top s random bits). A finite value never
- * becomes Inf. The judge is mpt_encode with MPT_RND_STOCHASTIC. */
-MPT_HD uint16_t mpti_bf16_stochastic(uint32_t u, uint32_t random)
-{
-    const uint32_t a = u & 0x7fffffffu, up = (a + (~random >> 16)) >> 16;
-    const uint32_t finite = up < 0x7f7fu ? up : 0x7f7fu;
-    const uint32_t other = a >> 16 | (uint32_t)(a > 0x7f800000u) << 6;
-    return (uint16_t)((u >> 16 & 0x8000u) | (a >= 0x7f800000u ? other : finite));
-}
-
-MPT_HD uint16_t mpti_f16_stochastic(uint32_t u, uint32_t random)
-{
-    const uint32_t a = u & 0x7fffffffu, field = a >> 23, exp = field ? field : 1u;
-    const uint32_t sig = (a & 0x7fffffu) | (uint32_t)(field != 0u) << 23;
-    /* bits to drop: 13, and more for subnormal halves, whose last bit is 2^-24; from 32 on nothing is kept */
-    const uint32_t drop = exp >= 113u ? 13u : 126u - exp, base = exp >= 113u ? (exp - 113u) << 10 : 0u;
-    const uint32_t s = drop < 31u ? drop : 31u, beyond = drop > 32u ? drop - 32u : 0u;
-    const uint32_t closest = (sig + (~random >> (32u - s))) >> s;
-    const uint32_t distant = (uint32_t)(sig >> (beyond < 31u ? beyond : 31u) > random);
-    const uint32_t up = base + (drop > 31u ? distant : closest), finite = up < 0x7bffu ? up : 0x7bffu;
-    const uint32_t other = 0x7c00u | (a > 0x7f800000u ? 0x200u | (a >> 13 & 0x3ffu) : 0u);
-    return (uint16_t)((u >> 16 & 0x8000u) | (a >= 0x7f800000u ? other : finite));
-}
-
-/* FP8 by lot, as above: m bits of mantissa, normal from the FP32 exponent field `normal` on, `most` the code
- * of the largest number. */
-MPT_HD uint32_t mpti_stochastic_8(uint32_t a, uint32_t random, uint32_t m, uint32_t normal, uint32_t most)
-{
-    const uint32_t field = a >> 23, exp = field ? field : 1u;
-    const uint32_t sig = (a & 0x7fffffu) | (uint32_t)(field != 0u) << 23;
-    const uint32_t drop = 23u - m + (exp >= normal ? 0u : normal - exp);
-    const uint32_t base = exp >= normal ? (exp - normal) << m : 0u;
-    const uint32_t s = drop < 31u ? drop : 31u, beyond = drop > 32u ? drop - 32u : 0u;
-    const uint32_t closest = (sig + (~random >> (32u - s))) >> s;
-    const uint32_t distant = (uint32_t)(sig >> (beyond < 31u ? beyond : 31u) > random);
-    const uint32_t up = base + (drop > 31u ? distant : closest);
-    return up < most ? up : most;
-}
-
-MPT_HD uint8_t mpti_e4m3_stochastic(uint32_t u, uint32_t random)
-{
-    const uint32_t a = u & 0x7fffffffu, finite = mpti_stochastic_8(a, random, 3u, 121u, 0x7eu);
-    return (uint8_t)((u >> 24 & 0x80u) | (a >= 0x7f800000u ? 0x7fu : finite));
-}
-
-MPT_HD uint8_t mpti_e5m2_stochastic(uint32_t u, uint32_t random)
-{
-    const uint32_t a = u & 0x7fffffffu, finite = mpti_stochastic_8(a, random, 2u, 113u, 0x7bu);
-    const uint32_t other = 0x7cu | (a > 0x7f800000u ? 2u | (a >> 21 & 3u) : 0u);
-    return (uint8_t)((u >> 24 & 0x80u) | (a >= 0x7f800000u ? other : finite));
-}
-
 /* The pattern of x * scale, for FP8. Machines make other NaNs of a product, so a NaN is x's own, or the
  * positive one where there was none (Inf * 0). */
 MPT_HD uint32_t mpti_fp8_scaled(uint32_t x, float scale)
@@ -2601,7 +2578,7 @@ MPT_HD float mpti_kahan_rest(float w, float param, int is_f16)
 #endif /* MPT_H */
 
 // >>M14 implementation: tensors --------------------------------------------------------------------
-#if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPTI_IMPLEMENTED)
+#if defined(MPT_TRAIN_IMPLEMENTATION) && !defined(MPTI_IMPLEMENTED)
 #define MPTI_IMPLEMENTED
 
 static size_t mpti_min(size_t a, size_t b) { return a < b ? a : b; }
@@ -2619,7 +2596,7 @@ MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n)
     return t;
 }
 
-MPT_DEF const char *mpt_storage_text(mpt_storage storage)
+MPT_DEF const char *mpt_storage_name(mpt_storage storage)
 {
 #define MPTI_X(id, name, master, extra) name,
     static const char *const texts[] = {MPT_STORAGES(MPTI_X)};
@@ -3042,7 +3019,7 @@ static void mpti_tally_add(mpti_tally *t, uint64_t a, uint64_t times)
     }
 }
 
-static uint64_t mpti_f64_of_f32(uint32_t a) { return mpti_widen_f64(a, 8, 23); }
+static uint64_t mpti_f64_of_f32(uint32_t a) { return mpti_f64_widen(a); }
 
 static void mpti_tally_f32(mpti_tally *t, const float *x, size_t n)
 {
@@ -3481,8 +3458,8 @@ static void mpti_tally_floats(mpti_tally *t, mpt_format from, const void *x, siz
         }
         mpti_fine_close(&f, t);
     }
-    for (; i < n; i += MPTI_BLOCK) {
-        const size_t take = mpti_min(n - i, MPTI_BLOCK);
+    for (; i < n; i += MPTI_TILE) {
+        const size_t take = mpti_min(n - i, MPTI_TILE);
         if (from != MPT_F32)
             mpti_row_load(row, x, from, i, take);
         mpti_tally_f32(t, from == MPT_F32 ? (const float *)x + i : row, take);
@@ -3516,15 +3493,15 @@ static int mpti_source_ok(mpt_format from)
     return f && from != MPT_TF32 && f->specials != MPT_SPECIALS_SCALE;
 }
 
-/* Elements first .. first + n - 1 of an array as doubles; n is at most MPTI_BLOCK. */
+/* Elements first .. first + n - 1 of an array as doubles; n is at most MPTI_TILE. */
 static void mpti_source_load(double *dst, const void *src, mpt_format from, size_t first, size_t n)
 {
     size_t i;
     switch ((int)from) {
     case MPT_F64:  memcpy(dst, (const double *)src + first, n * sizeof *dst); break;
-    case MPT_F32:  (void)mpt_f64_from_f32_n(dst, (const float *)src + first, n); break;
+    case MPT_F32:  (void)mpt_convert_n(MPT_F64, dst, MPT_F32, (const float *)src + first, n, NULL, NULL); break;
     case MPT_F16:  (void)mpt_f64_from_f16_n(dst, (const mpt_f16 *)src + first, n); break;
-    case MPT_BF16: (void)mpt_f64_from_bf16_n(dst, (const mpt_bf16 *)src + first, n); break;
+    case MPT_BF16: (void)mpt_convert_n(MPT_F64, dst, MPT_BF16, (const mpt_bf16 *)src + first, n, NULL, NULL); break;
     default:
         for (i = 0; i < n; i++)
             dst[i] = mpt_decode(from, ((const uint8_t *)src)[first + i]);
@@ -3633,15 +3610,15 @@ MPT_DEF mpt_status mpt_range_add_bf16(mpt_range *r, const mpt_bf16 *x, size_t n)
 MPT_DEF mpt_status mpt_range_add_signed(mpt_range *negative, mpt_range *positive, mpt_format from,
                                         const void *x, size_t n)
 {
-    double row[MPTI_BLOCK], below[MPTI_BLOCK], above[MPTI_BLOCK];
+    double row[MPTI_TILE], below[MPTI_TILE], above[MPTI_TILE];
     size_t i, j;
     if (!negative || !positive || negative == positive || (n && !x) || !negative->least_kept ||
         !positive->least_kept)
         return MPT_E_ARG;
     if (!mpti_source_ok(from))
         return MPT_E_UNSUPPORTED;
-    for (i = 0; i < n; i += MPTI_BLOCK) {
-        const size_t take = mpti_min(n - i, MPTI_BLOCK);
+    for (i = 0; i < n; i += MPTI_TILE) {
+        const size_t take = mpti_min(n - i, MPTI_TILE);
         size_t       minus = 0, plus = 0;
         mpti_source_load(row, x, from, i, take);
         for (j = 0; j < take; j++)
@@ -5013,11 +4990,11 @@ static int mpti_broad_try(mpt_roundoff *r, const float *x, const float *ahead)
 
 static void mpti_roundoff_add_plain(mpt_roundoff *r, mpt_format from, const void *x, size_t first, size_t n)
 {
-    double   row[MPTI_BLOCK];
+    double   row[MPTI_TILE];
     mpt_opts o = mpti_roundoff_opts(r);
     size_t   i, j;
-    for (i = 0; i < n; i += MPTI_BLOCK) {
-        const size_t take = mpti_min(n - i, MPTI_BLOCK);
+    for (i = 0; i < n; i += MPTI_TILE) {
+        const size_t take = mpti_min(n - i, MPTI_TILE);
         mpti_source_load(row, x, from, first + i, take);
         for (j = 0; j < take; j++)
             mpti_roundoff_add_1(r, &o, row[j]);
@@ -6038,7 +6015,7 @@ MPT_DEF mpt_status mpt_tracks_print(FILE *out, const mpt_track *tracks, size_t c
 
 // >>M16 implementation: scaler, check, clip --------------------------------------------------------
 
-MPT_DEF mpt_scaler_config mpt_scaler_preset(mpt_scaler_dialect dialect)
+MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect)
 {
 #define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
     {growth, backoff, floor, cap, 0.0, 0.0, init, interval, (int32_t)id, hysteresis, 4, flags},
@@ -6115,7 +6092,7 @@ static int mpti_scaler_config_ok(const mpt_scaler_config *c)
 
 MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config)
 {
-    const mpt_scaler_config c = config ? *config : mpt_scaler_preset(MPT_SCALER_MPT);
+    const mpt_scaler_config c = config ? *config : mpt_scaler_defaults(MPT_SCALER_MPT);
     if (!s || !mpti_scaler_config_ok(&c))
         return MPT_E_ARG;
     memset(s, 0, sizeof *s);
@@ -6136,24 +6113,16 @@ static mpt_status mpti_scaler_usable(const mpt_scaler *s)
     return s->in_use ? MPT_OK : MPT_E_ORDER;
 }
 
-MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf)
-{
-    const mpt_status status = mpti_scaler_usable(s);
-    if (status != MPT_OK)
-        return status;
-    s->found_inf |= (uint32_t)(found_inf != 0);
-    s->checks++;
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_scaler_record_cause(mpt_scaler *s, unsigned cause)
+MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause)
 {
     const mpt_status status =
         s && cause & ~(MPT_CAUSE_INF | MPT_CAUSE_NAN | MPT_CAUSE_RANGE) ? MPT_E_ARG : mpti_scaler_usable(s);
     if (status != MPT_OK)
         return status;
+    s->found_inf |= (uint32_t)(found_inf || cause);
     s->cause |= cause;
-    return mpt_scaler_record(s, cause != 0u);
+    s->checks++;
+    return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
@@ -6184,7 +6153,7 @@ MPTI_INLINE void mpti_unscale_loop(float *MPTI_RESTRICT u, const float *MPTI_RES
 {
     unsigned found = 0u;
     size_t   j;
-    for (j = 0; j < MPTI_BLOCK; j++)
+    for (j = 0; j < MPTI_TILE; j++)
         u[j] = mpti_unscale_1(g[j], factor, &found);
     *bad |= found;
 }
@@ -6192,14 +6161,14 @@ MPTI_INLINE void mpti_unscale_loop(float *MPTI_RESTRICT u, const float *MPTI_RES
 MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
 {
     size_t j;
-    for (j = 0; j < MPTI_BLOCK; j++)
+    for (j = 0; j < MPTI_TILE; j++)
         lane[j] = mpti_sumsq_1(lane[j], row[j]);
 }
 
-MPTI_THRICE(mpti_unscale_block, mpti_unscale_loop,
+MPTI_THRICE(mpti_unscale_tile, mpti_unscale_loop,
             (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor, unsigned *bad),
             (u, g, factor, bad))
-MPTI_TWICE(mpti_sumsq_block, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
+MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
 
 /* One check: what all its chunks share. */
 typedef struct mpti_checking {
@@ -6233,7 +6202,7 @@ static void mpti_note_bad(mpti_checking *c, size_t i, unsigned cause)
     }
 }
 
-static void mpti_note_block(mpti_checking *c, const float *g, const float *u, size_t first, size_t n)
+static void mpti_note_tile(mpti_checking *c, const float *g, const float *u, size_t first, size_t n)
 {
     size_t j;
     for (j = 0; j < n; j++)
@@ -6244,7 +6213,7 @@ static void mpti_note_block(mpti_checking *c, const float *g, const float *u, si
 /* How many lanes n elements reach; those above stay 0 and add nothing. */
 static size_t mpti_lane_count(size_t n)
 {
-    size_t lanes = MPTI_BLOCK;
+    size_t lanes = MPTI_TILE;
     while (lanes < n && lanes < MPTI_LANES)
         lanes *= 2;
     return lanes;
@@ -6256,312 +6225,143 @@ static double mpti_check_chunk(mpti_checking *c, size_t first, size_t n)
     const mpt_tensor *const t = c->t;
     const size_t            lanes = mpti_lane_count(n);
     double                  lane[MPTI_LANES];
-    float                   g[MPTI_BLOCK], u[MPTI_BLOCK], kept[MPTI_BLOCK];
+    float                   g[MPTI_TILE], u[MPTI_TILE], kept[MPTI_TILE];
     size_t                  i, j;
     for (j = 0; j < lanes; j++)
         lane[j] = 0.0;
-    for (i = 0; i < n; i += MPTI_BLOCK) {
-        const size_t take = mpti_min(n - i, MPTI_BLOCK);
+    for (i = 0; i < n; i += MPTI_TILE) {
+        const size_t take = mpti_min(n - i, MPTI_TILE);
         const float *last = u;
         unsigned     bad = 0u;
         mpti_row_load(g, t->grad, t->grad_format, first + i, take);
-        for (j = take; j < MPTI_BLOCK; j++)
+        for (j = take; j < MPTI_TILE; j++)
             g[j] = 0.0f;
-        mpti_unscale_block(u, g, c->factor, &bad);
+        mpti_unscale_tile(u, g, c->factor, &bad);
         if (c->write_back) {            /* what counts is what the array holds in the end */
             mpti_row_store(t->grad, t->grad_format, first + i, u, take);
             mpti_row_load(u, t->grad, t->grad_format, first + i, take);
-            mpti_unscale_block(kept, u, 1.0f, &bad);
+            mpti_unscale_tile(kept, u, 1.0f, &bad);
             last = kept;
         }
         if (bad)
-            mpti_note_block(c, g, last, first + i, take);
-        mpti_sumsq_block(lane + i % MPTI_LANES, last);
+            mpti_note_tile(c, g, last, first + i, take);
+        mpti_sumsq_tile(lane + i % MPTI_LANES, last);
     }
     return mpti_pair_sum(lane, lanes);
 }
 
 #if MPTI_X86
-/* The same sum for a chunk without a bad element, at the speed of memory: squares that are not finite are
+/* The same sum for a whole chunk without a bad element, at the speed of memory: squares that are not finite are
  * not left out, so that the sum of the lanes tells in the end; no sum of squares of floats overflows a
- * double by itself. The fma is exact where mpti_sumsq_1 is: the product of two floats fits a double.
- * `load` takes eight elements as floats; `round` makes of them what writing back would leave.
- *   _lanes  n elements, a multiple of 8, added to the lanes in memory
- *   _chunk  a whole chunk, 32 lanes at a time in registers, the next chunk prefetched; what it
- *           leaves are the 512 sums of four lanes each
- *   _store  the unscaled elements written back; n is a multiple of 8 */
-#define MPTI_ROWS ((size_t)MPTI_CHUNK / MPTI_LANES)
-#define MPTI_KERNELS(name, target, element, load, round, store, add8)                                      \
-    target static void name##_lanes(double *lane, const element *g, size_t n, float factor, int back)      \
-    {                                                                                                      \
-        const __m256 f = _mm256_set1_ps(factor);                                                           \
-        size_t       i;                                                                                    \
-        for (i = 0; i < n; i += 8) {                                                                       \
-            __m256 u = _mm256_mul_ps(load(g + i), f);                                                      \
-            if (back)                                                                                      \
-                u = round(u);                                                                              \
-            add8(lane + i % MPTI_LANES, u, lane + i % MPTI_LANES);                                         \
-        }                                                                                                  \
-    }                                                                                                      \
-    target static void name##_store(element *g, size_t n, float factor)                                    \
-    {                                                                                                      \
-        const __m256 f = _mm256_set1_ps(factor);                                                           \
-        size_t       i;                                                                                    \
-        for (i = 0; i < n; i += 8)                                                                         \
-            store(g + i, _mm256_mul_ps(load(g + i), f));                                                   \
+ * double by itself. The fma is exact where mpti_sumsq_1 is: the product of two floats fits a double. */
+MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_ps_512, mpti_v16, MPTI_OF_3("vmulps"))
+MPTI_BINARY(MPTI_IN_512, mpti_q8, mpti_add_pd_512, mpti_q8, MPTI_OF_3("vaddpd"))
+
+/* sum + the squares of the eight floats at p. */
+MPTI_IN_512 mpti_q8 mpti_add_squares_512(mpti_q8 sum, const float *p)
+{
+    mpti_q8 x;
+    __asm__(MPTI_OF_2("vcvtps2pd") : "=v"(x) : "m"(*(const mpti_w16_any *)(const void *)p));
+    __asm__(MPTI_OF_3("vfmadd231pd") : "+v"(sum) : "v"(x), "v"(x));
+    return sum;
+}
+
+/* Eight lanes in adjacent pairs; the sum stands in all of them. */
+MPTI_IN_512 mpti_q8 mpti_sum_lanes_512(mpti_q8 x)
+{
+    mpti_q8 y;
+    __asm__("vpermilpd {$0x55, %1, %0|%0, %1, 0x55}" : "=v"(y) : "v"(x));
+    x = mpti_add_pd_512(x, y);
+    __asm__("vpermpd {$0x4e, %1, %0|%0, %1, 0x4e}" : "=v"(y) : "v"(x));
+    x = mpti_add_pd_512(x, y);
+    __asm__("vshuff64x2 {$0x4e, %1, %1, %0|%0, %1, %1, 0x4e}" : "=v"(y) : "v"(x));
+    return mpti_add_pd_512(x, y);
+}
+
+/* Lanes j .. j + 31 of a chunk at a time, down its rows of 2048 elements, while the next chunk is asked for;
+ * then their part of the tree. Floats are widened out of memory, since widening a register costs twice as much;
+ * the empty asm keeps the compiler from seeing through that. `kept` makes of a float what writing it back would
+ * leave. */
+#define MPTI_CHECK_512(T, bytes, load, kept)                                                                  \
+    MPTI_AVX512_TARGET static double mpti_check_##T##_512(const unsigned char *g, float factor, int back)     \
+    {                                                                                                         \
+        const mpti_v16 f = mpti_all_512(mpti_f32_bits(factor));                                               \
+        float          u[32] MPTI_ALIGNED;                                                                    \
+        double         lane[MPTI_LANES / 32];                                                                 \
+        size_t         j, r;                                                                                  \
+        for (j = 0; j < MPTI_LANES; j += 32) {                                                                \
+            mpti_q8 a = mpti_all_64_512(0u), b = a, c = a, d = a;                                             \
+            for (r = 0; r < MPTI_CHUNK; r += MPTI_LANES) {                                                    \
+                const unsigned char *const p = g + (r + j) * (bytes);                                         \
+                const mpti_v16 x = mpti_mul_ps_512(load(p), f), y = mpti_mul_ps_512(load(p + 16 * (bytes)), f);     \
+                __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * (bytes)), 0, 2);                \
+                if ((bytes) == 4)                                                                             \
+                    __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * 4 + 64), 0, 2);             \
+                mpti_put_512((unsigned char *)u, back ? kept(x) : x, 0);                                      \
+                mpti_put_512((unsigned char *)(u + 16), back ? kept(y) : y, 0);                               \
+                __asm__("" : "+m"(u));                                                                        \
+                a = mpti_add_squares_512(a, u);                                                               \
+                b = mpti_add_squares_512(b, u + 8);                                                           \
+                c = mpti_add_squares_512(c, u + 16);                                                          \
+                d = mpti_add_squares_512(d, u + 24);                                                          \
+            }                                                                                                 \
+            a = mpti_add_pd_512(mpti_add_pd_512(mpti_sum_lanes_512(a), mpti_sum_lanes_512(b)),              \
+                                 mpti_add_pd_512(mpti_sum_lanes_512(c), mpti_sum_lanes_512(d)));             \
+            memcpy(&lane[j / 32], &a, sizeof *lane);                                                          \
+        }                                                                                                     \
+        return mpti_pair_sum(lane, MPTI_LANES / 32);                                                          \
     }
+#define MPTI_KEPT_F32(x) x
+#define MPTI_KEPT_F16(x) mpti_floats_512(mpti_halves_512(x))
+#define MPTI_KEPT_BF16(x) (mpti_v16)(mpti_bf16_round_512(x) & 0xffff0000u)
+MPTI_CHECK_512(f32, 4, mpti_load_512, MPTI_KEPT_F32)
+MPTI_CHECK_512(f16, 2, mpti_f16_16_512, MPTI_KEPT_F16)
+MPTI_CHECK_512(bf16, 2, mpti_bf16_16_512, MPTI_KEPT_BF16)
 
-/* Lanes j .. j + 31 of a whole chunk: down its rows of 2048 elements, then two levels of the tree. Floats
- * are widened out of a buffer, since widening a register costs twice as much; the empty asm keeps the
- * compiler from seeing through that. maskz forms with a full mask are the plain instructions: g++ 12 warns
- * of its own header otherwise. */
-#define MPTI_CHUNK_512(name, element, load, round)                                                         \
-    MPTI_AVX512_TARGET static void name##_chunk(double *lane, const element *g, float factor, int back)    \
-    {                                                                                                      \
-        const __m512 f = _mm512_set1_ps(factor);                                                           \
-        float        buffer[32];                                                                           \
-        size_t       j, r;                                                                                 \
-        for (j = 0; j < MPTI_LANES; j += 32) {                                                             \
-            __m512d s0 = _mm512_setzero_pd(), s1 = s0, s2 = s0, s3 = s0, d0, d1, d2, d3;                   \
-            for (r = 0; r < MPTI_ROWS; r++) {                                                              \
-                const element *const p = g + r * MPTI_LANES + j;                                           \
-                __m512               u0 = _mm512_mul_ps(load(p), f), u1 = _mm512_mul_ps(load(p + 16), f);  \
-                _mm_prefetch((const char *)((uintptr_t)p + MPTI_CHUNK * sizeof *p), _MM_HINT_T1);          \
-                if (sizeof *p == 4)                                                                        \
-                    _mm_prefetch((const char *)((uintptr_t)p + MPTI_CHUNK * 4 + 64), _MM_HINT_T1);         \
-                if (back)                                                                                  \
-                    u0 = round(u0), u1 = round(u1);                                                        \
-                _mm512_storeu_ps(buffer, u0), _mm512_storeu_ps(buffer + 16, u1);                           \
-                __asm__("" : "+m"(buffer));                                                                \
-                d0 = _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(buffer));                                 \
-                d1 = _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(buffer + 8));                             \
-                d2 = _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(buffer + 16));                            \
-                d3 = _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(buffer + 24));                            \
-                s0 = _mm512_fmadd_pd(d0, d0, s0), s1 = _mm512_fmadd_pd(d1, d1, s1);                        \
-                s2 = _mm512_fmadd_pd(d2, d2, s2), s3 = _mm512_fmadd_pd(d3, d3, s3);                        \
-            }                                                                                              \
-            _mm512_storeu_pd(lane + j / 4, mpti_pair_twice_512(s0, s1, s2, s3));                           \
-        }                                                                                                  \
+/* Gradients times the float at b, in place. */
+#define MPTI_SCALE_512(T, bytes)                                                                    \
+    MPTI_AVX512_TARGET static void mpti_scale_##T##_512(unsigned char *g, size_t groups, float factor) \
+    {                                                                                               \
+        const mpti_v16 f = mpti_all_512(mpti_f32_bits(factor));                                     \
+        for (; groups; groups--, g += MPTI_GROUP * (bytes)) {                                       \
+            mpti_v16 v[4];                                                                          \
+            mpti_##T##_in_512(v, g);                                                                \
+            v[0] = mpti_mul_ps_512(v[0], f);                                                           \
+            v[1] = mpti_mul_ps_512(v[1], f);                                                           \
+            v[2] = mpti_mul_ps_512(v[2], f);                                                           \
+            v[3] = mpti_mul_ps_512(v[3], f);                                                           \
+            mpti_##T##_out_512(g, v, 0);                                                            \
+        }                                                                                           \
     }
+MPTI_SCALE_512(f32, 4)
+MPTI_SCALE_512(f16, 2)
+MPTI_SCALE_512(bf16, 2)
+#endif
 
-/* 32 lanes to 8 sums of four, in order. */
-MPTI_AVX512_TARGET static __inline__ __m512d mpti_pair_twice_512(__m512d s0, __m512d s1, __m512d s2,
-                                                                 __m512d s3)
-{
-    const __m512d a0 = _mm512_maskz_unpacklo_pd(0xff, s0, s1), a1 = _mm512_maskz_unpackhi_pd(0xff, s0, s1);
-    const __m512d b0 = _mm512_maskz_unpacklo_pd(0xff, s2, s3), b1 = _mm512_maskz_unpackhi_pd(0xff, s2, s3);
-    const __m512d p = _mm512_add_pd(a0, a1), q = _mm512_add_pd(b0, b1);
-    const __m512i first = _mm512_setr_epi64(0, 4, 1, 5, 8, 12, 9, 13);
-    const __m512i second = _mm512_setr_epi64(2, 6, 3, 7, 10, 14, 11, 15);
-    return _mm512_add_pd(_mm512_permutex2var_pd(p, first, q), _mm512_permutex2var_pd(p, second, q));
-}
-
-#define MPTI_AVX2_TARGET __attribute__((target("avx2,fma,f16c")))
-#define MPTI_LOAD_F32(p) _mm256_loadu_ps(p)
-#define MPTI_LOAD_F16(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
-#define MPTI_LOAD_BF16(p) \
-    _mm256_castsi256_ps(_mm256_slli_epi32( \
-        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))), 16))
-#define MPTI_ROUND_F32(u) u
-#define MPTI_ROUND_F16(u) _mm256_cvtph_ps(_mm256_cvtps_ph(u, _MM_FROUND_TO_NEAREST_INT))
-#define MPTI_STORE_F32(p, u) _mm256_storeu_ps(p, u)
-#define MPTI_STORE_F16(p, u) \
-    _mm_storeu_si128((__m128i *)(void *)(p), _mm256_cvtps_ph(u, _MM_FROUND_TO_NEAREST_INT))
-
-/* Nearest-even by integers, as the codec; a NaN stays one. */
-MPTI_AVX2_TARGET static __inline__ __m256 mpti_round_bf16(__m256 u)
-{
-    const __m256i bits = _mm256_castps_si256(u);
-    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff));
-    const __m256i cut = _mm256_and_si256(sum, _mm256_set1_epi32(-0x10000));
-    const __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)),
-                                           _mm256_set1_epi32(0x7f800000));
-    return _mm256_castsi256_ps(_mm256_blendv_epi8(cut, bits, nan));
-}
-
-MPTI_AVX2_TARGET static __inline__ void mpti_store_bf16(uint16_t *p, __m256 u)
-{
-    const __m256i bits = _mm256_srli_epi32(_mm256_castps_si256(mpti_round_bf16(u)), 16);
-    _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi32(_mm256_castsi256_si128(bits),
-                                                            _mm256_extracti128_si256(bits, 1)));
-}
-
-/* to[0 .. 7] = from[0 .. 7] + u * u */
-MPTI_AVX2_TARGET static __inline__ void mpti_add8(double *to, __m256 u, const double *from)
-{
-    const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(u));
-    const __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(u, 1));
-    _mm256_storeu_pd(to, _mm256_fmadd_pd(low, low, _mm256_loadu_pd(from)));
-    _mm256_storeu_pd(to + 4, _mm256_fmadd_pd(high, high, _mm256_loadu_pd(from + 4)));
-}
-
-MPTI_KERNELS(mpti_check_f32, MPTI_AVX2_TARGET, float, MPTI_LOAD_F32, MPTI_ROUND_F32, MPTI_STORE_F32,
-             mpti_add8)
-MPTI_KERNELS(mpti_check_f16, MPTI_AVX2_TARGET, uint16_t, MPTI_LOAD_F16, MPTI_ROUND_F16, MPTI_STORE_F16,
-             mpti_add8)
-MPTI_KERNELS(mpti_check_bf16, MPTI_AVX2_TARGET, uint16_t, MPTI_LOAD_BF16, mpti_round_bf16, mpti_store_bf16,
-             mpti_add8)
-#define MPTI_LOAD_F32_512(p) _mm512_loadu_ps(p)
-#define MPTI_LOAD_F16_512(p) \
-    _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256((const __m256i *)(const void *)(p)))
-#define MPTI_LOAD_BF16_512(p) \
-    _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff,  \
-        _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256((const __m256i *)(const void *)(p))), 16))
-#define MPTI_ROUND_F16_512(u) \
-    _mm512_maskz_cvtph_ps(0xffff, _mm512_maskz_cvtps_ph(0xffff, u, _MM_FROUND_TO_NEAREST_INT))
-
-MPTI_AVX512_TARGET static __inline__ __m512 mpti_round_bf16_512(__m512 u)
-{
-    const __m512i   bits = _mm512_castps_si512(u), rest = _mm512_set1_epi32(0x7fff);
-    const __m512i   odd = _mm512_and_si512(_mm512_maskz_srli_epi32(0xffff, bits, 16), _mm512_set1_epi32(1));
-    const __m512i   sum = _mm512_add_epi32(_mm512_add_epi32(bits, odd), rest);
-    const __m512i   cut = _mm512_and_si512(sum, _mm512_set1_epi32(-0x10000));
-    const __mmask16 nan = _mm512_cmpgt_epi32_mask(_mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff)),
-                                                  _mm512_set1_epi32(0x7f800000));
-    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(cut, nan, bits));
-}
-
-MPTI_CHUNK_512(mpti_check_f32, float, MPTI_LOAD_F32_512, MPTI_ROUND_F32)
-MPTI_CHUNK_512(mpti_check_f16, uint16_t, MPTI_LOAD_F16_512, MPTI_ROUND_F16_512)
-MPTI_CHUNK_512(mpti_check_bf16, uint16_t, MPTI_LOAD_BF16_512, mpti_round_bf16_512)
-
-/* The commonest case, a whole chunk of f16 under a scale that is a power of two: products are exact and stay
- * far from the ends of float and double, so the factor's square may as well go into the sum of the squares.
- * Without products the buffer does not pay either: a fifth faster in the cache. */
-MPTI_AVX512_TARGET static __inline__ __m512d mpti_eight_f16_512(const uint16_t *p)
-{
-    return _mm512_maskz_cvtps_pd(0xff, MPTI_LOAD_F16(p));
-}
-MPTI_AVX512_TARGET static void mpti_check_f16_bare_chunk(double *lane, const uint16_t *g)
-{
-    size_t j, r;
-    for (j = 0; j < MPTI_LANES; j += 32) {
-        __m512d s0 = _mm512_setzero_pd(), s1 = s0, s2 = s0, s3 = s0;
-        for (r = 0; r < MPTI_ROWS; r++) {
-            const uint16_t *const p = g + r * MPTI_LANES + j;
-            const __m512d         d0 = mpti_eight_f16_512(p), d1 = mpti_eight_f16_512(p + 8);
-            const __m512d         d2 = mpti_eight_f16_512(p + 16), d3 = mpti_eight_f16_512(p + 24);
-            _mm_prefetch((const char *)((uintptr_t)p + MPTI_CHUNK * sizeof *p), _MM_HINT_T1);
-            s0 = _mm512_fmadd_pd(d0, d0, s0), s1 = _mm512_fmadd_pd(d1, d1, s1);
-            s2 = _mm512_fmadd_pd(d2, d2, s2), s3 = _mm512_fmadd_pd(d3, d3, s3);
-        }
-        _mm512_storeu_pd(lane + j / 4, mpti_pair_twice_512(s0, s1, s2, s3));
-    }
-}
-static int mpti_may_square_later(const mpti_checking *c)
-{
-    const uint32_t u = mpti_f32_bits(c->factor), field = u >> 23;
-    return c->t->grad_format == MPT_F16 && !c->write_back && !(u & 0x7fffffu) && field > 67u && field < 187u;
-}
-
-static void mpti_check_lanes(double *lane, const void *g, mpt_format format, size_t n, float factor, int back)
-{
-    if (format == MPT_F32)
-        mpti_check_f32_lanes(lane, (const float *)g, n, factor, back);
-    else if (format == MPT_F16)
-        mpti_check_f16_lanes(lane, (const uint16_t *)g, n, factor, back);
-    else
-        mpti_check_bf16_lanes(lane, (const uint16_t *)g, n, factor, back);
-}
-
-static void mpti_check_whole(double *lane, const void *g, mpt_format format, float factor, int back)
-{
-    if (format == MPT_F32)
-        mpti_check_f32_chunk(lane, (const float *)g, factor, back);
-    else if (format == MPT_F16)
-        mpti_check_f16_chunk(lane, (const uint16_t *)g, factor, back);
-    else
-        mpti_check_bf16_chunk(lane, (const uint16_t *)g, factor, back);
-}
-
-static void mpti_check_store(void *g, mpt_format format, size_t n, float factor)
-{
-    if (format == MPT_F32)
-        mpti_check_f32_store((float *)g, n, factor);
-    else if (format == MPT_F16)
-        mpti_check_f16_store((uint16_t *)g, n, factor);
-    else
-        mpti_check_bf16_store((uint16_t *)g, n, factor);
-}
-
-/* mpti_pair_sum, several sums at a time: two levels of the tree in one turn, or one. */
-MPTI_AVX512_TARGET static double mpti_pair_sum_512(double *lane, size_t n)
-{
-    size_t i;
-    for (; n >= 32; n /= 4)
-        for (i = 0; i < n; i += 32)
-            _mm512_storeu_pd(lane + i / 4, mpti_pair_twice_512(_mm512_loadu_pd(lane + i),
-                                                               _mm512_loadu_pd(lane + i + 8),
-                                                               _mm512_loadu_pd(lane + i + 16),
-                                                               _mm512_loadu_pd(lane + i + 24)));
-    return mpti_pair_sum(lane, n);
-}
-__attribute__((target("avx2,fma"))) static double mpti_pair_sum_256(double *lane, size_t n)
-{
-    size_t i;
-    for (; n > 8; n /= 2)
-        for (i = 0; i < n / 2; i += 4) {
-            const __m256d a = _mm256_loadu_pd(lane + 2 * i), b = _mm256_loadu_pd(lane + 2 * i + 4);
-            _mm256_storeu_pd(lane + i, _mm256_permute4x64_pd(_mm256_hadd_pd(a, b), 0xd8));
-        }
-    return mpti_pair_sum(lane, n);
-}
-static double mpti_pair_sum_fast(double *lane, size_t n)
-{
-    if (mpti_path() >= MPTI_PATH_AVX512)
-        return mpti_pair_sum_512(lane, n);
-    return mpti_path() >= MPTI_PATH_AVX2 ? mpti_pair_sum_256(lane, n) : mpti_pair_sum(lane, n);
-}
-
-/* Nonzero, and the sum, if the chunk has no bad element; then its gradients are also written back. */
+/* Nonzero, and the sum, if the chunk is whole and has no bad element, and the processor vectors for it; then
+ * its gradients are also written back. */
 static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n, double *sum)
 {
-    const mpt_tensor *const t = c->t;
-    const size_t            bytes = t->grad_format == MPT_F32 ? 4u : 2u, whole = n - n % 8u;
-    size_t                  lanes = mpti_lane_count(n);
-    unsigned char *const    grad = (unsigned char *)t->grad + first * bytes;
-    double                  lane[MPTI_LANES];
-    double                  square = 1.0;
-    float                   tail[8];
-    if (mpti_path() < MPTI_PATH_AVX2)
+#if MPTI_X86
+    const mpt_format format = c->t->grad_format;
+    unsigned char   *g = (unsigned char *)c->t->grad + first * mpti_format_bytes(format);
+    if (n < MPTI_CHUNK || mpti_path() < MPTI_PATH_AVX512)
         return 0;
-    if (n == MPTI_CHUNK && mpti_path() >= MPTI_PATH_AVX512 && mpti_may_square_later(c)) {
-        mpti_check_f16_bare_chunk(lane, (const uint16_t *)(const void *)grad);
-        square = (double)c->factor * (double)c->factor;
-        lanes = MPTI_LANES / 4;
-    } else if (n == MPTI_CHUNK && mpti_path() >= MPTI_PATH_AVX512) {
-        mpti_check_whole(lane, grad, t->grad_format, c->factor, c->write_back);
-        lanes = MPTI_LANES / 4;
-    } else {
-        memset(lane, 0, lanes * sizeof *lane);
-        mpti_check_lanes(lane, grad, t->grad_format, whole, c->factor, c->write_back);
-    }
-    if (whole < n) {
-        memset(tail, 0, sizeof tail);
-        memcpy(tail, grad + whole * bytes, (n - whole) * bytes);
-        mpti_check_lanes(lane + whole % MPTI_LANES, tail, t->grad_format, 8, c->factor, c->write_back);
-    }
-    *sum = mpti_pair_sum_fast(lane, lanes) * square;
+    *sum = format == MPT_F32   ? mpti_check_f32_512(g, c->factor, c->write_back)
+           : format == MPT_F16 ? mpti_check_f16_512(g, c->factor, c->write_back)
+                               : mpti_check_bf16_512(g, c->factor, c->write_back);
     if (!mpti_f64_is_finite(*sum))
         return 0;
-    if (c->write_back) {
-        mpti_check_store(grad, t->grad_format, whole, c->factor);
-        mpti_check_store(tail, t->grad_format, whole < n ? 8u : 0u, c->factor);
-        if (whole < n)
-            memcpy(grad + whole * bytes, tail, (n - whole) * bytes);
-    }
+    if (c->write_back && format == MPT_F32)
+        mpti_scale_f32_512(g, n / MPTI_GROUP, c->factor);
+    else if (c->write_back)
+        (format == MPT_F16 ? mpti_scale_f16_512 : mpti_scale_bf16_512)(g, n / MPTI_GROUP, c->factor);
     return 1;
-}
 #else
-static double mpti_pair_sum_fast(double *lane, size_t n) { return mpti_pair_sum(lane, n); }
-
-static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n, double *sum)
-{
     (void)c, (void)first, (void)n, (void)sum;
     return 0;
-}
 #endif
+}
 
 static void mpti_check_pass(mpti_checking *c, const mpt_tensor *tensors, size_t count)
 {
@@ -6577,7 +6377,7 @@ static void mpti_check_pass(mpti_checking *c, const mpt_tensor *tensors, size_t 
             slot[chunk % MPTI_SLOTS] += sum;
         }
     }
-    c->step->sumsq = mpti_pair_sum_fast(slot, MPTI_SLOTS);
+    c->step->sumsq = mpti_pair_sum(slot, MPTI_SLOTS);
     c->step->found_inf = c->step->cause ? 1u : 0u;
     c->step->norm = mpti_norm_from_sumsq(c->step->sumsq, c->step->found_inf);
 }
@@ -6622,27 +6422,17 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     step->clip_factor = 1.0f;
     mpti_check_pass(&c, tensors, count);
     step->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
-    return mpt_scaler_record_cause(s, step->cause);
+    return mpt_scaler_record(s, 0, step->cause);
 }
 
-MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count)
-{
-    return mpti_check(s, step, tensors, count, NULL, 0);
-}
-
-MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count)
-{
-    return mpti_check(s, step, tensors, count, NULL, 1);
-}
-
-MPT_DEF mpt_status mpt_check_report(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
-                                    mpt_tensor_report *report)
+MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                             mpt_tensor_report *report)
 {
     return mpti_check(s, step, tensors, count, report, 0);
 }
 
-MPT_DEF mpt_status mpt_unscale_report(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors,
-                                      size_t count, mpt_tensor_report *report)
+MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                               mpt_tensor_report *report)
 {
     return mpti_check(s, step, tensors, count, report, 1);
 }
@@ -6714,11 +6504,11 @@ static mpt_status mpti_accumulate_ok(const mpt_tensor *dst, const mpt_tensor *sr
 MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
 {
     const mpt_status status = mpti_accumulate_ok(dst, src, count);
-    float            a[MPTI_BLOCK], b[MPTI_BLOCK];
+    float            a[MPTI_TILE], b[MPTI_TILE];
     size_t           i, j, first;
     for (i = 0; i < count && status == MPT_OK; i++)
-        for (first = 0; first < dst[i].n; first += MPTI_BLOCK) {
-            const size_t take = mpti_min(dst[i].n - first, MPTI_BLOCK);
+        for (first = 0; first < dst[i].n; first += MPTI_TILE) {
+            const size_t take = mpti_min(dst[i].n - first, MPTI_TILE);
             mpti_row_load(a, dst[i].grad, dst[i].grad_format, first, take);
             mpti_row_load(b, src[i].grad, src[i].grad_format, first, take);
             for (j = 0; j < take; j++)
@@ -6751,13 +6541,13 @@ static mpt_status mpti_clip_usable(const mpt_step *step, const mpt_tensor *tenso
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count)
 {
     const mpt_status status = mpti_clip_usable(step, tensors, count);
-    float            row[MPTI_BLOCK];
+    float            row[MPTI_TILE];
     size_t           i, j, first;
     if (status != MPT_OK)
         return status;
     for (i = 0; i < count; i++)
-        for (first = 0; first < tensors[i].n; first += MPTI_BLOCK) {
-            const size_t take = mpti_min(tensors[i].n - first, MPTI_BLOCK);
+        for (first = 0; first < tensors[i].n; first += MPTI_TILE) {
+            const size_t take = mpti_min(tensors[i].n - first, MPTI_TILE);
             mpti_row_load(row, tensors[i].grad, tensors[i].grad_format, first, take);
             for (j = 0; j < take; j++)
                 row[j] = mpti_mul(row[j], step->clip_factor);
@@ -6803,12 +6593,12 @@ MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, siz
 }
 
 // >>M17 implementation: FP8 delayed scaling --------------------------------------------------------
-MPT_DEF mpt_fp8_recipe mpt_fp8_recipe_default(mpt_format format)
+MPT_DEF mpt_fp8_recipe mpt_fp8_defaults(mpt_format format)
 {
     mpt_fp8_recipe r;
     memset(&r, 0, sizeof r);
     r.format = format;
-    r.rule = MPT_AMAX_MAX;
+    r.choice = MPT_AMAX_MAX;
     r.length = 1024;
     return r;
 }
@@ -6823,7 +6613,7 @@ static mpt_status mpti_fp8_scaling_ok(const mpt_fp8_scaling *s)
     if (!mpti_is_fp8(r->format))
         return MPT_E_UNSUPPORTED;
     return r->length && r->margin >= -32 && r->margin <= 32 &&
-           (unsigned)r->rule < (unsigned)MPT_AMAX_RULE_COUNT ? MPT_OK : MPT_E_ARG;
+           (unsigned)r->choice < (unsigned)MPT_AMAX_CHOICE_COUNT ? MPT_OK : MPT_E_ARG;
 }
 
 MPT_DEF mpt_status mpt_fp8_init(const mpt_fp8_scaling *s)
@@ -6854,7 +6644,7 @@ MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s)
         for (k = 0; k + 1 < length; k++) {
             const uint32_t past = mpti_f32_bits(h[k + 1]);
             h[k] = mpti_f32_make(past);
-            if (s->recipe.rule == MPT_AMAX_MAX && past > amax)
+            if (s->recipe.choice == MPT_AMAX_MAX && past > amax)
                 amax = past;
         }
         h[length - 1] = mpti_f32_make(last);
@@ -6865,20 +6655,15 @@ MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s)
     return MPT_OK;
 }
 
-#define MPTI_FP8_BLOCK 256
-
-/* At most one block. Returns the new pattern of amax. */
-static uint32_t mpti_fp8_block(mpt_format dst_format, unsigned char *dst, mpt_format src_format,
+/* At most one tile. Returns the new pattern of amax. */
+static uint32_t mpti_fp8_tile(mpt_format dst_format, unsigned char *dst, mpt_format src_format,
                                const void *src, size_t n, float scale, uint32_t amax)
 {
-    uint32_t u[MPTI_FP8_BLOCK];
-    float    x[MPTI_FP8_BLOCK];
+    uint32_t u[MPTI_TILE];
+    float    x[MPTI_TILE];
     size_t   i;
-    if (src_format == MPT_F32) memcpy(u, src, n * sizeof *u);
-    else {
-        (void)mpt_decode_n(x, src_format, src, n);
-        memcpy(u, x, n * sizeof *u);
-    }
+    mpti_row_load(x, src, src_format, 0, n);
+    memcpy(u, x, n * sizeof *u);
     for (i = 0; i < n; i++) {
         const uint32_t a = u[i] & 0x7fffffffu;
         amax = a > amax ? a : amax;
@@ -6886,11 +6671,11 @@ static uint32_t mpti_fp8_block(mpt_format dst_format, unsigned char *dst, mpt_fo
     }
     memcpy(x, u, n * sizeof *u);
     if (dst_format == MPT_E4M3) {
-        mpt_e4m3 code[MPTI_FP8_BLOCK];
+        mpt_e4m3 code[MPTI_TILE];
         (void)mpt_e4m3_from_f32_sat_n(code, x, n);
         memcpy(dst, code, n);
     } else {
-        mpt_e5m2 code[MPTI_FP8_BLOCK];
+        mpt_e5m2 code[MPTI_TILE];
         (void)mpt_e5m2_from_f32_sat_n(code, x, n);
         memcpy(dst, code, n);
     }
@@ -6912,8 +6697,8 @@ MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format
     if (n && (!dst || !src))
         return MPT_E_ARG;
     for (i = 0; i < n; i += take) {
-        take = mpti_min(n - i, MPTI_FP8_BLOCK);
-        most = mpti_fp8_block(dst_format, to + i, src_format, from + i * mpti_fp8_source_size(src_format),
+        take = mpti_min(n - i, MPTI_TILE);
+        most = mpti_fp8_tile(dst_format, to + i, src_format, from + i * mpti_fp8_source_size(src_format),
                               take, factor, most);
     }
     if (amax && most > mpti_f32_bits(*amax))
@@ -6921,7 +6706,7 @@ MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format
     return MPT_OK;
 }
 
-#define MPTI_FP8_TILE 64    /* both ways whole cache lines */
+#define MPTI_FP8_SQUARE 64    /* both ways whole cache lines */
 
 MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, void *transposed,
                                             mpt_format src_format, const void *src, size_t rows, size_t cols,
@@ -6930,19 +6715,19 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
     unsigned char *const       to = (unsigned char *)dst, *const flipped = (unsigned char *)transposed;
     const unsigned char *const from = (const unsigned char *)src;
     const float                factor = scale ? *scale : 1.0f;
-    unsigned char              tile[MPTI_FP8_TILE][MPTI_FP8_TILE];
+    unsigned char              tile[MPTI_FP8_SQUARE][MPTI_FP8_SQUARE];
     uint32_t                   most = 0u;
     size_t                     i, j, r, c;
     if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
         return MPT_E_UNSUPPORTED;
     if ((rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 4u / cols))
         return MPT_E_ARG;
-    for (i = 0; i < rows; i += MPTI_FP8_TILE)
-        for (j = 0; j < cols; j += MPTI_FP8_TILE) {
-            const size_t high = mpti_min(rows - i, MPTI_FP8_TILE), wide = mpti_min(cols - j, MPTI_FP8_TILE);
+    for (i = 0; i < rows; i += MPTI_FP8_SQUARE)
+        for (j = 0; j < cols; j += MPTI_FP8_SQUARE) {
+            const size_t high = mpti_min(rows - i, MPTI_FP8_SQUARE), wide = mpti_min(cols - j, MPTI_FP8_SQUARE);
             for (r = 0; r < high; r++) {
                 const size_t at = (i + r) * cols + j;
-                most = mpti_fp8_block(dst_format, tile[r], src_format,
+                most = mpti_fp8_tile(dst_format, tile[r], src_format,
                                       from + at * mpti_fp8_source_size(src_format), wide, factor, most);
                 if (to)
                     memcpy(to + at, tile[r], wide);
@@ -6959,28 +6744,12 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
 
 /* ---- weights, wherever they live ---- */
 
-/* Loops over one block. What goes to 16 bits comes from float patterns, integers only. */
-MPTI_INLINE void mpti_bf16_stochastic_loop(uint16_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT w,
-                                           const uint32_t *MPTI_RESTRICT random)
-{
-    size_t i;
-    for (i = 0; i < MPTI_BLOCK; i++)
-        out[i] = mpti_bf16_stochastic(w[i], random[i]);
-}
-
-MPTI_INLINE void mpti_f16_stochastic_loop(uint16_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT w,
-                                          const uint32_t *MPTI_RESTRICT random)
-{
-    size_t i;
-    for (i = 0; i < MPTI_BLOCK; i++)
-        out[i] = mpti_f16_stochastic(w[i], random[i]);
-}
-
+/* Loops over one tile. What goes to 16 bits comes from float patterns, integers only. */
 MPTI_INLINE void mpti_split_loop(uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low,
                                  const uint32_t *MPTI_RESTRICT w)
 {
     size_t i;
-    for (i = 0; i < MPTI_BLOCK; i++)
+    for (i = 0; i < MPTI_TILE; i++)
         mpti_split(w[i], &high[i], &low[i]);
 }
 
@@ -6988,96 +6757,88 @@ MPTI_INLINE void mpti_unsplit_loop(uint32_t *MPTI_RESTRICT w, const uint16_t *MP
                                    const uint16_t *MPTI_RESTRICT low)
 {
     size_t i;
-    for (i = 0; i < MPTI_BLOCK; i++)
+    for (i = 0; i < MPTI_TILE; i++)
         w[i] = mpti_unsplit(high[i], low[i]);
 }
 
 MPTI_INLINE void mpti_kahan_join_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16)
 {
     size_t i;
-    for (i = 0; i < MPTI_BLOCK; i++)
+    for (i = 0; i < MPTI_TILE; i++)
         w[i] = mpti_kahan_join(w[i], rest[i], is_f16);
 }
 
 MPTI_INLINE void mpti_kahan_rest_loop(float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16)
 {
     size_t i;
-    for (i = 0; i < MPTI_BLOCK; i++)
+    for (i = 0; i < MPTI_TILE; i++)
         rest[i] = mpti_kahan_rest(w[i], rest[i], is_f16);
 }
 
-MPTI_THRICE(mpti_bf16_stochastic_block, mpti_bf16_stochastic_loop,
-            (uint16_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT w,
-             const uint32_t *MPTI_RESTRICT random),
-            (out, w, random))
-MPTI_THRICE(mpti_f16_stochastic_block, mpti_f16_stochastic_loop,
-            (uint16_t *MPTI_RESTRICT out, const uint32_t *MPTI_RESTRICT w,
-             const uint32_t *MPTI_RESTRICT random),
-            (out, w, random))
-MPTI_THRICE(mpti_split_block, mpti_split_loop,
+MPTI_THRICE(mpti_split_tile, mpti_split_loop,
             (uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low, const uint32_t *MPTI_RESTRICT w),
             (high, low, w))
-MPTI_THRICE(mpti_unsplit_block, mpti_unsplit_loop,
+MPTI_THRICE(mpti_unsplit_tile, mpti_unsplit_loop,
             (uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
              const uint16_t *MPTI_RESTRICT low),
             (w, high, low))
-MPTI_THRICE(mpti_kahan_join_block, mpti_kahan_join_loop,
+MPTI_THRICE(mpti_kahan_join_tile, mpti_kahan_join_loop,
             (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16), (w, rest, is_f16))
-MPTI_THRICE(mpti_kahan_rest_block, mpti_kahan_rest_loop,
+MPTI_THRICE(mpti_kahan_rest_tile, mpti_kahan_rest_loop,
             (float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16), (rest, w, is_f16))
 
-/* Elements first .. first + n - 1 of an array as a block of floats: the array itself where it is one, else
+/* Elements first .. first + n - 1 of an array as a tile of floats: the array itself where it is one, else
  * `local`, decoded and padded with zeros. An array that is not there is never read. */
-static float *mpti_block_in(float *local, void *array, mpt_format format, size_t first, size_t n)
+static float *mpti_tile_in(float *local, void *array, mpt_format format, size_t first, size_t n)
 {
     if (!array)
         return local;
-    if (format == MPT_F32 && n == MPTI_BLOCK)
+    if (format == MPT_F32 && n == MPTI_TILE)
         return (float *)array + first;
     mpti_row_load(local, array, format, first, n);
-    if (n < MPTI_BLOCK)
-        memset(local + n, 0, (MPTI_BLOCK - n) * sizeof *local);
+    if (n < MPTI_TILE)
+        memset(local + n, 0, (MPTI_TILE - n) * sizeof *local);
     return local;
 }
 
-/* The way back; a block that is the array itself is there already. */
-static void mpti_block_out(const float *block, void *array, mpt_format format, size_t first, size_t n)
+/* The way back; a tile that is the array itself is there already. */
+static void mpti_tile_out(const float *tile, void *array, mpt_format format, size_t first, size_t n)
 {
-    if (array && (format != MPT_F32 || block != (float *)array + first))
-        mpti_row_store(array, format, first, block, n);
+    if (array && (format != MPT_F32 || tile != (float *)array + first))
+        mpti_row_store(array, format, first, tile, n);
 }
 
-/* n of 16-bit values, from and to a padded block. */
-static void mpti_codes_in(uint16_t *block, const void *array, size_t first, size_t n)
+/* n of 16-bit values, from and to a padded tile. */
+static void mpti_codes_in(uint16_t *tile, const void *array, size_t first, size_t n)
 {
-    memcpy(block, (const unsigned char *)array + first * sizeof *block, n * sizeof *block);
-    if (n < MPTI_BLOCK)
-        memset(block + n, 0, (MPTI_BLOCK - n) * sizeof *block);
+    memcpy(tile, (const unsigned char *)array + first * sizeof *tile, n * sizeof *tile);
+    if (n < MPTI_TILE)
+        memset(tile + n, 0, (MPTI_TILE - n) * sizeof *tile);
 }
 
-static void mpti_codes_out(const uint16_t *block, void *array, size_t first, size_t n)
+static void mpti_codes_out(const uint16_t *tile, void *array, size_t first, size_t n)
 {
-    memcpy((unsigned char *)array + first * sizeof *block, block, n * sizeof *block);
+    memcpy((unsigned char *)array + first * sizeof *tile, tile, n * sizeof *tile);
 }
 
 static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, size_t n)
 {
     if (t->storage == MPT_STORE_MASTER)
-        return mpti_block_in(local, t->master, MPT_F32, first, n);
+        return mpti_tile_in(local, t->master, MPT_F32, first, n);
     if (t->storage == MPT_STORE_SPLIT) {
-        uint16_t high[MPTI_BLOCK], low[MPTI_BLOCK];
-        uint32_t bits[MPTI_BLOCK];
+        uint16_t high[MPTI_TILE], low[MPTI_TILE];
+        uint32_t bits[MPTI_TILE];
         mpti_codes_in(high, t->param, first, n);
         mpti_codes_in(low, t->extra, first, n);
-        mpti_unsplit_block(bits, high, low);
+        mpti_unsplit_tile(bits, high, low);
         memcpy(local, bits, sizeof bits);
         return local;
     }
-    (void)mpti_block_in(local, t->param, t->param_format, first, n);
+    (void)mpti_tile_in(local, t->param, t->param_format, first, n);
     if (t->storage == MPT_STORE_KAHAN) {
-        float rest[MPTI_BLOCK];
-        (void)mpti_block_in(rest, t->extra, t->param_format, first, n);
-        mpti_kahan_join_block(local, rest, t->param_format == MPT_F16);
+        float rest[MPTI_TILE];
+        (void)mpti_tile_in(rest, t->extra, t->param_format, first, n);
+        mpti_kahan_join_tile(local, rest, t->param_format == MPT_F16);
     }
     return local;
 }
@@ -7085,48 +6846,36 @@ static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, si
 /* Where a tensor's random bits come from: its place in the list and the steps taken. */
 typedef struct mpti_random_at { uint32_t stream, step; } mpti_random_at;
 
-static void mpti_stochastic_out(const float *block, const mpt_tensor *t, size_t first, size_t n,
+static void mpti_stochastic_out(const float *tile, const mpt_tensor *t, size_t first, size_t n,
                                 mpti_random_at at)
 {
-    uint32_t bits[MPTI_BLOCK], random[MPTI_BLOCK];
-    uint16_t codes[MPTI_BLOCK];
-#if MPTI_X86
-    if (mpti_path() >= MPTI_PATH_AVX512) {
-        mpt_opts o;
-        memset(&o, 0, sizeof o);
-        o.seed = t->seed;
-        o.stream = at.stream;
-        o.step = at.step;
-        mpti_stochastic_avx512((unsigned char *)t->param + first * sizeof *codes,
-                               (const unsigned char *)block, n, t->param_format == MPT_BF16, &o, first);
-        return;
-    }
-#endif
-    memcpy(bits, block, sizeof bits);
-    mpti_random_fill(random, first, at.stream, at.step, t->seed);
-    if (t->param_format == MPT_F16)
-        mpti_f16_stochastic_block(codes, bits, random);
-    else
-        mpti_bf16_stochastic_block(codes, bits, random);
-    mpti_codes_out(codes, t->param, first, n);
+    mpt_opts o;
+    memset(&o, 0, sizeof o);
+    o.rounding = MPT_RND_STOCHASTIC;
+    o.seed = t->seed;
+    o.stream = at.stream;
+    o.step = at.step;
+    o.first_element = first;
+    (void)mpt_convert_n(t->param_format, (unsigned char *)t->param + first * sizeof(uint16_t), MPT_F32, tile, n,
+                        &o, NULL);
 }
 
-static void mpti_split_out(const float *block, const mpt_tensor *t, size_t first, size_t n)
+static void mpti_split_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
 {
-    uint16_t high[MPTI_BLOCK], low[MPTI_BLOCK];
-    uint32_t bits[MPTI_BLOCK];
-    memcpy(bits, block, sizeof bits);
-    mpti_split_block(high, low, bits);
+    uint16_t high[MPTI_TILE], low[MPTI_TILE];
+    uint32_t bits[MPTI_TILE];
+    memcpy(bits, tile, sizeof bits);
+    mpti_split_tile(high, low, bits);
     mpti_codes_out(high, t->param, first, n);
     mpti_codes_out(low, t->extra, first, n);
 }
 
-static void mpti_kahan_out(const float *block, const mpt_tensor *t, size_t first, size_t n)
+static void mpti_kahan_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
 {
-    float rest[MPTI_BLOCK];
-    mpti_row_store(t->param, t->param_format, first, block, n);
-    (void)mpti_block_in(rest, t->param, t->param_format, first, n);
-    mpti_kahan_rest_block(rest, block, t->param_format == MPT_F16);
+    float rest[MPTI_TILE];
+    mpti_row_store(t->param, t->param_format, first, tile, n);
+    (void)mpti_tile_in(rest, t->param, t->param_format, first, n);
+    mpti_kahan_rest_tile(rest, tile, t->param_format == MPT_F16);
     mpti_row_store(t->extra, t->param_format, first, rest, n);
 }
 
@@ -7142,11 +6891,11 @@ __attribute__((target("sse2"))) static void mpti_stores_done(void)
         _mm_sfence();
 }
 
-__attribute__((target("sse2"))) static void mpti_stream_block(unsigned char *to, const float *codes)
+__attribute__((target("sse2"))) static void mpti_stream_tile(unsigned char *to, const float *codes)
 {
     const unsigned char *from = (const unsigned char *)codes;
     size_t               i;
-    for (i = 0; i < MPTI_BLOCK * sizeof(uint16_t); i += 16)
+    for (i = 0; i < MPTI_TILE * sizeof(uint16_t); i += 16)
         _mm_stream_si128((__m128i *)(void *)(to + i),
                          _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
 }
@@ -7154,35 +6903,35 @@ __attribute__((target("sse2"))) static void mpti_stream_block(unsigned char *to,
 static void mpti_stores_done(void) {}
 #endif
 
-static void mpti_copy_out(const float *block, const mpt_tensor *t, size_t first, size_t n)
+static void mpti_copy_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
 {
 #if MPTI_X86
     unsigned char *const to = (unsigned char *)t->param + first * sizeof(uint16_t);
-    if (t->n >= MPTI_STREAM_FROM && t->param_format != MPT_F32 && n == MPTI_BLOCK && !((uintptr_t)to % 16u) &&
+    if (t->n >= MPTI_STREAM_FROM && t->param_format != MPT_F32 && n == MPTI_TILE && !((uintptr_t)to % 16u) &&
         mpti_path() >= MPTI_PATH_AVX2) {
-        float codes[MPTI_BLOCK];        /* room for any format: compilers look at all of mpti_row_store */
-        mpti_row_store(codes, t->param_format, 0, block, n);
-        mpti_stream_block(to, codes);
+        float codes[MPTI_TILE];        /* room for any format: compilers look at all of mpti_row_store */
+        mpti_row_store(codes, t->param_format, 0, tile, n);
+        mpti_stream_tile(to, codes);
         return;
     }
 #endif
-    mpti_row_store(t->param, t->param_format, first, block, n);
+    mpti_row_store(t->param, t->param_format, first, tile, n);
 }
 
-static void mpti_weight_out(const float *block, const mpt_tensor *t, size_t first, size_t n,
+static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first, size_t n,
                             mpti_random_at at)
 {
     switch (t->storage) {
-    case MPT_STORE_STOCHASTIC: mpti_stochastic_out(block, t, first, n, at); return;
-    case MPT_STORE_KAHAN:      mpti_kahan_out(block, t, first, n); return;
-    case MPT_STORE_SPLIT:      mpti_split_out(block, t, first, n); return;
-    case MPT_STORE_MASTER:     mpti_block_out(block, t->master, MPT_F32, first, n); break;
+    case MPT_STORE_STOCHASTIC: mpti_stochastic_out(tile, t, first, n, at); return;
+    case MPT_STORE_KAHAN:      mpti_kahan_out(tile, t, first, n); return;
+    case MPT_STORE_SPLIT:      mpti_split_out(tile, t, first, n); return;
+    case MPT_STORE_MASTER:     mpti_tile_out(tile, t->master, MPT_F32, first, n); break;
     case MPT_STORE_NEAREST:
     case MPT_STORAGE_COUNT:
     default: break;
     }
     if (t->param)
-        mpti_copy_out(block, t, first, n);
+        mpti_copy_out(tile, t, first, n);
 }
 
 /* Does an array of floats overlap what holds the weights? */
@@ -7201,7 +6950,7 @@ MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src)
     const mpt_status status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
     mpt_tensor       nearest;
     mpti_random_at   nowhere = {0u, 0u};
-    float            local[MPTI_BLOCK];
+    float            local[MPTI_TILE];
     size_t           first;
     if (status != MPT_OK)
         return status;
@@ -7210,8 +6959,8 @@ MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src)
     nearest = *t;
     if (t->storage == MPT_STORE_STOCHASTIC)
         nearest.storage = MPT_STORE_NEAREST;
-    for (first = 0; first < t->n; first += MPTI_BLOCK) {
-        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
+    for (first = 0; first < t->n; first += MPTI_TILE) {
+        const size_t n = mpti_min(t->n - first, MPTI_TILE);
         memset(local, 0, sizeof local);
         memcpy(local, src + first, n * sizeof *src);
         mpti_weight_out(local, &nearest, first, n, nowhere);
@@ -7223,131 +6972,128 @@ MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src)
 MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
 {
     const mpt_status status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
-    float            local[MPTI_BLOCK];
+    float            local[MPTI_TILE];
     size_t           first;
     if (status != MPT_OK)
         return status;
     if ((t->n && !dst) || mpti_weight_meets(t, dst))
         return MPT_E_ARG;
-    for (first = 0; first < t->n; first += MPTI_BLOCK) {
-        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
+    for (first = 0; first < t->n; first += MPTI_TILE) {
+        const size_t n = mpti_min(t->n - first, MPTI_TILE);
         memcpy(dst + first, mpti_weight_in(local, t, first, n), n * sizeof *dst);
     }
     return MPT_OK;
 }
 
-/* ---- optimizers: one block of one tensor, padded with zeros; k points to the constants ---- */
+/* ---- optimizers: one tile of one tensor, padded with zeros; k points to the constants ---- */
 
-#define MPTI_BLOCK_PARAMETERS                                                                       \
+#define MPTI_TILE_PARAMETERS                                                                       \
     (const float *MPTI_RESTRICT g, float *MPTI_RESTRICT w, float *MPTI_RESTRICT m,                  \
-     float *MPTI_RESTRICT v, const void *k)
-typedef void mpti_block_fn MPTI_BLOCK_PARAMETERS;
+     float *MPTI_RESTRICT v, void *k)
+typedef void mpti_tile_fn MPTI_TILE_PARAMETERS;
 
 /* Compilers do not vectorize sqrtf, which may set errno. IEEE square roots: the same bits on every path.
- * In tiles, so that a processor that looks ahead loads the next while it divides and takes roots. */
-#define MPTI_TILE 64
+ * In strips of a tile, so that a processor that looks ahead loads the next while it divides and takes roots. */
+#define MPTI_STRIP 64
 #if MPTI_X86
-MPTI_AVX512_TARGET static void mpti_sqrt_avx512(float *MPTI_RESTRICT root, const float *MPTI_RESTRICT v)
+MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_sqrt_16_512, mpti_v16, MPTI_OF_2("vsqrtps"))
+MPTI_UNARY(MPTI_IN_256, mpti_v8, mpti_sqrt_8_256, mpti_v8, MPTI_OF_2("vsqrtps"))
+
+MPTI_AVX512_TARGET static void mpti_sqrt_512(float *root, const float *v)
 {
     size_t i;
-    for (i = 0; i < MPTI_TILE; i += 16)     /* maskz: gcc 12 warns of what the plain one has inside */
-        _mm512_storeu_ps(root + i, _mm512_maskz_sqrt_ps((__mmask16)0xffff, _mm512_loadu_ps(v + i)));
+    for (i = 0; i < MPTI_STRIP; i += 16)
+        mpti_put_512((unsigned char *)(root + i), mpti_sqrt_16_512(mpti_load_512(v + i)), 0);
 }
 
-__attribute__((target("avx2"))) static void mpti_sqrt_avx2(float *MPTI_RESTRICT root,
-                                                           const float *MPTI_RESTRICT v)
+MPTI_AVX2_TARGET static void mpti_sqrt_256(float *root, const float *v)
 {
     size_t i;
-    for (i = 0; i < MPTI_TILE; i += 8)
-        _mm256_storeu_ps(root + i, _mm256_sqrt_ps(_mm256_loadu_ps(v + i)));
+    for (i = 0; i < MPTI_STRIP; i += 8)
+        mpti_put_256((unsigned char *)(root + i), mpti_sqrt_8_256(mpti_load_256(v + i)), 0);
 }
 #endif
 
-static void mpti_sqrt_tile(float *MPTI_RESTRICT root, const float *MPTI_RESTRICT v)
+static void mpti_sqrt_strip(float *MPTI_RESTRICT root, const float *MPTI_RESTRICT v)
 {
     size_t i;
 #if MPTI_X86
-    const int path = mpti_path();
-    if (path >= MPTI_PATH_AVX512) {
-        mpti_sqrt_avx512(root, v);
-        return;
-    }
-    if (path >= MPTI_PATH_AVX2) {
-        mpti_sqrt_avx2(root, v);
+    if (mpti_path() >= MPTI_PATH_AVX2) {
+        (mpti_path() >= MPTI_PATH_AVX512 ? mpti_sqrt_512 : mpti_sqrt_256)(root, v);
         return;
     }
 #endif
-    for (i = 0; i < MPTI_TILE; i++)
+    for (i = 0; i < MPTI_STRIP; i++)
         root[i] = mpti_sqrt(v[i]);
 }
 
-/* Ask for the same tile of the next block, where the block is the array itself; elsewhere, and beyond the
+/* Ask for the same strip of the next tile, where the tile is the array itself; elsewhere, and beyond the
  * end, that is a hint without effect. Worth a fifth of the time out of cache. */
-MPTI_INLINE void mpti_tile_soon(const float *tile)
+MPTI_INLINE void mpti_strip_soon(const float *strip)
 {
 #if defined(__GNUC__) || defined(__clang__)
     size_t i;
-    for (i = 0; i < MPTI_TILE; i += 16)
-        __builtin_prefetch(tile + MPTI_BLOCK + i, 1);
+    for (i = 0; i < MPTI_STRIP; i += 16)
+        __builtin_prefetch(strip + MPTI_TILE + i, 1);
 #else
-    (void)tile;
+    (void)strip;
 #endif
 }
 
-MPTI_INLINE void mpti_sgd_loop MPTI_BLOCK_PARAMETERS
+MPTI_INLINE void mpti_sgd_loop MPTI_TILE_PARAMETERS
 {
     const mpti_sgd_k c = *(const mpti_sgd_k *)k;
-    size_t           tile, i;
+    size_t           at, i;
     (void)v;
-    for (tile = 0; tile < MPTI_BLOCK; tile += MPTI_TILE) {
-        mpti_tile_soon(w + tile);
+    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
+        mpti_strip_soon(w + at);
         if (mpti_is_nonzero(c.momentum)) {      /* out of the loop, so that it vectorizes */
-            mpti_tile_soon(m + tile);
-            for (i = 0; i < MPTI_TILE; i++)
-                mpti_sgd_1(g[tile + i], &w[tile + i], &m[tile + i], &c);
+            mpti_strip_soon(m + at);
+            for (i = 0; i < MPTI_STRIP; i++)
+                mpti_sgd_1(g[at + i], &w[at + i], &m[at + i], &c);
         } else {
-            for (i = 0; i < MPTI_TILE; i++)
-                mpti_sgd_1(g[tile + i], &w[tile + i], &m[tile + i], &c);
+            for (i = 0; i < MPTI_STRIP; i++)
+                mpti_sgd_1(g[at + i], &w[at + i], &m[at + i], &c);
         }
     }
 }
 
-MPTI_INLINE void mpti_lion_loop MPTI_BLOCK_PARAMETERS
+MPTI_INLINE void mpti_lion_loop MPTI_TILE_PARAMETERS
 {
     const mpti_lion_k c = *(const mpti_lion_k *)k;
     size_t            i;
     (void)v;
-    for (i = 0; i < MPTI_BLOCK; i++)
+    for (i = 0; i < MPTI_TILE; i++)
         mpti_lion_1(g[i], &w[i], &m[i], &c);
 }
 
 /* The Adam family: moments, root, weight, in three loops because of the root. */
 #define MPTI_MOMENTS_LOOP(name)                                                     \
-    MPTI_INLINE void mpti_##name##_loop MPTI_BLOCK_PARAMETERS                       \
+    MPTI_INLINE void mpti_##name##_loop MPTI_TILE_PARAMETERS                       \
     {                                                                               \
         const mpti_adamw_k c = *(const mpti_adamw_k *)k;                            \
-        float              root[MPTI_TILE];                                         \
-        size_t             tile, i;                                                 \
-        for (tile = 0; tile < MPTI_BLOCK; tile += MPTI_TILE) {                      \
-            mpti_tile_soon(w + tile);                                               \
-            mpti_tile_soon(m + tile);                                               \
-            mpti_tile_soon(v + tile);                                               \
-            for (i = 0; i < MPTI_TILE; i++)                                         \
-                mpti_##name##_moments_1(g[tile + i], w[tile + i], &m[tile + i], &v[tile + i], &c); \
-            mpti_sqrt_tile(root, v + tile);                                         \
-            for (i = 0; i < MPTI_TILE; i++)                                         \
-                mpti_##name##_weight_1(&w[tile + i], m[tile + i], root[i], &c);     \
+        float              root[MPTI_STRIP];                                         \
+        size_t             at, i;                                                 \
+        for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {                      \
+            mpti_strip_soon(w + at);                                               \
+            mpti_strip_soon(m + at);                                               \
+            mpti_strip_soon(v + at);                                               \
+            for (i = 0; i < MPTI_STRIP; i++)                                         \
+                mpti_##name##_moments_1(g[at + i], w[at + i], &m[at + i], &v[at + i], &c); \
+            mpti_sqrt_strip(root, v + at);                                         \
+            for (i = 0; i < MPTI_STRIP; i++)                                         \
+                mpti_##name##_weight_1(&w[at + i], m[at + i], root[i], &c);     \
         }                                                                           \
     }
 MPTI_MOMENTS_LOOP(adamw)
 MPTI_MOMENTS_LOOP(adam)
 
 /* LAMB in two passes: the moments first. */
-MPTI_INLINE void mpti_lamb_loop MPTI_BLOCK_PARAMETERS
+MPTI_INLINE void mpti_lamb_loop MPTI_TILE_PARAMETERS
 {
     const mpti_adamw_k c = *(const mpti_adamw_k *)k;
     size_t             i;
-    for (i = 0; i < MPTI_BLOCK; i++)
+    for (i = 0; i < MPTI_TILE; i++)
         mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c);
 }
 
@@ -7357,27 +7103,27 @@ MPTI_INLINE void mpti_lamb_direction_loop(float *MPTI_RESTRICT r, const float *M
                                           const mpti_adamw_k *k)
 {
     const mpti_adamw_k c = *k;
-    float              root[MPTI_TILE];
-    size_t             tile, i;
-    for (tile = 0; tile < MPTI_BLOCK; tile += MPTI_TILE) {
-        mpti_sqrt_tile(root, v + tile);
-        for (i = 0; i < MPTI_TILE; i++)
-            r[tile + i] = mpti_lamb_direction_1(w[tile + i], m[tile + i], root[i], &c);
+    float              root[MPTI_STRIP];
+    size_t             at, i;
+    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
+        mpti_sqrt_strip(root, v + at);
+        for (i = 0; i < MPTI_STRIP; i++)
+            r[at + i] = mpti_lamb_direction_1(w[at + i], m[at + i], root[i], &c);
     }
 }
 
 MPTI_INLINE void mpti_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor)
 {
     size_t i;
-    for (i = 0; i < MPTI_BLOCK; i++)
+    for (i = 0; i < MPTI_TILE; i++)
         w[i] = mpti_fma(factor, r[i], w[i]);
 }
 
-MPTI_THRICE(mpti_sgd_block, mpti_sgd_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_lion_block, mpti_lion_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_adamw_block, mpti_adamw_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_adam_block, mpti_adam_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_lamb_block, mpti_lamb_loop, MPTI_BLOCK_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_sgd_tile, mpti_sgd_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_lion_tile, mpti_lion_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_adam_tile, mpti_adam_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_lamb_tile, mpti_lamb_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_THRICE(mpti_lamb_direction, mpti_lamb_direction_loop,
             (float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w, const float *MPTI_RESTRICT m,
              const float *MPTI_RESTRICT v, const mpti_adamw_k *k),
@@ -7385,198 +7131,19 @@ MPTI_THRICE(mpti_lamb_direction, mpti_lamb_direction_loop,
 MPTI_THRICE(mpti_along, mpti_along_loop,
             (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor), (w, r, factor))
 
-/* ---- the pass over a tensor ---- */
+/* ---- passes over a tensor ---- */
 
-/* An optimizer as the pass sees it; without a block it is Adafactor. Moments that it does not need are
- * neither read nor written. */
-typedef struct mpti_rule {
-    unsigned       needs;
-    mpti_block_fn *block;
-    const void    *k;
-    int            two_passes;      /* the block leaves the weights alone; k is LAMB's */
-} mpti_rule;
+/* Room for the tiles of one turn. */
+typedef struct mpti_turn { float g[MPTI_TILE], w[MPTI_TILE], m[MPTI_TILE], v[MPTI_TILE]; } mpti_turn;
 
-/* Sums of squares on the tree of >>M13, over one tensor. */
-typedef struct mpti_tree { double lane[MPTI_LANES], slot[MPTI_SLOTS]; } mpti_tree;
-
-static void mpti_tree_fold(mpti_tree *tree, size_t chunk)
-{
-    tree->slot[chunk % MPTI_SLOTS] += mpti_pair_sum_fast(tree->lane, MPTI_LANES);
-    memset(tree->lane, 0, sizeof tree->lane);
-}
-
-static double mpti_tree_sum(mpti_tree *tree, size_t n)
-{
-    mpti_tree_fold(tree, (n - 1u) / MPTI_CHUNK);
-    return mpti_pair_sum_fast(tree->slot, MPTI_SLOTS);
-}
-
-static void mpti_tree_add(mpti_tree *tree, const float *block, size_t first)
-{
-    if (first && first % MPTI_CHUNK == 0)
-        mpti_tree_fold(tree, first / MPTI_CHUNK - 1u);
-    mpti_sumsq_block(tree->lane + first % MPTI_LANES, block);
-}
-
-/* Room for the blocks of one turn. */
-typedef struct mpti_turn { float g[MPTI_BLOCK], w[MPTI_BLOCK], m[MPTI_BLOCK], v[MPTI_BLOCK]; } mpti_turn;
-
-/* LAMB's second pass: the direction again, from the same numbers, and along it. */
-static void mpti_step_along(const mpt_tensor *t, const mpti_adamw_k *k, float factor, mpti_random_at at)
-{
-    const mpt_format format = mpti_moments_format(t);
-    mpti_turn      local;
-    size_t           first;
-    for (first = 0; first < t->n; first += MPTI_BLOCK) {
-        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
-        float       *w = mpti_weight_in(local.w, t, first, n);
-        const float *m = mpti_block_in(local.m, t->m, format, first, n);
-        const float *v = mpti_block_in(local.v, t->v, format, first, n);
-        mpti_lamb_direction(local.g, w, m, v, k);
-        mpti_along(w, local.g, factor);
-        mpti_weight_out(w, t, first, n, at);
-    }
-}
-
-static float mpti_lamb_norms(const mpt_tensor *t, const mpti_adamw_k *k)
-{
-    const mpt_format format = mpti_moments_format(t);
-    mpti_tree        w_tree, r_tree;
-    mpti_turn      local;
-    size_t           first;
-    memset(&w_tree, 0, sizeof w_tree);
-    memset(&r_tree, 0, sizeof r_tree);
-    for (first = 0; first < t->n; first += MPTI_BLOCK) {
-        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
-        const float *w = mpti_weight_in(local.w, t, first, n);
-        const float *m = mpti_block_in(local.m, t->m, format, first, n);
-        const float *v = mpti_block_in(local.v, t->v, format, first, n);
-        mpti_lamb_direction(local.g, w, m, v, k);
-        mpti_tree_add(&w_tree, w, first);
-        mpti_tree_add(&r_tree, local.g, first);
-    }
-    return mpti_lamb_factor(mpti_tree_sum(&w_tree, t->n), mpti_tree_sum(&r_tree, t->n), k);
-}
-
-/* ---- Adafactor ---- */
-
-/* Unscaled gradients first .. first + n - 1 as a block padded with zeros. */
-static void mpti_gradient_in(float *g, const mpt_tensor *t, size_t first, size_t n, float factor)
-{
-    size_t i;
-    mpti_row_load(g, t->grad, t->grad_format, first, n);
-    for (i = 0; i < MPTI_BLOCK; i++)
-        g[i] = i < n ? mpti_mul(g[i], factor) : 0.0f;
-}
-
-/* Row and column means of the squares, in double: element j of a row to lane j mod 256, lanes in pairs; a
- * column from its first row to its last. Returns the mean of the row means. */
-static float mpti_factors_update(const mpt_tensor *t, const mpti_adafactor_k *k)
-{
-    const size_t columns = t->columns, rows = t->n / columns;
-    float *const row = (float *)t->v, *const column = row + rows;
-    double       lane[MPTI_BLOCK], sum = 0.0;
-    float        g[MPTI_BLOCK], mean;
-    size_t       i, j, n;
-    for (i = 0; i < rows; i++) {
-        memset(lane, 0, sizeof lane);
-        for (j = 0; j < columns; j += MPTI_BLOCK) {
-            mpti_gradient_in(g, t, i * columns + j, mpti_min(columns - j, MPTI_BLOCK), k->factor);
-            mpti_sumsq_block(lane, g);
-        }
-        mean = mpti_to_f32(mpti_pair_sum(lane, MPTI_BLOCK) / (double)columns);
-        row[i] = mpti_average(row[i], mean, k->fresh);
-        sum += mpti_to_f64(row[i]);
-    }
-    for (j = 0; j < columns; j += n) {
-        n = mpti_min(columns - j, MPTI_BLOCK);
-        memset(lane, 0, sizeof lane);
-        for (i = 0; i < rows; i++) {
-            mpti_gradient_in(g, t, i * columns + j, n, k->factor);
-            mpti_sumsq_block(lane, g);
-        }
-        for (i = 0; i < n; i++)
-            column[j + i] = mpti_average(column[j + i], mpti_to_f32(lane[i] / (double)rows), k->fresh);
-    }
-    return mpti_at_least(mpti_to_f32(sum / (double)rows), k->least_mean);
-}
-
-/* Second moments of a block, from row and column means. */
-static void mpti_factors_block(float *v, const mpt_tensor *t, size_t first, size_t n, float mean)
-{
-    const float *const row = (const float *)t->v, *const column = row + t->n / t->columns;
-    size_t             i = first / t->columns, j = first % t->columns, e;
-    for (e = 0; e < n; e++) {
-        v[e] = mpti_mul(mpti_div(row[i], mean), column[j]);
-        if (++j == t->columns)
-            i++, j = 0;
-    }
-}
-
-/* A block of directions, from second moments that are up to date, or after bringing them there. */
-static void mpti_adafactor_direction(float *u, const mpt_tensor *t, const mpti_adafactor_k *k, size_t first,
-                                     size_t n, float mean, int update)
-{
-    const mpt_format format = mpti_moments_format(t);
-    float            v[MPTI_BLOCK], root[MPTI_TILE], *p = v;
-    size_t           i, tile;
-    mpti_gradient_in(u, t, first, n, k->factor);
-    memset(v, 0, sizeof v);
-    if (t->columns)
-        mpti_factors_block(v, t, first, n, mean);
-    else
-        p = mpti_block_in(v, t->v, format, first, n);
-    if (update && !t->columns) {
-        for (i = 0; i < n; i++)
-            p[i] = mpti_adafactor_v_1(p[i], u[i], k);
-        mpti_block_out(p, t->v, format, first, n);
-        p = mpti_block_in(v, t->v, format, first, n);
-    }
-    for (i = 0; i < MPTI_BLOCK; i++)
-        v[i] = mpti_at_least(p[i], k->least);
-    for (tile = 0; tile < MPTI_BLOCK; tile += MPTI_TILE) {
-        mpti_sqrt_tile(root, v + tile);
-        for (i = 0; i < MPTI_TILE; i++)
-            u[tile + i] = mpti_div(u[tile + i], root[i]);
-    }
-}
-
-static void mpti_adafactor_tensor(const mpt_tensor *t, const mpti_adafactor_k *k, mpti_random_at at)
-{
-    const float mean = t->columns && t->n ? mpti_factors_update(t, k) : 0.0f;
-    mpti_tree   w_tree, u_tree;
-    mpti_turn   local;
-    size_t      first, i;
-    float       along;
-    memset(&w_tree, 0, sizeof w_tree);
-    memset(&u_tree, 0, sizeof u_tree);
-    for (first = 0; first < t->n; first += MPTI_BLOCK) {
-        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
-        mpti_adafactor_direction(local.g, t, k, first, n, mean, 1);
-        mpti_tree_add(&w_tree, mpti_weight_in(local.w, t, first, n), first);
-        mpti_tree_add(&u_tree, local.g, first);
-    }
-    if (!t->n)
-        return;
-    along = mpti_adafactor_factor(mpti_tree_sum(&w_tree, t->n), mpti_tree_sum(&u_tree, t->n), t->n, k);
-    for (first = 0; first < t->n; first += MPTI_BLOCK) {
-        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
-        float       *w = mpti_weight_in(local.w, t, first, n);
-        mpti_adafactor_direction(local.g, t, k, first, n, mean, 0);
-        for (i = 0; i < MPTI_BLOCK; i++)
-            w[i] = mpti_fma(along, local.g[i], mpti_mul(w[i], k->decay));
-        mpti_weight_out(w, t, first, n, at);
-    }
-}
-
-/* Ask for what the next block will load, and for what it will change in place: a hint without effect beyond
- * the end. Arrays that a block works on directly are asked for in its tiles. */
-static void mpti_block_soon(const void *array, size_t first, size_t bytes, int is_changed)
+/* Ask for what the next tile will load, and for what it will change in place: a hint without effect beyond
+ * the end. Arrays that a tile works on directly are asked for in its strips. */
+static void mpti_tile_soon(const void *array, size_t first, size_t bytes, int is_changed)
 {
 #if defined(__GNUC__) || defined(__clang__)
-    const uintptr_t next = (uintptr_t)array + (first + MPTI_BLOCK) * bytes;
+    const uintptr_t next = (uintptr_t)array + (first + MPTI_TILE) * bytes;
     size_t          k;
-    for (k = 0; array && k < MPTI_BLOCK * bytes; k += 64)
+    for (k = 0; array && k < MPTI_TILE * bytes; k += 64)
         if (is_changed)
             __builtin_prefetch((const void *)(next + k), 1);
         else
@@ -7586,34 +7153,243 @@ static void mpti_block_soon(const void *array, size_t first, size_t bytes, int i
 #endif
 }
 
-static void mpti_step_tensor(const mpt_tensor *t, const mpti_rule *rule, mpti_random_at at)
+/* One pass: tile by tile, what it reads and writes as MPT_NEEDS_GRAD, _WEIGHT, _M, _V. */
+static void mpti_pass(const mpt_tensor *t, unsigned reads, unsigned writes, mpti_tile_fn *tile, void *k,
+                      mpti_random_at at)
 {
-    void *const      t_m = rule->needs & MPT_NEEDS_M ? t->m : NULL;
-    void *const      t_v = rule->needs & MPT_NEEDS_V ? t->v : NULL;
+    void *const      t_g = reads & MPT_NEEDS_GRAD ? t->grad : NULL;
+    void *const      t_m = reads & MPT_NEEDS_M ? t->m : NULL, *const t_v = reads & MPT_NEEDS_V ? t->v : NULL;
     const mpt_format format = mpti_moments_format(t);
-    mpti_turn      local;
+    mpti_turn        local;
     size_t           first;
-    for (first = 0; first < t->n; first += MPTI_BLOCK) {
-        const size_t n = mpti_min(t->n - first, MPTI_BLOCK);
-        const float *g = mpti_block_in(local.g, t->grad, t->grad_format, first, n);
-        float       *w = mpti_weight_in(local.w, t, first, n);
-        float       *m = mpti_block_in(local.m, t_m, format, first, n);
-        float       *v = mpti_block_in(local.v, t_v, format, first, n);
-        mpti_block_soon(t->grad, first, mpti_format_bytes(t->grad_format), 0);
+    for (first = 0; first < t->n; first += MPTI_TILE) {
+        const size_t n = mpti_min(t->n - first, MPTI_TILE);
+        const float *g = mpti_tile_in(local.g, t_g, t->grad_format, first, n);
+        float       *w = reads & MPT_NEEDS_WEIGHT ? mpti_weight_in(local.w, t, first, n) : local.w;
+        float       *m = mpti_tile_in(local.m, t_m, format, first, n);
+        float       *v = mpti_tile_in(local.v, t_v, format, first, n);
+        mpti_tile_soon(t_g, first, mpti_format_bytes(t->grad_format), 0);
         if (!mpti_has_master(t))
-            mpti_block_soon(t->param, first, sizeof(uint16_t), 1);
-        mpti_block_soon(mpti_has_extra(t) ? t->extra : NULL, first, sizeof(uint16_t), 1);
-        rule->block(g, w, m, v, rule->k);
-        mpti_block_out(m, t_m, format, first, n);
-        mpti_block_out(v, t_v, format, first, n);
-        if (!rule->two_passes)
+            mpti_tile_soon(t->param, first, sizeof(uint16_t), 1);
+        mpti_tile_soon(mpti_has_extra(t) ? t->extra : NULL, first, sizeof(uint16_t), 1);
+        tile(g, w, m, v, k);
+        if (writes & MPT_NEEDS_M)
+            mpti_tile_out(m, t_m, format, first, n);
+        if (writes & MPT_NEEDS_V)
+            mpti_tile_out(v, t_v, format, first, n);
+        if (writes & MPT_NEEDS_WEIGHT)
             mpti_weight_out(w, t, first, n, at);
     }
-    if (rule->two_passes && t->n) {
-        const mpti_adamw_k *k = (const mpti_adamw_k *)rule->k;
-        mpti_step_along(t, k, mpti_lamb_norms(t, k), at);
+}
+
+/* Sums of squares over one tensor, on the tree of >>M13. */
+typedef struct mpti_tree { double lane[MPTI_LANES], slot[MPTI_SLOTS]; } mpti_tree;
+
+static void mpti_tree_fold(mpti_tree *tree, size_t chunk)
+{
+    tree->slot[chunk % MPTI_SLOTS] += mpti_pair_sum(tree->lane, MPTI_LANES);
+    memset(tree->lane, 0, sizeof tree->lane);
+}
+
+static double mpti_tree_sum(mpti_tree *tree, size_t n)
+{
+    mpti_tree_fold(tree, (n - 1u) / MPTI_CHUNK);
+    return mpti_pair_sum(tree->slot, MPTI_SLOTS);
+}
+
+static void mpti_tree_add(mpti_tree *tree, const float *tile, size_t first)
+{
+    if (first && first % MPTI_CHUNK == 0)
+        mpti_tree_fold(tree, first / MPTI_CHUNK - 1u);
+    mpti_sumsq_tile(tree->lane + first % MPTI_LANES, tile);
+}
+
+/* What passes that need norms carry: squared norms of weights and directions, where the pass is, and in the end
+ * how far to go. */
+typedef struct mpti_norms {
+    mpti_tree weights, directions;
+    size_t    first;
+    float     factor;
+} mpti_norms;
+
+static void mpti_norms_add(mpti_norms *norms, const float *w, const float *direction)
+{
+    mpti_tree_add(&norms->weights, w, norms->first);
+    mpti_tree_add(&norms->directions, direction, norms->first);
+    norms->first += MPTI_TILE;
+}
+
+/* ---- LAMB: the moments; the norms; along the direction, again from the same numbers ---- */
+
+typedef struct mpti_lamb_turn { const mpti_adamw_k *k; mpti_norms norms; } mpti_lamb_turn;
+
+static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
+{
+    mpti_lamb_turn *const turn = (mpti_lamb_turn *)k;
+    float                 r[MPTI_TILE];
+    (void)g;
+    mpti_lamb_direction(r, w, m, v, turn->k);
+    mpti_norms_add(&turn->norms, w, r);
+}
+
+static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
+{
+    const mpti_lamb_turn *const turn = (const mpti_lamb_turn *)k;
+    float                       r[MPTI_TILE];
+    (void)g;
+    mpti_lamb_direction(r, w, m, v, turn->k);
+    mpti_along(w, r, turn->norms.factor);
+}
+
+static void mpti_lamb_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at)
+{
+    const unsigned moments = MPT_NEEDS_M | MPT_NEEDS_V;
+    mpti_lamb_turn turn;
+    memset(&turn, 0, sizeof turn);
+    turn.k = (const mpti_adamw_k *)k;
+    if (!t->n)
+        return;
+    mpti_pass(t, needs, moments, mpti_lamb_tile, k, at);
+    mpti_pass(t, needs & ~MPT_NEEDS_GRAD, 0u, mpti_lamb_norms_tile, &turn, at);
+    turn.norms.factor = mpti_lamb_factor(mpti_tree_sum(&turn.norms.weights, t->n),
+                                         mpti_tree_sum(&turn.norms.directions, t->n), turn.k);
+    mpti_pass(t, needs & ~MPT_NEEDS_GRAD, MPT_NEEDS_WEIGHT, mpti_lamb_along_tile, &turn, at);
+}
+
+/* ---- Adafactor: the second moments, or their row and column means; the norms; along the direction ---- */
+
+typedef struct mpti_adafactor_turn {
+    const mpti_adafactor_k *k;
+    const mpt_tensor       *t;
+    float                   mean;       /* of the row means */
+    mpti_norms              norms;
+} mpti_adafactor_turn;
+
+static void mpti_adafactor_v_tile MPTI_TILE_PARAMETERS
+{
+    const mpti_adafactor_k c = *((const mpti_adafactor_turn *)k)->k;
+    size_t                 i;
+    (void)w, (void)m;
+    for (i = 0; i < MPTI_TILE; i++)
+        v[i] = mpti_adafactor_v_1(v[i], mpti_mul(g[i], c.factor), &c);
+}
+
+/* Unscaled gradients first .. first + n - 1 as a tile padded with zeros. */
+static void mpti_gradient_in(float *g, const mpt_tensor *t, size_t first, size_t n, float factor)
+{
+    size_t i;
+    mpti_row_load(g, t->grad, t->grad_format, first, n);
+    for (i = 0; i < MPTI_TILE; i++)
+        g[i] = i < n ? mpti_mul(g[i], factor) : 0.0f;
+}
+
+/* Row and column means of the squares, in double: element j of a row to lane j mod 256, lanes in pairs; a
+ * column from its first row to its last. Returns the mean of the row means. */
+static float mpti_factors_update(const mpt_tensor *t, const mpti_adafactor_k *k)
+{
+    const size_t columns = t->columns, rows = t->n / columns;
+    float *const row = (float *)t->v, *const column = row + rows;
+    double       lane[MPTI_TILE], sum = 0.0;
+    float        g[MPTI_TILE], mean;
+    size_t       i, j, n;
+    for (i = 0; i < rows; i++) {
+        memset(lane, 0, sizeof lane);
+        for (j = 0; j < columns; j += MPTI_TILE) {
+            mpti_gradient_in(g, t, i * columns + j, mpti_min(columns - j, MPTI_TILE), k->factor);
+            mpti_sumsq_tile(lane, g);
+        }
+        mean = mpti_to_f32(mpti_pair_sum(lane, MPTI_TILE) / (double)columns);
+        row[i] = mpti_average(row[i], mean, k->fresh);
+        sum += mpti_to_f64(row[i]);
+    }
+    for (j = 0; j < columns; j += n) {
+        n = mpti_min(columns - j, MPTI_TILE);
+        memset(lane, 0, sizeof lane);
+        for (i = 0; i < rows; i++) {
+            mpti_gradient_in(g, t, i * columns + j, n, k->factor);
+            mpti_sumsq_tile(lane, g);
+        }
+        for (i = 0; i < n; i++)
+            column[j + i] = mpti_average(column[j + i], mpti_to_f32(lane[i] / (double)rows), k->fresh);
+    }
+    return mpti_at_least(mpti_to_f32(sum / (double)rows), k->least_mean);
+}
+
+/* Second moments of a tile, from row and column means. */
+static void mpti_factors_tile(float *v, const mpt_tensor *t, size_t first, float mean)
+{
+    const float *const row = (const float *)t->v, *const column = row + t->n / t->columns;
+    const size_t       n = mpti_min(t->n - first, MPTI_TILE);
+    size_t             i = first / t->columns, j = first % t->columns, e;
+    for (e = 0; e < n; e++) {
+        v[e] = mpti_mul(mpti_div(row[i], mean), column[j]);
+        if (++j == t->columns)
+            i++, j = 0;
     }
 }
+
+/* The direction of a tile into u, from second moments that are up to date; v is changed. */
+static void mpti_adafactor_direction(float *u, const float *g, float *v, const mpti_adafactor_turn *turn)
+{
+    float  root[MPTI_STRIP], moments[MPTI_TILE];
+    size_t i, at;
+    memset(moments, 0, sizeof moments);
+    if (turn->t->columns) {
+        mpti_factors_tile(moments, turn->t, turn->norms.first, turn->mean);
+        v = moments;
+    }
+    for (i = 0; i < MPTI_TILE; i++)
+        moments[i] = mpti_at_least(v[i], turn->k->least);
+    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
+        mpti_sqrt_strip(root, moments + at);
+        for (i = 0; i < MPTI_STRIP; i++)
+            u[at + i] = mpti_div(mpti_mul(g[at + i], turn->k->factor), root[i]);
+    }
+}
+
+static void mpti_adafactor_norms_tile MPTI_TILE_PARAMETERS
+{
+    mpti_adafactor_turn *const turn = (mpti_adafactor_turn *)k;
+    float                      u[MPTI_TILE];
+    (void)m;
+    mpti_adafactor_direction(u, g, v, turn);
+    mpti_norms_add(&turn->norms, w, u);
+}
+
+static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
+{
+    mpti_adafactor_turn *const turn = (mpti_adafactor_turn *)k;
+    float                      u[MPTI_TILE];
+    size_t                     i;
+    (void)m;
+    mpti_adafactor_direction(u, g, v, turn);
+    for (i = 0; i < MPTI_TILE; i++)
+        w[i] = mpti_fma(turn->norms.factor, u[i], mpti_mul(w[i], turn->k->decay));
+    turn->norms.first += MPTI_TILE;
+}
+
+static void mpti_adafactor_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at)
+{
+    const unsigned      v = t->columns ? 0u : MPT_NEEDS_V;
+    mpti_adafactor_turn turn;
+    (void)needs;
+    memset(&turn, 0, sizeof turn);
+    turn.k = (const mpti_adafactor_k *)k;
+    turn.t = t;
+    if (!t->n)
+        return;
+    if (t->columns)
+        turn.mean = mpti_factors_update(t, turn.k);
+    else
+        mpti_pass(t, MPT_NEEDS_GRAD | v, v, mpti_adafactor_v_tile, &turn, at);
+    mpti_pass(t, MPTI_NEEDS_STEP | v, 0u, mpti_adafactor_norms_tile, &turn, at);
+    turn.norms.factor = mpti_adafactor_factor(mpti_tree_sum(&turn.norms.weights, t->n),
+                                              mpti_tree_sum(&turn.norms.directions, t->n), t->n, turn.k);
+    turn.norms.first = 0;
+    mpti_pass(t, MPTI_NEEDS_STEP | v, MPT_NEEDS_WEIGHT, mpti_adafactor_along_tile, &turn, at);
+}
+
+/* ---- the calls ---- */
 
 /* Everything that can be refused, before anything is touched; tensors against each other only in the first
  * step. */
@@ -7630,8 +7406,9 @@ static mpt_status mpti_step_open(const mpt_step *step, const mpt_tensor *tensors
 }
 
 /* The step itself, or on found_inf nothing but its being over; t counts the steps taken. */
-static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t count, const mpti_rule *rule,
-                           uint64_t *t)
+typedef void mpti_tensor_fn(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at);
+static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
+                           mpti_tensor_fn *tensor, void *k, uint64_t *t)
 {
     mpti_random_at at;
     size_t         i;
@@ -7641,39 +7418,42 @@ static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t cou
     at.step = (uint32_t)*t;
     for (i = 0; i < count; i++) {
         at.stream = (uint32_t)i;
-        if (rule->block)
-            mpti_step_tensor(&tensors[i], rule, at);
-        else
-            mpti_adafactor_tensor(&tensors[i], (const mpti_adafactor_k *)rule->k, at);
+        tensor(&tensors[i], needs, k, at);
     }
     mpti_stores_done();
     (*t)++;
 }
 
-/* The calls: an optimizer's name, the family that its constants are of, and whether it passes twice. */
-#define MPTI_STEP(name, family, block_fn, two_passes)                                               \
+#define MPTI_TENSOR_ONE(name)                                                                       \
+    static void mpti_##name##_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at) \
+    {                                                                                               \
+        mpti_pass(t, needs, needs & ~MPT_NEEDS_GRAD, mpti_##name##_tile, k, at);                    \
+    }
+#define MPTI_TENSOR_OWN(name)
+#define MPTI_X(id, name, hyper, needs_, passes, device)                                             \
+    MPTI_TENSOR_##passes(name)                                                                      \
     MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
                                          size_t count)                                              \
     {                                                                                               \
-        const unsigned   needs = mpti_##family##_needs(o);                                          \
+        const unsigned   needs = mpti_##name##_needs(o);                                            \
         const mpt_status status =                                                                   \
-            mpti_step_open(step, tensors, count, needs, mpti_##family##_ok(o), o && !o->t);         \
+            mpti_step_open(step, tensors, count, needs, mpti_##hyper##_ok(o), o && !o->t);          \
         if (status == MPT_OK) {                                                                     \
-            const mpti_##family##_k k = mpti_##family##_consts(o, step);                            \
-            mpti_rule               rule = {0u, NULL, NULL, two_passes};                            \
-            rule.needs = needs;                                                                     \
-            rule.block = block_fn;                                                                  \
-            rule.k = &k;                                                                            \
-            mpti_step_take(step, tensors, count, &rule, &o->t);                                     \
+            mpti_##hyper##_k k = mpti_##hyper##_consts(o, step);                                    \
+            mpti_step_take(step, tensors, count, needs, mpti_##name##_tensor, &k, &o->t);           \
         }                                                                                           \
         return status;                                                                              \
     }
-MPTI_STEP(sgd,       sgd,       mpti_sgd_block,   0)
-MPTI_STEP(lion,      lion,      mpti_lion_block,  0)
-MPTI_STEP(adamw,     adamw,     mpti_adamw_block, 0)
-MPTI_STEP(adam,      adamw,     mpti_adam_block,  0)
-MPTI_STEP(lamb,      adamw,     mpti_lamb_block,  1)
-MPTI_STEP(adafactor, adafactor, NULL,             0)
+MPT_OPTIMIZERS(MPTI_X)
+#undef MPTI_X
+
+MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer)
+{
+#define MPTI_X(id, name, hyper, needs, passes, device) {#name, MPTI_NEEDS_STEP | (needs), device},
+    static const mpt_optimizer_info table[] = {MPT_OPTIMIZERS(MPTI_X)};
+#undef MPTI_X
+    return (unsigned)optimizer < (unsigned)MPT_OPTIMIZER_COUNT ? &table[optimizer] : NULL;
+}
 
 MPT_DEF mpt_adafactor mpt_adafactor_defaults(void)
 {
@@ -7709,192 +7489,205 @@ MPT_DEF mpt_lion mpt_lion_defaults(void)
 
 #define MPTI_ROW 64             /* lanes of a dot product */
 
-/* Rows of 64 in registers, four of 16 lanes or eight of 8; `lane` carries the sums from call to call. */
-#if MPTI_X86
-#define MPTI_FLOATS_512(p, k) _mm512_loadu_ps((p) + 16 * (k))
-#define MPTI_HALVES_512(p, k) \
-    _mm512_maskz_cvtph_ps((__mmask16)0xffff, \
-                          _mm256_loadu_si256((const __m256i *)(const void *)((p) + 16 * (k))))
-#define MPTI_BHALVES_512(p, k)                                                                          \
-    _mm512_castsi512_ps(_mm512_maskz_slli_epi32((__mmask16)0xffff,                                      \
-        _mm512_maskz_cvtepu16_epi32((__mmask16)0xffff,                                                  \
-            _mm256_loadu_si256((const __m256i *)(const void *)((p) + 16 * (k)))), 16))
-#define MPTI_HALVES_256(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
-#define MPTI_BHALVES_256(p)                                                                             \
-    _mm256_castsi256_ps(_mm256_slli_epi32(                                                              \
-        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p))), 16))
-
-/* Eight lanes to one: 4 to the rest, 2, 1. */
-__attribute__((target("avx2"))) static float mpti_sum8(__m256 a)
+/* Lane j + 32 to lane j, j + 16 to j, and so on; the upper lanes of a short row are zeros and are left out. */
+static float mpti_row_sum(float *lane, size_t n)
 {
-    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
-    return _mm_cvtss_f32(_mm_add_ss(b, _mm_shuffle_ps(b, b, 1)));
+    size_t i = MPTI_ROW / 2, j;
+    for (; i; i /= 2)
+        for (j = 0; j < i && i < n; j++)
+            lane[j] += lane[i + j];
+    return lane[0];
 }
 
-#define MPTI_ROW_AVX512(name, type, load)                                                               \
-    MPTI_AVX512_TARGET static float mpti_dot_##name##_avx512(float *lane, const type *a, const float *x,\
-                                                             size_t n)                                  \
+#if MPTI_X86
+/* Up to sixteen elements at p as floats, zeros after them: nothing behind them is read. */
+#define MPTI_FIRST_512(n) ((uint16_t)((n) < 16u ? (1u << (n)) - 1u : 0xffffu))
+MPTI_IN_512 mpti_v16 mpti_f32_some_512(const void *p, size_t n)
+{
+    mpti_v16 r;
+    __asm__("vmovups {%1, %0%{%2%}%{z%}|%0%{%2%}%{z%}, %1}"
+            : "=v"(r) : "m"(*(const mpti_v16_any *)p), "Yk"(MPTI_FIRST_512(n)));
+    return r;
+}
+MPTI_IN_512 mpti_w16 mpti_words_some_512(const void *p, size_t n)
+{
+    mpti_w16 r;
+    __asm__("vmovdqu16 {%1, %0%{%2%}%{z%}|%0%{%2%}%{z%}, %1}"
+            : "=v"(r) : "m"(*(const mpti_w16_any *)p), "Yk"(MPTI_FIRST_512(n)));
+    return r;
+}
+MPTI_IN_512 mpti_v16 mpti_f16_some_512(const void *p, size_t n)
+{
+    return mpti_floats_512(mpti_words_some_512(p, n));
+}
+MPTI_IN_512 mpti_v16 mpti_bf16_some_512(const void *p, size_t n)
+{
+    return mpti_words_in_512(mpti_words_some_512(p, n)) << 16;
+}
+MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_add_ps_512, mpti_v16, MPTI_OF_3("vaddps"))
+MPTI_IN_512 mpti_v16 mpti_madd_512(mpti_v16 a, mpti_v16 b, mpti_v16 c)
+{
+    __asm__(MPTI_OF_3("vfmadd231ps") : "+v"(c) : "v"(a), "v"(b));
+    return c;
+}
+
+/* Sixteen lanes: j + 8 to j, j + 4 to j, and so on. */
+MPTI_IN_512 float mpti_sum_16_512(mpti_v16 x)
+{
+    mpti_v16 y;
+    __asm__("vshuff64x2 {$0x4e, %1, %1, %0|%0, %1, %1, 0x4e}" : "=v"(y) : "v"(x));
+    x = mpti_add_ps_512(x, y);
+    __asm__("vshuff64x2 {$0xb1, %1, %1, %0|%0, %1, %1, 0xb1}" : "=v"(y) : "v"(x));
+    x = mpti_add_ps_512(x, y);
+    __asm__("vpermilps {$0x4e, %1, %0|%0, %1, 0x4e}" : "=v"(y) : "v"(x));
+    x = mpti_add_ps_512(x, y);
+    __asm__("vpermilps {$0xb1, %1, %0|%0, %1, 0xb1}" : "=v"(y) : "v"(x));
+    return mpti_f32_make(mpti_add_ps_512(x, y)[0]);
+}
+
+#define MPTI_ROW_512(name, type)                                                                        \
+    MPTI_AVX512_TARGET static float mpti_dot_##name##_512(const type *a, const float *x, size_t n)      \
     {                                                                                                   \
-        __m512 s0 = _mm512_loadu_ps(lane), s1 = _mm512_loadu_ps(lane + 16);                             \
-        __m512 s2 = _mm512_loadu_ps(lane + 32), s3 = _mm512_loadu_ps(lane + 48);                        \
-        size_t i;                                                                                       \
-        for (i = 0; i < n; i += MPTI_ROW) {                                                             \
-            s0 = _mm512_fmadd_ps(load(a + i, 0), _mm512_loadu_ps(x + i), s0);                           \
-            s1 = _mm512_fmadd_ps(load(a + i, 1), _mm512_loadu_ps(x + i + 16), s1);                      \
-            s2 = _mm512_fmadd_ps(load(a + i, 2), _mm512_loadu_ps(x + i + 32), s2);                      \
-            s3 = _mm512_fmadd_ps(load(a + i, 3), _mm512_loadu_ps(x + i + 48), s3);                      \
+        mpti_v16 s0 = mpti_all_512(0u), s1 = s0, s2 = s0, s3 = s0;                                      \
+        for (; n >= MPTI_ROW; n -= MPTI_ROW, a += MPTI_ROW, x += MPTI_ROW) {                            \
+            s0 = mpti_madd_512(mpti_##name##_some_512(a, 16u), mpti_load_512(x), s0);                   \
+            s1 = mpti_madd_512(mpti_##name##_some_512(a + 16, 16u), mpti_load_512(x + 16), s1);         \
+            s2 = mpti_madd_512(mpti_##name##_some_512(a + 32, 16u), mpti_load_512(x + 32), s2);         \
+            s3 = mpti_madd_512(mpti_##name##_some_512(a + 48, 16u), mpti_load_512(x + 48), s3);         \
         }                                                                                               \
-        _mm512_storeu_ps(lane, s0);                                                                     \
-        _mm512_storeu_ps(lane + 16, s1);                                                                \
-        _mm512_storeu_ps(lane + 32, s2);                                                                \
-        _mm512_storeu_ps(lane + 48, s3);                                                                \
-        s0 = _mm512_add_ps(_mm512_add_ps(s0, s2), _mm512_add_ps(s1, s3));                               \
-        return mpti_sum8(_mm256_add_ps(_mm512_maskz_extractf32x8_ps((__mmask8)0xff, s0, 0),             \
-                                       _mm512_maskz_extractf32x8_ps((__mmask8)0xff, s0, 1)));           \
+        if (n)                                                                                          \
+            s0 = mpti_madd_512(mpti_##name##_some_512(a, n), mpti_f32_some_512(x, n), s0);              \
+        if (n > 16u)                                                                                    \
+            s1 = mpti_madd_512(mpti_##name##_some_512(a + 16, n - 16u),                                 \
+                               mpti_f32_some_512(x + 16, n - 16u), s1);                                 \
+        if (n > 32u)                                                                                    \
+            s2 = mpti_madd_512(mpti_##name##_some_512(a + 32, n - 32u),                                 \
+                               mpti_f32_some_512(x + 32, n - 32u), s2);                                 \
+        if (n > 48u)                                                                                    \
+            s3 = mpti_madd_512(mpti_##name##_some_512(a + 48, n - 48u),                                 \
+                               mpti_f32_some_512(x + 48, n - 48u), s3);                                 \
+        return mpti_sum_16_512(mpti_add_ps_512(mpti_add_ps_512(s0, s2), mpti_add_ps_512(s1, s3)));               \
     }                                                                                                   \
-    MPTI_AVX512_TARGET static void mpti_axpy_##name##_avx512(float *y, float a, const type *x, size_t n)\
+    MPTI_AVX512_TARGET static void mpti_axpy_##name##_512(float *y, float a, const type *x, size_t n)   \
     {                                                                                                   \
-        const __m512 k = _mm512_set1_ps(a);                                                             \
-        size_t       i;                                                                                 \
-        for (i = 0; i < n; i += 32) {                                                                   \
-            _mm512_storeu_ps(y + i, _mm512_fmadd_ps(k, load(x + i, 0), _mm512_loadu_ps(y + i)));        \
-            _mm512_storeu_ps(y + i + 16, _mm512_fmadd_ps(k, load(x + i, 1), _mm512_loadu_ps(y + i + 16)));\
+        const mpti_v16 k = mpti_all_512(mpti_f32_bits(a));                                              \
+        mpti_v16       r;                                                                               \
+        for (; n >= 16u; n -= 16u, x += 16, y += 16) {                                                  \
+            r = mpti_madd_512(k, mpti_##name##_some_512(x, 16u), mpti_load_512(y));                     \
+            mpti_put_512((unsigned char *)y, r, 0);                                                     \
+        }                                                                                               \
+        if (n) {                                                                                        \
+            r = mpti_madd_512(k, mpti_##name##_some_512(x, n), mpti_f32_some_512(y, n));                \
+            __asm__ volatile("vmovups {%1, %0%{%2%}|%0%{%2%}, %1}"                                      \
+                             : "+m"(*(mpti_v16_any *)(void *)y) : "v"(r), "Yk"(MPTI_FIRST_512(n)));     \
         }                                                                                               \
     }
-#define MPTI_ROW_AVX2(name, type, load)                                                                 \
-    __attribute__((target("avx2,fma,f16c"))) static float mpti_dot_##name##_avx2(                       \
-        float *lane, const type *a, const float *x, size_t n)                                           \
-    {                                                                                                   \
-        __m256 s0 = _mm256_loadu_ps(lane), s1 = _mm256_loadu_ps(lane + 8);                              \
-        __m256 s2 = _mm256_loadu_ps(lane + 16), s3 = _mm256_loadu_ps(lane + 24);                        \
-        __m256 s4 = _mm256_loadu_ps(lane + 32), s5 = _mm256_loadu_ps(lane + 40);                        \
-        __m256 s6 = _mm256_loadu_ps(lane + 48), s7 = _mm256_loadu_ps(lane + 56);                        \
-        size_t i;                                                                                       \
-        for (i = 0; i < n; i += MPTI_ROW) {                                                             \
-            s0 = _mm256_fmadd_ps(load(a + i), _mm256_loadu_ps(x + i), s0);                              \
-            s1 = _mm256_fmadd_ps(load(a + i + 8), _mm256_loadu_ps(x + i + 8), s1);                      \
-            s2 = _mm256_fmadd_ps(load(a + i + 16), _mm256_loadu_ps(x + i + 16), s2);                    \
-            s3 = _mm256_fmadd_ps(load(a + i + 24), _mm256_loadu_ps(x + i + 24), s3);                    \
-            s4 = _mm256_fmadd_ps(load(a + i + 32), _mm256_loadu_ps(x + i + 32), s4);                    \
-            s5 = _mm256_fmadd_ps(load(a + i + 40), _mm256_loadu_ps(x + i + 40), s5);                    \
-            s6 = _mm256_fmadd_ps(load(a + i + 48), _mm256_loadu_ps(x + i + 48), s6);                    \
-            s7 = _mm256_fmadd_ps(load(a + i + 56), _mm256_loadu_ps(x + i + 56), s7);                    \
-        }                                                                                               \
-        _mm256_storeu_ps(lane, s0);                                                                     \
-        _mm256_storeu_ps(lane + 8, s1);                                                                 \
-        _mm256_storeu_ps(lane + 16, s2);                                                                \
-        _mm256_storeu_ps(lane + 24, s3);                                                                \
-        _mm256_storeu_ps(lane + 32, s4);                                                                \
-        _mm256_storeu_ps(lane + 40, s5);                                                                \
-        _mm256_storeu_ps(lane + 48, s6);                                                                \
-        _mm256_storeu_ps(lane + 56, s7);                                                                \
-        s0 = _mm256_add_ps(_mm256_add_ps(s0, s4), _mm256_add_ps(s2, s6));                               \
-        s1 = _mm256_add_ps(_mm256_add_ps(s1, s5), _mm256_add_ps(s3, s7));                               \
-        return mpti_sum8(_mm256_add_ps(s0, s1));                                                        \
-    }                                                                                                   \
-    __attribute__((target("avx2,fma,f16c"))) static void mpti_axpy_##name##_avx2(                       \
-        float *y, float a, const type *x, size_t n)                                                     \
-    {                                                                                                   \
-        const __m256 k = _mm256_set1_ps(a);                                                             \
-        size_t       i;                                                                                 \
-        for (i = 0; i < n; i += 8)                                                                      \
-            _mm256_storeu_ps(y + i, _mm256_fmadd_ps(k, load(x + i), _mm256_loadu_ps(y + i)));           \
-    }
-MPTI_ROW_AVX512(f32, float, MPTI_FLOATS_512)
-MPTI_ROW_AVX512(f16, mpt_f16, MPTI_HALVES_512)
-MPTI_ROW_AVX512(bf16, mpt_bf16, MPTI_BHALVES_512)
-MPTI_ROW_AVX2(f32, float, _mm256_loadu_ps)
-MPTI_ROW_AVX2(f16, mpt_f16, MPTI_HALVES_256)
-MPTI_ROW_AVX2(bf16, mpt_bf16, MPTI_BHALVES_256)
-#define MPTI_ROW_DISPATCH(result, call, arguments, done)        \
-    const int path = mpti_path();                               \
-    if (path >= MPTI_PATH_AVX512) {                             \
-        result call##_avx512 arguments;                         \
-        done;                                                   \
-    }                                                           \
-    if (path >= MPTI_PATH_AVX2) {                               \
-        result call##_avx2 arguments;                           \
-        done;                                                   \
-    }
+MPTI_ROW_512(f32, float)
+MPTI_ROW_512(f16, mpt_f16)
+MPTI_ROW_512(bf16, mpt_bf16)
+#define MPTI_ROW_VECTORS(call)                  \
+    if (mpti_path() >= MPTI_PATH_AVX512)        \
+        return call;
 #else
-#define MPTI_ROW_DISPATCH(result, call, arguments, done)
+#define MPTI_ROW_VECTORS(call)
 #endif
 
+/* Elsewhere: 64 at a time, which compilers vectorize, and the rest one by one. Of a format MPTI_ROW_IN takes 64
+ * elements as floats, MPTI_VALUE one. */
 static float mpti_f32_of_f32(float x) { return x; }
 #define MPTI_VALUE_f32 mpti_f32_of_f32
 #define MPTI_VALUE_f16 mpt_f32_from_f16
 #define MPTI_VALUE_bf16 mpt_f32_from_bf16
-
-/* n is a multiple of 64 inside; the rest of a row is padded. */
+#define MPTI_ROW_IN_f32(to, a) memcpy(to, a, MPTI_ROW * sizeof *(a))
+#define MPTI_ROW_IN_f16(to, a) (void)mpt_f32_from_f16_n(to, a, MPTI_ROW)
+#define MPTI_ROW_IN_bf16(to, a) (void)mpt_f32_from_bf16_n(to, a, MPTI_ROW)
 #define MPTI_ROW_CALLS(name, type)                                                              \
-    static float mpti_dot_##name(float *lane, const type *a, const float *x, size_t n)          \
+    MPTI_INLINE void mpti_dot_##name##_loop(float *lane, const type *a, const float *x, size_t n) \
     {                                                                                           \
-        float  sum[MPTI_ROW];                                                                   \
-        size_t i, j;                                                                            \
-        MPTI_ROW_DISPATCH(sum[0] =, mpti_dot_##name, (lane, a, x, n), return sum[0])            \
-        for (i = 0; i < n; i += MPTI_ROW)                                                       \
+        float  u[MPTI_ROW], v[MPTI_ROW];                                                        \
+        size_t j;                                                                               \
+        for (; n >= MPTI_ROW; n -= MPTI_ROW, a += MPTI_ROW, x += MPTI_ROW) {                    \
+            MPTI_ROW_IN_##name(u, a);                                                           \
+            memcpy(v, x, sizeof v);                                                             \
             for (j = 0; j < MPTI_ROW; j++)                                                      \
-                lane[j] = mpti_fma(MPTI_VALUE_##name(a[i + j]), x[i + j], lane[j]);             \
-        memcpy(sum, lane, sizeof sum);                                                          \
-        for (i = MPTI_ROW / 2; i; i /= 2)                                                       \
-            for (j = 0; j < i; j++)                                                             \
-                sum[j] += sum[i + j];                                                           \
-        return sum[0];                                                                          \
+                lane[j] = mpti_fma(u[j], v[j], lane[j]);                                        \
+        }                                                                                       \
+        for (j = 0; j < n; j++)                                                                 \
+            lane[j] = mpti_fma(MPTI_VALUE_##name(a[j]), x[j], lane[j]);                         \
     }                                                                                           \
-    static void mpti_axpy_##name(float *y, float a, const type *x, size_t n)                    \
+    MPTI_INLINE void mpti_axpy_##name##_loop(float *y, float a, const type *x, size_t n)        \
     {                                                                                           \
-        size_t i;                                                                               \
-        MPTI_ROW_DISPATCH((void), mpti_axpy_##name, (y, a, x, n), return)                       \
-        for (i = 0; i < n; i++)                                                                 \
-            y[i] = mpti_fma(a, MPTI_VALUE_##name(x[i]), y[i]);                                  \
+        float  u[MPTI_ROW], v[MPTI_ROW];                                                        \
+        size_t j;                                                                               \
+        for (; n >= MPTI_ROW; n -= MPTI_ROW, y += MPTI_ROW, x += MPTI_ROW) {                    \
+            MPTI_ROW_IN_##name(u, x);                                                           \
+            memcpy(v, y, sizeof v);                                                             \
+            for (j = 0; j < MPTI_ROW; j++)                                                      \
+                v[j] = mpti_fma(a, u[j], v[j]);                                                 \
+            memcpy(y, v, sizeof v);                                                             \
+        }                                                                                       \
+        for (j = 0; j < n; j++)                                                                 \
+            y[j] = mpti_fma(a, MPTI_VALUE_##name(x[j]), y[j]);                                  \
     }                                                                                           \
+    MPTI_TWICE(mpti_dot_##name, mpti_dot_##name##_loop,                                         \
+               (float *lane, const type *a, const float *x, size_t n), (lane, a, x, n))         \
+    MPTI_TWICE(mpti_axpy_##name, mpti_axpy_##name##_loop,                                       \
+               (float *y, float a, const type *x, size_t n), (y, a, x, n))                      \
     MPT_DEF float mpt_dot_##name(const type *a, const float *x, size_t n)                       \
     {                                                                                           \
-        const size_t whole = n - n % MPTI_ROW;                                                  \
-        float        lane[MPTI_ROW], rest_x[MPTI_ROW], sum;                                     \
-        type         rest_a[MPTI_ROW];                                                          \
+        float lane[MPTI_ROW];                                                                   \
         if (!n || !a || !x)                                                                     \
             return 0.0f;                                                                        \
+        MPTI_ROW_VECTORS(mpti_dot_##name##_512(a, x, n))                                        \
         memset(lane, 0, sizeof lane);                                                           \
-        sum = mpti_dot_##name(lane, a, x, whole);                                               \
-        if (whole == n)                                                                         \
-            return sum;                                                                         \
-        memset(rest_a, 0, sizeof rest_a);                                                       \
-        memset(rest_x, 0, sizeof rest_x);                                                       \
-        memcpy(rest_a, a + whole, (n - whole) * sizeof *a);                                     \
-        memcpy(rest_x, x + whole, (n - whole) * sizeof *x);                                     \
-        return mpti_dot_##name(lane, rest_a, rest_x, MPTI_ROW);                                 \
+        mpti_dot_##name(lane, a, x, n);                                                         \
+        return mpti_row_sum(lane, n);                                                           \
     }                                                                                           \
     MPT_DEF mpt_status mpt_axpy_##name(float *y, float a, const type *x, size_t n)              \
     {                                                                                           \
-        const size_t whole = n - n % MPTI_ROW;                                                  \
-        float        rest_y[MPTI_ROW];                                                          \
-        type         rest_x[MPTI_ROW];                                                          \
         if ((n && (!y || !x)) || mpti_arrays_meet(y, n * sizeof *y, x, n * sizeof *x))          \
             return MPT_E_ARG;                                                                   \
-        mpti_axpy_##name(y, a, x, whole);                                                       \
-        if (whole < n) {                                                                        \
-            memset(rest_y, 0, sizeof rest_y);                                                   \
-            memset(rest_x, 0, sizeof rest_x);                                                   \
-            memcpy(rest_y, y + whole, (n - whole) * sizeof *y);                                 \
-            memcpy(rest_x, x + whole, (n - whole) * sizeof *x);                                 \
-            mpti_axpy_##name(rest_y, a, rest_x, MPTI_ROW);                                      \
-            memcpy(y + whole, rest_y, (n - whole) * sizeof *y);                                 \
-        }                                                                                       \
+        MPTI_ROW_VECTORS((mpti_axpy_##name##_512(y, a, x, n), MPT_OK))                          \
+        mpti_axpy_##name(y, a, x, n);                                                           \
         return MPT_OK;                                                                          \
     }
 MPT_ROW_FORMATS(MPTI_ROW_CALLS)
 
-/* Is x, or x times the factor, Inf or NaN anywhere? */
+/* Is x, or x times the factor, Inf or NaN anywhere? And one row of momentum. */
+MPTI_INLINE void mpti_row_bad_loop(const float *x, float factor, size_t n, unsigned *bad)
+{
+    unsigned found = 0u;
+    size_t   j;
+    for (; n >= MPTI_ROW; n -= MPTI_ROW, x += MPTI_ROW)
+        for (j = 0; j < MPTI_ROW; j++)
+            (void)mpti_unscale_1(x[j], factor, &found);
+    for (j = 0; j < n; j++)
+        (void)mpti_unscale_1(x[j], factor, &found);
+    *bad = found;
+}
+MPTI_TWICE(mpti_row_bad, mpti_row_bad_loop, (const float *x, float factor, size_t n, unsigned *bad),
+           (x, factor, n, bad))
+
 static unsigned mpti_row_is_bad(const float *x, float factor, size_t n)
 {
-    unsigned bad = 0u;
-    size_t   i;
-    for (i = 0; i < n; i++)
-        (void)mpti_unscale_1(x[i], factor, &bad);
+    unsigned bad;
+    mpti_row_bad(x, factor, n, &bad);
     return bad;
 }
+
+MPTI_INLINE void mpti_momentum_loop(float *MPTI_RESTRICT m, float momentum, float factor,
+                                    const float *MPTI_RESTRICT x, size_t n)
+{
+    size_t j;
+    for (; n >= MPTI_ROW; n -= MPTI_ROW, m += MPTI_ROW, x += MPTI_ROW)
+        for (j = 0; j < MPTI_ROW; j++)
+            m[j] = mpti_fma(momentum, m[j], mpti_mul(factor, x[j]));
+    for (j = 0; j < n; j++)
+        m[j] = mpti_fma(momentum, m[j], mpti_mul(factor, x[j]));
+}
+MPTI_TWICE(mpti_momentum_row, mpti_momentum_loop,
+           (float *MPTI_RESTRICT m, float momentum, float factor, const float *MPTI_RESTRICT x, size_t n),
+           (m, momentum, factor, x, n))
 
 static int mpti_param_meets(const void *param, mpt_format format, const float *row, size_t n)
 {
@@ -7931,7 +7724,6 @@ MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *m
                                         uint32_t *found_inf)
 {
     const size_t bytes = n * sizeof *x;
-    size_t       i;
     if ((n && (!master || !m || !x)) || !mpti_f32_is_finite(a) || !mpti_f32_is_finite(factor) ||
         !mpti_is_decay(momentum) || mpti_arrays_meet(m, bytes, x, bytes) ||
         mpti_arrays_meet(m, bytes, master, bytes) || mpti_arrays_meet(master, bytes, x, bytes))
@@ -7945,8 +7737,7 @@ MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *m
         *found_inf = 1u;
         return MPT_OK;
     }
-    for (i = 0; i < n; i++)
-        m[i] = mpti_fma(momentum, m[i], mpti_mul(factor, x[i]));
+    mpti_momentum_row(m, momentum, factor, x, n);
     (void)mpt_axpy_f32(master, a, m, n);
     return mpti_row_publish(param, format, master, n);
 }
@@ -7955,18 +7746,10 @@ MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *m
 
 MPT_DEF const char *mpt_lint_text(mpt_lint lint)
 {
-#define MPTI_X(id, fatal, text) text,
+#define MPTI_X(id, text) text,
     static const char *const texts[] = {MPT_LINTS(MPTI_X)};
 #undef MPTI_X
     return (unsigned)lint < (unsigned)MPT_LINT_COUNT ? texts[lint] : "unknown finding";
-}
-
-MPT_DEF int mpt_lint_is_fatal(mpt_lint lint)
-{
-#define MPTI_X(id, fatal, text) fatal,
-    static const unsigned char fatal_[] = {MPT_LINTS(MPTI_X)};
-#undef MPTI_X
-    return (unsigned)lint >= (unsigned)MPT_LINT_COUNT || fatal_[lint];
 }
 
 MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value)
@@ -8184,10 +7967,9 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
     mpti_walk_fact(w, s->step_count);
     for (i = 0; i < s->step_count; i++)
         mpti_walk_step(w, &s->steps[i]);
-    MPTI_WALK_OPTIMIZER(w, s->sgd, mpt_sgd);
-    MPTI_WALK_OPTIMIZER(w, s->adamw, mpt_adamw);
-    MPTI_WALK_OPTIMIZER(w, s->lion, mpt_lion);
-    MPTI_WALK_OPTIMIZER(w, s->adafactor, mpt_adafactor);
+#define MPTI_X(hyper) MPTI_WALK_OPTIMIZER(w, s->hyper, mpt_##hyper);
+    MPT_HYPERPARAMETERS(MPTI_X)
+#undef MPTI_X
     mpti_walk_fact(w, s->counter_count);
     mpti_walk_words(w, s->counters, s->counter_count, 8u);
     mpti_walk_fact(w, s->tensor_count);
@@ -8584,10 +8366,10 @@ static void mpti_gemm_tile(float *sum, const float *a, const float *b, size_t m,
 static void mpti_gemm_store(void *c, mpt_format format, size_t first, const float *sum, size_t n, float alpha,
                             float beta)
 {
-    float  row[MPTI_BLOCK];
+    float  row[MPTI_TILE];
     size_t j, at, take;
     for (at = 0; at < n; at += take) {
-        take = mpti_min(n - at, MPTI_BLOCK);
+        take = mpti_min(n - at, MPTI_TILE);
         for (j = 0; j < take; j++)
             row[j] = 0.0f;
         if (mpti_is_nonzero(beta))
@@ -8691,14 +8473,14 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
 MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, mpt_format bias_format,
                                 size_t rows, size_t cols)
 {
-    float      row[MPTI_BLOCK], b[MPTI_BLOCK];
+    float      row[MPTI_TILE], b[MPTI_TILE];
     size_t     r, c, i, take;
     mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
     if (mpti_bad_operand(x, x_format, rows * cols, &status) ||
         mpti_bad_operand(bias, bias_format, rows * cols, &status))
         return status;
     for (c = 0; c < cols; c += take) {
-        take = mpti_min(cols - c, MPTI_BLOCK);
+        take = mpti_min(cols - c, MPTI_TILE);
         mpti_row_load(b, bias, bias_format, c, take);
         for (r = 0; r < rows; r++) {
             mpti_row_load(row, x, x_format, r * cols + c, take);
@@ -8713,14 +8495,14 @@ MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, 
 MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
                                  size_t rows, size_t cols)
 {
-    float      row[MPTI_BLOCK], sum[MPTI_BLOCK];
+    float      row[MPTI_TILE], sum[MPTI_TILE];
     size_t     r, c, i, take;
     mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
     if (mpti_bad_operand(grad, grad_format, cols, &status) ||
         mpti_bad_operand(dy, dy_format, rows * cols, &status))
         return status;
     for (c = 0; c < cols; c += take) {
-        take = mpti_min(cols - c, MPTI_BLOCK);
+        take = mpti_min(cols - c, MPTI_TILE);
         for (i = 0; i < take; i++)
             sum[i] = 0.0f;
         for (r = 0; r < rows; r++) {
@@ -8786,13 +8568,13 @@ static float mpti_act_slope_1(mpt_activation f, float x)
 MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
                                 mpt_format x_format, size_t n)
 {
-    float      row[MPTI_BLOCK];
+    float      row[MPTI_TILE];
     size_t     i, at, take;
     mpt_status status = (unsigned)f < (unsigned)MPT_ACT_COUNT ? MPT_OK : MPT_E_ARG;
     if (mpti_bad_operand(y, y_format, n, &status) || mpti_bad_operand(x, x_format, n, &status))
         return status;
     for (at = 0; at < n; at += take) {
-        take = mpti_min(n - at, MPTI_BLOCK);
+        take = mpti_min(n - at, MPTI_TILE);
         mpti_row_load(row, x, x_format, at, take);
         for (i = 0; i < take; i++)
             row[i] = mpti_act_1(f, row[i]);
@@ -8804,14 +8586,14 @@ MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, 
 MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_format, const void *dy,
                                      mpt_format dy_format, const void *x, mpt_format x_format, size_t n)
 {
-    float      row[MPTI_BLOCK], d[MPTI_BLOCK];
+    float      row[MPTI_TILE], d[MPTI_TILE];
     size_t     i, at, take;
     mpt_status status = (unsigned)f < (unsigned)MPT_ACT_COUNT ? MPT_OK : MPT_E_ARG;
     if (mpti_bad_operand(dx, dx_format, n, &status) || mpti_bad_operand(dy, dy_format, n, &status) ||
         mpti_bad_operand(x, x_format, n, &status))
         return status;
     for (at = 0; at < n; at += take) {
-        take = mpti_min(n - at, MPTI_BLOCK);
+        take = mpti_min(n - at, MPTI_TILE);
         mpti_row_load(row, x, x_format, at, take);
         mpti_row_load(d, dy, dy_format, at, take);
         for (i = 0; i < take; i++)
@@ -8824,10 +8606,10 @@ MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_f
 /* The largest element of a row, NaN if it holds one, and the sum of exp(x - largest) over it. */
 static float mpti_row_exp_sum(const void *x, mpt_format format, size_t first, size_t n, float *most)
 {
-    float  row[MPTI_BLOCK] = {0.0f}, top = mpti_f32_make(0xff800000u), sum = 0.0f;
+    float  row[MPTI_TILE] = {0.0f}, top = mpti_f32_make(0xff800000u), sum = 0.0f;
     size_t i, at, take;
     for (at = 0; at < n; at += take) {
-        take = mpti_min(n - at, MPTI_BLOCK);
+        take = mpti_min(n - at, MPTI_TILE);
         mpti_row_load(row, x, format, first + at, take);
         for (i = 0; i < take; i++)
             if (mpti_is_nan32(row[i]) || (!mpti_is_nan32(top) && row[i] > top))
@@ -8837,7 +8619,7 @@ static float mpti_row_exp_sum(const void *x, mpt_format format, size_t first, si
     if (!mpti_f32_is_finite(top))
         return mpti_f32_make(0x7fc00000u);
     for (at = 0; at < n; at += take) {
-        take = mpti_min(n - at, MPTI_BLOCK);
+        take = mpti_min(n - at, MPTI_TILE);
         mpti_row_load(row, x, format, first + at, take);
         for (i = 0; i < take; i++)
             sum += expf(row[i] - top);
@@ -8849,10 +8631,10 @@ static float mpti_row_exp_sum(const void *x, mpt_format format, size_t first, si
 static void mpti_row_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t first,
                              size_t n, float most, float sum, float factor, size_t hot)
 {
-    float  row[MPTI_BLOCK];
+    float  row[MPTI_TILE];
     size_t i, at, take;
     for (at = 0; at < n; at += take) {
-        take = mpti_min(n - at, MPTI_BLOCK);
+        take = mpti_min(n - at, MPTI_TILE);
         mpti_row_load(row, x, x_format, first + at, take);
         for (i = 0; i < take; i++)
             if (mpti_is_nan32(sum))
@@ -8882,7 +8664,7 @@ MPT_DEF mpt_status mpt_softmax(void *y, mpt_format y_format, const void *x, mpt_
 MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *dy, mpt_format dy_format,
                                     const void *y, mpt_format y_format, size_t rows, size_t cols)
 {
-    float      p[MPTI_BLOCK], d[MPTI_BLOCK], dot;
+    float      p[MPTI_TILE], d[MPTI_TILE], dot;
     size_t     r, i, at, take;
     mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
     if (mpti_bad_operand(dx, dx_format, rows * cols, &status) ||
@@ -8892,14 +8674,14 @@ MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *
     for (r = 0; r < rows; r++) {
         dot = 0.0f;
         for (at = 0; at < cols; at += take) {
-            take = mpti_min(cols - at, MPTI_BLOCK);
+            take = mpti_min(cols - at, MPTI_TILE);
             mpti_row_load(p, y, y_format, r * cols + at, take);
             mpti_row_load(d, dy, dy_format, r * cols + at, take);
             for (i = 0; i < take; i++)
                 dot = mpti_fma(p[i], d[i], dot);
         }
         for (at = 0; at < cols; at += take) {
-            take = mpti_min(cols - at, MPTI_BLOCK);
+            take = mpti_min(cols - at, MPTI_TILE);
             mpti_row_load(p, y, y_format, r * cols + at, take);
             mpti_row_load(d, dy, dy_format, r * cols + at, take);
             for (i = 0; i < take; i++)
