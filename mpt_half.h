@@ -2179,6 +2179,14 @@ MPTI_IN_512 mpti_v16 mpti_join_512(mpti_w16 low, mpti_w16 high)
     return r;
 }
 
+/* The upper half of x, as the lower one. */
+MPTI_IN_512 mpti_v16 mpti_upper_512(mpti_v16 x)
+{
+    mpti_v16 r;
+    __asm__("vextractf64x4 {$1, %1, %t0|%t0, %1, 1}" : "=v"(r) : "v"(x));
+    return r;
+}
+
 /* x, or where the float pattern u is a NaN, u made quiet: by a table that says so. */
 MPTI_IN_512 mpti_v16 mpti_unless_nan_512(mpti_v16 x, mpti_v16 u)
 {
@@ -2196,6 +2204,7 @@ MPTI_IN_512 mpti_v16 mpti_sticky_512(mpti_v16 x, uint32_t bits, uint32_t bit)
 }
 
 /* Floats from 64 elements at p. */
+MPTI_IN_512 mpti_v16 mpti_f32_16_512(const unsigned char *p) { return mpti_load_512(p); }
 MPTI_IN_512 void mpti_f32_in_512(mpti_v16 *v, const unsigned char *p)
 {
     v[0] = mpti_load_512(p);
@@ -2303,6 +2312,30 @@ MPTI_IN_512 void mpti_f64_in_512(mpti_v16 *v, const unsigned char *p)
     v[3] = mpti_f64_16_512(p + 384);
 }
 
+/* Up to sixteen elements at p as floats, zeros after them: nothing behind them is read. */
+#define MPTI_FIRST_512(n) ((uint16_t)((n) < 16u ? (1u << (n)) - 1u : 0xffffu))
+MPTI_IN_512 mpti_v16 mpti_f32_some_512(const void *p, size_t n)
+{
+    mpti_v16 r;
+    __asm__("vmovups {%1, %0%{%2%}%{z%}|%0%{%2%}%{z%}, %1}"
+            : "=v"(r) : "m"(*(const mpti_v16_any *)p), "Yk"(MPTI_FIRST_512(n)));
+    return r;
+}
+MPTI_IN_512 mpti_w16 mpti_words_some_512(const void *p, size_t n)
+{
+    mpti_w16 r;
+    __asm__("vmovdqu16 {%1, %0%{%2%}%{z%}|%0%{%2%}%{z%}, %1}"
+            : "=v"(r) : "m"(*(const mpti_w16_any *)p), "Yk"(MPTI_FIRST_512(n)));
+    return r;
+}
+MPTI_IN_512 mpti_v16 mpti_f16_some_512(const void *p, size_t n)
+{
+    return mpti_floats_512(mpti_words_some_512(p, n));
+}
+MPTI_IN_512 mpti_v16 mpti_bf16_some_512(const void *p, size_t n)
+{
+    return mpti_words_in_512(mpti_words_some_512(p, n)) << 16;
+}
 /* 64 elements to p from floats. Halves: two stores of 32 bytes cost less than joining them for one of 64. */
 MPTI_IN_512 void mpti_f32_out_512(unsigned char *p, const mpti_v16 *v, int how)
 {
@@ -2441,11 +2474,9 @@ MPTI_IN_512 void mpti_e5m2_out_512(unsigned char *p, const mpti_v16 *v, int how)
 
 MPTI_IN_512 void mpti_f64_16_out_512(unsigned char *p, mpti_v16 x, int how)
 {
-    mpti_w16 high;
     mpti_v16 a, b;
-    __asm__("vextractf64x4 {$1, %1, %0|%0, %1, 1}" : "=v"(high) : "v"(x));
     __asm__("vcvtps2pd {%{sae%}, %t1, %0|%0, %t1, %{sae%}}" : "=v"(a) : "v"(x));
-    __asm__("vcvtps2pd {%{sae%}, %1, %0|%0, %1, %{sae%}}" : "=v"(b) : "v"(high));
+    __asm__("vcvtps2pd {%{sae%}, %t1, %0|%0, %t1, %{sae%}}" : "=v"(b) : "v"(mpti_upper_512(x)));
     mpti_put_512(p, a, how);
     mpti_put_512(p + 64, b, how);
 }
@@ -2628,6 +2659,7 @@ MPTI_IN_256 void mpti_bf16_quiet_in_256(mpti_v8 *v, const unsigned char *p)
     v[3] |= mpti_nan_256(v[3]) & 0x400000u;
 }
 
+MPTI_IN_256 mpti_v8 mpti_f32_8_256(const unsigned char *p) { return mpti_load_256(p); }
 MPTI_IN_256 void mpti_f32_in_256(mpti_v8 *v, const unsigned char *p)
 {
     v[0] = mpti_load_256(p);
@@ -2695,6 +2727,19 @@ MPTI_IN_256 mpti_v8 mpti_bf16_nan_256(mpti_v8 u)
     __asm__("vpblendvb {%2, %1, %0, %0|%0, %0, %1, %2}"
             : "+x"(u) : "x"((u | 0x400000u) & 0xffff0000u), "x"(mpti_nan_256(u)));
     return u;
+}
+
+/* What floats are once stored in the format. */
+MPTI_IN_256 mpti_v8 mpti_f16_kept_256(mpti_v8 u)
+{
+    mpti_v8 r;
+    __asm__(MPTI_OF_2("vcvtph2ps") : "=x"(r) : "x"(mpti_halves_256(u)));
+    return r;
+}
+MPTI_IN_256 mpti_v8 mpti_bf16_kept_256(mpti_v8 u)
+{
+    u = mpti_bf16_nan_256(u);
+    return (u + 0x7fffu + (u >> 16 & 1u)) & 0xffff0000u;
 }
 
 MPTI_IN_256 void mpti_bf16_any_out_256(unsigned char *p, const mpti_v8 *v, int how)
