@@ -45,13 +45,6 @@
 #define MPT_H
 
 #include <math.h>
-#if defined(__x86_64__) || defined(__i386__)
-#include <immintrin.h>
-#endif
-#define MPTI_Z8(op, ...) _mm512_maskz_##op((__mmask8)0xffu, __VA_ARGS__)
-#define MPTI_Z16(op, ...) _mm512_maskz_##op((__mmask16)0xffffu, __VA_ARGS__)
-#define MPTI_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define mpti_halves_nearest_avx512(v) (__m256i)mpti_halves_512((mpti_v16)(v))
 
 // >>M1 configuration ------------------------------------------------------------------------------
 /* MPT_NO_STDIO   define it to leave out the drawings, mpt_writer_file and with them <stdio.h>.
@@ -211,17 +204,11 @@ typedef struct mpt_range {
  * which holds no zero and no sign.  Threads: any. */
 MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format);
 
-/* mpt_range_add_f32, _f64, _f16, _bf16 -- count n more numbers, one pass.
- *   x  in  [n]
- * Returns: MPT_OK.  Errors: MPT_E_ARG (nothing is counted).  Threads: one caller per report. */
-MPT_DEF mpt_status mpt_range_add_f32(mpt_range *r, const float *x, size_t n);
-MPT_DEF mpt_status mpt_range_add_f64(mpt_range *r, const double *x, size_t n);
-MPT_DEF mpt_status mpt_range_add_f16(mpt_range *r, const mpt_f16 *x, size_t n);
-MPT_DEF mpt_status mpt_range_add_bf16(mpt_range *r, const mpt_bf16 *x, size_t n);
-
-/* mpt_range_add -- the same where the format of the numbers is known only at run time.
- *   from  in  of the array: f64, f32, f16, bf16, or one of at most 8 bits: then one code per byte
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for tf32, e8m0, unknown (nothing is counted). */
+/* mpt_range_add -- count n more numbers, in one pass.
+ *   from  in  their format: f64, f32, f16, bf16, or one of at most 8 bits, then one code in each byte
+ *   x     in  [n], at any alignment
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for tf32, e8m0 and unknown formats; then nothing is
+ * counted.  Threads: one caller per report. */
 MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, size_t n);
 
 /* mpt_range_add_signed -- the same by sign: each number goes to one of two reports, by its sign bit (-0
@@ -248,32 +235,29 @@ static inline uint64_t mpt_range_nonzero(const mpt_range *r)
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if there are no finite nonzero values.  Threads: any. */
 MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int *exponent);
 
-/* Against every format at once: one pass, one histogram. `cell` counts what lies between two neighbouring
- * class limits of any format, so the report of each one derives from it exactly. Merges as mpt_range. */
-#define MPT_RANGES_EDGES (3 * (int)MPT_FORMAT_COUNT)     /* three for each format of the table */
-typedef struct mpt_ranges {
+/* A survey: the same numbers against every format at once, in one pass and with one histogram. `cell` counts
+ * what lies between two neighbouring class limits of any format, so the report of each format derives from it
+ * exactly. Surveys merge as range reports do. */
+#define MPT_SURVEY_EDGES (3 * (int)MPT_FORMAT_COUNT)     /* three for each format of the table */
+typedef struct mpt_survey {
     uint64_t count, zero, inf, nan;
     uint64_t binade[MPT_RANGE_BINS];            /* as in mpt_range */
-    uint64_t edge[MPT_RANGES_EDGES];            /* |x| as FP64 pattern, ascending */
-    uint64_t cell[MPT_RANGES_EDGES + 1];        /* finite nonzero values from edge[i - 1] to below edge[i] */
+    uint64_t edge[MPT_SURVEY_EDGES];            /* |x| as FP64 pattern, ascending */
+    uint64_t cell[MPT_SURVEY_EDGES + 1];        /* finite nonzero values from edge[i - 1] to below edge[i] */
     double   max_abs, min_abs;                  /* as in mpt_range */
-} mpt_ranges;
+} mpt_survey;
 
-/* mpt_ranges_init -- an empty report against all formats that mpt_range_init takes.
- * Returns: MPT_OK.  Errors: MPT_E_ARG.  Threads: any. */
-MPT_DEF mpt_status mpt_ranges_init(mpt_ranges *a);
+/* mpt_survey_init -- an empty survey of all formats that mpt_range_init takes.
+ * mpt_survey_add -- count n more numbers, as mpt_range_add.
+ * mpt_survey_merge -- add the counts of src to dst.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, and those of mpt_range_add.  Threads: one caller per survey. */
+MPT_DEF mpt_status mpt_survey_init(mpt_survey *a);
+MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x, size_t n);
+MPT_DEF mpt_status mpt_survey_merge(mpt_survey *dst, const mpt_survey *src);
 
-/* mpt_ranges_add_f32, mpt_ranges_add -- count n more numbers, as mpt_range_add_f32 and mpt_range_add. */
-MPT_DEF mpt_status mpt_ranges_add_f32(mpt_ranges *a, const float *x, size_t n);
-MPT_DEF mpt_status mpt_ranges_add(mpt_ranges *a, mpt_format from, const void *x, size_t n);
-
-/* mpt_ranges_merge -- add the counts of src to dst.
- * Returns: MPT_OK.  Errors: MPT_E_ARG. */
-MPT_DEF mpt_status mpt_ranges_merge(mpt_ranges *dst, const mpt_ranges *src);
-
-/* mpt_ranges_get -- the report against one format, to the last byte what mpt_range_add had made.
+/* mpt_survey_get -- the report against one format, to the last byte what mpt_range_add would have made.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then *r is kept.  Threads: any. */
-MPT_DEF mpt_status mpt_ranges_get(const mpt_ranges *a, mpt_format format, mpt_range *r);
+MPT_DEF mpt_status mpt_survey_get(const mpt_survey *a, mpt_format format, mpt_range *r);
 
 /* A power of two to multiply the numbers with, and what it does to them. */
 typedef struct mpt_range_choice {
@@ -309,50 +293,50 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
  * Returns: MPT_OK.  Errors: MPT_E_ARG.  Threads: any. */
 MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_range_choice *choice);
 
-#ifndef MPT_NO_STDIO
-/* mpt_range_print -- draw the exponent histogram of the nonzero values against the format's window, a
- * binade a row.
- *   out    in  an open stream
- *   title  in  the first words of the drawing
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
-MPT_DEF mpt_status mpt_range_print(FILE *out, const mpt_range *r, const char *title);
-
-/* mpt_ranges_print -- a table, a format a line: what is flushed, subnormal, normal, overflows, and the scale
- * that mpt_range_choose_scale would take with a headroom of 3.
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
-MPT_DEF mpt_status mpt_ranges_print(FILE *out, const mpt_ranges *a, const char *title);
-#endif
-
 // >>M4 other reports -------------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes n bytes and returns 0, or anything else to stop.
- * Numbers are written without the locale: a point, never a comma; JSON gets null for NaN and Inf. */
+ * Numbers are written without the locale (a point, never a comma), but in drawings; JSON gets null for NaN
+ * and Inf. */
 typedef struct mpt_writer {
     int (*write)(void *user, const char *text, size_t n);
     void *user;
 } mpt_writer;
 
-/* TEXT: a line per figure. CSV_HEAD: names of the columns. CSV: a row (RFC 4180). JSON: an object a line. */
-typedef enum mpt_style { MPT_STYLE_TEXT, MPT_STYLE_CSV_HEAD, MPT_STYLE_CSV, MPT_STYLE_JSON } mpt_style;
+/* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
+ * one line. DRAWING: a picture for a terminal, out of signs, with the name as its first words; drawings need
+ * vsnprintf, so with MPT_NO_STDIO they are MPT_E_UNSUPPORTED. */
+typedef enum mpt_style {
+    MPT_STYLE_TEXT, MPT_STYLE_CSV_HEAD, MPT_STYLE_CSV, MPT_STYLE_JSON, MPT_STYLE_DRAWING
+} mpt_style;
 
 #ifndef MPT_NO_STDIO
 /* mpt_writer_file -- write to an open stream.  Threads: as the stream. */
 MPT_DEF mpt_writer mpt_writer_file(FILE *file);
 #endif
 
-/* mpt_range_write, mpt_ranges_write -- the figures of a range report; for all formats one each.
+/* mpt_range_write -- the figures of a range report. JSON also holds the histogram: "first" is the exponent of
+ * the first of "binades". The drawing is the histogram against the window of the format, a row for a binade.
+ * mpt_survey_write -- the same for each format. The drawing is a table, a line for a format: what is flushed,
+ * subnormal, normal, overflows, and the scale that mpt_range_choose_scale takes with a headroom of 3.
  *   name  in  of the numbers, the first column; not NULL
- * JSON also holds the histogram: "first" is the exponent of the first of "binades".
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the writer failed. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED (see mpt_style); MPT_E_DATA if the writer failed. */
 MPT_DEF mpt_status mpt_range_write(const mpt_range *r, mpt_style style, const char *name, mpt_writer out);
-MPT_DEF mpt_status mpt_ranges_write(const mpt_ranges *a, mpt_style style, const char *name, mpt_writer out);
+MPT_DEF mpt_status mpt_survey_write(const mpt_survey *a, mpt_style style, const char *name, mpt_writer out);
 
 /* mpt_range_write_histogram -- CSV: log2,count,zone from the first binade that holds something to the last;
  * zone 0 becomes zero, 1 subnormal, 2 normal, 3 overflows.
- * mpt_range_write_curve -- CSV: log2_scale,flushed,subnormal,overflow as shares of the nonzero, from scale
- * 2^first to 2^last; see mpt_range_at_scale.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the writer failed. */
 MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out);
-MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last, mpt_writer out);
+
+/* mpt_range_write_curve -- what each scale from 2^first to 2^last would do; see mpt_range_at_scale.
+ *   style  in  MPT_STYLE_CSV: log2_scale,flushed,subnormal,overflow as shares of the nonzero, below their
+ *              names. MPT_STYLE_DRAWING: a row for each scale (or each second, third ...: at most 44 rows),
+ *              the shares as a bar of four signs; a mark at the scale that mpt_range_choose_scale takes with
+ *              a headroom of 3
+ *   name   in  the first words of a drawing; not NULL
+ * Returns: MPT_OK.  Errors: as mpt_range_write; MPT_E_UNSUPPORTED for other styles. */
+MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last, mpt_style style,
+                                         const char *name, mpt_writer out);
 
 /* ---- exact sums ---- */
 
@@ -365,11 +349,10 @@ typedef struct mpt_exact {
     uint32_t not_finite;                /* 1 a NaN, 2 +Inf, 4 -Inf was added; or-ed */
 } mpt_exact;
 
-/* mpt_exact_add, mpt_exact_add_product -- add x, or x * y; the order of additions never matters.
+/* mpt_exact_add -- add x * y, whose product is not rounded; y = 1 adds x. The order never matters.
  *   s  in/out  not NULL
  * Threads: one caller per sum.  Source: Kulisch, Computer Arithmetic and Validity, 2008, chapter 8. */
-MPT_DEF void mpt_exact_add(mpt_exact *s, double x);
-MPT_DEF void mpt_exact_add_product(mpt_exact *s, double x, double y);
+MPT_DEF void mpt_exact_add(mpt_exact *s, double x, double y);
 
 /* mpt_exact_merge -- add all of src to dst. */
 MPT_DEF void mpt_exact_merge(mpt_exact *dst, const mpt_exact *src);
@@ -389,12 +372,12 @@ typedef struct mpt_roundoff {
     uint64_t  overflow;                 /* of the changed: became Inf or NaN; not in the errors below */
     uint64_t  relative[2];              /* sum of |error / x| in 2^-40, low and high word */
     uint64_t  ulps[2], bias[2];         /* sum of |error|, and of the error, in 2^-24 ulp; two's complement */
-    mpt_exact signal, noise;            /* sums of x^2 and of error^2, scaled as below */
+    mpt_exact signal, noise;            /* sums of x^2 and of error^2, after the scale */
     double    max_relative, max_ulps;
     uint64_t  seed, first_element;      /* of stochastic rounding, as in mpt_opts */
     uint32_t  stream, step;
     int32_t   log2_scale;
-    uint32_t  format, rounding, overflow_rule, flush;
+    uint32_t  format, rounding, overflow_mode, flush;   /* mpt_format, mpt_rounding, mpt_overflow, as opts */
     uint32_t  ready;
 } mpt_roundoff;
 
@@ -406,7 +389,7 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
                                      int log2_scale);
 
 /* mpt_roundoff_add -- round n more numbers, and see.
- *   from  in  as in mpt_range_add
+ *   from, x  in  as in mpt_range_add
  * Stochastic rounding takes the random word of element first_element + (numbers seen so far): a part of an
  * array starts with first_element at its place.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is counted.
@@ -414,7 +397,6 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
  *   2^22), each error in ulp to 2^-24 (at most 2^38), nearest-even, then summed exactly. An ulp is mpt_ulp of
  *   the number. */
 MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n);
-MPT_DEF mpt_status mpt_roundoff_add_f32(mpt_roundoff *r, const float *x, size_t n);
 
 /* mpt_roundoff_merge -- add src to dst.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also for another format, rounding, scale or seed. */
@@ -428,48 +410,57 @@ typedef struct mpt_roundoff_figures {
     double sqnr_db;                     /* 10 log10(sum of squares / sum of squared errors) */
 } mpt_roundoff_figures;
 
-/* mpt_roundoff_get -- the figures of a report.  mpt_roundoff_write -- write them, as mpt_range_write.
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the writer failed. */
+/* mpt_roundoff_get -- the figures of a report.
+ * mpt_roundoff_write -- write them, as mpt_range_write. The drawing: bars of what stays exact, is rounded,
+ * becomes 0, overflows; the mean and the largest relative error on an axis of powers of two; bias and SQNR.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, and those of mpt_range_write. */
 MPT_DEF mpt_status mpt_roundoff_get(const mpt_roundoff *r, mpt_roundoff_figures *figures);
 MPT_DEF mpt_status mpt_roundoff_write(const mpt_roundoff *r, mpt_style style, const char *name,
                                       mpt_writer out);
 
-/* ---- update report ---- */
+/* ---- stagnation report ---- */
 
-/* What becomes of updates w + u if the weight lives in `format`. Merges like a range report. */
-#define MPT_UPDATE_MARGINS 128
-typedef struct mpt_update {
+/* What becomes of updates w + u if the weight lives in `format`: training stagnates where they are lost.
+ * Merges like a range report. */
+#define MPT_STAGNATION_MARGINS 128
+typedef struct mpt_stagnation {
     uint64_t   count;
     uint64_t   none;            /* u is zero, or w or u is Inf or NaN: not looked at */
     uint64_t   lost;            /* the stored weight does not change */
     uint64_t   half_lost;       /* its change misses u by half of u or more: lost, or blown up to a gap */
     uint64_t   sign_wrong;      /* it ends on the other side of w; only where w is not of the format */
     uint64_t   overflow;        /* it becomes Inf or NaN */
-    uint64_t   margin[MPT_UPDATE_MARGINS];  /* [i]: floor(log2(|u| / half a gap)) = i - 64, ends included */
+    uint64_t   margin[MPT_STAGNATION_MARGINS];  /* [i]: floor(log2(|u| / half a gap)) = i - 64, or beyond */
     mpt_format format;
     uint32_t   ready;
-} mpt_update;
+} mpt_stagnation;
 
-/* mpt_update_init, mpt_update_add_f32, mpt_update_merge -- an empty report; n pairs more; src added to dst.
+/* mpt_stagnation_init -- an empty report.
+ * mpt_stagnation_add -- look at n more pairs.
+ * mpt_stagnation_merge -- add src to dst.
  *   w, u  in  [n] weights before, and what is added to them: minus learning rate times gradient
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (format).
  * Exact: w + u is rounded once, to nearest-even. */
-MPT_DEF mpt_status mpt_update_init(mpt_update *r, mpt_format format);
-MPT_DEF mpt_status mpt_update_add_f32(mpt_update *r, const float *w, const float *u, size_t n);
-MPT_DEF mpt_status mpt_update_merge(mpt_update *dst, const mpt_update *src);
+MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format);
+MPT_DEF mpt_status mpt_stagnation_add(mpt_stagnation *r, const float *w, const float *u, size_t n);
+MPT_DEF mpt_status mpt_stagnation_merge(mpt_stagnation *dst, const mpt_stagnation *src);
 
-/* mpt_update_vanishing -- by how much the learning rate may change until updates vanish: the largest power of
- * two by which all updates are multiplied when at least `share` of them are below half a gap.
+/* mpt_stagnation_vanishing -- by how much the learning rate may change until updates vanish: the largest
+ * power of two such that at least `share` of all updates, multiplied by it, are below half a gap.
  *   share   in   above 0, at most 1
- *   factor  out  its log2, -64..64; 64 says: they vanish at any rate, -64: or lower
+ *   factor  out  its log2, -64..64; 64 says that they vanish at any rate, -64 that it takes 2^-64 or less
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA without a nonzero update. */
-MPT_DEF mpt_status mpt_update_vanishing(const mpt_update *r, double share, int *factor);
-MPT_DEF mpt_status mpt_update_write(const mpt_update *r, mpt_style style, const char *name, mpt_writer out);
+MPT_DEF mpt_status mpt_stagnation_vanishing(const mpt_stagnation *r, double share, int *factor);
+
+/* mpt_stagnation_write -- as mpt_range_write. The drawing: the histogram of |update| / half a gap, with the
+ * line below which updates vanish. */
+MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style, const char *name,
+                                        mpt_writer out);
 
 /* ---- accumulation report ---- */
 
-/* One row per way to add up: enum, name. Products of FP32 numbers enter exactly, each addition rounds once;
- * Kahan, Neumaier and pairwise summation add FP32 numbers, products rounded to FP32 first.
+/* One row for each way to add up: enum, name. Products of FP32 numbers enter exactly, each addition rounds
+ * once; Kahan, Neumaier and pairwise summation add FP32 numbers, products rounded to FP32 first.
  *   blocks  blocks of MPT_SUM_BLOCK terms in FP32, then the block sums in FP32 */
 #define MPT_SUM_BLOCK 256
 #define MPT_SUM_METHODS(X)                  \
@@ -489,7 +480,7 @@ typedef enum mpt_sum_method {
     MPT_SUM_METHOD_COUNT
 } mpt_sum_method;
 
-/* mpt_sum_method_name -- its text; "unknown" otherwise.  Threads: any. */
+/* mpt_sum_method_name -- its name in the table; "unknown" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_sum_method_name(mpt_sum_method method);
 
 /* The same sum in all ways at once, and exactly. Zeroed, it is an empty sum; read it as often as you like on
@@ -503,13 +494,13 @@ typedef struct mpt_sums {
     mpt_exact exact, magnitude;         /* of the terms, and of their absolute values */
 } mpt_sums;
 
-/* mpt_sums_add, mpt_sums_add_backward -- n more terms, from first to last or from last to first.
- *   x  in  [n]
- *   y  in  [n] the terms are x[i] * y[i]; NULL: x[i]
+/* mpt_sums_add -- n more terms.
+ *   x         in  [n]
+ *   y         in  [n] the terms are x[i] * y[i]; NULL: x[i]
+ *   backward  in  nonzero: from the last to the first
  * Returns: MPT_OK.  Errors: MPT_E_ARG.  Exact: no bits are promised under -ffast-math or x87 arithmetic.
  * Source: Kahan 1965; Neumaier 1974; Higham, Accuracy and Stability, chapter 4. */
-MPT_DEF mpt_status mpt_sums_add(mpt_sums *s, const float *x, const float *y, size_t n);
-MPT_DEF mpt_status mpt_sums_add_backward(mpt_sums *s, const float *x, const float *y, size_t n);
+MPT_DEF mpt_status mpt_sums_add(mpt_sums *s, const float *x, const float *y, size_t n, int backward);
 
 typedef struct mpt_sums_figures {
     double exact;                               /* the sum, correctly rounded to double */
@@ -519,8 +510,11 @@ typedef struct mpt_sums_figures {
     double relative[MPT_SUM_METHOD_COUNT];      /* |error / sum|; NaN if the sum is 0 */
 } mpt_sums_figures;
 
-/* mpt_sums_get -- the figures so far.  mpt_sums_write -- write them, as mpt_range_write, one row a method.
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the writer failed. */
+/* mpt_sums_get -- the figures so far.
+ * mpt_sums_write -- write them, as mpt_range_write, a row for each method. The drawing is one row, the
+ * relative errors on an axis of powers of two, a letter for each method, below a legend, or with a NULL name
+ * without: drawn whenever the number of terms has doubled, the rows show how errors grow.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, and those of mpt_range_write. */
 MPT_DEF mpt_status mpt_sums_get(const mpt_sums *s, mpt_sums_figures *figures);
 MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char *name, mpt_writer out);
 
@@ -536,51 +530,52 @@ MPT_DEF mpt_status mpt_triple_find(mpt_format format, const float *x, size_t n, 
 
 /* ---- shadow run ---- */
 
-/* Where a low-precision value leaves its shadow: one row per cause. */
-#define MPT_SHADOW_CAUSES(X)                            \
-    X(MPT_CAUSE_NONE,         "none")                   \
-    X(MPT_CAUSE_ROUNDING,     "rounding")               \
-    X(MPT_CAUSE_CANCELLATION, "catastrophic cancellation") \
-    X(MPT_CAUSE_ABSORPTION,   "absorption")             \
-    X(MPT_CAUSE_UNDERFLOW,    "underflow")              \
-    X(MPT_CAUSE_OVERFLOW,     "overflow")               \
-    X(MPT_CAUSE_INVALID,      "invalid operation")
+/* Where a low-precision value leaves its shadow: one row for each cause. */
+#define MPT_SHADOW_CAUSES(X)                                \
+    X(MPT_SHADOW_NONE,         "none")                      \
+    X(MPT_SHADOW_ROUNDING,     "rounding")                  \
+    X(MPT_SHADOW_CANCELLATION, "catastrophic cancellation") \
+    X(MPT_SHADOW_ABSORPTION,   "absorption")                \
+    X(MPT_SHADOW_UNDERFLOW,    "underflow")                 \
+    X(MPT_SHADOW_OVERFLOW,     "overflow")                  \
+    X(MPT_SHADOW_INVALID,      "invalid operation")
 
-typedef enum mpt_cause {
+typedef enum mpt_shadow_cause {
 #define MPTI_X(id, text) id,
     MPT_SHADOW_CAUSES(MPTI_X)
 #undef MPTI_X
-    MPT_CAUSE_COUNT
-} mpt_cause;
+    MPT_SHADOW_CAUSE_COUNT
+} mpt_shadow_cause;
 
+/* The operations; VALUE brings a number in. */
 typedef enum mpt_shadow_op {
-    MPT_SHADOW_VALUE, MPT_SHADOW_ADD, MPT_SHADOW_SUB, MPT_SHADOW_MUL, MPT_SHADOW_DIV, MPT_SHADOW_SQRT,
-    MPT_SHADOW_FMA
+    MPT_SHADOW_OP_VALUE, MPT_SHADOW_OP_ADD, MPT_SHADOW_OP_SUB, MPT_SHADOW_OP_MUL, MPT_SHADOW_OP_DIV,
+    MPT_SHADOW_OP_SQRT, MPT_SHADOW_OP_FMA, MPT_SHADOW_OP_COUNT
 } mpt_shadow_op;
 
-/* mpt_cause_text, mpt_shadow_op_text -- "overflow", "fma" ...; "unknown" otherwise.  Threads: any. */
-MPT_DEF const char *mpt_cause_text(mpt_cause cause);
-MPT_DEF const char *mpt_shadow_op_text(mpt_shadow_op op);
+/* mpt_shadow_cause_name, mpt_shadow_op_name -- "overflow", "fma" ...; "unknown" otherwise.  Threads: any. */
+MPT_DEF const char *mpt_shadow_cause_name(mpt_shadow_cause cause);
+MPT_DEF const char *mpt_shadow_op_name(mpt_shadow_op op);
 
 /* A value of the format, and what it would be if no operation had rounded but to double. */
 typedef struct mpt_shadowed { double low, exact; } mpt_shadowed;
 
 /* An operation that is worth telling of. */
 typedef struct mpt_shadow_event {
-    uint64_t      at;           /* number of the operation, from 1; 0: there was none */
-    mpt_shadow_op op;
-    mpt_cause     cause;
-    mpt_shadowed  in[3], out;
-    double        before, after;        /* relative error: the worst of its inputs, and of its result */
-    int           cancelled;            /* binades by which a sum is smaller than its larger term */
-    uint32_t      reserved;             /* 0 */
+    uint64_t         at;        /* number of the operation, from 1; 0: there was none */
+    mpt_shadow_op    op;
+    mpt_shadow_cause cause;
+    mpt_shadowed     in[3], out;
+    double           before, after;     /* relative error: the worst of its inputs, and of its result */
+    int              cancelled;         /* binades by which a sum is smaller than its larger term */
+    uint32_t         reserved;          /* 0 */
 } mpt_shadow_event;
 
 /* A run: count, the first operation that took a value further from its shadow than `tolerance`, and the
  * one that added most error. Relative errors are |low - exact| / |exact|. */
 typedef struct mpt_shadow {
     uint64_t         operations;
-    uint64_t         causes[MPT_CAUSE_COUNT];   /* operations by what they did */
+    uint64_t         causes[MPT_SHADOW_CAUSE_COUNT];    /* operations by what they did */
     mpt_shadow_event first, worst;
     double           tolerance;
     mpt_format       format;
@@ -593,24 +588,22 @@ typedef struct mpt_shadow {
 MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tolerance);
 
 /* mpt_shadow_value -- bring a number in: it is rounded to the format, its shadow is the number itself.
- * mpt_shadow_add, _sub, _mul, _div, _sqrt, _fma -- the operation, rounded once to the format; beside it the
- * same in double. A run that was never initialised gives NaN.
- * Exact: each one is correctly rounded.  Threads: one caller per run. */
+ * mpt_shadow_apply -- an operation on values of the run, rounded once to the format; beside it the same in
+ * double. fma is a * b + c; operands that an operation does not have may be anything.
+ * Returns: value and shadow; NaN for a run that was never initialised and for an unknown operation.
+ * Exact: each operation is correctly rounded.  Threads: one caller per run. */
 MPT_DEF mpt_shadowed mpt_shadow_value(mpt_shadow *s, double x);
-MPT_DEF mpt_shadowed mpt_shadow_add(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b);
-MPT_DEF mpt_shadowed mpt_shadow_sub(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b);
-MPT_DEF mpt_shadowed mpt_shadow_mul(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b);
-MPT_DEF mpt_shadowed mpt_shadow_div(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b);
-MPT_DEF mpt_shadowed mpt_shadow_sqrt(mpt_shadow *s, mpt_shadowed a);
-MPT_DEF mpt_shadowed mpt_shadow_fma(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b, mpt_shadowed c);
+MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shadowed a, mpt_shadowed b,
+                                      mpt_shadowed c);
 
-/* mpt_shadow_write -- the run and its two events, as mpt_range_write. */
+/* mpt_shadow_write -- the run and its two events, as mpt_range_write. The drawing: how often each cause
+ * struck, and the two events with their operands. */
 MPT_DEF mpt_status mpt_shadow_write(const mpt_shadow *s, mpt_style style, const char *name, mpt_writer out);
 
 /* ---- tracking over time ---- */
 
 /* One tensor of a training run, sampled every so many steps. The record and its writer are yours; a zeroed
- * record is off, and costs one comparison. */
+ * record is off. */
 typedef struct mpt_track {
     const char *name;
     mpt_writer  out;                    /* write NULL: nothing is written, the figures below still are kept */
@@ -628,18 +621,12 @@ typedef struct mpt_track {
 MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format format, uint64_t every,
                                   mpt_writer out);
 
-/* mpt_track_sample -- count a tensor now, and write one line of JSON: step, name, count, zero, flushed,
- * subnormal, normal, overflow, inf, nan, log2 of the largest and of the median magnitude.
+/* mpt_track_add -- call it at every step: where `every` divides the step it counts the tensor and writes one
+ * line of JSON: step, name, format, count, zero, flushed, subnormal, normal, overflow, inf, nan, log2 of the
+ * largest and of the median magnitude. Otherwise it costs a comparison.
+ *   from, x  in  as in mpt_range_add
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_DATA if the writer failed. */
-MPT_DEF mpt_status mpt_track_sample(mpt_track *t, uint64_t step, mpt_format from, const void *x, size_t n);
-
-/* mpt_track_f32 -- the same if tracking is on and the step is one to sample; call it at every step. */
-static inline mpt_status mpt_track_f32(mpt_track *t, uint64_t step, const float *x, size_t n)
-{
-    if (!t->every || step % t->every)
-        return MPT_OK;
-    return mpt_track_sample(t, step, MPT_F32, x, n);
-}
+MPT_DEF mpt_status mpt_track_add(mpt_track *t, uint64_t step, mpt_format from, const void *x, size_t n);
 
 /* mpt_track_first -- which tensor was the first to flush, or to overflow.
  *   overflow  in   nonzero: overflow, else flushed
@@ -647,35 +634,13 @@ static inline mpt_status mpt_track_f32(mpt_track *t, uint64_t step, const float 
  * Returns: MPT_OK; MPT_E_DATA if none did.  Errors: MPT_E_ARG. */
 MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int overflow, size_t *index);
 
-#ifndef MPT_NO_STDIO
-/* ---- drawings for a terminal, beside mpt_range_print and mpt_ranges_print ---- */
-
-/* mpt_range_print_curve -- a row for each scale 2^first to 2^last (or each second, third ...: at most 44
- * rows): the shares that become 0, subnormal, normal, overflow, as a bar of four signs; the scale is marked
- * that mpt_range_choose_scale would take with a headroom of 3.
- * mpt_roundoff_print -- bars of what stays exact, is rounded, becomes 0, overflows; the mean and the largest
- * relative error on an axis of powers of two; bias and SQNR.
- * mpt_update_print -- the histogram of |update| / half a gap, with the line below which updates vanish.
- * mpt_shadow_print -- how often each cause struck, and the two events with their operands.
- *   title  in  the first words of the drawing; not NULL
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
-MPT_DEF mpt_status mpt_range_print_curve(FILE *out, const mpt_range *r, int first, int last,
-                                         const char *title);
-MPT_DEF mpt_status mpt_roundoff_print(FILE *out, const mpt_roundoff *r, const char *title);
-MPT_DEF mpt_status mpt_update_print(FILE *out, const mpt_update *r, const char *title);
-MPT_DEF mpt_status mpt_shadow_print(FILE *out, const mpt_shadow *s, const char *title);
-
-/* mpt_sums_print -- the relative errors of a sum so far as a row: a letter for each way of adding up, on an
- * axis of powers of two. Called whenever the number of terms has doubled, it draws how errors grow.
- * mpt_tracks_print -- a row of a heat map: for each tensor the share that was flushed in its last sample,
+/* mpt_track_write -- draw a row of a heat map: for each tensor the share that was flushed in its last sample,
  * from blank (none) over .:-=+*#% to @ (nearly all); ! says that something overflowed, ? that there was no
  * sample.
- *   title  in  of the drawing, with its legend; NULL: only the row, to go on below an earlier one
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
-MPT_DEF mpt_status mpt_sums_print(FILE *out, const mpt_sums *s, const char *title);
-MPT_DEF mpt_status mpt_tracks_print(FILE *out, const mpt_track *tracks, size_t count, uint64_t step,
-                                    const char *title);
-#endif
+ *   title  in  of the map, drawn with its legend above the row; NULL: only the row, to go on below others
+ * Returns: MPT_OK.  Errors: as mpt_range_write. */
+MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64_t step, const char *title,
+                                   mpt_writer out);
 
 // >>M5 loss scaler ---------------------------------------------------------------------------------
 /* What a dialect does, as bits: mpti_scaler_advance reads them, and nothing else tells dialects apart. */
@@ -2932,40 +2897,23 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
 }
 
 // >>M15 implementation: reports --------------------------------------------------------------------
-/* ---- range: counting ---- */
+#include <stdarg.h>
 
 #define MPTI_F64_INF ((uint64_t)0x7ff << 52)
 #define MPTI_F64_SIGN (MPTI_ONE << 63)
+
+/* What takes no time worth speed is compiled for size. */
 #if defined(__GNUC__) || defined(__clang__)
-#define MPTI_PREFETCH(p) __builtin_prefetch(p)
+#define MPTI_SMALL __attribute__((cold)) static
 #else
-#define MPTI_PREFETCH(p) ((void)(p))
+#define MPTI_SMALL static
 #endif
 
-/* The least |x| pattern of a double whose rounding reaches at least `code`: rounding is monotonic, so a
- * binary search over the codec itself finds it, and no limit is written down twice. */
-static uint64_t mpti_range_limit(const mpt_format_info *f, uint64_t code)
-{
-    uint64_t low = 0u, high = MPTI_F64_INF;     /* below: not reached; at Inf: reached or irrelevant */
-    while (high - low > 1u) {
-        const uint64_t middle = low + (high - low) / 2u;
-        unsigned       flags = 0u;
-        const uint64_t got = mpt_encode_as(f, mpti_f64_make(middle), NULL, &flags);
-        if (got >= code || (flags & MPT_FLAG_OVERFLOW))
-            high = middle;
-        else
-            low = middle;
-    }
-    return high;
-}
-
-/* Where `flushed` ends, where `normal` and where `overflow` begin. */
-static void mpti_range_limits(const mpt_format_info *f, uint64_t *edge)
-{
-    edge[0] = mpti_range_limit(f, 1u);
-    edge[1] = mpti_range_limit(f, MPTI_ONE << f->mantissa_bits);
-    edge[2] = mpti_range_limit(f, f->max_code + 1u);
-}
+static uint64_t mpti_magnitude(double x) { return mpti_f64_bits(x) & ~MPTI_F64_SIGN; }
+static int mpti_is_negative(double x) { return (int)(mpti_f64_bits(x) >> 63); }
+static int mpti_f64_is_zero(double x) { return !mpti_magnitude(x); }
+static int mpti_f64_is_nan(double x) { return mpti_magnitude(x) > MPTI_F64_INF; }
+static double mpti_nan(void) { return mpti_f64_make((uint64_t)0xfff << 51); }
 
 /* floor(log2) of the positive finite double with this pattern. */
 static int mpti_range_log2(uint64_t a)
@@ -2974,566 +2922,268 @@ static int mpti_range_log2(uint64_t a)
     return field ? field - 1023 : -1011 - mpti_clz64(a);
 }
 
-/* What a pass over numbers counts into; both reports are fed through it. Patterns are those of |x|. */
+/* The format, if reports against it exist. */
+static const mpt_format_info *mpti_report_format(mpt_format format)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    return f && f->specials != MPT_SPECIALS_SCALE ? f : NULL;
+}
+
+MPTI_SMALL mpt_status mpti_report_init(void *report, size_t bytes, mpt_format format)
+{
+    if (!report)
+        return MPT_E_ARG;
+    if (!mpti_report_format(format))
+        return MPT_E_UNSUPPORTED;
+    memset(report, 0, bytes);
+    return MPT_OK;
+}
+
+/* Add up the counts that fill two reports of a kind from byte `at` to `end`. */
+MPTI_SMALL void mpti_counts_merge(void *dst, const void *src, size_t at, size_t end)
+{
+    uint64_t sum, other;
+    for (; at < end; at += sizeof sum) {
+        memcpy(&sum, (unsigned char *)dst + at, sizeof sum);
+        memcpy(&other, (const unsigned char *)src + at, sizeof other);
+        sum += other;
+        memcpy((unsigned char *)dst + at, &sum, sizeof sum);
+    }
+}
+
+/* What is wrong with an array that a report is to read. */
+static mpt_status mpti_source_status(int ready, mpt_format from, const void *x, size_t n)
+{
+    if (!ready || (n && !x))
+        return MPT_E_ARG;
+    return mpti_report_format(from) && from != MPT_TF32 ? MPT_OK : MPT_E_UNSUPPORTED;
+}
+
+/* Elements first .. first + n - 1 of an array as doubles. */
+static void mpti_source_load(double *dst, mpt_format from, const void *x, size_t first, size_t n)
+{
+    const size_t bytes = (size_t)mpt_format_get(from)->bytes;
+    (void)mpt_convert_n(MPT_F64, dst, from, (const unsigned char *)x + first * bytes, n, NULL, NULL);
+}
+
+/* ---- range: counting ---- */
+
+/* The least |x| patterns of doubles that are not flushed, become normal, overflow: whose rounding reaches a
+ * code. Rounding is monotonic, so a binary search over the codec finds them; none is written down twice. */
+MPTI_SMALL void mpti_range_limits(const mpt_format_info *f, uint64_t *edge)
+{
+    int i;
+    for (i = 0; i < 3; i++) {
+        const uint64_t code = i == 0 ? 1u : i == 1 ? MPTI_ONE << f->mantissa_bits : f->max_code + 1u;
+        uint64_t       low = 0u;
+        edge[i] = MPTI_F64_INF;         /* low is not reached; Inf is, or it does not matter */
+        while (edge[i] - low > 1u) {
+            const uint64_t middle = low + (edge[i] - low) / 2u;
+            unsigned       flags = 0u;
+            const uint64_t got = mpt_encode_as(f, mpti_f64_make(middle), NULL, &flags);
+            *(got >= code || (flags & MPT_FLAG_OVERFLOW) ? &edge[i] : &low) = middle;
+        }
+    }
+}
+
+/* What a pass over numbers counts into; range reports and surveys are fed through it. Patterns are those of
+ * |x|, compared as integers: a comparison of numbers would see subnormals as 0 under DAZ. */
 typedef struct mpti_tally {
     const uint64_t *edge;       /* ascending; edges of them */
     uint64_t       *cell;       /* [edges + 1] */
     uint64_t       *binade;
     uint64_t        zero, inf, nan;
-    uint64_t        greatest, least;    /* 0 and all ones if there were none */
+    uint64_t        greatest, least_less_1;     /* 0 and all ones if there were none */
     int             edges;
 } mpti_tally;
 
-static int mpti_tally_cell(const mpti_tally *t, uint64_t a)
+static void mpti_tally_extreme(mpti_tally *t, uint64_t a)
 {
-    int low = 0, high = t->edges;
-    while (low < high) {
-        const int middle = (low + high) / 2;
-        if (a >= t->edge[middle])
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    t->greatest = a > t->greatest ? a : t->greatest;
+    t->least_less_1 = a - 1u < t->least_less_1 ? a - 1u : t->least_less_1;
 }
 
-/* Count numbers without looking at their size; the caller keeps the extremes. */
-static void mpti_tally_count(mpti_tally *t, uint64_t a, uint64_t times)
+/* One by one: any format, any values; of a sign or, where that is -1, of both. */
+static void mpti_tally_each(mpti_tally *t, mpt_format from, const unsigned char *x, size_t n, int sign)
 {
-    if (!a) {
-        t->zero += times;
-    } else if (a >= MPTI_F64_INF) {
-        *(a == MPTI_F64_INF ? &t->inf : &t->nan) += times;
+    double row[MPTI_TILE];
+    size_t i, j;
+    for (i = 0; i < n; i += MPTI_TILE) {
+        const size_t take = mpti_min(n - i, MPTI_TILE);
+        mpti_source_load(row, from, x, i, take);
+        for (j = 0; j < take; j++) {
+            const uint64_t a = mpti_magnitude(row[j]);
+            int            cell = 0;
+            if (sign + mpti_is_negative(row[j]) == 1)
+                continue;
+            if (!a || a >= MPTI_F64_INF) {
+                *(!a ? &t->zero : a == MPTI_F64_INF ? &t->inf : &t->nan) += 1u;
+                continue;
+            }
+            while (cell < t->edges && a >= t->edge[cell])
+                cell++;
+            t->cell[cell]++;
+            t->binade[mpti_range_log2(a) - MPT_RANGE_EMIN]++;
+            mpti_tally_extreme(t, a);
+        }
+    }
+}
+
+/* A block of an array as floats, and its extremes as patterns: 0 and all ones if it is all zeros. */
+#define MPTI_FLOATS_MANY 1024
+typedef struct mpti_floats {
+    const float *x;                     /* [MPTI_FLOATS_MANY], in the array itself or in row */
+    uint32_t     greatest, least_less_1, zeros;
+    float        row[MPTI_FLOATS_MANY];
+} mpti_floats;
+
+MPTI_INLINE void mpti_floats_loop(mpti_floats *b, const float *x)
+{
+    uint32_t greatest = 0u, least_less_1 = 0xffffffffu, zeros = 0u;
+    int      i;
+    for (i = 0; i < MPTI_FLOATS_MANY; i++) {
+        const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu;
+        greatest = a > greatest ? a : greatest;
+        least_less_1 = a - 1u < least_less_1 ? a - 1u : least_less_1;   /* a zero is the largest of all */
+        zeros += a == 0u;
+    }
+    b->greatest = greatest;
+    b->least_less_1 = least_less_1;
+    b->zeros = zeros;
+}
+MPTI_TWICE(mpti_floats_look, mpti_floats_loop, (mpti_floats *b, const float *x), (b, x))
+
+/* n elements of an array, and zeros after them. */
+static void mpti_floats_load(mpti_floats *b, mpt_format from, const unsigned char *src, size_t n)
+{
+    b->x = b->row;
+    if (from == MPT_F32 && n == MPTI_FLOATS_MANY && (uintptr_t)src % sizeof(float) == 0u) {
+        b->x = (const float *)(const void *)src;
     } else {
-        t->binade[mpti_range_log2(a) - MPT_RANGE_EMIN] += times;
-        t->cell[mpti_tally_cell(t, a)] += times;
+        (void)mpt_convert_n(MPT_F32, b->row, from, src, n, NULL, NULL);
+        memset(b->row + n, 0, (MPTI_FLOATS_MANY - n) * sizeof *b->row);
     }
+    mpti_floats_look(b, b->x);
 }
 
-static void mpti_tally_add(mpti_tally *t, uint64_t a, uint64_t times)
-{
-    mpti_tally_count(t, a, times);
-    if (a && a < MPTI_F64_INF) {
-        t->greatest = a > t->greatest ? a : t->greatest;
-        t->least = a < t->least ? a : t->least;
-    }
-}
+/* Blocks are counted as codes of 16 bits in the order of the magnitudes, of which vectors hold twice as many:
+ * the upper 14 bits, and one more that tells whether a bit is set below, which is their floor plus their
+ * ceiling. For each limit in the block's range, a power of two or the edge of a class, a loop of comparisons
+ * counts how many codes reach it. An edge that lies between two codes, as the least normal f16 does, is
+ * compared with the floats themselves. */
+#define MPTI_BELOW_CODE 0x1ffffu
+#define MPTI_CODE_OF(a) ((int16_t)(((a) >> 17) + (((a) + MPTI_BELOW_CODE) >> 17)))
 
-static uint64_t mpti_f64_of_f32(uint32_t a) { return mpti_f64_widen(a); }
-
-static void mpti_tally_f32(mpti_tally *t, const float *x, size_t n)
-{
-    size_t i;
-    for (i = 0; i < n; i++)
-        mpti_tally_add(t, mpti_f64_of_f32(mpti_f32_bits(x[i]) & 0x7fffffffu), 1u);
-}
-
-/* The fast path for many floats takes them by blocks. Two numbers share one increment: the binades of the
- * pair are the index, seen through a window of 64 binades. The pairs of a block are counted while those of
- * the next are found: the one is work for the scalar units, the other for the vector units.
- *   How many reach each class limit is counted by comparing, for the limits inside of the block's extremes
- * alone. A limit close to a power of two (half of the least subnormal is just above one, the least normal of
- * f16 just below) needs that only where a mantissa of the block lies in between; the binades tell the rest.
- *   Blocks with Inf, NaN or subnormals are counted one by one; blocks wider than the window without pairs. */
-#define MPTI_FINE_BLOCK  512
-#define MPTI_FINE_HALF   (MPTI_FINE_BLOCK / 2)
-#define MPTI_FINE_PAIRS  65280          /* pairs of a table before its counters of 16 bits could overflow */
-#define MPTI_FINE_LEAST  8192           /* shorter arrays are counted one by one */
-#define MPTI_FINE_WINDOW 64             /* binades; the lowest stands for zero */
-#define MPTI_FINE_MISSES 16             /* blocks outside of the window before it moves */
-#define MPTI_FINE_NEAR   0x7fe000u      /* mantissas from here on are close to the power of two above */
-
-typedef struct mpti_fine {
-    uint16_t table[2][MPTI_FINE_WINDOW * MPTI_FINE_WINDOW];
-    uint16_t pair[2][MPTI_FINE_HALF];   /* of the block found last, [side], and of the one before */
-    uint64_t exponent[256];             /* numbers by exponent field; [0]: zeros */
-    uint64_t reach[MPT_RANGES_EDGES];   /* numbers at or above each edge; less those from its power near on */
-    uint32_t edge[MPT_RANGES_EDGES];    /* as FP32 patterns */
-    uint32_t power[MPT_RANGES_EDGES];   /* a power of two close to the edge; 0: none */
-    uint32_t watch[4], watched[4];      /* edges that the last block asked for, and how many reach them now */
-    int      which[MPT_RANGES_EDGES];   /* for each edge of the tally its place in edge[], that has it once */
-    uint32_t least, greatest, least_less_1;     /* of a block: patterns; a zero less 1 is the largest */
-    uint32_t least_mantissa;            /* of a block, zeros apart: 0 tells of a power of two */
-    uint32_t greatest_mantissa;
-    uint32_t all_greatest, all_least_less_1;    /* of all blocks */
-    uint32_t base;                      /* of the window: the exponent field that stands for zero */
-    int      edges, misses, side, waiting;      /* waiting: pair[side] is still to be counted */
-    int      watches, seen;             /* how many edges; watched[] is of this block */
-    size_t   pairs;                     /* in each table */
-} mpti_fine;
-
-/* The least pattern of a normal float at or above a limit. */
-static uint32_t mpti_fine_edge(uint64_t edge)
-{
-    const int e = mpti_range_log2(edge);
-    return e < -126 ? 0x00800000u : e > 127 ? 0x7f800000u
-                    : (uint32_t)((edge - ((uint64_t)896 << 52) + ((MPTI_ONE << 29) - 1u)) >> 29);
-}
-
-static uint32_t mpti_fine_near(uint32_t edge)
-{
-    const uint32_t mantissa = edge & 0x7fffffu;
-    return mantissa <= 1u ? edge - mantissa : mantissa >= MPTI_FINE_NEAR ? (edge | 0x7fffffu) + 1u : 0u;
-}
-
-static void mpti_fine_open(mpti_fine *f, const mpti_tally *t)
+MPTI_INLINE void mpti_codes_loop(int16_t *MPTI_RESTRICT code, const float *MPTI_RESTRICT x)
 {
     int i;
-    memset(f, 0, sizeof *f);
-    for (i = 0; i < t->edges; i++) {
-        const uint32_t edge = mpti_fine_edge(t->edge[i]);
-        if (!f->edges || f->edge[f->edges - 1] != edge) {
-            f->power[f->edges] = mpti_fine_near(edge);
-            f->edge[f->edges++] = edge;
-        }
-        f->which[i] = f->edges - 1;
-    }
-    f->all_least_less_1 = 0xffffffffu;
-    f->misses = MPTI_FINE_MISSES;       /* the first block sets the window */
+    for (i = 0; i < MPTI_FLOATS_MANY; i++)
+        code[i] = MPTI_CODE_OF(mpti_f32_bits(x[i]) & 0x7fffffffu);
 }
+MPTI_TWICE(mpti_codes, mpti_codes_loop, (int16_t *code, const float *x), (code, x))
 
-/* The pairs of a block, each number with that half a block further on, and the extremes. */
-MPTI_INLINE void mpti_fine_loop(mpti_fine *f, const float *x)
+/* How many codes are above each of four, and how many floats reach a limit. */
+MPTI_INLINE void mpti_codes_above_loop(const int16_t *code, const int16_t *below, uint32_t *above)
 {
-    uint16_t *MPTI_RESTRICT pair = f->pair[f->side];
-    const uint32_t base = f->base;
-    uint32_t       greatest = 0u, least = 0xffffffffu, least_less_1 = 0xffffffffu, mantissa = 0xffffffffu;
-    uint32_t       greatest_mantissa = 0u;
-    int            i;
-    for (i = 0; i < MPTI_FINE_HALF; i++) {
-        const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu;
-        const uint32_t b = mpti_f32_bits(x[i + MPTI_FINE_HALF]) & 0x7fffffffu;
-        const uint32_t ea = a >> 23 > base ? a >> 23 : base, eb = b >> 23 > base ? b >> 23 : base;
-        const uint32_t low = a < b ? a : b, high = a > b ? a : b;
-        const uint32_t low_less_1 = a - 1u < b - 1u ? a - 1u : b - 1u;
-        const uint32_t ma = a ? a & 0x7fffffu : 1u, mb = b ? b & 0x7fffffu : 1u, m = ma < mb ? ma : mb;
-        const uint32_t high_m = ma > mb ? ma : mb;
-        pair[i] = (uint16_t)(ea - base + (eb - base) * MPTI_FINE_WINDOW);
-        greatest = high > greatest ? high : greatest;
-        least = low < least ? low : least;
-        least_less_1 = low_less_1 < least_less_1 ? low_less_1 : least_less_1;
-        mantissa = m < mantissa ? m : mantissa;
-        greatest_mantissa = high_m > greatest_mantissa ? high_m : greatest_mantissa;
+    const int16_t b0 = below[0], b1 = below[1], b2 = below[2], b3 = below[3];
+    uint16_t      n0 = 0u, n1 = 0u, n2 = 0u, n3 = 0u;
+    int           i;
+    for (i = 0; i < MPTI_FLOATS_MANY; i++) {
+        n0 = (uint16_t)(n0 + (code[i] > b0));
+        n1 = (uint16_t)(n1 + (code[i] > b1));
+        n2 = (uint16_t)(n2 + (code[i] > b2));
+        n3 = (uint16_t)(n3 + (code[i] > b3));
     }
-    f->least_mantissa = mantissa;
-    f->greatest_mantissa = greatest_mantissa;
-    f->greatest = greatest;
-    f->least = least;
-    f->least_less_1 = least_less_1;
+    above[0] = n0, above[1] = n1, above[2] = n2, above[3] = n3;
 }
-MPTI_THRICE(mpti_fine_index, mpti_fine_loop, (mpti_fine *f, const float *x), (f, x))
+MPTI_TWICE(mpti_codes_above, mpti_codes_above_loop,
+           (const int16_t *code, const int16_t *below, uint32_t *above), (code, below, above))
 
-/* How many numbers of a block reach each of two edges, or one. */
-MPTI_INLINE void mpti_fine_reach_loop(const float *x, const uint32_t *edge, uint32_t *reach)
-{
-    const uint32_t e0 = edge[0], e1 = edge[1];
-    uint32_t       n0 = 0u, n1 = 0u;
-    int            i;
-    for (i = 0; i < MPTI_FINE_BLOCK; i++) {
-        const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu;
-        n0 += a >= e0;
-        n1 += a >= e1;
-    }
-    reach[0] = n0;
-    reach[1] = n1;
-}
-MPTI_THRICE(mpti_fine_reach, mpti_fine_reach_loop, (const float *x, const uint32_t *edge, uint32_t *reach),
-            (x, edge, reach))
-
-MPTI_INLINE void mpti_fine_reach_1_loop(const float *x, uint32_t edge, uint32_t *reach)
+MPTI_INLINE void mpti_floats_reach_loop(const float *x, uint32_t limit, uint32_t *reach)
 {
     uint32_t n = 0u;
     int      i;
-    for (i = 0; i < MPTI_FINE_BLOCK; i++)
-        n += (mpti_f32_bits(x[i]) & 0x7fffffffu) >= edge;
+    for (i = 0; i < MPTI_FLOATS_MANY; i++)
+        n += (mpti_f32_bits(x[i]) & 0x7fffffffu) >= limit;
     *reach = n;
 }
-MPTI_THRICE(mpti_fine_reach_1, mpti_fine_reach_1_loop, (const float *x, uint32_t edge, uint32_t *reach),
-            (x, edge, reach))
+MPTI_TWICE(mpti_floats_reach, mpti_floats_reach_loop, (const float *x, uint32_t limit, uint32_t *reach),
+           (x, limit, reach))
 
-/* The same for any number of edges. Neighbours ask for the same ones: up to four are counted beforehand. */
-static void mpti_fine_reach_n(mpti_fine *f, const float *x, const uint32_t *edge, int edges, uint32_t *reach)
+/* Count a block of zeros and normal floats; `edge` are the tally's as patterns of floats, rounded up. */
+static void mpti_tally_floats(mpti_tally *t, const uint32_t *edge, const mpti_floats *b)
 {
-    int i;
-    if (f->seen && edges == f->watches && !memcmp(edge, f->watch, (size_t)edges * sizeof *edge)) {
-        memcpy(reach, f->watched, (size_t)edges * sizeof *reach);
-        return;
-    }
-    f->watches = edges <= 4 ? edges : 0;
-    memcpy(f->watch, edge, (size_t)f->watches * sizeof *edge);
-    for (i = 0; i + 1 < edges; i += 2)
-        mpti_fine_reach(x, edge + i, reach + i);
-    if (i < edges)
-        mpti_fine_reach_1(x, edge[i], &reach[i]);
-}
-
-/* Does a mantissa of the block lie between an edge and the power of two near it? */
-static int mpti_fine_between(const mpti_fine *f, int i)
-{
-    if (f->power[i] == f->edge[i])
-        return 0;
-    return f->power[i] < f->edge[i] ? !f->least_mantissa : f->greatest_mantissa >= (f->edge[i] & 0x7fffffu);
-}
-
-static void mpti_fine_classes(mpti_fine *f, const float *x)
-{
-    uint32_t edge[MPT_RANGES_EDGES], reach[MPT_RANGES_EDGES], n = MPTI_FINE_BLOCK, both[2];
-    int      which[MPT_RANGES_EDGES], list = 0, i;
-    if (!f->least)
-        mpti_fine_reach_1(x, 1u, &n);
-    for (i = 0; i < f->edges && f->edge[i] - 1u <= f->greatest; i++) {
-        if (f->power[i]) {
-            if (mpti_fine_between(f, i)) {
-                mpti_fine_reach_1(x, f->edge[i], &both[0]);
-                mpti_fine_reach_1(x, f->power[i], &both[1]);
-                f->reach[i] += (uint64_t)both[0] - both[1];
-            }
-        } else if (f->edge[i] - 1u <= f->least_less_1) {
-            f->reach[i] += n;
-        } else {
-            which[list] = i;
-            edge[list++] = f->edge[i];
-        }
-    }
-    mpti_fine_reach_n(f, x, edge, list, reach);
-    for (i = 0; i < list; i++)
-        f->reach[which[i]] += reach[i];
-}
-
-/* Empty the tables. Rows and columns stand for numbers of a pair alike. */
-static void mpti_fine_flush(mpti_fine *f)
-{
-    uint32_t times[MPTI_FINE_WINDOW];
-    int      row, column;
-    memset(times, 0, sizeof times);
-    for (row = 0; row < MPTI_FINE_WINDOW; row++) {
-        const uint16_t *const a = f->table[0] + row * MPTI_FINE_WINDOW, *const b = a + sizeof f->table[0] / 2;
-        uint32_t              sum = 0u;
-        for (column = 0; column < MPTI_FINE_WINDOW; column++) {
-            const uint32_t both = (uint32_t)a[column] + b[column];
-            times[column] += both;
-            sum += both;
-        }
-        f->exponent[row ? f->base + (uint32_t)row : 0u] += sum;
-    }
-    for (column = 0; column < MPTI_FINE_WINDOW; column++)
-        f->exponent[column ? f->base + (uint32_t)column : 0u] += times[column];
-    memset(f->table, 0, sizeof f->table);
-    f->pairs = 0;
-}
-
-/* Count 16 pairs. Two tables: an increment need not wait for that of its neighbour. */
-MPTI_INLINE void mpti_fine_count_16(uint16_t *even, uint16_t *odd, const uint16_t *pair)
-{
-    even[pair[0]]++, odd[pair[1]]++, even[pair[2]]++, odd[pair[3]]++;
-    even[pair[4]]++, odd[pair[5]]++, even[pair[6]]++, odd[pair[7]]++;
-    even[pair[8]]++, odd[pair[9]]++, even[pair[10]]++, odd[pair[11]]++;
-    even[pair[12]]++, odd[pair[13]]++, even[pair[14]]++, odd[pair[15]]++;
-}
-
-/* Count the pairs that wait. */
-static void mpti_fine_count(mpti_fine *f)
-{
-    int i;
-    for (i = 0; i < MPTI_FINE_HALF; i += 16)
-        mpti_fine_count_16(f->table[0], f->table[1], f->pair[f->side] + i);
-}
-
-#if MPTI_X86
-/* The sum, the greatest and the least of a vector's lanes; once a block, so by way of memory. (The compilers'
- * own reductions begin with a variable left uninitialized, and gcc warns of it.) */
-MPTI_AVX512_TARGET static uint32_t mpti_sum_32(__m512i v)
-{
-    uint32_t lane[16], sum = 0u;
-    int      i;
-    _mm512_storeu_si512(lane, v);
-    for (i = 0; i < 16; i++)
-        sum += lane[i];
-    return sum;
-}
-MPTI_AVX512_TARGET static uint32_t mpti_most_32(__m512i v)
-{
-    uint32_t lane[16], most = 0u;
-    int      i;
-    _mm512_storeu_si512(lane, v);
-    for (i = 0; i < 16; i++)
-        most = lane[i] > most ? lane[i] : most;
-    return most;
-}
-MPTI_AVX512_TARGET static uint32_t mpti_least_32(__m512i v)
-{
-    uint32_t lane[16], least = 0xffffffffu;
-    int      i;
-    _mm512_storeu_si512(lane, v);
-    for (i = 0; i < 16; i++)
-        least = lane[i] < least ? lane[i] : least;
-    return least;
-}
-
-/* mpti_fine_count and mpti_fine_loop side by side, for a block without zeros and powers of two.
- * Returns: 0 if it holds such a one; then the pairs were counted, but the others are not found. */
-MPTI_AVX512_TARGET MPTI_INLINE int mpti_fine_both_loop(mpti_fine *f, const float *x, const float *ahead,
-                                                       int watches)
-{
-    const __m512i   magnitude = _mm512_set1_epi32(0x7fffffff), mantissa = _mm512_set1_epi32(0x7fffff);
-    const __m512i   offset = _mm512_set1_epi32((int)f->base * (MPTI_FINE_WINDOW + 1));
-    const __m512i   less_1 = _mm512_set1_epi32(-1);
-    const __m512i   edge_0 = _mm512_set1_epi32((int)f->watch[0]);
-    const __m512i   edge_1 = _mm512_set1_epi32((int)f->watch[1]);
-    const __m512i   edge_2 = _mm512_set1_epi32((int)f->watch[2]);
-    const __m512i   edge_3 = _mm512_set1_epi32((int)f->watch[3]);
-    __m512i         greatest = _mm512_setzero_si512(), least = less_1, m = greatest;
-    __m512i         n_0 = greatest, n_1 = greatest, n_2 = greatest, n_3 = greatest;
-    const uint16_t *from = f->pair[f->side];
-    uint16_t       *to = f->pair[!f->side], *const even = f->table[0], *const odd = f->table[1];
-    const int       waiting = f->waiting;
-    uint32_t        greatest_less_1, mantissa_less_1;
-    int             i;
-    for (i = 0; i < MPTI_FINE_HALF; i += 16, from += 16, to += 16) {
-        const __m512i a = _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude);
-        const __m512i b = _mm512_and_si512(_mm512_loadu_si512(x + i + MPTI_FINE_HALF), magnitude);
-        const __m512i a1 = _mm512_add_epi32(a, less_1), b1 = _mm512_add_epi32(b, less_1);
-        const __m512i row = MPTI_Z16(slli_epi32, MPTI_Z16(srli_epi32, b, 23), 6);
-        const __m512i at = _mm512_sub_epi32(_mm512_add_epi32(MPTI_Z16(srli_epi32, a, 23), row), offset);
-        _mm256_storeu_si256((__m256i *)(void *)to, MPTI_Z16(cvtepi32_epi16, at));
-        greatest = MPTI_Z16(max_epu32, greatest, MPTI_Z16(max_epu32, a1, b1));
-        least = MPTI_Z16(min_epu32, least, MPTI_Z16(min_epu32, a1, b1));
-        m = MPTI_Z16(max_epu32, m, MPTI_Z16(max_epu32, _mm512_and_si512(a1, mantissa),
-                                                 _mm512_and_si512(b1, mantissa)));
-        if (watches > 0) {
-            n_0 = _mm512_mask_sub_epi32(n_0, _mm512_cmpge_epu32_mask(a, edge_0), n_0, less_1);
-            n_1 = _mm512_mask_sub_epi32(n_1, _mm512_cmpge_epu32_mask(a, edge_1), n_1, less_1);
-            n_0 = _mm512_mask_sub_epi32(n_0, _mm512_cmpge_epu32_mask(b, edge_0), n_0, less_1);
-            n_1 = _mm512_mask_sub_epi32(n_1, _mm512_cmpge_epu32_mask(b, edge_1), n_1, less_1);
-        }
-        if (watches > 2) {
-            n_2 = _mm512_mask_sub_epi32(n_2, _mm512_cmpge_epu32_mask(a, edge_2), n_2, less_1);
-            n_3 = _mm512_mask_sub_epi32(n_3, _mm512_cmpge_epu32_mask(a, edge_3), n_3, less_1);
-            n_2 = _mm512_mask_sub_epi32(n_2, _mm512_cmpge_epu32_mask(b, edge_2), n_2, less_1);
-            n_3 = _mm512_mask_sub_epi32(n_3, _mm512_cmpge_epu32_mask(b, edge_3), n_3, less_1);
-        }
-        MPTI_PREFETCH(ahead + i);
-        MPTI_PREFETCH(ahead + i + MPTI_FINE_HALF);
-        if (waiting)
-            mpti_fine_count_16(even, odd, from);
-    }
-    f->side = !f->side;
-    f->seen = 1;
-    if (watches > 0) {
-        f->watched[0] = mpti_sum_32(n_0);
-        f->watched[1] = mpti_sum_32(n_1);
-    }
-    if (watches > 2) {
-        f->watched[2] = mpti_sum_32(n_2);
-        f->watched[3] = mpti_sum_32(n_3);
-    }
-    greatest_less_1 = mpti_most_32(greatest);
-    mantissa_less_1 = mpti_most_32(m);
-    f->greatest = greatest_less_1 + 1u;
-    f->least_less_1 = mpti_least_32(least);
-    f->least = f->least_less_1 + 1u;
-    f->least_mantissa = 1u;
-    f->greatest_mantissa = mantissa_less_1 + 1u;
-    return greatest_less_1 != 0xffffffffu && mantissa_less_1 != 0x7fffffu;
-}
-
-/* The loop for no edges, for up to two and up to four. */
-MPTI_AVX512_TARGET static int mpti_fine_both_0(mpti_fine *f, const float *x, const float *ahead)
-{
-    return mpti_fine_both_loop(f, x, ahead, 0);
-}
-MPTI_AVX512_TARGET static int mpti_fine_both_2(mpti_fine *f, const float *x, const float *ahead)
-{
-    return mpti_fine_both_loop(f, x, ahead, 2);
-}
-MPTI_AVX512_TARGET static int mpti_fine_both_4(mpti_fine *f, const float *x, const float *ahead)
-{
-    return mpti_fine_both_loop(f, x, ahead, 4);
-}
-#endif
-
-/* Count the pairs that wait, and find those of the next block; `ahead` is where numbers are read later. */
-static void mpti_fine_next(mpti_fine *f, const float *x, const float *ahead)
-{
-    const int waited = f->waiting;
-#if MPTI_X86
-    if (mpti_path() >= MPTI_PATH_AVX512) {
-        if (!(f->watches == 0   ? mpti_fine_both_0(f, x, ahead)
-              : f->watches <= 2 ? mpti_fine_both_2(f, x, ahead)
-                                : mpti_fine_both_4(f, x, ahead)))
-            mpti_fine_index(f, x);
-    } else
-#endif
-    {
-        int i;
-        for (i = 0; i < MPTI_FINE_BLOCK; i += 16)
-            MPTI_PREFETCH(ahead + i);
-        if (f->waiting)
-            mpti_fine_count(f);
-        f->side = !f->side;
-        mpti_fine_index(f, x);
-    }
-    f->waiting = 0;
-    if (waited && (f->pairs += MPTI_FINE_HALF / 2) >= MPTI_FINE_PAIRS)
-        mpti_fine_flush(f);
-}
-
-/* A block outside of the window: after some of them it moves, its highest binades above theirs. */
-static void mpti_fine_miss(mpti_fine *f, const float *x)
-{
-    const uint32_t above = (f->greatest >> 23) + MPTI_FINE_WINDOW / 4, top = above < 255u ? above : 255u;
-    int            i;
-    for (i = 0; i < MPTI_FINE_BLOCK; i++)
-        f->exponent[mpti_f32_bits(x[i]) >> 23 & 0xffu]++;
-    if (++f->misses < MPTI_FINE_MISSES)
-        return;
-    mpti_fine_flush(f);
-    f->base = top < MPTI_FINE_WINDOW ? 0u : top - (MPTI_FINE_WINDOW - 1);
-    f->misses = 0;
-}
-
-/* Count MPTI_FINE_BLOCK numbers; `ahead` is where the numbers after them lie, or anything else. */
-static void mpti_fine_add(mpti_fine *f, mpti_tally *t, const float *x, const float *ahead)
-{
-    mpti_fine_next(f, x, ahead);
-    if (f->greatest >= 0x7f800000u || f->least_less_1 < 0x007fffffu) {
-        mpti_tally_f32(t, x, MPTI_FINE_BLOCK);
-        return;
-    }
-    if (f->greatest >> 23 < f->base + MPTI_FINE_WINDOW && f->least_less_1 >= (f->base << 23 | 0x7fffffu))
-        f->waiting = 1;
-    else
-        mpti_fine_miss(f, x);
-    mpti_fine_classes(f, x);
-    f->all_greatest = f->greatest > f->all_greatest ? f->greatest : f->all_greatest;
-    f->all_least_less_1 = f->least_less_1 < f->all_least_less_1 ? f->least_less_1 : f->all_least_less_1;
-}
-
-static void mpti_fine_close(mpti_fine *f, mpti_tally *t)
-{
-    uint64_t above = 0u;                /* numbers at or above the edge below */
-    uint32_t e;
-    int      i;
-    if (f->waiting)
-        mpti_fine_count(f);
-    mpti_fine_flush(f);
-    t->zero += f->exponent[0];
-    for (e = 1u; e < 255u; e++) {
-        above += f->exponent[e];
-        t->binade[(int)e - 127 - MPT_RANGE_EMIN] += f->exponent[e];
-    }
-    if (!above)
-        return;
-    for (i = 0; i < f->edges; i++)
-        for (e = f->power[i] >> 23; f->power[i] && e < 255u; e++)
-            f->reach[i] += f->exponent[e];
+    const uint32_t least = b->least_less_1 + 1u, greatest = b->greatest;
+    const int      first = (int)(least >> 23), binades = (int)(greatest >> 23) - first + 1;
+    int16_t        code[MPTI_FLOATS_MANY], below[256 + MPT_SURVEY_EDGES + 4];      /* a limit less 1 */
+    uint32_t       reach[256 + MPT_SURVEY_EDGES + 4], above = MPTI_FLOATS_MANY - b->zeros, here;
+    int            place[MPT_SURVEY_EDGES];     /* of each edge among the limits */
+    int            i, n;
+    for (n = 0; n < binades; n++)
+        below[n] = (int16_t)(((first + n) << 7) - 1);
+    below[n++] = INT16_MAX;             /* no code is above */
     for (i = 0; i < t->edges; i++) {
-        const uint64_t reach = f->reach[f->which[i]];
-        t->cell[i] += above - reach;
-        above = reach;
+        const int inside = edge[i] > least && edge[i] <= greatest;
+        place[i] = !inside ? edge[i] <= least ? 0 : binades : i && edge[i] == edge[i - 1] ? place[i - 1] : n;
+        if (place[i] == n)
+            below[n++] = (int16_t)(MPTI_CODE_OF(edge[i]) - 1);
+    }
+    below[n] = below[n + 1] = below[n + 2] = INT16_MAX;
+    mpti_codes(code, b->x);
+    for (i = 0; i < n; i += 4)
+        mpti_codes_above(code, below + i, reach + i);
+    for (i = 0; i < binades; i++)
+        t->binade[first + i - 127 - MPT_RANGE_EMIN] += reach[i] - reach[i + 1];
+    for (i = 0; i < t->edges; i++, above = here) {
+        here = reach[place[i]];
+        if (place[i] > binades && (edge[i] & MPTI_BELOW_CODE) > 1u)
+            mpti_floats_reach(b->x, edge[i], &here);
+        t->cell[i] += above - here;
     }
     t->cell[i] += above;
-    if (mpti_f64_of_f32(f->all_greatest) > t->greatest)
-        t->greatest = mpti_f64_of_f32(f->all_greatest);
-    if (mpti_f64_of_f32(f->all_least_less_1 + 1u) < t->least)
-        t->least = mpti_f64_of_f32(f->all_least_less_1 + 1u);
+    t->zero += b->zeros;
+    mpti_tally_extreme(t, mpti_f64_widen(least));
+    mpti_tally_extreme(t, mpti_f64_widen(greatest));
 }
 
-/* Numbers of f32, f16 or bf16. */
-static void mpti_tally_floats(mpti_tally *t, mpt_format from, const void *x, size_t n)
-{
-    mpti_fine f;
-    float     row[MPTI_FINE_BLOCK];
-    size_t    i = 0;
-    if (n >= MPTI_FINE_LEAST) {
-        mpti_fine_open(&f, t);
-        for (; n - i >= MPTI_FINE_BLOCK; i += MPTI_FINE_BLOCK) {
-            if (from == MPT_F32) {
-                const float *const at = (const float *)x + i;
-                mpti_fine_add(&f, t, at, n - i >= 4 * MPTI_FINE_BLOCK ? at + 2 * MPTI_FINE_BLOCK : at);
-            } else {
-                mpti_row_load(row, x, from, i, MPTI_FINE_BLOCK);
-                mpti_fine_add(&f, t, row, row);
-            }
-        }
-        mpti_fine_close(&f, t);
-    }
-    for (; i < n; i += MPTI_TILE) {
-        const size_t take = mpti_min(n - i, MPTI_TILE);
-        if (from != MPT_F32)
-            mpti_row_load(row, x, from, i, take);
-        mpti_tally_f32(t, from == MPT_F32 ? (const float *)x + i : row, take);
-    }
-}
-
-static void mpti_tally_f64(mpti_tally *t, const double *x, size_t n)
-{
-    size_t i;
-    for (i = 0; i < n; i++)
-        mpti_tally_add(t, mpti_f64_bits(x[i]) & ~MPTI_F64_SIGN, 1u);
-}
-
-/* Codes of at most 8 bits: how often each occurs, then each once. */
-static void mpti_tally_bytes(mpti_tally *t, const mpt_format_info *f, const uint8_t *x, size_t n)
-{
-    uint64_t times[256];
-    size_t   i;
-    memset(times, 0, sizeof times);
-    for (i = 0; i < n; i++)
-        times[x[i]]++;
-    for (i = 0; i < 256; i++)
-        if (times[i])
-            mpti_tally_add(t, mpti_f64_bits(mpt_decode_as(f, i)) & ~MPTI_F64_SIGN, times[i]);
-}
-
-/* Is this a format whose arrays we can read? */
-static int mpti_source_ok(mpt_format from)
+/* Count an array; the extremes continue those given. Numbers that floats do not hold, blocks with Inf, NaN or
+ * subnormal floats and what is shorter than a block go one by one. */
+static void mpti_tally_run(mpti_tally *t, mpt_format from, const void *x, size_t n, int sign,
+                           double *max_abs, double *min_abs)
 {
     const mpt_format_info *f = mpt_format_get(from);
-    return f && from != MPT_TF32 && f->specials != MPT_SPECIALS_SCALE;
-}
-
-/* Elements first .. first + n - 1 of an array as doubles; n is at most MPTI_TILE. */
-static void mpti_source_load(double *dst, const void *src, mpt_format from, size_t first, size_t n)
-{
-    size_t i;
-    switch ((int)from) {
-    case MPT_F64:  memcpy(dst, (const double *)src + first, n * sizeof *dst); break;
-    case MPT_F32:  (void)mpt_convert_n(MPT_F64, dst, MPT_F32, (const float *)src + first, n, NULL, NULL); break;
-    case MPT_F16:  (void)mpt_f64_from_f16_n(dst, (const mpt_f16 *)src + first, n); break;
-    case MPT_BF16: (void)mpt_convert_n(MPT_F64, dst, MPT_BF16, (const mpt_bf16 *)src + first, n, NULL, NULL); break;
-    default:
-        for (i = 0; i < n; i++)
-            dst[i] = mpt_decode(from, ((const uint8_t *)src)[first + i]);
-    }
-}
-
-static void mpti_tally_any(mpti_tally *t, mpt_format from, const void *x, size_t n)
-{
-    if (from == MPT_F64)
-        mpti_tally_f64(t, (const double *)x, n);
-    else if (mpt_format_get(from)->bits <= 8)
-        mpti_tally_bytes(t, mpt_format_get(from), (const uint8_t *)x, n);
-    else
-        mpti_tally_floats(t, from, x, n);
-}
-
-/* The extremes as patterns and back. A comparison of numbers would see subnormals as 0 under DAZ. */
-static void mpti_tally_open(mpti_tally *t, double max_abs, double min_abs)
-{
+    const unsigned char   *at = (const unsigned char *)x;
+    uint32_t               edge[MPT_SURVEY_EDGES];
+    mpti_floats            b;
+    mpt_opts               up;
+    int                    i;
+    memset(&up, 0, sizeof up);
+    up.rounding = MPT_RND_UP;
     t->zero = t->inf = t->nan = 0u;
-    t->greatest = mpti_f64_bits(max_abs);
-    t->least = mpti_f64_bits(min_abs) - 1u;     /* 0, which means none, wraps to all ones */
-    t->least += t->least != ~(uint64_t)0;
-}
-
-static void mpti_tally_close(const mpti_tally *t, double *max_abs, double *min_abs)
-{
+    t->greatest = mpti_f64_bits(*max_abs);
+    t->least_less_1 = mpti_f64_bits(*min_abs) - 1u;     /* 0, which means none, wraps to all ones */
+    for (i = 0; i < t->edges && n >= MPTI_FLOATS_MANY; i++) {
+        double e = mpti_f64_make(t->edge[i]);
+        if (f->has_inf)                 /* the first number of the array's format that reaches it will do */
+            e = mpt_decode_as(f, mpt_encode_as(f, e, &up, NULL));
+        edge[i] = (uint32_t)mpt_encode(MPT_F32, e, &up, NULL);
+    }
+    for (; from != MPT_F64 && sign < 0 && n >= MPTI_FLOATS_MANY; n -= MPTI_FLOATS_MANY) {
+        mpti_floats_load(&b, from, at, MPTI_FLOATS_MANY);
+        if (b.greatest >= 0x7f800000u || b.least_less_1 < 0x007fffffu)
+            mpti_tally_each(t, from, at, MPTI_FLOATS_MANY, -1);
+        else if (b.greatest)
+            mpti_tally_floats(t, edge, &b);
+        else
+            t->zero += MPTI_FLOATS_MANY;
+        at += MPTI_FLOATS_MANY * (size_t)f->bytes;
+    }
+    mpti_tally_each(t, from, at, n, sign);
     *max_abs = mpti_f64_make(t->greatest);
-    *min_abs = mpti_f64_make(t->least == ~(uint64_t)0 ? 0u : t->least);
+    *min_abs = mpti_f64_make(t->least_less_1 + 1u);
 }
 
-static void mpti_tally_merge_extremes(double *max_abs, double *min_abs, double other_max, double other_min)
+static void mpti_extremes_merge(double *max_abs, double *min_abs, double other_max, double other_min)
 {
     if (mpti_f64_bits(other_max) > mpti_f64_bits(*max_abs))
         *max_abs = other_max;
@@ -3543,14 +3193,11 @@ static void mpti_tally_merge_extremes(double *max_abs, double *min_abs, double o
 
 MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format)
 {
-    const mpt_format_info *f = mpt_format_get(format);
-    uint64_t               edge[3];
-    if (!r)
-        return MPT_E_ARG;
-    if (!f || f->specials == MPT_SPECIALS_SCALE)
-        return MPT_E_UNSUPPORTED;
-    memset(r, 0, sizeof *r);
-    mpti_range_limits(f, edge);
+    const mpt_status status = mpti_report_init(r, sizeof *r, format);
+    uint64_t         edge[3];
+    if (status != MPT_OK)
+        return status;
+    mpti_range_limits(mpt_format_get(format), edge);
     r->format = format;
     r->least_kept = edge[0];
     r->least_normal = edge[1];
@@ -3558,25 +3205,22 @@ MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format)
     return MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, size_t n)
+/* Count the numbers of a sign, or with -1 all. */
+static mpt_status mpti_range_count(mpt_range *r, mpt_format from, const void *x, size_t n, int sign)
 {
-    uint64_t   edge[3], cell[4] = {0u, 0u, 0u, 0u};
-    mpti_tally t;
-    if (!r || (n && !x) || !r->least_kept)
-        return MPT_E_ARG;
-    if (!mpti_source_ok(from))
-        return MPT_E_UNSUPPORTED;
+    const mpt_status status = mpti_source_status(r && r->least_kept, from, x, n);
+    uint64_t         edge[3], cell[4] = {0u, 0u, 0u, 0u};
+    mpti_tally       t;
+    if (status != MPT_OK)
+        return status;
     edge[0] = r->least_kept;
     edge[1] = r->least_normal;
     edge[2] = r->least_overflow;
-    mpti_tally_open(&t, r->max_abs, r->min_abs);
     t.edge = edge;
     t.cell = cell;
     t.binade = r->binade;
     t.edges = 3;
-    mpti_tally_any(&t, from, x, n);
-    mpti_tally_close(&t, &r->max_abs, &r->min_abs);
-    r->count += n;
+    mpti_tally_run(&t, from, x, n, sign, &r->max_abs, &r->min_abs);
     r->zero += t.zero;
     r->inf += t.inf;
     r->nan += t.nan;
@@ -3584,180 +3228,31 @@ MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, s
     r->subnormal += cell[1];
     r->normal += cell[2];
     r->overflow += cell[3];
+    r->count += t.zero + t.inf + t.nan + cell[0] + cell[1] + cell[2] + cell[3];
     return MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_range_add_f32(mpt_range *r, const float *x, size_t n)
+MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, size_t n)
 {
-    return mpt_range_add(r, MPT_F32, x, n);
-}
-
-MPT_DEF mpt_status mpt_range_add_f64(mpt_range *r, const double *x, size_t n)
-{
-    return mpt_range_add(r, MPT_F64, x, n);
-}
-
-MPT_DEF mpt_status mpt_range_add_f16(mpt_range *r, const mpt_f16 *x, size_t n)
-{
-    return mpt_range_add(r, MPT_F16, x, n);
-}
-
-MPT_DEF mpt_status mpt_range_add_bf16(mpt_range *r, const mpt_bf16 *x, size_t n)
-{
-    return mpt_range_add(r, MPT_BF16, x, n);
+    return mpti_range_count(r, from, x, n, -1);
 }
 
 MPT_DEF mpt_status mpt_range_add_signed(mpt_range *negative, mpt_range *positive, mpt_format from,
                                         const void *x, size_t n)
 {
-    double row[MPTI_TILE], below[MPTI_TILE], above[MPTI_TILE];
-    size_t i, j;
-    if (!negative || !positive || negative == positive || (n && !x) || !negative->least_kept ||
-        !positive->least_kept)
-        return MPT_E_ARG;
-    if (!mpti_source_ok(from))
-        return MPT_E_UNSUPPORTED;
-    for (i = 0; i < n; i += MPTI_TILE) {
-        const size_t take = mpti_min(n - i, MPTI_TILE);
-        size_t       minus = 0, plus = 0;
-        mpti_source_load(row, x, from, i, take);
-        for (j = 0; j < take; j++)
-            if (mpti_f64_bits(row[j]) >> 63)
-                below[minus++] = row[j];
-            else
-                above[plus++] = row[j];
-        (void)mpt_range_add_f64(negative, below, minus);
-        (void)mpt_range_add_f64(positive, above, plus);
-    }
-    return MPT_OK;
+    mpt_status status = MPT_E_ARG;
+    if (negative != positive && positive && positive->least_kept)
+        status = mpti_range_count(negative, from, x, n, 1);
+    return status == MPT_OK ? mpti_range_count(positive, from, x, n, 0) : status;
 }
 
 MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src)
 {
-    int i;
     if (!dst || !src || !dst->least_kept || !src->least_kept || dst->format != src->format)
         return MPT_E_ARG;
-    dst->count += src->count;
-    dst->zero += src->zero;
-    dst->flushed += src->flushed;
-    dst->subnormal += src->subnormal;
-    dst->normal += src->normal;
-    dst->overflow += src->overflow;
-    dst->inf += src->inf;
-    dst->nan += src->nan;
-    for (i = 0; i < MPT_RANGE_BINS; i++)
-        dst->binade[i] += src->binade[i];
-    mpti_tally_merge_extremes(&dst->max_abs, &dst->min_abs, src->max_abs, src->min_abs);
+    mpti_counts_merge(dst, src, 0, offsetof(mpt_range, max_abs));
+    mpti_extremes_merge(&dst->max_abs, &dst->min_abs, src->max_abs, src->min_abs);
     return MPT_OK;
-}
-
-/* ---- all formats at once ---- */
-
-MPT_DEF mpt_status mpt_ranges_init(mpt_ranges *a)
-{
-    int i, j, format;
-    if (!a)
-        return MPT_E_ARG;
-    memset(a, 0, sizeof *a);
-    for (i = 0; i < MPT_RANGES_EDGES; i++)
-        a->edge[i] = MPTI_F64_INF;              /* of formats that have no report: nothing lies above it */
-    for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
-        if (mpt_format_get((mpt_format)format)->specials != MPT_SPECIALS_SCALE)
-            mpti_range_limits(mpt_format_get((mpt_format)format), a->edge + 3 * format);
-    for (i = 1; i < MPT_RANGES_EDGES; i++)
-        for (j = i; j > 0 && a->edge[j - 1] > a->edge[j]; j--) {
-            const uint64_t swap = a->edge[j];
-            a->edge[j] = a->edge[j - 1];
-            a->edge[j - 1] = swap;
-        }
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_ranges_add(mpt_ranges *a, mpt_format from, const void *x, size_t n)
-{
-    mpti_tally t;
-    if (!a || (n && !x) || !a->edge[0])
-        return MPT_E_ARG;
-    if (!mpti_source_ok(from))
-        return MPT_E_UNSUPPORTED;
-    mpti_tally_open(&t, a->max_abs, a->min_abs);
-    t.edge = a->edge;
-    t.cell = a->cell;
-    t.binade = a->binade;
-    t.edges = MPT_RANGES_EDGES;
-    mpti_tally_any(&t, from, x, n);
-    mpti_tally_close(&t, &a->max_abs, &a->min_abs);
-    a->count += n;
-    a->zero += t.zero;
-    a->inf += t.inf;
-    a->nan += t.nan;
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_ranges_add_f32(mpt_ranges *a, const float *x, size_t n)
-{
-    return mpt_ranges_add(a, MPT_F32, x, n);
-}
-
-MPT_DEF mpt_status mpt_ranges_merge(mpt_ranges *dst, const mpt_ranges *src)
-{
-    int i;
-    if (!dst || !src || !dst->edge[0] || !src->edge[0])
-        return MPT_E_ARG;
-    dst->count += src->count;
-    dst->zero += src->zero;
-    dst->inf += src->inf;
-    dst->nan += src->nan;
-    for (i = 0; i < MPT_RANGE_BINS; i++)
-        dst->binade[i] += src->binade[i];
-    for (i = 0; i <= MPT_RANGES_EDGES; i++)
-        dst->cell[i] += src->cell[i];
-    mpti_tally_merge_extremes(&dst->max_abs, &dst->min_abs, src->max_abs, src->min_abs);
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_ranges_get(const mpt_ranges *a, mpt_format format, mpt_range *r)
-{
-    mpt_status status;
-    int        i;
-    if (!a || !r || !a->edge[0])
-        return MPT_E_ARG;
-    status = mpt_range_init(r, format);
-    if (status != MPT_OK)
-        return status;
-    r->count = a->count;
-    r->zero = a->zero;
-    r->inf = a->inf;
-    r->nan = a->nan;
-    r->max_abs = a->max_abs;
-    r->min_abs = a->min_abs;
-    memcpy(r->binade, a->binade, sizeof r->binade);
-    for (i = 0; i <= MPT_RANGES_EDGES; i++) {   /* all that a cell holds is at least as large as this */
-        const uint64_t least = i ? a->edge[i - 1] : 0u;
-        *(least >= r->least_overflow ? &r->overflow
-          : least >= r->least_normal ? &r->normal
-          : least >= r->least_kept   ? &r->subnormal
-                                     : &r->flushed) += a->cell[i];
-    }
-    return MPT_OK;
-}
-
-/* ---- range: percentiles, scales ---- */
-
-/* Values of binade e, and of all binades up to and with it. */
-static uint64_t mpti_range_in(const mpt_range *r, int e)
-{
-    const int i = e - MPT_RANGE_EMIN;
-    return i >= 0 && i < MPT_RANGE_BINS ? r->binade[i] : 0u;
-}
-
-static uint64_t mpti_range_upto(const mpt_range *r, int e)
-{
-    uint64_t sum = 0;
-    int      i;
-    for (i = 0; i < MPT_RANGE_BINS && i + MPT_RANGE_EMIN <= e; i++)
-        sum += r->binade[i];
-    return sum;
 }
 
 /* share * whole, rounded down; for a share of 1 the whole. */
@@ -3786,19 +3281,102 @@ MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int 
     return MPT_OK;
 }
 
-/* The highest binade of which nothing is kept, and the highest below the normals, both before scaling. */
-static int mpti_range_flushed_below(const mpt_format_info *f) { return f->emin - f->mantissa_bits - 2; }
+/* ---- survey ---- */
 
-static void mpti_range_with_scale(const mpt_range *r, const mpt_format_info *f, int k, mpt_range_choice *c)
+MPT_DEF mpt_status mpt_survey_init(mpt_survey *a)
 {
-    c->log2_scale = k;
-    c->flushed = mpti_range_upto(r, mpti_range_flushed_below(f) - k);
-    c->subnormal = mpti_range_upto(r, f->emin - 1 - k) - c->flushed;
-    c->overflow = mpt_range_nonzero(r) - mpti_range_upto(r, f->emax - k);
+    int i, j, format;
+    if (!a)
+        return MPT_E_ARG;
+    memset(a, 0, sizeof *a);
+    for (i = 0; i < MPT_SURVEY_EDGES; i++)
+        a->edge[i] = MPTI_F64_INF;              /* of formats that have no report: nothing lies above it */
+    for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
+        if (mpti_report_format((mpt_format)format))
+            mpti_range_limits(mpt_format_get((mpt_format)format), a->edge + 3 * format);
+    for (i = 1; i < MPT_SURVEY_EDGES; i++)
+        for (j = i; j > 0 && a->edge[j - 1] > a->edge[j]; j--) {
+            const uint64_t swap = a->edge[j];
+            a->edge[j] = a->edge[j - 1];
+            a->edge[j - 1] = swap;
+        }
+    return MPT_OK;
 }
 
+MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x, size_t n)
+{
+    const mpt_status status = mpti_source_status(a && a->edge[0], from, x, n);
+    mpti_tally       t;
+    if (status != MPT_OK)
+        return status;
+    t.edge = a->edge;
+    t.cell = a->cell;
+    t.binade = a->binade;
+    t.edges = MPT_SURVEY_EDGES;
+    mpti_tally_run(&t, from, x, n, -1, &a->max_abs, &a->min_abs);
+    a->count += n;
+    a->zero += t.zero;
+    a->inf += t.inf;
+    a->nan += t.nan;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_survey_merge(mpt_survey *dst, const mpt_survey *src)
+{
+    if (!dst || !src || !dst->edge[0] || !src->edge[0])
+        return MPT_E_ARG;
+    mpti_counts_merge(dst, src, 0, offsetof(mpt_survey, edge));
+    mpti_counts_merge(dst, src, offsetof(mpt_survey, cell), offsetof(mpt_survey, max_abs));
+    mpti_extremes_merge(&dst->max_abs, &dst->min_abs, src->max_abs, src->min_abs);
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_survey_get(const mpt_survey *a, mpt_format format, mpt_range *r)
+{
+    mpt_status status = a && a->edge[0] ? mpt_range_init(r, format) : MPT_E_ARG;
+    int        i;
+    if (status != MPT_OK)
+        return status;
+    r->count = a->count;
+    r->zero = a->zero;
+    r->inf = a->inf;
+    r->nan = a->nan;
+    r->max_abs = a->max_abs;
+    r->min_abs = a->min_abs;
+    memcpy(r->binade, a->binade, sizeof r->binade);
+    for (i = 0; i <= MPT_SURVEY_EDGES; i++) {   /* all that a cell holds is at least as large as this */
+        const uint64_t least = i ? a->edge[i - 1] : 0u;
+        *(least >= r->least_overflow ? &r->overflow
+          : least >= r->least_normal ? &r->normal
+          : least >= r->least_kept   ? &r->subnormal
+                                     : &r->flushed) += a->cell[i];
+    }
+    return MPT_OK;
+}
+
+/* ---- range: scales ---- */
+
+/* Values of binade e, and of all binades up to and with it. */
+static uint64_t mpti_range_in(const mpt_range *r, int e)
+{
+    const int i = e - MPT_RANGE_EMIN;
+    return i >= 0 && i < MPT_RANGE_BINS ? r->binade[i] : 0u;
+}
+
+MPTI_SMALL uint64_t mpti_range_upto(const mpt_range *r, int e)
+{
+    uint64_t sum = 0;
+    int      i;
+    for (i = 0; i < MPT_RANGE_BINS && i + MPT_RANGE_EMIN <= e; i++)
+        sum += r->binade[i];
+    return sum;
+}
+
+/* The highest binade of which nothing is kept. */
+static int mpti_range_flushed_below(const mpt_format_info *f) { return f->emin - f->mantissa_bits - 2; }
+
 /* The most doublings of the largest magnitude that do not overflow; below 0 if it already does. */
-static int mpti_range_doublings(const mpt_range *r)
+MPTI_SMALL int mpti_range_doublings(const mpt_range *r)
 {
     const uint64_t a = mpti_f64_bits(r->max_abs), limit = r->least_overflow, hidden = MPTI_ONE << 52;
     const int      e = mpti_range_log2(a), e_limit = mpti_range_log2(limit);
@@ -3806,42 +3384,28 @@ static int mpti_range_doublings(const mpt_range *r)
     return e_limit - e - (m >= (limit & (hidden - 1u)));
 }
 
-/* The same, leaving aside that many of the largest values, by whole binades. */
-static int mpti_range_doublings_but(const mpt_range *r, const mpt_format_info *f, uint64_t aside)
+/* What scale 2^k does, by whole binades. */
+MPTI_SMALL void mpti_range_with_scale(const mpt_range *r, int k, mpt_range_choice *c)
 {
-    const int exact = mpti_range_doublings(r);
-    int       e = mpti_range_log2(mpti_f64_bits(r->max_abs));
-    uint64_t  above = 0;
-    if (!aside)
-        return exact;
-    while (e > MPT_RANGE_EMIN && (above += mpti_range_in(r, e)) <= aside)
-        e--;
-    return f->emax - e > exact ? f->emax - e : exact;
+    const mpt_format_info *f = mpt_format_get(r->format);
+    memset(c, 0, sizeof *c);
+    c->log2_scale = k;
+    c->scale = mpti_f32_make((uint32_t)(k + 127) << 23);
+    c->headroom = mpti_f64_is_zero(r->max_abs) ? 0 : mpti_range_doublings(r) - k;
+    c->flushed = mpti_range_upto(r, mpti_range_flushed_below(f) - k);
+    c->subnormal = mpti_range_upto(r, f->emin - 1 - k) - c->flushed;
+    c->overflow = mpt_range_nonzero(r) - mpti_range_upto(r, f->emax - k);
 }
 
-/* Losses only shrink as the scale grows: start at the top, walk towards 1 while nothing more is lost than
- * is tolerated. */
-static mpt_range_choice mpti_range_walk(const mpt_range *r, const mpt_format_info *f, int top,
-                                        uint64_t may_flush, uint64_t may_lose)
+/* The doublings, leaving aside that many of the largest values, by whole binades. */
+MPTI_SMALL int mpti_range_doublings_but(const mpt_range *r, uint64_t aside)
 {
-    mpt_range_choice c;
-    uint64_t         lost, flushed;
-    int              k = top > 127 ? 127 : top < -126 ? -126 : top;
-    memset(&c, 0, sizeof c);
-    mpti_range_with_scale(r, f, k, &c);
-    flushed = c.flushed;
-    lost = c.flushed + c.subnormal;
-    may_flush = may_flush > flushed ? may_flush : flushed;
-    may_lose = may_lose > may_flush ? may_lose : may_flush;
-    may_lose = may_lose > lost ? may_lose : lost;
-    for (; k > 0; k--) {
-        flushed += mpti_range_in(r, mpti_range_flushed_below(f) - (k - 1));
-        lost += mpti_range_in(r, f->emin - 1 - (k - 1));
-        if (flushed > may_flush || lost > may_lose)
-            break;
-    }
-    mpti_range_with_scale(r, f, k, &c);
-    return c;
+    const int exact = mpti_range_doublings(r), emax = mpt_format_get(r->format)->emax;
+    int       e = mpti_range_log2(mpti_f64_bits(r->max_abs));
+    uint64_t  above = 0;
+    while (aside && e > MPT_RANGE_EMIN && (above += mpti_range_in(r, e)) <= aside)
+        e--;
+    return aside && emax - e > exact ? emax - e : exact;
 }
 
 static int mpti_share_ok(double share) { return mpti_f64_is_finite(share) && share >= 0.0 && share <= 1.0; }
@@ -3851,412 +3415,282 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
 {
     const mpt_range_tolerance none = {0.0, 0.0, 0.0}, *t = tolerated ? tolerated : &none;
     const mpt_format_info    *f = r ? mpt_format_get(r->format) : NULL;
-    mpt_range_choice          best;
+    uint64_t                  nonzero, may_flush, may_lose, lost;
+    int                       k = 0;
     if (!f || !choice || !r->least_kept || headroom < 0 || headroom > 30 || !mpti_share_ok(t->flushed) ||
         !mpti_share_ok(t->subnormal) || !mpti_share_ok(t->overflow))
         return MPT_E_ARG;
-    memset(&best, 0, sizeof best);
-    if (mpti_f64_bits(r->max_abs)) {
-        const uint64_t nonzero = mpt_range_nonzero(r);
-        const int      top = mpti_range_doublings_but(r, f, mpti_share_of(t->overflow, nonzero)) - headroom;
-        best = mpti_range_walk(r, f, top, mpti_share_of(t->flushed, nonzero),
-                               mpti_share_of(t->subnormal, nonzero));
-        best.headroom = mpti_range_doublings(r) - best.log2_scale;
+    nonzero = mpt_range_nonzero(r);
+    if (nonzero)
+        k = mpti_range_doublings_but(r, mpti_share_of(t->overflow, nonzero)) - headroom;
+    k = k > 127 ? 127 : k < -126 ? -126 : k;
+    mpti_range_with_scale(r, k, choice);
+    lost = choice->flushed + choice->subnormal;
+    may_flush = mpti_share_of(t->flushed, nonzero);
+    may_flush = may_flush > choice->flushed ? may_flush : choice->flushed;
+    may_lose = mpti_share_of(t->subnormal, nonzero);
+    may_lose = may_lose > may_flush ? may_lose : may_flush;
+    may_lose = may_lose > lost ? may_lose : lost;
+    for (; k > 0; k--) {        /* losses only shrink as the scale grows: towards 1 while no more is lost */
+        choice->flushed += mpti_range_in(r, mpti_range_flushed_below(f) - (k - 1));
+        lost += mpti_range_in(r, f->emin - 1 - (k - 1));
+        if (choice->flushed > may_flush || lost > may_lose)
+            break;
     }
-    best.scale = mpti_f32_make((uint32_t)(best.log2_scale + 127) << 23);
-    *choice = best;
+    mpti_range_with_scale(r, k, choice);
     return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_range_choice *choice)
 {
-    const mpt_format_info *f = r ? mpt_format_get(r->format) : NULL;
-    mpt_range_choice       c;
-    if (!f || !choice || !r->least_kept || log2_scale < -126 || log2_scale > 127)
+    if (!r || !mpt_format_get(r->format) || !choice || !r->least_kept || log2_scale < -126 ||
+        log2_scale > 127)
         return MPT_E_ARG;
-    memset(&c, 0, sizeof c);
-    mpti_range_with_scale(r, f, log2_scale, &c);
-    c.scale = mpti_f32_make((uint32_t)(log2_scale + 127) << 23);
-    c.headroom = mpti_f64_bits(r->max_abs) ? mpti_range_doublings(r) - log2_scale : 0;
-    *choice = c;
+    mpti_range_with_scale(r, log2_scale, choice);
     return MPT_OK;
 }
-
-#ifndef MPT_NO_STDIO
-#define MPTI_PRINT_ROWS  44
-#define MPTI_PRINT_WIDTH 50
-
-static double mpti_percent(uint64_t part, uint64_t whole)
-{
-    return whole ? 100.0 * (double)part / (double)whole : 0.0;
-}
-
-/* The window of the format has an edge below each of these binades. */
-static const char *mpti_range_edge(const mpt_format_info *f, int e)
-{
-    if (e == f->emax + 1)
-        return "and above: overflow";
-    if (e == f->emin)
-        return "is the last with all bits; below: subnormal";
-    if (e == f->emin - f->mantissa_bits - 1)
-        return "is the last that is kept; below: becomes 0";
-    return NULL;
-}
-
-/* The lowest binade of the drawing's row that starts at e: `group` binades, none across an edge, or all
- * of the tail's that hold next to nothing. */
-static int mpti_range_row_end(const mpt_range *r, const mpt_format_info *f, int e, int group, int lowest)
-{
-    if (mpti_percent(mpti_range_upto(r, e), mpt_range_nonzero(r)) < 0.05)
-        group = MPT_RANGE_BINS;
-    while (--group && e > lowest && !mpti_range_edge(f, e))
-        e--;
-    return e;
-}
-
-static void mpti_print_signs(FILE *out, char sign, int n)
-{
-    for (; n > 0; n--)
-        (void)fputc(sign, out);
-}
-
-/* The length of a bar; what is there is seen. */
-static int mpti_print_length(uint64_t part, uint64_t whole)
-{
-    const int length = whole ? (int)((double)part / (double)whole * (double)MPTI_PRINT_WIDTH + 0.5) : 0;
-    return part && !length ? 1 : length;
-}
-
-static void mpti_range_print_row(FILE *out, int e, int end, uint64_t c, uint64_t most, uint64_t nonzero)
-{
-    (void)fprintf(out, "  2^%-5d|", e);
-    mpti_print_signs(out, '#', mpti_print_length(c, most));
-    if (c && mpti_percent(c, nonzero) < 0.05)
-        (void)fputs(" <0.1%", out);
-    else if (c)
-        (void)fprintf(out, " %.1f%%", mpti_percent(c, nonzero));
-    if (end < e)
-        (void)fprintf(out, " (down to 2^%d)", end);
-    (void)fputc('\n', out);
-}
-
-static void mpti_range_print_edge(FILE *out, const mpt_format_info *f, int e)
-{
-    if (mpti_range_edge(f, e))
-        (void)fprintf(out, "  -------+--- %s: 2^%d %s\n", f->name, e, mpti_range_edge(f, e));
-}
-
-static void mpti_range_print_rows(FILE *out, const mpt_range *r, const mpt_format_info *f, int lowest,
-                                  int top, uint64_t nonzero)
-{
-    const int group = (top - lowest) / MPTI_PRINT_ROWS + 1;
-    uint64_t  most = 1;
-    int       draw, e, end;
-    for (e = top + 1; e <= f->emax && !mpti_range_edge(f, e); e++)
-        ;                                   /* the nearest edge above tells in which zone the rows start */
-    mpti_range_print_edge(out, f, e);
-    for (draw = 0; draw < 2; draw++)        /* first round: the longest bar */
-        for (e = end = top; e >= lowest; e = end - 1) {
-            uint64_t c;
-            end = mpti_range_row_end(r, f, e, group, lowest);
-            c = mpti_range_upto(r, e) - mpti_range_upto(r, end - 1);
-            most = c > most ? c : most;
-            if (draw) {
-                mpti_range_print_row(out, e, end, c, most, nonzero);
-                mpti_range_print_edge(out, f, end);
-            }
-        }
-    for (e = lowest; !mpti_range_edge(f, e) && e >= f->emin - f->mantissa_bits; e--)
-        ;                                   /* and the nearest below, where they end */
-    if (e < lowest)
-        mpti_range_print_edge(out, f, e);
-}
-
-MPT_DEF mpt_status mpt_range_print(FILE *out, const mpt_range *r, const char *title)
-{
-    const mpt_format_info *f = r ? mpt_format_get(r->format) : NULL;
-    uint64_t               nonzero;
-    int                    first = 0, last = MPT_RANGE_BINS - 1;
-    if (!out || !f || !title || !r->least_kept)
-        return MPT_E_ARG;
-    nonzero = mpt_range_nonzero(r);
-    (void)fprintf(out, "%s: %llu values, %.1f%% zero, %llu Inf, %llu NaN\n", title,
-                  (unsigned long long)r->count, mpti_percent(r->zero, r->count),
-                  (unsigned long long)r->inf, (unsigned long long)r->nan);
-    (void)fprintf(out, "  in %s, of the nonzero: %.1f%% become 0, %.1f%% subnormal, %.1f%% normal, "
-                  "%.1f%% overflow\n", f->name, mpti_percent(r->flushed, nonzero),
-                  mpti_percent(r->subnormal, nonzero), mpti_percent(r->normal, nonzero),
-                  mpti_percent(r->overflow, nonzero));
-    if (nonzero) {
-        while (!r->binade[first]) first++;
-        while (!r->binade[last]) last--;
-        mpti_range_print_rows(out, r, f, first + MPT_RANGE_EMIN, last + MPT_RANGE_EMIN, nonzero);
-    }
-    return ferror(out) ? MPT_E_DATA : MPT_OK;
-}
-
-static mpt_status mpti_ranges_print_row(FILE *out, const mpt_ranges *a, mpt_format format)
-{
-    mpt_range        r;
-    mpt_range_choice c;
-    uint64_t         nonzero;
-    mpt_status       status = mpt_ranges_get(a, format, &r);
-    if (status != MPT_OK)
-        return status;
-    nonzero = mpt_range_nonzero(&r);
-    (void)mpt_range_choose_scale(&r, 3, NULL, &c);
-    (void)fprintf(out, "  %-9s %8.2f%% %9.2f%% %8.2f%% %8.2f%%   2^%-4d", mpt_format_get(format)->name,
-                  mpti_percent(r.flushed, nonzero), mpti_percent(r.subnormal, nonzero),
-                  mpti_percent(r.normal, nonzero), mpti_percent(r.overflow, nonzero), c.log2_scale);
-    (void)fprintf(out, " %8.2f%% %9.2f%%\n", mpti_percent(c.flushed, nonzero),
-                  mpti_percent(c.subnormal, nonzero));
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_ranges_print(FILE *out, const mpt_ranges *a, const char *title)
-{
-    int format;
-    if (!out || !a || !title || !a->edge[0])
-        return MPT_E_ARG;
-    (void)fprintf(out, "%s: %llu values, %.1f%% zero, %llu Inf, %llu NaN; of the others, in each format\n",
-                  title, (unsigned long long)a->count, mpti_percent(a->zero, a->count),
-                  (unsigned long long)a->inf, (unsigned long long)a->nan);
-    (void)fprintf(out, "%s\n",
-                  "            become 0  subnormal    normal  overflow   best scale: then 0  subnormal");
-    for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
-        (void)mpti_ranges_print_row(out, a, (mpt_format)format);
-    return ferror(out) ? MPT_E_DATA : MPT_OK;
-}
-#endif /* MPT_NO_STDIO */
 
 /* ---- writing ---- */
 
+/* Text on its way to a writer; after the first failure nothing more is written. */
 typedef struct mpti_out {
     mpt_writer w;
     int        failed;
 } mpti_out;
 
-static mpti_out mpti_out_open(mpt_writer w)
-{
-    mpti_out o;
-    o.w = w;
-    o.failed = 0;
-    return o;
-}
-
-static mpt_status mpti_out_status(const mpti_out *o) { return o->failed ? MPT_E_DATA : MPT_OK; }
-
-static void mpti_put_n(mpti_out *o, const char *text, size_t n)
+MPTI_SMALL void mpti_tell_n(mpti_out *o, const char *text, size_t n)
 {
     if (!o->failed && n && o->w.write(o->w.user, text, n))
         o->failed = 1;
 }
 
-static void mpti_out_put(mpti_out *o, const char *text) { mpti_put_n(o, text, strlen(text)); }
-
-static void mpti_put_u(mpti_out *o, uint64_t x)
+/* An integer as text.  Returns: its length. */
+MPTI_SMALL size_t mpti_integer_text(char *text, uint64_t x, int negative)
 {
-    char buf[20];
-    int  at = 20;
+    char   digits[20];
+    size_t at = 20, sign = negative ? 1u : 0u;
     do
-        buf[--at] = (char)('0' + (int)(x % 10u));
+        digits[--at] = (char)('0' + (int)(x % 10u));
     while (x /= 10u);
-    mpti_put_n(o, buf + at, (size_t)(20 - at));
-}
-
-static void mpti_put_i(mpti_out *o, int64_t x)
-{
-    if (x < 0)
-        mpti_out_put(o, "-");
-    mpti_put_u(o, x < 0 ? 0u - (uint64_t)x : (uint64_t)x);
+    text[0] = '-';
+    memcpy(text + sign, digits + at, 20 - at);
+    return 20 - at + sign;
 }
 
 /* A finite number with 12 significant digits, in the notation that every reader takes: -1.25e-07. The tenth
- * powers are rounded on the way, so the last digit may be off by one. */
-static void mpti_put_finite(mpti_out *o, double x)
+ * powers are rounded on the way, so the last digit may be off by one.  Returns: its length. */
+MPTI_SMALL size_t mpti_real_text(char *text, double x)
 {
-    uint64_t digits;
-    char     text[16];
-    int      e = 0, i, last = 11;
-    if (mpti_f64_bits(x) >> 63)
-        mpti_out_put(o, "-");
-    x = mpti_f64_make(mpti_f64_bits(x) & ~MPTI_F64_SIGN);
-    if (!(mpti_f64_bits(x) >> 52)) {            /* subnormal doubles are written as 0: DAZ may see them so */
-        mpti_out_put(o, "0");
-        return;
-    }
+    const size_t n = mpti_is_negative(x) ? 1u : 0u;
+    size_t       end = n + 1u;
+    int          e = 0;
+    text[0] = '-';
+    text[n] = '0';
+    x = mpti_f64_make(mpti_magnitude(x));
+    if (!(mpti_f64_bits(x) >> 52))              /* subnormal doubles are written as 0: DAZ may see them so */
+        return end;
     for (; x >= 1e32; e += 32) x /= 1e32;
     for (; x >= 10.0; e++) x /= 10.0;
     for (; x < 1e-32; e -= 32) x *= 1e32;
     for (; x < 1.0; e--) x *= 10.0;
-    digits = (uint64_t)(x * 1e11 + 0.5);
-    if (digits >= UINT64_C(1000000000000)) {
-        digits /= 10u;
-        e++;
-    }
-    for (i = 11; i >= 0; i--, digits /= 10u)
-        text[i] = (char)('0' + (int)(digits % 10u));
-    while (last > 0 && text[last] == '0')
-        last--;
-    mpti_put_n(o, text, 1);
-    if (last) {
-        mpti_out_put(o, ".");
-        mpti_put_n(o, text + 1, (size_t)last);
-    }
+    x = x * 1e11 + 0.5;
+    e += x >= 1e12;
+    end += mpti_integer_text(text + end, (uint64_t)x, 0);
+    text[n] = text[n + 1];
+    text[n + 1] = '.';
+    while (text[end - 1] == '0')
+        end--;
+    end -= text[end - 1] == '.';
     if (e) {
-        mpti_out_put(o, "e");
-        mpti_put_i(o, e);
+        text[end++] = 'e';
+        end += mpti_integer_text(text + end, e < 0 ? 0u - (uint64_t)e : (uint64_t)e, e < 0);
     }
+    return end;
 }
 
-static void mpti_put_json_text(mpti_out *o, const char *s)
+/* What the C library makes of a double; drawings alone ask for that. */
+MPTI_SMALL size_t mpti_printf_text(char *text, size_t room, const char *spec, size_t n, double x)
 {
-    static const char hex[] = "0123456789abcdef";
-    mpti_out_put(o, "\"");
-    for (; *s; s++) {
-        const unsigned char c = (unsigned char)*s;
-        char                escape[7] = "\\u00..";
-        escape[4] = hex[c >> 4];
-        escape[5] = hex[c & 15u];
-        if (c == '"' || c == '\\') {
-            mpti_out_put(o, "\\");
-            mpti_put_n(o, s, 1);
-        } else if (c < 0x20u || c == 0x7fu) {
-            mpti_out_put(o, escape);
-        } else {
-            mpti_put_n(o, s, 1);
+    char format[12];
+    memcpy(format, spec, n);
+    format[n] = text[0] = '\0';
+#ifndef MPT_NO_STDIO
+    (void)snprintf(text, room, format, x);
+#else
+    (void)room, (void)x;
+#endif
+    return strlen(text);
+}
+
+/* Formatted text, without the locale: %s text, %u a uint64_t, %d an int, %r a finite double with 12 digits,
+ * %b a sign and how often, %% itself; with a width and a minus as in printf. All else takes a double. */
+MPTI_SMALL void mpti_tell(mpti_out *o, const char *format, ...)
+{
+    char    buf[64];
+    va_list v;
+    va_start(v, format);
+    for (; *format; format++) {
+        const char  *text = buf, *const spec = format;
+        const int    left = format[1] == '-';
+        size_t       n = strcspn(format, "%"), width = 0;
+        int          x;
+        if (n) {
+            mpti_tell_n(o, format, n);
+            format += n - 1;
+            continue;
         }
+        for (format += left + 1; *format >= '0' && *format <= '9'; format++)
+            width = width * 10u + (size_t)(*format - '0');
+        switch (*format) {
+        case '%': buf[n++] = '%'; break;
+        case 's':
+            text = va_arg(v, const char *);
+            n = strlen(text);
+            break;
+        case 'u': n = mpti_integer_text(buf, va_arg(v, uint64_t), 0); break;
+        case 'd':
+            x = va_arg(v, int);
+            n = mpti_integer_text(buf, x < 0 ? 0u - (uint64_t)x : (uint64_t)x, x < 0);
+            break;
+        case 'r': n = mpti_real_text(buf, va_arg(v, double)); break;
+        case 'b':
+            buf[0] = (char)va_arg(v, int);
+            for (x = va_arg(v, int); x > 0; x--)
+                mpti_tell_n(o, buf, 1);
+            break;
+        default:
+            format += strspn(format, "+.0123456789");
+            n = mpti_printf_text(buf, sizeof buf, spec, (size_t)(format + 1 - spec), va_arg(v, double));
+        }
+        for (; !left && width > n; width--)
+            mpti_tell_n(o, " ", 1);
+        mpti_tell_n(o, text, n);
+        for (; width > n; width--)
+            mpti_tell_n(o, " ", 1);
     }
-    mpti_out_put(o, "\"");
+    va_end(v);
 }
 
-static void mpti_put_csv_text(mpti_out *o, const char *s)
+/* What a report is written with beside its own fields: its name, its format, and what is computed for it. */
+typedef struct mpti_about {
+    const char *text[6];
+    double      real[7];
+    uint64_t    count[2];
+} mpti_about;
+
+MPTI_SMALL void mpti_about_open(mpti_about *a, const char *name, mpt_format format)
 {
-    if (!strpbrk(s, ",\"\r\n")) {
-        mpti_out_put(o, s);
+    a->text[0] = name;
+    a->text[1] = mpt_format_get(format)->name;
+}
+
+/* Where a report's figures stand: `names`, with commas between, are those of neighbours from byte `at` on, in
+ * the report itself or in what is said about it. WHOLE is a double that holds an integer, or NaN; BINADES the
+ * histogram, which is written in JSON alone. */
+typedef enum mpti_kind {
+    MPTI_FIGURE_TEXT, MPTI_FIGURE_COUNT, MPTI_FIGURE_REAL, MPTI_FIGURE_WHOLE, MPTI_FIGURE_BINADES
+} mpti_kind;
+typedef struct mpti_figures {
+    mpti_kind   kind;
+    int         about;
+    size_t      at;
+    const char *names;          /* NULL ends a table */
+} mpti_figures;
+#define MPTI_FIGURES(kind, type, field, names) {MPTI_FIGURE_##kind, 0, offsetof(type, field), names}
+#define MPTI_ABOUT(kind, field, names)         {MPTI_FIGURE_##kind, 1, offsetof(mpti_about, field), names}
+#define MPTI_NO_FIGURES                        {MPTI_FIGURE_TEXT, 0, 0, NULL}
+
+/* A text, in quotes where JSON or CSV want them. */
+MPTI_SMALL void mpti_tell_text(mpti_out *o, mpt_style style, const char *s)
+{
+    const int   json = style == MPT_STYLE_JSON;
+    const char *quote = json || (style == MPT_STYLE_CSV && strpbrk(s, ",\"\r\n")) ? "\"" : "";
+    mpti_tell(o, quote);
+    for (; *s; s++) {
+        const int c = (unsigned char)*s;
+        if (json && (c < 0x20 || c == 0x7f))
+            mpti_tell(o, "\\u00%b%b", '0' + c / 16, 1, "0123456789abcdef"[c % 16], 1);
+        else if (*quote && (c == '"' || (json && c == '\\')))
+            mpti_tell(o, "%b%b", json ? '\\' : '"', 1, c, 1);
+        else
+            mpti_tell_n(o, s, 1);
+    }
+    mpti_tell(o, quote);
+}
+
+MPTI_SMALL void mpti_tell_real(mpti_out *o, mpt_style style, double x, int whole)
+{
+    if (mpti_f64_is_finite(x) && whole)
+        mpti_tell(o, "%d", (int)x);
+    else if (mpti_f64_is_finite(x))
+        mpti_tell(o, "%r", x);
+    else if (style == MPT_STYLE_JSON)
+        mpti_tell(o, "null");
+    else if (style == MPT_STYLE_TEXT)
+        mpti_tell(o, mpti_f64_bits(x) == MPTI_F64_INF ? "inf" : "-");
+}
+
+/* The first and last bin that holds something.  Returns: 0 if none does. */
+MPTI_SMALL int mpti_bins_used(const uint64_t *bin, int bins, int *first, int *last)
+{
+    for (*first = 0; *first < bins && !bin[*first]; ++*first)
+        ;
+    for (*last = bins - 1; *last > *first && !bin[*last]; --*last)
+        ;
+    return *first < bins;
+}
+
+MPTI_SMALL void mpti_tell_binades(mpti_out *o, const mpt_range *r)
+{
+    int i, first, last;
+    if (!mpti_bins_used(r->binade, MPT_RANGE_BINS, &first, &last)) {
+        mpti_tell(o, ",\"first\":null,\"binades\":[]");
         return;
     }
-    mpti_out_put(o, "\"");
-    for (; *s; s++) {
-        if (*s == '"')
-            mpti_out_put(o, "\"");
-        mpti_put_n(o, s, 1);
-    }
-    mpti_out_put(o, "\"");
+    mpti_tell(o, ",\"first\":%d,\"binades\":", first + MPT_RANGE_EMIN);
+    for (i = first; i <= last; i++)
+        mpti_tell(o, i > first ? ",%u" : "[%u", r->binade[i]);
+    mpti_tell(o, "]");
 }
 
-/* One figure of a report, and a report as a row of them: every style comes from the same list. */
-typedef enum mpti_kind { MPTI_TEXT, MPTI_COUNT, MPTI_INT, MPTI_REAL } mpti_kind;
-typedef struct mpti_figure {
-    const char *name;
-    const char *text;
-    double      real;
-    uint64_t    count;
-    mpti_kind   kind;
-} mpti_figure;
-typedef struct mpti_figures {
-    mpti_figure at[32];
-    int         n;
-} mpti_figures;
-
-static mpti_figure *mpti_figure_add(mpti_figures *f, const char *name, mpti_kind kind)
+/* A row of figures in one of the styles but the drawing. */
+MPTI_SMALL void mpti_tell_row(mpti_out *o, mpt_style style, const mpti_figures *f, const void *report,
+                              const mpti_about *about)
 {
-    mpti_figure *const g = &f->at[f->n++];
-    g->name = name;
-    g->kind = kind;
-    g->text = "";
-    g->real = 0.0;
-    g->count = 0u;
-    return g;
-}
-
-static void mpti_figure_text(mpti_figures *f, const char *name, const char *text)
-{
-    mpti_figure_add(f, name, MPTI_TEXT)->text = text;
-}
-
-static void mpti_figure_count(mpti_figures *f, const char *name, uint64_t count)
-{
-    mpti_figure_add(f, name, MPTI_COUNT)->count = count;
-}
-
-static void mpti_figure_int(mpti_figures *f, const char *name, int x)
-{
-    mpti_figure_add(f, name, MPTI_INT)->count = (uint64_t)(int64_t)x;
-}
-
-static void mpti_figure_real(mpti_figures *f, const char *name, double x)
-{
-    mpti_figure_add(f, name, MPTI_REAL)->real = x;
-}
-
-static void mpti_put_figure(mpti_out *o, const mpti_figure *g, mpt_style style)
-{
-    switch (g->kind) {
-    case MPTI_TEXT:
-        if (style == MPT_STYLE_JSON)
-            mpti_put_json_text(o, g->text);
-        else if (style == MPT_STYLE_CSV)
-            mpti_put_csv_text(o, g->text);
-        else
-            mpti_out_put(o, g->text);
-        break;
-    case MPTI_COUNT: mpti_put_u(o, g->count); break;
-    case MPTI_INT:   mpti_put_i(o, (int64_t)g->count); break;
-    case MPTI_REAL:
-    default:
-        if (mpti_f64_is_finite(g->real))
-            mpti_put_finite(o, g->real);
-        else if (style == MPT_STYLE_JSON)
-            mpti_out_put(o, "null");
-        else if (style == MPT_STYLE_TEXT)
-            mpti_out_put(o, mpti_f64_bits(g->real) == MPTI_F64_INF ? "inf" : "-");
-    }
-}
-
-/* The row; of JSON without the closing brace, so that more can follow. */
-static void mpti_put_figures(mpti_out *o, const mpti_figures *f, mpt_style style)
-{
-    static const char spaces[] = "                          ";
-    int               i;
-    for (i = 0; i < f->n; i++) {
-        const mpti_figure *const g = &f->at[i];
-        const size_t             length = strlen(g->name);
-        if (style == MPT_STYLE_TEXT) {
-            mpti_out_put(o, i ? "  " : "");
-            mpti_out_put(o, i ? g->name : "");
-            mpti_put_n(o, spaces, i && length < 22 ? 22 - length : 0);
-            mpti_out_put(o, i ? " " : "");
-        } else {
-            mpti_out_put(o, i ? "," : style == MPT_STYLE_JSON ? "{" : "");
+    const int json = style == MPT_STYLE_JSON, lines = style == MPT_STYLE_TEXT;
+    int       first = 1;
+    for (; f->names; f++) {
+        const char *at = (f->about ? (const char *)about : (const char *)report) + f->at, *name = f->names;
+        if (f->kind == MPTI_FIGURE_BINADES) {
+            if (json)
+                mpti_tell_binades(o, (const mpt_range *)report);
+            continue;
         }
-        if (style == MPT_STYLE_JSON) {
-            mpti_put_json_text(o, g->name);
-            mpti_out_put(o, ":");
-        }
-        if (style == MPT_STYLE_CSV_HEAD)
-            mpti_out_put(o, g->name);
-        else
-            mpti_put_figure(o, g, style);
-        mpti_out_put(o, style == MPT_STYLE_TEXT ? "\n" : "");
+        do {
+            const size_t n = strcspn(name, ",");
+            mpti_tell(o, json ? first ? "{\"" : ",\"" : first ? "" : lines ? "  " : ",");
+            if (style == MPT_STYLE_CSV_HEAD || json || (lines && !first))
+                mpti_tell_n(o, name, n);
+            mpti_tell(o, json ? "\":" : lines && !first ? "%b " : "", ' ', 22 - (int)n);
+            if (style == MPT_STYLE_CSV_HEAD)
+                ;                       /* the name is all */
+            else if (f->kind == MPTI_FIGURE_TEXT)
+                mpti_tell_text(o, style, *(const char *const *)(const void *)at);
+            else if (f->kind == MPTI_FIGURE_COUNT)
+                mpti_tell(o, "%u", *(const uint64_t *)(const void *)at);
+            else
+                mpti_tell_real(o, style, *(const double *)(const void *)at, f->kind == MPTI_FIGURE_WHOLE);
+            mpti_tell(o, lines ? "\n" : "");
+            at += f->kind == MPTI_FIGURE_TEXT ? sizeof(const char *) : sizeof(uint64_t);
+            name += n + 1u;
+            first = 0;
+        } while (name[-1]);
     }
-    if (style == MPT_STYLE_CSV || style == MPT_STYLE_CSV_HEAD)
-        mpti_out_put(o, "\n");
+    mpti_tell(o, json ? "}\n" : lines ? "" : "\n");
 }
 
-static int mpti_style_ok(mpt_style style, const char *name, mpt_writer out)
-{
-    return name && out.write && (unsigned)style <= (unsigned)MPT_STYLE_JSON;
-}
-
-static mpt_status mpti_write_figures(const mpti_figures *f, mpt_style style, mpt_writer out)
-{
-    mpti_out o = mpti_out_open(out);
-    mpti_put_figures(&o, f, style);
-    if (style == MPT_STYLE_JSON)
-        mpti_out_put(&o, "}\n");
-    return mpti_out_status(&o);
-}
+/* Draws a report under a name. */
+typedef void mpti_drawer(mpti_out *o, const void *report, const char *name);
 
 #ifndef MPT_NO_STDIO
 static int mpti_write_file(void *user, const char *text, size_t n)
@@ -4271,91 +3705,207 @@ MPT_DEF mpt_writer mpt_writer_file(FILE *file)
     w.user = file;
     return w;
 }
+#define MPTI_DRAWER(draw) (draw)
+#else
+#define MPTI_DRAWER(draw) (1 ? NULL : (draw))
 #endif
 
-static double mpti_nan(void) { return mpti_f64_make((uint64_t)0xfff << 51); }
-
-static double mpti_share(uint64_t part, uint64_t whole)
+/* Returns: MPT_OK, or why nothing can be written. */
+MPTI_SMALL mpt_status mpti_out_open(mpti_out *o, mpt_writer w, mpt_style style, mpti_drawer *draw)
 {
-    return whole ? (double)part / (double)whole : 0.0;
+    o->w = w;
+    o->failed = 0;
+    if (!w.write || (unsigned)style > (unsigned)MPT_STYLE_DRAWING)
+        return MPT_E_ARG;
+    return style == MPT_STYLE_DRAWING && !draw ? MPT_E_UNSUPPORTED : MPT_OK;
 }
 
-static void mpti_range_figures(mpti_figures *f, const mpt_range *r, const char *name)
+static mpt_status mpti_out_close(const mpti_out *o) { return o->failed ? MPT_E_DATA : MPT_OK; }
+
+MPTI_SMALL mpt_status mpti_write(mpt_writer w, mpt_style style, const mpti_figures *f, const void *report,
+                                 const mpti_about *about, mpti_drawer *draw)
 {
-    mpt_range_choice c;
-    int              median = 0;
-    (void)mpt_range_choose_scale(r, 3, NULL, &c);
-    f->n = 0;
-    mpti_figure_text(f, "name", name);
-    mpti_figure_text(f, "format", mpt_format_get(r->format)->name);
-    mpti_figure_count(f, "count", r->count);
-    mpti_figure_count(f, "zero", r->zero);
-    mpti_figure_count(f, "flushed", r->flushed);
-    mpti_figure_count(f, "subnormal", r->subnormal);
-    mpti_figure_count(f, "normal", r->normal);
-    mpti_figure_count(f, "overflow", r->overflow);
-    mpti_figure_count(f, "inf", r->inf);
-    mpti_figure_count(f, "nan", r->nan);
-    mpti_figure_real(f, "min_abs", r->min_abs);
-    mpti_figure_real(f, "max_abs", r->max_abs);
-    if (mpt_range_percentile(r, 50.0, &median) == MPT_OK)
-        mpti_figure_int(f, "median_log2", median);
+    mpti_out         o;
+    const mpt_status status = mpti_out_open(&o, w, style, draw);
+    if (status != MPT_OK)
+        return status;
+    if (style == MPT_STYLE_DRAWING)
+        draw(&o, report, about->text[0]);
     else
-        mpti_figure_real(f, "median_log2", mpti_nan());
-    mpti_figure_int(f, "best_log2_scale", c.log2_scale);
-    mpti_figure_count(f, "flushed_at_best", c.flushed);
-    mpti_figure_count(f, "subnormal_at_best", c.subnormal);
+        mpti_tell_row(&o, style, f, report, about);
+    return mpti_out_close(&o);
 }
 
-/* The first and last binade that holds something; 0 if none does. */
-static int mpti_range_span(const mpt_range *r, int *first, int *last)
+/* ---- drawing ---- */
+
+#define MPTI_DRAW_ROWS  44
+#define MPTI_DRAW_WIDTH 50
+
+/* A part of a whole, or so many times that; counts are below 2^63. */
+MPTI_SMALL double mpti_share(uint64_t part, uint64_t whole, double times)
 {
-    *first = 0;
-    *last = MPT_RANGE_BINS - 1;
-    if (!mpt_range_nonzero(r))
-        return 0;
-    while (!r->binade[*first]) ++*first;
-    while (!r->binade[*last]) --*last;
-    *first += MPT_RANGE_EMIN;
-    *last += MPT_RANGE_EMIN;
-    return 1;
+    return whole ? times * (double)(int64_t)part / (double)(int64_t)whole : 0.0;
+}
+
+static double mpti_percent(uint64_t part, uint64_t whole) { return mpti_share(part, whole, 100.0); }
+
+/* The length of a bar; what is there is seen. */
+MPTI_SMALL int mpti_bar(uint64_t part, uint64_t whole)
+{
+    const int length = (int)(mpti_share(part, whole, 1.0) * (double)MPTI_DRAW_WIDTH + 0.5);
+    return part && !length ? 1 : length;
+}
+
+/* A letter on an axis of powers of two, whose last column is for 2^0 and above. */
+MPTI_SMALL char *mpti_column(char *axis, int columns, double error)
+{
+    int at = columns - 1;
+    if (mpti_f64_is_finite(error))
+        at = mpti_f64_is_zero(error) ? 0 : at + mpti_range_log2(mpti_f64_bits(error));
+    return axis + (at < 0 ? 0 : at < columns ? at : columns - 1);
+}
+
+/* The words below binade e, where a zone of the format ends; of updates, without a format, half a gap. */
+MPTI_SMALL const char *mpti_edge(const mpt_format_info *f, int e)
+{
+    if (!f)
+        return e ? NULL : "half a gap: below it an update is lost";
+    if (e == f->emax + 1)
+        return "and above: overflow";
+    if (e == f->emin)
+        return "is the last with all bits; below: subnormal";
+    return e == mpti_range_flushed_below(f) + 1 ? "is the last that is kept; below: becomes 0" : NULL;
+}
+
+MPTI_SMALL void mpti_draw_edge(mpti_out *o, const mpt_format_info *f, int e)
+{
+    const char *const words = mpti_edge(f, e);
+    if (words && f)
+        mpti_tell(o, "  -------+--- %s: 2^%d %s\n", f->name, e, words);
+    else if (words)
+        mpti_tell(o, "  -------+--- %s\n", words);
+}
+
+/* Bins of which the first counts binade `base`, a row for a binade; for many or next to empty ones a row for
+ * some, but none across an edge. The nearest edges outside tell in which zones the rows start and end. */
+MPTI_SMALL void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, int bins, int base, uint64_t whole,
+                                    const mpt_format_info *f)
+{
+    uint64_t most = 1, rest, c;
+    int      first, last, draw, i, end, left;
+    if (!mpti_bins_used(bin, bins, &first, &last))
+        return;
+    for (i = last + 1; f && i + base <= f->emax && !mpti_edge(f, i + base); i++)
+        ;
+    mpti_draw_edge(o, f, f ? i + base : 1);
+    for (draw = 0; draw < 2; draw++)        /* first round: the longest bar */
+        for (i = last, rest = whole; i >= first; i = end - 1, rest -= c) {
+            left = mpti_percent(rest, whole) < 0.05 ? bins + 1 : (last - first) / MPTI_DRAW_ROWS + 1;
+            for (end = i, c = bin[i]; --left && end > first && !mpti_edge(f, end + base); )
+                c += bin[--end];
+            most = c > most ? c : most;
+            if (!draw)
+                continue;
+            mpti_tell(o, "  2^%-5d|%b", i + base, '#', mpti_bar(c, most));
+            if (c)
+                mpti_tell(o, mpti_percent(c, whole) < 0.05 ? " <0.1%%" : " %.1f%%", mpti_percent(c, whole));
+            if (end < i)
+                mpti_tell(o, " (down to 2^%d)", end + base);
+            mpti_tell(o, "\n");
+            mpti_draw_edge(o, f, end + base);
+        }
+    for (i = first; f && !mpti_edge(f, i + base) && i + base > mpti_range_flushed_below(f) + 1; i--)
+        ;
+    if (i < first)
+        mpti_draw_edge(o, f, i + base);
+}
+
+/* ---- range: writing ---- */
+
+#define MPTI_RANGE_COUNTS \
+    MPTI_FIGURES(COUNT, mpt_range, count, "count,zero,flushed,subnormal,normal,overflow,inf,nan")
+static const mpti_figures mpti_range_figures[] = {
+    MPTI_ABOUT(TEXT, text, "name,format"), MPTI_RANGE_COUNTS, MPTI_ABOUT(REAL, real, "min_abs,max_abs"),
+    MPTI_ABOUT(WHOLE, real[3], "median_log2,best_log2_scale"),
+    MPTI_ABOUT(COUNT, count, "flushed_at_best,subnormal_at_best"),
+    MPTI_FIGURES(BINADES, mpt_range, binade, ""), MPTI_NO_FIGURES
+};
+
+/* Says min_abs, max_abs, max_log2, median_log2 and best_log2_scale, and the two counts at the best scale. */
+MPTI_SMALL void mpti_range_about(mpti_about *a, const mpt_range *r, const char *name)
+{
+    mpt_range_choice best;
+    int              median;
+    mpti_about_open(a, name, r->format);
+    a->real[0] = r->min_abs;
+    a->real[1] = r->max_abs;
+    a->real[2] = a->real[3] = mpti_nan();
+    if (mpt_range_percentile(r, 50.0, &median) == MPT_OK) {
+        a->real[2] = (double)mpti_range_log2(mpti_f64_bits(r->max_abs));
+        a->real[3] = (double)median;
+    }
+    (void)mpt_range_choose_scale(r, 3, NULL, &best);
+    a->real[4] = (double)best.log2_scale;
+    a->count[0] = best.flushed;
+    a->count[1] = best.subnormal;
+}
+
+MPTI_SMALL void mpti_range_draw(mpti_out *o, const void *report, const char *name)
+{
+    const mpt_range *const r = (const mpt_range *)report;
+    const mpt_format_info *f = mpt_format_get(r->format);
+    const uint64_t         nonzero = mpt_range_nonzero(r);
+    mpti_tell(o, "%s: %u values, %.1f%% zero, %u Inf, %u NaN\n  in %s, of the nonzero: %.1f%% become 0, "
+              "%.1f%% subnormal, %.1f%% normal, %.1f%% overflow\n", name, r->count,
+              mpti_percent(r->zero, r->count), r->inf, r->nan, f->name, mpti_percent(r->flushed, nonzero),
+              mpti_percent(r->subnormal, nonzero), mpti_percent(r->normal, nonzero),
+              mpti_percent(r->overflow, nonzero));
+    mpti_draw_histogram(o, r->binade, MPT_RANGE_BINS, MPT_RANGE_EMIN, nonzero, f);
 }
 
 MPT_DEF mpt_status mpt_range_write(const mpt_range *r, mpt_style style, const char *name, mpt_writer out)
 {
-    mpti_figures f;
-    mpti_out     o = mpti_out_open(out);
-    int          first, last, e;
-    if (!r || !r->least_kept || !mpti_style_ok(style, name, out))
+    mpti_about about;
+    if (!r || !r->least_kept || !name)
         return MPT_E_ARG;
-    mpti_range_figures(&f, r, name);
-    mpti_put_figures(&o, &f, style);
-    if (style == MPT_STYLE_JSON) {
-        mpti_out_put(&o, ",\"first\":");
-        if (mpti_range_span(r, &first, &last)) {
-            mpti_put_i(&o, first);
-            mpti_out_put(&o, ",\"binades\":[");
-            for (e = first; e <= last; e++) {
-                mpti_out_put(&o, e > first ? "," : "");
-                mpti_put_u(&o, mpti_range_in(r, e));
-            }
-            mpti_out_put(&o, "]}\n");
-        } else {
-            mpti_out_put(&o, "null,\"binades\":[]}\n");
-        }
-    }
-    return mpti_out_status(&o);
+    mpti_range_about(&about, r, name);
+    return mpti_write(out, style, mpti_range_figures, r, &about, MPTI_DRAWER(mpti_range_draw));
 }
 
-MPT_DEF mpt_status mpt_ranges_write(const mpt_ranges *a, mpt_style style, const char *name, mpt_writer out)
+MPTI_SMALL void mpti_survey_draw(mpti_out *o, const void *report, const char *name)
+{
+    const mpt_survey *const a = (const mpt_survey *)report;
+    mpt_range               r;
+    mpt_range_choice        c;
+    int                     format;
+    mpti_tell(o, "%s: %u values, %.1f%% zero, %u Inf, %u NaN; of the others, in each format\n"
+              "            become 0  subnormal    normal  overflow   best scale: then 0  subnormal\n", name,
+              a->count, mpti_percent(a->zero, a->count), a->inf, a->nan);
+    for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
+        if (mpt_survey_get(a, (mpt_format)format, &r) == MPT_OK) {
+            const uint64_t nonzero = mpt_range_nonzero(&r);
+            (void)mpt_range_choose_scale(&r, 3, NULL, &c);
+            mpti_tell(o, "  %-9s %8.2f%% %9.2f%% %8.2f%% %8.2f%%   2^%-4d %8.2f%% %9.2f%%\n",
+                      mpt_format_get(r.format)->name, mpti_percent(r.flushed, nonzero),
+                      mpti_percent(r.subnormal, nonzero), mpti_percent(r.normal, nonzero),
+                      mpti_percent(r.overflow, nonzero), c.log2_scale, mpti_percent(c.flushed, nonzero),
+                      mpti_percent(c.subnormal, nonzero));
+        }
+}
+
+MPT_DEF mpt_status mpt_survey_write(const mpt_survey *a, mpt_style style, const char *name, mpt_writer out)
 {
     mpt_status status = MPT_OK;
+    mpti_about about;
     mpt_range  r;
     int        format;
-    if (!a || !a->edge[0] || !mpti_style_ok(style, name, out))
+    if (!a || !a->edge[0] || !name)
         return MPT_E_ARG;
+    about.text[0] = name;
+    if (style == MPT_STYLE_DRAWING)
+        return mpti_write(out, style, NULL, a, &about, MPTI_DRAWER(mpti_survey_draw));
     for (format = 0; format < (int)MPT_FORMAT_COUNT && status == MPT_OK; format++)
-        if (mpt_ranges_get(a, (mpt_format)format, &r) == MPT_OK) {
+        if (mpt_survey_get(a, (mpt_format)format, &r) == MPT_OK) {
             status = mpt_range_write(&r, style, name, out);
             if (style == MPT_STYLE_CSV_HEAD)
                 break;                          /* one head for all rows */
@@ -4363,51 +3913,65 @@ MPT_DEF mpt_status mpt_ranges_write(const mpt_ranges *a, mpt_style style, const 
     return status;
 }
 
-static int mpti_range_zone(const mpt_format_info *f, int e)
-{
-    return (e > mpti_range_flushed_below(f)) + (e >= f->emin) + (e > f->emax);
-}
-
 MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out)
 {
-    mpti_out o = mpti_out_open(out);
-    int      first, last, e;
-    if (!r || !r->least_kept || !out.write)
+    const mpt_format_info *f = r ? mpt_format_get(r->format) : NULL;
+    mpti_out               o;
+    int                    first, last, e;
+    if (!f || !r->least_kept || mpti_out_open(&o, out, MPT_STYLE_CSV, NULL) != MPT_OK)
         return MPT_E_ARG;
-    mpti_out_put(&o, "log2,count,zone\n");
-    if (mpti_range_span(r, &first, &last))
-        for (e = first; e <= last; e++) {
-            mpti_put_i(&o, e);
-            mpti_out_put(&o, ",");
-            mpti_put_u(&o, mpti_range_in(r, e));
-            mpti_out_put(&o, ",");
-            mpti_put_i(&o, mpti_range_zone(mpt_format_get(r->format), e));
-            mpti_out_put(&o, "\n");
-        }
-    return mpti_out_status(&o);
+    mpti_tell(&o, "log2,count,zone\n");
+    if (mpti_bins_used(r->binade, MPT_RANGE_BINS, &first, &last))
+        for (e = first + MPT_RANGE_EMIN; e <= last + MPT_RANGE_EMIN; e++)
+            mpti_tell(&o, "%d,%u,%d\n", e, mpti_range_in(r, e),
+                      (e > mpti_range_flushed_below(f)) + (e >= f->emin) + (e > f->emax));
+    return mpti_out_close(&o);
 }
 
-MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last, mpt_writer out)
+/* A row of a curve; if it is drawn, also for the next few scales, with a mark if the best is among them. */
+MPTI_SMALL void mpti_tell_choice(mpti_out *o, const mpt_range_choice *c, uint64_t nonzero, int best, int few)
 {
-    mpti_out o = mpti_out_open(out);
-    int      k;
-    if (!r || !r->least_kept || !out.write || first < -126 || last > 127 || first > last)
-        return MPT_E_ARG;
-    mpti_out_put(&o, "log2_scale,flushed,subnormal,overflow\n");
-    for (k = first; k <= last; k++) {
-        const uint64_t   nonzero = mpt_range_nonzero(r);
-        mpt_range_choice c;
-        (void)mpt_range_at_scale(r, k, &c);
-        mpti_put_i(&o, k);
-        mpti_out_put(&o, ",");
-        mpti_put_finite(&o, mpti_share(c.flushed, nonzero));
-        mpti_out_put(&o, ",");
-        mpti_put_finite(&o, mpti_share(c.subnormal, nonzero));
-        mpti_out_put(&o, ",");
-        mpti_put_finite(&o, mpti_share(c.overflow, nonzero));
-        mpti_out_put(&o, "\n");
+    const int width = MPTI_DRAW_WIDTH, zero = mpti_bar(c->flushed, nonzero);
+    int       subnormal = mpti_bar(c->subnormal, nonzero), over = mpti_bar(c->overflow, nonzero);
+    if (!few) {
+        mpti_tell(o, "%d,%r,%r,%r\n", c->log2_scale, mpti_share(c->flushed, nonzero, 1.0),
+                  mpti_share(c->subnormal, nonzero, 1.0), mpti_share(c->overflow, nonzero, 1.0));
+        return;
     }
-    return mpti_out_status(&o);
+    over = over > width - zero ? width - zero : over;
+    subnormal = subnormal > width - zero - over ? width - zero - over : subnormal;
+    mpti_tell(o, "  2^%-5d|%b%b%b%b|%8.2f%%%10.2f%%%9.2f%%", c->log2_scale, '0', zero, '~', subnormal, '#',
+              width - zero - over - subnormal, '!', over, mpti_percent(c->flushed, nonzero),
+              mpti_percent(c->subnormal, nonzero), mpti_percent(c->overflow, nonzero));
+    if (best >= c->log2_scale && best < c->log2_scale + few)
+        mpti_tell(o, "  <- best: 2^%d", best);
+    mpti_tell(o, "\n");
+}
+
+MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last, mpt_style style,
+                                         const char *name, mpt_writer out)
+{
+    mpti_out         o;
+    mpt_range_choice c, best;
+    int              few;
+    const mpt_status status = mpti_out_open(&o, out, style, MPTI_DRAWER(mpti_range_draw));
+    if (!r || !r->least_kept || !name || first < -126 || last > 127 || first > last)
+        return MPT_E_ARG;
+    if (status != MPT_OK || (style != MPT_STYLE_CSV && style != MPT_STYLE_DRAWING))
+        return status == MPT_OK ? MPT_E_UNSUPPORTED : status;
+    few = style == MPT_STYLE_DRAWING ? (last - first) / MPTI_DRAW_ROWS + 1 : 0;
+    (void)mpt_range_choose_scale(r, 3, NULL, &best);
+    if (few)
+        mpti_tell(&o, "%s: what %s makes of the nonzero at each scale\n"
+                  "         0 becomes 0, ~ subnormal, # normal, ! overflow       become 0  subnormal"
+                  " overflow\n", name, mpt_format_get(r->format)->name);
+    else
+        mpti_tell(&o, "log2_scale,flushed,subnormal,overflow\n");
+    for (; first <= last && (mpt_range_nonzero(r) || !few); first += few ? few : 1) {
+        mpti_range_with_scale(r, first, &c);
+        mpti_tell_choice(&o, &c, mpt_range_nonzero(r), best.log2_scale, few);
+    }
+    return mpti_out_close(&o);
 }
 
 /* ---- exact sums ---- */
@@ -4430,22 +3994,15 @@ static void mpti_exact_settle(mpt_exact *s)
 static void mpti_exact_add_bits(mpt_exact *s, unsigned sign, uint64_t high, uint64_t low, int e)
 {
     const int at = (e + MPTI_EXACT_BIAS) >> 5, up = (e + MPTI_EXACT_BIAS) & 31;
-    uint32_t  part[5];
+    uint64_t  part[3];
     int       i;
-    part[0] = (uint32_t)(low << up);
-    part[1] = (uint32_t)((low << up) >> 32);
-    if (up) {                               /* what the shift pushed out of low, then high */
-        const uint64_t out = low >> (64 - up);
-        part[2] = (uint32_t)((high << up) | out);
-        part[3] = (uint32_t)(((high << up) | out) >> 32);
-        part[4] = (uint32_t)(high >> (64 - up));
-    } else {
-        part[2] = (uint32_t)high;
-        part[3] = (uint32_t)(high >> 32);
-        part[4] = 0u;
+    part[0] = low << up;
+    part[1] = high << up | (up ? low >> (64 - up) : 0u);
+    part[2] = up ? high >> (64 - up) : 0u;
+    for (i = 0; i < 5; i++) {
+        const int64_t limb = (int64_t)(part[i / 2] >> i % 2 * 32 & 0xffffffffu);
+        s->limb[at + i] += sign ? -limb : limb;
     }
-    for (i = 0; i < 5; i++)
-        s->limb[at + i] += sign ? -(int64_t)part[i] : (int64_t)part[i];
     if (++s->pending >= 0x40000000u)
         mpti_exact_settle(s);
 }
@@ -4459,11 +4016,7 @@ static uint64_t mpti_significand(double x, int *e)
     return field ? m | MPTI_ONE << 52 : m;
 }
 
-static int mpti_is_negative(double x) { return (int)(mpti_f64_bits(x) >> 63); }
-static int mpti_f64_is_zero(double x) { return !(mpti_f64_bits(x) << 1); }
-static int mpti_f64_is_nan(double x) { return (mpti_f64_bits(x) & ~MPTI_F64_SIGN) > MPTI_F64_INF; }
-
-MPT_DEF void mpt_exact_add_product(mpt_exact *s, double x, double y)
+MPT_DEF void mpt_exact_add(mpt_exact *s, double x, double y)
 {
     const unsigned sign = (unsigned)(mpti_is_negative(x) != mpti_is_negative(y));
     int            ex, ey;
@@ -4484,8 +4037,6 @@ MPT_DEF void mpt_exact_add_product(mpt_exact *s, double x, double y)
     mpti_exact_add_bits(s, sign, high, (middle << 32) | (low & 0xffffffffu), ex + ey);
 }
 
-MPT_DEF void mpt_exact_add(mpt_exact *s, double x) { mpt_exact_add_product(s, x, 1.0); }
-
 MPT_DEF void mpt_exact_merge(mpt_exact *dst, const mpt_exact *src)
 {
     mpt_exact other = *src;
@@ -4498,19 +4049,8 @@ MPT_DEF void mpt_exact_merge(mpt_exact *dst, const mpt_exact *src)
     mpti_exact_settle(dst);
 }
 
-static void mpti_exact_subtract(mpt_exact *dst, const mpt_exact *src)
-{
-    mpt_exact other = *src;
-    int       i;
-    mpti_exact_settle(&other);
-    for (i = 0; i < MPT_EXACT_LIMBS; i++)
-        dst->limb[i] -= other.limb[i];
-    dst->not_finite |= (other.not_finite & 1u) | (other.not_finite & 2u) << 1 | (other.not_finite & 4u) >> 1;
-    mpti_exact_settle(dst);
-}
-
 /* sig 2^e with its lowest bit sticky, as a double, to nearest-even; sig has its highest bit set. */
-static double mpti_round_f64(unsigned sign, uint64_t sig, int e)
+MPTI_SMALL double mpti_round_f64(unsigned sign, uint64_t sig, int e)
 {
     const int top = e + 63, bits = top >= -1022 ? 53 : 53 - (-1022 - top), drop = 64 - bits;
     uint64_t  kept, field;
@@ -4528,7 +4068,7 @@ MPT_DEF double mpt_exact_value(const mpt_exact *s)
 {
     mpt_exact v = *s;
     unsigned  sign;
-    uint64_t  sig, rest = 0u;
+    uint64_t  rest = 0u;
     int       i, top = MPT_EXACT_LIMBS - 1, up;
     if (v.not_finite)
         return v.not_finite == 2u   ? mpti_f64_make(MPTI_F64_INF)
@@ -4536,65 +4076,44 @@ MPT_DEF double mpt_exact_value(const mpt_exact *s)
                                     : mpti_nan();
     mpti_exact_settle(&v);
     sign = v.limb[top] < 0;
-    if (sign) {
-        for (i = 0; i < MPT_EXACT_LIMBS; i++)
-            v.limb[i] = -v.limb[i];
-        mpti_exact_settle(&v);
-    }
-    while (top >= 0 && !v.limb[top])
+    for (i = 0; sign && i <= top; i++)
+        v.limb[i] = -v.limb[i];
+    mpti_exact_settle(&v);
+    while (top > 0 && !v.limb[top])
         top--;
-    if (top < 0)
+    if (!v.limb[top])
         return 0.0;
-    for (i = 0; i < top - 2; i++)
+    up = mpti_clz32((uint32_t)v.limb[top]);
+    for (i = 0; i <= top; i++)
+        v.limb[i] *= (int64_t)1 << up;
+    mpti_exact_settle(&v);              /* now the highest bit of the highest limb is set */
+    for (i = 0; i < top - 1; i++)
         rest |= (uint64_t)v.limb[i];
-    up = mpti_clz32((uint32_t)v.limb[top]);     /* 96 bits of three limbs, of which the upper 64 and a rest */
-    sig = (uint64_t)v.limb[top] << 32 | (top > 0 ? (uint64_t)v.limb[top - 1] : 0u);
-    if (top > 1) {
-        const uint64_t third = (uint64_t)v.limb[top - 2];
-        sig = up ? sig << up | third >> (32 - up) : sig;
-        rest |= up ? third << up & 0xffffffffu : third;
-    } else {
-        sig <<= up;
-    }
-    return mpti_round_f64(sign, sig | (rest != 0u), 32 * (top - 1) - MPTI_EXACT_BIAS - up);
+    rest = (rest != 0u) | (top ? (uint64_t)v.limb[top - 1] : 0u);
+    return mpti_round_f64(sign, (uint64_t)v.limb[top] << 32 | rest, 32 * (top - 1) - MPTI_EXACT_BIAS - up);
 }
 
 /* ---- rounding report ---- */
 
-/* x 2^k, rounded to nearest where it becomes subnormal; by integers, for any k. */
-static double mpti_scale(double x, int k)
-{
-    const uint64_t u = mpti_f64_bits(x);
-    int            e, up;
-    uint64_t       m;
-    if (!k || !mpti_f64_is_finite(x) || mpti_f64_is_zero(x))
-        return x;
-    m = mpti_significand(x, &e);
-    up = mpti_clz64(m);
-    return mpti_round_f64((unsigned)(u >> 63), m << up, e - up + k);
-}
-
-/* |x| 2^bits as an integer, to nearest-even; at most 2^cap. */
-static uint64_t mpti_fixed(double x, int bits, int cap)
+/* |x| 2^bits as an integer, to nearest-even; at most 2^62. */
+static uint64_t mpti_fixed(double x, int bits)
 {
     int            e;
-    const uint64_t m = mpti_significand(x, &e), most = MPTI_ONE << cap;
+    const uint64_t m = mpti_significand(x, &e), most = MPTI_ONE << 62;
     e += bits;
-    if (!m || e < -60)
-        return 0u;
     if (e <= 0)
-        return e ? mpti_shift_rne64(m, -e) : m;
-    return e > 10 || m << e > most ? most : m << e;
+        return e < -60 ? 0u : e && m ? mpti_shift_rne64(m, -e) : m;
+    return m && (e > 10 || m << e > most) ? most : m << (e & 15);
 }
 
-static void mpti_wide_add(uint64_t *sum, uint64_t x, int negative)
+/* A sum of 128 bits in two's complement. */
+static void mpti_wide_add(uint64_t *sum, uint64_t low, uint64_t high)
 {
-    const uint64_t low = negative ? sum[0] - x : sum[0] + x;
-    sum[1] += negative ? 0u - (uint64_t)(sum[0] < x) : (uint64_t)(low < x);
-    sum[0] = low;
+    sum[0] += low;
+    sum[1] += high + (uint64_t)(sum[0] < low);
 }
 
-static double mpti_wide_value(const uint64_t *sum)
+MPTI_SMALL double mpti_wide_value(const uint64_t *sum)
 {
     const int      negative = (int)(sum[1] >> 63);
     const uint64_t low = negative ? 0u - sum[0] : sum[0];
@@ -4606,20 +4125,20 @@ static double mpti_wide_value(const uint64_t *sum)
 MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const mpt_opts *opts,
                                      int log2_scale)
 {
-    const mpt_format_info *f = mpt_format_get(format);
-    mpt_opts               o;
+    mpt_status status;
+    mpt_opts   o;
     memset(&o, 0, sizeof o);
     if (opts)
         o = *opts;
-    if (!r || o.randoms || (unsigned)o.rounding >= (unsigned)MPT_ROUNDING_COUNT || log2_scale < -1000 ||
+    if (o.randoms || mpt_quantize_n(NULL, NULL, 0, MPT_F32, &o) != MPT_OK || log2_scale < -1000 ||
         log2_scale > 1000)
         return MPT_E_ARG;
-    if (!f || f->specials == MPT_SPECIALS_SCALE)
-        return MPT_E_UNSUPPORTED;
-    memset(r, 0, sizeof *r);
+    status = mpti_report_init(r, sizeof *r, format);
+    if (status != MPT_OK)
+        return status;
     r->format = (uint32_t)format;
     r->rounding = (uint32_t)o.rounding;
-    r->overflow_rule = (uint32_t)o.overflow;
+    r->overflow_mode = (uint32_t)o.overflow;
     r->flush = o.flush;
     r->seed = o.seed;
     r->first_element = o.first_element;
@@ -4637,443 +4156,240 @@ static double mpti_round_24(double x)
     return mpti_f64_make((u + 0x0fffffffu + (u >> 29 & 1u)) & ~(uint64_t)0x1fffffffu);
 }
 
-/* One finite nonzero number, and what it was rounded to. */
-static void mpti_roundoff_error(mpt_roundoff *r, double x, double y)
+/* One number as it came, after the scale, and rounded. */
+MPTI_SMALL void mpti_roundoff_add_1(mpt_roundoff *r, double x, double scaled, double y)
 {
-    const double error = mpti_error_of(y, x), size = mpti_f64_make(mpti_f64_bits(error) & ~MPTI_F64_SIGN);
+    const int    finite = mpti_f64_is_finite(scaled) && mpti_f64_is_finite(y);
+    const double error = mpti_error_of(y, scaled), size = mpti_f64_make(mpti_magnitude(error));
     double       relative, ulps;
-    mpt_exact_add_product(&r->signal, x, x);
+    uint64_t     fixed;
+    r->count++;
+    if (!mpti_f64_is_finite(x) || mpti_f64_is_zero(x)) {
+        *(mpti_f64_is_zero(x) ? &r->zero : mpti_f64_is_nan(x) ? &r->nan : &r->inf) += 1u;
+        return;
+    }
+    if (!finite || mpti_f64_is_zero(scaled)) {      /* beyond the format, or lost by the scale itself */
+        r->changed++;
+        *(finite ? &r->flushed : &r->overflow) += 1u;
+        return;
+    }
+    mpt_exact_add(&r->signal, scaled, scaled);
     if (mpti_f64_is_zero(error)) {
         r->exact++;
         return;
     }
     r->changed++;
     r->flushed += (uint64_t)mpti_f64_is_zero(y);
-    relative = mpti_round_24(size / mpti_f64_make(mpti_f64_bits(x) & ~MPTI_F64_SIGN));
-    ulps = size / mpt_ulp((mpt_format)r->format, x);
+    relative = mpti_round_24(size / mpti_f64_make(mpti_magnitude(scaled)));
+    ulps = size / mpt_ulp((mpt_format)r->format, scaled);
     r->max_relative = relative > r->max_relative ? relative : r->max_relative;
     r->max_ulps = ulps > r->max_ulps ? ulps : r->max_ulps;
-    mpti_wide_add(r->relative, mpti_fixed(relative, 40, 62), 0);
-    mpti_wide_add(r->ulps, mpti_fixed(ulps, 24, 62), 0);
-    mpti_wide_add(r->bias, mpti_fixed(ulps, 24, 62), mpti_is_negative(error));
-    mpt_exact_add_product(&r->noise, error, error);
+    fixed = mpti_fixed(ulps, 24);
+    mpti_wide_add(r->relative, mpti_fixed(relative, 40), 0u);
+    mpti_wide_add(r->ulps, fixed, 0u);
+    fixed = mpti_is_negative(error) ? 0u - fixed : fixed;
+    mpti_wide_add(r->bias, fixed, 0u - (fixed >> 63));
+    mpt_exact_add(&r->noise, error, error);
 }
 
-static void mpti_roundoff_add_1(mpt_roundoff *r, mpt_opts *o, double x)
+static void mpti_roundoff_each(mpt_roundoff *r, mpt_format from, const unsigned char *x, size_t n)
 {
-    double y;
-    if (!mpti_f64_is_finite(x) || mpti_f64_is_zero(x)) {
-        *(mpti_f64_is_zero(x) ? &r->zero : mpti_f64_is_nan(x) ? &r->nan : &r->inf) += 1u;
-        r->count++;
-        return;
-    }
-    if (o->rounding == MPT_RND_STOCHASTIC)
-        o->random = mpt_philox(o->seed, o->stream, o->step, o->first_element + r->count);
-    r->count++;
-    x = mpti_scale(x, r->log2_scale);
-    y = x;
-    if (mpti_f64_is_finite(x))
-        y = mpt_decode((mpt_format)r->format, mpt_encode((mpt_format)r->format, x, o, NULL));
-    if (mpti_f64_is_finite(y) && !mpti_f64_is_zero(x)) {
-        mpti_roundoff_error(r, x, y);
-    } else {                            /* beyond the format, or lost by the scale itself */
-        r->changed++;
-        *(mpti_f64_is_finite(y) ? &r->flushed : &r->overflow) += 1u;
-    }
-}
-
-static mpt_opts mpti_roundoff_opts(const mpt_roundoff *r)
-{
-    mpt_opts o;
+    const mpt_format_info *f = mpt_format_get((mpt_format)r->format);
+    double                 row[MPTI_TILE], scaled[MPTI_TILE], rounded[MPTI_TILE];
+    mpt_opts               o;
+    size_t                 i, j;
     memset(&o, 0, sizeof o);
     o.rounding = (mpt_rounding)r->rounding;
-    o.overflow = (mpt_overflow)r->overflow_rule;
+    o.overflow = (mpt_overflow)r->overflow_mode;
     o.flush = r->flush;
     o.seed = r->seed;
-    o.first_element = r->first_element;
     o.stream = r->stream;
     o.step = r->step;
-    return o;
-}
-
-/* The fast path, for floats to f16, nearest-even, without a scale. Blocks with numbers that overflow, and
- * with FP32 subnormals, take the plain path. */
-#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 0
-#define MPTI_ROUNDOFF_FAST  1
-#define MPTI_ROUNDOFF_BLOCK 256         /* sums of errors in 2^-24 ulp, each at most half, fit in 32 bits */
-#define MPTI_ERRORS_FIELDS  143         /* of 65504 and below */
-#define MPTI_ROUNDOFF_CHUNK 65536       /* squares of 24 bits that 64 bits can add up */
-#define MPTI_ROUNDOFF_MAGIC 6755399441055744.0  /* 1.5 2^52: a number added to it is rounded to an integer */
-
-/* What the numbers of a block add to a report; the squares stand elsewhere. */
-typedef struct mpti_errors {
-    uint64_t relative, ulps, bias;
-    double   max_relative, max_ulps;
-    uint32_t zero, changed, flushed;
-} mpti_errors;
-
-static void mpti_errors_take(mpt_roundoff *r, const mpti_errors *e, uint32_t n)
-{
-    r->count += n;
-    r->zero += e->zero;
-    r->exact += n - e->zero - e->changed;
-    r->changed += e->changed;
-    r->flushed += e->flushed;
-    mpti_wide_add(r->relative, e->relative, 0);
-    mpti_wide_add(r->ulps, e->ulps, 0);
-    mpti_wide_add(r->bias, (int64_t)e->bias < 0 ? 0u - e->bias : e->bias, (int64_t)e->bias < 0);
-    if (e->max_relative > r->max_relative)
-        r->max_relative = e->max_relative;
-    if (e->max_ulps > r->max_ulps)
-        r->max_ulps = e->max_ulps;
-}
-
-/* By integers, for any processor: |x| = m 2^(field - 150) becomes r of the same unit. Squares add up exactly
- * in 64 bits, a binade each. */
-typedef struct mpti_narrow {
-    uint64_t    signal[MPTI_ERRORS_FIELDS], noise[MPTI_ERRORS_FIELDS];  /* squares by exponent field */
-    uint32_t    m[MPTI_ROUNDOFF_BLOCK], size[MPTI_ROUNDOFF_BLOCK], field[MPTI_ROUNDOFF_BLOCK];
-    uint32_t    greatest, least_less_1; /* of a block */
-    size_t      squares;                /* blocks in the squares */
-    mpti_errors e;
-} mpti_narrow;
-
-MPTI_INLINE void mpti_narrow_loop(mpti_narrow *e, const float *x)
-{
-    uint32_t *MPTI_RESTRICT significand = e->m;
-    uint32_t *MPTI_RESTRICT sizes = e->size;
-    uint32_t *MPTI_RESTRICT fields = e->field;
-    uint32_t greatest = 0u, least_less_1 = 0xffffffffu, zero = 0u, changed = 0u, flushed = 0u;
-    uint32_t ulps = 0u, up = 0u, max_ulps = 0u;
-    int      i;
-    for (i = 0; i < MPTI_ROUNDOFF_BLOCK; i++) {
-        const uint32_t u = mpti_f32_bits(x[i]), a = u & 0x7fffffffu, field = a >> 23;
-        const uint32_t m = a ? (a & 0x7fffffu) | 0x800000u : 0u;
-        const uint32_t ulp = field >= 113u ? 13u : 126u - field;    /* log2, in units of the last bit of m */
-        const uint32_t drop = ulp < 25u ? ulp : 25u;
-        const uint32_t r = (m + (1u << (drop - 1u)) - 1u + (m >> drop & 1u)) >> drop << drop;
-        const uint32_t size = r > m ? r - m : m - r;
-        /* in 2^-24 ulp: 2^(24 - ulp) times the size; below 2^-25 all of m is lost, and a shift rounds it */
-        const uint32_t right = ulp <= 24u ? 0u : ulp < 49u ? ulp - 24u : 25u;
-        const uint32_t up_by = right ? (1u << right >> 1) - 1u + (size >> right & 1u) : 0u;
-        const uint32_t part = (size + up_by) >> right;
-        const uint32_t fixed = part << (24u - (ulp < 24u ? ulp : 24u));
-        const uint32_t in_ulps = mpti_f32_bits((float)(int32_t)size) - (size ? ulp << 23 : 0u);
-        const uint32_t grows = (uint32_t)(r > m) ^ u >> 31;         /* the error is positive */
-        significand[i] = m;
-        sizes[i] = size;
-        fields[i] = field;
-        greatest = a > greatest ? a : greatest;
-        least_less_1 = a - 1u < least_less_1 ? a - 1u : least_less_1;
-        zero += a == 0u;
-        changed += size != 0u;
-        flushed += (r == 0u) & (a != 0u);
-        ulps += fixed;
-        up += grows ? fixed : 0u;
-        max_ulps = in_ulps > max_ulps ? in_ulps : max_ulps;
-    }
-    e->greatest = greatest;
-    e->least_less_1 = least_less_1;
-    e->e.zero = zero;
-    e->e.changed = changed;
-    e->e.flushed = flushed;
-    e->e.ulps = ulps;
-    e->e.bias = (uint64_t)up - (ulps - up);
-    e->e.max_ulps = (double)mpti_f32_make(max_ulps);
-}
-MPTI_THRICE(mpti_narrow_block, mpti_narrow_loop, (mpti_narrow *e, const float *x), (e, x))
-
-/* Relative errors, each rounded to 24 bits, and to 2^-40 in the low bits of a double. */
-MPTI_INLINE void mpti_narrow_relative_loop(mpti_narrow *e)
-{
-    uint64_t sum = 0u;
-    float    most = 0.0f;
-    int      i;
-    for (i = 0; i < MPTI_ROUNDOFF_BLOCK; i++) {
-        const int32_t m = (int32_t)(e->m[i] ? e->m[i] : 1u);
-        const float   q = (float)((double)(int32_t)e->size[i] / (double)m);
-        sum += mpti_f64_bits((double)q * 1099511627776.0 + MPTI_ROUNDOFF_MAGIC);
-        most = q > most ? q : most;
-    }
-    e->e.relative = sum - MPTI_ROUNDOFF_BLOCK * mpti_f64_bits(MPTI_ROUNDOFF_MAGIC);
-    e->e.max_relative = (double)most;
-}
-MPTI_THRICE(mpti_narrow_relative, mpti_narrow_relative_loop, (mpti_narrow *e), (e))
-
-static void mpti_narrow_flush(mpti_narrow *e, mpt_roundoff *r)
-{
-    int i;
-    for (i = 1; i < MPTI_ERRORS_FIELDS; i++) {
-        mpti_exact_add_bits(&r->signal, 0u, 0u, e->signal[i], 2 * (i - 150));
-        mpti_exact_add_bits(&r->noise, 0u, 0u, e->noise[i], 2 * (i - 150));
-    }
-    memset(e->signal, 0, sizeof e->signal);
-    memset(e->noise, 0, sizeof e->noise);
-    e->squares = 0;
-}
-
-/* Returns: 0 if the block is none for the fast path. */
-static int mpti_narrow_add(mpti_narrow *e, mpt_roundoff *r, const float *x)
-{
-    int i;
-    mpti_narrow_block(e, x);
-    if (e->greatest >= 0x477ff000u || e->least_less_1 < 0x007fffffu)
-        return 0;
-    mpti_narrow_relative(e);
-    for (i = 0; i < MPTI_ROUNDOFF_BLOCK; i++) {
-        e->signal[e->field[i]] += (uint64_t)e->m[i] * e->m[i];
-        e->noise[e->field[i]] += (uint64_t)e->size[i] * e->size[i];
-    }
-    mpti_errors_take(r, &e->e, MPTI_ROUNDOFF_BLOCK);
-    if (++e->squares == MPTI_ROUNDOFF_CHUNK / MPTI_ROUNDOFF_BLOCK)
-        mpti_narrow_flush(e, r);
-    return 1;
-}
-
-/* With AVX-512, by the processor's own f16 and by floats, for which all of this is exact. Rounding is set by
- * each instruction, so neither the control word nor -ffast-math can change it.
- *   A square is added up in two parts, in units of 2^u and 2^(u - 51): with 1.5 2^(52 + u) added to it, the
- * low bits of the sum are its multiple of 2^u, and those of 3 2^u plus the rest are the rest. That reaches
- * from 2^(u + 51) down to 2^(u - 51), for numbers of 28 binades; wider blocks go by integers. */
-#define MPTI_BROAD_BLOCK   4096         /* squares of 51 bits that 64 bits can add up */
-#define MPTI_BROAD_PART    2048         /* errors of 2^23 that 16 lanes of 32 bits can, with a sign */
-#define MPTI_BROAD_BINADES 27
-#if MPTI_X86
-
-/* The lower (0) or upper (1) eight of sixteen, by a mask of all as in MPTI_Z8: of these gcc warns without. */
-#define MPTI_INTS_8(x, half)   _mm512_maskz_extracti32x8_epi32((__mmask8)0xffu, x, half)
-#define MPTI_FLOATS_8(x, half) _mm512_maskz_extractf32x8_ps((__mmask8)0xffu, x, half)
-
-MPTI_AVX512_TARGET static void mpti_broad_extremes(const float *x, uint32_t *greatest, uint32_t *least_less_1)
-{
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff), minus_1 = _mm512_set1_epi32(-1);
-    __m512i       most = _mm512_setzero_si512(), least = minus_1;
-    int           i;
-    for (i = 0; i < MPTI_BROAD_BLOCK; i += 16) {
-        const __m512i a = _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude);
-        most = MPTI_Z16(max_epu32, most, a);
-        least = MPTI_Z16(min_epu32, least, _mm512_add_epi32(a, minus_1));
-    }
-    *greatest = mpti_most_32(most);
-    *least_less_1 = mpti_least_32(least);
-}
-
-MPTI_AVX512_TARGET static uint64_t mpti_sum_64(__m512i v)
-{
-    uint64_t lane[8], sum = 0u;
-    int      i;
-    _mm512_storeu_si512(lane, v);
-    for (i = 0; i < 8; i++)
-        sum += lane[i];
-    return sum;
-}
-
-/* The two parts of eight squares. */
-typedef struct mpti_squares { __m512i high, low; } mpti_squares;
-
-MPTI_AVX512_TARGET MPTI_INLINE void mpti_squares_add(mpti_squares *s, __m256 x, __m512d first, __m512d both)
-{
-    const __mmask8 all = (__mmask8)0xffu;       /* as in MPTI_FLOATS_8 */
-    const __m512d  v = MPTI_Z8(cvtps_pd, x);
-    const __m512d  high = _mm512_maskz_fmadd_round_pd(all, v, v, first, MPTI_NEAREST);
-    const __m512d  rest = _mm512_maskz_sub_round_pd(all, both, high, MPTI_NEAREST);
-    const __m512d  low = _mm512_maskz_fmadd_round_pd(all, v, v, rest, MPTI_NEAREST);
-    s->high = _mm512_add_epi64(s->high, _mm512_castpd_si512(high));
-    s->low = _mm512_add_epi64(s->low, _mm512_castpd_si512(low));
-}
-
-MPTI_AVX512_TARGET static void mpti_squares_close(const mpti_squares *s, int unit, mpt_exact *sum)
-{
-    const double   first = mpti_f64_make((uint64_t)(unit + 52 + 1023) << 52 | MPTI_ONE << 51);
-    const double   second = mpti_f64_make((uint64_t)(unit + 1 + 1023) << 52 | MPTI_ONE << 51);
-    uint64_t       high = mpti_sum_64(s->high);
-    uint64_t       low = mpti_sum_64(s->low);
-    high -= mpti_f64_bits(first) * MPTI_BROAD_BLOCK;
-    low -= mpti_f64_bits(second) * MPTI_BROAD_BLOCK;
-    mpti_exact_add_bits(sum, 0u, 0u, high, unit);
-    mpti_exact_add_bits(sum, (unsigned)(low >> 63), 0u, low >> 63 ? 0u - low : low, unit - 51);
-}
-
-/* Sixteen 32-bit sums as eight of 64 bits. */
-MPTI_AVX512_TARGET MPTI_INLINE __m512i mpti_broad_widen(__m512i sums)
-{
-    return _mm512_add_epi64(MPTI_Z8(cvtepi32_epi64, MPTI_INTS_8(sums, 0)),
-                            MPTI_Z8(cvtepi32_epi64, MPTI_INTS_8(sums, 1)));
-}
-
-/* A block of numbers in [2^-126, 65520) and zeros, all of them below 2^((unit + 51) / 2). */
-MPTI_AVX512_TARGET static void mpti_broad_block(mpt_roundoff *r, const float *x, int unit, const float *ahead)
-{
-    const __m512d first = _mm512_set1_pd(mpti_f64_make((uint64_t)(unit + 52 + 1023) << 52 | MPTI_ONE << 51));
-    const __m512d both = _mm512_castsi512_pd(_mm512_add_epi64(_mm512_castpd_si512(first),
-                                                              _mm512_set1_epi64(3)));   /* of its last bits */
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff), exponent = _mm512_set1_epi32(0x7f800000);
-    /* 2^(34 - e): the exponent field 34 + 127 + 127 = 288 less that of x, modulo 512 */
-    const __m512i least_normal = _mm512_set1_epi32(113 << 23), scale = _mm512_set1_epi32(-(224 << 23));
-    const __m512i last_flushed = _mm512_set1_epi32(102 << 23);
-    const __m512  grid = _mm512_set1_ps(1099511627776.0f);
-    mpti_squares  signal, noise;
-    mpti_errors   e;
-    __m512i       relative = _mm512_setzero_si512(), part_ulps = relative, part_bias = relative;
-    __m512i       ulps = relative, bias = relative;
-    __m512i       max_relative = relative, max_ulps = relative;     /* as patterns */
-    uint32_t      nonzero = 0u, reach = 0u;
-    int           i;
-    signal.high = signal.low = noise.high = noise.low = relative;
-    memset(&e, 0, sizeof e);
-    for (i = 0; i < MPTI_BROAD_BLOCK; i += 16) {
-        const __m512    v = _mm512_loadu_ps(x + i);
-        const __m512i   a = _mm512_and_si512(_mm512_castps_si512(v), magnitude);
-        const __m512    y = MPTI_Z16(cvtph_ps, mpti_halves_nearest_avx512(v));
-        const __m512    error = MPTI_Z16(sub_round_ps, y, v, MPTI_NEAREST);
-        const __m512    size = _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(error), magnitude));
-        const __mmask16 some = _mm512_test_epi32_mask(a, a);
-        const __m512    ratio = MPTI_Z16(div_round_ps, size, _mm512_castsi512_ps(a), MPTI_NEAREST);
-        const __m512    q = _mm512_maskz_mov_ps(some, ratio);       /* a zero has no error */
-        const __m512    t = MPTI_Z16(mul_round_ps, q, grid, MPTI_NEAREST);
-        const __m512i   binade = MPTI_Z16(max_epu32, _mm512_and_si512(a, exponent), least_normal);
-        const __m512    in_ulps = MPTI_Z16(mul_round_ps,
-            error, _mm512_castsi512_ps(_mm512_sub_epi32(scale, binade)), MPTI_NEAREST);    /* 2^-24 of them */
-        const __m512i   fixed = MPTI_Z16(cvt_roundps_epi32, in_ulps, MPTI_NEAREST);
-        MPTI_PREFETCH(ahead + i);
-        nonzero += (uint32_t)__builtin_popcount(some);
-        reach += (uint32_t)__builtin_popcount(_mm512_cmpgt_epu32_mask(a, last_flushed));
-        e.changed += (uint32_t)__builtin_popcount(_mm512_test_epi32_mask(_mm512_castps_si512(size),
-                                                                         _mm512_castps_si512(size)));
-        part_bias = _mm512_add_epi32(part_bias, fixed);
-        part_ulps = _mm512_add_epi32(part_ulps, MPTI_Z16(abs_epi32, fixed));
-        max_ulps = MPTI_Z16(max_epu32, max_ulps, _mm512_and_si512(_mm512_castps_si512(in_ulps), magnitude));
-        max_relative = MPTI_Z16(max_epu32, max_relative, _mm512_castps_si512(q));
-        relative = _mm512_add_epi64(relative,
-                                    MPTI_Z8(cvt_roundps_epi64, MPTI_FLOATS_8(t, 0), MPTI_NEAREST));
-        relative = _mm512_add_epi64(relative,
-                                    MPTI_Z8(cvt_roundps_epi64, MPTI_FLOATS_8(t, 1), MPTI_NEAREST));
-        mpti_squares_add(&signal, MPTI_FLOATS_8(v, 0), first, both);
-        mpti_squares_add(&signal, MPTI_FLOATS_8(v, 1), first, both);
-        mpti_squares_add(&noise, MPTI_FLOATS_8(error, 0), first, both);
-        mpti_squares_add(&noise, MPTI_FLOATS_8(error, 1), first, both);
-        if ((i + 16) % MPTI_BROAD_PART == 0) {
-            bias = _mm512_add_epi64(bias, mpti_broad_widen(part_bias));
-            ulps = _mm512_add_epi64(ulps, mpti_broad_widen(part_ulps));
-            part_bias = part_ulps = _mm512_setzero_si512();
-        }
-    }
-    e.zero = MPTI_BROAD_BLOCK - nonzero;
-    e.flushed = nonzero - reach;
-    e.relative = mpti_sum_64(relative);
-    e.ulps = mpti_sum_64(ulps);
-    e.bias = mpti_sum_64(bias);
-    e.max_relative = (double)mpti_f32_make(mpti_most_32(max_relative));
-    e.max_ulps = (double)mpti_f32_make(mpti_most_32(max_ulps)) / 16777216.0;
-    mpti_squares_close(&signal, unit, &r->signal);
-    mpti_squares_close(&noise, unit, &r->noise);
-    mpti_errors_take(r, &e, MPTI_BROAD_BLOCK);
-}
-
-/* `ahead` is where numbers are read later.  Returns: 0 if the block is none for this path. */
-static int mpti_broad_try(mpt_roundoff *r, const float *x, const float *ahead)
-{
-    uint32_t greatest, least_less_1;
-    int      top, bottom;
-    mpti_broad_extremes(x, &greatest, &least_less_1);
-    top = (int)(greatest >> 23) - 127;
-    bottom = least_less_1 == 0xffffffffu ? top : (int)((least_less_1 + 1u) >> 23) - 127;
-    if (greatest >= 0x477ff000u || least_less_1 < 0x007fffffu || top - bottom > MPTI_BROAD_BINADES)
-        return 0;
-    mpti_broad_block(r, x, 2 * top - 49, ahead);
-    return 1;
-}
-#endif /* MPTI_X86 */
-#else
-#define MPTI_ROUNDOFF_FAST 0
-#endif
-
-static void mpti_roundoff_add_plain(mpt_roundoff *r, mpt_format from, const void *x, size_t first, size_t n)
-{
-    double   row[MPTI_TILE];
-    mpt_opts o = mpti_roundoff_opts(r);
-    size_t   i, j;
     for (i = 0; i < n; i += MPTI_TILE) {
         const size_t take = mpti_min(n - i, MPTI_TILE);
-        mpti_source_load(row, x, from, first + i, take);
+        mpti_source_load(row, from, x, i, take);
         for (j = 0; j < take; j++)
-            mpti_roundoff_add_1(r, &o, row[j]);
+            scaled[j] = r->log2_scale ? ldexp(row[j], r->log2_scale) : row[j];
+        o.first_element = r->first_element + r->count;
+        (void)mpt_quantize_f64_n(rounded, scaled, take, f, &o);
+        for (j = 0; j < take; j++)
+            mpti_roundoff_add_1(r, row[j], scaled[j], rounded[j]);
     }
 }
 
-/* Returns: how many numbers from the start were counted. */
-static size_t mpti_roundoff_add_fast(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
-{
-    size_t i = 0;
-#if MPTI_ROUNDOFF_FAST
-    mpti_narrow  e;
-    const float *at = (const float *)x;
-    if (from != MPT_F32 || r->format != (uint32_t)MPT_F16 || r->rounding != (uint32_t)MPT_RND_NEAREST_EVEN ||
-        r->flush || r->log2_scale || n < MPTI_ROUNDOFF_BLOCK)
-        return 0;
-    memset(&e, 0, sizeof e);
-    while (n - i >= MPTI_ROUNDOFF_BLOCK) {
-#if MPTI_X86
-        if (n - i >= MPTI_BROAD_BLOCK && mpti_path() >= MPTI_PATH_AVX512 &&
-            mpti_broad_try(r, at + i, n - i >= 2 * MPTI_BROAD_BLOCK ? at + i + MPTI_BROAD_BLOCK : at + i)) {
-            i += MPTI_BROAD_BLOCK;
-            continue;
-        }
-#endif
-        if (!mpti_narrow_add(&e, r, at + i))
-            mpti_roundoff_add_plain(r, from, x, i, MPTI_ROUNDOFF_BLOCK);
-        i += MPTI_ROUNDOFF_BLOCK;
-    }
-    mpti_narrow_flush(&e, r);
+/* Rounding to nearest-even without further options goes by blocks of floats: mpt_quantize_n rounds them, the
+ * errors are floats too, and integers that were added into the low bits of a float or double by its rounding
+ * are summed up. That works for numbers from 2^-100 (all errors are normal floats) to the format's largest;
+ * a block with others goes one by one, and so does all where floats are not computed as such. */
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 0 && !defined(__FAST_MATH__)
+#define MPTI_PLAIN_FLOATS 1
 #else
-    (void)r, (void)from, (void)x, (void)n;
+#define MPTI_PLAIN_FLOATS 0
 #endif
-    return i;
+
+typedef struct mpti_errors {
+    uint32_t same, max_relative, max_ulps;      /* patterns */
+    uint64_t relative, ulps, minus;     /* in 2^-40; in 2^-24 ulp; the latter of errors below 0 alone */
+} mpti_errors;
+
+/* Errors of y, which is x rounded. An ulp of x is 2^-127 times the pattern of its binade, at least that of
+ * `least`, less mantissa_bits; so `inverse` less that pattern is one over it. Errors in ulp are at most a
+ * half: 0.5 added, the last bit is 2^-24. Relative errors are at most 1: the last bit of 6 is 2^-21, and that
+ * of `low` 2^-40. */
+MPTI_INLINE void mpti_errors_loop(mpti_errors *s, float *MPTI_RESTRICT error, const float *MPTI_RESTRICT x,
+                                  const float *MPTI_RESTRICT y, uint32_t least, uint32_t inverse)
+{
+    const float low = 1.1444091796875e-5f;      /* 1.5 2^-17 */
+    uint32_t    same = 0u, ulps = 0u, minus = 0u, upper = 0u, lower = 0u, max_relative = 0u, max_ulps = 0u;
+    int         i;
+    for (i = 0; i < MPTI_TILE; i++) {
+        const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu, binade = (a > least ? a : least) & 0x7f800000u;
+        const float    e = y[i] - x[i];
+        const uint32_t size = mpti_f32_bits(e) & 0x7fffffffu;
+        const float    relative = mpti_f32_make(size) / mpti_f32_make(a > 0x00800000u ? a : 0x00800000u);
+        const float    in_ulps = mpti_f32_make(size) * mpti_f32_make(inverse - binade);
+        const uint32_t fixed = mpti_f32_bits(in_ulps + 0.5f) - 0x3f000000u;
+        const float    part = relative + 6.0f;
+        error[i] = e;
+        same += size == 0u;
+        ulps += fixed;
+        minus += fixed & (0u - (uint32_t)(e < 0.0f));
+        upper += mpti_f32_bits(part);
+        lower += mpti_f32_bits((relative - (part - 6.0f)) + low);
+        max_relative = mpti_f32_bits(relative) > max_relative ? mpti_f32_bits(relative) : max_relative;
+        max_ulps = mpti_f32_bits(in_ulps) > max_ulps ? mpti_f32_bits(in_ulps) : max_ulps;
+    }
+    upper -= MPTI_TILE * mpti_f32_bits(6.0f);
+    lower -= MPTI_TILE * mpti_f32_bits(low);
+    s->relative += ((uint64_t)upper << 19) + lower - ((uint64_t)(lower >> 31) << 32);
+    s->same += same;
+    s->ulps += ulps;
+    s->minus += minus;
+    s->max_relative = max_relative > s->max_relative ? max_relative : s->max_relative;
+    s->max_ulps = max_ulps > s->max_ulps ? max_ulps : s->max_ulps;
+}
+MPTI_TWICE(mpti_errors_add, mpti_errors_loop,
+            (mpti_errors *s, float *error, const float *x, const float *y, uint32_t least, uint32_t inverse),
+            (s, error, x, y, least, inverse))
+
+/* Squares, of 48 bits each, in units of 2^u and 2^(u - 51): 1.5 2^(52 + u) added to one, the low bits of the
+ * sum are its multiple of 2^u; what is left of it then is added to 1.5 2^(u + 1), and that is exact. */
+MPTI_INLINE void mpti_squares_loop(uint64_t *sum, const float *x, int u)
+{
+    const uint64_t upper = (uint64_t)(u + 52 + 1023) << 52 | MPTI_ONE << 51;
+    const uint64_t lower = (uint64_t)(u + 1 + 1023) << 52 | MPTI_ONE << 51;
+    const double   first = mpti_f64_make(upper), both = mpti_f64_make(upper + 3u);  /* their sum */
+    uint64_t       high = 0u, low = 0u;
+    int            i;
+    for (i = 0; i < MPTI_FLOATS_MANY; i++) {
+        const double v = (double)x[i], part = fma(v, v, first);
+        high += mpti_f64_bits(part);
+        low += mpti_f64_bits(fma(v, v, both - part));
+    }
+    sum[0] = high - MPTI_FLOATS_MANY * upper;
+    sum[1] = low - MPTI_FLOATS_MANY * lower;
+}
+MPTI_TWICE(mpti_squares_add, mpti_squares_loop, (uint64_t *sum, const float *x, int u), (sum, x, u))
+
+/* Add the squares of a block whose numbers lie in 2^bottom .. 2^(top + 1), or their errors do. */
+static void mpti_squares_close(mpt_exact *s, const float *x, int bottom, int top)
+{
+    const int u = 2 * top - 49;
+    uint64_t  sum[2];
+    int       i, minus;
+    for (i = 0; i < MPTI_FLOATS_MANY && top - bottom > 27; i++)     /* for two parts of 51 bits too wide */
+        mpt_exact_add(s, (double)x[i], (double)x[i]);
+    if (i)
+        return;
+    mpti_squares_add(sum, x, u);
+    minus = (int)(sum[1] >> 63);
+    mpti_exact_add_bits(s, 0u, 0u, sum[0], u);
+    mpti_exact_add_bits(s, (unsigned)minus, 0u, minus ? 0u - sum[1] : sum[1], u - 51);
+}
+
+/* Can a report of arrays in this format go by blocks at all? */
+static int mpti_roundoff_by_blocks(const mpt_roundoff *r, mpt_format from)
+{
+    const mpt_format_info *f = mpt_format_get((mpt_format)r->format);
+    return MPTI_PLAIN_FLOATS && from != MPT_F64 && f->sign_bits && f->mantissa_bits < 23 && f->emin >= -126 &&
+           r->rounding == (uint32_t)MPT_RND_NEAREST_EVEN && r->overflow_mode == (uint32_t)MPT_OVERFLOW_IEEE &&
+           !r->flush && r->log2_scale >= -126 && r->log2_scale <= 126;
+}
+
+/* Count n numbers, at most MPTI_FLOATS_MANY.  Returns: 0 if they must go one by one. */
+static int mpti_roundoff_floats(mpt_roundoff *r, mpt_format from, const unsigned char *at, size_t n)
+{
+    const mpt_format_info *f = mpt_format_get((mpt_format)r->format);
+    const uint32_t         up = (uint32_t)r->log2_scale << 23;      /* what the scale adds to a pattern */
+    float                  y[MPTI_FLOATS_MANY], error[MPTI_FLOATS_MANY];
+    mpti_floats            b;
+    mpti_errors            s;
+    int                    top, bottom;
+    uint64_t               bias;
+    size_t                 i;
+    mpti_floats_load(&b, from, at, n);
+    top = (int)(b.greatest >> 23) + r->log2_scale - 127;
+    bottom = (int)((b.least_less_1 + 1u) >> 23) + r->log2_scale - 127;
+    if (b.greatest && (b.greatest >= 0x7f800000u || b.least_less_1 < 0x007fffffu || bottom < -100 ||
+                       top > f->emax || b.greatest + up > mpti_f32_bits((float)f->max_finite)))
+        return 0;
+    if (up) {
+        for (i = 0; i < n; i++)
+            b.row[i] = b.x[i] * mpti_f32_make(0x3f800000u + up);
+        b.x = b.row;
+    }
+    memset(&s, 0, sizeof s);
+    (void)mpt_quantize_n(y, b.x, MPTI_FLOATS_MANY, (mpt_format)r->format, NULL);
+    for (i = 0; i < MPTI_FLOATS_MANY; i += MPTI_TILE)
+        mpti_errors_add(&s, error + i, b.x + i, y + i, (uint32_t)(f->emin > -100 ? f->emin + 127 : 27) << 23,
+                        (uint32_t)(254 + f->mantissa_bits) << 23);
+    mpti_squares_close(&r->signal, b.x, bottom, top);
+    mpti_squares_close(&r->noise, error, bottom, top);
+    for (i = 0; i < n && b.least_less_1 + up < mpti_f32_bits((float)f->min_subnormal); i++)
+        r->flushed += (uint64_t)(!mpti_f64_is_zero((double)b.x[i]) && mpti_f64_is_zero((double)y[i]));
+    bias = s.ulps - 2u * s.minus;
+    r->count += n;
+    r->zero += n + b.zeros - MPTI_FLOATS_MANY;
+    r->changed += MPTI_FLOATS_MANY - s.same;
+    r->exact += s.same - b.zeros;
+    mpti_wide_add(r->relative, s.relative, 0u);
+    mpti_wide_add(r->ulps, s.ulps, 0u);
+    mpti_wide_add(r->bias, bias, 0u - (bias >> 63));
+    if ((double)mpti_f32_make(s.max_relative) > r->max_relative)
+        r->max_relative = (double)mpti_f32_make(s.max_relative);
+    if ((double)mpti_f32_make(s.max_ulps) > r->max_ulps)
+        r->max_ulps = (double)mpti_f32_make(s.max_ulps);
+    return 1;
 }
 
 MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
 {
-    size_t done;
-    if (!r || (n && !x) || !r->ready)
-        return MPT_E_ARG;
-    if (!mpti_source_ok(from))
-        return MPT_E_UNSUPPORTED;
-    done = mpti_roundoff_add_fast(r, from, x, n);
-    mpti_roundoff_add_plain(r, from, x, done, n - done);
+    const unsigned char *at = (const unsigned char *)x;
+    const mpt_status     status = mpti_source_status(r && r->ready, from, x, n);
+    size_t               take;
+    if (status != MPT_OK)
+        return status;
+    for (; n; n -= take, at += take * (size_t)mpt_format_get(from)->bytes) {
+        take = mpti_min(n, MPTI_FLOATS_MANY);
+        if (!mpti_roundoff_by_blocks(r, from) || !mpti_roundoff_floats(r, from, at, take))
+            mpti_roundoff_each(r, from, at, take);
+    }
     mpti_exact_settle(&r->signal);
     mpti_exact_settle(&r->noise);
     return MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_roundoff_add_f32(mpt_roundoff *r, const float *x, size_t n)
-{
-    return mpt_roundoff_add(r, MPT_F32, x, n);
-}
-
-static void mpti_wide_merge(uint64_t *dst, const uint64_t *src)
-{
-    dst[0] += src[0];
-    dst[1] += src[1] + (uint64_t)(dst[0] < src[0]);
-}
-
 MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src)
 {
     if (!dst || !src || !dst->ready || !src->ready || dst->format != src->format ||
-        dst->rounding != src->rounding || dst->overflow_rule != src->overflow_rule ||
+        dst->rounding != src->rounding || dst->overflow_mode != src->overflow_mode ||
         dst->flush != src->flush || dst->log2_scale != src->log2_scale || dst->seed != src->seed ||
         dst->stream != src->stream || dst->step != src->step)
         return MPT_E_ARG;
-    dst->count += src->count;
-    dst->zero += src->zero;
-    dst->inf += src->inf;
-    dst->nan += src->nan;
-    dst->exact += src->exact;
-    dst->changed += src->changed;
-    dst->flushed += src->flushed;
-    dst->overflow += src->overflow;
-    mpti_wide_merge(dst->relative, src->relative);
-    mpti_wide_merge(dst->ulps, src->ulps);
-    mpti_wide_merge(dst->bias, src->bias);
+    mpti_counts_merge(dst, src, 0, offsetof(mpt_roundoff, relative));
+    mpti_wide_add(dst->relative, src->relative[0], src->relative[1]);
+    mpti_wide_add(dst->ulps, src->ulps[0], src->ulps[1]);
+    mpti_wide_add(dst->bias, src->bias[0], src->bias[1]);
     mpt_exact_merge(&dst->signal, &src->signal);
     mpt_exact_merge(&dst->noise, &src->noise);
     if (src->max_relative > dst->max_relative)
@@ -5107,35 +4423,59 @@ MPT_DEF mpt_status mpt_roundoff_get(const mpt_roundoff *r, mpt_roundoff_figures 
     return MPT_OK;
 }
 
+MPTI_SMALL void mpti_draw_share(mpti_out *o, const char *name, uint64_t part, uint64_t whole)
+{
+    const int length = mpti_bar(part, whole);
+    mpti_tell(o, "  %-10s|%b%b| %.2f%%\n", name, '#', length, ' ', MPTI_DRAW_WIDTH - length,
+              mpti_percent(part, whole));
+}
+
+MPTI_SMALL void mpti_roundoff_draw(mpti_out *o, const void *report, const char *name)
+{
+    const mpt_roundoff *const r = (const mpt_roundoff *)report;
+    const uint64_t            all = r->exact + r->changed;
+    char                      axis[MPTI_DRAW_WIDTH + 1];
+    mpt_roundoff_figures      g;
+    (void)mpt_roundoff_get(r, &g);
+    mpti_tell(o, "%s: %u values in %s x 2^%d, %.1f%% zero, %u Inf, %u NaN; of the others\n", name, r->count,
+              mpt_format_get((mpt_format)r->format)->name, (int)r->log2_scale,
+              mpti_percent(r->zero, r->count), r->inf, r->nan);
+    mpti_draw_share(o, "exact", r->exact, all);
+    mpti_draw_share(o, "rounded", r->changed - r->flushed - r->overflow, all);
+    mpti_draw_share(o, "become 0", r->flushed, all);
+    mpti_draw_share(o, "overflow", r->overflow, all);
+    if (all == r->overflow)
+        return;
+    memset(axis, '.', MPTI_DRAW_WIDTH);
+    axis[MPTI_DRAW_WIDTH] = '\0';
+    *mpti_column(axis, MPTI_DRAW_WIDTH, g.max_relative) = 'M';
+    *mpti_column(axis, MPTI_DRAW_WIDTH, g.mean_relative) = 'o';
+    mpti_tell(o, "  error / x |%s| o mean %.2e, M largest %.2e\n             2^-%d%b2^0   bias %+.4f ulp, "
+              "SQNR ", axis, g.mean_relative, g.max_relative, MPTI_DRAW_WIDTH - 1, ' ', MPTI_DRAW_WIDTH - 8,
+              g.bias_ulps);
+    mpti_tell(o, mpti_f64_is_finite(g.sqnr_db) ? "%.1f dB\n" : "without noise\n", g.sqnr_db);
+}
+
 MPT_DEF mpt_status mpt_roundoff_write(const mpt_roundoff *r, mpt_style style, const char *name,
                                       mpt_writer out)
 {
+    static const mpti_figures figures[] = {
+        MPTI_ABOUT(TEXT, text, "name,format"), MPTI_ABOUT(WHOLE, real[6], "log2_scale"),
+        MPTI_FIGURES(COUNT, mpt_roundoff, count, "count,zero,inf,nan,exact,changed,flushed,overflow"),
+        MPTI_ABOUT(REAL, real, "max_relative,mean_relative,max_ulps,mean_ulps,bias_ulps,sqnr_db"),
+        MPTI_NO_FIGURES
+    };
+    mpti_about           about;
     mpt_roundoff_figures g;
-    mpti_figures         f;
-    if (!mpti_style_ok(style, name, out) || mpt_roundoff_get(r, &g) != MPT_OK)
+    if (!name || mpt_roundoff_get(r, &g) != MPT_OK)
         return MPT_E_ARG;
-    f.n = 0;
-    mpti_figure_text(&f, "name", name);
-    mpti_figure_text(&f, "format", mpt_format_get((mpt_format)r->format)->name);
-    mpti_figure_int(&f, "log2_scale", r->log2_scale);
-    mpti_figure_count(&f, "count", r->count);
-    mpti_figure_count(&f, "zero", r->zero);
-    mpti_figure_count(&f, "inf", r->inf);
-    mpti_figure_count(&f, "nan", r->nan);
-    mpti_figure_count(&f, "exact", r->exact);
-    mpti_figure_count(&f, "changed", r->changed);
-    mpti_figure_count(&f, "flushed", r->flushed);
-    mpti_figure_count(&f, "overflow", r->overflow);
-    mpti_figure_real(&f, "max_relative", g.max_relative);
-    mpti_figure_real(&f, "mean_relative", g.mean_relative);
-    mpti_figure_real(&f, "max_ulps", g.max_ulps);
-    mpti_figure_real(&f, "mean_ulps", g.mean_ulps);
-    mpti_figure_real(&f, "bias_ulps", g.bias_ulps);
-    mpti_figure_real(&f, "sqnr_db", g.sqnr_db);
-    return mpti_write_figures(&f, style, out);
+    mpti_about_open(&about, name, (mpt_format)r->format);
+    memcpy(about.real, &g, sizeof g);   /* six doubles, in the order of their names */
+    about.real[6] = (double)r->log2_scale;
+    return mpti_write(out, style, figures, r, &about, MPTI_DRAWER(mpti_roundoff_draw));
 }
 
-/* ---- update report ---- */
+/* ---- stagnation report ---- */
 
 /* One operation in double that no compiler may merge with its neighbours, nor drop as algebra. */
 static double mpti_add64(double a, double b)
@@ -5146,7 +4486,7 @@ static double mpti_add64(double a, double b)
 
 /* a + b rounded to odd: what it is rounded to next, to at most 51 bits, is rounded as if only once.
  * Source: Boldo & Melquiond 2008; the error of the sum: Knuth, TAOCP 2, 4.2.2. */
-static double mpti_add_odd(double a, double b)
+MPTI_SMALL double mpti_add_odd(double a, double b)
 {
     const double s = mpti_add64(a, b), b_part = mpti_add64(s, -a), a_part = mpti_add64(s, -b_part);
     const double error = mpti_add64(mpti_add64(a, -a_part), mpti_add64(b, -b_part));
@@ -5156,48 +4496,49 @@ static double mpti_add_odd(double a, double b)
     return mpti_f64_make(u);
 }
 
-static double mpti_round_to(mpt_format format, double x)
+MPTI_SMALL double mpti_round_to(mpt_format format, double x)
 {
     return mpt_decode(format, mpt_encode(format, x, NULL, NULL));
 }
 
-MPT_DEF mpt_status mpt_update_init(mpt_update *r, mpt_format format)
+static double mpti_sum_to(mpt_format format, double a, double b)
 {
-    const mpt_format_info *f = mpt_format_get(format);
-    if (!r)
-        return MPT_E_ARG;
-    if (!f || f->specials == MPT_SPECIALS_SCALE)
-        return MPT_E_UNSUPPORTED;
-    memset(r, 0, sizeof *r);
+    return mpti_round_to(format, mpti_add_odd(a, b));
+}
+
+MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format)
+{
+    const mpt_status status = mpti_report_init(r, sizeof *r, format);
+    if (status != MPT_OK)
+        return status;
     r->format = format;
     r->ready = 1u;
     return MPT_OK;
 }
 
 /* floor(log2(|u| / half of the gap that u has to cross)), into the slots of the margin. */
-static int mpti_update_margin(mpt_format format, double w, double u)
+MPTI_SMALL int mpti_stagnation_margin(mpt_format format, double w, double u)
 {
     const mpt_format_info *f = mpt_format_get(format);
-    const uint64_t         a = mpti_f64_bits(w) & ~MPTI_F64_SIGN;
+    const uint64_t         a = mpti_magnitude(w);
     const int              inward = mpti_is_negative(w) != mpti_is_negative(u);
-    int e = mpti_range_log2(mpti_f64_bits(u) & ~MPTI_F64_SIGN) -
-            (mpti_range_log2(mpti_f64_bits(mpt_ulp(format, w))) - 1);
+    int e = mpti_range_log2(mpti_magnitude(u)) - (mpti_range_log2(mpti_f64_bits(mpt_ulp(format, w))) - 1);
     if (inward && !(a << 12) && a && mpti_range_log2(a) > f->emin)
         e++;                            /* below a power of two the gap is half as wide */
-    e += MPT_UPDATE_MARGINS / 2;
-    return e < 0 ? 0 : e >= MPT_UPDATE_MARGINS ? MPT_UPDATE_MARGINS - 1 : e;
+    e += MPT_STAGNATION_MARGINS / 2;
+    return e < 0 ? 0 : e >= MPT_STAGNATION_MARGINS ? MPT_STAGNATION_MARGINS - 1 : e;
 }
 
-static void mpti_update_add_1(mpt_update *r, double w, double u)
+MPTI_SMALL void mpti_stagnation_add_1(mpt_stagnation *r, double w, double u)
 {
-    const double before = mpti_round_to(r->format, w), after = mpti_round_to(r->format, mpti_add_odd(w, u));
+    const double before = mpti_round_to(r->format, w), after = mpti_sum_to(r->format, w, u);
     double       moved;
     if (!mpti_f64_is_finite(w) || !mpti_f64_is_finite(u) || mpti_f64_is_zero(u) ||
         !mpti_f64_is_finite(before)) {
         r->none++;
         return;
     }
-    r->margin[mpti_update_margin(r->format, before, u)]++;
+    r->margin[mpti_stagnation_margin(r->format, before, u)]++;
     if (!mpti_f64_is_finite(after)) {
         r->overflow++;
         return;
@@ -5209,34 +4550,26 @@ static void mpti_update_add_1(mpt_update *r, double w, double u)
     r->sign_wrong += (uint64_t)(!mpti_f64_is_zero(moved) && mpti_is_negative(moved) != mpti_is_negative(u));
 }
 
-MPT_DEF mpt_status mpt_update_add_f32(mpt_update *r, const float *w, const float *u, size_t n)
+MPT_DEF mpt_status mpt_stagnation_add(mpt_stagnation *r, const float *w, const float *u, size_t n)
 {
     size_t i;
     if (!r || (n && (!w || !u)) || !r->ready)
         return MPT_E_ARG;
     for (i = 0; i < n; i++)
-        mpti_update_add_1(r, (double)w[i], (double)u[i]);
+        mpti_stagnation_add_1(r, (double)w[i], (double)u[i]);
     r->count += n;
     return MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_update_merge(mpt_update *dst, const mpt_update *src)
+MPT_DEF mpt_status mpt_stagnation_merge(mpt_stagnation *dst, const mpt_stagnation *src)
 {
-    int i;
     if (!dst || !src || !dst->ready || !src->ready || dst->format != src->format)
         return MPT_E_ARG;
-    dst->count += src->count;
-    dst->none += src->none;
-    dst->lost += src->lost;
-    dst->half_lost += src->half_lost;
-    dst->sign_wrong += src->sign_wrong;
-    dst->overflow += src->overflow;
-    for (i = 0; i < MPT_UPDATE_MARGINS; i++)
-        dst->margin[i] += src->margin[i];
+    mpti_counts_merge(dst, src, 0, offsetof(mpt_stagnation, format));
     return MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_update_vanishing(const mpt_update *r, double share, int *factor)
+MPT_DEF mpt_status mpt_stagnation_vanishing(const mpt_stagnation *r, double share, int *factor)
 {
     double   need;
     uint64_t below = 0;
@@ -5246,34 +4579,46 @@ MPT_DEF mpt_status mpt_update_vanishing(const mpt_update *r, double share, int *
     if (r->count == r->none)
         return MPT_E_DATA;
     need = share * (double)(r->count - r->none);
-    while ((double)(below += r->margin[i]) < need && i < MPT_UPDATE_MARGINS - 1)
+    while ((double)(below += r->margin[i]) < need && i < MPT_STAGNATION_MARGINS - 1)
         i++;                            /* these and all below vanish once the margin is below 2^0 */
-    *factor = MPT_UPDATE_MARGINS / 2 - 1 - i;
-    *factor = i ? *factor : MPT_UPDATE_MARGINS / 2;
+    *factor = i ? MPT_STAGNATION_MARGINS / 2 - 1 - i : MPT_STAGNATION_MARGINS / 2;
     return MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_update_write(const mpt_update *r, mpt_style style, const char *name, mpt_writer out)
+MPTI_SMALL void mpti_stagnation_draw(mpti_out *o, const void *report, const char *name)
 {
-    mpti_figures f;
-    int          factor = 0;
-    if (!r || !r->ready || !mpti_style_ok(style, name, out))
+    const mpt_stagnation *const r = (const mpt_stagnation *)report;
+    const uint64_t              looked = r->count - r->none;
+    int                         factor;
+    mpti_tell(o, "%s: %u updates of weights in %s, %u zero or not finite\n", name, r->count,
+              mpt_format_get(r->format)->name, r->none);
+    mpti_tell(o, "  of the others: %.1f%% lost, %.1f%% at least half lost, %.1f%% to the wrong side, "
+              "%.1f%% overflow\n", mpti_percent(r->lost, looked), mpti_percent(r->half_lost, looked),
+              mpti_percent(r->sign_wrong, looked), mpti_percent(r->overflow, looked));
+    if (mpt_stagnation_vanishing(r, 0.5, &factor) != MPT_OK)
+        return;
+    mpti_tell(o, "  |update| / half a gap\n");
+    mpti_draw_histogram(o, r->margin, MPT_STAGNATION_MARGINS, -MPT_STAGNATION_MARGINS / 2, looked, NULL);
+    mpti_tell(o, "  half of them vanish at learning rate x 2^%d and below\n", factor);
+}
+
+MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style, const char *name,
+                                        mpt_writer out)
+{
+    static const mpti_figures figures[] = {
+        MPTI_ABOUT(TEXT, text, "name,format"),
+        MPTI_FIGURES(COUNT, mpt_stagnation, count, "count,none,lost,half_lost,sign_wrong,overflow"),
+        MPTI_ABOUT(REAL, real, "lost_share"), MPTI_ABOUT(WHOLE, real[1], "half_vanish_at_log2"),
+        MPTI_NO_FIGURES
+    };
+    mpti_about about;
+    int        factor;
+    if (!r || !r->ready || !name)
         return MPT_E_ARG;
-    f.n = 0;
-    mpti_figure_text(&f, "name", name);
-    mpti_figure_text(&f, "format", mpt_format_get(r->format)->name);
-    mpti_figure_count(&f, "count", r->count);
-    mpti_figure_count(&f, "none", r->none);
-    mpti_figure_count(&f, "lost", r->lost);
-    mpti_figure_count(&f, "half_lost", r->half_lost);
-    mpti_figure_count(&f, "sign_wrong", r->sign_wrong);
-    mpti_figure_count(&f, "overflow", r->overflow);
-    mpti_figure_real(&f, "lost_share", mpti_share(r->lost, r->count - r->none));
-    if (mpt_update_vanishing(r, 0.5, &factor) == MPT_OK)
-        mpti_figure_int(&f, "half_vanish_at_log2", factor);
-    else
-        mpti_figure_real(&f, "half_vanish_at_log2", mpti_nan());
-    return mpti_write_figures(&f, style, out);
+    mpti_about_open(&about, name, r->format);
+    about.real[0] = mpti_share(r->lost, r->count - r->none, 1.0);
+    about.real[1] = mpt_stagnation_vanishing(r, 0.5, &factor) == MPT_OK ? (double)factor : mpti_nan();
+    return mpti_write(out, style, figures, r, &about, MPTI_DRAWER(mpti_stagnation_draw));
 }
 
 /* ---- accumulation report ---- */
@@ -5292,87 +4637,60 @@ static float mpti_add32(float a, float b)
     return s;
 }
 
-static void mpti_sums_kahan(mpt_sums *s, float t)
+/* One more term, x or x * *y. */
+MPTI_SMALL void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
 {
-    const float y = mpti_add32(t, -s->kahan_rest), sum = mpti_add32(s->kahan, y);
-    s->kahan_rest = mpti_add32(mpti_add32(sum, -s->kahan), -y);
-    s->kahan = sum;
-}
-
-static void mpti_sums_neumaier(mpt_sums *s, float t)
-{
-    const float sum = mpti_add32(s->neumaier, t);
-    const int   larger = fabsf(s->neumaier) >= fabsf(t);
-    const float big = larger ? s->neumaier : t, lesser = larger ? t : s->neumaier;
-    s->neumaier_rest = mpti_add32(s->neumaier_rest, mpti_add32(mpti_add32(big, -sum), lesser));
-    s->neumaier = sum;
-}
-
-/* Finished trees are added like the carries of a binary counter. */
-static void mpti_sums_pairwise(mpt_sums *s, float t)
-{
-    int k = 0;
-    for (; s->n >> k & 1u; k++)
-        t = mpti_add32(s->pair[k], t);
-    s->pair[k] = t;
-}
-
-static float mpti_sums_pairwise_value(const mpt_sums *s)
-{
-    float sum = 0.0f;
-    int   k;
-    for (k = 0; k < 64; k++)
-        if (s->n >> k & 1u)
-            sum = mpti_add32(s->pair[k], sum);
-    return sum;
-}
-
-static void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
-{
-    const volatile float rounded = y ? x * *y : x;
+    const volatile float product = y ? x * *y : x;
     const double         t = y ? (double)x * (double)*y : (double)x;    /* exact */
-    s->f16 = mpti_round_to(MPT_F16, mpti_add_odd(s->f16, t));
-    s->bf16 = mpti_round_to(MPT_BF16, mpti_add_odd(s->bf16, t));
+    float                term = product, sum, rest;
+    int                  k;
+    s->f16 = mpti_sum_to(MPT_F16, s->f16, t);
+    s->bf16 = mpti_sum_to(MPT_BF16, s->bf16, t);
     s->f32 = y ? fmaf(x, *y, s->f32) : mpti_add32(s->f32, x);
     s->block = y ? fmaf(x, *y, s->block) : mpti_add32(s->block, x);
-    mpti_sums_kahan(s, rounded);
-    mpti_sums_neumaier(s, rounded);
-    mpti_sums_pairwise(s, rounded);
     s->f64 = mpti_add64(s->f64, t);
-    mpt_exact_add_product(&s->exact, (double)x, y ? (double)*y : 1.0);
-    mpt_exact_add(&s->magnitude, fabs(t));
+    mpt_exact_add(&s->exact, (double)x, y ? (double)*y : 1.0);
+    mpt_exact_add(&s->magnitude, fabs(t), 1.0);
+    rest = mpti_add32(term, -s->kahan_rest);
+    sum = mpti_add32(s->kahan, rest);
+    s->kahan_rest = mpti_add32(mpti_add32(sum, -s->kahan), -rest);
+    s->kahan = sum;
+    sum = mpti_add32(s->neumaier, term);
+    rest = fabsf(s->neumaier) >= fabsf(term) ? mpti_add32(mpti_add32(s->neumaier, -sum), term)
+                                             : mpti_add32(mpti_add32(term, -sum), s->neumaier);
+    s->neumaier_rest = mpti_add32(s->neumaier_rest, rest);
+    s->neumaier = sum;
+    for (k = 0; s->n >> k & 1u; k++)    /* finished trees are added like the carries of a binary counter */
+        term = mpti_add32(s->pair[k], term);
+    s->pair[k] = term;
     if (++s->n % MPT_SUM_BLOCK == 0) {
         s->block_sum = mpti_add32(s->block_sum, s->block);
         s->block = 0.0f;
     }
 }
 
-MPT_DEF mpt_status mpt_sums_add(mpt_sums *s, const float *x, const float *y, size_t n)
+MPT_DEF mpt_status mpt_sums_add(mpt_sums *s, const float *x, const float *y, size_t n, int backward)
 {
     size_t i;
     if (!s || (n && !x))
         return MPT_E_ARG;
-    for (i = 0; i < n; i++)
-        mpti_sums_add_1(s, x[i], y ? y + i : NULL);
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_sums_add_backward(mpt_sums *s, const float *x, const float *y, size_t n)
-{
-    size_t i;
-    if (!s || (n && !x))
-        return MPT_E_ARG;
-    for (i = n; i-- > 0; )
-        mpti_sums_add_1(s, x[i], y ? y + i : NULL);
+    for (i = 0; i < n; i++) {
+        const size_t at = backward ? n - 1u - i : i;
+        mpti_sums_add_1(s, x[at], y ? y + at : NULL);
+    }
     return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_sums_get(const mpt_sums *s, mpt_sums_figures *figures)
 {
     mpt_sums_figures g;
+    float            pairwise = 0.0f;
     int              i;
     if (!s || !figures)
         return MPT_E_ARG;
+    for (i = 0; i < 64; i++)
+        if (s->n >> i & 1u)
+            pairwise = mpti_add32(s->pair[i], pairwise);
     g.exact = mpt_exact_value(&s->exact);
     g.condition = mpt_exact_value(&s->magnitude) / fabs(g.exact);
     g.value[MPT_SUM_F16] = s->f16;
@@ -5381,60 +4699,80 @@ MPT_DEF mpt_status mpt_sums_get(const mpt_sums *s, mpt_sums_figures *figures)
     g.value[MPT_SUM_BLOCKS] = (double)mpti_add32(s->block_sum, s->block);
     g.value[MPT_SUM_KAHAN] = (double)s->kahan;
     g.value[MPT_SUM_NEUMAIER] = (double)mpti_add32(s->neumaier, s->neumaier_rest);
-    g.value[MPT_SUM_PAIRWISE] = (double)mpti_sums_pairwise_value(s);
+    g.value[MPT_SUM_PAIRWISE] = (double)pairwise;
     g.value[MPT_SUM_F64] = s->f64;
     for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++) {
-        mpt_exact error;
-        memset(&error, 0, sizeof error);
-        mpt_exact_add(&error, g.value[i]);
-        mpti_exact_subtract(&error, &s->exact);
-        g.error[i] = mpt_exact_value(&error);
+        mpt_exact left = s->exact;      /* the sum less the value, which has the opposite sign */
+        mpt_exact_add(&left, g.value[i], -1.0);
+        g.error[i] = mpt_exact_value(&left);
+        g.error[i] = mpti_f64_is_zero(g.error[i]) ? 0.0 : -g.error[i];
         g.relative[i] = mpti_f64_is_zero(g.exact) ? mpti_nan() : fabs(g.error[i] / g.exact);
     }
     *figures = g;
     return MPT_OK;
 }
 
+MPTI_SMALL void mpti_sums_draw(mpti_out *o, const void *report, const char *name)
+{
+    static const char letters[] = "hbskKNPd";
+    char              axis[MPTI_DRAW_WIDTH + 4];
+    const int         columns = (int)sizeof axis - 1;
+    mpt_sums_figures  g;
+    int               i;
+    (void)mpt_sums_get((const mpt_sums *)report, &g);
+    memset(axis, '.', (size_t)columns);
+    axis[columns] = '\0';
+    if (name)
+        mpti_tell(o, "%s: relative error of the sum of n terms\n ", name);
+    for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++) {
+        char *const at = mpti_column(axis, columns, g.relative[i]);
+        *at = *at == '.' ? letters[i] : '*';
+        if (name)
+            mpti_tell(o, " %b %s,", letters[i], 1, mpt_sum_method_name((mpt_sum_method)i));
+    }
+    if (name)
+        mpti_tell(o, " * several\n           n  2^-%d or exact%b2^0\n", columns - 1, ' ', columns - 17);
+    mpti_tell(o, "  %10u |%s|\n", ((const mpt_sums *)report)->n, axis);
+}
+
 MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char *name, mpt_writer out)
 {
-    mpt_sums_figures g;
+    static const mpti_figures figures[] = {
+        MPTI_ABOUT(TEXT, text, "name,method"), MPTI_FIGURES(COUNT, mpt_sums, n, "n"),
+        MPTI_ABOUT(REAL, real, "exact,condition,value,error,relative"), MPTI_NO_FIGURES
+    };
+    const int        one = style == MPT_STYLE_CSV_HEAD || style == MPT_STYLE_DRAWING;
     mpt_status       status = MPT_OK;
+    mpti_about       about;
+    mpt_sums_figures g;
     int              i;
-    if (!mpti_style_ok(style, name, out) || mpt_sums_get(s, &g) != MPT_OK)
+    if ((!name && style != MPT_STYLE_DRAWING) || mpt_sums_get(s, &g) != MPT_OK)
         return MPT_E_ARG;
-    for (i = 0; i < (int)MPT_SUM_METHOD_COUNT && status == MPT_OK; i++) {
-        mpti_figures f;
-        f.n = 0;
-        mpti_figure_text(&f, "name", name);
-        mpti_figure_text(&f, "method", mpt_sum_method_name((mpt_sum_method)i));
-        mpti_figure_count(&f, "n", s->n);
-        mpti_figure_real(&f, "exact", g.exact);
-        mpti_figure_real(&f, "condition", g.condition);
-        mpti_figure_real(&f, "value", g.value[i]);
-        mpti_figure_real(&f, "error", g.error[i]);
-        mpti_figure_real(&f, "relative", g.relative[i]);
-        status = mpti_write_figures(&f, style, out);
-        if (style == MPT_STYLE_CSV_HEAD)
-            break;
+    for (i = 0; i < (one ? 1 : (int)MPT_SUM_METHOD_COUNT) && status == MPT_OK; i++) {
+        about.text[0] = name;
+        about.text[1] = mpt_sum_method_name((mpt_sum_method)i);
+        about.real[0] = g.exact;
+        about.real[1] = g.condition;
+        about.real[2] = g.value[i];
+        about.real[3] = g.error[i];
+        about.real[4] = g.relative[i];
+        status = mpti_write(out, style, figures, s, &about, MPTI_DRAWER(mpti_sums_draw));
     }
     return status;
 }
 
 MPT_DEF mpt_status mpt_triple_find(mpt_format format, const float *x, size_t n, mpt_triple *triple)
 {
-    const mpt_format_info *f = mpt_format_get(format);
-    size_t                 i;
+    size_t i;
     if (!triple || (n && !x))
         return MPT_E_ARG;
-    if (!f || f->specials == MPT_SPECIALS_SCALE || format == MPT_F64)
+    if (!mpti_report_format(format) || format == MPT_F64)
         return MPT_E_UNSUPPORTED;
     for (i = 0; i + 2 < n; i++) {
         const double a = mpti_round_to(format, (double)x[i]), b = mpti_round_to(format, (double)x[i + 1]);
         const double c = mpti_round_to(format, (double)x[i + 2]);
-        const double ab = mpti_round_to(format, mpti_add_odd(a, b));
-        const double bc = mpti_round_to(format, mpti_add_odd(b, c));
-        const double left = mpti_round_to(format, mpti_add_odd(ab, c));
-        const double right = mpti_round_to(format, mpti_add_odd(a, bc));
+        const double ab = mpti_sum_to(format, a, b), bc = mpti_sum_to(format, b, c);
+        const double left = mpti_sum_to(format, ab, c), right = mpti_sum_to(format, a, bc);
         if (mpti_f64_is_finite(left) && mpti_f64_is_finite(right) &&
             mpti_f64_bits(left) != mpti_f64_bits(right)) {
             triple->index = i;
@@ -5448,28 +4786,32 @@ MPT_DEF mpt_status mpt_triple_find(mpt_format format, const float *x, size_t n, 
 
 /* ---- shadow run ---- */
 
-MPT_DEF const char *mpt_cause_text(mpt_cause cause)
+MPT_DEF const char *mpt_shadow_cause_name(mpt_shadow_cause cause)
 {
 #define MPTI_X(id, text) text,
-    static const char *const texts[] = {MPT_SHADOW_CAUSES(MPTI_X)};
+    static const char *const names[] = {MPT_SHADOW_CAUSES(MPTI_X)};
 #undef MPTI_X
-    return (unsigned)cause < (unsigned)MPT_CAUSE_COUNT ? texts[cause] : "unknown";
+    return (unsigned)cause < (unsigned)MPT_SHADOW_CAUSE_COUNT ? names[cause] : "unknown";
 }
 
-MPT_DEF const char *mpt_shadow_op_text(mpt_shadow_op op)
+MPT_DEF const char *mpt_shadow_op_name(mpt_shadow_op op)
 {
-    static const char *const texts[] = {"value", "+", "-", "*", "/", "sqrt", "fma"};
-    return (unsigned)op <= (unsigned)MPT_SHADOW_FMA ? texts[op] : "unknown";
+    static const char *const names[] = {"value", "+", "-", "*", "/", "sqrt", "fma"};
+    return (unsigned)op < (unsigned)MPT_SHADOW_OP_COUNT ? names[op] : "unknown";
+}
+
+static int mpti_shadow_operands(mpt_shadow_op op)
+{
+    return op == MPT_SHADOW_OP_FMA ? 3 : op == MPT_SHADOW_OP_VALUE || op == MPT_SHADOW_OP_SQRT ? 1 : 2;
 }
 
 MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tolerance)
 {
-    const mpt_format_info *f = mpt_format_get(format);
-    if (!s || !mpti_f64_is_finite(tolerance) || !(tolerance > 0.0))
-        return MPT_E_ARG;
-    if (!f || f->specials == MPT_SPECIALS_SCALE || format == MPT_F64)
-        return MPT_E_UNSUPPORTED;
-    memset(s, 0, sizeof *s);
+    mpt_status status = MPT_E_ARG;
+    if (mpti_f64_is_finite(tolerance) && tolerance > 0.0)
+        status = format != MPT_F64 || !s ? mpti_report_init(s, sizeof *s, format) : MPT_E_UNSUPPORTED;
+    if (status != MPT_OK)
+        return status;
     s->format = format;
     s->tolerance = tolerance;
     s->ready = 1u;
@@ -5477,7 +4819,7 @@ MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tole
 }
 
 /* |low - exact| / |exact|; Inf where one of them has left the finite numbers. */
-static double mpti_shadow_error(mpt_shadowed v)
+MPTI_SMALL double mpti_shadow_error(mpt_shadowed v)
 {
     if (mpti_f64_bits(v.low) == mpti_f64_bits(v.exact) ||
         (mpti_f64_is_zero(v.low) && mpti_f64_is_zero(v.exact)) ||
@@ -5489,184 +4831,176 @@ static double mpti_shadow_error(mpt_shadowed v)
 }
 
 /* What the operation itself did to its low-precision inputs; `unrounded` is its result in double. */
-static mpt_cause mpti_shadow_cause(const mpt_shadow_event *v, int inputs, double unrounded)
+MPTI_SMALL mpt_shadow_cause mpti_shadow_cause(const mpt_shadow_event *v, int inputs, double unrounded)
 {
-    const int is_sum = v->op == MPT_SHADOW_ADD || v->op == MPT_SHADOW_SUB || v->op == MPT_SHADOW_FMA;
-    const int last = inputs - 1;
-    int       i, were_finite = 1;
+    const double low = v->out.low;
+    const int    is_sum = v->op == MPT_SHADOW_OP_ADD || v->op == MPT_SHADOW_OP_SUB ||
+                          v->op == MPT_SHADOW_OP_FMA;
+    int          i, were_finite = 1;
     for (i = 0; i < inputs; i++)
         were_finite &= mpti_f64_is_finite(v->in[i].low);
-    if (!mpti_f64_is_finite(v->out.low))
-        return !were_finite ? MPT_CAUSE_NONE : mpti_f64_is_finite(unrounded) ? MPT_CAUSE_OVERFLOW
-                                                                            : MPT_CAUSE_INVALID;
+    if (!mpti_f64_is_finite(low))
+        return !were_finite                    ? MPT_SHADOW_NONE
+               : mpti_f64_is_finite(unrounded) ? MPT_SHADOW_OVERFLOW
+                                               : MPT_SHADOW_INVALID;
     if (is_sum && v->cancelled >= 2 && v->after > 2.0 * v->before && mpti_f64_bits(v->before) != 0u)
-        return MPT_CAUSE_CANCELLATION;
-    if (mpti_f64_is_zero(v->out.low) && !mpti_f64_is_zero(unrounded))
-        return MPT_CAUSE_UNDERFLOW;
-    if (mpti_f64_bits(v->out.low) == mpti_f64_bits(unrounded))
-        return MPT_CAUSE_NONE;
-    if (is_sum && (mpti_f64_bits(fabs(v->out.low)) == mpti_f64_bits(fabs(v->in[last].low)) ||
-                   (inputs == 2 && mpti_f64_bits(v->out.low) == mpti_f64_bits(v->in[0].low))))
-        return MPT_CAUSE_ABSORPTION;
-    return MPT_CAUSE_ROUNDING;
-}
-
-/* Round the result, compare, and keep what is worth telling. */
-static mpt_shadowed mpti_shadow_record(mpt_shadow *s, mpt_shadow_event *v, int inputs, double unrounded,
-                                       double exact)
-{
-    int i;
-    v->out.low = mpti_round_to(s->format, unrounded);
-    v->out.exact = exact;
-    v->at = ++s->operations;
-    v->before = 0.0;
-    for (i = 0; i < inputs; i++) {
-        const double e = mpti_shadow_error(v->in[i]);
-        v->before = e > v->before ? e : v->before;
-    }
-    v->after = mpti_shadow_error(v->out);
-    v->cause = mpti_shadow_cause(v, inputs, unrounded);
-    s->causes[v->cause]++;
-    if (!s->first.at && v->after > s->tolerance && !(v->before > s->tolerance))
-        s->first = *v;
-    if (mpti_f64_is_finite(v->before) && v->after > v->before &&
-        (!s->worst.at || v->after - v->before > s->worst.after - s->worst.before))
-        s->worst = *v;
-    return v->out;
-}
-
-static int mpti_shadow_open(const mpt_shadow *s, mpt_shadow_event *v, mpt_shadow_op op)
-{
-    memset(v, 0, sizeof *v);
-    v->op = op;
-    return s && s->ready;
-}
-
-static mpt_shadowed mpti_shadow_none(void)
-{
-    mpt_shadowed v;
-    v.low = v.exact = mpti_nan();
-    return v;
+        return MPT_SHADOW_CANCELLATION;
+    if (mpti_f64_is_zero(low) && !mpti_f64_is_zero(unrounded))
+        return MPT_SHADOW_UNDERFLOW;
+    if (mpti_f64_bits(low) == mpti_f64_bits(unrounded))
+        return MPT_SHADOW_NONE;
+    if (is_sum && (mpti_magnitude(low) == mpti_magnitude(v->in[inputs - 1].low) ||
+                   (inputs == 2 && mpti_f64_bits(low) == mpti_f64_bits(v->in[0].low))))
+        return MPT_SHADOW_ABSORPTION;
+    return MPT_SHADOW_ROUNDING;
 }
 
 /* By how many binades the sum is smaller than its larger term; a sum of 0 lost all that the format holds. */
-static int mpti_shadow_cancelled(const mpt_shadow *s, double a, double b, double sum)
+MPTI_SMALL int mpti_shadow_cancelled(const mpt_shadow *s, double a, double b, double sum)
 {
-    const double most = fabs(a) > fabs(b) ? fabs(a) : fabs(b);
-    if (!mpti_f64_is_finite(most) || mpti_f64_is_zero(most) || !mpti_f64_is_finite(sum))
+    const uint64_t most = mpti_magnitude(fabs(a) > fabs(b) ? a : b);
+    if (most >= MPTI_F64_INF || !most || !mpti_f64_is_finite(sum))
         return 0;
     if (mpti_f64_is_zero(sum))
         return mpt_format_get(s->format)->mantissa_bits + 1;
-    return mpti_range_log2(mpti_f64_bits(most)) - mpti_range_log2(mpti_f64_bits(fabs(sum)));
+    return mpti_range_log2(most) - mpti_range_log2(mpti_magnitude(sum));
+}
+
+MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shadowed a, mpt_shadowed b,
+                                      mpt_shadowed c)
+{
+    const double     sign = op == MPT_SHADOW_OP_SUB ? -1.0 : 1.0;
+    double           low = a.exact, exact = a.exact, product;
+    mpt_shadow_event v;
+    int              i, inputs;
+    memset(&v, 0, sizeof v);
+    v.out.low = v.out.exact = mpti_nan();
+    if (!s || !s->ready || (unsigned)op >= (unsigned)MPT_SHADOW_OP_COUNT)
+        return v.out;
+    v.op = op;
+    inputs = mpti_shadow_operands(op);
+    v.in[0] = a;
+    if (inputs > 1)
+        v.in[1] = b;
+    if (inputs > 2)
+        v.in[2] = c;
+    switch ((int)op) {
+    case MPT_SHADOW_OP_ADD:
+    case MPT_SHADOW_OP_SUB:
+        low = mpti_add_odd(a.low, sign * b.low);
+        exact = a.exact + sign * b.exact;
+        v.cancelled = mpti_shadow_cancelled(s, a.low, b.low, low);
+        break;
+    case MPT_SHADOW_OP_MUL:
+        low = a.low * b.low;
+        exact = a.exact * b.exact;
+        break;
+    case MPT_SHADOW_OP_DIV:
+        low = a.low / b.low;
+        exact = a.exact / b.exact;
+        break;
+    case MPT_SHADOW_OP_SQRT:
+        low = sqrt(a.low);
+        exact = sqrt(a.exact);
+        break;
+    case MPT_SHADOW_OP_FMA:
+        product = a.low * b.low;        /* exact: at most 48 bits */
+        low = mpti_add_odd(product, c.low);
+        exact = fma(a.exact, b.exact, c.exact);
+        v.cancelled = mpti_shadow_cancelled(s, product, c.low, low);
+        break;
+    default:
+        v.in[0].low = a.exact;
+    }
+    v.out.low = mpti_round_to(s->format, low);
+    v.out.exact = exact;
+    v.at = ++s->operations;
+    for (i = 0; i < inputs; i++) {
+        const double e = mpti_shadow_error(v.in[i]);
+        v.before = e > v.before ? e : v.before;
+    }
+    v.after = mpti_shadow_error(v.out);
+    v.cause = mpti_shadow_cause(&v, inputs, low);
+    s->causes[v.cause]++;
+    if (!s->first.at && v.after > s->tolerance && !(v.before > s->tolerance))
+        s->first = v;
+    if (mpti_f64_is_finite(v.before) && v.after > v.before &&
+        (!s->worst.at || v.after - v.before > s->worst.after - s->worst.before))
+        s->worst = v;
+    return v.out;
 }
 
 MPT_DEF mpt_shadowed mpt_shadow_value(mpt_shadow *s, double x)
 {
-    mpt_shadow_event v;
-    if (!mpti_shadow_open(s, &v, MPT_SHADOW_VALUE))
-        return mpti_shadow_none();
-    v.in[0].low = v.in[0].exact = x;
-    return mpti_shadow_record(s, &v, 1, x, x);
+    mpt_shadowed v;
+    v.low = v.exact = x;
+    return mpt_shadow_apply(s, MPT_SHADOW_OP_VALUE, v, v, v);
 }
 
-static mpt_shadowed mpti_shadow_sum(mpt_shadow *s, mpt_shadow_op op, mpt_shadowed a, mpt_shadowed b,
-                                    double sign)
+MPTI_SMALL void mpti_shadow_draw_event(mpti_out *o, const mpt_shadow_event *v)
 {
-    mpt_shadow_event v;
-    double           sum;
-    if (!mpti_shadow_open(s, &v, op))
-        return mpti_shadow_none();
-    v.in[0] = a;
-    v.in[1] = b;
-    sum = mpti_add_odd(a.low, sign * b.low);
-    v.cancelled = mpti_shadow_cancelled(s, a.low, b.low, sum);
-    return mpti_shadow_record(s, &v, 2, sum, a.exact + sign * b.exact);
+    int i;
+    if (!v->at) {
+        mpti_tell(o, "none\n");
+        return;
+    }
+    mpti_tell(o, "operation %u, %s: %s\n    ", v->at, mpt_shadow_op_name(v->op),
+              mpt_shadow_cause_name(v->cause));
+    for (i = 0; i < mpti_shadow_operands(v->op); i++)
+        mpti_tell(o, "%s%.6g (in double %.6g)", i ? ", " : "of ", v->in[i].low, v->in[i].exact);
+    mpti_tell(o, "\n    gives %.6g (in double %.6g); off by %.2g before, by %.2g after", v->out.low,
+              v->out.exact, v->before, v->after);
+    if (v->cancelled > 0)
+        mpti_tell(o, "; %d binades cancelled", v->cancelled);
+    mpti_tell(o, "\n");
 }
 
-MPT_DEF mpt_shadowed mpt_shadow_add(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b)
+MPTI_SMALL void mpti_shadow_draw(mpti_out *o, const void *report, const char *name)
 {
-    return mpti_shadow_sum(s, MPT_SHADOW_ADD, a, b, 1.0);
+    const mpt_shadow *const s = (const mpt_shadow *)report;
+    uint64_t                most = 1;
+    int                     i;
+    for (i = 0; i < (int)MPT_SHADOW_CAUSE_COUNT; i++)
+        most = s->causes[i] > most ? s->causes[i] : most;
+    mpti_tell(o, "%s: %u operations in %s, each beside itself in double\n", name, s->operations,
+              mpt_format_get(s->format)->name);
+    for (i = 0; i < (int)MPT_SHADOW_CAUSE_COUNT; i++)
+        mpti_tell(o, "  %-26s|%b %u\n", i ? mpt_shadow_cause_name((mpt_shadow_cause)i) : "nothing lost", '#',
+                  mpti_bar(s->causes[i], most), s->causes[i]);
+    mpti_tell(o, "  first to be off by more than %g: ", s->tolerance);
+    mpti_shadow_draw_event(o, &s->first);
+    mpti_tell(o, "  most error added: ");
+    if (s->worst.at && s->worst.at == s->first.at)
+        mpti_tell(o, "by the same\n");
+    else
+        mpti_shadow_draw_event(o, &s->worst);
 }
 
-MPT_DEF mpt_shadowed mpt_shadow_sub(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b)
-{
-    return mpti_shadow_sum(s, MPT_SHADOW_SUB, a, b, -1.0);
-}
-
-MPT_DEF mpt_shadowed mpt_shadow_mul(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b)
-{
-    mpt_shadow_event v;
-    if (!mpti_shadow_open(s, &v, MPT_SHADOW_MUL))
-        return mpti_shadow_none();
-    v.in[0] = a;
-    v.in[1] = b;
-    return mpti_shadow_record(s, &v, 2, a.low * b.low, a.exact * b.exact);
-}
-
-MPT_DEF mpt_shadowed mpt_shadow_div(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b)
-{
-    mpt_shadow_event v;
-    if (!mpti_shadow_open(s, &v, MPT_SHADOW_DIV))
-        return mpti_shadow_none();
-    v.in[0] = a;
-    v.in[1] = b;
-    return mpti_shadow_record(s, &v, 2, a.low / b.low, a.exact / b.exact);
-}
-
-MPT_DEF mpt_shadowed mpt_shadow_sqrt(mpt_shadow *s, mpt_shadowed a)
-{
-    mpt_shadow_event v;
-    if (!mpti_shadow_open(s, &v, MPT_SHADOW_SQRT))
-        return mpti_shadow_none();
-    v.in[0] = a;
-    return mpti_shadow_record(s, &v, 1, sqrt(a.low), sqrt(a.exact));
-}
-
-MPT_DEF mpt_shadowed mpt_shadow_fma(mpt_shadow *s, mpt_shadowed a, mpt_shadowed b, mpt_shadowed c)
-{
-    mpt_shadow_event v;
-    double           product, sum;
-    if (!mpti_shadow_open(s, &v, MPT_SHADOW_FMA))
-        return mpti_shadow_none();
-    v.in[0] = a;
-    v.in[1] = b;
-    v.in[2] = c;
-    product = a.low * b.low;            /* exact: at most 48 bits */
-    sum = mpti_add_odd(product, c.low);
-    v.cancelled = mpti_shadow_cancelled(s, product, c.low, sum);
-    return mpti_shadow_record(s, &v, 3, sum, fma(a.exact, b.exact, c.exact));
-}
-
-static void mpti_shadow_figures(mpti_figures *f, const char *const *name, const mpt_shadow_event *v)
-{
-    mpti_figure_count(f, name[0], v->at);
-    mpti_figure_text(f, name[1], v->at ? mpt_shadow_op_text(v->op) : "");
-    mpti_figure_text(f, name[2], v->at ? mpt_cause_text(v->cause) : "");
-    mpti_figure_real(f, name[3], v->before);
-    mpti_figure_real(f, name[4], v->after);
-    mpti_figure_real(f, name[5], v->out.low);
-    mpti_figure_real(f, name[6], v->out.exact);
-}
+#define MPTI_EVENT_FIGURES(event, i)                                                        \
+    MPTI_FIGURES(COUNT, mpt_shadow, event.at, #event "_at"),                                \
+    MPTI_ABOUT(TEXT, text[i], #event "_op," #event "_cause"),                               \
+    MPTI_FIGURES(REAL, mpt_shadow, event.before, #event "_before," #event "_after"),        \
+    MPTI_FIGURES(REAL, mpt_shadow, event.out, #event "_low," #event "_exact")
 
 MPT_DEF mpt_status mpt_shadow_write(const mpt_shadow *s, mpt_style style, const char *name, mpt_writer out)
 {
-    static const char *const first[] = {"first_at", "first_op", "first_cause", "first_before", "first_after",
-                                        "first_low", "first_exact"};
-    static const char *const worst[] = {"worst_at", "worst_op", "worst_cause", "worst_before", "worst_after",
-                                        "worst_low", "worst_exact"};
-    mpti_figures             f;
-    int                      i;
-    if (!s || !s->ready || !mpti_style_ok(style, name, out))
+    static const mpti_figures figures[] = {
+        MPTI_ABOUT(TEXT, text, "name,format"), MPTI_FIGURES(COUNT, mpt_shadow, operations, "operations"),
+        MPTI_FIGURES(COUNT, mpt_shadow, causes[MPT_SHADOW_ROUNDING],
+                     "rounding,catastrophic cancellation,absorption,underflow,overflow,invalid operation"),
+        MPTI_EVENT_FIGURES(first, 2), MPTI_EVENT_FIGURES(worst, 4), MPTI_NO_FIGURES
+    };
+    mpti_about about;
+    int        i;
+    if (!s || !s->ready || !name)
         return MPT_E_ARG;
-    f.n = 0;
-    mpti_figure_text(&f, "name", name);
-    mpti_figure_text(&f, "format", mpt_format_get(s->format)->name);
-    mpti_figure_count(&f, "operations", s->operations);
-    for (i = 1; i < (int)MPT_CAUSE_COUNT; i++)
-        mpti_figure_count(&f, mpt_cause_text((mpt_cause)i), s->causes[i]);
-    mpti_shadow_figures(&f, first, &s->first);
-    mpti_shadow_figures(&f, worst, &s->worst);
-    return mpti_write_figures(&f, style, out);
+    mpti_about_open(&about, name, s->format);
+    for (i = 2; i <= 4; i += 2) {
+        const mpt_shadow_event *const v = i == 2 ? &s->first : &s->worst;
+        about.text[i] = v->at ? mpt_shadow_op_name(v->op) : "";
+        about.text[i + 1] = v->at ? mpt_shadow_cause_name(v->cause) : "";
+    }
+    return mpti_write(out, style, figures, s, &about, MPTI_DRAWER(mpti_shadow_draw));
 }
 
 /* ---- tracking over time ---- */
@@ -5674,12 +5008,9 @@ MPT_DEF mpt_status mpt_shadow_write(const mpt_shadow *s, mpt_style style, const 
 MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format format, uint64_t every,
                                   mpt_writer out)
 {
-    const mpt_format_info *f = mpt_format_get(format);
-    if (!t || !name)
-        return MPT_E_ARG;
-    if (!f || f->specials == MPT_SPECIALS_SCALE)
-        return MPT_E_UNSUPPORTED;
-    memset(t, 0, sizeof *t);
+    const mpt_status status = name ? mpti_report_init(t, sizeof *t, format) : MPT_E_ARG;
+    if (status != MPT_OK)
+        return status;
     t->name = name;
     t->format = format;
     t->every = every;
@@ -5687,15 +5018,20 @@ MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format for
     return MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_track_sample(mpt_track *t, uint64_t step, mpt_format from, const void *x, size_t n)
+MPT_DEF mpt_status mpt_track_add(mpt_track *t, uint64_t step, mpt_format from, const void *x, size_t n)
 {
-    mpt_range    r;
-    mpti_figures f;
-    mpt_status   status;
-    int          median = 0;
-    if (!t || !t->name)
+    static const mpti_figures figures[] = {
+        MPTI_ABOUT(COUNT, count, "step"), MPTI_ABOUT(TEXT, text, "name,format"), MPTI_RANGE_COUNTS,
+        MPTI_ABOUT(WHOLE, real[2], "max_log2,median_log2"), MPTI_NO_FIGURES
+    };
+    mpti_about about;
+    mpt_range  r;
+    mpt_status status;
+    if (!t)
         return MPT_E_ARG;
-    status = mpt_range_init(&r, t->format);
+    if (!t->every || step % t->every)
+        return MPT_OK;
+    status = t->name ? mpt_range_init(&r, t->format) : MPT_E_ARG;
     if (status == MPT_OK)
         status = mpt_range_add(&r, from, x, n);
     if (status != MPT_OK)
@@ -5710,26 +5046,9 @@ MPT_DEF mpt_status mpt_track_sample(mpt_track *t, uint64_t step, mpt_format from
         t->first_overflow = step + 1u;
     if (!t->out.write)
         return MPT_OK;
-    f.n = 0;
-    mpti_figure_count(&f, "step", step);
-    mpti_figure_text(&f, "name", t->name);
-    mpti_figure_text(&f, "format", mpt_format_get(t->format)->name);
-    mpti_figure_count(&f, "count", r.count);
-    mpti_figure_count(&f, "zero", r.zero);
-    mpti_figure_count(&f, "flushed", r.flushed);
-    mpti_figure_count(&f, "subnormal", r.subnormal);
-    mpti_figure_count(&f, "normal", r.normal);
-    mpti_figure_count(&f, "overflow", r.overflow);
-    mpti_figure_count(&f, "inf", r.inf);
-    mpti_figure_count(&f, "nan", r.nan);
-    if (mpt_range_percentile(&r, 50.0, &median) == MPT_OK) {
-        mpti_figure_int(&f, "max_log2", mpti_range_log2(mpti_f64_bits(r.max_abs)));
-        mpti_figure_int(&f, "median_log2", median);
-    } else {
-        mpti_figure_real(&f, "max_log2", mpti_nan());
-        mpti_figure_real(&f, "median_log2", mpti_nan());
-    }
-    return mpti_write_figures(&f, MPT_STYLE_JSON, t->out);
+    mpti_range_about(&about, &r, t->name);
+    about.count[0] = step;
+    return mpti_write(t->out, MPT_STYLE_JSON, figures, &r, &about, NULL);
 }
 
 MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int overflow, size_t *index)
@@ -5751,236 +5070,6 @@ MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int ov
     return MPT_OK;
 }
 
-#ifndef MPT_NO_STDIO
-/* ---- drawings ---- */
-
-static mpt_status mpti_print_status(FILE *out) { return ferror(out) ? MPT_E_DATA : MPT_OK; }
-
-static void mpti_curve_print_row(FILE *out, const mpt_range *r, int k)
-{
-    const uint64_t   nonzero = mpt_range_nonzero(r);
-    mpt_range_choice c;
-    int              zero, subnormal, overflow, left = MPTI_PRINT_WIDTH;
-    (void)mpt_range_at_scale(r, k, &c);
-    zero = mpti_print_length(c.flushed, nonzero);
-    overflow = mpti_print_length(c.overflow, nonzero);
-    overflow = overflow > left - zero ? left - zero : overflow;
-    left -= zero + overflow;
-    subnormal = mpti_print_length(c.subnormal, nonzero);
-    subnormal = subnormal > left ? left : subnormal;
-    (void)fprintf(out, "  2^%-5d|", k);
-    mpti_print_signs(out, '0', zero);
-    mpti_print_signs(out, '~', subnormal);
-    mpti_print_signs(out, '#', left - subnormal);
-    mpti_print_signs(out, '!', overflow);
-    (void)fprintf(out, "|%8.2f%%%10.2f%%%9.2f%%", mpti_percent(c.flushed, nonzero),
-                  mpti_percent(c.subnormal, nonzero), mpti_percent(c.overflow, nonzero));
-}
-
-MPT_DEF mpt_status mpt_range_print_curve(FILE *out, const mpt_range *r, int first, int last,
-                                         const char *title)
-{
-    mpt_range_choice best;
-    int              k, step;
-    if (!out || !title || !r || !r->least_kept || first < -126 || last > 127 || first > last)
-        return MPT_E_ARG;
-    step = (last - first) / MPTI_PRINT_ROWS + 1;
-    (void)mpt_range_choose_scale(r, 3, NULL, &best);
-    (void)fprintf(out, "%s: what %s makes of the nonzero at each scale\n", title,
-                  mpt_format_get(r->format)->name);
-    (void)fprintf(out, "         0 becomes 0, ~ subnormal, # normal, ! overflow       become 0  subnormal"
-                  " overflow\n");
-    if (mpt_range_nonzero(r))
-        for (k = first; k <= last; k += step) {
-            mpti_curve_print_row(out, r, k);
-            if (best.log2_scale >= k && best.log2_scale < k + step)
-                (void)fprintf(out, "  <- best: 2^%d", best.log2_scale);
-            (void)fputc('\n', out);
-        }
-    return mpti_print_status(out);
-}
-
-static void mpti_print_share(FILE *out, const char *name, uint64_t part, uint64_t whole)
-{
-    const int length = mpti_print_length(part, whole);
-    (void)fprintf(out, "  %-10s|", name);
-    mpti_print_signs(out, '#', length);
-    mpti_print_signs(out, ' ', MPTI_PRINT_WIDTH - length);
-    (void)fprintf(out, "| %.2f%%\n", mpti_percent(part, whole));
-}
-
-/* The column of an error on an axis of powers of two: the last one is for 2^0 and above. */
-static int mpti_print_column(double error, int columns)
-{
-    int at;
-    if (mpti_f64_is_zero(error))
-        return 0;
-    at = mpti_f64_is_finite(error) ? mpti_range_log2(mpti_f64_bits(error)) + columns - 1 : columns - 1;
-    return at < 0 ? 0 : at < columns ? at : columns - 1;
-}
-
-MPT_DEF mpt_status mpt_roundoff_print(FILE *out, const mpt_roundoff *r, const char *title)
-{
-    mpt_roundoff_figures g;
-    char                 axis[MPTI_PRINT_WIDTH + 1];
-    uint64_t             all;
-    if (!out || !title || mpt_roundoff_get(r, &g) != MPT_OK)
-        return MPT_E_ARG;
-    all = r->exact + r->changed;
-    (void)fprintf(out, "%s: %llu values in %s x 2^%d, %.1f%% zero, %llu Inf, %llu NaN; of the others\n",
-                  title, (unsigned long long)r->count, mpt_format_get((mpt_format)r->format)->name,
-                  (int)r->log2_scale, mpti_percent(r->zero, r->count), (unsigned long long)r->inf,
-                  (unsigned long long)r->nan);
-    mpti_print_share(out, "exact", r->exact, all);
-    mpti_print_share(out, "rounded", r->changed - r->flushed - r->overflow, all);
-    mpti_print_share(out, "become 0", r->flushed, all);
-    mpti_print_share(out, "overflow", r->overflow, all);
-    if (all == r->overflow)
-        return mpti_print_status(out);
-    memset(axis, '.', MPTI_PRINT_WIDTH);
-    axis[MPTI_PRINT_WIDTH] = '\0';
-    axis[mpti_print_column(g.max_relative, MPTI_PRINT_WIDTH)] = 'M';
-    axis[mpti_print_column(g.mean_relative, MPTI_PRINT_WIDTH)] = 'o';
-    (void)fprintf(out, "  %-10s|%s| o mean %.2e, M largest %.2e\n", "error / x", axis, g.mean_relative,
-                  g.max_relative);
-    (void)fprintf(out, "             2^-%d%*s2^0   bias %+.4f ulp, SQNR ", MPTI_PRINT_WIDTH - 1,
-                  MPTI_PRINT_WIDTH - 8, "", g.bias_ulps);
-    if (mpti_f64_is_finite(g.sqnr_db))
-        (void)fprintf(out, "%.1f dB\n", g.sqnr_db);
-    else
-        (void)fprintf(out, "without noise\n");
-    return mpti_print_status(out);
-}
-
-/* The lowest margin of the drawing's row that starts at i: `group` of them, none across the line, or all of
- * the tail's that hold next to nothing. */
-static int mpti_update_row_end(const mpt_update *r, int i, int group, int lowest, uint64_t looked)
-{
-    const int line = MPT_UPDATE_MARGINS / 2;
-    uint64_t  upto = 0;
-    int       j;
-    for (j = lowest; j <= i; j++)
-        upto += r->margin[j];
-    if (mpti_percent(upto, looked) < 0.05)
-        group = MPT_UPDATE_MARGINS;
-    while (--group && i > lowest && i != line)
-        i--;
-    return i;
-}
-
-static void mpti_update_print_rows(FILE *out, const mpt_update *r, int lowest, int top, uint64_t looked)
-{
-    const int line = MPT_UPDATE_MARGINS / 2, group = (top - lowest) / MPTI_PRINT_ROWS + 1;
-    uint64_t  most = 1;
-    int       draw, i, j, end;
-    for (draw = 0; draw < 2; draw++)        /* first round: the longest bar */
-        for (i = end = top; i >= lowest; i = end - 1) {
-            uint64_t c = 0;
-            end = mpti_update_row_end(r, i, group, lowest, looked);
-            for (j = end; j <= i; j++)
-                c += r->margin[j];
-            most = c > most ? c : most;
-            if (draw) {
-                mpti_range_print_row(out, i - line, end - line, c, most, looked);
-                if (end == line)
-                    (void)fputs("  -------+--- half a gap: below it an update is lost\n", out);
-            }
-        }
-}
-
-MPT_DEF mpt_status mpt_update_print(FILE *out, const mpt_update *r, const char *title)
-{
-    uint64_t looked;
-    int      first = 0, last = MPT_UPDATE_MARGINS - 1, factor = 0;
-    if (!out || !title || !r || !r->ready)
-        return MPT_E_ARG;
-    looked = r->count - r->none;
-    (void)fprintf(out, "%s: %llu updates of weights in %s, %llu zero or not finite\n", title,
-                  (unsigned long long)r->count, mpt_format_get(r->format)->name,
-                  (unsigned long long)r->none);
-    (void)fprintf(out, "  of the others: %.1f%% lost, %.1f%% at least half lost, %.1f%% to the wrong side, "
-                  "%.1f%% overflow\n", mpti_percent(r->lost, looked), mpti_percent(r->half_lost, looked),
-                  mpti_percent(r->sign_wrong, looked), mpti_percent(r->overflow, looked));
-    if (!looked)
-        return mpti_print_status(out);
-    while (!r->margin[first]) first++;
-    while (!r->margin[last]) last--;
-    (void)fputs("  |update| / half a gap\n", out);
-    mpti_update_print_rows(out, r, first, last, looked);
-    if (mpt_update_vanishing(r, 0.5, &factor) == MPT_OK)
-        (void)fprintf(out, "  half of them vanish at learning rate x 2^%d and below\n", factor);
-    return mpti_print_status(out);
-}
-
-MPT_DEF mpt_status mpt_sums_print(FILE *out, const mpt_sums *s, const char *title)
-{
-    static const char letters[] = "hbskKNPd";
-    mpt_sums_figures  g;
-    char              axis[MPTI_PRINT_WIDTH + 4];
-    const int         columns = (int)sizeof axis - 1;
-    int               i;
-    if (!out || mpt_sums_get(s, &g) != MPT_OK)
-        return MPT_E_ARG;
-    if (title) {
-        (void)fprintf(out, "%s: relative error of the sum of n terms\n ", title);
-        for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++)
-            (void)fprintf(out, " %c %s,", letters[i], mpt_sum_method_name((mpt_sum_method)i));
-        (void)fprintf(out, " * several\n           n  2^-%d or exact%*s2^0\n", columns - 1, columns - 17, "");
-    }
-    memset(axis, '.', (size_t)columns);
-    axis[columns] = '\0';
-    for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++) {
-        char *const at = axis + mpti_print_column(g.relative[i], columns);
-        *at = *at == '.' ? letters[i] : '*';
-    }
-    (void)fprintf(out, "  %10llu |%s|\n", (unsigned long long)s->n, axis);
-    return mpti_print_status(out);
-}
-
-static void mpti_shadow_print_event(FILE *out, const mpt_shadow_event *v)
-{
-    static const int inputs[] = {1, 2, 2, 2, 2, 1, 3};
-    int              i;
-    if (!v->at) {
-        (void)fputs("none\n", out);
-        return;
-    }
-    (void)fprintf(out, "operation %llu, %s: %s\n    ", (unsigned long long)v->at,
-                  mpt_shadow_op_text(v->op), mpt_cause_text(v->cause));
-    for (i = 0; i < inputs[v->op]; i++)
-        (void)fprintf(out, "%s%.6g (in double %.6g)", i ? ", " : "of ", v->in[i].low, v->in[i].exact);
-    (void)fprintf(out, "\n    gives %.6g (in double %.6g); off by %.2g before, by %.2g after", v->out.low,
-                  v->out.exact, v->before, v->after);
-    if (v->cancelled > 0)
-        (void)fprintf(out, "; %d binades cancelled", v->cancelled);
-    (void)fputc('\n', out);
-}
-
-MPT_DEF mpt_status mpt_shadow_print(FILE *out, const mpt_shadow *s, const char *title)
-{
-    uint64_t most = 1;
-    int      i;
-    if (!out || !title || !s || !s->ready)
-        return MPT_E_ARG;
-    for (i = 0; i < (int)MPT_CAUSE_COUNT; i++)
-        most = s->causes[i] > most ? s->causes[i] : most;
-    (void)fprintf(out, "%s: %llu operations in %s, each beside itself in double\n", title,
-                  (unsigned long long)s->operations, mpt_format_get(s->format)->name);
-    for (i = 0; i < (int)MPT_CAUSE_COUNT; i++) {
-        (void)fprintf(out, "  %-26s|", i ? mpt_cause_text((mpt_cause)i) : "nothing lost");
-        mpti_print_signs(out, '#', mpti_print_length(s->causes[i], most));
-        (void)fprintf(out, " %llu\n", (unsigned long long)s->causes[i]);
-    }
-    (void)fprintf(out, "  first to be off by more than %g: ", s->tolerance);
-    mpti_shadow_print_event(out, &s->first);
-    (void)fputs("  most error added: ", out);
-    if (s->worst.at && s->worst.at == s->first.at)
-        (void)fputs("by the same\n", out);
-    else
-        mpti_shadow_print_event(out, &s->worst);
-    return mpti_print_status(out);
-}
-
 static char mpti_track_sign(const mpt_track *t)
 {
     static const char signs[] = " .:-=+*#%@";
@@ -5988,30 +5077,32 @@ static char mpti_track_sign(const mpt_track *t)
         return '?';
     if (t->overflow)
         return '!';
-    return signs[t->flushed ? 1 + (int)(8.999 * (double)t->flushed / (double)t->nonzero) : 0];
+    return signs[t->flushed ? 1 + (int)mpti_share(t->flushed, t->nonzero, 8.999) : 0];
 }
 
-MPT_DEF mpt_status mpt_tracks_print(FILE *out, const mpt_track *tracks, size_t count, uint64_t step,
-                                    const char *title)
+MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64_t step, const char *title,
+                                   mpt_writer out)
 {
-    size_t i;
-    if (!out || (count && !tracks))
+    mpti_out         o;
+    const mpt_status status = mpti_out_open(&o, out, MPT_STYLE_DRAWING, MPTI_DRAWER(mpti_range_draw));
+    size_t           i;
+    if (count && !tracks)
         return MPT_E_ARG;
+    if (status != MPT_OK)
+        return status;
     if (title) {
-        (void)fprintf(out, "%s: share that becomes 0, from none over .:-=+*#%% to @ nearly all; ! overflow\n",
-                      title);
-        (void)fputs("  from left to right: ", out);
+        mpti_tell(&o, "%s: share that becomes 0, from none over .:-=+*#%% to @ nearly all; ! overflow\n"
+                  "  from left to right: ", title);
         for (i = 0; i < count; i++)
-            (void)fprintf(out, "%s%s", i ? ", " : "", tracks[i].name ? tracks[i].name : "?");
-        (void)fputc('\n', out);
+            mpti_tell(&o, i ? ", %s" : "%s", tracks[i].name ? tracks[i].name : "?");
+        mpti_tell(&o, "\n");
     }
-    (void)fprintf(out, "  step %-9llu|", (unsigned long long)step);
+    mpti_tell(&o, "  step %-9u|", step);
     for (i = 0; i < count; i++)
-        mpti_print_signs(out, mpti_track_sign(&tracks[i]), 2);
-    (void)fputs("|\n", out);
-    return mpti_print_status(out);
+        mpti_tell(&o, "%b", mpti_track_sign(&tracks[i]), 2);
+    mpti_tell(&o, "|\n");
+    return mpti_out_close(&o);
 }
-#endif /* MPT_NO_STDIO */
 
 // >>M16 implementation: scaler, check, clip --------------------------------------------------------
 
@@ -10598,7 +9689,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M5), its rule in mpti_scaler_advance (>>M13), which
  *   the GPU shares, its limits in mpti_scaler_config_ok (>>M16), a trace in tests/test_mpt.c.
  * A report: counts that merge, in a plain struct, thresholds taken from the codec (see
- *   mpti_range_limit); drawing apart from counting. */
+ *   mpti_range_limits); drawing apart from counting. */
 
 // >>M23 licence ------------------------------------------------------------------------------------
 /* MIT licence, as mpt_half.h.  Copyright (c) 2026 the mpt authors. */

@@ -55,7 +55,7 @@ static void show_storage(void)
            "         become 0   mean error   largest    signal to noise\n", COUNT);
     for (f = 0; f < 2; f++) {
         (void)mpt_roundoff_init(&r, formats[f], NULL, 0);
-        (void)mpt_roundoff_add_f32(&r, weight, COUNT);
+        (void)mpt_roundoff_add(&r, MPT_F32, weight, COUNT);
         (void)mpt_roundoff_get(&r, &g);
         printf("  %s %10d %11.3f%% %8.3f%% %12.0f dB\n", names[f], (int)r.flushed,
                100.0 * g.mean_relative, 100.0 * g.max_relative, g.sqnr_db);
@@ -65,9 +65,10 @@ static void show_storage(void)
 
 static void show_updates(void)
 {
-    static mpt_update r[3];
-    int               e, f, i, factor = 0;
-    printf("\n3. Updates. The same weights, each moved once by learning rate times gradient (mpt_update).\n\n"
+    static mpt_stagnation r[3];
+    int                   e, f, i, factor = 0;
+    printf("\n3. Updates. The same weights, each moved once by learning rate times gradient "
+           "(mpt_stagnation).\n\n"
            "                 updates lost, if the weights live in\n"
            "  learning rate     FP16      BF16      FP32\n");
     for (e = 0; e >= -24; e -= 4) {
@@ -75,15 +76,15 @@ static void show_updates(void)
         for (i = 0; i < COUNT; i++)
             update[i] = -ldexpf(gradient[i], e);
         for (f = 0; f < 3; f++) {
-            (void)mpt_update_init(&r[f], formats[f]);
-            (void)mpt_update_add_f32(&r[f], weight, update, COUNT);
+            (void)mpt_stagnation_init(&r[f], formats[f]);
+            (void)mpt_stagnation_add(&r[f], weight, update, COUNT);
             printf("%9.1f%%", 100.0 * (double)r[f].lost / (double)(r[f].count - r[f].none));
         }
         printf("\n");
     }
     printf("\n   One such report, of any learning rate, tells where half of the updates are lost:\n  ");
     for (f = 0; f < 3; f++) {
-        (void)mpt_update_vanishing(&r[f], 0.5, &factor);
+        (void)mpt_stagnation_vanishing(&r[f], 0.5, &factor);
         printf(" %s 2^%d%s", names[f], factor - 24, f < 2 ? "," : ".\n");
     }
 }
@@ -105,7 +106,7 @@ static void show_sums(void)
     for (k = 1; k <= 1L << 22; k++) {
         const float  term = (float)(1.0 / (double)k);
         const double f16 = s.f16, bf16 = s.bf16, f32 = (double)s.f32;
-        (void)mpt_sums_add(&s, &term, NULL, 1);
+        (void)mpt_sums_add(&s, &term, NULL, 1, 0);
         if (s.f16 > f16) moved[0] = k;
         if (s.bf16 > bf16) moved[1] = k;
         if ((double)s.f32 > f32) moved[2] = k;
@@ -126,7 +127,7 @@ static void show_sums(void)
 static void show_shadow(const char *text, const mpt_shadow *s, mpt_shadowed result)
 {
     printf("  %-36s %9.4g %9.4g   %2d, %-4s %s\n", text, result.low, result.exact, (int)s->first.at,
-           mpt_shadow_op_text(s->first.op), mpt_cause_text(s->first.cause));
+           mpt_shadow_op_name(s->first.op), mpt_shadow_cause_name(s->first.cause));
 }
 
 /* Four small programs, each operation rounded to FP16, with a double at its side. */
@@ -142,25 +143,25 @@ static void show_operations(void)
     x = mpt_shadow_value(&s, 1.0);
     y = mpt_shadow_value(&s, 0.0004);
     for (i = 0; i < 100; i++)
-        x = mpt_shadow_add(&s, x, y);
+        x = mpt_shadow_apply(&s, MPT_SHADOW_OP_ADD, x, y, y);
     show_shadow("weight 1, plus 0.0004 a hundred times", &s, x);
 
     (void)mpt_shadow_init(&s, MPT_F16, 0.01);
     x = mpt_shadow_value(&s, 300.0);
     y = mpt_shadow_value(&s, 400.0);
-    x = mpt_shadow_mul(&s, x, x);
-    y = mpt_shadow_fma(&s, y, y, x);
-    show_shadow("sqrt(300 * 300 + 400 * 400)", &s, mpt_shadow_sqrt(&s, y));
+    x = mpt_shadow_apply(&s, MPT_SHADOW_OP_MUL, x, x, x);
+    y = mpt_shadow_apply(&s, MPT_SHADOW_OP_FMA, y, y, x);
+    show_shadow("sqrt(300 * 300 + 400 * 400)", &s, mpt_shadow_apply(&s, MPT_SHADOW_OP_SQRT, y, y, y));
 
     (void)mpt_shadow_init(&s, MPT_F16, 0.01);
     x = mpt_shadow_value(&s, 0.0002);
     y = mpt_shadow_value(&s, 0.0001);
-    show_shadow("a gradient: 0.0002 * 0.0001", &s, mpt_shadow_mul(&s, x, y));
+    show_shadow("a gradient: 0.0002 * 0.0001", &s, mpt_shadow_apply(&s, MPT_SHADOW_OP_MUL, x, y, y));
 
     (void)mpt_shadow_init(&s, MPT_F16, 0.01);
     x = mpt_shadow_value(&s, 100.7);
     y = mpt_shadow_value(&s, 100.4);
-    show_shadow("a difference: 100.7 - 100.4", &s, mpt_shadow_sub(&s, x, y));
+    show_shadow("a difference: 100.7 - 100.4", &s, mpt_shadow_apply(&s, MPT_SHADOW_OP_SUB, x, y, y));
 }
 
 int main(void)

@@ -93,7 +93,8 @@ static mpt_range_choice choose_scale(const mpt_range *r)
     const uint64_t      nonzero = mpt_range_nonzero(r);
     mpt_range_choice    c = {0.0f, 0, 0, 0, 0, 0};
     int                 i;
-    (void)mpt_range_print_curve(stdout, r, 0, 36, "\nGradients times a loss scale");
+    (void)mpt_range_write_curve(r, 0, 36, MPT_STYLE_DRAWING, "\nGradients times a loss scale",
+                                mpt_writer_file(stdout));
     printf("\nThe one to take, if 3 doublings are left for the next batch (mpt_range_choose_scale):\n\n"
            "  tolerated loss   scale   become 0 or subnormal\n");
     for (i = 0; i < 3; i++) {
@@ -112,7 +113,7 @@ static int count_flushed(int flushed[LAYERS])
     int                 l, total = 0;
     for (l = 0; l < LAYERS; l++) {
         (void)mpt_roundoff_init(&r, MPT_F16, NULL, 0);
-        (void)mpt_roundoff_add_f32(&r, &grad[l][0][0], LAYER_COUNT);
+        (void)mpt_roundoff_add(&r, MPT_F32, &grad[l][0][0], LAYER_COUNT);
         total += flushed[l] = (int)r.flushed;
     }
     return total;
@@ -120,7 +121,7 @@ static int count_flushed(int flushed[LAYERS])
 
 int main(void)
 {
-    static mpt_ranges all;
+    static mpt_survey all;
     static mpt_range  f16;
     mpt_range_choice  choice;
     int               before[LAYERS], after[LAYERS], lost, lost_after, nonzero, differ = 0, l, i;
@@ -130,12 +131,13 @@ int main(void)
     backward(1.0f);
     lost = count_flushed(before);
 
-    (void)mpt_ranges_init(&all);
-    (void)mpt_ranges_add_f32(&all, &grad[0][0][0], COUNT);
-    (void)mpt_ranges_get(&all, MPT_F16, &f16);
+    (void)mpt_survey_init(&all);
+    (void)mpt_survey_add(&all, MPT_F32, &grad[0][0][0], COUNT);
+    (void)mpt_survey_get(&all, MPT_F16, &f16);
     nonzero = (int)mpt_range_nonzero(&f16);
-    (void)mpt_range_print(stdout, &f16, "Gradients as they are");
-    (void)mpt_ranges_print(stdout, &all, "\nFrom the same pass, every format");
+    (void)mpt_range_write(&f16, MPT_STYLE_DRAWING, "Gradients as they are", mpt_writer_file(stdout));
+    (void)mpt_survey_write(&all, MPT_STYLE_DRAWING, "\nFrom the same pass, every format",
+                           mpt_writer_file(stdout));
     choice = choose_scale(&f16);
 
     /* Scaling the loss means: start the backward pass with the scale in place of 1. A power of two

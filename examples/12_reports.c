@@ -123,7 +123,7 @@ static void write_heat(FILE *f, int now)
     int              l;
     for (l = 0; f && l < LAYERS; l++) {
         (void)mpt_range_init(&r, MPT_F16);
-        (void)mpt_range_add_f32(&r, &grad[l][0][0], COUNT);
+        (void)mpt_range_add(&r, MPT_F32, &grad[l][0][0], COUNT);
         (void)fprintf(f, "%d,%d,%.4f\n", now, l + 1,
                       100.0 * (double)r.flushed / (double)mpt_range_nonzero(&r));
     }
@@ -147,11 +147,12 @@ static void train(const char *dir)
         forward();
         backward();
         for (l = 0; l < LAYERS; l++)
-            (void)mpt_track_f32(&track[l], (uint64_t)t, &grad[l][0][0], COUNT);
+            (void)mpt_track_add(&track[l], (uint64_t)t, MPT_F32, &grad[l][0][0], COUNT);
         if (t % EVERY == 0)
             write_heat(heat, t);
         if (t % (4 * EVERY) == 0)
-            (void)mpt_tracks_print(stdout, track, LAYERS, (uint64_t)t, t ? NULL : "Gradients in f16");
+            (void)mpt_track_write(track, LAYERS, (uint64_t)t, t ? NULL : "Gradients in f16",
+                                  mpt_writer_file(stdout));
         step(1024.0f);
     }
     close_or_die(lines, "track.jsonl");
@@ -165,14 +166,15 @@ static void train(const char *dir)
 
 static void show_formats(void)
 {
-    static mpt_ranges a;
+    static mpt_survey a;
     static mpt_range  r;
-    (void)mpt_ranges_init(&a);
-    (void)mpt_ranges_add_f32(&a, &grad[0][0][0], LAYERS * COUNT);
+    (void)mpt_survey_init(&a);
+    (void)mpt_survey_add(&a, MPT_F32, &grad[0][0][0], LAYERS * COUNT);
     printf("\n2. Every format, and every scale, from one pass.\n");
-    (void)mpt_ranges_print(stdout, &a, "Gradients of the last step");
-    (void)mpt_ranges_get(&a, MPT_F16, &r);
-    (void)mpt_range_print_curve(stdout, &r, 0, 44, "\nThe same gradients");
+    (void)mpt_survey_write(&a, MPT_STYLE_DRAWING, "Gradients of the last step", mpt_writer_file(stdout));
+    (void)mpt_survey_get(&a, MPT_F16, &r);
+    (void)mpt_range_write_curve(&r, 0, 44, MPT_STYLE_DRAWING, "\nThe same gradients",
+                                mpt_writer_file(stdout));
 }
 
 static void show_rounding(void)
@@ -183,18 +185,18 @@ static void show_rounding(void)
     printf("\n3. Rounding the weights.\n");
     for (f = 0; f < 2; f++) {
         (void)mpt_roundoff_init(&r, formats[f], NULL, 0);
-        (void)mpt_roundoff_add_f32(&r, &weight[0][0][0], LAYERS * WIDTH * WIDTH);
-        (void)mpt_roundoff_print(stdout, &r, "Weights");
+        (void)mpt_roundoff_add(&r, MPT_F32, &weight[0][0][0], LAYERS * WIDTH * WIDTH);
+        (void)mpt_roundoff_write(&r, MPT_STYLE_DRAWING, "Weights", mpt_writer_file(stdout));
     }
 }
 
 static void show_updates(void)
 {
-    mpt_update r;
+    mpt_stagnation r;
     printf("\n4. Updates, if the weights themselves were kept in a small format (no FP32 master).\n");
-    (void)mpt_update_init(&r, MPT_F16);
-    (void)mpt_update_add_f32(&r, &weight[0][0][0], &update[0][0][0], LAYERS * WIDTH * WIDTH);
-    (void)mpt_update_print(stdout, &r, "The last step");
+    (void)mpt_stagnation_init(&r, MPT_F16);
+    (void)mpt_stagnation_add(&r, &weight[0][0][0], &update[0][0][0], LAYERS * WIDTH * WIDTH);
+    (void)mpt_stagnation_write(&r, MPT_STYLE_DRAWING, "The last step", mpt_writer_file(stdout));
 }
 
 /* The same sum in eight ways, looked at whenever the number of terms has doubled. */
@@ -208,12 +210,13 @@ static void show_sums(const char *dir)
     printf("\n5. Sums. ");
     while (s.n < ((uint64_t)1 << 20)) {
         const float x = 0.5f + 0.5f * uniform();
-        (void)mpt_sums_add(&s, &x, NULL, 1);
+        (void)mpt_sums_add(&s, &x, NULL, 1, 0);
         if (s.n != next)
             continue;
         if (f)
             (void)mpt_sums_write(&s, MPT_STYLE_CSV, "uniform", mpt_writer_file(f));
-        (void)mpt_sums_print(stdout, &s, next == 16 ? "Numbers between 0 and 1" : NULL);
+        (void)mpt_sums_write(&s, MPT_STYLE_DRAWING, next == 16 ? "Numbers between 0 and 1" : NULL,
+                             mpt_writer_file(stdout));
         next *= 2;
     }
     close_or_die(f, "growth.csv");
@@ -223,21 +226,23 @@ static void show_sums(const char *dir)
 static void show_shadow(void)
 {
     mpt_shadow   s;
-    mpt_shadowed sum, squares, n, mean, variance;
+    mpt_shadowed sum, squares, n, mean, mean_squared, variance;
     int          i;
     (void)mpt_shadow_init(&s, MPT_F16, 0.05);
     sum = squares = mpt_shadow_value(&s, 0.0);
     n = mpt_shadow_value(&s, 8.0);
     for (i = 0; i < 8; i++) {
         const mpt_shadowed x = mpt_shadow_value(&s, 20.0 + 0.25 * (double)i);
-        sum = mpt_shadow_add(&s, sum, x);
-        squares = mpt_shadow_fma(&s, x, x, squares);
+        sum = mpt_shadow_apply(&s, MPT_SHADOW_OP_ADD, sum, x, x);
+        squares = mpt_shadow_apply(&s, MPT_SHADOW_OP_FMA, x, x, squares);
     }
-    mean = mpt_shadow_div(&s, sum, n);
-    variance = mpt_shadow_sub(&s, mpt_shadow_div(&s, squares, n), mpt_shadow_mul(&s, mean, mean));
+    mean = mpt_shadow_apply(&s, MPT_SHADOW_OP_DIV, sum, n, n);
+    mean_squared = mpt_shadow_apply(&s, MPT_SHADOW_OP_MUL, mean, mean, mean);
+    squares = mpt_shadow_apply(&s, MPT_SHADOW_OP_DIV, squares, n, n);
+    variance = mpt_shadow_apply(&s, MPT_SHADOW_OP_SUB, squares, mean_squared, mean_squared);
     printf("\n6. A shadow run: E[x^2] - E[x]^2 in f16 gives %g, in double %g.\n", variance.low,
            variance.exact);
-    (void)mpt_shadow_print(stdout, &s, "The variance");
+    (void)mpt_shadow_write(&s, MPT_STYLE_DRAWING, "The variance", mpt_writer_file(stdout));
 }
 
 int main(int argc, char **argv)

@@ -510,7 +510,7 @@ static void see_range(const mpt_range *r)
 static void range_reports(void)
 {
     static mpt_range  r, s;
-    static mpt_ranges all;
+    static mpt_survey all;
     int               format, k;
     for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
         for (k = 0; k < 4; k++)
@@ -526,19 +526,19 @@ static void range_reports(void)
                 (void)mpt_range_write(&r, MPT_STYLE_JSON, "x", hole);
                 (void)mpt_range_write(&r, MPT_STYLE_TEXT, "x", hole);
                 (void)mpt_range_write_histogram(&r, hole);
-                (void)mpt_range_write_curve(&r, -20, 20, hole);
+                (void)mpt_range_write_curve(&r, -20, 20, MPT_STYLE_CSV, "", hole);
             }
     for (k = 0; k < 6; k++) {
-        (void)mpt_ranges_init(&all);
+        (void)mpt_survey_init(&all);
         if (k == 1)
             fill_floats(in.f32, MOST, 1e-3f);
         else
             fill_codes(in.bytes, six[k], MOST);
-        (void)mpt_ranges_add(&all, six[k], in.bytes, MOST);
+        (void)mpt_survey_add(&all, six[k], in.bytes, MOST);
         for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
-            if (mpt_ranges_get(&all, (mpt_format)format, &r) == MPT_OK)
+            if (mpt_survey_get(&all, (mpt_format)format, &r) == MPT_OK)
                 see_range(&r);
-        (void)mpt_ranges_write(&all, MPT_STYLE_CSV, "a,b", hole);
+        (void)mpt_survey_write(&all, MPT_STYLE_CSV, "a,b", hole);
     }
     (void)mpt_range_init(&r, MPT_F16);
     (void)mpt_range_init(&s, MPT_F16);
@@ -580,34 +580,37 @@ static void rounding_reports(void)
 
 static void other_reports(void)
 {
-    static mpt_update u;
-    static mpt_sums   sums;
-    mpt_shadow        shadow;
-    mpt_shadowed      a, b;
-    mpt_track         track;
-    int               k;
+    static mpt_stagnation u;
+    static mpt_sums       sums;
+    mpt_shadow            shadow;
+    mpt_shadowed          a, b, c;
+    mpt_track             track;
+    int                   k;
     fill_floats(in.f32, 3000, 1.0f);
     fill_floats(other.f32, 3000, 1e-3f);
     for (k = 0; k < 3; k++) {
-        (void)mpt_update_init(&u, k ? train[k] : MPT_E4M3);
-        (void)mpt_update_add_f32(&u, in.f32, other.f32, 3000);
-        (void)mpt_update_write(&u, MPT_STYLE_JSON, "u", hole);
-        see_array(u.margin, MPT_UPDATE_MARGINS, 8);
+        (void)mpt_stagnation_init(&u, k ? train[k] : MPT_E4M3);
+        (void)mpt_stagnation_add(&u, in.f32, other.f32, 3000);
+        (void)mpt_stagnation_write(&u, MPT_STYLE_JSON, "u", hole);
+        see_array(u.margin, MPT_STAGNATION_MARGINS, 8);
         memset(&sums, 0, sizeof sums);
-        (void)mpt_sums_add(&sums, in.f32, k ? other.f32 : NULL, 1000);
-        (void)mpt_sums_add_backward(&sums, in.f32 + 1000, k ? other.f32 : NULL, 1000);
+        (void)mpt_sums_add(&sums, in.f32, k ? other.f32 : NULL, 1000, 0);
+        (void)mpt_sums_add(&sums, in.f32 + 1000, k ? other.f32 : NULL, 1000, 1);
         (void)mpt_sums_write(&sums, MPT_STYLE_TEXT, "s", hole);
         (void)mpt_shadow_init(&shadow, k ? train[k] : MPT_E5M2, 0.01);
         a = mpt_shadow_value(&shadow, 0.1);
         for (k += 0; shadow.operations < 1000u;) {
             b = mpt_shadow_value(&shadow, (double)in.f32[shadow.operations]);
-            a = mpt_shadow_fma(&shadow, a, b, mpt_shadow_sub(&shadow, b, a));
-            a = mpt_shadow_div(&shadow, a, mpt_shadow_sqrt(&shadow, mpt_shadow_mul(&shadow, b, b)));
-            a = mpt_shadow_add(&shadow, a, b);
+            a = mpt_shadow_apply(&shadow, MPT_SHADOW_OP_FMA, a, b,
+                                 mpt_shadow_apply(&shadow, MPT_SHADOW_OP_SUB, b, a, a));
+            c = mpt_shadow_apply(&shadow, MPT_SHADOW_OP_MUL, b, b, b);
+            c = mpt_shadow_apply(&shadow, MPT_SHADOW_OP_SQRT, c, c, c);
+            a = mpt_shadow_apply(&shadow, MPT_SHADOW_OP_DIV, a, c, c);
+            a = mpt_shadow_apply(&shadow, MPT_SHADOW_OP_ADD, a, b, b);
         }
         (void)mpt_shadow_write(&shadow, MPT_STYLE_JSON, "s", hole);
         (void)mpt_track_init(&track, "t", MPT_F16, 2, hole);
-        (void)mpt_track_f32(&track, (uint64_t)k, other.f32, 3000);
+        (void)mpt_track_add(&track, (uint64_t)k, MPT_F32, other.f32, 3000);
     }
 }
 

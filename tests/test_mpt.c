@@ -1465,7 +1465,7 @@ TEST(structs_have_no_padding)
     CHECK_EQ_U(sizeof(mpt_sgd), 4 * 4 + 8);
     CHECK_EQ_U(sizeof(mpt_adamw), 6 * 4 + 8);
     CHECK_EQ_U(sizeof(mpt_range), (8 + MPT_RANGE_BINS + 2 + 3) * 8 + 2 * 4);
-    CHECK_EQ_U(sizeof(mpt_ranges), (4 + MPT_RANGE_BINS + 2 * MPT_RANGES_EDGES + 1 + 2) * 8);
+    CHECK_EQ_U(sizeof(mpt_survey), (4 + MPT_RANGE_BINS + 2 * MPT_SURVEY_EDGES + 1 + 2) * 8);
 }
 
 /* Copy everything in the middle of a step, continue both: the same to the last byte. */
@@ -1526,7 +1526,7 @@ static mpt_range range_of(mpt_format format, const float *x, size_t n)
     mpt_range r;
     memset(&r, 0xa5, sizeof r);
     CHECK_EQ_I(mpt_range_init(&r, format), MPT_OK);
-    CHECK_EQ_I(mpt_range_add_f32(&r, x, n), MPT_OK);
+    CHECK_EQ_I(mpt_range_add(&r, MPT_F32, x, n), MPT_OK);
     return r;
 }
 
@@ -1668,13 +1668,13 @@ TEST(range_of_all_halves)
     for (k = 0; k < COUNT(range_formats); k++) {
         mpt_range from_half, from_float;
         (void)mpt_range_init(&from_half, range_formats[k]);
-        CHECK_EQ_I(mpt_range_add_f16(&from_half, h, 65536), MPT_OK);
+        CHECK_EQ_I(mpt_range_add(&from_half, MPT_F16, h, 65536), MPT_OK);
         (void)mpt_range_init(&from_float, range_formats[k]);
         for (i = 0; i < 65536; i++)
             reference_add(&from_float, mpt_f32_from_f16(h[i]));
         CHECK(!memcmp(&from_half, &from_float, sizeof from_half));
         (void)mpt_range_init(&from_half, range_formats[k]);
-        CHECK_EQ_I(mpt_range_add_bf16(&from_half, b, 65536), MPT_OK);
+        CHECK_EQ_I(mpt_range_add(&from_half, MPT_BF16, b, 65536), MPT_OK);
         for (i = 0; i < 65536; i++)
             f[i] = mpt_f32_from_bf16(b[i]);
         (void)mpt_range_init(&from_float, range_formats[k]);
@@ -1702,7 +1702,8 @@ TEST(range_merges_in_any_order)
         for (i = 0; i < COUNT(part); i++)
             (void)mpt_range_init(&part[i], format);
         for (i = 0; i < n; i++)
-            CHECK_EQ_I(mpt_range_add_f32(&part[mt_random() % (round % 5u + 1u)], &numbers[i], 1), MPT_OK);
+            CHECK_EQ_I(mpt_range_add(&part[mt_random() % (round % 5u + 1u)], MPT_F32, &numbers[i], 1),
+                       MPT_OK);
         while (parts > 1) {
             const size_t a = (size_t)(mt_random() % parts);
             const size_t b = (a + 1u + (size_t)(mt_random() % (parts - 1u))) % parts;
@@ -1748,16 +1749,16 @@ TEST(range_refusals)
     CHECK_EQ_I(mpt_range_init(&r, MPT_E8M0), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_range_init(&r, MPT_FORMAT_COUNT), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_range_init(&r, (mpt_format)15), MPT_E_UNSUPPORTED);
-    CHECK_EQ_I(mpt_range_add_f32(NULL, &x, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add_f32(&r, NULL, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add_f32(&zeroed, &x, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add_f16(NULL, &h, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add_f16(&r, NULL, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add_f16(&zeroed, &h, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add_bf16(NULL, &b, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add_bf16(&r, NULL, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add_f16(&r, NULL, 0), MPT_OK);
-    CHECK_EQ_I(mpt_range_add_bf16(&r, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_range_add(NULL, MPT_F32, &x, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add(&r, MPT_F32, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add(&zeroed, MPT_F32, &x, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add(NULL, MPT_F16, &h, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add(&r, MPT_F16, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add(&zeroed, MPT_F16, &h, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add(NULL, MPT_BF16, &b, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add(&r, MPT_BF16, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_add(&r, MPT_F16, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_range_add(&r, MPT_BF16, NULL, 0), MPT_OK);
     CHECK_EQ_I(mpt_range_merge(&r, &other), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_merge(&r, &zeroed), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_merge(&zeroed, &r), MPT_E_ARG);
@@ -1893,7 +1894,7 @@ static int draw(const mpt_range *r, const char *title)
     memset(&drawn, 0, sizeof drawn);
     if (!f)
         return 0;
-    CHECK_EQ_I(mpt_range_print(f, r, title), MPT_OK);
+    CHECK_EQ_I(mpt_range_write(r, MPT_STYLE_DRAWING, title, mpt_writer_file(f)), MPT_OK);
     rewind(f);
     n = fread(drawn.text, 1, sizeof drawn.text - 1, f);
     (void)fclose(f);
@@ -1995,7 +1996,7 @@ TEST(range_print_corners)
     CHECK_EQ_S(drawn.line[2], "  -------+--- f16: 2^16 and above: overflow");
     CHECK_EQ_S(drawn.line[4], "  -------+--- f16: 2^-14 is the last with all bits; below: subnormal");
     for (many[0] = 1.0f; r.count < 10002; )     /* one in ten thousand shows, and is not called 0 */
-        CHECK_EQ_I(mpt_range_add_f32(&r, many, 1), MPT_OK);
+        CHECK_EQ_I(mpt_range_add(&r, MPT_F32, many, 1), MPT_OK);
     CHECK(draw(&r, "most are 1"));
     row_is(15, 1, " <0.1%");
     row_is(0, 50, " 100.0%");
@@ -2006,13 +2007,13 @@ TEST(range_print_refusals)
     mpt_range r = range_of(MPT_F16, NULL, 0), zeroed;
     FILE     *full = fopen("/dev/full", "w");
     memset(&zeroed, 0, sizeof zeroed);
-    CHECK_EQ_I(mpt_range_print(NULL, &r, "t"), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_print(stdout, NULL, "t"), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_print(stdout, &r, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_print(stdout, &zeroed, "t"), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_DRAWING, "t", mpt_writer_file(NULL)), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_write(NULL, MPT_STYLE_DRAWING, "t", mpt_writer_file(stdout)), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_DRAWING, NULL, mpt_writer_file(stdout)), MPT_E_ARG);
+    CHECK_EQ_I(mpt_range_write(&zeroed, MPT_STYLE_DRAWING, "t", mpt_writer_file(stdout)), MPT_E_ARG);
     if (full) {                 /* where there is a device that is always full */
         (void)setvbuf(full, NULL, _IONBF, 0);
-        CHECK_EQ_I(mpt_range_print(full, &r, "t"), MPT_E_DATA);
+        CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_DRAWING, "t", mpt_writer_file(full)), MPT_E_DATA);
         (void)fclose(full);
     }
 }

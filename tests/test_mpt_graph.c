@@ -450,10 +450,10 @@ TEST(ranges)
         add(&g, "m3", "MatMul", "m2", NULL);
         (void)m;
         CHECK_EQ_I(mpt_range_init(&r, MPT_F16), MPT_OK);
-        CHECK_EQ_I(mpt_range_add_f32(&r, big, 2), MPT_OK);
+        CHECK_EQ_I(mpt_range_add(&r, MPT_F32, big, 2), MPT_OK);
         CHECK_EQ_I(mpt_graph_range(&g, t1, &r, MPT_F16, scaled ? -8 : 0), MPT_OK);
         CHECK_EQ_I(mpt_range_init(&r, MPT_F16), MPT_OK);
-        CHECK_EQ_I(mpt_range_add_f32(&r, small, 4), MPT_OK);
+        CHECK_EQ_I(mpt_range_add(&r, MPT_F32, small, 4), MPT_OK);
         CHECK_EQ_I(mpt_graph_range(&g, out_of(&g, "m2"), &r, MPT_F16, scaled ? 15 : 0), MPT_OK);
         CHECK_EQ_I(mpt_graph_range(&g, t2, &r, MPT_BF16, 0), MPT_E_ARG);
         CHECK_EQ_I(mpt_graph_range(&g, t2, &r, MPT_E4M3, 0), MPT_E_ARG);
@@ -478,7 +478,7 @@ TEST(ranges)
     add(&g, "t3", "Tanh", "t2", NULL);
     add(&g, "m2", "MatMul", "t3", NULL);
     CHECK_EQ_I(mpt_range_init(&r, MPT_F16), MPT_OK);
-    CHECK_EQ_I(mpt_range_add_f32(&r, big, 2), MPT_OK);
+    CHECK_EQ_I(mpt_range_add(&r, MPT_F32, big, 2), MPT_OK);
     CHECK_EQ_I(mpt_graph_range(&g, t1, &r, MPT_F16, 0), MPT_OK);
     (void)rewrite(&g, &o);
     expect(&g, "m", 1, MPT_WHY_ALLOW);

@@ -160,7 +160,7 @@ typedef struct options {
 } options;
 
 /* Counts of one tensor, or of several, against every format. */
-typedef mpt_ranges scan;
+typedef mpt_survey scan;
 
 void scan_init(scan *s);
 /* Whether the largest value overflows a format with that scale. */

@@ -113,7 +113,7 @@ static int write_scales(plot *p, const scan *total)
     (void)fprintf(f, "log2_scale");
     for (k = 0; k < p->o->format_count; k++) {
         const char *name = mpt_format_get(p->o->formats[k])->name;
-        (void)mpt_ranges_get(total, p->o->formats[k], &one[k]);
+        (void)mpt_survey_get(total, p->o->formats[k], &one[k]);
         (void)fprintf(f, ",%s_zero,%s_overflow", name, name);
     }
     for (i = -SCALES; i <= SCALES; i++) {

@@ -360,7 +360,7 @@ static int scan_all(report *p, model *m, row *rows, sums *s, char *error)
         rows[i].t = t;
         rows[i].key = i;
         scan_result(&one, p->o, &rows[i].r);
-        (void)mpt_ranges_merge(&p->total, &one);
+        (void)mpt_survey_merge(&p->total, &one);
         add_up(s, t, &rows[i].r, p->o);
         if (p->plots && plot_tensor(p->plots, m->path, t, &one, &rows[i].r) != 0)
             return problem(error, p->o->plot, NULL, "%s", strerror(errno));
@@ -382,7 +382,7 @@ static int inspect_model(report *p, model *m, char *error)
         return -1;
     }
     scan_result(&p->total, p->o, &all);
-    (void)mpt_ranges_merge(&p->all, &p->total);
+    (void)mpt_survey_merge(&p->all, &p->total);
     order_by = p->o->by;
     if (p->o->by)
         qsort(rows, m->count, sizeof *rows, by_order);

@@ -20,7 +20,7 @@ void scan_init(scan *s)
     static scan empty;
     static int  made;
     if (!made)
-        made = mpt_ranges_init(&empty) == MPT_OK;
+        made = mpt_survey_init(&empty) == MPT_OK;
     *s = empty;
 }
 
@@ -83,7 +83,7 @@ void scan_result(const scan *s, const options *o, result *r)
     r->max_abs = s->max_abs;
     r->min_abs = s->min_abs;
     for (k = 0; k < o->format_count; k++) {
-        (void)mpt_ranges_get(s, o->formats[k], &one);
+        (void)mpt_survey_get(s, o->formats[k], &one);
         loss_of(&one, o, &r->in[k]);
     }
 }
@@ -100,7 +100,7 @@ static int scan_stream(scan *s, model *m, const tensor *t, const options *o, uin
         return problem(error, m->path, t->name, "out of memory");
     stream_init(in, m, t);
     while ((code = stream_next(in, &x, &n)) > 0) {
-        (void)mpt_ranges_add(s, t->format, x, n);
+        (void)mpt_survey_add(s, t->format, x, n);
         if (!quiet)
             progress(o, m->path, t->offset + in->at * parts, m->src.size);
     }
@@ -177,7 +177,7 @@ static int scan_parts(scan *s, const model *m, const tensor *t, const options *o
         else
             (void)scan_part(&p[k]);
     for (k = 0; k < parts; k++) {
-        (void)mpt_ranges_merge(s, &p[k].s);
+        (void)mpt_survey_merge(s, &p[k].s);
         if (p[k].code && !code) {
             memcpy(error, p[k].error, ERROR_TEXT);
             code = -1;

@@ -12,32 +12,32 @@ static struct {
     float       *x;
     mpt_f16     *h;
     mpt_range    range;
-    mpt_ranges   ranges;
+    mpt_survey   survey;
     mpt_roundoff roundoff;
 } data;
 
 static void run_range(size_t n)
 {
     (void)mpt_range_init(&data.range, MPT_F16);
-    (void)mpt_range_add_f32(&data.range, data.x, n);
+    (void)mpt_range_add(&data.range, MPT_F32, data.x, n);
 }
 
-static void run_ranges(size_t n)
+static void run_survey(size_t n)
 {
-    (void)mpt_ranges_init(&data.ranges);
-    (void)mpt_ranges_add_f32(&data.ranges, data.x, n);
+    (void)mpt_survey_init(&data.survey);
+    (void)mpt_survey_add(&data.survey, MPT_F32, data.x, n);
 }
 
 static void run_range_f16(size_t n)
 {
     (void)mpt_range_init(&data.range, MPT_F16);
-    (void)mpt_range_add_f16(&data.range, data.h, n);
+    (void)mpt_range_add(&data.range, MPT_F16, data.h, n);
 }
 
 static void run_roundoff(size_t n)
 {
     (void)mpt_roundoff_init(&data.roundoff, MPT_F16, NULL, 0);
-    (void)mpt_roundoff_add_f32(&data.roundoff, data.x, n);
+    (void)mpt_roundoff_add(&data.roundoff, MPT_F32, data.x, n);
 }
 
 static const struct {
@@ -46,7 +46,7 @@ static const struct {
     size_t in, out;             /* bytes an element */
 } rows[] = {
     {"range report, f32, one format", run_range, 4, 0},
-    {"range report, f32, all formats", run_ranges, 4, 0},
+    {"range report, f32, all formats", run_survey, 4, 0},
     {"range report, f16, one format", run_range_f16, 2, 0},
     {"rounding report, f32 to f16", run_roundoff, 4, 0},
 };

@@ -7,7 +7,7 @@ int use_static(void)
 {
     mpt_range   r;
     const float x[3] = {1.0f, 0.0f, 1e-9f};
-    if (mpt_range_init(&r, MPT_F16) != MPT_OK || mpt_range_add_f32(&r, x, 3) != MPT_OK)
+    if (mpt_range_init(&r, MPT_F16) != MPT_OK || mpt_range_add(&r, MPT_F32, x, 3) != MPT_OK)
         return 30;
     return r.flushed == 1u && r.zero == 1u && r.normal == 1u ? 0 : 31;
 }

@@ -44,8 +44,9 @@ static void one_report(const float *x, size_t n, size_t cut)
     mpt_range whole, left, right;
     must(mpt_range_init(&whole, MPT_F16) == MPT_OK);
     left = right = whole;
-    must(mpt_range_add_f32(&whole, x, n) == MPT_OK);
-    must(mpt_range_add_f32(&left, x, cut) == MPT_OK && mpt_range_add_f32(&right, x + cut, n - cut) == MPT_OK);
+    must(mpt_range_add(&whole, MPT_F32, x, n) == MPT_OK);
+    must(mpt_range_add(&left, MPT_F32, x, cut) == MPT_OK);
+    must(mpt_range_add(&right, MPT_F32, x + cut, n - cut) == MPT_OK);
     must(mpt_range_merge(&left, &right) == MPT_OK);
     must(!memcmp(&left, &whole, sizeof whole));
 }
