@@ -34,7 +34,8 @@
  *   >>M9 rows, lint, memory                            >>M21 implementation: graph
  *   >>M10 checkpoint                                   >>M22 to add an optimizer, a scaler dialect, a report
  *   >>M11 precision policy                             >>M23 licence
- *   >>M12 graph rewrite
+ *   >>M12 graph rewrite                                >>M24 ops
+ *                                                      >>M25 implementation: ops
  */
 #if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPT_TRAIN_IMPLEMENTATION)
 #define MPT_TRAIN_IMPLEMENTATION
@@ -1448,6 +1449,8 @@ MPT_DEF mpt_status mpt_policy_row_at(size_t i, mpt_policy_row *row);
 MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const mpt_format *inputs,
                                      size_t count, mpt_policy_answer *answer);
 
+// >>M24 ops ----------------------------------------------------------------------------------------
+#ifndef MPT_NO_OPS
 /* ---- the ops of a small trainer, on F32, F16 and BF16 arrays ----
  * All of them compute in FP32 and round once, when they store; a matrix of rows x cols is row-major and
  * dense. They return MPT_OK, MPT_E_ARG (NULL with a size above 0), MPT_E_UNSUPPORTED (a format); on an
@@ -1516,6 +1519,7 @@ MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *
 MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_format, const uint32_t *label,
                                      size_t rows, size_t cols, float *loss, void *dlogits,
                                      mpt_format dlogits_format, float seed);
+#endif /* MPT_NO_OPS */
 
 // >>M12 graph rewrite ------------------------------------------------------------------------------
 /* TensorFlow's "Automatic Mixed Precision" for a graph of your own: which ops run in F16 or BF16, and where
@@ -7181,10 +7185,6 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
 
 // >>M20 implementation: policy ---------------------------------------------------------------------
 
-#ifdef MPT_USE_CBLAS
-#include <cblas.h>
-#endif
-
 typedef struct mpti_op_row {
     const char *op;
     mpt_rule    rule;
@@ -7352,158 +7352,214 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
     return MPT_OK;
 }
 
-/* ---- the ops of a small trainer ---- */
+// >>M25 implementation: ops ------------------------------------------------------------------------
+#ifndef MPT_NO_OPS
 
-static int mpti_bad_operand(const void *x, mpt_format format, size_t n, mpt_status *status)
-{
-    if (*status == MPT_OK && n && !x)
-        *status = MPT_E_ARG;
-    if (*status == MPT_OK && !mpti_is_train_format(format))
-        *status = MPT_E_UNSUPPORTED;
-    return *status != MPT_OK;
-}
-
-/* rows * cols, 0 if that, or its bytes in FP32, do not fit. */
-static size_t mpti_area(size_t rows, size_t cols)
-{
-    return cols && rows > (size_t)-1 / sizeof(float) / cols ? 0 : rows * cols;
-}
-
-static int mpti_area_overflows(size_t rows, size_t cols) { return rows && cols && !mpti_area(rows, cols); }
-
-/* The edge of the square panels of A, B and C on the stack: larger with CBLAS, since its every call costs. */
-#define MPTI_EDGE 64
 #ifdef MPT_USE_CBLAS
-#define MPTI_STACK_EDGE 96
+#include <cblas.h>
+#endif
+
+/* ---- rows: all ops load blocks of a row as floats, work on them and store them ---- */
+
+/* What is done to a block. The first three only read. */
+typedef enum mpti_work {
+    MPTI_WORK_TOP, MPTI_WORK_EXP_SUM, MPTI_WORK_DOT,
+    MPTI_WORK_SOFTMAX, MPTI_WORK_SOFTMAX_GRAD, MPTI_WORK_ADD, MPTI_WORK_SCALE, MPTI_WORK_SCALE_ADD,
+    MPTI_WORK_ACTIVATE, MPTI_WORK_ACTIVATE_GRAD
+} mpti_work;
+
+/* The operands of an op, and what its work on a row needs besides. */
+typedef struct mpti_row {
+    void          *out;
+    const void    *x, *y;       /* NULL: there is none */
+    mpt_format     out_format, x_format, y_format;
+    mpt_activation f;
+    float          top, sum;    /* the largest element; the sum of exp(x - top), or of x * y */
+    float          factor, beta;
+    size_t         hot;         /* the column of the label */
+} mpti_row;
+
+static int mpti_area_overflows(size_t rows, size_t cols)
+{
+    return cols && rows > (size_t)-1 / sizeof(float) / cols;
+}
+
+static int mpti_is_nan32(float x) { return (mpti_f32_bits(x) & 0x7fffffffu) > 0x7f800000u; }
+
+static float mpti_sigmoid(float x)
+{
+    const float e = expf(x > 0.0f ? -x : x);        /* never above 1 */
+    return x > 0.0f ? 1.0f / (1.0f + e) : e / (1.0f + e);
+}
+
+static float mpti_act_1(mpt_activation f, float x)
+{
+    if (mpti_is_nan32(x))
+        return x;
+    switch (f) {
+    case MPT_ACT_GELU:                              /* -Inf * 0 is to be 0 */
+        return mpti_f32_bits(x) == 0xff800000u ? -0.0f
+                                               : (float)(0.5 * (double)x * erfc((double)x * -0.7071067811865476));
+    case MPT_ACT_TANH: return tanhf(x);
+    case MPT_ACT_SIGMOID: return mpti_sigmoid(x);
+    default: return mpti_f32_bits(x) >> 31 ? 0.0f : x;
+    }
+}
+
+static float mpti_act_slope_1(mpt_activation f, float x)
+{
+    double bell;
+    float  y;
+    if (mpti_is_nan32(x))
+        return x;
+    switch (f) {
+    case MPT_ACT_GELU:                              /* Phi(x) + x * phi(x); no Inf * 0 */
+        bell = mpti_f32_is_finite(x) ? (double)x * 0.3989422804014327 * exp(-0.5 * (double)x * (double)x) : 0.0;
+        return (float)(0.5 * erfc((double)x * -0.7071067811865476) + bell);
+    case MPT_ACT_TANH:
+        y = expf(-2.0f * (x < 0.0f ? -x : x));      /* 1 - tanh^2 = 4y / (1 + y)^2 keeps its bits near 0 */
+        return 4.0f * y / ((1.0f + y) * (1.0f + y));
+    case MPT_ACT_SIGMOID: return mpti_sigmoid(x) * mpti_sigmoid(-x);
+    default: return mpti_f32_bits(x) >> 31 || !mpti_is_nonzero(x) ? 0.0f : 1.0f;
+    }
+}
+
+/* The work on n elements from column `first` on: x becomes the result. */
+static void mpti_row_work(mpti_row *row, mpti_work work, float *x, const float *y, size_t first, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        switch (work) {
+        case MPTI_WORK_TOP:             /* a NaN is larger than all */
+            if (mpti_is_nan32(x[i]) || (!mpti_is_nan32(row->top) && x[i] > row->top))
+                row->top = x[i];
+            break;
+        case MPTI_WORK_EXP_SUM: row->sum += expf(x[i] - row->top); break;
+        case MPTI_WORK_DOT: row->sum = mpti_fma(y[i], x[i], row->sum); break;
+        case MPTI_WORK_SOFTMAX:         /* a sum of NaN makes the whole row NaN */
+            if (mpti_is_nan32(row->sum))
+                x[i] = row->sum;
+            else
+                x[i] = (expf(x[i] - row->top) / row->sum - (first + i == row->hot ? 1.0f : 0.0f)) * row->factor;
+            break;
+        case MPTI_WORK_SOFTMAX_GRAD: x[i] = y[i] * (x[i] - row->sum); break;
+        case MPTI_WORK_ADD: x[i] += y[i]; break;
+        case MPTI_WORK_SCALE: x[i] = mpti_is_nonzero(row->beta) ? mpti_mul(row->beta, x[i]) : 0.0f; break;
+        case MPTI_WORK_SCALE_ADD:
+            x[i] = mpti_fma(row->factor, y[i], mpti_is_nonzero(row->beta) ? mpti_mul(row->beta, x[i]) : 0.0f);
+            break;
+        case MPTI_WORK_ACTIVATE: x[i] = mpti_act_1(row->f, x[i]); break;
+        case MPTI_WORK_ACTIVATE_GRAD: x[i] *= mpti_act_slope_1(row->f, y[i]); break;
+        }
+}
+
+/* Elements first .. first + n - 1 of the operands; those of y from y_first on. */
+static void mpti_row_run(mpti_row *row, mpti_work work, size_t first, size_t y_first, size_t n)
+{
+    float  x[MPTI_TILE], y[MPTI_TILE];
+    size_t at, take;
+    for (at = 0; at < n; at += take) {
+        take = mpti_min(n - at, MPTI_TILE);
+        if (row->x)
+            mpti_row_load(x, row->x, row->x_format, first + at, take);
+        if (row->y)
+            mpti_row_load(y, row->y, row->y_format, y_first + at, take);
+        mpti_row_work(row, work, x, y, at, take);
+        if (work > MPTI_WORK_DOT)
+            mpti_row_store(row->out, row->out_format, first + at, x, take);
+    }
+}
+
+static mpt_status mpti_operand_check(const void *data, mpt_format format, size_t n)
+{
+    return n && !data ? MPT_E_ARG : mpti_is_train_format(format) ? MPT_OK : MPT_E_UNSUPPORTED;
+}
+
+/* The operands of an op on rows x cols elements; MPT_FORMAT_COUNT for one that it does not have. */
+static mpt_status mpti_row_init(mpti_row *row, size_t rows, size_t cols, void *out, mpt_format out_format,
+                                const void *x, mpt_format x_format, const void *y, mpt_format y_format)
+{
+    mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
+    memset(row, 0, sizeof *row);
+    row->out = out, row->out_format = out_format;
+    row->x = x, row->x_format = x_format;
+    row->y = y, row->y_format = y_format;
+    if (status == MPT_OK && out_format != MPT_FORMAT_COUNT)
+        status = mpti_operand_check(out, out_format, rows * cols);
+    if (status == MPT_OK)
+        status = mpti_operand_check(x, x_format, rows * cols);
+    if (status == MPT_OK && y_format != MPT_FORMAT_COUNT)
+        status = mpti_operand_check(y, y_format, rows * cols);
+    return status;
+}
+
+/* ---- products: panels of op(A), op(B) and their product, on the stack or in the caller's memory ---- */
+
+#ifdef MPT_USE_CBLAS
+#define MPTI_STACK_EDGE 96      /* of the square panels on the stack; larger than below, as each call costs */
+#define MPTI_GEMM_STRIP 1
+
+/* sum += a * b, where a is m x k, b is k x n. */
+static void mpti_gemm_panel(float *sum, const float *a, const float *b, size_t m, size_t n, size_t k)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, 1.0f, a, (int)k, b, (int)n,
+                1.0f, sum, (int)n);
+}
 #else
-#define MPTI_STACK_EDGE MPTI_EDGE
+#define MPTI_STACK_EDGE 64
+#define MPTI_GEMM_STRIP 16           /* n is a multiple of it: a constant count vectorizes at plain -O2 */
+
+/* sum += a * b, where a is m x k, b is k x n; every sum in order of k, four steps between load and store. */
+MPTI_INLINE void mpti_gemm_panel_loop(float *MPTI_RESTRICT sum, const float *MPTI_RESTRICT a,
+                                      const float *MPTI_RESTRICT b, size_t m, size_t n, size_t k)
+{
+    size_t j, p, l;
+    for (; m > 0; m--, sum += n, a += k) {
+        for (p = 0; k - p >= 4; p += 4)
+            for (j = 0; j < n; j += MPTI_GEMM_STRIP) {
+                const float *b0 = b + p * n + j, *b1 = b0 + n, *b2 = b1 + n, *b3 = b2 + n;
+                float       *s = sum + j;
+                for (l = 0; l < MPTI_GEMM_STRIP; l++) {
+                    const float two = mpti_fma(a[p + 1], b1[l], mpti_fma(a[p], b0[l], s[l]));
+                    s[l] = mpti_fma(a[p + 3], b3[l], mpti_fma(a[p + 2], b2[l], two));
+                }
+            }
+        for (; p < k; p++)
+            for (j = 0; j < n; j += MPTI_GEMM_STRIP)
+                for (l = 0; l < MPTI_GEMM_STRIP; l++)
+                    sum[j + l] = mpti_fma(a[p], b[p * n + j + l], sum[j + l]);
+    }
+}
+MPTI_TWICE(mpti_gemm_panel, mpti_gemm_panel_loop,
+           (float *MPTI_RESTRICT sum, const float *MPTI_RESTRICT a, const float *MPTI_RESTRICT b, size_t m,
+            size_t n, size_t k), (sum, a, b, m, n, k))
 #endif
 #define MPTI_STACK_FLOATS (3 * MPTI_STACK_EDGE * MPTI_STACK_EDGE)
 
-/* The edge of the panels that fit in so many floats. */
-static size_t mpti_gemm_edge(size_t floats)
-{
-    size_t low = MPTI_STACK_EDGE, high = (size_t)1 << (sizeof(size_t) * 4 - 1);
-    while (low < high) {
-        const size_t e = low + (high - low + 1) / 2;
-        if (e <= floats / 3 / e)
-            low = e;
-        else
-            high = e - 1;
-    }
-    return low;
-}
-
-/* One operand and how to walk it: element (r, c) of op(X) is at r * row + c * col, one of which is 1. */
-typedef struct mpti_operand {
-    const void *x;
+/* A row-major matrix, or its transpose. */
+typedef struct mpti_matrix {
+    const void *data;
     mpt_format  format;
-    size_t      row, col;
-} mpti_operand;
+    size_t      ld;
+    int         transposed;
+} mpti_matrix;
 
-/* dst[r * cols + c] = op(X)[first_row + r][first_col + c], as floats. */
-static void mpti_gemm_pack(float *dst, const mpti_operand *o, size_t first_row, size_t first_col, size_t rows,
+/* dst[r * wide + c] = o[row + r][col + c] as floats, and 0 from cols on. */
+static void mpti_gemm_pack(float *dst, size_t wide, const mpti_matrix *o, size_t row, size_t col, size_t rows,
                            size_t cols)
 {
-    float  line[MPTI_EDGE];
+    float  line[MPTI_TILE];
     size_t r, c, at, take;
-    if (o->col == 1) {
-        for (r = 0; r < rows; r++)
-            mpti_row_load(dst + r * cols, o->x, o->format, (first_row + r) * o->row + first_col, cols);
-        return;
-    }
-    for (c = 0; c < cols; c++)
+    if (cols < wide)
+        memset(dst, 0, rows * wide * sizeof *dst);
+    for (r = 0; !o->transposed && r < rows; r++)
+        mpti_row_load(dst + r * wide, o->data, o->format, (row + r) * o->ld + col, cols);
+    for (c = 0; o->transposed && c < cols; c++)
         for (at = 0; at < rows; at += take) {
-            take = mpti_min(rows - at, MPTI_EDGE);
-            mpti_row_load(line, o->x, o->format, (first_col + c) * o->col + first_row + at, take);
+            take = mpti_min(rows - at, MPTI_TILE);
+            mpti_row_load(line, o->data, o->format, (col + c) * o->ld + row + at, take);
             for (r = 0; r < take; r++)
-                dst[(at + r) * cols + c] = line[r];
-        }
-}
-
-#ifdef MPT_USE_CBLAS
-static void mpti_gemm_tile(float *sum, const float *a, const float *b, size_t m, size_t n, size_t k,
-                           int again)
-{
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, 1.0f, a, (int)k, b, (int)n,
-                again ? 1.0f : 0.0f, sum, (int)n);
-}
-#else
-/* One row of sums over four steps of k: a constant count, so that it vectorizes at plain -O2. */
-MPTI_INLINE void mpti_gemm_row4_loop(float *MPTI_RESTRICT sum, const float *a, const float *MPTI_RESTRICT b,
-                                     size_t k)
-{
-    size_t i, j;
-    for (i = 0; i < k; i += 4) {
-        const float  a0 = a[i], a1 = a[i + 1], a2 = a[i + 2], a3 = a[i + 3];
-        const float *b0 = b + i * MPTI_EDGE, *b1 = b0 + MPTI_EDGE, *b2 = b1 + MPTI_EDGE, *b3 = b2 + MPTI_EDGE;
-        for (j = 0; j < MPTI_EDGE; j++)
-            sum[j] = mpti_fma(a3, b3[j], mpti_fma(a2, b2[j], mpti_fma(a1, b1[j], mpti_fma(a0, b0[j],
-                                                                                          sum[j]))));
-    }
-}
-MPTI_TWICE(mpti_gemm_row4, mpti_gemm_row4_loop,
-           (float *MPTI_RESTRICT sum, const float *a, const float *MPTI_RESTRICT b, size_t k), (sum, a, b, k))
-
-/* sum += a * b, every sum in order of k. Whole panels by rows of constant length, the rest one by one. */
-static void mpti_gemm_tile(float *sum, const float *a, const float *b, size_t m, size_t n, size_t k,
-                           int again)
-{
-    const size_t whole = n == MPTI_EDGE ? k / 4 * 4 : 0;
-    size_t       i, j, p;
-    if (!again)
-        for (i = 0; i < m * n; i++)
-            sum[i] = 0.0f;
-    for (i = 0; i < m; i++) {
-        if (whole)
-            mpti_gemm_row4(sum + i * n, a + i * k, b, whole);
-        for (p = whole; p < k; p++)
-            for (j = 0; j < n; j++)
-                sum[i * n + j] = mpti_fma(a[i * k + p], b[p * n + j], sum[i * n + j]);
-    }
-}
-#endif
-
-/* c = alpha * sum + beta * c, row by row of the stored C. */
-static void mpti_gemm_store(void *c, mpt_format format, size_t first, const float *sum, size_t n, float alpha,
-                            float beta)
-{
-    float  row[MPTI_TILE];
-    size_t j, at, take;
-    for (at = 0; at < n; at += take) {
-        take = mpti_min(n - at, MPTI_TILE);
-        for (j = 0; j < take; j++)
-            row[j] = 0.0f;
-        if (mpti_is_nonzero(beta))
-            mpti_row_load(row, c, format, first + at, take);
-        for (j = 0; j < take; j++) {
-            const float old = mpti_is_nonzero(beta) ? mpti_mul(beta, row[j]) : 0.0f;
-            row[j] = sum ? mpti_fma(alpha, sum[at + j], old) : old;
-        }
-        mpti_row_store(c, format, first + at, row, take);
-    }
-}
-
-/* Row-major C from here on: a column-major product is the row-major one of the transposes. */
-static void mpti_gemm(size_t m, size_t n, size_t k, float alpha, const mpti_operand *a, const mpti_operand *b,
-                      float beta, void *c, mpt_format c_format, size_t ldc, float *work, size_t edge)
-{
-    const size_t mc = mpti_min(m, edge), nc = mpti_min(n, edge), kc = mpti_min(k, edge);
-    float *const pa = work, *const pb = pa + mc * kc, *const sum = pb + kc * nc;
-    size_t       i, j, p, r;
-    for (i = 0; i < m; i += mc)
-        for (j = 0; j < n; j += nc) {
-            const size_t rows = mpti_min(m - i, mc), cols = mpti_min(n - j, nc);
-            const int    product = k && mpti_is_nonzero(alpha);
-            for (p = 0; product && p < k; p += kc) {
-                const size_t deep = mpti_min(k - p, kc);
-                mpti_gemm_pack(pa, a, i, p, rows, deep);
-                mpti_gemm_pack(pb, b, p, j, deep, cols);
-                mpti_gemm_tile(sum, pa, pb, rows, cols, deep, p > 0);
-            }
-            for (r = 0; r < rows; r++)
-                mpti_gemm_store(c, c_format, (i + r) * ldc + j, product ? sum + r * cols : NULL, cols, alpha,
-                                beta);
+                dst[(at + r) * wide + c] = line[r];
         }
 }
 
@@ -7511,6 +7567,66 @@ static void mpti_gemm(size_t m, size_t n, size_t k, float alpha, const mpti_oper
 static int mpti_bad_lines(size_t lines, size_t length, size_t ld)
 {
     return ld < length || ld == 0 || mpti_area_overflows(lines, ld);
+}
+
+MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
+                            float alpha, const void *a, mpt_format a_format, size_t lda, const void *b,
+                            mpt_format b_format, size_t ldb, float beta, void *c, mpt_format c_format,
+                            size_t ldc, void *work, size_t work_bytes)
+{
+    float       panels[MPTI_STACK_FLOATS], *pa = panels, *pb, *sum;
+    mpti_matrix x = {a, a_format, lda, transa == MPT_TRANS}, y = {b, b_format, ldb, transb == MPT_TRANS};
+    const int   product = m && n && k && mpti_is_nonzero(alpha);
+    size_t      edge = MPTI_STACK_EDGE, i, j, p, r;
+    mpti_row    row;
+    mpt_status  status;
+    if (order == MPT_COL_MAJOR) {       /* C' = op(B)' op(A)', and column-major C is row-major C' */
+        const mpti_matrix z = x;
+        const size_t      t = m;
+        x = y, y = z;
+        m = n, n = t;
+    } else if (order != MPT_ROW_MAJOR) {
+        return MPT_E_ARG;
+    }
+    if ((transa != MPT_NO_TRANS && transa != MPT_TRANS) || (transb != MPT_NO_TRANS && transb != MPT_TRANS) ||
+        mpti_bad_lines(x.transposed ? k : m, x.transposed ? m : k, x.ld) ||
+        mpti_bad_lines(y.transposed ? n : k, y.transposed ? k : n, y.ld) || mpti_bad_lines(m, n, ldc))
+        return MPT_E_ARG;
+    /* without a product A and B are not looked at */
+    status = mpti_row_init(&row, m, n, c, c_format, product ? a : c, a_format, product ? b : c, b_format);
+    if (status != MPT_OK)
+        return status;
+    row.x = mpti_is_nonzero(beta) ? c : NULL, row.x_format = c_format;
+    row.y_format = MPT_F32;
+    row.factor = alpha, row.beta = beta;
+#ifdef MPT_USE_CBLAS
+    if (work && work_bytes / sizeof(float) > MPTI_STACK_FLOATS) {
+        pa = (float *)work;
+        edge = (size_t)sqrt((double)(work_bytes / sizeof(float) / 3));
+        while (edge > work_bytes / sizeof(float) / 3 / edge)
+            edge--;                     /* the root was rounded up */
+    }
+#else
+    (void)work, (void)work_bytes;
+#endif
+    pb = pa + edge * edge, sum = pb + edge * edge;
+    for (i = 0; i < m; i += edge)
+        for (j = 0; j < n; j += edge) {
+            const size_t rows = mpti_min(m - i, edge), cols = mpti_min(n - j, edge);
+            const size_t wide = (cols + MPTI_GEMM_STRIP - 1) / MPTI_GEMM_STRIP * MPTI_GEMM_STRIP;
+            memset(sum, 0, rows * wide * sizeof *sum);
+            for (p = 0; product && p < k; p += edge) {
+                const size_t deep = mpti_min(k - p, edge);
+                mpti_gemm_pack(pa, deep, &x, i, p, rows, deep);
+                mpti_gemm_pack(pb, wide, &y, p, j, deep, cols);
+                mpti_gemm_panel(sum, pa, pb, rows, wide, deep);
+            }
+            for (r = 0; r < rows; r++) {
+                row.y = sum + r * wide;
+                mpti_row_run(&row, product ? MPTI_WORK_SCALE_ADD : MPTI_WORK_SCALE, (i + r) * ldc + j, 0, cols);
+            }
+        }
+    return MPT_OK;
 }
 
 MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k)
@@ -7524,74 +7640,17 @@ MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k)
 #endif
 }
 
-MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
-                            float alpha, const void *a, mpt_format a_format, size_t lda, const void *b,
-                            mpt_format b_format, size_t ldb, float beta, void *c, mpt_format c_format,
-                            size_t ldc, void *work, size_t work_bytes)
-{
-    float        panels[MPTI_STACK_FLOATS];
-    const int    row_major = order == MPT_ROW_MAJOR, ta = transa == MPT_TRANS, tb = transb == MPT_TRANS;
-    /* the stored lines run along m, k */
-    const int    a_lines_m = row_major != ta, b_lines_k = row_major != tb;
-    const int    reads = m && n && k && mpti_is_nonzero(alpha);
-    mpti_operand x, y;
-    float       *room = panels;
-    size_t       edge = MPTI_STACK_EDGE;
-    mpt_status   status = MPT_OK;
-    if ((order != MPT_ROW_MAJOR && order != MPT_COL_MAJOR) || (transa != MPT_NO_TRANS &&
-                                                               transa != MPT_TRANS) ||
-        (transb != MPT_NO_TRANS && transb != MPT_TRANS) ||
-        mpti_bad_lines(a_lines_m ? m : k, a_lines_m ? k : m, lda) ||
-        mpti_bad_lines(b_lines_k ? k : n, b_lines_k ? n : k, ldb) ||
-        mpti_bad_lines(row_major ? m : n, row_major ? n : m, ldc))
-        return MPT_E_ARG;
-    if (mpti_bad_operand(a, a_format, reads ? 1 : 0, &status) ||
-        mpti_bad_operand(b, b_format, reads ? 1 : 0, &status) ||
-        mpti_bad_operand(c, c_format, m && n ? 1 : 0, &status))
-        return status;
-#ifdef MPT_USE_CBLAS
-    if (work && work_bytes / sizeof(float) > MPTI_STACK_FLOATS) {
-        room = (float *)work;
-        edge = mpti_gemm_edge(work_bytes / sizeof(float));
-    }
-#else
-    (void)work, (void)work_bytes, (void)mpti_gemm_edge;
-#endif
-    x.x = a, x.format = a_format;
-    x.row = a_lines_m ? lda : 1, x.col = a_lines_m ? 1 : lda;
-    y.x = b, y.format = b_format;
-    y.row = b_lines_k ? ldb : 1, y.col = b_lines_k ? 1 : ldb;
-    if (row_major) {
-        mpti_gemm(m, n, k, alpha, &x, &y, beta, c, c_format, ldc, room, edge);
-    } else {
-        mpti_operand xt = y, yt = x;        /* C' = op(B)' op(A)' */
-        xt.row = y.col, xt.col = y.row;
-        yt.row = x.col, yt.col = x.row;
-        mpti_gemm(n, m, k, alpha, &xt, &yt, beta, c, c_format, ldc, room, edge);
-    }
-    return MPT_OK;
-}
+/* ---- the other ops ---- */
 
 MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, mpt_format bias_format,
                                 size_t rows, size_t cols)
 {
-    float      row[MPTI_TILE], b[MPTI_TILE];
-    size_t     r, c, i, take;
-    mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
-    if (mpti_bad_operand(x, x_format, rows * cols, &status) ||
-        mpti_bad_operand(bias, bias_format, rows * cols, &status))
-        return status;
-    for (c = 0; c < cols; c += take) {
-        take = mpti_min(cols - c, MPTI_TILE);
-        mpti_row_load(b, bias, bias_format, c, take);
-        for (r = 0; r < rows; r++) {
-            mpti_row_load(row, x, x_format, r * cols + c, take);
-            for (i = 0; i < take; i++)
-                row[i] += b[i];
-            mpti_row_store(x, x_format, r * cols + c, row, take);
-        }
-    }
-    return MPT_OK;
+    mpti_row         row;
+    const mpt_status status = mpti_row_init(&row, rows, cols, x, x_format, x, x_format, bias, bias_format);
+    size_t           r;
+    for (r = 0; status == MPT_OK && r < rows; r++)
+        mpti_row_run(&row, MPTI_WORK_ADD, r * cols, 0, cols);
+    return status;
 }
 
 MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
@@ -7600,13 +7659,13 @@ MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void 
     float      row[MPTI_TILE], sum[MPTI_TILE];
     size_t     r, c, i, take;
     mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
-    if (mpti_bad_operand(grad, grad_format, cols, &status) ||
-        mpti_bad_operand(dy, dy_format, rows * cols, &status))
-        return status;
-    for (c = 0; c < cols; c += take) {
+    if (status == MPT_OK)
+        status = mpti_operand_check(grad, grad_format, cols);
+    if (status == MPT_OK)
+        status = mpti_operand_check(dy, dy_format, rows * cols);
+    for (c = 0; status == MPT_OK && c < cols; c += take) {
         take = mpti_min(cols - c, MPTI_TILE);
-        for (i = 0; i < take; i++)
-            sum[i] = 0.0f;
+        memset(sum, 0, sizeof sum);
         for (r = 0; r < rows; r++) {
             mpti_row_load(row, dy, dy_format, r * cols + c, take);
             for (i = 0; i < take; i++)
@@ -7614,216 +7673,113 @@ MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void 
         }
         mpti_row_store(grad, grad_format, c, sum, take);
     }
-    return MPT_OK;
+    return status;
 }
 
-static int mpti_is_nan32(float x) { return (mpti_f32_bits(x) & 0x7fffffffu) > 0x7f800000u; }
-
-static float mpti_sigmoid(float x)
+static mpt_status mpti_activate(mpt_activation f, mpti_work work, void *out, mpt_format out_format,
+                                const void *x, mpt_format x_format, const void *y, mpt_format y_format,
+                                size_t n)
 {
-    const float e = expf(x > 0.0f ? -x : x);        /* never above 1 */
-    return x > 0.0f ? 1.0f / (1.0f + e) : e / (1.0f + e);
-}
-
-static float mpti_gelu(float x)
-{
-    if (mpti_f32_bits(x) == 0xff800000u)
-        return -0.0f;                               /* not Inf * 0 */
-    return (float)(0.5 * (double)x * erfc((double)x * -0.7071067811865476));
-}
-
-/* Phi(x) + x * phi(x); where phi(x) is 0 there is no product with Inf. */
-static float mpti_gelu_slope(float x)
-{
-    const double d = (double)x,
-        bell = mpti_f32_is_finite(x) ? d * 0.3989422804014327 * exp(-0.5 * d * d) : 0.0;
-    return (float)(0.5 * erfc(d * -0.7071067811865476) + bell);
-}
-
-static float mpti_act_1(mpt_activation f, float x)
-{
-    if (mpti_is_nan32(x))
-        return x;
-    switch (f) {
-    case MPT_ACT_GELU: return mpti_gelu(x);
-    case MPT_ACT_TANH: return tanhf(x);
-    case MPT_ACT_SIGMOID: return mpti_sigmoid(x);
-    default: return mpti_f32_bits(x) >> 31 ? 0.0f : x;
+    mpti_row   row;
+    mpt_status status = (unsigned)f < (unsigned)MPT_ACT_COUNT ? MPT_OK : MPT_E_ARG;
+    if (status == MPT_OK)
+        status = mpti_row_init(&row, n != 0, 1, out, out_format, x, x_format, y, y_format);
+    if (status == MPT_OK) {
+        row.f = f;
+        mpti_row_run(&row, work, 0, 0, n);
     }
-}
-
-static float mpti_act_slope_1(mpt_activation f, float x)
-{
-    float y;
-    if (mpti_is_nan32(x))
-        return x;
-    switch (f) {
-    case MPT_ACT_GELU: return mpti_gelu_slope(x);
-    case MPT_ACT_TANH:
-        y = expf(-2.0f * (x < 0.0f ? -x : x));      /* 1 - tanh^2 = 4y / (1 + y)^2 keeps its bits near 0 */
-        return 4.0f * y / ((1.0f + y) * (1.0f + y));
-    case MPT_ACT_SIGMOID: return mpti_sigmoid(x) * mpti_sigmoid(-x);
-    default: return mpti_f32_bits(x) >> 31 || !mpti_is_nonzero(x) ? 0.0f : 1.0f;
-    }
+    return status;
 }
 
 MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
                                 mpt_format x_format, size_t n)
 {
-    float      row[MPTI_TILE];
-    size_t     i, at, take;
-    mpt_status status = (unsigned)f < (unsigned)MPT_ACT_COUNT ? MPT_OK : MPT_E_ARG;
-    if (mpti_bad_operand(y, y_format, n, &status) || mpti_bad_operand(x, x_format, n, &status))
-        return status;
-    for (at = 0; at < n; at += take) {
-        take = mpti_min(n - at, MPTI_TILE);
-        mpti_row_load(row, x, x_format, at, take);
-        for (i = 0; i < take; i++)
-            row[i] = mpti_act_1(f, row[i]);
-        mpti_row_store(y, y_format, at, row, take);
-    }
-    return MPT_OK;
+    return mpti_activate(f, MPTI_WORK_ACTIVATE, y, y_format, x, x_format, NULL, MPT_FORMAT_COUNT, n);
 }
 
 MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_format, const void *dy,
                                      mpt_format dy_format, const void *x, mpt_format x_format, size_t n)
 {
-    float      row[MPTI_TILE], d[MPTI_TILE];
-    size_t     i, at, take;
-    mpt_status status = (unsigned)f < (unsigned)MPT_ACT_COUNT ? MPT_OK : MPT_E_ARG;
-    if (mpti_bad_operand(dx, dx_format, n, &status) || mpti_bad_operand(dy, dy_format, n, &status) ||
-        mpti_bad_operand(x, x_format, n, &status))
-        return status;
-    for (at = 0; at < n; at += take) {
-        take = mpti_min(n - at, MPTI_TILE);
-        mpti_row_load(row, x, x_format, at, take);
-        mpti_row_load(d, dy, dy_format, at, take);
-        for (i = 0; i < take; i++)
-            d[i] *= mpti_act_slope_1(f, row[i]);
-        mpti_row_store(dx, dx_format, at, d, take);
-    }
-    return MPT_OK;
+    return mpti_activate(f, MPTI_WORK_ACTIVATE_GRAD, dx, dx_format, dy, dy_format, x, x_format, n);
 }
 
-/* The largest element of a row, NaN if it holds one, and the sum of exp(x - largest) over it. */
-static float mpti_row_exp_sum(const void *x, mpt_format format, size_t first, size_t n, float *most)
+/* The largest element of a row, or a NaN that it holds, and the sum of exp(x - top), or NaN. */
+static void mpti_row_exp_sum(mpti_row *row, size_t first, size_t n)
 {
-    float  row[MPTI_TILE] = {0.0f}, top = mpti_f32_make(0xff800000u), sum = 0.0f;
-    size_t i, at, take;
-    for (at = 0; at < n; at += take) {
-        take = mpti_min(n - at, MPTI_TILE);
-        mpti_row_load(row, x, format, first + at, take);
-        for (i = 0; i < take; i++)
-            if (mpti_is_nan32(row[i]) || (!mpti_is_nan32(top) && row[i] > top))
-                top = row[i];
-    }
-    *most = top;
-    if (!mpti_f32_is_finite(top))
-        return mpti_f32_make(0x7fc00000u);
-    for (at = 0; at < n; at += take) {
-        take = mpti_min(n - at, MPTI_TILE);
-        mpti_row_load(row, x, format, first + at, take);
-        for (i = 0; i < take; i++)
-            sum += expf(row[i] - top);
-    }
-    return sum;
-}
-
-/* y = exp(x - most) / sum * factor, and at `hot` minus factor; a sum of NaN makes the whole row NaN. */
-static void mpti_row_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t first,
-                             size_t n, float most, float sum, float factor, size_t hot)
-{
-    float  row[MPTI_TILE];
-    size_t i, at, take;
-    for (at = 0; at < n; at += take) {
-        take = mpti_min(n - at, MPTI_TILE);
-        mpti_row_load(row, x, x_format, first + at, take);
-        for (i = 0; i < take; i++)
-            if (mpti_is_nan32(sum))
-                row[i] = sum;
-            else
-                row[i] = (expf(row[i] - most) / sum - (at + i == hot ? 1.0f : 0.0f)) * factor;
-        mpti_row_store(y, y_format, first + at, row, take);
-    }
+    row->top = mpti_f32_make(0xff800000u);
+    row->sum = 0.0f;
+    mpti_row_run(row, MPTI_WORK_TOP, first, 0, n);
+    if (mpti_f32_is_finite(row->top))
+        mpti_row_run(row, MPTI_WORK_EXP_SUM, first, 0, n);
+    else
+        row->sum = mpti_f32_make(0x7fc00000u);
 }
 
 MPT_DEF mpt_status mpt_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t rows,
                                size_t cols)
 {
-    size_t     r;
-    float      most, sum;
-    mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
-    if (mpti_bad_operand(y, y_format, rows * cols, &status) ||
-        mpti_bad_operand(x, x_format, rows * cols, &status))
-        return status;
-    for (r = 0; r < rows; r++) {
-        sum = mpti_row_exp_sum(x, x_format, r * cols, cols, &most);
-        mpti_row_softmax(y, y_format, x, x_format, r * cols, cols, most, sum, 1.0f, (size_t)-1);
+    mpti_row         row;
+    const mpt_status status =
+        mpti_row_init(&row, rows, cols, y, y_format, x, x_format, NULL, MPT_FORMAT_COUNT);
+    size_t           r;
+    row.factor = 1.0f;
+    row.hot = (size_t)-1;
+    for (r = 0; status == MPT_OK && r < rows; r++) {
+        mpti_row_exp_sum(&row, r * cols, cols);
+        mpti_row_run(&row, MPTI_WORK_SOFTMAX, r * cols, 0, cols);
     }
-    return MPT_OK;
+    return status;
 }
 
 MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *dy, mpt_format dy_format,
                                     const void *y, mpt_format y_format, size_t rows, size_t cols)
 {
-    float      p[MPTI_TILE], d[MPTI_TILE], dot;
-    size_t     r, i, at, take;
-    mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
-    if (mpti_bad_operand(dx, dx_format, rows * cols, &status) ||
-        mpti_bad_operand(dy, dy_format, rows * cols, &status) ||
-        mpti_bad_operand(y, y_format, rows * cols, &status))
-        return status;
-    for (r = 0; r < rows; r++) {
-        dot = 0.0f;
-        for (at = 0; at < cols; at += take) {
-            take = mpti_min(cols - at, MPTI_TILE);
-            mpti_row_load(p, y, y_format, r * cols + at, take);
-            mpti_row_load(d, dy, dy_format, r * cols + at, take);
-            for (i = 0; i < take; i++)
-                dot = mpti_fma(p[i], d[i], dot);
-        }
-        for (at = 0; at < cols; at += take) {
-            take = mpti_min(cols - at, MPTI_TILE);
-            mpti_row_load(p, y, y_format, r * cols + at, take);
-            mpti_row_load(d, dy, dy_format, r * cols + at, take);
-            for (i = 0; i < take; i++)
-                d[i] = p[i] * (d[i] - dot);
-            mpti_row_store(dx, dx_format, r * cols + at, d, take);
-        }
+    mpti_row         row;
+    const mpt_status status = mpti_row_init(&row, rows, cols, dx, dx_format, dy, dy_format, y, y_format);
+    size_t           r;
+    for (r = 0; status == MPT_OK && r < rows; r++) {
+        row.sum = 0.0f;
+        mpti_row_run(&row, MPTI_WORK_DOT, r * cols, r * cols, cols);
+        mpti_row_run(&row, MPTI_WORK_SOFTMAX_GRAD, r * cols, r * cols, cols);
     }
-    return MPT_OK;
+    return status;
 }
 
 MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_format, const uint32_t *label,
                                      size_t rows, size_t cols, float *loss, void *dlogits,
                                      mpt_format dlogits_format, float seed)
 {
+    mpti_row   row;
     double     total = 0.0;
-    float      most, sum, right;
+    float      right;
     size_t     r;
-    mpt_status status = mpti_area_overflows(rows, cols) || (rows && !label) ? MPT_E_ARG : MPT_OK;
-    if (mpti_bad_operand(logits, logits_format, rows * cols, &status) ||
-        (dlogits && mpti_bad_operand(dlogits, dlogits_format, rows * cols, &status)))
-        return status;
+    mpt_status status = mpti_row_init(&row, rows, cols, dlogits, dlogits ? dlogits_format : MPT_FORMAT_COUNT,
+                                      logits, logits_format, NULL, MPT_FORMAT_COUNT);
+    if (status != MPT_OK || (rows && !label))
+        return status != MPT_OK ? status : MPT_E_ARG;
     for (r = 0; r < rows; r++)
         if (label[r] >= cols)
             return MPT_E_DATA;
+    row.factor = seed / (float)rows;
     for (r = 0; r < rows; r++) {
-        sum = mpti_row_exp_sum(logits, logits_format, r * cols, cols, &most);
-        mpti_row_load(&right, logits, logits_format, r * cols + label[r], 1);
-        total += mpti_is_nan32(sum) ? (double)sum : log((double)sum) + ((double)most - (double)right);
+        row.hot = label[r];
+        mpti_row_exp_sum(&row, r * cols, cols);
+        mpti_row_load(&right, logits, logits_format, r * cols + row.hot, 1);
+        total += mpti_is_nan32(row.sum) ? (double)row.sum
+                                        : log((double)row.sum) + ((double)row.top - (double)right);
         if (dlogits)
-            mpti_row_softmax(dlogits, dlogits_format, logits, logits_format, r * cols, cols, most, sum,
-                             seed / (float)rows, label[r]);
+            mpti_row_run(&row, MPTI_WORK_SOFTMAX, r * cols, 0, cols);
     }
     if (loss)
         *loss = rows ? (float)(total / (double)rows) : 0.0f;
     return MPT_OK;
 }
+#endif /* MPT_NO_OPS */
 
 // >>M21 implementation: graph ----------------------------------------------------------------------
+#ifndef MPT_NO_GRAPH
 
-/* ---- memory: kept from below, scratch from above ---- */
+/* ---- memory: what is kept from below, scratch from above ---- */
 
 typedef struct mpti_block_head {
     struct mpti_block_head *next;
@@ -7878,52 +7834,62 @@ static void mpti_graph_scratch_free(mpt_graph *g)
     mpti_graph_chain_free(&g->scratch);
 }
 
-/* Make room for `more` elements after `count`. */
-static mpt_status mpti_graph_grow(mpt_graph *g, void **array, uint32_t count, uint32_t *room, size_t more,
-                                  size_t size)
+/* Make room for `more` elements after `count`; returns whether there is. */
+static int mpti_graph_grow(mpt_graph *g, void **array, uint32_t count, uint32_t *room, size_t more, size_t size)
 {
-    size_t want = (size_t)count + more, bytes;
-    void  *bigger;
+    const size_t used = ((size_t)*room * size + MPTI_ALIGN) / MPTI_ALIGN * MPTI_ALIGN, low = g->low;
+    const int    last = g->arena && *array && (unsigned char *)*array + used == g->arena + low;
+    size_t       want = (size_t)count + more;
+    void        *bigger;
     if (want <= *room)
-        return MPT_OK;
+        return 1;
     if (want >= MPT_GRAPH_NONE)
-        return MPT_E_MEMORY;
+        return 0;
     if (want < 2 * (size_t)*room && 2 * (size_t)*room < MPT_GRAPH_NONE)
         want = 2 * (size_t)*room;
     want = want < 16 ? 16 : want;
-    bytes = ((size_t)*room * size + MPTI_ALIGN) / MPTI_ALIGN * MPTI_ALIGN;
-    if (g->arena && *array && (unsigned char *)*array + bytes == g->arena + g->low) {
-        const size_t low = g->low;      /* the array lies last: it grows where it is */
-        g->low -= bytes;
-        if (!mpti_graph_alloc(g, want, size, 0)) {
-            g->low = low;
-            return MPT_E_MEMORY;
-        }
-    } else {
-        bigger = mpti_graph_alloc(g, want, size, 0);
-        if (!bigger)
-            return MPT_E_MEMORY;
-        if (count)
-            memcpy(bigger, *array, count * size);
-        *array = bigger;
+    if (last)                           /* nothing lies behind the array: it grows where it is */
+        g->low -= used;
+    bigger = mpti_graph_alloc(g, want, size, 0);
+    if (!bigger) {
+        g->low = low;
+        return 0;
     }
+    if (!last && count)
+        memcpy(bigger, *array, count * size);
+    *array = bigger;
     *room = (uint32_t)want;
-    return MPT_OK;
+    return 1;
 }
 
-#define MPTI_GROWER(what)                                                                              \
-    static mpt_status mpti_grow_##what(mpt_graph *g, size_t more)                                      \
-    {                                                                                                  \
-        void            *p = g->what##s;                                                               \
-        const mpt_status status =                                                                      \
-            mpti_graph_grow(g, &p, g->what##_count, &g->what##_room, more, sizeof(mpt_graph_##what));  \
-        g->what##s = (mpt_graph_##what *)p;                                                            \
-        return status;                                                                                 \
-    }
-MPTI_GROWER(node)
-MPTI_GROWER(type)
-MPTI_GROWER(input)
-MPTI_GROWER(output)
+static mpt_status mpti_graph_fail(mpt_graph *g, mpt_status status, const char *node, const char *why)
+{
+    g->fault.node = node;
+    g->fault.why = why;
+    return status;
+}
+
+static mpt_status mpti_graph_memory(mpt_graph *g)
+{
+    return mpti_graph_fail(g, MPT_E_MEMORY, NULL, "the arena is full, or there is no memory");
+}
+
+/* Make room for so many more of each. */
+static mpt_status mpti_graph_room(mpt_graph *g, size_t nodes, size_t types, size_t outputs, size_t inputs)
+{
+    void *array;
+    int   ok = 1;
+#define MPTI_GROW(what)                                                                                   \
+    array = g->what##s;                                                                                   \
+    ok = ok && mpti_graph_grow(g, &array, g->what##_count, &g->what##_room, what##s, sizeof *g->what##s); \
+    g->what##s = (mpt_graph_##what *)array;
+    MPTI_GROW(node)
+    MPTI_GROW(type)
+    MPTI_GROW(output)
+    MPTI_GROW(input)
+#undef MPTI_GROW
+    return ok ? MPT_OK : mpti_graph_memory(g);
+}
 
 MPT_DEF mpt_status mpt_graph_init(mpt_graph *g, void *arena, size_t bytes)
 {
@@ -7953,153 +7919,129 @@ MPT_DEF void mpt_graph_free(mpt_graph *g)
     memset(g, 0, sizeof *g);
 }
 
+/* What a rewrite allocates for every op that it knows by name, and every arc of a flow. */
+typedef struct mpti_op_entry {
+    const char *name;
+    uint32_t    length;
+    uint8_t     list, kind;
+} mpti_op_entry;
+
+typedef struct mpti_arc {
+    uint64_t room;              /* capacity left; the partner of arc e is e ^ 1 */
+    uint32_t to, next;
+} mpti_arc;
+
+MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs)
+{
+    /* a node with its type and output, and a cast after it; names of casts */
+    const size_t kept = 2 * sizeof(mpt_graph_node) + 3 * sizeof(mpt_graph_type) + 2 * sizeof(mpt_graph_output) +
+                        sizeof(mpt_graph_input) + 64;
+    /* the scratch of mpti_amp and mpti_flow for it */
+    const size_t scratch = 4 + 7 * 4 + 3 * 4 + 15 * 4 + 10 * sizeof(mpti_arc) + 64;
+    const size_t each = kept + scratch, in = 2 * sizeof(mpt_graph_input) + 6 * sizeof(mpti_arc) + 4;
+    if (nodes > (size_t)-1 / 4 / each || inputs > (size_t)-1 / 4 / in)
+        return 0;
+    return nodes * each + inputs * in + 8192 * sizeof(mpti_op_entry);
+}
+
 MPT_DEF mpt_status mpt_graph_reserve(mpt_graph *g, size_t nodes, size_t inputs)
 {
-    mpt_status status = g ? MPT_OK : MPT_E_ARG;
-    if (status == MPT_OK)
-        status = mpti_grow_node(g, nodes);
-    if (status == MPT_OK)
-        status = mpti_grow_type(g, nodes);
-    if (status == MPT_OK)
-        status = mpti_grow_output(g, nodes);
-    if (status == MPT_OK)
-        status = mpti_grow_input(g, inputs);
-    return status;
+    return g ? mpti_graph_room(g, nodes, nodes, nodes, inputs) : MPT_E_ARG;
 }
 
 /* ---- building ---- */
 
-static mpt_status mpti_graph_bad(mpt_graph *g, const char *node, const char *why)
+static mpt_status mpti_graph_added(uint32_t *count, uint32_t *id)
 {
-    g->fault.node = node;
-    g->fault.why = why;
-    return MPT_E_DATA;
-}
-
-static mpt_status mpti_graph_arg(mpt_graph *g, const char *node, const char *why)
-{
-    (void)mpti_graph_bad(g, node, why);
-    return MPT_E_ARG;
-}
-
-static mpt_status mpti_graph_memory(mpt_graph *g)
-{
-    (void)mpti_graph_bad(g, NULL, "the arena is full, or there is no memory");
-    return MPT_E_MEMORY;
+    if (id)
+        *id = *count;
+    ++*count;
+    return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_graph_node_add(mpt_graph *g, const char *name, const char *op, const char *device,
                                       uint32_t flags, uint32_t *id)
 {
-    mpt_graph_node *n;
+    const mpt_graph_node n = {name, op, device, flags, MPT_GRAPH_NONE, MPT_GRAPH_NONE, 0, 0};
     if (!g)
         return MPT_E_ARG;
     if (!name || !op)
-        return mpti_graph_arg(g, name, "a node needs a name and an op");
-    if (mpti_grow_node(g, 1) != MPT_OK)
-        return mpti_graph_memory(g);
-    n = &g->nodes[g->node_count];
-    memset(n, 0, sizeof *n);
-    n->name = name;
-    n->op = op;
-    n->device = device;
-    n->flags = flags;
-    n->first_type = n->last_type = MPT_GRAPH_NONE;
-    if (id)
-        *id = g->node_count;
-    g->node_count++;
-    return MPT_OK;
+        return mpti_graph_fail(g, MPT_E_ARG, name, "a node needs a name and an op");
+    if (mpti_graph_room(g, 1, 0, 0, 0) != MPT_OK)
+        return MPT_E_MEMORY;
+    g->nodes[g->node_count] = n;
+    return mpti_graph_added(&g->node_count, id);
 }
 
 MPT_DEF mpt_status mpt_graph_type_add(mpt_graph *g, uint32_t node, const char *name, int32_t format,
                                       uint32_t flags, uint32_t *id)
 {
-    mpt_graph_type *t;
+    const uint32_t none = MPT_GRAPH_NONE;
     mpt_graph_node *n;
-    if (!g || node >= g->node_count || !name)
-        return g ? mpti_graph_arg(g, NULL, "a type needs a node and a name") : MPT_E_ARG;
-    if (mpti_grow_type(g, 1) != MPT_OK)
-        return mpti_graph_memory(g);
+    if (!g)
+        return MPT_E_ARG;
+    if (node >= g->node_count || !name)
+        return mpti_graph_fail(g, MPT_E_ARG, NULL, "a type needs a node and a name");
+    if (mpti_graph_room(g, 0, 1, 0, 0) != MPT_OK)
+        return MPT_E_MEMORY;
+    else {
+        const mpt_graph_type t = {name, format, flags, node, none, none, none, none, none, g->type_count,
+                                  (uint32_t)MPT_WHY_NONE, none, none, none, none};
+        g->types[g->type_count] = t;
+    }
     n = &g->nodes[node];
-    t = &g->types[g->type_count];
-    memset(t, 0, sizeof *t);
-    t->name = name;
-    t->format = format;
-    t->flags = flags;
-    t->node = node;
-    t->group = g->type_count;
-    t->next = t->first_input = t->last_input = t->first_output = t->last_output = MPT_GRAPH_NONE;
-    t->via = t->to = t->via_end = t->to_end = MPT_GRAPH_NONE;
-    if (n->last_type == MPT_GRAPH_NONE)
-        n->first_type = g->type_count;
-    else
-        g->types[n->last_type].next = g->type_count;
+    *(n->last_type == none ? &n->first_type : &g->types[n->last_type].next) = g->type_count;
     n->last_type = g->type_count;
-    if (id)
-        *id = g->type_count;
-    g->type_count++;
-    return MPT_OK;
+    return mpti_graph_added(&g->type_count, id);
 }
 
 MPT_DEF mpt_status mpt_graph_output_add(mpt_graph *g, uint32_t type, uint64_t elements, uint32_t *id)
 {
-    mpt_graph_output *o;
-    mpt_graph_type   *t;
-    if (!g || type >= g->type_count || elements > (uint64_t)1 << 40)
-        return g ? mpti_graph_arg(g, NULL, "an output needs a type, and at most 2^40 elements") : MPT_E_ARG;
-    if (mpti_grow_output(g, 1) != MPT_OK)
-        return mpti_graph_memory(g);
+    mpt_graph_output o = {elements ? elements : 1, type, 0, MPT_GRAPH_NONE, MPT_GRAPH_NONE, {0.0, 0, 0}};
+    mpt_graph_type  *t;
+    if (!g)
+        return MPT_E_ARG;
+    if (type >= g->type_count || elements > (uint64_t)1 << 40)
+        return mpti_graph_fail(g, MPT_E_ARG, NULL, "an output needs a type, and at most 2^40 elements");
+    if (mpti_graph_room(g, 0, 0, 1, 0) != MPT_OK)
+        return MPT_E_MEMORY;
     t = &g->types[type];
-    o = &g->outputs[g->output_count];
-    memset(o, 0, sizeof *o);
-    o->elements = elements ? elements : 1;
-    o->type = type;
-    o->index = g->nodes[t->node].output_count++;
-    o->next = o->first_use = MPT_GRAPH_NONE;
-    if (t->last_output == MPT_GRAPH_NONE)
-        t->first_output = g->output_count;
-    else
-        g->outputs[t->last_output].next = g->output_count;
+    o.index = g->nodes[t->node].output_count++;
+    g->outputs[g->output_count] = o;
+    *(t->last_output == MPT_GRAPH_NONE ? &t->first_output : &g->outputs[t->last_output].next) = g->output_count;
     t->last_output = g->output_count;
-    if (id)
-        *id = g->output_count;
-    g->output_count++;
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_graph_connect(mpt_graph *g, uint32_t input, uint32_t source)
-{
-    if (!g || input >= g->input_count || source >= g->output_count ||
-        g->inputs[input].source != MPT_GRAPH_NONE)
-        return g ? mpti_graph_arg(g, NULL, "connect takes an unconnected input and an output") : MPT_E_ARG;
-    g->inputs[input].source = source;
-    g->inputs[input].next_use = g->outputs[source].first_use;
-    g->outputs[source].first_use = input;
-    return MPT_OK;
+    return mpti_graph_added(&g->output_count, id);
 }
 
 MPT_DEF mpt_status mpt_graph_input_add(mpt_graph *g, uint32_t type, uint32_t source, uint32_t *id)
 {
-    mpt_graph_input *in;
-    mpt_graph_type  *t;
-    if (!g || type >= g->type_count || (source != MPT_GRAPH_NONE && source >= g->output_count))
-        return g ? mpti_graph_arg(g, NULL, "an input needs a type, and an output to read") : MPT_E_ARG;
-    if (mpti_grow_input(g, 1) != MPT_OK)
-        return mpti_graph_memory(g);
+    mpt_graph_input in = {type, 0, MPT_GRAPH_NONE, MPT_GRAPH_NONE, MPT_GRAPH_NONE};
+    mpt_graph_type *t;
+    if (!g)
+        return MPT_E_ARG;
+    if (type >= g->type_count || (source != MPT_GRAPH_NONE && source >= g->output_count))
+        return mpti_graph_fail(g, MPT_E_ARG, NULL, "an input needs a type, and an output to read");
+    if (mpti_graph_room(g, 0, 0, 0, 1) != MPT_OK)
+        return MPT_E_MEMORY;
     t = &g->types[type];
-    in = &g->inputs[g->input_count];
-    in->type = type;
-    in->index = g->nodes[t->node].input_count++;
-    in->source = in->next = in->next_use = MPT_GRAPH_NONE;
-    if (t->last_input == MPT_GRAPH_NONE)
-        t->first_input = g->input_count;
-    else
-        g->inputs[t->last_input].next = g->input_count;
+    in.index = g->nodes[t->node].input_count++;
+    g->inputs[g->input_count] = in;
+    *(t->last_input == MPT_GRAPH_NONE ? &t->first_input : &g->inputs[t->last_input].next) = g->input_count;
     t->last_input = g->input_count;
-    if (id)
-        *id = g->input_count;
-    g->input_count++;
+    (void)mpti_graph_added(&g->input_count, id);
     return source == MPT_GRAPH_NONE ? MPT_OK : mpt_graph_connect(g, g->input_count - 1, source);
+}
+
+MPT_DEF mpt_status mpt_graph_connect(mpt_graph *g, uint32_t input, uint32_t source)
+{
+    if (!g)
+        return MPT_E_ARG;
+    if (input >= g->input_count || source >= g->output_count || g->inputs[input].source != MPT_GRAPH_NONE)
+        return mpti_graph_fail(g, MPT_E_ARG, NULL, "connect takes an unconnected input and an output");
+    g->inputs[input].source = source;
+    g->inputs[input].next_use = g->outputs[source].first_use;
+    g->outputs[source].first_use = input;
+    return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, const uint32_t *sources,
@@ -8112,11 +8054,10 @@ MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, 
         return MPT_E_ARG;
     for (i = 0; i < count; i++)
         if (sources[i] != MPT_GRAPH_NONE && sources[i] >= g->output_count)
-            return mpti_graph_arg(g, name, "it reads an output that is not there");
-    if (mpti_grow_type(g, 1) != MPT_OK || mpti_grow_output(g, 1) != MPT_OK ||
-        mpti_grow_input(g, count) != MPT_OK)
-        return mpti_graph_memory(g);            /* before the node is added: all or nothing */
-    status = mpt_graph_node_add(g, name, op, NULL, 0u, &node);
+            return mpti_graph_fail(g, MPT_E_ARG, name, "it reads an output that is not there");
+    status = mpti_graph_room(g, 1, 1, 1, count);        /* all or nothing */
+    if (status == MPT_OK)
+        status = mpt_graph_node_add(g, name, op, NULL, 0u, &node);
     if (status != MPT_OK)
         return status;
     (void)mpt_graph_type_add(g, node, "T", (int32_t)MPT_F32, 0u, &type);
@@ -8125,14 +8066,12 @@ MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, 
     return mpt_graph_output_add(g, type, elements, output);
 }
 
-/* The representative of a type's group. */
+/* The representative of a type's group; the links may lie in structs, `stride` bytes apart. */
 static uint32_t mpti_group_root(uint32_t *group, size_t stride, uint32_t t)
 {
 #define MPTI_UP(i) (*(uint32_t *)(void *)((unsigned char *)group + (size_t)(i) * stride))
-    while (MPTI_UP(t) != t) {
-        MPTI_UP(t) = MPTI_UP(MPTI_UP(t));
-        t = MPTI_UP(t);
-    }
+    while (MPTI_UP(t) != t)
+        t = MPTI_UP(t) = MPTI_UP(MPTI_UP(t));
     return t;
 #undef MPTI_UP
 }
@@ -8148,15 +8087,16 @@ MPT_DEF mpt_status mpt_graph_group(mpt_graph *g, uint32_t type, uint32_t other)
     return MPT_OK;
 }
 
+#ifndef MPT_NO_REPORTS
 MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_range *seen, mpt_format low,
                                    int log2_scale)
 {
-    mpt_range_choice       at;
-    mpt_status             status;
+    mpt_range_choice at;
+    mpt_status       status;
     if (!g || output >= g->output_count || !seen || (low != MPT_F16 && low != MPT_BF16))
         return MPT_E_ARG;
     if (seen->format != low)
-        return mpti_graph_arg(g, NULL, "the range report is against another format");
+        return mpti_graph_fail(g, MPT_E_ARG, NULL, "the range report is against another format");
     status = mpt_range_at_scale(seen, log2_scale, &at);
     if (status == MPT_OK) {
         const uint64_t nonzero = mpt_range_nonzero(seen);
@@ -8165,6 +8105,7 @@ MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_rang
     }
     return status;
 }
+#endif
 
 MPT_DEF mpt_graph_options mpt_graph_defaults(void)
 {
@@ -8232,12 +8173,6 @@ static const struct { mpt_list cuda, bf16; const char *names; } mpti_tf_lists[] 
      "ResizeBilinear ScatterNd StatelessWhile While"}
 };
 
-typedef struct mpti_op_entry {
-    const char *name;
-    uint32_t    length;
-    uint8_t     list, kind, from_user, unused;
-} mpti_op_entry;
-
 /* A hash table, open addressing, at most half full. */
 typedef struct mpti_op_table {
     mpti_op_entry *entries;
@@ -8265,37 +8200,16 @@ static mpti_op_entry *mpti_op_enter(mpti_op_table *table, const char *name, size
     return e;
 }
 
-/* Call for each of the words of a text; at is where it stands, length 0 at the end. */
-static size_t mpti_word(const char **at)
+/* Enter each word of a text, into a list or with a kind; MPT_LIST_NONE and MPTI_OP_PLAIN change nothing. */
+static void mpti_op_enter_words(mpti_op_table *table, const char *words, mpt_list list, int kind)
 {
-    size_t length = 0;
-    while (**at == ' ')
-        (*at)++;
-    while ((*at)[length] && (*at)[length] != ' ')
-        length++;
-    return length;
-}
-
-static void mpti_op_enter_kinds(mpti_op_table *table)
-{
-    size_t i, n;
-    for (i = 0; i < sizeof mpti_op_kinds / sizeof mpti_op_kinds[0]; i++) {
-        const char *at = mpti_op_kinds[i].names;
-        for (; (n = mpti_word(&at)) != 0; at += n)
-            mpti_op_enter(table, at, n)->kind = (uint8_t)mpti_op_kinds[i].kind;
-    }
-}
-
-static void mpti_op_enter_lists(mpti_op_table *table, mpt_op_lists lists)
-{
-    size_t i, n;
-    for (i = 0; lists == MPT_LISTS_COMPACT && i < MPTI_OP_COUNT; i++)
-        mpti_op_enter(table, mpti_ops[i].op, strlen(mpti_ops[i].op))->list = (uint8_t)mpti_ops[i].list;
-    for (i = 0; lists != MPT_LISTS_COMPACT && i < sizeof mpti_tf_lists / sizeof mpti_tf_lists[0]; i++) {
-        const char    *at = mpti_tf_lists[i].names;
-        const mpt_list list = lists == MPT_LISTS_TF_CUDA ? mpti_tf_lists[i].cuda : mpti_tf_lists[i].bf16;
-        for (; (n = mpti_word(&at)) != 0; at += n)
-            mpti_op_enter(table, at, n)->list = (uint8_t)list;
+    size_t n;
+    for (; *words; words += n + (words[n] == ' ')) {
+        mpti_op_entry *e;
+        n = strcspn(words, " ");
+        e = mpti_op_enter(table, words, n);
+        e->list = (uint8_t)(list != MPT_LIST_NONE ? list : e->list);
+        e->kind = (uint8_t)(kind != MPTI_OP_PLAIN ? kind : e->kind);
     }
 }
 
@@ -8304,23 +8218,25 @@ static mpt_status mpti_op_enter_rows(mpt_graph *g, mpti_op_table *table, const m
     size_t i;
     for (i = 0; i < o->row_count; i++) {
         const mpt_list_row *row = &o->rows[i];
+        const int           removes = row->edit == MPT_LIST_REMOVE;
         mpti_op_entry      *e;
         if (!row->op || !row->op[0])
-            return mpti_graph_arg(g, NULL, "a list row needs an op");
-        if ((row->edit != MPT_LIST_ADD && row->edit != MPT_LIST_OVERRIDE && row->edit != MPT_LIST_REMOVE) ||
-            (row->edit != MPT_LIST_REMOVE && (row->list <= MPT_LIST_NONE || row->list >= MPT_LIST_COUNT)))
-            return mpti_graph_arg(g, row->op, "a list row needs a list, and one of add, override, remove");
+            return mpti_graph_fail(g, MPT_E_ARG, NULL, "a list row needs an op");
+        if ((unsigned)row->edit > (unsigned)MPT_LIST_REMOVE ||
+            (!removes && (row->list <= MPT_LIST_NONE || row->list >= MPT_LIST_COUNT)))
+            return mpti_graph_fail(g, MPT_E_ARG, row->op,
+                                   "a list row needs a list, and one of add, override, remove");
         e = mpti_op_enter(table, row->op, strlen(row->op));
         if (row->edit == MPT_LIST_ADD && e->list != MPT_LIST_NONE && e->list != (uint8_t)row->list)
-            return mpti_graph_bad(g, row->op, "this op is in two lists");
-        e->list = (uint8_t)(row->edit == MPT_LIST_REMOVE ? MPT_LIST_NONE : row->list);
+            return mpti_graph_fail(g, MPT_E_DATA, row->op, "this op is in two lists");
+        e->list = (uint8_t)(removes ? MPT_LIST_NONE : row->list);
     }
     return MPT_OK;
 }
 
 static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const mpt_graph_options *o)
 {
-    size_t size = 1024;
+    size_t size = 1024, i;
     while (size < 1024 + 2 * o->row_count)
         size *= 2;
     table->mask = size - 1;
@@ -8328,15 +8244,116 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
     if (!table->entries)
         return mpti_graph_memory(g);
     memset(table->entries, 0, size * sizeof(mpti_op_entry));
-    mpti_op_enter_kinds(table);
-    mpti_op_enter_lists(table, o->lists);
+    for (i = 0; i < sizeof mpti_op_kinds / sizeof mpti_op_kinds[0]; i++)
+        mpti_op_enter_words(table, mpti_op_kinds[i].names, MPT_LIST_NONE, mpti_op_kinds[i].kind);
+    for (i = 0; o->lists == MPT_LISTS_COMPACT && i < MPTI_OP_COUNT; i++)
+        mpti_op_enter_words(table, mpti_ops[i].op, (mpt_list)mpti_ops[i].list, MPTI_OP_PLAIN);
+    for (i = 0; o->lists != MPT_LISTS_COMPACT && i < sizeof mpti_tf_lists / sizeof mpti_tf_lists[0]; i++)
+        mpti_op_enter_words(table, mpti_tf_lists[i].names,
+                            o->lists == MPT_LISTS_TF_CUDA ? mpti_tf_lists[i].cuda : mpti_tf_lists[i].bf16,
+                            MPTI_OP_PLAIN);
     return mpti_op_enter_rows(g, table, o);
 }
 
-/* ---- checking ---- */
+/* ---- what a rewrite works on ---- */
 
-static const char *mpti_node_name(const mpt_graph *g,
-                                  uint32_t type) { return g->nodes[g->types[type].node].name; }
+/* What is known of a type, and what the passes paint on it. */
+#define MPTI_ON(list)    (1u << (list))     /* the list of its op, an mpt_list */
+#define MPTI_F32         (1u << 5)
+#define MPTI_HANDLE      (1u << 6)
+#define MPTI_FREE        (1u << 7)          /* its node may be changed */
+#define MPTI_ABLE        (1u << 8)          /* FP32, with a low kernel, and its node may be changed */
+#define MPTI_INNER       (1u << 9)          /* that, and its op is on the infer or clear list */
+#define MPTI_VARIABLE    (1u << 10)         /* its node reads a variable */
+#define MPTI_CAST        (1u << 11)         /* the FP32 result of an existing cast, and something reads it */
+#define MPTI_HELD        (1u << 12)         /* its values do not fit */
+#define MPTI_ROOT        (1u << 13)         /* its op is on the allow list, and its values fit */
+#define MPTI_GROUPED     (1u << 14)         /* it must agree with other types */
+#define MPTI_LOW         (1u << 15)         /* painted low */
+#define MPTI_DENIED      (1u << 16)         /* it must stay FP32 */
+#define MPTI_UP          (1u << 17)         /* leads to a deny or infer op through clear ops only */
+#define MPTI_DOWN        (1u << 18)         /* downstream of an allow op through clear and infer ops */
+#define MPTI_BETWEEN     (1u << 19)         /* that, and upstream of one */
+#define MPTI_JOINED      (1u << 20)         /* made low by mpti_pass_clear */
+#define MPTI_PASSED      (1u << 21)         /* a handle met going forward; times 2: going backward */
+
+/* Everything that one rewrite works on. */
+typedef struct mpti_amp {
+    mpt_graph               *g;
+    const mpt_graph_options *o;
+    uint8_t                 *kind, *list, *process;     /* of each node */
+    uint8_t                 *why;                       /* of each type, an mpt_graph_why */
+    uint32_t                *bits, *via, *to;           /* of each type */
+    uint32_t                *carry, *queue;             /* of each type, scratch of the passes */
+    uint32_t                *group;                     /* union-find over the types */
+    uint32_t                 queued;
+} mpti_amp;
+
+#define MPTI_FOR_TYPES(t, node) for (t = g->nodes[node].first_type; t != MPT_GRAPH_NONE; t = g->types[t].next)
+#define MPTI_FOR_INPUTS(in, t) for (in = g->types[t].first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next)
+#define MPTI_FOR_OUTPUTS(o, t) for (o = g->types[t].first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
+#define MPTI_FOR_READERS(in, o) \
+    for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
+
+/* The type whose output an input reads. */
+static uint32_t mpti_source(const mpt_graph *g, uint32_t in) { return g->outputs[g->inputs[in].source].type; }
+
+static const char *mpti_node_name(const mpt_graph *g, uint32_t t) { return g->nodes[g->types[t].node].name; }
+
+/* FusedBatchNorm and its gradient become V2, and are on its list. */
+static const char *mpti_norm_v2(int kind)
+{
+    return kind == MPTI_OP_NORM ? "FusedBatchNormV2" : "FusedBatchNormGradV2";
+}
+
+/* Whether a text contains another one, letters in either case. */
+static int mpti_contains(const char *text, const char *part)
+{
+    size_t i;
+    for (; *text; text++) {
+        for (i = 0; part[i] && (text[i] | 32) == (part[i] | 32); i++) {}
+        if (!part[i])
+            return 1;
+    }
+    return !*part;
+}
+
+static mpt_status mpti_amp_init(mpti_amp *a, mpt_graph *g, const mpt_graph_options *o)
+{
+    const size_t  nodes = g->node_count + (size_t)1, types = g->type_count + (size_t)1;
+    mpti_op_table ops;
+    mpt_status    status;
+    uint32_t      i;
+    memset(a, 0, sizeof *a);
+    a->g = g;
+    a->o = o;
+    a->kind = (uint8_t *)mpti_graph_alloc(g, 3 * nodes + types, 1, 1);
+    a->bits = (uint32_t *)mpti_graph_alloc(g, 5 * types + 2 * (nodes > types ? nodes : types),
+                                           sizeof(uint32_t), 1);
+    if (!a->kind || !a->bits)
+        return mpti_graph_memory(g);
+    a->list = a->kind + nodes, a->process = a->list + nodes, a->why = a->process + nodes;
+    a->via = a->bits + types, a->to = a->via + types, a->carry = a->to + types;
+    a->group = a->carry + types, a->queue = a->group + types;
+    memset(a->why, 0, types);
+    memset(a->via, 0xff, 2 * types * sizeof(uint32_t));
+    for (i = 0; i < g->type_count; i++)
+        a->group[i] = g->types[i].group;
+    status = mpti_op_table_init(g, &ops, o);
+    for (i = 0; status == MPT_OK && i < g->node_count; i++) {
+        const mpt_graph_node *n = &g->nodes[i];
+        const mpti_op_entry  *e = mpti_op_find(&ops, n->op, strlen(n->op));
+        a->kind[i] = e->kind;
+        a->process[i] = !(n->flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL)) &&
+                        (!o->device || !n->device || mpti_contains(n->device, o->device));
+        if (a->process[i] && e->kind >= MPTI_OP_NORM)
+            e = mpti_op_find(&ops, mpti_norm_v2(e->kind), strlen(mpti_norm_v2(e->kind)));
+        a->list[i] = e->list;
+    }
+    return status;
+}
+
+/* ---- checking ---- */
 
 static mpt_status mpti_check_types(mpt_graph *g)
 {
@@ -8345,72 +8362,82 @@ static mpt_status mpti_check_types(mpt_graph *g)
     for (i = 0; i < g->type_count; i++) {
         const int32_t f = g->types[i].format;
         if (g->types[i].node >= g->node_count || g->types[i].group >= g->type_count)
-            return mpti_graph_bad(g, NULL, "a type has an index out of range");
-        if (f != MPT_TYPE_OTHER && f != MPT_TYPE_HANDLE && (f < 0 || f >= (int32_t)MPT_FORMAT_COUNT))
-            return mpti_graph_bad(g, mpti_node_name(g, i), "one of its types has an unknown format");
+            return mpti_graph_fail(g, MPT_E_DATA, NULL, "a type has an index out of range");
+        if (f < MPT_TYPE_HANDLE || f >= (int32_t)MPT_FORMAT_COUNT)
+            return mpti_graph_fail(g, MPT_E_DATA, mpti_node_name(g, i),
+                                   "one of its types has an unknown format");
     }
     for (i = 0; i < g->output_count; i++)
         sum += g->outputs[i].elements;
-    return sum > (uint64_t)1 << 60 ? mpti_graph_bad(g, NULL,
-                                                    "the tensors have more than 2^60 elements") : MPT_OK;
+    if (sum > (uint64_t)1 << 60)
+        return mpti_graph_fail(g, MPT_E_DATA, NULL, "the tensors have more than 2^60 elements");
+    return MPT_OK;
+}
+
+/* What is wrong with an input of node `to`, and which node is at fault; NULL: nothing. */
+static const char *mpti_check_edge(const mpt_graph *g, const uint8_t *kind, uint32_t in, uint32_t to,
+                                   uint32_t *fault)
+{
+    uint32_t from;
+    *fault = to;
+    if (g->inputs[in].source == MPT_GRAPH_NONE)
+        return "one of its inputs reads nothing";
+    if (g->inputs[in].source >= g->output_count || mpti_source(g, in) >= g->type_count)
+        return "one of its inputs reads an output that is not there";
+    from = g->types[mpti_source(g, in)].node;
+    if (from == to)
+        return "it feeds itself";
+    if (g->types[mpti_source(g, in)].format != g->types[g->inputs[in].type].format)
+        return "one of its inputs has another format than what it reads";
+    *fault = from;
+    if (kind[from] == MPTI_OP_NEXT && kind[to] != MPTI_OP_MERGE)
+        return "what ends a loop step must feed merges only";
+    return NULL;
 }
 
 static mpt_status mpti_check_edges(mpt_graph *g, const uint8_t *kind)
 {
-    uint32_t i;
+    uint32_t i, node;
     for (i = 0; i < g->input_count; i++) {
-        const mpt_graph_input *in = &g->inputs[i];
-        uint32_t               to, from;
-        if (in->type >= g->type_count)
-            return mpti_graph_bad(g, NULL, "an input has an index out of range");
-        to = g->types[in->type].node;
-        if (in->source == MPT_GRAPH_NONE)
-            return mpti_graph_bad(g, g->nodes[to].name, "one of its inputs reads nothing");
-        if (in->source >= g->output_count || g->outputs[in->source].type >= g->type_count)
-            return mpti_graph_bad(g, g->nodes[to].name,
-                                  "one of its inputs reads an output that is not there");
-        from = g->types[g->outputs[in->source].type].node;
-        if (from == to)
-            return mpti_graph_bad(g, g->nodes[to].name, "it feeds itself");
-        if (g->types[g->outputs[in->source].type].format != g->types[in->type].format)
-            return mpti_graph_bad(g, g->nodes[to].name,
-                                  "one of its inputs has another format than what it reads");
-        if (kind[from] == MPTI_OP_NEXT && kind[to] != MPTI_OP_MERGE)
-            return mpti_graph_bad(g, g->nodes[from].name, "what ends a loop step must feed merges only");
+        const char *why;
+        if (g->inputs[i].type >= g->type_count)
+            return mpti_graph_fail(g, MPT_E_DATA, NULL, "an input has an index out of range");
+        why = mpti_check_edge(g, kind, i, g->types[g->inputs[i].type].node, &node);
+        if (why)
+            return mpti_graph_fail(g, MPT_E_DATA, g->nodes[node].name, why);
     }
     return MPT_OK;
 }
 
 /* Edges that close a loop are not counted; any other cycle leaves nodes whose inputs never become ready. */
-static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t *waits, uint32_t *queue)
+static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t *queue, uint32_t *waits)
 {
-    uint32_t i, t, o, in, head = 0, tail = 0;
+    uint32_t i, t, o, in, step, head = 0, tail = 0;
     memset(waits, 0, g->node_count * sizeof *waits);
     for (i = 0; i < g->input_count; i++)
-        if (kind[g->types[g->outputs[g->inputs[i].source].type].node] != MPTI_OP_NEXT)
+        if (kind[g->types[mpti_source(g, i)].node] != MPTI_OP_NEXT)
             waits[g->types[g->inputs[i].type].node]++;
     for (i = 0; i < g->node_count; i++)
         if (!waits[i])
             queue[tail++] = i;
     while (head < tail) {
-        const mpt_graph_node *n = &g->nodes[queue[head]];
-        if (kind[queue[head++]] == MPTI_OP_NEXT)
+        i = queue[head++];
+        if (kind[i] == MPTI_OP_NEXT)
             continue;
-        for (t = n->first_type; t != MPT_GRAPH_NONE; t = g->types[t].next)
-            for (o = g->types[t].first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
-                for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
+        MPTI_FOR_TYPES(t, i)
+            MPTI_FOR_OUTPUTS(o, t)
+                MPTI_FOR_READERS(in, o)
                     if (!--waits[g->types[g->inputs[in].type].node])
                         queue[tail++] = g->types[g->inputs[in].type].node;
     }
     if (tail == g->node_count)
         return MPT_OK;
     for (i = 0; !waits[i]; i++) {}
-    /* upstream through what waits, until surely on the cycle */
-    for (head = 0; head < g->node_count; head++) {
+    for (step = 0; step < g->node_count; step++) {      /* upstream through what waits, onto the cycle */
         uint32_t before = MPT_GRAPH_NONE;
-        for (t = g->nodes[i].first_type; t != MPT_GRAPH_NONE; t = g->types[t].next)
-            for (in = g->types[t].first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next) {
-                const uint32_t from = g->types[g->outputs[g->inputs[in].source].type].node;
+        MPTI_FOR_TYPES(t, i)
+            MPTI_FOR_INPUTS(in, t) {
+                const uint32_t from = g->types[mpti_source(g, in)].node;
                 if (waits[from] && kind[from] != MPTI_OP_NEXT)
                     before = from;
             }
@@ -8418,58 +8445,7 @@ static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t 
             break;
         i = before;
     }
-    return mpti_graph_bad(g, g->nodes[i].name, "it lies on a cycle that no merge closes");
-}
-
-/* Everything that one rewrite works on. */
-typedef struct mpti_amp {
-    mpt_graph               *g;
-    const mpt_graph_options *o;
-    mpti_op_table            ops;
-    uint8_t                 *kind, *list, *process;     /* of each node */
-    uint8_t                 *paint;                     /* of each type: MPTI_ALLOW and so on */
-    uint8_t                 *why;
-    uint32_t                *via, *to, *queue, *carry;  /* of each type */
-    uint32_t                *group;                     /* union-find over the types */
-    uint32_t                 queued;
-} mpti_amp;
-
-#define MPTI_PAINT_ALLOW 1u     /* low */
-#define MPTI_PAINT_DENY  2u
-#define MPTI_PAINT_HELD  4u     /* its values do not fit */
-#define MPTI_PAINT_UP    8u     /* scratch marks of a pass */
-#define MPTI_PAINT_DOWN 16u
-#define MPTI_PAINT_SEEN 32u
-#define MPTI_PAINT_THRU 64u     /* a handle met going forward; times 2: going backward */
-
-static mpt_status mpti_amp_init(mpti_amp *a, mpt_graph *g, const mpt_graph_options *o)
-{
-    const size_t nodes = g->node_count + (size_t)1, types = g->type_count + (size_t)1;
-    const size_t most = nodes > types ? nodes : types;
-    mpt_status   status;
-    uint32_t     i;
-    memset(a, 0, sizeof *a);
-    a->g = g;
-    a->o = o;
-    a->kind = (uint8_t *)mpti_graph_alloc(g, 3 * nodes + 2 * types, 1, 1);
-    a->via = (uint32_t *)mpti_graph_alloc(g, 4 * types + 2 * most, sizeof(uint32_t), 1);
-    if (!a->kind || !a->via)
-        return mpti_graph_memory(g);
-    a->list = a->kind + nodes, a->process = a->list + nodes;
-    a->paint = a->process + nodes, a->why = a->paint + types;
-    a->to = a->via + types, a->carry = a->to + types, a->group = a->carry + types,
-        a->queue = a->group + types;
-    memset(a->kind, 0, 3 * nodes + 2 * types);
-    memset(a->via, 0xff, 2 * types * sizeof(uint32_t));
-    for (i = 0; i < g->type_count; i++)
-        a->group[i] = g->types[i].group;
-    status = mpti_op_table_init(g, &a->ops, o);
-    for (i = 0; status == MPT_OK && i < g->node_count; i++) {
-        const mpti_op_entry *e = mpti_op_find(&a->ops, g->nodes[i].op, strlen(g->nodes[i].op));
-        a->kind[i] = e->name ? e->kind : (uint8_t)MPTI_OP_PLAIN;
-        a->list[i] = e->name ? e->list : (uint8_t)MPT_LIST_NONE;
-    }
-    return status;
+    return mpti_graph_fail(g, MPT_E_DATA, g->nodes[i].name, "it lies on a cycle that no merge closes");
 }
 
 static mpt_status mpti_amp_check(mpti_amp *a)
@@ -8477,10 +8453,8 @@ static mpt_status mpti_amp_check(mpti_amp *a)
     mpt_status status = mpti_check_types(a->g);
     if (status == MPT_OK)
         status = mpti_check_edges(a->g, a->kind);
-    if (status == MPT_OK && a->g->node_count) {
-        uint32_t *waits = (uint32_t *)mpti_graph_alloc(a->g, a->g->node_count, sizeof(uint32_t), 1);
-        status = waits ? mpti_check_cycles(a->g, a->kind, waits, a->queue) : mpti_graph_memory(a->g);
-    }
+    if (status == MPT_OK)
+        status = mpti_check_cycles(a->g, a->kind, a->queue, a->queue + a->g->node_count);
     return status;
 }
 
@@ -8500,154 +8474,79 @@ MPT_DEF mpt_status mpt_graph_check(mpt_graph *g)
 
 /* ---- painting ---- */
 
-static int mpti_is_f32(const mpti_amp *a, uint32_t t) { return a->g->types[t].format == (int32_t)MPT_F32; }
-static int mpti_listed(const mpti_amp *a, uint32_t t,
-                       mpt_list l) { return a->list[a->g->types[t].node] == (uint8_t)l; }
-static int mpti_op_is(const mpti_amp *a, uint32_t t,
-                      int kind) { return a->kind[a->g->types[t].node] == kind; }
-static int mpti_processed(const mpti_amp *a, uint32_t t) { return a->process[a->g->types[t].node]; }
-
-/* FP32, with a low kernel, on a node that may be changed. */
-static int mpti_convertible(const mpti_amp *a, uint32_t t)
+static void mpti_paint(mpti_amp *a, uint32_t t, unsigned bits, mpt_graph_why why, uint32_t via)
 {
-    return mpti_processed(a, t) && mpti_is_f32(a, t) && !(a->g->types[t].flags & MPT_TYPE_FIXED);
+    a->bits[t] |= bits;
+    a->why[t] = (uint8_t)why;
+    a->via[t] = via;
 }
 
-static int mpti_contains(const char *text, const char *part)
+static void mpti_unpaint(mpti_amp *a, uint32_t t, mpt_graph_why why, uint32_t via)
 {
-    size_t i;
-    for (; *text; text++) {
-        for (i = 0; part[i] && (text[i] | 32) == (part[i] | 32); i++) {}
-        if (!part[i])
-            return 1;
-    }
-    return !*part;
+    a->bits[t] &= ~MPTI_LOW;
+    mpti_paint(a, t, 0u, why, via);
 }
 
-static void mpti_amp_processable(mpti_amp *a)
+static uint32_t mpti_root(uint32_t *group, uint32_t t) { return mpti_group_root(group, sizeof *group, t); }
+
+static void mpti_join(uint32_t *group, uint32_t t, uint32_t other)
 {
-    uint32_t i;
-    for (i = 0; i < a->g->node_count; i++) {
-        const mpt_graph_node *n = &a->g->nodes[i];
-        a->process[i] = !(n->flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL)) &&
-                        (!a->o->device || !n->device || mpti_contains(n->device, a->o->device));
-    }
+    const uint32_t x = mpti_root(group, t), y = mpti_root(group, other);
+    group[x > y ? x : y] = x < y ? x : y;
 }
 
-/* Nodes that read a variable which is no resource: an Identity of one, or an Enter of that. */
+/* The first type of a node that has this format. */
+static uint32_t mpti_type_like(const mpt_graph *g, uint32_t node, int32_t format)
+{
+    uint32_t t;
+    MPTI_FOR_TYPES(t, node)
+        if (g->types[t].format == format)
+            break;
+    return t;
+}
+
+/* Whether a node reads a variable that is no resource: an Identity of one, or an Enter of that. */
 static int mpti_reads_variable(const mpti_amp *a, uint32_t node)
 {
     const mpt_graph *g = a->g;
     int              enters = 0;
-    while (a->kind[node] == MPTI_OP_IDENTITY || a->kind[node] == MPTI_OP_ENTER) {
-        uint32_t t = g->nodes[node].first_type, from;
-        enters += a->kind[node] == MPTI_OP_ENTER;
-        while (t != MPT_GRAPH_NONE && g->types[t].first_input == MPT_GRAPH_NONE)
-            t = g->types[t].next;
+    while (a->kind[node] == MPTI_OP_IDENTITY || (a->kind[node] == MPTI_OP_ENTER && enters++ < 64)) {
+        const int identity = a->kind[node] == MPTI_OP_IDENTITY;
+        uint32_t  t;
+        MPTI_FOR_TYPES(t, node)
+            if (g->types[t].first_input != MPT_GRAPH_NONE)
+                break;
         if (t == MPT_GRAPH_NONE)
             return 0;
-        from = g->types[g->outputs[g->inputs[g->types[t].first_input].source].type].node;
-        if (a->kind[node] == MPTI_OP_IDENTITY)
-            return a->kind[from] == MPTI_OP_VARIABLE || (g->nodes[from].flags & MPT_NODE_VARIABLE) != 0;
-        if (enters > 64)
-            return 0;
-        node = from;
+        node = g->types[mpti_source(g, g->types[t].first_input)].node;
+        if (identity)
+            return a->kind[node] == MPTI_OP_VARIABLE || (g->nodes[node].flags & MPT_NODE_VARIABLE) != 0;
     }
     return 0;
 }
 
-/* The FP32 type of a node that handles lists of tensors, and its handle; MPT_GRAPH_NONE if it is none. */
-static uint32_t mpti_type_like(const mpt_graph *g, uint32_t node, int32_t format)
-{
-    uint32_t t = g->nodes[node].first_type;
-    while (t != MPT_GRAPH_NONE && g->types[t].format != format)
-        t = g->types[t].next;
-    return t;
-}
-
-static int mpti_is_handle(const mpti_amp *a, uint32_t t) { return a->g->types[t].format == MPT_TYPE_HANDLE; }
-
-typedef int mpti_enter_fn(const mpti_amp *a, uint32_t t);
-#define MPTI_FORWARD  1
-#define MPTI_BACKWARD 2
-
-static void mpti_visit(mpti_amp *a, uint32_t t, uint32_t from, int way, unsigned mark, mpti_enter_fn *enter,
-                       uint32_t *parent)
-{
-    if (mpti_is_handle(a, t)) {         /* lists are looked through: what was written is what is read */
-        const unsigned thru = MPTI_PAINT_THRU * (unsigned)way;
-        if (!(a->paint[t] & thru) && mpti_processed(a, t)) {
-            a->paint[t] = (uint8_t)(a->paint[t] | thru);
-            a->carry[t] = from;
-            a->queue[a->queued++] = t;
-        }
-    } else if (!(a->paint[t] & mark) && enter(a, t)) {
-        a->paint[t] = (uint8_t)(a->paint[t] | mark);
-        parent[t] = from;
-        a->queue[a->queued++] = t;
-    }
-}
-
-/* From tensor to list and from list to tensor: a node writes into a list what its FP32 inputs bring,
-    and reads
- * from one into its FP32 outputs. */
-static void mpti_visit_across(mpti_amp *a, uint32_t t, uint32_t from, int way, unsigned mark,
-                              mpti_enter_fn *enter, uint32_t *parent)
-{
-    const mpt_graph      *g = a->g;
-    const mpt_graph_type *me = &g->types[t];
-    const int             forward = way == MPTI_FORWARD;
-    uint32_t              other;
-    if (!mpti_is_handle(a, t) && !mpti_is_f32(a, t))
-        return;
-    if ((forward ? me->first_input : me->first_output) == MPT_GRAPH_NONE)
-        return;
-    other = mpti_type_like(g, me->node, mpti_is_handle(a, t) ? (int32_t)MPT_F32 : MPT_TYPE_HANDLE);
-    if (other != MPT_GRAPH_NONE &&
-        (forward ? g->types[other].first_output : g->types[other].first_input) != MPT_GRAPH_NONE)
-        mpti_visit(a, other, from, way, mark, enter, parent);
-}
-
-/* Mark all that the queue reaches: breadth first, each type and edge once. */
-static void mpti_spread(mpti_amp *a, int ways, unsigned mark, mpti_enter_fn *enter, uint32_t *parent)
+/* What is known of the types before the passes. */
+static void mpti_pass_types(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
-    uint32_t         head, in, o;
-    for (head = 0; head < a->queued; head++) {
-        const uint32_t        t = a->queue[head];
-        const mpt_graph_type *me = &g->types[t];
-        const int             handle = mpti_is_handle(a, t);
-        const uint32_t        from = handle ? a->carry[t] : t;
-        const int             go = handle ? a->paint[t] / (int)MPTI_PAINT_THRU : ways;
-        if (go & MPTI_FORWARD) {
-            for (o = me->first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
-                for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
-                    mpti_visit(a, g->inputs[in].type, from, MPTI_FORWARD, mark, enter, parent);
-            mpti_visit_across(a, t, from, MPTI_FORWARD, mark, enter, parent);
+    uint32_t         i;
+    for (i = 0; i < g->type_count; i++) {
+        const mpt_graph_type *t = &g->types[i];
+        unsigned              bits = MPTI_ON(a->list[t->node]);
+        bits |= a->process[t->node] ? MPTI_FREE : 0u;
+        bits |= t->format == MPT_TYPE_HANDLE ? MPTI_HANDLE : 0u;
+        bits |= mpti_reads_variable(a, t->node) ? MPTI_VARIABLE : 0u;
+        if (t->format == (int32_t)MPT_F32) {
+            bits |= MPTI_F32;
+            if ((bits & MPTI_FREE) && !(t->flags & MPT_TYPE_FIXED))
+                bits |= bits & (MPTI_ON(MPT_LIST_INFER) | MPTI_ON(MPT_LIST_CLEAR)) ? MPTI_ABLE | MPTI_INNER
+                                                                                  : MPTI_ABLE;
+            if (a->kind[t->node] == MPTI_OP_CAST && t->first_output != MPT_GRAPH_NONE &&
+                g->outputs[t->first_output].first_use != MPT_GRAPH_NONE)
+                bits |= MPTI_CAST;
         }
-        if (go & MPTI_BACKWARD) {
-            for (in = me->first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next)
-                mpti_visit(a, g->outputs[g->inputs[in].source].type, from, MPTI_BACKWARD, mark, enter,
-                           parent);
-            mpti_visit_across(a, t, from, MPTI_BACKWARD, mark, enter, parent);
-        }
+        a->bits[i] = bits;
     }
-    for (head = 0; head < a->queued; head++)
-        a->paint[a->queue[head]] &= (uint8_t)(MPTI_PAINT_THRU - 1u);
-    a->queued = 0;
-}
-
-static void mpti_seed(mpti_amp *a, uint32_t t, unsigned mark)
-{
-    a->paint[t] = (uint8_t)(a->paint[t] | mark);
-    a->queue[a->queued++] = t;
-}
-
-static void mpti_paint(mpti_amp *a, uint32_t t, unsigned paint, mpt_graph_why why, uint32_t via)
-{
-    a->paint[t] = (uint8_t)(a->paint[t] | paint);
-    a->why[t] = (uint8_t)why;
-    a->via[t] = via;
 }
 
 /* Types that read or make values which the low format cannot hold. */
@@ -8658,247 +8557,258 @@ static void mpti_pass_ranges(mpti_amp *a)
     for (o = 0; o < g->output_count; o++) {
         const mpt_port_range *r = &g->outputs[o].range;
         const mpt_graph_why   why = r->overflow ? MPT_WHY_OVERFLOW : MPT_WHY_FLUSHED;
-        if (!r->overflow && !(r->flushed > a->o->most_flushed))
+        const uint32_t        t = g->outputs[o].type;
+        if (!(a->bits[t] & MPTI_F32) || !(r->overflow || r->flushed > a->o->most_flushed))
             continue;
-        if (mpti_is_f32(a, g->outputs[o].type))
-            mpti_paint(a, g->outputs[o].type, MPTI_PAINT_HELD, why, MPT_GRAPH_NONE);
-        for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
-            if (mpti_is_f32(a, g->inputs[in].type))
-                mpti_paint(a, g->inputs[in].type, MPTI_PAINT_HELD, why, g->outputs[o].type);
+        mpti_paint(a, t, MPTI_HELD, why, MPT_GRAPH_NONE);
+        MPTI_FOR_READERS(in, o)
+            mpti_paint(a, g->inputs[in].type, MPTI_HELD, why, t);
     }
 }
 
-/* Handles join the nodes of one list of tensors, which then must agree; where a node of a list may not be
- * changed, or the list comes from or goes to elsewhere, they all stay FP32. */
-static int mpti_enter_list(const mpti_amp *a, uint32_t t) { return mpti_is_handle(a, t); }
-
-static void mpti_join(mpti_amp *a, uint32_t t, uint32_t other)
-{
-    const uint32_t x = mpti_group_root(a->group, sizeof *a->group, t);
-    const uint32_t y = mpti_group_root(a->group, sizeof *a->group, other);
-    a->group[x > y ? x : y] = x < y ? x : y;
-}
-
+/* Handles that feed one another are one list of tensors, and the FP32 types of its ops must agree. Where one
+ * of these ops may not be changed, or the list comes from or goes to elsewhere, they stay FP32. */
 static void mpti_pass_lists(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
-    uint32_t         i, root, head, in, o;
+    uint32_t        *list = a->queue, *first = a->carry;    /* union-find; of a list: its first FP32 type */
+    uint32_t         i, root, f32;
+    for (i = 0; i < g->type_count; i++)
+        list[i] = i, first[i] = MPT_GRAPH_NONE;
+    for (i = 0; i < g->input_count; i++)
+        if (a->bits[g->inputs[i].type] & MPTI_HANDLE)
+            mpti_join(list, g->inputs[i].type, mpti_source(g, i));
+    for (i = 0; i < g->type_count; i++)
+        if ((a->bits[i] & MPTI_HANDLE) && (a->bits[i] & MPTI_FREE) && first[mpti_root(list, i)] == MPT_GRAPH_NONE)
+            first[mpti_root(list, i)] = mpti_type_like(g, g->types[i].node, (int32_t)MPT_F32);
     for (i = 0; i < g->type_count; i++) {
-        root = mpti_is_handle(a, i) ? mpti_type_like(g, g->types[i].node, (int32_t)MPT_F32) : MPT_GRAPH_NONE;
-        if (root == MPT_GRAPH_NONE || (a->paint[i] & MPTI_PAINT_SEEN) || !mpti_processed(a, i))
+        if (!(a->bits[i] & MPTI_HANDLE) || (root = first[mpti_root(list, i)]) == MPT_GRAPH_NONE)
             continue;
-        mpti_seed(a, i, MPTI_PAINT_SEEN);
-        for (head = 0; head < a->queued; head++) {      /* over handles only, whoever owns them */
-            const uint32_t t = a->queue[head];
-            const uint32_t f32 = mpti_type_like(g, g->types[t].node, (int32_t)MPT_F32);
-            if (f32 != MPT_GRAPH_NONE) {
-                mpti_join(a, f32, root);
-                if (!mpti_processed(a, t))
-                    mpti_paint(a, root, MPTI_PAINT_DENY, MPT_WHY_KEPT, MPT_GRAPH_NONE);
-            } else if (mpti_op_is(a, t, MPTI_OP_END)) {
-                mpti_paint(a, root, MPTI_PAINT_DENY, MPT_WHY_GROUP_FP32, t);
-            }
-            for (in = g->types[t].first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next) {
-                const uint32_t s = g->outputs[g->inputs[in].source].type;
-                if (mpti_enter_list(a, s) && !(a->paint[s] & MPTI_PAINT_SEEN))
-                    mpti_seed(a, s, MPTI_PAINT_SEEN);
-            }
-            for (o = g->types[t].first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
-                for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
-                    if (!(a->paint[g->inputs[in].type] & MPTI_PAINT_SEEN) &&
-                        mpti_enter_list(a, g->inputs[in].type))
-                        mpti_seed(a, g->inputs[in].type, MPTI_PAINT_SEEN);
-        }
-        a->queued = 0;
+        f32 = mpti_type_like(g, g->types[i].node, (int32_t)MPT_F32);
+        if (f32 != MPT_GRAPH_NONE)
+            mpti_join(a->group, f32, root);
+        if (f32 == MPT_GRAPH_NONE && a->kind[g->types[i].node] == MPTI_OP_END)
+            mpti_paint(a, root, MPTI_DENIED, MPT_WHY_GROUP_FP32, i);
+        else if (f32 != MPT_GRAPH_NONE && !(a->bits[i] & MPTI_FREE))
+            mpti_paint(a, root, MPTI_DENIED, MPT_WHY_KEPT, MPT_GRAPH_NONE);
     }
+    for (i = 0; i < g->type_count; i++)
+        if ((root = mpti_root(a->group, i)) != i) {
+            a->bits[i] |= MPTI_GROUPED;
+            a->bits[root] |= MPTI_GROUPED;
+        }
 }
 
-/* Step 2. Deny spreads forward from deny ops, through infer ops and through what leads to one of these by
+#define MPTI_FORWARD  1u
+#define MPTI_BACKWARD 2u
+
+/* A spread: from the queue to types that have all the bits `need` and none of `avoid`, which get `mark`. */
+typedef struct mpti_spreading {
+    unsigned  ways, need, avoid, mark;
+    uint32_t *parent;           /* of each type: from which one it was reached */
+} mpti_spreading;
+
+static void mpti_visit(mpti_amp *a, const mpti_spreading *s, uint32_t t, uint32_t from, unsigned way)
+{
+    unsigned mark = s->mark;
+    if (a->bits[t] & MPTI_HANDLE) {     /* lists are looked through: what was written is what is read */
+        mark = MPTI_PASSED * way;
+        if (!(a->bits[t] & MPTI_FREE))
+            return;
+    } else if ((a->bits[t] & (s->need | s->avoid)) != s->need) {
+        return;
+    }
+    if (a->bits[t] & mark)
+        return;
+    a->bits[t] |= mark;
+    s->parent[t] = from;
+    a->queue[a->queued++] = t;
+}
+
+/* From tensor to list and from list to tensor: a node writes into a list what its FP32 inputs bring, and its
+ * FP32 outputs are what it reads from one. */
+static void mpti_visit_across(mpti_amp *a, const mpti_spreading *s, uint32_t t, uint32_t from, unsigned way)
+{
+    const mpt_graph      *g = a->g;
+    const mpt_graph_type *me = &g->types[t], *other;
+    uint32_t              i;
+    if (!(a->bits[t] & (MPTI_HANDLE | MPTI_F32)) ||
+        (way == MPTI_FORWARD ? me->first_input : me->first_output) == MPT_GRAPH_NONE)
+        return;
+    i = mpti_type_like(g, me->node, a->bits[t] & MPTI_HANDLE ? (int32_t)MPT_F32 : MPT_TYPE_HANDLE);
+    if (i == MPT_GRAPH_NONE)
+        return;
+    other = &g->types[i];
+    if ((way == MPTI_FORWARD ? other->first_output : other->first_input) != MPT_GRAPH_NONE)
+        mpti_visit(a, s, i, from, way);
+}
+
+/* Mark all that the queue reaches: breadth first, each type and edge once. */
+static void mpti_spread(mpti_amp *a, unsigned ways, unsigned need, unsigned avoid, unsigned mark, uint32_t *parent)
+{
+    const mpt_graph *g = a->g;
+    mpti_spreading   s;
+    uint32_t         head, in, o;
+    s.need = need, s.avoid = avoid, s.mark = mark, s.parent = parent;
+    for (head = 0; head < a->queued; head++) {
+        const uint32_t t = a->queue[head];
+        const int      handle = (a->bits[t] & MPTI_HANDLE) != 0;
+        const uint32_t from = handle ? parent[t] : t;
+        const unsigned go = handle ? a->bits[t] / MPTI_PASSED : ways;
+        if (go & MPTI_FORWARD) {
+            MPTI_FOR_OUTPUTS(o, t)
+                MPTI_FOR_READERS(in, o)
+                    mpti_visit(a, &s, g->inputs[in].type, from, MPTI_FORWARD);
+            mpti_visit_across(a, &s, t, from, MPTI_FORWARD);
+        }
+        if (go & MPTI_BACKWARD) {
+            MPTI_FOR_INPUTS(in, t)
+                mpti_visit(a, &s, mpti_source(g, in), from, MPTI_BACKWARD);
+            mpti_visit_across(a, &s, t, from, MPTI_BACKWARD);
+        }
+    }
+    for (head = 0; head < a->queued; head++)
+        a->bits[a->queue[head]] &= MPTI_PASSED - 1u;
+    a->queued = 0;
+}
+
+/* Queue and mark the types that have one of the bits `any` and none of `avoid`. */
+static void mpti_seed(mpti_amp *a, unsigned any, unsigned avoid, unsigned mark)
+{
+    uint32_t i;
+    for (i = 0; i < a->g->type_count; i++)
+        if ((a->bits[i] & any) && !(a->bits[i] & avoid)) {
+            a->bits[i] |= mark;
+            a->queue[a->queued++] = i;
+        }
+}
+
+/* Step 1: allow ops. Returns whether there is one. */
+static int mpti_pass_allow(mpti_amp *a)
+{
+    uint32_t i;
+    int      any = 0;
+    for (i = 0; i < a->g->type_count; i++)
+        if ((a->bits[i] & MPTI_ON(MPT_LIST_ALLOW)) && (a->bits[i] & MPTI_FREE) && !(a->bits[i] & MPTI_HELD)) {
+            mpti_paint(a, i, MPTI_ROOT | MPTI_LOW, MPT_WHY_ALLOW, MPT_GRAPH_NONE);
+            any = 1;
+        }
+    return any;
+}
+
+/* Step 2: deny spreads forward from deny ops, through infer ops and through what leads to one of these by
  * clear ops only. */
-static int mpti_enter_up(const mpti_amp *a, uint32_t t) { return mpti_listed(a, t, MPT_LIST_CLEAR); }
-
-static int mpti_enter_deny(const mpti_amp *a, uint32_t t) { return (a->paint[t] & MPTI_PAINT_UP) != 0; }
-
 static void mpti_pass_deny(mpti_amp *a)
 {
-    uint32_t i, n = a->g->type_count;
-    for (i = 0; i < n; i++)
-        if (mpti_listed(a, i, MPT_LIST_DENY) || mpti_listed(a, i, MPT_LIST_INFER))
-            mpti_seed(a, i, MPTI_PAINT_UP);
-    mpti_spread(a, MPTI_BACKWARD, MPTI_PAINT_UP, mpti_enter_up, a->to);
-    for (i = 0; i < n; i++)
-        if (mpti_listed(a, i, MPT_LIST_DENY) && !(a->paint[i] & MPTI_PAINT_DENY)) {
-            a->why[i] = (uint8_t)MPT_WHY_DENY;
-            mpti_seed(a, i, MPTI_PAINT_DENY);
-        }
-    mpti_spread(a, MPTI_FORWARD, MPTI_PAINT_DENY, mpti_enter_deny, a->to);
-    for (i = 0; i < n; i++) {
-        if ((a->paint[i] & (MPTI_PAINT_DENY | MPTI_PAINT_UP)) == (MPTI_PAINT_DENY | MPTI_PAINT_UP) &&
-            !mpti_listed(a, i, MPT_LIST_DENY) && a->to[i] != MPT_GRAPH_NONE &&
-            a->why[i] != MPT_WHY_KEPT && a->why[i] != MPT_WHY_GROUP_FP32)
-            mpti_paint(a, i, 0u, MPT_WHY_AFTER_DENY, a->to[i]);
-        a->to[i] = MPT_GRAPH_NONE;
-        if (a->paint[i] & MPTI_PAINT_HELD)
-            a->paint[i] |= MPTI_PAINT_DENY;
+    const unsigned denied = MPTI_DENIED | MPTI_UP;
+    uint32_t       i;
+    mpti_seed(a, MPTI_ON(MPT_LIST_DENY) | MPTI_ON(MPT_LIST_INFER), 0u, MPTI_UP);
+    mpti_spread(a, MPTI_BACKWARD, MPTI_ON(MPT_LIST_CLEAR), 0u, MPTI_UP, a->carry);
+    mpti_seed(a, MPTI_ON(MPT_LIST_DENY), MPTI_DENIED, MPTI_DENIED);
+    mpti_spread(a, MPTI_FORWARD, MPTI_UP, 0u, MPTI_DENIED, a->via);
+    for (i = 0; i < a->g->type_count; i++) {
+        /* what mpti_pass_lists denied keeps its reason */
+        if ((a->bits[i] & denied) == denied && a->why[i] != MPT_WHY_KEPT && a->why[i] != MPT_WHY_GROUP_FP32)
+            a->why[i] = (uint8_t)(a->bits[i] & MPTI_ON(MPT_LIST_DENY) ? MPT_WHY_DENY : MPT_WHY_AFTER_DENY);
+        a->bits[i] |= a->bits[i] & MPTI_HELD ? MPTI_DENIED : 0u;
     }
 }
 
 /* All members of a group are denied if one is or cannot be changed, else low if one is. */
 static void mpti_pass_groups(mpti_amp *a)
 {
-    uint32_t i, root, n = a->g->type_count;
-    for (i = 0; i < n; i++) {
-        a->carry[i] = MPT_GRAPH_NONE;           /* of a root: the member that decides */
-        a->paint[i] &= (uint8_t)~MPTI_PAINT_SEEN;
-    }
+    uint32_t *decides = a->carry;               /* of the root of a group: the member that decides */
+    uint32_t *first, i, by, n = a->g->type_count;
     for (i = 0; i < n; i++)
-        if ((root = mpti_group_root(a->group, sizeof *a->group, i)) != i) {
-            a->paint[i] |= MPTI_PAINT_SEEN;     /* it has company */
-            a->paint[root] |= MPTI_PAINT_SEEN;
-        }
+        decides[i] = MPT_GRAPH_NONE;
     for (i = 0; i < n; i++) {
-        if (!(a->paint[i] & MPTI_PAINT_SEEN) || !mpti_is_f32(a, i))
+        if (!(a->bits[i] & MPTI_GROUPED) || !(a->bits[i] & MPTI_F32))
             continue;
-        root = mpti_group_root(a->group, sizeof *a->group, i);
-        if (!mpti_convertible(a, i))
-            a->paint[i] |= MPTI_PAINT_DENY;
-        if ((a->paint[i] & MPTI_PAINT_DENY) &&
-            (a->carry[root] == MPT_GRAPH_NONE || !(a->paint[a->carry[root]] & MPTI_PAINT_DENY)))
-            a->carry[root] = i;
-        else if ((a->paint[i] & MPTI_PAINT_ALLOW) && a->carry[root] == MPT_GRAPH_NONE)
-            a->carry[root] = i;
+        first = &decides[mpti_root(a->group, i)];
+        if (!(a->bits[i] & MPTI_ABLE))
+            a->bits[i] |= MPTI_DENIED;
+        if (*first == MPT_GRAPH_NONE ? a->bits[i] & (MPTI_DENIED | MPTI_LOW)
+                                     : ~a->bits[*first] & a->bits[i] & MPTI_DENIED)
+            *first = i;
     }
     for (i = 0; i < n; i++) {
-        const uint32_t by = a->carry[mpti_group_root(a->group, sizeof *a->group, i)];
-        if (by == MPT_GRAPH_NONE || !mpti_is_f32(a, i))
+        if (!(a->bits[i] & MPTI_GROUPED) || !(a->bits[i] & MPTI_F32))
             continue;
-        if (!(a->paint[by] & MPTI_PAINT_DENY)) {
-            if (!(a->paint[i] & MPTI_PAINT_ALLOW))
-                mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_GROUP_LOW, by);
+        by = decides[mpti_root(a->group, i)];
+        if (by == MPT_GRAPH_NONE)
+            continue;
+        if (!(a->bits[by] & MPTI_DENIED)) {
+            if (!(a->bits[i] & MPTI_LOW))
+                mpti_paint(a, i, MPTI_LOW, MPT_WHY_GROUP_LOW, by);
         } else {
-            a->paint[i] &= (uint8_t)~MPTI_PAINT_ALLOW;
-            if (!(a->paint[i] & MPTI_PAINT_DENY))
-                mpti_paint(a, i, MPTI_PAINT_DENY, MPT_WHY_GROUP_FP32, by);
+            a->bits[i] &= ~MPTI_LOW;
+            if (!(a->bits[i] & MPTI_DENIED))
+                mpti_paint(a, i, MPTI_DENIED, MPT_WHY_GROUP_FP32, by);
         }
     }
 }
 
-static int mpti_is_allow_root(const mpti_amp *a, uint32_t t)
-{
-    return mpti_processed(a, t) && mpti_listed(a, t, MPT_LIST_ALLOW) && !(a->paint[t] & MPTI_PAINT_HELD);
-}
-
-/* Step 1. Returns whether there is an allow op at all. */
-static int mpti_pass_allow(mpti_amp *a)
+/* Step 3: clear and infer ops between allow ops: downstream of one and, through such, upstream of one. */
+static void mpti_pass_between(mpti_amp *a)
 {
     uint32_t i;
-    int      any = 0;
+    mpti_seed(a, MPTI_ROOT, 0u, MPTI_DOWN);
+    mpti_spread(a, MPTI_FORWARD, MPTI_INNER, MPTI_DENIED, MPTI_DOWN, a->carry);
+    mpti_seed(a, MPTI_ROOT, 0u, MPTI_BETWEEN);
+    mpti_spread(a, MPTI_BACKWARD, MPTI_DOWN, MPTI_ROOT, MPTI_BETWEEN, a->to);
     for (i = 0; i < a->g->type_count; i++)
-        if (mpti_is_allow_root(a, i)) {
-            mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_ALLOW, MPT_GRAPH_NONE);
-            any = 1;
-        }
-    return any;
+        if ((a->bits[i] & (MPTI_BETWEEN | MPTI_LOW)) == MPTI_BETWEEN)
+            mpti_paint(a, i, MPTI_LOW, MPT_WHY_BETWEEN, a->carry[i]);
 }
 
-/* Step 3. Clear and infer ops between allow ops: downstream of one and, through such, upstream of one. */
-static int mpti_enter_down(const mpti_amp *a, uint32_t t)
-{
-    return mpti_convertible(a, t) && !(a->paint[t] & MPTI_PAINT_DENY) &&
-           (mpti_listed(a, t, MPT_LIST_CLEAR) || mpti_listed(a, t, MPT_LIST_INFER));
-}
-
-static int mpti_enter_between(const mpti_amp *a, uint32_t t)
-{
-    return (a->paint[t] & MPTI_PAINT_DOWN) && !mpti_is_allow_root(a, t);
-}
-
-static void mpti_pass_between(mpti_amp *a, uint32_t *down)
-{
-    uint32_t i, n = a->g->type_count;
-    for (i = 0; i < n; i++) {
-        a->paint[i] &= (uint8_t)~(MPTI_PAINT_UP | MPTI_PAINT_DOWN);
-        if (mpti_is_allow_root(a, i))
-            mpti_seed(a, i, MPTI_PAINT_DOWN);
-    }
-    mpti_spread(a, MPTI_FORWARD, MPTI_PAINT_DOWN, mpti_enter_down, down);
-    for (i = 0; i < n; i++)
-        if (mpti_is_allow_root(a, i))
-            mpti_seed(a, i, MPTI_PAINT_UP);
-    mpti_spread(a, MPTI_BACKWARD, MPTI_PAINT_UP, mpti_enter_between, a->to);
-    for (i = 0; i < n; i++)
-        if ((a->paint[i] & MPTI_PAINT_UP) && !(a->paint[i] & MPTI_PAINT_ALLOW))
-            mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_BETWEEN, down[i]);
-}
-
-/* Step 4, BF16 lists only. An infer op that a low op feeds, and no denied one. In order, so that chains built
+/* Step 4, BF16 lists only: an infer op that a low op feeds, and no denied one. In order, so that chains built
  * in order follow too, as in TensorFlow. */
 static void mpti_pass_follow(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
-    uint32_t         i, in, low;
+    uint32_t         i, in;
     for (i = 0; i < g->type_count; i++) {
-        if ((a->paint[i] & (MPTI_PAINT_DENY | MPTI_PAINT_ALLOW)) || !mpti_convertible(a, i) ||
-            !mpti_listed(a, i, MPT_LIST_INFER))
+        uint32_t low = MPT_GRAPH_NONE;
+        unsigned denied = a->bits[i] & (MPTI_DENIED | MPTI_LOW);
+        if (denied || !(a->bits[i] & MPTI_INNER) || !(a->bits[i] & MPTI_ON(MPT_LIST_INFER)))
             continue;
-        low = MPT_GRAPH_NONE;
-        for (in = g->types[i].first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next) {
-            const uint32_t s = g->outputs[g->inputs[in].source].type;
-            if (a->paint[s] & MPTI_PAINT_DENY) {
-                low = MPT_GRAPH_NONE;
-                break;
-            }
-            if (a->paint[s] & MPTI_PAINT_ALLOW)
-                low = s;
+        MPTI_FOR_INPUTS(in, i) {
+            const uint32_t s = mpti_source(g, in);
+            denied |= a->bits[s] & MPTI_DENIED;
+            low = a->bits[s] & MPTI_LOW ? s : low;
         }
-        if (low != MPT_GRAPH_NONE)
-            mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_FOLLOWS, low);
+        if (low != MPT_GRAPH_NONE && !denied)
+            mpti_paint(a, i, MPTI_LOW, MPT_WHY_FOLLOWS, low);
     }
 }
 
-/* Step 5. Low spreads both ways through clear ops. */
-static int mpti_enter_clear(const mpti_amp *a, uint32_t t)
+/* Step 5: low spreads both ways through clear ops. */
+static void mpti_pass_clear(mpti_amp *a)
 {
-    return mpti_convertible(a, t) && !(a->paint[t] & MPTI_PAINT_DENY) && mpti_listed(a, t, MPT_LIST_CLEAR) &&
-           !mpti_reads_variable(a, a->g->types[t].node);
+    uint32_t i;
+    mpti_seed(a, MPTI_LOW, 0u, 0u);
+    mpti_spread(a, MPTI_FORWARD | MPTI_BACKWARD, MPTI_ABLE | MPTI_ON(MPT_LIST_CLEAR),
+                MPTI_LOW | MPTI_DENIED | MPTI_VARIABLE, MPTI_LOW | MPTI_JOINED, a->via);
+    for (i = 0; i < a->g->type_count; i++)
+        if (a->bits[i] & MPTI_JOINED)
+            a->why[i] = (uint8_t)MPT_WHY_CLEAR;
 }
 
-static void mpti_pass_clear(mpti_amp *a, uint32_t *parent)
-{
-    uint32_t i, n = a->g->type_count;
-    for (i = 0; i < n; i++) {
-        parent[i] = MPT_GRAPH_NONE;
-        if ((a->paint[i] & MPTI_PAINT_ALLOW) && mpti_processed(a, i))
-            a->queue[a->queued++] = i;
-    }
-    mpti_spread(a, MPTI_FORWARD | MPTI_BACKWARD, MPTI_PAINT_ALLOW, mpti_enter_clear, parent);
-    for (i = 0; i < n; i++)
-        if (parent[i] != MPT_GRAPH_NONE)
-            mpti_paint(a, i, 0u, MPT_WHY_CLEAR, parent[i]);
-}
-
-/* Step 6. Repairs: allow ops without a kernel, groups, loops, casts. */
-static void mpti_unpaint(mpti_amp *a, uint32_t t, mpt_graph_why why, uint32_t via)
-{
-    a->paint[t] &= (uint8_t)~MPTI_PAINT_ALLOW;
-    mpti_paint(a, t, 0u, why, via);
-}
-
+/* Step 6, repairs: allow ops without a kernel, loops, casts; and groups again. */
 static void mpti_pass_kernels(mpti_amp *a)
 {
     uint32_t i;
     for (i = 0; i < a->g->type_count; i++)
-        if ((a->paint[i] & MPTI_PAINT_ALLOW) && mpti_listed(a, i, MPT_LIST_ALLOW) &&
-            (a->g->types[i].flags & MPT_TYPE_FIXED))
+        if ((a->bits[i] & MPTI_LOW) && (a->bits[i] & MPTI_ON(MPT_LIST_ALLOW)) && !(a->bits[i] & MPTI_ABLE))
             mpti_unpaint(a, i, MPT_WHY_NO_KERNEL, MPT_GRAPH_NONE);
 }
 
-static int mpti_pass_loops_lose(mpti_amp *a, uint32_t t, uint32_t fp32)
+static int mpti_loop_lose(mpti_amp *a, uint32_t t, uint32_t fp32)
 {
-    if (!(a->paint[t] & MPTI_PAINT_ALLOW))
+    if (!(a->bits[t] & MPTI_LOW))
         return 0;
     mpti_unpaint(a, t, MPT_WHY_GROUP_FP32, fp32);
-    a->paint[t] |= MPTI_PAINT_DENY;
+    a->bits[t] |= MPTI_DENIED;
     return 1;
 }
 
@@ -8907,116 +8817,91 @@ static int mpti_pass_loops_lose(mpti_amp *a, uint32_t t, uint32_t fp32)
 static int mpti_pass_loops(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
-    uint32_t         i, in, o, fp32, reader;
+    uint32_t         i, in, o;
     int              changed = 0;
     for (i = 0; i < g->type_count; i++) {
-        if (!mpti_op_is(a, i, MPTI_OP_NEXT) || !mpti_is_f32(a, i))
+        uint32_t fp32 = a->bits[i] & MPTI_DENIED ? i : MPT_GRAPH_NONE, reader = MPT_GRAPH_NONE;
+        if (a->kind[g->types[i].node] != MPTI_OP_NEXT || !(a->bits[i] & MPTI_F32))
             continue;
-        fp32 = a->paint[i] & MPTI_PAINT_DENY ? i : MPT_GRAPH_NONE;
-        reader = MPT_GRAPH_NONE;
-        for (o = g->types[i].first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
-            for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use) {
+        MPTI_FOR_OUTPUTS(o, i)
+            MPTI_FOR_READERS(in, o) {
                 reader = g->inputs[in].type;
-                if (!(a->paint[reader] & MPTI_PAINT_ALLOW))
-                    fp32 = reader;
+                fp32 = a->bits[reader] & MPTI_LOW ? fp32 : reader;
             }
-        if (fp32 == MPT_GRAPH_NONE && reader != MPT_GRAPH_NONE && !(a->paint[i] & MPTI_PAINT_ALLOW)) {
-            mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_GROUP_LOW, reader);
-            changed = 1;
-        }
-        if (fp32 == MPT_GRAPH_NONE || reader == MPT_GRAPH_NONE)
+        if (reader == MPT_GRAPH_NONE)
             continue;
-        changed |= mpti_pass_loops_lose(a, i, fp32);
-        for (o = g->types[i].first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
-            for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
-                changed |= mpti_pass_loops_lose(a, g->inputs[in].type, fp32);
+        if (fp32 == MPT_GRAPH_NONE) {
+            changed |= !(a->bits[i] & MPTI_LOW);
+            if (!(a->bits[i] & MPTI_LOW))
+                mpti_paint(a, i, MPTI_LOW, MPT_WHY_GROUP_LOW, reader);
+            continue;
+        }
+        changed |= mpti_loop_lose(a, i, fp32);
+        MPTI_FOR_OUTPUTS(o, i)
+            MPTI_FOR_READERS(in, o)
+                changed |= mpti_loop_lose(a, g->inputs[in].type, fp32);
     }
     return changed;
 }
 
-static void mpti_join_loops(mpti_amp *a)
-{
-    const mpt_graph *g = a->g;
-    uint32_t         i, in;
-    for (i = 0; i < g->input_count; i++) {
-        in = g->outputs[g->inputs[i].source].type;
-        if (mpti_op_is(a, in, MPTI_OP_NEXT) && mpti_is_f32(a, in))
-            mpti_join(a, in, g->inputs[i].type);
-    }
-}
-
-/* The FP32 result of an existing cast. */
-static int mpti_is_cast_result(const mpti_amp *a, uint32_t t)
-{
-    return mpti_op_is(a, t, MPTI_OP_CAST) && mpti_is_f32(a, t) && !(a->paint[t] & MPTI_PAINT_HELD) &&
-           a->g->types[t].first_output != MPT_GRAPH_NONE &&
-           a->g->outputs[a->g->types[t].first_output].first_use != MPT_GRAPH_NONE;
-}
-
+/* A cast that low ops read, and nothing else, gives what they need at once. */
 static void mpti_pass_casts(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
-    uint32_t         i, in, low;
+    uint32_t         i, in;
     for (i = 0; i < g->type_count; i++) {
-        if (!mpti_is_cast_result(a, i) || (a->paint[i] & MPTI_PAINT_ALLOW))
+        uint32_t low = MPT_GRAPH_NONE;
+        int      all = (a->bits[i] & (MPTI_CAST | MPTI_HELD | MPTI_LOW)) == MPTI_CAST;
+        if (!all)
             continue;
-        low = MPT_GRAPH_NONE;
-        for (in = g->outputs[g->types[i].first_output].first_use; in != MPT_GRAPH_NONE;
-             in = g->inputs[in].next_use) {
+        MPTI_FOR_READERS(in, g->types[i].first_output) {
             low = g->inputs[in].type;
-            if (!(a->paint[low] & MPTI_PAINT_ALLOW)) {
-                low = MPT_GRAPH_NONE;
-                break;
-            }
+            all &= (a->bits[low] & MPTI_LOW) != 0;
         }
-        if (low != MPT_GRAPH_NONE)
-            mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_CAST_LOW, low);
+        if (all)
+            mpti_paint(a, i, MPTI_LOW, MPT_WHY_CAST_LOW, low);
     }
 }
 
-/* Why what is not low is not, where no pass has said it. */
+/* Why an FP32 type that is not low is not, where no pass has said it. */
+static mpt_graph_why mpti_reason(const mpti_amp *a, uint32_t t, int any)
+{
+    const uint32_t node = a->g->types[t].node, flags = a->g->nodes[node].flags;
+    if (flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL))
+        return MPT_WHY_KEPT;
+    if (!a->process[node])
+        return MPT_WHY_DEVICE;
+    if (a->bits[t] & MPTI_HELD)
+        return (mpt_graph_why)a->why[t];
+    if (a->list[node] == MPT_LIST_NONE)
+        return MPT_WHY_UNLISTED;
+    if (!any)
+        return MPT_WHY_NOTHING;
+    if (!(a->bits[t] & MPTI_ABLE))
+        return MPT_WHY_NO_KERNEL;
+    if (a->bits[t] & MPTI_VARIABLE)
+        return MPT_WHY_VARIABLE;
+    return a->list[node] == MPT_LIST_INFER ? MPT_WHY_INFER : MPT_WHY_APART;
+}
+
 static void mpti_pass_reasons(mpti_amp *a, int any)
 {
-    uint32_t i;
-    for (i = 0; i < a->g->type_count; i++) {
-        const uint32_t        node = a->g->types[i].node;
-        const mpt_graph_node *n = &a->g->nodes[node];
-        const int             kept = (n->flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL)) != 0;
-        if (!mpti_is_f32(a, i)) {
+    const uint32_t said = 1u << MPT_WHY_DENY | 1u << MPT_WHY_AFTER_DENY | 1u << MPT_WHY_NO_KERNEL |
+                          1u << MPT_WHY_GROUP_FP32 | 1u << MPT_WHY_KEPT;
+    uint32_t       i;
+    for (i = 0; i < a->g->type_count; i++)
+        if (!(a->bits[i] & MPTI_F32)) {
             mpti_unpaint(a, i, MPT_WHY_ALREADY, MPT_GRAPH_NONE);
-            continue;
+        } else if (!(a->bits[i] & MPTI_LOW) && !(said >> a->why[i] & 1u)) {
+            const mpt_graph_why why = mpti_reason(a, i, any);
+            if (a->why[i] != (uint8_t)why)
+                mpti_paint(a, i, 0u, why, MPT_GRAPH_NONE);
         }
-        if (a->paint[i] & MPTI_PAINT_ALLOW)
-            continue;
-        if (a->why[i] == MPT_WHY_DENY || a->why[i] == MPT_WHY_AFTER_DENY || a->why[i] == MPT_WHY_NO_KERNEL ||
-            a->why[i] == MPT_WHY_GROUP_FP32 || a->why[i] == MPT_WHY_KEPT)
-            continue;
-        if (kept || !a->process[node])
-            a->why[i] = (uint8_t)(kept ? MPT_WHY_KEPT : MPT_WHY_DEVICE);
-        else if (a->paint[i] & MPTI_PAINT_HELD)
-            continue;
-        else if (a->list[node] == MPT_LIST_NONE)
-            a->why[i] = (uint8_t)MPT_WHY_UNLISTED;
-        else if (!any)
-            a->why[i] = (uint8_t)MPT_WHY_NOTHING;
-        else if (a->g->types[i].flags & MPT_TYPE_FIXED)
-            a->why[i] = (uint8_t)MPT_WHY_NO_KERNEL;
-        else if (mpti_reads_variable(a, node))
-            a->why[i] = (uint8_t)MPT_WHY_VARIABLE;
-        else
-            a->why[i] = (uint8_t)(a->list[node] == MPT_LIST_INFER ? MPT_WHY_INFER : MPT_WHY_APART);
-        a->via[i] = MPT_GRAPH_NONE;
-    }
 }
 
 /* ---- min_cut: a cast costs once per output whose readers and writer are not all alike ----
  * S is low, T is FP32. An output whose ends are two nodes is an edge both ways; one with more ends has a pair
  * of nodes of its own: every end -> first, first -> second at the price, second -> every end (Lawler). */
-
-typedef struct mpti_arc {
-    uint64_t room;              /* capacity left; the partner of arc e is e ^ 1 */
-    uint32_t to, next;
-} mpti_arc;
 
 typedef struct mpti_flow {
     mpti_arc *arcs;
@@ -9038,22 +8923,21 @@ static void mpti_flow_arc(mpti_flow *f, uint32_t from, uint32_t to, uint64_t roo
     f->arc_count += 2;
 }
 
-/* Distances from S along arcs with room; whether T is reached. */
-static int mpti_flow_levels(mpti_flow *f)
+/* Distances from `start`, breadth first over nodes without a level yet, until `stop` has one. An arc leads on
+ * if it has `least` room, or its partner has, if flip is 1: then the search goes against the arcs. */
+static void mpti_flow_search(mpti_flow *f, uint32_t start, uint32_t stop, uint32_t flip, uint64_t least)
 {
     uint32_t head = 0, tail = 0, e;
-    memset(f->level, 0xff, f->nodes * sizeof *f->level);
-    f->level[MPTI_FLOW_S] = 0;
-    f->queue[tail++] = MPTI_FLOW_S;
-    while (head < tail && f->level[MPTI_FLOW_T] == MPT_GRAPH_NONE) {
+    f->level[start] = 0;
+    f->queue[tail++] = start;
+    while (head < tail && f->level[stop] == MPT_GRAPH_NONE) {
         const uint32_t v = f->queue[head++];
         for (e = f->first[v]; e != MPT_GRAPH_NONE; e = f->arcs[e].next)
-            if (f->arcs[e].room && f->level[f->arcs[e].to] == MPT_GRAPH_NONE) {
+            if (f->arcs[e ^ flip].room >= least && f->level[f->arcs[e].to] == MPT_GRAPH_NONE) {
                 f->level[f->arcs[e].to] = f->level[v] + 1;
                 f->queue[tail++] = f->arcs[e].to;
             }
     }
-    return f->level[MPTI_FLOW_T] != MPT_GRAPH_NONE;
 }
 
 /* Push along the path to T what fits; go back to where it is full. Returns the new length. */
@@ -9076,8 +8960,12 @@ static uint32_t mpti_flow_push(mpti_flow *f, uint32_t length)
 /* Dinic's algorithm, the search for paths by a stack of arcs. */
 static void mpti_flow_run(mpti_flow *f)
 {
-    while (mpti_flow_levels(f)) {
+    for (;;) {
         uint32_t length = 0, v = MPTI_FLOW_S;
+        memset(f->level, 0xff, f->nodes * sizeof *f->level);
+        mpti_flow_search(f, MPTI_FLOW_S, MPTI_FLOW_T, 0, 1);
+        if (f->level[MPTI_FLOW_T] == MPT_GRAPH_NONE)
+            return;
         memcpy(f->now, f->first, f->nodes * sizeof *f->now);
         for (;;) {
             uint32_t e = f->now[v];
@@ -9102,84 +8990,66 @@ static void mpti_flow_run(mpti_flow *f)
     }
 }
 
-/* Mark in level: 1 cannot reach T any more; 2 so, and joined to S by such. The first is the largest side of a
- * minimum cut, the second the same without parts that have no low op. Pairs of an output
- * are passed through. */
-static void mpti_flow_sides(mpti_flow *f, uint32_t real)
+/* After the flow: give a level below `high` to the nodes that are to be low. The largest S side of a minimum
+ * cut is all that cannot reach T; of these only what such nodes join to S, so that no part is low that has no
+ * low op. The pairs of outputs, from `real` on, are passed through. */
+static void mpti_flow_sides(mpti_flow *f, uint32_t real, uint32_t high)
 {
-    uint32_t head = 0, tail = 0, e;
-    memset(f->level, 0xff, f->nodes * sizeof *f->level);
-    f->level[MPTI_FLOW_T] = 0;
-    f->queue[tail++] = MPTI_FLOW_T;
-    while (head < tail)
-        for (e = f->first[f->queue[head++]]; e != MPT_GRAPH_NONE; e = f->arcs[e].next)
-            if (f->arcs[e ^ 1u].room && f->level[f->arcs[e].to] == MPT_GRAPH_NONE) {
-                f->level[f->arcs[e].to] = 0;
-                f->queue[tail++] = f->arcs[e].to;
-            }
-    for (e = 0; e < f->nodes; e++)
-        f->level[e] = f->level[e] == 0 && e < real ? 0 : 1;
-    head = tail = 0;
-    f->level[MPTI_FLOW_S] = 2;
-    f->queue[tail++] = MPTI_FLOW_S;
-    while (head < tail)
-        for (e = f->first[f->queue[head++]]; e != MPT_GRAPH_NONE; e = f->arcs[e].next)
-            if (f->level[f->arcs[e].to] == 1) {
-                f->level[f->arcs[e].to] = 2;
-                f->queue[tail++] = f->arcs[e].to;
-            }
+    uint32_t v;
+    memset(f->level, 0xff, (f->nodes + (size_t)1) * sizeof *f->level);
+    mpti_flow_search(f, MPTI_FLOW_T, f->nodes, 1, 1);
+    for (v = 0; v < f->nodes; v++)
+        f->level[v] = f->level[v] != MPT_GRAPH_NONE && v < real ? high : MPT_GRAPH_NONE;
+    mpti_flow_search(f, MPTI_FLOW_S, f->nodes, 0, 0);
 }
 
 /* May the cut choose? What the painting made low, it may; else the ops that the lists call safe. */
-static int mpti_cut_free(const mpti_amp *a, uint32_t t)
+static int mpti_cut_free(unsigned bits)
 {
-    if (a->paint[t] & MPTI_PAINT_ALLOW)
-        return 1;
-    return (mpti_enter_down(a, t) && !mpti_reads_variable(a, a->g->types[t].node)) ||
-           (mpti_is_cast_result(a, t) && !(a->paint[t] & MPTI_PAINT_DENY));
+    return (bits & MPTI_LOW) ||
+           (!(bits & MPTI_DENIED) && ((bits & MPTI_CAST) || (bits & (MPTI_INNER | MPTI_VARIABLE)) == MPTI_INNER));
 }
 
-/* side[t]: S for what must be low, T for what must not, else the number of the node; by groups. */
+/* side[t]: S for what must be low, T for what must not, else the number of a node, one for each group; none for
+ * what is not FP32. */
 static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
 {
-    uint32_t i, root, n = a->g->type_count, count = 2;
+    uint32_t i, n = a->g->type_count, count = 2;
     for (i = 0; i < n; i++)
         side[i] = MPT_GRAPH_NONE;
     for (i = 0; i < n; i++) {
-        if (!mpti_is_f32(a, i))
+        uint32_t *s = &side[mpti_root(a->group, i)];
+        if (!(a->bits[i] & MPTI_F32))
             continue;
-        root = mpti_group_root(a->group, sizeof *a->group, i);
-        if (!mpti_cut_free(a, i))
-            side[root] = MPTI_FLOW_T;
-        else if ((a->paint[i] & MPTI_PAINT_ALLOW) && mpti_listed(a, i, MPT_LIST_ALLOW) &&
-                 side[root] != MPTI_FLOW_T)
-            side[root] = MPTI_FLOW_S;
+        if (!mpti_cut_free(a->bits[i]))
+            *s = MPTI_FLOW_T;
+        else if ((a->bits[i] & MPTI_LOW) && (a->bits[i] & MPTI_ON(MPT_LIST_ALLOW)) && *s != MPTI_FLOW_T)
+            *s = MPTI_FLOW_S;
     }
     for (i = 0; i < n; i++) {
-        root = mpti_group_root(a->group, sizeof *a->group, i);
-        if (mpti_is_f32(a, i) && side[root] == MPT_GRAPH_NONE)
-            side[root] = count++;
+        uint32_t *s = &side[mpti_root(a->group, i)];
+        if ((a->bits[i] & MPTI_F32) && *s == MPT_GRAPH_NONE)
+            *s = count++;
     }
-    for (i = 0; i < n; i++) {
-        root = mpti_group_root(a->group, sizeof *a->group, i);
-        if (root != i)
-            side[i] = mpti_is_f32(a, i) ? side[root] : MPT_GRAPH_NONE;
-    }
+    for (i = n; i-- > 0;)                       /* the root of a group is its first type, so that it is last */
+        side[i] = a->bits[i] & MPTI_F32 ? side[mpti_root(a->group, i)] : MPT_GRAPH_NONE;
     return count;
 }
+
+static int mpti_cut_chooses(uint32_t side) { return side > MPTI_FLOW_T && side != MPT_GRAPH_NONE; }
 
 /* The different sides at the ends of an output, in ends; stamp tells which were met. */
 static uint32_t mpti_cut_ends(const mpti_amp *a, uint32_t o, const uint32_t *side, uint32_t *stamp,
                               uint32_t *ends)
 {
     const mpt_graph *g = a->g;
-    uint32_t         in, count = 0;
-    if (!mpti_is_f32(a, g->outputs[o].type))
+    uint32_t         in, s = side[g->outputs[o].type], count = 0;
+    if (s == MPT_GRAPH_NONE)
         return 0;
-    ends[count++] = side[g->outputs[o].type];
-    stamp[ends[0]] = o;
-    for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use) {
-        const uint32_t s = side[g->inputs[in].type];
+    stamp[s] = o;
+    ends[count++] = s;
+    MPTI_FOR_READERS(in, o) {
+        s = side[g->inputs[in].type];
         if (stamp[s] != o) {
             stamp[s] = o;
             ends[count++] = s;
@@ -9197,91 +9067,81 @@ static void mpti_cut_arcs(mpti_amp *a, mpti_flow *f, const uint32_t *side, uint3
     for (o = 0; o < g->output_count; o++)
         total += g->outputs[o].elements;
     for (i = 0; i < g->type_count; i++)
-        infer += side[i] != MPT_GRAPH_NONE && side[i] > MPTI_FLOW_T && mpti_listed(a, i, MPT_LIST_INFER);
+        infer += mpti_cut_chooses(side[i]) && (a->bits[i] & MPTI_ON(MPT_LIST_INFER));
     unit = total < MPTI_FLOW_ANY / (infer + 1) ? infer + 1 : 1;
-    memset(stamp, 0xff, f->nodes * sizeof *stamp);
     for (i = 0; unit > 1 && i < g->type_count; i++)
-        if (side[i] != MPT_GRAPH_NONE && side[i] > MPTI_FLOW_T && mpti_listed(a, i, MPT_LIST_INFER))
+        if (mpti_cut_chooses(side[i]) && (a->bits[i] & MPTI_ON(MPT_LIST_INFER)))
             mpti_flow_arc(f, side[i], MPTI_FLOW_T, 1, 0);
+    memset(stamp, 0xff, f->nodes * sizeof *stamp);
     for (o = 0; o < g->output_count; o++) {
         const uint64_t price = g->outputs[o].elements * unit;
         count = mpti_cut_ends(a, o, side, stamp, ends);
         if (count == 2)
             mpti_flow_arc(f, ends[0], ends[1], price, price);
-        for (k = 0; count > 2 && k <= count; k++)
-            if (k == count) {
-                mpti_flow_arc(f, f->nodes, f->nodes + 1, price, 0);
-                f->nodes += 2;
-            } else {
-                mpti_flow_arc(f, ends[k], f->nodes, MPTI_FLOW_ANY, 0);
-                mpti_flow_arc(f, f->nodes + 1, ends[k], MPTI_FLOW_ANY, 0);
-            }
-        i = g->outputs[o].type;
-        if (count && mpti_is_cast_result(a, i))     /* a cast becomes low only with all that read it */
-            for (k = 1; k < count; k++)
-                mpti_flow_arc(f, ends[0], ends[k], MPTI_FLOW_ANY, 0);
+        for (k = 0; count > 2 && k < count; k++) {
+            mpti_flow_arc(f, ends[k], f->nodes, MPTI_FLOW_ANY, 0);
+            mpti_flow_arc(f, f->nodes + 1, ends[k], MPTI_FLOW_ANY, 0);
+        }
+        if (count > 2) {
+            mpti_flow_arc(f, f->nodes, f->nodes + 1, price, 0);
+            f->nodes += 2;
+        }
+        /* a cast becomes low only with all that read it */
+        for (k = 1; (a->bits[g->outputs[o].type] & MPTI_CAST) && k < count; k++)
+            mpti_flow_arc(f, ends[0], ends[k], MPTI_FLOW_ANY, 0);
     }
 }
 
 static mpt_status mpti_pass_cut(mpti_amp *a)
 {
-    mpt_graph   *g = a->g;
-    const size_t types = g->type_count + (size_t)4, ports = g->input_count + (size_t)g->output_count;
-    const size_t arcs = 2 * types + 4 * ports + 4 * (size_t)g->output_count + 2 * (size_t)g->input_count;
-    uint32_t    *side = (uint32_t *)mpti_graph_alloc(g, 2 * types + ports, sizeof(uint32_t), 1);
-    uint32_t    *stamp = side ? side + types : NULL, *ends = side ? stamp + types : NULL, i, real;
-    const size_t nodes = types + 2 * (size_t)g->output_count + 4;
-    mpti_flow    f;
+    mpt_graph     *g = a->g;
+    const size_t   types = g->type_count + (size_t)4, outputs = g->output_count, inputs = g->input_count;
+    const size_t   nodes = types + 2 * outputs + 4, arcs = 2 * types + 8 * outputs + 6 * inputs;
+    const uint32_t high = MPT_GRAPH_NONE - 1;
+    uint32_t      *side = (uint32_t *)mpti_graph_alloc(g, 2 * types + inputs + outputs, sizeof *side, 1);
+    uint32_t       i, real, in, o;
+    mpti_flow      f;
     memset(&f, 0, sizeof f);
     f.first = (uint32_t *)mpti_graph_alloc(g, 5 * nodes, sizeof(uint32_t), 1);
     f.arcs = (mpti_arc *)mpti_graph_alloc(g, arcs, sizeof(mpti_arc), 1);
     if (!side || !f.first || !f.arcs || arcs >= MPT_GRAPH_NONE)
         return mpti_graph_memory(g);
     f.level = f.first + nodes, f.now = f.level + nodes, f.queue = f.now + nodes, f.path = f.queue + nodes;
-    mpti_join_loops(a);
-    real = f.nodes = mpti_cut_nodes(a, side);
     memset(f.first, 0xff, nodes * sizeof *f.first);
-    mpti_cut_arcs(a, &f, side, stamp, ends);
+    for (i = 0; i < g->type_count; i++)         /* the types of a loop agree */
+        if (a->kind[g->types[i].node] == MPTI_OP_NEXT && (a->bits[i] & MPTI_F32))
+            MPTI_FOR_OUTPUTS(o, i)
+                MPTI_FOR_READERS(in, o)
+                    mpti_join(a->group, i, g->inputs[in].type);
+    real = f.nodes = mpti_cut_nodes(a, side);
+    mpti_cut_arcs(a, &f, side, side + types, side + 2 * types);
     mpti_flow_run(&f);
-    mpti_flow_sides(&f, real);
+    mpti_flow_sides(&f, real, high);
     for (i = 0; i < g->type_count; i++) {
-        const int was = (a->paint[i] & MPTI_PAINT_ALLOW) != 0;
-        if (side[i] == MPT_GRAPH_NONE || side[i] <= MPTI_FLOW_T || !mpti_is_f32(a, i))
+        const int low = mpti_cut_chooses(side[i]) && f.level[side[i]] < high;
+        if (!mpti_cut_chooses(side[i]))
             continue;
-        if (f.level[side[i]] == 2 && !was)
-            mpti_paint(a, i, MPTI_PAINT_ALLOW, MPT_WHY_CUT_LOW, MPT_GRAPH_NONE);
-        else if (f.level[side[i]] != 2 && was)
+        if (low && !(a->bits[i] & MPTI_LOW))
+            mpti_paint(a, i, MPTI_LOW, MPT_WHY_CUT_LOW, MPT_GRAPH_NONE);
+        else if (!low)
             mpti_unpaint(a, i, MPT_WHY_CUT_FP32, MPT_GRAPH_NONE);
-        else if (!was)
-            a->why[i] = (uint8_t)MPT_WHY_CUT_FP32;
     }
     return MPT_OK;
 }
 
 /* ---- the rewrite ---- */
 
-static size_t mpti_digits(uint32_t n)
+/* "NODE-PORT-CastToBf16-AutoMixedPrecision". Returns its bytes with the final 0, which it needs of `cap`. */
+static size_t mpti_cast_name(char *at, size_t cap, const char *node, uint32_t port, const char *target)
 {
-    size_t d = 1;
-    while (n >= 10)
-        n /= 10, d++;
-    return d;
-}
-
-#define MPTI_CAST_NAME "-CastToFp16-AutoMixedPrecision"
-
-/* "NODE-PORT-CastToBf16-AutoMixedPrecision", in kept memory. */
-static char *mpti_cast_name(char *at, const char *node, uint32_t port, const char *target)
-{
-    const size_t n = strlen(node), d = mpti_digits(port);
-    size_t       i;
-    memcpy(at, node, n);
-    at[n] = '-';
-    for (i = d; i-- > 0; port /= 10)
-        at[n + 1 + i] = (char)('0' + port % 10);
-    memcpy(at + n + 1 + d, MPTI_CAST_NAME, sizeof MPTI_CAST_NAME);
-    memcpy(at + n + 1 + d + 7, target, 4);
-    return at + n + 1 + d + sizeof MPTI_CAST_NAME;
+    mpti_string w = mpti_string_in(at, cap);
+    mpti_add_text(&w, node);
+    mpti_add_char(&w, '-');
+    mpti_add_int(&w, (int)port);
+    mpti_add_text(&w, "-CastTo");
+    mpti_add_text(&w, target);
+    mpti_add_text(&w, "-AutoMixedPrecision");
+    return mpti_string_end(&w) + 1;
 }
 
 static int mpti_needs_cast(const mpti_amp *a, uint32_t o)
@@ -9289,10 +9149,10 @@ static int mpti_needs_cast(const mpti_amp *a, uint32_t o)
     const mpt_graph *g = a->g;
     const uint32_t   t = g->outputs[o].type;
     uint32_t         in;
-    if (!mpti_is_f32(a, t))
+    if (!(a->bits[t] & MPTI_F32))
         return 0;
-    for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
-        if ((a->paint[g->inputs[in].type] ^ a->paint[t]) & MPTI_PAINT_ALLOW)
+    MPTI_FOR_READERS(in, o)
+        if ((a->bits[g->inputs[in].type] ^ a->bits[t]) & MPTI_LOW)
             return 1;
     return 0;
 }
@@ -9306,28 +9166,24 @@ static mpt_status mpti_reserve_casts(mpti_amp *a, char **names)
     for (o = 0; o < g->output_count; o++)
         if (mpti_needs_cast(a, o)) {
             casts++;
-            bytes += strlen(mpti_node_name(g, g->outputs[o].type)) + mpti_digits(g->outputs[o].index) + 1 +
-                     sizeof MPTI_CAST_NAME;
+            bytes += mpti_cast_name(NULL, 0, mpti_node_name(g, g->outputs[o].type), g->outputs[o].index, "Fp16");
         }
     *names = (char *)mpti_graph_alloc(g, bytes, 1, 0);
-    if (!*names || mpti_grow_node(g, casts) != MPT_OK || mpti_grow_type(g, 2 * casts) != MPT_OK ||
-        mpti_grow_input(g, casts) != MPT_OK || mpti_grow_output(g, casts) != MPT_OK)
-        return mpti_graph_memory(g);
-    return MPT_OK;
+    return *names ? mpti_graph_room(g, casts, 2 * casts, casts, casts) : mpti_graph_memory(g);
 }
 
 static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_summary *s)
 {
     mpt_graph            *g = a->g;
-    const uint32_t        t = g->outputs[o].type, low = a->paint[t] & MPTI_PAINT_ALLOW;
+    const uint32_t        t = g->outputs[o].type, low = a->bits[t] & MPTI_LOW;
     const mpt_graph_node *from = &g->nodes[g->types[t].node];
     const int             kind = a->kind[g->types[t].node];
-    const int             stays = kind == MPTI_OP_CONST || (from->flags & MPT_NODE_CONST) ||
-        kind == MPTI_OP_VARIABLE || (from->flags & MPT_NODE_VARIABLE) ||
-        mpti_reads_variable(a, g->types[t].node);
-    const char *target = low ? "Fp32" : a->o->low == MPT_F16 ? "Fp16" : "Bf16", *name = *names;
-    uint32_t    node, src, dst, out, in, *link;
-    *names = mpti_cast_name(*names, from->name, g->outputs[o].index, target);
+    const int             stays = kind == MPTI_OP_CONST || kind == MPTI_OP_VARIABLE ||
+                                  (from->flags & (MPT_NODE_CONST | MPT_NODE_VARIABLE)) || (a->bits[t] & MPTI_VARIABLE);
+    const char           *name = *names;
+    uint32_t              node, src, dst, out, in, *link;
+    *names += mpti_cast_name(*names, (size_t)-1, from->name, g->outputs[o].index,
+                             low ? "Fp32" : a->o->low == MPT_F16 ? "Fp16" : "Bf16");
     (void)mpt_graph_node_add(g, name, a->o->lists == MPT_LISTS_COMPACT ? "cast" : "Cast", from->device,
                              MPT_NODE_CAST, &node);
     (void)mpt_graph_type_add(g, node, "SrcT", (int32_t)(low ? a->o->low : MPT_F32), 0u, &src);
@@ -9337,7 +9193,7 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
     g->types[src].via = g->types[dst].via = t;
     g->outputs[out].range = g->outputs[o].range;
     for (link = &g->outputs[o].first_use; (in = *link) != MPT_GRAPH_NONE;)
-        if (((a->paint[g->inputs[in].type] & MPTI_PAINT_ALLOW) != 0) != (low != 0)) {
+        if ((a->bits[g->inputs[in].type] & MPTI_LOW) != low) {
             *link = g->inputs[in].next_use;             /* this reader moves over to the cast */
             g->inputs[in].next_use = g->outputs[out].first_use;
             g->inputs[in].source = out;
@@ -9353,6 +9209,7 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
 
 /* The path from a type to the op that decided: along via, or onward along to. */
 static uint32_t mpti_hop(const mpt_graph_type *t, int onward) { return onward ? t->to : t->via; }
+
 static uint32_t *mpti_path_end(mpt_graph *g, uint32_t t, int onward)
 {
     return onward ? &g->types[t].to_end : &g->types[t].via_end;
@@ -9392,22 +9249,21 @@ static void mpti_commit(mpti_amp *a, char *names, mpt_graph_summary *s)
             mpti_insert_cast(a, i, &names, s);
     for (i = 0; i < types; i++) {
         mpt_graph_type *t = &g->types[i];
-        const int       added = (g->nodes[t->node].flags & MPT_NODE_CAST) != 0;
-        if (t->format == (int32_t)MPT_F32 && (a->paint[i] & MPTI_PAINT_ALLOW)) {
+        if ((a->bits[i] & MPTI_F32) && (a->bits[i] & MPTI_LOW)) {
             t->format = (int32_t)a->o->low;
             s->converted++;
-        } else if (t->format != (int32_t)MPT_F32 && (t->why == MPT_WHY_ADDED || mpt_graph_is_low(g, i))) {
+        } else if (!(a->bits[i] & MPTI_F32) && (t->why == MPT_WHY_ADDED || mpt_graph_is_low(g, i))) {
             continue;                                   /* an earlier rewrite has said why */
         }
-        if (!added) {
+        if (!(g->nodes[t->node].flags & MPT_NODE_CAST)) {
             t->why = a->why[i];
             t->via = a->via[i];
             t->to = a->why[i] == MPT_WHY_BETWEEN ? a->to[i] : MPT_GRAPH_NONE;
         }
     }
     for (i = 0; i < nodes; i++)
-        if (a->process[i] && (a->kind[i] == MPTI_OP_NORM || a->kind[i] == MPTI_OP_NORM_GRAD))
-            g->nodes[i].op = a->kind[i] == MPTI_OP_NORM ? "FusedBatchNormV2" : "FusedBatchNormGradV2";
+        if (a->process[i] && a->kind[i] >= MPTI_OP_NORM)
+            g->nodes[i].op = mpti_norm_v2(a->kind[i]);
     mpti_find_ends(g, 0);
     mpti_find_ends(g, 1);
 }
@@ -9419,10 +9275,11 @@ static void mpti_count(const mpti_amp *a, mpt_graph_summary *s)
     uint32_t         i, t;
     for (i = 0; i < g->node_count; i++) {
         int low = 0, deny = 0;
-        for (t = g->nodes[i].first_type; t != MPT_GRAPH_NONE; t = g->types[t].next) {
-            low |= mpti_is_f32(a, t) && (a->paint[t] & MPTI_PAINT_ALLOW);
-            deny |= mpti_is_f32(a, t) && (a->why[t] == MPT_WHY_DENY || a->why[t] == MPT_WHY_AFTER_DENY);
-        }
+        MPTI_FOR_TYPES(t, i)
+            if (a->bits[t] & MPTI_F32) {
+                low |= (a->bits[t] & MPTI_LOW) != 0;
+                deny |= a->why[t] == MPT_WHY_DENY || a->why[t] == MPT_WHY_AFTER_DENY;
+            }
         s->processable += a->process[i];
         s->recognized += a->process[i] && a->list[i] != MPT_LIST_NONE;
         s->allow_converted += low && a->list[i] == MPT_LIST_ALLOW;
@@ -9433,34 +9290,22 @@ static void mpti_count(const mpti_amp *a, mpt_graph_summary *s)
 
 static mpt_status mpti_amp_paint(mpti_amp *a)
 {
-    const mpt_graph *g = a->g;
-    uint32_t        *parent = (uint32_t *)mpti_graph_alloc(a->g, g->type_count + (size_t)1,
-                                                           sizeof(uint32_t), 1);
-    int              any;
-    uint32_t         i;
-    if (!parent)
-        return mpti_graph_memory(a->g);
-    memset(parent, 0xff, (g->type_count + (size_t)1) * sizeof *parent);
-    mpti_amp_processable(a);
-    for (i = 0; i < g->node_count; i++)         /* FusedBatchNorm counts as V2, which it will be */
-        if (a->process[i] && a->kind[i] >= MPTI_OP_NORM) {
-            const char *v2 = a->kind[i] == MPTI_OP_NORM ? "FusedBatchNormV2" : "FusedBatchNormGradV2";
-            a->list[i] = mpti_op_find(&a->ops, v2, strlen(v2))->list;
-        }
+    int any;
+    mpti_pass_types(a);
     mpti_pass_ranges(a);
     mpti_pass_lists(a);
     any = mpti_pass_allow(a);
     mpti_pass_deny(a);
     if (any) {
         mpti_pass_groups(a);
-        mpti_pass_between(a, parent);
+        mpti_pass_between(a);
         if (a->o->lists == MPT_LISTS_TF_BF16)
             mpti_pass_follow(a);
-        mpti_pass_clear(a, parent);
+        mpti_pass_clear(a);
         mpti_pass_kernels(a);
-        mpti_pass_groups(a);
-        while (mpti_pass_loops(a))
+        do
             mpti_pass_groups(a);
+        while (mpti_pass_loops(a));
         mpti_pass_casts(a);
     }
     mpti_pass_reasons(a, any);
@@ -9508,33 +9353,7 @@ MPT_DEF int mpt_graph_is_low(const mpt_graph *g, uint32_t type)
            low_why[g->types[type].why] && g->types[type].format != (int32_t)MPT_F32;
 }
 
-MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs)
-{
-    const size_t each = sizeof(mpt_graph_node) * 2 + sizeof(mpt_graph_type) * 3 +
-        sizeof(mpt_graph_output) * 2 +
-                        sizeof(mpt_graph_input) + 64;           /* with a cast after every node */
-    const size_t scratch = 5 + 4 + 8 * 4 + 4 + 3 * 4 + 15 * 4 + 10 * sizeof(mpti_arc);
-    const size_t in = 2 * sizeof(mpt_graph_input) + 6 * sizeof(mpti_arc) + 4;
-    const size_t table = 8192 * sizeof(mpti_op_entry);
-    const size_t half = (size_t)-1 / 4;
-    if (nodes > half / (each + scratch + 64) || inputs > half / in)
-        return 0;
-    return nodes * (each + scratch + 64) + inputs * in + table;
-}
-
 /* ---- telling ---- */
-
-typedef struct mpti_text {
-    char  *buf;
-    size_t cap, length;
-} mpti_text;
-
-static void mpti_say(mpti_text *t, const char *s)
-{
-    for (; *s; s++, t->length++)
-        if (t->length + 1 < t->cap)
-            t->buf[t->length] = *s;
-}
 
 static const char *mpti_graph_why_text(uint32_t why)
 {
@@ -9546,7 +9365,7 @@ static const char *mpti_graph_why_text(uint32_t why)
 
 #define MPTI_TOLD 6u            /* nodes of a path that are told beside its end */
 
-static void mpti_say_path(mpti_text *text, const mpt_graph *g, uint32_t t, int onward)
+static void mpti_say_path(mpti_string *text, const mpt_graph *g, uint32_t t, int onward)
 {
     const uint32_t end = onward ? g->types[t].to_end : g->types[t].via_end;
     uint32_t       hop[MPTI_TOLD + 1], n = 0, i;
@@ -9557,44 +9376,42 @@ static void mpti_say_path(mpti_text *text, const mpt_graph *g, uint32_t t, int o
     for (i = 0; i < n; i++) {
         const uint32_t place = onward ? i : n - 1 - i;          /* hops away, less 1 */
         if (onward)
-            mpti_say(text, t != end && place == MPTI_TOLD ? " -> ... -> " : " -> ");
-        mpti_say(text, mpti_node_name(g, hop[place]));
+            mpti_add_text(text, t != end && place == MPTI_TOLD ? " -> ... -> " : " -> ");
+        mpti_add_text(text, mpti_node_name(g, hop[place]));
         if (!onward)
-            mpti_say(text, t != end && place == MPTI_TOLD ? " -> ... -> " : " -> ");
+            mpti_add_text(text, t != end && place == MPTI_TOLD ? " -> ... -> " : " -> ");
     }
 }
 
 MPT_DEF size_t mpt_graph_explain(const mpt_graph *g, uint32_t type, char *buf, size_t cap)
 {
     const mpt_graph_type *t;
-    mpti_text             text = {buf, cap, 0};
+    mpti_string text = mpti_string_in(buf, cap);
     if (!g || type >= g->type_count || (cap && !buf))
         return 0;
     t = &g->types[type];
-    mpti_say(&text, mpti_node_name(g, type));
+    mpti_add_text(&text, mpti_node_name(g, type));
     if (g->nodes[t->node].first_type != type || t->next != MPT_GRAPH_NONE) {
-        mpti_say(&text, "/");
-        mpti_say(&text, t->name);
+        mpti_add_text(&text, "/");
+        mpti_add_text(&text, t->name);
     }
-    mpti_say(&text, " (");
-    mpti_say(&text, g->nodes[t->node].op);
-    mpti_say(&text, "): ");
+    mpti_add_text(&text, " (");
+    mpti_add_text(&text, g->nodes[t->node].op);
+    mpti_add_text(&text, "): ");
     if (t->format >= 0 && t->format < (int32_t)MPT_FORMAT_COUNT)
-        mpti_say(&text, mpt_graph_is_low(g, type)        ? "low, because "
+        mpti_add_text(&text, mpt_graph_is_low(g, type)        ? "low, because "
                         : t->format == (int32_t)MPT_F32 ? "FP32, because "
                                                         : "as it was, because ");
     else
-        mpti_say(&text, "no float, ");
-    mpti_say(&text, mpti_graph_why_text(t->why));
+        mpti_add_text(&text, "no float, ");
+    mpti_add_text(&text, mpti_graph_why_text(t->why));
     if (t->via != MPT_GRAPH_NONE || t->to != MPT_GRAPH_NONE) {
-        mpti_say(&text, ": ");
+        mpti_add_text(&text, ": ");
         mpti_say_path(&text, g, type, 0);
-        mpti_say(&text, mpti_node_name(g, type));
+        mpti_add_text(&text, mpti_node_name(g, type));
         mpti_say_path(&text, g, type, 1);
     }
-    if (cap)
-        buf[text.length < cap ? text.length : cap - 1] = 0;
-    return text.length;
+    return mpti_string_end(&text);
 }
 
 #ifndef MPT_NO_STDIO
@@ -9676,6 +9493,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
     return ferror(out) ? MPT_E_DATA : MPT_OK;
 }
 #endif /* MPT_NO_STDIO */
+#endif /* MPT_NO_GRAPH */
 
 #endif /* MPT_IMPLEMENTATION */
 
