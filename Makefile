@@ -100,14 +100,16 @@ $(B)/examples/inspect: $(INSPECT) $(HEADERS)
 # it is quick anyway, and so its build in `make demo` is quick too
 $(B)/examples/12_reports: CFLAGS := -O1
 
-$(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(HEADERS)
+# The implementation, compiled once; tests and benchmarks link to it.
+$(B)/tests/impl.o: tests/impl.c tests/impl.h $(HEADERS)
 	@mkdir -p $(@D)
-	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
+	$(CC) $(WARN) $(CFLAGS) -I. -c $< -o $@
 
-$(B)/bench/bench_gemm: tests/bench/bench_gemm.c tests/bench/bench.h $(HEADERS)
+$(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(HEADERS) $(B)/tests/impl.o
 	@mkdir -p $(@D)
-	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm $(BLAS)
+	$(CC) $(WARN) $(CFLAGS) -I. $< $(B)/tests/impl.o -o $@ -lm
 
-$(B)/bench/%: tests/bench/%.c tests/bench/bench.h $(HEADERS)
+$(B)/bench/bench_gemm: LIBRARIES = $(BLAS)
+$(B)/bench/%: tests/bench/%.c tests/bench/bench.h tests/impl.h $(HEADERS) $(B)/tests/impl.o
 	@mkdir -p $(@D)
-	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
+	$(CC) $(WARN) $(CFLAGS) -I. $< $(B)/tests/impl.o -o $@ -lm $(LIBRARIES)

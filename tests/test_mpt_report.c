@@ -1,7 +1,9 @@
 /* test_mpt_report.c -- what the reports of mpt.h promise: every figure is that of a slow reference, and any
- * split of the data, merged in any order, gives the same report to the last byte. */
+ * split of the data, merged in any order, gives the same report to the last byte.
+ * It needs insides, the writer of numbers, and holds what it calls of the implementation. */
 static int last_path = 5;           /* tests set it to go down every path of this machine */
 #define MPTI_LAST_PATH last_path
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
 #include "test.h"
