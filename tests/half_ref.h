@@ -40,9 +40,12 @@ static inline uint64_t f64_bits(double x)
     return u;
 }
 
+/* Volatile: under -ffast-math gcc passes 0 for what it knows to be -0. */
 static inline double f64_of(uint64_t u)
 {
-    double x;
+    volatile uint64_t kept = u;
+    double            x;
+    u = kept;
     memcpy(&x, &u, sizeof x);
     return x;
 }
