@@ -1006,6 +1006,7 @@ static void updates_are_reference(mpt_format format, uint64_t codes)
     static float w[65536], u[65536];
     mpt_update   got, want, part[3];
     size_t       i;
+    memset(&want, 0, sizeof want);
     CHECK_EQ_I(mpt_update_init(&want, format), MPT_OK);
     got = part[0] = part[1] = part[2] = want;
     for (i = 0; i < 65536; i++) {
