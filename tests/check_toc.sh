@@ -1,9 +1,9 @@
 #!/bin/sh
-# check_toc.sh HEADER... -- every mark in a header's contents list stands once more at its section, in order and
-# with the same title, and every section is in the list. And no section calls up into a later one: what a
-# function uses is defined in its own section or an earlier one. Public functions are declared at the top; for
-# them it counts where they are implemented, and only what implementations call. Read after the preprocessor, in
-# several configurations, so that names made by macros count too, where the macro is used.
+# check_toc.sh HEADER... -- every mark in a header's contents list stands once more at its section, in order
+# and with the same title, and every section is in the list. And no section calls up into a later one: what
+# a function uses is defined in its own section or an earlier one. Public functions are declared at the top;
+# for them it counts where they are implemented, and only what implementations call. Read after the
+# preprocessor, in several configurations, so that names made by macros count too, where the macro is used.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 for header in "$@"; do
@@ -19,8 +19,8 @@ for header in "$@"; do
     fi
 done
 
-# calls_up HEADERS: preprocessed text on standard input; prints what calls into a later section, and at the end
-# the number of functions and of uses that it has seen.
+# calls_up HEADERS: preprocessed text on standard input; prints what calls into a later section, and at the
+# end the number of functions and of uses that it has seen.
 calls_up()
 {
     awk -v headers="$1" '
@@ -54,7 +54,8 @@ calls_up()
                     title[++number] = word[2]
                 }
                 section_of[list[i], n] = number
-                if (text ~ /^# *define MPTI_[A-Z_]*IMPLEMENTED/ && !implemented[list[i]]) implemented[list[i]] = n
+                if (text ~ /^# *define MPTI_[A-Z_]*IMPLEMENTED/ && !implemented[list[i]])
+                    implemented[list[i]] = n
             }
         }
     }
@@ -72,7 +73,8 @@ calls_up()
         for (key in used) {
             split(key, part, SUBSEP); f = part[1]; s = part[2]
             if (!(f in defined) || defined[f] <= s || (f ~ /^mpt_/ && in_api[key])) continue
-            printf "%s: %s uses %s of %s, defined at %s\n", used[key], title[s], f, title[defined[f]], place_of[f]
+            printf "%s: %s uses %s of %s, defined at %s\n", used[key], title[s], f, title[defined[f]],
+                place_of[f]
         }
         for (f in defined) functions++
         print functions + 0, uses + 0 > "/dev/stderr"

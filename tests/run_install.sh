@@ -1,7 +1,7 @@
 #!/bin/sh
-# run_install.sh BUILD_DIR -- make install puts the headers, and what pkg-config and CMake want, where they find
-# it, and a program builds from there; a fresh clone builds with nothing but a C compiler, make and the shell's
-# tools.
+# run_install.sh BUILD_DIR -- make install puts the headers, and what pkg-config and CMake want, where they
+# find it, and a program builds from there; a fresh clone builds with nothing but a C compiler, make and the
+# shell's tools.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=$(mkdir -p "${1:-build}/install" && cd "${1:-build}/install" && pwd)

@@ -1,7 +1,7 @@
 /* test_cuda_convert.cu -- tests of the array conversions of mpt_cuda.h, all pairs: each against the CPU
  * function of the same name, bytes compared, those around the arrays included.
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_convert.cu tests/impl_cuda.cu -lcublasLt -lnccl -o test_cuda_convert
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_convert.cu tests/impl_cuda.cu -lcublasLt -lnccl
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_convert.cu tests/impl_cuda.cu
  *
  * --small is for ThreadSanitizer and its kind: fewer sizes. */

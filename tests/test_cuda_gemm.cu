@@ -2,7 +2,7 @@
  * loop in double here; under emulation the products run on tests/emu/cublasLt.h, which refuses what the real
  * library refuses.
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_gemm.cu tests/impl_cuda.cu -lcublasLt -lnccl -o test_cuda_gemm
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_gemm.cu tests/impl_cuda.cu -lcublasLt -lnccl
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_gemm.cu tests/impl_cuda.cu
  */
 #include "cuda.h"

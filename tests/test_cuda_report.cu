@@ -1,7 +1,7 @@
 /* test_cuda_report.cu -- what mpt_cuda.h tells over many tensors and many ranks: range reports against
  * mpt_range_add, byte by byte, and mpt_cuda_combine against mpt_step_combine.
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_report.cu tests/impl_cuda.cu -lcublasLt -lnccl -o test_cuda_report
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_report.cu tests/impl_cuda.cu -lcublasLt -lnccl
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_report.cu tests/impl_cuda.cu
  *
  * --small is for ThreadSanitizer and its kind: shorter tensors. */
