@@ -74,12 +74,48 @@ check-toc: ## each header's contents list against its section marks
 check-readme: ## run the programs whose output the README shows, and compare
 	@sh tests/check_readme.sh README.md $(B)
 
-install: ## copy the headers and a pkg-config file to PREFIX (default /usr/local; DESTDIR is honoured)
-	@mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+install: ## copy the headers, a pkg-config file and a CMake package to PREFIX (default /usr/local; DESTDIR is honoured)
+	@mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/cmake/mpt
 	cp $(HEADERS) $(DESTDIR)$(PREFIX)/include/
-	@printf 'prefix=%s\nincludedir=$${prefix}/include\n\nName: mpt\nDescription: %s\nVersion: %s\nCflags: -I$${includedir}\nLibs: -lm\n' \
-	    '$(PREFIX)' 'Mixed-precision toolkit: small floats, loss scaling, FP16/FP32 training' '$(VERSION)' \
-	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/mpt.pc
+	@printf '%s\n' "$$PKG_CONFIG_FILE" > $(DESTDIR)$(PREFIX)/lib/pkgconfig/mpt.pc
+	@printf '%s\n' "$$CMAKE_CONFIG" > $(DESTDIR)$(PREFIX)/lib/cmake/mpt/mptConfig.cmake
+	@printf '%s\n' "$$CMAKE_VERSION" > $(DESTDIR)$(PREFIX)/lib/cmake/mpt/mptConfigVersion.cmake
+
+define PKG_CONFIG_FILE
+prefix=$(PREFIX)
+includedir=$${prefix}/include
+
+Name: mpt
+Description: Mixed-precision toolkit: small floats, loss scaling, FP16/FP32 training
+Version: $(VERSION)
+Cflags: -I$${includedir}
+Libs: -lm
+endef
+# It looks for the headers from its own place, /lib -> /usr/lib resolved, so that the whole may be moved.
+define CMAKE_CONFIG
+get_filename_component(_mpt_prefix "$${CMAKE_CURRENT_LIST_FILE}" REALPATH)
+get_filename_component(_mpt_prefix "$${_mpt_prefix}/../../../.." ABSOLUTE)
+if(NOT TARGET mpt::mpt)
+    add_library(mpt::mpt INTERFACE IMPORTED)
+    set_target_properties(mpt::mpt PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "$${_mpt_prefix}/include")
+    if(UNIX)
+        set_target_properties(mpt::mpt PROPERTIES INTERFACE_LINK_LIBRARIES m)
+    endif()
+endif()
+unset(_mpt_prefix)
+endef
+# Before 1.0 a new minor version may change calls: only the same one serves.
+define CMAKE_VERSION
+set(PACKAGE_VERSION $(VERSION))
+if("$${PACKAGE_FIND_VERSION_MAJOR}.$${PACKAGE_FIND_VERSION_MINOR}" STREQUAL "$(basename $(VERSION))" AND
+        NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+    set(PACKAGE_VERSION_COMPATIBLE TRUE)
+    if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+        set(PACKAGE_VERSION_EXACT TRUE)
+    endif()
+endif()
+endef
+export PKG_CONFIG_FILE CMAKE_CONFIG CMAKE_VERSION
 
 clean: ## remove build/
 	rm -rf $(B)
@@ -100,14 +136,16 @@ $(B)/examples/inspect: $(INSPECT) $(HEADERS)
 # it is quick anyway, and so its build in `make demo` is quick too
 $(B)/examples/12_reports: CFLAGS := -O1
 
-$(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(HEADERS)
+# The implementation, compiled once; tests and benchmarks link to it.
+$(B)/tests/impl.o: tests/impl.c tests/impl.h $(HEADERS)
 	@mkdir -p $(@D)
-	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
+	$(CC) $(WARN) $(CFLAGS) -I. -c $< -o $@
 
-$(B)/bench/bench_gemm: tests/bench/bench_gemm.c tests/bench/bench.h $(HEADERS)
+$(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(HEADERS) $(B)/tests/impl.o
 	@mkdir -p $(@D)
-	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm $(BLAS)
+	$(CC) $(WARN) $(CFLAGS) -I. $< $(B)/tests/impl.o -o $@ -lm
 
-$(B)/bench/%: tests/bench/%.c tests/bench/bench.h $(HEADERS)
+$(B)/bench/bench_gemm: LIBRARIES = $(BLAS)
+$(B)/bench/%: tests/bench/%.c tests/bench/bench.h tests/impl.h $(HEADERS) $(B)/tests/impl.o
 	@mkdir -p $(@D)
-	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
+	$(CC) $(WARN) $(CFLAGS) -I. $< $(B)/tests/impl.o -o $@ -lm $(LIBRARIES)

@@ -3,7 +3,8 @@
 # block says what the block is:
 #   <!-- run: COMMAND -->        the output of COMMAND, exactly
 #   <!-- run~PERCENT: COMMAND -->  the same, but numbers may differ by so many percent (or 0.3): training
-#                                  results depend on the last bits of the C library's tanh
+#                                  results depend on the last bits of the C library's tanh, and times on
+#                                  the machine. A command that prints SKIP: and a reason is skipped
 #   <!-- compile: NAME -->       a C program; it builds and runs as BUILD_DIR/readme/NAME
 # A block is fenced, or a table that ends at an empty line. --update rewrites the blocks of the first two.
 cd "$(dirname "$0")/.." || exit 1
@@ -59,7 +60,8 @@ while [ "$k" -le "$blocks" ]; do
         sh -c "$command" > "$out/$k.now" 2>&1
         percent=$(echo "$mark" | sed -n 's/^<!-- run~\([0-9]*\):.*/\1/p')
         if [ -n "$percent" ]; then same="near $percent"; else same=diff; fi
-        if [ -s "$out/$k.now" ] && $same "$out/$k.text" "$out/$k.now" > "$out/$k.diff" 2>&1
+        if grep -q '^SKIP: ' "$out/$k.now"; then skip "block $k: $(sed 's/^SKIP: //;q' "$out/$k.now")"
+        elif [ -s "$out/$k.now" ] && $same "$out/$k.text" "$out/$k.now" > "$out/$k.diff" 2>&1
         then pass "block $k: $command"
         else
             fail "block $k differs from: $command"

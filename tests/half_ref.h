@@ -40,9 +40,12 @@ static inline uint64_t f64_bits(double x)
     return u;
 }
 
+/* Volatile: under -ffast-math gcc passes 0 for what it knows to be -0. */
 static inline double f64_of(uint64_t u)
 {
-    double x;
+    volatile uint64_t kept = u;
+    double            x;
+    u = kept;
     memcpy(&x, &u, sizeof x);
     return x;
 }
@@ -101,12 +104,18 @@ static inline num num_make(uint64_t sig, int exp)
 static inline num num_normalize(num a)
 {
     int step;
+#if defined(__GNUC__) && !defined(__TINYC__)    /* half of the time of a test is spent here */
+    step = a.sig ? __builtin_clzll(a.sig) : 0;
+    a.sig <<= step;
+    a.exp -= step;
+#else
     if (a.sig)
         for (step = 32; step; step /= 2)
             if (!(a.sig >> (64 - step))) {
                 a.sig <<= step;
                 a.exp -= step;
             }
+#endif
     return a;
 }
 

@@ -8,6 +8,7 @@
  *     inspect_files values FILE       prints the tensors of a .safetensors file that `inspect` wrote
  *
  * The figures come from mpt_encode value by value, not from the reports that inspect uses. */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
 

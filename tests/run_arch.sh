@@ -52,6 +52,13 @@ jobs()
     done
 }
 
+# implement NAME COMPILER FLAGS -- the implementation that the target's tests link to
+implement()
+{
+    # shellcheck disable=SC2086
+    ! have "$2" || "$2" -std=c99 -O1 $3 -I. -c tests/impl.c -o "$out/$1.o" > "$out/$1.log" 2>&1
+}
+
 # run_job TEST NAME COMPILER EMULATOR FLAGS -- build statically, run; one line of result
 run_job()
 {
@@ -63,7 +70,7 @@ run_job()
     elif [ -n "$4" ] && ! have "$4"; then
         echo "SKIP: $1 on $2: $4 is not installed"
     # shellcheck disable=SC2086
-    elif ! "$3" -std=c99 -O1 -static $5 -I. "tests/$1.c" -o "$exe" -lm > "$exe.log" 2>&1; then
+    elif ! "$3" -std=c99 -O1 -static $5 -I. "tests/$1.c" "$out/$2.o" -o "$exe" -lm > "$exe.log" 2>&1; then
         echo "FAIL  $1 on $2 does not build: see $exe.log"
     # shellcheck disable=SC2086
     elif ! env MPT_CI="$ci" $4 "$exe" < /dev/null > "$exe.log" 2>&1; then
@@ -74,19 +81,28 @@ run_job()
     rm -f "$exe"
 }
 
+# Every MPT_JOBSth implementation, and then every MPT_JOBSth job.
 n=${MPT_JOBS:-2}
+implementer()
+{
+    targets | awk -v k="$1" -v n="$n" 'NR % n == k' | while IFS='|' read -r name compiler emulator flags; do
+        implement "$name" "$compiler" "$flags"
+    done
+}
 worker()
 {
     jobs | awk -v k="$1" -v n="$n" 'NR % n == k' | while IFS='|' read -r t name compiler emulator flags; do
         run_job "$t" "$name" "$compiler" "$emulator" "$flags"
     done > "$out/results.$1"
 }
-k=0
-while [ $k -lt "$n" ]; do
-    worker $k &
-    k=$((k + 1))
+for work in implementer worker; do
+    k=0
+    while [ $k -lt "$n" ]; do
+        $work $k &
+        k=$((k + 1))
+    done
+    wait
 done
-wait
 grep -hE '^(FAIL|SKIP)' "$out"/results.?
 passed=$(cat "$out"/results.? | grep -c '^ok')
 skipped=$(cat "$out"/results.? | grep -c '^SKIP')

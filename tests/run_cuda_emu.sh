@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/cuda-emu
 mkdir -p "$out" || exit 1
-rm -f "$out"/test_*
+rm -f "$out"/test_* "$out"/implementation-*
 emu='-x c++ -std=c++17 -DMPT_CUDA_EMU -Itests/emu -I.'
 strict='-Wall -Wextra -Wpedantic -Wshadow -Werror'
 asan='-O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
@@ -16,9 +16,22 @@ tsan='-O1 -g1 -fsanitize=thread'
 # The controls of the emulation, from here only.
 unset MPT_EMU_SHUFFLE MPT_EMU_DEFERRED MPT_EMU_RESIDENT MPT_EMU_HIDE
 
-build() {   # build NAME COMPILER FLAGS SOURCE
+# The implementation for the tests and bench_cuda, once for each compiler and flags.
+implement() {   # implement COMPILER FLAGS: sets implementation to its object file
+    implementation=$out/implementation-$(echo "$1 $2" | cksum | tr ' ' '-').o
     # shellcheck disable=SC2086
-    $2 $3 $emu $strict "$4" -o "$out/$1" > "$out/$1.log" 2>&1 && { pass "$1 builds"; return 0; }
+    [ -f "$implementation" ] ||
+        check "the implementation builds: $1 $2" \
+            $1 $2 $emu $strict -c tests/impl_cuda.cu -o "$implementation"
+    [ -f "$implementation" ]
+}
+
+build() {   # build NAME COMPILER FLAGS SOURCE [FLAGS of the implementation, if other ones]
+    implementation=
+    case $4 in tests/*) implement "$2" "${5:-$3}" || return 1 ;; esac
+    # shellcheck disable=SC2086
+    $2 $implementation $3 $emu $strict "$4" -o "$out/$1" > "$out/$1.log" 2>&1 &&
+        { pass "$1 builds"; return 0; }
     fail "$1 does not build"
     head -20 "$out/$1.log"
     return 1
@@ -159,7 +172,7 @@ example_refuses() {
 
 # The benchmark runs to its end, and what it writes can be read; its times mean nothing here.
 bench_runs() {
-    build bench g++ -O0 tests/bench/bench_cuda.cu || return
+    build bench g++ -O0 tests/bench/bench_cuda.cu -O2 || return
     rm -rf "$out/results" && mkdir -p "$out/results"
     printf '#torch 0\nsmall_eager 1.5\n' > "$out/torch.txt"
     run "bench_cuda" "$out/bench" --small --torch "$out/torch.txt" "$out/results"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# run_install.sh BUILD_DIR -- make install puts the headers and mpt.pc where pkg-config finds them, and a
-# program builds from there; a fresh clone builds with nothing but a C compiler, make and the shell's tools.
+# run_install.sh BUILD_DIR -- make install puts the headers, and what pkg-config and CMake want, where they
+# find it, and a program builds from there; a fresh clone builds with nothing but a C compiler, make and the
+# shell's tools.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=$(mkdir -p "${1:-build}/install" && cd "${1:-build}/install" && pwd)
@@ -19,6 +20,42 @@ if have pkg-config; then
     check "mpt.pc knows the version $version" sh -c "echo '$version' | grep -qE '^[0-9]+\.[0-9]+\.[0-9]+$'"
 else
     skip "pkg-config is not installed"
+fi
+
+# A CMake project finds the package, here moved to another place, with its headers and libm.
+if have cmake; then
+    rm -rf "$out/moved" "$out/cmake" "$out/lib" && mkdir -p "$out/cmake" && mv "$out/root/usr" "$out/moved"
+    cp "$out/user.c" "$out/cmake"
+    # cmake_project VERSION FLAG -- make files for a project that wants this version
+    cmake_project() {
+        cat > "$out/cmake/CMakeLists.txt" <<CMAKE
+cmake_minimum_required(VERSION 3.5)
+project(user C)
+find_package(mpt $1 REQUIRED CONFIG)
+find_package(mpt REQUIRED)
+add_executable(user user.c)
+target_link_libraries(user mpt::mpt)
+CMAKE
+        rm -rf "$out/cmake/build"
+        cmake -S "$out/cmake" -B "$out/cmake/build" "$2"
+    }
+    version=$(sed -n 's/^set(PACKAGE_VERSION \(.*\))$/\1/p' "$out/moved/lib/cmake/mpt/mptConfigVersion.cmake")
+    check "CMake finds mpt $version" cmake_project "$version EXACT" "-DCMAKE_PREFIX_PATH=$out/moved"
+    check "CMake finds mpt ${version%.*}" cmake_project "${version%.*}" "-DCMAKE_PREFIX_PATH=$out/moved"
+    check "its program builds" cmake --build "$out/cmake/build"
+    check "its program runs" "$out/cmake/build/user"
+    for other in 99 99.0 "${version%.*}.99" "$((${version%%.*} + 1)).${version#*.}"; do
+        if cmake_project "$other" "-DCMAKE_PREFIX_PATH=$out/moved" > "$out/cmake.log" 2>&1; then
+            fail "CMake took it for mpt $other"
+        elif grep -q "version: $version" "$out/cmake.log"; then pass "CMake says that it is not mpt $other"
+        else fail "CMake does not say why it is not mpt $other"; cat "$out/cmake.log"; fi
+    done
+    ln -s moved/lib "$out/lib"
+    check "CMake finds mpt through a link to lib" cmake_project "$version" "-Dmpt_DIR=$out/lib/cmake/mpt"
+    check "that program builds too" cmake --build "$out/cmake/build"
+    rm -f "$out/lib"
+else
+    skip "cmake is not installed"
 fi
 if git rev-parse --git-dir >/dev/null 2>&1; then
     rm -rf "$out/clone"

@@ -3,12 +3,13 @@
 #
 #     sh tests/run_matrix.sh BUILD_DIR TEST...        # test_half, test_mpt, ...
 #
-# gcc and clang, as C99 and as C++17, at four levels of optimisation, with the address and undefined-behaviour
-# sanitizers, without SIMD; tcc. Every way, not every pairing: more for test_half and test_mpt, which cover a
-# whole header each, fewer for the others; gcc C99 -O2 is `make test`. CC and CXX are ignored: the
-# matrix is the point. A missing compiler is a skip; with MPT_CI=1 a skip is a failure. MPT_JOBS (2) run at
-# a time.
-# The last line is "N passed, N failed, N skipped"; the exit status is nonzero if one failed.
+# gcc and clang, as C99 and as C++17, at four levels of optimisation, with the address and
+# undefined-behaviour sanitizers, without SIMD; tcc. Every way, not every pairing: more for test_half and
+# test_mpt, which cover a whole header each, fewer for the others; gcc C99 -O2 is `make test`. CC and CXX
+# are ignored: the matrix is the point. Each way compiles the implementation once (tests/impl.c), for all
+# tests and for the next run of this script. A missing compiler is a skip; with MPT_CI=1 a skip is a
+# failure. MPT_JOBS (2) run at a time. The last line is "N passed, N failed, N skipped"; the exit status is
+# nonzero if one failed.
 
 if [ $# -lt 2 ]; then
     echo "usage: sh tests/run_matrix.sh BUILD_DIR TEST..." >&2
@@ -16,9 +17,10 @@ if [ $# -lt 2 ]; then
 fi
 here=$(cd "$(dirname "$0")" && pwd) || exit 2
 out=$1/matrix-$2
+implementations=$1/matrix-implementations
 shift
 tests=$*
-mkdir -p "$out" && rm -f "$out"/*.result "$out"/*.log || exit 2
+mkdir -p "$out" "$implementations" && rm -f "$out"/*.result "$out"/*.log || exit 2
 
 warnings='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef
           -Wdouble-promotion -Wcast-qual -Werror'
@@ -65,14 +67,30 @@ END
 # The same with a number in front, which keeps the results in order.
 variants() { unnumbered_variants | awk '{ printf "%03d|%s\n", NR, $0 }'; }
 
+# implementation_of COMPILER FLAGS: its object file
+implementation_of() { echo "$implementations/$(echo "$1 $2" | cksum | tr ' ' '-').o"; }
+
+# implement COMPILER FLAGS: compile it, if it is not there or older than what it is made of
+implement()
+{
+    object=$(implementation_of "$1" "$2")
+    command -v "$1" >/dev/null 2>&1 || return
+    [ -f "$object" ] && [ -z "$(find "$here"/../mpt*.h "$here"/impl.[ch] -newer "$object")" ] && return
+    rm -f "$object"
+    $1 $2 $warnings -I"$here/.." -c "$here/impl.c" -o "$object" >"$object.log" 2>&1
+}
+
 # run_variant NUMBER TEST NAME COMPILER FLAGS: leave one line in NUMBER.result, and all output in NUMBER.log
 run_variant()
 {
     exe=$out/$2.$1
     log=$out/$1.log
+    implementation=$(implementation_of "$4" "$5")
     if ! command -v "$4" >/dev/null 2>&1; then
         result="SKIP: $2 $3: no $4 here"
-    elif ! $4 $5 $warnings -I"$here/.." "$here/$2.c" -o "$exe" -lm >"$log" 2>&1; then
+    elif ! [ -f "$implementation" ]; then
+        result="FAIL: $2 $3: the implementation does not compile, see $implementation.log"
+    elif ! $4 "$implementation" $5 $warnings -I"$here/.." "$here/$2.c" -o "$exe" -lm >"$log" 2>&1; then
         result="FAIL: $2 $3: does not compile, see $log"
     elif ! "$exe" >"$log" 2>&1; then
         result="FAIL: $2 $3: $(tail -n 1 "$log"), see $log"
@@ -83,8 +101,15 @@ run_variant()
     echo "$result" | tee "$out/$1.result"
 }
 
-# worker K: every MPT_JOBSth variant
+# Every MPT_JOBSth implementation, and then every MPT_JOBSth variant.
 jobs=${MPT_JOBS:-2}
+implementer()
+{
+    variants | cut -d '|' -f 4,5 | sort -u | awk -v k="$1" -v n="$jobs" 'NR % n == k' |
+        while IFS='|' read -r compiler flags; do
+            implement "$compiler" "$flags"
+        done
+}
 worker()
 {
     variants | awk -v k="$1" -v n="$jobs" 'NR % n == k' |
@@ -93,12 +118,14 @@ worker()
         done
 }
 
-k=0
-while [ $k -lt "$jobs" ]; do
-    worker $k &
-    k=$((k + 1))
+for work in implementer worker; do
+    k=0
+    while [ $k -lt "$jobs" ]; do
+        $work $k &
+        k=$((k + 1))
+    done
+    wait
 done
-wait
 
 count() { cat "$out"/*.result | grep -c "^$1:"; }
 expected=$(variants | grep -c .)

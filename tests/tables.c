@@ -1,6 +1,7 @@
 /* tables.c -- prints the README's tables from the headers' own tables, and from calls that are compiled here:
  *
  *     tables formats|idioms|dialects|storages|status */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
 

@@ -3,11 +3,12 @@
  *
  * On a machine with a GPU:
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda.cu -o test_cuda && ./test_cuda [--long] [part of a name]
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda.cu tests/impl_cuda.cu -lcublasLt -lnccl
+ *     ./test_cuda [--long] [part of a name]
  *
  * Anywhere, against the CPU emulation of tests/emu:
  *
- *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda.cu -o test_cuda
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda.cu tests/impl_cuda.cu
  *
  * --long converts all 2^32 floats (on a GPU that is done anyway) and takes a tensor of more than 2^31
  * elements, on a GPU 2^32. --small is for ThreadSanitizer and its kind: fewer sizes and steps. The host reads
@@ -15,32 +16,14 @@
  * emulation can tell (counters, planned failures, random orders) stands in #ifdef MPT_CUDA_EMU.
  *
  * Without a GPU it says so and skips all: exit status 0, or 1 if MPT_CI=1 without MPT_EXPECT_NO_GPU=1. */
-#define MPT_IMPLEMENTATION
-#include "mpt_cuda.h"
-#include "test.h"
+#include "cuda.h"
 
 #include <deque>
 #include <utility>
-#include <vector>
 
 #define COUNT_OF(a) (sizeof(a) / sizeof(a)[0])
 
-static struct {
-    mpt_cuda    *cuda;
-    cudaStream_t stream;
-    bool         small;
-} gpu;
-
 // helpers: calls, machines, buffers ---------------------------------------------------------------
-#define CU(call) CHECK((call) == cudaSuccess)
-#define OK(call) check_ok((call), #call, __LINE__)
-static bool check_ok(mpt_status status, const char *call, int line)
-{
-    if (mt_count(status == MPT_OK, call, __FILE__, line))
-        printf("    %s; %s\n", mpt_status_text(status), mpt_cuda_error_text(gpu.cuda));
-    return status == MPT_OK;
-}
-
 /* A cudaMemcpy waits for gpu.stream: that one takes turns with the default stream. */
 template <class T> static T download(const T *device)
 {
@@ -991,6 +974,16 @@ TEST(wrong_order)
 #define BAD_ROUND 4
 #define SEEDS     64
 
+/* Launch by function, as the header does, so that the emulation reads this file too. */
+template <class T> struct Same { typedef T type; };
+template <class... P>
+static cudaError_t launch(void (*kernel)(P...), unsigned blocks, unsigned threads, cudaStream_t stream,
+                          typename Same<P>::type... arguments)
+{
+    void *pointers[] = {(void *)&arguments...};
+    return cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), pointers, 0, stream);
+}
+
 static __global__ void k_seed(float *x, const float *table, const mpt_cuda_state *state)
 {
     x[threadIdx.x] = table[state->scaler.updates % ROUNDS * SEEDS + threadIdx.x];
@@ -1000,7 +993,7 @@ static __global__ void k_backward(uint16_t *grad, const float *x, const uint16_t
 {
     const uint32_t stride = gridDim.x * blockDim.x;
     for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride)
-        grad[i] = mpti_encode16(MPT_F16, mpti_mul(x[i % SEEDS], mpti_decode16(MPT_F16, param[i])));
+        grad[i] = mpt_f16_from_f32(mpti_mul(x[i % SEEDS], mpt_f32_from_f16(mpt_f16{param[i]}))).bits;
 }
 
 struct Network {
@@ -1034,11 +1027,11 @@ struct Network {
     void queue(cudaStream_t stream)
     {
         float *const d_x = (float *)x.device();
-        CU(mpti_launch(gpu.cuda, k_seed, 1, SEEDS, stream, d_x, (const float *)table.device(), run.state));
+        CU(launch(k_seed, 1, SEEDS, stream, d_x, (const float *)table.device(), run.state));
         OK(mpt_cuda_scaler_scale_n(gpu.cuda, run.state, d_x, SEEDS, stream));
         for (Twin &t : run.twins)
-            CU(mpti_launch(gpu.cuda, k_backward, 4, 128, stream, (uint16_t *)t.grad.device(), d_x,
-                           (const uint16_t *)t.param.device(), (uint32_t)t.shape.n));
+            CU(launch(k_backward, 4, 128, stream, (uint16_t *)t.grad.device(), d_x,
+                      (const uint16_t *)t.param.device(), (uint32_t)t.shape.n));
         OK(mpt_cuda_check(gpu.cuda, run.list, run.state, stream));
         OK(mpt_cuda_clip(gpu.cuda, run.state, 1.0f, stream));
         OK(mpt_cuda_adamw_step(gpu.cuda, run.list, run.state, &o.adamw, stream));
@@ -1648,62 +1641,10 @@ TEST(launch_fails)
 #define TESTS(X) COMMON_TESTS(X)
 #endif
 
-static bool environment_is_1(const char *name)
+static void run_all(void)
 {
-    const char *value = getenv(name);
-    return value && strcmp(value, "1") == 0;
-}
-
-/* Without a GPU every test is a skipped one, and that is no failure, unless CI was promised a GPU. */
-static int end_without_gpu(void)
-{
-#define ONE_MORE(name) +1ul
-    const unsigned long count = 0 TESTS(ONE_MORE);
-    const bool          fail = mt.ci && !environment_is_1("MPT_EXPECT_NO_GPU");
-    printf("SKIP: no CUDA device (%s)\n", mpt_cuda_error_text(gpu.cuda));
-    if (fail)
-        printf("FAIL: skipped although MPT_CI=1 (MPT_EXPECT_NO_GPU=1 allows it)\n");
-    mpt_cuda_destroy(gpu.cuda);
-    *(fail ? &mt.failed : &mt.skipped) += count;
-    return mt_end();
-}
-
-static bool take_small(int *argc, char **argv)
-{
-    for (int i = 1; i < *argc; i++)
-        if (strcmp(argv[i], "--small") == 0) {
-            for (int k = i; k + 1 < *argc; k++) argv[k] = argv[k + 1];
-            --*argc;
-            return true;
-        }
-    return false;
-}
-
-int main(int argc, char **argv)
-{
-    gpu.small = take_small(&argc, argv);
-    mt_begin(argc, argv);
-    if (mpt_cuda_create(&gpu.cuda, 0) != MPT_OK)
-        return end_without_gpu();
-    if (cudaStreamCreate(&gpu.stream) != cudaSuccess) {
-        printf("FAIL: cudaStreamCreate: %s\n", cudaGetErrorString(cudaGetLastError()));
-        return 1;
-    }
 #define RUN_ONE(name) RUN(name);
     TESTS(RUN_ONE)
-    if (cudaStreamDestroy(gpu.stream) != cudaSuccess)
-        mt.failed++;
-    mpt_cuda_destroy(gpu.cuda);
-#ifdef MPT_CUDA_EMU
-    if (mpt_emu::leaks()) {
-        printf("FAIL: device memory, or a handle, was not given back\n");
-        mt.failed++;
-    }
-#else
-    if (cudaDeviceSynchronize() != cudaSuccess) {
-        printf("FAIL: the device ends in an error\n");
-        mt.failed++;
-    }
-#endif
-    return mt_end();
 }
+
+int main(int argc, char **argv) { return cuda_main(argc, argv, run_all); }

@@ -1,25 +1,14 @@
 /* test_cuda_convert.cu -- tests of the array conversions of mpt_cuda.h, all pairs: each against the CPU
  * function of the same name, bytes compared, those around the arrays included.
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_convert.cu -o test_cuda_convert && ./test_cuda_convert
- *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_convert.cu
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_convert.cu tests/impl_cuda.cu -lcublasLt -lnccl
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_convert.cu tests/impl_cuda.cu
  *
  * --small is for ThreadSanitizer and its kind: fewer sizes. */
-#define MPT_IMPLEMENTATION
-#include "mpt_cuda.h"
-#include "test.h"
+#include "cuda.h"
 
 #include <functional>
 #include <utility>
-#include <vector>
-
-static struct {
-    mpt_cuda    *cuda;
-    cudaStream_t stream;
-    bool         small;
-} gpu;
-
-#define CU(call) CHECK((call) == cudaSuccess)
 
 /* One row per call: name, formats, both functions without their types. */
 struct Conversion {
@@ -358,19 +347,19 @@ TEST(fp8_encode_transpose)
 /* Every warp's accesses to the tile, as the kernel makes them, touch 32 banks. */
 TEST(the_tile_has_no_bank_conflicts)
 {
-    bool     taken[MPTI_SIDE * MPTI_SIDE_WORDS] = {};
+    bool     taken[TILE_SIDE * TILE_WORDS] = {};
     uint32_t banks, lane;
-    for (uint32_t warp = 0; warp < MPTI_WARPS; warp++)
+    for (uint32_t warp = 0; warp < TILE_WARPS; warp++)
         for (uint32_t k = 0; k < 4; k++) {
             for (banks = 0, lane = 0; lane < 32; lane++) {      /* thread 32 warp + lane writes */
                 const uint32_t t = 32 * warp + lane;
-                banks |= 1u << mpti_tile_place(t % 16 * 4 + k, t / 16) % 32;
-                taken[mpti_tile_place(t % 16 * 4 + k, t / 16)] = true;
+                banks |= 1u << tile_place(t % 16 * 4 + k, t / 16) % 32;
+                taken[tile_place(t % 16 * 4 + k, t / 16)] = true;
             }
             CHECK_EQ_U(banks, 0xffffffffu);
             for (banks = 0, lane = 0; lane < 32; lane++) {      /* and reads */
                 const uint32_t i = 256 * k + 32 * warp + lane;
-                banks |= 1u << mpti_tile_place(i / 16, i % 16) % 32;
+                banks |= 1u << tile_place(i / 16, i % 16) % 32;
             }
             CHECK_EQ_U(banks, 0xffffffffu);
         }
@@ -635,21 +624,8 @@ TEST(all_floats)
 }
 #endif
 
-int main(int argc, char **argv)
+static void run_all(void)
 {
-    std::vector<char *> rest;
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--small")) rest.push_back(argv[i]);
-        else gpu.small = true;
-    mt_begin((int)rest.size(), rest.data());
-    const mpt_status status = mpt_cuda_create(&gpu.cuda, 0);
-    if (status != MPT_OK) {
-        const bool expected = getenv("MPT_EXPECT_NO_GPU") != NULL;
-        printf("SKIP: %s\n0 passed, 0 failed, 1 skipped\n", mpt_cuda_error_text(gpu.cuda));
-        mpt_cuda_destroy(gpu.cuda);
-        return mt.ci && !expected;
-    }
-    CU(cudaStreamCreate(&gpu.stream));
     RUN(all_pairs);
     RUN(sizes_and_alignments);
     RUN(bad_arguments);
@@ -668,7 +644,6 @@ int main(int argc, char **argv)
 #else
     RUN(all_floats);
 #endif
-    CU(cudaStreamDestroy(gpu.stream));
-    mpt_cuda_destroy(gpu.cuda);
-    return mt_end();
 }
+
+int main(int argc, char **argv) { return cuda_main(argc, argv, run_all); }

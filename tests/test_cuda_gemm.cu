@@ -2,29 +2,14 @@
  * loop in double here; under emulation the products run on tests/emu/cublasLt.h, which refuses what the real
  * library refuses.
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_gemm.cu -lcublasLt -o test_cuda_gemm && ./test_cuda_gemm
- *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_gemm.cu -o test_cuda_gemm
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_gemm.cu tests/impl_cuda.cu -lcublasLt -lnccl
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_gemm.cu tests/impl_cuda.cu
  */
-#define MPT_IMPLEMENTATION
-#define MPT_USE_CUBLASLT
-#include "mpt_cuda.h"
-#include "test.h"
+#include "cuda.h"
 
-#include <vector>
+#include <cublasLt.h>
 
-static struct {
-    mpt_cuda    *cuda;
-    cudaStream_t stream;
-    int          cc;
-} gpu;
-
-#define CU(call) CHECK((call) == cudaSuccess)
-#define STATUS(call, want)                                                   \
-    do {                                                                     \
-        const mpt_status status_ = (call);                                   \
-        if (!CHECK_EQ_I(status_, want))                                      \
-            printf("    %s\n", mpt_cuda_error_text(gpu.cuda));               \
-    } while (0)
+static int compute_capability;
 
 /* op(x) is rows x cols; stored with `padding` elements more per line, in any format, on host and device. */
 struct Matrix {
@@ -169,7 +154,7 @@ static void product(const Case &c, size_t shift = 0)
 /* A format of the device: the emulation has them all, a real GPU perhaps not. */
 static bool has(mpt_format f)
 {
-    return f == MPT_F32 || (mpt_gpu_from_cc(gpu.cc).tensor_cores & mpti_gemm_tc(f)) != 0u;
+    return f == MPT_F32 || (mpt_gpu_from_cc(compute_capability).tensor_cores & mpti_gemm_tc(f)) != 0u;
 }
 
 static const mpt_format wide[] = {MPT_F32, MPT_TF32, MPT_F16, MPT_BF16};
@@ -299,7 +284,7 @@ TEST(fp8)
 static void refused(const Case &c, unsigned problem, mpt_status status, size_t shift = 0)
 {
     Operands                o(c, shift);
-    const mpt_gemm_verdict advice = mpt_gemm_advice(gpu.cc, &o.g);
+    const mpt_gemm_verdict advice = mpt_gemm_advice(compute_capability, &o.g);
     CHECK(advice.problems & problem);
     CHECK(advice.refused && !advice.tensor_cores);
     STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), status);
@@ -406,7 +391,7 @@ TEST(fp8_refusals)
     refused(c, MPT_GEMM_FP8_PAIR, MPT_E_UNSUPPORTED);
     c.a = MPT_E4M3;
     c.trans_b = false;
-    if (gpu.cc / 10 != 10) refused(c, MPT_GEMM_FP8_LAYOUT, MPT_E_UNSUPPORTED);
+    if (compute_capability / 10 != 10) refused(c, MPT_GEMM_FP8_LAYOUT, MPT_E_UNSUPPORTED);
     c.trans_b = true;
     c.k = 24;
     refused(c, MPT_GEMM_FP8_PAD, MPT_E_UNSUPPORTED);
@@ -459,7 +444,7 @@ TEST(gpus)
         CHECK(strlen(g.advice) > 20);
     }
     STATUS(mpt_cuda_gpu(gpu.cuda, &here), MPT_OK);
-    CHECK_EQ_I(here.cc, gpu.cc);
+    CHECK_EQ_I(here.cc, compute_capability);
     STATUS(mpt_cuda_gpu(gpu.cuda, NULL), MPT_E_ARG);
     STATUS(mpt_cuda_gpu(NULL, &here), MPT_E_ARG);
 }
@@ -557,7 +542,7 @@ TEST(plans)
     c.beta = 3.0f;
     product(c);
     CHECK_EQ_U(mpt_emu::blas().heuristics, before + 1);
-    for (int64_t m = 1; m <= MPTI_GEMM_PLANS; m++) {    /* more kinds than places */
+    for (int64_t m = 1; m <= GEMM_PLANS; m++) {    /* more kinds than places */
         Case d = c;
         d.m = 8 * m;
         d.n = 16;
@@ -567,14 +552,14 @@ TEST(plans)
     product(c);
     CHECK_EQ_U(mpt_emu::blas().heuristics, before + 1);
     Case first = c;                         /* the one used last before the newcomer stays */
-    first.m = 8 * (MPTI_GEMM_PLANS / 2);
+    first.m = 8 * (GEMM_PLANS / 2);
     first.n = 32;
     product(first);
-    for (int64_t m = 1; m <= MPTI_GEMM_PLANS + 8; m++) {
+    for (int64_t m = 1; m <= GEMM_PLANS + 8; m++) {
         Case d = c;
         d.m = 8 * m;
         d.n = 24;
-        if (m == MPTI_GEMM_PLANS / 2) product(first);
+        if (m == GEMM_PLANS / 2) product(first);
         product(d);
     }
     before = mpt_emu::blas().heuristics;
@@ -668,9 +653,7 @@ TEST(every_generation)
                 const mpt_gemm_verdict a = mpt_gemm_advice(cc, &o.g);
                 CHECK_EQ_I(mpt_cuda_gemm(other, &o.g, gpu.stream), a.refused ? MPT_E_UNSUPPORTED : MPT_OK);
                 /* the library itself, past the advice */
-                mpti_gemm_plan     *plan = nullptr;
-                const mpt_gemm_args t = mpti_gemm_column_major(&o.g);
-                CHECK_EQ_I(mpti_gemm_plan_of(other->gemm, &t, &plan) == CUBLAS_STATUS_SUCCESS, !a.refused);
+                CHECK_EQ_I(library_takes(other, &o.g), !a.refused);
                 CU(cudaStreamSynchronize(gpu.stream));
             }
         mpt_cuda_destroy(other);
@@ -679,22 +662,12 @@ TEST(every_generation)
 }
 #endif
 
-int main(int argc, char **argv)
+static void run_all(void)
 {
-    /* --small, which the other CUDA tests take, is what this one always is */
-    mt_begin(argc - (argc > 1 && !strcmp(argv[argc - 1], "--small")), argv);
-    const mpt_status status = mpt_cuda_create(&gpu.cuda, 0);
-    if (status != MPT_OK) {
-        const bool expected = getenv("MPT_EXPECT_NO_GPU") != NULL;
-        printf("SKIP: %s\n0 passed, 0 failed, 1 skipped\n", mpt_cuda_error_text(gpu.cuda));
-        mpt_cuda_destroy(gpu.cuda);
-        return mt.ci && !expected;
-    }
-    CU(cudaStreamCreate(&gpu.stream));
-    STATUS(mpt_cuda_gemm_open(gpu.cuda, NULL, 0), MPT_OK);
     mpt_gpu here;
+    STATUS(mpt_cuda_gemm_open(gpu.cuda, NULL, 0), MPT_OK);
     STATUS(mpt_cuda_gpu(gpu.cuda, &here), MPT_OK);
-    gpu.cc = here.cc;
+    compute_capability = here.cc;
     RUN(gpus);
     RUN(advice);
     RUN(layouts);
@@ -716,13 +689,16 @@ int main(int argc, char **argv)
     RUN(cublas_refuses);
     RUN(every_generation);
 #endif
-    CU(cudaStreamDestroy(gpu.stream));
-    mpt_cuda_destroy(gpu.cuda);
+}
+
+int main(int argc, char **argv)
+{
+    const int failed = cuda_main(argc, argv, run_all);
 #ifdef MPT_CUDA_EMU
-    if (mpt_emu::leaks() || mpt_emu::blas_outstanding()) {
-        printf("FAIL: something of the device was not freed\n");
+    if (mpt_emu::blas_outstanding()) {
+        printf("FAIL: something of the library was not given back\n");
         return 1;
     }
 #endif
-    return mt_end();
+    return failed;
 }

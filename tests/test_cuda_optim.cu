@@ -1,29 +1,13 @@
 /* test_cuda_optim.cu -- the optimizers of mpt_cuda.h, each with every way to store weights: a training run on
  * the device beside one on the CPU, all arrays compared byte by byte after every step.
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_optim.cu -o test_cuda_optim && ./test_cuda_optim
- *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_optim.cu -o test_cuda_optim
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_optim.cu tests/impl_cuda.cu -lcublasLt -lnccl
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_optim.cu tests/impl_cuda.cu
  *
  * --small is for ThreadSanitizer and its kind: shorter tensors, fewer formats. */
-#define MPT_IMPLEMENTATION
-#include "mpt_cuda.h"
-#include "test.h"
+#include "cuda.h"
 
 #include <memory>
-#include <vector>
-
-static struct {
-    mpt_cuda    *cuda;
-    cudaStream_t stream;
-    bool         small;
-} gpu;
-
-#define CU(call) CHECK((call) == cudaSuccess)
-#define OK(call)                                                \
-    do {                                                        \
-        if (!CHECK_EQ_I((call), MPT_OK))                        \
-            printf("    %s\n", mpt_cuda_error_text(gpu.cuda));  \
-    } while (0)
 
 /* An array on both sides, `shift` bytes off its alignment; 32 bytes before and behind must not change. */
 struct Array {
@@ -275,34 +259,14 @@ TEST(refusals)
     mpt_cuda_state_destroy(state);
 }
 
-int main(int argc, char **argv)
+static void run_all(void)
 {
-    std::vector<char *> rest;
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--small")) rest.push_back(argv[i]);
-        else gpu.small = true;
-    mt_begin((int)rest.size(), rest.data());
-    const mpt_status status = mpt_cuda_create(&gpu.cuda, 0);
-    if (status != MPT_OK) {
-        const bool expected = getenv("MPT_EXPECT_NO_GPU") != NULL;
-        printf("SKIP: %s\n0 passed, 0 failed, 1 skipped\n", mpt_cuda_error_text(gpu.cuda));
-        mpt_cuda_destroy(gpu.cuda);
-        return mt.ci && !expected;
-    }
-    CU(cudaStreamCreate(&gpu.stream));
     RUN(sgd);
     RUN(adamw);
     RUN(adam);
     RUN(lamb);
     RUN(lion);
     RUN(refusals);
-    CU(cudaStreamDestroy(gpu.stream));
-    mpt_cuda_destroy(gpu.cuda);
-#ifdef MPT_CUDA_EMU
-    if (mpt_emu::leaks()) {
-        printf("FAIL: something of the device was not freed\n");
-        return 1;
-    }
-#endif
-    return mt_end();
 }
+
+int main(int argc, char **argv) { return cuda_main(argc, argv, run_all); }

@@ -1,30 +1,15 @@
 /* test_cuda_report.cu -- what mpt_cuda.h tells over many tensors and many ranks: range reports against
  * mpt_range_add, byte by byte, and mpt_cuda_combine against mpt_step_combine.
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_report.cu -lnccl -o test_cuda_report && ./test_cuda_report
- *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_report.cu -o test_cuda_report
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_report.cu tests/impl_cuda.cu -lcublasLt -lnccl
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_report.cu tests/impl_cuda.cu
  *
  * --small is for ThreadSanitizer and its kind: shorter tensors. */
-#define MPT_IMPLEMENTATION
-#define MPT_USE_NCCL
-#include "mpt_cuda.h"
-#include "test.h"
+#include "cuda.h"
+
+#include <nccl.h>
 
 #include <memory>
-#include <vector>
-
-static struct {
-    mpt_cuda    *cuda;
-    cudaStream_t stream;
-    bool         small;
-} gpu;
-
-#define CU(call) CHECK((call) == cudaSuccess)
-#define STATUS(call, want)                                      \
-    do {                                                        \
-        if (!CHECK_EQ_I((call), want))                          \
-            printf("    %s\n", mpt_cuda_error_text(gpu.cuda));  \
-    } while (0)
 
 static size_t bytes_of(mpt_format f) { return f == MPT_F32 ? 4 : 2; }
 
@@ -314,14 +299,10 @@ TEST(combine_three_ranks)
         /* packs, reductions, then unpacks: a rank waits for the others, as on three GPUs */
         mpt_emu::controls().deferred = false;
         for (auto &r : ranks) {
-            void *pack[] = {&r->state};
-            CU(cudaLaunchKernel(mpti_k_combine_pack, dim3(1), dim3(1), pack, 0, streams[0]));
+            CU(combine_pack(r->state, streams[0]));
             CHECK_EQ_I(mpt_cuda_nccl_reduce(&comm, r->state->combine, 5, streams[0]), 0);
         }
-        for (auto &r : ranks) {
-            void *unpack[] = {&r->state};
-            CU(cudaLaunchKernel(mpti_k_combine_unpack, dim3(1), dim3(1), unpack, 0, streams[0]));
-        }
+        for (auto &r : ranks) CU(combine_unpack(r->state, streams[0]));
         CU(cudaDeviceSynchronize());
         for (auto &r : ranks) {
             CHECK_EQ_I(mpt_step_combine(&r->scaler, &r->step, sum_of_all, sum), MPT_OK);
@@ -334,21 +315,8 @@ TEST(combine_three_ranks)
 }
 #endif
 
-int main(int argc, char **argv)
+static void run_all(void)
 {
-    std::vector<char *> rest;
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--small")) rest.push_back(argv[i]);
-        else gpu.small = true;
-    mt_begin((int)rest.size(), rest.data());
-    const mpt_status status = mpt_cuda_create(&gpu.cuda, 0);
-    if (status != MPT_OK) {
-        const bool expected = getenv("MPT_EXPECT_NO_GPU") != NULL;
-        printf("SKIP: %s\n0 passed, 0 failed, 1 skipped\n", mpt_cuda_error_text(gpu.cuda));
-        mpt_cuda_destroy(gpu.cuda);
-        return mt.ci && !expected;
-    }
-    CU(cudaStreamCreate(&gpu.stream));
     RUN(every_format);
     RUN(every_source);
     RUN(sampling);
@@ -359,13 +327,6 @@ int main(int argc, char **argv)
 #ifdef MPT_CUDA_EMU
     RUN(combine_three_ranks);
 #endif
-    CU(cudaStreamDestroy(gpu.stream));
-    mpt_cuda_destroy(gpu.cuda);
-#ifdef MPT_CUDA_EMU
-    if (mpt_emu::leaks()) {
-        printf("FAIL: something of the device was not freed\n");
-        return 1;
-    }
-#endif
-    return mt_end();
 }
+
+int main(int argc, char **argv) { return cuda_main(argc, argv, run_all); }

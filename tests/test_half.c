@@ -1,14 +1,14 @@
 /* test_half.c -- tests of mpt_half.h. Valid C99 and C++17; passes at any optimisation level, with
  * -ffast-math too: everything is compared as bit patterns, nothing is computed in floating point.
  *
- *     cc -O2 -I. tests/test_half.c -o test_half && ./test_half [--long] [part of a test name]
+ *     cc -O2 -I. tests/test_half.c tests/impl.c -o test_half -lm
+ *     ./test_half [--long] [part of a test name]
  *
  * --long checks all 2^32 floats against both 16-bit formats (some minutes).
  * The expected results come from the slow reference in half_ref.h. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
 #endif
-#define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
 #include "test.h"
 #include "half_ref.h"

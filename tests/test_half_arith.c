@@ -6,10 +6,12 @@
  *
  * The reference shares no code with the header and never rounds a number: it searches the ordered list of a
  * format's values for the neighbours of the exact result, comparing in wide integers (sums, products), or
- * cross-multiplied (quotients: v * b with a; roots: v * v with a), and decides by the midpoint. */
+ * cross-multiplied (quotients: v * b with a; roots: v * v with a), and decides by the midpoint.
+ * It needs insides, the kernels of each instruction set, and holds what it calls of the implementation. */
 #include <stddef.h>
 static size_t bypass_bytes = (size_t)32 << 20;  /* above this arrays are stored around the cache */
 #define MPTI_BYPASS_BYTES bypass_bytes
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
 #include "test.h"

@@ -1,13 +1,13 @@
 /* test_half_array.c -- array conversions of mpt_half.h between all pairs of formats, with all options,
  * strides, byte orders, alignments; quantizing; checked conversion. Valid C99 and C++17.
  *
- *     cc -O2 -I. tests/test_half_array.c -o test_half_array && ./test_half_array [--long] [part of a name]
+ *     cc -O2 -I. tests/test_half_array.c tests/impl.c -o test_half_array -lm
+ *     ./test_half_array [--long] [part of a name]
  *
  * --long runs FP8 from all 2^32 floats. The expected results come from the slow reference in half_ref.h. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
 #endif
-#define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
 #include "test.h"
 #include "half_ref.h"

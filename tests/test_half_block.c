@@ -1,13 +1,13 @@
 /* test_half_block.c -- block formats and bit packing of mpt_half.h. Valid C99 and C++17.
  *
- *     cc -O2 -I. tests/test_half_block.c -o test_half_block && ./test_half_block [--long] [part of a name]
+ *     cc -O2 -I. tests/test_half_block.c tests/impl.c -o test_half_block -lm
+ *     ./test_half_block [--long] [part of a name]
  *
  * --long quantizes 50 times as many blocks. The expected results come from exact numbers and comparisons
  * (half_ref.h): nothing is divided, nothing is computed in floating point. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
 #endif
-#define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
 #include "test.h"
 #include "half_ref.h"

@@ -1,9 +1,9 @@
 /* test_half_random.c -- the random numbers of mpt_half.h and stochastic rounding with them. C99 and C++17.
  *
- *     cc -O2 -I. tests/test_half_random.c -o test_half_random && ./test_half_random [--long] [part of a name]
+ *     cc -O2 -I. tests/test_half_random.c tests/impl.c -o test_half_random -lm
+ *     ./test_half_random [--long] [part of a name]
  *
  * The seeds are fixed, so a test passes or fails always. --long draws 32 times as many numbers. */
-#define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
 #include "test.h"
 #include "half_ref.h"

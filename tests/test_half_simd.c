@@ -3,7 +3,8 @@
  *     cc -O2 -I. tests/test_half_simd.c -o test_half_simd && ./test_half_simd [--long] [part of a test name]
  *
  * --long runs all 2^32 floats through every conversion that has a kernel, on every path (some minutes). The
- * judges are the integer-only scalar functions, one element at a time; tests/test_half.c judges those. */
+ * judges are the integer-only scalar functions, one element at a time; tests/test_half.c judges those.
+ * It needs insides, those functions and the random blocks, and holds what it calls of the implementation. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
 #endif
@@ -12,6 +13,7 @@ static int    last_path;                        /* what mpt_half.h may use at mo
 static size_t bypass_bytes = (size_t)32 << 20;  /* above this it stores around the cache */
 #define MPTI_LAST_PATH last_path
 #define MPTI_BYPASS_BYTES bypass_bytes
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
 #include "test.h"

@@ -1,10 +1,10 @@
 /* test_half_text.c -- tests of the text of mpt_half.h (H12, H17). Valid C99 and C++17.
  *
- *     cc -O2 -I. tests/test_half_text.c -o test_half_text && ./test_half_text [--long] [part of a test name]
+ *     cc -O2 -I. tests/test_half_text.c tests/impl.c -o test_half_text -lm
+ *     ./test_half_text [--long] [part of a test name]
  *
  * The reference is natural numbers of any length in this file: a decimal text against a number of a format is
  * decided by multiplying out, texts of numbers and of their midpoints are written out in full. */
-#define MPT_HALF_IMPLEMENTATION
 #include "../mpt_half.h"
 #include "test.h"
 

@@ -1,10 +1,9 @@
 /* test_mpt.c -- what mpt.h promises: scaler, call order, check and clip, optimizers, range report.
  *
- *     cc -O2 -std=c99 -I. tests/test_mpt.c -o test_mpt -lm && ./test_mpt
+ *     cc -O2 -std=c99 -I. tests/test_mpt.c tests/impl.c -o test_mpt -lm && ./test_mpt
  *
  * Numbers are compared as bit patterns wherever the header promises bits; where a result is held
  * against exact or double arithmetic, the bound and its reason stand beside the test. */
-#define MPT_IMPLEMENTATION
 #include "../mpt.h"
 
 #include "test.h"

@@ -1,10 +1,10 @@
 /* test_mpt_checkpoint.c -- saving and loading a training run: bit-identical resume at every point, the same
  * bytes on every machine, and refusal, whole, of whatever is not a checkpoint of this run.
  *
- *     cc -O2 -std=c99 -I. tests/test_mpt_checkpoint.c -o test_mpt_checkpoint -lm && ./test_mpt_checkpoint */
-#define MPT_IMPLEMENTATION
+ *     cc -O2 -std=c99 -I. tests/test_mpt_checkpoint.c tests/impl.c -o test_mpt_checkpoint -lm */
 #include "../mpt.h"
 
+#include "impl.h"
 #include "test.h"
 
 /* A small run: two tensors with FP32 masters under AdamW, a matrix with stochastic rounding under Adafactor,
@@ -235,12 +235,6 @@ TEST(damage_is_refused)
     CHECK_EQ_I(load(&r, buffer, bytes), MPT_OK);
 }
 
-static void resum(unsigned char *p, size_t bytes)
-{
-    const uint64_t sum = mpti_state_checksum(p, bytes - 8u);
-    mpti_copy_words(p + bytes - 8u, (const unsigned char *)&sum, 1, 8u);
-}
-
 /* Another version, and another shape of the run, although whole and with a right checksum. */
 TEST(another_version_or_shape_is_refused)
 {
@@ -253,10 +247,10 @@ TEST(another_version_or_shape_is_refused)
     bytes = save(&r, buffer);
     memcpy(other, buffer, bytes);
     other[8] = 1;
-    resum(other, bytes);
+    checkpoint_sum_again(other, bytes);
     refused(other, bytes, 8);
     other[8] = 2;
-    resum(other, bytes);
+    checkpoint_sum_again(other, bytes);
     CHECK_EQ_I(load(&r, other, bytes), MPT_OK);
     was = r;
     bind(&r, good);

@@ -1,9 +1,11 @@
 /* test_mpt_graph.c -- the graph rewrite (>>M12): each step by hand, then random graphs against a slow and
- * literal painter, against all colourings (min_cut), and executed before and after. */
+ * literal painter, against all colourings (min_cut), and executed before and after.
+ * It needs insides, the table of ops and MPT_MALLOC, and holds what it calls of the implementation. */
 #define MPT_MALLOC(bytes) malloc(bytes)
 #define MPT_FREE(p) free(p)
 #include <stdlib.h>
 #include <time.h>
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
 #include "test.h"

@@ -2,19 +2,18 @@
  * double, against one element at a time, skipped steps, invariances, refusals; storages and their rounding;
  * the tensor registry.
  *
- *     cc -O2 -std=c99 -I. tests/test_mpt_optim.c -o test_mpt_optim -lm && ./test_mpt_optim */
-static int last_path = 9;       /* the paths of mpt_half.h, up to this one */
-#define MPTI_LAST_PATH last_path
-#define MPTI_STREAM_FROM 512    /* elements from which copies go around the cache */
-#define MPT_IMPLEMENTATION
+ *     cc -O2 -std=c99 -I. tests/test_mpt_optim.c tests/impl.c -o test_mpt_optim -lm && ./test_mpt_optim */
 #include "../mpt.h"
 
+#include "impl.h"
 #include "test.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 enum { MOST = 17000 };          /* elements: more than one chunk of the norms */
 
 static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
+
+static size_t bytes_of(mpt_format f) { return f == MPT_F32 ? 4u : 2u; }
 
 static float random_unit(void) { return (float)((int)(mt_random() >> 40) - 0x800000) / 8388608.0f; }
 
@@ -116,7 +115,7 @@ static void layer_gradient(layer *l, float size)
     size_t i;
     for (i = 0; i < l->t.n; i++) {
         const float g = random_unit() * size;
-        (void)mpt_encode_n((unsigned char *)l->a.grad + i * mpti_format_bytes(l->t.grad_format),
+        (void)mpt_encode_n((unsigned char *)l->a.grad + i * bytes_of(l->t.grad_format),
                            l->t.grad_format, &g, 1);
     }
 }
@@ -124,13 +123,13 @@ static void layer_gradient(layer *l, float size)
 static float element(const void *array, mpt_format f, size_t i)
 {
     float x;
-    (void)mpt_decode_n(&x, f, (const unsigned char *)array + i * mpti_format_bytes(f), 1);
+    (void)mpt_decode_n(&x, f, (const unsigned char *)array + i * bytes_of(f), 1);
     return x;
 }
 
 static void element_set(void *array, mpt_format f, size_t i, float x)
 {
-    (void)mpt_encode_n((unsigned char *)array + i * mpti_format_bytes(f), f, &x, 1);
+    (void)mpt_encode_n((unsigned char *)array + i * bytes_of(f), f, &x, 1);
 }
 
 static uint16_t *code(void *array, size_t i) { return (uint16_t *)array + i; }
@@ -1013,7 +1012,8 @@ TEST(overlap_is_found_in_any_list)
         for (a = count, b = 0; a-- > 0;)            /* a tensor's own arrays are looked at first */
             if (places_meet(where[a], where[a], 1))
                 want = a, b = 1;
-        status = mpt_tensors_validate(t, count, MPTI_NEEDS_ANY, &fault);
+        status = mpt_tensors_validate(
+            t, count, MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M | MPT_NEEDS_V, &fault);
         CHECK_EQ_I(status, want == 99 ? MPT_OK : MPT_E_ARG);
         CHECK_EQ_U(fault.tensor, want == 99 ? 0u : want);
         CHECK(want == 99 ? !fault.why : fault.why && strstr(fault.why, b ? "two arrays" : "earlier") != NULL);
@@ -1113,7 +1113,6 @@ TEST(lamb_norms_are_added_on_the_tree)
 {
     enum { PERIOD = 7 * 16384 + 512, CHUNK = 16384 };
     static float        x[PERIOD];
-    static mpti_tree    tree;
     static const size_t sizes[] = {256, 2048, CHUNK, CHUNK + 256, 2 * CHUNK, 4 * CHUNK, 5 * CHUNK + 256,
                                    7 * CHUNK, 256 * CHUNK, 258 * CHUNK + 512};
     size_t              k, i;
@@ -1123,13 +1122,9 @@ TEST(lamb_norms_are_added_on_the_tree)
             size = (int)(mt_random() % 12u);
         x[i] = (float)ldexp((double)random_unit(), size + (int)(mt_random() % 16u));
     }
-    for (k = 0; k < COUNT(sizes); k++) {
-        memset(&tree, 0, sizeof tree);
-        for (i = 0; i < sizes[k]; i += 256)
-            mpti_tree_add(&tree, x + i % PERIOD, i);
-        CHECK_EQ_U_AT(mpti_f64_bits(mpti_tree_sum(&tree, sizes[k])),
+    for (k = 0; k < COUNT(sizes); k++)
+        CHECK_EQ_U_AT(mpti_f64_bits(sum_of_squares_on_the_tree(x, PERIOD, sizes[k])),
                       mpti_f64_bits(naive_sumsq(x, PERIOD, sizes[k])), sizes[k]);
-    }
 }
 
 /* ---- the processor's modes ---- */
@@ -1238,6 +1233,7 @@ TEST(registry)
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
+    stream_from = 512;
     RUN(stochastic_equals_the_judge);
     RUN(stochastic_never_makes_inf_and_keeps_nan);
     RUN(split_holds_every_float);

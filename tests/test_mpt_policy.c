@@ -1,5 +1,7 @@
 /* test_mpt_policy.c -- which format an op runs in (>>M11), and the typed ops of a small trainer against
- * the same in double. */
+ * the same in double.
+ * It needs insides, the table of ops and sizes of panels, and holds what it calls of the implementation. */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
 #include "test.h"

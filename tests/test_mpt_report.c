@@ -1,7 +1,9 @@
 /* test_mpt_report.c -- what the reports of mpt.h promise: every figure is that of a slow reference, and any
- * split of the data, merged in any order, gives the same report to the last byte. */
+ * split of the data, merged in any order, gives the same report to the last byte.
+ * It needs insides, the writer of numbers, and holds what it calls of the implementation. */
 static int last_path = 5;           /* tests set it to go down every path of this machine */
 #define MPTI_LAST_PATH last_path
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
 #include "test.h"
@@ -1085,9 +1087,10 @@ static double half_gap(mpt_format format, double w, double u)
 /* Weights of every pattern of 16 bits, and updates of every size for each: every figure by exact sums. */
 static void stagnation_is_reference(mpt_format format, uint64_t codes)
 {
-    static float          w[65536], u[65536];
-    static mpt_stagnation got, want, part[3];
-    size_t                i;
+    static float   w[65536], u[65536];
+    mpt_stagnation got, want, part[3];
+    size_t         i;
+    memset(&want, 0, sizeof want);
     CHECK_EQ_I(mpt_stagnation_init(&want, format), MPT_OK);
     got = part[0] = part[1] = part[2] = want;
     for (i = 0; i < 65536; i++) {

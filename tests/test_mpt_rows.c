@@ -1,11 +1,9 @@
 /* test_mpt_rows.c -- row primitives on every path, updates inside backprop, lint, memory report.
  *
- *     cc -O2 -std=c99 -I. tests/test_mpt_rows.c -o test_mpt_rows -lm && ./test_mpt_rows */
-static int last_path = 9;       /* the paths of mpt_half.h, up to this one */
-#define MPTI_LAST_PATH last_path
-#define MPT_IMPLEMENTATION
+ *     cc -O2 -std=c99 -I. tests/test_mpt_rows.c tests/impl.c -o test_mpt_rows -lm && ./test_mpt_rows */
 #include "../mpt.h"
 
+#include "impl.h"
 #include "test.h"
 
 enum { MOST = 4096 };

@@ -3,7 +3,6 @@
  *   make bench
  */
 #define _POSIX_C_SOURCE 200809L
-#define MPT_HALF_IMPLEMENTATION
 #include "mpt_half.h"
 #include "bench.h"
 

@@ -3,7 +3,6 @@
  *
  *   make bench */
 #define _POSIX_C_SOURCE 200809L
-#define MPT_IMPLEMENTATION
 #include "mpt.h"
 #include "bench.h"
 

@@ -2,16 +2,17 @@
  * beside it; the whole optimizer step; matrix products beside cublasLt alone; two networks in four
  * precisions.
  *
- *     nvcc -std=c++17 -O3 -arch=native -I. tests/bench/bench_cuda.cu -lcublasLt -o bench_cuda
+ *     nvcc -std=c++17 -O3 -arch=native -I. tests/bench/bench_cuda.cu tests/impl_cuda.cu -lcublasLt -lnccl \
+ *         -o bench_cuda
  *     ./bench_cuda [--small] [--torch FILE] OUTPUT_FOLDER
  *
  * Writes <gpu>-<date>.md and .json there. FILE is what torch_step.py printed. --small is for the CPU
  * emulation of tests/emu, where the program is only seen to run: times mean nothing there, and the files
  * say so. */
-#define MPT_IMPLEMENTATION
-#define MPT_USE_CUBLASLT
 #include "mpt_cuda.h"
 
+#include <cublasLt.h>
+#include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -500,7 +501,9 @@ static double raw_ms(const Kind &k, int64_t m, int64_t n, int64_t depth, const v
     const Memory                    workspace(gpu.small ? 4096 : bytes);
     const uint64_t                  room = gpu.small ? 4096 : bytes;
     const float                     one = 1.0f, zero = 0.0f;
-    const cudaDataType_t            result = mpti_gemm_type(k.result);
+    const cudaDataType_t            result = k.result == MPT_F16    ? CUDA_R_16F
+                                             : k.result == MPT_BF16 ? CUDA_R_16BF
+                                                                    : CUDA_R_32F;
     cublasLtHandle_t                handle;
     cublasLtMatmulDesc_t            o;
     cublasLtMatrixLayout_t          la, lb, ld;

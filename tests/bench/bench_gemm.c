@@ -3,6 +3,7 @@
  * arrays. What to look at is the ratio at n = 1024: 0.7 of sgemm and more. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench.h"
+#define MPT_STATIC           /* it chooses MPT_USE_CBLAS for itself */
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
 

@@ -3,7 +3,6 @@
  * the next; then a backward chain that reads what the forward one made. Growth 10 is linear. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench.h"
-#define MPT_IMPLEMENTATION
 #include "mpt.h"
 
 static void build(mpt_graph *g, uint32_t nodes)

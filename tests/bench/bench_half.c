@@ -8,10 +8,8 @@
  *
  * Arrays in L1 begin 16 bytes past a cache line, as malloc gives them, ours and the ceiling's. */
 #define _POSIX_C_SOURCE 200809L
-static int last_path;
-#define MPTI_LAST_PATH last_path
-#define MPT_IMPLEMENTATION
 #include "mpt_half.h"
+#include "../impl.h"
 #include "bench.h"
 
 #ifdef __has_include
@@ -185,7 +183,7 @@ static char *skewed(size_t bytes) { return (char *)bench_array(bytes + SKEW) + S
 int main(int argc, char **argv)
 {
     static const struct { const char *name; int last; } paths[] = {
-        {"portable", MPTI_PATH_PORTABLE}, {"sse2", MPTI_PATH_SSE2}, {"avx2", MPTI_PATH_AVX2},
+        {"portable", 0}, {"sse2", 2}, {"avx2", 3},
     };
     bench       b;
     size_t      i, k;
@@ -196,7 +194,7 @@ int main(int argc, char **argv)
     data.h = (uint16_t *)(void *)skewed(LARGE * sizeof(uint16_t));
     data.c = (uint8_t *)skewed(LARGE);
     data.s = (uint8_t *)skewed(LARGE / 32);
-    last_path = MPTI_PATH_AVX512BF16;
+    last_path = PATHS - 1;
     best = mpt_simd_name();
     only_row = argc > 2 ? argv[2] : "";
     only_path = argc > 3 ? argv[3] : "";

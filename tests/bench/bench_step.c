@@ -10,7 +10,6 @@
  *   build/bench/bench_step . 64 SGD    # only the rows whose names hold this word; rows: the row primitives
  */
 #define _POSIX_C_SOURCE 200809L
-#define MPT_IMPLEMENTATION
 #include "mpt.h"
 #include "bench.h"
 

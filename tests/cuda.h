@@ -1,0 +1,88 @@
+/* cuda.h -- what the CUDA test programs share: the device, their main, and what they may see of the inside of
+ * the one implementation that they link to (impl_cuda.cu). */
+#ifndef CUDA_TEST_H
+#define CUDA_TEST_H
+
+#include <cuda_runtime.h>
+
+#include "mpt_cuda.h"
+#include "test.h"
+
+#include <vector>
+
+static struct {
+    mpt_cuda    *cuda;
+    cudaStream_t stream;
+    bool         small;     /* --small, for ThreadSanitizer and its kind: fewer and shorter tests */
+} gpu;
+
+#define CU(call) CHECK((call) == cudaSuccess)
+#define STATUS(call, want) check_status((call), (want), #call " == " #want, __LINE__)
+#define OK(call) STATUS(call, MPT_OK)
+static inline bool check_status(mpt_status got, mpt_status want, const char *text, int line)
+{
+    if (mt_count(got == want, text, __FILE__, line))
+        printf("    %s; %s\n", mpt_status_text(got), mpt_cuda_error_text(gpu.cuda));
+    return got == want;
+}
+
+/* ---- the inside of the implementation ---- */
+
+/* The transposition's tile in shared memory: columns, words of each, warps; and where a word lies. */
+enum { TILE_SIDE = 64, TILE_WORDS = 16, TILE_WARPS = 8 };
+uint32_t tile_place(uint32_t column, uint32_t word);
+
+/* Plans that a context keeps; and whether the library, not asked for advice, has one for this product. */
+enum { GEMM_PLANS = 64 };
+bool library_takes(mpt_cuda *c, const mpt_gemm_args *g);
+
+/* The two halves of mpt_cuda_combine, between which the ranks' numbers are added up. */
+cudaError_t combine_pack(mpt_cuda_state *state, cudaStream_t stream);
+cudaError_t combine_unpack(mpt_cuda_state *state, cudaStream_t stream);
+
+/* ---- main ---- */
+
+/* Without a GPU nothing is tested, which is no failure, unless CI was promised a GPU. */
+static inline int end_without_gpu(void)
+{
+    const char *expected = getenv("MPT_EXPECT_NO_GPU");
+    const bool  fail = mt.ci && !(expected && strcmp(expected, "1") == 0);
+    printf("%s: no CUDA device (%s)\n", fail ? "FAIL" : "SKIP", mpt_cuda_error_text(gpu.cuda));
+    mpt_cuda_destroy(gpu.cuda);
+    *(fail ? &mt.failed : &mt.skipped) += 1;
+    return mt_end();
+}
+
+/* run_all calls RUN for each test. Emulated devices must have everything back at the end. */
+static inline int cuda_main(int argc, char **argv, void (*run_all)(void))
+{
+    std::vector<char *> rest;
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--small") == 0) gpu.small = true;
+        else rest.push_back(argv[i]);
+    mt_begin((int)rest.size(), rest.data());
+    if (mpt_cuda_create(&gpu.cuda, 0) != MPT_OK)
+        return end_without_gpu();
+    if (cudaStreamCreate(&gpu.stream) != cudaSuccess) {
+        printf("FAIL: cudaStreamCreate: %s\n", cudaGetErrorString(cudaGetLastError()));
+        return 1;
+    }
+    run_all();
+    if (cudaStreamDestroy(gpu.stream) != cudaSuccess)
+        mt.failed++;
+    mpt_cuda_destroy(gpu.cuda);
+#ifdef MPT_CUDA_EMU
+    if (mpt_emu::leaks()) {
+        printf("FAIL: device memory, or a handle, was not given back\n");
+        mt.failed++;
+    }
+#else
+    if (cudaDeviceSynchronize() != cudaSuccess) {
+        printf("FAIL: the device ends in an error\n");
+        mt.failed++;
+    }
+#endif
+    return mt_end();
+}
+
+#endif

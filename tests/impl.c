@@ -1,0 +1,34 @@
+/* impl.c -- the implementation that tests and benchmarks link to: compiled once per compiler and flags, not
+ * once per test. Valid C99 and C++17. */
+#include "impl.h"
+
+/* gcc for Windows must stay below AVX2, which the header sees to. */
+#ifndef _WIN32
+#define MPTI_LAST_PATH last_path
+#endif
+#define MPTI_BYPASS_BYTES bypass_bytes
+#define MPTI_STREAM_FROM stream_from
+#define MPT_IMPLEMENTATION
+#include "../mpt.h"
+
+int    last_path = PATHS - 1;
+size_t bypass_bytes = (size_t)32 << 20;
+size_t stream_from = (size_t)1 << 22;
+
+int path_taken(void) { return mpti_path(); }
+
+double sum_of_squares_on_the_tree(const float *x, size_t period, size_t n)
+{
+    mpti_tree tree;
+    size_t    i;
+    memset(&tree, 0, sizeof tree);
+    for (i = 0; i < n; i += 256)
+        mpti_tree_add(&tree, x + i % period, i);
+    return mpti_tree_sum(&tree, n);
+}
+
+void checkpoint_sum_again(unsigned char *checkpoint, size_t bytes)
+{
+    const uint64_t sum = mpti_state_checksum(checkpoint, bytes - 8u);
+    mpti_copy_words(checkpoint + bytes - 8u, (const unsigned char *)&sum, 1, 8u);
+}

@@ -1,0 +1,31 @@
+/* impl_cuda.cu -- the implementation of all three headers that the CUDA tests and bench_cuda link to: compiled
+ * once per compiler and flags, by nvcc or against the emulation of tests/emu. */
+#define MPT_USE_CUBLASLT
+#define MPT_USE_NCCL
+#define MPT_IMPLEMENTATION
+#include "mpt_cuda.h"
+
+#include "cuda.h"
+
+static_assert(TILE_SIDE == MPTI_SIDE && TILE_WORDS == MPTI_SIDE_WORDS && TILE_WARPS == MPTI_WARPS, "the tile");
+uint32_t tile_place(uint32_t column, uint32_t word) { return mpti_tile_place(column, word); }
+
+static_assert(GEMM_PLANS == MPTI_GEMM_PLANS, "the plans");
+bool library_takes(mpt_cuda *c, const mpt_gemm_args *g)
+{
+    mpti_gemm_plan     *plan = nullptr;
+    const mpt_gemm_args t = mpti_gemm_column_major(g);
+    return mpti_gemm_plan_of(c->gemm, &t, &plan) == CUBLAS_STATUS_SUCCESS;
+}
+
+cudaError_t combine_pack(mpt_cuda_state *state, cudaStream_t stream)
+{
+    void *arguments[] = {&state};
+    return cudaLaunchKernel(mpti_k_combine_pack, dim3(1), dim3(1), arguments, 0, stream);
+}
+
+cudaError_t combine_unpack(mpt_cuda_state *state, cudaStream_t stream)
+{
+    void *arguments[] = {&state};
+    return cudaLaunchKernel(mpti_k_combine_unpack, dim3(1), dim3(1), arguments, 0, stream);
+}

@@ -1,0 +1,126 @@
+#!/bin/sh
+# run_cost.sh BUILD_DIR [--table] -- what each way to include the headers costs: processor time of compiling
+# at -O2 as a ratio to stb_image.h's implementation, which is compiled turn about with it, and bytes of
+# code; how many public functions there are, and how long the headers are. --table prints the ways as a
+# Markdown table, from the last measurement if nothing has changed since.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+out=${1:-build}/cost
+mkdir -p "$out" || exit 1
+cc=${CC:-cc}
+have gcc && cc=gcc
+rounds=3
+
+lines() { printf '%s\n' "$@"; }
+
+# One way a line: name | at most so many times stb_image's time | bytes at most | what the README calls it;
+# 0: no limit.
+ways()
+{
+    cat <<'END'
+scalar|0|0|`mpt_half.h` without an implementation: scalar conversions
+first|0.4|24000|the program above: `MPT_STATIC`
+step|0.7|0|a loss scaler and AdamW: `MPT_STATIC`
+half|1.4|130000|all of `mpt_half.h`: `MPT_IMPLEMENTATION`
+mpt|2.5|310000|all of `mpt.h`, and so of `mpt_half.h`: `MPT_IMPLEMENTATION`
+END
+    for only in $(grep -ohE 'MPT_ONLY_[A-Z0-9_]+' mpt_half.h mpt.h | sort -u); do
+        echo "$only|0|0|\`mpt.h\` with \`$only\`: \`MPT_IMPLEMENTATION\`"
+    done
+    echo 'stb|0|0|`stb_image.h`, for comparison: `STB_IMAGE_IMPLEMENTATION`'
+}
+
+# The source of each way, as $out/NAME.c
+sources()
+{
+    lines '#include "mpt_half.h"' 'float one(mpt_f16 h) { return mpt_f32_from_f16(h); }' > "$out/scalar.c"
+    awk '/^<!-- compile: first -->$/ { on = 1; next } on && /^```$/ { exit } on && !/^```/' README.md \
+        > "$out/first.c"
+    cp tests/compile/cost_step.c "$out/step.c"
+    lines '#define MPT_IMPLEMENTATION' '#include "mpt_half.h"' > "$out/half.c"
+    lines '#define MPT_IMPLEMENTATION' '#include "mpt.h"' > "$out/mpt.c"
+    for way in $(ways | cut -d '|' -f 1 | grep '^MPT_ONLY_'); do
+        lines "#define $way" '#define MPT_IMPLEMENTATION' '#include "mpt.h"' > "$out/$way.c"
+    done
+    lines '#define STB_IMAGE_IMPLEMENTATION' '#include <stb/stb_image.h>' > "$out/stb.c"
+}
+
+# measure NAME -- compile it, and keep the least processor time so far in $out/NAME.time
+measure()
+{
+    # shellcheck disable=SC2016
+    sh -c '"$@" && times' sh $cc -O2 -I. -c "$out/$1.c" -o "$out/$1.o" > "$out/$1.times" 2>&1 || return 1
+    awk -v old="$(cat "$out/$1.time" 2>/dev/null)" '
+        { line = $0 }
+        END { split(line, part, " "); split(part[1], u, "[ms]"); split(part[2], s, "[ms]")
+              now = 60 * (u[1] + s[1]) + u[2] + s[2]; print old == "" || now < old ? now : old }' \
+        "$out/$1.times" > "$out/$1.least" && mv "$out/$1.least" "$out/$1.time"
+}
+
+measure_all()
+{
+    rm -f "$out"/*.time
+    sources
+    round=0
+    while [ $round -lt $rounds ]; do
+        for way in $(ways | cut -d '|' -f 1); do
+            measure "$way" || { fail "$way does not compile"; cat "$out/$way.times"; return 1; }
+        done
+        round=$((round + 1))
+    done
+}
+
+ratio() { awk -v x="$(cat "$out/$1.time")" -v y="$(cat "$out/stb.time")" 'BEGIN { printf "%.3f", x / y }'; }
+bytes() { size "$out/$1.o" | awk 'NR == 2 { print $1 }'; }
+below() { awk -v x="$1" -v y="$2" 'BEGIN { exit !(x <= y) }'; }
+
+# Is NAME's ratio at most MOST? Measured again a few times if it is not far above: other programs disturb.
+cheap()
+{
+    again=0
+    while ! below "$(ratio "$1")" "$2" && [ $again -lt 6 ]; do
+        awk -v x="$(ratio "$1")" -v y="$2" 'BEGIN { exit x > 1.3 * y }' || return 1
+        measure stb && measure "$1"
+        again=$((again + 1))
+    done
+    below "$(ratio "$1")" "$2"
+}
+
+if ! echo '#include <stb/stb_image.h>' | $cc -E - > /dev/null 2>&1; then
+    skip "stb_image.h is not installed: libstb-dev"
+    summary
+    exit
+fi
+if [ "${2:-}" = --table ]; then
+    [ -f "$out/stb.time" ] && [ -z "$(find mpt*.h README.md tests/compile/cost_step.c "$0" \
+        -newer "$out/stb.time")" ] || measure_all || exit 1
+    echo '| what is compiled | time, stb_image = 1 | KB of code |'
+    echo '|---|---|---|'
+    ways | while IFS='|' read -r name most_time most_bytes label; do
+        awk -v label="$label" -v r="$(ratio "$name")" -v b="$(bytes "$name")" 'BEGIN {
+            printf "| %s | %.*f | %.*f |\n", label, r < 1 ? 2 : 1, r, b < 9950 ? 1 : 0, b / 1000 }'
+    done
+    exit
+fi
+
+measure_all || { summary; exit 1; }
+ways | grep -v '|0|0|' > "$out/limits"
+while IFS='|' read -r name most_time most_bytes label; do
+    if cheap "$name" "$most_time"; then pass "$name: time"
+    else fail "$name: $(ratio "$name") times stb_image's time, $most_time are allowed"; fi
+    [ "$most_bytes" = 0 ] && continue
+    if below "$(bytes "$name")" "$most_bytes"; then pass "$name: bytes"
+    else fail "$name: $(bytes "$name") bytes, $most_bytes are allowed"; fi
+done < "$out/limits"
+check "the scaler with AdamW links" $cc "$out/step.o" -o "$out/step" -lm
+check "and trains" "$out/step"
+ways | while IFS='|' read -r name most_time most_bytes label; do
+    echo "$name: $(cat "$out/$name.time") s, $(ratio "$name") of stb_image, $(bytes "$name") bytes"
+done
+
+functions=$($cc -E -P -I. -x c mpt_cuda.h | grep -oE '\bmpt_[a-z0-9_]+ *\(' | tr -d ' ' | sort -u | wc -l)
+if [ "$functions" -gt 100 ] && [ "$functions" -le 330 ]; then pass "public functions"
+else fail "$functions public functions, 330 are allowed"; fi
+echo "$functions public functions"
+wc -l mpt_half.h mpt.h mpt_cuda.h
+summary

@@ -1,0 +1,138 @@
+#!/bin/sh
+# run_parts.sh BUILD_DIR -- the parts that a user may leave out, MPT_NO_... and MPT_ONLY_...: each alone,
+# and in pairs, the headers compile in C and C++, declared and implemented, with all warnings; what a part
+# declares is gone, and who uses it is told so; nothing that is left needs it; programs that do not use it
+# build and run.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+out=${1:-build}/parts
+rm -rf "$out"
+mkdir -p "$out"
+from=tests/compile
+common='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Wdouble-promotion
+        -Wcast-qual -Werror -I.'
+strict="$common -Wstrict-prototypes"
+emulated='-x c++ -std=c++17 -DMPT_CUDA_EMU -Itests/emu'
+cc=
+for c in "${CC:-cc}" gcc clang; do [ -n "$cc" ] || ! have "$c" || cc=$c; done
+for c in gcc g++ clang clang++; do have $c || skip "$c is not installed"; done
+
+# The list is that of the headers' configuration comments, and they ask for no other.
+documented=$(awk '/^\/\/ >>/ { on = /configuration/ } on && !/^#/' mpt_half.h mpt.h |
+             grep -oE '\bMPT_(NO|ONLY)_[A-Z0-9_]+' | sort -u)
+asked=$(grep -hE '^ *# *(if|ifdef|ifndef|elif)' mpt_half.h mpt.h mpt_cuda.h |
+        grep -oE '\bMPT_(NO|ONLY)_[A-Z0-9_]+' | sort -u)
+if [ -n "$documented" ] && [ "$documented" = "$asked" ]; then pass "the list of parts"
+else
+    fail "the configuration comments name other parts than the headers ask for"
+    printf 'documented:\n%s\nasked:\n%s\n' "$documented" "$asked"
+fi
+parts=$documented
+no=$(echo "$parts" | grep MPT_NO_)
+only=$(echo "$parts" | grep MPT_ONLY_)
+
+# compile NAME COMPILER FLAGS... -- passes if it compiles, if there is such a compiler
+compile() {
+    name=$1
+    shift
+    ! have "$1" || check "$name" "$@"
+}
+
+# names FLAGS... -- the functions that mpt.h names when compiled so: calls in inline functions and all
+names() { $cc -E -P -I. "$@" -x c mpt.h | grep -oE '\bmpt_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u; }
+
+flags_of() { printf -- '-D%s ' "$@"; }
+
+# in_c, in_cxx MACRO... -- without these parts, implemented
+in_c() {
+    # shellcheck disable=SC2046,SC2086
+    compile "$*, clang" clang -std=c99 $strict $(flags_of "$@") -fsyntax-only $from/impl.c
+}
+in_cxx() {
+    # shellcheck disable=SC2046,SC2086
+    compile "$*, g++" g++ -std=c++11 $common $(flags_of "$@") -fsyntax-only -x c++ $from/impl.c
+}
+
+# whole MACRO... -- the same, and all that a user can see of it
+whole() {
+    in_c "$@"
+    in_cxx "$@"
+    flags=$(flags_of "$@")
+    # shellcheck disable=SC2086
+    {
+    compile "$*, clang++" clang++ -std=c++17 $common $flags -fsyntax-only -x c++ $from/impl.c
+    for header in mpt_half mpt mpt_cuda; do
+        printf '#include "%s.h"\ntypedef int not_empty;\n' $header > "$out/declared.c"
+        compile "$*, $header.h, gcc" gcc -std=c99 $strict $flags -fsyntax-only "$out/declared.c"
+        compile "$*, $header.h, g++" g++ -std=c++11 $common $flags -fsyntax-only -x c++ "$out/declared.c"
+    done
+    # the CUDA header may need a part, but then says so
+    printf '#define MPT_IMPLEMENTATION\n#include "mpt_cuda.h"\n' > "$out/cuda.cc"
+    if said=$(g++ $emulated $common $flags -fsyntax-only "$out/cuda.cc" 2>&1) ||
+       echo "$said" | grep -q '#error.*mpt_cuda.h needs'; then pass "$*, mpt_cuda.h implemented"
+    else
+        fail "$*, mpt_cuda.h implemented"
+        echo "$said" | head -10
+    fi
+    rm -f "$out/x.o"
+    compile "$*, gcc" gcc -std=c99 -O0 $strict $flags -c $from/impl.c -o "$out/x.o"
+    check "$*: what is left needs nothing of it" sh -c "nm '$out/x.o' | grep ' T mpt_' > '$out/left' &&
+        ! nm '$out/x.o' | grep ' U mpt'"
+    names > "$out/all"
+    names $flags > "$out/declared"
+    names $flags -DMPT_IMPLEMENTATION > "$out/implemented"
+    }
+    comm -23 "$out/all" "$out/declared" > "$out/gone"
+    check "$*: something is gone" test -s "$out/gone"
+    check "$*: nothing is new" sh -c "! comm -13 '$out/all' '$out/declared' | grep ."
+    check "$*: what is gone is not implemented" sh -c "! comm -12 '$out/gone' '$out/implemented' | grep ."
+    # every use of what is gone is an error that names it
+    awk 'BEGIN { print "#include \"mpt.h\"" }
+         { print "int use" NR "(void) { return sizeof(&" $1 ") > 1; }" }' "$out/gone" > "$out/misuse.c"
+    check "$*: the misuse is none without it" $cc -I. -fsyntax-only "$out/misuse.c"
+    # shellcheck disable=SC2086
+    $cc -I. $flags -fmax-errors=0 -fsyntax-only "$out/misuse.c" 2>&1 | grep 'error' |
+        grep -oE '\bmpt_[a-z0-9_]+' | sort -u > "$out/refused"
+    check "$*: every misuse is refused by name" sh -c "! comm -23 '$out/gone' '$out/refused' | grep ."
+}
+
+# programs MACRO... -- build and run those that use nothing of what is gone (after whole)
+programs() {
+    flags=$(flags_of "$@")
+    for program in use_half use_mpt cost_step; do
+        grep -oE '\bmpt_[a-z0-9_]+' $from/$program.c | sort -u > "$out/uses"
+        comm -12 "$out/uses" "$out/gone" | grep -q . && continue
+        # shellcheck disable=SC2086
+        case $program in
+        cost_step) check "$*: $program builds" $cc -I. $flags $from/$program.c -o "$out/program" -lm ;;
+        *) check "$*: $program builds" $cc -I. $flags -DMPT_STATIC -DMPT_IMPLEMENTATION "-DUSE=$program()" \
+               $from/$program.c $from/main.c -o "$out/program" -lm ;;
+        esac
+        check "$*: $program runs" "$out/program"
+        ran="$ran $program"
+    done
+}
+
+ran=
+for part in $parts; do
+    whole "$part"
+    programs "$part"
+done
+for program in use_half use_mpt cost_step; do
+    check "$program ran without some part" sh -c "echo '$ran' | grep -qw $program"
+done
+# shellcheck disable=SC2086
+if [ "$(echo "$no" | wc -l)" -gt 1 ]; then
+    whole $no
+    programs $no
+fi
+# Pairs: in C and in C++ in turn.
+turn=in_c
+for one in $no; do
+    for other in $no $only; do
+        expr "$one" '<' "$other" > /dev/null || continue
+        $turn "$one" "$other"
+        if [ $turn = in_c ]; then turn=in_cxx; else turn=in_c; fi
+    done
+done
+summary
