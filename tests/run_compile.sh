@@ -123,6 +123,22 @@ program() {
     check "$name: runs" "$out/program"
 }
 users="$from/use_half.c $from/use_mpt.c $from/main.c"
+
+# each header in a file of its own
+lines "$out/half.c" '#define MPT_HALF_IMPLEMENTATION' '#include "mpt_half.h"'
+lines "$out/train.c" '#define MPT_TRAIN_IMPLEMENTATION' '#include "mpt.h"'
+lines "$out/cuda.cc" '#define MPT_CUDA_IMPLEMENTATION' '#include "mpt_cuda.h"'
+for name in half train; do
+    rm -f "$out/$name.o"
+    check "$name.c" $cc -std=c99 $strict -I. -c "$out/$name.c" -o "$out/$name.o"
+done
+program "mpt_half.h and mpt.h, each in a file of its own" \
+        $cc -std=c99 "$both" $users "$out/half.o" "$out/train.o"
+if have g++; then
+    check "cuda.cc" g++ -std=c++17 -DMPT_CUDA_EMU -Itests/emu -I. -c "$out/cuda.cc" -o "$out/cuda.o"
+    program "all three, each in a file of its own" g++ -DMPT_CUDA_EMU -Itests/emu -x c++ "$both+use_emulated()" \
+            $users $from/use_emulated.c -x none "$out/half.o" "$out/train.o" "$out/cuda.o"
+fi
 check "an implementation to link with" $cc -std=c99 -I. -c $from/impl.c -o "$out/impl.o"
 program "two files and one implementation" $cc -std=c99 "$both" $users "$out/impl.o"
 program "implemented after a first include" $cc -std=c99 "$both" $users $from/impl_late.c
@@ -267,6 +283,30 @@ for h in $headers; do
     nothing "$h leaks no MPTI_X" sh -c "$cc -I. -dM -E -x c -DMPT_IMPLEMENTATION $h | grep 'MPTI_X\\b'"
     check "$h has macros at all" sh -c "$cc -I. -dM -E -x c $h | grep -q 'define MPT_VERSION '"
 done
+# the enumerators of preprocessed text
+enumerators() {
+    awk '{
+        gsub(/"([^"\\]|\\.)*"/, "0")
+        while (match($0, /[A-Za-z_][A-Za-z0-9_]*|[{}(),;]/)) {
+            t = substr($0, RSTART, RLENGTH)
+            $0 = substr($0, RSTART + RLENGTH)
+            if (t == "{") { if (list == 1) list = 2 }
+            else if (t == "}" || t == ";") list = 0
+            else if (t == "(") parens++
+            else if (t == ")") parens--
+            else if (t == "enum") list = 1
+            else if (list == 2 && !parens && (last == "{" || last == ",") && t != ",") print t
+            last = t
+        }
+    }' | grep '^MPT' | sort -u
+}
+grep -ohE '^ *# *define +MPTI?_[A-Za-z0-9_]+' $headers | awk '{ print $NF }' | sort -u > "$out/macros"
+{ $cc -E -P -I. -DMPT_IMPLEMENTATION -x c mpt.h; $cc -E -P -I. -DMPT_SIMD=0 -DMPT_IMPLEMENTATION -x c mpt.h
+  $cc -E -P -I. -Itests/emu -DMPT_CUDA_EMU -DMPT_IMPLEMENTATION -x c++ mpt_cuda.h
+} 2>/dev/null | enumerators > "$out/enumerators"
+check "there are enumerators" grep -q '^MPT_F16$' "$out/enumerators"
+check "there are macros" grep -q '^MPT_VERSION$' "$out/macros"
+nothing "no name is a macro here and an enumerator there" comm -12 "$out/macros" "$out/enumerators"
 check "mpt.h pulls in stdio" sh -c "$cc -I. -E -DMPT_IMPLEMENTATION -x c mpt.h | grep -q 'stdio\\.h'"
 nothing "with MPT_NO_STDIO it does not" \
         sh -c "$cc -I. -E -DMPT_NO_STDIO -DMPT_IMPLEMENTATION -x c mpt.h | grep 'stdio\\.h'"

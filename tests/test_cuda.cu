@@ -3,7 +3,7 @@
  *
  * On a machine with a GPU:
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda.cu tests/impl_cuda.cu -lcublasLt -lnccl
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda.cu tests/impl_cuda.cu -lcublasLt -lnccl -o test_cuda
  *     ./test_cuda [--long] [part of a name]
  *
  * Anywhere, against the CPU emulation of tests/emu:

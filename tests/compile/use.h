@@ -7,6 +7,7 @@ extern "C" {
 int use_half(void);
 int use_mpt(void);
 int use_cuda(void);
+int use_emulated(void);
 int use_static(void);
 #ifdef __cplusplus
 }

@@ -1,0 +1,25 @@
+/* A C++ user of mpt_cuda.h under the emulation: one array up, converted, and down. */
+#include "mpt_cuda.h"
+#include "use.h"
+
+#include <cuda_runtime.h>
+
+int use_emulated(void)
+{
+    const float x[2] = {0.1f, 65520.0f};
+    mpt_f16     h[2];
+    void       *from = nullptr, *to = nullptr;
+    mpt_cuda   *cuda = nullptr;
+    mpt_status  status = mpt_cuda_create(&cuda, 0);
+    if (cudaMalloc(&from, sizeof x) != cudaSuccess || cudaMalloc(&to, sizeof h) != cudaSuccess)
+        return 30;
+    if (cudaMemcpy(from, x, sizeof x, cudaMemcpyHostToDevice) != cudaSuccess)
+        return 31;
+    if (status == MPT_OK)
+        status = mpt_cuda_f16_from_f32_n(cuda, (mpt_f16 *)to, (const float *)from, 2, nullptr);
+    if (status != MPT_OK || cudaMemcpy(h, to, sizeof h, cudaMemcpyDeviceToHost) != cudaSuccess)
+        return 32;
+    mpt_cuda_destroy(cuda);
+    return cudaFree(from) == cudaSuccess && cudaFree(to) == cudaSuccess && h[0].bits == 0x2e66u &&
+                   h[1].bits == 0x7c00u ? 0 : 33;
+}
