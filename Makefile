@@ -84,9 +84,7 @@ install: ## copy the headers and a pkg-config file to PREFIX (default /usr/local
 clean: ## remove build/
 	rm -rf $(B)
 
-$(B)/examples/08_amp_graph: examples/amp_graph_reader.h
-
-$(B)/examples/%: examples/%.c $(HEADERS)
+$(B)/examples/%: examples/%.c $(wildcard examples/*.h) $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
 
