@@ -120,9 +120,7 @@ export PKG_CONFIG_FILE CMAKE_CONFIG CMAKE_VERSION
 clean: ## remove build/
 	rm -rf $(B)
 
-$(B)/examples/08_amp_graph: examples/amp_graph_reader.h
-
-$(B)/examples/%: examples/%.c $(HEADERS)
+$(B)/examples/%: examples/%.c $(wildcard examples/*.h) $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(WARN) $(CFLAGS) -I. $< -o $@ -lm
 

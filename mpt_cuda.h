@@ -2448,6 +2448,7 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
         return mpti_cuda_bad(c, MPT_E_ARG, name, "no context, or a workspace empty or not aligned to 256");
     if (c->gemm)
         return MPT_OK;
+    memset(&gpu, 0, sizeof gpu);
     status = mpti_cuda_result(c, mpti_cuda_here(c), name);
     if (status == MPT_OK) status = mpt_cuda_gpu(c, &gpu);
     if (status != MPT_OK)

@@ -5,6 +5,7 @@
  * The first part takes numbers apart, the way a computer stores them. The second part shows what
  * rounding does to addition: the order of the terms begins to matter. Nothing printed is typed in;
  * the places where each format gives way are found by trying. */
+#define MPT_STATIC
 #define MPT_HALF_IMPLEMENTATION
 #include "mpt_half.h"
 

@@ -12,6 +12,7 @@
  * The output is the same with every compiler and libm: weights come from an integer generator, the
  * activation is softsign, x / (1 + |x|), and dot products are summed in double: the product of two
  * floats is exact there, so it does not matter whether a compiler fuses it with the addition. */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
 

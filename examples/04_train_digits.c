@@ -1,62 +1,55 @@
 /* 04_train_digits.c -- a network that FP16 cannot train, and the one number that rescues it.
  *
  *     cc -O2 -I. examples/04_train_digits.c -o 04_train_digits -lm
- *     ./04_train_digits                   from the top folder, about half a minute; --help for options
+ *     ./04_train_digits                   from the top folder, some seconds; --help for options
  *
- * A small network learns to read 1797 real handwritten digits, eight times: in FP32, in FP16 with one
- * loss scale after the other, in BF16, and in FP16 without FP32 master weights. Forward and backward
- * pass are written out below, as yours would be. Activations, gradients and the weights that both
- * passes read really lie in memory in the small format; sums are taken in FP32 and rounded once, when
- * they are stored. All results are counted or measured, none is typed in.
+ * A small network learns to read 1797 real handwritten digits, eight times: in FP32, in FP16 with one loss
+ * scale after the other, in BF16, and in FP16 without FP32 master weights. Both passes are written out below,
+ * as yours would be. Activations, gradients and the weights that they read really lie in memory in the small
+ * format; sums are taken in FP32 and rounded once, when they are stored. All results are measured.
  *
- * Why FP16 fails here: the loss is a mean over 2^23 = 8 million terms, as in a detector that averages
- * over all its boxes, or a language model whose batch holds millions of tokens. Only our 4 digits carry
- * a gradient, so each gradient is about 2^-23 of p - y: around the smallest number of FP16, 2^-24, and
- * mostly below it. The learning rate, 25, is as large as the loss is small. This is a stand-in for such
- * a model, made to run in seconds; FP32 cannot tell the difference, and the program tests that, too. */
-#if defined(__unix__) || defined(__APPLE__)
-#define _POSIX_C_SOURCE 200112L         /* for isatty and fileno under -std=c99 */
-#include <unistd.h>
-#define STDERR_IS_TERMINAL() isatty(fileno(stderr))
-#else
-#define STDERR_IS_TERMINAL() 0
-#endif
-
+ * Why FP16 fails here: the loss is a mean over 2^23 = 8 million terms, as in a detector that averages over
+ * all its boxes, or a language model whose batch holds millions of tokens. Only our 4 digits have a gradient,
+ * so each is about 2^-23 of p - y: around the smallest number of FP16, 2^-24, and mostly below it. The
+ * learning rate, 25, is as large as the loss is small. This is a stand-in for such a model, made to run in
+ * seconds; FP32 cannot tell the difference, and the program tests that, too. */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
-
-#include <stdlib.h>
+#include "examples/digits.h"
 
 /* ---- the set-up ---- */
 
-enum { PIXELS = 64, HIDDEN = 32, CLASSES = 10, LAYERS = 3, BATCH = 4 };
-enum { WIDEST = PIXELS, MATRIX = (PIXELS + 1) * HIDDEN };       /* the widest row, the largest matrix */
-enum { MAX_DIGITS = 1797, MAX_SEEDS = 20, MEMORY = 1 << 16 };
+enum { PIXELS = DIGIT_PIXELS, HIDDEN = 32, CLASSES = DIGIT_KINDS, LAYERS = 3, BATCH = 4, WIDEST = PIXELS };
+enum { SECOND = (PIXELS + 1) * HIDDEN, THIRD = SECOND + (HIDDEN + 1) * HIDDEN };
+enum { WEIGHTS = THIRD + (HIDDEN + 1) * CLASSES, PADDED = (WEIGHTS + 3) / 4 * 4, MAX_SEEDS = 20 };
 
-static const size_t sizes[LAYERS + 1] = {PIXELS, HIDDEN, HIDDEN, CLASSES};
-static const float  loss_terms = 8388608.0f, learning_rate = 25.0f, momentum = 0.99f;
+static const char *const names[LAYERS] = {"first", "second", "third"};
+static const size_t      sizes[LAYERS + 1] = {PIXELS, HIDDEN, HIDDEN, CLASSES};
+static const size_t      first[LAYERS] = {0, SECOND, THIRD};    /* weight of each layer, among all */
+static const float       loss_terms = 8388608.0f, learning_rate = 25.0f, momentum = 0.99f;
 
-static int         seeds = 3, epochs = 60, interval = 500;
+static int         seeds = 3, epochs = 60, interval = 500;      /* interval: of the dynamic scale */
 static const char *data_path = "examples/data/digits.csv", *out_dir = NULL;
 
 typedef struct config {
     const char *id, *title;
     mpt_format  format;         /* of activations, gradients and the weights that the passes read */
     float       scale;          /* of the loss; where the dynamic scale starts */
-    int         dynamic;        /* mpt's rule: double after `interval` good steps, halve on bad ones */
-    int         masters;        /* FP32 master weights are kept and stepped */
+    mpt_storage storage;        /* FP32 masters are kept and stepped; or the FP16 weights are all there is */
+    mpt_scaler_dialect scaler;  /* static; or mpt's: double after `interval` good steps, halve on bad ones */
 } config;
 
 enum { FP32, X1, X8, X128, X1024, DYNAMIC, BF16, NO_MASTER, CONFIGS };
 static const config configs[CONFIGS] = {
-    {"fp32",           "FP32",                  MPT_F32,  1.0f,     0, 1},
-    {"fp16_x1",        "FP16, no scale",        MPT_F16,  1.0f,     0, 1},
-    {"fp16_x8",        "FP16, scale 8",         MPT_F16,  8.0f,     0, 1},
-    {"fp16_x128",      "FP16, scale 128",       MPT_F16,  128.0f,   0, 1},
-    {"fp16_x1024",     "FP16, scale 1024",      MPT_F16,  1024.0f,  0, 1},
-    {"fp16_dynamic",   "FP16, dynamic scale",   MPT_F16,  65536.0f, 1, 1},
-    {"bf16",           "BF16, no scale",        MPT_BF16, 1.0f,     0, 1},
-    {"fp16_no_master", "FP16, no FP32 masters", MPT_F16,  65536.0f, 1, 0},
+    {"fp32",           "FP32",                  MPT_F32,  1.0f,     MPT_STORE_MASTER,  MPT_SCALER_STATIC},
+    {"fp16_x1",        "FP16, no scale",        MPT_F16,  1.0f,     MPT_STORE_MASTER,  MPT_SCALER_STATIC},
+    {"fp16_x8",        "FP16, scale 8",         MPT_F16,  8.0f,     MPT_STORE_MASTER,  MPT_SCALER_STATIC},
+    {"fp16_x128",      "FP16, scale 128",       MPT_F16,  128.0f,   MPT_STORE_MASTER,  MPT_SCALER_STATIC},
+    {"fp16_x1024",     "FP16, scale 1024",      MPT_F16,  1024.0f,  MPT_STORE_MASTER,  MPT_SCALER_STATIC},
+    {"fp16_dynamic",   "FP16, dynamic scale",   MPT_F16,  65536.0f, MPT_STORE_MASTER,  MPT_SCALER_MPT},
+    {"bf16",           "BF16, no scale",        MPT_BF16, 1.0f,     MPT_STORE_MASTER,  MPT_SCALER_STATIC},
+    {"fp16_no_master", "FP16, no FP32 masters", MPT_F16,  65536.0f, MPT_STORE_NEAREST, MPT_SCALER_MPT},
 };
 
 /* What is measured of a run: the columns of results.csv after config and seed, in this order. */
@@ -66,408 +59,229 @@ typedef struct run {
     double    value[COLUMNS];
     mpt_range gradients;                /* activation gradients times the scale, before they are stored */
     uint64_t  updates, lost;
-    float     weights[LAYERS][MATRIX];  /* at the end */
+    float     weights[PADDED];          /* at the end */
 } run;
 
-static run    runs[CONFIGS][MAX_SEEDS];
+static run    runs[CONFIGS][MAX_SEEDS], plain;
 static double mean[CONFIGS][COLUMNS];
-
-static void die(const char *what, const char *why)
-{
-    (void)fprintf(stderr, "04_train_digits: %s: %s\n", what, why);
-    exit(1);
-}
-
-static void must(mpt_status status, const char *call)   /* libraries report, programs exit */
-{
-    if (status != MPT_OK)
-        die(call, mpt_status_text(status));
-}
-
-/* ---- random numbers (splitmix64), the same on every machine ---- */
-
-static uint64_t random_state;
-
-static double random_unit(void)         /* 0 up to, but not including, 1 */
-{
-    uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (double)((z ^ (z >> 31)) >> 32) / 4294967296.0;
-}
-
-static void shuffle(size_t *a, size_t n)
-{
-    for (; n > 1; n--) {
-        const size_t j = (size_t)(random_unit() * (double)n), t = a[n - 1];
-        a[n - 1] = a[j];
-        a[j] = t;
-    }
-}
-
-/* ---- the digits ---- */
-
-static float  pixels[MAX_DIGITS][PIXELS];       /* 0, 1/16 ... 1: exact in every format */
-static size_t label[MAX_DIGITS];
-static size_t split[MAX_DIGITS];                /* the first n_train digits of it train, the others test */
-static size_t n_digits, n_train;
-
-/* One line: 64 pixels from 0 to 16, then the label, with commas between. Returns 0 if it is not so. */
-static int parse_digit(const char *line, size_t digit)
-{
-    size_t k;
-    char  *end;
-    for (k = 0; k <= PIXELS; k++, line = end + 1) {
-        const long v = strtol(line, &end, 10);
-        if (end == line || v < 0 || v > (k < PIXELS ? 16 : CLASSES - 1) || (k < PIXELS && *end != ','))
-            return 0;
-        if (k < PIXELS)
-            pixels[digit][k] = (float)v / 16.0f;
-        else
-            label[digit] = (size_t)v;
-    }
-    return !end[strspn(end, " \r\n")];
-}
-
-static void load_digits(void)
-{
-    char  line[512], wrong[100];
-    FILE *f = fopen(data_path, "r");
-    if (!f)
-        die(data_path, "cannot open the digits (name the file with --data)");
-    for (n_digits = 0; n_digits < MAX_DIGITS && fgets(line, (int)sizeof line, f); n_digits++) {
-        (void)snprintf(wrong, sizeof wrong, "line %u: expected 64 pixels of 0..16, then a label of 0..9",
-                       (unsigned)n_digits + 1u);
-        if (!parse_digit(line, n_digits))
-            die(data_path, wrong);
-        split[n_digits] = n_digits;
-    }
-    if (ferror(f) || n_digits < 10 || fgets(line, 2, f))
-        die(data_path, ferror(f) ? "read error" : "expected 10 to 1797 digits");
-    (void)fclose(f);
-    random_state = 20240801;            /* one split for all runs */
-    shuffle(split, n_digits);
-    n_train = n_digits * 8 / 10;
-}
-
-/* ---- rows of numbers: here FP16 happens ---- */
-
-static size_t bytes_of(mpt_format format) { return (size_t)mpt_format_get(format)->bits / 8; }
-
-static void store(void *dst, mpt_format format, size_t first, const float *src, size_t n)
-{
-    must(mpt_encode_n((char *)dst + first * bytes_of(format), format, src, n), "mpt_encode_n");
-}
-
-static void load(float *dst, const void *src, mpt_format format, size_t first, size_t n)
-{
-    must(mpt_decode_n(dst, format, (const char *)src + first * bytes_of(format), n), "mpt_decode_n");
-}
-
-static void axpy(float *y, float a, const float *x, size_t n)       /* y += a x */
-{
-    size_t i;
-    for (i = 0; i < n; i++)
-        y[i] += a * x[i];
-}
-
-static float dot(const float *x, const float *y, size_t n)
-{
-    float  s[4] = {0.0f, 0.0f, 0.0f, 0.0f};     /* four sums, so that none waits for the last addition */
-    size_t i;
-    for (i = 0; i < n; i++)
-        s[i % 4] += x[i] * y[i];
-    return (s[0] + s[1]) + (s[2] + s[3]);
-}
 
 /* ---- the network: 64 - 32 - 32 - 10, tanh between ---- */
 
 typedef struct net {
     mpt_format format;
-    void      *in[LAYERS];              /* [BATCH][n_in]  what each layer read */
-    void      *out_grad[LAYERS];        /* [BATCH][n_out] scaled gradient of what it put out, before tanh */
-    mpt_tensor weights[LAYERS];         /* [n_in + 1][n_out] each, the last row is the bias */
+    mpt_tensor layer[LAYERS];                   /* [n_in + 1][n_out] weights each, the last row is the bias */
     mpt_scaler scaler;
     mpt_step   step;
     mpt_sgd    sgd;
-    char      *memory;                  /* all of the arrays above */
-    size_t     used;                    /* bytes of it */
+    float      master[PADDED], m[PADDED];       /* of all layers, one after the other */
+    float      param[PADDED], grad[PADDED];     /* likewise; what these and the next hold is of `format` */
+    float      in[LAYERS][BATCH * WIDEST];      /* [BATCH][n_in], what each layer read, and ... */
+    float      out_grad[LAYERS][BATCH * WIDEST];        /* ... [BATCH][n_out], its scaled gradients */
+    void      *read;                            /* the weights that the passes read, param or master ... */
+    float      w[PADDED], *kept;                /* ... as floats; and those that the step changes */
 } net;
-
-static void *zeros(net *t, size_t n, mpt_format format)
-{
-    void *p = t->memory + t->used;
-    t->used += (n * bytes_of(format) + 3) & ~(size_t)3;     /* the next one may be floats */
-    if (t->used > MEMORY)
-        die("net", "MEMORY is too small for these sizes");
-    return p;
-}
 
 /* The registry, one entry per tensor, is all that mpt has to know of a network.
  * Returns what the weights, their gradients and their momentum take, in bytes per parameter. */
 static double net_init(net *t, const config *c)
 {
-    size_t l, i, n = 0, bytes;
+    const int   copies = c->format != MPT_F32, masters = c->storage == MPT_STORE_MASTER;
+    mpt_tensors list;
+    mpt_memory  size;
+    size_t      l, i;
     memset(t, 0, sizeof *t);
     t->format = c->format;
-    t->memory = (char *)calloc(1, MEMORY);
-    if (!t->memory)
-        die("calloc", "out of memory");
-    for (l = 0; l < LAYERS; l++) {
-        const double range = sqrt(3.0 / (double)sizes[l]);      /* uniform, with deviation 1/sqrt(n_in) */
-        float        start[MATRIX] = {0.0f};                    /* the biases start at 0 */
-        mpt_tensor  *w = &t->weights[l];
-        w->n = (sizes[l] + 1) * sizes[l + 1];
-        w->master = c->masters ? (float *)zeros(t, w->n, MPT_F32) : NULL;
-        w->param = c->format == MPT_F32 ? NULL : zeros(t, w->n, c->format); /* FP32: the master is read */
-        w->grad = zeros(t, w->n, c->format);
-        w->m = (float *)zeros(t, w->n, MPT_F32);
-        w->param_format = w->grad_format = c->format;
-        for (i = 0; i < w->n - sizes[l + 1]; i++)
-            start[i] = (float)((2.0 * random_unit() - 1.0) * range);
-        if (w->master)
-            memcpy(w->master, start, w->n * sizeof *start);
-        if (w->param)
-            store(w->param, w->param_format, 0, start, w->n);
-        n += w->n;
-    }
-    bytes = t->used;
-    for (l = 0; l < LAYERS; l++) {
-        t->in[l] = zeros(t, BATCH * sizes[l], c->format);
-        t->out_grad[l] = zeros(t, BATCH * sizes[l + 1], c->format);
-    }
-    return (double)bytes / (double)n;
-}
-
-/* The weights as the passes read them; or those that the step changes. */
-static void get_weights(float *dst, const mpt_tensor *w, int stepped)
-{
-    if (w->master && (stepped || !w->param))
-        memcpy(dst, w->master, w->n * sizeof *dst);
-    else
-        load(dst, w->param, w->param_format, 0, w->n);
-}
-
-static void forward(net *t, const size_t *digit, size_t count, float logits[BATCH][CLASSES])
-{
-    float  w[MATRIX], x[WIDEST], y[WIDEST];
-    size_t l, b, i;
-    for (b = 0; b < count; b++)
-        store(t->in[0], t->format, b * PIXELS, pixels[digit[b]], PIXELS);
+    t->read = copies ? t->param : t->master;
+    t->kept = masters ? t->master : t->w;
+    must(mpt_tensors_init(&list, t->layer, LAYERS, c->format, c->format));
+    list.model.storage = c->storage;
     for (l = 0; l < LAYERS; l++) {
         const size_t n_in = sizes[l], n_out = sizes[l + 1];
-        get_weights(w, &t->weights[l], 0);
-        for (b = 0; b < count; b++) {
-            load(x, t->in[l], t->format, b * n_in, n_in);
-            memcpy(y, w + n_in * n_out, n_out * sizeof *y);             /* the bias */
-            for (i = 0; i < n_in; i++)
-                axpy(y, x[i], w + i * n_out, n_out);
-            if (l == LAYERS - 1) {
-                memcpy(logits[b], y, sizeof logits[b]);                 /* stays FP32 for the softmax */
-                continue;
-            }
-            for (i = 0; i < n_out; i++)
-                y[i] = tanhf(y[i]);
-            store(t->in[l + 1], t->format, b * n_out, y, n_out);
-        }
+        const size_t at = first[l] * (size_t)mpt_format_get(c->format)->bytes;
+        float        start[SECOND] = {0.0f};                    /* the biases start at 0 */
+        for (i = 0; i < n_in * n_out; i++)
+            start[i] = random_weight(sqrt(3.0 / (double)n_in)); /* uniform, with deviation 1/sqrt(n_in) */
+        must(mpt_tensors_add(&list, names[l], (n_in + 1) * n_out, copies ? (char *)t->param + at : NULL,
+                (char *)t->grad + at, masters ? t->master + first[l] : NULL, t->m + first[l], NULL));
+        must(mpt_weights_set(&t->layer[l], start));
     }
+    must(mpt_memory_report(t->layer, LAYERS, MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M |
+                           (copies ? MPT_NEEDS_PARAM : 0u), &size));
+    load(t->w, t->read, t->format, WEIGHTS);
+    return size.per_parameter;
 }
 
-/* Softmax cross-entropy: its gradient is p - y, here times `seed`. */
-static void softmax_gradient(float z[CLASSES], size_t right, float seed)
+/* y[j] += a[0] x[0][j] + ... + a[3] x[3][j], in this order. Compilers make vectors of a constant count, 8. */
+static void add_four_rows(float *restrict y, const float a[4], const float *restrict x, size_t n)
 {
-    float  most = z[0], sum = 0.0f;
-    size_t k;
-    for (k = 1; k < CLASSES; k++)
-        most = z[k] > most ? z[k] : most;
-    for (k = 0; k < CLASSES; k++)
-        sum += z[k] = expf(z[k] - most);
-    for (k = 0; k < CLASSES; k++)
-        z[k] = (z[k] / sum - (k == right ? 1.0f : 0.0f)) * seed;
+    const float *const x1 = x + n, *const x2 = x1 + n, *const x3 = x2 + n;
+    size_t             j, k;
+    for (j = 0; j + 8 <= n; j += 8)
+        for (k = 0; k < 8; k++)
+            y[j + k] = y[j + k] + a[0] * x[j + k] + a[1] * x1[j + k] + a[2] * x2[j + k] + a[3] * x3[j + k];
+    for (; j < n; j++)
+        y[j] = y[j] + a[0] * x[j] + a[1] * x1[j] + a[2] * x2[j] + a[3] * x3[j];
 }
 
-/* Store a row of activation gradients; first, count what the format will make of them. */
-static void store_gradient(net *t, size_t l, size_t b, const float *row, mpt_range *seen)
+static float dot(const float *x, const float *y, size_t n)
 {
-    (void)mpt_range_add_f32(seen, row, sizes[l + 1]);
-    store(t->out_grad[l], t->format, b * sizes[l + 1], row, sizes[l + 1]);
+    float  s[4] = {0.0f, 0.0f, 0.0f, 0.0f};     /* four sums, so that none waits for the last addition */
+    size_t i, k;
+    for (i = 0; i + 4 <= n; i += 4)
+        for (k = 0; k < 4; k++)
+            s[k] += x[i + k] * y[i + k];
+    for (; i < n; i++)
+        s[i % 4] += x[i] * y[i];
+    return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-static void backward(net *t, const size_t *digit, float logits[BATCH][CLASSES], float seed, mpt_range *seen)
+/* From a batch of pixels in y; the logits end there too, in FP32 for the softmax. */
+static void forward(net *t, float y[BATCH * WIDEST])
 {
-    float  w[MATRIX], g[MATRIX], x[WIDEST], d[WIDEST];
+    float  x[BATCH * WIDEST];
     size_t l, b, i;
-    for (b = 0; b < BATCH; b++) {
-        softmax_gradient(logits[b], label[digit[b]], seed);
-        store_gradient(t, LAYERS - 1, b, logits[b], seen);
-    }
-    for (l = LAYERS; l-- > 0;) {
-        const size_t n_in = sizes[l], n_out = sizes[l + 1];
-        get_weights(w, &t->weights[l], 0);
-        memset(g, 0, sizeof g);
+    store(t->in[0], t->format, y, BATCH * PIXELS);
+    for (l = 0; l < LAYERS; l++) {
+        const size_t       n_in = sizes[l], n_out = sizes[l + 1];
+        const float *const w = t->w + first[l];
+        load(x, t->in[l], t->format, BATCH * n_in);
         for (b = 0; b < BATCH; b++) {
-            load(x, t->in[l], t->format, b * n_in, n_in);
-            load(d, t->out_grad[l], t->format, b * n_out, n_out);
-            for (i = 0; i < n_in; i++)
-                axpy(g + i * n_out, x[i], d, n_out);
-            axpy(g + n_in * n_out, 1.0f, d, n_out);                     /* the bias */
-            if (l == 0)
-                continue;                                               /* the pixels need no gradient */
-            for (i = 0; i < n_in; i++)
-                x[i] = dot(w + i * n_out, d, n_out) * (1.0f - x[i] * x[i]);
-            store_gradient(t, l - 1, b, x, seen);
+            memcpy(y + b * n_out, w + n_in * n_out, n_out * sizeof *y);     /* the bias */
+            for (i = 0; i < n_in; i += 4)
+                add_four_rows(y + b * n_out, x + b * n_in + i, w + i * n_out, n_out);
         }
-        store(t->weights[l].grad, t->format, 0, g, t->weights[l].n);
+        if (l < LAYERS - 1)
+            must(mpt_activate(MPT_ACT_TANH, t->in[l + 1], t->format, y, MPT_F32, BATCH * n_out));
     }
 }
 
-/* ---- the step ---- */
-
-/* How not to do it: the FP16 weights are all there is, and an update below half the gap to the next FP16
- * number rounds away. mpt has no such step, so here is one: the same SGD, in FP32 until it is stored. */
-static void step_without_masters(const net *t)
+/* From the gradient d of the logits. Here FP16 happens: each is counted, stored, and read as it is stored. */
+static void backward(net *t, float d[BATCH * WIDEST], mpt_range *seen)
 {
-    float  g[MATRIX], x[MATRIX];
-    size_t l, i;
-    for (l = 0; l < LAYERS && !t->step.found_inf; l++) {
-        const mpt_tensor *w = &t->weights[l];
-        float *const      m = (float *)w->m;
-        load(g, w->grad, w->grad_format, 0, w->n);
-        load(x, w->param, w->param_format, 0, w->n);
-        for (i = 0; i < w->n; i++) {
-            m[i] = t->sgd.momentum * m[i] + g[i] * t->step.grad_factor;
-            x[i] -= t->sgd.lr * m[i];
+    float  g[WEIGHTS] = {0.0f}, x[BATCH * WIDEST];
+    size_t l, b, i;
+    for (l = LAYERS; l-- > 0;) {
+        const size_t       n_in = sizes[l], n_out = sizes[l + 1];
+        const float *const w = t->w + first[l];
+        float              stored[BATCH * HIDDEN];
+        must(mpt_range_add_f32(seen, d, BATCH * n_out));
+        store(t->out_grad[l], t->format, d, BATCH * n_out);
+        load(stored, t->out_grad[l], t->format, BATCH * n_out);
+        load(x, t->in[l], t->format, BATCH * n_in);
+        for (i = 0; i <= n_in; i++) {
+            float a[BATCH] = {1.0f, 1.0f, 1.0f, 1.0f};                      /* what the bias read */
+            for (b = 0; b < BATCH && i < n_in; b++)
+                a[b] = x[b * n_in + i];
+            add_four_rows(g + first[l] + i * n_out, a, stored, n_out);
         }
-        store(w->param, w->param_format, 0, x, w->n);
+        for (b = 0; b < BATCH && l > 0; b++)                                /* the pixels need no gradient */
+            for (i = 0; i < n_in; i++) {
+                const float in = x[b * n_in + i];
+                d[b * n_in + i] = dot(w + i * n_out, stored + b * n_out, n_out) * (1.0f - in * in);
+            }
     }
+    store(t->grad, t->format, g, WEIGHTS);
 }
 
-/* An update is lost if it is not zero, yet leaves the weight as it was. */
-static void count_updates(run *r, float before[LAYERS][MATRIX], const net *t)
+/* An update is lost if it is not zero, yet leaves the weight as it was. Behind the last weight all is 0. */
+static void count_updates(run *r, const net *t, const float before[PADDED])
 {
-    float  after[MATRIX];
-    size_t l, i;
-    for (l = 0; l < LAYERS; l++) {
-        const float *const m = (const float *)t->weights[l].m;
-        get_weights(after, &t->weights[l], 1);
-        for (i = 0; i < t->weights[l].n; i++) {
-            const int update = t->sgd.lr * m[i] != 0.0f;
-            r->updates += (unsigned)update;
-            r->lost += (unsigned)(update & (after[i] == before[l][i]));
-        }
+    unsigned updates = 0, lost = 0, i;
+    for (i = 0; i < PADDED; i++) {
+        updates += t->sgd.lr * t->m[i] != 0.0f;
+        lost += (t->sgd.lr * t->m[i] != 0.0f) & (t->kept[i] == before[i]);
     }
+    r->updates += updates, r->lost += lost;
 }
 
 /* One batch: the five verbs. */
-static void train_batch(net *t, const size_t *digit, float terms, run *r)
+static void train_batch(net *t, const size_t *order, float terms, run *r)
 {
-    static float before[LAYERS][MATRIX];
-    float        logits[BATCH][CLASSES], seed;
-    size_t       l;
-
-    forward(t, digit, BATCH, logits);
-    seed = mpt_scaler_scale(&t->scaler, 1.0f / terms);                                  /* 1 scale */
-    backward(t, digit, logits, seed, &r->gradients);                                    /* 2 backward */
-    must(mpt_check(&t->scaler, &t->step, t->weights, LAYERS), "mpt_check");             /* 3 check */
-    for (l = 0; l < LAYERS; l++)
-        get_weights(before[l], &t->weights[l], 1);
-    if (t->weights[0].master)                                                           /* 4 step */
-        must(mpt_sgd_step(&t->sgd, &t->step, t->weights, LAYERS), "mpt_sgd_step");
-    else
-        step_without_masters(t);
+    float    y[BATCH * WIDEST], before[PADDED], seed;
+    uint32_t label[BATCH];
+    digits_batch(order, BATCH, y, label);
+    memcpy(before, t->kept, sizeof before);
+    forward(t, y);
+    seed = mpt_scaler_scale(&t->scaler, BATCH / terms);                     /* 1 scale */
+    must(mpt_cross_entropy(y, MPT_F32, label, BATCH, CLASSES, NULL, y, MPT_F32, seed));
+    backward(t, y, &r->gradients);                                          /* 2 backward */
+    must(mpt_check(&t->scaler, &t->step, t->layer, LAYERS));                /* 3 check */
+    must(mpt_sgd_step(&t->sgd, &t->step, t->layer, LAYERS));                /* 4 step */
+    load(t->w, t->read, t->format, WEIGHTS);
     if (!t->step.found_inf)
-        count_updates(r, before, t);
-    must(mpt_scaler_update(&t->scaler), "mpt_scaler_update");                           /* 5 update */
+        count_updates(r, t, before);
+    must(mpt_scaler_update(&t->scaler));                                    /* 5 update */
 }
 
-static double test_accuracy(net *t)
+static double test_accuracy(net *t, const size_t *order, size_t n)
 {
-    float  logits[BATCH][CLASSES];
-    size_t at, b, k, right = 0;
-    for (at = n_train; at < n_digits; at += BATCH) {
-        const size_t count = n_digits - at < BATCH ? n_digits - at : BATCH;
-        forward(t, split + at, count, logits);
-        for (b = 0; b < count; b++) {
-            size_t best = 0;
-            for (k = 1; k < CLASSES; k++)
-                best = logits[b][k] > logits[b][best] ? k : best;
-            right += best == label[split[at + b]];
-        }
+    float    y[BATCH * WIDEST];
+    uint32_t label[BATCH];
+    size_t   k, right = 0;
+    for (k = 0; k + BATCH <= n; k += BATCH) {
+        digits_batch(order + k, BATCH, y, label);
+        forward(t, y);
+        right += digits_right(y, label, BATCH);
     }
-    return (double)right / (double)(n_digits - n_train);
+    return share(right, k);
 }
 
-static double share(uint64_t part, uint64_t whole) { return whole ? (double)part / (double)whole : 0.0; }
-
-static void train(const config *c, int seed, float terms, float lr, run *r)
+static void train(const config *c, int seed, float terms, run *r)
 {
-    mpt_scaler_config rule = mpt_scaler_preset(c->dynamic ? MPT_SCALER_MPT : MPT_SCALER_STATIC);
-    size_t            order[MAX_DIGITS], at, l;
-    int               epoch;
-    net               t;
-
+    mpt_scaler_config rule = mpt_scaler_preset(c->scaler);
+    size_t            order[DIGITS_MOST], k, epoch;
+    static net        t;
     random_state = (uint64_t)seed * 1000003u;
     r->value[BYTES] = net_init(&t, c);
-    t.sgd.lr = lr;
-    t.sgd.momentum = momentum;
-    rule.init_scale = c->scale;
-    rule.interval = interval;
-    must(mpt_scaler_init(&t.scaler, &rule), "mpt_scaler_init");
-    must(mpt_range_init(&r->gradients, c->format), "mpt_range_init");
-    memcpy(order, split, sizeof order);
-    for (epoch = 0; epoch < epochs; epoch++) {
-        shuffle(order, n_train);
-        for (at = 0; at + BATCH <= n_train; at += BATCH)
-            train_batch(&t, order + at, terms, r);
+    t.sgd.lr = learning_rate * terms / loss_terms, t.sgd.momentum = momentum;
+    rule.init_scale = c->scale, rule.interval = interval;
+    must(mpt_scaler_init(&t.scaler, &rule));
+    must(mpt_range_init(&r->gradients, c->format));
+    for (k = 0; k < digits_count; k++)
+        order[k] = k;
+    for (epoch = 0; epoch < (size_t)epochs; epoch++) {
+        shuffle(order, digits_train);
+        for (k = 0; k + BATCH <= digits_train; k += BATCH)
+            train_batch(&t, order + k, terms, r);
     }
-    for (l = 0; l < LAYERS; l++)
-        get_weights(r->weights[l], &t.weights[l], 1);
-    r->value[ACCURACY] = test_accuracy(&t);
+    memcpy(r->weights, t.w, sizeof t.w);
+    r->value[ACCURACY] = test_accuracy(&t, order + digits_train, digits_count - digits_train);
     r->value[FLUSHED] = share(r->gradients.flushed, mpt_range_nonzero(&r->gradients));
     r->value[LOST] = share(r->lost, r->updates);
     r->value[SKIPPED] = (double)t.scaler.skipped;
     r->value[SCALE] = (double)t.scaler.scale;
-    free(t.memory);
 }
 
-static void train_all(run *plain, float plain_rate)
+static void train_all(void)
 {
-    const int terminal = STDERR_IS_TERMINAL();
-    int       c, s, k;
-    for (c = 0; c < CONFIGS; c++)
+    int c, s, k;
+    for (c = 0; c < CONFIGS; c++) {
+        (void)fprintf(stderr, "%d of %d: %s\n", c + 1, (int)CONFIGS, configs[c].title);
         for (s = 0; s < seeds; s++) {
-            if (terminal || s == 0)
-                (void)fprintf(stderr, terminal ? "\rrun %d of %d: %-22s" : "run %d of %d: %s\n",
-                              c * seeds + s + 1, CONFIGS * seeds, configs[c].title);
-            train(&configs[c], s + 1, loss_terms, learning_rate, &runs[c][s]);
+            train(&configs[c], s + 1, loss_terms, &runs[c][s]);
             for (k = 0; k < COLUMNS; k++)
                 mean[c][k] += runs[c][s].value[k] / seeds;
         }
+    }
     /* Is the small loss a trick? A plain mean, with a rate as much smaller, must give the same weights. */
-    train(&configs[FP32], 1, (float)BATCH, plain_rate, plain);
-    if (terminal)
-        (void)fprintf(stderr, "\r%40s\r", "");
+    train(&configs[FP32], 1, BATCH, &plain);
 }
 
-/* ---- what is printed ---- */
+/* ---- what is printed, and with --out written ---- */
 
-static void print_setup(void)
-{
-    printf("%u digits to train on, %u to test; %d epochs in batches of %d; %d seed%s; dynamic: x2 after %d "
-           "steps\n"
-           "net %d-%d-%d-%d, tanh; SGD, momentum %.2f, learning rate %g; loss: sum over the batch / 2^%g\n\n",
-           (unsigned)n_train, (unsigned)(n_digits - n_train), epochs, (int)BATCH, seeds, seeds > 1 ? "s" : "",
-           interval, (int)PIXELS, (int)HIDDEN, (int)HIDDEN, (int)CLASSES, (double)momentum,
-           (double)learning_rate, log2((double)loss_terms));
-}
+#define PERCENT(c, column) (100.0 * mean[c][column])
+#define POINTS(c) (PERCENT(c, ACCURACY) - PERCENT(FP32, ACCURACY))
 
 static void print_table(void)
 {
     int c, s;
-    printf("%-22s %-19s %11s %9s %9s  %-6s %10s\n", "", "test accuracy %", "gradients", "updates", "steps",
-           "final", "bytes per");
-    printf("%-22s %5s  %-12s %11s %9s %9s  %-6s %10s\n", "", "mean", "least..most", "lost", "lost", "skipped",
-           "scale", "parameter");
+    printf("%u digits to train on, %u to test; %d epochs in batches of %d; %d seed%s; dynamic: x2 after %d "
+           "steps\nnet %d-%d-%d-%d, tanh; SGD, momentum %.2f, learning rate %g; loss: sum over the batch / "
+           "2^%g\n\n", (unsigned)digits_train, (unsigned)(digits_count - digits_train), epochs, (int)BATCH,
+           seeds, seeds > 1 ? "s" : "", interval, (int)PIXELS, (int)HIDDEN, (int)HIDDEN, (int)CLASSES,
+           (double)momentum, (double)learning_rate, log2((double)loss_terms));
+    printf("%-22s test accuracy %%       gradients   updates     steps  final   bytes per\n"
+           "%-22s  mean  least..most         lost      lost   skipped  scale   parameter\n", "", "");
     for (c = 0; c < CONFIGS; c++) {
         double least = 1.0, most = 0.0, log2_scale = 0.0;
         for (s = 0; s < seeds; s++) {
@@ -476,55 +290,33 @@ static void print_table(void)
             log2_scale += log2(runs[c][s].value[SCALE]) / seeds;
         }
         printf("%-22s %5.1f  %5.1f..%-5.1f %10.1f%% %8.1f%% %9.1f  2^%-4.3g %10g\n", configs[c].title,
-               100.0 * mean[c][ACCURACY], 100.0 * least, 100.0 * most, 100.0 * mean[c][FLUSHED],
-               100.0 * mean[c][LOST], mean[c][SKIPPED], log2_scale, mean[c][BYTES]);
+               PERCENT(c, ACCURACY), 100.0 * least, 100.0 * most, PERCENT(c, FLUSHED), PERCENT(c, LOST),
+               mean[c][SKIPPED], log2_scale, mean[c][BYTES]);
     }
     printf("\ngradients lost: activation gradients, those that flow back, not zero but zero once stored;\n"
            "updates lost: not zero, but the weight stayed as it was; bytes: weights, gradient, momentum.\n");
 }
 
-static double points(int c) { return 100.0 * (mean[c][ACCURACY] - mean[FP32][ACCURACY]); }
-
-static void print_what_you_see(const run *plain, float plain_rate)
+static void print_what_you_see(void)
 {
-    const int same = !memcmp(plain->weights, runs[FP32][0].weights, sizeof plain->weights);
+    const int same = !memcmp(plain.weights, runs[FP32][0].weights, sizeof plain.weights);
     printf("\nWhat you see, in points of test accuracy against FP32:\n"
            "  no scale   %+6.1f  %.1f%% of the gradients became zero when they were stored.\n"
            "  scale 8    %+6.1f  Three binades up; %.1f%% are still lost, the smallest.\n"
            "  dynamic    %+6.1f  Nobody chose the scale: it doubles until a gradient overflows, %.1f times\n"
-           "                     a run; then the step is skipped and the scale halved.\n", points(X1),
-           100.0 * mean[X1][FLUSHED], points(X8), 100.0 * mean[X8][FLUSHED], points(DYNAMIC),
-           mean[DYNAMIC][SKIPPED]);
+           "                     a run; then the step is skipped and the scale halved.\n", POINTS(X1),
+           PERCENT(X1, FLUSHED), POINTS(X8), PERCENT(X8, FLUSHED), POINTS(DYNAMIC), mean[DYNAMIC][SKIPPED]);
     printf("  BF16       %+6.1f  No scale: its exponents reach as low as those of FP32.\n"
            "  no masters %+6.1f  Its gradients are fine (%.1f%% lost), but %.1f%% of the updates are too\n"
-           "                     small to move an FP16 weight; of the FP32 masters above, %.1f%%.\n",
-           points(BF16), points(NO_MASTER), 100.0 * mean[NO_MASTER][FLUSHED], 100.0 * mean[NO_MASTER][LOST],
-           100.0 * mean[DYNAMIC][LOST]);
-    printf("Only a stand-in? FP32 on the plain mean over the batch, learning rate %.3g, ends in %s\n"
-           "weights (seed 1, %.1f%%).\n",
-           (double)plain_rate, same ? "bit-identical" : "DIFFERENT", 100.0 * plain->value[ACCURACY]);
+           "                     small to move an FP16 weight; of the FP32 masters above, %.1f%%.\n"
+           "Only a stand-in? FP32 on the plain mean over the batch, learning rate %.3g, ends in %s\n"
+           "weights (seed 1, %.1f%%).\n", POINTS(BF16), POINTS(NO_MASTER), PERCENT(NO_MASTER, FLUSHED),
+           PERCENT(NO_MASTER, LOST), PERCENT(DYNAMIC, LOST), (double)(learning_rate * BATCH / loss_terms),
+           same ? "bit-identical" : "DIFFERENT", 100.0 * plain.value[ACCURACY]);
 }
 
-static void print_histogram(int c)
-{
-    char title[128];
-    (void)snprintf(title, sizeof title, "%s: activation gradients times scale (seed 1)", configs[c].title);
-    putchar('\n');
-    must(mpt_range_print(stdout, &runs[c][0].gradients, title), "mpt_range_print");
-}
-
-/* ---- what is written with --out ---- */
-
-static FILE *open_out(const char *name)
-{
-    char  path[1024];
-    FILE *f = NULL;
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", out_dir, name) < sizeof path)
-        f = fopen(path, "w");
-    if (!f)
-        die(path, "cannot write it (does the folder exist?)");
-    return f;
-}
+enum { RESULTS, HISTOGRAM, CURVE, RANGE, BINADES, FILES };
+static const char *const files[] = {"results.csv", "histogram.csv", "curve.csv", "range.csv", "binades.csv"};
 
 static void write_results(FILE *f)
 {
@@ -544,98 +336,64 @@ static void write_results(FILE *f)
  * 0 it becomes zero, 1 subnormal, 2 normal, 3 overflow. */
 static void write_histogram(FILE *f)
 {
-    static const int       column[] = {X1, X1024, DYNAMIC};
     const mpt_format_info *f16 = mpt_format_get(MPT_F16);
+    const int              column[] = {X1, X1024, DYNAMIC}, least = f16->emin - f16->mantissa_bits;
     int                    e, k;
     (void)fprintf(f, "log2,%s,%s,%s,zone\n", configs[X1].id, configs[X1024].id, configs[DYNAMIC].id);
-    for (e = 2 * f16->emin - f16->mantissa_bits; e <= f16->emax + 3; e++) {
+    for (e = least + f16->emin; e <= f16->emax + 3; e++) {
         (void)fprintf(f, "%d", e);
         for (k = 0; k < 3; k++) {
             const mpt_range *r = &runs[column[k]][0].gradients;
             (void)fprintf(f, ",%.6f", 100.0 * share(r->binade[e - MPT_RANGE_EMIN], mpt_range_nonzero(r)));
         }
-        (void)fprintf(f, ",%d\n",
-                      (e >= f16->emin - f16->mantissa_bits - 1) + (e >= f16->emin) + (e > f16->emax));
+        (void)fprintf(f, ",%d\n", (e >= least - 1) + (e >= f16->emin) + (e > f16->emax));
     }
 }
 
-/* ---- options and main ---- */
-
-static void usage(const char *wrong)
+static void write_files(FILE *const f[FILES])
 {
-    if (wrong)
-        (void)fprintf(stderr, "04_train_digits: %s: unknown, or its value missing or out of range\n", wrong);
-    (void)fprintf(wrong ? stderr : stdout,
-                  "usage: 04_train_digits [options]\n"
-                  "  --data FILE   the digits; without it examples/data/digits.csv\n"
-                  "  --out DIR     write results.csv and the reports into this folder, which must exist\n"
-                  "  --seeds N     runs per line of the table, 1..%d, default 3\n"
-                  "  --epochs N    1..1000, default 60\n"
-                  "  --quick       1 seed, 15 epochs, a dynamic scale that doubles 4 times as often\n",
-                  (int)MAX_SEEDS);
-    exit(wrong ? 2 : 0);
+    const mpt_range *const r = &runs[X1][0].gradients;
+    int                    k;
+    write_results(f[RESULTS]);
+    write_histogram(f[HISTOGRAM]);
+    (void)mpt_range_write_curve(r, -10, 46, mpt_writer_file(f[CURVE]));
+    (void)mpt_range_write(r, MPT_STYLE_CSV_HEAD, "", mpt_writer_file(f[RANGE]));
+    (void)mpt_range_write(r, MPT_STYLE_CSV, "gradients", mpt_writer_file(f[RANGE]));
+    (void)mpt_range_write_histogram(r, mpt_writer_file(f[BINADES]));
+    for (k = 0; k < FILES; k++)
+        file_close(f[k], files[k]);
 }
 
-static int number(const char *text, long most)          /* 0 if it is not in 1..most */
-{
-    char *end = NULL;
-    long  v = text ? strtol(text, &end, 10) : 0;
-    return !text || *end || v < 1 || v > most ? 0 : (int)v;
-}
-
-static void parse_options(int argc, char **argv)
-{
-    int i;
-    for (i = 1; i < argc; i++) {
-        const char *name = argv[i], *value = argv[i + 1];       /* argv[argc] is NULL */
-        if (!strcmp(name, "--help"))
-            usage(NULL);
-        else if (!strcmp(name, "--quick"))
-            seeds = 1, epochs = 15, interval = 125;
-        else if (!strcmp(name, "--data") && value)
-            data_path = argv[++i];
-        else if (!strcmp(name, "--out") && value)
-            out_dir = argv[++i];
-        else if (!strcmp(name, "--seeds") && (seeds = number(value, MAX_SEEDS)) > 0)
-            i++;
-        else if (!strcmp(name, "--epochs") && (epochs = number(value, 1000)) > 0)
-            i++;
-        else
-            usage(name);
-    }
-}
+static const char usage[] =
+    "usage: 04_train_digits [options]\n"
+    "  --data FILE   the digits; without it examples/data/digits.csv\n"
+    "  --out DIR     write results.csv and the reports into this folder, which must exist\n"
+    "  --seeds N     runs per line of the table, 1..20, default 3\n"
+    "  --epochs N    1..1000, default 60\n"
+    "  --quick       1 seed, 15 epochs, a dynamic scale that doubles 4 times as often\n";
 
 int main(int argc, char **argv)
 {
-    const float plain_rate = learning_rate * (float)BATCH / loss_terms;
-    static run  plain;
-    FILE       *results = NULL, *histogram = NULL, *curve = NULL, *range = NULL, *binades = NULL;
-
-    parse_options(argc, argv);
-    load_digits();
-    if (out_dir) {                      /* now, so that it fails before half a minute of work */
-        results = open_out("results.csv");
-        histogram = open_out("histogram.csv");
-        curve = open_out("curve.csv");
-        range = open_out("range.csv");
-        binades = open_out("binades.csv");
-    }
-    train_all(&plain, plain_rate);
-    print_setup();
+    FILE *f[FILES];
+    int   k;
+    for ((void)argc, argv++; *argv; argv++)
+        if (!strcmp(*argv, "--quick"))
+            seeds = 1, epochs = 15, interval = 125;
+        else if (!option_text(&argv, "--data", &data_path) && !option_text(&argv, "--out", &out_dir) &&
+                 !option_number(&argv, "--seeds", &seeds, MAX_SEEDS) &&
+                 !option_number(&argv, "--epochs", &epochs, 1000))
+            option_end(*argv, usage);
+    digits_load(data_path);
+    for (k = 0; k < FILES; k++)
+        f[k] = file_create(out_dir, files[k]);          /* now, so that it fails before the work */
+    train_all();
     print_table();
-    print_what_you_see(&plain, plain_rate);
-    print_histogram(X1);
-    print_histogram(X1024);
-    if (out_dir) {
-        write_results(results);
-        write_histogram(histogram);
-        (void)mpt_range_write_curve(&runs[X1][0].gradients, -10, 46, mpt_writer_file(curve));
-        (void)mpt_range_write(&runs[X1][0].gradients, MPT_STYLE_CSV_HEAD, "", mpt_writer_file(range));
-        (void)mpt_range_write(&runs[X1][0].gradients, MPT_STYLE_CSV, "gradients", mpt_writer_file(range));
-        (void)mpt_range_write_histogram(&runs[X1][0].gradients, mpt_writer_file(binades));
-        if (ferror(results) | fclose(results) | ferror(histogram) | fclose(histogram) | ferror(curve) |
-            fclose(curve) | ferror(range) | fclose(range) | ferror(binades) | fclose(binades))
-            die(out_dir, "cannot write the CSV files");
-    }
+    print_what_you_see();
+    must(mpt_range_print(stdout, &runs[X1][0].gradients,
+                         "\nFP16, no scale: activation gradients times scale (seed 1)"));
+    must(mpt_range_print(stdout, &runs[X1024][0].gradients,
+                         "\nFP16, scale 1024: activation gradients times scale (seed 1)"));
+    if (out_dir)
+        write_files(f);
     return 0;
 }

@@ -18,20 +18,19 @@
  * The kernels around the products write every multiply-add as fmaf and take exp from multiplications, so that
  * no compiler changes a bit. cuBLAS adds in an order of its own choice: on a GPU the last digits printed may
  * differ from 05_train_digits_cuda.expected, which is what the emulation prints. */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #define MPT_USE_CUBLASLT
 #include "mpt_cuda.h"
+#include "examples/digits.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
-#define PIXELS  64
+#define PIXELS  DIGIT_PIXELS
 #define HIDDEN  32
-#define DIGITS  10
+#define DIGITS  DIGIT_KINDS
 #define OUTPUTS 16              /* the digits, and six that always get gradient 0 */
 #define BATCH   64
 #define EPOCHS  20
-#define MOST    1797            /* digits in the file */
+#define MOST    DIGITS_MOST
 #define TRAIN   1408            /* 22 batches; the rest is for the test */
 #define THREADS 128
 
@@ -101,16 +100,17 @@ static __global__ void k_relu_grad(mpt_f16 *dx, const mpt_f16 *x, unsigned n)
 // the host: errors, memory, data ------------------------------------------------------------------
 static mpt_cuda *gpu;
 
-/* A program may exit; the library only reports. */
-static void need(bool ok, const char *what, const char *why)
+static void cuda_ok(cudaError_t e)
 {
-    if (ok)
-        return;
-    fprintf(stderr, "%s: %s\n", what, why);
-    exit(1);
+    if (e != cudaSuccess)
+        die("CUDA", cudaGetErrorString(e));
 }
-static void cuda_ok(cudaError_t e) { need(e == cudaSuccess, "CUDA", cudaGetErrorString(e)); }
-static void mpt_ok(mpt_status s) { need(s == MPT_OK, "mpt", mpt_cuda_error_text(gpu)); }
+
+static void mpt_ok(mpt_status status)
+{
+    if (status != MPT_OK)
+        die(mpt_status_text(status), mpt_cuda_error_text(gpu));
+}
 
 /* Launch by function, not by <<<>>>: a plain C++ compiler reads that too. */
 template <class T> struct same { typedef T type; };
@@ -137,42 +137,6 @@ template <class T> static T *device_copy(const T *host, size_t n)
     return p;
 }
 
-static uint32_t random_bits(void)
-{
-    static uint64_t state = 2017;       /* a linear congruential generator (Knuth, MMIX) */
-    state = state * (uint64_t)6364136223846793005u + (uint64_t)1442695040888963407u;
-    return (uint32_t)(state >> 32);
-}
-
-static mpt_f16 host_pixels[MOST][PIXELS];   /* 0 .. 1 in sixteenths: exact in FP16 */
-static int     host_labels[MOST];
-
-/* Digit i of the file goes to a random place, so that training and test part differ in no other way. */
-static void load_digits(const char *path)
-{
-    static int place[MOST];
-    FILE      *f = fopen(path, "r");
-    need(f != NULL, path, "cannot open it");
-    for (int i = 0; i < MOST; i++) {
-        const int j = (int)(random_bits() % (unsigned)(i + 1));
-        place[i] = place[j];
-        place[j] = i;
-    }
-    for (int i = 0; i < MOST; i++)
-        for (int k = 0, value; k <= PIXELS; k++) {
-            char       what[32];
-            const int  most = k < PIXELS ? 16 : DIGITS - 1;
-            const bool got = fscanf(f, k ? ",%d" : "%d", &value) == 1;
-            snprintf(what, sizeof what, "line %d", i + 1);
-            need(got && value >= 0 && value <= most, what, "expected 64 pixels of 0..16, a label of 0..9");
-            if (k < PIXELS)
-                host_pixels[place[i]][k] = mpt_f16_from_f32((float)value / 16.0f);
-            else
-                host_labels[place[i]] = value;
-        }
-    fclose(f);
-}
-
 // the network -------------------------------------------------------------------------------------
 enum { W1, B1, W2, B2, TENSORS };
 
@@ -189,11 +153,11 @@ static mpt_f16 *param(int i) { return (mpt_f16 *)net.tensor[i].param; }
 static mpt_f16 *grad(int i) { return (mpt_f16 *)net.tensor[i].grad; }
 
 /* One line per tensor; uniform in -range .. range, a power of two. */
-static void add_tensor(int i, const char *name, size_t n, float range)
+static void add_tensor(int i, const char *name, size_t n, double range)
 {
     static float w[HIDDEN * PIXELS];
     mpt_tensor  *t = &net.tensor[i];
-    for (size_t k = 0; k < n; k++) w[k] = ((float)(random_bits() >> 8) / 8388608.0f - 1.0f) * range;
+    for (size_t k = 0; k < n; k++) w[k] = random_weight(range);
     t->name = name;
     t->n = n;
     t->master = device_copy(w, n);
@@ -206,19 +170,25 @@ static void add_tensor(int i, const char *name, size_t n, float range)
 
 static void build_network(void)
 {
+    static mpt_f16    pixels[MOST][PIXELS];
+    static int        labels[MOST];
     mpt_scaler_config config = mpt_scaler_preset(MPT_SCALER_MPT);
     mpt_scaler        scaler;
     config.init_scale = 16777216.0f;    /* 2^24: too high for FP16; a few skips bring it down */
     config.interval = 50;
-    need(mpt_scaler_init(&scaler, &config) == MPT_OK, "mpt_scaler_init", "the configuration is refused");
-    add_tensor(W1, "w1", HIDDEN * PIXELS, 0.25f);
-    add_tensor(B1, "b1", HIDDEN, 0.0f);
-    add_tensor(W2, "w2", OUTPUTS * HIDDEN, 0.25f);
-    add_tensor(B2, "b2", OUTPUTS, 0.0f);
+    must(mpt_scaler_init(&scaler, &config));
+    add_tensor(W1, "w1", HIDDEN * PIXELS, 0.25);
+    add_tensor(B1, "b1", HIDDEN, 0.0);
+    add_tensor(W2, "w2", OUTPUTS * HIDDEN, 0.25);
+    add_tensor(B2, "b2", OUTPUTS, 0.0);
     mpt_ok(mpt_cuda_list_create(gpu, &net.list, net.tensor, TENSORS));
     mpt_ok(mpt_cuda_state_create(gpu, &net.state, &scaler, 0.1f));
-    net.pixels = device_copy(host_pixels[0], MOST * PIXELS);
-    net.labels = device_copy(host_labels, MOST);
+    for (int i = 0; i < MOST; i++) {
+        store(pixels[i], MPT_F16, digits[i].x, PIXELS);     /* sixteenths: exact */
+        labels[i] = digits[i].label;
+    }
+    net.pixels = device_copy(pixels[0], MOST * PIXELS);
+    net.labels = device_copy(labels, MOST);
     net.x = device_zeros<mpt_f16>(BATCH * PIXELS);
     net.label = device_zeros<int>(BATCH);
     net.hidden = device_zeros<mpt_f16>(MOST * HIDDEN);
@@ -324,7 +294,7 @@ static double look(mpt_cuda_state *state, mpt_f16 *logits, cudaStream_t stream)
         for (int k = 1; k < DIGITS; k++)
             if (mpt_f32_from_f16(logits[i * OUTPUTS + k]) > mpt_f32_from_f16(logits[i * OUTPUTS + best]))
                 best = k;
-        right += best == host_labels[TRAIN + i];
+        right += best == digits[TRAIN + i].label;
     }
     return 100.0 * right / n;
 }
@@ -334,7 +304,10 @@ int main(int argc, char **argv)
     mpt_cuda_state *state;              /* page-locked, so that copies to it need not wait */
     mpt_f16        *logits;
     cudaStream_t    stream;
-    load_digits(argc > 1 ? argv[1] : "examples/data/digits.csv");
+    const char *path = argc > 1 ? argv[1] : "examples/data/digits.csv";
+    digits_load(path);
+    if (digits_count != MOST)
+        die(path, "expected 1797 digits");
     mpt_ok(mpt_cuda_create(&gpu, 0));
     mpt_ok(mpt_cuda_gemm_open(gpu, NULL, 0));
     build_network();
@@ -357,7 +330,8 @@ int main(int argc, char **argv)
                    (unsigned long long)state->scaler.skipped, (double)state->scaler.scale, state->step.norm,
                    accuracy);
     }
-    need(state->misuse == 0, "the device counted calls in a wrong order", "a bug in this example");
+    if (state->misuse)
+        die("the device counted calls in a wrong order", "a bug in this example");
 
     cuda_ok(cudaGraphExecDestroy(step));
     cuda_ok(cudaStreamDestroy(stream));

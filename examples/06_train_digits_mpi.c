@@ -13,57 +13,20 @@
  *   3. each rank checks the sum (for the norm), clips, and makes the same step on its own copy.
  *
  * At step 30 shard 3 overflows on purpose: its gradients become too large for FP16. */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
+#include "examples/digits.h"
 
 #include <mpi.h>
-#include <stdlib.h>
 
-enum { IN = 65, HIDDEN = 33, OUT = 10, SHARDS = 4, SHARD = 16, BATCH = SHARDS * SHARD };
-enum { MOST = 1800, EPOCHS = 6 };
-enum { N1 = (HIDDEN - 1) * IN, N2 = OUT * HIDDEN, NW = N1 + N2, OVERFLOWS_AT = 30 };
+enum { IN = DIGIT_PIXELS + 1, HIDDEN = 33, OUT = DIGIT_KINDS, N1 = (HIDDEN - 1) * IN, N2 = OUT * HIDDEN };
+enum { NW = N1 + N2, SHARDS = 4, SHARD = 16, BATCH = SHARDS * SHARD, EPOCHS = 6, OVERFLOWS_AT = 30 };
 
-static float    x[MOST][IN];
-static int      label[MOST];
 static float    master[NW], copy32[NW], momentum[NW];
 static mpt_f16  copy16[NW];
 static float    grad[SHARDS][NW], received[NW];
 static int      rank, ranks;
-
-static void fail(const char *why)
-{
-    fprintf(stderr, "06_train_digits_mpi: %s\n", why);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-    exit(1);
-}
-
-static void must(mpt_status status)
-{
-    if (status != MPT_OK)
-        fail(mpt_status_text(status));
-}
-
-/* One digit a line: 64 grey values 0..16 and the label. */
-static int load(const char *path)
-{
-    FILE *f = fopen(path, "r");
-    char  line[512];
-    int   n = 0;
-    if (!f)
-        fail("cannot open examples/data/digits.csv; run it from the top of the repository");
-    while (n < MOST && fgets(line, sizeof line, f)) {
-        char *p = line;
-        int   i;
-        if (line[0] < '0' || line[0] > '9')
-            continue;                                   /* a comment or a heading */
-        for (i = 0; i < IN - 1; i++, p += *p == ',')
-            x[n][i] = (float)strtol(p, &p, 10) / 16.0f;
-        x[n][IN - 1] = 1.0f;
-        label[n++] = (int)strtol(p, &p, 10);
-    }
-    (void)fclose(f);
-    return n;
-}
 
 static void forward(const float *in, float *hidden, float *out)
 {
@@ -133,7 +96,7 @@ static void add_shards(int mine)
     for (step = 1; step < ranks; step *= 2) {
         if (MPI_Sendrecv(sum, NW, MPI_FLOAT, rank ^ step, 0, received, NW, MPI_FLOAT, rank ^ step, 0,
                          MPI_COMM_WORLD, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-            fail("MPI_Sendrecv failed");
+            die("MPI_Sendrecv", "failed");
         add(sum, received);
     }
 }
@@ -171,15 +134,16 @@ int main(int argc, char **argv)
     mpt_sgd            sgd = {0.1f, 0.9f, 0.0f, 0u, 0u};
     mpt_tensor         shard[SHARDS], weights;
     unsigned long long hash, other = 0;
-    int                n, epoch, at, s, i, right = 0, mine, step = 0, same;
+    size_t             at, k;
+    int                epoch, s, i, right = 0, mine, step = 0, same;
     if (MPI_Init(&argc, &argv) != MPI_SUCCESS)
         return 1;
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     (void)MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks != 1 && ranks != 2 && ranks != 4)
-        fail("1, 2 or 4 ranks, please: there are four shards");
+    if (ranks != 1 && ranks != 2 && ranks != 4)         /* who exits here ends the other ranks, too */
+        die("ranks", "1, 2 or 4, please: there are four shards");
     mine = SHARDS / ranks;
-    n = load(argc > 1 ? argv[1] : "examples/data/digits.csv");
+    digits_load(argc > 1 ? argv[1] : "examples/data/digits.csv");
     memset(&local, 0, sizeof local);
     memset(&whole, 0, sizeof whole);
     must(mpt_scaler_init(&scaler, NULL));
@@ -190,21 +154,20 @@ int main(int argc, char **argv)
     weights.m = momentum;
     weights.param = copy16;
     weights.param_format = MPT_F16;
-    srand(1);
     for (i = 0; i < NW; i++)
-        master[i] = ((float)rand() / (float)RAND_MAX - 0.5f) * (i < N1 ? 0.25f : 0.35f);
+        master[i] = random_weight(i < N1 ? 0.125 : 0.175);
     must(mpt_publish(&weights, 1));
 
     for (epoch = 0; epoch < EPOCHS; epoch++)
-        for (at = 0; at + BATCH <= n - 400; at += BATCH) {
+        for (at = 0; at + BATCH <= digits_train; at += BATCH) {
             const float seed = mpt_scaler_scale(&scaler, 1.0f / BATCH);         /* 1 scale */
             must(mpt_f32_from_f16_n(copy32, copy16, NW));
             memset(grad, 0, sizeof grad);
             for (s = 0; s < mine; s++)                                          /* 2 backward */
                 for (i = 0; i < SHARD; i++) {
-                    const int k = at + (rank * mine + s) * SHARD + i;
-                    const int wrong = step == OVERFLOWS_AT && rank * mine + s == 3;
-                    backward(x[k], label[k], wrong ? seed * 1e4f : seed, grad[s]);
+                    const int    which = rank * mine + s, wrong = step == OVERFLOWS_AT && which == 3;
+                    const digit *d = &digits[at + (size_t)(which * SHARD + i)];
+                    backward(d->x, d->label, wrong ? seed * 100.0f : seed, grad[s]);
                 }
             must(mpt_check(&scaler, &local, shard, (size_t)mine));              /* 3 check, all ranks */
             must(mpt_step_combine(&scaler, &local, reduce, NULL));
@@ -221,20 +184,18 @@ int main(int argc, char **argv)
         }
 
     must(mpt_f32_from_f16_n(copy32, copy16, NW));
-    for (i = n - 400; i < n; i++) {
+    for (k = digits_train; k < digits_count; k++) {
         float hidden[HIDDEN], out[OUT];
-        int   k, best = 0;
-        forward(x[i], hidden, out);
-        for (k = 1; k < OUT; k++)
-            best = out[k] > out[best] ? k : best;
-        right += best == label[i];
+        forward(digits[k].x, hidden, out);
+        right += digit_best(out) == digits[k].label;
     }
     hash = weights_hash();
     (void)MPI_Allreduce(&hash, &other, 1, MPI_UNSIGNED_LONG_LONG, MPI_BXOR, MPI_COMM_WORLD);
     same = other == (ranks == 1 ? hash : 0u);           /* an even number of equal hashes */
     if (rank == 0)
-        printf("%d steps, %llu skipped, scale %.0f, %d of 400 right, weights %016llx, %s\n", step,
-               (unsigned long long)scaler.skipped, (double)scaler.scale, right, hash,
+        printf("%d steps, %llu skipped, scale %.0f, %d of %u right, weights %016llx, %s\n", step,
+               (unsigned long long)scaler.skipped, (double)scaler.scale, right,
+               (unsigned)(digits_count - digits_train), hash,
                same ? "the same on every rank" : "RANKS DIFFER");
     (void)MPI_Finalize();
     return same ? 0 : 1;

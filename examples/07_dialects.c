@@ -7,6 +7,7 @@
  * sinks from 2^20 to 2^6 and rises again; in the middle 60 batches hold a NaN that no scale cures, and at
  * the end nothing works any more. All dialects wait 20 good steps before they grow, so that something
  * happens; the rest are their defaults. */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
 
@@ -34,7 +35,7 @@ static const char *show(float scale, char *to, size_t n)
     const float m = frexpf(scale, &e);
     if (scale == 0.0f)
         (void)snprintf(to, n, "0");
-    else if (!mpti_f32_is_finite(scale))
+    else if (!isfinite(scale))
         (void)snprintf(to, n, "Inf");
     else if (m == 0.5f)
         (void)snprintf(to, n, "2^%d", e - 1);

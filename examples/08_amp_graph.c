@@ -7,24 +7,19 @@
  *
  * Options: --lists cuda|bf16|compact (cuda), --explain (every node's reason), --dot DIR (a drawing for
  * Graphviz, and PNG where `dot` is installed). The format of the files: examples/amp_graph_reader.h. */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
-#include "amp_graph_reader.h"
-#include <stdlib.h>
+#include "examples/amp_graph_reader.h"
+#include "examples/program.h"
 
 static const char *const shipped[] = {"examples/data/resnet_block.graph", "examples/data/lstm_cell.graph",
                                       "examples/data/transformer_layer.graph"};
 static const char *const modes[] = {"tensorflow", "min_cut"};
 static double            memory[1 << 18];
-static char              text[1 << 20];
+static char              text[1 << 20], names[1 << 20];
 static int               explain;
 static const char       *dot_dir;
-
-static void die(const char *what, const char *why)
-{
-    (void)fprintf(stderr, "08_amp_graph: %s: %s\n", what, why);
-    exit(1);
-}
 
 static void read_graph(mpt_graph *g, const char *path)
 {
@@ -41,7 +36,7 @@ static void read_graph(mpt_graph *g, const char *path)
     text[n] = 0;
     if (mpt_graph_init(g, memory, sizeof memory) != MPT_OK)
         die(path, "no memory");
-    why = amp_graph_read(g, text, &line);
+    why = amp_graph_read(g, names, sizeof names, text, &line);
     if (why) {
         (void)snprintf(where, sizeof where, "%s:%d", path, line);
         die(where, why);

@@ -7,54 +7,12 @@
  *
  * A 64-32-10 network learns 1797 real handwritten digits, built from mpt's typed ops: mpt_gemm, mpt_bias_add,
  * mpt_activate, mpt_cross_entropy. Policy float16 keeps its weights in FP16 as well: it is for study. */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
-#include <stdlib.h>
+#include "examples/digits.h"
 
-enum { PIXELS = 64, HIDDEN = 32, CLASSES = 10, BATCH = 32, DIGITS = 1797, TRAIN = 1500, EPOCHS = 20 };
-
-static float    pixels[DIGITS][PIXELS];
-static uint32_t label[DIGITS];
-static size_t   order[TRAIN];
-static uint64_t random_state;
-
-static void die(const char *what, const char *why)
-{
-    (void)fprintf(stderr, "09_policy_mlp: %s: %s\n", what, why);
-    exit(1);
-}
-
-static void must(mpt_status status, const char *call)
-{
-    if (status != MPT_OK)
-        die(call, mpt_status_text(status));
-}
-
-static void load_digits(void)
-{
-    const char *path = "examples/data/digits.csv";
-    FILE       *f = fopen(path, "r");
-    int         i, k, v;
-    if (!f)
-        die(path, "cannot read it (run this where examples/ is)");
-    for (i = 0; i < DIGITS; i++)
-        for (k = 0; k <= PIXELS; k++) {
-            if (fscanf(f, "%d%*[,\n]", &v) != 1 || v < 0 || v > 16)
-                die(path, "a line is damaged");
-            if (k < PIXELS)
-                pixels[i][k] = (float)v / 16.0f;
-            else
-                label[i] = (uint32_t)v;
-        }
-    (void)fclose(f);
-}
-
-static double random_unit(void)
-{
-    uint64_t z = (random_state += (uint64_t)0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * (uint64_t)0xbf58476d1ce4e5b9u;
-    return (double)(z >> 40) / 16777216.0;
-}
+enum { PIXELS = DIGIT_PIXELS, HIDDEN = 32, CLASSES = DIGIT_KINDS, BATCH = 32, EPOCHS = 20 };
 
 /* ---- an array in the format that the policy wants; room for F32 ---- */
 
@@ -71,9 +29,9 @@ static void put(array *a, const float *x, size_t n, mpt_format format)
 {
     a->format = stored(format);
     if (format == MPT_TF32)
-        must(mpt_quantize_n(a->room, x, n, MPT_TF32, NULL), "mpt_quantize_n");
+        must(mpt_quantize_n(a->room, x, n, MPT_TF32, NULL));
     else
-        must(mpt_encode_n(a->room, a->format, x, n), "mpt_encode_n");
+        store(a->room, a->format, x, n);
 }
 
 /* ---- the network ---- */
@@ -95,7 +53,7 @@ typedef struct net {
 static mpt_policy_answer ask(const mpt_policy *p, const char *op, mpt_format input)
 {
     mpt_policy_answer a;
-    must(mpt_policy_format(p, op, &input, 1, &a), "mpt_policy_format");
+    must(mpt_policy_format(p, op, &input, 1, &a));
     return a;
 }
 
@@ -111,25 +69,25 @@ static void publish(net *t)
     }
 }
 
+/* c = op(a) op(b) in row-major matrices without gaps. */
+static void product(mpt_trans op_a, mpt_trans op_b, size_t m, size_t n, size_t k, const array *a,
+                    const array *b, array *c)
+{
+    must(mpt_gemm(MPT_ROW_MAJOR, op_a, op_b, m, n, k, 1.0f, a->room, a->format, op_a == MPT_TRANS ? m : k,
+                  b->room, b->format, op_b == MPT_TRANS ? k : n, 0.0f, c->room, c->format, n, NULL, 0));
+}
+
 static void forward(net *t, const float *x, size_t rows)
 {
     layer *a = &t->l[0], *b = &t->l[1];
     put(&t->x, x, rows * PIXELS, t->matmul);
     t->z.format = t->h.format = t->hidden;
     t->logits.format = t->output;
-    must(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, rows, HIDDEN, PIXELS, 1.0f, t->x.room,
-                  t->x.format,
-                  PIXELS, a->weight.room, a->weight.format, HIDDEN, 0.0f, t->z.room, t->z.format, HIDDEN,
-                      NULL,
-                  0), "mpt_gemm");
-    must(mpt_bias_add(t->z.room, t->z.format, a->bias, MPT_F32, rows, HIDDEN), "mpt_bias_add");
-    must(mpt_activate(MPT_ACT_TANH, t->h.room, t->h.format, t->z.room, t->z.format, rows * HIDDEN),
-         "mpt_activate");
-    must(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, rows, CLASSES, HIDDEN, 1.0f, t->h.room,
-                  t->h.format,
-                  HIDDEN, b->weight.room, b->weight.format, CLASSES, 0.0f, t->logits.room, t->logits.format,
-                  CLASSES, NULL, 0), "mpt_gemm");
-    must(mpt_bias_add(t->logits.room, t->logits.format, b->bias, MPT_F32, rows, CLASSES), "mpt_bias_add");
+    product(MPT_NO_TRANS, MPT_NO_TRANS, rows, HIDDEN, PIXELS, &t->x, &a->weight, &t->z);
+    must(mpt_bias_add(t->z.room, t->z.format, a->bias, MPT_F32, rows, HIDDEN));
+    must(mpt_activate(MPT_ACT_TANH, t->h.room, t->h.format, t->z.room, t->z.format, rows * HIDDEN));
+    product(MPT_NO_TRANS, MPT_NO_TRANS, rows, CLASSES, HIDDEN, &t->h, &b->weight, &t->logits);
+    must(mpt_bias_add(t->logits.room, t->logits.format, b->bias, MPT_F32, rows, CLASSES));
 }
 
 static void backward(net *t, const uint32_t *right, size_t rows, float seed, float *loss)
@@ -137,23 +95,14 @@ static void backward(net *t, const uint32_t *right, size_t rows, float seed, flo
     layer *a = &t->l[0], *b = &t->l[1];
     t->d.format = t->dh.format = a->grad.format = b->grad.format = t->hidden;
     must(mpt_cross_entropy(t->logits.room, t->logits.format, right, rows, CLASSES, loss, t->d.room,
-                           t->d.format,
-                           seed), "mpt_cross_entropy");
-    must(mpt_gemm(MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, HIDDEN, CLASSES, rows, 1.0f, t->h.room, t->h.format,
-                  HIDDEN, t->d.room, t->d.format, CLASSES, 0.0f, b->grad.room, b->grad.format, CLASSES,
-                      NULL, 0),
-         "mpt_gemm");
-    must(mpt_bias_grad(b->bias_grad, MPT_F32, t->d.room, t->d.format, rows, CLASSES), "mpt_bias_grad");
-    must(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, rows, HIDDEN, CLASSES, 1.0f, t->d.room, t->d.format,
-                  CLASSES, b->weight.room, b->weight.format, CLASSES, 0.0f, t->dh.room, t->dh.format, HIDDEN,
-                  NULL, 0), "mpt_gemm");
+                           t->d.format, seed));
+    product(MPT_TRANS, MPT_NO_TRANS, HIDDEN, CLASSES, rows, &t->h, &t->d, &b->grad);
+    must(mpt_bias_grad(b->bias_grad, MPT_F32, t->d.room, t->d.format, rows, CLASSES));
+    product(MPT_NO_TRANS, MPT_TRANS, rows, HIDDEN, CLASSES, &t->d, &b->weight, &t->dh);
     must(mpt_activate_grad(MPT_ACT_TANH, t->dh.room, t->dh.format, t->dh.room, t->dh.format, t->z.room,
-                           t->z.format, rows * HIDDEN), "mpt_activate_grad");
-    must(mpt_gemm(MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, PIXELS, HIDDEN, rows, 1.0f, t->x.room, t->x.format,
-                  PIXELS, t->dh.room, t->dh.format, HIDDEN, 0.0f, a->grad.room, a->grad.format, HIDDEN,
-                      NULL, 0),
-         "mpt_gemm");
-    must(mpt_bias_grad(a->bias_grad, MPT_F32, t->dh.room, t->dh.format, rows, HIDDEN), "mpt_bias_grad");
+                           t->z.format, rows * HIDDEN));
+    product(MPT_TRANS, MPT_NO_TRANS, PIXELS, HIDDEN, rows, &t->x, &t->dh, &a->grad);
+    must(mpt_bias_grad(a->bias_grad, MPT_F32, t->dh.room, t->dh.format, rows, HIDDEN));
 }
 
 static void tensors_of(net *t, mpt_tensor *list)
@@ -177,17 +126,14 @@ static void tensors_of(net *t, mpt_tensor *list)
 
 static double accuracy(net *t)
 {
-    size_t i, k, right = 0;
+    size_t i, right = 0;
     float  logits[CLASSES];
-    for (i = TRAIN; i < DIGITS; i++) {
-        size_t best = 0;
-        forward(t, pixels[i], 1);
-        must(mpt_decode_n(logits, t->logits.format, t->logits.room, CLASSES), "mpt_decode_n");
-        for (k = 1; k < CLASSES; k++)
-            best = logits[k] > logits[best] ? k : best;
-        right += best == label[i];
+    for (i = digits_train; i < digits_count; i++) {
+        forward(t, digits[i].x, 1);
+        load(logits, t->logits.room, t->logits.format, CLASSES);
+        right += digit_best(logits) == digits[i].label;
     }
-    return (double)right / (double)(DIGITS - TRAIN);
+    return share(right, digits_count - digits_train);
 }
 
 static double train(const mpt_policy *p, float *scale, double *mean_loss)
@@ -199,7 +145,7 @@ static double train(const mpt_policy *p, float *scale, double *mean_loss)
     mpt_sgd    sgd;
     float      x[BATCH * PIXELS], loss = 0.0f;
     uint32_t   right[BATCH];
-    size_t     i, k, at;
+    size_t     order[DIGITS_MOST], i, k, at;
     int        epoch;
     memset(&t, 0, sizeof t);
     memset(&step, 0, sizeof step);
@@ -214,30 +160,23 @@ static double train(const mpt_policy *p, float *scale, double *mean_loss)
     random_state = 1;
     for (i = 0; i < 2; i++)
         for (k = 0; k < t.l[i].n_in * t.l[i].n_out; k++)
-            t.l[i].master[k] = (float)(random_unit() - 0.5) * (i ? 0.6f : 0.4f);
+            t.l[i].master[k] = random_weight(i ? 0.3 : 0.2);
     tensors_of(&t, list);
-    must(mpt_scaler_init(&scaler, NULL), "mpt_scaler_init");
-    for (i = 0; i < TRAIN; i++)
+    must(mpt_scaler_init(&scaler, NULL));
+    for (i = 0; i < digits_train; i++)
         order[i] = i;
     for (epoch = 0; epoch < EPOCHS; epoch++) {
         *mean_loss = 0.0;
-        for (i = TRAIN; i > 1; i--) {
-            const size_t j = (size_t)(random_unit() * (double)i), o = order[i - 1];
-            order[i - 1] = order[j];
-            order[j] = o;
-        }
-        for (at = 0; at + BATCH <= TRAIN; at += BATCH) {
-            for (i = 0; i < BATCH; i++) {
-                memcpy(x + i * PIXELS, pixels[order[at + i]], sizeof pixels[0]);
-                right[i] = label[order[at + i]];
-            }
+        shuffle(order, digits_train);
+        for (at = 0; at + BATCH <= digits_train; at += BATCH) {
+            digits_batch(order + at, BATCH, x, right);
             publish(&t);
             forward(&t, x, BATCH);
             backward(&t, right, BATCH, mpt_scaler_scale(&scaler, 1.0f), &loss);
-            *mean_loss += (double)loss * BATCH / TRAIN;
-            must(mpt_check(&scaler, &step, list, 4), "mpt_check");
-            must(mpt_sgd_step(&sgd, &step, list, 4), "mpt_sgd_step");
-            must(mpt_scaler_update(&scaler), "mpt_scaler_update");
+            *mean_loss += (double)loss * BATCH / (double)digits_train;
+            must(mpt_check(&scaler, &step, list, 4));
+            must(mpt_sgd_step(&sgd, &step, list, 4));
+            must(mpt_scaler_update(&scaler));
         }
     }
     publish(&t);
@@ -249,7 +188,7 @@ static void show(const mpt_policy *p, int numbers)
 {
     static const char *const ops[] = {"matmul", "bias_add", "tanh", "output", "loss"};
     const mpt_format         low = stored(ask(p, "matmul", MPT_F32).output);
-    double                   share, loss;
+    double                   right, loss;
     float                    scale;
     size_t                   i;
     printf("%s: compute %s, variables %s, output %s\n", p->name, mpt_format_get(p->compute)->name,
@@ -259,10 +198,10 @@ static void show(const mpt_policy *p, int numbers)
         printf("    %-9s %-4s -> %-4s  %s\n", ops[i], mpt_format_get(a.input)->name,
                mpt_format_get(a.output)->name, a.why);
     }
-    share = train(p, &scale, &loss);
-    printf("    learns the digits: %s\n", share > 0.85 ? "yes, more than 85% of those it never saw" : "no");
+    right = train(p, &scale, &loss);
+    printf("    learns the digits: %s\n", right > 0.85 ? "yes, more than 85% of those it never saw" : "no");
     if (numbers)
-        printf("    %.2f%% right, loss in the last epoch %.6f, loss scale %g\n", 100.0 * share, loss,
+        printf("    %.2f%% right, loss in the last epoch %.6f, loss scale %g\n", 100.0 * right, loss,
                (double)scale);
 }
 
@@ -272,12 +211,12 @@ int main(int argc, char **argv)
     const int   numbers = argc > 1 && !strcmp(argv[1], "--numbers");
     mpt_policy  p;
     size_t      i;
-    load_digits();
+    digits_load("examples/data/digits.csv");
     if (wanted && mpt_policy_find(wanted, &p) != MPT_OK)
         die(wanted, "MPT_POLICY names no policy");
     for (i = 0; mpt_policy_name(i); i++)
         if (!wanted || !strcmp(wanted, mpt_policy_name(i))) {
-            must(mpt_policy_find(mpt_policy_name(i), &p), "mpt_policy_find");
+            must(mpt_policy_find(mpt_policy_name(i), &p));
             show(&p, numbers);
         }
     return 0;

@@ -6,11 +6,10 @@
  * A network of ten layers is trained in FP32 for 400 steps, while mpt looks at its activation gradients
  * every 10 steps. What it reports is what would have happened in FP16: nothing here is rounded but by the
  * reports themselves. The arithmetic is that of 03_loss_scale.c, the same on every machine. */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
-
-#include <stdio.h>
-#include <stdlib.h>
+#include "examples/program.h"
 
 #define BATCH  64
 #define WIDTH  32
@@ -93,29 +92,6 @@ static void step(float rate)
             }
 }
 
-static FILE *open_in(const char *dir, const char *name)
-{
-    char path[512];
-    FILE *f;
-    if (!dir)
-        return NULL;
-    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
-    f = fopen(path, "w");
-    if (!f) {
-        (void)fprintf(stderr, "12_reports: cannot write %s\n", path);
-        exit(1);
-    }
-    return f;
-}
-
-static void close_or_die(FILE *f, const char *name)
-{
-    if (f && (ferror(f) | fclose(f))) {
-        (void)fprintf(stderr, "12_reports: cannot write %s\n", name);
-        exit(1);
-    }
-}
-
 /* One column of the heat map: what share of each layer's nonzero gradients FP16 would flush now. */
 static void write_heat(FILE *f, int now)
 {
@@ -133,7 +109,7 @@ static void train(const char *dir)
 {
     static char name[LAYERS][16];
     mpt_track   track[LAYERS];
-    FILE       *lines = open_in(dir, "track.jsonl"), *heat = open_in(dir, "heat.csv");
+    FILE       *lines = file_create(dir, "track.jsonl"), *heat = file_create(dir, "heat.csv");
     size_t      first;
     int         l, t;
     for (l = 0; l < LAYERS; l++) {
@@ -155,8 +131,8 @@ static void train(const char *dir)
                                   mpt_writer_file(stdout));
         step(1024.0f);
     }
-    close_or_die(lines, "track.jsonl");
-    close_or_die(heat, "heat.csv");
+    file_close(lines, "track.jsonl");
+    file_close(heat, "heat.csv");
     if (mpt_track_first(track, LAYERS, 0, &first) == MPT_OK)
         printf("   The first tensor to lose gradients to zero: %s, at step %llu.\n",
                track[first].name, (unsigned long long)(track[first].first_flushed - 1u));
@@ -203,7 +179,7 @@ static void show_updates(void)
 static void show_sums(const char *dir)
 {
     static mpt_sums s;
-    FILE           *f = open_in(dir, "growth.csv");
+    FILE           *f = file_create(dir, "growth.csv");
     uint64_t        next = 16;
     if (f)
         (void)mpt_sums_write(&s, MPT_STYLE_CSV_HEAD, "uniform", mpt_writer_file(f));
@@ -219,7 +195,7 @@ static void show_sums(const char *dir)
                              mpt_writer_file(stdout));
         next *= 2;
     }
-    close_or_die(f, "growth.csv");
+    file_close(f, "growth.csv");
 }
 
 /* The variance of numbers far from zero by the textbook's shortcut: E[x^2] - E[x]^2. */

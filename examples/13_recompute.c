@@ -11,23 +11,15 @@
  * The gradients are the same bits, on one condition: what is kept and what is computed again must have
  * been rounded alike. So the row handed to the next layer is the stored one, read back, in both passes.
  * The arithmetic is mpt's row calls, which give the same bits on every machine. */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
-
-#include <stdlib.h>
+#include "examples/program.h"
 
 enum { DEPTH = 36, WIDTH = 48, BATCH = 8, MATRIX = WIDTH * WIDTH };
 
 static mpt_format format;                               /* of activations, gradients and weights */
 static float      weights[DEPTH][MATRIX], grads[DEPTH][MATRIX], first[DEPTH][MATRIX], input[BATCH][WIDTH];
-
-static void must(mpt_status status, const char *call)
-{
-    if (status != MPT_OK) {
-        (void)fprintf(stderr, "13_recompute: %s: %s\n", call, mpt_status_text(status));
-        exit(1);
-    }
-}
 
 /* ---- where activations lie: rows of a batch in `format` ---- */
 
@@ -43,19 +35,19 @@ static void rows_init(rows *r, size_t layers)
     r->most = 0;
     r->memory = (char *)malloc(layers * r->bytes);
     if (!r->memory)
-        must(MPT_E_ARG, "malloc");
+        die("malloc", "out of memory");
 }
 
 static void put(rows *r, size_t slot, float x[BATCH][WIDTH])
 {
     const size_t end = (slot + 1) * r->bytes;
     r->most = end > r->most ? end : r->most;
-    must(mpt_encode_n(r->memory + slot * r->bytes, format, x[0], BATCH * WIDTH), "mpt_encode_n");
+    store(r->memory + slot * r->bytes, format, x[0], BATCH * WIDTH);
 }
 
 static void get(const rows *r, size_t slot, float x[BATCH][WIDTH])
 {
-    must(mpt_decode_n(x[0], format, r->memory + slot * r->bytes, BATCH * WIDTH), "mpt_decode_n");
+    load(x[0], r->memory + slot * r->bytes, format, BATCH * WIDTH);
 }
 
 /* ---- the network: x = relu(x W), DEPTH times ---- */
@@ -67,7 +59,7 @@ static void layer_forward(float x[BATCH][WIDTH], const float *w)
     for (b = 0; b < BATCH; b++) {
         memset(y, 0, sizeof y);
         for (i = 0; i < WIDTH; i++)
-            must(mpt_axpy_f32(y, x[b][i], w + i * WIDTH, WIDTH), "mpt_axpy_f32");
+            must(mpt_axpy_f32(y, x[b][i], w + i * WIDTH, WIDTH));
         for (i = 0; i < WIDTH; i++)
             x[b][i] = y[i] > 0.0f ? y[i] : 0.0f;
     }
@@ -81,10 +73,10 @@ static void layer_backward(float d[BATCH][WIDTH], float x[BATCH][WIDTH], const f
     memset(g, 0, MATRIX * sizeof *g);
     for (b = 0; b < BATCH; b++) {
         for (i = 0; i < WIDTH; i++) {
-            must(mpt_axpy_f32(g + i * WIDTH, x[b][i], d[b], WIDTH), "mpt_axpy_f32");
+            must(mpt_axpy_f32(g + i * WIDTH, x[b][i], d[b], WIDTH));
             to[i] = x[b][i] > 0.0f ? mpt_dot_f32(w + i * WIDTH, d[b], WIDTH) : 0.0f;
         }
-        must(mpt_quantize_n(d[b], to, WIDTH, format, NULL), "mpt_quantize_n");
+        must(mpt_quantize_n(d[b], to, WIDTH, format, NULL));
     }
 }
 
@@ -93,7 +85,7 @@ static size_t forward(rows *r, float x[BATCH][WIDTH], size_t from, size_t to, si
 {
     size_t l;
     for (l = from; l < to; l++) {
-        must(mpt_quantize_n(x[0], x[0], BATCH * WIDTH, format, NULL), "mpt_quantize_n");
+        must(mpt_quantize_n(x[0], x[0], BATCH * WIDTH, format, NULL));
         if ((l - from) % every == 0)
             put(r, (l - from) / every, x);
         layer_forward(x, weights[l]);
@@ -169,8 +161,7 @@ int main(void)
     printf("format  keep one in  bytes   of f32, all  layers forward  hash of gradients  same bits\n");
     for (f = 0; f < 2; f++) {
         format = formats[f];
-        must(mpt_quantize_n(weights[0], weights[0], DEPTH * MATRIX, format, NULL),
-             "mpt_quantize_n");
+        must(mpt_quantize_n(weights[0], weights[0], DEPTH * MATRIX, format, NULL));
         for (e = 0; e < sizeof every / sizeof *every; e++) {
             size_t       bytes;
             const size_t work = train_step(every[e], 0.125f, &bytes);

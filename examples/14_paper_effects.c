@@ -1,7 +1,7 @@
 /* 14_paper_effects.c -- what FP16 does to training, effect by effect, on real digits.
  *
  *     cc -O2 -I. examples/14_paper_effects.c -o 14_paper_effects -lm
- *     ./14_paper_effects                  from the top folder, under a minute; [SEEDS [FILE]], default 3
+ *     ./14_paper_effects                  from the top folder, under a minute; --seeds N, default 3
  *
  * "Mixed Precision Training" (arXiv 1710.03740) tells of three ways in which FP16 fails: activation
  * gradients become zero (its SSD network diverges until the loss is scaled by 8), small updates vanish
@@ -12,13 +12,13 @@
  *
  * A loss times 2^-k with a learning rate times 2^k is the same training in exact arithmetic, and in FP32;
  * it moves the gradients to where those of networks are that average over many more terms. */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
+#include "examples/digits.h"
 
-#include <stdlib.h>
-
-enum { PIXELS = 64, WIDTH = 64, CLASSES = 10, MAX_LAYERS = 6, MAX_BATCH = 64 };
-enum { MATRIX = (WIDTH + 1) * WIDTH, MAX_DIGITS = 1797, MAX_SEEDS = 10 };
+enum { PIXELS = DIGIT_PIXELS, WIDTH = 64, CLASSES = DIGIT_KINDS, MAX_LAYERS = 6, MAX_BATCH = 64 };
+enum { MATRIX = (WIDTH + 1) * WIDTH, MAX_SEEDS = 10 };
 
 typedef enum activation { TANH, SIGMOID } activation;
 
@@ -47,76 +47,6 @@ typedef struct run {
 } run;
 
 static int seeds = 3;
-static const char *data_path = "examples/data/digits.csv";
-
-static void die(const char *what, const char *why)
-{
-    (void)fprintf(stderr, "14_paper_effects: %s: %s\n", what, why);
-    exit(1);
-}
-
-static void must(mpt_status status, const char *call)
-{
-    if (status != MPT_OK)
-        die(call, mpt_status_text(status));
-}
-
-static uint64_t random_state;
-
-static double random_unit(void)
-{
-    uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (double)((z ^ (z >> 31)) >> 32) / 4294967296.0;
-}
-
-static void shuffle(size_t *a, size_t n)
-{
-    for (; n > 1; n--) {
-        const size_t j = (size_t)(random_unit() * (double)n), t = a[n - 1];
-        a[n - 1] = a[j];
-        a[j] = t;
-    }
-}
-
-static float  pixels[MAX_DIGITS][PIXELS];
-static size_t label[MAX_DIGITS], split[MAX_DIGITS], n_digits, n_train;
-
-static int parse_digit(const char *line, size_t digit)
-{
-    size_t k;
-    char  *end;
-    for (k = 0; k <= PIXELS; k++, line = end + 1) {
-        const long v = strtol(line, &end, 10);
-        if (end == line || v < 0 || v > (k < PIXELS ? 16 : CLASSES - 1) || (k < PIXELS && *end != ','))
-            return 0;
-        if (k < PIXELS)
-            pixels[digit][k] = (float)v / 16.0f;
-        else
-            label[digit] = (size_t)v;
-    }
-    return !end[strspn(end, " \r\n")];
-}
-
-static void load_digits(void)
-{
-    char  line[512];
-    FILE *f = fopen(data_path, "r");
-    if (!f)
-        die(data_path, "cannot open the digits");
-    for (n_digits = 0; n_digits < MAX_DIGITS && fgets(line, (int)sizeof line, f); n_digits++) {
-        if (!parse_digit(line, n_digits))
-            die(data_path, "a line is not 64 pixels of 0..16 and a label of 0..9");
-        split[n_digits] = n_digits;
-    }
-    (void)fclose(f);
-    if (n_digits < 10)
-        die(data_path, "too few digits");
-    random_state = 20240801;
-    shuffle(split, n_digits);
-    n_train = n_digits * 8 / 10;
-}
 
 /* ---- the network ---- */
 
@@ -135,16 +65,6 @@ typedef struct net {
 } net;
 
 static net t;
-
-static void store(void *dst, mpt_format format, const float *src, size_t n)
-{
-    must(mpt_encode_n(dst, format, src, n), "mpt_encode_n");
-}
-
-static void load(float *dst, const void *src, mpt_format format, size_t n)
-{
-    must(mpt_decode_n(dst, format, src, n), "mpt_decode_n");
-}
 
 static void net_init(const setup *s, const way *w, int seed)
 {
@@ -168,7 +88,7 @@ static void net_init(const setup *s, const way *w, int seed)
         p->master = w->storage == MPT_STORE_MASTER ? t.master[l] : NULL;
         p->extra = w->storage == MPT_STORE_KAHAN ? t.extra[l] : NULL;
         for (i = 0; i < p->n - t.size[l + 1]; i++)
-            t.master[l][i] = (float)((2.0 * random_unit() - 1.0) * range);
+            t.master[l][i] = random_weight(range);
         if (p->param)
             store(p->param, w->format, t.master[l], p->n);
     }
@@ -182,12 +102,12 @@ static void read_weights(float *dst, size_t l)
         memcpy(dst, t.master[l], t.weights[l].n * sizeof *dst);
 }
 
-static void forward(const size_t *digit, size_t count, float logits[][CLASSES])
+static void forward(const float *pixels, size_t count, float logits[][CLASSES])
 {
     float  w[MATRIX], x[WIDTH], y[WIDTH];
     size_t l, b, i;
     for (b = 0; b < count; b++)
-        store(t.in[0][b], t.w->format, pixels[digit[b]], PIXELS);
+        store(t.in[0][b], t.w->format, pixels + b * PIXELS, PIXELS);
     for (l = 0; l < t.s->layers; l++) {
         const size_t n_in = t.size[l], n_out = t.size[l + 1];
         read_weights(w, l);
@@ -207,18 +127,6 @@ static void forward(const size_t *digit, size_t count, float logits[][CLASSES])
     }
 }
 
-static void softmax_gradient(float z[CLASSES], size_t right, float seed)
-{
-    float  most = z[0], sum = 0.0f;
-    size_t k;
-    for (k = 1; k < CLASSES; k++)
-        most = z[k] > most ? z[k] : most;
-    for (k = 0; k < CLASSES; k++)
-        sum += z[k] = expf(z[k] - most);
-    for (k = 0; k < CLASSES; k++)
-        z[k] = (z[k] / sum - (k == right ? 1.0f : 0.0f)) * seed;
-}
-
 /* Round a row of activation gradients to the format; first, count what becomes of them. */
 static void round_gradient(float *row, size_t n, mpt_range *seen)
 {
@@ -228,13 +136,13 @@ static void round_gradient(float *row, size_t n, mpt_range *seen)
     load(row, low, t.w->format, n);
 }
 
-static void backward(const size_t *digit, float logits[][CLASSES], float seed, mpt_range *seen)
+/* From the gradient of the logits. */
+static void backward(float logits[][CLASSES], mpt_range *seen)
 {
     static float out[MAX_BATCH][WIDTH];
     float        w[MATRIX], g[MATRIX], x[WIDTH], d[WIDTH];
     size_t       l, b, i;
     for (b = 0; b < t.s->batch; b++) {
-        softmax_gradient(logits[b], label[digit[b]], seed);
         round_gradient(logits[b], CLASSES, seen);
         memcpy(out[b], logits[b], sizeof logits[b]);
     }
@@ -298,41 +206,43 @@ static void count_updates(run *r, float before[][MATRIX])
             }
 }
 
-static void train_batch(const size_t *digit, run *r)
+static void train_batch(const size_t *order, run *r)
 {
     static float logits[MAX_BATCH][CLASSES], before[MAX_LAYERS][MATRIX];
-    forward(digit, t.s->batch, logits);
-    backward(digit, logits,
-             mpt_scaler_scale(&t.scaler, ldexpf(1.0f / (float)t.s->batch, t.s->log2_loss)), &r->gradients);
-    must(mpt_check(&t.scaler, &t.step, t.weights, t.s->layers), "mpt_check");
+    const size_t n = t.s->batch;
+    float        pixels[MAX_BATCH * PIXELS], seed;
+    uint32_t     label[MAX_BATCH];
+    digits_batch(order, n, pixels, label);
+    forward(pixels, n, logits);
+    seed = mpt_scaler_scale(&t.scaler, ldexpf(1.0f, t.s->log2_loss));
+    must(mpt_cross_entropy(logits, MPT_F32, label, n, CLASSES, NULL, logits, MPT_F32, seed));
+    backward(logits, &r->gradients);
+    must(mpt_check(&t.scaler, &t.step, t.weights, t.s->layers));
     memcpy(before, t.param, sizeof before);
     if (t.w->eps > 0.0f)
         adam_f16(&t.adam);
     else
-        must(mpt_sgd_step(&t.sgd, &t.step, t.weights, t.s->layers), "mpt_sgd_step");
+        must(mpt_sgd_step(&t.sgd, &t.step, t.weights, t.s->layers));
     if (t.w->storage == MPT_STORE_NEAREST)
         count_updates(r, before);
-    must(mpt_scaler_update(&t.scaler), "mpt_scaler_update");
+    must(mpt_scaler_update(&t.scaler));
 }
 
-static double test_accuracy(void)
+static double test_accuracy(const size_t *order, size_t n)
 {
     float  logits[1][CLASSES];
-    size_t at, k, right = 0;
-    for (at = n_train; at < n_digits; at++) {
-        size_t best = 0;
-        forward(split + at, 1, logits);
-        for (k = 1; k < CLASSES; k++)
-            best = logits[0][k] > logits[0][best] ? k : best;
-        right += best == label[split[at]];
+    size_t k, right = 0;
+    for (k = 0; k < n; k++) {
+        forward(digits[order[k]].x, 1, logits);
+        right += digit_best(logits[0]) == digits[order[k]].label;
     }
-    return 100.0 * (double)right / (double)(n_digits - n_train);
+    return 100.0 * share(right, n);
 }
 
 static void train(const setup *s, const way *w, int seed, run *r)
 {
     mpt_scaler_config rule = mpt_scaler_preset(w->scale > 0.0f ? MPT_SCALER_STATIC : MPT_SCALER_MPT);
-    size_t            order[MAX_DIGITS], at;
+    size_t            order[DIGITS_MOST], at;
     int               epoch;
     memset(r, 0, sizeof *r);
     net_init(s, w, seed);
@@ -343,15 +253,16 @@ static void train(const setup *s, const way *w, int seed, run *r)
     t.adam.eps = w->eps;
     rule.init_scale = w->scale > 0.0f ? w->scale : 65536.0f;
     rule.interval = 200;
-    must(mpt_scaler_init(&t.scaler, &rule), "mpt_scaler_init");
-    must(mpt_range_init(&r->gradients, MPT_F16), "mpt_range_init");
-    memcpy(order, split, sizeof order);
+    must(mpt_scaler_init(&t.scaler, &rule));
+    must(mpt_range_init(&r->gradients, MPT_F16));
+    for (at = 0; at < digits_count; at++)
+        order[at] = at;
     for (epoch = 0; epoch < s->epochs; epoch++) {
-        shuffle(order, n_train);
-        for (at = 0; at + s->batch <= n_train; at += s->batch)
+        shuffle(order, digits_train);
+        for (at = 0; at + s->batch <= digits_train; at += s->batch)
             train_batch(order + at, r);
     }
-    r->accuracy = test_accuracy();
+    r->accuracy = test_accuracy(order + digits_train, digits_count - digits_train);
 }
 
 /* ---- the effects ---- */
@@ -392,11 +303,6 @@ static const way epsilons[] = {
     {"FP16 eps 1e-4",     MPT_F16,  1024.0f, MASTER, 1e-4f, 95.3},
 };
 
-static double percent(uint64_t part, uint64_t whole)
-{
-    return whole ? 100.0 * (double)part / (double)whole : 0.0;
-}
-
 static void print_setup(const char *title, const setup *s)
 {
     printf("\n%s\n  %u layers of %d, %s, weights %g/sqrt(n_in); batch %u, %d epochs; rate %g, momentum %g",
@@ -410,7 +316,7 @@ static void print_setup(const char *title, const setup *s)
 static void print_share(int known, uint64_t part, uint64_t whole)
 {
     if (known)
-        printf(" | %13.1f%%", percent(part, whole));
+        printf(" | %13.1f%%", 100.0 * share(part, whole));
     else
         printf(" | %14s", "-");
 }
@@ -454,18 +360,19 @@ static void effect_shares(void)
     size_t              i;
     int                 k;
     print_setup("Activation gradients that FP16 would lose, in percent of the nonzero ones", &shares);
-    must(mpt_range_init(&all, MPT_F16), "mpt_range_init");
+    must(mpt_range_init(&all, MPT_F16));
     for (k = 0; k < seeds; k++) {
         train(&shares, &scales[0], shares.first_seed + k * shares.seed_step, &r);
-        must(mpt_range_merge(&all, &r.gradients), "mpt_range_merge");
+        must(mpt_range_merge(&all, &r.gradients));
     }
     printf("  %-16s | %% lost   | study\n", "");
     for (i = 0; i < sizeof study / sizeof *study; i++) {
         mpt_range_choice c;
         char             title[24];
-        must(mpt_range_at_scale(&all, log2_scale[i], &c), "mpt_range_at_scale");
+        must(mpt_range_at_scale(&all, log2_scale[i], &c));
         (void)snprintf(title, sizeof title, "lost at x%ld", 1L << log2_scale[i]);
-        printf("  %-16s | %8.2f | %5.2f\n", title, percent(c.flushed, mpt_range_nonzero(&all)), study[i]);
+        printf("  %-16s | %8.2f | %5.2f\n", title, 100.0 * share(c.flushed, mpt_range_nonzero(&all)),
+               study[i]);
     }
 }
 
@@ -473,13 +380,11 @@ static void effect_shares(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        seeds = atoi(argv[1]);
-    if (argc > 3 || seeds < 1 || seeds > MAX_SEEDS)
-        die("usage", "14_paper_effects [SEEDS, 1 to 10 [FILE of digits]]");
-    if (argc > 2)
-        data_path = argv[2];
-    load_digits();
+    const char *data = "examples/data/digits.csv";
+    for ((void)argc, argv++; *argv; argv++)
+        if (!option_number(&argv, "--seeds", &seeds, MAX_SEEDS) && !option_text(&argv, "--data", &data))
+            option_end(*argv, "usage: 14_paper_effects [--seeds N, 1..10] [--data FILE of digits]\n");
+    digits_load(data);
     printf("%d seed%s; test accuracy in percent, mean; study: the number to compare with.\n", seeds,
            seeds > 1 ? "s" : "");
     effect_shares();

@@ -24,6 +24,8 @@
 
 typedef struct amp_reader {
     mpt_graph  *g;
+    char       *names;          /* room for the next one */
+    size_t      room;           /* its bytes */
     const char *at;             /* where in the text */
     int         line;
     const char *why;            /* NULL, or what is wrong in that line */
@@ -71,16 +73,18 @@ static const char *amp_word(amp_reader *r, char *buf, size_t cap)
     return n ? buf : NULL;
 }
 
-/* A copy in kept memory of the graph. */
+/* A copy that lives as long as the graph. */
 static const char *amp_keep(amp_reader *r, const char *word)
 {
     const size_t n = strlen(word) + 1;
-    char        *kept = (char *)mpti_graph_alloc(r->g, n, 1, 0);
-    if (!kept) {
-        (void)amp_bad(r, "out of memory");
+    char *const  kept = r->names;
+    if (n > r->room) {
+        (void)amp_bad(r, "no room for the names");
         return "";
     }
     memcpy(kept, word, n);
+    r->names += n;
+    r->room -= n;
     return kept;
 }
 
@@ -121,21 +125,22 @@ static uint64_t amp_number(amp_reader *r)
 #define AMP_UNKNOWN (-100)
 static uint32_t amp_type(amp_reader *r, uint32_t node)
 {
-    char     word[64];
-    uint32_t t;
-    int      fixed = 0;
+    char        word[64];
+    const char *name = "T";
+    uint32_t    t;
+    int         fixed = 0;
     if (amp_take(r, '/')) {
         if (!amp_word(r, word, sizeof word))
             (void)amp_bad(r, "a type's name is missing after /");
         fixed = amp_take(r, '!');
-    } else {
-        memcpy(word, "T", 2);
+        name = word;
     }
     for (t = r->g->nodes[node].first_type; t != MPT_GRAPH_NONE; t = r->g->types[t].next)
-        if (!strcmp(r->g->types[t].name, word))
+        if (!strcmp(r->g->types[t].name, name))
             break;
-    if (t == MPT_GRAPH_NONE &&
-        mpt_graph_type_add(r->g, node, amp_keep(r, word), AMP_UNKNOWN, 0u, &t) != MPT_OK) {
+    if (t == MPT_GRAPH_NONE && name == word)
+        name = amp_keep(r, word);
+    if (t == MPT_GRAPH_NONE && mpt_graph_type_add(r->g, node, name, AMP_UNKNOWN, 0u, &t) != MPT_OK) {
         (void)amp_bad(r, "out of memory");
         return 0;
     }
@@ -331,15 +336,19 @@ static void amp_formats(mpt_graph *g)
 }
 
 /* amp_graph_read -- build the graph that a text describes.
- *   g     in/out  initialised, empty; what it keeps of the text it copies
- *   text  in      ends with 0
- *   line  out     where it is wrong
+ *   g      in/out  initialised, empty
+ *   names  out     [room], for the names of nodes, ops, types and devices; lives as long as the graph.
+ *                  strlen(text) + 1 is always enough
+ *   text   in      ends with 0; may go when this returns
+ *   line   out     where it is wrong
  * Returns: NULL, or what is wrong. */
-static const char *amp_graph_read(mpt_graph *g, const char *text, int *line)
+static const char *amp_graph_read(mpt_graph *g, char *names, size_t room, const char *text, int *line)
 {
     amp_reader r;
     memset(&r, 0, sizeof r);
     r.g = g;
+    r.names = names;
+    r.room = room;
     amp_pass(&r, text, 0);
     if (!r.why)
         amp_pass(&r, text, 1);

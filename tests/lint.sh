@@ -2,7 +2,8 @@
 # lint.sh -- the style of the house, as far as a script can see it.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
-sources=$(ls ./*.h examples/*.c* examples/*/*.[ch] tests/*.h tests/*.c* tests/*/*.h tests/*/*.c* tests/*.sh)
+sources=$(ls ./*.h examples/*.h examples/*.c* examples/*/*.[ch] examples/*/*.cu tests/*.h tests/*.c* \
+    tests/*/*.h tests/*/*.c* tests/*.sh)
 headers='mpt_half.h mpt.h mpt_cuda.h'
 
 none() {    # none NAME COMMAND... -- passes if the command prints nothing
@@ -19,6 +20,8 @@ none "no tabs" grep -n "$(printf '\t')" $sources
 none "no trailing blanks" grep -nE ' +$' $sources
 # shellcheck disable=SC2086
 none "no unfinished marks" grep -nwE 'T[O]DO|F[I]XME|X[X]X|H[A]CK' $sources Makefile README.md
+
+none "examples use no private name" grep -rnE 'mpti_|MPTI_' examples
 
 # Every public function stands, alone or in a group without a blank line, right below its doc block.
 for header in $headers; do

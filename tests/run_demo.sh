@@ -1,5 +1,5 @@
 #!/bin/sh
-# run_demo.sh BUILD_DIR -- make demo in at most 60 s of processor time, its numbers tell the story, its
+# run_demo.sh BUILD_DIR -- make demo in at most 40 s of processor time, its numbers tell the story, its
 # pictures exist, and bad input is refused with nothing written.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
@@ -9,7 +9,7 @@ rm -rf "$out/demo" "$out/demo-times"
 check "make demo" sh -c 'make --no-print-directory B="$0" demo && times > "$0/demo-times"' "$out"
 took=$(awk 'NR == 2 { split($1, u, "[ms]"); split($2, s, "[ms]")
                       print int(60 * (u[1] + s[1]) + u[2] + s[2]) }' "$out/demo-times")
-if [ "${took:-99}" -le 60 ]; then pass "demo took $took s"; else fail "demo took $took s, 60 are allowed"; fi
+if [ "${took:-99}" -le 40 ]; then pass "demo took $took s"; else fail "demo took $took s, 40 are allowed"; fi
 check "the numbers tell the story" sh tests/check_demo.sh "$out/demo"
 if have gnuplot; then
     for picture in histogram accuracy; do

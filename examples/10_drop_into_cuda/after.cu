@@ -7,18 +7,18 @@
  * This file exists twice. before.cu knows nothing of mpt. In after.cu weights, activations and gradients are
  * FP16, with FP32 masters, a dynamic loss scale and the fused step of mpt_cuda.h, on the same stream and
  * without a wait. Data: examples/data/digits.csv, or the file named on the command line. */
-#include <stdio.h>
-#include <stdlib.h>
+#include "examples/digits.h"
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt_cuda.h"
 #include <cuda_runtime.h>
 
-#define IN     64
+#define IN     DIGIT_PIXELS
 #define HIDDEN 32
-#define OUT    10
+#define OUT    DIGIT_KINDS
 #define BATCH  64
 #define EPOCHS 20
-#define MOST   1797             /* digits in the file */
+#define MOST   DIGITS_MOST
 #define TRAIN  1408             /* 22 batches; the rest is for the test */
 #define TEST   (MOST - TRAIN)
 
@@ -84,20 +84,14 @@ __global__ void input_grad(real *dx, const real *dy, const real *w, const real *
     put(dx, k, get(x, k) > 0.0f ? sum : 0.0f);
 }
 
-static void fail(const char *what, const char *why)
-{
-    fprintf(stderr, "%s: %s\n", what, why);
-    exit(1);
-}
-
 static void check(cudaError_t e)
 {
-    if (e != cudaSuccess) fail("CUDA", cudaGetErrorString(e));
+    if (e != cudaSuccess) die("CUDA", cudaGetErrorString(e));
 }
 
 static void need(mpt_status status, const mpt_cuda *gpu)
 {
-    if (status != MPT_OK) fail(mpt_status_text(status), mpt_cuda_error_text(gpu));
+    if (status != MPT_OK) die(mpt_status_text(status), mpt_cuda_error_text(gpu));
 }
 
 /* Zeroed. */
@@ -109,13 +103,6 @@ static void *device(size_t bytes)
     return p;
 }
 
-static unsigned random_bits(void)
-{
-    static unsigned long long state = 2017;
-    state = state * 6364136223846793005ull + 1442695040888963407ull;
-    return (unsigned)(state >> 32);
-}
-
 /* One array of weights, with its gradient and momentum. */
 typedef struct weights {
     real  *w, *g;
@@ -123,11 +110,11 @@ typedef struct weights {
     int    n;
 } weights;
 
-static weights make(int n, float range)
+static weights make(int n, double range)
 {
     static float host[HIDDEN * IN];
     weights      t;
-    for (int i = 0; i < n; i++) host[i] = ((float)(random_bits() >> 8) / 8388608.0f - 1.0f) * range;
+    for (int i = 0; i < n; i++) host[i] = random_weight(range);
     t.w = (real *)device(n * sizeof(real));
     t.g = (real *)device(n * sizeof(real));
     t.m = (float *)device(n * sizeof(float));
@@ -151,23 +138,14 @@ static mpt_tensor tensor(const char *name, weights t)
 static real pixel[MOST][IN];
 static int  label[MOST];
 
-static void load(const char *path)
+static void read_digits(const char *path)
 {
-    static int place[MOST];
-    FILE      *f = fopen(path, "r");
-    if (!f) fail(path, "cannot open it");
+    digits_load(path);
+    if (digits_count != MOST) die(path, "expected 1797 digits");
     for (int i = 0; i < MOST; i++) {
-        const int j = (int)(random_bits() % (unsigned)(i + 1));
-        place[i] = place[j];
-        place[j] = i;
+        for (int k = 0; k < IN; k++) put(pixel[i], k, digits[i].x[k]);
+        label[i] = digits[i].label;
     }
-    for (int i = 0; i < MOST; i++)
-        for (int k = 0, v; k <= IN; k++) {
-            if (fscanf(f, k ? ",%d" : "%d", &v) != 1) fail(path, "expected 64 pixels and a label a line");
-            if (k < IN) put(pixel[place[i]], k, v / 16.0f);
-            else label[place[i]] = v;
-        }
-    fclose(f);
 }
 
 #define BLOCKS(n) ((n) + 127) / 128, 128, 0, stream
@@ -176,11 +154,11 @@ int main(int argc, char **argv)
 {
     static real  y[TEST * OUT];
     cudaStream_t stream;
-    load(argc > 1 ? argv[1] : "examples/data/digits.csv");
+    read_digits(argc > 1 ? argv[1] : "examples/data/digits.csv");
     check(cudaStreamCreate(&stream));
 
-    weights w1 = make(HIDDEN * IN, 0.25f), b1 = make(HIDDEN, 0.0f);
-    weights w2 = make(OUT * HIDDEN, 0.25f), b2 = make(OUT, 0.0f);
+    weights w1 = make(HIDDEN * IN, 0.25), b1 = make(HIDDEN, 0.0);
+    weights w2 = make(OUT * HIDDEN, 0.25), b2 = make(OUT, 0.0);
     real   *x = (real *)device(sizeof pixel), *h = (real *)device(MOST * HIDDEN * sizeof(real));
     real   *dy = (real *)device(BATCH * OUT * sizeof(real)),
            *dh = (real *)device(BATCH * HIDDEN * sizeof(real));

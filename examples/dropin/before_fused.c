@@ -8,12 +8,10 @@
  * rate * d * x from each weight as it goes. after_fused.c does the same to FP32 masters, row by row,
  * and keeps an FP16 copy of them, which is all that the forward and backward pass read.
  *
- * Data: examples/data/digits.csv, or the file named on the command line: 64 pixels of 0 to 16 and
- * the label, comma-separated, one digit per line. Every fifth line is kept for the test.
+ * Data: examples/data/digits.csv, or the file named on the command line; four fifths of it to train on.
  * Products in double are exact, the rate is a power of two: so that compilers agree on every digit. */
+#include "examples/digits.h"
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define IN     65               /* 64 pixels and a constant 1, whose weight is the bias */
 #define HIDDEN 33               /* 32 units and a constant 1 */
@@ -22,67 +20,10 @@
 #define N2     (OUT * HIDDEN)
 #define EPOCHS 10
 #define RATE   0.015625f
-#define MAX_DIGITS 4000
-
-typedef struct { float x[IN]; int label; } digit;
-static digit  train[MAX_DIGITS], test[MAX_DIGITS];
-static size_t train_count, test_count;
 
 static float w1[N1];            /* [32][IN] */
 static float w2[N2];            /* [OUT][HIDDEN] */
 static float h[HIDDEN], p[OUT];
-
-static int parse_line(const char *s, digit *d)
-{
-    char *end;
-    int   i;
-    for (i = 0; i < 65; i++, s = end + 1) {
-        const long v = strtol(s, &end, 10);
-        if (end == s || v < 0 || v > (i < 64 ? 16 : 9))
-            return 0;
-        if (i < 64 ? *end != ',' : *end != '\n' && *end != '\r' && *end != '\0')
-            return 0;
-        if (i < 64)
-            d->x[i] = (float)v / 16.0f;
-        else
-            d->label = (int)v;
-    }
-    d->x[64] = 1.0f;
-    return 1;
-}
-
-static int load(const char *path)
-{
-    FILE *f = fopen(path, "r");
-    char  line[512];
-    long  number = 0;
-    int   good = 1;
-    digit d;
-    if (!f) {
-        fprintf(stderr, "%s: cannot open (run from the repository root, or name the file)\n", path);
-        return 0;
-    }
-    while (good && number < MAX_DIGITS && fgets(line, sizeof line, f)) {
-        good = parse_line(line, &d);
-        if (++number % 5)
-            train[train_count++] = d;
-        else
-            test[test_count++] = d;
-    }
-    fclose(f);
-    if (!good)
-        fprintf(stderr, "%s:%ld: not 64 pixels (0 to 16) and a label (0 to 9)\n", path, number);
-    else if (!train_count || !test_count)
-        fprintf(stderr, "%s: %ld digits are too few to train and test with\n", path, number);
-    return good && train_count && test_count;
-}
-
-static float random_weight(float range)
-{
-    static unsigned long state = 1;
-    state = (state * 1664525u + 1013904223u) & 0xfffffffful;
-    return range * ((float)(state >> 8) / 8388608.0f - 1.0f);
-}
 
 static float dot(const float *w, const float *x, int n)
 {
@@ -144,15 +85,11 @@ static void learn(const digit *d)
 static double test_accuracy(void)
 {
     size_t n, right = 0;
-    for (n = 0; n < test_count; n++) {
-        int i, best = 0;
-        forward(&test[n]);
-        for (i = 1; i < OUT; i++)
-            if (p[i] > p[best])
-                best = i;
-        right += best == test[n].label;
+    for (n = digits_train; n < digits_count; n++) {
+        forward(&digits[n]);
+        right += digit_best(p) == digits[n].label;
     }
-    return 100.0 * (double)right / (double)test_count;
+    return 100.0 * share(right, digits_count - digits_train);
 }
 
 int main(int argc, char **argv)
@@ -160,23 +97,22 @@ int main(int argc, char **argv)
     int    i, epoch;
     size_t n;
 
-    if (!load(argc > 1 ? argv[1] : "examples/data/digits.csv"))
-        return 1;
+    digits_load(argc > 1 ? argv[1] : "examples/data/digits.csv");
     for (i = 0; i < N1; i++)
-        w1[i] = random_weight(0.125f);
+        w1[i] = random_weight(0.125);
     for (i = 0; i < N2; i++)
-        w2[i] = random_weight(0.175f);
+        w2[i] = random_weight(0.175);
 
     for (epoch = 1; epoch <= EPOCHS; epoch++) {
         double loss = 0.0;
-        for (n = 0; n < train_count; n++) {
-            forward(&train[n]);
-            loss -= log((double)p[train[n].label] + 1e-30);
-            learn(&train[n]);
+        for (n = 0; n < digits_train; n++) {
+            forward(&digits[n]);
+            loss -= log((double)p[digits[n].label] + 1e-30);
+            learn(&digits[n]);
         }
         if (epoch % 2 == 0)
             printf("epoch %2d  loss %.6f  test accuracy %.1f%%\n",
-                   epoch, loss / (double)train_count, test_accuracy());
+                   epoch, loss / (double)digits_train, test_accuracy());
     }
     return 0;
 }

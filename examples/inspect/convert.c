@@ -202,11 +202,11 @@ static void count_losses(step *p, const double *wanted, const double *got, size_
     size_t i;
     for (i = 0; i < n; i++) {
         const double x = wanted[i], y = got[i];
-        if (!mpti_f64_is_finite(x))
+        if (!isfinite(x))
             continue;
         p->flushed += x != 0.0 && y == 0.0;
         p->rounded += x != y;
-        if (!mpti_f64_is_finite(y))
+        if (!isfinite(y))
             continue;
         p->signal += x * x;
         p->noise += (x - y) * (x - y);
@@ -218,15 +218,14 @@ static size_t clamp(step *p, double *x, const double *got, size_t n, double most
 {
     size_t i, clamped = 0;
     for (i = 0; i < n; i++) {
-        const uint64_t u = mpti_f64_bits(x[i]);
-        if (mpti_f64_is_finite(got[i]) || mpt_classify(MPT_F64, u) <= MPT_CLASS_QUIET_NAN)
+        if (isfinite(got[i]) || isnan(x[i]))
             continue;
-        if (mpti_f64_is_finite(x[i])) {
+        if (isfinite(x[i])) {
             const double beyond = fabs(x[i]) - most;
             p->signal += x[i] * x[i] - most * most;     /* count_losses adds the rest */
             p->noise += beyond * beyond;
         }
-        x[i] = u >> 63 ? -most : most;
+        x[i] = signbit(x[i]) ? -most : most;
         clamped++;
     }
     return clamped;

@@ -20,7 +20,7 @@ static void well_typed(const mpt_graph *g)
 }
 
 /* Returns the bytes that casts move; all ones if the graph is refused. */
-static uint64_t one_mode(const char *text, unsigned char *room, size_t bytes, unsigned options,
+static uint64_t one_mode(const char *text, char *names, unsigned char *room, size_t bytes, unsigned options,
                          mpt_graph_mode mode)
 {
     mpt_graph         g;
@@ -28,6 +28,7 @@ static uint64_t one_mode(const char *text, unsigned char *room, size_t bytes, un
     mpt_graph_summary first, second;
     mpt_status        status;
     char              line[200];
+    const char       *why;
     int               at;
     uint32_t          t, nodes;
     o.mode = mode;
@@ -35,7 +36,9 @@ static uint64_t one_mode(const char *text, unsigned char *room, size_t bytes, un
     o.low = options & 4 ? MPT_BF16 : MPT_F16;
     o.device = options & 8 ? "gpu" : NULL;
     must(mpt_graph_init(&g, room, bytes) == MPT_OK);
-    if (amp_graph_read(&g, text, &at))
+    why = amp_graph_read(&g, names, strlen(text) + 1, text, &at);
+    must(!why || strcmp(why, "no room for the names"));
+    if (why)
         return ~(uint64_t)0;
     nodes = g.node_count;
     status = mpt_graph_rewrite(&g, &o, &first);
@@ -58,22 +61,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const unsigned options = size ? data[0] : 0u;
     const size_t   bytes = options & 16 ? 3000 + 100u * options : 200000;
     unsigned char *room;
-    char          *text;
+    char          *text, *names;
     uint64_t       painted, cut;
     if (size > 3000)
         return 0;
     room = (unsigned char *)malloc(bytes);
     text = (char *)malloc(size + 1);
-    must(room && text);
+    names = (char *)malloc(size + 1);
+    must(room && text && names);
     memcpy(text, data, size);
     text[size] = 0;
     if (size)
         memmove(text, text + 1, size);
-    painted = one_mode(text, room, bytes, options, MPT_GRAPH_TENSORFLOW);
-    cut = one_mode(text, room, bytes, options, MPT_GRAPH_MIN_CUT);
+    painted = one_mode(text, names, room, bytes, options, MPT_GRAPH_TENSORFLOW);
+    cut = one_mode(text, names, room, bytes, options, MPT_GRAPH_MIN_CUT);
     if (painted != ~(uint64_t)0 && cut != ~(uint64_t)0)
         must(cut <= painted);
     free(room);
     free(text);
+    free(names);
     return 0;
 }

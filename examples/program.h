@@ -1,0 +1,139 @@
+/* program.h -- what the larger examples need beside their story: errors, files, options, and random numbers
+ * that are the same on every machine. C99 that is C++ and CUDA, too; the last section is for programs that
+ * have included mpt.h before. Include it in one file of a program: it keeps the state of its generator. */
+#ifndef PROGRAM_H
+#define PROGRAM_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Libraries report, programs exit. */
+static inline void die(const char *what, const char *why)
+{
+    (void)fprintf(stderr, "%s: %s\n", what, why);
+    exit(1);
+}
+
+/* ---- files ---- */
+
+static inline FILE *file_create(const char *dir, const char *name)      /* no dir, no file: NULL */
+{
+    char  path[1024];
+    FILE *f = NULL;
+    if (!dir)
+        return NULL;
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", dir, name) < sizeof path)
+        f = fopen(path, "w");
+    if (!f)
+        die(path, "cannot write it (does the folder exist?)");
+    return f;
+}
+
+static inline void file_close(FILE *f, const char *name)
+{
+    if (f && (ferror(f) | fclose(f)))
+        die(name, "cannot write it");
+}
+
+/* ---- random numbers: splitmix64 ---- */
+
+static uint64_t random_state;                   /* set it to a seed, or go on from where it is */
+
+static inline double random_unit(void)          /* 0 up to, but not including, 1 */
+{
+    uint64_t z = (random_state += (uint64_t)0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * (uint64_t)0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * (uint64_t)0x94d049bb133111ebu;
+    return (double)((z ^ (z >> 31)) >> 32) / 4294967296.0;
+}
+
+static inline float random_weight(double range) /* -range to range */
+{
+    return (float)((2.0 * random_unit() - 1.0) * range);
+}
+
+static inline size_t random_below(size_t n) { return (size_t)(random_unit() * (double)n); }
+
+static inline void shuffle(size_t *a, size_t n)
+{
+    for (; n > 1; n--) {
+        const size_t j = random_below(n), last = a[n - 1];
+        a[n - 1] = a[j];
+        a[j] = last;
+    }
+}
+
+static inline double share(uint64_t part, uint64_t whole)
+{
+    return whole ? (double)part / (double)whole : 0.0;
+}
+
+/* ---- options ----
+ * Where *at stands in argv, is there this option with its value? Then take both, and return 1. */
+
+static inline int option_text(char ***at, const char *name, const char **to)
+{
+    if (strcmp(**at, name) || !(*at)[1])
+        return 0;
+    *to = *++*at;
+    return 1;
+}
+
+static inline int option_number(char ***at, const char *name, int *to, long most)      /* 1 to most */
+{
+    const char *text = "";
+    char       *end, **next = *at;
+    const long  n = option_text(&next, name, &text) ? strtol(text, &end, 10) : 0;
+    if (n < 1 || n > most || *end)
+        return 0;
+    *to = (int)n;
+    *at = next;
+    return 1;
+}
+
+/* For what no option took: help if that is asked for, or else what is wrong. */
+static inline void option_end(const char *name, const char *usage)
+{
+    const int help = !strcmp(name, "--help");
+    if (!help)
+        (void)fprintf(stderr, "%s: unknown, or its value missing or out of range\n", name);
+    (void)fputs(usage, help ? stdout : stderr);
+    exit(help ? 0 : 2);
+}
+
+#ifdef MPT_H
+/* ---- mpt ---- */
+
+#define must(call) must_be_ok((call), #call)
+
+static inline void must_be_ok(mpt_status status, const char *call)
+{
+    if (status != MPT_OK)
+        die(call, mpt_status_text(status));
+}
+
+/* Floats into an array of one of the three formats of training, and out of it. (mpt_encode_n and mpt_decode_n
+ * know all formats; a program with MPT_STATIC that names its own compiles in half the time.) */
+static inline void store(void *dst, mpt_format format, const float *src, size_t n)
+{
+    if (format == MPT_F16)
+        must(mpt_f16_from_f32_n((mpt_f16 *)dst, src, n));
+    else if (format == MPT_BF16)
+        must(mpt_bf16_from_f32_n((mpt_bf16 *)dst, src, n));
+    else
+        memcpy(dst, src, n * sizeof *src);
+}
+
+static inline void load(float *dst, const void *src, mpt_format format, size_t n)
+{
+    if (format == MPT_F16)
+        must(mpt_f32_from_f16_n(dst, (const mpt_f16 *)src, n));
+    else if (format == MPT_BF16)
+        must(mpt_f32_from_bf16_n(dst, (const mpt_bf16 *)src, n));
+    else
+        memcpy(dst, src, n * sizeof *dst);
+}
+#endif
+#endif
