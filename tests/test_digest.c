@@ -109,7 +109,7 @@ static void conversions(void)
                 const mpt_format_info *d = mpt_format_get(six[a]), *s = mpt_format_get(six[b]);
                 const size_t           skew = k % 5u, n = lengths[k];
                 fill_codes(in.bytes + skew * (size_t)s->bytes, six[b], n);
-                bypass_bytes = k % 2u ? 4096u : (size_t)32 << 20;
+                around_bytes = k % 2u ? 4096u : (size_t)32 << 20;
                 (void)mpt_convert_n(six[a], out.bytes + k % 3u * (size_t)d->bytes, six[b],
                                     in.bytes + skew * (size_t)s->bytes, n, NULL, NULL);
                 see_array(out.bytes + k % 3u * (size_t)d->bytes, n, (size_t)d->bytes);
@@ -119,7 +119,7 @@ static void conversions(void)
                     see_array(in.bytes, n, (size_t)d->bytes);
                 }
             }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 static void saturating(void)
@@ -166,12 +166,12 @@ static void stochastic(void)
         o.seed = 77u;
         o.stream = (unsigned)k;
         o.first_element = k % 4 ? (uint64_t)k * 3u : ((uint64_t)1 << 35) - 1000u;
-        bypass_bytes = k % 2 ? 4096u : (size_t)32 << 20;
+        around_bytes = k % 2 ? 4096u : (size_t)32 << 20;
         fill_codes(in.bytes, MPT_F32, MOST);
         (void)mpt_convert_n(k < 4 ? MPT_F16 : MPT_BF16, out.bytes, MPT_F32, in.bytes, MOST, &o, NULL);
         see_array(out.bytes, MOST, 2);
     }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 static void quantizing(void)
@@ -217,14 +217,14 @@ static void blocks(void)
                 in.f32[777] = mpti_f32_make(0x7fc00000u);
             memset(codes, 0, sizeof codes);
             memset(scales, 0, sizeof scales);
-            bypass_bytes = k % 2 ? 4096u : (size_t)32 << 20;
+            around_bytes = k % 2 ? 4096u : (size_t)32 << 20;
             (void)mpt_block_quantize_n((mpt_block)block, codes[1] + 3, scales[1] + 1, in.f32, n, &o);
             see_array(codes[1], 4200, 1);
             see_array(scales[1], 300, 1);
             (void)mpt_block_dequantize_n((mpt_block)block, out.f32 + 1, codes[1] + 3, scales[1] + 1, n, &o);
             see_array(out.f32 + 1, n, 4);
         }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 static void arithmetic(void)
@@ -236,7 +236,7 @@ static void arithmetic(void)
         const mpt_f16  *x = (const mpt_f16 *)in.bytes, *y = (const mpt_f16 *)other.bytes;
         const mpt_bf16 *u = (const mpt_bf16 *)in.bytes, *v = (const mpt_bf16 *)other.bytes;
         const size_t    n = k == 3 ? 83u : 8011u;
-        bypass_bytes = k % 2 ? 4096u : (size_t)32 << 20;
+        around_bytes = k % 2 ? 4096u : (size_t)32 << 20;
         fill_codes(in.bytes, MPT_F16, 2u * MOST);
         fill_codes(other.bytes, MPT_F16, 2u * MOST);
 #define SEE(call, p) (void)(call), see_array(p, n, 2)
@@ -250,7 +250,7 @@ static void arithmetic(void)
         SEE(mpt_bf16_fma_n(b, u, v, u + 9000, n), b);
 #undef SEE
     }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 // steps -------------------------------------------------------------------------------------------

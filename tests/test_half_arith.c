@@ -9,8 +9,8 @@
  * cross-multiplied (quotients: v * b with a; roots: v * v with a), and decides by the midpoint.
  * It needs insides, the kernels of each instruction set, and holds what it calls of the implementation. */
 #include <stddef.h>
-static size_t bypass_bytes = (size_t)32 << 20;  /* above this arrays are stored around the cache */
-#define MPTI_BYPASS_BYTES bypass_bytes
+static size_t around_bytes = (size_t)32 << 20;  /* above this arrays are stored around the cache */
+#define MPTI_BYPASS_BYTES around_bytes
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
@@ -1076,7 +1076,7 @@ TEST(arrays_around_the_cache_give_the_scalar_bits)
 {
     int    f, k;
     size_t i;
-    bypass_bytes = 0u;
+    around_bytes = 0u;
     for (f = 0; f < 2; f++)
         for (k = 0; k < 8; k++) {
             for (i = 0; i < BATCH; i++) {
@@ -1086,7 +1086,7 @@ TEST(arrays_around_the_cache_give_the_scalar_bits)
             }
             check_batch(f, BATCH);
         }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 /* Kernels look for NaN in many results at once: none among them, and one at each place, born or passed on. */
@@ -1131,7 +1131,7 @@ TEST(arrays_of_any_length_and_place)
                 for (k = 0; k < N_OPS; k++) {
                     const size_t    at = n % 7;
                     uint16_t *const out = out_d + 1 + n % 37;
-                    bypass_bytes = n % 2 ? 0u : (size_t)32 << 20;
+                    around_bytes = n % 2 ? 0u : (size_t)32 << 20;
                     for (i = 0; i < n + 48; i++) {
                         in_a[i] = (uint16_t)pick(&formats[f]);
                         in_b[i] = (uint16_t)pick(&formats[f]);
@@ -1160,7 +1160,7 @@ TEST(arrays_of_any_length_and_place)
                         break;
                     }
                 }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
     CHECK_EQ_I(mpt_f16_add_n(NULL, NULL, NULL, 0), MPT_OK);
     CHECK_EQ_I(call_n(0, N_ADD, out_d, in_a, NULL, NULL, 1), MPT_E_ARG);
     CHECK_EQ_I(call_n(0, N_MUL, NULL, in_a, in_b, NULL, 1), MPT_E_ARG);

@@ -10,9 +10,9 @@
 #endif
 #include <stddef.h>
 static int    last_path;                        /* what mpt_half.h may use at most */
-static size_t bypass_bytes = (size_t)32 << 20;  /* above this it stores around the cache */
+static size_t around_bytes = (size_t)32 << 20;  /* above this it stores around the cache */
 #define MPTI_LAST_PATH last_path
-#define MPTI_BYPASS_BYTES bypass_bytes
+#define MPTI_BYPASS_BYTES around_bytes
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
@@ -208,9 +208,9 @@ TEST(values) { all_inputs(); }
 
 TEST(values_stored_around_the_cache)
 {
-    bypass_bytes = 4096u;
+    around_bytes = 4096u;
     all_inputs();
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 TEST(values_whatever_the_control_register_says)
@@ -309,7 +309,7 @@ TEST(lengths_and_alignments)
                     memcpy(src, (unsigned char *)data.in + first % 8u * c->in, count * c->in);
                 else
                     memcpy(src, (unsigned char *)data.in + (MOST - 2u * room) * c->in + first, count * c->in);
-                bypass_bytes = n % 3u ? (size_t)32 << 20 : 4096u;
+                around_bytes = n % 3u ? (size_t)32 << 20 : 4096u;
                 memset(data.out, 0xa5, room * 8u);
                 c->judge(data.want, src, count);
                 (void)c->run(dst, src, count);
@@ -321,7 +321,7 @@ TEST(lengths_and_alignments)
                 CHECK_EQ_U_AT(k, 64u, count);
             }
     }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 TEST(in_place)
@@ -334,14 +334,14 @@ TEST(in_place)
             continue;
         c->judge(data.want, data.in, n);
         EACH_PATH(p) {
-            bypass_bytes = p % 2 ? 4096u : (size_t)32 << 20;
+            around_bytes = p % 2 ? 4096u : (size_t)32 << 20;
             memcpy(data.out, data.in, n * c->in);
             (void)c->run(data.out, data.out, n);
             mt_context(c->name, mpt_simd_name());
             check_same(c, data.in, n);
         }
     }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 /* Codes that kernels treat apart: zeros, ends of the subnormal and normal numbers, Inf, NaNs, quiet or
@@ -489,7 +489,7 @@ TEST(mxfp4_between_fences)
             EACH_PATH(p)
                 for (k = 0; k < 2u; k++) {
                     mt_context(packed ? "packed" : "bytes", mpt_simd_name());
-                    bypass_bytes = k ? 0u : (size_t)32 << 20;
+                    around_bytes = k ? 0u : (size_t)32 << 20;
                     memset(y - 64, 0xa5, 4u * n + 64u);
                     memset(codes, 0xa5, bytes);
                     (void)mpt_block_quantize_n(MPT_MXFP4, codes, scales, floats(x), n, &o);
@@ -500,7 +500,7 @@ TEST(mxfp4_between_fences)
                     CHECK_EQ_U(y[-1], 0xa5u);
                 }
         }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
     munmap(got, ARRAYS * (room + page));
 #else
     CHECK(1);
@@ -526,7 +526,7 @@ static void check_quantize(const mpt_format_info *f, size_t n)
 #if HAVE_CONTROL
             const uint64_t old = control_set(rounds ? 2u : 0u, rounds == 2 ? 5 : rounds);
 #endif
-            bypass_bytes = rounds == 2 ? 4096u : (size_t)32 << 20;
+            around_bytes = rounds == 2 ? 4096u : (size_t)32 << 20;
             memcpy(data.out, data.in, 4u * n);
             (void)mpt_quantize_as_n(floats(data.out), floats(rounds == 1 ? (void *)data.out : data.in), n, f,
                                     NULL);
@@ -536,7 +536,7 @@ static void check_quantize(const mpt_format_info *f, size_t n)
             mt_context(f->name, mpt_simd_name());
             check_same(&c, data.in, n);
         }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 TEST(quantize)
@@ -599,9 +599,9 @@ TEST(mxfp4)
             for (k = 0; k < 3u; k++) {
                 unsigned char *to = data.out + (64u - (uintptr_t)data.out % 64u) % 64u + aligned[k];
                 memset(data.out, 0xa5, sizeof data.out);
-                bypass_bytes = k < 2u ? 4096u : (size_t)32 << 20;
+                around_bytes = k < 2u ? 4096u : (size_t)32 << 20;
                 (void)mpt_block_dequantize_n(MPT_MXFP4, floats(to), codes[0], scales[0], n, &o);
-                bypass_bytes = (size_t)32 << 20;
+                around_bytes = (size_t)32 << 20;
                 CHECK(to == data.out || to[-1] == 0xa5u);
                 CHECK_EQ_U(to[4u * n], 0xa5u);
                 memmove(data.out, to, 4u * n);
@@ -647,10 +647,10 @@ TEST(stochastic)
 #if HAVE_CONTROL
             const uint64_t old = control_set(2u, round % 2 ? 5 : 1);
 #endif
-            bypass_bytes = round % 3 ? 4096u : (size_t)32 << 20;
+            around_bytes = round % 3 ? 4096u : (size_t)32 << 20;
             memset(data.out, 0xa5, sizeof data.out);
             (void)mpt_convert_n(c.to, to, MPT_F32, from, count, &o, NULL);
-            bypass_bytes = (size_t)32 << 20;
+            around_bytes = (size_t)32 << 20;
             CHECK(to == data.out || to[-1] == 0xa5u);
             CHECK_EQ_U(to[2u * count], 0xa5u);
             memmove(data.out, to, 2u * count);
