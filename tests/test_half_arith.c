@@ -10,7 +10,7 @@
  * It needs insides, the kernels of each instruction set, and holds what it calls of the implementation. */
 #include <stddef.h>
 static size_t around_bytes = (size_t)32 << 20;  /* above this arrays are stored around the cache */
-#define MPTI_BYPASS_BYTES around_bytes
+#define MPTI_AROUND_BYTES around_bytes
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "../mpt_half.h"

@@ -386,7 +386,7 @@ static mpt_opts some_options(void)
     o.overflow = (mpt_overflow)((random >> 8) % 3u);
     o.tininess = (mpt_tininess)((random >> 16) & 1u);
     o.flush = (unsigned)(random >> 20) & 3u;
-    o.nan = (mpt_nan_rule)((random >> 24) & 1u);
+    o.nan = (mpt_nan_mode)((random >> 24) & 1u);
     o.seed = mt_random();
     o.first_element = mt_random() >> (random >> 28) % 64u;
     o.stream = (uint32_t)mt_random();
@@ -474,7 +474,7 @@ TEST(convert_bad_arguments)
     o.overflow = (mpt_overflow)out_of_range(3);
     CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
     o.overflow = MPT_OVERFLOW_IEEE;
-    o.nan = (mpt_nan_rule)out_of_range(2);
+    o.nan = (mpt_nan_mode)out_of_range(2);
     CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
     o.nan = MPT_NAN_KEEP;
     o.tininess = (mpt_tininess)out_of_range(2);

@@ -22,7 +22,7 @@ TEST(philox_known_answers)
     size_t i, k;
     for (i = 0; i < COUNT_OF(known); i++) {
         const mpt_philox_words r =
-            mpt_philox_block(known[i].c[0], known[i].c[1], known[i].c[2], known[i].c[3],
+            mpt_philox4x32(known[i].c[0], known[i].c[1], known[i].c[2], known[i].c[3],
                              known[i].k[0] | (uint64_t)known[i].k[1] << 32);
         for (k = 0; k < 4u; k++)
             CHECK_EQ_U_AT(r.word[k], known[i].r[k], i);
@@ -35,7 +35,7 @@ TEST(philox_elements)
     uint64_t       i;
     for (i = 0; i < 1000u; i++) {
         const uint64_t element = mt_random() >> i % 64u;
-        const mpt_philox_words r = mpt_philox_block((uint32_t)(element >> 3), (uint32_t)(element >> 35), 5u,
+        const mpt_philox_words r = mpt_philox4x32((uint32_t)(element >> 3), (uint32_t)(element >> 35), 5u,
                                                     6u, seed);
         const uint32_t w = r.word[element % 4u];
         CHECK_EQ_U_AT(mpt_philox(seed, 5u, 6u, element), element % 8u < 4u ? w : w << 16 | w >> 16, element);

@@ -12,7 +12,7 @@
 static int    last_path;                        /* what mpt_half.h may use at most */
 static size_t around_bytes = (size_t)32 << 20;  /* above this it stores around the cache */
 #define MPTI_LAST_PATH last_path
-#define MPTI_BYPASS_BYTES around_bytes
+#define MPTI_AROUND_BYTES around_bytes
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
@@ -708,7 +708,7 @@ TEST(philox)
                 for (k = 0; k < n; k++) {
                     const uint64_t         at = firsts[i] + k;
                     const mpt_philox_words w =
-                        mpt_philox_block((uint32_t)at, (uint32_t)(at >> 32), 7u, 0xfedcba98u, seed);
+                        mpt_philox4x32((uint32_t)at, (uint32_t)(at >> 32), 7u, 0xfedcba98u, seed);
                     if (memcmp(words + 4u * k, w.word, sizeof w.word) != 0)
                         break;
                 }
