@@ -2288,14 +2288,16 @@ MPTI_IN_512 void mpti_e4m3_in_512(mpti_v16 *v, const unsigned char *p)
     v[3] = mpti_words_high_512(zero, y);
 }
 
-/* What is below float's last bit becomes one bit, in float's last place; then the conversion cuts. */
+/* Eight doubles rounded to odd: cut off, and the last bit set where that has changed the number. */
 MPTI_IN_512 mpti_w16 mpti_f64_8_512(mpti_v16 x)
 {
-    const mpti_q8 low = mpti_all_64_512(0x1fffffffu), last = mpti_all_64_512(0x20000000u);
-    mpti_w16      r;
-    __asm__("vptestmq {%1, %0, %%k1|k1, %0, %1}\n\tvporq {%2, %0, %0%{%%k1%}|%0%{k1%}, %0, %2}"
-            : "+v"(x) : "v"(low), "v"(last) : "k1");
+    const mpti_w16 last = {1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0};
+    mpti_v16       back;
+    mpti_w16       r;
     __asm__("vcvtpd2ps {%{rz-sae%}, %1, %0|%0, %1, %{rz-sae%}}" : "=v"(r) : "v"(x));
+    __asm__("vcvtps2pd {%{sae%}, %1, %0|%0, %1, %{sae%}}" : "=v"(back) : "v"(r));
+    __asm__("vcmppd {$12, %{sae%}, %2, %1, %%k1|k1, %1, %2, %{sae%}, 12}\n\t"
+            "vpord {%3, %0, %0%{%%k1%}|%0%{k1%}, %0, %3}" : "+v"(r) : "v"(x), "v"(back), "v"(last) : "k1");
     return r;
 }
 
