@@ -5728,8 +5728,9 @@ MPTI_IN_512 void mpti_from_mxfp4_512(float *to, const uint8_t *codes, uint32_t s
     const mpti_v16 words = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
     mpti_v16       x, y;
     if (packed) {
-        __asm__("vpermd {%2, %1, %0|%0, %1, %2}" : "=v"(x) : "v"(words), "m"(*(const mpti_v16_any *)(const void *)codes));
-        __asm__("vpermd {%2, %1, %0|%0, %1, %2}" : "=v"(y) : "v"(words + 2u), "m"(*(const mpti_v16_any *)(const void *)codes));
+        __asm__("vbroadcasti32x4 {%1, %0|%0, %1}" : "=v"(x) : "m"(*(const mpti_b16_any *)(const void *)codes));
+        __asm__(MPTI_OF_3("vpermd") : "=v"(y) : "v"(words + 2u), "v"(x));
+        __asm__(MPTI_OF_3("vpermd") : "=v"(x) : "v"(words), "v"(x));
         x >>= shifts;
         y >>= shifts;
     } else {
