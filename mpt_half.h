@@ -3879,8 +3879,8 @@ static mpti_philox_keys mpti_philox_schedule(uint64_t seed, uint32_t stream, uin
     return key;
 }
 
-/* The words of Philox for a tile of elements, from counter `block` on: four for each eight elements. Side by
- * side, which compilers vectorize. */
+/* The words of Philox for a tile of elements, from counter `block` on: four for each eight elements, so that the
+ * counter after 2^61 - 1 is 0. Side by side, which compilers vectorize. */
 enum { MPTI_COUNTERS = MPTI_TILE / 8 };
 static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_philox_keys *key)
 {
@@ -3888,7 +3888,7 @@ static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_phi
     uint32_t i, round;
     for (i = 0; i < MPTI_COUNTERS; i++) {
         c0[i] = (uint32_t)(block + i);
-        c1[i] = (uint32_t)((block + i) >> 32);
+        c1[i] = (uint32_t)((block + i) >> 32) & 0x1fffffffu;
         c2[i] = key->stream;
         c3[i] = key->step;
     }
