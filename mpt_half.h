@@ -2917,7 +2917,7 @@ MPTI_INLINE mpti_job mpti_job_of(mpti_kernel *kernel, void *dst, size_t out, con
     j.kernel = kernel;
     j.to = (unsigned char *)dst;
     j.from[0] = (const unsigned char *)src;
-    j.from[1] = j.from[2] = NULL;
+    j.from[1] = j.from[2] = j.from[0];      /* not there, but no NULL: 0 bytes are added to it */
     j.out = out;
     j.in[0] = in;
     j.in[1] = j.in[2] = 0;
@@ -3879,8 +3879,8 @@ static mpti_philox_keys mpti_philox_schedule(uint64_t seed, uint32_t stream, uin
     return key;
 }
 
-/* The words of Philox for a tile of elements, from counter `block` on: four for each eight elements, so that the
- * counter after 2^61 - 1 is 0. Side by side, which compilers vectorize. */
+/* The words of Philox for a tile of elements, from counter `block` on: four for each eight elements, so that
+ * the counter after 2^61 - 1 is 0. Side by side, which compilers vectorize. */
 enum { MPTI_COUNTERS = MPTI_TILE / 8 };
 static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_philox_keys *key)
 {
