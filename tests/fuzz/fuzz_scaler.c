@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     for (tries = 0, works = 0; !works && tries < 1000; tries++) {       /* at the floor everything works */
         works = (double)s.scale <= c.min_scale;
-        (void)mpt_scaler_record_cause(&s, works ? 0u : 1u + data[8] % 3u);
+        (void)mpt_scaler_record(&s, 0, works ? 0u : 1u + data[8] % 3u);
         must((mpt_scaler_update(&s) == MPT_OK) >= works);
         is_legal(&s);
     }
