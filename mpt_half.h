@@ -2288,14 +2288,16 @@ MPTI_IN_512 void mpti_e4m3_in_512(mpti_v16 *v, const unsigned char *p)
     v[3] = mpti_words_high_512(zero, y);
 }
 
-/* What is below float's last bit becomes one bit, in float's last place; then the conversion cuts. */
+/* Eight doubles rounded to odd: cut off, and the last bit set where that has changed the number. */
 MPTI_IN_512 mpti_w16 mpti_f64_8_512(mpti_v16 x)
 {
-    const mpti_q8 low = mpti_all_64_512(0x1fffffffu), last = mpti_all_64_512(0x20000000u);
-    mpti_w16      r;
-    __asm__("vptestmq {%1, %0, %%k1|k1, %0, %1}\n\tvporq {%2, %0, %0%{%%k1%}|%0%{k1%}, %0, %2}"
-            : "+v"(x) : "v"(low), "v"(last) : "k1");
+    const mpti_w16 last = {1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0};
+    mpti_v16       back;
+    mpti_w16       r;
     __asm__("vcvtpd2ps {%{rz-sae%}, %1, %0|%0, %1, %{rz-sae%}}" : "=v"(r) : "v"(x));
+    __asm__("vcvtps2pd {%{sae%}, %1, %0|%0, %1, %{sae%}}" : "=v"(back) : "v"(r));
+    __asm__("vcmppd {$12, %{sae%}, %2, %1, %%k1|k1, %1, %2, %{sae%}, 12}\n\t"
+            "vpord {%3, %0, %0%{%%k1%}|%0%{k1%}, %0, %3}" : "+v"(r) : "v"(x), "v"(back), "v"(last) : "k1");
     return r;
 }
 
@@ -2915,7 +2917,7 @@ MPTI_INLINE mpti_job mpti_job_of(mpti_kernel *kernel, void *dst, size_t out, con
     j.kernel = kernel;
     j.to = (unsigned char *)dst;
     j.from[0] = (const unsigned char *)src;
-    j.from[1] = j.from[2] = NULL;
+    j.from[1] = j.from[2] = j.from[0];      /* not there, but no NULL: 0 bytes are added to it */
     j.out = out;
     j.in[0] = in;
     j.in[1] = j.in[2] = 0;
@@ -3877,8 +3879,8 @@ static mpti_philox_keys mpti_philox_schedule(uint64_t seed, uint32_t stream, uin
     return key;
 }
 
-/* The words of Philox for a tile of elements, from counter `block` on: four for each eight elements. Side by
- * side, which compilers vectorize. */
+/* The words of Philox for a tile of elements, from counter `block` on: four for each eight elements, so that
+ * the counter after 2^61 - 1 is 0. Side by side, which compilers vectorize. */
 enum { MPTI_COUNTERS = MPTI_TILE / 8 };
 static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_philox_keys *key)
 {
@@ -3886,7 +3888,7 @@ static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_phi
     uint32_t i, round;
     for (i = 0; i < MPTI_COUNTERS; i++) {
         c0[i] = (uint32_t)(block + i);
-        c1[i] = (uint32_t)((block + i) >> 32);
+        c1[i] = (uint32_t)((block + i) >> 32) & 0x1fffffffu;
         c2[i] = key->stream;
         c3[i] = key->step;
     }
@@ -5726,8 +5728,9 @@ MPTI_IN_512 void mpti_from_mxfp4_512(float *to, const uint8_t *codes, uint32_t s
     const mpti_v16 words = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
     mpti_v16       x, y;
     if (packed) {
-        __asm__("vpermd {%2, %1, %0|%0, %1, %2}" : "=v"(x) : "v"(words), "m"(*(const mpti_v16_any *)(const void *)codes));
-        __asm__("vpermd {%2, %1, %0|%0, %1, %2}" : "=v"(y) : "v"(words + 2u), "m"(*(const mpti_v16_any *)(const void *)codes));
+        __asm__("vbroadcasti32x4 {%1, %0|%0, %1}" : "=v"(x) : "m"(*(const mpti_b16_any *)(const void *)codes));
+        __asm__(MPTI_OF_3("vpermd") : "=v"(y) : "v"(words + 2u), "v"(x));
+        __asm__(MPTI_OF_3("vpermd") : "=v"(x) : "v"(words), "v"(x));
         x >>= shifts;
         y >>= shifts;
     } else {
