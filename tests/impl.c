@@ -6,7 +6,7 @@
 #ifndef _WIN32
 #define MPTI_LAST_PATH last_path
 #endif
-#define MPTI_BYPASS_BYTES bypass_bytes
+#define MPTI_AROUND_BYTES bypass_bytes
 #define MPTI_STREAM_FROM stream_from
 #define MPT_IMPLEMENTATION
 #include "../mpt.h"

@@ -115,21 +115,21 @@ static void layer_gradient(layer *l, float size)
     size_t i;
     for (i = 0; i < l->t.n; i++) {
         const float g = random_unit() * size;
-        (void)mpt_encode_n((unsigned char *)l->a.grad + i * bytes_of(l->t.grad_format),
-                           l->t.grad_format, &g, 1);
+        (void)mpt_convert_n(l->t.grad_format, (unsigned char *)l->a.grad + i * bytes_of(l->t.grad_format),
+                            MPT_F32, &g, 1, NULL, NULL);
     }
 }
 
 static float element(const void *array, mpt_format f, size_t i)
 {
     float x;
-    (void)mpt_decode_n(&x, f, (const unsigned char *)array + i * bytes_of(f), 1);
+    (void)mpt_convert_n(MPT_F32, &x, f, (const unsigned char *)array + i * bytes_of(f), 1, NULL, NULL);
     return x;
 }
 
 static void element_set(void *array, mpt_format f, size_t i, float x)
 {
-    (void)mpt_encode_n((unsigned char *)array + i * bytes_of(f), f, &x, 1);
+    (void)mpt_convert_n(f, (unsigned char *)array + i * bytes_of(f), MPT_F32, &x, 1, NULL, NULL);
 }
 
 static uint16_t *code(void *array, size_t i) { return (uint16_t *)array + i; }
@@ -352,7 +352,7 @@ static void against_naive(size_t recipe, const struct form *form, size_t n, mpt_
 {
     optimizer o = optimizer_make(recipe), was;
     int       t;
-    mt_context(mpt_storage_text(form->storage), mpt_format_get(form->param)->name);
+    mt_context(mpt_storage_name(form->storage), mpt_format_get(form->param)->name);
     layer_make(&la, n, form->storage, form->param, grad, moments);
     memcpy(&lb.a, &la.a, sizeof la.a);
     layer_bind(&lb, n, form->storage, form->param, grad, moments);
@@ -439,7 +439,7 @@ static void against_book(size_t recipe, const struct form *form, mpt_format grad
     optimizer    o = optimizer_make(recipe);
     double       g[BOOK], worst = 0.0;
     int          t, i;
-    mt_context(mpt_storage_text(form->storage), mpt_format_get(form->param)->name);
+    mt_context(mpt_storage_name(form->storage), mpt_format_get(form->param)->name);
     layer_make(&la, BOOK, form->storage, form->param, grad, MPT_MOMENTS_F32);
     memset(&b, 0, sizeof b);
     CHECK_EQ_I(mpt_weights_get(&la.t, back), MPT_OK);
@@ -683,8 +683,8 @@ TEST(bad_tensors)
     CHECK_EQ_I(mpt_weights_get(NULL, la.a.grad), MPT_E_ARG);
     CHECK_EQ_I(mpt_weights_set(&la.t, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_weights_get(&la.t, NULL), MPT_E_ARG);
-    CHECK_EQ_S(mpt_storage_text(MPT_STORE_KAHAN), "Kahan");
-    CHECK_EQ_S(mpt_storage_text(MPT_STORAGE_COUNT), "unknown storage");
+    CHECK_EQ_S(mpt_storage_name(MPT_STORE_KAHAN), "Kahan");
+    CHECK_EQ_S(mpt_storage_name(MPT_STORAGE_COUNT), "unknown storage");
 }
 
 TEST(bad_hyperparameters)
@@ -785,7 +785,7 @@ static void adafactor_against_book(const struct form *form, size_t n, size_t col
     double        worst = 0.0;
     size_t        i;
     int           t;
-    mt_context(mpt_storage_text(form->storage), mpt_format_get(form->param)->name);
+    mt_context(mpt_storage_name(form->storage), mpt_format_get(form->param)->name);
     layer_make(&la, n, form->storage, form->param, grad, MPT_MOMENTS_F32);
     la.t.columns = columns;
     la.t.m = NULL;
@@ -1171,14 +1171,14 @@ TEST(subnormals_flushed)
         for (k = 0; k < 300; k++)
             *code(lb.a.grad, k) = 1u;               /* 2^-24, times 2^-16: 2^-40 */
         flush_subnormals(1);
-        CHECK_EQ_I(mpt_check(&s, &step, &lb.t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_check(&s, &step, &lb.t, 1, NULL), MPT_OK);
         flush_subnormals(0);
         CHECK(!step.found_inf && fabs(step.norm / (ldexp(1.0, -40) * sqrt(300.0)) - 1.0) <= 1e-6);
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
         *code(lb.a.grad, 7) = i % 2 ? 0x7c00u : 0xfe00u;
         (void)mpt_scaler_scale(&s, 1.0f);
         flush_subnormals(1);
-        CHECK_EQ_I(mpt_check(&s, &step, &lb.t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_check(&s, &step, &lb.t, 1, NULL), MPT_OK);
         flush_subnormals(0);
         CHECK(step.found_inf && step.bad_index == 7u);
     }
