@@ -935,6 +935,79 @@ TEST(adafactor_refuses)
     }
 }
 
+/* ---- the table of optimizers ---- */
+
+/* One step of a row of the table, with hyperparameters that need all it may need. */
+static mpt_status row_step(mpt_optimizer row, const mpt_tensor *t)
+{
+    mpt_step      step = checked(1.0f, 1.0f);
+    mpt_sgd       sgd = {0.1f, 0.9f, 0.0f, 0u, 0u};
+    mpt_adamw     adamw = mpt_adamw_defaults();
+    mpt_adam      adam = mpt_adam_defaults();
+    mpt_lamb      lamb = mpt_lamb_defaults();
+    mpt_lion      lion = mpt_lion_defaults();
+    mpt_adafactor adafactor = mpt_adafactor_defaults();
+    switch (row) {
+    case MPT_OPTIMIZER_SGD:       return mpt_sgd_step(&sgd, &step, t, 1);
+    case MPT_OPTIMIZER_ADAMW:     return mpt_adamw_step(&adamw, &step, t, 1);
+    case MPT_OPTIMIZER_ADAM:      return mpt_adam_step(&adam, &step, t, 1);
+    case MPT_OPTIMIZER_LAMB:      return mpt_lamb_step(&lamb, &step, t, 1);
+    case MPT_OPTIMIZER_LION:      return mpt_lion_step(&lion, &step, t, 1);
+    case MPT_OPTIMIZER_ADAFACTOR: return mpt_adafactor_step(&adafactor, &step, t, 1);
+    case MPT_OPTIMIZER_COUNT:
+    default:                      return MPT_E_DATA;
+    }
+}
+
+/* What the table says of an optimizer is what its step takes and what it refuses. */
+TEST(optimizers_need_what_their_rows_say)
+{
+    static const struct { mpt_optimizer row; const char *name; unsigned needs; int on_device; } rows[] = {
+        {MPT_OPTIMIZER_SGD, "sgd", MPT_NEEDS_M, 1},
+        {MPT_OPTIMIZER_ADAMW, "adamw", MPT_NEEDS_M | MPT_NEEDS_V, 1},
+        {MPT_OPTIMIZER_ADAM, "adam", MPT_NEEDS_M | MPT_NEEDS_V, 1},
+        {MPT_OPTIMIZER_LAMB, "lamb", MPT_NEEDS_M | MPT_NEEDS_V, 1},
+        {MPT_OPTIMIZER_LION, "lion", MPT_NEEDS_M, 1},
+        {MPT_OPTIMIZER_ADAFACTOR, "adafactor", MPT_NEEDS_FACTORS, 0},
+    };
+    size_t i;
+    CHECK_EQ_U(COUNT(rows), MPT_OPTIMIZER_COUNT);
+    CHECK(!mpt_optimizer_get(MPT_OPTIMIZER_COUNT) && !mpt_optimizer_get((mpt_optimizer)-1));
+    for (i = 0; i < COUNT(rows); i++) {
+        const mpt_optimizer_info *const info = mpt_optimizer_get(rows[i].row);
+        const unsigned                  v = MPT_NEEDS_V | MPT_NEEDS_FACTORS;
+        unsigned                        left_out;
+        CHECK_EQ_S(info->name, rows[i].name);
+        CHECK_EQ_U(info->needs, MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | rows[i].needs);
+        CHECK_EQ_I(info->on_device, rows[i].on_device);
+        mt_context(info->name, NULL);
+        for (left_out = 0; left_out < 32; left_out++) {     /* each set of arrays; by columns or not */
+            mpt_status status;
+            mpt_memory memory;
+            int        lacks;
+            layer_make(&la, 12, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+            if (left_out & 1u) la.t.master = NULL;
+            if (left_out & 2u) la.t.grad = NULL;
+            if (left_out & 4u) la.t.m = NULL;
+            if (left_out & 8u) la.t.v = NULL;
+            lacks = (left_out & 3u) || (left_out & 4u && info->needs & MPT_NEEDS_M) ||
+                    (left_out & 8u && info->needs & v);
+            if (left_out & 16u) la.t.columns = 4;
+            status = mpt_tensors_validate(&la.t, 1, info->needs, NULL);
+            CHECK_EQ_I(status, lacks                                         ? MPT_E_ARG
+                               : left_out & 16u && info->needs & MPT_NEEDS_V ? MPT_E_UNSUPPORTED
+                                                                             : MPT_OK);
+            CHECK_EQ_I(row_step(rows[i].row, &la.t), status);
+            if (status != MPT_OK)
+                continue;
+            CHECK_EQ_I(mpt_memory_report(&la.t, 1, info->needs, &memory), MPT_OK);
+            CHECK_EQ_U(memory.m, info->needs & MPT_NEEDS_M ? 12 * 4 : 0);
+            CHECK_EQ_U(memory.v, !(info->needs & v) ? 0 : left_out & 16u ? (12 / 4 + 4) * 4 : 12 * 4);
+            CHECK(memory.master == 12 * 4 && memory.grad == 12 * 4);
+        }
+    }
+}
+
 /* ---- arrays that overlap ---- */
 
 enum { KINDS = 6 };                                 /* master, param, extra, grad, m, v */
@@ -1250,6 +1323,7 @@ int main(int argc, char **argv)
     RUN(adafactor_follows_the_textbook);
     RUN_EXACT(adafactor_bits);
     RUN(adafactor_refuses);
+    RUN(optimizers_need_what_their_rows_say);
     RUN(overlap_is_found_in_any_list);
     RUN(overlap_is_refused_by_the_first_step);
     RUN(weights_do_not_come_from_themselves);
