@@ -972,7 +972,8 @@ TEST(optimizers_need_what_their_rows_say)
     };
     size_t i;
     CHECK_EQ_U(COUNT(rows), MPT_OPTIMIZER_COUNT);
-    CHECK(!mpt_optimizer_get(MPT_OPTIMIZER_COUNT) && !mpt_optimizer_get((mpt_optimizer)-1));
+    CHECK(!mpt_optimizer_get(MPT_OPTIMIZER_COUNT));
+    CHECK(!mpt_optimizer_get((mpt_optimizer)((int)MPT_OPTIMIZER_COUNT + 1)));
     for (i = 0; i < COUNT(rows); i++) {
         const mpt_optimizer_info *const info = mpt_optimizer_get(rows[i].row);
         const unsigned                  v = MPT_NEEDS_V | MPT_NEEDS_FACTORS;

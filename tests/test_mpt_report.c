@@ -228,7 +228,7 @@ TEST(every_source)
     floats_of_kind(0, 5000);
     for (i = 0; i < 5000; i++)
         doubles[i] = mpti_f64_make(i & 1u ? mt_random() : mpti_f64_bits((double)random_float(-60, 30)));
-    for (format = -1; format <= (int)MPT_FORMAT_COUNT + 1; format++) {
+    for (format = 0; format <= (int)MPT_FORMAT_COUNT + 1; format++) {
         const mpt_format       from = (mpt_format)format;
         const mpt_format_info *f = mpt_format_get(from);
         const int              bits = f ? f->bits : 32;
@@ -1004,7 +1004,7 @@ TEST(roundoff_from_every_source)
     for (i = 0; i < 8; i++)
         doubles[600 * i] = mpti_f64_make((uint64_t)(i & 1u) << 63 | (i < 2 ? 0u : UINT64_C(0x7ff) << 52) |
                                          (i < 4 ? 0u : i < 6 ? 1u : UINT64_C(1) << 51));
-    for (format = -1; format <= (int)MPT_FORMAT_COUNT + 1; format++) {
+    for (format = 0; format <= (int)MPT_FORMAT_COUNT + 1; format++) {
         const mpt_format       from = (mpt_format)format;
         const mpt_format_info *f = mpt_format_get(from);
         const int              bits = f ? f->bits : 32;
