@@ -2899,7 +2899,8 @@ MPTI_KERNEL_NEON(mpti_f16_from_f64_neon, 8, 2,
 
 /* ---- the driver ---- */
 
-/* What to run over arrays. An array that is not there has elements of 0 bytes: its pointer stays. */
+/* What to run over arrays. An array that is not there has elements of 0 bytes: its pointer, to what is there,
+ * stays. */
 typedef struct mpti_job {
     mpti_kernel         *kernel;
     unsigned char       *to;
@@ -2915,7 +2916,7 @@ MPTI_INLINE mpti_job mpti_job_of(mpti_kernel *kernel, void *dst, size_t out, con
     j.kernel = kernel;
     j.to = (unsigned char *)dst;
     j.from[0] = (const unsigned char *)src;
-    j.from[1] = j.from[2] = NULL;
+    j.from[1] = j.from[2] = j.from[0];
     j.out = out;
     j.in[0] = in;
     j.in[1] = j.in[2] = 0;
