@@ -2901,7 +2901,8 @@ MPTI_KERNEL_NEON(mpti_f16_from_f64_neon, 8, 2,
 
 /* ---- the driver ---- */
 
-/* What to run over arrays. An array that is not there has elements of 0 bytes: its pointer stays. */
+/* What to run over arrays. An array that is not there has elements of 0 bytes: its pointer, to what is there,
+ * stays. */
 typedef struct mpti_job {
     mpti_kernel         *kernel;
     unsigned char       *to;
