@@ -407,7 +407,7 @@ struct Run {
     void check(bool write_back)
     {
         const size_t n = host.size();
-        CHECK_EQ_I((write_back ? mpt_unscale : mpt_check)(&scaler, &step, host.data(), n), MPT_OK);
+        CHECK_EQ_I((write_back ? mpt_unscale : mpt_check)(&scaler, &step, host.data(), n, NULL), MPT_OK);
         OK((write_back ? mpt_cuda_unscale : mpt_cuda_check)(gpu.cuda, list, state, gpu.stream));
     }
     void clip(float max_norm)
