@@ -4118,7 +4118,10 @@ static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *f
     mpti_kernel           *kernel = brain ? mpti_bf16_stochastic_n : mpti_f16_stochastic_n;
     uint32_t               words[MPTI_TILE / 2] MPTI_ALIGNED;
     size_t                 i, past, count, rest, whole;
-    int                    how = 0, vectors = 0;
+    int                    how = 0;
+#if MPTI_X86
+    const int              vectors = mpti_path() >= MPTI_PATH_AVX512;
+#endif
     for (i = 0; i < n && (o->first_element + i) % 8u; i++) {
         const uint32_t u = (uint32_t)mpti_load_code(from + 4u * i, 4);
         const uint32_t random = mpt_philox(o->seed, o->stream, o->step, o->first_element + i);
@@ -4127,7 +4130,6 @@ static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *f
     past = (uintptr_t)(to + 2u * i) % 64u;
     count = past % 16u ? MPTI_TILE : MPTI_TILE - past / 2u;
 #if MPTI_X86
-    vectors = mpti_path() >= MPTI_PATH_AVX512;
     if (vectors)
         kernel = brain ? mpti_bf16_stochastic_512 : mpti_f16_stochastic_512;
     if (vectors && to != from && n > MPTI_AROUND_BYTES / 6u)
@@ -4158,7 +4160,6 @@ static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *f
     if (how & MPTI_AROUND)
         __asm__ volatile("sfence" : : : "memory");
 #endif
-    (void)vectors;
 }
 
 /* ---- any two formats ---- */
