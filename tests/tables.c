@@ -1,6 +1,6 @@
 /* tables.c -- prints the README's tables from the headers' own tables, and from calls that are compiled here:
  *
- *     tables formats|idioms|dialects|storages */
+ *     tables formats|idioms|dialects */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -98,21 +98,6 @@ static void idioms(void)
                             NULL));
 }
 
-static void storages(void)
-{
-    static const struct { mpt_storage id; const char *what; } rows[] = {
-        {MPT_STORE_MASTER, "FP32 weights persist; forward and backward read the 16-bit copy"},
-        {MPT_STORE_NEAREST, "16-bit weights alone: small updates are lost. For study"},
-        {MPT_STORE_STOCHASTIC, "16-bit weights, rounded stochastically: small updates survive on average"},
-        {MPT_STORE_KAHAN, "16-bit weights and a 16-bit rest that enters the next step"},
-        {MPT_STORE_SPLIT, "bf16 weights and the 16 bits that make them the FP32 weight, exactly"}};
-    size_t i;
-    printf("| storage | bytes per weight | what it is |\n|---|---|---|\n");
-    for (i = 0; i < sizeof rows / sizeof *rows; i++)
-        printf("| %s | %d | %s |\n", mpt_storage_name(rows[i].id),
-               rows[i].id == MPT_STORE_MASTER ? 6 : mpti_storage_needs(rows[i].id, 1) ? 4 : 2, rows[i].what);
-}
-
 int main(int argc, char **argv)
 {
     if (argc == 2 && !strcmp(argv[1], "formats"))
@@ -121,10 +106,8 @@ int main(int argc, char **argv)
         dialects();
     else if (argc == 2 && !strcmp(argv[1], "idioms"))
         idioms();
-    else if (argc == 2 && !strcmp(argv[1], "storages"))
-        storages();
     else {
-        fprintf(stderr, "usage: tables formats|idioms|dialects|storages\n");
+        fprintf(stderr, "usage: tables formats|idioms|dialects\n");
         return 2;
     }
     return 0;
