@@ -23,24 +23,28 @@
  * stay right but may differ in the last bit (the conversions of mpt_half.h do not).
  *
  * Contents (search for the mark):
- *   >>M1 configuration                                 >>M13 formulas, one element each, shared with the GPU
- *   >>M2 tensors                                       >>M14 implementation: tensors
- *   >>M3 range report                                  >>M15 implementation: reports
- *   >>M4 other reports                                 >>M16 implementation: scaler, check, clip
- *   >>M5 loss scaler                                   >>M17 implementation: FP8 delayed scaling
- *   >>M6 check, unscale, clip                          >>M18 implementation: optimizers, rows
- *   >>M7 FP8 delayed scaling                           >>M19 implementation: checkpoint
- *   >>M8 optimizers                                    >>M20 implementation: policy
- *   >>M9 rows, lint, memory                            >>M21 implementation: graph
- *   >>M10 checkpoint                                   >>M22 to add an optimizer, a scaler dialect, a report
- *   >>M11 precision policy                             >>M23 licence
- *   >>M12 graph rewrite                                >>M24 ops
- *                                                      >>M25 implementation: ops
+ *   >>M1 configuration                                 >>M16 implementation: tensors
+ *   >>M2 tensors                                       >>M17 implementation: scaler, check, clip
+ *   >>M3 loss scaler                                   >>M18 implementation: optimizers
+ *   >>M4 check, unscale, clip                          >>M19 implementation: FP8 delayed scaling
+ *   >>M5 optimizers                                    >>M20 implementation: checkpoint
+ *   >>M6 FP8 delayed scaling                           >>M21 implementation: lint, memory
+ *   >>M7 checkpoint                                    >>M22 implementation: reports
+ *   >>M8 lint, memory                                  >>M23 implementation: rows
+ *   >>M9 range report                                  >>M24 implementation: products, activations, losses
+ *   >>M10 other reports                                >>M25 implementation: policy
+ *   >>M11 rows                                         >>M26 implementation: graph
+ *   >>M12 products, activations, losses                >>M27 to add an optimizer, a scaler dialect, a report
+ *   >>M13 precision policy                             >>M28 history
+ *   >>M14 graph rewrite                                >>M29 licence
+ *   >>M15 core: the formulas, one element each, shared with the GPU
  */
 #if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPT_TRAIN_IMPLEMENTATION)
 #define MPT_TRAIN_IMPLEMENTATION
 #endif
 #include "mpt_half.h"   /* above the guard: a second include with MPT_IMPLEMENTATION still emits all */
+
+#ifndef MPT_ONLY_CONVERSIONS
 
 #ifndef MPT_H
 #define MPT_H
@@ -48,10 +52,31 @@
 #include <math.h>
 
 // >>M1 configuration ------------------------------------------------------------------------------
-/* MPT_NO_STDIO   define it to leave out the drawings, mpt_writer_file and with them <stdio.h>.
+/* Which file brings the implementation, MPT_DEF and MPT_SIMD: see mpt_half.h, >>H1.
+ *
+ * What to leave out: a part that is out has no declarations, so that its use is an error of the compiler.
+ * MPT_NO_FP8         >>M6
+ * MPT_NO_CHECKPOINT  >>M7
+ * MPT_NO_REPORTS     >>M9 and >>M10
+ * MPT_NO_OPS         >>M11 and >>M12
+ * MPT_NO_GRAPH       >>M13 and >>M14
+ * MPT_ONLY_TRAINING  all of these but MPT_NO_CHECKPOINT, and those of mpt_half.h
+ * MPT_NO_STDIO       the drawings, mpt_writer_file and what prints graphs, and with them <stdio.h>
+ * With MPT_ONLY_CONVERSIONS nothing of mpt.h is left.
+ *
+ * How:
  * MPT_MALLOC, MPT_FREE  both or none, where MPT_IMPLEMENTATION is: memory for graphs without an arena.
- * MPT_USE_CBLAS  mpt_gemm calls cblas_sgemm of <cblas.h> on FP32 panels; link the library.
- * MPT_STATIC, MPT_DEF, MPT_SIMD: see mpt_half.h. */
+ * MPT_USE_CBLAS         mpt_gemm calls cblas_sgemm of <cblas.h> on FP32 panels; link the library. */
+#ifdef MPT_ONLY_TRAINING
+#undef MPT_NO_FP8
+#undef MPT_NO_REPORTS
+#undef MPT_NO_OPS
+#undef MPT_NO_GRAPH
+#define MPT_NO_FP8
+#define MPT_NO_REPORTS
+#define MPT_NO_OPS
+#define MPT_NO_GRAPH
+#endif
 #ifndef MPT_NO_STDIO
 #include <stdio.h>
 #endif
@@ -178,7 +203,646 @@ MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst);
  * Exact: nearest-even.  Threads: one caller per list. */
 MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
 
-// >>M3 range report -------------------------------------------------------------------------------
+// >>M3 loss scaler --------------------------------------------------------------------------------
+/* What a dialect does, as bits: mpti_scaler_advance reads them, and nothing else tells dialects apart. */
+#define MPTI_MOVES        0x0001u   /* not static */
+#define MPTI_F64          0x0002u   /* the original keeps its scale in double (Python's float) */
+#define MPTI_F32_FACTOR   0x0004u   /* factors rounded to FP32 first; otherwise FP32(scale * FP64 factor) */
+#define MPTI_DIVIDE       0x0008u   /* backs off to scale / growth; config.backoff is not used */
+#define MPTI_KEEP_FINITE  0x0010u   /* growth to Inf is refused; otherwise the scale becomes Inf */
+#define MPTI_COUNT_FIRST  0x0020u   /* the count is compared before it counts: the period is interval + 1 */
+#define MPTI_AT_LEAST     0x0040u   /* grows at a count of `interval` or more; otherwise at exactly that */
+#define MPTI_BY_ITERATION 0x0080u   /* grows by the distance to the last bad step, modulo interval */
+#define MPTI_ONE_LATER    0x0100u   /* ... less one, and not at 0 */
+#define MPTI_BAD_COUNT    0x0200u   /* backs off at every `hysteresis`th bad step */
+#define MPTI_BAD_IN_ROW   0x0400u   /* ... of bad steps in a row */
+#define MPTI_PATIENT      0x0800u   /* the first hysteresis - 1 bad steps do not move the scale */
+#define MPTI_REARM_GOOD   0x1000u   /* ... and a good step restores them; otherwise growth does */
+#define MPTI_STAYS_AT_ONE 0x2000u   /* ... and their count stops at 1; otherwise it goes on below 0 */
+#define MPTI_MAY_RAISE    0x4000u   /* an error at the floor, with MPT_SCALER_RAISE */
+#define MPTI_RATE         0x8000u   /* backs off when bad steps per step reach the tolerance; raises */
+#define MPTI_OURS        0x10000u   /* the rule of the default dialect */
+#define MPTI_STEP_RULE (MPTI_MOVES | MPTI_KEEP_FINITE)
+#define MPTI_FLT_MIN 1.1754943508222875e-38
+#define MPTI_FLT_MAX 3.4028234663852886e+38
+
+/* One row per rule for the scale: enum, name, first scale, growth, backoff, interval, hysteresis, floor,
+ * cap, flags, rule bits; last: where it can get stuck. Numbers are the originals' defaults.
+ *   mpt              the default: see below
+ *   static           the scale never moves; a bad step is still skipped
+ *   pytorch          torch.amp.GradScaler and _amp_update_scale_
+ *   tensorflow       tf.keras.mixed_precision.LossScaleOptimizer of TensorFlow 2 (tf_keras)
+ *   tf_contrib       tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager; it has no defaults for
+ *                    the first scale and the interval, so those of tensorflow stand in
+ *   keras3           keras.optimizers.LossScaleOptimizer of Keras 3
+ *   flax             flax.training.dynamic_scale.DynamicScale
+ *   jmp              jmp.DynamicLossScale, as mindspore.amp; no default first scale: 2^15, as in its manual
+ *   apex             apex.amp.LossScaler; its floor is optional and off
+ *   apex_hysteresis  apex's update_scale_hysteresis kernel; it has no defaults: pytorch's, hysteresis 2
+ *   deepspeed_fused  FP16_Optimizer of DeepSpeed
+ *   deepspeed        DynamicLossScaler of DeepSpeed with the defaults of its configuration file; flags
+ *                    MPT_SCALER_CONSECUTIVE (off there) and MPT_SCALER_RAISE (on there)
+ *   megatron         DynamicGradScaler of Megatron-LM
+ *   fairseq          DynamicLossScaler of fairseq; interval 2^14 is that of one worker; the floor raises
+ *   paddle           paddle.amp.GradScaler */
+#define MPT_SCALER_DIALECTS(X)                                                                             \
+    X(MPT_SCALER_MPT, "mpt", 65536.0f, 2.0, 0.5, 2000, 2, 6.103515625e-05, 1099511627776.0, 0u,            \
+      MPTI_MOVES | MPTI_OURS, "nowhere: it says when no scale works")                                      \
+    X(MPT_SCALER_STATIC, "static", 1024.0f, 1.0, 1.0, 1, 1, 0.0, 0.0, 0u,                                  \
+      0u, "everywhere: it never moves")                                                                    \
+    X(MPT_SCALER_PYTORCH, "pytorch", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 0.0, 0u,                            \
+      MPTI_STEP_RULE, "at 0, after enough bad steps")                                                      \
+    X(MPT_SCALER_TENSORFLOW, "tensorflow", 32768.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                      \
+      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_AT_LEAST, "at 1, skipping in silence")         \
+    X(MPT_SCALER_TF_CONTRIB, "tf_contrib", 32768.0f, 2.0, 0.8, 2000, 2, 1.0, 0.0, 0u,                      \
+      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_AT_LEAST | MPTI_BAD_COUNT, "at 1, skipping in silence")      \
+    X(MPT_SCALER_KERAS3, "keras3", 32768.0f, 2.0, 0.5, 2000, 1, 0.0, 0.0, 0u,                              \
+      MPTI_MOVES | MPTI_F32_FACTOR, "at 0 and at Inf")                                                     \
+    X(MPT_SCALER_FLAX, "flax", 65536.0f, 2.0, 0.5, 2000, 1, MPTI_FLT_MIN, MPTI_FLT_MAX, 0u,                \
+      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_COUNT_FIRST, "at 2^-126, skipping in silence")                   \
+    X(MPT_SCALER_JMP, "jmp", 32768.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                                    \
+      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_DIVIDE, "at 1, skipping in silence")                         \
+    X(MPT_SCALER_APEX, "apex", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 16777216.0, 0u,                           \
+      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE, "at 0, after enough bad steps")                                 \
+    X(MPT_SCALER_APEX_HYSTERESIS, "apex_hysteresis", 65536.0f, 2.0, 0.5, 2000, 2, 0.0, 0.0, 0u,            \
+      MPTI_STEP_RULE | MPTI_PATIENT | MPTI_REARM_GOOD, "at 0; where every other step is bad")              \
+    X(MPT_SCALER_DEEPSPEED_FUSED, "deepspeed_fused", 65536.0f, 2.0, 0.5, 1000, 1, 1.0, 0.0, 0u,            \
+      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_ONE_LATER, "at 1, in silence")        \
+    X(MPT_SCALER_DEEPSPEED, "deepspeed", 65536.0f, 2.0, 0.5, 1000, 2, 1.0, 0.0, MPT_SCALER_RAISE,          \
+      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_PATIENT | MPTI_STAYS_AT_ONE |         \
+      MPTI_MAY_RAISE, "nowhere: it raises at 1 and ends the run")                                          \
+    X(MPT_SCALER_MEGATRON, "megatron", 4294967296.0f, 2.0, 0.5, 1000, 2, 1.0, 0.0, 0u,                     \
+      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_PATIENT, "at 1, skipping in silence, and at Inf")                \
+    X(MPT_SCALER_FAIRSEQ, "fairseq", 128.0f, 2.0, 0.5, 16384, 1, 1e-4, 0.0, 0u,                            \
+      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_RATE,                                 \
+      "nowhere: it raises at 1e-4 and ends the run")                                                       \
+    X(MPT_SCALER_PADDLE, "paddle", 65536.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                              \
+      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_BAD_COUNT | MPTI_BAD_IN_ROW, "at 1, skipping in silence")
+
+typedef enum mpt_scaler_dialect {
+#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) id,
+    MPT_SCALER_DIALECTS(MPTI_X)
+#undef MPTI_X
+    MPT_SCALER_DIALECT_COUNT
+} mpt_scaler_dialect;
+
+#define MPT_SCALER_RAISE       1u   /* deepspeed: a bad step at the floor is an error */
+#define MPT_SCALER_CONSECUTIVE 2u   /* deepspeed: a good step restores the hysteresis; else growth does */
+
+/* What one update goes by; static uses none of it but init_scale. */
+typedef struct mpt_scaler_config {
+    double   growth;            /* above 1 */
+    double   backoff;           /* above 0, below 1; tensorflow, jmp, apex, deepspeed, fairseq: not used,
+                                 * they divide by growth */
+    double   min_scale;         /* floor, 0: none; fairseq: the scale that raises; mpt: above 0 */
+    double   max_scale;         /* cap, 0: none; mpt: above 0 */
+    double   tolerance;         /* fairseq: share of bad steps up to which they only skip, 0 and more */
+    double   threshold;         /* fairseq: floor, 0: none */
+    float    init_scale;        /* finite, above 0 */
+    int32_t  interval;          /* good steps before the scale grows, 1 and more */
+    int32_t  dialect;           /* mpt_scaler_dialect */
+    int32_t  hysteresis;        /* the bad step that first moves the scale, 1 and more */
+    int32_t  patience;          /* mpt: bad steps at the floor before the verdict, 1 and more */
+    uint32_t flags;             /* MPT_SCALER_* or-ed */
+} mpt_scaler_config;
+
+/* What was bad in a step. */
+#define MPT_CAUSE_INF   1u      /* a gradient is Inf */
+#define MPT_CAUSE_NAN   2u      /* a gradient is NaN */
+#define MPT_CAUSE_RANGE 4u      /* a finite gradient whose unscaled value is beyond its format */
+
+/* What the updates so far say; anything but OK stays until the next good step. */
+#define MPT_VERDICTS(X)                                                                                    \
+    X(MPT_VERDICT_OK,       "no verdict")                                                                  \
+    X(MPT_VERDICT_OVERFLOW, "no scale works: gradients are Inf even at the smallest scale; the forward "   \
+                            "pass overflows, the loss diverges, or min_scale is too high")                 \
+    X(MPT_VERDICT_NAN,      "no scale works: gradients are NaN from the first scale down to the "          \
+                            "smallest; look for a NaN in data, weights or forward pass")                   \
+    X(MPT_VERDICT_RANGE,    "no scale works: gradients are finite, but unscaled they exceed the range "    \
+                            "of the format they are stored in")                                            \
+    X(MPT_VERDICT_RAISED,   "the dialect's original raises an error here and ends the run")
+
+typedef enum mpt_scaler_verdict {
+#define MPTI_X(id, text) id,
+    MPT_VERDICTS(MPTI_X)
+#undef MPTI_X
+    MPT_VERDICT_COUNT
+} mpt_scaler_verdict;
+
+/* mpt_verdict_text -- one English sentence for a verdict; "unknown verdict" for anything else.
+ * Returns: a string that lives forever.  Threads: any. */
+MPT_DEF const char *mpt_verdict_text(mpt_scaler_verdict verdict);
+
+/* The default dialect, mpt, cannot get stuck. All scales are powers of two in [min_scale, max_scale].
+ *
+ * Growth. After `interval` good steps the scale doubles (times growth), up to max_scale, and the
+ * hysteresis is whole again. A good step is one without Inf, NaN and without a gradient that unscaling
+ * or writing back takes out of range.
+ *
+ * Inf. A smaller scale may cure it. The first hysteresis - 1 such steps are only skipped; each further
+ * one backs off, until growth makes the hysteresis whole; so does one within 16 good steps of growth. So
+ * one bad batch costs no scale, and a scale at which some steps in every interval overflow does come down.
+ * After `patience` bad steps in a row at min_scale: verdict OVERFLOW, until a good step.
+ *
+ * NaN without any Inf. Either the scale's doing (an Inf of the backward pass met another, or a zero, before
+ * it reached a gradient), or of data, weights or the forward pass, which no scale cures. One step cannot
+ * tell; a lower scale can. Each NaN adds 64 to a suspicion, each good step takes 1; from the fourth in a row
+ * on, or at a rate of more than 1 in 64, a NaN backs off, by 1, 2, 4 ... factors, and so does one within 16
+ * good steps of a move upwards. The scale that the search began at is kept as `home`. Other NaN are skipped
+ * and move nothing, not even the count of good steps.
+ *   If good steps follow, the scale climbs back to home quickly, a factor each interval / 64 good steps;
+ *   each NaN that undoes a factor doubles that number, up to about interval / 8. Where the scale was at
+ *   fault it so settles below; where a few batches were, it is home again soon. Growth makes a new home.
+ *   If NaN still come at min_scale, `patience` times, the scale was not at fault: it returns to home, and
+ *   NaN at this scale and below no longer move it (home is cleared of suspicion). If they come in a row,
+ *   `patience` of them, verdict NAN, until a good step.
+ *   That lapses after `interval` good steps, 1000 at least, without a NaN, or 256 bad ones in a row, since
+ *   then something has changed and the search is worth its steps again.
+ *
+ * RANGE alone. The unscaled gradient does not fit its format: no scale cures that, so the scale stays, and
+ * after `patience` in a row the verdict is RANGE.
+ *
+ * Inf and NaN in one step count as Inf, and so does a bad step recorded without a cause.
+ * Defaults: 2^16 first, 2^-14 to 2^40, hysteresis 2, patience 4: from 2^16 to a verdict on all-bad steps
+ * takes 35, or 12 where they are NaN. */
+
+/* All state of a loss scale, without pointers: copy it, compare it with memcmp, checkpoint it. Read what
+ * you like; `scale` is the product of the rule, setting it by hand is not supported. */
+typedef struct mpt_scaler {
+    mpt_scaler_config config;
+    uint64_t updates;           /* calls of mpt_scaler_update so far */
+    uint64_t skipped;           /* those of them with found_inf */
+    uint64_t skipped_nan;       /* those of them with a NaN and no Inf, as far as causes were recorded */
+    double   wide;              /* the scale of the dialects that keep it in double; else a copy */
+    int64_t  iteration;         /* deepspeed, fairseq: their own count of steps */
+    int64_t  last_bad;          /* ... of the last bad one, -1 before */
+    int64_t  last_moved;        /* fairseq: ... of the last change of scale, -1 before */
+    float    scale;             /* now; multiply the loss by it (mpt_scaler_scale does) */
+    float    home;              /* mpt: where the scale climbs back to after a search */
+    float    cleared;           /* mpt: NaN at this scale and below are not the scale's doing; 0: none */
+    int32_t  good_steps;        /* since the scale last moved */
+    int32_t  bad_steps;         /* tf_contrib, paddle, fairseq: their count; mpt: in a row */
+    int32_t  hysteresis_left;
+    int32_t  suspicion;         /* mpt: 64 a NaN, one less each good step */
+    int32_t  climb;             /* mpt: good steps before a factor towards home */
+    int32_t  at_floor;          /* mpt: NaN at the lowest scale of a search */
+    int32_t  clean_steps;       /* mpt: good steps since the last NaN */
+    int32_t  floor_steps;       /* mpt: bad steps in a row at min_scale, or of RANGE */
+    uint32_t verdict;           /* mpt_scaler_verdict */
+    uint32_t found_inf;         /* since the last update: any bad gradient */
+    uint32_t cause;             /* since the last update: MPT_CAUSE_* or-ed */
+    uint32_t checks;            /* gradient checks since the last update */
+    uint32_t in_use;            /* mpt_scaler_scale was called at least once */
+    uint32_t climbed;           /* mpt: the last move was towards home */
+    int32_t  stride;            /* mpt: factors that the next NaN of a search takes off */
+} mpt_scaler;
+
+/* mpt_scaler_defaults -- the published defaults of a dialect, to change and pass to mpt_scaler_init.
+ * Returns: the configuration; for an unknown dialect one that mpt_scaler_init refuses.  Threads: any. */
+MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect);
+
+/* mpt_scaler_name -- the name of a dialect as in the table; "unknown" for anything else.  Threads: any. */
+MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect);
+
+/* mpt_scaler_init -- a scaler before its first step.
+ *   config  in  NULL for mpt_scaler_defaults(MPT_SCALER_MPT)
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or a value out of range (*s is kept); of mpt all of
+ * growth, backoff and scales must be powers of two, and init_scale within its limits. */
+MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config);
+
+/* mpt_scaler_scale -- multiply the loss, or the gradient that starts the backward pass, by the scale.
+ *   s  in/out  an initialised scaler; the first call puts it in use
+ *   x  in      loss, or one element of its gradient
+ * Returns: x * scale (FP32); a NaN for NULL or a scaler that was never initialised.
+ * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2. */
+static inline float mpt_scaler_scale(mpt_scaler *s, float x)
+{
+    if (!s || !mpti_f32_bits(s->config.init_scale))
+        return mpti_f32_make(0x7fc00000u);
+    s->in_use = 1u;
+    return x * s->scale;
+}
+
+/* mpt_scaler_record -- tell the scaler what a check of your own found (other ranks, a GPU, an
+ * optimizer that looks for itself), in place of mpt_check.
+ *   found_inf  in  nonzero: any gradient is bad
+ *   cause      in  MPT_CAUSE_* or-ed, which also tells of a bad gradient; 0 for a good step, or if it is not known
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (also for an unknown cause); MPT_E_ORDER before the first
+ * mpt_scaler_scale. */
+MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause);
+
+/* mpt_scaler_update -- grow or back off the loss scale after one step, once for all optimizers.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER if nothing was checked since the last update (then
+ *   nothing is changed). MPT_E_SCALE while no scale works: the update was made, s->verdict says why, and
+ *   training may go on if you expect the cause to go away; deepspeed and fairseq where they raise.
+ * Exact: as the original of the dialect, in its own arithmetic.  Parity: bit-exact host/device.
+ * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2; the originals. */
+MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
+
+// >>M4 check, unscale, clip -----------------------------------------------------------------------
+typedef enum mpt_stage {
+    MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED
+} mpt_stage;
+
+/* What is known of one optimizer's step: its own record, so that of two optimizers under one scaler a
+ * bad one skips only itself. Start from zero (mpt_step step = {0}); a later check reuses it. */
+typedef struct mpt_step {
+    uint64_t update;            /* scaler->updates + 1 at the check: which step this is about */
+    double   sumsq;             /* sum of the squares of the finite unscaled gradients */
+    double   norm;              /* global L2 norm of the unscaled gradients; +Inf if found_inf */
+    uint64_t inf_count;         /* gradients that are Inf ... */
+    uint64_t nan_count;         /* ... that are NaN ... */
+    uint64_t range_count;       /* ... that are finite, but not when unscaled and stored */
+    uint64_t bad_tensor;        /* the first of them: index of its tensor in the list ... */
+    uint64_t bad_index;         /* ... and of the element; 0 and 0 while there is none */
+    float    grad_factor;       /* turns what grad holds into the unscaled gradient */
+    float    clip_factor;       /* 1, or what mpt_clip made it */
+    uint32_t found_inf;         /* nonzero: skip this step, and do not let a schedule advance */
+    uint32_t stage;             /* mpt_stage */
+    uint32_t cause;             /* MPT_CAUSE_* or-ed, of all of them; 0 if none is bad */
+    uint32_t bad_cause;         /* MPT_CAUSE_* of the first */
+} mpt_step;
+
+/* The same for one tensor: see mpt_check. */
+typedef struct mpt_tensor_report {
+    uint64_t inf_count, nan_count, range_count;
+    uint64_t bad_index;         /* first bad element; 0 while there is none */
+    uint32_t bad_cause;         /* MPT_CAUSE_* of that one; 0: the tensor is good */
+    uint32_t reserved;          /* 0 */
+} mpt_tensor_report;
+
+/* mpt_check -- read all gradients once: found_inf, its cause, and the global norm of the gradient divided
+ * by the scale. Gradients are not changed; mpt_*_step unscales them on the fly. A gradient counts as bad
+ * if it, or its unscaled value, is Inf or NaN (a scale below 1 can overflow a finite one). Two tensors
+ * may share a gradient: it then counts twice, in the norm and among the bad. The record
+ * says which tensor and element was bad first, in the order of the list; nothing is read twice for that
+ * but a chunk of 16384 elements that holds a bad one, from cache.
+ *   s        in/out  in use; found_inf and cause are merged into it
+ *   step     out     the record that mpt_clip and mpt_*_step need
+ *   tensors  in      [count]; each needs grad
+ *   report   out     [count], what was bad in each tensor, or NULL; not written on an error
+ * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the
+ *   first mpt_scaler_scale and for a second check of the same step before the update. An error changes
+ *   nothing but step->found_inf, which it sets: who ignores the status skips the step.
+ * Exact: factor FP32(1 / FP64(scale)); squares and sum in double on a fixed tree.  Parity: bit-exact
+ *   host/device, whatever the thread count, vector width or grid.  Threads: one caller per scaler. */
+MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                             mpt_tensor_report *report);
+
+/* mpt_unscale -- the same in one pass that also writes the unscaled gradients back (each rounded to
+ * its format; one that overflows there counts as bad too), for optimizers of your own. If found_inf
+ * is set, do not use them. Otherwise as mpt_check, with one more MPT_E_ARG: two tensors whose gradients
+ * overlap would be divided twice. A list in the order of its addresses is tested for that in one pass. */
+MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                               mpt_tensor_report *report);
+
+/* mpt_steps_join -- let several records act as one: a bad one makes all skip, and each has the norm over
+ * all of them, so that one mpt_clip bound serves. For optimizers that must step together, and for a scale
+ * per tensor: a scaler, a list of one tensor and a record each, joined after their checks. A scale that
+ * is a power of two costs no rounding between the subnormals and the overflow of the gradient's format.
+ *   steps  in/out  [count], each checked and not stepped yet; their causes stay their own
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_ORDER; then nothing is changed.
+ * Exact: their sums of squares are added in order.  Threads: one caller. */
+MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count);
+
+/* The reduction of mpt_step_combine: replace values[0 .. n-1] by their sums over all ranks, the same bits
+ * on every rank. Returns 0, or anything else if it failed. */
+typedef int mpt_reduce_fn(void *user, double *values, size_t n);
+
+/* mpt_step_combine -- one decision over all ranks, in one reduction: a bad gradient anywhere makes every
+ * rank skip and back off, and the norm is that over all ranks. For ranks that each checked a part of the
+ * gradient of their own, or their own gradient before it is summed; who checked the same sum on every
+ * rank needs no call. Every rank must call it once per step, between check and step.
+ *   s       in/out  the scaler of the check; all ranks' scalers then make the same update
+ *   step    in/out  found_inf, cause, counts, sumsq and norm become those of all ranks; bad_tensor,
+ *                   bad_index and bad_cause stay those of this one
+ *   reduce  in      such as a call of MPI_Allreduce with MPI_SUM on n doubles
+ *   user    in      passed to it
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step; MPT_E_DATA
+ *   if the reduction failed: then step->found_inf is set, and no rank should go on. */
+MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn *reduce, void *user);
+
+/* mpt_accumulate -- dst.grad += src.grad, element by element, for k micro-batches in one step: run each
+ * with the same scale (it cannot change between updates), accumulate, then check, step and update once.
+ * Fold 1/k into the loss. FP32 accumulators lose least; in the gradient's own format each addition rounds
+ * to it, and a sum may overflow where its terms did not, which the check finds.
+ *   dst  in/out  [count]; each needs grad
+ *   src  in      [count]; the same sizes; formats may differ
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (also where a sum overlaps anything else), MPT_E_UNSUPPORTED; then
+ * nothing is changed.  Exact: one FP32 addition, rounded to the format of dst.
+ * Threads: one caller per list. */
+MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count);
+
+/* mpt_clip -- from here on the step scales all gradients by min(1, max_norm / norm).
+ *   max_norm  in  above 0; finite
+ * A bad step keeps factor 1: it is skipped anyway, and no Inf/Inf can make a NaN.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step.
+ * Source: Pascanu et al. 2013, section 3.2. */
+MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
+
+/* mpt_clip_apply -- multiply gradients that mpt_unscale wrote back by the clip factor, for optimizers
+ * of your own; the factor then is 1 again.
+ * Returns: MPT_OK.  Errors: as mpt_unscale; MPT_E_ORDER unless mpt_unscale came before. */
+MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count);
+
+/* mpt_clip_value -- limit each gradient that mpt_unscale wrote back to [-max_abs, max_abs]; the record's
+ * norm stays that before. A bad step is left alone.
+ *   max_abs  in  above 0; finite; in a format without it the next smaller number counts
+ * Returns: MPT_OK.  Errors: as mpt_clip_apply, and MPT_E_ARG for max_abs; then nothing is changed. */
+MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);
+
+// >>M5 optimizers ---------------------------------------------------------------------------------
+/* Every optimizer is a row: enum, name, the struct of its hyperparameters (mpt_sgd ...), what it needs of each
+ * tensor beside weight and gradient (SGD its m only with momentum), whether ONE pass over a tensor is all or it
+ * has its OWN, and whether mpt_cuda.h has it. The table drives the steps, their needs and the GPU's calls. */
+#define MPT_OPTIMIZERS(X)                                                                   \
+    X(MPT_OPTIMIZER_SGD,       sgd,       sgd,       MPT_NEEDS_M,               ONE, 1)     \
+    X(MPT_OPTIMIZER_ADAMW,     adamw,     adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)     \
+    X(MPT_OPTIMIZER_ADAM,      adam,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)     \
+    X(MPT_OPTIMIZER_LAMB,      lamb,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, OWN, 1)     \
+    X(MPT_OPTIMIZER_LION,      lion,      lion,      MPT_NEEDS_M,               ONE, 1)     \
+    X(MPT_OPTIMIZER_ADAFACTOR, adafactor, adafactor, MPT_NEEDS_FACTORS,         OWN, 0)
+
+/* The structs, in the order of a checkpoint: an even number of 32-bit fields and then t, so that they can be
+ * copied, compared and saved. */
+#define MPT_HYPERPARAMETERS(X) X(sgd) X(adamw) X(lion) X(adafactor)
+
+typedef enum mpt_optimizer {
+#define MPTI_X(id, name, hyper, needs, passes, device) id,
+    MPT_OPTIMIZERS(MPTI_X)
+#undef MPTI_X
+    MPT_OPTIMIZER_COUNT
+} mpt_optimizer;
+
+typedef struct mpt_optimizer_info {
+    const char *name;           /* "adamw" */
+    unsigned    needs;          /* MPT_NEEDS_* of each tensor, for mpt_tensors_validate and mpt_memory_report */
+    int         on_device;      /* nonzero: mpt_cuda.h has it */
+} mpt_optimizer_info;
+
+/* mpt_optimizer_get -- the facts of an optimizer.
+ * Returns: a pointer that lives forever; NULL for an unknown one.  Threads: any. */
+MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer);
+
+/* SGD.  g += weight_decay * w;  m = momentum * m + g;  w -= lr * (nesterov ? g + momentum * m : m). */
+typedef struct mpt_sgd {
+    float    lr;                /* 0 and more */
+    float    momentum;          /* 0 (then m is not needed) to below 1 */
+    float    weight_decay;      /* 0 and more */
+    uint32_t nesterov;          /* nonzero needs momentum above 0 */
+    uint64_t t;                 /* steps taken, skipped ones not counted */
+} mpt_sgd;
+
+/* AdamW.  w -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * w). */
+typedef struct mpt_adamw {
+    float    lr;                /* 0 and more */
+    float    beta1, beta2;      /* 0 to below 1 */
+    float    eps;               /* above 0 */
+    float    weight_decay;      /* 0 and more */
+    uint32_t reserved;          /* 0 */
+    uint64_t t;                 /* steps taken, skipped ones not counted */
+} mpt_adamw;
+
+/* Adam.  g += weight_decay * w;  w -= lr * m_hat / (sqrt(v_hat) + eps). */
+typedef mpt_adamw mpt_adam;
+
+/* LAMB.  r = m_hat / (sqrt(v_hat) + eps) + weight_decay * w;  w -= lr * (|w| / |r|) * r, with the norms of
+ * the whole tensor, and 1 for their ratio if one of them is 0. */
+typedef mpt_adamw mpt_lamb;
+
+/* Lion.  w -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w);
+ * m = beta2 * m + (1 - beta2) * g. */
+typedef struct mpt_lion {
+    float    lr;                /* 0 and more */
+    float    beta1, beta2;      /* 0 to below 1 */
+    float    weight_decay;      /* 0 and more */
+    uint64_t t;                 /* steps taken, skipped ones not counted */
+} mpt_lion;
+
+/* Adafactor.  1 - beta2 = t^-0.8; with columns: r = row means of g^2, c = column means, each averaged over
+ * time by beta2, and v = r * c / max(mean r, eps1); without: v = beta2 * v + (1 - beta2) * g^2.
+ * u = g / max(sqrt(v), eps1);  w = (1 - lr * weight_decay) * w - alpha * u / max(1, rms(u) / clip), where
+ * alpha = max(eps2, rms(w)) * min(lr, t^-0.5). On the host only; a tensor with columns set is refused by all
+ * others and by mpt_cuda.h, as one without v. */
+typedef struct mpt_adafactor {
+    float    lr;                /* 0 and more */
+    float    eps1;              /* 2^-60 and more */
+    float    eps2;              /* 0 and more */
+    float    clip;              /* above 0 */
+    float    weight_decay;      /* 0 and more */
+    uint32_t reserved;          /* 0 */
+    uint64_t t;                 /* steps taken, skipped ones not counted */
+} mpt_adafactor;
+
+/* mpt_adafactor_defaults -- lr 1e-2, eps1 2^-23, eps2 1e-3, clip 1, no weight decay. */
+MPT_DEF mpt_adafactor mpt_adafactor_defaults(void);
+
+/* mpt_adamw_defaults ... -- AdamW: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01; Adam the same
+ * without weight decay; LAMB with eps 1e-6; Lion: lr 1e-4, betas 0.9 and 0.99, no weight decay. No steps
+ * taken. */
+MPT_DEF mpt_adamw mpt_adamw_defaults(void);
+MPT_DEF mpt_adam mpt_adam_defaults(void);
+MPT_DEF mpt_lamb mpt_lamb_defaults(void);
+MPT_DEF mpt_lion mpt_lion_defaults(void);
+
+/* mpt_sgd_step, mpt_adamw_step ... -- one fused pass: unscale, clip, update the weights as the storage of
+ * each tensor says, write the low-precision copies. LAMB reads three times, for the norms, Adafactor four.
+ * If step->found_inf, nothing changes: not the weights, not the moments, not t and with t not the random
+ * bits; a schedule that reads t does not advance either.
+ *   o        in/out  hyperparameters and t
+ *   step     in/out  from mpt_check or mpt_unscale
+ *   tensors  in/out  [count], the list that was checked; each needs its weight and grad, m (SGD only with
+ *                    momentum; not Adafactor), v (all but SGD and Lion); beside a master, writes param where
+ *                    it is not NULL
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, or for a second
+ *   step on one check. On an error nothing is changed. (That the gradients are still those that were
+ *   checked is up to you: the record cannot see it.)
+ * Exact: every multiply-add is one fma; constants in double; moments in bf16 are rounded to nearest when
+ *   stored (LAMB and Adafactor use them so rounded).  Parity: bit-exact host/device.
+ * Threads: one caller per list.  Source: Sutskever et al. 2013 and PyTorch SGD; Kingma & Ba 2015;
+ * Loshchilov & Hutter 2019, algorithm 2; You et al. 2020, algorithm 2; Chen et al. 2023, algorithm 2;
+ * Shazeer & Stern 2018, algorithms 4 and 5, and PyTorch Adafactor. */
+MPT_DEF mpt_status mpt_sgd_step(mpt_sgd *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
+MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
+MPT_DEF mpt_status mpt_adam_step(mpt_adam *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
+MPT_DEF mpt_status mpt_lamb_step(mpt_lamb *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
+MPT_DEF mpt_status mpt_lion_step(mpt_lion *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
+MPT_DEF mpt_status mpt_adafactor_step(mpt_adafactor *o, mpt_step *step, const mpt_tensor *tensors,
+                                      size_t count);
+
+// >>M6 FP8 delayed scaling ------------------------------------------------------------------------
+#ifndef MPT_NO_FP8
+/* FP8 needs a scale of its own for each tensor. Delayed scaling takes it from the largest |x| ("amax") of the
+ * steps before, so that one pass converts: mpt_fp8_encode_n of step t multiplies by the scale and records
+ * amax, and mpt_fp8_update, once a step, makes the scales of step t + 1 of what was recorded. The loss scale
+ * of >>M3 stays what it is: this one is undone by the product that reads the tensor, with `inverse`.
+ * Source: NVIDIA Transformer Engine, recipe DelayedScaling. */
+typedef enum mpt_amax_choice {
+    MPT_AMAX_MAX,           /* the largest of the history */
+    MPT_AMAX_MOST_RECENT,   /* the last one */
+    MPT_AMAX_CHOICE_COUNT
+} mpt_amax_choice;
+
+typedef struct mpt_fp8_recipe {
+    mpt_format      format;     /* MPT_E4M3, forward: weights and activations; MPT_E5M2: gradients */
+    mpt_amax_choice choice;     /* which amax of the history counts */
+    uint32_t        length;     /* of the history in steps, 1 and more */
+    int32_t         margin;     /* binades of the format left unused, -32 .. 32 */
+    uint32_t        power_of_two;   /* nonzero: scales are rounded down to powers of two, and scale exactly */
+    uint32_t        drop_bad;   /* nonzero: an amax that is Inf or NaN is forgotten. Zero, as the original:
+                                   it keeps the scale still until it has left the history */
+} mpt_fp8_recipe;
+
+/* The scales of some tensors: your arrays. On the GPU the same struct with pointers to device memory. Many
+ * ranks: reduce amax by maximum before the update, as 32-bit unsigned integers so that NaN wins too. */
+typedef struct mpt_fp8_scaling {
+    mpt_fp8_recipe recipe;
+    uint64_t       count;
+    float         *scale;       /* [count] multiply with it before the conversion */
+    float         *inverse;     /* [count] 1 / scale, for the product: a_scale, b_scale of mpt_gemm_args */
+    float         *amax;        /* [count] largest |x| since the last update */
+    float         *history;     /* [count][length] the amax of earlier steps, the last one last */
+} mpt_fp8_scaling;
+
+/* mpt_fp8_defaults -- the original's: history of 1024 steps, its largest, margin 0.
+ *   format  in  MPT_E4M3 or MPT_E5M2; anything else is refused by the calls below */
+MPT_DEF mpt_fp8_recipe mpt_fp8_defaults(mpt_format format);
+
+/* mpt_fp8_init -- scales 1, nothing recorded.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with count > 0, a recipe out of range), MPT_E_UNSUPPORTED (a
+ * format that is not FP8); nothing is written. */
+MPT_DEF mpt_status mpt_fp8_init(const mpt_fp8_scaling *s);
+
+/* mpt_fp8_update -- the next scale of every tensor: (largest / amax) / 2^margin, in FP32, with `largest` the
+ * largest number of the format and amax the one of the choice; then the history has moved on and amax is 0. An
+ * amax of 0, Inf or NaN keeps the old scale; so does NaN or Inf in the history where its largest counts. A
+ * scale beyond FP32's normal range is the end of that range.
+ * Returns, Errors: as mpt_fp8_init.
+ * Exact: a correctly rounded division.  Parity: bit-exact host/device.  Threads: one caller per s. */
+MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s);
+
+/* mpt_fp8_encode_n -- convert x * scale to FP8, saturating, and record the largest |x|.
+ *   dst_format  in      MPT_E4M3 or MPT_E5M2
+ *   dst         out     [n]; may be src
+ *   src_format  in      MPT_F32, MPT_F16 or MPT_BF16
+ *   scale       in      NULL: 1
+ *   amax        in/out  becomes the largest of amax and |x|, by pattern: Inf beats all numbers and NaN beats
+ *                       Inf. NULL: not recorded
+ * Finite or Inf, what is beyond the largest number becomes that (448, 57344) with its sign; NaN stays NaN,
+ * with its sign. The product is rounded to FP32 first, which changes nothing for a power of two.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with n > 0), MPT_E_UNSUPPORTED (formats); nothing is written.
+ * Exact: one FP32 product, nearest-even.  Parity: bit-exact host/device.  Threads: any. */
+MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
+                                    size_t n, const float *scale, float *amax);
+
+/* mpt_fp8_encode_transpose -- the same of a matrix, and its transpose, in one pass: products want FP8
+ * operands contiguous along k, so training needs each matrix both ways.
+ *   dst         out  [rows][cols], or NULL for the transpose alone
+ *   transposed  out  [cols][rows]
+ *   src         in   [rows][cols]; the three do not overlap
+ * The rest as above. */
+MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, void *transposed,
+                                            mpt_format src_format, const void *src, size_t rows, size_t cols,
+                                            const float *scale, float *amax);
+#endif /* MPT_NO_FP8 */
+
+// >>M7 checkpoint ---------------------------------------------------------------------------------
+#ifndef MPT_NO_CHECKPOINT
+/* What a training run is, for saving it: pointers to what you have, NULL and 0 for the rest. The lists and
+ * sizes must be the same when loading; names, formats and storage are compared, nothing else is allocated or
+ * guessed. State of your own (epoch, position in the data, counters of random generators) goes to
+ * counters. */
+typedef struct mpt_state {
+    mpt_scaler       *scalers;  /* [scaler_count] */
+    size_t            scaler_count;
+    mpt_step         *steps;    /* [step_count]; needed for a stop between check and update */
+    size_t            step_count;
+    mpt_sgd          *sgd;      /* one of each of MPT_HYPERPARAMETERS */
+    mpt_adamw        *adamw;    /* Adam and LAMB too */
+    mpt_lion         *lion;
+    mpt_adafactor    *adafactor;
+    uint64_t         *counters; /* [counter_count] */
+    size_t            counter_count;
+    const mpt_tensor *tensors;  /* [tensor_count]: master, param, m, v, extra, as far as they are there */
+    size_t            tensor_count;
+    uint32_t          gradients;    /* nonzero: grad as well, for a stop within accumulation */
+} mpt_state;
+
+#define MPT_STATE_VERSION 2u
+
+/* mpt_state_size -- the bytes that mpt_state_save needs.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (a format).  Threads: any. */
+MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes);
+
+/* mpt_state_save -- write a run to a buffer: the same bytes on every machine, little-endian.
+ *   buffer  out  [bytes]; overlaps nothing of the state
+ *   bytes   in   what mpt_state_size says, exactly
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
+ * Threads: one caller per state. */
+MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes);
+
+/* mpt_state_load -- read it back. All is verified before anything is written: length, version, checksum
+ * (64 bits; a change within eight neighbouring bytes is always seen), and that the state has the shape
+ * of the one that was saved.
+ * Returns: MPT_OK, and the run goes on as if it had never stopped, to the bit.  Errors: MPT_E_ARG;
+ * MPT_E_DATA for a buffer that is damaged, cut, of another version or of another shape; then nothing is
+ * changed.  Threads: one caller per state. */
+MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes);
+#endif /* MPT_NO_CHECKPOINT */
+
+// >>M8 lint, memory -------------------------------------------------------------------------------
+/* What a constant, a rate or a scale would suffer in a format. From MPT_LINT_FATAL on it cannot work. */
+#define MPT_LINTS(X)                                                                                \
+    X(MPT_LINT_OK,          "nothing found")                                                        \
+    X(MPT_LINT_SUBNORMAL,   "the constant is subnormal in this format: it keeps few bits, and flushing " \
+                            "makes it zero")                                                        \
+    X(MPT_LINT_UPDATE_FEW,  "the update is below an ulp of the weight: most of it is rounding")     \
+    X(MPT_LINT_SCALE_ODD,   "the scale is no power of two: scaling rounds")                         \
+    X(MPT_LINT_UNKNOWN,     "not a number, or not a format")                                        \
+    X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
+    X(MPT_LINT_OVERFLOWS,   "the constant overflows this format")                                   \
+    X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of the weight: nearest loses it")      \
+    X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")
+#define MPT_LINT_FATAL MPT_LINT_UNKNOWN
+
+typedef enum mpt_lint {
+#define MPTI_X(id, text) id,
+    MPT_LINTS(MPTI_X)
+#undef MPTI_X
+    MPT_LINT_COUNT
+} mpt_lint;
+
+/* mpt_lint_text -- a sentence.  Threads: any. */
+MPT_DEF const char *mpt_lint_text(mpt_lint lint);
+
+/* mpt_lint_constant -- an eps, a mask constant (-1e9), a clamp: what is left of it in a format?
+ * mpt_lint_update   -- does a weight of this size feel an update of this size (lr times a typical direction)
+ *                      in a storage? Only MPT_STORE_NEAREST loses any for good.
+ * mpt_lint_scale    -- a loss scale, for gradients of at most max_abs before scaling.
+ * Returns: the worst that was found.  Threads: any. */
+MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value);
+MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update);
+MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs);
+
+/* Bytes, buffer by buffer. */
+typedef struct mpt_memory {
+    uint64_t parameters;        /* elements of all tensors */
+    uint64_t master, param, extra, grad, m, v, total;
+    double   per_parameter;     /* total / parameters; 0 without parameters */
+} mpt_memory;
+
+/* mpt_memory_report -- what a configuration takes; the arrays need not exist, only n, columns, the formats,
+ * storage and moments are read.
+ *   needs  in  MPT_NEEDS_WEIGHT, _PARAM (a copy beside a master), _GRAD, _M, _V or _FACTORS or-ed
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (*report is kept).  Threads: any. */
+MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
+                                     mpt_memory *report);
+
+/* To emulate any format in float arrays there is mpt_quantize_n of mpt_half.h: it shows what a format does to
+ * your numbers, and saves no memory. */
+
+// >>M9 range report -------------------------------------------------------------------------------
+#ifndef MPT_NO_REPORTS
 /* The binades of FP64, and with them those of every other format: floor(log2|x|) from -1074 (its least
  * subnormal) to 1023. */
 #define MPT_RANGE_EMIN (-1074)
@@ -294,7 +958,7 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
  * Returns: MPT_OK.  Errors: MPT_E_ARG.  Threads: any. */
 MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_range_choice *choice);
 
-// >>M4 other reports -------------------------------------------------------------------------------
+// >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes n bytes and returns 0, or anything else to stop.
  * Numbers are written without the locale (a point, never a comma), but in drawings; JSON gets null for NaN
  * and Inf. */
@@ -642,549 +1306,10 @@ MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int ov
  * Returns: MPT_OK.  Errors: as mpt_range_write. */
 MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64_t step, const char *title,
                                    mpt_writer out);
+#endif /* MPT_NO_REPORTS */
 
-// >>M5 loss scaler ---------------------------------------------------------------------------------
-/* What a dialect does, as bits: mpti_scaler_advance reads them, and nothing else tells dialects apart. */
-#define MPTI_MOVES        0x0001u   /* not static */
-#define MPTI_F64          0x0002u   /* the original keeps its scale in double (Python's float) */
-#define MPTI_F32_FACTOR   0x0004u   /* factors rounded to FP32 first; otherwise FP32(scale * FP64 factor) */
-#define MPTI_DIVIDE       0x0008u   /* backs off to scale / growth; config.backoff is not used */
-#define MPTI_KEEP_FINITE  0x0010u   /* growth to Inf is refused; otherwise the scale becomes Inf */
-#define MPTI_COUNT_FIRST  0x0020u   /* the count is compared before it counts: the period is interval + 1 */
-#define MPTI_AT_LEAST     0x0040u   /* grows at a count of `interval` or more; otherwise at exactly that */
-#define MPTI_BY_ITERATION 0x0080u   /* grows by the distance to the last bad step, modulo interval */
-#define MPTI_ONE_LATER    0x0100u   /* ... less one, and not at 0 */
-#define MPTI_BAD_COUNT    0x0200u   /* backs off at every `hysteresis`th bad step */
-#define MPTI_BAD_IN_ROW   0x0400u   /* ... of bad steps in a row */
-#define MPTI_PATIENT      0x0800u   /* the first hysteresis - 1 bad steps do not move the scale */
-#define MPTI_REARM_GOOD   0x1000u   /* ... and a good step restores them; otherwise growth does */
-#define MPTI_STAYS_AT_ONE 0x2000u   /* ... and their count stops at 1; otherwise it goes on below 0 */
-#define MPTI_MAY_RAISE    0x4000u   /* an error at the floor, with MPT_SCALER_RAISE */
-#define MPTI_RATE         0x8000u   /* backs off when bad steps per step reach the tolerance; raises */
-#define MPTI_OURS        0x10000u   /* the rule of the default dialect */
-#define MPTI_STEP_RULE (MPTI_MOVES | MPTI_KEEP_FINITE)
-#define MPTI_FLT_MIN 1.1754943508222875e-38
-#define MPTI_FLT_MAX 3.4028234663852886e+38
-
-/* One row per rule for the scale: enum, name, first scale, growth, backoff, interval, hysteresis, floor,
- * cap, flags, rule bits; last: where it can get stuck. Numbers are the originals' defaults.
- *   mpt              the default: see below
- *   static           the scale never moves; a bad step is still skipped
- *   pytorch          torch.amp.GradScaler and _amp_update_scale_
- *   tensorflow       tf.keras.mixed_precision.LossScaleOptimizer of TensorFlow 2 (tf_keras)
- *   tf_contrib       tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager; it has no defaults for
- *                    the first scale and the interval, so those of tensorflow stand in
- *   keras3           keras.optimizers.LossScaleOptimizer of Keras 3
- *   flax             flax.training.dynamic_scale.DynamicScale
- *   jmp              jmp.DynamicLossScale, as mindspore.amp; no default first scale: 2^15, as in its manual
- *   apex             apex.amp.LossScaler; its floor is optional and off
- *   apex_hysteresis  apex's update_scale_hysteresis kernel; it has no defaults: pytorch's, hysteresis 2
- *   deepspeed_fused  FP16_Optimizer of DeepSpeed
- *   deepspeed        DynamicLossScaler of DeepSpeed with the defaults of its configuration file; flags
- *                    MPT_SCALER_CONSECUTIVE (off there) and MPT_SCALER_RAISE (on there)
- *   megatron         DynamicGradScaler of Megatron-LM
- *   fairseq          DynamicLossScaler of fairseq; interval 2^14 is that of one worker; the floor raises
- *   paddle           paddle.amp.GradScaler */
-#define MPT_SCALER_DIALECTS(X)                                                                             \
-    X(MPT_SCALER_MPT, "mpt", 65536.0f, 2.0, 0.5, 2000, 2, 6.103515625e-05, 1099511627776.0, 0u,            \
-      MPTI_MOVES | MPTI_OURS, "nowhere: it says when no scale works")                                      \
-    X(MPT_SCALER_STATIC, "static", 1024.0f, 1.0, 1.0, 1, 1, 0.0, 0.0, 0u,                                  \
-      0u, "everywhere: it never moves")                                                                    \
-    X(MPT_SCALER_PYTORCH, "pytorch", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 0.0, 0u,                            \
-      MPTI_STEP_RULE, "at 0, after enough bad steps")                                                      \
-    X(MPT_SCALER_TENSORFLOW, "tensorflow", 32768.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                      \
-      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_AT_LEAST, "at 1, skipping in silence")         \
-    X(MPT_SCALER_TF_CONTRIB, "tf_contrib", 32768.0f, 2.0, 0.8, 2000, 2, 1.0, 0.0, 0u,                      \
-      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_AT_LEAST | MPTI_BAD_COUNT, "at 1, skipping in silence")      \
-    X(MPT_SCALER_KERAS3, "keras3", 32768.0f, 2.0, 0.5, 2000, 1, 0.0, 0.0, 0u,                              \
-      MPTI_MOVES | MPTI_F32_FACTOR, "at 0 and at Inf")                                                     \
-    X(MPT_SCALER_FLAX, "flax", 65536.0f, 2.0, 0.5, 2000, 1, MPTI_FLT_MIN, MPTI_FLT_MAX, 0u,                \
-      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_COUNT_FIRST, "at 2^-126, skipping in silence")                   \
-    X(MPT_SCALER_JMP, "jmp", 32768.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                                    \
-      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_DIVIDE, "at 1, skipping in silence")                         \
-    X(MPT_SCALER_APEX, "apex", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 16777216.0, 0u,                           \
-      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE, "at 0, after enough bad steps")                                 \
-    X(MPT_SCALER_APEX_HYSTERESIS, "apex_hysteresis", 65536.0f, 2.0, 0.5, 2000, 2, 0.0, 0.0, 0u,            \
-      MPTI_STEP_RULE | MPTI_PATIENT | MPTI_REARM_GOOD, "at 0; where every other step is bad")              \
-    X(MPT_SCALER_DEEPSPEED_FUSED, "deepspeed_fused", 65536.0f, 2.0, 0.5, 1000, 1, 1.0, 0.0, 0u,            \
-      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_ONE_LATER, "at 1, in silence")        \
-    X(MPT_SCALER_DEEPSPEED, "deepspeed", 65536.0f, 2.0, 0.5, 1000, 2, 1.0, 0.0, MPT_SCALER_RAISE,          \
-      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_PATIENT | MPTI_STAYS_AT_ONE |         \
-      MPTI_MAY_RAISE, "nowhere: it raises at 1 and ends the run")                                          \
-    X(MPT_SCALER_MEGATRON, "megatron", 4294967296.0f, 2.0, 0.5, 1000, 2, 1.0, 0.0, 0u,                     \
-      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_PATIENT, "at 1, skipping in silence, and at Inf")                \
-    X(MPT_SCALER_FAIRSEQ, "fairseq", 128.0f, 2.0, 0.5, 16384, 1, 1e-4, 0.0, 0u,                            \
-      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_RATE,                                 \
-      "nowhere: it raises at 1e-4 and ends the run")                                                       \
-    X(MPT_SCALER_PADDLE, "paddle", 65536.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                              \
-      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_BAD_COUNT | MPTI_BAD_IN_ROW, "at 1, skipping in silence")
-
-typedef enum mpt_scaler_dialect {
-#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) id,
-    MPT_SCALER_DIALECTS(MPTI_X)
-#undef MPTI_X
-    MPT_SCALER_DIALECT_COUNT
-} mpt_scaler_dialect;
-
-#define MPT_SCALER_RAISE       1u   /* deepspeed: a bad step at the floor is an error */
-#define MPT_SCALER_CONSECUTIVE 2u   /* deepspeed: a good step restores the hysteresis; else growth does */
-
-/* What one update goes by; static uses none of it but init_scale. */
-typedef struct mpt_scaler_config {
-    double   growth;            /* above 1 */
-    double   backoff;           /* above 0, below 1; tensorflow, jmp, apex, deepspeed, fairseq: not used,
-                                 * they divide by growth */
-    double   min_scale;         /* floor, 0: none; fairseq: the scale that raises; mpt: above 0 */
-    double   max_scale;         /* cap, 0: none; mpt: above 0 */
-    double   tolerance;         /* fairseq: share of bad steps up to which they only skip, 0 and more */
-    double   threshold;         /* fairseq: floor, 0: none */
-    float    init_scale;        /* finite, above 0 */
-    int32_t  interval;          /* good steps before the scale grows, 1 and more */
-    int32_t  dialect;           /* mpt_scaler_dialect */
-    int32_t  hysteresis;        /* the bad step that first moves the scale, 1 and more */
-    int32_t  patience;          /* mpt: bad steps at the floor before the verdict, 1 and more */
-    uint32_t flags;             /* MPT_SCALER_* or-ed */
-} mpt_scaler_config;
-
-/* What was bad in a step. */
-#define MPT_CAUSE_INF   1u      /* a gradient is Inf */
-#define MPT_CAUSE_NAN   2u      /* a gradient is NaN */
-#define MPT_CAUSE_RANGE 4u      /* a finite gradient whose unscaled value is beyond its format */
-
-/* What the updates so far say; anything but OK stays until the next good step. */
-#define MPT_VERDICTS(X)                                                                                    \
-    X(MPT_VERDICT_OK,       "no verdict")                                                                  \
-    X(MPT_VERDICT_OVERFLOW, "no scale works: gradients are Inf even at the smallest scale; the forward "   \
-                            "pass overflows, the loss diverges, or min_scale is too high")                 \
-    X(MPT_VERDICT_NAN,      "no scale works: gradients are NaN from the first scale down to the "          \
-                            "smallest; look for a NaN in data, weights or forward pass")                   \
-    X(MPT_VERDICT_RANGE,    "no scale works: gradients are finite, but unscaled they exceed the range "    \
-                            "of the format they are stored in")                                            \
-    X(MPT_VERDICT_RAISED,   "the dialect's original raises an error here and ends the run")
-
-typedef enum mpt_scaler_verdict {
-#define MPTI_X(id, text) id,
-    MPT_VERDICTS(MPTI_X)
-#undef MPTI_X
-    MPT_VERDICT_COUNT
-} mpt_scaler_verdict;
-
-/* mpt_verdict_text -- one English sentence for a verdict; "unknown verdict" for anything else.
- * Returns: a string that lives forever.  Threads: any. */
-MPT_DEF const char *mpt_verdict_text(mpt_scaler_verdict verdict);
-
-/* The default dialect, mpt, cannot get stuck. All scales are powers of two in [min_scale, max_scale].
- *
- * Growth. After `interval` good steps the scale doubles (times growth), up to max_scale, and the
- * hysteresis is whole again. A good step is one without Inf, NaN and without a gradient that unscaling
- * or writing back takes out of range.
- *
- * Inf. A smaller scale may cure it. The first hysteresis - 1 such steps are only skipped; each further
- * one backs off, until growth makes the hysteresis whole; so does one within 16 good steps of growth. So
- * one bad batch costs no scale, and a scale at which some steps in every interval overflow does come down.
- * After `patience` bad steps in a row at min_scale: verdict OVERFLOW, until a good step.
- *
- * NaN without any Inf. Either the scale's doing (an Inf of the backward pass met another, or a zero, before
- * it reached a gradient), or of data, weights or the forward pass, which no scale cures. One step cannot
- * tell; a lower scale can. Each NaN adds 64 to a suspicion, each good step takes 1; from the fourth in a row
- * on, or at a rate of more than 1 in 64, a NaN backs off, by 1, 2, 4 ... factors, and so does one within 16
- * good steps of a move upwards. The scale that the search began at is kept as `home`. Other NaN are skipped
- * and move nothing, not even the count of good steps.
- *   If good steps follow, the scale climbs back to home quickly, a factor each interval / 64 good steps;
- *   each NaN that undoes a factor doubles that number, up to about interval / 8. Where the scale was at
- *   fault it so settles below; where a few batches were, it is home again soon. Growth makes a new home.
- *   If NaN still come at min_scale, `patience` times, the scale was not at fault: it returns to home, and
- *   NaN at this scale and below no longer move it (home is cleared of suspicion). If they come in a row,
- *   `patience` of them, verdict NAN, until a good step.
- *   That lapses after `interval` good steps, 1000 at least, without a NaN, or 256 bad ones in a row, since
- *   then something has changed and the search is worth its steps again.
- *
- * RANGE alone. The unscaled gradient does not fit its format: no scale cures that, so the scale stays, and
- * after `patience` in a row the verdict is RANGE.
- *
- * Inf and NaN in one step count as Inf, and so does a bad step recorded without a cause.
- * Defaults: 2^16 first, 2^-14 to 2^40, hysteresis 2, patience 4: from 2^16 to a verdict on all-bad steps
- * takes 35, or 12 where they are NaN. */
-
-/* All state of a loss scale, without pointers: copy it, compare it with memcmp, checkpoint it. Read what
- * you like; `scale` is the product of the rule, setting it by hand is not supported. */
-typedef struct mpt_scaler {
-    mpt_scaler_config config;
-    uint64_t updates;           /* calls of mpt_scaler_update so far */
-    uint64_t skipped;           /* those of them with found_inf */
-    uint64_t skipped_nan;       /* those of them with a NaN and no Inf, as far as causes were recorded */
-    double   wide;              /* the scale of the dialects that keep it in double; else a copy */
-    int64_t  iteration;         /* deepspeed, fairseq: their own count of steps */
-    int64_t  last_bad;          /* ... of the last bad one, -1 before */
-    int64_t  last_moved;        /* fairseq: ... of the last change of scale, -1 before */
-    float    scale;             /* now; multiply the loss by it (mpt_scaler_scale does) */
-    float    home;              /* mpt: where the scale climbs back to after a search */
-    float    cleared;           /* mpt: NaN at this scale and below are not the scale's doing; 0: none */
-    int32_t  good_steps;        /* since the scale last moved */
-    int32_t  bad_steps;         /* tf_contrib, paddle, fairseq: their count; mpt: in a row */
-    int32_t  hysteresis_left;
-    int32_t  suspicion;         /* mpt: 64 a NaN, one less each good step */
-    int32_t  climb;             /* mpt: good steps before a factor towards home */
-    int32_t  at_floor;          /* mpt: NaN at the lowest scale of a search */
-    int32_t  clean_steps;       /* mpt: good steps since the last NaN */
-    int32_t  floor_steps;       /* mpt: bad steps in a row at min_scale, or of RANGE */
-    uint32_t verdict;           /* mpt_scaler_verdict */
-    uint32_t found_inf;         /* since the last update: any bad gradient */
-    uint32_t cause;             /* since the last update: MPT_CAUSE_* or-ed */
-    uint32_t checks;            /* gradient checks since the last update */
-    uint32_t in_use;            /* mpt_scaler_scale was called at least once */
-    uint32_t climbed;           /* mpt: the last move was towards home */
-    int32_t  stride;            /* mpt: factors that the next NaN of a search takes off */
-} mpt_scaler;
-
-/* mpt_scaler_defaults -- the published defaults of a dialect, to change and pass to mpt_scaler_init.
- * Returns: the configuration; for an unknown dialect one that mpt_scaler_init refuses.  Threads: any. */
-MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect);
-
-/* mpt_scaler_name -- the name of a dialect as in the table; "unknown" for anything else.  Threads: any. */
-MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect);
-
-/* mpt_scaler_init -- a scaler before its first step.
- *   config  in  NULL for mpt_scaler_defaults(MPT_SCALER_MPT)
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or a value out of range (*s is kept); of mpt all of
- * growth, backoff and scales must be powers of two, and init_scale within its limits. */
-MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config);
-
-/* mpt_scaler_scale -- multiply the loss, or the gradient that starts the backward pass, by the scale.
- *   s  in/out  an initialised scaler; the first call puts it in use
- *   x  in      loss, or one element of its gradient
- * Returns: x * scale (FP32); a NaN for NULL or a scaler that was never initialised.
- * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2. */
-static inline float mpt_scaler_scale(mpt_scaler *s, float x)
-{
-    if (!s || !mpti_f32_bits(s->config.init_scale))
-        return mpti_f32_make(0x7fc00000u);
-    s->in_use = 1u;
-    return x * s->scale;
-}
-
-/* mpt_scaler_record -- tell the scaler what a check of your own found (other ranks, a GPU, an
- * optimizer that looks for itself), in place of mpt_check.
- *   found_inf  in  nonzero: any gradient is bad
- *   cause      in  MPT_CAUSE_* or-ed, which also tells of a bad gradient; 0 for a good step, or if it is not known
- * Returns: MPT_OK.  Errors: MPT_E_ARG (also for an unknown cause); MPT_E_ORDER before the first
- * mpt_scaler_scale. */
-MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause);
-
-/* mpt_scaler_update -- grow or back off the loss scale after one step, once for all optimizers.
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER if nothing was checked since the last update (then
- *   nothing is changed). MPT_E_SCALE while no scale works: the update was made, s->verdict says why, and
- *   training may go on if you expect the cause to go away; deepspeed and fairseq where they raise.
- * Exact: as the original of the dialect, in its own arithmetic.  Parity: bit-exact host/device.
- * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2; the originals. */
-MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
-
-// >>M6 check, unscale, clip ------------------------------------------------------------------------
-typedef enum mpt_stage {
-    MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED
-} mpt_stage;
-
-/* What is known of one optimizer's step: its own record, so that of two optimizers under one scaler a
- * bad one skips only itself. Start from zero (mpt_step step = {0}); a later check reuses it. */
-typedef struct mpt_step {
-    uint64_t update;            /* scaler->updates + 1 at the check: which step this is about */
-    double   sumsq;             /* sum of the squares of the finite unscaled gradients */
-    double   norm;              /* global L2 norm of the unscaled gradients; +Inf if found_inf */
-    uint64_t inf_count;         /* gradients that are Inf ... */
-    uint64_t nan_count;         /* ... that are NaN ... */
-    uint64_t range_count;       /* ... that are finite, but not when unscaled and stored */
-    uint64_t bad_tensor;        /* the first of them: index of its tensor in the list ... */
-    uint64_t bad_index;         /* ... and of the element; 0 and 0 while there is none */
-    float    grad_factor;       /* turns what grad holds into the unscaled gradient */
-    float    clip_factor;       /* 1, or what mpt_clip made it */
-    uint32_t found_inf;         /* nonzero: skip this step, and do not let a schedule advance */
-    uint32_t stage;             /* mpt_stage */
-    uint32_t cause;             /* MPT_CAUSE_* or-ed, of all of them; 0 if none is bad */
-    uint32_t bad_cause;         /* MPT_CAUSE_* of the first */
-} mpt_step;
-
-/* The same for one tensor: see mpt_check. */
-typedef struct mpt_tensor_report {
-    uint64_t inf_count, nan_count, range_count;
-    uint64_t bad_index;         /* first bad element; 0 while there is none */
-    uint32_t bad_cause;         /* MPT_CAUSE_* of that one; 0: the tensor is good */
-    uint32_t reserved;          /* 0 */
-} mpt_tensor_report;
-
-/* mpt_check -- read all gradients once: found_inf, its cause, and the global norm of the gradient divided
- * by the scale. Gradients are not changed; mpt_*_step unscales them on the fly. A gradient counts as bad
- * if it, or its unscaled value, is Inf or NaN (a scale below 1 can overflow a finite one). Two tensors
- * may share a gradient: it then counts twice, in the norm and among the bad. The record
- * says which tensor and element was bad first, in the order of the list; nothing is read twice for that
- * but a chunk of 16384 elements that holds a bad one, from cache.
- *   s        in/out  in use; found_inf and cause are merged into it
- *   step     out     the record that mpt_clip and mpt_*_step need
- *   tensors  in      [count]; each needs grad
- *   report   out     [count], what was bad in each tensor, or NULL; not written on an error
- * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the
- *   first mpt_scaler_scale and for a second check of the same step before the update. An error changes
- *   nothing but step->found_inf, which it sets: who ignores the status skips the step.
- * Exact: factor FP32(1 / FP64(scale)); squares and sum in double on a fixed tree.  Parity: bit-exact
- *   host/device, whatever the thread count, vector width or grid.  Threads: one caller per scaler. */
-MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
-                             mpt_tensor_report *report);
-
-/* mpt_unscale -- the same in one pass that also writes the unscaled gradients back (each rounded to
- * its format; one that overflows there counts as bad too), for optimizers of your own. If found_inf
- * is set, do not use them. Otherwise as mpt_check, with one more MPT_E_ARG: two tensors whose gradients
- * overlap would be divided twice. A list in the order of its addresses is tested for that in one pass. */
-MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
-                               mpt_tensor_report *report);
-
-/* mpt_steps_join -- let several records act as one: a bad one makes all skip, and each has the norm over
- * all of them, so that one mpt_clip bound serves. For optimizers that must step together, and for a scale
- * per tensor: a scaler, a list of one tensor and a record each, joined after their checks. A scale that
- * is a power of two costs no rounding between the subnormals and the overflow of the gradient's format.
- *   steps  in/out  [count], each checked and not stepped yet; their causes stay their own
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_ORDER; then nothing is changed.
- * Exact: their sums of squares are added in order.  Threads: one caller. */
-MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count);
-
-/* The reduction of mpt_step_combine: replace values[0 .. n-1] by their sums over all ranks, the same bits
- * on every rank. Returns 0, or anything else if it failed. */
-typedef int mpt_reduce_fn(void *user, double *values, size_t n);
-
-/* mpt_step_combine -- one decision over all ranks, in one reduction: a bad gradient anywhere makes every
- * rank skip and back off, and the norm is that over all ranks. For ranks that each checked a part of the
- * gradient of their own, or their own gradient before it is summed; who checked the same sum on every
- * rank needs no call. Every rank must call it once per step, between check and step.
- *   s       in/out  the scaler of the check; all ranks' scalers then make the same update
- *   step    in/out  found_inf, cause, counts, sumsq and norm become those of all ranks; bad_tensor,
- *                   bad_index and bad_cause stay those of this one
- *   reduce  in      such as a call of MPI_Allreduce with MPI_SUM on n doubles
- *   user    in      passed to it
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step; MPT_E_DATA
- *   if the reduction failed: then step->found_inf is set, and no rank should go on. */
-MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn *reduce, void *user);
-
-/* mpt_accumulate -- dst.grad += src.grad, element by element, for k micro-batches in one step: run each
- * with the same scale (it cannot change between updates), accumulate, then check, step and update once.
- * Fold 1/k into the loss. FP32 accumulators lose least; in the gradient's own format each addition rounds
- * to it, and a sum may overflow where its terms did not, which the check finds.
- *   dst  in/out  [count]; each needs grad
- *   src  in      [count]; the same sizes; formats may differ
- * Returns: MPT_OK.  Errors: MPT_E_ARG (also where a sum overlaps anything else), MPT_E_UNSUPPORTED; then
- * nothing is changed.  Exact: one FP32 addition, rounded to the format of dst.
- * Threads: one caller per list. */
-MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count);
-
-/* mpt_clip -- from here on the step scales all gradients by min(1, max_norm / norm).
- *   max_norm  in  above 0; finite
- * A bad step keeps factor 1: it is skipped anyway, and no Inf/Inf can make a NaN.
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step.
- * Source: Pascanu et al. 2013, section 3.2. */
-MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
-
-/* mpt_clip_apply -- multiply gradients that mpt_unscale wrote back by the clip factor, for optimizers
- * of your own; the factor then is 1 again.
- * Returns: MPT_OK.  Errors: as mpt_unscale; MPT_E_ORDER unless mpt_unscale came before. */
-MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count);
-
-/* mpt_clip_value -- limit each gradient that mpt_unscale wrote back to [-max_abs, max_abs]; the record's
- * norm stays that before. A bad step is left alone.
- *   max_abs  in  above 0; finite; in a format without it the next smaller number counts
- * Returns: MPT_OK.  Errors: as mpt_clip_apply, and MPT_E_ARG for max_abs; then nothing is changed. */
-MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);
-
-// >>M7 FP8 delayed scaling -------------------------------------------------------------------------
-/* FP8 needs a scale of its own for each tensor. Delayed scaling takes it from the largest |x| ("amax") of the
- * steps before, so that one pass converts: mpt_fp8_encode_n of step t multiplies by the scale and records
- * amax, and mpt_fp8_update, once a step, makes the scales of step t + 1 of what was recorded. The loss scale
- * of >>M5 stays what it is: this one is undone by the product that reads the tensor, with `inverse`.
- * Source: NVIDIA Transformer Engine, recipe DelayedScaling. */
-typedef enum mpt_amax_choice {
-    MPT_AMAX_MAX,           /* the largest of the history */
-    MPT_AMAX_MOST_RECENT,   /* the last one */
-    MPT_AMAX_CHOICE_COUNT
-} mpt_amax_choice;
-
-typedef struct mpt_fp8_recipe {
-    mpt_format      format;     /* MPT_E4M3, forward: weights and activations; MPT_E5M2: gradients */
-    mpt_amax_choice choice;     /* which amax of the history counts */
-    uint32_t        length;     /* of the history in steps, 1 and more */
-    int32_t         margin;     /* binades of the format left unused, -32 .. 32 */
-    uint32_t        power_of_two;   /* nonzero: scales are rounded down to powers of two, and scale exactly */
-    uint32_t        drop_bad;   /* nonzero: an amax that is Inf or NaN is forgotten. Zero, as the original:
-                                   it keeps the scale still until it has left the history */
-} mpt_fp8_recipe;
-
-/* The scales of some tensors: your arrays. On the GPU the same struct with pointers to device memory. Many
- * ranks: reduce amax by maximum before the update, as 32-bit unsigned integers so that NaN wins too. */
-typedef struct mpt_fp8_scaling {
-    mpt_fp8_recipe recipe;
-    uint64_t       count;
-    float         *scale;       /* [count] multiply with it before the conversion */
-    float         *inverse;     /* [count] 1 / scale, for the product: a_scale, b_scale of mpt_gemm_args */
-    float         *amax;        /* [count] largest |x| since the last update */
-    float         *history;     /* [count][length] the amax of earlier steps, the last one last */
-} mpt_fp8_scaling;
-
-/* mpt_fp8_defaults -- the original's: history of 1024 steps, its largest, margin 0.
- *   format  in  MPT_E4M3 or MPT_E5M2; anything else is refused by the calls below */
-MPT_DEF mpt_fp8_recipe mpt_fp8_defaults(mpt_format format);
-
-/* mpt_fp8_init -- scales 1, nothing recorded.
- * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with count > 0, a recipe out of range), MPT_E_UNSUPPORTED (a
- * format that is not FP8); nothing is written. */
-MPT_DEF mpt_status mpt_fp8_init(const mpt_fp8_scaling *s);
-
-/* mpt_fp8_update -- the next scale of every tensor: (largest / amax) / 2^margin, in FP32, with `largest` the
- * largest number of the format and amax the one of the choice; then the history has moved on and amax is 0. An
- * amax of 0, Inf or NaN keeps the old scale; so does NaN or Inf in the history where its largest counts. A
- * scale beyond FP32's normal range is the end of that range.
- * Returns, Errors: as mpt_fp8_init.
- * Exact: a correctly rounded division.  Parity: bit-exact host/device.  Threads: one caller per s. */
-MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s);
-
-/* mpt_fp8_encode_n -- convert x * scale to FP8, saturating, and record the largest |x|.
- *   dst_format  in      MPT_E4M3 or MPT_E5M2
- *   dst         out     [n]; may be src
- *   src_format  in      MPT_F32, MPT_F16 or MPT_BF16
- *   scale       in      NULL: 1
- *   amax        in/out  becomes the largest of amax and |x|, by pattern: Inf beats all numbers and NaN beats
- *                       Inf. NULL: not recorded
- * Finite or Inf, what is beyond the largest number becomes that (448, 57344) with its sign; NaN stays NaN,
- * with its sign. The product is rounded to FP32 first, which changes nothing for a power of two.
- * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with n > 0), MPT_E_UNSUPPORTED (formats); nothing is written.
- * Exact: one FP32 product, nearest-even.  Parity: bit-exact host/device.  Threads: any. */
-MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
-                                    size_t n, const float *scale, float *amax);
-
-/* mpt_fp8_encode_transpose -- the same of a matrix, and its transpose, in one pass: products want FP8
- * operands contiguous along k, so training needs each matrix both ways.
- *   dst         out  [rows][cols], or NULL for the transpose alone
- *   transposed  out  [cols][rows]
- *   src         in   [rows][cols]; the three do not overlap
- * The rest as above. */
-MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, void *transposed,
-                                            mpt_format src_format, const void *src, size_t rows, size_t cols,
-                                            const float *scale, float *amax);
-
-// >>M8 optimizers ----------------------------------------------------------------------------------
-/* Every optimizer is a row: enum, name, the struct of its hyperparameters (mpt_sgd ...), what it needs of each
- * tensor beside weight and gradient (SGD its m only with momentum), whether ONE pass over a tensor is all or it
- * has its OWN, and whether mpt_cuda.h has it. The table drives the steps, their needs and the GPU's calls. */
-#define MPT_OPTIMIZERS(X)                                                                   \
-    X(MPT_OPTIMIZER_SGD,       sgd,       sgd,       MPT_NEEDS_M,               ONE, 1)     \
-    X(MPT_OPTIMIZER_ADAMW,     adamw,     adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)     \
-    X(MPT_OPTIMIZER_ADAM,      adam,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)     \
-    X(MPT_OPTIMIZER_LAMB,      lamb,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, OWN, 1)     \
-    X(MPT_OPTIMIZER_LION,      lion,      lion,      MPT_NEEDS_M,               ONE, 1)     \
-    X(MPT_OPTIMIZER_ADAFACTOR, adafactor, adafactor, MPT_NEEDS_FACTORS,         OWN, 0)
-
-/* The structs, in the order of a checkpoint: an even number of 32-bit fields and then t, so that they can be
- * copied, compared and saved. */
-#define MPT_HYPERPARAMETERS(X) X(sgd) X(adamw) X(lion) X(adafactor)
-
-typedef enum mpt_optimizer {
-#define MPTI_X(id, name, hyper, needs, passes, device) id,
-    MPT_OPTIMIZERS(MPTI_X)
-#undef MPTI_X
-    MPT_OPTIMIZER_COUNT
-} mpt_optimizer;
-
-typedef struct mpt_optimizer_info {
-    const char *name;           /* "adamw" */
-    unsigned    needs;          /* MPT_NEEDS_* of each tensor, for mpt_tensors_validate and mpt_memory_report */
-    int         on_device;      /* nonzero: mpt_cuda.h has it */
-} mpt_optimizer_info;
-
-/* mpt_optimizer_get -- the facts of an optimizer.
- * Returns: a pointer that lives forever; NULL for an unknown one.  Threads: any. */
-MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer);
-
-/* SGD.  g += weight_decay * w;  m = momentum * m + g;  w -= lr * (nesterov ? g + momentum * m : m). */
-typedef struct mpt_sgd {
-    float    lr;                /* 0 and more */
-    float    momentum;          /* 0 (then m is not needed) to below 1 */
-    float    weight_decay;      /* 0 and more */
-    uint32_t nesterov;          /* nonzero needs momentum above 0 */
-    uint64_t t;                 /* steps taken, skipped ones not counted */
-} mpt_sgd;
-
-/* AdamW.  w -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * w). */
-typedef struct mpt_adamw {
-    float    lr;                /* 0 and more */
-    float    beta1, beta2;      /* 0 to below 1 */
-    float    eps;               /* above 0 */
-    float    weight_decay;      /* 0 and more */
-    uint32_t reserved;          /* 0 */
-    uint64_t t;                 /* steps taken, skipped ones not counted */
-} mpt_adamw;
-
-/* Adam.  g += weight_decay * w;  w -= lr * m_hat / (sqrt(v_hat) + eps). */
-typedef mpt_adamw mpt_adam;
-
-/* LAMB.  r = m_hat / (sqrt(v_hat) + eps) + weight_decay * w;  w -= lr * (|w| / |r|) * r, with the norms of
- * the whole tensor, and 1 for their ratio if one of them is 0. */
-typedef mpt_adamw mpt_lamb;
-
-/* Lion.  w -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w);
- * m = beta2 * m + (1 - beta2) * g. */
-typedef struct mpt_lion {
-    float    lr;                /* 0 and more */
-    float    beta1, beta2;      /* 0 to below 1 */
-    float    weight_decay;      /* 0 and more */
-    uint64_t t;                 /* steps taken, skipped ones not counted */
-} mpt_lion;
-
-/* Adafactor.  1 - beta2 = t^-0.8; with columns: r = row means of g^2, c = column means, each averaged over
- * time by beta2, and v = r * c / max(mean r, eps1); without: v = beta2 * v + (1 - beta2) * g^2.
- * u = g / max(sqrt(v), eps1);  w = (1 - lr * weight_decay) * w - alpha * u / max(1, rms(u) / clip), where
- * alpha = max(eps2, rms(w)) * min(lr, t^-0.5). On the host only; a tensor with columns set is refused by all
- * others and by mpt_cuda.h, as one without v. */
-typedef struct mpt_adafactor {
-    float    lr;                /* 0 and more */
-    float    eps1;              /* 2^-60 and more */
-    float    eps2;              /* 0 and more */
-    float    clip;              /* above 0 */
-    float    weight_decay;      /* 0 and more */
-    uint32_t reserved;          /* 0 */
-    uint64_t t;                 /* steps taken, skipped ones not counted */
-} mpt_adafactor;
-
-/* mpt_adafactor_defaults -- lr 1e-2, eps1 2^-23, eps2 1e-3, clip 1, no weight decay. */
-MPT_DEF mpt_adafactor mpt_adafactor_defaults(void);
-
-/* mpt_adamw_defaults ... -- AdamW: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01; Adam the same
- * without weight decay; LAMB with eps 1e-6; Lion: lr 1e-4, betas 0.9 and 0.99, no weight decay. No steps
- * taken. */
-MPT_DEF mpt_adamw mpt_adamw_defaults(void);
-MPT_DEF mpt_adam mpt_adam_defaults(void);
-MPT_DEF mpt_lamb mpt_lamb_defaults(void);
-MPT_DEF mpt_lion mpt_lion_defaults(void);
-
-/* mpt_sgd_step, mpt_adamw_step ... -- one fused pass: unscale, clip, update the weights as the storage of
- * each tensor says, write the low-precision copies. LAMB reads three times, for the norms, Adafactor four.
- * If step->found_inf, nothing changes: not the weights, not the moments, not t and with t not the random
- * bits; a schedule that reads t does not advance either.
- *   o        in/out  hyperparameters and t
- *   step     in/out  from mpt_check or mpt_unscale
- *   tensors  in/out  [count], the list that was checked; each needs its weight and grad, m (SGD only with
- *                    momentum; not Adafactor), v (all but SGD and Lion); beside a master, writes param where
- *                    it is not NULL
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, or for a second
- *   step on one check. On an error nothing is changed. (That the gradients are still those that were
- *   checked is up to you: the record cannot see it.)
- * Exact: every multiply-add is one fma; constants in double; moments in bf16 are rounded to nearest when
- *   stored (LAMB and Adafactor use them so rounded).  Parity: bit-exact host/device.
- * Threads: one caller per list.  Source: Sutskever et al. 2013 and PyTorch SGD; Kingma & Ba 2015;
- * Loshchilov & Hutter 2019, algorithm 2; You et al. 2020, algorithm 2; Chen et al. 2023, algorithm 2;
- * Shazeer & Stern 2018, algorithms 4 and 5, and PyTorch Adafactor. */
-MPT_DEF mpt_status mpt_sgd_step(mpt_sgd *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
-MPT_DEF mpt_status mpt_adamw_step(mpt_adamw *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
-MPT_DEF mpt_status mpt_adam_step(mpt_adam *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
-MPT_DEF mpt_status mpt_lamb_step(mpt_lamb *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
-MPT_DEF mpt_status mpt_lion_step(mpt_lion *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
-MPT_DEF mpt_status mpt_adafactor_step(mpt_adafactor *o, mpt_step *step, const mpt_tensor *tensors,
-                                      size_t count);
-
-// >>M9 rows, lint, memory --------------------------------------------------------------------------
+// >>M11 rows --------------------------------------------------------------------------------------
+#ifndef MPT_NO_OPS
 /* Rows for inner loops: a row of weights in a 16-bit format against a row of floats, in FP32. Each has a twin
  * in FP32, which adds in the same order: what the format changes is the rounding of the weights alone. */
 #define MPT_ROW_FORMATS(X) X(f32, float) X(f16, mpt_f16) X(bf16, mpt_bf16)
@@ -1223,100 +1348,79 @@ MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *m
                                         float momentum, float factor, float a, const float *x, size_t n,
                                         uint32_t *found_inf);
 
-/* What a constant, a rate or a scale would suffer in a format. From MPT_LINT_FATAL on it cannot work. */
-#define MPT_LINTS(X)                                                                                \
-    X(MPT_LINT_OK,          "nothing found")                                                        \
-    X(MPT_LINT_SUBNORMAL,   "the constant is subnormal in this format: it keeps few bits, and flushing " \
-                            "makes it zero")                                                        \
-    X(MPT_LINT_UPDATE_FEW,  "the update is below an ulp of the weight: most of it is rounding")     \
-    X(MPT_LINT_SCALE_ODD,   "the scale is no power of two: scaling rounds")                         \
-    X(MPT_LINT_UNKNOWN,     "not a number, or not a format")                                        \
-    X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
-    X(MPT_LINT_OVERFLOWS,   "the constant overflows this format")                                   \
-    X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of the weight: nearest loses it")      \
-    X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")
-#define MPT_LINT_FATAL MPT_LINT_UNKNOWN
+// >>M12 products, activations, losses -------------------------------------------------------------
+/* ---- the ops of a small trainer, on F32, F16 and BF16 arrays ----
+ * All of them compute in FP32 and round once, when they store; a matrix of rows x cols is row-major and
+ * dense. They return MPT_OK, MPT_E_ARG (NULL with a size above 0), MPT_E_UNSUPPORTED (a format); on an
+ * error nothing is written. Threads: any, on different outputs. */
 
-typedef enum mpt_lint {
-#define MPTI_X(id, text) id,
-    MPT_LINTS(MPTI_X)
-#undef MPTI_X
-    MPT_LINT_COUNT
-} mpt_lint;
+/* With the values of CBLAS, so that its enums can be cast. */
+typedef enum mpt_order { MPT_ROW_MAJOR = 101, MPT_COL_MAJOR = 102 } mpt_order;
+typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
 
-/* mpt_lint_text -- a sentence.  Threads: any. */
-MPT_DEF const char *mpt_lint_text(mpt_lint lint);
+/* mpt_gemm -- C = alpha * op(A) * op(B) + beta * C, in the argument order of BLAS, a format per matrix.
+ *   m, n, k  in      op(A) is m x k, op(B) k x n, C m x n
+ *   lda ...  in      elements from one row (MPT_ROW_MAJOR) or column to the next
+ *   c        in/out  not read if beta is 0, so it may be uninitialised or hold NaN; must not overlap a, b
+ *   work     in      room for panels, used only with MPT_USE_CBLAS; NULL: panels on the stack
+ * Stack: 48 KiB of panels, 108 KiB with MPT_USE_CBLAS, also if work is given.
+ * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it meets.
+ * Errors: MPT_E_ARG also for a leading dimension that is too small and for sizes that overflow.
+ * Exact: FP32 fma in order of k, then fma(alpha, sum, beta * c), one rounding to C's format: the same bits
+ * on every machine, whatever the layout. With MPT_USE_CBLAS the library's order of sums.
+ * Source: Dongarra et al. 1990, level 3 BLAS. */
+MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
+                            float alpha, const void *a, mpt_format a_format, size_t lda, const void *b,
+                            mpt_format b_format, size_t ldb, float beta, void *c, mpt_format c_format,
+                            size_t ldc, void *work, size_t work_bytes);
 
-/* mpt_lint_constant -- an eps, a mask constant (-1e9), a clamp: what is left of it in a format?
- * mpt_lint_update   -- does a weight of this size feel an update of this size (lr times a typical direction)
- *                      in a storage? Only MPT_STORE_NEAREST loses any for good.
- * mpt_lint_scale    -- a loss scale, for gradients of at most max_abs before scaling.
- * Returns: the worst that was found.  Threads: any. */
-MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value);
-MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update);
-MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs);
+/* mpt_gemm_work_bytes -- the size of `work` with which mpt_gemm calls CBLAS once; a tenth of it does nearly
+ * as well.  Returns: bytes; 0 without MPT_USE_CBLAS, or if they do not fit a size_t. */
+MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k);
 
-/* Bytes, buffer by buffer. */
-typedef struct mpt_memory {
-    uint64_t parameters;        /* elements of all tensors */
-    uint64_t master, param, extra, grad, m, v, total;
-    double   per_parameter;     /* total / parameters; 0 without parameters */
-} mpt_memory;
+/* mpt_bias_add, mpt_bias_grad -- x[r][c] += bias[c];  grad[c] = sum over r of dy[r][c], in order of r. */
+MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, mpt_format bias_format,
+                                size_t rows, size_t cols);
+MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
+                                 size_t rows, size_t cols);
 
-/* mpt_memory_report -- what a configuration takes; the arrays need not exist, only n, columns, the formats,
- * storage and moments are read.
- *   needs  in  MPT_NEEDS_WEIGHT, _PARAM (a copy beside a master), _GRAD, _M, _V or _FACTORS or-ed
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (*report is kept).  Threads: any. */
-MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
-                                     mpt_memory *report);
+typedef enum mpt_activation {
+    MPT_ACT_RELU, MPT_ACT_GELU, MPT_ACT_TANH, MPT_ACT_SIGMOID, MPT_ACT_COUNT
+} mpt_activation;
 
-/* To emulate any format in float arrays there is mpt_quantize_n of mpt_half.h: it shows what a format does to
- * your numbers, and saves no memory. */
+/* mpt_activate, mpt_activate_grad -- y = f(x);  dx = dy * f'(x), from the input x of the forward pass.
+ * y may be x, dx may be dy, if the formats are the same. A NaN stays one. GELU is x * Phi(x), inside
+ * in double, as its tail is a product of the large and the tiny.
+ * Exact: within a few units in the last place of FP32, as libm's tanhf and expf are; ReLU bit for bit.
+ * Errors: MPT_E_ARG also for an unknown f. */
+MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
+                                mpt_format x_format, size_t n);
+MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_format, const void *dy,
+                                     mpt_format dy_format, const void *x, mpt_format x_format, size_t n);
 
+/* mpt_softmax -- y[r] = softmax(x[r]), row by row: FP32 whatever the input, the largest taken off first, so
+ * that nothing overflows; -Inf counts as 0. A row with NaN or +Inf, or of -Inf alone, becomes NaN.
+ * y may be x if the formats are the same. */
+MPT_DEF mpt_status mpt_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t rows,
+                               size_t cols);
 
-// >>M10 checkpoint ----------------------------------------------------------------------------------
-/* What a training run is, for saving it: pointers to what you have, NULL and 0 for the rest. The lists and
- * sizes must be the same when loading; names, formats and storage are compared, nothing else is allocated or
- * guessed. State of your own (epoch, position in the data, counters of random generators) goes to
- * counters. */
-typedef struct mpt_state {
-    mpt_scaler       *scalers;  /* [scaler_count] */
-    size_t            scaler_count;
-    mpt_step         *steps;    /* [step_count]; needed for a stop between check and update */
-    size_t            step_count;
-    mpt_sgd          *sgd;      /* one of each of MPT_HYPERPARAMETERS */
-    mpt_adamw        *adamw;    /* Adam and LAMB too */
-    mpt_lion         *lion;
-    mpt_adafactor    *adafactor;
-    uint64_t         *counters; /* [counter_count] */
-    size_t            counter_count;
-    const mpt_tensor *tensors;  /* [tensor_count]: master, param, m, v, extra, as far as they are there */
-    size_t            tensor_count;
-    uint32_t          gradients;    /* nonzero: grad as well, for a stop within accumulation */
-} mpt_state;
+/* mpt_softmax_grad -- dx = y * (dy - sum(y * dy)) row by row, from the result y.  dx may be dy. */
+MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *dy, mpt_format dy_format,
+                                    const void *y, mpt_format y_format, size_t rows, size_t cols);
 
-#define MPT_STATE_VERSION 2u
+/* mpt_cross_entropy -- mean over the rows of -log softmax(logits[r])[label[r]], and its gradient.
+ *   label    in   [rows] below cols
+ *   loss     out  the mean, in FP32 from a sum in double; NULL: not wanted
+ *   dlogits  out  [rows][cols] (softmax - one-hot) * seed / rows, where seed is what
+ *                 mpt_scaler_scale(s, 1) gave; NULL: not wanted; may be logits if the formats are the same
+ * Errors: MPT_E_DATA for a label out of range. */
+MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_format, const uint32_t *label,
+                                     size_t rows, size_t cols, float *loss, void *dlogits,
+                                     mpt_format dlogits_format, float seed);
+#endif /* MPT_NO_OPS */
 
-/* mpt_state_size -- the bytes that mpt_state_save needs.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (a format).  Threads: any. */
-MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes);
-
-/* mpt_state_save -- write a run to a buffer: the same bytes on every machine, little-endian.
- *   buffer  out  [bytes]; overlaps nothing of the state
- *   bytes   in   what mpt_state_size says, exactly
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
- * Threads: one caller per state. */
-MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes);
-
-/* mpt_state_load -- read it back. All is verified before anything is written: length, version, checksum
- * (64 bits; a change within eight neighbouring bytes is always seen), and that the state has the shape
- * of the one that was saved.
- * Returns: MPT_OK, and the run goes on as if it had never stopped, to the bit.  Errors: MPT_E_ARG;
- * MPT_E_DATA for a buffer that is damaged, cut, of another version or of another shape; then nothing is
- * changed.  Threads: one caller per state. */
-MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes);
-
-// >>M11 precision policy ---------------------------------------------------------------------------
+// >>M13 precision policy --------------------------------------------------------------------------
+#ifndef MPT_NO_GRAPH
 /* How an op is to run under a policy that mixes formats: enum, name, and the reason that is told. */
 #define MPT_RULES(X)                                                                                   \
     X(MPT_RULE_LOW,     "low",          "it multiplies and adds: low inputs, FP32 sums")               \
@@ -1333,7 +1437,7 @@ typedef enum mpt_rule {
     MPT_RULE_COUNT
 } mpt_rule;
 
-/* One row per op kind: op, rule, its list in a graph rewrite (>>M12: allow, infer, deny, clear, or none),
+/* One row per op kind: op, rule, its list in a graph rewrite (>>M14: allow, infer, deny, clear, or none),
  * source: PT PyTorch's autocast lists (ATen/autocast_mode.h), TF TensorFlow's AMP lists
  * (grappler/optimizers/auto_mixed_precision_lists.h), MP Micikevicius et al. 2018, section 3.
  * "output" is the last layer whatever its kind, "loss" any loss without a row of its own. */
@@ -1449,79 +1553,7 @@ MPT_DEF mpt_status mpt_policy_row_at(size_t i, mpt_policy_row *row);
 MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const mpt_format *inputs,
                                      size_t count, mpt_policy_answer *answer);
 
-// >>M24 ops ----------------------------------------------------------------------------------------
-#ifndef MPT_NO_OPS
-/* ---- the ops of a small trainer, on F32, F16 and BF16 arrays ----
- * All of them compute in FP32 and round once, when they store; a matrix of rows x cols is row-major and
- * dense. They return MPT_OK, MPT_E_ARG (NULL with a size above 0), MPT_E_UNSUPPORTED (a format); on an
- * error nothing is written. Threads: any, on different outputs. */
-
-/* With the values of CBLAS, so that its enums can be cast. */
-typedef enum mpt_order { MPT_ROW_MAJOR = 101, MPT_COL_MAJOR = 102 } mpt_order;
-typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
-
-/* mpt_gemm -- C = alpha * op(A) * op(B) + beta * C, in the argument order of BLAS, a format per matrix.
- *   m, n, k  in      op(A) is m x k, op(B) k x n, C m x n
- *   lda ...  in      elements from one row (MPT_ROW_MAJOR) or column to the next
- *   c        in/out  not read if beta is 0, so it may be uninitialised or hold NaN; must not overlap a, b
- *   work     in      room for panels, used only with MPT_USE_CBLAS; NULL: panels on the stack
- * Stack: 48 KiB of panels, 108 KiB with MPT_USE_CBLAS, also if work is given.
- * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it meets.
- * Errors: MPT_E_ARG also for a leading dimension that is too small and for sizes that overflow.
- * Exact: FP32 fma in order of k, then fma(alpha, sum, beta * c), one rounding to C's format: the same bits
- * on every machine, whatever the layout. With MPT_USE_CBLAS the library's order of sums.
- * Source: Dongarra et al. 1990, level 3 BLAS. */
-MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
-                            float alpha, const void *a, mpt_format a_format, size_t lda, const void *b,
-                            mpt_format b_format, size_t ldb, float beta, void *c, mpt_format c_format,
-                            size_t ldc, void *work, size_t work_bytes);
-
-/* mpt_gemm_work_bytes -- the size of `work` with which mpt_gemm calls CBLAS once; a tenth of it does nearly
- * as well.  Returns: bytes; 0 without MPT_USE_CBLAS, or if they do not fit a size_t. */
-MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k);
-
-/* mpt_bias_add, mpt_bias_grad -- x[r][c] += bias[c];  grad[c] = sum over r of dy[r][c], in order of r. */
-MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, mpt_format bias_format,
-                                size_t rows, size_t cols);
-MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
-                                 size_t rows, size_t cols);
-
-typedef enum mpt_activation {
-    MPT_ACT_RELU, MPT_ACT_GELU, MPT_ACT_TANH, MPT_ACT_SIGMOID, MPT_ACT_COUNT
-} mpt_activation;
-
-/* mpt_activate, mpt_activate_grad -- y = f(x);  dx = dy * f'(x), from the input x of the forward pass.
- * y may be x, dx may be dy, if the formats are the same. A NaN stays one. GELU is x * Phi(x), inside
- * in double, as its tail is a product of the large and the tiny.
- * Exact: within a few units in the last place of FP32, as libm's tanhf and expf are; ReLU bit for bit.
- * Errors: MPT_E_ARG also for an unknown f. */
-MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
-                                mpt_format x_format, size_t n);
-MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_format, const void *dy,
-                                     mpt_format dy_format, const void *x, mpt_format x_format, size_t n);
-
-/* mpt_softmax -- y[r] = softmax(x[r]), row by row: FP32 whatever the input, the largest taken off first, so
- * that nothing overflows; -Inf counts as 0. A row with NaN or +Inf, or of -Inf alone, becomes NaN.
- * y may be x if the formats are the same. */
-MPT_DEF mpt_status mpt_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t rows,
-                               size_t cols);
-
-/* mpt_softmax_grad -- dx = y * (dy - sum(y * dy)) row by row, from the result y.  dx may be dy. */
-MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *dy, mpt_format dy_format,
-                                    const void *y, mpt_format y_format, size_t rows, size_t cols);
-
-/* mpt_cross_entropy -- mean over the rows of -log softmax(logits[r])[label[r]], and its gradient.
- *   label    in   [rows] below cols
- *   loss     out  the mean, in FP32 from a sum in double; NULL: not wanted
- *   dlogits  out  [rows][cols] (softmax - one-hot) * seed / rows, where seed is what
- *                 mpt_scaler_scale(s, 1) gave; NULL: not wanted; may be logits if the formats are the same
- * Errors: MPT_E_DATA for a label out of range. */
-MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_format, const uint32_t *label,
-                                     size_t rows, size_t cols, float *loss, void *dlogits,
-                                     mpt_format dlogits_format, float seed);
-#endif /* MPT_NO_OPS */
-
-// >>M12 graph rewrite ------------------------------------------------------------------------------
+// >>M14 graph rewrite -----------------------------------------------------------------------------
 /* TensorFlow's "Automatic Mixed Precision" for a graph of your own: which ops run in F16 or BF16, and where
  * casts go. Build the graph (nodes, their types, ports, edges), rewrite it, read it back.
  *
@@ -1539,7 +1571,7 @@ typedef enum mpt_list {
     MPT_LIST_NONE, MPT_LIST_ALLOW, MPT_LIST_INFER, MPT_LIST_DENY, MPT_LIST_CLEAR, MPT_LIST_COUNT
 } mpt_list;
 
-/* Built-in lists: the op names of MPT_OPS in >>M11; TensorFlow's for CUDA 9.1, cuDNN 8 and later; those of
+/* Built-in lists: the op names of MPT_OPS in >>M13; TensorFlow's for CUDA 9.1, cuDNN 8 and later; those of
  * its oneDNN BF16 pass, where infer ops that directly follow low ones are low too. */
 typedef enum mpt_op_lists { MPT_LISTS_COMPACT, MPT_LISTS_TF_CUDA, MPT_LISTS_TF_BF16,
                            MPT_LISTS_COUNT } mpt_op_lists;
@@ -1723,11 +1755,13 @@ MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, 
  * list of tensors is found by its handles, loops by their merges.) */
 MPT_DEF mpt_status mpt_graph_group(mpt_graph *g, uint32_t type, uint32_t other);
 
+#ifndef MPT_NO_REPORTS
 /* mpt_graph_range -- what a calibration run saw at an output, times the scale to be used (1: none), against
  * the low format. An op that reads or makes values that overflow, or of which more than
  * options->most_flushed are flushed, stays FP32. */
 MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_range *seen, mpt_format low,
                                    int log2_scale);
+#endif
 
 /* mpt_graph_defaults -- options to change and pass on. */
 MPT_DEF mpt_graph_options mpt_graph_defaults(void);
@@ -1773,8 +1807,9 @@ MPT_DEF mpt_status mpt_graph_print(FILE *out, const mpt_graph *g);
 MPT_DEF mpt_status mpt_graph_dot(FILE *out, const mpt_graph *g);
 MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s);
 #endif
+#endif /* MPT_NO_GRAPH */
 
-// >>M13 formulas, one element each, shared with the GPU --------------------------------------------
+// >>M15 core: the formulas, one element each, shared with the GPU ---------------------------------
 /* Arithmetic that no compiler may contract: a plain a * b + c becomes an fma or not at each one's
  * taste. PTX and bits in place of operators and intrinsics, since under --use_fast_math those flush
  * subnormals, even in a negation, a comparison or a conversion. */
@@ -2051,7 +2086,7 @@ MPT_HD void mpti_scaler_good(mpt_scaler *s, uint32_t rule)
     }
 }
 
-/* ---- the default dialect: see >>M5 ---- */
+/* ---- the default dialect: see >>M3 ---- */
 #define MPTI_SUSPICION 64       /* of one NaN; a good step takes 1; four times as much sets off a search */
 #define MPTI_FRESH     16       /* good steps after a climb or growth within which a bad one undoes it */
 #define MPTI_CLEAN     1000     /* good steps without a NaN before a scale is no longer cleared */
@@ -2495,6 +2530,7 @@ MPT_HD float mpti_adafactor_factor(double w_sumsq, double u_sumsq, size_t n, con
     return mpti_to_f32(-((w_rms > k->eps2 ? w_rms : k->eps2) * k->rate / (over > 1.0 ? over : 1.0)));
 }
 
+#ifndef MPT_NO_FP8
 /* The pattern of x * scale, for FP8. Machines make other NaNs of a product, so a NaN is x's own, or the
  * positive one where there was none (Inf * 0). */
 MPT_HD uint32_t mpti_fp8_scaled(uint32_t x, float scale)
@@ -2515,6 +2551,7 @@ MPT_HD float mpti_fp8_next_scale(float scale, uint32_t amax, const mpt_fp8_recip
     next = next > 0x7f7fffffu ? 0x7f7fffffu : next < 0x00800000u ? 0x00800000u : next;
     return mpti_f32_make(r->power_of_two ? next & 0x7f800000u : next);
 }
+#endif /* MPT_NO_FP8 */
 
 /* A float as bf16 and the 16 bits to add to it: rounding half away keeps the rest in -2^15 .. 2^15 - 1. */
 MPT_HD void mpti_split(uint32_t u, uint16_t *high, uint16_t *low)
@@ -2546,7 +2583,7 @@ MPT_HD float mpti_kahan_rest(float w, float param, int is_f16)
 
 #endif /* MPT_H */
 
-// >>M14 implementation: tensors --------------------------------------------------------------------
+// >>M16 implementation: tensors -------------------------------------------------------------------
 #if defined(MPT_TRAIN_IMPLEMENTATION) && !defined(MPTI_IMPLEMENTED)
 #define MPTI_IMPLEMENTED
 
@@ -2668,12 +2705,6 @@ static mpti_span mpti_span_of(const void *array, size_t bytes, int written)
 static int mpti_spans_meet(const mpti_span *a, const mpti_span *b)
 {
     return a->begin < b->end && b->begin < a->end;
-}
-
-static int mpti_arrays_meet(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
-{
-    const uintptr_t p = (uintptr_t)a, q = (uintptr_t)b;
-    return a && b && (p - q < b_bytes || q - p < a_bytes);
 }
 
 /* Do two items meet in an array that is written? */
@@ -2900,7 +2931,1850 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
     return status;
 }
 
-// >>M15 implementation: reports --------------------------------------------------------------------
+// >>M17 implementation: scaler, check, clip -------------------------------------------------------
+MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect)
+{
+#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
+    {growth, backoff, floor, cap, 0.0, 0.0, init, interval, (int32_t)id, hysteresis, 4, flags},
+    static const mpt_scaler_config table[] = {MPT_SCALER_DIALECTS(MPTI_X)};
+#undef MPTI_X
+    static const mpt_scaler_config refused = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f, 0, -1, 0, 0, 0u};
+    return (unsigned)dialect < (unsigned)MPT_SCALER_DIALECT_COUNT ? table[dialect] : refused;
+}
+
+MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect)
+{
+    switch ((int)dialect) {
+#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
+    case id: return name;
+    MPT_SCALER_DIALECTS(MPTI_X)
+#undef MPTI_X
+    default: return "unknown";
+    }
+}
+
+MPT_DEF const char *mpt_verdict_text(mpt_scaler_verdict verdict)
+{
+    switch ((int)verdict) {
+#define MPTI_X(id, text) case id: return text;
+    MPT_VERDICTS(MPTI_X)
+#undef MPTI_X
+    default: return "unknown verdict";
+    }
+}
+
+/* Limits, 0 where there are none, in order. */
+static int mpti_scaler_limits_ok(const mpt_scaler_config *c)
+{
+    const double limit[] = {c->min_scale, c->max_scale, c->tolerance, c->threshold};
+    size_t       i;
+    for (i = 0; i < sizeof limit / sizeof *limit; i++)
+        if (!mpti_f64_is_finite(limit[i]) || !(limit[i] >= 0.0) || limit[i] > MPTI_FLT_MAX)
+            return 0;
+    return !(c->max_scale > 0.0) || c->min_scale <= c->max_scale;
+}
+
+/* A power of two that is a normal float, and so is its inverse. */
+static int mpti_is_normal_pow2(double x)
+{
+    const uint64_t bits = mpti_f64_bits(x);
+    return (bits << 12) == 0u && x >= 2.0 * MPTI_FLT_MIN && x <= 1.0 / (2.0 * MPTI_FLT_MIN);
+}
+
+static int mpti_ours_config_ok(const mpt_scaler_config *c)
+{
+    const double init = mpti_to_f64(c->init_scale);
+    return mpti_is_normal_pow2(c->growth) && mpti_is_normal_pow2(c->backoff) &&
+           mpti_is_normal_pow2(c->min_scale) && mpti_is_normal_pow2(c->max_scale) &&
+           mpti_is_normal_pow2(init) && c->min_scale <= init && init <= c->max_scale && c->patience >= 1;
+}
+
+static int mpti_scaler_config_ok(const mpt_scaler_config *c)
+{
+    const uint32_t rule = mpti_scaler_rule(c->dialect);
+    if (c->dialect < 0 || c->dialect >= (int32_t)MPT_SCALER_DIALECT_COUNT)
+        return 0;
+    if (!mpti_f32_is_finite(c->init_scale) || !(c->init_scale > 0.0f))
+        return 0;
+    if (!(rule & MPTI_MOVES))
+        return 1;
+    if (!mpti_f64_is_finite(c->growth) || !(c->growth > 1.0) || c->interval < 1 || c->hysteresis < 1)
+        return 0;
+    if (!(rule & MPTI_DIVIDE) && (!mpti_f64_is_finite(c->backoff) || !(c->backoff > 0.0 && c->backoff < 1.0)))
+        return 0;
+    if (c->flags & ~(rule & MPTI_MAY_RAISE ? MPT_SCALER_RAISE | MPT_SCALER_CONSECUTIVE : 0u))
+        return 0;
+    return mpti_scaler_limits_ok(c) && (!(rule & MPTI_OURS) || mpti_ours_config_ok(c));
+}
+
+MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config)
+{
+    const mpt_scaler_config c = config ? *config : mpt_scaler_defaults(MPT_SCALER_MPT);
+    if (!s || !mpti_scaler_config_ok(&c))
+        return MPT_E_ARG;
+    memset(s, 0, sizeof *s);
+    s->config = c;
+    s->scale = s->home = c.init_scale;
+    s->wide = mpti_to_f64(c.init_scale);
+    s->hysteresis_left = c.hysteresis;
+    s->climb = mpti_ours_climb(s);
+    s->stride = 1;
+    s->last_bad = s->last_moved = -1;
+    return MPT_OK;
+}
+
+static mpt_status mpti_scaler_usable(const mpt_scaler *s)
+{
+    if (!s)
+        return MPT_E_ARG;
+    return s->in_use ? MPT_OK : MPT_E_ORDER;
+}
+
+MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause)
+{
+    const mpt_status status =
+        s && cause & ~(MPT_CAUSE_INF | MPT_CAUSE_NAN | MPT_CAUSE_RANGE) ? MPT_E_ARG : mpti_scaler_usable(s);
+    if (status != MPT_OK)
+        return status;
+    s->found_inf |= (uint32_t)(found_inf || cause);
+    s->cause |= cause;
+    s->checks++;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
+{
+    const mpt_status status = mpti_scaler_usable(s);
+    if (status != MPT_OK)
+        return status;
+    if (!s->checks)
+        return MPT_E_ORDER;
+    return mpti_scaler_advance(s);
+}
+
+/* ---- check, unscale, clip ---- */
+
+/* Add lane[0 .. n-1] in adjacent pairs; n is a power of two. */
+static double mpti_pair_sum(double *lane, size_t n)
+{
+    size_t i;
+    for (; n > 1; n /= 2)
+        for (i = 0; i < n / 2; i++)
+            lane[i] = lane[2 * i] + lane[2 * i + 1];
+    return lane[0];
+}
+
+/* These loops run over whole blocks, padded with zeros: compilers vectorize a constant count at -O2. */
+MPTI_INLINE void mpti_unscale_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor,
+                                   unsigned *bad)
+{
+    unsigned found = 0u;
+    size_t   j;
+    for (j = 0; j < MPTI_TILE; j++)
+        u[j] = mpti_unscale_1(g[j], factor, &found);
+    *bad |= found;
+}
+
+MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
+{
+    size_t j;
+    for (j = 0; j < MPTI_TILE; j++)
+        lane[j] = mpti_sumsq_1(lane[j], row[j]);
+}
+
+MPTI_THRICE(mpti_unscale_tile, mpti_unscale_loop,
+            (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor, unsigned *bad),
+            (u, g, factor, bad))
+MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
+
+/* One check: what all its chunks share. */
+typedef struct mpti_checking {
+    mpt_step          *step;
+    mpt_tensor_report *report;      /* [count] or NULL */
+    const mpt_tensor  *t;           /* the tensor at hand, and its index */
+    size_t             tensor;
+    float              factor;
+    int                write_back;
+} mpti_checking;
+
+static void mpti_note_bad(mpti_checking *c, size_t i, unsigned cause)
+{
+    mpt_step *const step = c->step;
+    step->inf_count += cause == MPT_CAUSE_INF;
+    step->nan_count += cause == MPT_CAUSE_NAN;
+    step->range_count += cause == MPT_CAUSE_RANGE;
+    if (!step->cause) {
+        step->bad_tensor = c->tensor;
+        step->bad_index = i;
+        step->bad_cause = cause;
+    }
+    step->cause |= cause;
+    if (c->report) {
+        mpt_tensor_report *const r = &c->report[c->tensor];
+        r->inf_count += cause == MPT_CAUSE_INF;
+        r->nan_count += cause == MPT_CAUSE_NAN;
+        r->range_count += cause == MPT_CAUSE_RANGE;
+        r->bad_index = r->bad_cause ? r->bad_index : i;
+        r->bad_cause = r->bad_cause ? r->bad_cause : cause;
+    }
+}
+
+static void mpti_note_tile(mpti_checking *c, const float *g, const float *u, size_t first, size_t n)
+{
+    size_t j;
+    for (j = 0; j < n; j++)
+        if (mpti_cause_1(g[j], u[j]))
+            mpti_note_bad(c, first + j, mpti_cause_1(g[j], u[j]));
+}
+
+/* How many lanes n elements reach; those above stay 0 and add nothing. */
+static size_t mpti_lane_count(size_t n)
+{
+    size_t lanes = MPTI_TILE;
+    while (lanes < n && lanes < MPTI_LANES)
+        lanes *= 2;
+    return lanes;
+}
+
+/* One chunk of one tensor: elements first .. first + n - 1, n at most MPTI_CHUNK. The reference. */
+static double mpti_check_chunk(mpti_checking *c, size_t first, size_t n)
+{
+    const mpt_tensor *const t = c->t;
+    const size_t            lanes = mpti_lane_count(n);
+    double                  lane[MPTI_LANES];
+    float                   g[MPTI_TILE], u[MPTI_TILE], kept[MPTI_TILE];
+    size_t                  i, j;
+    for (j = 0; j < lanes; j++)
+        lane[j] = 0.0;
+    for (i = 0; i < n; i += MPTI_TILE) {
+        const size_t take = mpti_min(n - i, MPTI_TILE);
+        const float *last = u;
+        unsigned     bad = 0u;
+        mpti_row_load(g, t->grad, t->grad_format, first + i, take);
+        for (j = take; j < MPTI_TILE; j++)
+            g[j] = 0.0f;
+        mpti_unscale_tile(u, g, c->factor, &bad);
+        if (c->write_back) {            /* what counts is what the array holds in the end */
+            mpti_row_store(t->grad, t->grad_format, first + i, u, take);
+            mpti_row_load(u, t->grad, t->grad_format, first + i, take);
+            mpti_unscale_tile(kept, u, 1.0f, &bad);
+            last = kept;
+        }
+        if (bad)
+            mpti_note_tile(c, g, last, first + i, take);
+        mpti_sumsq_tile(lane + i % MPTI_LANES, last);
+    }
+    return mpti_pair_sum(lane, lanes);
+}
+
+#if MPTI_X86
+/* The same sum of a chunk without a bad element, at the speed of memory: squares that are not finite are not left
+ * out, so that the sum of the lanes tells in the end; no sum of squares of floats overflows a double by itself.
+ * The fma is exact where mpti_sumsq_1 is: the product of two floats fits a double. */
+MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_ps_512, mpti_v16, MPTI_OF_3("vmulps"))
+MPTI_BINARY(MPTI_IN_512, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
+MPTI_BINARY(MPTI_IN_512, mpti_q8, mpti_add_pd_512, mpti_q8, MPTI_OF_3("vaddpd"))
+MPTI_BINARY(MPTI_IN_512, mpti_q8, mpti_even_pd_512, mpti_q8, MPTI_OF_3("vunpcklpd"))
+MPTI_BINARY(MPTI_IN_512, mpti_q8, mpti_odd_pd_512, mpti_q8, MPTI_OF_3("vunpckhpd"))
+
+/* sum + the squares of eight floats. */
+MPTI_IN_512 mpti_q8 mpti_add_squares_512(mpti_q8 sum, mpti_v8 floats)
+{
+    mpti_q8 x;
+    __asm__(MPTI_OF_2("vcvtps2pd") : "=v"(x) : "v"(floats));
+    __asm__(MPTI_OF_3("vfmadd231pd") : "+v"(sum) : "v"(x), "v"(x));
+    return sum;
+}
+
+/* 32 lanes in adjacent pairs to one: first all pairs of neighbours, then within each vector. */
+MPTI_IN_512 double mpti_sum_32_512(mpti_q8 a, mpti_q8 b, mpti_q8 c, mpti_q8 d)
+{
+    const mpti_q8 p = mpti_add_pd_512(mpti_even_pd_512(a, b), mpti_odd_pd_512(a, b));   /* a01 b01 a23 b23 ... */
+    const mpti_q8 q = mpti_add_pd_512(mpti_even_pd_512(c, d), mpti_odd_pd_512(c, d));
+    const mpti_q8 first = {0, 1, 4, 5, 8, 9, 12, 13}, second = {2, 3, 6, 7, 10, 11, 14, 15};
+    mpti_q8       x = p, y = p;
+    double        r;
+    __asm__(MPTI_OF_3("vpermt2pd") : "+v"(x) : "v"(first), "v"(q));         /* a01 b01 a45 b45 c01 d01 c45 d45 */
+    __asm__(MPTI_OF_3("vpermt2pd") : "+v"(y) : "v"(second), "v"(q));
+    x = mpti_add_pd_512(x, y);                                              /* a03 b03 a47 b47 c03 ... */
+    __asm__("vpermpd {$0x4e, %1, %0|%0, %1, 0x4e}" : "=v"(y) : "v"(x));
+    x = mpti_add_pd_512(x, y);                                              /* a07 b07 . . c07 d07 . . */
+    __asm__("vpermilpd {$0x55, %1, %0|%0, %1, 0x55}" : "=v"(y) : "v"(x));
+    x = mpti_add_pd_512(x, y);
+    __asm__("vshuff64x2 {$0x4e, %1, %1, %0|%0, %1, %1, 0x4e}" : "=v"(y) : "v"(x));
+    x = mpti_add_pd_512(x, y);
+    memcpy(&r, &x, sizeof r);
+    return r;
+}
+
+/* Lanes j .. j + 31 of a chunk of n elements at a time, down its rows of 2048, while the next chunk is asked for;
+ * then their part of the tree. A factor of 1 is left out. `kept` makes of floats what writing them back would
+ * leave. */
+#define MPTI_CHECK_512(T, bytes, kept)                                                                        \
+    MPTI_IN_512 mpti_q8 mpti_check_8_##T##_512(mpti_q8 sum, const unsigned char *p, mpti_v8 factor,           \
+                                               int scaled, int back)                                          \
+    {                                                                                                         \
+        mpti_v8 u = mpti_##T##_8_256(p);                                                                      \
+        if (scaled)                                                                                           \
+            u = mpti_mul_ps_256(u, factor);                                                                   \
+        return mpti_add_squares_512(sum, back ? kept(u) : u);                                                 \
+    }                                                                                                         \
+    MPTI_AVX512_TARGET static double mpti_check_##T##_512(const unsigned char *g, size_t n, float factor,     \
+                                                          int back)                                           \
+    {                                                                                                         \
+        const mpti_v8 f = mpti_all_256(mpti_f32_bits(factor));                                                \
+        const int     scaled = mpti_f32_bits(factor) != 0x3f800000u;                                          \
+        double        lane[MPTI_LANES / 32];                                                                  \
+        unsigned char rest[32 * (bytes)];                                                                     \
+        size_t        j, i;                                                                                   \
+        memset(lane, 0, sizeof lane);                                                                         \
+        memset(rest, 0, sizeof rest);                                                                         \
+        for (j = 0; j < MPTI_LANES && j < n; j += 32) {                                                       \
+            mpti_q8 a = mpti_all_64_512(0u), b = a, c = a, d = a;                                             \
+            for (i = j; i < n; i += MPTI_LANES) {                                                             \
+                const unsigned char *p = g + i * (bytes);                                                     \
+                __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * (bytes)), 0, 2);                \
+                if ((bytes) == 4)                                                                             \
+                    __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * (bytes) + 64u), 0, 2);      \
+                if (n - i < 32u)                                                                              \
+                    p = (const unsigned char *)memcpy(rest, p, (n - i) * (bytes));                            \
+                a = mpti_check_8_##T##_512(a, p, f, scaled, back);                                            \
+                b = mpti_check_8_##T##_512(b, p + 8 * (bytes), f, scaled, back);                              \
+                c = mpti_check_8_##T##_512(c, p + 16 * (bytes), f, scaled, back);                             \
+                d = mpti_check_8_##T##_512(d, p + 24 * (bytes), f, scaled, back);                             \
+            }                                                                                                 \
+            lane[j / 32] = mpti_sum_32_512(a, b, c, d);                                                       \
+        }                                                                                                     \
+        return mpti_pair_sum(lane, MPTI_LANES / 32);                                                          \
+    }
+#define MPTI_KEPT_F32(x) x
+MPTI_CHECK_512(f32, 4, MPTI_KEPT_F32)
+MPTI_CHECK_512(f16, 2, mpti_f16_kept_256)
+MPTI_CHECK_512(bf16, 2, mpti_bf16_kept_256)
+
+/* A kernel: elements at a times the float at b. */
+#define MPTI_SCALE_512(T, bytes)                                                                    \
+    MPTI_AVX512_TARGET static void mpti_scale_##T##_512 MPTI_KERNEL_PARAMETERS                      \
+    {                                                                                               \
+        uint32_t factor;                                                                            \
+        (void)c;                                                                                    \
+        memcpy(&factor, b, sizeof factor);                                                          \
+        for (; groups; groups--, to += MPTI_GROUP * (bytes), a += MPTI_GROUP * (bytes)) {           \
+            const mpti_v16 f = mpti_all_512(factor);                                                \
+            mpti_v16       v[4];                                                                    \
+            mpti_##T##_in_512(v, a);                                                                \
+            v[0] = mpti_mul_ps_512(v[0], f);                                                        \
+            v[1] = mpti_mul_ps_512(v[1], f);                                                        \
+            v[2] = mpti_mul_ps_512(v[2], f);                                                        \
+            v[3] = mpti_mul_ps_512(v[3], f);                                                        \
+            mpti_##T##_out_512(to, v, how);                                                         \
+        }                                                                                           \
+    }
+MPTI_SCALE_512(f32, 4)
+MPTI_SCALE_512(f16, 2)
+MPTI_SCALE_512(bf16, 2)
+#endif
+
+/* The commonest case, f16 under a scale that is a power of two: products are exact and stay far from the ends of
+ * float and double, so the factor's square may as well go into the sum of the squares: 1.2 times as fast. */
+static MPTI_UNUSED int mpti_may_square_later(const mpti_checking *c)
+{
+    const uint32_t u = mpti_f32_bits(c->factor), field = u >> 23;
+    return !c->write_back && !(u & 0x7fffffu) && field > 67u && field < 187u;
+}
+
+/* Nonzero, and the sum, if the chunk has no bad element, and the processor vectors for it; then its gradients are
+ * also written back. */
+static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n, double *sum)
+{
+#if MPTI_X86
+    const mpt_format format = c->t->grad_format;
+    const size_t     bytes = mpti_format_bytes(format);
+    unsigned char   *g = (unsigned char *)c->t->grad + first * bytes;
+    if (mpti_path() < MPTI_PATH_AVX512)
+        return 0;
+    if (format == MPT_F32)
+        *sum = mpti_check_f32_512(g, n, c->factor, c->write_back);
+    else if (format == MPT_BF16)
+        *sum = mpti_check_bf16_512(g, n, c->factor, c->write_back);
+    else if (mpti_may_square_later(c))
+        *sum = mpti_check_f16_512(g, n, 1.0f, 0) * ((double)c->factor * (double)c->factor);
+    else
+        *sum = mpti_check_f16_512(g, n, c->factor, c->write_back);
+    if (mpti_f64_is_finite(*sum) && c->write_back) {
+        mpti_job j = mpti_job_of(format == MPT_F32   ? mpti_scale_f32_512
+                                 : format == MPT_F16 ? mpti_scale_f16_512 : mpti_scale_bf16_512,
+                                 g, bytes, g, bytes, 0);
+        j.from[1] = (const unsigned char *)&c->factor;
+        mpti_run(&j, n);
+    }
+    return mpti_f64_is_finite(*sum);
+#else
+    (void)c, (void)first, (void)n, (void)sum;
+    return 0;
+#endif
+}
+
+static void mpti_check_pass(mpti_checking *c, const mpt_tensor *tensors, size_t count)
+{
+    double slot[MPTI_SLOTS], sum;
+    size_t first, chunk = 0;
+    memset(slot, 0, sizeof slot);
+    for (c->tensor = 0; c->tensor < count; c->tensor++) {
+        c->t = &tensors[c->tensor];
+        for (first = 0; first < c->t->n; first += MPTI_CHUNK, chunk++) {
+            const size_t n = mpti_min(c->t->n - first, MPTI_CHUNK);
+            if (!mpti_check_chunk_fast(c, first, n, &sum))
+                sum = mpti_check_chunk(c, first, n);
+            slot[chunk % MPTI_SLOTS] += sum;
+        }
+    }
+    c->step->sumsq = mpti_pair_sum(slot, MPTI_SLOTS);
+    c->step->found_inf = c->step->cause ? 1u : 0u;
+    c->step->norm = mpti_norm_from_sumsq(c->step->sumsq, c->step->found_inf);
+}
+
+/* Would writing gradients back write one twice? */
+static mpt_status mpti_gradients_ok(const mpt_tensor *tensors, size_t count, int write_back)
+{
+    const mpti_touch touch = mpti_touch_tensors(tensors, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD);
+    mpt_fault        fault;
+    mpt_status       status = mpti_tensors_ok(tensors, count, MPT_NEEDS_GRAD, &fault);
+    if (status == MPT_OK && write_back && mpti_first_clash(&touch, count) < count)
+        status = MPT_E_ARG;
+    return status;
+}
+
+static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                             mpt_tensor_report *report, int write_back)
+{
+    mpt_status    status = mpti_scaler_usable(s);
+    mpti_checking c;
+    if (status == MPT_OK && !step)
+        status = MPT_E_ARG;
+    if (status == MPT_OK && mpti_is_second_check(s, step))
+        status = MPT_E_ORDER;
+    if (status == MPT_OK)
+        status = mpti_gradients_ok(tensors, count, write_back);
+    if (status != MPT_OK) {
+        if (step)
+            step->found_inf = 1u;       /* who ignores the status must not step on scaled gradients */
+        return status;
+    }
+    memset(step, 0, sizeof *step);
+    if (report && count)
+        memset(report, 0, count * sizeof *report);
+    memset(&c, 0, sizeof c);
+    c.step = step;
+    c.report = report;
+    c.write_back = write_back;
+    c.factor = mpti_inverse_scale(s->scale);
+    step->update = s->updates + 1u;
+    step->grad_factor = write_back ? 1.0f : c.factor;
+    step->clip_factor = 1.0f;
+    mpti_check_pass(&c, tensors, count);
+    step->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
+    return mpt_scaler_record(s, 0, step->cause);
+}
+
+MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                             mpt_tensor_report *report)
+{
+    return mpti_check(s, step, tensors, count, report, 0);
+}
+
+MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                               mpt_tensor_report *report)
+{
+    return mpti_check(s, step, tensors, count, report, 1);
+}
+
+MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count)
+{
+    double   sumsq = 0.0;
+    unsigned bad = 0u;
+    size_t   i;
+    if (count && !steps)
+        return MPT_E_ARG;
+    for (i = 0; i < count; i++) {
+        if (!mpti_step_is_open(&steps[i]))
+            return MPT_E_ORDER;
+        bad |= steps[i].found_inf;
+        sumsq += steps[i].sumsq;
+    }
+    for (i = 0; i < count; i++) {
+        steps[i].sumsq = sumsq;
+        steps[i].found_inf = bad ? 1u : 0u;
+        steps[i].norm = mpti_norm_from_sumsq(sumsq, bad);
+    }
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn *reduce, void *user)
+{
+    mpt_status status = mpti_scaler_usable(s);
+    double     values[MPTI_COMBINED];
+    if (status == MPT_OK && (!step || !reduce))
+        status = MPT_E_ARG;
+    if (status == MPT_OK && (!mpti_step_is_open(step) || !mpti_is_second_check(s, step)))
+        status = MPT_E_ORDER;
+    if (status != MPT_OK)
+        return status;
+    mpti_combine_pack(step, values);
+    if (reduce(user, values, MPTI_COMBINED)) {
+        step->found_inf = 1u;
+        return MPT_E_DATA;
+    }
+    mpti_combine_unpack(s, step, values);
+    return MPT_OK;
+}
+
+static void mpti_accumulate_spans(const mpti_touch *touch, size_t i, mpti_span *span)
+{
+    const mpt_tensor *dst = &touch->list[i], *src = &touch->other[i];
+    memset(span, 0, MPTI_SPANS * sizeof *span);
+    span[0] = mpti_span_of(dst->grad, dst->n * mpti_format_bytes(dst->grad_format), 1);
+    span[1] = mpti_span_of(src->grad, src->n * mpti_format_bytes(src->grad_format), 0);
+}
+
+static mpt_status mpti_accumulate_ok(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
+{
+    const mpti_touch touch = {mpti_accumulate_spans, dst, src, 0u, 0u};
+    mpt_status       status = mpti_gradients_ok(dst, count, 0);
+    mpti_span        span[MPTI_SPANS];
+    size_t           i;
+    if (status == MPT_OK)
+        status = mpti_gradients_ok(src, count, 0);
+    for (i = 0; i < count && status == MPT_OK; i++) {
+        touch.spans(&touch, i, span);
+        if (dst[i].n != src[i].n || mpti_spans_meet(&span[0], &span[1]))
+            status = MPT_E_ARG;
+    }
+    return status == MPT_OK && mpti_first_clash(&touch, count) < count ? MPT_E_ARG : status;
+}
+
+MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
+{
+    const mpt_status status = mpti_accumulate_ok(dst, src, count);
+    float            a[MPTI_TILE], b[MPTI_TILE];
+    size_t           i, j, first;
+    for (i = 0; i < count && status == MPT_OK; i++)
+        for (first = 0; first < dst[i].n; first += MPTI_TILE) {
+            const size_t take = mpti_min(dst[i].n - first, MPTI_TILE);
+            mpti_row_load(a, dst[i].grad, dst[i].grad_format, first, take);
+            mpti_row_load(b, src[i].grad, src[i].grad_format, first, take);
+            for (j = 0; j < take; j++)
+                a[j] = a[j] + b[j];
+            mpti_row_store(dst[i].grad, dst[i].grad_format, first, a, take);
+        }
+    return status;
+}
+
+MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
+{
+    if (!step || !(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm))
+        return MPT_E_ARG;
+    if (!mpti_step_is_open(step))
+        return MPT_E_ORDER;
+    step->clip_factor = mpti_clip_factor(step->norm, max_norm, step->found_inf);
+    return MPT_OK;
+}
+
+/* Only gradients that were written back can be changed before the step. */
+static mpt_status mpti_clip_usable(const mpt_step *step, const mpt_tensor *tensors, size_t count)
+{
+    if (!step)
+        return MPT_E_ARG;
+    if (step->stage != (uint32_t)MPT_STAGE_UNSCALED)
+        return MPT_E_ORDER;
+    return mpti_gradients_ok(tensors, count, 1);
+}
+
+MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count)
+{
+    const mpt_status status = mpti_clip_usable(step, tensors, count);
+    float            row[MPTI_TILE];
+    size_t           i, j, first;
+    if (status != MPT_OK)
+        return status;
+    for (i = 0; i < count; i++)
+        for (first = 0; first < tensors[i].n; first += MPTI_TILE) {
+            const size_t take = mpti_min(tensors[i].n - first, MPTI_TILE);
+            mpti_row_load(row, tensors[i].grad, tensors[i].grad_format, first, take);
+            for (j = 0; j < take; j++)
+                row[j] = mpti_mul(row[j], step->clip_factor);
+            mpti_row_store(tensors[i].grad, tensors[i].grad_format, first, row, take);
+        }
+    step->clip_factor = 1.0f;
+    return MPT_OK;
+}
+
+/* By magnitude patterns, which order like magnitudes: nothing else of a number changes. */
+static void mpti_limit_tensor(const mpt_tensor *t, uint32_t most)
+{
+    size_t i;
+    for (i = 0; i < t->n; i++)
+        if (t->grad_format == MPT_F32) {
+            float *const   g = (float *)t->grad + i;
+            const uint32_t bits = mpti_f32_bits(*g);
+            if ((bits & 0x7fffffffu) > most)
+                *g = mpti_f32_make((bits & 0x80000000u) | most);
+        } else {
+            uint16_t *const g = (uint16_t *)t->grad + i;
+            if ((*g & 0x7fffu) > most)
+                *g = (uint16_t)((*g & 0x8000u) | most);
+        }
+}
+
+MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs)
+{
+    const int        ok = max_abs > 0.0f && mpti_f32_is_finite(max_abs);
+    const mpt_status status = ok ? mpti_clip_usable(step, tensors, count) : MPT_E_ARG;
+    mpt_opts         down;
+    size_t           i;
+    if (status != MPT_OK || step->found_inf)
+        return status;
+    memset(&down, 0, sizeof down);
+    down.rounding = MPT_RND_TOWARD_ZERO;
+    down.overflow = MPT_OVERFLOW_SATURATE;
+    for (i = 0; i < count; i++) {
+        const uint64_t most = mpt_encode(tensors[i].grad_format, mpti_to_f64(max_abs), &down, NULL);
+        mpti_limit_tensor(&tensors[i], (uint32_t)most);
+    }
+    return MPT_OK;
+}
+
+// >>M18 implementation: optimizers ----------------------------------------------------------------
+/* ---- weights, wherever they live ---- */
+
+/* Loops over one tile. What goes to 16 bits comes from float patterns, integers only. */
+MPTI_INLINE void mpti_split_loop(uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low,
+                                 const uint32_t *MPTI_RESTRICT w)
+{
+    size_t i;
+    for (i = 0; i < MPTI_TILE; i++)
+        mpti_split(w[i], &high[i], &low[i]);
+}
+
+MPTI_INLINE void mpti_unsplit_loop(uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
+                                   const uint16_t *MPTI_RESTRICT low)
+{
+    size_t i;
+    for (i = 0; i < MPTI_TILE; i++)
+        w[i] = mpti_unsplit(high[i], low[i]);
+}
+
+MPTI_INLINE void mpti_kahan_join_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16)
+{
+    size_t i;
+    for (i = 0; i < MPTI_TILE; i++)
+        w[i] = mpti_kahan_join(w[i], rest[i], is_f16);
+}
+
+MPTI_INLINE void mpti_kahan_rest_loop(float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16)
+{
+    size_t i;
+    for (i = 0; i < MPTI_TILE; i++)
+        rest[i] = mpti_kahan_rest(w[i], rest[i], is_f16);
+}
+
+MPTI_THRICE(mpti_split_tile, mpti_split_loop,
+            (uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low, const uint32_t *MPTI_RESTRICT w),
+            (high, low, w))
+MPTI_THRICE(mpti_unsplit_tile, mpti_unsplit_loop,
+            (uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
+             const uint16_t *MPTI_RESTRICT low),
+            (w, high, low))
+MPTI_THRICE(mpti_kahan_join_tile, mpti_kahan_join_loop,
+            (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16), (w, rest, is_f16))
+MPTI_THRICE(mpti_kahan_rest_tile, mpti_kahan_rest_loop,
+            (float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16), (rest, w, is_f16))
+
+/* Elements first .. first + n - 1 of an array as a tile of floats: the array itself where it is one, else
+ * `local`, decoded and padded with zeros. An array that is not there is never read. */
+static float *mpti_tile_in(float *local, void *array, mpt_format format, size_t first, size_t n)
+{
+    if (!array)
+        return local;
+    if (format == MPT_F32 && n == MPTI_TILE)
+        return (float *)array + first;
+    mpti_row_load(local, array, format, first, n);
+    if (n < MPTI_TILE)
+        memset(local + n, 0, (MPTI_TILE - n) * sizeof *local);
+    return local;
+}
+
+/* The way back; a tile that is the array itself is there already. */
+static void mpti_tile_out(const float *tile, void *array, mpt_format format, size_t first, size_t n)
+{
+    if (array && (format != MPT_F32 || tile != (float *)array + first))
+        mpti_row_store(array, format, first, tile, n);
+}
+
+/* n of 16-bit values, from and to a padded tile. */
+static void mpti_codes_in(uint16_t *tile, const void *array, size_t first, size_t n)
+{
+    memcpy(tile, (const unsigned char *)array + first * sizeof *tile, n * sizeof *tile);
+    if (n < MPTI_TILE)
+        memset(tile + n, 0, (MPTI_TILE - n) * sizeof *tile);
+}
+
+static void mpti_codes_out(const uint16_t *tile, void *array, size_t first, size_t n)
+{
+    memcpy((unsigned char *)array + first * sizeof *tile, tile, n * sizeof *tile);
+}
+
+static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, size_t n)
+{
+    if (t->storage == MPT_STORE_MASTER)
+        return mpti_tile_in(local, t->master, MPT_F32, first, n);
+    if (t->storage == MPT_STORE_SPLIT) {
+        uint16_t high[MPTI_TILE], low[MPTI_TILE];
+        uint32_t bits[MPTI_TILE];
+        mpti_codes_in(high, t->param, first, n);
+        mpti_codes_in(low, t->extra, first, n);
+        mpti_unsplit_tile(bits, high, low);
+        memcpy(local, bits, sizeof bits);
+        return local;
+    }
+    (void)mpti_tile_in(local, t->param, t->param_format, first, n);
+    if (t->storage == MPT_STORE_KAHAN) {
+        float rest[MPTI_TILE];
+        (void)mpti_tile_in(rest, t->extra, t->param_format, first, n);
+        mpti_kahan_join_tile(local, rest, t->param_format == MPT_F16);
+    }
+    return local;
+}
+
+/* Where a tensor's random bits come from: its place in the list and the steps taken. */
+typedef struct mpti_random_at { uint32_t stream, step; } mpti_random_at;
+
+static void mpti_stochastic_out(const float *tile, const mpt_tensor *t, size_t first, size_t n,
+                                mpti_random_at at)
+{
+    mpt_opts o;
+    memset(&o, 0, sizeof o);
+    o.rounding = MPT_RND_STOCHASTIC;
+    o.seed = t->seed;
+    o.stream = at.stream;
+    o.step = at.step;
+    o.first_element = first;
+    (void)mpt_convert_n(t->param_format, (unsigned char *)t->param + first * sizeof(uint16_t), MPT_F32, tile, n,
+                        &o, NULL);
+}
+
+static void mpti_split_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
+{
+    uint16_t high[MPTI_TILE], low[MPTI_TILE];
+    uint32_t bits[MPTI_TILE];
+    memcpy(bits, tile, sizeof bits);
+    mpti_split_tile(high, low, bits);
+    mpti_codes_out(high, t->param, first, n);
+    mpti_codes_out(low, t->extra, first, n);
+}
+
+static void mpti_kahan_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
+{
+    float rest[MPTI_TILE];
+    mpti_row_store(t->param, t->param_format, first, tile, n);
+    (void)mpti_tile_in(rest, t->param, t->param_format, first, n);
+    mpti_kahan_rest_tile(rest, tile, t->param_format == MPT_F16);
+    mpti_row_store(t->extra, t->param_format, first, rest, n);
+}
+
+/* The copy, which is only written: of a tensor far larger than a cache by stores that go around it, so that
+ * no line is read in order to be overwritten. mpti_stores_done orders them before what follows. */
+#ifndef MPTI_STREAM_FROM
+#define MPTI_STREAM_FROM ((size_t)1 << 22)
+#endif
+#if MPTI_X86
+__attribute__((target("sse2"))) static void mpti_stores_done(void)
+{
+    if (mpti_path() >= MPTI_PATH_AVX2)
+        _mm_sfence();
+}
+
+__attribute__((target("sse2"))) static void mpti_stream_tile(unsigned char *to, const float *codes)
+{
+    const unsigned char *from = (const unsigned char *)codes;
+    size_t               i;
+    for (i = 0; i < MPTI_TILE * sizeof(uint16_t); i += 16)
+        _mm_stream_si128((__m128i *)(void *)(to + i),
+                         _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+}
+#else
+static void mpti_stores_done(void) {}
+#endif
+
+static void mpti_copy_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
+{
+#if MPTI_X86
+    unsigned char *const to = (unsigned char *)t->param + first * sizeof(uint16_t);
+    if (t->n >= MPTI_STREAM_FROM && t->param_format != MPT_F32 && n == MPTI_TILE && !((uintptr_t)to % 16u) &&
+        mpti_path() >= MPTI_PATH_AVX2) {
+        float codes[MPTI_TILE];        /* room for any format: compilers look at all of mpti_row_store */
+        mpti_row_store(codes, t->param_format, 0, tile, n);
+        mpti_stream_tile(to, codes);
+        return;
+    }
+#endif
+    mpti_row_store(t->param, t->param_format, first, tile, n);
+}
+
+static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first, size_t n,
+                            mpti_random_at at)
+{
+    switch (t->storage) {
+    case MPT_STORE_STOCHASTIC: mpti_stochastic_out(tile, t, first, n, at); return;
+    case MPT_STORE_KAHAN:      mpti_kahan_out(tile, t, first, n); return;
+    case MPT_STORE_SPLIT:      mpti_split_out(tile, t, first, n); return;
+    case MPT_STORE_MASTER:     mpti_tile_out(tile, t->master, MPT_F32, first, n); break;
+    case MPT_STORE_NEAREST:
+    case MPT_STORAGE_COUNT:
+    default: break;
+    }
+    if (t->param)
+        mpti_copy_out(tile, t, first, n);
+}
+
+/* Does an array of floats overlap what holds the weights? */
+static int mpti_weight_meets(const mpt_tensor *t, const float *array)
+{
+    const mpti_touch touch = mpti_touch_tensors(t, MPT_NEEDS_WEIGHT, MPT_NEEDS_WEIGHT);
+    mpti_span        span[MPTI_SPANS], other[MPTI_SPANS];
+    touch.spans(&touch, 0, span);
+    memset(other, 0, sizeof other);
+    other[0] = mpti_span_of(array, t->n * sizeof *array, 1);
+    return mpti_items_clash(span, other);
+}
+
+MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src)
+{
+    const mpt_status status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
+    mpt_tensor       nearest;
+    mpti_random_at   nowhere = {0u, 0u};
+    float            local[MPTI_TILE];
+    size_t           first;
+    if (status != MPT_OK)
+        return status;
+    if ((t->n && !src) || mpti_weight_meets(t, src))
+        return MPT_E_ARG;
+    nearest = *t;
+    if (t->storage == MPT_STORE_STOCHASTIC)
+        nearest.storage = MPT_STORE_NEAREST;
+    for (first = 0; first < t->n; first += MPTI_TILE) {
+        const size_t n = mpti_min(t->n - first, MPTI_TILE);
+        memset(local, 0, sizeof local);
+        memcpy(local, src + first, n * sizeof *src);
+        mpti_weight_out(local, &nearest, first, n, nowhere);
+    }
+    mpti_stores_done();
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
+{
+    const mpt_status status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
+    float            local[MPTI_TILE];
+    size_t           first;
+    if (status != MPT_OK)
+        return status;
+    if ((t->n && !dst) || mpti_weight_meets(t, dst))
+        return MPT_E_ARG;
+    for (first = 0; first < t->n; first += MPTI_TILE) {
+        const size_t n = mpti_min(t->n - first, MPTI_TILE);
+        memcpy(dst + first, mpti_weight_in(local, t, first, n), n * sizeof *dst);
+    }
+    return MPT_OK;
+}
+
+/* ---- optimizers: one tile of one tensor, padded with zeros; k points to the constants ---- */
+
+#define MPTI_TILE_PARAMETERS                                                                       \
+    (const float *MPTI_RESTRICT g, float *MPTI_RESTRICT w, float *MPTI_RESTRICT m,                  \
+     float *MPTI_RESTRICT v, void *k)
+typedef void mpti_tile_fn MPTI_TILE_PARAMETERS;
+
+/* Compilers do not vectorize sqrtf, which may set errno. IEEE square roots: the same bits on every path.
+ * In strips of a tile, so that a processor that looks ahead loads the next while it divides and takes roots. */
+#define MPTI_STRIP 64
+#if MPTI_X86
+MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_sqrt_16_512, mpti_v16, MPTI_OF_2("vsqrtps"))
+MPTI_UNARY(MPTI_IN_256, mpti_v8, mpti_sqrt_8_256, mpti_v8, MPTI_OF_2("vsqrtps"))
+
+MPTI_AVX512_TARGET static void mpti_sqrt_512(float *root, const float *v)
+{
+    size_t i;
+    for (i = 0; i < MPTI_STRIP; i += 16)
+        mpti_put_512((unsigned char *)(root + i), mpti_sqrt_16_512(mpti_load_512(v + i)), 0);
+}
+
+MPTI_AVX2_TARGET static void mpti_sqrt_256(float *root, const float *v)
+{
+    size_t i;
+    for (i = 0; i < MPTI_STRIP; i += 8)
+        mpti_put_256((unsigned char *)(root + i), mpti_sqrt_8_256(mpti_load_256(v + i)), 0);
+}
+#endif
+
+static void mpti_sqrt_strip(float *MPTI_RESTRICT root, const float *MPTI_RESTRICT v)
+{
+    size_t i;
+#if MPTI_X86
+    if (mpti_path() >= MPTI_PATH_AVX2) {
+        (mpti_path() >= MPTI_PATH_AVX512 ? mpti_sqrt_512 : mpti_sqrt_256)(root, v);
+        return;
+    }
+#endif
+    for (i = 0; i < MPTI_STRIP; i++)
+        root[i] = mpti_sqrt(v[i]);
+}
+
+/* Ask for the same strip of the next tile, where the tile is the array itself; elsewhere, and beyond the
+ * end, that is a hint without effect. Worth a fifth of the time out of cache. */
+MPTI_INLINE void mpti_strip_soon(const float *strip)
+{
+#if defined(__GNUC__) || defined(__clang__)
+    size_t i;
+    for (i = 0; i < MPTI_STRIP; i += 16)
+        __builtin_prefetch(strip + MPTI_TILE + i, 1);
+#else
+    (void)strip;
+#endif
+}
+
+MPTI_INLINE void mpti_sgd_loop MPTI_TILE_PARAMETERS
+{
+    const mpti_sgd_k c = *(const mpti_sgd_k *)k;
+    size_t           at, i;
+    (void)v;
+    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
+        mpti_strip_soon(w + at);
+        if (mpti_is_nonzero(c.momentum)) {      /* out of the loop, so that it vectorizes */
+            mpti_strip_soon(m + at);
+            for (i = 0; i < MPTI_STRIP; i++)
+                mpti_sgd_1(g[at + i], &w[at + i], &m[at + i], &c);
+        } else {
+            for (i = 0; i < MPTI_STRIP; i++)
+                mpti_sgd_1(g[at + i], &w[at + i], &m[at + i], &c);
+        }
+    }
+}
+
+MPTI_INLINE void mpti_lion_loop MPTI_TILE_PARAMETERS
+{
+    const mpti_lion_k c = *(const mpti_lion_k *)k;
+    size_t            i;
+    (void)v;
+    for (i = 0; i < MPTI_TILE; i++)
+        mpti_lion_1(g[i], &w[i], &m[i], &c);
+}
+
+/* The Adam family: moments, root, weight, in three loops because of the root. */
+#define MPTI_MOMENTS_LOOP(name)                                                     \
+    MPTI_INLINE void mpti_##name##_loop MPTI_TILE_PARAMETERS                       \
+    {                                                                               \
+        const mpti_adamw_k c = *(const mpti_adamw_k *)k;                            \
+        float              root[MPTI_STRIP];                                         \
+        size_t             at, i;                                                 \
+        for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {                      \
+            mpti_strip_soon(w + at);                                               \
+            mpti_strip_soon(m + at);                                               \
+            mpti_strip_soon(v + at);                                               \
+            for (i = 0; i < MPTI_STRIP; i++)                                         \
+                mpti_##name##_moments_1(g[at + i], w[at + i], &m[at + i], &v[at + i], &c); \
+            mpti_sqrt_strip(root, v + at);                                         \
+            for (i = 0; i < MPTI_STRIP; i++)                                         \
+                mpti_##name##_weight_1(&w[at + i], m[at + i], root[i], &c);     \
+        }                                                                           \
+    }
+MPTI_MOMENTS_LOOP(adamw)
+MPTI_MOMENTS_LOOP(adam)
+
+/* LAMB in two passes: the moments first. */
+MPTI_INLINE void mpti_lamb_loop MPTI_TILE_PARAMETERS
+{
+    const mpti_adamw_k c = *(const mpti_adamw_k *)k;
+    size_t             i;
+    for (i = 0; i < MPTI_TILE; i++)
+        mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c);
+}
+
+/* Then g is where the direction goes. */
+MPTI_INLINE void mpti_lamb_direction_loop(float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w,
+                                          const float *MPTI_RESTRICT m, const float *MPTI_RESTRICT v,
+                                          const mpti_adamw_k *k)
+{
+    const mpti_adamw_k c = *k;
+    float              root[MPTI_STRIP];
+    size_t             at, i;
+    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
+        mpti_sqrt_strip(root, v + at);
+        for (i = 0; i < MPTI_STRIP; i++)
+            r[at + i] = mpti_lamb_direction_1(w[at + i], m[at + i], root[i], &c);
+    }
+}
+
+MPTI_INLINE void mpti_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor)
+{
+    size_t i;
+    for (i = 0; i < MPTI_TILE; i++)
+        w[i] = mpti_fma(factor, r[i], w[i]);
+}
+
+MPTI_THRICE(mpti_sgd_tile, mpti_sgd_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_lion_tile, mpti_lion_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_adam_tile, mpti_adam_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_lamb_tile, mpti_lamb_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_THRICE(mpti_lamb_direction, mpti_lamb_direction_loop,
+            (float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w, const float *MPTI_RESTRICT m,
+             const float *MPTI_RESTRICT v, const mpti_adamw_k *k),
+            (r, w, m, v, k))
+MPTI_THRICE(mpti_along, mpti_along_loop,
+            (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor), (w, r, factor))
+
+/* ---- passes over a tensor ---- */
+
+/* Room for the tiles of one turn. */
+typedef struct mpti_turn { float g[MPTI_TILE], w[MPTI_TILE], m[MPTI_TILE], v[MPTI_TILE]; } mpti_turn;
+
+/* Ask for what the next tile will load, and for what it will change in place: a hint without effect beyond
+ * the end. Arrays that a tile works on directly are asked for in its strips. */
+static void mpti_tile_soon(const void *array, size_t first, size_t bytes, int is_changed)
+{
+#if defined(__GNUC__) || defined(__clang__)
+    const uintptr_t next = (uintptr_t)array + (first + MPTI_TILE) * bytes;
+    size_t          k;
+    for (k = 0; array && k < MPTI_TILE * bytes; k += 64)
+        if (is_changed)
+            __builtin_prefetch((const void *)(next + k), 1);
+        else
+            __builtin_prefetch((const void *)(next + k), 0);
+#else
+    (void)array, (void)first, (void)bytes, (void)is_changed;
+#endif
+}
+
+/* One pass: tile by tile, what it reads and writes as MPT_NEEDS_GRAD, _WEIGHT, _M, _V. */
+static void mpti_pass(const mpt_tensor *t, unsigned reads, unsigned writes, mpti_tile_fn *tile, void *k,
+                      mpti_random_at at)
+{
+    void *const      t_g = reads & MPT_NEEDS_GRAD ? t->grad : NULL;
+    void *const      t_m = reads & MPT_NEEDS_M ? t->m : NULL, *const t_v = reads & MPT_NEEDS_V ? t->v : NULL;
+    const mpt_format format = mpti_moments_format(t);
+    mpti_turn        local;
+    size_t           first;
+    for (first = 0; first < t->n; first += MPTI_TILE) {
+        const size_t n = mpti_min(t->n - first, MPTI_TILE);
+        const float *g = mpti_tile_in(local.g, t_g, t->grad_format, first, n);
+        float       *w = reads & MPT_NEEDS_WEIGHT ? mpti_weight_in(local.w, t, first, n) : local.w;
+        float       *m = mpti_tile_in(local.m, t_m, format, first, n);
+        float       *v = mpti_tile_in(local.v, t_v, format, first, n);
+        mpti_tile_soon(t_g, first, mpti_format_bytes(t->grad_format), 0);
+        if (!mpti_has_master(t))
+            mpti_tile_soon(t->param, first, sizeof(uint16_t), 1);
+        mpti_tile_soon(mpti_has_extra(t) ? t->extra : NULL, first, sizeof(uint16_t), 1);
+        tile(g, w, m, v, k);
+        if (writes & MPT_NEEDS_M)
+            mpti_tile_out(m, t_m, format, first, n);
+        if (writes & MPT_NEEDS_V)
+            mpti_tile_out(v, t_v, format, first, n);
+        if (writes & MPT_NEEDS_WEIGHT)
+            mpti_weight_out(w, t, first, n, at);
+    }
+}
+
+/* Sums of squares over one tensor, on the tree of >>M15. */
+typedef struct mpti_tree { double lane[MPTI_LANES], slot[MPTI_SLOTS]; } mpti_tree;
+
+static void mpti_tree_fold(mpti_tree *tree, size_t chunk)
+{
+    tree->slot[chunk % MPTI_SLOTS] += mpti_pair_sum(tree->lane, MPTI_LANES);
+    memset(tree->lane, 0, sizeof tree->lane);
+}
+
+static double mpti_tree_sum(mpti_tree *tree, size_t n)
+{
+    mpti_tree_fold(tree, (n - 1u) / MPTI_CHUNK);
+    return mpti_pair_sum(tree->slot, MPTI_SLOTS);
+}
+
+static void mpti_tree_add(mpti_tree *tree, const float *tile, size_t first)
+{
+    if (first && first % MPTI_CHUNK == 0)
+        mpti_tree_fold(tree, first / MPTI_CHUNK - 1u);
+    mpti_sumsq_tile(tree->lane + first % MPTI_LANES, tile);
+}
+
+/* What passes that need norms carry: squared norms of weights and directions, where the pass is, and in the end
+ * how far to go. */
+typedef struct mpti_norms {
+    mpti_tree weights, directions;
+    size_t    first;
+    float     factor;
+} mpti_norms;
+
+static void mpti_norms_add(mpti_norms *norms, const float *w, const float *direction)
+{
+    mpti_tree_add(&norms->weights, w, norms->first);
+    mpti_tree_add(&norms->directions, direction, norms->first);
+    norms->first += MPTI_TILE;
+}
+
+/* ---- LAMB: the moments; the norms; along the direction, again from the same numbers ---- */
+
+typedef struct mpti_lamb_turn { const mpti_adamw_k *k; mpti_norms norms; } mpti_lamb_turn;
+
+static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
+{
+    mpti_lamb_turn *const turn = (mpti_lamb_turn *)k;
+    float                 r[MPTI_TILE];
+    (void)g;
+    mpti_lamb_direction(r, w, m, v, turn->k);
+    mpti_norms_add(&turn->norms, w, r);
+}
+
+static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
+{
+    const mpti_lamb_turn *const turn = (const mpti_lamb_turn *)k;
+    float                       r[MPTI_TILE];
+    (void)g;
+    mpti_lamb_direction(r, w, m, v, turn->k);
+    mpti_along(w, r, turn->norms.factor);
+}
+
+static void mpti_lamb_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at)
+{
+    const unsigned moments = MPT_NEEDS_M | MPT_NEEDS_V;
+    mpti_lamb_turn turn;
+    memset(&turn, 0, sizeof turn);
+    turn.k = (const mpti_adamw_k *)k;
+    if (!t->n)
+        return;
+    mpti_pass(t, needs, moments, mpti_lamb_tile, k, at);
+    mpti_pass(t, needs & ~MPT_NEEDS_GRAD, 0u, mpti_lamb_norms_tile, &turn, at);
+    turn.norms.factor = mpti_lamb_factor(mpti_tree_sum(&turn.norms.weights, t->n),
+                                         mpti_tree_sum(&turn.norms.directions, t->n), turn.k);
+    mpti_pass(t, needs & ~MPT_NEEDS_GRAD, MPT_NEEDS_WEIGHT, mpti_lamb_along_tile, &turn, at);
+}
+
+/* ---- Adafactor: the second moments, or their row and column means; the norms; along the direction ---- */
+
+typedef struct mpti_adafactor_turn {
+    const mpti_adafactor_k *k;
+    const mpt_tensor       *t;
+    float                   mean;       /* of the row means */
+    mpti_norms              norms;
+} mpti_adafactor_turn;
+
+static void mpti_adafactor_v_tile MPTI_TILE_PARAMETERS
+{
+    const mpti_adafactor_k c = *((const mpti_adafactor_turn *)k)->k;
+    size_t                 i;
+    (void)w, (void)m;
+    for (i = 0; i < MPTI_TILE; i++)
+        v[i] = mpti_adafactor_v_1(v[i], mpti_mul(g[i], c.factor), &c);
+}
+
+/* Unscaled gradients first .. first + n - 1 as a tile padded with zeros. */
+static void mpti_gradient_in(float *g, const mpt_tensor *t, size_t first, size_t n, float factor)
+{
+    size_t i;
+    mpti_row_load(g, t->grad, t->grad_format, first, n);
+    for (i = 0; i < MPTI_TILE; i++)
+        g[i] = i < n ? mpti_mul(g[i], factor) : 0.0f;
+}
+
+/* Row and column means of the squares, in double: element j of a row to lane j mod 256, lanes in pairs; a
+ * column from its first row to its last. Returns the mean of the row means. */
+static float mpti_factors_update(const mpt_tensor *t, const mpti_adafactor_k *k)
+{
+    const size_t columns = t->columns, rows = t->n / columns;
+    float *const row = (float *)t->v, *const column = row + rows;
+    double       lane[MPTI_TILE], sum = 0.0;
+    float        g[MPTI_TILE], mean;
+    size_t       i, j, n;
+    for (i = 0; i < rows; i++) {
+        memset(lane, 0, sizeof lane);
+        for (j = 0; j < columns; j += MPTI_TILE) {
+            mpti_gradient_in(g, t, i * columns + j, mpti_min(columns - j, MPTI_TILE), k->factor);
+            mpti_sumsq_tile(lane, g);
+        }
+        mean = mpti_to_f32(mpti_pair_sum(lane, MPTI_TILE) / (double)columns);
+        row[i] = mpti_average(row[i], mean, k->fresh);
+        sum += mpti_to_f64(row[i]);
+    }
+    for (j = 0; j < columns; j += n) {
+        n = mpti_min(columns - j, MPTI_TILE);
+        memset(lane, 0, sizeof lane);
+        for (i = 0; i < rows; i++) {
+            mpti_gradient_in(g, t, i * columns + j, n, k->factor);
+            mpti_sumsq_tile(lane, g);
+        }
+        for (i = 0; i < n; i++)
+            column[j + i] = mpti_average(column[j + i], mpti_to_f32(lane[i] / (double)rows), k->fresh);
+    }
+    return mpti_at_least(mpti_to_f32(sum / (double)rows), k->least_mean);
+}
+
+/* Second moments of a tile, from row and column means. */
+static void mpti_factors_tile(float *v, const mpt_tensor *t, size_t first, float mean)
+{
+    const float *const row = (const float *)t->v, *const column = row + t->n / t->columns;
+    const size_t       n = mpti_min(t->n - first, MPTI_TILE);
+    size_t             i = first / t->columns, j = first % t->columns, e;
+    for (e = 0; e < n; e++) {
+        v[e] = mpti_mul(mpti_div(row[i], mean), column[j]);
+        if (++j == t->columns)
+            i++, j = 0;
+    }
+}
+
+/* The direction of a tile into u, from second moments that are up to date; v is changed. */
+static void mpti_adafactor_direction(float *u, const float *g, float *v, const mpti_adafactor_turn *turn)
+{
+    float  root[MPTI_STRIP], moments[MPTI_TILE];
+    size_t i, at;
+    memset(moments, 0, sizeof moments);
+    if (turn->t->columns) {
+        mpti_factors_tile(moments, turn->t, turn->norms.first, turn->mean);
+        v = moments;
+    }
+    for (i = 0; i < MPTI_TILE; i++)
+        moments[i] = mpti_at_least(v[i], turn->k->least);
+    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
+        mpti_sqrt_strip(root, moments + at);
+        for (i = 0; i < MPTI_STRIP; i++)
+            u[at + i] = mpti_div(mpti_mul(g[at + i], turn->k->factor), root[i]);
+    }
+}
+
+static void mpti_adafactor_norms_tile MPTI_TILE_PARAMETERS
+{
+    mpti_adafactor_turn *const turn = (mpti_adafactor_turn *)k;
+    float                      u[MPTI_TILE];
+    (void)m;
+    mpti_adafactor_direction(u, g, v, turn);
+    mpti_norms_add(&turn->norms, w, u);
+}
+
+static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
+{
+    mpti_adafactor_turn *const turn = (mpti_adafactor_turn *)k;
+    float                      u[MPTI_TILE];
+    size_t                     i;
+    (void)m;
+    mpti_adafactor_direction(u, g, v, turn);
+    for (i = 0; i < MPTI_TILE; i++)
+        w[i] = mpti_fma(turn->norms.factor, u[i], mpti_mul(w[i], turn->k->decay));
+    turn->norms.first += MPTI_TILE;
+}
+
+static void mpti_adafactor_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at)
+{
+    const unsigned      v = t->columns ? 0u : MPT_NEEDS_V;
+    mpti_adafactor_turn turn;
+    (void)needs;
+    memset(&turn, 0, sizeof turn);
+    turn.k = (const mpti_adafactor_k *)k;
+    turn.t = t;
+    if (!t->n)
+        return;
+    if (t->columns)
+        turn.mean = mpti_factors_update(t, turn.k);
+    else
+        mpti_pass(t, MPT_NEEDS_GRAD | v, v, mpti_adafactor_v_tile, &turn, at);
+    mpti_pass(t, MPTI_NEEDS_STEP | v, 0u, mpti_adafactor_norms_tile, &turn, at);
+    turn.norms.factor = mpti_adafactor_factor(mpti_tree_sum(&turn.norms.weights, t->n),
+                                              mpti_tree_sum(&turn.norms.directions, t->n), t->n, turn.k);
+    turn.norms.first = 0;
+    mpti_pass(t, MPTI_NEEDS_STEP | v, MPT_NEEDS_WEIGHT, mpti_adafactor_along_tile, &turn, at);
+}
+
+/* ---- the calls ---- */
+
+/* Everything that can be refused, before anything is touched; tensors against each other only in the first
+ * step. */
+static mpt_status mpti_step_open(const mpt_step *step, const mpt_tensor *tensors, size_t count,
+                                 unsigned needs, int hyperparameters_ok, int is_first)
+{
+    mpt_fault fault;
+    if (!step || !hyperparameters_ok)
+        return MPT_E_ARG;
+    if (!mpti_step_is_open(step))
+        return MPT_E_ORDER;
+    return is_first ? mpt_tensors_validate(tensors, count, needs, NULL)
+                    : mpti_tensors_ok(tensors, count, needs, &fault);
+}
+
+/* The step itself, or on found_inf nothing but its being over; t counts the steps taken. */
+typedef void mpti_tensor_fn(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at);
+static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
+                           mpti_tensor_fn *tensor, void *k, uint64_t *t)
+{
+    mpti_random_at at;
+    size_t         i;
+    step->stage = (uint32_t)MPT_STAGE_STEPPED;
+    if (step->found_inf)
+        return;
+    at.step = (uint32_t)*t;
+    for (i = 0; i < count; i++) {
+        at.stream = (uint32_t)i;
+        tensor(&tensors[i], needs, k, at);
+    }
+    mpti_stores_done();
+    (*t)++;
+}
+
+#define MPTI_TENSOR_ONE(name)                                                                       \
+    static void mpti_##name##_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at) \
+    {                                                                                               \
+        mpti_pass(t, needs, needs & ~MPT_NEEDS_GRAD, mpti_##name##_tile, k, at);                    \
+    }
+#define MPTI_TENSOR_OWN(name)
+#define MPTI_X(id, name, hyper, needs_, passes, device)                                             \
+    MPTI_TENSOR_##passes(name)                                                                      \
+    MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
+                                         size_t count)                                              \
+    {                                                                                               \
+        const unsigned   needs = mpti_##name##_needs(o);                                            \
+        const mpt_status status =                                                                   \
+            mpti_step_open(step, tensors, count, needs, mpti_##hyper##_ok(o), o && !o->t);          \
+        if (status == MPT_OK) {                                                                     \
+            mpti_##hyper##_k k = mpti_##hyper##_consts(o, step);                                    \
+            mpti_step_take(step, tensors, count, needs, mpti_##name##_tensor, &k, &o->t);           \
+        }                                                                                           \
+        return status;                                                                              \
+    }
+MPT_OPTIMIZERS(MPTI_X)
+#undef MPTI_X
+
+MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer)
+{
+#define MPTI_X(id, name, hyper, needs, passes, device) {#name, MPTI_NEEDS_STEP | (needs), device},
+    static const mpt_optimizer_info table[] = {MPT_OPTIMIZERS(MPTI_X)};
+#undef MPTI_X
+    return (unsigned)optimizer < (unsigned)MPT_OPTIMIZER_COUNT ? &table[optimizer] : NULL;
+}
+
+MPT_DEF mpt_adafactor mpt_adafactor_defaults(void)
+{
+    const mpt_adafactor o = {1e-2f, 1.1920928955078125e-07f, 1e-3f, 1.0f, 0.0f, 0u, 0u};
+    return o;
+}
+
+MPT_DEF mpt_adamw mpt_adamw_defaults(void)
+{
+    const mpt_adamw o = {1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 0u, 0u};
+    return o;
+}
+
+MPT_DEF mpt_adam mpt_adam_defaults(void)
+{
+    const mpt_adam o = {1e-3f, 0.9f, 0.999f, 1e-8f, 0.0f, 0u, 0u};
+    return o;
+}
+
+MPT_DEF mpt_lamb mpt_lamb_defaults(void)
+{
+    const mpt_lamb o = {1e-3f, 0.9f, 0.999f, 1e-6f, 0.01f, 0u, 0u};
+    return o;
+}
+
+MPT_DEF mpt_lion mpt_lion_defaults(void)
+{
+    const mpt_lion o = {1e-4f, 0.9f, 0.99f, 0.0f, 0u};
+    return o;
+}
+
+// >>M19 implementation: FP8 delayed scaling -------------------------------------------------------
+#ifndef MPT_NO_FP8
+MPT_DEF mpt_fp8_recipe mpt_fp8_defaults(mpt_format format)
+{
+    mpt_fp8_recipe r;
+    memset(&r, 0, sizeof r);
+    r.format = format;
+    r.choice = MPT_AMAX_MAX;
+    r.length = 1024;
+    return r;
+}
+
+static int mpti_is_fp8(mpt_format f) { return f == MPT_E4M3 || f == MPT_E5M2; }
+
+static mpt_status mpti_fp8_scaling_ok(const mpt_fp8_scaling *s)
+{
+    const mpt_fp8_recipe *r = s ? &s->recipe : NULL;
+    if (!s || (s->count && (!s->scale || !s->inverse || !s->amax || !s->history)))
+        return MPT_E_ARG;
+    if (!mpti_is_fp8(r->format))
+        return MPT_E_UNSUPPORTED;
+    return r->length && r->margin >= -32 && r->margin <= 32 &&
+           (unsigned)r->choice < (unsigned)MPT_AMAX_CHOICE_COUNT ? MPT_OK : MPT_E_ARG;
+}
+
+MPT_DEF mpt_status mpt_fp8_init(const mpt_fp8_scaling *s)
+{
+    const mpt_status status = mpti_fp8_scaling_ok(s);
+    size_t           i;
+    if (status != MPT_OK)
+        return status;
+    for (i = 0; i < s->count; i++) s->scale[i] = s->inverse[i] = 1.0f;
+    for (i = 0; i < s->count; i++) s->amax[i] = 0.0f;
+    for (i = 0; i < (size_t)s->count * s->recipe.length; i++) s->history[i] = 0.0f;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s)
+{
+    const mpt_status status = mpti_fp8_scaling_ok(s);
+    size_t           i, k;
+    if (status != MPT_OK)
+        return status;
+    for (i = 0; i < s->count; i++) {
+        const size_t length = s->recipe.length;
+        float *const h = s->history + i * length;
+        uint32_t     last = mpti_f32_bits(s->amax[i]), amax;
+        if (s->recipe.drop_bad && last >= 0x7f800000u)
+            last = 0u;
+        amax = last;
+        for (k = 0; k + 1 < length; k++) {
+            const uint32_t past = mpti_f32_bits(h[k + 1]);
+            h[k] = mpti_f32_make(past);
+            if (s->recipe.choice == MPT_AMAX_MAX && past > amax)
+                amax = past;
+        }
+        h[length - 1] = mpti_f32_make(last);
+        s->scale[i] = mpti_fp8_next_scale(s->scale[i], amax, &s->recipe);
+        s->inverse[i] = mpti_div(1.0f, s->scale[i]);
+        s->amax[i] = 0.0f;
+    }
+    return MPT_OK;
+}
+
+/* At most one tile. Returns the new pattern of amax. */
+static uint32_t mpti_fp8_tile(mpt_format dst_format, unsigned char *dst, mpt_format src_format,
+                               const void *src, size_t n, float scale, uint32_t amax)
+{
+    uint32_t u[MPTI_TILE];
+    float    x[MPTI_TILE];
+    size_t   i;
+    mpti_row_load(x, src, src_format, 0, n);
+    memcpy(u, x, n * sizeof *u);
+    for (i = 0; i < n; i++) {
+        const uint32_t a = u[i] & 0x7fffffffu;
+        amax = a > amax ? a : amax;
+        u[i] = mpti_fp8_scaled(u[i], scale);
+    }
+    memcpy(x, u, n * sizeof *u);
+    if (dst_format == MPT_E4M3) {
+        mpt_e4m3 code[MPTI_TILE];
+        (void)mpt_e4m3_from_f32_sat_n(code, x, n);
+        memcpy(dst, code, n);
+    } else {
+        mpt_e5m2 code[MPTI_TILE];
+        (void)mpt_e5m2_from_f32_sat_n(code, x, n);
+        memcpy(dst, code, n);
+    }
+    return amax;
+}
+
+static size_t mpti_fp8_source_size(mpt_format f) { return f == MPT_F32 ? 4u : 2u; }
+
+MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
+                                    size_t n, const float *scale, float *amax)
+{
+    unsigned char *const       to = (unsigned char *)dst;
+    const unsigned char *const from = (const unsigned char *)src;
+    const float                factor = scale ? *scale : 1.0f;
+    uint32_t                   most = 0u;
+    size_t                     i, take;
+    if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
+        return MPT_E_UNSUPPORTED;
+    if (n && (!dst || !src))
+        return MPT_E_ARG;
+    for (i = 0; i < n; i += take) {
+        take = mpti_min(n - i, MPTI_TILE);
+        most = mpti_fp8_tile(dst_format, to + i, src_format, from + i * mpti_fp8_source_size(src_format),
+                              take, factor, most);
+    }
+    if (amax && most > mpti_f32_bits(*amax))
+        *amax = mpti_f32_make(most);
+    return MPT_OK;
+}
+
+#define MPTI_FP8_SQUARE 64    /* both ways whole cache lines */
+
+MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, void *transposed,
+                                            mpt_format src_format, const void *src, size_t rows, size_t cols,
+                                            const float *scale, float *amax)
+{
+    unsigned char *const       to = (unsigned char *)dst, *const flipped = (unsigned char *)transposed;
+    const unsigned char *const from = (const unsigned char *)src;
+    const float                factor = scale ? *scale : 1.0f;
+    unsigned char              tile[MPTI_FP8_SQUARE][MPTI_FP8_SQUARE];
+    uint32_t                   most = 0u;
+    size_t                     i, j, r, c;
+    if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
+        return MPT_E_UNSUPPORTED;
+    if ((rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 4u / cols))
+        return MPT_E_ARG;
+    for (i = 0; i < rows; i += MPTI_FP8_SQUARE)
+        for (j = 0; j < cols; j += MPTI_FP8_SQUARE) {
+            const size_t high = mpti_min(rows - i, MPTI_FP8_SQUARE), wide = mpti_min(cols - j, MPTI_FP8_SQUARE);
+            for (r = 0; r < high; r++) {
+                const size_t at = (i + r) * cols + j;
+                most = mpti_fp8_tile(dst_format, tile[r], src_format,
+                                      from + at * mpti_fp8_source_size(src_format), wide, factor, most);
+                if (to)
+                    memcpy(to + at, tile[r], wide);
+            }
+            for (c = 0; c < wide; c++)
+                for (r = 0; r < high; r++) flipped[(j + c) * rows + i + r] = tile[r][c];
+        }
+    if (amax && most > mpti_f32_bits(*amax))
+        *amax = mpti_f32_make(most);
+    return MPT_OK;
+}
+#endif /* MPT_NO_FP8 */
+
+// >>M20 implementation: checkpoint ----------------------------------------------------------------
+#ifndef MPT_NO_CHECKPOINT
+/* One walk over a state serves all: measuring, saving, verifying, loading. A field is `count` words of
+ * `width` bytes; a fact is a number that must be the same when loading. */
+typedef enum mpti_walk_mode {
+    MPTI_WALK_SIZE, MPTI_WALK_SAVE, MPTI_WALK_VERIFY, MPTI_WALK_LOAD
+} mpti_walk_mode;
+typedef struct mpti_walk {
+    mpti_walk_mode mode;
+    unsigned char *to;              /* SAVE */
+    const unsigned char *from;      /* VERIFY, LOAD */
+    mpti_span      buffer;          /* SIZE: that no field may overlap */
+    size_t         at, end;
+    int            failed;
+} mpti_walk;
+
+static int mpti_is_little_endian(void)
+{
+    const uint16_t one = 1u;
+    unsigned char  first;
+    memcpy(&first, &one, 1);
+    return first == 1u;
+}
+
+/* Words between memory and the buffer, either way: the buffer is little-endian. */
+static void mpti_copy_words(unsigned char *to, const unsigned char *from, size_t count, size_t width)
+{
+    size_t i, k;
+    if (mpti_is_little_endian())
+        memcpy(to, from, count * width);
+    else
+        for (i = 0; i < count; i++)
+            for (k = 0; k < width; k++)
+                to[i * width + k] = from[i * width + width - 1u - k];
+}
+
+static void mpti_walk_words(mpti_walk *w, void *data, size_t count, size_t width)
+{
+    if (w->failed || !count)
+        return;
+    if (count > (w->end - w->at) / width) {
+        w->failed = 1;
+        return;
+    }
+    if (w->mode == MPTI_WALK_SIZE) {
+        const mpti_span field = mpti_span_of(data, count * width, 0);
+        w->failed = mpti_spans_meet(&field, &w->buffer);
+    }
+    if (w->mode == MPTI_WALK_SAVE)
+        mpti_copy_words(w->to + w->at, (const unsigned char *)data, count, width);
+    if (w->mode == MPTI_WALK_LOAD)
+        mpti_copy_words((unsigned char *)data, w->from + w->at, count, width);
+    w->at += count * width;
+}
+
+static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
+{
+    uint64_t       value = fact;
+    const size_t   at = w->at;
+    mpti_walk_mode mode = w->mode;
+    mpti_walk_words(w, &value, 1, sizeof value);
+    if (w->failed || (mode != MPTI_WALK_VERIFY && mode != MPTI_WALK_LOAD))
+        return;
+    mpti_copy_words((unsigned char *)&value, w->from + at, 1, sizeof value);
+    w->failed = value != fact;
+}
+
+/* Members of a struct from `first` up to `end`, all of one width. */
+#define MPTI_WALK_MEMBERS(w, p, first, end, width)                                  \
+    mpti_walk_words(w, (unsigned char *)(p) + (first), ((end) - (first)) / (width), width)
+
+static void mpti_walk_scaler(mpti_walk *w, mpt_scaler *s)
+{
+    const size_t floats = offsetof(mpt_scaler_config, init_scale), config = sizeof(mpt_scaler_config);
+    MPTI_WALK_MEMBERS(w, s, 0u, floats, 8u);
+    MPTI_WALK_MEMBERS(w, s, floats, config, 4u);
+    MPTI_WALK_MEMBERS(w, s, config, offsetof(mpt_scaler, scale), 8u);
+    MPTI_WALK_MEMBERS(w, s, offsetof(mpt_scaler, scale), sizeof *s, 4u);
+}
+
+static void mpti_walk_step(mpti_walk *w, mpt_step *s)
+{
+    MPTI_WALK_MEMBERS(w, s, 0u, offsetof(mpt_step, grad_factor), 8u);
+    MPTI_WALK_MEMBERS(w, s, offsetof(mpt_step, grad_factor), sizeof *s, 4u);
+}
+
+/* An optimizer: 32-bit hyperparameters, then the count of its steps. */
+#define MPTI_WALK_OPTIMIZER(w, o, type)                                             \
+    do {                                                                            \
+        mpti_walk_fact(w, (o) != NULL);                                             \
+        if (o) {                                                                    \
+            MPTI_WALK_MEMBERS(w, o, 0u, offsetof(type, t), 4u);                     \
+            mpti_walk_words(w, &(o)->t, 1, 8u);                                     \
+        }                                                                           \
+    } while (0)
+
+/* FNV-1a of a name, so that tensors are not mixed up. */
+static uint64_t mpti_name_hash(const char *name)
+{
+    uint64_t h = (uint64_t)0xcbf29ce484222325u;
+    for (; name && *name; name++)
+        h = (h ^ (unsigned char)*name) * (uint64_t)0x100000001b3u;
+    return h;
+}
+
+static void mpti_walk_array(mpti_walk *w, void *array, size_t n, size_t width)
+{
+    mpti_walk_fact(w, array ? width : 0u);
+    if (array)
+        mpti_walk_words(w, array, n, width);
+}
+
+static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
+{
+    const size_t moment = t->moments == MPT_MOMENTS_BF16 ? 2u : 4u;
+    mpti_walk_fact(w, mpti_name_hash(t->name));
+    mpti_walk_fact(w, t->n);
+    mpti_walk_fact(w, (uint64_t)t->storage << 32 | (uint64_t)t->moments);
+    mpti_walk_fact(w, (uint64_t)t->param_format << 32 | (uint64_t)t->grad_format);
+    mpti_walk_fact(w, t->seed);
+    mpti_walk_fact(w, t->columns);
+    mpti_walk_array(w, t->master, t->n, 4u);
+    mpti_walk_array(w, t->param, t->n, mpti_format_bytes(t->param_format));
+    mpti_walk_array(w, t->m, t->n, moment);
+    mpti_walk_array(w, t->v, t->n ? mpti_v_count(t) : 0u, mpti_v_bytes(t));
+    mpti_walk_array(w, t->extra, t->n, 2u);
+    mpti_walk_array(w, gradients ? t->grad : NULL, t->n, mpti_format_bytes(t->grad_format));
+}
+
+/* Header: magic, version, length. The checksum follows after all. */
+static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
+{
+    size_t i;
+    mpti_walk_fact(w, (uint64_t)0x65746174732d706du);      /* "mp-state" */
+    mpti_walk_fact(w, MPT_STATE_VERSION);
+    mpti_walk_fact(w, w->end);
+    mpti_walk_fact(w, s->scaler_count);
+    for (i = 0; i < s->scaler_count; i++)
+        mpti_walk_scaler(w, &s->scalers[i]);
+    mpti_walk_fact(w, s->step_count);
+    for (i = 0; i < s->step_count; i++)
+        mpti_walk_step(w, &s->steps[i]);
+#define MPTI_X(hyper) MPTI_WALK_OPTIMIZER(w, s->hyper, mpt_##hyper);
+    MPT_HYPERPARAMETERS(MPTI_X)
+#undef MPTI_X
+    mpti_walk_fact(w, s->counter_count);
+    mpti_walk_words(w, s->counters, s->counter_count, 8u);
+    mpti_walk_fact(w, s->tensor_count);
+    for (i = 0; i < s->tensor_count; i++)
+        mpti_walk_tensor(w, &s->tensors[i], s->gradients != 0u);
+}
+
+/* Each step is a bijection of h for given bytes, so one changed word always changes the result. */
+static uint64_t mpti_state_checksum(const unsigned char *p, size_t n)
+{
+    uint64_t h = (uint64_t)0x9e3779b97f4a7c15u ^ n;
+    size_t   i, k;
+    for (i = 0; i < n; i += 8u) {
+        uint64_t word = 0u;
+        for (k = 0; k < 8u && i + k < n; k++)
+            word |= (uint64_t)p[i + k] << (8u * k);
+        h = (h ^ word) * (uint64_t)0xff51afd7ed558ccdu;
+        h ^= h >> 32;
+    }
+    return h;
+}
+
+static mpt_status mpti_state_ok(const mpt_state *s)
+{
+    size_t i;
+    if (!s || (s->scaler_count && !s->scalers) || (s->step_count && !s->steps) ||
+        (s->counter_count && !s->counters) || (s->tensor_count && !s->tensors))
+        return MPT_E_ARG;
+    for (i = 0; i < s->tensor_count; i++) {
+        const mpt_tensor *t = &s->tensors[i];
+        if ((t->param && !mpti_is_train_format(t->param_format)) ||
+            (s->gradients && t->grad && !mpti_is_train_format(t->grad_format)))
+            return MPT_E_UNSUPPORTED;
+    }
+    return MPT_OK;
+}
+
+static mpt_status mpti_state_measure(const mpt_state *state, const void *buffer, size_t bytes, size_t *need)
+{
+    const mpt_status status = mpti_state_ok(state);
+    mpti_walk        w;
+    memset(&w, 0, sizeof w);
+    w.mode = MPTI_WALK_SIZE;
+    w.end = (size_t)-1 - 8u;
+    w.buffer = mpti_span_of(buffer, bytes, 0);
+    if (status != MPT_OK)
+        return status;
+    mpti_walk_state(&w, state);
+    if (w.failed)
+        return MPT_E_ARG;           /* it would not fit in memory, or the buffer is part of it */
+    *need = w.at + 8u;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes)
+{
+    return bytes ? mpti_state_measure(state, NULL, 0u, bytes) : MPT_E_ARG;
+}
+
+MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes)
+{
+    size_t           need = 0;
+    const mpt_status status = mpti_state_measure(state, buffer, bytes, &need);
+    mpti_walk        w;
+    uint64_t         sum;
+    if (status != MPT_OK)
+        return status;
+    if (!buffer || bytes != need)
+        return MPT_E_ARG;
+    memset(&w, 0, sizeof w);
+    w.mode = MPTI_WALK_SAVE;
+    w.to = (unsigned char *)buffer;
+    w.end = bytes - 8u;
+    mpti_walk_state(&w, state);
+    sum = mpti_state_checksum(w.to, w.end);
+    mpti_copy_words(w.to + w.end, (const unsigned char *)&sum, 1, 8u);
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes)
+{
+    size_t           need = 0;
+    const mpt_status status = mpti_state_measure(state, buffer, bytes, &need);
+    mpti_walk        w;
+    uint64_t         sum;
+    if (status != MPT_OK)
+        return status;
+    if (!buffer)
+        return MPT_E_ARG;
+    if (bytes != need)
+        return MPT_E_DATA;
+    memset(&w, 0, sizeof w);
+    w.from = (const unsigned char *)buffer;
+    w.end = bytes - 8u;
+    mpti_copy_words((unsigned char *)&sum, w.from + w.end, 1, 8u);
+    if (sum != mpti_state_checksum(w.from, w.end))
+        return MPT_E_DATA;
+    w.mode = MPTI_WALK_VERIFY;
+    mpti_walk_state(&w, state);
+    if (w.failed || w.at != w.end)
+        return MPT_E_DATA;
+    w.mode = MPTI_WALK_LOAD;
+    w.at = 0;
+    mpti_walk_state(&w, state);
+    return MPT_OK;
+}
+#endif /* MPT_NO_CHECKPOINT */
+
+// >>M21 implementation: lint, memory --------------------------------------------------------------
+MPT_DEF const char *mpt_lint_text(mpt_lint lint)
+{
+#define MPTI_X(id, text) text,
+    static const char *const texts[] = {MPT_LINTS(MPTI_X)};
+#undef MPTI_X
+    return (unsigned)lint < (unsigned)MPT_LINT_COUNT ? texts[lint] : "unknown finding";
+}
+
+MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value)
+{
+    const mpt_format_info *f = mpt_format_get(format);
+    unsigned               flags = 0u;
+    uint64_t               code, magnitude;
+    if (!f || f->specials == MPT_SPECIALS_SCALE || !mpti_f64_is_finite(value))
+        return MPT_LINT_UNKNOWN;
+    if (!(mpti_f64_bits(value) << 1))
+        return MPT_LINT_OK;
+    code = mpt_encode(format, value, NULL, &flags);
+    magnitude = code & (((uint64_t)1 << (f->bits - 1)) - 1u);
+    if (flags & MPT_FLAG_OVERFLOW)
+        return MPT_LINT_OVERFLOWS;
+    if (!magnitude)
+        return MPT_LINT_VANISHES;
+    return magnitude >> f->mantissa_bits ? MPT_LINT_OK : MPT_LINT_SUBNORMAL;
+}
+
+MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update)
+{
+    const double moved = weight - update, ulp = mpt_ulp(format, weight);
+    if (!mpt_format_get(format) || (unsigned)storage >= (unsigned)MPT_STORAGE_COUNT ||
+        !mpti_f64_is_finite(weight) || !mpti_f64_is_finite(update))
+        return MPT_LINT_UNKNOWN;
+    if (storage != MPT_STORE_NEAREST || !(mpti_f64_bits(update) << 1))
+        return MPT_LINT_OK;
+    if (mpt_encode(format, moved, NULL, NULL) == mpt_encode(format, weight, NULL, NULL))
+        return MPT_LINT_UPDATE_LOST;
+    return update < ulp && -update < ulp ? MPT_LINT_UPDATE_FEW : MPT_LINT_OK;
+}
+
+MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs)
+{
+    unsigned flags = 0u;
+    if (!mpt_format_get(format) || !(scale > 0.0) || !mpti_f64_is_finite(scale) || !(max_abs >= 0.0) ||
+        !mpti_f64_is_finite(max_abs))
+        return MPT_LINT_UNKNOWN;
+    (void)mpt_encode(format, scale * max_abs, NULL, &flags);
+    if ((flags & MPT_FLAG_OVERFLOW) || !mpti_f64_is_finite(scale * max_abs))
+        return MPT_LINT_SCALE_HIGH;
+    return mpti_f64_bits(scale) << 12 ? MPT_LINT_SCALE_ODD : MPT_LINT_OK;
+}
+
+MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
+                                     mpt_memory *report)
+{
+    mpt_memory r;
+    size_t     i;
+    memset(&r, 0, sizeof r);
+    if (!report || (count && !tensors))
+        return MPT_E_ARG;
+    for (i = 0; i < count; i++) {
+        const mpt_tensor *t = &tensors[i];
+        const char *const why = mpti_tensor_unsupported(t, needs & MPT_NEEDS_WEIGHT);
+        const int         weight = (needs & MPT_NEEDS_WEIGHT) != 0u, copy = (needs & MPT_NEEDS_PARAM) != 0u;
+        const uint64_t    n = t->n, moment = mpti_format_bytes(mpti_moments_format(t));
+        if (why || (copy && !mpti_is_train_format(t->param_format)) ||
+            ((needs & MPT_NEEDS_GRAD) && !mpti_is_train_format(t->grad_format)))
+            return MPT_E_UNSUPPORTED;
+        r.parameters += n;
+        r.master += weight && mpti_has_master(t) ? n * sizeof(float) : 0u;
+        r.extra += weight && mpti_has_extra(t) ? n * sizeof(uint16_t) : 0u;
+        r.param += copy || (weight && !mpti_has_master(t)) ? n * mpti_format_bytes(t->param_format) : 0u;
+        r.grad += needs & MPT_NEEDS_GRAD ? n * mpti_format_bytes(t->grad_format) : 0u;
+        r.m += needs & MPT_NEEDS_M ? n * moment : 0u;
+        r.v += needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) && n ? mpti_v_count(t) * mpti_v_bytes(t) : 0u;
+    }
+    r.total = r.master + r.param + r.extra + r.grad + r.m + r.v;
+    r.per_parameter = r.parameters ? (double)r.total / (double)r.parameters : 0.0;
+    *report = r;
+    return MPT_OK;
+}
+
+// >>M22 implementation: reports -------------------------------------------------------------------
+#ifndef MPT_NO_REPORTS
 #include <stdarg.h>
 
 #define MPTI_F64_INF ((uint64_t)0x7ff << 52)
@@ -5107,1515 +6981,15 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
     mpti_tell(&o, "|\n");
     return mpti_out_close(&o);
 }
+#endif /* MPT_NO_REPORTS */
 
-// >>M16 implementation: scaler, check, clip --------------------------------------------------------
-
-MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect)
-{
-#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
-    {growth, backoff, floor, cap, 0.0, 0.0, init, interval, (int32_t)id, hysteresis, 4, flags},
-    static const mpt_scaler_config table[] = {MPT_SCALER_DIALECTS(MPTI_X)};
-#undef MPTI_X
-    static const mpt_scaler_config refused = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0f, 0, -1, 0, 0, 0u};
-    return (unsigned)dialect < (unsigned)MPT_SCALER_DIALECT_COUNT ? table[dialect] : refused;
-}
-
-MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect)
-{
-    switch ((int)dialect) {
-#define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) \
-    case id: return name;
-    MPT_SCALER_DIALECTS(MPTI_X)
-#undef MPTI_X
-    default: return "unknown";
-    }
-}
-
-MPT_DEF const char *mpt_verdict_text(mpt_scaler_verdict verdict)
-{
-    switch ((int)verdict) {
-#define MPTI_X(id, text) case id: return text;
-    MPT_VERDICTS(MPTI_X)
-#undef MPTI_X
-    default: return "unknown verdict";
-    }
-}
-
-/* Limits, 0 where there are none, in order. */
-static int mpti_scaler_limits_ok(const mpt_scaler_config *c)
-{
-    const double limit[] = {c->min_scale, c->max_scale, c->tolerance, c->threshold};
-    size_t       i;
-    for (i = 0; i < sizeof limit / sizeof *limit; i++)
-        if (!mpti_f64_is_finite(limit[i]) || !(limit[i] >= 0.0) || limit[i] > MPTI_FLT_MAX)
-            return 0;
-    return !(c->max_scale > 0.0) || c->min_scale <= c->max_scale;
-}
-
-/* A power of two that is a normal float, and so is its inverse. */
-static int mpti_is_normal_pow2(double x)
-{
-    const uint64_t bits = mpti_f64_bits(x);
-    return (bits << 12) == 0u && x >= 2.0 * MPTI_FLT_MIN && x <= 1.0 / (2.0 * MPTI_FLT_MIN);
-}
-
-static int mpti_ours_config_ok(const mpt_scaler_config *c)
-{
-    const double init = mpti_to_f64(c->init_scale);
-    return mpti_is_normal_pow2(c->growth) && mpti_is_normal_pow2(c->backoff) &&
-           mpti_is_normal_pow2(c->min_scale) && mpti_is_normal_pow2(c->max_scale) &&
-           mpti_is_normal_pow2(init) && c->min_scale <= init && init <= c->max_scale && c->patience >= 1;
-}
-
-static int mpti_scaler_config_ok(const mpt_scaler_config *c)
-{
-    const uint32_t rule = mpti_scaler_rule(c->dialect);
-    if (c->dialect < 0 || c->dialect >= (int32_t)MPT_SCALER_DIALECT_COUNT)
-        return 0;
-    if (!mpti_f32_is_finite(c->init_scale) || !(c->init_scale > 0.0f))
-        return 0;
-    if (!(rule & MPTI_MOVES))
-        return 1;
-    if (!mpti_f64_is_finite(c->growth) || !(c->growth > 1.0) || c->interval < 1 || c->hysteresis < 1)
-        return 0;
-    if (!(rule & MPTI_DIVIDE) && (!mpti_f64_is_finite(c->backoff) || !(c->backoff > 0.0 && c->backoff < 1.0)))
-        return 0;
-    if (c->flags & ~(rule & MPTI_MAY_RAISE ? MPT_SCALER_RAISE | MPT_SCALER_CONSECUTIVE : 0u))
-        return 0;
-    return mpti_scaler_limits_ok(c) && (!(rule & MPTI_OURS) || mpti_ours_config_ok(c));
-}
-
-MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config)
-{
-    const mpt_scaler_config c = config ? *config : mpt_scaler_defaults(MPT_SCALER_MPT);
-    if (!s || !mpti_scaler_config_ok(&c))
-        return MPT_E_ARG;
-    memset(s, 0, sizeof *s);
-    s->config = c;
-    s->scale = s->home = c.init_scale;
-    s->wide = mpti_to_f64(c.init_scale);
-    s->hysteresis_left = c.hysteresis;
-    s->climb = mpti_ours_climb(s);
-    s->stride = 1;
-    s->last_bad = s->last_moved = -1;
-    return MPT_OK;
-}
-
-static mpt_status mpti_scaler_usable(const mpt_scaler *s)
-{
-    if (!s)
-        return MPT_E_ARG;
-    return s->in_use ? MPT_OK : MPT_E_ORDER;
-}
-
-MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause)
-{
-    const mpt_status status =
-        s && cause & ~(MPT_CAUSE_INF | MPT_CAUSE_NAN | MPT_CAUSE_RANGE) ? MPT_E_ARG : mpti_scaler_usable(s);
-    if (status != MPT_OK)
-        return status;
-    s->found_inf |= (uint32_t)(found_inf || cause);
-    s->cause |= cause;
-    s->checks++;
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
-{
-    const mpt_status status = mpti_scaler_usable(s);
-    if (status != MPT_OK)
-        return status;
-    if (!s->checks)
-        return MPT_E_ORDER;
-    return mpti_scaler_advance(s);
-}
-
-/* ---- check, unscale, clip ---- */
-
-/* Add lane[0 .. n-1] in adjacent pairs; n is a power of two. */
-static double mpti_pair_sum(double *lane, size_t n)
-{
-    size_t i;
-    for (; n > 1; n /= 2)
-        for (i = 0; i < n / 2; i++)
-            lane[i] = lane[2 * i] + lane[2 * i + 1];
-    return lane[0];
-}
-
-/* These loops run over whole blocks, padded with zeros: compilers vectorize a constant count at -O2. */
-MPTI_INLINE void mpti_unscale_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor,
-                                   unsigned *bad)
-{
-    unsigned found = 0u;
-    size_t   j;
-    for (j = 0; j < MPTI_TILE; j++)
-        u[j] = mpti_unscale_1(g[j], factor, &found);
-    *bad |= found;
-}
-
-MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
-{
-    size_t j;
-    for (j = 0; j < MPTI_TILE; j++)
-        lane[j] = mpti_sumsq_1(lane[j], row[j]);
-}
-
-MPTI_THRICE(mpti_unscale_tile, mpti_unscale_loop,
-            (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor, unsigned *bad),
-            (u, g, factor, bad))
-MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
-
-/* One check: what all its chunks share. */
-typedef struct mpti_checking {
-    mpt_step          *step;
-    mpt_tensor_report *report;      /* [count] or NULL */
-    const mpt_tensor  *t;           /* the tensor at hand, and its index */
-    size_t             tensor;
-    float              factor;
-    int                write_back;
-} mpti_checking;
-
-static void mpti_note_bad(mpti_checking *c, size_t i, unsigned cause)
-{
-    mpt_step *const step = c->step;
-    step->inf_count += cause == MPT_CAUSE_INF;
-    step->nan_count += cause == MPT_CAUSE_NAN;
-    step->range_count += cause == MPT_CAUSE_RANGE;
-    if (!step->cause) {
-        step->bad_tensor = c->tensor;
-        step->bad_index = i;
-        step->bad_cause = cause;
-    }
-    step->cause |= cause;
-    if (c->report) {
-        mpt_tensor_report *const r = &c->report[c->tensor];
-        r->inf_count += cause == MPT_CAUSE_INF;
-        r->nan_count += cause == MPT_CAUSE_NAN;
-        r->range_count += cause == MPT_CAUSE_RANGE;
-        r->bad_index = r->bad_cause ? r->bad_index : i;
-        r->bad_cause = r->bad_cause ? r->bad_cause : cause;
-    }
-}
-
-static void mpti_note_tile(mpti_checking *c, const float *g, const float *u, size_t first, size_t n)
-{
-    size_t j;
-    for (j = 0; j < n; j++)
-        if (mpti_cause_1(g[j], u[j]))
-            mpti_note_bad(c, first + j, mpti_cause_1(g[j], u[j]));
-}
-
-/* How many lanes n elements reach; those above stay 0 and add nothing. */
-static size_t mpti_lane_count(size_t n)
-{
-    size_t lanes = MPTI_TILE;
-    while (lanes < n && lanes < MPTI_LANES)
-        lanes *= 2;
-    return lanes;
-}
-
-/* One chunk of one tensor: elements first .. first + n - 1, n at most MPTI_CHUNK. The reference. */
-static double mpti_check_chunk(mpti_checking *c, size_t first, size_t n)
-{
-    const mpt_tensor *const t = c->t;
-    const size_t            lanes = mpti_lane_count(n);
-    double                  lane[MPTI_LANES];
-    float                   g[MPTI_TILE], u[MPTI_TILE], kept[MPTI_TILE];
-    size_t                  i, j;
-    for (j = 0; j < lanes; j++)
-        lane[j] = 0.0;
-    for (i = 0; i < n; i += MPTI_TILE) {
-        const size_t take = mpti_min(n - i, MPTI_TILE);
-        const float *last = u;
-        unsigned     bad = 0u;
-        mpti_row_load(g, t->grad, t->grad_format, first + i, take);
-        for (j = take; j < MPTI_TILE; j++)
-            g[j] = 0.0f;
-        mpti_unscale_tile(u, g, c->factor, &bad);
-        if (c->write_back) {            /* what counts is what the array holds in the end */
-            mpti_row_store(t->grad, t->grad_format, first + i, u, take);
-            mpti_row_load(u, t->grad, t->grad_format, first + i, take);
-            mpti_unscale_tile(kept, u, 1.0f, &bad);
-            last = kept;
-        }
-        if (bad)
-            mpti_note_tile(c, g, last, first + i, take);
-        mpti_sumsq_tile(lane + i % MPTI_LANES, last);
-    }
-    return mpti_pair_sum(lane, lanes);
-}
-
-#if MPTI_X86
-/* The same sum of a chunk without a bad element, at the speed of memory: squares that are not finite are not left
- * out, so that the sum of the lanes tells in the end; no sum of squares of floats overflows a double by itself.
- * The fma is exact where mpti_sumsq_1 is: the product of two floats fits a double. */
-MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_ps_512, mpti_v16, MPTI_OF_3("vmulps"))
-MPTI_BINARY(MPTI_IN_512, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
-MPTI_BINARY(MPTI_IN_512, mpti_q8, mpti_add_pd_512, mpti_q8, MPTI_OF_3("vaddpd"))
-MPTI_BINARY(MPTI_IN_512, mpti_q8, mpti_even_pd_512, mpti_q8, MPTI_OF_3("vunpcklpd"))
-MPTI_BINARY(MPTI_IN_512, mpti_q8, mpti_odd_pd_512, mpti_q8, MPTI_OF_3("vunpckhpd"))
-
-/* sum + the squares of eight floats. */
-MPTI_IN_512 mpti_q8 mpti_add_squares_512(mpti_q8 sum, mpti_v8 floats)
-{
-    mpti_q8 x;
-    __asm__(MPTI_OF_2("vcvtps2pd") : "=v"(x) : "v"(floats));
-    __asm__(MPTI_OF_3("vfmadd231pd") : "+v"(sum) : "v"(x), "v"(x));
-    return sum;
-}
-
-/* 32 lanes in adjacent pairs to one: first all pairs of neighbours, then within each vector. */
-MPTI_IN_512 double mpti_sum_32_512(mpti_q8 a, mpti_q8 b, mpti_q8 c, mpti_q8 d)
-{
-    const mpti_q8 p = mpti_add_pd_512(mpti_even_pd_512(a, b), mpti_odd_pd_512(a, b));   /* a01 b01 a23 b23 ... */
-    const mpti_q8 q = mpti_add_pd_512(mpti_even_pd_512(c, d), mpti_odd_pd_512(c, d));
-    const mpti_q8 first = {0, 1, 4, 5, 8, 9, 12, 13}, second = {2, 3, 6, 7, 10, 11, 14, 15};
-    mpti_q8       x = p, y = p;
-    double        r;
-    __asm__(MPTI_OF_3("vpermt2pd") : "+v"(x) : "v"(first), "v"(q));         /* a01 b01 a45 b45 c01 d01 c45 d45 */
-    __asm__(MPTI_OF_3("vpermt2pd") : "+v"(y) : "v"(second), "v"(q));
-    x = mpti_add_pd_512(x, y);                                              /* a03 b03 a47 b47 c03 ... */
-    __asm__("vpermpd {$0x4e, %1, %0|%0, %1, 0x4e}" : "=v"(y) : "v"(x));
-    x = mpti_add_pd_512(x, y);                                              /* a07 b07 . . c07 d07 . . */
-    __asm__("vpermilpd {$0x55, %1, %0|%0, %1, 0x55}" : "=v"(y) : "v"(x));
-    x = mpti_add_pd_512(x, y);
-    __asm__("vshuff64x2 {$0x4e, %1, %1, %0|%0, %1, %1, 0x4e}" : "=v"(y) : "v"(x));
-    x = mpti_add_pd_512(x, y);
-    memcpy(&r, &x, sizeof r);
-    return r;
-}
-
-/* Lanes j .. j + 31 of a chunk of n elements at a time, down its rows of 2048, while the next chunk is asked for;
- * then their part of the tree. A factor of 1 is left out. `kept` makes of floats what writing them back would
- * leave. */
-#define MPTI_CHECK_512(T, bytes, kept)                                                                        \
-    MPTI_IN_512 mpti_q8 mpti_check_8_##T##_512(mpti_q8 sum, const unsigned char *p, mpti_v8 factor,           \
-                                               int scaled, int back)                                          \
-    {                                                                                                         \
-        mpti_v8 u = mpti_##T##_8_256(p);                                                                      \
-        if (scaled)                                                                                           \
-            u = mpti_mul_ps_256(u, factor);                                                                   \
-        return mpti_add_squares_512(sum, back ? kept(u) : u);                                                 \
-    }                                                                                                         \
-    MPTI_AVX512_TARGET static double mpti_check_##T##_512(const unsigned char *g, size_t n, float factor,     \
-                                                          int back)                                           \
-    {                                                                                                         \
-        const mpti_v8 f = mpti_all_256(mpti_f32_bits(factor));                                                \
-        const int     scaled = mpti_f32_bits(factor) != 0x3f800000u;                                          \
-        double        lane[MPTI_LANES / 32];                                                                  \
-        unsigned char rest[32 * (bytes)];                                                                     \
-        size_t        j, i;                                                                                   \
-        memset(lane, 0, sizeof lane);                                                                         \
-        memset(rest, 0, sizeof rest);                                                                         \
-        for (j = 0; j < MPTI_LANES && j < n; j += 32) {                                                       \
-            mpti_q8 a = mpti_all_64_512(0u), b = a, c = a, d = a;                                             \
-            for (i = j; i < n; i += MPTI_LANES) {                                                             \
-                const unsigned char *p = g + i * (bytes);                                                     \
-                __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * (bytes)), 0, 2);                \
-                if ((bytes) == 4)                                                                             \
-                    __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * (bytes) + 64u), 0, 2);      \
-                if (n - i < 32u)                                                                              \
-                    p = (const unsigned char *)memcpy(rest, p, (n - i) * (bytes));                            \
-                a = mpti_check_8_##T##_512(a, p, f, scaled, back);                                            \
-                b = mpti_check_8_##T##_512(b, p + 8 * (bytes), f, scaled, back);                              \
-                c = mpti_check_8_##T##_512(c, p + 16 * (bytes), f, scaled, back);                             \
-                d = mpti_check_8_##T##_512(d, p + 24 * (bytes), f, scaled, back);                             \
-            }                                                                                                 \
-            lane[j / 32] = mpti_sum_32_512(a, b, c, d);                                                       \
-        }                                                                                                     \
-        return mpti_pair_sum(lane, MPTI_LANES / 32);                                                          \
-    }
-#define MPTI_KEPT_F32(x) x
-MPTI_CHECK_512(f32, 4, MPTI_KEPT_F32)
-MPTI_CHECK_512(f16, 2, mpti_f16_kept_256)
-MPTI_CHECK_512(bf16, 2, mpti_bf16_kept_256)
-
-/* A kernel: elements at a times the float at b. */
-#define MPTI_SCALE_512(T, bytes)                                                                    \
-    MPTI_AVX512_TARGET static void mpti_scale_##T##_512 MPTI_KERNEL_PARAMETERS                      \
-    {                                                                                               \
-        uint32_t factor;                                                                            \
-        (void)c;                                                                                    \
-        memcpy(&factor, b, sizeof factor);                                                          \
-        for (; groups; groups--, to += MPTI_GROUP * (bytes), a += MPTI_GROUP * (bytes)) {           \
-            const mpti_v16 f = mpti_all_512(factor);                                                \
-            mpti_v16       v[4];                                                                    \
-            mpti_##T##_in_512(v, a);                                                                \
-            v[0] = mpti_mul_ps_512(v[0], f);                                                        \
-            v[1] = mpti_mul_ps_512(v[1], f);                                                        \
-            v[2] = mpti_mul_ps_512(v[2], f);                                                        \
-            v[3] = mpti_mul_ps_512(v[3], f);                                                        \
-            mpti_##T##_out_512(to, v, how);                                                         \
-        }                                                                                           \
-    }
-MPTI_SCALE_512(f32, 4)
-MPTI_SCALE_512(f16, 2)
-MPTI_SCALE_512(bf16, 2)
-#endif
-
-/* The commonest case, f16 under a scale that is a power of two: products are exact and stay far from the ends of
- * float and double, so the factor's square may as well go into the sum of the squares: 1.2 times as fast. */
-static MPTI_UNUSED int mpti_may_square_later(const mpti_checking *c)
-{
-    const uint32_t u = mpti_f32_bits(c->factor), field = u >> 23;
-    return !c->write_back && !(u & 0x7fffffu) && field > 67u && field < 187u;
-}
-
-/* Nonzero, and the sum, if the chunk has no bad element, and the processor vectors for it; then its gradients are
- * also written back. */
-static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n, double *sum)
-{
-#if MPTI_X86
-    const mpt_format format = c->t->grad_format;
-    const size_t     bytes = mpti_format_bytes(format);
-    unsigned char   *g = (unsigned char *)c->t->grad + first * bytes;
-    if (mpti_path() < MPTI_PATH_AVX512)
-        return 0;
-    if (format == MPT_F32)
-        *sum = mpti_check_f32_512(g, n, c->factor, c->write_back);
-    else if (format == MPT_BF16)
-        *sum = mpti_check_bf16_512(g, n, c->factor, c->write_back);
-    else if (mpti_may_square_later(c))
-        *sum = mpti_check_f16_512(g, n, 1.0f, 0) * ((double)c->factor * (double)c->factor);
-    else
-        *sum = mpti_check_f16_512(g, n, c->factor, c->write_back);
-    if (mpti_f64_is_finite(*sum) && c->write_back) {
-        mpti_job j = mpti_job_of(format == MPT_F32   ? mpti_scale_f32_512
-                                 : format == MPT_F16 ? mpti_scale_f16_512 : mpti_scale_bf16_512,
-                                 g, bytes, g, bytes, 0);
-        j.from[1] = (const unsigned char *)&c->factor;
-        mpti_run(&j, n);
-    }
-    return mpti_f64_is_finite(*sum);
-#else
-    (void)c, (void)first, (void)n, (void)sum;
-    return 0;
-#endif
-}
-
-static void mpti_check_pass(mpti_checking *c, const mpt_tensor *tensors, size_t count)
-{
-    double slot[MPTI_SLOTS], sum;
-    size_t first, chunk = 0;
-    memset(slot, 0, sizeof slot);
-    for (c->tensor = 0; c->tensor < count; c->tensor++) {
-        c->t = &tensors[c->tensor];
-        for (first = 0; first < c->t->n; first += MPTI_CHUNK, chunk++) {
-            const size_t n = mpti_min(c->t->n - first, MPTI_CHUNK);
-            if (!mpti_check_chunk_fast(c, first, n, &sum))
-                sum = mpti_check_chunk(c, first, n);
-            slot[chunk % MPTI_SLOTS] += sum;
-        }
-    }
-    c->step->sumsq = mpti_pair_sum(slot, MPTI_SLOTS);
-    c->step->found_inf = c->step->cause ? 1u : 0u;
-    c->step->norm = mpti_norm_from_sumsq(c->step->sumsq, c->step->found_inf);
-}
-
-/* Would writing gradients back write one twice? */
-static mpt_status mpti_gradients_ok(const mpt_tensor *tensors, size_t count, int write_back)
-{
-    const mpti_touch touch = mpti_touch_tensors(tensors, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD);
-    mpt_fault        fault;
-    mpt_status       status = mpti_tensors_ok(tensors, count, MPT_NEEDS_GRAD, &fault);
-    if (status == MPT_OK && write_back && mpti_first_clash(&touch, count) < count)
-        status = MPT_E_ARG;
-    return status;
-}
-
-static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
-                             mpt_tensor_report *report, int write_back)
-{
-    mpt_status    status = mpti_scaler_usable(s);
-    mpti_checking c;
-    if (status == MPT_OK && !step)
-        status = MPT_E_ARG;
-    if (status == MPT_OK && mpti_is_second_check(s, step))
-        status = MPT_E_ORDER;
-    if (status == MPT_OK)
-        status = mpti_gradients_ok(tensors, count, write_back);
-    if (status != MPT_OK) {
-        if (step)
-            step->found_inf = 1u;       /* who ignores the status must not step on scaled gradients */
-        return status;
-    }
-    memset(step, 0, sizeof *step);
-    if (report && count)
-        memset(report, 0, count * sizeof *report);
-    memset(&c, 0, sizeof c);
-    c.step = step;
-    c.report = report;
-    c.write_back = write_back;
-    c.factor = mpti_inverse_scale(s->scale);
-    step->update = s->updates + 1u;
-    step->grad_factor = write_back ? 1.0f : c.factor;
-    step->clip_factor = 1.0f;
-    mpti_check_pass(&c, tensors, count);
-    step->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
-    return mpt_scaler_record(s, 0, step->cause);
-}
-
-MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
-                             mpt_tensor_report *report)
-{
-    return mpti_check(s, step, tensors, count, report, 0);
-}
-
-MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
-                               mpt_tensor_report *report)
-{
-    return mpti_check(s, step, tensors, count, report, 1);
-}
-
-MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count)
-{
-    double   sumsq = 0.0;
-    unsigned bad = 0u;
-    size_t   i;
-    if (count && !steps)
-        return MPT_E_ARG;
-    for (i = 0; i < count; i++) {
-        if (!mpti_step_is_open(&steps[i]))
-            return MPT_E_ORDER;
-        bad |= steps[i].found_inf;
-        sumsq += steps[i].sumsq;
-    }
-    for (i = 0; i < count; i++) {
-        steps[i].sumsq = sumsq;
-        steps[i].found_inf = bad ? 1u : 0u;
-        steps[i].norm = mpti_norm_from_sumsq(sumsq, bad);
-    }
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn *reduce, void *user)
-{
-    mpt_status status = mpti_scaler_usable(s);
-    double     values[MPTI_COMBINED];
-    if (status == MPT_OK && (!step || !reduce))
-        status = MPT_E_ARG;
-    if (status == MPT_OK && (!mpti_step_is_open(step) || !mpti_is_second_check(s, step)))
-        status = MPT_E_ORDER;
-    if (status != MPT_OK)
-        return status;
-    mpti_combine_pack(step, values);
-    if (reduce(user, values, MPTI_COMBINED)) {
-        step->found_inf = 1u;
-        return MPT_E_DATA;
-    }
-    mpti_combine_unpack(s, step, values);
-    return MPT_OK;
-}
-
-static void mpti_accumulate_spans(const mpti_touch *touch, size_t i, mpti_span *span)
-{
-    const mpt_tensor *dst = &touch->list[i], *src = &touch->other[i];
-    memset(span, 0, MPTI_SPANS * sizeof *span);
-    span[0] = mpti_span_of(dst->grad, dst->n * mpti_format_bytes(dst->grad_format), 1);
-    span[1] = mpti_span_of(src->grad, src->n * mpti_format_bytes(src->grad_format), 0);
-}
-
-static mpt_status mpti_accumulate_ok(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
-{
-    const mpti_touch touch = {mpti_accumulate_spans, dst, src, 0u, 0u};
-    mpt_status       status = mpti_gradients_ok(dst, count, 0);
-    mpti_span        span[MPTI_SPANS];
-    size_t           i;
-    if (status == MPT_OK)
-        status = mpti_gradients_ok(src, count, 0);
-    for (i = 0; i < count && status == MPT_OK; i++) {
-        touch.spans(&touch, i, span);
-        if (dst[i].n != src[i].n || mpti_spans_meet(&span[0], &span[1]))
-            status = MPT_E_ARG;
-    }
-    return status == MPT_OK && mpti_first_clash(&touch, count) < count ? MPT_E_ARG : status;
-}
-
-MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
-{
-    const mpt_status status = mpti_accumulate_ok(dst, src, count);
-    float            a[MPTI_TILE], b[MPTI_TILE];
-    size_t           i, j, first;
-    for (i = 0; i < count && status == MPT_OK; i++)
-        for (first = 0; first < dst[i].n; first += MPTI_TILE) {
-            const size_t take = mpti_min(dst[i].n - first, MPTI_TILE);
-            mpti_row_load(a, dst[i].grad, dst[i].grad_format, first, take);
-            mpti_row_load(b, src[i].grad, src[i].grad_format, first, take);
-            for (j = 0; j < take; j++)
-                a[j] = a[j] + b[j];
-            mpti_row_store(dst[i].grad, dst[i].grad_format, first, a, take);
-        }
-    return status;
-}
-
-MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
-{
-    if (!step || !(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm))
-        return MPT_E_ARG;
-    if (!mpti_step_is_open(step))
-        return MPT_E_ORDER;
-    step->clip_factor = mpti_clip_factor(step->norm, max_norm, step->found_inf);
-    return MPT_OK;
-}
-
-/* Only gradients that were written back can be changed before the step. */
-static mpt_status mpti_clip_usable(const mpt_step *step, const mpt_tensor *tensors, size_t count)
-{
-    if (!step)
-        return MPT_E_ARG;
-    if (step->stage != (uint32_t)MPT_STAGE_UNSCALED)
-        return MPT_E_ORDER;
-    return mpti_gradients_ok(tensors, count, 1);
-}
-
-MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count)
-{
-    const mpt_status status = mpti_clip_usable(step, tensors, count);
-    float            row[MPTI_TILE];
-    size_t           i, j, first;
-    if (status != MPT_OK)
-        return status;
-    for (i = 0; i < count; i++)
-        for (first = 0; first < tensors[i].n; first += MPTI_TILE) {
-            const size_t take = mpti_min(tensors[i].n - first, MPTI_TILE);
-            mpti_row_load(row, tensors[i].grad, tensors[i].grad_format, first, take);
-            for (j = 0; j < take; j++)
-                row[j] = mpti_mul(row[j], step->clip_factor);
-            mpti_row_store(tensors[i].grad, tensors[i].grad_format, first, row, take);
-        }
-    step->clip_factor = 1.0f;
-    return MPT_OK;
-}
-
-/* By magnitude patterns, which order like magnitudes: nothing else of a number changes. */
-static void mpti_limit_tensor(const mpt_tensor *t, uint32_t most)
-{
-    size_t i;
-    for (i = 0; i < t->n; i++)
-        if (t->grad_format == MPT_F32) {
-            float *const   g = (float *)t->grad + i;
-            const uint32_t bits = mpti_f32_bits(*g);
-            if ((bits & 0x7fffffffu) > most)
-                *g = mpti_f32_make((bits & 0x80000000u) | most);
-        } else {
-            uint16_t *const g = (uint16_t *)t->grad + i;
-            if ((*g & 0x7fffu) > most)
-                *g = (uint16_t)((*g & 0x8000u) | most);
-        }
-}
-
-MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs)
-{
-    const int        ok = max_abs > 0.0f && mpti_f32_is_finite(max_abs);
-    const mpt_status status = ok ? mpti_clip_usable(step, tensors, count) : MPT_E_ARG;
-    mpt_opts         down;
-    size_t           i;
-    if (status != MPT_OK || step->found_inf)
-        return status;
-    memset(&down, 0, sizeof down);
-    down.rounding = MPT_RND_TOWARD_ZERO;
-    down.overflow = MPT_OVERFLOW_SATURATE;
-    for (i = 0; i < count; i++) {
-        const uint64_t most = mpt_encode(tensors[i].grad_format, mpti_to_f64(max_abs), &down, NULL);
-        mpti_limit_tensor(&tensors[i], (uint32_t)most);
-    }
-    return MPT_OK;
-}
-
-// >>M17 implementation: FP8 delayed scaling --------------------------------------------------------
-MPT_DEF mpt_fp8_recipe mpt_fp8_defaults(mpt_format format)
-{
-    mpt_fp8_recipe r;
-    memset(&r, 0, sizeof r);
-    r.format = format;
-    r.choice = MPT_AMAX_MAX;
-    r.length = 1024;
-    return r;
-}
-
-static int mpti_is_fp8(mpt_format f) { return f == MPT_E4M3 || f == MPT_E5M2; }
-
-static mpt_status mpti_fp8_scaling_ok(const mpt_fp8_scaling *s)
-{
-    const mpt_fp8_recipe *r = s ? &s->recipe : NULL;
-    if (!s || (s->count && (!s->scale || !s->inverse || !s->amax || !s->history)))
-        return MPT_E_ARG;
-    if (!mpti_is_fp8(r->format))
-        return MPT_E_UNSUPPORTED;
-    return r->length && r->margin >= -32 && r->margin <= 32 &&
-           (unsigned)r->choice < (unsigned)MPT_AMAX_CHOICE_COUNT ? MPT_OK : MPT_E_ARG;
-}
-
-MPT_DEF mpt_status mpt_fp8_init(const mpt_fp8_scaling *s)
-{
-    const mpt_status status = mpti_fp8_scaling_ok(s);
-    size_t           i;
-    if (status != MPT_OK)
-        return status;
-    for (i = 0; i < s->count; i++) s->scale[i] = s->inverse[i] = 1.0f;
-    for (i = 0; i < s->count; i++) s->amax[i] = 0.0f;
-    for (i = 0; i < (size_t)s->count * s->recipe.length; i++) s->history[i] = 0.0f;
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s)
-{
-    const mpt_status status = mpti_fp8_scaling_ok(s);
-    size_t           i, k;
-    if (status != MPT_OK)
-        return status;
-    for (i = 0; i < s->count; i++) {
-        const size_t length = s->recipe.length;
-        float *const h = s->history + i * length;
-        uint32_t     last = mpti_f32_bits(s->amax[i]), amax;
-        if (s->recipe.drop_bad && last >= 0x7f800000u)
-            last = 0u;
-        amax = last;
-        for (k = 0; k + 1 < length; k++) {
-            const uint32_t past = mpti_f32_bits(h[k + 1]);
-            h[k] = mpti_f32_make(past);
-            if (s->recipe.choice == MPT_AMAX_MAX && past > amax)
-                amax = past;
-        }
-        h[length - 1] = mpti_f32_make(last);
-        s->scale[i] = mpti_fp8_next_scale(s->scale[i], amax, &s->recipe);
-        s->inverse[i] = mpti_div(1.0f, s->scale[i]);
-        s->amax[i] = 0.0f;
-    }
-    return MPT_OK;
-}
-
-/* At most one tile. Returns the new pattern of amax. */
-static uint32_t mpti_fp8_tile(mpt_format dst_format, unsigned char *dst, mpt_format src_format,
-                               const void *src, size_t n, float scale, uint32_t amax)
-{
-    uint32_t u[MPTI_TILE];
-    float    x[MPTI_TILE];
-    size_t   i;
-    mpti_row_load(x, src, src_format, 0, n);
-    memcpy(u, x, n * sizeof *u);
-    for (i = 0; i < n; i++) {
-        const uint32_t a = u[i] & 0x7fffffffu;
-        amax = a > amax ? a : amax;
-        u[i] = mpti_fp8_scaled(u[i], scale);
-    }
-    memcpy(x, u, n * sizeof *u);
-    if (dst_format == MPT_E4M3) {
-        mpt_e4m3 code[MPTI_TILE];
-        (void)mpt_e4m3_from_f32_sat_n(code, x, n);
-        memcpy(dst, code, n);
-    } else {
-        mpt_e5m2 code[MPTI_TILE];
-        (void)mpt_e5m2_from_f32_sat_n(code, x, n);
-        memcpy(dst, code, n);
-    }
-    return amax;
-}
-
-static size_t mpti_fp8_source_size(mpt_format f) { return f == MPT_F32 ? 4u : 2u; }
-
-MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
-                                    size_t n, const float *scale, float *amax)
-{
-    unsigned char *const       to = (unsigned char *)dst;
-    const unsigned char *const from = (const unsigned char *)src;
-    const float                factor = scale ? *scale : 1.0f;
-    uint32_t                   most = 0u;
-    size_t                     i, take;
-    if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
-        return MPT_E_UNSUPPORTED;
-    if (n && (!dst || !src))
-        return MPT_E_ARG;
-    for (i = 0; i < n; i += take) {
-        take = mpti_min(n - i, MPTI_TILE);
-        most = mpti_fp8_tile(dst_format, to + i, src_format, from + i * mpti_fp8_source_size(src_format),
-                              take, factor, most);
-    }
-    if (amax && most > mpti_f32_bits(*amax))
-        *amax = mpti_f32_make(most);
-    return MPT_OK;
-}
-
-#define MPTI_FP8_SQUARE 64    /* both ways whole cache lines */
-
-MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, void *transposed,
-                                            mpt_format src_format, const void *src, size_t rows, size_t cols,
-                                            const float *scale, float *amax)
-{
-    unsigned char *const       to = (unsigned char *)dst, *const flipped = (unsigned char *)transposed;
-    const unsigned char *const from = (const unsigned char *)src;
-    const float                factor = scale ? *scale : 1.0f;
-    unsigned char              tile[MPTI_FP8_SQUARE][MPTI_FP8_SQUARE];
-    uint32_t                   most = 0u;
-    size_t                     i, j, r, c;
-    if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
-        return MPT_E_UNSUPPORTED;
-    if ((rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 4u / cols))
-        return MPT_E_ARG;
-    for (i = 0; i < rows; i += MPTI_FP8_SQUARE)
-        for (j = 0; j < cols; j += MPTI_FP8_SQUARE) {
-            const size_t high = mpti_min(rows - i, MPTI_FP8_SQUARE), wide = mpti_min(cols - j, MPTI_FP8_SQUARE);
-            for (r = 0; r < high; r++) {
-                const size_t at = (i + r) * cols + j;
-                most = mpti_fp8_tile(dst_format, tile[r], src_format,
-                                      from + at * mpti_fp8_source_size(src_format), wide, factor, most);
-                if (to)
-                    memcpy(to + at, tile[r], wide);
-            }
-            for (c = 0; c < wide; c++)
-                for (r = 0; r < high; r++) flipped[(j + c) * rows + i + r] = tile[r][c];
-        }
-    if (amax && most > mpti_f32_bits(*amax))
-        *amax = mpti_f32_make(most);
-    return MPT_OK;
-}
-
-// >>M18 implementation: optimizers, rows -----------------------------------------------------------
-
-/* ---- weights, wherever they live ---- */
-
-/* Loops over one tile. What goes to 16 bits comes from float patterns, integers only. */
-MPTI_INLINE void mpti_split_loop(uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low,
-                                 const uint32_t *MPTI_RESTRICT w)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        mpti_split(w[i], &high[i], &low[i]);
-}
-
-MPTI_INLINE void mpti_unsplit_loop(uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
-                                   const uint16_t *MPTI_RESTRICT low)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_unsplit(high[i], low[i]);
-}
-
-MPTI_INLINE void mpti_kahan_join_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_kahan_join(w[i], rest[i], is_f16);
-}
-
-MPTI_INLINE void mpti_kahan_rest_loop(float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        rest[i] = mpti_kahan_rest(w[i], rest[i], is_f16);
-}
-
-MPTI_THRICE(mpti_split_tile, mpti_split_loop,
-            (uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low, const uint32_t *MPTI_RESTRICT w),
-            (high, low, w))
-MPTI_THRICE(mpti_unsplit_tile, mpti_unsplit_loop,
-            (uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
-             const uint16_t *MPTI_RESTRICT low),
-            (w, high, low))
-MPTI_THRICE(mpti_kahan_join_tile, mpti_kahan_join_loop,
-            (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16), (w, rest, is_f16))
-MPTI_THRICE(mpti_kahan_rest_tile, mpti_kahan_rest_loop,
-            (float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16), (rest, w, is_f16))
-
-/* Elements first .. first + n - 1 of an array as a tile of floats: the array itself where it is one, else
- * `local`, decoded and padded with zeros. An array that is not there is never read. */
-static float *mpti_tile_in(float *local, void *array, mpt_format format, size_t first, size_t n)
-{
-    if (!array)
-        return local;
-    if (format == MPT_F32 && n == MPTI_TILE)
-        return (float *)array + first;
-    mpti_row_load(local, array, format, first, n);
-    if (n < MPTI_TILE)
-        memset(local + n, 0, (MPTI_TILE - n) * sizeof *local);
-    return local;
-}
-
-/* The way back; a tile that is the array itself is there already. */
-static void mpti_tile_out(const float *tile, void *array, mpt_format format, size_t first, size_t n)
-{
-    if (array && (format != MPT_F32 || tile != (float *)array + first))
-        mpti_row_store(array, format, first, tile, n);
-}
-
-/* n of 16-bit values, from and to a padded tile. */
-static void mpti_codes_in(uint16_t *tile, const void *array, size_t first, size_t n)
-{
-    memcpy(tile, (const unsigned char *)array + first * sizeof *tile, n * sizeof *tile);
-    if (n < MPTI_TILE)
-        memset(tile + n, 0, (MPTI_TILE - n) * sizeof *tile);
-}
-
-static void mpti_codes_out(const uint16_t *tile, void *array, size_t first, size_t n)
-{
-    memcpy((unsigned char *)array + first * sizeof *tile, tile, n * sizeof *tile);
-}
-
-static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, size_t n)
-{
-    if (t->storage == MPT_STORE_MASTER)
-        return mpti_tile_in(local, t->master, MPT_F32, first, n);
-    if (t->storage == MPT_STORE_SPLIT) {
-        uint16_t high[MPTI_TILE], low[MPTI_TILE];
-        uint32_t bits[MPTI_TILE];
-        mpti_codes_in(high, t->param, first, n);
-        mpti_codes_in(low, t->extra, first, n);
-        mpti_unsplit_tile(bits, high, low);
-        memcpy(local, bits, sizeof bits);
-        return local;
-    }
-    (void)mpti_tile_in(local, t->param, t->param_format, first, n);
-    if (t->storage == MPT_STORE_KAHAN) {
-        float rest[MPTI_TILE];
-        (void)mpti_tile_in(rest, t->extra, t->param_format, first, n);
-        mpti_kahan_join_tile(local, rest, t->param_format == MPT_F16);
-    }
-    return local;
-}
-
-/* Where a tensor's random bits come from: its place in the list and the steps taken. */
-typedef struct mpti_random_at { uint32_t stream, step; } mpti_random_at;
-
-static void mpti_stochastic_out(const float *tile, const mpt_tensor *t, size_t first, size_t n,
-                                mpti_random_at at)
-{
-    mpt_opts o;
-    memset(&o, 0, sizeof o);
-    o.rounding = MPT_RND_STOCHASTIC;
-    o.seed = t->seed;
-    o.stream = at.stream;
-    o.step = at.step;
-    o.first_element = first;
-    (void)mpt_convert_n(t->param_format, (unsigned char *)t->param + first * sizeof(uint16_t), MPT_F32, tile, n,
-                        &o, NULL);
-}
-
-static void mpti_split_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
-{
-    uint16_t high[MPTI_TILE], low[MPTI_TILE];
-    uint32_t bits[MPTI_TILE];
-    memcpy(bits, tile, sizeof bits);
-    mpti_split_tile(high, low, bits);
-    mpti_codes_out(high, t->param, first, n);
-    mpti_codes_out(low, t->extra, first, n);
-}
-
-static void mpti_kahan_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
-{
-    float rest[MPTI_TILE];
-    mpti_row_store(t->param, t->param_format, first, tile, n);
-    (void)mpti_tile_in(rest, t->param, t->param_format, first, n);
-    mpti_kahan_rest_tile(rest, tile, t->param_format == MPT_F16);
-    mpti_row_store(t->extra, t->param_format, first, rest, n);
-}
-
-/* The copy, which is only written: of a tensor far larger than a cache by stores that go around it, so that
- * no line is read in order to be overwritten. mpti_stores_done orders them before what follows. */
-#ifndef MPTI_STREAM_FROM
-#define MPTI_STREAM_FROM ((size_t)1 << 22)
-#endif
-#if MPTI_X86
-__attribute__((target("sse2"))) static void mpti_stores_done(void)
-{
-    if (mpti_path() >= MPTI_PATH_AVX2)
-        _mm_sfence();
-}
-
-__attribute__((target("sse2"))) static void mpti_stream_tile(unsigned char *to, const float *codes)
-{
-    const unsigned char *from = (const unsigned char *)codes;
-    size_t               i;
-    for (i = 0; i < MPTI_TILE * sizeof(uint16_t); i += 16)
-        _mm_stream_si128((__m128i *)(void *)(to + i),
-                         _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
-}
-#else
-static void mpti_stores_done(void) {}
-#endif
-
-static void mpti_copy_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
-{
-#if MPTI_X86
-    unsigned char *const to = (unsigned char *)t->param + first * sizeof(uint16_t);
-    if (t->n >= MPTI_STREAM_FROM && t->param_format != MPT_F32 && n == MPTI_TILE && !((uintptr_t)to % 16u) &&
-        mpti_path() >= MPTI_PATH_AVX2) {
-        float codes[MPTI_TILE];        /* room for any format: compilers look at all of mpti_row_store */
-        mpti_row_store(codes, t->param_format, 0, tile, n);
-        mpti_stream_tile(to, codes);
-        return;
-    }
-#endif
-    mpti_row_store(t->param, t->param_format, first, tile, n);
-}
-
-static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first, size_t n,
-                            mpti_random_at at)
-{
-    switch (t->storage) {
-    case MPT_STORE_STOCHASTIC: mpti_stochastic_out(tile, t, first, n, at); return;
-    case MPT_STORE_KAHAN:      mpti_kahan_out(tile, t, first, n); return;
-    case MPT_STORE_SPLIT:      mpti_split_out(tile, t, first, n); return;
-    case MPT_STORE_MASTER:     mpti_tile_out(tile, t->master, MPT_F32, first, n); break;
-    case MPT_STORE_NEAREST:
-    case MPT_STORAGE_COUNT:
-    default: break;
-    }
-    if (t->param)
-        mpti_copy_out(tile, t, first, n);
-}
-
-/* Does an array of floats overlap what holds the weights? */
-static int mpti_weight_meets(const mpt_tensor *t, const float *array)
-{
-    const mpti_touch touch = mpti_touch_tensors(t, MPT_NEEDS_WEIGHT, MPT_NEEDS_WEIGHT);
-    mpti_span        span[MPTI_SPANS], other[MPTI_SPANS];
-    touch.spans(&touch, 0, span);
-    memset(other, 0, sizeof other);
-    other[0] = mpti_span_of(array, t->n * sizeof *array, 1);
-    return mpti_items_clash(span, other);
-}
-
-MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src)
-{
-    const mpt_status status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
-    mpt_tensor       nearest;
-    mpti_random_at   nowhere = {0u, 0u};
-    float            local[MPTI_TILE];
-    size_t           first;
-    if (status != MPT_OK)
-        return status;
-    if ((t->n && !src) || mpti_weight_meets(t, src))
-        return MPT_E_ARG;
-    nearest = *t;
-    if (t->storage == MPT_STORE_STOCHASTIC)
-        nearest.storage = MPT_STORE_NEAREST;
-    for (first = 0; first < t->n; first += MPTI_TILE) {
-        const size_t n = mpti_min(t->n - first, MPTI_TILE);
-        memset(local, 0, sizeof local);
-        memcpy(local, src + first, n * sizeof *src);
-        mpti_weight_out(local, &nearest, first, n, nowhere);
-    }
-    mpti_stores_done();
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
-{
-    const mpt_status status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
-    float            local[MPTI_TILE];
-    size_t           first;
-    if (status != MPT_OK)
-        return status;
-    if ((t->n && !dst) || mpti_weight_meets(t, dst))
-        return MPT_E_ARG;
-    for (first = 0; first < t->n; first += MPTI_TILE) {
-        const size_t n = mpti_min(t->n - first, MPTI_TILE);
-        memcpy(dst + first, mpti_weight_in(local, t, first, n), n * sizeof *dst);
-    }
-    return MPT_OK;
-}
-
-/* ---- optimizers: one tile of one tensor, padded with zeros; k points to the constants ---- */
-
-#define MPTI_TILE_PARAMETERS                                                                       \
-    (const float *MPTI_RESTRICT g, float *MPTI_RESTRICT w, float *MPTI_RESTRICT m,                  \
-     float *MPTI_RESTRICT v, void *k)
-typedef void mpti_tile_fn MPTI_TILE_PARAMETERS;
-
-/* Compilers do not vectorize sqrtf, which may set errno. IEEE square roots: the same bits on every path.
- * In strips of a tile, so that a processor that looks ahead loads the next while it divides and takes roots. */
-#define MPTI_STRIP 64
-#if MPTI_X86
-MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_sqrt_16_512, mpti_v16, MPTI_OF_2("vsqrtps"))
-MPTI_UNARY(MPTI_IN_256, mpti_v8, mpti_sqrt_8_256, mpti_v8, MPTI_OF_2("vsqrtps"))
-
-MPTI_AVX512_TARGET static void mpti_sqrt_512(float *root, const float *v)
-{
-    size_t i;
-    for (i = 0; i < MPTI_STRIP; i += 16)
-        mpti_put_512((unsigned char *)(root + i), mpti_sqrt_16_512(mpti_load_512(v + i)), 0);
-}
-
-MPTI_AVX2_TARGET static void mpti_sqrt_256(float *root, const float *v)
-{
-    size_t i;
-    for (i = 0; i < MPTI_STRIP; i += 8)
-        mpti_put_256((unsigned char *)(root + i), mpti_sqrt_8_256(mpti_load_256(v + i)), 0);
-}
-#endif
-
-static void mpti_sqrt_strip(float *MPTI_RESTRICT root, const float *MPTI_RESTRICT v)
-{
-    size_t i;
-#if MPTI_X86
-    if (mpti_path() >= MPTI_PATH_AVX2) {
-        (mpti_path() >= MPTI_PATH_AVX512 ? mpti_sqrt_512 : mpti_sqrt_256)(root, v);
-        return;
-    }
-#endif
-    for (i = 0; i < MPTI_STRIP; i++)
-        root[i] = mpti_sqrt(v[i]);
-}
-
-/* Ask for the same strip of the next tile, where the tile is the array itself; elsewhere, and beyond the
- * end, that is a hint without effect. Worth a fifth of the time out of cache. */
-MPTI_INLINE void mpti_strip_soon(const float *strip)
-{
-#if defined(__GNUC__) || defined(__clang__)
-    size_t i;
-    for (i = 0; i < MPTI_STRIP; i += 16)
-        __builtin_prefetch(strip + MPTI_TILE + i, 1);
-#else
-    (void)strip;
-#endif
-}
-
-MPTI_INLINE void mpti_sgd_loop MPTI_TILE_PARAMETERS
-{
-    const mpti_sgd_k c = *(const mpti_sgd_k *)k;
-    size_t           at, i;
-    (void)v;
-    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
-        mpti_strip_soon(w + at);
-        if (mpti_is_nonzero(c.momentum)) {      /* out of the loop, so that it vectorizes */
-            mpti_strip_soon(m + at);
-            for (i = 0; i < MPTI_STRIP; i++)
-                mpti_sgd_1(g[at + i], &w[at + i], &m[at + i], &c);
-        } else {
-            for (i = 0; i < MPTI_STRIP; i++)
-                mpti_sgd_1(g[at + i], &w[at + i], &m[at + i], &c);
-        }
-    }
-}
-
-MPTI_INLINE void mpti_lion_loop MPTI_TILE_PARAMETERS
-{
-    const mpti_lion_k c = *(const mpti_lion_k *)k;
-    size_t            i;
-    (void)v;
-    for (i = 0; i < MPTI_TILE; i++)
-        mpti_lion_1(g[i], &w[i], &m[i], &c);
-}
-
-/* The Adam family: moments, root, weight, in three loops because of the root. */
-#define MPTI_MOMENTS_LOOP(name)                                                     \
-    MPTI_INLINE void mpti_##name##_loop MPTI_TILE_PARAMETERS                       \
-    {                                                                               \
-        const mpti_adamw_k c = *(const mpti_adamw_k *)k;                            \
-        float              root[MPTI_STRIP];                                         \
-        size_t             at, i;                                                 \
-        for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {                      \
-            mpti_strip_soon(w + at);                                               \
-            mpti_strip_soon(m + at);                                               \
-            mpti_strip_soon(v + at);                                               \
-            for (i = 0; i < MPTI_STRIP; i++)                                         \
-                mpti_##name##_moments_1(g[at + i], w[at + i], &m[at + i], &v[at + i], &c); \
-            mpti_sqrt_strip(root, v + at);                                         \
-            for (i = 0; i < MPTI_STRIP; i++)                                         \
-                mpti_##name##_weight_1(&w[at + i], m[at + i], root[i], &c);     \
-        }                                                                           \
-    }
-MPTI_MOMENTS_LOOP(adamw)
-MPTI_MOMENTS_LOOP(adam)
-
-/* LAMB in two passes: the moments first. */
-MPTI_INLINE void mpti_lamb_loop MPTI_TILE_PARAMETERS
-{
-    const mpti_adamw_k c = *(const mpti_adamw_k *)k;
-    size_t             i;
-    for (i = 0; i < MPTI_TILE; i++)
-        mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c);
-}
-
-/* Then g is where the direction goes. */
-MPTI_INLINE void mpti_lamb_direction_loop(float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w,
-                                          const float *MPTI_RESTRICT m, const float *MPTI_RESTRICT v,
-                                          const mpti_adamw_k *k)
-{
-    const mpti_adamw_k c = *k;
-    float              root[MPTI_STRIP];
-    size_t             at, i;
-    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
-        mpti_sqrt_strip(root, v + at);
-        for (i = 0; i < MPTI_STRIP; i++)
-            r[at + i] = mpti_lamb_direction_1(w[at + i], m[at + i], root[i], &c);
-    }
-}
-
-MPTI_INLINE void mpti_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor)
-{
-    size_t i;
-    for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_fma(factor, r[i], w[i]);
-}
-
-MPTI_THRICE(mpti_sgd_tile, mpti_sgd_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_lion_tile, mpti_lion_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_adam_tile, mpti_adam_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_lamb_tile, mpti_lamb_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_lamb_direction, mpti_lamb_direction_loop,
-            (float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w, const float *MPTI_RESTRICT m,
-             const float *MPTI_RESTRICT v, const mpti_adamw_k *k),
-            (r, w, m, v, k))
-MPTI_THRICE(mpti_along, mpti_along_loop,
-            (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor), (w, r, factor))
-
-/* ---- passes over a tensor ---- */
-
-/* Room for the tiles of one turn. */
-typedef struct mpti_turn { float g[MPTI_TILE], w[MPTI_TILE], m[MPTI_TILE], v[MPTI_TILE]; } mpti_turn;
-
-/* Ask for what the next tile will load, and for what it will change in place: a hint without effect beyond
- * the end. Arrays that a tile works on directly are asked for in its strips. */
-static void mpti_tile_soon(const void *array, size_t first, size_t bytes, int is_changed)
-{
-#if defined(__GNUC__) || defined(__clang__)
-    const uintptr_t next = (uintptr_t)array + (first + MPTI_TILE) * bytes;
-    size_t          k;
-    for (k = 0; array && k < MPTI_TILE * bytes; k += 64)
-        if (is_changed)
-            __builtin_prefetch((const void *)(next + k), 1);
-        else
-            __builtin_prefetch((const void *)(next + k), 0);
-#else
-    (void)array, (void)first, (void)bytes, (void)is_changed;
-#endif
-}
-
-/* One pass: tile by tile, what it reads and writes as MPT_NEEDS_GRAD, _WEIGHT, _M, _V. */
-static void mpti_pass(const mpt_tensor *t, unsigned reads, unsigned writes, mpti_tile_fn *tile, void *k,
-                      mpti_random_at at)
-{
-    void *const      t_g = reads & MPT_NEEDS_GRAD ? t->grad : NULL;
-    void *const      t_m = reads & MPT_NEEDS_M ? t->m : NULL, *const t_v = reads & MPT_NEEDS_V ? t->v : NULL;
-    const mpt_format format = mpti_moments_format(t);
-    mpti_turn        local;
-    size_t           first;
-    for (first = 0; first < t->n; first += MPTI_TILE) {
-        const size_t n = mpti_min(t->n - first, MPTI_TILE);
-        const float *g = mpti_tile_in(local.g, t_g, t->grad_format, first, n);
-        float       *w = reads & MPT_NEEDS_WEIGHT ? mpti_weight_in(local.w, t, first, n) : local.w;
-        float       *m = mpti_tile_in(local.m, t_m, format, first, n);
-        float       *v = mpti_tile_in(local.v, t_v, format, first, n);
-        mpti_tile_soon(t_g, first, mpti_format_bytes(t->grad_format), 0);
-        if (!mpti_has_master(t))
-            mpti_tile_soon(t->param, first, sizeof(uint16_t), 1);
-        mpti_tile_soon(mpti_has_extra(t) ? t->extra : NULL, first, sizeof(uint16_t), 1);
-        tile(g, w, m, v, k);
-        if (writes & MPT_NEEDS_M)
-            mpti_tile_out(m, t_m, format, first, n);
-        if (writes & MPT_NEEDS_V)
-            mpti_tile_out(v, t_v, format, first, n);
-        if (writes & MPT_NEEDS_WEIGHT)
-            mpti_weight_out(w, t, first, n, at);
-    }
-}
-
-/* Sums of squares over one tensor, on the tree of >>M13. */
-typedef struct mpti_tree { double lane[MPTI_LANES], slot[MPTI_SLOTS]; } mpti_tree;
-
-static void mpti_tree_fold(mpti_tree *tree, size_t chunk)
-{
-    tree->slot[chunk % MPTI_SLOTS] += mpti_pair_sum(tree->lane, MPTI_LANES);
-    memset(tree->lane, 0, sizeof tree->lane);
-}
-
-static double mpti_tree_sum(mpti_tree *tree, size_t n)
-{
-    mpti_tree_fold(tree, (n - 1u) / MPTI_CHUNK);
-    return mpti_pair_sum(tree->slot, MPTI_SLOTS);
-}
-
-static void mpti_tree_add(mpti_tree *tree, const float *tile, size_t first)
-{
-    if (first && first % MPTI_CHUNK == 0)
-        mpti_tree_fold(tree, first / MPTI_CHUNK - 1u);
-    mpti_sumsq_tile(tree->lane + first % MPTI_LANES, tile);
-}
-
-/* What passes that need norms carry: squared norms of weights and directions, where the pass is, and in the end
- * how far to go. */
-typedef struct mpti_norms {
-    mpti_tree weights, directions;
-    size_t    first;
-    float     factor;
-} mpti_norms;
-
-static void mpti_norms_add(mpti_norms *norms, const float *w, const float *direction)
-{
-    mpti_tree_add(&norms->weights, w, norms->first);
-    mpti_tree_add(&norms->directions, direction, norms->first);
-    norms->first += MPTI_TILE;
-}
-
-/* ---- LAMB: the moments; the norms; along the direction, again from the same numbers ---- */
-
-typedef struct mpti_lamb_turn { const mpti_adamw_k *k; mpti_norms norms; } mpti_lamb_turn;
-
-static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
-{
-    mpti_lamb_turn *const turn = (mpti_lamb_turn *)k;
-    float                 r[MPTI_TILE];
-    (void)g;
-    mpti_lamb_direction(r, w, m, v, turn->k);
-    mpti_norms_add(&turn->norms, w, r);
-}
-
-static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
-{
-    const mpti_lamb_turn *const turn = (const mpti_lamb_turn *)k;
-    float                       r[MPTI_TILE];
-    (void)g;
-    mpti_lamb_direction(r, w, m, v, turn->k);
-    mpti_along(w, r, turn->norms.factor);
-}
-
-static void mpti_lamb_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at)
-{
-    const unsigned moments = MPT_NEEDS_M | MPT_NEEDS_V;
-    mpti_lamb_turn turn;
-    memset(&turn, 0, sizeof turn);
-    turn.k = (const mpti_adamw_k *)k;
-    if (!t->n)
-        return;
-    mpti_pass(t, needs, moments, mpti_lamb_tile, k, at);
-    mpti_pass(t, needs & ~MPT_NEEDS_GRAD, 0u, mpti_lamb_norms_tile, &turn, at);
-    turn.norms.factor = mpti_lamb_factor(mpti_tree_sum(&turn.norms.weights, t->n),
-                                         mpti_tree_sum(&turn.norms.directions, t->n), turn.k);
-    mpti_pass(t, needs & ~MPT_NEEDS_GRAD, MPT_NEEDS_WEIGHT, mpti_lamb_along_tile, &turn, at);
-}
-
-/* ---- Adafactor: the second moments, or their row and column means; the norms; along the direction ---- */
-
-typedef struct mpti_adafactor_turn {
-    const mpti_adafactor_k *k;
-    const mpt_tensor       *t;
-    float                   mean;       /* of the row means */
-    mpti_norms              norms;
-} mpti_adafactor_turn;
-
-static void mpti_adafactor_v_tile MPTI_TILE_PARAMETERS
-{
-    const mpti_adafactor_k c = *((const mpti_adafactor_turn *)k)->k;
-    size_t                 i;
-    (void)w, (void)m;
-    for (i = 0; i < MPTI_TILE; i++)
-        v[i] = mpti_adafactor_v_1(v[i], mpti_mul(g[i], c.factor), &c);
-}
-
-/* Unscaled gradients first .. first + n - 1 as a tile padded with zeros. */
-static void mpti_gradient_in(float *g, const mpt_tensor *t, size_t first, size_t n, float factor)
-{
-    size_t i;
-    mpti_row_load(g, t->grad, t->grad_format, first, n);
-    for (i = 0; i < MPTI_TILE; i++)
-        g[i] = i < n ? mpti_mul(g[i], factor) : 0.0f;
-}
-
-/* Row and column means of the squares, in double: element j of a row to lane j mod 256, lanes in pairs; a
- * column from its first row to its last. Returns the mean of the row means. */
-static float mpti_factors_update(const mpt_tensor *t, const mpti_adafactor_k *k)
-{
-    const size_t columns = t->columns, rows = t->n / columns;
-    float *const row = (float *)t->v, *const column = row + rows;
-    double       lane[MPTI_TILE], sum = 0.0;
-    float        g[MPTI_TILE], mean;
-    size_t       i, j, n;
-    for (i = 0; i < rows; i++) {
-        memset(lane, 0, sizeof lane);
-        for (j = 0; j < columns; j += MPTI_TILE) {
-            mpti_gradient_in(g, t, i * columns + j, mpti_min(columns - j, MPTI_TILE), k->factor);
-            mpti_sumsq_tile(lane, g);
-        }
-        mean = mpti_to_f32(mpti_pair_sum(lane, MPTI_TILE) / (double)columns);
-        row[i] = mpti_average(row[i], mean, k->fresh);
-        sum += mpti_to_f64(row[i]);
-    }
-    for (j = 0; j < columns; j += n) {
-        n = mpti_min(columns - j, MPTI_TILE);
-        memset(lane, 0, sizeof lane);
-        for (i = 0; i < rows; i++) {
-            mpti_gradient_in(g, t, i * columns + j, n, k->factor);
-            mpti_sumsq_tile(lane, g);
-        }
-        for (i = 0; i < n; i++)
-            column[j + i] = mpti_average(column[j + i], mpti_to_f32(lane[i] / (double)rows), k->fresh);
-    }
-    return mpti_at_least(mpti_to_f32(sum / (double)rows), k->least_mean);
-}
-
-/* Second moments of a tile, from row and column means. */
-static void mpti_factors_tile(float *v, const mpt_tensor *t, size_t first, float mean)
-{
-    const float *const row = (const float *)t->v, *const column = row + t->n / t->columns;
-    const size_t       n = mpti_min(t->n - first, MPTI_TILE);
-    size_t             i = first / t->columns, j = first % t->columns, e;
-    for (e = 0; e < n; e++) {
-        v[e] = mpti_mul(mpti_div(row[i], mean), column[j]);
-        if (++j == t->columns)
-            i++, j = 0;
-    }
-}
-
-/* The direction of a tile into u, from second moments that are up to date; v is changed. */
-static void mpti_adafactor_direction(float *u, const float *g, float *v, const mpti_adafactor_turn *turn)
-{
-    float  root[MPTI_STRIP], moments[MPTI_TILE];
-    size_t i, at;
-    memset(moments, 0, sizeof moments);
-    if (turn->t->columns) {
-        mpti_factors_tile(moments, turn->t, turn->norms.first, turn->mean);
-        v = moments;
-    }
-    for (i = 0; i < MPTI_TILE; i++)
-        moments[i] = mpti_at_least(v[i], turn->k->least);
-    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
-        mpti_sqrt_strip(root, moments + at);
-        for (i = 0; i < MPTI_STRIP; i++)
-            u[at + i] = mpti_div(mpti_mul(g[at + i], turn->k->factor), root[i]);
-    }
-}
-
-static void mpti_adafactor_norms_tile MPTI_TILE_PARAMETERS
-{
-    mpti_adafactor_turn *const turn = (mpti_adafactor_turn *)k;
-    float                      u[MPTI_TILE];
-    (void)m;
-    mpti_adafactor_direction(u, g, v, turn);
-    mpti_norms_add(&turn->norms, w, u);
-}
-
-static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
-{
-    mpti_adafactor_turn *const turn = (mpti_adafactor_turn *)k;
-    float                      u[MPTI_TILE];
-    size_t                     i;
-    (void)m;
-    mpti_adafactor_direction(u, g, v, turn);
-    for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_fma(turn->norms.factor, u[i], mpti_mul(w[i], turn->k->decay));
-    turn->norms.first += MPTI_TILE;
-}
-
-static void mpti_adafactor_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at)
-{
-    const unsigned      v = t->columns ? 0u : MPT_NEEDS_V;
-    mpti_adafactor_turn turn;
-    (void)needs;
-    memset(&turn, 0, sizeof turn);
-    turn.k = (const mpti_adafactor_k *)k;
-    turn.t = t;
-    if (!t->n)
-        return;
-    if (t->columns)
-        turn.mean = mpti_factors_update(t, turn.k);
-    else
-        mpti_pass(t, MPT_NEEDS_GRAD | v, v, mpti_adafactor_v_tile, &turn, at);
-    mpti_pass(t, MPTI_NEEDS_STEP | v, 0u, mpti_adafactor_norms_tile, &turn, at);
-    turn.norms.factor = mpti_adafactor_factor(mpti_tree_sum(&turn.norms.weights, t->n),
-                                              mpti_tree_sum(&turn.norms.directions, t->n), t->n, turn.k);
-    turn.norms.first = 0;
-    mpti_pass(t, MPTI_NEEDS_STEP | v, MPT_NEEDS_WEIGHT, mpti_adafactor_along_tile, &turn, at);
-}
-
-/* ---- the calls ---- */
-
-/* Everything that can be refused, before anything is touched; tensors against each other only in the first
- * step. */
-static mpt_status mpti_step_open(const mpt_step *step, const mpt_tensor *tensors, size_t count,
-                                 unsigned needs, int hyperparameters_ok, int is_first)
-{
-    mpt_fault fault;
-    if (!step || !hyperparameters_ok)
-        return MPT_E_ARG;
-    if (!mpti_step_is_open(step))
-        return MPT_E_ORDER;
-    return is_first ? mpt_tensors_validate(tensors, count, needs, NULL)
-                    : mpti_tensors_ok(tensors, count, needs, &fault);
-}
-
-/* The step itself, or on found_inf nothing but its being over; t counts the steps taken. */
-typedef void mpti_tensor_fn(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at);
-static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
-                           mpti_tensor_fn *tensor, void *k, uint64_t *t)
+// >>M23 implementation: rows ----------------------------------------------------------------------
+#ifndef MPT_NO_OPS
+static int mpti_arrays_meet(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
-    mpti_random_at at;
-    size_t         i;
-    step->stage = (uint32_t)MPT_STAGE_STEPPED;
-    if (step->found_inf)
-        return;
-    at.step = (uint32_t)*t;
-    for (i = 0; i < count; i++) {
-        at.stream = (uint32_t)i;
-        tensor(&tensors[i], needs, k, at);
-    }
-    mpti_stores_done();
-    (*t)++;
+    const uintptr_t p = (uintptr_t)a, q = (uintptr_t)b;
+    return a && b && (p - q < b_bytes || q - p < a_bytes);
 }
-
-#define MPTI_TENSOR_ONE(name)                                                                       \
-    static void mpti_##name##_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at) \
-    {                                                                                               \
-        mpti_pass(t, needs, needs & ~MPT_NEEDS_GRAD, mpti_##name##_tile, k, at);                    \
-    }
-#define MPTI_TENSOR_OWN(name)
-#define MPTI_X(id, name, hyper, needs_, passes, device)                                             \
-    MPTI_TENSOR_##passes(name)                                                                      \
-    MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
-                                         size_t count)                                              \
-    {                                                                                               \
-        const unsigned   needs = mpti_##name##_needs(o);                                            \
-        const mpt_status status =                                                                   \
-            mpti_step_open(step, tensors, count, needs, mpti_##hyper##_ok(o), o && !o->t);          \
-        if (status == MPT_OK) {                                                                     \
-            mpti_##hyper##_k k = mpti_##hyper##_consts(o, step);                                    \
-            mpti_step_take(step, tensors, count, needs, mpti_##name##_tensor, &k, &o->t);           \
-        }                                                                                           \
-        return status;                                                                              \
-    }
-MPT_OPTIMIZERS(MPTI_X)
-#undef MPTI_X
-
-MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer)
-{
-#define MPTI_X(id, name, hyper, needs, passes, device) {#name, MPTI_NEEDS_STEP | (needs), device},
-    static const mpt_optimizer_info table[] = {MPT_OPTIMIZERS(MPTI_X)};
-#undef MPTI_X
-    return (unsigned)optimizer < (unsigned)MPT_OPTIMIZER_COUNT ? &table[optimizer] : NULL;
-}
-
-MPT_DEF mpt_adafactor mpt_adafactor_defaults(void)
-{
-    const mpt_adafactor o = {1e-2f, 1.1920928955078125e-07f, 1e-3f, 1.0f, 0.0f, 0u, 0u};
-    return o;
-}
-
-MPT_DEF mpt_adamw mpt_adamw_defaults(void)
-{
-    const mpt_adamw o = {1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 0u, 0u};
-    return o;
-}
-
-MPT_DEF mpt_adam mpt_adam_defaults(void)
-{
-    const mpt_adam o = {1e-3f, 0.9f, 0.999f, 1e-8f, 0.0f, 0u, 0u};
-    return o;
-}
-
-MPT_DEF mpt_lamb mpt_lamb_defaults(void)
-{
-    const mpt_lamb o = {1e-3f, 0.9f, 0.999f, 1e-6f, 0.01f, 0u, 0u};
-    return o;
-}
-
-MPT_DEF mpt_lion mpt_lion_defaults(void)
-{
-    const mpt_lion o = {1e-4f, 0.9f, 0.99f, 0.0f, 0u};
-    return o;
-}
-
-/* ---- rows ---- */
 
 #define MPTI_ROW 64             /* lanes of a dot product */
 
@@ -6848,512 +7222,7 @@ MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *m
     return mpti_row_publish(param, format, master, n);
 }
 
-/* ---- lint, memory ---- */
-
-MPT_DEF const char *mpt_lint_text(mpt_lint lint)
-{
-#define MPTI_X(id, text) text,
-    static const char *const texts[] = {MPT_LINTS(MPTI_X)};
-#undef MPTI_X
-    return (unsigned)lint < (unsigned)MPT_LINT_COUNT ? texts[lint] : "unknown finding";
-}
-
-MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value)
-{
-    const mpt_format_info *f = mpt_format_get(format);
-    unsigned               flags = 0u;
-    uint64_t               code, magnitude;
-    if (!f || f->specials == MPT_SPECIALS_SCALE || !mpti_f64_is_finite(value))
-        return MPT_LINT_UNKNOWN;
-    if (!(mpti_f64_bits(value) << 1))
-        return MPT_LINT_OK;
-    code = mpt_encode(format, value, NULL, &flags);
-    magnitude = code & (((uint64_t)1 << (f->bits - 1)) - 1u);
-    if (flags & MPT_FLAG_OVERFLOW)
-        return MPT_LINT_OVERFLOWS;
-    if (!magnitude)
-        return MPT_LINT_VANISHES;
-    return magnitude >> f->mantissa_bits ? MPT_LINT_OK : MPT_LINT_SUBNORMAL;
-}
-
-MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update)
-{
-    const double moved = weight - update, ulp = mpt_ulp(format, weight);
-    if (!mpt_format_get(format) || (unsigned)storage >= (unsigned)MPT_STORAGE_COUNT ||
-        !mpti_f64_is_finite(weight) || !mpti_f64_is_finite(update))
-        return MPT_LINT_UNKNOWN;
-    if (storage != MPT_STORE_NEAREST || !(mpti_f64_bits(update) << 1))
-        return MPT_LINT_OK;
-    if (mpt_encode(format, moved, NULL, NULL) == mpt_encode(format, weight, NULL, NULL))
-        return MPT_LINT_UPDATE_LOST;
-    return update < ulp && -update < ulp ? MPT_LINT_UPDATE_FEW : MPT_LINT_OK;
-}
-
-MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs)
-{
-    unsigned flags = 0u;
-    if (!mpt_format_get(format) || !(scale > 0.0) || !mpti_f64_is_finite(scale) || !(max_abs >= 0.0) ||
-        !mpti_f64_is_finite(max_abs))
-        return MPT_LINT_UNKNOWN;
-    (void)mpt_encode(format, scale * max_abs, NULL, &flags);
-    if ((flags & MPT_FLAG_OVERFLOW) || !mpti_f64_is_finite(scale * max_abs))
-        return MPT_LINT_SCALE_HIGH;
-    return mpti_f64_bits(scale) << 12 ? MPT_LINT_SCALE_ODD : MPT_LINT_OK;
-}
-
-MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
-                                     mpt_memory *report)
-{
-    mpt_memory r;
-    size_t     i;
-    memset(&r, 0, sizeof r);
-    if (!report || (count && !tensors))
-        return MPT_E_ARG;
-    for (i = 0; i < count; i++) {
-        const mpt_tensor *t = &tensors[i];
-        const char *const why = mpti_tensor_unsupported(t, needs & MPT_NEEDS_WEIGHT);
-        const int         weight = (needs & MPT_NEEDS_WEIGHT) != 0u, copy = (needs & MPT_NEEDS_PARAM) != 0u;
-        const uint64_t    n = t->n, moment = mpti_format_bytes(mpti_moments_format(t));
-        if (why || (copy && !mpti_is_train_format(t->param_format)) ||
-            ((needs & MPT_NEEDS_GRAD) && !mpti_is_train_format(t->grad_format)))
-            return MPT_E_UNSUPPORTED;
-        r.parameters += n;
-        r.master += weight && mpti_has_master(t) ? n * sizeof(float) : 0u;
-        r.extra += weight && mpti_has_extra(t) ? n * sizeof(uint16_t) : 0u;
-        r.param += copy || (weight && !mpti_has_master(t)) ? n * mpti_format_bytes(t->param_format) : 0u;
-        r.grad += needs & MPT_NEEDS_GRAD ? n * mpti_format_bytes(t->grad_format) : 0u;
-        r.m += needs & MPT_NEEDS_M ? n * moment : 0u;
-        r.v += needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) && n ? mpti_v_count(t) * mpti_v_bytes(t) : 0u;
-    }
-    r.total = r.master + r.param + r.extra + r.grad + r.m + r.v;
-    r.per_parameter = r.parameters ? (double)r.total / (double)r.parameters : 0.0;
-    *report = r;
-    return MPT_OK;
-}
-
-// >>M19 implementation: checkpoint -----------------------------------------------------------------
-
-/* One walk over a state serves all: measuring, saving, verifying, loading. A field is `count` words of
- * `width` bytes; a fact is a number that must be the same when loading. */
-typedef enum mpti_walk_mode {
-    MPTI_WALK_SIZE, MPTI_WALK_SAVE, MPTI_WALK_VERIFY, MPTI_WALK_LOAD
-} mpti_walk_mode;
-typedef struct mpti_walk {
-    mpti_walk_mode mode;
-    unsigned char *to;              /* SAVE */
-    const unsigned char *from;      /* VERIFY, LOAD */
-    mpti_span      buffer;          /* SIZE: that no field may overlap */
-    size_t         at, end;
-    int            failed;
-} mpti_walk;
-
-static int mpti_is_little_endian(void)
-{
-    const uint16_t one = 1u;
-    unsigned char  first;
-    memcpy(&first, &one, 1);
-    return first == 1u;
-}
-
-/* Words between memory and the buffer, either way: the buffer is little-endian. */
-static void mpti_copy_words(unsigned char *to, const unsigned char *from, size_t count, size_t width)
-{
-    size_t i, k;
-    if (mpti_is_little_endian())
-        memcpy(to, from, count * width);
-    else
-        for (i = 0; i < count; i++)
-            for (k = 0; k < width; k++)
-                to[i * width + k] = from[i * width + width - 1u - k];
-}
-
-static void mpti_walk_words(mpti_walk *w, void *data, size_t count, size_t width)
-{
-    if (w->failed || !count)
-        return;
-    if (count > (w->end - w->at) / width) {
-        w->failed = 1;
-        return;
-    }
-    if (w->mode == MPTI_WALK_SIZE) {
-        const mpti_span field = mpti_span_of(data, count * width, 0);
-        w->failed = mpti_spans_meet(&field, &w->buffer);
-    }
-    if (w->mode == MPTI_WALK_SAVE)
-        mpti_copy_words(w->to + w->at, (const unsigned char *)data, count, width);
-    if (w->mode == MPTI_WALK_LOAD)
-        mpti_copy_words((unsigned char *)data, w->from + w->at, count, width);
-    w->at += count * width;
-}
-
-static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
-{
-    uint64_t       value = fact;
-    const size_t   at = w->at;
-    mpti_walk_mode mode = w->mode;
-    mpti_walk_words(w, &value, 1, sizeof value);
-    if (w->failed || (mode != MPTI_WALK_VERIFY && mode != MPTI_WALK_LOAD))
-        return;
-    mpti_copy_words((unsigned char *)&value, w->from + at, 1, sizeof value);
-    w->failed = value != fact;
-}
-
-/* Members of a struct from `first` up to `end`, all of one width. */
-#define MPTI_WALK_MEMBERS(w, p, first, end, width)                                  \
-    mpti_walk_words(w, (unsigned char *)(p) + (first), ((end) - (first)) / (width), width)
-
-static void mpti_walk_scaler(mpti_walk *w, mpt_scaler *s)
-{
-    const size_t floats = offsetof(mpt_scaler_config, init_scale), config = sizeof(mpt_scaler_config);
-    MPTI_WALK_MEMBERS(w, s, 0u, floats, 8u);
-    MPTI_WALK_MEMBERS(w, s, floats, config, 4u);
-    MPTI_WALK_MEMBERS(w, s, config, offsetof(mpt_scaler, scale), 8u);
-    MPTI_WALK_MEMBERS(w, s, offsetof(mpt_scaler, scale), sizeof *s, 4u);
-}
-
-static void mpti_walk_step(mpti_walk *w, mpt_step *s)
-{
-    MPTI_WALK_MEMBERS(w, s, 0u, offsetof(mpt_step, grad_factor), 8u);
-    MPTI_WALK_MEMBERS(w, s, offsetof(mpt_step, grad_factor), sizeof *s, 4u);
-}
-
-/* An optimizer: 32-bit hyperparameters, then the count of its steps. */
-#define MPTI_WALK_OPTIMIZER(w, o, type)                                             \
-    do {                                                                            \
-        mpti_walk_fact(w, (o) != NULL);                                             \
-        if (o) {                                                                    \
-            MPTI_WALK_MEMBERS(w, o, 0u, offsetof(type, t), 4u);                     \
-            mpti_walk_words(w, &(o)->t, 1, 8u);                                     \
-        }                                                                           \
-    } while (0)
-
-/* FNV-1a of a name, so that tensors are not mixed up. */
-static uint64_t mpti_name_hash(const char *name)
-{
-    uint64_t h = (uint64_t)0xcbf29ce484222325u;
-    for (; name && *name; name++)
-        h = (h ^ (unsigned char)*name) * (uint64_t)0x100000001b3u;
-    return h;
-}
-
-static void mpti_walk_array(mpti_walk *w, void *array, size_t n, size_t width)
-{
-    mpti_walk_fact(w, array ? width : 0u);
-    if (array)
-        mpti_walk_words(w, array, n, width);
-}
-
-static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
-{
-    const size_t moment = t->moments == MPT_MOMENTS_BF16 ? 2u : 4u;
-    mpti_walk_fact(w, mpti_name_hash(t->name));
-    mpti_walk_fact(w, t->n);
-    mpti_walk_fact(w, (uint64_t)t->storage << 32 | (uint64_t)t->moments);
-    mpti_walk_fact(w, (uint64_t)t->param_format << 32 | (uint64_t)t->grad_format);
-    mpti_walk_fact(w, t->seed);
-    mpti_walk_fact(w, t->columns);
-    mpti_walk_array(w, t->master, t->n, 4u);
-    mpti_walk_array(w, t->param, t->n, mpti_format_bytes(t->param_format));
-    mpti_walk_array(w, t->m, t->n, moment);
-    mpti_walk_array(w, t->v, t->n ? mpti_v_count(t) : 0u, mpti_v_bytes(t));
-    mpti_walk_array(w, t->extra, t->n, 2u);
-    mpti_walk_array(w, gradients ? t->grad : NULL, t->n, mpti_format_bytes(t->grad_format));
-}
-
-/* Header: magic, version, length. The checksum follows after all. */
-static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
-{
-    size_t i;
-    mpti_walk_fact(w, (uint64_t)0x65746174732d706du);      /* "mp-state" */
-    mpti_walk_fact(w, MPT_STATE_VERSION);
-    mpti_walk_fact(w, w->end);
-    mpti_walk_fact(w, s->scaler_count);
-    for (i = 0; i < s->scaler_count; i++)
-        mpti_walk_scaler(w, &s->scalers[i]);
-    mpti_walk_fact(w, s->step_count);
-    for (i = 0; i < s->step_count; i++)
-        mpti_walk_step(w, &s->steps[i]);
-#define MPTI_X(hyper) MPTI_WALK_OPTIMIZER(w, s->hyper, mpt_##hyper);
-    MPT_HYPERPARAMETERS(MPTI_X)
-#undef MPTI_X
-    mpti_walk_fact(w, s->counter_count);
-    mpti_walk_words(w, s->counters, s->counter_count, 8u);
-    mpti_walk_fact(w, s->tensor_count);
-    for (i = 0; i < s->tensor_count; i++)
-        mpti_walk_tensor(w, &s->tensors[i], s->gradients != 0u);
-}
-
-/* Each step is a bijection of h for given bytes, so one changed word always changes the result. */
-static uint64_t mpti_state_checksum(const unsigned char *p, size_t n)
-{
-    uint64_t h = (uint64_t)0x9e3779b97f4a7c15u ^ n;
-    size_t   i, k;
-    for (i = 0; i < n; i += 8u) {
-        uint64_t word = 0u;
-        for (k = 0; k < 8u && i + k < n; k++)
-            word |= (uint64_t)p[i + k] << (8u * k);
-        h = (h ^ word) * (uint64_t)0xff51afd7ed558ccdu;
-        h ^= h >> 32;
-    }
-    return h;
-}
-
-static mpt_status mpti_state_ok(const mpt_state *s)
-{
-    size_t i;
-    if (!s || (s->scaler_count && !s->scalers) || (s->step_count && !s->steps) ||
-        (s->counter_count && !s->counters) || (s->tensor_count && !s->tensors))
-        return MPT_E_ARG;
-    for (i = 0; i < s->tensor_count; i++) {
-        const mpt_tensor *t = &s->tensors[i];
-        if ((t->param && !mpti_is_train_format(t->param_format)) ||
-            (s->gradients && t->grad && !mpti_is_train_format(t->grad_format)))
-            return MPT_E_UNSUPPORTED;
-    }
-    return MPT_OK;
-}
-
-static mpt_status mpti_state_measure(const mpt_state *state, const void *buffer, size_t bytes, size_t *need)
-{
-    const mpt_status status = mpti_state_ok(state);
-    mpti_walk        w;
-    memset(&w, 0, sizeof w);
-    w.mode = MPTI_WALK_SIZE;
-    w.end = (size_t)-1 - 8u;
-    w.buffer = mpti_span_of(buffer, bytes, 0);
-    if (status != MPT_OK)
-        return status;
-    mpti_walk_state(&w, state);
-    if (w.failed)
-        return MPT_E_ARG;           /* it would not fit in memory, or the buffer is part of it */
-    *need = w.at + 8u;
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes)
-{
-    return bytes ? mpti_state_measure(state, NULL, 0u, bytes) : MPT_E_ARG;
-}
-
-MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes)
-{
-    size_t           need = 0;
-    const mpt_status status = mpti_state_measure(state, buffer, bytes, &need);
-    mpti_walk        w;
-    uint64_t         sum;
-    if (status != MPT_OK)
-        return status;
-    if (!buffer || bytes != need)
-        return MPT_E_ARG;
-    memset(&w, 0, sizeof w);
-    w.mode = MPTI_WALK_SAVE;
-    w.to = (unsigned char *)buffer;
-    w.end = bytes - 8u;
-    mpti_walk_state(&w, state);
-    sum = mpti_state_checksum(w.to, w.end);
-    mpti_copy_words(w.to + w.end, (const unsigned char *)&sum, 1, 8u);
-    return MPT_OK;
-}
-
-MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes)
-{
-    size_t           need = 0;
-    const mpt_status status = mpti_state_measure(state, buffer, bytes, &need);
-    mpti_walk        w;
-    uint64_t         sum;
-    if (status != MPT_OK)
-        return status;
-    if (!buffer)
-        return MPT_E_ARG;
-    if (bytes != need)
-        return MPT_E_DATA;
-    memset(&w, 0, sizeof w);
-    w.from = (const unsigned char *)buffer;
-    w.end = bytes - 8u;
-    mpti_copy_words((unsigned char *)&sum, w.from + w.end, 1, 8u);
-    if (sum != mpti_state_checksum(w.from, w.end))
-        return MPT_E_DATA;
-    w.mode = MPTI_WALK_VERIFY;
-    mpti_walk_state(&w, state);
-    if (w.failed || w.at != w.end)
-        return MPT_E_DATA;
-    w.mode = MPTI_WALK_LOAD;
-    w.at = 0;
-    mpti_walk_state(&w, state);
-    return MPT_OK;
-}
-
-// >>M20 implementation: policy ---------------------------------------------------------------------
-
-typedef struct mpti_op_row {
-    const char *op;
-    mpt_rule    rule;
-    int         list;           /* mpt_list of the compact table in >>M12 */
-    const char *source;
-} mpti_op_row;
-
-static const mpti_op_row mpti_ops[] = {
-#define MPTI_X(op, rule, list, source) {op, MPT_RULE_##rule, MPT_LIST_##list, source},
-    MPT_OPS(MPTI_X)
-#undef MPTI_X
-};
-#define MPTI_OP_COUNT (sizeof mpti_ops / sizeof mpti_ops[0])
-
-static const mpt_policy mpti_policies[] = {
-#define MPTI_X(name, compute, variable, output) {name, compute, variable, output, NULL, 0},
-    MPT_POLICIES(MPTI_X)
-#undef MPTI_X
-};
-#define MPTI_POLICY_COUNT (sizeof mpti_policies / sizeof mpti_policies[0])
-
-MPT_DEF const char *mpt_policy_name(size_t i) { return i < MPTI_POLICY_COUNT ? mpti_policies[i].name : NULL; }
-
-MPT_DEF mpt_status mpt_policy_find(const char *name, mpt_policy *p)
-{
-    size_t i;
-    if (!name || !p)
-        return MPT_E_ARG;
-    for (i = 0; i < MPTI_POLICY_COUNT; i++)
-        if (!strcmp(name, mpti_policies[i].name)) {
-            *p = mpti_policies[i];
-            return MPT_OK;
-        }
-    return MPT_E_UNSUPPORTED;
-}
-
-MPT_DEF mpt_status mpt_policy_row_at(size_t i, mpt_policy_row *row)
-{
-    if (i >= MPTI_OP_COUNT || !row)
-        return MPT_E_ARG;
-    row->op = mpti_ops[i].op;
-    row->rule = mpti_ops[i].rule;
-    row->source = mpti_ops[i].source;
-    return MPT_OK;
-}
-
-static const char *mpti_rule_why(mpt_rule rule)
-{
-#define MPTI_X(id, name, why) why,
-    static const char *const text[] = {MPT_RULES(MPTI_X)};
-#undef MPTI_X
-    return text[rule];
-}
-
-static int mpti_is_policy_format(mpt_format f)
-{
-    return f == MPT_F64 || f == MPT_F32 || f == MPT_TF32 || f == MPT_F16 || f == MPT_BF16;
-}
-
-/* The narrowest of the formats that holds both; neither of F16 and BF16 holds the other. */
-static mpt_format mpti_widest(mpt_format a, mpt_format b)
-{
-    const mpt_format_info *x = mpt_format_get(a), *y = mpt_format_get(b);
-    if (x->mantissa_bits >= y->mantissa_bits && x->exponent_bits >= y->exponent_bits)
-        return a;
-    if (y->mantissa_bits >= x->mantissa_bits && y->exponent_bits >= x->exponent_bits)
-        return b;
-    return MPT_F32;
-}
-
-/* The row of an op: yours, the last one first, then the table; 0 for an op that no row names. */
-static int mpti_policy_row(const mpt_policy *p, const char *op, mpt_policy_row *row)
-{
-    size_t i;
-    for (i = p->row_count; i-- > 0;)
-        if (!strcmp(op, p->rows[i].op)) {
-            *row = p->rows[i];
-            return 1;
-        }
-    for (i = 0; i < MPTI_OP_COUNT; i++)
-        if (!strcmp(op, mpti_ops[i].op))
-            return mpt_policy_row_at(i, row) == MPT_OK;
-    return 0;
-}
-
-static mpt_status mpti_policy_refuse(const mpt_policy *p, const char *op, const mpt_format *inputs,
-                                     size_t count, const mpt_policy_answer *answer)
-{
-    size_t i;
-    if (!p || !op || !answer || (count && !inputs) || (p->row_count && !p->rows))
-        return MPT_E_ARG;
-    for (i = 0; i < p->row_count; i++)
-        if (!p->rows[i].op || (unsigned)p->rows[i].rule >= (unsigned)MPT_RULE_COUNT)
-            return MPT_E_ARG;
-    for (i = 0; i < count; i++)
-        if (!mpti_is_policy_format(inputs[i]))
-            return MPT_E_UNSUPPORTED;
-    if (!mpti_is_policy_format(p->compute) || !mpti_is_policy_format(p->variable) ||
-        !mpti_is_policy_format(p->output))
-        return MPT_E_UNSUPPORTED;
-    return MPT_OK;
-}
-
-/* What a rule makes of an op whose inputs' widest format is a->input. */
-static void mpti_policy_apply(const mpt_policy *p, int is_last, mpt_policy_answer *a)
-{
-    switch (a->rule) {
-    case MPT_RULE_LOW:
-        a->input = p->compute;
-        a->output = p->compute == MPT_TF32 ? MPT_F32 : p->compute;  /* TF32 is a way to read inputs */
-        break;
-    case MPT_RULE_FP32:
-        a->input = p->variable;
-        a->output = is_last ? p->output : p->variable;
-        if (is_last)
-            a->why = "the loss and its gradient are small: they stay in the policy's output format";
-        break;
-    case MPT_RULE_OUTPUT:
-        a->output = is_last ? p->output : p->variable;
-        if (is_last) {
-            a->input = p->compute;
-            a->why = "the last layer feeds the loss: its result stays in the policy's output format";
-        }
-        break;
-    case MPT_RULE_REFUSED:
-        a->input = a->output = MPT_F32;
-        if (p->compute == MPT_TF32) {
-            a->rule = MPT_RULE_FP32;
-            a->why = "refused in 16 bits; under tf32 all it reads is FP32";
-        }
-        break;
-    default:
-        break;
-    }
-}
-
-MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const mpt_format *inputs,
-                                     size_t count, mpt_policy_answer *answer)
-{
-    mpt_policy_row    row = {NULL, MPT_RULE_AS_IS, NULL};
-    mpt_policy_answer a;
-    const mpt_status  status = mpti_policy_refuse(p, op, inputs, count, answer);
-    size_t            i;
-    int               known;
-    if (status != MPT_OK)
-        return status;
-    known = mpti_policy_row(p, op, &row);
-    a.rule = row.rule;
-    a.source = row.source;
-    a.why = known ? mpti_rule_why(row.rule) : "no row names it: it runs in the format of its inputs";
-    a.input = count ? inputs[0] : p->variable;
-    for (i = 1; i < count; i++)
-        a.input = mpti_widest(a.input, inputs[i]);
-    a.output = a.input;
-    if (a.input == MPT_F64) {
-        a.rule = MPT_RULE_AS_IS;
-        a.why = "it has an F64 input, and what asks for F64 gets it";
-    } else if (p->compute == p->variable && p->compute == p->output) {
-        a.input = a.output = p->compute;
-        a.why = "the policy has one format for everything";
-    } else {
-        mpti_policy_apply(p, !strcmp(op, "output") || !strcmp(op, "loss"), &a);
-    }
-    *answer = a;
-    return MPT_OK;
-}
-
-// >>M25 implementation: ops ------------------------------------------------------------------------
-#ifndef MPT_NO_OPS
+// >>M24 implementation: products, activations, losses ---------------------------------------------
 
 #ifdef MPT_USE_CBLAS
 #include <cblas.h>
@@ -7776,8 +7645,176 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
 }
 #endif /* MPT_NO_OPS */
 
-// >>M21 implementation: graph ----------------------------------------------------------------------
+// >>M25 implementation: policy --------------------------------------------------------------------
 #ifndef MPT_NO_GRAPH
+typedef struct mpti_op_row {
+    const char *op;
+    mpt_rule    rule;
+    int         list;           /* mpt_list of the compact table in >>M14 */
+    const char *source;
+} mpti_op_row;
+
+static const mpti_op_row mpti_ops[] = {
+#define MPTI_X(op, rule, list, source) {op, MPT_RULE_##rule, MPT_LIST_##list, source},
+    MPT_OPS(MPTI_X)
+#undef MPTI_X
+};
+#define MPTI_OP_COUNT (sizeof mpti_ops / sizeof mpti_ops[0])
+
+static const mpt_policy mpti_policies[] = {
+#define MPTI_X(name, compute, variable, output) {name, compute, variable, output, NULL, 0},
+    MPT_POLICIES(MPTI_X)
+#undef MPTI_X
+};
+#define MPTI_POLICY_COUNT (sizeof mpti_policies / sizeof mpti_policies[0])
+
+MPT_DEF const char *mpt_policy_name(size_t i) { return i < MPTI_POLICY_COUNT ? mpti_policies[i].name : NULL; }
+
+MPT_DEF mpt_status mpt_policy_find(const char *name, mpt_policy *p)
+{
+    size_t i;
+    if (!name || !p)
+        return MPT_E_ARG;
+    for (i = 0; i < MPTI_POLICY_COUNT; i++)
+        if (!strcmp(name, mpti_policies[i].name)) {
+            *p = mpti_policies[i];
+            return MPT_OK;
+        }
+    return MPT_E_UNSUPPORTED;
+}
+
+MPT_DEF mpt_status mpt_policy_row_at(size_t i, mpt_policy_row *row)
+{
+    if (i >= MPTI_OP_COUNT || !row)
+        return MPT_E_ARG;
+    row->op = mpti_ops[i].op;
+    row->rule = mpti_ops[i].rule;
+    row->source = mpti_ops[i].source;
+    return MPT_OK;
+}
+
+static const char *mpti_rule_why(mpt_rule rule)
+{
+#define MPTI_X(id, name, why) why,
+    static const char *const text[] = {MPT_RULES(MPTI_X)};
+#undef MPTI_X
+    return text[rule];
+}
+
+static int mpti_is_policy_format(mpt_format f)
+{
+    return f == MPT_F64 || f == MPT_F32 || f == MPT_TF32 || f == MPT_F16 || f == MPT_BF16;
+}
+
+/* The narrowest of the formats that holds both; neither of F16 and BF16 holds the other. */
+static mpt_format mpti_widest(mpt_format a, mpt_format b)
+{
+    const mpt_format_info *x = mpt_format_get(a), *y = mpt_format_get(b);
+    if (x->mantissa_bits >= y->mantissa_bits && x->exponent_bits >= y->exponent_bits)
+        return a;
+    if (y->mantissa_bits >= x->mantissa_bits && y->exponent_bits >= x->exponent_bits)
+        return b;
+    return MPT_F32;
+}
+
+/* The row of an op: yours, the last one first, then the table; 0 for an op that no row names. */
+static int mpti_policy_row(const mpt_policy *p, const char *op, mpt_policy_row *row)
+{
+    size_t i;
+    for (i = p->row_count; i-- > 0;)
+        if (!strcmp(op, p->rows[i].op)) {
+            *row = p->rows[i];
+            return 1;
+        }
+    for (i = 0; i < MPTI_OP_COUNT; i++)
+        if (!strcmp(op, mpti_ops[i].op))
+            return mpt_policy_row_at(i, row) == MPT_OK;
+    return 0;
+}
+
+static mpt_status mpti_policy_refuse(const mpt_policy *p, const char *op, const mpt_format *inputs,
+                                     size_t count, const mpt_policy_answer *answer)
+{
+    size_t i;
+    if (!p || !op || !answer || (count && !inputs) || (p->row_count && !p->rows))
+        return MPT_E_ARG;
+    for (i = 0; i < p->row_count; i++)
+        if (!p->rows[i].op || (unsigned)p->rows[i].rule >= (unsigned)MPT_RULE_COUNT)
+            return MPT_E_ARG;
+    for (i = 0; i < count; i++)
+        if (!mpti_is_policy_format(inputs[i]))
+            return MPT_E_UNSUPPORTED;
+    if (!mpti_is_policy_format(p->compute) || !mpti_is_policy_format(p->variable) ||
+        !mpti_is_policy_format(p->output))
+        return MPT_E_UNSUPPORTED;
+    return MPT_OK;
+}
+
+/* What a rule makes of an op whose inputs' widest format is a->input. */
+static void mpti_policy_apply(const mpt_policy *p, int is_last, mpt_policy_answer *a)
+{
+    switch (a->rule) {
+    case MPT_RULE_LOW:
+        a->input = p->compute;
+        a->output = p->compute == MPT_TF32 ? MPT_F32 : p->compute;  /* TF32 is a way to read inputs */
+        break;
+    case MPT_RULE_FP32:
+        a->input = p->variable;
+        a->output = is_last ? p->output : p->variable;
+        if (is_last)
+            a->why = "the loss and its gradient are small: they stay in the policy's output format";
+        break;
+    case MPT_RULE_OUTPUT:
+        a->output = is_last ? p->output : p->variable;
+        if (is_last) {
+            a->input = p->compute;
+            a->why = "the last layer feeds the loss: its result stays in the policy's output format";
+        }
+        break;
+    case MPT_RULE_REFUSED:
+        a->input = a->output = MPT_F32;
+        if (p->compute == MPT_TF32) {
+            a->rule = MPT_RULE_FP32;
+            a->why = "refused in 16 bits; under tf32 all it reads is FP32";
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const mpt_format *inputs,
+                                     size_t count, mpt_policy_answer *answer)
+{
+    mpt_policy_row    row = {NULL, MPT_RULE_AS_IS, NULL};
+    mpt_policy_answer a;
+    const mpt_status  status = mpti_policy_refuse(p, op, inputs, count, answer);
+    size_t            i;
+    int               known;
+    if (status != MPT_OK)
+        return status;
+    known = mpti_policy_row(p, op, &row);
+    a.rule = row.rule;
+    a.source = row.source;
+    a.why = known ? mpti_rule_why(row.rule) : "no row names it: it runs in the format of its inputs";
+    a.input = count ? inputs[0] : p->variable;
+    for (i = 1; i < count; i++)
+        a.input = mpti_widest(a.input, inputs[i]);
+    a.output = a.input;
+    if (a.input == MPT_F64) {
+        a.rule = MPT_RULE_AS_IS;
+        a.why = "it has an F64 input, and what asks for F64 gets it";
+    } else if (p->compute == p->variable && p->compute == p->output) {
+        a.input = a.output = p->compute;
+        a.why = "the policy has one format for everything";
+    } else {
+        mpti_policy_apply(p, !strcmp(op, "output") || !strcmp(op, "loss"), &a);
+    }
+    *answer = a;
+    return MPT_OK;
+}
+
+// >>M26 implementation: graph ---------------------------------------------------------------------
 
 /* ---- memory: what is kept from below, scratch from above ---- */
 
@@ -9493,21 +9530,25 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
     return ferror(out) ? MPT_E_DATA : MPT_OK;
 }
 #endif /* MPT_NO_STDIO */
+
 #endif /* MPT_NO_GRAPH */
+#endif /* MPT_TRAIN_IMPLEMENTATION */
+#endif /* MPT_ONLY_CONVERSIONS */
 
-#endif /* MPT_IMPLEMENTATION */
-
-// >>M22 to add an optimizer, a scaler dialect, a report --------------------------------------------
-/* An optimizer: its struct of hyperparameters and its doc block in >>M8; its formula for one element and
- *   its per-step constants in >>M13 (fma for every multiply-add, MPT_HD, no libm but sqrt); its row
+// >>M27 to add an optimizer, a scaler dialect, a report -------------------------------------------
+/* An optimizer: its struct of hyperparameters and its doc block in >>M5; its formula for one element and
+ *   its per-step constants in >>M15 (fma for every multiply-add, MPT_HD, no libm but sqrt); its row
  *   in MPT_OPTIMIZERS; its block loop and its MPTI_STEP line in >>M18, which give it every storage; its
  *   kernel in mpt_cuda.h (search >>C); a recipe in tests/test_mpt_optim.c (textbook, naive loop, skip,
  *   invariance) and parity in tests/test_cuda.cu.
- * A storage: its row in MPT_STORAGES (>>M2), one element in >>M13, mpti_weight_in and _out in >>M18.
- * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M5), its rule in mpti_scaler_advance (>>M13), which
- *   the GPU shares, its limits in mpti_scaler_config_ok (>>M16), a trace in tests/test_mpt.c.
+ * A storage: its row in MPT_STORAGES (>>M2), one element in >>M15, mpti_weight_in and _out in >>M18.
+ * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M3), its rule in mpti_scaler_advance (>>M15), which
+ *   the GPU shares, its limits in mpti_scaler_config_ok (>>M17), a trace in tests/test_mpt.c.
  * A report: counts that merge, in a plain struct, thresholds taken from the codec (see
  *   mpti_range_limits); drawing apart from counting. */
 
-// >>M23 licence ------------------------------------------------------------------------------------
+// >>M28 history -----------------------------------------------------------------------------------
+/* TBD */
+
+// >>M29 licence -----------------------------------------------------------------------------------
 /* MIT licence, as mpt_half.h.  Copyright (c) 2026 the mpt authors. */

@@ -57,7 +57,8 @@
  * MPT_NO_ARITHMETIC       >>H8
  * MPT_NO_TEXT             >>H9
  * MPT_NO_BLOCKS           >>H10
- * MPT_ONLY_CONVERSIONS    all three, and all parts of mpt.h
+ * MPT_ONLY_CONVERSIONS    all three, and all of mpt.h
+ * MPT_ONLY_TRAINING       all three, and all of mpt.h but the loss scaler, the optimizers and checkpoints
  * mpt.h has parts of its own: see its >>M1.
  *
  * How:
@@ -68,7 +69,7 @@
  *              the processor has it: at most that. Same bits on all. aarch64's FP16 arithmetic is used where
  *              the compiler is told of it (-march=armv8.2-a+fp16).
  * No macro changes a struct or a prototype. */
-#ifdef MPT_ONLY_CONVERSIONS
+#if defined(MPT_ONLY_CONVERSIONS) || defined(MPT_ONLY_TRAINING)
 #undef MPT_NO_ARITHMETIC
 #undef MPT_NO_TEXT
 #undef MPT_NO_BLOCKS
@@ -221,7 +222,6 @@ MPT_DEF mpt_status mpt_format_find(const char *name, mpt_format *format);
 MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
                                      int mantissa_bits, int bias, mpt_specials specials);
 
-// >>H4 any format, one value ----------------------------------------------------------------------
 // >>H4 any format, one value ----------------------------------------------------------------------
 /* Rounding directions: IEEE 754-2019, clause 4.3; to odd as in Boldo & Melquiond 2008; stochastic:
  * up in magnitude with probability (discarded part) / (gap), from 32 random bits. */
