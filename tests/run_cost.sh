@@ -105,7 +105,8 @@ if [ "${2:-}" = --table ]; then
     echo '|---|---|---|'
     ways | while IFS='|' read -r name most_time most_bytes label; do
         awk -v label="$label" -v r="$(ratio "$name")" -v b="$(bytes "$name")" 'BEGIN {
-            printf "| %s | %.0f%% | %.*f |\n", label, 100 * r, b < 9950 ? 1 : 0, b / 1000 }'
+            time = r < 0.05 ? "below 5%" : sprintf("%.0f%%", 100 * r)
+            printf "| %s | %s | %.*f |\n", label, time, b < 9950 ? 1 : 0, b / 1000 }'
     done
     exit
 fi
