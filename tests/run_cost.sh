@@ -28,7 +28,7 @@ END
     for only in $(grep -ohE 'MPT_ONLY_[A-Z0-9_]+' mpt_half.h mpt.h | sort -u); do
         echo "$only|0|0|the same with \`$only\`"
     done
-    echo 'stb|0|0|for comparison, `STB_IMAGE_IMPLEMENTATION`: all of `stb_image.h`'
+    echo 'stb|0|0|`STB_IMAGE_IMPLEMENTATION`: all of `stb_image.h`'
 }
 
 # The source of each way, as $out/NAME.c
