@@ -3635,8 +3635,8 @@ static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, si
     if (t->storage == MPT_STORE_MASTER)
         return mpti_tile_in(local, t->master, MPT_F32, first, n);
     if (t->storage == MPT_STORE_SPLIT) {
-        uint16_t high[MPTI_TILE], low[MPTI_TILE];
-        uint32_t bits[MPTI_TILE];
+        uint16_t high[MPTI_TILE] MPTI_ALIGNED, low[MPTI_TILE] MPTI_ALIGNED;
+        uint32_t bits[MPTI_TILE] MPTI_ALIGNED;
         mpti_codes_in(high, t->param, first, n);
         mpti_codes_in(low, t->extra, first, n);
         mpti_unsplit_tile(bits, high, low);
@@ -3645,7 +3645,7 @@ static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, si
     }
     (void)mpti_tile_in(local, t->param, t->param_format, first, n);
     if (t->storage == MPT_STORE_KAHAN) {
-        float rest[MPTI_TILE];
+        float rest[MPTI_TILE] MPTI_ALIGNED;
         (void)mpti_tile_in(rest, t->extra, t->param_format, first, n);
         mpti_kahan_join_tile(local, rest, t->param_format == MPT_F16);
     }
@@ -3672,8 +3672,8 @@ static void mpti_stochastic_out(const float *tile, const mpt_tensor *t, size_t f
 
 static void mpti_split_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
 {
-    uint16_t high[MPTI_TILE], low[MPTI_TILE];
-    uint32_t bits[MPTI_TILE];
+    uint16_t high[MPTI_TILE] MPTI_ALIGNED, low[MPTI_TILE] MPTI_ALIGNED;
+    uint32_t bits[MPTI_TILE] MPTI_ALIGNED;
     memcpy(bits, tile, sizeof bits);
     mpti_split_tile(high, low, bits);
     mpti_codes_out(high, t->param, first, n);
@@ -3682,7 +3682,7 @@ static void mpti_split_out(const float *tile, const mpt_tensor *t, size_t first,
 
 static void mpti_kahan_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
 {
-    float rest[MPTI_TILE];
+    float rest[MPTI_TILE] MPTI_ALIGNED;
     mpti_row_store(t->param, t->param_format, first, tile, n);
     (void)mpti_tile_in(rest, t->param, t->param_format, first, n);
     mpti_kahan_rest_tile(rest, tile, t->param_format == MPT_F16);
@@ -3719,7 +3719,7 @@ static void mpti_copy_out(const float *tile, const mpt_tensor *t, size_t first, 
     unsigned char *const to = (unsigned char *)t->param + first * sizeof(uint16_t);
     if (t->n >= MPTI_STREAM_FROM && t->param_format != MPT_F32 && n == MPTI_TILE && !((uintptr_t)to % 16u) &&
         mpti_path() >= MPTI_PATH_AVX2) {
-        float codes[MPTI_TILE];        /* room for any format: compilers look at all of mpti_row_store */
+        float codes[MPTI_TILE] MPTI_ALIGNED;   /* room for any format: compilers look at all of mpti_row_store */
         mpti_row_store(codes, t->param_format, 0, tile, n);
         mpti_stream_tile(to, codes);
         return;
@@ -3945,7 +3945,9 @@ MPTI_THRICE(mpti_along, mpti_along_loop,
 /* ---- passes over a tensor ---- */
 
 /* Room for the tiles of one turn. */
-typedef struct mpti_turn { float g[MPTI_TILE], w[MPTI_TILE], m[MPTI_TILE], v[MPTI_TILE]; } mpti_turn;
+typedef struct mpti_turn {
+    float g[MPTI_TILE] MPTI_ALIGNED, w[MPTI_TILE], m[MPTI_TILE], v[MPTI_TILE];
+} mpti_turn;
 
 /* Ask for what the next tile will load, and for what it will change in place: a hint without effect beyond
  * the end. Arrays that a tile works on directly are asked for in its strips. */
@@ -3993,19 +3995,32 @@ static void mpti_pass(const mpt_tensor *t, unsigned reads, unsigned writes, mpti
     }
 }
 
-/* Sums of squares over one tensor, on the tree of >>M15. */
-typedef struct mpti_tree { double lane[MPTI_LANES], slot[MPTI_SLOTS]; } mpti_tree;
+/* Sums of squares over one tensor, on the tree of >>M15; a short one has few lanes and slots. */
+typedef struct mpti_tree {
+    size_t lanes;
+    double lane[MPTI_LANES], slot[MPTI_SLOTS];
+} mpti_tree;
+
+static void mpti_tree_open(mpti_tree *tree, size_t n)
+{
+    tree->lanes = mpti_lane_count(n);
+    memset(tree->lane, 0, tree->lanes * sizeof *tree->lane);
+    memset(tree->slot, 0, sizeof tree->slot);
+}
 
 static void mpti_tree_fold(mpti_tree *tree, size_t chunk)
 {
-    tree->slot[chunk % MPTI_SLOTS] += mpti_pair_sum(tree->lane, MPTI_LANES);
-    memset(tree->lane, 0, sizeof tree->lane);
+    tree->slot[chunk % MPTI_SLOTS] += mpti_pair_sum(tree->lane, tree->lanes);
+    memset(tree->lane, 0, tree->lanes * sizeof *tree->lane);
 }
 
 static double mpti_tree_sum(mpti_tree *tree, size_t n)
 {
+    size_t slots = 1;
+    while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < n)
+        slots *= 2;
     mpti_tree_fold(tree, (n - 1u) / MPTI_CHUNK);
-    return mpti_pair_sum(tree->slot, MPTI_SLOTS);
+    return mpti_pair_sum(tree->slot, slots);
 }
 
 static void mpti_tree_add(mpti_tree *tree, const float *tile, size_t first)
@@ -4022,6 +4037,13 @@ typedef struct mpti_norms {
     size_t    first;
     float     factor;
 } mpti_norms;
+
+static void mpti_norms_open(mpti_norms *norms, size_t n)
+{
+    mpti_tree_open(&norms->weights, n);
+    mpti_tree_open(&norms->directions, n);
+    norms->first = 0;
+}
 
 static void mpti_norms_add(mpti_norms *norms, const float *w, const float *direction)
 {
@@ -4056,10 +4078,10 @@ static void mpti_lamb_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_
 {
     const unsigned moments = MPT_NEEDS_M | MPT_NEEDS_V;
     mpti_lamb_turn turn;
-    memset(&turn, 0, sizeof turn);
-    turn.k = (const mpti_adamw_k *)k;
     if (!t->n)
         return;
+    turn.k = (const mpti_adamw_k *)k;
+    mpti_norms_open(&turn.norms, t->n);
     mpti_pass(t, needs, moments, mpti_lamb_tile, k, at);
     mpti_pass(t, needs & ~MPT_NEEDS_GRAD, 0u, mpti_lamb_norms_tile, &turn, at);
     turn.norms.factor = mpti_lamb_factor(mpti_tree_sum(&turn.norms.weights, t->n),
@@ -4184,11 +4206,11 @@ static void mpti_adafactor_tensor(const mpt_tensor *t, unsigned needs, void *k, 
     const unsigned      v = t->columns ? 0u : MPT_NEEDS_V;
     mpti_adafactor_turn turn;
     (void)needs;
-    memset(&turn, 0, sizeof turn);
-    turn.k = (const mpti_adafactor_k *)k;
-    turn.t = t;
     if (!t->n)
         return;
+    turn.k = (const mpti_adafactor_k *)k;
+    turn.t = t;
+    mpti_norms_open(&turn.norms, t->n);
     if (t->columns)
         turn.mean = mpti_factors_update(t, turn.k);
     else

@@ -2983,12 +2983,15 @@ MPTI_UNUSED static void mpti_run(const mpti_job *j, size_t n)
     const int    apart = j->to != j->from[0] && j->to != j->from[1] && j->to != j->from[2];
     const size_t past = (uintptr_t)j->to % 64u;
     size_t       i = 0, end;
-    if (n < MPTI_GROUP) {
-        if (n)
-            mpti_run_few(j, 0, n);
+    if (n <= MPTI_TILE && n % MPTI_GROUP == 0) {
+        mpti_run_groups(j, 0, n / MPTI_GROUP, j->how);
         return;
     }
-    if (apart && past && !(past & (j->out - 1u))) {
+    if (n < MPTI_GROUP) {
+        mpti_run_few(j, 0, n);
+        return;
+    }
+    if (n > MPTI_TILE && apart && past && !(past & (j->out - 1u))) {
         mpti_run_groups(j, 0, 1, j->how);
         i = (64u - past) >> (j->out / 2u - j->out / 8u);    /* by 1, 2, 4 or 8 */
     }
@@ -3611,7 +3614,7 @@ MPTI_KERNEL_256(mpti_bf16_from_f32_256, mpti_f32_in_256, 4, mpti_bf16_any_out_25
 /* The kernel of a pair on this path; NULL if it has none of its own. */
 static mpti_kernel *mpti_kernel_of(int pair)
 {
-    const int path = mpti_path();
+    const int path = mpti_path_here();
 #if MPTI_X86
     if (path >= MPTI_PATH_AVX512)
         switch (pair) {
@@ -3721,19 +3724,20 @@ static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *
 
 static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n && (!dst || !src); }
 
-static mpt_status mpti_convert_typed(mpt_format d, void *dst, mpt_format s, const void *src, size_t n,
+static mpt_status mpti_convert_typed(int pair, void *dst, size_t out, const void *src, size_t in, size_t n,
                                      int how)
 {
+    const mpti_job j = mpti_job_of(mpti_kernel_of(pair), dst, out, src, in, how);
     if (mpti_bad_array(dst, src, n))
         return MPT_E_ARG;
-    (void)mpti_convert_fast(d, dst, s, src, n, how);
+    mpti_run(&j, n);
     return MPT_OK;
 }
 
-#define MPTI_CONVERT_N(name, to, dst_type, from, src_type, how)              \
-    MPTI_DEF mpt_status name(dst_type *dst, const src_type *src, size_t n)   \
-    {                                                                        \
-        return mpti_convert_typed(to, dst, from, src, n, how);               \
+#define MPTI_CONVERT_N(name, to, dst_type, from, src_type, how)                                                \
+    MPTI_DEF mpt_status name(dst_type *dst, const src_type *src, size_t n)                                     \
+    {                                                                                                          \
+        return mpti_convert_typed(MPTI_PAIR(to, from), dst, sizeof(dst_type), src, sizeof(src_type), n, how);  \
     }
 MPTI_CONVERT_N(mpt_f16_from_f32_n, MPT_F16, mpt_f16, MPT_F32, float, 0)
 MPTI_CONVERT_N(mpt_f16_from_f64_n, MPT_F16, mpt_f16, MPT_F64, double, 0)
