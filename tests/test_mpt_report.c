@@ -1480,9 +1480,10 @@ TEST(triples)
 /* An operation of at most two operands: + - * / or r, the root of a. */
 static mpt_shadowed shadow(mpt_shadow *s, char op, mpt_shadowed a, mpt_shadowed b)
 {
+    static const char   signs[] = "+-*/r";
     const mpt_shadow_op ops[] = {MPT_SHADOW_OP_ADD, MPT_SHADOW_OP_SUB, MPT_SHADOW_OP_MUL, MPT_SHADOW_OP_DIV,
                                  MPT_SHADOW_OP_SQRT};
-    return mpt_shadow_apply(s, ops[strchr("+-*/r", op) - "+-*/r"], a, b, a);
+    return mpt_shadow_apply(s, ops[strchr(signs, op) - signs], a, b, a);
 }
 
 TEST(shadow_names_the_cause)
