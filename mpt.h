@@ -426,7 +426,7 @@ static inline float mpt_scaler_scale(mpt_scaler *s, float x)
 /* mpt_scaler_record -- tell the scaler what a check of your own found (other ranks, a GPU, an
  * optimizer that looks for itself), in place of mpt_check.
  *   found_inf  in  nonzero: any gradient is bad
- *   cause      in  MPT_CAUSE_* or-ed, which also tells of a bad gradient; 0 for a good step, or if it is not known
+ *   cause      in  MPT_CAUSE_* or-ed, which also tells of a bad gradient; 0 for a good step, or if unknown
  * Returns: MPT_OK.  Errors: MPT_E_ARG (also for an unknown cause); MPT_E_ORDER before the first
  * mpt_scaler_scale. */
 MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause);
@@ -552,9 +552,10 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
 MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);
 
 // >>M5 optimizers ---------------------------------------------------------------------------------
-/* Every optimizer is a row: enum, name, the struct of its hyperparameters (mpt_sgd ...), what it needs of each
- * tensor beside weight and gradient (SGD its m only with momentum), whether ONE pass over a tensor is all or it
- * has its OWN, and whether mpt_cuda.h has it. The table drives the steps, their needs and the GPU's calls. */
+/* Every optimizer is a row: enum, name, the struct of its hyperparameters (mpt_sgd ...), what it needs of
+ * each tensor beside weight and gradient (SGD its m only with momentum), whether ONE pass over a tensor is
+ * all or it has its OWN, and whether mpt_cuda.h has it. The table drives the steps, their needs and the GPU's
+ * calls. */
 #define MPT_OPTIMIZERS(X)                                                                   \
     X(MPT_OPTIMIZER_SGD,       sgd,       sgd,       MPT_NEEDS_M,               ONE, 1)     \
     X(MPT_OPTIMIZER_ADAMW,     adamw,     adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)     \
@@ -576,7 +577,8 @@ typedef enum mpt_optimizer {
 
 typedef struct mpt_optimizer_info {
     const char *name;           /* "adamw" */
-    unsigned    needs;          /* MPT_NEEDS_* of each tensor, for mpt_tensors_validate and mpt_memory_report */
+    /* MPT_NEEDS_* of each tensor, for mpt_tensors_validate and mpt_memory_report */
+    unsigned    needs;
     int         on_device;      /* nonzero: mpt_cuda.h has it */
 } mpt_optimizer_info;
 
@@ -714,8 +716,8 @@ MPT_DEF mpt_fp8_recipe mpt_fp8_defaults(mpt_format format);
 MPT_DEF mpt_status mpt_fp8_init(const mpt_fp8_scaling *s);
 
 /* mpt_fp8_update -- the next scale of every tensor: (largest / amax) / 2^margin, in FP32, with `largest` the
- * largest number of the format and amax the one of the choice; then the history has moved on and amax is 0. An
- * amax of 0, Inf or NaN keeps the old scale; so does NaN or Inf in the history where its largest counts. A
+ * largest number of the format and amax the one of the choice; then the history has moved on and amax is 0.
+ * An amax of 0, Inf or NaN keeps the old scale; so does NaN or Inf in the history where its largest counts. A
  * scale beyond FP32's normal range is the end of that range.
  * Returns, Errors: as mpt_fp8_init.
  * Exact: a correctly rounded division.  Parity: bit-exact host/device.  Threads: one caller per s. */
@@ -1312,7 +1314,6 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 #ifndef MPT_NO_OPS
 /* Rows for inner loops: a row of weights in a 16-bit format against a row of floats, in FP32. Each has a twin
  * in FP32, which adds in the same order: what the format changes is the rounding of the weights alone. */
-#define MPT_ROW_FORMATS(X) X(f32, float) X(f16, mpt_f16) X(bf16, mpt_bf16)
 
 /* mpt_dot_f16, _bf16, _f32 -- the sum of a[i] * x[i].
  *   a, x  in  [n]
@@ -1324,11 +1325,12 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
  *   y  in/out  [n]
  *   x  in      [n]; must not overlap y
  * Returns: MPT_OK.  Errors: MPT_E_ARG.  Threads: any. */
-#define MPTI_X(name, type)                                                                      \
-    MPT_DEF float mpt_dot_##name(const type *a, const float *x, size_t n);                      \
-    MPT_DEF mpt_status mpt_axpy_##name(float *y, float a, const type *x, size_t n);
-MPT_ROW_FORMATS(MPTI_X)
-#undef MPTI_X
+MPT_DEF float mpt_dot_f32(const float *a, const float *x, size_t n);
+MPT_DEF float mpt_dot_f16(const mpt_f16 *a, const float *x, size_t n);
+MPT_DEF float mpt_dot_bf16(const mpt_bf16 *a, const float *x, size_t n);
+MPT_DEF mpt_status mpt_axpy_f32(float *y, float a, const float *x, size_t n);
+MPT_DEF mpt_status mpt_axpy_f16(float *y, float a, const mpt_f16 *x, size_t n);
+MPT_DEF mpt_status mpt_axpy_bf16(float *y, float a, const mpt_bf16 *x, size_t n);
 
 /* mpt_axpy_publish -- for code that updates inside backprop, without a gradient buffer: master += a * x, and
  * the copy from it. Descent is a = -lr, ascent +lr; fold 1 / batch and 1 / scale into it as well.
@@ -2311,7 +2313,8 @@ MPT_HD int mpti_adafactor_ok(const mpt_adafactor *o)
 /* What an optimizer asks of each tensor, and the format of its moments. */
 #define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
 /* What hyperparameters make superfluous. */
-MPT_HD unsigned mpti_sgd_spares(const mpt_sgd *o) { return o && mpti_is_nonzero(o->momentum) ? 0u : MPT_NEEDS_M; }
+MPT_HD unsigned mpti_sgd_spares(const mpt_sgd *o) { return o && mpti_is_nonzero(o->momentum) ? 0u
+                                                   : MPT_NEEDS_M; }
 MPT_HD unsigned mpti_adamw_spares(const mpt_adamw *o) { return (void)o, 0u; }
 MPT_HD unsigned mpti_lion_spares(const mpt_lion *o) { return (void)o, 0u; }
 MPT_HD unsigned mpti_adafactor_spares(const mpt_adafactor *o) { return (void)o, 0u; }
@@ -3168,9 +3171,9 @@ static double mpti_check_chunk(mpti_checking *c, size_t first, size_t n)
 }
 
 #if MPTI_X86
-/* The same sum of a chunk without a bad element, at the speed of memory: squares that are not finite are not left
- * out, so that the sum of the lanes tells in the end; no sum of squares of floats overflows a double by itself.
- * The fma is exact where mpti_sumsq_1 is: the product of two floats fits a double. */
+/* The same sum of a chunk without a bad element, at the speed of memory: squares that are not finite are not
+ * left out, so that the sum of the lanes tells in the end; no sum of squares of floats overflows a double by
+ * itself. The fma is exact where mpti_sumsq_1 is: the product of two floats fits a double. */
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_ps_512, mpti_v16, MPTI_OF_3("vmulps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
 MPTI_BINARY(MPTI_IN_512, mpti_q8, mpti_add_pd_512, mpti_q8, MPTI_OF_3("vaddpd"))
@@ -3189,12 +3192,14 @@ MPTI_IN_512 mpti_q8 mpti_add_squares_512(mpti_q8 sum, mpti_v8 floats)
 /* 32 lanes in adjacent pairs to one: first all pairs of neighbours, then within each vector. */
 MPTI_IN_512 double mpti_sum_32_512(mpti_q8 a, mpti_q8 b, mpti_q8 c, mpti_q8 d)
 {
-    const mpti_q8 p = mpti_add_pd_512(mpti_even_pd_512(a, b), mpti_odd_pd_512(a, b));   /* a01 b01 a23 b23 ... */
+    /* a01 b01 a23 b23 ... */
+    const mpti_q8 p = mpti_add_pd_512(mpti_even_pd_512(a, b), mpti_odd_pd_512(a, b));
     const mpti_q8 q = mpti_add_pd_512(mpti_even_pd_512(c, d), mpti_odd_pd_512(c, d));
     const mpti_q8 first = {0, 1, 4, 5, 8, 9, 12, 13}, second = {2, 3, 6, 7, 10, 11, 14, 15};
     mpti_q8       x = p, y = p;
     double        r;
-    __asm__(MPTI_OF_3("vpermt2pd") : "+v"(x) : "v"(first), "v"(q));         /* a01 b01 a45 b45 c01 d01 c45 d45 */
+    /* a01 b01 a45 b45 c01 d01 c45 d45 */
+    __asm__(MPTI_OF_3("vpermt2pd") : "+v"(x) : "v"(first), "v"(q));
     __asm__(MPTI_OF_3("vpermt2pd") : "+v"(y) : "v"(second), "v"(q));
     x = mpti_add_pd_512(x, y);                                              /* a03 b03 a47 b47 c03 ... */
     __asm__("vpermpd {$0x4e, %1, %0|%0, %1, 0x4e}" : "=v"(y) : "v"(x));
@@ -3207,45 +3212,45 @@ MPTI_IN_512 double mpti_sum_32_512(mpti_q8 a, mpti_q8 b, mpti_q8 c, mpti_q8 d)
     return r;
 }
 
-/* Lanes j .. j + 31 of a chunk of n elements at a time, down its rows of 2048, while the next chunk is asked for;
- * then their part of the tree. A factor of 1 is left out. `kept` makes of floats what writing them back would
- * leave. */
-#define MPTI_CHECK_512(T, bytes, kept)                                                                        \
-    MPTI_IN_512 mpti_q8 mpti_check_8_##T##_512(mpti_q8 sum, const unsigned char *p, mpti_v8 factor,           \
-                                               int scaled, int back)                                          \
-    {                                                                                                         \
-        mpti_v8 u = mpti_##T##_8_256(p);                                                                      \
-        if (scaled)                                                                                           \
-            u = mpti_mul_ps_256(u, factor);                                                                   \
-        return mpti_add_squares_512(sum, back ? kept(u) : u);                                                 \
-    }                                                                                                         \
-    MPTI_AVX512_TARGET static double mpti_check_##T##_512(const unsigned char *g, size_t n, float factor,     \
-                                                          int back)                                           \
-    {                                                                                                         \
-        const mpti_v8 f = mpti_all_256(mpti_f32_bits(factor));                                                \
-        const int     scaled = mpti_f32_bits(factor) != 0x3f800000u;                                          \
-        double        lane[MPTI_LANES / 32];                                                                  \
-        unsigned char rest[32 * (bytes)];                                                                     \
-        size_t        j, i;                                                                                   \
-        memset(lane, 0, sizeof lane);                                                                         \
-        memset(rest, 0, sizeof rest);                                                                         \
-        for (j = 0; j < MPTI_LANES && j < n; j += 32) {                                                       \
-            mpti_q8 a = mpti_all_64_512(0u), b = a, c = a, d = a;                                             \
-            for (i = j; i < n; i += MPTI_LANES) {                                                             \
-                const unsigned char *p = g + i * (bytes);                                                     \
-                __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * (bytes)), 0, 2);                \
-                if ((bytes) == 4)                                                                             \
-                    __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * (bytes) + 64u), 0, 2);      \
-                if (n - i < 32u)                                                                              \
-                    p = (const unsigned char *)memcpy(rest, p, (n - i) * (bytes));                            \
-                a = mpti_check_8_##T##_512(a, p, f, scaled, back);                                            \
-                b = mpti_check_8_##T##_512(b, p + 8 * (bytes), f, scaled, back);                              \
-                c = mpti_check_8_##T##_512(c, p + 16 * (bytes), f, scaled, back);                             \
-                d = mpti_check_8_##T##_512(d, p + 24 * (bytes), f, scaled, back);                             \
-            }                                                                                                 \
-            lane[j / 32] = mpti_sum_32_512(a, b, c, d);                                                       \
-        }                                                                                                     \
-        return mpti_pair_sum(lane, MPTI_LANES / 32);                                                          \
+/* Lanes j .. j + 31 of a chunk of n elements at a time, down its rows of 2048, while the next chunk is asked
+ * for; then their part of the tree. A factor of 1 is left out. `kept` makes of floats what writing them back
+ * would leave. */
+#define MPTI_CHECK_512(T, bytes, kept)                                                                    \
+    MPTI_IN_512 mpti_q8 mpti_check_8_##T##_512(mpti_q8 sum, const unsigned char *p, mpti_v8 factor,       \
+                                               int scaled, int back)                                      \
+    {                                                                                                     \
+        mpti_v8 u = mpti_##T##_8_256(p);                                                                  \
+        if (scaled)                                                                                       \
+            u = mpti_mul_ps_256(u, factor);                                                               \
+        return mpti_add_squares_512(sum, back ? kept(u) : u);                                             \
+    }                                                                                                     \
+    MPTI_AVX512_TARGET static double mpti_check_##T##_512(const unsigned char *g, size_t n, float factor, \
+                                                          int back)                                       \
+    {                                                                                                     \
+        const mpti_v8 f = mpti_all_256(mpti_f32_bits(factor));                                            \
+        const int     scaled = mpti_f32_bits(factor) != 0x3f800000u;                                      \
+        double        lane[MPTI_LANES / 32];                                                              \
+        unsigned char rest[32 * (bytes)];                                                                 \
+        size_t        j, i;                                                                               \
+        memset(lane, 0, sizeof lane);                                                                     \
+        memset(rest, 0, sizeof rest);                                                                     \
+        for (j = 0; j < MPTI_LANES && j < n; j += 32) {                                                   \
+            mpti_q8 a = mpti_all_64_512(0u), b = a, c = a, d = a;                                         \
+            for (i = j; i < n; i += MPTI_LANES) {                                                         \
+                const unsigned char *p = g + i * (bytes);                                                 \
+                __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * (bytes)), 0, 2);            \
+                if ((bytes) == 4)                                                                         \
+                    __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * (bytes) + 64u), 0, 2);  \
+                if (n - i < 32u)                                                                          \
+                    p = (const unsigned char *)memcpy(rest, p, (n - i) * (bytes));                        \
+                a = mpti_check_8_##T##_512(a, p, f, scaled, back);                                        \
+                b = mpti_check_8_##T##_512(b, p + 8 * (bytes), f, scaled, back);                          \
+                c = mpti_check_8_##T##_512(c, p + 16 * (bytes), f, scaled, back);                         \
+                d = mpti_check_8_##T##_512(d, p + 24 * (bytes), f, scaled, back);                         \
+            }                                                                                             \
+            lane[j / 32] = mpti_sum_32_512(a, b, c, d);                                                   \
+        }                                                                                                 \
+        return mpti_pair_sum(lane, MPTI_LANES / 32);                                                      \
     }
 #define MPTI_KEPT_F32(x) x
 MPTI_CHECK_512(f32, 4, MPTI_KEPT_F32)
@@ -3275,16 +3280,17 @@ MPTI_SCALE_512(f16, 2)
 MPTI_SCALE_512(bf16, 2)
 #endif
 
-/* The commonest case, f16 under a scale that is a power of two: products are exact and stay far from the ends of
- * float and double, so the factor's square may as well go into the sum of the squares: 1.2 times as fast. */
+/* The commonest case, f16 under a scale that is a power of two: products are exact and stay far from the ends
+ * of float and double, so the factor's square may as well go into the sum of the squares: 1.2 times as fast.
+ * */
 static MPTI_UNUSED int mpti_may_square_later(const mpti_checking *c)
 {
     const uint32_t u = mpti_f32_bits(c->factor), field = u >> 23;
     return !c->write_back && !(u & 0x7fffffu) && field > 67u && field < 187u;
 }
 
-/* Nonzero, and the sum, if the chunk has no bad element, and the processor vectors for it; then its gradients are
- * also written back. */
+/* Nonzero, and the sum, if the chunk has no bad element, and the processor vectors for it; then its gradients
+ * are also written back. */
 static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n, double *sum)
 {
 #if MPTI_X86
@@ -3659,7 +3665,8 @@ static void mpti_stochastic_out(const float *tile, const mpt_tensor *t, size_t f
     o.stream = at.stream;
     o.step = at.step;
     o.first_element = first;
-    (void)mpt_convert_n(t->param_format, (unsigned char *)t->param + first * sizeof(uint16_t), MPT_F32, tile, n,
+    (void)mpt_convert_n(t->param_format, (unsigned char *)t->param + first * sizeof(uint16_t), MPT_F32,
+                        tile, n,
                         &o, NULL);
 }
 
@@ -3796,7 +3803,8 @@ MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
 typedef void mpti_tile_fn MPTI_TILE_PARAMETERS;
 
 /* Compilers do not vectorize sqrtf, which may set errno. IEEE square roots: the same bits on every path.
- * In strips of a tile, so that a processor that looks ahead loads the next while it divides and takes roots. */
+ * In strips of a tile, so that a processor that looks ahead loads the next while it divides and takes roots.
+ * */
 #define MPTI_STRIP 64
 #if MPTI_X86
 MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_sqrt_16_512, mpti_v16, MPTI_OF_2("vsqrtps"))
@@ -4007,8 +4015,8 @@ static void mpti_tree_add(mpti_tree *tree, const float *tile, size_t first)
     mpti_sumsq_tile(tree->lane + first % MPTI_LANES, tile);
 }
 
-/* What passes that need norms carry: squared norms of weights and directions, where the pass is, and in the end
- * how far to go. */
+/* What passes that need norms carry: squared norms of weights and directions, where the pass is, and in the
+ * end how far to go. */
 typedef struct mpti_norms {
     mpti_tree weights, directions;
     size_t    first;
@@ -4421,7 +4429,8 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
         return MPT_E_ARG;
     for (i = 0; i < rows; i += MPTI_FP8_SQUARE)
         for (j = 0; j < cols; j += MPTI_FP8_SQUARE) {
-            const size_t high = mpti_min(rows - i, MPTI_FP8_SQUARE), wide = mpti_min(cols - j, MPTI_FP8_SQUARE);
+            const size_t high = mpti_min(rows - i, MPTI_FP8_SQUARE), wide =
+                mpti_min(cols - j, MPTI_FP8_SQUARE);
             for (r = 0; r < high; r++) {
                 const size_t at = (i + r) * cols + j;
                 most = mpti_fp8_tile(dst_format, tile[r], src_format,
@@ -4780,12 +4789,6 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
 #define MPTI_F64_INF ((uint64_t)0x7ff << 52)
 #define MPTI_F64_SIGN (MPTI_ONE << 63)
 
-/* What takes no time worth speed is compiled for size. */
-#if defined(__GNUC__) || defined(__clang__)
-#define MPTI_SMALL __attribute__((cold)) static
-#else
-#define MPTI_SMALL static
-#endif
 
 static uint64_t mpti_magnitude(double x) { return mpti_f64_bits(x) & ~MPTI_F64_SIGN; }
 static int mpti_is_negative(double x) { return (int)(mpti_f64_bits(x) >> 63); }
@@ -4807,7 +4810,7 @@ static const mpt_format_info *mpti_report_format(mpt_format format)
     return f && f->specials != MPT_SPECIALS_SCALE ? f : NULL;
 }
 
-MPTI_SMALL mpt_status mpti_report_init(void *report, size_t bytes, mpt_format format)
+MPTI_NOINLINE static mpt_status mpti_report_init(void *report, size_t bytes, mpt_format format)
 {
     if (!report)
         return MPT_E_ARG;
@@ -4818,7 +4821,7 @@ MPTI_SMALL mpt_status mpti_report_init(void *report, size_t bytes, mpt_format fo
 }
 
 /* Add up the counts that fill two reports of a kind from byte `at` to `end`. */
-MPTI_SMALL void mpti_counts_merge(void *dst, const void *src, size_t at, size_t end)
+MPTI_NOINLINE static void mpti_counts_merge(void *dst, const void *src, size_t at, size_t end)
 {
     uint64_t sum, other;
     for (; at < end; at += sizeof sum) {
@@ -4848,7 +4851,7 @@ static void mpti_source_load(double *dst, mpt_format from, const void *x, size_t
 
 /* The least |x| patterns of doubles that are not flushed, become normal, overflow: whose rounding reaches a
  * code. Rounding is monotonic, so a binary search over the codec finds them; none is written down twice. */
-MPTI_SMALL void mpti_range_limits(const mpt_format_info *f, uint64_t *edge)
+MPTI_NOINLINE static void mpti_range_limits(const mpt_format_info *f, uint64_t *edge)
 {
     int i;
     for (i = 0; i < 3; i++) {
@@ -5241,7 +5244,7 @@ static uint64_t mpti_range_in(const mpt_range *r, int e)
     return i >= 0 && i < MPT_RANGE_BINS ? r->binade[i] : 0u;
 }
 
-MPTI_SMALL uint64_t mpti_range_upto(const mpt_range *r, int e)
+MPTI_NOINLINE static uint64_t mpti_range_upto(const mpt_range *r, int e)
 {
     uint64_t sum = 0;
     int      i;
@@ -5254,7 +5257,7 @@ MPTI_SMALL uint64_t mpti_range_upto(const mpt_range *r, int e)
 static int mpti_range_flushed_below(const mpt_format_info *f) { return f->emin - f->mantissa_bits - 2; }
 
 /* The most doublings of the largest magnitude that do not overflow; below 0 if it already does. */
-MPTI_SMALL int mpti_range_doublings(const mpt_range *r)
+MPTI_NOINLINE static int mpti_range_doublings(const mpt_range *r)
 {
     const uint64_t a = mpti_f64_bits(r->max_abs), limit = r->least_overflow, hidden = MPTI_ONE << 52;
     const int      e = mpti_range_log2(a), e_limit = mpti_range_log2(limit);
@@ -5263,7 +5266,7 @@ MPTI_SMALL int mpti_range_doublings(const mpt_range *r)
 }
 
 /* What scale 2^k does, by whole binades. */
-MPTI_SMALL void mpti_range_with_scale(const mpt_range *r, int k, mpt_range_choice *c)
+MPTI_NOINLINE static void mpti_range_with_scale(const mpt_range *r, int k, mpt_range_choice *c)
 {
     const mpt_format_info *f = mpt_format_get(r->format);
     memset(c, 0, sizeof *c);
@@ -5276,7 +5279,7 @@ MPTI_SMALL void mpti_range_with_scale(const mpt_range *r, int k, mpt_range_choic
 }
 
 /* The doublings, leaving aside that many of the largest values, by whole binades. */
-MPTI_SMALL int mpti_range_doublings_but(const mpt_range *r, uint64_t aside)
+MPTI_NOINLINE static int mpti_range_doublings_but(const mpt_range *r, uint64_t aside)
 {
     const int exact = mpti_range_doublings(r), emax = mpt_format_get(r->format)->emax;
     int       e = mpti_range_log2(mpti_f64_bits(r->max_abs));
@@ -5336,14 +5339,14 @@ typedef struct mpti_out {
     int        failed;
 } mpti_out;
 
-MPTI_SMALL void mpti_tell_n(mpti_out *o, const char *text, size_t n)
+MPTI_NOINLINE static void mpti_tell_n(mpti_out *o, const char *text, size_t n)
 {
     if (!o->failed && n && o->w.write(o->w.user, text, n))
         o->failed = 1;
 }
 
 /* An integer as text.  Returns: its length. */
-MPTI_SMALL size_t mpti_integer_text(char *text, uint64_t x, int negative)
+MPTI_NOINLINE static size_t mpti_integer_text(char *text, uint64_t x, int negative)
 {
     char   digits[20];
     size_t at = 20, sign = negative ? 1u : 0u;
@@ -5357,7 +5360,7 @@ MPTI_SMALL size_t mpti_integer_text(char *text, uint64_t x, int negative)
 
 /* A finite number with 12 significant digits, in the notation that every reader takes: -1.25e-07. The tenth
  * powers are rounded on the way, so the last digit may be off by one.  Returns: its length. */
-MPTI_SMALL size_t mpti_real_text(char *text, double x)
+MPTI_NOINLINE static size_t mpti_real_text(char *text, double x)
 {
     const size_t n = mpti_is_negative(x) ? 1u : 0u;
     size_t       end = n + 1u;
@@ -5387,7 +5390,7 @@ MPTI_SMALL size_t mpti_real_text(char *text, double x)
 }
 
 /* What the C library makes of a double; drawings alone ask for that. */
-MPTI_SMALL size_t mpti_printf_text(char *text, size_t room, const char *spec, size_t n, double x)
+MPTI_NOINLINE static size_t mpti_printf_text(char *text, size_t room, const char *spec, size_t n, double x)
 {
     char format[12];
     memcpy(format, spec, n);
@@ -5402,7 +5405,7 @@ MPTI_SMALL size_t mpti_printf_text(char *text, size_t room, const char *spec, si
 
 /* Formatted text, without the locale: %s text, %u a uint64_t, %d an int, %r a finite double with 12 digits,
  * %b a sign and how often, %% itself; with a width and a minus as in printf. All else takes a double. */
-MPTI_SMALL void mpti_tell(mpti_out *o, const char *format, ...)
+MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
 {
     char    buf[64];
     va_list v;
@@ -5456,7 +5459,7 @@ typedef struct mpti_about {
     uint64_t    count[2];
 } mpti_about;
 
-MPTI_SMALL void mpti_about_open(mpti_about *a, const char *name, mpt_format format)
+MPTI_NOINLINE static void mpti_about_open(mpti_about *a, const char *name, mpt_format format)
 {
     a->text[0] = name;
     a->text[1] = mpt_format_get(format)->name;
@@ -5479,7 +5482,7 @@ typedef struct mpti_figures {
 #define MPTI_NO_FIGURES                        {MPTI_FIGURE_TEXT, 0, 0, NULL}
 
 /* A text, in quotes where JSON or CSV want them. */
-MPTI_SMALL void mpti_tell_text(mpti_out *o, mpt_style style, const char *s)
+MPTI_NOINLINE static void mpti_tell_text(mpti_out *o, mpt_style style, const char *s)
 {
     const int   json = style == MPT_STYLE_JSON;
     const char *quote = json || (style == MPT_STYLE_CSV && strpbrk(s, ",\"\r\n")) ? "\"" : "";
@@ -5496,7 +5499,7 @@ MPTI_SMALL void mpti_tell_text(mpti_out *o, mpt_style style, const char *s)
     mpti_tell(o, quote);
 }
 
-MPTI_SMALL void mpti_tell_real(mpti_out *o, mpt_style style, double x, int whole)
+MPTI_NOINLINE static void mpti_tell_real(mpti_out *o, mpt_style style, double x, int whole)
 {
     if (mpti_f64_is_finite(x) && whole)
         mpti_tell(o, "%d", (int)x);
@@ -5509,7 +5512,7 @@ MPTI_SMALL void mpti_tell_real(mpti_out *o, mpt_style style, double x, int whole
 }
 
 /* The first and last bin that holds something.  Returns: 0 if none does. */
-MPTI_SMALL int mpti_bins_used(const uint64_t *bin, int bins, int *first, int *last)
+MPTI_NOINLINE static int mpti_bins_used(const uint64_t *bin, int bins, int *first, int *last)
 {
     for (*first = 0; *first < bins && !bin[*first]; ++*first)
         ;
@@ -5518,7 +5521,7 @@ MPTI_SMALL int mpti_bins_used(const uint64_t *bin, int bins, int *first, int *la
     return *first < bins;
 }
 
-MPTI_SMALL void mpti_tell_binades(mpti_out *o, const mpt_range *r)
+MPTI_NOINLINE static void mpti_tell_binades(mpti_out *o, const mpt_range *r)
 {
     int i, first, last;
     if (!mpti_bins_used(r->binade, MPT_RANGE_BINS, &first, &last)) {
@@ -5532,7 +5535,8 @@ MPTI_SMALL void mpti_tell_binades(mpti_out *o, const mpt_range *r)
 }
 
 /* A row of figures in one of the styles but the drawing. */
-MPTI_SMALL void mpti_tell_row(mpti_out *o, mpt_style style, const mpti_figures *f, const void *report,
+MPTI_NOINLINE static void mpti_tell_row(mpti_out *o, mpt_style style, const mpti_figures *f,
+                                        const void *report,
                               const mpti_about *about)
 {
     const int json = style == MPT_STYLE_JSON, lines = style == MPT_STYLE_TEXT;
@@ -5589,7 +5593,7 @@ MPT_DEF mpt_writer mpt_writer_file(FILE *file)
 #endif
 
 /* Returns: MPT_OK, or why nothing can be written. */
-MPTI_SMALL mpt_status mpti_out_open(mpti_out *o, mpt_writer w, mpt_style style, mpti_drawer *draw)
+MPTI_NOINLINE static mpt_status mpti_out_open(mpti_out *o, mpt_writer w, mpt_style style, mpti_drawer *draw)
 {
     o->w = w;
     o->failed = 0;
@@ -5600,7 +5604,8 @@ MPTI_SMALL mpt_status mpti_out_open(mpti_out *o, mpt_writer w, mpt_style style, 
 
 static mpt_status mpti_out_close(const mpti_out *o) { return o->failed ? MPT_E_DATA : MPT_OK; }
 
-MPTI_SMALL mpt_status mpti_write(mpt_writer w, mpt_style style, const mpti_figures *f, const void *report,
+MPTI_NOINLINE static mpt_status mpti_write(mpt_writer w, mpt_style style, const mpti_figures *f,
+                                           const void *report,
                                  const mpti_about *about, mpti_drawer *draw)
 {
     mpti_out         o;
@@ -5620,7 +5625,7 @@ MPTI_SMALL mpt_status mpti_write(mpt_writer w, mpt_style style, const mpti_figur
 #define MPTI_DRAW_WIDTH 50
 
 /* A part of a whole, or so many times that; counts are below 2^63. */
-MPTI_SMALL double mpti_share(uint64_t part, uint64_t whole, double times)
+MPTI_NOINLINE static double mpti_share(uint64_t part, uint64_t whole, double times)
 {
     return whole ? times * (double)(int64_t)part / (double)(int64_t)whole : 0.0;
 }
@@ -5628,14 +5633,14 @@ MPTI_SMALL double mpti_share(uint64_t part, uint64_t whole, double times)
 static double mpti_percent(uint64_t part, uint64_t whole) { return mpti_share(part, whole, 100.0); }
 
 /* The length of a bar; what is there is seen. */
-MPTI_SMALL int mpti_bar(uint64_t part, uint64_t whole)
+MPTI_NOINLINE static int mpti_bar(uint64_t part, uint64_t whole)
 {
     const int length = (int)(mpti_share(part, whole, 1.0) * (double)MPTI_DRAW_WIDTH + 0.5);
     return part && !length ? 1 : length;
 }
 
 /* A letter on an axis of powers of two, whose last column is for 2^0 and above. */
-MPTI_SMALL char *mpti_column(char *axis, int columns, double error)
+MPTI_NOINLINE static char *mpti_column(char *axis, int columns, double error)
 {
     int at = columns - 1;
     if (mpti_f64_is_finite(error))
@@ -5644,7 +5649,7 @@ MPTI_SMALL char *mpti_column(char *axis, int columns, double error)
 }
 
 /* The words below binade e, where a zone of the format ends; of updates, without a format, half a gap. */
-MPTI_SMALL const char *mpti_edge(const mpt_format_info *f, int e)
+MPTI_NOINLINE static const char *mpti_edge(const mpt_format_info *f, int e)
 {
     if (!f)
         return e ? NULL : "half a gap: below it an update is lost";
@@ -5655,7 +5660,7 @@ MPTI_SMALL const char *mpti_edge(const mpt_format_info *f, int e)
     return e == mpti_range_flushed_below(f) + 1 ? "is the last that is kept; below: becomes 0" : NULL;
 }
 
-MPTI_SMALL void mpti_draw_edge(mpti_out *o, const mpt_format_info *f, int e)
+MPTI_NOINLINE static void mpti_draw_edge(mpti_out *o, const mpt_format_info *f, int e)
 {
     const char *const words = mpti_edge(f, e);
     if (words && f)
@@ -5666,8 +5671,8 @@ MPTI_SMALL void mpti_draw_edge(mpti_out *o, const mpt_format_info *f, int e)
 
 /* Bins of which the first counts binade `base`, a row for a binade; for many or next to empty ones a row for
  * some, but none across an edge. The nearest edges outside tell in which zones the rows start and end. */
-MPTI_SMALL void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, int bins, int base, uint64_t whole,
-                                    const mpt_format_info *f)
+MPTI_NOINLINE static void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, int bins, int base,
+                                              uint64_t whole, const mpt_format_info *f)
 {
     uint64_t most = 1, rest, c;
     int      first, last, draw, i, end, left;
@@ -5710,7 +5715,7 @@ static const mpti_figures mpti_range_figures[] = {
 };
 
 /* Says min_abs, max_abs, max_log2, median_log2 and best_log2_scale, and the two counts at the best scale. */
-MPTI_SMALL void mpti_range_about(mpti_about *a, const mpt_range *r, const char *name)
+MPTI_NOINLINE static void mpti_range_about(mpti_about *a, const mpt_range *r, const char *name)
 {
     mpt_range_choice best;
     int              median;
@@ -5728,7 +5733,7 @@ MPTI_SMALL void mpti_range_about(mpti_about *a, const mpt_range *r, const char *
     a->count[1] = best.subnormal;
 }
 
-MPTI_SMALL void mpti_range_draw(mpti_out *o, const void *report, const char *name)
+MPTI_NOINLINE static void mpti_range_draw(mpti_out *o, const void *report, const char *name)
 {
     const mpt_range *const r = (const mpt_range *)report;
     const mpt_format_info *f = mpt_format_get(r->format);
@@ -5750,7 +5755,7 @@ MPT_DEF mpt_status mpt_range_write(const mpt_range *r, mpt_style style, const ch
     return mpti_write(out, style, mpti_range_figures, r, &about, MPTI_DRAWER(mpti_range_draw));
 }
 
-MPTI_SMALL void mpti_survey_draw(mpti_out *o, const void *report, const char *name)
+MPTI_NOINLINE static void mpti_survey_draw(mpti_out *o, const void *report, const char *name)
 {
     const mpt_survey *const a = (const mpt_survey *)report;
     mpt_range               r;
@@ -5807,7 +5812,8 @@ MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out)
 }
 
 /* A row of a curve; if it is drawn, also for the next few scales, with a mark if the best is among them. */
-MPTI_SMALL void mpti_tell_choice(mpti_out *o, const mpt_range_choice *c, uint64_t nonzero, int best, int few)
+MPTI_NOINLINE static void mpti_tell_choice(mpti_out *o, const mpt_range_choice *c, uint64_t nonzero,
+                                           int best, int few)
 {
     const int width = MPTI_DRAW_WIDTH, zero = mpti_bar(c->flushed, nonzero);
     int       subnormal = mpti_bar(c->subnormal, nonzero), over = mpti_bar(c->overflow, nonzero);
@@ -5928,7 +5934,7 @@ MPT_DEF void mpt_exact_merge(mpt_exact *dst, const mpt_exact *src)
 }
 
 /* sig 2^e with its lowest bit sticky, as a double, to nearest-even; sig has its highest bit set. */
-MPTI_SMALL double mpti_round_f64(unsigned sign, uint64_t sig, int e)
+MPTI_NOINLINE static double mpti_round_f64(unsigned sign, uint64_t sig, int e)
 {
     const int top = e + 63, bits = top >= -1022 ? 53 : 53 - (-1022 - top), drop = 64 - bits;
     uint64_t  kept, field;
@@ -5991,7 +5997,7 @@ static void mpti_wide_add(uint64_t *sum, uint64_t low, uint64_t high)
     sum[1] += high + (uint64_t)(sum[0] < low);
 }
 
-MPTI_SMALL double mpti_wide_value(const uint64_t *sum)
+MPTI_NOINLINE static double mpti_wide_value(const uint64_t *sum)
 {
     const int      negative = (int)(sum[1] >> 63);
     const uint64_t low = negative ? 0u - sum[0] : sum[0];
@@ -6035,7 +6041,7 @@ static double mpti_round_24(double x)
 }
 
 /* One number as it came, after the scale, and rounded. */
-MPTI_SMALL void mpti_roundoff_add_1(mpt_roundoff *r, double x, double scaled, double y)
+MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double scaled, double y)
 {
     const int    finite = mpti_f64_is_finite(scaled) && mpti_f64_is_finite(y);
     const double error = mpti_error_of(y, scaled), size = mpti_f64_make(mpti_magnitude(error));
@@ -6301,14 +6307,14 @@ MPT_DEF mpt_status mpt_roundoff_get(const mpt_roundoff *r, mpt_roundoff_figures 
     return MPT_OK;
 }
 
-MPTI_SMALL void mpti_draw_share(mpti_out *o, const char *name, uint64_t part, uint64_t whole)
+MPTI_NOINLINE static void mpti_draw_share(mpti_out *o, const char *name, uint64_t part, uint64_t whole)
 {
     const int length = mpti_bar(part, whole);
     mpti_tell(o, "  %-10s|%b%b| %.2f%%\n", name, '#', length, ' ', MPTI_DRAW_WIDTH - length,
               mpti_percent(part, whole));
 }
 
-MPTI_SMALL void mpti_roundoff_draw(mpti_out *o, const void *report, const char *name)
+MPTI_NOINLINE static void mpti_roundoff_draw(mpti_out *o, const void *report, const char *name)
 {
     const mpt_roundoff *const r = (const mpt_roundoff *)report;
     const uint64_t            all = r->exact + r->changed;
@@ -6364,7 +6370,7 @@ static double mpti_add64(double a, double b)
 
 /* a + b rounded to odd: what it is rounded to next, to at most 51 bits, is rounded as if only once.
  * Source: Boldo & Melquiond 2008; the error of the sum: Knuth, TAOCP 2, 4.2.2. */
-MPTI_SMALL double mpti_add_odd(double a, double b)
+MPTI_NOINLINE static double mpti_add_odd(double a, double b)
 {
     const double s = mpti_add64(a, b), b_part = mpti_add64(s, -a), a_part = mpti_add64(s, -b_part);
     const double error = mpti_add64(mpti_add64(a, -a_part), mpti_add64(b, -b_part));
@@ -6374,7 +6380,7 @@ MPTI_SMALL double mpti_add_odd(double a, double b)
     return mpti_f64_make(u);
 }
 
-MPTI_SMALL double mpti_round_to(mpt_format format, double x)
+MPTI_NOINLINE static double mpti_round_to(mpt_format format, double x)
 {
     return mpt_decode(format, mpt_encode(format, x, NULL, NULL));
 }
@@ -6395,7 +6401,7 @@ MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format)
 }
 
 /* floor(log2(|u| / half of the gap that u has to cross)), into the slots of the margin. */
-MPTI_SMALL int mpti_stagnation_margin(mpt_format format, double w, double u)
+MPTI_NOINLINE static int mpti_stagnation_margin(mpt_format format, double w, double u)
 {
     const mpt_format_info *f = mpt_format_get(format);
     const uint64_t         a = mpti_magnitude(w);
@@ -6407,7 +6413,7 @@ MPTI_SMALL int mpti_stagnation_margin(mpt_format format, double w, double u)
     return e < 0 ? 0 : e >= MPT_STAGNATION_MARGINS ? MPT_STAGNATION_MARGINS - 1 : e;
 }
 
-MPTI_SMALL void mpti_stagnation_add_1(mpt_stagnation *r, double w, double u)
+MPTI_NOINLINE static void mpti_stagnation_add_1(mpt_stagnation *r, double w, double u)
 {
     const double before = mpti_round_to(r->format, w), after = mpti_sum_to(r->format, w, u);
     double       moved;
@@ -6463,7 +6469,7 @@ MPT_DEF mpt_status mpt_stagnation_vanishing(const mpt_stagnation *r, double shar
     return MPT_OK;
 }
 
-MPTI_SMALL void mpti_stagnation_draw(mpti_out *o, const void *report, const char *name)
+MPTI_NOINLINE static void mpti_stagnation_draw(mpti_out *o, const void *report, const char *name)
 {
     const mpt_stagnation *const r = (const mpt_stagnation *)report;
     const uint64_t              looked = r->count - r->none;
@@ -6516,7 +6522,7 @@ static float mpti_add32(float a, float b)
 }
 
 /* One more term, x or x * *y. */
-MPTI_SMALL void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
+MPTI_NOINLINE static void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
 {
     const volatile float product = y ? x * *y : x;
     const double         t = y ? (double)x * (double)*y : (double)x;    /* exact */
@@ -6590,7 +6596,7 @@ MPT_DEF mpt_status mpt_sums_get(const mpt_sums *s, mpt_sums_figures *figures)
     return MPT_OK;
 }
 
-MPTI_SMALL void mpti_sums_draw(mpti_out *o, const void *report, const char *name)
+MPTI_NOINLINE static void mpti_sums_draw(mpti_out *o, const void *report, const char *name)
 {
     static const char letters[] = "hbskKNPd";
     char              axis[MPTI_DRAW_WIDTH + 4];
@@ -6697,7 +6703,7 @@ MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tole
 }
 
 /* |low - exact| / |exact|; Inf where one of them has left the finite numbers. */
-MPTI_SMALL double mpti_shadow_error(mpt_shadowed v)
+MPTI_NOINLINE static double mpti_shadow_error(mpt_shadowed v)
 {
     if (mpti_f64_bits(v.low) == mpti_f64_bits(v.exact) ||
         (mpti_f64_is_zero(v.low) && mpti_f64_is_zero(v.exact)) ||
@@ -6709,7 +6715,8 @@ MPTI_SMALL double mpti_shadow_error(mpt_shadowed v)
 }
 
 /* What the operation itself did to its low-precision inputs; `unrounded` is its result in double. */
-MPTI_SMALL mpt_shadow_cause mpti_shadow_cause(const mpt_shadow_event *v, int inputs, double unrounded)
+MPTI_NOINLINE static mpt_shadow_cause mpti_shadow_cause(const mpt_shadow_event *v, int inputs,
+                                                        double unrounded)
 {
     const double low = v->out.low;
     const int    is_sum = v->op == MPT_SHADOW_OP_ADD || v->op == MPT_SHADOW_OP_SUB ||
@@ -6734,7 +6741,7 @@ MPTI_SMALL mpt_shadow_cause mpti_shadow_cause(const mpt_shadow_event *v, int inp
 }
 
 /* By how many binades the sum is smaller than its larger term; a sum of 0 lost all that the format holds. */
-MPTI_SMALL int mpti_shadow_cancelled(const mpt_shadow *s, double a, double b, double sum)
+MPTI_NOINLINE static int mpti_shadow_cancelled(const mpt_shadow *s, double a, double b, double sum)
 {
     const uint64_t most = mpti_magnitude(fabs(a) > fabs(b) ? a : b);
     if (most >= MPTI_F64_INF || !most || !mpti_f64_is_finite(sum))
@@ -6815,7 +6822,7 @@ MPT_DEF mpt_shadowed mpt_shadow_value(mpt_shadow *s, double x)
     return mpt_shadow_apply(s, MPT_SHADOW_OP_VALUE, v, v, v);
 }
 
-MPTI_SMALL void mpti_shadow_draw_event(mpti_out *o, const mpt_shadow_event *v)
+MPTI_NOINLINE static void mpti_shadow_draw_event(mpti_out *o, const mpt_shadow_event *v)
 {
     int i;
     if (!v->at) {
@@ -6833,7 +6840,7 @@ MPTI_SMALL void mpti_shadow_draw_event(mpti_out *o, const mpt_shadow_event *v)
     mpti_tell(o, "\n");
 }
 
-MPTI_SMALL void mpti_shadow_draw(mpti_out *o, const void *report, const char *name)
+MPTI_NOINLINE static void mpti_shadow_draw(mpti_out *o, const void *report, const char *name)
 {
     const mpt_shadow *const s = (const mpt_shadow *)report;
     uint64_t                most = 1;
@@ -6993,7 +7000,8 @@ static int mpti_arrays_meet(const void *a, size_t a_bytes, const void *b, size_t
 
 #define MPTI_ROW 64             /* lanes of a dot product */
 
-/* Lane j + 32 to lane j, j + 16 to j, and so on; the upper lanes of a short row are zeros and are left out. */
+/* Lane j + 32 to lane j, j + 16 to j, and so on; the upper lanes of a short row are zeros and are left out.
+ * */
 static float mpti_row_sum(float *lane, size_t n)
 {
     size_t i = MPTI_ROW / 2, j;
@@ -7025,113 +7033,129 @@ MPTI_IN_512 float mpti_sum_16_512(mpti_v16 x)
     return mpti_f32_make(mpti_add_ps_512(x, y)[0]);
 }
 
-#define MPTI_ROW_512(name, type)                                                                        \
-    MPTI_AVX512_TARGET static float mpti_dot_##name##_512(const type *a, const float *x, size_t n)      \
-    {                                                                                                   \
-        mpti_v16 s0 = mpti_all_512(0u), s1 = s0, s2 = s0, s3 = s0;                                      \
-        for (; n >= MPTI_ROW; n -= MPTI_ROW, a += MPTI_ROW, x += MPTI_ROW) {                            \
-            s0 = mpti_madd_512(mpti_##name##_some_512(a, 16u), mpti_load_512(x), s0);                   \
-            s1 = mpti_madd_512(mpti_##name##_some_512(a + 16, 16u), mpti_load_512(x + 16), s1);         \
-            s2 = mpti_madd_512(mpti_##name##_some_512(a + 32, 16u), mpti_load_512(x + 32), s2);         \
-            s3 = mpti_madd_512(mpti_##name##_some_512(a + 48, 16u), mpti_load_512(x + 48), s3);         \
-        }                                                                                               \
-        if (n)                                                                                          \
-            s0 = mpti_madd_512(mpti_##name##_some_512(a, n), mpti_f32_some_512(x, n), s0);              \
-        if (n > 16u)                                                                                    \
-            s1 = mpti_madd_512(mpti_##name##_some_512(a + 16, n - 16u),                                 \
-                               mpti_f32_some_512(x + 16, n - 16u), s1);                                 \
-        if (n > 32u)                                                                                    \
-            s2 = mpti_madd_512(mpti_##name##_some_512(a + 32, n - 32u),                                 \
-                               mpti_f32_some_512(x + 32, n - 32u), s2);                                 \
-        if (n > 48u)                                                                                    \
-            s3 = mpti_madd_512(mpti_##name##_some_512(a + 48, n - 48u),                                 \
-                               mpti_f32_some_512(x + 48, n - 48u), s3);                                 \
-        return mpti_sum_16_512(mpti_add_ps_512(mpti_add_ps_512(s0, s2), mpti_add_ps_512(s1, s3)));               \
-    }                                                                                                   \
-    MPTI_AVX512_TARGET static void mpti_axpy_##name##_512(float *y, float a, const type *x, size_t n)   \
-    {                                                                                                   \
-        const mpti_v16 k = mpti_all_512(mpti_f32_bits(a));                                              \
-        mpti_v16       r;                                                                               \
-        for (; n >= 16u; n -= 16u, x += 16, y += 16) {                                                  \
-            r = mpti_madd_512(k, mpti_##name##_some_512(x, 16u), mpti_load_512(y));                     \
-            mpti_put_512((unsigned char *)y, r, 0);                                                     \
-        }                                                                                               \
-        if (n) {                                                                                        \
-            r = mpti_madd_512(k, mpti_##name##_some_512(x, n), mpti_f32_some_512(y, n));                \
-            __asm__ volatile("vmovups {%1, %0%{%2%}|%0%{%2%}, %1}"                                      \
-                             : "+m"(*(mpti_v16_any *)(void *)y) : "v"(r), "Yk"(MPTI_FIRST_512(n)));     \
-        }                                                                                               \
+#define MPTI_ROW_512(name, type)                                                                      \
+    MPTI_AVX512_TARGET static float mpti_dot_##name##_512(const type *a, const float *x, size_t n)    \
+    {                                                                                                 \
+        mpti_v16 s0 = mpti_all_512(0u), s1 = s0, s2 = s0, s3 = s0;                                    \
+        for (; n >= MPTI_ROW; n -= MPTI_ROW, a += MPTI_ROW, x += MPTI_ROW) {                          \
+            s0 = mpti_madd_512(mpti_##name##_some_512(a, 16u), mpti_load_512(x), s0);                 \
+            s1 = mpti_madd_512(mpti_##name##_some_512(a + 16, 16u), mpti_load_512(x + 16), s1);       \
+            s2 = mpti_madd_512(mpti_##name##_some_512(a + 32, 16u), mpti_load_512(x + 32), s2);       \
+            s3 = mpti_madd_512(mpti_##name##_some_512(a + 48, 16u), mpti_load_512(x + 48), s3);       \
+        }                                                                                             \
+        if (n)                                                                                        \
+            s0 = mpti_madd_512(mpti_##name##_some_512(a, n), mpti_f32_some_512(x, n), s0);            \
+        if (n > 16u)                                                                                  \
+            s1 = mpti_madd_512(mpti_##name##_some_512(a + 16, n - 16u),                               \
+                               mpti_f32_some_512(x + 16, n - 16u), s1);                               \
+        if (n > 32u)                                                                                  \
+            s2 = mpti_madd_512(mpti_##name##_some_512(a + 32, n - 32u),                               \
+                               mpti_f32_some_512(x + 32, n - 32u), s2);                               \
+        if (n > 48u)                                                                                  \
+            s3 = mpti_madd_512(mpti_##name##_some_512(a + 48, n - 48u),                               \
+                               mpti_f32_some_512(x + 48, n - 48u), s3);                               \
+        return mpti_sum_16_512(mpti_add_ps_512(mpti_add_ps_512(s0, s2), mpti_add_ps_512(s1, s3)));    \
+    }                                                                                                 \
+    MPTI_AVX512_TARGET static void mpti_axpy_##name##_512(float *y, float a, const type *x, size_t n) \
+    {                                                                                                 \
+        const mpti_v16 k = mpti_all_512(mpti_f32_bits(a));                                            \
+        mpti_v16       r;                                                                             \
+        for (; n >= 16u; n -= 16u, x += 16, y += 16) {                                                \
+            r = mpti_madd_512(k, mpti_##name##_some_512(x, 16u), mpti_load_512(y));                   \
+            mpti_put_512((unsigned char *)y, r, 0);                                                   \
+        }                                                                                             \
+        if (n) {                                                                                      \
+            r = mpti_madd_512(k, mpti_##name##_some_512(x, n), mpti_f32_some_512(y, n));              \
+            __asm__ volatile("vmovups {%1, %0%{%2%}|%0%{%2%}, %1}"                                    \
+                             : "+m"(*(mpti_v16_any *)(void *)y) : "v"(r), "Yk"(MPTI_FIRST_512(n)));   \
+        }                                                                                             \
     }
 MPTI_ROW_512(f32, float)
 MPTI_ROW_512(f16, mpt_f16)
 MPTI_ROW_512(bf16, mpt_bf16)
 #define MPTI_ROW_VECTORS(call)                  \
-    if (mpti_path() >= MPTI_PATH_AVX512)        \
+    if (mpti_path_here() >= MPTI_PATH_AVX512)   \
         return call;
 #else
 #define MPTI_ROW_VECTORS(call)
 #endif
 
-/* Elsewhere: 64 at a time, which compilers vectorize, and the rest one by one. Of a format MPTI_ROW_IN takes 64
- * elements as floats, MPTI_VALUE one. */
-static float mpti_f32_of_f32(float x) { return x; }
-#define MPTI_VALUE_f32 mpti_f32_of_f32
-#define MPTI_VALUE_f16 mpt_f32_from_f16
-#define MPTI_VALUE_bf16 mpt_f32_from_bf16
-#define MPTI_ROW_IN_f32(to, a) memcpy(to, a, MPTI_ROW * sizeof *(a))
-#define MPTI_ROW_IN_f16(to, a) (void)mpt_f32_from_f16_n(to, a, MPTI_ROW)
-#define MPTI_ROW_IN_bf16(to, a) (void)mpt_f32_from_bf16_n(to, a, MPTI_ROW)
-#define MPTI_ROW_CALLS(name, type)                                                              \
-    MPTI_INLINE void mpti_dot_##name##_loop(float *lane, const type *a, const float *x, size_t n) \
-    {                                                                                           \
-        float  u[MPTI_ROW], v[MPTI_ROW];                                                        \
-        size_t j;                                                                               \
-        for (; n >= MPTI_ROW; n -= MPTI_ROW, a += MPTI_ROW, x += MPTI_ROW) {                    \
-            MPTI_ROW_IN_##name(u, a);                                                           \
-            memcpy(v, x, sizeof v);                                                             \
-            for (j = 0; j < MPTI_ROW; j++)                                                      \
-                lane[j] = mpti_fma(u[j], v[j], lane[j]);                                        \
-        }                                                                                       \
-        for (j = 0; j < n; j++)                                                                 \
-            lane[j] = mpti_fma(MPTI_VALUE_##name(a[j]), x[j], lane[j]);                         \
-    }                                                                                           \
-    MPTI_INLINE void mpti_axpy_##name##_loop(float *y, float a, const type *x, size_t n)        \
-    {                                                                                           \
-        float  u[MPTI_ROW], v[MPTI_ROW];                                                        \
-        size_t j;                                                                               \
-        for (; n >= MPTI_ROW; n -= MPTI_ROW, y += MPTI_ROW, x += MPTI_ROW) {                    \
-            MPTI_ROW_IN_##name(u, x);                                                           \
-            memcpy(v, y, sizeof v);                                                             \
-            for (j = 0; j < MPTI_ROW; j++)                                                      \
-                v[j] = mpti_fma(a, u[j], v[j]);                                                 \
-            memcpy(y, v, sizeof v);                                                             \
-        }                                                                                       \
-        for (j = 0; j < n; j++)                                                                 \
-            y[j] = mpti_fma(a, MPTI_VALUE_##name(x[j]), y[j]);                                  \
-    }                                                                                           \
-    MPTI_TWICE(mpti_dot_##name, mpti_dot_##name##_loop,                                         \
-               (float *lane, const type *a, const float *x, size_t n), (lane, a, x, n))         \
-    MPTI_TWICE(mpti_axpy_##name, mpti_axpy_##name##_loop,                                       \
-               (float *y, float a, const type *x, size_t n), (y, a, x, n))                      \
+/* Elsewhere: as floats, 64 at a time, which compilers vectorize, and the rest one by one. */
+MPTI_INLINE void mpti_dot_loop(float *MPTI_RESTRICT lane, const float *MPTI_RESTRICT a,
+                               const float *MPTI_RESTRICT x, size_t n)
+{
+    size_t j;
+    for (; n >= MPTI_ROW; n -= MPTI_ROW, a += MPTI_ROW, x += MPTI_ROW)
+        for (j = 0; j < MPTI_ROW; j++)
+            lane[j] = mpti_fma(a[j], x[j], lane[j]);
+    for (j = 0; j < n; j++)
+        lane[j] = mpti_fma(a[j], x[j], lane[j]);
+}
+MPTI_TWICE(mpti_dot_lanes, mpti_dot_loop, (float *lane, const float *a, const float *x, size_t n),
+           (lane, a, x, n))
+
+MPTI_INLINE void mpti_axpy_loop(float *MPTI_RESTRICT y, float a, const float *MPTI_RESTRICT x, size_t n)
+{
+    size_t j;
+    for (; n >= MPTI_ROW; n -= MPTI_ROW, x += MPTI_ROW, y += MPTI_ROW)
+        for (j = 0; j < MPTI_ROW; j++)
+            y[j] = mpti_fma(a, x[j], y[j]);
+    for (j = 0; j < n; j++)
+        y[j] = mpti_fma(a, x[j], y[j]);
+}
+MPTI_TWICE(mpti_axpy_lanes, mpti_axpy_loop, (float *y, float a, const float *x, size_t n), (y, a, x, n))
+
+/* Elements i .. i + n - 1 of a row as floats: where they are, or in `local`, of MPTI_TILE. */
+static const float *mpti_row_floats(float *local, mpt_format format, const void *row, size_t i, size_t n)
+{
+    if (format == MPT_F32)
+        return (const float *)row + i;
+    mpti_row_load(local, row, format, i, n);
+    return local;
+}
+
+static float mpti_dot(mpt_format format, const void *a, const float *x, size_t n)
+{
+    float  lane[MPTI_ROW], local[MPTI_TILE];
+    size_t i, take;
+    memset(lane, 0, sizeof lane);
+    for (i = 0; i < n; i += take) {
+        take = mpti_min(n - i, MPTI_TILE);
+        mpti_dot_lanes(lane, mpti_row_floats(local, format, a, i, take), x + i, take);
+    }
+    return mpti_row_sum(lane, n);
+}
+
+static void mpti_axpy(float *y, float a, mpt_format format, const void *x, size_t n)
+{
+    float  local[MPTI_TILE];
+    size_t i, take;
+    for (i = 0; i < n; i += take) {
+        take = mpti_min(n - i, MPTI_TILE);
+        mpti_axpy_lanes(y + i, a, mpti_row_floats(local, format, x, i, take), take);
+    }
+}
+
+#define MPTI_X(name, type, format)                                                              \
     MPT_DEF float mpt_dot_##name(const type *a, const float *x, size_t n)                       \
     {                                                                                           \
-        float lane[MPTI_ROW];                                                                   \
         if (!n || !a || !x)                                                                     \
             return 0.0f;                                                                        \
         MPTI_ROW_VECTORS(mpti_dot_##name##_512(a, x, n))                                        \
-        memset(lane, 0, sizeof lane);                                                           \
-        mpti_dot_##name(lane, a, x, n);                                                         \
-        return mpti_row_sum(lane, n);                                                           \
+        return mpti_dot(format, a, x, n);                                                       \
     }                                                                                           \
     MPT_DEF mpt_status mpt_axpy_##name(float *y, float a, const type *x, size_t n)              \
     {                                                                                           \
         if ((n && (!y || !x)) || mpti_arrays_meet(y, n * sizeof *y, x, n * sizeof *x))          \
             return MPT_E_ARG;                                                                   \
         MPTI_ROW_VECTORS((mpti_axpy_##name##_512(y, a, x, n), MPT_OK))                          \
-        mpti_axpy_##name(y, a, x, n);                                                           \
+        mpti_axpy(y, a, format, x, n);                                                          \
         return MPT_OK;                                                                          \
     }
-MPT_ROW_FORMATS(MPTI_ROW_CALLS)
+MPTI_X(f32, float, MPT_F32)
+MPTI_X(f16, mpt_f16, MPT_F16)
+MPTI_X(bf16, mpt_bf16, MPT_BF16)
+#undef MPTI_X
 
 /* Is x, or x times the factor, Inf or NaN anywhere? And one row of momentum. */
 MPTI_INLINE void mpti_row_bad_loop(const float *x, float factor, size_t n, unsigned *bad)
@@ -7267,8 +7291,8 @@ static float mpti_act_1(mpt_activation f, float x)
         return x;
     switch (f) {
     case MPT_ACT_GELU:                              /* -Inf * 0 is to be 0 */
-        return mpti_f32_bits(x) == 0xff800000u ? -0.0f
-                                               : (float)(0.5 * (double)x * erfc((double)x * -0.7071067811865476));
+        return mpti_f32_bits(x) == 0xff800000u
+                   ? -0.0f : (float)(0.5 * (double)x * erfc((double)x * -0.7071067811865476));
     case MPT_ACT_TANH: return tanhf(x);
     case MPT_ACT_SIGMOID: return mpti_sigmoid(x);
     default: return mpti_f32_bits(x) >> 31 ? 0.0f : x;
@@ -7283,7 +7307,8 @@ static float mpti_act_slope_1(mpt_activation f, float x)
         return x;
     switch (f) {
     case MPT_ACT_GELU:                              /* Phi(x) + x * phi(x); no Inf * 0 */
-        bell = mpti_f32_is_finite(x) ? (double)x * 0.3989422804014327 * exp(-0.5 * (double)x * (double)x) : 0.0;
+        bell = mpti_f32_is_finite(x) ? (double)x * 0.3989422804014327 * exp(-0.5 * (double)x * (double)x)
+            : 0.0;
         return (float)(0.5 * erfc((double)x * -0.7071067811865476) + bell);
     case MPT_ACT_TANH:
         y = expf(-2.0f * (x < 0.0f ? -x : x));      /* 1 - tanh^2 = 4y / (1 + y)^2 keeps its bits near 0 */
@@ -7309,7 +7334,8 @@ static void mpti_row_work(mpti_row *row, mpti_work work, float *x, const float *
             if (mpti_is_nan32(row->sum))
                 x[i] = row->sum;
             else
-                x[i] = (expf(x[i] - row->top) / row->sum - (first + i == row->hot ? 1.0f : 0.0f)) * row->factor;
+                x[i] =
+                    (expf(x[i] - row->top) / row->sum - (first + i == row->hot ? 1.0f : 0.0f)) * row->factor;
             break;
         case MPTI_WORK_SOFTMAX_GRAD: x[i] = y[i] * (x[i] - row->sum); break;
         case MPTI_WORK_ADD: x[i] += y[i]; break;
@@ -7492,7 +7518,8 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
             }
             for (r = 0; r < rows; r++) {
                 row.y = sum + r * wide;
-                mpti_row_run(&row, product ? MPTI_WORK_SCALE_ADD : MPTI_WORK_SCALE, (i + r) * ldc + j, 0, cols);
+                mpti_row_run(&row, product ? MPTI_WORK_SCALE_ADD : MPTI_WORK_SCALE, (i + r) * ldc + j, 0,
+                             cols);
             }
         }
     return MPT_OK;
@@ -7872,7 +7899,8 @@ static void mpti_graph_scratch_free(mpt_graph *g)
 }
 
 /* Make room for `more` elements after `count`; returns whether there is. */
-static int mpti_graph_grow(mpt_graph *g, void **array, uint32_t count, uint32_t *room, size_t more, size_t size)
+static int mpti_graph_grow(mpt_graph *g, void **array, uint32_t count, uint32_t *room, size_t more,
+                           size_t size)
 {
     const size_t used = ((size_t)*room * size + MPTI_ALIGN) / MPTI_ALIGN * MPTI_ALIGN, low = g->low;
     const int    last = g->arena && *array && (unsigned char *)*array + used == g->arena + low;
@@ -7971,7 +7999,8 @@ typedef struct mpti_arc {
 MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs)
 {
     /* a node with its type and output, and a cast after it; names of casts */
-    const size_t kept = 2 * sizeof(mpt_graph_node) + 3 * sizeof(mpt_graph_type) + 2 * sizeof(mpt_graph_output) +
+    const size_t kept = 2 * sizeof(mpt_graph_node) + 3 * sizeof(mpt_graph_type) +
+        2 * sizeof(mpt_graph_output) +
                         sizeof(mpt_graph_input) + 64;
     /* the scratch of mpti_amp and mpti_flow for it */
     const size_t scratch = 4 + 7 * 4 + 3 * 4 + 15 * 4 + 10 * sizeof(mpti_arc) + 64;
@@ -8045,7 +8074,8 @@ MPT_DEF mpt_status mpt_graph_output_add(mpt_graph *g, uint32_t type, uint64_t el
     t = &g->types[type];
     o.index = g->nodes[t->node].output_count++;
     g->outputs[g->output_count] = o;
-    *(t->last_output == MPT_GRAPH_NONE ? &t->first_output : &g->outputs[t->last_output].next) = g->output_count;
+    *(t->last_output == MPT_GRAPH_NONE ? &t->first_output : &g->outputs[t->last_output].next) =
+        g->output_count;
     t->last_output = g->output_count;
     return mpti_graph_added(&g->output_count, id);
 }
@@ -8327,7 +8357,8 @@ typedef struct mpti_amp {
 } mpti_amp;
 
 #define MPTI_FOR_TYPES(t, node) for (t = g->nodes[node].first_type; t != MPT_GRAPH_NONE; t = g->types[t].next)
-#define MPTI_FOR_INPUTS(in, t) for (in = g->types[t].first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next)
+#define MPTI_FOR_INPUTS(in, t) \
+    for (in = g->types[t].first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next)
 #define MPTI_FOR_OUTPUTS(o, t) for (o = g->types[t].first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
 #define MPTI_FOR_READERS(in, o) \
     for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
@@ -8616,7 +8647,8 @@ static void mpti_pass_lists(mpti_amp *a)
         if (a->bits[g->inputs[i].type] & MPTI_HANDLE)
             mpti_join(list, g->inputs[i].type, mpti_source(g, i));
     for (i = 0; i < g->type_count; i++)
-        if ((a->bits[i] & MPTI_HANDLE) && (a->bits[i] & MPTI_FREE) && first[mpti_root(list, i)] == MPT_GRAPH_NONE)
+        if ((a->bits[i] & MPTI_HANDLE) && (a->bits[i] & MPTI_FREE) && first[mpti_root(list, i)] ==
+            MPT_GRAPH_NONE)
             first[mpti_root(list, i)] = mpti_type_like(g, g->types[i].node, (int32_t)MPT_F32);
     for (i = 0; i < g->type_count; i++) {
         if (!(a->bits[i] & MPTI_HANDLE) || (root = first[mpti_root(list, i)]) == MPT_GRAPH_NONE)
@@ -8681,7 +8713,8 @@ static void mpti_visit_across(mpti_amp *a, const mpti_spreading *s, uint32_t t, 
 }
 
 /* Mark all that the queue reaches: breadth first, each type and edge once. */
-static void mpti_spread(mpti_amp *a, unsigned ways, unsigned need, unsigned avoid, unsigned mark, uint32_t *parent)
+static void mpti_spread(mpti_amp *a, unsigned ways, unsigned need, unsigned avoid, unsigned mark,
+                        uint32_t *parent)
 {
     const mpt_graph *g = a->g;
     mpti_spreading   s;
@@ -9044,11 +9077,12 @@ static void mpti_flow_sides(mpti_flow *f, uint32_t real, uint32_t high)
 static int mpti_cut_free(unsigned bits)
 {
     return (bits & MPTI_LOW) ||
-           (!(bits & MPTI_DENIED) && ((bits & MPTI_CAST) || (bits & (MPTI_INNER | MPTI_VARIABLE)) == MPTI_INNER));
+           (!(bits & MPTI_DENIED) &&
+            ((bits & MPTI_CAST) || (bits & (MPTI_INNER | MPTI_VARIABLE)) == MPTI_INNER));
 }
 
-/* side[t]: S for what must be low, T for what must not, else the number of a node, one for each group; none for
- * what is not FP32. */
+/* side[t]: S for what must be low, T for what must not, else the number of a node, one for each group; none
+ * for what is not FP32. */
 static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
 {
     uint32_t i, n = a->g->type_count, count = 2;
@@ -9068,7 +9102,8 @@ static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
         if ((a->bits[i] & MPTI_F32) && *s == MPT_GRAPH_NONE)
             *s = count++;
     }
-    for (i = n; i-- > 0;)                       /* the root of a group is its first type, so that it is last */
+    /* the root of a group is its first type, so that it is last */
+    for (i = n; i-- > 0;)
         side[i] = a->bits[i] & MPTI_F32 ? side[mpti_root(a->group, i)] : MPT_GRAPH_NONE;
     return count;
 }
@@ -9203,7 +9238,8 @@ static mpt_status mpti_reserve_casts(mpti_amp *a, char **names)
     for (o = 0; o < g->output_count; o++)
         if (mpti_needs_cast(a, o)) {
             casts++;
-            bytes += mpti_cast_name(NULL, 0, mpti_node_name(g, g->outputs[o].type), g->outputs[o].index, "Fp16");
+            bytes +=
+                mpti_cast_name(NULL, 0, mpti_node_name(g, g->outputs[o].type), g->outputs[o].index, "Fp16");
         }
     *names = (char *)mpti_graph_alloc(g, bytes, 1, 0);
     return *names ? mpti_graph_room(g, casts, 2 * casts, casts, casts) : mpti_graph_memory(g);
@@ -9216,9 +9252,10 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
     const mpt_graph_node *from = &g->nodes[g->types[t].node];
     const int             kind = a->kind[g->types[t].node];
     const int             stays = kind == MPTI_OP_CONST || kind == MPTI_OP_VARIABLE ||
-                                  (from->flags & (MPT_NODE_CONST | MPT_NODE_VARIABLE)) || (a->bits[t] & MPTI_VARIABLE);
+                                  (from->flags & (MPT_NODE_CONST | MPT_NODE_VARIABLE)) ||
+                                      (a->bits[t] & MPTI_VARIABLE);
     const char           *name = *names;
-    uint32_t              node, src, dst, out, in, *link;
+    uint32_t              node = 0u, src = 0u, dst = 0u, out = 0u, in, *link;
     *names += mpti_cast_name(*names, (size_t)-1, from->name, g->outputs[o].index,
                              low ? "Fp32" : a->o->low == MPT_F16 ? "Fp16" : "Bf16");
     (void)mpt_graph_node_add(g, name, a->o->lists == MPT_LISTS_COMPACT ? "cast" : "Cast", from->device,

@@ -51,7 +51,7 @@
  * MPT_STATIC              this one, and every function is static: what is not called takes no room.
  * MPT_IMPLEMENTATION      this one: all of the mpt headers that it includes.
  * MPT_HALF_IMPLEMENTATION, MPT_TRAIN_IMPLEMENTATION, MPT_CUDA_IMPLEMENTATION
- *                         this one: mpt_half.h, mpt.h, mpt_cuda.h alone, each in a file of its own if you like.
+ *                         this one: mpt_half.h, mpt.h, mpt_cuda.h alone, each in a file of its own.
  *
  * What to leave out: a part that is out has no declarations, so that its use is an error of the compiler.
  * MPT_NO_ARITHMETIC       >>H8
@@ -87,8 +87,10 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define MPTI_UNUSED __attribute__((unused))
+#define MPTI_NOINLINE __attribute__((noinline))
 #else
 #define MPTI_UNUSED
+#define MPTI_NOINLINE
 #endif
 
 #ifdef MPT_STATIC
@@ -310,7 +312,8 @@ MPT_DEF double mpt_decode(mpt_format format, uint64_t code);
 /* mpt_decode_as -- the same for a described format. */
 MPT_DEF double mpt_decode_as(const mpt_format_info *info, uint64_t code);
 
-/* mpt_encode_i64, mpt_encode_u64 -- mpt_encode of an integer, one rounding (IEEE 754-2019, convertFromInt): no
+/* mpt_encode_i64, mpt_encode_u64 -- mpt_encode of an integer, one rounding (IEEE 754-2019, convertFromInt):
+ * no
  * double in between, so 64-bit integers are exact to the last bit. No flag is raised by an integer that the
  * format has. */
 MPT_DEF uint64_t mpt_encode_i64(mpt_format format, int64_t value, const mpt_opts *opts, unsigned *flags);
@@ -541,7 +544,8 @@ MPT_DEF mpt_status mpt_quantize_n(float *dst, const float *src, size_t n, mpt_fo
 MPT_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, const mpt_format_info *info,
                                      const mpt_opts *opts);
 
-/* mpt_quantize_f64_n -- the same for doubles; mpt_format_get gives the description of a format of the table. */
+/* mpt_quantize_f64_n -- the same for doubles; mpt_format_get gives the description of a format of the table.
+ * */
 MPT_DEF mpt_status mpt_quantize_f64_n(double *dst, const double *src, size_t n, const mpt_format_info *info,
                                       const mpt_opts *opts);
 
@@ -557,9 +561,9 @@ MPT_DEF const char *mpt_simd_name(void);
  *   mpt_f16_add(a, b)                     nearest-even, exceptions not reported
  *   mpt_f16_add_with(a, b, opts, flags)   as mpt_encode of the exact result: opts NULL for the defaults,
  *                                         flags NULL or exceptions that are or-ed in
- * All options count: a stochastic rounding takes `random`; MPT_FLUSH_INPUTS makes zeros of subnormal operands,
- * MPT_FLUSH_RESULTS of subnormal results; MPT_OVERFLOW_SATURATE is for every Inf that would be the result. An
- * unknown option gives the quiet NaN and MPT_FLAG_INVALID.
+ * All options count: a stochastic rounding takes `random`; MPT_FLUSH_INPUTS makes zeros of subnormal
+ * operands, MPT_FLUSH_RESULTS of subnormal results; MPT_OVERFLOW_SATURATE is for every Inf that would be the
+ * result. An unknown option gives the quiet NaN and MPT_FLAG_INVALID.
  *
  * NaN: if operands are NaN, the result is the first of them in the order of the arguments, made quiet, its
  * sign and payload kept; a signaling one raises INVALID. An invalid operation without a NaN operand gives
@@ -574,7 +578,7 @@ MPT_DEF const char *mpt_simd_name(void);
  *   to_integral  the integral number next to a in the direction of the rounding; _with raises INEXACT where
  *                that is not a (roundToIntegralExact, clause 5.9)
  *   scaleb       a * 2^n with one rounding; any n
- *   logb         floor(log2 |a|), subnormals as if normal; Inf for Inf; -Inf and DIVBYZERO for 0 (clause 5.3.3)
+ *   logb         floor(log2 |a|), subnormals as if normal; Inf for Inf; -Inf and DIVBYZERO for 0 (5.3.3)
  * Exact: correctly rounded.  Parity: bit-exact host/device.  Threads: any.
  * Source: IEEE 754-2019, clauses 5 to 7; to odd: Boldo & Melquiond 2008. */
 MPT_HD mpt_f16 mpt_f16_add(mpt_f16 a, mpt_f16 b);
@@ -622,7 +626,7 @@ MPT_HD mpt_bf16 mpt_bf16_logb_with(mpt_bf16 a, const mpt_opts *opts, unsigned *f
 /* mpt_f16_eq, lt, le, and for bf16 -- 1 or 0, exceptions not reported; -0 equals +0, a NaN is in no order.
  * mpt_f16_compare(a, b, signaling, flags) -- where a stands to b, as one bit, so that any question is a mask:
  * `mpt_f16_compare(a, b, 1, &flags) & (MPT_GREATER | MPT_EQUAL)` is C's a >= b.
- *   signaling  in      0: INVALID for a signaling NaN only (compareQuiet...); else: for any (compareSignaling...)
+ *   signaling  in      0: INVALID for a signaling NaN only (compareQuiet...); else for any (...Signaling...)
  *   flags      in/out  NULL, or exceptions that are or-ed in
  * Exact: yes.  Threads: any.  Source: IEEE 754-2019, clause 5.11. */
 typedef enum mpt_relation { MPT_LESS = 1, MPT_EQUAL = 2, MPT_GREATER = 4, MPT_UNORDERED = 8 } mpt_relation;
@@ -640,7 +644,8 @@ MPT_HD mpt_relation mpt_bf16_compare(mpt_bf16 a, mpt_bf16 b, int signaling, unsi
  * bits. With a signaling NaN it raises INVALID.
  * Exact: yes.  Threads: any.  Source: IEEE 754-2019, clause 9.6. */
 #define MPT_EXTREME_LARGEST   1u    /* maximum... */
-#define MPT_EXTREME_MAGNITUDE 2u    /* ...Magnitude: of |a| and |b|; equal ones are decided by the plain form */
+/* ...Magnitude: of |a| and |b|; equal ones are decided by the plain form */
+#define MPT_EXTREME_MAGNITUDE 2u
 #define MPT_EXTREME_NUMBER    4u    /* ...Number: a NaN only if both are */
 MPT_HD mpt_f16  mpt_f16_minimum(mpt_f16 a, mpt_f16 b);
 MPT_HD mpt_f16  mpt_f16_maximum(mpt_f16 a, mpt_f16 b);
@@ -649,8 +654,8 @@ MPT_HD mpt_bf16 mpt_bf16_minimum(mpt_bf16 a, mpt_bf16 b);
 MPT_HD mpt_bf16 mpt_bf16_maximum(mpt_bf16 a, mpt_bf16 b);
 MPT_HD mpt_bf16 mpt_bf16_extreme(mpt_bf16 a, mpt_bf16 b, unsigned kind, unsigned *flags);
 
-/* mpt_f16_total_order(a, b) -- whether a stands at or before b in the order of all codes: -NaN, -Inf, numbers,
- * -0, +0, numbers, +Inf, NaN; signaling NaN nearer to Inf than quiet.
+/* mpt_f16_total_order(a, b) -- whether a stands at or before b in the order of all codes: -NaN, -Inf,
+ * numbers, -0, +0, numbers, +Inf, NaN; signaling NaN nearer to Inf than quiet.
  * mpt_f16_neg, mpt_f16_abs, mpt_f16_copysign(a, b) -- only the sign bit changes (to b's), of a NaN too.
  * All for bf16 too.  Exact: yes.  Threads: any.  Source: IEEE 754-2019, clauses 5.10, 5.5.1. */
 MPT_HD int      mpt_f16_total_order(mpt_f16 a, mpt_f16 b);
@@ -941,9 +946,10 @@ MPT_HD double mpti_error_of(double rounded, double value)
 
 /* ---- between float and the small formats ---- */
 
-/* The magnitude a of a float pattern, of at most the format's range, as a code of a small IEEE-like format of m
- * mantissa bits whose least normal number has float's exponent field `least`: nearest, ties to even. A carry out
- * of the mantissa rightly grows the exponent. Constants at most calls, so that it folds into a few instructions.
+/* The magnitude a of a float pattern, of at most the format's range, as a code of a small IEEE-like format of
+ * m mantissa bits whose least normal number has float's exponent field `least`: nearest, ties to even. A
+ * carry out of the mantissa rightly grows the exponent. Constants at most calls, so that it folds into a few
+ * instructions.
  *
  *   f32   eeeeeeee mmmmmmmmmmmmmmmmmmmmmmm       f16: m 10, least 113     e4m3: m 3, least 121
  *   f16      eeeee mmmmmmmmmm|<- 13 dropped     bf16: m 7, least 1       e5m2: m 2, least 113
@@ -1078,7 +1084,8 @@ MPT_HD uint8_t mpti_e4m3_encode_to(uint32_t u, uint32_t beyond)
 #endif
 }
 
-/* f32 pattern -> E5M2 code: a finite value from 61440 on, the tie above 57344, becomes `beyond`, as Inf does. */
+/* f32 pattern -> E5M2 code: a finite value from 61440 on, the tie above 57344, becomes `beyond`, as Inf does.
+ * */
 MPT_HD uint8_t mpti_e5m2_encode_to(uint32_t u, uint32_t beyond)
 {
     const uint32_t a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
@@ -1133,8 +1140,8 @@ MPT_HD uint8_t mpti_e5m2_stochastic(uint32_t u, uint32_t random)
 /* ---- between double and float ---- */
 
 /* A double as a float pattern, nearest, ties to even (odd: 0), or rounded to odd: truncated, and the last bit
- * set if anything was cut off. That bit keeps every tie apart from its neighbours, so rounding the float to 22
- * bits or fewer gives what one rounding of the double gives; beyond float's range it is the largest float.
+ * set if anything was cut off. That bit keeps every tie apart from its neighbours, so rounding the float to
+ * 22 bits or fewer gives what one rounding of the double gives; beyond float's range it is the largest float.
  *
  *   f64   s eeeeeeeeeee mmmmmmmmmmmmmmmmmmmmmmm mmm...mmm
  *   f32   s    eeeeeeee mmmmmmmmmmmmmmmmmmmmmmm|<- 29 bits dropped, more for a subnormal float
@@ -1318,13 +1325,13 @@ static inline void mpti_add_char(mpti_string *s, char c)
     s->length++;
 }
 
-static inline void mpti_add_text(mpti_string *s, const char *text)
+MPTI_UNUSED static void mpti_add_text(mpti_string *s, const char *text)
 {
     for (; *text; text++)
         mpti_add_char(s, *text);
 }
 
-static inline void mpti_add_int(mpti_string *s, int x)
+MPTI_UNUSED static void mpti_add_int(mpti_string *s, int x)
 {
     char digits[12];
     int  n = 0;
@@ -1339,7 +1346,7 @@ static inline void mpti_add_int(mpti_string *s, int x)
         mpti_add_char(s, digits[--n]);
 }
 
-static inline size_t mpti_string_end(mpti_string *s)
+MPTI_UNUSED static size_t mpti_string_end(mpti_string *s)
 {
     if (s->cap)
         s->buf[s->length < s->cap ? s->length : s->cap - 1] = '\0';
@@ -1901,8 +1908,8 @@ MPTI_ARITHMETIC(bf16, 7)
 // >>H12 implementation: lanes ----------------------------------------------------------------------
 /* All that knows of instruction sets: which path a call takes, how each set loads the formats as floats and
  * stores floats as the formats, and one driver that runs a kernel over an array. Everything above is a loop
- * body over these. An array goes in groups of 64 elements; a kernel takes whole groups, and the driver sees to
- * what is left over, to boundaries, and to arrays that are larger than the cache. */
+ * body over these. An array goes in groups of 64 elements; a kernel takes whole groups, and the driver sees
+ * to what is left over, to boundaries, and to arrays that are larger than the cache. */
 #if (defined(MPT_HALF_IMPLEMENTATION) || defined(MPT_TRAIN_IMPLEMENTATION) || \
      defined(MPT_CUDA_IMPLEMENTATION)) && !defined(MPTI_HALF_LANES)
 #define MPTI_HALF_LANES
@@ -1929,8 +1936,8 @@ MPTI_ARITHMETIC(bf16, 7)
 
 /* As numbered by MPT_SIMD; each may use what those before it use. SSE2 is the baseline of x86-64. AVX2 stands
  * for FMA and F16C too: every processor with AVX2 has them, and clang 14's __builtin_cpu_supports knows no
- * "f16c". AVX512 is F, BW, DQ and VL. NEON is aarch64's half precision, while its control register stands as a
- * program finds it. */
+ * "f16c". AVX512 is F, BW, DQ and VL. NEON is aarch64's half precision, while its control register stands as
+ * a program finds it. */
 enum {
     MPTI_PATH_PORTABLE = 0, MPTI_PATH_SSE2 = 2, MPTI_PATH_NEON = 2, MPTI_PATH_AVX2 = 3, MPTI_PATH_AVX512 = 4,
     MPTI_PATH_AVX512BF16 = 5
@@ -1949,7 +1956,8 @@ enum {
 #endif
 
 /* The processor's control register. On aarch64 0 asks for nothing: no direction, flushing, default NaN,
- * alternative half precision or trap. Volatile, so that it stays behind the operations whose flags it reads. */
+ * alternative half precision or trap. Volatile, so that it stays behind the operations whose flags it reads.
+ * */
 #if MPTI_X86
 __attribute__((target("sse"))) static inline unsigned mpti_control(void)
 {
@@ -1973,8 +1981,9 @@ static inline uint64_t mpti_control(void)
 }
 #endif
 
-/* The path of this call; a few loads and tests, no state. */
-static inline int mpti_path(void)
+/* The path of this call; a few loads and tests, no state. Inline where a call would count; mpti_path for the
+ * rest, of which there are too many to repeat it. */
+static inline int mpti_path_here(void)
 {
     const int last = MPTI_LAST_PATH;
 #if MPTI_X86
@@ -1993,6 +2002,8 @@ static inline int mpti_path(void)
     (void)last;
     return MPTI_PATH_PORTABLE;
 }
+
+MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); }
 
 /* Define `name` as the inline function `loop`, compiled twice where the processor may have AVX2: wider
  * vectors, and fmaf as an instruction in place of a library call. Both copies give the same bits. Loops
@@ -2105,9 +2116,9 @@ MPTI_INLINE void mpti_fetch_ahead(const void *p, size_t bytes)
 #if MPTI_X86
 /* ---- AVX-512 ---- */
 
-/* Sixteen places of 32 bits, 32 of 16 bits, and parts of them. Instructions as assembler where the language has
- * no operator: they name their rounding, raise no exception ({sae}), and no -ffast-math reaches them; and the
- * header of intrinsics alone would cost a tenth of all that compiling this header costs. */
+/* Sixteen places of 32 bits, 32 of 16 bits, and parts of them. Instructions as assembler where the language
+ * has no operator: they name their rounding, raise no exception ({sae}), and no -ffast-math reaches them; and
+ * the header of intrinsics alone would cost a tenth of all that compiling this header costs. */
 typedef uint32_t mpti_v16 __attribute__((vector_size(64), may_alias));
 typedef uint32_t mpti_v16_any __attribute__((vector_size(64), may_alias, aligned(1)));
 typedef uint64_t mpti_q8 __attribute__((vector_size(64), may_alias));
@@ -2288,14 +2299,16 @@ MPTI_IN_512 void mpti_e4m3_in_512(mpti_v16 *v, const unsigned char *p)
     v[3] = mpti_words_high_512(zero, y);
 }
 
-/* What is below float's last bit becomes one bit, in float's last place; then the conversion cuts. */
+/* Eight doubles rounded to odd: cut off, and the last bit set where that has changed the number. */
 MPTI_IN_512 mpti_w16 mpti_f64_8_512(mpti_v16 x)
 {
-    const mpti_q8 low = mpti_all_64_512(0x1fffffffu), last = mpti_all_64_512(0x20000000u);
-    mpti_w16      r;
-    __asm__("vptestmq {%1, %0, %%k1|k1, %0, %1}\n\tvporq {%2, %0, %0%{%%k1%}|%0%{k1%}, %0, %2}"
-            : "+v"(x) : "v"(low), "v"(last) : "k1");
+    const mpti_w16 last = {1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0};
+    mpti_v16       back;
+    mpti_w16       r;
     __asm__("vcvtpd2ps {%{rz-sae%}, %1, %0|%0, %1, %{rz-sae%}}" : "=v"(r) : "v"(x));
+    __asm__("vcvtps2pd {%{sae%}, %1, %0|%0, %1, %{sae%}}" : "=v"(back) : "v"(r));
+    __asm__("vcmppd {$12, %{sae%}, %2, %1, %%k1|k1, %1, %2, %{sae%}, 12}\n\t"
+            "vpord {%3, %0, %0%{%%k1%}|%0%{k1%}, %0, %3}" : "+v"(r) : "v"(x), "v"(back), "v"(last) : "k1");
     return r;
 }
 
@@ -2435,10 +2448,12 @@ MPTI_IN_512 mpti_v16 mpti_bytes_512(mpti_w32 a, mpti_w32 b, mpti_w32 x, mpti_w32
 MPTI_IN_512 mpti_w32 mpti_e4m3_words_512(mpti_w32 h, int saturate)
 {
     const mpti_w32 m = h & 0x7fffu;
-    mpti_w32       code = mpti_min_words_512(mpti_round_words_512(m, 7), mpti_all_words_512(saturate ? 0x7eu : 0x7fu));
+    mpti_w32       code =
+        mpti_min_words_512(mpti_round_words_512(m, 7), mpti_all_words_512(saturate ? 0x7eu : 0x7fu));
     if (saturate)
         __asm__("vpcmpgtw {%2, %1, %%k1|k1, %1, %2}\n\tvmovdqu16 {%3, %0%{%%k1%}|%0%{k1%}, %3}"
-                : "+v"(code) : "v"(m), "v"(mpti_all_words_512(0x7c00u)), "v"(mpti_all_words_512(0x7fu)) : "k1");
+                : "+v"(code) : "v"(m), "v"(mpti_all_words_512(0x7c00u)), "v"(mpti_all_words_512(0x7fu))
+                    : "k1");
     return code;
 }
 
@@ -2489,8 +2504,8 @@ MPTI_IN_512 void mpti_f64_out_512(unsigned char *p, const mpti_v16 *v, int how)
     mpti_f64_16_out_512(p + 384, v[3], how);
 }
 
-/* A tile of floats around the cache: at the lines of a destination that does not begin at one, whose first and
- * last are stored as what they are, parts. */
+/* A tile of floats around the cache: at the lines of a destination that does not begin at one, whose first
+ * and last are stored as what they are, parts. */
 MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 {
     const size_t         past = (uintptr_t)to % 64u, up = past ? 64u - past : 0u;
@@ -2503,26 +2518,27 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 }
 
 /* A kernel from one of the first and one of the second. */
-#define MPTI_KERNEL_512(name, in, in_bytes, out, out_bytes)                                         \
-    MPTI_AVX512_TARGET MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                          \
-    {                                                                                               \
-        (void)b, (void)c;                                                                           \
-        for (; groups && how & MPTI_AROUND; groups--, to += MPTI_GROUP * (out_bytes), a += MPTI_GROUP * (in_bytes)) {    \
-            mpti_v16 v[4];                                                                          \
-            mpti_fetch_ahead(a, MPTI_GROUP * (in_bytes));                                       \
-            in(v, a);                                                                               \
-            out(to, v, how | MPTI_AROUND);                                                                        \
-        }                                                                                           \
-        for (; groups; groups--, to += MPTI_GROUP * (out_bytes), a += MPTI_GROUP * (in_bytes)) {    \
-            mpti_v16 v[4];                                                                          \
-            in(v, a);                                                                               \
-            out(to, v, how & MPTI_SATURATE);                                                                        \
-        }                                                                                           \
+#define MPTI_KERNEL_512(name, in, in_bytes, out, out_bytes)                                                  \
+    MPTI_AVX512_TARGET MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                   \
+    {                                                                                                        \
+        (void)b, (void)c;                                                                                    \
+        for (; groups && how & MPTI_AROUND; groups--, to += MPTI_GROUP * (out_bytes), a += \
+             MPTI_GROUP * (in_bytes)) { \
+            mpti_v16 v[4];                                                                                   \
+            mpti_fetch_ahead(a, MPTI_GROUP * (in_bytes));                                                    \
+            in(v, a);                                                                                        \
+            out(to, v, how | MPTI_AROUND);                                                                   \
+        }                                                                                                    \
+        for (; groups; groups--, to += MPTI_GROUP * (out_bytes), a += MPTI_GROUP * (in_bytes)) {             \
+            mpti_v16 v[4];                                                                                   \
+            in(v, a);                                                                                        \
+            out(to, v, how & MPTI_SATURATE);                                                                 \
+        }                                                                                                    \
     }
 
-/* E4M3 to float with AVX512-VBMI, 1.5 times as fast in the cache: the upper halves become tables of 128 bytes. A
- * byte goes to where unpacking leaves the codes of one vector in the lower halves of 32-bit places, those of the
- * next one in the upper halves. */
+/* E4M3 to float with AVX512-VBMI, 1.5 times as fast in the cache: the upper halves become tables of 128
+ * bytes. A byte goes to where unpacking leaves the codes of one vector in the lower halves of 32-bit places,
+ * those of the next one in the upper halves. */
 static inline int mpti_has_vbmi(void)
 {
     return mpti_path() >= MPTI_PATH_AVX512BF16 && __builtin_cpu_supports("avx512vbmi");
@@ -2530,7 +2546,8 @@ static inline int mpti_has_vbmi(void)
 
 MPTI_AVX512_TARGET MPTI_UNUSED static void mpti_f32_from_e4m3_vbmi MPTI_KERNEL_PARAMETERS
 {
-    const mpti_v16 i = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, four = i * 0x04040404u + 0x03020100u;
+    const mpti_v16 i = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, four = i * 0x04040404u +
+        0x03020100u;
     const mpti_v16 places = ((i & 2u) * 16u + (i >> 2) * 4u + (i & 1u) * 2u) * 0x01010101u + 0x11011000u;
     mpti_v16       high[2], low[2];
     (void)b, (void)c;
@@ -2555,9 +2572,9 @@ MPTI_AVX512_TARGET MPTI_UNUSED static void mpti_f32_from_e4m3_vbmi MPTI_KERNEL_P
     }
 }
 
-/* Processors with AVX512-FP16 round a double once. Only gcc is asked: older clang's __builtin_cpu_supports does
- * not know the name, and gcc 12 comes with an assembler that knows the instructions. Of the paths only the last
- * one looks for it, which all processors with FP16 have. */
+/* Processors with AVX512-FP16 round a double once. Only gcc is asked: older clang's __builtin_cpu_supports
+ * does not know the name, and gcc 12 comes with an assembler that knows the instructions. Of the paths only
+ * the last one looks for it, which all processors with FP16 have. */
 #if !defined(__clang__) && __GNUC__ >= 12
 #define MPTI_FP16 1
 static inline int mpti_has_fp16(void)
@@ -2884,17 +2901,20 @@ __attribute__((target("sse2"))) MPTI_UNUSED static void mpti_f32_from_f16_sse2 M
         }                                                                                           \
     }
 MPTI_KERNEL_NEON(mpti_f16_from_f32_neon, 4, 2,
-                 __asm__("fcvtn %0.4h, %1.4s\n\tfcvtn2 %0.8h, %2.4s" : "=&w"(r) : "w"(x), "w"(vld1q_u8(a + 16)));
+                 __asm__("fcvtn %0.4h, %1.4s\n\tfcvtn2 %0.8h, %2.4s" : "=&w"(r) : "w"(x),
+                         "w"(vld1q_u8(a + 16)));
                  vst1q_u8(to, r);)
 MPTI_KERNEL_NEON(mpti_f32_from_f16_neon, 2, 4,
                  uint8x16_t high; __asm__("fcvtl %0.4s, %1.4h" : "=w"(r) : "w"(x));
-                 __asm__("fcvtl2 %0.4s, %1.8h" : "=w"(high) : "w"(x)); vst1q_u8(to, r); vst1q_u8(to + 16, high);)
+                 __asm__("fcvtl2 %0.4s, %1.8h" : "=w"(high) : "w"(x)); vst1q_u8(to, r);
+                 vst1q_u8(to + 16, high);)
 MPTI_KERNEL_NEON(mpti_f16_from_f64_neon, 8, 2,
                  uint8x16_t low; __asm__("fcvtxn %0.2s, %1.2d\n\tfcvtxn2 %0.4s, %2.2d"
                                          : "=&w"(low) : "w"(x), "w"(vld1q_u8(a + 16)));
                  __asm__("fcvtxn %0.2s, %1.2d\n\tfcvtxn2 %0.4s, %2.2d"
                          : "=&w"(r) : "w"(vld1q_u8(a + 32)), "w"(vld1q_u8(a + 48)));
-                 __asm__("fcvtn %0.4h, %0.4s\n\tfcvtn2 %0.8h, %1.4s" : "+w"(low) : "w"(r)); vst1q_u8(to, low);)
+                 __asm__("fcvtn %0.4h, %0.4s\n\tfcvtn2 %0.8h, %1.4s" : "+w"(low) : "w"(r));
+                 vst1q_u8(to, low);)
 #endif
 
 /* ---- the driver ---- */
@@ -2910,13 +2930,14 @@ typedef struct mpti_job {
 } mpti_job;
 
 /* One array of elements of `in` bytes to one of `out` bytes. */
-MPTI_INLINE mpti_job mpti_job_of(mpti_kernel *kernel, void *dst, size_t out, const void *src, size_t in, int how)
+MPTI_INLINE mpti_job mpti_job_of(mpti_kernel *kernel, void *dst, size_t out, const void *src, size_t in,
+                                 int how)
 {
     mpti_job j;
     j.kernel = kernel;
     j.to = (unsigned char *)dst;
     j.from[0] = (const unsigned char *)src;
-    j.from[1] = j.from[2] = j.from[0];
+    j.from[1] = j.from[2] = j.from[0];      /* not there, but no NULL: 0 bytes are added to it */
     j.out = out;
     j.in[0] = in;
     j.in[1] = j.in[2] = 0;
@@ -2955,8 +2976,8 @@ MPTI_UNUSED static void mpti_run_few(const mpti_job *j, size_t i, size_t n)
 #endif
 
 /* Run a job over n elements. Where the destination is no source, one group goes to where the array begins and
- * one up to its end, which converts some elements twice, and spares all others stores across lines: they go to
- * the boundaries of lines, and last, since the processor guesses wrong when their loop ends. */
+ * one up to its end, which converts some elements twice, and spares all others stores across lines: they go
+ * to the boundaries of lines, and last, since the processor guesses wrong when their loop ends. */
 MPTI_UNUSED static void mpti_run(const mpti_job *j, size_t n)
 {
     const int    apart = j->to != j->from[0] && j->to != j->from[1] && j->to != j->from[2];
@@ -3041,20 +3062,21 @@ MPTI_DEF const char *mpt_status_text(mpt_status status)
 
 #define MPTI_BYTES(bits) ((bits) <= 8 ? 1 : (bits) <= 16 ? 2 : (bits) <= 32 ? 4 : 8)
 
-/* The one place where the limits of a format are worked out, for the table and for custom formats. */
-#define MPTI_FORMAT_INFO(name, s, e, m, bias, sp)                                             \
+/* The one place where the limits of a format are worked out, for the table (powers of two by MPTI_POW2) and
+ * for custom formats (by mpti_pow2). */
+#define MPTI_FORMAT_INFO(name, s, e, m, bias, sp, pow2)                                       \
     {                                                                                         \
         name, (s) + (e) + (m), s, e, m, bias, sp,                                             \
         MPTI_EMIN(bias, sp), MPTI_EMAX(e, bias, sp),                                          \
         (sp) == MPT_SPECIALS_IEEE, (sp) != MPT_SPECIALS_FINITE, MPTI_BYTES((s) + (e) + (m)),  \
         MPTI_MAX_CODE(e, m, sp), MPTI_INF_CODE(e, m, sp), MPTI_NAN_CODE(e, m, sp),            \
-        (double)MPTI_MAX_SIG(e, m, sp) * MPTI_POW2(MPTI_EMAX(e, bias, sp) - (m)),             \
-        MPTI_POW2(MPTI_EMIN(bias, sp)), MPTI_POW2(MPTI_EMIN(bias, sp) - (m)), MPTI_POW2(-(m)) \
+        (double)MPTI_MAX_SIG(e, m, sp) * pow2(MPTI_EMAX(e, bias, sp) - (m)),                  \
+        pow2(MPTI_EMIN(bias, sp)), pow2(MPTI_EMIN(bias, sp) - (m)), pow2(-(m))                \
     }
 
 MPTI_DEF const mpt_format_info *mpt_format_get(mpt_format format)
 {
-#define MPTI_X(id, name, s, e, m, bias, sp) MPTI_FORMAT_INFO(name, s, e, m, bias, sp),
+#define MPTI_X(id, name, s, e, m, bias, sp) MPTI_FORMAT_INFO(name, s, e, m, bias, sp, MPTI_POW2),
     static const mpt_format_info table[] = {MPT_FORMATS(MPTI_X)};
 #undef MPTI_X
     return (unsigned)format < (unsigned)MPT_FORMAT_COUNT ? &table[format] : NULL;
@@ -3073,6 +3095,12 @@ MPTI_DEF mpt_status mpt_format_find(const char *name, mpt_format *format)
     return MPT_E_UNSUPPORTED;
 }
 
+/* 2^k for k of -1022 .. 1023 */
+static double mpti_pow2(int k)
+{
+    return mpti_f64_make((uint64_t)(k + 1023) << 52);
+}
+
 MPTI_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
                                      int mantissa_bits, int bias, mpt_specials specials)
 {
@@ -3088,7 +3116,7 @@ MPTI_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, i
         return MPT_E_ARG;
     {
         const mpt_format_info made =
-            MPTI_FORMAT_INFO(name, scale ? 0 : 1, exponent_bits, mantissa_bits, bias, specials);
+            MPTI_FORMAT_INFO(name, !scale, exponent_bits, mantissa_bits, bias, specials, mpti_pow2);
         *info = made;
     }
     return MPT_OK;
@@ -3553,8 +3581,10 @@ MPTI_PORTABLE(mpti_f32_from_f64_n, uint32_t, uint64_t, mpti_f32_from_f64(in_))
 MPTI_PORTABLE(mpti_f32_odd_from_f64_n, uint32_t, uint64_t, mpti_f32_odd_from_f64(in_))
 MPTI_PORTABLE(mpti_f16_from_f32, uint16_t, uint32_t, mpti_f16_encode(in_))
 MPTI_PORTABLE(mpti_bf16_from_f32, uint16_t, uint32_t, mpti_bf16_encode(in_))
-MPTI_PORTABLE(mpti_e4m3_from_f32, uint8_t, uint32_t, mpti_e4m3_encode_to(in_, how & MPTI_SATURATE ? 0x7eu : 0x7fu))
-MPTI_PORTABLE(mpti_e5m2_from_f32, uint8_t, uint32_t, mpti_e5m2_encode_to(in_, how & MPTI_SATURATE ? 0x7bu : 0x7cu))
+MPTI_PORTABLE(mpti_e4m3_from_f32, uint8_t, uint32_t,
+              mpti_e4m3_encode_to(in_, how & MPTI_SATURATE ? 0x7eu : 0x7fu))
+MPTI_PORTABLE(mpti_e5m2_from_f32, uint8_t, uint32_t,
+              mpti_e5m2_encode_to(in_, how & MPTI_SATURATE ? 0x7bu : 0x7cu))
 MPTI_PORTABLE(mpti_f64_from_f32, uint64_t, uint32_t, mpti_f64_widen(in_))
 MPTI_PORTABLE(mpti_f16_from_f64_n, uint16_t, uint64_t, mpti_f16_from_f64(in_))
 
@@ -3587,7 +3617,8 @@ static mpti_kernel *mpti_kernel_of(int pair)
         switch (pair) {
         case MPTI_PAIR(MPT_F32, MPT_F16):  return mpti_f32_from_f16_512;
         case MPTI_PAIR(MPT_F32, MPT_BF16): return mpti_f32_from_bf16_512;
-        case MPTI_PAIR(MPT_F32, MPT_E4M3): return mpti_has_vbmi() ? mpti_f32_from_e4m3_vbmi : mpti_f32_from_e4m3_512;
+        case MPTI_PAIR(MPT_F32, MPT_E4M3): return mpti_has_vbmi() ? mpti_f32_from_e4m3_vbmi
+            : mpti_f32_from_e4m3_512;
         case MPTI_PAIR(MPT_F32, MPT_E5M2): return mpti_f32_from_e5m2_512;
         case MPTI_PAIR(MPT_F16, MPT_F32):  return mpti_f16_from_f32_512;
         case MPTI_PAIR(MPT_BF16, MPT_F32):
@@ -3690,7 +3721,8 @@ static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *
 
 static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n && (!dst || !src); }
 
-static mpt_status mpti_convert_typed(mpt_format d, void *dst, mpt_format s, const void *src, size_t n, int how)
+static mpt_status mpti_convert_typed(mpt_format d, void *dst, mpt_format s, const void *src, size_t n,
+                                     int how)
 {
     if (mpti_bad_array(dst, src, n))
         return MPT_E_ARG;
@@ -3878,8 +3910,8 @@ static mpti_philox_keys mpti_philox_schedule(uint64_t seed, uint32_t stream, uin
     return key;
 }
 
-/* The words of Philox for a tile of elements, from counter `block` on: four for each eight elements. Side by
- * side, which compilers vectorize. */
+/* The words of Philox for a tile of elements, from counter `block` on: four for each eight elements, so that
+ * the counter after 2^61 - 1 is 0. Side by side, which compilers vectorize. */
 enum { MPTI_COUNTERS = MPTI_TILE / 8 };
 static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_philox_keys *key)
 {
@@ -3887,7 +3919,7 @@ static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_phi
     uint32_t i, round;
     for (i = 0; i < MPTI_COUNTERS; i++) {
         c0[i] = (uint32_t)(block + i);
-        c1[i] = (uint32_t)((block + i) >> 32);
+        c1[i] = (uint32_t)((block + i) >> 32) & 0x1fffffffu;
         c2[i] = key->stream;
         c3[i] = key->step;
     }
@@ -3952,8 +3984,8 @@ MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_down_512, mpti_v16, MPTI_OF_3("vps
  * right. Compilers find none of this: 2.7 times as fast as what they make of the loop above. */
 typedef struct mpti_philox_512 { mpti_v16 c0, c1, c2, c3; } mpti_philox_512;
 
-/* The state after two rounds, of which half does not depend on the counter's low half: c2 and c3 of `same`, and
- * what the others are xored with. */
+/* The state after two rounds, of which half does not depend on the counter's low half: c2 and c3 of `same`,
+ * and what the others are xored with. */
 MPTI_IN_512 mpti_philox_512 mpti_philox_begin_512(uint64_t block, const mpti_philox_512 *same)
 {
     const mpti_q8   order = {0, 4, 1, 5, 2, 6, 3, 7};
@@ -3970,7 +4002,8 @@ MPTI_IN_512 mpti_philox_512 mpti_philox_begin_512(uint64_t block, const mpti_phi
 MPTI_IN_512 mpti_philox_512 mpti_philox_same_512(uint64_t block, const mpti_philox_keys *key)
 {
     const uint64_t  q1 = (uint64_t)0xcd9e8d57u * key->stream;
-    const uint64_t  q0 = (uint64_t)0xd2511f53u * ((uint32_t)(q1 >> 32) ^ (uint32_t)(block >> 32) ^ key->first[0]);
+    const uint64_t  q0 =
+        (uint64_t)0xd2511f53u * ((uint32_t)(q1 >> 32) ^ (uint32_t)(block >> 32) ^ key->first[0]);
     mpti_philox_512 x;
     x.c0 = mpti_all_512(key->step ^ key->second[0]);
     x.c1 = mpti_all_512((uint32_t)q1 ^ key->first[1]);
@@ -3995,19 +4028,23 @@ MPTI_IN_512 mpti_philox_512 mpti_philox_round_512(mpti_philox_512 x, uint32_t k0
 
 MPTI_IN_512 void mpti_philox_end_512(uint32_t *words, mpti_philox_512 x)
 {
-    __asm__("vpshufd {$0xa0, %1, %0%{%2%}|%0%{%2%}, %1, 0xa0}" : "+v"(x.c0) : "v"(x.c1), "Yk"((uint16_t)0xaaaau));
-    __asm__("vpshufd {$0xa0, %1, %0%{%2%}|%0%{%2%}, %1, 0xa0}" : "+v"(x.c2) : "v"(x.c3), "Yk"((uint16_t)0xaaaau));
+    __asm__("vpshufd {$0xa0, %1, %0%{%2%}|%0%{%2%}, %1, 0xa0}" : "+v"(x.c0) : "v"(x.c1),
+            "Yk"((uint16_t)0xaaaau));
+    __asm__("vpshufd {$0xa0, %1, %0%{%2%}|%0%{%2%}, %1, 0xa0}" : "+v"(x.c2) : "v"(x.c3),
+            "Yk"((uint16_t)0xaaaau));
     mpti_put_512((unsigned char *)words, mpti_pairs_low_512(x.c0, x.c2), 0);
     mpti_put_512((unsigned char *)(words + 16), mpti_pairs_high_512(x.c0, x.c2), 0);
 }
 
-/* Four times eight counters side by side, because each waits for its products; while the counter's low half does
- * not pass its end. */
+/* Four times eight counters side by side, because each waits for its products; while the counter's low half
+ * does not pass its end. */
 MPTI_AVX512_TARGET static void mpti_random_512(uint32_t *words, uint64_t block, const mpti_philox_keys *key)
 {
     const mpti_philox_512 same = mpti_philox_same_512(block, key);
-    mpti_philox_512       x = mpti_philox_begin_512(block, &same), y = mpti_philox_begin_512(block + 8u, &same);
-    mpti_philox_512       z = mpti_philox_begin_512(block + 16u, &same), w = mpti_philox_begin_512(block + 24u, &same);
+    mpti_philox_512       x = mpti_philox_begin_512(block, &same), y =
+        mpti_philox_begin_512(block + 8u, &same);
+    mpti_philox_512       z = mpti_philox_begin_512(block + 16u, &same), w =
+        mpti_philox_begin_512(block + 24u, &same);
     int                   i;
     for (i = 2; i < 10; i++) {
         x = mpti_philox_round_512(x, key->first[i], key->second[i]);
@@ -4033,8 +4070,8 @@ MPTI_IN_512 void mpti_random_in_512(mpti_v16 *r, const unsigned char *p)
 }
 
 /* Rounding up with probability (what is dropped) / (the gap) is to add the complement of the random bits and
- * to cut: they carry exactly if the bits are less. So random words come as complements. Numbers that are normal in f16 drop 13 bits, and cutting
- * never makes a finite number Inf. */
+ * to cut: they carry exactly if the bits are less. So random words come as complements. Numbers that are
+ * normal in f16 drop 13 bits, and cutting never makes a finite number Inf. */
 MPTI_IN_512 mpti_w16 mpti_f16_stochastic_16_512(mpti_v16 u, mpti_v16 random)
 {
     const mpti_v16 a = u & 0x7fffffffu, add = random >> 19;
@@ -4043,8 +4080,8 @@ MPTI_IN_512 mpti_w16 mpti_f16_stochastic_16_512(mpti_v16 u, mpti_v16 random)
     return mpti_halves_cut_512(u);
 }
 
-/* h, but where numbers are subnormal in f16 their codes: of these 126 - field bits are dropped, the hidden one
- * perhaps too. Shifts by 32 and more leave nothing. */
+/* h, but where numbers are subnormal in f16 their codes: of these 126 - field bits are dropped, the hidden
+ * one perhaps too. Shifts by 32 and more leave nothing. */
 MPTI_IN_512 mpti_w16 mpti_f16_stochastic_tiny_512(mpti_w16 h, mpti_v16 u, mpti_v16 random)
 {
     const mpti_v16 a = u & 0x7fffffffu, one = mpti_all_512(1u), own = mpti_max_512(a >> 23, one);
@@ -4073,7 +4110,8 @@ MPTI_AVX512_TARGET static void mpti_f16_stochastic_512 MPTI_KERNEL_PARAMETERS
         k = mpti_f16_stochastic_16_512(y, r[1]);
         __asm__(MPTI_ANY("vpcmpltud {%2, %1, %%k1|k1, %1, %2}")
                 : "=@ccnz"(tiny)
-                : "v"(mpti_min_512((x & 0x7fffffffu) - 1u, (y & 0x7fffffffu) - 1u)), "v"(mpti_all_512(0x387fffffu))
+                : "v"(mpti_min_512((x & 0x7fffffffu) - 1u, (y & 0x7fffffffu) - 1u)),
+                    "v"(mpti_all_512(0x387fffffu))
                 : "k1");
         if (tiny) {
             h = mpti_f16_stochastic_tiny_512(h, x, r[0]);
@@ -4102,30 +4140,35 @@ MPTI_AVX512_TARGET static void mpti_bf16_stochastic_512 MPTI_KERNEL_PARAMETERS
             mpti_fetch_ahead(a, 2 * MPTI_GROUP);
         mpti_random_in_512(r, b);
         mpti_put_512(to, mpti_upper_halves_512(mpti_bf16_stochastic_16_512(mpti_load_512(a), r[0]),
-                                               mpti_bf16_stochastic_16_512(mpti_load_512(a + 64), r[1])), how);
+                                               mpti_bf16_stochastic_16_512(mpti_load_512(a + 64), r[1])),
+                                                   how);
     }
 }
 #endif
 
-/* n floats to f16, or to bf16, with the random words of the elements from o->first_element on. Those before the
- * first whole counter go one by one; then a tile at a time, so that memory does not stand still while words are
- * made. The first tile ends where the next begin at a line, if it can. */
-static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *from, size_t n, const mpt_opts *o)
+/* n floats to f16, or to bf16, with the random words of the elements from o->first_element on. Those before
+ * the first whole counter go one by one; then a tile at a time, so that memory does not stand still while
+ * words are made. The first tile ends where the next begin at a line, if it can. */
+static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *from, size_t n,
+                            const mpt_opts *o)
 {
     const mpti_philox_keys key = mpti_philox_schedule(o->seed, o->stream, o->step);
     mpti_kernel           *kernel = brain ? mpti_bf16_stochastic_n : mpti_f16_stochastic_n;
     uint32_t               words[MPTI_TILE / 2] MPTI_ALIGNED;
     size_t                 i, past, count, rest, whole;
-    int                    how = 0, vectors = 0;
+    int                    how = 0;
+#if MPTI_X86
+    const int              vectors = mpti_path() >= MPTI_PATH_AVX512;
+#endif
     for (i = 0; i < n && (o->first_element + i) % 8u; i++) {
         const uint32_t u = (uint32_t)mpti_load_code(from + 4u * i, 4);
         const uint32_t random = mpt_philox(o->seed, o->stream, o->step, o->first_element + i);
-        mpti_store_code(to + 2u * i, 2, brain ? mpti_bf16_stochastic(u, random) : mpti_f16_stochastic(u, random));
+        mpti_store_code(to + 2u * i, 2, brain ? mpti_bf16_stochastic(u, random)
+                        : mpti_f16_stochastic(u, random));
     }
     past = (uintptr_t)(to + 2u * i) % 64u;
     count = past % 16u ? MPTI_TILE : MPTI_TILE - past / 2u;
 #if MPTI_X86
-    vectors = mpti_path() >= MPTI_PATH_AVX512;
     if (vectors)
         kernel = brain ? mpti_bf16_stochastic_512 : mpti_f16_stochastic_512;
     if (vectors && to != from && n > MPTI_AROUND_BYTES / 6u)
@@ -4156,7 +4199,6 @@ static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *f
     if (how & MPTI_AROUND)
         __asm__ volatile("sfence" : : : "memory");
 #endif
-    (void)vectors;
 }
 
 /* ---- any two formats ---- */
@@ -4301,7 +4343,7 @@ typedef struct mpti_quantizer {
     uint32_t limit;         /* patterns from here on are not rounded but encoded: overflow, Inf, NaN */
     uint32_t zero_sign;     /* 0x80000000, or 0 where the format has no -0 */
     /* For vectors, where half of the format's least number is no subnormal float, which flushing could lose,
-     * and the sum with `magic` is a float. bf16 and its like have float's subnormals, and round at one bit. */
+     * and the sum with `magic` is a float. bf16 has float's subnormals: it rounds at one bit. */
     int      has_vectors;
     uint32_t least, magic, over_keep, over_bits, nan_keep, nan_bits;
 } mpti_quantizer;
@@ -4534,6 +4576,9 @@ MPTI_DEF const char *mpt_simd_name(void)
 #define MPTI_ARM_FP16 0
 #endif
 
+/* The operations, times MPTI_ARITH in a kernel's `how`. */
+enum { MPTI_ARITH_ADD, MPTI_ARITH_SUB, MPTI_ARITH_MUL, MPTI_ARITH_FMA, MPTI_ARITH = 8 };
+
 #if MPTI_X86 || MPTI_ARM_FP16
 /* Give the NaN among n results what >>H8 says. */
 __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const unsigned char *a,
@@ -4553,18 +4598,28 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
         }
 }
 
-/* The kernel of an operation on four vectors of type V, `size` elements; with two operands c is b. */
-#define MPTI_ARITH_KERNEL(target, w, V, size, T, M, op)                                            \
-    target static void mpti_##T##_##op##_##w MPTI_KERNEL_PARAMETERS                                \
+/* The kernel of a format: one group is four vectors of type V, `size` elements; with two operands c is b. The
+ * operation comes with `how`: a branch a group costs little, and a kernel each would be four times the code.
+ * */
+#define MPTI_ARITH_KERNEL(target, w, V, size, T, M)                                                \
+    target static void mpti_##T##_arith_##w MPTI_KERNEL_PARAMETERS                                 \
     {                                                                                              \
+        const int op = how / MPTI_ARITH;                                                           \
         for (groups *= MPTI_GROUP / (size); groups;                                                \
              groups--, to += 2 * (size), a += 2 * (size), b += 2 * (size), c += 2 * (size)) {      \
             V x[4], y[4], z[4], r[4];                                                              \
             MPTI_ARITH_AHEAD(size)                                                                 \
             mpti_##T##_in_##w(x, a);                                                               \
             mpti_##T##_in_##w(y, b);                                                               \
-            mpti_##T##_in_##w(z, c);                                                               \
-            mpti_##op##_##w(r, x, y, z);                                                           \
+            if (op == MPTI_ARITH_FMA) {                                                            \
+                mpti_##T##_in_##w(z, c);                                                           \
+                mpti_fma_##w(r, x, y, z);                                                          \
+            } else if (op == MPTI_ARITH_MUL)                                                       \
+                mpti_mul_##w(r, x, y, y);                                                          \
+            else if (op == MPTI_ARITH_SUB)                                                         \
+                mpti_sub_##w(r, x, y, y);                                                          \
+            else                                                                                   \
+                mpti_add_##w(r, x, y, y);                                                          \
             if (MPTI_LIKELY(!mpti_some_nan_##w(r)))                                                \
                 mpti_##T##_out_##w(to, r, how);                                                    \
             else {                                                                                 \
@@ -4653,8 +4708,8 @@ MPTI_IN_256 int mpti_some_nan_256(const mpti_v8 *r)
 }
 
 #if MPTI_FP16
-/* AVX512-FP16 computes in f16: one rounding, subnormals at any setting, all in nearest-even. Of the four vectors
- * there are two. */
+/* AVX512-FP16 computes in f16: one rounding, subnormals at any setting, all in nearest-even. Of the four
+ * vectors there are two. */
 MPTI_OPS_X86(MPTI_IN_512, mpti_v16, fp16, "ph")
 MPTI_IN_512 mpti_v16 mpti_fma_1_fp16(mpti_v16 a, mpti_v16 b, mpti_v16 c)
 {
@@ -4682,28 +4737,12 @@ MPTI_IN_512 void mpti_f16_out_fp16(unsigned char *p, const mpti_v16 *v, int how)
     mpti_put_512(p, v[0], how);
     mpti_put_512(p + 64, v[1], how);
 }
-#define MPTI_KERNELS_FP16(op) MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, fp16, mpti_v16, 64, f16, 10, op)
-#define MPTI_TAKE_FP16_f16(op)         \
-    if (mpti_has_fp16()) {             \
-        *down = 0;                     \
-        return mpti_f16_##op##_fp16;   \
-    }
-#else
-#define MPTI_KERNELS_FP16(op)
-#define MPTI_TAKE_FP16_f16(op)
+MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, fp16, mpti_v16, 64, f16, 10)
 #endif
-#define MPTI_TAKE_FP16_bf16(op)
-
-#define MPTI_ARITH_KERNELS(op)                                                                     \
-    MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, 512, mpti_v16, 64, f16, 10, op)                          \
-    MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, 512, mpti_v16, 64, bf16, 7, op)                          \
-    MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, f16, 10, op)                             \
-    MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, bf16, 7, op)                             \
-    MPTI_KERNELS_FP16(op)
-#define MPTI_ARITH_TAKE(T, op)                                                                     \
-    MPTI_TAKE_FP16_##T(op)                                                                         \
-    if (mpti_path() >= MPTI_PATH_AVX2)                                                             \
-        return mpti_path() >= MPTI_PATH_AVX512 ? mpti_##T##_##op##_512 : mpti_##T##_##op##_256;
+MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, 512, mpti_v16, 64, f16, 10)
+MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, 512, mpti_v16, 64, bf16, 7)
+MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, f16, 10)
+MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, bf16, 7)
 #elif MPTI_ARM_FP16
 /* aarch64's FP16 instructions compute in f16: one rounding, under a plain control register to nearest-even
  * and with subnormals. */
@@ -4743,31 +4782,43 @@ MPTI_INLINE void mpti_f16_out_neon(unsigned char *p, const uint16x8_t *v, int ho
     vst1q_u8(p + 32, vreinterpretq_u8_u16(v[2]));
     vst1q_u8(p + 48, vreinterpretq_u8_u16(v[3]));
 }
-#define MPTI_ARITH_KERNELS(op) MPTI_ARITH_KERNEL(, neon, uint16x8_t, 32, f16, 10, op)
-#define MPTI_ARITH_TAKE(T, op) MPTI_ARITH_TAKE_##T(op)
-#define MPTI_ARITH_TAKE_f16(op)             \
-    if (mpti_path() >= MPTI_PATH_NEON)      \
-        return mpti_f16_##op##_neon;
-#define MPTI_ARITH_TAKE_bf16(op)
-#else
-#define MPTI_ARITH_KERNELS(op)
-#define MPTI_ARITH_TAKE(T, op)
+MPTI_ARITH_KERNEL(, neon, uint16x8_t, 32, f16, 10)
 #endif
-MPTI_ARITH_KERNELS(add)
-MPTI_ARITH_KERNELS(sub)
-MPTI_ARITH_KERNELS(mul)
-MPTI_ARITH_KERNELS(fma)
 
-/* Run a kernel with the control word it wants: no traps, no flushing. */
-static void mpti_arith_run(mpti_kernel *kernel, int down, void *dst, const void *a, const void *b, const void *c,
-                           size_t n)
+/* The kernel of a format for this processor, or NULL; *direct: it computes in the format itself. */
+static mpti_kernel *mpti_arith_kernel(int mbits, int *direct)
+{
+    *direct = 0;
+#if MPTI_X86
+#if MPTI_FP16
+    *direct = mbits == 10 && mpti_has_fp16();
+    if (*direct)
+        return mpti_f16_arith_fp16;
+#endif
+    if (mpti_path() >= MPTI_PATH_AVX512)
+        return mbits == 10 ? mpti_f16_arith_512 : mpti_bf16_arith_512;
+    if (mpti_path() >= MPTI_PATH_AVX2)
+        return mbits == 10 ? mpti_f16_arith_256 : mpti_bf16_arith_256;
+#elif MPTI_ARM_FP16
+    *direct = 1;
+    if (mbits == 10 && mpti_path() >= MPTI_PATH_NEON)
+        return mpti_f16_arith_neon;
+#else
+    (void)mbits;
+#endif
+    return NULL;
+}
+
+/* Run a kernel with the control word it wants: no traps, no flushing; fma rounds down unless it is direct. */
+static void mpti_arith_run(mpti_kernel *kernel, int op, int direct, void *dst, const void *a, const void *b,
+                           const void *c, size_t n)
 {
     mpti_job j;
 #if MPTI_X86
     const unsigned before = mpti_control();
-    mpti_control_set(down ? MPTI_CONTROL_DOWN : MPTI_CONTROL_NEAREST);
+    mpti_control_set(op == MPTI_ARITH_FMA && !direct ? MPTI_CONTROL_DOWN : MPTI_CONTROL_NEAREST);
 #endif
-    (void)down;
+    (void)direct;
     memset(&j, 0, sizeof j);
     j.kernel = kernel;
     j.to = (unsigned char *)dst;
@@ -4775,55 +4826,67 @@ static void mpti_arith_run(mpti_kernel *kernel, int down, void *dst, const void 
     j.from[1] = (const unsigned char *)b;
     j.from[2] = (const unsigned char *)c;
     j.out = j.in[0] = j.in[1] = j.in[2] = 2;
+    j.how = op * MPTI_ARITH;
     mpti_run(&j, n);
 #if MPTI_X86
     mpti_control_set(before);
 #endif
 }
 
-/* The array functions; `down`: whether the kernels round down. */
-#define MPTI_ARITH_N(T, op, rounds_down, plain)                                                    \
-    static mpti_kernel *mpti_##T##_##op##_kernel(int *down)                                        \
+/* One element: the plain path, and the judge of the kernels. */
+static uint16_t mpti_arith_1(mpti_env *e, int op, unsigned a, unsigned b, unsigned c)
+{
+    switch (op) {
+    case MPTI_ARITH_ADD: return (uint16_t)mpti_a_add(e, a, b);
+    case MPTI_ARITH_SUB: return (uint16_t)mpti_a_sub(e, a, b);
+    case MPTI_ARITH_MUL: return (uint16_t)mpti_a_mul(e, a, b);
+    default:             return (uint16_t)mpti_a_fma(e, a, b, c);
+    }
+}
+
+static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, const void *b, const void *c,
+                               size_t n)
+{
+    int                direct;
+    mpti_kernel *const kernel = mpti_arith_kernel(mbits, &direct);
+    mpti_env           e = mpti_env_make(mbits, NULL);
+    size_t             i;
+    if (n && (!dst || !a || !b || !c))
+        return MPT_E_ARG;
+    if (kernel)
+        mpti_arith_run(kernel, op, direct, dst, a, b, c, n);
+    for (i = 0; !kernel && i < n; i++) {
+        uint16_t x[3];
+        memcpy(&x[0], (const unsigned char *)a + 2u * i, 2u);
+        memcpy(&x[1], (const unsigned char *)b + 2u * i, 2u);
+        memcpy(&x[2], (const unsigned char *)c + 2u * i, 2u);
+        x[0] = mpti_arith_1(&e, op, x[0], x[1], x[2]);
+        memcpy((unsigned char *)dst + 2u * i, &x[0], 2u);
+    }
+    return MPT_OK;
+}
+
+#define MPTI_X(T, M)                                                                               \
+    MPTI_DEF mpt_status mpt_##T##_add_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
     {                                                                                              \
-        *down = rounds_down;                                                                       \
-        MPTI_ARITH_TAKE(T, op)                                                                     \
-        return NULL;                                                                               \
+        return mpti_arith_n(M, MPTI_ARITH_ADD, dst, a, b, b, n);                                   \
     }                                                                                              \
-    static mpt_status mpti_##T##_##op##_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b,        \
-                                          const mpt_##T *c, size_t n)                              \
+    MPTI_DEF mpt_status mpt_##T##_sub_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
     {                                                                                              \
-        int                down;                                                                   \
-        mpti_kernel *const kernel = mpti_##T##_##op##_kernel(&down);                               \
-        size_t             i;                                                                      \
-        if (n && (!dst || !a || !b || !c))                                                         \
-            return MPT_E_ARG;                                                                      \
-        if (kernel)                                                                                \
-            mpti_arith_run(kernel, down, dst, a, b, c, n);                                         \
-        for (i = 0; !kernel && i < n; i++)                                                         \
-            dst[i] = plain;                                                                        \
-        return MPT_OK;                                                                             \
-    }
-#define MPTI_ARITH_N_OF_2(T, op)                                                                   \
-    MPTI_ARITH_N(T, op, 0, mpt_##T##_##op(a[i], b[i]))                                             \
-    MPTI_DEF mpt_status mpt_##T##_##op##_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
+        return mpti_arith_n(M, MPTI_ARITH_SUB, dst, a, b, b, n);                                   \
+    }                                                                                              \
+    MPTI_DEF mpt_status mpt_##T##_mul_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
     {                                                                                              \
-        return mpti_##T##_##op##_n(dst, a, b, b, n);                                               \
-    }
-#define MPTI_ARITH_N_OF_3(T, op)                                                                   \
-    MPTI_ARITH_N(T, op, 1, mpt_##T##_##op(a[i], b[i], c[i]))                                       \
-    MPTI_DEF mpt_status mpt_##T##_##op##_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b,       \
-                                           const mpt_##T *c, size_t n)                             \
+        return mpti_arith_n(M, MPTI_ARITH_MUL, dst, a, b, b, n);                                   \
+    }                                                                                              \
+    MPTI_DEF mpt_status mpt_##T##_fma_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b,          \
+                                        const mpt_##T *c, size_t n)                                \
     {                                                                                              \
-        return mpti_##T##_##op##_n(dst, a, b, c, n);                                               \
+        return mpti_arith_n(M, MPTI_ARITH_FMA, dst, a, b, c, n);                                   \
     }
-MPTI_ARITH_N_OF_2(f16, add)
-MPTI_ARITH_N_OF_2(f16, sub)
-MPTI_ARITH_N_OF_2(f16, mul)
-MPTI_ARITH_N_OF_3(f16, fma)
-MPTI_ARITH_N_OF_2(bf16, add)
-MPTI_ARITH_N_OF_2(bf16, sub)
-MPTI_ARITH_N_OF_2(bf16, mul)
-MPTI_ARITH_N_OF_3(bf16, fma)
+MPTI_X(f16, 10)
+MPTI_X(bf16, 7)
+#undef MPTI_X
 #endif /* arithmetic */
 
 // >>H16 implementation: text -----------------------------------------------------------------------
@@ -5613,7 +5676,8 @@ static void mpti_block_dequantize(const mpti_blocks *b, unsigned char *to, const
 }
 
 /* Blocks from element i on. */
-static void mpti_blocks_quantize(const mpti_blocks *b, uint8_t *codes, uint8_t *scales, const unsigned char *from,
+static void mpti_blocks_quantize(const mpti_blocks *b, uint8_t *codes, uint8_t *scales,
+                                 const unsigned char *from,
                                  size_t i, size_t n)
 {
     const size_t size = (size_t)b->block->size;
@@ -5727,13 +5791,16 @@ MPTI_IN_512 void mpti_from_mxfp4_512(float *to, const uint8_t *codes, uint32_t s
     const mpti_v16 words = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
     mpti_v16       x, y;
     if (packed) {
-        __asm__("vpermd {%2, %1, %0|%0, %1, %2}" : "=v"(x) : "v"(words), "m"(*(const mpti_v16_any *)(const void *)codes));
-        __asm__("vpermd {%2, %1, %0|%0, %1, %2}" : "=v"(y) : "v"(words + 2u), "m"(*(const mpti_v16_any *)(const void *)codes));
+        __asm__("vbroadcasti32x4 {%1, %0|%0, %1}" : "=v"(x)
+                : "m"(*(const mpti_b16_any *)(const void *)codes));
+        __asm__(MPTI_OF_3("vpermd") : "=v"(y) : "v"(words + 2u), "v"(x));
+        __asm__(MPTI_OF_3("vpermd") : "=v"(x) : "v"(words), "v"(x));
         x >>= shifts;
         y >>= shifts;
     } else {
         __asm__("vpmovzxbd {%1, %0|%0, %1}" : "=v"(x) : "m"(*(const mpti_b16_any *)(const void *)codes));
-        __asm__("vpmovzxbd {%1, %0|%0, %1}" : "=v"(y) : "m"(*(const mpti_b16_any *)(const void *)(codes + 16)));
+        __asm__("vpmovzxbd {%1, %0|%0, %1}" : "=v"(y)
+                : "m"(*(const mpti_b16_any *)(const void *)(codes + 16)));
     }
     __asm__(MPTI_OF_3("vpermps") : "=v"(x) : "v"(x), "v"(scaled));
     __asm__(MPTI_OF_3("vpermps") : "=v"(y) : "v"(y), "v"(scaled));
@@ -5744,7 +5811,8 @@ MPTI_IN_512 void mpti_from_mxfp4_512(float *to, const uint8_t *codes, uint32_t s
 /* Whole tiles; returns how many elements that were. Scales outside of 2 to 252 are NaN, or not all their
  * products are normal floats. */
 MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_tiles_512(const mpti_blocks *b, unsigned char *to,
-                                                           const uint8_t *codes, const uint8_t *scales, size_t n)
+                                                           const uint8_t *codes, const uint8_t *scales,
+                                                               size_t n)
 {
     const size_t bytes = b->packed ? MPTI_MXFP4 / 2 : MPTI_MXFP4;
     const int    around = n > MPTI_AROUND_BYTES / 5u && (uintptr_t)to % 4u == 0u;
@@ -5833,14 +5901,16 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  *    the README's table follow; the format tests in tests/test_half.c pick it up by themselves.
  * 2. If it has specials of a new kind, add the kind to mpt_specials and to the places that switch on
  *    it: MPTI_EMIN .. MPTI_NAN_CODE, mpti_is_nan_code, mpti_encode_nan (all in >>H13).
- * 3. If it needs a type and fast conversions, give it the type (>>H3), its prototypes (>>H5, >>H7), encode and
+ * 3. If it needs a type and fast conversions, give it the type (>>H3), its prototypes (>>H5, >>H7), encode
+ * and
  *    decode from mpti_small_encode and mpti_small_decode and a line of MPTI_CONVERSIONS (>>H11), and its two
  *    kernels, a case of mpti_kernel_of each, and lines of MPTI_CONVERT_N (>>H14): mpt_convert_n then is fast
  *    with it. The judge is mpt_encode.
  * 4. A block format is a row of MPT_BLOCKS (>>H10) and of the table in tests/test_half_block.c.
  * 5. The tests' own facts are the rows of tests/half_ref.h: type them from the standard, not from here.
- * An instruction set: its path among the others of >>H12, and there one block of functions that load each format
- * as floats and store floats as each format, with MPTI_KERNEL_... of its own; then its cases of mpti_kernel_of.
+ * An instruction set: its path among the others of >>H12, and there one block of functions that load each
+ * format as floats and store floats as each format, with MPTI_KERNEL_... of its own; then its cases of
+ * mpti_kernel_of.
  */
 
 // >>H19 history ------------------------------------------------------------------------------------
