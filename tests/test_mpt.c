@@ -153,7 +153,7 @@ static layer la, lb;    /* too large for some stacks */
 
 /* ---- scaler ---- */
 
-TEST(scaler_presets)
+TEST(scaler_defaults)
 {
     mpt_scaler_config p = mpt_scaler_defaults(MPT_SCALER_PYTORCH), s = mpt_scaler_defaults(MPT_SCALER_STATIC);
     mpt_scaler        a, b;
@@ -2032,7 +2032,7 @@ TEST(range_print_refusals)
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
-    RUN(scaler_presets);
+    RUN(scaler_defaults);
     RUN(scaler_scale_multiplies);
     RUN(scaler_grows_after_interval_backs_off_and_resets);
     RUN(scaler_interval_one);

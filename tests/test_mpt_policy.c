@@ -437,6 +437,12 @@ TEST(gemm_refuses)
     CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_E4M3, 2, x, 2, x, 2), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(GEMM(101, 111, 111, (size_t)-1, 2, 2, x, MPT_F32, 2, x, 2, x, 2), MPT_E_ARG);
     CHECK_EQ_I(GEMM(101, 111, 111, 0, 2, 2, NULL, MPT_F32, 2, NULL, 2, NULL, 2), MPT_OK);
+#ifdef MPT_USE_CBLAS
+    CHECK_EQ_U(mpt_gemm_work_bytes(3, 4, 5), 3 * 5 * 5 * sizeof(float));
+#else
+    CHECK_EQ_U(mpt_gemm_work_bytes(3, 4, 5), 0);
+#endif
+    CHECK_EQ_U(mpt_gemm_work_bytes(1, (size_t)-1, 1), 0);
 }
 
 /* ---- the other ops ---- */
