@@ -8208,8 +8208,10 @@ static void mpti_op_enter_words(mpti_op_table *table, const char *words, mpt_lis
         mpti_op_entry *e;
         n = strcspn(words, " ");
         e = mpti_op_enter(table, words, n);
-        e->list = (uint8_t)(list != MPT_LIST_NONE ? list : e->list);
-        e->kind = (uint8_t)(kind != MPTI_OP_PLAIN ? kind : e->kind);
+        if (list != MPT_LIST_NONE)
+            e->list = (uint8_t)list;
+        if (kind != MPTI_OP_PLAIN)
+            e->kind = (uint8_t)kind;
     }
 }
 
