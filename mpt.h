@@ -9183,7 +9183,7 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
     const int             stays = kind == MPTI_OP_CONST || kind == MPTI_OP_VARIABLE ||
                                   (from->flags & (MPT_NODE_CONST | MPT_NODE_VARIABLE)) || (a->bits[t] & MPTI_VARIABLE);
     const char           *name = *names;
-    uint32_t              node, src, dst, out, in, *link;
+    uint32_t              node = 0, src = 0, dst = 0, out = 0, in = 0, *link;
     *names += mpti_cast_name(*names, (size_t)-1, from->name, g->outputs[o].index,
                              low ? "Fp32" : a->o->low == MPT_F16 ? "Fp16" : "Bf16");
     (void)mpt_graph_node_add(g, name, a->o->lists == MPT_LISTS_COMPACT ? "cast" : "Cast", from->device,
