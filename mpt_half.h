@@ -1898,6 +1898,7 @@ MPTI_ARITHMETIC(bf16, 7)
 #if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPT_HALF_IMPLEMENTATION)
 #define MPT_HALF_IMPLEMENTATION
 #if defined(MPTI_DEF_IS_PLAIN) && defined(__GNUC__) && (defined(__ELF__) || defined(__APPLE__))
+#undef MPTI_DEF
 #define MPTI_DEF MPT_DEF __attribute__((weak))
 #endif
 #endif

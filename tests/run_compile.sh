@@ -146,8 +146,8 @@ program "implemented after a first include" $cc -std=c99 "$both" $users $from/im
 program "mpt_half.h alone" $cc -std=c99 '-DUSE=use_half()' $from/use_half.c $from/main.c $from/impl_half.c
 program "without SIMD" $cc -std=c99 -DMPT_SIMD=0 "$both" $users $from/impl.c
 program "at -Ofast" $cc -Ofast $strict "$both" $users $from/impl.c
-refuse "implemented twice, half here and all there" 'mpt_f16_from_f32_n' \
-       $cc -I. "$both" $users "$out/impl.o" $from/impl_half.c -o "$out/program" -lm
+program "all, and mpt_half.h once more in a file of its own" \
+        $cc -std=c99 "$both" $users "$out/impl.o" $from/impl_half.c
 refuse "implemented nowhere" 'mpt_' $cc -I. "$both" $users -o "$out/program" -lm
 
 program "two private copies and a public one" $cc -std=c99 "$both+use_static()" $users "$out/impl.o" \
@@ -223,10 +223,10 @@ fi
 
 # Tables that hold pointers are relocated when they are position-independent; then nm calls them data.
 fixed='-fno-pic -fno-pie'
-memory='memcpy|memset|memmove|memcmp|bcmp|strcmp|strlen|strpbrk'
+memory='memcpy|memset|memmove|memcmp|bcmp|strcmp|strlen|strpbrk|strcspn|strspn'
 runtime='__cpu_model|__cpu_indicator_init|__cpu_features2|_GLOBAL_OFFSET_TABLE_|__stack_chk_fail'
-math='fma|fmaf|sqrt|sqrtf|exp|expf|log|log10|tanhf|erfc'
-print='fprintf|fputc|fputs|putc|_IO_putc|fwrite|ferror'
+math='fma|fmaf|sqrt|sqrtf|exp|expf|log|log10|tanhf|erfc|ldexp'
+print='fprintf|snprintf|fputc|fputs|putc|_IO_putc|fwrite|ferror'
 
 # object NAME NEEDS COMMAND... -- compile and look at the symbols
 object() {

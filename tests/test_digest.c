@@ -554,7 +554,7 @@ static void rounding_reports(void)
     for (k = 0; k < 24; k++) {
         mpt_opts         o;
         const mpt_format from = k < 8 ? MPT_F32 : six[k % 6];
-        const size_t     n = k < 8 ? MOST : 503u;
+        const size_t     n = k < 8 ? (size_t)MOST : 503u;
         memset(&o, 0, sizeof o);
         o.rounding = k < 6 ? MPT_RND_NEAREST_EVEN : (mpt_rounding)(k % (int)MPT_ROUNDING_COUNT);
         o.flush = k % 5 == 4 ? MPT_FLUSH_RESULTS : 0u;
