@@ -4780,9 +4780,10 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
 #define MPTI_F64_INF ((uint64_t)0x7ff << 52)
 #define MPTI_F64_SIGN (MPTI_ONE << 63)
 
-/* What takes no time worth speed is compiled for size. */
+/* What takes no time worth speed stays small: one copy each. Not "cold": gcc takes whatever calls a cold
+ * function for cold too, and compiles the training loop of a user who calls mpt_range_init for size. */
 #if defined(__GNUC__) || defined(__clang__)
-#define MPTI_SMALL __attribute__((cold)) static
+#define MPTI_SMALL __attribute__((noinline)) static
 #else
 #define MPTI_SMALL static
 #endif

@@ -164,7 +164,7 @@ static void backward(net *t, float d[BATCH * WIDEST], mpt_range *seen)
         const size_t       n_in = sizes[l], n_out = sizes[l + 1];
         const float *const w = t->w + first[l];
         float              stored[BATCH * HIDDEN];
-        must(mpt_range_add_f32(seen, d, BATCH * n_out));
+        must(mpt_range_add(seen, MPT_F32, d, BATCH * n_out));
         store(t->out_grad[l], t->format, d, BATCH * n_out);
         load(stored, t->out_grad[l], t->format, BATCH * n_out);
         load(x, t->in[l], t->format, BATCH * n_in);
@@ -205,7 +205,7 @@ static void train_batch(net *t, const size_t *order, float terms, run *r)
     seed = mpt_scaler_scale(&t->scaler, BATCH / terms);                     /* 1 scale */
     must(mpt_cross_entropy(y, MPT_F32, label, BATCH, CLASSES, NULL, y, MPT_F32, seed));
     backward(t, y, &r->gradients);                                          /* 2 backward */
-    must(mpt_check(&t->scaler, &t->step, t->layer, LAYERS));                /* 3 check */
+    must(mpt_check(&t->scaler, &t->step, t->layer, LAYERS, NULL));          /* 3 check */
     must(mpt_sgd_step(&t->sgd, &t->step, t->layer, LAYERS));                /* 4 step */
     load(t->w, t->read, t->format, WEIGHTS);
     if (!t->step.found_inf)
@@ -228,14 +228,14 @@ static double test_accuracy(net *t, const size_t *order, size_t n)
 
 static void train(const config *c, int seed, float terms, run *r)
 {
-    mpt_scaler_config rule = mpt_scaler_preset(c->scaler);
+    mpt_scaler_config scaler = mpt_scaler_defaults(c->scaler);
     size_t            order[DIGITS_MOST], k, epoch;
     static net        t;
     random_state = (uint64_t)seed * 1000003u;
     r->value[BYTES] = net_init(&t, c);
     t.sgd.lr = learning_rate * terms / loss_terms, t.sgd.momentum = momentum;
-    rule.init_scale = c->scale, rule.interval = interval;
-    must(mpt_scaler_init(&t.scaler, &rule));
+    scaler.init_scale = c->scale, scaler.interval = interval;
+    must(mpt_scaler_init(&t.scaler, &scaler));
     must(mpt_range_init(&r->gradients, c->format));
     for (k = 0; k < digits_count; k++)
         order[k] = k;
@@ -356,7 +356,7 @@ static void write_files(FILE *const f[FILES])
     int                    k;
     write_results(f[RESULTS]);
     write_histogram(f[HISTOGRAM]);
-    (void)mpt_range_write_curve(r, -10, 46, mpt_writer_file(f[CURVE]));
+    (void)mpt_range_write_curve(r, -10, 46, MPT_STYLE_CSV, "", mpt_writer_file(f[CURVE]));
     (void)mpt_range_write(r, MPT_STYLE_CSV_HEAD, "", mpt_writer_file(f[RANGE]));
     (void)mpt_range_write(r, MPT_STYLE_CSV, "gradients", mpt_writer_file(f[RANGE]));
     (void)mpt_range_write_histogram(r, mpt_writer_file(f[BINADES]));
@@ -389,10 +389,10 @@ int main(int argc, char **argv)
     train_all();
     print_table();
     print_what_you_see();
-    must(mpt_range_print(stdout, &runs[X1][0].gradients,
-                         "\nFP16, no scale: activation gradients times scale (seed 1)"));
-    must(mpt_range_print(stdout, &runs[X1024][0].gradients,
-                         "\nFP16, scale 1024: activation gradients times scale (seed 1)"));
+    must(mpt_range_write(&runs[X1][0].gradients, MPT_STYLE_DRAWING, "\nFP16, no scale: activation gradients "
+                         "times scale (seed 1)", mpt_writer_file(stdout)));
+    must(mpt_range_write(&runs[X1024][0].gradients, MPT_STYLE_DRAWING, "\nFP16, scale 1024: activation "
+                         "gradients times scale (seed 1)", mpt_writer_file(stdout)));
     if (out_dir)
         write_files(f);
     return 0;

@@ -169,13 +169,13 @@ int main(int argc, char **argv)
                     const digit *d = &digits[at + (size_t)(which * SHARD + i)];
                     backward(d->x, d->label, wrong ? seed * 100.0f : seed, grad[s]);
                 }
-            must(mpt_check(&scaler, &local, shard, (size_t)mine));              /* 3 check, all ranks */
+            must(mpt_check(&scaler, &local, shard, (size_t)mine, NULL));        /* 3 check, all ranks */
             must(mpt_step_combine(&scaler, &local, reduce, NULL));
             if (local.found_inf) {
                 say_why(&local, mine, step);
             } else {
                 add_shards(mine);
-                must(mpt_check(&scaler, &whole, &weights, 1));
+                must(mpt_check(&scaler, &whole, &weights, 1, NULL));
                 must(mpt_clip(&whole, 1.0f));
                 must(mpt_sgd_step(&sgd, &whole, &weights, 1));                  /* 4 step */
             }

@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     mpt_scaler   s[D];
     char         text[32];
     for (d = 0; d < D; d++) {
-        mpt_scaler_config c = mpt_scaler_preset((mpt_scaler_dialect)d);
+        mpt_scaler_config c = mpt_scaler_defaults((mpt_scaler_dialect)d);
         c.interval = 20;
         raised_at[d] = -1;
         lost[d][0] = lost[d][1] = lost[d][2] = 0;
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
             const unsigned cause = cause_at(i, now);
             scale[i][d] = now;
             lost[d][i < 600 ? 0 : i < 660 ? 1 : 2] += cause && i < 1100;
-            (void)mpt_scaler_record_cause(&s[d], cause);
+            (void)mpt_scaler_record(&s[d], 0, cause);
             if (mpt_scaler_update(&s[d]) != MPT_OK && raised_at[d] < 0 && i >= 660)
                 raised_at[d] = i;
         }

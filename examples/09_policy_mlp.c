@@ -174,7 +174,7 @@ static double train(const mpt_policy *p, float *scale, double *mean_loss)
             forward(&t, x, BATCH);
             backward(&t, right, BATCH, mpt_scaler_scale(&scaler, 1.0f), &loss);
             *mean_loss += (double)loss * BATCH / (double)digits_train;
-            must(mpt_check(&scaler, &step, list, 4));
+            must(mpt_check(&scaler, &step, list, 4, NULL));
             must(mpt_sgd_step(&sgd, &step, list, 4));
             must(mpt_scaler_update(&scaler));
         }

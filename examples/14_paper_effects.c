@@ -34,7 +34,7 @@ typedef struct setup {
 typedef struct way {
     const char *title;
     mpt_format  format;
-    float       scale;                  /* of the loss; 0: dynamic, by the default rule of mpt */
+    float       scale;                  /* of the loss; 0: dynamic, by the default dialect */
     mpt_storage storage;
     float       eps;                    /* 0: SGD; above: Adam that keeps it and its moments in FP16 */
     double      study;                  /* accuracy, percent */
@@ -131,7 +131,7 @@ static void forward(const float *pixels, size_t count, float logits[][CLASSES])
 static void round_gradient(float *row, size_t n, mpt_range *seen)
 {
     float low[WIDTH];
-    (void)mpt_range_add_f32(seen, row, n);
+    (void)mpt_range_add(seen, MPT_F32, row, n);
     store(low, t.w->format, row, n);
     load(row, low, t.w->format, n);
 }
@@ -217,7 +217,7 @@ static void train_batch(const size_t *order, run *r)
     seed = mpt_scaler_scale(&t.scaler, ldexpf(1.0f, t.s->log2_loss));
     must(mpt_cross_entropy(logits, MPT_F32, label, n, CLASSES, NULL, logits, MPT_F32, seed));
     backward(logits, &r->gradients);
-    must(mpt_check(&t.scaler, &t.step, t.weights, t.s->layers));
+    must(mpt_check(&t.scaler, &t.step, t.weights, t.s->layers, NULL));
     memcpy(before, t.param, sizeof before);
     if (t.w->eps > 0.0f)
         adam_f16(&t.adam);
@@ -241,7 +241,7 @@ static double test_accuracy(const size_t *order, size_t n)
 
 static void train(const setup *s, const way *w, int seed, run *r)
 {
-    mpt_scaler_config rule = mpt_scaler_preset(w->scale > 0.0f ? MPT_SCALER_STATIC : MPT_SCALER_MPT);
+    mpt_scaler_config scaler = mpt_scaler_defaults(w->scale > 0.0f ? MPT_SCALER_STATIC : MPT_SCALER_MPT);
     size_t            order[DIGITS_MOST], at;
     int               epoch;
     memset(r, 0, sizeof *r);
@@ -251,9 +251,9 @@ static void train(const setup *s, const way *w, int seed, run *r)
     t.adam = mpt_adam_defaults();
     t.adam.lr = s->rate;
     t.adam.eps = w->eps;
-    rule.init_scale = w->scale > 0.0f ? w->scale : 65536.0f;
-    rule.interval = 200;
-    must(mpt_scaler_init(&t.scaler, &rule));
+    scaler.init_scale = w->scale > 0.0f ? w->scale : 65536.0f;
+    scaler.interval = 200;
+    must(mpt_scaler_init(&t.scaler, &scaler));
     must(mpt_range_init(&r->gradients, MPT_F16));
     for (at = 0; at < digits_count; at++)
         order[at] = at;

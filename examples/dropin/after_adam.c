@@ -128,7 +128,7 @@ int main(int argc, char **argv)
             }
             dloss = mpt_scaler_scale(&scaler, dloss);
             backward(d, dloss);
-            mpt_check(&scaler, &step, list.item, list.count);
+            mpt_check(&scaler, &step, list.item, list.count, NULL);
             mpt_adam_step(&adam, &step, list.item, list.count);
             mpt_scaler_update(&scaler);
         }

@@ -138,7 +138,7 @@ int main(int argc, char **argv)
                 loss -= log(p[b][d[b].label] + 1e-30);
             }
             backward(d, dloss);
-            mpt_check(&scaler, &step, grads.item, grads.count);
+            mpt_check(&scaler, &step, grads.item, grads.count, NULL);
             if (!step.found_inf) {
                 update(w1, m1, dw1, N1, (double)step.grad_factor);
                 update(w2, m2, dw2, N2, (double)step.grad_factor);

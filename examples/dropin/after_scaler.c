@@ -124,11 +124,11 @@ int main(int argc, char **argv)
                 forward(&d[b], h[b], p[b]);
                 loss -= log((double)p[b][d[b].label] + 1e-30);
             }
-            dloss = mpt_scaler_scale(&scaler, dloss);   /* 1 scale */
+            dloss = mpt_scaler_scale(&scaler, dloss);       /* 1 scale */
             backward(d, dloss);
-            mpt_unscale(&scaler, &step, grads, 2);      /* 3 check */
-            if (!step.found_inf) update_weights();      /* 4 step, or skip on Inf or NaN */
-            mpt_scaler_update(&scaler);                 /* 5 update */
+            mpt_unscale(&scaler, &step, grads, 2, NULL);    /* 3 check */
+            if (!step.found_inf) update_weights();          /* 4 step, or skip on Inf or NaN */
+            mpt_scaler_update(&scaler);                     /* 5 update */
         }
         if (epoch % 4 == 0)
             printf("epoch %2d  loss %.6f  test accuracy %.1f%%\n",
