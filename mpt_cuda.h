@@ -500,6 +500,14 @@ static inline int mpti_gemm_shape_ok(const mpt_gemm_args *g)
            g->ldd >= (g->row_major ? g->n : g->m);
 }
 
+/* Of these problems those by which a product is refused. */
+static inline unsigned mpti_gemm_refusals(unsigned problems)
+{
+#define MPTI_X(id, bit, refused, text) | ((unsigned)refused << bit)
+    return problems & (0u MPT_GEMM_PROBLEMS(MPTI_X));
+#undef MPTI_X
+}
+
 /* Problems first, then what follows from them. */
 static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
 {
@@ -509,11 +517,6 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
                     ud = mpti_gemm_unit(g->d_format), u = ua > ud ? ua : ud;
     const uintptr_t pointers = (uintptr_t)g->a | (uintptr_t)g->b | (uintptr_t)g->d;
     const int       along_k = g->row_major ? !g->trans_a && g->trans_b : g->trans_a && !g->trans_b;
-    const unsigned  refusing = 0u
-#define MPTI_X(id, bit, refused, text) | ((unsigned)refused << bit)
-        MPT_GEMM_PROBLEMS(MPTI_X)
-#undef MPTI_X
-        ;
     mpt_gemm_verdict out;
     unsigned          p = 0u;
     if (!mpti_gemm_formats_ok(g)) p |= MPT_GEMM_FORMATS;
@@ -532,7 +535,7 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
     if (fp8 && p & (MPT_GEMM_PAD_M | MPT_GEMM_PAD_N | MPT_GEMM_PAD_K | MPT_GEMM_PAD_LD | MPT_GEMM_ALIGN))
         p |= MPT_GEMM_FP8_PAD;
     out.problems = p;
-    out.refused = (p & refusing) != 0u;
+    out.refused = mpti_gemm_refusals(p) != 0u;
     out.tensor_cores = !out.refused && (cores & wanted) != 0u;
     out.m = wanted ? (g->m + u - 1) / u * u : g->m;
     out.n = wanted ? (g->n + u - 1) / u * u : g->n;
@@ -587,37 +590,16 @@ static_assert(MPTI_THREADS == MPTI_SLOTS, "thread t of the last block adds slot 
 
 MPTI_D bool mpti_is_aligned16(const void *p) { return (uintptr_t)p % 16 == 0; }
 
-/* __ldcs and __stcs: these arrays are larger than the cache and touched once per step, so they need
- * not push out what the next layer reads. */
-MPTI_D void mpti_load16(const void *p, uint32_t w[4])
-{
-    const uint4 q = __ldcs(reinterpret_cast<const uint4 *>(p));
-    w[0] = q.x;
-    w[1] = q.y;
-    w[2] = q.z;
-    w[3] = q.w;
-}
-
-MPTI_D void mpti_store16(void *p, const uint32_t w[4])
-{
-    __stcs(reinterpret_cast<uint4 *>(p), make_uint4(w[0], w[1], w[2], w[3]));
-}
-
-/* The first `count` of V patterns in memory order, 0 behind them: 16 bytes an access, but one by one at an
- * array's end or where it is not aligned. */
+/* The first `count` of V patterns, 0 behind them: 16 bytes an access, but one by one at an array's end or
+ * where it is not aligned. __ldcs and __stcs: these arrays are larger than the cache and touched once per
+ * step, so they need not push out what the next layer reads. */
 template <uint32_t V, class T> MPTI_D void mpti_load_codes(const T *p, uint32_t count, T x[])
 {
-    const uint32_t in16 = 16 / sizeof(T);
     if (count >= V && mpti_is_aligned16(p)) {
         MPTI_UNROLL
-        for (uint32_t q = 0; q < V / in16; q++) {
-            uint32_t w[4];
-            mpti_load16(p + q * in16, w);
-            MPTI_UNROLL
-            for (uint32_t k = 0; k < in16; k++)
-                x[q * in16 + k] = sizeof(T) == 8
-                    ? (T)(w[2 * k % 4] | (uint64_t)w[(2 * k + 1) % 4] << 32)
-                    : (T)(w[k * sizeof(T) / 4] >> (8 * (k * sizeof(T) % 4)));
+        for (uint32_t i = 0; i < V; i += 16 / sizeof(T)) {
+            const uint4 q = __ldcs(reinterpret_cast<const uint4 *>(p + i));
+            memcpy(x + i, &q, 16);
         }
         return;
     }
@@ -627,21 +609,12 @@ template <uint32_t V, class T> MPTI_D void mpti_load_codes(const T *p, uint32_t 
 
 template <uint32_t V, class T> MPTI_D void mpti_store_codes(T *p, uint32_t count, const T x[])
 {
-    const uint32_t in16 = 16 / sizeof(T);
     if (count >= V && mpti_is_aligned16(p)) {
         MPTI_UNROLL
-        for (uint32_t q = 0; q < V / in16; q++) {
-            uint32_t w[4] = {0u, 0u, 0u, 0u};
-            MPTI_UNROLL
-            for (uint32_t k = 0; k < in16; k++) {
-                if (sizeof(T) == 8) {
-                    w[2 * k % 4] = (uint32_t)x[q * in16 + k];
-                    w[(2 * k + 1) % 4] = (uint32_t)((uint64_t)x[q * in16 + k] >> 32);
-                } else {
-                    w[k * sizeof(T) / 4] |= (uint32_t)x[q * in16 + k] << (8 * (k * sizeof(T) % 4));
-                }
-            }
-            mpti_store16(p + q * in16, w);
+        for (uint32_t i = 0; i < V; i += 16 / sizeof(T)) {
+            uint4 q;
+            memcpy(&q, x + i, 16);
+            __stcs(reinterpret_cast<uint4 *>(p + i), q);
         }
         return;
     }
@@ -654,78 +627,59 @@ template <uint32_t V, class T> MPTI_D void mpti_store_codes(T *p, uint32_t count
  * of that width it has: one for a whole array, so that the branch does not diverge. */
 #define MPTI_EACH(to, value)                      \
     MPTI_UNROLL                                   \
-    for (uint32_t k = 0; k < V; k++) to[k] = value
+    for (uint32_t k = 0; k < V; k++) to[k] = value;
+#define MPTI_EITHER(condition, to, value, other)  \
+    if (condition) { MPTI_EACH(to, value) } else { MPTI_EACH(to, other) }
 
 template <uint32_t V> MPTI_D void mpti_codes_to_f32(int32_t, const uint32_t x[], uint32_t u[], bool)
 {
-    MPTI_EACH(u, x[k]);
+    MPTI_EACH(u, x[k])
 }
 template <uint32_t V> MPTI_D void mpti_codes_to_f32(int32_t format, const uint16_t x[], uint32_t u[], bool)
 {
-    if (format == MPT_F16) {
-        MPTI_EACH(u, mpti_f16_decode(x[k]));
-    } else {
-        MPTI_EACH(u, mpti_bf16_decode(x[k]));
-    }
+    MPTI_EITHER(format == MPT_F16, u, mpti_f16_decode(x[k]), mpti_bf16_decode(x[k]))
 }
 template <uint32_t V> MPTI_D void mpti_codes_to_f32(int32_t format, const uint8_t x[], uint32_t u[], bool)
 {
-    if (format == MPT_E4M3) {
-        MPTI_EACH(u, mpti_e4m3_decode(x[k]));
-    } else {
-        MPTI_EACH(u, mpti_e5m2_decode(x[k]));
-    }
+    MPTI_EITHER(format == MPT_E4M3, u, mpti_e4m3_decode(x[k]), mpti_e5m2_decode(x[k]))
 }
 /* A double is rounded to odd, unless the float is what is wanted: then the next rounding is the only one. */
 template <uint32_t V> MPTI_D void mpti_codes_to_f32(int32_t, const uint64_t x[], uint32_t u[], bool odd)
 {
-    MPTI_EACH(u, mpti_f32_narrow(x[k], odd));
+    MPTI_EACH(u, mpti_f32_narrow(x[k], odd))
 }
 
 template <uint32_t V> MPTI_D void mpti_codes_from_f32(int32_t, const uint32_t u[], uint32_t y[], bool)
 {
-    MPTI_EACH(y, u[k]);
+    MPTI_EACH(y, u[k])
 }
 template <uint32_t V> MPTI_D void mpti_codes_from_f32(int32_t, const uint32_t u[], uint64_t y[], bool)
 {
-    MPTI_EACH(y, mpti_f64_widen(u[k]));
+    MPTI_EACH(y, mpti_f64_widen(u[k]))
 }
 template <uint32_t V> MPTI_D void mpti_codes_from_f32(int32_t format, const uint32_t u[], uint16_t y[], bool)
 {
-    if (format == MPT_F16) {
-        MPTI_EACH(y, mpti_f16_encode(u[k]));
-    } else {
-        MPTI_EACH(y, mpti_bf16_encode(u[k]));
-    }
+    MPTI_EITHER(format == MPT_F16, y, mpti_f16_encode(u[k]), mpti_bf16_encode(u[k]))
 }
 template <uint32_t V>
 MPTI_D void mpti_codes_from_f32(int32_t format, const uint32_t u[], uint8_t y[], bool saturate)
 {
-    if (format == MPT_E4M3) {
-        MPTI_EACH(y, mpti_e4m3_encode_to(u[k], saturate ? 0x7eu : 0x7fu));
-    } else {
-        MPTI_EACH(y, mpti_e5m2_encode_to(u[k], saturate ? 0x7bu : 0x7cu));
-    }
+    MPTI_EITHER(format == MPT_E4M3, y, mpti_e4m3_encode_to(u[k], saturate ? 0x7eu : 0x7fu),
+                mpti_e5m2_encode_to(u[k], saturate ? 0x7bu : 0x7cu))
 }
 
 /* The same with stochastic rounding. */
 template <uint32_t V>
 MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint32_t random[], uint16_t y[])
 {
-    if (format == MPT_F16) {
-        MPTI_EACH(y, mpti_f16_stochastic(u[k], random[k]));
-    } else {
-        MPTI_EACH(y, mpti_bf16_stochastic(u[k], random[k]));
-    }
+    MPTI_EITHER(format == MPT_F16, y, mpti_f16_stochastic(u[k], random[k]),
+                mpti_bf16_stochastic(u[k], random[k]))
 }
 template <uint32_t V>
 MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint32_t random[], uint8_t y[])
 {
-    if (format == MPT_E4M3) {
-        MPTI_EACH(y, mpti_e4m3_stochastic(u[k], random[k]));
-    } else {
-        MPTI_EACH(y, mpti_e5m2_stochastic(u[k], random[k]));
-    }
+    MPTI_EITHER(format == MPT_E4M3, y, mpti_e4m3_stochastic(u[k], random[k]),
+                mpti_e5m2_stochastic(u[k], random[k]))
 }
 
 /* The first `count` of eight elements of an f32, f16 or bf16 array from element i on, as floats. */
@@ -937,12 +891,13 @@ static cudaError_t mpti_cuda_here(const mpt_cuda *c)
  * converted to the parameter types first, which is what the pointer array needs. */
 template <class T> struct mpti_same { typedef T type; };
 template <class... P>
-static cudaError_t mpti_launch(const mpt_cuda *c, void (*kernel)(P...), unsigned blocks, unsigned threads,
-                               mpt_stream stream, typename mpti_same<P>::type... args)
+static mpt_status mpti_launch(mpt_cuda *c, const char *call, void (*kernel)(P...), unsigned blocks,
+                              unsigned threads, mpt_stream stream, typename mpti_same<P>::type... args)
 {
-    void             *pointers[] = {(void *)&args...};
-    const cudaError_t e = mpti_cuda_here(c);
-    return e != cudaSuccess ? e : cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), pointers, 0, stream);
+    void       *pointers[] = {(void *)&args...};
+    cudaError_t e = mpti_cuda_here(c);
+    if (e == cudaSuccess) e = cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), pointers, 0, stream);
+    return mpti_cuda_result(c, e, call);
 }
 
 MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
@@ -991,10 +946,8 @@ static unsigned mpti_cuda_blocks(const mpt_cuda *c, uint64_t chunks)
 // >>C14 implementation: list, state --------------------------------------------------------------
 /* One tensor and one chunk of a tensor, as the kernels see them. */
 typedef struct mpti_cuda_tensor {
-    float   *master;
-    void    *param, *grad, *m, *v, *extra;
-    uint64_t n, first_chunk, seed;
-    int32_t  param_format, grad_format, moments_format, storage;
+    mpt_tensor tensor;
+    uint64_t   first_chunk;
 } mpti_cuda_tensor;
 typedef struct mpti_cuda_chunk {
     uint64_t first;
@@ -1018,19 +971,8 @@ static uint64_t mpti_cuda_tabulate(const mpt_tensor *t, size_t count, mpti_cuda_
     uint64_t chunks = 0;
     for (size_t i = 0; i < count; i++) {
         if (row) {
-            row[i].master = t[i].master;
-            row[i].m = (float *)t[i].m;
-            row[i].v = (float *)t[i].v;
-            row[i].param = t[i].param;
-            row[i].grad = t[i].grad;
-            row[i].n = t[i].n;
-            row[i].extra = t[i].extra;
+            row[i].tensor = t[i];
             row[i].first_chunk = chunks;
-            row[i].seed = t[i].seed;
-            row[i].param_format = (int32_t)t[i].param_format;
-            row[i].grad_format = (int32_t)t[i].grad_format;
-            row[i].moments_format = (int32_t)mpti_moments_format(&t[i]);
-            row[i].storage = (int32_t)t[i].storage;
         }
         for (uint64_t first = 0; first < t[i].n; first += MPTI_CHUNK, chunks++)
             if (chunk) {
@@ -1127,7 +1069,7 @@ MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const 
     const char *const name = "mpt_cuda_state_set";
     if (!c || !state || !host)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
-    return mpti_cuda_result(c, mpti_launch(c, mpti_k_state_set, 1, 1, stream, state, *host), name);
+    return mpti_launch(c, name, mpti_k_state_set, 1, 1, stream, state, *host);
 }
 
 MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, const mpt_scaler *scaler,
@@ -1178,7 +1120,7 @@ MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr,
     const char *const name = "mpt_cuda_lr_set";
     if (!c || !state || !(lr >= 0.0f) || !mpti_f32_is_finite(lr))
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or lr is below 0 or not finite");
-    return mpti_cuda_result(c, mpti_launch(c, mpti_k_lr_set, 1, 1, stream, state, lr), name);
+    return mpti_launch(c, name, mpti_k_lr_set, 1, 1, stream, state, lr);
 }
 
 // >>C15 implementation: conversion -----------------------------------------------------------------
@@ -1280,7 +1222,6 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
 {
     const char *const name = "mpt_cuda_convert_n";
     mpt_opts          o;
-    cudaError_t       e;
     if (!c || (n && (!dst || !src)) || (opts && mpti_bad_opts(opts)))
         return mpti_cuda_bad(c, MPT_E_ARG, name, "no context, NULL with n above 0, or an unknown option");
     memset(&o, 0, sizeof o);
@@ -1294,13 +1235,11 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
     const uint32_t out = mpti_convert_bytes(dst_format), in = mpti_convert_bytes(src_format);
     const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * mpti_convert_width(out, in)) + 1u);
     if (o.rounding == MPT_RND_STOCHASTIC)
-        e = mpti_launch(c, out == 2u ? mpti_k_stochastic<uint16_t> : mpti_k_stochastic<uint8_t>, blocks,
-                        MPTI_THREADS, stream, dst, (int32_t)dst_format, src, (uint64_t)n, o.seed,
-                        o.first_element, o.stream, o.step, state);
-    else
-        e = mpti_launch(c, mpti_convert_to(out, in), blocks, MPTI_THREADS, stream, dst, (int32_t)dst_format,
-                        src, (int32_t)src_format, (uint64_t)n, o.overflow == MPT_OVERFLOW_SATURATE);
-    return mpti_cuda_result(c, e, name);
+        return mpti_launch(c, name, out == 2u ? mpti_k_stochastic<uint16_t> : mpti_k_stochastic<uint8_t>,
+                           blocks, MPTI_THREADS, stream, dst, dst_format, src, n, o.seed, o.first_element,
+                           o.stream, o.step, state);
+    return mpti_launch(c, name, mpti_convert_to(out, in), blocks, MPTI_THREADS, stream, dst, dst_format, src,
+                       src_format, n, o.overflow == MPT_OVERFLOW_SATURATE);
 }
 
 // >>C16 implementation: FP8 delayed scaling --------------------------------------------------------
@@ -1340,7 +1279,7 @@ mpti_k_fp8_encode(uint8_t *dst, const void *src, int32_t src_format, uint64_t n,
         uint8_t        y[V];
         mpti_load_codes<V>((const In *)src + i, count, x);
         mpti_codes_to_f32<V>(src_format, x, u, false);
-        MPTI_EACH(y, mpti_fp8_1(u[k], factor, e5m2, &most));
+        MPTI_EACH(y, mpti_fp8_1(u[k], factor, e5m2, &most))
         mpti_store_codes<V>(dst + i, count, y);
     }
     mpti_block_note_amax(amax, most);
@@ -1359,27 +1298,20 @@ MPT_HD uint32_t mpti_tile_place(uint32_t column, uint32_t w)
     return (column ^ (column >> 2 & 1u)) * MPTI_SIDE_WORDS + (w ^ (column >> 3 & 7u) * 2u);
 }
 
-/* Four codes or values, in one access where they are aligned to their size. */
+/* Four values, in one access where they are aligned to their size. */
 template <class T> MPTI_D void mpti_load4(const T *p, uint32_t count, T x[4])
 {
-    if (count >= 4 && (uintptr_t)p % (4 * sizeof(T)) == 0) {
-        if (sizeof(T) == 4) {
-            const uint4 q = __ldcs(reinterpret_cast<const uint4 *>(p));
-            x[0] = (T)q.x;
-            x[1] = (T)q.y;
-            x[2] = (T)q.z;
-            x[3] = (T)q.w;
-        } else {
-            const uint2 q = __ldcs(reinterpret_cast<const uint2 *>(p));
-            x[0] = (T)q.x;
-            x[1] = (T)(q.x >> 16);
-            x[2] = (T)q.y;
-            x[3] = (T)(q.y >> 16);
-        }
-        return;
+    const bool whole = count >= 4 && (uintptr_t)p % (4 * sizeof(T)) == 0;
+    if (whole && sizeof(T) == 4) {
+        const uint4 q = __ldcs(reinterpret_cast<const uint4 *>(p));
+        memcpy(x, &q, 4 * sizeof(T));
+    } else if (whole) {
+        const uint2 q = __ldcs(reinterpret_cast<const uint2 *>(p));
+        memcpy(x, &q, 4 * sizeof(T));
+    } else {
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < 4; k++) x[k] = k < count ? p[k] : (T)0;
     }
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < 4; k++) x[k] = k < count ? p[k] : (T)0;
 }
 
 MPTI_D void mpti_store_word(uint8_t *p, uint32_t count, uint32_t word)
@@ -1504,7 +1436,7 @@ MPT_DEF mpt_status mpt_cuda_fp8_init(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_
     if (status != MPT_OK || !s->count)
         return status;
     const unsigned blocks = mpti_cuda_blocks(c, s->count * s->recipe.length / MPTI_THREADS + 1u);
-    return mpti_cuda_result(c, mpti_launch(c, mpti_k_fp8_init, blocks, MPTI_THREADS, stream, *s), name);
+    return mpti_launch(c, name, mpti_k_fp8_init, blocks, MPTI_THREADS, stream, *s);
 }
 
 MPT_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream)
@@ -1514,7 +1446,7 @@ MPT_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mp
     if (status != MPT_OK || !s->count)
         return status;
     const unsigned blocks = mpti_cuda_blocks(c, s->count);
-    return mpti_cuda_result(c, mpti_launch(c, mpti_k_fp8_update, blocks, MPTI_THREADS, stream, *s), name);
+    return mpti_launch(c, name, mpti_k_fp8_update, blocks, MPTI_THREADS, stream, *s);
 }
 
 static mpt_status mpti_cuda_fp8_formats(mpt_cuda *c, mpt_format dst_format, mpt_format src_format,
@@ -1539,11 +1471,10 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, voi
     if (status != MPT_OK || !n)
         return status;
     const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * 16u) + 1u);
-    return mpti_cuda_result(c, mpti_launch(c, src_format == MPT_F32 ? mpti_k_fp8_encode<uint32_t>
-                                                                    : mpti_k_fp8_encode<uint16_t>,
-                                           blocks, MPTI_THREADS, stream, (uint8_t *)dst, src,
-                                           (int32_t)src_format, (uint64_t)n, scale, amax,
-                                           dst_format == MPT_E5M2), name);
+    return mpti_launch(c, name,
+                       src_format == MPT_F32 ? mpti_k_fp8_encode<uint32_t> : mpti_k_fp8_encode<uint16_t>,
+                       blocks, MPTI_THREADS, stream, (uint8_t *)dst, src, (int32_t)src_format, (uint64_t)n,
+                       scale, amax, dst_format == MPT_E5M2);
 }
 
 MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_format, void *dst,
@@ -1559,11 +1490,11 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
     if (status != MPT_OK || !rows || !cols)
         return status;
     const uint64_t tiles = (uint64_t)((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
-    return mpti_cuda_result(c, mpti_launch(c, src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t>
-                                                                    : mpti_k_fp8_transpose<uint16_t>,
-                                           mpti_cuda_blocks(c, tiles), MPTI_THREADS, stream, (uint8_t *)dst,
-                                           (uint8_t *)transposed, src, (int32_t)src_format, (uint64_t)rows,
-                                           (uint64_t)cols, scale, amax, dst_format == MPT_E5M2), name);
+    return mpti_launch(c, name,
+                       src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t> : mpti_k_fp8_transpose<uint16_t>,
+                       mpti_cuda_blocks(c, tiles), MPTI_THREADS, stream, (uint8_t *)dst,
+                       (uint8_t *)transposed, src, (int32_t)src_format, (uint64_t)rows, (uint64_t)cols, scale,
+                       amax, dst_format == MPT_E5M2);
 }
 #endif /* MPT_NO_FP8 */
 
@@ -1586,8 +1517,7 @@ MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, f
     if (!c || !state || (n && !x))
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
     const unsigned blocks = mpti_cuda_blocks(c, n / MPTI_THREADS + 1u);
-    return mpti_cuda_result(c, mpti_launch(c, mpti_k_scale, blocks, MPTI_THREADS, stream, state, x,
-                                           (uint64_t)n), name);
+    return mpti_launch(c, name, mpti_k_scale, blocks, MPTI_THREADS, stream, state, x, (uint64_t)n);
 }
 
 /* Count the bad ones of eight elements, and keep the first of all: chunks and elements in list order, so the
@@ -1608,7 +1538,7 @@ MPTI_D void mpti_note_bad8(mpt_cuda_state *state, uint64_t chunk, uint32_t first
 }
 
 /* One chunk: what mpti_check_chunk does on the CPU. Returns the sum of squares in thread 0. */
-MPTI_D double mpti_block_check(const mpti_cuda_tensor *t, const mpti_cuda_chunk *chunk, uint64_t number,
+MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk, uint64_t number,
                                float factor, bool write_back, mpt_cuda_state *state)
 {
     double lane[MPTI_VEC];
@@ -1691,7 +1621,7 @@ mpti_k_check(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uin
     if (in_order)
         for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
             const mpti_cuda_chunk  chunk = chunks[i];
-            const mpti_cuda_tensor t = tensors[chunk.tensor];
+            const mpt_tensor       t = tensors[chunk.tensor].tensor;
             const double           sum = mpti_block_check(&t, &chunk, i, factor, write_back != 0, state);
             if (threadIdx.x == 0)
                 partial[i] = sum;
@@ -1712,9 +1642,8 @@ static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cu
     if (!c || !list || !state)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
     const unsigned blocks = mpti_cuda_blocks(c, list->chunk_count);
-    return mpti_cuda_result(c, mpti_launch(c, mpti_k_check, blocks, MPTI_THREADS, stream, list->tensors,
-                                           list->chunks, list->chunk_count, list->partial, state,
-                                           write_back), name);
+    return mpti_launch(c, name, mpti_k_check, blocks, MPTI_THREADS, stream, list->tensors, list->chunks,
+                       list->chunk_count, list->partial, state, write_back);
 }
 
 MPT_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -1742,7 +1671,7 @@ MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_n
     const char *const name = "mpt_cuda_clip";
     if (!c || !state || !(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm))
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or max_norm is not above 0 and finite");
-    return mpti_cuda_result(c, mpti_launch(c, mpti_k_clip, 1, 1, stream, state, max_norm), name);
+    return mpti_launch(c, name, mpti_k_clip, 1, 1, stream, state, max_norm);
 }
 
 static_assert(sizeof ((mpt_cuda_state *)0)->combine == MPTI_COMBINED * sizeof(double), "room for all of it");
@@ -1769,12 +1698,12 @@ MPT_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, mpt_cuda_state *state, mpt_cuda
     const char *const name = "mpt_cuda_combine";
     if (!c || !state || !reduce)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
-    mpt_status status = mpti_cuda_result(c, mpti_launch(c, mpti_k_combine_pack, 1, 1, stream, state), name);
+    const mpt_status status = mpti_launch(c, name, mpti_k_combine_pack, 1, 1, stream, state);
     if (status != MPT_OK)
         return status;
     if (reduce(user, state->combine, MPTI_COMBINED, stream))
         return mpti_cuda_bad(c, MPT_E_DATA, name, "the reduction could not be queued");
-    return mpti_cuda_result(c, mpti_launch(c, mpti_k_combine_unpack, 1, 1, stream, state), name);
+    return mpti_launch(c, name, mpti_k_combine_unpack, 1, 1, stream, state);
 }
 
 MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_stream stream)
@@ -1804,12 +1733,12 @@ MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mp
     const char *const name = "mpt_cuda_scaler_update";
     if (!c || !state)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
-    return mpti_cuda_result(c, mpti_launch(c, mpti_k_update, 1, 1, stream, state), name);
+    return mpti_launch(c, name, mpti_k_update, 1, 1, stream, state);
 }
 
 // >>C18 implementation: optimizers -----------------------------------------------------------------
 /* The weights of eight elements, wherever the tensor's storage keeps them. */
-MPTI_D void mpti_weights_load(const mpti_cuda_tensor *t, uint64_t at, uint32_t count, float w[MPTI_VEC])
+MPTI_D void mpti_weights_load(const mpt_tensor *t, uint64_t at, uint32_t count, float w[MPTI_VEC])
 {
     const int is_f16 = t->param_format == MPT_F16;
     uint16_t  high[MPTI_VEC], low[MPTI_VEC];
@@ -1835,7 +1764,7 @@ MPTI_D void mpti_weights_load(const mpti_cuda_tensor *t, uint64_t at, uint32_t c
 }
 
 /* And back; stream is the tensor's place in the list, step the steps taken before this one. */
-MPTI_D void mpti_weights_store(const mpti_cuda_tensor *t, uint64_t at, uint32_t count,
+MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
                                const float w[MPTI_VEC], uint32_t stream, uint32_t step)
 {
     const int32_t format = t->param_format;
@@ -1910,7 +1839,7 @@ MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m
     };
 
 template <class Ops>
-MPTI_D void mpti_block_step(const mpti_cuda_tensor *t, const mpti_cuda_chunk *chunk,
+MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
                             const typename Ops::config *o, const typename Ops::consts *k)
 {
     const bool has_m = (Ops::needs(o) & MPT_NEEDS_M) != 0, has_v = (Ops::needs(o) & MPT_NEEDS_V) != 0;
@@ -1920,12 +1849,12 @@ MPTI_D void mpti_block_step(const mpti_cuda_tensor *t, const mpti_cuda_chunk *ch
         float          g[MPTI_VEC], w[MPTI_VEC], m[MPTI_VEC] = {0.0f}, v[MPTI_VEC] = {0.0f};
         mpti_load_some(t->grad, t->grad_format, at, count, g);
         mpti_weights_load(t, at, count, w);
-        if (has_m) mpti_load_some(t->m, t->moments_format, at, count, m);
-        if (has_v) mpti_load_some(t->v, t->moments_format, at, count, v);
+        if (has_m) mpti_load_some(t->m, mpti_moments_format(t), at, count, m);
+        if (has_v) mpti_load_some(t->v, mpti_moments_format(t), at, count, v);
         MPTI_UNROLL
         for (uint32_t j = 0; j < MPTI_VEC; j++) Ops::one(g[j], &w[j], &m[j], &v[j], k);
-        if (has_m) mpti_store_some(t->m, t->moments_format, at, count, m);
-        if (has_v) mpti_store_some(t->v, t->moments_format, at, count, v);
+        if (has_m) mpti_store_some(t->m, mpti_moments_format(t), at, count, m);
+        if (has_v) mpti_store_some(t->v, mpti_moments_format(t), at, count, v);
         if (Ops::last_pass) mpti_weights_store(t, at, count, w, chunk->tensor, (uint32_t)o->t);
     }
 }
@@ -1958,7 +1887,7 @@ mpti_k_step(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint
         __syncthreads();
         for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
             const mpti_cuda_chunk  chunk = chunks[i];
-            const mpti_cuda_tensor t = tensors[chunk.tensor];
+            const mpt_tensor       t = tensors[chunk.tensor].tensor;
             mpti_block_step<Ops>(&t, &chunk, &o, k);
         }
     }
@@ -1968,13 +1897,13 @@ mpti_k_step(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint
 /* ---- LAMB: moments (above), norms of each chunk, factor of each tensor, weights ---- */
 
 /* The directions of eight elements, from weights and moments as stored; 0 behind the end. */
-MPTI_D void mpti_lamb_directions(const mpti_cuda_tensor *t, uint64_t at, uint32_t count, float w[MPTI_VEC],
+MPTI_D void mpti_lamb_directions(const mpt_tensor *t, uint64_t at, uint32_t count, float w[MPTI_VEC],
                                  float r[MPTI_VEC], const mpti_adamw_k *k)
 {
     float m[MPTI_VEC], v[MPTI_VEC];
     mpti_weights_load(t, at, count, w);
-    mpti_load_some(t->m, t->moments_format, at, count, m);
-    mpti_load_some(t->v, t->moments_format, at, count, v);
+    mpti_load_some(t->m, mpti_moments_format(t), at, count, m);
+    mpti_load_some(t->v, mpti_moments_format(t), at, count, v);
     MPTI_UNROLL
     for (uint32_t j = 0; j < MPTI_VEC; j++) r[j] = mpti_lamb_direction_1(w[j], m[j], mpti_sqrt(v[j]), k);
 }
@@ -1995,7 +1924,7 @@ mpti_k_lamb_norms(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks
     __syncthreads();
     for (uint64_t c = blockIdx.x; c < chunk_count; c += gridDim.x) {
         const mpti_cuda_chunk  chunk = chunks[c];
-        const mpti_cuda_tensor t = tensors[chunk.tensor];
+        const mpt_tensor       t = tensors[chunk.tensor].tensor;
         double                 sum[2][MPTI_VEC] = {{0.0}};
         for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk.n; i += MPTI_LANES) {
             const uint32_t count = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
@@ -2028,7 +1957,7 @@ mpti_k_lamb_factors(const mpti_cuda_tensor *tensors, uint64_t tensor_count, cons
     o.t = state->t;
     for (uint64_t i = blockIdx.x; i < tensor_count; i += gridDim.x) {
         const mpti_cuda_tensor t = tensors[i];
-        const uint64_t         chunks = (t.n + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        const uint64_t         chunks = (t.tensor.n + MPTI_CHUNK - 1u) / MPTI_CHUNK;
         double                 sum[2] = {0.0, 0.0};
         for (uint64_t c = threadIdx.x; c < chunks; c += MPTI_SLOTS) {
             sum[0] += partial[2 * (t.first_chunk + c)];
@@ -2058,7 +1987,7 @@ mpti_k_lamb_along(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks
         __syncthreads();
         for (uint64_t c = blockIdx.x; c < chunk_count; c += gridDim.x) {
             const mpti_cuda_chunk  chunk = chunks[c];
-            const mpti_cuda_tensor t = tensors[chunk.tensor];
+            const mpt_tensor       t = tensors[chunk.tensor].tensor;
             const float            factor = factors[chunk.tensor];
             for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk.n; i += MPTI_LANES) {
                 const uint32_t count = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
@@ -2074,23 +2003,23 @@ mpti_k_lamb_along(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks
 }
 
 MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false)
-static cudaError_t mpti_cuda_lamb(const mpt_cuda *c, const mpt_cuda_list *l, mpt_cuda_state *state,
-                                  const mpt_lamb *o, mpt_stream stream)
+static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_list *l, mpt_cuda_state *state,
+                                 const mpt_lamb *o, mpt_stream stream)
 {
     const unsigned chunks = mpti_cuda_blocks(c, l->chunk_count);
     const unsigned tensors = mpti_cuda_blocks(c, l->tensor_count);
-    cudaError_t    e = mpti_launch(c, mpti_k_step<mpti_lamb_ops>, chunks, MPTI_THREADS, stream, l->tensors,
-                                   l->chunks, l->chunk_count, state, *o);
-    if (e == cudaSuccess)
-        e = mpti_launch(c, mpti_k_lamb_norms, chunks, MPTI_THREADS, stream, l->tensors, l->chunks,
-                        l->chunk_count, l->partial, state, *o);
-    if (e == cudaSuccess)
-        e = mpti_launch(c, mpti_k_lamb_factors, tensors, MPTI_THREADS, stream, l->tensors, l->tensor_count,
-                        l->partial, l->factors, state, *o);
-    if (e == cudaSuccess)
-        e = mpti_launch(c, mpti_k_lamb_along, chunks, MPTI_THREADS, stream, l->tensors, l->chunks,
-                        l->chunk_count, l->factors, state, *o);
-    return e;
+    mpt_status     status = mpti_launch(c, call, mpti_k_step<mpti_lamb_ops>, chunks, MPTI_THREADS, stream,
+                                        l->tensors, l->chunks, l->chunk_count, state, *o);
+    if (status == MPT_OK)
+        status = mpti_launch(c, call, mpti_k_lamb_norms, chunks, MPTI_THREADS, stream, l->tensors, l->chunks,
+                             l->chunk_count, l->partial, state, *o);
+    if (status == MPT_OK)
+        status = mpti_launch(c, call, mpti_k_lamb_factors, tensors, MPTI_THREADS, stream, l->tensors,
+                             l->tensor_count, l->partial, l->factors, state, *o);
+    if (status == MPT_OK)
+        status = mpti_launch(c, call, mpti_k_lamb_along, chunks, MPTI_THREADS, stream, l->tensors, l->chunks,
+                             l->chunk_count, l->factors, state, *o);
+    return status;
 }
 
 /* ---- the calls ---- */
@@ -2114,10 +2043,10 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
 #define MPTI_CUDA_OWN(name, hyper)
 #define MPTI_CUDA_ONE(name, hyper)                                                                         \
     MPTI_OPS(name, hyper, mpti_##name##_1, true)                                                           \
-    static cudaError_t mpti_cuda_##name(const mpt_cuda *c, const mpt_cuda_list *l, mpt_cuda_state *state,  \
-                                        const mpt_##name *o, mpt_stream stream)                            \
+    static mpt_status mpti_cuda_##name(mpt_cuda *c, const char *call, const mpt_cuda_list *l,              \
+                                       mpt_cuda_state *state, const mpt_##name *o, mpt_stream stream)      \
     {                                                                                                      \
-        return mpti_launch(c, mpti_k_step<mpti_##name##_ops>, mpti_cuda_blocks(c, l->chunk_count),         \
+        return mpti_launch(c, call, mpti_k_step<mpti_##name##_ops>, mpti_cuda_blocks(c, l->chunk_count),   \
                            MPTI_THREADS, stream, l->tensors, l->chunks, l->chunk_count, state, *o);        \
     }
 #define MPTI_CUDA_STEP_0(name, hyper, passes)
@@ -2130,8 +2059,7 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
         const char *const call = "mpt_cuda_" #name "_step";                                                \
         const unsigned    needs = mpti_##name##_needs(o) & ~MPT_NEEDS_GRAD;                                \
         const mpt_status  status = mpti_cuda_step_ok(c, list, state, o, mpti_##hyper##_ok(o), needs, call); \
-        return status != MPT_OK ? status                                                                   \
-                                : mpti_cuda_result(c, mpti_cuda_##name(c, list, state, o, stream), call);  \
+        return status == MPT_OK ? mpti_cuda_##name(c, call, list, state, o, stream) : status;              \
     }
 #define MPTI_X(id, name, hyper, needs, passes, device) MPTI_CUDA_STEP_##device(name, hyper, passes)
 MPT_OPTIMIZERS(MPTI_X)
@@ -2152,13 +2080,13 @@ MPT_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu)
 
 #ifdef MPT_USE_CUBLASLT
 
-/* What a plan depends on: all of mpt_gemm_args but the values behind its pointers. */
+/* What a plan depends on: all of mpt_gemm_args but the values behind its pointers; compared by memcmp. */
 typedef struct mpti_gemm_key {
-    int64_t  m, n, k, lda, ldb, ldd;
-    int32_t  a_format, b_format, d_format;
-    uint32_t row_major, trans_a, trans_b, epilogue, has_beta;
-    uint32_t align_a, align_b, align_d, scales;
+    int64_t    m, n, k, lda, ldb, ldd;
+    mpt_format a_format, b_format, d_format, bias_format;
+    uint32_t   trans_a, trans_b, epilogue, has_beta, align_a, align_b, align_d, scales;
 } mpti_gemm_key;
+static_assert(sizeof(mpti_gemm_key) == 96, "no padding between the members");
 
 typedef struct mpti_gemm_plan {
     mpti_gemm_key          key;
@@ -2211,27 +2139,11 @@ static uint32_t mpti_gemm_alignment(const void *p)
 
 static mpti_gemm_key mpti_gemm_key_of(const mpt_gemm_args *g)
 {
-    mpti_gemm_key k;
-    memset(&k, 0, sizeof k);        /* padding too: keys are compared by memcmp */
-    k.m = g->m;
-    k.n = g->n;
-    k.k = g->k;
-    k.lda = g->lda;
-    k.ldb = g->ldb;
-    k.ldd = g->ldd;
-    k.a_format = g->a_format;
-    k.b_format = g->b_format;
-    k.d_format = g->d_format;
-    k.row_major = g->row_major != 0;
-    k.trans_a = g->trans_a != 0;
-    k.trans_b = g->trans_b != 0;
-    k.epilogue = g->epilogue;
-    k.has_beta = mpti_is_nonzero(g->beta) != 0;
-    k.align_a = mpti_gemm_alignment(g->a);
-    k.align_b = mpti_gemm_alignment(g->b);
-    k.align_d = mpti_gemm_alignment(g->d);
-    k.scales = (g->a_scale ? 1u : 0u) | (g->b_scale ? 2u : 0u) | (g->d_scale ? 4u : 0u) |
-               (g->d_amax ? 8u : 0u);
+    const mpti_gemm_key k = {
+        g->m, g->n, g->k, g->lda, g->ldb, g->ldd, g->a_format, g->b_format, g->d_format,
+        g->epilogue & MPT_EPILOGUE_BIAS ? g->bias_format : MPT_F32, g->trans_a != 0, g->trans_b != 0, g->epilogue, mpti_is_nonzero(g->beta) != 0,
+        mpti_gemm_alignment(g->a), mpti_gemm_alignment(g->b), mpti_gemm_alignment(g->d),
+        (g->a_scale ? 1u : 0u) | (g->b_scale ? 2u : 0u) | (g->d_scale ? 4u : 0u) | (g->d_amax ? 8u : 0u)};
     return k;
 }
 
@@ -2285,17 +2197,15 @@ static cublasLtEpilogue_t mpti_gemm_epilogue(uint32_t e)
 /* The pointers are part of cublasLt's description; the heuristic looks at whether they are there. */
 static cublasStatus_t mpti_gemm_point(cublasLtMatmulDesc_t o, const mpt_gemm_args *g)
 {
+    const struct { cublasLtMatmulDescAttributes_t which; const void *pointer; } row[] = {
+        {CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->epilogue & MPT_EPILOGUE_BIAS ? g->bias : NULL},
+        {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, g->a_scale},
+        {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, g->b_scale},
+        {CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, g->d_scale},
+        {CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, g->d_amax}};
     cublasStatus_t e = CUBLAS_STATUS_SUCCESS;
-    if (g->epilogue & MPT_EPILOGUE_BIAS)
-        e = mpti_gemm_set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->bias);
-    if (e == CUBLAS_STATUS_SUCCESS && g->a_scale)
-        e = mpti_gemm_set(o, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, (const void *)g->a_scale);
-    if (e == CUBLAS_STATUS_SUCCESS && g->b_scale)
-        e = mpti_gemm_set(o, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, (const void *)g->b_scale);
-    if (e == CUBLAS_STATUS_SUCCESS && g->d_scale)
-        e = mpti_gemm_set(o, CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, (const void *)g->d_scale);
-    if (e == CUBLAS_STATUS_SUCCESS && g->d_amax)
-        e = mpti_gemm_set(o, CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, (void *)g->d_amax);
+    for (size_t i = 0; i < sizeof row / sizeof *row && e == CUBLAS_STATUS_SUCCESS; i++)
+        if (row[i].pointer) e = mpti_gemm_set(o, row[i].which, row[i].pointer);
     return e;
 }
 
@@ -2359,18 +2269,6 @@ static cublasStatus_t mpti_gemm_choose(const mpti_lt *lt, mpti_gemm_plan *p)
         p->algo = found.algo;
     if (preference) (void)cublasLtMatmulPreferenceDestroy(preference);
     return e;
-}
-
-static const char *mpti_gemm_first_refusal(unsigned problems)
-{
-    static const unsigned refusing[] = {
-#define MPTI_X(id, bit, refused, text) refused ? 1u << bit : 0u,
-        MPT_GEMM_PROBLEMS(MPTI_X)
-#undef MPTI_X
-    };
-    for (size_t i = 0; i < sizeof refusing / sizeof *refusing; i++)
-        if (problems & refusing[i]) return mpt_gemm_problem_text(refusing[i]);
-    return "";
 }
 
 /* The plan of a product: found, or made in a free place or in that of the plan not used for longest. */
@@ -2453,9 +2351,10 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
     if (!c->gemm)
         return mpti_cuda_bad(c, MPT_E_ORDER, name, "call mpt_cuda_gemm_open once before");
     const mpt_gemm_verdict advice = mpt_gemm_advice(c->gemm->cc, g);
-    if (advice.refused)
+    const unsigned         refusals = mpti_gemm_refusals(advice.problems);
+    if (refusals)
         return mpti_cuda_bad(c, advice.problems & MPT_GEMM_SHAPE ? MPT_E_ARG : MPT_E_UNSUPPORTED, name,
-                             mpti_gemm_first_refusal(advice.problems));
+                             mpt_gemm_problem_text(refusals & (0u - refusals)));    /* the first of them */
     if (mpti_cuda_here(c) != cudaSuccess)
         return mpti_cuda_result(c, mpti_cuda_here(c), name);
     const mpt_gemm_args t = mpti_gemm_column_major(g);
@@ -2534,11 +2433,11 @@ mpti_k_ranges(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, ui
     uint32_t *const mine = &count[threadIdx.x / 32 * bins];
     for (uint64_t c = blockIdx.x; c < chunk_count; c += gridDim.x) {
         const mpti_cuda_chunk  chunk = chunks[c];
-        const mpti_cuda_tensor t = tensors[chunk.tensor];
+        const mpt_tensor       t = tensors[chunk.tensor].tensor;
         const void *const      x = array == MPT_CUDA_GRAD    ? t.grad
                                    : array == MPT_CUDA_PARAM ? t.param : t.master;
         const int32_t          format = array == MPT_CUDA_GRAD    ? t.grad_format
-                                        : array == MPT_CUDA_PARAM ? t.param_format : (int32_t)MPT_F32;
+                                        : array == MPT_CUDA_PARAM ? t.param_format : MPT_F32;
         uint32_t greatest = 0u, least = 0xffffffffu;
         for (uint32_t i = threadIdx.x; i < MPTI_WARPS * bins; i += MPTI_THREADS) count[i] = 0u;
         if (threadIdx.x < 2) extreme[threadIdx.x] = threadIdx.x ? 0xffffffffu : 0u;
@@ -2646,9 +2545,9 @@ MPT_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt
     const mpt_cuda_list *const l = ranges->list;
     const uint32_t *const      limit = ranges->limit;
     const unsigned             blocks = mpti_cuda_blocks(c, l->chunk_count);
-    return mpti_cuda_result(c, mpti_launch(c, mpti_k_ranges, blocks, MPTI_THREADS, stream, l->tensors,
-                                           l->chunks, l->chunk_count, ranges->range, (int32_t)array,
-                                           (uint64_t)every, limit[0], limit[1], limit[2]), name);
+    return mpti_launch(c, name, mpti_k_ranges, blocks, MPTI_THREADS, stream, l->tensors, l->chunks,
+                       l->chunk_count, ranges->range, (int32_t)array, (uint64_t)every, limit[0], limit[1],
+                       limit[2]);
 }
 
 /* The device's counts as mpt_range keeps them. */

@@ -2428,7 +2428,8 @@ MPTI_IN_512 mpti_w32 mpti_sticky_halves_512(mpti_v16 a, mpti_v16 b)
 /* The words m without their last `drop` bits, nearest, ties to even, as in mpti_bf16_round_512. */
 MPTI_IN_512 mpti_w32 mpti_round_words_512(mpti_w32 m, int drop)
 {
-    return (m - ((~(m >> drop) & 1u) | (uint16_t)-(1 << (drop - 1)))) >> drop;
+    const uint16_t half_negated = (uint16_t)-(1 << (drop - 1));
+    return (m - ((~(m >> drop) & 1u) | half_negated)) >> drop;
 }
 
 MPTI_IN_512 mpti_w32 mpti_all_words_512(uint32_t x) { return (mpti_w32)mpti_all_512(x * 0x10001u); }

@@ -1,8 +1,9 @@
-/* impl_cuda.cu -- the implementation of all three headers that the CUDA tests and bench_cuda link to: compiled
- * once per compiler and flags, by nvcc or against the emulation of tests/emu. */
+/* impl_cuda.cu -- the implementation of mpt_cuda.h that the CUDA tests and bench_cuda link to: compiled once
+ * per compiler and flags, by nvcc or against the emulation of tests/emu. The other two headers are that of all
+ * tests, tests/impl.c, as the C compiler has made it once. */
 #define MPT_USE_CUBLASLT
 #define MPT_USE_NCCL
-#define MPT_IMPLEMENTATION
+#define MPT_CUDA_IMPLEMENTATION
 #include "mpt_cuda.h"
 
 #include "cuda.h"
