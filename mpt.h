@@ -8246,7 +8246,7 @@ static void mpti_op_enter_words(mpti_op_table *table, const char *words, mpt_lis
         mpti_op_entry *e;
         n = strcspn(words, " ");
         e = mpti_op_enter(table, words, n);
-        e->list = (uint8_t)(list != MPT_LIST_NONE ? list : e->list);
+        e->list = (uint8_t)(list != MPT_LIST_NONE ? (int)list : e->list);
         e->kind = (uint8_t)(kind != MPTI_OP_PLAIN ? kind : e->kind);
     }
 }
@@ -9219,7 +9219,7 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
     const int             stays = kind == MPTI_OP_CONST || kind == MPTI_OP_VARIABLE ||
                                   (from->flags & (MPT_NODE_CONST | MPT_NODE_VARIABLE)) || (a->bits[t] & MPTI_VARIABLE);
     const char           *name = *names;
-    uint32_t              node, src, dst, out, in, *link;
+    uint32_t              node = 0u, src = 0u, dst = 0u, out = 0u, in, *link;
     *names += mpti_cast_name(*names, (size_t)-1, from->name, g->outputs[o].index,
                              low ? "Fp32" : a->o->low == MPT_F16 ? "Fp16" : "Bf16");
     (void)mpt_graph_node_add(g, name, a->o->lists == MPT_LISTS_COMPACT ? "cast" : "Cast", from->device,

@@ -7,7 +7,7 @@
  *     #define MPT_IMPLEMENTATION          // mpt_half.h, mpt.h and mpt_cuda.h
  *     #include "mpt_cuda.h"
  *
- * (MPT_CUDA_IMPLEMENTATION in its place emits this header alone, where a C file emits the other two.)
+ * (MPT_CUDA_IMPLEMENTATION in its place emits this header alone, where C files emit the other two.)
  * Then, with tensors whose pointers are device memory:
  *
  *     mpt_cuda *gpu; mpt_cuda_list *list; mpt_cuda_state *state;
@@ -31,22 +31,48 @@
  * cublasLt, and many GPUs NCCL or MPI, each behind a macro: MPT_USE_CUBLASLT, MPT_USE_NCCL.
  *
  * Contents (search for the mark):
- *   >>C1 types                      >>C10 context, list, state
- *   >>C2 context                    >>C11 kernels: conversion
- *   >>C3 conversion                 >>C12 kernels: scale, check, clip, update
- *   >>C4 list and state             >>C13 kernels: optimizers
- *   >>C5 the step                   >>C14 implementation: matrix products
- *   >>C6 GPUs and advice            >>C15 kernels: range reports
- *   >>C7 matrix products            >>C16 to add a kernel
- *   >>C8 range reports              >>C17 licence
- *   >>C9 kernel helpers
+ *   >>C1 configuration              >>C12 kernel helpers
+ *   >>C2 types                      >>C13 implementation: context
+ *   >>C3 context                    >>C14 implementation: list, state
+ *   >>C4 list, state                >>C15 implementation: conversion
+ *   >>C5 conversion                 >>C16 implementation: FP8 delayed scaling
+ *   >>C6 FP8 delayed scaling        >>C17 implementation: the step
+ *   >>C7 the step                   >>C18 implementation: optimizers
+ *   >>C8 GPUs and advice            >>C19 implementation: matrix products
+ *   >>C9 matrix products            >>C20 implementation: range reports
+ *   >>C10 range reports             >>C21 to add a kernel, an optimizer
+ *   >>C11 advice, without a GPU     >>C22 history
+ *                                   >>C23 licence
  */
 #include "mpt.h"    /* above the guard: a second include with MPT_IMPLEMENTATION still emits all */
+
+#ifndef MPT_ONLY_CONVERSIONS
 
 #ifndef MPT_CUDA_H
 #define MPT_CUDA_H
 
-// >>C1 types ---------------------------------------------------------------------------------------
+// >>C1 configuration -------------------------------------------------------------------------------
+/* Which file brings the implementation, and what to leave out: see mpt_half.h and mpt.h. The parts of mpt.h
+ * that are out are out here too: MPT_NO_FP8, MPT_NO_REPORTS. With MPT_ONLY_CONVERSIONS nothing is left.
+ *
+ * Where mpt_cuda.h is implemented:
+ * MPT_USE_CUBLASLT  mpt_cuda_gemm: needs <cublasLt.h> and -lcublasLt
+ * MPT_USE_NCCL      mpt_cuda_nccl_reduce: needs <nccl.h> and -lnccl
+ *
+ * MPT_CUDA_DEF  linkage of what needs a GPU: MPT_DEF; but a C file compiled with MPT_STATIC, which cannot
+ *               implement these calls, finds them in the .cu file that does. The advice of >>C8 is inline, in
+ *               C too. */
+#if defined(MPT_STATIC) && !defined(__CUDACC__) && !defined(MPT_CUDA_EMU)
+#ifdef __cplusplus
+#define MPT_CUDA_DEF extern "C"
+#else
+#define MPT_CUDA_DEF extern
+#endif
+#else
+#define MPT_CUDA_DEF MPT_DEF
+#endif
+
+// >>C2 types ---------------------------------------------------------------------------------------
 /* The CUDA Toolkit's own tag, so that a cudaStream_t passes without a cast, in C and in C++.
  * NULL is the default stream. */
 struct CUstream_st;
@@ -69,7 +95,7 @@ typedef struct mpt_cuda_state {
     unsigned long long bad_count[3];    /* Inf, NaN, out of range */
 } mpt_cuda_state;
 
-// >>C2 context -------------------------------------------------------------------------------------
+// >>C3 context -------------------------------------------------------------------------------------
 /* mpt_cuda_create -- look at a device and make it current. With several GPUs: a context each, and its device
  * made current by cudaSetDevice before calls with it; with another one current, a call is refused.
  *   out     out  set even on an error (unless out of memory: NULL), so that the error text can be read;
@@ -77,55 +103,80 @@ typedef struct mpt_cuda_state {
  *   device  in   CUDA's device number, 0 and more
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_MEMORY, MPT_E_CUDA (no driver, no such device).
  * May wait for the device.  Threads: one caller per context. */
-MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device);
+MPT_CUDA_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device);
 
 /* mpt_cuda_destroy -- free a context; NULL is allowed. Lists and states are destroyed before it. */
-MPT_DEF void mpt_cuda_destroy(mpt_cuda *c);
+MPT_CUDA_DEF void mpt_cuda_destroy(mpt_cuda *c);
 
 /* mpt_cuda_error_text -- the last failed call of this context: which one, why, and what to do.
  * Returns: a string that lives until the next call; "no error" if there was none. */
-MPT_DEF const char *mpt_cuda_error_text(const mpt_cuda *c);
+MPT_CUDA_DEF const char *mpt_cuda_error_text(const mpt_cuda *c);
 
 /* mpt_cuda_error_code -- the cudaError_t of the last failed call; 0 if none or if not CUDA's. */
-MPT_DEF int mpt_cuda_error_code(const mpt_cuda *c);
+MPT_CUDA_DEF int mpt_cuda_error_code(const mpt_cuda *c);
 
-// >>C3 conversion ----------------------------------------------------------------------------------
-/* mpt_cuda_DST_from_SRC_n -- as mpt_DST_from_SRC_n, on device memory, for the same thirty pairs of f64, f32,
- * f16, bf16, e4m3, e5m2:
- *
- *     mpt_status mpt_cuda_f16_from_f32_n(mpt_cuda *c, mpt_f16 *dst, const float *src, size_t n,
- *                                        mpt_stream stream);
- *
+// >>C4 list, state ---------------------------------------------------------------------------------
+/* mpt_cuda_list_create -- put a tensor list into a device table; one launch then serves all tensors.
+ *   out      out  NULL on an error
+ *   tensors  in   [count], in host memory; the arrays they point to are device memory. Formats, storage and
+ *                 moments may differ from tensor to tensor, and be any that mpt.h has; each needs its
+ *                 gradient. The table is a copy: later changes are not seen.
+ * A list serves one stream at a time: it owns the partial sums of mpt_cuda_check.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED, MPT_E_MEMORY, MPT_E_CUDA; nothing leaks.
+ * Allocates and waits for the device. */
+MPT_CUDA_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const mpt_tensor *tensors,
+                                             size_t count);
+
+/* mpt_cuda_list_destroy -- free the table, not the tensors; NULL is allowed. Waits for the device. */
+MPT_CUDA_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list);
+
+/* mpt_cuda_state_create -- the device-resident state of one training run.
+ *   out     out  device memory, or NULL on an error; kernels of yours may read it
+ *   scaler  in   in host memory, from mpt_scaler_init or an earlier run
+ *   lr      in   learning rate, 0 and more
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_MEMORY, MPT_E_CUDA.  Allocates and waits for the device. */
+MPT_CUDA_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, const mpt_scaler *scaler,
+                                              float lr);
+
+/* mpt_cuda_state_destroy -- free it; NULL is allowed. Waits for the device. */
+MPT_CUDA_DEF void mpt_cuda_state_destroy(mpt_cuda_state *state);
+
+/* mpt_cuda_state_set -- queue a whole state, for instance from a checkpoint. The value is copied at
+ * the call, also under graph capture (a captured copy from host memory would be read again at each
+ * replay).  Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
+MPT_CUDA_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const mpt_cuda_state *host,
+                                           mpt_stream stream);
+
+/* mpt_cuda_state_get -- queue a copy to the host; valid once the stream got there. Page-locked host
+ * memory keeps the copy asynchronous.  Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
+MPT_CUDA_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const mpt_cuda_state *state,
+                                           mpt_stream stream);
+
+/* mpt_cuda_lr_set -- queue a new learning rate, 0 and more.  Errors: MPT_E_ARG, MPT_E_CUDA. */
+MPT_CUDA_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr, mpt_stream stream);
+
+// >>C5 conversion ----------------------------------------------------------------------------------
+/* mpt_cuda_convert_n -- as mpt_convert_n, on device memory, the same bits: between any two of f64, f32, f16,
+ * bf16, e4m3 and e5m2.
  *   dst     out  [n], aligned to its element; 16-byte aligned arrays go at full speed
  *   src     in   [n]; must not overlap dst
+ *   opts    in   NULL for the defaults; or, copied at the call, one of
+ *                overflow MPT_OVERFLOW_SATURATE, to e4m3 and e5m2;
+ *                rounding MPT_RND_STOCHASTIC with seed, stream, step and first_element, from f32 to formats
+ *                of 16 and 8 bits: each element has its own random bits, whatever the launch
+ *   state   in   NULL; or, with stochastic rounding, its scaler's updates are added to opts->step, so that
+ *                every replay of a graph rounds anew
  *   stream  in   queued there, nothing waits
- * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with n > 0), MPT_E_CUDA.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with n > 0, an unknown option); MPT_E_UNSUPPORTED (another
+ * format, the same format twice, other options); MPT_E_CUDA.
  * Parity: bit-exact host/device, NaN included. */
-#define MPTI_X(d, s, dst_type, src_type, convert)                                                 \
-    MPT_DEF mpt_status mpt_cuda_##d##_from_##s##_n(mpt_cuda *c, dst_type *dst, const src_type *src, \
-                                                   size_t n, mpt_stream stream);
-MPT_PAIRS(MPTI_X)
-#undef MPTI_X
+MPT_CUDA_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *dst,
+                                           mpt_format src_format, const void *src, size_t n,
+                                           const mpt_opts *opts, const mpt_cuda_state *state,
+                                           mpt_stream stream);
 
-/* mpt_cuda_e4m3_from_f32_sat_n, mpt_cuda_e5m2_from_f32_sat_n -- the same, saturating, as their twins. */
-MPT_DEF mpt_status mpt_cuda_e4m3_from_f32_sat_n(mpt_cuda *c, mpt_e4m3 *dst, const float *src, size_t n,
-                                                mpt_stream stream);
-MPT_DEF mpt_status mpt_cuda_e5m2_from_f32_sat_n(mpt_cuda *c, mpt_e5m2 *dst, const float *src, size_t n,
-                                                mpt_stream stream);
-
-/* mpt_cuda_stochastic_n -- mpt_convert_n from float by stochastic rounding, the same bits: each element has
- * its own random bits, whatever the launch.
- *   dst_format  in  MPT_F16, MPT_BF16, MPT_E4M3 or MPT_E5M2
- *   opts        in  seed, stream, step and first_element, copied at the call; rounding MPT_RND_STOCHASTIC;
- *                   all else 0
- *   state       in  NULL; or its scaler's updates are added to opts->step, so that every replay of a graph
- *                   rounds anew
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (another format, rounding or option), MPT_E_CUDA.
- * Parity: bit-exact host/device. */
-MPT_DEF mpt_status mpt_cuda_stochastic_n(mpt_cuda *c, mpt_format dst_format, void *dst, const float *src,
-                                         size_t n, const mpt_opts *opts, const mpt_cuda_state *state,
-                                         mpt_stream stream);
-
+// >>C6 FP8 delayed scaling -------------------------------------------------------------------------
+#ifndef MPT_NO_FP8
 /* mpt_cuda_fp8_init, mpt_cuda_fp8_update, mpt_cuda_fp8_encode_n, mpt_cuda_fp8_encode_transpose -- as
  * mpt_fp8_init and so on: delayed scaling for all tensors in one launch; conversion and amax in one pass, and
  * the transpose too.
@@ -135,57 +186,18 @@ MPT_DEF mpt_status mpt_cuda_stochastic_n(mpt_cuda *c, mpt_format dst_format, voi
  * Arrays at full speed: 16-byte aligned; matrices: rows and cols multiples of 4 too.
  * Returns: MPT_OK.  Errors: as their twins, and MPT_E_CUDA.
  * Parity: bit-exact host/device, amax too, whatever the launch. */
-MPT_DEF mpt_status mpt_cuda_fp8_init(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
-MPT_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
-MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, void *dst, mpt_format src_format,
-                                         const void *src, size_t n, const float *scale, float *amax,
-                                         mpt_stream stream);
-MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_format, void *dst,
-                                                 void *transposed, mpt_format src_format, const void *src,
-                                                 size_t rows, size_t cols, const float *scale, float *amax,
-                                                 mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_fp8_init(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, void *dst,
+                                              mpt_format src_format, const void *src, size_t n,
+                                              const float *scale, float *amax, mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_format, void *dst,
+                                                      void *transposed, mpt_format src_format,
+                                                      const void *src, size_t rows, size_t cols,
+                                                      const float *scale, float *amax, mpt_stream stream);
+#endif /* MPT_NO_FP8 */
 
-// >>C4 list and state ------------------------------------------------------------------------------
-/* mpt_cuda_list_create -- put a tensor list into a device table; one launch then serves all tensors.
- *   out      out  NULL on an error
- *   tensors  in   [count], in host memory; the arrays they point to are device memory. Formats may
- *                 differ from tensor to tensor. The table is a copy: later changes are not seen.
- *                 On the device weights have FP32 masters, and moments are FP32.
- * A list serves one stream at a time: it owns the partial sums of mpt_cuda_check.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED, MPT_E_MEMORY, MPT_E_CUDA; nothing leaks.
- * Allocates and waits for the device. */
-MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const mpt_tensor *tensors,
-                                        size_t count);
-
-/* mpt_cuda_list_destroy -- free the table, not the tensors; NULL is allowed. Waits for the device. */
-MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list);
-
-/* mpt_cuda_state_create -- the device-resident state of one training run.
- *   out     out  device memory, or NULL on an error; kernels of yours may read it
- *   scaler  in   in host memory, from mpt_scaler_init or an earlier run
- *   lr      in   learning rate, 0 and more
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_MEMORY, MPT_E_CUDA.  Allocates and waits for the device. */
-MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, const mpt_scaler *scaler,
-                                         float lr);
-
-/* mpt_cuda_state_destroy -- free it; NULL is allowed. Waits for the device. */
-MPT_DEF void mpt_cuda_state_destroy(mpt_cuda_state *state);
-
-/* mpt_cuda_state_set -- queue a whole state, for instance from a checkpoint. The value is copied at
- * the call, also under graph capture (a captured copy from host memory would be read again at each
- * replay).  Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
-MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const mpt_cuda_state *host,
-                                      mpt_stream stream);
-
-/* mpt_cuda_state_get -- queue a copy to the host; valid once the stream got there. Page-locked host
- * memory keeps the copy asynchronous.  Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
-MPT_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const mpt_cuda_state *state,
-                                      mpt_stream stream);
-
-/* mpt_cuda_lr_set -- queue a new learning rate, 0 and more.  Errors: MPT_E_ARG, MPT_E_CUDA. */
-MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr, mpt_stream stream);
-
-// >>C5 the step ------------------------------------------------------------------------------------
+// >>C7 the step ------------------------------------------------------------------------------------
 /* The same five verbs as in mpt.h, queued on a stream. The order of calls is checked on the device,
  * where a graph replays them: a call out of order changes nothing but state->misuse, which counts it (and
  * a refused check sets step.found_inf, as on the CPU).
@@ -195,17 +207,17 @@ MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr,
  *   x  in/out  [n], device memory
  * A kernel of yours may instead multiply by state->scaler.scale; then call this once with n = 0, so that
  * the scale counts as in use. */
-MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, float *x, size_t n,
-                                           mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, float *x, size_t n,
+                                                mpt_stream stream);
 
 /* mpt_cuda_check, mpt_cuda_unscale -- as mpt_check and mpt_unscale, in one launch over all tensors. */
-MPT_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
-                                  mpt_stream stream);
-MPT_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
-                                    mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
+                                       mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
+                                         mpt_stream stream);
 
 /* mpt_cuda_clip -- as mpt_clip. */
-MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_norm, mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_norm, mpt_stream stream);
 
 /* The reduction of mpt_cuda_combine: queue on the stream that values[0 .. n-1], in device memory, become
  * their sums over all ranks, the same bits on every rank. Returns 0, or else it could not be queued. */
@@ -219,27 +231,33 @@ typedef int mpt_cuda_reduce_fn(void *user, double *values, size_t n, mpt_stream 
  *   user    in  passed to it
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA; MPT_E_DATA if the reduction could not be queued: then
  * nothing is combined, and no rank should go on. */
-MPT_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, mpt_cuda_state *state, mpt_cuda_reduce_fn *reduce,
-                                    void *user, mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, mpt_cuda_state *state, mpt_cuda_reduce_fn *reduce,
+                                         void *user, mpt_stream stream);
 
 /* mpt_cuda_nccl_reduce -- a mpt_cuda_reduce_fn; user is an ncclComm_t. Needs MPT_USE_NCCL defined where
  * mpt_cuda.h is implemented, and -lnccl; without it, it fails.  Returns: 0, or nonzero. */
-MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_stream stream);
+MPT_CUDA_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_stream stream);
 
 /* mpt_cuda_sgd_step, mpt_cuda_adamw_step ... -- as mpt_sgd_step, mpt_adamw_step ..., with every storage, in
  * one launch; LAMB in four, for its norms.
  *   o  in  host memory; hyperparameters, copied at the call. Learning rate and step count are those of
- *          the state: o->lr and o->t are ignored. */
-#define MPTI_X(name)                                                                                    \
-    MPT_DEF mpt_status mpt_cuda_##name##_step(mpt_cuda *c, const mpt_cuda_list *list,                   \
-                                              mpt_cuda_state *state, const mpt_##name *o, mpt_stream stream);
-MPT_OPTIMIZERS(MPTI_X)
-#undef MPTI_X
+ *          the state: o->lr and o->t are ignored.
+ * Errors: MPT_E_ARG too if a tensor of the list lacks what the optimizer needs. */
+MPT_CUDA_DEF mpt_status mpt_cuda_sgd_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
+                                          const mpt_sgd *o, mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_adamw_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
+                                            const mpt_adamw *o, mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_adam_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
+                                           const mpt_adam *o, mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_lamb_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
+                                           const mpt_lamb *o, mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_lion_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
+                                           const mpt_lion *o, mpt_stream stream);
 
 /* mpt_cuda_scaler_update -- as mpt_scaler_update. */
-MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mpt_stream stream);
 
-// >>C6 GPUs and advice -----------------------------------------------------------------------------
+// >>C8 GPUs and advice -----------------------------------------------------------------------------
 /* What multiplies matrices on Tensor Cores. */
 #define MPT_TC_F16    1u
 #define MPT_TC_BF16   2u
@@ -285,28 +303,11 @@ typedef struct mpt_gpu {
 /* mpt_gpu_from_cc -- what a GPU of this compute capability can do; asks no driver.
  *   cc  in  10 * major + minor; a later one than the table's last counts as that
  * Returns: the facts.  Threads: any. */
-static inline mpt_gpu mpt_gpu_from_cc(int cc)
-{
-    static const struct { int cc; unsigned tensor_cores; const char *name, *advice; } row[] = {
-#define MPTI_X(id, name, cc, tensor_cores, advice) {cc, tensor_cores, name, advice},
-        MPT_GPUS(MPTI_X)
-#undef MPTI_X
-    };
-    mpt_gpu g;
-    int     i = (int)MPT_GPU_COUNT - 1;
-    while (i > 0 && cc < row[i].cc)
-        i--;
-    g.cc = cc;
-    g.generation = (mpt_gpu_generation)i;
-    g.tensor_cores = row[i].tensor_cores;
-    g.name = row[i].name;
-    g.advice = row[i].advice;
-    return g;
-}
+static inline mpt_gpu mpt_gpu_from_cc(int cc);
 
 /* mpt_cuda_gpu -- the same for the device of a context.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA (*gpu is kept). */
-MPT_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu);
+MPT_CUDA_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu);
 
 /* What follows the product: d = epilogue(alpha * op(a) op(b) + beta * d + bias). */
 #define MPT_EPILOGUE_NONE 0u
@@ -368,6 +369,88 @@ typedef struct mpt_gemm_verdict {
 } mpt_gemm_verdict;
 
 /* mpt_gemm_problem_text -- the sentence for one MPT_GEMM_* bit; "" for anything else.  Threads: any. */
+static inline const char *mpt_gemm_problem_text(unsigned problem);
+
+/* mpt_gemm_advice -- what stops a product from running on Tensor Cores, or at all, on a GPU; no driver is
+ * asked, so it also answers for a GPU that is not here.
+ *   cc  in  compute capability, 10 * major + minor
+ *   g   in  not NULL; pointers that are NULL count as aligned
+ * Returns: the problems, and sizes to pad to.  Threads: any.
+ * Source: cuBLAS library documentation, cublasLtMatmul and "Tensor Core Usage". */
+static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g);
+
+// >>C9 matrix products -----------------------------------------------------------------------------
+/* mpt_cuda_gemm_open -- make a context ready for mpt_cuda_gemm: a cublasLt handle and its workspace.
+ *   workspace  in  device memory of yours, aligned to 256, that outlives the context; NULL: allocate
+ *   bytes      in  of the workspace; 0: 32 MiB, what cuBLAS recommends for Hopper
+ * Needs MPT_USE_CUBLASLT defined where mpt_cuda.h is implemented, and -lcublasLt.
+ * Returns: MPT_OK; a second call too, and then changes nothing.  Errors: MPT_E_ARG, MPT_E_MEMORY, MPT_E_CUDA,
+ * MPT_E_CUBLAS; MPT_E_UNSUPPORTED without MPT_USE_CUBLASLT.  Allocates. */
+MPT_CUDA_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes);
+
+/* mpt_cuda_gemm -- queue one matrix product on cublasLt, with FP32 accumulation. The first product of a kind
+ * asks cublasLt for a plan; later ones, and replays of a captured graph, do not. No allocation on the
+ * device and no wait, so it may be captured, first or not. All products of a context share its workspace:
+ * they belong on one stream at a time.
+ *   g  in  copied at the call
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (mpt_gemm_advice says why, and so does
+ * mpt_cuda_error_text), MPT_E_ORDER without mpt_cuda_gemm_open, MPT_E_CUBLAS; nothing is written.
+ * Exact: no; FP32 accumulation in an order of cuBLAS' choice. */
+MPT_CUDA_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream);
+
+// >>C10 range reports ------------------------------------------------------------------------------
+#ifndef MPT_NO_REPORTS
+typedef struct mpt_cuda_ranges mpt_cuda_ranges;    /* one range report per tensor of a list, on the device */
+
+/* Which array of each tensor. */
+typedef enum mpt_cuda_array { MPT_CUDA_GRAD, MPT_CUDA_PARAM, MPT_CUDA_MASTER } mpt_cuda_array;
+
+/* mpt_cuda_ranges_create -- empty reports against a format, one per tensor.
+ *   list  in  outlives the reports
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (as mpt_range_init), MPT_E_MEMORY, MPT_E_CUDA; then
+ * *out is NULL.  Allocates and waits for the device. */
+MPT_CUDA_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, const mpt_cuda_list *list,
+                                               mpt_format format);
+
+/* mpt_cuda_ranges_destroy -- free them; NULL is allowed. Waits for the device. */
+MPT_CUDA_DEF void mpt_cuda_ranges_destroy(mpt_cuda_ranges *ranges);
+
+/* mpt_cuda_ranges_add -- count an array of every tensor, in one launch; tensors without that array count
+ * nothing.
+ *   every  in  1: all numbers; k: every k-th group of eight, from the first on, for a look at 1/k of the cost
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
+MPT_CUDA_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt_cuda_array array,
+                                            uint32_t every, mpt_stream stream);
+
+/* mpt_cuda_ranges_get_sync -- the report of one tensor so far, as mpt_range_add would have made it on the
+ * CPU, to the last byte. Waits for the stream.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA (*r is kept). */
+MPT_CUDA_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *ranges, size_t tensor,
+                                                 mpt_range *r, mpt_stream stream);
+#endif /* MPT_NO_REPORTS */
+
+// >>C11 advice, without a GPU ----------------------------------------------------------------------
+/* The last row that begins at or below cc. */
+static inline mpt_gpu mpt_gpu_from_cc(int cc)
+{
+    static const struct { int cc; unsigned tensor_cores; const char *name, *advice; } row[] = {
+#define MPTI_X(id, name, cc, tensor_cores, advice) {cc, tensor_cores, name, advice},
+        MPT_GPUS(MPTI_X)
+#undef MPTI_X
+    };
+    mpt_gpu g;
+    int     i = (int)MPT_GPU_COUNT - 1;
+    while (i > 0 && cc < row[i].cc)
+        i--;
+    g.cc = cc;
+    g.generation = (mpt_gpu_generation)i;
+    g.tensor_cores = row[i].tensor_cores;
+    g.name = row[i].name;
+    g.advice = row[i].advice;
+    return g;
+}
+
+/* A bit is a case. */
 static inline const char *mpt_gemm_problem_text(unsigned problem)
 {
     switch (problem) {
@@ -417,12 +500,7 @@ static inline int mpti_gemm_shape_ok(const mpt_gemm_args *g)
            g->ldd >= (g->row_major ? g->n : g->m);
 }
 
-/* mpt_gemm_advice -- what stops a product from running on Tensor Cores, or at all, on a GPU; no driver is
- * asked, so it also answers for a GPU that is not here.
- *   cc  in  compute capability, 10 * major + minor
- *   g   in  not NULL; pointers that are NULL count as aligned
- * Returns: the problems, and sizes to pad to.  Threads: any.
- * Source: cuBLAS library documentation, cublasLtMatmul and "Tensor Core Usage". */
+/* Problems first, then what follows from them. */
 static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
 {
     const unsigned  cores = mpt_gpu_from_cc(cc).tensor_cores, wanted = mpti_gemm_tc(g->a_format);
@@ -462,54 +540,6 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
     return out;
 }
 
-// >>C7 matrix products -----------------------------------------------------------------------------
-/* mpt_cuda_gemm_open -- make a context ready for mpt_cuda_gemm: a cublasLt handle and its workspace.
- *   workspace  in  device memory of yours, aligned to 256, that outlives the context; NULL: allocate
- *   bytes      in  of the workspace; 0: 32 MiB, what cuBLAS recommends for Hopper
- * Needs MPT_USE_CUBLASLT defined where mpt_cuda.h is implemented, and -lcublasLt.
- * Returns: MPT_OK; a second call too, and then changes nothing.  Errors: MPT_E_ARG, MPT_E_MEMORY, MPT_E_CUDA,
- * MPT_E_CUBLAS; MPT_E_UNSUPPORTED without MPT_USE_CUBLASLT.  Allocates. */
-MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes);
-
-/* mpt_cuda_gemm -- queue one matrix product on cublasLt, with FP32 accumulation. The first product of a kind
- * asks cublasLt for a plan; later ones, and replays of a captured graph, do not. No allocation on the
- * device and no wait, so it may be captured, first or not. All products of a context share its workspace:
- * they belong on one stream at a time.
- *   g  in  copied at the call
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (mpt_gemm_advice says why, and so does
- * mpt_cuda_error_text), MPT_E_ORDER without mpt_cuda_gemm_open, MPT_E_CUBLAS; nothing is written.
- * Exact: no; FP32 accumulation in an order of cuBLAS' choice. */
-MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream);
-
-// >>C8 range reports -------------------------------------------------------------------------------
-typedef struct mpt_cuda_ranges mpt_cuda_ranges;    /* one range report per tensor of a list, on the device */
-
-/* Which array of each tensor. */
-typedef enum mpt_cuda_array { MPT_CUDA_GRAD, MPT_CUDA_PARAM, MPT_CUDA_MASTER } mpt_cuda_array;
-
-/* mpt_cuda_ranges_create -- empty reports against a format, one per tensor.
- *   list  in  outlives the reports
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (as mpt_range_init), MPT_E_MEMORY, MPT_E_CUDA; then
- * *out is NULL.  Allocates and waits for the device. */
-MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, const mpt_cuda_list *list,
-                                          mpt_format format);
-
-/* mpt_cuda_ranges_destroy -- free them; NULL is allowed. Waits for the device. */
-MPT_DEF void mpt_cuda_ranges_destroy(mpt_cuda_ranges *ranges);
-
-/* mpt_cuda_ranges_add -- count an array of every tensor, in one launch; tensors without that array count
- * nothing.
- *   every  in  1: all numbers; k: every k-th group of eight, from the first on, for a look at 1/k of the cost
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
-MPT_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt_cuda_array array,
-                                       uint32_t every, mpt_stream stream);
-
-/* mpt_cuda_ranges_get_sync -- the report of one tensor so far, as mpt_range_add would have made it on the
- * CPU, to the last byte. Waits for the stream.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA (*r is kept). */
-MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *ranges, size_t tensor,
-                                            mpt_range *r, mpt_stream stream);
-
 #endif /* MPT_CUDA_H */
 
 /* In a .cu file MPT_IMPLEMENTATION emits all three headers; in a C file only the other two. The tests
@@ -534,7 +564,7 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
 #include <nccl.h>
 #endif
 
-// >>C9 kernel helpers ------------------------------------------------------------------------------
+// >>C12 kernel helpers -----------------------------------------------------------------------------
 #ifndef MPT_SHARED
 #define MPT_SHARED(T, name, n) __shared__ T name[n]
 #endif
@@ -553,17 +583,7 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
 static_assert(MPTI_THREADS * MPTI_VEC == MPTI_LANES, "a block is one row of lanes");
 static_assert(MPTI_THREADS == MPTI_SLOTS, "thread t of the last block adds slot t");
 
-/* One tensor and one chunk of a tensor, as the kernels see them. */
-typedef struct mpti_cuda_tensor {
-    float   *master;
-    void    *param, *grad, *m, *v, *extra;
-    uint64_t n, first_chunk, seed;
-    int32_t  param_format, grad_format, moments_format, storage;
-} mpti_cuda_tensor;
-typedef struct mpti_cuda_chunk {
-    uint64_t first;
-    uint32_t tensor, n;
-} mpti_cuda_chunk;
+/* ---- elements in memory ---- */
 
 MPTI_D bool mpti_is_aligned16(const void *p) { return (uintptr_t)p % 16 == 0; }
 
@@ -583,86 +603,245 @@ MPTI_D void mpti_store16(void *p, const uint32_t w[4])
     __stcs(reinterpret_cast<uint4 *>(p), make_uint4(w[0], w[1], w[2], w[3]));
 }
 
-MPTI_D uint16_t mpti_encode16(int32_t format, float x)
+/* The first `count` of V patterns in memory order, 0 behind them: 16 bytes an access, but one by one at an
+ * array's end or where it is not aligned. */
+template <uint32_t V, class T> MPTI_D void mpti_load_codes(const T *p, uint32_t count, T x[])
 {
-    return format == MPT_F16 ? mpti_f16_encode(mpti_f32_bits(x)) : mpti_bf16_encode(mpti_f32_bits(x));
-}
-
-MPTI_D float mpti_decode16(int32_t format, uint16_t code)
-{
-    return mpti_f32_make(format == MPT_F16 ? mpti_f16_decode(code) : mpti_bf16_decode(code));
-}
-
-/* Eight aligned elements as floats, in one access (two for FP32). The format is the same for a whole
- * chunk, so the branch on it does not diverge. */
-MPTI_D void mpti_load8(const void *array, int32_t format, uint64_t i, float x[MPTI_VEC])
-{
-    uint32_t w[4];
-    if (format == MPT_F32) {
+    const uint32_t in16 = 16 / sizeof(T);
+    if (count >= V && mpti_is_aligned16(p)) {
         MPTI_UNROLL
-        for (int half = 0; half < 2; half++) {
-            mpti_load16((const float *)array + i + 4 * half, w);
+        for (uint32_t q = 0; q < V / in16; q++) {
+            uint32_t w[4];
+            mpti_load16(p + q * in16, w);
             MPTI_UNROLL
-            for (int k = 0; k < 4; k++) x[4 * half + k] = mpti_f32_make(w[k]);
-        }
-        return;
-    }
-    mpti_load16((const uint16_t *)array + i, w);
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++)
-        x[k] = mpti_decode16(format, (uint16_t)(w[k / 2] >> (16 * (k % 2))));
-}
-
-MPTI_D void mpti_store8(void *array, int32_t format, uint64_t i, const float x[MPTI_VEC])
-{
-    uint32_t w[4];
-    if (format == MPT_F32) {
-        MPTI_UNROLL
-        for (int half = 0; half < 2; half++) {
-            MPTI_UNROLL
-            for (int k = 0; k < 4; k++) w[k] = mpti_f32_bits(x[4 * half + k]);
-            mpti_store16((float *)array + i + 4 * half, w);
+            for (uint32_t k = 0; k < in16; k++)
+                x[q * in16 + k] = sizeof(T) == 8
+                    ? (T)(w[2 * k % 4] | (uint64_t)w[(2 * k + 1) % 4] << 32)
+                    : (T)(w[k * sizeof(T) / 4] >> (8 * (k * sizeof(T) % 4)));
         }
         return;
     }
     MPTI_UNROLL
-    for (int k = 0; k < 4; k++)
-        w[k] = mpti_encode16(format, x[2 * k]) | (uint32_t)mpti_encode16(format, x[2 * k + 1]) << 16;
-    mpti_store16((uint16_t *)array + i, w);
+    for (uint32_t k = 0; k < V; k++) x[k] = k < count ? p[k] : (T)0;
 }
 
-/* The first `count` of eight elements; one by one at an array's end or where it is not aligned. */
+template <uint32_t V, class T> MPTI_D void mpti_store_codes(T *p, uint32_t count, const T x[])
+{
+    const uint32_t in16 = 16 / sizeof(T);
+    if (count >= V && mpti_is_aligned16(p)) {
+        MPTI_UNROLL
+        for (uint32_t q = 0; q < V / in16; q++) {
+            uint32_t w[4] = {0u, 0u, 0u, 0u};
+            MPTI_UNROLL
+            for (uint32_t k = 0; k < in16; k++) {
+                if (sizeof(T) == 8) {
+                    w[2 * k % 4] = (uint32_t)x[q * in16 + k];
+                    w[(2 * k + 1) % 4] = (uint32_t)((uint64_t)x[q * in16 + k] >> 32);
+                } else {
+                    w[k * sizeof(T) / 4] |= (uint32_t)x[q * in16 + k] << (8 * (k * sizeof(T) % 4));
+                }
+            }
+            mpti_store16(p + q * in16, w);
+        }
+        return;
+    }
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < V; k++)
+        if (k < count) p[k] = x[k];
+}
+
+/* V patterns to those of floats, and back. The type says how wide an element is, the format which of the two
+ * of that width it has: one for a whole array, so that the branch does not diverge. */
+#define MPTI_EACH(to, value)                      \
+    MPTI_UNROLL                                   \
+    for (uint32_t k = 0; k < V; k++) to[k] = value
+
+template <uint32_t V> MPTI_D void mpti_codes_to_f32(int32_t, const uint32_t x[], uint32_t u[], bool)
+{
+    MPTI_EACH(u, x[k]);
+}
+template <uint32_t V> MPTI_D void mpti_codes_to_f32(int32_t format, const uint16_t x[], uint32_t u[], bool)
+{
+    if (format == MPT_F16) {
+        MPTI_EACH(u, mpti_f16_decode(x[k]));
+    } else {
+        MPTI_EACH(u, mpti_bf16_decode(x[k]));
+    }
+}
+template <uint32_t V> MPTI_D void mpti_codes_to_f32(int32_t format, const uint8_t x[], uint32_t u[], bool)
+{
+    if (format == MPT_E4M3) {
+        MPTI_EACH(u, mpti_e4m3_decode(x[k]));
+    } else {
+        MPTI_EACH(u, mpti_e5m2_decode(x[k]));
+    }
+}
+/* A double is rounded to odd, unless the float is what is wanted: then the next rounding is the only one. */
+template <uint32_t V> MPTI_D void mpti_codes_to_f32(int32_t, const uint64_t x[], uint32_t u[], bool odd)
+{
+    MPTI_EACH(u, mpti_f32_narrow(x[k], odd));
+}
+
+template <uint32_t V> MPTI_D void mpti_codes_from_f32(int32_t, const uint32_t u[], uint32_t y[], bool)
+{
+    MPTI_EACH(y, u[k]);
+}
+template <uint32_t V> MPTI_D void mpti_codes_from_f32(int32_t, const uint32_t u[], uint64_t y[], bool)
+{
+    MPTI_EACH(y, mpti_f64_widen(u[k]));
+}
+template <uint32_t V> MPTI_D void mpti_codes_from_f32(int32_t format, const uint32_t u[], uint16_t y[], bool)
+{
+    if (format == MPT_F16) {
+        MPTI_EACH(y, mpti_f16_encode(u[k]));
+    } else {
+        MPTI_EACH(y, mpti_bf16_encode(u[k]));
+    }
+}
+template <uint32_t V>
+MPTI_D void mpti_codes_from_f32(int32_t format, const uint32_t u[], uint8_t y[], bool saturate)
+{
+    if (format == MPT_E4M3) {
+        MPTI_EACH(y, mpti_e4m3_encode_to(u[k], saturate ? 0x7eu : 0x7fu));
+    } else {
+        MPTI_EACH(y, mpti_e5m2_encode_to(u[k], saturate ? 0x7bu : 0x7cu));
+    }
+}
+
+/* The same with stochastic rounding. */
+template <uint32_t V>
+MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint32_t random[], uint16_t y[])
+{
+    if (format == MPT_F16) {
+        MPTI_EACH(y, mpti_f16_stochastic(u[k], random[k]));
+    } else {
+        MPTI_EACH(y, mpti_bf16_stochastic(u[k], random[k]));
+    }
+}
+template <uint32_t V>
+MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint32_t random[], uint8_t y[])
+{
+    if (format == MPT_E4M3) {
+        MPTI_EACH(y, mpti_e4m3_stochastic(u[k], random[k]));
+    } else {
+        MPTI_EACH(y, mpti_e5m2_stochastic(u[k], random[k]));
+    }
+}
+
+/* The first `count` of eight elements of an f32, f16 or bf16 array from element i on, as floats. */
 MPTI_D void mpti_load_some(const void *array, int32_t format, uint64_t i, uint32_t count, float x[MPTI_VEC])
 {
-    const bool whole = count >= MPTI_VEC &&
-        mpti_is_aligned16((const char *)array + i * (format == MPT_F32 ? 4 : 2));
-    if (whole) {
-        mpti_load8(array, format, i, x);
-        return;
+    uint32_t u[MPTI_VEC];
+    uint16_t code[MPTI_VEC];
+    if (format == MPT_F32) {
+        mpti_load_codes<MPTI_VEC>((const uint32_t *)array + i, count, u);
+    } else {
+        mpti_load_codes<MPTI_VEC>((const uint16_t *)array + i, count, code);
+        mpti_codes_to_f32<MPTI_VEC>(format, code, u, false);
     }
     MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++)
-        x[k] = k >= count           ? 0.0f
-               : format == MPT_F32 ? ((const float *)array)[i + k]
-                                    : mpti_decode16(format, ((const uint16_t *)array)[i + k]);
+    for (uint32_t k = 0; k < MPTI_VEC; k++) x[k] = mpti_f32_make(u[k]);
 }
 
 MPTI_D void mpti_store_some(void *array, int32_t format, uint64_t i, uint32_t count, const float x[MPTI_VEC])
 {
-    const bool whole = count >= MPTI_VEC &&
-        mpti_is_aligned16((const char *)array + i * (format == MPT_F32 ? 4 : 2));
-    if (whole) {
-        mpti_store8(array, format, i, x);
-        return;
-    }
+    uint32_t u[MPTI_VEC];
+    uint16_t code[MPTI_VEC];
     MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++)
-        if (k < count) {
-            if (format == MPT_F32)
-                ((float *)array)[i + k] = x[k];
-            else
-                ((uint16_t *)array)[i + k] = mpti_encode16(format, x[k]);
+    for (uint32_t k = 0; k < MPTI_VEC; k++) u[k] = mpti_f32_bits(x[k]);
+    if (format == MPT_F32) {
+        mpti_store_codes<MPTI_VEC>((uint32_t *)array + i, count, u);
+    } else {
+        mpti_codes_from_f32<MPTI_VEC>(format, u, code, false);
+        mpti_store_codes<MPTI_VEC>((uint16_t *)array + i, count, code);
+    }
+}
+
+/* A number as a 16-bit format has it. */
+MPTI_D float mpti_rounded16(int32_t format, float x)
+{
+    const uint32_t u = mpti_f32_bits(x);
+    return mpti_f32_make(format == MPT_F16 ? mpti_f16_decode(mpti_f16_encode(u))
+                                           : mpti_bf16_decode(mpti_bf16_encode(u)));
+}
+
+/* ---- random bits ---- */
+
+/* Words to the front by `By` places, if `ahead` has that bit. */
+template <uint32_t By> MPTI_D void mpti_words_forward(uint32_t w[2 * MPTI_VEC], uint32_t ahead)
+{
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < MPTI_VEC + By - 1; k++) w[k] = ahead & By ? w[k + By] : w[k];
+}
+
+/* The random bits of eight elements from `first` on, which may be anything: mpt_philox of each. Chosen
+ * without an index, which would put the words into local memory. */
+MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint32_t step, uint64_t seed, uint32_t r[MPTI_VEC])
+{
+    const uint32_t ahead = (uint32_t)(first % 8);
+    uint32_t       w[2 * MPTI_VEC];
+    MPTI_UNROLL
+    for (uint32_t q = 0; q < 2; q++) {
+        const uint64_t block = first / 8 + q;
+        if (q == 1 && !ahead)
+            continue;
+        const mpt_philox_words words =
+            mpt_philox4x32((uint32_t)block, (uint32_t)(block >> 32), stream, step, seed);
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < 4; k++) {
+            w[8 * q + k] = words.word[k];
+            w[8 * q + 4 + k] = mpti_swap_halves(words.word[k]);
         }
+    }
+    mpti_words_forward<4>(w, ahead);
+    mpti_words_forward<2>(w, ahead);
+    mpti_words_forward<1>(w, ahead);
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < MPTI_VEC; k++) r[k] = w[k];
+}
+/* ---- a block ---- */
+
+/* The sum of one value per thread in adjacent pairs, as mpti_pair_sum adds them; valid in thread 0. A
+ * butterfly pairs neighbours first, and a + b is b + a to the bit. */
+MPTI_D double mpti_block_pair_sum(double x)
+{
+    MPT_SHARED(double, warp, MPTI_WARPS);
+    MPTI_UNROLL
+    for (int distance = 1; distance < 32; distance *= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
+    __syncthreads();                    /* the last sum's readers are done */
+    if (threadIdx.x % 32 == 0)
+        warp[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = 0.0;
+    if (threadIdx.x == 0)
+        x = ((warp[0] + warp[1]) + (warp[2] + warp[3])) + ((warp[4] + warp[5]) + (warp[6] + warp[7]));
+    return x;
+}
+
+MPTI_D uint32_t mpti_warp_max(uint32_t x)
+{
+    MPTI_UNROLL
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const uint32_t other = __shfl_xor_sync(0xffffffffu, x, distance);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+/* The largest of a block, valid in thread 0. */
+MPTI_D uint32_t mpti_block_max(uint32_t x)
+{
+    MPT_SHARED(uint32_t, most, MPTI_WARPS);
+    x = mpti_warp_max(x);
+    __syncthreads();                    /* the last maximum's readers are done */
+    if (threadIdx.x % 32 == 0)
+        most[threadIdx.x / 32] = x;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        MPTI_UNROLL
+        for (uint32_t w = 1; w < MPTI_WARPS; w++) x = most[w] > x ? most[w] : x;
+    }
+    return x;
 }
 
 /* True in every thread of the one block that gets here last: it sees what all others wrote. The
@@ -680,26 +859,15 @@ MPTI_D bool mpti_is_last_block(uint32_t *blocks_done)
     return last[0] != 0;
 }
 
-// >>C10 context, list, state -----------------------------------------------------------------------
+// >>C13 implementation: context ------------------------------------------------------------------
 typedef struct mpti_lt mpti_lt;
 
 struct mpt_cuda {
     int        device, multiprocessors;
     int        code;
     char       text[256];
-    mpti_lt *gemm;            /* NULL until mpt_cuda_gemm_open */
-};
-
-static void mpti_gemm_close(mpt_cuda *c);
-
-struct mpt_cuda_list {
-    mpt_cuda         *context;
-    mpti_cuda_tensor *tensors;      /* device, [count] */
-    mpti_cuda_chunk  *chunks;       /* device, [chunk_count] */
-    double           *partial;      /* device, [2 * chunk_count] */
-    float            *factors;      /* device, [tensor_count] */
-    uint64_t          chunk_count, tensor_count;
-    unsigned          has;          /* MPT_NEEDS_* that every tensor of the list meets */
+    mpti_lt   *gemm;                        /* NULL until mpt_cuda_gemm_open; then */
+    void     (*gemm_close)(mpt_cuda *c);    /* frees it */
 };
 
 /* "call: why (advice)"; cut off if it is too long */
@@ -798,8 +966,8 @@ MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
 
 MPT_DEF void mpt_cuda_destroy(mpt_cuda *c)
 {
-    if (c)
-        mpti_gemm_close(c);
+    if (c && c->gemm_close)
+        c->gemm_close(c);
     free(c);
 }
 
@@ -819,6 +987,29 @@ static unsigned mpti_cuda_blocks(const mpt_cuda *c, uint64_t chunks)
     const uint64_t most = (uint64_t)c->multiprocessors * 8u;
     return (unsigned)(chunks < 1u ? 1u : chunks < most ? chunks : most);
 }
+
+// >>C14 implementation: list, state --------------------------------------------------------------
+/* One tensor and one chunk of a tensor, as the kernels see them. */
+typedef struct mpti_cuda_tensor {
+    float   *master;
+    void    *param, *grad, *m, *v, *extra;
+    uint64_t n, first_chunk, seed;
+    int32_t  param_format, grad_format, moments_format, storage;
+} mpti_cuda_tensor;
+typedef struct mpti_cuda_chunk {
+    uint64_t first;
+    uint32_t tensor, n;
+} mpti_cuda_chunk;
+
+struct mpt_cuda_list {
+    mpt_cuda         *context;
+    mpti_cuda_tensor *tensors;      /* device, [count] */
+    mpti_cuda_chunk  *chunks;       /* device, [chunk_count] */
+    double           *partial;      /* device, [2 * chunk_count] */
+    float            *factors;      /* device, [tensor_count] */
+    uint64_t          chunk_count, tensor_count;
+    unsigned          has;          /* MPT_NEEDS_* that every tensor of the list meets */
+};
 
 /* Fill the host images of the device tables; chunk may be NULL to count only. */
 static uint64_t mpti_cuda_tabulate(const mpt_tensor *t, size_t count, mpti_cuda_tensor *row,
@@ -990,285 +1181,136 @@ MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr,
     return mpti_cuda_result(c, mpti_launch(c, mpti_k_lr_set, 1, 1, stream, state, lr), name);
 }
 
-// >>C11 kernels: conversion ------------------------------------------------------------------------
-/* The pattern of an element of so many bytes. */
-template <size_t bytes> struct mpti_code_of;
-template <> struct mpti_code_of<8> { typedef uint64_t type; };
-template <> struct mpti_code_of<4> { typedef uint32_t type; };
-template <> struct mpti_code_of<2> { typedef uint16_t type; };
-template <> struct mpti_code_of<1> { typedef uint8_t type; };
-
-/* `count` of V patterns in memory order: 16 bytes an access where all V are there and aligned. */
-template <class T, uint32_t V> MPTI_D void mpti_load_codes(const T *p, uint32_t count, T x[V])
-{
-    const uint32_t in16 = 16 / sizeof(T);
-    if (count >= V && mpti_is_aligned16(p)) {
-        MPTI_UNROLL
-        for (uint32_t q = 0; q < V / in16; q++) {
-            uint32_t w[4];
-            mpti_load16(p + q * in16, w);
-            MPTI_UNROLL
-            for (uint32_t k = 0; k < in16; k++)
-                x[q * in16 + k] = sizeof(T) == 8
-                    ? (T)(w[2 * k % 4] | (uint64_t)w[(2 * k + 1) % 4] << 32)
-                    : (T)(w[k * sizeof(T) / 4] >> (8 * (k * sizeof(T) % 4)));
-        }
-        return;
-    }
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < V; k++) x[k] = k < count ? p[k] : (T)0;
-}
-
-template <class T, uint32_t V> MPTI_D void mpti_store_codes(T *p, uint32_t count, const T x[V])
-{
-    const uint32_t in16 = 16 / sizeof(T);
-    if (count >= V && mpti_is_aligned16(p)) {
-        MPTI_UNROLL
-        for (uint32_t q = 0; q < V / in16; q++) {
-            uint32_t w[4] = {0u, 0u, 0u, 0u};
-            MPTI_UNROLL
-            for (uint32_t k = 0; k < in16; k++) {
-                if (sizeof(T) == 8) {
-                    w[2 * k % 4] = (uint32_t)x[q * in16 + k];
-                    w[(2 * k + 1) % 4] = (uint32_t)((uint64_t)x[q * in16 + k] >> 32);
-                } else {
-                    w[k * sizeof(T) / 4] |= (uint32_t)x[q * in16 + k] << (8 * (k * sizeof(T) % 4));
-                }
-            }
-            mpti_store16(p + q * in16, w);
-        }
-        return;
-    }
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < V; k++)
-        if (k < count) p[k] = x[k];
-}
-
-/* A conversion is its two pattern types and the formula of one element, from mpt_half.h's own table. */
-#define MPTI_CONVERSION(name, dst_type, src_type, convert)                          \
-    struct mpti_cuda_##name {                                                       \
-        typedef mpti_code_of<sizeof(dst_type)>::type out;                           \
-        typedef mpti_code_of<sizeof(src_type)>::type in;                            \
-        static __device__ __forceinline__ out run(in in_) { return (out)(convert); } \
-    };
-#define MPTI_X(d, s, dst_type, src_type, convert) MPTI_CONVERSION(d##_from_##s, dst_type, src_type, convert)
-MPT_PAIRS(MPTI_X)
-#undef MPTI_X
-MPTI_CONVERSION(e4m3_from_f32_sat, mpt_e4m3, float, mpt_e4m3_from_f32_sat(mpti_f32_make(in_)).bits)
-MPTI_CONVERSION(e5m2_from_f32_sat, mpt_e5m2, float, mpt_e5m2_from_f32_sat(mpti_f32_make(in_)).bits)
-
+// >>C15 implementation: conversion -----------------------------------------------------------------
 /* So many elements per thread that the narrower side makes one 16-byte access. */
-template <class Op> struct mpti_cuda_width {
-    static const uint32_t least = sizeof(typename Op::in) < sizeof(typename Op::out)
-        ? sizeof(typename Op::in) : sizeof(typename Op::out);
-    static const uint32_t elements = 16u / least;
-};
-
-/* One kernel for all pairs. */
-template <class Op>
-static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_convert(typename Op::out *dst, const typename Op::in *src, uint64_t n)
+MPT_HD constexpr uint32_t mpti_convert_width(size_t out, size_t in)
 {
-    const uint32_t V = mpti_cuda_width<Op>::elements;
+    return 16u / (uint32_t)(out < in ? out : in);
+}
+
+typedef void mpti_convert_kernel(void *dst, int32_t dst_format, const void *src, int32_t src_format,
+                                 uint64_t n, bool saturate);
+
+/* One kernel for each two widths. */
+template <class Out, class In>
+static __global__ void __launch_bounds__(MPTI_THREADS)
+mpti_k_convert(void *dst, int32_t dst_format, const void *src, int32_t src_format, uint64_t n, bool saturate)
+{
+    const uint32_t V = mpti_convert_width(sizeof(Out), sizeof(In));
     const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
     for (uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V; i < n; i += stride) {
-        const uint32_t    count = (uint32_t)(n - i < V ? n - i : V);
-        typename Op::in   x[V];
-        typename Op::out  y[V];
-        mpti_load_codes<typename Op::in, V>(src + i, count, x);
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < V; k++) y[k] = Op::run(x[k]);
-        mpti_store_codes<typename Op::out, V>(dst + i, count, y);
+        const uint32_t count = (uint32_t)(n - i < V ? n - i : V);
+        In             x[V];
+        uint32_t       u[V];
+        Out            y[V];
+        mpti_load_codes<V>((const In *)src + i, count, x);
+        mpti_codes_to_f32<V>(src_format, x, u, sizeof(Out) != 4);
+        mpti_codes_from_f32<V>(dst_format, u, y, saturate);
+        mpti_store_codes<V>((Out *)dst + i, count, y);
     }
 }
 
-template <class Op>
-static mpt_status mpti_cuda_convert(mpt_cuda *c, void *dst, const void *src, size_t n, mpt_stream stream,
-                                    const char *name)
-{
-    if (!c || (n && (!dst || !src)))
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument with n above 0");
-    if (!n)
-        return MPT_OK;
-    const size_t   per_block = MPTI_THREADS * mpti_cuda_width<Op>::elements;
-    const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / per_block + 1u);
-    typename Op::out *const      to = (typename Op::out *)dst;
-    const typename Op::in *const from = (const typename Op::in *)src;
-    return mpti_cuda_result(c, mpti_launch(c, mpti_k_convert<Op>, blocks, MPTI_THREADS, stream, to, from,
-                                           (uint64_t)n), name);
-}
-
-#define MPTI_CONVERT_CALL(name, dst_type, src_type)                                                          \
-    MPT_DEF mpt_status mpt_cuda_##name##_n(mpt_cuda *c, dst_type *dst, const src_type *src, size_t n,        \
-                                           mpt_stream stream)                                                \
-    {                                                                                                        \
-        return mpti_cuda_convert<mpti_cuda_##name>(c, dst, src, n, stream, "mpt_cuda_" #name "_n");          \
-    }
-#define MPTI_X(d, s, dst_type, src_type, convert) MPTI_CONVERT_CALL(d##_from_##s, dst_type, src_type)
-MPT_PAIRS(MPTI_X)
-#undef MPTI_X
-MPTI_CONVERT_CALL(e4m3_from_f32_sat, mpt_e4m3, float)
-MPTI_CONVERT_CALL(e5m2_from_f32_sat, mpt_e5m2, float)
-
-/* ---- stochastic conversion ---- */
-
-/* Words to the front by `By` places, if `ahead` has that bit. */
-template <uint32_t By> MPTI_D void mpti_words_forward(uint32_t w[2 * MPTI_VEC], uint32_t ahead)
-{
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC + By - 1; k++) w[k] = ahead & By ? w[k + By] : w[k];
-}
-
-/* The random bits of eight elements from `first` on, which may be anything: mpt_philox of each. Chosen
- * without an index, which would put the words into local memory. */
-MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint32_t step, uint64_t seed, uint32_t r[MPTI_VEC])
-{
-    const uint32_t ahead = (uint32_t)(first % 8);
-    uint32_t       w[2 * MPTI_VEC];
-    MPTI_UNROLL
-    for (uint32_t q = 0; q < 2; q++) {
-        const uint64_t block = first / 8 + q;
-        if (q == 1 && !ahead)
-            continue;
-        const mpt_philox_words words =
-            mpt_philox_block((uint32_t)block, (uint32_t)(block >> 32), stream, step, seed);
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < 4; k++) {
-            w[8 * q + k] = words.word[k];
-            w[8 * q + 4 + k] = mpti_swap_halves(words.word[k]);
-        }
-    }
-    mpti_words_forward<4>(w, ahead);
-    mpti_words_forward<2>(w, ahead);
-    mpti_words_forward<1>(w, ahead);
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++) r[k] = w[k];
-}
-
-/* A format's pattern and its rounding by lot. */
-struct mpti_lot_f16 {
-    typedef uint16_t out;
-    MPTI_D out one(uint32_t u, uint32_t random) { return mpti_f16_stochastic(u, random); }
-};
-struct mpti_lot_bf16 {
-    typedef uint16_t out;
-    MPTI_D out one(uint32_t u, uint32_t random) { return mpti_bf16_stochastic(u, random); }
-};
-struct mpti_lot_e4m3 {
-    typedef uint8_t out;
-    MPTI_D out one(uint32_t u, uint32_t random) { return mpti_e4m3_stochastic(u, random); }
-};
-struct mpti_lot_e5m2 {
-    typedef uint8_t out;
-    MPTI_D out one(uint32_t u, uint32_t random) { return mpti_e5m2_stochastic(u, random); }
-};
-
-template <class Lot>
+template <class Out>
 static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_stochastic(typename Lot::out *dst, const float *src, uint64_t n, uint64_t seed, uint64_t first,
+mpti_k_stochastic(void *dst, int32_t format, const void *src, uint64_t n, uint64_t seed, uint64_t first,
                   uint32_t random_stream, uint32_t step, const mpt_cuda_state *state)
 {
-    const uint32_t V = 16 / sizeof(typename Lot::out);
+    const uint32_t V = mpti_convert_width(sizeof(Out), 4);
     const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
     const uint32_t now = step + (state ? (uint32_t)state->scaler.updates : 0u);
     for (uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V; i < n; i += stride) {
-        const uint32_t     count = (uint32_t)(n - i < V ? n - i : V);
-        uint32_t           x[V], r[MPTI_VEC];
-        typename Lot::out  y[V];
-        mpti_load_codes<uint32_t, V>((const uint32_t *)src + i, count, x);
+        const uint32_t count = (uint32_t)(n - i < V ? n - i : V);
+        uint32_t       x[V], random[MPTI_VEC];
+        Out            y[V];
+        mpti_load_codes<V>((const uint32_t *)src + i, count, x);
         MPTI_UNROLL
-        for (uint32_t k = 0; k < V; k++) {
-            if (k % MPTI_VEC == 0) mpti_random8(first + i + k, random_stream, now, seed, r);
-            y[k] = Lot::one(x[k], r[k % MPTI_VEC]);
+        for (uint32_t k = 0; k < V; k += MPTI_VEC) {
+            mpti_random8(first + i + k, random_stream, now, seed, random);
+            mpti_codes_stochastic<MPTI_VEC>(format, x + k, random, y + k);
         }
-        mpti_store_codes<typename Lot::out, V>(dst + i, count, y);
+        mpti_store_codes<V>((Out *)dst + i, count, y);
     }
 }
 
-template <class Lot>
-static cudaError_t mpti_cuda_stochastic(const mpt_cuda *c, void *dst, const float *src, size_t n,
-                                        const mpt_opts *o, const mpt_cuda_state *state, mpt_stream stream)
+/* Bytes of an element; 0 where there is no kernel for the format. */
+static uint32_t mpti_convert_bytes(mpt_format format)
 {
-    typename Lot::out *const to = (typename Lot::out *)dst;
-    const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * 16u / sizeof *to) + 1u);
-    return mpti_launch(c, mpti_k_stochastic<Lot>, blocks, MPTI_THREADS, stream, to, src, (uint64_t)n, o->seed,
-                       o->first_element, o->stream, o->step, state);
+    switch (format) {
+    case MPT_F64: return 8u;
+    case MPT_F32: return 4u;
+    case MPT_F16: case MPT_BF16: return 2u;
+    case MPT_E4M3: case MPT_E5M2: return 1u;
+    default: return 0u;
+    }
 }
 
-MPT_DEF mpt_status mpt_cuda_stochastic_n(mpt_cuda *c, mpt_format dst_format, void *dst, const float *src,
-                                         size_t n, const mpt_opts *opts, const mpt_cuda_state *state,
-                                         mpt_stream stream)
+/* The kernel for elements of so many bytes. */
+template <class Out> static mpti_convert_kernel *mpti_convert_from(uint32_t in)
 {
-    const char *const name = "mpt_cuda_stochastic_n";
+    return in == 8 ? mpti_k_convert<Out, uint64_t> : in == 4 ? mpti_k_convert<Out, uint32_t>
+         : in == 2 ? mpti_k_convert<Out, uint16_t> : mpti_k_convert<Out, uint8_t>;
+}
+static mpti_convert_kernel *mpti_convert_to(uint32_t out, uint32_t in)
+{
+    return out == 8 ? mpti_convert_from<uint64_t>(in) : out == 4 ? mpti_convert_from<uint32_t>(in)
+         : out == 2 ? mpti_convert_from<uint16_t>(in) : mpti_convert_from<uint8_t>(in);
+}
+
+/* Why these formats with these options are not for the device; NULL if they are. */
+static const char *mpti_convert_refusal(mpt_format dst_format, mpt_format src_format, const mpt_opts *o)
+{
+    const bool stochastic = o->rounding == MPT_RND_STOCHASTIC;
+    const bool saturate = o->overflow == MPT_OVERFLOW_SATURATE && mpti_convert_bytes(dst_format) == 1u;
+    if (!mpti_convert_bytes(dst_format) || !mpti_convert_bytes(src_format))
+        return "dst_format or src_format is not f64, f32, f16, bf16, e4m3 or e5m2";
+    if (dst_format == src_format)
+        return "dst_format is src_format: that is a copy";
+    if (o->flush || o->nan != MPT_NAN_KEEP || (stochastic && saturate) ||
+        (o->overflow != MPT_OVERFLOW_IEEE && !saturate) ||
+        (o->rounding != MPT_RND_NEAREST_EVEN && !stochastic))
+        return "no options but saturation to e4m3 and e5m2, or stochastic rounding";
+    if (stochastic && (o->randoms || src_format != MPT_F32 || dst_format == MPT_F64))
+        return "stochastic rounding is from f32, by the header's own random bits";
+    return NULL;
+}
+
+MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *dst, mpt_format src_format,
+                                      const void *src, size_t n, const mpt_opts *opts,
+                                      const mpt_cuda_state *state, mpt_stream stream)
+{
+    const char *const name = "mpt_cuda_convert_n";
+    mpt_opts          o;
     cudaError_t       e;
-    if (!c || !opts || (n && (!dst || !src)))
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "no context or options, or NULL with n above 0");
-    if (opts->rounding != MPT_RND_STOCHASTIC || opts->overflow != MPT_OVERFLOW_IEEE || opts->flush ||
-        opts->nan != MPT_NAN_KEEP || opts->randoms)
-        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, "only stochastic rounding by the header's own "
-                             "random bits; no other option");
-    if (dst_format != MPT_F16 && dst_format != MPT_BF16 && dst_format != MPT_E4M3 && dst_format != MPT_E5M2)
-        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, "dst_format is not f16, bf16, e4m3 or e5m2");
+    if (!c || (n && (!dst || !src)) || (opts && mpti_bad_opts(opts)))
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "no context, NULL with n above 0, or an unknown option");
+    memset(&o, 0, sizeof o);
+    if (opts)
+        o = *opts;
+    const char *const refusal = mpti_convert_refusal(dst_format, src_format, &o);
+    if (refusal)
+        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, refusal);
     if (!n)
         return MPT_OK;
-    switch (dst_format) {
-    case MPT_F16:  e = mpti_cuda_stochastic<mpti_lot_f16>(c, dst, src, n, opts, state, stream); break;
-    case MPT_BF16: e = mpti_cuda_stochastic<mpti_lot_bf16>(c, dst, src, n, opts, state, stream); break;
-    case MPT_E4M3: e = mpti_cuda_stochastic<mpti_lot_e4m3>(c, dst, src, n, opts, state, stream); break;
-    default:       e = mpti_cuda_stochastic<mpti_lot_e5m2>(c, dst, src, n, opts, state, stream);
-    }
+    const uint32_t out = mpti_convert_bytes(dst_format), in = mpti_convert_bytes(src_format);
+    const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * mpti_convert_width(out, in)) + 1u);
+    if (o.rounding == MPT_RND_STOCHASTIC)
+        e = mpti_launch(c, out == 2u ? mpti_k_stochastic<uint16_t> : mpti_k_stochastic<uint8_t>, blocks,
+                        MPTI_THREADS, stream, dst, (int32_t)dst_format, src, (uint64_t)n, o.seed,
+                        o.first_element, o.stream, o.step, state);
+    else
+        e = mpti_launch(c, mpti_convert_to(out, in), blocks, MPTI_THREADS, stream, dst, (int32_t)dst_format,
+                        src, (int32_t)src_format, (uint64_t)n, o.overflow == MPT_OVERFLOW_SATURATE);
     return mpti_cuda_result(c, e, name);
 }
 
-/* ---- FP8 with a scale and amax ---- */
-
-/* What a source is, and how it becomes a float's pattern. */
-struct mpti_source_f32 {
-    typedef uint32_t in;
-    MPTI_D uint32_t widen(in x) { return x; }
-};
-struct mpti_source_f16 {
-    typedef uint16_t in;
-    MPTI_D uint32_t widen(in x) { return mpti_f16_decode(x); }
-};
-struct mpti_source_bf16 {
-    typedef uint16_t in;
-    MPTI_D uint32_t widen(in x) { return mpti_bf16_decode(x); }
-};
-
+// >>C16 implementation: FP8 delayed scaling --------------------------------------------------------
+#ifndef MPT_NO_FP8
 /* One element; *amax takes its |x|. */
-template <class Source>
-MPTI_D uint8_t mpti_fp8_1(typename Source::in x, float scale, bool e5m2, uint32_t *amax)
+MPTI_D uint8_t mpti_fp8_1(uint32_t u, float scale, bool e5m2, uint32_t *amax)
 {
-    const uint32_t u = Source::widen(x), a = u & 0x7fffffffu, y = mpti_fp8_scaled(u, scale);
+    const uint32_t a = u & 0x7fffffffu, y = mpti_fp8_scaled(u, scale);
     *amax = a > *amax ? a : *amax;
     return e5m2 ? mpti_e5m2_encode_to(y, 0x7bu) : mpti_e4m3_encode_to(y, 0x7eu);
-}
-
-MPTI_D uint32_t mpti_warp_max(uint32_t x)
-{
-    MPTI_UNROLL
-    for (int distance = 1; distance < 32; distance *= 2) {
-        const uint32_t other = __shfl_xor_sync(0xffffffffu, x, distance);
-        x = other > x ? other : x;
-    }
-    return x;
-}
-
-/* The largest of a block, valid in thread 0. */
-MPTI_D uint32_t mpti_block_max(uint32_t x)
-{
-    MPT_SHARED(uint32_t, most, MPTI_WARPS);
-    x = mpti_warp_max(x);
-    __syncthreads();                    /* the last maximum's readers are done */
-    if (threadIdx.x % 32 == 0)
-        most[threadIdx.x / 32] = x;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        MPTI_UNROLL
-        for (uint32_t w = 1; w < MPTI_WARPS; w++) x = most[w] > x ? most[w] : x;
-    }
-    return x;
 }
 
 /* A maximum of patterns comes out the same in any order. All threads of a block; amax may be NULL. */
@@ -1281,23 +1323,25 @@ MPTI_D void mpti_block_note_amax(float *amax, uint32_t mine)
         atomicMax((unsigned *)amax, mine);
 }
 
-template <class Source>
+/* In is uint32_t for f32, uint16_t for f16 and bf16. */
+template <class In>
 static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_fp8_encode(uint8_t *dst, const typename Source::in *src, uint64_t n, const float *scale, float *amax,
-                  int e5m2)
+mpti_k_fp8_encode(uint8_t *dst, const void *src, int32_t src_format, uint64_t n, const float *scale,
+                  float *amax, bool e5m2)
 {
     const uint32_t V = 16;              /* one 16-byte store */
     const float    factor = scale ? *scale : 1.0f;
     const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
     uint32_t       most = 0u;
     for (uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V; i < n; i += stride) {
-        const uint32_t      count = (uint32_t)(n - i < V ? n - i : V);
-        typename Source::in x[V];
-        uint8_t             y[V];
-        mpti_load_codes<typename Source::in, V>(src + i, count, x);     /* 0 behind the end */
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < V; k++) y[k] = mpti_fp8_1<Source>(x[k], factor, e5m2 != 0, &most);
-        mpti_store_codes<uint8_t, V>(dst + i, count, y);
+        const uint32_t count = (uint32_t)(n - i < V ? n - i : V);
+        In             x[V];
+        uint32_t       u[V];
+        uint8_t        y[V];
+        mpti_load_codes<V>((const In *)src + i, count, x);
+        mpti_codes_to_f32<V>(src_format, x, u, false);
+        MPTI_EACH(y, mpti_fp8_1(u[k], factor, e5m2, &most));
+        mpti_store_codes<V>(dst + i, count, y);
     }
     mpti_block_note_amax(amax, most);
 }
@@ -1355,10 +1399,10 @@ MPTI_D uint32_t mpti_inside4(uint64_t at, uint64_t end)
     return at >= end ? 0u : end - at < 4 ? (uint32_t)(end - at) : 4u;
 }
 
-template <class Source>
+template <class In>
 static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const typename Source::in *src, uint64_t rows,
-                     uint64_t cols, const float *scale, float *amax, int e5m2)
+mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t src_format, uint64_t rows,
+                     uint64_t cols, const float *scale, float *amax, bool e5m2)
 {
     MPT_SHARED(uint32_t, tile, MPTI_SIDE * MPTI_SIDE_WORDS);
     const float    factor = scale ? *scale : 1.0f;
@@ -1372,15 +1416,16 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const typename Source::i
         uint32_t       column[4] = {0u, 0u, 0u, 0u};
         MPTI_UNROLL
         for (uint32_t r = 0; r < 4; r++) {
-            const uint64_t      at = (row + y + r) * cols + col + x;
-            typename Source::in v[4];
-            uint32_t            word = 0u;
+            const uint64_t at = (row + y + r) * cols + col + x;
+            In             v[4];
+            uint32_t       u[4], word = 0u;
             if (r >= high || !wide)
                 continue;
-            mpti_load4(src + at, wide, v);
+            mpti_load4((const In *)src + at, wide, v);
+            mpti_codes_to_f32<4>(src_format, v, u, false);
             MPTI_UNROLL
             for (uint32_t k = 0; k < 4; k++) {
-                const uint32_t code = mpti_fp8_1<Source>(v[k], factor, e5m2 != 0, &most);
+                const uint32_t code = mpti_fp8_1(u[k], factor, e5m2, &most);
                 word |= code << (8 * k);
                 column[k] |= code << (8 * r);
             }
@@ -1415,7 +1460,7 @@ static __global__ void __launch_bounds__(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8
             __syncthreads();            /* all have read what their neighbours write */
             if (k < length)
                 h[k] = mpti_f32_make(past);
-            if (k < length && s.recipe.rule == MPT_AMAX_MAX)
+            if (k < length && s.recipe.choice == MPT_AMAX_MAX)
                 most = past > most ? past : most;
         }
         most = mpti_block_max(most);    /* its barriers: all have read amax */
@@ -1447,8 +1492,8 @@ static mpt_status mpti_cuda_fp8_ok(mpt_cuda *c, const mpt_fp8_scaling *s, const 
     if (!mpti_gemm_is_fp8(s->recipe.format))
         return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, "the format of the recipe is not e4m3 or e5m2");
     if (!s->recipe.length || s->recipe.margin < -32 || s->recipe.margin > 32 ||
-        (unsigned)s->recipe.rule >= (unsigned)MPT_AMAX_RULE_COUNT)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "length 0, margin beyond 32, or an unknown rule");
+        (unsigned)s->recipe.choice >= (unsigned)MPT_AMAX_CHOICE_COUNT)
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "length 0, margin beyond 32, or an unknown choice");
     return MPT_OK;
 }
 
@@ -1482,50 +1527,23 @@ static mpt_status mpti_cuda_fp8_formats(mpt_cuda *c, mpt_format dst_format, mpt_
     return MPT_OK;
 }
 
-template <class Source>
-static cudaError_t mpti_cuda_fp8_encode(const mpt_cuda *c, void *dst, const void *src, size_t n,
-                                        const float *scale, float *amax, int e5m2, mpt_stream stream)
-{
-    const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * 16u) + 1u);
-    return mpti_launch(c, mpti_k_fp8_encode<Source>, blocks, MPTI_THREADS, stream, (uint8_t *)dst,
-                       (const typename Source::in *)src, (uint64_t)n, scale, amax, e5m2);
-}
-
 MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, void *dst, mpt_format src_format,
                                          const void *src, size_t n, const float *scale, float *amax,
                                          mpt_stream stream)
 {
     const char *const name = "mpt_cuda_fp8_encode_n";
-    const int         e5m2 = dst_format == MPT_E5M2;
     mpt_status        status;
-    cudaError_t       e;
     if (!c || (n && (!dst || !src)))
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument with n above 0");
     status = mpti_cuda_fp8_formats(c, dst_format, src_format, name);
     if (status != MPT_OK || !n)
         return status;
-    switch (src_format) {
-    case MPT_F16:
-        e = mpti_cuda_fp8_encode<mpti_source_f16>(c, dst, src, n, scale, amax, e5m2, stream);
-        break;
-    case MPT_BF16:
-        e = mpti_cuda_fp8_encode<mpti_source_bf16>(c, dst, src, n, scale, amax, e5m2, stream);
-        break;
-    default:
-        e = mpti_cuda_fp8_encode<mpti_source_f32>(c, dst, src, n, scale, amax, e5m2, stream);
-    }
-    return mpti_cuda_result(c, e, name);
-}
-
-template <class Source>
-static cudaError_t mpti_cuda_fp8_transpose(const mpt_cuda *c, void *dst, void *transposed, const void *src,
-                                           uint64_t rows, uint64_t cols, const float *scale, float *amax,
-                                           int e5m2, mpt_stream stream)
-{
-    const uint64_t tiles = ((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
-    return mpti_launch(c, mpti_k_fp8_transpose<Source>, mpti_cuda_blocks(c, tiles), MPTI_THREADS, stream,
-                       (uint8_t *)dst, (uint8_t *)transposed, (const typename Source::in *)src, rows, cols,
-                       scale, amax, e5m2);
+    const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * 16u) + 1u);
+    return mpti_cuda_result(c, mpti_launch(c, src_format == MPT_F32 ? mpti_k_fp8_encode<uint32_t>
+                                                                    : mpti_k_fp8_encode<uint16_t>,
+                                           blocks, MPTI_THREADS, stream, (uint8_t *)dst, src,
+                                           (int32_t)src_format, (uint64_t)n, scale, amax,
+                                           dst_format == MPT_E5M2), name);
 }
 
 MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_format, void *dst,
@@ -1534,31 +1552,22 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
                                                  mpt_stream stream)
 {
     const char *const name = "mpt_cuda_fp8_encode_transpose";
-    const int         e5m2 = dst_format == MPT_E5M2;
     mpt_status        status;
-    cudaError_t       e;
     if (!c || (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 4u / cols))
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or a matrix larger than memory");
     status = mpti_cuda_fp8_formats(c, dst_format, src_format, name);
     if (status != MPT_OK || !rows || !cols)
         return status;
-    switch (src_format) {
-    case MPT_F16:
-        e = mpti_cuda_fp8_transpose<mpti_source_f16>(c, dst, transposed, src, rows, cols, scale, amax, e5m2,
-                                                     stream);
-        break;
-    case MPT_BF16:
-        e = mpti_cuda_fp8_transpose<mpti_source_bf16>(c, dst, transposed, src, rows, cols, scale, amax, e5m2,
-                                                      stream);
-        break;
-    default:
-        e = mpti_cuda_fp8_transpose<mpti_source_f32>(c, dst, transposed, src, rows, cols, scale, amax, e5m2,
-                                                     stream);
-    }
-    return mpti_cuda_result(c, e, name);
+    const uint64_t tiles = (uint64_t)((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
+    return mpti_cuda_result(c, mpti_launch(c, src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t>
+                                                                    : mpti_k_fp8_transpose<uint16_t>,
+                                           mpti_cuda_blocks(c, tiles), MPTI_THREADS, stream, (uint8_t *)dst,
+                                           (uint8_t *)transposed, src, (int32_t)src_format, (uint64_t)rows,
+                                           (uint64_t)cols, scale, amax, dst_format == MPT_E5M2), name);
 }
+#endif /* MPT_NO_FP8 */
 
-// >>C12 kernels: scale, check, clip, update --------------------------------------------------------
+// >>C17 implementation: the step -------------------------------------------------------------------
 static __global__ void __launch_bounds__(MPTI_THREADS)
 mpti_k_scale(mpt_cuda_state *state, float *x, uint64_t n)
 {
@@ -1579,23 +1588,6 @@ MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, f
     const unsigned blocks = mpti_cuda_blocks(c, n / MPTI_THREADS + 1u);
     return mpti_cuda_result(c, mpti_launch(c, mpti_k_scale, blocks, MPTI_THREADS, stream, state, x,
                                            (uint64_t)n), name);
-}
-
-/* The sum of one value per thread in adjacent pairs, as mpti_pair_sum adds them; valid in thread 0. A
- * butterfly pairs neighbours first, and a + b is b + a to the bit. */
-MPTI_D double mpti_block_pair_sum(double x)
-{
-    MPT_SHARED(double, warp, MPTI_WARPS);
-    MPTI_UNROLL
-    for (int distance = 1; distance < 32; distance *= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
-    __syncthreads();                    /* the last sum's readers are done */
-    if (threadIdx.x % 32 == 0)
-        warp[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = 0.0;
-    if (threadIdx.x == 0)
-        x = ((warp[0] + warp[1]) + (warp[2] + warp[3])) + ((warp[4] + warp[5]) + (warp[6] + warp[7]));
-    return x;
 }
 
 /* Count the bad ones of eight elements, and keep the first of all: chunks and elements in list order, so the
@@ -1634,7 +1626,7 @@ MPTI_D double mpti_block_check(const mpti_cuda_tensor *t, const mpti_cuda_chunk 
             if (t->grad_format != MPT_F32) {
                 MPTI_UNROLL
                 for (uint32_t k = 0; k < MPTI_VEC; k++) {
-                    x[k] = mpti_decode16(t->grad_format, mpti_encode16(t->grad_format, x[k]));
+                    x[k] = mpti_rounded16(t->grad_format, x[k]);
                     bad |= (unsigned)!mpti_f32_is_finite(x[k]);
                 }
             }
@@ -1815,48 +1807,7 @@ MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mp
     return mpti_cuda_result(c, mpti_launch(c, mpti_k_update, 1, 1, stream, state), name);
 }
 
-// >>C13 kernels: optimizers ------------------------------------------------------------------------
-/* What each optimizer needs of the generic kernel: its constants, its element, its moments. LAMB's element
- * leaves the weight alone: that moves in a later kernel. */
-struct mpti_sgd_ops {
-    typedef mpt_sgd    config;
-    typedef mpti_sgd_k consts;
-    MPTI_D consts prepare(const config *o, const mpt_step *step) { return mpti_sgd_consts(o, step); }
-    MPTI_D void one(float g, float *w, float *m, float *, const consts *k) { mpti_sgd_1(g, w, m, k); }
-    MPTI_D bool uses_m(const config *o) { return mpti_is_nonzero(o->momentum) != 0; }
-    static const bool uses_v = false, last_pass = true;
-};
-struct mpti_lion_ops {
-    typedef mpt_lion    config;
-    typedef mpti_lion_k consts;
-    MPTI_D consts prepare(const config *o, const mpt_step *step) { return mpti_lion_consts(o, step); }
-    MPTI_D void one(float g, float *w, float *m, float *, const consts *k) { mpti_lion_1(g, w, m, k); }
-    MPTI_D bool uses_m(const config *) { return true; }
-    static const bool uses_v = false, last_pass = true;
-};
-struct mpti_moments_ops {
-    typedef mpt_adamw    config;
-    typedef mpti_adamw_k consts;
-    MPTI_D consts prepare(const config *o, const mpt_step *step) { return mpti_adamw_consts(o, step); }
-    MPTI_D bool uses_m(const config *) { return true; }
-    static const bool uses_v = true;
-};
-struct mpti_adamw_ops : mpti_moments_ops {
-    MPTI_D void one(float g, float *w, float *m, float *v, const consts *k) { mpti_adamw_1(g, w, m, v, k); }
-    static const bool last_pass = true;
-};
-struct mpti_adam_ops : mpti_moments_ops {
-    MPTI_D void one(float g, float *w, float *m, float *v, const consts *k) { mpti_adam_1(g, w, m, v, k); }
-    static const bool last_pass = true;
-};
-struct mpti_lamb_ops : mpti_moments_ops {
-    MPTI_D void one(float g, float *w, float *m, float *v, const consts *k)
-    {
-        mpti_adamw_moments_1(g, *w, m, v, k);
-    }
-    static const bool last_pass = false;
-};
-
+// >>C18 implementation: optimizers -----------------------------------------------------------------
 /* The weights of eight elements, wherever the tensor's storage keeps them. */
 MPTI_D void mpti_weights_load(const mpti_cuda_tensor *t, uint64_t at, uint32_t count, float w[MPTI_VEC])
 {
@@ -1868,8 +1819,8 @@ MPTI_D void mpti_weights_load(const mpti_cuda_tensor *t, uint64_t at, uint32_t c
         mpti_load_some(t->master, MPT_F32, at, count, w);
         return;
     case MPT_STORE_SPLIT:
-        mpti_load_codes<uint16_t, MPTI_VEC>((const uint16_t *)t->param + at, count, high);
-        mpti_load_codes<uint16_t, MPTI_VEC>((const uint16_t *)t->extra + at, count, low);
+        mpti_load_codes<MPTI_VEC>((const uint16_t *)t->param + at, count, high);
+        mpti_load_codes<MPTI_VEC>((const uint16_t *)t->extra + at, count, low);
         MPTI_UNROLL
         for (uint32_t k = 0; k < MPTI_VEC; k++) w[k] = mpti_f32_make(mpti_unsplit(high[k], low[k]));
         return;
@@ -1883,62 +1834,86 @@ MPTI_D void mpti_weights_load(const mpti_cuda_tensor *t, uint64_t at, uint32_t c
     for (uint32_t k = 0; k < MPTI_VEC; k++) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
 }
 
-/* Elements at .. at + 7, at a multiple of 8: one block of Philox. */
-MPTI_D void mpti_store_stochastic(const mpti_cuda_tensor *t, uint64_t at, uint32_t count,
-                                  const float w[MPTI_VEC], uint32_t stream, uint32_t step)
-{
-    uint16_t code[MPTI_VEC];
-    uint32_t random[MPTI_VEC];
-    mpti_random8(at, stream, step, t->seed, random);
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++) {
-        const uint32_t u = mpti_f32_bits(w[k]);
-        code[k] = t->param_format == MPT_F16 ? mpti_f16_stochastic(u, random[k])
-                                             : mpti_bf16_stochastic(u, random[k]);
-    }
-    mpti_store_codes<uint16_t, MPTI_VEC>((uint16_t *)t->param + at, count, code);
-}
-
-MPTI_D void mpti_store_split(const mpti_cuda_tensor *t, uint64_t at, uint32_t count, const float w[MPTI_VEC])
-{
-    uint16_t high[MPTI_VEC], low[MPTI_VEC];
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++) mpti_split(mpti_f32_bits(w[k]), &high[k], &low[k]);
-    mpti_store_codes<uint16_t, MPTI_VEC>((uint16_t *)t->param + at, count, high);
-    mpti_store_codes<uint16_t, MPTI_VEC>((uint16_t *)t->extra + at, count, low);
-}
-
-MPTI_D void mpti_store_kahan(const mpti_cuda_tensor *t, uint64_t at, uint32_t count, const float w[MPTI_VEC])
-{
-    const int is_f16 = t->param_format == MPT_F16;
-    float     rest[MPTI_VEC];
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++)
-        rest[k] = mpti_kahan_rest(w[k], mpti_decode16(t->param_format, mpti_encode16(t->param_format, w[k])),
-                                  is_f16);
-    mpti_store_some(t->param, t->param_format, at, count, w);
-    mpti_store_some(t->extra, t->param_format, at, count, rest);
-}
-
 /* And back; stream is the tensor's place in the list, step the steps taken before this one. */
 MPTI_D void mpti_weights_store(const mpti_cuda_tensor *t, uint64_t at, uint32_t count,
                                const float w[MPTI_VEC], uint32_t stream, uint32_t step)
 {
+    const int32_t format = t->param_format;
+    uint16_t      high[MPTI_VEC], low[MPTI_VEC];
+    uint32_t      u[MPTI_VEC], random[MPTI_VEC];
+    float         rest[MPTI_VEC];
     switch (t->storage) {
-    case MPT_STORE_STOCHASTIC: mpti_store_stochastic(t, at, count, w, stream, step); return;
-    case MPT_STORE_KAHAN:      mpti_store_kahan(t, at, count, w); return;
-    case MPT_STORE_SPLIT:      mpti_store_split(t, at, count, w); return;
-    case MPT_STORE_MASTER:     mpti_store_some(t->master, MPT_F32, at, count, w); break;
-    default: break;
+    case MPT_STORE_STOCHASTIC:
+        mpti_random8(at, stream, step, t->seed, random);
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < MPTI_VEC; k++) u[k] = mpti_f32_bits(w[k]);
+        mpti_codes_stochastic<MPTI_VEC>(format, u, random, high);
+        mpti_store_codes<MPTI_VEC>((uint16_t *)t->param + at, count, high);
+        return;
+    case MPT_STORE_SPLIT:
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < MPTI_VEC; k++) mpti_split(mpti_f32_bits(w[k]), &high[k], &low[k]);
+        mpti_store_codes<MPTI_VEC>((uint16_t *)t->param + at, count, high);
+        mpti_store_codes<MPTI_VEC>((uint16_t *)t->extra + at, count, low);
+        return;
+    case MPT_STORE_KAHAN:
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < MPTI_VEC; k++)
+            rest[k] = mpti_kahan_rest(w[k], mpti_rounded16(format, w[k]), format == MPT_F16);
+        mpti_store_some(t->extra, format, at, count, rest);
+        break;
+    case MPT_STORE_MASTER:
+        mpti_store_some(t->master, MPT_F32, at, count, w);
+        break;
+    default:
+        break;
     }
-    if (t->param) mpti_store_some(t->param, t->param_format, at, count, w);
+    if (t->param) mpti_store_some(t->param, format, at, count, w);
 }
+
+/* The element of an optimizer, as mpt.h has it: with a second moment, without one, or with the moments alone,
+ * where the weight moves in a later pass. */
+template <class K> using mpti_element_v = void(float g, float *w, float *m, float *v, const K *k);
+template <class K> using mpti_element_m = void(float g, float *w, float *m, const K *k);
+template <class K> using mpti_element_moments = void(float g, float w, float *m, float *v, const K *k);
+template <class K>
+MPTI_D void mpti_element(mpti_element_v<K> *f, float g, float *w, float *m, float *v, const K *k)
+{
+    f(g, w, m, v, k);
+}
+template <class K>
+MPTI_D void mpti_element(mpti_element_m<K> *f, float g, float *w, float *m, float *, const K *k)
+{
+    f(g, w, m, k);
+}
+template <class K>
+MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m, float *v, const K *k)
+{
+    f(g, *w, m, v, k);
+}
+
+/* What the kernel of a step takes from an optimizer's row in MPT_OPTIMIZERS, and its element. */
+#define MPTI_OPS(name, hyper, element, is_last)                                                           \
+    struct mpti_##name##_ops {                                                                            \
+        typedef mpt_##hyper      config;                                                                  \
+        typedef mpti_##hyper##_k consts;                                                                  \
+        static const bool        last_pass = is_last;                                                     \
+        MPTI_D unsigned needs(const config *o) { return mpti_##name##_needs(o); }                         \
+        MPTI_D consts prepare(const config *o, const mpt_step *step)                                      \
+        {                                                                                                 \
+            return mpti_##hyper##_consts(o, step);                                                        \
+        }                                                                                                 \
+        MPTI_D void one(float g, float *w, float *m, float *v, const consts *k)                           \
+        {                                                                                                 \
+            mpti_element(element, g, w, m, v, k);                                                         \
+        }                                                                                                 \
+    };
 
 template <class Ops>
 MPTI_D void mpti_block_step(const mpti_cuda_tensor *t, const mpti_cuda_chunk *chunk,
                             const typename Ops::config *o, const typename Ops::consts *k)
 {
-    const bool has_m = Ops::uses_m(o);
+    const bool has_m = (Ops::needs(o) & MPT_NEEDS_M) != 0, has_v = (Ops::needs(o) & MPT_NEEDS_V) != 0;
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES) {
         const uint32_t count = chunk->n - i < MPTI_VEC ? chunk->n - i : MPTI_VEC;
         const uint64_t at = chunk->first + i;
@@ -1946,11 +1921,11 @@ MPTI_D void mpti_block_step(const mpti_cuda_tensor *t, const mpti_cuda_chunk *ch
         mpti_load_some(t->grad, t->grad_format, at, count, g);
         mpti_weights_load(t, at, count, w);
         if (has_m) mpti_load_some(t->m, t->moments_format, at, count, m);
-        if (Ops::uses_v) mpti_load_some(t->v, t->moments_format, at, count, v);
+        if (has_v) mpti_load_some(t->v, t->moments_format, at, count, v);
         MPTI_UNROLL
         for (uint32_t j = 0; j < MPTI_VEC; j++) Ops::one(g[j], &w[j], &m[j], &v[j], k);
         if (has_m) mpti_store_some(t->m, t->moments_format, at, count, m);
-        if (Ops::uses_v) mpti_store_some(t->v, t->moments_format, at, count, v);
+        if (has_v) mpti_store_some(t->v, t->moments_format, at, count, v);
         if (Ops::last_pass) mpti_weights_store(t, at, count, w, chunk->tensor, (uint32_t)o->t);
     }
 }
@@ -2042,7 +2017,33 @@ mpti_k_lamb_norms(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks
     }
 }
 
-/* The fourth kernel of LAMB's step: along the directions, with the factor of each tensor. */
+/* The factor of each tensor, a block a tensor: slot c mod 256 takes the tensor's chunk c, in order. */
+static __global__ void __launch_bounds__(MPTI_THREADS)
+mpti_k_lamb_factors(const mpti_cuda_tensor *tensors, uint64_t tensor_count, const double *partial,
+                    float *factors, const mpt_cuda_state *state, mpt_lamb o)
+{
+    if (!mpti_step_is_open(&state->step) || state->step.found_inf)
+        return;
+    o.lr = state->lr;
+    o.t = state->t;
+    for (uint64_t i = blockIdx.x; i < tensor_count; i += gridDim.x) {
+        const mpti_cuda_tensor t = tensors[i];
+        const uint64_t         chunks = (t.n + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        double                 sum[2] = {0.0, 0.0};
+        for (uint64_t c = threadIdx.x; c < chunks; c += MPTI_SLOTS) {
+            sum[0] += partial[2 * (t.first_chunk + c)];
+            sum[1] += partial[2 * (t.first_chunk + c) + 1];
+        }
+        sum[0] = mpti_block_pair_sum(sum[0]);
+        sum[1] = mpti_block_pair_sum(sum[1]);
+        if (threadIdx.x == 0) {
+            const mpti_adamw_k k = mpti_adamw_consts(&o, &state->step);
+            factors[i] = mpti_lamb_factor(sum[0], sum[1], &k);
+        }
+    }
+}
+
+/* Along the directions, with the factor of each tensor. */
 static __global__ void __launch_bounds__(MPTI_THREADS)
 mpti_k_lamb_along(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count,
                   const float *factors, mpt_cuda_state *state, mpt_lamb o)
@@ -2072,31 +2073,27 @@ mpti_k_lamb_along(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks
     mpti_finish_step(state, in_order, take);
 }
 
-/* The factor of each tensor, a block a tensor: slot c mod 256 takes the tensor's chunk c, in order. */
-static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_lamb_factors(const mpti_cuda_tensor *tensors, uint64_t tensor_count, const double *partial,
-                    float *factors, const mpt_cuda_state *state, mpt_lamb o)
+MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false)
+static cudaError_t mpti_cuda_lamb(const mpt_cuda *c, const mpt_cuda_list *l, mpt_cuda_state *state,
+                                  const mpt_lamb *o, mpt_stream stream)
 {
-    if (!mpti_step_is_open(&state->step) || state->step.found_inf)
-        return;
-    o.lr = state->lr;
-    o.t = state->t;
-    for (uint64_t i = blockIdx.x; i < tensor_count; i += gridDim.x) {
-        const mpti_cuda_tensor t = tensors[i];
-        const uint64_t         chunks = (t.n + MPTI_CHUNK - 1u) / MPTI_CHUNK;
-        double                 sum[2] = {0.0, 0.0};
-        for (uint64_t c = threadIdx.x; c < chunks; c += MPTI_SLOTS) {
-            sum[0] += partial[2 * (t.first_chunk + c)];
-            sum[1] += partial[2 * (t.first_chunk + c) + 1];
-        }
-        sum[0] = mpti_block_pair_sum(sum[0]);
-        sum[1] = mpti_block_pair_sum(sum[1]);
-        if (threadIdx.x == 0) {
-            const mpti_adamw_k k = mpti_adamw_consts(&o, &state->step);
-            factors[i] = mpti_lamb_factor(sum[0], sum[1], &k);
-        }
-    }
+    const unsigned chunks = mpti_cuda_blocks(c, l->chunk_count);
+    const unsigned tensors = mpti_cuda_blocks(c, l->tensor_count);
+    cudaError_t    e = mpti_launch(c, mpti_k_step<mpti_lamb_ops>, chunks, MPTI_THREADS, stream, l->tensors,
+                                   l->chunks, l->chunk_count, state, *o);
+    if (e == cudaSuccess)
+        e = mpti_launch(c, mpti_k_lamb_norms, chunks, MPTI_THREADS, stream, l->tensors, l->chunks,
+                        l->chunk_count, l->partial, state, *o);
+    if (e == cudaSuccess)
+        e = mpti_launch(c, mpti_k_lamb_factors, tensors, MPTI_THREADS, stream, l->tensors, l->tensor_count,
+                        l->partial, l->factors, state, *o);
+    if (e == cudaSuccess)
+        e = mpti_launch(c, mpti_k_lamb_along, chunks, MPTI_THREADS, stream, l->tensors, l->chunks,
+                        l->chunk_count, l->factors, state, *o);
+    return e;
 }
+
+/* ---- the calls ---- */
 
 /* What can be refused, before anything is queued. */
 static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, const mpt_cuda_state *state,
@@ -2112,58 +2109,35 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
     return MPT_OK;
 }
 
-template <class Ops>
-static mpt_status mpti_cuda_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
-                                 const typename Ops::config *o, bool hyperparameters_ok, unsigned needs,
-                                 mpt_stream stream, const char *name)
-{
-    const mpt_status status = mpti_cuda_step_ok(c, list, state, o, hyperparameters_ok, needs, name);
-    if (status != MPT_OK)
-        return status;
-    return mpti_cuda_result(c, mpti_launch(c, mpti_k_step<Ops>, mpti_cuda_blocks(c, list->chunk_count),
-                                           MPTI_THREADS, stream, list->tensors, list->chunks,
-                                           list->chunk_count, state, *o), name);
-}
-
-#define MPTI_CUDA_STEP(optimizer, family)                                                                 \
-    MPT_DEF mpt_status mpt_cuda_##optimizer##_step(mpt_cuda *c, const mpt_cuda_list *list,                \
-                                                   mpt_cuda_state *state, const mpt_##optimizer *o,       \
-                                                   mpt_stream stream)                                     \
-    {                                                                                                     \
-        return mpti_cuda_step<mpti_##optimizer##_ops>(c, list, state, o, mpti_##family##_ok(o) != 0,      \
-                                                      mpti_##family##_needs(o) & ~MPT_NEEDS_GRAD, stream, \
-                                                      "mpt_cuda_" #optimizer "_step");                    \
+/* The rows of MPT_OPTIMIZERS that are for the device. ONE pass is the kernel of a step with the element of
+ * that name; who has its OWN passes has a function like mpti_cuda_lamb. */
+#define MPTI_CUDA_OWN(name, hyper)
+#define MPTI_CUDA_ONE(name, hyper)                                                                         \
+    MPTI_OPS(name, hyper, mpti_##name##_1, true)                                                           \
+    static cudaError_t mpti_cuda_##name(const mpt_cuda *c, const mpt_cuda_list *l, mpt_cuda_state *state,  \
+                                        const mpt_##name *o, mpt_stream stream)                            \
+    {                                                                                                      \
+        return mpti_launch(c, mpti_k_step<mpti_##name##_ops>, mpti_cuda_blocks(c, l->chunk_count),         \
+                           MPTI_THREADS, stream, l->tensors, l->chunks, l->chunk_count, state, *o);        \
     }
-MPTI_CUDA_STEP(sgd, sgd)
-MPTI_CUDA_STEP(lion, lion)
-MPTI_CUDA_STEP(adamw, adamw)
-MPTI_CUDA_STEP(adam, adamw)
+#define MPTI_CUDA_STEP_0(name, hyper, passes)
+#define MPTI_CUDA_STEP_1(name, hyper, passes)                                                              \
+    MPTI_CUDA_##passes(name, hyper)                                                                        \
+    MPT_DEF mpt_status mpt_cuda_##name##_step(mpt_cuda *c, const mpt_cuda_list *list,                      \
+                                              mpt_cuda_state *state, const mpt_##name *o,                  \
+                                              mpt_stream stream)                                           \
+    {                                                                                                      \
+        const char *const call = "mpt_cuda_" #name "_step";                                                \
+        const unsigned    needs = mpti_##name##_needs(o) & ~MPT_NEEDS_GRAD;                                \
+        const mpt_status  status = mpti_cuda_step_ok(c, list, state, o, mpti_##hyper##_ok(o), needs, call); \
+        return status != MPT_OK ? status                                                                   \
+                                : mpti_cuda_result(c, mpti_cuda_##name(c, list, state, o, stream), call);  \
+    }
+#define MPTI_X(id, name, hyper, needs, passes, device) MPTI_CUDA_STEP_##device(name, hyper, passes)
+MPT_OPTIMIZERS(MPTI_X)
+#undef MPTI_X
 
-MPT_DEF mpt_status mpt_cuda_lamb_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
-                                      const mpt_lamb *o, mpt_stream stream)
-{
-    const char *const name = "mpt_cuda_lamb_step";
-    const unsigned    needs = mpti_adamw_needs(o) & ~MPT_NEEDS_GRAD;
-    mpt_status        status = mpti_cuda_step_ok(c, list, state, o, mpti_adamw_ok(o) != 0, needs, name);
-    if (status != MPT_OK)
-        return status;
-    const unsigned chunks = mpti_cuda_blocks(c, list->chunk_count);
-    const unsigned tensors = mpti_cuda_blocks(c, list->tensor_count);
-    cudaError_t    e = mpti_launch(c, mpti_k_step<mpti_lamb_ops>, chunks, MPTI_THREADS, stream, list->tensors,
-                                   list->chunks, list->chunk_count, state, *o);
-    if (e == cudaSuccess)
-        e = mpti_launch(c, mpti_k_lamb_norms, chunks, MPTI_THREADS, stream, list->tensors, list->chunks,
-                        list->chunk_count, list->partial, state, *o);
-    if (e == cudaSuccess)
-        e = mpti_launch(c, mpti_k_lamb_factors, tensors, MPTI_THREADS, stream, list->tensors,
-                        list->tensor_count, list->partial, list->factors, state, *o);
-    if (e == cudaSuccess)
-        e = mpti_launch(c, mpti_k_lamb_along, chunks, MPTI_THREADS, stream, list->tensors, list->chunks,
-                        list->chunk_count, list->factors, state, *o);
-    return mpti_cuda_result(c, e, name);
-}
-
-// >>C14 implementation: matrix products ------------------------------------------------------------
+// >>C19 implementation: matrix products ------------------------------------------------------------
 MPT_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu)
 {
     const char *const name = "mpt_cuda_gpu";
@@ -2430,13 +2404,12 @@ static cublasStatus_t mpti_gemm_plan_of(mpti_lt *lt, const mpt_gemm_args *g, mpt
 static void mpti_gemm_close(mpt_cuda *c)
 {
     mpti_lt *lt = c->gemm;
-    if (!lt)
-        return;
     for (size_t i = 0; i < MPTI_GEMM_PLANS; i++) mpti_gemm_plan_free(&lt->plan[i]);
     if (lt->handle) (void)cublasLtDestroy(lt->handle);
     if (lt->owned) (void)cudaFree(lt->workspace);
     free(lt);
     c->gemm = NULL;
+    c->gemm_close = NULL;
 }
 
 MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes)
@@ -2456,6 +2429,7 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
     c->gemm = (mpti_lt *)calloc(1, sizeof *c->gemm);
     if (!c->gemm)
         return mpti_cuda_bad(c, MPT_E_MEMORY, name, "out of host memory");
+    c->gemm_close = mpti_gemm_close;
     c->gemm->cc = gpu.cc;
     c->gemm->bytes = bytes ? bytes : (size_t)32 << 20;
     c->gemm->workspace = workspace;
@@ -2495,8 +2469,6 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
 
 #else
 
-static void mpti_gemm_close(mpt_cuda *c) { (void)c; }
-
 MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes)
 {
     (void)workspace;
@@ -2515,7 +2487,8 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
 
 #endif /* MPT_USE_CUBLASLT */
 
-// >>C15 kernels: range reports ---------------------------------------------------------------------
+// >>C20 implementation: range reports --------------------------------------------------------------
+#ifndef MPT_NO_REPORTS
 /* The binades of FP32, which are those of everything that lies in a tensor. */
 #define MPTI_BINADES 277
 enum {
@@ -2609,7 +2582,7 @@ static uint32_t mpti_f32_limit(uint64_t limit)
     uint32_t low = 0u, high = 0x7f800000u;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2u;
-        if (mpti_widen_f64(middle, 8, 23) >= limit) high = middle;
+        if (mpti_f64_widen(middle) >= limit) high = middle;
         else low = middle + 1u;
     }
     return low;
@@ -2691,8 +2664,8 @@ static void mpti_range_from_device(mpt_range *r, const mpti_cuda_range *d)
     for (int i = 0; i < MPTI_CLASSES; i++) r->count += d->kind[i];
     for (int i = 0; i < MPTI_BINADES; i++) r->binade[i - 149 - MPT_RANGE_EMIN] = d->binade[i];
     if (d->greatest) {
-        r->max_abs = mpti_f64_make(mpti_widen_f64(d->greatest, 8, 23));
-        r->min_abs = mpti_f64_make(mpti_widen_f64(d->least_less_1 + 1u, 8, 23));
+        r->max_abs = mpti_f64_make(mpti_f64_widen(d->greatest));
+        r->min_abs = mpti_f64_make(mpti_f64_widen(d->least_less_1 + 1u));
     }
 }
 
@@ -2711,16 +2684,34 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
     }
     return mpti_cuda_result(c, e, name);
 }
+#endif /* MPT_NO_REPORTS */
 
 #endif /* MPT_CUDA_IMPLEMENTATION */
 
-// >>C16 to add a kernel ----------------------------------------------------------------------------
-/* 1. The formula for one element belongs to mpt.h (>>M13) or mpt_half.h, as MPT_HD, with its CPU loop.
- * 2. An optimizer: a struct like mpti_adamw_ops and its call (>>C13); the generic kernel does the rest.
- *    Anything else: a kernel in >>C11 or >>C12 by the same pattern: chunks in a grid-stride loop, the
- *    last block writes the result into mpt_cuda_state, no host sync, no allocation.
- * 3. tests/test_cuda.cu: memcmp with the CPU function at all the sizes there, shuffled, under ASan and
- *    TSan. tests/emu lists what of CUDA it knows; add what you need there. */
+#elif defined(MPT_CUDA_IMPLEMENTATION) || \
+    ((defined(__CUDACC__) || defined(MPT_CUDA_EMU)) && (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)))
+#error "mpt_cuda.h needs the core of mpt.h: it cannot be implemented with MPT_ONLY_CONVERSIONS"
+#endif /* MPT_ONLY_CONVERSIONS */
 
-// >>C17 licence ------------------------------------------------------------------------------------
+// >>C21 to add a kernel, an optimizer --------------------------------------------------------------
+/* A kernel: the formula for one element belongs to mpt.h or mpt_half.h, as MPT_HD, with its CPU loop. Here
+ *   are chunks in a grid-stride loop, and the last block writes the result into mpt_cuda_state; no host sync,
+ *   no allocation. Its call refuses what it must before it queues anything, and errors name it.
+ * An optimizer: 1 in the last column of its row in MPT_OPTIMIZERS, and its prototype in >>C7. With ONE pass
+ *   that is all; with its OWN passes, a function like mpti_cuda_lamb in >>C18.
+ * A format of mpt_cuda_convert_n: its formulas among those of its width (mpti_codes_to_f32,
+ *   mpti_codes_from_f32, mpti_codes_stochastic in >>C12), and its line in mpti_convert_bytes (>>C15).
+ * Tests: a memcmp with the CPU function in tests/test_cuda*.cu at all the sizes there, shuffled, under ASan
+ *   and TSan. tests/emu lists what of CUDA it knows; add what you need there. */
+
+// >>C22 history ------------------------------------------------------------------------------------
+/* 0.2.0  One conversion call in place of 33, the same bits. Was, is, with the stream t:
+ *   mpt_cuda_f16_from_f32_n(c, d, s, n, t)   mpt_cuda_convert_n(c, MPT_F16, d, MPT_F32, s, n, NULL, NULL, t)
+ *   mpt_cuda_e4m3_from_f32_sat_n, e5m2       the same with opts.overflow MPT_OVERFLOW_SATURATE
+ *   mpt_cuda_stochastic_n(c, f, d, s, n, o, state, t)
+ *                                            mpt_cuda_convert_n(c, f, d, MPT_F32, s, n, o, state, t)
+ *   MPT_STATIC in a C file: warnings         none: there the advice is inline, and the calls are extern
+ * 0.1.0  The first version. */
+
+// >>C23 licence ------------------------------------------------------------------------------------
 /* MIT licence, as mpt_half.h.  Copyright (c) 2026 the mpt authors. */

@@ -2288,14 +2288,16 @@ MPTI_IN_512 void mpti_e4m3_in_512(mpti_v16 *v, const unsigned char *p)
     v[3] = mpti_words_high_512(zero, y);
 }
 
-/* What is below float's last bit becomes one bit, in float's last place; then the conversion cuts. */
+/* Eight doubles rounded to odd: cut off, and the last bit set where that has changed the number. */
 MPTI_IN_512 mpti_w16 mpti_f64_8_512(mpti_v16 x)
 {
-    const mpti_q8 low = mpti_all_64_512(0x1fffffffu), last = mpti_all_64_512(0x20000000u);
-    mpti_w16      r;
-    __asm__("vptestmq {%1, %0, %%k1|k1, %0, %1}\n\tvporq {%2, %0, %0%{%%k1%}|%0%{k1%}, %0, %2}"
-            : "+v"(x) : "v"(low), "v"(last) : "k1");
+    const mpti_w16 last = {1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0};
+    mpti_v16       back;
+    mpti_w16       r;
     __asm__("vcvtpd2ps {%{rz-sae%}, %1, %0|%0, %1, %{rz-sae%}}" : "=v"(r) : "v"(x));
+    __asm__("vcvtps2pd {%{sae%}, %1, %0|%0, %1, %{sae%}}" : "=v"(back) : "v"(r));
+    __asm__("vcmppd {$12, %{sae%}, %2, %1, %%k1|k1, %1, %2, %{sae%}, 12}\n\t"
+            "vpord {%3, %0, %0%{%%k1%}|%0%{k1%}, %0, %3}" : "+v"(r) : "v"(x), "v"(back), "v"(last) : "k1");
     return r;
 }
 
@@ -2899,7 +2901,8 @@ MPTI_KERNEL_NEON(mpti_f16_from_f64_neon, 8, 2,
 
 /* ---- the driver ---- */
 
-/* What to run over arrays. An array that is not there has elements of 0 bytes: its pointer stays. */
+/* What to run over arrays. An array that is not there has elements of 0 bytes: its pointer, to what is there,
+ * stays. */
 typedef struct mpti_job {
     mpti_kernel         *kernel;
     unsigned char       *to;
@@ -2915,7 +2918,7 @@ MPTI_INLINE mpti_job mpti_job_of(mpti_kernel *kernel, void *dst, size_t out, con
     j.kernel = kernel;
     j.to = (unsigned char *)dst;
     j.from[0] = (const unsigned char *)src;
-    j.from[1] = j.from[2] = NULL;
+    j.from[1] = j.from[2] = j.from[0];      /* not there, but no NULL: 0 bytes are added to it */
     j.out = out;
     j.in[0] = in;
     j.in[1] = j.in[2] = 0;
@@ -3040,20 +3043,21 @@ MPTI_DEF const char *mpt_status_text(mpt_status status)
 
 #define MPTI_BYTES(bits) ((bits) <= 8 ? 1 : (bits) <= 16 ? 2 : (bits) <= 32 ? 4 : 8)
 
-/* The one place where the limits of a format are worked out, for the table and for custom formats. */
-#define MPTI_FORMAT_INFO(name, s, e, m, bias, sp)                                             \
+/* The one place where the limits of a format are worked out, for the table (powers of two by MPTI_POW2) and
+ * for custom formats (by mpti_pow2). */
+#define MPTI_FORMAT_INFO(name, s, e, m, bias, sp, pow2)                                       \
     {                                                                                         \
         name, (s) + (e) + (m), s, e, m, bias, sp,                                             \
         MPTI_EMIN(bias, sp), MPTI_EMAX(e, bias, sp),                                          \
         (sp) == MPT_SPECIALS_IEEE, (sp) != MPT_SPECIALS_FINITE, MPTI_BYTES((s) + (e) + (m)),  \
         MPTI_MAX_CODE(e, m, sp), MPTI_INF_CODE(e, m, sp), MPTI_NAN_CODE(e, m, sp),            \
-        (double)MPTI_MAX_SIG(e, m, sp) * MPTI_POW2(MPTI_EMAX(e, bias, sp) - (m)),             \
-        MPTI_POW2(MPTI_EMIN(bias, sp)), MPTI_POW2(MPTI_EMIN(bias, sp) - (m)), MPTI_POW2(-(m)) \
+        (double)MPTI_MAX_SIG(e, m, sp) * pow2(MPTI_EMAX(e, bias, sp) - (m)),                  \
+        pow2(MPTI_EMIN(bias, sp)), pow2(MPTI_EMIN(bias, sp) - (m)), pow2(-(m))                \
     }
 
 MPTI_DEF const mpt_format_info *mpt_format_get(mpt_format format)
 {
-#define MPTI_X(id, name, s, e, m, bias, sp) MPTI_FORMAT_INFO(name, s, e, m, bias, sp),
+#define MPTI_X(id, name, s, e, m, bias, sp) MPTI_FORMAT_INFO(name, s, e, m, bias, sp, MPTI_POW2),
     static const mpt_format_info table[] = {MPT_FORMATS(MPTI_X)};
 #undef MPTI_X
     return (unsigned)format < (unsigned)MPT_FORMAT_COUNT ? &table[format] : NULL;
@@ -3072,6 +3076,12 @@ MPTI_DEF mpt_status mpt_format_find(const char *name, mpt_format *format)
     return MPT_E_UNSUPPORTED;
 }
 
+/* 2^k for k of -1022 .. 1023 */
+static double mpti_pow2(int k)
+{
+    return mpti_f64_make((uint64_t)(k + 1023) << 52);
+}
+
 MPTI_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
                                      int mantissa_bits, int bias, mpt_specials specials)
 {
@@ -3087,7 +3097,7 @@ MPTI_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, i
         return MPT_E_ARG;
     {
         const mpt_format_info made =
-            MPTI_FORMAT_INFO(name, scale ? 0 : 1, exponent_bits, mantissa_bits, bias, specials);
+            MPTI_FORMAT_INFO(name, !scale, exponent_bits, mantissa_bits, bias, specials, mpti_pow2);
         *info = made;
     }
     return MPT_OK;
@@ -3877,8 +3887,8 @@ static mpti_philox_keys mpti_philox_schedule(uint64_t seed, uint32_t stream, uin
     return key;
 }
 
-/* The words of Philox for a tile of elements, from counter `block` on: four for each eight elements. Side by
- * side, which compilers vectorize. */
+/* The words of Philox for a tile of elements, from counter `block` on: four for each eight elements, so that
+ * the counter after 2^61 - 1 is 0. Side by side, which compilers vectorize. */
 enum { MPTI_COUNTERS = MPTI_TILE / 8 };
 static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_philox_keys *key)
 {
@@ -3886,7 +3896,7 @@ static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_phi
     uint32_t i, round;
     for (i = 0; i < MPTI_COUNTERS; i++) {
         c0[i] = (uint32_t)(block + i);
-        c1[i] = (uint32_t)((block + i) >> 32);
+        c1[i] = (uint32_t)((block + i) >> 32) & 0x1fffffffu;
         c2[i] = key->stream;
         c3[i] = key->step;
     }
@@ -4115,7 +4125,10 @@ static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *f
     mpti_kernel           *kernel = brain ? mpti_bf16_stochastic_n : mpti_f16_stochastic_n;
     uint32_t               words[MPTI_TILE / 2] MPTI_ALIGNED;
     size_t                 i, past, count, rest, whole;
-    int                    how = 0, vectors = 0;
+    int                    how = 0;
+#if MPTI_X86
+    const int              vectors = mpti_path() >= MPTI_PATH_AVX512;
+#endif
     for (i = 0; i < n && (o->first_element + i) % 8u; i++) {
         const uint32_t u = (uint32_t)mpti_load_code(from + 4u * i, 4);
         const uint32_t random = mpt_philox(o->seed, o->stream, o->step, o->first_element + i);
@@ -4124,7 +4137,6 @@ static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *f
     past = (uintptr_t)(to + 2u * i) % 64u;
     count = past % 16u ? MPTI_TILE : MPTI_TILE - past / 2u;
 #if MPTI_X86
-    vectors = mpti_path() >= MPTI_PATH_AVX512;
     if (vectors)
         kernel = brain ? mpti_bf16_stochastic_512 : mpti_f16_stochastic_512;
     if (vectors && to != from && n > MPTI_AROUND_BYTES / 6u)
@@ -4155,7 +4167,6 @@ static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *f
     if (how & MPTI_AROUND)
         __asm__ volatile("sfence" : : : "memory");
 #endif
-    (void)vectors;
 }
 
 /* ---- any two formats ---- */
@@ -4533,6 +4544,9 @@ MPTI_DEF const char *mpt_simd_name(void)
 #define MPTI_ARM_FP16 0
 #endif
 
+/* The operations, times MPTI_ARITH in a kernel's `how`. */
+enum { MPTI_ARITH_ADD, MPTI_ARITH_SUB, MPTI_ARITH_MUL, MPTI_ARITH_FMA, MPTI_ARITH = 8 };
+
 #if MPTI_X86 || MPTI_ARM_FP16
 /* Give the NaN among n results what >>H8 says. */
 __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const unsigned char *a,
@@ -4552,18 +4566,27 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
         }
 }
 
-/* The kernel of an operation on four vectors of type V, `size` elements; with two operands c is b. */
-#define MPTI_ARITH_KERNEL(target, w, V, size, T, M, op)                                            \
-    target static void mpti_##T##_##op##_##w MPTI_KERNEL_PARAMETERS                                \
+/* The kernel of a format: one group is four vectors of type V, `size` elements; with two operands c is b. The
+ * operation comes with `how`: a branch a group costs little, and a kernel each would be four times the code. */
+#define MPTI_ARITH_KERNEL(target, w, V, size, T, M)                                                \
+    target static void mpti_##T##_arith_##w MPTI_KERNEL_PARAMETERS                                 \
     {                                                                                              \
+        const int op = how / MPTI_ARITH;                                                           \
         for (groups *= MPTI_GROUP / (size); groups;                                                \
              groups--, to += 2 * (size), a += 2 * (size), b += 2 * (size), c += 2 * (size)) {      \
             V x[4], y[4], z[4], r[4];                                                              \
             MPTI_ARITH_AHEAD(size)                                                                 \
             mpti_##T##_in_##w(x, a);                                                               \
             mpti_##T##_in_##w(y, b);                                                               \
-            mpti_##T##_in_##w(z, c);                                                               \
-            mpti_##op##_##w(r, x, y, z);                                                           \
+            if (op == MPTI_ARITH_FMA) {                                                            \
+                mpti_##T##_in_##w(z, c);                                                           \
+                mpti_fma_##w(r, x, y, z);                                                          \
+            } else if (op == MPTI_ARITH_MUL)                                                       \
+                mpti_mul_##w(r, x, y, y);                                                          \
+            else if (op == MPTI_ARITH_SUB)                                                         \
+                mpti_sub_##w(r, x, y, y);                                                          \
+            else                                                                                   \
+                mpti_add_##w(r, x, y, y);                                                          \
             if (MPTI_LIKELY(!mpti_some_nan_##w(r)))                                                \
                 mpti_##T##_out_##w(to, r, how);                                                    \
             else {                                                                                 \
@@ -4681,28 +4704,12 @@ MPTI_IN_512 void mpti_f16_out_fp16(unsigned char *p, const mpti_v16 *v, int how)
     mpti_put_512(p, v[0], how);
     mpti_put_512(p + 64, v[1], how);
 }
-#define MPTI_KERNELS_FP16(op) MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, fp16, mpti_v16, 64, f16, 10, op)
-#define MPTI_TAKE_FP16_f16(op)         \
-    if (mpti_has_fp16()) {             \
-        *down = 0;                     \
-        return mpti_f16_##op##_fp16;   \
-    }
-#else
-#define MPTI_KERNELS_FP16(op)
-#define MPTI_TAKE_FP16_f16(op)
+MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, fp16, mpti_v16, 64, f16, 10)
 #endif
-#define MPTI_TAKE_FP16_bf16(op)
-
-#define MPTI_ARITH_KERNELS(op)                                                                     \
-    MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, 512, mpti_v16, 64, f16, 10, op)                          \
-    MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, 512, mpti_v16, 64, bf16, 7, op)                          \
-    MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, f16, 10, op)                             \
-    MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, bf16, 7, op)                             \
-    MPTI_KERNELS_FP16(op)
-#define MPTI_ARITH_TAKE(T, op)                                                                     \
-    MPTI_TAKE_FP16_##T(op)                                                                         \
-    if (mpti_path() >= MPTI_PATH_AVX2)                                                             \
-        return mpti_path() >= MPTI_PATH_AVX512 ? mpti_##T##_##op##_512 : mpti_##T##_##op##_256;
+MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, 512, mpti_v16, 64, f16, 10)
+MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, 512, mpti_v16, 64, bf16, 7)
+MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, f16, 10)
+MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, bf16, 7)
 #elif MPTI_ARM_FP16
 /* aarch64's FP16 instructions compute in f16: one rounding, under a plain control register to nearest-even
  * and with subnormals. */
@@ -4742,31 +4749,43 @@ MPTI_INLINE void mpti_f16_out_neon(unsigned char *p, const uint16x8_t *v, int ho
     vst1q_u8(p + 32, vreinterpretq_u8_u16(v[2]));
     vst1q_u8(p + 48, vreinterpretq_u8_u16(v[3]));
 }
-#define MPTI_ARITH_KERNELS(op) MPTI_ARITH_KERNEL(, neon, uint16x8_t, 32, f16, 10, op)
-#define MPTI_ARITH_TAKE(T, op) MPTI_ARITH_TAKE_##T(op)
-#define MPTI_ARITH_TAKE_f16(op)             \
-    if (mpti_path() >= MPTI_PATH_NEON)      \
-        return mpti_f16_##op##_neon;
-#define MPTI_ARITH_TAKE_bf16(op)
-#else
-#define MPTI_ARITH_KERNELS(op)
-#define MPTI_ARITH_TAKE(T, op)
+MPTI_ARITH_KERNEL(, neon, uint16x8_t, 32, f16, 10)
 #endif
-MPTI_ARITH_KERNELS(add)
-MPTI_ARITH_KERNELS(sub)
-MPTI_ARITH_KERNELS(mul)
-MPTI_ARITH_KERNELS(fma)
 
-/* Run a kernel with the control word it wants: no traps, no flushing. */
-static void mpti_arith_run(mpti_kernel *kernel, int down, void *dst, const void *a, const void *b, const void *c,
-                           size_t n)
+/* The kernel of a format for this processor, or NULL; *direct: it computes in the format itself. */
+static mpti_kernel *mpti_arith_kernel(int mbits, int *direct)
+{
+    *direct = 0;
+#if MPTI_X86
+#if MPTI_FP16
+    *direct = mbits == 10 && mpti_has_fp16();
+    if (*direct)
+        return mpti_f16_arith_fp16;
+#endif
+    if (mpti_path() >= MPTI_PATH_AVX512)
+        return mbits == 10 ? mpti_f16_arith_512 : mpti_bf16_arith_512;
+    if (mpti_path() >= MPTI_PATH_AVX2)
+        return mbits == 10 ? mpti_f16_arith_256 : mpti_bf16_arith_256;
+#elif MPTI_ARM_FP16
+    *direct = 1;
+    if (mbits == 10 && mpti_path() >= MPTI_PATH_NEON)
+        return mpti_f16_arith_neon;
+#else
+    (void)mbits;
+#endif
+    return NULL;
+}
+
+/* Run a kernel with the control word it wants: no traps, no flushing; fma rounds down unless it is direct. */
+static void mpti_arith_run(mpti_kernel *kernel, int op, int direct, void *dst, const void *a, const void *b,
+                           const void *c, size_t n)
 {
     mpti_job j;
 #if MPTI_X86
     const unsigned before = mpti_control();
-    mpti_control_set(down ? MPTI_CONTROL_DOWN : MPTI_CONTROL_NEAREST);
+    mpti_control_set(op == MPTI_ARITH_FMA && !direct ? MPTI_CONTROL_DOWN : MPTI_CONTROL_NEAREST);
 #endif
-    (void)down;
+    (void)direct;
     memset(&j, 0, sizeof j);
     j.kernel = kernel;
     j.to = (unsigned char *)dst;
@@ -4774,55 +4793,67 @@ static void mpti_arith_run(mpti_kernel *kernel, int down, void *dst, const void 
     j.from[1] = (const unsigned char *)b;
     j.from[2] = (const unsigned char *)c;
     j.out = j.in[0] = j.in[1] = j.in[2] = 2;
+    j.how = op * MPTI_ARITH;
     mpti_run(&j, n);
 #if MPTI_X86
     mpti_control_set(before);
 #endif
 }
 
-/* The array functions; `down`: whether the kernels round down. */
-#define MPTI_ARITH_N(T, op, rounds_down, plain)                                                    \
-    static mpti_kernel *mpti_##T##_##op##_kernel(int *down)                                        \
+/* One element: the plain path, and the judge of the kernels. */
+static uint16_t mpti_arith_1(mpti_env *e, int op, unsigned a, unsigned b, unsigned c)
+{
+    switch (op) {
+    case MPTI_ARITH_ADD: return (uint16_t)mpti_a_add(e, a, b);
+    case MPTI_ARITH_SUB: return (uint16_t)mpti_a_sub(e, a, b);
+    case MPTI_ARITH_MUL: return (uint16_t)mpti_a_mul(e, a, b);
+    default:             return (uint16_t)mpti_a_fma(e, a, b, c);
+    }
+}
+
+static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, const void *b, const void *c,
+                               size_t n)
+{
+    int                direct;
+    mpti_kernel *const kernel = mpti_arith_kernel(mbits, &direct);
+    mpti_env           e = mpti_env_make(mbits, NULL);
+    size_t             i;
+    if (n && (!dst || !a || !b || !c))
+        return MPT_E_ARG;
+    if (kernel)
+        mpti_arith_run(kernel, op, direct, dst, a, b, c, n);
+    for (i = 0; !kernel && i < n; i++) {
+        uint16_t x[3];
+        memcpy(&x[0], (const unsigned char *)a + 2u * i, 2u);
+        memcpy(&x[1], (const unsigned char *)b + 2u * i, 2u);
+        memcpy(&x[2], (const unsigned char *)c + 2u * i, 2u);
+        x[0] = mpti_arith_1(&e, op, x[0], x[1], x[2]);
+        memcpy((unsigned char *)dst + 2u * i, &x[0], 2u);
+    }
+    return MPT_OK;
+}
+
+#define MPTI_X(T, M)                                                                               \
+    MPTI_DEF mpt_status mpt_##T##_add_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
     {                                                                                              \
-        *down = rounds_down;                                                                       \
-        MPTI_ARITH_TAKE(T, op)                                                                     \
-        return NULL;                                                                               \
+        return mpti_arith_n(M, MPTI_ARITH_ADD, dst, a, b, b, n);                                   \
     }                                                                                              \
-    static mpt_status mpti_##T##_##op##_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b,        \
-                                          const mpt_##T *c, size_t n)                              \
+    MPTI_DEF mpt_status mpt_##T##_sub_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
     {                                                                                              \
-        int                down;                                                                   \
-        mpti_kernel *const kernel = mpti_##T##_##op##_kernel(&down);                               \
-        size_t             i;                                                                      \
-        if (n && (!dst || !a || !b || !c))                                                         \
-            return MPT_E_ARG;                                                                      \
-        if (kernel)                                                                                \
-            mpti_arith_run(kernel, down, dst, a, b, c, n);                                         \
-        for (i = 0; !kernel && i < n; i++)                                                         \
-            dst[i] = plain;                                                                        \
-        return MPT_OK;                                                                             \
-    }
-#define MPTI_ARITH_N_OF_2(T, op)                                                                   \
-    MPTI_ARITH_N(T, op, 0, mpt_##T##_##op(a[i], b[i]))                                             \
-    MPTI_DEF mpt_status mpt_##T##_##op##_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
+        return mpti_arith_n(M, MPTI_ARITH_SUB, dst, a, b, b, n);                                   \
+    }                                                                                              \
+    MPTI_DEF mpt_status mpt_##T##_mul_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
     {                                                                                              \
-        return mpti_##T##_##op##_n(dst, a, b, b, n);                                               \
-    }
-#define MPTI_ARITH_N_OF_3(T, op)                                                                   \
-    MPTI_ARITH_N(T, op, 1, mpt_##T##_##op(a[i], b[i], c[i]))                                       \
-    MPTI_DEF mpt_status mpt_##T##_##op##_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b,       \
-                                           const mpt_##T *c, size_t n)                             \
+        return mpti_arith_n(M, MPTI_ARITH_MUL, dst, a, b, b, n);                                   \
+    }                                                                                              \
+    MPTI_DEF mpt_status mpt_##T##_fma_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b,          \
+                                        const mpt_##T *c, size_t n)                                \
     {                                                                                              \
-        return mpti_##T##_##op##_n(dst, a, b, c, n);                                               \
+        return mpti_arith_n(M, MPTI_ARITH_FMA, dst, a, b, c, n);                                   \
     }
-MPTI_ARITH_N_OF_2(f16, add)
-MPTI_ARITH_N_OF_2(f16, sub)
-MPTI_ARITH_N_OF_2(f16, mul)
-MPTI_ARITH_N_OF_3(f16, fma)
-MPTI_ARITH_N_OF_2(bf16, add)
-MPTI_ARITH_N_OF_2(bf16, sub)
-MPTI_ARITH_N_OF_2(bf16, mul)
-MPTI_ARITH_N_OF_3(bf16, fma)
+MPTI_X(f16, 10)
+MPTI_X(bf16, 7)
+#undef MPTI_X
 #endif /* arithmetic */
 
 // >>H16 implementation: text -----------------------------------------------------------------------
@@ -5726,8 +5757,9 @@ MPTI_IN_512 void mpti_from_mxfp4_512(float *to, const uint8_t *codes, uint32_t s
     const mpti_v16 words = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
     mpti_v16       x, y;
     if (packed) {
-        __asm__("vpermd {%2, %1, %0|%0, %1, %2}" : "=v"(x) : "v"(words), "m"(*(const mpti_v16_any *)(const void *)codes));
-        __asm__("vpermd {%2, %1, %0|%0, %1, %2}" : "=v"(y) : "v"(words + 2u), "m"(*(const mpti_v16_any *)(const void *)codes));
+        __asm__("vbroadcasti32x4 {%1, %0|%0, %1}" : "=v"(x) : "m"(*(const mpti_b16_any *)(const void *)codes));
+        __asm__(MPTI_OF_3("vpermd") : "=v"(y) : "v"(words + 2u), "v"(x));
+        __asm__(MPTI_OF_3("vpermd") : "=v"(x) : "v"(words), "v"(x));
         x >>= shifts;
         y >>= shifts;
     } else {

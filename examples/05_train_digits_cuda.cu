@@ -165,14 +165,15 @@ static void add_tensor(int i, const char *name, size_t n, double range)
     t->param = device_zeros<mpt_f16>(n);
     t->grad = device_zeros<mpt_f16>(n);
     t->param_format = t->grad_format = MPT_F16;
-    mpt_ok(mpt_cuda_f16_from_f32_n(gpu, param(i), t->master, n, NULL));     /* the first FP16 copy */
+    /* the first FP16 copy */
+    mpt_ok(mpt_cuda_convert_n(gpu, MPT_F16, param(i), MPT_F32, t->master, n, NULL, NULL, NULL));
 }
 
 static void build_network(void)
 {
     static mpt_f16    pixels[MOST][PIXELS];
     static int        labels[MOST];
-    mpt_scaler_config config = mpt_scaler_preset(MPT_SCALER_MPT);
+    mpt_scaler_config config = mpt_scaler_defaults(MPT_SCALER_MPT);
     mpt_scaler        scaler;
     config.init_scale = 16777216.0f;    /* 2^24: too high for FP16; a few skips bring it down */
     config.interval = 50;
@@ -260,7 +261,8 @@ static void training_step(cudaStream_t stream)
     forward(net.x, BATCH, stream);
     launch(stream, BATCH, k_softmax_grad, net.seed, net.logits, net.label);
     mpt_ok(mpt_cuda_scaler_scale_n(gpu, net.state, net.seed, BATCH * OUTPUTS, stream));
-    mpt_ok(mpt_cuda_f16_from_f32_n(gpu, net.dlogits, net.seed, BATCH * OUTPUTS, stream));
+    mpt_ok(mpt_cuda_convert_n(gpu, MPT_F16, net.dlogits, MPT_F32, net.seed, BATCH * OUTPUTS, NULL, NULL,
+                              stream));
     backward(stream);
     mpt_ok(mpt_cuda_check(gpu, net.list, net.state, stream));
     mpt_ok(mpt_cuda_sgd_step(gpu, net.list, net.state, &sgd, stream));

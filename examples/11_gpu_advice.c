@@ -8,6 +8,7 @@
  *
  *     nvcc -O2 -DASK_THE_GPU -x cu -I. examples/11_gpu_advice.c -o 11_gpu_advice
  */
+#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt_cuda.h"
 #include <stdlib.h>

@@ -4,9 +4,11 @@
 #   <!-- run: COMMAND -->        the output of COMMAND, exactly
 #   <!-- run~PERCENT: COMMAND -->  the same, but numbers may differ by so many percent (or 0.3): training
 #                                  results depend on the last bits of the C library's tanh, and times on
-#                                  the machine. A command that prints SKIP: and a reason is skipped
+#                                  the machine. run~PERCENT,LAST: by LAST in the last column. A command that
+#                                  prints SKIP: and a reason is skipped
 #   <!-- compile: NAME -->       a C program; it builds and runs as BUILD_DIR/readme/NAME
-# A block is fenced, or a table that ends at an empty line. --update rewrites the blocks of the first two.
+# A block is fenced, or a table that ends at an empty line. --update rewrites the blocks of the first two
+# that differ. What is fenced has such a comment, and every name of ours in FILE is in a header.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 file=$1 build=${2:-build} update=${3:-}
@@ -20,16 +22,17 @@ make --no-print-directory -s B="$build" CFLAGS=-O1 examples "$build/tests/tables
 
 # Cut the file: block K into $out/K.text, its comment into $out/K.mark.
 blocks=$(awk -v out="$out" '
-    /^<!-- (run|run~[0-9]+|compile): .* -->$/ { k++; print > (out "/" k ".mark"); state = 1; next }
+    /^<!-- (run|run~[0-9,]+|compile): .* -->$/ { k++; print > (out "/" k ".mark"); state = 1; next }
     state == 1 { state = /^```/ ? 2 : 3; if (state == 2) { printf "" > (out "/" k ".text"); next } }
     state == 2 && /^```/ { state = 0; next }
     state == 3 && /^$/ { state = 0; next }
     state >= 2 { print > (out "/" k ".text") }
     END { print k + 0 }' "$file")
 
-# near PERCENT A B -- equal but for numbers, which may differ by PERCENT percent or by 0.3
+# near PERCENT[,LAST] A B -- equal but for numbers, which may differ by PERCENT percent or by 0.3
 near() {
-    awk -v percent="$1" '
+    awk -v percents="$1" '
+        BEGIN { if (split(percents, percent, ",") == 1) percent[2] = percent[1] }
         function number(s) { return s ~ /^[-+]?[0-9]+(\.[0-9]+)?%?$/ }
         function squeeze(s) {
             gsub(/#+/, "#", s); gsub(/\.\./, " .. ", s); gsub(/\^/, " ^ ", s); gsub(/[ |]+/, " ", s)
@@ -39,7 +42,8 @@ near() {
         { m = FNR; k = split(a[FNR], x, " "); if (k != split(squeeze($0), y, " ")) bad = 1
           for (i = 1; i <= k; i++) if (x[i] != y[i]) {
               d = x[i] - y[i]; if (d < 0) d = -d; s = y[i] + 0; if (s < 0) s = -s
-              if (!number(x[i]) || !number(y[i]) || (d > 0.3 && d > s * percent / 100)) bad = 1 } }
+              most = s * percent[1 + (i == k)] / 100
+              if (!number(x[i]) || !number(y[i]) || (d > 0.3 && d > most)) bad = 1 } }
         END { exit bad || n != m }' "$2" "$3"
 }
 
@@ -58,11 +62,14 @@ while [ "$k" -le "$blocks" ]; do
         ;;
     *)
         sh -c "$command" > "$out/$k.now" 2>&1
-        percent=$(echo "$mark" | sed -n 's/^<!-- run~\([0-9]*\):.*/\1/p')
+        percent=$(echo "$mark" | sed -n 's/^<!-- run~\([0-9,]*\):.*/\1/p')
         if [ -n "$percent" ]; then same="near $percent"; else same=diff; fi
-        if grep -q '^SKIP: ' "$out/$k.now"; then skip "block $k: $(sed 's/^SKIP: //;q' "$out/$k.now")"
-        elif [ -s "$out/$k.now" ] && $same "$out/$k.text" "$out/$k.now" > "$out/$k.diff" 2>&1
-        then pass "block $k: $command"
+        if grep -q '^SKIP: ' "$out/$k.now"; then
+            skip "block $k: $(sed 's/^SKIP: //;q' "$out/$k.now")"
+            cp "$out/$k.text" "$out/$k.now"
+        elif [ -s "$out/$k.now" ] && $same "$out/$k.text" "$out/$k.now" > "$out/$k.diff" 2>&1; then
+            pass "block $k: $command"
+            cp "$out/$k.text" "$out/$k.now"
         else
             fail "block $k differs from: $command"
             diff "$out/$k.text" "$out/$k.now" | head -20
@@ -74,7 +81,7 @@ done
 
 if [ "$update" = --update ]; then
     awk -v out="$out" '
-        /^<!-- (run|run~[0-9]+|compile): .* -->$/ { k++; state = /compile/ ? 0 : 1; print; next }
+        /^<!-- (run|run~[0-9,]+|compile): .* -->$/ { k++; state = /compile/ ? 0 : 1; print; next }
         state == 1 { state = /^```/ ? 2 : 3; if (state == 2) print
                      while ((getline line < (out "/" k ".now")) > 0) print line; next }
         state == 2 && /^```/ { state = 0 }
@@ -82,6 +89,23 @@ if [ "$update" = --update ]; then
         state >= 2 { next }
         { print }' "$file" > "$out/new" && cp "$out/new" "$file" && echo "updated $file"
 fi
+
+# What is fenced is checked above.
+check "every fenced block has its comment" awk '
+    /^```/ { open = !open; if (open && last !~ /^<!-- .* -->$/) { bad = 1; print FILENAME ":" FNR ": " $0 } }
+    { last = $0 }
+    END { exit bad }' "$file"
+
+# Every name of ours is one of today, and all parts that can be left out are named.
+ours='\b(mpt|MPT)_[A-Za-z0-9_]+'
+parts='^MPT_(NO|ONLY)_'
+sed '/^\/\/ >>[A-Z0-9]* history /,/^\/\/ >>[A-Z0-9]* licence /d' mpt_half.h mpt.h mpt_cuda.h > "$out/today"
+grep -oE "$ours" "$out/today" | sort -u > "$out/names"
+grep -oE "$ours" "$file" | sort -u > "$out/named"
+check "names that no header has" sh -c "! comm -13 '$out/names' '$out/named' | grep ."
+grep -E '^ *# *(if|ifdef|ifndef|elif)' "$out/today" | grep -oE "$ours" | grep -E "$parts" | sort -u \
+    > "$out/parts"
+check "parts that $file does not name" sh -c "! comm -23 '$out/parts' '$out/named' | grep ."
 
 # Every make target, file and section mark that the text names exists.
 for target in $(grep -o '`make [a-z-]*`' "$file" | tr -d '\140' | sed 's/make //' | sort -u); do

@@ -529,7 +529,7 @@ static inline void check_encode(const row *r, uint64_t u)
             check_encode_one(r, i & 4 ? u | F64_SIGN : u & ~F64_SIGN, &o);
             o.overflow = (mpt_overflow)((random >> 32) % 3u);
             o.flush = (unsigned)(random >> 40) % 4u;
-            o.nan = (mpt_nan_rule)((random >> 48) % 2u);
+            o.nan = (mpt_nan_mode)((random >> 48) % 2u);
             o.tininess = (mpt_tininess)((random >> 56) % 2u);
             check_encode_one(r, i & 4 ? u | F64_SIGN : u & ~F64_SIGN, &o);
         }

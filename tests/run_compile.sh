@@ -136,8 +136,9 @@ program "mpt_half.h and mpt.h, each in a file of its own" \
         $cc -std=c99 "$both" $users "$out/half.o" "$out/train.o"
 if have g++; then
     check "cuda.cc" g++ -std=c++17 -DMPT_CUDA_EMU -Itests/emu -I. -c "$out/cuda.cc" -o "$out/cuda.o"
-    program "all three, each in a file of its own" g++ -DMPT_CUDA_EMU -Itests/emu -x c++ "$both+use_emulated()" \
-            $users $from/use_emulated.c -x none "$out/half.o" "$out/train.o" "$out/cuda.o"
+    program "all three, each in a file of its own" \
+            g++ -DMPT_CUDA_EMU -Itests/emu -x c++ "$both+use_emulated()" $users $from/use_emulated.c \
+            -x none "$out/half.o" "$out/train.o" "$out/cuda.o"
 fi
 check "an implementation to link with" $cc -std=c99 -I. -c $from/impl.c -o "$out/impl.o"
 program "two files and one implementation" $cc -std=c99 "$both" $users "$out/impl.o"

@@ -1,8 +1,9 @@
 #!/bin/sh
-# run_cost.sh BUILD_DIR [--table] -- what each way to include the headers costs: processor time of compiling
-# at -O2 as a ratio to stb_image.h's implementation, which is compiled turn about with it, and bytes of
-# code; how many public functions there are, and how long the headers are. --table prints the ways as a
-# Markdown table, from the last measurement if nothing has changed since.
+# run_cost.sh BUILD_DIR [--table [COMPILER]] -- what each way to include the headers costs: processor time of
+# compiling at -O2 as a ratio to stb_image.h's implementation, which is compiled turn about with it, and bytes
+# of code; how many public functions there are, and how long the headers are. --table prints the ways as a
+# Markdown table, from the last measurement if nothing has changed since; with COMPILER, such as
+# "gcc 12, x86_64", only where that is ours.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/cost
@@ -18,16 +19,16 @@ lines() { printf '%s\n' "$@"; }
 ways()
 {
     cat <<'END'
-scalar|0|0|`mpt_half.h` without an implementation: scalar conversions
-first|0.4|24000|the program above: `MPT_STATIC`
-step|0.7|0|a loss scaler and AdamW: `MPT_STATIC`
-half|1.4|130000|all of `mpt_half.h`: `MPT_IMPLEMENTATION`
-mpt|2.5|310000|all of `mpt.h`, and so of `mpt_half.h`: `MPT_IMPLEMENTATION`
+scalar|0|0|numbers one at a time, no implementation
+first|0.4|24000|`MPT_STATIC`: the program above
+step|0.7|0|`MPT_STATIC`: a loss scaler and AdamW
+half|1.4|130000|`MPT_IMPLEMENTATION`: all of `mpt_half.h`
+mpt|2.5|310000|`MPT_IMPLEMENTATION`: all of `mpt.h` and `mpt_half.h`
 END
     for only in $(grep -ohE 'MPT_ONLY_[A-Z0-9_]+' mpt_half.h mpt.h | sort -u); do
-        echo "$only|0|0|\`mpt.h\` with \`$only\`: \`MPT_IMPLEMENTATION\`"
+        echo "$only|0|0|the same with \`$only\`"
     done
-    echo 'stb|0|0|`stb_image.h`, for comparison: `STB_IMAGE_IMPLEMENTATION`'
+    echo 'stb|0|0|`STB_IMAGE_IMPLEMENTATION`: all of `stb_image.h`'
 }
 
 # The source of each way, as $out/NAME.c
@@ -92,13 +93,20 @@ if ! echo '#include <stb/stb_image.h>' | $cc -E - > /dev/null 2>&1; then
     exit
 fi
 if [ "${2:-}" = --table ]; then
+    ours="$cc $($cc -dumpversion | cut -d . -f 1), $(uname -m)"
+    if [ -n "${3:-}" ] && [ "$3" != "$ours" ]; then
+        skip "the table is that of $3, this is $ours"
+        summary
+        exit
+    fi
     [ -f "$out/stb.time" ] && [ -z "$(find mpt*.h README.md tests/compile/cost_step.c "$0" \
         -newer "$out/stb.time")" ] || measure_all || exit 1
-    echo '| what is compiled | time, stb_image = 1 | KB of code |'
+    echo "| $ours, -O2 | time to compile | KB of code |"
     echo '|---|---|---|'
     ways | while IFS='|' read -r name most_time most_bytes label; do
         awk -v label="$label" -v r="$(ratio "$name")" -v b="$(bytes "$name")" 'BEGIN {
-            printf "| %s | %.*f | %.*f |\n", label, r < 1 ? 2 : 1, r, b < 9950 ? 1 : 0, b / 1000 }'
+            time = r < 0.05 ? "below 5%" : sprintf("%.0f%%", 100 * r)
+            printf "| %s | %s | %.*f |\n", label, time, b < 9950 ? 1 : 0, b / 1000 }'
     done
     exit
 fi

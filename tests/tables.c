@@ -1,6 +1,6 @@
 /* tables.c -- prints the README's tables from the headers' own tables, and from calls that are compiled here:
  *
- *     tables formats|idioms|dialects|storages|status */
+ *     tables formats|idioms|dialects */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -46,7 +46,7 @@ static void dialects(void)
     printf("| dialect | first scale | growth | backoff | interval | hysteresis | floor | cap "
            "| gets stuck |\n|---|---|---|---|---|---|---|---|---|\n");
     for (i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const mpt_scaler_config c = mpt_scaler_preset(rows[i].id);
+        const mpt_scaler_config c = mpt_scaler_defaults(rows[i].id);
         const int               none = !(rows[i].rule & MPTI_MOVES);
         printf("| %s |", rows[i].name);
         cell((double)c.init_scale, 1, 0);
@@ -82,13 +82,13 @@ static void idioms(void)
     o.rounding = MPT_RND_TOWARD_ZERO;
     printf("| you have | write |\n|---|---|\n");
     SAY("`uint16_t float_to_half(float)`, `_cvtss_sh(x, 0)`, `__float2half` kept as bits",
-        mpt_f16_bits_from_f32(x));
-    SAY("`float half_to_float(uint16_t)`, half2float tables, `_cvtsh_ss`", mpt_f32_from_f16_bits(h));
+        mpt_f16_from_f32(x).bits);
+    SAY("`float half_to_float(uint16_t)`, half2float tables, `_cvtsh_ss`", mpt_f32_from_f16((mpt_f16){h}));
     SAY("`_cvtss_sh(x, _MM_FROUND_TO_ZERO)`; `o.rounding = MPT_RND_TOWARD_ZERO`",
         mpt_encode(MPT_F16, (double)x, &o, NULL));
-    SAY("`ggml_fp32_to_fp16_row(x, y, n)`", mpt_f16_bits_from_f32_n(y, row, n));
-    SAY("`ggml_fp16_to_fp32_row(x, y, n)`", mpt_f32_from_f16_bits_n(row, y, n));
-    SAY("the upper half of a float as bf16 (truncated, where ours rounds)", mpt_bf16_bits_from_f32(x));
+    SAY("`ggml_fp32_to_fp16_row(x, y, n)`", mpt_f16_from_f32_n((mpt_f16 *)y, row, n));
+    SAY("`ggml_fp16_to_fp32_row(x, y, n)`", mpt_f32_from_f16_n(row, (mpt_f16 *)y, n));
+    SAY("the upper half of a float as bf16 (truncated, where ours rounds)", mpt_bf16_from_f32(x).bits);
     SAY("`PyFloat_Pack2(d, p, 0)`: big-endian bytes",
         mpt_convert_bytes_n(MPT_F16, p, MPT_BIG_ENDIAN, MPT_F64, &d, MPT_NATIVE_ENDIAN, 1, NULL, NULL));
     SAY("... and its OverflowError",
@@ -96,32 +96,6 @@ static void idioms(void)
     SAY("half-float pixels from a file (OpenEXR and its kind)",
         mpt_convert_bytes_n(MPT_F32, rgba, MPT_NATIVE_ENDIAN, MPT_F16, pixels, MPT_LITTLE_ENDIAN, n, NULL,
                             NULL));
-}
-
-static void storages(void)
-{
-    static const struct { mpt_storage id; const char *what; } rows[] = {
-        {MPT_STORE_MASTER, "FP32 weights persist; forward and backward read the 16-bit copy"},
-        {MPT_STORE_NEAREST, "16-bit weights alone: small updates are lost. For study"},
-        {MPT_STORE_STOCHASTIC, "16-bit weights, rounded stochastically: small updates survive on average"},
-        {MPT_STORE_KAHAN, "16-bit weights and a 16-bit rest that enters the next step"},
-        {MPT_STORE_SPLIT, "bf16 weights and the 16 bits that make them the FP32 weight, exactly"}};
-    size_t i;
-    printf("| storage | bytes per weight | what it is |\n|---|---|---|\n");
-    for (i = 0; i < sizeof rows / sizeof *rows; i++)
-        printf("| %s | %d | %s |\n", mpt_storage_text(rows[i].id),
-               rows[i].id == MPT_STORE_MASTER ? 6 : mpti_storage_needs(rows[i].id, 1) ? 4 : 2, rows[i].what);
-}
-
-static void statuses(void)
-{
-#define ROW(id, value, text) {#id, id},
-    static const struct { const char *name; mpt_status status; } rows[] = {MPT_STATUSES(ROW)};
-#undef ROW
-    size_t i;
-    printf("| status | value | text |\n|---|---|---|\n");
-    for (i = 0; i < sizeof rows / sizeof *rows; i++)
-        printf("| `%s` | %d | %s |\n", rows[i].name, (int)rows[i].status, mpt_status_text(rows[i].status));
 }
 
 int main(int argc, char **argv)
@@ -132,12 +106,8 @@ int main(int argc, char **argv)
         dialects();
     else if (argc == 2 && !strcmp(argv[1], "idioms"))
         idioms();
-    else if (argc == 2 && !strcmp(argv[1], "storages"))
-        storages();
-    else if (argc == 2 && !strcmp(argv[1], "status"))
-        statuses();
     else {
-        fprintf(stderr, "usage: tables formats|idioms|dialects|storages|status\n");
+        fprintf(stderr, "usage: tables formats|idioms|dialects\n");
         return 2;
     }
     return 0;

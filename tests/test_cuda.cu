@@ -175,12 +175,7 @@ static mpt_status convert_host(const Conversion *c, void *dst, const void *src, 
 
 static mpt_status convert_device(const Conversion *c, void *dst, const void *src, size_t n)
 {
-    mpt_cuda *const  g = gpu.cuda;
-    const mpt_stream s = gpu.stream;
-    if (c->to == MPT_F16) return mpt_cuda_f16_from_f32_n(g, (mpt_f16 *)dst, (const float *)src, n, s);
-    if (c->to == MPT_BF16) return mpt_cuda_bf16_from_f32_n(g, (mpt_bf16 *)dst, (const float *)src, n, s);
-    if (c->from == MPT_F16) return mpt_cuda_f32_from_f16_n(g, (float *)dst, (const mpt_f16 *)src, n, s);
-    return mpt_cuda_f32_from_bf16_n(g, (float *)dst, (const mpt_bf16 *)src, n, s);
+    return mpt_cuda_convert_n(gpu.cuda, c->to, dst, c->from, src, n, NULL, NULL, gpu.stream);
 }
 
 /* Convert these codes on both sides, the arrays shifted by so many elements. */
@@ -366,7 +361,7 @@ struct Run {
     /* Interval 0: the scale stays what it is. */
     Run(const std::vector<Shape> &shapes, float scale, int interval, float lr_) : lr(lr_)
     {
-        mpt_scaler_config config = mpt_scaler_preset(MPT_SCALER_PYTORCH);
+        mpt_scaler_config config = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
         std::vector<mpt_tensor> device;
         config.init_scale = scale;
         config.interval = interval;
@@ -412,7 +407,7 @@ struct Run {
     void check(bool write_back)
     {
         const size_t n = host.size();
-        CHECK_EQ_I((write_back ? mpt_unscale : mpt_check)(&scaler, &step, host.data(), n), MPT_OK);
+        CHECK_EQ_I((write_back ? mpt_unscale : mpt_check)(&scaler, &step, host.data(), n, NULL), MPT_OK);
         OK((write_back ? mpt_cuda_unscale : mpt_cuda_check)(gpu.cuda, list, state, gpu.stream));
     }
     void clip(float max_norm)
@@ -652,7 +647,7 @@ TEST(long_tensors)
 
     CU(cudaMemcpy(grad + n - 1, &one, 2, cudaMemcpyHostToDevice));
     CU(cudaMalloc((void **)&low, n));
-    OK(mpt_cuda_e4m3_from_f16_n(gpu.cuda, (mpt_e4m3 *)low, grad, n, gpu.stream));
+    OK(mpt_cuda_convert_n(gpu.cuda, MPT_E4M3, low, MPT_F16, grad, n, NULL, NULL, gpu.stream));
     CU(cudaMemcpy(last, low + n - 2, 2, cudaMemcpyDeviceToHost));
     CHECK_EQ_U(last[0], 0);
     CHECK_EQ_U(last[1], mpt_e4m3_from_f32(1.0f).bits);
@@ -729,7 +724,7 @@ static void scaler_trace(const mpt_scaler_config *config, int steps)
 TEST(scaler_traces)
 {
     const int         steps = gpu.small ? 80 : 2000;
-    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_PYTORCH);
+    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
     c.interval = 5;
     scaler_trace(&c, steps);
     c.growth = 1.7;                     /* roundings; a scale that becomes subnormal or stops at FLT_MAX */
@@ -737,7 +732,7 @@ TEST(scaler_traces)
     c.interval = 2;
     c.init_scale = 0x1p120f;
     scaler_trace(&c, steps / 4);
-    c = mpt_scaler_preset(MPT_SCALER_STATIC);
+    c = mpt_scaler_defaults(MPT_SCALER_STATIC);
     scaler_trace(&c, steps / 4);
 }
 
@@ -911,10 +906,10 @@ static void out_of_order(Run &run, Optimizer &o, const char *call)
     mpt_status     on_host = MPT_OK;
     mt_context("out of order", call);
     if (strcmp(call, "check") == 0) {
-        on_host = mpt_check(&run.scaler, &run.step, run.host.data(), run.host.size());
+        on_host = mpt_check(&run.scaler, &run.step, run.host.data(), run.host.size(), NULL);
         OK(mpt_cuda_check(gpu.cuda, run.list, run.state, gpu.stream));
     } else if (strcmp(call, "unscale") == 0) {
-        on_host = mpt_unscale(&run.scaler, &run.step, run.host.data(), run.host.size());
+        on_host = mpt_unscale(&run.scaler, &run.step, run.host.data(), run.host.size(), NULL);
         OK(mpt_cuda_unscale(gpu.cuda, run.list, run.state, gpu.stream));
     } else if (strcmp(call, "clip") == 0) {
         on_host = mpt_clip(&run.step, 0.001f);
@@ -1050,7 +1045,7 @@ struct Network {
                 const mpt_f16 w = {(uint16_t)get_code(t.param.host(), MPT_F16, i)};
                 put(t.grad.host(), MPT_F16, i, seed[i % SEEDS] * mpt_f32_from_f16(w));
             }
-        CHECK_EQ_I(mpt_check(&run.scaler, &run.step, run.host.data(), run.host.size()), MPT_OK);
+        CHECK_EQ_I(mpt_check(&run.scaler, &run.step, run.host.data(), run.host.size(), NULL), MPT_OK);
         CHECK_EQ_I(mpt_clip(&run.step, 1.0f), MPT_OK);
         CHECK_EQ_I(o.step_host(run), MPT_OK);
         CHECK_EQ_I(mpt_scaler_update(&run.scaler), MPT_OK);
@@ -1300,12 +1295,11 @@ TEST(null_context)
 
 TEST(null_arrays)
 {
-    static const char *const names[] = {"mpt_cuda_f16_from_f32_n", "mpt_cuda_f32_from_f16_n",
-                                        "mpt_cuda_bf16_from_f32_n", "mpt_cuda_f32_from_bf16_n"};
-    Buffer a(400, 0);
+    const char *const name = "mpt_cuda_convert_n";
+    Buffer            a(400, 0);
     for (size_t k = 0; k < COUNT_OF(conversions); k++) {
-        REFUSED(convert_device(&conversions[k], NULL, a.device(), 1), names[k], MPT_E_ARG);
-        REFUSED(convert_device(&conversions[k], a.device(), NULL, 1), names[k], MPT_E_ARG);
+        REFUSED(convert_device(&conversions[k], NULL, a.device(), 1), name, MPT_E_ARG);
+        REFUSED(convert_device(&conversions[k], a.device(), NULL, 1), name, MPT_E_ARG);
         OK(convert_device(&conversions[k], NULL, NULL, 0));
         OK(convert_device(&conversions[k], a.device(), NULL, 0));
     }
@@ -1505,7 +1499,7 @@ TEST(list_changed_while_captured)
     CU(cudaStreamEndCapture(gpu.stream, &graph));
     CU(cudaGraphInstantiate(&exec, graph, 0));
     CU(cudaGraphLaunch(exec, gpu.stream));
-    CHECK_EQ_I(mpt_check(&run.scaler, &run.step, run.host.data(), run.host.size()), MPT_OK);
+    CHECK_EQ_I(mpt_check(&run.scaler, &run.step, run.host.data(), run.host.size(), NULL), MPT_OK);
     run.compare_state(0);
     CU(cudaGraphExecDestroy(exec));
     CU(cudaGraphDestroy(graph));
@@ -1604,10 +1598,8 @@ TEST(launch_fails)
     const mpt_sgd   sgd = {0.01f, 0.0f, 0.0f, 0u, 0u};
     const mpt_adamw adamw = mpt_adamw_defaults();
     Buffer          a(400, 0), b(400, 0);
-    LAUNCH_FAILS(convert_device(&conversions[0], a.device(), b.device(), 100), "mpt_cuda_f16_from_f32_n");
-    LAUNCH_FAILS(convert_device(&conversions[1], a.device(), b.device(), 100), "mpt_cuda_f32_from_f16_n");
-    LAUNCH_FAILS(convert_device(&conversions[2], a.device(), b.device(), 100), "mpt_cuda_bf16_from_f32_n");
-    LAUNCH_FAILS(convert_device(&conversions[3], a.device(), b.device(), 100), "mpt_cuda_f32_from_bf16_n");
+    for (const Conversion &conversion : conversions)
+        LAUNCH_FAILS(convert_device(&conversion, a.device(), b.device(), 100), "mpt_cuda_convert_n");
     LAUNCH_FAILS(mpt_cuda_scaler_scale_n(c, run.state, NULL, 0, gpu.stream), "mpt_cuda_scaler_scale_n");
     LAUNCH_FAILS(mpt_cuda_check(c, run.list, run.state, gpu.stream), "mpt_cuda_check");
     LAUNCH_FAILS(mpt_cuda_unscale(c, run.list, run.state, gpu.stream), "mpt_cuda_unscale");

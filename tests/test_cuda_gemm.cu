@@ -306,7 +306,7 @@ TEST(fp8_by_delayed_scaling)
     if (!has(MPT_E4M3)) SKIP("this GPU has no FP8");
     CU(cudaMalloc((void **)&scales, 8 * sizeof(float)));
     CU(cudaMalloc((void **)&result, d.size() * sizeof(float)));
-    s.recipe = mpt_fp8_recipe_default(MPT_E4M3);
+    s.recipe = mpt_fp8_defaults(MPT_E4M3);
     s.recipe.length = 1;
     s.count = 2;
     s.scale = scales, s.inverse = scales + 2, s.amax = scales + 4, s.history = scales + 6;

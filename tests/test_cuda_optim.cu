@@ -88,7 +88,8 @@ struct Both {
         std::vector<float> g(host.n);
         for (float &x : g) x = random_float(1e-2) * scale;
         if (overflow && host.n) g[host.n / 2] = INFINITY;
-        CHECK_EQ_I(mpt_encode_n(grad.host(), host.grad_format, g.data(), host.n), MPT_OK);
+        CHECK_EQ_I(mpt_convert_n(host.grad_format, grad.host(), MPT_F32, g.data(), host.n, NULL, NULL),
+                   MPT_OK);
         grad.upload();
     }
     bool same() const
@@ -107,7 +108,8 @@ struct Optimizer {
     uint64_t   *t;
 };
 
-#define X(name)                                                                                          \
+#define X_0(name)
+#define X_1(name)                                                                                        \
     static mpt_status host_##name(void *o, mpt_step *step, const mpt_tensor *tensors, size_t count)      \
     {                                                                                                    \
         return mpt_##name##_step((mpt_##name *)o, step, tensors, count);                                 \
@@ -116,6 +118,7 @@ struct Optimizer {
     {                                                                                                    \
         return mpt_cuda_##name##_step(gpu.cuda, list, state, (const mpt_##name *)o, gpu.stream);         \
     }
+#define X(id, name, hyper, needs, passes, device) X_##device(name)
 MPT_OPTIMIZERS(X)
 #undef X
 
@@ -145,7 +148,7 @@ static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_sto
     for (int k = 0; k < 4; k++) {
         for (auto &b : tensors) b->gradients(scaler.scale, k == 2);     /* the third step is skipped */
         (void)mpt_scaler_scale(&scaler, 1.0f);
-        CHECK_EQ_I(mpt_check(&scaler, &step, host.data(), host.size()), MPT_OK);
+        CHECK_EQ_I(mpt_check(&scaler, &step, host.data(), host.size(), NULL), MPT_OK);
         CHECK_EQ_I(mpt_clip(&step, 0.5f), MPT_OK);
         CHECK_EQ_I(o.host(o.o, &step, host.data(), host.size()), MPT_OK);
         (void)mpt_scaler_update(&scaler);
@@ -179,7 +182,7 @@ static void every_storage(const Optimizer &o)
                     continue;
                 if (gpu.small && (param != MPT_BF16 || moments != storage % 2))
                     continue;
-                mt_context(o.name, mpt_storage_text((mpt_storage)storage));
+                mt_context(o.name, mpt_storage_name((mpt_storage)storage));
                 train(o, param, grad, (mpt_storage)storage, (mpt_moments)moments);
             }
 }

@@ -22,10 +22,8 @@ typedef struct half {
     uint16_t (*from_f64)(uint64_t);
     uint32_t (*to_f32)(uint16_t);
     uint64_t (*to_f64)(uint16_t);
-    mpt_class (*classify)(uint16_t);
     uint16_t (*next_up)(uint16_t);
     uint16_t (*next_down)(uint16_t);
-    uint32_t (*ulp)(uint16_t);
     mpt_status (*from_f32_n)(uint16_t *, const uint32_t *, size_t);
 } half;
 
@@ -35,10 +33,8 @@ typedef struct half {
     static uint16_t T##_from_f64(uint64_t u) { return mpt_##T##_from_f64(f64_of(u)).bits; }            \
     static uint32_t T##_to_f32(uint16_t c) { return f32_bits(mpt_f32_from_##T(T##_code(c))); }         \
     static uint64_t T##_to_f64(uint16_t c) { return f64_bits(mpt_f64_from_##T(T##_code(c))); }         \
-    static mpt_class T##_class(uint16_t c) { return mpt_##T##_classify(T##_code(c)); }                 \
     static uint16_t T##_up(uint16_t c) { return mpt_##T##_next_up(T##_code(c)).bits; }                 \
     static uint16_t T##_down(uint16_t c) { return mpt_##T##_next_down(T##_code(c)).bits; }             \
-    static uint32_t T##_ulp(uint16_t c) { return f32_bits(mpt_##T##_ulp(T##_code(c))); }               \
     static mpt_status T##_from_f32_n(uint16_t *dst, const uint32_t *src, size_t n)                     \
     {                                                                                                  \
         return mpt_##T##_from_f32_n((mpt_##T *)(void *)dst, (const float *)(const void *)src, n);      \
@@ -47,8 +43,7 @@ HALF_FUNCTIONS(f16)
 HALF_FUNCTIONS(bf16)
 
 #define HALF_ENTRY(T, ID) \
-    {ID, T##_from_f32, T##_from_f64, T##_to_f32, T##_to_f64, T##_class, T##_up, T##_down, T##_ulp, \
-     T##_from_f32_n}
+    {ID, T##_from_f32, T##_from_f64, T##_to_f32, T##_to_f64, T##_up, T##_down, T##_from_f32_n}
 static const half half_f16 = HALF_ENTRY(f16, MPT_F16);
 static const half half_bf16 = HALF_ENTRY(bf16, MPT_BF16);
 
@@ -347,7 +342,6 @@ static void check_half_codes(const half *h)
         CHECK_EQ_U_AT(h->to_f64(code), want, c);
         CHECK_EQ_U_AT(h->from_f32(f32), c | quiet, c);
         CHECK_EQ_U_AT(h->from_f64(want), c | quiet, c);
-        CHECK_EQ_U_AT(h->classify(code), kind, c);
         CHECK_EQ_U_AT(mpt_classify(h->id, c), kind, c);
     }
 }
@@ -822,6 +816,21 @@ static uint64_t ref_encode_int(const row *r, uint64_t magnitude, int negative, c
     return ref_encode(r, 0u, o, flags);
 }
 
+/* A format has an integer if to encode it raises nothing. */
+static int has_u64(mpt_format format, uint64_t x)
+{
+    unsigned flags = 0u;
+    (void)mpt_encode_u64(format, x, NULL, &flags);
+    return !flags;
+}
+
+static int has_i64(mpt_format format, int64_t x)
+{
+    unsigned flags = 0u;
+    (void)mpt_encode_i64(format, x, NULL, &flags);
+    return !flags;
+}
+
 static mpt_opts some_options(void)
 {
     const uint64_t random = mt_random();
@@ -829,7 +838,7 @@ static mpt_opts some_options(void)
     o.overflow = (mpt_overflow)((random >> 8) % 3u);
     o.tininess = (mpt_tininess)((random >> 16) & 1u);
     o.flush = (unsigned)(random >> 20) & 3u;
-    o.nan = (mpt_nan_rule)((random >> 24) & 1u);
+    o.nan = (mpt_nan_mode)((random >> 24) & 1u);
     return o;
 }
 
@@ -848,7 +857,7 @@ TEST(encode_integers)
             uint64_t       want = ref_encode_int(r, u, 0, &o, &want_flags);
             CHECK_EQ_U_AT(mpt_encode_u64(r->id, u, &o, &flags), want, u);
             CHECK_EQ_U_AT(flags, want_flags, u);
-            CHECK_EQ_U_AT(mpt_is_exact_u64(r->id, u), num_cmp(num_make(u, 0), num_of_f64(f64_bits(
+            CHECK_EQ_U_AT(has_u64(r->id, u), num_cmp(num_make(u, 0), num_of_f64(f64_bits(
                 mpt_decode(r->id, mpt_encode_u64(r->id, u, NULL, NULL))) & ~F64_SIGN)) == 0 &&
                 (u || r->specials != MPT_SPECIALS_SCALE), u);
             flags = 0u;
@@ -857,23 +866,23 @@ TEST(encode_integers)
             CHECK_EQ_U_AT(flags, want_flags, v);
             flags = 0u;
             want = ref_encode_int(r, u & 0xffffffffu, 0, &o, &want_flags);
-            CHECK_EQ_U_AT(mpt_encode_u32(r->id, (uint32_t)u, &o, &flags), want, u);
+            CHECK_EQ_U_AT(mpt_encode_u64(r->id, (uint32_t)u, &o, &flags), want, u);
             CHECK_EQ_U_AT(flags, want_flags, u);
             flags = 0u;
             want = ref_encode_int(r, (u >> 1) & 0x7fffffffu, v < 0, &o, &want_flags);
-            CHECK_EQ_U_AT(mpt_encode_i32(r->id, v32, &o, &flags), want, u);
+            CHECK_EQ_U_AT(mpt_encode_i64(r->id, v32, &o, &flags), want, u);
             CHECK_EQ_U_AT(flags, want_flags, u);
         }
     }
     mt_context(NULL, NULL);
     CHECK_EQ_U(mpt_encode_i64(MPT_F64, INT64_MIN, NULL, NULL), 0xc3e0000000000000u);
-    CHECK_EQ_U(mpt_encode_i32(MPT_F16, INT32_MIN, NULL, NULL), 0xfc00u);
-    CHECK_EQ_U(mpt_encode_i32(MPT_F16, -2049, NULL, NULL), 0xe800u);
+    CHECK_EQ_U(mpt_encode_i64(MPT_F16, INT32_MIN, NULL, NULL), 0xfc00u);
+    CHECK_EQ_U(mpt_encode_i64(MPT_F16, -2049, NULL, NULL), 0xe800u);
     CHECK_EQ_U(mpt_encode_u64(MPT_F64, UINT64_MAX, NULL, NULL), 0x43f0000000000000u);
     CHECK_EQ_U(mpt_encode_u64(MPT_F32, 0x8000008000000000u, NULL, NULL), 0x5f000000u); /* a tie */
     CHECK_EQ_U(mpt_encode_u64(MPT_F32, 0x8000008000000001u, NULL, NULL), 0x5f000001u); /* one above it */
-    CHECK_EQ_I(mpt_is_exact_i64(MPT_F16, -2048) && !mpt_is_exact_i64(MPT_F16, -2049), 1);
-    CHECK_EQ_I(mpt_is_exact_i64(MPT_FORMAT_COUNT, 1), 0);
+    CHECK_EQ_I(has_i64(MPT_F16, -2048) && !has_i64(MPT_F16, -2049), 1);
+    CHECK_EQ_I(has_i64(MPT_FORMAT_COUNT, 1), 0);
 }
 
 /* The integer that (-1)^negative * x rounds to. The row has the integers below 2^63 as its subnormals. */
@@ -897,8 +906,8 @@ static uint64_t ref_integer(num x, int negative, const mpt_opts *o, int *inexact
 
 static void check_decode_int(const row *r, uint64_t code, const mpt_opts *o)
 {
-    static const struct { uint64_t negative, positive; } ends[] = {
-        {ONE << 63, (ONE << 63) - 1u}, {0, ~(uint64_t)0}, {0x80000000u, 0x7fffffffu}, {0, 0xffffffffu}};
+    static const struct { int with_sign, bits; } integers[] = {{1, 64}, {0, 64}, {1, 32}, {0, 32},
+                                                               {1, 17}, {0, 8},  {1, 2},  {0, 1}};
     uint64_t        pattern;
     const mpt_class kind = ref_take_apart(r, code, &pattern);
     const int       nan = kind == MPT_CLASS_SIGNALING_NAN || kind == MPT_CLASS_QUIET_NAN;
@@ -910,18 +919,15 @@ static void check_decode_int(const row *r, uint64_t code, const mpt_opts *o)
     const uint64_t  whole = nan || inf || flushed ? 0u
                             : ref_integer(num_of_f64(pattern & ~F64_SIGN), negative, o, &inexact, &too_large);
     size_t          i;
-    for (i = 0; i < COUNT_OF(ends); i++) {
-        const uint64_t end = negative ? ends[i].negative : ends[i].positive;
+    for (i = 0; i < COUNT_OF(integers); i++) {
+        const int      with_sign = integers[i].with_sign, bits = integers[i].bits;
+        const uint64_t beyond = ONE << (bits - 1), most = with_sign ? beyond - 1u : beyond - 1u + beyond;
+        const uint64_t end = !negative ? most : with_sign ? beyond : 0u;
         const int      bad = nan || too_large || whole > end;
         const uint64_t magnitude = nan ? 0u : bad ? end : whole, want = negative ? 0u - magnitude : magnitude;
         unsigned       flags = 0u;
-        uint64_t       got;
-        switch (i) {
-        case 0: got = (uint64_t)mpt_decode_i64(r->id, code, o, &flags); break;
-        case 1: got = mpt_decode_u64(r->id, code, o, &flags); break;
-        case 2: got = (uint64_t)(int64_t)mpt_decode_i32(r->id, code, o, &flags); break;
-        default: got = mpt_decode_u32(r->id, code, o, &flags); break;
-        }
+        const uint64_t got = with_sign ? (uint64_t)mpt_decode_i64(r->id, code, bits, o, &flags)
+                                       : mpt_decode_u64(r->id, code, bits, o, &flags);
         CHECK_EQ_U_AT(got, want, code);
         CHECK_EQ_U_AT(flags, bad ? INV : inexact ? INX : 0u, code);
     }
@@ -950,18 +956,27 @@ TEST(decode_integers)
     {
         const mpt_opts cast = options(MPT_RND_TOWARD_ZERO, 0, 0, 0u);
         const mpt_opts bad = options(MPT_ROUNDING_COUNT, 0, 0, 0u);
+        const int      no_width[] = {0, 1, -1, 65, -2147483647 - 1, 2147483647};     /* 1: with a sign */
         unsigned       flags = 0u;
-        CHECK_EQ_I(mpt_decode_i32(MPT_F16, 0xbe00u, &cast, NULL), -1);          /* -1.5 */
-        CHECK_EQ_I(mpt_decode_i32(MPT_F16, 0xbe00u, NULL, &flags), -2);
+        CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0xbe00u, 32, &cast, NULL), -1);      /* -1.5 */
+        CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0xbe00u, 32, NULL, &flags), -2);
         CHECK_EQ_U(flags, INX);
-        CHECK_EQ_U(mpt_decode_u32(MPT_F16, 0xb400u, NULL, NULL), 0u);           /* -0.25 */
-        CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0xfc00u, NULL, NULL), INT64_MIN);
+        CHECK_EQ_U(mpt_decode_u64(MPT_F16, 0xb400u, 32, NULL, NULL), 0u);        /* -0.25 */
+        CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0xfc00u, 64, NULL, NULL), INT64_MIN);
         flags = 0u;
-        CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0x3c00u, &bad, &flags), 0);
+        CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0x3c00u, 64, &bad, &flags), 0);
         CHECK_EQ_U(flags, INV);
         flags = 0u;
-        CHECK_EQ_I(mpt_decode_i64(MPT_FORMAT_COUNT, 0u, NULL, &flags), 0);
+        CHECK_EQ_I(mpt_decode_i64(MPT_FORMAT_COUNT, 0u, 64, NULL, &flags), 0);
         CHECK_EQ_U(flags, INV);
+        for (i = 0; i < COUNT_OF(no_width); i++) {
+            flags = 0u;
+            CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0xbc00u, no_width[i], NULL, &flags), 0);
+            CHECK_EQ_U(flags, INV);
+            flags = 0u;
+            CHECK_EQ_U(mpt_decode_u64(MPT_F16, 0x3c00u, no_width[i], NULL, &flags), no_width[i] == 1);
+            CHECK_EQ_U(flags, no_width[i] == 1 ? 0u : INV);
+        }
     }
 }
 
@@ -1097,13 +1112,13 @@ TEST(class_texts)
 {
     int i, k;
     for (i = 0; i < (int)MPT_CLASS_COUNT; i++) {
-        CHECK(strlen(mpt_class_text((mpt_class)i)) > 1);
+        CHECK(strlen(mpt_class_name((mpt_class)i)) > 1);
         for (k = 0; k < i; k++)
-            CHECK(strcmp(mpt_class_text((mpt_class)i), mpt_class_text((mpt_class)k)) != 0);
+            CHECK(strcmp(mpt_class_name((mpt_class)i), mpt_class_name((mpt_class)k)) != 0);
     }
-    CHECK_EQ_S(mpt_class_text(MPT_CLASS_NEG_ZERO), "-0");
-    CHECK_EQ_S(mpt_class_text(MPT_CLASS_POS_SUBNORMAL), "+subnormal");
-    CHECK_EQ_S(mpt_class_text(MPT_CLASS_COUNT), "unknown class");
+    CHECK_EQ_S(mpt_class_name(MPT_CLASS_NEG_ZERO), "-0");
+    CHECK_EQ_S(mpt_class_name(MPT_CLASS_POS_SUBNORMAL), "+subnormal");
+    CHECK_EQ_S(mpt_class_name(MPT_CLASS_COUNT), "unknown class");
     CHECK_EQ_I((int)mpt_classify(MPT_FORMAT_COUNT, 0u), (int)MPT_CLASS_SIGNALING_NAN);
 }
 
@@ -1158,20 +1173,24 @@ static void check_half_next_of_nan(const half *h)
 TEST(f16_next) { check_half_walk(&half_f16); check_half_next_of_nan(&half_f16); }
 TEST(bf16_next) { check_half_walk(&half_bf16); check_half_next_of_nan(&half_bf16); }
 
+static uint64_t ulp_at(const half *h, uint64_t code)
+{
+    return f64_bits(mpt_ulp(h->id, f64_of(h->to_f64((uint16_t)code))));
+}
+
 static void check_half_ulp(const half *h)
 {
     const row *r = row_of(h->id);
     uint64_t   code;
     mt_context(r->name, "ulp");
     for (code = 0; code <= r->max_code; code++) {
-        const num      gap = num_minus(ref_value(r, code + 1u), ref_value(r, code));
-        const uint32_t want = num_to_f32(gap);
-        CHECK_EQ_U_AT(h->ulp((uint16_t)code), want, code);
-        CHECK_EQ_U_AT(h->ulp((uint16_t)(code | 0x8000u)), want, code);
+        const uint64_t want = num_to_f64(num_minus(ref_value(r, code + 1u), ref_value(r, code)));
+        CHECK_EQ_U_AT(ulp_at(h, code), want, code);
+        CHECK_EQ_U_AT(ulp_at(h, code | 0x8000u), want, code);
     }
-    CHECK_EQ_U(h->ulp((uint16_t)r->inf_code), 0x7f800000u);
-    CHECK_EQ_U(h->ulp((uint16_t)(r->inf_code | 0x8000u)), 0x7f800000u);
-    CHECK((h->ulp((uint16_t)r->nan_code) & 0x7fffffffu) > 0x7f800000u);
+    CHECK_EQ_U(ulp_at(h, r->inf_code), F64_INF);
+    CHECK_EQ_U(ulp_at(h, r->inf_code | 0x8000u), F64_INF);
+    CHECK(f64_is_nan(ulp_at(h, r->nan_code)));
 }
 
 TEST(f16_ulp) { check_half_ulp(&half_f16); }
@@ -1394,7 +1413,8 @@ TEST(bits_text)
 
 // arrays ------------------------------------------------------------------------------------------
 
-/* The ten array functions behind one signature, and the scalar function of each on patterns. */
+/* Ten pairs of formats behind one signature, by the function of the pair where it has one, and the scalar
+ * function of each on patterns. */
 typedef struct array_fn {
     const char *name;
     mpt_status (*run)(void *dst, const void *src, size_t n);
@@ -1402,24 +1422,30 @@ typedef struct array_fn {
     size_t dst_size, src_size;
 } array_fn;
 
-#define ARRAY_FN(name, dst_type, src_type, one_expr)                      \
-    static mpt_status name##_run(void *dst, const void *src, size_t n)    \
-    {                                                                     \
-        return mpt_##name##_n((dst_type *)dst, (const src_type *)src, n); \
-    }                                                                     \
+#define ARRAY_FN(name, dst_type, src_type, one_expr)                            \
+    static mpt_status name##_run(void *dst, const void *src, size_t n)          \
+    {                                                                           \
+        return mpt_##name##_n((dst_type *)dst, (const src_type *)src, n);       \
+    }                                                                           \
     static uint64_t name##_one(uint64_t u) { return one_expr; }
-ARRAY_FN(f16_from_f32,  mpt_f16,  float,    f16_from_f32((uint32_t)u))
-ARRAY_FN(f32_from_f16,  float,    mpt_f16,  f16_to_f32((uint16_t)u))
-ARRAY_FN(f16_from_f64,  mpt_f16,  double,   f16_from_f64(u))
-ARRAY_FN(f64_from_f16,  double,   mpt_f16,  f16_to_f64((uint16_t)u))
-ARRAY_FN(bf16_from_f32, mpt_bf16, float,    bf16_from_f32((uint32_t)u))
-ARRAY_FN(f32_from_bf16, float,    mpt_bf16, bf16_to_f32((uint16_t)u))
-ARRAY_FN(bf16_from_f64, mpt_bf16, double,   bf16_from_f64(u))
-ARRAY_FN(f64_from_bf16, double,   mpt_bf16, bf16_to_f64((uint16_t)u))
-ARRAY_FN(f32_from_f64,  float,    double,   mpt_encode(MPT_F32, f64_of(u), NULL, NULL))
-ARRAY_FN(f64_from_f32,  double,   float,    f64_bits(mpt_decode(MPT_F32, u)))
+#define CONVERT_FN(name, dst_format, src_format, one_expr)                      \
+    static mpt_status name##_run(void *dst, const void *src, size_t n)          \
+    {                                                                           \
+        return mpt_convert_n(dst_format, dst, src_format, src, n, NULL, NULL);  \
+    }                                                                           \
+    static uint64_t name##_one(uint64_t u) { return one_expr; }
+ARRAY_FN(f16_from_f32,    mpt_f16,  float,    f16_from_f32((uint32_t)u))
+ARRAY_FN(f32_from_f16,    float,    mpt_f16,  f16_to_f32((uint16_t)u))
+ARRAY_FN(f16_from_f64,    mpt_f16,  double,   f16_from_f64(u))
+ARRAY_FN(f64_from_f16,    double,   mpt_f16,  f16_to_f64((uint16_t)u))
+ARRAY_FN(bf16_from_f32,   mpt_bf16, float,    bf16_from_f32((uint32_t)u))
+ARRAY_FN(f32_from_bf16,   float,    mpt_bf16, bf16_to_f32((uint16_t)u))
+CONVERT_FN(bf16_from_f64, MPT_BF16, MPT_F64,  bf16_from_f64(u))
+CONVERT_FN(f64_from_bf16, MPT_F64,  MPT_BF16, bf16_to_f64((uint16_t)u))
+CONVERT_FN(f32_from_f64,  MPT_F32,  MPT_F64,  mpt_encode(MPT_F32, f64_of(u), NULL, NULL))
+CONVERT_FN(f64_from_f32,  MPT_F64,  MPT_F32,  f64_bits(mpt_decode(MPT_F32, u)))
 
-#define ARRAY_ENTRY(name, dst_size, src_size) {#name "_n", name##_run, name##_one, dst_size, src_size}
+#define ARRAY_ENTRY(name, dst_size, src_size) {#name, name##_run, name##_one, dst_size, src_size}
 static const array_fn array_fns[] = {
     ARRAY_ENTRY(f16_from_f32, 2, 4),  ARRAY_ENTRY(f32_from_f16, 4, 2),
     ARRAY_ENTRY(f16_from_f64, 2, 8),  ARRAY_ENTRY(f64_from_f16, 8, 2),
@@ -1566,24 +1592,26 @@ TEST(array_any_format)
         floats[i] = (uint32_t)mt_random();
     for (k = 0; k < COUNT_OF(formats); k++) {
         const float *src = (const float *)(const void *)floats;
-        float       *dst0 = (float *)(void *)back[0], *dst1 = (float *)(void *)back[1];
+        float       *typed = (float *)(void *)back[1];
         mt_context(mpt_format_get(formats[k])->name, "any format");
         memset(store, 0xa5, sizeof store);
         memset(back, 0x5a, sizeof back);
-        CHECK_EQ_I(mpt_encode_n(store[0], formats[k], src, 32u), MPT_OK);
-        CHECK_EQ_I(mpt_decode_n(dst0, formats[k], store[0], 32u), MPT_OK);
+        CHECK_EQ_I(mpt_convert_n(formats[k], store[0], MPT_F32, src, 32u, NULL, NULL), MPT_OK);
+        CHECK_EQ_I(mpt_convert_n(MPT_F32, back[0], formats[k], store[0], 32u, NULL, NULL), MPT_OK);
         switch ((int)formats[k]) {
         case MPT_F64:
-            CHECK_EQ_I(mpt_f64_from_f32_n((double *)(void *)store[1], src, 32u), MPT_OK);
-            CHECK_EQ_I(mpt_f32_from_f64_n(dst1, (double *)(void *)store[1], 32u), MPT_OK);
+            for (i = 0; i < 32u; i++) {
+                store[1][i] = f64_bits(mpt_decode(MPT_F32, floats[i]));
+                back[1][i] = (uint32_t)mpt_encode(MPT_F32, f64_of(store[1][i]), NULL, NULL);
+            }
             break;
         case MPT_F16:
             CHECK_EQ_I(mpt_f16_from_f32_n((mpt_f16 *)(void *)store[1], src, 32u), MPT_OK);
-            CHECK_EQ_I(mpt_f32_from_f16_n(dst1, (mpt_f16 *)(void *)store[1], 32u), MPT_OK);
+            CHECK_EQ_I(mpt_f32_from_f16_n(typed, (mpt_f16 *)(void *)store[1], 32u), MPT_OK);
             break;
         case MPT_BF16:
             CHECK_EQ_I(mpt_bf16_from_f32_n((mpt_bf16 *)(void *)store[1], src, 32u), MPT_OK);
-            CHECK_EQ_I(mpt_f32_from_bf16_n(dst1, (mpt_bf16 *)(void *)store[1], 32u), MPT_OK);
+            CHECK_EQ_I(mpt_f32_from_bf16_n(typed, (mpt_bf16 *)(void *)store[1], 32u), MPT_OK);
             break;
         default:
             memcpy(store[1], floats, 32u * sizeof *floats);
@@ -1593,11 +1621,11 @@ TEST(array_any_format)
         CHECK(memcmp(back[0], back[1], sizeof back[0]) == 0);
     }
     memset(store, 0xa5, sizeof store);
-    CHECK_EQ_I(mpt_encode_n(store[0], MPT_FORMAT_COUNT, (const float *)(const void *)floats, 32u), MPT_E_ARG);
-    CHECK_EQ_I(mpt_decode_n((float *)(void *)store[0], MPT_FORMAT_COUNT, floats, 32u), MPT_E_ARG);
-    CHECK_EQ_I(mpt_encode_n(NULL, MPT_F16, (const float *)(const void *)floats, 32u), MPT_E_ARG);
-    CHECK_EQ_I(mpt_decode_n((float *)(void *)store[0], MPT_F16, NULL, 32u), MPT_E_ARG);
-    CHECK_EQ_I(mpt_encode_n(NULL, MPT_F16, NULL, 0u), MPT_OK);
+    CHECK_EQ_I(mpt_convert_n(MPT_FORMAT_COUNT, store[0], MPT_F32, floats, 32u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_n(MPT_F32, store[0], MPT_FORMAT_COUNT, floats, 32u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, NULL, MPT_F32, floats, 32u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_n(MPT_F32, store[0], MPT_F16, NULL, 32u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_n(MPT_F16, NULL, MPT_F32, NULL, 0u, NULL, NULL), MPT_OK);
     CHECK(all_bytes_are((const unsigned char *)store, sizeof store, 0xa5));
 }
 

@@ -18,12 +18,29 @@
 #define F64P(p) ((double *)(void *)(p))
 #define CF64P(p) ((const double *)(const void *)(p))
 
-/* The array functions behind one signature, from the header's own list. */
+/* All ways from a format with fast arrays to another: mpt_convert_n for each pair, and the pairs' own
+ * functions. */
 typedef struct pair_fn {
     const char *name;
     mpt_format  dst, src;
-    mpt_status (*run)(void *dst, const void *src, size_t n);
+    mpt_status (*own)(void *dst, const void *src, size_t n);    /* NULL: mpt_convert_n */
 } pair_fn;
+
+#define OWN(d, s, dst_type, src_type)                                           \
+    static mpt_status run_##d##_from_##s(void *dst, const void *src, size_t n)  \
+    {                                                                           \
+        return mpt_##d##_from_##s##_n((dst_type *)dst, (const src_type *)src, n); \
+    }
+OWN(f16, f32, mpt_f16, float)
+OWN(f16, f64, mpt_f16, double)
+OWN(f32, f16, float, mpt_f16)
+OWN(f64, f16, double, mpt_f16)
+OWN(bf16, f32, mpt_bf16, float)
+OWN(f32, bf16, float, mpt_bf16)
+OWN(e4m3, f32, mpt_e4m3, float)
+OWN(f32, e4m3, float, mpt_e4m3)
+OWN(e5m2, f32, mpt_e5m2, float)
+OWN(f32, e5m2, float, mpt_e5m2)
 
 #define F_f64 MPT_F64
 #define F_f32 MPT_F32
@@ -31,15 +48,21 @@ typedef struct pair_fn {
 #define F_bf16 MPT_BF16
 #define F_e4m3 MPT_E4M3
 #define F_e5m2 MPT_E5M2
-#define RUN_PAIR(d, s, dst_type, src_type, convert)                             \
-    static mpt_status run_##d##_from_##s(void *dst, const void *src, size_t n)  \
-    {                                                                           \
-        return mpt_##d##_from_##s##_n((dst_type *)dst, (const src_type *)src, n); \
-    }
-MPT_PAIRS(RUN_PAIR)
-#define PAIR_ENTRY(d, s, dst_type, src_type, convert) \
-    {"mpt_" #d "_from_" #s "_n", F_##d, F_##s, run_##d##_from_##s},
-static const pair_fn pairs[] = {MPT_PAIRS(PAIR_ENTRY)};
+#define PAIR(d, s) {#d " from " #s, F_##d, F_##s, NULL}
+#define FIVE(d, s1, s2, s3, s4, s5) PAIR(d, s1), PAIR(d, s2), PAIR(d, s3), PAIR(d, s4), PAIR(d, s5)
+#define OWN_PAIR(d, s) {"mpt_" #d "_from_" #s "_n", F_##d, F_##s, run_##d##_from_##s}
+static const pair_fn pairs[] = {
+    FIVE(f64, f32, f16, bf16, e4m3, e5m2), FIVE(f32, f64, f16, bf16, e4m3, e5m2),
+    FIVE(f16, f64, f32, bf16, e4m3, e5m2), FIVE(bf16, f64, f32, f16, e4m3, e5m2),
+    FIVE(e4m3, f64, f32, f16, bf16, e5m2), FIVE(e5m2, f64, f32, f16, bf16, e4m3),
+    OWN_PAIR(f16, f32), OWN_PAIR(f16, f64), OWN_PAIR(f32, f16), OWN_PAIR(f64, f16), OWN_PAIR(bf16, f32),
+    OWN_PAIR(f32, bf16), OWN_PAIR(e4m3, f32), OWN_PAIR(f32, e4m3), OWN_PAIR(e5m2, f32), OWN_PAIR(f32, e5m2),
+};
+
+static mpt_status run_pair(const pair_fn *f, void *dst, const void *src, size_t n)
+{
+    return f->own ? f->own(dst, src, n) : mpt_convert_n(f->dst, dst, f->src, src, n, NULL, NULL);
+}
 
 static size_t bytes_of(mpt_format f)
 {
@@ -123,11 +146,13 @@ static void fill(unsigned char *p, mpt_format f, size_t n)
 TEST(pairs_are_all)
 {
     size_t i, k;
-    CHECK_EQ_U(COUNT_OF(pairs), 30u);
+    CHECK_EQ_U(COUNT_OF(pairs), 30u + 10u);
     for (i = 0; i < COUNT_OF(pairs); i++) {
         CHECK(pairs[i].dst != pairs[i].src);
+        CHECK_EQ_I(pairs[i].own != NULL, i >= 30u);
         for (k = 0; k < i; k++)
-            CHECK(pairs[i].dst != pairs[k].dst || pairs[i].src != pairs[k].src);
+            CHECK(pairs[i].dst != pairs[k].dst || pairs[i].src != pairs[k].src ||
+                  (pairs[i].own && !pairs[k].own));
     }
 }
 
@@ -144,7 +169,7 @@ TEST(pairs_every_code)
         for (k = 0; k < n; k++)
             put_code(src + k * bytes_of(f->src), f->src, s->bits <= 16 ? k : some_code(f->src));
         memset(dst, 0xa5, sizeof dst);
-        CHECK_EQ_I(f->run(dst, src, n), MPT_OK);
+        CHECK_EQ_I(run_pair(f, dst, src, n), MPT_OK);
         check_all(f->dst, dst, f->src, src, n);
     }
 }
@@ -184,6 +209,8 @@ TEST(fp8_midpoints)
 
 TEST(fp8_limits_by_hand)
 {
+    const mpt_e5m2 signaling = {0x7d};
+    const mpt_e4m3 least = {0x01};
     CHECK_EQ_U(mpt_e4m3_from_f32(464.0f).bits, 0x7eu);
     CHECK_EQ_U(mpt_e4m3_from_f32(f32_of(0x43e80001u)).bits, 0x7fu);
     CHECK_EQ_U(mpt_e4m3_from_f32(-1e30f).bits, 0xffu);
@@ -195,10 +222,10 @@ TEST(fp8_limits_by_hand)
     CHECK_EQ_U(mpt_e5m2_from_f32_sat(61440.0f).bits, 0x7bu);
     CHECK_EQ_U(mpt_e5m2_from_f32_sat(f32_of(0xff800000u)).bits, 0xfbu);
     CHECK_EQ_U(mpt_e5m2_from_f32_sat(f32_of(0x7f800001u)).bits, 0x7eu);
-    CHECK_EQ_U(f32_bits(mpt_f32_from_e5m2_bits(0x7du)), 0x7fe00000u);    /* a signaling NaN becomes quiet */
-    CHECK_EQ_U(mpt_e4m3_bits_from_f32(1.0f), 0x38u);
-    CHECK_EQ_U(f32_bits(mpt_f32_from_e4m3_bits(0x01u)), 0x3b000000u);
-    CHECK_EQ_U(mpt_e5m2_bits_from_f32(-2.0f), 0xc0u);
+    CHECK_EQ_U(f32_bits(mpt_f32_from_e5m2(signaling)), 0x7fe00000u);     /* a signaling NaN becomes quiet */
+    CHECK_EQ_U(mpt_e4m3_from_f32(1.0f).bits, 0x38u);
+    CHECK_EQ_U(f32_bits(mpt_f32_from_e4m3(least)), 0x3b000000u);
+    CHECK_EQ_U(mpt_e5m2_from_f32(-2.0f).bits, 0xc0u);
 }
 
 /* 65536 consecutive floats: the scalar functions, plain and saturating, and the arrays. */
@@ -285,12 +312,12 @@ TEST(pairs_between_fences)
             mt_context(f->name, "fences");
             memset(dst, 0xa5, page);
             fill(src + page - from, f->src, n);
-            CHECK_EQ_I(f->run(dst + page - to, src + page - from, n), MPT_OK);
+            CHECK_EQ_I(run_pair(f, dst + page - to, src + page - from, n), MPT_OK);
             check_all(f->dst, dst + page - to, f->src, src + page - from, n);
             CHECK(all_bytes_are(dst, page - to, 0xa5));
             memset(dst, 0xa5, page);
             fill(src, f->src, n);
-            CHECK_EQ_I(f->run(dst, src, n), MPT_OK);
+            CHECK_EQ_I(run_pair(f, dst, src, n), MPT_OK);
             check_all(f->dst, dst, f->src, src, n);
             CHECK(all_bytes_are(dst + to, page - to, 0xa5));
             if (to + 16u > page || from + 16u > page)
@@ -320,7 +347,7 @@ TEST(pairs_in_place)
             mt_context(f->name, "in place");
             fill(src, f->src, 600u);
             memcpy(buf, src, sizeof buf);
-            CHECK_EQ_I(f->run(buf, buf, n), MPT_OK);
+            CHECK_EQ_I(run_pair(f, buf, buf, n), MPT_OK);
             check_all(f->dst, buf, f->src, src, n);
             CHECK(memcmp(buf + n * bytes_of(f->dst), src + n * bytes_of(f->dst),
                          sizeof buf - n * bytes_of(f->dst)) == 0);
@@ -335,9 +362,9 @@ TEST(pairs_bad_arguments)
     memset(b, 0x11, sizeof b);
     for (i = 0; i < COUNT_OF(pairs); i++) {
         mt_context(pairs[i].name, "NULL");
-        CHECK_EQ_I(pairs[i].run(NULL, b, 4u), MPT_E_ARG);
-        CHECK_EQ_I(pairs[i].run(a, NULL, 4u), MPT_E_ARG);
-        CHECK_EQ_I(pairs[i].run(NULL, NULL, 0u), MPT_OK);
+        CHECK_EQ_I(run_pair(&pairs[i], NULL, b, 4u), MPT_E_ARG);
+        CHECK_EQ_I(run_pair(&pairs[i], a, NULL, 4u), MPT_E_ARG);
+        CHECK_EQ_I(run_pair(&pairs[i], NULL, NULL, 0u), MPT_OK);
     }
     CHECK(all_bytes_are(a, sizeof a, 0xa5));
     CHECK_EQ_I(mpt_e4m3_from_f32_sat_n(NULL, CF32P(b), 1u), MPT_E_ARG);
@@ -345,6 +372,7 @@ TEST(pairs_bad_arguments)
     CHECK_EQ_I(mpt_e5m2_from_f32_sat_n(NULL, NULL, 0u), MPT_OK);
 }
 
+/* Codes as integers: `.bits` of one value, and arrays cast. */
 TEST(raw_bits)
 {
     uint32_t src[100], back[2][100];
@@ -354,27 +382,32 @@ TEST(raw_bits)
     size_t   i;
     for (i = 0; i < 100u; i++)
         src[i] = (uint32_t)source_pattern(4u);
-    CHECK_EQ_I(mpt_f16_bits_from_f32_n(raw, CF32P(src), 100u), MPT_OK);
+    CHECK_EQ_I(mpt_f16_from_f32_n((mpt_f16 *)(void *)raw, CF32P(src), 100u), MPT_OK);
     CHECK_EQ_I(mpt_f16_from_f32_n(h, CF32P(src), 100u), MPT_OK);
     CHECK(memcmp(raw, h, sizeof raw) == 0);
-    CHECK_EQ_I(mpt_f32_from_f16_bits_n(F32P(back[0]), raw, 100u), MPT_OK);
+    for (i = 0; i < 100u; i++)
+        CHECK_EQ_U_AT(raw[i], h[i].bits, src[i]);
+    CHECK_EQ_I(mpt_f32_from_f16_n(F32P(back[0]), (const mpt_f16 *)(const void *)raw, 100u), MPT_OK);
     CHECK_EQ_I(mpt_f32_from_f16_n(F32P(back[1]), h, 100u), MPT_OK);
     CHECK(memcmp(back[0], back[1], sizeof back[0]) == 0);
-    CHECK_EQ_I(mpt_bf16_bits_from_f32_n(raw, CF32P(src), 100u), MPT_OK);
+    CHECK_EQ_I(mpt_bf16_from_f32_n((mpt_bf16 *)(void *)raw, CF32P(src), 100u), MPT_OK);
     CHECK_EQ_I(mpt_bf16_from_f32_n(b, CF32P(src), 100u), MPT_OK);
     CHECK(memcmp(raw, b, sizeof raw) == 0);
-    CHECK_EQ_I(mpt_f32_from_bf16_bits_n(F32P(back[0]), raw, 100u), MPT_OK);
+    for (i = 0; i < 100u; i++)
+        CHECK_EQ_U_AT(raw[i], b[i].bits, src[i]);
+    CHECK_EQ_I(mpt_f32_from_bf16_n(F32P(back[0]), (const mpt_bf16 *)(const void *)raw, 100u), MPT_OK);
     CHECK_EQ_I(mpt_f32_from_bf16_n(F32P(back[1]), b, 100u), MPT_OK);
     CHECK(memcmp(back[0], back[1], sizeof back[0]) == 0);
-    CHECK_EQ_I(mpt_f16_bits_from_f32_n(NULL, NULL, 1u), MPT_E_ARG);
-    CHECK_EQ_U(mpt_f16_bits_from_f32(0.1f), 0x2e66u);
-    CHECK_EQ_U(mpt_f16_bits_from_f64(0.1), 0x2e66u);
-    CHECK_EQ_U(mpt_bf16_bits_from_f32(0.1f), 0x3dcdu);
-    CHECK_EQ_U(mpt_bf16_bits_from_f64(0.1), 0x3dcdu);
-    CHECK_EQ_U(f32_bits(mpt_f32_from_f16_bits(0x2e66u)), 0x3dccc000u);
-    CHECK_EQ_U(f64_bits(mpt_f64_from_f16_bits(0x2e66u)), 0x3fb9980000000000u);
-    CHECK_EQ_U(f32_bits(mpt_f32_from_bf16_bits(0x3dcdu)), 0x3dcd0000u);
-    CHECK_EQ_U(f64_bits(mpt_f64_from_bf16_bits(0x3dcdu)), 0x3fb9a00000000000u);
+    CHECK_EQ_U(mpt_f16_from_f32(0.1f).bits, 0x2e66u);
+    CHECK_EQ_U(mpt_f16_from_f64(0.1).bits, 0x2e66u);
+    CHECK_EQ_U(mpt_bf16_from_f32(0.1f).bits, 0x3dcdu);
+    CHECK_EQ_U(mpt_bf16_from_f64(0.1).bits, 0x3dcdu);
+    h[0].bits = 0x2e66u;
+    b[0].bits = 0x3dcdu;
+    CHECK_EQ_U(f32_bits(mpt_f32_from_f16(h[0])), 0x3dccc000u);
+    CHECK_EQ_U(f64_bits(mpt_f64_from_f16(h[0])), 0x3fb9980000000000u);
+    CHECK_EQ_U(f32_bits(mpt_f32_from_bf16(b[0])), 0x3dcd0000u);
+    CHECK_EQ_U(f64_bits(mpt_f64_from_bf16(b[0])), 0x3fb9a00000000000u);
 }
 
 // any formats, with options -----------------------------------------------------------------------
@@ -386,7 +419,7 @@ static mpt_opts some_options(void)
     o.overflow = (mpt_overflow)((random >> 8) % 3u);
     o.tininess = (mpt_tininess)((random >> 16) & 1u);
     o.flush = (unsigned)(random >> 20) & 3u;
-    o.nan = (mpt_nan_rule)((random >> 24) & 1u);
+    o.nan = (mpt_nan_mode)((random >> 24) & 1u);
     o.seed = mt_random();
     o.first_element = mt_random() >> (random >> 28) % 64u;
     o.stream = (uint32_t)mt_random();
@@ -474,7 +507,7 @@ TEST(convert_bad_arguments)
     o.overflow = (mpt_overflow)out_of_range(3);
     CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
     o.overflow = MPT_OVERFLOW_IEEE;
-    o.nan = (mpt_nan_rule)out_of_range(2);
+    o.nan = (mpt_nan_mode)out_of_range(2);
     CHECK_EQ_I(mpt_convert_n(MPT_F16, a, MPT_F32, b, 2u, &o, &flags), MPT_E_ARG);
     o.nan = MPT_NAN_KEEP;
     o.tininess = (mpt_tininess)out_of_range(2);
@@ -487,8 +520,8 @@ TEST(convert_bad_arguments)
                MPT_E_ARG);
     CHECK_EQ_I(mpt_quantize_n(NULL, CF32P(b), 2u, MPT_F16, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_quantize_as_n(F32P(a), CF32P(b), 2u, NULL, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_quantize_f64_n(F64P(a), NULL, 2u, MPT_F16, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_quantize_as_f64_n(F64P(a), CF64P(b), 2u, NULL, NULL),
+    CHECK_EQ_I(mpt_quantize_f64_n(F64P(a), NULL, 2u, mpt_format_get(MPT_F16), NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_quantize_f64_n(F64P(a), CF64P(b), 2u, NULL, NULL),
                MPT_E_ARG);
     CHECK_EQ_I(mpt_quantize_n(NULL, NULL, 0u, MPT_F16, NULL), MPT_OK);
     CHECK_EQ_I(mpt_convert_bytes_n(MPT_F16, a, (mpt_byte_order)out_of_range(3), MPT_F32, b, MPT_BIG_ENDIAN,
@@ -742,7 +775,7 @@ TEST(quantize_options)
             CHECK_EQ_I(mpt_quantize_n(F32P(dst), CF32P(src), 300u, r->id, &o),
                        MPT_OK);
             CHECK_EQ_I(mpt_quantize_f64_n(F64P(wide_dst), CF64P(wide), 300u,
-                                          r->id, pass ? &o : NULL), MPT_OK);
+                                          mpt_format_get(r->id), pass ? &o : NULL), MPT_OK);
             for (k = 0; k < 300u; k++) {
                 uint64_t want;
                 at.random = mpt_philox(o.seed, o.stream, o.step, o.first_element + k);

@@ -53,7 +53,7 @@ static num power_of_2(int e) { return num_make(1u, e); }
 /* e with 2^e <= x < 2^(e+1) */
 static int floor_log2(num x) { return num_normalize(x).exp + 63; }
 
-static uint32_t ref_power_scale(const row *r, num amax, mpt_scale_rule rule)
+static uint32_t ref_power_scale(const row *r, num amax, mpt_block_scaling rule)
 {
     int e = floor_log2(amax) - r->emax;
     if (rule == MPT_SCALE_ROUND) {      /* rounded with the element's mantissa and a wide exponent */
@@ -71,7 +71,7 @@ static uint32_t ref_power_scale(const row *r, num amax, mpt_scale_rule rule)
 }
 
 /* The code c of UE4M3 from 1 to 0x7e by comparing c * 6 * tensor scale with amax. */
-static uint32_t ref_small_scale(num amax, num tensor, mpt_scale_rule rule)
+static uint32_t ref_small_scale(num amax, num tensor, mpt_block_scaling rule)
 {
     const row *r = row_of(MPT_UE4M3);
     const num  six = num_times(num_make(6u, 0), tensor);
@@ -113,7 +113,7 @@ static uint32_t ref_block(size_t which, uint8_t *codes, const uint32_t *x, size_
     const row     *r = row_of(blocks[which].element), *s = row_of(blocks[which].scale);
     const int      mx = blocks[which].scale == MPT_E8M0;
     const num      tensor = mx ? power_of_2(0) : num_of_f32(tensor_bits);
-    mpt_scale_rule rule = o->scale_rule;
+    mpt_block_scaling rule = o->scaling;
     num            amax = num_make(0u, 0), scale;
     uint32_t       code = 0u;
     size_t         i;
@@ -222,7 +222,7 @@ static mpt_block_opts some_block_options(size_t which, uint32_t *tensor_bits)
     mpt_block_opts o;
     memset(&o, 0, sizeof o);
     *tensor_bits = 0x3f800000u;
-    o.scale_rule = (mpt_scale_rule)(random % 4u);
+    o.scaling = (mpt_block_scaling)(random % 4u);
     o.packed = (int)(random >> 8 & 1u);
     if (random >> 16 & 1u && blocks[which].scale != MPT_E8M0) {
         *tensor_bits = (uint32_t)(random >> 32) % 0x7f800000u;
@@ -300,7 +300,7 @@ TEST(block_quantize_defaults)
         for (pass = 0; pass < (mt.long_mode ? 100000 : 2000); pass++) {
             mpt_block_opts o;
             memset(&o, 0, sizeof o);
-            o.scale_rule = (mpt_scale_rule)(pass % 4);
+            o.scaling = (mpt_block_scaling)(pass % 4);
             mt_context(blocks[i].name, "defaults");
             check_blocks(i, pass % 3 ? (size_t)blocks[i].size : (size_t)(mt_random() % (MOST + 1u)), &o,
                          0x3f800000u);
@@ -332,11 +332,11 @@ TEST(block_by_hand)
     {
         mpt_block_opts o;
         memset(&o, 0, sizeof o);
-        o.scale_rule = MPT_SCALE_CEIL;
+        o.scaling = MPT_SCALE_CEIL;
         CHECK_EQ_I(mpt_block_quantize_n(MPT_MXFP4, codes, scales, x, 32u, &o), MPT_OK);
         CHECK_EQ_U(scales[0], 129u);
         CHECK_EQ_U(codes[0], 6u);       /* 3.75 to 4 */
-        o.scale_rule = MPT_SCALE_ROUND;  /* 15 to two bits is 16 */
+        o.scaling = MPT_SCALE_ROUND;  /* 15 to two bits is 16 */
         CHECK_EQ_I(mpt_block_quantize_n(MPT_MXFP4, codes, scales, x, 32u, &o), MPT_OK);
         CHECK_EQ_U(scales[0], 129u);
     }

@@ -22,8 +22,8 @@ TEST(philox_known_answers)
     size_t i, k;
     for (i = 0; i < COUNT_OF(known); i++) {
         const mpt_philox_words r =
-            mpt_philox_block(known[i].c[0], known[i].c[1], known[i].c[2], known[i].c[3],
-                             known[i].k[0] | (uint64_t)known[i].k[1] << 32);
+            mpt_philox4x32(known[i].c[0], known[i].c[1], known[i].c[2], known[i].c[3],
+                           known[i].k[0] | (uint64_t)known[i].k[1] << 32);
         for (k = 0; k < 4u; k++)
             CHECK_EQ_U_AT(r.word[k], known[i].r[k], i);
     }
@@ -35,8 +35,8 @@ TEST(philox_elements)
     uint64_t       i;
     for (i = 0; i < 1000u; i++) {
         const uint64_t element = mt_random() >> i % 64u;
-        const mpt_philox_words r = mpt_philox_block((uint32_t)(element >> 3), (uint32_t)(element >> 35), 5u,
-                                                    6u, seed);
+        const mpt_philox_words r = mpt_philox4x32((uint32_t)(element >> 3), (uint32_t)(element >> 35), 5u,
+                                                  6u, seed);
         const uint32_t w = r.word[element % 4u];
         CHECK_EQ_U_AT(mpt_philox(seed, 5u, 6u, element), element % 8u < 4u ? w : w << 16 | w >> 16, element);
     }
@@ -77,7 +77,8 @@ static uint64_t count_ups(const row *r, uint64_t u, uint64_t code, uint32_t draw
         src[i] = u;
     for (i = 0; i < draws; i += DRAWS) {
         o.first_element = i;
-        (void)mpt_quantize_f64_n((double *)(void *)dst, (const double *)(const void *)src, DRAWS, r->id, &o);
+        (void)mpt_quantize_f64_n((double *)(void *)dst, (const double *)(const void *)src, DRAWS,
+                                 mpt_format_get(r->id), &o);
         for (k = 0; k < DRAWS; k++) {
             const uint64_t got = dst[k] == F64_SIGN && !down ? sign : dst[k];
             if (got == (up | sign) && code != r->max_code)
@@ -217,8 +218,8 @@ TEST(stochastic_partners)
             int64_t        excess = -pairs * p2 / 64;
             for (k = 0; k < DRAWS; k++)
                 src[k] = one + ((uint64_t)eighths[e] << (52 - r->m - 3));
-            (void)mpt_quantize_f64_n((double *)(void *)dst, (const double *)(const void *)src, DRAWS, r->id,
-                                     &o);
+            (void)mpt_quantize_f64_n((double *)(void *)dst, (const double *)(const void *)src, DRAWS,
+                                     mpt_format_get(r->id), &o);
             for (k = 0; k < DRAWS; k++)
                 excess += k % 8u < 4u && dst[k] > one && dst[k + 4u] > one;
             mt_context(r->name, "partners");

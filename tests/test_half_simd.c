@@ -1,18 +1,19 @@
 /* test_half_simd.c -- every vector path that this machine has against the scalar functions, bit for bit.
  *
- *     cc -O2 -I. tests/test_half_simd.c -o test_half_simd && ./test_half_simd [--long] [part of a test name]
+ *     cc -O2 -I. tests/test_half_simd.c -o test_half_simd
+ *     ./test_half_simd [--long] [part of a test name]
  *
  * --long runs all 2^32 floats through every conversion that has a kernel, on every path (some minutes). The
  * judges are the integer-only scalar functions, one element at a time; tests/test_half.c judges those.
- * It needs insides, those functions and the random blocks, and holds what it calls of the implementation. */
+ * It needs insides, those functions and the random words, and holds what it calls of the implementation. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
 #endif
 #include <stddef.h>
 static int    last_path;                        /* what mpt_half.h may use at most */
-static size_t bypass_bytes = (size_t)32 << 20;  /* above this it stores around the cache */
+static size_t around_bytes = (size_t)32 << 20;  /* above this it stores around the cache */
 #define MPTI_LAST_PATH last_path
-#define MPTI_BYPASS_BYTES bypass_bytes
+#define MPTI_AROUND_BYTES around_bytes
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
@@ -33,7 +34,7 @@ typedef struct conversion {
     const char *name;
     mpt_format  to, from;
     size_t      out, in;        /* bytes of an element */
-    mpt_status (*run)(void *dst, const void *src, size_t n);
+    mpt_status (*own)(void *dst, const void *src, size_t n);    /* NULL: mpt_convert_n */
     void (*judge)(void *dst, const void *src, size_t n);
 } conversion;
 
@@ -49,14 +50,55 @@ typedef struct conversion {
             memcpy((unsigned char *)dst + i * sizeof out_, &out_, sizeof out_);             \
         }                                                                                   \
     }
-#define X(d, s, dst_type, src_type, convert)                                                \
+
+/* Formats: the codes, the enumerator, a code as a float (a double rounded to odd), and a float as a code. */
+#define BITS_f64  uint64_t
+#define BITS_f32  uint32_t
+#define BITS_f16  uint16_t
+#define BITS_bf16 uint16_t
+#define BITS_e4m3 uint8_t
+#define BITS_e5m2 uint8_t
+#define FORMAT_f64  MPT_F64
+#define FORMAT_f32  MPT_F32
+#define FORMAT_f16  MPT_F16
+#define FORMAT_bf16 MPT_BF16
+#define FORMAT_e4m3 MPT_E4M3
+#define FORMAT_e5m2 MPT_E5M2
+#define OPEN_f64(code)  mpti_f32_odd_from_f64(code)
+#define OPEN_f32(code)  (code)
+#define OPEN_f16(code)  mpti_f16_decode(code)
+#define OPEN_bf16(code) mpti_bf16_decode(code)
+#define OPEN_e4m3(code) mpti_e4m3_decode(code)
+#define OPEN_e5m2(code) mpti_e5m2_decode(code)
+#define MAKE_f64(u)  mpti_f64_widen(u)
+#define MAKE_f32(u)  (u)
+#define MAKE_f16(u)  mpti_f16_encode(u)
+#define MAKE_bf16(u) mpti_bf16_encode(u)
+#define MAKE_e4m3(u) mpti_e4m3_encode(u)
+#define MAKE_e5m2(u) mpti_e5m2_encode(u)
+
+/* OWN: pairs with a function of their own; PLAIN: the others, but for f32 from f64, which rounds once, and to
+ * nearest. */
+#define PAIRS(OWN, PLAIN)                                                                               \
+    OWN(f16, f32, mpt_f16, float)   OWN(f16, f64, mpt_f16, double)  OWN(f32, f16, float, mpt_f16)       \
+    OWN(f64, f16, double, mpt_f16)  OWN(bf16, f32, mpt_bf16, float) OWN(f32, bf16, float, mpt_bf16)     \
+    OWN(e4m3, f32, mpt_e4m3, float) OWN(f32, e4m3, float, mpt_e4m3)                                     \
+    OWN(e5m2, f32, mpt_e5m2, float) OWN(f32, e5m2, float, mpt_e5m2)                                     \
+    PLAIN(f64, f32)  PLAIN(f64, bf16)  PLAIN(f64, e4m3)  PLAIN(f64, e5m2)  PLAIN(f16, bf16)             \
+    PLAIN(f16, e4m3) PLAIN(f16, e5m2)  PLAIN(bf16, f64)  PLAIN(bf16, f16)  PLAIN(bf16, e4m3)            \
+    PLAIN(bf16, e5m2) PLAIN(e4m3, f64) PLAIN(e4m3, f16)  PLAIN(e4m3, bf16) PLAIN(e4m3, e5m2)            \
+    PLAIN(e5m2, f64) PLAIN(e5m2, f16)  PLAIN(e5m2, bf16) PLAIN(e5m2, e4m3)
+#define PLAIN(d, s) JUDGED(d##_from_##s, BITS_##d, BITS_##s, MAKE_##d(OPEN_##s(in_)))
+#define OWN(d, s, dst_type, src_type)                                                       \
     static mpt_status run_##d##_from_##s(void *dst, const void *src, size_t n)              \
     {                                                                                       \
         return mpt_##d##_from_##s##_n((dst_type *)dst, (const src_type *)src, n);           \
     }                                                                                       \
-    JUDGED(d##_from_##s, mpti_bits_##d, mpti_bits_##s, convert)
-MPT_PAIRS(X)
-#undef X
+    PLAIN(d, s)
+PAIRS(OWN, PLAIN)
+#undef OWN
+#undef PLAIN
+JUDGED(f32_from_f64, uint32_t, uint64_t, mpti_f32_from_f64(in_))
 
 static mpt_status run_e4m3_sat(void *dst, const void *src, size_t n)
 {
@@ -72,13 +114,21 @@ JUDGED(e5m2_sat, uint8_t, uint32_t, mpti_e5m2_encode_to(in_, 0x7bu))
 static const conversion conversions[] = {
     {"e4m3 sat <- f32", MPT_E4M3, MPT_F32, 1, 4, run_e4m3_sat, judge_e4m3_sat},
     {"e5m2 sat <- f32", MPT_E5M2, MPT_F32, 1, 4, run_e5m2_sat, judge_e5m2_sat},
-#define X(d, s, dst_type, src_type, convert)                                                            \
-    {#d " <- " #s, MPTI_FORMAT_##d, MPTI_FORMAT_##s, sizeof(dst_type), sizeof(src_type), run_##d##_from_##s, \
-     judge_##d##_from_##s},
-    MPT_PAIRS(X)
-#undef X
+    {"f32 <- f64", MPT_F32, MPT_F64, 4, 8, NULL, judge_f32_from_f64},
+#define ENTRY(d, s, own) \
+    {#d " <- " #s, FORMAT_##d, FORMAT_##s, sizeof(BITS_##d), sizeof(BITS_##s), own, judge_##d##_from_##s},
+#define OWN(d, s, dst_type, src_type) ENTRY(d, s, run_##d##_from_##s)
+#define PLAIN(d, s) ENTRY(d, s, NULL)
+    PAIRS(OWN, PLAIN)
+#undef OWN
+#undef PLAIN
 };
 enum { CONVERSIONS = sizeof conversions / sizeof *conversions, LAST = MPTI_PATH_AVX512BF16 };
+
+static void run(const conversion *c, void *dst, const void *src, size_t n)
+{
+    CHECK_EQ_I(c->own ? c->own(dst, src, n) : mpt_convert_n(c->to, dst, c->from, src, n, NULL, NULL), MPT_OK);
+}
 
 /* The paths of this machine, one after the other: returns 0 when there is none after p. No exception flag is
  * set: where there is one, the kernel that reads them steps aside. */
@@ -198,7 +248,7 @@ static void all_inputs(void)
         EACH_PATH(p) {
             mt_context(c->name, mpt_simd_name());
             memset(data.out, 0xa5, n * c->out);
-            (void)c->run(data.out, data.in, n);
+            run(c, data.out, data.in, n);
             check_same(c, data.in, n);
         }
     }
@@ -208,9 +258,9 @@ TEST(values) { all_inputs(); }
 
 TEST(values_stored_around_the_cache)
 {
-    bypass_bytes = 4096u;
+    around_bytes = 4096u;
     all_inputs();
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 TEST(values_whatever_the_control_register_says)
@@ -224,7 +274,7 @@ TEST(values_whatever_the_control_register_says)
         for (k = 0; k < 8; k++)
             EACH_PATH(p) {
                 const uint64_t old = control_set(k < 4 ? (unsigned)k : 0u, k < 4 ? 1 : k - 2);
-                (void)c->run(data.out, data.in, n);
+                run(c, data.out, data.in, n);
                 control_restore(old);
                 mt_context(c->name, mpt_simd_name());
                 check_same(c, data.in, n);
@@ -243,12 +293,12 @@ static void check_run_to_bf16(const conversion *c, size_t n, unsigned control)
 #if HAVE_TRAPS
     const unsigned old = _mm_getcsr();
     _mm_setcsr(control);
-    (void)c->run(data.out, data.in, n);
+    run(c, data.out, data.in, n);
     CHECK_EQ_U(_mm_getcsr(), control);
     _mm_setcsr(old);
 #else
     (void)control;
-    (void)c->run(data.out, data.in, n);
+    run(c, data.out, data.in, n);
 #endif
     check_same(c, data.in, n);
 }
@@ -309,10 +359,10 @@ TEST(lengths_and_alignments)
                     memcpy(src, (unsigned char *)data.in + first % 8u * c->in, count * c->in);
                 else
                     memcpy(src, (unsigned char *)data.in + (MOST - 2u * room) * c->in + first, count * c->in);
-                bypass_bytes = n % 3u ? (size_t)32 << 20 : 4096u;
+                around_bytes = n % 3u ? (size_t)32 << 20 : 4096u;
                 memset(data.out, 0xa5, room * 8u);
                 c->judge(data.want, src, count);
-                (void)c->run(dst, src, count);
+                run(c, dst, src, count);
                 mt_context(c->name, mpt_simd_name());
                 CHECK(memcmp(dst, data.want, count * c->out) == 0);
                 for (k = 0; k < 64u; k++)
@@ -321,7 +371,7 @@ TEST(lengths_and_alignments)
                 CHECK_EQ_U_AT(k, 64u, count);
             }
     }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 TEST(in_place)
@@ -334,14 +384,14 @@ TEST(in_place)
             continue;
         c->judge(data.want, data.in, n);
         EACH_PATH(p) {
-            bypass_bytes = p % 2 ? 4096u : (size_t)32 << 20;
+            around_bytes = p % 2 ? 4096u : (size_t)32 << 20;
             memcpy(data.out, data.in, n * c->in);
-            (void)c->run(data.out, data.out, n);
+            run(c, data.out, data.out, n);
             mt_context(c->name, mpt_simd_name());
             check_same(c, data.in, n);
         }
     }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 /* Codes that kernels treat apart: zeros, ends of the subnormal and normal numbers, Inf, NaNs, quiet or
@@ -402,7 +452,7 @@ TEST(one_special_value_at_each_place)
                     const uint64_t usual = mpti_load_code(in + at * c->in, (int)c->in);
                     put(in, at, codes[k], c->in);
                     c->judge(data.want + at * c->out, in + at * c->in, 1);
-                    (void)c->run(out, in, N);
+                    run(c, out, in, N);
                     if (memcmp(out, data.want, N * c->out) != 0 && wrong == N)
                         wrong = at;
                     put(in, at, usual, c->in);
@@ -434,11 +484,11 @@ TEST(fences)
                 unsigned char *src = a + 2u * page - n * c->in, *dst = b + 2u * page - n * c->out;
                 memcpy(src, data.in, n * c->in);
                 c->judge(data.want, src, n);
-                (void)c->run(dst, src, n);
+                run(c, dst, src, n);
                 mt_context(c->name, mpt_simd_name());
                 CHECK(memcmp(dst, data.want, n * c->out) == 0);
                 memmove(a, src, n * c->in);
-                (void)c->run(b, a, n);
+                run(c, b, a, n);
                 CHECK(memcmp(b, data.want, n * c->out) == 0);
             }
     }
@@ -489,7 +539,7 @@ TEST(mxfp4_between_fences)
             EACH_PATH(p)
                 for (k = 0; k < 2u; k++) {
                     mt_context(packed ? "packed" : "bytes", mpt_simd_name());
-                    bypass_bytes = k ? 0u : (size_t)32 << 20;
+                    around_bytes = k ? 0u : (size_t)32 << 20;
                     memset(y - 64, 0xa5, 4u * n + 64u);
                     memset(codes, 0xa5, bytes);
                     (void)mpt_block_quantize_n(MPT_MXFP4, codes, scales, floats(x), n, &o);
@@ -500,7 +550,7 @@ TEST(mxfp4_between_fences)
                     CHECK_EQ_U(y[-1], 0xa5u);
                 }
         }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
     munmap(got, ARRAYS * (room + page));
 #else
     CHECK(1);
@@ -518,7 +568,7 @@ static void check_quantize(const mpt_format_info *f, size_t n)
         const mpt_opts plain = MPTI_PLAIN_OPTS;
         const uint64_t x = mpti_f64_of_code(mpt_format_get(MPT_F32), u, 0u);
         const double   y = mpt_decode_as(f, mpti_encode_bits(f, x, &plain, &unused));
-        put(data.want, i, mpti_narrow_f64(mpti_f64_bits(y), 8, 23), 4u);
+        put(data.want, i, mpti_f32_from_f64(mpti_f64_bits(y)), 4u);
     }
     EACH_PATH(p)
         for (rounds = 0; rounds < 3; rounds++) {
@@ -526,7 +576,7 @@ static void check_quantize(const mpt_format_info *f, size_t n)
 #if HAVE_CONTROL
             const uint64_t old = control_set(rounds ? 2u : 0u, rounds == 2 ? 5 : rounds);
 #endif
-            bypass_bytes = rounds == 2 ? 4096u : (size_t)32 << 20;
+            around_bytes = rounds == 2 ? 4096u : (size_t)32 << 20;
             memcpy(data.out, data.in, 4u * n);
             (void)mpt_quantize_as_n(floats(data.out), floats(rounds == 1 ? (void *)data.out : data.in), n, f,
                                     NULL);
@@ -536,7 +586,7 @@ static void check_quantize(const mpt_format_info *f, size_t n)
             mt_context(f->name, mpt_simd_name());
             check_same(&c, data.in, n);
         }
-    bypass_bytes = (size_t)32 << 20;
+    around_bytes = (size_t)32 << 20;
 }
 
 TEST(quantize)
@@ -599,9 +649,9 @@ TEST(mxfp4)
             for (k = 0; k < 3u; k++) {
                 unsigned char *to = data.out + (64u - (uintptr_t)data.out % 64u) % 64u + aligned[k];
                 memset(data.out, 0xa5, sizeof data.out);
-                bypass_bytes = k < 2u ? 4096u : (size_t)32 << 20;
+                around_bytes = k < 2u ? 4096u : (size_t)32 << 20;
                 (void)mpt_block_dequantize_n(MPT_MXFP4, floats(to), codes[0], scales[0], n, &o);
-                bypass_bytes = (size_t)32 << 20;
+                around_bytes = (size_t)32 << 20;
                 CHECK(to == data.out || to[-1] == 0xa5u);
                 CHECK_EQ_U(to[4u * n], 0xa5u);
                 memmove(data.out, to, 4u * n);
@@ -621,7 +671,18 @@ TEST(mxfp4)
     }
 }
 
-/* The judge is the portable path, which draws its words one at a time. */
+/* The judge draws the words one at a time. */
+static void judge_stochastic(mpt_format to, unsigned char *dst, const unsigned char *src, size_t n,
+                             const mpt_opts *o)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const uint32_t word = mpt_philox(o->seed, o->stream, o->step, o->first_element + i);
+        const uint32_t u = (uint32_t)mpti_load_code(src + 4u * i, 4);
+        put(dst, i, to == MPT_BF16 ? mpti_bf16_stochastic(u, word) : mpti_f16_stochastic(u, word), 2u);
+    }
+}
+
 TEST(stochastic)
 {
     static const mpt_format into[] = {MPT_F16, MPT_BF16};
@@ -641,16 +702,15 @@ TEST(stochastic)
         o.stream = (uint32_t)round;
         o.step = (uint32_t)mt_random();
         o.first_element = firsts[round % 6];
-        last_path = 0;
-        (void)mpt_convert_n(c.to, data.want, MPT_F32, from, count, &o, NULL);
+        judge_stochastic(c.to, data.want, from, count, &o);
         EACH_PATH(p) {
 #if HAVE_CONTROL
             const uint64_t old = control_set(2u, round % 2 ? 5 : 1);
 #endif
-            bypass_bytes = round % 3 ? 4096u : (size_t)32 << 20;
+            around_bytes = round % 3 ? 4096u : (size_t)32 << 20;
             memset(data.out, 0xa5, sizeof data.out);
             (void)mpt_convert_n(c.to, to, MPT_F32, from, count, &o, NULL);
-            bypass_bytes = (size_t)32 << 20;
+            around_bytes = (size_t)32 << 20;
             CHECK(to == data.out || to[-1] == 0xa5u);
             CHECK_EQ_U(to[2u * count], 0xa5u);
             memmove(data.out, to, 2u * count);
@@ -663,7 +723,6 @@ TEST(stochastic)
     }
 }
 
-/* Whole runs of Philox blocks on every path; the counter passes 2^32 and 2^64 within a run. */
 /* Where kernels change from one way to another, a wrong choice shows in one draw of many. */
 TEST(stochastic_next_to_the_limits)
 {
@@ -681,8 +740,7 @@ TEST(stochastic_next_to_the_limits)
                 o.seed = mt_random();
                 for (k = 0; k < MOST; k++)
                     put(data.in, k, limits[i] + (uint32_t)away + ((uint32_t)(k % 2u) << 31), 4u);
-                last_path = 0;
-                (void)mpt_convert_n(c.to, data.want, MPT_F32, data.in, MOST, &o, NULL);
+                judge_stochastic(c.to, data.want, (const unsigned char *)data.in, MOST, &o);
                 EACH_PATH(p) {
                     (void)mpt_convert_n(c.to, data.out, MPT_F32, data.in, MOST, &o, NULL);
                     mt_context(c.name, mpt_simd_name());
@@ -691,30 +749,35 @@ TEST(stochastic_next_to_the_limits)
             }
 }
 
+/* The words for a tile; the last counters are those of the last elements, the 2^64th and those before. */
 TEST(philox)
 {
-    static const uint64_t firsts[] = {0u, 5u, 0xfffffff1u, 0xfffffffffffffff3u, 0x123456789abcdefu};
-    static uint32_t       words[3 * 4 * MPTI_PHILOX_BLOCKS + 1];
-    const size_t          most = 3 * MPTI_PHILOX_BLOCKS;
-    const uint64_t        seed = mt_random();
-    size_t                i, k, n;
+    static const uint64_t firsts[] = {0u, 5u, 0xfffffff1u, 0x1ffffffffffffff3u, 0x123456789abcdefu};
+    static uint32_t       words[4 * MPTI_COUNTERS + 1] MPTI_ALIGNED;
+    const uint64_t        seed = mt_random(), counters = (uint64_t)1 << 61;
+    const mpti_philox_keys key = mpti_philox_schedule(seed, 7u, 0xfedcba98u);
+    size_t                i, k;
     int                   p;
     EACH_PATH(p)
-        for (i = 0; i < sizeof firsts / sizeof *firsts; i++)
-            for (n = MPTI_PHILOX_BLOCKS; n <= most; n += MPTI_PHILOX_BLOCKS) {
-                memset(words, 0xa5, sizeof words);
-                mpti_philox_fill(words, firsts[i], n, 7u, 0xfedcba98u, seed);
-                mt_context("philox", mpt_simd_name());
-                for (k = 0; k < n; k++) {
-                    const uint64_t         at = firsts[i] + k;
-                    const mpt_philox_words w =
-                        mpt_philox_block((uint32_t)at, (uint32_t)(at >> 32), 7u, 0xfedcba98u, seed);
-                    if (memcmp(words + 4u * k, w.word, sizeof w.word) != 0)
-                        break;
-                }
-                CHECK_EQ_U_AT(k, n, firsts[i]);
-                CHECK_EQ_U(words[4u * n], 0xa5a5a5a5u);
+        for (i = 0; i < sizeof firsts / sizeof *firsts; i++) {
+            memset(words, 0xa5, sizeof words);
+#if MPTI_X86
+            if (p >= MPTI_PATH_AVX512 && (uint32_t)firsts[i] <= 0u - (uint32_t)MPTI_COUNTERS)
+                mpti_random_512(words, firsts[i], &key);
+            else
+#endif
+                mpti_random_portable(words, firsts[i], &key);
+            mt_context("philox", mpt_simd_name());
+            for (k = 0; k < MPTI_COUNTERS; k++) {
+                const uint64_t         at = (firsts[i] + k) % counters;
+                const mpt_philox_words w =
+                    mpt_philox4x32((uint32_t)at, (uint32_t)(at >> 32), 7u, 0xfedcba98u, seed);
+                if (memcmp(words + 4u * k, w.word, sizeof w.word) != 0)
+                    break;
             }
+            CHECK_EQ_U_AT(k, MPTI_COUNTERS, firsts[i]);
+            CHECK_EQ_U(words[4u * MPTI_COUNTERS], 0xa5a5a5a5u);
+        }
 }
 
 TEST(path_names)
@@ -749,7 +812,7 @@ TEST(all_floats)
             c->judge(data.want, data.in, n);
             EACH_PATH(p) {
                 mt_context(c->name, mpt_simd_name());
-                (void)c->run(data.out, data.in, n);
+                run(c, data.out, data.in, n);
                 check_same(c, data.in, n);
             }
         }

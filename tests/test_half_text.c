@@ -1,4 +1,4 @@
-/* test_half_text.c -- tests of the text of mpt_half.h (H12, H17). Valid C99 and C++17.
+/* test_half_text.c -- tests of the text of mpt_half.h. Valid C99 and C++17.
  *
  *     cc -O2 -I. tests/test_half_text.c tests/impl.c -o test_half_text -lm
  *     ./test_half_text [--long] [part of a test name]
@@ -229,7 +229,7 @@ static void check_shortest(const mpt_format_info *f, uint64_t code)
     char    text[MPT_TEXT_MAX];
     decimal value = value_of(f, code), x, low, high;
     int     n;
-    CHECK(mpt_to_text_as(text, sizeof text, f, code) < sizeof text);
+    CHECK(mpt_to_text_as(text, sizeof text, f, code, 0) < sizeof text);
     x = decimal_read(text);
     n = digits_of(text);
     nat_times(&value.digits, 1);
@@ -292,6 +292,11 @@ TEST(shortest_of_wide_formats)
     }
 }
 
+static size_t to_hex(char *buf, size_t cap, mpt_format id, uint64_t code)
+{
+    return mpt_to_text_as(buf, cap, mpt_format_get(id), code, 1);
+}
+
 TEST(every_code_reads_back)
 {
     static const mpt_format ids[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2, MPT_E4M3FNUZ, MPT_E5M2FNUZ,
@@ -307,7 +312,7 @@ TEST(every_code_reads_back)
             size_t   end = 99;
             unsigned flags = 0, none = 0;
             CHECK(mpt_to_text(text, sizeof text, ids[i], code) < MPT_TEXT_MAX);
-            CHECK(mpt_to_hex_text(hex, sizeof hex, ids[i], code) < MPT_TEXT_MAX);
+            CHECK(to_hex(hex, sizeof hex, ids[i], code) < MPT_TEXT_MAX);
             CHECK_EQ_I(mpt_from_text(ids[i], text, MPT_TEXT_TO_NUL, NULL, &flags, &back, &end), MPT_OK);
             CHECK_EQ_U(end, strlen(text));
             CHECK_EQ_I(mpt_from_text(ids[i], hex, strlen(hex), NULL, &none, &exact, NULL), MPT_OK);
@@ -323,7 +328,7 @@ static void check_text(mpt_format id, uint64_t code, const char *decimal_text, c
     char text[MPT_TEXT_MAX];
     (void)mpt_to_text(text, sizeof text, id, code);
     CHECK_EQ_S(text, decimal_text);
-    (void)mpt_to_hex_text(text, sizeof text, id, code);
+    (void)to_hex(text, sizeof text, id, code);
     CHECK_EQ_S(text, hex_text);
 }
 
@@ -332,8 +337,7 @@ TEST(texts_as_documented)
     char buf[8] = "xxxxxxx";
     mpt_f16 h;
     mpt_bf16 b;
-    mpt_e4m3 q;
-    mpt_e5m2 r;
+    uint64_t code;
     check_text(MPT_F16, 0x0000u, "0", "0x0p+0");
     check_text(MPT_F16, 0x8000u, "-0", "-0x0p+0");
     check_text(MPT_F16, 0x0001u, "6e-8", "0x1p-24");
@@ -364,37 +368,37 @@ TEST(texts_as_documented)
     h.bits = 0x2e66u;
     CHECK_EQ_U(mpt_f16_to_text(buf, sizeof buf, h), 3);
     CHECK_EQ_S(buf, "0.1");
-    CHECK_EQ_U(mpt_f16_to_hex_text(buf, sizeof buf, h), 10);    /* cut, as snprintf does */
+    CHECK_EQ_U(to_hex(buf, sizeof buf, MPT_F16, h.bits), 10);    /* cut, as snprintf does */
     CHECK_EQ_S(buf, "0x1.998");
     CHECK_EQ_U(mpt_f16_to_text(buf, 1, h), 3);
     CHECK_EQ_S(buf, "");
     CHECK_EQ_U(mpt_f16_to_text(NULL, 0, h), 3);
     CHECK_EQ_U(mpt_to_text(buf, sizeof buf, (mpt_format)MPT_FORMAT_COUNT, 1u), 0);
     CHECK_EQ_S(buf, "");
-    CHECK_EQ_U(mpt_to_hex_text_as(buf, sizeof buf, NULL, 1u), 0);
+    CHECK_EQ_U(mpt_to_text_as(buf, sizeof buf, NULL, 1u, 1), 0);
     b.bits = 0xc000u;
     CHECK_EQ_U(mpt_bf16_to_text(buf, sizeof buf, b), 2);
     CHECK_EQ_S(buf, "-2");
-    CHECK_EQ_U(mpt_bf16_to_hex_text(buf, sizeof buf, b), 7);
+    CHECK_EQ_U(to_hex(buf, sizeof buf, MPT_BF16, b.bits), 7);
     CHECK_EQ_S(buf, "-0x1p+1");
-    q.bits = 0x38u;
-    r.bits = 0x3du;
-    CHECK_EQ_U(mpt_e4m3_to_text(buf, sizeof buf, q), 1);
+    CHECK_EQ_U(mpt_to_text(buf, sizeof buf, MPT_E4M3, 0x38u), 1);
     CHECK_EQ_S(buf, "1");
-    CHECK_EQ_U(mpt_e4m3_to_hex_text(buf, sizeof buf, q), 6);
-    CHECK_EQ_U(mpt_e5m2_to_text(buf, sizeof buf, r), 3);
+    CHECK_EQ_U(to_hex(buf, sizeof buf, MPT_E4M3, 0x38u), 6);
+    CHECK_EQ_U(mpt_to_text(buf, sizeof buf, MPT_E5M2, 0x3du), 3);
     CHECK_EQ_S(buf, "1.2");                             /* 1.25: 1.2 and 1.3 are equally near */
-    CHECK_EQ_U(mpt_e5m2_to_hex_text(buf, sizeof buf, r), 8);
+    CHECK_EQ_U(to_hex(buf, sizeof buf, MPT_E5M2, 0x3du), 8);
     CHECK_EQ_I(mpt_f16_from_text("-1.5", &h), MPT_OK);
     CHECK_EQ_U(h.bits, 0xbe00u);
     CHECK_EQ_I(mpt_bf16_from_text("1e-3", &b), MPT_OK);
     CHECK_EQ_U(b.bits, 0x3a83u);
-    CHECK_EQ_I(mpt_e4m3_from_text("17", &q), MPT_OK);
-    CHECK_EQ_U(q.bits, 0x58u);
-    CHECK_EQ_I(mpt_e5m2_from_text("0x1.8p1", &r), MPT_OK);
-    CHECK_EQ_U(r.bits, 0x42u);
-    CHECK_EQ_I(mpt_e5m2_from_text("0x1.8p", &r), MPT_E_DATA);
-    CHECK_EQ_U(r.bits, 0x42u);
+    CHECK_EQ_I(mpt_bf16_from_text("1e-3x", &b), MPT_E_DATA);
+    CHECK_EQ_U(b.bits, 0x3a83u);
+    CHECK_EQ_I(mpt_from_text(MPT_E4M3, "17", MPT_TEXT_TO_NUL, NULL, NULL, &code, NULL), MPT_OK);
+    CHECK_EQ_U(code, 0x58u);
+    CHECK_EQ_I(mpt_from_text(MPT_E5M2, "0x1.8p1", MPT_TEXT_TO_NUL, NULL, NULL, &code, NULL), MPT_OK);
+    CHECK_EQ_U(code, 0x42u);
+    CHECK_EQ_I(mpt_from_text(MPT_E5M2, "0x1.8p", MPT_TEXT_TO_NUL, NULL, NULL, &code, NULL), MPT_E_DATA);
+    CHECK_EQ_U(code, 0x42u);
     CHECK_EQ_I(mpt_f16_from_text("1", NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_f16_from_text(NULL, &h), MPT_E_ARG);
 }

@@ -41,14 +41,14 @@ static mpt_scaler scaler_from(mpt_scaler_config c)
 
 static mpt_scaler scaler_static(float scale)
 {
-    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_STATIC);
+    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_STATIC);
     c.init_scale = scale;
     return scaler_from(c);
 }
 
 static mpt_scaler_config dynamic(float scale, double growth, double backoff, int32_t interval)
 {
-    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_PYTORCH);
+    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
     c.init_scale = scale;
     c.growth = growth;
     c.backoff = backoff;
@@ -155,9 +155,9 @@ static layer la, lb;    /* too large for some stacks */
 
 TEST(scaler_presets)
 {
-    mpt_scaler_config p = mpt_scaler_preset(MPT_SCALER_PYTORCH), s = mpt_scaler_preset(MPT_SCALER_STATIC);
+    mpt_scaler_config p = mpt_scaler_defaults(MPT_SCALER_PYTORCH), s = mpt_scaler_defaults(MPT_SCALER_STATIC);
     mpt_scaler        a, b;
-    const mpt_scaler_config m = mpt_scaler_preset(MPT_SCALER_MPT);
+    const mpt_scaler_config m = mpt_scaler_defaults(MPT_SCALER_MPT);
     CHECK(p.growth == 2.0 && p.backoff == 0.5 && p.interval == 2000 && p.init_scale == 65536.0f);
     CHECK_EQ_I(p.dialect, MPT_SCALER_PYTORCH);
     CHECK_EQ_I(s.dialect, MPT_SCALER_STATIC);
@@ -167,7 +167,7 @@ TEST(scaler_presets)
     CHECK_EQ_I(mpt_scaler_init(&a, &p), MPT_OK);
     CHECK(a.scale == 65536.0f && !a.in_use && !a.updates && !a.skipped && !a.good_steps);
     CHECK_EQ_I(mpt_scaler_init(&a, &s), MPT_OK);
-    p = mpt_scaler_preset(MPT_SCALER_DIALECT_COUNT);
+    p = mpt_scaler_defaults(MPT_SCALER_DIALECT_COUNT);
     CHECK_EQ_I(mpt_scaler_init(&a, &p), MPT_E_ARG);
 }
 
@@ -184,7 +184,7 @@ TEST(scaler_scale_multiplies)
 
 static void update(mpt_scaler *s, int found_inf)
 {
-    CHECK_EQ_I(mpt_scaler_record(s, found_inf), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_record(s, found_inf, 0), MPT_OK);
     CHECK_EQ_I(mpt_scaler_update(s), MPT_OK);
 }
 
@@ -263,7 +263,7 @@ TEST(scaler_odd_factors)
 
 TEST(scaler_static_never_moves)
 {
-    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_STATIC);
+    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_STATIC);
     const uint32_t    scale[] = {0x44800000u, 0x44800000u, 0x44800000u, 0x44800000u};
     const int         good[] = {0, 0, 0, 0};
     trace(c, "GBBG", scale, good);
@@ -313,7 +313,7 @@ TEST(scaler_equals_model)
         for (j = 0; j < 20; j++) {
             const int   bad = (mt_random() & 7u) < badness;
             const float before = s.scale;
-            same &= mpt_scaler_record(&s, bad) == MPT_OK && mpt_scaler_update(&s) == MPT_OK;
+            same &= mpt_scaler_record(&s, bad, 0) == MPT_OK && mpt_scaler_update(&s) == MPT_OK;
             model_update(&m, &c, bad);
             same &= mpti_f32_bits(m.scale) == mpti_f32_bits(s.scale) && m.good == s.good_steps &&
                     m.updates == s.updates && m.skipped == s.skipped;
@@ -340,7 +340,7 @@ TEST(scaler_refuses_bad_configuration)
     mpt_scaler s = scaler_static(5.0f), before;
     size_t     n = 0, i;
     for (i = 0; i < COUNT(c); i++)
-        c[i] = mpt_scaler_preset(MPT_SCALER_PYTORCH);
+        c[i] = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
     for (i = 0; i < COUNT(growths); i++)
         c[n++].growth = growths[i];
     for (i = 0; i < COUNT(backoffs); i++)
@@ -357,7 +357,7 @@ TEST(scaler_refuses_bad_configuration)
         CHECK(!memcmp(&before, &s, sizeof s));
     }
     for (i = 0; i < COUNT(scales); i++) {
-        c[0] = mpt_scaler_preset(MPT_SCALER_STATIC);
+        c[0] = mpt_scaler_defaults(MPT_SCALER_STATIC);
         c[0].init_scale = scales[i];
         CHECK_EQ_I(mpt_scaler_init(&s, &c[0]), MPT_E_ARG);
     }
@@ -376,6 +376,7 @@ typedef struct world {
     mpt_tensor tensor[2];
     float      w[2][4], m[2][4], v[2][4], g[2][4];
     uint16_t   p[2][4];
+    mpt_tensor_report report[2];
 } world;
 
 static void world_make(world *w)
@@ -386,6 +387,7 @@ static void world_make(world *w)
     w->sgd.lr = 0.1f;
     w->sgd.momentum = 0.9f;
     w->adamw = mpt_adamw_defaults();
+    memset(w->report, 0x5a, sizeof w->report);
     for (i = 0; i < 2; i++) {
         w->tensor[i] = mpt_tensor_grad_f32("t", w->g[i], 4);
         w->tensor[i].master = w->w[i];
@@ -427,8 +429,10 @@ static void world_make(world *w)
 
 #define REFUSED_CHECKS(w, status)                                                       \
     do {                                                                                \
-        REFUSED_CHECK(w, mpt_check(&(w).scaler, &(w).step, (w).tensor, 2), status);     \
-        REFUSED_CHECK(w, mpt_unscale(&(w).scaler, &(w).step, (w).tensor, 2), status);   \
+        REFUSED_CHECK(w, mpt_check(&(w).scaler, &(w).step, (w).tensor, 2, NULL), status);       \
+        REFUSED_CHECK(w, mpt_check(&(w).scaler, &(w).step, (w).tensor, 2, (w).report), status); \
+        REFUSED_CHECK(w, mpt_unscale(&(w).scaler, &(w).step, (w).tensor, 2, NULL), status);     \
+        REFUSED_CHECK(w, mpt_unscale(&(w).scaler, &(w).step, (w).tensor, 2, (w).report), status); \
     } while (0)
 
 #define REFUSED_CLIPS(w, status)                                                      \
@@ -448,7 +452,7 @@ TEST(order_nothing_before_the_first_scale)
         REFUSED_CHECKS(w, MPT_E_ORDER);
         REFUSED_STEPS(w, MPT_E_ORDER);
         REFUSED_CLIPS(w, MPT_E_ORDER);
-        REFUSED(w, mpt_scaler_record(&w.scaler, 1), MPT_E_ORDER);
+        REFUSED(w, mpt_scaler_record(&w.scaler, 1, 0), MPT_E_ORDER);
         REFUSED(w, mpt_scaler_update(&w.scaler), MPT_E_ORDER);
     }
 }
@@ -463,7 +467,7 @@ TEST(order_each_call_once)
         REFUSED_STEPS(w, MPT_E_ORDER);                                  /* a step without a check */
         REFUSED_CLIPS(w, MPT_E_ORDER);
         REFUSED(w, mpt_scaler_update(&w.scaler), MPT_E_ORDER);          /* an update without a check */
-        CHECK_EQ_I((unscale ? mpt_unscale : mpt_check)(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+        CHECK_EQ_I((unscale ? mpt_unscale : mpt_check)(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
         REFUSED_CHECKS(w, MPT_E_ORDER);                                 /* twice */
         if (!unscale)
             REFUSED(w, mpt_clip_apply(&w.step, w.tensor, 2), MPT_E_ORDER);
@@ -475,7 +479,7 @@ TEST(order_each_call_once)
         CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_OK);
         REFUSED(w, mpt_scaler_update(&w.scaler), MPT_E_ORDER);
         REFUSED_STEPS(w, MPT_E_ORDER);                                  /* the next step needs its check */
-        CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+        CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     }
 }
 
@@ -484,16 +488,16 @@ TEST(order_a_refused_check_skips_the_step)
     world w, was;
     world_make(&w);
     (void)mpt_scaler_scale(&w.scaler, 1.0f);
-    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     CHECK_EQ_U(w.step.found_inf, 0);
-    CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2), MPT_E_ORDER);
+    CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_E_ORDER);
     memcpy(&was, &w, sizeof w);
     CHECK_EQ_I(mpt_adamw_step(&w.adamw, &w.step, w.tensor, 2), MPT_OK);
     CHECK_EQ_U(w.step.stage, (unsigned)MPT_STAGE_STEPPED);
     w.step.stage = was.step.stage;
     CHECK(!memcmp(&was, &w, sizeof w));
     CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_OK);
-    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     CHECK_EQ_U(w.step.found_inf, 0);                                    /* the next check is a new one */
 }
 
@@ -503,10 +507,10 @@ TEST(order_after_a_new_start)
     world w;
     world_make(&w);
     (void)mpt_scaler_scale(&w.scaler, 1.0f);
-    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     CHECK_EQ_I(mpt_scaler_init(&w.scaler, NULL), MPT_OK);
     (void)mpt_scaler_scale(&w.scaler, 1.0f);
-    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
 }
 
 TEST(bad_pointers)
@@ -514,18 +518,18 @@ TEST(bad_pointers)
     world w;
     world_make(&w);
     (void)mpt_scaler_scale(&w.scaler, 1.0f);
-    REFUSED_CHECK(w, mpt_check(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
-    REFUSED(w, mpt_check(&w.scaler, NULL, w.tensor, 2), MPT_E_ARG);
-    REFUSED_CHECK(w, mpt_check(&w.scaler, &w.step, NULL, 2), MPT_E_ARG);
-    REFUSED_CHECK(w, mpt_unscale(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
-    REFUSED(w, mpt_unscale(&w.scaler, NULL, w.tensor, 2), MPT_E_ARG);
-    REFUSED_CHECK(w, mpt_unscale(&w.scaler, &w.step, NULL, 2), MPT_E_ARG);
-    REFUSED(w, mpt_scaler_record(NULL, 1), MPT_E_ARG);
+    REFUSED_CHECK(w, mpt_check(NULL, &w.step, w.tensor, 2, NULL), MPT_E_ARG);
+    REFUSED(w, mpt_check(&w.scaler, NULL, w.tensor, 2, NULL), MPT_E_ARG);
+    REFUSED_CHECK(w, mpt_check(&w.scaler, &w.step, NULL, 2, NULL), MPT_E_ARG);
+    REFUSED_CHECK(w, mpt_unscale(NULL, &w.step, w.tensor, 2, NULL), MPT_E_ARG);
+    REFUSED(w, mpt_unscale(&w.scaler, NULL, w.tensor, 2, NULL), MPT_E_ARG);
+    REFUSED_CHECK(w, mpt_unscale(&w.scaler, &w.step, NULL, 2, NULL), MPT_E_ARG);
+    REFUSED(w, mpt_scaler_record(NULL, 1, 0), MPT_E_ARG);
     REFUSED(w, mpt_scaler_update(NULL), MPT_E_ARG);
     REFUSED(w, mpt_clip(NULL, 1.0f), MPT_E_ARG);
     REFUSED(w, mpt_clip_apply(NULL, w.tensor, 2), MPT_E_ARG);
     REFUSED(w, mpt_publish(NULL, 2), MPT_E_ARG);
-    CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     REFUSED(w, mpt_clip_apply(&w.step, NULL, 2), MPT_E_ARG);
     REFUSED(w, mpt_sgd_step(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
     REFUSED(w, mpt_sgd_step(&w.sgd, NULL, w.tensor, 2), MPT_E_ARG);
@@ -542,7 +546,7 @@ TEST(bad_clip_norms)
     size_t         i;
     world_make(&w);
     (void)mpt_scaler_scale(&w.scaler, 1.0f);
-    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     for (i = 0; i < COUNT(norms); i++)
         REFUSED(w, mpt_clip(&w.step, mpti_f32_make(norms[i])), MPT_E_ARG);
 }
@@ -564,7 +568,7 @@ TEST(bad_hyperparameters)
     size_t i;
     world_make(&w);
     (void)mpt_scaler_scale(&w.scaler, 1.0f);
-    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2), MPT_OK);
+    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     memcpy(&good, &w, sizeof w);
     for (i = 0; i < COUNT(sgd); i++) {
         memcpy(&w.sgd, &good.sgd, sizeof w.sgd);
@@ -599,8 +603,8 @@ static void refused_everywhere(world *w, unsigned spoilt, mpt_status status, con
     if (spoilt & sgd)
         REFUSED(*w, mpt_sgd_step(&w->sgd, &w->step, w->tensor, 2), status);
     if (spoilt & MPT_NEEDS_GRAD) {
-        REFUSED(*w, mpt_check(&s, &step, w->tensor, 2), status);
-        REFUSED(*w, mpt_unscale(&s, &step, w->tensor, 2), status);
+        REFUSED(*w, mpt_check(&s, &step, w->tensor, 2, NULL), status);
+        REFUSED(*w, mpt_unscale(&s, &step, w->tensor, 2, NULL), status);
         REFUSED(*w, mpt_clip_apply(&w->step, w->tensor, 2), status);
         CHECK(!step.update && step.found_inf && !s.checks);
     }
@@ -612,7 +616,7 @@ static void world_unscaled(world *w)
 {
     world_make(w);
     (void)mpt_scaler_scale(&w->scaler, 1.0f);
-    CHECK_EQ_I(mpt_unscale(&w->scaler, &w->step, w->tensor, 2), MPT_OK);
+    CHECK_EQ_I(mpt_unscale(&w->scaler, &w->step, w->tensor, 2, NULL), MPT_OK);
 }
 
 TEST(bad_tensors_null_arrays)
@@ -682,14 +686,14 @@ TEST(null_with_size_zero)
     memset(empty, 0, sizeof empty);
     for (count = 0; count < 3; count += 2) {
         const mpt_tensor *list = count ? empty : NULL;
-        CHECK_EQ_I(mpt_unscale(&s, &step, list, count), MPT_OK);
+        CHECK_EQ_I(mpt_unscale(&s, &step, list, count, NULL), MPT_OK);
         CHECK(!step.found_inf && mpti_f64_bits(step.norm) == 0u && mpti_f64_bits(step.sumsq) == 0u);
         CHECK_EQ_I(mpt_clip(&step, 1.0f), MPT_OK);
         CHECK(step.clip_factor == 1.0f);
         CHECK_EQ_I(mpt_clip_apply(&step, list, count), MPT_OK);
         CHECK_EQ_I(mpt_sgd_step(&sgd, &step, list, count), MPT_OK);
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
-        CHECK_EQ_I(mpt_check(&s, &step, list, count), MPT_OK);
+        CHECK_EQ_I(mpt_check(&s, &step, list, count, NULL), MPT_OK);
         CHECK_EQ_I(mpt_adamw_step(&adamw, &step, list, count), MPT_OK);
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
         CHECK_EQ_I(mpt_publish(list, count), MPT_OK);
@@ -712,8 +716,8 @@ TEST(two_optimizers_share_a_scale)
     layer_random_grad(&lb, 1024.0f);
     set_bits(la.a.grad, MPT_F32, 3, BITS_INF);
     memcpy(&was, &la.a, sizeof was);
-    CHECK_EQ_I(mpt_check(&s, &bad, &la.t, 1), MPT_OK);
-    CHECK_EQ_I(mpt_check(&s, &good, &lb.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &bad, &la.t, 1, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &good, &lb.t, 1, NULL), MPT_OK);
     CHECK(bad.found_inf && !good.found_inf && s.found_inf && s.checks == 2);
     CHECK_EQ_I(mpt_sgd_step(&sgd, &bad, &la.t, 1), MPT_OK);
     CHECK_EQ_I(mpt_adamw_step(&adamw, &good, &lb.t, 1), MPT_OK);
@@ -723,8 +727,8 @@ TEST(two_optimizers_share_a_scale)
     CHECK(s.scale == 512.0f && s.skipped == 1 && s.updates == 1 && !s.good_steps);
 
     layer_random_grad(&la, 512.0f);     /* both records are good for the next step */
-    CHECK_EQ_I(mpt_check(&s, &bad, &la.t, 1), MPT_OK);
-    CHECK_EQ_I(mpt_check(&s, &good, &lb.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &bad, &la.t, 1, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &good, &lb.t, 1, NULL), MPT_OK);
     CHECK(!bad.found_inf && !good.found_inf && bad.grad_factor == 1.0f / 512.0f);
     CHECK_EQ_I(mpt_sgd_step(&sgd, &bad, &la.t, 1), MPT_OK);
     CHECK(sgd.t == 1 && memcmp(was.w, la.a.w, sizeof was.w) != 0);
@@ -742,8 +746,8 @@ TEST(record_is_merged)
             mpt_step   step = step_zero();
             layer_make(&la, 3, MPT_F16, MPT_F16);
             set_bits(la.a.grad, MPT_F16, 1, second ? 0x7c00u : 0x3c00u);
-            CHECK_EQ_I(mpt_scaler_record(&s, first ? -5 : 0), MPT_OK);
-            CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1), MPT_OK);
+            CHECK_EQ_I(mpt_scaler_record(&s, first ? -5 : 0, 0), MPT_OK);
+            CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
             CHECK_EQ_U(step.found_inf, (unsigned)second);
             CHECK_EQ_U(s.found_inf, (unsigned)(first | second));
             CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
@@ -769,7 +773,7 @@ static mpt_step checked(float scale, const mpt_tensor *t, size_t count, int writ
 {
     mpt_scaler s = scaler_static(scale);
     mpt_step   step = step_zero();
-    CHECK_EQ_I((write_back ? mpt_unscale : mpt_check)(&s, &step, t, count), MPT_OK);
+    CHECK_EQ_I((write_back ? mpt_unscale : mpt_check)(&s, &step, t, count, NULL), MPT_OK);
     CHECK_EQ_U(s.found_inf, step.found_inf);
     CHECK_EQ_U(s.checks, 1);
     CHECK_EQ_U(step.update, 1);
@@ -1100,7 +1104,7 @@ TEST(clip_apply_multiplies_once)
         float      factor;
         layer_make(&la, 700, train_formats[f], MPT_F32);
         layer_random_grad(&la, 4.0f);
-        CHECK_EQ_I(mpt_unscale(&s, &step, &la.t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_unscale(&s, &step, &la.t, 1, NULL), MPT_OK);
         CHECK_EQ_I(mpt_clip(&step, 0.1f), MPT_OK);
         factor = step.clip_factor;
         memcpy(&lb.a, &la.a, sizeof la.a);
@@ -1128,8 +1132,8 @@ static void clip_both_ways(float scale, int exact)
     layer_random_grad(&la, scale);
     memcpy(&lb, &la, sizeof la);
     layer_bind(&lb, 900, MPT_F32, MPT_F32);
-    CHECK_EQ_I(mpt_check(&s1, &step1, &la.t, 1), MPT_OK);
-    CHECK_EQ_I(mpt_unscale(&s2, &step2, &lb.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s1, &step1, &la.t, 1, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_unscale(&s2, &step2, &lb.t, 1, NULL), MPT_OK);
     CHECK_EQ_U(mpti_f64_bits(step1.norm), mpti_f64_bits(step2.norm));
     CHECK_EQ_I(mpt_clip(&step1, 1.0f), MPT_OK);
     CHECK_EQ_I(mpt_clip(&step2, 1.0f), MPT_OK);
@@ -1189,7 +1193,7 @@ static uint64_t optimizer_t(const optimizer *o) { return o->adam ? o->adamw.t : 
 /* Check, perhaps clip, step, update, on one layer. */
 static void train_step(optimizer *o, mpt_scaler *s, mpt_step *step, layer *l, float max_norm)
 {
-    CHECK_EQ_I(mpt_check(s, step, &l->t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_check(s, step, &l->t, 1, NULL), MPT_OK);
     if (max_norm > 0.0f)
         CHECK_EQ_I(mpt_clip(step, max_norm), MPT_OK);
     CHECK_EQ_I(optimizer_step(o, step, &l->t, 1), MPT_OK);
@@ -1313,7 +1317,7 @@ TEST(steps_without_optional_arrays)
     float      w[3] = {1.0f, 2.0f, 3.0f}, g[3] = {1.0f, 0.0f, -1.0f};
     mpt_tensor t = mpt_tensor_grad_f32("w", g, 3);
     t.master = w;
-    CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     CHECK_EQ_I(mpt_sgd_step(&sgd, &step, &t, 1), MPT_OK);
     CHECK_EQ_U(mpti_f32_bits(w[0]), mpti_f32_bits(fmaf(-0.1f, 1.0f, 1.0f)));
     CHECK_EQ_U(mpti_f32_bits(w[1]), mpti_f32_bits(2.0f));
@@ -1485,7 +1489,7 @@ TEST(state_is_all_in_the_structs)
         for (t = 0; t < 60; t++) {
             if (t == 31) {
                 layer_random_grad(&la, 8.0f);
-                CHECK_EQ_I(mpt_check(&s[0], &step[0], &la.t, 1), MPT_OK);
+                CHECK_EQ_I(mpt_check(&s[0], &step[0], &la.t, 1, NULL), MPT_OK);
                 memcpy(&lb, &la, sizeof la);
                 layer_bind(&lb, 200, MPT_BF16, MPT_F16);
                 memcpy(&o[1], &o[0], sizeof o[0]);

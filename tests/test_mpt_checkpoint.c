@@ -86,7 +86,7 @@ static uint64_t next(run *r)
 
 static void start(run *r)
 {
-    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_MPT);
+    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_MPT);
     mpt_tensor        t[COUNT];
     float             w[MATRIX];
     int               i, k;
@@ -138,7 +138,7 @@ static void micro_batch(run *r)
     CHECK_EQ_I(mpt_accumulate(t, part, COUNT), MPT_OK);
     if (++r->counter[0] % MICRO)
         return;
-    CHECK_EQ_I(mpt_check(&r->scaler, &r->step, t, COUNT), MPT_OK);
+    CHECK_EQ_I(mpt_check(&r->scaler, &r->step, t, COUNT, NULL), MPT_OK);
     CHECK_EQ_I(mpt_clip(&r->step, 1.0f), MPT_OK);
     second = third = r->step;
     CHECK_EQ_I(mpt_adafactor_step(&r->adafactor, &second, t + 2, 1), MPT_OK);

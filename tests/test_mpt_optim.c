@@ -115,21 +115,21 @@ static void layer_gradient(layer *l, float size)
     size_t i;
     for (i = 0; i < l->t.n; i++) {
         const float g = random_unit() * size;
-        (void)mpt_encode_n((unsigned char *)l->a.grad + i * bytes_of(l->t.grad_format),
-                           l->t.grad_format, &g, 1);
+        (void)mpt_convert_n(l->t.grad_format, (unsigned char *)l->a.grad + i * bytes_of(l->t.grad_format),
+                            MPT_F32, &g, 1, NULL, NULL);
     }
 }
 
 static float element(const void *array, mpt_format f, size_t i)
 {
     float x;
-    (void)mpt_decode_n(&x, f, (const unsigned char *)array + i * bytes_of(f), 1);
+    (void)mpt_convert_n(MPT_F32, &x, f, (const unsigned char *)array + i * bytes_of(f), 1, NULL, NULL);
     return x;
 }
 
 static void element_set(void *array, mpt_format f, size_t i, float x)
 {
-    (void)mpt_encode_n((unsigned char *)array + i * bytes_of(f), f, &x, 1);
+    (void)mpt_convert_n(f, (unsigned char *)array + i * bytes_of(f), MPT_F32, &x, 1, NULL, NULL);
 }
 
 static uint16_t *code(void *array, size_t i) { return (uint16_t *)array + i; }
@@ -352,7 +352,7 @@ static void against_naive(size_t recipe, const struct form *form, size_t n, mpt_
 {
     optimizer o = optimizer_make(recipe), was;
     int       t;
-    mt_context(mpt_storage_text(form->storage), mpt_format_get(form->param)->name);
+    mt_context(mpt_storage_name(form->storage), mpt_format_get(form->param)->name);
     layer_make(&la, n, form->storage, form->param, grad, moments);
     memcpy(&lb.a, &la.a, sizeof la.a);
     layer_bind(&lb, n, form->storage, form->param, grad, moments);
@@ -439,7 +439,7 @@ static void against_book(size_t recipe, const struct form *form, mpt_format grad
     optimizer    o = optimizer_make(recipe);
     double       g[BOOK], worst = 0.0;
     int          t, i;
-    mt_context(mpt_storage_text(form->storage), mpt_format_get(form->param)->name);
+    mt_context(mpt_storage_name(form->storage), mpt_format_get(form->param)->name);
     layer_make(&la, BOOK, form->storage, form->param, grad, MPT_MOMENTS_F32);
     memset(&b, 0, sizeof b);
     CHECK_EQ_I(mpt_weights_get(&la.t, back), MPT_OK);
@@ -683,8 +683,8 @@ TEST(bad_tensors)
     CHECK_EQ_I(mpt_weights_get(NULL, la.a.grad), MPT_E_ARG);
     CHECK_EQ_I(mpt_weights_set(&la.t, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_weights_get(&la.t, NULL), MPT_E_ARG);
-    CHECK_EQ_S(mpt_storage_text(MPT_STORE_KAHAN), "Kahan");
-    CHECK_EQ_S(mpt_storage_text(MPT_STORAGE_COUNT), "unknown storage");
+    CHECK_EQ_S(mpt_storage_name(MPT_STORE_KAHAN), "Kahan");
+    CHECK_EQ_S(mpt_storage_name(MPT_STORAGE_COUNT), "unknown storage");
 }
 
 TEST(bad_hyperparameters)
@@ -785,7 +785,7 @@ static void adafactor_against_book(const struct form *form, size_t n, size_t col
     double        worst = 0.0;
     size_t        i;
     int           t;
-    mt_context(mpt_storage_text(form->storage), mpt_format_get(form->param)->name);
+    mt_context(mpt_storage_name(form->storage), mpt_format_get(form->param)->name);
     layer_make(&la, n, form->storage, form->param, grad, MPT_MOMENTS_F32);
     la.t.columns = columns;
     la.t.m = NULL;
@@ -932,6 +932,80 @@ TEST(adafactor_refuses)
         mpt_adafactor o = adafactor_make(0);
         CHECK_EQ_I(mpt_adafactor_step(&o, &step, &la.t, 1), MPT_OK);
         CHECK_EQ_U(o.t, 1);
+    }
+}
+
+/* ---- the table of optimizers ---- */
+
+/* One step of a row of the table, with hyperparameters that need all it may need. */
+static mpt_status row_step(mpt_optimizer row, const mpt_tensor *t)
+{
+    mpt_step      step = checked(1.0f, 1.0f);
+    mpt_sgd       sgd = {0.1f, 0.9f, 0.0f, 0u, 0u};
+    mpt_adamw     adamw = mpt_adamw_defaults();
+    mpt_adam      adam = mpt_adam_defaults();
+    mpt_lamb      lamb = mpt_lamb_defaults();
+    mpt_lion      lion = mpt_lion_defaults();
+    mpt_adafactor adafactor = mpt_adafactor_defaults();
+    switch (row) {
+    case MPT_OPTIMIZER_SGD:       return mpt_sgd_step(&sgd, &step, t, 1);
+    case MPT_OPTIMIZER_ADAMW:     return mpt_adamw_step(&adamw, &step, t, 1);
+    case MPT_OPTIMIZER_ADAM:      return mpt_adam_step(&adam, &step, t, 1);
+    case MPT_OPTIMIZER_LAMB:      return mpt_lamb_step(&lamb, &step, t, 1);
+    case MPT_OPTIMIZER_LION:      return mpt_lion_step(&lion, &step, t, 1);
+    case MPT_OPTIMIZER_ADAFACTOR: return mpt_adafactor_step(&adafactor, &step, t, 1);
+    case MPT_OPTIMIZER_COUNT:
+    default:                      return MPT_E_DATA;
+    }
+}
+
+/* What the table says of an optimizer is what its step takes and what it refuses. */
+TEST(optimizers_need_what_their_rows_say)
+{
+    static const struct { mpt_optimizer row; const char *name; unsigned needs; int on_device; } rows[] = {
+        {MPT_OPTIMIZER_SGD, "sgd", MPT_NEEDS_M, 1},
+        {MPT_OPTIMIZER_ADAMW, "adamw", MPT_NEEDS_M | MPT_NEEDS_V, 1},
+        {MPT_OPTIMIZER_ADAM, "adam", MPT_NEEDS_M | MPT_NEEDS_V, 1},
+        {MPT_OPTIMIZER_LAMB, "lamb", MPT_NEEDS_M | MPT_NEEDS_V, 1},
+        {MPT_OPTIMIZER_LION, "lion", MPT_NEEDS_M, 1},
+        {MPT_OPTIMIZER_ADAFACTOR, "adafactor", MPT_NEEDS_FACTORS, 0},
+    };
+    size_t i;
+    CHECK_EQ_U(COUNT(rows), MPT_OPTIMIZER_COUNT);
+    CHECK(!mpt_optimizer_get(MPT_OPTIMIZER_COUNT));
+    CHECK(!mpt_optimizer_get((mpt_optimizer)((int)MPT_OPTIMIZER_COUNT + 1)));
+    for (i = 0; i < COUNT(rows); i++) {
+        const mpt_optimizer_info *const info = mpt_optimizer_get(rows[i].row);
+        const unsigned                  v = MPT_NEEDS_V | MPT_NEEDS_FACTORS;
+        unsigned                        left_out;
+        CHECK_EQ_S(info->name, rows[i].name);
+        CHECK_EQ_U(info->needs, MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | rows[i].needs);
+        CHECK_EQ_I(info->on_device, rows[i].on_device);
+        mt_context(info->name, NULL);
+        for (left_out = 0; left_out < 32; left_out++) {     /* each set of arrays; by columns or not */
+            mpt_status status;
+            mpt_memory memory;
+            int        lacks;
+            layer_make(&la, 12, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+            if (left_out & 1u) la.t.master = NULL;
+            if (left_out & 2u) la.t.grad = NULL;
+            if (left_out & 4u) la.t.m = NULL;
+            if (left_out & 8u) la.t.v = NULL;
+            lacks = (left_out & 3u) || (left_out & 4u && info->needs & MPT_NEEDS_M) ||
+                    (left_out & 8u && info->needs & v);
+            if (left_out & 16u) la.t.columns = 4;
+            status = mpt_tensors_validate(&la.t, 1, info->needs, NULL);
+            CHECK_EQ_I(status, lacks                                         ? MPT_E_ARG
+                               : left_out & 16u && info->needs & MPT_NEEDS_V ? MPT_E_UNSUPPORTED
+                                                                             : MPT_OK);
+            CHECK_EQ_I(row_step(rows[i].row, &la.t), status);
+            if (status != MPT_OK)
+                continue;
+            CHECK_EQ_I(mpt_memory_report(&la.t, 1, info->needs, &memory), MPT_OK);
+            CHECK_EQ_U(memory.m, info->needs & MPT_NEEDS_M ? 12 * 4 : 0);
+            CHECK_EQ_U(memory.v, !(info->needs & v) ? 0 : left_out & 16u ? (12 / 4 + 4) * 4 : 12 * 4);
+            CHECK(memory.master == 12 * 4 && memory.grad == 12 * 4);
+        }
     }
 }
 
@@ -1171,14 +1245,14 @@ TEST(subnormals_flushed)
         for (k = 0; k < 300; k++)
             *code(lb.a.grad, k) = 1u;               /* 2^-24, times 2^-16: 2^-40 */
         flush_subnormals(1);
-        CHECK_EQ_I(mpt_check(&s, &step, &lb.t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_check(&s, &step, &lb.t, 1, NULL), MPT_OK);
         flush_subnormals(0);
         CHECK(!step.found_inf && fabs(step.norm / (ldexp(1.0, -40) * sqrt(300.0)) - 1.0) <= 1e-6);
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
         *code(lb.a.grad, 7) = i % 2 ? 0x7c00u : 0xfe00u;
         (void)mpt_scaler_scale(&s, 1.0f);
         flush_subnormals(1);
-        CHECK_EQ_I(mpt_check(&s, &step, &lb.t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_check(&s, &step, &lb.t, 1, NULL), MPT_OK);
         flush_subnormals(0);
         CHECK(step.found_inf && step.bad_index == 7u);
     }
@@ -1250,6 +1324,7 @@ int main(int argc, char **argv)
     RUN(adafactor_follows_the_textbook);
     RUN_EXACT(adafactor_bits);
     RUN(adafactor_refuses);
+    RUN(optimizers_need_what_their_rows_say);
     RUN(overlap_is_found_in_any_list);
     RUN(overlap_is_refused_by_the_first_step);
     RUN(weights_do_not_come_from_themselves);

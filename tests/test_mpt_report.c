@@ -208,6 +208,70 @@ TEST(survey_of_all_patterns)
     }
 }
 
+/* Of every source format, all patterns (doubles of any bits): the two reports by sign merge to the one
+ * without, a track tells what a range report does, and what is no source is refused and counts nothing. */
+TEST(every_source)
+{
+    static uint16_t  codes[65536];
+    static uint8_t   bytes[256];
+    static mpt_range both, negative, positive, was;
+    mpt_track        t, t_was;
+    mpt_writer       nobody;
+    size_t           i;
+    int              format;
+    nobody.write = NULL;
+    nobody.user = NULL;
+    for (i = 0; i < 65536; i++)
+        codes[i] = (uint16_t)i;
+    for (i = 0; i < 256; i++)
+        bytes[i] = (uint8_t)i;
+    floats_of_kind(0, 5000);
+    for (i = 0; i < 5000; i++)
+        doubles[i] = mpti_f64_make(i & 1u ? mt_random() : mpti_f64_bits((double)random_float(-60, 30)));
+    for (format = 0; format <= (int)MPT_FORMAT_COUNT + 1; format++) {
+        const mpt_format       from = (mpt_format)format;
+        const mpt_format_info *f = mpt_format_get(from);
+        const int              bits = f ? f->bits : 32;
+        const void            *x = bits == 64   ? (const void *)doubles
+                                   : bits == 16 ? (const void *)codes
+                                   : bits <= 8  ? (const void *)bytes
+                                                : (const void *)floats;
+        const size_t           n = bits == 16 ? 65536 : bits <= 8 ? 256 : 5000;
+        mt_context(f ? f->name : "no format", NULL);
+        (void)mpt_range_init(&both, MPT_F16);
+        negative = positive = was = both;
+        CHECK_EQ_I(mpt_track_init(&t, "t", MPT_F16, 3, nobody), MPT_OK);
+        t_was = t;
+        if (!f || from == MPT_E8M0 || from == MPT_TF32) {
+            CHECK_EQ_I(mpt_range_add(&both, from, x, n), MPT_E_UNSUPPORTED);
+            CHECK_EQ_I(mpt_range_add_signed(&negative, &positive, from, x, n), MPT_E_UNSUPPORTED);
+            CHECK_EQ_I(mpt_track_add(&t, 3, from, x, n), MPT_E_UNSUPPORTED);
+            CHECK(!memcmp(&both, &was, sizeof was) && !memcmp(&negative, &was, sizeof was) &&
+                  !memcmp(&positive, &was, sizeof was) && !memcmp(&t, &t_was, sizeof t));
+            continue;
+        }
+        CHECK_EQ_I(mpt_range_add(&both, from, x, n), MPT_OK);
+        CHECK_EQ_I(mpt_range_add_signed(&negative, &positive, from, x, n), MPT_OK);
+        CHECK_EQ_U(both.count, n);
+        CHECK((from == MPT_UE4M3 || negative.count > n / 3) && positive.count > n / 3);
+        CHECK_EQ_I(mpt_range_merge(&negative, &positive), MPT_OK);
+        CHECK(!memcmp(&negative, &both, sizeof both));
+        CHECK_EQ_I(mpt_track_add(&t, 2, from, x, n), MPT_OK);       /* no step that 3 divides */
+        CHECK(!memcmp(&t, &t_was, sizeof t));
+        CHECK_EQ_I(mpt_track_add(&t, 3, from, x, n), MPT_OK);
+        CHECK(t.samples == 1 && t.nonzero == mpt_range_nonzero(&both) && t.flushed == both.flushed);
+        CHECK_EQ_U(t.overflow, both.overflow + both.inf + both.nan);
+        was = both;
+        t_was = t;
+        CHECK_EQ_I(mpt_range_add(&both, from, NULL, 1), MPT_E_ARG);
+        CHECK_EQ_I(mpt_range_add_signed(&both, &positive, from, NULL, 1), MPT_E_ARG);
+        CHECK_EQ_I(mpt_track_add(&t, 6, from, NULL, 1), MPT_E_ARG);
+        CHECK_EQ_I(mpt_track_add(NULL, 6, from, x, 1), MPT_E_ARG);
+        CHECK_EQ_I(mpt_range_add(&both, from, NULL, 0), MPT_OK);
+        CHECK(!memcmp(&both, &was, sizeof was) && !memcmp(&t, &t_was, sizeof t));
+    }
+}
+
 /* Arrays at every alignment: what is read is what lies there. */
 TEST(misaligned_arrays)
 {
@@ -671,7 +735,29 @@ static void reference_roundoff(roundoff_reference *r, double x, mpt_format forma
     mpt_exact_add(&r->bias, to_grid(e / mpt_ulp(format, x), 24), 1.0);
 }
 
-static void roundoff_is_reference(mpt_format format, const mpt_opts *o, int k, size_t n)
+/* Number i of an array in a format, by the codec. */
+static double source(mpt_format from, const void *x, size_t i)
+{
+    const int bits = mpt_format_get(from)->bits;
+    uint64_t  wide;
+    uint32_t  narrow;
+    uint16_t  half;
+    if (bits <= 8)
+        return mpt_decode(from, ((const uint8_t *)x)[i]);
+    if (bits == 16) {
+        memcpy(&half, (const char *)x + 2 * i, 2);
+        return mpt_decode(from, half);
+    }
+    if (bits == 32) {
+        memcpy(&narrow, (const char *)x + 4 * i, 4);
+        return mpt_decode(from, narrow);
+    }
+    memcpy(&wide, (const char *)x + 8 * i, 8);
+    return mpti_f64_make(wide);
+}
+
+static void roundoff_from_is_reference(mpt_format from, const void *x, mpt_format format, const mpt_opts *o,
+                                       int k, size_t n)
 {
     static mpt_roundoff       got;
     static roundoff_reference want;
@@ -685,15 +771,16 @@ static void roundoff_is_reference(mpt_format format, const mpt_opts *o, int k, s
     if (o)
         each = *o;
     CHECK_EQ_I(mpt_roundoff_init(&got, format, o, k), MPT_OK);
-    CHECK_EQ_I(mpt_roundoff_add(&got, MPT_F32, floats, n), MPT_OK);
+    CHECK_EQ_I(mpt_roundoff_add(&got, from, x, n), MPT_OK);
     for (i = 0; i < n; i++) {
-        const uint32_t a = mpti_f32_bits(floats[i]) & 0x7fffffffu;
+        const double   number = source(from, x, i);
+        const uint64_t a = mpti_f64_bits(number) & ~(UINT64_C(1) << 63), top = UINT64_C(0x7ff) << 52;
         each.random = mpt_philox(each.seed, each.stream, each.step, each.first_element + i);
         zero += !a;
-        inf += a == 0x7f800000u;
-        nan += a > 0x7f800000u;
-        if (a && a < 0x7f800000u)
-            reference_roundoff(&want, mpt_decode(MPT_F32, mpti_f32_bits(floats[i])), format, &each, k);
+        inf += a == top;
+        nan += a > top;
+        if (a && a < top)
+            reference_roundoff(&want, number, format, &each, k);
     }
     CHECK(got.count == n && got.zero == zero && got.inf == inf && got.nan == nan);
     CHECK_EQ_U(got.exact, want.exact);
@@ -720,6 +807,11 @@ static void roundoff_is_reference(mpt_format format, const mpt_opts *o, int k, s
               1e-9);
     else
         CHECK_EQ_U(mpti_f64_bits(g.sqnr_db), UINT64_C(0x7ff0000000000000));
+}
+
+static void roundoff_is_reference(mpt_format format, const mpt_opts *o, int k, size_t n)
+{
+    roundoff_from_is_reference(MPT_F32, floats, format, o, k, n);
 }
 
 TEST(roundoff_equals_a_slow_reference)
@@ -884,6 +976,59 @@ TEST(roundoff_of_all_patterns_elsewhere)
             floats[i] = (float)mpt_decode(MPT_F16, i);
         roundoff_is_reference((mpt_format)format, NULL, format % 5 - 2, 65536);
     }
+}
+
+/* From every source format all patterns, and doubles with more bits than a float: rounded to formats wide and
+ * narrow, also stochastically; what is no source is refused and counts nothing. */
+TEST(roundoff_from_every_source)
+{
+    static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_F32};
+    static uint16_t         codes[65536];
+    static uint8_t          bytes[256];
+    static mpt_roundoff     r, was;
+    mpt_opts                o;
+    size_t                  i, k;
+    int                     format;
+    memset(&o, 0, sizeof o);
+    o.rounding = MPT_RND_STOCHASTIC;
+    o.seed = 5u;
+    for (i = 0; i < 65536; i++)
+        codes[i] = (uint16_t)i;
+    for (i = 0; i < 256; i++)
+        bytes[i] = (uint8_t)i;
+    floats_of_kind(0, 5000);
+    for (i = 0; i < 5000; i++)      /* around the windows of these formats, or far away */
+        doubles[i] = ldexp((double)(int64_t)(mt_random() >> 1) - 4.6e18,
+                           i % 8u == 0 ? (int)(mt_random() % 900u) - 500
+                                       : (i % 8u == 1 ? -40 : -100) - (int)(mt_random() % 60u));
+    for (i = 0; i < 8; i++)
+        doubles[600 * i] = mpti_f64_make((uint64_t)(i & 1u) << 63 | (i < 2 ? 0u : UINT64_C(0x7ff) << 52) |
+                                         (i < 4 ? 0u : i < 6 ? 1u : UINT64_C(1) << 51));
+    for (format = 0; format <= (int)MPT_FORMAT_COUNT + 1; format++) {
+        const mpt_format       from = (mpt_format)format;
+        const mpt_format_info *f = mpt_format_get(from);
+        const int              bits = f ? f->bits : 32;
+        const void            *x = bits == 64   ? (const void *)doubles
+                                   : bits == 16 ? (const void *)codes
+                                   : bits <= 8  ? (const void *)bytes
+                                                : (const void *)floats;
+        const size_t           n = bits == 16 ? 65536 : bits <= 8 ? 256 : 5000;
+        mt_context(f ? f->name : "no format", NULL);
+        if (!f || from == MPT_E8M0 || from == MPT_TF32) {
+            CHECK_EQ_I(mpt_roundoff_init(&r, MPT_F16, NULL, 0), MPT_OK);
+            was = r;
+            CHECK_EQ_I(mpt_roundoff_add(&r, from, x, n), MPT_E_UNSUPPORTED);
+            CHECK(!memcmp(&r, &was, sizeof r));
+            continue;
+        }
+        for (k = 0; k < COUNT(formats); k++)
+            roundoff_from_is_reference(from, x, formats[k], NULL, k == 0 ? 3 : 0, n);
+        roundoff_from_is_reference(from, x, MPT_E5M2, &o, 0, n);
+    }
+    CHECK_EQ_I(mpt_roundoff_add(&r, MPT_F16, NULL, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_roundoff_add(NULL, MPT_F16, codes, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_roundoff_add(&r, MPT_F16, NULL, 0), MPT_OK);
+    CHECK(!memcmp(&r, &was, sizeof r));
 }
 
 TEST(roundoff_merges_in_any_order)
@@ -1982,6 +2127,7 @@ int main(int argc, char **argv)
     RUN(survey_at_the_ends);
     RUN(range_of_very_many);
     RUN(survey_of_all_patterns);
+    RUN(every_source);
     RUN(misaligned_arrays);
     RUN(range_of_doubles);
     RUN(survey_merges_in_any_order);
@@ -2001,6 +2147,7 @@ int main(int argc, char **argv)
     RUN(roundoff_of_all_mantissas);
     RUN(roundoff_of_all_halves);
     RUN(roundoff_of_all_patterns_elsewhere);
+    RUN(roundoff_from_every_source);
     RUN(roundoff_merges_in_any_order);
     RUN(stagnation_known);
     RUN(stagnation_margin_ends);

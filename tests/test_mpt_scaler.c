@@ -26,7 +26,7 @@ static mpt_scaler scaler_from(const mpt_scaler_config *c)
 
 static mpt_status update(mpt_scaler *s, unsigned cause)
 {
-    const mpt_status status = mpt_scaler_record_cause(s, cause);
+    const mpt_status status = mpt_scaler_record(s, 0, cause);
     return status == MPT_OK ? mpt_scaler_update(s) : status;
 }
 
@@ -344,7 +344,7 @@ static mpt_scaler_config random_config(int dialect)
     static const double growths[] = {2.0, 2.0, 1.5, 1.1, 16.0, 3.0, 1.0 + 1.0 / 1048576.0};
     static const double backoffs[] = {0.5, 0.5, 0.8, 0.1, 0.999, 0.3333333333333333};
     static const double floors[] = {1.0, 0.25, 1e-4, 7.3, 0.1};
-    mpt_scaler_config   c = mpt_scaler_preset((mpt_scaler_dialect)dialect);
+    mpt_scaler_config   c = mpt_scaler_defaults((mpt_scaler_dialect)dialect);
     const uint64_t      r = mt_random();
     c.growth = pick(growths, COUNT(growths));
     c.backoff = pick(backoffs, COUNT(backoffs));
@@ -423,7 +423,7 @@ static void trace(mpt_scaler_config c, const char *steps, const double *scale)
 
 static mpt_scaler_config config_of(mpt_scaler_dialect dialect, double init, int interval, int hysteresis)
 {
-    mpt_scaler_config c = mpt_scaler_preset(dialect);
+    mpt_scaler_config c = mpt_scaler_defaults(dialect);
     c.init_scale = (float)init;
     c.interval = interval;
     c.hysteresis = hysteresis;
@@ -519,7 +519,7 @@ TEST(expectations_of_apex_hysteresis)
             for (c = 0; c < 2; c++)
                 for (d = 0; d < 2; d++)
                     for (e = 0; e < 2; e++) {
-                        mpt_scaler_config k = mpt_scaler_preset(MPT_SCALER_APEX_HYSTERESIS);
+                        mpt_scaler_config k = mpt_scaler_defaults(MPT_SCALER_APEX_HYSTERESIS);
                         mpt_scaler        s;
                         int               i;
                         k.init_scale = (float)inits[a];
@@ -627,7 +627,7 @@ TEST(fairseq_tolerates_and_raises)
 
 static mpt_scaler ours(int interval)
 {
-    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_MPT);
+    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_MPT);
     c.interval = interval;
     return scaler_from(&c);
 }
@@ -703,9 +703,9 @@ TEST(default_says_when_no_scale_works)
     CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_RANGE, MPT_VERDICT_RANGE), 4);
     CHECK(s.scale == 65536.0f);
     s = ours(2000);                                             /* a bad step without a cause counts as Inf */
-    CHECK_EQ_I(mpt_scaler_record(&s, 1), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_record(&s, 1, 0), MPT_OK);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
-    CHECK_EQ_I(mpt_scaler_record(&s, 1), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_record(&s, 1, 0), MPT_OK);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK(s.scale == 32768.0f);
 }
@@ -814,7 +814,7 @@ TEST(default_recovers_from_anything)
     const int sequences = mt.long_mode ? 100000000 : 3000;
     int       i, j, length, slow = 0;
     for (i = 0; i < sequences; i++) {
-        mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_MPT);
+        mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_MPT);
         const int         low = -(int)(mt_random() % 60u), high = 1 + (int)(mt_random() % 60u);
         const unsigned    badness = (unsigned)(mt_random() % 9u);
         mpt_scaler        s;
@@ -854,7 +854,7 @@ TEST(default_recovers_from_anything)
 
 TEST(default_refuses_what_is_no_power_of_two)
 {
-    const mpt_scaler_config good = mpt_scaler_preset(MPT_SCALER_MPT);
+    const mpt_scaler_config good = mpt_scaler_defaults(MPT_SCALER_MPT);
     mpt_scaler_config       c[16];
     mpt_scaler              s = ours(10), before;
     size_t                  i;
@@ -888,13 +888,26 @@ TEST(causes_and_names)
 {
     mpt_scaler s = ours(10), before = s;
     int        i;
-    CHECK_EQ_I(mpt_scaler_record_cause(NULL, 1u), MPT_E_ARG);
-    CHECK_EQ_I(mpt_scaler_record_cause(&s, 8u), MPT_E_ARG);
+    CHECK_EQ_I(mpt_scaler_record(NULL, 0, 1u), MPT_E_ARG);
+    CHECK_EQ_I(mpt_scaler_record(&s, 0, 8u), MPT_E_ARG);
+    CHECK_EQ_I(mpt_scaler_record(&s, 1, MPT_CAUSE_INF | 16u), MPT_E_ARG);
     CHECK(!memcmp(&s, &before, sizeof s));
     s.in_use = 0;
     before = s;
-    CHECK_EQ_I(mpt_scaler_record_cause(&s, 1u), MPT_E_ORDER);
+    CHECK_EQ_I(mpt_scaler_record(&s, 0, 1u), MPT_E_ORDER);
+    CHECK_EQ_I(mpt_scaler_record(&s, 1, 1u), MPT_E_ORDER);
     CHECK(!memcmp(&s, &before, sizeof s));
+    for (i = 0; i < 16; i++) {      /* a bad gradient with and without a cause, and a cause alone */
+        const unsigned cause = (unsigned)i / 2u;
+        s = ours(10);
+        CHECK_EQ_I(mpt_scaler_record(&s, i % 2 ? -3 : 0, cause), MPT_OK);
+        CHECK_EQ_U(s.found_inf, i > 0);
+        CHECK_EQ_U(s.cause, cause);
+        CHECK_EQ_U(s.checks, 1);
+        CHECK_EQ_I(mpt_scaler_record(&s, 0, MPT_CAUSE_NAN), MPT_OK);        /* merged */
+        CHECK_EQ_U(s.cause, cause | MPT_CAUSE_NAN);
+        CHECK(s.found_inf == 1u && s.checks == 2u);
+    }
     for (i = 0; i < (int)MPT_SCALER_DIALECT_COUNT; i++)
         CHECK(strcmp(mpt_scaler_name((mpt_scaler_dialect)i), "unknown") != 0);
     CHECK_EQ_S(mpt_scaler_name(MPT_SCALER_DIALECT_COUNT), "unknown");
@@ -909,7 +922,7 @@ TEST(configurations)
 {
     int d;
     for (d = 0; d < (int)MPT_SCALER_DIALECT_COUNT; d++) {
-        const mpt_scaler_config good = mpt_scaler_preset((mpt_scaler_dialect)d);
+        const mpt_scaler_config good = mpt_scaler_defaults((mpt_scaler_dialect)d);
         mpt_scaler_config       c = good;
         mpt_scaler              s;
         CHECK_EQ_I(c.dialect, d);
@@ -1000,7 +1013,7 @@ static void fill(const mpt_tensor *t, float scale)
 
 static mpt_scaler static_scaler(float scale)
 {
-    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_STATIC);
+    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_STATIC);
     c.init_scale = scale;
     return scaler_from(&c);
 }
@@ -1009,18 +1022,23 @@ static const uint32_t inf_bits[] = {0x7f800000u, 0x7c00u, 0x7f80u};
 static const uint32_t nan_bits[] = {0xffc00001u, 0xfe00u, 0x7fc1u};
 static const uint32_t big_bits[] = {0x7f7fffffu, 0x7bffu, 0x7f7fu};
 
-/* Bad ones planted at random; every count and every first is told again by a plain loop. */
+/* Bad ones planted at random; every count and every first is told again by a plain loop, with a report and
+ * without. */
 TEST(cause_first_and_counts)
 {
-    int round;
+    static unsigned char was[sizeof room], left[sizeof room];
+    int                  round;
     for (round = 0; round < 300; round++) {
         const int         back = round & 1, below_one = (round & 6) == 6;
         mpt_scaler        s = static_scaler(below_one ? 0.5f : 1024.0f);
         mpt_tensor        list[3];
+        mpt_scaler        bare_s = s;
         mpt_tensor_report report[3], want[3];
-        mpt_step          step, expected;
+        mpt_step          step, bare, expected;
         size_t            i, k;
         memset(&step, 0, sizeof step);
+        memset(&bare, 0, sizeof bare);
+        memset(report, 0x5a, sizeof report);
         memset(&expected, 0, sizeof expected);
         memset(want, 0, sizeof want);
         for (k = 0; k < 3; k++) {
@@ -1059,8 +1077,14 @@ TEST(cause_first_and_counts)
                 *(cause == MPT_CAUSE_INF ? &want[k].inf_count : cause == MPT_CAUSE_NAN ? &want[k].nan_count
                   : &want[k].range_count) += 1;
             }
-        CHECK_EQ_I((back ? mpt_unscale_report : mpt_check_report)(&s, &step, list, 3, report), MPT_OK);
+        memcpy(was, room, sizeof room);
+        CHECK_EQ_I((back ? mpt_unscale : mpt_check)(&bare_s, &bare, list, 3, NULL), MPT_OK);
+        memcpy(left, room, sizeof room);
+        memcpy(room, was, sizeof room);
+        CHECK_EQ_I((back ? mpt_unscale : mpt_check)(&s, &step, list, 3, report), MPT_OK);
         CHECK(!memcmp(report, want, sizeof want));
+        CHECK(!memcmp(&step, &bare, sizeof step) && !memcmp(&s, &bare_s, sizeof s) &&
+              !memcmp(left, room, sizeof room));    /* a report changes nothing else */
         CHECK_EQ_U(step.inf_count, want[0].inf_count + want[1].inf_count + want[2].inf_count);
         CHECK_EQ_U(step.nan_count, want[0].nan_count + want[1].nan_count + want[2].nan_count);
         CHECK_EQ_U(step.range_count, want[0].range_count + want[1].range_count + want[2].range_count);
@@ -1099,14 +1123,14 @@ TEST(vectors_equal_the_reference)
                     fill(&t, scales[k] > 1e30f ? 1e-6f : 100.0f);      /* 1e-6: soon below what f32 has */
                     memcpy(was, room[0], sizeof was);
                     last_path = 0;
-                    CHECK_EQ_I((back ? mpt_unscale : mpt_check)(&s, &plain, &t, 1), MPT_OK);
+                    CHECK_EQ_I((back ? mpt_unscale : mpt_check)(&s, &plain, &t, 1, NULL), MPT_OK);
                     memcpy(want, room[0], sizeof want);
                     CHECK(!plain.found_inf);
                     for (last_path = 1; last_path < PATHS; last_path++) {
                         memcpy(room[0], was, sizeof was);
                         s = static_scaler(scales[k]);
                         memset(&step, 0, sizeof step);
-                        CHECK_EQ_I((back ? mpt_unscale : mpt_check)(&s, &step, &t, 1), MPT_OK);
+                        CHECK_EQ_I((back ? mpt_unscale : mpt_check)(&s, &step, &t, 1, NULL), MPT_OK);
                         CHECK_EQ_U_AT(mpti_f64_bits(step.sumsq), mpti_f64_bits(plain.sumsq), t.n);
                         CHECK(!memcmp(want, room[0], sizeof want));
                         CHECK(!step.found_inf);
@@ -1132,16 +1156,16 @@ TEST(joined_records_act_as_one)
     CHECK_EQ_I(mpt_steps_join(step, 3), MPT_E_ORDER);
     CHECK_EQ_I(mpt_steps_join(NULL, 3), MPT_E_ARG);
     CHECK_EQ_I(mpt_steps_join(NULL, 0), MPT_OK);
-    CHECK_EQ_I(mpt_check(&s, &whole, t, 3), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &whole, t, 3, NULL), MPT_OK);
     for (i = 0; i < 3; i++)
-        CHECK_EQ_I(mpt_check(&s, &step[i], &t[i], 1), MPT_OK);
+        CHECK_EQ_I(mpt_check(&s, &step[i], &t[i], 1, NULL), MPT_OK);
     CHECK_EQ_I(mpt_steps_join(step, 3), MPT_OK);
     for (i = 0; i < 3; i++)
         CHECK(fabs(step[i].norm - whole.norm) < 1e-12 * whole.norm && !step[i].found_inf);
     put(&t[1], 5, inf_bits[0]);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     for (i = 0; i < 3; i++)
-        CHECK_EQ_I(mpt_check(&s, &step[i], &t[i], 1), MPT_OK);
+        CHECK_EQ_I(mpt_check(&s, &step[i], &t[i], 1, NULL), MPT_OK);
     CHECK(!step[0].found_inf && step[1].found_inf);
     memcpy(was, step, sizeof was);
     step[2].stage = (uint32_t)MPT_STAGE_STEPPED;
@@ -1176,7 +1200,7 @@ TEST(a_scale_per_tensor_rounds_nothing)
             s[k] = static_scaler(pow2f((k ? 17 : 0) + exponents[e]));
             for (i = 0; i < 200; i++)   /* what a backward pass in f16 leaves with the layer's scale */
                 put_value(&t, i, mpt_scaler_scale(&s[k], plain[k][i]));
-            CHECK_EQ_I(mpt_check(&s[k], &step[k], &t, 1), MPT_OK);
+            CHECK_EQ_I(mpt_check(&s[k], &step[k], &t, 1, NULL), MPT_OK);
             for (i = 0; i < 200; i++) {
                 CHECK(value(&t, i) * step[k].grad_factor == plain[k][i]);
                 sum += (double)plain[k][i] * (double)plain[k][i];
@@ -1213,7 +1237,7 @@ TEST(ranks_decide_together)
     put_value(&t, 1, 0.0f);
     before = s;
     CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_E_ORDER);
-    CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     CHECK_EQ_I(mpt_step_combine(NULL, &step, fake_reduce, &r), MPT_E_ARG);
     CHECK_EQ_I(mpt_step_combine(&s, NULL, fake_reduce, &r), MPT_E_ARG);
     CHECK_EQ_I(mpt_step_combine(&s, &step, NULL, &r), MPT_E_ARG);
@@ -1222,25 +1246,25 @@ TEST(ranks_decide_together)
     CHECK(r.calls == 1 && step.norm == 5.0 && !step.found_inf && !s.found_inf);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_E_ORDER);      /* of the step before */
-    CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.others = bad;
     CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_OK);
     CHECK(step.found_inf == 1 && step.cause == (MPT_CAUSE_INF | MPT_CAUSE_NAN) && step.inf_count == 2);
     CHECK(s.found_inf == 1 && s.cause == (MPT_CAUSE_INF | MPT_CAUSE_NAN) && !step.bad_cause);
     CHECK(mpti_f64_bits(step.norm) == (uint64_t)0x7ff << 52);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
-    CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.others = mute;                                                            /* bad, no cause told */
     CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_OK);
     CHECK(step.found_inf == 1 && s.found_inf == 1 && !s.cause);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
-    CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.others = range;
     CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_OK);
     CHECK(step.found_inf == 1 && step.cause == MPT_CAUSE_RANGE && s.cause == MPT_CAUSE_RANGE &&
           step.range_count == 7);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
-    CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.fails = 1;
     CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_E_DATA);
     CHECK_EQ_U(step.found_inf, 1);
@@ -1271,7 +1295,7 @@ TEST(accumulation)
                 }
                 CHECK_EQ_I(mpt_accumulate(&acc, &micro, 1), MPT_OK);
             }
-            CHECK_EQ_I(mpt_unscale(&s, &step, &acc, 1), MPT_OK);
+            CHECK_EQ_I(mpt_unscale(&s, &step, &acc, 1, NULL), MPT_OK);
             for (i = 0; i < 999; i++)
                 CHECK_EQ_U_AT(mpti_f32_bits(value(&acc, i)),
                               mpti_f32_bits(rounded(formats[f], sum[i] / 64.0f)), i);
@@ -1284,7 +1308,7 @@ TEST(accumulation)
         put_value(&acc, 0, 60000.0f);
         put_value(&micro, 0, 60000.0f);
         CHECK_EQ_I(mpt_accumulate(&acc, &micro, 1), MPT_OK);
-        CHECK_EQ_I(mpt_check(&s, &step, &acc, 1), MPT_OK);
+        CHECK_EQ_I(mpt_check(&s, &step, &acc, 1, NULL), MPT_OK);
         CHECK_EQ_U(step.cause, MPT_CAUSE_INF);
     }
 }
@@ -1317,16 +1341,16 @@ TEST(gradients_that_overlap)
             list[k] = grad_of((unsigned char *)room[0] + lists[i].at[k], lists[i].f[k], lists[i].n[k], "t");
         put_value(&list[0], 0, 1.0f);
         memcpy(was, room, sizeof was);
-        CHECK_EQ_I(mpt_check(&s, &step, list, 3), MPT_OK);
+        CHECK_EQ_I(mpt_check(&s, &step, list, 3, NULL), MPT_OK);
         CHECK(!memcmp(was, room, sizeof was));
         s = unchanged;
         memset(&step, 0, sizeof step);
-        CHECK_EQ_I(mpt_unscale(&s, &step, list, 3), lists[i].overlap ? MPT_E_ARG : MPT_OK);
+        CHECK_EQ_I(mpt_unscale(&s, &step, list, 3, NULL), lists[i].overlap ? MPT_E_ARG : MPT_OK);
         CHECK_EQ_U(step.found_inf, lists[i].overlap);
         CHECK_EQ_I(memcmp(was, room, sizeof was) != 0, !lists[i].overlap);
         CHECK_EQ_I(memcmp(&s, &unchanged, sizeof s) != 0, !lists[i].overlap);
         if (lists[i].overlap) {         /* a list that was not the one checked */
-            CHECK_EQ_I(mpt_unscale(&s, &step, list, 1), MPT_OK);
+            CHECK_EQ_I(mpt_unscale(&s, &step, list, 1, NULL), MPT_OK);
             CHECK_EQ_I(mpt_clip(&step, 0.125f), MPT_OK);
             memcpy(was, room, sizeof was);
             record = step;
@@ -1387,10 +1411,10 @@ TEST(clip_by_value)
         fill(&t, 2.0f);
         memcpy(was, room[0], sizeof was);
         CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.7f), MPT_E_ORDER);
-        CHECK_EQ_I(mpt_check(&s, &step, &t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
         CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.7f), MPT_E_ORDER);    /* nothing was written back */
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
-        CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1, NULL), MPT_OK);
         CHECK_EQ_I(mpt_clip_value(NULL, &t, 1, 0.7f), MPT_E_ARG);
         CHECK_EQ_I(mpt_clip_value(&step, NULL, 1, 0.7f), MPT_E_ARG);
         CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.0f), MPT_E_ARG);
@@ -1407,7 +1431,7 @@ TEST(clip_by_value)
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);                      /* a bad step is left alone */
         put(&t, 7, nan_bits[f]);
         put_value(&t, 8, 9.0f);
-        CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1, NULL), MPT_OK);
         CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.5f), MPT_OK);
         CHECK(value(&t, 8) == 9.0f);
     }
@@ -1444,9 +1468,9 @@ TEST(fp8_scales_are_the_originals)
         unsigned        step, length;
         size_t          i;
         memset(&s, 0, sizeof s);
-        s.recipe = mpt_fp8_recipe_default(turn % 2 ? MPT_E5M2 : MPT_E4M3);
-        CHECK(s.recipe.length == 1024u && s.recipe.rule == MPT_AMAX_MAX && s.recipe.margin == 0);
-        s.recipe.rule = turn / 2 % 2 ? MPT_AMAX_MOST_RECENT : MPT_AMAX_MAX;
+        s.recipe = mpt_fp8_defaults(turn % 2 ? MPT_E5M2 : MPT_E4M3);
+        CHECK(s.recipe.length == 1024u && s.recipe.choice == MPT_AMAX_MAX && s.recipe.margin == 0);
+        s.recipe.choice = turn / 2 % 2 ? MPT_AMAX_MOST_RECENT : MPT_AMAX_MAX;
         length = s.recipe.length = turn % 3 ? (unsigned)turn % 16u + 1u : 1u;
 #ifndef __FAST_MATH__    /* which may multiply by the margin first: then an Inf on the way is none */
         s.recipe.margin = turn % 5 * 7 - 9;
@@ -1469,7 +1493,7 @@ TEST(fp8_scales_are_the_originals)
             amax[2] = 0.0f;
             slot[0] = s.recipe.drop_bad && code >= 0x7f800000u ? 0.0f : amax[1];
             for (i = 0; i < length; i++)
-                if (mpti_f32_bits(slot[i]) > most && (i == 0 || s.recipe.rule == MPT_AMAX_MAX))
+                if (mpti_f32_bits(slot[i]) > most && (i == 0 || s.recipe.choice == MPT_AMAX_MAX))
                     most = mpti_f32_bits(slot[i]);
             want = original_fp8_scale(want, mpti_f32_make(most), turn % 2 ? 57344.0f : 448.0f,
                                       s.recipe.margin, (int)s.recipe.power_of_two);
@@ -1495,13 +1519,15 @@ TEST(fp8_scales_are_the_originals)
 static float fp8_source(const void *src, mpt_format f, size_t i)
 {
     float    x;
-    uint16_t half;
+    mpt_f16  h;
+    mpt_bf16 b;
     if (f == MPT_F32) {
         memcpy(&x, (const char *)src + 4 * i, 4);
         return x;
     }
-    memcpy(&half, (const char *)src + 2 * i, 2);
-    return f == MPT_F16 ? mpt_f32_from_f16_bits(half) : mpt_f32_from_bf16_bits(half);
+    memcpy(&h, (const char *)src + 2 * i, 2);
+    b.bits = h.bits;
+    return f == MPT_F16 ? mpt_f32_from_f16(h) : mpt_f32_from_bf16(b);
 }
 
 /* A NaN's code: sign and the top of the payload, quiet. */
@@ -1634,7 +1660,7 @@ TEST(fp8_refuses)
     mpt_fp8_scaling s, t;
     memcpy(was, one, sizeof one);
     memset(&s, 0, sizeof s);
-    s.recipe = mpt_fp8_recipe_default(MPT_E4M3);
+    s.recipe = mpt_fp8_defaults(MPT_E4M3);
     s.recipe.length = 1;
     s.count = 2;
     s.scale = scale;
@@ -1653,7 +1679,7 @@ TEST(fp8_refuses)
     REFUSED(recipe.length, 0, MPT_E_ARG);
     REFUSED(recipe.margin, 33, MPT_E_ARG);
     REFUSED(recipe.margin, -33, MPT_E_ARG);
-    REFUSED(recipe.rule, MPT_AMAX_RULE_COUNT, MPT_E_ARG);
+    REFUSED(recipe.choice, MPT_AMAX_CHOICE_COUNT, MPT_E_ARG);
     REFUSED(recipe.format, MPT_F16, MPT_E_UNSUPPORTED);
 #undef REFUSED
     CHECK_EQ_I(mpt_fp8_update(NULL), MPT_E_ARG);

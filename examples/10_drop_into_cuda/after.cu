@@ -178,7 +178,7 @@ int main(int argc, char **argv)
     need(mpt_cuda_list_create(gpu, &list, tensors, 4), gpu);
     need(mpt_cuda_state_create(gpu, &state, &scaler, 0.1f), gpu);
     for (const mpt_tensor &p : tensors)
-        need(mpt_cuda_f16_from_f32_n(gpu, (mpt_f16 *)p.param, p.master, p.n, stream), gpu);
+        need(mpt_cuda_convert_n(gpu, MPT_F16, p.param, MPT_F32, p.master, p.n, NULL, NULL, stream), gpu);
 
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
         need(mpt_cuda_lr_set(gpu, state, epoch <= EPOCHS / 2 ? 0.1f : 0.02f, stream), gpu);

@@ -20,7 +20,7 @@ static void run(size_t n, int write_back)
     data.tensor.n = n;
     memset(&step, 0, sizeof step);
     (void)mpt_scaler_scale(&data.scaler, 1.0f);
-    (void)(write_back ? mpt_unscale : mpt_check)(&data.scaler, &step, &data.tensor, 1);
+    (void)(write_back ? mpt_unscale : mpt_check)(&data.scaler, &step, &data.tensor, 1, NULL);
     data.norm += step.norm;
     data.scaler.checks = 0;             /* the next run is another step */
 }
@@ -31,7 +31,7 @@ static void run_unscale(size_t n) { run(n, 1); }
 /* Scale 1: writing back changes nothing, so that every run does the same. */
 static void use_format(mpt_format format, void *grad, float *x)
 {
-    mpt_scaler_config c = mpt_scaler_preset(MPT_SCALER_STATIC);
+    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_STATIC);
     size_t            i;
     c.init_scale = 1.0f;
     (void)mpt_scaler_init(&data.scaler, &c);
@@ -39,7 +39,7 @@ static void use_format(mpt_format format, void *grad, float *x)
         x[i] = (float)((i * 2654435761u) % 65536u) * 1e-5f;
     data.tensor.grad = grad;
     data.tensor.grad_format = format;
-    (void)mpt_encode_n(grad, format, x, LARGE);
+    (void)mpt_convert_n(format, grad, MPT_F32, x, LARGE, NULL, NULL);
 }
 
 /* Nanoseconds of one update, over mostly good steps. */
@@ -50,7 +50,7 @@ static void update_row(bench *b, mpt_scaler_dialect dialect)
     for (i = 0; i < BENCH_RUNS; i++) {
         mpt_scaler s;
         (void)mpt_scaler_init(&s, NULL);
-        s.config = mpt_scaler_preset(dialect);
+        s.config = mpt_scaler_defaults(dialect);
         (void)mpt_scaler_scale(&s, 1.0f);
         t[i] = bench_now();
         for (k = 0; k < UPDATES; k++) {

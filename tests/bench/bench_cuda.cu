@@ -284,20 +284,23 @@ static void conversions(void)
     const mpt_stream s = gpu.stream;
     float *const     amax = scale.as<float>() + 1;
     const float      one[] = {1.0f, 0.0f};
-    mpt_opts         by_lot;
+    mpt_opts         stochastic, saturate;
     Table            t = {"Conversions", number((double)n, 0) + " elements.", kernel_columns, {}};
-    memset(&by_lot, 0, sizeof by_lot);
-    by_lot.rounding = MPT_RND_STOCHASTIC;
+    memset(&stochastic, 0, sizeof stochastic);
+    saturate = stochastic;
+    saturate.overflow = MPT_OVERFLOW_SATURATE;
+    stochastic.rounding = MPT_RND_STOCHASTIC;
     cuda_ok(cudaMemcpy(scale.p, one, sizeof one, cudaMemcpyHostToDevice));
     fill<as_f32>(x.p, n, 1, 2.0f, 0);
     fill<as_f16>(h.p, n, 2, 2.0f, 0);
 #define ROW(name, bytes, goal, call) add_row(t, name, n, bytes, goal, median_ms([&] { mpt_ok(call); }))
-    ROW("f32 -> f16", 6, 0.95, mpt_cuda_f16_from_f32_n(c, y.as<mpt_f16>(), x.as<float>(), n, s));
-    ROW("f32 -> bf16", 6, 0.95, mpt_cuda_bf16_from_f32_n(c, y.as<mpt_bf16>(), x.as<float>(), n, s));
-    ROW("f32 -> e4m3", 5, 0.92, mpt_cuda_e4m3_from_f32_n(c, y.as<mpt_e4m3>(), x.as<float>(), n, s));
-    ROW("f32 -> e5m2, saturating", 5, 0.92, mpt_cuda_e5m2_from_f32_sat_n(c, y.as<mpt_e5m2>(), x.as<float>(),
-                                                                         n, s));
-    ROW("f16 -> bf16", 4, 0.92, mpt_cuda_bf16_from_f16_n(c, y.as<mpt_bf16>(), h.as<mpt_f16>(), n, s));
+#define CONVERT(to, from, options) \
+    mpt_cuda_convert_n(c, to, y.p, from, from == MPT_F32 ? x.p : h.p, n, options, NULL, s)
+    ROW("f32 -> f16", 6, 0.95, CONVERT(MPT_F16, MPT_F32, NULL));
+    ROW("f32 -> bf16", 6, 0.95, CONVERT(MPT_BF16, MPT_F32, NULL));
+    ROW("f32 -> e4m3", 5, 0.92, CONVERT(MPT_E4M3, MPT_F32, NULL));
+    ROW("f32 -> e5m2, saturating", 5, 0.92, CONVERT(MPT_E5M2, MPT_F32, &saturate));
+    ROW("f16 -> bf16", 4, 0.92, CONVERT(MPT_BF16, MPT_F16, NULL));
     ROW("f32 -> e4m3, scale, amax", 5, 0.92, mpt_cuda_fp8_encode_n(c, MPT_E4M3, y.p, MPT_F32, x.p, n,
                                                                    scale.as<float>(), amax, s));
     ROW("f16 -> e4m3, scale, amax", 3, 0.90, mpt_cuda_fp8_encode_n(c, MPT_E4M3, y.p, MPT_F16, h.p, n,
@@ -305,14 +308,12 @@ static void conversions(void)
     ROW("f16 -> e4m3, scale, amax, transpose", 4, 0.80,
         mpt_cuda_fp8_encode_transpose(c, MPT_E4M3, y.p, flipped.p, MPT_F16, h.p, side, side,
                                       scale.as<float>(), amax, s));
-    ROW("f32 -> f16, stochastic", 6, 0.85, mpt_cuda_stochastic_n(c, MPT_F16, y.p, x.as<float>(), n, &by_lot,
-                                                                 NULL, s));
-    ROW("f32 -> bf16, stochastic", 6, 0.85, mpt_cuda_stochastic_n(c, MPT_BF16, y.p, x.as<float>(), n,
-                                                                  &by_lot, NULL, s));
-    ROW("f32 -> e5m2, stochastic", 5, 0.80, mpt_cuda_stochastic_n(c, MPT_E5M2, y.p, x.as<float>(), n,
-                                                                  &by_lot, NULL, s));
+    ROW("f32 -> f16, stochastic", 6, 0.85, CONVERT(MPT_F16, MPT_F32, &stochastic));
+    ROW("f32 -> bf16, stochastic", 6, 0.85, CONVERT(MPT_BF16, MPT_F32, &stochastic));
+    ROW("f32 -> e5m2, stochastic", 5, 0.80, CONVERT(MPT_E5M2, MPT_F32, &stochastic));
+#undef CONVERT
     /* 16-bit to FP32 last: it overwrites the source of the others */
-    ROW("f16 -> f32", 6, 0.95, mpt_cuda_f32_from_f16_n(c, x.as<float>(), h.as<mpt_f16>(), n, s));
+    ROW("f16 -> f32", 6, 0.95, mpt_cuda_convert_n(c, MPT_F32, x.p, MPT_F16, h.p, n, NULL, NULL, s));
     tables.push_back(t);
 }
 
@@ -567,8 +568,8 @@ static void products(int cc)
                 for (const Memory *x : {&a, &b}) {
                     const size_t count = (size_t)((x == &a ? m : n) * k);
                     fill<as_f16>(wide.p, count, 7, 1.0f, 0);
-                    mpt_ok(mpt_cuda_e4m3_from_f16_n(gpu.cuda, x->as<mpt_e4m3>(), wide.as<mpt_f16>(), count,
-                                                    gpu.stream));
+                    mpt_ok(mpt_cuda_convert_n(gpu.cuda, MPT_E4M3, x->p, MPT_F16, wide.p, count, NULL, NULL,
+                                              gpu.stream));
                 }
                 cuda_ok(cudaStreamSynchronize(gpu.stream));
             } else {
@@ -612,7 +613,7 @@ template <class A> struct Network {
     Network(const std::vector<int64_t> &width_, int64_t batch_, mpt_format product_, bool dynamic, float lr)
         : width(width_), batch(batch_), product(product_)
     {
-        mpt_scaler_config config = mpt_scaler_preset(dynamic ? MPT_SCALER_MPT : MPT_SCALER_STATIC);
+        mpt_scaler_config config = mpt_scaler_defaults(dynamic ? MPT_SCALER_MPT : MPT_SCALER_STATIC);
         mpt_scaler        scaler;
         if (!dynamic) config.init_scale = 1.0f;
         for (size_t l = 0; l < width.size(); l++) {
@@ -717,7 +718,8 @@ static void train(Table &t, const char *network, const char *name, const std::ve
     mpt_cuda_state state;
     std::vector<typename A::type> first(inputs);
     if (x) {
-        need(mpt_encode_n(first.data(), A::format, x, inputs) == MPT_OK, "mpt_encode_n", "refused");
+        need(mpt_convert_n(A::format, first.data(), MPT_F32, x, inputs, NULL, NULL) == MPT_OK,
+             "mpt_convert_n", "refused");
         cuda_ok(cudaMemcpy(net.y[0], first.data(), inputs * sizeof first[0], cudaMemcpyHostToDevice));
         cuda_ok(cudaMemcpy(net.target, target, outputs * sizeof *target, cudaMemcpyHostToDevice));
     } else {

@@ -89,8 +89,8 @@ int main(int argc, char **argv)
                 if (panels && !mpt_gemm_work_bytes(n, n, n))
                     continue;
                 work = work_bytes ? bench_array(work_bytes) : NULL;
-                (void)mpt_encode_n(a, formats[f], a32, n * n);
-                (void)mpt_encode_n(b, formats[f], b32, n * n);
+                (void)mpt_convert_n(formats[f], a, MPT_F32, a32, n * n, NULL, NULL);
+                (void)mpt_convert_n(formats[f], b, MPT_F32, b32, n * n, NULL, NULL);
 #ifdef MPT_USE_CBLAS
                 theirs = time_sgemm(n);
 #endif

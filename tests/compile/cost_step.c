@@ -34,7 +34,7 @@ int main(void)
         status = mpt_publish(item, 1);
     for (i = 0; i < 100 && status == MPT_OK; i++) {
         backward(mpt_scaler_scale(&scaler, 1.0f));
-        status = mpt_check(&scaler, &step, item, 1);
+        status = mpt_check(&scaler, &step, item, 1, NULL);
         if (status == MPT_OK)
             status = mpt_adamw_step(&adamw, &step, item, 1);
         if (status == MPT_OK)

@@ -16,7 +16,7 @@ int use_emulated(void)
     if (cudaMemcpy(from, x, sizeof x, cudaMemcpyHostToDevice) != cudaSuccess)
         return 31;
     if (status == MPT_OK)
-        status = mpt_cuda_f16_from_f32_n(cuda, (mpt_f16 *)to, (const float *)from, 2, nullptr);
+        status = mpt_cuda_convert_n(cuda, MPT_F16, to, MPT_F32, from, 2, nullptr, nullptr, nullptr);
     if (status != MPT_OK || cudaMemcpy(h, to, sizeof h, cudaMemcpyDeviceToHost) != cudaSuccess)
         return 32;
     mpt_cuda_destroy(cuda);

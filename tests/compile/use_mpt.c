@@ -20,7 +20,7 @@ int use_mpt(void)
         dw = w * mpt_scaler_scale(&scaler, 1.0f);
         if (i == 2)
             dw *= 1e38f;
-        if (mpt_unscale(&scaler, &step, grads, 1) != MPT_OK)
+        if (mpt_unscale(&scaler, &step, grads, 1, NULL) != MPT_OK)
             return 11;
         if (step.found_inf)
             skipped++;

@@ -29,7 +29,7 @@ static void train_on_cpu(void)
     t.v = v;
     expect(mpt_scaler_init(&scaler, NULL) == MPT_OK, "mpt_scaler_init");
     expect(mpt_scaler_scale(&scaler, 1.0f) == 65536.0f, "mpt_scaler_scale");
-    expect(mpt_check(&scaler, &step, &t, 1) == MPT_OK && !step.found_inf, "mpt_check");
+    expect(mpt_check(&scaler, &step, &t, 1, NULL) == MPT_OK && !step.found_inf, "mpt_check");
     expect(mpt_adamw_step(&adamw, &step, &t, 1) == MPT_OK && adamw.t == 1 && w[0] < 1.0f, "mpt_adamw_step");
     expect(mpt_scaler_update(&scaler) == MPT_OK, "mpt_scaler_update");
     expect(mpt_f16_from_f32(65520.0f).bits == 0x7c00u, "mpt_f16_from_f32");
@@ -42,11 +42,8 @@ static void call_all(mpt_cuda *c, struct CUstream_st *stream)
     mpt_cuda_state *state;
     const mpt_sgd   sgd = {0.1f, 0.0f, 0.0f, 0u, 0u};
     const mpt_adamw adamw = mpt_adamw_defaults();
-    expect(mpt_cuda_f16_from_f32_n(c, NULL, NULL, 1, stream) == MPT_E_ARG, "f16_from_f32_n");
-    expect(mpt_cuda_f32_from_f16_n(c, NULL, NULL, 1, stream) == MPT_E_ARG, "f32_from_f16_n");
-    expect(mpt_cuda_bf16_from_f32_n(c, NULL, NULL, 1, stream) == MPT_E_ARG, "bf16_from_f32_n");
-    expect(mpt_cuda_f32_from_bf16_n(c, NULL, NULL, 1, stream) == MPT_E_ARG, "f32_from_bf16_n");
-    expect(mpt_cuda_stochastic_n(c, MPT_F16, NULL, NULL, 1, NULL, NULL, stream) == MPT_E_ARG, "stochastic_n");
+    expect(mpt_cuda_convert_n(c, MPT_F16, NULL, MPT_F32, NULL, 1, NULL, NULL, stream) == MPT_E_ARG,
+           "convert_n");
     expect(mpt_cuda_fp8_init(c, NULL, stream) == MPT_E_ARG, "fp8_init");
     expect(mpt_cuda_fp8_update(c, NULL, stream) == MPT_E_ARG, "fp8_update");
     expect(mpt_cuda_fp8_encode_n(c, MPT_E4M3, NULL, MPT_F32, NULL, 1, NULL, NULL, stream) == MPT_E_ARG,

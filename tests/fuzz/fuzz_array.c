@@ -52,7 +52,7 @@ static mpt_opts some_options(input *in)
     o.rounding = (mpt_rounding)(take(in) % MPT_ROUNDING_COUNT);
     o.overflow = (mpt_overflow)(take(in) % 3u);
     o.flush = take(in) % 4u;
-    o.nan = (mpt_nan_rule)(take(in) % 2u);
+    o.nan = (mpt_nan_mode)(take(in) % 2u);
     o.tininess = (mpt_tininess)(take(in) % 2u);
     o.seed = take64(in);
     o.first_element = take64(in);

@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(&tensor, data, sizeof tensor);
     tensor &= 0x7fffffffu;
     o.tensor_scale = tensor < 0x7f800000u ? mpti_f32_make(tensor) : 0.0f;
-    o.scale_rule = (mpt_scale_rule)(data[4] % 4u);
+    o.scaling = (mpt_block_scaling)(data[4] % 4u);
     o.element.rounding = (mpt_rounding)(data[5] % MPT_ROUNDING_COUNT);
     o.element.seed = data[6];
     for (i = 0; i < (int)MPT_BLOCK_COUNT; i++)

@@ -90,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const options    defaults = {{MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2}, 4, 0, 0.001, 0, 1, 0, 110,
+    static const options    defaults = {{MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2}, 4, 0, 0.001, 0, 1, 0, 0, 110,
                                         MPT_FORMAT_COUNT, 0, NULL, NULL, NULL, MPT_FORMAT_COUNT, 1, 0, 0, 0};
     static const char *const paths[4] = {"x.safetensors", "x.npy", "x.csv", "x"};
     static const mpt_format raws[4] = {MPT_F32, MPT_F64, MPT_BF16, MPT_E4M3};

@@ -23,7 +23,7 @@ static void is_legal(const mpt_scaler *s)
 
 static mpt_scaler_config config_from(const uint8_t *b)
 {
-    mpt_scaler_config c = mpt_scaler_preset((mpt_scaler_dialect)(b[0] % MPT_SCALER_DIALECT_COUNT));
+    mpt_scaler_config c = mpt_scaler_defaults((mpt_scaler_dialect)(b[0] % MPT_SCALER_DIALECT_COUNT));
     c.interval = 1 + b[1] % 64;
     c.hysteresis = 1 + b[2] % 5;
     c.patience = 1 + b[3] % 9;
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (i = 9; i < size; i++) {
         mpt_status status;
         must(mpt_scaler_update(&s) == MPT_E_ORDER);
-        must(mpt_scaler_record_cause(&s, data[i] & 7u) == MPT_OK);
+        must(mpt_scaler_record(&s, 0, data[i] & 7u) == MPT_OK);
         status = mpt_scaler_update(&s);
         must(status == MPT_OK || (raises && status == MPT_E_SCALE));
         must((status == MPT_E_SCALE) == (s.verdict != (uint32_t)MPT_VERDICT_OK));
@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     for (tries = 0, works = 0; !works && tries < 1000; tries++) {       /* at the floor everything works */
         works = (double)s.scale <= c.min_scale;
-        (void)mpt_scaler_record_cause(&s, works ? 0u : 1u + data[8] % 3u);
+        (void)mpt_scaler_record(&s, 0, works ? 0u : 1u + data[8] % 3u);
         must((mpt_scaler_update(&s) == MPT_OK) >= works);
         is_legal(&s);
     }

@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(mpt_to_text(text, sizeof text, (mpt_format)format, code) < sizeof text);
         must(mpt_from_text((mpt_format)format, text, MPT_TEXT_TO_NUL, NULL, NULL, &back, NULL) == MPT_OK);
         must(back == code);
-        must(mpt_to_hex_text(text, sizeof text, (mpt_format)format, code) < sizeof text);
+        must(mpt_to_text_as(text, sizeof text, mpt_format_get((mpt_format)format), code, 1) < sizeof text);
         must(mpt_from_text((mpt_format)format, text, MPT_TEXT_TO_NUL, NULL, NULL, &back, NULL) == MPT_OK);
         must(back == code);
     }
