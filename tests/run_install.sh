@@ -7,7 +7,6 @@ cd "$(dirname "$0")/.." || exit 1
 out=$(mkdir -p "${1:-build}/install" && cd "${1:-build}/install" && pwd)
 check "make install" make --no-print-directory install PREFIX=/usr DESTDIR="$out/root"
 cat > "$out/user.c" <<'C'
-#define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include <mpt.h>
 int main(void) { return mpt_f16_from_f32(1.0f).bits == 0x3c00 && mpt_version() == MPT_VERSION ? 0 : 1; }
