@@ -6,7 +6,7 @@
  * rounding does to addition: the order of the terms begins to matter. Nothing printed is typed in;
  * the places where each format gives way are found by trying. */
 #define MPT_STATIC
-#define MPT_HALF_IMPLEMENTATION
+#define MPT_IMPLEMENTATION
 #include "mpt_half.h"
 
 #include <stdio.h>
