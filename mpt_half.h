@@ -3726,6 +3726,7 @@ static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *
 
 static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n && (!dst || !src); }
 
+/* A pair with a kernel of its own. */
 static mpt_status mpti_convert_typed(int pair, void *dst, size_t out, const void *src, size_t in, size_t n,
                                      int how)
 {
@@ -3744,7 +3745,6 @@ static mpt_status mpti_convert_typed(int pair, void *dst, size_t out, const void
 MPTI_CONVERT_N(mpt_f16_from_f32_n, MPT_F16, mpt_f16, MPT_F32, float, 0)
 MPTI_CONVERT_N(mpt_f16_from_f64_n, MPT_F16, mpt_f16, MPT_F64, double, 0)
 MPTI_CONVERT_N(mpt_f32_from_f16_n, MPT_F32, float, MPT_F16, mpt_f16, 0)
-MPTI_CONVERT_N(mpt_f64_from_f16_n, MPT_F64, double, MPT_F16, mpt_f16, 0)
 MPTI_CONVERT_N(mpt_bf16_from_f32_n, MPT_BF16, mpt_bf16, MPT_F32, float, 0)
 MPTI_CONVERT_N(mpt_f32_from_bf16_n, MPT_F32, float, MPT_BF16, mpt_bf16, 0)
 MPTI_CONVERT_N(mpt_e4m3_from_f32_n, MPT_E4M3, mpt_e4m3, MPT_F32, float, 0)
@@ -3753,6 +3753,14 @@ MPTI_CONVERT_N(mpt_f32_from_e4m3_n, MPT_F32, float, MPT_E4M3, mpt_e4m3, 0)
 MPTI_CONVERT_N(mpt_e5m2_from_f32_n, MPT_E5M2, mpt_e5m2, MPT_F32, float, 0)
 MPTI_CONVERT_N(mpt_e5m2_from_f32_sat_n, MPT_E5M2, mpt_e5m2, MPT_F32, float, MPTI_SATURATE)
 MPTI_CONVERT_N(mpt_f32_from_e5m2_n, MPT_F32, float, MPT_E5M2, mpt_e5m2, 0)
+
+MPTI_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n)
+{
+    if (mpti_bad_array(dst, src, n))
+        return MPT_E_ARG;
+    (void)mpti_convert_fast(MPT_F64, dst, MPT_F16, src, n, 0);
+    return MPT_OK;
+}
 
 /* ---- any two formats, with options ---- */
 
