@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/cuda-emu
 mkdir -p "$out" || exit 1
-rm -f "$out"/test_* "$out"/implementation-*
+rm -f "$out"/test_* "$out"/*.o
 emu='-x c++ -std=c++17 -DMPT_CUDA_EMU -Itests/emu -I.'
 strict='-Wall -Wextra -Wpedantic -Wshadow -Werror'
 asan='-O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
@@ -16,25 +16,28 @@ tsan='-O1 -g1 -fsanitize=thread'
 # The controls of the emulation, from here only.
 unset MPT_EMU_SHUFFLE MPT_EMU_DEFERRED MPT_EMU_RESIDENT MPT_EMU_HIDE
 
-# The implementation for the tests and bench_cuda, once for each compiler and flags.
-implement() {   # implement COMPILER FLAGS: sets implementation to its object file
-    implementation=$out/implementation-$(echo "$1 $2" | cksum | tr ' ' '-').o
-    # shellcheck disable=SC2086
-    [ -f "$implementation" ] ||
-        check "the implementation builds: $1 $2" \
-            $1 $2 $emu $strict -c tests/impl_cuda.cu -o "$implementation"
-    [ -f "$implementation" ]
+# Everything is compiled once for each compiler and flags, and linked. The other two headers are made by the C
+# compiler, once for all: their own tests run them under the sanitizers.
+# shellcheck disable=SC2086
+compile() { # compile COMPILER FLAGS SOURCE [INCLUDE FOLDER]: sets object
+    object=$out/object-$(echo "$*" | cksum | tr ' ' '-').o
+    [ -f "$object" ] && return
+    $1 $2 ${4:+-I"$4"} $emu $strict -c "$3" -o "$object" > "$out/compile.log" 2>&1 && return
+    fail "$3 does not compile: $1 $2"
+    head -20 "$out/compile.log"
+    return 1
 }
 
-build() {   # build NAME COMPILER FLAGS SOURCE [FLAGS of the implementation, if other ones]
-    implementation=
-    case $4 in tests/*) implement "$2" "${5:-$3}" || return 1 ;; esac
+build() {   # build NAME COMPILER FLAGS SOURCE [FLAGS of the implementation, if other ones [its FOLDER]]
+    compile "$2" "$3" "$4" || return 1
+    program=$object
+    case $4 in
+    tests/*) compile "$2" "${5:-$3}" tests/impl_cuda.cu "${6:-}" || return 1
+             program="$program $object $out/impl.o" ;;
+    esac
     # shellcheck disable=SC2086
-    $2 $implementation $3 $emu $strict "$4" -o "$out/$1" > "$out/$1.log" 2>&1 &&
-        { pass "$1 builds"; return 0; }
-    fail "$1 does not build"
-    head -20 "$out/$1.log"
-    return 1
+    check "$1 builds" $2 $3 $program -o "$out/$1"
+    [ -x "$out/$1" ]
 }
 
 # run NAME COMMAND...: a test program's last line is its sum; what failed stands above it
@@ -115,7 +118,7 @@ tsan_sees() {   # tsan_sees COMPILER RUNNER
     cp mpt_half.h mpt.h "$out/no-fence"
     sed '/our results before our count/d' mpt_cuda.h > "$out/no-fence/mpt_cuda.h"
     if cmp -s mpt_cuda.h "$out/no-fence/mpt_cuda.h"; then fail "mpt_cuda.h has no such fence"; return; fi
-    build test_no_fence "$1" "$tsan -O0 -I$out/no-fence -Itests" tests/test_cuda.cu || return
+    build test_no_fence "$1" "$tsan" tests/test_cuda.cu "$tsan -O0" "$out/no-fence" || return
     # shellcheck disable=SC2086
     $2 "$out/test_no_fence" --small check_long > "$out/run.log" 2>&1
     if grep -q 'data race' "$out/run.log"; then pass "TSan sees a missing fence"
@@ -185,6 +188,7 @@ assert [len(x["rows"]) > 1 for x in t] == [True] * 6' "$out"/results/*.json
     check "bench_cuda's table" grep -q '^| 12 | 3300 | bf16 | calls |.*| 1.5000 |' "$out"/results/*.md
 }
 
+check "tests/impl.c compiles" "${CC:-cc}" -O2 -I. -c tests/impl.c -o "$out/impl.o"
 if [ "${2:-}" = --long ]; then
     for t in test_cuda test_cuda_convert; do
         build "$t" g++ -O2 "tests/$t.cu" && run "$t --long" "$out/$t" --long

@@ -727,11 +727,21 @@ inline Stack stack_get()
     return s;
 }
 
+/* Mapping it anew makes TSan forget who wrote there; else the next thread on this stack would seem to race with
+ * the last one. Only from the lowest page that is there, since a mapping costs TSan by its size. */
+inline void stack_forget(const Stack &s)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char is_there[256];
+    size_t first = 0;
+    if (s.size / page <= sizeof is_there && mincore(s.base, s.size, is_there) == 0)
+        while (first < s.size && !(is_there[first / page] & 1)) first += page;
+    if (first < s.size) map_stack(s.base + first, s.size - first);
+}
+
 inline void stack_put(const Stack &s)
 {
-    /* Mapping it anew makes TSan forget who wrote there; else the next thread on this stack
-     * would seem to race with the last one. */
-    if (MPT_EMU_TSAN) map_stack(s.base, s.size);
+    if (MPT_EMU_TSAN) stack_forget(s);
     machine().stacks.push_back(s);
 }
 
