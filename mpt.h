@@ -3058,7 +3058,7 @@ MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
 /* ---- check, unscale, clip ---- */
 
 /* Add lane[0 .. n-1] in adjacent pairs; n is a power of two. */
-static double mpti_pair_sum(double *lane, size_t n)
+MPTI_NOINLINE static double mpti_pair_sum(double *lane, size_t n)
 {
     size_t i;
     for (; n > 1; n /= 2)
@@ -4224,30 +4224,28 @@ static void mpti_adafactor_tensor(const mpt_tensor *t, unsigned needs, void *k, 
 
 /* ---- the calls ---- */
 
-/* Everything that can be refused, before anything is touched; tensors against each other only in the first
- * step. */
-static mpt_status mpti_step_open(const mpt_step *step, const mpt_tensor *tensors, size_t count,
-                                 unsigned needs, int hyperparameters_ok, int is_first)
+/* A step. Everything that can be refused is, before anything is touched; tensors are held against each other
+ * only in the first step, when *t, which counts the steps taken, is 0. On found_inf the step is nothing but
+ * over. */
+typedef void mpti_tensor_fn(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at);
+static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
+                                int hyperparameters_ok, mpti_tensor_fn *tensor, void *k, uint64_t *t)
 {
-    mpt_fault fault;
+    mpt_status     status;
+    mpt_fault      fault;
+    mpti_random_at at;
+    size_t         i;
     if (!step || !hyperparameters_ok)
         return MPT_E_ARG;
     if (!mpti_step_is_open(step))
         return MPT_E_ORDER;
-    return is_first ? mpt_tensors_validate(tensors, count, needs, NULL)
-                    : mpti_tensors_ok(tensors, count, needs, &fault);
-}
-
-/* The step itself, or on found_inf nothing but its being over; t counts the steps taken. */
-typedef void mpti_tensor_fn(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at);
-static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
-                           mpti_tensor_fn *tensor, void *k, uint64_t *t)
-{
-    mpti_random_at at;
-    size_t         i;
+    status = *t ? mpti_tensors_ok(tensors, count, needs, &fault)
+                : mpt_tensors_validate(tensors, count, needs, NULL);
+    if (status != MPT_OK)
+        return status;
     step->stage = (uint32_t)MPT_STAGE_STEPPED;
     if (step->found_inf)
-        return;
+        return MPT_OK;
     at.step = (uint32_t)*t;
     for (i = 0; i < count; i++) {
         at.stream = (uint32_t)i;
@@ -4255,7 +4253,21 @@ static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t cou
     }
     mpti_stores_done();
     (*t)++;
+    return MPT_OK;
 }
+
+/* What the hyperparameters come to in this step: one copy each, not one in every optimizer that has them. */
+#define MPTI_X(hyper)                                                                               \
+    MPTI_NOINLINE static int mpti_##hyper##_open(mpti_##hyper##_k *k, const mpt_##hyper *o,         \
+                                                 const mpt_step *step)                              \
+    {                                                                                               \
+        const int ok = step && mpti_##hyper##_ok(o);                                                \
+        if (ok)                                                                                     \
+            *k = mpti_##hyper##_consts(o, step);                                                    \
+        return ok;                                                                                  \
+    }
+MPT_HYPERPARAMETERS(MPTI_X)
+#undef MPTI_X
 
 #define MPTI_TENSOR_ONE(name)                                                                       \
     static void mpti_##name##_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at) \
@@ -4268,14 +4280,10 @@ static void mpti_step_take(mpt_step *step, const mpt_tensor *tensors, size_t cou
     MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
                                          size_t count)                                              \
     {                                                                                               \
-        const unsigned   needs = mpti_##name##_needs(o);                                            \
-        const mpt_status status =                                                                   \
-            mpti_step_open(step, tensors, count, needs, mpti_##hyper##_ok(o), o && !o->t);          \
-        if (status == MPT_OK) {                                                                     \
-            mpti_##hyper##_k k = mpti_##hyper##_consts(o, step);                                    \
-            mpti_step_take(step, tensors, count, needs, mpti_##name##_tensor, &k, &o->t);           \
-        }                                                                                           \
-        return status;                                                                              \
+        mpti_##hyper##_k k;                                                                         \
+        const int        ok = mpti_##hyper##_open(&k, o, step);                                     \
+        return mpti_step_run(step, tensors, count, mpti_##name##_needs(o), ok, mpti_##name##_tensor, \
+                             &k, o ? &o->t : NULL);                                                 \
     }
 MPT_OPTIMIZERS(MPTI_X)
 #undef MPTI_X
@@ -5885,7 +5893,7 @@ MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last
 #define MPTI_EXACT_BIAS 2176            /* limb 0 counts 2^-2176 */
 
 /* Move carries up: all limbs but the last in 0 .. 2^32 - 1, the last with the sign: one form a value. */
-static void mpti_exact_settle(mpt_exact *s)
+MPTI_NOINLINE static void mpti_exact_settle(mpt_exact *s)
 {
     int i;
     for (i = 0; i < MPT_EXACT_LIMBS - 1; i++) {

@@ -4912,7 +4912,7 @@ enum { MPTI_BIG_WORDS = 92, MPTI_DIGITS_KEPT = 800, MPTI_DECIMAL_RANGE = 400 };
 typedef struct mpti_big { int n; uint32_t w[MPTI_BIG_WORDS]; } mpti_big;
 
 /* b * factor + addend */
-static void mpti_big_scale(mpti_big *b, uint32_t factor, uint32_t addend)
+MPTI_NOINLINE static void mpti_big_scale(mpti_big *b, uint32_t factor, uint32_t addend)
 {
     uint64_t carry = addend;
     int      i;
@@ -4952,7 +4952,7 @@ static void mpti_big_shift(mpti_big *b, int bits)
     b->n += words + (b->w[b->n + words] != 0u);
 }
 
-static int mpti_big_cmp(const mpti_big *a, const mpti_big *b)
+MPTI_NOINLINE static int mpti_big_cmp(const mpti_big *a, const mpti_big *b)
 {
     int i;
     if (a->n != b->n)
@@ -5145,7 +5145,7 @@ static int mpti_peek(const mpti_read *r)
     return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
 }
 
-static int mpti_eat(mpti_read *r, int c)
+MPTI_NOINLINE static int mpti_eat(mpti_read *r, int c)
 {
     if (r->at == r->length || mpti_peek(r) != c)
         return 0;
@@ -5154,7 +5154,7 @@ static int mpti_eat(mpti_read *r, int c)
 }
 
 /* The value of the digit ahead, -1 if there is none. */
-static int mpti_digit(const mpti_read *r, int base)
+MPTI_NOINLINE static int mpti_digit(const mpti_read *r, int base)
 {
     const int c = mpti_peek(r);
     if (c >= '0' && c <= '9')
