@@ -1,11 +1,14 @@
 /* mpt.h -- mixed-precision training for C: see where FP16 loses your numbers, and keep them.
  *
- * Use it: copy mpt_half.h and mpt.h next to your code. In exactly one C file
+ * Use it: copy mpt_half.h and mpt.h next to your code. In a program of one file, two lines before the
+ * #include: the first keeps only what this file calls, and compiles in a moment.
  *
+ *     #define MPT_STATIC
  *     #define MPT_IMPLEMENTATION
  *     #include "mpt.h"
  *
- * and everywhere else only the #include; link with -lm. Around a training loop of your own:
+ * In a program of several files, MPT_IMPLEMENTATION alone, in one .c file of its own. Link with -lm. Around a
+ * training loop of your own:
  *
  *     mpt_scaler scaler;  mpt_scaler_init(&scaler, NULL);          // dynamic loss scale
  *     mpt_step   step = {0};
@@ -3719,7 +3722,7 @@ static void mpti_copy_out(const float *tile, const mpt_tensor *t, size_t first, 
     unsigned char *const to = (unsigned char *)t->param + first * sizeof(uint16_t);
     if (t->n >= MPTI_STREAM_FROM && t->param_format != MPT_F32 && n == MPTI_TILE && !((uintptr_t)to % 16u) &&
         mpti_path() >= MPTI_PATH_AVX2) {
-        float codes[MPTI_TILE] MPTI_ALIGNED;   /* room for any format: compilers look at all of mpti_row_store */
+        float codes[MPTI_TILE] MPTI_ALIGNED;   /* room for any format */
         mpti_row_store(codes, t->param_format, 0, tile, n);
         mpti_stream_tile(to, codes);
         return;
@@ -9605,19 +9608,40 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 #endif /* MPT_ONLY_CONVERSIONS */
 
 // >>M27 to add an optimizer, a scaler dialect, a report -------------------------------------------
-/* An optimizer: its struct of hyperparameters and its doc block in >>M5; its formula for one element and
- *   its per-step constants in >>M15 (fma for every multiply-add, MPT_HD, no libm but sqrt); its row
- *   in MPT_OPTIMIZERS; its block loop and its MPTI_STEP line in >>M18, which give it every storage; its
- *   kernel in mpt_cuda.h (search >>C); a recipe in tests/test_mpt_optim.c (textbook, naive loop, skip,
- *   invariance) and parity in tests/test_cuda.cu.
+/* An optimizer: in >>M5 its struct of hyperparameters, or that of another one, its row in MPT_OPTIMIZERS, and
+ *   the prototypes of its step and defaults; in >>M15 its constants of a step and its formula for one element
+ *   (fma for every multiply-add, no libm but sqrt), which the GPU shares; in >>M18 its loop over a tile if
+ *   ONE pass is all, or else the function of its OWN passes. Steps, storages, checkpoints, the memory report
+ *   and mpt_cuda.h follow the row. Its tests: a recipe in tests/test_mpt_optim.c, and parity in
+ *   tests/test_cuda_optim.cu.
  * A storage: its row in MPT_STORAGES (>>M2), one element in >>M15, mpti_weight_in and _out in >>M18.
- * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M3), its rule in mpti_scaler_advance (>>M15), which
- *   the GPU shares, its limits in mpti_scaler_config_ok (>>M17), a trace in tests/test_mpt.c.
- * A report: counts that merge, in a plain struct, thresholds taken from the codec (see
- *   mpti_range_limits); drawing apart from counting. */
+ * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M3), what is new about it in mpti_scaler_advance
+ *   (>>M15), its limits in mpti_scaler_config_ok (>>M17), a trace in tests/test_mpt.c.
+ * A report: counts that merge, in a plain struct, a table of its figures for mpti_write (>>M22), thresholds
+ *   taken from the codec (see mpti_range_limits); drawing apart from counting. */
 
 // >>M28 history -----------------------------------------------------------------------------------
-/* TBD */
+/* 0.2.0  Half the time to compile, parts to leave out, fewer names, the same bits. Was, is:
+ *   mpt_storage_text, mpt_scaler_preset       mpt_storage_name, mpt_scaler_defaults
+ *   mpt_scaler_record_cause(s, cause)         mpt_scaler_record(s, 1, cause); mpt_scaler_record(s, found, 0)
+ *   mpt_check_report(s, t, x, n, r)           mpt_check(s, t, x, n, r), r may be NULL; mpt_unscale likewise
+ *   mpt_lint_is_fatal(l)                      l >= MPT_LINT_FATAL
+ *   mpt_fp8_recipe_default, mpt_amax_rule     mpt_fp8_defaults, mpt_amax_choice
+ *   mpt_fp8_recipe.rule                       mpt_fp8_recipe.choice
+ *   mpt_range_add_f32(r, x, n), f16, ...      mpt_range_add(r, MPT_F32, x, n)
+ *   mpt_ranges, mpt_ranges_add_f32, ...       mpt_survey, mpt_survey_add, ...
+ *   mpt_update_init, _add_f32, ...            mpt_stagnation_init, _add, ...: update is a verb
+ *   mpt_exact_add(s, x), _add_product         mpt_exact_add(s, x, 1.0), mpt_exact_add(s, x, y)
+ *   mpt_roundoff_add_f32, overflow_rule       mpt_roundoff_add(r, MPT_F32, x, n), overflow_mode
+ *   mpt_sums_add(s, x, y, n), _add_backward   mpt_sums_add(s, x, y, n, 0), (s, x, y, n, 1)
+ *   mpt_range_print(file, r, title), ...      mpt_range_write(r, MPT_STYLE_DRAWING, title,
+ *                                                             mpt_writer_file(file)), ...
+ *   mpt_range_print_curve, mpt_tracks_print   mpt_range_write_curve, mpt_track_write
+ *   mpt_cause, MPT_CAUSE_OVERFLOW, ...        mpt_shadow_cause, MPT_SHADOW_OVERFLOW, ...
+ *   mpt_cause_text, mpt_shadow_op_text        mpt_shadow_cause_name, mpt_shadow_op_name
+ *   MPT_SHADOW_ADD, mpt_shadow_add(s, a, b)   MPT_SHADOW_OP_ADD, mpt_shadow_apply(s, op, a, b, c)
+ *   mpt_track_sample, mpt_track_f32           mpt_track_add(t, step, from, x, n)
+ * 0.1.0  The first version. */
 
 // >>M29 licence -----------------------------------------------------------------------------------
 /* MIT licence, as mpt_half.h.  Copyright (c) 2026 the mpt authors. */

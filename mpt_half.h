@@ -602,6 +602,7 @@ MPT_HD mpt_f16 mpt_f16_to_integral_with(mpt_f16 a, const mpt_opts *opts, unsigne
 MPT_HD mpt_f16 mpt_f16_scaleb_with(mpt_f16 a, int n, const mpt_opts *opts, unsigned *flags);
 MPT_HD mpt_f16 mpt_f16_logb_with(mpt_f16 a, const mpt_opts *opts, unsigned *flags);
 
+/* The same for bf16. */
 MPT_HD mpt_bf16 mpt_bf16_add(mpt_bf16 a, mpt_bf16 b);
 MPT_HD mpt_bf16 mpt_bf16_sub(mpt_bf16 a, mpt_bf16 b);
 MPT_HD mpt_bf16 mpt_bf16_mul(mpt_bf16 a, mpt_bf16 b);
@@ -3737,10 +3738,10 @@ static mpt_status mpti_convert_typed(int pair, void *dst, size_t out, const void
     return MPT_OK;
 }
 
-#define MPTI_CONVERT_N(name, to, dst_type, from, src_type, how)                                                \
-    MPTI_DEF mpt_status name(dst_type *dst, const src_type *src, size_t n)                                     \
-    {                                                                                                          \
-        return mpti_convert_typed(MPTI_PAIR(to, from), dst, sizeof(dst_type), src, sizeof(src_type), n, how);  \
+#define MPTI_CONVERT_N(name, to, dst_type, from, src_type, how)                                       \
+    MPTI_DEF mpt_status name(dst_type *dst, const src_type *src, size_t n)                            \
+    {                                                                                                 \
+        return mpti_convert_typed(MPTI_PAIR(to, from), dst, sizeof *dst, src, sizeof *src, n, how);   \
     }
 MPTI_CONVERT_N(mpt_f16_from_f32_n, MPT_F16, mpt_f16, MPT_F32, float, 0)
 MPTI_CONVERT_N(mpt_f16_from_f64_n, MPT_F16, mpt_f16, MPT_F64, double, 0)
