@@ -2301,8 +2301,20 @@ MPTI_IN_512 void mpti_e4m3_in_512(mpti_v16 *v, const unsigned char *p)
     v[3] = mpti_words_high_512(zero, y);
 }
 
-/* Eight doubles rounded to odd: cut off, and the last bit set where that has changed the number. */
+/* Eight doubles for f16: what is below float's last bit becomes one bit, in float's last place; then the
+ * conversion cuts. Subnormal floats may lose that bit, but they are 0 in f16 in any case. */
 MPTI_IN_512 mpti_w16 mpti_f64_8_512(mpti_v16 x)
+{
+    const mpti_q8 low = mpti_all_64_512(0x1fffffffu), last = mpti_all_64_512(0x20000000u);
+    mpti_w16      r;
+    __asm__("vptestmq {%1, %0, %%k1|k1, %0, %1}\n\tvporq {%2, %0, %0%{%%k1%}|%0%{k1%}, %0, %2}"
+            : "+v"(x) : "v"(low), "v"(last) : "k1");
+    __asm__("vcvtpd2ps {%{rz-sae%}, %1, %0|%0, %1, %{rz-sae%}}" : "=v"(r) : "v"(x));
+    return r;
+}
+
+/* Eight doubles rounded to odd, at 0.7 times that speed: cut, and the last bit set where that changed them. */
+MPTI_IN_512 mpti_w16 mpti_f64_odd_8_512(mpti_v16 x)
 {
     const mpti_w16 last = {1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0};
     mpti_v16       back;
@@ -2314,18 +2326,16 @@ MPTI_IN_512 mpti_w16 mpti_f64_8_512(mpti_v16 x)
     return r;
 }
 
-MPTI_IN_512 mpti_v16 mpti_f64_16_512(const unsigned char *p)
-{
-    return mpti_join_512(mpti_f64_8_512(mpti_load_512(p)), mpti_f64_8_512(mpti_load_512(p + 64)));
-}
-
-MPTI_IN_512 void mpti_f64_in_512(mpti_v16 *v, const unsigned char *p)
-{
-    v[0] = mpti_f64_16_512(p);
-    v[1] = mpti_f64_16_512(p + 128);
-    v[2] = mpti_f64_16_512(p + 256);
-    v[3] = mpti_f64_16_512(p + 384);
-}
+#define MPTI_F64_IN_512(in, eight)                                                                  \
+    MPTI_IN_512 void in(mpti_v16 *v, const unsigned char *p)                                        \
+    {                                                                                               \
+        v[0] = mpti_join_512(eight(mpti_load_512(p)), eight(mpti_load_512(p + 64)));                \
+        v[1] = mpti_join_512(eight(mpti_load_512(p + 128)), eight(mpti_load_512(p + 192)));         \
+        v[2] = mpti_join_512(eight(mpti_load_512(p + 256)), eight(mpti_load_512(p + 320)));         \
+        v[3] = mpti_join_512(eight(mpti_load_512(p + 384)), eight(mpti_load_512(p + 448)));         \
+    }
+MPTI_F64_IN_512(mpti_f64_in_512, mpti_f64_8_512)
+MPTI_F64_IN_512(mpti_f64_odd_in_512, mpti_f64_odd_8_512)
 
 /* Up to sixteen elements at p as floats, zeros after them: nothing behind them is read. */
 #define MPTI_FIRST_512(n) ((uint16_t)((n) < 16u ? (1u << (n)) - 1u : 0xffffu))
@@ -3599,7 +3609,7 @@ MPTI_KERNEL_512(mpti_f32_from_f16_512, mpti_f16_in_512, 2, mpti_f32_out_512, 4)
 MPTI_KERNEL_512(mpti_f32_from_bf16_512, mpti_bf16_in_512, 2, mpti_f32_out_512, 4)
 MPTI_KERNEL_512(mpti_f32_from_e4m3_512, mpti_e4m3_in_512, 1, mpti_f32_out_512, 4)
 MPTI_KERNEL_512(mpti_f32_from_e5m2_512, mpti_e5m2_in_512, 1, mpti_f32_out_512, 4)
-MPTI_KERNEL_512(mpti_f32_odd_from_f64_512, mpti_f64_in_512, 8, mpti_f32_out_512, 4)
+MPTI_KERNEL_512(mpti_f32_odd_from_f64_512, mpti_f64_odd_in_512, 8, mpti_f32_out_512, 4)
 MPTI_KERNEL_512(mpti_f16_from_f32_512, mpti_f32_in_512, 4, mpti_f16_out_512, 2)
 MPTI_KERNEL_512(mpti_bf16_from_f32_512, mpti_f32_in_512, 4, mpti_bf16_out_512, 2)
 MPTI_KERNEL_512(mpti_bf16_from_f32_512bf16, mpti_f32_in_512, 4, mpti_bf16_out_512bf16, 2)
