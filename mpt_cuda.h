@@ -1491,7 +1491,8 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
         return status;
     const uint64_t tiles = (uint64_t)((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
     return mpti_launch(c, name,
-                       src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t> : mpti_k_fp8_transpose<uint16_t>,
+                       src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t>
+                                             : mpti_k_fp8_transpose<uint16_t>,
                        mpti_cuda_blocks(c, tiles), MPTI_THREADS, stream, (uint8_t *)dst,
                        (uint8_t *)transposed, src, (int32_t)src_format, (uint64_t)rows, (uint64_t)cols, scale,
                        amax, dst_format == MPT_E5M2);
@@ -2141,7 +2142,8 @@ static mpti_gemm_key mpti_gemm_key_of(const mpt_gemm_args *g)
 {
     const mpti_gemm_key k = {
         g->m, g->n, g->k, g->lda, g->ldb, g->ldd, g->a_format, g->b_format, g->d_format,
-        g->epilogue & MPT_EPILOGUE_BIAS ? g->bias_format : MPT_F32, g->trans_a != 0, g->trans_b != 0, g->epilogue, mpti_is_nonzero(g->beta) != 0,
+        g->epilogue & MPT_EPILOGUE_BIAS ? g->bias_format : MPT_F32, g->trans_a != 0, g->trans_b != 0,
+        g->epilogue, mpti_is_nonzero(g->beta) != 0,
         mpti_gemm_alignment(g->a), mpti_gemm_alignment(g->b), mpti_gemm_alignment(g->d),
         (g->a_scale ? 1u : 0u) | (g->b_scale ? 2u : 0u) | (g->d_scale ? 4u : 0u) | (g->d_amax ? 8u : 0u)};
     return k;

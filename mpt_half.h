@@ -2313,7 +2313,7 @@ MPTI_IN_512 mpti_w16 mpti_f64_8_512(mpti_v16 x)
     return r;
 }
 
-/* Eight doubles rounded to odd, at 0.7 times that speed: cut, and the last bit set where that changed them. */
+/* Eight doubles rounded to odd, at 0.7 times that speed: cut, the last bit set where that changed them. */
 MPTI_IN_512 mpti_w16 mpti_f64_odd_8_512(mpti_v16 x)
 {
     const mpti_w16 last = {1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0};

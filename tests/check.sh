@@ -50,6 +50,7 @@ lane_of_programs() {
     suite toc       sh tests/check_toc.sh mpt_half.h mpt.h mpt_cuda.h
     suite lint      sh tests/lint.sh
     suite compile   sh tests/run_compile.sh "$out"
+    suite parts     sh tests/run_parts.sh "$out"
     suite examples  sh tests/run_examples.sh "$out"
     suite demo      sh tests/run_demo.sh "$out"
     suite effects   sh tests/run_effects.sh "$out"
@@ -58,11 +59,16 @@ lane_of_programs() {
     suite cuda-emu  sh tests/run_cuda_emu.sh "$out"
     suite fuzz      sh tests/run_fuzz.sh "$out"
 }
+# What times compilers runs before the two, alone.
+lane_of_times() {
+    suite cost      sh tests/run_cost.sh "$out"
+}
 lane() { "$1" 2>&1 | tee "$logs/$1"; }
+lane lane_of_times
 lane lane_of_compilers &
 lane lane_of_programs
 wait
-lanes="$logs/lane_of_compilers $logs/lane_of_programs"
+lanes="$logs/lane_of_times $logs/lane_of_compilers $logs/lane_of_programs"
 expected=$(sed -n '/^lane_of_compilers/,/^lane() /p' tests/check.sh | grep -c '^    suite ')
 passed=$(cat $lanes | grep -cE '^[a-z-]+ +ok ')
 failed=$((expected - passed))       # a suite that left no line counts as failed

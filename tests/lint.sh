@@ -26,7 +26,7 @@ none "examples use no private name" grep -rnE 'mpti_|MPTI_' examples
 # Every public function stands, alone or in a group without a blank line, right below its doc block.
 for header in $headers; do
     none "$header: doc blocks" awk '
-        /^#endif \/\* MPT_.*H \*\/$/ { exit }
+        /^\/\/ >>[A-Z][0-9]+ (core|implementation|kernel)/ { exit }
         /\*\/$/ { documented = 1; next }
         /^$/ { documented = 0 }
         /^(MPT_DEF|MPT_HD|static inline) / && /[ *]mpt_[a-z0-9_]*\(/ && !documented { print FNR ": " $0 }
