@@ -1298,20 +1298,17 @@ MPT_HD uint32_t mpti_tile_place(uint32_t column, uint32_t w)
     return (column ^ (column >> 2 & 1u)) * MPTI_SIDE_WORDS + (w ^ (column >> 3 & 7u) * 2u);
 }
 
-/* Four values, in one access where they are aligned to their size. */
-template <class T> MPTI_D void mpti_load4(const T *p, uint32_t count, T x[4])
+/* Four values, in one access where they are aligned to the size of four. */
+template <class Four, class T> MPTI_D void mpti_load4(const T *p, uint32_t count, T x[4])
 {
-    const bool whole = count >= 4 && (uintptr_t)p % (4 * sizeof(T)) == 0;
-    if (whole && sizeof(T) == 4) {
-        const uint4 q = __ldcs(reinterpret_cast<const uint4 *>(p));
-        memcpy(x, &q, 4 * sizeof(T));
-    } else if (whole) {
-        const uint2 q = __ldcs(reinterpret_cast<const uint2 *>(p));
-        memcpy(x, &q, 4 * sizeof(T));
-    } else {
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < 4; k++) x[k] = k < count ? p[k] : (T)0;
+    static_assert(sizeof(Four) == 4 * sizeof(T), "Four is four of them");
+    if (count >= 4 && (uintptr_t)p % sizeof(Four) == 0) {
+        const Four q = __ldcs(reinterpret_cast<const Four *>(p));
+        memcpy(x, &q, sizeof q);
+        return;
     }
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < 4; k++) x[k] = k < count ? p[k] : (T)0;
 }
 
 MPTI_D void mpti_store_word(uint8_t *p, uint32_t count, uint32_t word)
@@ -1331,7 +1328,7 @@ MPTI_D uint32_t mpti_inside4(uint64_t at, uint64_t end)
     return at >= end ? 0u : end - at < 4 ? (uint32_t)(end - at) : 4u;
 }
 
-template <class In>
+template <class In, class Four>
 static __global__ void __launch_bounds__(MPTI_THREADS)
 mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t src_format, uint64_t rows,
                      uint64_t cols, const float *scale, float *amax, bool e5m2)
@@ -1353,7 +1350,7 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
             uint32_t       u[4], word = 0u;
             if (r >= high || !wide)
                 continue;
-            mpti_load4((const In *)src + at, wide, v);
+            mpti_load4<Four>((const In *)src + at, wide, v);
             mpti_codes_to_f32<4>(src_format, v, u, false);
             MPTI_UNROLL
             for (uint32_t k = 0; k < 4; k++) {
@@ -1473,8 +1470,8 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, voi
     const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * 16u) + 1u);
     return mpti_launch(c, name,
                        src_format == MPT_F32 ? mpti_k_fp8_encode<uint32_t> : mpti_k_fp8_encode<uint16_t>,
-                       blocks, MPTI_THREADS, stream, (uint8_t *)dst, src, (int32_t)src_format, (uint64_t)n,
-                       scale, amax, dst_format == MPT_E5M2);
+                       blocks, MPTI_THREADS, stream, (uint8_t *)dst, src, src_format, n, scale, amax,
+                       dst_format == MPT_E5M2);
 }
 
 MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_format, void *dst,
@@ -1490,12 +1487,11 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
     if (status != MPT_OK || !rows || !cols)
         return status;
     const uint64_t tiles = (uint64_t)((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
-    return mpti_launch(c, name,
-                       src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t>
-                                             : mpti_k_fp8_transpose<uint16_t>,
+    return mpti_launch(c, name, src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t, uint4>
+                                                      : mpti_k_fp8_transpose<uint16_t, uint2>,
                        mpti_cuda_blocks(c, tiles), MPTI_THREADS, stream, (uint8_t *)dst,
-                       (uint8_t *)transposed, src, (int32_t)src_format, (uint64_t)rows, (uint64_t)cols, scale,
-                       amax, dst_format == MPT_E5M2);
+                       (uint8_t *)transposed, src, src_format, rows, cols, scale, amax,
+                       dst_format == MPT_E5M2);
 }
 #endif /* MPT_NO_FP8 */
 
@@ -1518,7 +1514,7 @@ MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, f
     if (!c || !state || (n && !x))
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
     const unsigned blocks = mpti_cuda_blocks(c, n / MPTI_THREADS + 1u);
-    return mpti_launch(c, name, mpti_k_scale, blocks, MPTI_THREADS, stream, state, x, (uint64_t)n);
+    return mpti_launch(c, name, mpti_k_scale, blocks, MPTI_THREADS, stream, state, x, n);
 }
 
 /* Count the bad ones of eight elements, and keep the first of all: chunks and elements in list order, so the
@@ -2142,8 +2138,8 @@ static mpti_gemm_key mpti_gemm_key_of(const mpt_gemm_args *g)
 {
     const mpti_gemm_key k = {
         g->m, g->n, g->k, g->lda, g->ldb, g->ldd, g->a_format, g->b_format, g->d_format,
-        g->epilogue & MPT_EPILOGUE_BIAS ? g->bias_format : MPT_F32, g->trans_a != 0, g->trans_b != 0,
-        g->epilogue, mpti_is_nonzero(g->beta) != 0,
+        g->epilogue & MPT_EPILOGUE_BIAS ? g->bias_format : MPT_F32,
+        g->trans_a != 0, g->trans_b != 0, g->epilogue, mpti_is_nonzero(g->beta) != 0,
         mpti_gemm_alignment(g->a), mpti_gemm_alignment(g->b), mpti_gemm_alignment(g->d),
         (g->a_scale ? 1u : 0u) | (g->b_scale ? 2u : 0u) | (g->d_scale ? 4u : 0u) | (g->d_amax ? 8u : 0u)};
     return k;
@@ -2548,7 +2544,7 @@ MPT_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt
     const uint32_t *const      limit = ranges->limit;
     const unsigned             blocks = mpti_cuda_blocks(c, l->chunk_count);
     return mpti_launch(c, name, mpti_k_ranges, blocks, MPTI_THREADS, stream, l->tensors, l->chunks,
-                       l->chunk_count, ranges->range, (int32_t)array, (uint64_t)every, limit[0], limit[1],
+                       l->chunk_count, ranges->range, array, every, limit[0], limit[1],
                        limit[2]);
 }
 

@@ -1,6 +1,6 @@
 /* impl_cuda.cu -- the implementation of mpt_cuda.h that the CUDA tests and bench_cuda link to: compiled once
- * per compiler and flags, by nvcc or against the emulation of tests/emu. The other two headers are that of all
- * tests, tests/impl.c, as the C compiler has made it once. */
+ * per compiler and flags, by nvcc or against the emulation of tests/emu. Beside it stands that of the other two
+ * headers, tests/impl.c. */
 #define MPT_USE_CUBLASLT
 #define MPT_USE_NCCL
 #define MPT_CUDA_IMPLEMENTATION
@@ -8,7 +8,8 @@
 
 #include "cuda.h"
 
-static_assert(TILE_SIDE == MPTI_SIDE && TILE_WORDS == MPTI_SIDE_WORDS && TILE_WARPS == MPTI_WARPS, "the tile");
+static_assert(TILE_SIDE == MPTI_SIDE && TILE_WORDS == MPTI_SIDE_WORDS, "the tile");
+static_assert(TILE_WARPS == MPTI_WARPS, "its warps");
 uint32_t tile_place(uint32_t column, uint32_t word) { return mpti_tile_place(column, word); }
 
 static_assert(GEMM_PLANS == MPTI_GEMM_PLANS, "the plans");
