@@ -627,8 +627,8 @@ typedef struct mpt_lion {
 /* Adafactor.  1 - beta2 = t^-0.8; with columns: r = row means of g^2, c = column means, each averaged over
  * time by beta2, and v = r * c / max(mean r, eps1); without: v = beta2 * v + (1 - beta2) * g^2.
  * u = g / max(sqrt(v), eps1);  w = (1 - lr * weight_decay) * w - alpha * u / max(1, rms(u) / clip), where
- * alpha = max(eps2, rms(w)) * min(lr, t^-0.5). On the host only; a tensor with columns set is refused by all
- * others and by mpt_cuda.h, as one without v. */
+ * alpha = max(eps2, rms(w)) * min(lr, t^-0.5). On the host only. Optimizers that need another v refuse a
+ * tensor with columns, and so does mpt_cuda.h. */
 typedef struct mpt_adafactor {
     float    lr;                /* 0 and more */
     float    eps1;              /* 2^-60 and more */
@@ -1077,7 +1077,8 @@ typedef struct mpt_roundoff_figures {
     double max_relative, mean_relative;
     double max_ulps, mean_ulps;
     double bias_ulps;                   /* mean signed error */
-    double sqnr_db;                     /* 10 log10(sum of squares / sum of squared errors) */
+    /* 10 log10(sum of squares / of squared errors); NaN if both overflow */
+    double sqnr_db;
 } mpt_roundoff_figures;
 
 /* mpt_roundoff_get -- the figures of a report.
@@ -3663,14 +3664,12 @@ static void mpti_stochastic_out(const float *tile, const mpt_tensor *t, size_t f
 {
     mpt_opts o;
     memset(&o, 0, sizeof o);
-    o.rounding = MPT_RND_STOCHASTIC;
     o.seed = t->seed;
     o.stream = at.stream;
     o.step = at.step;
     o.first_element = first;
-    (void)mpt_convert_n(t->param_format, (unsigned char *)t->param + first * sizeof(uint16_t), MPT_F32,
-                        tile, n,
-                        &o, NULL);
+    (void)mpt_stochastic_n(t->param_format, (unsigned char *)t->param + first * sizeof(uint16_t), tile, n,
+                           &o);
 }
 
 static void mpti_split_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)

@@ -512,6 +512,14 @@ MPT_DEF mpt_status mpt_convert_bytes_n(mpt_format dst_format, void *dst, mpt_byt
                                        mpt_format src_format, const void *src, mpt_byte_order src_order,
                                        size_t n, const mpt_opts *opts, unsigned *flags);
 
+/* mpt_stochastic_n -- n floats to f16 or bf16, rounded stochastically: mpt_convert_n with that as the only
+ * option, for programs that need nothing else of it.
+ *   opts  in  seed, stream, step, first_element; the rest is not read
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL opts, or arrays with n > 0; MPT_E_UNSUPPORTED for another
+ * format; nothing is written.  Threads: any. */
+MPT_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *src, size_t n,
+                                    const mpt_opts *opts);
+
 /* mpt_convert_checked_n -- mpt_convert_n for those who take overflow for an error: every element is checked
  * before anything is written.
  *   bad  out  NULL, or the index of the first element that does not fit; kept if there is none
@@ -2007,11 +2015,11 @@ static inline int mpti_path_here(void)
 
 MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); }
 
-/* Define `name` as the inline function `loop`, compiled twice where the processor may have AVX2: wider
- * vectors, and fmaf as an instruction in place of a library call. Both copies give the same bits. Loops
- * over MPTI_TILE elements of arrays that do not overlap are what compilers vectorize at plain -O2. A third
- * time for AVX-512 with vectors of 64 bytes: for loops that keep up with memory only so. clang 14 breaks down
- * over such code where it is asked for both the address and the undefined-behaviour sanitizer, so only the
+/* Define `name` as the inline function `loop`, compiled ONCE; or TWICE where the processor may have AVX2:
+ * wider vectors, and fmaf as an instruction in place of a library call; or THRICE, for AVX-512 too with
+ * vectors of 64 bytes: loops that keep up with memory only so. All copies give the same bits. Loops over
+ * MPTI_TILE elements of arrays that do not overlap are what compilers vectorize at plain -O2. clang 14 breaks
+ * down over AVX-512 where it is asked for both the address and the undefined-behaviour sanitizer, so only the
  * first looks at it. */
 #define MPTI_TILE 256
 #if defined(__GNUC__) || defined(__clang__)
@@ -2024,6 +2032,11 @@ MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); 
 #else
 #define MPTI_RESTRICT
 #endif
+#define MPTI_ONCE(name, loop, parameters, arguments)                              \
+    MPTI_UNUSED static void name parameters                                       \
+    {                                                                             \
+        loop arguments;                                                           \
+    }
 #if MPTI_X86
 #define MPTI_INLINE static inline __attribute__((always_inline))
 #define MPTI_AVX2_TARGET __attribute__((target("avx2,fma,f16c")))
@@ -2061,11 +2074,7 @@ MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); 
     }
 #else
 #define MPTI_INLINE static inline
-#define MPTI_TWICE(name, loop, parameters, arguments) \
-    MPTI_UNUSED static void name parameters           \
-    {                                                 \
-        loop arguments;                               \
-    }
+#define MPTI_TWICE MPTI_ONCE
 #define MPTI_THRICE MPTI_TWICE
 #endif
 
@@ -2082,7 +2091,7 @@ enum { MPTI_GROUP = 64, MPTI_ELEMENT_MAX = 8 };
 enum { MPTI_AROUND = 1, MPTI_AHEAD = 2, MPTI_SATURATE = 4 };     /* how: store around the cache; read ahead */
 
 /* The portable kernel, from the formula for the pattern in_ of one element. */
-#define MPTI_PORTABLE(name, to_bits, from_bits, formula)                                            \
+#define MPTI_PORTABLE(copies, name, to_bits, from_bits, formula)                                    \
     MPTI_INLINE void name##_loop MPTI_KERNEL_PARAMETERS                                             \
     {                                                                                               \
         from_bits in[MPTI_GROUP];                                                                   \
@@ -2098,7 +2107,7 @@ enum { MPTI_AROUND = 1, MPTI_AHEAD = 2, MPTI_SATURATE = 4 };     /* how: store a
             memcpy(to, out, sizeof out);                                                            \
         }                                                                                           \
     }                                                                                               \
-    MPTI_TWICE(name, name##_loop, MPTI_KERNEL_PARAMETERS, (to, a, b, c, groups, how))
+    copies(name, name##_loop, MPTI_KERNEL_PARAMETERS, (to, a, b, c, groups, how))
 
 #if MPTI_X86
 /* Ask for what will be read four pages further on, which the processor does not do by itself across pages,
@@ -3589,20 +3598,20 @@ MPTI_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t
 #define MPTI_ODD MPT_FORMAT_COUNT       /* stands for such floats as a destination */
 #define MPTI_PAIR(dst_format, src_format) ((int)(dst_format) * (int)MPT_FORMAT_COUNT + (int)(src_format))
 
-MPTI_PORTABLE(mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_decode(in_))
-MPTI_PORTABLE(mpti_f32_from_bf16, uint32_t, uint16_t, mpti_bf16_decode(in_))
-MPTI_PORTABLE(mpti_f32_from_e4m3, uint32_t, uint8_t, mpti_e4m3_decode(in_))
-MPTI_PORTABLE(mpti_f32_from_e5m2, uint32_t, uint8_t, mpti_e5m2_decode(in_))
-MPTI_PORTABLE(mpti_f32_from_f64_n, uint32_t, uint64_t, mpti_f32_from_f64(in_))
-MPTI_PORTABLE(mpti_f32_odd_from_f64_n, uint32_t, uint64_t, mpti_f32_odd_from_f64(in_))
-MPTI_PORTABLE(mpti_f16_from_f32, uint16_t, uint32_t, mpti_f16_encode(in_))
-MPTI_PORTABLE(mpti_bf16_from_f32, uint16_t, uint32_t, mpti_bf16_encode(in_))
-MPTI_PORTABLE(mpti_e4m3_from_f32, uint8_t, uint32_t,
+MPTI_PORTABLE(MPTI_ONCE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_decode(in_))
+MPTI_PORTABLE(MPTI_ONCE, mpti_f32_from_bf16, uint32_t, uint16_t, mpti_bf16_decode(in_))
+MPTI_PORTABLE(MPTI_TWICE, mpti_f32_from_e4m3, uint32_t, uint8_t, mpti_e4m3_decode(in_))
+MPTI_PORTABLE(MPTI_TWICE, mpti_f32_from_e5m2, uint32_t, uint8_t, mpti_e5m2_decode(in_))
+MPTI_PORTABLE(MPTI_TWICE, mpti_f32_from_f64_n, uint32_t, uint64_t, mpti_f32_from_f64(in_))
+MPTI_PORTABLE(MPTI_TWICE, mpti_f32_odd_from_f64_n, uint32_t, uint64_t, mpti_f32_odd_from_f64(in_))
+MPTI_PORTABLE(MPTI_ONCE, mpti_f16_from_f32, uint16_t, uint32_t, mpti_f16_encode(in_))
+MPTI_PORTABLE(MPTI_ONCE, mpti_bf16_from_f32, uint16_t, uint32_t, mpti_bf16_encode(in_))
+MPTI_PORTABLE(MPTI_TWICE, mpti_e4m3_from_f32, uint8_t, uint32_t,
               mpti_e4m3_encode_to(in_, how & MPTI_SATURATE ? 0x7eu : 0x7fu))
-MPTI_PORTABLE(mpti_e5m2_from_f32, uint8_t, uint32_t,
+MPTI_PORTABLE(MPTI_TWICE, mpti_e5m2_from_f32, uint8_t, uint32_t,
               mpti_e5m2_encode_to(in_, how & MPTI_SATURATE ? 0x7bu : 0x7cu))
-MPTI_PORTABLE(mpti_f64_from_f32, uint64_t, uint32_t, mpti_f64_widen(in_))
-MPTI_PORTABLE(mpti_f16_from_f64_n, uint16_t, uint64_t, mpti_f16_from_f64(in_))
+MPTI_PORTABLE(MPTI_TWICE, mpti_f64_from_f32, uint64_t, uint32_t, mpti_f64_widen(in_))
+MPTI_PORTABLE(MPTI_ONCE, mpti_f16_from_f64_n, uint16_t, uint64_t, mpti_f16_from_f64(in_))
 
 #if MPTI_X86
 MPTI_KERNEL_512(mpti_f32_from_f16_512, mpti_f16_in_512, 2, mpti_f32_out_512, 4)
@@ -3624,8 +3633,9 @@ MPTI_KERNEL_256(mpti_f32_from_bf16_256, mpti_bf16_quiet_in_256, 2, mpti_f32_out_
 MPTI_KERNEL_256(mpti_bf16_from_f32_256, mpti_f32_in_256, 4, mpti_bf16_any_out_256, 2)
 #endif
 
-/* The kernel of a pair on this path; NULL if it has none of its own. */
-static mpti_kernel *mpti_kernel_of(int pair)
+/* The kernel of a pair on this path; NULL if it has none of its own. Inline for a pair known to the compiler,
+ * so that a program that converts between two formats has the kernels of those alone. */
+MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
 {
     const int path = mpti_path_here();
 #if MPTI_X86
@@ -3700,6 +3710,8 @@ static mpti_kernel *mpti_kernel_of(int pair)
     }
 }
 
+static mpti_kernel *mpti_kernel_of(int pair) { return mpti_kernel_here(pair); }
+
 /* Two kernels one after the other, the mpti_hops at b. */
 typedef struct mpti_hops { mpti_kernel *first, *second; size_t in, out; } mpti_hops;
 static void mpti_two_hops MPTI_KERNEL_PARAMETERS
@@ -3738,20 +3750,21 @@ static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *
 static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n && (!dst || !src); }
 
 /* A pair with a kernel of its own. */
-static mpt_status mpti_convert_typed(int pair, void *dst, size_t out, const void *src, size_t in, size_t n,
-                                     int how)
+static mpt_status mpti_convert_typed(mpti_kernel *kernel, void *dst, size_t out, const void *src, size_t in,
+                                     size_t n, int how)
 {
-    const mpti_job j = mpti_job_of(mpti_kernel_of(pair), dst, out, src, in, how);
+    const mpti_job j = mpti_job_of(kernel, dst, out, src, in, how);
     if (mpti_bad_array(dst, src, n))
         return MPT_E_ARG;
     mpti_run(&j, n);
     return MPT_OK;
 }
 
-#define MPTI_CONVERT_N(name, to, dst_type, from, src_type, how)                                       \
-    MPTI_DEF mpt_status name(dst_type *dst, const src_type *src, size_t n)                            \
-    {                                                                                                 \
-        return mpti_convert_typed(MPTI_PAIR(to, from), dst, sizeof *dst, src, sizeof *src, n, how);   \
+#define MPTI_CONVERT_N(name, to, dst_type, from, src_type, how)                                         \
+    MPTI_DEF mpt_status name(dst_type *dst, const src_type *src, size_t n)                              \
+    {                                                                                                   \
+        return mpti_convert_typed(mpti_kernel_here(MPTI_PAIR(to, from)), dst, sizeof *dst, src,         \
+                                  sizeof *src, n, how);                                                 \
     }
 MPTI_CONVERT_N(mpt_f16_from_f32_n, MPT_F16, mpt_f16, MPT_F32, float, 0)
 MPTI_CONVERT_N(mpt_f16_from_f64_n, MPT_F16, mpt_f16, MPT_F64, double, 0)
@@ -4224,6 +4237,17 @@ static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *f
     if (how & MPTI_AROUND)
         __asm__ volatile("sfence" : : : "memory");
 #endif
+}
+
+MPTI_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *src, size_t n,
+                                     const mpt_opts *opts)
+{
+    if (mpti_bad_array(dst, src, n) || !opts)
+        return MPT_E_ARG;
+    if (format != MPT_F16 && format != MPT_BF16)
+        return MPT_E_UNSUPPORTED;
+    mpti_stochastic(format == MPT_BF16, (unsigned char *)dst, (const unsigned char *)src, n, opts);
+    return MPT_OK;
 }
 
 /* ---- any two formats ---- */

@@ -201,6 +201,44 @@ TEST(stochastic_chunks)
     }
 }
 
+/* The call for this alone gives what the general one gives, reads nothing else of the options, and refuses
+ * what it cannot do before it writes. */
+TEST(stochastic_alone)
+{
+    static float    x[1003];
+    static uint16_t got[1003], want[1003];
+    const mpt_format formats[] = {MPT_F16, MPT_BF16};
+    mpt_opts o, more;
+    size_t   f, i;
+    for (i = 0; i < 1003; i++)
+        x[i] = (float)((int)i - 500) * 0.0123f;
+    memset(&o, 0, sizeof o);
+    o.rounding = MPT_RND_STOCHASTIC;
+    o.seed = 7u;
+    o.stream = 3u;
+    o.step = 11u;
+    o.first_element = 5u;
+    more = o;
+    more.rounding = MPT_RND_DOWN;
+    more.overflow = MPT_OVERFLOW_NAN;
+    more.flush = 3u;
+    for (f = 0; f < 2; f++) {
+        CHECK_EQ_I(mpt_convert_n(formats[f], want, MPT_F32, x, 1003, &o, NULL), MPT_OK);
+        CHECK_EQ_I(mpt_stochastic_n(formats[f], got, x, 1003, &o), MPT_OK);
+        CHECK(!memcmp(got, want, sizeof got));
+        memset(got, 0xaa, sizeof got);
+        CHECK_EQ_I(mpt_stochastic_n(formats[f], got, x, 1003, &more), MPT_OK);
+        CHECK(!memcmp(got, want, sizeof got));
+    }
+    CHECK_EQ_I(mpt_stochastic_n(MPT_F16, NULL, NULL, 0, &o), MPT_OK);
+    memcpy(want, got, sizeof got);
+    CHECK_EQ_I(mpt_stochastic_n(MPT_F16, got, x, 1003, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_stochastic_n(MPT_F16, NULL, x, 1003, &o), MPT_E_ARG);
+    CHECK_EQ_I(mpt_stochastic_n(MPT_F16, got, NULL, 1003, &o), MPT_E_ARG);
+    CHECK_EQ_I(mpt_stochastic_n(MPT_E4M3, got, x, 1003, &o), MPT_E_UNSUPPORTED);
+    CHECK(!memcmp(got, want, sizeof got));
+}
+
 /* Elements that share a word do not move together: of the pairs (i, i + 4), of which each goes up with
  * probability p, a share of p^2 goes up twice. 4 sigma; formats that drop 13, 16 and 20 bits. */
 TEST(stochastic_partners)
@@ -262,6 +300,7 @@ int main(int argc, char **argv)
     RUN(stochastic_chances);
     RUN(stochastic_never);
     RUN(stochastic_chunks);
+    RUN(stochastic_alone);
     RUN(stochastic_partners);
     RUN(stochastic_bias);
     return mt_end();
