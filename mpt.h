@@ -5028,7 +5028,8 @@ static void mpti_tally_floats(mpti_tally *t, const uint32_t *edge, const mpti_fl
 {
     const uint32_t least = b->least_less_1 + 1u, greatest = b->greatest;
     const int      first = (int)(least >> 23), binades = (int)(greatest >> 23) - first + 1;
-    int16_t        code[MPTI_FLOATS_MANY], below[256 + MPT_SURVEY_EDGES + 4];      /* a limit less 1 */
+    int16_t        code[MPTI_FLOATS_MANY] MPTI_ALIGNED;
+    int16_t        below[256 + MPT_SURVEY_EDGES + 4];   /* a limit less 1 */
     uint32_t       reach[256 + MPT_SURVEY_EDGES + 4], above = MPTI_FLOATS_MANY - b->zeros, here;
     int            place[MPT_SURVEY_EDGES];     /* of each edge among the limits */
     int            i, n;
