@@ -3005,7 +3005,8 @@ MPTI_UNUSED static void mpti_run(const mpti_job *j, size_t n)
     const size_t past = (uintptr_t)j->to % 64u;
     size_t       i = 0, end;
     if (n <= MPTI_TILE && n % MPTI_GROUP == 0) {
-        mpti_run_groups(j, 0, n / MPTI_GROUP, j->how);
+        if (n)                          /* else arrays may be NULL */
+            mpti_run_groups(j, 0, n / MPTI_GROUP, j->how);
         return;
     }
     if (n < MPTI_GROUP) {
