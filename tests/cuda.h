@@ -1,5 +1,5 @@
 /* cuda.h -- what the CUDA test programs share: the device, their main, and what they may see of the inside of
- * the one implementation that they link to (impl_cuda.cu). */
+ * the one implementation that they link to (impl_cuda.cu, beside impl.c). */
 #ifndef CUDA_TEST_H
 #define CUDA_TEST_H
 

@@ -1,6 +1,6 @@
 /* impl_cuda.cu -- the implementation of mpt_cuda.h that the CUDA tests and bench_cuda link to: compiled once
- * per compiler and flags, by nvcc or against the emulation of tests/emu. Beside it stands that of the other two
- * headers, tests/impl.c. */
+ * per compiler and flags, by nvcc or against the emulation of tests/emu. Beside it stands that of the other
+ * two headers, tests/impl.c. */
 #define MPT_USE_CUBLASLT
 #define MPT_USE_NCCL
 #define MPT_CUDA_IMPLEMENTATION

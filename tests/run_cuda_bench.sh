@@ -14,8 +14,9 @@ elif ! nvidia-smi -L >/dev/null 2>&1; then
 else
     python3 tests/bench/torch_step.py > "$out/torch.txt" 2> "$out/torch.log" ||
         echo "PyTorch with CUDA is not there, or failed (see $out/torch.log): not compared"
+    check "tests/impl.c compiles" "${CC:-cc}" -O2 -I. -c tests/impl.c -o "$out/impl.o"
     check "bench_cuda builds" "$NVCC" -std=c++17 -O3 -arch=native -I. tests/bench/bench_cuda.cu \
-        tests/impl_cuda.cu -lcublasLt -lnccl -o "$out/bench_cuda"
+        tests/impl_cuda.cu "$out/impl.o" -lcublasLt -lnccl -o "$out/bench_cuda"
     if "$out/bench_cuda" --torch "$out/torch.txt" tests/bench/results; then pass "bench_cuda"
     else fail "bench_cuda"; fi
 fi

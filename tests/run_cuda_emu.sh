@@ -30,13 +30,13 @@ compile() { # compile COMPILER FLAGS SOURCE [INCLUDE FOLDER]: sets object
 
 build() {   # build NAME COMPILER FLAGS SOURCE [FLAGS of the implementation, if other ones [its FOLDER]]
     compile "$2" "$3" "$4" || return 1
-    program=$object
+    objects=$object
     case $4 in
     tests/*) compile "$2" "${5:-$3}" tests/impl_cuda.cu "${6:-}" || return 1
-             program="$program $object $out/impl.o" ;;
+             objects="$objects $object $out/impl.o" ;;
     esac
     # shellcheck disable=SC2086
-    check "$1 builds" $2 $3 $program -o "$out/$1"
+    check "$1 builds" $2 $3 $objects -o "$out/$1"
     [ -x "$out/$1" ]
 }
 

@@ -14,12 +14,13 @@ elif ! nvidia-smi -L >/dev/null 2>&1; then
 else
     nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader
     flags='-std=c++17 -O3 -arch=native -I.'
+    check "tests/impl.c compiles" "${CC:-cc}" -O2 -I. -c tests/impl.c -o "$out/impl.o"
     # shellcheck disable=SC2086
-    check "the implementation builds" "$NVCC" $flags -c tests/impl_cuda.cu -o "$out/impl_cuda.o"
+    check "impl_cuda.cu compiles" "$NVCC" $flags -c tests/impl_cuda.cu -o "$out/impl_cuda.o"
     for program in test_cuda test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
         # shellcheck disable=SC2086
-        check "$program builds" "$NVCC" $flags "tests/$program.cu" "$out/impl_cuda.o" -lcublasLt -lnccl \
-            -o "$out/$program"
+        check "$program builds" "$NVCC" $flags "tests/$program.cu" "$out/impl_cuda.o" "$out/impl.o" \
+            -lcublasLt -lnccl -o "$out/$program"
         check "$program passes" "$out/$program"
     done
     # shellcheck disable=SC2086

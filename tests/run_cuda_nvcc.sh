@@ -114,19 +114,21 @@ for variant in "sm_90" "sm_90 --use_fast_math"; do
 done
 
 rm -f "$out/impl_cuda.o" "$out"/test_cuda*
+check "tests/impl.c compiles" "${CC:-cc}" -O1 -I. -c tests/impl.c -o "$out/impl.o"
 # shellcheck disable=SC2086
 check "impl_cuda.cu compiles" "$NVCC" $quiet $quick -c tests/impl_cuda.cu -o "$out/impl_cuda.o"
 for program in test_cuda test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
     # shellcheck disable=SC2086
     check "$program.cu compiles" \
-        "$NVCC" $quiet $quick "tests/$program.cu" "$out/impl_cuda.o" -lcublasLt -lnccl -o "$out/$program"
+        "$NVCC" $quiet $quick "tests/$program.cu" "$out/impl_cuda.o" "$out/impl.o" -lcublasLt -lnccl \
+        -o "$out/$program"
     if [ -x "$out/$program" ]; then
         check "$program runs, or says that there is no GPU" env MPT_EXPECT_NO_GPU=1 "$out/$program" --small
     fi
 done
 # shellcheck disable=SC2086
 check "bench_cuda.cu compiles" "$NVCC" $quiet $quick tests/bench/bench_cuda.cu "$out/impl_cuda.o" \
-    -lcublasLt -lnccl -o "$out/bench"
+    "$out/impl.o" -lcublasLt -lnccl -o "$out/bench"
 # shellcheck disable=SC2086
 check "example 05 compiles" \
     "$NVCC" $quiet $quick examples/05_train_digits_cuda.cu -lcublasLt -o "$out/05"

@@ -3,12 +3,14 @@
  *
  * On a machine with a GPU:
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda.cu tests/impl_cuda.cu -lcublasLt -lnccl -o test_cuda
+ *     cc -O2 -I. -c tests/impl.c
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda.cu tests/impl_cuda.cu impl.o -lcublasLt -lnccl -o test_cuda
  *     ./test_cuda [--long] [part of a name]
  *
  * Anywhere, against the CPU emulation of tests/emu:
  *
- *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda.cu tests/impl_cuda.cu
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda.cu tests/impl_cuda.cu \
+ *         -x none impl.o
  *
  * --long converts all 2^32 floats (on a GPU that is done anyway) and takes a tensor of more than 2^31
  * elements, on a GPU 2^32. --small is for ThreadSanitizer and its kind: fewer sizes and steps. The host reads

@@ -1,8 +1,11 @@
 /* test_cuda_convert.cu -- tests of the array conversions of mpt_cuda.h, all pairs: each against mpt_convert_n
  * on the CPU, bytes compared, those around the arrays included.
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_convert.cu tests/impl_cuda.cu -lcublasLt -lnccl
- *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_convert.cu tests/impl_cuda.cu
+ *     cc -O2 -I. -c tests/impl.c
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_convert.cu tests/impl_cuda.cu impl.o -lcublasLt -lnccl
+ * or, without a GPU,
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_convert.cu \
+ *         tests/impl_cuda.cu -x none impl.o
  *
  * --small is for ThreadSanitizer and its kind: fewer sizes. */
 #include "cuda.h"

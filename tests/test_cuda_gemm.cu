@@ -2,8 +2,11 @@
  * loop in double here; under emulation the products run on tests/emu/cublasLt.h, which refuses what the real
  * library refuses.
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_gemm.cu tests/impl_cuda.cu -lcublasLt -lnccl
- *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_gemm.cu tests/impl_cuda.cu
+ *     cc -O2 -I. -c tests/impl.c
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_gemm.cu tests/impl_cuda.cu impl.o -lcublasLt -lnccl
+ * or, without a GPU,
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_gemm.cu tests/impl_cuda.cu \
+ *         -x none impl.o
  */
 #include "cuda.h"
 

@@ -1,8 +1,11 @@
 /* test_cuda_optim.cu -- the optimizers of mpt_cuda.h, each with every way to store weights: a training run on
  * the device beside one on the CPU, all arrays compared byte by byte after every step.
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_optim.cu tests/impl_cuda.cu -lcublasLt -lnccl
- *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_optim.cu tests/impl_cuda.cu
+ *     cc -O2 -I. -c tests/impl.c
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_optim.cu tests/impl_cuda.cu impl.o -lcublasLt -lnccl
+ * or, without a GPU,
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_optim.cu tests/impl_cuda.cu \
+ *         -x none impl.o
  *
  * --small is for ThreadSanitizer and its kind: shorter tensors, fewer formats. */
 #include "cuda.h"

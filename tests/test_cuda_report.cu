@@ -1,8 +1,11 @@
 /* test_cuda_report.cu -- what mpt_cuda.h tells over many tensors and many ranks: range reports against
  * mpt_range_add, byte by byte, and mpt_cuda_combine against mpt_step_combine.
  *
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_report.cu tests/impl_cuda.cu -lcublasLt -lnccl
- *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_report.cu tests/impl_cuda.cu
+ *     cc -O2 -I. -c tests/impl.c
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_report.cu tests/impl_cuda.cu impl.o -lcublasLt -lnccl
+ * or, without a GPU,
+ *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_report.cu tests/impl_cuda.cu \
+ *         -x none impl.o
  *
  * --small is for ThreadSanitizer and its kind: shorter tensors. */
 #include "cuda.h"

@@ -2,8 +2,9 @@
  * beside it; the whole optimizer step; matrix products beside cublasLt alone; two networks in four
  * precisions.
  *
- *     nvcc -std=c++17 -O3 -arch=native -I. tests/bench/bench_cuda.cu tests/impl_cuda.cu -lcublasLt -lnccl \
- *         -o bench_cuda
+ *     cc -O2 -I. -c tests/impl.c
+ *     nvcc -std=c++17 -O3 -arch=native -I. tests/bench/bench_cuda.cu tests/impl_cuda.cu impl.o -lcublasLt \
+ *         -lnccl -o bench_cuda
  *     ./bench_cuda [--small] [--torch FILE] OUTPUT_FOLDER
  *
  * Writes <gpu>-<date>.md and .json there. FILE is what torch_step.py printed. --small is for the CPU
