@@ -312,9 +312,9 @@ MPT_DEF double mpt_decode(mpt_format format, uint64_t code);
 /* mpt_decode_as -- the same for a described format. */
 MPT_DEF double mpt_decode_as(const mpt_format_info *info, uint64_t code);
 
-/* mpt_encode_i64, mpt_encode_u64 -- mpt_encode of an integer, one rounding (IEEE 754-2019, convertFromInt): no
- * double in between, so 64-bit integers are exact to the last bit. No flag is raised by an integer that the
- * format has. */
+/* mpt_encode_i64, mpt_encode_u64 -- mpt_encode of an integer, with one rounding (IEEE 754-2019,
+ * convertFromInt) and no double in between, so 64-bit integers are exact to the last bit. No flag is raised
+ * by an integer that the format has. */
 MPT_DEF uint64_t mpt_encode_i64(mpt_format format, int64_t value, const mpt_opts *opts, unsigned *flags);
 MPT_DEF uint64_t mpt_encode_u64(mpt_format format, uint64_t value, const mpt_opts *opts, unsigned *flags);
 

@@ -29,7 +29,8 @@ for header in $headers; do
         /^\/\/ >>[A-Z][0-9]+ (core|implementation|kernel)/ { exit }
         /\*\/$/ { documented = 1; next }
         /^$/ { documented = 0 }
-        /^(MPT_(CUDA_)?DEF|MPT_HD|static inline) / && /[ *]mpt_[a-z0-9_]*\(/ && !documented { print FNR ": " $0 }
+        /^(MPT_(CUDA_)?DEF|MPT_HD|static inline) / && /[ *]mpt_[a-z0-9_]*\(/ && !documented {
+            print FNR ": " $0 }
     ' "$header"
 done
 # shellcheck disable=SC2046

@@ -727,8 +727,8 @@ inline Stack stack_get()
     return s;
 }
 
-/* Mapping it anew makes TSan forget who wrote there; else the next thread on this stack would seem to race with
- * the last one. Only from the lowest page that is there, since a mapping costs TSan by its size. */
+/* Mapping it anew makes TSan forget who wrote there; else the next thread on this stack would seem to race
+ * with the last one. Only from the lowest page that is there, since a mapping costs TSan by its size. */
 inline void stack_forget(const Stack &s)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
