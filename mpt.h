@@ -80,6 +80,10 @@
 #define MPT_NO_OPS
 #define MPT_NO_GRAPH
 #endif
+#if (defined(MPT_NO_FP8) || defined(MPT_NO_CHECKPOINT) || defined(MPT_NO_REPORTS) || defined(MPT_NO_OPS) || \
+     defined(MPT_NO_GRAPH) || defined(MPT_NO_STDIO)) && defined(__GNUC__) && !defined(__cplusplus)
+#pragma GCC diagnostic error "-Wimplicit-function-declaration"
+#endif
 #ifndef MPT_NO_STDIO
 #include <stdio.h>
 #endif

@@ -77,6 +77,11 @@
 #define MPT_NO_TEXT
 #define MPT_NO_BLOCKS
 #endif
+/* C compilers let a call of what is not declared pass with a warning: here it is an error, by name. */
+#if (defined(MPT_NO_ARITHMETIC) || defined(MPT_NO_TEXT) || defined(MPT_NO_BLOCKS)) && defined(__GNUC__) && \
+    !defined(__cplusplus)
+#pragma GCC diagnostic error "-Wimplicit-function-declaration"
+#endif
 
 #ifndef MPT_SIMD
 #define MPT_SIMD 1

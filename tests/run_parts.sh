@@ -98,6 +98,16 @@ whole() {
     $cc -I. $flags -fmax-errors=0 -fsyntax-only "$out/misuse.c" 2>&1 | grep 'error' |
         grep -oE '\bmpt_[a-z0-9_]+' | sort -u > "$out/refused"
     check "$*: every misuse is refused by name" sh -c "! comm -23 '$out/gone' '$out/refused' | grep ."
+    # and so is every call, which C99 compilers by themselves only warn of
+    awk 'BEGIN { print "#include \"mpt.h\"" } { print "void call" NR "(void) { " $1 "(); }" }' "$out/gone" \
+        > "$out/call.c"
+    # shellcheck disable=SC2086
+    for compiler in gcc "clang -ferror-limit=0"; do
+        have ${compiler%% *} || continue
+        $compiler -std=c99 -I. $flags -fsyntax-only "$out/call.c" 2>&1 | grep 'error:' |
+            grep -oE '\bmpt_[a-z0-9_]+' | sort -u > "$out/refused"
+        check "$*, $compiler: so is every call" sh -c "! comm -23 '$out/gone' '$out/refused' | grep ."
+    done
 }
 
 # programs MACRO... -- build and run those that use nothing of what is gone (after whole)
