@@ -40,6 +40,14 @@ bool library_takes(mpt_cuda *c, const mpt_gemm_args *g);
 cudaError_t combine_pack(mpt_cuda_state *state, cudaStream_t stream);
 cudaError_t combine_unpack(mpt_cuda_state *state, cudaStream_t stream);
 
+/* ---- the emulated machine ---- */
+
+#ifdef MPT_CUDA_EMU
+/* Multiprocessors, or fewer: under ThreadSanitizer a thread costs as much as there are other threads, and eight
+ * blocks race as well as a hundred. */
+static inline int sms_here(int sms) { return MPT_EMU_TSAN ? 1 : sms; }
+#endif
+
 /* ---- main ---- */
 
 /* Without a GPU nothing is tested, which is no failure, unless CI was promised a GPU. */
@@ -61,6 +69,9 @@ static inline int cuda_main(int argc, char **argv, void (*run_all)(void))
         if (strcmp(argv[i], "--small") == 0) gpu.small = true;
         else rest.push_back(argv[i]);
     mt_begin((int)rest.size(), rest.data());
+#ifdef MPT_CUDA_EMU
+    mpt_emu::controls().sms = sms_here(mpt_emu::controls().sms);
+#endif
     if (mpt_cuda_create(&gpu.cuda, 0) != MPT_OK)
         return end_without_gpu();
     if (cudaStreamCreate(&gpu.stream) != cudaSuccess) {

@@ -118,7 +118,7 @@ tsan_sees() {   # tsan_sees COMPILER RUNNER
     cp mpt_half.h mpt.h "$out/no-fence"
     sed '/our results before our count/d' mpt_cuda.h > "$out/no-fence/mpt_cuda.h"
     if cmp -s mpt_cuda.h "$out/no-fence/mpt_cuda.h"; then fail "mpt_cuda.h has no such fence"; return; fi
-    build test_no_fence "$1" "$tsan" tests/test_cuda.cu "$tsan -O0" "$out/no-fence" || return
+    build test_no_fence "$1" "$tsan" tests/test_cuda.cu "$tsan" "$out/no-fence" || return
     # shellcheck disable=SC2086
     $2 "$out/test_no_fence" --small check_long > "$out/run.log" 2>&1
     if grep -q 'data race' "$out/run.log"; then pass "TSan sees a missing fence"

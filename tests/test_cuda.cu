@@ -45,7 +45,7 @@ struct Machine {
     mpt_cuda *outer = gpu.cuda;
     explicit Machine(const Variant &v)
     {
-        mpt_emu::controls().sms = v.sms;
+        mpt_emu::controls().sms = sms_here(v.sms);
         mpt_emu::controls().resident = v.resident;
         mpt_emu::controls().shuffle = saved.shuffle || v.seed;
         if (v.seed) mpt_emu::seed(v.seed);

@@ -407,6 +407,7 @@ struct Stack {
 
 struct TsanFiber {
     void *handle = nullptr;
+    Stack stack;                    /* only under TSan */
     unsigned uses = 0;
 };
 
@@ -542,6 +543,7 @@ struct Block {
     std::vector<Fiber> fibers;
     std::vector<unsigned> order;
     std::vector<Warp> warps;
+    std::vector<uint32_t> left;      /* of each warp: the lanes that left the kernel */
     std::vector<Shared> shared;
     unsigned waiting = 0, exited = 0, votes = 0;
     unsigned barriers = 0;           /* barriers passed; the parity picks tag and result */
@@ -727,34 +729,25 @@ inline Stack stack_get()
     return s;
 }
 
-/* Mapping it anew makes TSan forget who wrote there; else the next thread on this stack would seem to race
- * with the last one. Only from the lowest page that is there, since a mapping costs TSan by its size. */
-inline void stack_forget(const Stack &s)
-{
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    unsigned char is_there[256];
-    size_t first = 0;
-    if (s.size / page <= sizeof is_there && mincore(s.base, s.size, is_there) == 0)
-        while (first < s.size && !(is_there[first / page] & 1)) first += page;
-    if (first < s.size) map_stack(s.base + first, s.size - first);
-}
-
+/* Mapping it anew makes TSan forget who wrote there; else the next thread on this stack would seem to race with
+ * the last one. */
 inline void stack_put(const Stack &s)
 {
-    if (MPT_EMU_TSAN) stack_forget(s);
+    if (MPT_EMU_TSAN) map_stack(s.base, s.size);
     machine().stacks.push_back(s);
 }
 
 /* One TSan fiber per CUDA thread of a launch. They are used again only by the next launch:
  * within one launch a used fiber would order its two threads. TSan has room for about 8000, and
  * a fiber cannot be used for ever: fiber_main never returns, so each use leaves a few frames on
- * the call stack that TSan keeps. */
+ * the call stack that TSan keeps. A fiber has its own stack, on which only it has ever written. */
 inline TsanFiber tsan_get()
 {
     Machine &m = machine();
     TsanFiber t;
     if (m.fibers_idle.empty()) {
         t.handle = san::fiber_create();
+        if (MPT_EMU_TSAN) t.stack = stack_get();
     } else {
         t = m.fibers_idle.back();
         m.fibers_idle.pop_back();
@@ -768,7 +761,10 @@ inline void tsan_put(TsanFiber t)
     Machine &m = machine();
     bool room = m.fibers_used.size() + m.fibers_idle.size() < 6000;
     if (room && t.uses < 1000) m.fibers_used.push_back(t);
-    else san::fiber_destroy(t.handle);
+    else {
+        san::fiber_destroy(t.handle);
+        if (MPT_EMU_TSAN) stack_put(t.stack);
+    }
 }
 
 inline void to_host(bool for_ever)
@@ -787,8 +783,8 @@ inline void to_fiber(Fiber &f)
     m.self = &f;
     m.counters.switches++;
     if (f.state == State::fresh) {
-        f.stack = stack_get();
         f.tsan = tsan_get();
+        f.stack = MPT_EMU_TSAN ? f.tsan.stack : stack_get();
         f.state = State::ready;
         context_make(f.context, f.stack);
     }
@@ -798,7 +794,7 @@ inline void to_fiber(Fiber &f)
     san::arrive(m.host_fake, nullptr, nullptr);
     m.self = nullptr;
     if (f.state == State::exited) {
-        stack_put(f.stack);
+        if (!MPT_EMU_TSAN) stack_put(f.stack);
         tsan_put(f.tsan);
     }
 }
@@ -830,6 +826,7 @@ inline void thread_exit()
     check_exit(*me.block, me);
     me.state = State::exited;
     me.block->exited++;
+    me.block->left[me.linear / WARP] |= 1u << lane_of(me);
 }
 
 inline void fiber_main()
@@ -888,6 +885,7 @@ inline std::unique_ptr<Block> block_start(uint64_t index)
     b->bid = uint3{(unsigned)(index % g.x), (unsigned)(index / g.x % g.y), (unsigned)(index / g.x / g.y)};
     b->fibers = std::vector<Fiber>(n);
     b->warps = std::vector<Warp>((n + WARP - 1) / WARP);
+    b->left = std::vector<uint32_t>(b->warps.size(), 0u);
     b->order.resize(n);
     for (unsigned i = 0; i < n; i++) {
         Fiber &f = b->fibers[i];
@@ -947,7 +945,8 @@ inline void check_barrier(const Block &b, Where where)
     if (b.exited)
         dief("barrier after thread exit: at %s:%d, when %u threads of the block have left the kernel",
              where.file, where.line, b.exited);
-    if (b.waiting && (b.barrier_where.line != where.line || strcmp(b.barrier_where.file, where.file)))
+    if (b.waiting && (b.barrier_where.line != where.line ||
+                      (b.barrier_where.file != where.file && strcmp(b.barrier_where.file, where.file))))
         dief("divergent barrier: this thread waits at %s:%d, others at %s:%d", where.file, where.line,
              b.barrier_where.file, b.barrier_where.line);
 }
@@ -987,16 +986,16 @@ inline unsigned barrier(bool predicate, Where where)
 
 inline void check_mask(const Block &b, const Fiber &me, uint32_t mask, Where where)
 {
-    unsigned first = me.linear - lane_of(me);
+    unsigned warp = me.linear / WARP, lanes = (unsigned)b.fibers.size() - warp * WARP;
+    uint32_t beyond = lanes < WARP ? mask & ~0u << lanes : 0u, left = mask & b.left[warp];
     if (!(mask >> lane_of(me) & 1))
         dief("bad mask %08x at %s:%d: the calling lane is not in it", mask, where.file, where.line);
-    for (unsigned l = 0; l < WARP; l++) {
-        if (!(mask >> l & 1)) continue;
-        if (first + l >= b.fibers.size())
-            dief("bad mask %08x at %s:%d: the warp has no lane %u", mask, where.file, where.line, l);
-        if (b.fibers[first + l].state == State::exited)
-            dief("bad mask %08x at %s:%d: lane %u left the kernel", mask, where.file, where.line, l);
-    }
+    if (left)
+        dief("bad mask %08x at %s:%d: lane %d left the kernel", mask, where.file, where.line,
+             __builtin_ctz(left));
+    if (beyond)
+        dief("bad mask %08x at %s:%d: the warp has no lane %d", mask, where.file, where.line,
+             __builtin_ctz(beyond));
 }
 
 inline Exchange &exchange_of(Warp &warp, uint32_t mask, int operation, Where where)
@@ -1015,8 +1014,12 @@ inline Exchange &exchange_of(Warp &warp, uint32_t mask, int operation, Where whe
     return *warp.back();
 }
 
-/* Every lane of the mask lays down a value and gets to see the values of all. */
-inline void warp_exchange(uint32_t mask, uint64_t v, int operation, Where where, uint64_t out[WARP])
+enum { WARP_SYNC, WARP_VOTE, WARP_SHFL, WARP_SHFL_UP, WARP_SHFL_DOWN, WARP_SHFL_XOR };
+
+/* Every lane of the mask lays down a value and gets to see the values of all, which stay until all of
+ * them have come once more. Only __syncwarp orders what the lanes do in memory: the CUDA programming
+ * guide says of votes and shuffles that they imply no memory barrier. */
+inline const uint64_t *warp_exchange(uint32_t mask, uint64_t v, int operation, Where where)
 {
     Ignore ignore;
     Fiber &me = self();
@@ -1026,7 +1029,7 @@ inline void warp_exchange(uint32_t mask, uint64_t v, int operation, Where where,
     unsigned parity = x.generation & 1, first = me.linear - lane_of(me);
     x.value[parity][lane_of(me)] = v;
     x.arrived |= 1u << lane_of(me);
-    san::release(&x.tag[parity]);
+    if (operation == WARP_SYNC) san::release(&x.tag[parity]);
     me.where = where;
     me.mask = mask;
     if (x.arrived == mask) {
@@ -1039,8 +1042,8 @@ inline void warp_exchange(uint32_t mask, uint64_t v, int operation, Where where,
         me.state = State::in_warp;
         to_host(false);
     }
-    san::acquire(&x.tag[parity]);
-    memcpy(out, x.value[parity], sizeof x.value[parity]);
+    if (operation == WARP_SYNC) san::acquire(&x.tag[parity]);
+    return x.value[parity];
 }
 
 /* ------------------------------------------------------------------------------------------ */
@@ -1132,8 +1135,6 @@ inline int __syncthreads_count(int p, mpt_emu::Where w = mpt_emu::Where::here())
 
 namespace mpt_emu {
 
-enum { WARP_SYNC, WARP_VOTE, WARP_SHFL, WARP_SHFL_UP, WARP_SHFL_DOWN, WARP_SHFL_XOR };
-
 /* The lane that `lane` reads from; its own when the source lies outside its part of the warp. */
 inline unsigned shuffle_source(int operation, unsigned lane, int n, unsigned width)
 {
@@ -1153,22 +1154,25 @@ template <class T> T shuffle_sync(int operation, uint32_t mask, T v, int n, int 
                   "CUDA shuffles 32 and 64-bit arithmetic types");
     if (width < 1 || width > WARP || (width & (width - 1)))
         dief("bad shuffle at %s:%d: width %d", where.file, where.line, width);
-    uint64_t bits = 0, all[WARP];
+    uint64_t bits = 0;
     memcpy(&bits, &v, sizeof v);
-    warp_exchange(mask, bits, operation, where, all);
+    const uint64_t *all = warp_exchange(mask, bits, operation, where);
     unsigned from = shuffle_source(operation, lane_of(self()), n, (unsigned)width);
     if (!(mask >> from & 1))
         dief("bad shuffle at %s:%d: lane %u is read but not in mask %08x", where.file, where.line, from,
              mask);
-    memcpy(&v, &all[from], sizeof v);
+    {
+        Ignore ignore;
+        memcpy(&v, &all[from], sizeof v);
+    }
     return v;
 }
 
 inline uint32_t ballot(uint32_t mask, bool p, Where where)
 {
-    uint64_t all[WARP];
     uint32_t r = 0;
-    warp_exchange(mask, p, WARP_VOTE, where, all);
+    const uint64_t *all = warp_exchange(mask, p, WARP_VOTE, where);
+    Ignore ignore;
     for (unsigned l = 0; l < WARP; l++)
         if ((mask >> l & 1) && all[l]) r |= 1u << l;
     return r;
@@ -1178,8 +1182,7 @@ inline uint32_t ballot(uint32_t mask, bool p, Where where)
 
 inline void __syncwarp(unsigned mask = 0xffffffffu, mpt_emu::Where w = mpt_emu::Where::here())
 {
-    uint64_t all[mpt_emu::WARP];
-    mpt_emu::warp_exchange(mask, 0, mpt_emu::WARP_SYNC, w, all);
+    mpt_emu::warp_exchange(mask, 0, mpt_emu::WARP_SYNC, w);
 }
 
 template <class T>
