@@ -43,7 +43,7 @@ cudaError_t combine_unpack(mpt_cuda_state *state, cudaStream_t stream);
 /* ---- the emulated machine ---- */
 
 #ifdef MPT_CUDA_EMU
-/* Multiprocessors, or fewer: under ThreadSanitizer a thread costs as much as there are other threads, and eight
+/* Multiprocessors, or fewer: under ThreadSanitizer a thread costs as much as there are others, and eight
  * blocks race as well as a hundred. */
 static inline int sms_here(int sms) { return MPT_EMU_TSAN ? 1 : sms; }
 #endif

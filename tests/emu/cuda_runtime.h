@@ -729,8 +729,8 @@ inline Stack stack_get()
     return s;
 }
 
-/* Mapping it anew makes TSan forget who wrote there; else the next thread on this stack would seem to race with
- * the last one. */
+/* Mapping it anew makes TSan forget who wrote there; else the next thread on this stack would seem to race
+ * with the last one. */
 inline void stack_put(const Stack &s)
 {
     if (MPT_EMU_TSAN) map_stack(s.base, s.size);
