@@ -1569,7 +1569,7 @@ static void fp8_fill(unsigned char *src, size_t bytes)
 static int same_amax(float a, float b)
 {
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 2
-    if (mpti_is_nan32(a) && mpti_is_nan32(b))
+    if ((mpti_f32_bits(a) & 0x7fffffffu) > 0x7f800000u && (mpti_f32_bits(b) & 0x7fffffffu) > 0x7f800000u)
         return 1;
 #endif
     return mpti_f32_bits(a) == mpti_f32_bits(b);
