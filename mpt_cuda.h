@@ -902,8 +902,6 @@ static mpt_status mpti_launch(mpt_cuda *c, const char *call, void (*kernel)(P...
 
 MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
 {
-    const char *const name = "mpt_cuda_create";
-    mpt_status status;
     if (!out)
         return MPT_E_ARG;
     *out = (mpt_cuda *)calloc(1, sizeof **out);
@@ -911,12 +909,11 @@ MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
         return MPT_E_MEMORY;
     (*out)->device = device;
     if (device < 0)
-        return mpti_cuda_bad(*out, MPT_E_ARG, name, "device numbers start at 0");
-    status = mpti_cuda_result(*out, cudaSetDevice(device), name);
-    if (status == MPT_OK)
-        status = mpti_cuda_result(*out, cudaDeviceGetAttribute(&(*out)->multiprocessors,
-                                                               cudaDevAttrMultiProcessorCount, device), name);
-    return status;
+        return mpti_cuda_bad(*out, MPT_E_ARG, __func__, "device numbers start at 0");
+    cudaError_t e = cudaSetDevice(device);
+    if (e == cudaSuccess)
+        e = cudaDeviceGetAttribute(&(*out)->multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    return mpti_cuda_result(*out, e, __func__);
 }
 
 MPT_DEF void mpt_cuda_destroy(mpt_cuda *c)
@@ -1012,21 +1009,20 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
 MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const mpt_tensor *tensors,
                                         size_t count)
 {
-    const char *const name = "mpt_cuda_list_create";
-    mpt_fault         fault;
-    mpt_status        status;
+    mpt_fault  fault;
+    mpt_status status;
     if (out)
         *out = NULL;
     if (!c || !out)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
     status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, &fault);
     if (status != MPT_OK)
-        return mpti_cuda_bad(c, status, name, fault.why);
+        return mpti_cuda_bad(c, status, __func__, fault.why);
     if (count > 0xffffffffu)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "more than 2^32 - 1 tensors");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "more than 2^32 - 1 tensors");
     mpt_cuda_list *l = (mpt_cuda_list *)calloc(1, sizeof *l);
     if (!l)
-        return mpti_cuda_bad(c, MPT_E_MEMORY, name, "out of host memory");
+        return mpti_cuda_bad(c, MPT_E_MEMORY, __func__, "out of host memory");
     l->context = c;
     l->tensor_count = count;
     l->chunk_count = mpti_cuda_tabulate(tensors, count, NULL, NULL);
@@ -1066,32 +1062,30 @@ static __global__ void __launch_bounds__(32) mpti_k_lr_set(mpt_cuda_state *state
 MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const mpt_cuda_state *host,
                                       mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_state_set";
     if (!c || !state || !host)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
-    return mpti_launch(c, name, mpti_k_state_set, 1, 1, stream, state, *host);
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    return mpti_launch(c, __func__, mpti_k_state_set, 1, 1, stream, state, *host);
 }
 
 MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, const mpt_scaler *scaler,
                                          float lr)
 {
-    const char *const name = "mpt_cuda_state_create";
-    mpt_cuda_state    host;
-    mpt_status        status;
+    mpt_cuda_state host;
+    mpt_status     status;
     if (out)
         *out = NULL;
     if (!c || !out || !scaler)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
     if (!(scaler->scale > 0.0f) || !(lr >= 0.0f) || !mpti_f32_is_finite(lr))
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "scaler not initialised, or lr below 0 or not finite");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "scaler not initialised, or lr below 0 or not finite");
     memset(&host, 0, sizeof host);
     host.scaler = *scaler;
     host.lr = lr;
-    status = mpti_cuda_result(c, mpti_cuda_here(c), name);
+    status = mpti_cuda_result(c, mpti_cuda_here(c), __func__);
     if (status == MPT_OK)
-        status = mpti_cuda_result(c, cudaMalloc((void **)out, sizeof **out), name);
+        status = mpti_cuda_result(c, cudaMalloc((void **)out, sizeof **out), __func__);
     if (status == MPT_OK)
-        status = mpti_cuda_result(c, cudaMemcpy(*out, &host, sizeof host, cudaMemcpyHostToDevice), name);
+        status = mpti_cuda_result(c, cudaMemcpy(*out, &host, sizeof host, cudaMemcpyHostToDevice), __func__);
     if (status != MPT_OK) {
         (void)cudaFree(*out);
         *out = NULL;
@@ -1108,19 +1102,17 @@ MPT_DEF void mpt_cuda_state_destroy(mpt_cuda_state *state)
 MPT_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const mpt_cuda_state *state,
                                       mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_state_get";
     if (!c || !state || !host)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
     const cudaError_t e = cudaMemcpyAsync(host, state, sizeof *host, cudaMemcpyDeviceToHost, stream);
-    return mpti_cuda_result(c, e, name);
+    return mpti_cuda_result(c, e, __func__);
 }
 
 MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr, mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_lr_set";
     if (!c || !state || !(lr >= 0.0f) || !mpti_f32_is_finite(lr))
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or lr is below 0 or not finite");
-    return mpti_launch(c, name, mpti_k_lr_set, 1, 1, stream, state, lr);
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, or lr is below 0 or not finite");
+    return mpti_launch(c, __func__, mpti_k_lr_set, 1, 1, stream, state, lr);
 }
 
 // >>C15 implementation: conversion -----------------------------------------------------------------
@@ -1220,26 +1212,25 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
                                       const void *src, size_t n, const mpt_opts *opts,
                                       const mpt_cuda_state *state, mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_convert_n";
-    mpt_opts          o;
+    mpt_opts o;
     if (!c || (n && (!dst || !src)) || (opts && mpti_bad_opts(opts)))
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "no context, NULL with n above 0, or an unknown option");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "no context, NULL with n above 0, or an unknown option");
     memset(&o, 0, sizeof o);
     if (opts)
         o = *opts;
     const char *const refusal = mpti_convert_refusal(dst_format, src_format, &o);
     if (refusal)
-        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, refusal);
+        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, __func__, refusal);
     if (!n)
         return MPT_OK;
     const uint32_t out = mpti_convert_bytes(dst_format), in = mpti_convert_bytes(src_format);
     const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * mpti_convert_width(out, in)) + 1u);
     if (o.rounding == MPT_RND_STOCHASTIC)
-        return mpti_launch(c, name, out == 2u ? mpti_k_stochastic<uint16_t> : mpti_k_stochastic<uint8_t>,
+        return mpti_launch(c, __func__, out == 2u ? mpti_k_stochastic<uint16_t> : mpti_k_stochastic<uint8_t>,
                            blocks, MPTI_THREADS, stream, dst, dst_format, src, n, o.seed, o.first_element,
                            o.stream, o.step, state);
-    return mpti_launch(c, name, mpti_convert_to(out, in), blocks, MPTI_THREADS, stream, dst, dst_format, src,
-                       src_format, n, o.overflow == MPT_OVERFLOW_SATURATE);
+    return mpti_launch(c, __func__, mpti_convert_to(out, in), blocks, MPTI_THREADS, stream, dst, dst_format,
+                       src, src_format, n, o.overflow == MPT_OVERFLOW_SATURATE);
 }
 
 // >>C16 implementation: FP8 delayed scaling --------------------------------------------------------
@@ -1428,22 +1419,20 @@ static mpt_status mpti_cuda_fp8_ok(mpt_cuda *c, const mpt_fp8_scaling *s, const 
 
 MPT_DEF mpt_status mpt_cuda_fp8_init(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_fp8_init";
-    const mpt_status  status = mpti_cuda_fp8_ok(c, s, name);
+    const mpt_status status = mpti_cuda_fp8_ok(c, s, __func__);
     if (status != MPT_OK || !s->count)
         return status;
     const unsigned blocks = mpti_cuda_blocks(c, s->count * s->recipe.length / MPTI_THREADS + 1u);
-    return mpti_launch(c, name, mpti_k_fp8_init, blocks, MPTI_THREADS, stream, *s);
+    return mpti_launch(c, __func__, mpti_k_fp8_init, blocks, MPTI_THREADS, stream, *s);
 }
 
 MPT_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_fp8_update";
-    const mpt_status  status = mpti_cuda_fp8_ok(c, s, name);
+    const mpt_status status = mpti_cuda_fp8_ok(c, s, __func__);
     if (status != MPT_OK || !s->count)
         return status;
     const unsigned blocks = mpti_cuda_blocks(c, s->count);
-    return mpti_launch(c, name, mpti_k_fp8_update, blocks, MPTI_THREADS, stream, *s);
+    return mpti_launch(c, __func__, mpti_k_fp8_update, blocks, MPTI_THREADS, stream, *s);
 }
 
 static mpt_status mpti_cuda_fp8_formats(mpt_cuda *c, mpt_format dst_format, mpt_format src_format,
@@ -1460,15 +1449,14 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, voi
                                          const void *src, size_t n, const float *scale, float *amax,
                                          mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_fp8_encode_n";
-    mpt_status        status;
+    mpt_status status;
     if (!c || (n && (!dst || !src)))
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument with n above 0");
-    status = mpti_cuda_fp8_formats(c, dst_format, src_format, name);
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument with n above 0");
+    status = mpti_cuda_fp8_formats(c, dst_format, src_format, __func__);
     if (status != MPT_OK || !n)
         return status;
     const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * 16u) + 1u);
-    return mpti_launch(c, name,
+    return mpti_launch(c, __func__,
                        src_format == MPT_F32 ? mpti_k_fp8_encode<uint32_t> : mpti_k_fp8_encode<uint16_t>,
                        blocks, MPTI_THREADS, stream, (uint8_t *)dst, src, src_format, n, scale, amax,
                        dst_format == MPT_E5M2);
@@ -1479,16 +1467,15 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
                                                  size_t rows, size_t cols, const float *scale, float *amax,
                                                  mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_fp8_encode_transpose";
-    mpt_status        status;
+    mpt_status status;
     if (!c || (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 4u / cols))
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or a matrix larger than memory");
-    status = mpti_cuda_fp8_formats(c, dst_format, src_format, name);
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, or a matrix larger than memory");
+    status = mpti_cuda_fp8_formats(c, dst_format, src_format, __func__);
     if (status != MPT_OK || !rows || !cols)
         return status;
     const uint64_t tiles = (uint64_t)((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
-    return mpti_launch(c, name, src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t, uint4>
-                                                      : mpti_k_fp8_transpose<uint16_t, uint2>,
+    return mpti_launch(c, __func__, src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t, uint4>
+                                                          : mpti_k_fp8_transpose<uint16_t, uint2>,
                        mpti_cuda_blocks(c, tiles), MPTI_THREADS, stream, (uint8_t *)dst,
                        (uint8_t *)transposed, src, src_format, rows, cols, scale, amax,
                        dst_format == MPT_E5M2);
@@ -1510,11 +1497,10 @@ mpti_k_scale(mpt_cuda_state *state, float *x, uint64_t n)
 MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, float *x, size_t n,
                                            mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_scaler_scale_n";
     if (!c || !state || (n && !x))
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
     const unsigned blocks = mpti_cuda_blocks(c, n / MPTI_THREADS + 1u);
-    return mpti_launch(c, name, mpti_k_scale, blocks, MPTI_THREADS, stream, state, x, n);
+    return mpti_launch(c, __func__, mpti_k_scale, blocks, MPTI_THREADS, stream, state, x, n);
 }
 
 /* Count the bad ones of eight elements, and keep the first of all: chunks and elements in list order, so the
@@ -1646,13 +1632,13 @@ static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cu
 MPT_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                   mpt_stream stream)
 {
-    return mpti_cuda_check(c, list, state, 0, stream, "mpt_cuda_check");
+    return mpti_cuda_check(c, list, state, 0, stream, __func__);
 }
 
 MPT_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                     mpt_stream stream)
 {
-    return mpti_cuda_check(c, list, state, 1, stream, "mpt_cuda_unscale");
+    return mpti_cuda_check(c, list, state, 1, stream, __func__);
 }
 
 static __global__ void __launch_bounds__(32) mpti_k_clip(mpt_cuda_state *state, float max_norm)
@@ -1665,10 +1651,9 @@ static __global__ void __launch_bounds__(32) mpti_k_clip(mpt_cuda_state *state, 
 
 MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_norm, mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_clip";
     if (!c || !state || !(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm))
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or max_norm is not above 0 and finite");
-    return mpti_launch(c, name, mpti_k_clip, 1, 1, stream, state, max_norm);
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, or max_norm is not above 0 and finite");
+    return mpti_launch(c, __func__, mpti_k_clip, 1, 1, stream, state, max_norm);
 }
 
 static_assert(sizeof ((mpt_cuda_state *)0)->combine == MPTI_COMBINED * sizeof(double), "room for all of it");
@@ -1692,15 +1677,14 @@ static __global__ void __launch_bounds__(32) mpti_k_combine_unpack(mpt_cuda_stat
 MPT_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, mpt_cuda_state *state, mpt_cuda_reduce_fn *reduce,
                                     void *user, mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_combine";
     if (!c || !state || !reduce)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
-    const mpt_status status = mpti_launch(c, name, mpti_k_combine_pack, 1, 1, stream, state);
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    const mpt_status status = mpti_launch(c, __func__, mpti_k_combine_pack, 1, 1, stream, state);
     if (status != MPT_OK)
         return status;
     if (reduce(user, state->combine, MPTI_COMBINED, stream))
-        return mpti_cuda_bad(c, MPT_E_DATA, name, "the reduction could not be queued");
-    return mpti_launch(c, name, mpti_k_combine_unpack, 1, 1, stream, state);
+        return mpti_cuda_bad(c, MPT_E_DATA, __func__, "the reduction could not be queued");
+    return mpti_launch(c, __func__, mpti_k_combine_unpack, 1, 1, stream, state);
 }
 
 MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_stream stream)
@@ -1727,10 +1711,9 @@ static __global__ void __launch_bounds__(32) mpti_k_update(mpt_cuda_state *state
 
 MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_scaler_update";
     if (!c || !state)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
-    return mpti_launch(c, name, mpti_k_update, 1, 1, stream, state);
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    return mpti_launch(c, __func__, mpti_k_update, 1, 1, stream, state);
 }
 
 // >>C18 implementation: optimizers -----------------------------------------------------------------
@@ -2053,10 +2036,9 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
                                               mpt_cuda_state *state, const mpt_##name *o,                  \
                                               mpt_stream stream)                                           \
     {                                                                                                      \
-        const char *const call = "mpt_cuda_" #name "_step";                                                \
-        const unsigned    needs = mpti_##name##_needs(o) & ~MPT_NEEDS_GRAD;                                \
-        const mpt_status  status = mpti_cuda_step_ok(c, list, state, o, mpti_##hyper##_ok(o), needs, call); \
-        return status == MPT_OK ? mpti_cuda_##name(c, call, list, state, o, stream) : status;              \
+        const mpt_status status = mpti_cuda_step_ok(c, list, state, o, mpti_##hyper##_ok(o),               \
+                                                    mpti_##name##_needs(o), __func__);                     \
+        return status == MPT_OK ? mpti_cuda_##name(c, __func__, list, state, o, stream) : status;          \
     }
 #define MPTI_X(id, name, hyper, needs, passes, device) MPTI_CUDA_STEP_##device(name, hyper, passes)
 MPT_OPTIMIZERS(MPTI_X)
@@ -2065,14 +2047,13 @@ MPT_OPTIMIZERS(MPTI_X)
 // >>C19 implementation: matrix products ------------------------------------------------------------
 MPT_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu)
 {
-    const char *const name = "mpt_cuda_gpu";
-    int               major = 0, minor = 0;
+    int major = 0, minor = 0;
     if (!c || !gpu)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
     cudaError_t e = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, c->device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, c->device);
     if (e == cudaSuccess) *gpu = mpt_gpu_from_cc(10 * major + minor);
-    return mpti_cuda_result(c, e, name);
+    return mpti_cuda_result(c, e, __func__);
 }
 
 #ifdef MPT_USE_CUBLASLT
@@ -2310,30 +2291,29 @@ static void mpti_gemm_close(mpt_cuda *c)
 
 MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes)
 {
-    const char *const name = "mpt_cuda_gemm_open";
-    mpt_gpu           gpu;
-    mpt_status        status;
+    mpt_gpu    gpu;
+    mpt_status status;
     if (!c || (workspace && (!bytes || (uintptr_t)workspace % 256)))
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "no context, or a workspace empty or not aligned to 256");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "no context, or a workspace empty or not 256-aligned");
     if (c->gemm)
         return MPT_OK;
     memset(&gpu, 0, sizeof gpu);
-    status = mpti_cuda_result(c, mpti_cuda_here(c), name);
+    status = mpti_cuda_result(c, mpti_cuda_here(c), __func__);
     if (status == MPT_OK) status = mpt_cuda_gpu(c, &gpu);
     if (status != MPT_OK)
         return status;
     c->gemm = (mpti_lt *)calloc(1, sizeof *c->gemm);
     if (!c->gemm)
-        return mpti_cuda_bad(c, MPT_E_MEMORY, name, "out of host memory");
+        return mpti_cuda_bad(c, MPT_E_MEMORY, __func__, "out of host memory");
     c->gemm_close = mpti_gemm_close;
     c->gemm->cc = gpu.cc;
     c->gemm->bytes = bytes ? bytes : (size_t)32 << 20;
     c->gemm->workspace = workspace;
     c->gemm->owned = !workspace;
     if (!workspace)
-        status = mpti_cuda_result(c, cudaMalloc(&c->gemm->workspace, c->gemm->bytes), name);
+        status = mpti_cuda_result(c, cudaMalloc(&c->gemm->workspace, c->gemm->bytes), __func__);
     if (status == MPT_OK)
-        status = mpti_gemm_result(c, cublasLtCreate(&c->gemm->handle), name);
+        status = mpti_gemm_result(c, cublasLtCreate(&c->gemm->handle), __func__);
     if (status != MPT_OK)
         mpti_gemm_close(c);
     return status;
@@ -2341,27 +2321,26 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
 
 MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_gemm";
-    mpti_gemm_plan   *plan = NULL;
-    cublasStatus_t    e;
+    mpti_gemm_plan *plan = NULL;
+    cublasStatus_t e;
     if (!c || !g || !g->a || !g->b || !g->d || (g->epilogue & MPT_EPILOGUE_BIAS && !g->bias))
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, matrix or bias");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, matrix or bias");
     if (!c->gemm)
-        return mpti_cuda_bad(c, MPT_E_ORDER, name, "call mpt_cuda_gemm_open once before");
+        return mpti_cuda_bad(c, MPT_E_ORDER, __func__, "call mpt_cuda_gemm_open once before");
     const mpt_gemm_verdict advice = mpt_gemm_advice(c->gemm->cc, g);
     const unsigned         refusals = mpti_gemm_refusals(advice.problems);
     if (refusals)
-        return mpti_cuda_bad(c, advice.problems & MPT_GEMM_SHAPE ? MPT_E_ARG : MPT_E_UNSUPPORTED, name,
+        return mpti_cuda_bad(c, advice.problems & MPT_GEMM_SHAPE ? MPT_E_ARG : MPT_E_UNSUPPORTED, __func__,
                              mpt_gemm_problem_text(refusals & (0u - refusals)));    /* the first of them */
     if (mpti_cuda_here(c) != cudaSuccess)
-        return mpti_cuda_result(c, mpti_cuda_here(c), name);
+        return mpti_cuda_result(c, mpti_cuda_here(c), __func__);
     const mpt_gemm_args t = mpti_gemm_column_major(g);
     e = mpti_gemm_plan_of(c->gemm, &t, &plan);
     if (e == CUBLAS_STATUS_SUCCESS)
         e = cublasLtMatmul(c->gemm->handle, plan->operation, &t.alpha, t.a, plan->a, t.b, plan->b, &t.beta,
                            t.d, plan->c, t.d, plan->d, &plan->algo, c->gemm->workspace, c->gemm->bytes,
                            stream);
-    return mpti_gemm_result(c, e, name);
+    return mpti_gemm_result(c, e, __func__);
 }
 
 #else
@@ -2401,8 +2380,7 @@ typedef struct mpti_cuda_range {
 struct mpt_cuda_ranges {
     const mpt_cuda_list *list;
     mpti_cuda_range     *range;         /* device, [tensor_count] */
-    mpt_format           format;
-    uint32_t             limit[3];      /* |x| patterns where the classes begin */
+    mpt_range            empty;         /* against the format */
 };
 
 /* As floor(log2) of mpt_range counts, from -149 on. */
@@ -2488,40 +2466,28 @@ static uint32_t mpti_f32_limit(uint64_t limit)
 MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, const mpt_cuda_list *list,
                                           mpt_format format)
 {
-    const char *const name = "mpt_cuda_ranges_create";
-    mpt_range        *limits;
-    mpt_status        status;
     if (out)
         *out = NULL;
     if (!c || !out || !list)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
     const size_t           count = (size_t)(list->tensor_count ? list->tensor_count : 1);
     mpt_cuda_ranges *const r = (mpt_cuda_ranges *)calloc(1, sizeof *r);
-    mpti_cuda_range *const empty = (mpti_cuda_range *)calloc(count, sizeof *empty);
-    limits = (mpt_range *)malloc(sizeof *limits);      /* some 17 KiB: not for the stack */
-    status = r && empty && limits ? mpt_range_init(limits, format) : MPT_E_MEMORY;
-    if (status != MPT_OK)
-        (void)mpti_cuda_bad(c, status, name, mpt_status_text(status));
-    if (status == MPT_OK) {
+    mpti_cuda_range *const none = (mpti_cuda_range *)calloc(count, sizeof *none);
+    mpt_status             status = r && none ? mpt_range_init(&r->empty, format) : MPT_E_MEMORY;
+    if (status != MPT_OK) {
+        (void)mpti_cuda_bad(c, status, __func__, mpt_status_text(status));
+    } else {
         r->list = list;
-        r->format = format;
-        r->limit[0] = mpti_f32_limit(limits->least_kept);
-        r->limit[1] = mpti_f32_limit(limits->least_normal);
-        r->limit[2] = mpti_f32_limit(limits->least_overflow);
-        for (size_t i = 0; i < count; i++) empty[i].least_less_1 = 0xffffffffu;
-        status = mpti_cuda_result(c, mpti_cuda_here(c), name);
+        for (size_t i = 0; i < count; i++) none[i].least_less_1 = 0xffffffffu;
+        cudaError_t e = mpti_cuda_here(c);
+        if (e == cudaSuccess) e = cudaMalloc((void **)&r->range, count * sizeof *none);
+        if (e == cudaSuccess) e = cudaMemcpy(r->range, none, count * sizeof *none, cudaMemcpyHostToDevice);
+        status = mpti_cuda_result(c, e, __func__);
     }
-    if (status == MPT_OK) {
-        status = mpti_cuda_result(c, cudaMalloc((void **)&r->range, count * sizeof *empty), name);
-    }
-    if (status == MPT_OK)
-        status = mpti_cuda_result(c, cudaMemcpy(r->range, empty, count * sizeof *empty,
-                                                cudaMemcpyHostToDevice), name);
-    free(limits);
-    free(empty);
+    free(none);
     if (status == MPT_OK)
         *out = r;
-    else if (r)
+    else
         mpt_cuda_ranges_destroy(r);
     return status;
 }
@@ -2537,15 +2503,14 @@ MPT_DEF void mpt_cuda_ranges_destroy(mpt_cuda_ranges *ranges)
 MPT_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt_cuda_array array,
                                        uint32_t every, mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_ranges_add";
     if (!c || !ranges || !every || (unsigned)array > (unsigned)MPT_CUDA_MASTER)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, unknown array, or every is 0");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, unknown array, or every is 0");
     const mpt_cuda_list *const l = ranges->list;
-    const uint32_t *const      limit = ranges->limit;
-    const unsigned             blocks = mpti_cuda_blocks(c, l->chunk_count);
-    return mpti_launch(c, name, mpti_k_ranges, blocks, MPTI_THREADS, stream, l->tensors, l->chunks,
-                       l->chunk_count, ranges->range, array, every, limit[0], limit[1],
-                       limit[2]);
+    const mpt_range *const     limits = &ranges->empty;
+    return mpti_launch(c, __func__, mpti_k_ranges, mpti_cuda_blocks(c, l->chunk_count), MPTI_THREADS, stream,
+                       l->tensors, l->chunks, l->chunk_count, ranges->range, array, every,
+                       mpti_f32_limit(limits->least_kept), mpti_f32_limit(limits->least_normal),
+                       mpti_f32_limit(limits->least_overflow));
 }
 
 /* The device's counts as mpt_range keeps them. */
@@ -2569,17 +2534,16 @@ static void mpti_range_from_device(mpt_range *r, const mpti_cuda_range *d)
 MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *ranges, size_t tensor,
                                             mpt_range *r, mpt_stream stream)
 {
-    const char *const name = "mpt_cuda_ranges_get_sync";
-    mpti_cuda_range   d;
+    mpti_cuda_range d;
     if (!c || !ranges || !r || tensor >= ranges->list->tensor_count)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or no such tensor");
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, or no such tensor");
     cudaError_t e = cudaMemcpyAsync(&d, ranges->range + tensor, sizeof d, cudaMemcpyDeviceToHost, stream);
     if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
     if (e == cudaSuccess) {
-        (void)mpt_range_init(r, ranges->format);
+        *r = ranges->empty;
         mpti_range_from_device(r, &d);
     }
-    return mpti_cuda_result(c, e, name);
+    return mpti_cuda_result(c, e, __func__);
 }
 #endif /* MPT_NO_REPORTS */
 
