@@ -3093,7 +3093,7 @@ MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
         lane[j] = mpti_sumsq_1(lane[j], row[j]);
 }
 
-MPTI_THRICE(mpti_unscale_tile, mpti_unscale_loop,
+MPTI_TWICE(mpti_unscale_tile, mpti_unscale_loop,
             (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor, unsigned *bad),
             (u, g, factor, bad))
 MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
