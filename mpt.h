@@ -3093,7 +3093,7 @@ MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
         lane[j] = mpti_sumsq_1(lane[j], row[j]);
 }
 
-MPTI_THRICE(mpti_unscale_tile, mpti_unscale_loop,
+MPTI_TWICE(mpti_unscale_tile, mpti_unscale_loop,
             (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor, unsigned *bad),
             (u, g, factor, bad))
 MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
@@ -4519,7 +4519,7 @@ static void mpti_copy_words(unsigned char *to, const unsigned char *from, size_t
                 to[i * width + k] = from[i * width + width - 1u - k];
 }
 
-static void mpti_walk_words(mpti_walk *w, void *data, size_t count, size_t width)
+MPTI_NOINLINE static void mpti_walk_words(mpti_walk *w, void *data, size_t count, size_t width)
 {
     if (w->failed || !count)
         return;
@@ -5667,7 +5667,8 @@ MPTI_NOINLINE static double mpti_share(uint64_t part, uint64_t whole, double tim
     return whole ? times * (double)(int64_t)part / (double)(int64_t)whole : 0.0;
 }
 
-static double mpti_percent(uint64_t part, uint64_t whole) { return mpti_share(part, whole, 100.0); }
+MPTI_NOINLINE static double mpti_percent(uint64_t part,
+                                         uint64_t whole) { return mpti_share(part, whole, 100.0); }
 
 /* The length of a bar; what is there is seen. */
 MPTI_NOINLINE static int mpti_bar(uint64_t part, uint64_t whole)
@@ -7964,7 +7965,8 @@ static int mpti_graph_grow(mpt_graph *g, void **array, uint32_t count, uint32_t 
     return 1;
 }
 
-static mpt_status mpti_graph_fail(mpt_graph *g, mpt_status status, const char *node, const char *why)
+MPTI_NOINLINE static mpt_status mpti_graph_fail(mpt_graph *g, mpt_status status, const char *node,
+                                                const char *why)
 {
     g->fault.node = node;
     g->fault.why = why;
@@ -8581,7 +8583,7 @@ MPT_DEF mpt_status mpt_graph_check(mpt_graph *g)
 
 /* ---- painting ---- */
 
-static void mpti_paint(mpti_amp *a, uint32_t t, unsigned bits, mpt_graph_why why, uint32_t via)
+MPTI_NOINLINE static void mpti_paint(mpti_amp *a, uint32_t t, unsigned bits, mpt_graph_why why, uint32_t via)
 {
     a->bits[t] |= bits;
     a->why[t] = (uint8_t)why;
