@@ -4253,7 +4253,8 @@ MPTI_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *
         return MPT_E_ARG;
     if (format != MPT_F16 && format != MPT_BF16)
         return MPT_E_UNSUPPORTED;
-    mpti_stochastic(format == MPT_BF16, (unsigned char *)dst, (const unsigned char *)src, n, opts);
+    if (n)
+        mpti_stochastic(format == MPT_BF16, (unsigned char *)dst, (const unsigned char *)src, n, opts);
     return MPT_OK;
 }
 
