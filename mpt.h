@@ -8153,7 +8153,7 @@ MPT_DEF mpt_status mpt_graph_connect(mpt_graph *g, uint32_t input, uint32_t sour
 MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, const uint32_t *sources,
                                 size_t count, uint64_t elements, uint32_t *output)
 {
-    uint32_t   node, type;
+    uint32_t   node = 0u, type = 0u;
     size_t     i;
     mpt_status status;
     if (!g || (count && !sources) || elements > (uint64_t)1 << 40)
