@@ -41,7 +41,6 @@ lane_of_compilers() {
     suite half      sh tests/run_matrix.sh "$out" $(tests test_half)
     suite mpt       sh tests/run_matrix.sh "$out" $(tests test_mpt)
     suite arch      sh tests/run_arch.sh "$out"
-    suite cuda-nvcc sh tests/run_cuda_nvcc.sh "$out"
     suite mpi       sh tests/run_mpi.sh "$out"
     suite emu-bugs  sh tests/run_emu_bugs.sh "$out"
     suite install   sh tests/run_install.sh "$out"
@@ -57,6 +56,7 @@ lane_of_programs() {
     suite readme    sh tests/check_readme.sh README.md "$out"
     suite inspect   sh tests/run_inspect.sh "$out"
     suite cuda-emu  sh tests/run_cuda_emu.sh "$out"
+    suite cuda-nvcc sh tests/run_cuda_nvcc.sh "$out"
     suite fuzz      sh tests/run_fuzz.sh "$out"
 }
 # What times compilers runs before the two, alone.
