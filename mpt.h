@@ -2921,7 +2921,8 @@ static void mpti_row_load(float *dst, const void *src, mpt_format format, size_t
         memmove(dst, (const float *)src + first, n * sizeof *dst);
 }
 
-static void mpti_row_store(void *dst, mpt_format format, size_t first, const float *src, size_t n)
+MPTI_NOINLINE static void mpti_row_store(void *dst, mpt_format format, size_t first, const float *src,
+                                         size_t n)
 {
     if (format == MPT_F16)
         (void)mpt_f16_from_f32_n((mpt_f16 *)dst + first, src, n);
@@ -3940,12 +3941,12 @@ MPTI_THRICE(mpti_sgd_tile, mpti_sgd_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_THRICE(mpti_lion_tile, mpti_lion_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_THRICE(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_THRICE(mpti_adam_tile, mpti_adam_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_lamb_tile, mpti_lamb_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_lamb_direction, mpti_lamb_direction_loop,
+MPTI_TWICE(mpti_lamb_tile, mpti_lamb_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_TWICE(mpti_lamb_direction, mpti_lamb_direction_loop,
             (float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w, const float *MPTI_RESTRICT m,
              const float *MPTI_RESTRICT v, const mpti_adamw_k *k),
             (r, w, m, v, k))
-MPTI_THRICE(mpti_along, mpti_along_loop,
+MPTI_TWICE(mpti_along, mpti_along_loop,
             (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor), (w, r, factor))
 
 /* ---- passes over a tensor ---- */
@@ -4538,7 +4539,7 @@ MPTI_NOINLINE static void mpti_walk_words(mpti_walk *w, void *data, size_t count
     w->at += count * width;
 }
 
-static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
+MPTI_NOINLINE static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
 {
     uint64_t       value = fact;
     const size_t   at = w->at;
@@ -7890,7 +7891,7 @@ typedef struct mpti_block_head {
 #define MPTI_ALIGN 16u
 
 /* n * size bytes; scratch is given back by mpti_graph_scratch_free, the rest by mpt_graph_free. */
-static void *mpti_graph_alloc(mpt_graph *g, size_t n, size_t size, int scratch)
+MPTI_NOINLINE static void *mpti_graph_alloc(mpt_graph *g, size_t n, size_t size, int scratch)
 {
     size_t bytes;
     if (size && n > ((size_t)-1 - 2 * MPTI_ALIGN) / size)

@@ -1338,7 +1338,7 @@ static inline void mpti_add_char(mpti_string *s, char c)
     s->length++;
 }
 
-MPTI_UNUSED static void mpti_add_text(mpti_string *s, const char *text)
+MPTI_NOINLINE MPTI_UNUSED static void mpti_add_text(mpti_string *s, const char *text)
 {
     for (; *text; text++)
         mpti_add_char(s, *text);
@@ -3644,7 +3644,7 @@ MPTI_KERNEL_256(mpti_bf16_from_f32_256, mpti_f32_in_256, 4, mpti_bf16_any_out_25
  * so that a program that converts between two formats has the kernels of those alone. */
 MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
 {
-    const int path = mpti_path_here();
+    const int path = mpti_path();
 #if MPTI_X86
     if (path >= MPTI_PATH_AVX512)
         switch (pair) {
@@ -3757,7 +3757,8 @@ static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *
 static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n && (!dst || !src); }
 
 /* A pair with a kernel of its own. */
-static mpt_status mpti_convert_typed(mpti_kernel *kernel, void *dst, size_t out, const void *src, size_t in,
+MPTI_NOINLINE static mpt_status mpti_convert_typed(mpti_kernel *kernel, void *dst, size_t out,
+                                                   const void *src, size_t in,
                                      size_t n, int how)
 {
     const mpti_job j = mpti_job_of(kernel, dst, out, src, in, how);
