@@ -2321,8 +2321,10 @@ MPT_HD int mpti_adafactor_ok(const mpt_adafactor *o)
 /* What an optimizer asks of each tensor, and the format of its moments. */
 #define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
 /* What hyperparameters make superfluous. */
-MPT_HD unsigned mpti_sgd_spares(const mpt_sgd *o) { return o && mpti_is_nonzero(o->momentum) ? 0u
-                                                   : MPT_NEEDS_M; }
+MPT_HD unsigned mpti_sgd_spares(const mpt_sgd *o)
+{
+    return o && mpti_is_nonzero(o->momentum) ? 0u : MPT_NEEDS_M;
+}
 MPT_HD unsigned mpti_adamw_spares(const mpt_adamw *o) { return (void)o, 0u; }
 MPT_HD unsigned mpti_lion_spares(const mpt_lion *o) { return (void)o, 0u; }
 MPT_HD unsigned mpti_adafactor_spares(const mpt_adafactor *o) { return (void)o, 0u; }
@@ -4466,8 +4468,8 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
         return MPT_E_ARG;
     for (i = 0; i < rows; i += MPTI_FP8_SQUARE)
         for (j = 0; j < cols; j += MPTI_FP8_SQUARE) {
-            const size_t high = mpti_min(rows - i, MPTI_FP8_SQUARE), wide =
-                mpti_min(cols - j, MPTI_FP8_SQUARE);
+            const size_t high = mpti_min(rows - i, MPTI_FP8_SQUARE);
+            const size_t wide = mpti_min(cols - j, MPTI_FP8_SQUARE);
             for (r = 0; r < high; r++) {
                 const size_t at = (i + r) * cols + j;
                 most = mpti_fp8_tile(dst_format, tile[r], src_format,
@@ -8689,8 +8691,8 @@ static void mpti_pass_lists(mpti_amp *a)
         if (a->bits[g->inputs[i].type] & MPTI_HANDLE)
             mpti_join(list, g->inputs[i].type, mpti_source(g, i));
     for (i = 0; i < g->type_count; i++)
-        if ((a->bits[i] & MPTI_HANDLE) && (a->bits[i] & MPTI_FREE) && first[mpti_root(list, i)] ==
-            MPT_GRAPH_NONE)
+        if ((a->bits[i] & MPTI_HANDLE) && (a->bits[i] & MPTI_FREE) &&
+            first[mpti_root(list, i)] == MPT_GRAPH_NONE)
             first[mpti_root(list, i)] = mpti_type_like(g, g->types[i].node, (int32_t)MPT_F32);
     for (i = 0; i < g->type_count; i++) {
         if (!(a->bits[i] & MPTI_HANDLE) || (root = first[mpti_root(list, i)]) == MPT_GRAPH_NONE)

@@ -3650,8 +3650,8 @@ MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
         switch (pair) {
         case MPTI_PAIR(MPT_F32, MPT_F16):  return mpti_f32_from_f16_512;
         case MPTI_PAIR(MPT_F32, MPT_BF16): return mpti_f32_from_bf16_512;
-        case MPTI_PAIR(MPT_F32, MPT_E4M3): return mpti_has_vbmi() ? mpti_f32_from_e4m3_vbmi
-            : mpti_f32_from_e4m3_512;
+        case MPTI_PAIR(MPT_F32, MPT_E4M3):
+            return mpti_has_vbmi() ? mpti_f32_from_e4m3_vbmi : mpti_f32_from_e4m3_512;
         case MPTI_PAIR(MPT_F32, MPT_E5M2): return mpti_f32_from_e5m2_512;
         case MPTI_PAIR(MPT_F16, MPT_F32):  return mpti_f16_from_f32_512;
         case MPTI_PAIR(MPT_BF16, MPT_F32):
@@ -4087,10 +4087,10 @@ MPTI_IN_512 void mpti_philox_end_512(uint32_t *words, mpti_philox_512 x)
 MPTI_AVX512_TARGET static void mpti_random_512(uint32_t *words, uint64_t block, const mpti_philox_keys *key)
 {
     const mpti_philox_512 same = mpti_philox_same_512(block, key);
-    mpti_philox_512       x = mpti_philox_begin_512(block, &same), y =
-        mpti_philox_begin_512(block + 8u, &same);
-    mpti_philox_512       z = mpti_philox_begin_512(block + 16u, &same), w =
-        mpti_philox_begin_512(block + 24u, &same);
+    mpti_philox_512       x = mpti_philox_begin_512(block, &same);
+    mpti_philox_512       y = mpti_philox_begin_512(block + 8u, &same);
+    mpti_philox_512       z = mpti_philox_begin_512(block + 16u, &same);
+    mpti_philox_512       w = mpti_philox_begin_512(block + 24u, &same);
     int                   i;
     for (i = 2; i < 10; i++) {
         x = mpti_philox_round_512(x, key->first[i], key->second[i]);
