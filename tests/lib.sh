@@ -22,6 +22,16 @@ check() {
     fi
 }
 
+# result_of CODE LOG -- passed, skipped or failed: what a program has done that ended with exit status CODE
+# and wrote LOG, whose last line must be its count of checks
+result_of() {
+    tail -n 1 "$2" | awk -v code="$1" -v ci="${MPT_CI:-0}" '
+        { sub(/\r$/, "") }
+        /^[0-9]+ passed, 0 failed, [0-9]+ skipped$/ && code == 0 && !(ci == 1 && $5 > 0) {
+            result = $1 > 0 ? "passed" : $5 > 0 ? "skipped" : "" }
+        END { print result == "" ? "failed" : result }'
+}
+
 summary() {
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ] && { [ "$skipped" = 0 ] || [ "${MPT_CI:-0}" != 1 ]; }

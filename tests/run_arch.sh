@@ -72,11 +72,13 @@ run_job()
     # shellcheck disable=SC2086
     elif ! "$3" -std=c99 -O1 -static $5 -I. "tests/$1.c" "$out/$2.o" -o "$exe" -lm > "$exe.log" 2>&1; then
         echo "FAIL  $1 on $2 does not build: see $exe.log"
-    # shellcheck disable=SC2086
-    elif ! env MPT_CI="$ci" $4 "$exe" < /dev/null > "$exe.log" 2>&1; then
-        echo "FAIL  $1 on $2: $(tail -n 1 "$exe.log"), see $exe.log"
     else
-        echo "ok    $1 on $2: $(tail -n 1 "$exe.log")"
+        # shellcheck disable=SC2086
+        env MPT_CI="$ci" $4 "$exe" < /dev/null > "$exe.log" 2>&1
+        case $(result_of $? "$exe.log") in
+        failed) echo "FAIL  $1 on $2: $(tail -n 1 "$exe.log"), see $exe.log" ;;
+        *) echo "ok    $1 on $2: $(tail -n 1 "$exe.log")" ;;
+        esac
     fi
     rm -f "$exe"
 }

@@ -44,8 +44,10 @@ build() {   # build NAME COMPILER FLAGS SOURCE [FLAGS of the implementation, if 
 run() {
     name=$1
     shift
-    if "$@" > "$out/run.log" 2>&1; then pass "$name"; return; fi
-    fail "$name: exit $?, $(tail -n 1 "$out/run.log")"
+    "$@" > "$out/run.log" 2>&1
+    code=$?
+    [ "$(result_of $code "$out/run.log")" = failed ] || { pass "$name"; return; }
+    fail "$name: exit $code, $(tail -n 1 "$out/run.log")"
     grep -E -A 4 'failed:|FAIL|ERROR|WARNING|error:' "$out/run.log" | head -30
 }
 
@@ -178,7 +180,7 @@ bench_runs() {
     build bench g++ -O0 tests/bench/bench_cuda.cu -O2 || return
     rm -rf "$out/results" && mkdir -p "$out/results"
     printf '#torch 0\nsmall_eager 1.5\n' > "$out/torch.txt"
-    run "bench_cuda" "$out/bench" --small --torch "$out/torch.txt" "$out/results"
+    check "bench_cuda" "$out/bench" --small --torch "$out/torch.txt" "$out/results"
     if have python3; then
         check "bench_cuda's JSON" python3 -c 'import json, sys; t = json.load(open(sys.argv[1]))["tables"]
 assert [len(x["rows"]) > 1 for x in t] == [True] * 6' "$out"/results/*.json

@@ -12,7 +12,7 @@
  *
  * A test fails if a CHECK fails or if it ran no CHECK at all. SKIP("reason") leaves a test; with
  * MPT_CI=1 in the environment a skipped test is a failed one. The last line of the output is always
- * "N passed, N failed, N skipped"; the exit status is nonzero if and only if a test failed.
+ * "N passed, N failed, N skipped"; the exit status is nonzero if and only if a test failed or none was run.
  * Arguments: a word runs only the tests whose names contain it; --long sets mt.long_mode. */
 #ifndef MT_TEST_H
 #define MT_TEST_H
@@ -169,8 +169,8 @@ static inline void mt_run(const char *name, void (*body)(void))
 /* Returns: what main should return. */
 static inline int mt_end(void)
 {
-    if (mt.only && !mt.passed && !mt.failed && !mt.skipped) {
-        printf("FAIL: no test has \"%s\" in its name\n", mt.only);
+    if (!mt.passed && !mt.failed && !mt.skipped) {
+        printf("FAIL: no test %s%s\n", mt.only ? "has in its name: " : "was run", mt.only ? mt.only : "");
         mt.failed++;
     }
     printf("%lu passed, %lu failed, %lu skipped\n", mt.passed, mt.failed, mt.skipped);
