@@ -365,7 +365,7 @@ static inline uint64_t ref_threshold(const row *r, uint64_t low, num x)
 
 static inline int ref_goes_up(const row *r, uint64_t low, num x, int negative, const mpt_opts *o)
 {
-    const int odd = (int)(low & 1u);
+    const int odd = r->specials == MPT_SPECIALS_SCALE || (low & 1u);    /* there every significand is 1 */
     const int half = num_cmp(x, num_middle(ref_value(r, low), ref_value(r, low + 1u)));
     switch (o->rounding) {
     case MPT_RND_NEAREST_EVEN: return half > 0 || (half == 0 && odd);

@@ -714,6 +714,14 @@ TEST(encode_specials)
         {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x37f0000000000000, 0x00, INX | UDF},   /* 2^-128 */
         {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x3800000000000000, 0x00, 0},           /* 2^-127 */
         {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0xfff8000000000000, 0xff, 0},
+        /* ties, as ml_dtypes and PyTorch have them: 1.5, 3, 6, and that below 2^128 */
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x3ff8000000000000, 0x80, INX},
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x4008000000000000, 0x81, INX},
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x4007ffffffffffff, 0x80, INX},
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x4018000000000000, 0x82, INX},
+        {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x47e8000000000000, 0xff, OVF | INX},
+        {MPT_E8M0, MPT_RND_ODD, 0, 0x3fffffffffffffff, 0x7f, INX},
+        {MPT_E8M0, MPT_RND_ODD, 0, 0x400fffffffffffff, 0x80, INX},
     };
     size_t i;
     for (i = 0; i < COUNT_OF(cases); i++) {

@@ -169,6 +169,8 @@ static int reads_as(const mpt_format_info *f, uint64_t code, const decimal *x)
         low = decimal_of(3u, -f->bias - 2);
         below = decimal_cmp(x, &low);
     }
+    if (f->specials == MPT_SPECIALS_SCALE)          /* all odd: a tie goes to the larger */
+        return above < 0 && below >= 0;
     return code & 1u ? above < 0 && below > 0 : above <= 0 && below >= 0;
 }
 
@@ -557,7 +559,9 @@ TEST(huge_and_tiny)
     check_read(MPT_E4M3, "464.1", MPT_RND_NEAREST_EVEN, 0x7fu, OVF | INX);
     check_read(MPT_E2M1, "1e9", MPT_RND_NEAREST_EVEN, 0x7u, OVF | INX);
     check_read(MPT_E2M1, "-inf", MPT_RND_NEAREST_EVEN, 0xfu, OVF | INX);
-    check_read(MPT_E8M0, "3", MPT_RND_NEAREST_EVEN, 128u, INX);     /* a tie of 2 and 4: even code */
+    check_read(MPT_E8M0, "3", MPT_RND_NEAREST_EVEN, 129u, INX);     /* 2 and 4 are odd: the larger */
+    check_read(MPT_E8M0, "6", MPT_RND_NEAREST_EVEN, 130u, INX);
+    check_read(MPT_E8M0, "3.9", MPT_RND_ODD, 128u, INX);
     check_read(MPT_E8M0, "-3", MPT_RND_NEAREST_EVEN, 0xffu, INV);
     check_read(MPT_F16, "Infinity", MPT_RND_NEAREST_EVEN, 0x7c00u, 0u);
     check_read(MPT_F16, "-INF", MPT_RND_NEAREST_EVEN, 0xfc00u, 0u);
@@ -576,6 +580,65 @@ TEST(huge_and_tiny)
     check_read(MPT_F16, "0xA.p-1", MPT_RND_NEAREST_EVEN, 0x4500u, 0u);
     check_read(MPT_F16, "0xff", MPT_RND_NEAREST_EVEN, 0x5bf8u, 0u);
     check_read(MPT_F16, "00000000000000000000000012", MPT_RND_NEAREST_EVEN, 0x4a00u, 0u);
+}
+
+/* 10^t written as `length` digits of which the first (0) or the last (1) is the 1, or as nines (2), with the
+ * point before digit `before` and an exponent if it needs one, against its short form. */
+static void check_length(int length, int before, int kind, int t, const char *exponent)
+{
+    static const mpt_format ids[] = {MPT_F16, MPT_E4M3, MPT_F64};
+    static char             text[4096];
+    char                    brief[32];
+    size_t                  i;
+    memset(text, kind == 2 ? '9' : '0', (size_t)length + 1u);
+    if (kind < 2)
+        text[kind * (length - 1)] = '1';
+    memmove(text + before + 1, text + before, (size_t)(length - before));
+    text[before] = '.';
+    strcpy(text + length + 1, exponent);
+    (void)snprintf(brief, sizeof brief, "1e%d", t);
+    mt_context(brief, kind == 2 ? "nines" : kind ? "zeros before" : "zeros behind");
+    for (i = 0; i < COUNT_OF(ids); i++) {
+        const mpt_format_info *f = mpt_format_get(ids[i]);
+        uint64_t               code = 1, want = 0;
+        unsigned               flags = read_as(ids[i], text, MPT_RND_NEAREST_EVEN, &code), same;
+        same = read_as(ids[i], brief, MPT_RND_NEAREST_EVEN, &want);
+        if (t >= 309 || t <= -330) {
+            want = t < 0 ? 0u : f->has_inf ? f->inf_code : f->nan_code;
+            same = INX | (t < 0 ? UDF : OVF);
+        }
+        CHECK_EQ_U_AT(code, want, (unsigned)length);
+        CHECK_EQ_U_AT(flags, same | (kind == 2 ? INX : 0u), (unsigned)length);
+        if (kind == 2 && t > -8 && t < 3) {
+            flags = read_as(ids[i], text, MPT_RND_TOWARD_ZERO, &code);
+            (void)read_as(ids[i], brief, MPT_RND_UP, &want);
+            CHECK_EQ_U_AT(code, want - 1u, (unsigned)length);
+        }
+    }
+    mt_context(NULL, NULL);
+}
+
+TEST(lengths_points_and_exponents)
+{
+    static const int powers[] = {-1000, -450, -401, -400, -399, -330, -300, -7, -2, 0, 2, 300, 309, 399,
+                                 400, 401, 450, 1000};
+    int              length, kind;
+    size_t           i, k;
+    const int        step = mt.long_mode ? 1 : 199;
+    for (length = 1; length <= 3000; length += length % 400 < 3 || length % 400 > 398 ? 1 : step) {
+        const int points[] = {0, 1, length / 3, length - 1, length};
+        for (i = 0; i < COUNT_OF(points); i++)
+            for (kind = 0; kind < (length < 25 ? 2 : 3); kind++) {
+                /* without an exponent the first digit that is not 0 stands for 10^place */
+                const int place = points[i] - (kind == 1 ? length : 1) + (kind == 2);
+                char      exponent[32];
+                check_length(length, points[i], kind, place, "");
+                for (k = 0; k < COUNT_OF(powers); k++) {
+                    (void)snprintf(exponent, sizeof exponent, "e%d", powers[k] - place);
+                    check_length(length, points[i], kind, powers[k], exponent);
+                }
+            }
+    }
 }
 
 /* Long texts whose length and exponent cancel, and hexadecimal ones with a tail. */
@@ -701,6 +764,7 @@ int main(int argc, char **argv)
     RUN(middles_written_in_full);
     RUN(huge_and_tiny);
     RUN(long_inputs);
+    RUN(lengths_points_and_exponents);
     RUN(malformed_text_tells_where);
     RUN(options_reach_the_rounding);
     return mt_end();
