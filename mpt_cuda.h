@@ -1743,21 +1743,39 @@ MPTI_D void mpti_weights_load(const mpt_tensor *t, uint64_t at, uint32_t count, 
     for (uint32_t k = 0; k < MPTI_VEC; k++) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
 }
 
-/* And back; stream is the tensor's place in the list, step the steps taken before this one. */
+/* Eight elements to 16 bits, stochastically; `at` is a multiple of 8, as all of a chunk are. */
+MPTI_D void mpti_stochastic_store(void *array, int32_t format, uint64_t at, uint32_t count,
+                                  const float x[MPTI_VEC], uint32_t stream, uint32_t step, uint64_t seed)
+{
+    uint16_t code[MPTI_VEC];
+    uint32_t u[MPTI_VEC], random[MPTI_VEC];
+    mpti_random8(at / MPTI_VEC * MPTI_VEC, stream, step, seed, random);
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < MPTI_VEC; k++) u[k] = mpti_f32_bits(x[k]);
+    mpti_codes_stochastic<MPTI_VEC>(format, u, random, code);
+    mpti_store_codes<MPTI_VEC>((uint16_t *)array + at, count, code);
+}
+
+/* Moments, as mpti_moment_out; and weights: stream is the tensor's place in the list, step the steps taken
+ * before this one. */
+MPTI_D void mpti_moments_store(const mpt_tensor *t, void *array, uint64_t at, uint32_t count,
+                               const float x[MPTI_VEC], uint32_t stream, uint32_t step)
+{
+    if (t->moments == MPT_MOMENTS_BF16)
+        mpti_stochastic_store(array, MPT_BF16, at, count, x, stream, step, t->seed);
+    else
+        mpti_store_some(array, mpti_moments_format(t), at, count, x);
+}
+
 MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
                                const float w[MPTI_VEC], uint32_t stream, uint32_t step)
 {
     const int32_t format = t->param_format;
     uint16_t      high[MPTI_VEC], low[MPTI_VEC];
-    uint32_t      u[MPTI_VEC], random[MPTI_VEC];
     float         rest[MPTI_VEC];
     switch (t->storage) {
     case MPT_STORE_STOCHASTIC:
-        mpti_random8(at, stream, step, t->seed, random);
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < MPTI_VEC; k++) u[k] = mpti_f32_bits(w[k]);
-        mpti_codes_stochastic<MPTI_VEC>(format, u, random, high);
-        mpti_store_codes<MPTI_VEC>((uint16_t *)t->param + at, count, high);
+        mpti_stochastic_store(t->param, format, at, count, w, stream, step, t->seed);
         return;
     case MPT_STORE_SPLIT:
         MPTI_UNROLL
@@ -1833,8 +1851,8 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
         if (has_v) mpti_load_some(t->v, mpti_moments_format(t), at, count, v);
         MPTI_UNROLL
         for (uint32_t j = 0; j < MPTI_VEC; j++) Ops::one(g[j], &w[j], &m[j], &v[j], k);
-        if (has_m) mpti_store_some(t->m, mpti_moments_format(t), at, count, m);
-        if (has_v) mpti_store_some(t->v, mpti_moments_format(t), at, count, v);
+        if (has_m) mpti_moments_store(t, t->m, at, count, m, chunk->tensor ^ MPTI_STREAM_M, (uint32_t)o->t);
+        if (has_v) mpti_moments_store(t, t->v, at, count, v, chunk->tensor ^ MPTI_STREAM_V, (uint32_t)o->t);
         if (Ops::last_pass) mpti_weights_store(t, at, count, w, chunk->tensor, (uint32_t)o->t);
     }
 }
@@ -1853,7 +1871,7 @@ MPTI_D void mpti_finish_step(mpt_cuda_state *state, bool in_order, bool take)
 }
 
 template <class Ops>
-static __global__ void __launch_bounds__(MPTI_THREADS)
+static __global__ void __launch_bounds__(MPTI_THREADS, 2)
 mpti_k_step(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count,
             mpt_cuda_state *state, typename Ops::config o)
 {
@@ -1885,7 +1903,7 @@ MPTI_D void mpti_lamb_directions(const mpt_tensor *t, uint64_t at, uint32_t coun
     mpti_load_some(t->m, mpti_moments_format(t), at, count, m);
     mpti_load_some(t->v, mpti_moments_format(t), at, count, v);
     MPTI_UNROLL
-    for (uint32_t j = 0; j < MPTI_VEC; j++) r[j] = mpti_lamb_direction_1(w[j], m[j], mpti_sqrt(v[j]), k);
+    for (uint32_t j = 0; j < MPTI_VEC; j++) r[j] = mpti_adamw_direction_1(w[j], m[j], mpti_sqrt(v[j]), k);
 }
 
 /* Squared norms of the weights and the directions of chunk c, on the tree of mpt.h: partial[2 c], and

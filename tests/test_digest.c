@@ -752,7 +752,7 @@ static const struct { const char *name; void (*run)(void); uint64_t want; } fami
     FAMILY(arithmetic, 0x7557ef9324c78b5cu)
     FAMILY(texts, 0xe0ae1cc10910d449u)
     FAMILY(checks, 0x959240cd363590d5u)
-    FAMILY(steps, 0x52892fb72e6afb5eu)
+    FAMILY(steps, 0x18eeccf6130ba27fu)
     FAMILY(rows, 0xacd4bb258fece56u)
     FAMILY(fp8, 0x8758fad9064d9dc6u)
     FAMILY(scalers, 0x253bbbea3a3e6f98u)

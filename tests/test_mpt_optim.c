@@ -310,10 +310,24 @@ static double naive_sumsq(const float *x, size_t period, size_t n)
     return slot[0];
 }
 
+/* A moment; `stream` tells m from v. */
+static void naive_moment_set(layer *l, float *array, uint32_t stream, size_t i, float x, uint64_t t)
+{
+    mpt_opts o;
+    memset(&o, 0, sizeof o);
+    if (l->t.moments == MPT_MOMENTS_BF16) {
+        o.rounding = MPT_RND_STOCHASTIC;
+        o.random = mpt_philox(l->t.seed, stream, (uint32_t)t, i);
+        *code(array, i) = (uint16_t)mpt_encode(MPT_BF16, (double)x, &o, NULL);
+    } else {
+        element_set(array, l->t.moments == MPT_MOMENTS_F32 ? MPT_F32 : MPT_BF16, i, x);
+    }
+}
+
 static void naive_step(const optimizer *o, const mpt_step *step, layer *l)
 {
     static float       ws[MOST], rs[MOST];
-    const mpt_format   f = l->t.moments == MPT_MOMENTS_BF16 ? MPT_BF16 : MPT_F32;
+    const mpt_format   f = l->t.moments == MPT_MOMENTS_F32 ? MPT_F32 : MPT_BF16;
     const mpti_sgd_k   sgd = mpti_sgd_consts(&o->sgd, step);
     const mpti_adamw_k adam = mpti_adamw_consts(&o->adam, step);
     const mpti_lion_k  lion = mpti_lion_consts(&o->lion, step);
@@ -330,12 +344,12 @@ static void naive_step(const optimizer *o, const mpt_step *step, layer *l)
         default:    mpti_lion_1(g, &w, &m, &lion); break;
         }
         if (o->kind != SGD || o->sgd.momentum > 0.0f)
-            element_set(l->a.m, f, i, m);
+            naive_moment_set(l, l->a.m, 0x80000000u, i, m, optimizer_t(o));
         if (o->kind != SGD && o->kind != LION)
-            element_set(l->a.v, f, i, v);
+            naive_moment_set(l, l->a.v, 0x40000000u, i, v, optimizer_t(o));
         ws[i] = w;
         if (o->kind == LAMB)
-            rs[i] = mpti_lamb_direction_1(w, element(l->a.m, f, i), sqrtf(element(l->a.v, f, i)), &adam);
+            rs[i] = mpti_adamw_direction_1(w, element(l->a.m, f, i), sqrtf(element(l->a.v, f, i)), &adam);
         else
             naive_weight_set(l, i, w, optimizer_t(o));
     }
@@ -380,6 +394,8 @@ TEST(steps_equal_a_naive_loop)
             last_path = 9;
             against_naive(i, &forms[f], sizes[(k + 3) % COUNT(sizes)], formats[(k + 1) % 3],
                           MPT_MOMENTS_BF16);
+            against_naive(i, &forms[f], sizes[(k + 2) % COUNT(sizes)], formats[k % 3],
+                          MPT_MOMENTS_BF16_NEAREST);
         }
     against_naive(7, &forms[0], MOST, MPT_F16, MPT_MOMENTS_F32);    /* LAMB over two chunks */
     against_naive(8, &forms[9], MOST, MPT_BF16, MPT_MOMENTS_BF16);
@@ -471,6 +487,153 @@ TEST(steps_follow_the_textbook)
             against_book(i, &forms[8], formats[f], ldexp(1.0, -17));
             against_book(i, &forms[9], formats[f], ldexp(1.0, -24));
         }
+}
+
+/* Weights of 1/2 to 1 under random gradients, with weight decay and without: what the decay took, over the
+ * nominal lr * wd * w a step. Rates where lr * wd is about half an ulp of 1 and far below; the gradients, and
+ * a rate that varies, move the weights by several, so that roundings go both ways: their mean over all is
+ * within 1e-2 of what is asked. At constant rates w * FP32(1 - lr * wd) takes 1.19, 1.59, 0 and 0 of it. */
+TEST(decay_is_nominal_at_any_rate)
+{
+    enum { ELEMENTS = 4096, TIMES = 500 };
+    static const float rates[] = {1e-5f, 5e-6f, 2e-6f, 1e-6f};
+    static float       w[ELEMENTS];
+    size_t             r, i;
+    int                which, t;
+    for (which = 0; which < 2; which++)
+        for (r = 0; r < COUNT(rates); r++) {
+            mpt_adamw     adamw[2];
+            mpt_adafactor adafactor[2];
+            double        taken = 0.0, nominal = 0.0, sum = 0.0;
+            layer_make(&la, ELEMENTS, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+            for (i = 0; i < ELEMENTS; i++) {
+                w[i] = 0.75f + 0.25f * random_unit();
+                sum += (double)w[i];
+            }
+            CHECK_EQ_I(mpt_weights_set(&la.t, w), MPT_OK);
+            memcpy(&lb.a, &la.a, sizeof la.a);
+            layer_bind(&lb, ELEMENTS, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+            for (i = 0; i < 2; i++) {
+                adamw[i] = mpt_adamw_defaults();
+                adafactor[i] = mpt_adafactor_defaults();
+                adamw[i].weight_decay = adafactor[i].weight_decay = i ? 0.0f : 0.01f;
+            }
+            for (t = 0; t < TIMES; t++) {
+                const float rate = rates[r] * (1.0f + 0.5f * random_unit());
+                nominal += (double)rate * 0.01 * sum;
+                layer_gradient(&la, 1.0f);
+                memcpy(lb.a.grad, la.a.grad, sizeof la.a.grad);
+                for (i = 0; i < 2; i++) {
+                    layer *const l = i ? &lb : &la;
+                    mpt_step     step = checked(1.0f, 1.0f);
+                    adamw[i].lr = adafactor[i].lr = rate;
+                    CHECK_EQ_I(which ? mpt_adafactor_step(&adafactor[i], &step, &l->t, 1)
+                                     : mpt_adamw_step(&adamw[i], &step, &l->t, 1), MPT_OK);
+                }
+            }
+            for (i = 0; i < ELEMENTS; i++)
+                taken += (double)lb.a.master[i] - (double)la.a.master[i];
+            mt_context(which ? "Adafactor" : "AdamW", NULL);
+            CHECK(fabs(taken / nominal - 1.0) <= 0.01);
+        }
+}
+
+/* Lion's steps are of one size, and their roundings one way: instead, each is the nearest float to what it
+ * should be, or all but: the sum in the brackets is rounded too, to 2^-24 of the update. */
+TEST(lion_decays_with_one_rounding)
+{
+    int i;
+    for (i = 0; i < 20000; i++) {
+        const float  rate = (float)ldexp(1.0 + fabs((double)random_unit()), -20 + i % 12);
+        mpt_lion     o = {0.0f, 0.9f, 0.99f, 0.01f, 0u};
+        mpt_step     step = checked(1.0f, 1.0f);
+        const float  was = 0.75f + 0.25f * random_unit(), g = random_unit();
+        const double want = (double)was - (double)rate * ((g > 0.0f ? 1.0 : -1.0) + 0.01 * (double)was);
+        mpti_lion_k  k;
+        float        w = was, m = 0.0f;
+        o.lr = rate;
+        k = mpti_lion_consts(&o, &step);
+        mpti_lion_1(g, &w, &m, &k);
+        CHECK(fabs((double)w - want) <= ldexp(1.0, want < 1.0 ? -25 : -24) + (double)rate * ldexp(1.0, -23));
+    }
+}
+
+/* After g = 1 for 100 steps and 1e-3 for 4900, the mean of v over 1000 elements follows the recurrence, which
+ * is in double here, for every beta2: an element wanders by 8% (beta2 0.999), the mean by 0.3%. Rounded to
+ * nearest, v stands still from beta2 0.998 on, and the lint says so. */
+TEST(moments_in_bf16_follow)
+{
+    static const float betas[] = {0.9f, 0.95f, 0.99f, 0.998f, 0.999f, 0.9999f};
+    size_t             b, i;
+    int                nearest, t;
+    for (b = 0; b < COUNT(betas); b++)
+        for (nearest = 0; nearest < 2; nearest++) {
+            mpt_adamw    o = mpt_adamw_defaults();
+            double       want = 0.0, mean = 0.0;
+            const double fresh = 1.0 - (double)betas[b];
+            o.beta2 = betas[b];
+            layer_make(&la, 1000, MPT_STORE_MASTER, MPT_F16, MPT_F32,
+                       nearest ? MPT_MOMENTS_BF16_NEAREST : MPT_MOMENTS_BF16);
+            for (t = 0; t < 5000; t++) {
+                const float g = t < 100 ? 1.0f : 1e-3f;
+                mpt_step    step = checked(1.0f, 1.0f);
+                for (i = 0; i < 1000 && (t == 0 || t == 100); i++)
+                    la.a.grad[i] = g;
+                want += fresh * ((double)g * (double)g - want);
+                CHECK_EQ_I(mpt_adamw_step(&o, &step, &la.t, 1), MPT_OK);
+            }
+            for (i = 0; i < 1000; i++)
+                mean += (double)element(la.a.v, MPT_BF16, i) / 1000.0;
+            if (!nearest)
+                CHECK(fabs(mean / want - 1.0) <= 0.03);
+            else if (betas[b] > 0.9985f)
+                CHECK(mean > 0.01 && mean > 1.5 * want);
+            CHECK_EQ_I(mpt_lint_update(nearest ? MPT_STORE_NEAREST : MPT_STORE_STOCHASTIC, MPT_BF16, 1.5,
+                                       1.5 * fresh) == MPT_LINT_UPDATE_LOST, nearest && betas[b] > 0.997f);
+        }
+}
+
+/* What one step stores of m, v and w between two neighbours, over many like elements: their means are the
+ * numbers themselves, and whether one went up tells nothing of the others. 6 standard deviations. */
+TEST(moments_in_bf16_are_unbiased)
+{
+    enum { ELEMENTS = 16384, TRIALS = 20 };
+    int    trial, k;
+    size_t i;
+    for (trial = 0; trial < TRIALS; trial++) {
+        mpt_adamw          o = mpt_adamw_defaults();
+        mpt_step           step = checked(1.0f, 1.0f);
+        const mpti_adamw_k consts = mpti_adamw_consts(&o, &step);
+        const float        g = random_unit();
+        float              x[3] = {0.75f, 0.0f, 0.0f};      /* w, m, v */
+        double             p[3], up[3] = {0.0, 0.0, 0.0}, pair[3] = {0.0, 0.0, 0.0};
+        mpti_adamw_1(g, &x[0], &x[1], &x[2], &consts);
+        layer_make(&la, ELEMENTS, MPT_STORE_STOCHASTIC, MPT_BF16, MPT_F32, MPT_MOMENTS_BF16);
+        for (i = 0; i < ELEMENTS; i++) {
+            element_set(la.a.param, MPT_BF16, i, 0.75f);
+            la.a.grad[i] = g;
+        }
+        CHECK_EQ_I(mpt_adamw_step(&o, &step, &la.t, 1), MPT_OK);
+        for (k = 0; k < 3; k++)
+            p[k] = (double)(mpti_f32_bits(x[k]) & 0xffffu) / 65536.0;
+        for (i = 0; i < ELEMENTS; i++) {
+            const uint16_t got[3] = {*code(la.a.param, i), *code(la.a.m, i), *code(la.a.v, i)};
+            double         off[3];
+            for (k = 0; k < 3; k++) {
+                const uint32_t above = got[k] - (mpti_f32_bits(x[k]) >> 16);
+                CHECK(above <= 1u);
+                up[k] += above;
+                off[k] = above - p[k];
+            }
+            for (k = 0; k < 3; k++)
+                pair[k] += off[k] * off[(k + 1) % 3];
+        }
+        for (k = 0; k < 3; k++) {
+            const double var = p[k] * (1.0 - p[k]), next = p[(k + 1) % 3] * (1.0 - p[(k + 1) % 3]);
+            CHECK(fabs(up[k] - p[k] * ELEMENTS) <= 6.0 * sqrt(var * ELEMENTS) + 1e-9);
+            CHECK(fabs(pair[k]) <= 6.0 * sqrt(var * next * ELEMENTS) + 1.0);
+        }
+    }
 }
 
 /* Split is the master in two halves: the same weights and moments, bit for bit. */
@@ -570,7 +733,7 @@ TEST(skip_changes_nothing)
     int    moments;
     for (i = 0; i < COUNT(recipes); i++)
         for (f = 0; f < COUNT(forms); f++)
-            for (moments = 0; moments < 2; moments++) {
+            for (moments = 0; moments < (int)MPT_MOMENTS_COUNT; moments++) {
                 optimizer o = optimizer_make(i), was;
                 mpt_step  good = checked(0.01f, 1.0f), bad = good;
                 layer_make(&la, 700, forms[f].storage, forms[f].param, MPT_F16, (mpt_moments)moments);
@@ -1314,6 +1477,10 @@ int main(int argc, char **argv)
     RUN(weights_set_and_get);
     RUN_EXACT(steps_equal_a_naive_loop);
     RUN(steps_follow_the_textbook);
+    RUN(decay_is_nominal_at_any_rate);
+    RUN(lion_decays_with_one_rounding);
+    RUN(moments_in_bf16_follow);
+    RUN(moments_in_bf16_are_unbiased);
     RUN_EXACT(split_equals_master);
     RUN(small_updates_survive);
     RUN(random_bits_have_an_address);
