@@ -1457,82 +1457,81 @@ typedef enum mpt_rule {
     MPT_RULE_COUNT
 } mpt_rule;
 
-/* One row per op kind: op, rule, its list in a graph rewrite (>>M14: allow, infer, deny, clear, or none),
- * source: PT PyTorch's autocast lists (ATen/autocast_mode.h), TF TensorFlow's AMP lists
+/* The op table, a row for ops that are treated alike: rule, rule under PyTorch's autocast for CPUs (see
+ * MPT_POLICIES), list in a graph rewrite (>>M14: allow, infer, deny, clear, or none), source, names. Sources:
+ * PT PyTorch 2.15's autocast lists (ATen/autocast_mode.h, and its CPU lists), TF TensorFlow's AMP lists
  * (grappler/optimizers/auto_mixed_precision_lists.h), MP Micikevicius et al. 2018, section 3.
  * "output" is the last layer whatever its kind, "loss" any loss without a row of its own. */
-#define MPT_OPS(X)                                                                                     \
-    X("matmul", LOW, ALLOW, "PT TF")             X("linear", LOW, ALLOW, "PT")                         \
-    X("batch_matmul", LOW, ALLOW, "PT TF")       X("einsum", LOW, ALLOW, "PT TF")                      \
-    X("gemv", LOW, ALLOW, "PT")                  X("conv1d", LOW, ALLOW, "PT")                         \
-    X("conv2d", LOW, ALLOW, "PT TF")             X("conv3d", LOW, ALLOW, "PT TF")                      \
-    X("conv_transpose", LOW, ALLOW, "PT")        X("conv_grad_input", LOW, ALLOW, "TF")                \
-    X("conv_grad_filter", LOW, ALLOW, "TF")      X("attention", LOW, ALLOW, "PT")                      \
-    X("rnn_cell", LOW, ALLOW, "PT")              X("lstm_cell", LOW, ALLOW, "PT TF")                   \
-    X("gru_cell", LOW, ALLOW, "PT TF")           X("prelu", LOW, INFER, "PT")                          \
-    X("exp", FP32, DENY, "PT TF")                X("expm1", FP32, DENY, "PT TF")                       \
-    X("pow", FP32, DENY, "PT TF")                X("log", FP32, INFER, "PT TF")                        \
-    X("log1p", FP32, INFER, "PT TF")             X("log2", FP32, INFER, "PT")                          \
-    X("reciprocal", FP32, INFER, "PT TF")        X("rsqrt", FP32, INFER, "PT")                         \
-    X("tan", FP32, DENY, "PT")                   X("sinh", FP32, DENY, "PT")                           \
-    X("cosh", FP32, DENY, "PT")                  X("acos", FP32, DENY, "PT")                           \
-    X("asin", FP32, DENY, "PT")                  X("erfinv", FP32, DENY, "PT")                         \
-    X("softplus", FP32, INFER, "PT TF")          X("layer_norm", FP32, INFER, "PT")                    \
-    X("group_norm", FP32, INFER, "PT")           X("batch_norm", FP32, INFER, "MP TF")                 \
-    X("norm", FP32, DENY, "PT TF")               X("dist", FP32, DENY, "PT")                           \
-    X("mean", FP32, DENY, "TF")                  X("logsumexp", FP32, DENY, "PT")                      \
-    X("upsample", FP32, INFER, "PT")             X("kl_div", FP32, DENY, "PT")                         \
-    X("l1_loss", FP32, DENY, "PT")               X("mse_loss", FP32, DENY, "PT")                       \
-    X("huber_loss", FP32, DENY, "PT")            X("nll_loss", FP32, DENY, "PT")                       \
-    X("cross_entropy", FP32, DENY, "PT TF")      X("bce_with_logits", FP32, DENY, "PT")                \
-    X("loss", FP32, DENY, "MP PT")               X("output", OUTPUT, NONE, "MP")                       \
-    X("softmax", OUTPUT, INFER, "PT TF MP")      X("log_softmax", OUTPUT, INFER, "PT TF")              \
-    X("sum", OUTPUT, DENY, "PT TF")              X("prod", OUTPUT, INFER, "PT TF")                     \
-    X("cumsum", OUTPUT, DENY, "PT")              X("cumprod", OUTPUT, DENY, "PT")                      \
-    X("add", WIDEST, INFER, "TF")                X("sub", WIDEST, INFER, "TF")                         \
-    X("mul", WIDEST, INFER, "TF")                X("div", WIDEST, INFER, "TF")                         \
-    X("bias_add", WIDEST, INFER, "TF")           X("addcmul", WIDEST, INFER, "PT")                     \
-    X("addcdiv", WIDEST, INFER, "PT")            X("atan2", WIDEST, INFER, "PT")                       \
-    X("bilinear", WIDEST, INFER, "PT")           X("cross", WIDEST, INFER, "PT")                       \
-    X("dot", WIDEST, INFER, "PT")                X("tensordot", WIDEST, INFER, "PT")                   \
-    X("grid_sample", WIDEST, INFER, "PT")        X("scatter_add", WIDEST, INFER, "PT")                 \
-    X("index_put", WIDEST, CLEAR, "PT")          X("concat", WIDEST, CLEAR, "TF")                      \
-    X("stack", WIDEST, CLEAR, "TF")              X("select", WIDEST, CLEAR, "TF")                      \
-    X("sqrt", AS_IS, INFER, "TF")                X("tanh", AS_IS, INFER, "TF")                         \
-    X("sigmoid", AS_IS, INFER, "TF")             X("gelu", AS_IS, INFER, "TF")                         \
-    X("elu", AS_IS, INFER, "TF")                 X("leaky_relu", AS_IS, INFER, "TF")                   \
-    X("avg_pool", AS_IS, INFER, "TF")            X("relu", AS_IS, CLEAR, "TF")                         \
-    X("relu_grad", AS_IS, CLEAR, "TF")           X("max_pool", AS_IS, CLEAR, "TF")                     \
-    X("neg", AS_IS, CLEAR, "TF")                 X("abs", AS_IS, CLEAR, "TF")                          \
-    X("maximum", WIDEST, CLEAR, "TF")            X("minimum", WIDEST, CLEAR, "TF")                     \
-    X("clip", AS_IS, CLEAR, "TF")                X("reshape", AS_IS, CLEAR, "TF")                      \
-    X("transpose", AS_IS, CLEAR, "TF")           X("slice", AS_IS, CLEAR, "TF")                        \
-    X("split", AS_IS, CLEAR, "TF")               X("pad", AS_IS, CLEAR, "TF")                          \
-    X("gather", AS_IS, CLEAR, "TF")              X("embedding", AS_IS, CLEAR, "TF")                    \
-    X("dropout", AS_IS, CLEAR, "TF")             X("identity", AS_IS, CLEAR, "TF")                     \
-    X("enter", AS_IS, CLEAR, "TF")               X("exit", AS_IS, CLEAR, "TF")                         \
-    X("merge", WIDEST, CLEAR, "TF")              X("switch", AS_IS, CLEAR, "TF")                       \
-    X("next_iteration", AS_IS, CLEAR, "TF")      X("bce", REFUSED, DENY, "PT")
+#define MPT_OPS(X)                                                                                        \
+    X(LOW, LOW, ALLOW, "PT TF", "matmul batch_matmul einsum conv2d conv3d")                               \
+    X(LOW, LOW, ALLOW, "PT", "mm bmm addmm addbmm baddbmm linear chain_matmul linalg_multi_dot "          \
+      "linalg_vecdot conv1d convolution conv_tbc conv_transpose conv_transpose1d conv_transpose2d "       \
+      "conv_transpose3d attention scaled_dot_product_attention rnn_cell rnn_tanh_cell rnn_relu_cell")     \
+    X(LOW, WIDEST, ALLOW, "PT", "gemv mv addmv addr")                                                     \
+    X(LOW, AS_IS, ALLOW, "PT TF", "lstm_cell gru_cell")                                                   \
+    X(LOW, LOW, ALLOW, "TF", "conv_grad_input conv_grad_filter")                                          \
+    X(LOW, LOW, INFER, "PT", "prelu")                                                                     \
+    X(FP32, AS_IS, DENY, "PT TF", "exp expm1 pow norm")                                                   \
+    X(FP32, AS_IS, INFER, "PT TF", "log log1p reciprocal softplus")                                       \
+    X(FP32, AS_IS, INFER, "MP TF", "batch_norm")                                                          \
+    X(FP32, AS_IS, INFER, "PT", "log2 log10 rsqrt layer_norm native_layer_norm group_norm interpolate "   \
+      "upsample upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d "              \
+      "upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d")                                      \
+    X(FP32, AS_IS, DENY, "PT", "tan sinh cosh acos asin erfinv logsumexp pdist renorm frobenius_norm "    \
+      "nuclear_norm")                                                                                     \
+    X(FP32, WIDEST, DENY, "PT", "dist cosine_similarity")                                                 \
+    X(FP32, FP32, DENY, "PT", "cdist kl_div l1_loss smooth_l1_loss mse_loss huber_loss nll_loss "         \
+      "nll_loss2d poisson_nll_loss cosine_embedding_loss hinge_embedding_loss margin_ranking_loss "       \
+      "multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss bce_with_logits "    \
+      "binary_cross_entropy_with_logits")                                                                 \
+    X(FP32, FP32, DENY, "PT TF", "cross_entropy")                                                         \
+    X(FP32, FP32, DENY, "MP PT", "loss ctc_loss")                                                         \
+    X(FP32, AS_IS, DENY, "TF", "mean")                                                                    \
+    X(OUTPUT, OUTPUT, NONE, "MP", "output")                                                               \
+    X(OUTPUT, AS_IS, INFER, "PT TF MP", "softmax log_softmax")                                            \
+    X(OUTPUT, AS_IS, DENY, "PT TF", "sum")                                                                \
+    X(OUTPUT, FP32, INFER, "PT TF", "prod")                                                               \
+    X(OUTPUT, AS_IS, DENY, "PT", "cumsum cumprod linalg_vector_norm linalg_matrix_norm")                  \
+    X(WIDEST, WIDEST, INFER, "TF", "add sub mul div bias_add")                                            \
+    X(WIDEST, WIDEST, INFER, "PT", "addcmul addcdiv atan2 bilinear cross dot vdot scatter_add")           \
+    X(WIDEST, LOW, INFER, "PT", "tensordot")                                                              \
+    X(WIDEST, FP32, INFER, "PT", "grid_sample grid_sampler")                                              \
+    X(WIDEST, WIDEST, CLEAR, "PT", "index_put")                                                           \
+    X(WIDEST, WIDEST, CLEAR, "PT TF", "concat cat stack")                                                 \
+    X(WIDEST, WIDEST, CLEAR, "TF", "select where maximum minimum merge")                                  \
+    X(AS_IS, AS_IS, INFER, "TF", "sqrt tanh sigmoid gelu elu leaky_relu avg_pool")                        \
+    X(AS_IS, FP32, INFER, "TF", "avg_pool3d")                                                             \
+    X(AS_IS, FP32, CLEAR, "TF", "max_pool3d")                                                             \
+    X(AS_IS, AS_IS, CLEAR, "TF", "relu relu_grad max_pool neg abs clip clamp reshape view transpose "     \
+      "permute flatten squeeze unsqueeze expand slice split chunk pad gather embedding dropout identity " \
+      "enter exit switch next_iteration")                                                                 \
+    X(REFUSED, FP32, DENY, "PT", "bce binary_cross_entropy")
 
-/* A row of the op table, and of the table that you lay over it: a new op, or another rule for a known one. */
+/* A row of the table that you lay over it: a new op, or another rule for a known one. */
 typedef struct mpt_policy_row {
     const char *op;
     mpt_rule    rule;
     const char *source;         /* where the rule is from; may be NULL */
 } mpt_policy_row;
 
-/* One row per policy: name, compute, variable and output format. Where all three are the same there is
- * nothing to mix: every op runs in that format (float16 is for study: it loses updates and overflows). */
-#define MPT_POLICIES(X)                                          \
-    X("float32",        MPT_F32,  MPT_F32, MPT_F32)              \
-    X("mixed_float16",  MPT_F16,  MPT_F32, MPT_F32)              \
-    X("mixed_bfloat16", MPT_BF16, MPT_F32, MPT_F32)              \
-    X("tf32",           MPT_TF32, MPT_F32, MPT_F32)              \
-    X("float16",        MPT_F16,  MPT_F16, MPT_F16)
+/* One row per policy: name, whether ops follow the rules for CPUs, compute, variable and output format. Where
+ * all three are the same there is nothing to mix: every op runs in that format (float16 and bfloat16 are for
+ * study: they lose updates). cpu_bfloat16 is torch.autocast("cpu"): there exp, softmax, sums and norms stay
+ * in BF16, while losses and prod are FP32. */
+#define MPT_POLICIES(X)                                             \
+    X("float32",        0, MPT_F32,  MPT_F32,  MPT_F32)             \
+    X("mixed_float16",  0, MPT_F16,  MPT_F32,  MPT_F32)             \
+    X("mixed_bfloat16", 0, MPT_BF16, MPT_F32,  MPT_F32)             \
+    X("cpu_bfloat16",   1, MPT_BF16, MPT_F32,  MPT_F32)             \
+    X("tf32",           0, MPT_TF32, MPT_F32,  MPT_F32)             \
+    X("float16",        0, MPT_F16,  MPT_F16,  MPT_F16)             \
+    X("bfloat16",       0, MPT_BF16, MPT_BF16, MPT_BF16)            \
+    X("float64",        0, MPT_F64,  MPT_F64,  MPT_F64)
 
 /* Which formats a network computes in. Copy it, change it; rows are yours and must outlive it. */
 typedef struct mpt_policy {
     const char *name;
+    int         cpu;            /* nonzero: by the rules for CPUs */
     mpt_format  compute;        /* what `low` means: MPT_F16, MPT_BF16, MPT_TF32 (inputs rounded), MPT_F32 */
     mpt_format  variable;       /* the weights that are kept; and what `FP32` means in the rules */
     mpt_format  output;         /* the last layer's result and the loss */
@@ -1546,7 +1545,7 @@ typedef struct mpt_policy_answer {
     mpt_format  input;          /* cast the inputs to this */
     mpt_format  output;         /* and the result has this */
     const char *why;            /* English; lives forever */
-    const char *source;         /* of the row; NULL for an op that no row names */
+    const char *source;         /* of the row */
 } mpt_policy_answer;
 
 /* mpt_policy_find -- a preset by its name.
@@ -1557,18 +1556,16 @@ MPT_DEF mpt_status mpt_policy_find(const char *name, mpt_policy *p);
 /* mpt_policy_name -- the name of preset i; NULL past the last. */
 MPT_DEF const char *mpt_policy_name(size_t i);
 
-/* mpt_policy_row_at -- row i of the built-in op table.
- * Returns: MPT_OK.  Errors: MPT_E_ARG past the last row and for NULL. */
-MPT_DEF mpt_status mpt_policy_row_at(size_t i, mpt_policy_row *row);
-
 /* mpt_policy_format -- the formats in which one op should run, and why.
- *   op      in   its kind: a name of MPT_OPS or of your rows; an unknown one runs as it comes
+ *   op      in   its kind: a name of your rows, of MPT_OPS, or of TensorFlow's lists ("MatMul"), where allow
+ *                is low, deny is FP32, and what may run in either format takes its widest input
  *   inputs  in   [count] formats of its floating-point inputs: F64, F32, TF32, F16, BF16; count 0 allowed
  *   answer  out  for a refused op the formats are F32: convert, or use an op that is safe
  * An F64 input is left alone: the op runs as it comes. The last layer's result ("output") and the loss
  * are p->output, FP32 in the mixed presets; a row of your own overrides even that.
  * Returns: MPT_OK, also when the rule is MPT_RULE_REFUSED.  Errors: MPT_E_ARG (NULL, a row without op or
- * with an unknown rule); MPT_E_UNSUPPORTED (a format); then *answer is kept.  Threads: any.
+ * with an unknown rule); MPT_E_UNSUPPORTED (a format; a name that stands nowhere: if any format will do, say
+ * so by a row of yours with MPT_RULE_AS_IS); then *answer is kept.  Threads: any.
  * Source: PyTorch autocast's op classes; see MPT_OPS. */
 MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const mpt_format *inputs,
                                      size_t count, mpt_policy_answer *answer);
@@ -7747,21 +7744,67 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
 // >>M25 implementation: policy --------------------------------------------------------------------
 #ifndef MPT_NO_GRAPH
 typedef struct mpti_op_row {
-    const char *op;
-    mpt_rule    rule;
-    int         list;           /* mpt_list of the compact table in >>M14 */
-    const char *source;
+    mpt_rule    rule, cpu;
+    mpt_list    list;           /* of the compact table in >>M14 */
+    const char *source, *names; /* words */
 } mpti_op_row;
 
 static const mpti_op_row mpti_ops[] = {
-#define MPTI_X(op, rule, list, source) {op, MPT_RULE_##rule, MPT_LIST_##list, source},
+#define MPTI_X(rule, cpu, list, source, names) \
+    {MPT_RULE_##rule, MPT_RULE_##cpu, MPT_LIST_##list, source, names},
     MPT_OPS(MPTI_X)
 #undef MPTI_X
 };
 #define MPTI_OP_COUNT (sizeof mpti_ops / sizeof mpti_ops[0])
 
+/* TensorFlow's lists: in the CUDA pass, in the BF16 pass, the ops.
+ * Source: tensorflow/core/grappler/optimizers/auto_mixed_precision_lists.h. */
+static const struct { mpt_list cuda, bf16; const char *names; } mpti_tf_lists[] = {
+    {MPT_LIST_ALLOW, MPT_LIST_ALLOW,
+     "BatchMatMul BatchMatMulV2 Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D "
+     "Conv3DBackpropFilterV2 Conv3DBackpropInputV2 DepthwiseConv2dNative "
+     "DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Einsum MatMul"},
+    {MPT_LIST_ALLOW, MPT_LIST_NONE,
+     "BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Conv3DBackpropFilter Conv3DBackpropInput "
+     "CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3 CudnnRNNV2 CudnnRNNV3 "
+     "FastUnsortedSegmentMax FusedConv2DBiasActivation FusedSparseConvGpuV2 GRUBlockCell "
+     "GRUBlockCellGrad LSTMBlockCell LSTMBlockCellGrad Mha MhaV2 Pmlp Tmlp TmlpV2 TmlpV3"},
+    {MPT_LIST_NONE, MPT_LIST_ALLOW,
+     "FusedPadConv2D"},
+    {MPT_LIST_INFER, MPT_LIST_INFER,
+     "Add AddN AddV2 AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BiasAdd BiasAddGrad BiasAddV1 Elu "
+     "EluGrad Erf Erfc FloorDiv FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 "
+     "FusedBatchNormV3 Inv LeakyRelu LeakyReluGrad Log Log1p LogSoftmax Mul Prod RealDiv Reciprocal "
+     "Selu SeluGrad Sigmoid SigmoidGrad Softmax Softplus SoftplusGrad Softsign SoftsignGrad Sqrt Sub "
+     "Tanh TanhGrad _FusedBatchNormEx"},
+    {MPT_LIST_NONE, MPT_LIST_INFER,
+     "Rsqrt Square SquaredDifference"},
+    {MPT_LIST_DENY, MPT_LIST_DENY,
+     "Exp Expm1 L2Loss Pow SaveV2 SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits"},
+    {MPT_LIST_DENY, MPT_LIST_INFER,
+     "Mean Sum"},
+    {MPT_LIST_CLEAR, MPT_LIST_CLEAR,
+     "Abs ArgMax ArgMin BatchToSpace BatchToSpaceND BroadcastTo Ceil CheckNumerics ClipByValue Concat "
+     "ConcatV2 DepthToSpace DynamicPartition DynamicStitch EnsureShape Enter Equal Exit ExpandDims "
+     "Fill Floor Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN IsFinite IsInf IsNan "
+     "Less LessEqual Max MaxPool MaxPool3D MaxPool3DGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradGradV2 "
+     "MaxPoolGradV2 MaxPoolV2 Maximum Merge Min Minimum MirrorPad MirrorPadGrad Neg NextIteration "
+     "NotEqual OnesLike Pack Pad PadV2 PreventGradient Rank Relu Relu6 Relu6Grad ReluGrad Reshape "
+     "ResizeNearestNeighbor ResizeNearestNeighborGrad Reverse ReverseSequence ReverseV2 Round Select "
+     "SelectV2 Shape ShapeN Sign Slice Snapshot SpaceToBatch SpaceToBatchND SpaceToDepth Split SplitV "
+     "Squeeze StopGradient StridedSlice StridedSliceGrad Switch TensorListConcat TensorListConcatLists "
+     "TensorListConcatV2 TensorListFromTensor TensorListGather TensorListGetItem TensorListPopBack "
+     "TensorListPushBack TensorListPushBackBatch TensorListScatter TensorListScatterIntoExistingList "
+     "TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack Tile TopK TopKV2 Transpose "
+     "Unpack Where ZerosLike"},
+    {MPT_LIST_CLEAR, MPT_LIST_NONE,
+     "MaxPool3DGradGrad OneHot Size"},
+    {MPT_LIST_NONE, MPT_LIST_CLEAR,
+     "ResizeBilinear ScatterNd StatelessWhile While"}
+};
+
 static const mpt_policy mpti_policies[] = {
-#define MPTI_X(name, compute, variable, output) {name, compute, variable, output, NULL, 0},
+#define MPTI_X(name, cpu, compute, variable, output) {name, cpu, compute, variable, output, NULL, 0},
     MPT_POLICIES(MPTI_X)
 #undef MPTI_X
 };
@@ -7780,16 +7823,6 @@ MPT_DEF mpt_status mpt_policy_find(const char *name, mpt_policy *p)
             return MPT_OK;
         }
     return MPT_E_UNSUPPORTED;
-}
-
-MPT_DEF mpt_status mpt_policy_row_at(size_t i, mpt_policy_row *row)
-{
-    if (i >= MPTI_OP_COUNT || !row)
-        return MPT_E_ARG;
-    row->op = mpti_ops[i].op;
-    row->rule = mpti_ops[i].rule;
-    row->source = mpti_ops[i].source;
-    return MPT_OK;
 }
 
 static const char *mpti_rule_why(mpt_rule rule)
@@ -7816,18 +7849,43 @@ static mpt_format mpti_widest(mpt_format a, mpt_format b)
     return MPT_F32;
 }
 
-/* The row of an op: yours, the last one first, then the table; 0 for an op that no row names. */
-static int mpti_policy_row(const mpt_policy *p, const char *op, mpt_policy_row *row)
+static int mpti_has_word(const char *words, const char *word)
+{
+    const size_t length = strlen(word);
+    size_t       n;
+    for (; *words; words += n + (words[n] == ' ')) {
+        n = strcspn(words, " ");
+        if (n == length && !memcmp(words, word, n))
+            return 1;
+    }
+    return 0;
+}
+
+/* The rule of an op and its source: your rows, the last one first, then the tables; whether one names it. */
+static int mpti_policy_row(const mpt_policy *p, const char *op, mpt_policy_answer *a)
 {
     size_t i;
     for (i = p->row_count; i-- > 0;)
         if (!strcmp(op, p->rows[i].op)) {
-            *row = p->rows[i];
+            a->rule = p->rows[i].rule;
+            a->source = p->rows[i].source;
             return 1;
         }
     for (i = 0; i < MPTI_OP_COUNT; i++)
-        if (!strcmp(op, mpti_ops[i].op))
-            return mpt_policy_row_at(i, row) == MPT_OK;
+        if (mpti_has_word(mpti_ops[i].names, op)) {
+            a->rule = p->cpu ? mpti_ops[i].cpu : mpti_ops[i].rule;
+            a->source = mpti_ops[i].source;
+            return 1;
+        }
+    a->source = "TF";
+    for (i = 0; i < sizeof mpti_tf_lists / sizeof mpti_tf_lists[0]; i++) {
+        const mpt_list list = p->cpu ? mpti_tf_lists[i].bf16 : mpti_tf_lists[i].cuda;
+        a->rule = list == MPT_LIST_ALLOW  ? MPT_RULE_LOW
+                  : list == MPT_LIST_DENY ? MPT_RULE_FP32
+                                          : MPT_RULE_WIDEST;
+        if (list != MPT_LIST_NONE && mpti_has_word(mpti_tf_lists[i].names, op))
+            return 1;
+    }
     return 0;
 }
 
@@ -7885,22 +7943,19 @@ static void mpti_policy_apply(const mpt_policy *p, int is_last, mpt_policy_answe
 MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const mpt_format *inputs,
                                      size_t count, mpt_policy_answer *answer)
 {
-    mpt_policy_row    row = {NULL, MPT_RULE_AS_IS, NULL};
     mpt_policy_answer a;
-    const mpt_status  status = mpti_policy_refuse(p, op, inputs, count, answer);
+    mpt_status        status = mpti_policy_refuse(p, op, inputs, count, answer);
     size_t            i;
-    int               known;
+    if (status == MPT_OK && !mpti_policy_row(p, op, &a))
+        status = MPT_E_UNSUPPORTED;
     if (status != MPT_OK)
         return status;
-    known = mpti_policy_row(p, op, &row);
-    a.rule = row.rule;
-    a.source = row.source;
-    a.why = known ? mpti_rule_why(row.rule) : "no row names it: it runs in the format of its inputs";
+    a.why = mpti_rule_why(a.rule);
     a.input = count ? inputs[0] : p->variable;
     for (i = 1; i < count; i++)
         a.input = mpti_widest(a.input, inputs[i]);
     a.output = a.input;
-    if (a.input == MPT_F64) {
+    if (a.input == MPT_F64 && p->compute != MPT_F64) {
         a.rule = MPT_RULE_AS_IS;
         a.why = "it has an F64 input, and what asks for F64 gets it";
     } else if (p->compute == p->variable && p->compute == p->output) {
@@ -8267,52 +8322,6 @@ static const struct { int kind; const char *names; } mpti_op_kinds[] = {
     {MPTI_OP_NORM, "FusedBatchNorm"}, {MPTI_OP_NORM_GRAD, "FusedBatchNormGrad"}
 };
 
-/* TensorFlow's lists: in the CUDA pass, in the BF16 pass, the ops.
- * Source: tensorflow/core/grappler/optimizers/auto_mixed_precision_lists.h. */
-static const struct { mpt_list cuda, bf16; const char *names; } mpti_tf_lists[] = {
-    {MPT_LIST_ALLOW, MPT_LIST_ALLOW,
-     "BatchMatMul BatchMatMulV2 Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D "
-     "Conv3DBackpropFilterV2 Conv3DBackpropInputV2 DepthwiseConv2dNative "
-     "DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Einsum MatMul"},
-    {MPT_LIST_ALLOW, MPT_LIST_NONE,
-     "BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Conv3DBackpropFilter Conv3DBackpropInput "
-     "CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3 CudnnRNNV2 CudnnRNNV3 "
-     "FastUnsortedSegmentMax FusedConv2DBiasActivation FusedSparseConvGpuV2 GRUBlockCell "
-     "GRUBlockCellGrad LSTMBlockCell LSTMBlockCellGrad Mha MhaV2 Pmlp Tmlp TmlpV2 TmlpV3"},
-    {MPT_LIST_NONE, MPT_LIST_ALLOW,
-     "FusedPadConv2D"},
-    {MPT_LIST_INFER, MPT_LIST_INFER,
-     "Add AddN AddV2 AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BiasAdd BiasAddGrad BiasAddV1 Elu "
-     "EluGrad Erf Erfc FloorDiv FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 "
-     "FusedBatchNormV3 Inv LeakyRelu LeakyReluGrad Log Log1p LogSoftmax Mul Prod RealDiv Reciprocal "
-     "Selu SeluGrad Sigmoid SigmoidGrad Softmax Softplus SoftplusGrad Softsign SoftsignGrad Sqrt Sub "
-     "Tanh TanhGrad _FusedBatchNormEx"},
-    {MPT_LIST_NONE, MPT_LIST_INFER,
-     "Rsqrt Square SquaredDifference"},
-    {MPT_LIST_DENY, MPT_LIST_DENY,
-     "Exp Expm1 L2Loss Pow SaveV2 SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits"},
-    {MPT_LIST_DENY, MPT_LIST_INFER,
-     "Mean Sum"},
-    {MPT_LIST_CLEAR, MPT_LIST_CLEAR,
-     "Abs ArgMax ArgMin BatchToSpace BatchToSpaceND BroadcastTo Ceil CheckNumerics ClipByValue Concat "
-     "ConcatV2 DepthToSpace DynamicPartition DynamicStitch EnsureShape Enter Equal Exit ExpandDims "
-     "Fill Floor Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN IsFinite IsInf IsNan "
-     "Less LessEqual Max MaxPool MaxPool3D MaxPool3DGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradGradV2 "
-     "MaxPoolGradV2 MaxPoolV2 Maximum Merge Min Minimum MirrorPad MirrorPadGrad Neg NextIteration "
-     "NotEqual OnesLike Pack Pad PadV2 PreventGradient Rank Relu Relu6 Relu6Grad ReluGrad Reshape "
-     "ResizeNearestNeighbor ResizeNearestNeighborGrad Reverse ReverseSequence ReverseV2 Round Select "
-     "SelectV2 Shape ShapeN Sign Slice Snapshot SpaceToBatch SpaceToBatchND SpaceToDepth Split SplitV "
-     "Squeeze StopGradient StridedSlice StridedSliceGrad Switch TensorListConcat TensorListConcatLists "
-     "TensorListConcatV2 TensorListFromTensor TensorListGather TensorListGetItem TensorListPopBack "
-     "TensorListPushBack TensorListPushBackBatch TensorListScatter TensorListScatterIntoExistingList "
-     "TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack Tile TopK TopKV2 Transpose "
-     "Unpack Where ZerosLike"},
-    {MPT_LIST_CLEAR, MPT_LIST_NONE,
-     "MaxPool3DGradGrad OneHot Size"},
-    {MPT_LIST_NONE, MPT_LIST_CLEAR,
-     "ResizeBilinear ScatterNd StatelessWhile While"}
-};
-
 /* A hash table, open addressing, at most half full. */
 typedef struct mpti_op_table {
     mpti_op_entry *entries;
@@ -8389,7 +8398,7 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
     for (i = 0; i < sizeof mpti_op_kinds / sizeof mpti_op_kinds[0]; i++)
         mpti_op_enter_words(table, mpti_op_kinds[i].names, MPT_LIST_NONE, mpti_op_kinds[i].kind);
     for (i = 0; o->lists == MPT_LISTS_COMPACT && i < MPTI_OP_COUNT; i++)
-        mpti_op_enter_words(table, mpti_ops[i].op, (mpt_list)mpti_ops[i].list, MPTI_OP_PLAIN);
+        mpti_op_enter_words(table, mpti_ops[i].names, mpti_ops[i].list, MPTI_OP_PLAIN);
     for (i = 0; o->lists != MPT_LISTS_COMPACT && i < sizeof mpti_tf_lists / sizeof mpti_tf_lists[0]; i++)
         mpti_op_enter_words(table, mpti_tf_lists[i].names,
                             o->lists == MPT_LISTS_TF_CUDA ? mpti_tf_lists[i].cuda : mpti_tf_lists[i].bf16,
@@ -9665,6 +9674,9 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   w * FP32(1 - lr * wd), 1.19 times what was asked at lr 1e-5 and wd 0.01, and nothing from 2e-6 down. Adam
  *   and LAMB round their constants elsewhere.
  *   MPT_MOMENTS_BF16 rounds stochastically; what it was is MPT_MOMENTS_BF16_NEAREST.
+ *   mpt_policy_row_at(i, &row)                MPT_OPS(X): a row holds all names of one kind
+ *   mpt_policy_format of an unknown op: OK    MPT_E_UNSUPPORTED, unless a row of yours names it
+ *   MPT_POLICIES(X): X(name, c, v, o)         X(name, cpu, c, v, o); and mpt_policy has a field cpu
  * 0.2.0  Half the time to compile, parts to leave out, fewer names, the same bits. Was, is:
  *   mpt_storage_text, mpt_scaler_preset       mpt_storage_name, mpt_scaler_defaults
  *   mpt_scaler_record_cause(s, cause)         mpt_scaler_record(s, 1, cause); mpt_scaler_record(s, found, 0)

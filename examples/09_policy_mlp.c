@@ -6,7 +6,8 @@
  *     ./09_policy_mlp --numbers                         the measured accuracies and final scales too
  *
  * A 64-32-10 network learns 1797 real handwritten digits, built from mpt's typed ops: mpt_gemm, mpt_bias_add,
- * mpt_activate, mpt_cross_entropy. Policy float16 keeps its weights in FP16 as well: it is for study. */
+ * mpt_activate, mpt_cross_entropy. Policies float16 and bfloat16 keep their weights so as well: they are for
+ * study. float64 is not trained: these ops are for FP32 and less. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -59,12 +60,11 @@ static mpt_policy_answer ask(const mpt_policy *p, const char *op, mpt_format inp
 
 static void publish(net *t)
 {
-    size_t i, k;
+    size_t i;
     for (i = 0; i < 2; i++) {
         layer *l = &t->l[i];
-        if (t->policy.variable == MPT_F16)      /* no FP32 masters: what FP16 cannot hold is gone */
-            for (k = 0; k < l->n_in * l->n_out; k++)
-                l->master[k] = mpt_f32_from_f16(mpt_f16_from_f32(l->master[k]));
+        if (t->policy.variable != MPT_F32)      /* no FP32 masters: what the format cannot hold is gone */
+            must(mpt_quantize_n(l->master, l->master, l->n_in * l->n_out, t->policy.variable, NULL));
         put(&l->weight, l->master, l->n_in * l->n_out, t->matmul);
     }
 }
@@ -198,6 +198,8 @@ static void show(const mpt_policy *p, int numbers)
         printf("    %-9s %-4s -> %-4s  %s\n", ops[i], mpt_format_get(a.input)->name,
                mpt_format_get(a.output)->name, a.why);
     }
+    if (p->compute == MPT_F64)
+        return;
     right = train(p, &scale, &loss);
     printf("    learns the digits: %s\n", right > 0.85 ? "yes, more than 85% of those it never saw" : "no");
     if (numbers)

@@ -42,22 +42,25 @@ static void expect(const mpt_policy *p, const char *op, mpt_format a, mpt_format
 
 TEST(policy_presets)
 {
-    static const char *const names[] = {"float32", "mixed_float16", "mixed_bfloat16", "tf32", "float16"};
+    static const char *const names[] = {"float32", "mixed_float16", "mixed_bfloat16", "cpu_bfloat16", "tf32",
+                                        "float16", "bfloat16", "float64"};
     static const mpt_format  formats[][3] = {{MPT_F32, MPT_F32, MPT_F32},  {MPT_F16, MPT_F32, MPT_F32},
-                                             {MPT_BF16, MPT_F32, MPT_F32}, {MPT_TF32, MPT_F32, MPT_F32},
-                                             {MPT_F16, MPT_F16, MPT_F16}};
+                                             {MPT_BF16, MPT_F32, MPT_F32}, {MPT_BF16, MPT_F32, MPT_F32},
+                                             {MPT_TF32, MPT_F32, MPT_F32}, {MPT_F16, MPT_F16, MPT_F16},
+                                             {MPT_BF16, MPT_BF16, MPT_BF16}, {MPT_F64, MPT_F64, MPT_F64}};
     mpt_policy               p, kept;
     size_t                   i;
-    for (i = 0; i < 5; i++) {
+    for (i = 0; i < 8; i++) {
         CHECK_EQ_S(mpt_policy_name(i), names[i]);
         p = preset(names[i]);
         CHECK_EQ_S(p.name, names[i]);
+        CHECK_EQ_I(p.cpu, i == 3);
         CHECK_EQ_I(p.compute, formats[i][0]);
         CHECK_EQ_I(p.variable, formats[i][1]);
         CHECK_EQ_I(p.output, formats[i][2]);
         CHECK(p.row_count == 0);
     }
-    CHECK(mpt_policy_name(5) == NULL);
+    CHECK(mpt_policy_name(8) == NULL);
     kept = p = preset("tf32");
     CHECK_EQ_I(mpt_policy_find("float8", &p), MPT_E_UNSUPPORTED);
     CHECK(!memcmp(&kept, &p, sizeof p));
@@ -84,9 +87,86 @@ TEST(policy_rules)
     expect(&bf16, "bce", MPT_BF16, MPT_BF16, MPT_RULE_REFUSED, MPT_F32, MPT_F32);
     expect(&tf32, "bce", MPT_F32, MPT_F32, MPT_RULE_FP32, MPT_F32, MPT_F32);
     expect(&f16, "matmul", MPT_F64, MPT_F16, MPT_RULE_AS_IS, MPT_F64, MPT_F64);
-    expect(&f16, "my_op", MPT_F16, MPT_F16, MPT_RULE_AS_IS, MPT_F16, MPT_F16);
-    CHECK(ask(&f16, "my_op", MPT_F16, MPT_F16).source == NULL);
-    CHECK(strstr(ask(&f16, "my_op", MPT_F16, MPT_F16).why, "no row") != NULL);
+}
+
+/* Every word of a text has this rule under the policy. */
+static void expect_all(const mpt_policy *p, const char *words, mpt_rule rule)
+{
+    char   op[64];
+    size_t n;
+    for (; *words; words += n + (words[n] == ' ')) {
+        n = strcspn(words, " ");
+        memcpy(op, words, n);
+        op[n] = 0;
+        CHECK_EQ_I(ask(p, op, MPT_F32, p->compute).rule, rule);
+    }
+}
+
+/* The names that users of PyTorch write, by the lists in its documentation of autocast; and on a CPU, by what
+ * PyTorch 2.15 did there. */
+TEST(policy_names_of_pytorch)
+{
+    const mpt_policy gpu = preset("mixed_float16"), cpu = preset("cpu_bfloat16");
+    expect_all(&gpu, "addbmm addmm addmv addr baddbmm bmm chain_matmul linalg_multi_dot conv1d conv2d conv3d "
+               "conv_transpose1d conv_transpose2d conv_transpose3d gru_cell linear lstm_cell matmul mm mv "
+               "prelu rnn_tanh_cell conv_tbc scaled_dot_product_attention linalg_vecdot", MPT_RULE_LOW);
+    expect_all(&gpu, "acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss cdist "
+               "cosine_similarity cross_entropy dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div "
+               "l1_loss layer_norm log log10 log1p log2 margin_ranking_loss mse_loss multilabel_margin_loss "
+               "multi_margin_loss nll_loss norm pdist poisson_nll_loss pow reciprocal renorm rsqrt sinh "
+               "smooth_l1_loss soft_margin_loss softplus tan triplet_margin_loss interpolate", MPT_RULE_FP32);
+    expect_all(&gpu, "cumprod cumsum log_softmax prod softmax sum", MPT_RULE_OUTPUT);
+    expect_all(&gpu, "addcdiv addcmul atan2 bilinear cat cross dot grid_sample index_put scatter_add stack "
+               "tensordot", MPT_RULE_WIDEST);
+    expect_all(&gpu, "binary_cross_entropy", MPT_RULE_REFUSED);
+    expect_all(&cpu, "conv1d conv2d conv3d bmm mm linalg_vecdot baddbmm addmm addbmm linear matmul conv_tbc "
+               "conv_transpose2d scaled_dot_product_attention prelu einsum", MPT_RULE_LOW);
+    expect_all(&cpu, "exp log pow softmax log_softmax sum mean cumsum norm layer_norm group_norm batch_norm "
+               "rsqrt softplus logsumexp interpolate tanh relu", MPT_RULE_AS_IS);
+    expect_all(&cpu, "avg_pool3d binary_cross_entropy grid_sample prod cdist mse_loss cosine_embedding_loss "
+               "nll_loss smooth_l1_loss cross_entropy l1_loss huber_loss ctc_loss kl_div loss",
+               MPT_RULE_FP32);
+    expect(&cpu, "softmax", MPT_BF16, MPT_BF16, MPT_RULE_AS_IS, MPT_BF16, MPT_BF16);
+    expect(&cpu, "mm", MPT_F32, MPT_F32, MPT_RULE_LOW, MPT_BF16, MPT_BF16);
+    expect(&cpu, "prod", MPT_BF16, MPT_BF16, MPT_RULE_FP32, MPT_F32, MPT_F32);
+}
+
+TEST(policy_names_of_tensorflow)
+{
+    const mpt_policy  gpu = preset("mixed_float16"), cpu = preset("cpu_bfloat16");
+    mpt_policy_answer answer;
+    expect_all(&gpu, "MatMul Conv2DBackpropFilter Einsum CudnnRNNV3", MPT_RULE_LOW);
+    expect_all(&gpu, "Exp Sum Mean L2Loss", MPT_RULE_FP32);
+    expect_all(&gpu, "BiasAdd Tanh FusedBatchNormV3 Relu Reshape ConcatV2", MPT_RULE_WIDEST);
+    expect_all(&cpu, "Sum Mean Rsqrt", MPT_RULE_WIDEST);
+    CHECK_EQ_S(ask(&gpu, "MatMul", MPT_F32, MPT_F32).source, "TF");
+    CHECK_EQ_I(mpt_policy_format(&gpu, "Rsqrt", trained, 1, &answer), MPT_E_UNSUPPORTED);
+    expect(&gpu, "BiasAdd", MPT_F16, MPT_F32, MPT_RULE_WIDEST, MPT_F32, MPT_F32);
+}
+
+/* A name that stands nowhere is an error under every policy, and no guess. */
+TEST(policy_unknown_names)
+{
+    static const char *const    names[] = {"my_op", "", " ", "matmull", "matmu", "matmul mm", "mm bmm",
+                                           "Mm", "exp ", "FusedBatchNorm2", "NONE"};
+    static const mpt_policy_row rows[] = {{"my_op", MPT_RULE_AS_IS, NULL}};
+    mpt_policy_answer           answer, kept;
+    mpt_policy                  p;
+    size_t                      i, k;
+    memset(&answer, 7, sizeof answer);
+    kept = answer;
+    for (k = 0; mpt_policy_name(k); k++)
+        for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+            p = preset(mpt_policy_name(k));
+            mt_context(p.name, names[i]);
+            CHECK_EQ_I(mpt_policy_format(&p, names[i], trained, 1, &answer), MPT_E_UNSUPPORTED);
+            CHECK(!memcmp(&answer, &kept, sizeof answer));
+        }
+    p = preset("mixed_float16");
+    p.rows = rows;
+    p.row_count = 1;
+    expect(&p, "my_op", MPT_F16, MPT_F16, MPT_RULE_AS_IS, MPT_F16, MPT_F16);
+    CHECK(ask(&p, "my_op", MPT_F16, MPT_F16).source == NULL);
 }
 
 TEST(policy_last_layer_and_loss)
@@ -105,38 +185,58 @@ TEST(policy_last_layer_and_loss)
     expect(&p, "loss", MPT_F16, MPT_F16, MPT_RULE_AS_IS, MPT_F16, MPT_F16);
 }
 
-/* In float32 and float16 there is nothing to decide, for any op. */
+/* A word of the built-in table: the i-th, and its row; 0 past the last. */
+static int table_word(size_t i, char word[64], size_t *row)
+{
+    size_t n;
+    for (*row = 0; *row < MPTI_OP_COUNT; ++*row) {
+        const char *at = mpti_ops[*row].names;
+        for (; *at; at += n + (at[n] == ' ')) {
+            n = strcspn(at, " ");
+            memcpy(word, at, n);
+            word[n] = 0;
+            if (!i--)
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* In float32, float16, bfloat16 and float64 there is nothing to decide, for any op. */
 TEST(policy_of_one_format)
 {
-    const mpt_policy full = preset("float32"), half = preset("float16");
-    mpt_policy_row   row;
-    size_t           i;
-    for (i = 0; mpt_policy_row_at(i, &row) == MPT_OK; i++) {
-        mpt_policy_answer a = ask(&full, row.op, MPT_F16, MPT_F16);
-        CHECK(a.input == MPT_F32 && a.output == MPT_F32);
-        a = ask(&half, row.op, MPT_F32, MPT_F32);
-        CHECK(a.input == MPT_F16 && a.output == MPT_F16);
+    static const char *const names[] = {"float32", "float16", "bfloat16", "float64"};
+    char                     op[64];
+    size_t                   i, k, row;
+    for (k = 0; k < 4; k++) {
+        const mpt_policy p = preset(names[k]);
+        for (i = 0; table_word(i, op, &row); i++) {
+            const mpt_policy_answer a = ask(&p, op, MPT_F16, MPT_F32);
+            CHECK(a.input == p.compute && a.output == p.compute);
+        }
+        CHECK(i > 150);
     }
-    CHECK(i > 90);
-    CHECK_EQ_I(mpt_policy_row_at(i + 1, &row), MPT_E_ARG);
-    CHECK_EQ_I(mpt_policy_row_at(0, NULL), MPT_E_ARG);
 }
 
 TEST(policy_table_is_sound)
 {
-    mpt_policy_row a, b;
-    size_t         i, k;
-    for (i = 0; mpt_policy_row_at(i, &a) == MPT_OK; i++) {
-        mt_context(a.op, NULL);
-        CHECK(a.op[0] && a.source && a.source[0] && (unsigned)a.rule < (unsigned)MPT_RULE_COUNT);
+    const mpt_policy gpu = preset("mixed_float16"), cpu = preset("cpu_bfloat16");
+    char             op[64], other[64];
+    size_t           i, k, row, other_row;
+    for (i = 0; table_word(i, op, &row); i++) {
+        const mpti_op_row *r = &mpti_ops[row];
+        mt_context(op, NULL);
+        CHECK(op[0] && strlen(op) < 60 && r->source[0]);
         for (k = 0; k < i; k++) {
-            CHECK_EQ_I(mpt_policy_row_at(k, &b), MPT_OK);
-            CHECK(strcmp(a.op, b.op) != 0);
+            CHECK(table_word(k, other, &other_row));
+            CHECK(strcmp(op, other) != 0);
         }
-        /* What runs low is on the allow list or may be inferred; what must not is on no allow list. */
-        CHECK((mpti_ops[i].list == MPT_LIST_ALLOW) <= (a.rule == MPT_RULE_LOW));
-        CHECK((mpti_ops[i].list == MPT_LIST_DENY) <= (a.rule == MPT_RULE_FP32 || a.rule == MPT_RULE_OUTPUT ||
-                                                      a.rule == MPT_RULE_REFUSED));
+        CHECK_EQ_I(ask(&gpu, op, MPT_F16, MPT_F16).rule, r->rule);
+        CHECK_EQ_I(ask(&cpu, op, MPT_F16, MPT_F16).rule, r->cpu);
+        /* What is on the allow list runs low, what is on the deny list does not. */
+        CHECK((r->list == MPT_LIST_ALLOW) <= (r->rule == MPT_RULE_LOW));
+        CHECK((r->list == MPT_LIST_DENY) <= (r->rule == MPT_RULE_FP32 || r->rule == MPT_RULE_OUTPUT ||
+                                             r->rule == MPT_RULE_REFUSED));
     }
 }
 
@@ -669,6 +769,9 @@ int main(int argc, char **argv)
     mt_begin(argc, argv);
     RUN(policy_presets);
     RUN(policy_rules);
+    RUN(policy_names_of_pytorch);
+    RUN(policy_names_of_tensorflow);
+    RUN(policy_unknown_names);
     RUN(policy_last_layer_and_loss);
     RUN(policy_of_one_format);
     RUN(policy_table_is_sound);
