@@ -641,6 +641,28 @@ static void deferred_ok()
     CHECK(cudaEventDestroy(e) == cudaSuccess && cudaFreeHost(h) == cudaSuccess);
 }
 
+/* A table copied from ordinary memory, and read on a stream that does not wait for the default one. */
+static void run_table(bool wait)
+{
+    mpt_emu::controls().deferred = true;
+    cudaStream_t s = nullptr;
+    CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess);
+    {
+        Array<unsigned> a(1);
+        unsigned x = 7;
+        CHECK(cudaDeviceSynchronize() == cudaSuccess);
+        CHECK(cudaMemcpy(a.p, &x, 4, cudaMemcpyHostToDevice) == cudaSuccess);
+        x = 9;                       /* it was read */
+        if (wait) CHECK(cudaStreamSynchronize(nullptr) == cudaSuccess);
+        launch_on(s, k_increment, 1, 1, a.p);
+        CHECK(cudaStreamSynchronize(s) == cudaSuccess);
+        CHECK(a.at(0) == 8);
+    }
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+}
+static void staged_copy() { run_table(false); }
+static void staged_copy_ok() { run_table(true); }
+
 /* ---- the list ---- */
 
 struct Expect {
@@ -684,6 +706,7 @@ static const Case cases[] = {
                {"asan", "ERROR: LeakSanitizer: detected memory leaks"}}),
     BUG(missing_sync, {WRONG}),
     BUG(missing_wait, {WRONG}),
+    BUG(staged_copy, {WRONG}),
     BUG(host_access, {{"asan", "ERROR: AddressSanitizer: use-after-poison"}}),
 
     CLEAN(oob_global_ok), CLEAN(oob_read_ok), CLEAN(oob_shared_ok), CLEAN(unwritten_shared_ok),
@@ -692,6 +715,7 @@ static const Case cases[] = {
     CLEAN(last_block_ok), CLEAN(lockstep_ok), CLEAN(divergent_barrier_ok), CLEAN(early_exit_ok),
     CLEAN(bad_mask_ok), CLEAN(bad_shuffle_source_ok), CLEAN(nested_ok), CLEAN(leak_ok),
     CLEAN(missing_sync_ok), CLEAN(missing_wait_ok), CLEAN(host_access_ok), CLEAN(collectives_ok),
+    CLEAN(staged_copy_ok),
     CLEAN(atomics_ok), CLEAN(bits_ok), CLEAN(launches_ok), CLEAN(errors_ok), CLEAN(graphs_ok),
     CLEAN(capture_rules_ok), CLEAN(deferred_ok),
 };

@@ -2,7 +2,9 @@
  * per compiler and flags, by nvcc or against the emulation of tests/emu. Beside it stands that of the other
  * two headers, tests/impl.c. */
 #define MPT_USE_CUBLASLT
-#define MPT_USE_NCCL
+#ifdef MPT_CUDA_EMU
+#define MPT_USE_NCCL    /* on a GPU no test needs it, and not every machine has it */
+#endif
 #define MPT_CUDA_IMPLEMENTATION
 #include "mpt_cuda.h"
 

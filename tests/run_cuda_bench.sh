@@ -16,7 +16,7 @@ else
         echo "PyTorch with CUDA is not there, or failed (see $out/torch.log): not compared"
     check "tests/impl.c compiles" "${CC:-cc}" -O2 -I. -c tests/impl.c -o "$out/impl.o"
     check "bench_cuda builds" "$NVCC" -std=c++17 -O3 -arch=native -I. tests/bench/bench_cuda.cu \
-        tests/impl_cuda.cu "$out/impl.o" -lcublasLt -lnccl -o "$out/bench_cuda"
+        tests/impl_cuda.cu "$out/impl.o" -lcublasLt -o "$out/bench_cuda"
     if "$out/bench_cuda" --torch "$out/torch.txt" tests/bench/results; then pass "bench_cuda"
     else fail "bench_cuda"; fi
 fi

@@ -113,6 +113,14 @@ for variant in "sm_90" "sm_90 --use_fast_math"; do
     lacks "local memory" '(ld|st)\.local'
 done
 
+if echo '#include <nccl.h>' | "$NVCC" -x cu -E - > /dev/null 2>&1; then
+    # shellcheck disable=SC2086
+    check "compiles with NCCL" "$NVCC" $quiet $quick -DMPT_USE_NCCL -c "$out/whole.cu" -o "$out/nccl.o"
+    link_and_run "with NCCL" "$out/nccl.o" -lnccl
+else
+    skip "NCCL is not installed"
+fi
+
 rm -f "$out/impl_cuda.o" "$out"/test_cuda*
 check "tests/impl.c compiles" "${CC:-cc}" -O1 -I. -c tests/impl.c -o "$out/impl.o"
 # shellcheck disable=SC2086
@@ -120,7 +128,7 @@ check "impl_cuda.cu compiles" "$NVCC" $quiet $quick -c tests/impl_cuda.cu -o "$o
 for program in test_cuda test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
     # shellcheck disable=SC2086
     check "$program.cu compiles" \
-        "$NVCC" $quiet $quick "tests/$program.cu" "$out/impl_cuda.o" "$out/impl.o" -lcublasLt -lnccl \
+        "$NVCC" $quiet $quick "tests/$program.cu" "$out/impl_cuda.o" "$out/impl.o" -lcublasLt \
         -o "$out/$program"
     if [ -x "$out/$program" ]; then
         check "$program runs, or says that there is no GPU" env MPT_EXPECT_NO_GPU=1 "$out/$program" --small
@@ -128,7 +136,7 @@ for program in test_cuda test_cuda_gemm test_cuda_convert test_cuda_optim test_c
 done
 # shellcheck disable=SC2086
 check "bench_cuda.cu compiles" "$NVCC" $quiet $quick tests/bench/bench_cuda.cu "$out/impl_cuda.o" \
-    "$out/impl.o" -lcublasLt -lnccl -o "$out/bench"
+    "$out/impl.o" -lcublasLt -o "$out/bench"
 # shellcheck disable=SC2086
 check "example 05 compiles" \
     "$NVCC" $quiet $quick examples/05_train_digits_cuda.cu -lcublasLt -o "$out/05"

@@ -4,7 +4,7 @@
  * On a machine with a GPU:
  *
  *     cc -O2 -I. -c tests/impl.c
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda.cu tests/impl_cuda.cu impl.o -lcublasLt -lnccl -o test_cuda
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda.cu tests/impl_cuda.cu impl.o -lcublasLt -o test_cuda
  *     ./test_cuda [--long] [part of a name]
  *
  * Anywhere, against the CPU emulation of tests/emu:
@@ -1130,6 +1130,72 @@ TEST(graph_state_set)
 }
 
 #ifdef MPT_CUDA_EMU
+/* Tables are there when a create returns, also for a stream that does not wait for the default one. */
+TEST(non_blocking_stream)
+{
+    Run                     run(list_mixed(), 1024.0f, 2000, 0.5f);
+    const mpt_emu::Controls saved = mpt_emu::controls();
+    std::vector<mpt_tensor> device;
+    mpt_cuda_list          *list = NULL;
+    mpt_cuda_state         *state = NULL;
+    mpt_cuda_ranges        *ranges = NULL;
+    mpt_cuda_state          got;
+    mpt_range               range, want;
+    cudaStream_t            stream = NULL;
+    for (Twin &t : run.twins) device.push_back(t.tensor(true));
+    run.scale();
+    CHECK_EQ_I(mpt_check(&run.scaler, &run.step, run.host.data(), run.host.size(), NULL), MPT_OK);
+    CHECK_EQ_I(mpt_range_init(&want, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_range_add(&want, run.host[1].grad_format, run.host[1].grad, run.host[1].n), MPT_OK);
+    CU(cudaDeviceSynchronize());
+    CU(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    mpt_emu::controls().deferred = true;
+    OK(mpt_cuda_state_create(gpu.cuda, &state, &run.scaler, 0.5f));
+    OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, NULL, 0, stream));
+    OK(mpt_cuda_state_get(gpu.cuda, &got, state, stream));
+    CU(cudaStreamSynchronize(stream));
+    CHECK(got.scaler.in_use == 1u && got.scaler.scale == 1024.0f && got.lr == 0.5f);
+    OK(mpt_cuda_list_create(gpu.cuda, &list, device.data(), device.size()));
+    OK(mpt_cuda_check(gpu.cuda, list, state, stream));
+    OK(mpt_cuda_state_get(gpu.cuda, &got, state, stream));
+    CU(cudaStreamSynchronize(stream));
+    CHECK(mpti_f64_bits(got.step.sumsq) == mpti_f64_bits(run.step.sumsq));
+    OK(mpt_cuda_ranges_create(gpu.cuda, &ranges, list, MPT_F16));
+    OK(mpt_cuda_ranges_add(gpu.cuda, ranges, MPT_CUDA_GRAD, 1, stream));
+    OK(mpt_cuda_ranges_get_sync(gpu.cuda, ranges, 1, &range, stream));
+    CHECK(memcmp(&range, &want, sizeof want) == 0);
+    mpt_cuda_ranges_destroy(ranges);
+    mpt_cuda_list_destroy(list);
+    mpt_cuda_state_destroy(state);
+    CU(cudaStreamDestroy(stream));
+    mpt_emu::controls() = saved;
+}
+
+/* A step of overflows costs what another does: the atomics on device memory are some for each block. */
+TEST(overflow_is_cheap)
+{
+    Run                 run(std::vector<Shape>(1, shape_of(gpu.small ? 5000 : 50000, 1, 0)), 1.0f, 0, 0.0f);
+    const unsigned long before = mpt_emu::counters().atomics;
+    for (size_t i = 0; i < run.twins[0].shape.n; i++)
+        put_code(run.twins[0].grad.host(), MPT_F16, i, i % 3 ? 0x7c00u : 0x7e00u);
+    run.twins[0].grad.upload();
+    check_round(run, false);
+    CHECK_EQ_U(run.step.inf_count + run.step.nan_count, run.twins[0].shape.n);
+    CHECK(mpt_emu::counters().atomics - before < 40);
+}
+
+/* What two kernels at once left in the count of blocks is gone after the next update. */
+TEST(block_count_heals)
+{
+    Run run(std::vector<Shape>(1, shape_of(50000, 0, 0)), 1024.0f, 2000, 0.0f);
+    mpt_cuda_state state = download(run.state);
+    state.blocks_done = 3;
+    OK(mpt_cuda_state_set(gpu.cuda, run.state, &state, gpu.stream));
+    OK(mpt_cuda_scaler_update(gpu.cuda, run.state, gpu.stream));        /* out of order, too */
+    run.misuse++;
+    check_round(run, false);
+}
+
 /* Nothing in a step waits, allocates or copies to or from the host: queued, captured or replayed. */
 static void expect_no_waiting(const mpt_emu::Counters &before)
 {
@@ -1630,7 +1696,8 @@ TEST(launch_fails)
     X(lists_that_lack) X(bad_numbers) X(bad_device)
 #ifdef MPT_CUDA_EMU
 #define TESTS(X) COMMON_TESTS(X) X(step_never_waits) X(other_calls_never_wait) X(no_gpu) X(create_fails) \
-    X(launch_fails) X(another_device) X(list_changed_while_captured) X(unsupported_architecture)
+    X(non_blocking_stream) X(overflow_is_cheap) X(block_count_heals) X(launch_fails) X(another_device)   \
+    X(list_changed_while_captured) X(unsupported_architecture)
 #else
 #define TESTS(X) COMMON_TESTS(X)
 #endif

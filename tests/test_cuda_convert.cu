@@ -2,7 +2,7 @@
  * on the CPU, bytes compared, those around the arrays included.
  *
  *     cc -O2 -I. -c tests/impl.c
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_convert.cu tests/impl_cuda.cu impl.o -lcublasLt -lnccl
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_convert.cu tests/impl_cuda.cu impl.o -lcublasLt
  * or, without a GPU,
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_convert.cu \
  *         tests/impl_cuda.cu -x none impl.o

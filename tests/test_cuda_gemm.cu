@@ -3,7 +3,7 @@
  * library refuses.
  *
  *     cc -O2 -I. -c tests/impl.c
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_gemm.cu tests/impl_cuda.cu impl.o -lcublasLt -lnccl
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_gemm.cu tests/impl_cuda.cu impl.o -lcublasLt
  * or, without a GPU,
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_gemm.cu tests/impl_cuda.cu \
  *         -x none impl.o
@@ -131,13 +131,15 @@ static void compare(const Case &c, Operands &o, double factor)
 {
     const std::vector<unsigned char> got = o.d.fetch();
     const double tolerance = mpt_format_get(o.d.format)->epsilon;
+    const double tanh_error = c.epilogue & MPT_EPILOGUE_GELU ? 0x1p-11 : 0.0;   /* that of tanh.approx */
     for (int64_t i = 0; i < c.m; i++)
         for (int64_t j = 0; j < c.n; j++) {
             double sum = 0.0;
             for (int64_t l = 0; l < c.k; l++) sum += o.a.at(i, l) * o.b.at(l, j);
             sum = (double)c.alpha * factor * sum + (double)c.beta * o.d.at(i, j);
-            const double want = after(sum, o.bias.at(0, c.row_major ? j : i), c.epilogue);
-            if (!CHECK(fabs(o.d.at(got, i, j) - want) <= tolerance * (fabs(want) + 1e-3)))
+            const double bias = o.bias.at(0, c.row_major ? j : i), want = after(sum, bias, c.epilogue);
+            const double rough = tanh_error * (fabs(sum) + fabs(bias));
+            if (!CHECK(fabs(o.d.at(got, i, j) - want) <= tolerance * (fabs(want) + 1e-3) + rough))
                 printf("    (%d, %d): got %g, want %g\n", (int)i, (int)j, o.d.at(got, i, j), want);
         }
     for (int64_t line = 0; line < o.d.lines; line++)
@@ -158,6 +160,17 @@ static void product(const Case &c, size_t shift = 0)
 static bool has(mpt_format f)
 {
     return f == MPT_F32 || (mpt_gpu_from_cc(compute_capability).tensor_cores & mpti_gemm_tc(f)) != 0u;
+}
+
+/* What a card does not have it refuses: that is checked in place of the test, which is not skipped. */
+static void lacks(mpt_format f)
+{
+    const Case c = {f, f, MPT_F32, 16, 16, 16, 0, true, false, true, 0u, 1.0f, 0.0f};
+    Operands   o(c);
+    if (mpt_gemm_advice(compute_capability, &o.g).refused)
+        STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_E_UNSUPPORTED);
+    else
+        product(c);
 }
 
 static const mpt_format wide[] = {MPT_F32, MPT_TF32, MPT_F16, MPT_BF16};
@@ -207,25 +220,68 @@ TEST(beta_zero_does_not_read_d)
     compare(c, o, 1.0);
 }
 
-/* TF32 keeps 11 bits of each operand: 1 + 2^-12 is not among what it knows; plain FP32 has it. */
+/* TF32 keeps 11 bits of each operand: 1 + 2^-12 is not among what it knows; plain FP32 has it. The library
+ * may take TF32, it need not: the emulation does for large products. */
 TEST(tf32_rounds_and_f32_does_not)
 {
-    const Case  c = {MPT_F32, MPT_F32, MPT_F32, 16, 16, 16, 0, true, false, false, 0u, 1.0f, 0.0f};
     const float odd = 1.0f + 1.0f / 4096.0f;
-    if (!has(MPT_TF32)) SKIP("this GPU has no TF32");
-    for (int tf32 = 0; tf32 < 2; tf32++) {
+    if (!has(MPT_TF32)) return lacks(MPT_TF32);
+    for (int64_t side = 16; side <= 256; side *= 16)
+        for (int tf32 = 0; tf32 < 2; tf32++) {
+            const Case   c = {MPT_F32, MPT_F32, MPT_F32, side, side, side, 0, true, false, false, 0u,
+                              1.0f, 0.0f};
+            const size_t n = (size_t)(side * side);
+            Operands o(c);
+            std::vector<float> a(n, 0.0f), b(n, 0.0f), d(n);
+            a[0] = odd;
+            b[0] = 1.0f;
+            CU(cudaMemcpy(o.a.data(), a.data(), 4 * n, cudaMemcpyHostToDevice));
+            CU(cudaMemcpy(o.b.data(), b.data(), 4 * n, cudaMemcpyHostToDevice));
+            o.g.a_format = o.g.b_format = tf32 ? MPT_TF32 : MPT_F32;
+            STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+            CU(cudaStreamSynchronize(gpu.stream));
+            CU(cudaMemcpy(d.data(), o.d.data(), 4 * n, cudaMemcpyDeviceToHost));
+            CHECK(tf32 || d[0] == odd);
+            CHECK(fabs((double)d[0] - 1.0) < 1.0 / 512.0);
+#ifdef MPT_CUDA_EMU
+            CHECK((d[0] == odd) == (!tf32 || side == 16));
+#endif
+        }
+}
+
+/* FP32 accumulation, also where k is split among blocks: 2049 - 2048 is 1, but f16 has no 2049. */
+TEST(accumulates_in_f32)
+{
+    const Case            c = {MPT_F16, MPT_F16, MPT_F16, 8, 8, 4096, 0, true, false, true, 0u, 1.0f, 0.0f};
+    const size_t          n = 8 * 4096;
+    std::vector<uint16_t> a(n), b(n);
+    Operands              o(c);
+    for (size_t i = 0; i < n; i++) {
+        a[i] = mpt_f16_from_f32(i % 4096 == 0 ? 2.0f : i % 4096 < 2048 ? 1.0f : -1.0f).bits;
+        b[i] = mpt_f16_from_f32(1.0f).bits;
+    }
+    CU(cudaMemcpy(o.a.data(), a.data(), 2 * n, cudaMemcpyHostToDevice));
+    CU(cudaMemcpy(o.b.data(), b.data(), 2 * n, cudaMemcpyHostToDevice));
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(o.d.at(o.d.fetch(), 0, 0) == 1.0 && o.d.at(o.d.fetch(), 7, 7) == 1.0);
+}
+
+/* A plan made for an aligned bias is not taken for another one. */
+TEST(bias_of_each_alignment)
+{
+    const Case c = {MPT_F16, MPT_F16, MPT_F16, 16, 24, 40, 0, true, false, true, MPT_EPILOGUE_BIAS,
+                    1.0f, 0.0f};
+    for (size_t shift = 0; shift < 3; shift++) {
         Operands o(c);
-        std::vector<float> a(256, 0.0f), b(256, 0.0f), d(256);
-        a[0] = odd;
-        b[0] = 1.0f;
-        CU(cudaMemcpy(o.a.data(), a.data(), 1024, cudaMemcpyHostToDevice));
-        CU(cudaMemcpy(o.b.data(), b.data(), 1024, cudaMemcpyHostToDevice));
-        o.g.a_format = o.g.b_format = tf32 ? MPT_TF32 : MPT_F32;
+        uint16_t *bias = nullptr;
+        CU(cudaMalloc((void **)&bias, 128));
+        CU(cudaMemcpy(bias + shift, o.bias.host.data(), o.bias.host.size(), cudaMemcpyHostToDevice));
+        o.g.bias = bias + shift;
         STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
         CU(cudaStreamSynchronize(gpu.stream));
-        CU(cudaMemcpy(d.data(), o.d.data(), 1024, cudaMemcpyDeviceToHost));
-        CHECK((d[0] == odd) == !tf32);
-        CHECK(fabs((double)d[0] - 1.0) < 1.0 / 512.0);
+        compare(c, o, 1.0);
+        CU(cudaFree(bias));
     }
 }
 
@@ -272,7 +328,7 @@ static void fp8_product(mpt_format fa, mpt_format fb, mpt_format fd, bool row_ma
 
 TEST(fp8)
 {
-    if (!has(MPT_E4M3)) SKIP("this GPU has no FP8");
+    if (!has(MPT_E4M3)) return lacks(MPT_E4M3);
     for (int row_major = 0; row_major < 2; row_major++) {
         fp8_product(MPT_E4M3, MPT_E4M3, MPT_F32, row_major != 0, 0u);
         fp8_product(MPT_E4M3, MPT_E4M3, MPT_F32, row_major != 0, MPT_EPILOGUE_BIAS);
@@ -284,9 +340,12 @@ TEST(fp8)
 }
 
 /* What mpt_cuda_gemm refuses, it refuses with the sentence of the advice, and writes nothing. */
-static void refused(const Case &c, unsigned problem, mpt_status status, size_t shift = 0)
+static void refused(const Case &c, unsigned problem, mpt_status status, size_t shift = 0, int scale = -1)
 {
     Operands                o(c, shift);
+    float *const            scalar = (float *)o.bias.data();
+    if (scale >= 0) (scale == 0 ? o.g.a_scale : scale == 1 ? o.g.b_scale : o.g.d_scale) = scalar;
+    if (scale == 3) o.g.d_scale = NULL, o.g.d_amax = scalar;
     const mpt_gemm_verdict advice = mpt_gemm_advice(compute_capability, &o.g);
     CHECK(advice.problems & problem);
     CHECK(advice.refused && !advice.tensor_cores);
@@ -306,7 +365,7 @@ TEST(fp8_by_delayed_scaling)
     float             *x[2], *scales, *result;
     mpt_e4m3          *code[2];
     mpt_fp8_scaling    s = {};
-    if (!has(MPT_E4M3)) SKIP("this GPU has no FP8");
+    if (!has(MPT_E4M3)) return lacks(MPT_E4M3);
     CU(cudaMalloc((void **)&scales, 8 * sizeof(float)));
     CU(cudaMalloc((void **)&result, d.size() * sizeof(float)));
     s.recipe = mpt_fp8_defaults(MPT_E4M3);
@@ -360,6 +419,17 @@ TEST(fp8_by_delayed_scaling)
     CU(cudaFree(result));
 }
 
+/* Scales where nothing is FP8, and those of d where d is not. */
+TEST(scales_that_are_refused)
+{
+    Case c = {MPT_BF16, MPT_BF16, MPT_F32, 16, 16, 16, 0, true, false, true, 0u, 1.0f, 0.0f};
+    if (!has(MPT_BF16)) return lacks(MPT_BF16);
+    for (int which = 0; which < 4; which++) refused(c, MPT_GEMM_SCALES, MPT_E_UNSUPPORTED, 0, which);
+    c.a = c.b = MPT_E4M3;
+    for (int which = 2; which < 4 && has(MPT_E4M3); which++)
+        refused(c, MPT_GEMM_SCALES, MPT_E_UNSUPPORTED, 0, which);
+}
+
 TEST(refusals)
 {
     Case c = {MPT_F16, MPT_F16, MPT_BF16, 16, 16, 16, 0, true, false, true, 0u, 1.0f, 0.0f};
@@ -389,7 +459,7 @@ TEST(refusals)
 
 TEST(fp8_refusals)
 {
-    if (!has(MPT_E4M3)) SKIP("this GPU has no FP8");
+    if (!has(MPT_E4M3)) return lacks(MPT_E4M3);
     Case c = {MPT_E5M2, MPT_E5M2, MPT_F32, 32, 32, 32, 0, true, false, true, 0u, 1.0f, 0.0f};
     refused(c, MPT_GEMM_FP8_PAIR, MPT_E_UNSUPPORTED);
     c.a = MPT_E4M3;
@@ -400,9 +470,23 @@ TEST(fp8_refusals)
     refused(c, MPT_GEMM_FP8_PAD, MPT_E_UNSUPPORTED);
     c.k = 32;
     refused(c, MPT_GEMM_FP8_PAD, MPT_E_UNSUPPORTED, 4);
+    c.m = 17;           /* no line of any matrix is as long as that */
+    product(c);
+    c.d = MPT_BF16;
+    c.n = 24;           /* 48 bytes of d, but 24 codes would be needed of b along n */
+    product(c);
+    c.n = 20;
+    refused(c, MPT_GEMM_FP8_PAD, MPT_E_UNSUPPORTED);
+    c.m = c.n = 32;
     c.d = MPT_E4M3;
     c.beta = 1.0f;
     refused(c, MPT_GEMM_FORMATS, MPT_E_UNSUPPORTED);
+    c.beta = 0.0f;
+    c.d = MPT_E5M2;
+    c.b = MPT_E4M3;
+    refused(c, MPT_GEMM_FORMATS, MPT_E_UNSUPPORTED);
+    c.b = MPT_E5M2;
+    product(c);
 }
 
 TEST(open_and_order)
@@ -489,7 +573,7 @@ TEST(advice)
     g.a_format = g.b_format = MPT_E4M3;
     g.d_format = MPT_BF16;
     g.bias_format = MPT_BF16;
-    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_FP8_LAYOUT | MPT_GEMM_PAD_M | MPT_GEMM_FP8_PAD);
+    CHECK_EQ_U(mpt_gemm_advice(90, &g).problems, MPT_GEMM_FP8_LAYOUT | MPT_GEMM_PAD_M);
     g.m = 112;
     g.ldb = 32;
     g.trans_b = 1u;
@@ -678,11 +762,14 @@ static void run_all(void)
     RUN(alpha_beta_epilogues);
     RUN(beta_zero_does_not_read_d);
     RUN(tf32_rounds_and_f32_does_not);
+    RUN(accumulates_in_f32);
+    RUN(bias_of_each_alignment);
     RUN(pointers_of_each_call);
     RUN(fp8);
     RUN(fp8_by_delayed_scaling);
     RUN(refusals);
     RUN(fp8_refusals);
+    RUN(scales_that_are_refused);
     RUN(open_and_order);
     RUN(capture);
 #ifdef MPT_CUDA_EMU

@@ -2,7 +2,7 @@
  * the device beside one on the CPU, all arrays compared byte by byte after every step.
  *
  *     cc -O2 -I. -c tests/impl.c
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_optim.cu tests/impl_cuda.cu impl.o -lcublasLt -lnccl
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_optim.cu tests/impl_cuda.cu impl.o -lcublasLt
  * or, without a GPU,
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_optim.cu tests/impl_cuda.cu \
  *         -x none impl.o

@@ -2,7 +2,7 @@
  * mpt_range_add, byte by byte, and mpt_cuda_combine against mpt_step_combine.
  *
  *     cc -O2 -I. -c tests/impl.c
- *     nvcc -std=c++17 -O2 -I. tests/test_cuda_report.cu tests/impl_cuda.cu impl.o -lcublasLt -lnccl
+ *     nvcc -std=c++17 -O2 -I. tests/test_cuda_report.cu tests/impl_cuda.cu impl.o -lcublasLt
  * or, without a GPU,
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_report.cu tests/impl_cuda.cu \
  *         -x none impl.o
@@ -10,7 +10,9 @@
  * --small is for ThreadSanitizer and its kind: shorter tensors. */
 #include "cuda.h"
 
+#ifdef MPT_CUDA_EMU
 #include <nccl.h>
+#endif
 
 #include <memory>
 

@@ -4,7 +4,7 @@
  *
  *     cc -O2 -I. -c tests/impl.c
  *     nvcc -std=c++17 -O3 -arch=native -I. tests/bench/bench_cuda.cu tests/impl_cuda.cu impl.o -lcublasLt \
- *         -lnccl -o bench_cuda
+ *         -o bench_cuda
  *     ./bench_cuda [--small] [--torch FILE] OUTPUT_FOLDER
  *
  * Writes <gpu>-<date>.md and .json there. FILE is what torch_step.py printed. --small is for the CPU

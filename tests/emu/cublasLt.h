@@ -3,10 +3,13 @@
  * does not fail there for a layout, an alignment or a type. Sources: cuBLAS library documentation, "Using the
  * cuBLASLt API", the tables of cublasLtMatmul.
  *
- * It refuses: types that do not go together; FP8 without its layout (but on compute capability 10.x),
- * without 16-byte pointers and dimensions, below 8.9; bf16 below 8.0; a bias of another type; a workspace
- * too small for the plan; a descriptor, layout or handle that is not alive; pointers less aligned than the
- * plan was told.
+ * It refuses: types that do not go together; FP8 without its layout (but on compute capability 10.x), with
+ * lines of a matrix or pointers that are no multiple of 16 bytes, below 8.9; scales where nothing is FP8;
+ * bf16 below 8.0; a bias of another type; a workspace too small for the plan; a descriptor, layout or handle
+ * that is not alive; pointers, that of the bias too, less aligned than when the plan was made.
+ * It does what the real one may: loads a plan's kernel at its first product, which no strict capture allows;
+ * splits k and adds the parts in the type of d where the preference lets it; takes no TF32 for small
+ * products; has a tanh of 11 bits.
  * It counts descriptors, layouts and handles: mpt_emu::blas_outstanding() is 0 when all were destroyed.
  * It adds in double and rounds once to float where the real one adds in FP32: compare with a tolerance. */
 #ifndef MPT_EMU_CUBLASLT_H
@@ -23,7 +26,7 @@ typedef cudaDataType cudaDataType_t;
 typedef enum {
     CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_NOT_INITIALIZED = 1, CUBLAS_STATUS_ALLOC_FAILED = 3,
     CUBLAS_STATUS_INVALID_VALUE = 7, CUBLAS_STATUS_ARCH_MISMATCH = 8, CUBLAS_STATUS_EXECUTION_FAILED = 13,
-    CUBLAS_STATUS_NOT_SUPPORTED = 15
+    CUBLAS_STATUS_INTERNAL_ERROR = 14, CUBLAS_STATUS_NOT_SUPPORTED = 15
 } cublasStatus_t;
 typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 } cublasOperation_t;
 typedef enum { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 } cublasComputeType_t;
@@ -38,10 +41,15 @@ typedef enum {
     CUBLASLT_EPILOGUE_RELU_BIAS = 6, CUBLASLT_EPILOGUE_GELU = 32, CUBLASLT_EPILOGUE_GELU_BIAS = 36
 } cublasLtEpilogue_t;
 typedef enum {
-    CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
+    CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
+    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8
 } cublasLtMatmulPreferenceAttributes_t;
+typedef enum {
+    CUBLASLT_REDUCTION_SCHEME_NONE = 0, CUBLASLT_REDUCTION_SCHEME_INPLACE = 1,
+    CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE = 4
+} cublasLtReductionScheme_t;
 
 /* The descriptors are what the caller described, nothing more. */
 struct cublasLtContext { int unused; };
@@ -55,13 +63,14 @@ struct cublasLtMatmulDescOpaque_t {
     void               *d_amax;
 };
 struct cublasLtMatrixLayoutOpaque_t { cudaDataType_t type; uint64_t rows, cols; int64_t ld; };
-struct cublasLtMatmulPreferenceOpaque_t { uint64_t workspace; uint32_t align[4]; };
+struct cublasLtMatmulPreferenceOpaque_t { uint64_t workspace; uint32_t reductions, align[4]; };
 typedef cublasLtContext                  *cublasLtHandle_t;
 typedef cublasLtMatmulDescOpaque_t       *cublasLtMatmulDesc_t;
 typedef cublasLtMatrixLayoutOpaque_t     *cublasLtMatrixLayout_t;
 typedef cublasLtMatmulPreferenceOpaque_t *cublasLtMatmulPreference_t;
-/* A plan remembers what it was made for: the workspace it needs and the alignment it relies on. */
-struct cublasLtMatmulAlgo_t { uint64_t workspace, shape[3]; uint32_t align[4]; };
+/* A plan remembers what it was made for: the workspace it needs and the alignment it relies on, that of the
+ * bias included, which it saw. */
+struct cublasLtMatmulAlgo_t { uint64_t workspace, shape[3], kernel; uint32_t split, align[5]; };
 struct cublasLtMatmulHeuristicResult_t {
     cublasLtMatmulAlgo_t algo;
     size_t               workspaceSize;
@@ -77,6 +86,7 @@ struct Blas {
     int fail_create = 0;        /* k > 0: the k-th cublasLtCreate from now fails, once */
     int fail_plan = 0;          /* likewise a plan: refused for a reason that nobody documented */
     unsigned long heuristics = 0;   /* calls of cublasLtMatmulAlgoGetHeuristic: plans made */
+    std::set<uint64_t> loaded;      /* the plans whose kernel is on the device */
 };
 inline Blas &blas() { static Blas *b = new Blas; return *b; }
 inline size_t blas_outstanding() { return blas().alive.size(); }
@@ -168,6 +178,7 @@ struct Product {
     float       alpha, beta;
     const void *pa, *pb, *pc;
     void       *pd;
+    bool        split;      /* k in two halves, added in the type of d */
     uint64_t m() const { return d.rows; }
     uint64_t n() const { return d.cols; }
     uint64_t k() const { return o.op_a == CUBLAS_OP_N ? a.cols : a.rows; }
@@ -177,7 +188,23 @@ inline double at(const Product &p, const void *x, const cublasLtMatrixLayoutOpaq
                  uint64_t row, uint64_t col)
 {
     const double v = get(x, l.type, transposed ? col + row * (uint64_t)l.ld : row + col * (uint64_t)l.ld);
-    return p.o.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? tf32(v) : v;
+    const bool   cores = p.m() >= 64 && p.n() >= 64 && p.k() >= 64;     /* allowed is not promised */
+    return p.o.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && cores ? tf32(v) : v;
+}
+
+inline double through(double x, cudaDataType_t type)
+{
+    unsigned char code[4];
+    put(code, type, 0, (float)x);
+    return get(code, type, 0);
+}
+
+/* tanh.approx.f32 has a relative error of up to 2^-11. */
+inline double rough_tanh(double x)
+{
+    int e = 0;
+    const double f = frexp(tanh(x), &e);
+    return ldexp(floor(ldexp(f, 11)), e - 11);
 }
 
 inline float scalar(const void *p) { return p ? *(const float *)p : 1.0f; }
@@ -196,13 +223,16 @@ inline void run_product(const Product &p)
     for (uint64_t j = 0; j < n; j++)
         for (uint64_t i = 0; i < m; i++) {
             double sum = 0.0;
-            for (uint64_t l = 0; l < k; l++) sum += a[i * k + l] * b[j * k + l];
+            for (uint64_t l = 0; l < k; l++) {
+                if (p.split && l == k / 2) sum = through(sum, p.d.type);
+                sum += a[i * k + l] * b[j * k + l];
+            }
             double x = (double)scale * sum;
             if (p.beta != 0.0f) x += (double)p.beta * get(p.pc, p.c.type, i + j * (uint64_t)p.c.ld);
             if (e & CUBLASLT_EPILOGUE_BIAS) x += get(p.o.bias, p.o.bias_type, i);
             if (e & CUBLASLT_EPILOGUE_RELU) x = x > 0.0 || std::isnan(x) ? x : 0.0;
             if (e & CUBLASLT_EPILOGUE_GELU)
-                x = 0.5 * x * (1.0 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+                x = 0.5 * x * (1.0 + rough_tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
             amax = fmaxf(amax, (float)fabs(x));
             put(p.pd, p.d.type, i + j * (uint64_t)p.d.ld, (float)(x * (double)scalar(p.o.d_scale)));
         }
@@ -227,10 +257,13 @@ inline cublasStatus_t blas_check(const cublasLtMatmulDescOpaque_t &o, const cubl
     if (a.type == CUDA_R_16BF && cc < 80) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (bias && (!o.bias || !o.bias_typed)) return CUBLAS_STATUS_INVALID_VALUE;
     if (fp8) {
-        const bool dims = m % 16 == 0 && n % 16 == 0 && k % 16 == 0 && a.ld % 16 == 0 && b.ld % 16 == 0 &&
-                          d.ld * (int64_t)bytes_of(d.type) % 16 == 0;
+        const size_t d_bytes = bytes_of(d.type);
+        const bool   dims = a.rows % 16 == 0 && b.rows % 16 == 0 && m * d_bytes % 16 == 0 && a.ld % 16 == 0 &&
+                            b.ld % 16 == 0 && d.ld * (int64_t)d_bytes % 16 == 0;
         if (cc < 89 || !dims || !is_fp8(a.type) || !is_fp8(b.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
         if (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) return CUBLAS_STATUS_NOT_SUPPORTED;
+        if (a.type == b.type && d.type == CUDA_R_8F_E5M2) return CUBLAS_STATUS_NOT_SUPPORTED;
+        if (!is_fp8(d.type) && (o.d_scale || o.d_amax)) return CUBLAS_STATUS_NOT_SUPPORTED;
         if ((o.op_a != CUBLAS_OP_T || o.op_b != CUBLAS_OP_N) && cc / 10 != 10)
             return CUBLAS_STATUS_NOT_SUPPORTED;
         if (bias && o.bias_type != (d.type == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF))
@@ -253,6 +286,7 @@ inline const char *cublasLtGetStatusString(cublasStatus_t s)
     case CUBLAS_STATUS_INVALID_VALUE:    return "CUBLAS_STATUS_INVALID_VALUE";
     case CUBLAS_STATUS_ARCH_MISMATCH:    return "CUBLAS_STATUS_ARCH_MISMATCH";
     case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_INTERNAL_ERROR:   return "CUBLAS_STATUS_INTERNAL_ERROR";
     case CUBLAS_STATUS_NOT_SUPPORTED:    return "CUBLAS_STATUS_NOT_SUPPORTED";
     }
     return "unknown";
@@ -317,7 +351,7 @@ inline cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 inline cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
     mpt_emu::blas_create(out);
-    **out = {0, {256, 256, 256, 256}};
+    **out = {0, 7, {256, 256, 256, 256}};
     return CUBLAS_STATUS_SUCCESS;
 }
 inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
@@ -332,6 +366,8 @@ inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefere
     const int i = (int)which - (int)CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
     if (!mpt_emu::blas_alive(p)) return CUBLAS_STATUS_INVALID_VALUE;
     if (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && size == 8) memcpy(&p->workspace, value, 8);
+    else if (which == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK && size == 4)
+        memcpy(&p->reductions, value, 4);
     else if (i >= 0 && i < 4 && size == 4) memcpy(&p->align[i], value, 4);
     else return CUBLAS_STATUS_INVALID_VALUE;
     return CUBLAS_STATUS_SUCCESS;
@@ -359,6 +395,11 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     out->algo.shape[1] = d->cols;
     out->algo.shape[2] = o->op_a == CUBLAS_OP_N ? a->cols : a->rows;
     memcpy(out->algo.align, p->align, sizeof p->align);
+    out->algo.align[4] = 256;
+    while ((uintptr_t)o->bias % out->algo.align[4]) out->algo.align[4] /= 2;
+    const uint32_t in_d = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    out->algo.split = d->type != CUDA_R_32F && (p->reductions & in_d) != 0 && out->algo.shape[2] >= 256;
+    out->algo.kernel = mpt_emu::blas().heuristics;
     out->workspaceSize = out->algo.workspace;
     out->state = CUBLAS_STATUS_SUCCESS;
     *found = 1;
@@ -376,14 +417,16 @@ inline cublasStatus_t cublasLtMatmul(
         if (!mpt_emu::blas_alive(x)) return CUBLAS_STATUS_INVALID_VALUE;
     if (cublasStatus_t e = mpt_emu::blas_check(*o, *a, *b, *c, *d)) return e;
     const mpt_emu::Product p = {*o, *a, *b, *c, *d, *(const float *)alpha, *(const float *)beta,
-                                pa, pb, pc, pd};
+                                pa, pb, pc, pd, algo && algo->split};
     const uint64_t shape[3] = {p.m(), p.n(), p.k()};
     if (!algo || memcmp(shape, algo->shape, sizeof shape) || bytes < algo->workspace ||
         (algo->workspace && !workspace))
         return CUBLAS_STATUS_INVALID_VALUE;
-    const void *pointer[4] = {pa, pb, pc, pd};
-    for (int i = 0; i < 4; i++)
+    const void *pointer[5] = {pa, pb, pc, pd, o->bias};
+    for (int i = 0; i < 5; i++)
         if ((uintptr_t)pointer[i] % algo->align[i]) return CUBLAS_STATUS_INVALID_VALUE;
+    if (mpt_emu::blas().loaded.insert(algo->kernel).second && mpt_emu::gate_unsafe())
+        return CUBLAS_STATUS_INTERNAL_ERROR;
     const uint64_t used = algo->workspace;
     const cudaError_t e = mpt_emu::enqueue(stream, [=]() {
         if (used) memset(workspace, 0x5a, used);    /* so that ASan sees one that was freed */

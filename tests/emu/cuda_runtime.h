@@ -39,7 +39,9 @@
  *   atomic was read, and does not know that plain accesses may be reordered on a real GPU.
  * - No .cu can prove host code right: in immediate mode a host read of device memory works.
  *   controls().hide (ASan) makes it an error; controls().deferred runs kernels only at the next
- *   synchronization, so that a missing one is seen. Kernels that read host memory go unseen.
+ *   synchronization, so that a missing one is seen; a cudaMemcpy from ordinary memory too is then only
+ *   staged, as CUDA has it: a kernel on a non-blocking stream may come first. Kernels that read host
+ *   memory go unseen.
  * - No __shared__, no dynamic shared memory, no textures, no cooperative groups, no grid-wide
  *   barrier, no device-side runtime calls, no cudaMallocAsync, no symbols, no peer access, no
  *   capture across streams, no approximate math (rsqrtf, __expf ...), no `min`/`max` globals.
@@ -360,6 +362,7 @@ struct Counters {
     unsigned long mallocs = 0, frees = 0;
     unsigned long copies = 0;        /* copies and memsets */
     unsigned long pageable_copies = 0;   /* cudaMemcpyAsync of ordinary host memory: a hidden wait */
+    unsigned long atomics = 0;       /* on device memory, by kernels */
     unsigned long switches = 0;
 };
 
@@ -442,6 +445,7 @@ struct Machine {
     std::set<CUgraph_st *> graphs;
     std::set<CUgraphExec_st *> execs;
     uint64_t ticket = 0;
+    cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
     Machine() { read_environment(); }
     void read_environment()
@@ -1353,11 +1357,14 @@ inline void __threadfence_system() { __threadfence(); }
 
 namespace mpt_emu {
 
-inline void atomic_begins()
+inline bool is_device(const void *p);
+
+inline void atomic_begins(const void *p)
 {
     Ignore ignore;
     Machine &m = machine();
     if (!m.self) return;
+    m.counters.atomics += is_device(p);
     yield_at_random(4);
     if (m.self->fenced) san::release(&m.fence_tag);
     m.self->block->used_atomic = true;
@@ -1365,7 +1372,7 @@ inline void atomic_begins()
 
 template <class T, class F> T atomic_update(T *p, F next)
 {
-    atomic_begins();
+    atomic_begins(p);
     check_aligned(p, sizeof(T));
     T old, wanted;
     __atomic_load(p, &old, __ATOMIC_RELAXED);
@@ -1601,6 +1608,7 @@ inline void drain_all()
 /* The stream, if any, whose capture forbids what the host is about to do. */
 inline CUstream_st *capture_in_the_way(bool blocking_only)
 {
+    if (machine().thread_mode == cudaStreamCaptureModeRelaxed && !blocking_only) return nullptr;
     for (CUstream_st *s : machine().streams) {
         bool strict = s->capturing && s->mode != cudaStreamCaptureModeRelaxed;
         if (strict && (s->blocking || !blocking_only)) return s;
@@ -2010,8 +2018,10 @@ inline cudaError_t cudaMemcpy(void *to, const void *from, size_t n, cudaMemcpyKi
     if (cudaError_t e = mpt_emu::gate_unsafe()) return e;
     if (cudaError_t e = mpt_emu::check_copy(to, from, n, kind)) return e;
     mpt_emu::counters().syncs++;
-    if (cudaError_t e = mpt_emu::enqueue(nullptr, [=]() { if (n) memmove(to, from, n); })) return e;
-    mpt_emu::drain(mpt_emu::legacy_stream());
+    /* ordinary memory, once staged: the host goes on, and only the default stream knows when it is there */
+    const bool staged = mpt_emu::is_device(to) && !mpt_emu::allocation_of(from);
+    if (cudaError_t e = mpt_emu::enqueue(nullptr, mpt_emu::copy_work(to, from, n, !staged))) return e;
+    if (!staged) mpt_emu::drain(mpt_emu::legacy_stream());
     return cudaSuccess;
 }
 
@@ -2202,6 +2212,14 @@ inline cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g,
     (*g)->nodes = nodes;
     (*g)->where = w;
     mpt_emu::machine().graphs.insert(*g);
+    return cudaSuccess;
+}
+
+/* The calling thread's rule for calls that wait or allocate, exchanged with *mode. */
+inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode *mode)
+{
+    if (cudaError_t e = mpt_emu::gate()) return e;
+    std::swap(*mode, mpt_emu::machine().thread_mode);
     return cudaSuccess;
 }
 
