@@ -19,7 +19,7 @@ BLAS      = $(shell pkg-config --exists openblas 2>/dev/null && \
                     echo -DMPT_USE_CBLAS $$(pkg-config --cflags --libs openblas))
 BENCHES  := $(sort $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c)))
 
-.PHONY: help demo test check examples inspect bench test-long test-cuda bench-cuda test-emu fuzz lint check-toc check-readme \
+.PHONY: help demo test check examples inspect bench test-long gpu-report test-cuda bench-cuda test-emu fuzz lint check-toc check-readme \
         install clean
 
 help: ## list the targets
@@ -53,11 +53,11 @@ test-long: $(TESTS:%=$(B)/tests/%) ## the tests over all inputs: every float, ev
 	@for t in $(TESTS); do echo "== $$t"; $(B)/tests/$$t --long || exit 1; done
 	@sh tests/run_cuda_emu.sh $(B) --long
 
-test-cuda: ## on a machine with an NVIDIA GPU and nvcc: every kernel against its CPU function
-	@sh tests/run_cuda_gpu.sh $(B)
+gpu-report: ## on a machine with an NVIDIA GPU and nvcc: tests, speed, sanitizers in ten minutes, into tests/bench/results
+	@sh tests/gpu_report.sh $(B)
 
-bench-cuda: ## on such a machine: speed beside the card's own limits, into tests/bench/results
-	@sh tests/run_cuda_bench.sh $(B)
+test-cuda bench-cuda: ## of gpu-report the tests and sanitizers alone; the speed alone
+	@sh tests/gpu_report.sh $(B) $(@:-cuda=)
 
 test-emu: ## the CUDA source under the CPU emulation, and planted bugs that must be caught
 	@sh tests/run_emu_bugs.sh $(B) && sh tests/run_cuda_emu.sh $(B)

@@ -791,8 +791,18 @@ static void write_files(const std::string &folder)
         if (end[1] == 'm') write_markdown(f);
         else write_json(f);
         need(fclose(f) == 0, path.c_str(), "cannot write it");
-        printf("wrote %s\n", path.c_str());
     }
+}
+
+/* The last table, and the files after each, since a run may be cut off. */
+static void show(const std::string &folder)
+{
+    write_files(folder);
+    for (const auto &row : tables.back().rows) {
+        for (const std::string &cell : row) printf("%s  ", cell.c_str());
+        printf("\n");
+    }
+    fflush(stdout);
 }
 
 int main(int argc, char **argv)
@@ -817,12 +827,17 @@ int main(int argc, char **argv)
     gpu.name = properties.name;
     gpu.date = date;
     copy_ceiling();
-    products(kind.cc);      /* the ceilings before what is measured by them */
-    conversions();
+    show(folder);           /* what is worth most first */
     step_kernels();
+    show(folder);
     whole_steps(torch_file);
+    show(folder);
+    conversions();
+    show(folder);
+    products(kind.cc);
+    show(folder);
     networks(kind.cc);
-    write_files(folder);
+    show(folder);
     cuda_ok(cudaStreamDestroy(gpu.stream));
     mpt_cuda_destroy(gpu.cuda);
     return 0;

@@ -49,7 +49,7 @@
  *   __ldcs/__stcs, which copy bytes, or compile with -fno-strict-aliasing.
  *
  * Environment, read once: MPT_EMU_SHUFFLE=seed, MPT_EMU_DEFERRED=1, MPT_EMU_RESIDENT=blocks,
- * MPT_EMU_HIDE=1 set the controls of the same names.
+ * MPT_EMU_HIDE=1 set the controls of the same names; MPT_EMU_ERROR=35 is every call's error (an old driver).
  *
  * Contents (search for the mark):
  *   >>E1  types                          >>E8   shared memory
@@ -457,6 +457,7 @@ struct Machine {
         }
         if ((s = getenv("MPT_EMU_DEFERRED"))) controls.deferred = atoi(s) != 0;
         if ((s = getenv("MPT_EMU_HIDE"))) controls.hide = atoi(s) != 0;
+        if ((s = getenv("MPT_EMU_ERROR"))) controls.device_error = (cudaError_t)atoi(s);
         if ((s = getenv("MPT_EMU_RESIDENT"))) controls.resident = (unsigned)atoi(s);
     }
 };

@@ -1,0 +1,112 @@
+#!/bin/sh
+# run_gpu_report.sh BUILD_DIR -- gpu_report.sh rehearsed without a GPU: once whole, with an nvcc that compiles
+# against tests/emu, and once for each way it can go wrong. Each must end in a clear line, the table, a
+# summary in its folder, and, but for the whole one, a nonzero exit status.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+out=${1:-build}/gpu-report
+rm -rf "$out"
+mkdir -p "$out/tools" "$out/cache" || exit 1
+out=$(cd "$out" && pwd)
+unset MPT_CI CI NVCC MPT_EMU_SHUFFLE MPT_EMU_DEFERRED MPT_EMU_RESIDENT MPT_EMU_HIDE
+
+# The stubs. nvcc keeps what it made, so that it compiles everything once.
+cat > "$out/tools/nvidia-smi" << 'END'
+#!/bin/sh
+case $* in *=name,*) echo "name, driver" ;; *compute_cap*) echo 9.0 ;; esac
+echo "Emulated H200"
+END
+cat > "$out/tools/compute-sanitizer" << 'END'
+#!/bin/sh
+for last; do [ -x "$last" ] && echo "========= ERROR SUMMARY: 0 errors" && exit 0; done
+exit 9
+END
+cat > "$out/tools/nvcc" << END
+#!/bin/sh
+cache=$out/cache
+END
+cat >> "$out/tools/nvcc" << 'END'
+case $* in
+*--version*) echo "nvcc: a stub" && exit ;;
+*-arch=sm_90*) ;;
+*) echo "error: no explicit -arch" && exit 1 ;;
+esac
+case $* in *"${STUB_BREAKS:-nothing}"*) echo "error: this one does not compile" && exit 1 ;; esac
+kept=$cache/$(echo "$*" | cksum | tr ' ' '-')
+for to; do :; done                      # -o FILE comes last
+if [ ! -f "$kept" ]; then
+    set -- $(printf '%s\n' "$@" | grep -vE '^-(arch|l|O3)')
+    case $* in
+    *10_drop_into_cuda*)
+        name=$(echo "$*" | tr ' ' '\n' | grep '\.cu$')
+        sed -E 's/([a-z_0-9]+)<<<(.*)>>>\(/EMU_LAUNCH(\1, \2)(/' "$name" > "$kept.cu"
+        g++ -O1 -x c++ -DMPT_CUDA_EMU -std=c++17 -Itests/emu -I. -include tests/emu/triple.h "$kept.cu" \
+            -o "$kept" ;;
+    *.cu*) g++ -O1 -x c++ -DMPT_CUDA_EMU -Itests/emu $(echo "$*" | sed "s| -o .*||") -o "$kept" ;;
+    *) g++ $(echo "$*" | sed "s| -o .*||; s|-std=[^ ]*||") -o "$kept" ;;
+    esac || exit 1
+fi
+cp "$kept" "$to"
+END
+chmod +x "$out"/tools/*
+tools=$out/tools:$PATH
+
+report() {      # report NAME VARIABLE=VALUE...: its output in $log, its exit status in $code
+    name=$1 log=$out/$1.out
+    shift
+    mkdir -p "$out/$name"
+    env PATH="$tools" MPT_REPORT_SMALL=1 MPT_REPORT_DIR="$out/$name" "$@" \
+        sh tests/gpu_report.sh "$out/build" > "$log" 2>&1
+    code=$?
+}
+ends() {        # ends WHAT STATUS PATTERN...: this exit status, a table, a summary with it, and each pattern
+    what=$1 status=$2
+    shift 2
+    if [ "$((code != 0))" != "$status" ]; then
+        fail "$what: exit status $code"
+        grep FAILED "$log"
+        return
+    fi
+    for pattern in "^[0-9]* ok, [0-9]* failed, [0-9]* skipped" '^| part | result' "$@"; do
+        grep -qE "$pattern" "$log" && continue
+        fail "$what: no \"$pattern\""
+        tail -n 8 "$log"
+        return
+    done
+    if ! grep -q '^| part | result' "$out/$name/summary.md"; then fail "$what: no summary"; return; fi
+    pass "$what"
+}
+
+report whole MPT_REPORT_SECONDS=3000
+ends "the whole report" 0 '\| builds \| ok \|.*\| 17 of 17' '\| test_cuda \| ok .* 0 failed, 0 skipped' \
+    '\| test_cuda_report \| ok' '\| example 05 \| ok .*97' '\| example 10_after \| ok' \
+    '\| PyTorch \| (ok|skipped)' '\| benchmark \| ok' '\| synccheck test_cuda_report \| ok' \
+    '\| memcheck test_cuda_gemm \| ok' ' 0 failed, [01] skipped'
+check "its summary has the benchmark" grep -q '^### Kernels of the step' "$out/whole/summary.md"
+check "its summary has the machine" grep -q 'nvcc: a stub' "$out/whole/summary.md"
+check "a log for each part" test -s "$out/whole/test_cuda_optim.log"
+
+report no-device PATH=/usr/bin:/bin
+ends "no device" 1 'machine .*FAILED .*no NVIDIA GPU'
+report no-nvcc NVCC=/no/such/nvcc
+ends "no nvcc" 1 'machine .*FAILED .*no nvcc: install the CUDA toolkit'
+report old-driver MPT_EMU_ERROR=35
+ends "an old driver" 1 'device .*FAILED .*driver version is insufficient.*update the NVIDIA driver'
+report broken STUB_BREAKS=test_cuda_optim.cu MPT_REPORT_SECONDS=3000
+ends "a program that does not compile" 1 'build test_cuda_optim.o .*FAILED .*does not compile' \
+    '\| test_cuda_optim \| skipped .*not built' '\| test_cuda_report \| ok' '\| benchmark \| ok'
+report no-time MPT_REPORT_SECONDS=1
+ends "no time" 1 'skipped .*the 1 s of the report were over|FAILED .*stopped after 1 s'
+
+# killed in the middle
+name=killed log=$out/killed.out
+mkdir -p "$out/killed"
+env PATH="$tools" MPT_REPORT_SMALL=1 MPT_REPORT_DIR="$out/killed" sh tests/gpu_report.sh "$out/build" \
+    > "$log" 2>&1 &
+pid=$!
+for i in $(seq 300); do grep -q 'device .*ok' "$log" 2> /dev/null && break; sleep 0.1; done
+kill $pid
+wait $pid
+code=$?
+ends "killed in the middle" 1 'FAILED .*the report was stopped here' '\| device \| ok'
+summary
