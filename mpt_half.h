@@ -68,6 +68,12 @@
  *              2 SSE2 or NEON, 3 AVX2, 4 AVX-512 (F, BW, DQ, VL), 5 AVX-512 with BF16, and with FP16 where
  *              the processor has it: at most that. Same bits on all. aarch64's FP16 arithmetic is used where
  *              the compiler is told of it (-march=armv8.2-a+fp16).
+ * MPT_USE_OPENMP          with the compiler's -fopenmp: passes over large arrays and lists use the team of
+ *              the thread that calls; in a parallel region of the program, that thread alone.
+ * MPT_PARALLEL_FOR(count, body, context)   a pool of the program's own instead: it is to call
+ *              body(context, i), void (*)(void *, size_t), once for each size_t i from 0 to count - 1, in any
+ *              order, on any threads, and to return when all are done. Where neither is defined, a call runs
+ *              on the thread that calls. Same bits for any number of threads.
  * No macro changes a struct or a prototype. */
 #if defined(MPT_ONLY_CONVERSIONS) || defined(MPT_ONLY_TRAINING)
 #undef MPT_NO_ARITHMETIC
@@ -1552,9 +1558,11 @@ MPT_HD unsigned mpti_a_add(mpti_env *e, unsigned a, unsigned b)
     return mpti_sum16(e, mpti_unpack16(e, a), mpti_unpack16(e, b));
 }
 
+MPT_HD unsigned mpti_a_minus(const mpti_env *e, unsigned b) { return mpti_is_nan16(e, b) ? b : b ^ 0x8000u; }
+
 MPT_HD unsigned mpti_a_sub(mpti_env *e, unsigned a, unsigned b)
 {
-    return mpti_a_add(e, a, mpti_is_nan16(e, b) ? b : b ^ 0x8000u);
+    return mpti_a_add(e, a, mpti_a_minus(e, b));
 }
 
 MPT_HD mpti_num mpti_product(mpti_num x, mpti_num y)
@@ -1929,6 +1937,10 @@ MPTI_ARITHMETIC(bf16, 7)
      defined(MPT_CUDA_IMPLEMENTATION)) && !defined(MPTI_HALF_LANES)
 #define MPTI_HALF_LANES
 
+#if defined(MPT_USE_OPENMP) || defined(MPT_PARALLEL_FOR)
+#define MPTI_THREADS 1
+#endif
+
 /* ---- the paths ---- */
 
 /* tcc has no vectors, nvcc's host pass does not take target attributes on them, and MSVC has no
@@ -1994,6 +2006,120 @@ static inline uint64_t mpti_control(void)
     __asm__ volatile("mrs %0, fpcr" : "=r"(r));
     return r;
 }
+#ifdef MPTI_THREADS
+static inline void mpti_control_set(uint64_t r) { __asm__ volatile("msr fpcr, %0" : : "r"(r)); }
+#endif
+#endif
+
+/* ---- many threads ---- */
+
+/* Work over n elements is cut here, in parts of a size that n alone decides: a power of two from `least` on,
+ * so that there are at most MPTI_PARTS; `least` is a multiple of all that tiles and blocks have, or n. A part
+ * is range(context, number, begin, end); it shares nothing that another one writes, and leaves a result by
+ * its number for the caller to fold in order. What is one part is the thread's own, and so is everything
+ * where no pool is configured: then MPTI_IN_PARTS is a call of range, and `least` is not looked at. Returns
+ * the number of parts. */
+typedef void mpti_range_fn(void *context, size_t part, size_t begin, size_t end);
+#ifdef MPTI_THREADS
+#if defined(MPT_USE_OPENMP) && !defined(MPT_PARALLEL_FOR)
+#ifndef _OPENMP
+#error "MPT_USE_OPENMP needs the compiler's OpenMP: -fopenmp"
+#endif
+#include <omp.h>
+/* Each thread a run of neighbours, so that in the next pass it meets the same memory again. */
+MPTI_UNUSED static void mpti_openmp_for(size_t count, void (*body)(void *, size_t), void *context)
+{
+    const ptrdiff_t n = (ptrdiff_t)count;
+    const int       alone = omp_in_parallel() || omp_get_max_threads() < 2;
+    ptrdiff_t       i;
+    _Pragma("omp parallel for schedule(static) if(!alone)")
+    for (i = 0; i < n; i++)
+        body(context, (size_t)i);
+}
+#define MPT_PARALLEL_FOR(count, body, context) mpti_openmp_for(count, body, context)
+#endif
+
+enum { MPTI_PARTS = 256 };
+#ifndef MPTI_FAST_PART          /* tests put a variable here: a power of two, at least 4096 */
+#define MPTI_FAST_PART ((size_t)1 << 15)
+#endif
+#define MPTI_SLOW_PART (MPTI_FAST_PART / 16u)   /* where elements go one by one */
+
+typedef struct mpti_cut {
+    mpti_range_fn *range;
+    void          *context;
+    size_t         n, part;
+    uint64_t       control;     /* of the thread that calls: directions and flushing are its own */
+} mpti_cut;
+
+static uint64_t mpti_control_now(void)
+{
+#if MPTI_X86
+    return __builtin_cpu_supports("sse2") ? mpti_control() : 0u;
+#elif MPTI_ARM
+    return mpti_control();
+#else
+    return 0u;
+#endif
+}
+
+static void mpti_control_now_is(uint64_t control)
+{
+#if MPTI_X86
+    if (__builtin_cpu_supports("sse2"))
+        mpti_control_set((unsigned)control);
+#elif MPTI_ARM
+    mpti_control_set(control);
+#else
+    (void)control;
+#endif
+}
+
+static void mpti_cut_body(void *context, size_t index)
+{
+    const mpti_cut *c = (const mpti_cut *)context;
+    const size_t    begin = index * c->part, rest = c->n - begin;
+    const uint64_t  before = mpti_control_now();
+    mpti_control_now_is(c->control);
+    c->range(c->context, index, begin, begin + (rest < c->part ? rest : c->part));
+    mpti_control_now_is(before);
+}
+
+MPTI_UNUSED static size_t mpti_in_parts(size_t n, size_t least, mpti_range_fn *range, void *context)
+{
+    mpti_cut c;
+    size_t   parts;
+    c.range = range;
+    c.context = context;
+    c.n = n;
+    if (n <= least) {
+        range(context, 0, 0, n);
+        return 1;
+    }
+    for (c.part = least; c.part * MPTI_PARTS < n;)
+        c.part *= 2u;
+    parts = n / c.part + (n % c.part != 0u);
+    c.control = mpti_control_now();
+    MPT_PARALLEL_FOR(parts, mpti_cut_body, &c);
+    return parts;
+}
+/* `least`, or n where parts must not run beside each other: elements of `from` lie in_step bytes apart and
+ * become elements of `to` out_step apart. Each may overwrite its own element, but no part what another one
+ * reads. Where sources overlap each other, a step below the size of an element, up to 7 bytes more are read:
+ * `to` must not lie there anyway. */
+MPTI_UNUSED static size_t mpti_part_least(size_t least, const void *to, ptrdiff_t out_step, const void *from,
+                                          ptrdiff_t in_step, size_t n)
+{
+    const uintptr_t a_step = (uintptr_t)(out_step < 0 ? -out_step : out_step), a_long = a_step * n;
+    const uintptr_t b_step = (uintptr_t)(in_step < 0 ? -in_step : in_step), b_long = b_step * n;
+    const uintptr_t a = (uintptr_t)to + (out_step < 0 ? a_step - a_long : 0u);
+    const uintptr_t b = (uintptr_t)from + (in_step < 0 ? b_step - b_long : 0u);
+    return (a == b && out_step == in_step) || a + a_long <= b || b + b_long <= a ? least : n;
+}
+#define MPTI_IN_PARTS mpti_in_parts
+#else
+enum { MPTI_PARTS = 1 };
+#define MPTI_IN_PARTS(n, least, range, context) (range(context, 0, 0, n), (size_t)1)
 #endif
 
 /* The path of this call; a few loads and tests, no state. Inline where a call would count; mpti_path for the
@@ -3004,19 +3130,14 @@ MPTI_UNUSED static void mpti_run_few(const mpti_job *j, size_t i, size_t n)
 #define MPTI_AROUND_BYTES ((size_t)32 << 20)
 #endif
 
-/* Run a job over n elements. Where the destination is no source, one group goes to where the array begins and
- * one up to its end, which converts some elements twice, and spares all others stores across lines: they go
+/* Part of a job. Where the destination is no source, one group goes to where the array begins and one up to
+ * its end, which converts some elements twice, and spares all others stores across lines: they go
  * to the boundaries of lines, and last, since the processor guesses wrong when their loop ends. */
-MPTI_UNUSED static void mpti_run(const mpti_job *j, size_t n)
+MPTI_UNUSED static void mpti_run_part(const mpti_job *j, size_t n, int around)
 {
     const int    apart = j->to != j->from[0] && j->to != j->from[1] && j->to != j->from[2];
     const size_t past = (uintptr_t)j->to % 64u;
     size_t       i = 0, end;
-    if (n <= MPTI_TILE && n % MPTI_GROUP == 0) {
-        if (n)                          /* else arrays may be NULL */
-            mpti_run_groups(j, 0, n / MPTI_GROUP, j->how);
-        return;
-    }
     if (n < MPTI_GROUP) {
         mpti_run_few(j, 0, n);
         return;
@@ -3029,16 +3150,60 @@ MPTI_UNUSED static void mpti_run(const mpti_job *j, size_t n)
     if (end < n && apart)
         mpti_run_groups(j, n - MPTI_GROUP, 1, j->how);
 #if MPTI_X86
-    if (apart && n * (j->out + j->in[0] + j->in[1] + j->in[2]) > MPTI_AROUND_BYTES &&
-        !((uintptr_t)(j->to + i * j->out) % 64u) && mpti_path() >= MPTI_PATH_AVX2) {
+    if (apart && around && !((uintptr_t)(j->to + i * j->out) % 64u) && mpti_path() >= MPTI_PATH_AVX2) {
         mpti_run_groups(j, i, (end - i) / MPTI_GROUP, j->how | MPTI_AROUND);
         __asm__ volatile("sfence" : : : "memory");
         return;
     }
 #endif
+    (void)around;
     mpti_run_groups(j, i, (end - i) / MPTI_GROUP, j->how);
     if (end < n && !apart)
         mpti_run_few(j, end, n - end);
+}
+
+#ifdef MPTI_THREADS
+typedef struct mpti_shared_job { mpti_job job; int around; } mpti_shared_job;
+
+static void mpti_run_range(void *context, size_t part, size_t begin, size_t end)
+{
+    const mpti_shared_job *shared = (const mpti_shared_job *)context;
+    mpti_job               j = shared->job;
+    int                    k;
+    (void)part;
+    j.to += begin * j.out;
+    for (k = 0; k < 3; k++)
+        j.from[k] += begin * j.in[k];
+    mpti_run_part(&j, end - begin, shared->around);
+}
+
+static void mpti_run_parts(const mpti_job *j, size_t n, int around)
+{
+    size_t          least = MPTI_FAST_PART;
+    mpti_shared_job shared;
+    int             k;
+    for (k = 0; k < 3; k++)
+        if (j->in[k])
+            least = mpti_part_least(least, j->to, (ptrdiff_t)j->out, j->from[k], (ptrdiff_t)j->in[k], n);
+    shared.job = *j;
+    shared.around = around;
+    (void)MPTI_IN_PARTS(n, least, mpti_run_range, &shared);
+}
+#endif
+
+/* Run a job over n elements. */
+MPTI_UNUSED static void mpti_run(const mpti_job *j, size_t n)
+{
+    const int around = n * (j->out + j->in[0] + j->in[1] + j->in[2]) > MPTI_AROUND_BYTES;
+    if (n <= MPTI_TILE && n % MPTI_GROUP == 0) {
+        if (n)                          /* else arrays may be NULL */
+            mpti_run_groups(j, 0, n / MPTI_GROUP, j->how);
+    } else
+#ifdef MPTI_THREADS
+        mpti_run_parts(j, n, around);
+#else
+        mpti_run_part(j, n, around);
+#endif
 }
 #endif /* MPTI_HALF_LANES */
 
@@ -4194,21 +4359,33 @@ MPTI_AVX512_TARGET static void mpti_bf16_stochastic_512 MPTI_KERNEL_PARAMETERS
 }
 #endif
 
-/* n floats to f16, or to bf16, with the random words of the elements from o->first_element on. Those before
+/* Floats to f16, or to bf16, with the random words of the elements from o->first_element on. Those before
  * the first whole counter go one by one; then a tile at a time, so that memory does not stand still while
  * words are made. The first tile ends where the next begin at a line, if it can. */
-static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *from, size_t n,
-                            const mpt_opts *o)
+typedef struct mpti_stochastic_job {
+    int                  brain, around;
+    unsigned char       *to;
+    const unsigned char *from;
+    const mpt_opts      *o;
+} mpti_stochastic_job;
+
+static void mpti_stochastic_range(void *context, size_t part, size_t begin, size_t n)
 {
-    const mpti_philox_keys key = mpti_philox_schedule(o->seed, o->stream, o->step);
-    mpti_kernel           *kernel = brain ? mpti_bf16_stochastic_n : mpti_f16_stochastic_n;
-    uint32_t               words[MPTI_TILE / 2] MPTI_ALIGNED;
-    size_t                 i, past, count, rest, whole;
-    int                    how = 0;
+    const mpti_stochastic_job j = *(const mpti_stochastic_job *)context;
+    const int                 brain = j.brain;
+    unsigned char *const      to = j.to;
+    const unsigned char *const from = j.from;
+    const mpt_opts *const     o = j.o;
+    const mpti_philox_keys    key = mpti_philox_schedule(o->seed, o->stream, o->step);
+    mpti_kernel              *kernel = brain ? mpti_bf16_stochastic_n : mpti_f16_stochastic_n;
+    uint32_t                  words[MPTI_TILE / 2] MPTI_ALIGNED;
+    size_t                    i, past, count, rest, whole;
+    int                       how = 0;
 #if MPTI_X86
-    const int              vectors = mpti_path() >= MPTI_PATH_AVX512;
+    const int                 vectors = mpti_path() >= MPTI_PATH_AVX512;
 #endif
-    for (i = 0; i < n && (o->first_element + i) % 8u; i++) {
+    (void)part;
+    for (i = begin; i < n && (o->first_element + i) % 8u; i++) {
         const uint32_t u = (uint32_t)mpti_load_code(from + 4u * i, 4);
         const uint32_t random = mpt_philox(o->seed, o->stream, o->step, o->first_element + i);
         mpti_store_code(to + 2u * i, 2, brain ? mpti_bf16_stochastic(u, random)
@@ -4219,7 +4396,7 @@ static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *f
 #if MPTI_X86
     if (vectors)
         kernel = brain ? mpti_bf16_stochastic_512 : mpti_f16_stochastic_512;
-    if (vectors && to != from && n > MPTI_AROUND_BYTES / 6u)
+    if (vectors && j.around)
         how = past % 16u ? MPTI_AHEAD : MPTI_AROUND;
 #endif
     for (; i < n; i += count, count = MPTI_TILE) {
@@ -4249,6 +4426,17 @@ static void mpti_stochastic(int brain, unsigned char *to, const unsigned char *f
 #endif
 }
 
+static void mpti_stochastic(int brain, void *dst, const void *src, size_t n, const mpt_opts *o)
+{
+    mpti_stochastic_job j;
+    j.brain = brain;
+    j.around = dst != src && n > MPTI_AROUND_BYTES / 6u;
+    j.to = (unsigned char *)dst;
+    j.from = (const unsigned char *)src;
+    j.o = o;
+    (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, 2, src, 4, n), mpti_stochastic_range, &j);
+}
+
 MPTI_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *src, size_t n,
                                      const mpt_opts *opts)
 {
@@ -4257,7 +4445,7 @@ MPTI_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *
     if (format != MPT_F16 && format != MPT_BF16)
         return MPT_E_UNSUPPORTED;
     if (n)
-        mpti_stochastic(format == MPT_BF16, (unsigned char *)dst, (const unsigned char *)src, n, opts);
+        mpti_stochastic(format == MPT_BF16, dst, src, n, opts);
     return MPT_OK;
 }
 
@@ -4270,41 +4458,71 @@ static int mpti_is_stochastic(const mpti_side *d, const mpti_side *s, const mpt_
            (d->format == MPT_F16 || d->format == MPT_BF16);
 }
 
+/* A conversion, as its parts see it. */
+typedef struct mpti_converting {
+    const mpti_side     *d, *s;
+    unsigned char       *to;
+    const unsigned char *from;
+    const mpt_opts      *opts;
+    int                  fast;
+    unsigned             raised[MPTI_PARTS];
+} mpti_converting;
+
+static void mpti_copy_range(void *context, size_t part, size_t begin, size_t end)
+{
+    const mpti_converting *c = (const mpti_converting *)context;
+    const size_t           bytes = (size_t)c->d->info->bytes;
+    (void)part;
+    memmove(c->to + begin * bytes, c->from + begin * bytes, (end - begin) * bytes);
+}
+
+static void mpti_convert_range(void *context, size_t part, size_t begin, size_t end)
+{
+    mpti_converting *const c = (mpti_converting *)context;
+    const mpti_side *const d = c->d, *const s = c->s;
+    uint64_t               in[MPTI_TILE], out[MPTI_TILE];
+    unsigned               raised = 0u;
+    size_t                 i;
+    for (i = begin; i < end; i += MPTI_TILE) {
+        const size_t take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
+        mpti_gather(in, c->from + (ptrdiff_t)i * s->stride, s, take);
+        if (c->fast && d->format == s->format)
+            memcpy(out, in, take * (size_t)d->info->bytes);
+        else if (!c->fast || !mpti_convert_fast(d->format, out, s->format, in, take, 0))
+            mpti_convert_slow(d, out, s, in, take, c->opts, i, &raised);
+        mpti_scatter(c->to + (ptrdiff_t)i * d->stride, out, d, take);
+    }
+    c->raised[part] = raised;
+}
+
 static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
                                const mpt_opts *opts, unsigned *flags)
 {
-    const mpt_opts       plain = MPTI_PLAIN_OPTS;
-    const int            fast = !flags && mpti_is_plain(opts);
-    unsigned char       *to = (unsigned char *)dst;
-    const unsigned char *from = (const unsigned char *)src;
-    uint64_t             in[MPTI_TILE], out[MPTI_TILE];
-    unsigned             raised = 0u;
-    size_t               i;
+    const mpt_opts  plain = MPTI_PLAIN_OPTS;
+    mpti_range_fn  *range = mpti_convert_range;
+    mpti_converting c;
+    size_t          parts;
     if (mpti_bad_array(dst, src, n) || !d->info || !s->info || (opts && mpti_bad_opts(opts)))
         return MPT_E_ARG;
+    c.d = d;
+    c.s = s;
+    c.to = (unsigned char *)dst;
+    c.from = (const unsigned char *)src;
+    c.opts = opts ? opts : &plain;
+    c.fast = !flags && mpti_is_plain(opts);
     if (n && !flags && mpti_is_packed(d) && mpti_is_packed(s)) {
-        if (fast && d->format == s->format) {
-            memmove(dst, src, n * (size_t)d->info->bytes);
+        if (c.fast && d->format == s->format)
+            range = mpti_copy_range;
+        else if (c.fast && mpti_convert_fast(d->format, dst, s->format, src, n, 0))
             return MPT_OK;
-        }
-        if (fast && mpti_convert_fast(d->format, dst, s->format, src, n, 0))
-            return MPT_OK;
-        if (mpti_is_stochastic(d, s, opts)) {
-            mpti_stochastic(d->format == MPT_BF16, to, from, n, opts);
+        else if (mpti_is_stochastic(d, s, opts)) {
+            mpti_stochastic(d->format == MPT_BF16, c.to, c.from, n, opts);
             return MPT_OK;
         }
     }
-    for (i = 0; i < n; i += MPTI_TILE) {
-        const size_t take = n - i < MPTI_TILE ? n - i : MPTI_TILE;
-        mpti_gather(in, from + (ptrdiff_t)i * s->stride, s, take);
-        if (fast && d->format == s->format)
-            memcpy(out, in, take * (size_t)d->info->bytes);
-        else if (!fast || !mpti_convert_fast(d->format, out, s->format, in, take, 0))
-            mpti_convert_slow(d, out, s, in, take, opts ? opts : &plain, i, &raised);
-        mpti_scatter(to + (ptrdiff_t)i * d->stride, out, d, take);
-    }
-    if (flags)
-        *flags |= raised;
+    parts = MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, d->stride, src, s->stride, n), range, &c);
+    for (; flags && parts; parts--)
+        *flags |= c.raised[parts - 1];
     return MPT_OK;
 }
 
@@ -4349,43 +4567,80 @@ static int mpti_fits(const mpt_format_info *f, uint64_t u, const mpt_opts *o)
     return !(flags & (MPT_FLAG_OVERFLOW | MPT_FLAG_INVALID));
 }
 
+/* A search of elements: which of them are no good, by what a format or a conversion asks of them. */
+typedef struct mpti_seeking {
+    const mpt_format_info *f;
+    mpti_side              s;
+    const unsigned char   *from;
+    const mpt_opts        *o;           /* NULL: is the number had exactly? else: does it fit? */
+    size_t                 found[MPTI_PARTS], first[MPTI_PARTS];
+} mpti_seeking;
+
+static void mpti_seek_range(void *context, size_t part, size_t begin, size_t end)
+{
+    mpti_seeking *const c = (mpti_seeking *)context;
+    size_t              i, found = 0, first = 0;
+    for (i = begin; i < end; i++) {
+        const uint64_t code = mpti_load_code(c->from + (ptrdiff_t)i * c->s.stride, c->s.info->bytes);
+        const uint64_t u = mpti_f64_of_code(c->s.info, code, c->o ? c->o->flush : 0u);
+        int            ok;
+        if (c->o) {
+            const mpt_opts at = mpti_opts_at(c->o, i);
+            ok = mpti_fits(c->f, u, &at);
+        } else
+            ok = mpti_is_exact(c->f, u);
+        if (!ok && !found++)
+            first = i;
+        if (found && c->o)
+            break;
+    }
+    c->found[part] = found;
+    c->first[part] = first;
+}
+
+/* Returns how many, and the first; n if there is none. */
+static size_t mpti_seek(mpti_seeking *c, size_t n, size_t *first)
+{
+    size_t parts = MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_seek_range, c), found = 0;
+    for (*first = n; parts--; found += c->found[parts])
+        if (c->found[parts])
+            *first = c->first[parts];
+    return found;
+}
+
 MPTI_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_format src_format,
                                          const void *src, size_t n, const mpt_opts *opts, size_t *bad)
 {
-    const mpti_side      d = mpti_side_of(dst_format, MPT_NATIVE_ENDIAN);
-    const mpti_side      s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
-    const mpt_opts       plain = MPTI_PLAIN_OPTS;
-    const mpt_opts      *o = opts ? opts : &plain;
-    const unsigned char *p = (const unsigned char *)src;
-    size_t               i;
-    if (mpti_bad_array(dst, src, n) || !d.info || !s.info || mpti_bad_opts(o))
+    const mpti_side d = mpti_side_of(dst_format, MPT_NATIVE_ENDIAN);
+    const mpt_opts  plain = MPTI_PLAIN_OPTS;
+    mpti_seeking    c;
+    size_t          first;
+    c.f = d.info;
+    c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
+    c.from = (const unsigned char *)src;
+    c.o = opts ? opts : &plain;
+    if (mpti_bad_array(dst, src, n) || !d.info || !c.s.info || mpti_bad_opts(c.o))
         return MPT_E_ARG;
-    for (i = 0; i < n; i++, p += s.stride) {
-        const mpt_opts at = mpti_opts_at(o, i);
-        const uint64_t code = mpti_load_code(p, s.info->bytes);
-        if (!mpti_fits(d.info, mpti_f64_of_code(s.info, code, o->flush), &at)) {
-            if (bad)
-                *bad = i;
-            return MPT_E_RANGE;
-        }
+    if (mpti_seek(&c, n, &first)) {
+        if (bad)
+            *bad = first;
+        return MPT_E_RANGE;
     }
-    return mpti_convert(&d, dst, &s, src, n, opts, NULL);
+    return mpti_convert(&d, dst, &c.s, src, n, opts, NULL);
 }
 
 MPTI_DEF mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, const void *src, size_t n,
                                  size_t *count, size_t *first)
 {
-    const mpti_side        s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
-    const mpt_format_info *f = mpt_format_get(format);
-    const unsigned char   *p = (const unsigned char *)src;
-    size_t                 i, found = 0, at = n;
-    if ((n && !src) || !f || !s.info)
+    mpti_seeking c;
+    size_t       found, at;
+    c.f = mpt_format_get(format);
+    c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
+    c.from = (const unsigned char *)src;
+    c.o = NULL;
+    if ((n && !src) || !c.f || !c.s.info)
         return MPT_E_ARG;
-    for (i = 0; i < n; i++, p += s.stride)
-        if (!mpti_is_exact(f, mpti_f64_of_code(s.info, mpti_load_code(p, s.info->bytes), 0u))) {
-            at = found ? at : i;
-            found++;
-        }
+    found = mpti_seek(&c, n, &at);
     if (count)
         *count = found;
     if (first)
@@ -4552,29 +4807,56 @@ static mpti_kernel *mpti_quantize_kernel(const mpti_quantizer *q)
     return mpti_quantize_n;
 }
 
+/* One by one, floats or doubles. */
+typedef struct mpti_quantizing {
+    const mpt_format_info *wide, *f;
+    unsigned char         *to;
+    const unsigned char   *from;
+    const mpt_opts        *o;
+} mpti_quantizing;
+
+static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t end)
+{
+    const mpti_quantizing c = *(const mpti_quantizing *)context;
+    const int             bytes = c.wide->bytes;
+    const size_t          step = (size_t)bytes;
+    size_t                i;
+    (void)part;
+    for (i = begin; i < end; i++) {
+        const mpt_opts at = mpti_opts_at(c.o, i);
+        const uint64_t u = mpti_quantize_slow(c.wide, c.f, mpti_load_code(c.from + step * i, bytes), &at);
+        mpti_store_code(c.to + step * i, bytes, bytes == 4 ? mpti_f32_from_f64(u) : u);
+    }
+}
+
+static mpt_status mpti_quantize_each(mpt_format wide, void *dst, const void *src, size_t n,
+                                     const mpt_format_info *info, const mpt_opts *opts)
+{
+    const mpt_opts  plain = MPTI_PLAIN_OPTS;
+    mpti_quantizing c;
+    if (mpti_bad_array(dst, src, n) || !info || (opts && mpti_bad_opts(opts)))
+        return MPT_E_ARG;
+    c.wide = mpt_format_get(wide);
+    c.f = info;
+    c.to = (unsigned char *)dst;
+    c.from = (const unsigned char *)src;
+    c.o = opts ? opts : &plain;
+    (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, c.wide->bytes, src, c.wide->bytes, n),
+                        mpti_quantize_range, &c);
+    return MPT_OK;
+}
+
 MPTI_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, const mpt_format_info *info,
                                      const mpt_opts *opts)
 {
-    const mpt_format_info *f32 = mpt_format_get(MPT_F32);
-    const mpt_opts         plain = MPTI_PLAIN_OPTS;
-    unsigned char         *to = (unsigned char *)dst;
-    const unsigned char   *from = (const unsigned char *)src;
-    mpti_quantizer         q;
-    size_t                 i;
-    if (mpti_bad_array(dst, src, n) || !info || (opts && mpti_bad_opts(opts)))
-        return MPT_E_ARG;
-    if (mpti_is_plain(opts) && mpti_quantizer_init(&q, info)) {
+    mpti_quantizer q;
+    if (!mpti_bad_array(dst, src, n) && info && mpti_is_plain(opts) && mpti_quantizer_init(&q, info)) {
         mpti_job j = mpti_job_of(mpti_quantize_kernel(&q), dst, 4, src, 4, 0);
         j.from[1] = (const unsigned char *)&q;
         mpti_run(&j, n);
         return MPT_OK;
     }
-    for (i = 0; i < n; i++) {
-        const mpt_opts at = mpti_opts_at(opts ? opts : &plain, i);
-        const uint64_t u = mpti_quantize_slow(f32, info, mpti_load_code(from + 4u * i, 4), &at);
-        mpti_store_code(to + 4u * i, 4, mpti_f32_from_f64(u));
-    }
-    return MPT_OK;
+    return mpti_quantize_each(MPT_F32, dst, src, n, info, opts);
 }
 
 MPTI_DEF mpt_status mpt_quantize_n(float *dst, const float *src, size_t n, mpt_format format,
@@ -4586,18 +4868,7 @@ MPTI_DEF mpt_status mpt_quantize_n(float *dst, const float *src, size_t n, mpt_f
 MPTI_DEF mpt_status mpt_quantize_f64_n(double *dst, const double *src, size_t n, const mpt_format_info *info,
                                       const mpt_opts *opts)
 {
-    const mpt_format_info *f64 = mpt_format_get(MPT_F64);
-    const mpt_opts         plain = MPTI_PLAIN_OPTS;
-    unsigned char         *to = (unsigned char *)dst;
-    const unsigned char   *from = (const unsigned char *)src;
-    size_t                 i;
-    if (mpti_bad_array(dst, src, n) || !info || (opts && mpti_bad_opts(opts)))
-        return MPT_E_ARG;
-    for (i = 0; i < n; i++) {
-        const mpt_opts at = mpti_opts_at(opts ? opts : &plain, i);
-        mpti_store_code(to + 8u * i, 8, mpti_quantize_slow(f64, info, mpti_load_code(from + 8u * i, 8), &at));
-    }
-    return MPT_OK;
+    return mpti_quantize_each(MPT_F64, dst, src, n, info, opts);
 }
 
 MPTI_DEF const char *mpt_simd_name(void)
@@ -4897,10 +5168,33 @@ static void mpti_arith_run(mpti_kernel *kernel, int op, int direct, void *dst, c
 static uint16_t mpti_arith_1(mpti_env *e, int op, unsigned a, unsigned b, unsigned c)
 {
     switch (op) {
-    case MPTI_ARITH_ADD: return (uint16_t)mpti_a_add(e, a, b);
-    case MPTI_ARITH_SUB: return (uint16_t)mpti_a_sub(e, a, b);
+    case MPTI_ARITH_ADD:
+    case MPTI_ARITH_SUB: return (uint16_t)mpti_a_add(e, a, op == MPTI_ARITH_SUB ? mpti_a_minus(e, b) : b);
     case MPTI_ARITH_MUL: return (uint16_t)mpti_a_mul(e, a, b);
     default:             return (uint16_t)mpti_a_fma(e, a, b, c);
+    }
+}
+
+/* What one by one takes. */
+typedef struct mpti_arith_each {
+    int                  mbits, op;
+    unsigned char       *to;
+    const unsigned char *from[3];
+} mpti_arith_each;
+
+static void mpti_arith_range(void *context, size_t part, size_t begin, size_t end)
+{
+    const mpti_arith_each *j = (const mpti_arith_each *)context;
+    mpti_env               e = mpti_env_make(j->mbits, NULL);
+    size_t                 i;
+    (void)part;
+    for (i = 2u * begin; i < 2u * end; i += 2u) {
+        uint16_t x[3];
+        memcpy(&x[0], j->from[0] + i, 2u);
+        memcpy(&x[1], j->from[1] + i, 2u);
+        memcpy(&x[2], j->from[2] + i, 2u);
+        x[0] = mpti_arith_1(&e, j->op, x[0], x[1], x[2]);
+        memcpy(j->to + i, &x[0], 2u);
     }
 }
 
@@ -4909,20 +5203,26 @@ static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, cons
 {
     int                direct;
     mpti_kernel *const kernel = mpti_arith_kernel(mbits, &direct);
-    mpti_env           e = mpti_env_make(mbits, NULL);
-    size_t             i;
+    mpti_arith_each    j;
+    size_t             least = n;
     if (n && (!dst || !a || !b || !c))
         return MPT_E_ARG;
-    if (kernel)
+    if (kernel) {
         mpti_arith_run(kernel, op, direct, dst, a, b, c, n);
-    for (i = 0; !kernel && i < n; i++) {
-        uint16_t x[3];
-        memcpy(&x[0], (const unsigned char *)a + 2u * i, 2u);
-        memcpy(&x[1], (const unsigned char *)b + 2u * i, 2u);
-        memcpy(&x[2], (const unsigned char *)c + 2u * i, 2u);
-        x[0] = mpti_arith_1(&e, op, x[0], x[1], x[2]);
-        memcpy((unsigned char *)dst + 2u * i, &x[0], 2u);
+        return MPT_OK;
     }
+    j.mbits = mbits;
+    j.op = op;
+    j.to = (unsigned char *)dst;
+    j.from[0] = (const unsigned char *)a;
+    j.from[1] = (const unsigned char *)b;
+    j.from[2] = (const unsigned char *)c;
+#ifdef MPTI_THREADS
+    least = mpti_part_least(MPTI_SLOW_PART, dst, 2, a, 2, n);
+    least = mpti_part_least(mpti_part_least(least, dst, 2, b, 2, n), dst, 2, c, 2, n);
+#endif
+    (void)MPTI_IN_PARTS(n, least, mpti_arith_range, &j);
+    (void)least;
     return MPT_OK;
 }
 
@@ -5874,10 +6174,9 @@ MPTI_IN_512 void mpti_from_mxfp4_512(float *to, const uint8_t *codes, uint32_t s
  * products are normal floats. */
 MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_tiles_512(const mpti_blocks *b, unsigned char *to,
                                                            const uint8_t *codes, const uint8_t *scales,
-                                                               size_t n)
+                                                           size_t n, int around)
 {
     const size_t bytes = b->packed ? MPTI_MXFP4 / 2 : MPTI_MXFP4;
-    const int    around = n > MPTI_AROUND_BYTES / 5u && (uintptr_t)to % 4u == 0u;
     float        tile[MPTI_TILE] MPTI_ALIGNED;
     size_t       i, k;
     for (i = 0; n - i >= MPTI_TILE; i += MPTI_TILE) {
@@ -5899,53 +6198,91 @@ MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_tiles_512(const mpti_blocks *b,
 }
 #endif
 
+/* Either way, as its parts see it: what is read is not written. */
+typedef struct mpti_blocking {
+    mpti_blocks    b;
+    uint8_t       *codes, *scales;
+    unsigned char *floats;
+    int            fast, around;
+} mpti_blocking;
+
+static void mpti_blocks_quantize_range(void *context, size_t part, size_t i, size_t n)
+{
+    const mpti_blocking *c = (const mpti_blocking *)context;
+    (void)part;
+#if MPTI_X86
+    if (c->fast)
+        i += mpti_mxfp4_512(&c->b, c->codes + (c->b.packed ? i / 2u : i), c->scales + i / MPTI_MXFP4,
+                            c->floats + 4u * i, n - i);
+#endif
+    mpti_blocks_quantize(&c->b, c->codes, c->scales, c->floats, i, n);
+}
+
+static void mpti_blocks_dequantize_range(void *context, size_t part, size_t i, size_t n)
+{
+    const mpti_blocking *c = (const mpti_blocking *)context;
+    (void)part;
+#if MPTI_X86
+    if (c->fast)
+        i += mpti_from_mxfp4_tiles_512(&c->b, c->floats + 4u * i, c->codes + (c->b.packed ? i / 2u : i),
+                                       c->scales + i / MPTI_MXFP4, n - i, c->around);
+#endif
+    mpti_blocks_dequantize(&c->b, c->floats, c->codes, c->scales, i, n);
+}
+
+static mpt_status mpti_blocks_run(mpt_block block, const void *codes, const void *scales, const void *floats,
+                                  size_t n, const mpt_block_opts *opts, mpti_range_fn *range)
+{
+    mpti_blocking c;
+    if (mpti_bad_array(codes, floats, n) || (n && !scales) || mpti_blocks_init(&c.b, block, opts) != MPT_OK)
+        return MPT_E_ARG;
+    c.codes = (uint8_t *)(uintptr_t)codes;
+    c.scales = (uint8_t *)(uintptr_t)scales;
+    c.floats = (unsigned char *)(uintptr_t)floats;
+    c.fast = MPTI_X86 && block == MPT_MXFP4 && mpti_path() >= MPTI_PATH_AVX512 &&
+             (range == mpti_blocks_dequantize_range || (c.b.plain && c.b.scaling == MPT_SCALE_FLOOR));
+    c.around = n > MPTI_AROUND_BYTES / 5u && (uintptr_t)floats % 4u == 0u;
+    (void)MPTI_IN_PARTS(n, MPTI_SLOW_PART, range, &c);
+    return MPT_OK;
+}
+
 MPTI_DEF mpt_status mpt_block_quantize_n(mpt_block block, uint8_t *codes, uint8_t *scales, const float *src,
                                         size_t n, const mpt_block_opts *opts)
 {
-    const unsigned char *from = (const unsigned char *)src;
-    mpti_blocks          b;
-    size_t               i = 0;
-    if (mpti_bad_array(codes, src, n) || mpti_bad_array(scales, src, n) ||
-        mpti_blocks_init(&b, block, opts) != MPT_OK)
-        return MPT_E_ARG;
-#if MPTI_X86
-    if (block == MPT_MXFP4 && b.plain && b.scaling == MPT_SCALE_FLOOR && mpti_path() >= MPTI_PATH_AVX512)
-        i = mpti_mxfp4_512(&b, codes, scales, from, n);
-#endif
-    mpti_blocks_quantize(&b, codes, scales, from, i, n);
-    return MPT_OK;
+    return mpti_blocks_run(block, codes, scales, src, n, opts, mpti_blocks_quantize_range);
 }
 
 MPTI_DEF mpt_status mpt_block_dequantize_n(mpt_block block, float *dst, const uint8_t *codes,
                                           const uint8_t *scales, size_t n, const mpt_block_opts *opts)
 {
-    unsigned char *to = (unsigned char *)dst;
-    mpti_blocks    b;
-    size_t         i = 0;
-    if (mpti_bad_array(dst, codes, n) || mpti_bad_array(dst, scales, n) ||
-        mpti_blocks_init(&b, block, opts) != MPT_OK)
-        return MPT_E_ARG;
-#if MPTI_X86
-    if (block == MPT_MXFP4 && mpti_path() >= MPTI_PATH_AVX512)
-        i = mpti_from_mxfp4_tiles_512(&b, to, codes, scales, n);
-#endif
-    mpti_blocks_dequantize(&b, to, codes, scales, i, n);
-    return MPT_OK;
+    return mpti_blocks_run(block, codes, scales, dst, n, opts, mpti_blocks_dequantize_range);
+}
+
+typedef struct mpti_ranging { const unsigned char *from; uint32_t amax[MPTI_PARTS]; } mpti_ranging;
+
+static void mpti_finite_amax_range(void *context, size_t part, size_t begin, size_t end)
+{
+    mpti_ranging *const c = (mpti_ranging *)context;
+    uint32_t            amax = 0u;
+    for (; begin < end; begin++) {
+        const uint32_t a = (uint32_t)mpti_load_code(c->from + 4u * begin, 4) & 0x7fffffffu;
+        if (a < 0x7f800000u && a > amax)
+            amax = a;
+    }
+    c->amax[part] = amax;
 }
 
 MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, size_t n, float *scale)
 {
     const mpt_block_info *b = mpt_block_get(block);
-    const unsigned char  *from = (const unsigned char *)src;
     uint32_t              amax = 0u, r = 0x3f800000u;
-    size_t                i;
+    mpti_ranging          c;
+    size_t                parts;
     if (!b || !scale || (n && !src))
         return MPT_E_ARG;
-    for (i = 0; i < n; i++) {
-        const uint32_t a = (uint32_t)mpti_load_code(from + 4u * i, 4) & 0x7fffffffu;
-        if (a < 0x7f800000u && a > amax)
-            amax = a;
-    }
+    c.from = (const unsigned char *)src;
+    for (parts = MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_finite_amax_range, &c); parts; parts--)
+        amax = c.amax[parts - 1] > amax ? c.amax[parts - 1] : amax;
     if (amax && b->scale != MPT_E8M0) {
         int            exp;
         const uint64_t sig = mpti_f32_split(amax, &exp);

@@ -1,0 +1,271 @@
+/* cut.c -- every pass over arrays that is to be cut into parts is, and gives the bits of one that is not:
+ * with a pool (pool.h) or OpenMP, in place where that is allowed, at any alignment. run_threads.sh builds
+ * it. */
+#include "../mpt.h"
+
+#include "test.h"
+
+enum { N = 30011, SKEW = 3 };           /* elements, no round number; of the arrays' beginnings */
+
+static union { unsigned char bytes[8 * (N + 8)]; uint64_t u64[N + 8]; } in, more, out, back;
+
+static uint64_t digest(const void *p, size_t bytes)
+{
+    const unsigned char *at = (const unsigned char *)p;
+    uint64_t             d = 0u;
+    size_t               i;
+    for (i = 0; i < bytes; i++)
+        d = (d ^ at[i]) * (uint64_t)0x100000001b3u;
+    return d;
+}
+
+static uint64_t digest_all(void)
+{
+    return digest(in.bytes, sizeof in) ^ digest(more.bytes, sizeof more) * 3u ^
+           digest(out.bytes, sizeof out) * 5u;
+}
+
+static uint8_t scales[N];
+
+static void fill(void)
+{
+    size_t i;
+    memset(scales, 0, sizeof scales);
+    memset(back.bytes, 0, sizeof back);
+    mt.random_state = 7u;
+    for (i = 0; i < N + 8; i++) {
+        in.u64[i] = mt_random();
+        more.u64[i] = mt_random();
+        out.u64[i] = 0u;
+    }
+}
+
+/* What a pass leaves behind besides arrays. */
+static uint64_t extra;
+
+typedef void pass_fn(void);
+
+/* cut: whether a pool is to be called; not where a part would write what another one has yet to read. */
+static void compare(const char *name, pass_fn *pass, int cut)
+{
+    uint64_t alone, together, alone_extra;
+    size_t   calls;
+    mt_context(name, NULL);
+    fill();
+    extra = 0u;
+    fast_part = (size_t)1 << 40;
+    pass();
+    alone = digest_all();
+    alone_extra = extra;
+    fill();
+    extra = 0u;
+    fast_part = 4096;
+    calls = pool_calls();
+    pass();
+    together = digest_all();
+    CHECK_EQ_U(together, alone);
+    CHECK_EQ_U(extra, alone_extra);
+#ifndef MPT_USE_OPENMP
+    CHECK_EQ_U(pool_calls() > calls, cut);
+#else
+    (void)calls, (void)cut;
+#endif
+    mt_context(NULL, NULL);
+}
+
+#define IN(T) ((const T *)(const void *)(in.bytes + sizeof(T) * SKEW))
+#define MORE(T) ((const T *)(const void *)(more.bytes + sizeof(T) * SKEW))
+#define OUT(T) ((T *)(void *)(out.bytes + sizeof(T)))
+#define HERE(T) ((T *)(void *)(in.bytes + sizeof(T) * SKEW))
+
+// conversions -------------------------------------------------------------------------------------
+
+static mpt_opts opts;
+
+static void f16_from_f32(void) { (void)mpt_f16_from_f32_n(OUT(mpt_f16), IN(float), N); }
+static void f32_from_bf16(void) { (void)mpt_f32_from_bf16_n(OUT(float), IN(mpt_bf16), N); }
+static void f16_in_place(void)
+{
+    (void)mpt_f16_from_f32_n((mpt_f16 *)(void *)in.bytes, (float *)(void *)in.bytes, N);
+}
+static void two_hops(void)
+{
+    (void)mpt_convert_n(MPT_BF16, OUT(mpt_bf16), MPT_F64, IN(double), N, NULL, NULL);
+}
+static void same_format(void) { (void)mpt_convert_n(MPT_F32, OUT(float), MPT_F32, IN(float), N, NULL, NULL); }
+static void with_flags(void)
+{
+    unsigned raised = 0u;
+    (void)mpt_convert_n(MPT_E4M3, out.bytes + 1, MPT_F32, IN(float), N, &opts, &raised);
+    extra = raised;
+}
+static void few_flags(void)             /* the one inexact element is in the last part */
+{
+    unsigned raised = 0u;
+    memset(in.bytes, 0, sizeof in);
+    HERE(float)[N - 1] = 0.1f;
+    (void)mpt_convert_n(MPT_F16, out.bytes, MPT_F32, IN(float), N, NULL, &raised);
+    extra = raised;
+    CHECK_EQ_U(raised, MPT_FLAG_INEXACT);
+}
+static void strided(void)
+{
+    (void)mpt_convert_strided(MPT_F16, out.bytes + 6 * N, -6, MPT_F32, in.bytes, 8, N, NULL, NULL);
+}
+static void strided_in_place(void)
+{
+    (void)mpt_convert_strided(MPT_F16, in.bytes, 8, MPT_F32, in.bytes, 8, N, NULL, NULL);
+}
+static void other_bytes(void)
+{
+    (void)mpt_convert_bytes_n(MPT_F16, out.bytes, MPT_BIG_ENDIAN, MPT_F32, in.bytes, MPT_LITTLE_ENDIAN, N,
+                              NULL, NULL);
+}
+static void bytes_in_place(void)
+{
+    (void)mpt_convert_bytes_n(MPT_F16, in.bytes, MPT_BIG_ENDIAN, MPT_F32, in.bytes, MPT_LITTLE_ENDIAN, N,
+                              NULL, NULL);
+}
+static void stochastic(void) { (void)mpt_stochastic_n(MPT_F16, OUT(mpt_f16), IN(float), N, &opts); }
+static void stochastic_any(void)
+{
+    (void)mpt_convert_n(MPT_E5M2, out.bytes, MPT_F32, IN(float), N, &opts, NULL);
+}
+static void random_words(void)
+{
+    mpt_opts o = opts;
+    o.randoms = MORE(uint32_t);
+    (void)mpt_convert_n(MPT_F16, out.bytes, MPT_F32, IN(float), N, &o, NULL);
+}
+static void checked(void)
+{
+    size_t bad = 0, i;
+    for (i = 0; i < N; i++)
+        HERE(float)[i] = i < N - 9 ? 1.0f : 1e6f;
+    CHECK_EQ_I(mpt_convert_checked_n(MPT_F16, OUT(mpt_f16), MPT_F32, IN(float), N, NULL, &bad), MPT_E_RANGE);
+    CHECK_EQ_U(bad, N - 9);
+    HERE(float)[5000] = 1e9f;
+    CHECK_EQ_I(mpt_convert_checked_n(MPT_F16, OUT(mpt_f16), MPT_F32, IN(float), N, NULL, &bad), MPT_E_RANGE);
+    CHECK_EQ_U(bad, 5000);
+}
+static void inexact(void)
+{
+    size_t count, first;
+    (void)mpt_inexact_n(MPT_F16, MPT_F32, IN(float), N, &count, &first);
+    extra = (uint64_t)count << 32 | first;
+    memset(in.bytes, 0, sizeof in);
+    HERE(float)[N - 2] = HERE(float)[20000] = 0.1f;
+    (void)mpt_inexact_n(MPT_F16, MPT_F32, IN(float), N, &count, &first);
+    CHECK_EQ_U(count, 2);
+    CHECK_EQ_U(first, 20000);
+}
+static void quantize(void) { (void)mpt_quantize_n(OUT(float), IN(float), N, MPT_E4M3, NULL); }
+static void quantize_in_place(void) { (void)mpt_quantize_n(HERE(float), HERE(float), N, MPT_BF16, NULL); }
+static void quantize_slow(void) { (void)mpt_quantize_n(HERE(float), HERE(float), N, MPT_E4M3, &opts); }
+static void quantize_f64(void)
+{
+    (void)mpt_quantize_f64_n(OUT(double), IN(double), N, mpt_format_get(MPT_F32), NULL);
+}
+static void arithmetic(void)
+{
+    (void)mpt_f16_fma_n(OUT(mpt_f16), IN(mpt_f16), MORE(mpt_f16), IN(mpt_f16), N);
+    (void)mpt_bf16_add_n(HERE(mpt_bf16), HERE(mpt_bf16), MORE(mpt_bf16), N);
+}
+
+static void blocks(void)
+{
+    int b, packed;
+    for (b = 0; b < (int)MPT_BLOCK_COUNT; b++)
+        for (packed = 0; packed < 2; packed++) {
+            mpt_block_opts o;
+            memset(&o, 0, sizeof o);
+            o.packed = packed;
+            (void)mpt_block_tensor_scale((mpt_block)b, IN(float), N, &o.tensor_scale);
+            if (b == (int)MPT_NVFP4)
+                o.element = opts;
+            (void)mpt_block_quantize_n((mpt_block)b, out.bytes, scales, IN(float), N, &o);
+            (void)mpt_block_dequantize_n((mpt_block)b, (float *)(void *)back.bytes, out.bytes, scales, N, &o);
+            extra = extra * 3u + digest(out.bytes, sizeof out) + 5u * digest(scales, sizeof scales) +
+                    7u * digest(back.bytes, 4u * N) + mpti_f32_bits(o.tensor_scale);
+        }
+}
+
+TEST(conversions)
+{
+    memset(&opts, 0, sizeof opts);
+    opts.rounding = MPT_RND_STOCHASTIC;
+    opts.seed = 11u;
+    opts.first_element = 3u;
+#define PASS(name, cut) compare(#name, name, cut)
+    PASS(f16_from_f32, 1);
+    PASS(f32_from_bf16, 1);
+    PASS(f16_in_place, 0);
+    PASS(two_hops, 1);
+    PASS(same_format, 1);
+    PASS(with_flags, 1);
+    PASS(few_flags, 1);
+    PASS(strided, 1);
+    PASS(strided_in_place, 1);
+    PASS(other_bytes, 1);
+    PASS(bytes_in_place, 0);
+    PASS(stochastic, 1);
+    PASS(stochastic_any, 1);
+    PASS(random_words, 1);
+    PASS(checked, 1);
+    PASS(inexact, 1);
+    PASS(quantize, 1);
+    PASS(quantize_in_place, 1);
+    PASS(quantize_slow, 1);
+    PASS(quantize_f64, 1);
+    PASS(arithmetic, 1);
+    PASS(blocks, 1);
+}
+
+// the thread's own --------------------------------------------------------------------------------
+
+/* Small arrays are the thread's own work. */
+TEST(small_arrays)
+{
+    const size_t calls = pool_calls();
+    fill();
+    fast_part = 4096;
+    CHECK_EQ_I(mpt_f16_from_f32_n(OUT(mpt_f16), IN(float), 4096), MPT_OK);
+    CHECK_EQ_I(mpt_quantize_n(OUT(float), IN(float), 4096, MPT_E4M3, NULL), MPT_OK);
+    CHECK_EQ_U(pool_calls(), calls);
+}
+
+/* What the thread that calls has set in its control register counts in all parts; theirs is put back. */
+#if defined(__x86_64__) && !defined(__clang__)
+#include <xmmintrin.h>
+static float sum[2];
+static void product_range(void *context, size_t part, size_t begin, size_t end)
+{
+    volatile float tiny = 1e-30f;
+    (void)context, (void)begin, (void)end;
+    if (part < 2)
+        sum[part] = tiny * 1e-12f;
+}
+TEST(control_register)
+{
+    fast_part = 4096;
+    (void)MPTI_IN_PARTS(8192, 4096, product_range, NULL);
+    CHECK(sum[0] > 0.0f && sum[1] > 0.0f);
+    _mm_setcsr(_mm_getcsr() | 0x8040u);
+    (void)MPTI_IN_PARTS(8192, 4096, product_range, NULL);
+    _mm_setcsr(_mm_getcsr() & ~0x8040u);
+    CHECK(sum[0] == 0.0f && sum[1] == 0.0f);
+    (void)MPTI_IN_PARTS(8192, 4096, product_range, NULL);
+    CHECK(sum[0] > 0.0f && sum[1] > 0.0f);
+}
+#else
+TEST(control_register) { CHECK(1); }
+#endif
+
+int main(int argc, char **argv)
+{
+    mt_begin(argc, argv);
+    RUN(conversions);
+    RUN(small_arrays);
+    RUN(control_register);
+    return mt_end();
+}

@@ -1,0 +1,80 @@
+#!/bin/sh
+# run_threads.sh BUILD_DIR -- the same bits for any number of threads and any order of the parts: the digests
+# of test_digest.c and the passes of cut.c, with a pool of the tests' own through MPT_PARALLEL_FOR, with gcc's
+# and clang's OpenMP, in C++, as MPT_STATIC, and under clang's thread sanitizer; and planted bugs that must be
+# seen.
+cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
+out=${1:-build}/threads
+mkdir -p "$out"
+flags='-std=gnu99 -O1 -Wall -Wextra -Werror -I. -include tests/pool.h'
+CXX=${CXX:-g++}
+
+check "the pool builds" gcc -std=gnu99 -O1 -Wall -Wextra -Werror -c tests/pool.c -o "$out/pool.o"
+
+# pooled THREADS ORDER PROGRAM, team THREADS PROGRAM
+pooled() { check "$3: $1 threads, $2" env POOL_THREADS="$1" POOL_ORDER="$2" "$out/$3"; }
+team() { check "$2: $1 threads of OpenMP" env OMP_NUM_THREADS="$1" "$out/$2"; }
+
+# shellcheck disable=SC2086
+{
+check "cut.c with a pool builds" \
+    gcc $flags -DMPT_STATIC -DMPT_IMPLEMENTATION tests/cut.c "$out/pool.o" -o "$out/cut" -lm -pthread
+check "the implementation with a pool builds" gcc $flags -c tests/impl.c -o "$out/impl.o"
+check "the digests with a pool build" \
+    gcc $flags tests/test_digest.c "$out/impl.o" "$out/pool.o" -o "$out/digest" -lm -pthread
+check "OpenMP of gcc builds" gcc $flags -fopenmp -DMPT_USE_OPENMP tests/impl.c tests/test_digest.c \
+    "$out/pool.o" -o "$out/digest-gcc" -lm
+check "OpenMP in C++ builds" "$CXX" -std=c++11 -O1 -Wall -Wextra -Werror -I. -include tests/pool.h -fopenmp \
+    -DMPT_USE_OPENMP -DMPT_STATIC -DMPT_IMPLEMENTATION -x c++ tests/cut.c -x none "$out/pool.o" \
+    -o "$out/cut-c++" -lm
+}
+for order in forward reverse shuffled static; do
+    pooled 3 $order cut
+done
+for threads in 1 2 7 16; do
+    pooled $threads shuffled cut
+    team $threads digest-gcc
+done
+pooled 1 forward digest
+pooled 3 reverse digest
+pooled 16 shuffled digest
+team 3 cut-c++
+
+if have clang; then
+    # shellcheck disable=SC2086
+    {
+    check "thread sanitizer builds" clang $flags -g -fsanitize=thread -DMPT_STATIC -DMPT_IMPLEMENTATION \
+        tests/cut.c tests/pool.c -o "$out/cut-tsan" -lm -pthread
+    if clang $flags -fopenmp -DMPT_USE_OPENMP -DMPT_STATIC -DMPT_IMPLEMENTATION tests/cut.c "$out/pool.o" \
+        -o "$out/cut-clang" -lm > "$out/cut-clang.log" 2>&1; then team 7 cut-clang
+    else skip "no OpenMP of clang here (libomp-dev)"; fi
+    }
+    pooled 4 shuffled cut-tsan
+else
+    skip "no clang here"
+fi
+
+# planted HEADER FROM TO -- with one line changed, cut.c must see it
+planted() {
+    mkdir -p "$out/planted/tests"
+    cp mpt_half.h mpt.h "$out/planted/"
+    cp tests/cut.c tests/test.h tests/pool.h "$out/planted/tests/"
+    FROM=$2 TO=$3 awk '{ at = index($0, ENVIRON["FROM"])
+        if (at) $0 = substr($0, 1, at - 1) ENVIRON["TO"] substr($0, at + length(ENVIRON["FROM"]))
+        print }' "$1" > "$out/planted/$1"
+    if cmp -s "$1" "$out/planted/$1"; then
+        fail "nothing planted for: $2"
+        return
+    fi
+    check "planted builds: $3" gcc -std=gnu99 -O1 -I"$out/planted" -include tests/pool.h -DMPT_STATIC \
+        -DMPT_IMPLEMENTATION "$out/planted/tests/cut.c" "$out/pool.o" -o "$out/planted/cut" -lm -pthread
+    if POOL_THREADS=3 POOL_ORDER=reverse "$out/planted/cut" > /dev/null 2>&1
+    then fail "planted, not seen: $3"; else pass "planted, seen: $3"; fi
+}
+planted mpt_half.h '|| b + b_long <= a ? least : n;' '|| b + b_long <= a ? least : least;'
+planted mpt_half.h 'c->raised[part] = raised;' 'c->raised[0] = raised;'
+planted mpt_half.h 'mpti_control_now_is(c->control);' ';'
+planted mpt_half.h 'o->first_element + i) / 8u;' 'o->first_element + i - begin) / 8u;'
+planted mpt_half.h '*first = c->first[parts];' '*first = c->first[0];'
+summary
