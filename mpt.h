@@ -145,6 +145,10 @@ typedef struct mpt_tensor {
     uint64_t    seed;           /* of stochastic rounding */
     size_t      columns;        /* Adafactor: the tensor is [n / columns][columns], and v the floats of its
                                  * n / columns row means, then of its column means; 0: v is [n] */
+    float       lr_times;       /* parameter groups: the optimizer's lr and weight_decay times these; ... */
+    float       decay_times;    /* ... 0 counts as 1, so that a zeroed struct changes nothing */
+    uint32_t    no_decay;       /* nonzero: no weight decay, as for biases and norms */
+    uint32_t    reserved;       /* 0 */
 } mpt_tensor;
 
 /* mpt_tensor_grad_f32 -- a tensor of which mpt sees only an FP32 gradient.  Threads: any. */
@@ -181,14 +185,14 @@ MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count,
 typedef struct mpt_tensors {
     mpt_tensor *item;           /* [count], to pass to the calls that take a list */
     size_t      count, capacity;
-    mpt_tensor  model;          /* formats, storage, moments and seed of what is added next */
+    mpt_tensor  model;          /* formats, storage, moments, seed and group of what is added next */
     mpt_status  status;         /* the first error of mpt_tensors_add; test it once, at the end */
 } mpt_tensors;
 
 /* mpt_tensors_init -- an empty list.
  *   item          in  [capacity]; kept, not copied
  *   param_format  in  of the copies, or of the weights themselves; grad_format: of the gradients
- * For another storage, moments or a seed set them in list->model before adding.
+ * For another storage, moments, seed or group (lr_times, no_decay ...) set them in list->model before adding.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for a format.  Threads: any. */
 MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
                                     mpt_format param_format, mpt_format grad_format);
@@ -548,6 +552,13 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn
  * Threads: one caller per list. */
 MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count);
 
+/* mpt_grads_zero -- all gradients 0: before a backward pass that adds to them. The steps do it in their own
+ * pass where their options hold MPT_STEP_ZERO_GRADS.
+ *   tensors  in/out  [count]; each needs grad
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.  Threads: one caller per
+ * list. */
+MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count);
+
 /* mpt_clip -- from here on the step scales all gradients by min(1, max_norm / norm).
  *   max_norm  in  above 0; finite
  * A bad step keeps factor 1: it is skipped anyway, and no Inf/Inf can make a NaN.
@@ -601,12 +612,19 @@ typedef struct mpt_optimizer_info {
  * Returns: a pointer that lives forever; NULL for an unknown one.  Threads: any. */
 MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer);
 
-/* SGD.  g += weight_decay * w;  m = momentum * m + g;  w -= lr * (nesterov ? g + momentum * m : m). */
+/* The options of every optimizer, or-ed; what one does not know it refuses. */
+#define MPT_STEP_ZERO_GRADS 1u  /* gradients are 0 afterwards, also those of a step that is skipped */
+#define MPT_STEP_MAXIMIZE   2u  /* uphill: the gradient counts with the other sign */
+
+/* SGD.  g += weight_decay * w;  m = momentum * m + (1 - dampening) * g, but g in the first step;
+ * w -= lr * (nesterov ? g + momentum * m : m). */
 typedef struct mpt_sgd {
     float    lr;                /* 0 and more */
     float    momentum;          /* 0 (then m is not needed) to below 1 */
     float    weight_decay;      /* 0 and more */
-    uint32_t nesterov;          /* nonzero needs momentum above 0 */
+    uint32_t nesterov;          /* nonzero needs momentum above 0 and no dampening */
+    float    dampening;         /* 0 to 1 */
+    uint32_t options;           /* MPT_STEP_* */
     uint64_t t;                 /* steps taken, skipped ones not counted */
 } mpt_sgd;
 
@@ -616,7 +634,7 @@ typedef struct mpt_adamw {
     float    beta1, beta2;      /* 0 to below 1 */
     float    eps;               /* above 0 */
     float    weight_decay;      /* 0 and more */
-    uint32_t reserved;          /* 0 */
+    uint32_t options;           /* MPT_STEP_* */
     uint64_t t;                 /* steps taken, skipped ones not counted */
 } mpt_adamw;
 
@@ -633,6 +651,8 @@ typedef struct mpt_lion {
     float    lr;                /* 0 and more */
     float    beta1, beta2;      /* 0 to below 1 */
     float    weight_decay;      /* 0 and more */
+    uint32_t options;           /* MPT_STEP_* */
+    uint32_t reserved;          /* 0 */
     uint64_t t;                 /* steps taken, skipped ones not counted */
 } mpt_lion;
 
@@ -647,7 +667,7 @@ typedef struct mpt_adafactor {
     float    eps2;              /* 0 and more */
     float    clip;              /* above 0 */
     float    weight_decay;      /* 0 and more */
-    uint32_t reserved;          /* 0 */
+    uint32_t options;           /* MPT_STEP_* */
     uint64_t t;                 /* steps taken, skipped ones not counted */
 } mpt_adafactor;
 
@@ -665,7 +685,8 @@ MPT_DEF mpt_lion mpt_lion_defaults(void);
 /* mpt_sgd_step, mpt_adamw_step ... -- one fused pass: unscale, clip, update the weights as the storage of
  * each tensor says, write the low-precision copies. LAMB reads three times, for the norms, Adafactor four.
  * If step->found_inf, nothing changes: not the weights, not the moments, not t and with t not the random
- * bits; a schedule that reads t does not advance either.
+ * bits; a schedule that reads t does not advance either. Each tensor's lr and weight_decay are those of o
+ * times its own factors.
  *   o        in/out  hyperparameters and t
  *   step     in/out  from mpt_check or mpt_unscale
  *   tensors  in/out  [count], the list that was checked; each needs its weight and grad, m (SGD only with
@@ -767,9 +788,9 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
 // >>M7 checkpoint ---------------------------------------------------------------------------------
 #ifndef MPT_NO_CHECKPOINT
 /* What a training run is, for saving it: pointers to what you have, NULL and 0 for the rest. The lists and
- * sizes must be the same when loading; names, formats and storage are compared, nothing else is allocated or
- * guessed. State of your own (epoch, position in the data, counters of random generators) goes to
- * counters. */
+ * sizes must be the same when loading; names, formats, storage and groups are compared, nothing else is
+ * allocated or guessed. State of your own (epoch, position in the data, counters of random generators) goes
+ * to counters. */
 typedef struct mpt_state {
     mpt_scaler       *scalers;  /* [scaler_count] */
     size_t            scaler_count;
@@ -786,7 +807,7 @@ typedef struct mpt_state {
     uint32_t          gradients;    /* nonzero: grad as well, for a stop within accumulation */
 } mpt_state;
 
-#define MPT_STATE_VERSION 2u
+#define MPT_STATE_VERSION 3u
 
 /* mpt_state_size -- the bytes that mpt_state_save needs.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (a format).  Threads: any. */
@@ -2301,32 +2322,38 @@ MPT_HD int mpti_step_is_open(const mpt_step *step)
 MPT_HD int mpti_is_rate(float x) { return x >= 0.0f && mpti_f32_is_finite(x); }
 MPT_HD int mpti_is_decay(float x) { return mpti_is_rate(x) && x < 1.0f; }
 
+#define MPTI_STEP_OPTIONS (MPT_STEP_ZERO_GRADS | MPT_STEP_MAXIMIZE)
+
 MPT_HD int mpti_sgd_ok(const mpt_sgd *o)
 {
     return o && mpti_is_rate(o->lr) && mpti_is_decay(o->momentum) && mpti_is_rate(o->weight_decay) &&
-           (!o->nesterov || mpti_is_nonzero(o->momentum));
+           mpti_is_rate(o->dampening) && o->dampening <= 1.0f && !(o->options & ~MPTI_STEP_OPTIONS) &&
+           (!o->nesterov || (mpti_is_nonzero(o->momentum) && !mpti_is_nonzero(o->dampening)));
 }
 
 MPT_HD int mpti_adamw_ok(const mpt_adamw *o)
 {
     return o && mpti_is_rate(o->lr) && mpti_is_decay(o->beta1) && mpti_is_decay(o->beta2) &&
-           mpti_is_rate(o->eps) && o->eps > 0.0f && mpti_is_rate(o->weight_decay);
+           mpti_is_rate(o->eps) && o->eps > 0.0f && mpti_is_rate(o->weight_decay) &&
+           !(o->options & ~MPTI_STEP_OPTIONS);
 }
 
 MPT_HD int mpti_lion_ok(const mpt_lion *o)
 {
     return o && mpti_is_rate(o->lr) && mpti_is_decay(o->beta1) && mpti_is_decay(o->beta2) &&
-           mpti_is_rate(o->weight_decay);
+           mpti_is_rate(o->weight_decay) && !(o->options & ~MPTI_STEP_OPTIONS);
 }
 
 MPT_HD int mpti_adafactor_ok(const mpt_adafactor *o)
 {
     return o && mpti_is_rate(o->lr) && mpti_is_rate(o->eps1) && o->eps1 >= 8.673617379884035e-19f &&
-           mpti_is_rate(o->eps2) && mpti_is_rate(o->clip) && o->clip > 0.0f && mpti_is_rate(o->weight_decay);
+           mpti_is_rate(o->eps2) && mpti_is_rate(o->clip) && o->clip > 0.0f &&
+           mpti_is_rate(o->weight_decay) && !(o->options & ~MPTI_STEP_OPTIONS);
 }
 
 /* What an optimizer asks of each tensor, and the format of its moments. */
 #define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
+#define MPTI_ZEROES     128u    /* among them: gradients are 0 afterwards */
 /* What hyperparameters make superfluous. */
 MPT_HD unsigned mpti_sgd_spares(const mpt_sgd *o)
 {
@@ -2338,7 +2365,8 @@ MPT_HD unsigned mpti_adafactor_spares(const mpt_adafactor *o) { return (void)o, 
 #define MPTI_X(id, name, hyper, needs, passes, device)                                  \
     MPT_HD unsigned mpti_##name##_needs(const mpt_##hyper *o)                           \
     {                                                                                   \
-        return MPTI_NEEDS_STEP | ((needs) & ~mpti_##hyper##_spares(o));                 \
+        const unsigned zeroes = o && o->options & MPT_STEP_ZERO_GRADS ? MPTI_ZEROES : 0u; \
+        return MPTI_NEEDS_STEP | zeroes | ((needs) & ~mpti_##hyper##_spares(o));        \
     }
 MPT_OPTIMIZERS(MPTI_X)
 #undef MPTI_X
@@ -2352,22 +2380,50 @@ MPT_HD mpt_format mpti_moments_format(const mpt_tensor *t)
 #define MPTI_STREAM_M 0x80000000u
 #define MPTI_STREAM_V 0x40000000u
 
-/* What is constant over one step of an optimizer; factor is unscale times clip. */
-typedef struct mpti_sgd_k { float minus_lr, decay, momentum, factor; uint32_t nesterov; } mpti_sgd_k;
+/* What parameter groups change: each struct of constants begins with it. */
+typedef struct mpti_rates { float minus_lr, decay; } mpti_rates;
+
+MPT_HD float mpti_times(float x, float times) { return mpti_is_nonzero(times) ? mpti_mul(x, times) : x; }
+
+MPT_HD mpti_rates mpti_rates_of(mpti_rates all, const mpt_tensor *t)
+{
+    all.minus_lr = mpti_times(all.minus_lr, t->lr_times);
+    all.decay = t->no_decay ? 0.0f : mpti_times(all.decay, t->decay_times);
+    return all;
+}
+
+MPT_HD mpti_rates mpti_rates_make(float lr, float decay)
+{
+    mpti_rates r;
+    r.minus_lr = mpti_neg(lr);
+    r.decay = decay;
+    return r;
+}
+
+/* What is constant over one step of an optimizer; factor is unscale times clip, and the sign. */
+typedef struct mpti_sgd_k { mpti_rates rates; float momentum, fresh, factor; uint32_t nesterov; } mpti_sgd_k;
 typedef struct mpti_adamw_k {
-    float minus_lr, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, v_factor, factor;
+    mpti_rates rates;
+    float      beta1, one_minus_beta1, beta2, one_minus_beta2, eps, v_factor, factor;
 } mpti_adamw_k;
 typedef struct mpti_lion_k {
-    float minus_lr, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, factor;
+    mpti_rates rates;
+    float      beta1, one_minus_beta1, beta2, one_minus_beta2, factor;
 } mpti_lion_k;
+
+MPT_HD float mpti_step_factor(const mpt_step *step, uint32_t options)
+{
+    const float factor = mpti_mul(step->grad_factor, step->clip_factor);
+    return options & MPT_STEP_MAXIMIZE ? mpti_neg(factor) : factor;
+}
 
 MPT_HD mpti_sgd_k mpti_sgd_consts(const mpt_sgd *o, const mpt_step *step)
 {
     mpti_sgd_k k;
-    k.minus_lr = mpti_neg(o->lr);
-    k.decay = o->weight_decay;
+    k.rates = mpti_rates_make(o->lr, o->weight_decay);
     k.momentum = o->momentum;
-    k.factor = mpti_mul(step->grad_factor, step->clip_factor);
+    k.fresh = o->t ? mpti_fma(o->dampening, -1.0f, 1.0f) : 1.0f;
+    k.factor = mpti_step_factor(step, o->options);
     k.nesterov = o->nesterov;
     return k;
 }
@@ -2393,21 +2449,21 @@ MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
     const double bias2 = 1.0 - mpti_powi(mpti_to_f64(o->beta2), o->t + 1u);
     const double eps = mpti_mul64(mpti_to_f64(o->eps), bias1);
     mpti_adamw_k k;
-    k.minus_lr = mpti_neg(o->lr);
-    k.decay = o->weight_decay;
+    k.rates = mpti_rates_make(o->lr, o->weight_decay);
     k.beta1 = o->beta1;
     k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
     k.beta2 = o->beta2;
     k.one_minus_beta2 = mpti_fma(o->beta2, -1.0f, 1.0f);
     k.eps = mpti_to_f32(eps < MPTI_FLT_MIN ? MPTI_FLT_MIN : eps);
     k.v_factor = mpti_to_f32(bias1 / sqrt(bias2));
-    k.factor = mpti_mul(step->grad_factor, step->clip_factor);
+    k.factor = mpti_step_factor(step, o->options);
     return k;
 }
 
 typedef struct mpti_adafactor_k {
-    float  minus_lr, decay, fresh, least, least_mean, factor;   /* fresh: 1 - beta2 */
-    double eps2, most, clip;                                    /* most: of the learning rate */
+    mpti_rates rates;
+    float      fresh, least, least_mean, factor;    /* fresh: 1 - beta2 */
+    double     eps2, most, clip;                    /* most: of the learning rate */
 } mpti_adafactor_k;
 
 /* t^(1/5) from below by Newton's method, for the same reason: t^-0.8 is its fourth power's inverse. */
@@ -2426,12 +2482,11 @@ MPT_HD mpti_adafactor_k mpti_adafactor_consts(const mpt_adafactor *o, const mpt_
 {
     const double     t = (double)(o->t + 1u);
     mpti_adafactor_k k;
-    k.minus_lr = mpti_neg(o->lr);
-    k.decay = o->weight_decay;
+    k.rates = mpti_rates_make(o->lr, o->weight_decay);
     k.fresh = mpti_to_f32(1.0 / mpti_powi(mpti_root5(t), 4u));
     k.least = mpti_mul(o->eps1, o->eps1);
     k.least_mean = o->eps1;
-    k.factor = mpti_mul(step->grad_factor, step->clip_factor);
+    k.factor = mpti_step_factor(step, o->options);
     k.eps2 = mpti_to_f64(o->eps2);
     k.most = 1.0 / sqrt(t);
     k.clip = mpti_to_f64(o->clip);
@@ -2441,25 +2496,24 @@ MPT_HD mpti_adafactor_k mpti_adafactor_consts(const mpt_adafactor *o, const mpt_
 MPT_HD mpti_lion_k mpti_lion_consts(const mpt_lion *o, const mpt_step *step)
 {
     mpti_lion_k k;
-    k.minus_lr = mpti_neg(o->lr);
-    k.decay = o->weight_decay;
+    k.rates = mpti_rates_make(o->lr, o->weight_decay);
     k.beta1 = o->beta1;
     k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
     k.beta2 = o->beta2;
     k.one_minus_beta2 = mpti_fma(o->beta2, -1.0f, 1.0f);
-    k.factor = mpti_mul(step->grad_factor, step->clip_factor);
+    k.factor = mpti_step_factor(step, o->options);
     return k;
 }
 
 /* One element: g as it lies in grad, w and m in and out. Without momentum m is not touched. */
 MPT_HD void mpti_sgd_1(float g, float *w, float *m, const mpti_sgd_k *k)
 {
-    g = mpti_fma(k->decay, *w, mpti_mul(g, k->factor));
+    g = mpti_fma(k->rates.decay, *w, mpti_mul(g, k->factor));
     if (mpti_is_nonzero(k->momentum)) {
-        *m = mpti_fma(k->momentum, *m, g);
+        *m = mpti_fma(k->momentum, *m, mpti_mul(k->fresh, g));
         g = k->nesterov ? mpti_fma(k->momentum, *m, g) : *m;
     }
-    *w = mpti_fma(k->minus_lr, g, *w);
+    *w = mpti_fma(k->rates.minus_lr, g, *w);
 }
 
 MPT_HD void mpti_moments_1(float g, float *m, float *v, const mpti_adamw_k *k)
@@ -2476,12 +2530,12 @@ MPT_HD float mpti_adam_direction_1(float m, float root_of_v, const mpti_adamw_k 
 
 MPT_HD float mpti_adamw_direction_1(float w, float m, float root_of_v, const mpti_adamw_k *k)
 {
-    return mpti_fma(k->decay, w, mpti_adam_direction_1(m, root_of_v, k));
+    return mpti_fma(k->rates.decay, w, mpti_adam_direction_1(m, root_of_v, k));
 }
 
 MPT_HD void mpti_adamw_weight_1(float *w, float m, float root_of_v, const mpti_adamw_k *k)
 {
-    *w = mpti_fma(k->minus_lr, mpti_adamw_direction_1(*w, m, root_of_v, k), *w);
+    *w = mpti_fma(k->rates.minus_lr, mpti_adamw_direction_1(*w, m, root_of_v, k), *w);
 }
 
 MPT_HD void mpti_adamw_moments_1(float g, float w, float *m, float *v, const mpti_adamw_k *k)
@@ -2499,12 +2553,12 @@ MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, const mpti_adamw
 /* Adam: weight decay is part of the gradient. */
 MPT_HD void mpti_adam_moments_1(float g, float w, float *m, float *v, const mpti_adamw_k *k)
 {
-    mpti_moments_1(mpti_fma(k->decay, w, mpti_mul(g, k->factor)), m, v, k);
+    mpti_moments_1(mpti_fma(k->rates.decay, w, mpti_mul(g, k->factor)), m, v, k);
 }
 
 MPT_HD void mpti_adam_weight_1(float *w, float m, float root_of_v, const mpti_adamw_k *k)
 {
-    *w = mpti_fma(k->minus_lr, mpti_adam_direction_1(m, root_of_v, k), *w);
+    *w = mpti_fma(k->rates.minus_lr, mpti_adam_direction_1(m, root_of_v, k), *w);
 }
 
 MPT_HD void mpti_adam_1(float g, float *w, float *m, float *v, const mpti_adamw_k *k)
@@ -2518,8 +2572,8 @@ MPT_HD void mpti_adam_1(float g, float *w, float *m, float *v, const mpti_adamw_
 MPT_HD float mpti_lamb_factor(double w_sumsq, double r_sumsq, const mpti_adamw_k *k)
 {
     if (!(w_sumsq > 0.0) || !(r_sumsq > 0.0))
-        return k->minus_lr;
-    return mpti_to_f32(mpti_mul64(mpti_to_f64(k->minus_lr), sqrt(w_sumsq) / sqrt(r_sumsq)));
+        return k->rates.minus_lr;
+    return mpti_to_f32(mpti_mul64(mpti_to_f64(k->rates.minus_lr), sqrt(w_sumsq) / sqrt(r_sumsq)));
 }
 
 /* 1 with the sign of a, or 0; by bits, so that no flush-to-zero mode can see a subnormal as 0. */
@@ -2533,7 +2587,7 @@ MPT_HD void mpti_lion_1(float g, float *w, float *m, const mpti_lion_k *k)
 {
     const float u = mpti_mul(g, k->factor);
     const float blend = mpti_fma(k->beta1, *m, mpti_mul(k->one_minus_beta1, u));
-    *w = mpti_fma(k->minus_lr, mpti_fma(k->decay, *w, mpti_sign(blend)), *w);
+    *w = mpti_fma(k->rates.minus_lr, mpti_fma(k->rates.decay, *w, mpti_sign(blend)), *w);
     *m = mpti_fma(k->beta2, *m, mpti_mul(k->one_minus_beta2, u));
 }
 
@@ -2554,7 +2608,7 @@ MPT_HD float mpti_at_least(float v, float least) { return v < least ? least : v;
 MPT_HD float mpti_adafactor_factor(double w_sumsq, double u_sumsq, size_t n, const mpti_adafactor_k *k)
 {
     const double w_rms = sqrt(w_sumsq / (double)n), over = sqrt(u_sumsq / (double)n) / k->clip;
-    const double lr = -mpti_to_f64(k->minus_lr), rate = lr < k->most ? lr : k->most;
+    const double lr = -mpti_to_f64(k->rates.minus_lr), rate = lr < k->most ? lr : k->most;
     return mpti_to_f32(-((w_rms > k->eps2 ? w_rms : k->eps2) * rate / (over > 1.0 ? over : 1.0)));
 }
 
@@ -2663,6 +2717,8 @@ static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
         return "master is NULL: this call steps the FP32 weights";
     if ((needs & MPT_NEEDS_PARAM) && !t->param)
         return "param is NULL: this call writes the low-precision copy";
+    if ((needs & MPT_NEEDS_WEIGHT) && (!mpti_is_rate(t->lr_times) || !mpti_is_rate(t->decay_times)))
+        return "lr_times and decay_times must be 0 and more, and finite";
     if ((needs & MPT_NEEDS_GRAD) && !t->grad)
         return "grad is NULL";
     if ((needs & MPT_NEEDS_M) && !t->m)
@@ -3502,6 +3558,16 @@ MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, 
     return status;
 }
 
+MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count)
+{
+    const mpt_status status = mpti_gradients_ok(tensors, count, 0);
+    size_t           i;
+    for (i = 0; i < count && status == MPT_OK; i++)
+        if (tensors[i].n)
+            memset(tensors[i].grad, 0, tensors[i].n * mpti_format_bytes(tensors[i].grad_format));
+    return status;
+}
+
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
 {
     if (!step || !(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm))
@@ -4002,13 +4068,14 @@ static void mpti_tile_soon(const void *array, size_t first, size_t bytes, int is
 #endif
 }
 
-/* One pass: tile by tile, what it reads and writes as MPT_NEEDS_GRAD, _WEIGHT, _M, _V. */
+/* One pass: tile by tile, what it reads and writes as MPT_NEEDS_GRAD, _WEIGHT, _M, _V, and MPTI_ZEROES. */
 static void mpti_pass(const mpt_tensor *t, unsigned reads, unsigned writes, mpti_tile_fn *tile, void *k,
                       mpti_random_at at)
 {
     void *const      t_g = reads & MPT_NEEDS_GRAD ? t->grad : NULL;
     void *const      t_m = reads & MPT_NEEDS_M ? t->m : NULL, *const t_v = reads & MPT_NEEDS_V ? t->v : NULL;
     const mpt_format format = mpti_moments_format(t);
+    const size_t     grad_bytes = mpti_format_bytes(t->grad_format);
     mpti_turn        local;
     size_t           first;
     for (first = 0; first < t->n; first += MPTI_TILE) {
@@ -4017,7 +4084,7 @@ static void mpti_pass(const mpt_tensor *t, unsigned reads, unsigned writes, mpti
         float       *w = reads & MPT_NEEDS_WEIGHT ? mpti_weight_in(local.w, t, first, n) : local.w;
         float       *m = mpti_tile_in(local.m, t_m, format, first, n);
         float       *v = mpti_tile_in(local.v, t_v, format, first, n);
-        mpti_tile_soon(t_g, first, mpti_format_bytes(t->grad_format), 0);
+        mpti_tile_soon(t_g, first, grad_bytes, (writes & MPTI_ZEROES) != 0u);
         if (!mpti_has_master(t))
             mpti_tile_soon(t->param, first, sizeof(uint16_t), 1);
         mpti_tile_soon(mpti_has_extra(t) ? t->extra : NULL, first, sizeof(uint16_t), 1);
@@ -4028,6 +4095,8 @@ static void mpti_pass(const mpt_tensor *t, unsigned reads, unsigned writes, mpti
             mpti_moment_out(v, t, t_v, first, n, at, MPTI_STREAM_V);
         if (writes & MPT_NEEDS_WEIGHT)
             mpti_weight_out(w, t, first, n, at);
+        if (writes & MPTI_ZEROES)
+            memset((unsigned char *)t_g + first * grad_bytes, 0, n * grad_bytes);
     }
 }
 
@@ -4112,7 +4181,7 @@ static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
 
 static void mpti_lamb_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at)
 {
-    const unsigned moments = MPT_NEEDS_M | MPT_NEEDS_V;
+    const unsigned moments = MPT_NEEDS_M | MPT_NEEDS_V | (needs & MPTI_ZEROES);
     mpti_lamb_turn turn;
     if (!t->n)
         return;
@@ -4228,7 +4297,7 @@ static void mpti_adafactor_norms_tile MPTI_TILE_PARAMETERS
 static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
 {
     mpti_adafactor_turn *const turn = (mpti_adafactor_turn *)k;
-    const float                decay = mpti_mul(turn->k->minus_lr, turn->k->decay);
+    const float                decay = mpti_mul(turn->k->rates.minus_lr, turn->k->rates.decay);
     float                      u[MPTI_TILE];
     size_t                     i;
     (void)m;
@@ -4242,7 +4311,6 @@ static void mpti_adafactor_tensor(const mpt_tensor *t, unsigned needs, void *k, 
 {
     const unsigned      v = t->columns ? 0u : MPT_NEEDS_V;
     mpti_adafactor_turn turn;
-    (void)needs;
     if (!t->n)
         return;
     turn.k = (const mpti_adafactor_k *)k;
@@ -4256,17 +4324,26 @@ static void mpti_adafactor_tensor(const mpt_tensor *t, unsigned needs, void *k, 
     turn.norms.factor = mpti_adafactor_factor(mpti_tree_sum(&turn.norms.weights, t->n),
                                               mpti_tree_sum(&turn.norms.directions, t->n), t->n, turn.k);
     turn.norms.first = 0;
-    mpti_pass(t, MPTI_NEEDS_STEP | v, MPT_NEEDS_WEIGHT, mpti_adafactor_along_tile, &turn, at);
+    mpti_pass(t, MPTI_NEEDS_STEP | v, MPT_NEEDS_WEIGHT | (needs & MPTI_ZEROES), mpti_adafactor_along_tile,
+              &turn, at);
 }
 
 /* ---- the calls ---- */
 
+/* The constants of any optimizer. */
+typedef union mpti_any_k {
+#define MPTI_X(hyper) mpti_##hyper##_k hyper;
+    MPT_HYPERPARAMETERS(MPTI_X)
+#undef MPTI_X
+} mpti_any_k;
+
 /* A step. Everything that can be refused is, before anything is touched; tensors are held against each other
- * only in the first step, when *t, which counts the steps taken, is 0. On found_inf the step is nothing but
- * over. */
+ * only in the first step, when *t, which counts the steps taken, is 0, but gradients that become 0 always. On
+ * found_inf the step is nothing but over. */
 typedef void mpti_tensor_fn(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at);
 static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
-                                int hyperparameters_ok, mpti_tensor_fn *tensor, void *k, uint64_t *t)
+                                int hyperparameters_ok, mpti_tensor_fn *tensor, const mpti_any_k *k,
+                                uint64_t *t)
 {
     mpt_status     status;
     mpt_fault      fault;
@@ -4278,15 +4355,19 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
         return MPT_E_ORDER;
     status = *t ? mpti_tensors_ok(tensors, count, needs, &fault)
                 : mpt_tensors_validate(tensors, count, needs, NULL);
+    if (status == MPT_OK && needs & MPTI_ZEROES)
+        status = mpti_gradients_ok(tensors, count, 1);
     if (status != MPT_OK)
         return status;
     step->stage = (uint32_t)MPT_STAGE_STEPPED;
     if (step->found_inf)
-        return MPT_OK;
+        return needs & MPTI_ZEROES ? mpt_grads_zero(tensors, count) : MPT_OK;
     at.step = (uint32_t)*t;
     for (i = 0; i < count; i++) {
+        mpti_any_k own = *k;
+        own.sgd.rates = mpti_rates_of(k->sgd.rates, &tensors[i]);   /* where every one has them */
         at.stream = (uint32_t)i;
-        tensor(&tensors[i], needs, k, at);
+        tensor(&tensors[i], needs, &own, at);
     }
     mpti_stores_done();
     (*t)++;
@@ -4295,12 +4376,13 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
 
 /* What the hyperparameters come to in this step: one copy each, not one in every optimizer that has them. */
 #define MPTI_X(hyper)                                                                               \
-    MPTI_NOINLINE static int mpti_##hyper##_open(mpti_##hyper##_k *k, const mpt_##hyper *o,         \
+    MPTI_NOINLINE static int mpti_##hyper##_open(mpti_any_k *k, const mpt_##hyper *o,               \
                                                  const mpt_step *step)                              \
     {                                                                                               \
         const int ok = step && mpti_##hyper##_ok(o);                                                \
+        memset(k, 0, sizeof *k);                                                                    \
         if (ok)                                                                                     \
-            *k = mpti_##hyper##_consts(o, step);                                                    \
+            k->hyper = mpti_##hyper##_consts(o, step);                                              \
         return ok;                                                                                  \
     }
 MPT_HYPERPARAMETERS(MPTI_X)
@@ -4317,8 +4399,8 @@ MPT_HYPERPARAMETERS(MPTI_X)
     MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
                                          size_t count)                                              \
     {                                                                                               \
-        mpti_##hyper##_k k;                                                                         \
-        const int        ok = mpti_##hyper##_open(&k, o, step);                                     \
+        mpti_any_k k;                                                                               \
+        const int  ok = mpti_##hyper##_open(&k, o, step);                                           \
         return mpti_step_run(step, tensors, count, mpti_##name##_needs(o), ok, mpti_##name##_tensor, \
                              &k, o ? &o->t : NULL);                                                 \
     }
@@ -4359,7 +4441,7 @@ MPT_DEF mpt_lamb mpt_lamb_defaults(void)
 
 MPT_DEF mpt_lion mpt_lion_defaults(void)
 {
-    const mpt_lion o = {1e-4f, 0.9f, 0.99f, 0.0f, 0u};
+    const mpt_lion o = {1e-4f, 0.9f, 0.99f, 0.0f, 0u, 0u, 0u};
     return o;
 }
 
@@ -4635,6 +4717,8 @@ static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
     mpti_walk_fact(w, (uint64_t)t->param_format << 32 | (uint64_t)t->grad_format);
     mpti_walk_fact(w, t->seed);
     mpti_walk_fact(w, t->columns);
+    mpti_walk_fact(w, (uint64_t)mpti_f32_bits(t->lr_times) << 32 | mpti_f32_bits(t->decay_times));
+    mpti_walk_fact(w, t->no_decay);
     mpti_walk_array(w, t->master, t->n, 4u);
     mpti_walk_array(w, t->param, t->n, mpti_format_bytes(t->param_format));
     mpti_walk_array(w, t->m, t->n, moment);
@@ -9674,6 +9758,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   w * FP32(1 - lr * wd), 1.19 times what was asked at lr 1e-5 and wd 0.01, and nothing from 2e-6 down. Adam
  *   and LAMB round their constants elsewhere.
  *   MPT_MOMENTS_BF16 rounds stochastically; what it was is MPT_MOMENTS_BF16_NEAREST.
+ *   Parameter groups: lr_times, decay_times, no_decay of mpt_tensor. Options of every step: zeroed gradients,
+ *   maximize; SGD: dampening. Positional initializers of mpt_sgd and mpt_lion: t is now the last of seven.
  *   mpt_policy_row_at(i, &row)                MPT_OPS(X): a row holds all names of one kind
  *   mpt_policy_format of an unknown op: OK    MPT_E_UNSUPPORTED, unless a row of yours names it
  *   MPT_POLICIES(X): X(name, c, v, o)         X(name, cpu, c, v, o); and mpt_policy has a field cpu

@@ -217,6 +217,9 @@ MPT_CUDA_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, m
 MPT_CUDA_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                          mpt_stream stream);
 
+/* mpt_cuda_grads_zero -- as mpt_grads_zero. */
+MPT_CUDA_DEF mpt_status mpt_cuda_grads_zero(mpt_cuda *c, const mpt_cuda_list *list, mpt_stream stream);
+
 /* mpt_cuda_clip -- as mpt_clip. */
 MPT_CUDA_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_norm, mpt_stream stream);
 
@@ -243,6 +246,7 @@ MPT_CUDA_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_
  * one launch; LAMB in four, for its norms.
  *   o  in  host memory; hyperparameters, copied at the call. Learning rate and step count are those of
  *          the state: o->lr and o->t are ignored.
+ * Parameter groups (lr_times, decay_times, no_decay) are those of the list.
  * Errors: MPT_E_ARG too if a tensor of the list lacks what the optimizer needs. */
 MPT_CUDA_DEF mpt_status mpt_cuda_sgd_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                           const mpt_sgd *o, mpt_stream stream);
@@ -999,7 +1003,7 @@ struct mpt_cuda_list {
     double           *partial;      /* device, [2 * chunk_count] */
     float            *factors;      /* device, [tensor_count] */
     uint64_t          chunk_count, tensor_count;
-    unsigned          has;          /* MPT_NEEDS_* that every tensor of the list meets */
+    unsigned          has;          /* MPT_NEEDS_* that every tensor of the list meets, and MPTI_ZEROES */
 };
 
 /* Fill the host images of the device tables; chunk may be NULL to count only. */
@@ -1047,6 +1051,20 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
     return mpti_cuda_result(c, e, name);
 }
 
+/* Has each tensor a gradient of its own? As if gradients were moments, which no two tensors may share. */
+static bool mpti_cuda_grads_apart(const mpt_tensor *tensors, size_t count)
+{
+    mpt_tensor *const alone = (mpt_tensor *)calloc(count ? count : 1, sizeof *alone);
+    for (size_t i = 0; alone && i < count; i++) {
+        alone[i].n = tensors[i].n;
+        alone[i].m = tensors[i].grad;
+        alone[i].moments = tensors[i].grad_format == MPT_F32 ? MPT_MOMENTS_F32 : MPT_MOMENTS_BF16;
+    }
+    const bool apart = alone && mpt_tensors_validate(alone, count, MPT_NEEDS_M, NULL) == MPT_OK;
+    free(alone);
+    return apart;
+}
+
 MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const mpt_tensor *tensors,
                                         size_t count)
 {
@@ -1070,6 +1088,8 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WEIGHT; need *= 2u)
         if (mpt_tensors_validate(tensors, count, need, NULL) == MPT_OK)
             l->has |= need;
+    if (mpti_cuda_grads_apart(tensors, count))
+        l->has |= MPTI_ZEROES;
     status = mpti_cuda_list_fill(l, tensors, count);
     if (status != MPT_OK) {
         mpt_cuda_list_destroy(l);
@@ -1696,6 +1716,33 @@ mpti_k_check(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uin
     }
 }
 
+/* The gradients of a chunk become 0; each thread writes those that it reads in a step. */
+MPTI_D void mpti_block_zero(const mpt_tensor *t, const mpti_cuda_chunk *chunk)
+{
+    const float zero[MPTI_VEC] = {0.0f};
+    for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES)
+        mpti_store_some(t->grad, t->grad_format, chunk->first + i,
+                        chunk->n - i < MPTI_VEC ? chunk->n - i : MPTI_VEC, zero);
+}
+
+static __global__ void __launch_bounds__(MPTI_THREADS)
+mpti_k_zero(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count)
+{
+    for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
+        const mpti_cuda_chunk chunk = chunks[i];
+        const mpt_tensor      t = tensors[chunk.tensor].tensor;
+        mpti_block_zero(&t, &chunk);
+    }
+}
+
+MPT_DEF mpt_status mpt_cuda_grads_zero(mpt_cuda *c, const mpt_cuda_list *list, mpt_stream stream)
+{
+    if (!c || !list)
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    return mpti_launch(c, __func__, mpti_k_zero, mpti_cuda_blocks(c, list->chunk_count), MPTI_THREADS, stream,
+                       list->tensors, list->chunks, list->chunk_count);
+}
+
 static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                   int write_back, mpt_stream stream, const char *name)
 {
@@ -1955,16 +2002,23 @@ mpti_k_step(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint
 {
     MPT_SHARED(typename Ops::consts, k, 1);
     const bool in_order = mpti_step_is_open(&state->step) != 0, take = in_order && !state->step.found_inf;
+    const bool zero = in_order && (o.options & MPT_STEP_ZERO_GRADS) != 0;
     o.lr = state->lr;
     o.t = state->t;
-    if (take) {
+    if (take || zero) {
         if (threadIdx.x == 0)           /* the constants cost double arithmetic: once per block */
             k[0] = Ops::prepare(&o, &state->step);
         __syncthreads();
         for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
-            const mpti_cuda_chunk  chunk = chunks[i];
-            const mpt_tensor       t = tensors[chunk.tensor].tensor;
-            mpti_block_step<Ops>(&t, &chunk, &o, k);
+            const mpti_cuda_chunk chunk = chunks[i];
+            const mpt_tensor      t = tensors[chunk.tensor].tensor;
+            if (take) {
+                typename Ops::consts own = k[0];
+                own.rates = mpti_rates_of(own.rates, &t);
+                mpti_block_step<Ops>(&t, &chunk, &o, &own);
+            }
+            if (zero)
+                mpti_block_zero(&t, &chunk);
         }
     }
     if (Ops::last_pass) mpti_finish_step(state, in_order, take);
@@ -2002,10 +2056,12 @@ mpti_k_lamb_norms(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks
         const mpti_cuda_chunk  chunk = chunks[c];
         const mpt_tensor       t = tensors[chunk.tensor].tensor;
         double                 sum[2][MPTI_VEC] = {{0.0}};
+        mpti_adamw_k           own = k[0];
+        own.rates = mpti_rates_of(own.rates, &t);
         for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk.n; i += MPTI_LANES) {
             const uint32_t count = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
             float          w[MPTI_VEC], r[MPTI_VEC];
-            mpti_lamb_directions(&t, chunk.first + i, count, w, r, k);
+            mpti_lamb_directions(&t, chunk.first + i, count, w, r, &own);
             MPTI_UNROLL
             for (uint32_t j = 0; j < MPTI_VEC; j++) {
                 sum[0][j] = mpti_sumsq_1(sum[0][j], w[j]);
@@ -2042,7 +2098,8 @@ mpti_k_lamb_factors(const mpti_cuda_tensor *tensors, uint64_t tensor_count, cons
         sum[0] = mpti_block_pair_sum(sum[0]);
         sum[1] = mpti_block_pair_sum(sum[1]);
         if (threadIdx.x == 0) {
-            const mpti_adamw_k k = mpti_adamw_consts(&o, &state->step);
+            mpti_adamw_k k = mpti_adamw_consts(&o, &state->step);
+            k.rates = mpti_rates_of(k.rates, &t.tensor);
             factors[i] = mpti_lamb_factor(sum[0], sum[1], &k);
         }
     }
@@ -2065,10 +2122,12 @@ mpti_k_lamb_along(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks
             const mpti_cuda_chunk  chunk = chunks[c];
             const mpt_tensor       t = tensors[chunk.tensor].tensor;
             const float            factor = factors[chunk.tensor];
+            mpti_adamw_k           own = k[0];
+            own.rates = mpti_rates_of(own.rates, &t);
             for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk.n; i += MPTI_LANES) {
                 const uint32_t count = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
                 float          w[MPTI_VEC], r[MPTI_VEC];
-                mpti_lamb_directions(&t, chunk.first + i, count, w, r, k);
+                mpti_lamb_directions(&t, chunk.first + i, count, w, r, &own);
                 MPTI_UNROLL
                 for (uint32_t j = 0; j < MPTI_VEC; j++) w[j] = mpti_fma(factor, r[j], w[j]);
                 mpti_weights_store(&t, chunk.first + i, count, w, chunk.tensor, (uint32_t)state->t);
@@ -2109,8 +2168,10 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
     if (!hyperparameters_ok)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "a hyperparameter is out of range");
     if ((list->has & needs) != needs)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "a tensor of the list lacks m, v, or its weight: master, or "
-                             "param and extra, in the formats that its storage takes");
+        return mpti_cuda_bad(c, MPT_E_ARG, name, needs & ~list->has & MPTI_ZEROES
+                             ? "MPT_STEP_ZERO_GRADS: two tensors of the list share a gradient"
+                             : "a tensor of the list lacks m, v, or its weight: master, or param and extra, "
+                               "in the formats that its storage takes");
     return MPT_OK;
 }
 

@@ -256,7 +256,7 @@ static void backward(cudaStream_t stream)
 /* Queue one step; nothing here waits. */
 static void training_step(cudaStream_t stream)
 {
-    const mpt_sgd sgd = {0.0f, 0.9f, 0.0f, 0u, 0u};     /* momentum 0.9; lr is that of the state */
+    const mpt_sgd sgd = {0.0f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u};     /* momentum 0.9; lr is that of the state */
     launch(stream, BATCH * PIXELS, k_batch, net.x, net.label, net.pixels, net.labels, net.state);
     forward(net.x, BATCH, stream);
     launch(stream, BATCH, k_softmax_grad, net.seed, net.logits, net.label);

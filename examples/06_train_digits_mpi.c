@@ -131,7 +131,7 @@ int main(int argc, char **argv)
 {
     mpt_scaler         scaler;
     mpt_step           local, whole;
-    mpt_sgd            sgd = {0.1f, 0.9f, 0.0f, 0u, 0u};
+    mpt_sgd            sgd = {0.1f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u};
     mpt_tensor         shard[SHARDS], weights;
     unsigned long long hash, other = 0;
     size_t             at, k;

@@ -831,13 +831,14 @@ static void train(Optimizer o, const std::vector<Shape> &shapes)
 
 static Optimizer sgd_of(const char *name, float momentum, float weight_decay, uint32_t nesterov)
 {
-    const Optimizer o = {name, false, {0.01f, momentum, weight_decay, nesterov, 0u}, mpt_adamw_defaults()};
+    const mpt_sgd   sgd = {0.01f, momentum, weight_decay, nesterov, 0.0f, 0u, 0u};
+    const Optimizer o = {name, false, sgd, mpt_adamw_defaults()};
     return o;
 }
 
 static Optimizer adamw_of(const char *name, float beta1, float beta2, float eps, float weight_decay)
 {
-    Optimizer o = {name, true, {0.01f, 0.0f, 0.0f, 0u, 0u}, mpt_adamw_defaults()};
+    Optimizer o = {name, true, {0.01f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u}, mpt_adamw_defaults()};
     o.adamw.beta1 = beta1;
     o.adamw.beta2 = beta2;
     o.adamw.eps = eps;
@@ -1287,7 +1288,7 @@ TEST(null_arguments)
     mpt_cuda *const   c = gpu.cuda;
     mpt_cuda_list    *list = (mpt_cuda_list *)&run;
     mpt_cuda_state   *state = (mpt_cuda_state *)&run, host;
-    const mpt_sgd     sgd = {0.01f, 0.0f, 0.0f, 0u, 0u};
+    const mpt_sgd     sgd = {0.01f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
     const mpt_adamw   adamw = mpt_adamw_defaults();
     const mpt_stream  s = gpu.stream;
     const mpt_tensor *none = NULL;
@@ -1335,7 +1336,7 @@ TEST(null_context)
     Run             run(list_mixed(), 1024.0f, 2000, 0.01f);
     mpt_cuda_list  *list = (mpt_cuda_list *)&run;
     mpt_cuda_state *state = (mpt_cuda_state *)&run, host;
-    const mpt_sgd   sgd = {0.01f, 0.0f, 0.0f, 0u, 0u};
+    const mpt_sgd   sgd = {0.01f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
     const mpt_adamw adamw = mpt_adamw_defaults();
     Buffer          a(400, 0), b(400, 0);
     memset(&host, 0, sizeof host);
@@ -1403,7 +1404,8 @@ TEST(bad_lists)
 /* A tensor without master, m or v can be checked; an optimizer that needs them refuses the list. */
 TEST(lists_that_lack)
 {
-    const mpt_sgd   plain = {0.01f, 0.0f, 0.0f, 0u, 0u}, heavy = {0.01f, 0.9f, 0.0f, 0u, 0u};
+    const mpt_sgd   plain = {0.01f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
+    const mpt_sgd   heavy = {0.01f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u};
     const mpt_adamw adamw = mpt_adamw_defaults();
     for (int lack = 0; lack < 3; lack++) {
         Run                     run(list_mixed(), 1024.0f, 2000, 0.01f);
@@ -1446,9 +1448,12 @@ TEST(bad_numbers)
     run.check(false);
     for (float max_norm : {0.0f, -1.0f, inf, nan})
         REFUSED(mpt_cuda_clip(c, run.state, max_norm, gpu.stream), "mpt_cuda_clip", MPT_E_ARG);
-    const mpt_sgd sgd[] = {{-0.1f, 0.0f, 0.0f, 0, 0}, {nan, 0.0f, 0.0f, 0, 0},  {0.1f, 1.0f, 0.0f, 0, 0},
-                           {0.1f, -0.1f, 0.0f, 0, 0}, {0.1f, nan, 0.0f, 0, 0},  {0.1f, 0.0f, -1.0f, 0, 0},
-                           {0.1f, 0.0f, inf, 0, 0},   {0.1f, 0.0f, 0.0f, 1, 0}};
+    const mpt_sgd sgd[] = {{-0.1f, 0.0f, 0.0f, 0, 0.0f, 0, 0}, {nan, 0.0f, 0.0f, 0, 0.0f, 0, 0},
+                           {0.1f, 1.0f, 0.0f, 0, 0.0f, 0, 0},  {0.1f, -0.1f, 0.0f, 0, 0.0f, 0, 0},
+                           {0.1f, nan, 0.0f, 0, 0.0f, 0, 0},   {0.1f, 0.0f, -1.0f, 0, 0.0f, 0, 0},
+                           {0.1f, 0.0f, inf, 0, 0.0f, 0, 0},   {0.1f, 0.0f, 0.0f, 1, 0.0f, 0, 0},
+                           {0.1f, 0.9f, 0.0f, 1, 0.5f, 0, 0},  {0.1f, 0.9f, 0.0f, 0, 1.5f, 0, 0},
+                           {0.1f, 0.9f, 0.0f, 0, 0.0f, ~0u, 0}};
     const mpt_stream s = gpu.stream;
     for (const mpt_sgd &o : sgd)
         REFUSED(mpt_cuda_sgd_step(c, run.list, run.state, &o, s), "mpt_cuda_sgd_step", MPT_E_ARG);
@@ -1510,7 +1515,7 @@ TEST(another_device)
         Run              run(list_mixed(), 1024.0f, 2000, 0.01f);
         mpt_cuda *const  c = gpu.cuda;
         cudaStream_t     there;
-        const mpt_sgd    sgd = {0.01f, 0.0f, 0.0f, 0u, 0u};
+        const mpt_sgd    sgd = {0.01f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
         mpt_cuda_list   *list = (mpt_cuda_list *)&run;
         mpt_cuda_state  *state = (mpt_cuda_state *)&run;
         mpt_cuda_ranges *ranges = (mpt_cuda_ranges *)&run;
@@ -1663,7 +1668,7 @@ TEST(launch_fails)
     Run             run(list_mixed(), 1024.0f, 2000, 0.01f);
     mpt_cuda *const c = gpu.cuda;
     mpt_cuda_state  host = download(run.state);
-    const mpt_sgd   sgd = {0.01f, 0.0f, 0.0f, 0u, 0u};
+    const mpt_sgd   sgd = {0.01f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
     const mpt_adamw adamw = mpt_adamw_defaults();
     Buffer          a(400, 0), b(400, 0);
     for (const Conversion &conversion : conversions)

@@ -110,6 +110,7 @@ struct Optimizer {
     void       *o;
     float       lr;
     uint64_t   *t;
+    uint32_t   *options;
 };
 
 #define X_0(name)
@@ -138,10 +139,16 @@ static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_sto
     mpt_cuda_state *state = nullptr, got;
     memset(&step, 0, sizeof step);
     memset(&got, 0, sizeof got);
+    static const float lr_times[] = {0.0f, 0.3f, 2.0f}, decay_times[] = {0.0f, 0.0f, 3.0f, 0.5f};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (gpu.small && sizes[i] > 300)
             continue;
         tensors.push_back(std::make_unique<Both>(sizes[i], param, grad, storage, moments, i % 3));
+        for (mpt_tensor *t : {&tensors.back()->host, &tensors.back()->device}) {        /* groups */
+            t->lr_times = lr_times[i % 3];
+            t->decay_times = decay_times[i % 4];
+            t->no_decay = i % 5 == 4;
+        }
         host.push_back(tensors.back()->host);
         device.push_back(tensors.back()->device);
     }
@@ -149,6 +156,7 @@ static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_sto
     OK(mpt_cuda_list_create(gpu.cuda, &list, device.data(), device.size()));
     OK(mpt_cuda_state_create(gpu.cuda, &state, &scaler, o.lr));
     *o.t = 0;
+    *o.options = (storage % 2 ? MPT_STEP_ZERO_GRADS : 0u) | (param == MPT_BF16 ? MPT_STEP_MAXIMIZE : 0u);
     for (int k = 0; k < 4; k++) {
         for (auto &b : tensors) b->gradients(scaler.scale, k == 2);     /* the third step is skipped */
         (void)mpt_scaler_scale(&scaler, 1.0f);
@@ -169,6 +177,10 @@ static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_sto
         for (auto &b : tensors) CHECK(b->same());
     }
     CHECK_EQ_U(got.t, 3u);
+    CHECK_EQ_I(mpt_grads_zero(host.data(), host.size()), MPT_OK);
+    OK(mpt_cuda_grads_zero(gpu.cuda, list, gpu.stream));
+    CU(cudaStreamSynchronize(gpu.stream));
+    for (auto &b : tensors) CHECK(b->same());
     mpt_cuda_list_destroy(list);
     mpt_cuda_state_destroy(state);
 }
@@ -193,9 +205,10 @@ static void every_storage(const Optimizer &o)
 
 TEST(sgd)
 {
-    mpt_sgd         plain = {0.1f, 0.0f, 0.0f, 0u, 0u}, nesterov = {0.05f, 0.9f, 0.01f, 1u, 0u};
-    const Optimizer a = {"sgd", host_sgd, device_sgd, &plain, plain.lr, &plain.t};
-    const Optimizer b = {"sgd", host_sgd, device_sgd, &nesterov, nesterov.lr, &nesterov.t};
+    mpt_sgd         plain = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
+    mpt_sgd         nesterov = {0.05f, 0.9f, 0.01f, 1u, 0.0f, 0u, 0u};
+    const Optimizer a = {"sgd", host_sgd, device_sgd, &plain, plain.lr, &plain.t, &plain.options};
+    const Optimizer b = {"sgd", host_sgd, device_sgd, &nesterov, nesterov.lr, &nesterov.t, &nesterov.options};
     every_storage(a);
     every_storage(b);
 }
@@ -203,7 +216,7 @@ TEST(sgd)
 TEST(adamw)
 {
     mpt_adamw       o = mpt_adamw_defaults();
-    const Optimizer a = {"adamw", host_adamw, device_adamw, &o, o.lr, &o.t};
+    const Optimizer a = {"adamw", host_adamw, device_adamw, &o, o.lr, &o.t, &o.options};
     every_storage(a);
 }
 
@@ -211,14 +224,14 @@ TEST(adam)
 {
     mpt_adam o = mpt_adam_defaults();
     o.weight_decay = 0.1f;
-    const Optimizer a = {"adam", host_adam, device_adam, &o, o.lr, &o.t};
+    const Optimizer a = {"adam", host_adam, device_adam, &o, o.lr, &o.t, &o.options};
     every_storage(a);
 }
 
 TEST(lamb)
 {
     mpt_lamb        o = mpt_lamb_defaults();
-    const Optimizer a = {"lamb", host_lamb, device_lamb, &o, o.lr, &o.t};
+    const Optimizer a = {"lamb", host_lamb, device_lamb, &o, o.lr, &o.t, &o.options};
     every_storage(a);
 }
 
@@ -226,7 +239,7 @@ TEST(lion)
 {
     mpt_lion o = mpt_lion_defaults();
     o.weight_decay = 0.1f;
-    const Optimizer a = {"lion", host_lion, device_lion, &o, o.lr, &o.t};
+    const Optimizer a = {"lion", host_lion, device_lion, &o, o.lr, &o.t, &o.options};
     every_storage(a);
 }
 
@@ -241,6 +254,21 @@ TEST(refusals)
     mpt_cuda_list  *list = nullptr, *whole = nullptr;
     mpt_cuda_state *state = nullptr;
     lacking.extra = nullptr;
+    {
+        const mpt_tensor twice[2] = {b.device, b.device};
+        mpt_cuda_list   *shared = nullptr;
+        lion.options = MPT_STEP_ZERO_GRADS;
+        CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
+        OK(mpt_cuda_list_create(gpu.cuda, &shared, twice, 2));
+        OK(mpt_cuda_state_create(gpu.cuda, &state, &scaler, 0.1f));
+        CHECK_EQ_I(mpt_cuda_lion_step(gpu.cuda, shared, state, &lion, gpu.stream), MPT_E_ARG);
+        CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "share a gradient") != NULL);
+        CHECK_EQ_I(mpt_cuda_grads_zero(gpu.cuda, NULL, gpu.stream), MPT_E_ARG);
+        CHECK_EQ_I(mpt_cuda_grads_zero(NULL, shared, gpu.stream), MPT_E_ARG);
+        mpt_cuda_list_destroy(shared);
+        mpt_cuda_state_destroy(state);
+        lion.options = 0u;
+    }
     CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
     OK(mpt_cuda_list_create(gpu.cuda, &list, &lacking, 1));
     OK(mpt_cuda_list_create(gpu.cuda, &whole, &b.device, 1));

@@ -679,7 +679,7 @@ TEST(null_with_size_zero)
 {
     mpt_scaler s = scaler_static(2.0f);
     mpt_step   step = step_zero();
-    mpt_sgd    sgd = {0.1f, 0.9f, 0.0f, 0u, 0u};
+    mpt_sgd    sgd = {0.1f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u};
     mpt_adamw  adamw = mpt_adamw_defaults();
     mpt_tensor empty[2];
     size_t     count;
@@ -707,7 +707,7 @@ TEST(two_optimizers_share_a_scale)
 {
     mpt_scaler s = scaler_from(dynamic(1024.0f, 2.0, 0.5, 2));
     mpt_step   bad = step_zero(), good = step_zero();
-    mpt_sgd    sgd = {0.1f, 0.0f, 0.0f, 0u, 0u};
+    mpt_sgd    sgd = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
     mpt_adamw  adamw = mpt_adamw_defaults();
     static arrays was;
     layer_make(&la, 10, MPT_F32, MPT_F16);
@@ -1124,7 +1124,7 @@ TEST(clip_apply_multiplies_once)
  * unscaling is exact, and the bits are the same. */
 static void clip_both_ways(float scale, int exact)
 {
-    mpt_sgd    o1 = {0.5f, 0.0f, 0.0f, 0u, 0u}, o2 = o1;
+    mpt_sgd    o1 = {0.5f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u}, o2 = o1;
     mpt_scaler s1 = scaler_static(scale), s2 = s1;
     mpt_step   step1 = step_zero(), step2 = step1;
     size_t     i;
@@ -1159,8 +1159,9 @@ TEST(clip_fused_equals_clip_applied)
 
 enum { STEPS = 200 };
 static const mpt_sgd sgds[] = {
-    {0.1f, 0.0f, 0.0f, 0u, 0u},  {0.05f, 0.9f, 0.0f, 0u, 0u},  {0.05f, 0.9f, 0.01f, 1u, 0u},
-    {0.01f, 0.0f, 0.1f, 0u, 0u}, {0.02f, 0.5f, 0.2f, 0u, 0u}, {0.0f, 0.5f, 0.2f, 0u, 0u}};
+    {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u},   {0.05f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u},
+    {0.05f, 0.9f, 0.01f, 1u, 0.0f, 0u, 0u}, {0.01f, 0.0f, 0.1f, 0u, 0.0f, 0u, 0u},
+    {0.02f, 0.5f, 0.2f, 0u, 0.0f, 0u, 0u},  {0.0f, 0.5f, 0.2f, 0u, 0.0f, 0u, 0u}};
 /* the second has an eps that matters, and betas that forget fast */
 static const mpt_adamw adamws[] = {{1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 0u, 0u},
                                    {1e-2f, 0.8f, 0.99f, 1e-2f, 0.1f, 0u, 0u},
@@ -1311,7 +1312,7 @@ TEST(steps_equal_a_naive_loop)
 /* The optimizer without a low-precision copy, and SGD without momentum and no m at all. */
 TEST(steps_without_optional_arrays)
 {
-    mpt_sgd    sgd = {0.1f, 0.0f, 0.0f, 0u, 0u};
+    mpt_sgd    sgd = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
     mpt_scaler s = scaler_static(1.0f);
     mpt_step   step = step_zero();
     float      w[3] = {1.0f, 2.0f, 3.0f}, g[3] = {1.0f, 0.0f, -1.0f};
@@ -1465,7 +1466,8 @@ TEST(structs_have_no_padding)
     CHECK_EQ_U(sizeof(mpt_scaler_config), 6 * 8 + 6 * 4);
     CHECK_EQ_U(sizeof(mpt_scaler), sizeof(mpt_scaler_config) + 7 * 8 + 18 * 4);
     CHECK_EQ_U(sizeof(mpt_step), 8 * 8 + 6 * 4);
-    CHECK_EQ_U(sizeof(mpt_sgd), 4 * 4 + 8);
+    CHECK_EQ_U(sizeof(mpt_sgd), 6 * 4 + 8);
+    CHECK_EQ_U(sizeof(mpt_lion), 6 * 4 + 8);
     CHECK_EQ_U(sizeof(mpt_adamw), 6 * 4 + 8);
     CHECK_EQ_U(sizeof(mpt_range), (8 + MPT_RANGE_BINS + 2 + 3) * 8 + 2 * 4);
     CHECK_EQ_U(sizeof(mpt_survey), (4 + MPT_RANGE_BINS + 2 * MPT_SURVEY_EDGES + 1 + 2) * 8);

@@ -545,7 +545,7 @@ TEST(lion_decays_with_one_rounding)
     int i;
     for (i = 0; i < 20000; i++) {
         const float  rate = (float)ldexp(1.0 + fabs((double)random_unit()), -20 + i % 12);
-        mpt_lion     o = {0.0f, 0.9f, 0.99f, 0.01f, 0u};
+        mpt_lion     o = {0.0f, 0.9f, 0.99f, 0.01f, 0u, 0u, 0u};
         mpt_step     step = checked(1.0f, 1.0f);
         const float  was = 0.75f + 0.25f * random_unit(), g = random_unit();
         const double want = (double)was - (double)rate * ((g > 0.0f ? 1.0 : -1.0) + 0.01 * (double)was);
@@ -669,7 +669,7 @@ TEST(small_updates_survive)
     int    t;
     for (f = 3; f < COUNT(forms); f++) {
         static float w[1000], g[1000];
-        mpt_sgd      o = {1.0f, 0.0f, 0.0f, 0u, 0u};
+        mpt_sgd      o = {1.0f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
         const double ulp = forms[f].param == MPT_F16 ? ldexp(1.0, -11) : ldexp(1.0, -8);  /* below 1 */
         const double p = ldexp(1.0, -13) / ulp, want = 64.0 * ldexp(1.0, -13);
         double       sum = 0.0;
@@ -703,7 +703,7 @@ TEST(random_bits_have_an_address)
     static uint16_t first[600];
     int             which;
     for (which = 0; which < 5; which++) {
-        mpt_sgd    o = {0.01f, 0.0f, 0.0f, 0u, 0u};
+        mpt_sgd    o = {0.01f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
         mpt_step   step = checked(1.0f, 1.0f);
         mpt_tensor list[2];
         mt.random_state = 9u;
@@ -783,6 +783,180 @@ TEST(invariance_of_the_loss)
         }
 }
 
+/* ---- groups, options ---- */
+
+/* Five tensors in a list, each in a group of its own, against each stepped alone by an optimizer with its
+ * rates. Factors are powers of two, so that rates are exact and bits equal. */
+TEST(groups_are_optimizers_of_their_own)
+{
+    enum { ELEMENTS = 300, GROUPS = 5 };
+    static const struct { float lr, decay; unsigned none; float lr_is, decay_is; } groups[GROUPS] = {
+        {0.0f, 0.0f, 0u, 1.0f, 1.0f}, {0.5f, 0.0f, 0u, 0.5f, 1.0f}, {0.0f, 4.0f, 0u, 1.0f, 4.0f},
+        {2.0f, 0.25f, 0u, 2.0f, 0.25f}, {0.125f, 8.0f, 1u, 0.125f, 0.0f}};
+    static float a[GROUPS][6][ELEMENTS], b[GROUPS][6][ELEMENTS];
+    size_t       i, k, e;
+    int          t, storage;
+    for (i = 0; i <= COUNT(recipes); i++)               /* the last one: Adafactor */
+        for (storage = 0; storage < 2; storage++) {
+            const int     flat = i == COUNT(recipes);
+            optimizer     all = optimizer_make(flat ? 0 : i), own[GROUPS];
+            mpt_adafactor fall = mpt_adafactor_defaults(), fown[GROUPS];
+            mpt_tensor    list[GROUPS], alone;
+            fall.weight_decay = 0.1f;
+            memset(a, 0, sizeof a);
+            for (k = 0; k < GROUPS; k++) {
+                layer_make(&la, ELEMENTS, storage ? MPT_STORE_KAHAN : MPT_STORE_MASTER, MPT_F16, MPT_F32,
+                           MPT_MOMENTS_BF16);
+                memcpy(a[k][0], la.a.master, sizeof a[k][0]);
+                memcpy(a[k][1], la.a.param, sizeof a[k][1]);
+                list[k] = la.t;
+                list[k].lr_times = groups[k].lr;
+                list[k].decay_times = groups[k].decay;
+                list[k].no_decay = groups[k].none;
+                own[k] = all;
+                fown[k] = fall;
+                own[k].sgd.lr *= groups[k].lr_is;
+                own[k].adam.lr *= groups[k].lr_is;
+                own[k].lion.lr *= groups[k].lr_is;
+                fown[k].lr *= groups[k].lr_is;
+                own[k].sgd.weight_decay *= groups[k].decay_is;
+                own[k].adam.weight_decay *= groups[k].decay_is;
+                own[k].lion.weight_decay *= groups[k].decay_is;
+                fown[k].weight_decay *= groups[k].decay_is;
+            }
+            memcpy(b, a, sizeof b);
+            for (t = 0; t < 4; t++) {
+                mpt_step step = checked(1.0f, 1.0f);
+                for (k = 0; k < GROUPS; k++) {
+                    for (e = 0; e < ELEMENTS; e++)
+                        a[k][2][e] = b[k][2][e] = random_unit();
+                    list[k].master = storage ? NULL : a[k][0];
+                    list[k].param = a[k][1];
+                    list[k].grad = a[k][2];
+                    list[k].m = a[k][3];
+                    list[k].v = a[k][4];
+                    list[k].extra = storage ? a[k][5] : NULL;
+                }
+                CHECK_EQ_I(flat ? mpt_adafactor_step(&fall, &step, list, GROUPS)
+                                : optimizer_step(&all, &step, list, GROUPS), MPT_OK);
+                for (k = 0; k < GROUPS; k++) {
+                    mpt_tensor before[GROUPS];          /* so that it has the same random bits */
+                    memset(before, 0, sizeof before);
+                    alone = list[k];
+                    alone.lr_times = alone.decay_times = 0.0f;
+                    alone.no_decay = 0u;
+                    alone.master = storage ? NULL : b[k][0];
+                    alone.param = b[k][1];
+                    alone.grad = b[k][2];
+                    alone.m = b[k][3];
+                    alone.v = b[k][4];
+                    alone.extra = storage ? b[k][5] : NULL;
+                    before[k] = alone;
+                    step = checked(1.0f, 1.0f);
+                    CHECK_EQ_I(flat ? mpt_adafactor_step(&fown[k], &step, before, k + 1)
+                                    : optimizer_step(&own[k], &step, before, k + 1), MPT_OK);
+                    CHECK(!memcmp(a[k], b[k], sizeof a[k]));
+                }
+            }
+        }
+}
+
+/* One step with options, whichever optimizer; the last kind is Adafactor. */
+static mpt_status step_with(size_t kind, uint32_t options, uint64_t taken, mpt_step *step,
+                            const mpt_tensor *t, size_t count)
+{
+    optimizer     o = optimizer_make(kind == COUNT(recipes) ? 0 : kind);
+    mpt_adafactor adafactor = mpt_adafactor_defaults();
+    o.sgd.options = o.adam.options = o.lion.options = adafactor.options = options;
+    o.sgd.t = o.adam.t = o.lion.t = adafactor.t = taken;
+    return kind == COUNT(recipes) ? mpt_adafactor_step(&adafactor, step, t, count)
+                                  : optimizer_step(&o, step, t, count);
+}
+
+/* Gradients are 0 after the step, taken or skipped, and everything else is as without the option; one that
+ * two tensors share is refused, in the first step and later. The verb does the same. */
+TEST(gradients_become_zero)
+{
+    size_t i, f;
+    for (i = 0; i <= COUNT(recipes); i++)
+        for (f = 0; f < COUNT(formats); f++) {
+            mpt_step    one = checked(0.01f, 1.0f), two = one, skipped = one;
+            mpt_tensor  pair[2];
+            const size_t bytes = 600 * bytes_of(formats[f]);
+            layer_make(&la, 600, MPT_STORE_MASTER, MPT_F16, formats[f], MPT_MOMENTS_F32);
+            layer_gradient(&la, 100.0f);
+            memset((char *)la.a.grad + bytes, 0x5a, 8);
+            memcpy(&lb.a, &la.a, sizeof la.a);
+            layer_bind(&lb, 600, MPT_STORE_MASTER, MPT_F16, formats[f], MPT_MOMENTS_F32);
+            CHECK_EQ_I(step_with(i, 0u, 0, &one, &la.t, 1), MPT_OK);
+            CHECK_EQ_I(step_with(i, MPT_STEP_ZERO_GRADS, 0, &two, &lb.t, 1), MPT_OK);
+            memset(la.a.grad, 0, bytes);
+            CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
+            memset(lb.a.grad, 0x11, bytes);
+            skipped.found_inf = 1u;
+            CHECK_EQ_I(step_with(i, MPT_STEP_ZERO_GRADS, 1, &skipped, &lb.t, 1), MPT_OK);
+            CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
+            pair[0] = la.t;
+            pair[1] = lb.t;
+            pair[1].grad = (char *)la.a.grad + bytes - 1;
+            two = checked(0.01f, 1.0f);
+            CHECK_EQ_I(step_with(i, MPT_STEP_ZERO_GRADS, 0, &two, pair, 2), MPT_E_ARG);
+            CHECK_EQ_I(step_with(i, MPT_STEP_ZERO_GRADS, 1, &two, pair, 2), MPT_E_ARG);
+            CHECK_EQ_I(step_with(i, ~0u, 1, &two, &la.t, 1), MPT_E_ARG);
+            CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
+            memset(lb.a.grad, 0x11, bytes);
+            CHECK_EQ_I(mpt_grads_zero(&lb.t, 1), MPT_OK);
+            CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
+            lb.t.grad = NULL;
+            CHECK_EQ_I(mpt_grads_zero(&lb.t, 1), MPT_E_ARG);
+            CHECK_EQ_I(mpt_grads_zero(NULL, 1), MPT_E_ARG);
+            CHECK_EQ_I(mpt_grads_zero(NULL, 0), MPT_OK);
+        }
+}
+
+/* Uphill is downhill of the negative gradient. */
+TEST(maximize_turns_the_gradient)
+{
+    size_t i, k;
+    for (i = 0; i <= COUNT(recipes); i++) {
+        mpt_step one = checked(0.01f, 1.0f), two = one;
+        layer_make(&la, 600, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+        layer_gradient(&la, 100.0f);
+        memcpy(&lb.a, &la.a, sizeof la.a);
+        layer_bind(&lb, 600, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+        for (k = 0; k < 600; k++)
+            lb.a.grad[k] = -la.a.grad[k];
+        CHECK_EQ_I(step_with(i, MPT_STEP_MAXIMIZE, 0, &one, &la.t, 1), MPT_OK);
+        CHECK_EQ_I(step_with(i, 0u, 0, &two, &lb.t, 1), MPT_OK);
+        CHECK(!memcmp(la.a.master, lb.a.master, sizeof la.a.master));
+        CHECK(!memcmp(la.a.m, lb.a.m, sizeof la.a.m));
+    }
+}
+
+/* PyTorch's dampening: the first step takes the whole gradient. Refused beyond 1, and with Nesterov. */
+TEST(dampening)
+{
+    mpt_sgd o = {0.1f, 0.9f, 0.0f, 0u, 0.25f, 0u, 0u};
+    double  m = 0.0, w = 0.0;
+    int     t;
+    layer_make(&la, 10, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+    w = (double)la.a.master[3];
+    for (t = 0; t < 5; t++) {
+        mpt_step step = checked(1.0f, 1.0f);
+        layer_gradient(&la, 1.0f);
+        m = t ? 0.9 * m + 0.75 * (double)la.a.grad[3] : (double)la.a.grad[3];
+        w -= 0.1 * m;
+        CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_OK);
+        CHECK(fabs((double)la.a.master[3] - w) <= 1e-6 && fabs((double)la.a.m[3] - m) <= 1e-6);
+    }
+    for (t = 0; t < 3; t++) {
+        mpt_step step = checked(1.0f, 1.0f);
+        o.dampening = t == 0 ? 1.5f : t == 1 ? -0.5f : 0.5f;
+        o.nesterov = t == 2;
+        CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_E_ARG);
+    }
+}
+
 /* ---- refusals ---- */
 
 #define REFUSED(call, status)                                       \
@@ -820,6 +994,8 @@ TEST(bad_tensors)
         t = la.t; t.param_format = MPT_E4M3; refused_tensor(t, MPT_E_UNSUPPORTED, "param_format");
         t = la.t; t.storage = MPT_STORAGE_COUNT; refused_tensor(t, MPT_E_UNSUPPORTED, "storage");
         t = la.t; t.moments = MPT_MOMENTS_COUNT; refused_tensor(t, MPT_E_UNSUPPORTED, "moments");
+        t = la.t; t.lr_times = -1.0f; refused_tensor(t, MPT_E_ARG, "lr_times");
+        t = la.t; t.decay_times = mpti_f32_make(0x7fc00000u); refused_tensor(t, MPT_E_ARG, "lr_times");
         t = la.t; t.m = la.a.grad; refused_tensor(t, MPT_E_ARG, "overlap");
         t = la.t; t.m = (char *)la.a.param + 9 * 2 + 1; refused_tensor(t, MPT_E_ARG, "overlap");
         if (forms[f].storage == MPT_STORE_MASTER) {
@@ -1071,14 +1247,14 @@ TEST(adafactor_refuses)
     ADAFACTOR_REFUSED(eps1, 0.0f, MPT_E_ARG);
     ADAFACTOR_REFUSED(clip, 0.0f, MPT_E_ARG);
     la.t.columns = 7;
-    ADAFACTOR_REFUSED(reserved, 0u, MPT_E_ARG);
+    ADAFACTOR_REFUSED(options, 0u, MPT_E_ARG);
     la.t.columns = 61;
-    ADAFACTOR_REFUSED(reserved, 0u, MPT_E_ARG);
+    ADAFACTOR_REFUSED(options, 0u, MPT_E_ARG);
     la.t.columns = 12;
     la.t.v = NULL;
-    ADAFACTOR_REFUSED(reserved, 0u, MPT_E_ARG);
+    ADAFACTOR_REFUSED(options, 0u, MPT_E_ARG);
     la.t.v = la.a.grad + 59;
-    ADAFACTOR_REFUSED(reserved, 0u, MPT_E_ARG);
+    ADAFACTOR_REFUSED(options, 0u, MPT_E_ARG);
     la.t.v = la.a.v;
     memcpy(&lb.a, &la.a, sizeof la.a);
     CHECK_EQ_I(mpt_adam_step(&adam, &step, &la.t, 1), MPT_E_UNSUPPORTED);
@@ -1104,7 +1280,7 @@ TEST(adafactor_refuses)
 static mpt_status row_step(mpt_optimizer row, const mpt_tensor *t)
 {
     mpt_step      step = checked(1.0f, 1.0f);
-    mpt_sgd       sgd = {0.1f, 0.9f, 0.0f, 0u, 0u};
+    mpt_sgd       sgd = {0.1f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u};
     mpt_adamw     adamw = mpt_adamw_defaults();
     mpt_adam      adam = mpt_adam_defaults();
     mpt_lamb      lamb = mpt_lamb_defaults();
@@ -1317,7 +1493,7 @@ TEST(weights_do_not_come_from_themselves)
 /* SGD without momentum neither reads nor writes m: a signalling NaN in bf16 would come back quiet. */
 TEST(moments_that_are_not_needed_stay)
 {
-    mpt_sgd  o = {0.1f, 0.0f, 0.0f, 0u, 0u};
+    mpt_sgd  o = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
     mpt_step step = checked(1.0f, 1.0f);
     layer_make(&la, 300, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_BF16);
     *code(la.a.m, 7) = *code(la.a.v, 299) = 0x7f81u;
@@ -1338,7 +1514,7 @@ TEST(lamb_ratio_of_zero_is_one)
 {
     mpti_adamw_k k;
     memset(&k, 0, sizeof k);
-    k.minus_lr = -0.5f;
+    k.rates.minus_lr = -0.5f;
     CHECK(!(mpti_lamb_factor(0.0, 4.0, &k) > -0.5f || mpti_lamb_factor(0.0, 4.0, &k) < -0.5f));
     CHECK(!(mpti_lamb_factor(4.0, 0.0, &k) > -0.5f || mpti_lamb_factor(4.0, 0.0, &k) < -0.5f));
     CHECK(fabs((double)mpti_lamb_factor(4.0, 16.0, &k) + 0.25) <= 0.0);
@@ -1486,6 +1662,10 @@ int main(int argc, char **argv)
     RUN(random_bits_have_an_address);
     RUN(skip_changes_nothing);
     RUN_EXACT(invariance_of_the_loss);
+    RUN_EXACT(groups_are_optimizers_of_their_own);
+    RUN_EXACT(gradients_become_zero);
+    RUN_EXACT(maximize_turns_the_gradient);
+    RUN(dampening);
     RUN(bad_tensors);
     RUN(bad_hyperparameters);
     RUN(adafactor_follows_the_textbook);

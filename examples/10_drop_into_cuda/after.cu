@@ -168,7 +168,7 @@ int main(int argc, char **argv)
     check(cudaMemcpy(t, label, sizeof label, cudaMemcpyHostToDevice));
 
     const mpt_tensor tensors[] = {tensor("w1", w1), tensor("b1", b1), tensor("w2", w2), tensor("b2", b2)};
-    const mpt_sgd    sgd = {0.0f, 0.9f, 0.0f, 0u, 0u};      /* momentum 0.9; the rate is that of the state */
+    const mpt_sgd    sgd = {0.0f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u}; /* momentum 0.9; the rate is the state's */
     mpt_scaler       scaler;
     mpt_cuda        *gpu = NULL;
     mpt_cuda_list   *list;

@@ -420,7 +420,7 @@ static void step_kernels(void)
         }));
         mpt_cuda_ranges_destroy(ranges);
         for (float momentum : {0.0f, 0.9f}) {
-            const mpt_sgd o = {0.0f, momentum, 0.0f, 0u, 0u};
+            const mpt_sgd o = {0.0f, momentum, 0.0f, 0u, 0.0f, 0u, 0u};
             add_row(t, named(momentum > 0.0f ? "SGD with momentum, gradient" : "SGD, gradient").c_str(), n,
                     (momentum > 0.0f ? 18 : 10) + g, 0.90, run.part_ms([&] {
                         mpt_ok(mpt_cuda_sgd_step(c, run.list, run.state, &o, gpu.stream));
@@ -676,7 +676,7 @@ template <class A> struct Network {
     void step()
     {
         const size_t  last = width.size() - 1;
-        const mpt_sgd sgd = {0.0f, 0.9f, 0.0f, 0u, 0u};
+        const mpt_sgd sgd = {0.0f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u};
         for (size_t l = 0; l < last; l++)
             multiply(y[l + 1], batch, width[l + 1], width[l], y[l], false, weights(l), true, l + 1 < last);
         mpt_ok(mpt_cuda_scaler_scale_n(gpu.cuda, state, NULL, 0, gpu.stream));

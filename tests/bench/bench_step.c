@@ -140,7 +140,7 @@ static void run(const struct row *row)
     step.stage = (uint32_t)MPT_STAGE_CHECKED;
     switch (row->rule) {
     case SGD: case SGD_MOMENTUM: {
-        mpt_sgd o = {1e-3f, 0.0f, 0.0f, 0u, 0u};
+        mpt_sgd o = {1e-3f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
         o.momentum = row->rule == SGD ? 0.0f : 0.9f;
         (void)mpt_sgd_step(&o, &step, &t, 1);
         break;

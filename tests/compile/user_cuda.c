@@ -40,7 +40,7 @@ static void call_all(mpt_cuda *c, struct CUstream_st *stream)
 {
     mpt_cuda_list  *list;
     mpt_cuda_state *state;
-    const mpt_sgd   sgd = {0.1f, 0.0f, 0.0f, 0u, 0u};
+    const mpt_sgd   sgd = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
     const mpt_adamw adamw = mpt_adamw_defaults();
     expect(mpt_cuda_convert_n(c, MPT_F16, NULL, MPT_F32, NULL, 1, NULL, NULL, stream) == MPT_E_ARG,
            "convert_n");
