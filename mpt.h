@@ -149,6 +149,8 @@ typedef struct mpt_tensor {
     float       decay_times;    /* ... 0 counts as 1, so that a zeroed struct changes nothing */
     uint32_t    no_decay;       /* nonzero: no weight decay, as for biases and norms */
     uint32_t    reserved;       /* 0 */
+    void       *param_at;       /* where mpt_tensors_place writes param's address, and grad's; else NULL */
+    void       *grad_at;
 } mpt_tensor;
 
 /* mpt_tensor_grad_f32 -- a tensor of which mpt sees only an FP32 gradient.  Threads: any. */
@@ -181,18 +183,22 @@ typedef struct mpt_fault {
 MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
                                         mpt_fault *fault);
 
-/* A list to which tensors are added one line each, in an array of yours. */
+/* A list to which tensors are added one line each, in an array of yours. Items may be changed between steps:
+ * where gradients move, as an autograd's do, set item[i].grad before the check. */
 typedef struct mpt_tensors {
     mpt_tensor *item;           /* [count], to pass to the calls that take a list */
     size_t      count, capacity;
     mpt_tensor  model;          /* formats, storage, moments, seed and group of what is added next */
-    mpt_status  status;         /* the first error of mpt_tensors_add; test it once, at the end */
+    mpt_status  status;         /* the first error of an addition; test it once, at the end */
+    unsigned    needs;          /* MPT_NEEDS_M, _V or _FACTORS: the moments that mpt_tensors_place gives */
+    size_t      bytes;          /* what mpt_tensors_place needs for the tensors added so far */
 } mpt_tensors;
 
 /* mpt_tensors_init -- an empty list.
  *   item          in  [capacity]; kept, not copied
  *   param_format  in  of the copies, or of the weights themselves; grad_format: of the gradients
  * For another storage, moments, seed or group (lr_times, no_decay ...) set them in list->model before adding.
+ * list->needs is that of Adam.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for a format.  Threads: any. */
 MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
                                     mpt_format param_format, mpt_format grad_format);
@@ -205,6 +211,29 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
 MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n, void *param, void *grad,
                                    void *weight, void *m, void *v);
 
+/* mpt_tensors_new_f16, mpt_tensors_new_bf16 -- one more tensor, for which you have the FP32 weights, and
+ * mpt_tensors_place will make the rest: copy, gradient, moments. So an array of a trainer takes one line:
+ *
+ *     mpt_tensors_new_f16(&list, "wq", n, wq_master, &wq, &dwq);               // mpt_f16 *wq, *dwq;
+ *     ...
+ *     mpt_tensors_place(&list, calloc(list.bytes, 1), list.bytes);            // now they point to arrays
+ *
+ *   master       in   [n], or NULL: it comes from the same memory, in item[].master (storages without a
+ *                     master get their extra there; mpt_weights_set then gives them weights)
+ *   param, grad  out  where to write the arrays' addresses; kept until mpt_tensors_place. NULL: nowhere
+ * Returns, Errors: as mpt_tensors_add; MPT_E_UNSUPPORTED (a storage that cannot have the format).
+ *
+ * mpt_tensors_place -- give every tensor that was added so its arrays: aligned to 64 bytes, with zero
+ * gradients and moments, and the copy published from the master. More may be added and placed later.
+ *   memory  in  [bytes], list->bytes or more, to be kept as long as the list; then list->bytes is 0 again
+ * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small; nothing is placed.
+ * Threads: one caller per list. */
+MPT_DEF mpt_status mpt_tensors_new_f16(mpt_tensors *list, const char *name, size_t n, float *master,
+                                       mpt_f16 **param, mpt_f16 **grad);
+MPT_DEF mpt_status mpt_tensors_new_bf16(mpt_tensors *list, const char *name, size_t n, float *master,
+                                        mpt_bf16 **param, mpt_bf16 **grad);
+MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t bytes);
+
 /* mpt_weights_set, mpt_weights_get -- FP32 values into a tensor's storage, each rounded to nearest where
  * it must be, and out of it: the start of training, evaluation, export.
  *   t    in/out  needs its weight; mpt_weights_set also writes param beside a master
@@ -216,8 +245,10 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
 MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src);
 MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst);
 
-/* mpt_publish -- write the low-precision copies from the masters, after you stepped those yourself.
- *   tensors  in   [count]; each needs master and param
+/* mpt_publish -- write the low-precision copies of a whole list from the masters. Call it after anything but
+ * a step of mpt or mpt_state_load has changed masters: your own optimizer, first values, weights from a file,
+ * a test that sets them. Otherwise forward and backward go on with stale copies.
+ *   tensors  in   [count]; each needs its weight; without a copy, or without a master, it is left alone
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
  * Exact: nearest-even.  Threads: one caller per list. */
 MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
@@ -566,16 +597,29 @@ MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count);
  * Source: Pascanu et al. 2013, section 3.2. */
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
 
-/* mpt_clip_apply -- multiply gradients that mpt_unscale wrote back by the clip factor, for optimizers
- * of your own; the factor then is 1 again.
- * Returns: MPT_OK.  Errors: as mpt_unscale; MPT_E_ORDER unless mpt_unscale came before. */
-MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count);
+/* mpt_clip_apply -- change gradients that mpt_unscale wrote back, for optimizers of your own: multiply them
+ * by the clip factor, which then is 1 again, and limit each to [-max_abs, max_abs]. The record's norm stays
+ * that before; a bad step is left alone.
+ *   max_abs  in  finite; 0: no limit; in a format without it the next smaller number counts
+ * Returns: MPT_OK.  Errors: as mpt_unscale, and MPT_E_ARG for max_abs; MPT_E_ORDER unless mpt_unscale came
+ * before; then nothing is changed. */
+MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);
 
-/* mpt_clip_value -- limit each gradient that mpt_unscale wrote back to [-max_abs, max_abs]; the record's
- * norm stays that before. A bad step is left alone.
- *   max_abs  in  above 0; finite; in a format without it the next smaller number counts
- * Returns: MPT_OK.  Errors: as mpt_clip_apply, and MPT_E_ARG for max_abs; then nothing is changed. */
-MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);
+/* mpt_gradient_get -- one tensor's gradient in FP32, unscaled and clipped, for an optimizer of your own:
+ * after mpt_check, 16-bit gradients lose nothing of what the scale saved (mpt_unscale writes them back in 16
+ * bits), and the factor of mpt_clip cannot be forgotten.
+ *   step  in   after the check, and mpt_clip if you like
+ *   t     in   needs grad
+ *   dst   out  [n], not grad itself; zeros for a bad step, which your optimizer should skip
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER unless after a check and before a step
+ * of mpt; nothing is written.
+ * Exact: one FP32 product with FP32(grad_factor * clip_factor), as in mpt_*_step.  Threads: any. */
+MPT_DEF mpt_status mpt_gradient_get(const mpt_step *step, const mpt_tensor *t, float *dst);
+
+/* mpt_order_text -- which call is due: look here when one returned MPT_E_ORDER.
+ *   step  in  its record, or NULL
+ * Returns: an English sentence that lives forever.  Threads: any. */
+MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step);
 
 // >>M5 optimizers ---------------------------------------------------------------------------------
 /* Every optimizer is a row: enum, name, the struct of its hyperparameters (mpt_sgd ...), what it needs of
@@ -708,6 +752,33 @@ MPT_DEF mpt_status mpt_lamb_step(mpt_lamb *o, mpt_step *step, const mpt_tensor *
 MPT_DEF mpt_status mpt_lion_step(mpt_lion *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
 MPT_DEF mpt_status mpt_adafactor_step(mpt_adafactor *o, mpt_step *step, const mpt_tensor *tensors,
                                       size_t count);
+
+/* mpt_optimizer_step -- check, clip, step and update in one call: all that follows a backward pass where one
+ * optimizer has the scale for itself.
+ *   optimizer, o  in, in/out  which one, and its struct: MPT_OPTIMIZER_ADAMW and an mpt_adamw
+ *   max_norm      in          of mpt_clip; 0: no clipping
+ * Returns: MPT_OK, also for a bad step, which step->found_inf tells.  Errors: those of the four calls, the
+ * first of them. After an error the weights are as they were; the scaler is updated if the check was made.
+ * Threads: one caller per list and scaler. */
+static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mpt_scaler *s, mpt_step *step,
+                                            const mpt_tensor *tensors, size_t count, float max_norm)
+{
+    mpt_status status = mpt_check(s, step, tensors, count, NULL), updated;
+    if (status != MPT_OK)
+        return status;
+    if (mpti_f32_bits(max_norm) << 1)
+        status = mpt_clip(step, max_norm);
+    if (status == MPT_OK)
+        switch ((int)optimizer) {
+#define MPTI_X(id, name, hyper, needs, passes, device) \
+        case id: status = mpt_##name##_step((mpt_##name *)o, step, tensors, count); break;
+        MPT_OPTIMIZERS(MPTI_X)
+#undef MPTI_X
+        default: status = MPT_E_ARG;
+        }
+    updated = mpt_scaler_update(s);
+    return status == MPT_OK ? updated : status;
+}
 
 // >>M6 FP8 delayed scaling ------------------------------------------------------------------------
 #ifndef MPT_NO_FP8
@@ -2920,8 +2991,8 @@ MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count,
     return status;
 }
 
-MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
-                                    mpt_format param_format, mpt_format grad_format)
+MPT_DEF MPTI_NOINLINE mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
+                                                  mpt_format param_format, mpt_format grad_format)
 {
     if (!list || (capacity && !item))
         return MPT_E_ARG;
@@ -2932,6 +3003,7 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
     list->capacity = capacity;
     list->model.param_format = param_format;
     list->model.grad_format = grad_format;
+    list->needs = MPT_NEEDS_M | MPT_NEEDS_V;
     return MPT_OK;
 }
 
@@ -2952,10 +3024,23 @@ static int mpti_meets_earlier(const mpt_tensors *list, const mpt_tensor *t)
     return 0;
 }
 
+/* One more, unless `status` has an objection already. */
+static mpt_status mpti_tensors_append(mpt_tensors *list, const mpt_tensor *t, mpt_status status)
+{
+    if (list->count >= list->capacity)
+        status = MPT_E_MEMORY;
+    else if (status == MPT_OK && (mpti_tensor_overlap(t, MPTI_NEEDS_ANY) || mpti_meets_earlier(list, t)))
+        status = MPT_E_ARG;
+    else if (status == MPT_OK)
+        list->item[list->count++] = *t;
+    if (list->status == MPT_OK)
+        list->status = status;
+    return status;
+}
+
 MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n, void *param, void *grad,
                                    void *weight, void *m, void *v)
 {
-    mpt_status status = MPT_OK;
     mpt_tensor t;
     if (!list)
         return MPT_E_ARG;
@@ -2970,16 +3055,78 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
         t.master = (float *)weight;
     else
         t.extra = weight;
-    if (list->count >= list->capacity)
-        status = MPT_E_MEMORY;
-    else if ((n && !param && !grad && !weight) || mpti_tensor_overlap(&t, MPTI_NEEDS_ANY) ||
-             mpti_meets_earlier(list, &t))
+    return mpti_tensors_append(list, &t, n && !param && !grad && !weight ? MPT_E_ARG : MPT_OK);
+}
+
+/* The arrays that a tensor lacks, one after the other from `at` on; NULL: only how many bytes they take, 0 if
+ * that fits no size_t. */
+static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at)
+{
+    const size_t   half = sizeof(uint16_t), moment = mpti_format_bytes(mpti_moments_format(t));
+    unsigned char *part[6];
+    size_t         size[6], total = 0, i;
+    if (t->n > (size_t)-1 / 64u)
+        return 0;
+    size[0] = mpti_has_master(t) && !t->master ? t->n * sizeof(float) : 0u;
+    size[1] = mpti_has_extra(t) ? t->n * half : 0u;
+    size[2] = t->n * half;
+    size[3] = t->n * half;
+    size[4] = needs & MPT_NEEDS_M ? t->n * moment : 0u;
+    size[5] = needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) ? mpti_v_count(t) * mpti_v_bytes(t) : 0u;
+    for (i = 0; i < 6; i++) {
+        part[i] = at && size[i] ? at + total : NULL;
+        total += (size[i] + 63u) / 64u * 64u;
+    }
+    if (at) {
+        memset(at, 0, total);
+        t->master = part[0] ? (float *)(void *)part[0] : t->master;
+        t->extra = part[1];
+        t->param = part[2];
+        t->grad = part[3];
+        t->m = part[4];
+        t->v = part[5];
+    }
+    return total;
+}
+
+/* Each address is that of a pointer to an mpt_f16 or mpt_bf16; the bytes of all of these are alike. */
+static mpt_status mpti_tensors_new(mpt_tensors *list, mpt_format format, const char *name, size_t n,
+                                   float *master, void *param, void *grad)
+{
+    mpt_tensor t;
+    mpt_status status = MPT_OK;
+    size_t     bytes;
+    if (!list)
+        return MPT_E_ARG;
+    t = list->model;
+    t.name = name;
+    t.n = n;
+    t.param_format = t.grad_format = format;
+    t.master = master;
+    t.param = t.grad = t.m = t.v = t.extra = NULL;
+    t.param_at = param ? param : (void *)&list->item[list->count].param;     /* not NULL: to be placed */
+    t.grad_at = grad;
+    bytes = mpti_tensor_place(&t, list->needs, NULL);
+    if ((n && !bytes) || bytes > (size_t)-1 - 64u - list->bytes || (master && !mpti_has_master(&t)))
         status = MPT_E_ARG;
-    else
-        list->item[list->count++] = t;
-    if (list->status == MPT_OK)
-        list->status = status;
+    else if (mpti_tensor_unsupported(&t, MPT_NEEDS_WEIGHT))
+        status = MPT_E_UNSUPPORTED;
+    status = mpti_tensors_append(list, &t, status);
+    if (status == MPT_OK)
+        list->bytes += bytes + (list->bytes ? 0u : 63u);    /* the first may have to be aligned */
     return status;
+}
+
+MPT_DEF mpt_status mpt_tensors_new_f16(mpt_tensors *list, const char *name, size_t n, float *master,
+                                       mpt_f16 **param, mpt_f16 **grad)
+{
+    return mpti_tensors_new(list, MPT_F16, name, n, master, (void *)param, (void *)grad);
+}
+
+MPT_DEF mpt_status mpt_tensors_new_bf16(mpt_tensors *list, const char *name, size_t n, float *master,
+                                        mpt_bf16 **param, mpt_bf16 **grad)
+{
+    return mpti_tensors_new(list, MPT_BF16, name, n, master, (void *)param, (void *)grad);
 }
 
 /* Elements first .. first + n - 1 of an array in one of the three training formats, as floats. As
@@ -3005,13 +3152,42 @@ MPTI_NOINLINE static void mpti_row_store(void *dst, mpt_format format, size_t fi
         memmove((float *)dst + first, src, n * sizeof *src);
 }
 
+MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t bytes)
+{
+    unsigned char *at = (unsigned char *)memory;
+    size_t         i, total = 0;
+    if (!list)
+        return MPT_E_ARG;
+    for (i = 0; i < list->count; i++)       /* again: list->needs may have been changed since */
+        total += list->item[i].param_at ? mpti_tensor_place(&list->item[i], list->needs, NULL) : 0u;
+    if (list->status != MPT_OK || !total)
+        return list->status;
+    if (!memory || bytes < total + 63u)
+        return MPT_E_MEMORY;
+    at += (64u - (uintptr_t)at % 64u) % 64u;
+    for (i = 0; i < list->count; i++) {
+        mpt_tensor *const t = &list->item[i];
+        if (!t->param_at)
+            continue;
+        at += mpti_tensor_place(t, list->needs, at);
+        memcpy(t->param_at, &t->param, sizeof t->param);
+        if (t->grad_at)
+            memcpy(t->grad_at, &t->grad, sizeof t->grad);
+        t->param_at = t->grad_at = NULL;
+        if (mpti_has_master(t) && t->n)
+            mpti_row_store(t->param, t->param_format, 0, t->master, t->n);
+    }
+    list->bytes = 0;
+    return MPT_OK;
+}
+
 MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
 {
     mpt_fault        fault;
-    const mpt_status status = mpti_tensors_ok(tensors, count, MPT_NEEDS_MASTER | MPT_NEEDS_PARAM, &fault);
+    const mpt_status status = mpti_tensors_ok(tensors, count, MPT_NEEDS_WEIGHT, &fault);
     size_t           i;
     for (i = 0; i < count && status == MPT_OK; i++)
-        if (tensors[i].n)
+        if (tensors[i].n && tensors[i].param && mpti_has_master(&tensors[i]))
             mpti_row_store(tensors[i].param, tensors[i].param_format, 0, tensors[i].master, tensors[i].n);
     return status;
 }
@@ -3092,7 +3268,9 @@ static int mpti_scaler_config_ok(const mpt_scaler_config *c)
     return mpti_scaler_limits_ok(c) && (!(rule & MPTI_OURS) || mpti_ours_config_ok(c));
 }
 
-MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config)
+/* Out of line, as mpt_tensors_init: a compiler that sees both the refusal and what reads *s warns those who
+ * do not look at the status. */
+MPT_DEF MPTI_NOINLINE mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config)
 {
     const mpt_scaler_config c = config ? *config : mpt_scaler_defaults(MPT_SCALER_MPT);
     if (!s || !mpti_scaler_config_ok(&c))
@@ -3588,25 +3766,6 @@ static mpt_status mpti_clip_usable(const mpt_step *step, const mpt_tensor *tenso
     return mpti_gradients_ok(tensors, count, 1);
 }
 
-MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count)
-{
-    const mpt_status status = mpti_clip_usable(step, tensors, count);
-    float            row[MPTI_TILE];
-    size_t           i, j, first;
-    if (status != MPT_OK)
-        return status;
-    for (i = 0; i < count; i++)
-        for (first = 0; first < tensors[i].n; first += MPTI_TILE) {
-            const size_t take = mpti_min(tensors[i].n - first, MPTI_TILE);
-            mpti_row_load(row, tensors[i].grad, tensors[i].grad_format, first, take);
-            for (j = 0; j < take; j++)
-                row[j] = mpti_mul(row[j], step->clip_factor);
-            mpti_row_store(tensors[i].grad, tensors[i].grad_format, first, row, take);
-        }
-    step->clip_factor = 1.0f;
-    return MPT_OK;
-}
-
 /* By magnitude patterns, which order like magnitudes: nothing else of a number changes. */
 static void mpti_limit_tensor(const mpt_tensor *t, uint32_t most)
 {
@@ -3624,22 +3783,79 @@ static void mpti_limit_tensor(const mpt_tensor *t, uint32_t most)
         }
 }
 
-MPT_DEF mpt_status mpt_clip_value(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs)
+/* Elements first .. first + MPTI_TILE - 1 of a gradient times a factor; how many there are. */
+static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, float factor)
 {
-    const int        ok = max_abs > 0.0f && mpti_f32_is_finite(max_abs);
+    const size_t take = mpti_min(t->n - first, MPTI_TILE);
+    float        g[MPTI_TILE];
+    unsigned     bad = 0u;
+    memset(g, 0, sizeof g);
+    mpti_row_load(g, t->grad, t->grad_format, first, take);
+    mpti_unscale_tile(tile, g, factor, &bad);
+    return take;
+}
+
+MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs)
+{
+    const int        limits = (mpti_f32_bits(max_abs) << 1) != 0u;
+    const int        ok = max_abs >= 0.0f && mpti_f32_is_finite(max_abs);
     const mpt_status status = ok ? mpti_clip_usable(step, tensors, count) : MPT_E_ARG;
     mpt_opts         down;
-    size_t           i;
+    float            row[MPTI_TILE];
+    size_t           i, first, take;
     if (status != MPT_OK || step->found_inf)
         return status;
     memset(&down, 0, sizeof down);
     down.rounding = MPT_RND_TOWARD_ZERO;
     down.overflow = MPT_OVERFLOW_SATURATE;
     for (i = 0; i < count; i++) {
-        const uint64_t most = mpt_encode(tensors[i].grad_format, mpti_to_f64(max_abs), &down, NULL);
-        mpti_limit_tensor(&tensors[i], (uint32_t)most);
+        const mpt_tensor *t = &tensors[i];
+        for (first = 0; first < t->n && mpti_f32_bits(step->clip_factor) != 0x3f800000u; first += take) {
+            take = mpti_scaled_tile(row, t, first, step->clip_factor);
+            mpti_row_store(t->grad, t->grad_format, first, row, take);
+        }
+        if (limits)
+            mpti_limit_tensor(t, (uint32_t)mpt_encode(t->grad_format, mpti_to_f64(max_abs), &down, NULL));
+    }
+    step->clip_factor = 1.0f;
+    return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_gradient_get(const mpt_step *step, const mpt_tensor *t, float *dst)
+{
+    mpt_status status = !step ? MPT_E_ARG : !mpti_step_is_open(step) ? MPT_E_ORDER : MPT_OK;
+    mpt_fault  fault;
+    mpti_span  to, from;
+    float      row[MPTI_TILE];
+    size_t     first, take;
+    if (status == MPT_OK)
+        status = mpti_tensors_ok(t, 1, MPT_NEEDS_GRAD, &fault);
+    if (status != MPT_OK)
+        return status;
+    to = mpti_span_of(dst, t->n * sizeof *dst, 1);
+    from = mpti_span_of(t->grad, t->n * mpti_format_bytes(t->grad_format), 0);
+    if ((t->n && !dst) || mpti_spans_meet(&to, &from))
+        return MPT_E_ARG;
+    for (first = 0; first < t->n; first += take) {
+        take = mpti_scaled_tile(row, t, first, mpti_mul(step->grad_factor, step->clip_factor));
+        if (step->found_inf)
+            memset(row, 0, sizeof row);
+        memcpy(dst + first, row, take * sizeof *row);
     }
     return MPT_OK;
+}
+
+MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
+{
+    if (!s || !mpti_f32_bits(s->config.init_scale))
+        return "mpt_scaler_init is due: this scaler was never initialised";
+    if (!s->in_use)
+        return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
+    if (!s->checks || (step && step->update != s->updates + 1u))
+        return "mpt_check or mpt_unscale is due: this step's gradients were not read since the last update";
+    if (step && mpti_step_is_open(step))
+        return "an optimizer's step, then mpt_scaler_update are due: gradients were checked already";
+    return "mpt_scaler_update is due: gradients were checked, and this step was taken";
 }
 
 // >>M18 implementation: optimizers ----------------------------------------------------------------

@@ -171,6 +171,37 @@ else
     skip "no 32-bit C library (gcc-multilib or gcc-i686-linux-gnu)"
 fi
 
+# ---- examples, as adopters copy them: no warning at any level, whichever way mpt.h came in ----
+
+{
+    lines "$out/loop.top" '#ifdef ONE_FILE' '#define MPT_IMPLEMENTATION' '#endif' '#include "mpt.h"' \
+        'enum { n = 99 };' 'static float w[n], dw[n], dloss = 1.0f;' \
+        'static void backward(float seed, float *d) { int i; for (i = 0; i < n; i++) d[i] = seed * w[i]; }' \
+        'static void your_optimizer(float *v, float *d) { int i; for (i = 0; i < n; i++) v[i] -= d[i]; }' \
+        'int main(void)' '{' '    int i;'
+    cat "$out/loop.top"
+    sed -n '/^ \*     mpt_scaler scaler; /,/^ \*     }/p' mpt.h |
+        sed 's/^ \*//; s/(\.\.\.)/(i = 0; i < 9; i++)/'
+    echo '    return scaler.updates != 9; }'
+} > "$out/loop.c"
+check "the example at the head of mpt.h was found" grep -q mpt_unscale "$out/loop.c"
+for c in gcc clang; do
+    have $c || continue
+    for level in -O0 -O1 -O2 '-O3 -ffast-math'; do
+        for way in '-DMPT_STATIC -DONE_FILE' -DPROTOTYPES $([ "$level" = -O2 ] && echo -DONE_FILE); do
+            for file in "$out/loop.c" $from/adopter.c; do
+                # shellcheck disable=SC2086
+                check "$(basename $file), $c $level $way" \
+                      $c -std=c99 $level -Wall -Wextra -Werror $way -I. -c "$file" -o "$out/x.o"
+            done
+        done
+    done
+    refuse "an FP32 gradient in an f16 list, $c" 'incompatible' $c -std=c99 -Werror -DFLOAT_GRADIENT -I. \
+           -fsyntax-only $from/adopter.c
+done
+program "adopter.c" $cc -std=c99 -O1 -DMPT_STATIC -DONE_FILE $from/adopter.c
+program "the example at the head of mpt.h" $cc -std=c99 -O1 -DMPT_STATIC -DONE_FILE "$out/loop.c"
+
 # ---- with the library that it may call ----
 
 if have pkg-config && pkg-config --exists openblas; then

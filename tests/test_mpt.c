@@ -438,7 +438,7 @@ static void world_make(world *w)
 #define REFUSED_CLIPS(w, status)                                                      \
     do {                                                                              \
         REFUSED(w, mpt_clip(&(w).step, 1.0f), status);                                \
-        REFUSED(w, mpt_clip_apply(&(w).step, (w).tensor, 2), status);                 \
+        REFUSED(w, mpt_clip_apply(&(w).step, (w).tensor, 2, 0.0f), status);           \
     } while (0)
 
 TEST(order_nothing_before_the_first_scale)
@@ -470,7 +470,7 @@ TEST(order_each_call_once)
         CHECK_EQ_I((unscale ? mpt_unscale : mpt_check)(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
         REFUSED_CHECKS(w, MPT_E_ORDER);                                 /* twice */
         if (!unscale)
-            REFUSED(w, mpt_clip_apply(&w.step, w.tensor, 2), MPT_E_ORDER);
+            REFUSED(w, mpt_clip_apply(&w.step, w.tensor, 2, 0.0f), MPT_E_ORDER);
         CHECK_EQ_I(mpt_clip(&w.step, 0.5f), MPT_OK);
         CHECK_EQ_I(mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_OK);
         REFUSED_STEPS(w, MPT_E_ORDER);                                  /* a second step */
@@ -527,10 +527,10 @@ TEST(bad_pointers)
     REFUSED(w, mpt_scaler_record(NULL, 1, 0), MPT_E_ARG);
     REFUSED(w, mpt_scaler_update(NULL), MPT_E_ARG);
     REFUSED(w, mpt_clip(NULL, 1.0f), MPT_E_ARG);
-    REFUSED(w, mpt_clip_apply(NULL, w.tensor, 2), MPT_E_ARG);
+    REFUSED(w, mpt_clip_apply(NULL, w.tensor, 2, 0.0f), MPT_E_ARG);
     REFUSED(w, mpt_publish(NULL, 2), MPT_E_ARG);
     CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
-    REFUSED(w, mpt_clip_apply(&w.step, NULL, 2), MPT_E_ARG);
+    REFUSED(w, mpt_clip_apply(&w.step, NULL, 2, 0.0f), MPT_E_ARG);
     REFUSED(w, mpt_sgd_step(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
     REFUSED(w, mpt_sgd_step(&w.sgd, NULL, w.tensor, 2), MPT_E_ARG);
     REFUSED(w, mpt_sgd_step(&w.sgd, &w.step, NULL, 2), MPT_E_ARG);
@@ -605,7 +605,7 @@ static void refused_everywhere(world *w, unsigned spoilt, mpt_status status, con
     if (spoilt & MPT_NEEDS_GRAD) {
         REFUSED(*w, mpt_check(&s, &step, w->tensor, 2, NULL), status);
         REFUSED(*w, mpt_unscale(&s, &step, w->tensor, 2, NULL), status);
-        REFUSED(*w, mpt_clip_apply(&w->step, w->tensor, 2), status);
+        REFUSED(*w, mpt_clip_apply(&w->step, w->tensor, 2, 0.0f), status);
         CHECK(!step.update && step.found_inf && !s.checks);
     }
     if (spoilt & (MPT_NEEDS_MASTER | MPT_NEEDS_PARAM))
@@ -635,8 +635,9 @@ TEST(bad_tensors_null_arrays)
     w.tensor[1].v = NULL;
     refused_everywhere(&w, MPT_NEEDS_V, MPT_E_ARG, "v is NULL");
     world_unscaled(&w);
-    w.tensor[1].param = NULL;       /* allowed in a step: then no copy is written */
-    CHECK_EQ_I(mpt_publish(w.tensor, 2), MPT_E_ARG);
+    w.tensor[1].param = NULL;       /* allowed: then no copy is written */
+    CHECK_EQ_I(mpt_publish(w.tensor, 2), MPT_OK);
+    CHECK(!w.p[1][0]);
     CHECK_EQ_I(mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_OK);
     CHECK(w.p[0][0] && !w.p[1][0]);
 }
@@ -690,7 +691,7 @@ TEST(null_with_size_zero)
         CHECK(!step.found_inf && mpti_f64_bits(step.norm) == 0u && mpti_f64_bits(step.sumsq) == 0u);
         CHECK_EQ_I(mpt_clip(&step, 1.0f), MPT_OK);
         CHECK(step.clip_factor == 1.0f);
-        CHECK_EQ_I(mpt_clip_apply(&step, list, count), MPT_OK);
+        CHECK_EQ_I(mpt_clip_apply(&step, list, count, 0.0f), MPT_OK);
         CHECK_EQ_I(mpt_sgd_step(&sgd, &step, list, count), MPT_OK);
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
         CHECK_EQ_I(mpt_check(&s, &step, list, count, NULL), MPT_OK);
@@ -1090,7 +1091,7 @@ TEST(clip_of_a_bad_step_is_one)
         step = checked(1.0f, &t, 1, 1);
         CHECK_EQ_I(mpt_clip(&step, 0.25f), MPT_OK);
         CHECK_EQ_U(mpti_f32_bits(step.clip_factor), 0x3f800000u);
-        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, 0.0f), MPT_OK);
         CHECK_EQ_U(grad[0], 0x3f800000u);
     }
 }
@@ -1108,7 +1109,7 @@ TEST(clip_apply_multiplies_once)
         CHECK_EQ_I(mpt_clip(&step, 0.1f), MPT_OK);
         factor = step.clip_factor;
         memcpy(&lb.a, &la.a, sizeof la.a);
-        CHECK_EQ_I(mpt_clip_apply(&step, &la.t, 1), MPT_OK);
+        CHECK_EQ_I(mpt_clip_apply(&step, &la.t, 1, 0.0f), MPT_OK);
         CHECK(step.clip_factor == 1.0f && factor < 0.1f);
         for (i = 0; i < 700; i++)
             CHECK_EQ_U_AT(get_bits(la.a.grad, la.t.grad_format, i),
@@ -1137,7 +1138,7 @@ static void clip_both_ways(float scale, int exact)
     CHECK_EQ_U(mpti_f64_bits(step1.norm), mpti_f64_bits(step2.norm));
     CHECK_EQ_I(mpt_clip(&step1, 1.0f), MPT_OK);
     CHECK_EQ_I(mpt_clip(&step2, 1.0f), MPT_OK);
-    CHECK_EQ_I(mpt_clip_apply(&step2, &lb.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_clip_apply(&step2, &lb.t, 1, 0.0f), MPT_OK);
     CHECK_EQ_I(mpt_sgd_step(&o1, &step1, &la.t, 1), MPT_OK);
     CHECK_EQ_I(mpt_sgd_step(&o2, &step2, &lb.t, 1), MPT_OK);
     for (i = 0; i < 900; i++) {
@@ -1199,6 +1200,142 @@ static void train_step(optimizer *o, mpt_scaler *s, mpt_step *step, layer *l, fl
         CHECK_EQ_I(mpt_clip(step, max_norm), MPT_OK);
     CHECK_EQ_I(optimizer_step(o, step, &l->t, 1), MPT_OK);
     CHECK_EQ_I(mpt_scaler_update(s), MPT_OK);
+}
+
+/* The same by one call: bit for bit, good steps and bad ones, with and without a clip. */
+TEST(one_call_equals_four)
+{
+    size_t which;
+    int    i;
+    for (which = 0; which < OPTIMIZERS; which++) {
+        optimizer  oa = optimizer_get(which), ob = oa;
+        mpt_scaler sa, sb;
+        mpt_step   ta = step_zero(), tb = ta;
+        CHECK_EQ_I(mpt_scaler_init(&sa, NULL), MPT_OK);
+        sb = sa;
+        layer_make(&la, 700, MPT_F16, MPT_F16);
+        lb = la;
+        layer_bind(&lb, 700, MPT_F16, MPT_F16);
+        (void)mpt_scaler_scale(&sa, 1.0f);
+        (void)mpt_scaler_scale(&sb, 1.0f);
+        for (i = 0; i < 12; i++) {
+            const float max_norm = i % 3 ? 0.5f : 0.0f;
+            layer_random_grad(&la, 4.0f);
+            if (i % 4 == 1)
+                set_bits(la.a.grad, MPT_F16, 7, 0x7c00u);
+            memcpy(lb.a.grad, la.a.grad, sizeof la.a.grad);
+            train_step(&oa, &sa, &ta, &la, max_norm);
+            CHECK_EQ_I(mpt_optimizer_step(ob.adam ? MPT_OPTIMIZER_ADAMW : MPT_OPTIMIZER_SGD,
+                                          ob.adam ? (void *)&ob.adamw : (void *)&ob.sgd, &sb, &tb, &lb.t, 1,
+                                          max_norm), MPT_OK);
+            CHECK(!memcmp(&la.a, &lb.a, sizeof la.a) && !memcmp(&oa, &ob, sizeof oa));
+            CHECK(!memcmp(&sa, &sb, sizeof sa) && !memcmp(&ta, &tb, sizeof ta));
+        }
+        CHECK_EQ_U(sb.updates, 12);
+        CHECK_EQ_U(sb.skipped, 3);
+    }
+}
+
+TEST(one_call_refuses)
+{
+    mpt_scaler s;
+    mpt_step   step = step_zero();
+    mpt_adamw  o = mpt_adamw_defaults();
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    layer_make(&la, 9, MPT_F16, MPT_F16);
+    layer_random_grad(&la, 1.0f);
+    lb = la;
+#define ONE_CALL(optimizer, o, max_norm) mpt_optimizer_step(optimizer, o, &s, &step, &la.t, 1, max_norm)
+    CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, 0.0f), MPT_E_ORDER);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_COUNT, &o, 0.0f), MPT_E_ARG);
+    CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, NULL, 0.0f), MPT_E_ARG);
+    CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, -1.0f), MPT_E_ARG);
+    CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, mpti_f32_make(BITS_QNAN)), MPT_E_ARG);
+    CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
+    CHECK(s.updates == 4u && o.t == 0u);            /* and the next step is not out of order */
+    CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, 0.0f), MPT_OK);
+    CHECK(o.t == 1u && memcmp(&la.a, &lb.a, sizeof la.a));
+#undef ONE_CALL
+}
+
+/* An optimizer of one's own gets what ours steps with. */
+TEST(gradient_get_unscales_and_clips)
+{
+    static float out[LAYER_N], w[LAYER_N];
+    mpt_sgd      o;
+    size_t       f, i, clips, written;
+    memset(&o, 0, sizeof o);
+    o.lr = 1.0f;
+    for (f = 0; f < 3; f++)
+        for (clips = 0; clips < 2; clips++)
+            for (written = 0; written < 2; written++) {
+                mpt_scaler s = scaler_static(1024.0f);
+                mpt_step   step = step_zero();
+                layer_make(&la, 777, train_formats[f], MPT_F32);
+                layer_random_grad(&la, 4.0f);
+                CHECK_EQ_I(mpt_gradient_get(&step, &la.t, out), MPT_E_ORDER);
+                CHECK_EQ_I((written ? mpt_unscale : mpt_check)(&s, &step, &la.t, 1, NULL), MPT_OK);
+                if (clips)
+                    CHECK_EQ_I(mpt_clip(&step, 0.001f), MPT_OK);
+                CHECK_EQ_I(mpt_gradient_get(NULL, &la.t, out), MPT_E_ARG);
+                CHECK_EQ_I(mpt_gradient_get(&step, NULL, out), MPT_E_ARG);
+                CHECK_EQ_I(mpt_gradient_get(&step, &la.t, NULL), MPT_E_ARG);
+                CHECK_EQ_I(mpt_gradient_get(&step, &la.t, (float *)(void *)la.a.grad), MPT_E_ARG);
+                out[777] = 5.0f;
+                memcpy(w, la.a.w, sizeof w);
+                CHECK_EQ_I(mpt_gradient_get(&step, &la.t, out), MPT_OK);
+                CHECK(out[777] == 5.0f);
+                CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_OK);
+                for (i = 0; i < 777; i++)
+                    CHECK_EQ_U_AT(mpti_f32_bits(la.a.w[i]), mpti_f32_bits(w[i] - out[i]), i);
+                CHECK_EQ_I(mpt_gradient_get(&step, &la.t, out), MPT_E_ORDER);
+            }
+    {                                   /* 2^-24 under a scale of 2^10: kept, where FP16 would lose it */
+        mpt_scaler s = scaler_static(1024.0f);
+        mpt_step   step = step_zero();
+        layer_make(&la, 3, MPT_F16, MPT_F16);
+        set_bits(la.a.grad, MPT_F16, 1, 1u);
+        CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
+        CHECK_EQ_I(mpt_gradient_get(&step, &la.t, out), MPT_OK);
+        CHECK_EQ_U(mpti_f32_bits(out[1]), mpti_f32_bits(5.8207660913467407e-11f));
+        CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+        set_bits(la.a.grad, MPT_F16, 2, 0x7e00u);               /* a NaN: zeros */
+        CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
+        CHECK_EQ_I(mpt_gradient_get(&step, &la.t, out), MPT_OK);
+        CHECK(mpti_f32_bits(out[0]) == 0u && mpti_f32_bits(out[1]) == 0u && mpti_f32_bits(out[2]) == 0u);
+    }
+}
+
+/* Whatever was called out of order, the text begins with what is due. */
+TEST(order_text_says_what_is_due)
+{
+    mpt_scaler s;
+    mpt_step   step = step_zero();
+    mpt_sgd    o = sgds[0];
+    layer_make(&la, 9, MPT_F16, MPT_F16);
+    memset(&s, 0, sizeof s);
+#define DUE(call) CHECK(strstr(mpt_order_text(&s, &step), call " is due") != NULL)
+    CHECK(strstr(mpt_order_text(NULL, NULL), "mpt_scaler_init is due") != NULL);
+    DUE("mpt_scaler_init");
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
+    DUE("mpt_scaler_scale");
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_E_ORDER);
+    DUE("mpt_check or mpt_unscale");
+    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
+    CHECK(strstr(mpt_order_text(&s, &step), "step, then mpt_scaler_update are due") != NULL);
+    CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_E_ORDER);
+    DUE("mpt_scaler_update");
+    CHECK(strstr(mpt_order_text(&s, NULL), "mpt_scaler_update is due") != NULL);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);
+    DUE("mpt_check or mpt_unscale");
+    CHECK(strstr(mpt_order_text(&s, NULL), "mpt_check or mpt_unscale is due") != NULL);
+#undef DUE
 }
 
 /* The textbook in double: PyTorch's SGD and AdamW, bias correction by pow. */
@@ -2076,6 +2213,10 @@ int main(int argc, char **argv)
     RUN(clip_fused_equals_clip_applied);
     RUN(steps_follow_the_textbook);
     RUN_EXACT(steps_equal_a_naive_loop);
+    RUN_EXACT(one_call_equals_four);
+    RUN(one_call_refuses);
+    RUN_EXACT(gradient_get_unscales_and_clips);
+    RUN(order_text_says_what_is_due);
     RUN(steps_without_optional_arrays);
     RUN(publish_writes_the_copies);
     RUN_EXACT(steps_give_the_known_bits);

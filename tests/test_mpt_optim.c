@@ -1004,7 +1004,7 @@ TEST(bad_tensors)
         } else {
             t = la.t; t.param = NULL; refused_tensor(t, MPT_E_ARG, "param");
             t = la.t; t.param_format = MPT_F32; refused_tensor(t, MPT_E_UNSUPPORTED, "param_format");
-            CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_E_ARG);
+            CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_OK);      /* nothing to publish from */
         }
         if (la.t.extra) {
             t = la.t; t.extra = NULL; refused_tensor(t, MPT_E_ARG, "extra");
@@ -1636,6 +1636,129 @@ TEST(registry)
     CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_F16, MPT_E4M3), MPT_E_UNSUPPORTED);
 }
 
+/* Arrays for what one has, from memory at any alignment: apart from each other, aligned, zero, published. */
+TEST(registry_places_arrays)
+{
+    static float         w[2][301], own[33];
+    static unsigned char room[16384];
+    mpt_tensor           item[5];
+    mpt_tensors          list;
+    mpt_f16             *p[2] = {NULL, NULL}, *g[2] = {NULL, NULL};
+    mpt_bf16            *pb = NULL, *gb = NULL;
+    mpt_fault            fault;
+    size_t               off, i, j, bytes;
+    for (off = 0; off < 130; off += 13) {
+        memset(room, 0xee, sizeof room);
+        CHECK_EQ_I(mpt_tensors_init(&list, item, 5, MPT_F32, MPT_F32), MPT_OK);
+        CHECK_EQ_I(mpt_tensors_place(&list, NULL, 0), MPT_OK);          /* nothing to place */
+        for (i = 0; i < 2; i++)
+            for (j = 0; j < 301; j++)
+                w[i][j] = random_unit();
+        CHECK_EQ_I(mpt_tensors_new_f16(&list, "a", 301, w[0], &p[0], &g[0]), MPT_OK);
+        CHECK_EQ_I(mpt_tensors_add(&list, "own", 33, NULL, own, NULL, NULL, NULL), MPT_OK);
+        CHECK_EQ_I(mpt_tensors_new_bf16(&list, "b", 7, NULL, &pb, &gb), MPT_OK);
+        CHECK_EQ_I(mpt_tensors_new_f16(&list, "none", 0, NULL, NULL, NULL), MPT_OK);
+        CHECK_EQ_I(mpt_tensors_new_f16(&list, "c", 301, w[1], NULL, &g[1]), MPT_OK);
+        CHECK(!p[0] && list.bytes && list.bytes < sizeof room - 130u);
+        bytes = list.bytes;
+        CHECK_EQ_I(mpt_tensors_place(&list, NULL, bytes), MPT_E_MEMORY);
+        CHECK_EQ_I(mpt_tensors_place(&list, room + off, bytes - 1), MPT_E_MEMORY);
+        CHECK(!p[0] && room[off] == 0xee);
+        CHECK_EQ_I(mpt_tensors_place(&list, room + off, bytes), MPT_OK);
+        for (i = 0; i < sizeof room; i++)
+            if (i < off || i >= off + bytes)
+                CHECK_EQ_U_AT(room[i], 0xee, i);
+        CHECK(p[0] == item[0].param && g[0] == item[0].grad && pb == item[2].param && gb == item[2].grad);
+        CHECK(g[1] == item[4].grad && item[4].param && item[0].master == w[0] && item[2].master);
+        CHECK(!item[1].param && item[1].grad == own && !item[3].param && !item[3].m);
+        CHECK_EQ_I(item[2].param_format, MPT_BF16);
+        CHECK_EQ_I(item[0].grad_format, MPT_F16);
+        for (i = 0; i < 5; i++)
+            if (i != 1 && i != 3) {
+                const void *const array[] = {item[i].param, item[i].grad, item[i].m, item[i].v};
+                for (j = 0; j < 4; j++)
+                    CHECK((uintptr_t)array[j] % 64u == 0u && (const unsigned char *)array[j] >= room + off &&
+                          (const unsigned char *)array[j] < room + off + bytes);
+                for (j = 0; j < item[i].n; j++)
+                    CHECK(!((float *)item[i].m)[j] && !((float *)item[i].v)[j] &&
+                          !((uint16_t *)item[i].grad)[j]);
+            }
+        for (j = 0; j < 301; j++)
+            CHECK_EQ_U_AT(p[0][j].bits, mpt_f16_from_f32(w[0][j]).bits, j);
+        list.count = 1;                 /* apart from each other, and within, as a step asks */
+        item[1] = item[2];
+        item[2] = item[4];
+        CHECK_EQ_I(mpt_tensors_validate(item, 3, mpt_optimizer_get(MPT_OPTIMIZER_ADAMW)->needs, &fault),
+                   MPT_OK);
+        CHECK_EQ_U(list.bytes, 0);
+        memset(room, 0, sizeof room);   /* placing again moves nothing that has its place */
+        CHECK_EQ_I(mpt_tensors_place(&list, room + 1, sizeof room - 1), MPT_OK);
+        CHECK(p[0] == item[0].param && !p[0][0].bits);
+        p[0] = NULL;
+        pb = NULL;
+    }
+}
+
+TEST(registry_places_what_is_needed)
+{
+    static unsigned char room[8192];
+    static float         w[64], have[64];
+    mpt_tensor           item[3];
+    mpt_tensors          list;
+    mpt_bf16            *p, *g;
+    size_t               i, bytes;
+    static const struct { unsigned needs; mpt_moments moments; mpt_storage storage; size_t columns, lines; }
+        wants[] = {
+        {MPT_NEEDS_M | MPT_NEEDS_V, MPT_MOMENTS_F32, MPT_STORE_MASTER, 0, 2 + 2 + 4 + 4},
+        {MPT_NEEDS_M | MPT_NEEDS_V, MPT_MOMENTS_BF16, MPT_STORE_MASTER, 0, 2 + 2 + 2 + 2},
+        {MPT_NEEDS_M, MPT_MOMENTS_F32, MPT_STORE_MASTER, 0, 2 + 2 + 4},
+        {0u, MPT_MOMENTS_F32, MPT_STORE_MASTER, 0, 2 + 2},
+        {MPT_NEEDS_FACTORS, MPT_MOMENTS_F32, MPT_STORE_MASTER, 16, 2 + 2 + 2},  /* 20 means: two lines */
+        {MPT_NEEDS_M, MPT_MOMENTS_F32, MPT_STORE_SPLIT, 0, 2 + 2 + 2 + 4},
+        {MPT_NEEDS_M, MPT_MOMENTS_F32, MPT_STORE_STOCHASTIC, 0, 2 + 2 + 4},
+    };
+    for (i = 0; i < COUNT(wants); i++) {
+        const int master = wants[i].storage == MPT_STORE_MASTER;
+        size_t    j;
+        CHECK_EQ_I(mpt_tensors_init(&list, item, 3, MPT_BF16, MPT_BF16), MPT_OK);
+        list.needs = wants[i].needs;
+        list.model.moments = wants[i].moments;
+        list.model.storage = wants[i].storage;
+        list.model.columns = wants[i].columns;
+        CHECK_EQ_I(mpt_tensors_new_bf16(&list, "w", 64, master ? w : NULL, &p, &g), MPT_OK);
+        CHECK_EQ_U(list.bytes, 64u * wants[i].lines + 63u);
+        bytes = list.bytes;
+        CHECK_EQ_I(mpt_tensors_place(&list, room, bytes), MPT_OK);
+        CHECK((item[0].m != NULL) == ((wants[i].needs & MPT_NEEDS_M) != 0u));
+        CHECK((item[0].v != NULL) == ((wants[i].needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS)) != 0u));
+        for (j = 0; j < 64; j++)
+            have[j] = random_unit();
+        CHECK_EQ_I(mpt_weights_set(&item[0], have), MPT_OK);
+        CHECK_EQ_U(p[9].bits, item[0].storage == MPT_STORE_SPLIT ? ((uint16_t *)item[0].param)[9]
+                                                                 : mpt_bf16_from_f32(have[9]).bits);
+    }
+    /* what cannot be: kept in the list, and nothing is placed */
+    CHECK_EQ_I(mpt_tensors_init(&list, item, 1, MPT_F16, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_new_bf16(NULL, "w", 64, w, &p, &g), MPT_E_ARG);
+    CHECK_EQ_I(mpt_tensors_place(NULL, room, sizeof room), MPT_E_ARG);
+    CHECK_EQ_I(mpt_tensors_new_bf16(&list, "w", (size_t)-1 / 8u, w, &p, &g), MPT_E_ARG);
+    list.status = MPT_OK;
+    list.model.storage = MPT_STORE_SPLIT;
+    CHECK_EQ_I(mpt_tensors_new_f16(&list, "w", 64, NULL, NULL, NULL), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_tensors_new_bf16(&list, "w", 64, w, &p, &g), MPT_E_ARG);     /* it would not be kept */
+    list.status = MPT_OK;
+    list.model.storage = MPT_STORE_MASTER;
+    CHECK_EQ_I(mpt_tensors_new_bf16(&list, "w", 64, w, &p, &g), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_new_bf16(&list, "x", 64, NULL, &p, &g), MPT_E_MEMORY);
+    CHECK_EQ_U(list.count, 1);
+    CHECK_EQ_I(mpt_tensors_place(&list, room, sizeof room), MPT_E_MEMORY);
+    list.status = MPT_OK;
+    bytes = list.bytes;
+    list.needs = MPT_NEEDS_M | MPT_NEEDS_V | MPT_NEEDS_FACTORS;
+    list.item[0].n = 640;               /* more than was counted: still no byte beyond what is given */
+    CHECK_EQ_I(mpt_tensors_place(&list, room, bytes), MPT_E_MEMORY);
+}
+
 /* Under -ffast-math mpt.h promises no bits: there the tests of bits do not run. */
 #ifdef __FAST_MATH__
 #define RUN_EXACT(name) (void)mt_test_##name
@@ -1679,6 +1802,8 @@ int main(int argc, char **argv)
     RUN(lion_of_zero_moves_nothing);
     RUN(lamb_ratio_of_zero_is_one);
     RUN(subnormals_flushed);
+    RUN(registry_places_arrays);
+    RUN(registry_places_what_is_needed);
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 2
     (void)mt_test_lamb_norms_are_added_on_the_tree;         /* x87 keeps sums wider than they are stored */
 #else

@@ -1354,8 +1354,8 @@ TEST(gradients_that_overlap)
             CHECK_EQ_I(mpt_clip(&step, 0.125f), MPT_OK);
             memcpy(was, room, sizeof was);
             record = step;
-            CHECK_EQ_I(mpt_clip_apply(&step, list, 3), MPT_E_ARG);
-            CHECK_EQ_I(mpt_clip_value(&step, list, 3, 0.0625f), MPT_E_ARG);
+            CHECK_EQ_I(mpt_clip_apply(&step, list, 3, 0.0f), MPT_E_ARG);
+            CHECK_EQ_I(mpt_clip_apply(&step, list, 3, 0.0625f), MPT_E_ARG);
             CHECK(!memcmp(was, room, sizeof was) && !memcmp(&record, &step, sizeof step));
         }
     }
@@ -1410,18 +1410,18 @@ TEST(clip_by_value)
         memset(&step, 0, sizeof step);
         fill(&t, 2.0f);
         memcpy(was, room[0], sizeof was);
-        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.7f), MPT_E_ORDER);
+        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, 0.7f), MPT_E_ORDER);
         CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
-        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.7f), MPT_E_ORDER);    /* nothing was written back */
+        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, 0.7f), MPT_E_ORDER);    /* nothing was written back */
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
         CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1, NULL), MPT_OK);
-        CHECK_EQ_I(mpt_clip_value(NULL, &t, 1, 0.7f), MPT_E_ARG);
-        CHECK_EQ_I(mpt_clip_value(&step, NULL, 1, 0.7f), MPT_E_ARG);
-        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.0f), MPT_E_ARG);
-        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, INF32), MPT_E_ARG);
-        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, mpti_f32_make(0x7fc00000u)), MPT_E_ARG);
+        CHECK_EQ_I(mpt_clip_apply(NULL, &t, 1, 0.7f), MPT_E_ARG);
+        CHECK_EQ_I(mpt_clip_apply(&step, NULL, 1, 0.7f), MPT_E_ARG);
+        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, -0.5f), MPT_E_ARG);
+        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, INF32), MPT_E_ARG);
+        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, mpti_f32_make(0x7fc00000u)), MPT_E_ARG);
         CHECK(!memcmp(was, room[0], sizeof was));
-        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.7f), MPT_OK);
+        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, 0.7f), MPT_OK);
         for (i = 0; i < t.n; i++) {
             const mpt_tensor old = grad_of(was, formats[f], 300, "was");
             const float      x = value(&old, i), y = value(&t, i);
@@ -1432,7 +1432,7 @@ TEST(clip_by_value)
         put(&t, 7, nan_bits[f]);
         put_value(&t, 8, 9.0f);
         CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1, NULL), MPT_OK);
-        CHECK_EQ_I(mpt_clip_value(&step, &t, 1, 0.5f), MPT_OK);
+        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, 0.5f), MPT_OK);
         CHECK(value(&t, 8) == 9.0f);
     }
 }
