@@ -9976,6 +9976,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   MPT_MOMENTS_BF16 rounds stochastically; what it was is MPT_MOMENTS_BF16_NEAREST.
  *   Parameter groups: lr_times, decay_times, no_decay of mpt_tensor. Options of every step: zeroed gradients,
  *   maximize; SGD: dampening. Positional initializers of mpt_sgd and mpt_lion: t is now the last of seven.
+ *   mpt_clip_value(step, t, n, x)             mpt_clip_apply(step, t, n, x), also by the norm
  *   mpt_policy_row_at(i, &row)                MPT_OPS(X): a row holds all names of one kind
  *   mpt_policy_format of an unknown op: OK    MPT_E_UNSUPPORTED, unless a row of yours names it
  *   MPT_POLICIES(X): X(name, c, v, o)         X(name, cpu, c, v, o); and mpt_policy has a field cpu
