@@ -20,25 +20,31 @@ static const char help[] =
 "passed over), .csv/.tsv/.txt, and files of bare numbers. Files may be larger than memory. For each tensor\n"
 "it prints the range of magnitudes, the share that each format would lose, and a verdict:\n"
 "\n"
-"    f16 safe               stores as it is: nothing overflows, next to nothing becomes zero\n"
-"    f16 with scale 2^7     fits after multiplication with that power of two; divide when you load it\n"
-"    bf16 only: max 3.1e5   f16 does not fit even with a scale (why: the largest value, or the share lost)\n"
-"    keep f32: 2.1% lost    no format asked for fits\n"
-"    bad: 3 NaN             holds NaN or Inf\n"
+"    f16 safe: 74 dB              stores as it is; 74 dB is its signal to noise\n"
+"    f16 with scale 2^7: 74 dB    fits after multiplication with that power of two; divide on loading\n"
+"    bf16: 56 dB; f16 ...         f16 does not fit even with a scale, and why; bf16 does\n"
+"    keep f32: f16 overflows ...  no format asked for fits\n"
+"    bad: 3 NaN                   holds NaN or Inf\n"
 "\n"
-"A format fits a tensor if nothing overflows and, of the nonzero values, at most T become zero and at\n"
-"most 10 T zero or subnormal (which loses bits). T is the tolerated share, 0.1% unless you say otherwise.\n"
+"A format fits a tensor if nothing overflows and its signal to noise is what rounding alone guarantees,\n"
+"6 dB a bit of the significand: f16 66, bf16 48, e4m3 24, e5m2 18. Less is lost to the ends of the range.\n"
+"Values near zero that are lost beside larger ones hardly count in that; where more than T of the nonzero\n"
+"values become zero, 5% unless you say otherwise, the format does not fit all the same.\n"
 "\n"
 "What to look at\n"
 "  --format LIST      formats in the order you prefer them (f16,bf16,e4m3,e5m2)\n"
-"  --tolerate SHARE   T, such as 0.1% or 0.001\n"
+"  --tolerate SHARE   T, such as 1% or 0.01\n"
+"  --filter PATTERN   only tensors whose names match, such as 'layers.*.weight'; * and ? as in a shell\n"
 "  --headroom N       a scale leaves room for N doublings of the largest value (0)\n"
 "  --raw TYPE         the FILEs are bare little-endian numbers: f32, f64, f16, bf16, e4m3, e5m2\n"
 "\n"
 "What to print\n"
-"  --by KEY           sort by flushed, overflow, subnormal, lost, max, min or size (of the first format)\n"
-"  --top N [by KEY]   only the first N, by the share lost unless you say otherwise\n"
-"  --width N          columns of the table (110); names that do not fit lose their middle\n"
+"  --sort KEY         by db (worst first), flushed, overflow, subnormal, lost, max, min or size, of the\n"
+"                     first format; --by is the same\n"
+"  --top N [by KEY]   only the first N, by db unless you say otherwise\n"
+"  --wide             whole names; shape, mean, standard deviation, zeros, median of the magnitudes\n"
+"  --width N          columns of the table (110); names that do not fit lose their middle, but not what\n"
+"                     tells two of them apart\n"
 "  --json             the figures as JSON on standard output\n"
 "  --plot DIR         write ranges.csv, scale.csv and gnuplot scripts; and the pictures, with gnuplot\n"
 "  --progress         show progress on standard error even if it is no terminal; --no-progress: never\n"
@@ -47,17 +53,22 @@ static const char help[] =
 "  --convert OUT      write OUT, a .safetensors file, and say what was lost; OUT appears only when it is\n"
 "                     complete\n"
 "  --to FORMAT        f16, bf16, e4m3 or e5m2; tensors that are smaller already are copied\n"
-"  --scale auto|2^K   multiply by a power of two: each tensor by its own (auto), or all by one (2^0).\n"
-"                     Scales other than 1 stand in __metadata__ under \"mpt.scale.NAME\"; divide by them\n"
+"  --scale 2^K|auto   multiply by a power of two: all by one (2^0, a plain cast), or each by its own.\n"
+"                     Scales other than 1 stand in __metadata__ under \"mpt.scale.NAME\"; no other\n"
+"                     program knows of them: whoever loads the file must divide\n"
 "  --keep             copy the tensors that do not fit, even with a scale, as they are\n"
 "  --saturate         allow overflow: it becomes the largest number of the format. Without it overflow is\n"
 "                     an error and nothing is written\n"
 "\n"
-"  --jobs N           threads for a large tensor: as many as there are processors, at most 8\n"
+"  --jobs N           threads for a large tensor: as many as there are processors\n"
 "  --no-mmap          read instead of mapping the files into memory; one thread\n"
+"  --fail-if RULE     exit with 1 if a tensor is so: FORMAT.FIGURE>NUMBER, with <, >=, <= as well; FIGURE\n"
+"                     is db, flushed, overflow, subnormal (shares of the nonzero values: 0.01 or 1%), as\n"
+"                     cast without a scale; or nan, inf: --fail-if 'nan>0' --fail-if 'f16.db<60'\n"
 "  --help             this text\n"
 "\n"
-"Exit code: 0 all is well, 1 a file is bad or could not be read or written, 2 the command line is wrong.\n";
+"Exit code: 0 all is well, 1 a file is bad or could not be read or written, or a rule of --fail-if holds,\n"
+"2 the command line is wrong.\n";
 
 static int usage(const char *format, const char *what)
 {
@@ -147,12 +158,53 @@ static int set_scale(options *o, const char *text)
 
 static int set_by(options *o, const char *key)
 {
-    static const char *const keys[] = {"flushed", "overflow", "subnormal", "lost", "max", "min", "size"};
+    static const char *const keys[] = {"db", "flushed", "overflow", "subnormal", "lost", "max", "min",
+                                       "size"};
     size_t i;
     for (i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (!strcmp(key, keys[i]))
             o->by = keys[i];
     return o->by && !strcmp(o->by, key);
+}
+
+/* FORMAT.FIGURE<NUMBER and its like, to o->rules. */
+static int set_rule(options *o, const char *text)
+{
+    static const char *const figures[] = {"db", "flushed", "overflow", "subnormal", "nan", "inf"};
+    const char  *dot = strchr(text, '.'), *sign = text + strcspn(text, "<>"), *figure = text;
+    char         word[16];
+    char        *end;
+    rule        *r = &o->rules[o->rule_count];
+    size_t       n;
+    if (o->rule_count == MAX_RULES || !*sign)
+        return 0;
+    r->text = text;
+    r->format = MPT_FORMAT_COUNT;
+    if (dot && dot < sign) {
+        n = (size_t)(dot - text);
+        if (n >= sizeof word)
+            return 0;
+        memcpy(word, text, n);
+        word[n] = 0;
+        if (!find_format(word, 0, &r->format))
+            return 0;
+        figure = dot + 1;
+    }
+    n = (size_t)(sign - figure);
+    for (r->figure = 0; r->figure < 6; r->figure++)
+        if (strlen(figures[r->figure]) == n && !strncmp(figures[r->figure], figure, n))
+            break;
+    if (r->figure == 6 || (r->figure < 4) != (r->format != MPT_FORMAT_COUNT))
+        return 0;
+    r->above = *sign == '>';
+    r->equal = sign[1] == '=';
+    r->number = strtod(sign + 1 + r->equal, &end);
+    if (end == sign + 1 + r->equal)
+        return 0;
+    r->number /= *end == '%' ? 100.0 : 1.0;
+    end += *end == '%';
+    o->rule_count++;
+    return !*end;
 }
 
 /* Options that take a value; 1 good, 0 bad value, -1 no such option. */
@@ -181,7 +233,7 @@ static int set_valued(options *o, const char *option, const char *value)
     }
     if (!strcmp(option, "--raw"))
         return find_format(value, 1, &o->raw);
-    if (!strcmp(option, "--by"))
+    if (!strcmp(option, "--by") || !strcmp(option, "--sort"))
         return set_by(o, value);
     if (!strcmp(option, "--top"))
         return set_whole(&o->top, value, UINT64_MAX) && o->top;
@@ -189,7 +241,11 @@ static int set_valued(options *o, const char *option, const char *value)
         return find_format(value, 0, &o->to);
     if (!strcmp(option, "--scale"))
         return set_scale(o, value);
-    if (!strcmp(option, "--plot"))
+    if (!strcmp(option, "--fail-if"))
+        return set_rule(o, value);
+    if (!strcmp(option, "--filter"))
+        o->filter = value;
+    else if (!strcmp(option, "--plot"))
         o->plot = value;
     else if (!strcmp(option, "--convert"))
         o->convert = value;
@@ -206,6 +262,8 @@ static int set_plain(options *o, const char *option)
         o->progress = 1;
     else if (!strcmp(option, "--no-progress"))
         o->progress = 0;
+    else if (!strcmp(option, "--wide"))
+        o->wide = 1;
     else if (!strcmp(option, "--no-mmap"))
         o->map = 0;
     else if (!strcmp(option, "--saturate"))
@@ -253,9 +311,9 @@ static int check_options(options *o, int files)
     if (!files)
         return usage("no file given", NULL);
     if (o->top && !o->by)
-        o->by = "lost";
+        o->by = "db";
     if (!o->convert &&
-        (o->to != MPT_FORMAT_COUNT || o->saturate || o->keep || !o->scale_auto))
+        (o->to != MPT_FORMAT_COUNT || o->saturate || o->keep || o->scale_auto || o->log2_scale))
         return usage("--to, --scale, --keep and --saturate go with --convert OUT", NULL);
     if (o->convert && o->to == MPT_FORMAT_COUNT)
         return usage("--convert needs --to FORMAT", NULL);
@@ -268,9 +326,9 @@ static int check_options(options *o, int files)
 
 int main(int argc, char **argv)
 {
-    static const options defaults = {{MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2}, 4, 0, 0.001, 0, 1, 0, -1,
-                                     110, MPT_FORMAT_COUNT, 0, NULL, NULL, NULL, MPT_FORMAT_COUNT, 1, 0, 0,
-                                     0};
+    static const options defaults = {
+        .formats = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2}, .format_count = 4, .tolerate = 0.05, .map = 1,
+        .progress = -1, .width = 110, .raw = MPT_FORMAT_COUNT, .to = MPT_FORMAT_COUNT};
     options o = defaults;
     report *p;
     int     files, i, bad = 0;

@@ -139,13 +139,13 @@ static void good_safetensors(FILE *figures)
 {
     static const struct { const char *type; mpt_format format; } all[] = {
         {"F64", MPT_F64}, {"F32", MPT_F32}, {"F16", MPT_F16}, {"BF16", MPT_BF16}, {"F8_E4M3", MPT_E4M3},
-        {"F8_E5M2", MPT_E5M2}};
-    char     header[2000] = "{\"__metadata__\":{\"format\":\"pt\",\"who\":\"a \\\"test\\\"\"}";
+        {"F8_E5M2", MPT_E5M2}, {"F8_E4M3FNUZ", MPT_E4M3FNUZ}, {"F8_E5M2FNUZ", MPT_E5M2FNUZ}};
+    char     header[2000] = " \n{\"__metadata__\":{\"format\":\"pt\",\"who\":\"a \\\"test\\\"\"}";
     char     tensor[16];
     unsigned long at = 0, k;
     FILE    *f = create("types.safetensors");
     int      i;
-    for (k = 0; k < 6; k++) {
+    for (k = 0; k < 8; k++) {
         const unsigned long n = CELLS * (unsigned long)mpt_format_get(all[k].format)->bits / 8;
         (void)snprintf(header + strlen(header), sizeof header - strlen(header),
                        ",\"t.%s\":{\"dtype\":\"%s\",\"shape\":[%d,%d],\"data_offsets\":[%lu,%lu]}",
@@ -157,11 +157,11 @@ static void good_safetensors(FILE *figures)
     (void)snprintf(header + strlen(header), sizeof header - strlen(header),
                    ",\"empty\":{\"dtype\":\"F32\",\"shape\":[3,0],\"data_offsets\":[%lu,%lu]},"
                    "\"scalar\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[%lu,%lu]},"
-                   "\"steps\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[%lu,%lu]}}   ",
+                   "\"steps\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[%lu,%lu]}} \r\n\t ",
                    at, at, at, at + 4, at + 4, at + 20);
     (void)little(f, strlen(header), 8, 0);
     (void)fputs(header, f);
-    for (k = 0; k < 6; k++)
+    for (k = 0; k < 8; k++)
         for (i = 0; i < CELLS; i++)
             put_value(f, all[k].format, cell(i), 0);
     put_value(f, MPT_F32, 2.0, 0);
@@ -195,7 +195,11 @@ static void good(void)
     f = create("cells.csv");
     (void)fprintf(f, "# a comment\na,b,c\n");
     for (i = 0; i < CELLS; i++)
-        (void)fprintf(f, "%.17g%s", cell(i), i % COLUMNS == COLUMNS - 1 ? "\r\n" : i % 2 ? "," : " ; ");
+        (void)fprintf(f, "%.17g%s", cell(i), i % COLUMNS == COLUMNS - 1 ? "\r\n" : i % 2 ? ";" : " ; ");
+    done(f);
+    f = create("marked.csv");           /* as spreadsheets save it, with a byte-order mark */
+    (void)fprintf(f, "\xef\xbb\xbf%s2,3\n4,5,6\n",
+                  "1.0000000000000000000000000000000000000000000000000000000000000000000000000000,");
     done(f);
     put_figures(figures, "cells.csv", NULL, MPT_F64, CELLS);
     done(figures);
@@ -287,6 +291,10 @@ static void bad_headers(void)
 
 static void bad_entries(void)
 {
+    bad_entry("zeros.safetensors", "{\"dtype\":\"U8\",\"shape\":[01],\"data_offsets\":[0,1]}", 1,
+              "a number starts with a zero");
+    bad_entry("odd.safetensors", "{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}", 2,
+              "tensor 'a': 3 values of type F4 do not fill whole bytes");
     bad_entry("no_type.safetensors", "{\"shape\":[1],\"data_offsets\":[0,1]}", 1,
               "tensor 'a': dtype is missing");
     bad_entry("case.safetensors", "{\"DTYPE\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}", 1,
@@ -385,6 +393,11 @@ static void bad_others(void)
     bad_text("ragged.csv", "1,2\n3\n", "line 2: 1 numbers, the lines before have 2");
     bad_text("hole.csv", "1,,2\n", "line 1: no number before a separator");
     bad_text("end.csv", "1,2,\n", "line 1: a separator, and no number after it");
+    bad_bytes("zero.csv", "1,2\0003,4\n", 8, "line 1: a cell holds a zero character");
+    bad_text("decimals.csv", "1,5;2,5\n",
+             "line 1: different separators; decimals are to be written with points");
+    bad_text("decimals_and_tabs.csv", "1,5\t2,5\n", "line 1: different separators");
+    bad_text("decimals_below.csv", "1;2\n1,5;2\n", "line 2: different separators");
     bad_text("titles.csv", "a,b\nc,d\n", "line 2: 'c' is not a number");
     bad_text("escape.csv", "1\n\033[2J\n", "line 2: '\\x1b[2J' is not a number");
     bad_text("nothing.csv", "", "holds no numbers");

@@ -109,6 +109,8 @@ done
 $inspect --json --raw f32 "$out/good/cells.f32" | sed 's/.*"min_abs"/"min_abs"/' | grep min_abs > "$out/raw"
 $inspect --json "$out/good/v2_little_f4_c.npy" | sed 's/.*"min_abs"/"min_abs"/' | grep min_abs > "$out/same"
 check "raw floats count as the same floats in .npy" diff "$out/same" "$out/raw"
+says "a byte-order mark, a long cell" 0 '"shape":[2,3],"order":"c","values":6,' \
+    "$inspect" --json "$out/good/marked.csv"
 says "long lines and blocks of a CSV file" 0 '"shape":[2,50000],"order":"c","values":100000' \
     "$inspect" --json "$out/good/long.csv"
 # 0.5, 1.5 ... 99999.5 over 2^8: the last is below e4m3's 448, and four are below its least normal 2^-6.
@@ -135,31 +137,43 @@ done
 # ---- the words ----
 
 model=$out/model/model.safetensors
-says "f16 safe"         0 "f16 safe" "$inspect" "$model"
-says "f16 with a scale" 0 "f16 with scale 2^" "$inspect" "$model"
-says "bf16 only: max"   0 "bf16 only: max 2.0e10" "$inspect" "$model"
-says "bf16 only: lost"  0 "bf16 only: 0.1% lost" "$inspect" "$model"
+says "f16 safe"         0 "f16 safe: 74 dB" "$inspect" "$model"
+says "f16 with a scale" 0 "f16 with scale 2^3: 73 dB" "$inspect" "$model"
+says "some to 0"        0 "f16 with scale 2^5: 74 dB, 0.3% to 0" "$inspect" "$model"
+says "bf16: max"        0 "bf16: 55 dB; f16 overflows at 2.0e10" "$inspect" --headroom 20 "$model"
+says "bf16: lost"       0 "bf16: 57 dB; f16 makes 77.4% zero" "$inspect" "$model"
 says "all zero"         0 "all zero" "$inspect" "$out/good/zero.csv"
 says "NaN and Inf"      0 "bad: 1 NaN, 1 Inf" "$inspect" "$out/good/nan.csv"
 says "passed over"      0 "passed over" "$inspect" "$out/good/types.safetensors"
 says "empty"            0 "empty" "$inspect" "$out/good/types.safetensors"
 says "already"          0 "bf16 already" "$inspect" --format bf16,f16 "$out/good/types.safetensors"
-says "keep"             0 "keep f32: max 3.4e38" "$inspect" "$out/good/v2_big_f4_c.npy"
-says "a tolerance"      0 "f16 safe" "$inspect" --tolerate 40% --format f16 "$model"
-says "summary"          0 "of their own         28         0        38        28" "$inspect" "$model"
+says "keep"             0 "keep f32: f16 overflows at 3.4e38" \
+    "$inspect" --tolerate 1% "$out/good/v2_big_f4_c.npy"
+says "a tolerance"      0 "f16 with scale 2^8: 74 dB, 77.4% to 0" \
+    "$inspect" --tolerate 80% --format f16 "$model"
+says "summary"          0 "of their own         20         0        12        11" "$inspect" "$model"
+says "no NaN, no rule"  0 "1 tensor, " "$inspect" --fail-if 'nan>0' "$out/good/v2_big_f4_c.npy"
+says "a rule that holds" 1 "': f16.overflow>0" "$inspect" --fail-if 'f16.overflow>0' "$model"
+says "a rule in dB"     1 "'model.logit_outliers': f16.db<60" "$inspect" --fail-if 'f16.db<60' "$model"
+says "a rule in shares" 1 "flushed>=5%" "$inspect" --fail-if 'f16.flushed>=5%' "$model"
+says "a filter"         0 ", 12 tensors, " "$inspect" --filter '*_attn.?_proj.weight' "$model"
+says "first NaN"        0 '"first_nan":1,"first_inf":2,' "$inspect" --json "$out/good/nan.csv"
+says "wide"             0 " 64x64 " "$inspect" --wide "$model"
 says "top by flushed"   0 "the 3 tensors with the most by 'flushed' in f16" \
     "$inspect" --top 3 by flushed "$model"
 "$inspect" --top 3 --by flushed "$model" > "$out/top"
-if [ "$(grep -c 'F32 ' "$out/top")" = 3 ] && sed -n 4p "$out/top" | grep -q ' 98.3% '; then
+if [ "$(grep -c 'F32 ' "$out/top")" = 3 ] && sed -n 4p "$out/top" | grep -q 'f16 makes 77.4% zero'; then
     pass "the top three"
 else
     fail "the top three:"
     cat "$out/top"
 fi
 "$inspect" "$model" > "$out/table"
+same=$(sed -n '3,62s/ .*//p' "$out/table" | sort | uniq -d | wc -l)
+if [ "$same" = 0 ]; then pass "no two names look alike"; else fail "$same names look like others"; fi
+"$inspect" --filter '*norm*' --format f16 "$model" > "$out/table"
 wide=$(awk 'length > 110' "$out/table" | wc -l)
 if [ "$wide" = 0 ]; then pass "110 columns"; else fail "$wide lines above 110 columns"; fi
-check "layers can be told apart" grep -q '^model.layers.3\..*q_proj.weight ' "$out/table"
 says "help" 0 "Exit code: 0" "$inspect" --help
 check "progress when asked for" sh -c "'$inspect' --progress '$model' 2>&1 >/dev/null"
 
@@ -168,6 +182,8 @@ check "progress when asked for" sh -c "'$inspect' --progress '$model' 2>&1 >/dev
 "$inspect" --json "$model" "$out/good/types.safetensors" "$out/bad/escape.safetensors" "$out/good/nan.csv" \
     > "$out/all.json" 2> /dev/null
 [ $? = 1 ] && pass "a bad file among good ones: exit code 1" || fail "a bad file among good ones"
+moving="$(printf '\302\233')\|$(printf '\342\200\256')"
+check "JSON holds no character that moves a cursor" sh -c "! grep -q '$moving' '$out/all.json'"
 check "JSON opens and closes" sh -c \
     "head -c 10 '$out/all.json' | grep -q '{\"files\":' && tail -c 4 '$out/all.json' | grep -q ']}'"
 if have python3; then check "JSON parses" python3 -m json.tool "$out/all.json" /dev/null; fi
@@ -203,27 +219,28 @@ check "integers are copied" grep -q '^steps I64 7 9$' "$out/new/c"
 check "metadata is kept" grep -q '"format":"pt","who":"a \\"test' "$out/new/c"
 converted "with a scale" "$out/good/types.safetensors" --to e5m2 --scale 2^-3 --saturate
 check "stored = value * scale" grep -q '^t.F64 F8_E5M2 0 -0 0.125 -0.125 ' "$out/new/c"
-converted "to f16" "$model" --to f16 --scale auto --tolerate 0.1%
+converted "to f16" "$model" --to f16 --scale auto
 check "f16: a scale in the metadata" \
-    grep -q '"mpt.scale.model.layers.0.mlp.down_proj.weight":"256"' "$out/new/c"
+    grep -q '"mpt.scale.model.layers.0.mlp.down_proj.weight":"8"' "$out/new/c"
 check "f16: nothing for those without" sh -c "! grep -q 'mpt.scale.model.norm.weight' '$out/new/c'"
 check "says what was lost" grep -q 'became zero' "$out/new/said"
-check "says what does not fit" grep -q '^7 tensors do not fit f16: --keep would' "$out/new/said"
+check "says what does not fit" grep -q '^6 tensors do not fit f16: --keep would' "$out/new/said"
+check "says that loaders must divide" grep -q '^26 tensors are stored scaled: whoever loads' "$out/new/said"
 cp "$out/new/c.safetensors" "$out/once.safetensors"
 converted "to f16, the rest kept" "$model" --to f16 --keep
+check "a plain cast unless asked" sh -c "! grep -q 'mpt.scale' '$out/new/c'"
 check "keeps what does not fit" grep -q '^model.logit_outliers F32 ' "$out/new/c"
-check "converts what fits" grep -q '^model.layers.0.mlp.down_proj.weight F16 ' "$out/new/c"
+check "converts what fits" grep -q '^model.layers.0.mlp.gate_proj.weight F16 ' "$out/new/c"
 converted "a tensor with NaN, kept" "$out/good/types.safetensors" --to e4m3 --keep
 check "keeps NaN" grep -q '^t.F16 F16 ' "$out/new/c"
 says "the converted file is f16 already" 0 "f16 already" "$inspect" "$out/once.safetensors"
 converted "again, to bf16" "$out/once.safetensors" --to e5m2 --scale 2^-3
-check "scales multiply" grep -q '"mpt.scale.model.layers.0.mlp.down_proj.weight":"32"' "$out/new/c"
-check "scales are noted where there was none" grep -q '"mpt.scale.model.norm.weight":"0.125"' "$out/new/c"
-if [ "$(grep -o 'scale.model.layers.0.mlp.down_proj.weight"' "$out/new/c" | wc -l)" = 1 ]; then
-    pass "and stand there once"
-else
-    fail "a scale stands in the metadata twice"
-fi
+check "a scale of 1 is none" sh -c "! grep -q 'scale.model.layers.0.mlp.down_proj.weight\"' '$out/new/c'"
+cp "$out/new/c.safetensors" "$out/twice.safetensors"
+converted "a third time" "$out/twice.safetensors" --to e4m3 --scale 2^-3 --saturate
+check "scales multiply" grep -q '"mpt.scale.model.norm.weight":"0.015625"' "$out/new/c"
+check "the first one, too" grep -q '"mpt.scale.model.layers.0.mlp.down_proj.weight":"0.125"' "$out/new/c"
+says "after three conversions it can be read" 0 "60 tensors" "$inspect" "$out/new/c.safetensors"
 
 # refused NAME CODE TEXT OPTIONS... -- and nothing is left behind
 refused() {
@@ -236,9 +253,30 @@ refused "overflow without --saturate" 1 "tensor 't.F64': overflows f16 with scal
 refused "Inf in a format that has none" 1 "holds Inf, which e4m3" "$inspect" "$out/good/nan.csv" \
     --convert "$out/new/c.safetensors" --to e4m3
 refused "a folder that is not there" 1 "cannot be written" "$inspect" "$model" \
-    --convert "$out/new/no/c.safetensors" --to f16
+    --convert "$out/new/no/c.safetensors" --to bf16
 refused "a disk that fills up" 1 "File too large" sh -c "trap '' XFSZ; ulimit -f 64
-    exec '$inspect' '$model' --convert '$out/new/c.safetensors' --to f16"
+    exec '$inspect' '$model' --convert '$out/new/c.safetensors' --to bf16"
+mkfifo "$out/fifo" 2> /dev/null
+for device in /dev/null "$out/fifo"; do
+    says "never onto $device" 1 "is there and is not a regular file" \
+        "$inspect" "$model" --convert "$device" --to f16
+    check "$device is what it was" test ! -f "$device"
+done
+chmod 600 "$model"
+converted "a private file" "$model" --to bf16
+check "no one may read more than before" sh -c "ls -l '$out/new/c.safetensors' | grep -q '^-rw-------'"
+chmod 644 "$model"
+for signal in INT TERM HUP; do
+    rm -f "$out"/new/*
+    env --default-signal=$signal "$inspect" --jobs 1 "$out/large.safetensors" --convert \
+        "$out/new/c.safetensors" --to f16 > /dev/null 2>&1 &
+    pid=$!
+    tries=0
+    while [ -z "$(ls "$out/new")" ] && [ $tries -lt 400 ]; do sleep 0.01; tries=$((tries + 1)); done
+    kill -$signal $pid
+    wait $pid
+    check "SIG$signal leaves nothing behind" sh -c "test $? -gt 128 && test -z \"\$(ls '$out/new')\""
+done
 cp "$model" "$out/copy.safetensors"
 says "never over the input" 1 "is the input" "$inspect" "$out/copy.safetensors" --convert \
     "$out/../inspect-check/copy.safetensors" --to f16
@@ -262,6 +300,13 @@ says "bad tolerance"    2 "bad value for --tolerate"    "$inspect" --tolerate 10
 says "two to convert"   2 "--convert takes one file"    "$inspect" x y --convert z --to f16
 says "convert to what"  2 "--convert needs --to FORMAT" "$inspect" x --convert z
 says "no such file"     1 "No such file"                "$inspect" "$out/nothing.npy"
+says "a FIFO"           1 "is not a regular file"       "$inspect" "$out/fifo"
+says "a FIFO, read"     1 "is not a regular file"       "$inspect" --no-mmap "$out/fifo"
+says "a device"         1 "is not a regular file"       "$inspect" --no-mmap --raw f32 /dev/zero
+says "standard input"   0 "60 tensors"                  sh -c "cat '$model' | '$inspect' -"
+says "from a file"      0 "60 tensors"                  sh -c "'$inspect' --no-mmap /dev/stdin < '$model'"
+says "a bad rule"       2 "bad value for --fail-if"     "$inspect" --fail-if 'f16.colour>0' x
+says "a rule too few"   2 "bad value for --fail-if"     "$inspect" --fail-if 'f16.db' x
 says "a folder"         1 "is a directory"              "$inspect" "$out"
 
 # ---- bad files: a message with file and reason, exit code 1, nothing written ----

@@ -66,6 +66,14 @@ static int earlier_scale(const model *m, const tensor *t, int *log2_scale, char 
     return 0;
 }
 
+/* Whether the largest value overflows the format with that scale. */
+static int overflows(const scan *s, mpt_format format, int log2_scale)
+{
+    unsigned flags = 0;
+    (void)mpt_encode(format, ldexp(s->survey.max_abs, log2_scale), NULL, &flags);
+    return (flags & MPT_FLAG_OVERFLOW) != 0;
+}
+
 static int plan_tensor(step *p, model *m, const tensor *t, const options *o, char *error)
 {
     const int bits = mpt_format_get(o->to)->bits;
@@ -84,15 +92,18 @@ static int plan_tensor(step *p, model *m, const tensor *t, const options *o, cha
         return 0;
     p->to = o->to;
     scan_init(&s);
-    if (scan_tensor(&s, m, t, o, error) != 0)
+    if (scan_tensor(&s, &r, m, t, o, error) != 0)
         return -1;
-    scan_result(&s, o, &r);
-    p->unfit = r.nan || r.inf || r.in[0].fits == FITS_NOT;
+    p->unfit = r.nan || r.inf || r.in[0].fits == FITS_NOT ||
+               (r.in[0].fits == FITS_SCALED && !o->scale_auto);
     if (p->unfit && o->keep) {
         p->to = t->format;
         return 0;
     }
-    p->log2_scale = o->scale_auto ? r.in[0].log2_scale : o->log2_scale;
+    p->log2_scale = o->scale_auto ? r.in[0].scaled.log2_scale : o->log2_scale;
+    if (p->log2_scale + p->earlier < -1022 || p->log2_scale + p->earlier > 1022)
+        return problem(error, m->path, t->name, "its scale would become 2^%d, which a double does not hold",
+                       p->log2_scale + p->earlier);
     if (o->saturate)
         return 0;
     if (r.inf && !mpt_format_get(o->to)->has_inf)
@@ -100,7 +111,7 @@ static int plan_tensor(step *p, model *m, const tensor *t, const options *o, cha
                        "holds Inf, which %s has not; --saturate makes it the largest "
                        "number",
                        mpt_format_get(o->to)->name);
-    if (p->log2_scale == 0 ? r.in[0].overflow != 0 : scan_overflows(&s, o->to, p->log2_scale))
+    if (overflows(&s, o->to, p->log2_scale))
         return problem(error, m->path, t->name,
                        "overflows %s with scale 2^%d; use --scale auto or --saturate",
                        mpt_format_get(o->to)->name, p->log2_scale);
@@ -113,9 +124,9 @@ static const char *type_of(const step *p)
 {
     static const struct { mpt_format format; const char *name; } names[] = {
         {MPT_F64, "F64"}, {MPT_F32, "F32"}, {MPT_F16, "F16"}, {MPT_BF16, "BF16"}, {MPT_E4M3, "F8_E4M3"},
-        {MPT_E5M2, "F8_E5M2"}};
+        {MPT_E5M2, "F8_E5M2"}, {MPT_E4M3FNUZ, "F8_E4M3FNUZ"}, {MPT_E5M2FNUZ, "F8_E5M2FNUZ"}};
     int i;
-    for (i = 0; i < 6; i++)
+    for (i = 0; i < 8; i++)
         if (names[i].format == p->to)
             return names[i].name;
     return p->t->type;
@@ -127,40 +138,40 @@ static uint64_t bytes_of(const step *p)
                                      : p->t->count * (uint64_t)(mpt_format_get(p->to)->bits / 8);
 }
 
-static int is_ours(const step *steps, size_t n, const char *key)
+/* What an earlier conversion noted and this one writes anew: keys of __metadata__ that are dropped. */
+static int is_ours(const char *key)
 {
-    size_t i;
-    if (!strcmp(key, NOTE_KEY))
-        return 1;
-    if (strncmp(key, SCALE_KEY, sizeof SCALE_KEY - 1) != 0)
-        return 0;
-    for (i = 0; i < n; i++)
-        if (steps[i].earlier && !strcmp(steps[i].t->name, key + sizeof SCALE_KEY - 1))
-            return 1;
-    return 0;
+    return !strcmp(key, NOTE_KEY) || !strncmp(key, SCALE_KEY, sizeof SCALE_KEY - 1);
 }
+
+static int is_scaled(const step *p) { return p->log2_scale + p->earlier != 0; }
 
 static void write_metadata(FILE *out, const model *m, const step *steps, size_t n)
 {
-    size_t i;
-    (void)fprintf(out, "\"__metadata__\":{\"" NOTE_KEY "\":\"" NOTE_TEXT "\"");
+    const char *before = "\"__metadata__\":{";
+    size_t      i, scaled = 0;
+    for (i = 0; i < n; i++)
+        scaled += is_scaled(&steps[i]) != 0;
+    if (scaled) {
+        (void)fprintf(out, "%s\"" NOTE_KEY "\":\"" NOTE_TEXT "\"", before);
+        before = ",";
+    }
     for (i = 0; i < m->metadata_count; i++) {
-        if (is_ours(steps, n, m->metadata[i].key))
+        if (is_ours(m->metadata[i].key))
             continue;
-        (void)fputc(',', out);
+        (void)fputs(before, out);
         text_json(out, m->metadata[i].key);
         (void)fputc(':', out);
         text_json(out, m->metadata[i].value);
+        before = ",";
     }
-    for (i = 0; i < n; i++) {
-        const int k = steps[i].log2_scale + steps[i].earlier;
-        if (!k && !steps[i].earlier)
-            continue;
-        (void)fputs(",\"" SCALE_KEY, out);
-        text_json_inside(out, steps[i].t->name);
-        (void)fprintf(out, "\":\"%.17g\"", ldexp(1.0, k));
-    }
-    (void)fputc('}', out);
+    for (i = 0; i < n; i++)
+        if (is_scaled(&steps[i])) {
+            (void)fputs(",\"" SCALE_KEY, out);
+            text_json_inside(out, steps[i].t->name);
+            (void)fprintf(out, "\":\"%.17g\"", ldexp(1.0, steps[i].log2_scale + steps[i].earlier));
+        }
+    (void)fputs(*before == ',' ? "}," : "", out);
 }
 
 /* Length, object, blanks to a multiple of 8: the values then lie aligned in a mapped file. */
@@ -176,7 +187,7 @@ static int write_header(FILE *out, const model *m, const step *steps, size_t n)
     write_metadata(out, m, steps, n);
     for (i = 0; i < n; i++) {
         const tensor *t = steps[i].t;
-        (void)fputc(',', out);
+        (void)fputs(i ? "," : "", out);
         text_json(out, t->name);
         (void)fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", type_of(&steps[i]));
         for (k = 0; k < t->dims; k++)
@@ -435,7 +446,7 @@ static void print_step(const step *p)
 static void print_steps(const model *m, const step *steps, const options *o)
 {
     char     shown[256], before[32], after[32];
-    uint64_t flushed = 0, rounded = 0, saturated = 0, values = 0, bytes = 0, unfit = 0;
+    uint64_t flushed = 0, rounded = 0, saturated = 0, values = 0, bytes = 0, unfit = 0, scaled = 0;
     size_t   i;
     (void)printf("%-*s %-7s %-8s %6s %9s %9s %9s %9s\n", CONVERT_NAME, "tensor", "from", "to", "scale",
                  "to zero", "rounded", "clamped", "signal");
@@ -445,6 +456,7 @@ static void print_steps(const model *m, const step *steps, const options *o)
         rounded += steps[i].rounded;
         saturated += steps[i].saturated;
         unfit += steps[i].unfit != 0;
+        scaled += is_scaled(&steps[i]) != 0;
         bytes += bytes_of(&steps[i]);
         values += steps[i].to != steps[i].t->format ? steps[i].t->count : 0;
     }
@@ -455,6 +467,9 @@ static void print_steps(const model *m, const step *steps, const options *o)
     (void)printf("of %llu values converted %llu became zero, %llu were rounded, %llu clamped\n",
                  (unsigned long long)values, (unsigned long long)flushed, (unsigned long long)rounded,
                  (unsigned long long)saturated);
+    if (scaled)
+        (void)printf("%llu tensors are stored scaled: whoever loads them must divide by \"mpt.scale.NAME\" "
+                     "in __metadata__\n", (unsigned long long)scaled);
     if (unfit)
         (void)printf("%llu tensors do not fit %s: %s\n", (unsigned long long)unfit,
                      mpt_format_get(o->to)->name,
@@ -464,16 +479,22 @@ static void print_steps(const model *m, const step *steps, const options *o)
 /* ---- the file ---- */
 
 #if HAVE_POSIX
-static int same_file(const char *a, const char *b)
+/* Why `path` cannot be the output; NULL if it can. A device or FIFO of that name would be replaced. */
+static const char *output_problem(const char *path, const char *input)
 {
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    struct stat in, out;
+    if (stat(path, &out) != 0)
+        return NULL;
+    if (stat(input, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+        return "is the input: choose another name";
+    return S_ISREG(out.st_mode) ? NULL : "is there and is not a regular file";
 }
 
-/* A new file beside `path` that nobody else has; its permissions are those of a plain new file. */
-static FILE *open_beside(const char *path, char *temporary)
+/* A new file beside `path` that nobody else has; nobody may read it who may not read the input. */
+static FILE *open_beside(const char *path, const char *input, char *temporary)
 {
     FILE        *out;
+    struct stat  in;
     const mode_t mask = umask(0);
     int          fd;
     (void)umask(mask);
@@ -481,7 +502,9 @@ static FILE *open_beside(const char *path, char *temporary)
     fd = mkstemp(temporary);
     if (fd < 0)
         return NULL;
-    out = fchmod(fd, 0666 & ~mask) == 0 ? fdopen(fd, "wb+") : NULL;
+    if (stat(input, &in) != 0)
+        in.st_mode = 0666;
+    out = fchmod(fd, in.st_mode & 0666 & ~mask) == 0 ? fdopen(fd, "wb+") : NULL;
     if (!out) {
         (void)close(fd);
         (void)unlink(temporary);
@@ -489,10 +512,14 @@ static FILE *open_beside(const char *path, char *temporary)
     return out;
 }
 #else
-static int same_file(const char *a, const char *b) { return !strcmp(a, b); }
-
-static FILE *open_beside(const char *path, char *temporary)
+static const char *output_problem(const char *path, const char *input)
 {
+    return !strcmp(path, input) ? "is the input: choose another name" : NULL;
+}
+
+static FILE *open_beside(const char *path, const char *input, char *temporary)
+{
+    (void)input;
     (void)sprintf(temporary, "%s.part", path);
     return fopen(temporary, "wb+");
 }
@@ -502,6 +529,10 @@ static FILE *open_beside(const char *path, char *temporary)
 static int finish(FILE *out, const char *temporary, const char *path, int code, char *error)
 {
     errno = 0;
+#if HAVE_POSIX
+    if (code == 0 && (fflush(out) != 0 || fsync(fileno(out)) != 0))
+        code = problem(error, path, NULL, "writing failed: %s", strerror(errno));
+#endif
     if (fclose(out) != 0 && code == 0)
         code = problem(error, path, NULL, "writing failed: %s", strerror(errno));
 #if !HAVE_POSIX
@@ -523,7 +554,7 @@ static int write_beside(model *m, step *steps, const options *o, char *error)
     if (!temporary)
         return problem(error, o->convert, NULL, "out of memory");
     errno = 0;
-    out = open_beside(o->convert, temporary);
+    out = open_beside(o->convert, m->path, temporary);
     if (!out) {
         code = problem(error, o->convert, NULL, "cannot be written: %s", strerror(errno));
         free(temporary);
@@ -531,30 +562,29 @@ static int write_beside(model *m, step *steps, const options *o, char *error)
     }
     source_guard(m->path, temporary);
     code = convert_write(out, m, steps, o, error);
-    source_guard(NULL, NULL);
     code = finish(out, temporary, o->convert, code, error);
+    source_guard(NULL, NULL);
     free(temporary);
     return code;
 }
 
 int convert_file(const char *path, const options *given)
 {
-    options o = *given;
-    char    error[ERROR_TEXT];
-    model   m;
-    step   *steps;
-    int     code;
+    options     o = *given;
+    char        error[ERROR_TEXT];
+    const char *why = output_problem(o.convert, path);
+    model       m;
+    step       *steps;
+    int         code;
     o.formats[0] = o.to;
     o.format_count = 1;
-    code = same_file(path, o.convert) ? problem(error, o.convert, NULL, "is the input: choose another name")
-         : model_open(&m, path, o.map, o.raw, error);
+    source_guard(path, NULL);
+    code = why ? problem(error, o.convert, NULL, "%s", why) : model_open(&m, path, o.map, o.raw, error);
     if (code != 0) {
         complain(&o, error);
         return -1;
     }
-    source_guard(path, NULL);
     steps = convert_plan(&m, &o, error);
-    source_guard(NULL, NULL);
     code = steps ? write_beside(&m, steps, &o, error) : -1;
     if (code != 0)
         complain(&o, error);

@@ -35,8 +35,10 @@ enum {
     MAX_DIMS = 32,              /* as NumPy */
     MAX_FORMATS = 4,            /* f16, bf16, e4m3, e5m2 */
     MAX_JOBS = 64,
+    MAX_RULES = 16,
     CHUNK = 1 << 20,            /* bytes that a stream hands out at a time: fits a second-level cache */
-    ERROR_TEXT = 600
+    ERROR_TEXT = 600,
+    VERDICT = 160               /* characters of a verdict */
 };
 
 /* ---- source.c ---- */
@@ -79,6 +81,7 @@ void text_count(char *dst, size_t cap, uint64_t n);                     /* 1.2M 
 void text_bytes(char *dst, size_t cap, uint64_t n);                     /* 4.0 GiB */
 void text_value(char *dst, size_t cap, double x);                       /* 3.1e5 */
 void text_share(char *dst, size_t cap, uint64_t part, uint64_t whole);  /* 2.1% */
+void text_db(char *dst, size_t cap, double db);                         /* 74 dB */
 /* Error texts: "FILE: tensor 'NAME': reason", each part only if given. Returns -1. */
 int problem(char *error, const char *path, const char *tensor, const char *format, ...) LIKE_PRINTF(4, 5);
 
@@ -126,8 +129,9 @@ typedef struct stream {
     const tensor *t;
     uint64_t      at;                   /* bytes done */
     char          error[ERROR_TEXT];
-    uint64_t      line, column, columns, rows;          /* these and the next three: CSV only */
+    uint64_t      line, column, columns, rows;          /* these and the next four: CSV only */
     int           titled, skipping, after_value;        /* skipping: a title or a comment, to its end */
+    unsigned char separator;            /* ',' or ';', ' ' for blanks alone; 0: none was seen */
     union { double d[CHUNK / sizeof(double)]; unsigned char bytes[CHUNK]; } block;
 } stream;
 
@@ -139,42 +143,64 @@ int  stream_next(stream *s, const void **x, size_t *n);
 
 typedef enum fits { FITS, FITS_SCALED, FITS_NOT } fits;
 
+/* What becomes of a tensor's finite nonzero values in a format, multiplied by a power of two first. */
+typedef struct cast {
+    int      log2_scale;
+    uint64_t flushed, subnormal, overflow;
+    double   db;                        /* signal to noise; of what does not overflow */
+    double   worst;                     /* the largest relative error of what matters, at most */
+} cast;
+
 typedef struct loss {
-    uint64_t flushed, subnormal, normal, overflow;      /* as the values are */
-    int      log2_scale;                                /* the scale that loses least, 0 if it fits as is */
-    uint64_t scaled_flushed, scaled_subnormal;          /* with it; nothing overflows then */
+    cast     plain, scaled;             /* scaled: with the scale that fits best; plain again if that is 1 */
+    uint64_t normal;
     fits     fits;
 } loss;
 
 typedef struct result {
     uint64_t count, zero, nonzero, inf, nan;
-    double   max_abs, min_abs;
+    uint64_t first_nan, first_inf;      /* index of the first; UINT64_MAX: none */
+    double   max_abs, min_abs, mean, rms;
     loss     in[MAX_FORMATS];
 } result;
 
+/* --fail-if: `figure` is 0 db, 1 flushed, 2 overflow, 3 subnormal (of a format), 4 nan, 5 inf. */
+typedef struct rule {
+    const char *text;
+    mpt_format  format;
+    int         figure, above, equal;
+    double      number;
+} rule;
+
 typedef struct options {
-    mpt_format  formats[MAX_FORMATS];
+    mpt_format  formats[MAX_FORMATS];   /* a rule's format that is not asked for is refused */
     int         format_count, headroom;
     double      tolerate;
-    int         json, map, jobs, progress, width;       /* jobs 0: one for each processor, at most 8 */
+    int         json, map, jobs, progress, width, wide; /* jobs 0: one for each processor */
     mpt_format  raw;                    /* MPT_FORMAT_COUNT: look at the file */
     uint64_t    top;                    /* 0: all */
     const char *by;
-    const char *plot, *convert;
+    const char *plot, *convert, *filter;
+    rule        rules[MAX_RULES];
+    int         rule_count;
     mpt_format  to;
     int         scale_auto, log2_scale, saturate, keep;
 } options;
 
-/* Counts of one tensor, or of several, against every format. */
-typedef mpt_survey scan;
+/* Of one tensor, or of several: magnitudes against every format, the sum. */
+typedef struct scan {
+    mpt_survey survey;
+    mpt_exact  sum;                     /* of the finite values */
+    uint64_t   first_nan, first_inf;
+} scan;
 
 void scan_init(scan *s);
-/* Whether the largest value overflows a format with that scale. */
-int  scan_overflows(const scan *s, mpt_format format, int log2_scale);
-/* The figures and whether each format fits: the rules stand above the function. */
-void scan_result(const scan *s, const options *o, result *r);
-/* One pass over a tensor, by several threads if it is large and mapped. 0 or -1. */
-int  scan_tensor(scan *s, model *m, const tensor *t, const options *o, char *error);
+void scan_merge(scan *s, const scan *part);
+/* Look at a tensor, by several threads if it is large and mapped; then cast it to every format, as it is and,
+ * where that does not fit, with a scale. What fitting means stands in scan.c. 0 or -1. */
+int  scan_tensor(scan *s, result *r, model *m, const tensor *t, const options *o, char *error);
+/* Of several tensors together: counts, and dB as expected from them. */
+void scan_total(const scan *s, const options *o, result *r);
 void verdict(char *dst, size_t cap, const tensor *t, const result *r, const options *o);
 
 /* ---- report.c ---- */

@@ -216,13 +216,16 @@ static int csv_end_of_line(stream *s)
 /* A word of text as a number. The first line that holds anything may be a title. */
 static int csv_number(stream *s, const unsigned char *word, size_t n, double *x)
 {
-    char  text[64], shown[80], why[120];
+    char  text[1024], shown[80], why[120];
     char *end = NULL;
-    memcpy(text, word, n < sizeof text ? n : sizeof text - 1);
-    text[n < sizeof text ? n : sizeof text - 1] = 0;
-    if (n < sizeof text)
-        *x = strtod(text, &end);
-    if (end && end != text && !*end)
+    if (n >= sizeof text)
+        return csv_problem(s, "a cell of more than 1023 characters");
+    if (memchr(word, 0, n))
+        return csv_problem(s, "a cell holds a zero character");
+    memcpy(text, word, n);
+    text[n] = 0;
+    *x = strtod(text, &end);
+    if (end != text && !*end)
         return 1;
     if (!s->column && !s->rows && !s->titled) {
         s->titled = s->skipping = 1;
@@ -235,6 +238,16 @@ static int csv_number(stream *s, const unsigned char *word, size_t n, double *x)
 
 static int is_blank(unsigned char c) { return c == ' ' || c == '\t' || c == '\r'; }
 static int is_separator(unsigned char c) { return c == ',' || c == ';'; }
+
+/* All neighbours of a file have the same between them: where both ',' and ';' or ',' and blanks stand, the
+ * commas are those of decimals, and each number would be read as two. */
+static int csv_separated(stream *s, unsigned char by)
+{
+    if (s->separator && s->separator != by)
+        return csv_problem(s, "different separators; decimals are to be written with points");
+    s->separator = by;
+    return 0;
+}
 
 /* Numbers from text[0 .. size) until it or the block is used up; whole words only, unless the file ends
  * there. Returns the bytes used, or -1. */
@@ -255,9 +268,13 @@ static long csv_block(stream *s, const unsigned char *text, size_t size, int las
             if (!s->after_value)
                 return csv_problem(s, "no number before a separator");
             s->after_value = 0;
+            if (csv_separated(s, c) != 0)
+                return -1;
         } else {
             double x = 0.0;
             int    code;
+            if (s->after_value && csv_separated(s, ' ') != 0)
+                return -1;
             while (end < size && !is_blank(text[end]) && !is_separator(text[end]) && text[end] != '\n')
                 end++;
             if (end == size && !last && i > 0)
@@ -278,7 +295,10 @@ static long csv_block(stream *s, const unsigned char *text, size_t size, int las
 
 static int csv_next(stream *s, const void **x, size_t *n)
 {
+    const unsigned char *mark = s->at || s->m->src.size < 3 ? NULL : source_view(&s->m->src, 0, 3);
     *n = 0;
+    if (mark && !memcmp(mark, "\xef\xbb\xbf", 3))     /* UTF-8's byte-order mark */
+        s->at = 3;
     while (s->at < s->m->src.size && *n < CHUNK / sizeof(double)) {
         const uint64_t       left = s->m->src.size - s->at;
         const size_t         size = left < CHUNK ? (size_t)left : CHUNK;

@@ -90,7 +90,7 @@ int plot_tensor(plot *p, const char *path, const tensor *t, const scan *s, const
         return 0;
     plain_name(name, t->name);
     for (e = MPT_RANGE_EMIN; e < MPT_RANGE_EMIN + MPT_RANGE_BINS; e++) {
-        const uint64_t c = s->binade[e - MPT_RANGE_EMIN];
+        const uint64_t c = s->survey.binade[e - MPT_RANGE_EMIN];
         if (!c)
             continue;
         p->least = e < p->least ? e : p->least;
@@ -113,7 +113,7 @@ static int write_scales(plot *p, const scan *total)
     (void)fprintf(f, "log2_scale");
     for (k = 0; k < p->o->format_count; k++) {
         const char *name = mpt_format_get(p->o->formats[k])->name;
-        (void)mpt_survey_get(total, p->o->formats[k], &one[k]);
+        (void)mpt_survey_get(&total->survey, p->o->formats[k], &one[k]);
         (void)fprintf(f, ",%s_zero,%s_overflow", name, name);
     }
     for (i = -SCALES; i <= SCALES; i++) {

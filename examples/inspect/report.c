@@ -10,10 +10,11 @@
 #include "inspect.h"
 
 #include <errno.h>
+#include <math.h>
 #include <time.h>
 
 /* What is kept of each tensor until its file is printed. */
-typedef struct row { const tensor *t; result r; uint64_t key; } row;
+typedef struct row { const tensor *t; result r; uint64_t key; int median; } row;    /* log2 of the median */
 
 /* Of all tensors of a file, per format. */
 typedef struct sums {
@@ -27,6 +28,7 @@ struct report {
     scan           total;       /* of the file in hand */
     scan           all;         /* of all files */
     int            files, printed;
+    uint64_t       broken;      /* rules of --fail-if that hold for a tensor */
 };
 
 /* ---- messages ---- */
@@ -79,18 +81,20 @@ static double sort_key(const row *w, const char *by)
     const loss  *l = &w->r.in[0];
     const double nonzero = w->r.nonzero ? (double)w->r.nonzero : 1.0;
     if (!strcmp(by, "flushed"))
-        return (double)l->flushed / nonzero;
+        return (double)l->plain.flushed / nonzero;
     if (!strcmp(by, "overflow"))
-        return (double)l->overflow / nonzero;
+        return (double)l->plain.overflow / nonzero;
     if (!strcmp(by, "subnormal"))
-        return (double)l->subnormal / nonzero;
+        return (double)l->plain.subnormal / nonzero;
+    if (!strcmp(by, "db"))              /* what overflows is the worst, what holds no numbers the best */
+        return !w->r.nonzero ? -HUGE_VAL : l->plain.overflow ? HUGE_VAL : -l->plain.db;
     if (!strcmp(by, "max"))
         return w->r.max_abs;
     if (!strcmp(by, "min"))
-        return w->r.nonzero ? -w->r.min_abs : -1e308;
+        return w->r.nonzero ? -w->r.min_abs : -HUGE_VAL;
     if (!strcmp(by, "size"))
         return (double)w->t->count;
-    return (double)(l->flushed + l->overflow) / nonzero;
+    return (double)(l->plain.flushed + l->plain.overflow) / nonzero;
 }
 
 static const char *order_by;
@@ -104,7 +108,7 @@ static int by_order(const void *a, const void *b)
 
 /* ---- the table ---- */
 
-enum { SHORTEST_NAME = 20, LONGEST_NAME = 200 };
+enum { SHORTEST_NAME = 20, LONGEST_NAME = 2000 };
 
 /* Column widths: types and verdicts take what they need, names what is left. */
 typedef struct widths { int name, type; } widths;
@@ -115,10 +119,39 @@ static int longer(int width, const char *text)
     return n > width ? n : width;
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Do names cut to that width still differ? What cannot be found out for lack of memory is taken as yes. */
+static int names_differ(const row *rows, size_t n, int width)
+{
+    char **cut = (char **)calloc(n + 1, sizeof *cut);
+    char   text[4 * LONGEST_NAME];
+    size_t i;
+    int    differ = 1;
+    for (i = 0; cut && i < n; i++) {
+        (void)text_safe(text, sizeof text, rows[i].t->name, width);
+        cut[i] = copy_text(text, strlen(text));
+        if (!cut[i])
+            break;
+    }
+    if (cut && i == n) {
+        qsort(cut, n, sizeof *cut, by_text);
+        for (i = 1; i < n && differ; i++)
+            differ = strcmp(cut[i - 1], cut[i]) != 0;
+    }
+    for (i = 0; cut && i < n; i++)
+        free(cut[i]);
+    free(cut);
+    return differ;
+}
+
 static widths find_widths(const row *rows, size_t n, const options *o)
 {
     widths w = {6, 4};
-    int    words = 7;
+    int    words = 7, longest;
     size_t i;
     for (i = 0; i < n; i++) {
         char      text[4 * LONGEST_NAME];
@@ -129,8 +162,11 @@ static widths find_widths(const row *rows, size_t n, const options *o)
         words = longer(words, text);
     }
     words += w.type + 26 + 7 * o->format_count;         /* all but the name */
-    if (w.name > o->width - words)
+    longest = w.name;
+    if (w.name > o->width - words && !o->wide)
         w.name = o->width - words > SHORTEST_NAME ? o->width - words : SHORTEST_NAME;
+    while (w.name < longest && !names_differ(rows, n, w.name))
+        w.name += 2;
     return w;
 }
 
@@ -138,26 +174,53 @@ static void print_head(const options *o, widths w)
 {
     int k;
     (void)printf("%-*s %-*s %6s %7s %7s", w.name, "tensor", w.type, "type", "values", "min|x|", "max|x|");
+    if (o->wide)
+        (void)printf(" %-14s %9s %9s %7s %6s", "shape", "mean", "std", "zeros", "median");
     for (k = 0; k < o->format_count; k++)
         (void)printf(" %6s", mpt_format_get(o->formats[k])->name);
     (void)printf("  verdict\n");
 }
 
-/* The share lost; a ! where some of it overflows. */
+/* What a plain cast leaves, in dB; "over" where something overflows. */
 static void print_loss(const loss *l, const result *r)
 {
-    char share[24];
-    text_share(share, sizeof share, l->flushed + l->overflow, r->nonzero);
-    if (!r->nonzero)
-        (void)snprintf(share, sizeof share, "-");
-    else if (l->overflow)
-        (void)strcat(share, "!");
-    (void)printf(" %6s", share);
+    char db[24] = "-";
+    if (r->nonzero && l->plain.overflow)
+        (void)snprintf(db, sizeof db, "over");
+    else if (r->nonzero && isfinite(l->plain.db))
+        (void)snprintf(db, sizeof db, "%.1f", l->plain.db);
+    else if (r->nonzero)
+        (void)snprintf(db, sizeof db, l->plain.db > 0.0 ? "exact" : "none");
+    (void)printf(" %6s", db);
+}
+
+static double deviation(const result *r)
+{
+    const double finite = (double)(r->nonzero + r->zero), square = r->rms * r->rms * (double)r->nonzero;
+    const double variance = finite > 0.0 ? square / finite - r->mean * r->mean : 0.0;
+    return variance > 0.0 ? sqrt(variance) : 0.0;
+}
+
+/* What --wide adds: shape, mean, standard deviation, zeros, and where half of the magnitudes lie below. */
+static void print_wide(const row *p)
+{
+    char     shape[24 * MAX_DIMS] = "", mean[24] = "-", std[24] = "-", half[24] = "-", zero[24];
+    size_t   at = 0;
+    int      k;
+    for (k = 0; k < p->t->dims && at < sizeof shape - 24; k++)
+        at += (size_t)sprintf(shape + at, "%s%llu", k ? "x" : "", (unsigned long long)p->t->shape[k]);
+    text_share(zero, sizeof zero, p->r.zero, p->r.count);
+    if (p->r.nonzero) {
+        text_value(mean, sizeof mean, p->r.mean);
+        text_value(std, sizeof std, deviation(&p->r));
+        (void)snprintf(half, sizeof half, "2^%d", p->median);
+    }
+    (void)printf(" %-14s %9s %9s %7s %6s", *shape ? shape : "1", mean, std, zero, half);
 }
 
 static void print_row(const row *p, const options *o, widths w)
 {
-    char      name[4 * LONGEST_NAME], count[16], least[24], most[24], words[64];
+    char      name[4 * LONGEST_NAME], count[16], least[24], most[24], words[VERDICT];
     const int width = text_safe(name, sizeof name, p->t->name, w.name);
     int       k;
     text_count(count, sizeof count, p->t->count);
@@ -166,6 +229,8 @@ static void print_row(const row *p, const options *o, widths w)
     verdict(words, sizeof words, p->t, &p->r, o);
     (void)printf("%s%*s %-*s %6s %7s %7s", name, w.name - width, "", w.type, p->t->type, count,
                  p->r.nonzero ? least : "-", p->r.nonzero ? most : "-");
+    if (o->wide)
+        print_wide(p);
     for (k = 0; k < o->format_count; k++)
         print_loss(&p->r.in[k], &p->r);
     (void)printf("  %s\n", words);
@@ -184,9 +249,9 @@ static void print_summary_line(const char *title, const options *o, const sums *
         else if (which == 5 && l->fits == FITS)
             (void)snprintf(text, sizeof text, "1");
         else if (which == 5)
-            (void)snprintf(text, sizeof text, l->fits == FITS_NOT ? "no" : "2^%d", l->log2_scale);
+            (void)snprintf(text, sizeof text, l->fits == FITS_NOT ? "no" : "2^%d", l->scaled.log2_scale);
         else
-            text_share(text, sizeof text, which == 3 ? l->flushed : l->overflow, all->nonzero);
+            text_share(text, sizeof text, which == 3 ? l->plain.flushed : l->plain.overflow, all->nonzero);
         (void)printf(" %9s", text);
     }
     (void)printf("\n");
@@ -242,17 +307,29 @@ static void json_u64(const char *key, uint64_t x)
     (void)printf("\"%s\":%llu,", key, (unsigned long long)x);
 }
 
+/* JSON has no Inf and no NaN: null. */
+static void json_real(const char *key, double x)
+{
+    if (isfinite(x))
+        (void)printf("\"%s\":%.17g,", key, x);
+    else
+        (void)printf("\"%s\":null,", key);
+}
+
 static void json_loss(const loss *l, mpt_format format)
 {
     static const char *const words[] = {"yes", "with scale", "no"};
     (void)printf("\"%s\":{", mpt_format_get(format)->name);
-    json_u64("flushed", l->flushed);
-    json_u64("subnormal", l->subnormal);
+    json_u64("flushed", l->plain.flushed);
+    json_u64("subnormal", l->plain.subnormal);
     json_u64("normal", l->normal);
-    json_u64("overflow", l->overflow);
-    (void)printf("\"log2_scale\":%d,", l->log2_scale);
-    json_u64("scaled_flushed", l->scaled_flushed);
-    json_u64("scaled_subnormal", l->scaled_subnormal);
+    json_u64("overflow", l->plain.overflow);
+    json_real("db", l->plain.db);
+    json_real("worst", l->plain.worst);
+    (void)printf("\"log2_scale\":%d,", l->scaled.log2_scale);
+    json_u64("scaled_flushed", l->scaled.flushed);
+    json_u64("scaled_subnormal", l->scaled.subnormal);
+    json_real("scaled_db", l->scaled.db);
     (void)printf("\"fits\":\"%s\"}", words[l->fits]);
 }
 
@@ -260,7 +337,7 @@ static void json_row(const row *w, const options *o, const char *before)
 {
     const tensor *t = w->t;
     const result *r = &w->r;
-    char          words[64];
+    char          words[VERDICT];
     int           k;
     verdict(words, sizeof words, t, r, o);
     (void)printf("%s\n    {\"name\":", before);
@@ -276,7 +353,16 @@ static void json_row(const row *w, const options *o, const char *before)
         json_u64("zero", r->zero);
         json_u64("nan", r->nan);
         json_u64("inf", r->inf);
-        (void)printf("\"min_abs\":%.17g,\"max_abs\":%.17g,\"formats\":{", r->min_abs, r->max_abs);
+        if (r->nan)
+            json_u64("first_nan", r->first_nan);
+        if (r->inf)
+            json_u64("first_inf", r->first_inf);
+        (void)printf("\"min_abs\":%.17g,\"max_abs\":%.17g,", r->min_abs, r->max_abs);
+        json_real("mean", r->mean);
+        json_real("std", deviation(r));
+        if (r->nonzero)
+            (void)printf("\"median_log2\":%d,", w->median);
+        (void)printf("\"formats\":{");
         for (k = 0; k < o->format_count; k++) {
             (void)printf("%s", k ? "," : "");
             json_loss(&r->in[k], o->formats[k]);
@@ -302,8 +388,8 @@ static void json_summary(const options *o, const sums *s, const result *all)
         json_u64("fit", s->fits[k][FITS]);
         json_u64("fit_with_scale", s->fits[k][FITS_SCALED]);
         json_u64("do_not_fit", s->fits[k][FITS_NOT]);
-        json_u64("flushed", l->flushed);
-        (void)printf("\"overflow\":%llu}", (unsigned long long)l->overflow);
+        json_u64("flushed", l->plain.flushed);
+        (void)printf("\"overflow\":%llu}", (unsigned long long)l->plain.overflow);
     }
     (void)printf("}}}");
 }
@@ -348,20 +434,85 @@ static void add_up(sums *s, const tensor *t, const result *r, const options *o)
         s->fits[k][r->nan || r->inf ? FITS_NOT : r->in[k].fits]++;
 }
 
+static int rule_holds(const rule *q, const result *r, const options *o)
+{
+    const double nonzero = r->nonzero ? (double)r->nonzero : 1.0;
+    const cast  *c = &r->in[0].plain;
+    double       x = q->figure == 4 ? (double)r->nan : (double)r->inf;
+    int          k;
+    for (k = 0; k < o->format_count; k++)
+        if (o->formats[k] == q->format)
+            c = &r->in[k].plain;
+    if (q->figure < 4 && !r->nonzero)
+        return 0;                       /* there is nothing to lose */
+    if (q->figure == 0)
+        x = c->overflow ? -HUGE_VAL : c->db;
+    else if (q->figure < 4)
+        x = (double)(q->figure == 1 ? c->flushed : q->figure == 2 ? c->overflow : c->subnormal) / nonzero;
+    return (q->equal && x == q->number) || (q->above ? x > q->number : x < q->number);
+}
+
+static void check_rules(report *p, const char *path, const tensor *t, const result *r)
+{
+    int i;
+    for (i = 0; i < p->o->rule_count; i++)
+        if (rule_holds(&p->o->rules[i], r, p->o)) {
+            char error[ERROR_TEXT];
+            (void)problem(error, path, t->name, "%s", p->o->rules[i].text);
+            complain(p->o, error);
+            p->broken++;
+        }
+}
+
+/* Does the whole name match? An asterisk stands for any characters, a question mark for one. */
+static int matches(const char *pattern, const char *name)
+{
+    for (; *pattern && *pattern != '*'; pattern++, name++)
+        if (!*name || (*pattern != '?' && *pattern != *name))
+            return 0;
+    if (!*pattern)
+        return !*name;
+    do
+        if (matches(pattern + 1, name))
+            return 1;
+    while (*name++);
+    return 0;
+}
+
+/* Only the tensors that --filter names, in the order of the file. */
+static void filter(model *m, const char *pattern)
+{
+    size_t i, kept = 0;
+    for (i = 0; i < m->count; i++)
+        if (matches(pattern, m->tensors[i].name)) {
+            const tensor swap = m->tensors[kept];
+            m->tensors[kept++] = m->tensors[i];
+            m->tensors[i] = swap;
+        }
+    for (i = kept; i < m->count; i++)
+        free(m->tensors[i].name);
+    m->count = kept;
+}
+
 static int scan_all(report *p, model *m, row *rows, sums *s, char *error)
 {
     size_t i;
     for (i = 0; i < m->count; i++) {
         const tensor *t = &m->tensors[i];
         scan          one;
+        mpt_range     range;
         scan_init(&one);
-        if (t->format != MPT_FORMAT_COUNT && scan_tensor(&one, m, t, p->o, error) != 0)
+        memset(&rows[i].r, 0, sizeof rows[i].r);
+        if (t->format != MPT_FORMAT_COUNT && scan_tensor(&one, &rows[i].r, m, t, p->o, error) != 0)
             return -1;
         rows[i].t = t;
         rows[i].key = i;
-        scan_result(&one, p->o, &rows[i].r);
-        (void)mpt_survey_merge(&p->total, &one);
+        (void)mpt_survey_get(&one.survey, MPT_F32, &range);
+        (void)mpt_range_percentile(&range, 50.0, &rows[i].median);
+        scan_merge(&p->total, &one);
         add_up(s, t, &rows[i].r, p->o);
+        if (t->format != MPT_FORMAT_COUNT)
+            check_rules(p, m->path, t, &rows[i].r);
         if (p->plots && plot_tensor(p->plots, m->path, t, &one, &rows[i].r) != 0)
             return problem(error, p->o->plot, NULL, "%s", strerror(errno));
     }
@@ -381,8 +532,8 @@ static int inspect_model(report *p, model *m, char *error)
         free(rows);
         return -1;
     }
-    scan_result(&p->total, p->o, &all);
-    (void)mpt_survey_merge(&p->all, &p->total);
+    scan_total(&p->total, p->o, &all);
+    scan_merge(&p->all, &p->total);
     order_by = p->o->by;
     if (p->o->by)
         qsort(rows, m->count, sizeof *rows, by_order);
@@ -415,13 +566,16 @@ int report_file(report *p, const char *path)
 {
     model m;
     char  error[ERROR_TEXT];
-    int   code = model_open(&m, path, p->o->map, p->o->raw, error);
+    int   code;
+    source_guard(path, NULL);
+    code = model_open(&m, path, p->o->map, p->o->raw, error);
     if (code == 0) {
-        source_guard(path, NULL);
+        if (p->o->filter)
+            filter(&m, p->o->filter);
         code = inspect_model(p, &m, error);
-        source_guard(NULL, NULL);
         model_close(&m);
     }
+    source_guard(NULL, NULL);
     if (code != 0) {
         if (p->o->json)
             json_failed(p, path, error);
@@ -434,12 +588,12 @@ int report_file(report *p, const char *path)
 int report_end(report *p)
 {
     char error[ERROR_TEXT];
-    int  code = 0;
+    int  code = p->broken ? -1 : 0;
     if (p->o->json)
         (void)printf("\n]}\n");
     else if (p->printed)
-        (void)printf("\nUnder each format: the share of the nonzero values that become zero or, marked !, "
-                     "overflow.\n");
+        (void)printf("\nUnder each format: signal to noise of a plain cast in dB, or over: something "
+                     "overflows.\n");
     if (p->plots && plot_end(p->plots, &p->all, error) != 0) {
         complain(p->o, error);
         code = -1;

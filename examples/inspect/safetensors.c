@@ -13,6 +13,7 @@ enum { MAX_HEADER = 100000000, MAX_DEPTH = 3, MAX_VALUES = 2000000 };
 static const struct { const char *name; mpt_format format; int bits; } types[] = {
     {"F64", MPT_F64, 64}, {"F32", MPT_F32, 32}, {"F16", MPT_F16, 16}, {"BF16", MPT_BF16, 16},
     {"F8_E4M3", MPT_E4M3, 8}, {"F8_E5M2", MPT_E5M2, 8},
+    {"F8_E4M3FNUZ", MPT_E4M3FNUZ, 8}, {"F8_E5M2FNUZ", MPT_E5M2FNUZ, 8},
     {"I64", MPT_FORMAT_COUNT, 64}, {"U64", MPT_FORMAT_COUNT, 64}, {"C64", MPT_FORMAT_COUNT, 64},
     {"I32", MPT_FORMAT_COUNT, 32}, {"U32", MPT_FORMAT_COUNT, 32}, {"I16", MPT_FORMAT_COUNT, 16},
     {"U16", MPT_FORMAT_COUNT, 16}, {"I8", MPT_FORMAT_COUNT, 8}, {"U8", MPT_FORMAT_COUNT, 8},
@@ -22,6 +23,14 @@ static const struct { const char *name; mpt_format format; int bits; } types[] =
 enum { TYPES = sizeof types / sizeof types[0] };
 
 /* ---- the text before cJSON sees it ---- */
+
+/* Past the white space of JSON that starts at text[i]. */
+static size_t blanks(const char *text, size_t n, size_t i)
+{
+    while (i < n && text[i] && strchr(" \t\r\n", text[i]))
+        i++;
+    return i;
+}
 
 /* Past the string that starts at text[i]; 0 with a reason if it is bad. */
 static size_t check_string(const char *text, size_t n, size_t i, const char **why)
@@ -57,6 +66,10 @@ static size_t check_number(const char *text, size_t n, size_t i, const char **wh
         *why = "a number is above 2^53";
         return 0;
     }
+    if (text[first] == '0' && i - first > 1) {
+        *why = "a number starts with a zero";
+        return 0;
+    }
     return i;
 }
 
@@ -67,7 +80,8 @@ static const char *check_text(const char *text, size_t n)
     int         depth = 0;
     if (!utf8_valid(text, n))
         return "it is not valid UTF-8";
-    if (!n || text[0] != '{')
+    i = blanks(text, n, 0);
+    if (i == n || text[i] != '{')
         return "it does not start with '{'";
     while (i < n) {
         const char c = text[i];
@@ -163,10 +177,13 @@ static int set_offsets(model *m, tensor *t, const cJSON *offsets, uint64_t data,
                        "of data", (unsigned long long)end, (unsigned long long)room);
     t->offset = data + begin;
     t->bytes = end - begin;
-    if (t->bytes != (t->count * (uint64_t)bits + 7) / 8)
+    if (t->count * (uint64_t)bits % 8)
+        return problem(error, m->path, t->name, "%llu values of type %s do not fill whole bytes",
+                       (unsigned long long)t->count, t->type);
+    if (t->bytes != t->count * (uint64_t)bits / 8)
         return problem(error, m->path, t->name, "%llu values of type %s need %llu bytes, its data has %llu",
                        (unsigned long long)t->count, t->type,
-                       (unsigned long long)((t->count * (uint64_t)bits + 7) / 8),
+                       (unsigned long long)(t->count * (uint64_t)bits / 8),
                        (unsigned long long)t->bytes);
     return 0;
 }
@@ -296,9 +313,7 @@ static int parse_text(model *m, const char *text, size_t n, uint64_t data, char 
     if (!root)
         return problem(error, m->path, NULL, "bad header: not JSON, or out of memory, near byte %llu",
                        (unsigned long long)(end && end >= text ? end - text : 0));
-    while (end < text + n && *end == ' ')
-        end++;
-    code = end == text + n ? set_all(m, root, data, error)
+    code = blanks(text, n, (size_t)(end - text)) == n ? set_all(m, root, data, error)
          : problem(error, m->path, NULL, "bad header: there is text after the JSON object");
     cJSON_Delete(root);
     return code;

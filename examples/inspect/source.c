@@ -37,39 +37,95 @@
 #if HAVE_MMAP
 static const char *guarded_path, *guarded_output;
 
-/* Only what a signal handler may do: write, unlink, leave. */
-static void on_bus_error(int signal_number)
+/* Only what a signal handler may do: write, unlink, leave; an interrupt then ends the program as it would. */
+static void on_signal(int signal_number)
 {
     static const char text[] = ": the file shrank while it was read\n";
-    (void)signal_number;
-    if (guarded_path && write(2, guarded_path, strlen(guarded_path)) >= 0 &&
-        write(2, text, sizeof text - 1) >= 0) {
-    }
     if (guarded_output)
         (void)unlink(guarded_output);
-    _exit(1);
+    if (signal_number != SIGBUS)
+        (void)raise(signal_number);     /* as by default: SA_RESETHAND */
+    else if (write(2, guarded_path, strlen(guarded_path)) < 0 || write(2, text, sizeof text - 1) < 0)
+        _exit(2);
+    else
+        _exit(1);
 }
 
 void source_guard(const char *path, const char *unlink_too)
 {
+    static const int signals[] = {SIGBUS, SIGINT, SIGTERM, SIGHUP};
+    struct sigaction ours, theirs;
+    size_t           i;
+    memset(&ours, 0, sizeof ours);
+    ours.sa_flags = (int)SA_RESETHAND;
     guarded_path = path;
     guarded_output = unlink_too;
-    (void)signal(SIGBUS, path ? on_bus_error : SIG_DFL);
+    for (i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        const int wanted = path && (signals[i] == SIGBUS || unlink_too);
+        ours.sa_handler = wanted ? on_signal : SIG_DFL;
+        if (sigaction(signals[i], NULL, &theirs) == 0 && theirs.sa_handler != SIG_IGN)
+            (void)sigaction(signals[i], &ours, NULL);
+    }
+}
+
+/* What stands on standard input, in a file without a name: headers are read back and forth. */
+static int spool(int from, char *error)
+{
+    FILE *const f = tmpfile();
+    char        block[4096];
+    ssize_t     n = -1;
+    int         fd = -1;
+    while (f && (n = read(from, block, sizeof block)) > 0)
+        if (fwrite(block, 1, (size_t)n, f) != (size_t)n)
+            break;
+    if (f && n == 0 && fflush(f) == 0)
+        fd = dup(fileno(f));
+    if (fd < 0)
+        (void)problem(error, "-", NULL, "standard input cannot be kept: %s", strerror(errno));
+    if (f)
+        (void)fclose(f);
+    return fd;
+}
+
+/* A descriptor of a regular file. Nothing waits for the other end of a FIFO. */
+static int open_regular(const char *path, struct stat *st, char *error)
+{
+    const int standard = !strcmp(path, "-") || !strcmp(path, "/dev/stdin");
+    int       fd = standard ? dup(0) : open(path, O_RDONLY | O_NONBLOCK);
+    if (fd < 0)
+        return problem(error, path, NULL, "%s", strerror(errno));
+    if (standard && fstat(fd, st) == 0 && !S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode)) {
+        const int kept = spool(fd, error);
+        (void)close(fd);
+        if (kept < 0)
+            return -1;
+        fd = kept;
+    }
+    if (fstat(fd, st) == 0 && S_ISREG(st->st_mode))
+        return fd;
+    (void)close(fd);
+    return problem(error, path, NULL, S_ISDIR(st->st_mode) ? "is a directory" : "is not a regular file");
 }
 
 static int open_mapped(source *s, const char *path, char *error)
 {
     struct stat st;
-    s->fd = open(path, O_RDONLY);
+    s->fd = open_regular(path, &st, error);
     if (s->fd < 0)
-        return problem(error, path, NULL, "%s", strerror(errno));
-    if (fstat(s->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        (void)close(s->fd);
-        return problem(error, path, NULL, S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file");
-    }
+        return -1;
     s->size = (uint64_t)st.st_size;
     s->mapped = 1;
     return 0;
+}
+
+static FILE *open_stream(const char *path, char *error)
+{
+    struct stat st;
+    const int   fd = open_regular(path, &st, error);
+    FILE *const f = fd < 0 ? NULL : fdopen(fd, "rb");
+    if (fd >= 0 && !f)
+        (void)close(fd), (void)problem(error, path, NULL, "%s", strerror(errno));
+    return f;
 }
 
 static int map_window(source *s, uint64_t at)
@@ -94,14 +150,22 @@ static int map_window(source *s, uint64_t at)
 }
 #else
 void source_guard(const char *path, const char *unlink_too) { (void)path; (void)unlink_too; }
+
+static FILE *open_stream(const char *path, char *error)
+{
+    FILE *const f = fopen(path, "rb");
+    if (!f)
+        (void)problem(error, path, NULL, "%s", strerror(errno));
+    return f;
+}
 #endif
 
 static int open_file(source *s, const char *path, char *error)
 {
     long long end;
-    s->file = fopen(path, "rb");
+    s->file = open_stream(path, error);
     if (!s->file)
-        return problem(error, path, NULL, "%s", strerror(errno));
+        return -1;
     (void)setvbuf(s->file, NULL, _IONBF, 0);        /* the window is the buffer */
     if (SEEK64(s->file, 0, SEEK_END) != 0 || (end = (long long)TELL64(s->file)) < 0 ||
         SEEK64(s->file, 0, SEEK_SET) != 0 || !(s->window = (unsigned char *)malloc(CHUNK))) {

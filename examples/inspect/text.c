@@ -151,7 +151,10 @@ void text_json_inside(FILE *out, const char *text)
             (void)fputs("\\ufffd", out);
         else if (point == '"' || point == '\\')
             (void)fprintf(out, "\\%c", (int)point);
-        else if (point < 0x20 || point == 0x7f)
+        else if (unsafe_point(point) && point > 0xffff)
+            (void)fprintf(out, "\\u%04x\\u%04x", (unsigned)(0xd7c0 + (point >> 10)),
+                          (unsigned)(0xdc00 + (point & 0x3ff)));
+        else if (unsafe_point(point))
             (void)fprintf(out, "\\u%04x", (unsigned)point);
         else
             (void)fwrite(s, 1, (size_t)used, out);
@@ -223,6 +226,14 @@ void text_share(char *dst, size_t cap, uint64_t part, uint64_t whole)
         (void)snprintf(dst, cap, "99.9%%");
     else
         (void)snprintf(dst, cap, p < 0.1 ? "%.2f%%" : p < 99.95 ? "%.1f%%" : "%.0f%%", p);
+}
+
+void text_db(char *dst, size_t cap, double db)
+{
+    if (isfinite(db))
+        (void)snprintf(dst, cap, "%.0f dB", db);
+    else
+        (void)snprintf(dst, cap, db > 0.0 ? "exact" : "nothing is left");
 }
 
 int problem(char *error, const char *path, const char *name, const char *format, ...)
