@@ -15,7 +15,7 @@
  *     mpt_cuda_list_create(gpu, &list, tensors, count);
  *     mpt_cuda_state_create(gpu, &state, &scaler, lr);
  *     for (...) {                         // or capture one round in a CUDA graph and replay it
- *         mpt_cuda_scaler_scale_n(gpu, state, dlogits, n, stream);     // 1 scale
+ *         mpt_cuda_scaler_scale_n(gpu, state, MPT_F16, dlogits, n, stream);    // 1 scale
  *         backward(stream);                                            // 2 backward, your code
  *         mpt_cuda_check(gpu, list, state, stream);                    // 3 check
  *         mpt_cuda_adamw_step(gpu, list, state, &adamw, stream);       // 4 step
@@ -204,12 +204,13 @@ MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format ds
  * a refused check sets step.found_inf, as on the CPU).
  * All return MPT_OK, or MPT_E_ARG, or MPT_E_CUDA, and write nothing on an error. */
 
-/* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale.
- *   x  in/out  [n], device memory
+/* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale, rounded once.
+ *   format  in      MPT_F32, MPT_F16 or MPT_BF16; another one is MPT_E_UNSUPPORTED
+ *   x       in/out  [n], device memory
  * A kernel of yours may instead multiply by state->scaler.scale; then call this once with n = 0, so that
  * the scale counts as in use. */
-MPT_CUDA_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, float *x, size_t n,
-                                                mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, mpt_format format,
+                                                void *x, size_t n, mpt_stream stream);
 
 /* mpt_cuda_check, mpt_cuda_unscale -- as mpt_check and mpt_unscale, in one launch over all tensors. */
 MPT_CUDA_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -623,18 +624,37 @@ template <class T> MPTI_D T mpti_load_once(const T *p) { return __ldcs(p); }
 template <class T> MPTI_D void mpti_store_once(T *p, T x) { __stcs(p, x); }
 #endif
 
+template <uint32_t V, class T> MPTI_D void mpti_load_wide(const T *p, T x[])
+{
+    MPTI_UNROLL
+    for (uint32_t i = 0; i < V; i += 16 / sizeof(T)) {
+        const uint4 q = mpti_load_once(reinterpret_cast<const uint4 *>(p + i));
+        memcpy(x + i, &q, 16);
+    }
+}
 template <uint32_t V, class T> MPTI_D void mpti_load_codes(const T *p, uint32_t count, T x[])
 {
-    if (count >= V && mpti_is_aligned16(p)) {
+    if (count >= V && mpti_is_aligned16(p))
+        return mpti_load_wide<V>(p, x);
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < V; k++) x[k] = k < count ? p[k] : (T)0;
+}
+
+/* R rows of V, `step` elements apart, of `rest` elements: all loads before any of their values is used, since
+ * what a multiprocessor has under way decides how much of the memory's bandwidth it gets. */
+template <uint32_t R, uint32_t V, class T>
+MPTI_D void mpti_load_rows(const T *p, uint64_t step, uint64_t rest, T x[R][V])
+{
+    if (rest >= (R - 1) * step + V && mpti_is_aligned16(p) && step * sizeof(T) % 16 == 0) {
         MPTI_UNROLL
-        for (uint32_t i = 0; i < V; i += 16 / sizeof(T)) {
-            const uint4 q = mpti_load_once(reinterpret_cast<const uint4 *>(p + i));
-            memcpy(x + i, &q, 16);
-        }
+        for (uint32_t r = 0; r < R; r++) mpti_load_wide<V>(p + r * step, x[r]);
         return;
     }
     MPTI_UNROLL
-    for (uint32_t k = 0; k < V; k++) x[k] = k < count ? p[k] : (T)0;
+    for (uint32_t r = 0; r < R; r++) {
+        const uint64_t left = r * step < rest ? rest - r * step : 0;
+        mpti_load_codes<V>(p + r * step, (uint32_t)(left < V ? left : V), x[r]);
+    }
 }
 
 template <uint32_t V, class T> MPTI_D void mpti_store_codes(T *p, uint32_t count, const T x[])
@@ -651,6 +671,33 @@ template <uint32_t V, class T> MPTI_D void mpti_store_codes(T *p, uint32_t count
     MPTI_UNROLL
     for (uint32_t k = 0; k < V; k++)
         if (k < count) p[k] = x[k];
+}
+
+MPTI_D float mpti_f16_quick(uint16_t h)
+{
+#ifdef __CUDA_ARCH__
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+    return f;
+#else
+    return mpti_f32_make(mpti_f16_decode(h));
+#endif
+}
+
+/* A float's square on top of a sum, as mpti_sumsq_1 of a finite x. Where double arithmetic is rare, only the
+ * multiply-add is left to it: the conversion of a normal float is two shifts and an addition. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900 && __CUDA_ARCH__ != 1000
+#define MPTI_RARE_F64 1
+#else
+#define MPTI_RARE_F64 0
+#endif
+MPTI_D double mpti_sumsq_finite_1(double sum, float x)
+{
+    const uint32_t a = mpti_f32_bits(x) & 0x7fffffffu;
+    double         d = 0.0;
+    if (!MPTI_RARE_F64 || a - 1u < 0x007fffffu) d = mpti_to_f64(x);      /* a subnormal float */
+    else if (a) d = mpti_f64_make(((uint64_t)a << 29) + ((uint64_t)0x380 << 52));
+    return sum + d * d;
 }
 
 /* V patterns to those of floats, and back. The type says how wide an element is, the format which of the two
@@ -712,19 +759,35 @@ MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint
                 mpti_e5m2_stochastic(u[k], random[k]))
 }
 
-/* The first `count` of eight elements of an f32, f16 or bf16 array from element i on, as floats. */
-MPTI_D void mpti_load_some(const void *array, int32_t format, uint64_t i, uint32_t count, float x[MPTI_VEC])
+/* The first `count` of eight elements of an f32, f16 or bf16 array from element i on: their patterns as they
+ * lie in memory, of 16-bit formats in four words; and these as floats. Apart, so that a kernel with several
+ * arrays has all of its loads under way before it decodes the first. */
+MPTI_D void mpti_load_raw(const void *array, int32_t format, uint64_t i, uint32_t count,
+                          uint32_t raw[MPTI_VEC])
+{
+    uint16_t code[MPTI_VEC];
+    if (format == MPT_F32) {
+        mpti_load_codes<MPTI_VEC>((const uint32_t *)array + i, count, raw);
+    } else {
+        mpti_load_codes<MPTI_VEC>((const uint16_t *)array + i, count, code);
+        memcpy(raw, code, sizeof code);
+    }
+}
+MPTI_D void mpti_raw_to_f32(int32_t format, const uint32_t raw[MPTI_VEC], float x[MPTI_VEC])
 {
     uint32_t u[MPTI_VEC];
     uint16_t code[MPTI_VEC];
-    if (format == MPT_F32) {
-        mpti_load_codes<MPTI_VEC>((const uint32_t *)array + i, count, u);
-    } else {
-        mpti_load_codes<MPTI_VEC>((const uint16_t *)array + i, count, code);
-        mpti_codes_to_f32<MPTI_VEC>(format, code, u, false);
-    }
+    memcpy(code, raw, sizeof code);
+    if (format == MPT_F32) memcpy(u, raw, sizeof u);
+    else mpti_codes_to_f32<MPTI_VEC>(format, code, u, false);
     MPTI_UNROLL
     for (uint32_t k = 0; k < MPTI_VEC; k++) x[k] = mpti_f32_make(u[k]);
+}
+MPTI_D void mpti_load_some(const void *array, int32_t format, uint64_t i, uint32_t count, float x[MPTI_VEC])
+{
+    uint32_t raw[MPTI_VEC] = {0u};
+    mpti_load_raw(array, format, i, count, raw);
+    mpti_raw_to_f32(format, raw, x);
 }
 
 MPTI_D void mpti_store_some(void *array, int32_t format, uint64_t i, uint32_t count, const float x[MPTI_VEC])
@@ -739,6 +802,16 @@ MPTI_D void mpti_store_some(void *array, int32_t format, uint64_t i, uint32_t co
         mpti_codes_from_f32<MPTI_VEC>(format, u, code, false);
         mpti_store_codes<MPTI_VEC>((uint16_t *)array + i, count, code);
     }
+}
+
+/* Patterns as floats, by one instruction each; the payload of a NaN is the processor's. */
+template <uint32_t V> MPTI_D void mpti_codes_quick(int32_t, const uint32_t x[], float y[])
+{
+    MPTI_EACH(y, mpti_f32_make(x[k]))
+}
+template <uint32_t V> MPTI_D void mpti_codes_quick(int32_t format, const uint16_t x[], float y[])
+{
+    MPTI_EITHER(format == MPT_F16, y, mpti_f16_quick(x[k]), mpti_f32_make((uint32_t)x[k] << 16))
 }
 
 /* A number as a 16-bit format has it. */
@@ -1304,6 +1377,48 @@ MPTI_D uint8_t mpti_fp8_1(uint32_t u, float scale, bool e5m2, uint32_t *amax)
     return e5m2 ? mpti_e5m2_encode_to(y, 0x7bu) : mpti_e4m3_encode_to(y, 0x7eu);
 }
 
+/* The codes of two finite numbers, or of Inf by overflow; the first in the lower byte. */
+MPTI_D uint16_t mpti_fp8_pair(float first, float second, bool e5m2)
+{
+#ifdef MPTI_PTX_FP8
+    uint16_t pair;
+    if (e5m2) MPTI_PTX_FP8_PAIR("e5m2", pair, second, first);
+    else MPTI_PTX_FP8_PAIR("e4m3", pair, second, first);
+    return pair;
+#else
+    const uint32_t x = mpti_f32_bits(first), y = mpti_f32_bits(second);
+    const uint32_t low = e5m2 ? mpti_e5m2_encode_to(x, 0x7bu) : mpti_e4m3_encode_to(x, 0x7eu);
+    const uint32_t high = e5m2 ? mpti_e5m2_encode_to(y, 0x7bu) : mpti_e4m3_encode_to(y, 0x7eu);
+    return (uint16_t)(low | high << 8);
+#endif
+}
+
+/* V patterns of a format to codes: two an instruction where all are finite, else one by one with care. */
+template <uint32_t V, class In>
+MPTI_D void mpti_fp8_codes(int32_t format, const In x[V], float scale, bool e5m2, uint8_t y[V],
+                           uint32_t *amax)
+{
+    float    f[V];
+    uint32_t u[V], most = 0u;
+    mpti_codes_quick<V>(format, x, f);
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < V; k++) {
+        const uint32_t a = mpti_f32_bits(f[k]) & 0x7fffffffu;
+        most = a > most ? a : most;
+    }
+    if (most < 0x7f800000u && mpti_f32_is_finite(scale)) {
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < V; k += 2) {
+            const uint16_t pair = mpti_fp8_pair(mpti_mul(f[k], scale), mpti_mul(f[k + 1], scale), e5m2);
+            memcpy(y + k, &pair, sizeof pair);
+        }
+        *amax = most > *amax ? most : *amax;
+        return;
+    }
+    mpti_codes_to_f32<V>(format, x, u, false);
+    MPTI_EACH(y, mpti_fp8_1(u[k], scale, e5m2, amax))
+}
+
 /* A maximum of patterns comes out the same in any order. All threads of a block; amax may be NULL. */
 MPTI_D void mpti_block_note_amax(float *amax, uint32_t mine)
 {
@@ -1327,11 +1442,9 @@ mpti_k_fp8_encode(uint8_t *dst, const void *src, int32_t src_format, uint64_t n,
     for (uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V; i < n; i += stride) {
         const uint32_t count = (uint32_t)(n - i < V ? n - i : V);
         In             x[V];
-        uint32_t       u[V];
         uint8_t        y[V];
         mpti_load_codes<V>((const In *)src + i, count, x);
-        mpti_codes_to_f32<V>(src_format, x, u, false);
-        MPTI_EACH(y, mpti_fp8_1(u[k], factor, e5m2, &most))
+        mpti_fp8_codes<V>(src_format, x, factor, e5m2, y, &most);
         mpti_store_codes<V>(dst + i, count, y);
     }
     mpti_block_note_amax(amax, most);
@@ -1399,16 +1512,16 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
         for (uint32_t r = 0; r < 4; r++) {
             const uint64_t at = (row + y + r) * cols + col + x;
             In             v[4];
-            uint32_t       u[4], word = 0u;
+            uint8_t        code[4];
+            uint32_t       word = 0u;
             if (r >= high || !wide)
                 continue;
             mpti_load4<Four>((const In *)src + at, wide, v);
-            mpti_codes_to_f32<4>(src_format, v, u, false);
+            mpti_fp8_codes<4>(src_format, v, factor, e5m2, code, &most);
             MPTI_UNROLL
             for (uint32_t k = 0; k < 4; k++) {
-                const uint32_t code = mpti_fp8_1(u[k], factor, e5m2, &most);
-                word |= code << (8 * k);
-                column[k] |= code << (8 * r);
+                word |= (uint32_t)code[k] << (8 * k);
+                column[k] |= (uint32_t)code[k] << (8 * r);
             }
             if (dst) mpti_store_word(dst + at, wide, word);
         }
@@ -1544,24 +1657,42 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
 #endif /* MPT_NO_FP8 */
 
 // >>C17 implementation: the step -------------------------------------------------------------------
+template <class T>
 static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_scale(mpt_cuda_state *state, float *x, uint64_t n)
+mpti_k_scale(mpt_cuda_state *state, int32_t format, void *array, uint64_t n)
 {
+    const uint32_t R = 64 / (MPTI_VEC * sizeof(T)), V = MPTI_VEC;
     const float    scale = state->scaler.scale;
-    const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS;
-    for (uint64_t i = (uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x; i < n; i += stride)
-        x[i] = mpti_mul(x[i], scale);
+    T *const       x = (T *)array + (uint64_t)threadIdx.x * MPTI_VEC;
+    const uint64_t mine = n > threadIdx.x * MPTI_VEC ? n - threadIdx.x * MPTI_VEC : 0;
+    const uint64_t stride = (uint64_t)gridDim.x * R * MPTI_LANES;
+    for (uint64_t i = (uint64_t)blockIdx.x * R * MPTI_LANES; i < mine; i += stride) {
+        T        code[R][MPTI_VEC];
+        uint32_t u[MPTI_VEC];
+        mpti_load_rows<R, MPTI_VEC>(x + i, MPTI_LANES, mine - i, code);
+        MPTI_UNROLL
+        for (uint32_t r = 0; r < R; r++) {
+            const uint64_t at = i + r * MPTI_LANES, left = at < mine ? mine - at : 0;
+            mpti_codes_to_f32<MPTI_VEC>(format, code[r], u, false);
+            MPTI_EACH(u, mpti_f32_bits(mpti_mul(mpti_f32_make(u[k]), scale)))
+            mpti_codes_from_f32<MPTI_VEC>(format, u, code[r], false);
+            mpti_store_codes<MPTI_VEC>(x + at, (uint32_t)(left < V ? left : V), code[r]);
+        }
+    }
     if (mpti_is_last_block(&state->blocks_done) && threadIdx.x == 0)
         state->scaler.in_use = 1u;
 }
 
-MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, float *x, size_t n,
-                                           mpt_stream stream)
+MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, mpt_format format, void *x,
+                                           size_t n, mpt_stream stream)
 {
     if (!c || !state || (n && !x))
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
-    const unsigned blocks = mpti_cuda_blocks(c, n / MPTI_THREADS + 1u);
-    return mpti_launch(c, __func__, mpti_k_scale, blocks, MPTI_THREADS, stream, state, x, n);
+    if (format != MPT_F32 && format != MPT_F16 && format != MPT_BF16)
+        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, __func__, "format is not f32, f16 or bf16");
+    const unsigned blocks = mpti_cuda_blocks(c, n / (MPTI_THREADS * (format == MPT_F32 ? 16u : 32u)) + 1u);
+    return mpti_launch(c, __func__, format == MPT_F32 ? mpti_k_scale<uint32_t> : mpti_k_scale<uint16_t>,
+                       blocks, MPTI_THREADS, stream, state, format, x, n);
 }
 
 /* The bad elements of a block: how many of each cause, and the complement of the first one's key. */
@@ -1570,17 +1701,23 @@ typedef struct mpti_bad {
     uint32_t           count[3];
 } mpti_bad;
 
-/* Count the bad ones of eight elements in this thread's registers: ten bits a cause, since a thread has 64
- * elements of a chunk; and keep the first. */
-MPTI_D void mpti_note_bad8(uint32_t first, uint32_t count, const float g[MPTI_VEC], const float u[MPTI_VEC],
-                           uint32_t *tally, uint32_t *least)
+/* Of eight gradients and what they ended as, x: count the bad ones in this thread's registers, ten bits a
+ * cause, since a thread has 64 elements of a chunk; keep the first; and make their x 0. */
+template <class T>
+MPTI_D void mpti_note_bad8(int32_t format, uint32_t first, uint32_t count, const T code[MPTI_VEC],
+                           float x[MPTI_VEC], uint32_t *tally, uint32_t *least)
 {
-    for (uint32_t k = 0; k < count; k++) {
-        const uint32_t which = mpti_cause_1(g[k], u[k]) / 2u;   /* INF 1, NAN 2, RANGE 4: 0, 1, 2 */
-        if (!mpti_cause_1(g[k], u[k]))
+    uint32_t g[MPTI_VEC];
+    mpti_codes_to_f32<MPTI_VEC>(format, code, g, false);
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < MPTI_VEC; k++) {
+        const uint32_t cause = mpti_cause_1(mpti_f32_make(g[k]), x[k]);
+        const uint32_t which = cause / 2u, key = (first + k) << 2 | which;  /* INF 1, NAN 2, RANGE 4 */
+        if (cause) x[k] = 0.0f;
+        if (!cause || k >= count)
             continue;
         *tally += 1u << 10 * which;
-        *least = *least < ((first + k) << 2 | which) ? *least : (first + k) << 2 | which;
+        *least = *least < key ? *least : key;
     }
 }
 
@@ -1610,35 +1747,48 @@ MPTI_D void mpti_block_add_bad(mpt_cuda_state *state, const mpti_bad *b)
     atomicOr(&state->bad, 1u);
 }
 
-/* One chunk: what mpti_check_chunk does on the CPU. Returns the sum of squares in thread 0. */
+/* One chunk: what mpti_check_chunk does on the CPU, and with Write the numbers go back. Returns the sum of
+ * squares in thread 0.
+ * x * 0 adds up to 0 unless some x is Inf or NaN, which takes one instruction an element; then the eight are
+ * gone through again with care. */
+template <bool Write, class T>
 MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk, uint64_t number,
-                               float factor, bool write_back, mpti_bad *total)
+                               float factor, mpti_bad *total)
 {
-    double   lane[MPTI_VEC];
-    uint32_t tally = 0u, least = 0xffffffffu;
+    const uint32_t R = 64 / (MPTI_VEC * sizeof(T));     /* rows: 64 bytes under way a thread */
+    const int32_t  format = sizeof(T) == 4 ? (int32_t)MPT_F32 : t->grad_format;
+    T *const       array = (T *)t->grad + chunk->first;
+    double         lane[MPTI_VEC];
+    uint32_t       tally = 0u, least = 0xffffffffu;
     MPTI_UNROLL
     for (uint32_t k = 0; k < MPTI_VEC; k++) lane[k] = 0.0;
-    for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES) {
-        const uint32_t count = chunk->n - i < MPTI_VEC ? chunk->n - i : MPTI_VEC;
-        float          g[MPTI_VEC], x[MPTI_VEC];
-        unsigned       bad = 0u;
-        mpti_load_some(t->grad, t->grad_format, chunk->first + i, count, g);
+    for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += R * MPTI_LANES) {
+        T code[R][MPTI_VEC];
+        mpti_load_rows<R, MPTI_VEC>(array + i, MPTI_LANES, chunk->n - i, code);
         MPTI_UNROLL
-        for (uint32_t k = 0; k < MPTI_VEC; k++) x[k] = mpti_unscale_1(g[k], factor, &bad);
-        if (write_back) {
-            mpti_store_some(t->grad, t->grad_format, chunk->first + i, count, x);
-            if (t->grad_format != MPT_F32) {
+        for (uint32_t r = 0; r < R; r++) {
+            const uint32_t at = i + r * MPTI_LANES;
+            const uint32_t count = at >= chunk->n ? 0u : chunk->n - at < MPTI_VEC ? chunk->n - at : MPTI_VEC;
+            uint32_t       u[MPTI_VEC];
+            float          x[MPTI_VEC], zero = 0.0f;
+            T              out[MPTI_VEC];
+            mpti_codes_quick<MPTI_VEC>(format, code[r], x);
+            MPTI_UNROLL
+            for (uint32_t k = 0; k < MPTI_VEC; k++) x[k] = mpti_mul(x[k], factor);
+            if (Write) {
                 MPTI_UNROLL
-                for (uint32_t k = 0; k < MPTI_VEC; k++) {
-                    x[k] = mpti_rounded16(t->grad_format, x[k]);
-                    bad |= (unsigned)!mpti_f32_is_finite(x[k]);
-                }
+                for (uint32_t k = 0; k < MPTI_VEC; k++) u[k] = mpti_f32_bits(x[k]);
+                mpti_codes_from_f32<MPTI_VEC>(format, u, out, false);
+                mpti_store_codes<MPTI_VEC>(array + at, count, out);
+                mpti_codes_quick<MPTI_VEC>(format, out, x);
             }
+            MPTI_UNROLL
+            for (uint32_t k = 0; k < MPTI_VEC; k++) zero = mpti_fma(x[k], 0.0f, zero);
+            if (!mpti_f32_is_finite(zero))
+                mpti_note_bad8<T>(format, at, count, code[r], x, &tally, &least);
+            MPTI_UNROLL
+            for (uint32_t k = 0; k < MPTI_VEC; k++) lane[k] = mpti_sumsq_finite_1(lane[k], x[k]);
         }
-        if (bad)
-            mpti_note_bad8(i, count, g, x, &tally, &least);
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < MPTI_VEC; k++) lane[k] = mpti_sumsq_1(lane[k], x[k]);
     }
     mpti_add_bad(total, number, tally, least);
     return mpti_block_pair_sum(((lane[0] + lane[1]) + (lane[2] + lane[3])) +
@@ -1686,9 +1836,10 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
     state->bad = 0u;
 }
 
-static __global__ void __launch_bounds__(MPTI_THREADS)
+template <bool Write>
+static __global__ void __launch_bounds__(MPTI_THREADS, 3)
 mpti_k_check(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count,
-             double *partial, mpt_cuda_state *state, int write_back)
+             double *partial, mpt_cuda_state *state)
 {
     /* every block reads these before the last one changes them: that one waits for all counts */
     const bool  in_order = state->scaler.in_use && !mpti_is_second_check(&state->scaler, &state->step);
@@ -1697,11 +1848,15 @@ mpti_k_check(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uin
     if (threadIdx.x == 0)
         bad[0] = mpti_bad();
     __syncthreads();
+    mpti_cuda_chunk next = chunks[blockIdx.x < chunk_count ? blockIdx.x : 0];
     if (in_order)
         for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
-            const mpti_cuda_chunk  chunk = chunks[i];
-            const mpt_tensor       t = tensors[chunk.tensor].tensor;
-            const double           sum = mpti_block_check(&t, &chunk, i, factor, write_back != 0, bad);
+            const mpti_cuda_chunk chunk = next;
+            const mpt_tensor      t = tensors[chunk.tensor].tensor;
+            if (i + gridDim.x < chunk_count) next = chunks[i + gridDim.x];  /* under way meanwhile */
+            const double sum = t.grad_format == MPT_F32
+                                   ? mpti_block_check<Write, uint32_t>(&t, &chunk, i, factor, bad)
+                                   : mpti_block_check<Write, uint16_t>(&t, &chunk, i, factor, bad);
             if (threadIdx.x == 0)
                 partial[i] = sum;
         }
@@ -1709,7 +1864,7 @@ mpti_k_check(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uin
     if (!mpti_is_last_block(&state->blocks_done))
         return;
     if (in_order)
-        mpti_block_finish_check(state, chunks, chunk_count, partial, factor, write_back != 0);
+        mpti_block_finish_check(state, chunks, chunk_count, partial, factor, Write);
     else if (threadIdx.x == 0) {
         state->misuse++;
         state->step.found_inf = 1u;     /* as mpt_check: do not step on gradients that nobody checked */
@@ -1744,25 +1899,25 @@ MPT_DEF mpt_status mpt_cuda_grads_zero(mpt_cuda *c, const mpt_cuda_list *list, m
 }
 
 static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
-                                  int write_back, mpt_stream stream, const char *name)
+                                  bool write_back, mpt_stream stream, const char *name)
 {
     if (!c || !list || !state)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
     const unsigned blocks = mpti_cuda_blocks(c, list->chunk_count);
-    return mpti_launch(c, name, mpti_k_check, blocks, MPTI_THREADS, stream, list->tensors, list->chunks,
-                       list->chunk_count, list->partial, state, write_back);
+    return mpti_launch(c, name, write_back ? mpti_k_check<true> : mpti_k_check<false>, blocks, MPTI_THREADS,
+                       stream, list->tensors, list->chunks, list->chunk_count, list->partial, state);
 }
 
 MPT_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                   mpt_stream stream)
 {
-    return mpti_cuda_check(c, list, state, 0, stream, __func__);
+    return mpti_cuda_check(c, list, state, false, stream, __func__);
 }
 
 MPT_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                     mpt_stream stream)
 {
-    return mpti_cuda_check(c, list, state, 1, stream, __func__);
+    return mpti_cuda_check(c, list, state, true, stream, __func__);
 }
 
 static __global__ void __launch_bounds__(32) mpti_k_clip(mpt_cuda_state *state, float max_norm)
@@ -1842,28 +1997,34 @@ MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mp
 }
 
 // >>C18 implementation: optimizers -----------------------------------------------------------------
-/* The weights of eight elements, wherever the tensor's storage keeps them. */
-MPTI_D void mpti_weights_load(const mpt_tensor *t, uint64_t at, uint32_t count, float w[MPTI_VEC])
+/* The weights of eight elements, wherever the tensor's storage keeps them: as they lie in memory, and as
+ * floats. */
+MPTI_D void mpti_weights_raw(const mpt_tensor *t, uint64_t at, uint32_t count, uint32_t raw[MPTI_VEC])
+{
+    const bool pair = t->storage == MPT_STORE_SPLIT || t->storage == MPT_STORE_KAHAN;
+    if (t->storage == MPT_STORE_MASTER)
+        return mpti_load_raw(t->master, MPT_F32, at, count, raw);
+    mpti_load_raw(t->param, t->param_format, at, count, raw);
+    if (pair) mpti_load_raw(t->extra, MPT_F16, at, count, raw + MPTI_VEC / 2);
+}
+MPTI_D void mpti_weights_of(const mpt_tensor *t, const uint32_t raw[MPTI_VEC], float w[MPTI_VEC])
 {
     const int is_f16 = t->param_format == MPT_F16;
+    uint32_t  second[MPTI_VEC] = {0u};
     uint16_t  high[MPTI_VEC], low[MPTI_VEC];
     float     rest[MPTI_VEC];
-    switch (t->storage) {
-    case MPT_STORE_MASTER:
-        mpti_load_some(t->master, MPT_F32, at, count, w);
-        return;
-    case MPT_STORE_SPLIT:
-        mpti_load_codes<MPTI_VEC>((const uint16_t *)t->param + at, count, high);
-        mpti_load_codes<MPTI_VEC>((const uint16_t *)t->extra + at, count, low);
+    memcpy(high, raw, sizeof high);
+    memcpy(low, raw + MPTI_VEC / 2, sizeof low);
+    memcpy(second, raw + MPTI_VEC / 2, sizeof low);
+    if (t->storage == MPT_STORE_SPLIT) {
         MPTI_UNROLL
         for (uint32_t k = 0; k < MPTI_VEC; k++) w[k] = mpti_f32_make(mpti_unsplit(high[k], low[k]));
         return;
-    default:
-        mpti_load_some(t->param, t->param_format, at, count, w);
     }
+    mpti_raw_to_f32(t->storage == MPT_STORE_MASTER ? MPT_F32 : t->param_format, raw, w);
     if (t->storage != MPT_STORE_KAHAN)
         return;
-    mpti_load_some(t->extra, t->param_format, at, count, rest);
+    mpti_raw_to_f32(t->param_format, second, rest);
     MPTI_UNROLL
     for (uint32_t k = 0; k < MPTI_VEC; k++) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
 }
@@ -1969,11 +2130,16 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES) {
         const uint32_t count = chunk->n - i < MPTI_VEC ? chunk->n - i : MPTI_VEC;
         const uint64_t at = chunk->first + i;
-        float          g[MPTI_VEC], w[MPTI_VEC], m[MPTI_VEC] = {0.0f}, v[MPTI_VEC] = {0.0f};
-        mpti_load_some(t->grad, t->grad_format, at, count, g);
-        mpti_weights_load(t, at, count, w);
-        if (has_m) mpti_load_some(t->m, mpti_moments_format(t), at, count, m);
-        if (has_v) mpti_load_some(t->v, mpti_moments_format(t), at, count, v);
+        uint32_t       raw[4][MPTI_VEC] = {{0u}};
+        float          g[MPTI_VEC], w[MPTI_VEC], m[MPTI_VEC], v[MPTI_VEC];
+        mpti_load_raw(t->grad, t->grad_format, at, count, raw[0]);
+        mpti_weights_raw(t, at, count, raw[1]);
+        if (has_m) mpti_load_raw(t->m, mpti_moments_format(t), at, count, raw[2]);
+        if (has_v) mpti_load_raw(t->v, mpti_moments_format(t), at, count, raw[3]);
+        mpti_raw_to_f32(t->grad_format, raw[0], g);
+        mpti_weights_of(t, raw[1], w);
+        mpti_raw_to_f32(mpti_moments_format(t), raw[2], m);
+        mpti_raw_to_f32(mpti_moments_format(t), raw[3], v);
         MPTI_UNROLL
         for (uint32_t j = 0; j < MPTI_VEC; j++) Ops::one(g[j], &w[j], &m[j], &v[j], k);
         if (has_m) mpti_moments_store(t, t->m, at, count, m, chunk->tensor ^ MPTI_STREAM_M, (uint32_t)o->t);
@@ -2030,10 +2196,14 @@ mpti_k_step(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint
 MPTI_D void mpti_lamb_directions(const mpt_tensor *t, uint64_t at, uint32_t count, float w[MPTI_VEC],
                                  float r[MPTI_VEC], const mpti_adamw_k *k)
 {
-    float m[MPTI_VEC], v[MPTI_VEC];
-    mpti_weights_load(t, at, count, w);
-    mpti_load_some(t->m, mpti_moments_format(t), at, count, m);
-    mpti_load_some(t->v, mpti_moments_format(t), at, count, v);
+    uint32_t raw[3][MPTI_VEC] = {{0u}};
+    float    m[MPTI_VEC], v[MPTI_VEC];
+    mpti_weights_raw(t, at, count, raw[0]);
+    mpti_load_raw(t->m, mpti_moments_format(t), at, count, raw[1]);
+    mpti_load_raw(t->v, mpti_moments_format(t), at, count, raw[2]);
+    mpti_weights_of(t, raw[0], w);
+    mpti_raw_to_f32(mpti_moments_format(t), raw[1], m);
+    mpti_raw_to_f32(mpti_moments_format(t), raw[2], v);
     MPTI_UNROLL
     for (uint32_t j = 0; j < MPTI_VEC; j++) r[j] = mpti_adamw_direction_1(w[j], m[j], mpti_sqrt(v[j]), k);
 }
@@ -2734,7 +2904,11 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
  *   and TSan. tests/emu lists what of CUDA it knows; add what you need there. */
 
 // >>C22 history ------------------------------------------------------------------------------------
-/* 0.2.0  One conversion call in place of 33, the same bits. Was, is, with the stream t:
+/* 0.3.0  mpt_cuda_scaler_scale_n(c, state, x, n, t)
+ *                                            mpt_cuda_scaler_scale_n(c, state, MPT_F32, x, n, t)
+ *        CUDA 12.0 is the least. The advice takes FP8 products with any number of rows; scales where nothing
+ *        is FP8, and two e4m3 into e5m2, are refused as the library does.
+ * 0.2.0  One conversion call in place of 33, the same bits. Was, is, with the stream t:
  *   mpt_cuda_f16_from_f32_n(c, d, s, n, t)   mpt_cuda_convert_n(c, MPT_F16, d, MPT_F32, s, n, NULL, NULL, t)
  *   mpt_cuda_e4m3_from_f32_sat_n, e5m2       the same with opts.overflow MPT_OVERFLOW_SATURATE
  *   mpt_cuda_stochastic_n(c, f, d, s, n, o, state, t)

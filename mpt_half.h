@@ -1079,11 +1079,12 @@ MPT_HD uint32_t mpti_bf16_decode(uint16_t b)
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-#define MPTI_PTX_FP8 1      /* one instruction encodes what does not overflow and is no NaN, */
-#define MPTI_PTX_FP8_ENCODE(format) /* two at once, the first one into the upper byte */       \
-    uint16_t pair;                                                                              \
-    asm("cvt.rn.satfinite." format "x2.f32 %0, %1, %2;"                                         \
-        : "=h"(pair) : "f"(0.0f), "f"(__uint_as_float(u)));                                     \
+#define MPTI_PTX_FP8 1      /* one instruction encodes two numbers, the first one into the upper byte; what */
+#define MPTI_PTX_FP8_PAIR(format, pair, high, low) /* overflows, Inf too, becomes the largest number */     \
+    asm("cvt.rn.satfinite." format "x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low))
+#define MPTI_PTX_FP8_ENCODE(format)                                                                         \
+    uint16_t pair;                                                                                          \
+    MPTI_PTX_FP8_PAIR(format, pair, 0.0f, __uint_as_float(u));                                              \
     return (uint8_t)pair;
 #endif
 

@@ -260,7 +260,7 @@ static void training_step(cudaStream_t stream)
     launch(stream, BATCH * PIXELS, k_batch, net.x, net.label, net.pixels, net.labels, net.state);
     forward(net.x, BATCH, stream);
     launch(stream, BATCH, k_softmax_grad, net.seed, net.logits, net.label);
-    mpt_ok(mpt_cuda_scaler_scale_n(gpu, net.state, net.seed, BATCH * OUTPUTS, stream));
+    mpt_ok(mpt_cuda_scaler_scale_n(gpu, net.state, MPT_F32, net.seed, BATCH * OUTPUTS, stream));
     mpt_ok(mpt_cuda_convert_n(gpu, MPT_F16, net.dlogits, MPT_F32, net.seed, BATCH * OUTPUTS, NULL, NULL,
                               stream));
     backward(stream);

@@ -404,7 +404,7 @@ struct Run {
     void scale()
     {
         (void)mpt_scaler_scale(&scaler, 1.0f);
-        OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, NULL, 0, gpu.stream));
+        OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, MPT_F32, NULL, 0, gpu.stream));
     }
     void check(bool write_back)
     {
@@ -636,7 +636,7 @@ TEST(long_tensors)
     scaler.scale = 1.0f;
     OK(mpt_cuda_list_create(gpu.cuda, &list, &t, 1));
     OK(mpt_cuda_state_create(gpu.cuda, &state, &scaler, 0.0f));
-    OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, NULL, 0, gpu.stream));
+    OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, MPT_F32, NULL, 0, gpu.stream));
     OK(mpt_cuda_check(gpu.cuda, list, state, gpu.stream));
     OK(mpt_cuda_scaler_update(gpu.cuda, state, gpu.stream));
     CHECK(download(state).step.sumsq == 1.0 && download(state).step.found_inf == 0);
@@ -660,22 +660,30 @@ TEST(long_tensors)
 // scale, clip, update, state ----------------------------------------------------------------------
 TEST(scale_array)
 {
-    const size_t sizes[] = {0, 1, 255, 256, 257, 1500, gpu.small ? (size_t)2000 : (size_t)70000};
+    const size_t sizes[] = {0, 1, 255, 256, 257, 1500, 8191, 8192, gpu.small ? (size_t)9000 : (size_t)70000};
+    static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
     Run run(std::vector<Shape>(), 1000.7f, 2000, 0.0f);
-    for (size_t n : sizes) {
-        Buffer x(4 * n, 4);
-        for (size_t i = 0; i < n; i++) put(x.host(), MPT_F32, i, random_finite(-140, 120));
-        x.upload();
-        for (size_t i = 0; i < n; i++) {
-            const uint32_t code = get_code(x.host(), MPT_F32, i);
-            put(x.host(), MPT_F32, i, mpt_scaler_scale(&run.scaler, mpti_f32_make(code)));
-        }
-        OK(mpt_cuda_scaler_scale_n(gpu.cuda, run.state, (float *)x.device(), n, gpu.stream));
-        (void)mpt_scaler_scale(&run.scaler, 0.0f);
-        CHECK(x.same());
-        run.compare_state(0);
-    }
-    OK(mpt_cuda_scaler_scale_n(gpu.cuda, run.state, NULL, 0, NULL));    /* the default stream is one too */
+    for (mpt_format f : formats)
+        for (size_t n : sizes)
+            for (size_t shift = 0; shift < 2; shift++) {
+                const size_t bytes = element_size(f);
+                Buffer       x(bytes * n, bytes * shift);
+                for (size_t i = 0; i < n; i++)
+                    put(x.host(), f, i, f == MPT_F16 ? random_finite(-20, 10) : random_finite(-140, 120));
+                x.upload();
+                for (size_t i = 0; i < n; i++) {
+                    const uint32_t code = get_code(x.host(), f, i);
+                    const float    v = f == MPT_F32   ? mpti_f32_make(code)
+                                       : f == MPT_F16 ? mpti_f32_make(mpti_f16_decode((uint16_t)code))
+                                                      : mpti_f32_make(code << 16);
+                    put(x.host(), f, i, mpt_scaler_scale(&run.scaler, v));
+                }
+                OK(mpt_cuda_scaler_scale_n(gpu.cuda, run.state, f, x.device(), n, gpu.stream));
+                (void)mpt_scaler_scale(&run.scaler, 0.0f);
+                CHECK(x.same());
+                run.compare_state(0);
+            }
+    OK(mpt_cuda_scaler_scale_n(gpu.cuda, run.state, MPT_F32, NULL, 0, NULL));  /* the default stream, too */
     run.compare_state(0);
 }
 
@@ -1026,7 +1034,7 @@ struct Network {
     {
         float *const d_x = (float *)x.device();
         CU(launch(k_seed, 1, SEEDS, stream, d_x, (const float *)table.device(), run.state));
-        OK(mpt_cuda_scaler_scale_n(gpu.cuda, run.state, d_x, SEEDS, stream));
+        OK(mpt_cuda_scaler_scale_n(gpu.cuda, run.state, MPT_F32, d_x, SEEDS, stream));
         for (Twin &t : run.twins)
             CU(launch(k_backward, 4, 128, stream, (uint16_t *)t.grad.device(), d_x,
                       (const uint16_t *)t.param.device(), (uint32_t)t.shape.n));
@@ -1152,7 +1160,7 @@ TEST(non_blocking_stream)
     CU(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     mpt_emu::controls().deferred = true;
     OK(mpt_cuda_state_create(gpu.cuda, &state, &run.scaler, 0.5f));
-    OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, NULL, 0, stream));
+    OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, MPT_F32, NULL, 0, stream));
     OK(mpt_cuda_state_get(gpu.cuda, &got, state, stream));
     CU(cudaStreamSynchronize(stream));
     CHECK(got.scaler.in_use == 1u && got.scaler.scale == 1024.0f && got.lr == 0.5f);
@@ -1312,8 +1320,10 @@ TEST(null_arguments)
     REFUSED(mpt_cuda_state_get(c, NULL, run.state, s), "mpt_cuda_state_get", MPT_E_ARG);
     REFUSED(mpt_cuda_state_get(c, &host, NULL, s), "mpt_cuda_state_get", MPT_E_ARG);
     REFUSED(mpt_cuda_lr_set(c, NULL, 0.1f, s), "mpt_cuda_lr_set", MPT_E_ARG);
-    REFUSED(mpt_cuda_scaler_scale_n(c, NULL, NULL, 0, s), "mpt_cuda_scaler_scale_n", MPT_E_ARG);
-    REFUSED(mpt_cuda_scaler_scale_n(c, run.state, NULL, 1, s), "mpt_cuda_scaler_scale_n", MPT_E_ARG);
+    REFUSED(mpt_cuda_scaler_scale_n(c, NULL, MPT_F32, NULL, 0, s), "mpt_cuda_scaler_scale_n", MPT_E_ARG);
+    REFUSED(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, NULL, 1, s), "mpt_cuda_scaler_scale_n", MPT_E_ARG);
+    REFUSED(mpt_cuda_scaler_scale_n(c, run.state, MPT_F64, NULL, 0, s), "mpt_cuda_scaler_scale_n",
+            MPT_E_UNSUPPORTED);
     REFUSED(mpt_cuda_check(c, NULL, run.state, s), "mpt_cuda_check", MPT_E_ARG);
     REFUSED(mpt_cuda_check(c, run.list, NULL, s), "mpt_cuda_check", MPT_E_ARG);
     REFUSED(mpt_cuda_unscale(c, NULL, run.state, s), "mpt_cuda_unscale", MPT_E_ARG);
@@ -1346,7 +1356,7 @@ TEST(null_context)
     CHECK_EQ_I(mpt_cuda_state_set(NULL, run.state, &host, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_cuda_state_get(NULL, &host, run.state, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_cuda_lr_set(NULL, run.state, 0.1f, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_cuda_scaler_scale_n(NULL, run.state, NULL, 0, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_cuda_scaler_scale_n(NULL, run.state, MPT_F32, NULL, 0, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_cuda_check(NULL, run.list, run.state, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_cuda_unscale(NULL, run.list, run.state, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_cuda_clip(NULL, run.state, 1.0f, NULL), MPT_E_ARG);
@@ -1564,7 +1574,7 @@ TEST(list_changed_while_captured)
     cudaGraphExec_t         exec = NULL;
     for (Twin &t : run.twins) tensors.push_back(t.tensor(true));
     OK(mpt_cuda_list_create(gpu.cuda, &mine, tensors.data(), tensors.size()));
-    OK(mpt_cuda_scaler_scale_n(gpu.cuda, run.state, NULL, 0, gpu.stream));
+    OK(mpt_cuda_scaler_scale_n(gpu.cuda, run.state, MPT_F32, NULL, 0, gpu.stream));
     (void)mpt_scaler_scale(&run.scaler, 1.0f);
     CU(cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeGlobal));
     OK(mpt_cuda_check(gpu.cuda, mine, run.state, gpu.stream));
@@ -1673,7 +1683,8 @@ TEST(launch_fails)
     Buffer          a(400, 0), b(400, 0);
     for (const Conversion &conversion : conversions)
         LAUNCH_FAILS(convert_device(&conversion, a.device(), b.device(), 100), "mpt_cuda_convert_n");
-    LAUNCH_FAILS(mpt_cuda_scaler_scale_n(c, run.state, NULL, 0, gpu.stream), "mpt_cuda_scaler_scale_n");
+    LAUNCH_FAILS(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, NULL, 0, gpu.stream),
+                 "mpt_cuda_scaler_scale_n");
     LAUNCH_FAILS(mpt_cuda_check(c, run.list, run.state, gpu.stream), "mpt_cuda_check");
     LAUNCH_FAILS(mpt_cuda_unscale(c, run.list, run.state, gpu.stream), "mpt_cuda_unscale");
     LAUNCH_FAILS(mpt_cuda_clip(c, run.state, 1.0f, gpu.stream), "mpt_cuda_clip");

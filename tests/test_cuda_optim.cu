@@ -164,7 +164,7 @@ static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_sto
         CHECK_EQ_I(mpt_clip(&step, 0.5f), MPT_OK);
         CHECK_EQ_I(o.host(o.o, &step, host.data(), host.size()), MPT_OK);
         (void)mpt_scaler_update(&scaler);
-        OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, NULL, 0, gpu.stream));
+        OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, MPT_F32, NULL, 0, gpu.stream));
         OK(mpt_cuda_check(gpu.cuda, list, state, gpu.stream));
         OK(mpt_cuda_clip(gpu.cuda, state, 0.5f, gpu.stream));
         OK(o.device(list, state, o.o));

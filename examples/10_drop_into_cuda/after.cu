@@ -187,7 +187,7 @@ int main(int argc, char **argv)
             const real *xb = x + at * IN;
             dense<<<BLOCKS(BATCH * HIDDEN)>>>(h, xb, w1.w, b1.w, BATCH, IN, HIDDEN, 1);
             dense<<<BLOCKS(BATCH * OUT)>>>(out, h, w2.w, b2.w, BATCH, HIDDEN, OUT, 0);
-            need(mpt_cuda_scaler_scale_n(gpu, state, NULL, 0, stream), gpu);
+            need(mpt_cuda_scaler_scale_n(gpu, state, MPT_F32, NULL, 0, stream), gpu);
             loss_grad<<<BLOCKS(BATCH)>>>(dy, out, t + at, BATCH, state);
             weight_grad<<<BLOCKS(OUT * HIDDEN)>>>(w2.g, dy, h, BATCH, HIDDEN, OUT);
             weight_grad<<<BLOCKS(OUT)>>>(b2.g, dy, NULL, BATCH, 1, OUT);

@@ -362,7 +362,7 @@ struct Training {
         need(mpt_scaler_init(&scaler, NULL) == MPT_OK, "mpt_scaler_init", "refused");
         mpt_ok(mpt_cuda_list_create(gpu.cuda, &list, tensors.data(), tensors.size()));
         mpt_ok(mpt_cuda_state_create(gpu.cuda, &state, &scaler, 1e-3f));
-        mpt_ok(mpt_cuda_scaler_scale_n(gpu.cuda, state, NULL, 0, gpu.stream));
+        mpt_ok(mpt_cuda_scaler_scale_n(gpu.cuda, state, MPT_F32, NULL, 0, gpu.stream));
     }
     ~Training()
     {
@@ -679,7 +679,7 @@ template <class A> struct Network {
         const mpt_sgd sgd = {0.0f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u};
         for (size_t l = 0; l < last; l++)
             multiply(y[l + 1], batch, width[l + 1], width[l], y[l], false, weights(l), true, l + 1 < last);
-        mpt_ok(mpt_cuda_scaler_scale_n(gpu.cuda, state, NULL, 0, gpu.stream));
+        mpt_ok(mpt_cuda_scaler_scale_n(gpu.cuda, state, MPT_F32, NULL, 0, gpu.stream));
         launch(k_loss<A>, dy[last], y[last], target, (uint64_t)(batch * width[last]), state, sums);
         for (size_t l = last; l-- > 0;) {
             T *const dw = (T *)tensors[l].grad;

@@ -55,7 +55,7 @@ static void call_all(mpt_cuda *c, struct CUstream_st *stream)
     expect(mpt_cuda_state_set(c, NULL, NULL, stream) == MPT_E_ARG, "state_set");
     expect(mpt_cuda_state_get(c, NULL, NULL, stream) == MPT_E_ARG, "state_get");
     expect(mpt_cuda_lr_set(c, NULL, 0.1f, stream) == MPT_E_ARG, "lr_set");
-    expect(mpt_cuda_scaler_scale_n(c, NULL, NULL, 0, stream) == MPT_E_ARG, "scaler_scale_n");
+    expect(mpt_cuda_scaler_scale_n(c, NULL, MPT_F32, NULL, 0, stream) == MPT_E_ARG, "scaler_scale_n");
     expect(mpt_cuda_check(c, NULL, NULL, stream) == MPT_E_ARG, "check");
     expect(mpt_cuda_unscale(c, NULL, NULL, stream) == MPT_E_ARG, "unscale");
     expect(mpt_cuda_clip(c, NULL, 1.0f, stream) == MPT_E_ARG, "clip");
