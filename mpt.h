@@ -8133,7 +8133,7 @@ static const char *mpti_rule_why(mpt_rule rule)
     return text[rule];
 }
 
-static int mpti_is_policy_format(mpt_format f)
+MPTI_NOINLINE static int mpti_is_policy_format(mpt_format f)
 {
     return f == MPT_F64 || f == MPT_F32 || f == MPT_TF32 || f == MPT_F16 || f == MPT_BF16;
 }
@@ -8470,21 +8470,21 @@ MPT_DEF mpt_status mpt_graph_node_add(mpt_graph *g, const char *name, const char
 MPT_DEF mpt_status mpt_graph_type_add(mpt_graph *g, uint32_t node, const char *name, int32_t format,
                                       uint32_t flags, uint32_t *id)
 {
-    const uint32_t none = MPT_GRAPH_NONE;
     mpt_graph_node *n;
+    mpt_graph_type *t;
     if (!g)
         return MPT_E_ARG;
     if (node >= g->node_count || !name)
         return mpti_graph_fail(g, MPT_E_ARG, NULL, "a type needs a node and a name");
     if (mpti_graph_room(g, 0, 1, 0, 0) != MPT_OK)
         return MPT_E_MEMORY;
-    else {
-        const mpt_graph_type t = {name, format, flags, node, none, none, none, none, none, g->type_count,
-                                  (uint32_t)MPT_WHY_NONE, none, none, none, none};
-        g->types[g->type_count] = t;
-    }
+    t = &g->types[g->type_count];
+    memset(t, 0xff, sizeof *t);                 /* no chain, and no path of reasons yet */
+    t->name = name, t->format = format, t->flags = flags, t->node = node;
+    t->group = g->type_count;
+    t->why = (uint32_t)MPT_WHY_NONE;
     n = &g->nodes[node];
-    *(n->last_type == none ? &n->first_type : &g->types[n->last_type].next) = g->type_count;
+    *(n->last_type == MPT_GRAPH_NONE ? &n->first_type : &g->types[n->last_type].next) = g->type_count;
     n->last_type = g->type_count;
     return mpti_graph_added(&g->type_count, id);
 }
@@ -8562,7 +8562,7 @@ MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, 
 }
 
 /* The representative of a type's group; the links may lie in structs, `stride` bytes apart. */
-static uint32_t mpti_group_root(uint32_t *group, size_t stride, uint32_t t)
+MPTI_NOINLINE static uint32_t mpti_group_root(uint32_t *group, size_t stride, uint32_t t)
 {
 #define MPTI_UP(i) (*(uint32_t *)(void *)((unsigned char *)group + (size_t)(i) * stride))
     while (MPTI_UP(t) != t)
@@ -8743,14 +8743,44 @@ typedef struct mpti_amp {
 #define MPTI_FOR_TYPES(t, node) for (t = g->nodes[node].first_type; t != MPT_GRAPH_NONE; t = g->types[t].next)
 #define MPTI_FOR_INPUTS(in, t) \
     for (in = g->types[t].first_input; in != MPT_GRAPH_NONE; in = g->inputs[in].next)
-#define MPTI_FOR_OUTPUTS(o, t) for (o = g->types[t].first_output; o != MPT_GRAPH_NONE; o = g->outputs[o].next)
 #define MPTI_FOR_READERS(in, o) \
     for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use)
+#define MPTI_FOR_ALL_READERS(in, t) \
+    for (in = mpti_reader(g, t, MPT_GRAPH_NONE); in != MPT_GRAPH_NONE; in = mpti_reader(g, t, in))
 
-/* The type whose output an input reads. */
-static uint32_t mpti_source(const mpt_graph *g, uint32_t in) { return g->outputs[g->inputs[in].source].type; }
+/* Places in the graph, each asked for in many passes. The type whose output an input reads; */
+MPTI_NOINLINE static uint32_t mpti_source(const mpt_graph *g, uint32_t in)
+{
+    return g->outputs[g->inputs[in].source].type;
+}
 
-static const char *mpti_node_name(const mpt_graph *g, uint32_t t) { return g->nodes[g->types[t].node].name; }
+/* the node of a type; of the type that has an input; */
+MPTI_NOINLINE static uint32_t mpti_node_of(const mpt_graph *g, uint32_t t) { return g->types[t].node; }
+
+MPTI_NOINLINE static uint32_t mpti_reader_node(const mpt_graph *g, uint32_t in)
+{
+    return g->types[g->inputs[in].type].node;
+}
+
+/* the input that reads an output of type t, after `in`; the first after none. */
+MPTI_NOINLINE static uint32_t mpti_reader(const mpt_graph *g, uint32_t t, uint32_t in)
+{
+    uint32_t o;
+    if (in == MPT_GRAPH_NONE) {
+        o = g->types[t].first_output;
+    } else {
+        o = g->outputs[g->inputs[in].source].next;
+        in = g->inputs[in].next_use;
+    }
+    for (; in == MPT_GRAPH_NONE && o != MPT_GRAPH_NONE; o = g->outputs[o].next)
+        in = g->outputs[o].first_use;
+    return in;
+}
+
+MPTI_NOINLINE static const char *mpti_node_name(const mpt_graph *g, uint32_t t)
+{
+    return g->nodes[g->types[t].node].name;
+}
 
 /* FusedBatchNorm and its gradient become V2, and are on its list. */
 static const char *mpti_norm_v2(int kind)
@@ -8836,7 +8866,7 @@ static const char *mpti_check_edge(const mpt_graph *g, const uint8_t *kind, uint
         return "one of its inputs reads nothing";
     if (g->inputs[in].source >= g->output_count || mpti_source(g, in) >= g->type_count)
         return "one of its inputs reads an output that is not there";
-    from = g->types[mpti_source(g, in)].node;
+    from = mpti_node_of(g, mpti_source(g, in));
     if (from == to)
         return "it feeds itself";
     if (g->types[mpti_source(g, in)].format != g->types[g->inputs[in].type].format)
@@ -8854,7 +8884,7 @@ static mpt_status mpti_check_edges(mpt_graph *g, const uint8_t *kind)
         const char *why;
         if (g->inputs[i].type >= g->type_count)
             return mpti_graph_fail(g, MPT_E_DATA, NULL, "an input has an index out of range");
-        why = mpti_check_edge(g, kind, i, g->types[g->inputs[i].type].node, &node);
+        why = mpti_check_edge(g, kind, i, mpti_reader_node(g, i), &node);
         if (why)
             return mpti_graph_fail(g, MPT_E_DATA, g->nodes[node].name, why);
     }
@@ -8864,11 +8894,11 @@ static mpt_status mpti_check_edges(mpt_graph *g, const uint8_t *kind)
 /* Edges that close a loop are not counted; any other cycle leaves nodes whose inputs never become ready. */
 static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t *queue, uint32_t *waits)
 {
-    uint32_t i, t, o, in, step, head = 0, tail = 0;
+    uint32_t i, t, in, reader, step, head = 0, tail = 0;
     memset(waits, 0, g->node_count * sizeof *waits);
     for (i = 0; i < g->input_count; i++)
-        if (kind[g->types[mpti_source(g, i)].node] != MPTI_OP_NEXT)
-            waits[g->types[g->inputs[i].type].node]++;
+        if (kind[mpti_node_of(g, mpti_source(g, i))] != MPTI_OP_NEXT)
+            waits[mpti_reader_node(g, i)]++;
     for (i = 0; i < g->node_count; i++)
         if (!waits[i])
             queue[tail++] = i;
@@ -8877,10 +8907,11 @@ static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t 
         if (kind[i] == MPTI_OP_NEXT)
             continue;
         MPTI_FOR_TYPES(t, i)
-            MPTI_FOR_OUTPUTS(o, t)
-                MPTI_FOR_READERS(in, o)
-                    if (!--waits[g->types[g->inputs[in].type].node])
-                        queue[tail++] = g->types[g->inputs[in].type].node;
+            MPTI_FOR_ALL_READERS(in, t) {
+                reader = mpti_reader_node(g, in);
+                if (!--waits[reader])
+                    queue[tail++] = reader;
+            }
     }
     if (tail == g->node_count)
         return MPT_OK;
@@ -8889,7 +8920,7 @@ static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t 
         uint32_t before = MPT_GRAPH_NONE;
         MPTI_FOR_TYPES(t, i)
             MPTI_FOR_INPUTS(in, t) {
-                const uint32_t from = g->types[mpti_source(g, in)].node;
+                const uint32_t from = mpti_node_of(g, mpti_source(g, in));
                 if (waits[from] && kind[from] != MPTI_OP_NEXT)
                     before = from;
             }
@@ -8933,7 +8964,7 @@ MPTI_NOINLINE static void mpti_paint(mpti_amp *a, uint32_t t, unsigned bits, mpt
     a->via[t] = via;
 }
 
-static void mpti_unpaint(mpti_amp *a, uint32_t t, mpt_graph_why why, uint32_t via)
+MPTI_NOINLINE static void mpti_unpaint(mpti_amp *a, uint32_t t, mpt_graph_why why, uint32_t via)
 {
     a->bits[t] &= ~MPTI_LOW;
     mpti_paint(a, t, 0u, why, via);
@@ -8941,14 +8972,14 @@ static void mpti_unpaint(mpti_amp *a, uint32_t t, mpt_graph_why why, uint32_t vi
 
 static uint32_t mpti_root(uint32_t *group, uint32_t t) { return mpti_group_root(group, sizeof *group, t); }
 
-static void mpti_join(uint32_t *group, uint32_t t, uint32_t other)
+MPTI_NOINLINE static void mpti_join(uint32_t *group, uint32_t t, uint32_t other)
 {
     const uint32_t x = mpti_root(group, t), y = mpti_root(group, other);
     group[x > y ? x : y] = x < y ? x : y;
 }
 
 /* The first type of a node that has this format. */
-static uint32_t mpti_type_like(const mpt_graph *g, uint32_t node, int32_t format)
+MPTI_NOINLINE static uint32_t mpti_type_like(const mpt_graph *g, uint32_t node, int32_t format)
 {
     uint32_t t;
     MPTI_FOR_TYPES(t, node)
@@ -8970,7 +9001,7 @@ static int mpti_reads_variable(const mpti_amp *a, uint32_t node)
                 break;
         if (t == MPT_GRAPH_NONE)
             return 0;
-        node = g->types[mpti_source(g, g->types[t].first_input)].node;
+        node = mpti_node_of(g, mpti_source(g, g->types[t].first_input));
         if (identity)
             return a->kind[node] == MPTI_OP_VARIABLE || (g->nodes[node].flags & MPT_NODE_VARIABLE) != 0;
     }
@@ -8993,8 +9024,7 @@ static void mpti_pass_types(mpti_amp *a)
             if ((bits & MPTI_FREE) && !(t->flags & MPT_TYPE_FIXED))
                 bits |= bits & (MPTI_ON(MPT_LIST_INFER) | MPTI_ON(MPT_LIST_CLEAR)) ? MPTI_ABLE | MPTI_INNER
                                                                                   : MPTI_ABLE;
-            if (a->kind[t->node] == MPTI_OP_CAST && t->first_output != MPT_GRAPH_NONE &&
-                g->outputs[t->first_output].first_use != MPT_GRAPH_NONE)
+            if (a->kind[t->node] == MPTI_OP_CAST && mpti_reader(g, i, MPT_GRAPH_NONE) != MPT_GRAPH_NONE)
                 bits |= MPTI_CAST;
         }
         a->bits[i] = bits;
@@ -9033,14 +9063,14 @@ static void mpti_pass_lists(mpti_amp *a)
     for (i = 0; i < g->type_count; i++)
         if ((a->bits[i] & MPTI_HANDLE) && (a->bits[i] & MPTI_FREE) &&
             first[mpti_root(list, i)] == MPT_GRAPH_NONE)
-            first[mpti_root(list, i)] = mpti_type_like(g, g->types[i].node, (int32_t)MPT_F32);
+            first[mpti_root(list, i)] = mpti_type_like(g, mpti_node_of(g, i), (int32_t)MPT_F32);
     for (i = 0; i < g->type_count; i++) {
         if (!(a->bits[i] & MPTI_HANDLE) || (root = first[mpti_root(list, i)]) == MPT_GRAPH_NONE)
             continue;
-        f32 = mpti_type_like(g, g->types[i].node, (int32_t)MPT_F32);
+        f32 = mpti_type_like(g, mpti_node_of(g, i), (int32_t)MPT_F32);
         if (f32 != MPT_GRAPH_NONE)
             mpti_join(a->group, f32, root);
-        if (f32 == MPT_GRAPH_NONE && a->kind[g->types[i].node] == MPTI_OP_END)
+        if (f32 == MPT_GRAPH_NONE && a->kind[mpti_node_of(g, i)] == MPTI_OP_END)
             mpti_paint(a, root, MPTI_DENIED, MPT_WHY_GROUP_FP32, i);
         else if (f32 != MPT_GRAPH_NONE && !(a->bits[i] & MPTI_FREE))
             mpti_paint(a, root, MPTI_DENIED, MPT_WHY_KEPT, MPT_GRAPH_NONE);
@@ -9102,7 +9132,7 @@ static void mpti_spread(mpti_amp *a, unsigned ways, unsigned need, unsigned avoi
 {
     const mpt_graph *g = a->g;
     mpti_spreading   s;
-    uint32_t         head, in, o;
+    uint32_t         head, in;
     s.need = need, s.avoid = avoid, s.mark = mark, s.parent = parent;
     for (head = 0; head < a->queued; head++) {
         const uint32_t t = a->queue[head];
@@ -9110,9 +9140,8 @@ static void mpti_spread(mpti_amp *a, unsigned ways, unsigned need, unsigned avoi
         const uint32_t from = handle ? parent[t] : t;
         const unsigned go = handle ? a->bits[t] / MPTI_PASSED : ways;
         if (go & MPTI_FORWARD) {
-            MPTI_FOR_OUTPUTS(o, t)
-                MPTI_FOR_READERS(in, o)
-                    mpti_visit(a, &s, g->inputs[in].type, from, MPTI_FORWARD);
+            MPTI_FOR_ALL_READERS(in, t)
+                mpti_visit(a, &s, g->inputs[in].type, from, MPTI_FORWARD);
             mpti_visit_across(a, &s, t, from, MPTI_FORWARD);
         }
         if (go & MPTI_BACKWARD) {
@@ -9257,7 +9286,7 @@ static void mpti_pass_kernels(mpti_amp *a)
             mpti_unpaint(a, i, MPT_WHY_NO_KERNEL, MPT_GRAPH_NONE);
 }
 
-static int mpti_loop_lose(mpti_amp *a, uint32_t t, uint32_t fp32)
+MPTI_NOINLINE static int mpti_loop_lose(mpti_amp *a, uint32_t t, uint32_t fp32)
 {
     if (!(a->bits[t] & MPTI_LOW))
         return 0;
@@ -9271,17 +9300,16 @@ static int mpti_loop_lose(mpti_amp *a, uint32_t t, uint32_t fp32)
 static int mpti_pass_loops(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
-    uint32_t         i, in, o;
+    uint32_t         i, in;
     int              changed = 0;
     for (i = 0; i < g->type_count; i++) {
         uint32_t fp32 = a->bits[i] & MPTI_DENIED ? i : MPT_GRAPH_NONE, reader = MPT_GRAPH_NONE;
-        if (a->kind[g->types[i].node] != MPTI_OP_NEXT || !(a->bits[i] & MPTI_F32))
+        if (a->kind[mpti_node_of(g, i)] != MPTI_OP_NEXT || !(a->bits[i] & MPTI_F32))
             continue;
-        MPTI_FOR_OUTPUTS(o, i)
-            MPTI_FOR_READERS(in, o) {
-                reader = g->inputs[in].type;
-                fp32 = a->bits[reader] & MPTI_LOW ? fp32 : reader;
-            }
+        MPTI_FOR_ALL_READERS(in, i) {
+            reader = g->inputs[in].type;
+            fp32 = a->bits[reader] & MPTI_LOW ? fp32 : reader;
+        }
         if (reader == MPT_GRAPH_NONE)
             continue;
         if (fp32 == MPT_GRAPH_NONE) {
@@ -9291,9 +9319,8 @@ static int mpti_pass_loops(mpti_amp *a)
             continue;
         }
         changed |= mpti_loop_lose(a, i, fp32);
-        MPTI_FOR_OUTPUTS(o, i)
-            MPTI_FOR_READERS(in, o)
-                changed |= mpti_loop_lose(a, g->inputs[in].type, fp32);
+        MPTI_FOR_ALL_READERS(in, i)
+            changed |= mpti_loop_lose(a, g->inputs[in].type, fp32);
     }
     return changed;
 }
@@ -9308,7 +9335,7 @@ static void mpti_pass_casts(mpti_amp *a)
         int      all = (a->bits[i] & (MPTI_CAST | MPTI_HELD | MPTI_LOW)) == MPTI_CAST;
         if (!all)
             continue;
-        MPTI_FOR_READERS(in, g->types[i].first_output) {
+        MPTI_FOR_ALL_READERS(in, i) {
             low = g->inputs[in].type;
             all &= (a->bits[low] & MPTI_LOW) != 0;
         }
@@ -9555,7 +9582,7 @@ static mpt_status mpti_pass_cut(mpti_amp *a)
     const size_t   nodes = types + 2 * outputs + 4, arcs = 2 * types + 8 * outputs + 6 * inputs;
     const uint32_t high = MPT_GRAPH_NONE - 1;
     uint32_t      *side = (uint32_t *)mpti_graph_alloc(g, 2 * types + inputs + outputs, sizeof *side, 1);
-    uint32_t       i, real, in, o;
+    uint32_t       i, real, in;
     mpti_flow      f;
     memset(&f, 0, sizeof f);
     f.first = (uint32_t *)mpti_graph_alloc(g, 5 * nodes, sizeof(uint32_t), 1);
@@ -9565,10 +9592,9 @@ static mpt_status mpti_pass_cut(mpti_amp *a)
     f.level = f.first + nodes, f.now = f.level + nodes, f.queue = f.now + nodes, f.path = f.queue + nodes;
     memset(f.first, 0xff, nodes * sizeof *f.first);
     for (i = 0; i < g->type_count; i++)         /* the types of a loop agree */
-        if (a->kind[g->types[i].node] == MPTI_OP_NEXT && (a->bits[i] & MPTI_F32))
-            MPTI_FOR_OUTPUTS(o, i)
-                MPTI_FOR_READERS(in, o)
-                    mpti_join(a->group, i, g->inputs[in].type);
+        if (a->kind[mpti_node_of(g, i)] == MPTI_OP_NEXT && (a->bits[i] & MPTI_F32))
+            MPTI_FOR_ALL_READERS(in, i)
+                mpti_join(a->group, i, g->inputs[in].type);
     real = f.nodes = mpti_cut_nodes(a, side);
     mpti_cut_arcs(a, &f, side, side + types, side + 2 * types);
     mpti_flow_run(&f);
@@ -9600,7 +9626,7 @@ static size_t mpti_cast_name(char *at, size_t cap, const char *node, uint32_t po
     return mpti_string_end(&w) + 1;
 }
 
-static int mpti_needs_cast(const mpti_amp *a, uint32_t o)
+MPTI_NOINLINE static int mpti_needs_cast(const mpti_amp *a, uint32_t o)
 {
     const mpt_graph *g = a->g;
     const uint32_t   t = g->outputs[o].type;
@@ -9668,7 +9694,7 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
 /* The path from a type to the op that decided: along via, or onward along to. */
 static uint32_t mpti_hop(const mpt_graph_type *t, int onward) { return onward ? t->to : t->via; }
 
-static uint32_t *mpti_path_end(mpt_graph *g, uint32_t t, int onward)
+MPTI_NOINLINE static uint32_t *mpti_path_end(mpt_graph *g, uint32_t t, int onward)
 {
     return onward ? &g->types[t].to_end : &g->types[t].via_end;
 }
@@ -9905,28 +9931,27 @@ MPT_DEF mpt_status mpt_graph_dot(FILE *out, const mpt_graph *g)
         return MPT_E_ARG;
     (void)fprintf(out, "digraph amp {\n    node [shape=box, style=filled, fontname=\"Helvetica\"];\n");
     for (i = 0; i < g->node_count; i++) {
-        const char *color = "white";
-        for (t = g->nodes[i].first_type; t != MPT_GRAPH_NONE; t = g->types[t].next)
-            if (g->nodes[i].flags & MPT_NODE_CAST)
-                color = "orange";
-            else if (mpt_graph_is_low(g, t))
+        const mpt_graph_node *n = &g->nodes[i];
+        const int             cast = (n->flags & MPT_NODE_CAST) != 0;
+        const char           *color = cast ? "orange" : "white";
+        for (t = n->first_type; t != MPT_GRAPH_NONE && !cast; t = g->types[t].next)
+            if (mpt_graph_is_low(g, t))
                 color = "palegreen";
             else if (g->types[t].format == (int32_t)MPT_F32 && color[0] == 'w')
                 color = "lightblue";
         (void)fprintf(out, "    n%lu [fillcolor=%s, label=\"", (unsigned long)i, color);
-        mpti_dot_string(out, g->nodes[i].flags & MPT_NODE_CAST ? "" : g->nodes[i].name);
-        (void)fprintf(out, g->nodes[i].flags & MPT_NODE_CAST ? "" : "\\n");
-        mpti_dot_string(out, g->nodes[i].op);
-        if (g->nodes[i].flags & MPT_NODE_CAST)
-            (void)fprintf(out, " to %s",
-                          mpt_format_get((mpt_format)g->types[g->nodes[i].last_type].format)->name);
+        if (!cast)
+            mpti_dot_string(out, n->name);
+        (void)fprintf(out, cast ? "" : "\\n");
+        mpti_dot_string(out, n->op);
+        if (cast)
+            (void)fprintf(out, " to %s", mpt_format_get((mpt_format)g->types[n->last_type].format)->name);
         (void)fprintf(out, "\"];\n");
     }
     for (i = 0; i < g->input_count; i++)
         if (g->inputs[i].source != MPT_GRAPH_NONE)
-            (void)fprintf(out, "    n%lu -> n%lu;\n",
-                          (unsigned long)g->types[g->outputs[g->inputs[i].source].type].node,
-                          (unsigned long)g->types[g->inputs[i].type].node);
+            (void)fprintf(out, "    n%lu -> n%lu;\n", (unsigned long)mpti_node_of(g, mpti_source(g, i)),
+                          (unsigned long)mpti_reader_node(g, i));
     (void)fprintf(out, "}\n");
     return ferror(out) ? MPT_E_DATA : MPT_OK;
 }
