@@ -1681,14 +1681,17 @@ typedef enum mpt_list {
 } mpt_list;
 
 /* Built-in lists: the op names of MPT_OPS in >>M13; TensorFlow's for CUDA 9.1, cuDNN 8 and later; those of
- * its oneDNN BF16 pass, where infer ops that directly follow low ones are low too. */
+ * its oneDNN BF16 pass. */
 typedef enum mpt_op_lists { MPT_LISTS_COMPACT, MPT_LISTS_TF_CUDA, MPT_LISTS_TF_BF16,
                            MPT_LISTS_COUNT } mpt_op_lists;
 
-/* tensorflow: the painting of TensorFlow's pass, step for step; mpt_graph_rewrite says where it differs.
+/* tensorflow: the painting of TensorFlow 2.21's pass, step for step; mpt_graph_rewrite says where it differs.
  * min_cut: the same safety, but the infer and clear ops are low or FP32 as moves the fewest bytes through
- * casts (a minimum cut of the graph). */
-typedef enum mpt_graph_mode { MPT_GRAPH_TENSORFLOW, MPT_GRAPH_MIN_CUT } mpt_graph_mode;
+ * casts (a minimum cut of the graph). tensorflow_2_19: until then an infer op that directly follows low ones
+ * became low under the BF16 lists only. */
+typedef enum mpt_graph_mode {
+    MPT_GRAPH_TENSORFLOW, MPT_GRAPH_MIN_CUT, MPT_GRAPH_TENSORFLOW_2_19, MPT_GRAPH_MODE_COUNT
+} mpt_graph_mode;
 
 /* A row of your own, in order: add fails if another list has the op, override moves it, remove takes it
  * out. */
@@ -1708,7 +1711,9 @@ typedef struct mpt_list_row {
 #define MPT_NODE_VARIABLE 4u    /* as the ops Variable, VariableV2, variable: casts of it are counted apart */
 #define MPT_NODE_CONST    8u    /* as the ops Const, const */
 #define MPT_NODE_CAST    16u    /* added by a rewrite */
-#define MPT_TYPE_FIXED    1u    /* the op has no low-precision kernel for this type */
+/* The op has no low-precision kernel for this type. The element type of a list of tensors changes with its
+ * list all the same, as in TensorFlow. */
+#define MPT_TYPE_FIXED    1u
 
 /* A node; its types, and their ports, are chains of indices. All of these may be read, none be written. */
 typedef struct mpt_graph_node {
@@ -1816,13 +1821,14 @@ typedef struct mpt_graph_options {
     double              most_flushed;   /* the share of flushed values that is tolerated */
 } mpt_graph_options;
 
-/* The counters of TensorFlow's summary, and what the casts cost. */
+/* The counters of TensorFlow's summary, and what the casts cost. As in the original the first six count type
+ * attributes, so that a node with two types counts twice. */
 typedef struct mpt_graph_summary {
-    uint64_t processable, recognized;   /* nodes */
-    uint64_t converted;                 /* types changed, as TensorFlow counts */
+    uint64_t processable, recognized, converted, allow_converted, deny_blocking, blocked_by_deny;
+    uint64_t nodes;                     /* of the graph before the rewrite */
     uint64_t low_casts;                 /* casts to the low format, of constants and variables not counted */
-    uint64_t allow_converted, deny_blocking, blocked_by_deny;   /* nodes */
     uint64_t casts, cast_bytes;         /* all casts added; the bytes they read and write */
+    mpt_format low;
 } mpt_graph_summary;
 
 /* mpt_graph_init -- an empty graph in memory of yours.
@@ -1910,7 +1916,8 @@ MPT_DEF size_t mpt_graph_explain(const mpt_graph *g, uint32_t type, char *buf, s
 #ifndef MPT_NO_STDIO
 /* mpt_graph_print -- the explanation of every FP32 and low type but those of casts, a line each; linear.
  * mpt_graph_dot -- the graph for Graphviz: low green, FP32 blue, casts orange, other types white.
- * mpt_graph_summary_print -- the seven lines of TensorFlow's summary, and the bytes of the casts.
+ * mpt_graph_summary_print -- TensorFlow's summary: the one line of today's, the seven that it had once; and
+ *   the bytes of the casts.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
 MPT_DEF mpt_status mpt_graph_print(FILE *out, const mpt_graph *g);
 MPT_DEF mpt_status mpt_graph_dot(FILE *out, const mpt_graph *g);
@@ -8068,7 +8075,7 @@ static const struct { mpt_list cuda, bf16; const char *names; } mpti_tf_lists[] 
      "BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Conv3DBackpropFilter Conv3DBackpropInput "
      "CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3 CudnnRNNV2 CudnnRNNV3 "
      "FastUnsortedSegmentMax FusedConv2DBiasActivation FusedSparseConvGpuV2 GRUBlockCell "
-     "GRUBlockCellGrad LSTMBlockCell LSTMBlockCellGrad Mha MhaV2 Pmlp Tmlp TmlpV2 TmlpV3"},
+     "GRUBlockCellGrad LSTMBlockCell LSTMBlockCellGrad Mha MhaV2 Pmlp Tmlp TmlpV2 TmlpV3 VoxelMax"},
     {MPT_LIST_NONE, MPT_LIST_ALLOW,
      "FusedPadConv2D"},
     {MPT_LIST_INFER, MPT_LIST_INFER,
@@ -8726,7 +8733,8 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
 #define MPTI_DOWN        (1u << 18)         /* downstream of an allow op through clear and infer ops */
 #define MPTI_BETWEEN     (1u << 19)         /* that, and upstream of one */
 #define MPTI_JOINED      (1u << 20)         /* made low by mpti_pass_clear */
-#define MPTI_PASSED      (1u << 21)         /* a handle met going forward; times 2: going backward */
+#define MPTI_ELEMENT     (1u << 21)         /* the FP32 type of an op on a list of tensors */
+#define MPTI_PASSED      (1u << 22)         /* a handle met going forward; times 2: going backward */
 
 /* Everything that one rewrite works on. */
 typedef struct mpti_amp {
@@ -9068,8 +9076,10 @@ static void mpti_pass_lists(mpti_amp *a)
         if (!(a->bits[i] & MPTI_HANDLE) || (root = first[mpti_root(list, i)]) == MPT_GRAPH_NONE)
             continue;
         f32 = mpti_type_like(g, mpti_node_of(g, i), (int32_t)MPT_F32);
-        if (f32 != MPT_GRAPH_NONE)
+        if (f32 != MPT_GRAPH_NONE) {
             mpti_join(a->group, f32, root);
+            a->bits[f32] |= MPTI_ELEMENT;
+        }
         if (f32 == MPT_GRAPH_NONE && a->kind[mpti_node_of(g, i)] == MPTI_OP_END)
             mpti_paint(a, root, MPTI_DENIED, MPT_WHY_GROUP_FP32, i);
         else if (f32 != MPT_GRAPH_NONE && !(a->bits[i] & MPTI_FREE))
@@ -9197,18 +9207,20 @@ static void mpti_pass_deny(mpti_amp *a)
     }
 }
 
-/* All members of a group are denied if one is or cannot be changed, else low if one is. */
+/* All members of a group are denied if one is or cannot be changed, else low if one is. Elements of a list
+ * need no kernel. */
 static void mpti_pass_groups(mpti_amp *a)
 {
-    uint32_t *decides = a->carry;               /* of the root of a group: the member that decides */
-    uint32_t *first, i, by, n = a->g->type_count;
+    const unsigned element = MPTI_ELEMENT | MPTI_FREE;
+    uint32_t      *decides = a->carry;          /* of the root of a group: the member that decides */
+    uint32_t      *first, i, by, n = a->g->type_count;
     for (i = 0; i < n; i++)
         decides[i] = MPT_GRAPH_NONE;
     for (i = 0; i < n; i++) {
         if (!(a->bits[i] & MPTI_GROUPED) || !(a->bits[i] & MPTI_F32))
             continue;
         first = &decides[mpti_root(a->group, i)];
-        if (!(a->bits[i] & MPTI_ABLE))
+        if (!(a->bits[i] & MPTI_ABLE) && (a->bits[i] & element) != element)
             a->bits[i] |= MPTI_DENIED;
         if (*first == MPT_GRAPH_NONE ? a->bits[i] & (MPTI_DENIED | MPTI_LOW)
                                      : ~a->bits[*first] & a->bits[i] & MPTI_DENIED)
@@ -9244,8 +9256,8 @@ static void mpti_pass_between(mpti_amp *a)
             mpti_paint(a, i, MPTI_LOW, MPT_WHY_BETWEEN, a->carry[i]);
 }
 
-/* Step 4, BF16 lists only: an infer op that a low op feeds, and no denied one. In order, so that chains built
- * in order follow too, as in TensorFlow. */
+/* Step 4, until 2.19 for the BF16 lists only: an infer op that a low op feeds, and no denied one. In order,
+ * so that chains built in order follow too, as in TensorFlow. */
 static void mpti_pass_follow(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
@@ -9735,7 +9747,6 @@ static void mpti_commit(mpti_amp *a, char *names, mpt_graph_summary *s)
         mpt_graph_type *t = &g->types[i];
         if ((a->bits[i] & MPTI_F32) && (a->bits[i] & MPTI_LOW)) {
             t->format = (int32_t)a->o->low;
-            s->converted++;
         } else if (!(a->bits[i] & MPTI_F32) && (t->why == MPT_WHY_ADDED || mpt_graph_is_low(g, i))) {
             continue;                                   /* an earlier rewrite has said why */
         }
@@ -9752,23 +9763,24 @@ static void mpti_commit(mpti_amp *a, char *names, mpt_graph_summary *s)
     mpti_find_ends(g, 1);
 }
 
-/* The counters that are about nodes, before the types change. */
+/* The counters of the painting, before the types change. */
 static void mpti_count(const mpti_amp *a, mpt_graph_summary *s)
 {
     const mpt_graph *g = a->g;
-    uint32_t         i, t;
-    for (i = 0; i < g->node_count; i++) {
-        int low = 0, deny = 0;
-        MPTI_FOR_TYPES(t, i)
-            if (a->bits[t] & MPTI_F32) {
-                low |= (a->bits[t] & MPTI_LOW) != 0;
-                deny |= a->why[t] == MPT_WHY_DENY || a->why[t] == MPT_WHY_AFTER_DENY;
-            }
-        s->processable += a->process[i];
-        s->recognized += a->process[i] && a->list[i] != MPT_LIST_NONE;
-        s->allow_converted += low && a->list[i] == MPT_LIST_ALLOW;
-        s->deny_blocking += deny && a->list[i] == MPT_LIST_DENY;
-        s->blocked_by_deny += deny && a->list[i] != MPT_LIST_DENY;
+    uint32_t         i;
+    s->nodes = g->node_count;
+    s->low = a->o->low;
+    for (i = 0; i < g->type_count; i++) {
+        const unsigned both = MPTI_F32 | MPTI_LOW;
+        const uint32_t node = mpti_node_of(g, i), low = (a->bits[i] & both) == both;
+        const uint32_t deny = a->why[i] == MPT_WHY_DENY || a->why[i] == MPT_WHY_AFTER_DENY;
+        const int      list = a->list[node];
+        s->processable += a->process[node];
+        s->recognized += a->process[node] && list != MPT_LIST_NONE;
+        s->converted += low;
+        s->allow_converted += low && list == MPT_LIST_ALLOW;
+        s->deny_blocking += deny && list == MPT_LIST_DENY;
+        s->blocked_by_deny += deny && list != MPT_LIST_DENY;
     }
 }
 
@@ -9783,7 +9795,7 @@ static mpt_status mpti_amp_paint(mpti_amp *a)
     if (any) {
         mpti_pass_groups(a);
         mpti_pass_between(a);
-        if (a->o->lists == MPT_LISTS_TF_BF16)
+        if (a->o->mode != MPT_GRAPH_TENSORFLOW_2_19 || a->o->lists == MPT_LISTS_TF_BF16)
             mpti_pass_follow(a);
         mpti_pass_clear(a);
         mpti_pass_kernels(a);
@@ -9805,7 +9817,7 @@ MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *opti
     mpt_status              status;
     char                   *names = NULL;
     if (!g || (unsigned)o.lists >= (unsigned)MPT_LISTS_COUNT || (o.row_count && !o.rows) ||
-        (o.mode != MPT_GRAPH_TENSORFLOW && o.mode != MPT_GRAPH_MIN_CUT) || !(o.most_flushed >= 0.0))
+        (unsigned)o.mode >= (unsigned)MPT_GRAPH_MODE_COUNT || !(o.most_flushed >= 0.0))
         return MPT_E_ARG;
     if (o.low != MPT_F16 && o.low != MPT_BF16)
         return MPT_E_UNSUPPORTED;
@@ -9958,9 +9970,13 @@ MPT_DEF mpt_status mpt_graph_dot(FILE *out, const mpt_graph *g)
 
 MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s)
 {
+    const char *low;
     if (!out || !s)
         return MPT_E_ARG;
-    (void)fprintf(out, "Total processable nodes: %llu\n"
+    low = s->low == MPT_BF16 ? "bfloat16" : "float16";
+    (void)fprintf(out, "Converted %llu/%llu nodes to %s precision using %llu cast(s) to %s "
+                       "(excluding Const and Variable casts)\n"
+                       "Total processable nodes: %llu\n"
                        "Recognized nodes available for conversion: %llu\n"
                        "Total nodes converted: %llu\n"
                        "Total FP16 Cast ops used (excluding Const and Variable casts): %llu\n"
@@ -9968,11 +9984,12 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
                        "Denylisted nodes blocking conversion: %llu\n"
                        "Nodes blocked from conversion by denylisted nodes: %llu\n"
                        "All casts: %llu, moving %llu bytes\n",
-                  (unsigned long long)s->processable, (unsigned long long)s->recognized,
-                  (unsigned long long)s->converted, (unsigned long long)s->low_casts,
-                  (unsigned long long)s->allow_converted, (unsigned long long)s->deny_blocking,
-                  (unsigned long long)s->blocked_by_deny, (unsigned long long)s->casts,
-                  (unsigned long long)s->cast_bytes);
+                  (unsigned long long)s->converted, (unsigned long long)s->nodes, low,
+                  (unsigned long long)s->low_casts, low, (unsigned long long)s->processable,
+                  (unsigned long long)s->recognized, (unsigned long long)s->converted,
+                  (unsigned long long)s->low_casts, (unsigned long long)s->allow_converted,
+                  (unsigned long long)s->deny_blocking, (unsigned long long)s->blocked_by_deny,
+                  (unsigned long long)s->casts, (unsigned long long)s->cast_bytes);
     return ferror(out) ? MPT_E_DATA : MPT_OK;
 }
 #endif /* MPT_NO_STDIO */
@@ -10004,6 +10021,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   mpt_clip_value(step, t, n, x)             mpt_clip_apply(step, t, n, x), also by the norm
  *   mpt_policy_row_at(i, &row)                MPT_OPS(X): a row holds all names of one kind
  *   mpt_policy_format of an unknown op: OK    MPT_E_UNSUPPORTED, unless a row of yours names it
+ *   mpt_graph_rewrite lets infer ops follow low ones under CUDA, too, as TensorFlow 2.21 does; the older rule
+ *   is MPT_GRAPH_TENSORFLOW_2_19. Its counters count type attributes, no longer nodes.
  *   MPT_POLICIES(X): X(name, c, v, o)         X(name, cpu, c, v, o); and mpt_policy has a field cpu
  * 0.2.0  Half the time to compile, parts to leave out, fewer names, the same bits. Was, is:
  *   mpt_storage_text, mpt_scaler_preset       mpt_storage_name, mpt_scaler_defaults

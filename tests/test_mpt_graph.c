@@ -219,6 +219,7 @@ TEST(step_between)
     add(&g, "t2", "Add", "t1", "x");
     add(&g, "m2", "MatMul", "t2", NULL);
     add(&g, "after", "Tanh", "m2", NULL);
+    o.mode = MPT_GRAPH_TENSORFLOW_2_19;
     (void)rewrite(&g, &o);
     expect(&g, "before", 0, MPT_WHY_INFER);         /* downstream of no allow op */
     expect(&g, "t1", 1, MPT_WHY_BETWEEN);
@@ -226,25 +227,43 @@ TEST(step_between)
     expect(&g, "after", 0, MPT_WHY_INFER);          /* upstream of none */
 }
 
-TEST(step_follow_bf16)
+/* Infer ops that follow: with the BF16 lists, and in TensorFlow 2.21 with those for CUDA too. */
+TEST(step_follow)
 {
+    static const struct { mpt_op_lists lists; mpt_graph_mode mode; mpt_format low; int follows; } cases[] = {
+        {MPT_LISTS_TF_BF16, MPT_GRAPH_TENSORFLOW, MPT_BF16, 1},
+        {MPT_LISTS_TF_BF16, MPT_GRAPH_TENSORFLOW_2_19, MPT_BF16, 1},
+        {MPT_LISTS_TF_CUDA, MPT_GRAPH_TENSORFLOW, MPT_F16, 1},
+        {MPT_LISTS_TF_CUDA, MPT_GRAPH_TENSORFLOW, MPT_BF16, 1},
+        {MPT_LISTS_TF_CUDA, MPT_GRAPH_TENSORFLOW_2_19, MPT_F16, 0}};
     mpt_graph         g;
     mpt_graph_options o = tf();
-    begin(&g);
-    add(&g, "x", "Placeholder", NULL, NULL);
-    add(&g, "e", "Exp", "x", NULL);
-    add(&g, "m", "MatMul", "x", NULL);
-    add(&g, "t1", "Tanh", "m", NULL);
-    add(&g, "t2", "Tanh", "t1", NULL);
-    add(&g, "denied", "Add", "m", "e");
-    o.lists = MPT_LISTS_TF_BF16;
-    o.low = MPT_BF16;
-    (void)rewrite(&g, &o);
-    expect(&g, "t1", 1, MPT_WHY_FOLLOWS);
-    expect(&g, "t2", 1, MPT_WHY_FOLLOWS);
-    expect(&g, "denied", 0, MPT_WHY_AFTER_DENY);
-    CHECK_EQ_I(g.types[type_of(&g, "m")].format, MPT_BF16);
-    CHECK(node_named(&g, "x-0-CastToBf16-AutoMixedPrecision") != MPT_GRAPH_NONE);
+    size_t            i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        begin(&g);
+        add(&g, "x", "Placeholder", NULL, NULL);
+        add(&g, "e", "Exp", "x", NULL);
+        add(&g, "m", "MatMul", "x", NULL);
+        add(&g, "t1", "Tanh", "m", NULL);
+        add(&g, "t2", "Tanh", "t1", NULL);
+        add(&g, "denied", "Add", "m", "e");
+        add(&g, "mixed", "Add", "x", "t2");
+        add(&g, "end", "Relu", "mixed", NULL);
+        o.lists = cases[i].lists;
+        o.mode = cases[i].mode;
+        o.low = cases[i].low;
+        (void)rewrite(&g, &o);
+        expect(&g, "t1", cases[i].follows, cases[i].follows ? MPT_WHY_FOLLOWS : MPT_WHY_INFER);
+        expect(&g, "t2", cases[i].follows, cases[i].follows ? MPT_WHY_FOLLOWS : MPT_WHY_INFER);
+        expect(&g, "mixed", cases[i].follows, cases[i].follows ? MPT_WHY_FOLLOWS : MPT_WHY_INFER);
+        expect(&g, "end", cases[i].follows, cases[i].follows ? MPT_WHY_CLEAR : MPT_WHY_APART);
+        expect(&g, "denied", 0, MPT_WHY_AFTER_DENY);
+        CHECK_EQ_I(g.types[type_of(&g, "m")].format, cases[i].low);
+        CHECK((node_named(&g, "x-0-CastToBf16-AutoMixedPrecision") != MPT_GRAPH_NONE) ==
+              (cases[i].low == MPT_BF16));
+    }
+    o.mode = MPT_GRAPH_MODE_COUNT;
+    CHECK_EQ_I(mpt_graph_rewrite(&g, &o, NULL), MPT_E_ARG);
 }
 
 TEST(step_clear)
@@ -403,6 +422,14 @@ TEST(step_lists)
     expect(&g, "push", 0, MPT_WHY_AFTER_DENY);
     expect(&g, "t", 0, MPT_WHY_AFTER_DENY);
     expect(&g, "empty", 0, MPT_WHY_GROUP_FP32);
+    begin(&g);                                  /* an op without a kernel is low with its list, as upstream */
+    list_graph(&g, "m", 0u);
+    g.types[type_of(&g, "empty")].flags = MPT_TYPE_FIXED;
+    g.types[type_of(&g, "pop")].flags = MPT_TYPE_FIXED;
+    (void)rewrite(&g, &o);
+    expect(&g, "push", 1, MPT_WHY_BETWEEN);
+    expect(&g, "empty", 1, MPT_WHY_GROUP_LOW);
+    expect(&g, "pop", 1, MPT_WHY_GROUP_LOW);
     begin(&g);                                  /* a writer that may not change keeps them all */
     list_graph(&g, "m", MPT_NODE_FETCHED);
     (void)rewrite(&g, &o);
@@ -508,7 +535,7 @@ static mpt_list list_of(mpt_op_lists lists, const char *op)
 TEST(lists)
 {
     static const unsigned want[MPT_LISTS_COUNT][MPT_LIST_COUNT] = {
-        {0, 0, 0, 0, 0}, {0, 38, 43, 9, 110}, {0, 14, 48, 7, 111}};
+        {0, 0, 0, 0, 0}, {0, 39, 43, 9, 110}, {0, 14, 48, 7, 111}};
     unsigned          count[MPT_LIST_COUNT];
     mpt_graph         g;
     mpt_graph_options o = mpt_graph_defaults();
@@ -527,6 +554,7 @@ TEST(lists)
     CHECK(list_of(MPT_LISTS_TF_CUDA, "MatMul") == MPT_LIST_ALLOW);
     CHECK(list_of(MPT_LISTS_TF_CUDA, "LSTMBlockCellGrad") == MPT_LIST_ALLOW);
     CHECK(list_of(MPT_LISTS_TF_BF16, "LSTMBlockCellGrad") == MPT_LIST_NONE);
+    CHECK(list_of(MPT_LISTS_TF_CUDA, "VoxelMax") == MPT_LIST_ALLOW);
     CHECK(list_of(MPT_LISTS_TF_CUDA, "Sum") == MPT_LIST_DENY);
     CHECK(list_of(MPT_LISTS_TF_BF16, "Sum") == MPT_LIST_INFER);
     CHECK(list_of(MPT_LISTS_TF_CUDA, "Rsqrt") == MPT_LIST_NONE);
@@ -842,7 +870,7 @@ static void match(painter *p, const unsigned char *in)
     int      deny = 0, allow = 0;
     for (t = 0; t < p->n; t++)
         if (in[t] && (f = type_at(p->g, p->g->types[t].node, (int32_t)MPT_F32)) != MPT_GRAPH_NONE) {
-            deny |= p->deny[f] || (p->g->types[f].flags & MPT_TYPE_FIXED);
+            deny |= p->deny[f];
             allow |= p->allow[f];
         }
     for (t = 0; t < p->n && (deny || allow); t++)
@@ -958,7 +986,7 @@ static int ref_paint(painter *p, const mpt_graph *g, const mpt_graph_options *o)
     for (t = 0; t < p->n; t++)
         if (p->letter[t] == 'a' && p->process[t] && !p->up[t])
             ref_back(p, t);
-    for (t = 0; t < p->n && o->lists == MPT_LISTS_TF_BF16; t++) {
+    for (t = 0; t < p->n && !(o->mode == MPT_GRAPH_TENSORFLOW_2_19 && o->lists == MPT_LISTS_TF_CUDA); t++) {
         int low = 0, bad = 0;
         for (u = 0; u < p->n; u++)
             if (p->edge[u][t])
@@ -1047,6 +1075,7 @@ static mpt_graph_options random_options(void)
     mpt_graph_options o = tf();
     o.lists = pick(2) ? MPT_LISTS_TF_CUDA : MPT_LISTS_TF_BF16;
     o.low = pick(2) ? MPT_F16 : MPT_BF16;
+    o.mode = pick(3) ? MPT_GRAPH_TENSORFLOW : MPT_GRAPH_TENSORFLOW_2_19;
     o.device = "GPU";
     return o;
 }
@@ -1073,8 +1102,19 @@ TEST(random_painting)
             memset(p.allow, 0, sizeof p.allow);
         types = g.type_count;
         cast_elements(&g, p.allow, p.f32, &casts);
+        before = g.node_count;
         s = rewrite(&g, &o);
         CHECK_EQ_U(s.casts, casts);
+        CHECK_EQ_U(s.nodes, before);
+        CHECK_EQ_I(s.low, o.low);
+        for (t = 0; t < types; t++) {           /* the counters, type by type */
+            const int list = p.letter[t];
+            s.processable -= p.process[t];
+            s.recognized -= p.process[t] && list != '-';
+            s.converted -= p.f32[t] && p.allow[t];
+            s.allow_converted -= p.f32[t] && p.allow[t] && list == 'a';
+        }
+        CHECK_EQ_U(s.processable | s.recognized | s.converted | s.allow_converted, 0);
         for (wrong = 0, t = 0; t < types; t++)
             if (p.f32[t]) {
                 wrong += mpt_graph_is_low(&g, t) != (p.allow[t] ? 1 : 0);
@@ -1516,6 +1556,8 @@ TEST(printing)
     CHECK(strstr(text, "[fillcolor=orange, label=\"Cast to f32\"]") != NULL);
     CHECK(strstr(text, "n3 -> n1;") != NULL && strstr(text, "n0 -> n3;") != NULL);
     CHECK(strstr(text, "\ne (Exp): FP32, because its op is on the deny list\n") != NULL);
+    CHECK(strstr(text, "Converted 1/3 nodes to float16 precision using 1 cast(s) to float16 "
+                       "(excluding Const and Variable casts)\n") != NULL);
     CHECK(strstr(text, "Total processable nodes: 3\nRecognized nodes available for conversion: 2\n"
                        "Total nodes converted: 1\n"
                        "Total FP16 Cast ops used (excluding Const and Variable casts): 1\n"
@@ -1535,7 +1577,7 @@ int main(int argc, char **argv)
     RUN(step_nothing_to_do);
     RUN(step_deny);
     RUN(step_between);
-    RUN(step_follow_bf16);
+    RUN(step_follow);
     RUN(step_clear);
     RUN(step_kernels_and_types);
     RUN(step_loops);
