@@ -4412,7 +4412,7 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
         rest = count % MPTI_GROUP;
         whole = i + count - rest;
         kernel(to + 2u * i, from + 4u * i, (const unsigned char *)words, NULL, count / MPTI_GROUP,
-               count == MPTI_TILE ? how : 0);
+               (uintptr_t)(to + 2u * i) % 64u ? how & MPTI_AHEAD : how);    /* around the cache: whole lines */
         if (rest) {
             unsigned char in[4 * MPTI_GROUP], out[2 * MPTI_GROUP];
             memset(in, 0, sizeof in);

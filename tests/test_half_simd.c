@@ -723,6 +723,36 @@ TEST(stochastic)
     }
 }
 
+/* A store around the cache that is not aligned ends the program: every place of a destination in its line,
+ * lengths about the tiles, first elements inside of a counter, at thresholds that make the least array large. */
+TEST(stores_around_the_cache_are_aligned_at_any_threshold)
+{
+    static const size_t thresholds[] = {0u, 700u, 1100u, 1600u};
+    const size_t        most = 600u;
+    mpt_opts            o;
+    size_t              place, n, k;
+    int                 p;
+    memset(&o, 0, sizeof o);
+    o.rounding = MPT_RND_STOCHASTIC;
+    (void)fill(MPT_F32, 4);
+    for (k = 0; k < sizeof thresholds / sizeof *thresholds; k++)
+        for (place = 0; place < 64u; place++) {
+            unsigned char   *to = data.out + (64u - (uintptr_t)data.out % 64u) % 64u + place;
+            const mpt_format format = (place + k) % 2u ? MPT_F16 : MPT_BF16;
+            o.first_element = place % 3u ? 0u : place;
+            judge_stochastic(format, data.want, (const unsigned char *)data.in, most, &o);
+            EACH_PATH(p)
+                for (n = most; n > 100u; n -= n % 64u > 2u ? 11u : 1u) {
+                    around_bytes = thresholds[k];
+                    (void)mpt_stochastic_n(format, to, (const float *)(const void *)data.in, n, &o);
+                    around_bytes = (size_t)32 << 20;
+                    if (memcmp(to, data.want, 2u * n))
+                        CHECK_EQ_U_AT(0, 1, n);
+                }
+            CHECK(memcmp(to, data.want, 2u * 100u) == 0);
+        }
+}
+
 /* Where kernels change from one way to another, a wrong choice shows in one draw of many. */
 TEST(stochastic_next_to_the_limits)
 {
@@ -837,6 +867,7 @@ int main(int argc, char **argv)
     RUN(mxfp4);
     RUN(mxfp4_between_fences);
     RUN(stochastic);
+    RUN(stores_around_the_cache_are_aligned_at_any_threshold);
     RUN(stochastic_next_to_the_limits);
     RUN(philox);
     RUN(all_floats);
