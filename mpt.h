@@ -128,7 +128,8 @@ typedef enum mpt_moments {
 } mpt_moments;
 
 /* One parameter array of the network with all that belongs to it. A zeroed struct with the fields
- * you have is enough: each call says which fields it needs. The memory is yours. */
+ * you have is enough: each call says which fields it needs. The memory is yours, each array aligned as its
+ * elements are. */
 typedef struct mpt_tensor {
     const char *name;           /* for reports; may be NULL */
     size_t      n;              /* number of elements of each array below */
@@ -1427,7 +1428,7 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 
 /* mpt_dot_f16, _bf16, _f32 -- the sum of a[i] * x[i].
  *   a, x  in  [n]
- * Returns: the sum; 0 for n 0 or a NULL.  Threads: any.
+ * Returns: the sum; 0 for n 0, a NULL and more elements than an array can hold.  Threads: any.
  * Exact: the row is padded with zeros to a multiple of 64; element i is added to lane i mod 64 by one fma, in
  *   order; then lane j + 32 to lane j, j + 16 to j, and so on down to one. The same bits on every path.
  *
@@ -1463,8 +1464,9 @@ MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *m
 // >>M12 products, activations, losses -------------------------------------------------------------
 /* ---- the ops of a small trainer, on F32, F16 and BF16 arrays ----
  * All of them compute in FP32 and round once, when they store; a matrix of rows x cols is row-major and
- * dense. They return MPT_OK, MPT_E_ARG (NULL with a size above 0), MPT_E_UNSUPPORTED (a format); on an
- * error nothing is written. Threads: any, on different outputs. */
+ * dense, each aligned as its elements are. They return MPT_OK, MPT_E_ARG (NULL with a size above 0, or more
+ * than an array can hold), MPT_E_UNSUPPORTED (a format); on an error nothing is written. Threads: any, on
+ * different outputs. */
 
 /* With the values of CBLAS, so that its enums can be cast. */
 typedef enum mpt_order { MPT_ROW_MAJOR = 101, MPT_COL_MAJOR = 102 } mpt_order;
@@ -2785,6 +2787,8 @@ static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
 {
     if (!t->n)
         return NULL;
+    if (mpti_no_array(t, t->n, sizeof(float)))
+        return "n is more than any array can hold";
     if ((needs & MPT_NEEDS_MASTER) && !mpti_has_master(t))
         return "storage has no FP32 master, which this call needs";
     if ((needs & MPT_NEEDS_WEIGHT) && !mpti_has_master(t) && !t->param)
@@ -2957,8 +2961,8 @@ static mpt_status mpti_tensors_ok(const mpt_tensor *tensors, size_t count, unsig
 {
     mpt_fault  found = {0, NULL};
     mpt_status status = MPT_OK;
-    if (count && !tensors) {
-        found.why = "the tensor list is NULL";
+    if (mpti_no_array(tensors, count, sizeof *tensors)) {
+        found.why = "the tensor list is NULL, or too long for any array";
         status = MPT_E_ARG;
         count = 0;
     }
@@ -3001,7 +3005,7 @@ MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count,
 MPT_DEF MPTI_NOINLINE mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
                                                   mpt_format param_format, mpt_format grad_format)
 {
-    if (!list || (capacity && !item))
+    if (!list || mpti_no_array(item, capacity, sizeof *item))
         return MPT_E_ARG;
     if (!mpti_is_train_format(param_format) || !mpti_is_train_format(grad_format))
         return MPT_E_UNSUPPORTED;
@@ -3062,7 +3066,8 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
         t.master = (float *)weight;
     else
         t.extra = weight;
-    return mpti_tensors_append(list, &t, n && !param && !grad && !weight ? MPT_E_ARG : MPT_OK);
+    return mpti_tensors_append(
+        list, &t, mpti_no_array(param ? param : grad ? grad : weight, n, sizeof(float)) ? MPT_E_ARG : MPT_OK);
 }
 
 /* The arrays that a tensor lacks, one after the other from `at` on; NULL: only how many bytes they take, 0 if
@@ -3667,7 +3672,7 @@ MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count)
     double   sumsq = 0.0;
     unsigned bad = 0u;
     size_t   i;
-    if (count && !steps)
+    if (mpti_no_array(steps, count, sizeof *steps))
         return MPT_E_ARG;
     for (i = 0; i < count; i++) {
         if (!mpti_step_is_open(&steps[i]))
@@ -4771,7 +4776,7 @@ MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format
     size_t                     i, take;
     if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
         return MPT_E_UNSUPPORTED;
-    if (n && (!dst || !src))
+    if (mpti_no_array(dst, n, sizeof(float)) || mpti_no_array(src, n, sizeof(float)))
         return MPT_E_ARG;
     for (i = 0; i < n; i += take) {
         take = mpti_min(n - i, MPTI_TILE);
@@ -4797,7 +4802,7 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
     size_t                     i, j, r, c;
     if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
         return MPT_E_UNSUPPORTED;
-    if ((rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 4u / cols))
+    if ((rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 8u / cols))
         return MPT_E_ARG;
     for (i = 0; i < rows; i += MPTI_FP8_SQUARE)
         for (j = 0; j < cols; j += MPTI_FP8_SQUARE) {
@@ -4991,8 +4996,10 @@ static uint64_t mpti_state_checksum(const unsigned char *p, size_t n)
 static mpt_status mpti_state_ok(const mpt_state *s)
 {
     size_t i;
-    if (!s || (s->scaler_count && !s->scalers) || (s->step_count && !s->steps) ||
-        (s->counter_count && !s->counters) || (s->tensor_count && !s->tensors))
+    if (!s || mpti_no_array(s->scalers, s->scaler_count, sizeof *s->scalers) ||
+        mpti_no_array(s->steps, s->step_count, sizeof *s->steps) ||
+        mpti_no_array(s->counters, s->counter_count, sizeof *s->counters) ||
+        mpti_no_array(s->tensors, s->tensor_count, sizeof *s->tensors))
         return MPT_E_ARG;
     for (i = 0; i < s->tensor_count; i++) {
         const mpt_tensor *t = &s->tensors[i];
@@ -5009,7 +5016,7 @@ static mpt_status mpti_state_measure(const mpt_state *state, const void *buffer,
     mpti_walk        w;
     memset(&w, 0, sizeof w);
     w.mode = MPTI_WALK_SIZE;
-    w.end = (size_t)-1 - 8u;
+    w.end = (size_t)-1 / 2u - 8u;
     w.buffer = mpti_span_of(buffer, bytes, 0);
     if (status != MPT_OK)
         return status;
@@ -5132,13 +5139,15 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
     mpt_memory r;
     size_t     i;
     memset(&r, 0, sizeof r);
-    if (!report || (count && !tensors))
+    if (!report || mpti_no_array(tensors, count, sizeof *tensors))
         return MPT_E_ARG;
     for (i = 0; i < count; i++) {
         const mpt_tensor *t = &tensors[i];
         const char *const why = mpti_tensor_unsupported(t, needs & MPT_NEEDS_WEIGHT);
         const int         weight = (needs & MPT_NEEDS_WEIGHT) != 0u, copy = (needs & MPT_NEEDS_PARAM) != 0u;
         const uint64_t    n = t->n, moment = mpti_format_bytes(mpti_moments_format(t));
+        if (t->n > (size_t)-1 / 2u / sizeof(float))
+            return MPT_E_ARG;
         if (why || (copy && !mpti_is_train_format(t->param_format)) ||
             ((needs & MPT_NEEDS_GRAD) && !mpti_is_train_format(t->grad_format)))
             return MPT_E_UNSUPPORTED;
@@ -5209,7 +5218,8 @@ MPTI_NOINLINE static void mpti_counts_merge(void *dst, const void *src, size_t a
 /* What is wrong with an array that a report is to read. */
 static mpt_status mpti_source_status(int ready, mpt_format from, const void *x, size_t n)
 {
-    if (!ready || (n && !x))
+    const mpt_format_info *f = mpt_format_get(from);
+    if (!ready || mpti_no_array(x, n, f ? (size_t)f->bytes : 1u))
         return MPT_E_ARG;
     return mpti_report_format(from) && from != MPT_TF32 ? MPT_OK : MPT_E_UNSUPPORTED;
 }
@@ -6813,7 +6823,7 @@ MPTI_NOINLINE static void mpti_stagnation_add_1(mpt_stagnation *r, double w, dou
 MPT_DEF mpt_status mpt_stagnation_add(mpt_stagnation *r, const float *w, const float *u, size_t n)
 {
     size_t i;
-    if (!r || (n && (!w || !u)) || !r->ready)
+    if (!r || mpti_no_array(w, n, sizeof *w) || (n && !u) || !r->ready)
         return MPT_E_ARG;
     for (i = 0; i < n; i++)
         mpti_stagnation_add_1(r, (double)w[i], (double)u[i]);
@@ -6932,7 +6942,7 @@ MPTI_NOINLINE static void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
 MPT_DEF mpt_status mpt_sums_add(mpt_sums *s, const float *x, const float *y, size_t n, int backward)
 {
     size_t i;
-    if (!s || (n && !x))
+    if (!s || mpti_no_array(x, n, sizeof *x))
         return MPT_E_ARG;
     for (i = 0; i < n; i++) {
         const size_t at = backward ? n - 1u - i : i;
@@ -7024,7 +7034,7 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
 MPT_DEF mpt_status mpt_triple_find(mpt_format format, const float *x, size_t n, mpt_triple *triple)
 {
     size_t i;
-    if (!triple || (n && !x))
+    if (!triple || mpti_no_array(x, n, sizeof *x))
         return MPT_E_ARG;
     if (!mpti_report_format(format) || format == MPT_F64)
         return MPT_E_UNSUPPORTED;
@@ -7316,7 +7326,7 @@ MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int ov
 {
     uint64_t earliest = 0;
     size_t   i, found = 0;
-    if (!index || (count && !tracks))
+    if (!index || mpti_no_array(tracks, count, sizeof *tracks))
         return MPT_E_ARG;
     for (i = 0; i < count; i++) {
         const uint64_t at = overflow ? tracks[i].first_overflow : tracks[i].first_flushed;
@@ -7347,7 +7357,7 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
     mpti_out         o;
     const mpt_status status = mpti_out_open(&o, out, MPT_STYLE_DRAWING, MPTI_DRAWER(mpti_range_draw));
     size_t           i;
-    if (count && !tracks)
+    if (mpti_no_array(tracks, count, sizeof *tracks))
         return MPT_E_ARG;
     if (status != MPT_OK)
         return status;
@@ -7515,14 +7525,15 @@ static void mpti_axpy(float *y, float a, mpt_format format, const void *x, size_
 #define MPTI_X(name, type, format)                                                              \
     MPT_DEF float mpt_dot_##name(const type *a, const float *x, size_t n)                       \
     {                                                                                           \
-        if (!n || !a || !x)                                                                     \
+        if (!n || !a || mpti_no_array(x, n, sizeof *x))                                         \
             return 0.0f;                                                                        \
         MPTI_ROW_VECTORS(mpti_dot_##name##_512(a, x, n))                                        \
         return mpti_dot(format, a, x, n);                                                       \
     }                                                                                           \
     MPT_DEF mpt_status mpt_axpy_##name(float *y, float a, const type *x, size_t n)              \
     {                                                                                           \
-        if ((n && (!y || !x)) || mpti_arrays_meet(y, n * sizeof *y, x, n * sizeof *x))          \
+        if (mpti_no_array(y, n, sizeof *y) || (n && !x) ||                                      \
+            mpti_arrays_meet(y, n * sizeof *y, x, n * sizeof *x))                               \
             return MPT_E_ARG;                                                                   \
         MPTI_ROW_VECTORS((mpti_axpy_##name##_512(y, a, x, n), MPT_OK))                          \
         mpti_axpy(y, a, format, x, n);                                                          \
@@ -7584,7 +7595,7 @@ static mpt_status mpti_row_publish(void *param, mpt_format format, float *master
 MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
                                     size_t n, uint32_t *found_inf)
 {
-    if ((n && (!master || !x)) || !mpti_f32_is_finite(a) ||
+    if (mpti_no_array(master, n, sizeof *x) || (n && !x) || !mpti_f32_is_finite(a) ||
         mpti_arrays_meet(master, n * sizeof *x, x, n * sizeof *x))
         return MPT_E_ARG;
     if (param && !mpti_is_train_format(format))
@@ -7604,7 +7615,8 @@ MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *m
                                         uint32_t *found_inf)
 {
     const size_t bytes = n * sizeof *x;
-    if ((n && (!master || !m || !x)) || !mpti_f32_is_finite(a) || !mpti_f32_is_finite(factor) ||
+    if (mpti_no_array(master, n, sizeof *x) || (n && (!m || !x)) || !mpti_f32_is_finite(a) ||
+        !mpti_f32_is_finite(factor) ||
         !mpti_is_decay(momentum) || mpti_arrays_meet(m, bytes, x, bytes) ||
         mpti_arrays_meet(m, bytes, master, bytes) || mpti_arrays_meet(master, bytes, x, bytes))
         return MPT_E_ARG;
@@ -7650,7 +7662,7 @@ typedef struct mpti_row {
 
 static int mpti_area_overflows(size_t rows, size_t cols)
 {
-    return cols && rows > (size_t)-1 / sizeof(float) / cols;
+    return cols && rows > (size_t)-1 / 2u / sizeof(float) / cols;
 }
 
 static int mpti_is_nan32(float x) { return (mpti_f32_bits(x) & 0x7fffffffu) > 0x7f800000u; }
@@ -7743,7 +7755,8 @@ static void mpti_row_run(mpti_row *row, mpti_work work, size_t first, size_t y_f
 
 static mpt_status mpti_operand_check(const void *data, mpt_format format, size_t n)
 {
-    return n && !data ? MPT_E_ARG : mpti_is_train_format(format) ? MPT_OK : MPT_E_UNSUPPORTED;
+    return mpti_no_array(data, n, sizeof(float)) ? MPT_E_ARG
+           : mpti_is_train_format(format) ? MPT_OK : MPT_E_UNSUPPORTED;
 }
 
 /* The operands of an op on rows x cols elements; MPT_FORMAT_COUNT for one that it does not have. */
@@ -7955,7 +7968,7 @@ static mpt_status mpti_activate(mpt_activation f, mpti_work work, void *out, mpt
     mpti_row   row;
     mpt_status status = (unsigned)f < (unsigned)MPT_ACT_COUNT ? MPT_OK : MPT_E_ARG;
     if (status == MPT_OK)
-        status = mpti_row_init(&row, n != 0, 1, out, out_format, x, x_format, y, y_format);
+        status = mpti_row_init(&row, n, 1, out, out_format, x, x_format, y, y_format);
     if (status == MPT_OK) {
         row.f = f;
         mpti_row_run(&row, work, 0, 0, n);
@@ -8200,7 +8213,8 @@ static mpt_status mpti_policy_refuse(const mpt_policy *p, const char *op, const 
                                      size_t count, const mpt_policy_answer *answer)
 {
     size_t i;
-    if (!p || !op || !answer || (count && !inputs) || (p->row_count && !p->rows))
+    if (!p || !op || !answer || mpti_no_array(inputs, count, sizeof *inputs) ||
+        mpti_no_array(p->rows, p->row_count, sizeof *p->rows))
         return MPT_E_ARG;
     for (i = 0; i < p->row_count; i++)
         if (!p->rows[i].op || (unsigned)p->rows[i].rule >= (unsigned)MPT_RULE_COUNT)
@@ -8394,7 +8408,7 @@ static mpt_status mpti_graph_room(mpt_graph *g, size_t nodes, size_t types, size
 MPT_DEF mpt_status mpt_graph_init(mpt_graph *g, void *arena, size_t bytes)
 {
     size_t skew;
-    if (!g || (!arena && bytes))
+    if (!g || mpti_no_array(arena, bytes, 1))
         return MPT_E_ARG;
     memset(g, 0, sizeof *g);
 #ifndef MPT_MALLOC
@@ -8552,7 +8566,7 @@ MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, 
     uint32_t   node = 0u, type = 0u;
     size_t     i;
     mpt_status status;
-    if (!g || (count && !sources) || elements > (uint64_t)1 << 40)
+    if (!g || mpti_no_array(sources, count, sizeof *sources) || elements > (uint64_t)1 << 40)
         return MPT_E_ARG;
     for (i = 0; i < count; i++)
         if (sources[i] != MPT_GRAPH_NONE && sources[i] >= g->output_count)
@@ -9816,7 +9830,8 @@ MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *opti
     mpti_amp                a;
     mpt_status              status;
     char                   *names = NULL;
-    if (!g || (unsigned)o.lists >= (unsigned)MPT_LISTS_COUNT || (o.row_count && !o.rows) ||
+    if (!g || (unsigned)o.lists >= (unsigned)MPT_LISTS_COUNT ||
+        mpti_no_array(o.rows, o.row_count, sizeof *o.rows) ||
         (unsigned)o.mode >= (unsigned)MPT_GRAPH_MODE_COUNT || !(o.most_flushed >= 0.0))
         return MPT_E_ARG;
     if (o.low != MPT_F16 && o.low != MPT_BF16)

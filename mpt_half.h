@@ -137,7 +137,8 @@
  * Exact: yes.  Threads: any. */
 MPT_DEF int mpt_version(void);
 
-/* Inf, NaN and overflow are results, never errors; a status tells of wrong calls and failed systems. */
+/* Inf, NaN and overflow are results, never errors; a status tells of wrong calls and failed systems. Wherever
+ * MPT_E_ARG stands for NULL with n > 0 it does so too for an n whose bytes no array has: over PTRDIFF_MAX. */
 #define MPT_STATUSES(X)                                                                              \
     X(MPT_OK,             0, "no error")                                                             \
     X(MPT_E_ARG,         -1, "bad argument: NULL with a size above zero, or a value out of range")   \
@@ -951,6 +952,12 @@ MPT_HD uint64_t mpti_shift_rne64(uint64_t sig, int shift)
 }
 
 #define MPTI_ONE ((uint64_t)1)
+
+/* No array: NULL, or more bytes than an object can have, half of the addresses; its size would wrap. */
+static inline int mpti_no_array(const void *array, size_t n, size_t bytes)
+{
+    return n && (!array || n > (size_t)-1 / 2u / bytes);
+}
 
 /* rounded - value, without arithmetic where flush-to-zero could spoil it: on subnormal doubles, which
  * round to themselves or to zero. */
@@ -3922,7 +3929,10 @@ static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *
     return 1;
 }
 
-static int mpti_bad_array(const void *dst, const void *src, size_t n) { return n && (!dst || !src); }
+static int mpti_bad_array(const void *dst, size_t out, const void *src, size_t in, size_t n)
+{
+    return mpti_no_array(dst, n, out) || mpti_no_array(src, n, in);
+}
 
 /* A pair with a kernel of its own. */
 MPTI_NOINLINE static mpt_status mpti_convert_typed(mpti_kernel *kernel, void *dst, size_t out,
@@ -3930,7 +3940,7 @@ MPTI_NOINLINE static mpt_status mpti_convert_typed(mpti_kernel *kernel, void *ds
                                      size_t n, int how)
 {
     const mpti_job j = mpti_job_of(kernel, dst, out, src, in, how);
-    if (mpti_bad_array(dst, src, n))
+    if (mpti_bad_array(dst, out, src, in, n))
         return MPT_E_ARG;
     mpti_run(&j, n);
     return MPT_OK;
@@ -3956,7 +3966,7 @@ MPTI_CONVERT_N(mpt_f32_from_e5m2_n, MPT_F32, float, MPT_E5M2, mpt_e5m2, 0)
 
 MPTI_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n)
 {
-    if (mpti_bad_array(dst, src, n))
+    if (mpti_bad_array(dst, sizeof *dst, src, sizeof *src, n))
         return MPT_E_ARG;
     (void)mpti_convert_fast(MPT_F64, dst, MPT_F16, src, n, 0);
     return MPT_OK;
@@ -4047,6 +4057,12 @@ static mpti_side mpti_side_of(mpt_format format, mpt_byte_order order)
     side.stride = side.info ? side.info->bytes : 0;
     side.swap = order != MPT_NATIVE_ENDIAN && (order == MPT_BIG_ENDIAN) != mpti_is_big_endian();
     return side;
+}
+
+static int mpti_bad_side(const mpti_side *side, const void *array, size_t n)
+{
+    const size_t apart = side->stride < 0 ? 0u - (size_t)side->stride : (size_t)side->stride;
+    return !side->info || mpti_no_array(array, n, apart ? apart : 1u);
 }
 
 static int mpti_is_packed(const mpti_side *side) { return side->stride == side->info->bytes && !side->swap; }
@@ -4412,7 +4428,7 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
         rest = count % MPTI_GROUP;
         whole = i + count - rest;
         kernel(to + 2u * i, from + 4u * i, (const unsigned char *)words, NULL, count / MPTI_GROUP,
-               (uintptr_t)(to + 2u * i) % 64u ? how & MPTI_AHEAD : how);    /* around the cache: whole lines */
+               (uintptr_t)(to + 2u * i) % 64u ? how & MPTI_AHEAD : how);    /* around it: whole lines */
         if (rest) {
             unsigned char in[4 * MPTI_GROUP], out[2 * MPTI_GROUP];
             memset(in, 0, sizeof in);
@@ -4441,7 +4457,7 @@ static void mpti_stochastic(int brain, void *dst, const void *src, size_t n, con
 MPTI_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *src, size_t n,
                                      const mpt_opts *opts)
 {
-    if (mpti_bad_array(dst, src, n) || !opts)
+    if (mpti_bad_array(dst, 2, src, sizeof *src, n) || !opts)
         return MPT_E_ARG;
     if (format != MPT_F16 && format != MPT_BF16)
         return MPT_E_UNSUPPORTED;
@@ -4503,7 +4519,7 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
     mpti_range_fn  *range = mpti_convert_range;
     mpti_converting c;
     size_t          parts;
-    if (mpti_bad_array(dst, src, n) || !d->info || !s->info || (opts && mpti_bad_opts(opts)))
+    if (mpti_bad_side(d, dst, n) || mpti_bad_side(s, src, n) || (opts && mpti_bad_opts(opts)))
         return MPT_E_ARG;
     c.d = d;
     c.s = s;
@@ -4620,7 +4636,7 @@ MPTI_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_
     c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
     c.from = (const unsigned char *)src;
     c.o = opts ? opts : &plain;
-    if (mpti_bad_array(dst, src, n) || !d.info || !c.s.info || mpti_bad_opts(c.o))
+    if (mpti_bad_side(&d, dst, n) || mpti_bad_side(&c.s, src, n) || mpti_bad_opts(c.o))
         return MPT_E_ARG;
     if (mpti_seek(&c, n, &first)) {
         if (bad)
@@ -4639,7 +4655,7 @@ MPTI_DEF mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, cons
     c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
     c.from = (const unsigned char *)src;
     c.o = NULL;
-    if ((n && !src) || !c.f || !c.s.info)
+    if (!c.f || mpti_bad_side(&c.s, src, n))
         return MPT_E_ARG;
     found = mpti_seek(&c, n, &at);
     if (count)
@@ -4835,9 +4851,10 @@ static mpt_status mpti_quantize_each(mpt_format wide, void *dst, const void *src
 {
     const mpt_opts  plain = MPTI_PLAIN_OPTS;
     mpti_quantizing c;
-    if (mpti_bad_array(dst, src, n) || !info || (opts && mpti_bad_opts(opts)))
-        return MPT_E_ARG;
     c.wide = mpt_format_get(wide);
+    if (mpti_bad_array(dst, (size_t)c.wide->bytes, src, (size_t)c.wide->bytes, n) || !info ||
+        (opts && mpti_bad_opts(opts)))
+        return MPT_E_ARG;
     c.f = info;
     c.to = (unsigned char *)dst;
     c.from = (const unsigned char *)src;
@@ -4851,7 +4868,7 @@ MPTI_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, co
                                      const mpt_opts *opts)
 {
     mpti_quantizer q;
-    if (!mpti_bad_array(dst, src, n) && info && mpti_is_plain(opts) && mpti_quantizer_init(&q, info)) {
+    if (!mpti_bad_array(dst, 4, src, 4, n) && info && mpti_is_plain(opts) && mpti_quantizer_init(&q, info)) {
         mpti_job j = mpti_job_of(mpti_quantize_kernel(&q), dst, 4, src, 4, 0);
         j.from[1] = (const unsigned char *)&q;
         mpti_run(&j, n);
@@ -5206,7 +5223,7 @@ static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, cons
     mpti_kernel *const kernel = mpti_arith_kernel(mbits, &direct);
     mpti_arith_each    j;
     size_t             least = n;
-    if (n && (!dst || !a || !b || !c))
+    if (mpti_bad_array(dst, 2, a, 2, n) || mpti_bad_array(b, 2, c, 2, n))
         return MPT_E_ARG;
     if (kernel) {
         mpti_arith_run(kernel, op, direct, dst, a, b, c, n);
@@ -5730,6 +5747,8 @@ MPTI_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *te
         return MPT_E_ARG;
     r.text = text;
     r.length = length == MPT_TEXT_TO_NUL ? strlen(text) : length;
+    if (mpti_no_array(text, r.length, 1))
+        return MPT_E_ARG;
     ok = mpti_read_text(&r, &payload_at) && r.at == r.length;
     if (ok && r.kind >= MPTI_READ_NAN && !mpti_read_nan(info, &r, opts, &raised, &result)) {
         r.at = payload_at;
@@ -5791,7 +5810,7 @@ MPTI_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, 
     uint32_t       pending = 0u;
     int            have = 0;
     size_t         i;
-    if (mpti_bad_array(packed, codes, n) || bits < 1 || bits > 8)
+    if (mpti_bad_array(packed, 1, codes, 1, n) || bits < 1 || bits > 8)
         return MPT_E_ARG;
     for (i = 0; i < n; i++) {
         pending |= (codes[i] & mask) << have;
@@ -5813,7 +5832,7 @@ MPTI_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n
     uint32_t       pending = 0u;
     int            have = 0;
     size_t         i;
-    if (mpti_bad_array(codes, packed, n) || bits < 1 || bits > 8)
+    if (mpti_bad_array(codes, 1, packed, 1, n) || bits < 1 || bits > 8)
         return MPT_E_ARG;
     for (i = 0; i < n; i++) {
         if (have < bits) {
@@ -6235,7 +6254,8 @@ static mpt_status mpti_blocks_run(mpt_block block, const void *codes, const void
                                   size_t n, const mpt_block_opts *opts, mpti_range_fn *range)
 {
     mpti_blocking c;
-    if (mpti_bad_array(codes, floats, n) || (n && !scales) || mpti_blocks_init(&c.b, block, opts) != MPT_OK)
+    if (mpti_bad_array(codes, 1, floats, sizeof(float), n) || mpti_no_array(scales, n, 1) ||
+        mpti_blocks_init(&c.b, block, opts) != MPT_OK)
         return MPT_E_ARG;
     c.codes = (uint8_t *)(uintptr_t)codes;
     c.scales = (uint8_t *)(uintptr_t)scales;
@@ -6279,7 +6299,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
     uint32_t              amax = 0u, r = 0x3f800000u;
     mpti_ranging          c;
     size_t                parts;
-    if (!b || !scale || (n && !src))
+    if (!b || !scale || mpti_no_array(src, n, sizeof *src))
         return MPT_E_ARG;
     c.from = (const unsigned char *)src;
     for (parts = MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_finite_amax_range, &c); parts; parts--)

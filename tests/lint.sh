@@ -33,6 +33,14 @@ for header in $headers; do
             print FNR ": " $0 }
     ' "$header"
 done
+# Every public function that takes a size is in the test of impossible ones; mpt_reduce_fn is the caller's.
+sized() {
+    ${CC:-cc} -E -P -x c mpt.h | tr '\n' ' ' | grep -oE 'mpt_[a-z0-9_]+ *\([^()]*size_t [^()]*\) *;' |
+        sed 's/ *(.*//' | sort -u | while read -r name; do
+            [ "$name" = mpt_reduce_fn ] || grep -q "$name(" tests/test_mpt_sizes.c || echo "$name"
+        done
+}
+none "functions with a size are in tests/test_mpt_sizes.c" sized
 # shellcheck disable=SC2046
 for script in tests/*.sh; do check "sh -n $script" sh -n "$script"; done
 check "bash -n .ci/run" bash -n .ci/run

@@ -724,7 +724,7 @@ TEST(stochastic)
 }
 
 /* A store around the cache that is not aligned ends the program: every place of a destination in its line,
- * lengths about the tiles, first elements inside of a counter, at thresholds that make the least array large. */
+ * lengths about the tiles, first elements inside of a counter, thresholds that make the least array large. */
 TEST(stores_around_the_cache_are_aligned_at_any_threshold)
 {
     static const size_t thresholds[] = {0u, 700u, 1100u, 1600u};
