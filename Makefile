@@ -144,6 +144,12 @@ $(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(HEADERS) $(B)/tests/impl.o
 	$(CC) $(WARN) $(CFLAGS) -I. $< $(B)/tests/impl.o -o $@ -lm
 
 $(B)/bench/bench_gemm: LIBRARIES = $(BLAS)
+# the loops that a trainer has of its own, with the flags that trainers use
+$(B)/bench/user.o: tests/bench/user.c tests/bench/user.h
+	@mkdir -p $(@D)
+	$(CC) -std=c99 -O3 -march=native -ffast-math -c $< -o $@
+$(B)/bench/bench_rows: $(B)/bench/user.o
+$(B)/bench/bench_rows: LIBRARIES = $(B)/bench/user.o
 $(B)/bench/%: tests/bench/%.c tests/bench/bench.h tests/impl.h $(HEADERS) $(B)/tests/impl.o
 	@mkdir -p $(@D)
 	$(CC) $(WARN) $(CFLAGS) -I. $< $(B)/tests/impl.o -o $@ -lm $(LIBRARIES)

@@ -1423,40 +1423,50 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 
 // >>M11 rows --------------------------------------------------------------------------------------
 #ifndef MPT_NO_OPS
-/* Rows for inner loops: a row of weights in a 16-bit format against a row of floats, in FP32. Each has a twin
- * in FP32, which adds in the same order: what the format changes is the rounding of the weights alone. */
+/* Rows for inner loops: weights, gradients and activations in F32, F16 or BF16, arithmetic in FP32. They cost
+ * what a loop of your own over floats does, from a handful of elements on. */
 
-/* mpt_dot_f16, _bf16, _f32 -- the sum of a[i] * x[i].
- *   a, x  in  [n]
- * Returns: the sum; 0 for n 0, a NULL and more elements than an array can hold.  Threads: any.
+/* mpt_dot -- the sum of a[i] * x[i].
+ *   a, x  in  [n], each in its format
+ * Returns: the sum; 0 for n 0 or a NULL, NaN for another format.  Threads: any.
  * Exact: the row is padded with zeros to a multiple of 64; element i is added to lane i mod 64 by one fma, in
  *   order; then lane j + 32 to lane j, j + 16 to j, and so on down to one. The same bits on every path.
  *
- * mpt_axpy_f16, _bf16, _f32 -- y[i] += a * x[i], one fma each.
+ * mpt_axpy -- y[i] += a * x[i], one fma each and one rounding to y's format: dw += d * x of a 16-bit gradient
+ * too.
  *   y  in/out  [n]
  *   x  in      [n]; must not overlap y
- * Returns: MPT_OK.  Errors: MPT_E_ARG.  Threads: any. */
-MPT_DEF float mpt_dot_f32(const float *a, const float *x, size_t n);
-MPT_DEF float mpt_dot_f16(const mpt_f16 *a, const float *x, size_t n);
-MPT_DEF float mpt_dot_bf16(const mpt_bf16 *a, const float *x, size_t n);
-MPT_DEF mpt_status mpt_axpy_f32(float *y, float a, const float *x, size_t n);
-MPT_DEF mpt_status mpt_axpy_f16(float *y, float a, const mpt_f16 *x, size_t n);
-MPT_DEF mpt_status mpt_axpy_bf16(float *y, float a, const mpt_bf16 *x, size_t n);
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written.  Threads: any.
+ *
+ * mpt_dot_strided, mpt_axpy_strided -- the same with so many bytes from one element to the next: a field of
+ * an array of structs, a column of a matrix. Elements of y overlap neither each other nor x. */
+MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_format x_format, size_t n);
+MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format,
+                            size_t n);
+MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_stride, const void *x,
+                              mpt_format x_format, ptrdiff_t x_stride, size_t n);
+MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_stride, float a, const void *x,
+                                    mpt_format x_format, ptrdiff_t x_stride, size_t n);
 
 /* mpt_axpy_publish -- for code that updates inside backprop, without a gradient buffer: master += a * x, and
- * the copy from it. Descent is a = -lr, ascent +lr; fold 1 / batch and 1 / scale into it as well.
+ * the copy from it. Descent is a = -lr, ascent +lr; fold 1 / batch and 1 / scale into it as well. A row in
+ * which x, or a * x, is Inf or NaN anywhere stays as it is, master and copy. A single bias is a row of one.
  *   param      out     [n] in `format`, or NULL
  *   master     in/out  [n]
  *   x          in      [n] what backprop gives for this row
- *   found_inf  in/out  NULL, or set to 1 if x, or a * x, holds Inf or NaN; then the row stays as it is
+ *   found_inf  in/out  NULL, or set to 1 where the row stayed
+ *
+ * mpt_axpy_publish_f64 -- the same for masters and gradients in double: a fma in double, one rounding.
  *
  * mpt_momentum_publish -- the same with momentum, m = momentum * m + factor * x, master += a * m. What m
  * holds is unscaled: factor is 1 / scale of this x, so no step divides what earlier ones left there. The row
- * is bad if factor * x is.
+ * stays if factor * x is bad.
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written.
  * Exact: one fma each, the copy nearest-even.  Threads: one caller per row. */
 MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
                                     size_t n, uint32_t *found_inf);
+MPT_DEF mpt_status mpt_axpy_publish_f64(void *param, mpt_format format, double *master, double a,
+                                        const double *x, size_t n, uint32_t *found_inf);
 MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *master, float *m,
                                         float momentum, float factor, float a, const float *x, size_t n,
                                         uint32_t *found_inf);
@@ -3447,7 +3457,7 @@ static double mpti_check_chunk(mpti_checking *c, size_t first, size_t n)
  * left out, so that the sum of the lanes tells in the end; no sum of squares of floats overflows a double by
  * itself. The fma is exact where mpti_sumsq_1 is: the product of two floats fits a double. */
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_ps_512, mpti_v16, MPTI_OF_3("vmulps"))
-MPTI_BINARY(MPTI_IN_512, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
 MPTI_BINARY(MPTI_IN_512, mpti_q8, mpti_add_pd_512, mpti_q8, MPTI_OF_3("vaddpd"))
 MPTI_BINARY(MPTI_IN_512, mpti_q8, mpti_even_pd_512, mpti_q8, MPTI_OF_3("vunpcklpd"))
 MPTI_BINARY(MPTI_IN_512, mpti_q8, mpti_odd_pd_512, mpti_q8, MPTI_OF_3("vunpckhpd"))
@@ -7386,87 +7396,427 @@ static int mpti_arrays_meet(const void *a, size_t a_bytes, const void *b, size_t
 
 #define MPTI_ROW 64             /* lanes of a dot product */
 
-/* Lane j + 32 to lane j, j + 16 to j, and so on; the upper lanes of a short row are zeros and are left out.
- * */
-static float mpti_row_sum(float *lane, size_t n)
-{
-    size_t i = MPTI_ROW / 2, j;
-    for (; i; i /= 2)
-        for (j = 0; j < i && i < n; j++)
-            lane[j] += lane[i + j];
-    return lane[0];
-}
+/* One update of a row of masters: m is NULL without momentum. The row is bad if factor * x is. */
+typedef struct mpti_row_step {
+    float       *master, *m;
+    void        *param;         /* the copy, or NULL */
+    const float *x;
+    mpt_format   format;
+    float        a, momentum, factor;
+    int          nesterov;
+} mpti_row_step;
 
 #if MPTI_X86
-MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_add_ps_512, mpti_v16, MPTI_OF_3("vaddps"))
-MPTI_IN_512 mpti_v16 mpti_madd_512(mpti_v16 a, mpti_v16 b, mpti_v16 c)
+/* Blocks of sixteen floats, as one vector or two: elements i .. i + 15 of a row in a training format (`in`),
+ * or the first n of them and zeros (`some`), and the way back (`out`, `put`). What lies behind the n is not
+ * touched. */
+#define MPTI_FLOATS_AT(vector, p, i) (*(const vector *)(const void *)((const float *)(p) + (i)))
+#define MPTI_CODES_AT(vector, p, i) (*(const vector *)(const void *)((const uint16_t *)(p) + (i)))
+#define MPTI_TO_FLOATS(vector, p, i) (*(vector *)(void *)((float *)(p) + (i)))
+#define MPTI_TO_CODES(vector, p, i) (*(vector *)(void *)((uint16_t *)(p) + (i)))
+#define MPTI_MASKED_512(op) op " {%1, %0%{%2%}%{z%}|%0%{%2%}%{z%}, %1}"
+MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_row_add_512, mpti_v16, MPTI_OF_3("vaddps"))
+MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_row_mul_512, mpti_v16, MPTI_OF_3("vmulps"))
+MPTI_IN_512 mpti_v16 mpti_row_madd_512(mpti_v16 a, mpti_v16 b, mpti_v16 c)
 {
     __asm__(MPTI_OF_3("vfmadd231ps") : "+v"(c) : "v"(a), "v"(b));
     return c;
 }
+MPTI_IN_512 mpti_v16 mpti_row_all_512(float x) { return mpti_all_512(mpti_f32_bits(x)); }
+MPTI_IN_512 mpti_v16 mpti_row_in_512(const void *p, mpt_format format, size_t i)
+{
+    mpti_v16 r;
+    if (format == MPT_F32)
+        return MPTI_FLOATS_AT(mpti_v16_any, p, i);
+    if (format == MPT_F16) {
+        __asm__(MPTI_OF_2("vcvtph2ps") : "=v"(r) : "m"(MPTI_CODES_AT(mpti_w16_any, p, i)));
+        return r;
+    }
+    __asm__(MPTI_OF_2("vpmovzxwd") : "=v"(r) : "m"(MPTI_CODES_AT(mpti_w16_any, p, i)));
+    return r << 16;
+}
+MPTI_IN_512 mpti_v16 mpti_row_some_512(const void *p, mpt_format format, size_t i, size_t n)
+{
+    const uint16_t first = (uint16_t)(n < 16u ? (1u << n) - 1u : 0xffffu);
+    mpti_v16       r;
+    if (format == MPT_F32) {
+        __asm__(MPTI_MASKED_512("vmovups")
+                : "=v"(r) : "m"(MPTI_FLOATS_AT(mpti_v16_any, p, i)), "Yk"(first));
+        return r;
+    }
+    if (format == MPT_F16) {
+        __asm__(MPTI_MASKED_512("vcvtph2ps")
+                : "=v"(r) : "m"(MPTI_CODES_AT(mpti_w16_any, p, i)), "Yk"(first));
+        return r;
+    }
+    __asm__(MPTI_MASKED_512("vpmovzxwd")
+            : "=v"(r) : "m"(MPTI_CODES_AT(mpti_w16_any, p, i)), "Yk"(first));
+    return r << 16;
+}
+MPTI_IN_512 mpti_w16 mpti_row_codes_512(mpt_format format, mpti_v16 x)
+{
+    mpti_w16 h;
+    if (format == MPT_F16)
+        return mpti_halves_512(x);
+    __asm__("vpmovdw {%1, %0|%0, %1}" : "=v"(h) : "v"(mpti_bf16_round_512(x) >> 16));
+    return h;
+}
+MPTI_IN_512 void mpti_row_out_512(void *p, mpt_format format, size_t i, mpti_v16 x)
+{
+    if (format == MPT_F32)
+        MPTI_TO_FLOATS(mpti_v16_any, p, i) = x;
+    else
+        MPTI_TO_CODES(mpti_w16_any, p, i) = (mpti_w16_any)mpti_row_codes_512(format, x);
+}
+MPTI_IN_512 void mpti_row_put_512(void *p, mpt_format format, size_t i, size_t n, mpti_v16 x)
+{
+    const uint16_t first = (uint16_t)((1u << n) - 1u);
+    if (format == MPT_F32)
+        __asm__ volatile("vmovups {%1, %0%{%2%}|%0%{%2%}, %1}"
+                         : "+m"(MPTI_TO_FLOATS(mpti_v16_any, p, i)) : "v"(x), "Yk"(first));
+    else
+        __asm__ volatile("vmovdqu16 {%1, %0%{%2%}|%0%{%2%}, %1}"
+                         : "+m"(MPTI_TO_CODES(mpti_w16_any, p, i))
+                         : "v"(mpti_row_codes_512(format, x)), "Yk"(first));
+}
 
 /* Sixteen lanes: j + 8 to j, j + 4 to j, and so on. */
-MPTI_IN_512 float mpti_sum_16_512(mpti_v16 x)
+MPTI_IN_512 float mpti_row_sum_512(mpti_v16 x)
 {
     mpti_v16 y;
     __asm__("vshuff64x2 {$0x4e, %1, %1, %0|%0, %1, %1, 0x4e}" : "=v"(y) : "v"(x));
-    x = mpti_add_ps_512(x, y);
+    x = mpti_row_add_512(x, y);
     __asm__("vshuff64x2 {$0xb1, %1, %1, %0|%0, %1, %1, 0xb1}" : "=v"(y) : "v"(x));
-    x = mpti_add_ps_512(x, y);
+    x = mpti_row_add_512(x, y);
     __asm__("vpermilps {$0x4e, %1, %0|%0, %1, 0x4e}" : "=v"(y) : "v"(x));
-    x = mpti_add_ps_512(x, y);
+    x = mpti_row_add_512(x, y);
     __asm__("vpermilps {$0xb1, %1, %0|%0, %1, 0xb1}" : "=v"(y) : "v"(x));
-    return mpti_f32_make(mpti_add_ps_512(x, y)[0]);
+    return mpti_f32_make(mpti_row_add_512(x, y)[0]);
 }
 
-#define MPTI_ROW_512(name, type)                                                                      \
-    MPTI_AVX512_TARGET static float mpti_dot_##name##_512(const type *a, const float *x, size_t n)    \
-    {                                                                                                 \
-        mpti_v16 s0 = mpti_all_512(0u), s1 = s0, s2 = s0, s3 = s0;                                    \
-        for (; n >= MPTI_ROW; n -= MPTI_ROW, a += MPTI_ROW, x += MPTI_ROW) {                          \
-            s0 = mpti_madd_512(mpti_##name##_some_512(a, 16u), mpti_load_512(x), s0);                 \
-            s1 = mpti_madd_512(mpti_##name##_some_512(a + 16, 16u), mpti_load_512(x + 16), s1);       \
-            s2 = mpti_madd_512(mpti_##name##_some_512(a + 32, 16u), mpti_load_512(x + 32), s2);       \
-            s3 = mpti_madd_512(mpti_##name##_some_512(a + 48, 16u), mpti_load_512(x + 48), s3);       \
-        }                                                                                             \
-        if (n)                                                                                        \
-            s0 = mpti_madd_512(mpti_##name##_some_512(a, n), mpti_f32_some_512(x, n), s0);            \
-        if (n > 16u)                                                                                  \
-            s1 = mpti_madd_512(mpti_##name##_some_512(a + 16, n - 16u),                               \
-                               mpti_f32_some_512(x + 16, n - 16u), s1);                               \
-        if (n > 32u)                                                                                  \
-            s2 = mpti_madd_512(mpti_##name##_some_512(a + 32, n - 32u),                               \
-                               mpti_f32_some_512(x + 32, n - 32u), s2);                               \
-        if (n > 48u)                                                                                  \
-            s3 = mpti_madd_512(mpti_##name##_some_512(a + 48, n - 48u),                               \
-                               mpti_f32_some_512(x + 48, n - 48u), s3);                               \
-        return mpti_sum_16_512(mpti_add_ps_512(mpti_add_ps_512(s0, s2), mpti_add_ps_512(s1, s3)));    \
-    }                                                                                                 \
-    MPTI_AVX512_TARGET static void mpti_axpy_##name##_512(float *y, float a, const type *x, size_t n) \
-    {                                                                                                 \
-        const mpti_v16 k = mpti_all_512(mpti_f32_bits(a));                                            \
-        mpti_v16       r;                                                                             \
-        for (; n >= 16u; n -= 16u, x += 16, y += 16) {                                                \
-            r = mpti_madd_512(k, mpti_##name##_some_512(x, 16u), mpti_load_512(y));                   \
-            mpti_put_512((unsigned char *)y, r, 0);                                                   \
-        }                                                                                             \
-        if (n) {                                                                                      \
-            r = mpti_madd_512(k, mpti_##name##_some_512(x, n), mpti_f32_some_512(y, n));              \
-            __asm__ volatile("vmovups {%1, %0%{%2%}|%0%{%2%}, %1}"                                    \
-                             : "+m"(*(mpti_v16_any *)(void *)y) : "v"(r), "Yk"(MPTI_FIRST_512(n)));   \
-        }                                                                                             \
+MPTI_IN_512 int mpti_row_nan_512(mpti_v16 x)
+{
+    int any;
+    __asm__(MPTI_ANY("vcmpunordps {%1, %1, %%k1|k1, %1, %1}") : "=@ccnz"(any) : "v"(x) : "k1");
+    return any;
+}
+
+typedef struct mpti_two_256 { mpti_v8 low, high; } mpti_two_256;
+typedef uint32_t mpti_v4 __attribute__((vector_size(16), may_alias));
+typedef uint64_t mpti_b8_any __attribute__((may_alias, aligned(1)));
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_ps_256, mpti_v8, MPTI_OF_3("vaddps"))
+MPTI_BINARY(MPTI_IN_256, mpti_v4, mpti_add_ps_128, mpti_v4, MPTI_OF_3("vaddps"))
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_above_256, mpti_v8, MPTI_OF_3("vpcmpgtd"))
+MPTI_IN_256 mpti_two_256 mpti_row_add_256(mpti_two_256 a, mpti_two_256 b)
+{
+    a.low = mpti_add_ps_256(a.low, b.low), a.high = mpti_add_ps_256(a.high, b.high);
+    return a;
+}
+MPTI_IN_256 mpti_two_256 mpti_row_mul_256(mpti_two_256 a, mpti_two_256 b)
+{
+    a.low = mpti_mul_ps_256(a.low, b.low), a.high = mpti_mul_ps_256(a.high, b.high);
+    return a;
+}
+MPTI_IN_256 mpti_two_256 mpti_row_madd_256(mpti_two_256 a, mpti_two_256 b, mpti_two_256 c)
+{
+    __asm__(MPTI_OF_3("vfmadd231ps") : "+x"(c.low) : "x"(a.low), "x"(b.low));
+    __asm__(MPTI_OF_3("vfmadd231ps") : "+x"(c.high) : "x"(a.high), "x"(b.high));
+    return c;
+}
+MPTI_IN_256 mpti_two_256 mpti_row_all_256(float x)
+{
+    mpti_two_256 r;
+    r.low = r.high = mpti_all_256(mpti_f32_bits(x));
+    return r;
+}
+MPTI_IN_256 mpti_two_256 mpti_row_in_256(const void *p, mpt_format format, size_t i)
+{
+    mpti_two_256 r;
+    if (format == MPT_F32) {
+        r.low = MPTI_FLOATS_AT(mpti_v8_any, p, i);
+        r.high = MPTI_FLOATS_AT(mpti_v8_any, p, i + 8u);
+    } else if (format == MPT_F16) {
+        r.low = mpti_f16_8_256((const unsigned char *)((const uint16_t *)p + i));
+        r.high = mpti_f16_8_256((const unsigned char *)((const uint16_t *)p + i + 8));
+    } else {
+        r.low = mpti_bf16_8_256((const unsigned char *)((const uint16_t *)p + i));
+        r.high = mpti_bf16_8_256((const unsigned char *)((const uint16_t *)p + i + 8));
     }
-MPTI_ROW_512(f32, float)
-MPTI_ROW_512(f16, mpt_f16)
-MPTI_ROW_512(bf16, mpt_bf16)
-#define MPTI_ROW_VECTORS(call)                  \
-    if (mpti_path_here() >= MPTI_PATH_AVX512)   \
-        return call;
+    return r;
+}
+MPTI_IN_256 void mpti_row_out_256(void *p, mpt_format format, size_t i, mpti_two_256 x)
+{
+    if (format == MPT_F32) {
+        MPTI_TO_FLOATS(mpti_v8_any, p, i) = x.low;
+        MPTI_TO_FLOATS(mpti_v8_any, p, i + 8u) = x.high;
+    } else if (format == MPT_F16)
+        mpti_put_256((unsigned char *)((uint16_t *)p + i),
+                     mpti_join_256(mpti_halves_256(x.low), mpti_halves_256(x.high)), 0);
+    else
+        mpti_put_256((unsigned char *)((uint16_t *)p + i),
+                     mpti_bf16_pack_256(mpti_bf16_nan_256(x.low), mpti_bf16_nan_256(x.high)), 0);
+}
+
+/* Fewer than sixteen elements to a block of them and back: halves, quarters ... while n has that bit. */
+MPTI_NOINLINE static void mpti_row_move(void *to, const void *from, size_t bytes)
+{
+    unsigned char       *d = (unsigned char *)to;
+    const unsigned char *s = (const unsigned char *)from;
+#define MPTI_MOVE(count)            \
+    if (bytes & (count)) {          \
+        memcpy(d, s, count);        \
+        d += (count), s += (count); \
+    }
+    MPTI_MOVE(32u)
+    MPTI_MOVE(16u)
+    MPTI_MOVE(8u)
+    MPTI_MOVE(4u)
+    MPTI_MOVE(2u)
+#undef MPTI_MOVE
+}
+MPTI_IN_256 mpti_two_256 mpti_row_some_256(const void *p, mpt_format format, size_t i, size_t n)
+{
+    const mpti_v8 place = {0, 1, 2, 3, 4, 5, 6, 7}, most = mpti_all_256((uint32_t)n);
+    mpti_two_256  r = mpti_row_all_256(0.0f);
+    if (n >= 16u)
+        return mpti_row_in_256(p, format, i);
+    if (format == MPT_F32) {
+        __asm__("vmaskmovps {%1, %2, %0|%0, %2, %1}"
+                : "=x"(r.low)
+                : "m"(MPTI_FLOATS_AT(mpti_v8_any, p, i)), "x"(mpti_above_256(most, place)));
+        __asm__("vmaskmovps {%1, %2, %0|%0, %2, %1}"
+                : "=x"(r.high)
+                : "m"(MPTI_FLOATS_AT(mpti_v8_any, p, i + 8u)), "x"(mpti_above_256(most, place + 8u)));
+        return r;
+    } else {
+        mpti_two_256 codes = r;         /* of 32 bytes */
+        mpti_row_move(&codes.low, (const uint16_t *)p + i, 2u * n);
+        return mpti_row_in_256(&codes.low, format, 0);
+    }
+}
+MPTI_IN_256 void mpti_row_put_256(void *p, mpt_format format, size_t i, size_t n, mpti_two_256 x)
+{
+    const size_t bytes = format == MPT_F32 ? sizeof(float) : sizeof(uint16_t);
+    mpti_row_out_256(&x, format, 0, x);
+    mpti_row_move((unsigned char *)p + bytes * i, &x, bytes * n);
+}
+
+/* y[i] += k * x[i] for fewer than sixteen elements, by pieces that are loaded as they were stored: whoever
+ * adds to the same short row again and again does not wait for memory. */
+MPTI_IN_256 void mpti_row_add_to_256(float *y, size_t n, mpti_v8 k, mpti_two_256 x)
+{
+    mpti_v8 r = x.low;
+    if (n & 8u) {
+        __asm__("vfmadd213ps {%2, %1, %0|%0, %1, %2}"
+                : "+x"(r) : "x"(k), "m"(MPTI_FLOATS_AT(mpti_v8_any, y, 0)));
+        MPTI_TO_FLOATS(mpti_v8_any, y, 0) = r;
+        r = x.high, y += 8;
+    }
+    if (n & 4u) {
+        x.low = r;
+        __asm__ volatile("vfmadd213ps {%1, %x2, %x0|%x0, %x2, %1}\n\tvmovups {%x0, %1|%1, %x0}"
+                         : "+&x"(x.low), "+m"(MPTI_TO_FLOATS(mpti_w8_any, y, 0)) : "x"(k));
+        __asm__("vextractf128 {$1, %1, %x0|%x0, %1, 1}" : "=x"(r) : "x"(r));
+        y += 4;
+    }
+    if (n & 2u) {
+        __asm__ volatile("vmovsd {%1, %x0|%x0, %1}\n\tvfmadd231ps {%x2, %x3, %x0|%x0, %x3, %x2}\n\t"
+                         "vmovlps {%x0, %1|%1, %x0}"
+                         : "=&x"(x.low), "+m"(*(mpti_b8_any *)(void *)y) : "x"(k), "x"(r));
+        __asm__("vpermilps {$0xee, %x1, %x0|%x0, %x1, 0xee}" : "=x"(r) : "x"(r));
+        y += 2;
+    }
+    if (n & 1u)
+        *y = mpti_fma(mpti_f32_make(k[0]), mpti_f32_make(r[0]), *y);
+}
+
+MPTI_IN_256 float mpti_row_sum_256(mpti_two_256 t)
+{
+    mpti_v8 x = mpti_add_ps_256(t.low, t.high);
+    mpti_v4 a, b;
+    __asm__("vmovaps {%x1, %0|%0, %x1}" : "=x"(a) : "x"(x));
+    __asm__("vextractf128 {$1, %1, %0|%0, %1, 1}" : "=x"(b) : "x"(x));
+    a = mpti_add_ps_128(a, b);
+    __asm__("vpermilps {$0x4e, %1, %0|%0, %1, 0x4e}" : "=x"(b) : "x"(a));
+    a = mpti_add_ps_128(a, b);
+    __asm__("vpermilps {$0xb1, %1, %0|%0, %1, 0xb1}" : "=x"(b) : "x"(a));
+    return mpti_f32_make(mpti_add_ps_128(a, b)[0]);
+}
+
+MPTI_IN_256 int mpti_row_nan_256(mpti_two_256 t)
+{
+    mpti_v8 nan;
+    int     any;
+    __asm__("vcmpunordps {%2, %2, %0|%0, %2, %2}\n\tvtestps {%0, %0|%0, %0}"
+            : "=&x"(nan), "=@ccnz"(any) : "x"(mpti_add_ps_256(t.low, t.high)));
+    return any;
+}
+
+MPTI_IN_256 mpti_two_256 mpti_row_two_256(mpti_two_256 x) { return x; }
+MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
+{
+    mpti_two_256 r;
+    __asm__("vmovaps {%t1, %0|%0, %t1}" : "=v"(r.low) : "v"(x));
+    __asm__("vextractf64x4 {$1, %1, %0|%0, %1, 1}" : "=v"(r.high) : "v"(x));
+    return r;
+}
+
+/* The loops, with the formats of the operands as constants where it counts. What is left of a long dot
+ * product turns the accumulators round, which leaves their sum as it is. A product p is Inf or NaN if p * 0
+ * is NaN. */
+#define MPTI_ROW_MADD(isa, load, a, x, s) \
+    mpti_row_madd_##isa(mpti_row_##load##_##isa a, mpti_row_##load##_##isa x, s)
+#define MPTI_ROW_LOOPS(target, V, isa)                                                                       \
+    target __attribute__((always_inline)) static inline float mpti_dot_of_##isa(                             \
+        const void *a, mpt_format f, const void *x, mpt_format g, size_t n)                                  \
+    {                                                                                                        \
+        V      s0 = mpti_row_all_##isa(0.0f), s1 = s0, s2 = s0, s3 = s0, t;                                  \
+        size_t i;                                                                                            \
+        if (n < 16u)                                                                                         \
+            return mpti_row_sum_##isa(MPTI_ROW_MADD(isa, some, (a, f, 0, n), (x, g, 0, n), s0));             \
+        for (i = 0; n - i >= 64u; i += 64u) {                                                                \
+            s0 = MPTI_ROW_MADD(isa, in, (a, f, i), (x, g, i), s0);                                           \
+            s1 = MPTI_ROW_MADD(isa, in, (a, f, i + 16u), (x, g, i + 16u), s1);                               \
+            s2 = MPTI_ROW_MADD(isa, in, (a, f, i + 32u), (x, g, i + 32u), s2);                               \
+            s3 = MPTI_ROW_MADD(isa, in, (a, f, i + 48u), (x, g, i + 48u), s3);                               \
+        }                                                                                                    \
+        for (; i < n; i += 16u) {                                                                            \
+            t = MPTI_ROW_MADD(isa, some, (a, f, i, n - i), (x, g, i, n - i), s0);                            \
+            s0 = s1, s1 = s2, s2 = s3, s3 = t;                                                               \
+        }                                                                                                    \
+        s0 = mpti_row_add_##isa(mpti_row_add_##isa(s0, s2), mpti_row_add_##isa(s1, s3));                     \
+        return mpti_row_sum_##isa(s0);                                                                       \
+    }                                                                                                        \
+    target __attribute__((always_inline)) static inline size_t mpti_axpy_of_##isa(                           \
+        void *y, mpt_format f, V k, const void *x, mpt_format g, size_t n)                                   \
+    {                                                                                                        \
+        size_t i;                                                                                            \
+        for (i = 0; n - i >= 16u; i += 16u)                                                                  \
+            mpti_row_out_##isa(y, f, i, mpti_row_madd_##isa(k, mpti_row_in_##isa(x, g, i),                   \
+                                                            mpti_row_in_##isa(y, f, i)));                    \
+        return i;                                                                                            \
+    }                                                                                                        \
+    target static int mpti_axpy_##isa(void *y, mpt_format f, float a, const void *x, mpt_format g, size_t n) \
+    {                                                                                                        \
+        const V k = mpti_row_all_##isa(a);                                                                   \
+        size_t  i = 0;                                                                                       \
+        if (n >= 16u)                                                                                        \
+            i = f != MPT_F32 ? mpti_axpy_of_##isa(y, f, k, x, g, n)                                          \
+                : g == MPT_F32 ? mpti_axpy_of_##isa(y, MPT_F32, k, x, MPT_F32, n)                            \
+                : g == MPT_F16 ? mpti_axpy_of_##isa(y, MPT_F32, k, x, MPT_F16, n)                            \
+                               : mpti_axpy_of_##isa(y, MPT_F32, k, x, MPT_BF16, n);                          \
+        if (i < n && f == MPT_F32)                                                                           \
+            mpti_row_add_to_256((float *)y + i, n - i, mpti_all_256(mpti_f32_bits(a)),                       \
+                                mpti_row_two_##isa(mpti_row_some_##isa(x, g, i, n - i)));                    \
+        else if (i < n)                                                                                      \
+            mpti_row_put_##isa(y, f, i, n - i, mpti_row_madd_##isa(k, mpti_row_some_##isa(x, g, i, n - i),   \
+                                                                   mpti_row_some_##isa(y, f, i, n - i)));    \
+        return 0;                                                                                            \
+    }                                                                                                        \
+    target static int mpti_row_step_##isa(const mpti_row_step *o, size_t n)                                  \
+    {                                                                                                        \
+        const mpti_row_step r = *o;                                                                          \
+        const V             a = mpti_row_all_##isa(r.a), k = mpti_row_all_##isa(r.momentum);                 \
+        const V             factor = mpti_row_all_##isa(r.factor), zero = mpti_row_all_##isa(0.0f);          \
+        V                   s = zero, d, g;                                                                  \
+        size_t              i;                                                                               \
+        for (i = 0; n - i >= 16u; i += 16u)                                                                  \
+            s = mpti_row_madd_##isa(mpti_row_mul_##isa(factor, mpti_row_in_##isa(r.x, MPT_F32, i)), zero, s);\
+        if (i < n)                                                                                           \
+            s = mpti_row_madd_##isa(mpti_row_mul_##isa(factor, mpti_row_some_##isa(r.x, MPT_F32, i, n - i)), \
+                                    zero, s);                                                                \
+        if (mpti_row_nan_##isa(s))                                                                           \
+            return 0;                                                                                        \
+        for (i = 0; n - i >= 16u; i += 16u) {                                                                \
+            d = mpti_row_in_##isa(r.x, MPT_F32, i);                                                          \
+            if (r.m) {                                                                                       \
+                g = mpti_row_mul_##isa(factor, d);                                                           \
+                d = mpti_row_madd_##isa(k, mpti_row_in_##isa(r.m, MPT_F32, i), g);                           \
+                mpti_row_out_##isa(r.m, MPT_F32, i, d);                                                      \
+                if (r.nesterov)                                                                              \
+                    d = mpti_row_madd_##isa(k, d, g);                                                        \
+            }                                                                                                \
+            d = mpti_row_madd_##isa(a, d, mpti_row_in_##isa(r.master, MPT_F32, i));                          \
+            mpti_row_out_##isa(r.master, MPT_F32, i, d);                                                     \
+            if (r.param)                                                                                     \
+                mpti_row_out_##isa(r.param, r.format, i, d);                                                 \
+        }                                                                                                    \
+        if (i < n) {                                                                                         \
+            d = mpti_row_some_##isa(r.x, MPT_F32, i, n - i);                                                 \
+            if (r.m) {                                                                                       \
+                g = mpti_row_mul_##isa(factor, d);                                                           \
+                d = mpti_row_madd_##isa(k, mpti_row_some_##isa(r.m, MPT_F32, i, n - i), g);                  \
+                mpti_row_put_##isa(r.m, MPT_F32, i, n - i, d);                                               \
+                if (r.nesterov)                                                                              \
+                    d = mpti_row_madd_##isa(k, d, g);                                                        \
+            }                                                                                                \
+            d = mpti_row_madd_##isa(a, d, mpti_row_some_##isa(r.master, MPT_F32, i, n - i));                 \
+            mpti_row_put_##isa(r.master, MPT_F32, i, n - i, d);                                              \
+            if (r.param)                                                                                     \
+                mpti_row_put_##isa(r.param, r.format, i, n - i, d);                                          \
+        }                                                                                                    \
+        return 1;                                                                                            \
+    }                                                                                                        \
+    target static float mpti_dot_f32_##isa(const void *a, const void *x, size_t n)                           \
+    {                                                                                                        \
+        return mpti_dot_of_##isa(a, MPT_F32, x, MPT_F32, n);                                                 \
+    }                                                                                                        \
+    target static float mpti_dot_f16_##isa(const void *a, const void *x, size_t n)                           \
+    {                                                                                                        \
+        return mpti_dot_of_##isa(a, MPT_F16, x, MPT_F32, n);                                                 \
+    }                                                                                                        \
+    target static float mpti_dot_bf16_##isa(const void *a, const void *x, size_t n)                          \
+    {                                                                                                        \
+        return mpti_dot_of_##isa(a, MPT_BF16, x, MPT_F32, n);                                                \
+    }
+MPTI_ROW_LOOPS(MPTI_AVX512_TARGET, mpti_v16, 512)
+MPTI_ROW_LOOPS(MPTI_AVX2_TARGET, mpti_two_256, 256)
+#define MPTI_ROW_PATHS(name, arguments)                         \
+    do {                                                        \
+        const int path = mpti_path_here();                      \
+        if (path >= MPTI_PATH_AVX512)                           \
+            return name##_512 arguments;                        \
+        if (path >= MPTI_PATH_AVX2)                             \
+            return name##_256 arguments;                        \
+    } while (0)
 #else
-#define MPTI_ROW_VECTORS(call)
+#define MPTI_ROW_PATHS(name, arguments)
 #endif
 
-/* Elsewhere: as floats, 64 at a time, which compilers vectorize, and the rest one by one. */
+/* Elsewhere, and for strides: as floats, 256 at a time. */
+static void mpti_row_gather(float *dst, const void *row, mpt_format format, ptrdiff_t stride, size_t n)
+{
+    const unsigned char *at = (const unsigned char *)row;
+    uint16_t             codes[MPTI_TILE];
+    size_t               i;
+    if (stride == (ptrdiff_t)mpti_format_bytes(format)) {
+        mpti_row_load(dst, row, format, 0, n);
+        return;
+    }
+    for (i = 0; i < n; i++, at += stride)
+        if (format == MPT_F32)
+            memcpy(dst + i, at, sizeof *dst);
+        else
+            memcpy(codes + i, at, sizeof *codes);
+    if (format != MPT_F32)
+        mpti_row_load(dst, codes, format, 0, n);
+}
+
+static void mpti_row_scatter(void *row, mpt_format format, ptrdiff_t stride, const float *src, size_t n)
+{
+    const size_t   bytes = mpti_format_bytes(format);
+    unsigned char *at = (unsigned char *)row;
+    float          room[MPTI_TILE];
+    size_t         i;
+    if (stride == (ptrdiff_t)bytes) {
+        mpti_row_store(row, format, 0, src, n);
+        return;
+    }
+    mpti_row_store(room, format, 0, src, n);
+    for (i = 0; i < n; i++, at += stride)
+        memcpy(at, (const unsigned char *)room + i * bytes, bytes);
+}
+
 MPTI_INLINE void mpti_dot_loop(float *MPTI_RESTRICT lane, const float *MPTI_RESTRICT a,
                                const float *MPTI_RESTRICT x, size_t n)
 {
@@ -7480,158 +7830,202 @@ MPTI_INLINE void mpti_dot_loop(float *MPTI_RESTRICT lane, const float *MPTI_REST
 MPTI_TWICE(mpti_dot_lanes, mpti_dot_loop, (float *lane, const float *a, const float *x, size_t n),
            (lane, a, x, n))
 
-MPTI_INLINE void mpti_axpy_loop(float *MPTI_RESTRICT y, float a, const float *MPTI_RESTRICT x, size_t n)
+/* The upper lanes of a short row are zeros and are left out, but for what they make of minus zero. */
+static float mpti_dot_tiles(const void *a, mpt_format a_format, ptrdiff_t a_stride, const void *x,
+                            mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
-    size_t j;
-    for (; n >= MPTI_ROW; n -= MPTI_ROW, x += MPTI_ROW, y += MPTI_ROW)
-        for (j = 0; j < MPTI_ROW; j++)
-            y[j] = mpti_fma(a, x[j], y[j]);
-    for (j = 0; j < n; j++)
-        y[j] = mpti_fma(a, x[j], y[j]);
-}
-MPTI_TWICE(mpti_axpy_lanes, mpti_axpy_loop, (float *y, float a, const float *x, size_t n), (y, a, x, n))
-
-/* Elements i .. i + n - 1 of a row as floats: where they are, or in `local`, of MPTI_TILE. */
-static const float *mpti_row_floats(float *local, mpt_format format, const void *row, size_t i, size_t n)
-{
-    if (format == MPT_F32)
-        return (const float *)row + i;
-    mpti_row_load(local, row, format, i, n);
-    return local;
-}
-
-static float mpti_dot(mpt_format format, const void *a, const float *x, size_t n)
-{
-    float  lane[MPTI_ROW], local[MPTI_TILE];
-    size_t i, take;
+    const unsigned char *p = (const unsigned char *)a, *q = (const unsigned char *)x;
+    float                lane[MPTI_ROW], u[MPTI_TILE], v[MPTI_TILE];
+    size_t               i, j, take;
     memset(lane, 0, sizeof lane);
-    for (i = 0; i < n; i += take) {
+    for (i = 0; i < n; i += take, p += (ptrdiff_t)take * a_stride, q += (ptrdiff_t)take * x_stride) {
         take = mpti_min(n - i, MPTI_TILE);
-        mpti_dot_lanes(lane, mpti_row_floats(local, format, a, i, take), x + i, take);
+        mpti_row_gather(u, p, a_format, a_stride, take);
+        mpti_row_gather(v, q, x_format, x_stride, take);
+        mpti_dot_lanes(lane, u, v, take);
     }
-    return mpti_row_sum(lane, n);
+    for (i = MPTI_ROW / 2; i; i /= 2)
+        for (j = 0; j < i && i < n; j++)
+            lane[j] += lane[i + j];
+    return n < MPTI_ROW ? lane[0] + 0.0f : lane[0];
 }
 
-static void mpti_axpy(float *y, float a, mpt_format format, const void *x, size_t n)
+static mpt_status mpti_axpy_tiles(void *y, mpt_format y_format, ptrdiff_t y_stride, float a, const void *x,
+                                  mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
-    float  local[MPTI_TILE];
-    size_t i, take;
-    for (i = 0; i < n; i += take) {
+    unsigned char       *p = (unsigned char *)y;
+    const unsigned char *q = (const unsigned char *)x;
+    float                u[MPTI_TILE], v[MPTI_TILE];
+    size_t               i, j, take;
+    for (i = 0; i < n; i += take, p += (ptrdiff_t)take * y_stride, q += (ptrdiff_t)take * x_stride) {
         take = mpti_min(n - i, MPTI_TILE);
-        mpti_axpy_lanes(y + i, a, mpti_row_floats(local, format, x, i, take), take);
+        mpti_row_gather(u, p, y_format, y_stride, take);
+        mpti_row_gather(v, q, x_format, x_stride, take);
+        for (j = 0; j < take; j++)
+            u[j] = mpti_fma(a, v[j], u[j]);
+        mpti_row_scatter(p, y_format, y_stride, u, take);
     }
+    return MPT_OK;
 }
 
-#define MPTI_X(name, type, format)                                                              \
-    MPT_DEF float mpt_dot_##name(const type *a, const float *x, size_t n)                       \
-    {                                                                                           \
-        if (!n || !a || mpti_no_array(x, n, sizeof *x))                                         \
-            return 0.0f;                                                                        \
-        MPTI_ROW_VECTORS(mpti_dot_##name##_512(a, x, n))                                        \
-        return mpti_dot(format, a, x, n);                                                       \
-    }                                                                                           \
-    MPT_DEF mpt_status mpt_axpy_##name(float *y, float a, const type *x, size_t n)              \
-    {                                                                                           \
-        if (mpti_no_array(y, n, sizeof *y) || (n && !x) ||                                      \
-            mpti_arrays_meet(y, n * sizeof *y, x, n * sizeof *x))                               \
-            return MPT_E_ARG;                                                                   \
-        MPTI_ROW_VECTORS((mpti_axpy_##name##_512(y, a, x, n), MPT_OK))                          \
-        mpti_axpy(y, a, format, x, n);                                                          \
-        return MPT_OK;                                                                          \
+/* Returns: 0 if the row is bad and stays. */
+static int mpti_row_step_portable(const mpti_row_step *o, size_t n)
+{
+    unsigned bad = 0u;
+    size_t   i;
+    for (i = 0; i < n; i++)
+        (void)mpti_unscale_1(o->x[i], o->factor, &bad);
+    if (bad)
+        return 0;
+    for (i = 0; i < n; i++) {
+        float d = o->x[i];
+        if (o->m) {
+            const float g = mpti_mul(o->factor, d);
+            d = o->m[i] = mpti_fma(o->momentum, o->m[i], g);
+            if (o->nesterov)
+                d = mpti_fma(o->momentum, d, g);
+        }
+        o->master[i] = mpti_fma(o->a, d, o->master[i]);
     }
-MPTI_X(f32, float, MPT_F32)
-MPTI_X(f16, mpt_f16, MPT_F16)
-MPTI_X(bf16, mpt_bf16, MPT_BF16)
-#undef MPTI_X
-
-/* Is x, or x times the factor, Inf or NaN anywhere? And one row of momentum. */
-MPTI_INLINE void mpti_row_bad_loop(const float *x, float factor, size_t n, unsigned *bad)
-{
-    unsigned found = 0u;
-    size_t   j;
-    for (; n >= MPTI_ROW; n -= MPTI_ROW, x += MPTI_ROW)
-        for (j = 0; j < MPTI_ROW; j++)
-            (void)mpti_unscale_1(x[j], factor, &found);
-    for (j = 0; j < n; j++)
-        (void)mpti_unscale_1(x[j], factor, &found);
-    *bad = found;
-}
-MPTI_TWICE(mpti_row_bad, mpti_row_bad_loop, (const float *x, float factor, size_t n, unsigned *bad),
-           (x, factor, n, bad))
-
-static unsigned mpti_row_is_bad(const float *x, float factor, size_t n)
-{
-    unsigned bad;
-    mpti_row_bad(x, factor, n, &bad);
-    return bad;
+    if (o->param && n)
+        mpti_row_store(o->param, o->format, 0, o->master, n);
+    return 1;
 }
 
-MPTI_INLINE void mpti_momentum_loop(float *MPTI_RESTRICT m, float momentum, float factor,
-                                    const float *MPTI_RESTRICT x, size_t n)
+static int mpti_row_step_run(const mpti_row_step *o, size_t n)
 {
-    size_t j;
-    for (; n >= MPTI_ROW; n -= MPTI_ROW, m += MPTI_ROW, x += MPTI_ROW)
-        for (j = 0; j < MPTI_ROW; j++)
-            m[j] = mpti_fma(momentum, m[j], mpti_mul(factor, x[j]));
-    for (j = 0; j < n; j++)
-        m[j] = mpti_fma(momentum, m[j], mpti_mul(factor, x[j]));
-}
-MPTI_TWICE(mpti_momentum_row, mpti_momentum_loop,
-           (float *MPTI_RESTRICT m, float momentum, float factor, const float *MPTI_RESTRICT x, size_t n),
-           (m, momentum, factor, x, n))
-
-static int mpti_param_meets(const void *param, mpt_format format, const float *row, size_t n)
-{
-    return mpti_arrays_meet(param, n * mpti_format_bytes(format), row, n * sizeof *row);
+    MPTI_ROW_PATHS(mpti_row_step, (o, n));
+    return mpti_row_step_portable(o, n);
 }
 
-static mpt_status mpti_row_publish(void *param, mpt_format format, float *master, size_t n)
+static int mpti_axpy_run(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format, size_t n)
 {
-    if (param && n)
-        mpti_row_store(param, format, 0, master, n);
+    MPTI_ROW_PATHS(mpti_axpy, (y, y_format, a, x, x_format, n));
+    mpti_axpy_tiles(y, y_format, (ptrdiff_t)mpti_format_bytes(y_format), a, x, x_format,
+                    (ptrdiff_t)mpti_format_bytes(x_format), n);
+    return 0;
+}
+
+/* Two training formats? Their bits in a word. */
+static inline int mpti_are_train_formats(mpt_format a, mpt_format b)
+{
+    const unsigned train = 1u << MPT_F32 | 1u << MPT_F16 | 1u << MPT_BF16;
+    return ((unsigned)a | (unsigned)b) < 16u && !((1u << a | 1u << b) & ~train);
+}
+
+MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_stride, const void *x,
+                              mpt_format x_format, ptrdiff_t x_stride, size_t n)
+{
+    if (!n || !a || !x)
+        return 0.0f;
+    if (!mpti_are_train_formats(a_format, x_format))
+        return mpti_f32_make(0x7fc00000u);
+    return mpti_dot_tiles(a, a_format, a_stride, x, x_format, x_stride, n);
+}
+
+MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_format x_format, size_t n)
+{
+#if MPTI_X86
+    const void *const p = x_format == MPT_F32 ? a : x, *const q = x_format == MPT_F32 ? x : a;
+    const mpt_format  other = x_format == MPT_F32 ? a_format : x_format;
+    if (a && x && (x_format == MPT_F32 || a_format == MPT_F32)) {
+        if (other == MPT_F32)
+            MPTI_ROW_PATHS(mpti_dot_f32, (p, q, n));
+        else if (other == MPT_F16)
+            MPTI_ROW_PATHS(mpti_dot_f16, (p, q, n));
+        else if (other == MPT_BF16)
+            MPTI_ROW_PATHS(mpti_dot_bf16, (p, q, n));
+    }
+#endif
+    return mpt_dot_strided(a, a_format, (ptrdiff_t)mpti_format_bytes(a_format), x, x_format,
+                           (ptrdiff_t)mpti_format_bytes(x_format), n);
+}
+
+MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format,
+                            size_t n)
+{
+    if ((n && (!y || !x)) ||
+        mpti_arrays_meet(y, n * mpti_format_bytes(y_format), x, n * mpti_format_bytes(x_format)))
+        return MPT_E_ARG;
+    if (!mpti_are_train_formats(y_format, x_format))
+        return MPT_E_UNSUPPORTED;
+    return (mpt_status)mpti_axpy_run(y, y_format, a, x, x_format, n);
+}
+
+MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_stride, float a, const void *x,
+                                    mpt_format x_format, ptrdiff_t x_stride, size_t n)
+{
+    if (n && (!y || !x))
+        return MPT_E_ARG;
+    if (!mpti_are_train_formats(y_format, x_format))
+        return MPT_E_UNSUPPORTED;
+    mpti_axpy_tiles(y, y_format, y_stride, a, x, x_format, x_stride, n);
+    return MPT_OK;
+}
+
+/* One test serves both calls; m is NULL without momentum. */
+static mpt_status mpti_row_step_checked(const mpti_row_step *o, size_t n, uint32_t *found_inf)
+{
+    const size_t bytes = n * sizeof *o->x, copy = n * mpti_format_bytes(o->format);
+    if ((n && (!o->master || !o->x)) || !mpti_f32_is_finite(o->a) ||
+        mpti_arrays_meet(o->master, bytes, o->x, bytes))
+        return MPT_E_ARG;
+    if (o->param && !mpti_is_train_format(o->format))
+        return MPT_E_UNSUPPORTED;
+    if (mpti_arrays_meet(o->param, copy, o->master, bytes) || mpti_arrays_meet(o->param, copy, o->x, bytes))
+        return MPT_E_ARG;
+    if (!mpti_row_step_run(o, n) && found_inf)
+        *found_inf = 1u;
     return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
                                     size_t n, uint32_t *found_inf)
 {
-    if (mpti_no_array(master, n, sizeof *x) || (n && !x) || !mpti_f32_is_finite(a) ||
-        mpti_arrays_meet(master, n * sizeof *x, x, n * sizeof *x))
+    mpti_row_step o;
+    o.master = master, o.param = param, o.x = x, o.m = NULL;
+    o.format = format, o.a = o.factor = a, o.momentum = 0.0f, o.nesterov = 0;
+    return mpti_row_step_checked(&o, n, found_inf);
+}
+
+MPT_DEF mpt_status mpt_axpy_publish_f64(void *param, mpt_format format, double *master, double a,
+                                        const double *x, size_t n, uint32_t *found_inf)
+{
+    const size_t bytes = n * sizeof *x, copy = n * mpti_format_bytes(format);
+    size_t       i;
+    if ((n && (!master || !x)) || !mpti_f64_is_finite(a) || mpti_arrays_meet(master, bytes, x, bytes))
         return MPT_E_ARG;
     if (param && !mpti_is_train_format(format))
         return MPT_E_UNSUPPORTED;
-    if (mpti_param_meets(param, format, master, n) || mpti_param_meets(param, format, x, n))
+    if (mpti_arrays_meet(param, copy, master, bytes) || mpti_arrays_meet(param, copy, x, bytes))
         return MPT_E_ARG;
-    if (found_inf && mpti_row_is_bad(x, a, n)) {
-        *found_inf = 1u;
-        return MPT_OK;
-    }
-    (void)mpt_axpy_f32(master, a, x, n);
-    return mpti_row_publish(param, format, master, n);
+    for (i = 0; i < n; i++)
+        if (!mpti_f64_is_finite(x[i]) || !mpti_f64_is_finite(a * x[i])) {
+            if (found_inf)
+                *found_inf = 1u;
+            return MPT_OK;
+        }
+    for (i = 0; i < n; i++)
+        master[i] = fma(a, x[i], master[i]);
+    return param ? mpt_convert_n(format, param, MPT_F64, master, n, NULL, NULL) : MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *master, float *m,
                                         float momentum, float factor, float a, const float *x, size_t n,
                                         uint32_t *found_inf)
 {
-    const size_t bytes = n * sizeof *x;
-    if (mpti_no_array(master, n, sizeof *x) || (n && (!m || !x)) || !mpti_f32_is_finite(a) ||
-        !mpti_f32_is_finite(factor) ||
-        !mpti_is_decay(momentum) || mpti_arrays_meet(m, bytes, x, bytes) ||
-        mpti_arrays_meet(m, bytes, master, bytes) || mpti_arrays_meet(master, bytes, x, bytes))
+    const size_t  bytes = n * sizeof *x;
+    mpti_row_step o;
+    if ((n && !m) || !mpti_f32_is_finite(factor) || !mpti_is_decay(momentum) ||
+        mpti_arrays_meet(m, bytes, x, bytes) || mpti_arrays_meet(m, bytes, master, bytes))
         return MPT_E_ARG;
     if (param && !mpti_is_train_format(format))
         return MPT_E_UNSUPPORTED;
-    if (mpti_param_meets(param, format, master, n) || mpti_param_meets(param, format, m, n) ||
-        mpti_param_meets(param, format, x, n))
+    if (mpti_arrays_meet(param, n * mpti_format_bytes(format), m, bytes))
         return MPT_E_ARG;
-    if (found_inf && mpti_row_is_bad(x, factor, n)) {
-        *found_inf = 1u;
-        return MPT_OK;
-    }
-    mpti_momentum_row(m, momentum, factor, x, n);
-    (void)mpt_axpy_f32(master, a, m, n);
-    return mpti_row_publish(param, format, master, n);
+    o.master = master, o.param = param, o.x = x, o.m = m;
+    o.format = format, o.a = a, o.momentum = momentum, o.factor = factor, o.nesterov = 0;
+    return mpti_row_step_checked(&o, n, found_inf);
 }
 
 // >>M24 implementation: products, activations, losses ---------------------------------------------
@@ -10039,6 +10433,12 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   mpt_graph_rewrite lets infer ops follow low ones under CUDA, too, as TensorFlow 2.21 does; the older rule
  *   is MPT_GRAPH_TENSORFLOW_2_19. Its counters count type attributes, no longer nodes.
  *   MPT_POLICIES(X): X(name, c, v, o)         X(name, cpu, c, v, o); and mpt_policy has a field cpu
+ * Rows take a format per operand, 16-bit gradients among them, and strides:
+ *   mpt_dot_f16(a, x, n), _bf16, _f32         mpt_dot(a, MPT_F16, x, MPT_F32, n)
+ *   mpt_axpy_f16(y, a, x, n), _bf16, _f32     mpt_axpy(y, MPT_F32, a, x, MPT_F16, n)
+ * A bad row of mpt_axpy_publish stays also if found_inf is NULL. A dot product of less than 64 elements that
+ * is -0 is +0 on every path, as its text says.
+ *
  * 0.2.0  Half the time to compile, parts to leave out, fewer names, the same bits. Was, is:
  *   mpt_storage_text, mpt_scaler_preset       mpt_storage_name, mpt_scaler_defaults
  *   mpt_scaler_record_cause(s, cause)         mpt_scaler_record(s, 1, cause); mpt_scaler_record(s, found, 0)

@@ -2485,30 +2485,6 @@ MPTI_IN_512 mpti_w16 mpti_f64_odd_8_512(mpti_v16 x)
 MPTI_F64_IN_512(mpti_f64_in_512, mpti_f64_8_512)
 MPTI_F64_IN_512(mpti_f64_odd_in_512, mpti_f64_odd_8_512)
 
-/* Up to sixteen elements at p as floats, zeros after them: nothing behind them is read. */
-#define MPTI_FIRST_512(n) ((uint16_t)((n) < 16u ? (1u << (n)) - 1u : 0xffffu))
-MPTI_IN_512 mpti_v16 mpti_f32_some_512(const void *p, size_t n)
-{
-    mpti_v16 r;
-    __asm__("vmovups {%1, %0%{%2%}%{z%}|%0%{%2%}%{z%}, %1}"
-            : "=v"(r) : "m"(*(const mpti_v16_any *)p), "Yk"(MPTI_FIRST_512(n)));
-    return r;
-}
-MPTI_IN_512 mpti_w16 mpti_words_some_512(const void *p, size_t n)
-{
-    mpti_w16 r;
-    __asm__("vmovdqu16 {%1, %0%{%2%}%{z%}|%0%{%2%}%{z%}, %1}"
-            : "=v"(r) : "m"(*(const mpti_w16_any *)p), "Yk"(MPTI_FIRST_512(n)));
-    return r;
-}
-MPTI_IN_512 mpti_v16 mpti_f16_some_512(const void *p, size_t n)
-{
-    return mpti_floats_512(mpti_words_some_512(p, n));
-}
-MPTI_IN_512 mpti_v16 mpti_bf16_some_512(const void *p, size_t n)
-{
-    return mpti_words_in_512(mpti_words_some_512(p, n)) << 16;
-}
 /* 64 elements to p from floats. Halves: two stores of 32 bytes cost less than joining them for one of 64. */
 MPTI_IN_512 void mpti_f32_out_512(unsigned char *p, const mpti_v16 *v, int how)
 {

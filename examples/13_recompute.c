@@ -59,7 +59,7 @@ static void layer_forward(float x[BATCH][WIDTH], const float *w)
     for (b = 0; b < BATCH; b++) {
         memset(y, 0, sizeof y);
         for (i = 0; i < WIDTH; i++)
-            must(mpt_axpy_f32(y, x[b][i], w + i * WIDTH, WIDTH));
+            must(mpt_axpy(y, MPT_F32, x[b][i], w + i * WIDTH, MPT_F32, WIDTH));
         for (i = 0; i < WIDTH; i++)
             x[b][i] = y[i] > 0.0f ? y[i] : 0.0f;
     }
@@ -73,8 +73,8 @@ static void layer_backward(float d[BATCH][WIDTH], float x[BATCH][WIDTH], const f
     memset(g, 0, MATRIX * sizeof *g);
     for (b = 0; b < BATCH; b++) {
         for (i = 0; i < WIDTH; i++) {
-            must(mpt_axpy_f32(g + i * WIDTH, x[b][i], d[b], WIDTH));
-            to[i] = x[b][i] > 0.0f ? mpt_dot_f32(w + i * WIDTH, d[b], WIDTH) : 0.0f;
+            must(mpt_axpy(g + i * WIDTH, MPT_F32, x[b][i], d[b], MPT_F32, WIDTH));
+            to[i] = x[b][i] > 0.0f ? mpt_dot(w + i * WIDTH, MPT_F32, d[b], MPT_F32, WIDTH) : 0.0f;
         }
         must(mpt_quantize_n(d[b], to, WIDTH, format, NULL));
     }

@@ -115,7 +115,7 @@ static void forward(const float *pixels, size_t count, float logits[][CLASSES])
             load(x, t.in[l][b], t.w->format, n_in);
             memcpy(y, w + n_in * n_out, n_out * sizeof *y);
             for (i = 0; i < n_in; i++)
-                (void)mpt_axpy_f32(y, x[i], w + i * n_out, n_out);
+                (void)mpt_axpy(y, MPT_F32, x[i], w + i * n_out, MPT_F32, n_out);
             if (l == t.s->layers - 1) {
                 memcpy(logits[b], y, sizeof logits[b]);
                 continue;
@@ -154,12 +154,12 @@ static void backward(float logits[][CLASSES], mpt_range *seen)
             load(x, t.in[l][b], t.w->format, n_in);
             memcpy(d, out[b], n_out * sizeof *d);
             for (i = 0; i < n_in; i++)
-                (void)mpt_axpy_f32(g + i * n_out, x[i], d, n_out);
-            (void)mpt_axpy_f32(g + n_in * n_out, 1.0f, d, n_out);
+                (void)mpt_axpy(g + i * n_out, MPT_F32, x[i], d, MPT_F32, n_out);
+            (void)mpt_axpy(g + n_in * n_out, MPT_F32, 1.0f, d, MPT_F32, n_out);
             if (l == 0)
                 continue;
             for (i = 0; i < n_in; i++)
-                out[b][i] = mpt_dot_f32(w + i * n_out, d, n_out) *
+                out[b][i] = mpt_dot(w + i * n_out, MPT_F32, d, MPT_F32, n_out) *
                             (t.s->kind == TANH ? 1.0f - x[i] * x[i] : x[i] * (1.0f - x[i]));
             round_gradient(out[b], n_in, seen);
         }

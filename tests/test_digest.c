@@ -403,12 +403,12 @@ static void rows(void)
         fill_floats(other.f32, n, 5.0f);
         (void)mpt_f16_from_f32_n((mpt_f16 *)codes[0], in.f32, n);
         (void)mpt_bf16_from_f32_n((mpt_bf16 *)codes[1], in.f32, n);
-        see_f32(mpt_dot_f16((const mpt_f16 *)codes[0], other.f32, n));
-        see_f32(mpt_dot_bf16((const mpt_bf16 *)codes[1], other.f32, n));
-        see_f32(mpt_dot_f32(in.f32, other.f32, n));
-        (void)mpt_axpy_f16(other.f32, 0.7f, (const mpt_f16 *)codes[0], n);
-        (void)mpt_axpy_bf16(other.f32, -0.3f, (const mpt_bf16 *)codes[1], n);
-        (void)mpt_axpy_f32(other.f32, 1.7f, in.f32, n);
+        see_f32(mpt_dot(codes[0], MPT_F16, other.f32, MPT_F32, n));
+        see_f32(mpt_dot(codes[1], MPT_BF16, other.f32, MPT_F32, n));
+        see_f32(mpt_dot(in.f32, MPT_F32, other.f32, MPT_F32, n));
+        (void)mpt_axpy(other.f32, MPT_F32, 0.7f, codes[0], MPT_F16, n);
+        (void)mpt_axpy(other.f32, MPT_F32, -0.3f, codes[1], MPT_BF16, n);
+        (void)mpt_axpy(other.f32, MPT_F32, 1.7f, in.f32, MPT_F32, n);
         see_array(other.f32, n, 4);
         (void)mpt_axpy_publish(codes[0], MPT_F16, other.f32, -0.1f, in.f32, n, &bad);
         see_array(codes[0], n, 2);

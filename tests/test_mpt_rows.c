@@ -25,49 +25,117 @@ static void fill(void)
     }
 }
 
-/* The documented order, on one array of lanes. */
-#define NAIVE_DOT(name, type, value)                                        \
-    static float naive_dot_##name(const type *a, size_t n)                  \
-    {                                                                       \
-        float  lane[64];                                                    \
-        size_t i, k;                                                        \
-        for (i = 0; i < 64; i++) lane[i] = 0.0f;                            \
-        for (i = 0; i < (n + 63) / 64 * 64; i++)                            \
-            lane[i % 64] = fmaf(i < n ? value(a[i]) : 0.0f, i < n ? x[i] : 0.0f, lane[i % 64]); \
-        for (k = 32; k; k /= 2)                                             \
-            for (i = 0; i < k; i++) lane[i] += lane[i + k];                 \
-        return lane[0];                                                     \
-    }
-#define ITSELF(x) (x)
-NAIVE_DOT(f32, float, ITSELF)
-NAIVE_DOT(f16, mpt_f16, mpt_f32_from_f16)
-NAIVE_DOT(bf16, mpt_bf16, mpt_f32_from_bf16)
+static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
 
-#define ROWS(name, value)                                                                           \
-    do {                                                                                            \
-        size_t i;                                                                                   \
-        CHECK_EQ_U_AT(mpti_f32_bits(mpt_dot_##name(as_##name, x, n)),                               \
-                      mpti_f32_bits(naive_dot_##name(as_##name, n)), n);                            \
-        memcpy(y, was, sizeof y);                                                                   \
-        CHECK_EQ_I(mpt_axpy_##name(y, 0.37f, as_##name, n), MPT_OK);                                \
-        for (i = 0; i < MOST; i++)                                                                  \
-            CHECK_EQ_U_AT(mpti_f32_bits(y[i]),                                                      \
-                          mpti_f32_bits(i < n ? fmaf(0.37f, value(as_##name[i]), was[i]) : was[i]), i); \
-    } while (0)
+/* Element i of an array in one of the three formats, and the way back. */
+static float value_of(const void *p, mpt_format f, size_t i)
+{
+    return f == MPT_F32   ? ((const float *)p)[i]
+           : f == MPT_F16 ? mpt_f32_from_f16(((const mpt_f16 *)p)[i])
+                          : mpt_f32_from_bf16(((const mpt_bf16 *)p)[i]);
+}
+
+static uint32_t code_of(mpt_format f, float v)
+{
+    return f == MPT_F32   ? mpti_f32_bits(v)
+           : f == MPT_F16 ? mpt_f16_from_f32(v).bits
+                          : mpt_bf16_from_f32(v).bits;
+}
+
+static const void *row_in(mpt_format f)
+{
+    return f == MPT_F32 ? (const void *)as_f32 : f == MPT_F16 ? (const void *)as_f16 : (const void *)as_bf16;
+}
+
+/* The documented order, on one array of lanes. */
+static float naive_dot(const void *a, mpt_format f, const void *b, mpt_format g, size_t n)
+{
+    float  lane[64];
+    size_t i, k;
+    for (i = 0; i < 64; i++) lane[i] = 0.0f;
+    for (i = 0; i < (n + 63) / 64 * 64; i++)
+        lane[i % 64] = fmaf(i < n ? value_of(a, f, i) : 0.0f, i < n ? value_of(b, g, i) : 0.0f, lane[i % 64]);
+    for (k = 32; k; k /= 2)
+        for (i = 0; i < k; i++) lane[i] += lane[i + k];
+    return lane[0];
+}
+
+/* What an element of y becomes, and the elements behind the row, which stay. */
+static void check_axpy(mpt_format f, mpt_format g, size_t n)
+{
+    static union { float f32[MOST]; uint16_t codes[MOST]; } to, from;
+    size_t i;
+    for (i = 0; i < MOST; i++)
+        if (f == MPT_F32)
+            to.f32[i] = was[i];
+        else
+            to.codes[i] = (uint16_t)code_of(f, was[i]);
+    from = to;
+    CHECK_EQ_I(mpt_axpy(&to, f, 0.37f, row_in(g), g, n), MPT_OK);
+    for (i = 0; i < MOST && i < n + 40; i++) {
+        const float v = value_of(&from, f, i), next = i < n ? fmaf(0.37f, value_of(row_in(g), g, i), v) : v;
+        CHECK_EQ_U_AT(f == MPT_F32 ? mpti_f32_bits(to.f32[i]) : to.codes[i], code_of(f, next), i);
+    }
+}
 
 TEST(rows_on_every_path)
 {
-    static const size_t sizes[] = {0, 1, 63, 64, 65, 127, 128, 300, 4095, 4096};
-    size_t              s;
-    for (last_path = 0; last_path < 6; last_path++)
-        for (s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            const size_t n = sizes[s];
+    size_t n, f, g;
+    for (last_path = 0; last_path < PATHS; last_path++)
+        for (n = 0; n < 4097; n += n < 70 ? 1 : n == 70 ? 30 : n < 128 ? 9 : n < 4000 ? 779 : 1) {
             fill();
-            ROWS(f32, ITSELF);
-            ROWS(f16, mpt_f32_from_f16);
-            ROWS(bf16, mpt_f32_from_bf16);
+            for (f = 0; f < 3; f++)
+                for (g = 0; g < 3; g++) {
+                    const void *const a = row_in(formats[f]), *const b = f == g ? x : row_in(formats[g]);
+                    const mpt_format  h = f == g ? MPT_F32 : formats[g];
+                    CHECK_EQ_U_AT(mpti_f32_bits(mpt_dot(a, formats[f], b, h, n)),
+                                  mpti_f32_bits(naive_dot(a, formats[f], b, h, n)), n);
+                    check_axpy(formats[f], formats[g], n > MOST ? MOST : n);
+                }
         }
-    last_path = 9;
+    last_path = PATHS - 1;
+}
+
+/* A field of an array of structs, and every third element from the end on. */
+TEST(rows_with_strides)
+{
+    struct unit { float in; mpt_f16 weight, grad; };
+    static struct unit u[1000];
+    static mpt_f16     weight[1000], grad[1000];
+    static float       in[1000];
+    size_t             n, i;
+    fill();
+    for (i = 0; i < 1000; i++) {
+        u[i].in = in[i] = x[i];
+        u[i].weight = weight[i] = as_f16[i];
+        u[i].grad = grad[i] = mpt_f16_from_f32(was[i]);
+    }
+    for (last_path = 0; last_path < PATHS; last_path++)
+        for (n = 0; n < 1000; n = n * 3 + 1) {
+            const ptrdiff_t step = sizeof *u;
+            CHECK_EQ_U_AT(mpti_f32_bits(mpt_dot_strided(&u->weight, MPT_F16, step, &u->in, MPT_F32, step, n)),
+                          mpti_f32_bits(mpt_dot(weight, MPT_F16, in, MPT_F32, n)), n);
+            CHECK_EQ_I(mpt_axpy_strided(&u->grad, MPT_F16, step, 0.3f, &u->in, MPT_F32, step, n), MPT_OK);
+            CHECK_EQ_I(mpt_axpy(grad, MPT_F16, 0.3f, in, MPT_F32, n), MPT_OK);
+            for (i = 0; i < 1000; i++)
+                CHECK_EQ_U_AT(u[i].grad.bits, grad[i].bits, i);
+        }
+    last_path = PATHS - 1;
+    for (i = 0; i < 333; i++)
+        in[i] = x[999 - 3 * i];
+    CHECK_EQ_U(mpti_f32_bits(mpt_dot_strided(x + 999, MPT_F32, -12, was, MPT_F32, 4, 333)),
+               mpti_f32_bits(mpt_dot(in, MPT_F32, was, MPT_F32, 333)));
+    CHECK_EQ_I(mpt_axpy_strided(NULL, MPT_F32, 4, 1.0f, in, MPT_F32, 4, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_strided(y, MPT_E4M3, 4, 1.0f, in, MPT_F32, 4, 1), MPT_E_UNSUPPORTED);
+}
+
+/* Padding makes +0 of a sum of -0, on each path. */
+TEST(dot_of_minus_zero)
+{
+    const float a = -1e-30f, b = 1e-30f;
+    for (last_path = 0; last_path < PATHS; last_path++)
+        CHECK_EQ_U(mpti_f32_bits(mpt_dot(&a, MPT_F32, &b, MPT_F32, 1)), 0u);
+    last_path = PATHS - 1;
 }
 
 TEST(dot_is_close_to_exact)
@@ -80,7 +148,7 @@ TEST(dot_is_close_to_exact)
         size += fabs((double)mpt_f32_from_f16(as_f16[i]) * (double)x[i]);
     }
     /* 64 fmas a lane and 6 additions: at most 70 roundings of 2^-24 of the partial sums */
-    CHECK(fabs((double)mpt_dot_f16(as_f16, x, MOST) - exact) <= 70.0 * ldexp(1.0, -24) * size);
+    CHECK(fabs((double)mpt_dot(as_f16, MPT_F16, x, MPT_F32, MOST) - exact) <= 70.0 * ldexp(1.0, -24) * size);
 }
 
 /* What pads a row is zero, not what an earlier call left: after a row of NaN a row of one more than 64. */
@@ -93,7 +161,7 @@ TEST(dot_is_padded_with_zeros)
     for (i = 0; i < 65; i++)
         one[i] = 1.0f;
     for (last_path = 0; last_path < 6; last_path++) {
-        const float lost = mpt_dot_f32(nan, nan, 127), sum = mpt_dot_f32(one, one, 65);
+        const float lost = mpt_dot(nan, MPT_F32, nan, MPT_F32, 127), sum = mpt_dot(one, MPT_F32, one, MPT_F32, 65);
         CHECK(!mpti_f32_is_finite(lost));
         CHECK_EQ_U(mpti_f32_bits(sum), mpti_f32_bits(65.0f));
     }
@@ -102,17 +170,21 @@ TEST(dot_is_padded_with_zeros)
 
 TEST(rows_refuse)
 {
-    CHECK_EQ_U(mpti_f32_bits(mpt_dot_f16(NULL, x, 3)), 0u);
-    CHECK_EQ_U(mpti_f32_bits(mpt_dot_f16(as_f16, NULL, 3)), 0u);
-    CHECK_EQ_I(mpt_axpy_f16(NULL, 1.0f, as_f16, 3), MPT_E_ARG);
-    CHECK_EQ_I(mpt_axpy_bf16(y, 1.0f, NULL, 3), MPT_E_ARG);
-    CHECK_EQ_I(mpt_axpy_f32(NULL, 1.0f, NULL, 0), MPT_OK);
-    CHECK_EQ_I(mpt_axpy_f32(y, 1.0f, y, 3), MPT_E_ARG);
-    CHECK_EQ_I(mpt_axpy_f32(y + 2, 1.0f, y, 3), MPT_E_ARG);
-    CHECK_EQ_I(mpt_axpy_f32(y, 1.0f, y + 2, 3), MPT_E_ARG);
-    CHECK_EQ_I(mpt_axpy_f32(y, 0.0f, y + 3, 3), MPT_OK);
-    CHECK_EQ_I(mpt_axpy_f32(y + 3, 0.0f, y, 3), MPT_OK);
-    CHECK_EQ_I(mpt_axpy_f32(y, 1.0f, y, 0), MPT_OK);
+    CHECK_EQ_U(mpti_f32_bits(mpt_dot(NULL, MPT_F16, x, MPT_F32, 3)), 0u);
+    CHECK_EQ_U(mpti_f32_bits(mpt_dot(as_f16, MPT_F16, NULL, MPT_F32, 3)), 0u);
+    CHECK(!mpti_f32_is_finite(mpt_dot(as_f16, MPT_E4M3, x, MPT_F32, 3)));
+    CHECK(!mpti_f32_is_finite(mpt_dot(as_f16, MPT_F16, x, MPT_FORMAT_COUNT, 3)));
+    CHECK_EQ_I(mpt_axpy(NULL, MPT_F32, 1.0f, as_f16, MPT_F16, 3), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy(y, MPT_F32, 1.0f, NULL, MPT_BF16, 3), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy(y, MPT_F64, 1.0f, x, MPT_F32, 3), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_axpy(y, MPT_F32, 1.0f, x, MPT_FORMAT_COUNT, 3), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_axpy(NULL, MPT_F32, 1.0f, NULL, MPT_F32, 0), MPT_OK);
+    CHECK_EQ_I(mpt_axpy(y, MPT_F32, 1.0f, y, MPT_F32, 3), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy(y + 2, MPT_F32, 1.0f, y, MPT_F32, 3), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy(y, MPT_F32, 1.0f, y + 2, MPT_F32, 3), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy(y, MPT_F32, 0.0f, y + 3, MPT_F32, 3), MPT_OK);
+    CHECK_EQ_I(mpt_axpy(y + 3, MPT_F32, 0.0f, y, MPT_F32, 3), MPT_OK);
+    CHECK_EQ_I(mpt_axpy(y, MPT_F32, 1.0f, y, MPT_F32, 0), MPT_OK);
 }
 
 TEST(axpy_publish)
@@ -135,15 +207,18 @@ TEST(axpy_publish)
     CHECK_EQ_U(bad, 0);
     memcpy(was, y, sizeof y);
     memcpy(before, copy, sizeof copy);
-    for (i = 0; i < 3; i++) {           /* Inf, NaN, and a product that overflows: the row stays */
-        const float keep = x[99], a = i == 2 ? 16.0f : 1.0f;
-        x[99] = mpti_f32_make(i == 0 ? 0x7f800000u : i == 1 ? 0x7fc00000u : 0x7f7fffffu);
-        bad = 0u;
-        CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, a, x, 100, &bad), MPT_OK);
-        CHECK_EQ_U(bad, 1);
-        CHECK(!memcmp(was, y, sizeof y) && !memcmp(before, copy, sizeof copy));
-        x[99] = keep;
-    }
+    for (last_path = 0; last_path < PATHS; last_path++)
+        for (i = 0; i < 300; i++) {     /* Inf, NaN, and a product that overflows: the row stays, also unasked */
+            const float keep = x[i / 3], a = i % 3 == 2 ? 16.0f : 1.0f;
+            x[i / 3] = mpti_f32_make(i % 3 == 0 ? 0x7f800000u : i % 3 == 1 ? 0x7fc00000u : 0x7f7fffffu);
+            bad = 0u;
+            CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, a, x, 100, &bad), MPT_OK);
+            CHECK_EQ_U_AT(bad, 1, i);
+            CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, a, x, 100, NULL), MPT_OK);
+            CHECK(!memcmp(was, y, sizeof y) && !memcmp(before, copy, sizeof copy));
+            x[i / 3] = keep;
+        }
+    last_path = PATHS - 1;
     CHECK_EQ_I(mpt_axpy_publish(NULL, MPT_F64, y, 0.0f, x, 100, NULL), MPT_OK);
     CHECK_EQ_I(mpt_axpy_publish(copy, MPT_E4M3, y, 1.0f, x, 100, NULL), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, NULL, 1.0f, x, 100, NULL), MPT_E_ARG);
@@ -153,6 +228,69 @@ TEST(axpy_publish)
     CHECK_EQ_I(mpt_axpy_publish(x + 99, MPT_F16, y, 1.0f, x, 100, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_axpy_publish(copy, MPT_F16, y, 1.0f, y + 99, 100, NULL), MPT_E_ARG);
     CHECK(!memcmp(was, y, sizeof y) && !memcmp(before, copy, sizeof copy));
+}
+
+/* Each path against the formulas, element by element, for rows of every length: with and without a copy. */
+TEST(published_rows_on_every_path)
+{
+    static float w[200], m[200];
+    uint16_t     copy[200];
+    size_t       n, i, f;
+    for (last_path = 0; last_path < PATHS; last_path++)
+        for (n = 0; n < 150; n += n < 70 ? 1 : 13)
+            for (f = 0; f < 3; f++) {
+                const mpt_format format = formats[f];
+                void *const      param = f ? (void *)copy : NULL;
+                uint32_t         bad = 0u;
+                fill();
+                memcpy(w, was, sizeof w);
+                memcpy(m, as_f32, sizeof m);
+                memset(copy, 0x55, sizeof copy);
+                CHECK_EQ_I(mpt_axpy_publish(param, format, w, -0.3f, x, n, &bad), MPT_OK);
+                for (i = 0; i < 200; i++) {
+                    const float next = i < n ? fmaf(-0.3f, x[i], was[i]) : was[i];
+                    CHECK_EQ_U_AT(mpti_f32_bits(w[i]), mpti_f32_bits(next), i);
+                    CHECK_EQ_U_AT(copy[i], f && i < n ? code_of(format, next) : 0x5555u, i);
+                }
+                memcpy(w, was, sizeof w);
+                CHECK_EQ_I(mpt_momentum_publish(param, format, w, m, 0.9f, 0.7f, -0.3f, x, n, &bad), MPT_OK);
+                for (i = 0; i < 200; i++) {
+                    const float first = 0.7f * x[i], d = i < n ? fmaf(0.9f, as_f32[i], first) : as_f32[i];
+                    const float next = i < n ? fmaf(-0.3f, d, was[i]) : was[i];
+                    CHECK_EQ_U_AT(mpti_f32_bits(m[i]), mpti_f32_bits(d), i);
+                    CHECK_EQ_U_AT(mpti_f32_bits(w[i]), mpti_f32_bits(next), i);
+                    CHECK_EQ_U_AT(copy[i], f && i < n ? code_of(format, next) : 0x5555u, i);
+                }
+                CHECK_EQ_U(bad, 0);
+            }
+    last_path = PATHS - 1;
+}
+
+TEST(axpy_publish_f64)
+{
+    double   w[100], g[100];
+    uint16_t copy[100];
+    uint32_t bad = 0u;
+    size_t   i, f;
+    for (f = 1; f < 3; f++) {
+        fill();
+        for (i = 0; i < 100; i++)
+            w[i] = (double)was[i], g[i] = (double)x[i] * 1e-9;
+        CHECK_EQ_I(mpt_axpy_publish_f64(copy, formats[f], w, -0.1, g, 100, &bad), MPT_OK);
+        for (i = 0; i < 100; i++) {
+            CHECK(fabs(w[i] - ((double)was[i] - 0.1 * g[i])) <= 1e-16);
+            CHECK_EQ_U_AT(copy[i], mpt_encode(formats[f], w[i], NULL, NULL), i);
+        }
+        CHECK_EQ_U(bad, 0);
+    }
+    g[7] = 1e308;
+    for (f = 0; f < 2; f++)
+        CHECK_EQ_I(mpt_axpy_publish_f64(copy, MPT_F16, w, 1e9, g, 100, f ? &bad : NULL), MPT_OK);
+    CHECK_EQ_U(bad, 1);
+    CHECK(fabs(w[7] - ((double)was[7] - 0.1 * (double)x[7] * 1e-9)) <= 1e-16);
+    CHECK_EQ_I(mpt_axpy_publish_f64(copy, MPT_E4M3, w, 1.0, g, 100, NULL), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_axpy_publish_f64(copy, MPT_F16, g, 1.0, g, 100, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_axpy_publish_f64(copy, MPT_F16, NULL, 1.0, g, 100, NULL), MPT_E_ARG);
 }
 
 /* Two steps under different scales give what one scale gives: what m holds is never divided again. */
@@ -271,10 +409,14 @@ int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
     RUN_EXACT(rows_on_every_path);
+    RUN_EXACT(rows_with_strides);
+    RUN_EXACT(dot_of_minus_zero);
+    RUN_EXACT(published_rows_on_every_path);
     RUN(dot_is_close_to_exact);
     RUN(dot_is_padded_with_zeros);
     RUN(rows_refuse);
     RUN(axpy_publish);
+    RUN(axpy_publish_f64);
     RUN(momentum_publish_unscales_once);
     RUN(lint);
     RUN(memory);

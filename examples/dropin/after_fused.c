@@ -31,7 +31,7 @@ static float h[HIDDEN], p[OUT];
 
 static float dot(const mpt_f16 *w, const float *x, int n)
 {
-    return mpt_dot_f16(w, x, (size_t)n);
+    return mpt_dot(w, MPT_F16, x, MPT_F32, (size_t)n);
 }
 
 static void forward(const digit *d)

@@ -1,13 +1,11 @@
 /* bench_step.c -- what a fused optimizer step costs, out of cache and on one thread, beside a loop that
  * touches the same arrays in the same way (as many read and write streams, in place where the step is) and
  * computes nothing. That ceiling is the better of plain and of streaming stores to the arrays that are only
- * written. The ratio is the number to quote. And row primitives beside their twins over floats and beside
- * the loop as one writes it in C, in elements a second: down a matrix of a million elements, which is what
- * an inner loop does, and over one row that stays in the first cache, where a conversion can only cost.
+ * written. The ratio is the number to quote.
  *
  *   make bench
  *   build/bench/bench_step . 16        # with 16 Mi elements in place of 64
- *   build/bench/bench_step . 64 SGD    # only the rows whose names hold this word; rows: the row primitives
+ *   build/bench/bench_step . 64 SGD    # only the rows whose names hold this word
  */
 #define _POSIX_C_SOURCE 200809L
 #include "mpt.h"
@@ -225,108 +223,6 @@ static void measure(const struct row *row, FILE *csv)
                 (double)(bytes * data.n) / a * 1e-9, (double)(bytes * data.n) / c * 1e-9, c / a, row->goal);
 }
 
-/* ---- rows: a 16-bit row against the same loop over a float row, the twin of the call and plain C ---- */
-
-enum { ROW_MOST = 4096, ROW_ELEMENTS = 1 << 20 };   /* elements a timing: many calls, at least 256 */
-
-static struct {
-    float    f32[ROW_ELEMENTS], x[ROW_MOST];
-    mpt_f16  f16[ROW_ELEMENTS];
-    mpt_bf16 bf16[ROW_ELEMENTS];
-} row_data;
-static volatile float row_sink;
-
-static float plain_dot(const float *a, const float *x, size_t n)
-{
-    float  sum = 0.0f;
-    size_t i;
-    for (i = 0; i < n; i++) sum += a[i] * x[i];
-    return sum;
-}
-
-static void plain_axpy(float *y, float a, const float *x, size_t n)
-{
-    size_t i;
-    for (i = 0; i < n; i++) y[i] += a * x[i];
-}
-
-/* Down the rows of a matrix of a million elements, or over its first one again and again. */
-#define ROW_LOOP(call)                                                              \
-    do {                                                                            \
-        const double at = bench_now();                                              \
-        size_t       k;                                                             \
-        for (k = 0; k < ROW_ELEMENTS; k += n) {                                     \
-            const size_t row = matrix ? k : 0;                                      \
-            call;                                                                   \
-        }                                                                           \
-        return bench_now() - at;                                                    \
-    } while (0)
-#define ROW_TIMES(name)                                                                                     \
-    static double row_dot_##name(size_t n, int matrix)                                                      \
-    {                                                                                                       \
-        ROW_LOOP(row_sink = mpt_dot_##name(row_data.name + row, row_data.x, n));                            \
-    }                                                                                                       \
-    static double row_axpy_##name(size_t n, int matrix)                                                     \
-    {                                                                                                       \
-        ROW_LOOP((void)mpt_axpy_##name(row_data.x, 1e-6f, row_data.name + row, n));                         \
-    }
-ROW_TIMES(f32)
-ROW_TIMES(f16)
-ROW_TIMES(bf16)
-static double row_dot_plain(size_t n, int matrix)
-{
-    ROW_LOOP(row_sink = plain_dot(row_data.f32 + row, row_data.x, n));
-}
-static double row_axpy_plain(size_t n, int matrix)
-{
-    ROW_LOOP(plain_axpy(row_data.x, 1e-6f, row_data.f32 + row, n));
-}
-
-typedef double row_fn(size_t n, int matrix);
-static const struct { const char *name; row_fn *call, *twin, *plain; } row_calls[] = {
-    {"dot f16", row_dot_f16, row_dot_f32, row_dot_plain},
-    {"dot bf16", row_dot_bf16, row_dot_f32, row_dot_plain},
-    {"axpy f16", row_axpy_f16, row_axpy_f32, row_axpy_plain},
-    {"axpy bf16", row_axpy_bf16, row_axpy_f32, row_axpy_plain},
-};
-
-static void measure_row(size_t i, size_t n, int matrix, FILE *csv)
-{
-    double t[3][RUNS], speed[3];
-    char   name[40];
-    int    r, k;
-    for (r = 0; r < RUNS; r++) {
-        t[0][r] = row_calls[i].call(n, matrix);
-        t[1][r] = row_calls[i].twin(n, matrix);
-        t[2][r] = row_calls[i].plain(n, matrix);
-    }
-    for (k = 0; k < 3; k++) speed[k] = ROW_ELEMENTS / bench_median(t[k], RUNS) * 1e-9;
-    printf("%-16s %4zu %8.2f %8.2f %6.2f %8.2f %6.2f  %s 0.80\n", row_calls[i].name, n, speed[0],
-           speed[1], speed[0] / speed[1], speed[2], speed[0] / speed[2],
-           speed[0] / speed[1] >= 0.8 ? "reaches" : "below");
-    snprintf(name, sizeof name, "%s, %s of %zu", row_calls[i].name, matrix ? "rows" : "one row", n);
-    if (csv)                    /* bytes an element: of the row; elements, not bytes, a second */
-        fprintf(csv, "\"%s\",2,%.4g,%.4g,%.3f,0.80\n", name, speed[0], speed[1], speed[0] / speed[1]);
-}
-
-static void measure_rows(FILE *csv)
-{
-    static const size_t sizes[] = {64, 256, 1024, 4096};
-    size_t              i, k;
-    int                 matrix;
-    for (i = 0; i < ROW_ELEMENTS; i++) {
-        row_data.f32[i] = row_data.x[i % ROW_MOST] = (float)(i % 97u) * 1e-2f;
-        row_data.f16[i] = mpt_f16_from_f32(row_data.f32[i]);
-        row_data.bf16[i] = mpt_bf16_from_f32(row_data.f32[i]);
-    }
-    for (matrix = 1; matrix >= 0; matrix--) {
-        printf("%-16s %4s %8s %8s %6s %8s %6s\n", matrix ? "rows of a matrix" : "one row, hot", "n", "Gel/s",
-               "f32", "ratio", "f32 in C", "ratio");
-        for (i = 0; i < sizeof row_calls / sizeof *row_calls; i++)
-            for (k = 0; k < sizeof sizes / sizeof *sizes; k++) measure_row(i, sizes[k], matrix, csv);
-    }
-}
-
 int main(int argc, char **argv)
 {
     const char *const only = argc > 3 ? argv[3] : "";
@@ -354,7 +250,5 @@ int main(int argc, char **argv)
     for (i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strstr(rows[i].name, only))
             measure(&rows[i], csv);
-    if (strstr("rows", only))
-        measure_rows(csv);
     return csv && fclose(csv) ? 1 : 0;
 }

@@ -1,0 +1,154 @@
+/* bench_rows.c -- short rows and thin products beside the loops that a trainer has of its own (user.c, in
+ * FP32, at -O3 -march=native -ffast-math; ours are in a plain -O2 build). Goals: a row of 4 to 63 in at most
+ * 1.3 of the time of the trainer's loop, from 64 on in no more than its time; products likewise.
+ *
+ *   make bench */
+#define _POSIX_C_SOURCE 200809L
+#include "mpt.h"
+#include "bench.h"
+#include "../impl.h"
+#include "user.h"
+
+enum { MOST = 4096, RUNS = 15 };
+
+static struct {
+    float    *w, *dw, x[16 * MOST], y[16 * MOST], m[MOST];
+    uint16_t *f16, *bf16;
+} d;
+static volatile float sink;
+static size_t         n, rows, cols, batch;
+static mpt_format     format;
+
+static const void *of(mpt_format f) { return f == MPT_F16 ? (void *)d.f16 : f == MPT_BF16 ? d.bf16 : (void *)d.w; }
+
+static void user_row_dot(void) { sink = user_dot(d.w, d.x, n); }
+static void user_row_axpy(void) { user_axpy(d.y, 1e-6f, d.x, n); }
+static void user_row_momentum(void) { user_momentum(d.y, d.m, 0.9f, 0.5f, 1e-6f, d.x, n); }
+static void row_dot_f32(void) { sink = mpt_dot(d.w, MPT_F32, d.x, MPT_F32, n); }
+static void row_dot_f16(void) { sink = mpt_dot(d.f16, MPT_F16, d.x, MPT_F32, n); }
+static void row_dot_bf16(void) { sink = mpt_dot(d.bf16, MPT_BF16, d.x, MPT_F32, n); }
+static void row_axpy_f32(void) { (void)mpt_axpy(d.y, MPT_F32, 1e-6f, d.w, MPT_F32, n); }
+static void row_axpy_f16(void) { (void)mpt_axpy(d.y, MPT_F32, 1e-6f, d.f16, MPT_F16, n); }
+static void row_axpy_bf16(void) { (void)mpt_axpy(d.y, MPT_F32, 1e-6f, d.bf16, MPT_BF16, n); }
+static void row_publish(void)
+{
+    uint32_t bad = 0u;
+    (void)mpt_axpy_publish(d.f16, MPT_F16, d.y, 1e-6f, d.x, n, &bad);
+}
+static void row_momentum(void)
+{
+    uint32_t bad = 0u;
+    (void)mpt_momentum_publish(d.f16, MPT_F16, d.y, d.m, 0.9f, 0.5f, 1e-6f, d.x, n, &bad);
+}
+
+static void user_y(void) { user_forward(d.y, d.w, d.x, batch, rows, cols); }
+static void user_dx(void) { user_backward(d.y, d.w, d.x, batch, rows, cols); }
+static void user_dw(void) { user_gradient(d.dw, d.x, d.y, batch, rows, cols); }
+static void our_y(void)
+{
+    (void)mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, batch, rows, cols, 1.0f, d.x, MPT_F32, cols,
+                   of(format), format, cols, 0.0f, d.y, MPT_F32, rows, NULL, 0);
+}
+static void our_dx(void)
+{
+    (void)mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, batch, cols, rows, 1.0f, d.x, MPT_F32, rows,
+                   of(format), format, cols, 1.0f, d.y, MPT_F32, cols, NULL, 0);
+}
+static void our_dw(void)
+{
+    (void)mpt_gemm(MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch, 1e-6f, d.x, MPT_F32, rows, d.y,
+                   MPT_F32, cols, 1.0f, (void *)of(format), format, cols, NULL, 0);
+}
+
+static double time_of(void (*run)(void), size_t calls)
+{
+    const double at = bench_now();
+    size_t       k;
+    for (k = 0; k < calls; k++)
+        run();
+    return (bench_now() - at) / (double)calls;
+}
+
+/* Turn about, about a millisecond each. */
+static void compare(const char *what, size_t size, void (*user)(void), void (*ours)(void), double goal,
+                    FILE *csv)
+{
+    double t[2][RUNS], a, b;
+    size_t calls;
+    int    r;
+    user(), ours();
+    calls = (size_t)(5e-4 / (time_of(user, 3) + 1e-9)) + 1u;
+    for (r = 0; r < RUNS; r++) {
+        t[0][r] = time_of(user, calls);
+        t[1][r] = time_of(ours, calls);
+    }
+    a = bench_median(t[0], RUNS) * 1e9;
+    b = bench_median(t[1], RUNS) * 1e9;
+    printf("%-24s %9zu %11.1f %11.1f %6.2f  %s %.1f\n", what, size, a, b, b / a,
+           b / a <= goal ? "within" : "above", goal);
+    if (csv)
+        fprintf(csv, "\"%s\",%zu,%.4g,%.4g,%.3f,%.1f\n", what, size, a, b, b / a, goal);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct { const char *name; void (*user)(void), (*ours)(void); } calls[] = {
+        {"dot f32", user_row_dot, row_dot_f32},       {"dot f16", user_row_dot, row_dot_f16},
+        {"dot bf16", user_row_dot, row_dot_bf16},     {"axpy f32", user_row_axpy, row_axpy_f32},
+        {"axpy f16", user_row_axpy, row_axpy_f16},    {"axpy bf16", user_row_axpy, row_axpy_bf16},
+        {"axpy_publish f16", user_row_axpy, row_publish},
+        {"momentum_publish f16", user_row_momentum, row_momentum},
+    };
+    static const struct { const char *name; void (*user)(void), (*ours)(void); } thin[] = {
+        {"y = W x", user_y, our_y}, {"dx += W' dy", user_dx, our_dx}, {"dW += dy x'", user_dw, our_dw},
+    };
+    static const size_t     sizes[] = {4, 10, 16, 33, 63, 64, 100, 256, 1024, 4096};
+    static const size_t     edges[] = {10, 64, 300, 1024, 4096}, batches[] = {1, 4, 16};
+    static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
+    const int               only = argc > 2 ? atoi(argv[2]) : 3;        /* 1: rows, 2: products */
+    const size_t            most = (size_t)MOST * MOST;
+    FILE                   *csv = NULL;
+    size_t                  i, k, b, f;
+    if (argc > 1 && strcmp(argv[1], "-")) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/rows.csv", argv[1]);
+        csv = fopen(path, "w");
+        if (!csv) {
+            fprintf(stderr, "bench: cannot write %s\n", path);
+            return 1;
+        }
+        fprintf(csv, "call,n,user_ns,ns,ratio,goal\n");
+    }
+    if (argc > 3)
+        last_path = atoi(argv[3]);
+    d.w = (float *)bench_array(most * sizeof *d.w);
+    d.dw = (float *)bench_array(most * sizeof *d.w);
+    d.f16 = (uint16_t *)bench_array(most * sizeof *d.f16);
+    d.bf16 = (uint16_t *)bench_array(most * sizeof *d.f16);
+    for (i = 0; i < most; i++) {
+        d.w[i] = (float)(i % 97u) * 1e-2f;
+        d.f16[i] = mpt_f16_from_f32(d.w[i]).bits;
+        d.bf16[i] = mpt_bf16_from_f32(d.w[i]).bits;
+    }
+    for (i = 0; i < sizeof d.x / sizeof *d.x; i++)
+        d.x[i] = d.y[i] = (float)(i % 89u) * 1e-3f;
+    printf("%s; medians of %d; ns a call\n%-24s %9s %11s %11s %6s\n", mpt_simd_name(), (int)RUNS, "", "n", "user",
+           "ours", "ratio");
+    for (i = 0; (only & 1) && i < sizeof calls / sizeof *calls; i++)
+        for (k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            n = sizes[k];
+            compare(calls[i].name, n, calls[i].user, calls[i].ours, n < 64 ? 1.3 : 1.0, csv);
+        }
+    for (i = 0; (only & 2) && i < sizeof thin / sizeof *thin; i++)
+        for (f = 0; f < 3; f++)
+            for (b = 0; b < 3; b++)
+                for (k = 0; k < sizeof edges / sizeof *edges; k++) {
+                    char name[40];
+                    rows = cols = edges[k], batch = batches[b], format = formats[f];
+                    snprintf(name, sizeof name, "%s, %s, %zu", thin[i].name, mpt_format_get(format)->name,
+                             batch);
+                    compare(name, rows, thin[i].user, thin[i].ours, 1.0, csv);
+                }
+    return csv && fclose(csv) ? 1 : 0;
+}
