@@ -1428,7 +1428,8 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 
 /* mpt_dot -- the sum of a[i] * x[i].
  *   a, x  in  [n], each in its format
- * Returns: the sum; 0 for n 0 or a NULL, NaN for another format.  Threads: any.
+ * Returns: the sum; 0 for n 0, a NULL and more elements than an array can hold; NaN for another format.
+ * Threads: any.
  * Exact: the row is padded with zeros to a multiple of 64; element i is added to lane i mod 64 by one fma, in
  *   order; then lane j + 32 to lane j, j + 16 to j, and so on down to one. The same bits on every path.
  *
@@ -7437,7 +7438,7 @@ MPTI_IN_512 mpti_v16 mpti_row_in_512(const void *p, mpt_format format, size_t i)
 }
 MPTI_IN_512 mpti_v16 mpti_row_some_512(const void *p, mpt_format format, size_t i, size_t n)
 {
-    const uint16_t first = (uint16_t)(n < 16u ? (1u << n) - 1u : 0xffffu);
+    const uint16_t first = (uint16_t)((1u << n) - 1u);
     mpti_v16       r;
     if (format == MPT_F32) {
         __asm__(MPTI_MASKED_512("vmovups")
@@ -7578,8 +7579,6 @@ MPTI_IN_256 mpti_two_256 mpti_row_some_256(const void *p, mpt_format format, siz
 {
     const mpti_v8 place = {0, 1, 2, 3, 4, 5, 6, 7}, most = mpti_all_256((uint32_t)n);
     mpti_two_256  r = mpti_row_all_256(0.0f);
-    if (n >= 16u)
-        return mpti_row_in_256(p, format, i);
     if (format == MPT_F32) {
         __asm__("vmaskmovps {%1, %2, %0|%0, %2, %1}"
                 : "=x"(r.low)
@@ -7661,27 +7660,28 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
     return r;
 }
 
-/* The loops, with the formats of the operands as constants where it counts. What is left of a long dot
- * product turns the accumulators round, which leaves their sum as it is. A product p is Inf or NaN if p * 0
- * is NaN. */
-#define MPTI_ROW_MADD(isa, load, a, x, s) \
-    mpti_row_madd_##isa(mpti_row_##load##_##isa a, mpti_row_##load##_##isa x, s)
+/* The loops, with the formats of the operands as constants where it counts. What is left of a dot product
+ * turns the four accumulators round from block to block, which leaves their sum as it is. A product p is Inf
+ * or NaN if p * 0 is NaN. */
 #define MPTI_ROW_LOOPS(target, V, isa)                                                                       \
     target __attribute__((always_inline)) static inline float mpti_dot_of_##isa(                             \
         const void *a, mpt_format f, const void *x, mpt_format g, size_t n)                                  \
     {                                                                                                        \
         V      s0 = mpti_row_all_##isa(0.0f), s1 = s0, s2 = s0, s3 = s0, t;                                  \
         size_t i;                                                                                            \
-        if (n < 16u)                                                                                         \
-            return mpti_row_sum_##isa(MPTI_ROW_MADD(isa, some, (a, f, 0, n), (x, g, 0, n), s0));             \
         for (i = 0; n - i >= 64u; i += 64u) {                                                                \
-            s0 = MPTI_ROW_MADD(isa, in, (a, f, i), (x, g, i), s0);                                           \
-            s1 = MPTI_ROW_MADD(isa, in, (a, f, i + 16u), (x, g, i + 16u), s1);                               \
-            s2 = MPTI_ROW_MADD(isa, in, (a, f, i + 32u), (x, g, i + 32u), s2);                               \
-            s3 = MPTI_ROW_MADD(isa, in, (a, f, i + 48u), (x, g, i + 48u), s3);                               \
+            s0 = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i), mpti_row_in_##isa(x, g, i), s0);            \
+            s1 = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 16), mpti_row_in_##isa(x, g, i + 16), s1);  \
+            s2 = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 32), mpti_row_in_##isa(x, g, i + 32), s2);  \
+            s3 = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 48), mpti_row_in_##isa(x, g, i + 48), s3);  \
         }                                                                                                    \
-        for (; i < n; i += 16u) {                                                                            \
-            t = MPTI_ROW_MADD(isa, some, (a, f, i, n - i), (x, g, i, n - i), s0);                            \
+        for (; n - i >= 16u; i += 16u) {                                                                     \
+            t = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i), mpti_row_in_##isa(x, g, i), s0);             \
+            s0 = s1, s1 = s2, s2 = s3, s3 = t;                                                               \
+        }                                                                                                    \
+        if (i < n) {                                                                                         \
+            t = mpti_row_madd_##isa(mpti_row_some_##isa(a, f, i, n - i), mpti_row_some_##isa(x, g, i, n - i),\
+                                    s0);                                                                     \
             s0 = s1, s1 = s2, s2 = s3, s3 = t;                                                               \
         }                                                                                                    \
         s0 = mpti_row_add_##isa(mpti_row_add_##isa(s0, s2), mpti_row_add_##isa(s1, s3));                     \
@@ -7916,7 +7916,7 @@ static inline int mpti_are_train_formats(mpt_format a, mpt_format b)
 MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_stride, const void *x,
                               mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
-    if (!n || !a || !x)
+    if (!n || !a || mpti_no_array(x, n, sizeof(float)))
         return 0.0f;
     if (!mpti_are_train_formats(a_format, x_format))
         return mpti_f32_make(0x7fc00000u);
@@ -7928,7 +7928,7 @@ MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_for
 #if MPTI_X86
     const void *const p = x_format == MPT_F32 ? a : x, *const q = x_format == MPT_F32 ? x : a;
     const mpt_format  other = x_format == MPT_F32 ? a_format : x_format;
-    if (a && x && (x_format == MPT_F32 || a_format == MPT_F32)) {
+    if (a && !mpti_no_array(x, n, sizeof(float)) && (x_format == MPT_F32 || a_format == MPT_F32)) {
         if (other == MPT_F32)
             MPTI_ROW_PATHS(mpti_dot_f32, (p, q, n));
         else if (other == MPT_F16)
@@ -7944,7 +7944,7 @@ MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_for
 MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format,
                             size_t n)
 {
-    if ((n && (!y || !x)) ||
+    if ((n && !x) || mpti_no_array(y, n, sizeof(float)) ||
         mpti_arrays_meet(y, n * mpti_format_bytes(y_format), x, n * mpti_format_bytes(x_format)))
         return MPT_E_ARG;
     if (!mpti_are_train_formats(y_format, x_format))
@@ -7955,7 +7955,7 @@ MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x
 MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_stride, float a, const void *x,
                                     mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
-    if (n && (!y || !x))
+    if ((n && !x) || mpti_no_array(y, n, sizeof(float)))
         return MPT_E_ARG;
     if (!mpti_are_train_formats(y_format, x_format))
         return MPT_E_UNSUPPORTED;
@@ -7967,7 +7967,7 @@ MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_st
 static mpt_status mpti_row_step_checked(const mpti_row_step *o, size_t n, uint32_t *found_inf)
 {
     const size_t bytes = n * sizeof *o->x, copy = n * mpti_format_bytes(o->format);
-    if ((n && (!o->master || !o->x)) || !mpti_f32_is_finite(o->a) ||
+    if ((n && !o->x) || mpti_no_array(o->master, n, sizeof *o->x) || !mpti_f32_is_finite(o->a) ||
         mpti_arrays_meet(o->master, bytes, o->x, bytes))
         return MPT_E_ARG;
     if (o->param && !mpti_is_train_format(o->format))
@@ -7993,7 +7993,7 @@ MPT_DEF mpt_status mpt_axpy_publish_f64(void *param, mpt_format format, double *
 {
     const size_t bytes = n * sizeof *x, copy = n * mpti_format_bytes(format);
     size_t       i;
-    if ((n && (!master || !x)) || !mpti_f64_is_finite(a) || mpti_arrays_meet(master, bytes, x, bytes))
+    if ((n && !x) || mpti_no_array(master, n, sizeof *x) || !mpti_f64_is_finite(a) || mpti_arrays_meet(master, bytes, x, bytes))
         return MPT_E_ARG;
     if (param && !mpti_is_train_format(format))
         return MPT_E_UNSUPPORTED;
@@ -8016,7 +8016,7 @@ MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *m
 {
     const size_t  bytes = n * sizeof *x;
     mpti_row_step o;
-    if ((n && !m) || !mpti_f32_is_finite(factor) || !mpti_is_decay(momentum) ||
+    if (mpti_no_array(m, n, sizeof *x) || !mpti_f32_is_finite(factor) || !mpti_is_decay(momentum) ||
         mpti_arrays_meet(m, bytes, x, bytes) || mpti_arrays_meet(m, bytes, master, bytes))
         return MPT_E_ARG;
     if (param && !mpti_is_train_format(format))

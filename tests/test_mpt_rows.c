@@ -161,7 +161,8 @@ TEST(dot_is_padded_with_zeros)
     for (i = 0; i < 65; i++)
         one[i] = 1.0f;
     for (last_path = 0; last_path < 6; last_path++) {
-        const float lost = mpt_dot(nan, MPT_F32, nan, MPT_F32, 127), sum = mpt_dot(one, MPT_F32, one, MPT_F32, 65);
+        const float lost = mpt_dot(nan, MPT_F32, nan, MPT_F32, 127);
+        const float sum = mpt_dot(one, MPT_F32, one, MPT_F32, 65);
         CHECK(!mpti_f32_is_finite(lost));
         CHECK_EQ_U(mpti_f32_bits(sum), mpti_f32_bits(65.0f));
     }
@@ -208,7 +209,7 @@ TEST(axpy_publish)
     memcpy(was, y, sizeof y);
     memcpy(before, copy, sizeof copy);
     for (last_path = 0; last_path < PATHS; last_path++)
-        for (i = 0; i < 300; i++) {     /* Inf, NaN, and a product that overflows: the row stays, also unasked */
+        for (i = 0; i < 300; i++) {     /* Inf, NaN, an overflow: the row stays, also unasked */
             const float keep = x[i / 3], a = i % 3 == 2 ? 16.0f : 1.0f;
             x[i / 3] = mpti_f32_make(i % 3 == 0 ? 0x7f800000u : i % 3 == 1 ? 0x7fc00000u : 0x7f7fffffu);
             bad = 0u;
@@ -253,7 +254,8 @@ TEST(published_rows_on_every_path)
                     CHECK_EQ_U_AT(copy[i], f && i < n ? code_of(format, next) : 0x5555u, i);
                 }
                 memcpy(w, was, sizeof w);
-                CHECK_EQ_I(mpt_momentum_publish(param, format, w, m, 0.9f, 0.7f, -0.3f, x, n, &bad), MPT_OK);
+                CHECK_EQ_I(mpt_momentum_publish(param, format, w, m, 0.9f, 0.7f, -0.3f, x, n, &bad),
+                           MPT_OK);
                 for (i = 0; i < 200; i++) {
                     const float first = 0.7f * x[i], d = i < n ? fmaf(0.9f, as_f32[i], first) : as_f32[i];
                     const float next = i < n ? fmaf(-0.3f, d, was[i]) : was[i];

@@ -146,12 +146,12 @@ static void rows_and_products(int k)
     uint32_t         found = 0u;
     float            amax = 77.0f, loss = 77.0f;
     uint32_t         label[4] = {0u, 0u, 0u, 0u};
-    CHECK(mpt_dot_f32(floats, floats, huge(k, 4)) == 0.0f);         /* as for NULL: it has no status */
-    CHECK(mpt_dot_f16(f16, floats, huge(k, 4)) == 0.0f);
-    CHECK(mpt_dot_bf16(bf16, floats, huge(k, 4)) == 0.0f);
-    REFUSES(4, mpt_axpy_f32(floats, 1.0f, floats_2, n));
-    REFUSES(4, mpt_axpy_f16(floats, 1.0f, f16, n));
-    REFUSES(4, mpt_axpy_bf16(floats, 1.0f, bf16, n));
+    CHECK(mpt_dot(floats, MPT_F32, floats, MPT_F32, huge(k, 4)) == 0.0f);   /* as for NULL: it has no status */
+    CHECK(mpt_dot(f16, MPT_F16, floats, MPT_F32, huge(k, 4)) == 0.0f);
+    CHECK(mpt_dot_strided(bf16, MPT_BF16, 2, floats, MPT_F32, 4, huge(k, 4)) == 0.0f);
+    REFUSES(4, mpt_axpy(floats, MPT_F32, 1.0f, floats_2, MPT_F32, n));
+    REFUSES(4, mpt_axpy(floats, MPT_F32, 1.0f, f16, MPT_F16, n));
+    REFUSES(4, mpt_axpy_strided(floats, MPT_F32, 4, 1.0f, bf16, MPT_BF16, 2, n));
     REFUSES(4, mpt_axpy_publish(out, format, floats, 1.0f, floats_2, n, &found));
     REFUSES(4, mpt_axpy_publish(NULL, format, floats, 1.0f, floats_2, n, NULL));
     REFUSES(4, mpt_momentum_publish(NULL, format, floats, data.z, 0.5f, 1.0f, 1.0f, floats_2, n, &found));

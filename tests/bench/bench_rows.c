@@ -19,7 +19,10 @@ static volatile float sink;
 static size_t         n, rows, cols, batch;
 static mpt_format     format;
 
-static const void *of(mpt_format f) { return f == MPT_F16 ? (void *)d.f16 : f == MPT_BF16 ? d.bf16 : (void *)d.w; }
+static void *of(mpt_format f)
+{
+    return f == MPT_F16 ? (void *)d.f16 : f == MPT_BF16 ? (void *)d.bf16 : (void *)d.w;
+}
 
 static void user_row_dot(void) { sink = user_dot(d.w, d.x, n); }
 static void user_row_axpy(void) { user_axpy(d.y, 1e-6f, d.x, n); }
@@ -57,7 +60,7 @@ static void our_dx(void)
 static void our_dw(void)
 {
     (void)mpt_gemm(MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch, 1e-6f, d.x, MPT_F32, rows, d.y,
-                   MPT_F32, cols, 1.0f, (void *)of(format), format, cols, NULL, 0);
+                   MPT_F32, cols, 1.0f, of(format), format, cols, NULL, 0);
 }
 
 static double time_of(void (*run)(void), size_t calls)
@@ -133,8 +136,8 @@ int main(int argc, char **argv)
     }
     for (i = 0; i < sizeof d.x / sizeof *d.x; i++)
         d.x[i] = d.y[i] = (float)(i % 89u) * 1e-3f;
-    printf("%s; medians of %d; ns a call\n%-24s %9s %11s %11s %6s\n", mpt_simd_name(), (int)RUNS, "", "n", "user",
-           "ours", "ratio");
+    printf("%s; medians of %d; ns a call\n%-24s %9s %11s %11s %6s\n", mpt_simd_name(), (int)RUNS, "", "n",
+           "user", "ours", "ratio");
     for (i = 0; (only & 1) && i < sizeof calls / sizeof *calls; i++)
         for (k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             n = sizes[k];
