@@ -7993,7 +7993,8 @@ MPT_DEF mpt_status mpt_axpy_publish_f64(void *param, mpt_format format, double *
 {
     const size_t bytes = n * sizeof *x, copy = n * mpti_format_bytes(format);
     size_t       i;
-    if ((n && !x) || mpti_no_array(master, n, sizeof *x) || !mpti_f64_is_finite(a) || mpti_arrays_meet(master, bytes, x, bytes))
+    if ((n && !x) || mpti_no_array(master, n, sizeof *x) || !mpti_f64_is_finite(a) ||
+        mpti_arrays_meet(master, bytes, x, bytes))
         return MPT_E_ARG;
     if (param && !mpti_is_train_format(format))
         return MPT_E_UNSUPPORTED;

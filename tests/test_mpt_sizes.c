@@ -146,7 +146,8 @@ static void rows_and_products(int k)
     uint32_t         found = 0u;
     float            amax = 77.0f, loss = 77.0f;
     uint32_t         label[4] = {0u, 0u, 0u, 0u};
-    CHECK(mpt_dot(floats, MPT_F32, floats, MPT_F32, huge(k, 4)) == 0.0f);   /* as for NULL: it has no status */
+    /* as for NULL: a dot product has no status */
+    CHECK(mpt_dot(floats, MPT_F32, floats, MPT_F32, huge(k, 4)) == 0.0f);
     CHECK(mpt_dot(f16, MPT_F16, floats, MPT_F32, huge(k, 4)) == 0.0f);
     CHECK(mpt_dot_strided(bf16, MPT_BF16, 2, floats, MPT_F32, 4, huge(k, 4)) == 0.0f);
     REFUSES(4, mpt_axpy(floats, MPT_F32, 1.0f, floats_2, MPT_F32, n));
@@ -154,6 +155,7 @@ static void rows_and_products(int k)
     REFUSES(4, mpt_axpy_strided(floats, MPT_F32, 4, 1.0f, bf16, MPT_BF16, 2, n));
     REFUSES(4, mpt_axpy_publish(out, format, floats, 1.0f, floats_2, n, &found));
     REFUSES(4, mpt_axpy_publish(NULL, format, floats, 1.0f, floats_2, n, NULL));
+    REFUSES(8, mpt_axpy_publish_f64(NULL, format, (double *)out, 1.0, (double *)out_2, n, &found));
     REFUSES(4, mpt_momentum_publish(NULL, format, floats, data.z, 0.5f, 1.0f, 1.0f, floats_2, n, &found));
     REFUSES(size, mpt_activate(MPT_ACT_RELU, out, format, out, format, n));
     REFUSES(size, mpt_activate_grad(MPT_ACT_RELU, out, format, out, format, out, format, n));
