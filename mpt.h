@@ -625,12 +625,13 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step);
 // >>M5 optimizers ---------------------------------------------------------------------------------
 /* Every optimizer is a row: enum, name, the struct of its hyperparameters (mpt_sgd ...), what it needs of
  * each tensor beside weight and gradient (SGD its m only with momentum), whether ONE pass over a tensor is
- * all or it has its OWN, and whether mpt_cuda.h has it. The table drives the steps, their needs and the GPU's
+ * all (with L2 that of its struct's name, the weight decay in the gradient) or it has its OWN, and whether
+ * mpt_cuda.h has it. The table drives the steps, their needs and the GPU's
  * calls. */
 #define MPT_OPTIMIZERS(X)                                                                   \
     X(MPT_OPTIMIZER_SGD,       sgd,       sgd,       MPT_NEEDS_M,               ONE, 1)     \
     X(MPT_OPTIMIZER_ADAMW,     adamw,     adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)     \
-    X(MPT_OPTIMIZER_ADAM,      adam,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)     \
+    X(MPT_OPTIMIZER_ADAM,      adam,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, L2,  1)     \
     X(MPT_OPTIMIZER_LAMB,      lamb,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, OWN, 1)     \
     X(MPT_OPTIMIZER_LION,      lion,      lion,      MPT_NEEDS_M,               ONE, 1)     \
     X(MPT_OPTIMIZER_ADAFACTOR, adafactor, adafactor, MPT_NEEDS_FACTORS,         OWN, 0)
@@ -2472,7 +2473,7 @@ MPT_HD mpt_format mpti_moments_format(const mpt_tensor *t)
 #define MPTI_STREAM_V 0x40000000u
 
 /* What parameter groups change: each struct of constants begins with it. */
-typedef struct mpti_rates { float minus_lr, decay; } mpti_rates;
+typedef struct mpti_rates { float minus_lr, decay, l2; } mpti_rates;     /* l2: decay within the gradient */
 
 MPT_HD float mpti_times(float x, float times) { return mpti_is_nonzero(times) ? mpti_mul(x, times) : x; }
 
@@ -2480,14 +2481,16 @@ MPT_HD mpti_rates mpti_rates_of(mpti_rates all, const mpt_tensor *t)
 {
     all.minus_lr = mpti_times(all.minus_lr, t->lr_times);
     all.decay = t->no_decay ? 0.0f : mpti_times(all.decay, t->decay_times);
+    all.l2 = t->no_decay ? 0.0f : mpti_times(all.l2, t->decay_times);
     return all;
 }
 
-MPT_HD mpti_rates mpti_rates_make(float lr, float decay)
+MPT_HD mpti_rates mpti_rates_make(float lr, float decay, float l2)
 {
     mpti_rates r;
     r.minus_lr = mpti_neg(lr);
     r.decay = decay;
+    r.l2 = l2;
     return r;
 }
 
@@ -2511,7 +2514,7 @@ MPT_HD float mpti_step_factor(const mpt_step *step, uint32_t options)
 MPT_HD mpti_sgd_k mpti_sgd_consts(const mpt_sgd *o, const mpt_step *step)
 {
     mpti_sgd_k k;
-    k.rates = mpti_rates_make(o->lr, o->weight_decay);
+    k.rates = mpti_rates_make(o->lr, 0.0f, o->weight_decay);
     k.momentum = o->momentum;
     k.fresh = o->t ? mpti_fma(o->dampening, -1.0f, 1.0f) : 1.0f;
     k.factor = mpti_step_factor(step, o->options);
@@ -2540,7 +2543,7 @@ MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
     const double bias2 = 1.0 - mpti_powi(mpti_to_f64(o->beta2), o->t + 1u);
     const double eps = mpti_mul64(mpti_to_f64(o->eps), bias1);
     mpti_adamw_k k;
-    k.rates = mpti_rates_make(o->lr, o->weight_decay);
+    k.rates = mpti_rates_make(o->lr, o->weight_decay, 0.0f);
     k.beta1 = o->beta1;
     k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
     k.beta2 = o->beta2;
@@ -2573,7 +2576,7 @@ MPT_HD mpti_adafactor_k mpti_adafactor_consts(const mpt_adafactor *o, const mpt_
 {
     const double     t = (double)(o->t + 1u);
     mpti_adafactor_k k;
-    k.rates = mpti_rates_make(o->lr, o->weight_decay);
+    k.rates = mpti_rates_make(o->lr, o->weight_decay, 0.0f);
     k.fresh = mpti_to_f32(1.0 / mpti_powi(mpti_root5(t), 4u));
     k.least = mpti_mul(o->eps1, o->eps1);
     k.least_mean = o->eps1;
@@ -2587,7 +2590,7 @@ MPT_HD mpti_adafactor_k mpti_adafactor_consts(const mpt_adafactor *o, const mpt_
 MPT_HD mpti_lion_k mpti_lion_consts(const mpt_lion *o, const mpt_step *step)
 {
     mpti_lion_k k;
-    k.rates = mpti_rates_make(o->lr, o->weight_decay);
+    k.rates = mpti_rates_make(o->lr, o->weight_decay, 0.0f);
     k.beta1 = o->beta1;
     k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
     k.beta2 = o->beta2;
@@ -2599,7 +2602,7 @@ MPT_HD mpti_lion_k mpti_lion_consts(const mpt_lion *o, const mpt_step *step)
 /* One element: g as it lies in grad, w and m in and out. Without momentum m is not touched. */
 MPT_HD void mpti_sgd_1(float g, float *w, float *m, const mpti_sgd_k *k)
 {
-    g = mpti_fma(k->rates.decay, *w, mpti_mul(g, k->factor));
+    g = mpti_fma(k->rates.l2, *w, mpti_mul(g, k->factor));
     if (mpti_is_nonzero(k->momentum)) {
         *m = mpti_fma(k->momentum, *m, mpti_mul(k->fresh, g));
         g = k->nesterov ? mpti_fma(k->momentum, *m, g) : *m;
@@ -2607,32 +2610,24 @@ MPT_HD void mpti_sgd_1(float g, float *w, float *m, const mpti_sgd_k *k)
     *w = mpti_fma(k->rates.minus_lr, g, *w);
 }
 
-MPT_HD void mpti_moments_1(float g, float *m, float *v, const mpti_adamw_k *k)
+/* Adam and its kin: the moments; the direction; the weight. AdamW and LAMB have decay, Adam has l2. */
+MPT_HD void mpti_adamw_moments_1(float g, float w, float *m, float *v, const mpti_adamw_k *k)
 {
+    g = mpti_mul(g, k->factor);
+    if (mpti_is_nonzero(k->rates.l2))
+        g = mpti_fma(k->rates.l2, w, g);
     *m = mpti_fma(k->beta1, *m, mpti_mul(k->one_minus_beta1, g));
     *v = mpti_fma(k->beta2, *v, mpti_mul(k->one_minus_beta2, mpti_mul(g, g)));
 }
 
-/* The direction of Adam, and with weight decay that of AdamW and LAMB. */
-MPT_HD float mpti_adam_direction_1(float m, float root_of_v, const mpti_adamw_k *k)
-{
-    return mpti_div(m, mpti_fma(root_of_v, k->v_factor, k->eps));
-}
-
 MPT_HD float mpti_adamw_direction_1(float w, float m, float root_of_v, const mpti_adamw_k *k)
 {
-    return mpti_fma(k->rates.decay, w, mpti_adam_direction_1(m, root_of_v, k));
+    return mpti_fma(k->rates.decay, w, mpti_div(m, mpti_fma(root_of_v, k->v_factor, k->eps)));
 }
 
 MPT_HD void mpti_adamw_weight_1(float *w, float m, float root_of_v, const mpti_adamw_k *k)
 {
     *w = mpti_fma(k->rates.minus_lr, mpti_adamw_direction_1(*w, m, root_of_v, k), *w);
-}
-
-MPT_HD void mpti_adamw_moments_1(float g, float w, float *m, float *v, const mpti_adamw_k *k)
-{
-    (void)w;
-    mpti_moments_1(mpti_mul(g, k->factor), m, v, k);
 }
 
 MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, const mpti_adamw_k *k)
@@ -2641,21 +2636,11 @@ MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, const mpti_adamw
     mpti_adamw_weight_1(w, *m, mpti_sqrt(*v), k);
 }
 
-/* Adam: weight decay is part of the gradient. */
-MPT_HD void mpti_adam_moments_1(float g, float w, float *m, float *v, const mpti_adamw_k *k)
+/* Weight decay as a part of the gradient. */
+MPT_HD void mpti_rates_l2(mpti_rates *r)
 {
-    mpti_moments_1(mpti_fma(k->rates.decay, w, mpti_mul(g, k->factor)), m, v, k);
-}
-
-MPT_HD void mpti_adam_weight_1(float *w, float m, float root_of_v, const mpti_adamw_k *k)
-{
-    *w = mpti_fma(k->rates.minus_lr, mpti_adam_direction_1(m, root_of_v, k), *w);
-}
-
-MPT_HD void mpti_adam_1(float g, float *w, float *m, float *v, const mpti_adamw_k *k)
-{
-    mpti_adam_moments_1(g, *w, m, v, k);
-    mpti_adam_weight_1(w, *m, mpti_sqrt(*v), k);
+    r->l2 = r->decay;
+    r->decay = 0.0f;
 }
 
 /* LAMB: the factor to go along the direction of the moments as stored, from the squared norms of weights and
@@ -4220,33 +4205,35 @@ MPTI_INLINE void mpti_lion_loop MPTI_TILE_PARAMETERS
 }
 
 /* The Adam family: moments, root, weight, in three loops because of the root. */
-#define MPTI_MOMENTS_LOOP(name)                                                     \
-    MPTI_INLINE void mpti_##name##_loop MPTI_TILE_PARAMETERS                       \
-    {                                                                               \
-        const mpti_adamw_k c = *(const mpti_adamw_k *)k;                            \
-        float              root[MPTI_STRIP];                                         \
-        size_t             at, i;                                                 \
-        for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {                      \
-            mpti_strip_soon(w + at);                                               \
-            mpti_strip_soon(m + at);                                               \
-            mpti_strip_soon(v + at);                                               \
-            for (i = 0; i < MPTI_STRIP; i++)                                         \
-                mpti_##name##_moments_1(g[at + i], w[at + i], &m[at + i], &v[at + i], &c); \
-            mpti_sqrt_strip(root, v + at);                                         \
-            for (i = 0; i < MPTI_STRIP; i++)                                         \
-                mpti_##name##_weight_1(&w[at + i], m[at + i], root[i], &c);     \
-        }                                                                           \
+MPTI_INLINE void mpti_adamw_loop MPTI_TILE_PARAMETERS
+{
+    const mpti_adamw_k c = *(const mpti_adamw_k *)k;
+    float              root[MPTI_STRIP];
+    size_t             at, i;
+    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
+        mpti_strip_soon(w + at);
+        mpti_strip_soon(m + at);
+        mpti_strip_soon(v + at);
+        if (mpti_is_nonzero(c.rates.l2))        /* out of the loop, so that it vectorizes */
+            for (i = 0; i < MPTI_STRIP; i++)
+                mpti_adamw_moments_1(g[at + i], w[at + i], &m[at + i], &v[at + i], &c);
+        else
+            for (i = 0; i < MPTI_STRIP; i++)
+                mpti_adamw_moments_1(g[at + i], w[at + i], &m[at + i], &v[at + i], &c);
+        mpti_sqrt_strip(root, v + at);
+        for (i = 0; i < MPTI_STRIP; i++)
+            mpti_adamw_weight_1(&w[at + i], m[at + i], root[i], &c);
     }
-MPTI_MOMENTS_LOOP(adamw)
-MPTI_MOMENTS_LOOP(adam)
+}
 
 /* LAMB in two passes: the moments first. */
 MPTI_INLINE void mpti_lamb_loop MPTI_TILE_PARAMETERS
 {
     const mpti_adamw_k c = *(const mpti_adamw_k *)k;
     size_t             i;
-    for (i = 0; i < MPTI_TILE; i++)
-        mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c);
+    if (!mpti_is_nonzero(c.rates.l2))
+        for (i = 0; i < MPTI_TILE; i++)
+            mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c);
 }
 
 /* Then g is where the direction goes. */
@@ -4274,7 +4261,6 @@ MPTI_INLINE void mpti_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTR
 MPTI_THRICE(mpti_sgd_tile, mpti_sgd_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_THRICE(mpti_lion_tile, mpti_lion_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_THRICE(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_adam_tile, mpti_adam_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_TWICE(mpti_lamb_tile, mpti_lamb_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_TWICE(mpti_lamb_direction, mpti_lamb_direction_loop,
             (float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w, const float *MPTI_RESTRICT m,
@@ -4627,14 +4613,20 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
 MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
 
-#define MPTI_TENSOR_ONE(name)                                                                       \
+#define MPTI_TENSOR_ONE(name, hyper)                                                                \
     static void mpti_##name##_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at) \
     {                                                                                               \
         mpti_pass(t, needs, needs & ~MPT_NEEDS_GRAD, mpti_##name##_tile, k, at);                    \
     }
-#define MPTI_TENSOR_OWN(name)
+#define MPTI_TENSOR_L2(name, hyper)                                                                 \
+    static void mpti_##name##_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at) \
+    {                                                                                               \
+        mpti_rates_l2(&((mpti_any_k *)k)->hyper.rates);                                             \
+        mpti_##hyper##_tensor(t, needs, k, at);                                                     \
+    }
+#define MPTI_TENSOR_OWN(name, hyper)
 #define MPTI_X(id, name, hyper, needs_, passes, device)                                             \
-    MPTI_TENSOR_##passes(name)                                                                      \
+    MPTI_TENSOR_##passes(name, hyper)                                                               \
     MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
                                          size_t count)                                              \
     {                                                                                               \

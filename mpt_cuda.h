@@ -2106,7 +2106,7 @@ MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m
 }
 
 /* What the kernel of a step takes from an optimizer's row in MPT_OPTIMIZERS, and its element. */
-#define MPTI_OPS(name, hyper, element, is_last)                                                           \
+#define MPTI_OPS(name, hyper, element, is_last, is_l2)                                                    \
     struct mpti_##name##_ops {                                                                            \
         typedef mpt_##hyper      config;                                                                  \
         typedef mpti_##hyper##_k consts;                                                                  \
@@ -2114,7 +2114,9 @@ MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m
         MPTI_D unsigned needs(const config *o) { return mpti_##name##_needs(o); }                         \
         MPTI_D consts prepare(const config *o, const mpt_step *step)                                      \
         {                                                                                                 \
-            return mpti_##hyper##_consts(o, step);                                                        \
+            consts k = mpti_##hyper##_consts(o, step);                                                    \
+            if (is_l2) mpti_rates_l2(&k.rates);                                                           \
+            return k;                                                                                     \
         }                                                                                                 \
         MPTI_D void one(float g, float *w, float *m, float *v, const consts *k)                           \
         {                                                                                                 \
@@ -2307,7 +2309,7 @@ mpti_k_lamb_along(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks
     mpti_finish_step(state, in_order, take);
 }
 
-MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false)
+MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false, false)
 static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_list *l, mpt_cuda_state *state,
                                  const mpt_lamb *o, mpt_stream stream)
 {
@@ -2348,8 +2350,10 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
 /* The rows of MPT_OPTIMIZERS that are for the device. ONE pass is the kernel of a step with the element of
  * that name; who has its OWN passes has a function like mpti_cuda_lamb. */
 #define MPTI_CUDA_OWN(name, hyper)
-#define MPTI_CUDA_ONE(name, hyper)                                                                         \
-    MPTI_OPS(name, hyper, mpti_##name##_1, true)                                                           \
+#define MPTI_CUDA_ONE(name, hyper) MPTI_CUDA_PASS(name, hyper, false)
+#define MPTI_CUDA_L2(name, hyper) MPTI_CUDA_PASS(name, hyper, true)
+#define MPTI_CUDA_PASS(name, hyper, is_l2)                                                                 \
+    MPTI_OPS(name, hyper, mpti_##hyper##_1, true, is_l2)                                                   \
     static mpt_status mpti_cuda_##name(mpt_cuda *c, const char *call, const mpt_cuda_list *l,              \
                                        mpt_cuda_state *state, const mpt_##name *o, mpt_stream stream)      \
     {                                                                                                      \

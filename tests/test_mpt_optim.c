@@ -335,10 +335,11 @@ static void naive_step(const optimizer *o, const mpt_step *step, layer *l)
     for (i = 0; i < l->t.n; i++) {
         const float g = element(l->a.grad, l->t.grad_format, i);
         float       w = naive_weight(l, i), m = element(l->a.m, f, i), v = element(l->a.v, f, i);
+        mpti_adamw_k l2 = adam;
         switch (o->kind) {
         case SGD:   mpti_sgd_1(g, &w, &m, &sgd); break;
         case ADAMW: mpti_adamw_1(g, &w, &m, &v, &adam); break;
-        case ADAM:  mpti_adam_1(g, &w, &m, &v, &adam); break;
+        case ADAM:  mpti_rates_l2(&l2.rates); mpti_adamw_1(g, &w, &m, &v, &l2); break;
         case LAMB:  mpti_adamw_moments_1(g, w, &m, &v, &adam); break;
         case LION:
         default:    mpti_lion_1(g, &w, &m, &lion); break;
