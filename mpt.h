@@ -144,12 +144,14 @@ typedef struct mpt_tensor {
     mpt_storage storage;        /* 0: FP32 master */
     mpt_moments moments;        /* 0: FP32 */
     uint64_t    seed;           /* of stochastic rounding */
-    size_t      columns;        /* Adafactor: the tensor is [n / columns][columns], and v the floats of its
-                                 * n / columns row means, then of its column means; 0: v is [n] */
+    size_t      columns;        /* Adafactor: the tensor is matrices [rows][columns], and v the floats of all
+                                 * n / columns row means, then of all n / rows column means; 0: v is [n] */
+    size_t      rows;           /* the same; 0: one matrix, of n / columns */
     float       lr_times;       /* parameter groups: the optimizer's lr and weight_decay times these; ... */
     float       decay_times;    /* ... 0 counts as 1, so that a zeroed struct changes nothing */
     uint32_t    no_decay;       /* nonzero: no weight decay, as for biases and norms */
-    uint32_t    reserved;       /* 0 */
+    mpt_format  rounded;        /* 0, or MPT_F16 or MPT_BF16: a param of floats holds numbers of that format,
+                                 * beside a master, for hosts that compute in FP32 */
     void       *param_at;       /* where mpt_tensors_place writes param's address, and grad's; else NULL */
     void       *grad_at;
 } mpt_tensor;
@@ -703,7 +705,7 @@ typedef struct mpt_lion {
 } mpt_lion;
 
 /* Adafactor.  1 - beta2 = t^-0.8; with columns: r = row means of g^2, c = column means, each averaged over
- * time by beta2, and v = r * c / max(mean r, eps1); without: v = beta2 * v + (1 - beta2) * g^2.
+ * time by beta2, and v = r * c / max(mean r, eps1), in each matrix; without: v = beta2 * v + (1 - beta2) g^2.
  * u = g / max(sqrt(v), eps1);  w -= lr * weight_decay * w + alpha * u / max(1, rms(u) / clip), where
  * alpha = max(eps2, rms(w)) * min(lr, t^-0.5). On the host only. Optimizers that need another v refuse a
  * tensor with columns, and so does mpt_cuda.h. */
@@ -2779,6 +2781,12 @@ static int mpti_storage_needs(mpt_storage storage, int what)
 static int mpti_has_master(const mpt_tensor *t) { return mpti_storage_needs(t->storage, 0); }
 static int mpti_has_extra(const mpt_tensor *t) { return mpti_storage_needs(t->storage, 1); }
 
+/* Of each matrix, as Adafactor sees a tensor with columns. */
+static size_t mpti_rows(const mpt_tensor *t)
+{
+    return t->rows ? t->rows : t->n > t->columns ? t->n / t->columns : 1u;
+}
+
 static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
 {
     if (!t->n)
@@ -2805,8 +2813,9 @@ static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
         return "v is NULL: this optimizer keeps a second moment";
     if ((needs & MPT_NEEDS_FACTORS) && !t->v)
         return "v is NULL: this optimizer keeps second moments, or their row and column means";
-    if ((needs & MPT_NEEDS_FACTORS) && t->columns && t->n % t->columns)
-        return "columns must divide n";
+    if ((needs & MPT_NEEDS_FACTORS) &&
+        (t->columns ? t->n % t->columns || t->n / t->columns % mpti_rows(t) : t->rows))
+        return "columns must divide n, and rows the rest";
     return NULL;
 }
 
@@ -2817,6 +2826,8 @@ static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
     if ((needs & (MPT_NEEDS_PARAM | MPT_NEEDS_MASTER | MPT_NEEDS_WEIGHT)) && t->param &&
         !mpti_is_train_format(t->param_format))
         return "param_format must be MPT_F32, MPT_F16 or MPT_BF16";
+    if (t->rounded && (t->param_format != MPT_F32 || !mpti_is_train_format(t->rounded)))
+        return "rounded must be 0, or MPT_F16 or MPT_BF16 with a param of MPT_F32";
     if ((unsigned)t->storage >= (unsigned)MPT_STORAGE_COUNT)
         return "storage is none of MPT_STORAGES";
     if ((unsigned)t->moments >= (unsigned)MPT_MOMENTS_COUNT)
@@ -2834,7 +2845,7 @@ static size_t mpti_format_bytes(mpt_format f) { return f == MPT_F32 ? sizeof(flo
 
 static size_t mpti_v_count(const mpt_tensor *t)
 {
-    return t->columns ? t->n / t->columns + t->columns : t->n;
+    return t->columns ? t->n / t->columns + t->n / mpti_rows(t) : t->n;
 }
 
 static size_t mpti_v_bytes(const mpt_tensor *t)
@@ -3160,6 +3171,15 @@ MPTI_NOINLINE static void mpti_row_store(void *dst, mpt_format format, size_t fi
         memmove((float *)dst + first, src, n * sizeof *src);
 }
 
+/* Elements first .. first + n - 1 of the copy. */
+static void mpti_param_store(const mpt_tensor *t, size_t first, const float *src, size_t n)
+{
+    if (t->rounded)
+        mpt_quantize_n((float *)t->param + first, src, n, t->rounded, NULL);
+    else
+        mpti_row_store(t->param, t->param_format, first, src, n);
+}
+
 MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t bytes)
 {
     unsigned char *at = (unsigned char *)memory;
@@ -3183,7 +3203,7 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
             memcpy(t->grad_at, &t->grad, sizeof t->grad);
         t->param_at = t->grad_at = NULL;
         if (mpti_has_master(t) && t->n)
-            mpti_row_store(t->param, t->param_format, 0, t->master, t->n);
+            mpti_param_store(t, 0, t->master, t->n);
     }
     list->bytes = 0;
     return MPT_OK;
@@ -3196,7 +3216,7 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
     size_t           i;
     for (i = 0; i < count && status == MPT_OK; i++)
         if (tensors[i].n && tensors[i].param && mpti_has_master(&tensors[i]))
-            mpti_row_store(tensors[i].param, tensors[i].param_format, 0, tensors[i].master, tensors[i].n);
+            mpti_param_store(&tensors[i], 0, tensors[i].master, tensors[i].n);
     return status;
 }
 
@@ -4049,7 +4069,7 @@ static void mpti_copy_out(const float *tile, const mpt_tensor *t, size_t first, 
         return;
     }
 #endif
-    mpti_row_store(t->param, t->param_format, first, tile, n);
+    mpti_param_store(t, first, tile, n);
 }
 
 static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first, size_t n,
@@ -4424,7 +4444,8 @@ static void mpti_lamb_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_
 typedef struct mpti_adafactor_turn {
     const mpti_adafactor_k *k;
     const mpt_tensor       *t;
-    float                   mean;       /* of the row means */
+    size_t                  matrix;     /* which one is at hand ... */
+    float                   mean;       /* ... and the mean of its row means */
     mpti_norms              norms;
 } mpti_adafactor_turn;
 
@@ -4447,58 +4468,73 @@ static void mpti_gradient_in(float *g, const mpt_tensor *t, size_t first, size_t
 }
 
 /* Row and column means of the squares, in double: element j of a row to lane j mod 256, lanes in pairs; a
- * column from its first row to its last. Returns the mean of the row means. */
-static float mpti_factors_update(const mpt_tensor *t, const mpti_adafactor_k *k)
+ * column from its first row to its last. */
+static void mpti_factors_update(const mpt_tensor *t, const mpti_adafactor_k *k)
 {
-    const size_t columns = t->columns, rows = t->n / columns;
-    float *const row = (float *)t->v, *const column = row + rows;
-    double       lane[MPTI_TILE], sum = 0.0;
-    float        g[MPTI_TILE], mean;
-    size_t       i, j, n;
-    for (i = 0; i < rows; i++) {
+    const size_t columns = t->columns, rows = mpti_rows(t), all = t->n / columns;
+    float       *row = (float *)t->v, *column = row + all;
+    double       lane[MPTI_TILE];
+    float        g[MPTI_TILE];
+    size_t       begin, i, j, n;
+    for (i = 0; i < all; i++) {
         memset(lane, 0, sizeof lane);
         for (j = 0; j < columns; j += MPTI_TILE) {
             mpti_gradient_in(g, t, i * columns + j, mpti_min(columns - j, MPTI_TILE), k->factor);
             mpti_sumsq_tile(lane, g);
         }
-        mean = mpti_to_f32(mpti_pair_sum(lane, MPTI_TILE) / (double)columns);
-        row[i] = mpti_average(row[i], mean, k->fresh);
-        sum += mpti_to_f64(row[i]);
+        row[i] = mpti_average(row[i], mpti_to_f32(mpti_pair_sum(lane, MPTI_TILE) / (double)columns),
+                              k->fresh);
     }
-    for (j = 0; j < columns; j += n) {
-        n = mpti_min(columns - j, MPTI_TILE);
-        memset(lane, 0, sizeof lane);
-        for (i = 0; i < rows; i++) {
-            mpti_gradient_in(g, t, i * columns + j, n, k->factor);
-            mpti_sumsq_tile(lane, g);
+    for (begin = 0; begin < all; begin += rows, column += columns)
+        for (j = 0; j < columns; j += n) {
+            n = mpti_min(columns - j, MPTI_TILE);
+            memset(lane, 0, sizeof lane);
+            for (i = begin; i < begin + rows; i++) {
+                mpti_gradient_in(g, t, i * columns + j, n, k->factor);
+                mpti_sumsq_tile(lane, g);
+            }
+            for (i = 0; i < n; i++)
+                column[j + i] = mpti_average(column[j + i], mpti_to_f32(lane[i] / (double)rows), k->fresh);
         }
-        for (i = 0; i < n; i++)
-            column[j + i] = mpti_average(column[j + i], mpti_to_f32(lane[i] / (double)rows), k->fresh);
-    }
-    return mpti_at_least(mpti_to_f32(sum / (double)rows), k->least_mean);
+}
+
+/* The mean of a matrix's row means. */
+static float mpti_factors_mean(const float *row, size_t rows, float least)
+{
+    double sum = 0.0;
+    size_t i;
+    for (i = 0; i < rows; i++)
+        sum += mpti_to_f64(row[i]);
+    return mpti_at_least(mpti_to_f32(sum / (double)rows), least);
 }
 
 /* Second moments of a tile, from row and column means. */
-static void mpti_factors_tile(float *v, const mpt_tensor *t, size_t first, float mean)
+static void mpti_factors_tile(float *v, mpti_adafactor_turn *turn)
 {
-    const float *const row = (const float *)t->v, *const column = row + t->n / t->columns;
-    const size_t       n = mpti_min(t->n - first, MPTI_TILE);
-    size_t             i = first / t->columns, j = first % t->columns, e;
-    for (e = 0; e < n; e++) {
-        v[e] = mpti_mul(mpti_div(row[i], mean), column[j]);
-        if (++j == t->columns)
-            i++, j = 0;
+    const mpt_tensor *const t = turn->t;
+    const size_t       first = turn->norms.first, n = mpti_min(t->n - first, MPTI_TILE);
+    const size_t       columns = t->columns, rows = mpti_rows(t);
+    const float *const row = (const float *)t->v, *const column = row + t->n / columns;
+    size_t             e, i = first / columns, j = first % columns;
+    for (e = 0; e < n; i++, j = 0) {
+        const size_t stop = mpti_min(n, e + columns - j);
+        if (i / rows != turn->matrix) {
+            turn->matrix = i / rows;
+            turn->mean = mpti_factors_mean(row + turn->matrix * rows, rows, turn->k->least_mean);
+        }
+        for (j += turn->matrix * columns; e < stop; e++, j++)
+            v[e] = mpti_mul(mpti_div(row[i], turn->mean), column[j]);
     }
 }
 
 /* The direction of a tile into u, from second moments that are up to date; v is changed. */
-static void mpti_adafactor_direction(float *u, const float *g, float *v, const mpti_adafactor_turn *turn)
+static void mpti_adafactor_direction(float *u, const float *g, float *v, mpti_adafactor_turn *turn)
 {
     float  root[MPTI_STRIP], moments[MPTI_TILE];
     size_t i, at;
     memset(moments, 0, sizeof moments);
     if (turn->t->columns) {
-        mpti_factors_tile(moments, turn->t, turn->norms.first, turn->mean);
+        mpti_factors_tile(moments, turn);
         v = moments;
     }
     for (i = 0; i < MPTI_TILE; i++)
@@ -4540,9 +4576,11 @@ static void mpti_adafactor_tensor(const mpt_tensor *t, unsigned needs, void *k, 
         return;
     turn.k = (const mpti_adafactor_k *)k;
     turn.t = t;
+    turn.matrix = (size_t)-1;
+    turn.mean = 0.0f;
     mpti_norms_open(&turn.norms, t->n);
     if (t->columns)
-        turn.mean = mpti_factors_update(t, turn.k);
+        mpti_factors_update(t, turn.k);
     else
         mpti_pass(t, MPT_NEEDS_GRAD | v, v, mpti_adafactor_v_tile, &turn, at);
     mpti_pass(t, MPTI_NEEDS_STEP | v, 0u, mpti_adafactor_norms_tile, &turn, at);
@@ -4949,7 +4987,8 @@ static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
     mpti_walk_fact(w, t->seed);
     mpti_walk_fact(w, t->columns);
     mpti_walk_fact(w, (uint64_t)mpti_f32_bits(t->lr_times) << 32 | mpti_f32_bits(t->decay_times));
-    mpti_walk_fact(w, t->no_decay);
+    mpti_walk_fact(w, (uint64_t)t->no_decay << 32 | (uint64_t)t->rounded);
+    mpti_walk_fact(w, t->rows);
     mpti_walk_array(w, t->master, t->n, 4u);
     mpti_walk_array(w, t->param, t->n, mpti_format_bytes(t->param_format));
     mpti_walk_array(w, t->m, t->n, moment);

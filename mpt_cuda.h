@@ -2081,7 +2081,11 @@ MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
     default:
         break;
     }
-    if (t->param) mpti_store_some(t->param, format, at, count, w);
+    if (!t->param)
+        return;
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < MPTI_VEC; k++) rest[k] = t->rounded ? mpti_rounded16(t->rounded, w[k]) : w[k];
+    mpti_store_some(t->param, format, at, count, rest);
 }
 
 /* The element of an optimizer, as mpt.h has it: with a second moment, without one, or with the moments alone,

@@ -148,6 +148,7 @@ static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_sto
             t->lr_times = lr_times[i % 3];
             t->decay_times = decay_times[i % 4];
             t->no_decay = i % 5 == 4;
+            t->rounded = param == MPT_F32 && i % 2 ? MPT_BF16 : (mpt_format)0;
         }
         host.push_back(tensors.back()->host);
         device.push_back(tensors.back()->device);

@@ -7,6 +7,7 @@
 
 #include "impl.h"
 #include "test.h"
+#include "torch_steps.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 enum { MOST = 17000 };          /* elements: more than one chunk of the norms */
@@ -862,6 +863,113 @@ TEST(groups_are_optimizers_of_their_own)
         }
 }
 
+/* PyTorch's optimizers in double over the same three tensors, 3 x 4, 5 and 2 x 3 x 4, each in a group: 12
+ * steps in FP32 stay within 2e-6, where a wrong formula or factor is off by 1e-4 and more. */
+TEST(groups_and_options_as_pytorch_has_them)
+{
+    enum { TENSORS = 3 };
+    static const size_t sizes[TENSORS] = {12, 5, 24}, columns[TENSORS] = {4, 0, 4}, rows[TENSORS] = {0, 0, 3};
+    static const struct torch_case {
+        const char    *name;
+        const double  *want;
+        optimizer_kind kind;                        /* LAMB stands for Adafactor */
+        float          lr, momentum, dampening;
+        unsigned       nesterov, options;
+    } cases[] = {
+        {"sgd", torch_sgd, SGD, 0.05f, 0.9f, 0.0f, 0u, 0u},
+        {"sgd, Nesterov", torch_sgd_nesterov, SGD, 0.05f, 0.9f, 0.0f, 1u, 0u},
+        {"sgd, dampening", torch_sgd_dampening, SGD, 0.05f, 0.9f, 0.5f, 0u, 0u},
+        {"sgd, maximize", torch_sgd_maximize, SGD, 0.05f, 0.5f, 0.0f, 0u, MPT_STEP_MAXIMIZE},
+        {"adamw", torch_adamw, ADAMW, 0.01f, 0.0f, 0.0f, 0u, 0u},
+        {"adamw, maximize", torch_adamw_maximize, ADAMW, 0.01f, 0.0f, 0.0f, 0u, MPT_STEP_MAXIMIZE},
+        {"adam", torch_adam, ADAM, 0.01f, 0.0f, 0.0f, 0u, 0u},
+        {"adafactor", torch_adafactor, LAMB, 0.02f, 0.0f, 0.0f, 0u, 0u},
+        {"adafactor, maximize", torch_adafactor_maximize, LAMB, 0.02f, 0.0f, 0.0f, 0u, MPT_STEP_MAXIMIZE},
+    };
+    size_t c, k, i, at;
+    int    t;
+    for (c = 0; c < COUNT(cases); c++) {
+        const struct torch_case *const x = &cases[c];
+        static float  w[TENSORS][24], g[TENSORS][24], m[TENSORS][24], v[TENSORS][24];
+        mpt_tensor    list[TENSORS];
+        mpt_adamw     adam = mpt_adamw_defaults();
+        mpt_adafactor adafactor = mpt_adafactor_defaults();
+        mpt_sgd       sgd = {0.0f, 0.0f, 0.1f, 0u, 0.0f, 0u, 0u};
+        mt_context(x->name, NULL);
+        sgd.lr = adam.lr = adafactor.lr = x->lr;
+        sgd.momentum = x->momentum;
+        sgd.dampening = x->dampening;
+        sgd.nesterov = x->nesterov;
+        adam.weight_decay = adafactor.weight_decay = 0.1f;
+        sgd.options = adam.options = adafactor.options = x->options;
+        memset(m, 0, sizeof m);
+        memset(v, 0, sizeof v);
+        memset(list, 0, sizeof list);
+        for (k = 0; k < TENSORS; k++) {
+            list[k].n = sizes[k];
+            list[k].master = w[k];
+            list[k].grad = g[k];
+            list[k].grad_format = MPT_F32;
+            list[k].m = m[k];
+            list[k].v = v[k];
+            list[k].columns = x->kind == LAMB ? columns[k] : 0;
+            list[k].rows = x->kind == LAMB ? rows[k] : 0;
+            for (i = 0; i < sizes[k]; i++)
+                w[k][i] = (float)((i * 29 + k * 11) % 32 + 1) / 32.0f;
+        }
+        list[1].lr_times = 0.5f;
+        list[1].no_decay = 1u;
+        list[2].lr_times = 3.0f;
+        list[2].decay_times = 0.25f;
+        for (t = 0; t < 12; t++) {
+            mpt_step step = checked(1.0f, 1.0f);
+            for (k = 0; k < TENSORS; k++)
+                for (i = 0; i < sizes[k]; i++)
+                    g[k][i] = (float)((int)((i * 37 + k * 59 + (size_t)t * 101) % 64) - 31) / 32.0f;
+            CHECK_EQ_I(x->kind == SGD     ? mpt_sgd_step(&sgd, &step, list, TENSORS)
+                       : x->kind == ADAMW ? mpt_adamw_step(&adam, &step, list, TENSORS)
+                       : x->kind == ADAM  ? mpt_adam_step(&adam, &step, list, TENSORS)
+                                          : mpt_adafactor_step(&adafactor, &step, list, TENSORS), MPT_OK);
+        }
+        for (k = 0, at = 0; k < TENSORS; k++)
+            for (i = 0; i < sizes[k]; i++, at++)
+                CHECK(fabs((double)w[k][i] - x->want[at]) <= 2e-6);
+    }
+}
+
+/* A host that computes in FP32: its copy holds floats, each the number that a copy in 16 bits would hold. */
+TEST(copies_of_floats_may_be_rounded)
+{
+    static float w[777];
+    size_t       f, i;
+    for (f = 1; f < COUNT(formats); f++) {
+        mpt_sgd  o = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
+        mpt_step step = checked(1.0f, 1.0f);
+        int      way;
+        for (way = 0; way < 3; way++) {             /* set; step; publish */
+            layer_make(&la, 777, MPT_STORE_MASTER, MPT_F32, MPT_F32, MPT_MOMENTS_F32);
+            layer_gradient(&la, 1.0f);
+            la.t.rounded = formats[f];
+            memcpy(w, la.a.grad, sizeof w);
+            if (way == 0) CHECK_EQ_I(mpt_weights_set(&la.t, w), MPT_OK);
+            if (way == 1) CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_OK);
+            if (way == 2) CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_OK);
+            for (i = 0; i < 777; i++) {
+                element_set(lb.a.param, formats[f], i, la.a.master[i]);
+                CHECK_EQ_U_AT(mpti_f32_bits(la.a.param[i]),
+                              mpti_f32_bits(element(lb.a.param, formats[f], i)), i);
+            }
+        }
+        step = checked(1.0f, 1.0f);
+        la.t.rounded = MPT_E4M3;
+        CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_E_UNSUPPORTED);
+        la.t.rounded = formats[f];
+        la.t.param_format = MPT_BF16;
+        CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_E_UNSUPPORTED);
+        CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_E_UNSUPPORTED);
+    }
+}
+
 /* One step with options, whichever optimizer; the last kind is Adafactor. */
 static mpt_status step_with(size_t kind, uint32_t options, uint64_t taken, mpt_step *step,
                             const mpt_tensor *t, size_t count)
@@ -1251,6 +1359,13 @@ TEST(adafactor_refuses)
     ADAFACTOR_REFUSED(options, 0u, MPT_E_ARG);
     la.t.columns = 61;
     ADAFACTOR_REFUSED(options, 0u, MPT_E_ARG);
+    la.t.columns = 12;
+    la.t.rows = 2;                                  /* does not divide 60 / 12 */
+    ADAFACTOR_REFUSED(options, 0u, MPT_E_ARG);
+    la.t.columns = 0;
+    la.t.rows = 5;
+    ADAFACTOR_REFUSED(options, 0u, MPT_E_ARG);
+    la.t.rows = 0;
     la.t.columns = 12;
     la.t.v = NULL;
     ADAFACTOR_REFUSED(options, 0u, MPT_E_ARG);
@@ -1787,6 +1902,8 @@ int main(int argc, char **argv)
     RUN(skip_changes_nothing);
     RUN_EXACT(invariance_of_the_loss);
     RUN_EXACT(groups_are_optimizers_of_their_own);
+    RUN(groups_and_options_as_pytorch_has_them);
+    RUN(copies_of_floats_may_be_rounded);
     RUN_EXACT(gradients_become_zero);
     RUN_EXACT(maximize_turns_the_gradient);
     RUN(dampening);
