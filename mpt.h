@@ -891,13 +891,14 @@ MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes);
 /* mpt_state_save -- write a run to a buffer: the same bytes on every machine, little-endian.
  *   buffer  out  [bytes]; overlaps nothing of the state
  *   bytes   in   what mpt_state_size says, exactly
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
- * Threads: one caller per state. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also for values that mpt_state_load refuses, MPT_E_UNSUPPORTED; then
+ * nothing is written.  Threads: one caller per state. */
 MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes);
 
 /* mpt_state_load -- read it back. All is verified before anything is written: length, version, checksum
- * (64 bits; a change within eight neighbouring bytes is always seen), and that the state has the shape
- * of the one that was saved.
+ * (64 bits; a change within eight neighbouring bytes is always seen), that the state has the shape of the one
+ * that was saved, and that scalers, steps and hyperparameters hold what their functions accept and can make:
+ * whoever tampered with a value and set the checksum right gets no undefined step. Arrays may hold anything.
  * Returns: MPT_OK, and the run goes on as if it had never stopped, to the bit.  Errors: MPT_E_ARG;
  * MPT_E_DATA for a buffer that is damaged, cut, of another version or of another shape; then nothing is
  * changed.  Threads: one caller per state. */
@@ -3314,6 +3315,53 @@ MPT_DEF MPTI_NOINLINE mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler
     return MPT_OK;
 }
 
+/* Not negative and no NaN. */
+static int mpti_is_size(double x) { return mpti_f64_bits(x) <= (uint64_t)0x7ff << 52; }
+
+/* Of the default dialect: a scale it can have. */
+static int mpti_is_our_scale(const mpt_scaler *s, float scale)
+{
+    const double x = mpti_to_f64(scale);
+    return mpti_is_normal_pow2(x) && s->config.min_scale <= x && x <= s->config.max_scale;
+}
+
+/* Can a scaler hold this, after steps of whatever kinds? Then every further step is defined, too. */
+static int mpti_scaler_possible(const mpt_scaler *s)
+{
+    const mpt_scaler_config *c = &s->config;
+    const uint32_t           rule = mpti_scaler_rule(c->dialect);
+    const int64_t            good = s->good_steps, bad = s->bad_steps, left = s->hysteresis_left;
+    if (!mpti_scaler_config_ok(c) || s->skipped > s->updates || s->skipped_nan > s->skipped ||
+        !mpti_is_size(s->wide) || mpti_f32_bits(s->scale) != mpti_f32_bits(mpti_to_f32(s->wide)) ||
+        s->verdict >= (uint32_t)MPT_VERDICT_COUNT || s->found_inf > 1u ||
+        s->cause > (s->found_inf ? 7u : 0u) || s->in_use > 1u || s->climbed > 1u)
+        return 0;
+    if (s->iteration < 0 || s->iteration >> 62 || (uint64_t)s->iteration > s->updates || s->last_bad < -1 ||
+        s->last_bad > s->iteration || s->last_moved < -1 || s->last_moved > s->iteration)
+        return 0;
+    if (!(rule & MPTI_MOVES))
+        return !good && !bad && left == c->hysteresis;
+    if (good < 0 || good + !(rule & (MPTI_COUNT_FIRST | MPTI_BY_ITERATION)) > c->interval ||
+        good == 0x7fffffff || bad < 0 || (bad >> 30 && !(rule & MPTI_OURS)) ||
+        (bad >= c->hysteresis && rule & MPTI_BAD_COUNT) || left > c->hysteresis ||
+        left < ((rule & (MPTI_PATIENT | MPTI_STAYS_AT_ONE)) == MPTI_PATIENT ? -0x7fffffff : 1))
+        return 0;
+    return !(rule & MPTI_OURS) ||
+           (mpti_is_our_scale(s, s->scale) && mpti_is_our_scale(s, s->home) &&
+            (!mpti_f32_bits(s->cleared) || mpti_is_our_scale(s, s->cleared)) && s->climb >= 1 &&
+            s->climb <= c->interval && s->stride >= 1 && s->stride <= 128 && s->suspicion >= 0 &&
+            s->suspicion <= 5 * MPTI_SUSPICION && s->at_floor >= 0 && s->clean_steps >= 0 &&
+            s->floor_steps >= 0);
+}
+
+static int mpti_step_possible(const mpt_step *s)
+{
+    return mpti_is_size(s->sumsq) && mpti_f64_is_finite(s->sumsq) && mpti_is_size(s->norm) &&
+           mpti_is_size(mpti_to_f64(s->grad_factor)) && mpti_is_size(mpti_to_f64(s->clip_factor)) &&
+           s->clip_factor <= 1.0f && s->found_inf <= 1u && s->stage <= (uint32_t)MPT_STAGE_STEPPED &&
+           s->cause <= 7u && s->bad_cause <= 7u;
+}
+
 static mpt_status mpti_scaler_usable(const mpt_scaler *s)
 {
     if (!s)
@@ -4879,6 +4927,15 @@ typedef struct mpti_walk {
     mpti_span      buffer;          /* SIZE: that no field may overlap */
     size_t         at, end;
     int            failed;
+    int            judge;           /* whether values must be possible: before saving, and VERIFY */
+    int            reads;           /* VERIFY: whether words go to: */
+    union {
+        mpt_scaler scaler;
+        mpt_step   step;
+#define MPTI_X(hyper) mpt_##hyper hyper;
+        MPT_HYPERPARAMETERS(MPTI_X)
+#undef MPTI_X
+    } aside;
 } mpti_walk;
 
 static int mpti_is_little_endian(void)
@@ -4915,7 +4972,7 @@ MPTI_NOINLINE static void mpti_walk_words(mpti_walk *w, void *data, size_t count
     }
     if (w->mode == MPTI_WALK_SAVE)
         mpti_copy_words(w->to + w->at, (const unsigned char *)data, count, width);
-    if (w->mode == MPTI_WALK_LOAD)
+    if (w->mode == MPTI_WALK_LOAD || w->reads)
         mpti_copy_words((unsigned char *)data, w->from + w->at, count, width);
     w->at += count * width;
 }
@@ -4936,28 +4993,48 @@ MPTI_NOINLINE static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
 #define MPTI_WALK_MEMBERS(w, p, first, end, width)                                  \
     mpti_walk_words(w, (unsigned char *)(p) + (first), ((end) - (first)) / (width), width)
 
+/* A struct whose values are judged: from the buffer, before anything is loaded, it goes aside. */
+#define MPTI_WALK_ASIDE(w, p, member)           \
+    do {                                        \
+        (w)->reads = (w)->mode == MPTI_WALK_VERIFY; \
+        p = (w)->reads ? &(w)->aside.member : (p);  \
+    } while (0)
+#define MPTI_WALK_JUDGE(w, possible)                \
+    do {                                            \
+        (w)->reads = 0;                             \
+        if ((w)->judge && !(w)->failed)             \
+            (w)->failed = !(possible);              \
+    } while (0)
+
 static void mpti_walk_scaler(mpti_walk *w, mpt_scaler *s)
 {
     const size_t floats = offsetof(mpt_scaler_config, init_scale), config = sizeof(mpt_scaler_config);
+    MPTI_WALK_ASIDE(w, s, scaler);
     MPTI_WALK_MEMBERS(w, s, 0u, floats, 8u);
     MPTI_WALK_MEMBERS(w, s, floats, config, 4u);
     MPTI_WALK_MEMBERS(w, s, config, offsetof(mpt_scaler, scale), 8u);
     MPTI_WALK_MEMBERS(w, s, offsetof(mpt_scaler, scale), sizeof *s, 4u);
+    MPTI_WALK_JUDGE(w, mpti_scaler_possible(s));
 }
 
 static void mpti_walk_step(mpti_walk *w, mpt_step *s)
 {
+    MPTI_WALK_ASIDE(w, s, step);
     MPTI_WALK_MEMBERS(w, s, 0u, offsetof(mpt_step, grad_factor), 8u);
     MPTI_WALK_MEMBERS(w, s, offsetof(mpt_step, grad_factor), sizeof *s, 4u);
+    MPTI_WALK_JUDGE(w, mpti_step_possible(s));
 }
 
 /* An optimizer: 32-bit hyperparameters, then the count of its steps. */
-#define MPTI_WALK_OPTIMIZER(w, o, type)                                             \
+#define MPTI_WALK_OPTIMIZER(w, hyper, given)                                        \
     do {                                                                            \
-        mpti_walk_fact(w, (o) != NULL);                                             \
+        mpt_##hyper *o = given;                                                     \
+        mpti_walk_fact(w, o != NULL);                                               \
         if (o) {                                                                    \
-            MPTI_WALK_MEMBERS(w, o, 0u, offsetof(type, t), 4u);                     \
-            mpti_walk_words(w, &(o)->t, 1, 8u);                                     \
+            MPTI_WALK_ASIDE(w, o, hyper);                                           \
+            MPTI_WALK_MEMBERS(w, o, 0u, offsetof(mpt_##hyper, t), 4u);              \
+            mpti_walk_words(w, &o->t, 1, 8u);                                       \
+            MPTI_WALK_JUDGE(w, mpti_##hyper##_ok(o));                               \
         }                                                                           \
     } while (0)
 
@@ -5010,7 +5087,7 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
     mpti_walk_fact(w, s->step_count);
     for (i = 0; i < s->step_count; i++)
         mpti_walk_step(w, &s->steps[i]);
-#define MPTI_X(hyper) MPTI_WALK_OPTIMIZER(w, s->hyper, mpt_##hyper);
+#define MPTI_X(hyper) MPTI_WALK_OPTIMIZER(w, hyper, s->hyper);
     MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
     mpti_walk_fact(w, s->counter_count);
@@ -5052,7 +5129,8 @@ static mpt_status mpti_state_ok(const mpt_state *s)
     return MPT_OK;
 }
 
-static mpt_status mpti_state_measure(const mpt_state *state, const void *buffer, size_t bytes, size_t *need)
+static mpt_status mpti_state_measure(const mpt_state *state, const void *buffer, size_t bytes, int judge,
+                                     size_t *need)
 {
     const mpt_status status = mpti_state_ok(state);
     mpti_walk        w;
@@ -5060,24 +5138,25 @@ static mpt_status mpti_state_measure(const mpt_state *state, const void *buffer,
     w.mode = MPTI_WALK_SIZE;
     w.end = (size_t)-1 / 2u - 8u;
     w.buffer = mpti_span_of(buffer, bytes, 0);
+    w.judge = judge;
     if (status != MPT_OK)
         return status;
     mpti_walk_state(&w, state);
     if (w.failed)
-        return MPT_E_ARG;           /* it would not fit in memory, or the buffer is part of it */
+        return MPT_E_ARG;   /* too large for memory, the buffer is part of it, or values are impossible */
     *need = w.at + 8u;
     return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes)
 {
-    return bytes ? mpti_state_measure(state, NULL, 0u, bytes) : MPT_E_ARG;
+    return bytes ? mpti_state_measure(state, NULL, 0u, 0, bytes) : MPT_E_ARG;
 }
 
 MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes)
 {
     size_t           need = 0;
-    const mpt_status status = mpti_state_measure(state, buffer, bytes, &need);
+    const mpt_status status = mpti_state_measure(state, buffer, bytes, 1, &need);
     mpti_walk        w;
     uint64_t         sum;
     if (status != MPT_OK)
@@ -5097,7 +5176,7 @@ MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t b
 MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes)
 {
     size_t           need = 0;
-    const mpt_status status = mpti_state_measure(state, buffer, bytes, &need);
+    const mpt_status status = mpti_state_measure(state, buffer, bytes, 0, &need);
     mpti_walk        w;
     uint64_t         sum;
     if (status != MPT_OK)
@@ -5113,11 +5192,13 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     if (sum != mpti_state_checksum(w.from, w.end))
         return MPT_E_DATA;
     w.mode = MPTI_WALK_VERIFY;
+    w.judge = 1;
     mpti_walk_state(&w, state);
     if (w.failed || w.at != w.end)
         return MPT_E_DATA;
     w.mode = MPTI_WALK_LOAD;
     w.at = 0;
+    w.judge = 0;
     mpti_walk_state(&w, state);
     return MPT_OK;
 }
@@ -10453,7 +10534,9 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   taken from the codec (see mpti_range_limits); drawing apart from counting. */
 
 // >>M28 history -----------------------------------------------------------------------------------
-/* 0.3.0  Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was
+/* 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
+ *   MPT_E_ARG in every call.
+ *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was
  *   w * FP32(1 - lr * wd), 1.19 times what was asked at lr 1e-5 and wd 0.01, and nothing from 2e-6 down. Adam
  *   and LAMB round their constants elsewhere.
  *   MPT_MOMENTS_BF16 rounds stochastically; what it was is MPT_MOMENTS_BF16_NEAREST.

@@ -235,6 +235,127 @@ TEST(damage_is_refused)
     CHECK_EQ_I(load(&r, buffer, bytes), MPT_OK);
 }
 
+/* Values that no scaler, step or optimizer holds, with the checksum made right again. */
+typedef struct poke { const char *name; size_t at, width; uint64_t bits; } poke;
+#define SCALER(field, width, bits) {"scaler." #field, 32u + offsetof(mpt_scaler, field), width, bits}
+#define STEP(field, width, bits) \
+    {"step." #field, 40u + sizeof(mpt_scaler) + offsetof(mpt_step, field), width, bits}
+#define NEGATIVE 0xfffffff0u
+#define NAN_32   0x7fc00000u
+#define INF_64   0x7ff0000000000000u
+static const poke pokes[] = {
+    SCALER(config.growth, 8, 0), SCALER(config.growth, 8, 0x3ff0000000000000u),
+    SCALER(config.growth, 8, INF_64),
+    SCALER(config.backoff, 8, 0), SCALER(config.backoff, 8, 0x4000000000000000u),
+    SCALER(config.min_scale, 8, 0xc000000000000000u), SCALER(config.max_scale, 8, 0x3f00000000000000u),
+    SCALER(config.init_scale, 4, 0), SCALER(config.init_scale, 4, NAN_32), SCALER(config.interval, 4, 0),
+    SCALER(config.interval, 4, NEGATIVE), SCALER(config.dialect, 4, 99), SCALER(config.dialect, 4, NEGATIVE),
+    SCALER(config.hysteresis, 4, 0), SCALER(config.patience, 4, 0), SCALER(config.flags, 4, 8),
+    SCALER(updates, 8, 0), SCALER(skipped, 8, ~(uint64_t)0), SCALER(skipped_nan, 8, 1u << 20),
+    SCALER(wide, 8, 0x3ff8000000000000u), SCALER(iteration, 8, ~(uint64_t)0), SCALER(iteration, 8, 1u << 20),
+    SCALER(last_bad, 8, 0x8000000000000000u), SCALER(last_bad, 8, 77), SCALER(last_moved, 8, 77),
+    SCALER(scale, 4, NAN_32), SCALER(scale, 4, 0), SCALER(scale, 4, 0xc7800000u),
+    SCALER(scale, 4, 0x3fc00000u),
+    SCALER(home, 4, 0), SCALER(cleared, 4, NAN_32), SCALER(good_steps, 4, 0x7fffffffu),
+    SCALER(good_steps, 4, 4), SCALER(good_steps, 4, NEGATIVE), SCALER(bad_steps, 4, NEGATIVE),
+    SCALER(hysteresis_left, 4, 3), SCALER(hysteresis_left, 4, 0), SCALER(suspicion, 4, 0x7fffffffu),
+    SCALER(suspicion, 4, NEGATIVE), SCALER(climb, 4, 0), SCALER(climb, 4, 0x40000000u),
+    SCALER(at_floor, 4, NEGATIVE), SCALER(clean_steps, 4, NEGATIVE), SCALER(floor_steps, 4, NEGATIVE),
+    SCALER(verdict, 4, 99), SCALER(found_inf, 4, 2), SCALER(cause, 4, 8), SCALER(cause, 4, 1),
+    SCALER(in_use, 4, 2), SCALER(climbed, 4, 2), SCALER(stride, 4, 0), SCALER(stride, 4, 129),
+    STEP(sumsq, 8, INF_64), STEP(sumsq, 8, 0xc000000000000000u), STEP(norm, 8, INF_64 + 1u),
+    STEP(grad_factor, 4, NAN_32), STEP(grad_factor, 4, 0xbf800000u), STEP(clip_factor, 4, 0x40000000u),
+    STEP(found_inf, 4, 2), STEP(stage, 4, 4), STEP(cause, 4, 8), STEP(bad_cause, 4, 8)
+};
+
+static int untouched(const void *p, size_t n)
+{
+    const unsigned char *b = (const unsigned char *)p;
+    return b[0] == 0x5au && !memcmp(b, b + 1, n - 1u);
+}
+
+TEST(impossible_values_are_refused)
+{
+    static run   r, fresh;
+    const size_t sgd = 40u + sizeof(mpt_scaler) + sizeof(mpt_step) + 8u;        /* its rate comes first */
+    size_t       bytes, i;
+    start(&r);
+    for (i = 0; i < 20; i++)
+        micro_batch(&r);
+    bytes = save(&r, buffer);
+    for (i = 0; i < sizeof pokes / sizeof *pokes + 2u; i++) {
+        const poke rate = {"sgd.lr", sgd, 4, i % 2u ? NAN_32 : 0xbf800000u};
+        const poke p = i < sizeof pokes / sizeof *pokes ? pokes[i] : rate;
+        size_t     k;
+        memcpy(other, buffer, bytes);
+        for (k = 0; k < p.width; k++)
+            other[p.at + k] = (unsigned char)(p.bits >> (8u * k));
+        checkpoint_sum_again(other, bytes);
+        memset(&fresh, 0x5a, sizeof fresh);
+        mt_context(p.name, "loaded");
+        CHECK_EQ_I(load(&fresh, other, bytes), MPT_E_DATA);
+        CHECK(untouched(&fresh, sizeof fresh));
+    }
+    mt_context(NULL, NULL);
+    CHECK_EQ_I(load(&fresh, buffer, bytes), MPT_OK);
+    fresh.scaler.config.interval = 0;           /* and is not saved either */
+    {
+        mpt_tensor t[COUNT];
+        mpt_state  s;
+        bind(&fresh, t);
+        s = state_of(&fresh, t);
+        memset(other, 0x5a, sizeof other);
+        CHECK_EQ_I(mpt_state_save(&s, other, bytes), MPT_E_ARG);
+        CHECK(untouched(other, sizeof other));
+    }
+}
+
+/* Every state that a scaler comes to in steps of all kinds is saved, and loaded. */
+TEST(whatever_happens_can_be_saved)
+{
+    static const int32_t intervals[] = {1, 2, 63, 64, 200, 0x7fffffff};
+    mpt_scaler_dialect   d;
+    int                  round, i;
+    for (d = MPT_SCALER_MPT; d < MPT_SCALER_DIALECT_COUNT; d = (mpt_scaler_dialect)(d + 1))
+        for (round = 0; round < 30; round++) {
+            mpt_scaler_config c = mpt_scaler_defaults(d);
+            mpt_scaler        s, back;
+            mpt_state         state;
+            size_t            bytes = 0;
+            const unsigned    bad_in = 2u + (unsigned)(mt_random() % 40u), nan = (unsigned)(mt_random() % 4u);
+            if (d != MPT_SCALER_STATIC) {
+                c.interval = intervals[round % 6];
+                c.hysteresis = 1 + (int32_t)(mt_random() % 4u);
+                c.patience = 1 + (int32_t)(mt_random() % 4u);
+            }
+            if (d == MPT_SCALER_DEEPSPEED)
+                c.flags = (uint32_t)round % 4u;
+            mt_context(mpt_scaler_name(d), NULL);
+            if (!CHECK(mpt_scaler_init(&s, &c) == MPT_OK))
+                continue;
+            memset(&state, 0, sizeof state);
+            state.scalers = &s;
+            state.scaler_count = 1;
+            for (i = 0; i < 400; i++) {
+                const int spell = i % 100 > 70, bad = spell ? round % 3 == 0 : mt_random() % bad_in == 0;
+                (void)mpt_scaler_scale(&s, 1.0f);
+                (void)mpt_scaler_record(&s, bad, !bad ? 0u : nan ? MPT_CAUSE_NAN << (mt_random() % 8u == 0)
+                                                              : MPT_CAUSE_INF);
+                if (mt_random() % 2u)
+                    (void)mpt_scaler_update(&s);
+                CHECK_EQ_I(mpt_state_size(&state, &bytes), MPT_OK);
+                if (!CHECK(mpt_state_save(&state, buffer, bytes) == MPT_OK))
+                    break;
+                memset(&back, 0, sizeof back);
+                state.scalers = &back;
+                CHECK_EQ_I(mpt_state_load(&state, buffer, bytes), MPT_OK);
+                state.scalers = &s;
+                CHECK(!memcmp(&s, &back, sizeof s));
+            }
+        }
+    mt_context(NULL, NULL);
+}
+
 /* Another version, and another shape of the run, although whole and with a right checksum. */
 TEST(another_version_or_shape_is_refused)
 {
@@ -396,6 +517,8 @@ int main(int argc, char **argv)
     mt_begin(argc, argv);
     RUN(resume_everywhere);
     RUN(damage_is_refused);
+    RUN(impossible_values_are_refused);
+    RUN(whatever_happens_can_be_saved);
     RUN(another_version_or_shape_is_refused);
     RUN(bad_arguments);
     RUN(golden_bytes);
