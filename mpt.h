@@ -3210,14 +3210,162 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
     return MPT_OK;
 }
 
+/* ---- passes over lists ---- */
+
+/* A piece of a list: elements first .. end - 1 of one tensor. first is a multiple of MPTI_CHUNK, and the
+ * chunk that begins there is number `chunk` of the list. Pieces share nothing that one of them writes. */
+typedef struct mpti_piece { const mpt_tensor *t; size_t tensor, first, end, chunk; } mpti_piece;
+typedef void mpti_piece_fn(void *context, const mpti_piece *piece);
+
+/* A place in a list: its end is where the next one begins. */
+typedef struct mpti_place { size_t tensor, first, chunk; } mpti_place;
+
+static void mpti_pieces_between(const mpt_tensor *tensors, mpti_place from, const mpti_place *to,
+                                mpti_piece_fn *fn, void *context)
+{
+    mpti_piece piece;
+    for (; from.tensor < to->tensor || from.first < to->first; from.tensor++, from.first = 0) {
+        piece.t = &tensors[from.tensor];
+        piece.tensor = from.tensor;
+        piece.first = from.first;
+        piece.end = from.tensor < to->tensor ? piece.t->n : to->first;
+        piece.chunk = from.chunk;
+        from.chunk += (piece.end - piece.first + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        if (piece.first < piece.end)
+            fn(context, &piece);
+        if (from.tensor == to->tensor)
+            return;
+    }
+}
+
+#ifdef MPTI_THREADS
+/* A list goes window by window: each has so many chunks that what threads leave of each finds room, and is
+ * cut into parts of about as many elements. Not the number of threads, but sizes decide where. */
+enum { MPTI_WINDOW = 2048, MPTI_PER_TENSOR = 256 };    /* chunks; what a tensor costs, in elements */
+
+typedef struct mpti_window {
+    const mpt_tensor *tensors;
+    mpti_piece_fn    *fn;
+    void             *context;
+    mpti_place        at[MPTI_PARTS + 1];
+} mpti_window;
+
+static void mpti_window_range(void *context, size_t part, size_t begin, size_t end)
+{
+    const mpti_window *w = (const mpti_window *)context;
+    (void)part;
+    mpti_pieces_between(w->tensors, w->at[begin], &w->at[end], w->fn, w->context);
+}
+
+static size_t mpti_window_cut(mpti_window *w, size_t count, size_t most)
+{
+    mpti_place   at = w->at[0];
+    const size_t chunks = at.chunk + MPTI_WINDOW;
+    size_t       parts = 0, load = 0;
+    while (at.tensor < count && at.chunk < chunks && parts < MPTI_PARTS) {
+        const size_t rest = w->tensors[at.tensor].n - at.first;
+        const size_t room = (most - load + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        const size_t take = mpti_min(rest, mpti_min(room, chunks - at.chunk) * MPTI_CHUNK);
+        load += take + MPTI_PER_TENSOR;
+        at.first += take;
+        at.chunk += (take + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        if (take == rest)
+            at.tensor++, at.first = 0;
+        if (load >= most)
+            w->at[++parts] = at, load = 0;
+    }
+    if (load)
+        w->at[++parts] = at;
+    return parts;
+}
+#endif
+
+/* Run `beside` on all pieces of a list, beside each other; and `then`, if there is one, on those of each
+ * window in order. Without threads a piece is a tensor, and one of the two does it all: `then`, if there is
+ * one. */
+static void mpti_pieces(const mpt_tensor *tensors, size_t count, mpti_piece_fn *beside, mpti_piece_fn *then,
+                        void *context)
+{
+#ifdef MPTI_THREADS
+    size_t      most = MPTI_FAST_PART, total = 0, parts;
+    mpti_window w;
+    for (parts = 0; parts < count; parts++)
+        total += tensors[parts].n;
+    while (most * MPTI_PARTS < total && most < MPTI_WINDOW * (size_t)MPTI_CHUNK / MPTI_PARTS)
+        most *= 2u;
+    memset(w.at, 0, sizeof w.at);
+    w.tensors = tensors;
+    w.fn = beside;
+    w.context = context;
+    for (; (parts = mpti_window_cut(&w, count, most)) != 0; w.at[0] = w.at[parts]) {
+        (void)MPTI_IN_PARTS(parts, 1, mpti_window_range, &w);
+        if (then)
+            mpti_pieces_between(tensors, w.at[0], &w.at[parts], then, context);
+    }
+#else
+    mpti_place from = {0, 0, 0}, to = {0, 0, 0};
+    to.tensor = count;
+    mpti_pieces_between(tensors, from, &to, then ? then : beside, context);
+#endif
+}
+
+/* Whole tensors: small ones beside each other; a large one by itself, and what is done with it is cut. */
+typedef void mpti_whole_fn(void *context, const mpt_tensor *tensors, size_t i);
+
+#ifdef MPTI_THREADS
+typedef struct mpti_wholes {
+    const mpt_tensor *tensors;
+    mpti_whole_fn    *fn;
+    void             *context;
+    size_t            base;
+} mpti_wholes;
+
+static void mpti_wholes_range(void *context, size_t part, size_t begin, size_t end)
+{
+    const mpti_wholes *w = (const mpti_wholes *)context;
+    (void)part;
+    for (; begin < end; begin++)
+        w->fn(w->context, w->tensors, w->base + begin);
+}
+#endif
+
+static void mpti_each_tensor(const mpt_tensor *tensors, size_t count, mpti_whole_fn *fn, void *context)
+{
+    size_t i;
+#ifdef MPTI_THREADS
+    for (i = 0; i < count;) {
+        size_t      many = 0, total = 0;
+        mpti_wholes w;
+        for (; i + many < count && tensors[i + many].n <= MPTI_FAST_PART; many++)
+            total += tensors[i + many].n + MPTI_PER_TENSOR;
+        w.tensors = tensors;
+        w.fn = fn;
+        w.context = context;
+        w.base = i;
+        (void)MPTI_IN_PARTS(many, total > MPTI_FAST_PART ? 1 : many, mpti_wholes_range, &w);
+        for (i += many; i < count && tensors[i].n > MPTI_FAST_PART; i++)
+            fn(context, tensors, i);
+    }
+#else
+    for (i = 0; i < count; i++)
+        fn(context, tensors, i);
+#endif
+}
+
+static void mpti_publish_tensor(void *context, const mpt_tensor *tensors, size_t i)
+{
+    const mpt_tensor *t = &tensors[i];
+    (void)context;
+    if (t->n && t->param && mpti_has_master(t))
+        mpti_param_store(t, 0, t->master, t->n);
+}
+
 MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
 {
     mpt_fault        fault;
     const mpt_status status = mpti_tensors_ok(tensors, count, MPT_NEEDS_WEIGHT, &fault);
-    size_t           i;
-    for (i = 0; i < count && status == MPT_OK; i++)
-        if (tensors[i].n && tensors[i].param && mpti_has_master(&tensors[i]))
-            mpti_param_store(&tensors[i], 0, tensors[i].master, tensors[i].n);
+    if (status == MPT_OK)
+        mpti_each_tensor(tensors, count, mpti_publish_tensor, NULL);
     return status;
 }
 
@@ -3426,44 +3574,50 @@ MPTI_TWICE(mpti_unscale_tile, mpti_unscale_loop,
             (u, g, factor, bad))
 MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
 
+/* Elements first .. first + MPTI_TILE - 1 of a gradient times a factor; how many there are. */
+static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, float factor)
+{
+    const size_t take = mpti_min(t->n - first, MPTI_TILE);
+    float        g[MPTI_TILE];
+    unsigned     bad = 0u;
+    memset(g, 0, sizeof g);
+    mpti_row_load(g, t->grad, t->grad_format, first, take);
+    mpti_unscale_tile(tile, g, factor, &bad);
+    return take;
+}
+
 /* One check: what all its chunks share. */
 typedef struct mpti_checking {
     mpt_step          *step;
     mpt_tensor_report *report;      /* [count] or NULL */
-    const mpt_tensor  *t;           /* the tensor at hand, and its index */
-    size_t             tensor;
     float              factor;
     int                write_back;
+    double             slot[MPTI_SLOTS];
+#ifdef MPTI_THREADS
+    double             sum[MPTI_WINDOW];    /* of the chunks of a window; NaN where there is a bad element */
+#endif
 } mpti_checking;
 
-static void mpti_note_bad(mpti_checking *c, size_t i, unsigned cause)
+static void mpti_note_bad(mpti_checking *c, size_t tensor, size_t i, unsigned cause)
 {
     mpt_step *const step = c->step;
     step->inf_count += cause == MPT_CAUSE_INF;
     step->nan_count += cause == MPT_CAUSE_NAN;
     step->range_count += cause == MPT_CAUSE_RANGE;
     if (!step->cause) {
-        step->bad_tensor = c->tensor;
+        step->bad_tensor = tensor;
         step->bad_index = i;
         step->bad_cause = cause;
     }
     step->cause |= cause;
     if (c->report) {
-        mpt_tensor_report *const r = &c->report[c->tensor];
+        mpt_tensor_report *const r = &c->report[tensor];
         r->inf_count += cause == MPT_CAUSE_INF;
         r->nan_count += cause == MPT_CAUSE_NAN;
         r->range_count += cause == MPT_CAUSE_RANGE;
         r->bad_index = r->bad_cause ? r->bad_index : i;
         r->bad_cause = r->bad_cause ? r->bad_cause : cause;
     }
-}
-
-static void mpti_note_tile(mpti_checking *c, const float *g, const float *u, size_t first, size_t n)
-{
-    size_t j;
-    for (j = 0; j < n; j++)
-        if (mpti_cause_1(g[j], u[j]))
-            mpti_note_bad(c, first + j, mpti_cause_1(g[j], u[j]));
 }
 
 /* How many lanes n elements reach; those above stay 0 and add nothing. */
@@ -3475,14 +3629,16 @@ static size_t mpti_lane_count(size_t n)
     return lanes;
 }
 
-/* One chunk of one tensor: elements first .. first + n - 1, n at most MPTI_CHUNK. The reference. */
-static double mpti_check_chunk(mpti_checking *c, size_t first, size_t n)
+/* One chunk of a tensor: elements first .. first + n - 1, n at most MPTI_CHUNK. The reference. With a
+ * `tensor`, its index, what is bad is noted; without, nothing is written, and the result is NaN if anything
+ * is bad. */
+static double mpti_check_chunk(mpti_checking *c, const mpt_tensor *t, const size_t *tensor, size_t first,
+                               size_t n)
 {
-    const mpt_tensor *const t = c->t;
-    const size_t            lanes = mpti_lane_count(n);
-    double                  lane[MPTI_LANES];
-    float                   g[MPTI_TILE], u[MPTI_TILE], kept[MPTI_TILE];
-    size_t                  i, j;
+    const size_t lanes = mpti_lane_count(n);
+    double       lane[MPTI_LANES];
+    float        g[MPTI_TILE], u[MPTI_TILE], kept[MPTI_TILE];
+    size_t       i, j;
     for (j = 0; j < lanes; j++)
         lane[j] = 0.0;
     for (i = 0; i < n; i += MPTI_TILE) {
@@ -3494,13 +3650,17 @@ static double mpti_check_chunk(mpti_checking *c, size_t first, size_t n)
             g[j] = 0.0f;
         mpti_unscale_tile(u, g, c->factor, &bad);
         if (c->write_back) {            /* what counts is what the array holds in the end */
-            mpti_row_store(t->grad, t->grad_format, first + i, u, take);
-            mpti_row_load(u, t->grad, t->grad_format, first + i, take);
+            void *const to = tensor ? t->grad : kept;
+            mpti_row_store(to, t->grad_format, tensor ? first + i : 0, u, take);
+            mpti_row_load(u, to, t->grad_format, tensor ? first + i : 0, take);
             mpti_unscale_tile(kept, u, 1.0f, &bad);
             last = kept;
         }
-        if (bad)
-            mpti_note_tile(c, g, last, first + i, take);
+        if (bad && !tensor)
+            return mpti_f64_make((uint64_t)0x7ff8 << 48);
+        for (j = 0; bad && j < take; j++)
+            if (mpti_cause_1(g[j], last[j]))
+                mpti_note_bad(c, *tensor, first + i + j, mpti_cause_1(g[j], last[j]));
         mpti_sumsq_tile(lane + i % MPTI_LANES, last);
     }
     return mpti_pair_sum(lane, lanes);
@@ -3627,12 +3787,13 @@ static MPTI_UNUSED int mpti_may_square_later(const mpti_checking *c)
 
 /* Nonzero, and the sum, if the chunk has no bad element, and the processor vectors for it; then its gradients
  * are also written back. */
-static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n, double *sum)
+static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, size_t first, size_t n,
+                                 double *sum)
 {
 #if MPTI_X86
-    const mpt_format format = c->t->grad_format;
+    const mpt_format format = t->grad_format;
     const size_t     bytes = mpti_format_bytes(format);
-    unsigned char   *g = (unsigned char *)c->t->grad + first * bytes;
+    unsigned char   *g = (unsigned char *)t->grad + first * bytes;
     if (mpti_path() < MPTI_PATH_AVX512)
         return 0;
     if (format == MPT_F32)
@@ -3648,30 +3809,62 @@ static int mpti_check_chunk_fast(const mpti_checking *c, size_t first, size_t n,
                                  : format == MPT_F16 ? mpti_scale_f16_512 : mpti_scale_bf16_512,
                                  g, bytes, g, bytes, 0);
         j.from[1] = (const unsigned char *)&c->factor;
-        mpti_run(&j, n);
+        mpti_run_part(&j, n, 0);
     }
     return mpti_f64_is_finite(*sum);
 #else
-    (void)c, (void)first, (void)n, (void)sum;
+    (void)c, (void)t, (void)first, (void)n, (void)sum;
     return 0;
 #endif
 }
 
-static void mpti_check_pass(mpti_checking *c, const mpt_tensor *tensors, size_t count)
+#ifdef MPTI_THREADS
+/* What needs no order: chunks without a bad element. */
+static void mpti_check_beside(void *context, const mpti_piece *piece)
 {
-    double slot[MPTI_SLOTS], sum;
-    size_t first, chunk = 0;
-    memset(slot, 0, sizeof slot);
-    for (c->tensor = 0; c->tensor < count; c->tensor++) {
-        c->t = &tensors[c->tensor];
-        for (first = 0; first < c->t->n; first += MPTI_CHUNK, chunk++) {
-            const size_t n = mpti_min(c->t->n - first, MPTI_CHUNK);
-            if (!mpti_check_chunk_fast(c, first, n, &sum))
-                sum = mpti_check_chunk(c, first, n);
-            slot[chunk % MPTI_SLOTS] += sum;
+    mpti_checking *const c = (mpti_checking *)context;
+    size_t               first = piece->first, chunk = piece->chunk, n, i;
+    for (; first < piece->end; first += MPTI_CHUNK, chunk++) {
+        double *const sum = &c->sum[chunk % MPTI_WINDOW];
+        n = mpti_min(piece->end - first, MPTI_CHUNK);
+        if (mpti_check_chunk_fast(c, piece->t, first, n, sum))
+            continue;
+        *sum = mpti_check_chunk(c, piece->t, NULL, first, n);
+        for (i = 0; c->write_back && mpti_f64_is_finite(*sum) && i < n; i += MPTI_TILE) {
+            float        u[MPTI_TILE];
+            const size_t take = mpti_scaled_tile(u, piece->t, first + i, c->factor);
+            mpti_row_store(piece->t->grad, piece->t->grad_format, first + i, u, take);
         }
     }
-    c->step->sumsq = mpti_pair_sum(slot, MPTI_SLOTS);
+}
+#endif
+
+static void mpti_check_piece(void *context, const mpti_piece *piece)
+{
+    mpti_checking *const c = (mpti_checking *)context;
+    size_t               first = piece->first, chunk = piece->chunk;
+    for (; first < piece->end; first += MPTI_CHUNK, chunk++) {
+        const size_t n = mpti_min(piece->end - first, MPTI_CHUNK);
+        double       sum;
+#ifdef MPTI_THREADS
+        sum = c->sum[chunk % MPTI_WINDOW];
+        if (!mpti_f64_is_finite(sum))
+#else
+        if (!mpti_check_chunk_fast(c, piece->t, first, n, &sum))
+#endif
+            sum = mpti_check_chunk(c, piece->t, &piece->tensor, first, n);
+        c->slot[chunk % MPTI_SLOTS] += sum;
+    }
+}
+
+static void mpti_check_pass(mpti_checking *c, const mpt_tensor *tensors, size_t count)
+{
+#ifdef MPTI_THREADS
+    mpti_pieces(tensors, count, mpti_check_beside, mpti_check_piece, c);
+#else
+    mpti_pieces(tensors, count, mpti_check_piece, NULL, c);
+#endif
+    c->step->sumsq = mpti_pair_sum(c->slot, MPTI_SLOTS);
     c->step->found_inf = c->step->cause ? 1u : 0u;
     c->step->norm = mpti_norm_from_sumsq(c->step->sumsq, c->step->found_inf);
 }
@@ -3795,30 +3988,41 @@ static mpt_status mpti_accumulate_ok(const mpt_tensor *dst, const mpt_tensor *sr
     return status == MPT_OK && mpti_first_clash(&touch, count) < count ? MPT_E_ARG : status;
 }
 
+static void mpti_accumulate_piece(void *context, const mpti_piece *piece)
+{
+    const mpt_tensor *const dst = piece->t, *const src = (const mpt_tensor *)context + piece->tensor;
+    float                   a[MPTI_TILE], b[MPTI_TILE];
+    size_t                  j, first;
+    for (first = piece->first; first < piece->end; first += MPTI_TILE) {
+        const size_t take = mpti_min(piece->end - first, MPTI_TILE);
+        mpti_row_load(a, dst->grad, dst->grad_format, first, take);
+        mpti_row_load(b, src->grad, src->grad_format, first, take);
+        for (j = 0; j < take; j++)
+            a[j] = a[j] + b[j];
+        mpti_row_store(dst->grad, dst->grad_format, first, a, take);
+    }
+}
+
 MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
 {
     const mpt_status status = mpti_accumulate_ok(dst, src, count);
-    float            a[MPTI_TILE], b[MPTI_TILE];
-    size_t           i, j, first;
-    for (i = 0; i < count && status == MPT_OK; i++)
-        for (first = 0; first < dst[i].n; first += MPTI_TILE) {
-            const size_t take = mpti_min(dst[i].n - first, MPTI_TILE);
-            mpti_row_load(a, dst[i].grad, dst[i].grad_format, first, take);
-            mpti_row_load(b, src[i].grad, src[i].grad_format, first, take);
-            for (j = 0; j < take; j++)
-                a[j] = a[j] + b[j];
-            mpti_row_store(dst[i].grad, dst[i].grad_format, first, a, take);
-        }
+    if (status == MPT_OK)
+        mpti_pieces(dst, count, mpti_accumulate_piece, NULL, (void *)(uintptr_t)src);
     return status;
+}
+
+static void mpti_zero_piece(void *context, const mpti_piece *piece)
+{
+    const size_t bytes = mpti_format_bytes(piece->t->grad_format);
+    (void)context;
+    memset((unsigned char *)piece->t->grad + piece->first * bytes, 0, (piece->end - piece->first) * bytes);
 }
 
 MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count)
 {
     const mpt_status status = mpti_gradients_ok(tensors, count, 0);
-    size_t           i;
-    for (i = 0; i < count && status == MPT_OK; i++)
-        if (tensors[i].n)
-            memset(tensors[i].grad, 0, tensors[i].n * mpti_format_bytes(tensors[i].grad_format));
+    if (status == MPT_OK)
+        mpti_pieces(tensors, count, mpti_zero_piece, NULL, NULL);
     return status;
 }
 
@@ -3842,11 +4046,22 @@ static mpt_status mpti_clip_usable(const mpt_step *step, const mpt_tensor *tenso
     return mpti_gradients_ok(tensors, count, 1);
 }
 
+/* A factor, 1 for none, and the greatest magnitude, as a code of each format. */
+typedef struct mpti_clipping { float factor; int limits; uint32_t most[MPT_FORMAT_COUNT]; } mpti_clipping;
+
 /* By magnitude patterns, which order like magnitudes: nothing else of a number changes. */
-static void mpti_limit_tensor(const mpt_tensor *t, uint32_t most)
+static void mpti_clip_piece(void *context, const mpti_piece *piece)
 {
-    size_t i;
-    for (i = 0; i < t->n; i++)
+    const mpti_clipping *const c = (const mpti_clipping *)context;
+    const mpt_tensor *const    t = piece->t;
+    const uint32_t             most = c->most[t->grad_format];
+    float                      row[MPTI_TILE];
+    size_t                     i, take;
+    for (i = piece->first; i < piece->end && mpti_f32_bits(c->factor) != 0x3f800000u; i += take) {
+        take = mpti_scaled_tile(row, t, i, c->factor);
+        mpti_row_store(t->grad, t->grad_format, i, row, take);
+    }
+    for (i = piece->first; i < piece->end && c->limits; i++)
         if (t->grad_format == MPT_F32) {
             float *const   g = (float *)t->grad + i;
             const uint32_t bits = mpti_f32_bits(*g);
@@ -3859,51 +4074,48 @@ static void mpti_limit_tensor(const mpt_tensor *t, uint32_t most)
         }
 }
 
-/* Elements first .. first + MPTI_TILE - 1 of a gradient times a factor; how many there are. */
-static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, float factor)
-{
-    const size_t take = mpti_min(t->n - first, MPTI_TILE);
-    float        g[MPTI_TILE];
-    unsigned     bad = 0u;
-    memset(g, 0, sizeof g);
-    mpti_row_load(g, t->grad, t->grad_format, first, take);
-    mpti_unscale_tile(tile, g, factor, &bad);
-    return take;
-}
-
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs)
 {
-    const int        limits = (mpti_f32_bits(max_abs) << 1) != 0u;
     const int        ok = max_abs >= 0.0f && mpti_f32_is_finite(max_abs);
     const mpt_status status = ok ? mpti_clip_usable(step, tensors, count) : MPT_E_ARG;
+    mpti_clipping    c;
     mpt_opts         down;
-    float            row[MPTI_TILE];
-    size_t           i, first, take;
+    int              i;
     if (status != MPT_OK || step->found_inf)
         return status;
     memset(&down, 0, sizeof down);
     down.rounding = MPT_RND_TOWARD_ZERO;
     down.overflow = MPT_OVERFLOW_SATURATE;
-    for (i = 0; i < count; i++) {
-        const mpt_tensor *t = &tensors[i];
-        for (first = 0; first < t->n && mpti_f32_bits(step->clip_factor) != 0x3f800000u; first += take) {
-            take = mpti_scaled_tile(row, t, first, step->clip_factor);
-            mpti_row_store(t->grad, t->grad_format, first, row, take);
-        }
-        if (limits)
-            mpti_limit_tensor(t, (uint32_t)mpt_encode(t->grad_format, mpti_to_f64(max_abs), &down, NULL));
-    }
+    c.factor = step->clip_factor;
+    c.limits = (mpti_f32_bits(max_abs) << 1) != 0u;
+    for (i = 0; i < (int)MPT_FORMAT_COUNT; i++)
+        c.most[i] = (uint32_t)mpt_encode((mpt_format)i, mpti_to_f64(max_abs), &down, NULL);
+    mpti_pieces(tensors, count, mpti_clip_piece, NULL, &c);
     step->clip_factor = 1.0f;
     return MPT_OK;
 }
 
+typedef struct mpti_getting { float *dst, factor; int nothing; } mpti_getting;
+
+static void mpti_gradient_piece(void *context, const mpti_piece *piece)
+{
+    const mpti_getting c = *(const mpti_getting *)context;
+    float              row[MPTI_TILE];
+    size_t             first, take;
+    for (first = piece->first; first < piece->end; first += take) {
+        take = mpti_scaled_tile(row, piece->t, first, c.factor);
+        if (c.nothing)
+            memset(row, 0, sizeof row);
+        memcpy(c.dst + first, row, take * sizeof *row);
+    }
+}
+
 MPT_DEF mpt_status mpt_gradient_get(const mpt_step *step, const mpt_tensor *t, float *dst)
 {
-    mpt_status status = !step ? MPT_E_ARG : !mpti_step_is_open(step) ? MPT_E_ORDER : MPT_OK;
-    mpt_fault  fault;
-    mpti_span  to, from;
-    float      row[MPTI_TILE];
-    size_t     first, take;
+    mpt_status   status = !step ? MPT_E_ARG : !mpti_step_is_open(step) ? MPT_E_ORDER : MPT_OK;
+    mpt_fault    fault;
+    mpti_span    to, from;
+    mpti_getting c;
     if (status == MPT_OK)
         status = mpti_tensors_ok(t, 1, MPT_NEEDS_GRAD, &fault);
     if (status != MPT_OK)
@@ -3912,12 +4124,10 @@ MPT_DEF mpt_status mpt_gradient_get(const mpt_step *step, const mpt_tensor *t, f
     from = mpti_span_of(t->grad, t->n * mpti_format_bytes(t->grad_format), 0);
     if ((t->n && !dst) || mpti_spans_meet(&to, &from))
         return MPT_E_ARG;
-    for (first = 0; first < t->n; first += take) {
-        take = mpti_scaled_tile(row, t, first, mpti_mul(step->grad_factor, step->clip_factor));
-        if (step->found_inf)
-            memset(row, 0, sizeof row);
-        memcpy(dst + first, row, take * sizeof *row);
-    }
+    c.dst = dst;
+    c.factor = mpti_mul(step->grad_factor, step->clip_factor);
+    c.nothing = step->found_inf != 0u;
+    mpti_pieces(t, 1, mpti_gradient_piece, NULL, &c);
     return MPT_OK;
 }
 
@@ -4149,44 +4359,54 @@ static int mpti_weight_meets(const mpt_tensor *t, const float *array)
     return mpti_items_clash(span, other);
 }
 
-MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src)
+/* The weights of one tensor from floats, or to them. */
+typedef struct mpti_copying { const float *src; float *dst; } mpti_copying;
+
+static void mpti_weights_piece(void *context, const mpti_piece *piece)
 {
-    const mpt_status status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
-    mpt_tensor       nearest;
-    mpti_random_at   nowhere = {0u, 0u};
-    float            local[MPTI_TILE];
-    size_t           first;
+    const mpti_copying   c = *(const mpti_copying *)context;
+    const mpti_random_at nowhere = {0u, 0u};
+    float                local[MPTI_TILE];
+    size_t               first;
+    for (first = piece->first; first < piece->end; first += MPTI_TILE) {
+        const size_t n = mpti_min(piece->end - first, MPTI_TILE);
+        if (c.dst) {
+            memcpy(c.dst + first, mpti_weight_in(local, piece->t, first, n), n * sizeof *c.dst);
+            continue;
+        }
+        memset(local, 0, sizeof local);
+        memcpy(local, c.src + first, n * sizeof *c.src);
+        mpti_weight_out(local, piece->t, first, n, nowhere);
+    }
+    mpti_stores_done();
+}
+
+static mpt_status mpti_weights_copy(const mpt_tensor *t, const float *src, float *dst)
+{
+    mpt_status   status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
+    mpti_copying c;
+    mpt_tensor   nearest;
+    if (status == MPT_OK && ((t->n && !src && !dst) || mpti_weight_meets(t, dst ? dst : src)))
+        status = MPT_E_ARG;
     if (status != MPT_OK)
         return status;
-    if ((t->n && !src) || mpti_weight_meets(t, src))
-        return MPT_E_ARG;
     nearest = *t;
     if (t->storage == MPT_STORE_STOCHASTIC)
         nearest.storage = MPT_STORE_NEAREST;
-    for (first = 0; first < t->n; first += MPTI_TILE) {
-        const size_t n = mpti_min(t->n - first, MPTI_TILE);
-        memset(local, 0, sizeof local);
-        memcpy(local, src + first, n * sizeof *src);
-        mpti_weight_out(local, &nearest, first, n, nowhere);
-    }
-    mpti_stores_done();
+    c.src = src;
+    c.dst = dst;
+    mpti_pieces(&nearest, 1, mpti_weights_piece, NULL, &c);
     return MPT_OK;
+}
+
+MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src)
+{
+    return mpti_weights_copy(t, src, NULL);
 }
 
 MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
 {
-    const mpt_status status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
-    float            local[MPTI_TILE];
-    size_t           first;
-    if (status != MPT_OK)
-        return status;
-    if ((t->n && !dst) || mpti_weight_meets(t, dst))
-        return MPT_E_ARG;
-    for (first = 0; first < t->n; first += MPTI_TILE) {
-        const size_t n = mpti_min(t->n - first, MPTI_TILE);
-        memcpy(dst + first, mpti_weight_in(local, t, first, n), n * sizeof *dst);
-    }
-    return MPT_OK;
+    return mpti_weights_copy(t, NULL, dst);
 }
 
 /* ---- optimizers: one tile of one tensor, padded with zeros; k points to the constants ---- */
@@ -4362,54 +4582,84 @@ static void mpti_tile_soon(const void *array, size_t first, size_t bytes, int is
 }
 
 /* One pass: tile by tile, what it reads and writes as MPT_NEEDS_GRAD, _WEIGHT, _M, _V, and MPTI_ZEROES. */
-static void mpti_pass(const mpt_tensor *t, unsigned reads, unsigned writes, mpti_tile_fn *tile, void *k,
-                      mpti_random_at at)
+typedef struct mpti_pass {
+    unsigned       reads, writes;
+    mpti_tile_fn  *tile;
+    void          *k;
+    mpti_random_at at;          /* of the list's first tensor */
+} mpti_pass;
+
+static void mpti_pass_piece(void *context, const mpti_piece *piece)
 {
-    void *const      t_g = reads & MPT_NEEDS_GRAD ? t->grad : NULL;
-    void *const      t_m = reads & MPT_NEEDS_M ? t->m : NULL, *const t_v = reads & MPT_NEEDS_V ? t->v : NULL;
+    const mpti_pass  p = *(const mpti_pass *)context;
+    const mpt_tensor *const t = piece->t;
+    void *const      t_g = p.reads & MPT_NEEDS_GRAD ? t->grad : NULL;
+    void *const      t_m = p.reads & MPT_NEEDS_M ? t->m : NULL;
+    void *const      t_v = p.reads & MPT_NEEDS_V ? t->v : NULL;
     const mpt_format format = mpti_moments_format(t);
     const size_t     grad_bytes = mpti_format_bytes(t->grad_format);
+    mpti_random_at   at = p.at;
     mpti_turn        local;
     size_t           first;
-    for (first = 0; first < t->n; first += MPTI_TILE) {
-        const size_t n = mpti_min(t->n - first, MPTI_TILE);
+    at.stream += (uint32_t)piece->tensor;
+    for (first = piece->first; first < piece->end; first += MPTI_TILE) {
+        const size_t n = mpti_min(piece->end - first, MPTI_TILE);
         const float *g = mpti_tile_in(local.g, t_g, t->grad_format, first, n);
-        float       *w = reads & MPT_NEEDS_WEIGHT ? mpti_weight_in(local.w, t, first, n) : local.w;
+        float       *w = p.reads & MPT_NEEDS_WEIGHT ? mpti_weight_in(local.w, t, first, n) : local.w;
         float       *m = mpti_tile_in(local.m, t_m, format, first, n);
         float       *v = mpti_tile_in(local.v, t_v, format, first, n);
-        mpti_tile_soon(t_g, first, grad_bytes, (writes & MPTI_ZEROES) != 0u);
+        mpti_tile_soon(t_g, first, grad_bytes, (p.writes & MPTI_ZEROES) != 0u);
         if (!mpti_has_master(t))
             mpti_tile_soon(t->param, first, sizeof(uint16_t), 1);
         mpti_tile_soon(mpti_has_extra(t) ? t->extra : NULL, first, sizeof(uint16_t), 1);
-        tile(g, w, m, v, k);
-        if (writes & MPT_NEEDS_M)
+        p.tile(g, w, m, v, p.k);
+        if (p.writes & MPT_NEEDS_M)
             mpti_moment_out(m, t, t_m, first, n, at, MPTI_STREAM_M);
-        if (writes & MPT_NEEDS_V)
+        if (p.writes & MPT_NEEDS_V)
             mpti_moment_out(v, t, t_v, first, n, at, MPTI_STREAM_V);
-        if (writes & MPT_NEEDS_WEIGHT)
+        if (p.writes & MPT_NEEDS_WEIGHT)
             mpti_weight_out(w, t, first, n, at);
-        if (writes & MPTI_ZEROES)
+        if (p.writes & MPTI_ZEROES)
             memset((unsigned char *)t_g + first * grad_bytes, 0, n * grad_bytes);
     }
+    mpti_stores_done();
 }
 
-/* Sums of squares over one tensor, on the tree of >>M15; a short one has few lanes and slots. */
+/* Sums of squares over one tensor, on the tree of >>M15; a short one has few lanes and slots. A chunk's sum
+ * goes to its slot; or, where chunks are not summed in order, to its place in `apart`, from there later. */
 typedef struct mpti_tree {
-    size_t lanes;
-    double lane[MPTI_LANES], slot[MPTI_SLOTS];
+    size_t  lanes;
+    double *apart;
+    double  lane[MPTI_LANES], slot[MPTI_SLOTS];
 } mpti_tree;
 
 static void mpti_tree_open(mpti_tree *tree, size_t n)
 {
     tree->lanes = mpti_lane_count(n);
+    tree->apart = NULL;
     memset(tree->lane, 0, tree->lanes * sizeof *tree->lane);
     memset(tree->slot, 0, sizeof tree->slot);
 }
 
 static void mpti_tree_fold(mpti_tree *tree, size_t chunk)
 {
-    tree->slot[chunk % MPTI_SLOTS] += mpti_pair_sum(tree->lane, tree->lanes);
+    const double sum = mpti_pair_sum(tree->lane, tree->lanes);
+#ifdef MPTI_THREADS
+    if (tree->apart)
+        tree->apart[chunk % MPTI_WINDOW] = sum;
+    else
+#endif
+        tree->slot[chunk % MPTI_SLOTS] += sum;
     memset(tree->lane, 0, tree->lanes * sizeof *tree->lane);
+}
+
+/* Add a tile of a tensor of n elements. */
+static void mpti_tree_add(mpti_tree *tree, const float *tile, size_t first, size_t n)
+{
+    mpti_sumsq_tile(tree->lane + first % MPTI_LANES, tile);
+    first += MPTI_TILE;
+    if (first % MPTI_CHUNK == 0 || first >= n)
+        mpti_tree_fold(tree, (first - 1u) / MPTI_CHUNK);
 }
 
 static double mpti_tree_sum(mpti_tree *tree, size_t n)
@@ -4417,89 +4667,152 @@ static double mpti_tree_sum(mpti_tree *tree, size_t n)
     size_t slots = 1;
     while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < n)
         slots *= 2;
-    mpti_tree_fold(tree, (n - 1u) / MPTI_CHUNK);
     return mpti_pair_sum(tree->slot, slots);
 }
 
-static void mpti_tree_add(mpti_tree *tree, const float *tile, size_t first)
+/* What the tiles of passes that need norms know: the tensor and where in it they are, the sums of the squares
+ * of weights and directions, and in the end how far to go. */
+typedef struct mpti_along_turn {
+    const void       *k;
+    const mpt_tensor *t;
+    size_t            first;
+    size_t            matrix;           /* Adafactor's: which one is at hand ... */
+    float             mean;             /* ... and the mean of its row means */
+    float             factor;
+    mpti_tree        *weights, *directions;
+} mpti_along_turn;
+
+static void mpti_norms_add(mpti_along_turn *turn, const float *w, const float *direction)
 {
-    if (first && first % MPTI_CHUNK == 0)
-        mpti_tree_fold(tree, first / MPTI_CHUNK - 1u);
-    mpti_sumsq_tile(tree->lane + first % MPTI_LANES, tile);
+    mpti_tree_add(turn->weights, w, turn->first, turn->t->n);
+    mpti_tree_add(turn->directions, direction, turn->first, turn->t->n);
+    turn->first += MPTI_TILE;
 }
 
-/* What passes that need norms carry: squared norms of weights and directions, where the pass is, and in the
- * end how far to go. */
-typedef struct mpti_norms {
-    mpti_tree weights, directions;
-    size_t    first;
-    float     factor;
-} mpti_norms;
+/* A pass whose tiles have such a turn: each piece its own. */
+typedef struct mpti_along_pass {
+    mpti_pass        pass;
+    mpti_along_turn *turn;
+#ifdef MPTI_THREADS
+    double           apart[2][MPTI_WINDOW];
+#endif
+} mpti_along_pass;
 
-static void mpti_norms_open(mpti_norms *norms, size_t n)
+static void mpti_turn_piece(void *context, const mpti_piece *piece)
 {
-    mpti_tree_open(&norms->weights, n);
-    mpti_tree_open(&norms->directions, n);
-    norms->first = 0;
+    const mpti_along_pass *const a = (const mpti_along_pass *)context;
+    mpti_along_turn              turn = *a->turn;
+    mpti_pass                    pass = a->pass;
+    turn.first = piece->first;
+    pass.k = &turn;
+    mpti_pass_piece(&pass, piece);
 }
 
-static void mpti_norms_add(mpti_norms *norms, const float *w, const float *direction)
+#ifdef MPTI_THREADS
+static void mpti_norms_beside(void *context, const mpti_piece *piece)
 {
-    mpti_tree_add(&norms->weights, w, norms->first);
-    mpti_tree_add(&norms->directions, direction, norms->first);
-    norms->first += MPTI_TILE;
+    mpti_along_pass *const a = (mpti_along_pass *)context;
+    mpti_along_turn        turn = *a->turn;
+    mpti_along_pass        own;
+    mpti_tree              weights, directions;
+    own.pass = a->pass;
+    own.turn = &turn;
+    mpti_tree_open(&weights, piece->t->n);
+    mpti_tree_open(&directions, piece->t->n);
+    weights.apart = a->apart[0];
+    directions.apart = a->apart[1];
+    turn.weights = &weights;
+    turn.directions = &directions;
+    mpti_turn_piece(&own, piece);
+}
+
+static void mpti_norms_then(void *context, const mpti_piece *piece)
+{
+    const mpti_along_pass *const a = (const mpti_along_pass *)context;
+    size_t                       first = piece->first, chunk = piece->chunk;
+    for (; first < piece->end; first += MPTI_CHUNK, chunk++) {
+        a->turn->weights->slot[chunk % MPTI_SLOTS] += a->apart[0][chunk % MPTI_WINDOW];
+        a->turn->directions->slot[chunk % MPTI_SLOTS] += a->apart[1][chunk % MPTI_WINDOW];
+    }
+}
+#endif
+
+/* The norms, by one tile function, and along the direction, by another one; in between what makes of the two
+ * sums of squares how far to go. */
+typedef float mpti_factor_fn(double weights, double directions, size_t n, const void *k);
+static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_fn *norms,
+                              mpti_factor_fn *factor, mpti_tile_fn *along, unsigned writes,
+                              mpti_random_at at)
+{
+    const size_t    n = turn->t->n;
+    mpti_tree       weights, directions;
+    mpti_along_pass a;
+    mpti_tree_open(&weights, n);
+    mpti_tree_open(&directions, n);
+    turn->weights = &weights;
+    turn->directions = &directions;
+    a.turn = turn;
+    a.pass.reads = reads;
+    a.pass.writes = 0u;
+    a.pass.tile = norms;
+    a.pass.at = at;
+#ifdef MPTI_THREADS
+    mpti_pieces(turn->t, 1, mpti_norms_beside, mpti_norms_then, &a);
+#else
+    mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, &a);
+#endif
+    turn->factor = factor(mpti_tree_sum(&weights, n), mpti_tree_sum(&directions, n), n, turn->k);
+    a.pass.writes = writes;
+    a.pass.tile = along;
+    mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, &a);
 }
 
 /* ---- LAMB: the moments; the norms; along the direction, again from the same numbers ---- */
 
-typedef struct mpti_lamb_turn { const mpti_adamw_k *k; mpti_norms norms; } mpti_lamb_turn;
-
 static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
 {
-    mpti_lamb_turn *const turn = (mpti_lamb_turn *)k;
-    float                 r[MPTI_TILE];
+    mpti_along_turn *const turn = (mpti_along_turn *)k;
+    float                  r[MPTI_TILE];
     (void)g;
-    mpti_lamb_direction(r, w, m, v, turn->k);
-    mpti_norms_add(&turn->norms, w, r);
+    mpti_lamb_direction(r, w, m, v, (const mpti_adamw_k *)turn->k);
+    mpti_norms_add(turn, w, r);
 }
 
 static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
 {
-    const mpti_lamb_turn *const turn = (const mpti_lamb_turn *)k;
-    float                       r[MPTI_TILE];
+    const mpti_along_turn *const turn = (const mpti_along_turn *)k;
+    float                        r[MPTI_TILE];
     (void)g;
-    mpti_lamb_direction(r, w, m, v, turn->k);
-    mpti_along(w, r, turn->norms.factor);
+    mpti_lamb_direction(r, w, m, v, (const mpti_adamw_k *)turn->k);
+    mpti_along(w, r, turn->factor);
 }
 
-static void mpti_lamb_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at)
+static float mpti_lamb_far(double weights, double directions, size_t n, const void *k)
 {
-    const unsigned moments = MPT_NEEDS_M | MPT_NEEDS_V | (needs & MPTI_ZEROES);
-    mpti_lamb_turn turn;
-    if (!t->n)
-        return;
-    turn.k = (const mpti_adamw_k *)k;
-    mpti_norms_open(&turn.norms, t->n);
-    mpti_pass(t, needs, moments, mpti_lamb_tile, k, at);
-    mpti_pass(t, needs & ~MPT_NEEDS_GRAD, 0u, mpti_lamb_norms_tile, &turn, at);
-    turn.norms.factor = mpti_lamb_factor(mpti_tree_sum(&turn.norms.weights, t->n),
-                                         mpti_tree_sum(&turn.norms.directions, t->n), turn.k);
-    mpti_pass(t, needs & ~MPT_NEEDS_GRAD, MPT_NEEDS_WEIGHT, mpti_lamb_along_tile, &turn, at);
+    (void)n;
+    return mpti_lamb_factor(weights, directions, (const mpti_adamw_k *)k);
+}
+
+static void mpti_lamb_tensor(const mpt_tensor *t, const mpti_pass *step)
+{
+    mpti_pass       moments = *step;
+    mpti_along_turn turn;
+    moments.writes = MPT_NEEDS_M | MPT_NEEDS_V | (step->writes & MPTI_ZEROES);
+    moments.tile = mpti_lamb_tile;
+    mpti_pieces(t, 1, mpti_pass_piece, NULL, &moments);
+    turn.k = step->k;
+    turn.t = t;
+    turn.matrix = 0;
+    turn.mean = 0.0f;
+    mpti_along_tensor(&turn, step->reads & ~MPT_NEEDS_GRAD, mpti_lamb_norms_tile, mpti_lamb_far,
+                      mpti_lamb_along_tile, MPT_NEEDS_WEIGHT, step->at);
 }
 
 /* ---- Adafactor: the second moments, or their row and column means; the norms; along the direction ---- */
 
-typedef struct mpti_adafactor_turn {
-    const mpti_adafactor_k *k;
-    const mpt_tensor       *t;
-    size_t                  matrix;     /* which one is at hand ... */
-    float                   mean;       /* ... and the mean of its row means */
-    mpti_norms              norms;
-} mpti_adafactor_turn;
-
 static void mpti_adafactor_v_tile MPTI_TILE_PARAMETERS
 {
-    const mpti_adafactor_k c = *((const mpti_adafactor_turn *)k)->k;
+    const mpti_adafactor_k c = *(const mpti_adafactor_k *)k;
     size_t                 i;
     (void)w, (void)m;
     for (i = 0; i < MPTI_TILE; i++)
@@ -4517,33 +4830,60 @@ static void mpti_gradient_in(float *g, const mpt_tensor *t, size_t first, size_t
 
 /* Row and column means of the squares, in double: element j of a row to lane j mod 256, lanes in pairs; a
  * column from its first row to its last. */
-static void mpti_factors_update(const mpt_tensor *t, const mpti_adafactor_k *k)
+typedef struct mpti_factoring { const mpt_tensor *t; const mpti_adafactor_k *k; } mpti_factoring;
+
+static void mpti_rows_range(void *context, size_t part, size_t begin, size_t end)
 {
-    const size_t columns = t->columns, rows = mpti_rows(t), all = t->n / columns;
-    float       *row = (float *)t->v, *column = row + all;
-    double       lane[MPTI_TILE];
-    float        g[MPTI_TILE];
-    size_t       begin, i, j, n;
-    for (i = 0; i < all; i++) {
+    const mpti_factoring c = *(const mpti_factoring *)context;
+    const size_t         columns = c.t->columns;
+    float *const         row = (float *)c.t->v;
+    double               lane[MPTI_TILE];
+    float                g[MPTI_TILE];
+    size_t               i, j;
+    (void)part;
+    for (i = begin; i < end; i++) {
         memset(lane, 0, sizeof lane);
         for (j = 0; j < columns; j += MPTI_TILE) {
-            mpti_gradient_in(g, t, i * columns + j, mpti_min(columns - j, MPTI_TILE), k->factor);
+            mpti_gradient_in(g, c.t, i * columns + j, mpti_min(columns - j, MPTI_TILE), c.k->factor);
             mpti_sumsq_tile(lane, g);
         }
         row[i] = mpti_average(row[i], mpti_to_f32(mpti_pair_sum(lane, MPTI_TILE) / (double)columns),
-                              k->fresh);
+                              c.k->fresh);
     }
-    for (begin = 0; begin < all; begin += rows, column += columns)
-        for (j = 0; j < columns; j += n) {
-            n = mpti_min(columns - j, MPTI_TILE);
-            memset(lane, 0, sizeof lane);
-            for (i = begin; i < begin + rows; i++) {
-                mpti_gradient_in(g, t, i * columns + j, n, k->factor);
-                mpti_sumsq_tile(lane, g);
-            }
-            for (i = 0; i < n; i++)
-                column[j + i] = mpti_average(column[j + i], mpti_to_f32(lane[i] / (double)rows), k->fresh);
+}
+
+/* Columns of all matrices, numbered through. */
+static void mpti_columns_range(void *context, size_t part, size_t begin, size_t end)
+{
+    const mpti_factoring c = *(const mpti_factoring *)context;
+    const size_t         columns = c.t->columns, rows = mpti_rows(c.t);
+    float *const         column = (float *)c.t->v + c.t->n / columns;
+    double               lane[MPTI_TILE];
+    float                g[MPTI_TILE];
+    size_t               i, n;
+    (void)part;
+    for (; begin < end; begin += n) {
+        const size_t first = begin / columns * rows * columns + begin % columns;
+        n = mpti_min(end - begin, mpti_min(columns - begin % columns, MPTI_TILE));
+        memset(lane, 0, sizeof lane);
+        for (i = 0; i < rows; i++) {
+            mpti_gradient_in(g, c.t, first + i * columns, n, c.k->factor);
+            mpti_sumsq_tile(lane, g);
         }
+        for (i = 0; i < n; i++)
+            column[begin + i] =
+                mpti_average(column[begin + i], mpti_to_f32(lane[i] / (double)rows), c.k->fresh);
+    }
+}
+
+static void mpti_factors_update(const mpt_tensor *t, const mpti_adafactor_k *k)
+{
+    const size_t   columns = t->n / mpti_rows(t);
+    mpti_factoring c;
+    c.t = t;
+    c.k = k;
+    (void)MPTI_IN_PARTS(t->n / t->columns, MPTI_FAST_PART / t->columns + 1u, mpti_rows_range, &c);
+    (void)MPTI_IN_PARTS(columns, t->n > MPTI_FAST_PART ? MPTI_TILE : columns, mpti_columns_range, &c);
 }
 
 /* The mean of a matrix's row means. */
@@ -4557,10 +4897,10 @@ static float mpti_factors_mean(const float *row, size_t rows, float least)
 }
 
 /* Second moments of a tile, from row and column means. */
-static void mpti_factors_tile(float *v, mpti_adafactor_turn *turn)
+static void mpti_factors_tile(float *v, mpti_along_turn *turn)
 {
     const mpt_tensor *const t = turn->t;
-    const size_t       first = turn->norms.first, n = mpti_min(t->n - first, MPTI_TILE);
+    const size_t       first = turn->first, n = mpti_min(t->n - first, MPTI_TILE);
     const size_t       columns = t->columns, rows = mpti_rows(t);
     const float *const row = (const float *)t->v, *const column = row + t->n / columns;
     size_t             e, i = first / columns, j = first % columns;
@@ -4568,7 +4908,8 @@ static void mpti_factors_tile(float *v, mpti_adafactor_turn *turn)
         const size_t stop = mpti_min(n, e + columns - j);
         if (i / rows != turn->matrix) {
             turn->matrix = i / rows;
-            turn->mean = mpti_factors_mean(row + turn->matrix * rows, rows, turn->k->least_mean);
+            turn->mean = mpti_factors_mean(row + turn->matrix * rows, rows,
+                                           ((const mpti_adafactor_k *)turn->k)->least_mean);
         }
         for (j += turn->matrix * columns; e < stop; e++, j++)
             v[e] = mpti_mul(mpti_div(row[i], turn->mean), column[j]);
@@ -4576,67 +4917,71 @@ static void mpti_factors_tile(float *v, mpti_adafactor_turn *turn)
 }
 
 /* The direction of a tile into u, from second moments that are up to date; v is changed. */
-static void mpti_adafactor_direction(float *u, const float *g, float *v, mpti_adafactor_turn *turn)
+static void mpti_adafactor_direction(float *u, const float *g, float *v, mpti_along_turn *turn)
 {
-    float  root[MPTI_STRIP], moments[MPTI_TILE];
-    size_t i, at;
+    const mpti_adafactor_k *const k = (const mpti_adafactor_k *)turn->k;
+    float                         root[MPTI_STRIP], moments[MPTI_TILE];
+    size_t                        i, at;
     memset(moments, 0, sizeof moments);
     if (turn->t->columns) {
         mpti_factors_tile(moments, turn);
         v = moments;
     }
     for (i = 0; i < MPTI_TILE; i++)
-        moments[i] = mpti_at_least(v[i], turn->k->least);
+        moments[i] = mpti_at_least(v[i], k->least);
     for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
         mpti_sqrt_strip(root, moments + at);
         for (i = 0; i < MPTI_STRIP; i++)
-            u[at + i] = mpti_div(mpti_mul(g[at + i], turn->k->factor), root[i]);
+            u[at + i] = mpti_div(mpti_mul(g[at + i], k->factor), root[i]);
     }
 }
 
 static void mpti_adafactor_norms_tile MPTI_TILE_PARAMETERS
 {
-    mpti_adafactor_turn *const turn = (mpti_adafactor_turn *)k;
-    float                      u[MPTI_TILE];
+    mpti_along_turn *const turn = (mpti_along_turn *)k;
+    float                  u[MPTI_TILE];
     (void)m;
     mpti_adafactor_direction(u, g, v, turn);
-    mpti_norms_add(&turn->norms, w, u);
+    mpti_norms_add(turn, w, u);
 }
 
 static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
 {
-    mpti_adafactor_turn *const turn = (mpti_adafactor_turn *)k;
-    const float                decay = mpti_mul(turn->k->rates.minus_lr, turn->k->rates.decay);
-    float                      u[MPTI_TILE];
-    size_t                     i;
+    mpti_along_turn *const  turn = (mpti_along_turn *)k;
+    const mpti_adafactor_k *c = (const mpti_adafactor_k *)turn->k;
+    const float             decay = mpti_mul(c->rates.minus_lr, c->rates.decay);
+    float                   u[MPTI_TILE];
+    size_t                  i;
     (void)m;
     mpti_adafactor_direction(u, g, v, turn);
     for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_fma(1.0f, mpti_fma(decay, w[i], mpti_mul(turn->norms.factor, u[i])), w[i]);
-    turn->norms.first += MPTI_TILE;
+        w[i] = mpti_fma(1.0f, mpti_fma(decay, w[i], mpti_mul(turn->factor, u[i])), w[i]);
+    turn->first += MPTI_TILE;
 }
 
-static void mpti_adafactor_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at)
+static float mpti_adafactor_far(double weights, double directions, size_t n, const void *k)
 {
-    const unsigned      v = t->columns ? 0u : MPT_NEEDS_V;
-    mpti_adafactor_turn turn;
-    if (!t->n)
-        return;
-    turn.k = (const mpti_adafactor_k *)k;
+    return mpti_adafactor_factor(weights, directions, n, (const mpti_adafactor_k *)k);
+}
+
+static void mpti_adafactor_tensor(const mpt_tensor *t, const mpti_pass *step)
+{
+    const unsigned  v = t->columns ? 0u : MPT_NEEDS_V;
+    mpti_pass       moments = *step;
+    mpti_along_turn turn;
+    turn.k = step->k;
     turn.t = t;
     turn.matrix = (size_t)-1;
     turn.mean = 0.0f;
-    mpti_norms_open(&turn.norms, t->n);
+    moments.reads = MPT_NEEDS_GRAD | v;
+    moments.writes = v;
+    moments.tile = mpti_adafactor_v_tile;
     if (t->columns)
-        mpti_factors_update(t, turn.k);
+        mpti_factors_update(t, (const mpti_adafactor_k *)step->k);
     else
-        mpti_pass(t, MPT_NEEDS_GRAD | v, v, mpti_adafactor_v_tile, &turn, at);
-    mpti_pass(t, MPTI_NEEDS_STEP | v, 0u, mpti_adafactor_norms_tile, &turn, at);
-    turn.norms.factor = mpti_adafactor_factor(mpti_tree_sum(&turn.norms.weights, t->n),
-                                              mpti_tree_sum(&turn.norms.directions, t->n), t->n, turn.k);
-    turn.norms.first = 0;
-    mpti_pass(t, MPTI_NEEDS_STEP | v, MPT_NEEDS_WEIGHT | (needs & MPTI_ZEROES), mpti_adafactor_along_tile,
-              &turn, at);
+        mpti_pieces(t, 1, mpti_pass_piece, NULL, &moments);
+    mpti_along_tensor(&turn, MPTI_NEEDS_STEP | v, mpti_adafactor_norms_tile, mpti_adafactor_far,
+                      mpti_adafactor_along_tile, MPT_NEEDS_WEIGHT | (step->writes & MPTI_ZEROES), step->at);
 }
 
 /* ---- the calls ---- */
@@ -4651,15 +4996,52 @@ typedef union mpti_any_k {
 /* A step. Everything that can be refused is, before anything is touched; tensors are held against each other
  * only in the first step, when *t, which counts the steps taken, is 0, but gradients that become 0 always. On
  * found_inf the step is nothing but over. */
-typedef void mpti_tensor_fn(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at);
-static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
-                                int hyperparameters_ok, mpti_tensor_fn *tensor, const mpti_any_k *k,
-                                uint64_t *t)
+typedef void mpti_tensor_fn(const mpt_tensor *t, const mpti_pass *step);
+typedef struct mpti_stepping {
+    mpti_pass         pass;
+    const mpti_any_k *k;
+    mpti_tensor_fn   *tensor;
+    int               l2;
+} mpti_stepping;
+
+/* The step of one tensor's own rates. */
+static mpti_pass mpti_step_of(const mpti_stepping *s, const mpt_tensor *t, mpti_any_k *own)
 {
-    mpt_status     status;
-    mpt_fault      fault;
-    mpti_random_at at;
-    size_t         i;
+    mpti_pass pass = s->pass;
+    *own = *s->k;
+    own->sgd.rates = mpti_rates_of(s->k->sgd.rates, t);     /* where every one has them */
+    if (s->l2)
+        mpti_rates_l2(&own->sgd.rates);
+    pass.k = own;
+    return pass;
+}
+
+static void mpti_step_piece(void *context, const mpti_piece *piece)
+{
+    mpti_any_k own;
+    mpti_pass  pass = mpti_step_of((const mpti_stepping *)context, piece->t, &own);
+    mpti_pass_piece(&pass, piece);
+}
+
+static void mpti_step_tensor(void *context, const mpt_tensor *tensors, size_t i)
+{
+    const mpti_stepping *const s = (const mpti_stepping *)context;
+    mpti_any_k                 own;
+    mpti_pass                  pass = mpti_step_of(s, &tensors[i], &own);
+    pass.at.stream = (uint32_t)i;
+    if (tensors[i].n)
+        s->tensor(&tensors[i], &pass);
+}
+
+/* Either tiles make the step, or something of the optimizer's own does for each tensor; l2: weight decay is a
+ * part of the gradient. */
+static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
+                                int hyperparameters_ok, mpti_tile_fn *tile, mpti_tensor_fn *tensor, int l2,
+                                const mpti_any_k *k, uint64_t *t)
+{
+    mpt_status    status;
+    mpt_fault     fault;
+    mpti_stepping s;
     if (!step || !hyperparameters_ok)
         return MPT_E_ARG;
     if (!mpti_step_is_open(step))
@@ -4673,14 +5055,19 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
     step->stage = (uint32_t)MPT_STAGE_STEPPED;
     if (step->found_inf)
         return needs & MPTI_ZEROES ? mpt_grads_zero(tensors, count) : MPT_OK;
-    at.step = (uint32_t)*t;
-    for (i = 0; i < count; i++) {
-        mpti_any_k own = *k;
-        own.sgd.rates = mpti_rates_of(k->sgd.rates, &tensors[i]);   /* where every one has them */
-        at.stream = (uint32_t)i;
-        tensor(&tensors[i], needs, &own, at);
-    }
-    mpti_stores_done();
+    s.pass.reads = needs;
+    s.pass.writes = needs & ~MPT_NEEDS_GRAD;
+    s.pass.tile = tile;
+    s.pass.k = NULL;
+    s.pass.at.step = (uint32_t)*t;
+    s.pass.at.stream = 0u;
+    s.k = k;
+    s.tensor = tensor;
+    s.l2 = l2;
+    if (tensor)
+        mpti_each_tensor(tensors, count, mpti_step_tensor, &s);
+    else
+        mpti_pieces(tensors, count, mpti_step_piece, NULL, &s);
     (*t)++;
     return MPT_OK;
 }
@@ -4699,26 +5086,17 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
 MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
 
-#define MPTI_TENSOR_ONE(name, hyper)                                                                \
-    static void mpti_##name##_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at) \
-    {                                                                                               \
-        mpti_pass(t, needs, needs & ~MPT_NEEDS_GRAD, mpti_##name##_tile, k, at);                    \
-    }
-#define MPTI_TENSOR_L2(name, hyper)                                                                 \
-    static void mpti_##name##_tensor(const mpt_tensor *t, unsigned needs, void *k, mpti_random_at at) \
-    {                                                                                               \
-        mpti_rates_l2(&((mpti_any_k *)k)->hyper.rates);                                             \
-        mpti_##hyper##_tensor(t, needs, k, at);                                                     \
-    }
-#define MPTI_TENSOR_OWN(name, hyper)
+#define MPTI_STEP_ONE(name, hyper) mpti_##name##_tile, NULL, 0
+#define MPTI_STEP_L2(name, hyper) mpti_##hyper##_tile, NULL, 1
+#define MPTI_STEP_OWN(name, hyper) NULL, mpti_##name##_tensor, 0
 #define MPTI_X(id, name, hyper, needs_, passes, device)                                             \
-    MPTI_TENSOR_##passes(name, hyper)                                                               \
     MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
                                          size_t count)                                              \
     {                                                                                               \
         mpti_any_k k;                                                                               \
         const int  ok = mpti_##hyper##_open(&k, o, step);                                           \
-        return mpti_step_run(step, tensors, count, mpti_##name##_needs(o), ok, mpti_##name##_tensor, \
+        return mpti_step_run(step, tensors, count, mpti_##name##_needs(o), ok,                        \
+                             MPTI_STEP_##passes(name, hyper), \
                              &k, o ? &o->t : NULL);                                                 \
     }
 MPT_OPTIMIZERS(MPTI_X)

@@ -2048,7 +2048,7 @@ MPTI_UNUSED static void mpti_openmp_for(size_t count, void (*body)(void *, size_
 #endif
 
 enum { MPTI_PARTS = 256 };
-#ifndef MPTI_FAST_PART          /* tests put a variable here: a power of two, at least 4096 */
+#ifndef MPTI_FAST_PART          /* tests put a variable here: a power of two, at least 16384 */
 #define MPTI_FAST_PART ((size_t)1 << 15)
 #endif
 #define MPTI_SLOW_PART (MPTI_FAST_PART / 16u)   /* where elements go one by one */

@@ -1,6 +1,8 @@
 /* cut.c -- every pass over arrays that is to be cut into parts is, and gives the bits of one that is not:
  * with a pool (pool.h) or OpenMP, in place where that is allowed, at any alignment. run_threads.sh builds
  * it. */
+static int last_path = 5;
+#define MPTI_LAST_PATH last_path
 #include "../mpt.h"
 
 #include "test.h"
@@ -59,7 +61,7 @@ static void compare(const char *name, pass_fn *pass, int cut)
     alone_extra = extra;
     fill();
     extra = 0u;
-    fast_part = 4096;
+    fast_part = 16384;
     calls = pool_calls();
     pass();
     together = digest_all();
@@ -221,6 +223,236 @@ TEST(conversions)
     PASS(blocks, 1);
 }
 
+// lists -------------------------------------------------------------------------------------------
+
+/* Tensors from nothing to many parts, more than a window has chunks. */
+enum { TENSORS = 2600, LARGE = 59 * 1699, MEDIUM = 30000 };
+static size_t size_of(size_t i)
+{
+    return i == 3 ? (size_t)LARGE : i == 5 || i == 2590 ? (size_t)MEDIUM : i * 7u % 13u;
+}
+
+enum { ARENA = 5 * (LARGE + 2 * MEDIUM + 13 * TENSORS) };       /* words */
+static uint32_t   arena[ARENA + TENSORS];
+static mpt_tensor tensors[TENSORS], others[TENSORS];
+static mpt_tensor_report reports[TENSORS];
+static mpt_scaler scaler;
+static mpt_step   step;
+
+/* Which tensors: storage, formats of weights and gradients, and how many of the last are bad. */
+static mpt_storage storage;
+static mpt_format  param_format, grad_format;
+static mpt_moments moments;
+static int         bad, columns;
+
+static uint32_t *take(size_t n)
+{
+    static size_t used;
+    uint32_t     *p;
+    if (!n)
+        used = 0;
+    p = arena + used;
+    used += n;
+    if (used > sizeof arena / sizeof *arena)
+        abort();
+    return p;
+}
+
+static void fill_16(void *p, mpt_format format, size_t n, float size)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const float x = ((float)(mt_random() >> 40) / 8388608.0f - 1.0f) * size;
+        if (format == MPT_F32)
+            ((float *)p)[i] = x;
+        else
+            ((uint16_t *)p)[i] = format == MPT_F16 ? mpt_f16_from_f32(x).bits : mpt_bf16_from_f32(x).bits;
+    }
+}
+
+static void fill_list(void)
+{
+    size_t i;
+    mt.random_state = 5u;
+    (void)take(0);
+    memset(arena, 0, sizeof arena);
+    memset(reports, 0, sizeof reports);
+    memset(&step, 0, sizeof step);
+    (void)mpt_scaler_init(&scaler, NULL);
+    (void)mpt_scaler_scale(&scaler, 1.0f);
+    for (i = 0; i < TENSORS; i++) {
+        const size_t n = size_of(i), half = n / 2u + 1u, moment = moments == MPT_MOMENTS_F32 ? n : half;
+        mpt_tensor  *t = &tensors[i];
+        memset(t, 0, sizeof *t);
+        t->n = n;
+        t->storage = storage;
+        t->moments = moments;
+        t->param_format = param_format;
+        t->grad_format = grad_format;
+        t->seed = 9u;
+        t->lr_times = i % 2u ? 0.5f : 0.0f;
+        t->columns = !columns ? 0u : i == 3 ? 59u : i == 5 ? 300u : 0u;
+        t->grad = take(grad_format == MPT_F32 ? n + 1 : half);
+        t->param = take(half);
+        t->master = (float *)(void *)take(n + 1);
+        t->m = take(moment + 1);
+        t->v = take(moment + 1);
+        t->extra = t->master;
+        fill_16(t->grad, grad_format, n, 30.0f);
+        fill_16(t->master, MPT_F32, n, 1.0f);
+        fill_16(t->param, param_format, n, 1.0f);
+        if (storage != MPT_STORE_MASTER)
+            memset(t->master, 0, n * sizeof(float));
+        if (bad && n > 5) {
+            if (grad_format == MPT_F32)
+                ((uint32_t *)t->grad)[n - 2] = i % 2u ? 0x7f800000u : 0x7fc00001u;
+            else if (i % 3u == 0)
+                ((uint16_t *)t->grad)[n / 2u] = 0x7fffu;
+        }
+    }
+}
+
+static uint64_t digest_list(void)
+{
+    return digest(arena, sizeof arena) ^ digest(reports, sizeof reports) * 3u ^
+           digest(&step, sizeof step) * 5u ^ digest(&scaler, sizeof scaler) * 7u;
+}
+
+#define PASS_LIST(name) compare_list(#name, name)
+static void compare_list(const char *name, pass_fn *pass)
+{
+    uint64_t alone;
+    size_t   calls;
+    mt_context(name, mpt_storage_name(storage));
+    fill_list();
+    fast_part = (size_t)1 << 40;
+    pass();
+    alone = digest_list();
+    fill_list();
+    fast_part = 16384;
+    calls = pool_calls();
+    pass();
+    CHECK_EQ_U(digest_list(), alone);
+#ifndef MPT_USE_OPENMP
+    CHECK(pool_calls() > calls);
+#else
+    (void)calls;
+#endif
+    mt_context(NULL, NULL);
+}
+
+static void check_list(void)
+{
+    CHECK_EQ_I(mpt_check(&scaler, &step, tensors, TENSORS, reports), MPT_OK);
+    CHECK_EQ_U(step.found_inf, bad);
+}
+static void unscale_list(void)
+{
+    CHECK_EQ_I(mpt_unscale(&scaler, &step, tensors, TENSORS, reports), MPT_OK);
+    CHECK_EQ_U(step.found_inf, bad);
+}
+static void clip_list(void)
+{
+    unscale_list();
+    CHECK_EQ_I(mpt_clip(&step, 1e-4f), MPT_OK);
+    CHECK_EQ_I(mpt_clip_apply(&step, tensors, TENSORS, 1e-8f), MPT_OK);
+}
+static void accumulate_list(void)
+{
+    size_t i;
+    for (i = 0; i < TENSORS; i++) {
+        others[i] = tensors[i];
+        others[i].grad = tensors[i].master;
+        others[i].grad_format = MPT_F32;
+    }
+    CHECK_EQ_I(mpt_accumulate(tensors, others, TENSORS), MPT_OK);
+}
+static void zero_list(void) { CHECK_EQ_I(mpt_grads_zero(tensors, TENSORS), MPT_OK); }
+static void gradient(void)
+{
+    static float x[LARGE];
+    check_list();
+    CHECK_EQ_I(mpt_clip(&step, 1e-4f), MPT_OK);
+    CHECK_EQ_I(mpt_gradient_get(&step, &tensors[3], x), MPT_OK);
+    reports[0].inf_count = digest(x, sizeof x);
+}
+static void publish_list(void) { CHECK_EQ_I(mpt_publish(tensors, TENSORS), MPT_OK); }
+static void weights(void)
+{
+    static float x[LARGE];
+    CHECK_EQ_I(mpt_weights_get(&tensors[3], x), MPT_OK);
+    x[LARGE - 1] += 0.3f;
+    x[0] -= 0.7f;
+    CHECK_EQ_I(mpt_weights_set(&tensors[3], x), MPT_OK);
+}
+
+static mpt_optimizer optimizer;
+static void two_steps(void)
+{
+    mpt_sgd       sgd = {0.1f, 0.9f, 0.01f, 1u, 0.0f, MPT_STEP_ZERO_GRADS, 0u};
+    mpt_adamw     adamw = mpt_adamw_defaults();
+    mpt_adam      adam = mpt_adam_defaults();
+    mpt_lamb      lamb = mpt_lamb_defaults();
+    mpt_lion      lion = mpt_lion_defaults();
+    mpt_adafactor adafactor = mpt_adafactor_defaults();
+    int           i;
+    for (i = 0; i < 2; i++) {
+        mpt_status status = MPT_E_ARG;
+        check_list();
+        switch (optimizer) {
+        case MPT_OPTIMIZER_SGD:       status = mpt_sgd_step(&sgd, &step, tensors, TENSORS); break;
+        case MPT_OPTIMIZER_ADAMW:     status = mpt_adamw_step(&adamw, &step, tensors, TENSORS); break;
+        case MPT_OPTIMIZER_ADAM:      status = mpt_adam_step(&adam, &step, tensors, TENSORS); break;
+        case MPT_OPTIMIZER_LAMB:      status = mpt_lamb_step(&lamb, &step, tensors, TENSORS); break;
+        case MPT_OPTIMIZER_LION:      status = mpt_lion_step(&lion, &step, tensors, TENSORS); break;
+        case MPT_OPTIMIZER_ADAFACTOR: status = mpt_adafactor_step(&adafactor, &step, tensors, TENSORS); break;
+        case MPT_OPTIMIZER_COUNT:     break;
+        }
+        CHECK_EQ_I(status, MPT_OK);
+        (void)mpt_scaler_update(&scaler);
+        (void)mpt_scaler_scale(&scaler, 1.0f);
+    }
+}
+
+TEST(lists)
+{
+    static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
+    int                     f;
+    param_format = MPT_BF16;
+    for (last_path = 5; last_path >= 0; last_path -= 5)         /* vectors, and without */
+        for (f = 0; f < 6; f++) {
+            grad_format = formats[f % 3];
+            bad = f / 3;
+            PASS_LIST(check_list);
+            PASS_LIST(unscale_list);
+            if (!bad && last_path)
+                PASS_LIST(clip_list);
+        }
+    bad = 0;
+    last_path = 5;
+    grad_format = MPT_F16;
+    PASS_LIST(accumulate_list);
+    PASS_LIST(publish_list);
+    PASS_LIST(zero_list);
+    PASS_LIST(gradient);
+    for (storage = MPT_STORE_MASTER; storage < MPT_STORAGE_COUNT; storage = (mpt_storage)(storage + 1)) {
+        PASS_LIST(weights);
+        optimizer = MPT_OPTIMIZER_ADAMW;
+        PASS_LIST(two_steps);
+    }
+    storage = MPT_STORE_MASTER;
+    moments = MPT_MOMENTS_BF16;
+    PASS_LIST(two_steps);
+    moments = MPT_MOMENTS_F32;
+    for (f = 0; f < (int)MPT_OPTIMIZER_COUNT; f++) {
+        optimizer = (mpt_optimizer)f;
+        PASS_LIST(two_steps);
+    }
+    columns = 1;
+    PASS_LIST(two_steps);
+    columns = 0;
+}
+
 // the thread's own --------------------------------------------------------------------------------
 
 /* Small arrays are the thread's own work. */
@@ -228,9 +460,9 @@ TEST(small_arrays)
 {
     const size_t calls = pool_calls();
     fill();
-    fast_part = 4096;
-    CHECK_EQ_I(mpt_f16_from_f32_n(OUT(mpt_f16), IN(float), 4096), MPT_OK);
-    CHECK_EQ_I(mpt_quantize_n(OUT(float), IN(float), 4096, MPT_E4M3, NULL), MPT_OK);
+    fast_part = 16384;
+    CHECK_EQ_I(mpt_f16_from_f32_n(OUT(mpt_f16), IN(float), 16384), MPT_OK);
+    CHECK_EQ_I(mpt_quantize_n(OUT(float), IN(float), 16384, MPT_E4M3, NULL), MPT_OK);
     CHECK_EQ_U(pool_calls(), calls);
 }
 
@@ -247,14 +479,14 @@ static void product_range(void *context, size_t part, size_t begin, size_t end)
 }
 TEST(control_register)
 {
-    fast_part = 4096;
-    (void)MPTI_IN_PARTS(8192, 4096, product_range, NULL);
+    fast_part = 16384;
+    (void)MPTI_IN_PARTS(32768, 16384, product_range, NULL);
     CHECK(sum[0] > 0.0f && sum[1] > 0.0f);
     _mm_setcsr(_mm_getcsr() | 0x8040u);
-    (void)MPTI_IN_PARTS(8192, 4096, product_range, NULL);
+    (void)MPTI_IN_PARTS(32768, 16384, product_range, NULL);
     _mm_setcsr(_mm_getcsr() & ~0x8040u);
     CHECK(sum[0] == 0.0f && sum[1] == 0.0f);
-    (void)MPTI_IN_PARTS(8192, 4096, product_range, NULL);
+    (void)MPTI_IN_PARTS(32768, 16384, product_range, NULL);
     CHECK(sum[0] > 0.0f && sum[1] > 0.0f);
 }
 #else
@@ -265,6 +497,7 @@ int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
     RUN(conversions);
+    RUN(lists);
     RUN(small_arrays);
     RUN(control_register);
     return mt_end();

@@ -23,7 +23,7 @@ double sum_of_squares_on_the_tree(const float *x, size_t period, size_t n)
     size_t    i;
     mpti_tree_open(&tree, n);
     for (i = 0; i < n; i += 256)
-        mpti_tree_add(&tree, x + i % period, i);
+        mpti_tree_add(&tree, x + i % period, i, n);
     return mpti_tree_sum(&tree, n);
 }
 

@@ -112,6 +112,6 @@ void pool_for(size_t count, void (*body)(void *, size_t), void *context)
     pthread_mutex_unlock(&pool.lock);
 }
 
-size_t fast_part = 4096;
+size_t fast_part = 16384;
 
 size_t pool_calls(void) { return pool.calls; }

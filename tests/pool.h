@@ -11,7 +11,7 @@ extern "C" {
 #endif
 void   pool_for(size_t count, void (*body)(void *, size_t), void *context);
 size_t pool_calls(void);            /* of pool_for, so far */
-extern size_t fast_part;            /* what the headers cut passes into at least: at first 4096 elements */
+extern size_t fast_part;            /* what the headers cut passes into at least: at first 16384 elements */
 #ifdef __cplusplus
 }
 #endif
