@@ -663,6 +663,8 @@ MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer);
 /* The options of every optimizer, or-ed; what one does not know it refuses. */
 #define MPT_STEP_ZERO_GRADS 1u  /* gradients are 0 afterwards, also those of a step that is skipped */
 #define MPT_STEP_MAXIMIZE   2u  /* uphill: the gradient counts with the other sign */
+#define MPT_STEP_STAYS_OPEN 4u  /* another step on this check follows: parts of the list that was checked, by
+                                 * optimizers of their own, all but the last with this option */
 
 /* SGD.  g += weight_decay * w;  m = momentum * m + (1 - dampening) * g, but g in the first step;
  * w -= lr * (nesterov ? g + momentum * m : m). */
@@ -2417,7 +2419,7 @@ MPT_HD int mpti_step_is_open(const mpt_step *step)
 MPT_HD int mpti_is_rate(float x) { return x >= 0.0f && mpti_f32_is_finite(x); }
 MPT_HD int mpti_is_decay(float x) { return mpti_is_rate(x) && x < 1.0f; }
 
-#define MPTI_STEP_OPTIONS (MPT_STEP_ZERO_GRADS | MPT_STEP_MAXIMIZE)
+#define MPTI_STEP_OPTIONS (MPT_STEP_ZERO_GRADS | MPT_STEP_MAXIMIZE | MPT_STEP_STAYS_OPEN)
 
 MPT_HD int mpti_sgd_ok(const mpt_sgd *o)
 {
@@ -2448,7 +2450,13 @@ MPT_HD int mpti_adafactor_ok(const mpt_adafactor *o)
 
 /* What an optimizer asks of each tensor, and the format of its moments. */
 #define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
-#define MPTI_ZEROES     128u    /* among them: gradients are 0 afterwards */
+#define MPTI_ZEROES     128u    /* among them: gradients are 0 afterwards ... */
+#define MPTI_STAYS_OPEN 256u    /* ... and the step is not over */
+MPT_HD unsigned mpti_needs_of(uint32_t options)
+{
+    return (options & MPT_STEP_ZERO_GRADS ? MPTI_ZEROES : 0u) |
+           (options & MPT_STEP_STAYS_OPEN ? MPTI_STAYS_OPEN : 0u);
+}
 /* What hyperparameters make superfluous. */
 MPT_HD unsigned mpti_sgd_spares(const mpt_sgd *o)
 {
@@ -2460,8 +2468,8 @@ MPT_HD unsigned mpti_adafactor_spares(const mpt_adafactor *o) { return (void)o, 
 #define MPTI_X(id, name, hyper, needs, passes, device)                                  \
     MPT_HD unsigned mpti_##name##_needs(const mpt_##hyper *o)                           \
     {                                                                                   \
-        const unsigned zeroes = o && o->options & MPT_STEP_ZERO_GRADS ? MPTI_ZEROES : 0u; \
-        return MPTI_NEEDS_STEP | zeroes | ((needs) & ~mpti_##hyper##_spares(o));        \
+        const unsigned own = o ? mpti_needs_of(o->options) : 0u;                        \
+        return MPTI_NEEDS_STEP | own | ((needs) & ~mpti_##hyper##_spares(o));           \
     }
 MPT_OPTIMIZERS(MPTI_X)
 #undef MPTI_X
@@ -5052,7 +5060,8 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
         status = mpti_gradients_ok(tensors, count, 1);
     if (status != MPT_OK)
         return status;
-    step->stage = (uint32_t)MPT_STAGE_STEPPED;
+    if (!(needs & MPTI_STAYS_OPEN))
+        step->stage = (uint32_t)MPT_STAGE_STEPPED;
     if (step->found_inf)
         return needs & MPTI_ZEROES ? mpt_grads_zero(tensors, count) : MPT_OK;
     s.pass.reads = needs;

@@ -247,8 +247,11 @@ MPT_CUDA_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_
  * one launch; LAMB in four, for its norms.
  *   o  in  host memory; hyperparameters, copied at the call. Learning rate and step count are those of
  *          the state: o->lr and o->t are ignored.
- * Parameter groups (lr_times, decay_times, no_decay) are those of the list.
- * Errors: MPT_E_ARG too if a tensor of the list lacks what the optimizer needs. */
+ * Parameter groups (lr_times, decay_times, no_decay) are those of the list. Different optimizers in one
+ * step: check one list of all tensors, then step lists that are parts of it, all but the last with
+ * MPT_STEP_STAYS_OPEN; t counts with the last. Their stochastic rounding wants a seed for each list.
+ * Errors: MPT_E_ARG too if a tensor of the list lacks what the optimizer needs; MPT_E_ORDER if another list
+ * has taken the step. */
 MPT_CUDA_DEF mpt_status mpt_cuda_sgd_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                           const mpt_sgd *o, mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_adamw_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -930,6 +933,8 @@ struct mpt_cuda {
     int        device, multiprocessors;
     int        code;
     char       text[256];
+    const mpt_cuda_state *stepped;          /* whose step was closed last, and by which list */
+    const mpt_cuda_list  *stepped_by;
     mpti_lt   *gemm;                        /* NULL until mpt_cuda_gemm_open; then */
     void     (*gemm_close)(mpt_cuda *c);    /* frees it */
 };
@@ -942,6 +947,13 @@ static void mpti_cuda_say(mpt_cuda *c, const char *call, const char *why, const 
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
         for (const char *s = part[i]; *s && length + 1 < sizeof c->text; s++) c->text[length++] = *s;
     c->text[length] = '\0';
+}
+
+/* From here on the state's step may be taken again. */
+static void mpti_cuda_reopen(mpt_cuda *c, const mpt_cuda_state *state)
+{
+    if (c->stepped == state)
+        c->stepped = NULL;
 }
 
 static mpt_status mpti_cuda_bad(mpt_cuda *c, mpt_status status, const char *call, const char *why)
@@ -1198,6 +1210,7 @@ MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const 
 {
     if (!c || !state || !host)
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    mpti_cuda_reopen(c, state);
     return mpti_launch(c, __func__, mpti_k_state_set, 1, 1, stream, state, *host);
 }
 
@@ -1215,6 +1228,7 @@ MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, cons
     memset(&host, 0, sizeof host);
     host.scaler = *scaler;
     host.lr = lr;
+    c->stepped = NULL;                      /* the new one may lie where an old one did */
     status = mpti_cuda_result(c, mpti_cuda_here(c), __func__);
     if (status == MPT_OK)
         status = mpti_cuda_result(c, cudaMalloc((void **)out, sizeof **out), __func__);
@@ -1903,6 +1917,7 @@ static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cu
 {
     if (!c || !list || !state)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+    mpti_cuda_reopen(c, state);
     const unsigned blocks = mpti_cuda_blocks(c, list->chunk_count);
     return mpti_launch(c, name, write_back ? mpti_k_check<true> : mpti_k_check<false>, blocks, MPTI_THREADS,
                        stream, list->tensors, list->chunks, list->chunk_count, list->partial, state);
@@ -2155,15 +2170,15 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
 }
 
 /* What the last kernel of a step does once: the order of calls, and the count of steps. */
-MPTI_D void mpti_finish_step(mpt_cuda_state *state, bool in_order, bool take)
+MPTI_D void mpti_finish_step(mpt_cuda_state *state, bool in_order, bool take, uint32_t options)
 {
     if (!mpti_is_last_block(&state->blocks_done) || threadIdx.x != 0)
         return;
-    if (in_order)
-        state->step.stage = (uint32_t)MPT_STAGE_STEPPED;
-    else
+    if (!in_order)
         state->misuse++;
-    if (take)
+    else if (!(options & MPT_STEP_STAYS_OPEN))
+        state->step.stage = (uint32_t)MPT_STAGE_STEPPED;
+    if (take && !(options & MPT_STEP_STAYS_OPEN))
         state->t++;
 }
 
@@ -2193,7 +2208,7 @@ mpti_k_step(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint
                 mpti_block_zero(&t, &chunk);
         }
     }
-    if (Ops::last_pass) mpti_finish_step(state, in_order, take);
+    if (Ops::last_pass) mpti_finish_step(state, in_order, take, o.options);
 }
 
 /* ---- LAMB: moments (above), norms of each chunk, factor of each tensor, weights ---- */
@@ -2310,7 +2325,7 @@ mpti_k_lamb_along(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks
             }
         }
     }
-    mpti_finish_step(state, in_order, take);
+    mpti_finish_step(state, in_order, take, o.options);
 }
 
 MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false, false)
@@ -2343,6 +2358,10 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
     if (!hyperparameters_ok)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "a hyperparameter is out of range");
+    if (c->stepped == state && c->stepped_by != list)
+        return mpti_cuda_bad(c, MPT_E_ORDER, name, "another list has taken this step: check one list of all "
+                             "tensors, and step its parts, all but the last with MPT_STEP_STAYS_OPEN");
+    needs &= ~MPTI_STAYS_OPEN;
     if ((list->has & needs) != needs)
         return mpti_cuda_bad(c, MPT_E_ARG, name, needs & ~list->has & MPTI_ZEROES
                              ? "MPT_STEP_ZERO_GRADS: two tensors of the list share a gradient"
@@ -2371,9 +2390,15 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
                                               mpt_cuda_state *state, const mpt_##name *o,                  \
                                               mpt_stream stream)                                           \
     {                                                                                                      \
-        const mpt_status status = mpti_cuda_step_ok(c, list, state, o, mpti_##hyper##_ok(o),               \
-                                                    mpti_##name##_needs(o), __func__);                     \
-        return status == MPT_OK ? mpti_cuda_##name(c, __func__, list, state, o, stream) : status;          \
+        mpt_status status = mpti_cuda_step_ok(c, list, state, o, mpti_##hyper##_ok(o),                     \
+                                              mpti_##name##_needs(o), __func__);                           \
+        if (status == MPT_OK)                                                                              \
+            status = mpti_cuda_##name(c, __func__, list, state, o, stream);                                \
+        if (status == MPT_OK && !(o->options & MPT_STEP_STAYS_OPEN)) {                                     \
+            c->stepped = state;                                                                            \
+            c->stepped_by = list;                                                                          \
+        }                                                                                                  \
+        return status;                                                                                     \
     }
 #define MPTI_X(id, name, hyper, needs, passes, device) MPTI_CUDA_STEP_##device(name, hyper, passes)
 MPT_OPTIMIZERS(MPTI_X)

@@ -295,6 +295,54 @@ TEST(refusals)
     mpt_cuda_state_destroy(state);
 }
 
+/* Two optimizers in one step, each over a part of the list that was checked; and the error of a second list
+ * without the option, which leaves everything as it is. */
+TEST(two_lists_in_one_step)
+{
+    Both       a(3000, MPT_F16, MPT_F16, MPT_STORE_MASTER, MPT_MOMENTS_F32, 0);
+    Both       b(700, MPT_BF16, MPT_F16, MPT_STORE_STOCHASTIC, MPT_MOMENTS_BF16, 1);
+    mpt_tensor host[2] = {a.host, b.host}, device[2] = {a.device, b.device};
+    mpt_adamw  adamw = mpt_adamw_defaults();
+    mpt_lion   lion = mpt_lion_defaults();
+    mpt_scaler scaler;
+    mpt_step   step;
+    mpt_cuda_list  *all = nullptr, *first = nullptr, *second = nullptr;
+    mpt_cuda_state *state = nullptr, got;
+    memset(&step, 0, sizeof step);
+    adamw.lr = lion.lr = 0.01f;
+    adamw.options = MPT_STEP_STAYS_OPEN | MPT_STEP_ZERO_GRADS;
+    CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
+    OK(mpt_cuda_list_create(gpu.cuda, &all, device, 2));
+    OK(mpt_cuda_list_create(gpu.cuda, &first, device, 1));
+    OK(mpt_cuda_list_create(gpu.cuda, &second, device + 1, 1));
+    OK(mpt_cuda_state_create(gpu.cuda, &state, &scaler, 0.01f));
+    for (int k = 0; k < 4; k++) {
+        a.gradients(scaler.scale, false);
+        b.gradients(scaler.scale, k == 2);
+        (void)mpt_scaler_scale(&scaler, 1.0f);
+        CHECK_EQ_I(mpt_check(&scaler, &step, host, 2, NULL), MPT_OK);
+        CHECK_EQ_I(mpt_adamw_step(&adamw, &step, host, 1), MPT_OK);
+        CHECK_EQ_I(mpt_lion_step(&lion, &step, host + 1, 1), MPT_OK);
+        (void)mpt_scaler_update(&scaler);
+        OK(mpt_cuda_scaler_scale_n(gpu.cuda, state, MPT_F32, NULL, 0, gpu.stream));
+        OK(mpt_cuda_check(gpu.cuda, all, state, gpu.stream));
+        OK(mpt_cuda_adamw_step(gpu.cuda, first, state, &adamw, gpu.stream));
+        OK(mpt_cuda_lion_step(gpu.cuda, second, state, &lion, gpu.stream));
+        CHECK_EQ_I(mpt_cuda_adamw_step(gpu.cuda, first, state, &adamw, gpu.stream), MPT_E_ORDER);
+        CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "MPT_STEP_STAYS_OPEN") != NULL);
+        OK(mpt_cuda_scaler_update(gpu.cuda, state, gpu.stream));
+        CU(cudaMemcpy(&got, state, sizeof got, cudaMemcpyDeviceToHost));
+        CHECK(!memcmp(&got.scaler, &scaler, sizeof scaler) && !memcmp(&got.step, &step, sizeof step));
+        CHECK(got.t == adamw.t && got.t == lion.t && !got.misuse);
+        CHECK(a.same() && b.same());
+    }
+    CHECK_EQ_U(got.t, 3u);
+    mpt_cuda_list_destroy(all);
+    mpt_cuda_list_destroy(first);
+    mpt_cuda_list_destroy(second);
+    mpt_cuda_state_destroy(state);
+}
+
 static void run_all(void)
 {
     RUN(sgd);
@@ -302,6 +350,7 @@ static void run_all(void)
     RUN(adam);
     RUN(lamb);
     RUN(lion);
+    RUN(two_lists_in_one_step);
     RUN(refusals);
 }
 

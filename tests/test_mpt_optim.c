@@ -1023,6 +1023,28 @@ TEST(gradients_become_zero)
         }
 }
 
+/* Two optimizers on one check: the first leaves it open, the second closes it; each counts its own steps. */
+TEST(a_step_may_stay_open)
+{
+    mpt_adamw  adamw = mpt_adamw_defaults();
+    mpt_sgd    sgd = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
+    mpt_step   step = checked(1.0f, 1.0f);
+    mpt_tensor before;
+    adamw.options = MPT_STEP_STAYS_OPEN;
+    layer_make(&la, 10, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+    layer_make(&lb, 10, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+    before = la.t;
+    CHECK_EQ_I(mpt_adamw_step(&adamw, &step, &before, 1), MPT_OK);
+    CHECK_EQ_U(step.stage, MPT_STAGE_CHECKED);
+    CHECK_EQ_I(mpt_sgd_step(&sgd, &step, &lb.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_adamw_step(&adamw, &step, &before, 1), MPT_E_ORDER);
+    CHECK(adamw.t == 1u && sgd.t == 1u && step.stage == (uint32_t)MPT_STAGE_STEPPED);
+    step = checked(1.0f, 1.0f);
+    step.found_inf = 1u;
+    CHECK_EQ_I(mpt_adamw_step(&adamw, &step, &before, 1), MPT_OK);
+    CHECK(adamw.t == 1u && step.stage == (uint32_t)MPT_STAGE_CHECKED);
+}
+
 /* Uphill is downhill of the negative gradient. */
 TEST(maximize_turns_the_gradient)
 {
@@ -1907,6 +1929,7 @@ int main(int argc, char **argv)
     RUN_EXACT(gradients_become_zero);
     RUN_EXACT(maximize_turns_the_gradient);
     RUN(dampening);
+    RUN(a_step_may_stay_open);
     RUN(bad_tensors);
     RUN(bad_hyperparameters);
     RUN(adafactor_follows_the_textbook);
