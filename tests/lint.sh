@@ -21,6 +21,8 @@ none "no trailing blanks" grep -nE ' +$' $sources
 # shellcheck disable=SC2086
 none "no unfinished marks" grep -nwE 'T[O]DO|F[I]XME|X[X]X|H[A]CK' $sources Makefile README.md
 
+# what the compiler may load so: see run_cuda_nvcc.sh
+none "no non-coherent loads" grep -nE '__ldg|__restrict|ld\.global\.nc' mpt_cuda.h mpt.h
 none "examples use no private name" grep -rnE 'mpti_|MPTI_' examples
 
 # Every public function stands, alone or in a group without a blank line, right below its doc block.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run_cuda_nvcc.sh BUILD_DIR -- what nvcc makes of mpt_cuda.h, on a machine without a GPU: it compiles without
-# a warning for five architectures, and split over two files; a C99 program links with it by gcc and runs; the
-# PTX holds the instructions that the header means, and no kernel spills.
+# a warning for six architectures, and split over two files; a C99 program links with it by gcc and runs; no
+# kernel spills; the PTX, interpreted, does what the C source does, and a model of its speed is printed.
 # Environment: NVCC; else nvcc from the PATH or from /usr/local/cuda/bin.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
@@ -18,7 +18,7 @@ fi
 quiet='-std=c++17 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -I.'
 flags="$quiet -O3 -Xcompiler -fno-exceptions,-fno-threadsafe-statics,-fno-rtti"
 c99='gcc -std=c99 -pedantic -Wall -Wextra -Werror -O2 -I.'
-architectures='75 80 90 100 120'
+architectures='75 80 89 90 103 120'
 
 include() { # include FILE MACRO
     printf '#define %s\n#include "mpt_cuda.h"\n' "$2" > "$out/$1"
@@ -57,17 +57,53 @@ no_spills() {   # no_spills NAME LOG
     else fail "$1: ${worst:-unknown} bytes of stack or spills in a kernel"; fi
 }
 
+# The PTX of an architecture against the C source, and the model of its speed. The leaves in inline assembly
+# differ below and from sm_89 on; sm_103 has another front end.
+if have python3; then
+    # shellcheck disable=SC2086
+    check "ptx_host builds" "${CXX:-c++}" -x c++ -std=c++17 -O1 -shared -fPIC -DMPT_CUDA_EMU -Itests/emu -I. \
+        tests/ptx_host.cu -o "$out/host.so"
+else
+    skip "no python3: the PTX is not interpreted"
+fi
+ptx() {         # ptx SM PTX...: runs cuda_ptx.py, whose table is shown
+    [ -f "$out/host.so" ] || return
+    case $1 in 75 | 90 | 103) parts='judge model' ;; 80 | 89) parts=model ;; *) return ;; esac
+    # shellcheck disable=SC2086
+    if python3 tests/cuda_ptx.py "$out/host.so" "$1" "$2" "$out/ptxas.log" $parts > "$out/ptx.log" 2>&1; then
+        pass "sm_$1: its PTX"
+    else
+        fail "sm_$1: its PTX"
+    fi
+    cat "$out/ptx.log"
+}
+# Does the judge see? A leaf that truncates, one with its operands changed over.
+ptx_sees() {    # ptx_sees WHAT SED_SCRIPT
+    [ -f "$out/host.so" ] || return
+    sed -E "$2" "$out/whole.ptx" > "$out/planted.ptx"
+    if cmp -s "$out/whole.ptx" "$out/planted.ptx"; then fail "nothing was planted: $1"; return; fi
+    python3 tests/cuda_ptx.py "$out/host.so" 90 "$out/planted.ptx" "$out/ptxas.log" judge > "$out/ptx.log" 2>&1
+    check "seen: $1" grep -q '^FAIL' "$out/ptx.log"
+}
+
 # shellcheck disable=SC2086
 check "a C99 user compiles" $c99 -c tests/compile/user_cuda.c -o "$out/user_cuda.o"
 # shellcheck disable=SC2086
 check "the rest of a split build compiles" $c99 -c "$out/rest.c" -o "$out/rest.o"
 for sm in $architectures; do
     # shellcheck disable=SC2086
-    if "$NVCC" $flags -arch=sm_$sm -Xptxas -v -c "$out/whole.cu" -o "$out/whole.o" \
+    if "$NVCC" $flags -arch=sm_$sm -Xptxas -v --keep --keep-dir "$out" -c "$out/whole.cu" -o "$out/whole.o" \
         > "$out/ptxas.log" 2>&1; then
         pass "sm_$sm compiles"
         no_spills "sm_$sm" "$out/ptxas.log"
         link_and_run "sm_$sm" "$out/whole.o"
+        ptx $sm "$out/whole.ptx"
+        [ $sm != 90 ] || {
+            ptx_sees "an f16 encoding that truncates" 's/cvt\.rn\.f16\.f32/cvt.rz.f16.f32/'
+            ptx_sees "FP8 operands changed over" \
+                's/(cvt\.rn\.satfinite\.e[45]m[23]x2\.f32 [^,]*, )([^,]*), ([^;]*);/\1\3, \2;/'
+            ptx_sees "a multiply-add that truncates" 's/fma\.rn\.f32/fma.rz.f32/'
+        }
     else
         fail "sm_$sm"
         grep -v 'ptxas info' "$out/ptxas.log" | head -20
@@ -111,6 +147,8 @@ for variant in "sm_90" "sm_90 --use_fast_math"; do
     ptx=$ptx.strict
     lacks "instruction that flushes subnormals" '\.ftz'
     lacks "local memory" '(ld|st)\.local'
+    # such loads may be served from a cache that does not see what other blocks have just written
+    lacks "non-coherent load" 'ld\.global\.nc'
 done
 
 if echo '#include <nccl.h>' | "$NVCC" -x cu -E - > /dev/null 2>&1; then

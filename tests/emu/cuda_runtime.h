@@ -30,6 +30,10 @@
  * the byte and for reads too with ASan), too much shared memory. Misuse of the runtime returns
  * CUDA's error code. Unwritten memory reads as 0xff bytes: NaN, -1.
  *
+ * What it does NOT see: inline PTX (there the portable C stands; cuda_ptx.py interprets it), plain accesses
+ * that a GPU reorders, and loads that bypass coherence (lint.sh forbids these); registers, occupancy and
+ * speed (cuda_ptx.py has a model); what nvcc makes of the source.
+ *
  * What it does NOT do:
  * - Warps do not run in lockstep, and nothing but a barrier, a warp collective and (shuffled) an
  *   atomic lets another thread run. A thread that spins on a plain variable hangs.
