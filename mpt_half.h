@@ -5198,7 +5198,6 @@ static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, cons
     int                direct;
     mpti_kernel *const kernel = mpti_arith_kernel(mbits, &direct);
     mpti_arith_each    j;
-    size_t             least = n;
     if (mpti_bad_array(dst, 2, a, 2, n) || mpti_bad_array(b, 2, c, 2, n))
         return MPT_E_ARG;
     if (kernel) {
@@ -5212,11 +5211,10 @@ static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, cons
     j.from[1] = (const unsigned char *)b;
     j.from[2] = (const unsigned char *)c;
 #ifdef MPTI_THREADS
-    least = mpti_part_least(MPTI_SLOW_PART, dst, 2, a, 2, n);
+    size_t least = mpti_part_least(MPTI_SLOW_PART, dst, 2, a, 2, n);
     least = mpti_part_least(mpti_part_least(least, dst, 2, b, 2, n), dst, 2, c, 2, n);
 #endif
     (void)MPTI_IN_PARTS(n, least, mpti_arith_range, &j);
-    (void)least;
     return MPT_OK;
 }
 

@@ -82,7 +82,8 @@ ptx_sees() {    # ptx_sees WHAT SED_SCRIPT
     [ -f "$out/host.so" ] || return
     sed -E "$2" "$out/whole.ptx" > "$out/planted.ptx"
     if cmp -s "$out/whole.ptx" "$out/planted.ptx"; then fail "nothing was planted: $1"; return; fi
-    python3 tests/cuda_ptx.py "$out/host.so" 90 "$out/planted.ptx" "$out/ptxas.log" judge > "$out/ptx.log" 2>&1
+    python3 tests/cuda_ptx.py "$out/host.so" 90 "$out/planted.ptx" "$out/ptxas.log" judge \
+        > "$out/ptx.log" 2>&1
     check "seen: $1" grep -q '^FAIL' "$out/ptx.log"
 }
 
