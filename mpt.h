@@ -6658,13 +6658,13 @@ MPTI_NOINLINE static void mpti_survey_draw(mpti_out *o, const void *report, cons
     mpt_range_choice        c;
     int                     format;
     mpti_tell(o, "%s: %u values, %.1f%% zero, %u Inf, %u NaN; of the others, in each format\n"
-              "            become 0  subnormal    normal  overflow   best scale: then 0  subnormal\n", name,
+              "              become 0  subnormal    normal  overflow   best scale: then 0  subnormal\n", name,
               a->count, mpti_percent(a->zero, a->count), a->inf, a->nan);
     for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
         if (mpt_survey_get(a, (mpt_format)format, &r) == MPT_OK) {
             const uint64_t nonzero = mpt_range_nonzero(&r);
             (void)mpt_range_choose_scale(&r, 3, NULL, &c);
-            mpti_tell(o, "  %-9s %8.2f%% %9.2f%% %8.2f%% %8.2f%%   2^%-4d %8.2f%% %9.2f%%\n",
+            mpti_tell(o, "  %-11s %8.2f%% %9.2f%% %8.2f%% %8.2f%%   2^%-4d %8.2f%% %9.2f%%\n",
                       mpt_format_get(r.format)->name, mpti_percent(r.flushed, nonzero),
                       mpti_percent(r.subnormal, nonzero), mpti_percent(r.normal, nonzero),
                       mpti_percent(r.overflow, nonzero), c.log2_scale, mpti_percent(c.flushed, nonzero),

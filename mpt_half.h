@@ -163,7 +163,8 @@ MPT_DEF const char *mpt_status_text(mpt_status status);
 
 // >>H3 formats ------------------------------------------------------------------------------------
 /* Every format is one row: enum name, text name, sign bits, exponent bits, stored mantissa bits, bias,
- * specials. All limits, codes and tables derive from these seven facts.
+ * specials. All limits, codes and tables derive from these seven facts. E4M3 is OCP's; what ml_dtypes calls
+ * float8_e4m3, with Inf, is E4M3IEEE.
  *   IEEE    all-ones exponent is Inf or NaN (IEEE 754-2019, clause 3.4)
  *   FN      no Inf; only the all-ones code is NaN (OCP OFP8 v1.0 E4M3; without a sign the scale of NVFP4)
  *   FNUZ    no Inf, no -0; the code of -0 is the only NaN (LLVM/ONNX "fnuz")
@@ -183,7 +184,10 @@ MPT_DEF const char *mpt_status_text(mpt_status status);
     X(MPT_E2M3,     "e2m3",     1,  2,  3,    1, MPT_SPECIALS_FINITE) \
     X(MPT_E2M1,     "e2m1",     1,  2,  1,    1, MPT_SPECIALS_FINITE) \
     X(MPT_E8M0,     "e8m0",     0,  8,  0,  127, MPT_SPECIALS_SCALE)  \
-    X(MPT_UE4M3,    "ue4m3",    0,  4,  3,    7, MPT_SPECIALS_FN)
+    X(MPT_UE4M3,    "ue4m3",    0,  4,  3,    7, MPT_SPECIALS_FN)     \
+    X(MPT_E4M3IEEE, "e4m3ieee", 1,  4,  3,    7, MPT_SPECIALS_IEEE)   \
+    X(MPT_E3M4,     "e3m4",     1,  3,  4,    3, MPT_SPECIALS_IEEE)   \
+    X(MPT_E4M3B11FNUZ, "e4m3b11fnuz", 1, 4, 3, 11, MPT_SPECIALS_FNUZ)
 
 typedef enum mpt_format {
 #define MPTI_X(id, name, s, e, m, bias, specials) id,
@@ -6310,7 +6314,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
 // >>H19 history ------------------------------------------------------------------------------------
 /* 0.3.0  Other results: E8M0 takes the larger of two equally near powers of two, as IEEE 754-2019 says
  *        where neither is even (3 is 4, was 2), and to odd there is toward zero; a text of 1e400 or more in
- *        over 400 digits overflows (was 0).
+ *        over 400 digits overflows (was 0). Formats: MPT_E4M3IEEE, MPT_E3M4, MPT_E4M3B11FNUZ.
  * 0.2.0  Half the time to compile, fewer names, the same bits. Was, is:
  *   mpt_encode_i32, _u32                       mpt_encode_i64, _u64
  *   mpt_decode_i32(f, c, o, e), ..._i64(...)   mpt_decode_i64(f, c, 32, o, e), (f, c, 64, o, e); and _u

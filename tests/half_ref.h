@@ -222,7 +222,8 @@ static inline uint64_t f64_from_f32_bits(uint32_t u)
 
 /* Typed from IEEE 754-2019 table 3.5 (f64, f32, f16), NVIDIA's A100 whitepaper (tf32), Intel's BF16
  * definition, OCP OFP8 v1.0 tables 1 and 2, the FNUZ definition of ONNX and LLVM (arXiv 2206.02915),
- * OCP MX v1.0 tables 2 to 5. Decimal literals have 17 digits, enough for any double. */
+ * OCP MX v1.0 tables 2 to 5, ml_dtypes' float8_e4m3, float8_e3m4 and float8_e4m3b11fnuz. Decimal literals
+ * have 17 digits, enough for any double. */
 typedef struct row {
     mpt_format   id;
     const char  *name;
@@ -276,6 +277,15 @@ static const row rows[] = {
     {MPT_UE4M3, "ue4m3", 7, 0, 4, 3, 7, MPT_SPECIALS_FN, -6, 8, 0, 1,
      0x7e, 0, 0x7f,
      448.0, 0.015625, 0.001953125, 0.125},
+    {MPT_E4M3IEEE, "e4m3ieee", 8, 1, 4, 3, 7, MPT_SPECIALS_IEEE, -6, 7, 1, 1,
+     0x77, 0x78, 0x7c,
+     240.0, 0.015625, 0.001953125, 0.125},
+    {MPT_E3M4, "e3m4", 8, 1, 3, 4, 3, MPT_SPECIALS_IEEE, -2, 3, 1, 1,
+     0x6f, 0x70, 0x78,
+     15.5, 0.25, 0.015625, 0.0625},
+    {MPT_E4M3B11FNUZ, "e4m3b11fnuz", 8, 1, 4, 3, 11, MPT_SPECIALS_FNUZ, -10, 4, 0, 1,
+     0x7f, 0, 0x80,
+     30.0, 0.0009765625, 0.0001220703125, 0.125},
 };
 
 static const row *row_of(mpt_format id)

@@ -113,7 +113,7 @@ TEST(format_table)
         check_info(mpt_format_get(rows[i].id), &rows[i]);
     mt_context(NULL, NULL);
     CHECK(mpt_format_get(MPT_FORMAT_COUNT) == NULL);
-    CHECK(mpt_format_get((mpt_format)15) == NULL);
+    CHECK(mpt_format_get((mpt_format)31) == NULL);
 }
 
 /* The literals must also be what the codes mean; this judges the rows above as much as the header. */

@@ -1885,7 +1885,7 @@ TEST(drawing_of_a_survey)
     CHECK_EQ_I(mpt_survey_write(&a, MPT_STYLE_DRAWING, "w", sink_open(19999)), MPT_OK);
     CHECK(sunk.n > 500 && has("w: 1000 values, 0.0% zero, 0 Inf, 0 NaN; of the others, in each format\n"));
     CHECK(has("\n  f16 ") && !has("e8m0"));
-    CHECK(has("\n  f64           0.00%      0.00%   100.00%     0.00%   2^0 "));
+    CHECK(has("\n  f64             0.00%      0.00%   100.00%     0.00%   2^0 "));
     CHECK_EQ_I(mpt_survey_write(&a, MPT_STYLE_DRAWING, "w", none), MPT_E_ARG);
     CHECK_EQ_I(mpt_survey_write(&a, MPT_STYLE_DRAWING, NULL, page), MPT_E_ARG);
 }
