@@ -19,7 +19,7 @@ BLAS      = $(shell pkg-config --exists openblas 2>/dev/null && \
                     echo -DMPT_USE_CBLAS $$(pkg-config --cflags --libs openblas))
 BENCHES  := $(sort $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c)))
 
-.PHONY: help demo test check examples inspect bench test-long gpu-report test-cuda bench-cuda test-emu fuzz lint check-toc check-readme \
+.PHONY: help demo test check examples inspect bench test-long gpu-report test-cuda bench-threads bench-torch bench-cuda test-emu fuzz lint check-toc check-readme \
         install clean
 
 help: ## list the targets
@@ -48,6 +48,12 @@ inspect: $(B)/examples/inspect ## build the tool that reads weight files: build/
 
 bench: $(BENCHES:%=$(B)/bench/%) ## speed, each row beside a loop with the same traffic; tables in build/bench
 	@mkdir -p $(B)/bench; for b in $(BENCHES); do echo "== $$b"; $(B)/bench/$$b $(B)/bench || exit 1; done
+
+bench-threads: $(B)/bench/threads ## the same on 1, 2, 4 ... threads of OpenMP, beside as many copying
+	@$(B)/bench/threads
+
+bench-torch: $(B)/bench/threads ## our passes beside PyTorch's on as many threads (PYTHON=... that has torch)
+	@sh tests/bench/torch.sh $(B)
 
 test-long: $(TESTS:%=$(B)/tests/%) ## the tests over all inputs: every float, every pair of halves (hours)
 	@for t in $(TESTS); do echo "== $$t"; $(B)/tests/$$t --long || exit 1; done
@@ -143,6 +149,10 @@ $(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(HEADERS) $(B)/tests/impl.o
 	@mkdir -p $(@D)
 	$(CC) $(WARN) $(CFLAGS) -I. $< $(B)/tests/impl.o -o $@ -lm
 
+$(B)/bench/threads: tests/bench/threads.c tests/bench/traffic.h tests/bench/bench.h $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(WARN) $(CFLAGS) -fopenmp -DMPT_USE_OPENMP -I. $< -o $@ -lm
+
 $(B)/bench/bench_gemm: LIBRARIES = $(BLAS)
 # the loops that a trainer has of its own, with the flags that trainers use
 $(B)/bench/user.o: tests/bench/user.c tests/bench/user.h
@@ -150,6 +160,6 @@ $(B)/bench/user.o: tests/bench/user.c tests/bench/user.h
 	$(CC) -std=c99 -O3 -march=native -ffast-math -c $< -o $@
 $(B)/bench/bench_rows: $(B)/bench/user.o
 $(B)/bench/bench_rows: LIBRARIES = $(B)/bench/user.o
-$(B)/bench/%: tests/bench/%.c tests/bench/bench.h tests/impl.h $(HEADERS) $(B)/tests/impl.o
+$(B)/bench/%: tests/bench/%.c tests/bench/bench.h tests/bench/traffic.h tests/impl.h $(HEADERS) $(B)/tests/impl.o
 	@mkdir -p $(@D)
 	$(CC) $(WARN) $(CFLAGS) -I. $< $(B)/tests/impl.o -o $@ -lm $(LIBRARIES)
