@@ -5981,6 +5981,47 @@ MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format)
     return MPT_OK;
 }
 
+/* Reports of the parts of an array, each on its thread's own stack, merged as they are done: in any order
+ * that gives the report of the whole, to the last byte. What locks is the compiler's; without one they are
+ * not cut. */
+#if defined(MPTI_THREADS) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
+#define MPTI_REPORTS_CUT 1
+typedef struct mpti_reporting {
+    void                *total;
+    const unsigned char *x;
+    mpt_format           from;
+    uint64_t             first;         /* the place of the array's first element, where that counts */
+    char                 lock;
+} mpti_reporting;
+
+/* own: what makes an empty report of the part that begins at c->first + begin. */
+#define MPTI_REPORT_PARTS(name, add, own)                                                           \
+    static void mpti_##name##_part(void *context, size_t part, size_t begin, size_t end)            \
+    {                                                                                               \
+        mpti_reporting *const    c = (mpti_reporting *)context;                                     \
+        mpt_##name *const        total = (mpt_##name *)c->total;                                    \
+        mpt_##name               r;                                                                 \
+        (void)part;                                                                                 \
+        own;                                                                                        \
+        (void)add(&r, c->from, c->x + begin * (size_t)mpt_format_get(c->from)->bytes, end - begin); \
+        while (__atomic_test_and_set(&c->lock, __ATOMIC_ACQUIRE)) {}                                \
+        (void)mpt_##name##_merge(total, &r);                                                        \
+        __atomic_clear(&c->lock, __ATOMIC_RELEASE);                                                 \
+    }
+
+static void mpti_report_in_parts(void *total, mpt_format from, const void *x, size_t n, uint64_t first,
+                                 mpti_range_fn *part)
+{
+    mpti_reporting c;
+    c.total = total;
+    c.x = (const unsigned char *)x;
+    c.from = from;
+    c.first = first;
+    c.lock = 0;
+    (void)MPTI_IN_PARTS(n, MPTI_FAST_PART, part, &c);
+}
+#endif
+
 /* Count the numbers of a sign, or with -1 all. */
 static mpt_status mpti_range_count(mpt_range *r, mpt_format from, const void *x, size_t n, int sign)
 {
@@ -6008,8 +6049,22 @@ static mpt_status mpti_range_count(mpt_range *r, mpt_format from, const void *x,
     return MPT_OK;
 }
 
+#ifdef MPTI_REPORTS_CUT
+static mpt_status mpti_range_more(mpt_range *r, mpt_format from, const void *x, size_t n)
+{
+    return mpti_range_count(r, from, x, n, -1);
+}
+MPTI_REPORT_PARTS(range, mpti_range_more, (void)mpt_range_init(&r, total->format))
+#endif
+
 MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, size_t n)
 {
+#ifdef MPTI_REPORTS_CUT
+    if (n > MPTI_FAST_PART && mpti_source_status(r && r->least_kept, from, x, n) == MPT_OK) {
+        mpti_report_in_parts(r, from, x, n, 0u, mpti_range_part);
+        return MPT_OK;
+    }
+#endif
     return mpti_range_count(r, from, x, n, -1);
 }
 
@@ -6079,7 +6134,7 @@ MPT_DEF mpt_status mpt_survey_init(mpt_survey *a)
     return MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x, size_t n)
+static mpt_status mpti_survey_more(mpt_survey *a, mpt_format from, const void *x, size_t n)
 {
     const mpt_status status = mpti_source_status(a && a->edge[0], from, x, n);
     mpti_tally       t;
@@ -6095,6 +6150,21 @@ MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x,
     a->inf += t.inf;
     a->nan += t.nan;
     return MPT_OK;
+}
+
+#ifdef MPTI_REPORTS_CUT
+MPTI_REPORT_PARTS(survey, mpti_survey_more, (void)mpt_survey_init(&r))
+#endif
+
+MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x, size_t n)
+{
+#ifdef MPTI_REPORTS_CUT
+    if (n > MPTI_FAST_PART && mpti_source_status(a && a->edge[0], from, x, n) == MPT_OK) {
+        mpti_report_in_parts(a, from, x, n, 0u, mpti_survey_part);
+        return MPT_OK;
+    }
+#endif
+    return mpti_survey_more(a, from, x, n);
 }
 
 MPT_DEF mpt_status mpt_survey_merge(mpt_survey *dst, const mpt_survey *src)
@@ -7142,7 +7212,7 @@ static int mpti_roundoff_floats(mpt_roundoff *r, mpt_format from, const unsigned
     return 1;
 }
 
-MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
+static mpt_status mpti_roundoff_more(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
 {
     const unsigned char *at = (const unsigned char *)x;
     const mpt_status     status = mpti_source_status(r && r->ready, from, x, n);
@@ -7157,6 +7227,34 @@ MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void
     mpti_exact_settle(&r->signal);
     mpti_exact_settle(&r->noise);
     return MPT_OK;
+}
+
+#ifdef MPTI_REPORTS_CUT
+static void mpti_roundoff_empty(mpt_roundoff *r, const mpt_roundoff *like, uint64_t first)
+{
+    mpt_opts o;
+    memset(&o, 0, sizeof o);
+    o.rounding = (mpt_rounding)like->rounding;
+    o.overflow = (mpt_overflow)like->overflow_mode;
+    o.flush = like->flush;
+    o.seed = like->seed;
+    o.first_element = first;
+    o.stream = like->stream;
+    o.step = like->step;
+    (void)mpt_roundoff_init(r, (mpt_format)like->format, &o, like->log2_scale);
+}
+MPTI_REPORT_PARTS(roundoff, mpti_roundoff_more, mpti_roundoff_empty(&r, total, c->first + begin))
+#endif
+
+MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
+{
+#ifdef MPTI_REPORTS_CUT
+    if (n > MPTI_FAST_PART && mpti_source_status(r && r->ready, from, x, n) == MPT_OK) {
+        mpti_report_in_parts(r, from, x, n, r->first_element + r->count, mpti_roundoff_part);
+        return MPT_OK;
+    }
+#endif
+    return mpti_roundoff_more(r, from, x, n);
 }
 
 MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src)
@@ -8747,16 +8845,50 @@ static int mpti_bad_lines(size_t lines, size_t length, size_t ld)
     return ld < length || ld == 0 || mpti_area_overflows(lines, ld);
 }
 
+/* A product, block by block of C: what all blocks share. Without a k there is nothing to add up. */
+typedef struct mpti_gemming {
+    mpti_matrix x, y;
+    mpti_row    row;
+    float      *panels;         /* NULL: each part's own, on its stack */
+    size_t      m, n, k, ldc, edge;
+} mpti_gemming;
+
+static void mpti_gemm_range(void *context, size_t part, size_t begin, size_t end)
+{
+    const mpti_gemming *const g = (const mpti_gemming *)context;
+    const size_t              edge = g->edge, across = (g->n + edge - 1u) / edge;
+    float                     own[MPTI_STACK_FLOATS], *const pa = g->panels ? g->panels : own;
+    float *const              pb = pa + edge * edge, *const sum = pb + edge * edge;
+    mpti_row                  row = g->row;
+    size_t                    p, r;
+    (void)part;
+    for (; begin < end; begin++) {
+        const size_t i = begin / across * edge, j = begin % across * edge;
+        const size_t rows = mpti_min(g->m - i, edge), cols = mpti_min(g->n - j, edge);
+        const size_t wide = (cols + MPTI_GEMM_STRIP - 1) / MPTI_GEMM_STRIP * MPTI_GEMM_STRIP;
+        memset(sum, 0, rows * wide * sizeof *sum);
+        for (p = 0; p < g->k; p += edge) {
+            const size_t deep = mpti_min(g->k - p, edge);
+            mpti_gemm_pack(pa, deep, &g->x, i, p, rows, deep);
+            mpti_gemm_pack(pb, wide, &g->y, p, j, deep, cols);
+            mpti_gemm_panel(sum, pa, pb, rows, wide, deep);
+        }
+        for (r = 0; r < rows; r++) {
+            row.y = sum + r * wide;
+            mpti_row_run(&row, g->k ? MPTI_WORK_SCALE_ADD : MPTI_WORK_SCALE, (i + r) * g->ldc + j, 0, cols);
+        }
+    }
+}
+
 MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
                             float alpha, const void *a, mpt_format a_format, size_t lda, const void *b,
                             mpt_format b_format, size_t ldb, float beta, void *c, mpt_format c_format,
                             size_t ldc, void *work, size_t work_bytes)
 {
-    float       panels[MPTI_STACK_FLOATS], *pa = panels, *pb, *sum;
+    mpti_gemming g;
     mpti_matrix x = {a, a_format, lda, transa == MPT_TRANS}, y = {b, b_format, ldb, transb == MPT_TRANS};
     const int   product = m && n && k && mpti_is_nonzero(alpha);
-    size_t      edge = MPTI_STACK_EDGE, i, j, p, r;
-    mpti_row    row;
+    size_t      across;
     mpt_status  status;
     if (order == MPT_COL_MAJOR) {       /* C' = op(B)' op(A)', and column-major C is row-major C' */
         const mpti_matrix z = x;
@@ -8771,40 +8903,30 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
         mpti_bad_lines(y.transposed ? n : k, y.transposed ? k : n, y.ld) || mpti_bad_lines(m, n, ldc))
         return MPT_E_ARG;
     /* without a product A and B are not looked at */
-    status = mpti_row_init(&row, m, n, c, c_format, product ? a : c, a_format, product ? b : c, b_format);
+    status = mpti_row_init(&g.row, m, n, c, c_format, product ? a : c, a_format, product ? b : c, b_format);
     if (status != MPT_OK)
         return status;
-    row.x = mpti_is_nonzero(beta) ? c : NULL, row.x_format = c_format;
-    row.y_format = MPT_F32;
-    row.factor = alpha, row.beta = beta;
+    g.row.x = mpti_is_nonzero(beta) ? c : NULL, g.row.x_format = c_format;
+    g.row.y_format = MPT_F32;
+    g.row.factor = alpha, g.row.beta = beta;
+    g.x = x, g.y = y;
+    g.panels = NULL;
+    g.edge = MPTI_STACK_EDGE;
+    g.ldc = ldc;
 #ifdef MPT_USE_CBLAS
     if (work && work_bytes / sizeof(float) > MPTI_STACK_FLOATS) {
-        pa = (float *)work;
-        edge = (size_t)sqrt((double)(work_bytes / sizeof(float) / 3));
-        while (edge > work_bytes / sizeof(float) / 3 / edge)
-            edge--;                     /* the root was rounded up */
+        g.panels = (float *)work;
+        g.edge = (size_t)sqrt((double)(work_bytes / sizeof(float) / 3));
+        while (g.edge > work_bytes / sizeof(float) / 3 / g.edge)
+            g.edge--;                   /* the root was rounded up */
     }
 #else
     (void)work, (void)work_bytes;
 #endif
-    pb = pa + edge * edge, sum = pb + edge * edge;
-    for (i = 0; i < m; i += edge)
-        for (j = 0; j < n; j += edge) {
-            const size_t rows = mpti_min(m - i, edge), cols = mpti_min(n - j, edge);
-            const size_t wide = (cols + MPTI_GEMM_STRIP - 1) / MPTI_GEMM_STRIP * MPTI_GEMM_STRIP;
-            memset(sum, 0, rows * wide * sizeof *sum);
-            for (p = 0; product && p < k; p += edge) {
-                const size_t deep = mpti_min(k - p, edge);
-                mpti_gemm_pack(pa, deep, &x, i, p, rows, deep);
-                mpti_gemm_pack(pb, wide, &y, p, j, deep, cols);
-                mpti_gemm_panel(sum, pa, pb, rows, wide, deep);
-            }
-            for (r = 0; r < rows; r++) {
-                row.y = sum + r * wide;
-                mpti_row_run(&row, product ? MPTI_WORK_SCALE_ADD : MPTI_WORK_SCALE, (i + r) * ldc + j, 0,
-                             cols);
-            }
-        }
+    g.m = m, g.n = n, g.k = product ? k : 0;
+    across = (n + g.edge - 1u) / g.edge;
+    (void)MPTI_IN_PARTS(m && n ? (m + g.edge - 1u) / g.edge * across : 0,
+                        g.panels ? (size_t)-1 : 1u + MPTI_STACK_EDGE / (g.k + 1u), mpti_gemm_range, &g);
     return MPT_OK;
 }
 

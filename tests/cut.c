@@ -453,6 +453,60 @@ TEST(lists)
     columns = 0;
 }
 
+// reports -----------------------------------------------------------------------------------------
+
+static mpt_range    range;
+static mpt_survey   survey;
+static mpt_roundoff roundoff;
+static void ranges(void)
+{
+    CHECK_EQ_I(mpt_range_init(&range, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_range_add(&range, MPT_F32, IN(float), 100), MPT_OK);
+    CHECK_EQ_I(mpt_range_add(&range, MPT_F32, IN(float), N), MPT_OK);
+    extra = digest(&range, sizeof range);
+}
+static void surveys(void)
+{
+    CHECK_EQ_I(mpt_survey_init(&survey), MPT_OK);
+    CHECK_EQ_I(mpt_survey_add(&survey, MPT_BF16, IN(mpt_bf16), N), MPT_OK);
+    extra = digest(&survey, sizeof survey);
+}
+static void roundings(void)
+{
+    int k;
+    for (k = 0; k < 3; k++) {           /* bf16 of anything; stochastic f16; f16 of what fits it */
+        CHECK_EQ_I(mpt_roundoff_init(&roundoff, k ? MPT_F16 : MPT_BF16, k == 1 ? &opts : NULL, k == 2),
+                   MPT_OK);
+        if (k == 2)
+            fill_16(HERE(float), MPT_F32, N, 1.0f);
+        CHECK_EQ_I(mpt_roundoff_add(&roundoff, MPT_F32, IN(float), 77), MPT_OK);
+        CHECK_EQ_I(mpt_roundoff_add(&roundoff, MPT_F32, IN(float), N), MPT_OK);
+        extra = extra * 3u + digest(&roundoff, sizeof roundoff);
+    }
+}
+static void products(void)
+{
+    int k;
+    for (k = 0; k < 4; k++) {           /* 150 x 130 of 170, transposed or not; and only beta */
+        fill_16(HERE(float), MPT_F32, N, 1.0f);
+        (void)mpt_gemm(MPT_ROW_MAJOR, k & 1 ? MPT_TRANS : MPT_NO_TRANS, MPT_NO_TRANS, 150, 130, 170,
+                       k < 3 ? 0.5f : 0.0f, IN(float), MPT_F32, k & 1 ? 150 : 170, MORE(mpt_bf16), MPT_BF16,
+                       140,
+                       0.25f, OUT(mpt_f16), MPT_F16, 131, NULL, 0);
+        extra = extra * 3u + digest_all();
+    }
+}
+TEST(reports)
+{
+    PASS(products, 1);
+    memset(&opts, 0, sizeof opts);
+    opts.rounding = MPT_RND_STOCHASTIC;
+    opts.first_element = 5u;
+    PASS(ranges, 1);
+    PASS(surveys, 1);
+    PASS(roundings, 1);
+}
+
 // the thread's own --------------------------------------------------------------------------------
 
 /* Small arrays are the thread's own work. */
@@ -498,6 +552,7 @@ int main(int argc, char **argv)
     mt_begin(argc, argv);
     RUN(conversions);
     RUN(lists);
+    RUN(reports);
     RUN(small_arrays);
     RUN(control_register);
     return mt_end();
