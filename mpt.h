@@ -138,6 +138,7 @@ typedef struct mpt_tensor {
     void       *grad;           /* [n] gradient in grad_format */
     void       *m;              /* [n] momentum, first moment: float, or mpt_bf16 as moments says */
     void       *v;              /* [n] second moment, likewise */
+    void       *v_max;          /* [n] the largest v so far, for MPT_STEP_AMSGRAD; likewise, but to nearest */
     mpt_format  param_format;   /* MPT_F32, MPT_F16 or MPT_BF16 */
     mpt_format  grad_format;    /* MPT_F32, MPT_F16 or MPT_BF16 */
     void       *extra;          /* [n] 16-bit values that complete param, where storage needs them */
@@ -167,6 +168,7 @@ MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n);
 #define MPT_NEEDS_V      16u
 #define MPT_NEEDS_WEIGHT 32u    /* whatever its storage says: master, or param with or without extra */
 #define MPT_NEEDS_FACTORS 64u   /* v as Adafactor has it, by columns */
+#define MPT_NEEDS_V_MAX  128u
 
 /* Which tensor is wrong, and in what. */
 typedef struct mpt_fault {
@@ -678,6 +680,8 @@ typedef struct mpt_sgd {
     uint64_t t;                 /* steps taken, skipped ones not counted */
 } mpt_sgd;
 
+#define MPT_STEP_AMSGRAD    8u  /* AdamW and Adam: v_hat is that of the largest v so far, which v_max keeps */
+
 /* AdamW.  w -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * w). */
 typedef struct mpt_adamw {
     float    lr;                /* 0 and more */
@@ -879,7 +883,7 @@ typedef struct mpt_state {
     mpt_adafactor    *adafactor;
     uint64_t         *counters; /* [counter_count] */
     size_t            counter_count;
-    const mpt_tensor *tensors;  /* [tensor_count]: master, param, m, v, extra, as far as they are there */
+    const mpt_tensor *tensors;  /* [tensor_count]: master, param, m, v, v_max, extra, as far as they are */
     size_t            tensor_count;
     uint32_t          gradients;    /* nonzero: grad as well, for a stop within accumulation */
 } mpt_state;
@@ -951,7 +955,8 @@ typedef struct mpt_memory {
 
 /* mpt_memory_report -- what a configuration takes; the arrays need not exist, only n, columns, the formats,
  * storage and moments are read.
- *   needs  in  MPT_NEEDS_WEIGHT, _PARAM (a copy beside a master), _GRAD, _M, _V or _FACTORS or-ed
+ *   needs  in  MPT_NEEDS_WEIGHT, _PARAM (a copy beside a master), _GRAD, _M, _V, _V_MAX (counted as v) or
+ *              _FACTORS or-ed
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (*report is kept).  Threads: any. */
 MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
                                      mpt_memory *report);
@@ -2419,6 +2424,7 @@ MPT_HD int mpti_step_is_open(const mpt_step *step)
 MPT_HD int mpti_is_rate(float x) { return x >= 0.0f && mpti_f32_is_finite(x); }
 MPT_HD int mpti_is_decay(float x) { return mpti_is_rate(x) && x < 1.0f; }
 
+/* The options of all but Adam and its kin. */
 #define MPTI_STEP_OPTIONS (MPT_STEP_ZERO_GRADS | MPT_STEP_MAXIMIZE | MPT_STEP_STAYS_OPEN)
 
 MPT_HD int mpti_sgd_ok(const mpt_sgd *o)
@@ -2432,7 +2438,7 @@ MPT_HD int mpti_adamw_ok(const mpt_adamw *o)
 {
     return o && mpti_is_rate(o->lr) && mpti_is_decay(o->beta1) && mpti_is_decay(o->beta2) &&
            mpti_is_rate(o->eps) && o->eps > 0.0f && mpti_is_rate(o->weight_decay) &&
-           !(o->options & ~MPTI_STEP_OPTIONS);
+           !(o->options & ~(MPTI_STEP_OPTIONS | MPT_STEP_AMSGRAD));
 }
 
 MPT_HD int mpti_lion_ok(const mpt_lion *o)
@@ -2450,12 +2456,13 @@ MPT_HD int mpti_adafactor_ok(const mpt_adafactor *o)
 
 /* What an optimizer asks of each tensor, and the format of its moments. */
 #define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
-#define MPTI_ZEROES     128u    /* among them: gradients are 0 afterwards ... */
-#define MPTI_STAYS_OPEN 256u    /* ... and the step is not over */
+#define MPTI_ZEROES     256u    /* among them: gradients are 0 afterwards ... */
+#define MPTI_STAYS_OPEN 512u    /* ... and the step is not over */
 MPT_HD unsigned mpti_needs_of(uint32_t options)
 {
     return (options & MPT_STEP_ZERO_GRADS ? MPTI_ZEROES : 0u) |
-           (options & MPT_STEP_STAYS_OPEN ? MPTI_STAYS_OPEN : 0u);
+           (options & MPT_STEP_STAYS_OPEN ? MPTI_STAYS_OPEN : 0u) |
+           (options & MPT_STEP_AMSGRAD ? MPT_NEEDS_V_MAX : 0u);
 }
 /* What hyperparameters make superfluous. */
 MPT_HD unsigned mpti_sgd_spares(const mpt_sgd *o)
@@ -2509,6 +2516,7 @@ MPT_HD mpti_rates mpti_rates_make(float lr, float decay, float l2)
 typedef struct mpti_sgd_k { mpti_rates rates; float momentum, fresh, factor; uint32_t nesterov; } mpti_sgd_k;
 typedef struct mpti_adamw_k {
     mpti_rates rates;
+    uint32_t   amsgrad;
     float      beta1, one_minus_beta1, beta2, one_minus_beta2, eps, v_factor, factor;
 } mpti_adamw_k;
 typedef struct mpti_lion_k {
@@ -2555,6 +2563,7 @@ MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
     const double eps = mpti_mul64(mpti_to_f64(o->eps), bias1);
     mpti_adamw_k k;
     k.rates = mpti_rates_make(o->lr, o->weight_decay, 0.0f);
+    k.amsgrad = o->options & MPT_STEP_AMSGRAD;
     k.beta1 = o->beta1;
     k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
     k.beta2 = o->beta2;
@@ -2641,10 +2650,14 @@ MPT_HD void mpti_adamw_weight_1(float *w, float m, float root_of_v, const mpti_a
     *w = mpti_fma(k->rates.minus_lr, mpti_adamw_direction_1(*w, m, root_of_v, k), *w);
 }
 
-MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, const mpti_adamw_k *k)
+MPT_HD float mpti_at_least(float v, float least) { return v < least ? least : v; }
+
+MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, float *v_max, const mpti_adamw_k *k)
 {
     mpti_adamw_moments_1(g, *w, m, v, k);
-    mpti_adamw_weight_1(w, *m, mpti_sqrt(*v), k);
+    if (k->amsgrad)
+        *v_max = mpti_at_least(*v_max, *v);
+    mpti_adamw_weight_1(w, *m, mpti_sqrt(k->amsgrad ? *v_max : *v), k);
 }
 
 /* Weight decay as a part of the gradient. */
@@ -2688,8 +2701,6 @@ MPT_HD float mpti_adafactor_v_1(float v, float g, const mpti_adafactor_k *k)
 {
     return mpti_fma(k->fresh, mpti_fma(g, g, mpti_neg(v)), v);
 }
-
-MPT_HD float mpti_at_least(float v, float least) { return v < least ? least : v; }
 
 /* From the sums of squares of n weights and directions. */
 MPT_HD float mpti_adafactor_factor(double w_sumsq, double u_sumsq, size_t n, const mpti_adafactor_k *k)
@@ -2820,6 +2831,8 @@ static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
         return "m is NULL: this optimizer keeps a first moment (momentum)";
     if ((needs & MPT_NEEDS_V) && !t->v)
         return "v is NULL: this optimizer keeps a second moment";
+    if ((needs & MPT_NEEDS_V_MAX) && !t->v_max)
+        return "v_max is NULL: AMSGrad keeps the largest second moment";
     if ((needs & MPT_NEEDS_FACTORS) && !t->v)
         return "v is NULL: this optimizer keeps second moments, or their row and column means";
     if ((needs & MPT_NEEDS_FACTORS) &&
@@ -2864,7 +2877,7 @@ static size_t mpti_v_bytes(const mpt_tensor *t)
 
 /* Where an array lies, and whether the call writes it. */
 typedef struct mpti_span { uintptr_t begin, end; int written; } mpti_span;
-#define MPTI_SPANS 6
+#define MPTI_SPANS 7
 
 /* What a call touches of item i of a list: MPTI_SPANS spans, empty where there is none. */
 typedef struct mpti_touch {
@@ -2947,6 +2960,7 @@ static void mpti_tensor_spans(const mpti_touch *touch, size_t i, mpti_span *span
     span[4] = MPTI_SPAN(needs & MPT_NEEDS_M, t->m, moment, 1);
     span[5] = mpti_span_of((needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS)) && t->n ? t->v : NULL,
                            mpti_v_count(t) * mpti_v_bytes(t), 1);
+    span[6] = MPTI_SPAN(needs & MPT_NEEDS_V_MAX, t->v_max, moment, 1);
 #undef MPTI_SPAN
 }
 
@@ -3034,7 +3048,8 @@ MPT_DEF MPTI_NOINLINE mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor 
     return MPT_OK;
 }
 
-#define MPTI_NEEDS_ANY (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M | MPT_NEEDS_V)
+#define MPTI_NEEDS_ANY \
+    (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M | MPT_NEEDS_V | MPT_NEEDS_V_MAX)
 
 static int mpti_meets_earlier(const mpt_tensors *list, const mpt_tensor *t)
 {
@@ -3091,8 +3106,8 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
 static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at)
 {
     const size_t   half = sizeof(uint16_t), moment = mpti_format_bytes(mpti_moments_format(t));
-    unsigned char *part[6];
-    size_t         size[6], total = 0, i;
+    unsigned char *part[7];
+    size_t         size[7], total = 0, i;
     if (t->n > (size_t)-1 / 64u)
         return 0;
     size[0] = mpti_has_master(t) && !t->master ? t->n * sizeof(float) : 0u;
@@ -3101,7 +3116,8 @@ static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at
     size[3] = t->n * half;
     size[4] = needs & MPT_NEEDS_M ? t->n * moment : 0u;
     size[5] = needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) ? mpti_v_count(t) * mpti_v_bytes(t) : 0u;
-    for (i = 0; i < 6; i++) {
+    size[6] = needs & MPT_NEEDS_V_MAX ? t->n * moment : 0u;
+    for (i = 0; i < 7; i++) {
         part[i] = at && size[i] ? at + total : NULL;
         total += (size[i] + 63u) / 64u * 64u;
     }
@@ -3113,6 +3129,7 @@ static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at
         t->grad = part[3];
         t->m = part[4];
         t->v = part[5];
+        t->v_max = part[6];
     }
     return total;
 }
@@ -4516,7 +4533,10 @@ MPTI_INLINE void mpti_adamw_loop MPTI_TILE_PARAMETERS
         else
             for (i = 0; i < MPTI_STRIP; i++)
                 mpti_adamw_moments_1(g[at + i], w[at + i], &m[at + i], &v[at + i], &c);
-        mpti_sqrt_strip(root, v + at);
+        if (c.amsgrad)
+            for (i = 0; i < MPTI_STRIP; i++)
+                v[MPTI_TILE + at + i] = mpti_at_least(v[MPTI_TILE + at + i], v[at + i]);
+        mpti_sqrt_strip(root, v + (c.amsgrad ? MPTI_TILE : 0u) + at);
         for (i = 0; i < MPTI_STRIP; i++)
             mpti_adamw_weight_1(&w[at + i], m[at + i], root[i], &c);
     }
@@ -4569,7 +4589,7 @@ MPTI_TWICE(mpti_along, mpti_along_loop,
 
 /* Room for the tiles of one turn. */
 typedef struct mpti_turn {
-    float g[MPTI_TILE] MPTI_ALIGNED, w[MPTI_TILE], m[MPTI_TILE], v[MPTI_TILE];
+    float g[MPTI_TILE] MPTI_ALIGNED, w[MPTI_TILE], m[MPTI_TILE], v[2 * MPTI_TILE];
 } mpti_turn;
 
 /* Ask for what the next tile will load, and for what it will change in place: a hint without effect beyond
@@ -4616,6 +4636,12 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
         float       *w = p.reads & MPT_NEEDS_WEIGHT ? mpti_weight_in(local.w, t, first, n) : local.w;
         float       *m = mpti_tile_in(local.m, t_m, format, first, n);
         float       *v = mpti_tile_in(local.v, t_v, format, first, n);
+        if (p.reads & MPT_NEEDS_V_MAX) {            /* v_max goes behind v */
+            const float *most = mpti_tile_in(local.v + MPTI_TILE, t->v_max, format, first, n);
+            memmove(local.v + MPTI_TILE, most, sizeof local.v / 2u);
+            memmove(local.v, v, sizeof local.v / 2u);
+            v = local.v;
+        }
         mpti_tile_soon(t_g, first, grad_bytes, (p.writes & MPTI_ZEROES) != 0u);
         if (!mpti_has_master(t))
             mpti_tile_soon(t->param, first, sizeof(uint16_t), 1);
@@ -4625,6 +4651,8 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
             mpti_moment_out(m, t, t_m, first, n, at, MPTI_STREAM_M);
         if (p.writes & MPT_NEEDS_V)
             mpti_moment_out(v, t, t_v, first, n, at, MPTI_STREAM_V);
+        if (p.writes & MPT_NEEDS_V_MAX)
+            mpti_tile_out(v + MPTI_TILE, t->v_max, format, first, n);
         if (p.writes & MPT_NEEDS_WEIGHT)
             mpti_weight_out(w, t, first, n, at);
         if (p.writes & MPTI_ZEROES)
@@ -5050,7 +5078,7 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
     mpt_status    status;
     mpt_fault     fault;
     mpti_stepping s;
-    if (!step || !hyperparameters_ok)
+    if (!step || !hyperparameters_ok || (needs & MPT_NEEDS_V_MAX && tensor))
         return MPT_E_ARG;
     if (!mpti_step_is_open(step))
         return MPT_E_ORDER;
@@ -5457,6 +5485,7 @@ static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
     mpti_walk_array(w, t->param, t->n, mpti_format_bytes(t->param_format));
     mpti_walk_array(w, t->m, t->n, moment);
     mpti_walk_array(w, t->v, t->n ? mpti_v_count(t) : 0u, mpti_v_bytes(t));
+    mpti_walk_array(w, t->v_max, t->n, moment);
     mpti_walk_array(w, t->extra, t->n, 2u);
     mpti_walk_array(w, gradients ? t->grad : NULL, t->n, mpti_format_bytes(t->grad_format));
 }
@@ -5668,6 +5697,7 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
         r.grad += needs & MPT_NEEDS_GRAD ? n * mpti_format_bytes(t->grad_format) : 0u;
         r.m += needs & MPT_NEEDS_M ? n * moment : 0u;
         r.v += needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) && n ? mpti_v_count(t) * mpti_v_bytes(t) : 0u;
+        r.v += needs & MPT_NEEDS_V_MAX ? n * moment : 0u;
     }
     r.total = r.master + r.param + r.extra + r.grad + r.m + r.v;
     r.per_parameter = r.parameters ? (double)r.total / (double)r.parameters : 0.0;
@@ -11049,6 +11079,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   w * FP32(1 - lr * wd), 1.19 times what was asked at lr 1e-5 and wd 0.01, and nothing from 2e-6 down. Adam
  *   and LAMB round their constants elsewhere.
  *   MPT_MOMENTS_BF16 rounds stochastically; what it was is MPT_MOMENTS_BF16_NEAREST.
+ *   AMSGrad: v_max of mpt_tensor; Adafactor's rows; copies of floats that are rounded.
  *   Parameter groups: lr_times, decay_times, no_decay of mpt_tensor. Options of every step: zeroed gradients,
  *   maximize; SGD: dampening. Positional initializers of mpt_sgd and mpt_lion: t is now the last of seven.
  *   mpt_clip_value(step, t, n, x)             mpt_clip_apply(step, t, n, x), also by the norm

@@ -1173,6 +1173,8 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WEIGHT; need *= 2u)
         if (mpt_tensors_validate(tensors, count, need, NULL) == MPT_OK)
             l->has |= need;
+    if (mpt_tensors_validate(tensors, count, MPT_NEEDS_V_MAX, NULL) == MPT_OK)
+        l->has |= MPT_NEEDS_V_MAX;
     if (mpti_cuda_grads_apart(tensors, count))
         l->has |= MPTI_ZEROES;
     status = mpti_cuda_list_fill(l, tensors, count);
@@ -2105,21 +2107,24 @@ MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
 
 /* The element of an optimizer, as mpt.h has it: with a second moment, without one, or with the moments alone,
  * where the weight moves in a later pass. */
-template <class K> using mpti_element_v = void(float g, float *w, float *m, float *v, const K *k);
+template <class K>
+using mpti_element_v = void(float g, float *w, float *m, float *v, float *v_max, const K *k);
 template <class K> using mpti_element_m = void(float g, float *w, float *m, const K *k);
 template <class K> using mpti_element_moments = void(float g, float w, float *m, float *v, const K *k);
 template <class K>
-MPTI_D void mpti_element(mpti_element_v<K> *f, float g, float *w, float *m, float *v, const K *k)
+MPTI_D void mpti_element(mpti_element_v<K> *f, float g, float *w, float *m, float *v, float *v_max,
+                         const K *k)
 {
-    f(g, w, m, v, k);
+    f(g, w, m, v, v_max, k);
 }
 template <class K>
-MPTI_D void mpti_element(mpti_element_m<K> *f, float g, float *w, float *m, float *, const K *k)
+MPTI_D void mpti_element(mpti_element_m<K> *f, float g, float *w, float *m, float *, float *, const K *k)
 {
     f(g, w, m, k);
 }
 template <class K>
-MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m, float *v, const K *k)
+MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m, float *v, float *,
+                         const K *k)
 {
     f(g, *w, m, v, k);
 }
@@ -2137,9 +2142,9 @@ MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m
             if (is_l2) mpti_rates_l2(&k.rates);                                                           \
             return k;                                                                                     \
         }                                                                                                 \
-        MPTI_D void one(float g, float *w, float *m, float *v, const consts *k)                           \
+        MPTI_D void one(float g, float *w, float *m, float *v, float *v_max, const consts *k)             \
         {                                                                                                 \
-            mpti_element(element, g, w, m, v, k);                                                         \
+            mpti_element(element, g, w, m, v, v_max, k);                                                  \
         }                                                                                                 \
     };
 
@@ -2148,11 +2153,13 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
                             const typename Ops::config *o, const typename Ops::consts *k)
 {
     const bool has_m = (Ops::needs(o) & MPT_NEEDS_M) != 0, has_v = (Ops::needs(o) & MPT_NEEDS_V) != 0;
+    const bool has_v_max = has_v && Ops::last_pass && (Ops::needs(o) & MPT_NEEDS_V_MAX) != 0;
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES) {
         const uint32_t count = chunk->n - i < MPTI_VEC ? chunk->n - i : MPTI_VEC;
         const uint64_t at = chunk->first + i;
         uint32_t       raw[4][MPTI_VEC] = {{0u}};
-        float          g[MPTI_VEC], w[MPTI_VEC], m[MPTI_VEC], v[MPTI_VEC];
+        float          g[MPTI_VEC], w[MPTI_VEC], m[MPTI_VEC], v[MPTI_VEC], v_max[MPTI_VEC] = {0.0f};
+        if (has_v_max) mpti_load_some(t->v_max, mpti_moments_format(t), at, count, v_max);
         mpti_load_raw(t->grad, t->grad_format, at, count, raw[0]);
         mpti_weights_raw(t, at, count, raw[1]);
         if (has_m) mpti_load_raw(t->m, mpti_moments_format(t), at, count, raw[2]);
@@ -2162,9 +2169,10 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
         mpti_raw_to_f32(mpti_moments_format(t), raw[2], m);
         mpti_raw_to_f32(mpti_moments_format(t), raw[3], v);
         MPTI_UNROLL
-        for (uint32_t j = 0; j < MPTI_VEC; j++) Ops::one(g[j], &w[j], &m[j], &v[j], k);
+        for (uint32_t j = 0; j < MPTI_VEC; j++) Ops::one(g[j], &w[j], &m[j], &v[j], &v_max[j], k);
         if (has_m) mpti_moments_store(t, t->m, at, count, m, chunk->tensor ^ MPTI_STREAM_M, (uint32_t)o->t);
         if (has_v) mpti_moments_store(t, t->v, at, count, v, chunk->tensor ^ MPTI_STREAM_V, (uint32_t)o->t);
+        if (has_v_max) mpti_store_some(t->v_max, mpti_moments_format(t), at, count, v_max);
         if (Ops::last_pass) mpti_weights_store(t, at, count, w, chunk->tensor, (uint32_t)o->t);
     }
 }
@@ -2357,7 +2365,8 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
     if (!c || !list || !state || !o)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
     if (!hyperparameters_ok)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "a hyperparameter is out of range");
+        return mpti_cuda_bad(c, MPT_E_ARG, name, "a hyperparameter is out of range, or an option is not one "
+                             "of this optimizer");
     if (c->stepped == state && c->stepped_by != list)
         return mpti_cuda_bad(c, MPT_E_ORDER, name, "another list has taken this step: check one list of all "
                              "tensors, and step its parts, all but the last with MPT_STEP_STAYS_OPEN");
@@ -2365,14 +2374,17 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
     if ((list->has & needs) != needs)
         return mpti_cuda_bad(c, MPT_E_ARG, name, needs & ~list->has & MPTI_ZEROES
                              ? "MPT_STEP_ZERO_GRADS: two tensors of the list share a gradient"
-                             : "a tensor of the list lacks m, v, or its weight: master, or param and extra, "
-                               "in the formats that its storage takes");
+                             : "a tensor of the list lacks m, v, v_max or its weight: master, or param and "
+                               "extra, in the formats that its storage takes");
     return MPT_OK;
 }
 
 /* The rows of MPT_OPTIMIZERS that are for the device. ONE pass is the kernel of a step with the element of
  * that name; who has its OWN passes has a function like mpti_cuda_lamb. */
 #define MPTI_CUDA_OWN(name, hyper)
+#define MPTI_TAKES_OWN MPTI_STEP_OPTIONS
+#define MPTI_TAKES_ONE (MPTI_STEP_OPTIONS | MPT_STEP_AMSGRAD)
+#define MPTI_TAKES_L2  MPTI_TAKES_ONE
 #define MPTI_CUDA_ONE(name, hyper) MPTI_CUDA_PASS(name, hyper, false)
 #define MPTI_CUDA_L2(name, hyper) MPTI_CUDA_PASS(name, hyper, true)
 #define MPTI_CUDA_PASS(name, hyper, is_l2)                                                                 \
@@ -2390,7 +2402,8 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
                                               mpt_cuda_state *state, const mpt_##name *o,                  \
                                               mpt_stream stream)                                           \
     {                                                                                                      \
-        mpt_status status = mpti_cuda_step_ok(c, list, state, o, mpti_##hyper##_ok(o),                     \
+        const bool ok = mpti_##hyper##_ok(o) && !(o->options & ~MPTI_TAKES_##passes);                      \
+        mpt_status status = mpti_cuda_step_ok(c, list, state, o, ok,                                       \
                                               mpti_##name##_needs(o), __func__);                           \
         if (status == MPT_OK)                                                                              \
             status = mpti_cuda_##name(c, __func__, list, state, o, stream);                                \

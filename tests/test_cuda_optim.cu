@@ -45,15 +45,16 @@ static float random_float(double size)
 
 /* One tensor on both sides, with everything that any optimizer or storage may want. */
 struct Both {
-    Array      master, param, grad, m, v, extra;
+    Array      master, param, grad, m, v, v_max, extra;
     mpt_tensor host, device;
 
     Both(size_t n, mpt_format param_format, mpt_format grad_format, mpt_storage storage, mpt_moments moments,
          size_t off)
         : master(n * 4, off * 4), param(n * bytes_of(param_format), off * bytes_of(param_format)),
           grad(n * bytes_of(grad_format), off * bytes_of(grad_format)),
-          m(n * (moments == MPT_MOMENTS_BF16 ? 2 : 4), off * (moments == MPT_MOMENTS_BF16 ? 2 : 4)),
-          v(n * (moments == MPT_MOMENTS_BF16 ? 2 : 4), off * (moments == MPT_MOMENTS_BF16 ? 2 : 4)),
+          m(n * (moments == MPT_MOMENTS_F32 ? 4 : 2), off * (moments == MPT_MOMENTS_F32 ? 4 : 2)),
+          v(n * (moments == MPT_MOMENTS_F32 ? 4 : 2), off * (moments == MPT_MOMENTS_F32 ? 4 : 2)),
+          v_max(n * (moments == MPT_MOMENTS_F32 ? 4 : 2), off * (moments == MPT_MOMENTS_F32 ? 4 : 2)),
           extra(n * 2, off * 2)
     {
         memset(&host, 0, sizeof host);
@@ -67,14 +68,14 @@ struct Both {
         device = host;
         const bool has_master = storage == MPT_STORE_MASTER;
         /* moments: small positive numbers in both formats; a step that writes one it does not need is seen */
-        for (Array *a : {&master, &m, &v, &extra, &param})
-            memset(a->host(), a == &m || a == &v ? 0x3b : 0, a->bytes.size() - a->start - 32);
+        for (Array *a : {&master, &m, &v, &v_max, &extra, &param})
+            memset(a->host(), a == &m || a == &v || a == &v_max ? 0x3b : 0, a->bytes.size() - a->start - 32);
         point(&host, has_master, false);
         point(&device, has_master, true);
         std::vector<float> w(n);
         for (float &x : w) x = random_float(0.5);
         CHECK_EQ_I(mpt_weights_set(&host, w.data()), MPT_OK);
-        for (Array *a : {&master, &param, &grad, &m, &v, &extra}) a->upload();
+        for (Array *a : {&master, &param, &grad, &m, &v, &v_max, &extra}) a->upload();
     }
 
     void point(mpt_tensor *t, bool has_master, bool on_device)
@@ -85,6 +86,7 @@ struct Both {
         t->grad = at(grad);
         t->m = at(m);
         t->v = at(v);
+        t->v_max = at(v_max);
         t->extra = has_master ? nullptr : at(extra);
     }
     void gradients(float scale, bool overflow)
@@ -98,7 +100,8 @@ struct Both {
     }
     bool same() const
     {
-        return master.same() && param.same() && grad.same() && m.same() && v.same() && extra.same();
+        return master.same() && param.same() && grad.same() && m.same() && v.same() && v_max.same() &&
+               extra.same();
     }
 };
 
@@ -157,7 +160,8 @@ static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_sto
     OK(mpt_cuda_list_create(gpu.cuda, &list, device.data(), device.size()));
     OK(mpt_cuda_state_create(gpu.cuda, &state, &scaler, o.lr));
     *o.t = 0;
-    *o.options = (storage % 2 ? MPT_STEP_ZERO_GRADS : 0u) | (param == MPT_BF16 ? MPT_STEP_MAXIMIZE : 0u);
+    *o.options = (*o.options & MPT_STEP_AMSGRAD) | (storage % 2 ? MPT_STEP_ZERO_GRADS : 0u) |
+                 (param == MPT_BF16 ? MPT_STEP_MAXIMIZE : 0u);
     for (int k = 0; k < 4; k++) {
         for (auto &b : tensors) b->gradients(scaler.scale, k == 2);     /* the third step is skipped */
         (void)mpt_scaler_scale(&scaler, 1.0f);
@@ -219,6 +223,10 @@ TEST(adamw)
     mpt_adamw       o = mpt_adamw_defaults();
     const Optimizer a = {"adamw", host_adamw, device_adamw, &o, o.lr, &o.t, &o.options};
     every_storage(a);
+    o.weight_decay = 0.1f;
+    *a.options = MPT_STEP_AMSGRAD;
+    train(a, MPT_F16, MPT_F16, MPT_STORE_MASTER, MPT_MOMENTS_F32);
+    train(a, MPT_BF16, MPT_F16, MPT_STORE_SPLIT, MPT_MOMENTS_BF16);
 }
 
 TEST(adam)

@@ -1412,7 +1412,7 @@ static void naive_step(const optimizer *o, const mpt_step *step, layer *l)
     for (i = 0; i < l->t.n; i++) {
         const float g = layer_grad(l, i);
         if (o->adam)
-            mpti_adamw_1(g, &l->a.w[i], &l->a.m[i], &l->a.v[i], &adamw);
+            mpti_adamw_1(g, &l->a.w[i], &l->a.m[i], &l->a.v[i], NULL, &adamw);
         else
             mpti_sgd_1(g, &l->a.w[i], &l->a.m[i], &sgd);
         set_bits(l->a.param, l->t.param_format, i, encode(l->t.param_format, l->a.w[i]));

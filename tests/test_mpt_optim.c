@@ -339,8 +339,8 @@ static void naive_step(const optimizer *o, const mpt_step *step, layer *l)
         mpti_adamw_k l2 = adam;
         switch (o->kind) {
         case SGD:   mpti_sgd_1(g, &w, &m, &sgd); break;
-        case ADAMW: mpti_adamw_1(g, &w, &m, &v, &adam); break;
-        case ADAM:  mpti_rates_l2(&l2.rates); mpti_adamw_1(g, &w, &m, &v, &l2); break;
+        case ADAMW: mpti_adamw_1(g, &w, &m, &v, NULL, &adam); break;
+        case ADAM:  mpti_rates_l2(&l2.rates); mpti_adamw_1(g, &w, &m, &v, NULL, &l2); break;
         case LAMB:  mpti_adamw_moments_1(g, w, &m, &v, &adam); break;
         case LION:
         default:    mpti_lion_1(g, &w, &m, &lion); break;
@@ -609,7 +609,7 @@ TEST(moments_in_bf16_are_unbiased)
         const float        g = random_unit();
         float              x[3] = {0.75f, 0.0f, 0.0f};      /* w, m, v */
         double             p[3], up[3] = {0.0, 0.0, 0.0}, pair[3] = {0.0, 0.0, 0.0};
-        mpti_adamw_1(g, &x[0], &x[1], &x[2], &consts);
+        mpti_adamw_1(g, &x[0], &x[1], &x[2], NULL, &consts);
         layer_make(&la, ELEMENTS, MPT_STORE_STOCHASTIC, MPT_BF16, MPT_F32, MPT_MOMENTS_BF16);
         for (i = 0; i < ELEMENTS; i++) {
             element_set(la.a.param, MPT_BF16, i, 0.75f);
@@ -883,6 +883,8 @@ TEST(groups_and_options_as_pytorch_has_them)
         {"adamw", torch_adamw, ADAMW, 0.01f, 0.0f, 0.0f, 0u, 0u},
         {"adamw, maximize", torch_adamw_maximize, ADAMW, 0.01f, 0.0f, 0.0f, 0u, MPT_STEP_MAXIMIZE},
         {"adam", torch_adam, ADAM, 0.01f, 0.0f, 0.0f, 0u, 0u},
+        {"adam, amsgrad", torch_adam_amsgrad, ADAM, 0.01f, 0.0f, 0.0f, 0u, MPT_STEP_AMSGRAD},
+        {"adamw, amsgrad", torch_adamw_amsgrad, ADAMW, 0.01f, 0.0f, 0.0f, 0u, MPT_STEP_AMSGRAD},
         {"adafactor", torch_adafactor, LAMB, 0.02f, 0.0f, 0.0f, 0u, 0u},
         {"adafactor, maximize", torch_adafactor_maximize, LAMB, 0.02f, 0.0f, 0.0f, 0u, MPT_STEP_MAXIMIZE},
     };
@@ -890,7 +892,7 @@ TEST(groups_and_options_as_pytorch_has_them)
     int    t;
     for (c = 0; c < COUNT(cases); c++) {
         const struct torch_case *const x = &cases[c];
-        static float  w[TENSORS][24], g[TENSORS][24], m[TENSORS][24], v[TENSORS][24];
+        static float  w[TENSORS][24], g[TENSORS][24], m[TENSORS][24], v[TENSORS][24], v_max[TENSORS][24];
         mpt_tensor    list[TENSORS];
         mpt_adamw     adam = mpt_adamw_defaults();
         mpt_adafactor adafactor = mpt_adafactor_defaults();
@@ -901,9 +903,11 @@ TEST(groups_and_options_as_pytorch_has_them)
         sgd.dampening = x->dampening;
         sgd.nesterov = x->nesterov;
         adam.weight_decay = adafactor.weight_decay = 0.1f;
+        adam.beta2 = x->options & MPT_STEP_AMSGRAD ? 0.5f : 0.999f;
         sgd.options = adam.options = adafactor.options = x->options;
         memset(m, 0, sizeof m);
         memset(v, 0, sizeof v);
+        memset(v_max, 0, sizeof v_max);
         memset(list, 0, sizeof list);
         for (k = 0; k < TENSORS; k++) {
             list[k].n = sizes[k];
@@ -912,6 +916,7 @@ TEST(groups_and_options_as_pytorch_has_them)
             list[k].grad_format = MPT_F32;
             list[k].m = m[k];
             list[k].v = v[k];
+            list[k].v_max = v_max[k];
             list[k].columns = x->kind == LAMB ? columns[k] : 0;
             list[k].rows = x->kind == LAMB ? rows[k] : 0;
             for (i = 0; i < sizes[k]; i++)
@@ -1021,6 +1026,56 @@ TEST(gradients_become_zero)
             CHECK_EQ_I(mpt_grads_zero(NULL, 1), MPT_E_ARG);
             CHECK_EQ_I(mpt_grads_zero(NULL, 0), MPT_OK);
         }
+}
+
+/* AMSGrad over tiles of every kind: FP32 and bf16, whole and not; against one element at a time. Refused
+ * without v_max, where it overlaps, and by what has no second moment or its own passes. */
+TEST(amsgrad)
+{
+    static float w[300], m[300], v[300], most[300], room[300];
+    size_t       i;
+    int          t, moments;
+    for (moments = 0; moments < 3; moments += 2) {
+        const mpt_format f = moments ? MPT_BF16 : MPT_F32;
+        mpt_adamw        o = mpt_adamw_defaults();
+        o.beta2 = 0.5f;
+        o.options = MPT_STEP_AMSGRAD;
+        layer_make(&la, 300, MPT_STORE_MASTER, MPT_F16, MPT_F32, (mpt_moments)moments);
+        memset(room, 0, sizeof room);
+        memset(m, 0, sizeof m);
+        memset(v, 0, sizeof v);
+        memset(most, 0, sizeof most);
+        memcpy(w, la.a.master, sizeof w);
+        la.t.v_max = room;
+        for (t = 0; t < 6; t++) {
+            mpt_step           step = checked(1.0f, 1.0f);
+            const mpti_adamw_k k = mpti_adamw_consts(&o, &step);
+            layer_gradient(&la, t % 3 ? 0.1f : 1.0f);
+            for (i = 0; i < 300; i++) {
+                mpti_adamw_1(la.a.grad[i], &w[i], &m[i], &v[i], &most[i], &k);
+                m[i] = moments ? mpt_f32_from_bf16(mpt_bf16_from_f32(m[i])) : m[i];
+                v[i] = moments ? mpt_f32_from_bf16(mpt_bf16_from_f32(v[i])) : v[i];
+                most[i] = moments ? mpt_f32_from_bf16(mpt_bf16_from_f32(most[i])) : most[i];
+            }
+            CHECK_EQ_I(mpt_adamw_step(&o, &step, &la.t, 1), MPT_OK);
+            for (i = 0; i < 300; i++) {
+                CHECK_EQ_U_AT(mpti_f32_bits(la.a.master[i]), mpti_f32_bits(w[i]), i);
+                CHECK_EQ_U_AT(mpti_f32_bits(element(room, f, i)), mpti_f32_bits(most[i]), i);
+            }
+        }
+    }
+    for (t = 0; t < 5; t++) {
+        mpt_adamw o = mpt_adamw_defaults();
+        mpt_sgd   sgd = {0.1f, 0.0f, 0.0f, 0u, 0.0f, MPT_STEP_AMSGRAD, 0u};
+        mpt_lion  lion = mpt_lion_defaults();
+        mpt_step  step = checked(1.0f, 1.0f);
+        o.options = lion.options = MPT_STEP_AMSGRAD;
+        la.t.v_max = t == 0 ? NULL : t == 1 ? la.a.v : room;
+        CHECK_EQ_I(t < 2 ? mpt_adam_step(&o, &step, &la.t, 1)
+                   : t == 2 ? mpt_lamb_step(&o, &step, &la.t, 1)
+                   : t == 3 ? mpt_sgd_step(&sgd, &step, &la.t, 1) : mpt_lion_step(&lion, &step, &la.t, 1),
+                   MPT_E_ARG);
+    }
 }
 
 /* Two optimizers on one check: the first leaves it open, the second closes it; each counts its own steps. */
@@ -1930,6 +1985,7 @@ int main(int argc, char **argv)
     RUN_EXACT(maximize_turns_the_gradient);
     RUN(dampening);
     RUN(a_step_may_stay_open);
+    RUN_EXACT(amsgrad);
     RUN(bad_tensors);
     RUN(bad_hyperparameters);
     RUN(adafactor_follows_the_textbook);

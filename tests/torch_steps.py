@@ -16,6 +16,8 @@ CASES = [
     ("adamw", torch.optim.AdamW, dict(lr=0.01, weight_decay=0.1)),
     ("adamw_maximize", torch.optim.AdamW, dict(lr=0.01, weight_decay=0.1, maximize=True)),
     ("adam", torch.optim.Adam, dict(lr=0.01, weight_decay=0.1)),
+    ("adam_amsgrad", torch.optim.Adam, dict(lr=0.01, betas=(0.9, 0.5), weight_decay=0.1, amsgrad=True)),
+    ("adamw_amsgrad", torch.optim.AdamW, dict(lr=0.01, betas=(0.9, 0.5), weight_decay=0.1, amsgrad=True)),
     ("adafactor", torch.optim.Adafactor, dict(lr=0.02, weight_decay=0.1, eps=(2.0**-23, 1e-3))),
     ("adafactor_maximize", torch.optim.Adafactor,
      dict(lr=0.02, weight_decay=0.1, eps=(2.0**-23, 1e-3), maximize=True)),
