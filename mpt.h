@@ -5408,50 +5408,53 @@ MPTI_NOINLINE static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
 #define MPTI_WALK_MEMBERS(w, p, first, end, width)                                  \
     mpti_walk_words(w, (unsigned char *)(p) + (first), ((end) - (first)) / (width), width)
 
-/* A struct whose values are judged: from the buffer, before anything is loaded, it goes aside. */
-#define MPTI_WALK_ASIDE(w, p, member)           \
-    do {                                        \
-        (w)->reads = (w)->mode == MPTI_WALK_VERIFY; \
-        p = (w)->reads ? &(w)->aside.member : (p);  \
-    } while (0)
-#define MPTI_WALK_JUDGE(w, possible)                \
-    do {                                            \
-        (w)->reads = 0;                             \
-        if ((w)->judge && !(w)->failed)             \
-            (w)->failed = !(possible);              \
-    } while (0)
+/* A struct whose values are judged: from the buffer, before anything is loaded, it goes aside.
+ * Returns: where it is.  And at its end, whether it is to be judged. */
+static void *mpti_walk_begin(mpti_walk *w, void *p)
+{
+    w->reads = w->mode == MPTI_WALK_VERIFY;
+    return w->reads ? (void *)&w->aside : p;
+}
+
+static int mpti_walk_end(mpti_walk *w)
+{
+    w->reads = 0;
+    return w->judge && !w->failed;
+}
 
 static void mpti_walk_scaler(mpti_walk *w, mpt_scaler *s)
 {
     const size_t floats = offsetof(mpt_scaler_config, init_scale), config = sizeof(mpt_scaler_config);
-    MPTI_WALK_ASIDE(w, s, scaler);
+    s = (mpt_scaler *)mpti_walk_begin(w, s);
     MPTI_WALK_MEMBERS(w, s, 0u, floats, 8u);
     MPTI_WALK_MEMBERS(w, s, floats, config, 4u);
     MPTI_WALK_MEMBERS(w, s, config, offsetof(mpt_scaler, scale), 8u);
     MPTI_WALK_MEMBERS(w, s, offsetof(mpt_scaler, scale), sizeof *s, 4u);
-    MPTI_WALK_JUDGE(w, mpti_scaler_possible(s));
+    if (mpti_walk_end(w))
+        w->failed = !mpti_scaler_possible(s);
 }
 
 static void mpti_walk_step(mpti_walk *w, mpt_step *s)
 {
-    MPTI_WALK_ASIDE(w, s, step);
+    s = (mpt_step *)mpti_walk_begin(w, s);
     MPTI_WALK_MEMBERS(w, s, 0u, offsetof(mpt_step, grad_factor), 8u);
     MPTI_WALK_MEMBERS(w, s, offsetof(mpt_step, grad_factor), sizeof *s, 4u);
-    MPTI_WALK_JUDGE(w, mpti_step_possible(s));
+    if (mpti_walk_end(w))
+        w->failed = !mpti_step_possible(s);
 }
 
-/* An optimizer: 32-bit hyperparameters, then the count of its steps. */
-#define MPTI_WALK_OPTIMIZER(w, hyper, given)                                        \
-    do {                                                                            \
-        mpt_##hyper *o = given;                                                     \
-        mpti_walk_fact(w, o != NULL);                                               \
-        if (o) {                                                                    \
-            MPTI_WALK_ASIDE(w, o, hyper);                                           \
-            MPTI_WALK_MEMBERS(w, o, 0u, offsetof(mpt_##hyper, t), 4u);              \
-            mpti_walk_words(w, &o->t, 1, 8u);                                       \
-            MPTI_WALK_JUDGE(w, mpti_##hyper##_ok(o));                               \
-        }                                                                           \
-    } while (0)
+/* An optimizer: 32-bit hyperparameters, then the count of its steps.
+ * Returns: what is to be judged, or NULL. */
+MPTI_NOINLINE static const void *mpti_walk_optimizer(mpti_walk *w, void *o, size_t hyper)
+{
+    mpti_walk_fact(w, o != NULL);
+    if (!o)
+        return NULL;
+    o = mpti_walk_begin(w, o);
+    MPTI_WALK_MEMBERS(w, o, 0u, hyper, 4u);
+    MPTI_WALK_MEMBERS(w, o, hyper, hyper + 8u, 8u);
+    return mpti_walk_end(w) ? o : NULL;
+}
 
 /* FNV-1a of a name, so that tensors are not mixed up. */
 static uint64_t mpti_name_hash(const char *name)
@@ -5493,7 +5496,8 @@ static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
 /* Header: magic, version, length. The checksum follows after all. */
 static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
 {
-    size_t i;
+    const void *o;
+    size_t      i;
     mpti_walk_fact(w, (uint64_t)0x65746174732d706du);      /* "mp-state" */
     mpti_walk_fact(w, MPT_STATE_VERSION);
     mpti_walk_fact(w, w->end);
@@ -5503,7 +5507,10 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
     mpti_walk_fact(w, s->step_count);
     for (i = 0; i < s->step_count; i++)
         mpti_walk_step(w, &s->steps[i]);
-#define MPTI_X(hyper) MPTI_WALK_OPTIMIZER(w, hyper, s->hyper);
+#define MPTI_X(hyper)                                                       \
+    o = mpti_walk_optimizer(w, s->hyper, offsetof(mpt_##hyper, t));         \
+    if (o)                                                                  \
+        w->failed = !mpti_##hyper##_ok((const mpt_##hyper *)o);
     MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
     mpti_walk_fact(w, s->counter_count);

@@ -5282,16 +5282,9 @@ static void mpti_big_times_power(mpti_big *b, uint32_t base, int exponent)
 
 static void mpti_big_shift(mpti_big *b, int bits)
 {
-    const int words = bits / 32, rest = bits % 32;
-    int       i;
-    if (!b->n || !bits)
-        return;
-    b->w[b->n] = 0u;
-    for (i = b->n; i >= 0; i--)         /* from the top: in place */
-        b->w[i + words] = (b->w[i] << rest) | (rest && i ? b->w[i - 1] >> (32 - rest) : 0u);
-    for (i = 0; i < words; i++)
-        b->w[i] = 0u;
-    b->n += words + (b->w[b->n + words] != 0u);
+    for (; bits > 31; bits -= 31)
+        mpti_big_scale(b, 1u << 31, 0u);
+    mpti_big_scale(b, 1u << bits, 0u);
 }
 
 MPTI_NOINLINE static int mpti_big_cmp(const mpti_big *a, const mpti_big *b)
@@ -5736,12 +5729,11 @@ MPTI_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *te
         *end = r.at;
     if (!ok)
         return MPT_E_DATA;
-    if (r.kind == MPTI_READ_INF)
-        result = mpti_encode_bits(info, (uint64_t)r.sign << 63 | inf, opts, &raised);
-    else if (r.kind == MPTI_READ_NUMBER && !r.sig)
-        result = mpti_encode_bits(info, (uint64_t)r.sign << 63, opts, &raised);
-    else if (r.kind == MPTI_READ_NUMBER)
+    if (r.kind == MPTI_READ_NUMBER && r.sig)
         result = mpti_encode_number(info, r.sig, r.exp, 62, r.sign, opts, &raised);
+    else if (r.kind <= MPTI_READ_INF)
+        result = mpti_encode_bits(info, (uint64_t)r.sign << 63 | (r.kind == MPTI_READ_INF ? inf : 0u), opts,
+                                  &raised);
     *code = result;
     if (flags)
         *flags |= raised;
