@@ -343,6 +343,10 @@ typedef struct mpt_gemm_args {
     float       alpha, beta;
     const float *a_scale, *b_scale, *d_scale;   /* FP8: device scalars to multiply with; NULL is 1 */
     float      *d_amax;             /* FP8 d: device scalar, largest |value| before d_scale; NULL: none */
+    int64_t     a_stride, b_stride, d_stride;   /* elements from one product of a batch to the next; a and b
+                                       may have 0, and all have one bias */
+    uint32_t    batch;              /* products of one kind in one call; 0 is 1 */
+    uint32_t    fast_accumulate;    /* FP8: add in fewer bits, about 14, where that is faster (Ada, Hopper) */
 } mpt_gemm_args;
 
 /* What slows a product down (0) or makes cublasLt refuse it (1): name, bit, which of the two, text. */
@@ -358,7 +362,7 @@ typedef struct mpt_gemm_args {
     X(MPT_GEMM_PAD_M,           7, 0, "m is not a multiple of the elements in 16 bytes: pad it")           \
     X(MPT_GEMM_PAD_N,           8, 0, "n is not a multiple of the elements in 16 bytes: pad it")           \
     X(MPT_GEMM_PAD_K,           9, 0, "k is not a multiple of the elements in 16 bytes: pad it")           \
-    X(MPT_GEMM_PAD_LD,         10, 0, "a leading dimension is not a multiple of 16 bytes: pad it")         \
+    X(MPT_GEMM_PAD_LD,         10, 0, "a leading dimension or stride is no multiple of 16 bytes: pad it")  \
     X(MPT_GEMM_ALIGN,          11, 0, "a pointer is not a multiple of 16 bytes")                           \
     X(MPT_GEMM_FP8_PAD,        12, 1, "FP8 needs lines (what is contiguous of a, b and d), leading "       \
                                       "dimensions and pointers of multiples of 16 bytes")                  \
@@ -407,7 +411,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t 
  *   g  in  copied at the call
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (mpt_gemm_advice says why, and so does
  * mpt_cuda_error_text), MPT_E_ORDER without mpt_cuda_gemm_open, MPT_E_CUBLAS; nothing is written.
- * Exact: no; FP32 accumulation in an order of cuBLAS' choice. */
+ * Exact: no; FP32 accumulation, unless fast_accumulate, in an order of cuBLAS' choice. */
 MPT_CUDA_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream);
 
 // >>C10 range reports ------------------------------------------------------------------------------
@@ -516,8 +520,11 @@ static inline int64_t mpti_gemm_line_b(const mpt_gemm_args *g)
 
 static inline int mpti_gemm_shape_ok(const mpt_gemm_args *g)
 {
+    const int64_t line = g->row_major ? g->n : g->m, lines = g->row_major ? g->m : g->n;
     return g->m > 0 && g->n > 0 && g->k > 0 && g->lda >= mpti_gemm_line_a(g) &&
-           g->ldb >= mpti_gemm_line_b(g) && g->ldd >= (g->row_major ? g->n : g->m);
+           g->ldb >= mpti_gemm_line_b(g) && g->ldd >= line && g->batch <= 0x7fffffffu &&
+           (g->batch < 2u || (g->a_stride >= 0 && g->b_stride >= 0 &&
+                              g->d_stride >= line + (lines - 1) * g->ldd));
 }
 
 /* Of these problems those by which a product is refused. */
@@ -550,6 +557,7 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
         if (g->n % u) p |= MPT_GEMM_PAD_N;
         if (g->k % ua) p |= MPT_GEMM_PAD_K;
         if (g->lda % ua || g->ldb % ub || g->ldd % ud) p |= MPT_GEMM_PAD_LD;
+        if (g->batch > 1u && (g->a_stride % ua || g->b_stride % ub || g->d_stride % ud)) p |= MPT_GEMM_PAD_LD;
         if (pointers % 16u) p |= MPT_GEMM_ALIGN;
     }
     if (fp8 && (p & (MPT_GEMM_PAD_LD | MPT_GEMM_ALIGN) || mpti_gemm_line_a(g) % ua ||
@@ -2474,27 +2482,31 @@ static cudaDataType_t mpti_gemm_type(mpt_format f)
     }
 }
 
-/* The largest power of two, up to 256, that divides an address: cublasLt assumes 256 unless told. */
-static uint32_t mpti_gemm_alignment(const void *p)
+/* The largest power of two, up to 256, that divides an address and the bytes to the next of a batch: cublasLt
+ * assumes 256 unless told. */
+static uintptr_t mpti_gemm_alignment(const void *p, const mpt_gemm_args *g, int64_t stride, mpt_format f)
 {
-    uint32_t a = 256;
-    while ((uintptr_t)p % a) a /= 2;
+    const uint64_t bytes = g->batch > 1u ? (uint64_t)stride * (16u / (uint64_t)mpti_gemm_unit(f)) : 0u;
+    uintptr_t      a = 256;
+    while (((uintptr_t)p | (uintptr_t)bytes) % a) a /= 2;
     return a;
 }
 
-static_assert(sizeof(mpt_gemm_args) == 6 * 8 + 8 * sizeof(void *) + 10 * 4, "no padding to compare");
+static_assert(sizeof(mpt_gemm_args) == 9 * 8 + 8 * sizeof(void *) + 12 * 4, "no padding to compare");
 static mpt_gemm_args mpti_gemm_key_of(const mpt_gemm_args *g)
 {
     mpt_gemm_args k = *g;
-    k.a = (const void *)(uintptr_t)mpti_gemm_alignment(g->a);
-    k.b = (const void *)(uintptr_t)mpti_gemm_alignment(g->b);
-    k.d = (void *)(uintptr_t)mpti_gemm_alignment(g->d);
-    k.bias = g->epilogue & MPT_EPILOGUE_BIAS ? (const void *)(uintptr_t)mpti_gemm_alignment(g->bias) : NULL;
+    k.a = (const void *)mpti_gemm_alignment(g->a, g, g->a_stride, g->a_format);
+    k.b = (const void *)mpti_gemm_alignment(g->b, g, g->b_stride, g->b_format);
+    k.d = (void *)mpti_gemm_alignment(g->d, g, g->d_stride, g->d_format);
+    k.bias = g->epilogue & MPT_EPILOGUE_BIAS ? g->bias : NULL;
+    k.bias = (const void *)mpti_gemm_alignment(k.bias, g, 0, MPT_F32);
     k.bias_format = g->epilogue & MPT_EPILOGUE_BIAS ? g->bias_format : MPT_F32;
     k.a_scale = (const float *)(uintptr_t)(g->a_scale != NULL);
     k.b_scale = (const float *)(uintptr_t)(g->b_scale != NULL);
     k.d_scale = (const float *)(uintptr_t)(g->d_scale != NULL);
     k.d_amax = (float *)(uintptr_t)(g->d_amax != NULL);
+    k.batch = g->batch > 1u ? g->batch : 1u;
     k.trans_a = g->trans_a != 0;
     k.trans_b = g->trans_b != 0;
     k.alpha = 1.0f;
@@ -2531,6 +2543,8 @@ static mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
     t.b = g->a;
     t.lda = g->ldb;
     t.ldb = g->lda;
+    t.a_stride = g->b_stride;
+    t.b_stride = g->a_stride;
     t.a_format = g->b_format;
     t.b_format = g->a_format;
     t.trans_a = g->trans_b;
@@ -2570,6 +2584,19 @@ static cudaDataType_t mpti_gemm_type_of_c(mpt_format d)
     return mpti_gemm_is_fp8(d) ? CUDA_R_16BF : mpti_gemm_type(d);
 }
 
+static cublasStatus_t mpti_gemm_layout(cublasLtMatrixLayout_t *l, cudaDataType_t type, uint64_t rows,
+                                       uint64_t cols, int64_t ld, const mpt_gemm_args *g, int64_t stride)
+{
+    const int32_t  batch = (int32_t)(g->batch > 1u ? g->batch : 1u);
+    cublasStatus_t e = cublasLtMatrixLayoutCreate(l, type, rows, cols, ld);
+    if (e == CUBLAS_STATUS_SUCCESS && batch > 1)
+        e = cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
+    if (e == CUBLAS_STATUS_SUCCESS && batch > 1)
+        e = cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                             sizeof stride);
+    return e;
+}
+
 static cublasStatus_t mpti_gemm_describe(mpti_gemm_plan *p, const mpt_gemm_args *g)
 {
     const cublasOperation_t   op_a = g->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -2585,16 +2612,18 @@ static cublasStatus_t mpti_gemm_describe(mpti_gemm_plan *p, const mpt_gemm_args 
     if (e == CUBLAS_STATUS_SUCCESS && g->epilogue & MPT_EPILOGUE_BIAS)
         e = mpti_gemm_set(p->operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, mpti_gemm_type(g->bias_format));
     if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_point(p->operation, g);
+    if (e == CUBLAS_STATUS_SUCCESS && g->fast_accumulate)
+        e = mpti_gemm_set(p->operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, (int8_t)1);
     if (e == CUBLAS_STATUS_SUCCESS)
-        e = cublasLtMatrixLayoutCreate(&p->a, mpti_gemm_type(g->a_format), g->trans_a ? k : m,
-                                       g->trans_a ? m : k, g->lda);
+        e = mpti_gemm_layout(&p->a, mpti_gemm_type(g->a_format), g->trans_a ? k : m, g->trans_a ? m : k,
+                             g->lda, g, g->a_stride);
     if (e == CUBLAS_STATUS_SUCCESS)
-        e = cublasLtMatrixLayoutCreate(&p->b, mpti_gemm_type(g->b_format), g->trans_b ? n : k,
-                                       g->trans_b ? k : n, g->ldb);
+        e = mpti_gemm_layout(&p->b, mpti_gemm_type(g->b_format), g->trans_b ? n : k, g->trans_b ? k : n,
+                             g->ldb, g, g->b_stride);
     if (e == CUBLAS_STATUS_SUCCESS)
-        e = cublasLtMatrixLayoutCreate(&p->c, mpti_gemm_type_of_c(g->d_format), m, n, g->ldd);
+        e = mpti_gemm_layout(&p->c, mpti_gemm_type_of_c(g->d_format), m, n, g->ldd, g, g->d_stride);
     if (e == CUBLAS_STATUS_SUCCESS)
-        e = cublasLtMatrixLayoutCreate(&p->d, mpti_gemm_type(g->d_format), m, n, g->ldd);
+        e = mpti_gemm_layout(&p->d, mpti_gemm_type(g->d_format), m, n, g->ldd, g, g->d_stride);
     return e;
 }
 

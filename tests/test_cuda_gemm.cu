@@ -298,6 +298,68 @@ TEST(pointers_of_each_call)
     compare(c, second, 1.0);
 }
 
+/* Products of a batch, one below the other in row-major matrices; b of each, or one for all. */
+TEST(batches)
+{
+    const int64_t m = 8, n = 24, k = 16, count = 3;
+    const Case    c = {MPT_F16, MPT_F16, MPT_F32, m, n, k, 8, true, false, false, 0u, 1.0f, 0.0f};
+    for (int one_b = 0; one_b < 2; one_b++) {
+        Case whole = c;
+        whole.m *= count;
+        Operands o(whole);
+        Matrix   b(MPT_F16, count * k, n, true, false, 8);
+        o.g.m = m;
+        o.g.b = b.data();
+        o.g.ldb = b.ld;
+        o.g.batch = (uint32_t)count;
+        o.g.a_stride = m * o.a.ld;
+        o.g.b_stride = one_b ? 0 : k * b.ld;
+        o.g.d_stride = m * o.d.ld;
+        STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+        CU(cudaStreamSynchronize(gpu.stream));
+        const std::vector<unsigned char> got = o.d.fetch();
+        for (int64_t i = 0; i < count * m; i++)
+            for (int64_t j = 0; j < n; j++) {
+                double sum = 0.0;
+                for (int64_t l = 0; l < k; l++) sum += o.a.at(i, l) * b.at((one_b ? 0 : i / m * k) + l, j);
+                CHECK(o.d.at(got, i, j) == sum);
+            }
+        o.g.a_stride++;                         /* a plan for another alignment, and a slower one */
+        CHECK(mpt_gemm_advice(compute_capability, &o.g).problems & MPT_GEMM_PAD_LD);
+        STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+        o.g.d_stride = m * o.d.ld - 9;          /* d of two products overlap */
+        STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_E_ARG);
+        CU(cudaStreamSynchronize(gpu.stream));
+    }
+}
+
+/* Fewer bits in the sums of FP8: near the others, and in the emulation not the same. */
+TEST(fast_accumulation)
+{
+    const Case c = {MPT_E4M3, MPT_E4M3, MPT_F32, 32, 32, 512, 0, true, false, true, 0u, 1.0f, 0.0f};
+    double     most[2] = {0.0, 0.0};
+    if (!has(MPT_E4M3)) return lacks(MPT_E4M3);
+    for (uint32_t fast = 0; fast < 2; fast++) {
+        Operands o(c);
+        for (size_t i = 0; i < o.a.host.size(); i++) o.a.put(i, i % 512 ? 0x1p-6 : 448.0);
+        CU(cudaMemcpy(o.a.data(), o.a.host.data(), o.a.host.size(), cudaMemcpyHostToDevice));
+        o.g.fast_accumulate = fast;
+        STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+        CU(cudaStreamSynchronize(gpu.stream));
+        const std::vector<unsigned char> got = o.d.fetch();
+        for (int64_t i = 0; i < 32; i++)
+            for (int64_t j = 0; j < 32; j++) {
+                double sum = 0.0;
+                for (int64_t l = 0; l < 512; l++) sum += o.a.at(i, l) * o.b.at(l, j);
+                most[fast] = fmax(most[fast], fabs(o.d.at(got, i, j) - sum));
+            }
+    }
+    CHECK(most[0] <= 4.0 && most[1] < 32.0);        /* Tensor Cores add groups in fewer bits than FP32 has */
+#ifdef MPT_CUDA_EMU
+    CHECK(most[0] == 0.0 && most[1] > 0.0);
+#endif
+}
+
 static void fp8_product(mpt_format fa, mpt_format fb, mpt_format fd, bool row_major, uint32_t e)
 {
     const Case  c = {fa, fb, fd, 32, 16, 48, 16, row_major, !row_major, row_major, e, 1.0f, 0.0f};
@@ -764,6 +826,8 @@ static void run_all(void)
     RUN(tf32_rounds_and_f32_does_not);
     RUN(accumulates_in_f32);
     RUN(bias_of_each_alignment);
+    RUN(batches);
+    RUN(fast_accumulation);
     RUN(pointers_of_each_call);
     RUN(fp8);
     RUN(fp8_by_delayed_scaling);

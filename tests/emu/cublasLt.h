@@ -34,8 +34,12 @@ typedef enum {
     CUBLASLT_MATMUL_DESC_TRANSA = 3, CUBLASLT_MATMUL_DESC_TRANSB = 4, CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
     CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
     CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18, CUBLASLT_MATMUL_DESC_D_SCALE_POINTER = 20,
-    CUBLASLT_MATMUL_DESC_AMAX_D_POINTER = 21, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26
+    CUBLASLT_MATMUL_DESC_AMAX_D_POINTER = 21, CUBLASLT_MATMUL_DESC_FAST_ACCUM = 25,
+    CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26
 } cublasLtMatmulDescAttributes_t;
+typedef enum {
+    CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6
+} cublasLtMatrixLayoutAttribute_t;
 typedef enum {
     CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_RELU = 2, CUBLASLT_EPILOGUE_BIAS = 4,
     CUBLASLT_EPILOGUE_RELU_BIAS = 6, CUBLASLT_EPILOGUE_GELU = 32, CUBLASLT_EPILOGUE_GELU_BIAS = 36
@@ -61,8 +65,15 @@ struct cublasLtMatmulDescOpaque_t {
     bool                bias_typed;
     const void         *bias, *a_scale, *b_scale, *d_scale;
     void               *d_amax;
+    int8_t              fast;
 };
-struct cublasLtMatrixLayoutOpaque_t { cudaDataType_t type; uint64_t rows, cols; int64_t ld; };
+struct cublasLtMatrixLayoutOpaque_t {
+    cudaDataType_t type;
+    uint64_t       rows, cols;
+    int64_t        ld;
+    int32_t        batch;
+    int64_t        stride;
+};
 struct cublasLtMatmulPreferenceOpaque_t { uint64_t workspace; uint32_t reductions, align[4]; };
 typedef cublasLtContext                  *cublasLtHandle_t;
 typedef cublasLtMatmulDescOpaque_t       *cublasLtMatmulDesc_t;
@@ -199,13 +210,14 @@ inline double through(double x, cudaDataType_t type)
     return get(code, type, 0);
 }
 
-/* tanh.approx.f32 has a relative error of up to 2^-11. */
-inline double rough_tanh(double x)
+/* tanh.approx.f32 has a relative error of up to 2^-11, FP8's fast accumulation about 14 bits. */
+inline double rough(double x, int bits)
 {
     int e = 0;
-    const double f = frexp(tanh(x), &e);
-    return ldexp(floor(ldexp(f, 11)), e - 11);
+    const double f = frexp(x, &e);
+    return ldexp(floor(ldexp(f, bits)), e - bits);
 }
+inline double rough_tanh(double x) { return rough(tanh(x), 11); }
 
 inline float scalar(const void *p) { return p ? *(const float *)p : 1.0f; }
 
@@ -226,6 +238,7 @@ inline void run_product(const Product &p)
             for (uint64_t l = 0; l < k; l++) {
                 if (p.split && l == k / 2) sum = through(sum, p.d.type);
                 sum += a[i * k + l] * b[j * k + l];
+                if (p.o.fast && is_fp8(p.a.type)) sum = rough(sum, 14);
             }
             double x = (double)scale * sum;
             if (p.beta != 0.0f) x += (double)p.beta * get(p.pc, p.c.type, i + j * (uint64_t)p.c.ld);
@@ -251,7 +264,7 @@ inline cublasStatus_t blas_check(const cublasLtMatmulDescOpaque_t &o, const cubl
     if (!m || !n || !k || k != k2) return CUBLAS_STATUS_INVALID_VALUE;
     if (d.rows != m || d.cols != n || c.rows != m || c.cols != n) return CUBLAS_STATUS_INVALID_VALUE;
     for (const cublasLtMatrixLayoutOpaque_t *l : {&a, &b, &c, &d})
-        if (l->ld < (int64_t)l->rows) return CUBLAS_STATUS_INVALID_VALUE;
+        if (l->ld < (int64_t)l->rows || l->batch != d.batch) return CUBLAS_STATUS_INVALID_VALUE;
     if (c.type != (is_fp8(d.type) ? CUDA_R_16BF : d.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (o.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (a.type == CUDA_R_16BF && cc < 80) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -325,6 +338,7 @@ inline cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t o,
         {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &o->b_scale, sizeof o->b_scale},
         {CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, &o->d_scale, sizeof o->d_scale},
         {CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, &o->d_amax, sizeof o->d_amax},
+        {CUBLASLT_MATMUL_DESC_FAST_ACCUM, &o->fast, sizeof o->fast},
         {CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &o->bias_type, sizeof o->bias_type}};
     for (const auto &r : row)
         if (r.which == which) {
@@ -340,7 +354,17 @@ inline cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cu
                                                  uint64_t rows, uint64_t cols, int64_t ld)
 {
     mpt_emu::blas_create(out);
-    **out = {type, rows, cols, ld};
+    **out = {type, rows, cols, ld, 1, 0};
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
+                                                       cublasLtMatrixLayoutAttribute_t which,
+                                                       const void *value, size_t size)
+{
+    if (!mpt_emu::blas_alive(l)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (which == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT && size == 4) memcpy(&l->batch, value, 4);
+    else if (which == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET && size == 8) memcpy(&l->stride, value, 8);
+    else return CUBLAS_STATUS_INVALID_VALUE;
     return CUBLAS_STATUS_SUCCESS;
 }
 inline cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
@@ -425,12 +449,23 @@ inline cublasStatus_t cublasLtMatmul(
     const void *pointer[5] = {pa, pb, pc, pd, o->bias};
     for (int i = 0; i < 5; i++)
         if ((uintptr_t)pointer[i] % algo->align[i]) return CUBLAS_STATUS_INVALID_VALUE;
+    const cublasLtMatrixLayout_t layout[4] = {a, b, c, d};
+    for (int i = 0; i < 4; i++)
+        if (layout[i]->stride * (int64_t)mpt_emu::bytes_of(layout[i]->type) % algo->align[i] && d->batch > 1)
+            return CUBLAS_STATUS_INVALID_VALUE;
     if (mpt_emu::blas().loaded.insert(algo->kernel).second && mpt_emu::gate_unsafe())
         return CUBLAS_STATUS_INTERNAL_ERROR;
     const uint64_t used = algo->workspace;
     const cudaError_t e = mpt_emu::enqueue(stream, [=]() {
         if (used) memset(workspace, 0x5a, used);    /* so that ASan sees one that was freed */
-        mpt_emu::run_product(p);
+        for (int64_t i = 0; i < p.d.batch; i++) {
+            const auto at = [i](const void *x, const cublasLtMatrixLayoutOpaque_t &l) {
+                return (char *)x + i * l.stride * (int64_t)mpt_emu::bytes_of(l.type);
+            };
+            mpt_emu::Product one = p;
+            one.pa = at(p.pa, p.a), one.pb = at(p.pb, p.b), one.pc = at(p.pc, p.c), one.pd = at(p.pd, p.d);
+            mpt_emu::run_product(one);
+        }
     });
     return e ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
