@@ -36,3 +36,10 @@ summary() {
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ] && { [ "$skipped" = 0 ] || [ "${MPT_CI:-0}" != 1 ]; }
 }
+
+# python_with MODULE,... -- a Python that has these: $PYTHON, that of build/venv, or python3
+python_with() {
+    for python in ${PYTHON:+"$PYTHON"} build/venv/bin/python python3; do
+        "$python" -c "import $1" > /dev/null 2>&1 && echo "$python" && return
+    done
+}

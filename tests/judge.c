@@ -1,0 +1,169 @@
+/* judge.c -- the headers behind flat functions, as a shared object for the judges that are written in Python:
+ * judge_numpy.py and judge_torch.py. Arrays only, no structs. */
+#define MPT_STATIC
+#define MPT_IMPLEMENTATION
+#include "mpt.h"
+
+#ifdef _WIN32
+#define JUDGE(type) __declspec(dllexport) type
+#else
+#define JUDGE(type) type
+#endif
+#define OF(f) ((mpt_format)(f))
+
+/* ---- formats ---- */
+
+/* Its bits, mantissa bits, bytes, sign bits; its largest and its least number. Returns: its name; NULL past
+ * the last. */
+JUDGE(const char *) judge_format(int f, double facts[6]);
+JUDGE(void) judge_encode(int f, const double *x, uint64_t *code, size_t n);
+JUDGE(void) judge_decode(int f, const uint64_t *code, double *x, size_t n);
+JUDGE(int) judge_convert(int to, void *dst, int from, const void *src, size_t n);
+JUDGE(size_t) judge_text(int f, uint64_t code, char *text, size_t cap);
+JUDGE(void) judge_arithmetic(int op, const uint16_t *a, const uint16_t *b, uint16_t *to, size_t n);
+
+JUDGE(const char *) judge_format(int f, double facts[6])
+{
+    const mpt_format_info *i = mpt_format_get(OF(f));
+    if (!i)
+        return NULL;
+    facts[0] = i->bits, facts[1] = i->mantissa_bits, facts[2] = i->bytes, facts[3] = i->sign_bits;
+    facts[4] = i->max_finite, facts[5] = i->min_subnormal;
+    return i->name;
+}
+
+JUDGE(void) judge_encode(int f, const double *x, uint64_t *code, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        code[i] = mpt_encode(OF(f), x[i], NULL, NULL);
+}
+
+JUDGE(void) judge_decode(int f, const uint64_t *code, double *x, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        x[i] = mpt_decode(OF(f), code[i]);
+}
+
+JUDGE(int) judge_convert(int to, void *dst, int from, const void *src, size_t n)
+{
+    return mpt_convert_n(OF(to), dst, OF(from), src, n, NULL, NULL);
+}
+
+JUDGE(size_t) judge_text(int f, uint64_t code, char *text, size_t cap)
+{
+    return mpt_to_text(text, cap, OF(f), code);
+}
+
+/* f16: + - * / sqrt, the neighbour above; from 8 on the same in bf16. */
+JUDGE(void) judge_arithmetic(int op, const uint16_t *a, const uint16_t *b, uint16_t *to, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        mpt_f16  x = {a[i]}, y = {b[i]}, z = {0};
+        mpt_bf16 p = {a[i]}, q = {b[i]}, r = {0};
+        switch (op) {
+        case 0: z = mpt_f16_add(x, y); break;
+        case 1: z = mpt_f16_sub(x, y); break;
+        case 2: z = mpt_f16_mul(x, y); break;
+        case 3: z = mpt_f16_div(x, y); break;
+        case 4: z = mpt_f16_sqrt(x); break;
+        case 5: z = mpt_f16_next_up(x); break;
+        case 8: r = mpt_bf16_add(p, q); break;
+        case 9: r = mpt_bf16_sub(p, q); break;
+        case 10: r = mpt_bf16_mul(p, q); break;
+        case 11: r = mpt_bf16_div(p, q); break;
+        case 12: r = mpt_bf16_sqrt(p); break;
+        case 13: r = mpt_bf16_next_up(p); break;
+        default: break;
+        }
+        to[i] = op < 8 ? z.bits : r.bits;
+    }
+}
+
+/* ---- training ---- */
+
+JUDGE(int) judge_scaler(int dialect, const unsigned char *bad, float *scale, size_t steps);
+JUDGE(int) judge_steps(int optimizer, const double *h, float *w, const float *grads, size_t n, size_t columns,
+                       size_t steps, float *room);
+JUDGE(int) judge_policy(const char *policy, const char *op, int input, int answer[3]);
+
+/* The scale after each step. */
+JUDGE(int) judge_scaler(int dialect, const unsigned char *bad, float *scale, size_t steps)
+{
+    const mpt_scaler_config c = mpt_scaler_defaults((mpt_scaler_dialect)dialect);
+    mpt_scaler              s;
+    size_t                  i;
+    mpt_status              status = mpt_scaler_init(&s, &c);
+    for (i = 0; i < steps && status == MPT_OK; i++) {
+        status = mpt_scaler_record(&s, bad[i], bad[i] ? MPT_CAUSE_INF : 0u);
+        if (status == MPT_OK)
+            status = mpt_scaler_update(&s);
+        scale[i] = s.scale;
+    }
+    return status;
+}
+
+/* So many steps on one tensor, gradients [steps][n]. h: lr, weight decay, momentum or beta1, beta2, eps,
+ * nesterov, dampening. room is [3 n] floats. */
+JUDGE(int) judge_steps(int optimizer, const double *h, float *w, const float *grads, size_t n, size_t columns,
+                       size_t steps, float *room)
+{
+    mpt_scaler_config config = mpt_scaler_defaults(MPT_SCALER_STATIC);
+    mpt_scaler        s;
+    mpt_tensor        t;
+    mpt_sgd           sgd;
+    mpt_adamw         adam = mpt_adamw_defaults();
+    mpt_lion          lion = mpt_lion_defaults();
+    mpt_adafactor     ada = mpt_adafactor_defaults();
+    void             *o = &adam;
+    size_t            i;
+    mpt_status        status;
+    config.init_scale = 1.0f;
+    status = mpt_scaler_init(&s, &config);
+    memset(&sgd, 0, sizeof sgd);
+    memset(&t, 0, sizeof t);
+    memset(room, 0, 3 * n * sizeof *room);
+    sgd.lr = adam.lr = lion.lr = ada.lr = (float)h[0];
+    sgd.weight_decay = adam.weight_decay = lion.weight_decay = ada.weight_decay = (float)h[1];
+    sgd.momentum = adam.beta1 = lion.beta1 = (float)h[2];
+    adam.beta2 = lion.beta2 = (float)h[3];
+    adam.eps = (float)h[4];
+    sgd.nesterov = h[5] > 0.0;
+    sgd.dampening = (float)h[6];
+    if (optimizer == MPT_OPTIMIZER_SGD)
+        o = &sgd;
+    if (optimizer == MPT_OPTIMIZER_LION)
+        o = &lion;
+    if (optimizer == MPT_OPTIMIZER_ADAFACTOR)
+        o = &ada;
+    t.n = n;
+    t.master = w;
+    t.m = optimizer == MPT_OPTIMIZER_ADAFACTOR ? NULL : room;
+    t.v = room + n;
+    t.columns = optimizer == MPT_OPTIMIZER_ADAFACTOR ? columns : 0;
+    t.grad_format = MPT_F32;
+    for (i = 0; i < steps && status == MPT_OK; i++) {
+        mpt_step step;
+        memset(&step, 0, sizeof step);
+        memcpy(room + 2 * n, grads + i * n, n * sizeof *grads);
+        t.grad = room + 2 * n;
+        status = mpt_optimizer_step((mpt_optimizer)optimizer, o, &s, &step, &t, 1, 0.0f);
+    }
+    return status;
+}
+
+/* The rule, the formats of input and output. */
+JUDGE(int) judge_policy(const char *policy, const char *op, int input, int answer[3])
+{
+    const mpt_format  in = OF(input);
+    mpt_policy        p;
+    mpt_policy_answer a;
+    mpt_status        status = mpt_policy_find(policy, &p);
+    if (status == MPT_OK)
+        status = mpt_policy_format(&p, op, &in, 1, &a);
+    if (status == MPT_OK)
+        answer[0] = (int)a.rule, answer[1] = (int)a.input, answer[2] = (int)a.output;
+    return status;
+}
