@@ -19,8 +19,8 @@ BLAS      = $(shell pkg-config --exists openblas 2>/dev/null && \
                     echo -DMPT_USE_CBLAS $$(pkg-config --cflags --libs openblas))
 BENCHES  := $(sort $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c)))
 
-.PHONY: help demo test check examples inspect bench test-long gpu-report test-cuda bench-threads bench-torch bench-cuda test-emu fuzz lint check-toc check-readme \
-        install clean
+.PHONY: help demo test check examples inspect bench test-long gpu-report test-cuda bench-threads bench-torch bench-cuda \
+        test-emu fuzz lint check-torch mutate check-toc check-readme install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,12 @@ fuzz: ## libFuzzer with ASan and UBSan on the conversions (needs clang; FUZZ_SEC
 
 lint: ## line lengths, tabs, unfinished marks, doc blocks, shell syntax
 	@sh tests/lint.sh
+
+check-torch: ## our steps, loss scale, casts and policies against PyTorch's (PYTHON=one that has torch and ml_dtypes)
+	@sh tests/run_judges.sh $(B) torch
+
+mutate: ## is a change in a section seen by its tests? SECTION=M18 [COUNT=40] (hours for all of it)
+	@python3 tests/mutate.py $(SECTION) $(COUNT)
 
 check-toc: ## each header's contents list against its section marks
 	@sh tests/check_toc.sh $(HEADERS)

@@ -1590,8 +1590,8 @@ typedef enum mpt_rule {
     X(FP32, AS_IS, DENY, "PT TF", "exp expm1 pow norm")                                                   \
     X(FP32, AS_IS, INFER, "PT TF", "log log1p reciprocal softplus")                                       \
     X(FP32, AS_IS, INFER, "MP TF", "batch_norm")                                                          \
-    X(FP32, AS_IS, INFER, "PT", "log2 log10 rsqrt layer_norm native_layer_norm group_norm interpolate "   \
-      "upsample upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d "              \
+    X(FP32, AS_IS, INFER, "PT", "log2 log10 rsqrt layer_norm native_layer_norm group_norm rms_norm "        \
+      "interpolate upsample upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d "  \
       "upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d")                                      \
     X(FP32, AS_IS, DENY, "PT", "tan sinh cosh acos asin erfinv logsumexp pdist renorm frobenius_norm "    \
       "nuclear_norm")                                                                                     \

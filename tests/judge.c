@@ -97,6 +97,7 @@ JUDGE(int) judge_scaler(int dialect, const unsigned char *bad, float *scale, siz
     size_t                  i;
     mpt_status              status = mpt_scaler_init(&s, &c);
     for (i = 0; i < steps && status == MPT_OK; i++) {
+        (void)mpt_scaler_scale(&s, 1.0f);
         status = mpt_scaler_record(&s, bad[i], bad[i] ? MPT_CAUSE_INF : 0u);
         if (status == MPT_OK)
             status = mpt_scaler_update(&s);
@@ -149,6 +150,7 @@ JUDGE(int) judge_steps(int optimizer, const double *h, float *w, const float *gr
         memset(&step, 0, sizeof step);
         memcpy(room + 2 * n, grads + i * n, n * sizeof *grads);
         t.grad = room + 2 * n;
+        (void)mpt_scaler_scale(&s, 1.0f);
         status = mpt_optimizer_step((mpt_optimizer)optimizer, o, &s, &step, &t, 1, 0.0f);
     }
     return status;
