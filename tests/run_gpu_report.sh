@@ -104,7 +104,7 @@ mkdir -p "$out/killed"
 env PATH="$tools" MPT_REPORT_SMALL=1 MPT_REPORT_DIR="$out/killed" sh tests/gpu_report.sh "$out/build" \
     > "$log" 2>&1 &
 pid=$!
-for i in $(seq 300); do grep -q 'device .*ok' "$log" 2> /dev/null && break; sleep 0.1; done
+for i in $(seq 6000); do grep -q 'device .*ok' "$log" 2> /dev/null && break; sleep 0.1; done
 kill $pid
 wait $pid
 code=$?
