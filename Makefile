@@ -140,7 +140,8 @@ $(B)/examples/inspect: $(INSPECT) $(HEADERS)
 	@mkdir -p $(@D)
 	@if pkg-config --exists libcjson 2>/dev/null; then \
 	    echo "$(CC) -o $@"; $(CC) $(WARN) $(CFLAGS) -I. examples/inspect.c examples/inspect/*.c -o $@ -lm -pthread \
-	        $$(pkg-config --cflags --libs libcjson); \
+	        $$(pkg-config --cflags --libs libcjson) \
+	        $$(pkg-config --exists minizip && echo "-DINSPECT_ZIP $$(pkg-config --cflags --libs minizip)"); \
 	else echo "inspect is left out: install cJSON and pkg-config (libcjson-dev pkg-config)"; fi
 
 # it is quick anyway, and so its build in `make demo` is quick too

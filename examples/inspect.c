@@ -1,11 +1,12 @@
 // inspect.c -- what would become of your weights in f16, bf16 and FP8? Reads real weight files.
 //
-//  cjson=$(pkg-config --cflags --libs libcjson)
-//  cc -O2 -pthread -I. examples/inspect.c examples/inspect/*.c -o inspect -lm $cjson
+//  flags="-DINSPECT_ZIP $(pkg-config --cflags --libs libcjson minizip)"
+//  cc -O2 -pthread -I. examples/inspect.c examples/inspect/*.c -o inspect -lm $flags
 //  ./inspect model.safetensors         --help explains the rest; `make inspect` builds it, too
 //
 // This file is the command line; examples/inspect/inspect.h says what stands where. cJSON (libcjson-dev)
-// reads the headers of .safetensors files; the library itself needs nothing.
+// reads the headers of .safetensors files, minizip (libminizip-dev) the archives that .npz and .pt are; those
+// are refused without it and -DINSPECT_ZIP. The library itself needs nothing.
 #define MPT_IMPLEMENTATION
 #include "inspect/inspect.h"
 
@@ -16,9 +17,11 @@ static const char help[] =
 "\n"
 "    inspect [options] FILE...\n"
 "\n"
-"Reads NumPy .npy (f2, f4, f8), .safetensors (F64 F32 F16 BF16 F8_E4M3 F8_E5M2; others are listed and\n"
-"passed over), .csv/.tsv/.txt, and files of bare numbers. Files may be larger than memory. For each tensor\n"
-"it prints the range of magnitudes, the share that each format would lose, and a verdict:\n"
+"Reads .safetensors, NumPy .npy and .npz, PyTorch .pt and .pth (zip files with plain tensors; no code of\n"
+"theirs runs), GGUF and ONNX (float tensors), .csv/.tsv/.txt, files of bare numbers, - for standard input;\n"
+"a folder of them, or the .index.json of a sharded model. Types that hold no floats are listed and passed\n"
+"over. Files may be larger than memory. For each tensor it prints the range of magnitudes, the signal to\n"
+"noise that each format would leave, and a verdict:\n"
 "\n"
 "    f16 safe: 74 dB              stores as it is; 74 dB is its signal to noise\n"
 "    f16 with scale 2^7: 74 dB    fits after multiplication with that power of two; divide on loading\n"
@@ -49,9 +52,9 @@ static const char help[] =
 "  --plot DIR         write ranges.csv, scale.csv and gnuplot scripts; and the pictures, with gnuplot\n"
 "  --progress         show progress on standard error even if it is no terminal; --no-progress: never\n"
 "\n"
-"Converting one file\n"
+"Converting one file or one sharded model\n"
 "  --convert OUT      write OUT, a .safetensors file, and say what was lost; OUT appears only when it is\n"
-"                     complete\n"
+"                     complete. Of a folder or an index: OUT is a new folder for the same shards\n"
 "  --to FORMAT        f16, bf16, e4m3 or e5m2; tensors that are smaller already are copied\n"
 "  --scale 2^K|auto   multiply by a power of two: all by one (2^0, a plain cast), or each by its own.\n"
 "                     Scales other than 1 stand in __metadata__ under \"mpt.scale.NAME\"; no other\n"

@@ -403,7 +403,7 @@ static void bad_others(void)
     bad_text("nothing.csv", "", "holds no numbers");
     bad_text("unknown.bin", "123456789012", "is none of .npy, .safetensors");
     bad_bytes("zip.npz", "PK\3\4xxxxxxxx", 12, "is a zip");
-    bad_bytes("weights.gguf", "GGUFxxxxxxxx", 12, "is a GGUF file");
+    bad_bytes("weights.gguf", "GGUFxxxxxxxx", 12, "truncated inside the GGUF header");
 }
 
 /* ---- a model ---- */

@@ -10,6 +10,12 @@ fail() { failed=$((failed + 1)); echo "FAIL  $*"; }
 skip() { skipped=$((skipped + 1)); echo "SKIP: $*"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# What examples/inspect is compiled with: cJSON, and minizip where it is installed.
+inspect_flags() {
+    echo "-lm -pthread $(pkg-config --cflags --libs libcjson)"
+    ! pkg-config --exists minizip || echo "-DINSPECT_ZIP $(pkg-config --cflags --libs minizip)"
+}
+
 # check NAME COMMAND... -- passes if the command does; shows what it printed if not
 check() {
     check_name=$1

@@ -20,7 +20,7 @@ seeds() {
         [ "$(wc -c < "$file")" -lt 4000 ] || continue
         case $file in
         *.safetensors) kind='\040' ;;
-        *.npy | *.npz | *.gguf) kind='\041' ;;
+        *.npy | *.npz | *.pt | *.gguf) kind='\041' ;;
         *.csv) kind='\042' ;;
         *) kind='\043' ;;
         esac
@@ -40,7 +40,7 @@ else
         if needs_cjson "$source"; then
             has_cjson || { skip "$name: cJSON is not installed: libcjson-dev and pkg-config"; continue; }
             sources=$inspect_sources
-            libraries="-pthread $(pkg-config --cflags --libs libcjson)"
+            libraries=$(inspect_flags)
             check "$name: seeds" seeds
             corpus=$out/seeds
         fi
@@ -65,7 +65,7 @@ else
     [ -d "$out/seeds" ] || check "seeds" seeds
     # shellcheck disable=SC2046,SC2086
     check "fuzz_inspect builds with AFL++" afl-clang-fast -std=c99 -O1 -g1 -fsanitize=fuzzer -I. \
-        $inspect_sources -o "$out/fuzz_inspect_afl" -lm -pthread $(pkg-config --cflags --libs libcjson)
+        $inspect_sources -o "$out/fuzz_inspect_afl" $(inspect_flags)
     check "fuzz_inspect runs under AFL++" afl-fuzz -V "$seconds" -i "$out/seeds" -o "$out/afl" \
         -m none -t 5000 -- "$out/fuzz_inspect_afl"
     runs=$(sed -n 's/^execs_done *: *//p' "$out/afl/default/fuzzer_stats" 2>/dev/null)

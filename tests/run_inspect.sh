@@ -11,7 +11,8 @@ if ! have pkg-config || ! pkg-config --exists libcjson; then
     summary
     exit
 fi
-cjson=$(pkg-config --cflags --libs libcjson)
+flags=$(inspect_flags)
+pkg-config --exists minizip || skip "minizip is not installed, .npz and .pt are not read: libminizip-dev"
 strict='-std=c99 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wdouble-promotion -Wcast-qual -Werror'
 sources='examples/inspect.c examples/inspect/*.c'
 files=$out/files
@@ -20,14 +21,14 @@ inspect=$out/inspect
 # shellcheck disable=SC2086
 {
 check "the generator builds" ${CC:-cc} -O2 $strict -I. tests/inspect_files.c -o "$files" -lm
-check "inspect builds" ${CC:-cc} -O2 $strict -I. $sources -o "$inspect" -lm -pthread $cjson
+check "inspect builds" ${CC:-cc} -O2 $strict -I. $sources -o "$inspect" $flags
 for cc in gcc clang; do
     have $cc || { skip "inspect with $cc: no such compiler"; continue; }
     check "inspect builds with $cc and sanitizers" $cc -O1 -g $strict -fsanitize=address,undefined \
-        -fno-sanitize-recover=all -I. $sources -o "$out/inspect-$cc" -lm -pthread $cjson
+        -fno-sanitize-recover=all -I. $sources -o "$out/inspect-$cc" $flags
 done
 }
-lines=$(sed -n "s|^//  \\(cjson=.*\\)|\\1; |p
+lines=$(sed -n "s|^//  \\(flags=.*\\)|\\1; |p
                 s|^//  \\(cc -O2 .*\\) -o inspect |\\1 -o $out/by-its-lines |p" examples/inspect.c)
 check "inspect builds by the lines in its comment" sh -c "$lines"
 check "that built something" "$out/by-its-lines" --help
@@ -66,7 +67,7 @@ done
 tsan="$out/inspect-tsan"
 # shellcheck disable=SC2086
 check "inspect builds with ThreadSanitizer" \
-    gcc -O1 -g1 -fsanitize=thread $strict -I. $sources -o "$tsan" -lm -pthread $cjson
+    gcc -O1 -g1 -fsanitize=thread $strict -I. $sources -o "$tsan" $flags
 # Newer kernels place memory more at random than it expects; setarch -R turns that off, where it is allowed.
 works=
 for runner in env "setarch $(uname -m) -R"; do
@@ -176,6 +177,21 @@ wide=$(awk 'length > 110' "$out/table" | wc -l)
 if [ "$wide" = 0 ]; then pass "110 columns"; else fail "$wide lines above 110 columns"; fi
 says "help" 0 "Exit code: 0" "$inspect" --help
 check "progress when asked for" sh -c "'$inspect' --progress '$model' 2>&1 >/dev/null"
+
+# ---- archives and containers ----
+
+if have python3; then
+    python3 tests/inspect_containers.py "$out/inspect-gcc" "$out/containers" > "$out/containers.log" 2>&1 ||
+        fail "inspect_containers.py: $(tail -n 3 "$out/containers.log")"
+    while read -r result words; do
+        case $result in
+        pass) pass "$words" ;;
+        FAIL) fail "$words" ;;
+        esac
+    done < "$out/containers.log"
+else
+    skip "archives: python3 is not installed"
+fi
 
 # ---- JSON ----
 
@@ -307,7 +323,8 @@ says "standard input"   0 "60 tensors"                  sh -c "cat '$model' | '$
 says "from a file"      0 "60 tensors"                  sh -c "'$inspect' --no-mmap /dev/stdin < '$model'"
 says "a bad rule"       2 "bad value for --fail-if"     "$inspect" --fail-if 'f16.colour>0' x
 says "a rule too few"   2 "bad value for --fail-if"     "$inspect" --fail-if 'f16.db' x
-says "a folder"         1 "is a directory"              "$inspect" "$out"
+mkdir -p "$out/nothing"
+says "a folder"         1 "is a folder without a file"  "$inspect" "$out/nothing"
 
 # ---- bad files: a message with file and reason, exit code 1, nothing written ----
 

@@ -8,8 +8,12 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#define MAKE_FOLDER(path)   mkdir(path, 0777)
+#define REMOVE_FOLDER(path) rmdir(path)
 #else
 #define HAVE_POSIX 0
+#define MAKE_FOLDER(path)   (-1)
+#define REMOVE_FOLDER(path) (-1)
 #endif
 
 #include "convert.h"
@@ -86,7 +90,10 @@ static int plan_tensor(step *p, model *m, const tensor *t, const options *o, cha
         return problem(error, m->path, t->name, "a .safetensors file has no room for this name");
     if (earlier_scale(m, t, &p->earlier, error) != 0)
         return -1;
-    if (t->format == MPT_FORMAT_COUNT && m->kind != KIND_SAFETENSORS)
+    if (t->scattered)
+        return problem(error, m->path, t->name, "its values lie in a mixed order; call .contiguous() first");
+    if (t->format == MPT_FORMAT_COUNT && m->kind != KIND_SAFETENSORS &&
+        !(m->kind == KIND_PYTORCH && t->bytes && !t->fortran && host_is_little() != t->swap))
         return problem(error, m->path, t->name, "type %s cannot be converted", t->type);
     if (t->format == MPT_FORMAT_COUNT || mpt_format_get(t->format)->bits < bits || t->format == o->to)
         return 0;
@@ -312,7 +319,7 @@ static int copy_bytes(FILE *out, model *m, step *s, char *error)
     uint64_t      done = 0;
     while (done < t->bytes) {
         const size_t         take = t->bytes - done < CHUNK ? (size_t)(t->bytes - done) : CHUNK;
-        const unsigned char *p = source_view(&m->src, t->offset + done, take);
+        const unsigned char *p = source_view(tensor_source(m, t), t->offset + done, take);
         if (!p)
             return problem(error, m->path, t->name, "reading failed");
         put(out, s, p, 1, take);
@@ -568,29 +575,114 @@ static int write_beside(model *m, step *steps, const options *o, char *error)
     return code;
 }
 
-int convert_file(const char *path, const options *given)
+/* One file to o->convert. 0 or -1, after a message; *bytes gets the values' bytes. */
+static int convert_one(const char *path, const options *o, uint64_t *bytes)
 {
-    options     o = *given;
     char        error[ERROR_TEXT];
-    const char *why = output_problem(o.convert, path);
+    const char *why = output_problem(o->convert, path);
     model       m;
     step       *steps;
+    size_t      i;
     int         code;
-    o.formats[0] = o.to;
-    o.format_count = 1;
     source_guard(path, NULL);
-    code = why ? problem(error, o.convert, NULL, "%s", why) : model_open(&m, path, o.map, o.raw, error);
+    code = why ? problem(error, o->convert, NULL, "%s", why) : model_open(&m, path, o->map, o->raw, error);
     if (code != 0) {
-        complain(&o, error);
+        complain(o, error);
         return -1;
     }
-    steps = convert_plan(&m, &o, error);
-    code = steps ? write_beside(&m, steps, &o, error) : -1;
+    steps = convert_plan(&m, o, error);
+    code = steps ? write_beside(&m, steps, o, error) : -1;
+    if (code != 0)
+        complain(o, error);
+    else
+        print_steps(&m, steps, o);
+    for (i = 0; code == 0 && i < m.count; i++)
+        *bytes += bytes_of(&steps[i]);
+    free(steps);
+    model_close(&m);
+    return code;
+}
+
+/* The same name in another folder; NULL: out of memory. */
+static char *moved(const char *folder, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char       *to = (char *)malloc(strlen(folder) + strlen(name) + 2);
+    if (to)
+        (void)sprintf(to, "%s/%s", folder, name);
+    return to;
+}
+
+/* The index of the converted shards, in their folder. */
+static int write_index(const file_list *l, const char *folder, uint64_t bytes, const options *o)
+{
+    char  error[ERROR_TEXT];
+    char *to = moved(folder, l->index);
+    FILE *out = to ? fopen(to, "wb") : NULL;
+    int   code = out ? file_list_index(l, bytes, out) : -1;
+    if (out && fclose(out) != 0)
+        code = -1;
+    if (code != 0) {
+        if (out)
+            (void)remove(to);
+        (void)problem(error, folder, NULL, "the index cannot be written: %s", strerror(errno));
+        complain(o, error);
+    }
+    free(to);
+    return code;
+}
+
+/* All shards into a new folder, and their index; or nothing. */
+static int convert_many(const file_list *l, const options *given)
+{
+    options  o = *given;
+    char     error[ERROR_TEXT];
+    uint64_t bytes = 0;
+    size_t   i, done = 0;
+    char    *to = NULL;
+    int      code = 0;
+    errno = 0;
+    if (MAKE_FOLDER(given->convert) != 0) {
+        (void)problem(error, given->convert, NULL, "a folder cannot be made of that name: %s",
+                      strerror(errno));
+        complain(given, error);
+        return -1;
+    }
+    for (; done < l->count && code == 0; done++) {
+        to = moved(given->convert, l->path[done]);
+        o.convert = to;
+        code = to ? convert_one(l->path[done], &o, &bytes) : -1;
+        free(to);
+    }
+    if (code == 0 && l->index)
+        code = write_index(l, given->convert, bytes, given);
+    for (i = 0; code != 0 && i < done; i++) {
+        to = moved(given->convert, l->path[i]);
+        if (to)
+            (void)remove(to);
+        free(to);
+    }
+    if (code != 0)
+        (void)REMOVE_FOLDER(given->convert);
+    return code;
+}
+
+int convert_file(const char *path, const options *given)
+{
+    options   o = *given;
+    char      error[ERROR_TEXT];
+    uint64_t  bytes = 0;
+    file_list l;
+    int       code = file_list_open(&l, path, error);
+    o.formats[0] = o.to;
+    o.format_count = 1;
+    if (code == 0 && l.many && !strstr(l.path[0], ".safetensors"))
+        code = problem(error, path, NULL, "only folders of .safetensors files are converted");
     if (code != 0)
         complain(&o, error);
     else
-        print_steps(&m, steps, &o);
-    free(steps);
-    model_close(&m);
+        code = l.many ? convert_many(&l, &o) : convert_one(path, &o, &bytes);
+    file_list_close(&l);
+    source_guard(NULL, NULL);
     return code == 0 && fflush(stdout) == 0 && !ferror(stdout) ? 0 : -1;
 }

@@ -4,7 +4,12 @@
  *   text.c         names and numbers that are safe to print
  *   npy.c          NumPy .npy headers
  *   safetensors.c  .safetensors headers, written so that hostile ones are refused
+ *   zip.c          archives: NumPy .npz, PyTorch .pt
+ *   pickle.c       what tensors a PyTorch file holds, without running what it says
+ *   gguf.c         GGUF headers
+ *   onnx.c         the initializers of an ONNX model
  *   model.c        which kind of file it is; raw and CSV; the stream of a tensor's values
+ *   folder.c       folders, and the index of a sharded model
  *   scan.c         one pass over a tensor: what each format would lose; the verdict
  *   report.c       table, summary, JSON
  *   plot.c         data and gnuplot scripts
@@ -58,6 +63,8 @@ typedef struct source {
 
 int source_open(source *s, const char *path, int map, char *error);
 void source_memory(source *s, const void *bytes, size_t size);
+/* What was written to `f`, which is closed with the source. */
+int source_file(source *s, FILE *f, int map);
 void source_close(source *s);
 /* The same file with a window of its own, for another thread; close the view, not the file, with _leave. */
 void source_share(source *s, const source *of);
@@ -85,18 +92,22 @@ void text_db(char *dst, size_t cap, double db);                         /* 74 dB
 /* Error texts: "FILE: tensor 'NAME': reason", each part only if given. Returns -1. */
 int problem(char *error, const char *path, const char *tensor, const char *format, ...) LIKE_PRINTF(4, 5);
 
-/* ---- model.c, npy.c, safetensors.c ---- */
+/* ---- model.c, npy.c, safetensors.c, zip.c, pickle.c, gguf.c, onnx.c ---- */
 
 typedef struct tensor {
     char       *name;
     const char *type;               /* as the file calls it; lives as long as the model */
     mpt_format  format;             /* MPT_FORMAT_COUNT: not a float type we read, passed over */
+    source     *from;               /* the bytes; NULL: the model's file */
     int         swap, fortran;      /* foreign byte order; first index fastest */
+    int         scattered;          /* the values lie in another order than either */
     int         dims;
     uint64_t    shape[MAX_DIMS], count, offset, bytes;  /* offset in the file */
 } tensor;
 
-typedef enum file_kind { KIND_NPY, KIND_SAFETENSORS, KIND_RAW, KIND_CSV } file_kind;
+typedef enum file_kind {
+    KIND_NPY, KIND_SAFETENSORS, KIND_RAW, KIND_CSV, KIND_NPZ, KIND_PYTORCH, KIND_GGUF, KIND_ONNX
+} file_kind;
 
 typedef struct pair { char *key, *value; } pair;
 
@@ -108,7 +119,10 @@ typedef struct model {
     size_t      count;
     pair       *metadata;
     size_t      metadata_count;
-    char        type_text[64];      /* of the one tensor of a .npy */
+    char      **texts;              /* names of types that the file made up */
+    size_t      text_count;
+    source    **parts;              /* unpacked members of an archive */
+    size_t      part_count;
 } model;
 
 const char *kind_name(file_kind kind);
@@ -120,8 +134,46 @@ void model_close(model *m);
 char *copy_text(const char *s, size_t n);
 /* Product of the dimensions; 0 if it does not fit. */
 int  shape_count(const uint64_t *shape, int dims, uint64_t *count);
-int  npy_parse(model *m, char *error);
+/* One more tensor, with that name; NULL: out of memory. Earlier ones may move. */
+tensor *model_tensor(model *m, const char *name, size_t n);
+/* A copy of a text that lives as long as the model; NULL: out of memory. */
+const char *model_text(model *m, const char *text);
+source *tensor_source(model *m, const tensor *t);
+/* `bytes` is what the .npy file has from t->offset in its source on. */
+int  npy_parse(model *m, tensor *t, uint64_t bytes, char *error);
 int  safetensors_parse(model *m, char *error);
+int  zip_parse(model *m, char *error);
+int  gguf_parse(model *m, char *error);
+int  onnx_parse(model *m, char *error);
+
+/* A tensor that a PyTorch pickle speaks of: where in which storage, all in elements. */
+typedef struct pickled {
+    char       *name, *storage, *type;          /* `type`: "FloatStorage" or, of a raw one, "float8_e5m2" */
+    int         dims;
+    uint64_t    shape[MAX_DIMS], stride[MAX_DIMS], offset;
+} pickled;
+/* The tensors that a pickle of plain containers holds, to be given to `found` one by one; what else it asks
+ * for is refused by name. */
+int  pickle_parse(const unsigned char *text, size_t n, int (*found)(void *user, const pickled *t), void *user,
+                  char *why, size_t cap);
+
+/* ---- folder.c ---- */
+
+/* The files of one argument: itself, those of a folder, or the shards that an index names. */
+typedef struct file_list {
+    char        **path;
+    size_t        count;
+    int           many;                         /* a folder or an index */
+    char         *index;                        /* its path; NULL: none */
+    struct cJSON *json;                         /* what it says */
+} file_list;
+
+int  file_list_open(file_list *l, const char *path, char *error);
+void file_list_close(file_list *l);
+/* Do the models hold the tensors that the index says, and no others? */
+int  file_list_check(file_list *l, const model *m, char *error);
+/* The index of the same shards with that many bytes of values. */
+int  file_list_index(const file_list *l, uint64_t bytes, FILE *out);
 
 /* The values of a tensor in order of the file, aligned and in host byte order. */
 typedef struct stream {

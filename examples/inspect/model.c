@@ -3,7 +3,7 @@
 
 const char *kind_name(file_kind kind)
 {
-    static const char *const names[] = {"npy", "safetensors", "raw", "csv"};
+    static const char *const names[] = {"npy", "safetensors", "raw", "csv", "npz", "PyTorch", "GGUF", "ONNX"};
     return names[kind];
 }
 
@@ -42,6 +42,33 @@ int shape_count(const uint64_t *shape, int dims, uint64_t *count)
     return 1;
 }
 
+tensor *model_tensor(model *m, const char *name, size_t n)
+{
+    /* Room for 1, 2, 4, 8 ...: it is full where the count is a power of two. */
+    if (!(m->count & (m->count - 1))) {
+        tensor *more = (tensor *)realloc(m->tensors, (m->count ? 2 * m->count : 1) * sizeof *more);
+        if (!more)
+            return NULL;
+        m->tensors = more;
+    }
+    memset(&m->tensors[m->count], 0, sizeof *m->tensors);
+    m->tensors[m->count].name = copy_text(name, n);
+    m->tensors[m->count].format = MPT_FORMAT_COUNT;
+    return m->tensors[m->count].name ? &m->tensors[m->count++] : NULL;
+}
+
+const char *model_text(model *m, const char *text)
+{
+    char **more = (char **)realloc(m->texts, (m->text_count + 1) * sizeof *more);
+    if (!more)
+        return NULL;
+    m->texts = more;
+    more[m->text_count] = copy_text(text, strlen(text));
+    return more[m->text_count] ? more[m->text_count++] : NULL;
+}
+
+source *tensor_source(model *m, const tensor *t) { return t->from ? t->from : &m->src; }
+
 /* ---- what a file is ---- */
 
 static int ends_with(const char *path, const char *suffix)
@@ -53,13 +80,14 @@ static int ends_with(const char *path, const char *suffix)
 /* Files that people will try, by their first bytes, and what to do with them instead. */
 static const char *advice(const unsigned char *head)
 {
-    if (!memcmp(head, "PK\3\4", 4))
-        return "is a zip (.npz or PyTorch): unpack the .npz and inspect its .npy files, or save as "
-               ".safetensors";
-    if (!memcmp(head, "GGUF", 4))
-        return "is a GGUF file, which is not read: inspect the .safetensors it was made from";
     if (!memcmp(head, "\x89HDF", 4))
         return "is an HDF5 file, which is not read: save the arrays as .npy or .safetensors";
+    if (head[0] == 0x80 && head[1] && head[1] <= 5)
+        return "is a Python pickle (PyTorch before 1.6), which is not read: load it and torch.save it anew";
+    if (!memcmp(head, "\x1f\x8b", 2))
+        return "is compressed with gzip: unpack it first";
+    if (!memcmp(head, "GGML", 4) || !memcmp(head, "lmgg", 4) || !memcmp(head, "tjgg", 4))
+        return "is an old GGML file: convert it to GGUF";
     return "is none of .npy, .safetensors, .csv, .tsv, .txt; for bare numbers say --raw f32";
 }
 
@@ -71,6 +99,12 @@ static int find_kind(model *m, char *error)
         return problem(error, m->path, NULL, "cannot be read");
     if (!memcmp(head, "\x93NUMPY", 6))
         m->kind = KIND_NPY;
+    else if (!memcmp(head, "PK\3\4", 4))
+        m->kind = KIND_NPZ;             /* or PyTorch's, as its members will tell */
+    else if (!memcmp(head, "GGUF", 4))
+        m->kind = KIND_GGUF;
+    else if (ends_with(m->path, ".onnx"))
+        m->kind = KIND_ONNX;
     else if (ends_with(m->path, ".safetensors") || (head[8] == '{' && !head[6] && !head[7]))
         m->kind = KIND_SAFETENSORS;
     else if (ends_with(m->path, ".csv") || ends_with(m->path, ".tsv") || ends_with(m->path, ".txt"))
@@ -134,12 +168,8 @@ static int name_after_file(model *m, char *error)
         if (*p == '/' && p[1])
             base = p + 1;
     dot = strrchr(base, '.');
-    m->tensors = (tensor *)calloc(1, sizeof *m->tensors);
-    if (!m->tensors)
-        return problem(error, m->path, NULL, "out of memory");
-    m->count = 1;
-    m->tensors->name = copy_text(base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
-    return m->tensors->name ? 0 : problem(error, m->path, NULL, "out of memory");
+    return model_tensor(m, base, dot && dot > base ? (size_t)(dot - base) : strlen(base))
+         ? 0 : problem(error, m->path, NULL, "out of memory");
 }
 
 int model_parse(model *m, mpt_format raw, char *error)
@@ -148,12 +178,17 @@ int model_parse(model *m, mpt_format raw, char *error)
         m->kind = KIND_RAW;
     else if (find_kind(m, error) != 0)
         return -1;
-    if (m->kind == KIND_SAFETENSORS)
-        return safetensors_parse(m, error);
+    switch (m->kind) {
+    case KIND_SAFETENSORS: return safetensors_parse(m, error);
+    case KIND_NPZ:         return zip_parse(m, error);
+    case KIND_GGUF:        return gguf_parse(m, error);
+    case KIND_ONNX:        return onnx_parse(m, error);
+    default:               break;
+    }
     if (name_after_file(m, error) != 0)
         return -1;
-    return m->kind == KIND_NPY ? npy_parse(m, error) : m->kind == KIND_CSV ? csv_parse(m, error)
-         : raw_parse(m, raw, error);
+    return m->kind == KIND_NPY ? npy_parse(m, m->tensors, m->src.size, error)
+         : m->kind == KIND_CSV ? csv_parse(m, error) : raw_parse(m, raw, error);
 }
 
 int model_open(model *m, const char *path, int map, mpt_format raw, char *error)
@@ -177,6 +212,14 @@ void model_close(model *m)
         free(m->metadata[i].key);
         free(m->metadata[i].value);
     }
+    for (i = 0; i < m->text_count; i++)
+        free(m->texts[i]);
+    for (i = 0; i < m->part_count; i++) {
+        source_close(m->parts[i]);
+        free(m->parts[i]);
+    }
+    free(m->texts);
+    free(m->parts);
     free(m->tensors);
     free(m->metadata);
     source_close(&m->src);
@@ -339,7 +382,7 @@ int stream_next(stream *s, const void **x, size_t *n)
         return csv_next(s, x, n);
     if (!take)
         return 0;
-    p = source_view(&s->m->src, t->offset + s->at, take);
+    p = source_view(tensor_source(s->m, t), t->offset + s->at, take);
     if (!p)
         return problem(s->error, s->m->path, t->name, "reading failed at byte %llu of the file",
                        (unsigned long long)(t->offset + s->at));

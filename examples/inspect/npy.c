@@ -97,14 +97,18 @@ static int skip_list(cursor *c)
     return 1;
 }
 
-static const char *take_type(model *m, cursor *c)
+static const char *take_type(model *m, tensor *t, cursor *c)
 {
+    char text[64];
     blanks(c);
     if (c->p < c->end && *c->p == '[') {
-        memcpy(m->type_text, "records", 8);
+        t->type = "records";
         return skip_list(c) ? NULL : "the list of record fields is not closed";
     }
-    return take_string(c, m->type_text, sizeof m->type_text) ? NULL : "the type is not a plain string";
+    if (!take_string(c, text, sizeof text))
+        return "the type is not a plain string";
+    t->type = model_text(m, text);
+    return t->type ? NULL : "no memory for its type";
 }
 
 static const char *parse_dict(model *m, cursor *c, tensor *t)
@@ -125,7 +129,7 @@ static const char *parse_dict(model *m, cursor *c, tensor *t)
         if (seen[k]++)
             return "the header has a key twice";
         if (k == 0)
-            why = take_type(m, c);
+            why = take_type(m, t, c);
         else if (k == 1 && take_word(c, "True"))
             t->fortran = 1;
         else if (k == 1 && !take_word(c, "False"))
@@ -144,11 +148,10 @@ static const char *parse_dict(model *m, cursor *c, tensor *t)
 }
 
 /* '<f4' and its like; anything else is passed over. */
-static void set_type(model *m, tensor *t)
+static void set_type(tensor *t)
 {
-    const char *s = m->type_text;
+    const char *s = t->type;
     int         little = host_is_little();
-    t->type = s;
     t->format = MPT_FORMAT_COUNT;
     if (strlen(s) != 3 || s[1] != 'f' || !strchr("<>=", s[0]))
         return;
@@ -157,11 +160,9 @@ static void set_type(model *m, tensor *t)
     t->swap = little != host_is_little();
 }
 
-/* Where the values start, and that they end where the file does. */
-static int check_size(model *m, tensor *t, uint64_t start, char *error)
+/* That the values, after the header, end where the file does. */
+static int check_size(model *m, tensor *t, uint64_t size, char *error)
 {
-    const uint64_t size = m->src.size - start;
-    t->offset = start;
     if (!shape_count(t->shape, t->dims, &t->count))
         return problem(error, m->path, NULL, "the product of the shape is above 2^63");
     if (t->format == MPT_FORMAT_COUNT) {
@@ -179,34 +180,36 @@ static int check_size(model *m, tensor *t, uint64_t start, char *error)
     return 0;
 }
 
-int npy_parse(model *m, char *error)
+int npy_parse(model *m, tensor *t, uint64_t bytes, char *error)
 {
+    source       *s = tensor_source(m, t);
     unsigned char head[12];
     char         *text;
     const char   *why;
     uint64_t      length, start;
     cursor        c;
-    tensor       *t = m->tensors;
-    if (m->src.size < 10 || source_read(&m->src, 0, head, 10) != 0)
+    if (bytes < 10 || source_read(s, t->offset, head, 10) != 0)
         return problem(error, m->path, NULL, "truncated inside the .npy header");
+    if (memcmp(head, "\x93NUMPY", 6) != 0)
+        return problem(error, m->path, t->name, "does not start with the magic word of .npy files");
     if (head[6] < 1 || head[6] > 3)
         return problem(error, m->path, NULL, ".npy version %d.%d is not known", head[6], head[7]);
     start = head[6] == 1 ? 10 : 12;
     length = head[8] | (uint64_t)head[9] << 8;
     if (start == 12) {
-        if (m->src.size < 12 || source_read(&m->src, 0, head, 12) != 0)
+        if (bytes < 12 || source_read(s, t->offset, head, 12) != 0)
             return problem(error, m->path, NULL, "truncated inside the .npy header");
         length |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
     }
-    if (length > m->src.size - start)
+    if (length > bytes - start)
         return problem(error, m->path, NULL, "the .npy header claims %llu bytes, the file has %llu left",
-                       (unsigned long long)length, (unsigned long long)(m->src.size - start));
+                       (unsigned long long)length, (unsigned long long)(bytes - start));
     if (length > MAX_HEADER)
         return problem(error, m->path, NULL,
                        "the .npy header of %llu bytes is above the 64 KiB that are read",
                        (unsigned long long)length);
     text = (char *)malloc((size_t)length + 1);
-    if (!text || source_read(&m->src, start, text, (size_t)length) != 0) {
+    if (!text || source_read(s, t->offset + start, text, (size_t)length) != 0) {
         free(text);
         return problem(error, m->path, NULL, "the .npy header cannot be read");
     }
@@ -216,6 +219,7 @@ int npy_parse(model *m, char *error)
     free(text);
     if (why)
         return problem(error, m->path, NULL, "bad .npy header: %s", why);
-    set_type(m, t);
-    return check_size(m, t, start + length, error);
+    set_type(t);
+    t->offset += start + length;
+    return check_size(m, t, bytes - start - length, error);
 }

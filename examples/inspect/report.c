@@ -272,18 +272,32 @@ static void print_summary(const options *o, const sums *s, const result *all)
         print_summary_line(titles[k], o, s, all, k);
 }
 
-static void print_file(const report *p, const model *m, const row *rows, size_t n, const sums *s,
-                       const result *all)
+/* "model.safetensors: safetensors, 1.6 MiB", or of several files how many. */
+static void print_title(const report *p, const char *path, const model *m, size_t files)
+{
+    char     name[256], size[32];
+    uint64_t bytes = 0;
+    size_t   i;
+    for (i = 0; i < files; i++)
+        bytes += m[i].src.size;
+    (void)text_safe(name, sizeof name, path, 60);
+    text_bytes(size, sizeof size, bytes);
+    (void)printf("%s%s: %s, ", p->printed ? "\n" : "", name, kind_name(m->kind));
+    if (files > 1)
+        (void)printf("%llu files, ", (unsigned long long)files);
+    (void)printf("%s", size);
+}
+
+static void print_file(const report *p, const char *path, const model *m, size_t files, const row *rows,
+                       size_t n, const sums *s, const result *all)
 {
     const options *o = p->o;
-    char           name[256], size[32], values[16];
+    char           values[16];
     size_t         i, shown = o->top && o->top < n ? (size_t)o->top : n;
     widths         w;
-    (void)text_safe(name, sizeof name, m->path, 60);
-    text_bytes(size, sizeof size, m->src.size);
+    print_title(p, path, m, files);
     text_count(values, sizeof values, s->values);
-    (void)printf("%s%s: %s, %s, %llu tensor%s, %s values", p->printed ? "\n" : "", name, kind_name(m->kind),
-                 size, (unsigned long long)n, n == 1 ? "" : "s", values);
+    (void)printf(", %llu tensor%s, %s values", (unsigned long long)n, n == 1 ? "" : "s", values);
     if (s->passed_over)
         (void)printf(", %llu not of a float type", (unsigned long long)s->passed_over);
     if (s->nan || s->inf)
@@ -394,15 +408,18 @@ static void json_summary(const options *o, const sums *s, const result *all)
     (void)printf("}}}");
 }
 
-static void json_file(const report *p, const model *m, const row *rows, size_t n, const sums *s,
-                      const result *all)
+static void json_file(const report *p, const char *path, const model *m, size_t files, const row *rows,
+                      size_t n, const sums *s, const result *all)
 {
     const size_t shown = p->o->top && p->o->top < n ? (size_t)p->o->top : n;
+    uint64_t     bytes = 0;
     size_t       i;
+    for (i = 0; i < files; i++)
+        bytes += m[i].src.size;
     (void)printf("%s\n  {\"file\":", p->files ? "," : "");
-    text_json(stdout, m->path);
+    text_json(stdout, path);
     (void)printf(",\"kind\":\"%s\",\"bytes\":%llu,\"tensors\":[", kind_name(m->kind),
-                 (unsigned long long)m->src.size);
+                 (unsigned long long)bytes);
     for (i = 0; i < shown; i++)
         json_row(&rows[i], p->o, i ? "," : "");
     json_summary(p->o, s, all);
@@ -506,7 +523,6 @@ static int scan_all(report *p, model *m, row *rows, sums *s, char *error)
         if (t->format != MPT_FORMAT_COUNT && scan_tensor(&one, &rows[i].r, m, t, p->o, error) != 0)
             return -1;
         rows[i].t = t;
-        rows[i].key = i;
         (void)mpt_survey_get(&one.survey, MPT_F32, &range);
         (void)mpt_range_percentile(&range, 50.0, &rows[i].median);
         scan_merge(&p->total, &one);
@@ -519,26 +535,34 @@ static int scan_all(report *p, model *m, row *rows, sums *s, char *error)
     return 0;
 }
 
-static int inspect_model(report *p, model *m, char *error)
+/* The tensors of all files of one argument, in one table. */
+static int inspect_models(report *p, const char *path, model *m, size_t files, char *error)
 {
-    row   *rows = (row *)calloc(m->count + 1, sizeof *rows);
+    size_t n = 0, i;
+    row   *rows;
     sums   s;
     result all;
+    for (i = 0; i < files; i++)
+        n += m[i].count;
+    rows = (row *)calloc(n + 1, sizeof *rows);
     if (!rows)
-        return problem(error, m->path, NULL, "out of memory");
+        return problem(error, path, NULL, "out of memory");
     memset(&s, 0, sizeof s);
     scan_init(&p->total);
-    if (scan_all(p, m, rows, &s, error) != 0) {
-        free(rows);
-        return -1;
-    }
+    for (i = 0, n = 0; i < files; n += m[i++].count)
+        if (scan_all(p, &m[i], rows + n, &s, error) != 0) {
+            free(rows);
+            return -1;
+        }
+    for (i = 0; i < n; i++)
+        rows[i].key = i;
     scan_total(&p->total, p->o, &all);
     scan_merge(&p->all, &p->total);
     order_by = p->o->by;
     if (p->o->by)
-        qsort(rows, m->count, sizeof *rows, by_order);
+        qsort(rows, n, sizeof *rows, by_order);
     progress_clear();
-    (p->o->json ? json_file : print_file)(p, m, rows, m->count, &s, &all);
+    (p->o->json ? json_file : print_file)(p, path, m, files, rows, n, &s, &all);
     p->printed++;
     free(rows);
     return 0;
@@ -562,20 +586,37 @@ report *report_new(const options *o)
     return p;
 }
 
+static int report_list(report *p, const char *path, file_list *l, char *error)
+{
+    model *m = (model *)calloc(l->count, sizeof *m);
+    size_t open = 0, i;
+    int    code = m ? 0 : problem(error, path, NULL, "out of memory");
+    for (; code == 0 && open < l->count; open += code == 0) {
+        source_guard(l->path[open], NULL);
+        code = model_open(&m[open], l->path[open], p->o->map, p->o->raw, error);
+    }
+    if (code == 0)
+        code = file_list_check(l, m, error);
+    for (i = 0; i < open && p->o->filter; i++)
+        filter(&m[i], p->o->filter);
+    source_guard(path, NULL);
+    if (code == 0)
+        code = inspect_models(p, path, m, l->count, error);
+    source_guard(NULL, NULL);
+    for (i = 0; i < open; i++)
+        model_close(&m[i]);
+    free(m);
+    return code;
+}
+
 int report_file(report *p, const char *path)
 {
-    model m;
-    char  error[ERROR_TEXT];
-    int   code;
-    source_guard(path, NULL);
-    code = model_open(&m, path, p->o->map, p->o->raw, error);
-    if (code == 0) {
-        if (p->o->filter)
-            filter(&m, p->o->filter);
-        code = inspect_model(p, &m, error);
-        model_close(&m);
-    }
-    source_guard(NULL, NULL);
+    file_list l;
+    char      error[ERROR_TEXT];
+    int       code = file_list_open(&l, path, error);
+    if (code == 0)
+        code = report_list(p, path, &l, error);
+    file_list_close(&l);
     if (code != 0) {
         if (p->o->json)
             json_failed(p, path, error);

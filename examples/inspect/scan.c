@@ -103,18 +103,36 @@ static double expected_db(const mpt_range *r, int k, int ends)
     return noise > 0.0 ? 10.0 * log10(signal / noise) : HUGE_VAL;
 }
 
-/* The power of two nearest to 1 that costs next to nothing at the lower end while `headroom` doublings stay
- * free; where none does, the one that loses least. */
-static int choose_scale(const mpt_range *r, int headroom)
+/* The largest relative error, with a scale of 2^k, of the values of at least 1/16 of their root mean square:
+ * that of rounding, or of the format's least number. */
+static double worst_error(const mpt_range *r, int k, double rms)
 {
-    const double     ideal = expected_db(r, 0, 0) - 0.5;
+    const mpt_format_info *f = mpt_format_get(r->format);
+    const double           least = r->min_abs > rms / 16.0 ? r->min_abs : rms / 16.0;
+    const double           own = ldexp(1.0, -f->mantissa_bits - 1);
+    const double           worst = 0.5 * f->min_subnormal / ldexp(least, k);
+    return worst < own ? own : worst < 1.0 ? worst : 1.0;
+}
+
+static double worst_allowed(mpt_format format)
+{
+    const double own = ldexp(1.0, -mpt_format_get(format)->mantissa_bits - 1);
+    return own > 1.0 / 16.0 ? own : 1.0 / 16.0;
+}
+
+/* The power of two nearest to 1 that costs next to nothing at the lower end while `headroom` doublings stay
+ * free; where none does, the one that loses least. `rms` 0: their errors are not looked at. */
+static int choose_scale(const mpt_range *r, int headroom, double rms)
+{
+    const double     ideal = expected_db(r, 0, 0) - 0.5, allowed = worst_allowed(r->format);
     mpt_range_choice c;
     int              most, k;
     (void)mpt_range_at_scale(r, 0, &c);
     most = c.headroom - headroom;
     most = most > 127 ? 127 : most < -126 ? -126 : most;
-    for (k = most < 0 ? most : 0; k < most && expected_db(r, k, 1) < ideal; k++)
-        ;
+    for (k = most < 0 ? most : 0; k < most; k++)
+        if (expected_db(r, k, 1) >= ideal && (rms <= 0.0 || worst_error(r, k, rms) <= allowed))
+            break;
     return k;
 }
 
@@ -125,18 +143,15 @@ static int few_flushed(const cast *c, uint64_t nonzero, const options *o)
 
 static int bearable(const cast *c, mpt_format format, uint64_t nonzero, const options *o)
 {
-    const double own = ldexp(1.0, -mpt_format_get(format)->mantissa_bits - 1);
-    return !c->overflow && c->db >= least_db(format) && c->worst <= (own > 1.0 / 16.0 ? own : 1.0 / 16.0) &&
+    return !c->overflow && c->db >= least_db(format) && c->worst <= worst_allowed(format) &&
            few_flushed(c, nonzero, o);
 }
 
 /* The figures of a cast with a scale that the second pass measured; `rms` is that of the numbers. */
 static void cast_of(cast *c, const mpt_range *r, const mpt_roundoff *measured, double rms)
 {
-    const mpt_format_info *f = mpt_format_get(r->format);
-    const double           least = r->min_abs > rms / 16.0 ? r->min_abs : rms / 16.0;
-    mpt_roundoff_figures   g;
-    mpt_range_choice       at;
+    mpt_roundoff_figures g;
+    mpt_range_choice     at;
     (void)mpt_range_at_scale(r, measured->log2_scale, &at);
     (void)mpt_roundoff_get(measured, &g);
     c->log2_scale = measured->log2_scale;
@@ -144,10 +159,7 @@ static void cast_of(cast *c, const mpt_range *r, const mpt_roundoff *measured, d
     c->subnormal = c->log2_scale ? at.subnormal : r->subnormal;
     c->overflow = measured->overflow;
     c->db = g.sqnr_db;
-    c->worst = 0.5 * f->min_subnormal / ldexp(least, c->log2_scale);
-    c->worst = c->worst > 1.0 ? 1.0 : c->worst;
-    if (c->worst < ldexp(1.0, -f->mantissa_bits - 1))
-        c->worst = ldexp(1.0, -f->mantissa_bits - 1);
+    c->worst = worst_error(r, c->log2_scale, rms);
 }
 
 static void result_counts(const scan *s, result *r)
@@ -179,7 +191,7 @@ void scan_total(const scan *s, const options *o, result *r)
         l->plain.overflow = one.overflow;
         l->plain.db = l->scaled.db = expected_db(&one, 0, 1);
         l->normal = one.normal;
-        l->scaled.log2_scale = r->nonzero ? choose_scale(&one, o->headroom) : 0;
+        l->scaled.log2_scale = r->nonzero ? choose_scale(&one, o->headroom, 0.0) : 0;
         if (r->nonzero)
             l->scaled.db = expected_db(&one, l->scaled.log2_scale, 1);
         l->fits = !r->nonzero || (!one.overflow && l->plain.db >= least_db(one.format)) ? FITS
@@ -263,7 +275,8 @@ static uint64_t parts_of(const model *m, const tensor *t, const options *o)
 {
     const long     processors = sysconf(_SC_NPROCESSORS_ONLN);
     const uint64_t most = o->jobs ? (uint64_t)o->jobs : processors < 1 ? 1u : (uint64_t)processors;
-    const uint64_t worth = m->src.mapped && m->kind != KIND_CSV ? t->bytes / PART_LEAST : 0;
+    const int      mapped = (t->from ? t->from : &m->src)->mapped && m->kind != KIND_CSV;
+    const uint64_t worth = mapped ? t->bytes / PART_LEAST : 0;
     return worth < 2 ? 1 : worth < most ? worth : most < MAX_JOBS ? most : MAX_JOBS;
 }
 
@@ -277,8 +290,9 @@ static void part_init(part *p, const work *w, const model *m, const tensor *t, c
     scan_init(&p->s);
     p->w.s = w->s ? &p->s : NULL;
     p->m = *m;
-    source_share(&p->m.src, &m->src);
+    source_share(&p->m.src, t->from ? t->from : &m->src);
     p->t = *t;
+    p->t.from = NULL;
     p->first = small ? 0 : k * each;
     p->t.offset = t->offset + p->first * size;
     p->t.count = small ? (k ? 0 : t->count) : k + 1 < parts ? each : t->count - k * each;
@@ -379,7 +393,7 @@ int scan_tensor(scan *s, result *r, model *m, const tensor *t, const options *o,
         l->normal = one.normal;
         l->fits = bearable(&l->plain, o->formats[k], r->nonzero, o) ? FITS : FITS_NOT;
         if (l->fits == FITS_NOT)
-            log2_scale[k] = choose_scale(&one, o->headroom);
+            log2_scale[k] = choose_scale(&one, o->headroom, rms);
         again |= (unsigned)(log2_scale[k] != 0) << k;
     }
     if (measure(r, s, m, t, o, again, log2_scale, &rms, error) != 0)

@@ -160,21 +160,28 @@ static FILE *open_stream(const char *path, char *error)
 }
 #endif
 
-static int open_file(source *s, const char *path, char *error)
+/* Without mapping: a window that is read, of a file whose end is known. */
+static int use_stream(source *s, FILE *f)
 {
     long long end;
-    s->file = open_stream(path, error);
-    if (!s->file)
-        return -1;
-    (void)setvbuf(s->file, NULL, _IONBF, 0);        /* the window is the buffer */
-    if (SEEK64(s->file, 0, SEEK_END) != 0 || (end = (long long)TELL64(s->file)) < 0 ||
-        SEEK64(s->file, 0, SEEK_SET) != 0 || !(s->window = (unsigned char *)malloc(CHUNK))) {
-        (void)fclose(s->file);
+    s->file = f;
+    (void)setvbuf(f, NULL, _IONBF, 0);              /* the window is the buffer */
+    if (SEEK64(f, 0, SEEK_END) != 0 || (end = (long long)TELL64(f)) < 0 || SEEK64(f, 0, SEEK_SET) != 0 ||
+        !(s->window = (unsigned char *)malloc(CHUNK))) {
+        (void)fclose(f);
         s->file = NULL;
-        return problem(error, path, NULL, "cannot be read from start to end");
+        return -1;
     }
     s->size = (uint64_t)end;
     return 0;
+}
+
+static int open_file(source *s, const char *path, char *error)
+{
+    FILE *const f = open_stream(path, error);
+    if (!f)
+        return -1;
+    return use_stream(s, f) == 0 ? 0 : problem(error, path, NULL, "cannot be read from start to end");
 }
 
 int source_open(source *s, const char *path, int map, char *error)
@@ -187,6 +194,29 @@ int source_open(source *s, const char *path, int map, char *error)
 #endif
     (void)map;
     return open_file(s, path, error);
+}
+
+int source_file(source *s, FILE *f, int map)
+{
+    memset(s, 0, sizeof *s);
+    s->fd = -1;
+#if HAVE_MMAP
+    if (map) {
+        struct stat st;
+        s->fd = fflush(f) == 0 ? dup(fileno(f)) : -1;
+        (void)fclose(f);
+        if (s->fd < 0 || fstat(s->fd, &st) != 0)
+            return -1;
+        s->size = (uint64_t)st.st_size;
+        s->mapped = 1;
+        return 0;
+    }
+#endif
+    (void)map;
+    if (fflush(f) == 0)
+        return use_stream(s, f);
+    (void)fclose(f);
+    return -1;
 }
 
 void source_memory(source *s, const void *bytes, size_t size)

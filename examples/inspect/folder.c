@@ -1,0 +1,259 @@
+/* folder.c -- models that are several files: a folder, or the index of a sharded .safetensors model. */
+#if defined(__unix__) || defined(__APPLE__)
+#define _POSIX_C_SOURCE 200809L
+#define HAVE_POSIX 1
+#include <dirent.h>
+#include <sys/stat.h>
+#else
+#define HAVE_POSIX 0
+#endif
+
+#include "inspect.h"
+
+#include <cJSON.h>
+#include <errno.h>
+
+enum { MAX_INDEX = 1 << 28 };
+
+static int ends_with(const char *name, const char *suffix)
+{
+    const size_t n = strlen(name), k = strlen(suffix);
+    return n >= k && !strcmp(name + n - k, suffix);
+}
+
+static const char *file_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* folder/name; NULL: out of memory. */
+static char *join(const char *folder, size_t n, const char *name)
+{
+    char *path = (char *)malloc(n + strlen(name) + 2);
+    if (path)
+        (void)sprintf(path, "%.*s%s%s", (int)n, folder, n && folder[n - 1] != '/' ? "/" : "", name);
+    return path;
+}
+
+static int list_add(file_list *l, char *path)
+{
+    char **more = path ? (char **)realloc(l->path, (l->count + 1) * sizeof *more) : NULL;
+    if (!more) {
+        free(path);
+        return -1;
+    }
+    l->path = more;
+    l->path[l->count++] = path;
+    return 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* ---- the index of a sharded model: {"metadata": ..., "weight_map": {tensor: file}} ---- */
+
+static int index_problem(file_list *l, char *error, const char *why, const char *name)
+{
+    char shown[120];
+    (void)text_safe(shown, sizeof shown, name ? name : "", 100);
+    return problem(error, l->index, NULL, "%s%s%s%s", why, name ? " '" : "", shown, name ? "'" : "");
+}
+
+/* The files that it names, each once; they stand beside it. */
+static int index_files(file_list *l, char *error)
+{
+    const size_t folder = (size_t)(file_part(l->index) - l->index);
+    const cJSON *map = cJSON_GetObjectItemCaseSensitive(l->json, "weight_map"), *item;
+    size_t       i, kept = 0;
+    if (!cJSON_IsObject(map) || !map->child)
+        return index_problem(l, error, "has no weight_map: it is no index of a sharded model", NULL);
+    for (item = map->child; item; item = item->next) {
+        if (!cJSON_IsString(item))
+            return index_problem(l, error, "names no file for", item->string);
+        if (strchr(item->valuestring, '/') || strchr(item->valuestring, '\\') ||
+            !ends_with(item->valuestring, ".safetensors"))
+            return index_problem(l, error, "names a file that is no .safetensors file beside it:",
+                                 item->valuestring);
+        if (item != map->child && l->count &&
+            !strcmp(file_part(l->path[l->count - 1]), item->valuestring))
+            continue;                   /* as the tensor before: most are */
+        if (list_add(l, join(l->index, folder, item->valuestring)) != 0)
+            return problem(error, l->index, NULL, "out of memory");
+    }
+    qsort(l->path, l->count, sizeof *l->path, by_text);
+    for (i = 0; i < l->count; i++)
+        if (kept && !strcmp(l->path[kept - 1], l->path[i]))
+            free(l->path[i]);
+        else
+            l->path[kept++] = l->path[i];
+    l->count = kept;
+    return 0;
+}
+
+static int index_open(file_list *l, const char *path, char *error)
+{
+    source s;
+    char  *text = NULL;
+    l->index = copy_text(path, strlen(path));
+    if (!l->index)
+        return problem(error, path, NULL, "out of memory");
+    if (source_open(&s, path, 0, error) != 0)
+        return -1;
+    if (s.size <= MAX_INDEX)
+        text = (char *)malloc((size_t)s.size + 1);
+    if (text && source_read(&s, 0, text, (size_t)s.size) == 0 && utf8_valid(text, (size_t)s.size)) {
+        text[s.size] = 0;
+        l->json = cJSON_ParseWithLength(text, (size_t)s.size);
+    }
+    free(text);
+    source_close(&s);
+    return l->json ? index_files(l, error) : index_problem(l, error, "is not JSON, or too large", NULL);
+}
+
+typedef struct placed { const char *tensor, *file; } placed;
+
+static int by_tensor(const void *a, const void *b)
+{
+    const int order = strcmp(((const placed *)a)->tensor, ((const placed *)b)->tensor);
+    return order ? order : strcmp(((const placed *)a)->file, ((const placed *)b)->file);
+}
+
+int file_list_check(file_list *l, const model *m, char *error)
+{
+    const cJSON *item, *map = l->json ? cJSON_GetObjectItemCaseSensitive(l->json, "weight_map") : NULL;
+    size_t       n = 0, said = 0, i, k;
+    placed      *has, *says;
+    int          code = 0;
+    if (!map)
+        return 0;
+    for (i = 0; i < l->count; i++)
+        n += m[i].count;
+    for (item = map->child; item; item = item->next)
+        said++;
+    has = (placed *)malloc((n + 1) * sizeof *has);
+    says = (placed *)malloc((said + 1) * sizeof *says);
+    if (!has || !says) {
+        free(has);
+        free(says);
+        return problem(error, l->index, NULL, "out of memory");
+    }
+    for (i = 0, n = 0; i < l->count; i++)
+        for (k = 0; k < m[i].count; k++, n++) {
+            has[n].tensor = m[i].tensors[k].name;
+            has[n].file = file_part(l->path[i]);
+        }
+    for (item = map->child, i = 0; item; item = item->next, i++) {
+        says[i].tensor = item->string;
+        says[i].file = item->valuestring;
+    }
+    qsort(has, n, sizeof *has, by_tensor);
+    qsort(says, said, sizeof *says, by_tensor);
+    for (i = 0; code == 0 && (i < n || i < said); i++) {
+        const int order = i == n ? 1 : i == said ? -1 : by_tensor(&has[i], &says[i]);
+        if (order > 0)
+            code = index_problem(l, error, "names a tensor that is not in its file:", says[i].tensor);
+        else if (order < 0)
+            code = index_problem(l, error, "does not name a tensor that a file has:", has[i].tensor);
+    }
+    free(has);
+    free(says);
+    return code;
+}
+
+int file_list_index(const file_list *l, uint64_t bytes, FILE *out)
+{
+    cJSON *metadata = cJSON_GetObjectItemCaseSensitive(l->json, "metadata");
+    char  *text;
+    int    code;
+    if (metadata && cJSON_GetObjectItemCaseSensitive(metadata, "total_size"))
+        (void)cJSON_ReplaceItemInObjectCaseSensitive(metadata, "total_size",
+                                                     cJSON_CreateNumber((double)bytes));
+    text = cJSON_Print(l->json);
+    code = text && fputs(text, out) >= 0 && fputc('\n', out) >= 0 ? 0 : -1;
+    cJSON_free(text);
+    return code;
+}
+
+/* ---- folders ---- */
+
+#if HAVE_POSIX
+static int is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The files of a folder that end in one of the suffixes. */
+static int list_folder(file_list *l, const char *path, const char *const *suffix)
+{
+    DIR                 *d = opendir(path);
+    const struct dirent *e;
+    int                  k, code = d ? 0 : -1;
+    while (code == 0 && (e = readdir(d)) != NULL)
+        for (k = 0; suffix[k]; k++)
+            if (e->d_name[0] != '.' && ends_with(e->d_name, suffix[k]))
+                code = list_add(l, join(path, strlen(path), e->d_name));
+    if (d)
+        (void)closedir(d);
+    if (l->count)
+        qsort(l->path, l->count, sizeof *l->path, by_text);
+    return code;
+}
+
+static int folder_open(file_list *l, const char *path, char *error)
+{
+    static const char *const suffixes[3][9] = {
+        {".safetensors.index.json", NULL}, {".safetensors", NULL},
+        {".npy", ".npz", ".pt", ".pth", ".gguf", ".onnx", ".csv", ".tsv", NULL}};
+    int k;
+    for (k = 0; k < 3 && !l->count; k++) {
+        errno = 0;
+        if (list_folder(l, path, suffixes[k]) != 0)
+            return problem(error, path, NULL, "%s", errno ? strerror(errno) : "out of memory");
+    }
+    if (!l->count)
+        return problem(error, path, NULL, "is a folder without a file that could be read");
+    if (k == 1 && l->count > 1)
+        return problem(error, path, NULL, "is a folder with several indexes: name one of them");
+    if (k == 1) {
+        char     *index = l->path[0];
+        const int code = (l->count = 0, index_open(l, index, error));
+        free(index);
+        return code;
+    }
+    return 0;
+}
+#else
+static int is_folder(const char *path) { (void)path; return 0; }
+static int folder_open(file_list *l, const char *path, char *error)
+{
+    (void)l;
+    return problem(error, path, NULL, "is a folder");
+}
+#endif
+
+int file_list_open(file_list *l, const char *path, char *error)
+{
+    memset(l, 0, sizeof *l);
+    l->many = 1;
+    if (is_folder(path))
+        return folder_open(l, path, error);
+    if (ends_with(path, ".index.json"))
+        return index_open(l, path, error);
+    l->many = 0;
+    return list_add(l, copy_text(path, strlen(path))) == 0 ? 0 : problem(error, path, NULL, "out of memory");
+}
+
+void file_list_close(file_list *l)
+{
+    size_t i;
+    for (i = 0; i < l->count; i++)
+        free(l->path[i]);
+    free(l->path);
+    free(l->index);
+    cJSON_Delete(l->json);
+    memset(l, 0, sizeof *l);
+}

@@ -1,0 +1,178 @@
+/* gguf.c -- the header of a GGUF file, versions 2 and 3: key-value pairs, which are stepped over but for the
+ * alignment, and the tensors' names, shapes, types and places. F32, F16, BF16 and F64 are read; the quantized
+ * types are named and passed over. Source: docs/gguf.md of ggml. */
+#include "inspect.h"
+
+enum { MAX_TENSORS = 1 << 20, MAX_NAME = 1 << 16, MAX_DEPTH = 4 };
+
+typedef struct cursor {
+    model   *m;
+    uint64_t at;
+    int      bad;           /* the file ended, or a number is beyond what is sane */
+} cursor;
+
+static uint64_t take(cursor *c, int bytes)
+{
+    unsigned char b[8];
+    uint64_t      x = 0;
+    int           i;
+    if (c->bad || source_read(&c->m->src, c->at, b, (size_t)bytes) != 0) {
+        c->bad = 1;
+        return 0;
+    }
+    for (i = 0; i < bytes; i++)
+        x |= (uint64_t)b[i] << 8 * i;
+    c->at += (uint64_t)bytes;
+    return x;
+}
+
+static void skip(cursor *c, uint64_t bytes)
+{
+    if (bytes > c->m->src.size - c->at)
+        c->bad = 1;
+    else
+        c->at += bytes;
+}
+
+/* Bytes of each type of value; 0 for strings and arrays. */
+static const unsigned char value_bytes[13] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+enum { VALUE_STRING = 8, VALUE_ARRAY = 9 };
+
+static void skip_value(cursor *c, uint64_t type, int depth)
+{
+    uint64_t of, n;
+    if (type > 12 || depth > MAX_DEPTH)
+        c->bad = 1;
+    else if (type == VALUE_STRING)
+        skip(c, take(c, 8));
+    else if (type != VALUE_ARRAY)
+        skip(c, value_bytes[type]);
+    else {
+        of = take(c, 4);
+        n = take(c, 8);
+        if (of > 12 || n > c->m->src.size)
+            c->bad = 1;
+        else if (value_bytes[of])
+            skip(c, n * value_bytes[of]);
+        else
+            for (; n && !c->bad; n--)
+                skip_value(c, of, depth + 1);
+    }
+}
+
+/* Key-value pairs.  Returns: the alignment of the data. */
+static uint64_t take_pairs(cursor *c, uint64_t n)
+{
+    static const char key[] = "general.alignment";
+    uint64_t          alignment = 32;
+    for (; n && !c->bad; n--) {
+        const uint64_t length = take(c, 8);
+        char           name[sizeof key] = "";
+        uint64_t       type;
+        if (length == sizeof key - 1 && source_read(&c->m->src, c->at, name, sizeof key - 1) != 0)
+            c->bad = 1;
+        skip(c, length);
+        type = take(c, 4);
+        if (!strcmp(name, key) && type == 4)
+            alignment = take(c, 4);
+        else
+            skip_value(c, type, 0);
+    }
+    return alignment;
+}
+
+/* By the numbers of ggml; an empty name is one that was given up. */
+static const struct { const char *name; mpt_format format; } types[] = {
+    {"F32", MPT_F32}, {"F16", MPT_F16}, {"Q4_0", MPT_FORMAT_COUNT}, {"Q4_1", MPT_FORMAT_COUNT},
+    {"", MPT_FORMAT_COUNT}, {"", MPT_FORMAT_COUNT}, {"Q5_0", MPT_FORMAT_COUNT}, {"Q5_1", MPT_FORMAT_COUNT},
+    {"Q8_0", MPT_FORMAT_COUNT}, {"Q8_1", MPT_FORMAT_COUNT}, {"Q2_K", MPT_FORMAT_COUNT},
+    {"Q3_K", MPT_FORMAT_COUNT}, {"Q4_K", MPT_FORMAT_COUNT}, {"Q5_K", MPT_FORMAT_COUNT},
+    {"Q6_K", MPT_FORMAT_COUNT}, {"Q8_K", MPT_FORMAT_COUNT}, {"IQ2_XXS", MPT_FORMAT_COUNT},
+    {"IQ2_XS", MPT_FORMAT_COUNT}, {"IQ3_XXS", MPT_FORMAT_COUNT}, {"IQ1_S", MPT_FORMAT_COUNT},
+    {"IQ4_NL", MPT_FORMAT_COUNT}, {"IQ3_S", MPT_FORMAT_COUNT}, {"IQ2_S", MPT_FORMAT_COUNT},
+    {"IQ4_XS", MPT_FORMAT_COUNT}, {"I8", MPT_FORMAT_COUNT}, {"I16", MPT_FORMAT_COUNT},
+    {"I32", MPT_FORMAT_COUNT}, {"I64", MPT_FORMAT_COUNT}, {"F64", MPT_F64}, {"IQ1_M", MPT_FORMAT_COUNT},
+    {"BF16", MPT_BF16}
+};
+enum { TYPES = sizeof types / sizeof types[0] };
+
+/* A name, the dimensions with the fastest first, a type, an offset. */
+static int take_tensor(cursor *c, char *error)
+{
+    model         *m = c->m;
+    const uint64_t length = take(c, 8);
+    tensor        *t;
+    uint64_t       type;
+    char          *name;
+    int            k;
+    if (c->bad || length > MAX_NAME)
+        return problem(error, m->path, NULL, "the GGUF header is truncated or damaged");
+    name = (char *)malloc((size_t)length + 1);
+    if (!name || source_read(&m->src, c->at, name, (size_t)length) != 0) {
+        free(name);
+        return problem(error, m->path, NULL, "the GGUF header is truncated");
+    }
+    t = memchr(name, 0, (size_t)length) ? NULL : model_tensor(m, name, (size_t)length);
+    free(name);
+    if (!t)
+        return problem(error, m->path, NULL, "a tensor's name holds a zero character, or out of memory");
+    skip(c, length);
+    t->dims = (int)take(c, 4);
+    if (c->bad || t->dims < 0 || t->dims > MAX_DIMS)
+        return problem(error, m->path, t->name, "has more than %d dimensions", MAX_DIMS);
+    for (k = t->dims - 1; k >= 0; k--)
+        t->shape[k] = take(c, 8);
+    type = take(c, 4);
+    t->offset = take(c, 8);
+    if (c->bad || !shape_count(t->shape, t->dims, &t->count))
+        return problem(error, m->path, t->name, "the product of the shape overflows, or the file ends");
+    t->type = type < TYPES && *types[type].name ? types[type].name : "unknown";
+    t->format = type < TYPES ? types[type].format : MPT_FORMAT_COUNT;
+    t->swap = !host_is_little();
+    return 0;
+}
+
+/* Offsets count from the first aligned byte after the header. */
+static int place(model *m, tensor *t, uint64_t data, char *error)
+{
+    if (t->offset > m->src.size || data > m->src.size - t->offset)
+        return problem(error, m->path, t->name, "truncated: its data begins beyond the end of the file");
+    t->offset += data;
+    if (t->format == MPT_FORMAT_COUNT)
+        return 0;
+    if (t->count > UINT64_MAX / 8 ||
+        t->count * (uint64_t)(mpt_format_get(t->format)->bits / 8) > m->src.size - t->offset)
+        return problem(error, m->path, t->name, "truncated: its data ends beyond the end of the file");
+    t->bytes = t->count * (uint64_t)(mpt_format_get(t->format)->bits / 8);
+    return 0;
+}
+
+int gguf_parse(model *m, char *error)
+{
+    cursor   c;
+    uint64_t version, tensors, pairs, alignment;
+    size_t   i;
+    c.m = m;
+    c.at = 4;
+    c.bad = 0;
+    version = take(&c, 4);
+    tensors = take(&c, 8);
+    pairs = take(&c, 8);
+    if (c.bad)
+        return problem(error, m->path, NULL, "truncated inside the GGUF header");
+    if (version != 2 && version != 3)
+        return problem(error, m->path, NULL, "GGUF version %llu is not read (2 and 3 are)",
+                       (unsigned long long)version);
+    if (tensors > MAX_TENSORS || tensors > m->src.size || pairs > m->src.size)
+        return problem(error, m->path, NULL, "the GGUF header claims more tensors or keys than it can hold");
+    alignment = take_pairs(&c, pairs);
+    if (c.bad || !alignment || alignment > 1 << 20)
+        return problem(error, m->path, NULL, "the GGUF header is truncated or damaged");
+    for (i = 0; i < tensors; i++)
+        if (take_tensor(&c, error) != 0)
+            return -1;
+    for (i = 0; i < m->count; i++)
+        if (place(m, &m->tensors[i], (c.at + alignment - 1) / alignment * alignment, error) != 0)
+            return -1;
+    return 0;
+}

@@ -1,0 +1,226 @@
+/* onnx.c -- the initializers and constants of an ONNX model, which is a protocol buffer: the few fields that
+ * lead to a tensor's name, shape, type and bytes are read, all else is stepped over. Its limits: values in
+ * files of their own are refused with their name; sparse initializers are not looked for.
+ * Source: onnx/onnx.proto; the wire format of protocol buffers. */
+#include "inspect.h"
+
+/* Fields: ModelProto.graph; GraphProto.node and initializer; NodeProto.output and attribute;
+ * AttributeProto.t, g and graphs; and those of TensorProto. */
+enum { GRAPH = 7, NODE = 1, INITIALIZER = 5, OUTPUT = 2, ATTRIBUTE = 5, TENSOR = 5, SUBGRAPH = 6,
+       SUBGRAPHS = 11, MAX_DEPTH = 16, DIMS = 1, DATA_TYPE = 2, FLOAT_DATA = 4, INT32_DATA = 5, NAME = 8,
+       RAW_DATA = 9, DOUBLE_DATA = 10, DATA_LOCATION = 14 };
+enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+
+/* The next field of a message; of bytes, they follow at `at`. */
+typedef struct field { uint64_t number, value, at; int wire; } field;
+typedef struct range { uint64_t at, end; } range;
+
+static int take_varint(model *m, range *r, uint64_t *x)
+{
+    unsigned char b = 0x80;
+    int           shift;
+    *x = 0;
+    for (shift = 0; b & 0x80; shift += 7) {
+        if (shift > 63 || r->at == r->end || source_read(&m->src, r->at, &b, 1) != 0)
+            return 0;
+        r->at++;
+        *x |= (uint64_t)(b & 0x7f) << shift;
+    }
+    return 1;
+}
+
+/* 1, 0 at the end, -1 if the message is damaged. */
+static int take_field(model *m, range *r, field *f)
+{
+    uint64_t key;
+    if (r->at == r->end)
+        return 0;
+    if (!take_varint(m, r, &key))
+        return -1;
+    f->number = key >> 3;
+    f->wire = (int)(key & 7);
+    f->value = f->wire == WIRE_64 ? 8 : 4;
+    if (f->wire == WIRE_VARINT)
+        return take_varint(m, r, &f->value) ? 1 : -1;
+    if (f->wire == WIRE_BYTES ? !take_varint(m, r, &f->value) : f->wire != WIRE_64 && f->wire != WIRE_32)
+        return -1;
+    if (f->value > r->end - r->at)
+        return -1;
+    f->at = r->at;
+    r->at += f->value;
+    return 1;
+}
+
+/* By the numbers of TensorProto.DataType. */
+static const struct { const char *name; mpt_format format; } types[] = {
+    {"undefined", MPT_FORMAT_COUNT}, {"float", MPT_F32}, {"uint8", MPT_FORMAT_COUNT},
+    {"int8", MPT_FORMAT_COUNT}, {"uint16", MPT_FORMAT_COUNT}, {"int16", MPT_FORMAT_COUNT},
+    {"int32", MPT_FORMAT_COUNT}, {"int64", MPT_FORMAT_COUNT}, {"string", MPT_FORMAT_COUNT},
+    {"bool", MPT_FORMAT_COUNT}, {"float16", MPT_F16}, {"double", MPT_F64}, {"uint32", MPT_FORMAT_COUNT},
+    {"uint64", MPT_FORMAT_COUNT}, {"complex64", MPT_FORMAT_COUNT}, {"complex128", MPT_FORMAT_COUNT},
+    {"bfloat16", MPT_BF16}, {"float8e4m3fn", MPT_E4M3}, {"float8e4m3fnuz", MPT_E4M3FNUZ},
+    {"float8e5m2", MPT_E5M2}, {"float8e5m2fnuz", MPT_E5M2FNUZ}, {"uint4", MPT_FORMAT_COUNT},
+    {"int4", MPT_FORMAT_COUNT}, {"float4e2m1", MPT_FORMAT_COUNT}
+};
+enum { TYPES = sizeof types / sizeof types[0] };
+
+static int take_dims(model *m, tensor *t, const field *f)
+{
+    range    packed;
+    uint64_t x = f->value;
+    packed.at = f->at;
+    packed.end = f->at + f->value;
+    do {
+        if (f->wire == WIRE_BYTES && packed.at == packed.end)
+            return 1;
+        if (f->wire == WIRE_BYTES && !take_varint(m, &packed, &x))
+            return 0;
+        if (t->dims == MAX_DIMS)
+            return 0;
+        t->shape[t->dims++] = x;
+    } while (f->wire == WIRE_BYTES);
+    return 1;
+}
+
+static int take_name(model *m, tensor *t, const field *f)
+{
+    char *name = f->wire == WIRE_BYTES && f->value < 1 << 16 ? (char *)malloc((size_t)f->value + 1) : NULL;
+    if (!name)
+        return 0;
+    name[f->value] = 0;
+    if (source_read(&m->src, f->at, name, (size_t)f->value) != 0 || strlen(name) != f->value) {
+        free(name);
+        return 0;
+    }
+    free(t->name);
+    t->name = name;
+    return 1;
+}
+
+static int damaged(model *m, char *error)
+{
+    return problem(error, m->path, NULL, "is no ONNX model, or truncated or damaged");
+}
+
+static int take_tensor(model *m, range r, char *error)
+{
+    tensor  *t = model_tensor(m, "", 0);
+    uint64_t type = 0, bits;
+    int      code, bare = 0;
+    field    f;
+    if (!t)
+        return problem(error, m->path, NULL, "out of memory");
+    while ((code = take_field(m, &r, &f)) > 0) {
+        if (f.number == NAME)
+            code = take_name(m, t, &f) ? 1 : -1;
+        else if (f.number == DIMS)
+            code = take_dims(m, t, &f) ? 1 : -1;
+        else if (f.number == DATA_TYPE)
+            type = f.value;
+        else if (f.number == DATA_LOCATION && f.value)
+            return problem(error, m->path, t->name, "its values stand in a file of their own, which is not "
+                           "read");
+        else if ((f.number == RAW_DATA || f.number == FLOAT_DATA || f.number == DOUBLE_DATA) &&
+                 f.wire == WIRE_BYTES && !t->bytes) {
+            t->offset = f.at;
+            t->bytes = f.value;
+        } else if (f.number == INT32_DATA || f.number == FLOAT_DATA || f.number == DOUBLE_DATA)
+            bare = 1;
+        if (code < 0)
+            break;
+    }
+    if (code < 0)
+        return damaged(m, error);
+    t->type = type < TYPES ? types[type].name : "unknown";
+    t->format = type < TYPES && !(bare && !t->bytes) ? types[type].format : MPT_FORMAT_COUNT;
+    t->swap = !host_is_little();
+    if (!shape_count(t->shape, t->dims, &t->count) || t->count > UINT64_MAX / 64)
+        return problem(error, m->path, t->name, "the product of the shape overflows");
+    bits = t->format == MPT_FORMAT_COUNT ? 0 : (uint64_t)mpt_format_get(t->format)->bits;
+    if (bits && t->bytes != t->count * bits / 8)
+        return problem(error, m->path, t->name, "%llu values of type %s need %llu bytes, it has %llu",
+                       (unsigned long long)t->count, t->type, (unsigned long long)(t->count * bits / 8),
+                       (unsigned long long)t->bytes);
+    return 0;
+}
+
+static range inside(const field *f)
+{
+    range r;
+    r.at = f->at;
+    r.end = f->at + f->value;
+    return r;
+}
+
+static int take_graph(model *m, range r, int depth, char *error);
+
+/* A tensor or graphs in an attribute; a constant wears the name of the node's output. */
+static int take_attribute(model *m, range r, const field *output, int depth, char *error)
+{
+    field f;
+    int   code;
+    while ((code = take_field(m, &r, &f)) > 0) {
+        if (f.wire != WIRE_BYTES)
+            continue;
+        if (f.number == TENSOR) {
+            if (take_tensor(m, inside(&f), error) != 0)
+                return -1;
+            if (output->wire == WIRE_BYTES && !take_name(m, &m->tensors[m->count - 1], output))
+                return damaged(m, error);
+        } else if ((f.number == SUBGRAPH || f.number == SUBGRAPHS) &&
+                   take_graph(m, inside(&f), depth + 1, error) != 0)
+            return -1;
+    }
+    return code ? damaged(m, error) : 0;
+}
+
+static int take_node(model *m, range r, int depth, char *error)
+{
+    range       again = r;
+    field       f, output;
+    int         code;
+    memset(&output, 0, sizeof output);
+    while ((code = take_field(m, &r, &f)) > 0)
+        if (f.number == OUTPUT && f.wire == WIRE_BYTES && output.wire != WIRE_BYTES)
+            output = f;
+    while (code == 0 && (code = take_field(m, &again, &f)) > 0) {
+        if (f.number == ATTRIBUTE && f.wire == WIRE_BYTES &&
+            take_attribute(m, inside(&f), &output, depth, error) != 0)
+            return -1;
+        code = 0;
+    }
+    return code ? damaged(m, error) : 0;
+}
+
+static int take_graph(model *m, range r, int depth, char *error)
+{
+    field f;
+    int   code;
+    if (depth > MAX_DEPTH)
+        return damaged(m, error);
+    while ((code = take_field(m, &r, &f)) > 0) {
+        if (f.wire != WIRE_BYTES)
+            continue;
+        if ((f.number == INITIALIZER && take_tensor(m, inside(&f), error) != 0) ||
+            (f.number == NODE && take_node(m, inside(&f), depth, error) != 0))
+            return -1;
+    }
+    return code ? damaged(m, error) : 0;
+}
+
+int onnx_parse(model *m, char *error)
+{
+    range all;
+    field f;
+    int   code, graphs = 0;
+    all.at = 0;
+    all.end = m->src.size;
+    while ((code = take_field(m, &all, &f)) > 0) {
+        if (f.number != GRAPH || f.wire != WIRE_BYTES)
+            continue;
+        graphs++;
+        if (take_graph(m, inside(&f), 0, error) != 0)
+            return -1;
+    }
+    return code || !graphs ? damaged(m, error) : 0;
+}

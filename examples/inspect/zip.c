@@ -1,0 +1,351 @@
+/* zip.c -- archives: NumPy .npz (a .npy for each array) and PyTorch .pt (a pickle, and the bytes of each
+ * storage). minizip reads the directory and unpacks; members that are stored as they are, all of PyTorch's
+ * and those of numpy.savez, are read in place. */
+#if defined(__unix__) || defined(__APPLE__)
+#define _POSIX_C_SOURCE 200809L
+#endif
+
+#include "inspect.h"
+
+#ifdef INSPECT_ZIP
+#include <unzip.h>
+
+enum { MAX_MEMBER_NAME = 1024, MAX_PICKLE = 1 << 26 };
+
+/* ---- minizip reads through a source ---- */
+
+typedef struct opened { source s; uint64_t at; } opened;
+
+static voidpf open_source(voidpf user, const void *name, int mode)
+{
+    const source *of = (const source *)user;
+    opened       *z = (opened *)calloc(1, sizeof *z);
+    (void)name;
+    (void)mode;
+    if (z)
+        source_share(&z->s, of);
+    if (z && of->file && !(z->s.window = (unsigned char *)malloc(CHUNK))) {
+        free(z);
+        z = NULL;
+    }
+    return z;
+}
+
+static uLong read_source(voidpf user, voidpf file, void *dst, uLong size)
+{
+    opened        *z = (opened *)file;
+    const uint64_t left = z->at < z->s.size ? z->s.size - z->at : 0;
+    const size_t   take = size < left ? (size_t)size : (size_t)left;
+    (void)user;
+    if (source_read(&z->s, z->at, dst, take) != 0)
+        return 0;
+    z->at += take;
+    return (uLong)take;
+}
+
+static ZPOS64_T tell_source(voidpf user, voidpf file)
+{
+    (void)user;
+    return ((opened *)file)->at;
+}
+
+static long seek_source(voidpf user, voidpf file, ZPOS64_T offset, int origin)
+{
+    opened *z = (opened *)file;
+    (void)user;
+    z->at = offset + (origin == ZLIB_FILEFUNC_SEEK_CUR   ? z->at
+                      : origin == ZLIB_FILEFUNC_SEEK_END ? z->s.size
+                                                         : 0);
+    return z->at > z->s.size ? -1 : 0;
+}
+
+static int close_source(voidpf user, voidpf file)
+{
+    opened *z = (opened *)file;
+    (void)user;
+    if (z->s.file)
+        free(z->s.window);              /* the file itself is the model's */
+    else
+        source_leave(&z->s);
+    free(z);
+    return 0;
+}
+
+static int no_error(voidpf user, voidpf file)
+{
+    (void)user;
+    (void)file;
+    return 0;
+}
+
+static unzFile open_archive(source *s)
+{
+    zlib_filefunc64_def io;
+    memset(&io, 0, sizeof io);
+    io.zopen64_file = open_source;
+    io.zread_file = read_source;
+    io.ztell64_file = tell_source;
+    io.zseek64_file = seek_source;
+    io.zclose_file = close_source;
+    io.zerror_file = no_error;
+    io.opaque = s;
+    return unzOpen2_64("", &io);
+}
+
+/* ---- members ---- */
+
+/* Where the bytes of a member are: in the archive, or unpacked. */
+typedef struct member { source *from; uint64_t offset, bytes; } member;
+
+/* Unpack the open member into a file without a name. */
+static int unpack(model *m, unzFile z, uint64_t bytes, member *it, const char *name, char *error)
+{
+    FILE    *f = tmpfile();
+    source  *s = (source *)calloc(1, sizeof *s), **more;
+    char     block[1 << 14];
+    uint64_t done = 0;
+    int      n = 0;
+    while (f && s && (n = unzReadCurrentFile(z, block, sizeof block)) > 0) {
+        if (fwrite(block, 1, (size_t)n, f) != (size_t)n)
+            break;
+        done += (uint64_t)n;
+    }
+    more = (source **)realloc(m->parts, (m->part_count + 1) * sizeof *more);
+    m->parts = more ? more : m->parts;
+    if (!f || !s || !more || n != 0 || done != bytes || source_file(s, f, m->src.mapped) != 0) {
+        if (f && (!s || !more || n != 0 || done != bytes))
+            (void)fclose(f);
+        free(s);
+        return problem(error, m->path, NULL, n < 0 || (!n && done != bytes)
+                       ? "the member '%s' is damaged" : "no room to unpack the member '%s'", name);
+    }
+    m->parts[m->part_count++] = s;
+    it->from = s;
+    it->offset = 0;
+    it->bytes = bytes;
+    return 0;
+}
+
+/* The current member of the archive. */
+static int find_bytes(model *m, unzFile z, member *it, char *error)
+{
+    char            name[MAX_MEMBER_NAME], shown[100];
+    unz_file_info64 info;
+    int             code = 0;
+    if (unzGetCurrentFileInfo64(z, &info, name, sizeof name, NULL, 0, NULL, 0) != UNZ_OK)
+        return problem(error, m->path, NULL, "the zip's directory is damaged");
+    name[sizeof name - 1] = 0;
+    (void)text_safe(shown, sizeof shown, name, 60);
+    if (info.flag & 1)
+        return problem(error, m->path, NULL, "the member '%s' is encrypted", shown);
+    if (unzOpenCurrentFile(z) != UNZ_OK)
+        return problem(error, m->path, NULL, "the member '%s' cannot be read: damaged, or packed in a way "
+                       "that is not known", shown);
+    it->from = NULL;
+    it->offset = unzGetCurrentFileZStreamPos64(z);
+    it->bytes = info.uncompressed_size;
+    if (info.compression_method)
+        code = unpack(m, z, it->bytes, it, shown, error);
+    else if (it->offset > m->src.size || it->bytes > m->src.size - it->offset)
+        code = problem(error, m->path, NULL, "the member '%s' is truncated", shown);
+    (void)unzCloseCurrentFile(z);
+    return code;
+}
+
+static int ends_with(const char *name, const char *suffix)
+{
+    const size_t n = strlen(name), k = strlen(suffix);
+    return n >= k && !strcmp(name + n - k, suffix);
+}
+
+/* ---- .npz ---- */
+
+static int npz_parse(model *m, unzFile z, char *error)
+{
+    char   name[MAX_MEMBER_NAME];
+    member it;
+    int    code;
+    for (code = unzGoToFirstFile(z); code == UNZ_OK; code = unzGoToNextFile(z)) {
+        tensor *t;
+        if (unzGetCurrentFileInfo64(z, NULL, name, sizeof name, NULL, 0, NULL, 0) != UNZ_OK)
+            break;
+        name[sizeof name - 1] = 0;
+        if (!ends_with(name, ".npy"))
+            continue;
+        if (find_bytes(m, z, &it, error) != 0)
+            return -1;
+        t = model_tensor(m, name, strlen(name) - 4);
+        if (!t)
+            return problem(error, m->path, NULL, "out of memory");
+        t->from = it.from;
+        t->offset = it.offset;
+        if (npy_parse(m, t, it.bytes, error) != 0)
+            return -1;
+    }
+    if (code != UNZ_END_OF_LIST_OF_FILE)
+        return problem(error, m->path, NULL, "the zip's directory is damaged");
+    return m->count ? 0 : problem(error, m->path, NULL,
+                                  "is a zip that holds neither .npy files nor a PyTorch model");
+}
+
+/* ---- PyTorch ---- */
+
+typedef struct torch_file {
+    model  *m;
+    unzFile z;
+    char   *prefix;             /* the folder in the archive, with its slash */
+    int     big;
+    char   *error;
+} torch_file;
+
+static const struct { const char *storage, *type; mpt_format format; int bits; } storages[] = {
+    {"FloatStorage", "F32", MPT_F32, 32}, {"HalfStorage", "F16", MPT_F16, 16},
+    {"BFloat16Storage", "BF16", MPT_BF16, 16}, {"DoubleStorage", "F64", MPT_F64, 64},
+    {"float32", "F32", MPT_F32, 32}, {"float16", "F16", MPT_F16, 16}, {"bfloat16", "BF16", MPT_BF16, 16},
+    {"float64", "F64", MPT_F64, 64}, {"float8_e4m3fn", "F8_E4M3", MPT_E4M3, 8},
+    {"float8_e5m2", "F8_E5M2", MPT_E5M2, 8}, {"float8_e4m3fnuz", "F8_E4M3FNUZ", MPT_E4M3FNUZ, 8},
+    {"float8_e5m2fnuz", "F8_E5M2FNUZ", MPT_E5M2FNUZ, 8}, {"LongStorage", "I64", MPT_FORMAT_COUNT, 64},
+    {"IntStorage", "I32", MPT_FORMAT_COUNT, 32}, {"ShortStorage", "I16", MPT_FORMAT_COUNT, 16},
+    {"CharStorage", "I8", MPT_FORMAT_COUNT, 8}, {"ByteStorage", "U8", MPT_FORMAT_COUNT, 8},
+    {"BoolStorage", "BOOL", MPT_FORMAT_COUNT, 8}
+};
+enum { STORAGES = sizeof storages / sizeof storages[0] };
+
+/* In which order the values lie: the last index fastest, the first, another that leaves none out, or not all
+ * of them side by side.  Returns: 0, 1, 2, -1. */
+static int order_of(const pickled *p)
+{
+    uint64_t next = 1;
+    int      used[MAX_DIMS] = {0}, k, done, c = 1, fortran = 1;
+    for (k = p->dims - 1; k >= 0; next *= p->shape[k--])
+        c &= p->shape[k] == 1 || p->stride[k] == next;
+    for (k = 0, next = 1; k < p->dims; next *= p->shape[k++])
+        fortran &= p->shape[k] == 1 || p->stride[k] == next;
+    if (c || fortran)
+        return !c;
+    for (done = 0, next = 1; done < p->dims; done++) {
+        for (k = 0; k < p->dims && (used[k] || (p->shape[k] != 1 && p->stride[k] != next)); k++)
+            ;
+        if (k == p->dims)
+            return -1;
+        used[k] = 1;
+        next *= p->shape[k];
+    }
+    return 2;
+}
+
+static int add_torch_tensor(void *user, const pickled *p)
+{
+    torch_file *f = (torch_file *)user;
+    model      *m = f->m;
+    tensor     *t = model_tensor(m, p->name, strlen(p->name));
+    char        path[MAX_MEMBER_NAME];
+    uint64_t    size;
+    member      it;
+    int         i, order;
+    if (!t)
+        return problem(f->error, m->path, NULL, "out of memory");
+    for (i = 0; i < STORAGES && strcmp(storages[i].storage, p->type) != 0; i++)
+        ;
+    t->dims = p->dims;
+    memcpy(t->shape, p->shape, sizeof t->shape);
+    if (!shape_count(t->shape, t->dims, &t->count) || t->count > UINT64_MAX / 64)
+        return problem(f->error, m->path, t->name, "the product of the shape overflows");
+    t->type = i < STORAGES ? storages[i].type : model_text(m, p->type);
+    order = t->count ? order_of(p) : 0;
+    if (order < 0)
+        t->type = "view";               /* a part of its storage, or the same values many times */
+    if (i == STORAGES || order < 0)
+        return t->type ? 0 : problem(f->error, m->path, NULL, "out of memory");
+    t->format = storages[i].format;
+    t->fortran = order == 1;
+    t->scattered = order == 2;
+    t->swap = host_is_little() == f->big;
+    size = (uint64_t)storages[i].bits / 8;
+    (void)snprintf(path, sizeof path, "%sdata/%s", f->prefix, p->storage);
+    if (unzLocateFile(f->z, path, 1) != UNZ_OK)
+        return problem(f->error, m->path, t->name, "its bytes are not in the archive");
+    if (find_bytes(m, f->z, &it, f->error) != 0)
+        return -1;
+    if (p->offset > it.bytes / size || t->count > it.bytes / size - p->offset)
+        return problem(f->error, m->path, t->name, "reaches beyond the end of its storage");
+    t->from = it.from;
+    t->offset = it.offset + p->offset * size;
+    t->bytes = t->count * size;
+    return 0;
+}
+
+/* All of a member in memory, to be freed; NULL with an error. */
+static unsigned char *load(torch_file *f, const char *name, size_t *n, size_t most)
+{
+    char           path[MAX_MEMBER_NAME];
+    unsigned char *text;
+    member         it;
+    (void)snprintf(path, sizeof path, "%s%s", f->prefix, name);
+    if (unzLocateFile(f->z, path, 1) != UNZ_OK || find_bytes(f->m, f->z, &it, f->error) != 0)
+        return NULL;
+    text = it.bytes <= most ? (unsigned char *)malloc((size_t)it.bytes + 1) : NULL;
+    if (!text || source_read(it.from ? it.from : &f->m->src, it.offset, text, (size_t)it.bytes) != 0) {
+        free(text);
+        (void)problem(f->error, f->m->path, NULL, "'%s' is too large or cannot be read", name);
+        return NULL;
+    }
+    *n = (size_t)it.bytes;
+    return text;
+}
+
+static int torch_parse(model *m, unzFile z, char *prefix, char *error)
+{
+    torch_file     f;
+    unsigned char *text;
+    char           why[200] = "";
+    size_t         n = 0;
+    int            code;
+    f.m = m;
+    f.z = z;
+    f.prefix = prefix;
+    f.error = error;
+    f.big = 0;
+    error[0] = 0;
+    text = load(&f, "byteorder", &n, 16);       /* older files have none: little */
+    f.big = text && n >= 3 && !memcmp(text, "big", 3);
+    free(text);
+    text = load(&f, "data.pkl", &n, MAX_PICKLE);
+    if (!text)
+        return *error ? -1 : problem(error, m->path, NULL, "data.pkl cannot be read");
+    m->kind = KIND_PYTORCH;
+    error[0] = 0;
+    code = pickle_parse(text, n, add_torch_tensor, &f, why, sizeof why);
+    free(text);
+    if (code != 0 && !*error)
+        (void)problem(error, m->path, NULL, "%s", why);
+    return code;
+}
+
+int zip_parse(model *m, char *error)
+{
+    unzFile z = open_archive(&m->src);
+    char    name[MAX_MEMBER_NAME] = "";
+    int     code, torch = 0;
+    if (!z)
+        return problem(error, m->path, NULL, "is a zip that is truncated or damaged");
+    for (code = unzGoToFirstFile(z); code == UNZ_OK && !torch; code = unzGoToNextFile(z)) {
+        if (unzGetCurrentFileInfo64(z, NULL, name, sizeof name, NULL, 0, NULL, 0) != UNZ_OK)
+            break;
+        name[sizeof name - 1] = 0;
+        torch = ends_with(name, "/data.pkl");
+    }
+    if (torch)
+        name[strlen(name) - strlen("data.pkl")] = 0;
+    code = torch ? torch_parse(m, z, name, error) : npz_parse(m, z, error);
+    (void)unzClose(z);
+    return code;
+}
+
+#else
+int zip_parse(model *m, char *error)
+{
+    return problem(error, m->path, NULL, "is a zip (.npz or PyTorch): this program was built without "
+                   "minizip, which reads them");
+}
+#endif

@@ -1,0 +1,389 @@
+#!/usr/bin/env python3
+"""inspect_containers.py INSPECT DIR -- archives and containers before examples/inspect: makes .npz, PyTorch,
+GGUF and ONNX files and folders, good and hostile, with nothing but Python's own library, and compares what
+inspect counts with what Python counts. Where numpy, torch, safetensors, gguf or onnx are installed, their own
+writers make files, too, and torch's casts judge the decibels. One line a check: "pass" or "FAIL", and why."""
+import io, json, math, os, pickle, random, struct, subprocess, sys, types, zipfile
+
+inspect, folder = sys.argv[1], sys.argv[2]
+os.makedirs(folder, exist_ok=True)
+random.seed(7)
+
+
+def report(ok, what, why=""):
+    print("pass" if ok else "FAIL", what + ("" if ok else ": " + str(why)))
+
+
+def path(name):
+    return os.path.join(folder, name)
+
+
+def write(name, data):
+    with open(path(name), "wb") as f:
+        f.write(data)
+    return path(name)
+
+
+def run(*arguments):
+    done = subprocess.run([inspect, *arguments], capture_output=True, timeout=60)
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def tensors(file):
+    code, out, err = run("--json", file)
+    if code:
+        return {"error": err}
+    return {t["name"]: t for t in json.loads(out)["files"][0]["tensors"]}
+
+
+def expect(file, wanted):
+    """wanted: {name: values}, or {name: None} for what is passed over."""
+    got = tensors(file)
+    name = os.path.basename(file)
+    if set(got) != set(wanted):
+        return report(False, name, got.get("error", sorted(got)))
+    for key, values in wanted.items():
+        t, what = got[key], name + " " + key
+        if values is None:
+            report(t["verdict"] == "passed over", what, t["verdict"])
+            continue
+        finite = [abs(x) for x in values if math.isfinite(x) and x]
+        figures = (len(values), sum(x == 0 for x in values), max(finite), min(finite))
+        seen = (t["values"], t["zero"], t["max_abs"], t["min_abs"])
+        mean = math.fsum(values) / len(values)
+        near = abs(t["mean"] - mean) <= 1e-12 * max(finite)
+        report(figures == seen and near, what, (figures, seen, mean, t["mean"]))
+
+
+def refuse(file, text, *options):
+    code, out, err = run(*options, file)
+    report(code == 1 and text in err and "tensor  " not in out, os.path.basename(file) + " is refused",
+           (code, err[:300], out[:100]))
+
+
+def floats(n, scale=1.0):
+    return [struct.unpack("<f", struct.pack("<f", random.gauss(0, scale)))[0] for _ in range(n)]
+
+
+def f32(values):
+    return struct.pack("<%df" % len(values), *values)
+
+
+def npy(values, shape, kind="<f4", code="f"):
+    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (kind, shape)
+    head += " " * (63 - (10 + len(head)) % 64) + "\n"
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + \
+        struct.pack("<%d%s" % (len(values), code), *values)
+
+
+# ---- .npz ----
+
+a, b = floats(600), floats(35, 1e-5)
+for name, how in (("stored.npz", zipfile.ZIP_STORED), ("packed.npz", zipfile.ZIP_DEFLATED)):
+    with zipfile.ZipFile(path(name), "w", how) as z:
+        z.writestr("a.npy", npy(a, (20, 30)))
+        z.writestr("in/b.npy", npy(b, (35,)))
+        z.writestr("i.npy", npy([1, 2], (2,), "<i8", "q"))
+        z.writestr("readme.txt", "not an array")
+    expect(path(name), {"a": a, "in/b": b, "i": None})
+whole = open(path("packed.npz"), "rb").read()
+for cut in range(5, len(whole), 97):
+    code = run(write("cut.npz", whole[:cut]))[0]
+    if code != 1:
+        report(False, "a zip cut after %d bytes" % cut, code)
+report(True, "a zip cut at each 97th byte")
+with zipfile.ZipFile(path("text.zip"), "w") as z:
+    z.writestr("readme.txt", "nothing")
+refuse(path("text.zip"), "neither .npy files nor a PyTorch model")
+with zipfile.ZipFile(path("bad.npz"), "w") as z:
+    z.writestr("a.npy", b"no numpy at all")
+refuse(path("bad.npz"), "does not start with the magic word")
+
+# ---- PyTorch: pickles that name functions of modules that need not be here ----
+
+
+def stub(module, name):
+    def call(*arguments):
+        return arguments
+    call.__module__, call.__qualname__, call.__name__ = module, name, name
+    parts = module.split(".")
+    for k in range(1, len(parts) + 1):
+        full = ".".join(parts[:k])
+        if full not in sys.modules:
+            sys.modules[full] = types.ModuleType(full)
+            stubbed.append(full)
+    setattr(sys.modules[module], name, call)
+    return call
+
+
+class Storage:
+    def __init__(self, kind, key, data):
+        self.kind, self.key, self.data = kind, key, data
+
+
+class Call:
+    def __init__(self, function, *arguments):
+        self.function, self.arguments = function, arguments
+
+    def __reduce__(self):
+        return self.function, self.arguments
+
+
+class Writer(pickle.Pickler):
+    def persistent_id(self, x):
+        if isinstance(x, Storage):
+            return ("storage", stub("torch", x.kind), x.key, "cpu", len(x.data))
+        return None
+
+
+def torch_file(name, what, storages, protocol=2, order="little"):
+    text = io.BytesIO()
+    Writer(text, protocol).dump(what)
+    with zipfile.ZipFile(path(name), "w") as z:
+        z.writestr("m/data.pkl", text.getvalue())
+        z.writestr("m/byteorder", order)
+        for s in storages:
+            z.writestr("m/data/" + s.key, s.data)
+    return path(name)
+
+
+stubbed = []
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch is None:
+    rebuild = stub("torch._utils", "_rebuild_tensor_v2")
+    parameter = stub("torch._utils", "_rebuild_parameter")
+    s, short = Storage("FloatStorage", "0", f32(a)), Storage("LongStorage", "1", bytes(16))
+    last = Storage("FloatStorage", "2", struct.pack(">35f", *b))
+
+    def tensor(storage, offset, shape, stride):
+        return Call(rebuild, storage, offset, shape, stride, False, {})
+    model = {"w": tensor(s, 0, (20, 30), (30, 1)), "part": tensor(s, 30, (30,), (1,)),
+             "t": Call(parameter, tensor(s, 0, (30, 20), (1, 30)), True, {}),
+             "view": tensor(s, 0, (20, 15), (30, 2)), "again": tensor(s, 0, (5, 7), (0, 1)),
+             "mixed": tensor(s, 0, (10, 2, 30), (30, 300, 1)), "steps": tensor(short, 0, (2,), (1,))}
+    for protocol in (2, 3, 4, 5):
+        whole = {"epoch": 3, "lr": 0.1, "model": model, "list": [model["w"], None]}
+        file = torch_file("p%d.pt" % protocol, whole, [s, short], protocol)
+        expect(file, {"model.w": a, "model.part": a[30:60], "model.t": a, "model.view": None,
+                      "model.again": None, "model.mixed": a, "model.steps": None, "list.0": a})
+    expect(torch_file("big.pt", {"b": tensor(last, 0, (35,), (1,))}, [last], order="big"), {"b": b})
+    torch_file("mixed.pt", {"mixed": model["mixed"]}, [s])
+    code, out, err = run(path("mixed.pt"), "--convert", path("c.safetensors"), "--to", "f16")
+    report(code == 1 and "mixed order" in err, "a mixed order is not converted", err)
+    torch_file("plain.pt", {"w": model["w"], "t": model["t"], "steps": model["steps"]}, [s, short])
+    code, out, err = run(path("plain.pt"), "--convert", path("c.safetensors"), "--to", "f16")
+    report(code == 0, "a PyTorch file is converted", err)
+    half = [struct.unpack("<e", struct.pack("<e", x))[0] for x in a]
+    expect(path("c.safetensors"), {"w": half, "t": half, "steps": None})
+    short_storage = Storage("FloatStorage", "0", f32(a[:10]))
+    refuse(torch_file("beyond.pt", {"w": tensor(short_storage, 5, (6,), (1,))}, [short_storage]),
+           "beyond the end")
+    refuse(torch_file("absent.pt", {"w": tensor(s, 0, (6,), (1,))}, []), "not in the archive")
+    refuse(torch_file("huge.pt", {"w": tensor(s, 0, (1 << 40, 1 << 40), (1, 1))}, [s]), "overflows")
+    refuse(torch_file("code.pt", {"w": Call(os.system, "echo hello > %s" % path("ran"))}, []), "asks to call")
+    refuse(torch_file("class.pt", {"w": random.Random(1)}, []), "asks to")
+    report(not os.path.exists(path("ran")), "no code of a pickle runs")
+    deep = []
+    for _ in range(40):
+        deep = [deep, deep]
+    refuse(torch_file("bomb.pt", deep, []), "nested deeper")
+    for name in stubbed:
+        del sys.modules[name]
+    whole = open(path("p2.pt"), "rb").read()
+    at = whole.index(b"\x80\x02}")
+    for k in range(300):                        # each byte of the pickle, damaged: an answer, no crash
+        damaged = bytearray(whole)
+        damaged[at + k % 200] = random.randrange(256)
+        if run(write("damaged.pt", bytes(damaged)))[0] not in (0, 1):
+            report(False, "a damaged pickle", k)
+    report(True, "300 damaged pickles")
+
+# ---- GGUF ----
+
+
+def gguf_text(s):
+    return struct.pack("<Q", len(s)) + s.encode()
+
+
+def gguf(names, version=3, pairs=None, align=32):
+    pairs = pairs if pairs is not None else [
+        gguf_text("general.alignment") + struct.pack("<II", 4, align),
+        gguf_text("k") + struct.pack("<I", 8) + gguf_text("text"),
+        gguf_text("list") + struct.pack("<IIQ", 9, 8, 2) + gguf_text("x") + gguf_text("yy")]
+    head = b"GGUF" + struct.pack("<IQQ", version, len(names), len(pairs)) + b"".join(pairs)
+    data = b""
+    for name, kind, shape, values in names:
+        head += gguf_text(name) + struct.pack("<I", len(shape))
+        head += struct.pack("<%dQIQ" % len(shape), *shape[::-1], kind, len(data))
+        data += values + bytes(-len(values) % align)
+    return head + bytes(-len(head) % align) + data
+
+
+parts = [("w", 0, (20, 30), f32(a)), ("h", 1, (3,), struct.pack("<3e", 1, 2, -4)), ("q", 8, (32,), bytes(34)),
+         ("bf", 30, (2,), struct.pack("<HH", 0x3f80, 0xc000)), ("d", 28, (2,), struct.pack("<dd", 0.1, 3))]
+for align in (32, 64, 8):
+    expect(write("a%d.gguf" % align, gguf(parts, align=align)),
+           {"w": a, "h": [1, 2, -4], "q": None, "bf": [1, -2], "d": [0.1, 3]})
+refuse(write("v1.gguf", gguf(parts, 1)), "GGUF version 1 is not read")
+refuse(write("cut.gguf", gguf(parts)[:-64]), "truncated")
+refuse(write("many.gguf", b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0)), "more tensors or keys")
+refuse(write("pairs.gguf", gguf(parts, pairs=[gguf_text("k") + struct.pack("<IIQ", 9, 0, 1 << 62)])),
+       "damaged")
+whole = gguf(parts)
+for cut in range(4, 400, 7):
+    if run(write("cut.gguf", whole[:cut]))[0] != 1:
+        report(False, "a GGUF file cut after %d bytes" % cut)
+report(True, "a GGUF file cut at each 7th byte")
+
+# ---- ONNX ----
+
+
+def varint(x):
+    out = b""
+    while x > 127:
+        out, x = out + bytes([x & 127 | 128]), x >> 7
+    return out + bytes([x])
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def onnx_tensor(name, kind, dims, *fields):
+    return b"".join(field(1, d) for d in dims) + field(2, kind) + b"".join(fields) + field(8, name.encode())
+
+
+initial = [onnx_tensor("w", 1, (20, 30), field(9, f32(a))), onnx_tensor("p", 1, (35,), field(4, f32(b))),
+           onnx_tensor("h", 10, (2,), field(9, struct.pack("<2e", 1, 2))),
+           onnx_tensor("i", 7, (1,), field(9, bytes(8))),
+           onnx_tensor("h32", 10, (1,), field(5, varint(15360)))]
+constant = field(2, b"c") + field(4, b"Constant") + field(5, field(1, b"value") + field(
+    5, onnx_tensor("", 1, (35,), field(9, f32(b)))))
+branch = field(2, b"x") + field(4, b"If") + field(5, field(1, b"then_branch") + field(
+    6, field(5, onnx_tensor("inner", 1, (600,), field(9, f32(a))))))
+model = field(1, 8) + field(7, field(2, b"graph") + b"".join(field(5, t) for t in initial) +
+                            field(1, constant) + field(1, branch))
+expect(write("m.onnx", model), {"w": a, "p": b, "h": [1, 2], "i": None, "h32": None, "c": b, "inner": a})
+refuse(write("away.onnx", field(7, field(5, onnx_tensor("w", 1, (2,), field(14, 1))))), "a file of their own")
+refuse(write("few.onnx", field(7, field(5, onnx_tensor("w", 1, (3,), field(9, f32(a[:2])))))),
+       "need 12 bytes")
+refuse(write("cut.onnx", model[:-10]), "truncated or damaged")
+refuse(write("none.onnx", b""), "no ONNX model")
+
+# ---- folders and sharded models ----
+
+
+def safetensors(items):
+    head, data = {}, b""
+    for name, values in items.items():
+        place = [len(data), len(data) + 4 * len(values)]
+        head[name] = {"dtype": "F32", "shape": [len(values)], "data_offsets": place}
+        data += f32(values)
+    text = json.dumps(head).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+os.makedirs(path("shards"), exist_ok=True)
+shards, where = {}, {}
+for k in range(3):
+    file = "model-%d-of-3.safetensors" % k
+    shards[file] = {"l%d.%s" % (k, w): floats(50) for w in ("weight", "bias")}
+    write(os.path.join("shards", file), safetensors(shards[file]))
+    where.update({name: file for name in shards[file]})
+everything = {name: v for shard in shards.values() for name, v in shard.items()}
+expect(path("shards"), everything)
+
+
+def index(weights, name="model.safetensors.index.json"):
+    text = json.dumps({"metadata": {"total_size": 1}, "weight_map": weights})
+    write(os.path.join("shards", name), text.encode())
+    return path(os.path.join("shards", name))
+
+
+expect(index(where), everything)
+expect(path("shards"), everything)
+for to in ("converted", "again"):
+    code, out, err = run(path("shards"), "--convert", path(to), "--to", "f16")
+    report(code == 0, "shards are converted", err)
+said = json.load(open(path("converted/model.safetensors.index.json")))
+report(said["weight_map"] == where and said["metadata"]["total_size"] == 2 * 50 * 6, "their index", said)
+halves = {n: [struct.unpack("<e", struct.pack("<e", x))[0] for x in v] for n, v in everything.items()}
+expect(path("converted"), halves)
+code, out, err = run(path("shards"), "--convert", path("converted"), "--to", "f16")
+report(code == 1 and "cannot be made" in err, "never into a folder that is there", err)
+refuse(index(dict(where, other="model-0-of-3.safetensors")),
+       "names a tensor that is not in its file: 'other'")
+refuse(index({k: v for k, v in where.items() if k != "l0.bias"}),
+       "does not name a tensor that a file has: 'l0.bias'")
+refuse(index(dict(where, other="../x.safetensors")), "no .safetensors file beside it")
+refuse(index(dict(where, other="gone.safetensors")), "No such file")
+os.makedirs(path("empty"), exist_ok=True)
+refuse(path("empty"), "is a folder without a file")
+
+# ---- the others' own writers ----
+
+try:
+    import numpy
+    numpy.savez(path("numpy.npz"), a=numpy.array(a, "f4").reshape(20, 30), f=numpy.asfortranarray(
+        numpy.array(a).reshape(20, 30)))
+    numpy.savez_compressed(path("numpy_packed.npz"), a=numpy.array(a, "f4"))
+    expect(path("numpy.npz"), {"a": a, "f": a})
+    expect(path("numpy_packed.npz"), {"a": a})
+except ImportError:
+    numpy = None
+if torch:
+    t = torch.tensor(a).reshape(20, 30)
+    torch.save({"model": {"w": t, "t": t.t(), "n": torch.nn.Parameter(t)}, "h": [t.bfloat16()], "step": 3,
+                "f8": t.to(torch.float8_e4m3fn), "view": t[:, ::2]}, path("torch.pt"))
+    expect(path("torch.pt"), {"model.w": a, "model.t": a, "model.n": a, "view": None,
+                              "h.0": t.bfloat16().double().flatten().tolist(),
+                              "f8": t.to(torch.float8_e4m3fn).double().flatten().tolist()})
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))
+    step = torch.optim.Adam(layers.parameters())
+    layers(torch.randn(4, 8)).sum().backward()
+    step.step()
+    torch.save({"m": layers.state_dict(), "o": step.state_dict()}, path("adam.pt"))
+    got = tensors(path("adam.pt"))
+    report(len(got) == 19, "a checkpoint of Adam", got)
+    torch.save(layers, path("whole.pt"))
+    refuse(path("whole.pt"), "asks to make a 'torch.nn")
+    for scale in (1.0, 1e-4, 1e-6):             # decibels of casts, and that conversions are torch's
+        x = torch.randn(3000) * scale
+        torch.save({"x": x}, path("db.pt"))
+        got = tensors(path("db.pt"))["x"]["formats"]
+        for name, kind in (("f16", torch.float16), ("bf16", torch.bfloat16), ("e5m2", torch.float8_e5m2)):
+            y = x.to(kind).double()
+            noise = ((x.double() - y) ** 2).sum()
+            db = 10 * math.log10((x.double() ** 2).sum() / noise)
+            ours = got[name]["db"]
+            report(abs(db - ours) < 1e-6, "decibels of %s at %g" % (name, scale), (db, ours))
+try:
+    import gguf as gguf_package
+    import numpy
+    w = gguf_package.GGUFWriter(path("package.gguf"), "llama")
+    w.add_uint32("x", 5)
+    w.add_array("list", ["a", "bb"])
+    x = numpy.array(a, "f4").reshape(20, 30)
+    w.add_tensor("w", x)
+    w.add_tensor("h", x.astype("f2"))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    expect(path("package.gguf"), {"w": a, "h": x.astype("f2").astype("f8").flatten().tolist()})
+except ImportError:
+    pass
+try:
+    import numpy, onnx
+    from onnx import helper, numpy_helper
+    x = numpy.array(a, "f4").reshape(20, 30)
+    onnx.save(helper.make_model(helper.make_graph([], "g", [], [], [numpy_helper.from_array(x, "w")])),
+              path("package.onnx"))
+    expect(path("package.onnx"), {"w": a})
+except ImportError:
+    pass
