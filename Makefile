@@ -11,7 +11,7 @@ VERSION := $(shell awk '/define MPT_VERSION_(MAJOR|MINOR|PATCH) /{v = v s $$3; s
 
 EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits 07_dialects 12_reports 08_amp_graph 09_policy_mlp \
             11_gpu_advice 13_recompute 14_paper_effects \
-            $(foreach way,scaler fused adam double,dropin/before_$(way) dropin/after_$(way))
+            $(foreach way,scaler fused adam double gpt,dropin/before_$(way) dropin/after_$(way))
 TESTS    := $(sort $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)))
 INSPECT  := examples/inspect.c $(wildcard examples/inspect/*.[ch])
 # OpenBLAS, if it is there: only bench_gemm uses it

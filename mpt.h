@@ -209,7 +209,8 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
                                     mpt_format param_format, mpt_format grad_format);
 
 /* mpt_tensors_add -- one more tensor, with the list's formats and storage; what the optimizer does not
- * need is NULL. With a storage that has no master, `weight` is its extra array, or NULL.
+ * need, or mpt_tensors_place is to give, is NULL. With a storage that has no master, `weight` is its extra
+ * array, or NULL.
  *   weight  in  [n] FP32 master, or the 16-bit extra of MPT_STORE_KAHAN and MPT_STORE_SPLIT
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also for an array that overlaps another of the list, gradients among
  * themselves excepted; MPT_E_MEMORY when the list is full. Kept in list->status; nothing is added. */
@@ -228,9 +229,10 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
  *   param, grad  out  where to write the arrays' addresses; kept until mpt_tensors_place. NULL: nowhere
  * Returns, Errors: as mpt_tensors_add; MPT_E_UNSUPPORTED (a storage that cannot have the format).
  *
- * mpt_tensors_place -- give every tensor that was added so its arrays: aligned to 64 bytes, with zero
- * gradients and moments, and the copy published from the master. More may be added and placed later.
- *   memory  in  [bytes], list->bytes or more, to be kept as long as the list; then list->bytes is 0 again
+ * mpt_tensors_place -- give every tensor of the list what it lacks: copy, gradient, the moments of list->needs,
+ * aligned to 64 bytes and zero; then mpt_publish. So mpt_tensors_add may leave arrays to it too, NULL, where
+ * formats are known at run time only. More tensors may be added and placed later.
+ *   memory  in  [bytes], list->bytes or more, to be kept as long as the list
  * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small; nothing is placed.
  * Threads: one caller per list. */
 MPT_DEF mpt_status mpt_tensors_new_f16(mpt_tensors *list, const char *name, size_t n, float *master,
@@ -610,7 +612,7 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
  * before; then nothing is changed. */
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);
 
-/* mpt_gradient_get -- one tensor's gradient in FP32, unscaled and clipped, for an optimizer of your own:
+/* mpt_grad_get -- one tensor's gradient in FP32, unscaled and clipped, for an optimizer of your own:
  * after mpt_check, 16-bit gradients lose nothing of what the scale saved (mpt_unscale writes them back in 16
  * bits), and the factor of mpt_clip cannot be forgotten.
  *   step  in   after the check, and mpt_clip if you like
@@ -619,7 +621,7 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER unless after a check and before a step
  * of mpt; nothing is written.
  * Exact: one FP32 product with FP32(grad_factor * clip_factor), as in mpt_*_step.  Threads: any. */
-MPT_DEF mpt_status mpt_gradient_get(const mpt_step *step, const mpt_tensor *t, float *dst);
+MPT_DEF mpt_status mpt_grad_get(const mpt_step *step, const mpt_tensor *t, float *dst);
 
 /* mpt_order_text -- which call is due: look here when one returned MPT_E_ORDER.
  *   step  in  its record, or NULL
@@ -3045,6 +3047,7 @@ MPT_DEF MPTI_NOINLINE mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor 
     list->model.param_format = param_format;
     list->model.grad_format = grad_format;
     list->needs = MPT_NEEDS_M | MPT_NEEDS_V;
+    list->bytes = 63u;                      /* the first array may have to be aligned */
     return MPT_OK;
 }
 
@@ -3066,15 +3069,55 @@ static int mpti_meets_earlier(const mpt_tensors *list, const mpt_tensor *t)
     return 0;
 }
 
-/* One more, unless `status` has an objection already. */
-static mpt_status mpti_tensors_append(mpt_tensors *list, const mpt_tensor *t, mpt_status status)
+/* The arrays that a tensor lacks, one after the other from `at` on, and zero. Returns the bytes that they take;
+ * that is all for `at` NULL. */
+static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at)
 {
+    const size_t half = sizeof(uint16_t), moment = mpti_format_bytes(mpti_moments_format(t));
+    void        *part[7];
+    size_t       size[7], total = 0, i;
+    part[0] = t->master;
+    part[1] = t->extra;
+    part[2] = t->param;
+    part[3] = t->grad;
+    part[4] = t->m;
+    part[5] = t->v;
+    part[6] = t->v_max;
+    size[0] = mpti_has_master(t) ? t->n * sizeof(float) : 0u;
+    size[1] = mpti_has_extra(t) ? t->n * half : 0u;
+    size[2] = t->n * mpti_format_bytes(t->param_format);
+    size[3] = t->n * mpti_format_bytes(t->grad_format);
+    size[4] = needs & MPT_NEEDS_M ? t->n * moment : 0u;
+    size[5] = needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) ? mpti_v_count(t) * mpti_v_bytes(t) : 0u;
+    size[6] = needs & MPT_NEEDS_V_MAX ? t->n * moment : 0u;
+    for (i = 0; i < 7; i++)
+        if (!part[i] && size[i] && t->n) {
+            part[i] = at ? memset(at + total, 0, size[i]) : NULL;
+            total += (size[i] + 63u) / 64u * 64u;
+        }
+    t->master = (float *)part[0];
+    t->extra = part[1];
+    t->param = part[2];
+    t->grad = part[3];
+    t->m = part[4];
+    t->v = part[5];
+    t->v_max = part[6];
+    return total;
+}
+
+/* One more, unless `status` has an objection already. */
+static mpt_status mpti_tensors_append(mpt_tensors *list, mpt_tensor *t, mpt_status status)
+{
+    const size_t most = (size_t)-1 / 64u, bytes = t->n < most ? mpti_tensor_place(t, list->needs, NULL) : most;
     if (list->count >= list->capacity)
         status = MPT_E_MEMORY;
-    else if (status == MPT_OK && (mpti_tensor_overlap(t, MPTI_NEEDS_ANY) || mpti_meets_earlier(list, t)))
+    else if (status == MPT_OK && (bytes >= most || list->bytes >= most ||
+                                  mpti_tensor_overlap(t, MPTI_NEEDS_ANY) || mpti_meets_earlier(list, t)))
         status = MPT_E_ARG;
-    else if (status == MPT_OK)
+    else if (status == MPT_OK) {
         list->item[list->count++] = *t;
+        list->bytes += bytes;
+    }
     if (list->status == MPT_OK)
         list->status = status;
     return status;
@@ -3101,46 +3144,11 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
         list, &t, mpti_no_array(param ? param : grad ? grad : weight, n, sizeof(float)) ? MPT_E_ARG : MPT_OK);
 }
 
-/* The arrays that a tensor lacks, one after the other from `at` on; NULL: only how many bytes they take, 0 if
- * that fits no size_t. */
-static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at)
-{
-    const size_t   half = sizeof(uint16_t), moment = mpti_format_bytes(mpti_moments_format(t));
-    unsigned char *part[7];
-    size_t         size[7], total = 0, i;
-    if (t->n > (size_t)-1 / 64u)
-        return 0;
-    size[0] = mpti_has_master(t) && !t->master ? t->n * sizeof(float) : 0u;
-    size[1] = mpti_has_extra(t) ? t->n * half : 0u;
-    size[2] = t->n * half;
-    size[3] = t->n * half;
-    size[4] = needs & MPT_NEEDS_M ? t->n * moment : 0u;
-    size[5] = needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) ? mpti_v_count(t) * mpti_v_bytes(t) : 0u;
-    size[6] = needs & MPT_NEEDS_V_MAX ? t->n * moment : 0u;
-    for (i = 0; i < 7; i++) {
-        part[i] = at && size[i] ? at + total : NULL;
-        total += (size[i] + 63u) / 64u * 64u;
-    }
-    if (at) {
-        memset(at, 0, total);
-        t->master = part[0] ? (float *)(void *)part[0] : t->master;
-        t->extra = part[1];
-        t->param = part[2];
-        t->grad = part[3];
-        t->m = part[4];
-        t->v = part[5];
-        t->v_max = part[6];
-    }
-    return total;
-}
-
-/* Each address is that of a pointer to an mpt_f16 or mpt_bf16; the bytes of all of these are alike. */
+/* `param` and `grad` are addresses of pointers to mpt_f16 or mpt_bf16, whose bytes are alike. */
 static mpt_status mpti_tensors_new(mpt_tensors *list, mpt_format format, const char *name, size_t n,
                                    float *master, void *param, void *grad)
 {
     mpt_tensor t;
-    mpt_status status = MPT_OK;
-    size_t     bytes;
     if (!list)
         return MPT_E_ARG;
     t = list->model;
@@ -3148,18 +3156,11 @@ static mpt_status mpti_tensors_new(mpt_tensors *list, mpt_format format, const c
     t.n = n;
     t.param_format = t.grad_format = format;
     t.master = master;
-    t.param = t.grad = t.m = t.v = t.extra = NULL;
-    t.param_at = param ? param : (void *)&list->item[list->count].param;     /* not NULL: to be placed */
+    t.param_at = param;
     t.grad_at = grad;
-    bytes = mpti_tensor_place(&t, list->needs, NULL);
-    if ((n && !bytes) || bytes > (size_t)-1 - 64u - list->bytes || (master && !mpti_has_master(&t)))
-        status = MPT_E_ARG;
-    else if (mpti_tensor_unsupported(&t, MPT_NEEDS_WEIGHT))
-        status = MPT_E_UNSUPPORTED;
-    status = mpti_tensors_append(list, &t, status);
-    if (status == MPT_OK)
-        list->bytes += bytes + (list->bytes ? 0u : 63u);    /* the first may have to be aligned */
-    return status;
+    return mpti_tensors_append(list, &t, master && !mpti_has_master(&t)                  ? MPT_E_ARG
+                                         : mpti_tensor_unsupported(&t, MPT_NEEDS_WEIGHT) ? MPT_E_UNSUPPORTED
+                                                                                         : MPT_OK);
 }
 
 MPT_DEF mpt_status mpt_tensors_new_f16(mpt_tensors *list, const char *name, size_t n, float *master,
@@ -3213,7 +3214,7 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
     if (!list)
         return MPT_E_ARG;
     for (i = 0; i < list->count; i++)       /* again: list->needs may have been changed since */
-        total += list->item[i].param_at ? mpti_tensor_place(&list->item[i], list->needs, NULL) : 0u;
+        total += mpti_tensor_place(&list->item[i], list->needs, NULL);
     if (list->status != MPT_OK || !total)
         return list->status;
     if (!memory || bytes < total + 63u)
@@ -3221,18 +3222,15 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
     at += (64u - (uintptr_t)at % 64u) % 64u;
     for (i = 0; i < list->count; i++) {
         mpt_tensor *const t = &list->item[i];
-        if (!t->param_at)
-            continue;
         at += mpti_tensor_place(t, list->needs, at);
-        memcpy(t->param_at, &t->param, sizeof t->param);
+        if (t->param_at)
+            memcpy(t->param_at, &t->param, sizeof t->param);
         if (t->grad_at)
             memcpy(t->grad_at, &t->grad, sizeof t->grad);
         t->param_at = t->grad_at = NULL;
-        if (mpti_has_master(t) && t->n)
-            mpti_param_store(t, 0, t->master, t->n);
     }
-    list->bytes = 0;
-    return MPT_OK;
+    list->bytes = 63u;
+    return mpt_publish(list->item, list->count);
 }
 
 /* ---- passes over lists ---- */
@@ -4135,7 +4133,7 @@ static void mpti_gradient_piece(void *context, const mpti_piece *piece)
     }
 }
 
-MPT_DEF mpt_status mpt_gradient_get(const mpt_step *step, const mpt_tensor *t, float *dst)
+MPT_DEF mpt_status mpt_grad_get(const mpt_step *step, const mpt_tensor *t, float *dst)
 {
     mpt_status   status = !step ? MPT_E_ARG : !mpti_step_is_open(step) ? MPT_E_ORDER : MPT_OK;
     mpt_fault    fault;

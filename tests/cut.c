@@ -373,7 +373,7 @@ static void gradient(void)
     static float x[LARGE];
     check_list();
     CHECK_EQ_I(mpt_clip(&step, 1e-4f), MPT_OK);
-    CHECK_EQ_I(mpt_gradient_get(&step, &tensors[3], x), MPT_OK);
+    CHECK_EQ_I(mpt_grad_get(&step, &tensors[3], x), MPT_OK);
     reports[0].inf_count = digest(x, sizeof x);
 }
 static void publish_list(void) { CHECK_EQ_I(mpt_publish(tensors, TENSORS), MPT_OK); }

@@ -41,7 +41,8 @@ done
 allowed='scaler 10
 fused 30
 adam 45
-double 43'
+double 43
+gpt 60'
 for before in examples/dropin/before_*.c; do
     after=$(echo "$before" | sed 's/before_/after_/')
     name=$(basename "$before" .c | sed 's/before_//')
@@ -50,6 +51,36 @@ for before in examples/dropin/before_*.c; do
     if [ "$changed" -gt 0 ] && [ "$changed" -le "${most:-0}" ]; then pass "$after: $changed changed lines"
     else fail "$after: $changed changed lines, 1 to ${most:-0} are allowed"; fi
     if grep -qE 'mpt_|include "mpt' "$before"; then fail "$before knows mpt"; else pass "$before"; fi
+done
+
+# The GPT: as right as in FP32, in at most 1.2 times its processor time, in half the bytes. Other compilers take
+# other roads, so the limits leave room; examples/dropin/README.md has five seeds of each.
+gpt() {     # gpt SOURCE SEED...: "right loss seconds bytes" of each run, and 2 where it printed anything else
+    cc -O3 -ffast-math -I. "$1" -o "$out/gpt" -lm || return
+    shift
+    for seed in "$@"; do
+        "$out/gpt" "$seed" | awk '/bytes of/{bytes = $1} /parameters$/{bytes = 8 * $3} /^step/{seconds = $5}
+                                  /right$/{print $5 + 0, $4 + 0, seconds, bytes}'
+    done
+}
+dir=examples/dropin
+gpt $dir/before_gpt.c 1 2 3 > "$out/gpt.f32"
+gpt $dir/after_gpt.c 1 2 > "$out/gpt.f16"
+sed 's/half = MPT_F16/half = MPT_BF16/' $dir/after_gpt.c > "$out/gpt_bf16.c"
+gpt "$out/gpt_bf16.c" 1 > "$out/gpt.bf16"
+for format in f16 bf16; do
+    said=$(cat "$out/gpt.f32" - "$out/gpt.$format" << 'END' | awk '
+        /^--$/ {after = 1; next}
+        !after {n++; if ($2 > loss) loss = $2; if (!time || $3 < time) time = $3; bytes = $4; next}
+        {m++; if ($1 < 98) bad = bad " right:" $1; if ($2 > 3 * loss) bad = bad " loss:" $2
+         if (!best || $3 < best) best = $3
+         if ($4 > 0.51 * bytes) bad = bad " bytes:" $4}
+        END {if (n != 3 || !m) bad = bad " a run is missing"
+             if (best > 1.2 * time) bad = bad " seconds:" best " for " time
+             print bad}')
+--
+END
+    if [ -z "$said" ]; then pass "the GPT in $format"; else fail "the GPT in $format:$said"; fi
 done
 
 # A CSV with a broken line: exit code 1, the line number in the message, nothing on standard output.

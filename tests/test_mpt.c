@@ -1260,7 +1260,7 @@ TEST(one_call_refuses)
 }
 
 /* An optimizer of one's own gets what ours steps with. */
-TEST(gradient_get_unscales_and_clips)
+TEST(grad_get_unscales_and_clips)
 {
     static float out[LAYER_N], w[LAYER_N];
     mpt_sgd      o;
@@ -1274,22 +1274,22 @@ TEST(gradient_get_unscales_and_clips)
                 mpt_step   step = step_zero();
                 layer_make(&la, 777, train_formats[f], MPT_F32);
                 layer_random_grad(&la, 4.0f);
-                CHECK_EQ_I(mpt_gradient_get(&step, &la.t, out), MPT_E_ORDER);
+                CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_E_ORDER);
                 CHECK_EQ_I((written ? mpt_unscale : mpt_check)(&s, &step, &la.t, 1, NULL), MPT_OK);
                 if (clips)
                     CHECK_EQ_I(mpt_clip(&step, 0.001f), MPT_OK);
-                CHECK_EQ_I(mpt_gradient_get(NULL, &la.t, out), MPT_E_ARG);
-                CHECK_EQ_I(mpt_gradient_get(&step, NULL, out), MPT_E_ARG);
-                CHECK_EQ_I(mpt_gradient_get(&step, &la.t, NULL), MPT_E_ARG);
-                CHECK_EQ_I(mpt_gradient_get(&step, &la.t, (float *)(void *)la.a.grad), MPT_E_ARG);
+                CHECK_EQ_I(mpt_grad_get(NULL, &la.t, out), MPT_E_ARG);
+                CHECK_EQ_I(mpt_grad_get(&step, NULL, out), MPT_E_ARG);
+                CHECK_EQ_I(mpt_grad_get(&step, &la.t, NULL), MPT_E_ARG);
+                CHECK_EQ_I(mpt_grad_get(&step, &la.t, (float *)(void *)la.a.grad), MPT_E_ARG);
                 out[777] = 5.0f;
                 memcpy(w, la.a.w, sizeof w);
-                CHECK_EQ_I(mpt_gradient_get(&step, &la.t, out), MPT_OK);
+                CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_OK);
                 CHECK(out[777] == 5.0f);
                 CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_OK);
                 for (i = 0; i < 777; i++)
                     CHECK_EQ_U_AT(mpti_f32_bits(la.a.w[i]), mpti_f32_bits(w[i] - out[i]), i);
-                CHECK_EQ_I(mpt_gradient_get(&step, &la.t, out), MPT_E_ORDER);
+                CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_E_ORDER);
             }
     {                                   /* 2^-24 under a scale of 2^10: kept, where FP16 would lose it */
         mpt_scaler s = scaler_static(1024.0f);
@@ -1297,12 +1297,12 @@ TEST(gradient_get_unscales_and_clips)
         layer_make(&la, 3, MPT_F16, MPT_F16);
         set_bits(la.a.grad, MPT_F16, 1, 1u);
         CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
-        CHECK_EQ_I(mpt_gradient_get(&step, &la.t, out), MPT_OK);
+        CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_OK);
         CHECK_EQ_U(mpti_f32_bits(out[1]), mpti_f32_bits(5.8207660913467407e-11f));
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
         set_bits(la.a.grad, MPT_F16, 2, 0x7e00u);               /* a NaN: zeros */
         CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
-        CHECK_EQ_I(mpt_gradient_get(&step, &la.t, out), MPT_OK);
+        CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_OK);
         CHECK(mpti_f32_bits(out[0]) == 0u && mpti_f32_bits(out[1]) == 0u && mpti_f32_bits(out[2]) == 0u);
     }
 }
@@ -2215,7 +2215,7 @@ int main(int argc, char **argv)
     RUN_EXACT(steps_equal_a_naive_loop);
     RUN_EXACT(one_call_equals_four);
     RUN(one_call_refuses);
-    RUN_EXACT(gradient_get_unscales_and_clips);
+    RUN_EXACT(grad_get_unscales_and_clips);
     RUN(order_text_says_what_is_due);
     RUN(steps_without_optional_arrays);
     RUN(publish_writes_the_copies);
