@@ -229,9 +229,9 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
  *   param, grad  out  where to write the arrays' addresses; kept until mpt_tensors_place. NULL: nowhere
  * Returns, Errors: as mpt_tensors_add; MPT_E_UNSUPPORTED (a storage that cannot have the format).
  *
- * mpt_tensors_place -- give every tensor of the list what it lacks: copy, gradient, the moments of list->needs,
- * aligned to 64 bytes and zero; then mpt_publish. So mpt_tensors_add may leave arrays to it too, NULL, where
- * formats are known at run time only. More tensors may be added and placed later.
+ * mpt_tensors_place -- give every tensor of the list what it lacks: copy, gradient, the moments of
+ * list->needs, aligned to 64 bytes and zero; then mpt_publish. So mpt_tensors_add may leave arrays to it too,
+ * NULL, where formats are known at run time only. More tensors may be added and placed later.
  *   memory  in  [bytes], list->bytes or more, to be kept as long as the list
  * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small; nothing is placed.
  * Threads: one caller per list. */
@@ -3069,8 +3069,8 @@ static int mpti_meets_earlier(const mpt_tensors *list, const mpt_tensor *t)
     return 0;
 }
 
-/* The arrays that a tensor lacks, one after the other from `at` on, and zero. Returns the bytes that they take;
- * that is all for `at` NULL. */
+/* The arrays that a tensor lacks, one after the other from `at` on, and zero. Returns the bytes that they
+ * take; that is all for `at` NULL. */
 static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at)
 {
     const size_t half = sizeof(uint16_t), moment = mpti_format_bytes(mpti_moments_format(t));
@@ -3108,7 +3108,8 @@ static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at
 /* One more, unless `status` has an objection already. */
 static mpt_status mpti_tensors_append(mpt_tensors *list, mpt_tensor *t, mpt_status status)
 {
-    const size_t most = (size_t)-1 / 64u, bytes = t->n < most ? mpti_tensor_place(t, list->needs, NULL) : most;
+    const size_t most = (size_t)-1 / 64u;
+    const size_t bytes = t->n < most ? mpti_tensor_place(t, list->needs, NULL) : most;
     if (list->count >= list->capacity)
         status = MPT_E_MEMORY;
     else if (status == MPT_OK && (bytes >= most || list->bytes >= most ||

@@ -53,8 +53,8 @@ for before in examples/dropin/before_*.c; do
     if grep -qE 'mpt_|include "mpt' "$before"; then fail "$before knows mpt"; else pass "$before"; fi
 done
 
-# The GPT: as right as in FP32, in at most 1.2 times its processor time, in half the bytes. Other compilers take
-# other roads, so the limits leave room; examples/dropin/README.md has five seeds of each.
+# The GPT: as right as in FP32, in at most 1.2 times its processor time, in half the bytes. Other compilers
+# take other roads, so the limits leave room; examples/dropin/README.md has five seeds of each.
 gpt() {     # gpt SOURCE SEED... -- of each run: share right, loss, seconds, bytes of parameters and gradients
     cc -O3 -ffast-math -I. "$1" -o "$out/gpt" -lm || return
     shift
@@ -77,6 +77,21 @@ for format in f16 bf16; do
         ' "$out/gpt.f32" "$out/gpt.$format")
     if [ -z "$wrong" ]; then pass "the GPT in $format"; else fail "the GPT in $format:" $wrong; fi
 done
+
+# Its story, cut short: eight rows, gradients lost where the scale is small, and the pictures' numbers.
+mkdir -p "$out/gpt.csv"
+if cc -O3 -ffast-math -I. examples/15_gpt.c -o "$out/15_gpt" -lm &&
+    "$out/15_gpt" 20 "$out/gpt.csv" > "$out/15.out"
+then
+    check "15_gpt: eight ways" test "$(grep -c ' s$' "$out/15.out")" = 8
+    check "15_gpt: what FP16 loses" awk '
+        / s$/ {lost[++n] = $(NF - 5)}
+        END {exit !(lost[1] == 0 && lost[2] > 50 && lost[3] > 1 && lost[3] < lost[2] && lost[4] < 1)}' \
+        "$out/15.out"
+    check "15_gpt: its curves" test "$(cat "$out"/gpt.csv/*.csv | wc -l)" = 82
+else
+    fail "15_gpt"
+fi
 
 # A CSV with a broken line: exit code 1, the line number in the message, nothing on standard output.
 sed '100s/.*/1,2,three/' examples/data/digits.csv > "$out/broken.csv"

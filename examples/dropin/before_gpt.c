@@ -4,14 +4,14 @@
  *     cc -O3 -ffast-math -I. examples/dropin/after_gpt.c -o after_gpt -lm && ./after_gpt
  *     diff examples/dropin/before_gpt.c examples/dropin/after_gpt.c
  *
- * This file exists twice. before_gpt.c is a trainer in FP32 as people write them: loops over arrays, gradients
- * summed with +=, AdamW with weight decay on matrices only, which also clears the gradients. In after_gpt.c
- * weights, gradients and stored activations have 16 bits, FP16 or BF16; the loops are the same.
+ * This file exists twice. before_gpt.c is a trainer in FP32 as people write them: loops over arrays,
+ * gradients summed with +=, AdamW with weight decay on matrices only, which also clears the gradients. In
+ * after_gpt.c weights, gradients and stored activations have 16 bits, FP16 or BF16; the loops are the same.
  *
- * The network is as GPT-2: embeddings of tokens and positions, blocks of attention and a feed-forward net with
- * a norm before each, a last norm, a linear head. There are 10000 sums of two numbers below 100. The program
- * shuffles them, keeps 1024 to test with and learns from the others. It writes answers ones first, as one adds
- * on paper: "27+65=290". Arguments: a seed (1), the number of steps (600). */
+ * The network is as GPT-2: embeddings of tokens and positions, blocks of attention and a feed-forward net
+ * with a norm before each, a last norm, a linear head. There are 10000 sums of two numbers below 100. The
+ * program shuffles them, keeps 1024 to test with and learns from the others. It writes answers ones first, as
+ * one adds on paper: "27+65=290". Arguments: a seed (1), the number of steps (600). */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
