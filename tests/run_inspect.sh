@@ -160,7 +160,7 @@ says "a rule in shares" 1 "flushed>=5%" "$inspect" --fail-if 'f16.flushed>=5%' "
 says "a filter"         0 ", 12 tensors, " "$inspect" --filter '*_attn.?_proj.weight' "$model"
 says "first NaN"        0 '"first_nan":1,"first_inf":2,' "$inspect" --json "$out/good/nan.csv"
 says "wide"             0 " 64x64 " "$inspect" --wide "$model"
-says "top by flushed"   0 "the 3 tensors with the most by 'flushed' in f16" \
+says "top by flushed"   0 "the 3 tensors that come first by 'flushed' in f16" \
     "$inspect" --top 3 by flushed "$model"
 "$inspect" --top 3 --by flushed "$model" > "$out/top"
 if [ "$(grep -c 'F32 ' "$out/top")" = 3 ] && sed -n 4p "$out/top" | grep -q 'f16 makes 77.4% zero'; then

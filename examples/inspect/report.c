@@ -304,7 +304,7 @@ static void print_file(const report *p, const char *path, const model *m, size_t
         (void)printf(", %llu NaN, %llu Inf", (unsigned long long)s->nan, (unsigned long long)s->inf);
     (void)printf("\n");
     if (shown < n)
-        (void)printf("the %llu tensors with the most by '%s' in %s\n", (unsigned long long)shown, o->by,
+        (void)printf("the %llu tensors that come first by '%s' in %s\n", (unsigned long long)shown, o->by,
                      mpt_format_get(o->formats[0])->name);
     w = find_widths(rows, shown, o);
     print_head(o, w);
