@@ -411,5 +411,6 @@ for package, file, count in real:
     for name, kind in (("f16", torch.float16), ("bf16", torch.bfloat16)):
         code, out, err = run(file, "--convert", path("real.safetensors"), "--to", name)
         ours = load_file(path("real.safetensors"))
-        same = all(torch.equal(ours[n], w.to(kind) if w.is_floating_point() else w) for n, w in weights.items())
+        same = all(torch.equal(ours[n], w.to(kind) if w.is_floating_point() else w)
+                   for n, w in weights.items())
         report(code == 0 and same, "%s: converted to %s as torch does" % (package, name), err)
