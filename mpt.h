@@ -303,7 +303,7 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
  *   fairseq          DynamicLossScaler of fairseq; interval 2^14 is that of one worker; the floor raises
  *   paddle           paddle.amp.GradScaler */
 #define MPT_SCALER_DIALECTS(X)                                                                             \
-    X(MPT_SCALER_MPT, "mpt", 65536.0f, 2.0, 0.5, 2000, 2, 6.103515625e-05, 1099511627776.0, 0u,            \
+    X(MPT_SCALER_MPT, "mpt", 65536.0f, 2.0, 0.5, 2000, 1, 6.103515625e-05, 1099511627776.0, 0u,            \
       MPTI_MOVES | MPTI_OURS, "nowhere: it says when no scale works")                                      \
     X(MPT_SCALER_STATIC, "static", 1024.0f, 1.0, 1.0, 1, 1, 0.0, 0.0, 0u,                                  \
       0u, "everywhere: it never moves")                                                                    \
@@ -391,37 +391,33 @@ typedef enum mpt_scaler_verdict {
 MPT_DEF const char *mpt_verdict_text(mpt_scaler_verdict verdict);
 
 /* The default dialect, mpt, cannot get stuck. All scales are powers of two in [min_scale, max_scale].
+ * Not every bad step is the scale's doing, and neither Inf nor NaN tells: an overflow may reach the
+ * gradients as either, and so may a bad batch. What tells is whether a lower scale has fewer of them.
  *
- * Growth. After `interval` good steps the scale doubles (times growth), up to max_scale, and the
- * hysteresis is whole again. A good step is one without Inf, NaN and without a gradient that unscaling
- * or writing back takes out of range.
+ * Growth. After `interval` steps without an alarm the scale doubles (times growth).
  *
- * Inf. A smaller scale may cure it. The first hysteresis - 1 such steps are only skipped; each further
- * one backs off, until growth makes the hysteresis whole; so does one within 16 good steps of growth. So
- * one bad batch costs no scale, and a scale at which some steps in every interval overflow does come down.
- * After `patience` bad steps in a row at min_scale: verdict OVERFLOW, until a good step.
+ * Alarm. While no base rate is known every bad step is one, and backs off. Bad steps in a row back off
+ * further each, from the ninth on by 2, 4, 8 ... factors. Where good steps follow soon the scale climbs
+ * back: the more factors it fell, the faster; each climb that fails makes it four times as slow, up to
+ * `interval`.
  *
- * NaN without any Inf. Either the scale's doing (an Inf of the backward pass met another, or a zero, before
- * it reached a gradient), or of data, weights or the forward pass, which no scale cures. One step cannot
- * tell; a lower scale can. Each NaN adds 64 to a suspicion, each good step takes 1; from the fourth in a row
- * on, or at a rate of more than 1 in 64, a NaN backs off, by 1, 2, 4 ... factors, and so does one within 16
- * good steps of a move upwards. The scale that the search began at is kept as `home`. Other NaN are skipped
- * and move nothing, not even the count of good steps.
- *   If good steps follow, the scale climbs back to home quickly, a factor each interval / 64 good steps;
- *   each NaN that undoes a factor doubles that number, up to about interval / 8. Where the scale was at
- *   fault it so settles below; where a few batches were, it is home again soon. Growth makes a new home.
- *   If NaN still come at min_scale, `patience` times, the scale was not at fault: it returns to home, and
- *   NaN at this scale and below no longer move it (home is cleared of suspicion). If they come in a row,
- *   `patience` of them, verdict NAN, until a good step.
- *   That lapses after `interval` good steps, 1000 at least, without a NaN, or 256 bad ones in a row, since
- *   then something has changed and the search is worth its steps again.
+ * Base rate. Alarms with good steps between them, down four factors and then four more without becoming
+ * fewer by a factor of four, show a cause that no scale cures; so do `patience` alarms at min_scale.
+ * Their rate is the base rate from then on, and the scale climbs back to where that search began: the
+ * base rate is on trial, and an alarm at a level it has climbed to refutes it. With a base rate b, bad
+ * steps raise an alarm when they exceed b and a tolerance (b, but 1/64 at least and 1/32 at most) by a
+ * number that grows with log2(b) from 1 to 12, so that data with 5 NaN in 100 batches cost what they
+ * cost and no scale, while a scale at fault is still told. The base rate follows the steps, never far
+ * above what was learned, and falls to none where they are good; it is forgotten after 4096 bad steps,
+ * or 64 in a row, and then the search is repeated.
  *
- * RANGE alone. The unscaled gradient does not fit its format: no scale cures that, so the scale stays, and
- * after `patience` in a row the verdict is RANGE.
+ * Verdict, until the next good step: OVERFLOW or NAN by what was found last, when `patience` + 12 steps
+ * in a row are bad and those at min_scale among them (the scale then waits where the last good step was);
+ * RANGE after `patience` steps in a row whose unscaled gradients do not fit their format, which no
+ * scale cures: they leave the scale as it is.
  *
- * Inf and NaN in one step count as Inf, and so does a bad step recorded without a cause.
- * Defaults: 2^16 first, 2^-14 to 2^40, hysteresis 2, patience 4: from 2^16 to a verdict on all-bad steps
- * takes 35, or 12 where they are NaN. */
+ * Defaults: 2^16 first, 2^-14 to 2^40, patience 4: from 2^16 to a verdict takes 16 bad steps. The
+ * hysteresis is not used. tests/bench/bench_scaler.c prints what each dialect loses in many trainings. */
 
 /* All state of a loss scale, without pointers: copy it, compare it with memcmp, checkpoint it. Read what
  * you like; `scale` is the product of the rule, setting it by hand is not supported. */
@@ -431,27 +427,32 @@ typedef struct mpt_scaler {
     uint64_t skipped;           /* those of them with found_inf */
     uint64_t skipped_nan;       /* those of them with a NaN and no Inf, as far as causes were recorded */
     double   wide;              /* the scale of the dialects that keep it in double; else a copy */
-    int64_t  iteration;         /* deepspeed, fairseq: their own count of steps */
+    int64_t  iteration;         /* deepspeed, fairseq: their own count of steps; mpt: bad steps since the
+                                 * base rate was learned */
     int64_t  last_bad;          /* ... of the last bad one, -1 before */
     int64_t  last_moved;        /* fairseq: ... of the last change of scale, -1 before */
     float    scale;             /* now; multiply the loss by it (mpt_scaler_scale does) */
     float    home;              /* mpt: where the scale climbs back to after a search */
-    float    cleared;           /* mpt: NaN at this scale and below are not the scale's doing; 0: none */
-    int32_t  good_steps;        /* since the scale last moved */
+    float    last_good;         /* mpt: the scale of the last good step, at first init_scale */
+    int32_t  good_steps;        /* since the scale last moved; mpt: with the bad ones that raised no alarm */
     int32_t  bad_steps;         /* tf_contrib, paddle, fairseq: their count; mpt: in a row */
     int32_t  hysteresis_left;
-    int32_t  suspicion;         /* mpt: 64 a NaN, one less each good step */
-    int32_t  climb;             /* mpt: good steps before a factor towards home */
-    int32_t  at_floor;          /* mpt: NaN at the lowest scale of a search */
-    int32_t  clean_steps;       /* mpt: good steps since the last NaN */
-    int32_t  floor_steps;       /* mpt: bad steps in a row at min_scale, or of RANGE */
+    int32_t  wait;              /* mpt: steps before a factor towards home */
+    int32_t  depth;             /* mpt: alarms of this search less climbs */
+    int32_t  search_steps;      /* mpt: steps since the search began, or since it was half done ... */
+    int32_t  search_bad;        /* ... the bad ones of them ... */
+    int32_t  before_steps;      /* ... and steps of the half before */
+    int32_t  at_floor;          /* mpt: alarms at min_scale */
+    int32_t  range_steps;       /* mpt: of RANGE alone in a row */
+    uint32_t base;              /* mpt: the base rate, in units of 2^-24; 0: none is known ... */
+    uint32_t base_most;         /* ... and the most that it may become by itself */
+    uint32_t excess;            /* mpt: bad steps beyond the expected, in units of 2^-24 */
+    uint32_t climb;             /* mpt: 1: the last move was upwards; 2: the base rate is on trial */
     uint32_t verdict;           /* mpt_scaler_verdict */
     uint32_t found_inf;         /* since the last update: any bad gradient */
     uint32_t cause;             /* since the last update: MPT_CAUSE_* or-ed */
     uint32_t checks;            /* gradient checks since the last update */
     uint32_t in_use;            /* mpt_scaler_scale was called at least once */
-    uint32_t climbed;           /* mpt: the last move was towards home */
-    int32_t  stride;            /* mpt: factors that the next NaN of a search takes off */
 } mpt_scaler;
 
 /* mpt_scaler_defaults -- the published defaults of a dialect, to change and pass to mpt_scaler_init.
@@ -2229,12 +2230,19 @@ MPT_HD void mpti_scaler_good(mpt_scaler *s, uint32_t rule)
 }
 
 /* ---- the default dialect: see >>M3 ---- */
-#define MPTI_SUSPICION 64       /* of one NaN; a good step takes 1; four times as much sets off a search */
-#define MPTI_FRESH     16       /* good steps after a climb or growth within which a bad one undoes it */
-#define MPTI_CLEAN     1000     /* good steps without a NaN before a scale is no longer cleared */
-#define MPTI_LAPSE     256      /* bad steps in a row after which a scale is no longer cleared */
+#define MPTI_UNIT    0x1000000u /* 1, of rates and of bad steps beyond the expected */
+#define MPTI_SURE    20         /* so many bits of improbability of bad steps in a row are an alarm */
+#define MPTI_LEVELS  4          /* alarms whose steps are compared with those of as many before */
+#define MPTI_IN_ROW  12         /* bad steps in a row before the verdict, besides `patience` */
+#define MPTI_FORGET  4096       /* bad steps after which the base rate is forgotten; ... */
+#define MPTI_LAPSE   64         /* ... in a row */
+#define MPTI_SEARCH  256        /* steps that half a search takes at least */
+#define MPTI_CLIMBED  1u        /* the last move was upwards */
+#define MPTI_ON_TRIAL 2u        /* what was learned last has not been confirmed by a climb to home */
 
 MPT_HD int32_t mpti_count_up(int32_t x) { return x < 0x7fffffff ? x + 1 : x; }
+MPT_HD int32_t mpti_most(int32_t a, int32_t b) { return a > b ? a : b; }
+MPT_HD int32_t mpti_least(int32_t a, int32_t b) { return a < b ? a : b; }
 
 /* a < b for numbers of at least 0, by bits: under --use_fast_math a comparison flushes subnormals. */
 MPT_HD int mpti_below(float a, float b) { return mpti_f32_bits(a) < mpti_f32_bits(b); }
@@ -2246,119 +2254,167 @@ MPT_HD void mpti_ours_set(mpt_scaler *s, float scale)
     mpti_scaler_set(s, mpti_to_f64(mpti_below(scale, least)  ? least
                                    : mpti_below(most, scale) ? most : scale));
     s->good_steps = 0;
+    s->climb &= ~MPTI_CLIMBED;
 }
 
-MPT_HD int32_t mpti_ours_climb(const mpt_scaler *s)
+MPT_HD void mpti_ours_down(mpt_scaler *s, int32_t factors)
 {
-    return s->config.interval < 64 ? 1 : s->config.interval / 64;
-}
-
-MPT_HD void mpti_ours_new_home(mpt_scaler *s)
-{
-    s->home = s->scale;
-    s->climb = mpti_ours_climb(s);
-    s->climbed = 0u;
-    s->stride = 1;
-    s->at_floor = 0;
-}
-
-MPT_HD void mpti_ours_good(mpt_scaler *s)
-{
-    const int   climbing = mpti_below(s->scale, s->home);
-    const float grown = mpti_mul(s->scale, mpti_to_f32(s->config.growth));
-    s->verdict = (uint32_t)MPT_VERDICT_OK;
-    s->bad_steps = s->floor_steps = 0;
-    s->suspicion -= s->suspicion > 0;
-    s->clean_steps = mpti_count_up(s->clean_steps);
-    if (s->clean_steps >= MPTI_CLEAN && s->clean_steps >= s->config.interval && mpti_is_nonzero(s->cleared)) {
-        s->cleared = 0.0f;
-        s->at_floor = 0;
-    }
-    if (++s->good_steps < (climbing ? s->climb : s->config.interval))
-        return;
-    mpti_ours_set(s, climbing && mpti_below(s->home, grown) ? s->home : grown);
-    if (!climbing) {
-        s->hysteresis_left = s->config.hysteresis;
-        mpti_ours_new_home(s);
-    }
-    s->climbed = 1u;
-    s->stride = 1;
-}
-
-/* Inf: back off, once the hysteresis is used up or where the scale has just grown. A scale that was
- * searched and overflows is no home. */
-MPT_HD void mpti_ours_overflow(mpt_scaler *s)
-{
-    const int at_floor = !mpti_below(mpti_to_f32(s->config.min_scale), s->scale);
-    const int fresh = s->climbed && s->good_steps < MPTI_FRESH;
-    s->good_steps = 0;
-    s->floor_steps = at_floor ? mpti_count_up(s->floor_steps) : 0;
-    if (s->floor_steps >= s->config.patience)
-        s->verdict = (uint32_t)MPT_VERDICT_OVERFLOW;
-    if (s->hysteresis_left > 1 && !fresh)
-        s->hysteresis_left--;
-    else
-        mpti_ours_set(s, mpti_mul(s->scale, mpti_to_f32(s->config.backoff)));
-    mpti_ours_new_home(s);
-}
-
-/* One move down: 1, 2, 4 ... factors, as long as nothing good comes between. */
-MPT_HD void mpti_ours_search(mpt_scaler *s, float floor)
-{
-    const int32_t most = s->config.interval / 8 > 128 ? s->config.interval / 8 : 128;
-    float         lower = s->scale;
-    int32_t       i;
-    for (i = 0; i < s->stride && mpti_below(floor, lower); i++)
+    float lower = s->scale;
+    for (; factors > 0 && mpti_below(mpti_to_f32(s->config.min_scale), lower); factors--)
         lower = mpti_mul(lower, mpti_to_f32(s->config.backoff));
-    if (s->climbed && s->climb < most && s->climb <= s->config.interval / 2)
-        s->climb *= 2;
-    s->climbed = 0u;
-    s->stride *= s->stride < 128 ? 2 : 1;
-    mpti_ours_set(s, mpti_below(lower, floor) ? floor : lower);
+    mpti_ours_set(s, lower);
 }
 
-/* NaN alone: search downwards; where they go on down to the floor, the scale is not at fault. */
-MPT_HD void mpti_ours_nan(mpt_scaler *s)
+/* By how much a rate may be exceeded: by itself, but by `least` at least and by 1/32 or a quarter at most. */
+MPT_HD uint32_t mpti_ours_room(uint32_t rate, uint32_t least)
 {
-    const float least = mpti_to_f32(s->config.min_scale);
-    const float floor = mpti_below(least, s->cleared) ? s->cleared : least;
-    s->clean_steps = 0;
-    s->skipped_nan++;
-    if (s->suspicion <= 4 * MPTI_SUSPICION)
-        s->suspicion += MPTI_SUSPICION;
-    if (mpti_is_nonzero(s->cleared) && s->bad_steps % MPTI_LAPSE == 0) {
-        s->cleared = 0.0f;
-        s->at_floor = 0;
-    } else if (!mpti_below(floor, s->scale)) {
-        s->at_floor = mpti_count_up(s->at_floor);
-        if (s->at_floor >= s->config.patience && s->bad_steps >= s->config.patience)
-            s->verdict = (uint32_t)MPT_VERDICT_NAN;
-        if (s->at_floor >= s->config.patience && mpti_below(s->cleared, s->home)) {
-            s->cleared = s->home;
-            s->stride = 1;
-            mpti_ours_set(s, s->home);
-        }
-    } else if (s->suspicion > 3 * MPTI_SUSPICION || (s->climbed && s->good_steps < MPTI_FRESH)) {
-        mpti_ours_search(s, floor);
+    const uint32_t most = rate / 4u > MPTI_UNIT / 32u ? rate / 4u : MPTI_UNIT / 32u;
+    const uint32_t room = rate < least ? least : rate > most ? most : rate, half = (MPTI_UNIT - rate) / 2u;
+    return room < half ? room : half;
+}
+
+/* The rate of bad steps does not depend on the scale: it is the base rate from now on, and the scale climbs
+ * back to where the search began, slowly enough that a level at fault shows. */
+MPT_HD void mpti_ours_learn(mpt_scaler *s)
+{
+    const uint32_t steps = (uint32_t)mpti_most(s->search_steps, 1), bad = (uint32_t)s->search_bad;
+    const uint32_t rate = bad < steps ? (uint32_t)((uint64_t)bad * MPTI_UNIT / steps) : MPTI_UNIT - 1u;
+    s->base = rate > s->base ? rate : s->base;
+    s->base_most = s->base + mpti_ours_room(s->base / 2u, 0u);
+    s->base_most = s->base_most < MPTI_UNIT ? s->base_most : MPTI_UNIT - 1u;
+    s->wait = s->base ? (int32_t)(MPTI_UNIT / s->base / 8u) : s->config.interval;
+    s->wait = mpti_least(s->config.interval, mpti_most(8, mpti_least(s->config.interval / 8, s->wait)));
+    s->climb = mpti_below(s->scale, s->home) ? MPTI_ON_TRIAL : 0u;
+    s->iteration = 0;
+    s->depth = s->at_floor = s->good_steps = 0;
+}
+
+/* More bad steps than the base rate explains: in a row, the `levels`th such alarm. */
+MPT_HD void mpti_ours_alarm(mpt_scaler *s, int32_t levels)
+{
+    const int32_t interval = s->config.interval;
+    const int     failed = (s->climb & MPTI_CLIMBED) && s->wait < interval;
+    const int     nan = (s->cause & (MPT_CAUSE_NAN | MPT_CAUSE_INF)) == MPT_CAUSE_NAN;
+    const float   floor = mpti_to_f32(s->config.min_scale);
+    s->excess = 0u;
+    if (s->climb == (MPTI_ON_TRIAL | MPTI_CLIMBED)) {   /* it does depend on the scale */
+        s->climb = s->base = 0u;
+        s->depth = 0;
+        s->wait = interval;
+        mpti_ours_down(s, 1);
+        s->home = s->scale;
+        return;
     }
+    if (!mpti_below(floor, s->scale)) {
+        const int in_row = s->bad_steps - MPTI_IN_ROW >= s->config.patience;
+        s->good_steps = 0;
+        s->at_floor = mpti_count_up(s->at_floor);
+        if (s->at_floor < s->config.patience || (s->bad_steps >= s->config.patience && !in_row))
+            return;
+        mpti_ours_learn(s);
+        if (in_row) {
+            s->verdict = (uint32_t)(nan ? MPT_VERDICT_NAN : MPT_VERDICT_OVERFLOW);
+            s->climb = 0u;
+            s->wait = interval;
+            mpti_ours_set(s, s->last_good);
+        }
+        return;
+    }
+    if (!s->depth) {
+        s->search_steps = s->search_bad = 0;
+        s->home = s->wait < interval ? s->home : s->scale;
+    }
+    if (levels > 1) {           /* nothing good between this alarm and the last: that level was at fault */
+        s->depth = 0;
+        s->wait = failed ? s->wait : mpti_least(s->wait, mpti_most(8, interval / (levels * levels)));
+    } else if (++s->depth == MPTI_LEVELS ||
+               (s->depth >= 2 * MPTI_LEVELS && s->search_steps >= MPTI_SEARCH)) {
+        if (s->depth > MPTI_LEVELS && s->search_steps / 4 <= s->before_steps) {
+            mpti_ours_learn(s);
+            return;
+        }
+        s->before_steps = s->search_steps;
+        s->search_steps = s->search_bad = 0;
+        s->depth = MPTI_LEVELS;
+    }
+    if (failed)
+        s->wait = s->wait > interval / 4 ? interval : s->wait * 4;
+    mpti_ours_down(s, 1 << mpti_least(mpti_most(mpti_most(levels, s->depth) - 2 * MPTI_LEVELS, 0), 5));
+    if (!mpti_below(floor, s->scale))
+        s->search_steps = s->search_bad = s->at_floor = 0;
+}
+
+MPT_HD void mpti_ours_climb(mpt_scaler *s)
+{
+    const float grown = mpti_mul(s->scale, mpti_to_f32(s->config.growth));
+    mpti_ours_set(s, mpti_below(s->scale, s->home) && mpti_below(s->home, grown) ? s->home : grown);
+    s->climb |= MPTI_CLIMBED;
+    s->excess = 0u;
+    s->at_floor = 0;
+    s->depth -= s->depth > 0;
+    if (!mpti_below(s->scale, s->home)) {
+        s->home = s->scale;
+        s->wait = s->config.interval;
+        s->climb = MPTI_CLIMBED;
+    }
+}
+
+/* The base rate follows the steps, with a memory of about sixteen bad ones, up to base_most. While it falls
+ * the scale does not grow beyond its home. */
+MPT_HD void mpti_ours_follow(mpt_scaler *s, int bad)
+{
+    const uint64_t gain = s->base / 8u > MPTI_UNIT >> 13 ? s->base / 8u : MPTI_UNIT >> 13;
+    if (!bad)
+        s->base -= (uint32_t)((uint64_t)s->base * gain / MPTI_UNIT);
+    else if (++s->iteration >= MPTI_FORGET || s->bad_steps % MPTI_LAPSE == MPTI_LAPSE - 1)
+        s->base = s->climb = 0u;
+    else
+        s->base += (uint32_t)((uint64_t)(MPTI_UNIT - s->base) * gain / MPTI_UNIT);
+    s->base = s->base > s->base_most ? s->base_most : s->base < MPTI_UNIT >> 14 ? 0u : s->base;
+    if (s->base_most > 2u * s->base) {
+        s->base_most = 2u * s->base;
+        if (s->wait >= s->config.interval || !mpti_below(s->scale, s->home))
+            s->good_steps = 0;
+    }
+}
+
+MPT_HD void mpti_ours_step(mpt_scaler *s, int bad)
+{
+    const int32_t wait = mpti_below(s->scale, s->home) ? s->wait : s->config.interval;
+    uint32_t      expected = 0u;
+    int32_t       needed = 0, row;       /* 12 - needed is -log2(base), more or less */
+    s->bad_steps = bad ? mpti_count_up(s->bad_steps) : 0;
+    s->last_good = bad ? s->last_good : s->scale;
+    s->good_steps = mpti_count_up(s->good_steps);
+    s->search_steps = mpti_count_up(s->search_steps);
+    s->search_bad = bad ? mpti_count_up(s->search_bad) : s->search_bad;
+    if (s->base) {
+        mpti_ours_follow(s, bad);
+        expected = s->base + mpti_ours_room(s->base, MPTI_UNIT / 64u);
+        while (s->base >> 13 >> needed)
+            needed++;
+    }
+    s->excess += bad ? MPTI_UNIT : 0u;
+    s->excess -= s->excess < expected ? s->excess : expected;
+    row = s->base && needed < 10 ? (MPTI_SURE + 11 - needed) / (12 - needed) : s->base ? 0x7fffffff : 1;
+    if (bad && (s->bad_steps >= row || s->excess > (uint32_t)needed * MPTI_UNIT))
+        mpti_ours_alarm(s, mpti_least(mpti_most(s->bad_steps - row + 1, 1), MPTI_LAPSE));
+    else if (!bad && s->good_steps >= wait)
+        mpti_ours_climb(s);
 }
 
 MPT_HD mpt_status mpti_ours_advance(mpt_scaler *s)
 {
-    if (!s->found_inf) {
-        mpti_ours_good(s);
+    if (s->found_inf && s->cause == MPT_CAUSE_RANGE) {
+        s->range_steps = mpti_count_up(s->range_steps);
+        if (s->range_steps >= s->config.patience)
+            s->verdict = (uint32_t)MPT_VERDICT_RANGE;
     } else {
-        s->bad_steps = mpti_count_up(s->bad_steps);
-        if (!s->cause || (s->cause & MPT_CAUSE_INF)) {
-            mpti_ours_overflow(s);
-        } else if (s->cause & MPT_CAUSE_NAN) {
-            mpti_ours_nan(s);
-        } else {
-            s->good_steps = 0;
-            s->floor_steps = mpti_count_up(s->floor_steps);
-            if (s->floor_steps >= s->config.patience)
-                s->verdict = (uint32_t)MPT_VERDICT_RANGE;
-        }
+        if (s->verdict && !s->found_inf)
+            s->base = s->verdict = 0u;      /* what made every step bad has passed */
+        s->skipped_nan += (s->cause & (MPT_CAUSE_NAN | MPT_CAUSE_INF)) == MPT_CAUSE_NAN;
+        s->range_steps = 0;
+        mpti_ours_step(s, s->found_inf != 0u);
     }
     return s->verdict ? MPT_E_SCALE : MPT_OK;
 }
@@ -3478,11 +3534,10 @@ MPT_DEF MPTI_NOINLINE mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler
         return MPT_E_ARG;
     memset(s, 0, sizeof *s);
     s->config = c;
-    s->scale = s->home = c.init_scale;
+    s->scale = s->home = s->last_good = c.init_scale;
     s->wide = mpti_to_f64(c.init_scale);
     s->hysteresis_left = c.hysteresis;
-    s->climb = mpti_ours_climb(s);
-    s->stride = 1;
+    s->wait = c.interval;
     s->last_bad = s->last_moved = -1;
     return MPT_OK;
 }
@@ -3506,24 +3561,26 @@ static int mpti_scaler_possible(const mpt_scaler *s)
     if (!mpti_scaler_config_ok(c) || s->skipped > s->updates || s->skipped_nan > s->skipped ||
         !mpti_is_size(s->wide) || mpti_f32_bits(s->scale) != mpti_f32_bits(mpti_to_f32(s->wide)) ||
         s->verdict >= (uint32_t)MPT_VERDICT_COUNT || s->found_inf > 1u ||
-        s->cause > (s->found_inf ? 7u : 0u) || s->in_use > 1u || s->climbed > 1u)
+        s->cause > (s->found_inf ? 7u : 0u) || s->in_use > 1u)
         return 0;
     if (s->iteration < 0 || s->iteration >> 62 || (uint64_t)s->iteration > s->updates || s->last_bad < -1 ||
         s->last_bad > s->iteration || s->last_moved < -1 || s->last_moved > s->iteration)
         return 0;
     if (!(rule & MPTI_MOVES))
         return !good && !bad && left == c->hysteresis;
-    if (good < 0 || good + !(rule & (MPTI_COUNT_FIRST | MPTI_BY_ITERATION)) > c->interval ||
-        good == 0x7fffffff || bad < 0 || (bad >> 30 && !(rule & MPTI_OURS)) ||
+    if (good < 0 || bad < 0 ||
+        (!(rule & MPTI_OURS) && (good == 0x7fffffff || bad >> 30 ||
+                                 good + !(rule & (MPTI_COUNT_FIRST | MPTI_BY_ITERATION)) > c->interval)) ||
         (bad >= c->hysteresis && rule & MPTI_BAD_COUNT) || left > c->hysteresis ||
         left < ((rule & (MPTI_PATIENT | MPTI_STAYS_AT_ONE)) == MPTI_PATIENT ? -0x7fffffff : 1))
         return 0;
     return !(rule & MPTI_OURS) ||
            (mpti_is_our_scale(s, s->scale) && mpti_is_our_scale(s, s->home) &&
-            (!mpti_f32_bits(s->cleared) || mpti_is_our_scale(s, s->cleared)) && s->climb >= 1 &&
-            s->climb <= c->interval && s->stride >= 1 && s->stride <= 128 && s->suspicion >= 0 &&
-            s->suspicion <= 5 * MPTI_SUSPICION && s->at_floor >= 0 && s->clean_steps >= 0 &&
-            s->floor_steps >= 0);
+            mpti_is_our_scale(s, s->last_good) && s->wait >= 1 && s->wait <= c->interval && s->depth >= 0 &&
+            s->depth < 1 << 30 && s->search_bad >= 0 && s->search_bad <= s->search_steps &&
+            s->before_steps >= 0 && s->at_floor >= 0 && s->range_steps >= 0 && s->base <= s->base_most &&
+            s->base_most < MPTI_UNIT && s->excess <= 12u * MPTI_UNIT &&
+            s->climb <= (MPTI_CLIMBED | MPTI_ON_TRIAL));
 }
 
 static int mpti_step_possible(const mpt_step *s)
@@ -11086,6 +11143,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   and LAMB round their constants elsewhere.
  *   MPT_MOMENTS_BF16 rounds stochastically; what it was is MPT_MOMENTS_BF16_NEAREST.
  *   AMSGrad: v_max of mpt_tensor; Adafactor's rows; copies of floats that are rounded.
+ *   The default loss scale has another rule, and mpt_scaler other fields for it; its hysteresis is not used.
  *   Parameter groups: lr_times, decay_times, no_decay of mpt_tensor. Options of every step: zeroed gradients,
  *   maximize; SGD: dampening. Positional initializers of mpt_sgd and mpt_lion: t is now the last of seven.
  *   mpt_clip_value(step, t, n, x)             mpt_clip_apply(step, t, n, x), also by the norm

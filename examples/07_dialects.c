@@ -98,8 +98,8 @@ int main(int argc, char **argv)
         else
             printf("%7d\n", raised_at[d]);
     }
-    printf("\nOnly mpt tells the NaN from an overflow: its scale after the bad data is what it was before,\n"
-           "where the others that move fell as far as they can. And at the end it says:\n  %s.\n",
+    printf("\nOnly mpt finds out that no scale cures the NaN, and goes back to the scale that worked; the\n"
+           "others that move fell as far as they can. And at the end it says:\n  %s.\n",
            mpt_verdict_text((mpt_scaler_verdict)s[MPT_SCALER_MPT].verdict));
     return 0;
 }

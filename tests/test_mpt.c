@@ -1601,7 +1601,7 @@ TEST(invariance_scale)
 TEST(structs_have_no_padding)
 {
     CHECK_EQ_U(sizeof(mpt_scaler_config), 6 * 8 + 6 * 4);
-    CHECK_EQ_U(sizeof(mpt_scaler), sizeof(mpt_scaler_config) + 7 * 8 + 18 * 4);
+    CHECK_EQ_U(sizeof(mpt_scaler), sizeof(mpt_scaler_config) + 7 * 8 + 22 * 4);
     CHECK_EQ_U(sizeof(mpt_step), 8 * 8 + 6 * 4);
     CHECK_EQ_U(sizeof(mpt_sgd), 6 * 4 + 8);
     CHECK_EQ_U(sizeof(mpt_lion), 6 * 4 + 8);

@@ -6,6 +6,7 @@
 #include "../mpt.h"
 
 #include "impl.h"
+#include "processes.h"
 #include "test.h"
 
 #include <float.h>
@@ -641,30 +642,60 @@ static int ours_is_legal(const mpt_scaler *s)
            (double)s->home >= s->config.min_scale && (double)s->home <= s->config.max_scale;
 }
 
-TEST(default_one_bad_batch_costs_no_scale)
+TEST(default_backs_off_and_grows)
 {
     mpt_scaler s = ours(100);
     int        i;
     for (i = 0; i < 50; i++)
-        CHECK_EQ_I(update(&s, i == 20 ? MPT_CAUSE_INF : 0u), MPT_OK);
-    CHECK(s.scale == 65536.0f && s.skipped == 1 && s.skipped_nan == 0);
-    CHECK_EQ_I(update(&s, MPT_CAUSE_INF | MPT_CAUSE_NAN), MPT_OK);  /* the second before growth backs off */
-    CHECK(s.scale == 32768.0f);
-    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
-    CHECK(s.scale == 16384.0f);
-    for (i = 0; i < 99; i++)
+        CHECK_EQ_I(update(&s, i == 20 ? MPT_CAUSE_INF | MPT_CAUSE_NAN : 0u), MPT_OK);
+    CHECK(s.scale == 32768.0f && s.skipped == 1 && s.skipped_nan == 0);
+    for (i = 0; i < 70; i++)
         CHECK_EQ_I(update(&s, 0u), MPT_OK);
-    CHECK(s.scale == 16384.0f);
+    CHECK(s.scale == 32768.0f && s.good_steps == 99);
     CHECK_EQ_I(update(&s, 0u), MPT_OK);
-    CHECK(s.scale == 32768.0f && s.hysteresis_left == 2);
-    for (i = 0; i < 15; i++)
+    CHECK(s.scale == 65536.0f && s.good_steps == 0);
+    for (i = 0; i < 6; i++)                                     /* in a row: the climb back is quick */
+        CHECK_EQ_I(update(&s, MPT_CAUSE_NAN), MPT_OK);
+    CHECK(s.scale == 1024.0f && s.home == 65536.0f && s.wait == 8 && s.skipped_nan == 6);
+    for (i = 0; i < 6 * 8; i++)
         CHECK_EQ_I(update(&s, 0u), MPT_OK);
-    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);              /* soon after growth: growth was the cause */
-    CHECK(s.scale == 16384.0f && s.hysteresis_left == 2);
-    for (i = 0; i < 116; i++)
+    CHECK(s.scale == 65536.0f && s.wait == 100);
+    for (i = 0; i < 6; i++)
+        CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
+    for (i = 0; i < 8; i++)
         CHECK_EQ_I(update(&s, 0u), MPT_OK);
-    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);              /* later it is not */
-    CHECK(s.scale == 32768.0f && s.hysteresis_left == 1);
+    CHECK(s.scale == 2048.0f);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);              /* the climb failed: the next is slower */
+    CHECK(s.scale == 1024.0f && s.wait == 32);
+    CHECK_EQ_I(update(&s, 0u), MPT_OK);
+    for (i = 0; i < 7; i++)                                     /* a fall of up to 32 factors a step */
+        CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
+    CHECK(s.scale == 8.0f);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
+    CHECK(s.scale == 4.0f);
+    CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
+    CHECK(s.scale == 1.0f);
+}
+
+/* Bad batches that no scale cures: found out, and from then on they cost no scale. */
+TEST(default_learns_the_base_rate)
+{
+    static const int periods[] = {2, 5, 20, 100, 1000};
+    size_t           k;
+    for (k = 0; k < COUNT(periods); k++) {
+        mpt_scaler s = ours(2000);
+        int        i, low = 0;
+        for (i = 0; i < 12 * periods[k] + 1000; i++)
+            CHECK_EQ_I(update(&s, i % periods[k] ? 0u : k % 2 ? MPT_CAUSE_INF : MPT_CAUSE_NAN), MPT_OK);
+        CHECK(s.base > MPTI_UNIT / (uint32_t)periods[k] / 2u);
+        CHECK(s.base < MPTI_UNIT / (uint32_t)periods[k] * 2u);
+        for (i = 0; i < 100000; i++) {
+            CHECK_EQ_I(update(&s, i % periods[k] ? 0u : k % 2 ? MPT_CAUSE_INF : MPT_CAUSE_NAN), MPT_OK);
+            low += s.scale < 65536.0f;
+        }
+        if (!CHECK(low < 5000))
+            printf("    every %d: %d steps below the first scale\n", periods[k], low);
+    }
 }
 
 static int steps_to_verdict(mpt_scaler *s, unsigned cause, mpt_scaler_verdict verdict)
@@ -685,29 +716,38 @@ static int steps_to_verdict(mpt_scaler *s, unsigned cause, mpt_scaler_verdict ve
 TEST(default_says_when_no_scale_works)
 {
     mpt_scaler s = ours(2000);
-    int        i;
-    CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_INF, MPT_VERDICT_OVERFLOW), 35);
-    CHECK((double)s.scale == s.config.min_scale);
+    int        i, low;
+    CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_INF, MPT_VERDICT_OVERFLOW), 16);
+    CHECK(s.scale == 65536.0f);                                 /* it waits where the search began */
     CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_E_SCALE);
     CHECK_EQ_I(update(&s, 0u), MPT_OK);                         /* a good step takes it back */
     CHECK_EQ_U(s.verdict, MPT_VERDICT_OK);
     s = ours(2000);
-    CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_NAN, MPT_VERDICT_NAN), 12);
-    CHECK(s.scale == 65536.0f && s.home == 65536.0f && s.cleared == 65536.0f);
-    for (i = 0; i < 200; i++) {                                 /* and it is left alone */
+    CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_NAN, MPT_VERDICT_NAN), 16);
+    CHECK(s.scale == 65536.0f && s.home == 65536.0f && s.base > MPTI_UNIT / 2u);
+    for (i = 16; i < 62; i++) {                                 /* there it is left alone */
         CHECK_EQ_I(update(&s, MPT_CAUSE_NAN), MPT_E_SCALE);
         CHECK(s.scale == 65536.0f);
     }
-    CHECK_EQ_U(s.skipped_nan, 212);
+    CHECK_EQ_U(s.skipped_nan, 62);
+    for (i = 0, low = 0; i < 640; i++) {                        /* and searched again every 64 steps */
+        CHECK_EQ_I(update(&s, MPT_CAUSE_NAN), MPT_E_SCALE);
+        low += s.scale < 65536.0f;
+    }
+    CHECK_EQ_I(low, 40);
+    s = ours(2000);
+    for (i = 0; i < 5000; i++)                                  /* some steps work: nothing to say */
+        CHECK_EQ_I(update(&s, i % 8 ? MPT_CAUSE_NAN : 0u), MPT_OK);
     s = ours(2000);
     CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_RANGE, MPT_VERDICT_RANGE), 4);
     CHECK(s.scale == 65536.0f);
     s = ours(2000);                                             /* a bad step without a cause counts as Inf */
     CHECK_EQ_I(mpt_scaler_record(&s, 1, 0), MPT_OK);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
-    CHECK_EQ_I(mpt_scaler_record(&s, 1, 0), MPT_OK);
-    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK(s.scale == 32768.0f);
+    s = ours(2000);
+    for (i = 0; i < 9; i++)                                     /* RANGE in a row only */
+        CHECK_EQ_I(update(&s, i % 3 == 2 ? 0u : i % 3 ? MPT_CAUSE_INF : MPT_CAUSE_RANGE), MPT_OK);
 }
 
 /* A training, simulated: which cause a step has at a scale. */
@@ -771,10 +811,10 @@ TEST(default_finds_the_largest_scale_that_works)
             }
 }
 
-/* NaN of the data, at any rate: the scale stays about where it would be without. */
+/* NaN of the data: the scale stays about where it would be without. */
 TEST(default_is_not_dragged_down_by_data)
 {
-    static const unsigned rates[] = {1, 5, 10, 15, 20, 30, 50, 100, 200, 500, 900};
+    static const unsigned rates[] = {1, 5, 10, 15, 20, 30, 50, 100};
     static const int      intervals[] = {100, 500, 2000};
     const int             steps = mt.long_mode ? 2000000 : 100000;
     size_t                i, k;
@@ -782,30 +822,66 @@ TEST(default_is_not_dragged_down_by_data)
         for (i = 0; i < COUNT(rates); i++) {
             const world  w = {pow2f(20), MPT_CAUSE_INF, 1000, rates[i]};
             const world  without = {pow2f(20), MPT_CAUSE_INF, 1000, 0};
-            const double most = intervals[k] == 2000 ? 2.0 : 6.0;   /* short intervals forget the verdict */
+            const double most = intervals[k] == 2000 && rates[i] < 100 ? 2.0 : 6.0;
             mpt_scaler   s = ours(intervals[k]), q = s;
             double       binade, quiet;
             (void)world_loss(&without, &q, steps, &quiet);
-            CHECK(world_loss(&w, &s, steps, &binade) < 40.0);
+            CHECK(world_loss(&w, &s, steps, &binade) < 60.0);
             if (!CHECK(quiet - binade < most))
                 printf("    %u of 1000, %d: 2^%.2f for 2^%.2f\n", rates[i], intervals[k], binade, quiet);
         }
 }
 
-/* Several batches in a row with a NaN: searched downwards, then home again within a few hundred steps. */
+/* Several batches in a row with a NaN: searched downwards, then home again within a thousand good steps. */
 TEST(default_returns_home)
 {
     int run, i;
-    for (run = 1; run < 40; run++) {
+    for (run = 2; run < 40; run++) {
         mpt_scaler s = ours(2000);
         for (i = 0; i < run; i++)
             (void)update(&s, MPT_CAUSE_NAN);
-        for (i = 0; i < 31 * 40; i++) {
+        for (i = 0; i < 1000; i++) {
             CHECK_EQ_I(update(&s, 0u), MPT_OK);
             CHECK(s.scale <= 65536.0f);
         }
         CHECK(s.scale == 65536.0f);
     }
+}
+
+/* Over the trainings of processes.h at most 3% fewer useful steps than the best of all dialects, no more than
+ * half as many bad steps again as PyTorch where the scale alone is at fault, and a verdict only where every
+ * step is bad. From a sigma of 5 on no rule can do both: those that a floor of 1 stops skip 1% there. */
+TEST(default_loses_least)
+{
+    static process_step step[PROCESS_STEPS];
+    int                 p, sigma, d;
+    for (p = 0; p < PROCESSES; p++)
+        for (sigma = mt.long_mode ? 2 : 4; sigma <= (mt.long_mode ? 5 : 4); sigma++) {
+            const char    *spec = process_table[p][1];
+            const int      clean = strchr(spec, 'C') != NULL;
+            process_result r, mine, pytorch;
+            double         best = 0.0;
+            process_make(spec, (double)sigma, step);
+            mine = process_run(MPT_SCALER_MPT, spec, (double)sigma, step);
+            pytorch = process_run(MPT_SCALER_PYTORCH, spec, (double)sigma, step);
+            for (d = 1; d < (int)MPT_SCALER_DIALECT_COUNT; d++) {
+                if (!mt.long_mode && d != MPT_SCALER_STATIC && d != MPT_SCALER_TENSORFLOW &&
+                    d != MPT_SCALER_FAIRSEQ && d != MPT_SCALER_DEEPSPEED && d != MPT_SCALER_APEX_HYSTERESIS)
+                    continue;       /* these are never far from the best */
+                r = process_run((mpt_scaler_dialect)d, spec, (double)sigma, step);
+                if (r.useful > best && (sigma < 5 || !clean || 2 * r.skipped <= 3 * pytorch.skipped))
+                    best = r.useful;
+            }
+            mt_context(process_table[p][0], NULL);
+            CHECK(mine.useful >= 0.97 * best);
+            CHECK(!clean || 2 * mine.skipped <= 3 * pytorch.skipped);
+            CHECK(mine.verdicts_false <= 64 + 16);      /* the next search ends it */
+            CHECK(!mine.verdicts == (p != 9));          /* the spell where every batch is bad */
+            if (mine.useful < 0.97 * best || (clean && 2 * mine.skipped > 3 * pytorch.skipped))
+                printf("    sigma %d: useful %.0f of %.0f, skipped %ld, pytorch %ld\n", sigma, mine.useful,
+                       best, mine.skipped, pytorch.skipped);
+        }
+    mt_context(NULL, NULL);
 }
 
 /* Whatever came before, a training that works below some scale is found to work. */
@@ -1707,11 +1783,13 @@ int main(int argc, char **argv)
     RUN(odd_ends_of_the_others);
     RUN(the_arithmetic_is_the_originals);
     RUN(fairseq_tolerates_and_raises);
-    RUN(default_one_bad_batch_costs_no_scale);
+    RUN(default_backs_off_and_grows);
+    RUN(default_learns_the_base_rate);
     RUN(default_says_when_no_scale_works);
     RUN(default_finds_the_largest_scale_that_works);
     RUN(default_is_not_dragged_down_by_data);
     RUN(default_returns_home);
+    RUN(default_loses_least);
     RUN(default_recovers_from_anything);
     RUN(default_refuses_what_is_no_power_of_two);
     RUN(causes_and_names);

@@ -13,12 +13,20 @@ static void must(int ok)
 
 static float pow2f(int k) { return mpti_f32_make((uint32_t)(k + 127) << 23); }
 
+static int is_within(const mpt_scaler *s, float x)
+{
+    return (double)x >= s->config.min_scale && (double)x <= s->config.max_scale;
+}
+
 static void is_legal(const mpt_scaler *s)
 {
     must(mpti_f32_is_finite(s->scale) && !(mpti_f32_bits(s->scale) & 0x7fffffu));
     must((double)s->scale >= s->config.min_scale && (double)s->scale <= s->config.max_scale);
-    must((double)s->home >= s->config.min_scale && (double)s->home <= s->config.max_scale);
-    must(s->climb >= 1 && s->stride >= 1 && s->suspicion >= 0 && s->hysteresis_left >= 1);
+    must(is_within(s, s->home));
+    must(s->wait >= 1 && s->wait <= s->config.interval && s->depth >= 0 && s->depth < 512 && s->climb <= 3u);
+    must(s->base <= s->base_most && s->base_most < MPTI_UNIT && s->excess <= 12u * MPTI_UNIT);
+    must(s->search_bad <= s->search_steps && s->at_floor >= 0 && s->before_steps >= 0);
+    must(is_within(s, s->last_good));
 }
 
 static mpt_scaler_config config_from(const uint8_t *b)

@@ -1,0 +1,141 @@
+/* processes.h -- made-up trainings, to judge rules for the loss scale by: what each step's gradients allow,
+ * and what else goes wrong. For tests/test_mpt_scaler.c and tests/bench/bench_scaler.c.
+ *
+ * The log2 of a step's gradients is normal, of deviation sigma; the largest of a million of them overflows
+ * FP16 if the scale takes it to 2^16, and what it leaves below 2^-25 is flushed. So a step at a scale is good
+ * or bad, and if it is good a share of its gradients is lost. Useful steps: the sum of what is kept in the
+ * good ones. What no rule could save: steps whose data are bad. */
+#ifndef MPT_PROCESSES_H
+#define MPT_PROCESSES_H
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A process: letters and numbers, what is not named is 0.
+ *   m  mean of the log2            d p  drifting by +-d, p periods in a run     v  moving by v in a run
+ *   q s  a share q of steps is larger by 2^s (spikes)     a  every other step is smaller by 2^a
+ *   n i  share of steps whose data have a NaN, an Inf     w l b  NaN in a share w of l steps from step b on
+ *   t  log2 of a scale above which every step overflows   x y  ... moving by +-x, y periods in a run
+ *   j  ... at another place every j steps                 N  an overflow shows as NaN, not Inf
+ *   C  clean: nothing is bad but by the scale */
+static const char *const process_table[][2] = {
+    {"steady", "m-18 C"},
+    {"slow drift", "m-18 d3 p3 C"},
+    {"slow drift, as NaN", "m-18 d1 p3 N C"},
+    {"spikes of 2^6, 0.2%", "m-18 q.002 s6 C"},
+    {"spikes of 2^8, 0.05%", "m-18 q.0005 s8 C"},
+    {"vanishing gradients", "m-12 v-12 C"},
+    {"growing gradients", "m-24 v12 C"},
+    {"alternating", "m-6 a8 C"},
+    {"spell of NaN, half", "m-18 w.5 l300 b40000"},
+    {"spell of NaN, all", "m-18 w1 l300 b40000"},
+    {"short spell of NaN", "m-18 w1 l12 b40000"},
+    {"long spell of NaN, 20%", "m-18 w.2 l3000 b40000"},
+    {"NaN data 0.1%", "m-18 n.001"},
+    {"NaN data 0.3%", "m-18 n.003"},
+    {"NaN data 1%", "m-18 n.01"},
+    {"NaN data 2%", "m-18 n.02"},
+    {"NaN data 5%", "m-18 n.05"},
+    {"Inf data 0.1%", "m-18 i.001"},
+    {"Inf data 0.5%", "m-18 i.005"},
+    {"Inf data 1%", "m-18 i.01"},
+    {"Inf 0.3%, NaN 0.3%", "m-18 i.003 n.003"},
+    {"Inf 1%, NaN 5%, drift", "m-18 i.01 n.05 d3 p3"},
+    {"as NaN, NaN data 2%", "m-18 d1 p3 n.02 N"},
+#define LIMIT(t, m)                                                                                        \
+    {"limit 2^" t, "m" m " t" t " N C"}, {"limit 2^" t ", NaN 0.3%", "m" m " t" t " N n.003"},             \
+    {"limit 2^" t ", NaN 1%", "m" m " t" t " N n.01"}, {"limit 2^" t ", NaN 5%", "m" m " t" t " N n.05"},  \
+    {"limit 2^" t ", Inf 1%", "m" m " t" t " i.01"}
+    LIMIT("-8", "0"), LIMIT("-4", "-2"), LIMIT("0", "-6"), LIMIT("5", "-12"), LIMIT("10", "-18"),
+    LIMIT("15", "-18"), LIMIT("20", "-26"),
+#undef LIMIT
+    {"limit 2^0 to 2^10, slow", "m-12 t5 x5 y3 N C"},
+    {"limit 2^0 to 2^10, fast", "m-12 t5 x5 y10 C"},
+    {"same slow, NaN 1%", "m-12 t5 x5 y3 N n.01"},
+    {"limit jumps", "m-12 t5 j20000 N C"},
+};
+enum { PROCESSES = sizeof process_table / sizeof *process_table, PROCESS_STEPS = 100000 };
+
+typedef struct process_step {
+    float    top;               /* log2 of the largest scale that works */
+    float    mean;              /* of the log2 of the gradients */
+    unsigned data;              /* MPT_CAUSE_* of the batch itself */
+} process_step;
+
+typedef struct process_result {
+    double useful, flushed;     /* steps; and the sum of the shares that were flushed */
+    long   skipped, hopeless;   /* bad steps; those of them that no rule could save */
+    long   verdicts;            /* steps with one */
+    long   verdicts_false;      /* ... at which a scale within the limits would have done */
+} process_result;
+
+/* The number after a letter, or `otherwise`. */
+static double process_number(const char *spec, char letter, double otherwise)
+{
+    const char *s = strchr(spec, letter);
+    return s ? strtod(s + 1, NULL) : otherwise;
+}
+
+static double process_u(void) { return ((double)(mt_random() >> 11) + 0.5) * ldexp(1.0, -53); }
+
+static void process_make(const char *spec, double sigma, process_step *step)
+{
+#define N(letter) process_number(spec, letter, 0.0)
+    const double turn = 6.283185307179586, limit = process_number(spec, 't', 1000.0);
+    const double mean = N('m'), drift = N('d'), periods = N('p'), move = N('v');
+    const double rare = N('q'), spike = N('s');
+    const double other = N('a'), nan = N('n'), inf = N('i'), sick = N('w'), swing = N('x'), swings = N('y');
+    const int    jump = (int)N('j'), from = (int)N('b'), to = from + (int)N('l');
+#undef N
+    double at = 0.0;
+    int    i;
+    for (i = 0; i < PROCESS_STEPS; i++) {
+        const double part = (double)i / PROCESS_STEPS;
+        const double mu = mean + drift * sin(turn * periods * part) + move * part - (i % 2 ? other : 0.0);
+        /* the largest of a million normal numbers is close to a Gumbel variable */
+        const double most = mu + sigma * (4.75 - 0.19 * log(-log(process_u()))) +
+                            (process_u() < rare ? spike : 0.0);
+        double       top = limit + swing * sin(turn * swings * part);
+        unsigned     data = process_u() < nan ? MPT_CAUSE_NAN : 0u;
+        data |= process_u() < inf ? MPT_CAUSE_INF : 0u;
+        data |= i >= from && i < to && process_u() < sick ? MPT_CAUSE_NAN : 0u;
+        if (jump && i % jump == 0)
+            at = floor(process_u() * 16.0) - 8.0;
+        top += at;
+        step[i].top = (float)(16.0 - most < top ? 16.0 - most : top);
+        step[i].mean = (float)mu;
+        step[i].data = data;
+    }
+}
+
+static process_result process_run(mpt_scaler_dialect dialect, const char *spec, double sigma,
+                                  const process_step *step)
+{
+    const unsigned    shows = strchr(spec, 'N') ? MPT_CAUSE_NAN : MPT_CAUSE_INF;
+    mpt_scaler_config c = mpt_scaler_defaults(dialect);
+    process_result    r = {0.0, 0.0, 0, 0, 0, 0};
+    mpt_scaler        s;
+    int               i;
+    (void)mpt_scaler_init(&s, &c);
+    for (i = 0; i < PROCESS_STEPS; i++) {
+        const float    scale = mpt_scaler_scale(&s, 1.0f);
+        const double   level = scale > 0.0f ? log2((double)scale) : -1000.0;
+        const unsigned cause = step[i].data | (level > (double)step[i].top ? shows : 0u);
+        if (cause) {
+            r.skipped++;
+        } else {        /* the share of a normal variable below 2^-25 */
+            const double lost = 0.5 * erfc((25.0 + level + (double)step[i].mean) / sigma / sqrt(2.0));
+            r.flushed += lost;
+            r.useful += 1.0 - lost;
+        }
+        (void)mpt_scaler_record(&s, 0, cause);
+        (void)mpt_scaler_update(&s);
+        r.hopeless += step[i].data != 0u;
+        r.verdicts += s.verdict != 0u;
+        r.verdicts_false += s.verdict && !step[i].data && (double)step[i].top >= -14.0;
+    }
+    return r;
+}
+
+#endif
