@@ -294,14 +294,18 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
  *   keras3           keras.optimizers.LossScaleOptimizer of Keras 3
  *   flax             flax.training.dynamic_scale.DynamicScale
  *   jmp              jmp.DynamicLossScale, as mindspore.amp; no default first scale: 2^15, as in its manual
- *   apex             apex.amp.LossScaler; its floor is optional and off
+ *   apex             apex.amp.LossScaler, which apex removed in 2025; its floor is optional and off
  *   apex_hysteresis  apex's update_scale_hysteresis kernel; it has no defaults: pytorch's, hysteresis 2
  *   deepspeed_fused  FP16_Optimizer of DeepSpeed
- *   deepspeed        DynamicLossScaler of DeepSpeed with the defaults of its configuration file; flags
- *                    MPT_SCALER_CONSECUTIVE (off there) and MPT_SCALER_RAISE (on there)
+ *   deepspeed        DynamicLossScaler of DeepSpeed 0.17.1 and later with the defaults of its configuration
+ *                    file; flags MPT_SCALER_CONSECUTIVE (off there) and MPT_SCALER_RAISE (on there)
+ *   deepspeed_0_17_0 ... until 0.17.0, which grows one step earlier
  *   megatron         DynamicGradScaler of Megatron-LM
  *   fairseq          DynamicLossScaler of fairseq; interval 2^14 is that of one worker; the floor raises
- *   paddle           paddle.amp.GradScaler */
+ *   paddle           paddle.amp.GradScaler of dynamic graphs, as in Paddle 3
+ *   paddle_static    update_loss_scaling, Paddle's kernel for static graphs
+ *   mxnet            mxnet.amp.LossScaler of MXNet 2
+ *   openseq2seq      BackoffScaler of OpenSeq2Seq, last commit */
 #define MPT_SCALER_DIALECTS(X)                                                                             \
     X(MPT_SCALER_MPT, "mpt", 65536.0f, 2.0, 0.5, 2000, 1, 6.103515625e-05, 1099511627776.0, 0u,            \
       MPTI_MOVES | MPTI_OURS, "nowhere: it says when no scale works")                                      \
@@ -326,15 +330,24 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
     X(MPT_SCALER_DEEPSPEED_FUSED, "deepspeed_fused", 65536.0f, 2.0, 0.5, 1000, 1, 1.0, 0.0, 0u,            \
       MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_ONE_LATER, "at 1, in silence")        \
     X(MPT_SCALER_DEEPSPEED, "deepspeed", 65536.0f, 2.0, 0.5, 1000, 2, 1.0, 0.0, MPT_SCALER_RAISE,          \
-      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_PATIENT | MPTI_STAYS_AT_ONE |         \
-      MPTI_MAY_RAISE, "nowhere: it raises at 1 and ends the run")                                          \
+      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_ONE_LATER | MPTI_PATIENT |            \
+      MPTI_STAYS_AT_ONE | MPTI_MAY_RAISE, "nowhere: it raises at 1 and ends the run")                      \
+    X(MPT_SCALER_DEEPSPEED_0_17_0, "deepspeed_0_17_0", 65536.0f, 2.0, 0.5, 1000, 2, 1.0, 0.0,              \
+      MPT_SCALER_RAISE, MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_PATIENT |           \
+      MPTI_STAYS_AT_ONE | MPTI_MAY_RAISE, "nowhere: it raises at 1 and ends the run")                      \
     X(MPT_SCALER_MEGATRON, "megatron", 4294967296.0f, 2.0, 0.5, 1000, 2, 1.0, 0.0, 0u,                     \
       MPTI_MOVES | MPTI_F32_FACTOR | MPTI_PATIENT, "at 1, skipping in silence, and at Inf")                \
     X(MPT_SCALER_FAIRSEQ, "fairseq", 128.0f, 2.0, 0.5, 16384, 1, 1e-4, 0.0, 0u,                            \
       MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE | MPTI_BY_ITERATION | MPTI_RATE,                                 \
       "nowhere: it raises at 1e-4 and ends the run")                                                       \
-    X(MPT_SCALER_PADDLE, "paddle", 65536.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                              \
-      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_BAD_COUNT | MPTI_BAD_IN_ROW, "at 1, skipping in silence")
+    X(MPT_SCALER_PADDLE, "paddle", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 0.0, 0u,                              \
+      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_BAD_COUNT | MPTI_BAD_IN_ROW, "at 0 and at Inf")                  \
+    X(MPT_SCALER_PADDLE_STATIC, "paddle_static", 65536.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                \
+      MPTI_STEP_RULE | MPTI_F32_FACTOR | MPTI_BAD_COUNT | MPTI_BAD_IN_ROW, "at 1, skipping in silence")    \
+    X(MPT_SCALER_MXNET, "mxnet", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 16777216.0, 0u,                         \
+      MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE, "at 0, after enough bad steps")                                 \
+    X(MPT_SCALER_OPENSEQ2SEQ, "openseq2seq", 16777216.0f, 2.0, 0.5, 2000, 1, 1.0, 16777216.0, 0u,          \
+      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_BY_ITERATION, "at 1, skipping in silence")
 
 typedef enum mpt_scaler_dialect {
 #define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) id,
@@ -11144,6 +11157,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   MPT_MOMENTS_BF16 rounds stochastically; what it was is MPT_MOMENTS_BF16_NEAREST.
  *   AMSGrad: v_max of mpt_tensor; Adafactor's rows; copies of floats that are rounded.
  *   The default loss scale has another rule, and mpt_scaler other fields for it; its hysteresis is not used.
+ *   MPT_SCALER_PADDLE is that of dynamic graphs, MPT_SCALER_DEEPSPEED that of 0.17.1: as they were they are
+ *   MPT_SCALER_PADDLE_STATIC and MPT_SCALER_DEEPSPEED_0_17_0.
  *   Parameter groups: lr_times, decay_times, no_decay of mpt_tensor. Options of every step: zeroed gradients,
  *   maximize; SGD: dampening. Positional initializers of mpt_sgd and mpt_lion: t is now the last of seven.
  *   mpt_clip_value(step, t, n, x)             mpt_clip_apply(step, t, n, x), also by the norm

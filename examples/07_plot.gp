@@ -12,5 +12,5 @@ set format y '2^{%L}'
 set yrange [2.0**-20:2.0**34]
 set key outside right top noenhanced autotitle columnhead
 plot csv using 1:2 with lines lw 6 lc rgb '#dddddd', \
-     for [d=4:17] csv using 1:d with lines lw 1, \
+     for [d=4:21] csv using 1:d with lines lw 1, \
      csv using 1:3 with lines lw 3 lc rgb '#000000'

@@ -212,9 +212,11 @@ static int deepspeed(original *o, int bad)
         }
         o->last_overflow = o->iter;
     } else {
+        const int64_t since = o->iter - o->last_overflow, stable = since - 1;
         if (consecutive)
             o->tracker = o->c.hysteresis;
-        if ((o->iter - o->last_overflow) % o->c.interval == 0) {
+        if (o->c.dialect == MPT_SCALER_DEEPSPEED ? stable > 0 && stable % o->c.interval == 0
+                                                 : since % o->c.interval == 0) {
             if (!consecutive)
                 o->tracker = o->c.hysteresis;
             o->d = o->d * o->c.growth;
@@ -291,6 +293,53 @@ static void paddle(original *o, int bad)
     }
 }
 
+static void paddle_dynamic(original *o, int bad)
+{
+    if (bad) {
+        o->good = 0;
+        o->bad++;
+        if (o->bad == o->c.hysteresis) {
+            o->s = o->s * (float)o->c.backoff;
+            o->bad = 0;
+        }
+    } else {
+        o->bad = 0;
+        o->good++;
+        if (o->good == o->c.interval) {
+            o->s = o->s * (float)o->c.growth;
+            o->good = 0;
+        }
+    }
+}
+
+static void mxnet(original *o, int bad)
+{
+    if (bad) {
+        o->d = over64(o->d, o->c.growth);
+        o->good = 0;
+    } else {
+        o->good++;
+    }
+    if (o->good == o->c.interval) {
+        o->good = 0;
+        o->d = o->d * o->c.growth < o->c.max_scale ? o->d * o->c.growth : o->c.max_scale;
+    }
+}
+
+static void openseq2seq(original *o, int bad)
+{
+    const float    least = (float)o->c.min_scale, most = (float)o->c.max_scale;
+    volatile float next = o->s;
+    if (bad) {
+        next = over(o->s, (float)o->c.growth);
+        o->last_overflow = o->iter;
+    } else if ((o->iter - o->last_overflow) % o->c.interval == 0) {
+        next = o->s * (float)o->c.growth;
+    }
+    o->s = next < least ? least : next > most ? most : next;
+    o->iter++;
+}
+
 /* One step of the original; nonzero where it raises. */
 static int original_update(original *o, int bad)
 {
@@ -304,10 +353,14 @@ static int original_update(original *o, int bad)
     case MPT_SCALER_APEX:            apex(o, bad); return 0;
     case MPT_SCALER_APEX_HYSTERESIS: apex_hysteresis(o, bad); return 0;
     case MPT_SCALER_DEEPSPEED_FUSED: deepspeed_fused(o, bad); return 0;
-    case MPT_SCALER_DEEPSPEED:       return deepspeed(o, bad);
+    case MPT_SCALER_DEEPSPEED:
+    case MPT_SCALER_DEEPSPEED_0_17_0: return deepspeed(o, bad);
     case MPT_SCALER_MEGATRON:        megatron(o, bad); return 0;
     case MPT_SCALER_FAIRSEQ:         return fairseq(o, bad);
-    case MPT_SCALER_PADDLE:          paddle(o, bad); return 0;
+    case MPT_SCALER_PADDLE:          paddle_dynamic(o, bad); return 0;
+    case MPT_SCALER_PADDLE_STATIC:   paddle(o, bad); return 0;
+    case MPT_SCALER_MXNET:           mxnet(o, bad); return 0;
+    case MPT_SCALER_OPENSEQ2SEQ:     openseq2seq(o, bad); return 0;
     default:                         return 0;
     }
 }
@@ -315,7 +368,14 @@ static int original_update(original *o, int bad)
 static int in_double(int dialect)
 {
     return dialect == MPT_SCALER_APEX || dialect == MPT_SCALER_DEEPSPEED_FUSED ||
-           dialect == MPT_SCALER_DEEPSPEED || dialect == MPT_SCALER_FAIRSEQ;
+           dialect == MPT_SCALER_DEEPSPEED || dialect == MPT_SCALER_DEEPSPEED_0_17_0 ||
+           dialect == MPT_SCALER_FAIRSEQ || dialect == MPT_SCALER_MXNET;
+}
+
+static int may_raise(int dialect)
+{
+    return dialect == MPT_SCALER_DEEPSPEED || dialect == MPT_SCALER_DEEPSPEED_0_17_0 ||
+           dialect == MPT_SCALER_FAIRSEQ;
 }
 
 static int same_as_original(const mpt_scaler *s, const original *o)
@@ -329,10 +389,10 @@ static int same_as_original(const mpt_scaler *s, const original *o)
     else
         same &= s->good_steps == o->good;
     if (o->c.dialect == MPT_SCALER_MEGATRON || o->c.dialect == MPT_SCALER_APEX_HYSTERESIS ||
-        o->c.dialect == MPT_SCALER_DEEPSPEED)
+        o->c.dialect == MPT_SCALER_DEEPSPEED || o->c.dialect == MPT_SCALER_DEEPSPEED_0_17_0)
         same &= s->hysteresis_left == o->tracker;
     if (o->c.dialect == MPT_SCALER_TF_CONTRIB || o->c.dialect == MPT_SCALER_PADDLE ||
-        o->c.dialect == MPT_SCALER_FAIRSEQ)
+        o->c.dialect == MPT_SCALER_PADDLE_STATIC || o->c.dialect == MPT_SCALER_FAIRSEQ)
         same &= s->bad_steps == o->bad;
     return same;
 }
@@ -358,7 +418,9 @@ static mpt_scaler_config random_config(int dialect)
         c.init_scale = pow2f(-126 + (int)(mt_random() % 8u));
     if (c.min_scale > 0.0 && dialect != MPT_SCALER_FLAX && (r & 64u))
         c.min_scale = pick(floors, COUNT(floors));
-    if (dialect == MPT_SCALER_DEEPSPEED)
+    if (dialect == MPT_SCALER_OPENSEQ2SEQ)      /* it always begins at its cap */
+        c.init_scale = 16777216.0f;
+    if (dialect == MPT_SCALER_DEEPSPEED || dialect == MPT_SCALER_DEEPSPEED_0_17_0)
         c.flags = (uint32_t)(r >> 8) & 3u;
     if (dialect == MPT_SCALER_FAIRSEQ) {
         c.tolerance = r & 128u ? 0.0 : (double)(mt_random() % 100u) / 100.0;
@@ -369,7 +431,7 @@ static mpt_scaler_config random_config(int dialect)
 
 TEST(every_dialect_is_its_original)
 {
-    const int sequences = mt.long_mode ? 7700000 : 8000;    /* of each of 13 dialects: 10^8 */
+    const int sequences = mt.long_mode ? 7700000 : 8000;    /* of each of 17 dialects: 10^8 */
     int       dialect, i, j;
     for (dialect = MPT_SCALER_PYTORCH; dialect < (int)MPT_SCALER_DIALECT_COUNT; dialect++) {
         int raised = 0, grown = 0, shrunk = 0, infinite = 0, zero = 0;
@@ -398,11 +460,12 @@ TEST(every_dialect_is_its_original)
         }
         /* the random walks did reach the corners that there are */
         CHECK(grown && shrunk);
-        CHECK(!raised == (dialect != MPT_SCALER_DEEPSPEED && dialect != MPT_SCALER_FAIRSEQ));
+        CHECK(!raised == !may_raise(dialect));
         CHECK(!infinite || dialect == MPT_SCALER_KERAS3 || dialect == MPT_SCALER_MEGATRON ||
-              in_double(dialect));
+              dialect == MPT_SCALER_PADDLE || in_double(dialect));
         CHECK(!zero || dialect == MPT_SCALER_PYTORCH || dialect == MPT_SCALER_KERAS3 ||
-              dialect == MPT_SCALER_APEX || dialect == MPT_SCALER_APEX_HYSTERESIS);
+              dialect == MPT_SCALER_PADDLE || dialect == MPT_SCALER_MXNET || dialect == MPT_SCALER_APEX ||
+              dialect == MPT_SCALER_APEX_HYSTERESIS);
         CHECK(infinite || (dialect != MPT_SCALER_KERAS3 && dialect != MPT_SCALER_MEGATRON));
         CHECK(zero || (dialect != MPT_SCALER_PYTORCH && dialect != MPT_SCALER_KERAS3));
     }
@@ -481,14 +544,18 @@ TEST(expectations_of_deepspeed)
     trace(c, "BBBBBBBB", quarter);
 }
 
-/* DeepSpeed's other class, by its text: the first growth comes one step early, since the last overflow
- * counts as having been at step -1. */
+/* DeepSpeed's other class, by its text: until 0.17.0 the first growth comes one step early, since the last
+ * overflow counts as having been at step -1. */
 TEST(deepspeed_both_hysteresis_modes)
 {
     const double      kept[] = {8, 8, 4, 2, 2, 4, 4, 2}, restored[] = {8, 8, 8, 8, 8, 16, 16, 16};
-    const double      early[] = {8, 16, 16, 32};
+    const double      slower[] = {8, 8, 4, 2, 2, 2, 4, 4};
+    const double      early[] = {8, 16, 16, 32}, later[] = {8, 8, 16, 16, 32};
     mpt_scaler_config c = config_of(MPT_SCALER_DEEPSPEED, 8, 2, 2);
     mpt_scaler        s;
+    trace(c, "GGGGG", later);
+    trace(c, "BGBBGGGB", slower);
+    c.dialect = MPT_SCALER_DEEPSPEED_0_17_0;
     trace(c, "GGGG", early);
     trace(c, "BGBBGGBB", kept);
     c.flags = MPT_SCALER_CONSECUTIVE;
@@ -549,6 +616,7 @@ TEST(odd_ends_of_the_others)
     const double flax[] = {4, 4, 8, 8, 8, 16, 8, 8, 8, 16};
     const double megatron[] = {8, 4, 2, 2, 4, 4, 4, 2};
     const double paddle[] = {8, 8, 8, 4, 4, 8};
+    const double openseq2seq[] = {16777216, 8388608, 8388608, 16777216, 8388608, 8388608, 16777216};
     const double apex[] = {8388608.0, 16777216.0, 16777216.0, 8388608.0};
     const double fairseq[] = {8, 16, 16, 32, 16, 16, 32};
     const double jmp[] = {2, 1, 1, 1, 2};
@@ -558,6 +626,9 @@ TEST(odd_ends_of_the_others)
     trace(c, "GGGGGGBGGG", flax);                       /* the true period is interval + 1 */
     trace(config_of(MPT_SCALER_MEGATRON, 8, 2, 2), "BBBGGGBB", megatron);
     trace(config_of(MPT_SCALER_PADDLE, 8, 2, 2), "BGBBGG", paddle);
+    trace(config_of(MPT_SCALER_PADDLE_STATIC, 8, 2, 2), "BGBBGG", paddle);
+    trace(config_of(MPT_SCALER_MXNET, 4194304, 1, 1), "GGGB", apex);
+    trace(config_of(MPT_SCALER_OPENSEQ2SEQ, 16777216, 2, 1), "GBGGBGG", openseq2seq);
     trace(config_of(MPT_SCALER_APEX, 4194304, 1, 1), "GGGB", apex);
     trace(config_of(MPT_SCALER_FAIRSEQ, 8, 2, 1), "GGGGBGG", fairseq);
     trace(config_of(MPT_SCALER_JMP, 4, 2, 1), "BBBGG", jmp);

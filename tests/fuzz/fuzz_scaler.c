@@ -47,7 +47,7 @@ static mpt_scaler_config config_from(const uint8_t *b)
         c.growth = 1.0 + (double)(1 + b[6]) / 64.0;
         c.backoff = (double)(1 + b[7] % 255) / 256.0;
     }
-    if (c.dialect == MPT_SCALER_DEEPSPEED)
+    if (c.dialect == MPT_SCALER_DEEPSPEED || c.dialect == MPT_SCALER_DEEPSPEED_0_17_0)
         c.flags = b[3] & 3u;
     return c;
 }
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     c = config_from(data);
     must(mpt_scaler_init(&s, &c) == MPT_OK);
     raises = c.dialect == MPT_SCALER_FAIRSEQ || c.dialect == MPT_SCALER_MPT ||
-             (c.dialect == MPT_SCALER_DEEPSPEED && (c.flags & MPT_SCALER_RAISE));
+             (c.flags & MPT_SCALER_RAISE) != 0u;
     (void)mpt_scaler_scale(&s, 1.0f);
     for (i = 9; i < size; i++) {
         mpt_status status;
