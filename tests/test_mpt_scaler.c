@@ -766,6 +766,9 @@ TEST(default_learns_the_base_rate)
         }
         if (!CHECK(low < 5000))
             printf("    every %d: %d steps below the first scale\n", periods[k], low);
+        for (i = 0; i < 60000; i++)                             /* and where they are gone, so is it */
+            CHECK_EQ_I(update(&s, 0u), MPT_OK);
+        CHECK_EQ_U(s.base, 0u);
     }
 }
 
