@@ -2383,7 +2383,7 @@ MPT_HD void mpti_ours_follow(mpt_scaler *s, int bad)
         s->base = s->climb = 0u;
     else
         s->base += (uint32_t)((uint64_t)(MPTI_UNIT - s->base) * gain / MPTI_UNIT);
-    s->base = s->base > s->base_most ? s->base_most : s->base < MPTI_UNIT >> 14 ? 0u : s->base;
+    s->base = s->base > s->base_most ? s->base_most : s->base < MPTI_UNIT >> 11 ? 0u : s->base;
     if (s->base_most > 2u * s->base) {
         s->base_most = 2u * s->base;
         if (s->wait >= s->config.interval || !mpti_below(s->scale, s->home))
