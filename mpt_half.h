@@ -6307,6 +6307,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
 /* 0.3.0  Other results: E8M0 takes the larger of two equally near powers of two, as IEEE 754-2019 says
  *        where neither is even (3 is 4, was 2), and to odd there is toward zero; a text of 1e400 or more in
  *        over 400 digits overflows (was 0). Formats: MPT_E4M3IEEE, MPT_E3M4, MPT_E4M3B11FNUZ.
+ *        Many threads: MPT_USE_OPENMP, MPT_PARALLEL_FOR; the same bits.
  * 0.2.0  Half the time to compile, fewer names, the same bits. Was, is:
  *   mpt_encode_i32, _u32                       mpt_encode_i64, _u64
  *   mpt_decode_i32(f, c, o, e), ..._i64(...)   mpt_decode_i64(f, c, 32, o, e), (f, c, 64, o, e); and _u

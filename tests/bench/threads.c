@@ -99,6 +99,13 @@ static void mxfp4(void)
 }
 static void quantize(void) { (void)mpt_quantize_n(data.m, data.w, data.n, MPT_E4M3, NULL); }
 
+static void report(void)
+{
+    mpt_roundoff r;
+    (void)mpt_roundoff_init(&r, MPT_F16, NULL, 0);
+    (void)mpt_roundoff_add(&r, MPT_F32, data.w, data.n);
+}
+
 /* Everything that follows the backward pass, from FP32 gradients to the copy in bf16. */
 static void whole(void)
 {
@@ -134,6 +141,7 @@ static const struct row {
     {"AdamW, stochastic bf16", adamw_stochastic, {2}, {4, 4, 2}, 0, 0},
     {"stochastic f16", stochastic, {4}, {0}, 2, 0},
     {"MXFP4, packed", mxfp4, {4}, {0}, 1, 0},
+    {"rounding report, f16", report, {4}, {0}, 0, 0},
     {"quantize to e4m3", quantize, {4}, {0}, 4, 0},
 };
 
