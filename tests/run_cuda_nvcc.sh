@@ -155,7 +155,7 @@ done
 if echo '#include <nccl.h>' | "$NVCC" -x cu -E - > /dev/null 2>&1; then
     # shellcheck disable=SC2086
     check "compiles with NCCL" "$NVCC" $quiet $quick -DMPT_USE_NCCL -c "$out/whole.cu" -o "$out/nccl.o"
-    link_and_run "with NCCL" "$out/nccl.o" -lnccl
+    link_and_run "with NCCL" "$out/nccl.o" -lnccl -lstdc++     # which libnccl itself wants
 else
     skip "NCCL is not installed"
 fi
