@@ -1179,8 +1179,8 @@ typedef struct mpt_roundoff {
     uint64_t  ulps[2], bias[2];         /* sum of |error|, and of the error, in 2^-24 ulp; two's complement */
     mpt_exact signal, noise;            /* sums of x^2 and of error^2, after the scale */
     double    max_relative, max_ulps;
-    uint64_t  seed, first_element;      /* of stochastic rounding, as in mpt_opts */
-    uint32_t  stream, step;
+    uint64_t  seed, first_element, step;        /* of stochastic rounding, as in mpt_opts */
+    uint32_t  stream;
     int32_t   log2_scale;
     uint32_t  format, rounding, overflow_mode, flush;   /* mpt_format, mpt_rounding, mpt_overflow, as opts */
     uint32_t  ready;
@@ -1487,18 +1487,40 @@ MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_st
  *
  * mpt_axpy_publish_f64 -- the same for masters and gradients in double: a fma in double, one rounding.
  *
- * mpt_momentum_publish -- the same with momentum, m = momentum * m + factor * x, master += a * m. What m
- * holds is unscaled: factor is 1 / scale of this x, so no step divides what earlier ones left there. The row
- * stays if factor * x is bad.
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written.
  * Exact: one fma each, the copy nearest-even.  Threads: one caller per row. */
 MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
                                     size_t n, uint32_t *found_inf);
 MPT_DEF mpt_status mpt_axpy_publish_f64(void *param, mpt_format format, double *master, double a,
                                         const double *x, size_t n, uint32_t *found_inf);
-MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *master, float *m,
-                                        float momentum, float factor, float a, const float *x, size_t n,
-                                        uint32_t *found_inf);
+
+/* How mpt_row_update moves a row: zeros, and what you need. */
+typedef struct mpt_row_rule {
+    float    a;                 /* w += a * d; descent is -lr */
+    float    factor;            /* d = factor * x: 1 / scale of this x; m holds what is unscaled; 0: 1 */
+    float    momentum;          /* above 0: m = momentum * m + factor * x, and d = m */
+    uint32_t nesterov;          /* nonzero: d = momentum * m + factor * x, of the m that is new */
+    uint32_t found_inf;         /* in/out: set to 1 where a row stayed */
+    uint32_t stream;            /* of random bits: a number of its own for each thread */
+    uint64_t count;             /* in/out: rows updated; random bits come from it, so save it with the rest */
+} mpt_row_rule;
+
+/* mpt_row_update -- move elements first .. first + n - 1 of a tensor by a * x inside backprop, wherever its
+ * weights live: masters and their copy, or param alone, rounded stochastically, or with what Kahan or split
+ * storage keep. An embedding table in 2 bytes a weight is one with MPT_STORE_STOCHASTIC.
+ *   rule  in/out  see above; without momentum a * factor is one number
+ *   t     in      its arrays are written, and do not overlap (mpt_tensors_validate tells); grad is not read,
+ *                 nor lr_times; m in F32, if there is momentum
+ *   x     in      [n] what backprop gives for this row; must not overlap the tensor's arrays
+ * A row in which factor * x (without momentum a * x) is Inf or NaN stays, and count with it. Rows are fastest
+ * where first is a multiple of 8.
+ * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written.
+ * Threads: one caller per row and rule. Several without locks (Hogwild), each with a rule of its own: C calls
+ * it a data race, but machines move aligned elements whole, and what is lost is at most one of two updates of
+ * the same element; of Kahan and split the two halves may come from two updates, which costs at most an ulp
+ * of param. The bits then depend on who was first. */
+MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_t first, size_t n,
+                                  const float *x);
 
 // >>M12 products, activations, losses -------------------------------------------------------------
 /* ---- the ops of a small trainer, on F32, F16 and BF16 arrays ----
@@ -4342,7 +4364,7 @@ static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, si
 }
 
 /* Where a tensor's random bits come from: its place in the list and the steps taken. */
-typedef struct mpti_random_at { uint32_t stream, step; } mpti_random_at;
+typedef struct mpti_random_at { uint64_t step; uint32_t stream; } mpti_random_at;
 
 static void mpti_stochastic_out(const float *tile, void *array, mpt_format format, size_t first, size_t n,
                                 uint64_t seed, mpti_random_at at)
@@ -5166,7 +5188,7 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
     s.pass.writes = needs & ~MPT_NEEDS_GRAD;
     s.pass.tile = tile;
     s.pass.k = NULL;
-    s.pass.at.step = (uint32_t)*t;
+    s.pass.at.step = *t;
     s.pass.at.stream = 0u;
     s.k = k;
     s.tensor = tensor;
@@ -8101,7 +8123,8 @@ static int mpti_arrays_meet(const void *a, size_t a_bytes, const void *b, size_t
 
 #define MPTI_ROW 64             /* lanes of a dot product */
 
-/* One update of a row of masters: m is NULL without momentum. The row is bad if factor * x is. */
+/* One update of a row of masters: m is NULL without momentum, master for the test alone. The row is bad if
+ * factor * x is. */
 typedef struct mpti_row_step {
     float       *master, *m;
     void        *param;         /* the copy, or NULL */
@@ -8429,8 +8452,8 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         if (i < n)                                                                                           \
             s = mpti_row_madd_##isa(mpti_row_mul_##isa(factor, mpti_row_some_##isa(r.x, MPT_F32, i, n - i)), \
                                     zero, s);                                                                \
-        if (mpti_row_nan_##isa(s))                                                                           \
-            return 0;                                                                                        \
+        if (mpti_row_nan_##isa(s) || !r.master)                                                              \
+            return !mpti_row_nan_##isa(s);                                                                   \
         for (i = 0; n - i >= 16u; i += 16u) {                                                                \
             d = mpti_row_in_##isa(r.x, MPT_F32, i);                                                          \
             if (r.m) {                                                                                       \
@@ -8579,8 +8602,8 @@ static int mpti_row_step_portable(const mpti_row_step *o, size_t n)
     size_t   i;
     for (i = 0; i < n; i++)
         (void)mpti_unscale_1(o->x[i], o->factor, &bad);
-    if (bad)
-        return 0;
+    if (bad || !o->master)
+        return !bad;
     for (i = 0; i < n; i++) {
         float d = o->x[i];
         if (o->m) {
@@ -8667,29 +8690,23 @@ MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_st
     return MPT_OK;
 }
 
-/* One test serves both calls; m is NULL without momentum. */
-static mpt_status mpti_row_step_checked(const mpti_row_step *o, size_t n, uint32_t *found_inf)
-{
-    const size_t bytes = n * sizeof *o->x, copy = n * mpti_format_bytes(o->format);
-    if ((n && !o->x) || mpti_no_array(o->master, n, sizeof *o->x) || !mpti_f32_is_finite(o->a) ||
-        mpti_arrays_meet(o->master, bytes, o->x, bytes))
-        return MPT_E_ARG;
-    if (o->param && !mpti_is_train_format(o->format))
-        return MPT_E_UNSUPPORTED;
-    if (mpti_arrays_meet(o->param, copy, o->master, bytes) || mpti_arrays_meet(o->param, copy, o->x, bytes))
-        return MPT_E_ARG;
-    if (!mpti_row_step_run(o, n) && found_inf)
-        *found_inf = 1u;
-    return MPT_OK;
-}
-
 MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
                                     size_t n, uint32_t *found_inf)
 {
+    const size_t  bytes = n * sizeof *x, copy = n * mpti_format_bytes(format);
     mpti_row_step o;
+    if ((n && !x) || mpti_no_array(master, n, sizeof *x) || !mpti_f32_is_finite(a) ||
+        mpti_arrays_meet(master, bytes, x, bytes))
+        return MPT_E_ARG;
+    if (param && !mpti_is_train_format(format))
+        return MPT_E_UNSUPPORTED;
+    if (mpti_arrays_meet(param, copy, master, bytes) || mpti_arrays_meet(param, copy, x, bytes))
+        return MPT_E_ARG;
     o.master = master, o.param = param, o.x = x, o.m = NULL;
     o.format = format, o.a = o.factor = a, o.momentum = 0.0f, o.nesterov = 0;
-    return mpti_row_step_checked(&o, n, found_inf);
+    if (!mpti_row_step_run(&o, n) && found_inf)
+        *found_inf = 1u;
+    return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_axpy_publish_f64(void *param, mpt_format format, double *master, double a,
@@ -8715,22 +8732,52 @@ MPT_DEF mpt_status mpt_axpy_publish_f64(void *param, mpt_format format, double *
     return param ? mpt_convert_n(format, param, MPT_F64, master, n, NULL, NULL) : MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_momentum_publish(void *param, mpt_format format, float *master, float *m,
-                                        float momentum, float factor, float a, const float *x, size_t n,
-                                        uint32_t *found_inf)
+MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_t first, size_t n,
+                                  const float *x)
 {
-    const size_t  bytes = n * sizeof *x;
-    mpti_row_step o;
-    if (mpti_no_array(m, n, sizeof *x) || !mpti_f32_is_finite(factor) || !mpti_is_decay(momentum) ||
-        mpti_arrays_meet(m, bytes, x, bytes) || mpti_arrays_meet(m, bytes, master, bytes))
+    const unsigned needs = MPT_NEEDS_WEIGHT | (rule && mpti_is_nonzero(rule->momentum) ? MPT_NEEDS_M : 0u);
+    float          local[MPTI_TILE] MPTI_ALIGNED, *m;
+    mpti_random_at at;
+    mpti_row_step  o;
+    size_t         i, take;
+    if (!rule || !t || first > t->n || n > t->n - first || (n && !x) || mpti_tensor_missing(t, needs) ||
+        !mpti_f32_is_finite(rule->a) || !mpti_f32_is_finite(rule->factor) || !mpti_is_decay(rule->momentum))
         return MPT_E_ARG;
-    if (param && !mpti_is_train_format(format))
+    if (mpti_tensor_unsupported(t, needs) || (needs & MPT_NEEDS_M && t->moments != MPT_MOMENTS_F32))
         return MPT_E_UNSUPPORTED;
-    if (mpti_arrays_meet(param, n * mpti_format_bytes(format), m, bytes))
+    if (mpti_arrays_meet(x, n * sizeof *x, t->master, t->n * sizeof *x) ||
+        mpti_arrays_meet(x, n * sizeof *x, t->param, t->n * mpti_format_bytes(t->param_format)) ||
+        mpti_arrays_meet(x, n * sizeof *x, t->extra, t->n * sizeof(uint16_t)) ||
+        (needs & MPT_NEEDS_M && mpti_arrays_meet(x, n * sizeof *x, t->m, t->n * sizeof *x)))
         return MPT_E_ARG;
-    o.master = master, o.param = param, o.x = x, o.m = m;
-    o.format = format, o.a = a, o.momentum = momentum, o.factor = factor, o.nesterov = 0;
-    return mpti_row_step_checked(&o, n, found_inf);
+    m = needs & MPT_NEEDS_M ? (float *)t->m + first : NULL;
+    o.a = rule->a, o.factor = mpti_is_nonzero(rule->factor) ? rule->factor : 1.0f;
+    if (!m)
+        o.a = o.factor = mpti_mul(o.a, o.factor);
+    o.momentum = rule->momentum, o.nesterov = rule->nesterov != 0u;
+    o.master = NULL, o.param = NULL, o.format = t->param_format;
+    o.x = x, o.m = m;
+    if (mpti_has_master(t)) {
+        o.master = t->master + first;
+        if (t->param)
+            o.param = (unsigned char *)t->param + first * mpti_format_bytes(t->param_format);
+    }
+    if (!mpti_f32_is_finite(o.a) || !mpti_row_step_run(&o, n)) {
+        rule->found_inf = 1u;
+        return MPT_OK;
+    }
+    at.stream = rule->stream, at.step = rule->count++;
+    o.master = local;
+    for (i = 0; !mpti_has_master(t) && i < n; i += take) {
+        take = mpti_min(n - i, MPTI_TILE);
+        (void)mpti_weight_in(local, t, first + i, take);
+        o.x = x + i, o.m = m ? m + i : NULL;
+        (void)mpti_row_step_run(&o, take);
+        mpti_weight_out(local, t, first + i, take, at);
+    }
+    if (t->n >= MPTI_STREAM_FROM)
+        mpti_stores_done();
+    return MPT_OK;
 }
 
 // >>M24 implementation: products, activations, losses ---------------------------------------------
@@ -11171,6 +11218,9 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  * Rows take a format per operand, 16-bit gradients among them, and strides:
  *   mpt_dot_f16(a, x, n), _bf16, _f32         mpt_dot(a, MPT_F16, x, MPT_F32, n)
  *   mpt_axpy_f16(y, a, x, n), _bf16, _f32     mpt_axpy(y, MPT_F32, a, x, MPT_F16, n)
+ *   mpt_momentum_publish(param, f, master, m, mpt_row_update(&rule, &tensor, first, n, x), which serves every
+ *                        momentum, ..., x, n, &bad)     storage, Nesterov momentum too
+ *   mpt_opts.step, mpt_philox(.., step, ..)   64 bits: the same numbers up to 2^32 - 1
  * A bad row of mpt_axpy_publish stays also if found_inf is NULL. A dot product of less than 64 elements that
  * is -0 is +0 on every path, as its text says.
  *

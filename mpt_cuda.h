@@ -844,7 +844,7 @@ template <uint32_t By> MPTI_D void mpti_words_forward(uint32_t w[2 * MPTI_VEC], 
 
 /* The random bits of eight elements from `first` on, which may be anything: mpt_philox of each. Chosen
  * without an index, which would put the words into local memory. */
-MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint32_t step, uint64_t seed, uint32_t r[MPTI_VEC])
+MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint64_t step, uint64_t seed, uint32_t r[MPTI_VEC])
 {
     const uint32_t ahead = (uint32_t)(first % 8);
     uint32_t       w[2 * MPTI_VEC];
@@ -854,7 +854,8 @@ MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint32_t step, uint64_
         if (q == 1 && !ahead)
             continue;
         const mpt_philox_words words =
-            mpt_philox4x32((uint32_t)block, (uint32_t)(block >> 32), stream, step, seed);
+            mpt_philox4x32((uint32_t)block, (uint32_t)(block >> 32), stream, (uint32_t)step,
+                           mpti_philox_key(seed, step));
         MPTI_UNROLL
         for (uint32_t k = 0; k < 4; k++) {
             w[8 * q + k] = words.word[k];
@@ -1305,11 +1306,11 @@ mpti_k_convert(void *dst, int32_t dst_format, const void *src, int32_t src_forma
 template <class Out>
 static __global__ void __launch_bounds__(MPTI_THREADS)
 mpti_k_stochastic(void *dst, int32_t format, const void *src, uint64_t n, uint64_t seed, uint64_t first,
-                  uint32_t random_stream, uint32_t step, const mpt_cuda_state *state)
+                  uint32_t random_stream, uint64_t step, const mpt_cuda_state *state)
 {
     const uint32_t V = mpti_convert_width(sizeof(Out), 4);
     const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
-    const uint32_t now = step + (state ? (uint32_t)state->scaler.updates : 0u);
+    const uint64_t now = step + (state ? state->scaler.updates : 0u);
     for (uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V; i < n; i += stride) {
         const uint32_t count = (uint32_t)(n - i < V ? n - i : V);
         uint32_t       x[V], random[MPTI_VEC];
@@ -2056,7 +2057,7 @@ MPTI_D void mpti_weights_of(const mpt_tensor *t, const uint32_t raw[MPTI_VEC], f
 
 /* Eight elements to 16 bits, stochastically; `at` is a multiple of 8, as all of a chunk are. */
 MPTI_D void mpti_stochastic_store(void *array, int32_t format, uint64_t at, uint32_t count,
-                                  const float x[MPTI_VEC], uint32_t stream, uint32_t step, uint64_t seed)
+                                  const float x[MPTI_VEC], uint32_t stream, uint64_t step, uint64_t seed)
 {
     uint16_t code[MPTI_VEC];
     uint32_t u[MPTI_VEC], random[MPTI_VEC];
@@ -2070,7 +2071,7 @@ MPTI_D void mpti_stochastic_store(void *array, int32_t format, uint64_t at, uint
 /* Moments, as mpti_moment_out; and weights: stream is the tensor's place in the list, step the steps taken
  * before this one. */
 MPTI_D void mpti_moments_store(const mpt_tensor *t, void *array, uint64_t at, uint32_t count,
-                               const float x[MPTI_VEC], uint32_t stream, uint32_t step)
+                               const float x[MPTI_VEC], uint32_t stream, uint64_t step)
 {
     if (t->moments == MPT_MOMENTS_BF16)
         mpti_stochastic_store(array, MPT_BF16, at, count, x, stream, step, t->seed);
@@ -2079,7 +2080,7 @@ MPTI_D void mpti_moments_store(const mpt_tensor *t, void *array, uint64_t at, ui
 }
 
 MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
-                               const float w[MPTI_VEC], uint32_t stream, uint32_t step)
+                               const float w[MPTI_VEC], uint32_t stream, uint64_t step)
 {
     const int32_t format = t->param_format;
     uint16_t      high[MPTI_VEC], low[MPTI_VEC];
@@ -2178,10 +2179,10 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
         mpti_raw_to_f32(mpti_moments_format(t), raw[3], v);
         MPTI_UNROLL
         for (uint32_t j = 0; j < MPTI_VEC; j++) Ops::one(g[j], &w[j], &m[j], &v[j], &v_max[j], k);
-        if (has_m) mpti_moments_store(t, t->m, at, count, m, chunk->tensor ^ MPTI_STREAM_M, (uint32_t)o->t);
-        if (has_v) mpti_moments_store(t, t->v, at, count, v, chunk->tensor ^ MPTI_STREAM_V, (uint32_t)o->t);
+        if (has_m) mpti_moments_store(t, t->m, at, count, m, chunk->tensor ^ MPTI_STREAM_M, o->t);
+        if (has_v) mpti_moments_store(t, t->v, at, count, v, chunk->tensor ^ MPTI_STREAM_V, o->t);
         if (has_v_max) mpti_store_some(t->v_max, mpti_moments_format(t), at, count, v_max);
-        if (Ops::last_pass) mpti_weights_store(t, at, count, w, chunk->tensor, (uint32_t)o->t);
+        if (Ops::last_pass) mpti_weights_store(t, at, count, w, chunk->tensor, o->t);
     }
 }
 
@@ -2337,7 +2338,7 @@ mpti_k_lamb_along(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks
                 mpti_lamb_directions(&t, chunk.first + i, count, w, r, &own);
                 MPTI_UNROLL
                 for (uint32_t j = 0; j < MPTI_VEC; j++) w[j] = mpti_fma(factor, r[j], w[j]);
-                mpti_weights_store(&t, chunk.first + i, count, w, chunk.tensor, (uint32_t)state->t);
+                mpti_weights_store(&t, chunk.first + i, count, w, chunk.tensor, state->t);
             }
         }
     }

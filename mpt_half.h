@@ -290,8 +290,8 @@ typedef struct mpt_opts {
     mpt_tininess    tininess;
     uint32_t        random;         /* one value: uniform bits, fresh for each value */
     const uint32_t *randoms;        /* arrays: one word per element; NULL: the header's Philox */
-    uint64_t        seed, first_element;
-    uint32_t        stream, step;   /* say, the number of the tensor and of the training step */
+    uint64_t        seed, first_element, step;
+    uint32_t        stream;         /* say, the number of the tensor; and step that of the training step */
 } mpt_opts;
 
 /* Exception flags (IEEE 754-2019, clause 7), sticky: calls or them in and never clear one. UNDERFLOW is
@@ -465,12 +465,13 @@ typedef struct mpt_philox_words { uint32_t word[4]; } mpt_philox_words;
 MPT_HD mpt_philox_words mpt_philox4x32(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key);
 
 /* mpt_philox -- the random word of one element: word (element mod 4) of Philox4x32 at counter
- * (low half of element / 8, high half, stream, step) under key seed. What stochastic rounding of arrays uses.
+ * (low half of element / 8, high half, stream, low half of step) under key seed, to which the high half of
+ * step times 0x9e3779b97f4a7c15 is added. What stochastic rounding of arrays uses.
  * Elements 4 to 7 of every eight have the words of elements 0 to 3 with their halves swapped: half the work,
  * and as good. A rounding that drops 16 bits or fewer, as that of any float to bf16 or to a normal f16, looks
  * at the upper half only, so the two are independent; for others they are but for 2^-16.
  * Returns: 32 uniform bits.  Parity: bit-exact host/device.  Threads: any. */
-MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t element);
+MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint64_t step, uint64_t element);
 
 // >>H7 arrays -------------------------------------------------------------------------------------
 /* mpt_f16_from_f32_n and so on -- convert n numbers.
@@ -1329,10 +1330,16 @@ MPT_HD mpt_philox_words mpt_philox4x32(uint32_t c0, uint32_t c1, uint32_t c2, ui
 /* The other element's view of a word that two share. */
 MPT_HD uint32_t mpti_swap_halves(uint32_t word) { return word << 16 | word >> 16; }
 
-MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t element)
+MPT_HD uint64_t mpti_philox_key(uint64_t seed, uint64_t step)
+{
+    return seed + (step >> 32) * (uint64_t)0x9e3779b97f4a7c15u;
+}
+
+MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint64_t step, uint64_t element)
 {
     const uint64_t         block = element >> 3;
-    const mpt_philox_words r = mpt_philox4x32((uint32_t)block, (uint32_t)(block >> 32), stream, step, seed);
+    const mpt_philox_words r = mpt_philox4x32((uint32_t)block, (uint32_t)(block >> 32), stream,
+                                              (uint32_t)step, mpti_philox_key(seed, step));
     return element & 4u ? mpti_swap_halves(r.word[element & 3u]) : r.word[element & 3u];
 }
 
@@ -4107,12 +4114,13 @@ static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s,
 /* The constants of Philox's rounds, worked out once for a call. */
 typedef struct mpti_philox_keys { uint32_t first[10], second[10], stream, step; } mpti_philox_keys;
 
-static mpti_philox_keys mpti_philox_schedule(uint64_t seed, uint32_t stream, uint32_t step)
+static mpti_philox_keys mpti_philox_schedule(uint64_t seed, uint32_t stream, uint64_t step)
 {
     mpti_philox_keys key;
     uint32_t         i;
+    seed = mpti_philox_key(seed, step);
     key.stream = stream;
-    key.step = step;
+    key.step = (uint32_t)step;
     for (i = 0; i < 10u; i++) {
         key.first[i] = (uint32_t)seed + i * 0x9e3779b9u;
         key.second[i] = (uint32_t)(seed >> 32) + i * 0xbb67ae85u;

@@ -396,7 +396,9 @@ static void steps(void)
 
 static void rows(void)
 {
-    size_t n;
+    mpt_row_rule rule;
+    mpt_tensor   tensor;
+    size_t       n;
     for (n = 0; n < 400; n += n < 140 ? 1 : 41) {
         uint32_t bad = 0u;
         fill_floats(in.f32, n, 3.0f);
@@ -413,8 +415,12 @@ static void rows(void)
         (void)mpt_axpy_publish(codes[0], MPT_F16, other.f32, -0.1f, in.f32, n, &bad);
         see_array(codes[0], n, 2);
         fill_floats(moments[0], n, 1.0f);
-        (void)mpt_momentum_publish(codes[1], MPT_BF16, other.f32, moments[0], 0.9f, 0.5f, -0.1f, in.f32, n,
-                                   &bad);
+        memset(&rule, 0, sizeof rule);
+        memset(&tensor, 0, sizeof tensor);
+        tensor.n = n, tensor.master = other.f32, tensor.m = moments[0];
+        tensor.param = codes[1], tensor.param_format = MPT_BF16;
+        rule.a = -0.1f, rule.momentum = 0.9f, rule.factor = 0.5f;
+        (void)mpt_row_update(&rule, &tensor, 0, n, in.f32);
         see_array(codes[1], n, 2);
         see_array(moments[0], n, 4);
         see(bad);

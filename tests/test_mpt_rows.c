@@ -242,7 +242,11 @@ TEST(published_rows_on_every_path)
             for (f = 0; f < 3; f++) {
                 const mpt_format format = formats[f];
                 void *const      param = f ? (void *)copy : NULL;
+                mpt_row_rule     rule;
+                mpt_tensor       t;
                 uint32_t         bad = 0u;
+                memset(&rule, 0, sizeof rule);
+                memset(&t, 0, sizeof t);
                 fill();
                 memcpy(w, was, sizeof w);
                 memcpy(m, as_f32, sizeof m);
@@ -254,16 +258,19 @@ TEST(published_rows_on_every_path)
                     CHECK_EQ_U_AT(copy[i], f && i < n ? code_of(format, next) : 0x5555u, i);
                 }
                 memcpy(w, was, sizeof w);
-                CHECK_EQ_I(mpt_momentum_publish(param, format, w, m, 0.9f, 0.7f, -0.3f, x, n, &bad),
-                           MPT_OK);
+                t.n = 200, t.master = w, t.m = m, t.param = param, t.param_format = format;
+                rule.a = -0.3f, rule.momentum = 0.9f, rule.factor = 0.7f, rule.nesterov = (uint32_t)n % 2u;
+                CHECK_EQ_I(mpt_row_update(&rule, &t, 0, n, x), MPT_OK);
                 for (i = 0; i < 200; i++) {
-                    const float first = 0.7f * x[i], d = i < n ? fmaf(0.9f, as_f32[i], first) : as_f32[i];
-                    const float next = i < n ? fmaf(-0.3f, d, was[i]) : was[i];
+                    const float g = 0.7f * x[i], d = i < n ? fmaf(0.9f, as_f32[i], g) : as_f32[i];
+                    const float by = n % 2u ? fmaf(0.9f, d, g) : d;
+                    const float next = i < n ? fmaf(-0.3f, by, was[i]) : was[i];
                     CHECK_EQ_U_AT(mpti_f32_bits(m[i]), mpti_f32_bits(d), i);
                     CHECK_EQ_U_AT(mpti_f32_bits(w[i]), mpti_f32_bits(next), i);
                     CHECK_EQ_U_AT(copy[i], f && i < n ? code_of(format, next) : 0x5555u, i);
                 }
-                CHECK_EQ_U(bad, 0);
+                CHECK_EQ_U(bad + rule.found_inf, 0);
+                CHECK_EQ_U(rule.count, 1);
             }
     last_path = PATHS - 1;
 }
@@ -296,19 +303,24 @@ TEST(axpy_publish_f64)
 }
 
 /* Two steps under different scales give what one scale gives: what m holds is never divided again. */
-TEST(momentum_publish_unscales_once)
+TEST(row_momentum_unscales_once)
 {
-    float    w[2][8], m[2][8], g[8];
-    uint16_t copy[8];
-    uint32_t bad = 0u;
-    int      k, t, i;
+    float        w[2][8], m[2][8], g[8];
+    uint16_t     copy[8];
+    mpt_tensor   tensor;
+    mpt_row_rule rule;
+    int          k, t, i;
+    memset(&tensor, 0, sizeof tensor);
+    memset(&rule, 0, sizeof rule);
+    tensor.n = 8, tensor.param = copy, tensor.param_format = MPT_BF16;
+    rule.momentum = 0.9f, rule.a = -0.5f;
     for (i = 0; i < 16; i++) w[i / 8][i % 8] = m[i / 8][i % 8] = 0.0f;
     for (k = 0; k < 2; k++)
         for (t = 0; t < 2; t++) {
             const float scale = k ? (t ? 1024.0f : 64.0f) : 1.0f;
             for (i = 0; i < 8; i++) g[i] = (float)(i + 1 + t) * 0.1f * scale;
-            CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, w[k], m[k], 0.9f, 1.0f / scale, -0.5f, g, 8,
-                                            &bad), MPT_OK);
+            tensor.master = w[k], tensor.m = m[k], rule.factor = 1.0f / scale;
+            CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_OK);
         }
     for (i = 0; i < 8; i++) {
         const double m1 = (i + 1) * 0.1, m2 = 0.9 * m1 + (i + 2) * 0.1, want = -0.5 * m1 - 0.5 * m2;
@@ -316,23 +328,111 @@ TEST(momentum_publish_unscales_once)
         CHECK(fabs((double)w[0][i] - want) <= 1e-6);
         CHECK_EQ_U(copy[i], mpt_bf16_from_f32(w[1][i]).bits);
     }
-    CHECK_EQ_U(bad, 0);
+    CHECK_EQ_U(rule.found_inf, 0);
+    CHECK_EQ_U(rule.count, 4);
     g[3] = mpti_f32_make(0x7f800000u);
-    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, w[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_OK);
-    CHECK_EQ_U(bad, 1);
-    CHECK(fabs((double)w[0][0] - (double)w[1][0]) <= 0.0 && fabs((double)m[0][0] - (double)m[1][0]) <= 0.0);
-    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, w[1], NULL, 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
-    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, w[1], m[1], 1.0f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
-    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_TF32, w[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad),
-               MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_OK);
+    CHECK_EQ_U(rule.found_inf, 1);
+    CHECK_EQ_U(rule.count, 4);
     g[3] = 0.0f;
-    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, w[1], g, 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
-    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, g, m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
-    CHECK_EQ_I(mpt_momentum_publish(copy, MPT_BF16, m[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
-    CHECK_EQ_I(mpt_momentum_publish(g, MPT_BF16, w[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
-    CHECK_EQ_I(mpt_momentum_publish(m[1], MPT_BF16, w[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
-    CHECK_EQ_I(mpt_momentum_publish(w[1], MPT_BF16, w[1], m[1], 0.9f, 1.0f, -0.5f, g, 8, &bad), MPT_E_ARG);
+    CHECK_EQ_I(mpt_row_update(NULL, &tensor, 0, 8, g), MPT_E_ARG);
+    CHECK_EQ_I(mpt_row_update(&rule, NULL, 0, 8, g), MPT_E_ARG);
+    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 1, 8, g), MPT_E_ARG);
+    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 9, 0, g), MPT_E_ARG);
+    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, w[1]), MPT_E_ARG);
+    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 4, m[1] + 4), MPT_E_ARG);
+    tensor.m = NULL;
+    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_E_ARG);
+    tensor.m = m[1], tensor.moments = MPT_MOMENTS_BF16;
+    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_E_UNSUPPORTED);
+    tensor.moments = MPT_MOMENTS_F32, tensor.param_format = MPT_TF32;
+    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_E_UNSUPPORTED);
+    tensor.param_format = MPT_BF16, rule.momentum = 1.0f;
+    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_E_ARG);
+    rule.momentum = 0.9f, rule.a = mpti_f32_make(0x7fc00000u);
+    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_E_ARG);
+    CHECK_EQ_U(rule.count, 4);
     CHECK(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(m[0], m[1], sizeof m[0]));
+}
+
+/* Without a master: stochastic rounding against mpt_encode, with the random bits that the documents name, and
+ * the others against a fused step of SGD. Elements around the row stay, and a bad row too. */
+TEST(rows_without_a_master)
+{
+    enum { N = 700 };
+    static uint16_t codes[3][N], before[N];
+    static float    g[N];
+    size_t          first, n, i;
+    int             storage, f, step;
+    for (last_path = 0; last_path < PATHS; last_path++)
+        for (storage = (int)MPT_STORE_NEAREST; storage < (int)MPT_STORAGE_COUNT; storage++)
+            for (f = 0; f < 2; f++)
+                for (first = 0; first < 30; first += 13)
+                    for (n = 1; n < 600; n = n * 5 + 3) {
+                        const mpt_format format = f || storage == (int)MPT_STORE_SPLIT ? MPT_BF16 : MPT_F16;
+                        mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_STATIC);
+                        mpt_tensor        t, whole;
+                        mpt_row_rule      rule;
+                        mpt_scaler        scaler;
+                        mpt_step          now;
+                        mpt_sgd           sgd;
+                        memset(&t, 0, sizeof t);
+                        memset(&rule, 0, sizeof rule);
+                        memset(&now, 0, sizeof now);
+                        memset(codes, 0, sizeof codes);
+                        memset(g, 0, sizeof g);
+                        fill();
+                        t.n = N, t.param = codes[0], t.extra = codes[1], t.param_format = format;
+                        t.seed = 99u, t.storage = (mpt_storage)storage;
+                        whole = t;
+                        whole.param = codes[2], whole.extra = before, whole.grad = g;
+                        whole.grad_format = MPT_F32;
+                        memset(before, 0, sizeof before);
+                        for (i = 0; i < N; i++)
+                            codes[0][i] = codes[2][i] = (uint16_t)code_of(format, was[i]);
+                        rule.a = -0.01f, rule.stream = 7u;
+                        rule.count = ((uint64_t)1 << 32) - 1u;     /* it goes on beyond 32 bits */
+                        for (step = 0; step < 3; step++) {
+                            uint16_t then[N];
+                            memcpy(then, codes[0], sizeof then);
+                            memcpy(g + first, x + first, n * sizeof *g);
+                            CHECK_EQ_I(mpt_row_update(&rule, &t, first, n, x + first), MPT_OK);
+                            if (storage == (int)MPT_STORE_STOCHASTIC) {
+                                for (i = 0; i < N; i++) {
+                                    mpt_opts    o;
+                                    const float w = value_of(then, format, i);
+                                    memset(&o, 0, sizeof o);
+                                    o.rounding = MPT_RND_STOCHASTIC;
+                                    o.random = mpt_philox(99u, 7u, rule.count - 1u, i);
+                                    CHECK_EQ_U_AT(codes[0][i], i < first || i >= first + n ? then[i]
+                                                  : mpt_encode(format, (double)fmaf(-0.01f, x[i], w), &o,
+                                                               NULL), i);
+                                }
+                                continue;
+                            }
+                            memset(&sgd, 0, sizeof sgd);
+                            sgd.lr = 0.01f;
+                            c.init_scale = 1.0f;
+                            memset(&now, 0, sizeof now);
+                            (void)mpt_scaler_init(&scaler, &c);
+                            (void)mpt_scaler_scale(&scaler, 1.0f);
+                            (void)mpt_check(&scaler, &now, &whole, 1, NULL);
+                            CHECK_EQ_I(mpt_sgd_step(&sgd, &now, &whole, 1), MPT_OK);
+                            for (i = first; i < first + n; i++) {
+                                CHECK_EQ_U_AT(codes[0][i], codes[2][i], i);
+                                CHECK_EQ_U_AT(codes[1][i], before[i], i);
+                            }
+                        }
+                        CHECK_EQ_U(rule.count, ((uint64_t)1 << 32) + 2u);
+                        g[first] = mpti_f32_make(0x7f800000u);
+                        memcpy(before, codes[0], sizeof before);
+                        CHECK_EQ_I(mpt_row_update(&rule, &t, first, n, g + first), MPT_OK);
+                        CHECK_EQ_U(rule.found_inf, 1);
+                        CHECK(!memcmp(before, codes[0], sizeof before));
+                        CHECK_EQ_U(rule.count, ((uint64_t)1 << 32) + 2u);
+                    }
+    last_path = PATHS - 1;
 }
 
 TEST(lint)
@@ -419,7 +519,8 @@ int main(int argc, char **argv)
     RUN(rows_refuse);
     RUN(axpy_publish);
     RUN(axpy_publish_f64);
-    RUN(momentum_publish_unscales_once);
+    RUN(row_momentum_unscales_once);
+    RUN_EXACT(rows_without_a_master);
     RUN(lint);
     RUN(memory);
     return mt_end();

@@ -145,6 +145,8 @@ static void rows_and_products(int k)
     const size_t     size = k % 2 ? 2u : 4u;
     uint32_t         found = 0u;
     float            amax = 77.0f, loss = 77.0f;
+    mpt_row_rule     rule;
+    mpt_tensor       tensor;
     uint32_t         label[4] = {0u, 0u, 0u, 0u};
     /* as for NULL: a dot product has no status */
     CHECK(mpt_dot(floats, MPT_F32, floats, MPT_F32, huge(k, 4)) == 0.0f);
@@ -156,7 +158,11 @@ static void rows_and_products(int k)
     REFUSES(4, mpt_axpy_publish(out, format, floats, 1.0f, floats_2, n, &found));
     REFUSES(4, mpt_axpy_publish(NULL, format, floats, 1.0f, floats_2, n, NULL));
     REFUSES(8, mpt_axpy_publish_f64(NULL, format, (double *)out, 1.0, (double *)out_2, n, &found));
-    REFUSES(4, mpt_momentum_publish(NULL, format, floats, data.z, 0.5f, 1.0f, 1.0f, floats_2, n, &found));
+    memset(&rule, 0, sizeof rule);
+    memset(&tensor, 0, sizeof tensor);
+    tensor.master = floats;
+    REFUSES(4, (tensor.n = n, mpt_row_update(&rule, &tensor, 0, n, floats_2)));
+    REFUSES(4, (tensor.n = 4, mpt_row_update(&rule, &tensor, n, 2, floats_2)));
     REFUSES(size, mpt_activate(MPT_ACT_RELU, out, format, out, format, n));
     REFUSES(size, mpt_activate_grad(MPT_ACT_RELU, out, format, out, format, out, format, n));
     REFUSES_2(4, mpt_bias_add(out, MPT_F32, out_2, MPT_F32, rows, cols));

@@ -38,11 +38,18 @@ static void row_publish(void)
     uint32_t bad = 0u;
     (void)mpt_axpy_publish(d.f16, MPT_F16, d.y, 1e-6f, d.x, n, &bad);
 }
-static void row_momentum(void)
+static void row_update(mpt_storage storage, float momentum)
 {
-    uint32_t bad = 0u;
-    (void)mpt_momentum_publish(d.f16, MPT_F16, d.y, d.m, 0.9f, 0.5f, 1e-6f, d.x, n, &bad);
+    static mpt_row_rule rule;
+    mpt_tensor          t;
+    memset(&t, 0, sizeof t);
+    t.n = n, t.param = d.f16, t.param_format = MPT_F16, t.storage = storage;
+    t.master = storage == MPT_STORE_MASTER ? d.y : NULL, t.m = d.m;
+    rule.a = 1e-6f, rule.factor = 0.5f, rule.momentum = momentum;
+    (void)mpt_row_update(&rule, &t, 0, n, d.x);
 }
+static void row_momentum(void) { row_update(MPT_STORE_MASTER, 0.9f); }
+static void row_stochastic(void) { row_update(MPT_STORE_STOCHASTIC, 0.0f); }
 
 static void user_y(void) { user_forward(d.y, d.w, d.x, batch, rows, cols); }
 static void user_dx(void) { user_backward(d.y, d.w, d.x, batch, rows, cols); }
@@ -101,7 +108,8 @@ int main(int argc, char **argv)
         {"dot bf16", user_row_dot, row_dot_bf16},     {"axpy f32", user_row_axpy, row_axpy_f32},
         {"axpy f16", user_row_axpy, row_axpy_f16},    {"axpy bf16", user_row_axpy, row_axpy_bf16},
         {"axpy_publish f16", user_row_axpy, row_publish},
-        {"momentum_publish f16", user_row_momentum, row_momentum},
+        {"row_update, momentum", user_row_momentum, row_momentum},
+        {"row_update, no master", user_row_axpy, row_stochastic},
     };
     static const struct { const char *name; void (*user)(void), (*ours)(void); } thin[] = {
         {"y = W x", user_y, our_y}, {"dx += W' dy", user_dx, our_dx}, {"dW += dy x'", user_dw, our_dw},
