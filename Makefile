@@ -10,7 +10,7 @@ WARN    := -std=c99 -Wall -Wextra -Wpedantic -Wshadow
 VERSION := $(shell awk '/define MPT_VERSION_(MAJOR|MINOR|PATCH) /{v = v s $$3; s = "."} END{print v}' mpt_half.h)
 
 EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits 07_dialects 12_reports 08_amp_graph 09_policy_mlp \
-            11_gpu_advice 13_recompute 14_paper_effects 15_gpt \
+            11_gpu_advice 13_recompute 14_paper_effects 16_embeddings 15_gpt \
             $(foreach way,scaler fused adam double gpt,dropin/before_$(way) dropin/after_$(way))
 TESTS    := $(sort $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)))
 INSPECT  := examples/inspect.c $(wildcard examples/inspect/*.[ch])
