@@ -1541,8 +1541,15 @@ typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
  * Stack: 48 KiB of panels, 108 KiB with MPT_USE_CBLAS, also if work is given.
  * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it meets.
  * Errors: MPT_E_ARG also for a leading dimension that is too small and for sizes that overflow.
+ * Thin products need no panels: where m, n or k is at most 16 they are as fast as loops of your own. For a
+ * layer with weights W of rows x cols, in F16, BF16 or F32, and batches of vectors, one call each:
+ *   y  = x W'      (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, batch, rows, cols, 1, x, .., W, .., 0, y, ..)
+ *   dx += dy W     (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, batch, cols, rows, 1, dy, .., W, .., 1, dx,..)
+ *   dW += dy' x    (MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch, 1, dy, .., x, .., 1, dW, ..)
  * Exact: FP32 fma in order of k, then fma(alpha, sum, beta * c), one rounding to C's format: the same bits
- * on every machine, whatever the layout. With MPT_USE_CBLAS the library's order of sums.
+ * on every machine, whatever the layout; but where m or n is at most 16 and k above it, and the matrix of the
+ * longer side (of equal ones B; by columns A) lies along k, the sum is that of mpt_dot. With MPT_USE_CBLAS
+ * products that are not thin have the library's order.
  * Source: Dongarra et al. 1990, level 3 BLAS. */
 MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
                             float alpha, const void *a, mpt_format a_format, size_t lda, const void *b,
@@ -8134,6 +8141,19 @@ typedef struct mpti_row_step {
     int          nesterov;
 } mpti_row_step;
 
+/* Part of a product: rows x n sums, from s if they have begun, plus a[rows][k] * w[k][n] in order of k; to s,
+ * or where there is c, to c = alpha * sum + beta * c. */
+typedef struct mpti_thin {
+    const float *a;
+    const void  *w;
+    float       *s;
+    void        *c;
+    mpt_format   w_format, c_format;
+    size_t       rows, n, k, lda, ldw, lds, ldc;
+    float        alpha, beta;
+    int          begun;
+} mpti_thin;
+
 #if MPTI_X86
 /* Blocks of sixteen floats, as one vector or two: elements i .. i + 15 of a row in a training format (`in`),
  * or the first n of them and zeros (`some`), and the way back (`out`, `put`). What lies behind the n is not
@@ -8482,6 +8502,49 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
             if (r.param)                                                                                     \
                 mpti_row_put_##isa(r.param, r.format, i, n - i, d);                                          \
         }                                                                                                    \
+        return 1;                                                                                            \
+    }                                                                                                        \
+    target static int mpti_thin_##isa(const mpti_thin *o)                                                    \
+    {                                                                                                        \
+        const mpti_thin t = *o;                                                                              \
+        const V         zero = mpti_row_all_##isa(0.0f);                                                     \
+        const int       reads = mpti_is_nonzero(t.beta);                                                     \
+        const V         beta = mpti_row_all_##isa(reads ? t.beta : 0.0f);                                    \
+        const V         alpha = mpti_row_all_##isa(t.alpha);                                                 \
+        size_t          r, j, p;                                                                             \
+        for (r = 0; r < t.rows; r++)                                                                         \
+            for (j = 0; j < t.n; j += 16u) {                                                                 \
+                const float *const a = t.a + r * t.lda;                                                      \
+                const size_t       at = r * t.ldc + j, n = t.n - j;                                          \
+                V                  s = zero;                                                                 \
+                if (n >= 16u) {                                                                              \
+                    if (t.begun)                                                                             \
+                        s = mpti_row_in_##isa(t.s, MPT_F32, r * t.lds + j);                                  \
+                    for (p = 0; p < t.k; p++)                                                                \
+                        s = mpti_row_madd_##isa(mpti_row_all_##isa(a[p]),                                    \
+                                                mpti_row_in_##isa(t.w, t.w_format, p * t.ldw + j), s);       \
+                    if (!t.c)                                                                                \
+                        mpti_row_out_##isa(t.s, MPT_F32, r * t.lds + j, s);                                  \
+                    else {                                                                                   \
+                        const V old = reads ? mpti_row_in_##isa(t.c, t.c_format, at) : zero;                 \
+                        s = mpti_row_madd_##isa(alpha, s, mpti_row_mul_##isa(beta, old));                    \
+                        mpti_row_out_##isa(t.c, t.c_format, at, s);                                          \
+                    }                                                                                        \
+                    continue;                                                                                \
+                }                                                                                            \
+                if (t.begun)                                                                                 \
+                    s = mpti_row_some_##isa(t.s, MPT_F32, r * t.lds + j, n);                                 \
+                for (p = 0; p < t.k; p++)                                                                    \
+                    s = mpti_row_madd_##isa(mpti_row_all_##isa(a[p]),                                        \
+                                            mpti_row_some_##isa(t.w, t.w_format, p * t.ldw + j, n), s);      \
+                if (!t.c)                                                                                    \
+                    mpti_row_put_##isa(t.s, MPT_F32, r * t.lds + j, n, s);                                   \
+                else {                                                                                       \
+                    const V old = reads ? mpti_row_some_##isa(t.c, t.c_format, at, n) : zero;                \
+                    s = mpti_row_madd_##isa(alpha, s, mpti_row_mul_##isa(beta, old));                        \
+                    mpti_row_put_##isa(t.c, t.c_format, at, n, s);                                           \
+                }                                                                                            \
+            }                                                                                                \
         return 1;                                                                                            \
     }                                                                                                        \
     target static float mpti_dot_f32_##isa(const void *a, const void *x, size_t n)                           \
@@ -8999,6 +9062,158 @@ static int mpti_bad_lines(size_t lines, size_t length, size_t ld)
     return ld < length || ld == 0 || mpti_area_overflows(lines, ld);
 }
 
+/* ---- thin products: where packing the wide side would cost more than the product ---- */
+
+static void mpti_thin_portable(const mpti_thin *o)
+{
+    float  s[MPTI_TILE], w[MPTI_TILE];
+    size_t r, j, p, i, take;
+    for (r = 0; r < o->rows; r++)
+        for (j = 0; j < o->n; j += take) {
+            take = mpti_min(o->n - j, MPTI_TILE);
+            memset(s, 0, sizeof s);
+            if (o->begun)
+                memcpy(s, o->s + r * o->lds + j, take * sizeof *s);
+            for (p = 0; p < o->k; p++) {
+                mpti_row_load(w, o->w, o->w_format, p * o->ldw + j, take);
+                for (i = 0; i < take; i++)
+                    s[i] = mpti_fma(o->a[r * o->lda + p], w[i], s[i]);
+            }
+            if (o->c && mpti_is_nonzero(o->beta))
+                mpti_row_load(w, o->c, o->c_format, r * o->ldc + j, take);
+            for (i = 0; o->c && i < take; i++)
+                s[i] = mpti_fma(o->alpha, s[i], mpti_is_nonzero(o->beta) ? mpti_mul(o->beta, w[i]) : 0.0f);
+            if (o->c)
+                mpti_row_store(o->c, o->c_format, r * o->ldc + j, s, take);
+            else
+                memcpy(o->s + r * o->lds + j, s, take * sizeof *s);
+        }
+}
+
+static int mpti_thin_run(const mpti_thin *o)
+{
+    MPTI_ROW_PATHS(mpti_thin, (o));
+    mpti_thin_portable(o);
+    return 1;
+}
+
+static const void *mpti_row_from(const void *p, mpt_format format, size_t i)
+{
+    return (const unsigned char *)p + i * mpti_format_bytes(format);
+}
+
+/* s[b * lds + r], or with `across` s[r * lds + b], = dot of row b of a and row r of w. */
+static void mpti_thin_dots(const mpti_thin *o, size_t thin, size_t wide, int across)
+{
+    size_t r, b;
+    for (r = 0; r < wide; r++)
+        for (b = 0; b < thin; b++)
+            o->s[across ? r * o->lds + b : b * o->lds + r] =
+                mpt_dot(mpti_row_from(o->w, o->w_format, r * o->ldw), o->w_format, o->a + b * o->lda, MPT_F32,
+                        o->k);
+}
+
+enum { MPTI_THIN = 16 };        /* rows of the thin side, at most */
+
+#define MPTI_THIN_FLOATS ((size_t)4096)         /* of each third of the room */
+#define MPTI_THIN_LINES (MPTI_THIN_FLOATS / MPTI_THIN)
+
+/* Both sides along k: dot products of `many` rows of w and the `few` of the thin side, as floats. Where it is
+ * `across`, c has the thin side in its rows. Returns: 0 if not even one of the few fits the room. */
+static int mpti_gemm_dots(float *room, mpti_matrix few_of, size_t few, mpti_matrix w, size_t many, size_t k,
+                          mpti_thin o, int across)
+{
+    void *const  c = o.c;
+    const size_t size = mpti_format_bytes(o.c_format);
+    const int    here = few_of.format == MPT_F32 && !few_of.transposed;
+    const size_t group = mpti_min(few, here ? few : MPTI_THIN_FLOATS / k);
+    size_t       i, b, take, now;
+    if (!group)
+        return 0;
+    o.w_format = w.format, o.ldw = w.ld, o.a = room, o.lda = k;
+    for (b = 0; b < few; b += now) {
+        now = mpti_min(few - b, group);
+        if (here)
+            o.a = (const float *)few_of.data + b * few_of.ld, o.lda = few_of.ld;
+        else
+            mpti_gemm_pack(room, k, &few_of, b, 0, now, k);
+        for (i = 0; i < many; i += take) {
+            take = mpti_min(many - i, MPTI_THIN_LINES);
+            o.w = mpti_row_from(w.data, w.format, i * w.ld);
+            o.lds = across ? now : take, o.k = k;
+            mpti_thin_dots(&o, now, take, across);
+            o.rows = across ? take : now, o.n = across ? now : take, o.k = 0;
+            o.c = (unsigned char *)c + (across ? i * o.ldc + b : b * o.ldc + i) * size;
+            (void)mpti_thin_run(&o);
+        }
+    }
+    return 1;
+}
+
+/* y along n, few rows of x or few of y: rows of y times numbers, in order of k. Columns of y at a time, so
+ * that sums stay in the cache. Where it is `across`, c holds the transpose. */
+static void mpti_gemm_rows(float *room, const mpti_matrix *x, const mpti_matrix *y, size_t m, size_t n,
+                           size_t k, mpti_thin o, int across)
+{
+    const size_t size = mpti_format_bytes(o.c_format), deepest = k > MPTI_THIN ? 8u : 16u;
+    float *const sums = o.s, *const turned = o.s + MPTI_THIN_FLOATS;
+    void *const  c = o.c;
+    size_t       i, j, p, take, deep, b, r;
+    for (i = 0; i < m; i += o.rows)
+        for (j = 0; j < n; j += o.n) {
+            o.rows = mpti_min(m - i, k > MPTI_THIN ? 16u : MPTI_THIN_LINES);
+            o.n = mpti_min(n - j, y->transposed ? MPTI_THIN_LINES : k > MPTI_THIN || across
+                           ? MPTI_THIN_FLOATS / o.rows : n);
+            o.lds = o.n, o.c = NULL, o.begun = 0;
+            for (p = 0; p < k; p += take) {
+                take = mpti_min(k - p, MPTI_THIN_LINES);
+                mpti_gemm_pack(room, take, x, i, p, o.rows, take);
+                o.lda = take;
+                for (deep = 0; deep < take; deep += o.k, o.begun = 1) {
+                    o.k = mpti_min(take - deep, deepest);
+                    o.a = room + deep;
+                    o.w = mpti_row_from(y->data, y->format, (p + deep) * y->ld + j);
+                    o.w_format = y->format, o.ldw = y->ld;
+                    if (y->transposed) {
+                        mpti_gemm_pack(sums, o.n, y, 0, j, k, o.n);
+                        o.w = sums, o.w_format = MPT_F32, o.ldw = o.n;
+                    }
+                    if (p + deep + o.k == k && !across)
+                        o.c = (unsigned char *)c + (i * o.ldc + j) * size;
+                    (void)mpti_thin_run(&o);
+                }
+            }
+            if (across) {
+                mpti_thin t = o;
+                for (b = 0; b < o.rows; b++)
+                    for (r = 0; r < o.n; r++)
+                        turned[r * o.rows + b] = sums[b * o.lds + r];
+                t.s = turned, t.lds = t.n = o.rows, t.rows = o.n, t.k = 0;
+                t.c = (unsigned char *)c + (j * o.ldc + i) * size;
+                (void)mpti_thin_run(&t);
+            }
+        }
+}
+
+/* Returns: 0 for a product that is not thin, or does not fit the room of three times MPTI_THIN_FLOATS. */
+MPTI_NOINLINE static int mpti_gemm_thin(mpti_matrix x, mpti_matrix y, size_t m, size_t n, size_t k,
+                                        mpti_thin o)
+{
+    float       room[3 * MPTI_THIN_FLOATS];
+    mpti_matrix xt = x, yt = y;
+    xt.transposed = !x.transposed, yt.transposed = !y.transposed;
+    o.s = room + MPTI_THIN_FLOATS;
+    if (k <= MPTI_THIN || (m <= n && !y.transposed))
+        mpti_gemm_rows(room, &x, &y, m, n, k, o, 0);
+    else if (m <= n)
+        return mpti_gemm_dots(room, x, m, y, n, k, o, 0);
+    else if (x.transposed)
+        mpti_gemm_rows(room, &yt, &xt, n, m, k, o, 1);
+    else
+        return mpti_gemm_dots(room, yt, n, x, m, k, o, 1);
+    return 1;
+}
+
 /* A product, block by block of C: what all blocks share. Without a k there is nothing to add up. */
 typedef struct mpti_gemming {
     mpti_matrix x, y;
@@ -9040,6 +9255,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
                             size_t ldc, void *work, size_t work_bytes)
 {
     mpti_gemming g;
+    mpti_thin   o;
     mpti_matrix x = {a, a_format, lda, transa == MPT_TRANS}, y = {b, b_format, ldb, transb == MPT_TRANS};
     const int   product = m && n && k && mpti_is_nonzero(alpha);
     size_t      across;
@@ -9060,6 +9276,26 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
     status = mpti_row_init(&g.row, m, n, c, c_format, product ? a : c, a_format, product ? b : c, b_format);
     if (status != MPT_OK)
         return status;
+    if (product && n == 1 && m > 1 && ldc == 1) {       /* a column is a row */
+        const mpti_matrix z = x;
+        x = y, y = z;
+        x.transposed = !x.transposed, y.transposed = !y.transposed;
+        n = m, m = 1, ldc = n;
+    }
+    memset(&o, 0, sizeof o);
+    o.c = c, o.c_format = c_format, o.ldc = ldc, o.alpha = alpha, o.beta = beta, o.begun = 1;
+    if (product && (m <= MPTI_THIN || n <= MPTI_THIN || k <= MPTI_THIN) && mpti_gemm_thin(x, y, m, n, k, o))
+        return MPT_OK;
+#ifdef MPT_USE_CBLAS
+    if (product && x.format == MPT_F32 && y.format == MPT_F32 && c_format == MPT_F32 &&
+        (m | n | k | x.ld | y.ld | ldc) < (size_t)1 << 31) {
+        cblas_sgemm(CblasRowMajor, x.transposed ? CblasTrans : CblasNoTrans,
+                    y.transposed ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, alpha,
+                    (const float *)x.data, (int)x.ld, (const float *)y.data, (int)y.ld, beta, (float *)c,
+                    (int)ldc);
+        return MPT_OK;
+    }
+#endif
     g.row.x = mpti_is_nonzero(beta) ? c : NULL, g.row.x_format = c_format;
     g.row.y_format = MPT_F32;
     g.row.factor = alpha, g.row.beta = beta;
@@ -11221,6 +11457,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   mpt_momentum_publish(param, f, master, m, mpt_row_update(&rule, &tensor, first, n, x), which serves every
  *                        momentum, ..., x, n, &bad)     storage, Nesterov momentum too
  *   mpt_opts.step, mpt_philox(.., step, ..)   64 bits: the same numbers up to 2^32 - 1
+ * Thin products of mpt_gemm along k are summed as mpt_dot does.
  * A bad row of mpt_axpy_publish stays also if found_inf is NULL. A dot product of less than 64 elements that
  * is -0 is +0 on every path, as its text says.
  *

@@ -41,6 +41,8 @@ TEST(philox_elements)
         CHECK_EQ_U_AT(mpt_philox(seed, 5u, 6u, element), element % 8u < 4u ? w : w << 16 | w >> 16, element);
     }
     CHECK_EQ_U(mpt_philox(0u, 0u, 0u, 0u), 0x6627e8d5u);
+    CHECK_EQ_U(mpt_philox(3u, 5u, ((uint64_t)2 << 32) + 7u, 0u),     /* beyond 32 bits */
+               mpt_philox4x32(0u, 0u, 5u, 7u, 3u + 2u * (uint64_t)0x9e3779b97f4a7c15u).word[0]);
     CHECK_EQ_U(mpt_philox(0u, 0u, 0u, 3u), 0x9b00dbd8u);
     CHECK_EQ_U(mpt_philox(0u, 0u, 0u, 4u), 0xe8d56627u);
     CHECK_EQ_U(mpt_philox(0u, 0u, 0u, 7u), 0xdbd89b00u);

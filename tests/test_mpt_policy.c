@@ -434,6 +434,66 @@ static void same_bits(float got, float want)
 #endif
 }
 
+/* The documented order of a thin product: of k, or that of a dot product. */
+static float thin_sum(const gemm_case *g, size_t i, size_t j)
+{
+    const int    row = g->order == MPT_ROW_MAJOR;
+    const int    a_along = (g->ta == MPT_TRANS) != row, b_along = (g->tb == MPT_TRANS) == row;
+    const size_t shorter = g->m < g->n ? g->m : g->n;
+    const int    longer_along = g->m == g->n ? (row ? b_along : a_along) : g->m < g->n ? b_along : a_along;
+    float        lane[64], sum = 0.0f;
+    size_t       p, w;
+    if (g->k <= 16 || shorter > 16 || !longer_along) {
+        for (p = 0; p < g->k; p++)
+            sum = fmaf((float)op_a(g, i, p), (float)op_b(g, p, j), sum);
+        return sum;
+    }
+    memset(lane, 0, sizeof lane);
+    for (p = 0; p < g->k; p++)
+        lane[p % 64] = fmaf((float)op_a(g, i, p), (float)op_b(g, p, j), lane[p % 64]);
+    for (w = 32; w; w /= 2)
+        for (p = 0; p < w; p++)
+            lane[p] += lane[p + w];
+    return lane[0];
+}
+
+TEST(gemm_of_thin_shapes)
+{
+    static const size_t few[] = {1, 2, 7, 16, 17};
+    gemm_case           g;
+    int                 round;
+    size_t              i, j;
+    for (round = 0; round < 600; round++) {
+        const size_t thin = few[mt_random() % 5u], way = (size_t)(mt_random() % 3u);
+        int          row;
+        random_gemm(&g, 90);
+        row = g.order == MPT_ROW_MAJOR;
+        g.m = way == 0 ? thin : g.m, g.n = way == 1 ? thin : g.n, g.k = way == 2 ? thin : 1 + g.k;
+        g.k = way != 2 && round % 10 == 0 ? 700 : g.k;
+        g.m = g.k == 700 && way == 1 ? thin : g.m, g.n = g.k == 700 && way == 0 ? thin : g.n;
+        g.lda = (row != (g.ta == MPT_TRANS) ? g.k : g.m) + mt_random() % 3;
+        g.ldb = (row != (g.tb == MPT_TRANS) ? g.n : g.k) + mt_random() % 3;
+        g.ldc = (row ? g.n : g.m) + mt_random() % 3;
+        g.alpha = round % 5 ? 1.0 : 0.5;
+        fill(&ga, trained[mt_random() % 3], -1.0, 1.0);
+        fill(&gb, trained[mt_random() % 3], -1.0, 1.0);
+        fill(&gc, trained[mt_random() % 3], -1.0, 1.0);
+        if (gc.format == MPT_F32) {
+            static float want[MOST];
+            for (i = 0; i < g.m; i++)
+                for (j = 0; j < g.n; j++) {
+                    const float was = g.beta != 0.0 ? (float)g.beta * gc.f32[at(g.order, g.ldc, i, j)] : 0.0f;
+                    want[i * g.n + j] = fmaf((float)g.alpha, thin_sum(&g, i, j), was);
+                }
+            check_gemm(&g);
+            for (i = 0; i < g.m; i++)
+                for (j = 0; j < g.n; j++)
+                    same_bits(gc.f32[at(g.order, g.ldc, i, j)], want[i * g.n + j]);
+        } else
+            check_gemm(&g);
+    }
+}
+
 TEST(gemm_same_bits_in_every_layout)
 {
     enum { M = MPTI_STACK_EDGE + 6, K = MPTI_STACK_EDGE + 7, N = MPTI_STACK_EDGE + 11 };
@@ -777,6 +837,7 @@ int main(int argc, char **argv)
     RUN(policy_table_is_sound);
     RUN(policy_rows_of_the_user);
     RUN(gemm_against_double);
+    RUN(gemm_of_thin_shapes);
     RUN(gemm_same_bits_in_every_layout);
     RUN(gemm_special_values);
     RUN(gemm_accumulates_in_fp32);
