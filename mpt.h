@@ -4329,7 +4329,8 @@ static float *mpti_tile_in(float *local, void *array, mpt_format format, size_t 
 }
 
 /* The way back; a tile that is the array itself is there already. */
-static void mpti_tile_out(const float *tile, void *array, mpt_format format, size_t first, size_t n)
+MPTI_NOINLINE static void mpti_tile_out(const float *tile, void *array, mpt_format format, size_t first,
+                                        size_t n)
 {
     if (array && (format != MPT_F32 || tile != (float *)array + first))
         mpti_row_store(array, format, first, tile, n);
@@ -4386,8 +4387,8 @@ static void mpti_stochastic_out(const float *tile, void *array, mpt_format forma
 }
 
 /* One of a tensor's moments, the one whose streams begin there. */
-static void mpti_moment_out(const float *tile, const mpt_tensor *t, void *array, size_t first, size_t n,
-                            mpti_random_at at, uint32_t stream)
+MPTI_NOINLINE static void mpti_moment_out(const float *tile, const mpt_tensor *t, void *array, size_t first,
+                                          size_t n, mpti_random_at at, uint32_t stream)
 {
     at.stream ^= stream;
     if (t->moments == MPT_MOMENTS_BF16)
