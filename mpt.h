@@ -2751,14 +2751,18 @@ MPT_HD void mpti_adamw_weight_1(float *w, float m, float root_of_v, const mpti_a
     *w = mpti_fma(k->rates.minus_lr, mpti_adamw_direction_1(*w, m, root_of_v, k), *w);
 }
 
-MPT_HD float mpti_at_least(float v, float least) { return v < least ? least : v; }
+/* By patterns, which order like numbers that are not negative: no fast-math build can flush them. */
+MPT_HD float mpti_at_least(float v, float least)
+{
+    return mpti_f32_bits(v) < mpti_f32_bits(least) ? least : v;
+}
 
+/* Without AMSGrad v_max comes in as 0. */
 MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, float *v_max, const mpti_adamw_k *k)
 {
     mpti_adamw_moments_1(g, *w, m, v, k);
-    if (k->amsgrad)
-        *v_max = mpti_at_least(*v_max, *v);
-    mpti_adamw_weight_1(w, *m, mpti_sqrt(k->amsgrad ? *v_max : *v), k);
+    *v_max = mpti_at_least(*v_max, *v);
+    mpti_adamw_weight_1(w, *m, mpti_sqrt(*v_max), k);
 }
 
 /* Weight decay as a part of the gradient. */

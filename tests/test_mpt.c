@@ -1411,8 +1411,9 @@ static void naive_step(const optimizer *o, const mpt_step *step, layer *l)
     size_t             i;
     for (i = 0; i < l->t.n; i++) {
         const float g = layer_grad(l, i);
+        float       most = 0.0f;
         if (o->adam)
-            mpti_adamw_1(g, &l->a.w[i], &l->a.m[i], &l->a.v[i], NULL, &adamw);
+            mpti_adamw_1(g, &l->a.w[i], &l->a.m[i], &l->a.v[i], &most, &adamw);
         else
             mpti_sgd_1(g, &l->a.w[i], &l->a.m[i], &sgd);
         set_bits(l->a.param, l->t.param_format, i, encode(l->t.param_format, l->a.w[i]));

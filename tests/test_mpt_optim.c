@@ -335,12 +335,12 @@ static void naive_step(const optimizer *o, const mpt_step *step, layer *l)
     size_t             i;
     for (i = 0; i < l->t.n; i++) {
         const float g = element(l->a.grad, l->t.grad_format, i);
-        float       w = naive_weight(l, i), m = element(l->a.m, f, i), v = element(l->a.v, f, i);
+        float       w = naive_weight(l, i), m = element(l->a.m, f, i), v = element(l->a.v, f, i), most = 0.0f;
         mpti_adamw_k l2 = adam;
         switch (o->kind) {
         case SGD:   mpti_sgd_1(g, &w, &m, &sgd); break;
-        case ADAMW: mpti_adamw_1(g, &w, &m, &v, NULL, &adam); break;
-        case ADAM:  mpti_rates_l2(&l2.rates); mpti_adamw_1(g, &w, &m, &v, NULL, &l2); break;
+        case ADAMW: mpti_adamw_1(g, &w, &m, &v, &most, &adam); break;
+        case ADAM:  mpti_rates_l2(&l2.rates); mpti_adamw_1(g, &w, &m, &v, &most, &l2); break;
         case LAMB:  mpti_adamw_moments_1(g, w, &m, &v, &adam); break;
         case LION:
         default:    mpti_lion_1(g, &w, &m, &lion); break;
@@ -607,9 +607,9 @@ TEST(moments_in_bf16_are_unbiased)
         mpt_step           step = checked(1.0f, 1.0f);
         const mpti_adamw_k consts = mpti_adamw_consts(&o, &step);
         const float        g = random_unit();
-        float              x[3] = {0.75f, 0.0f, 0.0f};      /* w, m, v */
+        float              x[4] = {0.75f, 0.0f, 0.0f, 0.0f};        /* w, m, v, v_max */
         double             p[3], up[3] = {0.0, 0.0, 0.0}, pair[3] = {0.0, 0.0, 0.0};
-        mpti_adamw_1(g, &x[0], &x[1], &x[2], NULL, &consts);
+        mpti_adamw_1(g, &x[0], &x[1], &x[2], &x[3], &consts);
         layer_make(&la, ELEMENTS, MPT_STORE_STOCHASTIC, MPT_BF16, MPT_F32, MPT_MOMENTS_BF16);
         for (i = 0; i < ELEMENTS; i++) {
             element_set(la.a.param, MPT_BF16, i, 0.75f);
