@@ -22,7 +22,7 @@
  *     }
  *
  * What it does NOT do: your forward and backward pass; allocate, print or exit; start threads (passes use
- * yours, if mpt_half.h's >>H1 is told how; one caller per scaler and per tensor list); any promise of bits
+ * yours, if the configuration in mpt_half.h tells how; one caller per scaler and per tensor list); any promise of bits
  * under -ffast-math or x87 arithmetic, where steps 3 and 4 stay right but may differ in the last bit (the
  * conversions of mpt_half.h do not).
  *
