@@ -22,9 +22,9 @@
  *     }
  *
  * What it does NOT do: your forward and backward pass; allocate, print or exit; start threads (passes use
- * yours, if the configuration in mpt_half.h tells how; one caller per scaler and per tensor list); any promise of bits
- * under -ffast-math or x87 arithmetic, where steps 3 and 4 stay right but may differ in the last bit (the
- * conversions of mpt_half.h do not).
+ * yours, if the configuration in mpt_half.h tells how; one caller per scaler and per tensor list); any
+ * promise of bits under -ffast-math or x87 arithmetic, where steps 3 and 4 stay right but may differ in the
+ * last bit (the conversions of mpt_half.h do not).
  *
  * Contents (search for the mark):
  *   >>M1 configuration                                 >>M16 implementation: tensors

@@ -129,7 +129,7 @@
 
 // >>H2 version and status -------------------------------------------------------------------------
 #define MPT_VERSION_MAJOR 0
-#define MPT_VERSION_MINOR 2
+#define MPT_VERSION_MINOR 3
 #define MPT_VERSION_PATCH 0
 #define MPT_VERSION (MPT_VERSION_MAJOR * 10000 + MPT_VERSION_MINOR * 100 + MPT_VERSION_PATCH)
 
