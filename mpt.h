@@ -3589,6 +3589,7 @@ MPT_DEF MPTI_NOINLINE mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler
     return MPT_OK;
 }
 
+#ifndef MPT_NO_CHECKPOINT
 /* Not negative and no NaN. */
 static int mpti_is_size(double x) { return mpti_f64_bits(x) <= (uint64_t)0x7ff << 52; }
 
@@ -3637,6 +3638,7 @@ static int mpti_step_possible(const mpt_step *s)
            s->clip_factor <= 1.0f && s->found_inf <= 1u && s->stage <= (uint32_t)MPT_STAGE_STEPPED &&
            s->cause <= 7u && s->bad_cause <= 7u;
 }
+#endif
 
 static mpt_status mpti_scaler_usable(const mpt_scaler *s)
 {

@@ -37,7 +37,7 @@ static void print_generations(void)
 static mpt_gemm_args layer(mpt_format format, long m, long n, long k)
 {
     const mpt_gemm_args none = {0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, MPT_F32, MPT_F32, MPT_F32, MPT_F32,
-                                0u, 0u, 0u, 0u, 0.0f, 0.0f, NULL, NULL, NULL, NULL};
+                                0u, 0u, 0u, 0u, 0.0f, 0.0f, NULL, NULL, NULL, NULL, 0, 0, 0, 0u, 0u};
     const int     fp8 = format == MPT_E4M3 || format == MPT_E5M2;
     mpt_gemm_args g = none;
     g.m = m;
