@@ -3302,13 +3302,21 @@ MPTI_NOINLINE static void mpti_row_store(void *dst, mpt_format format, size_t fi
         memmove((float *)dst + first, src, n * sizeof *src);
 }
 
-/* Elements first .. first + n - 1 of the copy. */
+/* Elements first .. first + n - 1 of the copy. Floats get rounded numbers by way of 16 bits, through
+ * conversions that a step has anyway. */
 static void mpti_param_store(const mpt_tensor *t, size_t first, const float *src, size_t n)
 {
-    if (t->rounded)
-        mpt_quantize_n((float *)t->param + first, src, n, t->rounded, NULL);
-    else
+    uint16_t row[MPTI_TILE];
+    size_t   i, take;
+    if (!t->rounded) {
         mpti_row_store(t->param, t->param_format, first, src, n);
+        return;
+    }
+    for (i = 0; i < n; i += take) {
+        take = mpti_min(n - i, MPTI_TILE);
+        mpti_row_store(row, t->rounded, 0, src + i, take);
+        mpti_row_load((float *)t->param + first + i, row, t->rounded, 0, take);
+    }
 }
 
 MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t bytes)
