@@ -8269,7 +8269,13 @@ typedef uint32_t mpti_v4 __attribute__((vector_size(16), may_alias));
 typedef uint64_t mpti_b8_any __attribute__((may_alias, aligned(1)));
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_ps_256, mpti_v8, MPTI_OF_3("vaddps"))
 MPTI_BINARY(MPTI_IN_256, mpti_v4, mpti_add_ps_128, mpti_v4, MPTI_OF_3("vaddps"))
-MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_above_256, mpti_v8, MPTI_OF_3("vpcmpgtd"))
+/* AVX-512's own form of this comparison writes a mask: the registers must be those that AVX2 knows. */
+MPTI_IN_256 mpti_v8 mpti_above_256(mpti_v8 a, mpti_v8 b)
+{
+    mpti_v8 y;
+    __asm__(MPTI_OF_3("vpcmpgtd") : "=x"(y) : "x"(a), "x"(b));
+    return y;
+}
 MPTI_IN_256 mpti_two_256 mpti_row_add_256(mpti_two_256 a, mpti_two_256 b)
 {
     a.low = mpti_add_ps_256(a.low, b.low), a.high = mpti_add_ps_256(a.high, b.high);

@@ -6241,7 +6241,8 @@ static mpt_status mpti_blocks_run(mpt_block block, const void *codes, const void
     c.fast = MPTI_X86 && block == MPT_MXFP4 && mpti_path() >= MPTI_PATH_AVX512 &&
              (range == mpti_blocks_dequantize_range || (c.b.plain && c.b.scaling == MPT_SCALE_FLOOR));
     c.around = n > MPTI_AROUND_BYTES / 5u && (uintptr_t)floats % 4u == 0u;
-    (void)MPTI_IN_PARTS(n, MPTI_SLOW_PART, range, &c);
+    if (n)                              /* the arrays may be NULL else */
+        (void)MPTI_IN_PARTS(n, MPTI_SLOW_PART, range, &c);
     return MPT_OK;
 }
 

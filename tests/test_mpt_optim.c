@@ -1874,8 +1874,8 @@ TEST(registry_places_arrays)
                     CHECK((uintptr_t)array[j] % 64u == 0u && (const unsigned char *)array[j] >= room + off &&
                           (const unsigned char *)array[j] < room + off + bytes);
                 for (j = 0; j < item[i].n; j++)
-                    CHECK(!((float *)item[i].m)[j] && !((float *)item[i].v)[j] &&
-                          !((uint16_t *)item[i].grad)[j]);
+                    CHECK(((float *)item[i].m)[j] == 0.0f && ((float *)item[i].v)[j] == 0.0f &&
+                          ((uint16_t *)item[i].grad)[j] == 0u);
             }
         for (j = 0; j < 301; j++)
             CHECK_EQ_U_AT(p[0][j].bits, mpt_f16_from_f32(w[0][j]).bits, j);
