@@ -91,7 +91,7 @@ static void process_make(const char *spec, double sigma, process_step *step)
     double at = 0.0;
     int    i;
     for (i = 0; i < PROCESS_STEPS; i++) {
-        const double part = (double)i / PROCESS_STEPS;
+        const double part = (double)i / (double)PROCESS_STEPS;
         const double mu = mean + drift * sin(turn * periods * part) + move * part - (i % 2 ? other : 0.0);
         /* the largest of a million normal numbers is close to a Gumbel variable */
         const double most = mu + sigma * (4.75 - 0.19 * log(-log(process_u()))) +
