@@ -632,8 +632,8 @@ TEST(moments_in_bf16_are_unbiased)
         }
         for (k = 0; k < 3; k++) {
             const double var = p[k] * (1.0 - p[k]), next = p[(k + 1) % 3] * (1.0 - p[(k + 1) % 3]);
-            CHECK(fabs(up[k] - p[k] * ELEMENTS) <= 6.0 * sqrt(var * ELEMENTS) + 1e-9);
-            CHECK(fabs(pair[k]) <= 6.0 * sqrt(var * next * ELEMENTS) + 1.0);
+            CHECK(fabs(up[k] - p[k] * (double)ELEMENTS) <= 6.0 * sqrt(var * (double)ELEMENTS) + 1e-9);
+            CHECK(fabs(pair[k]) <= 6.0 * sqrt(var * next * (double)ELEMENTS) + 1.0);
         }
     }
 }

@@ -80,18 +80,17 @@ static void check_axpy(mpt_format f, mpt_format g, size_t n)
 
 TEST(rows_on_every_path)
 {
-    const mpt_format f32 = MPT_F32;
-    size_t           n, f, g;
+    size_t n, f, g;
     for (last_path = 0; last_path < PATHS; last_path++)
         for (n = 0; n < 4097; n += n < 70 ? 1 : n == 70 ? 30 : n < 128 ? 9 : n < 4000 ? 779 : 1) {
             fill();
             for (f = 0; f < 3; f++)
                 for (g = 0; g < 3; g++) {
                     const void *const a = row_in(formats[f]), *const b = f == g ? x : row_in(formats[g]);
-                    const mpt_format  h = f == g ? f32 : formats[g];
+                    const mpt_format  h = f == g ? MPT_F32 : formats[g];
                     CHECK_EQ_U_AT(mpti_f32_bits(mpt_dot(a, formats[f], b, h, n)),
                                   mpti_f32_bits(naive_dot(a, formats[f], b, h, n)), n);
-                    check_axpy(formats[f], formats[g], n > MOST ? MOST : n);
+                    check_axpy(formats[f], formats[g], n > MOST ? (size_t)MOST : n);
                 }
         }
     last_path = PATHS - 1;
