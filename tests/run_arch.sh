@@ -75,7 +75,7 @@ run_job()
     else
         # shellcheck disable=SC2086
         env MPT_CI="$ci" $4 "$exe" < /dev/null > "$exe.log" 2>&1
-        case $(result_of $? "$exe.log") in
+        case $(code=$?; MPT_CI=$ci; result_of $code "$exe.log") in
         failed) echo "FAIL  $1 on $2: $(tail -n 1 "$exe.log"), see $exe.log" ;;
         *) echo "ok    $1 on $2: $(tail -n 1 "$exe.log")" ;;
         esac

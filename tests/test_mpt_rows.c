@@ -262,7 +262,8 @@ TEST(published_rows_on_every_path)
                 rule.a = -0.3f, rule.momentum = 0.9f, rule.factor = 0.7f, rule.nesterov = (uint32_t)n % 2u;
                 CHECK_EQ_I(mpt_row_update(&rule, &t, 0, n, x), MPT_OK);
                 for (i = 0; i < 200; i++) {
-                    const float g = 0.7f * x[i], d = i < n ? fmaf(0.9f, as_f32[i], g) : as_f32[i];
+                    const volatile float g = rule.factor * x[i];    /* 0.7f may be a double in a product */
+                    const float d = i < n ? fmaf(0.9f, as_f32[i], g) : as_f32[i];
                     const float by = n % 2u ? fmaf(0.9f, d, g) : d;
                     const float next = i < n ? fmaf(-0.3f, by, was[i]) : was[i];
                     CHECK_EQ_U_AT(mpti_f32_bits(m[i]), mpti_f32_bits(d), i);
