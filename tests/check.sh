@@ -10,7 +10,7 @@ logs=$out/check
 rm -rf "$logs"
 mkdir -p "$logs"
 [ "${MPT_CI:-0}" = 1 ] && export MPT_CI
-export MPT_JOBS=1 FUZZ_SECONDS="${FUZZ_SECONDS:-5}"
+export MPT_JOBS=1 FUZZ_SECONDS="${FUZZ_SECONDS:-4}"
 grep -v '^ *#' tests/suites > "$logs/suites"
 
 # suite NAME COMMAND: run it; a line for the reader, and the result in a file, which nothing else writes
