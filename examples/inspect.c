@@ -1,21 +1,26 @@
 // inspect.c -- what would become of your weights in f16, bf16 and FP8? Reads real weight files.
 //
-//  flags="-DINSPECT_ZIP $(pkg-config --cflags --libs libcjson minizip)"
-//  cc -O2 -pthread -I. examples/inspect.c examples/inspect/*.c -o inspect -lm $flags
+//  flags="-fopenmp -DMPT_USE_OPENMP -DINSPECT_ZIP $(pkg-config --cflags --libs libcjson minizip)"
+//  cc -O2 -I. examples/inspect.c examples/inspect/*.c -o inspect -lm $flags
 //  ./inspect model.safetensors         --help explains the rest; `make inspect` builds it, too
 //
 // This file is the command line; examples/inspect/inspect.h says what stands where. cJSON (libcjson-dev)
 // reads the headers of .safetensors files, minizip (libminizip-dev) the archives that .npz and .pt are; those
-// are refused without it and -DINSPECT_ZIP. The library itself needs nothing.
+// are refused without it and -DINSPECT_ZIP. The library itself needs nothing. Without OpenMP one
+// thread reads.
 #define MPT_IMPLEMENTATION
 #include "inspect/inspect.h"
 
 #include <ctype.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
-static const char help[] =
+static const char help_files[] =
 "inspect -- what would become of the numbers in a weight file in f16, bf16 or FP8?\n"
 "\n"
 "    inspect [options] FILE...\n"
+"    inspect [options] --diff FIRST SECOND\n"
 "\n"
 "Reads .safetensors, NumPy .npy and .npz, PyTorch .pt and .pth (zip files with plain tensors; no code of\n"
 "theirs runs), GGUF and ONNX (float tensors), .csv/.tsv/.txt, files of bare numbers, - for standard input;\n"
@@ -34,21 +39,29 @@ static const char help[] =
 "Values near zero that are lost beside larger ones hardly count in that; where more than T of the nonzero\n"
 "values become zero, 5% unless you say otherwise, the format does not fit all the same.\n"
 "\n"
+"--diff compares two models value by value, whatever they are stored in, for example two checkpoints of a\n"
+"training: how many values changed, the largest change, its norm beside that of the first, and under each\n"
+"format how many of the changed values would show no change in it, because it is too coarse. A format keeps\n"
+"the change of a tensor if at most T of it is lost.\n"
+"\n"
 "What to look at\n"
 "  --format LIST      formats in the order you prefer them (f16,bf16,e4m3,e5m2)\n"
 "  --tolerate SHARE   T, such as 1% or 0.01\n"
 "  --filter PATTERN   only tensors whose names match, such as 'layers.*.weight'; * and ? as in a shell\n"
 "  --headroom N       a scale leaves room for N doublings of the largest value (0)\n"
 "  --raw TYPE         the FILEs are bare little-endian numbers: f32, f64, f16, bf16, e4m3, e5m2\n"
-"\n"
+"\n";
+
+static const char help_output[] =
 "What to print\n"
 "  --sort KEY         by db (worst first), flushed, overflow, subnormal, lost, max, min or size, of the\n"
-"                     first format; --by is the same\n"
-"  --top N [by KEY]   only the first N, by db unless you say otherwise\n"
+"                     first format; --by is the same; of --diff: by change (relative norm), changed, max,\n"
+"                     lost or size\n"
+"  --top N [by KEY]   only the first N, by db (of --diff by change) unless you say otherwise\n"
 "  --wide             whole names; shape, mean, standard deviation, zeros, median of the magnitudes\n"
 "  --width N          columns of the table (110); names that do not fit lose their middle, but not what\n"
 "                     tells two of them apart\n"
-"  --json             the figures as JSON on standard output\n"
+"  --json, --csv      the figures as JSON or CSV on standard output\n"
 "  --plot DIR         write ranges.csv, scale.csv and gnuplot scripts; and the pictures, with gnuplot\n"
 "  --progress         show progress on standard error even if it is no terminal; --no-progress: never\n"
 "\n"
@@ -67,7 +80,8 @@ static const char help[] =
 "  --no-mmap          read instead of mapping the files into memory; one thread\n"
 "  --fail-if RULE     exit with 1 if a tensor is so: FORMAT.FIGURE>NUMBER, with <, >=, <= as well; FIGURE\n"
 "                     is db, flushed, overflow, subnormal (shares of the nonzero values: 0.01 or 1%), as\n"
-"                     cast without a scale; or nan, inf: --fail-if 'nan>0' --fail-if 'f16.db<60'\n"
+"                     cast without a scale; or nan, inf: --fail-if 'nan>0' --fail-if 'f16.db<60'. Of\n"
+"                     --diff: FORMAT.lost, changed (shares), change, max, or apart: not in both alike\n"
 "  --help             this text\n"
 "\n"
 "Exit code: 0 all is well, 1 a file is bad or could not be read or written, or a rule of --fail-if holds,\n"
@@ -136,6 +150,14 @@ static int set_whole(uint64_t *n, const char *text, uint64_t most)
     return isdigit((unsigned char)*text) && !*end && *n <= most;
 }
 
+static int set_number(int *n, const char *text, uint64_t least, uint64_t most)
+{
+    uint64_t   x = 0;
+    const int  ok = set_whole(&x, text, most) && x >= least;
+    *n = (int)x;
+    return ok;
+}
+
 /* auto, 2^K, or a number that is a power of two. */
 static int set_scale(options *o, const char *text)
 {
@@ -159,21 +181,25 @@ static int set_scale(options *o, const char *text)
     return 0;
 }
 
+/* Keys to sort by; the first ones are those of --diff, too. */
+static const char *const keys[] = {"max", "size", "lost", "change", "changed", "db", "flushed", "overflow",
+                                   "subnormal", "min"};
+enum { KEYS = sizeof keys / sizeof keys[0], DIFF_ONLY = 3, DIFF_KEYS = 5 };
+
 static int set_by(options *o, const char *key)
 {
-    static const char *const keys[] = {"db", "flushed", "overflow", "subnormal", "lost", "max", "min",
-                                       "size"};
-    size_t i;
-    for (i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (!strcmp(key, keys[i]))
-            o->by = keys[i];
-    return o->by && !strcmp(o->by, key);
+    int i;
+    for (i = 0; i < KEYS && strcmp(key, keys[i]) != 0; i++)
+        ;
+    o->by = i < KEYS ? keys[i] : o->by;
+    return i < KEYS;
 }
 
 /* FORMAT.FIGURE<NUMBER and its like, to o->rules. */
 static int set_rule(options *o, const char *text)
 {
-    static const char *const figures[] = {"db", "flushed", "overflow", "subnormal", "nan", "inf"};
+    static const char *const figures[RULE_FIGURES] = {"db", "flushed", "overflow", "subnormal", "lost", "nan",
+                                                      "inf", "change", "changed", "max", "apart"};
     const char  *dot = strchr(text, '.'), *sign = text + strcspn(text, "<>"), *figure = text;
     char         word[16];
     char        *end;
@@ -194,10 +220,10 @@ static int set_rule(options *o, const char *text)
         figure = dot + 1;
     }
     n = (size_t)(sign - figure);
-    for (r->figure = 0; r->figure < 6; r->figure++)
+    for (r->figure = 0; r->figure < RULE_FIGURES; r->figure++)
         if (strlen(figures[r->figure]) == n && !strncmp(figures[r->figure], figure, n))
             break;
-    if (r->figure == 6 || (r->figure < 4) != (r->format != MPT_FORMAT_COUNT))
+    if (r->figure == RULE_FIGURES || (r->figure < RULE_NAN) != (r->format != MPT_FORMAT_COUNT))
         return 0;
     r->above = *sign == '>';
     r->equal = sign[1] == '=';
@@ -213,27 +239,16 @@ static int set_rule(options *o, const char *text)
 /* Options that take a value; 1 good, 0 bad value, -1 no such option. */
 static int set_valued(options *o, const char *option, const char *value)
 {
-    uint64_t n = 0;
-    int      ok;
     if (!strcmp(option, "--format"))
         return set_formats(o, value);
     if (!strcmp(option, "--tolerate"))
         return set_share(&o->tolerate, value);
-    if (!strcmp(option, "--headroom")) {
-        ok = set_whole(&n, value, 30);
-        o->headroom = (int)n;
-        return ok;
-    }
-    if (!strcmp(option, "--jobs")) {
-        ok = set_whole(&n, value, MAX_JOBS) && n;
-        o->jobs = (int)n;
-        return ok;
-    }
-    if (!strcmp(option, "--width")) {
-        ok = set_whole(&n, value, 400);
-        o->width = (int)n;
-        return ok;
-    }
+    if (!strcmp(option, "--headroom"))
+        return set_number(&o->headroom, value, 0, 30);
+    if (!strcmp(option, "--jobs"))
+        return set_number(&o->jobs, value, 1, MAX_JOBS);
+    if (!strcmp(option, "--width"))
+        return set_number(&o->width, value, 0, 400);
     if (!strcmp(option, "--raw"))
         return find_format(value, 1, &o->raw);
     if (!strcmp(option, "--by") || !strcmp(option, "--sort"))
@@ -259,23 +274,17 @@ static int set_valued(options *o, const char *option, const char *value)
 
 static int set_plain(options *o, const char *option)
 {
-    if (!strcmp(option, "--json"))
-        o->json = 1;
-    else if (!strcmp(option, "--progress"))
-        o->progress = 1;
-    else if (!strcmp(option, "--no-progress"))
-        o->progress = 0;
-    else if (!strcmp(option, "--wide"))
-        o->wide = 1;
-    else if (!strcmp(option, "--no-mmap"))
-        o->map = 0;
-    else if (!strcmp(option, "--saturate"))
-        o->saturate = 1;
-    else if (!strcmp(option, "--keep"))
-        o->keep = 1;
-    else
-        return 0;
-    return 1;
+    const struct { const char *name; int *at, value; } plain[] = {
+        {"--json", &o->json, 1}, {"--csv", &o->csv, 1}, {"--diff", &o->diff, 1}, {"--wide", &o->wide, 1},
+        {"--progress", &o->progress, 1}, {"--no-progress", &o->progress, 0}, {"--no-mmap", &o->map, 0},
+        {"--saturate", &o->saturate, 1}, {"--keep", &o->keep, 1}};
+    size_t i;
+    for (i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        if (!strcmp(option, plain[i].name)) {
+            *plain[i].at = plain[i].value;
+            return 1;
+        }
+    return 0;
 }
 
 /* Options to *o, the rest to the front of argv; the number of files, or -1 after a message. */
@@ -309,12 +318,28 @@ static int parse_options(options *o, int argc, char **argv)
     return files;
 }
 
+/* Whether the order and the rules are of tables of this kind; the name of one that is not, or NULL. */
+static const char *check_keys(const options *o)
+{
+    int i;
+    for (i = 0; o->by && keys[i] != o->by; i++)
+        ;
+    if (o->by && (o->diff ? i >= DIFF_KEYS : i > DIFF_ONLY - 1 && i < DIFF_KEYS))
+        return o->by;
+    for (i = 0; i < o->rule_count; i++) {
+        const int figure = o->rules[i].figure;
+        if ((figure == RULE_LOST || figure > RULE_INF) != o->diff)
+            return o->rules[i].text;
+    }
+    return NULL;
+}
+
 static int check_options(options *o, int files)
 {
     if (!files)
         return usage("no file given", NULL);
     if (o->top && !o->by)
-        o->by = "db";
+        o->by = keys[o->diff ? 3 : 5];
     if (!o->convert &&
         (o->to != MPT_FORMAT_COUNT || o->saturate || o->keep || o->scale_auto || o->log2_scale))
         return usage("--to, --scale, --keep and --saturate go with --convert OUT", NULL);
@@ -322,8 +347,14 @@ static int check_options(options *o, int files)
         return usage("--convert needs --to FORMAT", NULL);
     if (o->convert && files != 1)
         return usage("--convert takes one file", NULL);
-    if (o->convert && (o->plot || o->json || o->by))
-        return usage("--convert does not go with --plot, --json, --by and --top", NULL);
+    if (o->convert && (o->plot || o->json || o->csv || o->diff || o->by))
+        return usage("--convert does not go with --plot, --json, --csv, --diff, --sort and --top", NULL);
+    if (o->diff && (files != 2 || o->plot))
+        return usage("--diff takes two files, and makes no pictures", NULL);
+    if (o->json && o->csv)
+        return usage("--json or --csv, not both", NULL);
+    if (check_keys(o))
+        return usage(o->diff ? "--diff has no '%s'" : "only --diff has '%s'", check_keys(o));
     return 0;
 }
 
@@ -337,17 +368,21 @@ int main(int argc, char **argv)
     int     files, i, bad = 0;
     for (i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
-            return fputs(help, stdout) < 0 || fflush(stdout) != 0;
+            return fputs(help_files, stdout) < 0 || fputs(help_output, stdout) < 0 || fflush(stdout) != 0;
     files = parse_options(&o, argc, argv);
     if (files < 0 || check_options(&o, files) != 0)
         return 2;
+#ifdef _OPENMP
+    if (o.jobs)
+        omp_set_num_threads(o.jobs);
+#endif
     if (o.convert)
         return convert_file(argv[0], &o) != 0;
     p = report_new(&o);
     if (!p)
         return 1;
-    for (i = 0; i < files; i++)
-        bad |= report_file(p, argv[i]) != 0;
+    for (i = 0; i < files; i += 1 + o.diff)
+        bad |= report_file(p, argv[i], o.diff ? argv[i + 1] : NULL) != 0;
     bad |= report_end(p) != 0;
     return bad;
 }

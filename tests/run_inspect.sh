@@ -15,17 +15,19 @@ flags=$(inspect_flags)
 pkg-config --exists minizip || skip "minizip is not installed, .npz and .pt are not read: libminizip-dev"
 strict='-std=c99 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wdouble-promotion -Wcast-qual -Werror'
 sources='examples/inspect.c examples/inspect/*.c'
+openmp='-fopenmp -DMPT_USE_OPENMP'
 files=$out/files
 inspect=$out/inspect
 
 # shellcheck disable=SC2086
 {
 check "the generator builds" ${CC:-cc} -O2 $strict -I. tests/inspect_files.c -o "$files" -lm
-check "inspect builds" ${CC:-cc} -O2 $strict -I. $sources -o "$inspect" $flags
+check "inspect builds" ${CC:-cc} -O2 $strict -I. $sources -o "$inspect" $openmp $flags
 for cc in gcc clang; do
     have $cc || { skip "inspect with $cc: no such compiler"; continue; }
+    [ $cc = gcc ] || openmp=
     check "inspect builds with $cc and sanitizers" $cc -O1 -g $strict -fsanitize=address,undefined \
-        -fno-sanitize-recover=all -I. $sources -o "$out/inspect-$cc" $flags
+        -fno-sanitize-recover=all -I. $sources -o "$out/inspect-$cc" $openmp $flags
 done
 }
 lines=$(sed -n "s|^//  \\(flags=.*\\)|\\1; |p
@@ -53,28 +55,36 @@ says() {
 
 check "a large file" "$files" large "$out/large.safetensors" 33554432
 head -c 33554428 "$out/large.safetensors" > "$out/large.f32"   # bare numbers, in uneven parts
-for file in "$out/large.safetensors" "--raw f32 $out/large.f32"; do
+mkdir -p "$out/first" "$out/second"                            # its two ends
+head -c 12582912 "$out/large.f32" > "$out/first/x.f32"
+tail -c 12582912 "$out/large.f32" > "$out/second/x.f32"
+for file in "$out/large.safetensors" "--raw f32 $out/large.f32" \
+            "--raw f32 --diff $out/first/x.f32 $out/second/x.f32"; do
     # shellcheck disable=SC2086
     "$inspect" --json --jobs 1 $file > "$out/one" 2> "$out/one.err"
     for how in "$inspect --jobs 2" "$inspect --jobs 7" "$inspect" "$inspect --no-mmap" \
-               "$out/inspect-gcc --jobs 3"; do
+               "$out/inspect-gcc --jobs 3" "$out/inspect-clang"; do
         # shellcheck disable=SC2086
         $how --json $file > "$out/many" 2> "$out/many.err"
         check "$how $file finds what one thread does" cmp "$out/one" "$out/many"
     done
-    check "$file has numbers at all" grep -q '"values":8388[56]' "$out/one"
+    check "$file has numbers at all" grep -q '"values":[38][0-9]*' "$out/one"
 done
+# By a pool of the tests' own: ThreadSanitizer does not see into gcc's OpenMP.
 tsan="$out/inspect-tsan"
 # shellcheck disable=SC2086
 check "inspect builds with ThreadSanitizer" \
-    gcc -O1 -g1 -fsanitize=thread $strict -I. $sources -o "$tsan" $flags
+    gcc -O1 -g1 -fsanitize=thread $strict -include tests/pool.h -I. $sources tests/pool.c -o "$tsan" $flags
 # Newer kernels place memory more at random than it expects; setarch -R turns that off, where it is allowed.
 works=
 for runner in env "setarch $(uname -m) -R"; do
     [ -n "$works" ] || ! $runner "$tsan" --help > /dev/null 2>&1 || works=$runner
 done
 # shellcheck disable=SC2086
-if [ -n "$works" ]; then check "ThreadSanitizer is silent" $works "$tsan" --jobs 3 "$out/large.safetensors"
+if [ -n "$works" ]; then
+    for file in "$out/large.safetensors" "--raw f32 --diff $out/first/x.f32 $out/second/x.f32"; do
+        check "ThreadSanitizer is silent" env POOL_THREADS=3 $works "$tsan" --jobs 3 $file
+    done
 else skip "ThreadSanitizer does not work here"; fi
 
 # ---- the figures: each file mapped, read, and under the sanitizers ----
@@ -365,10 +375,18 @@ pass "a file cut at each 37th byte"
 
 mkdir -p "$out/plots"
 check "plots" "$inspect" --plot "$out/plots" "$model"
-for name in ranges scale; do
+for name in model ranges scale; do
     check "$name.csv and its script" test -s "$out/plots/$name.csv" -a -s "$out/plots/$name.gp"
     if have gnuplot; then check "$name.png" sh -c "head -c 4 '$out/plots/$name.png' | grep -q PNG"
     else skip "$name.png: gnuplot is not installed"; fi
 done
+check "shares of a row add up to 1" awk -F, 'NR > 1 && NF { s[$1] += $4 } END {
+    for (i in s) if (s[i] < 0.99999 || s[i] > 1.00001) exit 1 }' "$out/plots/ranges.csv"
+check "two overflows are in scale.csv" grep -q '^f16,-18,[0-9]*,2$' "$out/plots/scale.csv"
+if have gnuplot; then
+    "$inspect" --plot "$out/plots" "$model" "$model" > "$out/said" 2>&1
+    check "120 tensors, two pages" test -s "$out/plots/ranges-1.png" -a -s "$out/plots/ranges-2.png"
+    check "gnuplot has nothing to say" test ! -s "$out/plots/gnuplot.log"
+fi
 check "no name reaches a script" sh -c "! grep -q q_proj '$out/plots/ranges.gp'"
 summary

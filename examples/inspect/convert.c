@@ -1,25 +1,16 @@
 /* convert.c -- the converted .safetensors: written beside its place, moved there when it is complete. */
-#if defined(__unix__) || defined(__APPLE__)
-#define _DEFAULT_SOURCE
-#define _DARWIN_C_SOURCE
-#define _POSIX_C_SOURCE 200809L
-#define _FILE_OFFSET_BITS 64
-#define HAVE_POSIX 1
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#define MAKE_FOLDER(path)   mkdir(path, 0777)
-#define REMOVE_FOLDER(path) rmdir(path)
-#else
-#define HAVE_POSIX 0
-#define MAKE_FOLDER(path)   (-1)
-#define REMOVE_FOLDER(path) (-1)
-#endif
-
 #include "convert.h"
 
 #include <errno.h>
 #include <math.h>
+#if HAVE_POSIX
+#include <fcntl.h>
+#define MAKE_FOLDER(path)   mkdir(path, 0777)
+#define REMOVE_FOLDER(path) rmdir(path)
+#else
+#define MAKE_FOLDER(path)   (-1)
+#define REMOVE_FOLDER(path) (-1)
+#endif
 
 enum { BLOCK = 4096, CONVERT_NAME = 38 };
 
@@ -129,20 +120,13 @@ static int plan_tensor(step *p, model *m, const tensor *t, const options *o, cha
 
 static const char *type_of(const step *p)
 {
-    static const struct { mpt_format format; const char *name; } names[] = {
-        {MPT_F64, "F64"}, {MPT_F32, "F32"}, {MPT_F16, "F16"}, {MPT_BF16, "BF16"}, {MPT_E4M3, "F8_E4M3"},
-        {MPT_E5M2, "F8_E5M2"}, {MPT_E4M3FNUZ, "F8_E4M3FNUZ"}, {MPT_E5M2FNUZ, "F8_E5M2FNUZ"}};
-    int i;
-    for (i = 0; i < 8; i++)
-        if (names[i].format == p->to)
-            return names[i].name;
-    return p->t->type;
+    return p->to == MPT_FORMAT_COUNT ? p->t->type : find_type(mpt_format_get(p->to)->name)->name;
 }
 
 static uint64_t bytes_of(const step *p)
 {
     return p->to == MPT_FORMAT_COUNT ? p->t->bytes
-                                     : p->t->count * (uint64_t)(mpt_format_get(p->to)->bits / 8);
+                                     : p->t->count * format_bytes(p->to);
 }
 
 /* What an earlier conversion noted and this one writes anew: keys of __metadata__ that are dropped. */
@@ -198,10 +182,10 @@ static int write_header(FILE *out, const model *m, const step *steps, size_t n)
         text_json(out, t->name);
         (void)fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", type_of(&steps[i]));
         for (k = 0; k < t->dims; k++)
-            (void)fprintf(out, "%s%llu", k ? "," : "", (unsigned long long)t->shape[k]);
-        (void)fprintf(out, "],\"data_offsets\":[%llu,", (unsigned long long)offset);
+            (void)fprintf(out, "%s%llu", k ? "," : "", (ull)t->shape[k]);
+        (void)fprintf(out, "],\"data_offsets\":[%llu,", (ull)offset);
         offset += bytes_of(&steps[i]);
-        (void)fprintf(out, "%llu]}", (unsigned long long)offset);
+        (void)fprintf(out, "%llu]}", (ull)offset);
     }
     (void)fputc('}', out);
     while ((end = ftell(out)) > 0 && end % 8)
@@ -249,19 +233,6 @@ static size_t clamp(step *p, double *x, const double *got, size_t n, double most
     return clamped;
 }
 
-static void swap_if_big(unsigned char *x, size_t n, size_t size)
-{
-    size_t i, k;
-    if (host_is_little())
-        return;
-    for (i = 0; i < n * size; i += size)
-        for (k = 0; k < size / 2; k++) {
-            const unsigned char low = x[i + k];
-            x[i + k] = x[i + size - 1 - k];
-            x[i + size - 1 - k] = low;
-        }
-}
-
 /* Doubles, already scaled, to the new format; a power of two is exact, so they are rounded once. */
 static void store(step *p, const options *o, unsigned char *stored, double *wanted, double *got, size_t n)
 {
@@ -291,8 +262,8 @@ static void put(FILE *out, step *p, const void *x, size_t size, size_t n)
 static void write_values(FILE *out, step *p, const options *o, const void *x, size_t n)
 {
     const mpt_format from = p->t->format;
-    const size_t     size = (size_t)mpt_format_get(from)->bits / 8;
-    const size_t     small = (size_t)mpt_format_get(p->to)->bits / 8;
+    const size_t     size = format_bytes(from);
+    const size_t     small = format_bytes(p->to);
     double           wanted[BLOCK], got[BLOCK];
     unsigned char    stored[8 * BLOCK];
     const double     scale = ldexp(1.0, p->log2_scale);
@@ -308,7 +279,8 @@ static void write_values(FILE *out, step *p, const options *o, const void *x, si
                 wanted[j] *= scale;
             store(p, o, stored, wanted, got, take);
         }
-        swap_if_big(stored, take, small);
+        if (!host_is_little())
+            swap_bytes(stored, take * small, small);
         put(out, p, stored, small, take);
     }
 }
@@ -333,8 +305,8 @@ static int copy_bytes(FILE *out, model *m, step *s, char *error)
 static int write_transposed(FILE *out, model *m, step *p, const options *o, stream *in, char *error)
 {
     const tensor  *t = p->t;
-    const size_t   size = (size_t)mpt_format_get(t->format)->bits / 8;
-    unsigned char *all, row[8 * BLOCK];
+    const size_t   size = format_bytes(t->format);
+    unsigned char *all, line[8 * BLOCK];
     uint64_t       index[MAX_DIMS] = {0}, stride[MAX_DIMS], done = 0, from = 0;
     const void    *x;
     size_t         n, filled = 0;
@@ -351,9 +323,9 @@ static int write_transposed(FILE *out, model *m, step *p, const options *o, stre
     for (k = 1; k < t->dims; k++)
         stride[k] = stride[k - 1] * t->shape[k - 1];
     for (done = 0; code == 0 && done < t->count; done++) {
-        memcpy(row + filled++ * size, all + from, size);
+        memcpy(line + filled++ * size, all + from, size);
         if (filled == BLOCK || done + 1 == t->count) {
-            write_values(out, p, o, row, filled);
+            write_values(out, p, o, line, filled);
             filled = 0;
         }
         for (k = t->dims - 1; k >= 0; k--) {        /* the next index: the last digit turns first */
@@ -447,7 +419,7 @@ static void print_step(const step *p)
     if (p->noise > 0.0)
         (void)snprintf(snr, sizeof snr, "%.1f dB", 10.0 * log10(p->signal / p->noise));
     (void)printf("%s%*s %-7.7s %-8s %6s %9s %9s %9llu %9s\n", name, CONVERT_NAME - width, "", p->t->type,
-                 type_of(p), scale, flushed, rounded, (unsigned long long)p->saturated, snr);
+                 type_of(p), scale, flushed, rounded, (ull)p->saturated, snr);
 }
 
 static void print_steps(const model *m, const step *steps, const options *o)
@@ -471,16 +443,14 @@ static void print_steps(const model *m, const step *steps, const options *o)
     text_bytes(before, sizeof before, m->src.size);
     text_bytes(after, sizeof after, bytes);
     (void)printf("\n%s: %s of values, from %s\n", shown, after, before);
-    (void)printf("of %llu values converted %llu became zero, %llu were rounded, %llu clamped\n",
-                 (unsigned long long)values, (unsigned long long)flushed, (unsigned long long)rounded,
-                 (unsigned long long)saturated);
+    (void)printf("of %llu values converted %llu became zero, %llu were rounded, %llu clamped\n", (ull)values,
+                 (ull)flushed, (ull)rounded, (ull)saturated);
     if (scaled)
         (void)printf("%llu tensors are stored scaled: whoever loads them must divide by \"mpt.scale.NAME\" "
-                     "in __metadata__\n", (unsigned long long)scaled);
+                     "in __metadata__\n", (ull)scaled);
     if (unfit)
-        (void)printf("%llu tensors do not fit %s: %s\n", (unsigned long long)unfit,
-                     mpt_format_get(o->to)->name,
-                     o->keep ? "copied as they are" : "--keep would copy them as they are");
+        (void)printf("%llu tensors do not fit %s: %s\n", (ull)unfit, mpt_format_get(o->to)->name, o->keep ?
+                     "copied as they are" : "--keep would copy them as they are");
 }
 
 /* ---- the file ---- */
@@ -603,21 +573,11 @@ static int convert_one(const char *path, const options *o, uint64_t *bytes)
     return code;
 }
 
-/* The same name in another folder; NULL: out of memory. */
-static char *moved(const char *folder, const char *path)
-{
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char       *to = (char *)malloc(strlen(folder) + strlen(name) + 2);
-    if (to)
-        (void)sprintf(to, "%s/%s", folder, name);
-    return to;
-}
-
 /* The index of the converted shards, in their folder. */
 static int write_index(const file_list *l, const char *folder, uint64_t bytes, const options *o)
 {
     char  error[ERROR_TEXT];
-    char *to = moved(folder, l->index);
+    char *to = path_join(folder, strlen(folder), path_name(l->index));
     FILE *out = to ? fopen(to, "wb") : NULL;
     int   code = out ? file_list_index(l, bytes, out) : -1;
     if (out && fclose(out) != 0)
@@ -649,7 +609,7 @@ static int convert_many(const file_list *l, const options *given)
         return -1;
     }
     for (; done < l->count && code == 0; done++) {
-        to = moved(given->convert, l->path[done]);
+        to = path_join(given->convert, strlen(given->convert), path_name(l->path[done]));
         o.convert = to;
         code = to ? convert_one(l->path[done], &o, &bytes) : -1;
         free(to);
@@ -657,7 +617,7 @@ static int convert_many(const file_list *l, const options *given)
     if (code == 0 && l->index)
         code = write_index(l, given->convert, bytes, given);
     for (i = 0; code != 0 && i < done; i++) {
-        to = moved(given->convert, l->path[i]);
+        to = path_join(given->convert, strlen(given->convert), path_name(l->path[i]));
         if (to)
             (void)remove(to);
         free(to);

@@ -1,40 +1,13 @@
 /* folder.c -- models that are several files: a folder, or the index of a sharded .safetensors model. */
-#if defined(__unix__) || defined(__APPLE__)
-#define _POSIX_C_SOURCE 200809L
-#define HAVE_POSIX 1
-#include <dirent.h>
-#include <sys/stat.h>
-#else
-#define HAVE_POSIX 0
-#endif
-
 #include "inspect.h"
 
 #include <cJSON.h>
 #include <errno.h>
+#if HAVE_POSIX
+#include <dirent.h>
+#endif
 
 enum { MAX_INDEX = 1 << 28 };
-
-static int ends_with(const char *name, const char *suffix)
-{
-    const size_t n = strlen(name), k = strlen(suffix);
-    return n >= k && !strcmp(name + n - k, suffix);
-}
-
-static const char *file_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* folder/name; NULL: out of memory. */
-static char *join(const char *folder, size_t n, const char *name)
-{
-    char *path = (char *)malloc(n + strlen(name) + 2);
-    if (path)
-        (void)sprintf(path, "%.*s%s%s", (int)n, folder, n && folder[n - 1] != '/' ? "/" : "", name);
-    return path;
-}
 
 static int list_add(file_list *l, char *path)
 {
@@ -46,11 +19,6 @@ static int list_add(file_list *l, char *path)
     l->path = more;
     l->path[l->count++] = path;
     return 0;
-}
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* ---- the index of a sharded model: {"metadata": ..., "weight_map": {tensor: file}} ---- */
@@ -65,7 +33,7 @@ static int index_problem(file_list *l, char *error, const char *why, const char 
 /* The files that it names, each once; they stand beside it. */
 static int index_files(file_list *l, char *error)
 {
-    const size_t folder = (size_t)(file_part(l->index) - l->index);
+    const size_t folder = (size_t)(path_name(l->index) - l->index);
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(l->json, "weight_map"), *item;
     size_t       i, kept = 0;
     if (!cJSON_IsObject(map) || !map->child)
@@ -78,9 +46,9 @@ static int index_files(file_list *l, char *error)
             return index_problem(l, error, "names a file that is no .safetensors file beside it:",
                                  item->valuestring);
         if (item != map->child && l->count &&
-            !strcmp(file_part(l->path[l->count - 1]), item->valuestring))
+            !strcmp(path_name(l->path[l->count - 1]), item->valuestring))
             continue;                   /* as the tensor before: most are */
-        if (list_add(l, join(l->index, folder, item->valuestring)) != 0)
+        if (list_add(l, path_join(l->index, folder, item->valuestring)) != 0)
             return problem(error, l->index, NULL, "out of memory");
     }
     qsort(l->path, l->count, sizeof *l->path, by_text);
@@ -143,7 +111,7 @@ int file_list_check(file_list *l, const model *m, char *error)
     for (i = 0, n = 0; i < l->count; i++)
         for (k = 0; k < m[i].count; k++, n++) {
             has[n].tensor = m[i].tensors[k].name;
-            has[n].file = file_part(l->path[i]);
+            has[n].file = path_name(l->path[i]);
         }
     for (item = map->child, i = 0; item; item = item->next, i++) {
         says[i].tensor = item->string;
@@ -195,7 +163,7 @@ static int list_folder(file_list *l, const char *path, const char *const *suffix
     while (code == 0 && (e = readdir(d)) != NULL)
         for (k = 0; suffix[k]; k++)
             if (e->d_name[0] != '.' && ends_with(e->d_name, suffix[k]))
-                code = list_add(l, join(path, strlen(path), e->d_name));
+                code = list_add(l, path_join(path, strlen(path), e->d_name));
     if (d)
         (void)closedir(d);
     if (l->count)

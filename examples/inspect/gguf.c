@@ -14,16 +14,12 @@ typedef struct cursor {
 static uint64_t take(cursor *c, int bytes)
 {
     unsigned char b[8];
-    uint64_t      x = 0;
-    int           i;
     if (c->bad || source_read(&c->m->src, c->at, b, (size_t)bytes) != 0) {
         c->bad = 1;
         return 0;
     }
-    for (i = 0; i < bytes; i++)
-        x |= (uint64_t)b[i] << 8 * i;
     c->at += (uint64_t)bytes;
-    return x;
+    return little_endian(b, bytes);
 }
 
 static void skip(cursor *c, uint64_t bytes)
@@ -82,18 +78,10 @@ static uint64_t take_pairs(cursor *c, uint64_t n)
 }
 
 /* By the numbers of ggml; an empty name is one that was given up. */
-static const struct { const char *name; mpt_format format; } types[] = {
-    {"F32", MPT_F32}, {"F16", MPT_F16}, {"Q4_0", MPT_FORMAT_COUNT}, {"Q4_1", MPT_FORMAT_COUNT},
-    {"", MPT_FORMAT_COUNT}, {"", MPT_FORMAT_COUNT}, {"Q5_0", MPT_FORMAT_COUNT}, {"Q5_1", MPT_FORMAT_COUNT},
-    {"Q8_0", MPT_FORMAT_COUNT}, {"Q8_1", MPT_FORMAT_COUNT}, {"Q2_K", MPT_FORMAT_COUNT},
-    {"Q3_K", MPT_FORMAT_COUNT}, {"Q4_K", MPT_FORMAT_COUNT}, {"Q5_K", MPT_FORMAT_COUNT},
-    {"Q6_K", MPT_FORMAT_COUNT}, {"Q8_K", MPT_FORMAT_COUNT}, {"IQ2_XXS", MPT_FORMAT_COUNT},
-    {"IQ2_XS", MPT_FORMAT_COUNT}, {"IQ3_XXS", MPT_FORMAT_COUNT}, {"IQ1_S", MPT_FORMAT_COUNT},
-    {"IQ4_NL", MPT_FORMAT_COUNT}, {"IQ3_S", MPT_FORMAT_COUNT}, {"IQ2_S", MPT_FORMAT_COUNT},
-    {"IQ4_XS", MPT_FORMAT_COUNT}, {"I8", MPT_FORMAT_COUNT}, {"I16", MPT_FORMAT_COUNT},
-    {"I32", MPT_FORMAT_COUNT}, {"I64", MPT_FORMAT_COUNT}, {"F64", MPT_F64}, {"IQ1_M", MPT_FORMAT_COUNT},
-    {"BF16", MPT_BF16}
-};
+static const char *const types[] = {
+    "F32", "F16", "Q4_0", "Q4_1", "", "", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K",
+    "Q6_K", "Q8_K", "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8",
+    "I16", "I32", "I64", "F64", "IQ1_M", "BF16"};
 enum { TYPES = sizeof types / sizeof types[0] };
 
 /* A name, the dimensions with the fastest first, a type, an offset. */
@@ -126,8 +114,8 @@ static int take_tensor(cursor *c, char *error)
     t->offset = take(c, 8);
     if (c->bad || !shape_count(t->shape, t->dims, &t->count))
         return problem(error, m->path, t->name, "the product of the shape overflows, or the file ends");
-    t->type = type < TYPES && *types[type].name ? types[type].name : "unknown";
-    t->format = type < TYPES ? types[type].format : MPT_FORMAT_COUNT;
+    t->type = type < TYPES && *types[type] ? types[type] : "unknown";
+    t->format = find_type(t->type) ? find_type(t->type)->format : MPT_FORMAT_COUNT;
     t->swap = !host_is_little();
     return 0;
 }
@@ -141,9 +129,9 @@ static int place(model *m, tensor *t, uint64_t data, char *error)
     if (t->format == MPT_FORMAT_COUNT)
         return 0;
     if (t->count > UINT64_MAX / 8 ||
-        t->count * (uint64_t)(mpt_format_get(t->format)->bits / 8) > m->src.size - t->offset)
+        t->count * format_bytes(t->format) > m->src.size - t->offset)
         return problem(error, m->path, t->name, "truncated: its data ends beyond the end of the file");
-    t->bytes = t->count * (uint64_t)(mpt_format_get(t->format)->bits / 8);
+    t->bytes = t->count * format_bytes(t->format);
     return 0;
 }
 
@@ -161,8 +149,7 @@ int gguf_parse(model *m, char *error)
     if (c.bad)
         return problem(error, m->path, NULL, "truncated inside the GGUF header");
     if (version != 2 && version != 3)
-        return problem(error, m->path, NULL, "GGUF version %llu is not read (2 and 3 are)",
-                       (unsigned long long)version);
+        return problem(error, m->path, NULL, "GGUF version %llu is not read (2 and 3 are)", (ull)version);
     if (tensors > MAX_TENSORS || tensors > m->src.size || pairs > m->src.size)
         return problem(error, m->path, NULL, "the GGUF header claims more tensors or keys than it can hold");
     alignment = take_pairs(&c, pairs);

@@ -11,11 +11,23 @@
  *   model.c        which kind of file it is; raw and CSV; the stream of a tensor's values
  *   folder.c       folders, and the index of a sharded model
  *   scan.c         one pass over a tensor: what each format would lose; the verdict
- *   report.c       table, summary, JSON
+ *   diff.c         what changed from one checkpoint to another
+ *   report.c       table, summary, JSON, CSV
  *   plot.c         data and gnuplot scripts
  *   convert.c      the converted .safetensors */
 #ifndef INSPECT_H
 #define INSPECT_H
+
+/* What POSIX has is used where it is there: windows, folders, processors. */
+#if defined(__unix__) || defined(__APPLE__)
+#define _DEFAULT_SOURCE
+#define _DARWIN_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#define _FILE_OFFSET_BITS 64
+#define HAVE_POSIX 1
+#else
+#define HAVE_POSIX 0
+#endif
 
 /* Converting and counting is all that it wants of mpt: without these parts that compiles in half the time. */
 #define MPT_NO_ARITHMETIC
@@ -29,12 +41,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if HAVE_POSIX
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
 
 #if defined(__GNUC__) || defined(__clang__)
 #define LIKE_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define LIKE_PRINTF(format, first)
 #endif
+
+typedef unsigned long long ull;         /* what printf takes */
 
 enum {
     MAX_DIMS = 32,              /* as NumPy */
@@ -69,6 +87,8 @@ void source_close(source *s);
 /* The same file with a window of its own, for another thread; close the view, not the file, with _leave. */
 void source_share(source *s, const source *of);
 void source_leave(source *s);
+/* The whole number in the first n bytes, the lowest first. */
+uint64_t little_endian(const unsigned char *bytes, int n);
 /* `size` bytes from offset `at`, at most CHUNK; good until the next call. NULL: beyond the end or failed. */
 const unsigned char *source_view(source *s, uint64_t at, size_t size);
 int source_read(source *s, uint64_t at, void *dst, size_t size);
@@ -77,6 +97,11 @@ void source_guard(const char *path, const char *unlink_too);
 
 /* ---- text.c ---- */
 
+char *copy_text(const char *s, size_t n);                               /* these two: NULL out of memory */
+char *path_join(const char *folder, size_t n, const char *name);        /* n: characters of the folder */
+const char *path_name(const char *path);                                /* what follows the last slash */
+int ends_with(const char *s, const char *suffix);
+int by_text(const void *a, const void *b);                              /* of char *, for qsort */
 int utf8_length(const unsigned char *s, size_t n, uint32_t *point);     /* 0: not UTF-8 */
 int utf8_valid(const char *s, size_t n);
 /* Names as a terminal may see them: control characters, direction marks and bytes that are not UTF-8
@@ -105,6 +130,13 @@ typedef struct tensor {
     uint64_t    shape[MAX_DIMS], count, offset, bytes;  /* offset in the file */
 } tensor;
 
+/* A type of numbers: as .safetensors files call it, as others do, with blanks between. */
+typedef struct number_type {
+    const char *name, *others;
+    mpt_format  format;             /* MPT_FORMAT_COUNT: no floats that we read */
+    int         bits;
+} number_type;
+
 typedef enum file_kind {
     KIND_NPY, KIND_SAFETENSORS, KIND_RAW, KIND_CSV, KIND_NPZ, KIND_PYTORCH, KIND_GGUF, KIND_ONNX
 } file_kind;
@@ -127,11 +159,14 @@ typedef struct model {
 
 const char *kind_name(file_kind kind);
 int  host_is_little(void);
+size_t format_bytes(mpt_format format);         /* of one value */
+void swap_bytes(unsigned char *x, size_t n, size_t size);               /* of n bytes, in groups of `size` */
+/* What a type that a file names is; NULL: none that we know. */
+const number_type *find_type(const char *name);
 /* Open and check a file; the values are not read yet. 0, or -1 with the text of the error. */
 int  model_open(model *m, const char *path, int map, mpt_format raw, char *error);
 int  model_parse(model *m, mpt_format raw, char *error);
 void model_close(model *m);
-char *copy_text(const char *s, size_t n);
 /* Product of the dimensions; 0 if it does not fit. */
 int  shape_count(const uint64_t *shape, int dims, uint64_t *count);
 /* One more tensor, with that name; NULL: out of memory. Earlier ones may move. */
@@ -156,6 +191,16 @@ typedef struct pickled {
  * for is refused by name. */
 int  pickle_parse(const unsigned char *text, size_t n, int (*found)(void *user, const pickled *t), void *user,
                   char *why, size_t cap);
+
+/* The cells of a row, as JSON, a line of CSV, or its titles. What is not present is left out or empty. */
+typedef enum cells_as { CELLS_JSON, CELLS_CSV, CELLS_TITLES } cells_as;
+typedef struct cells { cells_as as; const char *before, *group; } cells;
+
+void cell_group(cells *c, const char *name);    /* NULL: its end; columns wear the innermost name */
+void cell_count(cells *c, const char *key, int present, uint64_t x);
+void cell_real(cells *c, const char *key, int present, double x);
+void cell_text(cells *c, const char *key, int present, const char *text);
+void cell_shape(cells *c, const char *key, const tensor *t);
 
 /* ---- folder.c ---- */
 
@@ -216,7 +261,27 @@ typedef struct result {
     loss     in[MAX_FORMATS];
 } result;
 
-/* --fail-if: `figure` is 0 db, 1 flushed, 2 overflow, 3 subnormal (of a format), 4 nan, 5 inf. */
+/* What a tensor and the one of that name in another file have in common; at first that both are there and
+ * hold floats, and were compared. */
+typedef enum pairing {
+    COMPARED, ONLY_FIRST, ONLY_SECOND, OTHER_SHAPE, OTHER_ORDER, OTHER_BYTES, SAME_BYTES, NO_FLOATS
+} pairing;
+
+/* How far it moved. In each format: how many changes a copy in it would not show, and how many of the values
+ * it does not hold at all. */
+typedef struct moved {
+    pairing  how;
+    uint64_t changed, apart;            /* apart: NaN or Inf in one alone */
+    double   max, l2, norm, change;     /* of the differences; norm: of the first; change: l2 / norm */
+    uint64_t lost[MAX_FORMATS], over[MAX_FORMATS];
+    int      vanish[MAX_FORMATS];       /* log2 of the factor with which half of the changes would be lost */
+} moved;
+
+/* --fail-if: the figure is one of rule_figures. */
+enum rule_figure {
+    RULE_DB, RULE_FLUSHED, RULE_OVERFLOW, RULE_SUBNORMAL, RULE_LOST, RULE_NAN, RULE_INF, RULE_CHANGE,
+    RULE_CHANGED, RULE_MAX, RULE_APART, RULE_FIGURES
+};
 typedef struct rule {
     const char *text;
     mpt_format  format;
@@ -228,7 +293,7 @@ typedef struct options {
     mpt_format  formats[MAX_FORMATS];   /* a rule's format that is not asked for is refused */
     int         format_count, headroom;
     double      tolerate;
-    int         json, map, jobs, progress, width, wide; /* jobs 0: one for each processor */
+    int         json, csv, diff, map, jobs, progress, width, wide;  /* jobs 0: one for each processor */
     mpt_format  raw;                    /* MPT_FORMAT_COUNT: look at the file */
     uint64_t    top;                    /* 0: all */
     const char *by;
@@ -255,13 +320,46 @@ int  scan_tensor(scan *s, result *r, model *m, const tensor *t, const options *o
 void scan_total(const scan *s, const options *o, result *r);
 void verdict(char *dst, size_t cap, const tensor *t, const result *r, const options *o);
 
+/* ---- diff.c ---- */
+
+/* The values of one tensor against those of another. */
+typedef struct change {
+    uint64_t       changed, apart, tiny;    /* tiny: the change is no float, and lost everywhere */
+    double         max;
+    mpt_exact      moved, from;             /* squares of the differences, and of the first */
+    mpt_stagnation in[MAX_FORMATS];
+    int            formats;
+} change;
+
+void change_init(change *c, const options *o);
+void change_add(change *c, mpt_format from, const void *a, mpt_format to, const void *b, size_t n);
+void change_merge(change *c, const change *part);
+/* In scan.c: all of t against u, of as many values. 0 or -1. */
+int scan_pair(change *c, model *a, const tensor *t, model *b, const tensor *u, const options *o, char *error);
+
+/* A row of the table: a tensor, or two of one name, either of which may be missing. */
+typedef struct row {
+    model        *m[2];
+    const tensor *t[2];
+    result        r;
+    moved         d;
+    uint64_t      key;
+    int           median;                   /* its log2 */
+} row;
+
+/* One row for each name; to be freed. */
+row  *diff_rows(model *a, size_t a_files, model *b, size_t b_files, size_t *n);
+int   diff_row(row *w, const options *o, char *error);
+int   diff_keeps(const moved *d, int k, const options *o);
+void  diff_words(char *dst, size_t cap, const row *w, const options *o);
+void  diff_cells(cells *c, const row *w, const options *o);
 /* ---- report.c ---- */
 
 typedef struct report report;
 
 report *report_new(const options *o);
-/* Inspect a file and print it. 0, or -1: the error is printed, too. */
-int     report_file(report *p, const char *path);
+/* Inspect a file and print it, or what changed from it to the other. 0, or -1: the error is printed, too. */
+int     report_file(report *p, const char *path, const char *other);
 /* What closes the report of all files; frees it. Returns nonzero if writing failed. */
 int     report_end(report *p);
 void    progress(const options *o, const char *path, uint64_t done, uint64_t all);
@@ -272,7 +370,7 @@ void    complain(const options *o, const char *error);
 typedef struct plot plot;
 
 plot *plot_new(const options *o, char *error);
-int   plot_tensor(plot *p, const char *path, const tensor *t, const scan *s, const result *r);
+int   plot_tensor(plot *p, const tensor *t, const scan *s, const result *r);
 int   plot_end(plot *p, const scan *total, char *error);
 
 /* ---- convert.c ---- */

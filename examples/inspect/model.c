@@ -15,14 +15,50 @@ int host_is_little(void)
     return low;
 }
 
-char *copy_text(const char *s, size_t n)
+void swap_bytes(unsigned char *x, size_t n, size_t size)
 {
-    char *copy = (char *)malloc(n + 1);
-    if (copy) {
-        memcpy(copy, s, n);
-        copy[n] = 0;
+    size_t i, k;
+    for (i = 0; i < n; i += size)
+        for (k = 0; k < size / 2; k++) {
+            const unsigned char low = x[i + k];
+            x[i + k] = x[i + size - 1 - k];
+            x[i + size - 1 - k] = low;
+        }
+}
+
+size_t format_bytes(mpt_format format) { return (size_t)mpt_format_get(format)->bits / 8; }
+
+static const number_type types[] = {
+    {"F64", "f64 f8 double DoubleStorage float64", MPT_F64, 64},
+    {"F32", "f32 f4 float FloatStorage float32", MPT_F32, 32},
+    {"F16", "f16 f2 float16 HalfStorage", MPT_F16, 16},
+    {"BF16", "bf16 bfloat16 BFloat16Storage", MPT_BF16, 16},
+    {"F8_E4M3", "e4m3 float8e4m3fn float8_e4m3fn", MPT_E4M3, 8},
+    {"F8_E5M2", "e5m2 float8e5m2 float8_e5m2", MPT_E5M2, 8},
+    {"F8_E4M3FNUZ", "e4m3fnuz float8e4m3fnuz float8_e4m3fnuz", MPT_E4M3FNUZ, 8},
+    {"F8_E5M2FNUZ", "e5m2fnuz float8e5m2fnuz float8_e5m2fnuz", MPT_E5M2FNUZ, 8},
+    {"I64", "LongStorage", MPT_FORMAT_COUNT, 64}, {"U64", "", MPT_FORMAT_COUNT, 64},
+    {"C64", "", MPT_FORMAT_COUNT, 64}, {"I32", "IntStorage", MPT_FORMAT_COUNT, 32},
+    {"U32", "", MPT_FORMAT_COUNT, 32}, {"I16", "ShortStorage", MPT_FORMAT_COUNT, 16},
+    {"U16", "", MPT_FORMAT_COUNT, 16}, {"I8", "CharStorage", MPT_FORMAT_COUNT, 8},
+    {"U8", "ByteStorage", MPT_FORMAT_COUNT, 8}, {"BOOL", "BoolStorage", MPT_FORMAT_COUNT, 8},
+    {"F8_E8M0", "", MPT_FORMAT_COUNT, 8}, {"F4", "", MPT_FORMAT_COUNT, 4},
+    {"F6_E2M3", "", MPT_FORMAT_COUNT, 6}, {"F6_E3M2", "", MPT_FORMAT_COUNT, 6}
+};
+
+const number_type *find_type(const char *name)
+{
+    const size_t n = strlen(name);
+    size_t       i;
+    for (i = 0; n && i < sizeof types / sizeof types[0]; i++) {
+        const char *p = types[i].others;
+        if (!strcmp(types[i].name, name))
+            return &types[i];
+        for (; (p = strstr(p, name)) != NULL; p += n)
+            if ((p == types[i].others || p[-1] == ' ') && (!p[n] || p[n] == ' '))
+                return &types[i];
     }
-    return copy;
+    return NULL;
 }
 
 /* Zeros do not hide an overflow of the others: such a shape is a mistake, too. */
@@ -71,12 +107,6 @@ source *tensor_source(model *m, const tensor *t) { return t->from ? t->from : &m
 
 /* ---- what a file is ---- */
 
-static int ends_with(const char *path, const char *suffix)
-{
-    const size_t n = strlen(path), k = strlen(suffix);
-    return n >= k && !strcmp(path + n - k, suffix);
-}
-
 /* Files that people will try, by their first bytes, and what to do with them instead. */
 static const char *advice(const unsigned char *head)
 {
@@ -123,7 +153,7 @@ static int raw_parse(model *m, mpt_format format, char *error)
     tensor                *t = m->tensors;
     if (m->src.size % bytes)
         return problem(error, m->path, NULL, "its %llu bytes are no whole number of %s values",
-                       (unsigned long long)m->src.size, f->name);
+                       (ull)m->src.size, f->name);
     t->type = f->name;
     t->format = format;
     t->swap = !host_is_little();
@@ -163,11 +193,7 @@ static int csv_parse(model *m, char *error)
 /* One tensor that wears the file's name without its ending, for the kinds that know no names. */
 static int name_after_file(model *m, char *error)
 {
-    const char *base = m->path, *p, *dot;
-    for (p = m->path; *p; p++)
-        if (*p == '/' && p[1])
-            base = p + 1;
-    dot = strrchr(base, '.');
+    const char *base = path_name(m->path), *dot = strrchr(base, '.');
     return model_tensor(m, base, dot && dot > base ? (size_t)(dot - base) : strlen(base))
          ? 0 : problem(error, m->path, NULL, "out of memory");
 }
@@ -237,7 +263,7 @@ void stream_init(stream *s, model *m, const tensor *t)
 
 static int csv_problem(stream *s, const char *why)
 {
-    return problem(s->error, s->m->path, NULL, "line %llu: %s", (unsigned long long)s->line + 1, why);
+    return problem(s->error, s->m->path, NULL, "line %llu: %s", (ull)s->line + 1, why);
 }
 
 static int csv_end_of_line(stream *s)
@@ -246,8 +272,7 @@ static int csv_end_of_line(stream *s)
         return csv_problem(s, "a separator, and no number after it");
     if (s->column && s->columns && s->column != s->columns)
         return problem(s->error, s->m->path, NULL, "line %llu: %llu numbers, the lines before have %llu",
-                       (unsigned long long)s->line + 1, (unsigned long long)s->column,
-                       (unsigned long long)s->columns);
+                       (ull)s->line + 1, (ull)s->column, (ull)s->columns);
     s->rows += s->column != 0;
     s->columns = s->column ? s->column : s->columns;
     s->column = 0;
@@ -348,8 +373,7 @@ static int csv_next(stream *s, const void **x, size_t *n)
         const unsigned char *text = source_view(&s->m->src, s->at, size);
         const long           used = text ? csv_block(s, text, size, size == left, n) : -1;
         if (!text)
-            return problem(s->error, s->m->path, NULL, "reading failed at byte %llu",
-                           (unsigned long long)s->at);
+            return problem(s->error, s->m->path, NULL, "reading failed at byte %llu", (ull)s->at);
         if (used < 0)
             return -1;
         s->at += (uint64_t)used;
@@ -360,21 +384,10 @@ static int csv_next(stream *s, const void **x, size_t *n)
     return *n > 0;
 }
 
-static void swap_bytes(unsigned char *x, size_t n, size_t size)
-{
-    size_t i, k;
-    for (i = 0; i < n; i += size)
-        for (k = 0; k < size / 2; k++) {
-            const unsigned char low = x[i + k];
-            x[i + k] = x[i + size - 1 - k];
-            x[i + size - 1 - k] = low;
-        }
-}
-
 int stream_next(stream *s, const void **x, size_t *n)
 {
     const tensor        *t = s->t;
-    const size_t         size = (size_t)mpt_format_get(t->format)->bits / 8;
+    const size_t         size = format_bytes(t->format);
     const uint64_t       left = t->bytes - s->at;
     const size_t         take = left < CHUNK ? (size_t)left : CHUNK;
     const unsigned char *p;
@@ -385,7 +398,7 @@ int stream_next(stream *s, const void **x, size_t *n)
     p = source_view(tensor_source(s->m, t), t->offset + s->at, take);
     if (!p)
         return problem(s->error, s->m->path, t->name, "reading failed at byte %llu of the file",
-                       (unsigned long long)(t->offset + s->at));
+                       (ull)(t->offset + s->at));
     if ((t->swap && size > 1) || (uintptr_t)p % size) {
         memcpy(s->block.bytes, p, take);
         if (t->swap)

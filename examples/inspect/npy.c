@@ -151,13 +151,11 @@ static const char *parse_dict(model *m, cursor *c, tensor *t)
 static void set_type(tensor *t)
 {
     const char *s = t->type;
-    int         little = host_is_little();
     t->format = MPT_FORMAT_COUNT;
-    if (strlen(s) != 3 || s[1] != 'f' || !strchr("<>=", s[0]))
+    if (strlen(s) != 3 || s[1] != 'f' || !strchr("<>=", s[0]) || !find_type(s + 1))
         return;
-    t->format = s[2] == '2' ? MPT_F16 : s[2] == '4' ? MPT_F32 : s[2] == '8' ? MPT_F64 : MPT_FORMAT_COUNT;
-    little = s[0] == '<' ? 1 : s[0] == '>' ? 0 : little;
-    t->swap = little != host_is_little();
+    t->format = find_type(s + 1)->format;
+    t->swap = s[0] != '=' && (s[0] == '<') != host_is_little();
 }
 
 /* That the values, after the header, end where the file does. */
@@ -169,14 +167,12 @@ static int check_size(model *m, tensor *t, uint64_t size, char *error)
         t->bytes = size;
         return 0;
     }
-    t->bytes = t->count * (uint64_t)(mpt_format_get(t->format)->bits / 8);
+    t->bytes = t->count * format_bytes(t->format);
     if (t->count > UINT64_MAX / 8 || t->bytes > size)
         return problem(error, m->path, NULL, "truncated: the shape asks for %llu values of type %s, the "
-                       "file has %llu bytes for them", (unsigned long long)t->count, t->type,
-                       (unsigned long long)size);
+                       "file has %llu bytes for them", (ull)t->count, t->type, (ull)size);
     if (t->bytes < size)
-        return problem(error, m->path, NULL, "%llu bytes stand after the last value",
-                       (unsigned long long)(size - t->bytes));
+        return problem(error, m->path, NULL, "%llu bytes stand after the last value", (ull)(size - t->bytes));
     return 0;
 }
 
@@ -195,19 +191,18 @@ int npy_parse(model *m, tensor *t, uint64_t bytes, char *error)
     if (head[6] < 1 || head[6] > 3)
         return problem(error, m->path, NULL, ".npy version %d.%d is not known", head[6], head[7]);
     start = head[6] == 1 ? 10 : 12;
-    length = head[8] | (uint64_t)head[9] << 8;
+    length = little_endian(head + 8, 2);
     if (start == 12) {
         if (bytes < 12 || source_read(s, t->offset, head, 12) != 0)
             return problem(error, m->path, NULL, "truncated inside the .npy header");
-        length |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
+        length = little_endian(head + 8, 4);
     }
     if (length > bytes - start)
         return problem(error, m->path, NULL, "the .npy header claims %llu bytes, the file has %llu left",
-                       (unsigned long long)length, (unsigned long long)(bytes - start));
+                       (ull)length, (ull)(bytes - start));
     if (length > MAX_HEADER)
-        return problem(error, m->path, NULL,
-                       "the .npy header of %llu bytes is above the 64 KiB that are read",
-                       (unsigned long long)length);
+        return problem(error, m->path, NULL, "the .npy header of %llu bytes is above the 64 KiB that are "
+                       "read", (ull)length);
     text = (char *)malloc((size_t)length + 1);
     if (!text || source_read(s, t->offset + start, text, (size_t)length) != 0) {
         free(text);

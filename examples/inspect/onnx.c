@@ -52,16 +52,10 @@ static int take_field(model *m, range *r, field *f)
 }
 
 /* By the numbers of TensorProto.DataType. */
-static const struct { const char *name; mpt_format format; } types[] = {
-    {"undefined", MPT_FORMAT_COUNT}, {"float", MPT_F32}, {"uint8", MPT_FORMAT_COUNT},
-    {"int8", MPT_FORMAT_COUNT}, {"uint16", MPT_FORMAT_COUNT}, {"int16", MPT_FORMAT_COUNT},
-    {"int32", MPT_FORMAT_COUNT}, {"int64", MPT_FORMAT_COUNT}, {"string", MPT_FORMAT_COUNT},
-    {"bool", MPT_FORMAT_COUNT}, {"float16", MPT_F16}, {"double", MPT_F64}, {"uint32", MPT_FORMAT_COUNT},
-    {"uint64", MPT_FORMAT_COUNT}, {"complex64", MPT_FORMAT_COUNT}, {"complex128", MPT_FORMAT_COUNT},
-    {"bfloat16", MPT_BF16}, {"float8e4m3fn", MPT_E4M3}, {"float8e4m3fnuz", MPT_E4M3FNUZ},
-    {"float8e5m2", MPT_E5M2}, {"float8e5m2fnuz", MPT_E5M2FNUZ}, {"uint4", MPT_FORMAT_COUNT},
-    {"int4", MPT_FORMAT_COUNT}, {"float4e2m1", MPT_FORMAT_COUNT}
-};
+static const char *const types[] = {
+    "undefined", "float", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16",
+    "double", "uint32", "uint64", "complex64", "complex128", "bfloat16", "float8e4m3fn", "float8e4m3fnuz",
+    "float8e5m2", "float8e5m2fnuz", "uint4", "int4", "float4e2m1"};
 enum { TYPES = sizeof types / sizeof types[0] };
 
 static int take_dims(model *m, tensor *t, const field *f)
@@ -131,16 +125,16 @@ static int take_tensor(model *m, range r, char *error)
     }
     if (code < 0)
         return damaged(m, error);
-    t->type = type < TYPES ? types[type].name : "unknown";
-    t->format = type < TYPES && !(bare && !t->bytes) ? types[type].format : MPT_FORMAT_COUNT;
+    t->type = type < TYPES ? types[type] : "unknown";
+    if (!(bare && !t->bytes) && find_type(t->type))
+        t->format = find_type(t->type)->format;
     t->swap = !host_is_little();
     if (!shape_count(t->shape, t->dims, &t->count) || t->count > UINT64_MAX / 64)
         return problem(error, m->path, t->name, "the product of the shape overflows");
     bits = t->format == MPT_FORMAT_COUNT ? 0 : (uint64_t)mpt_format_get(t->format)->bits;
     if (bits && t->bytes != t->count * bits / 8)
         return problem(error, m->path, t->name, "%llu values of type %s need %llu bytes, it has %llu",
-                       (unsigned long long)t->count, t->type, (unsigned long long)(t->count * bits / 8),
-                       (unsigned long long)t->bytes);
+                       (ull)t->count, t->type, (ull)(t->count * bits / 8), (ull)t->bytes);
     return 0;
 }
 

@@ -120,15 +120,12 @@ static size_t last_mark(const machine *v)
 
 static uint64_t take(machine *v, int bytes)
 {
-    uint64_t x = 0;
-    int      i;
     if (v->end - v->at < bytes) {
         v->at = v->end;
         return 0;
     }
-    for (i = 0; i < bytes; i++)
-        x |= (uint64_t)*v->at++ << 8 * i;
-    return x;
+    v->at += bytes;
+    return little_endian(v->at - bytes, bytes);
 }
 
 static int push_text(machine *v, node_kind kind, const unsigned char *text, uint64_t n)

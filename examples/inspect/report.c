@@ -1,31 +1,41 @@
-/* report.c -- table, summary, JSON. */
-#if defined(__unix__) || defined(__APPLE__)
-#define _POSIX_C_SOURCE 200809L
-#include <unistd.h>
-#define STDERR_IS_TERMINAL() isatty(fileno(stderr))
-#else
-#define STDERR_IS_TERMINAL() 0
-#endif
-
+/* report.c -- table, summary, JSON, CSV. */
 #include "inspect.h"
 
 #include <errno.h>
 #include <math.h>
 #include <time.h>
 
-/* What is kept of each tensor until its file is printed. */
-typedef struct row { const tensor *t; result r; uint64_t key; int median; } row;    /* log2 of the median */
+#if HAVE_POSIX
+#define STDERR_IS_TERMINAL() isatty(fileno(stderr))
+#else
+#define STDERR_IS_TERMINAL() 0
+#endif
 
-/* Of all tensors of a file, per format. */
+/* Of all tensors of a file. */
 typedef struct sums {
     uint64_t tensors, values, passed_over, nan, inf;
     uint64_t fits[MAX_FORMATS][3];
+    uint64_t moved, apart, changed, lost[MAX_FORMATS];  /* of --diff; tensors, apart: not in both */
+    double   l2, norm;
 } sums;
+
+/* What one argument holds: its files, one or many. */
+typedef struct opened {
+    const char *path;
+    file_list   l;
+    model      *m;
+    size_t      files;
+} opened;
 
 struct report {
     const options *o;
     plot          *plots;
-    scan           total;       /* of the file in hand */
+    opened         in[2];       /* in hand; the second of --diff */
+    row           *rows;
+    size_t         n, shown;
+    sums           s;
+    scan           total;       /* of the files in hand */
+    result         result;      /* of them together */
     scan           all;         /* of all files */
     int            files, printed;
     uint64_t       broken;      /* rules of --fail-if that hold for a tensor */
@@ -76,28 +86,46 @@ void complain(const options *o, const char *error)
 
 /* ---- order ---- */
 
-static double sort_key(const row *w, const char *by)
+static const tensor *either(const row *w) { return w->t[0] ? w->t[0] : w->t[1]; }
+
+static double share(uint64_t part, uint64_t all) { return (double)part / (double)(all ? all : 1); }
+
+/* What cannot be compared comes first, what holds no floats last. */
+static double diff_key(const row *w, const char *by)
 {
-    const loss  *l = &w->r.in[0];
-    const double nonzero = w->r.nonzero ? (double)w->r.nonzero : 1.0;
+    const moved *d = &w->d;
+    if (d->how != COMPARED || d->apart)
+        return d->how < SAME_BYTES ? HUGE_VAL : -HUGE_VAL;
+    return !strcmp(by, "max") ? d->max : !strcmp(by, "lost") ? share(d->lost[0], d->changed)
+         : !strcmp(by, "changed") ? share(d->changed, either(w)->count) : d->change;
+}
+
+static double sort_key(const row *w, const options *o)
+{
+    const cast *c = &w->r.in[0].plain;
+    const char *by = o->by;
+    if (!by)
+        return 0.0;
+    if (!strcmp(by, "size"))
+        return (double)either(w)->count;
+    if (o->diff)
+        return diff_key(w, by);
     if (!strcmp(by, "flushed"))
-        return (double)l->plain.flushed / nonzero;
+        return share(c->flushed, w->r.nonzero);
     if (!strcmp(by, "overflow"))
-        return (double)l->plain.overflow / nonzero;
+        return share(c->overflow, w->r.nonzero);
     if (!strcmp(by, "subnormal"))
-        return (double)l->plain.subnormal / nonzero;
+        return share(c->subnormal, w->r.nonzero);
     if (!strcmp(by, "db"))              /* what overflows is the worst, what holds no numbers the best */
-        return !w->r.nonzero ? -HUGE_VAL : l->plain.overflow ? HUGE_VAL : -l->plain.db;
+        return !w->r.nonzero ? -HUGE_VAL : c->overflow ? HUGE_VAL : -c->db;
     if (!strcmp(by, "max"))
         return w->r.max_abs;
     if (!strcmp(by, "min"))
         return w->r.nonzero ? -w->r.min_abs : -HUGE_VAL;
-    if (!strcmp(by, "size"))
-        return (double)w->t->count;
-    return (double)(l->plain.flushed + l->plain.overflow) / nonzero;
+    return share(c->flushed + c->overflow, w->r.nonzero);
 }
 
-static const char *order_by;
+static const options *order_by;
 
 static int by_order(const void *a, const void *b)
 {
@@ -113,17 +141,6 @@ enum { SHORTEST_NAME = 20, LONGEST_NAME = 2000 };
 /* Column widths: types and verdicts take what they need, names what is left. */
 typedef struct widths { int name, type; } widths;
 
-static int longer(int width, const char *text)
-{
-    const int n = (int)strlen(text);
-    return n > width ? n : width;
-}
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Do names cut to that width still differ? What cannot be found out for lack of memory is taken as yes. */
 static int names_differ(const row *rows, size_t n, int width)
 {
@@ -132,7 +149,7 @@ static int names_differ(const row *rows, size_t n, int width)
     size_t i;
     int    differ = 1;
     for (i = 0; cut && i < n; i++) {
-        (void)text_safe(text, sizeof text, rows[i].t->name, width);
+        (void)text_safe(text, sizeof text, either(&rows[i])->name, width);
         cut[i] = copy_text(text, strlen(text));
         if (!cut[i])
             break;
@@ -148,20 +165,38 @@ static int names_differ(const row *rows, size_t n, int width)
     return differ;
 }
 
+static void words_of(char *dst, size_t cap, const row *w, const options *o)
+{
+    if (o->diff)
+        diff_words(dst, cap, w, o);
+    else
+        verdict(dst, cap, w->t[0], &w->r, o);
+}
+
+/* Both, where they differ. */
+static int types_of(char *dst, size_t cap, const row *w)
+{
+    const int two = w->t[0] && w->t[1] && strcmp(w->t[0]->type, w->t[1]->type) != 0;
+    (void)snprintf(dst, cap, "%s%s%s", either(w)->type, two ? ">" : "", two ? w->t[1]->type : "");
+    return (int)strlen(dst);
+}
+
 static widths find_widths(const row *rows, size_t n, const options *o)
 {
     widths w = {6, 4};
-    int    words = 7, longest;
+    int    words = 7, longest, k;
     size_t i;
     for (i = 0; i < n; i++) {
-        char      text[4 * LONGEST_NAME];
-        const int name = text_safe(text, sizeof text, rows[i].t->name, LONGEST_NAME);
-        w.name = name > w.name ? name : w.name;
-        w.type = longer(w.type, rows[i].t->type);
-        verdict(text, sizeof text, rows[i].t, &rows[i].r, o);
-        words = longer(words, text);
+        char text[4 * LONGEST_NAME];
+        k = text_safe(text, sizeof text, either(&rows[i])->name, LONGEST_NAME);
+        w.name = k > w.name ? k : w.name;
+        k = types_of(text, sizeof text, &rows[i]);
+        w.type = k > w.type ? k : w.type;
+        words_of(text, sizeof text, &rows[i], o);
+        k = (int)strlen(text);
+        words = k > words ? k : words;
     }
-    words += w.type + 26 + 7 * o->format_count;         /* all but the name */
+    words += w.type + (o->diff ? 34 : 26) + 7 * o->format_count;        /* all but the name */
     longest = w.name;
     if (w.name > o->width - words && !o->wide)
         w.name = o->width - words > SHORTEST_NAME ? o->width - words : SHORTEST_NAME;
@@ -173,8 +208,11 @@ static widths find_widths(const row *rows, size_t n, const options *o)
 static void print_head(const options *o, widths w)
 {
     int k;
-    (void)printf("%-*s %-*s %6s %7s %7s", w.name, "tensor", w.type, "type", "values", "min|x|", "max|x|");
-    if (o->wide)
+    (void)printf("%-*s %-*s %6s %7s %7s", w.name, "tensor", w.type, "type", "values",
+                 o->diff ? "changed" : "min|x|", o->diff ? "max|d|" : "max|x|");
+    if (o->diff)
+        (void)printf(" %7s", "|d|/|x|");
+    else if (o->wide)
         (void)printf(" %-14s %9s %9s %7s %6s", "shape", "mean", "std", "zeros", "median");
     for (k = 0; k < o->format_count; k++)
         (void)printf(" %6s", mpt_format_get(o->formats[k])->name);
@@ -207,8 +245,8 @@ static void print_wide(const row *p)
     char     shape[24 * MAX_DIMS] = "", mean[24] = "-", std[24] = "-", half[24] = "-", zero[24];
     size_t   at = 0;
     int      k;
-    for (k = 0; k < p->t->dims && at < sizeof shape - 24; k++)
-        at += (size_t)sprintf(shape + at, "%s%llu", k ? "x" : "", (unsigned long long)p->t->shape[k]);
+    for (k = 0; k < p->t[0]->dims && at < sizeof shape - 24; k++)
+        at += (size_t)sprintf(shape + at, "%s%llu", k ? "x" : "", (ull)p->t[0]->shape[k]);
     text_share(zero, sizeof zero, p->r.zero, p->r.count);
     if (p->r.nonzero) {
         text_value(mean, sizeof mean, p->r.mean);
@@ -218,22 +256,57 @@ static void print_wide(const row *p)
     (void)printf(" %-14s %9s %9s %7s %6s", *shape ? shape : "1", mean, std, zero, half);
 }
 
-static void print_row(const row *p, const options *o, widths w)
+static void print_range(const row *p, const options *o)
 {
-    char      name[4 * LONGEST_NAME], count[16], least[24], most[24], words[VERDICT];
-    const int width = text_safe(name, sizeof name, p->t->name, w.name);
-    int       k;
-    text_count(count, sizeof count, p->t->count);
+    char least[24], most[24];
+    int  k;
     text_value(least, sizeof least, p->r.min_abs);
     text_value(most, sizeof most, p->r.max_abs);
-    verdict(words, sizeof words, p->t, &p->r, o);
-    (void)printf("%s%*s %-*s %6s %7s %7s", name, w.name - width, "", w.type, p->t->type, count,
-                 p->r.nonzero ? least : "-", p->r.nonzero ? most : "-");
+    (void)printf(" %7s %7s", p->r.nonzero ? least : "-", p->r.nonzero ? most : "-");
     if (o->wide)
         print_wide(p);
     for (k = 0; k < o->format_count; k++)
         print_loss(&p->r.in[k], &p->r);
+}
+
+/* Of the changes the share that each format loses; over: it does not hold the values. */
+static void print_moved(const row *p, const options *o)
+{
+    const moved   *d = &p->d;
+    const uint64_t compared = d->changed - d->apart;
+    char           changed[24], most[24] = "-", far[24] = "-", lost[24];
+    int            k;
+    text_share(changed, sizeof changed, d->changed, either(p)->count);
+    if (compared) {
+        text_value(most, sizeof most, d->max);
+        text_value(far, sizeof far, d->change);
+    }
+    (void)printf(" %7s %7s %7s", d->how == COMPARED ? changed : "-", most, far);
+    for (k = 0; k < o->format_count; k++) {
+        text_share(lost, sizeof lost, d->lost[k], compared);
+        (void)printf(" %6s", !compared ? "-" : d->over[k] ? "over" : lost);
+    }
+}
+
+static void print_row(const row *p, const options *o, widths w)
+{
+    char      name[4 * LONGEST_NAME], type[200], count[16], words[VERDICT];
+    const int width = text_safe(name, sizeof name, either(p)->name, w.name);
+    text_count(count, sizeof count, either(p)->count);
+    (void)types_of(type, sizeof type, p);
+    (void)printf("%s%*s %-*s %6s", name, w.name - width, "", w.type, type, count);
+    (o->diff ? print_moved : print_range)(p, o);
+    words_of(words, sizeof words, p, o);
     (void)printf("  %s\n", words);
+}
+
+static void print_titles(const char *title, const options *o)
+{
+    int k;
+    (void)printf("\n%-43s", title);
+    for (k = 0; k < o->format_count; k++)
+        (void)printf(" %9s", mpt_format_get(o->formats[k])->name);
+    (void)printf("\n");
 }
 
 static void print_summary_line(const char *title, const options *o, const sums *s, const result *all,
@@ -245,7 +318,7 @@ static void print_summary_line(const char *title, const options *o, const sums *
         const loss *l = &all->in[k];
         char        text[24];
         if (which < 3)
-            (void)snprintf(text, sizeof text, "%llu", (unsigned long long)s->fits[k][which]);
+            (void)snprintf(text, sizeof text, "%llu", (ull)s->fits[k][which]);
         else if (which == 5 && l->fits == FITS)
             (void)snprintf(text, sizeof text, "1");
         else if (which == 5)
@@ -264,221 +337,291 @@ static void print_summary(const options *o, const sums *s, const result *all)
         "tensors that do not fit",         "of all nonzero values, become zero",
         "of all nonzero values, overflow", "one scale for all"};
     int k;
-    (void)printf("\n%-43s", "summary");
-    for (k = 0; k < o->format_count; k++)
-        (void)printf(" %9s", mpt_format_get(o->formats[k])->name);
-    (void)printf("\n");
+    print_titles("summary", o);
     for (k = 0; k < 6; k++)
         print_summary_line(titles[k], o, s, all, k);
 }
 
-/* "model.safetensors: safetensors, 1.6 MiB", or of several files how many. */
-static void print_title(const report *p, const char *path, const model *m, size_t files)
+static void print_moved_summary(const options *o, const sums *s)
 {
-    char     name[256], size[32];
+    char lost[24];
+    int  k;
+    print_titles("summary", o);
+    (void)printf("%-43s", "tensors whose change it keeps");
+    for (k = 0; k < o->format_count; k++)
+        (void)printf(" %9llu", (ull)s->fits[k][FITS]);
+    (void)printf("\n%-43s", "of all changed values, the change is lost");
+    for (k = 0; k < o->format_count; k++) {
+        text_share(lost, sizeof lost, s->lost[k], s->changed);
+        (void)printf(" %9s", lost);
+    }
+    (void)printf("\n");
+}
+
+static uint64_t bytes_of(const opened *x)
+{
     uint64_t bytes = 0;
     size_t   i;
-    for (i = 0; i < files; i++)
-        bytes += m[i].src.size;
-    (void)text_safe(name, sizeof name, path, 60);
-    text_bytes(size, sizeof size, bytes);
-    (void)printf("%s%s: %s, ", p->printed ? "\n" : "", name, kind_name(m->kind));
-    if (files > 1)
-        (void)printf("%llu files, ", (unsigned long long)files);
+    for (i = 0; i < x->files; i++)
+        bytes += x->m[i].src.size;
+    return bytes;
+}
+
+/* "model.safetensors: safetensors, 1.6 MiB", or of several files how many. */
+static void print_title(const char *before, const opened *x)
+{
+    char name[256], size[32];
+    (void)text_safe(name, sizeof name, x->path, 60);
+    text_bytes(size, sizeof size, bytes_of(x));
+    (void)printf("%s%s: %s, ", before, name, kind_name(x->m->kind));
+    if (x->files > 1)
+        (void)printf("%llu files, ", (ull)x->files);
     (void)printf("%s", size);
 }
 
-static void print_file(const report *p, const char *path, const model *m, size_t files, const row *rows,
-                       size_t n, const sums *s, const result *all)
+static void print_counts(const report *p)
+{
+    const sums *s = &p->s;
+    char        values[16], far[24];
+    text_count(values, sizeof values, s->values);
+    (void)printf("%llu tensor%s, %s values", (ull)p->n, p->n == 1 ? "" : "s", values);
+    if (p->o->diff) {
+        text_value(far, sizeof far, s->l2 > 0.0 ? sqrt(s->l2 / s->norm) : 0.0);
+        (void)printf(", %llu moved, by %s of the norm", (ull)s->moved, far);
+        if (s->apart)
+            (void)printf(", %llu not in both alike", (ull)s->apart);
+    }
+    if (s->passed_over)
+        (void)printf(", %llu not of a float type", (ull)s->passed_over);
+    if (s->nan || s->inf)
+        (void)printf(", %llu NaN, %llu Inf", (ull)s->nan, (ull)s->inf);
+    (void)printf("\n");
+}
+
+static void print_table(const report *p)
 {
     const options *o = p->o;
-    char           values[16];
-    size_t         i, shown = o->top && o->top < n ? (size_t)o->top : n;
+    size_t         i;
     widths         w;
-    print_title(p, path, m, files);
-    text_count(values, sizeof values, s->values);
-    (void)printf(", %llu tensor%s, %s values", (unsigned long long)n, n == 1 ? "" : "s", values);
-    if (s->passed_over)
-        (void)printf(", %llu not of a float type", (unsigned long long)s->passed_over);
-    if (s->nan || s->inf)
-        (void)printf(", %llu NaN, %llu Inf", (unsigned long long)s->nan, (unsigned long long)s->inf);
-    (void)printf("\n");
-    if (shown < n)
-        (void)printf("the %llu tensors that come first by '%s' in %s\n", (unsigned long long)shown, o->by,
+    (void)fputs(p->printed ? "\n" : "", stdout);
+    print_title(o->diff ? "from " : "", &p->in[0]);
+    if (o->diff)
+        print_title("\nto ", &p->in[1]);
+    (void)fputs(o->diff ? "\n" : ", ", stdout);
+    print_counts(p);
+    if (p->shown < p->n)
+        (void)printf("the %llu tensors that come first by '%s' in %s\n", (ull)p->shown, o->by,
                      mpt_format_get(o->formats[0])->name);
-    w = find_widths(rows, shown, o);
+    w = find_widths(p->rows, p->shown, o);
     print_head(o, w);
-    for (i = 0; i < shown; i++)
-        print_row(&rows[i], o, w);
-    if (n > 1)
-        print_summary(o, s, all);
+    for (i = 0; i < p->shown; i++)
+        print_row(&p->rows[i], o, w);
+    if (p->n > 1 && o->diff)
+        print_moved_summary(o, &p->s);
+    else if (p->n > 1)
+        print_summary(o, &p->s, &p->result);
 }
 
-/* ---- JSON ---- */
+/* ---- JSON and CSV ---- */
 
-static void json_u64(const char *key, uint64_t x)
-{
-    (void)printf("\"%s\":%llu,", key, (unsigned long long)x);
-}
-
-/* JSON has no Inf and no NaN: null. */
-static void json_real(const char *key, double x)
-{
-    if (isfinite(x))
-        (void)printf("\"%s\":%.17g,", key, x);
-    else
-        (void)printf("\"%s\":null,", key);
-}
-
-static void json_loss(const loss *l, mpt_format format)
+static void loss_cells(cells *c, const loss *l, mpt_format format, int present, int any)
 {
     static const char *const words[] = {"yes", "with scale", "no"};
-    (void)printf("\"%s\":{", mpt_format_get(format)->name);
-    json_u64("flushed", l->plain.flushed);
-    json_u64("subnormal", l->plain.subnormal);
-    json_u64("normal", l->normal);
-    json_u64("overflow", l->plain.overflow);
-    json_real("db", l->plain.db);
-    json_real("worst", l->plain.worst);
-    (void)printf("\"log2_scale\":%d,", l->scaled.log2_scale);
-    json_u64("scaled_flushed", l->scaled.flushed);
-    json_u64("scaled_subnormal", l->scaled.subnormal);
-    json_real("scaled_db", l->scaled.db);
-    (void)printf("\"fits\":\"%s\"}", words[l->fits]);
+    cell_group(c, mpt_format_get(format)->name);
+    cell_count(c, "flushed", present, l->plain.flushed);
+    cell_count(c, "subnormal", present, l->plain.subnormal);
+    cell_count(c, "normal", present, l->normal);
+    cell_count(c, "overflow", present, l->plain.overflow);
+    cell_real(c, "db", any, l->plain.db);
+    cell_real(c, "worst", any, l->plain.worst);
+    cell_real(c, "log2_scale", present, (double)l->scaled.log2_scale);
+    cell_count(c, "scaled_flushed", present, l->scaled.flushed);
+    cell_count(c, "scaled_subnormal", present, l->scaled.subnormal);
+    cell_real(c, "scaled_db", any, l->scaled.db);
+    cell_text(c, "fits", present, words[l->fits]);
+    cell_group(c, NULL);
 }
 
-static void json_row(const row *w, const options *o, const char *before)
+static void range_cells(cells *c, const row *w, const options *o)
 {
-    const tensor *t = w->t;
+    const tensor *t = w->t[0];
     const result *r = &w->r;
+    const int     floats = t->format != MPT_FORMAT_COUNT;
     char          words[VERDICT];
     int           k;
     verdict(words, sizeof words, t, r, o);
-    (void)printf("%s\n    {\"name\":", before);
-    text_json(stdout, t->name);
-    (void)printf(",\"type\":");
-    text_json(stdout, t->type);
-    (void)printf(",\"shape\":[");
-    for (k = 0; k < t->dims; k++)
-        (void)printf("%s%llu", k ? "," : "", (unsigned long long)t->shape[k]);
-    (void)printf("],\"order\":\"%s\",", t->fortran ? "fortran" : "c");
-    json_u64("values", t->count);
-    if (t->format != MPT_FORMAT_COUNT) {
-        json_u64("zero", r->zero);
-        json_u64("nan", r->nan);
-        json_u64("inf", r->inf);
-        if (r->nan)
-            json_u64("first_nan", r->first_nan);
-        if (r->inf)
-            json_u64("first_inf", r->first_inf);
-        (void)printf("\"min_abs\":%.17g,\"max_abs\":%.17g,", r->min_abs, r->max_abs);
-        json_real("mean", r->mean);
-        json_real("std", deviation(r));
-        if (r->nonzero)
-            (void)printf("\"median_log2\":%d,", w->median);
-        (void)printf("\"formats\":{");
-        for (k = 0; k < o->format_count; k++) {
-            (void)printf("%s", k ? "," : "");
-            json_loss(&r->in[k], o->formats[k]);
-        }
-        (void)printf("},");
+    cell_text(c, "name", 1, t->name);
+    cell_text(c, "type", 1, t->type);
+    cell_shape(c, "shape", t);
+    cell_text(c, "order", 1, t->fortran ? "fortran" : "c");
+    cell_count(c, "values", 1, t->count);
+    cell_count(c, "zero", floats, r->zero);
+    cell_count(c, "nan", floats, r->nan);
+    cell_count(c, "inf", floats, r->inf);
+    cell_count(c, "first_nan", r->nan != 0, r->first_nan);
+    cell_count(c, "first_inf", r->inf != 0, r->first_inf);
+    cell_real(c, "min_abs", floats, r->min_abs);
+    cell_real(c, "max_abs", floats, r->max_abs);
+    cell_real(c, "mean", floats, r->mean);
+    cell_real(c, "std", floats, deviation(r));
+    cell_real(c, "median_log2", r->nonzero != 0, (double)w->median);
+    if (floats || c->as != CELLS_JSON) {
+        cell_group(c, "formats");
+        for (k = 0; k < o->format_count; k++)
+            loss_cells(c, &r->in[k], o->formats[k], floats, r->nonzero != 0);
+        cell_group(c, NULL);
     }
-    (void)printf("\"verdict\":\"%s\"}", words);
+    cell_text(c, "verdict", 1, words);
 }
 
-static void json_summary(const options *o, const sums *s, const result *all)
+static void summary_cells(const report *p, cells *c)
 {
-    int k;
+    const sums *s = &p->s;
+    int         k;
+    cell_count(c, "tensors", 1, s->tensors);
+    cell_count(c, "passed_over", 1, s->passed_over);
+    cell_count(c, "values", 1, s->values);
+    cell_count(c, "nan", !p->o->diff, s->nan);
+    cell_count(c, "inf", !p->o->diff, s->inf);
+    cell_count(c, "moved", p->o->diff, s->moved);
+    cell_count(c, "apart", p->o->diff, s->apart);
+    cell_count(c, "changed", p->o->diff, s->changed);
+    cell_real(c, "change", p->o->diff, s->l2 > 0.0 ? sqrt(s->l2 / s->norm) : 0.0);
+    cell_group(c, "formats");
+    for (k = 0; k < p->o->format_count; k++) {
+        cell_group(c, mpt_format_get(p->o->formats[k])->name);
+        cell_count(c, p->o->diff ? "keeps" : "fit", 1, s->fits[k][FITS]);
+        cell_count(c, "fit_with_scale", !p->o->diff, s->fits[k][FITS_SCALED]);
+        cell_count(c, "do_not_fit", !p->o->diff, s->fits[k][FITS_NOT]);
+        cell_count(c, "flushed", !p->o->diff, p->result.in[k].plain.flushed);
+        cell_count(c, "overflow", !p->o->diff, p->result.in[k].plain.overflow);
+        cell_count(c, "lost", p->o->diff, s->lost[k]);
+        cell_group(c, NULL);
+    }
+    cell_group(c, NULL);
+}
+
+static void file_cells(const opened *x, cells *c, const char *const *key)
+{
+    cell_text(c, key[0], 1, x->path);
+    cell_text(c, key[1], 1, kind_name(x->m->kind));
+    cell_count(c, key[2], 1, bytes_of(x));
+}
+
+static void json_table(const report *p)
+{
+    static const char *const keys[2][3] = {{"file", "kind", "bytes"},
+                                           {"other_file", "other_kind", "other_bytes"}};
+    cells  c = {CELLS_JSON, "", NULL};
+    size_t i;
+    (void)printf("%s\n  {", p->files ? "," : "");
+    file_cells(&p->in[0], &c, keys[0]);
+    if (p->o->diff)
+        file_cells(&p->in[1], &c, keys[1]);
+    (void)printf(",\"tensors\":[");
+    for (i = 0; i < p->shown; i++) {
+        c.before = "";
+        (void)printf("%s\n    {", i ? "," : "");
+        (p->o->diff ? diff_cells : range_cells)(&c, &p->rows[i], p->o);
+        (void)printf("}");
+    }
     (void)printf("],\n   \"summary\":{");
-    json_u64("tensors", s->tensors);
-    json_u64("passed_over", s->passed_over);
-    json_u64("values", s->values);
-    json_u64("nan", s->nan);
-    json_u64("inf", s->inf);
-    (void)printf("\"formats\":{");
-    for (k = 0; k < o->format_count; k++) {
-        const loss *l = &all->in[k];
-        (void)printf("%s\"%s\":{", k ? "," : "", mpt_format_get(o->formats[k])->name);
-        json_u64("fit", s->fits[k][FITS]);
-        json_u64("fit_with_scale", s->fits[k][FITS_SCALED]);
-        json_u64("do_not_fit", s->fits[k][FITS_NOT]);
-        json_u64("flushed", l->plain.flushed);
-        (void)printf("\"overflow\":%llu}", (unsigned long long)l->plain.overflow);
-    }
-    (void)printf("}}}");
+    c.before = "";
+    summary_cells(p, &c);
+    (void)printf("}}");
 }
 
-static void json_file(const report *p, const char *path, const model *m, size_t files, const row *rows,
-                      size_t n, const sums *s, const result *all)
+static void csv_table(const report *p)
 {
-    const size_t shown = p->o->top && p->o->top < n ? (size_t)p->o->top : n;
-    uint64_t     bytes = 0;
-    size_t       i;
-    for (i = 0; i < files; i++)
-        bytes += m[i].src.size;
-    (void)printf("%s\n  {\"file\":", p->files ? "," : "");
-    text_json(stdout, path);
-    (void)printf(",\"kind\":\"%s\",\"bytes\":%llu,\"tensors\":[", kind_name(m->kind),
-                 (unsigned long long)bytes);
-    for (i = 0; i < shown; i++)
-        json_row(&rows[i], p->o, i ? "," : "");
-    json_summary(p->o, s, all);
+    cells  c = {CELLS_TITLES, "", NULL};
+    size_t i;
+    for (i = 0; i <= p->shown; i++) {       /* the titles of all files are those of the first row */
+        const row *w = &p->rows[i ? i - 1 : 0];
+        if (i || (!p->printed && p->shown)) {
+            c.as = i ? CELLS_CSV : CELLS_TITLES;
+            c.before = "";
+            cell_text(&c, "file", 1, p->in[0].path);
+            (p->o->diff ? diff_cells : range_cells)(&c, w, p->o);
+            (void)printf("\n");
+        }
+    }
 }
 
 static void json_failed(const report *p, const char *path, const char *error)
 {
-    (void)printf("%s\n  {\"file\":", p->files ? "," : "");
-    text_json(stdout, path);
-    (void)printf(",\"error\":");
-    text_json(stdout, error);
+    cells c = {CELLS_JSON, "", NULL};
+    (void)printf("%s\n  {", p->files ? "," : "");
+    cell_text(&c, "file", 1, path);
+    cell_text(&c, "error", 1, error);
     (void)printf("}");
 }
 
 /* ---- a file ---- */
 
-static void add_up(sums *s, const tensor *t, const result *r, const options *o)
+static void add_up(sums *s, const row *w, const options *o)
 {
-    int k;
+    const result *r = &w->r;
+    const moved  *d = &w->d;
+    int           k;
     s->tensors++;
-    s->values += t->count;
-    if (t->format == MPT_FORMAT_COUNT) {
-        s->passed_over++;
-        return;
-    }
+    s->values += either(w)->count;
+    s->passed_over += either(w)->format == MPT_FORMAT_COUNT;
+    s->moved += d->changed != 0 || d->how == OTHER_BYTES;
+    s->apart += d->how > COMPARED && d->how < OTHER_BYTES;
+    s->changed += d->changed;
+    s->l2 += d->l2 * d->l2;
+    s->norm += d->norm * d->norm;
     s->nan += r->nan;
     s->inf += r->inf;
-    for (k = 0; k < o->format_count; k++)
-        s->fits[k][r->nan || r->inf ? FITS_NOT : r->in[k].fits]++;
+    for (k = 0; k < o->format_count; k++) {
+        s->lost[k] += d->lost[k];
+        if (o->diff)
+            s->fits[k][FITS] += d->changed && diff_keeps(d, k, o);
+        else if (either(w)->format != MPT_FORMAT_COUNT)
+            s->fits[k][r->nan || r->inf ? FITS_NOT : r->in[k].fits]++;
+    }
 }
 
-static int rule_holds(const rule *q, const result *r, const options *o)
+/* What a rule asks for; 0 if the tensor has no such figure. */
+static int rule_figure(const rule *q, const row *w, const options *o, double *x)
 {
-    const double nonzero = r->nonzero ? (double)r->nonzero : 1.0;
-    const cast  *c = &r->in[0].plain;
-    double       x = q->figure == 4 ? (double)r->nan : (double)r->inf;
-    int          k;
-    for (k = 0; k < o->format_count; k++)
-        if (o->formats[k] == q->format)
-            c = &r->in[k].plain;
-    if (q->figure < 4 && !r->nonzero)
-        return 0;                       /* there is nothing to lose */
-    if (q->figure == 0)
-        x = c->overflow ? -HUGE_VAL : c->db;
-    else if (q->figure < 4)
-        x = (double)(q->figure == 1 ? c->flushed : q->figure == 2 ? c->overflow : c->subnormal) / nonzero;
-    return (q->equal && x == q->number) || (q->above ? x > q->number : x < q->number);
+    const result *r = &w->r;
+    const moved  *d = &w->d;
+    const cast   *c;
+    int           k = 0, j;
+    for (j = 0; j < o->format_count; j++)
+        k = o->formats[j] == q->format ? j : k;
+    c = &r->in[k].plain;
+    switch (q->figure) {
+    case RULE_DB:        *x = c->overflow ? -HUGE_VAL : c->db; break;
+    case RULE_FLUSHED:   *x = share(c->flushed, r->nonzero); break;
+    case RULE_OVERFLOW:  *x = share(c->overflow, r->nonzero); break;
+    case RULE_SUBNORMAL: *x = share(c->subnormal, r->nonzero); break;
+    case RULE_NAN:       *x = (double)r->nan; return 1;
+    case RULE_INF:       *x = (double)r->inf; return 1;
+    case RULE_APART:     *x = (double)(d->apart + (d->how > COMPARED && d->how <= OTHER_BYTES)); return 1;
+    case RULE_LOST:      *x = share(d->lost[k], d->changed); return d->changed != 0;
+    case RULE_CHANGED:   *x = share(d->changed, either(w)->count); return d->how == COMPARED;
+    case RULE_CHANGE:    *x = d->change; return d->how == COMPARED;
+    default:             *x = d->max; return d->how == COMPARED;
+    }
+    return r->nonzero != 0;             /* or there is nothing to lose */
 }
 
-static void check_rules(report *p, const char *path, const tensor *t, const result *r)
+static void check_rules(report *p, const row *w)
 {
-    int i;
-    for (i = 0; i < p->o->rule_count; i++)
-        if (rule_holds(&p->o->rules[i], r, p->o)) {
-            char error[ERROR_TEXT];
-            (void)problem(error, path, t->name, "%s", p->o->rules[i].text);
-            complain(p->o, error);
-            p->broken++;
-        }
+    char   error[ERROR_TEXT];
+    double x = 0.0;
+    int    i;
+    for (i = 0; i < p->o->rule_count; i++) {
+        const rule *q = &p->o->rules[i];
+        if (!rule_figure(q, w, p->o, &x) ||
+            !((q->equal && x == q->number) || (q->above ? x > q->number : x < q->number)))
+            continue;
+        (void)problem(error, (w->m[0] ? w->m[0] : w->m[1])->path, either(w)->name, "%s", q->text);
+        complain(p->o, error);
+        p->broken++;
+    }
 }
 
 /* Does the whole name match? An asterisk stands for any characters, a question mark for one. */
@@ -511,60 +654,65 @@ static void filter(model *m, const char *pattern)
     m->count = kept;
 }
 
-static int scan_all(report *p, model *m, row *rows, sums *s, char *error)
+/* One row for each tensor. */
+static row *rows_of(const opened *x, size_t *n)
 {
-    size_t i;
-    for (i = 0; i < m->count; i++) {
-        const tensor *t = &m->tensors[i];
-        scan          one;
-        mpt_range     range;
-        scan_init(&one);
-        memset(&rows[i].r, 0, sizeof rows[i].r);
-        if (t->format != MPT_FORMAT_COUNT && scan_tensor(&one, &rows[i].r, m, t, p->o, error) != 0)
-            return -1;
-        rows[i].t = t;
-        (void)mpt_survey_get(&one.survey, MPT_F32, &range);
-        (void)mpt_range_percentile(&range, 50.0, &rows[i].median);
-        scan_merge(&p->total, &one);
-        add_up(s, t, &rows[i].r, p->o);
-        if (t->format != MPT_FORMAT_COUNT)
-            check_rules(p, m->path, t, &rows[i].r);
-        if (p->plots && plot_tensor(p->plots, m->path, t, &one, &rows[i].r) != 0)
-            return problem(error, p->o->plot, NULL, "%s", strerror(errno));
-    }
+    row   *rows;
+    size_t i, k;
+    for (i = 0, *n = 0; i < x->files; i++)
+        *n += x->m[i].count;
+    rows = (row *)calloc(*n + 1, sizeof *rows);
+    for (i = 0, *n = 0; rows && i < x->files; i++)
+        for (k = 0; k < x->m[i].count; k++, ++*n) {
+            rows[*n].m[0] = &x->m[i];
+            rows[*n].t[0] = &x->m[i].tensors[k];
+            rows[*n].key = *n;
+        }
+    return rows;
+}
+
+static int look_at_row(report *p, row *w, char *error)
+{
+    scan      one;
+    mpt_range range;
+    if (p->o->diff)
+        return diff_row(w, p->o, error);
+    scan_init(&one);
+    if (w->t[0]->format != MPT_FORMAT_COUNT && scan_tensor(&one, &w->r, w->m[0], w->t[0], p->o, error) != 0)
+        return -1;
+    (void)mpt_survey_get(&one.survey, MPT_F32, &range);
+    (void)mpt_range_percentile(&range, 50.0, &w->median);
+    scan_merge(&p->total, &one);
+    if (p->plots && plot_tensor(p->plots, w->t[0], &one, &w->r) != 0)
+        return problem(error, p->o->plot, NULL, "%s", strerror(errno));
     return 0;
 }
 
-/* The tensors of all files of one argument, in one table. */
-static int inspect_models(report *p, const char *path, model *m, size_t files, char *error)
+/* The tensors of all files of one argument, or of two, in one table. */
+static int inspect_rows(report *p, char *error)
 {
-    size_t n = 0, i;
-    row   *rows;
-    sums   s;
-    result all;
-    for (i = 0; i < files; i++)
-        n += m[i].count;
-    rows = (row *)calloc(n + 1, sizeof *rows);
-    if (!rows)
-        return problem(error, path, NULL, "out of memory");
-    memset(&s, 0, sizeof s);
+    size_t i;
+    p->rows = p->o->diff ? diff_rows(p->in[0].m, p->in[0].files, p->in[1].m, p->in[1].files, &p->n)
+                         : rows_of(&p->in[0], &p->n);
+    if (!p->rows)
+        return problem(error, p->in[0].path, NULL, "out of memory");
+    memset(&p->s, 0, sizeof p->s);
     scan_init(&p->total);
-    for (i = 0, n = 0; i < files; n += m[i++].count)
-        if (scan_all(p, &m[i], rows + n, &s, error) != 0) {
-            free(rows);
+    order_by = p->o;
+    for (i = 0; i < p->n; i++) {
+        if (look_at_row(p, &p->rows[i], error) != 0)
             return -1;
-        }
-    for (i = 0; i < n; i++)
-        rows[i].key = i;
-    scan_total(&p->total, p->o, &all);
+        add_up(&p->s, &p->rows[i], p->o);
+        if (p->o->diff || p->rows[i].t[0]->format != MPT_FORMAT_COUNT)
+            check_rules(p, &p->rows[i]);
+    }
+    scan_total(&p->total, p->o, &p->result);
     scan_merge(&p->all, &p->total);
-    order_by = p->o->by;
-    if (p->o->by)
-        qsort(rows, n, sizeof *rows, by_order);
+    qsort(p->rows, p->n, sizeof *p->rows, by_order);
+    p->shown = p->o->top && p->o->top < p->n ? (size_t)p->o->top : p->n;
     progress_clear();
-    (p->o->json ? json_file : print_file)(p, path, m, files, rows, n, &s, &all);
+    (p->o->json ? json_table : p->o->csv ? csv_table : print_table)(p);
     p->printed++;
-    free(rows);
     return 0;
 }
 
@@ -586,37 +734,50 @@ report *report_new(const options *o)
     return p;
 }
 
-static int report_list(report *p, const char *path, file_list *l, char *error)
+static int open_all(opened *x, const char *path, const options *o, char *error)
 {
-    model *m = (model *)calloc(l->count, sizeof *m);
-    size_t open = 0, i;
-    int    code = m ? 0 : problem(error, path, NULL, "out of memory");
-    for (; code == 0 && open < l->count; open += code == 0) {
-        source_guard(l->path[open], NULL);
-        code = model_open(&m[open], l->path[open], p->o->map, p->o->raw, error);
+    int    code;
+    size_t i;
+    memset(x, 0, sizeof *x);
+    x->path = path;
+    code = file_list_open(&x->l, path, error);
+    if (code == 0 && !(x->m = (model *)calloc(x->l.count, sizeof *x->m)))
+        code = problem(error, path, NULL, "out of memory");
+    for (; code == 0 && x->files < x->l.count; x->files += code == 0) {
+        source_guard(x->l.path[x->files], NULL);
+        code = model_open(&x->m[x->files], x->l.path[x->files], o->map, o->raw, error);
     }
     if (code == 0)
-        code = file_list_check(l, m, error);
-    for (i = 0; i < open && p->o->filter; i++)
-        filter(&m[i], p->o->filter);
+        code = file_list_check(&x->l, x->m, error);
+    for (i = 0; i < x->files && o->filter; i++)
+        filter(&x->m[i], o->filter);
     source_guard(path, NULL);
-    if (code == 0)
-        code = inspect_models(p, path, m, l->count, error);
-    source_guard(NULL, NULL);
-    for (i = 0; i < open; i++)
-        model_close(&m[i]);
-    free(m);
     return code;
 }
 
-int report_file(report *p, const char *path)
+static void close_all(opened *x)
 {
-    file_list l;
-    char      error[ERROR_TEXT];
-    int       code = file_list_open(&l, path, error);
+    size_t i;
+    for (i = 0; i < x->files; i++)
+        model_close(&x->m[i]);
+    free(x->m);
+    file_list_close(&x->l);
+    memset(x, 0, sizeof *x);
+}
+
+int report_file(report *p, const char *path, const char *other)
+{
+    char error[ERROR_TEXT];
+    int  code = open_all(&p->in[0], path, p->o, error);
+    if (code == 0 && other)
+        code = open_all(&p->in[1], other, p->o, error);
     if (code == 0)
-        code = report_list(p, path, &l, error);
-    file_list_close(&l);
+        code = inspect_rows(p, error);
+    source_guard(NULL, NULL);
+    free(p->rows);
+    p->rows = NULL;
+    close_all(&p->in[0]);
+    close_all(&p->in[1]);
     if (code != 0) {
         if (p->o->json)
             json_failed(p, path, error);
@@ -628,13 +789,15 @@ int report_file(report *p, const char *path)
 
 int report_end(report *p)
 {
+    static const char *const under[2] = {
+        "signal to noise of a plain cast in dB, or over: something overflows",
+        "how many of the changed values would show no change in it, or over: it does not hold them"};
     char error[ERROR_TEXT];
     int  code = p->broken ? -1 : 0;
     if (p->o->json)
         (void)printf("\n]}\n");
-    else if (p->printed)
-        (void)printf("\nUnder each format: signal to noise of a plain cast in dB, or over: something "
-                     "overflows.\n");
+    else if (p->printed && !p->o->csv)
+        (void)printf("\nUnder each format: %s.\n", under[p->o->diff]);
     if (p->plots && plot_end(p->plots, &p->all, error) != 0) {
         complain(p->o, error);
         code = -1;

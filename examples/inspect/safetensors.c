@@ -10,18 +10,6 @@
 
 enum { MAX_HEADER = 100000000, MAX_DEPTH = 3, MAX_VALUES = 2000000 };
 
-static const struct { const char *name; mpt_format format; int bits; } types[] = {
-    {"F64", MPT_F64, 64}, {"F32", MPT_F32, 32}, {"F16", MPT_F16, 16}, {"BF16", MPT_BF16, 16},
-    {"F8_E4M3", MPT_E4M3, 8}, {"F8_E5M2", MPT_E5M2, 8},
-    {"F8_E4M3FNUZ", MPT_E4M3FNUZ, 8}, {"F8_E5M2FNUZ", MPT_E5M2FNUZ, 8},
-    {"I64", MPT_FORMAT_COUNT, 64}, {"U64", MPT_FORMAT_COUNT, 64}, {"C64", MPT_FORMAT_COUNT, 64},
-    {"I32", MPT_FORMAT_COUNT, 32}, {"U32", MPT_FORMAT_COUNT, 32}, {"I16", MPT_FORMAT_COUNT, 16},
-    {"U16", MPT_FORMAT_COUNT, 16}, {"I8", MPT_FORMAT_COUNT, 8}, {"U8", MPT_FORMAT_COUNT, 8},
-    {"BOOL", MPT_FORMAT_COUNT, 8}, {"F8_E8M0", MPT_FORMAT_COUNT, 8}, {"F4", MPT_FORMAT_COUNT, 4},
-    {"F6_E2M3", MPT_FORMAT_COUNT, 6}, {"F6_E3M2", MPT_FORMAT_COUNT, 6},
-};
-enum { TYPES = sizeof types / sizeof types[0] };
-
 /* ---- the text before cJSON sees it ---- */
 
 /* Past the white space of JSON that starts at text[i]. */
@@ -171,27 +159,25 @@ static int set_offsets(model *m, tensor *t, const cJSON *offsets, uint64_t data,
     end = (uint64_t)second->valuedouble;
     if (begin > end)
         return problem(error, m->path, t->name, "its data ends (%llu) before it begins (%llu)",
-                       (unsigned long long)end, (unsigned long long)begin);
+                       (ull)end, (ull)begin);
     if (end > room)
         return problem(error, m->path, t->name, "truncated: its data ends at %llu, the file has %llu bytes "
-                       "of data", (unsigned long long)end, (unsigned long long)room);
+                       "of data", (ull)end, (ull)room);
     t->offset = data + begin;
     t->bytes = end - begin;
     if (t->count * (uint64_t)bits % 8)
         return problem(error, m->path, t->name, "%llu values of type %s do not fill whole bytes",
-                       (unsigned long long)t->count, t->type);
+                       (ull)t->count, t->type);
     if (t->bytes != t->count * (uint64_t)bits / 8)
         return problem(error, m->path, t->name, "%llu values of type %s need %llu bytes, its data has %llu",
-                       (unsigned long long)t->count, t->type,
-                       (unsigned long long)(t->count * (uint64_t)bits / 8),
-                       (unsigned long long)t->bytes);
+                       (ull)t->count, t->type, (ull)(t->count * (uint64_t)bits / 8), (ull)t->bytes);
     return 0;
 }
 
 static int set_tensor(model *m, tensor *t, const cJSON *item, uint64_t data, char *error)
 {
-    const cJSON *type;
-    int          i;
+    const cJSON       *name;
+    const number_type *type;
     t->name = copy_text(item->string, strlen(item->string));
     t->format = MPT_FORMAT_COUNT;
     if (!t->name)
@@ -200,22 +186,21 @@ static int set_tensor(model *m, tensor *t, const cJSON *item, uint64_t data, cha
         return problem(error, m->path, t->name, "its entry is not an object");
     if (check_duplicates(m, item, t->name, error) != 0)
         return -1;
-    type = cJSON_GetObjectItemCaseSensitive(item, "dtype");
-    if (!cJSON_IsString(type))
+    name = cJSON_GetObjectItemCaseSensitive(item, "dtype");
+    if (!cJSON_IsString(name))
         return problem(error, m->path, t->name, "dtype is missing or not a string");
-    for (i = 0; i < TYPES && strcmp(types[i].name, type->valuestring) != 0; i++)
-        ;
-    if (i == TYPES) {
+    type = find_type(name->valuestring);
+    if (!type || strcmp(type->name, name->valuestring) != 0) {
         char shown[48];
-        (void)text_safe(shown, sizeof shown, type->valuestring, 30);
+        (void)text_safe(shown, sizeof shown, name->valuestring, 30);
         return problem(error, m->path, t->name, "dtype '%s' is not known", shown);
     }
-    t->type = types[i].name;
-    t->format = types[i].format;
+    t->type = type->name;
+    t->format = type->format;
     t->swap = !host_is_little();
     if (set_shape(m, t, cJSON_GetObjectItemCaseSensitive(item, "shape"), error) != 0)
         return -1;
-    return set_offsets(m, t, cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), data, types[i].bits,
+    return set_offsets(m, t, cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), data, type->bits,
                        error);
 }
 
@@ -270,12 +255,12 @@ static int check_layout(model *m, uint64_t data, char *error)
             return problem(error, m->path, t->name, "its data overlaps that of '%s'", shown);
         if (t->offset > end)
             return problem(error, m->path, t->name, "%llu bytes before its data belong to no tensor",
-                           (unsigned long long)(t->offset - end));
+                           (ull)(t->offset - end));
         end += t->bytes;
     }
     if (end != m->src.size)
         return problem(error, m->path, NULL, "%llu bytes at the end belong to no tensor",
-                       (unsigned long long)(m->src.size - end));
+                       (ull)(m->src.size - end));
     return 0;
 }
 
@@ -312,7 +297,7 @@ static int parse_text(model *m, const char *text, size_t n, uint64_t data, char 
     root = cJSON_ParseWithLengthOpts(text, n, &end, 0);
     if (!root)
         return problem(error, m->path, NULL, "bad header: not JSON, or out of memory, near byte %llu",
-                       (unsigned long long)(end && end >= text ? end - text : 0));
+                       (ull)(end && end >= text ? end - text : 0));
     code = blanks(text, n, (size_t)(end - text)) == n ? set_all(m, root, data, error)
          : problem(error, m->path, NULL, "bad header: there is text after the JSON object");
     cJSON_Delete(root);
@@ -322,19 +307,18 @@ static int parse_text(model *m, const char *text, size_t n, uint64_t data, char 
 int safetensors_parse(model *m, char *error)
 {
     unsigned char head[8];
-    uint64_t      length = 0;
+    uint64_t      length;
     char         *text;
-    int           i, code;
+    int           code;
     if (m->src.size < 8 || source_read(&m->src, 0, head, 8) != 0)
         return problem(error, m->path, NULL, "truncated: a .safetensors file has at least 8 bytes");
-    for (i = 0; i < 8; i++)
-        length |= (uint64_t)head[i] << 8 * i;
+    length = little_endian(head, 8);
     if (length > m->src.size - 8)
         return problem(error, m->path, NULL, "truncated: the header claims %llu bytes, the file has %llu "
-                       "left", (unsigned long long)length, (unsigned long long)(m->src.size - 8));
+                       "left", (ull)length, (ull)(m->src.size - 8));
     if (length > MAX_HEADER)
         return problem(error, m->path, NULL, "the header claims %llu bytes, the format allows %d",
-                       (unsigned long long)length, MAX_HEADER);
+                       (ull)length, MAX_HEADER);
     text = (char *)malloc((size_t)length + 1);
     if (!text || source_read(&m->src, 8, text, (size_t)length) != 0) {
         free(text);

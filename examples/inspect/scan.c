@@ -1,18 +1,10 @@
 /* scan.c -- one pass over a tensor: what each format would lose; the verdict. */
-#if defined(__unix__) || defined(__APPLE__)
-#define _DEFAULT_SOURCE
-#define _DARWIN_C_SOURCE
-#define _POSIX_C_SOURCE 200809L
-#define HAVE_THREADS 1
-#include <pthread.h>
-#include <unistd.h>
-#else
-#define HAVE_THREADS 0
-#endif
-
 #include "inspect.h"
 
 #include <math.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 /* The class limits of all formats are searched for once. */
 void scan_init(scan *s)
@@ -32,7 +24,7 @@ void scan_init(scan *s)
  * chunks are added exactly. */
 static void look_at(scan *s, mpt_format format, const void *x, size_t n, uint64_t first)
 {
-    const size_t size = (size_t)mpt_format_get(format)->bits / 8;
+    const size_t size = format_bytes(format);
     double       v[256], sum = 0.0, few;
     size_t       i, j;
     (void)mpt_survey_add(&s->survey, format, x, n);
@@ -199,47 +191,73 @@ void scan_total(const scan *s, const options *o, result *r)
     }
 }
 
-/* What is done with the chunks of a tensor: looked at, or cast to formats with scales. */
+/* What is done with the chunks of a tensor: looked at, cast to formats with scales, or held against another
+ * tensor, which is read beside it. */
 typedef struct work {
-    scan        *s;                     /* NULL in the second and third pass */
+    scan        *s;                     /* NULL: not looked at */
     mpt_roundoff cast[MAX_FORMATS];
     int          casts;
+    change      *c;                     /* NULL: no other */
+    stream      *other;
+    const void  *rest;                  /* of it, read and not held against anything yet */
+    size_t       left;
 } work;
 
-static void work_on(work *w, mpt_format format, const void *x, size_t n, uint64_t first)
+/* A tensor, or a part of it; with another one, two. */
+typedef struct span { model *m[2]; const tensor *t[2]; } span;
+
+static int hold_against(work *w, mpt_format format, const void *x, size_t n)
+{
+    const mpt_format     other = w->other->t->format;
+    const unsigned char *p = (const unsigned char *)x;
+    while (n) {
+        size_t take;
+        if (!w->left && stream_next(w->other, &w->rest, &w->left) <= 0)
+            return *w->other->error ? -1 : problem(w->other->error, w->other->m->path, NULL, "changed "
+                                                   "while it was read");
+        take = n < w->left ? n : w->left;
+        change_add(w->c, format, p, other, w->rest, take);
+        p += take * (format_bytes(format));
+        w->rest = (const unsigned char *)w->rest + take * (format_bytes(other));
+        w->left -= take;
+        n -= take;
+    }
+    return 0;
+}
+
+static int work_on(work *w, mpt_format format, const void *x, size_t n, uint64_t first)
 {
     int k;
     if (w->s)
         look_at(w->s, format, x, n, first);
     for (k = 0; k < w->casts; k++)
         (void)mpt_roundoff_add(&w->cast[k], format, x, n);
-}
-
-static void work_merge(work *w, const work *part)
-{
-    int k;
-    if (w->s)
-        scan_merge(w->s, part->s);
-    for (k = 0; k < w->casts; k++)
-        (void)mpt_roundoff_merge(&w->cast[k], &part->cast[k]);
+    return w->c ? hold_against(w, format, x, n) : 0;
 }
 
 /* `parts` for the progress line, which only the first of them (quiet 0) writes; they get on alike. */
-static int work_stream(work *w, model *m, const tensor *t, uint64_t first, const options *o, uint64_t parts,
-                       int quiet, char *error)
+static int work_stream(work *w, const span *of, uint64_t first, const options *o, uint64_t parts, int quiet,
+                       char *error)
 {
-    stream     *in = (stream *)malloc(sizeof *in);
-    const void *x;
-    size_t      n;
-    int         code;
+    model *const m = of->m[0];
+    stream      *in = (stream *)malloc((w->c ? 2 : 1) * sizeof *in);
+    const void  *x;
+    size_t       n;
+    int          code;
     if (!in)
-        return problem(error, m->path, t->name, "out of memory");
-    stream_init(in, m, t);
+        return problem(error, m->path, of->t[0]->name, "out of memory");
+    stream_init(in, m, of->t[0]);
+    if (w->c)
+        stream_init(w->other = in + 1, of->m[1], of->t[1]);
     while ((code = stream_next(in, &x, &n)) > 0) {
-        work_on(w, t->format, x, n, first);
+        if (work_on(w, of->t[0]->format, x, n, first) != 0) {
+            memcpy(in->error, in[1].error, ERROR_TEXT);
+            code = -1;
+            break;
+        }
         first += n;
         if (!quiet)
-            progress(o, m->path, t->offset + in->at * parts, m->src.size);
+            progress(o, m->path, of->t[0]->offset + in->at * parts, m->src.size);
     }
     if (code < 0)
         memcpy(error, in->error, ERROR_TEXT);
@@ -247,82 +265,114 @@ static int work_stream(work *w, model *m, const tensor *t, uint64_t first, const
     return code;
 }
 
-/* ---- several threads: reports of the parts of a tensor, merged, are the report of the whole ---- */
+/* ---- several threads, by OpenMP or the pool that the library is compiled with: reports of the parts of a
+ * tensor, merged, are the report of the whole ---- */
 
-#if HAVE_THREADS
 #define PART_LEAST ((uint64_t)1 << 22)      /* bytes that are worth a thread */
 
 typedef struct part {
     work           w;
     scan           s;
-    model          m;
-    tensor         t;
+    change         c;
+    model          m[2];
+    tensor         t[2];
     const options *o;
     uint64_t       parts, first;
-    int            number, code;
+    int            code;
     char           error[ERROR_TEXT];
 } part;
 
-static void *work_part(void *user)
+static void work_part(void *user, size_t k)
 {
-    part *p = (part *)user;
-    p->code = work_stream(&p->w, &p->m, &p->t, p->first, p->o, p->parts, p->number != 0, p->error);
-    source_leave(&p->m.src);
-    return NULL;
+    part *p = (part *)user + k;
+    span  of;
+    of.m[0] = &p->m[0];
+    of.m[1] = &p->m[1];
+    of.t[0] = &p->t[0];
+    of.t[1] = &p->t[1];
+    p->code = work_stream(&p->w, &of, p->first, p->o, p->parts, k != 0, p->error);
+    source_leave(&p->m[0].src);
+    source_leave(&p->m[1].src);
 }
 
-static uint64_t parts_of(const model *m, const tensor *t, const options *o)
+static uint64_t parts_of(const span *of, const options *o)
 {
-    const long     processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const uint64_t most = o->jobs ? (uint64_t)o->jobs : processors < 1 ? 1u : (uint64_t)processors;
-    const int      mapped = (t->from ? t->from : &m->src)->mapped && m->kind != KIND_CSV;
-    const uint64_t worth = mapped ? t->bytes / PART_LEAST : 0;
-    return worth < 2 ? 1 : worth < most ? worth : most < MAX_JOBS ? most : MAX_JOBS;
+#ifdef _OPENMP
+    const int threads = o->jobs ? o->jobs : omp_get_max_threads();
+#else
+    const int threads = o->jobs ? o->jobs : 1;
+#endif
+    uint64_t worth = of->t[0]->bytes / PART_LEAST;
+    int      i;
+    for (i = 0; i < 2 && of->t[i]; i++)
+        if (!tensor_source(of->m[i], of->t[i])->mapped || of->m[i]->kind == KIND_CSV)
+            worth = 0;
+    worth = worth < (uint64_t)threads ? worth : (uint64_t)threads;
+    return worth < 2 ? 1 : worth < MAX_JOBS ? worth : MAX_JOBS;
 }
 
 /* Every part but the last is a whole number of chunks. */
-static void part_init(part *p, const work *w, const model *m, const tensor *t, const options *o,
-                      uint64_t parts, uint64_t k)
+static void part_init(part *p, const work *w, const span *of, const options *o, uint64_t parts, uint64_t k)
 {
-    const uint64_t size = t->bytes / t->count, each = t->count / parts / CHUNK * CHUNK;
-    const int      small = !each;
+    const uint64_t all = of->t[0]->count, each = all / parts / CHUNK * CHUNK;
+    const uint64_t count = k + 1 == parts ? all - k * each : each;
+    int            i;
     p->w = *w;
     scan_init(&p->s);
     p->w.s = w->s ? &p->s : NULL;
-    p->m = *m;
-    source_share(&p->m.src, t->from ? t->from : &m->src);
-    p->t = *t;
-    p->t.from = NULL;
-    p->first = small ? 0 : k * each;
-    p->t.offset = t->offset + p->first * size;
-    p->t.count = small ? (k ? 0 : t->count) : k + 1 < parts ? each : t->count - k * each;
-    p->t.bytes = p->t.count * size;
+    if (w->c)
+        change_init(p->w.c = &p->c, o);
+    p->first = k * each;
+    for (i = 0; i < 2 && of->t[i]; i++) {
+        const uint64_t size = of->t[i]->bytes / all;
+        p->m[i] = *of->m[i];
+        source_share(&p->m[i].src, tensor_source(of->m[i], of->t[i]));
+        p->t[i] = *of->t[i];
+        p->t[i].from = NULL;
+        p->t[i].offset += p->first * size;
+        p->t[i].count = count;
+        p->t[i].bytes = count * size;
+    }
     p->o = o;
     p->parts = parts;
-    p->number = (int)k;
 }
 
-/* A thread that cannot be had is done without: the part is read here. */
-static int work_parts(work *w, const model *m, const tensor *t, const options *o, uint64_t parts, char *error)
+static void for_all(size_t count, void (*body)(void *context, size_t k), void *context)
 {
-    part     *p = (part *)calloc((size_t)parts, sizeof *p);
-    pthread_t thread[MAX_JOBS];
-    int       started[MAX_JOBS], code = 0;
-    uint64_t  k;
+#ifdef MPT_PARALLEL_FOR
+    MPT_PARALLEL_FOR(count, body, context);
+#else
+    const int n = (int)count;
+    int       k;
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static, 1) num_threads(n)
+#endif
+    for (k = 0; k < n; k++)
+        body(context, (size_t)k);
+#endif
+}
+
+static int work_tensor(work *w, const span *of, const options *o, char *error)
+{
+    const uint64_t parts = parts_of(of, o);
+    part          *p;
+    uint64_t       k;
+    int            i, code = 0;
+    if (parts < 2)
+        return work_stream(w, of, 0, o, 1, 0, error);
+    p = (part *)calloc((size_t)parts, sizeof *p);
     if (!p)
-        return problem(error, m->path, t->name, "out of memory");
+        return problem(error, of->m[0]->path, of->t[0]->name, "out of memory");
     for (k = 0; k < parts; k++)
-        part_init(&p[k], w, m, t, o, parts, k);
-    for (k = 1; k < parts; k++)
-        started[k] = pthread_create(&thread[k], NULL, work_part, &p[k]) == 0;
-    (void)work_part(&p[0]);
-    for (k = 1; k < parts; k++)
-        if (started[k])
-            (void)pthread_join(thread[k], NULL);
-        else
-            (void)work_part(&p[k]);
+        part_init(&p[k], w, of, o, parts, k);
+    for_all((size_t)parts, work_part, p);
     for (k = 0; k < parts; k++) {
-        work_merge(w, &p[k].w);
+        if (w->s)
+            scan_merge(w->s, &p[k].s);
+        if (w->c)
+            change_merge(w->c, &p[k].c);
+        for (i = 0; i < w->casts; i++)
+            (void)mpt_roundoff_merge(&w->cast[i], &p[k].w.cast[i]);
         if (p[k].code && !code) {
             memcpy(error, p[k].error, ERROR_TEXT);
             code = -1;
@@ -331,20 +381,9 @@ static int work_parts(work *w, const model *m, const tensor *t, const options *o
     free(p);
     return code;
 }
-#endif
-
-static int work_tensor(work *w, model *m, const tensor *t, const options *o, char *error)
-{
-#if HAVE_THREADS
-    const uint64_t parts = parts_of(m, t, o);
-    if (parts > 1)
-        return work_parts(w, m, t, o, parts, error);
-#endif
-    return work_stream(w, m, t, 0, o, 1, 0, error);
-}
 
 /* Measure the casts to all formats in one pass, with their scales; `which` has a bit for each format. */
-static int measure(result *r, const scan *s, model *m, const tensor *t, const options *o, unsigned which,
+static int measure(result *r, const scan *s, const span *of, const options *o, unsigned which,
                    const int *log2_scale, double *rms, char *error)
 {
     work      w;
@@ -356,7 +395,7 @@ static int measure(result *r, const scan *s, model *m, const tensor *t, const op
             at[k] = w.casts++;
             (void)mpt_roundoff_init(&w.cast[at[k]], o->formats[k], NULL, log2_scale[k]);
         }
-    code = w.casts ? work_tensor(&w, m, t, o, error) : 0;
+    code = w.casts ? work_tensor(&w, of, o, error) : 0;
     for (k = 0; k < o->format_count && code == 0; k++)
         if (which >> k & 1u) {
             const mpt_roundoff *got = &w.cast[at[k]];
@@ -378,14 +417,17 @@ int scan_tensor(scan *s, result *r, model *m, const tensor *t, const options *o,
     double    rms = 0.0;
     mpt_range one;
     work      w;
+    span      of = {{NULL, NULL}, {NULL, NULL}};
+    of.m[0] = m;
+    of.t[0] = t;
     memset(&w, 0, sizeof w);
     w.s = s;
-    if (work_tensor(&w, m, t, o, error) != 0)
+    if (work_tensor(&w, &of, o, error) != 0)
         return -1;
     result_counts(s, r);
     if (!r->nonzero)
         return 0;
-    if (measure(r, s, m, t, o, all, log2_scale, &rms, error) != 0)
+    if (measure(r, s, &of, o, all, log2_scale, &rms, error) != 0)
         return -1;
     for (k = 0; k < o->format_count; k++) {
         loss *l = &r->in[k];
@@ -396,13 +438,26 @@ int scan_tensor(scan *s, result *r, model *m, const tensor *t, const options *o,
             log2_scale[k] = choose_scale(&one, o->headroom, rms);
         again |= (unsigned)(log2_scale[k] != 0) << k;
     }
-    if (measure(r, s, m, t, o, again, log2_scale, &rms, error) != 0)
+    if (measure(r, s, &of, o, again, log2_scale, &rms, error) != 0)
         return -1;
     for (k = 0; k < o->format_count; k++)
         if (again >> k & 1u && bearable(&r->in[k].scaled, o->formats[k], r->nonzero, o))
             r->in[k].fits = FITS_SCALED;
     r->rms = rms;
     return 0;
+}
+
+int scan_pair(change *c, model *a, const tensor *t, model *b, const tensor *u, const options *o, char *error)
+{
+    work w;
+    span of;
+    of.m[0] = a;
+    of.m[1] = b;
+    of.t[0] = t;
+    of.t[1] = u;
+    memset(&w, 0, sizeof w);
+    change_init(w.c = c, o);
+    return work_tensor(&w, &of, o, error);
 }
 
 /* "74 dB", and what becomes zero where that is not next to nothing. */

@@ -1,22 +1,12 @@
 /* source.c -- the bytes of a file. */
-#if defined(__unix__) || defined(__APPLE__)
-#define _DEFAULT_SOURCE
-#define _DARWIN_C_SOURCE
-#define _POSIX_C_SOURCE 200809L
-#define _FILE_OFFSET_BITS 64
-#define HAVE_MMAP 1
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#else
-#define HAVE_MMAP 0
-#endif
-
 #include "inspect.h"
 
 #include <errno.h>
+#if HAVE_POSIX
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#endif
 
 /* Windows are mapped one after the other: large enough that mapping costs nothing, small enough that the
  * memory in use stays small whatever the size of the file. */
@@ -26,7 +16,7 @@
 #ifdef _WIN32
 #define SEEK64(f, at, from) _fseeki64(f, (long long)(at), from)
 #define TELL64(f)           _ftelli64(f)
-#elif HAVE_MMAP
+#elif HAVE_POSIX
 #define SEEK64(f, at, from) fseeko(f, (off_t)(at), from)
 #define TELL64(f)           ftello(f)
 #else
@@ -34,7 +24,7 @@
 #define TELL64(f)           ftell(f)
 #endif
 
-#if HAVE_MMAP
+#if HAVE_POSIX
 static const char *guarded_path, *guarded_output;
 
 /* Only what a signal handler may do: write, unlink, leave; an interrupt then ends the program as it would. */
@@ -188,7 +178,7 @@ int source_open(source *s, const char *path, int map, char *error)
 {
     memset(s, 0, sizeof *s);
     s->fd = -1;
-#if HAVE_MMAP
+#if HAVE_POSIX
     if (map)
         return open_mapped(s, path, error);
 #endif
@@ -200,7 +190,7 @@ int source_file(source *s, FILE *f, int map)
 {
     memset(s, 0, sizeof *s);
     s->fd = -1;
-#if HAVE_MMAP
+#if HAVE_POSIX
     if (map) {
         struct stat st;
         s->fd = fflush(f) == 0 ? dup(fileno(f)) : -1;
@@ -235,7 +225,7 @@ void source_share(source *s, const source *of)
 
 void source_leave(source *s)
 {
-#if HAVE_MMAP
+#if HAVE_POSIX
     if (s->mapped && s->window)
         (void)munmap(s->window, s->length);
 #endif
@@ -244,7 +234,7 @@ void source_leave(source *s)
 
 void source_close(source *s)
 {
-#if HAVE_MMAP
+#if HAVE_POSIX
     if (s->mapped) {
         source_leave(s);
         (void)close(s->fd);
@@ -274,7 +264,7 @@ const unsigned char *source_view(source *s, uint64_t at, size_t size)
     if (s->memory)
         return s->memory + at;
     if (!s->window || at < s->at || at - s->at > s->length || size > s->length - (size_t)(at - s->at)) {
-#if HAVE_MMAP
+#if HAVE_POSIX
         if (s->mapped) {
             if (size && map_window(s, at) != 0)
                 return NULL;
@@ -285,6 +275,14 @@ const unsigned char *source_view(source *s, uint64_t at, size_t size)
             return NULL;
     }
     return s->window + (size_t)(at - s->at);
+}
+
+uint64_t little_endian(const unsigned char *bytes, int n)
+{
+    uint64_t x = 0;
+    while (n--)
+        x = x << 8 | bytes[n];
+    return x;
 }
 
 int source_read(source *s, uint64_t at, void *dst, size_t size)

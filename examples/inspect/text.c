@@ -4,6 +4,41 @@
 #include <math.h>
 #include <stdarg.h>
 
+char *copy_text(const char *s, size_t n)
+{
+    char *copy = (char *)malloc(n + 1);
+    if (copy) {
+        memcpy(copy, s, n);
+        copy[n] = 0;
+    }
+    return copy;
+}
+
+char *path_join(const char *folder, size_t n, const char *name)
+{
+    char *path = (char *)malloc(n + strlen(name) + 2);
+    if (path)
+        (void)sprintf(path, "%.*s%s%s", (int)n, folder, n && folder[n - 1] != '/' ? "/" : "", name);
+    return path;
+}
+
+const char *path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+int ends_with(const char *s, const char *suffix)
+{
+    const size_t n = strlen(s), k = strlen(suffix);
+    return n >= k && !strcmp(s + n - k, suffix);
+}
+
+int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 /* The character at s: its length in bytes and code point. Overlong forms, surrogates and values above
  * U+10FFFF are not UTF-8 (RFC 3629). */
 int utf8_length(const unsigned char *s, size_t n, uint32_t *point)
@@ -168,6 +203,81 @@ void text_json(FILE *out, const char *text)
     (void)fputc('"', out);
     text_json_inside(out, text);
     (void)fputc('"', out);
+}
+
+/* A name in quotes, which are doubled inside; what moves a cursor comes out as an escape. */
+static void text_csv(FILE *out, const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    size_t               n = strlen(text), used;
+    char                 piece[16];
+    int                  width;
+    (void)fputc('"', out);
+    for (; n; s += used, n -= used) {
+        used = (size_t)safe_piece(s, n, piece, sizeof piece, &width);
+        (void)fprintf(out, *s == '"' ? "\"\"" : "%s", piece);
+    }
+    (void)fputc('"', out);
+}
+
+/* The name of the cell, and whether its value follows. */
+static int cell_begin(cells *c, const char *key, int present)
+{
+    if (c->as == CELLS_JSON && !present)
+        return 0;
+    (void)fputs(c->before, stdout);
+    c->before = ",";
+    if (c->as == CELLS_JSON)
+        (void)printf("\"%s\":", key);
+    else if (c->as == CELLS_TITLES)
+        (void)printf("%s%s%s", c->group ? c->group : "", c->group ? "." : "", key);
+    return c->as != CELLS_TITLES && present;
+}
+
+void cell_group(cells *c, const char *name)
+{
+    if (c->as == CELLS_JSON && name) {
+        (void)printf("%s\"%s\":{", c->before, name);
+        c->before = "";
+    } else if (c->as == CELLS_JSON) {
+        (void)printf("}");
+        c->before = ",";
+    }
+    c->group = name;
+}
+
+void cell_count(cells *c, const char *key, int present, uint64_t x)
+{
+    if (cell_begin(c, key, present))
+        (void)printf("%llu", (ull)x);
+}
+
+void cell_real(cells *c, const char *key, int present, double x)
+{
+    if (!cell_begin(c, key, present))
+        return;
+    if (isfinite(x))
+        (void)printf("%.17g", x);
+    else
+        (void)fputs(c->as == CELLS_JSON ? "null" : "", stdout);
+}
+
+void cell_text(cells *c, const char *key, int present, const char *text)
+{
+    if (cell_begin(c, key, present))
+        (c->as == CELLS_JSON ? text_json : text_csv)(stdout, text);
+}
+
+void cell_shape(cells *c, const char *key, const tensor *t)
+{
+    const int json = c->as == CELLS_JSON;
+    int       k;
+    if (!cell_begin(c, key, t != NULL))
+        return;
+    (void)fputs(json ? "[" : "", stdout);
+    for (k = 0; k < t->dims; k++)
+        (void)printf("%s%llu", !k ? "" : json ? "," : "x", (ull)t->shape[k]);
+    (void)fputs(json ? "]" : "", stdout);
 }
 
 void text_count(char *dst, size_t cap, uint64_t n)

@@ -1,10 +1,6 @@
 /* zip.c -- archives: NumPy .npz (a .npy for each array) and PyTorch .pt (a pickle, and the bytes of each
  * storage). minizip reads the directory and unpacks; members that are stored as they are, all of PyTorch's
  * and those of numpy.savez, are read in place. */
-#if defined(__unix__) || defined(__APPLE__)
-#define _POSIX_C_SOURCE 200809L
-#endif
-
 #include "inspect.h"
 
 #ifdef INSPECT_ZIP
@@ -152,12 +148,6 @@ static int find_bytes(model *m, unzFile z, member *it, char *error)
     return code;
 }
 
-static int ends_with(const char *name, const char *suffix)
-{
-    const size_t n = strlen(name), k = strlen(suffix);
-    return n >= k && !strcmp(name + n - k, suffix);
-}
-
 /* ---- .npz ---- */
 
 static int npz_parse(model *m, unzFile z, char *error)
@@ -198,19 +188,6 @@ typedef struct torch_file {
     char   *error;
 } torch_file;
 
-static const struct { const char *storage, *type; mpt_format format; int bits; } storages[] = {
-    {"FloatStorage", "F32", MPT_F32, 32}, {"HalfStorage", "F16", MPT_F16, 16},
-    {"BFloat16Storage", "BF16", MPT_BF16, 16}, {"DoubleStorage", "F64", MPT_F64, 64},
-    {"float32", "F32", MPT_F32, 32}, {"float16", "F16", MPT_F16, 16}, {"bfloat16", "BF16", MPT_BF16, 16},
-    {"float64", "F64", MPT_F64, 64}, {"float8_e4m3fn", "F8_E4M3", MPT_E4M3, 8},
-    {"float8_e5m2", "F8_E5M2", MPT_E5M2, 8}, {"float8_e4m3fnuz", "F8_E4M3FNUZ", MPT_E4M3FNUZ, 8},
-    {"float8_e5m2fnuz", "F8_E5M2FNUZ", MPT_E5M2FNUZ, 8}, {"LongStorage", "I64", MPT_FORMAT_COUNT, 64},
-    {"IntStorage", "I32", MPT_FORMAT_COUNT, 32}, {"ShortStorage", "I16", MPT_FORMAT_COUNT, 16},
-    {"CharStorage", "I8", MPT_FORMAT_COUNT, 8}, {"ByteStorage", "U8", MPT_FORMAT_COUNT, 8},
-    {"BoolStorage", "BOOL", MPT_FORMAT_COUNT, 8}
-};
-enum { STORAGES = sizeof storages / sizeof storages[0] };
-
 /* In which order the values lie: the last index fastest, the first, another that leaves none out, or not all
  * of them side by side.  Returns: 0, 1, 2, -1. */
 static int order_of(const pickled *p)
@@ -239,29 +216,28 @@ static int add_torch_tensor(void *user, const pickled *p)
     torch_file *f = (torch_file *)user;
     model      *m = f->m;
     tensor     *t = model_tensor(m, p->name, strlen(p->name));
+    const number_type *type = find_type(p->type);
     char        path[MAX_MEMBER_NAME];
     uint64_t    size;
     member      it;
-    int         i, order;
+    int         order;
     if (!t)
         return problem(f->error, m->path, NULL, "out of memory");
-    for (i = 0; i < STORAGES && strcmp(storages[i].storage, p->type) != 0; i++)
-        ;
     t->dims = p->dims;
     memcpy(t->shape, p->shape, sizeof t->shape);
     if (!shape_count(t->shape, t->dims, &t->count) || t->count > UINT64_MAX / 64)
         return problem(f->error, m->path, t->name, "the product of the shape overflows");
-    t->type = i < STORAGES ? storages[i].type : model_text(m, p->type);
+    t->type = type ? type->name : model_text(m, p->type);
     order = t->count ? order_of(p) : 0;
     if (order < 0)
         t->type = "view";               /* a part of its storage, or the same values many times */
-    if (i == STORAGES || order < 0)
+    if (!type || order < 0)
         return t->type ? 0 : problem(f->error, m->path, NULL, "out of memory");
-    t->format = storages[i].format;
+    t->format = type->format;
     t->fortran = order == 1;
     t->scattered = order == 2;
     t->swap = host_is_little() == f->big;
-    size = (uint64_t)storages[i].bits / 8;
+    size = (uint64_t)type->bits / 8;
     (void)snprintf(path, sizeof path, "%sdata/%s", f->prefix, p->storage);
     if (unzLocateFile(f->z, path, 1) != UNZ_OK)
         return problem(f->error, m->path, t->name, "its bytes are not in the archive");

@@ -3,7 +3,6 @@
  * must hold the same tensors, and no more NaN, Inf or nonzero values than the scan counted.
  * Links with: the .c files of examples/inspect, cJSON. Works with libFuzzer and with afl-clang-fast, which
  * knows the same entry point. */
-#define _POSIX_C_SOURCE 200809L
 #define MPT_IMPLEMENTATION
 #include "examples/inspect/convert.h"
 
