@@ -1,13 +1,17 @@
-# 04_plot.gp -- two pictures of what 04_train_digits wrote with --out: histogram.png and accuracy.png.
+# 04_plot.gp -- three pictures of what 04_train_digits wrote with --out: histogram.png, where the gradients of
+# three runs lie; curve.png, what each loss scale would have made of the first's; accuracy.png, how
+# well all of them read.
 #
 #     gnuplot -e "dir='build/demo'" examples/04_plot.gp
 #
-# Needs gnuplot 5.2 or newer with the pngcairo terminal. All numbers come from results.csv and
-# histogram.csv. The colours are those of Okabe and Ito, which colour-blind readers can tell apart.
+# Needs gnuplot 5.2 or newer with the pngcairo terminal. All numbers come from results.csv, histogram.csv and
+# curve.csv, and are of all seeds. The colours are after Okabe and Ito, so that colour-blind readers can tell
+# them apart.
 
 if (!exists("dir")) dir = 'build/demo'
 results = dir . '/results.csv'
 hist = dir . '/histogram.csv'
+curve = dir . '/curve.csv'
 
 set datafile separator ','
 set encoding utf8
@@ -17,28 +21,25 @@ set title font 'Sans Bold,24' textcolor rgb '#222222' offset 0,0.7
 set style fill solid 0.85 noborder
 unset key
 
-orange = '#D55E00'; blue = '#0072B2'; green = '#009E73'; grey = '#777777'
+orange = '#D55E00'; blue = '#0072B2'; green = '#009E73'; yellow = '#A97900'; grey = '#777777'
 
 # The lines of the table, in its order; nth finds the place of one by its name.
 id(n) = word("fp32 fp16_x1 fp16_x8 fp16_x128 fp16_x1024 fp16_dynamic bf16 fp16_no_master", n)
 nth(s) = sum [n = 1:8] (s eq id(n) ? n : 0)
 FP32 = nth('fp32'); X1 = nth('fp16_x1'); X1024 = nth('fp16_x1024'); DYNAMIC = nth('fp16_dynamic')
 
-# Per line: accuracy over all seeds; and of seed 1, whose gradients are drawn, accuracy and share lost.
+# Per line, over all seeds: accuracy, share lost, and the last scale.
 array average[8]
 array least[8]
 array most[8]
-array first[8]
 array lost[8]
 array scale[8]
 do for [n = 1:8] {
     stats results using (strcol(1) eq id(n) ? 100 * $3 : NaN) every ::1 nooutput
     average[n] = STATS_mean; least[n] = STATS_min; most[n] = STATS_max
-    stats results using (strcol(1) eq id(n) && $2 == 1 ? 100 * $3 : NaN) every ::1 nooutput
-    first[n] = STATS_mean
-    stats results using (strcol(1) eq id(n) && $2 == 1 ? 100 * $4 : NaN) every ::1 nooutput
+    stats results using (strcol(1) eq id(n) ? 100 * $4 : NaN) every ::1 nooutput
     lost[n] = STATS_mean
-    stats results using (strcol(1) eq id(n) && $2 == 1 ? log($7) / log(2) : NaN) every ::1 nooutput
+    stats results using (strcol(1) eq id(n) ? log($7) / log(2) : NaN) every ::1 nooutput
     scale[n] = STATS_mean
 }
 
@@ -70,7 +71,7 @@ set title sprintf("FP16 alone turns %.0f%% of these gradients into zero; a loss 
 set border 1 lw 1.5 lc rgb '#444444'
 set xrange [left:right]
 set yrange [0:top]
-set xlabel 'magnitude of activation gradient × loss scale; height: share of them (one run each, seed 1)' \
+set xlabel 'magnitude of activation gradient × loss scale; height: share of those that are not 0' \
     offset 0,-0.4
 set format x '2^{%.0f}'
 set xtics 4
@@ -92,7 +93,8 @@ set label 4 'FP16 normal' at middle(zone[3], zone[4]), high center font 'Sans Bo
 set label 5 'full precision' at middle(zone[3], zone[4]), low center textcolor rgb '#444444'
 set label 6 'Inf' at middle(zone[4], right), high center font 'Sans Bold,21' textcolor rgb '#444444'
 
-note(n) = sprintf("%.1f%% become 0\ntest accuracy %.0f%%", lost[n], first[n])
+note(n) = sprintf(lost[n] < 10 ? "%.1f%% become 0\ntest accuracy %.0f%%" : "%.0f%% become 0\n" . \
+    "test accuracy %.0f%%", lost[n], average[n])
 down = 0.044 * top
 x = middle(left, zone[2]) - 0.5; y = 0.9 * peak[2]              # beside the bars, inside its zone
 set label 7 'no scale' at x, y center font 'Sans Bold,21' textcolor rgb '#A34700'
@@ -114,6 +116,48 @@ unset object
 unset arrow
 unset label
 
+# ---- curve.png: what each scale would have lost of the unscaled run's gradients ----
+
+# One gradient in a million counts, so the axis is logarithmic; a share of 0 lies below the cut, at "none".
+# A scale loses what becomes 0, what loses bits and what overflows; the scales that lose least are marked.
+stats curve using ($2 + $3 + $4) every ::1 nooutput
+least_lost = STATS_min
+stats curve using ($2 + $3 + $4 <= least_lost ? $1 : NaN) every ::1 nooutput
+best = STATS_min; last = STATS_max
+stats curve using ($2 + $3 + $4 > 0 ? $2 + $3 + $4 : NaN) every ::1 nooutput
+cut = 10 ** floor(log10(STATS_min)); floor_at = cut / 4
+share(x) = 100 * (x > 0 ? x : floor_at)
+set output dir . '/curve.png'
+set title sprintf("2^{%.0f} is the smallest loss scale that loses %s of the unscaled run's gradients", best, \
+    least_lost > 0 ? 'least' : 'nothing') offset -4.5,0.7
+set border 3 lw 1.5 lc rgb '#444444'
+set logscale y 10
+set xrange [-10:46]
+set yrange [100 * floor_at / 2:300]
+set xtics 4
+set ytics nomirror add ('none' 100 * floor_at, '100%%' 100, '10%%' 10, '1%%' 1, '0.1%%' 0.1, '0.01%%' 0.01, \
+    '0.001%%' 0.001, '0.0001%%' 0.0001, '0.00001%%' 0.00001)
+set xlabel 'loss scale that the same gradients would have had' offset 0,-0.4
+set ylabel 'share of the nonzero gradients, in FP16'
+set margins 15, 4, 4.7, 4
+set object 1 rectangle from best, 100 * floor_at to last, 100 fc rgb '#E3F4EC' fs solid noborder behind
+set arrow 1 from -10, 100 * cut / 1.6 to 46, 100 * cut / 1.6 nohead lw 1 dt 3 lc rgb grey back
+head = "font 'Sans Bold,21' front"
+set label 1 'become 0' at -9, 25 textcolor rgb '#A34700' @head
+set label 2 "subnormal:\nbits are lost" at 15, 60 textcolor rgb yellow @head
+set label 3 'overflow' at 43, 0.03 center textcolor rgb '#005A8F' @head
+set label 4 sprintf("2^{%.0f} to 2^{%.0f}:\n%s is lost", best, last, \
+    least_lost > 0 ? 'least' : 'nothing') at (best + last) / 2.0, 20 center textcolor rgb '#00664E'
+plot curve using 1:(share($3)) every ::1 with linespoints lw 4 pt 7 ps 0.7 lc rgb yellow, \
+     curve using 1:(share($2)) every ::1 with linespoints lw 4 pt 7 ps 0.7 lc rgb orange, \
+     curve using 1:(share($4)) every ::1 with linespoints lw 4 pt 7 ps 0.7 lc rgb blue
+unset output
+unset logscale
+unset object
+unset arrow
+unset label
+unset ylabel
+
 # ---- accuracy.png: one bar for each line of the table ----
 
 name(n) = n == 1 ? 'FP32' : n == 2 ? "FP16\nno scale" : n == 3 ? "FP16\nscale 8" \
@@ -123,7 +167,7 @@ colour(n) = n == FP32 ? 0x777777 : average[n] < average[FP32] - 10 ? 0xD55E00 : 
 
 set output dir . '/accuracy.png'
 set title sprintf("FP32 reads %.0f%% of the digits, FP16 alone %.0f%%, FP16 with a loss scale %.0f%%", \
-                  average[FP32], average[X1], average[DYNAMIC])
+                  average[FP32], average[X1], average[DYNAMIC]) offset 0,0.7
 set border 0
 set xrange [0.45:8.55]
 set yrange [0:106]

@@ -62,8 +62,9 @@ typedef struct run {
     float     weights[PADDED];          /* at the end */
 } run;
 
-static run    runs[CONFIGS][MAX_SEEDS], plain;
-static double mean[CONFIGS][COLUMNS];
+static run       runs[CONFIGS][MAX_SEEDS], plain;
+static mpt_range gradients[CONFIGS];            /* of all seeds together */
+static double    mean[CONFIGS][COLUMNS];
 
 /* ---- the network: 64 - 32 - 32 - 10, tanh between ---- */
 
@@ -257,11 +258,14 @@ static void train_all(void)
     int c, s, k;
     for (c = 0; c < CONFIGS; c++) {
         (void)fprintf(stderr, "%d of %d: %s\n", c + 1, (int)CONFIGS, configs[c].title);
+        must(mpt_range_init(&gradients[c], configs[c].format));
         for (s = 0; s < seeds; s++) {
             train(&configs[c], s + 1, loss_terms, &runs[c][s]);
+            must(mpt_range_merge(&gradients[c], &runs[c][s].gradients));
             for (k = 0; k < COLUMNS; k++)
                 mean[c][k] += runs[c][s].value[k] / seeds;
         }
+        mean[c][FLUSHED] = share(gradients[c].flushed, mpt_range_nonzero(&gradients[c]));
     }
     /* Is the small loss a trick? A plain mean, with a rate as much smaller, must give the same weights. */
     train(&configs[FP32], 1, BATCH, &plain);
@@ -315,8 +319,8 @@ static void print_what_you_see(void)
            same ? "bit-identical" : "DIFFERENT", 100.0 * plain.value[ACCURACY]);
 }
 
-enum { RESULTS, HISTOGRAM, CURVE, RANGE, BINADES, FILES };
-static const char *const files[] = {"results.csv", "histogram.csv", "curve.csv", "range.csv", "binades.csv"};
+enum { RESULTS, HISTOGRAM, CURVE, FILES };
+static const char *const files[] = {"results.csv", "histogram.csv", "curve.csv"};
 
 static void write_results(FILE *f)
 {
@@ -332,7 +336,7 @@ static void write_results(FILE *f)
         }
 }
 
-/* Percent of the nonzero gradients of seed 1 in each binade 2^e, and what FP16 makes of that binade:
+/* Percent of the nonzero gradients in each binade 2^e, and what FP16 makes of that binade:
  * 0 it becomes zero, 1 subnormal, 2 normal, 3 overflow. */
 static void write_histogram(FILE *f)
 {
@@ -343,7 +347,7 @@ static void write_histogram(FILE *f)
     for (e = least + f16->emin; e <= f16->emax + 3; e++) {
         (void)fprintf(f, "%d", e);
         for (k = 0; k < 3; k++) {
-            const mpt_range *r = &runs[column[k]][0].gradients;
+            const mpt_range *r = &gradients[column[k]];
             (void)fprintf(f, ",%.6f", 100.0 * share(r->binade[e - MPT_RANGE_EMIN], mpt_range_nonzero(r)));
         }
         (void)fprintf(f, ",%d\n", (e >= least - 1) + (e >= f16->emin) + (e > f16->emax));
@@ -352,14 +356,10 @@ static void write_histogram(FILE *f)
 
 static void write_files(FILE *const f[FILES])
 {
-    const mpt_range *const r = &runs[X1][0].gradients;
-    int                    k;
+    int k;
     write_results(f[RESULTS]);
     write_histogram(f[HISTOGRAM]);
-    (void)mpt_range_write_curve(r, -10, 46, MPT_STYLE_CSV, "", mpt_writer_file(f[CURVE]));
-    (void)mpt_range_write(r, MPT_STYLE_CSV_HEAD, "", mpt_writer_file(f[RANGE]));
-    (void)mpt_range_write(r, MPT_STYLE_CSV, "gradients", mpt_writer_file(f[RANGE]));
-    (void)mpt_range_write_histogram(r, mpt_writer_file(f[BINADES]));
+    (void)mpt_range_write_curve(&gradients[X1], -10, 46, MPT_STYLE_CSV, "", mpt_writer_file(f[CURVE]));
     for (k = 0; k < FILES; k++)
         file_close(f[k], files[k]);
 }
@@ -389,10 +389,10 @@ int main(int argc, char **argv)
     train_all();
     print_table();
     print_what_you_see();
-    must(mpt_range_write(&runs[X1][0].gradients, MPT_STYLE_DRAWING, "\nFP16, no scale: activation gradients "
-                         "times scale (seed 1)", mpt_writer_file(stdout)));
-    must(mpt_range_write(&runs[X1024][0].gradients, MPT_STYLE_DRAWING, "\nFP16, scale 1024: activation "
-                         "gradients times scale (seed 1)", mpt_writer_file(stdout)));
+    must(mpt_range_write(&gradients[X1], MPT_STYLE_DRAWING, "\nFP16, no scale: activation gradients "
+                         "times scale, all seeds", mpt_writer_file(stdout)));
+    must(mpt_range_write(&gradients[X1024], MPT_STYLE_DRAWING, "\nFP16, scale 1024: activation gradients "
+                         "times scale, all seeds", mpt_writer_file(stdout)));
     if (out_dir)
         write_files(f);
     return 0;

@@ -2,6 +2,7 @@
  *
  *     cc -O3 -ffast-math -I. examples/15_gpt.c -o 15_gpt -lm
  *     ./15_gpt                            from the top folder, a minute; or: ./15_gpt STEPS FOLDER
+ *     ./15_gpt --long FOLDER              a better model: 4000 steps, several minutes
  *
  * The GPT is that of dropin/before_gpt.c, included below: its loops run in FP32. Between them this program
  * rounds what would lie in memory: parameters that the passes read, gradients, and what the blocks keep for
@@ -244,10 +245,10 @@ static FILE *create(const char *folder, const char *name, const char *heading)
 
 int main(int argc, char **argv)
 {
-    const int steps = argc > 1 ? atoi(argv[1]) : 600;
+    const int steps = argc < 2 ? 600 : strcmp(argv[1], "--long") ? atoi(argv[1]) : 4000;
     int       i;
     if (steps < 1)
-        stop("usage: 15_gpt [STEPS [FOLDER]]");
+        stop("usage: 15_gpt [STEPS | --long [FOLDER]]");
     if (argc > 2) {
         losses = create(argv[2], "loss.csv", "way,step,loss,scale");
         flushed = create(argv[2], "flushed.csv", "way,step,group,percent");

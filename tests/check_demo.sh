@@ -3,7 +3,8 @@
 #
 #     sh tests/check_demo.sh [--quick] DIR
 #
-# Reads DIR/results.csv; --quick sets wider margins, for `04_train_digits --quick`: one seed, few epochs.
+# Reads DIR/results.csv, and from DIR/curve.csv what FP16 loses of the unscaled gradients; --quick sets wider
+# margins, for `04_train_digits --quick`: one seed, few epochs.
 # Last line: N passed, N failed, N skipped. Exit status 1 if one failed, 2 for a wrong call.
 
 quick=0
@@ -15,7 +16,8 @@ if [ ! -r "$1/results.csv" ]; then
     exit 1
 fi
 
-LC_ALL=C awk -F, -v quick="$quick" '
+unscaled=$(awk -F, '$1 == "0" {print $2}' "$1/curve.csv")
+LC_ALL=C awk -F, -v quick="$quick" -v unscaled="$unscaled" '
 function check(ok, text) {
     if (ok) passed++; else failed++
     print (ok ? "ok    " : "FAIL  ") text
@@ -67,6 +69,8 @@ END {
           "fp16_no_master is at least 0.2 below fp32: " text(mean("fp16_no_master", 3)))
 
     check(mean("fp16_x1", 4) > 0.5, "fp16_x1 loses most gradients: " text(mean("fp16_x1", 4)))
+    d = unscaled - mean("fp16_x1", 4)
+    check(d <= 0.003 && d >= -0.003, "the pictures draw the gradients of all seeds: " text(unscaled))
     check(rows["fp16_dynamic"] && mean("fp16_dynamic", 4) < 0.01,
           "fp16_dynamic loses hardly any: " text(mean("fp16_dynamic", 4)))
     check(mean("fp16_no_master", 5) > 0.8,

@@ -12,7 +12,7 @@ took=$(awk 'NR == 2 { split($1, u, "[ms]"); split($2, s, "[ms]")
 if [ "${took:-99}" -le 40 ]; then pass "demo took $took s"; else fail "demo took $took s, 40 are allowed"; fi
 check "the numbers tell the story" sh tests/check_demo.sh "$out/demo"
 if have gnuplot; then
-    for picture in histogram accuracy; do
+    for picture in histogram curve accuracy growth heat; do
         check "$picture.png is a picture" sh -c "head -c 4 '$out/demo/$picture.png' | grep -q PNG"
     done
 else

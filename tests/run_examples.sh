@@ -53,30 +53,34 @@ for before in examples/dropin/before_*.c; do
     if grep -qE 'mpt_|include "mpt' "$before"; then fail "$before knows mpt"; else pass "$before"; fi
 done
 
-# The GPT: as right as in FP32, in at most 1.2 times its processor time, in half the bytes. Other compilers
-# take other roads, so the limits leave room; examples/dropin/README.md has five seeds of each.
-gpt() {     # gpt SOURCE SEED... -- of each run: share right, loss, seconds, bytes of parameters and gradients
+# The GPT, in half the bytes and at most 1.2 times the processor time. Where a whole training ends is chance,
+# in FP32 too (examples/dropin/README.md): two builds of before_gpt.c part after some 150 steps. Until then
+# there is one road: after 100 steps the losses of the same seed, trained and new, are within 0.3% of those of
+# FP32, in fact within 0.01% (FP16) and 0.1% (BF16). Of two whole trainings one at least learns to add.
+gpt() {     # gpt SOURCE STEPS SEED... -- of each run: share right, both losses, seconds, bytes of both arrays
     cc -O3 -ffast-math -I. "$1" -o "$out/gpt" -lm || return
-    shift
+    steps=$2
+    shift 2
     for seed in "$@"; do
-        "$out/gpt" "$seed" | awk '/bytes of/ {bytes = $1} /parameters$/ && !bytes {bytes = 8 * $3}
-                                  /^step/ {seconds = $5} /right$/ {print $5 + 0, $4 + 0, seconds, bytes}'
+        "$out/gpt" "$seed" "$steps" | awk '/bytes of/ {bytes = $1} /parameters$/ && !bytes {bytes = 8 * $3}
+            /^step/ {loss = $4; seconds = $5} /right$/ {print $5 + 0, $4 + 0, loss, seconds, bytes}'
     done
 }
-gpt examples/dropin/before_gpt.c 1 2 3 > "$out/gpt.f32"
-gpt examples/dropin/after_gpt.c 1 2 > "$out/gpt.f16"
+gpt examples/dropin/before_gpt.c 100 1 2 3 > "$out/gpt.f32"
 sed 's/half = MPT_F16/half = MPT_BF16/' examples/dropin/after_gpt.c > "$out/gpt_bf16.c"
-gpt "$out/gpt_bf16.c" 1 > "$out/gpt.bf16"
+gpt "$out/gpt_bf16.c" 100 1 2 3 > "$out/gpt.bf16"
+gpt examples/dropin/after_gpt.c 100 1 2 3 > "$out/gpt.f16"
 for format in f16 bf16; do
-    wrong=$(awk '
-        NR == FNR {n++; if ($2 > loss) loss = $2; if (!time || $3 < time) time = $3; bytes = $4; next}
-        {m++; if (!best || $3 < best) best = $3; if ($1 < 98) print $1 "% right"}
-        $2 > 3 * loss {print "loss " $2}
-        $4 > 0.51 * bytes {print $4 " bytes"}
-        END {if (n != 3 || !m) print "a run is missing"; if (best > 1.2 * time) print best " s for " time}
-        ' "$out/gpt.f32" "$out/gpt.$format")
+    wrong=$(paste -d ' ' "$out/gpt.f32" "$out/gpt.$format" | awk '
+        function apart(a, b) {return a > 1.003 * b || b > 1.003 * a}
+        NF == 10 {n++; if (!time || $4 < time) time = $4; if (!mine || $9 < mine) mine = $9}
+        apart($2, $7) || apart($3, $8) {print "losses " $7 " and " $8 " for " $2 " and " $3}
+        $10 > 0.51 * $5 {print $10 " bytes"}
+        END {if (n != 3) print "a run is missing"; if (mine > 1.2 * time) print mine " s for " time}')
     if [ -z "$wrong" ]; then pass "the GPT in $format"; else fail "the GPT in $format:" $wrong; fi
 done
+gpt examples/dropin/after_gpt.c 600 1 2 > "$out/gpt.whole"
+check "the GPT in f16 learns to add" awk '$1 >= 95 {ok = 1} END {exit !ok}' "$out/gpt.whole"
 
 # Its story, cut short: eight rows, gradients lost where the scale is small, and the pictures' numbers.
 mkdir -p "$out/gpt.csv"
