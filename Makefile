@@ -33,7 +33,7 @@ demo: $(B)/examples/04_train_digits $(B)/examples/12_reports ## train on real di
 	@if command -v gnuplot >/dev/null 2>&1; then \
 	    gnuplot -e "dir='$(B)/demo'" examples/04_plot.gp && \
 	    gnuplot -e "dir='$(B)/demo'" examples/12_plot.gp && \
-	    echo "wrote $(B)/demo/results.csv, histogram, accuracy, gradients, curve, growth, heat .png"; \
+	    echo "wrote $(B)/demo/results.csv, histogram, curve, accuracy, growth, heat .png"; \
 	else echo "wrote $(B)/demo/results.csv (install gnuplot to get the pictures too)"; fi
 
 test: $(TESTS:%=$(B)/tests/%) ## the tests: a minute or two, most of it the compiler
@@ -139,8 +139,9 @@ $(B)/examples/%: examples/%.c $(wildcard examples/*.h) $(HEADERS)
 $(B)/examples/inspect: $(INSPECT) $(HEADERS)
 	@mkdir -p $(@D)
 	@if pkg-config --exists libcjson 2>/dev/null; then \
-	    echo "$(CC) -o $@"; $(CC) $(WARN) $(CFLAGS) -I. examples/inspect.c examples/inspect/*.c -o $@ -lm -pthread \
-	        $$(pkg-config --cflags --libs libcjson) \
+	    echo "$(CC) -o $@"; $(CC) $(WARN) $(CFLAGS) -I. examples/inspect.c examples/inspect/*.c -o $@ -lm \
+	        $$(echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && \
+	        echo "-fopenmp -DMPT_USE_OPENMP") $$(pkg-config --cflags --libs libcjson) \
 	        $$(pkg-config --exists minizip && echo "-DINSPECT_ZIP $$(pkg-config --cflags --libs minizip)"); \
 	else echo "inspect is left out: install cJSON and pkg-config (libcjson-dev pkg-config)"; fi
 

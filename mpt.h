@@ -813,7 +813,9 @@ static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mp
  * steps before, so that one pass converts: mpt_fp8_encode_n of step t multiplies by the scale and records
  * amax, and mpt_fp8_update, once a step, makes the scales of step t + 1 of what was recorded. The loss scale
  * of >>M3 stays what it is: this one is undone by the product that reads the tensor, with `inverse`.
- * Source: NVIDIA Transformer Engine, recipe DelayedScaling. */
+ * Current scaling, two passes: mpt_fp8_encode_n without dst, mpt_fp8_update with a history of 1, encode; for
+ * one tensor at a time, with a mpt_fp8_scaling of it alone.
+ * Source: NVIDIA Transformer Engine, recipes DelayedScaling, Float8CurrentScaling. */
 typedef enum mpt_amax_choice {
     MPT_AMAX_MAX,           /* the largest of the history */
     MPT_AMAX_MOST_RECENT,   /* the last one */
@@ -860,7 +862,7 @@ MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s);
 
 /* mpt_fp8_encode_n -- convert x * scale to FP8, saturating, and record the largest |x|.
  *   dst_format  in      MPT_E4M3 or MPT_E5M2
- *   dst         out     [n]; may be src
+ *   dst         out     [n]; may be src; or NULL: only amax is recorded
  *   src_format  in      MPT_F32, MPT_F16 or MPT_BF16
  *   scale       in      NULL: 1
  *   amax        in/out  becomes the largest of amax and |x|, by pattern: Inf beats all numbers and NaN beats
@@ -2159,34 +2161,35 @@ MPT_HD void mpti_scaler_set(mpt_scaler *s, double scale)
     s->scale = mpti_to_f32(scale);
 }
 
-/* Limits of FP32 rules are FP32 too. */
-MPT_HD void mpti_scaler_grow(mpt_scaler *s, uint32_t rule)
+/* One step of the scale, up or down. Limits of FP32 rules are FP32 too. */
+MPT_HD void mpti_scaler_move(mpt_scaler *s, uint32_t rule, int up)
 {
-    double grown = mpti_scaler_times(s, rule, s->config.growth, 0), cap = s->config.max_scale;
+    const int    divide = !up && (rule & MPTI_DIVIDE);
+    const double moved =
+        mpti_scaler_times(s, rule, up || divide ? s->config.growth : s->config.backoff, divide);
+    double       limit = up ? s->config.max_scale
+        : rule & MPTI_RATE ? s->config.threshold : s->config.min_scale;
     if (!(rule & MPTI_F64))
-        cap = mpti_to_f64(mpti_to_f32(cap));
-    s->good_steps = 0;
-    if (!(rule & MPTI_REARM_GOOD))
-        s->hysteresis_left = s->config.hysteresis;
-    if (mpti_is_nonzero64(cap) && !(grown < cap))
-        grown = cap;
-    if (!(rule & MPTI_KEEP_FINITE) || mpti_f64_is_finite(grown))
-        mpti_scaler_set(s, grown);
-}
-
-MPT_HD void mpti_scaler_shrink(mpt_scaler *s, uint32_t rule)
-{
-    const int    divide = (rule & MPTI_DIVIDE) != 0u;
-    double       shrunk = mpti_scaler_times(s, rule, divide ? s->config.growth : s->config.backoff, divide);
-    double       least = rule & MPTI_RATE ? s->config.threshold : s->config.min_scale;
-    if (!(rule & MPTI_F64))
-        least = mpti_to_f64(mpti_to_f32(least));
-    mpti_scaler_set(s, shrunk < least ? least : shrunk);
+        limit = mpti_to_f64(mpti_to_f32(limit));
+    if (up) {
+        s->good_steps = 0;
+        if (!(rule & MPTI_REARM_GOOD))
+            s->hysteresis_left = s->config.hysteresis;
+    }
+    if (up ? mpti_is_nonzero64(limit) && !(moved < limit) : moved < limit)
+        mpti_scaler_set(s, limit);
+    else if (!up || !(rule & MPTI_KEEP_FINITE) || mpti_f64_is_finite(moved))
+        mpti_scaler_set(s, moved);
 }
 
 /* Nonzero where a bad step moves the scale, by the hysteresis of the rule. */
 MPT_HD int mpti_scaler_is_due(mpt_scaler *s, uint32_t rule)
 {
+    if (rule & MPTI_RATE) {     /* fairseq: by the share of bad steps since the scale last moved */
+        const int64_t since = s->iteration - s->last_moved;
+        s->bad_steps++;
+        return (double)s->bad_steps / (double)(since ? since : 1000) >= s->config.tolerance;
+    }
     if (rule & MPTI_BAD_COUNT) {
         if (++s->bad_steps < s->config.hysteresis)
             return 0;
@@ -2207,19 +2210,22 @@ MPT_HD int mpti_scaler_is_due(mpt_scaler *s, uint32_t rule)
     return 1;
 }
 
-/* fairseq: by the share of bad steps since the scale last moved; the floor raises, after the fact. */
-MPT_HD mpt_status mpti_scaler_bad_rate(mpt_scaler *s, uint32_t rule)
+MPT_HD mpt_status mpti_scaler_bad(mpt_scaler *s, uint32_t rule)
 {
-    const double  before = s->wide;
-    const int64_t since = s->iteration - s->last_moved;
-    s->last_bad = s->iteration;
-    s->bad_steps++;
-    if ((double)s->bad_steps / (double)(since ? since : 1000) >= s->config.tolerance) {
-        mpti_scaler_shrink(s, rule);
-        s->last_moved = s->iteration;
-        s->bad_steps = 0;
+    const double before = s->wide;
+    s->good_steps = 0;
+    if (mpti_scaler_is_due(s, rule)) {
+        if ((rule & MPTI_MAY_RAISE) && (s->config.flags & MPT_SCALER_RAISE) &&
+            !(s->wide < s->config.min_scale) && !(s->wide > s->config.min_scale))
+            return MPT_E_SCALE;
+        mpti_scaler_move(s, rule, 0);
+        if (rule & MPTI_RATE) {
+            s->last_moved = s->iteration;
+            s->bad_steps = 0;
+        }
     }
-    if (s->wide <= s->config.min_scale) {
+    s->last_bad = s->iteration;
+    if ((rule & MPTI_RATE) && s->wide <= s->config.min_scale) {     /* the floor raises, after the fact */
         mpti_scaler_set(s, before);
         return MPT_E_SCALE;
     }
@@ -2227,49 +2233,25 @@ MPT_HD mpt_status mpti_scaler_bad_rate(mpt_scaler *s, uint32_t rule)
     return MPT_OK;
 }
 
-MPT_HD mpt_status mpti_scaler_bad(mpt_scaler *s, uint32_t rule)
-{
-    s->good_steps = 0;
-    if (rule & MPTI_RATE)
-        return mpti_scaler_bad_rate(s, rule);
-    if (mpti_scaler_is_due(s, rule)) {
-        if ((rule & MPTI_MAY_RAISE) && (s->config.flags & MPT_SCALER_RAISE) &&
-            !(s->wide < s->config.min_scale) && !(s->wide > s->config.min_scale))
-            return MPT_E_SCALE;
-        mpti_scaler_shrink(s, rule);
-    }
-    s->last_bad = s->iteration++;
-    return MPT_OK;
-}
-
-MPT_HD void mpti_scaler_good_iteration(mpt_scaler *s, uint32_t rule)
-{
-    const int64_t late = rule & MPTI_ONE_LATER ? 1 : 0, stable = s->iteration - s->last_bad - late;
-    if (stable >= late && stable % s->config.interval == 0) {
-        mpti_scaler_grow(s, rule);
-        s->last_moved = s->iteration;
-    } else {
-        s->good_steps++;
-    }
-    s->iteration++;
-}
-
 MPT_HD void mpti_scaler_good(mpt_scaler *s, uint32_t rule)
 {
-    const int32_t now = s->good_steps + (rule & MPTI_COUNT_FIRST ? 0 : 1);
+    const int32_t now = s->good_steps + (rule & MPTI_COUNT_FIRST ? 0 : 1), interval = s->config.interval;
+    const int64_t late = rule & MPTI_ONE_LATER ? 1 : 0, stable = s->iteration - s->last_bad - late;
     if ((rule & MPTI_REARM_GOOD) || (s->config.flags & MPT_SCALER_CONSECUTIVE))
         s->hysteresis_left = s->config.hysteresis;
     if (rule & MPTI_BAD_IN_ROW)
         s->bad_steps = 0;
-    if (rule & MPTI_BY_ITERATION) {
-        mpti_scaler_good_iteration(s, rule);
-    } else if (now == s->config.interval || ((rule & MPTI_AT_LEAST) && now > s->config.interval)) {
-        mpti_scaler_grow(s, rule);
+    if (rule & MPTI_BY_ITERATION ? stable >= late && stable % interval == 0
+        : now == interval || ((rule & MPTI_AT_LEAST) && now > interval)) {
+        mpti_scaler_move(s, rule, 1);
+        if (rule & MPTI_BY_ITERATION)
+            s->last_moved = s->iteration;
         if (rule & MPTI_BAD_COUNT)
             s->bad_steps = 0;
     } else {
         s->good_steps++;
     }
+    s->iteration += (rule & MPTI_BY_ITERATION) != 0u;
 }
 
 /* ---- the default dialect: see >>M3 ---- */
@@ -2339,23 +2321,45 @@ MPT_HD void mpti_ours_alarm(mpt_scaler *s, int32_t levels)
     const int     failed = (s->climb & MPTI_CLIMBED) && s->wait < interval;
     const int     nan = (s->cause & (MPT_CAUSE_NAN | MPT_CAUSE_INF)) == MPT_CAUSE_NAN;
     const float   floor = mpti_to_f32(s->config.min_scale);
+    const int     trial = s->climb == (MPTI_ON_TRIAL | MPTI_CLIMBED), lowest = !mpti_below(floor, s->scale);
+    const int     in_row = s->bad_steps - MPTI_IN_ROW >= s->config.patience;
+    int32_t       down = 1;
+    int           learn = 0;
     s->excess = 0u;
-    if (s->climb == (MPTI_ON_TRIAL | MPTI_CLIMBED)) {   /* it does depend on the scale */
+    if (trial) {                /* it does depend on the scale */
         s->climb = s->base = 0u;
         s->depth = 0;
         s->wait = interval;
-        mpti_ours_down(s, 1);
-        s->home = s->scale;
-        return;
-    }
-    if (!mpti_below(floor, s->scale)) {
-        const int in_row = s->bad_steps - MPTI_IN_ROW >= s->config.patience;
+    } else if (lowest) {
         s->good_steps = 0;
         s->at_floor = mpti_count_up(s->at_floor);
         if (s->at_floor < s->config.patience || (s->bad_steps >= s->config.patience && !in_row))
             return;
+        learn = 1;
+    } else {
+        if (!s->depth) {
+            s->search_steps = s->search_bad = 0;
+            s->home = s->wait < interval ? s->home : s->scale;
+        }
+        if (levels > 1) {       /* nothing good between this alarm and the last: that level was at fault */
+            s->depth = 0;
+            s->wait = failed ? s->wait : mpti_least(s->wait, mpti_most(8, interval / (levels * levels)));
+        } else if (++s->depth == MPTI_LEVELS ||
+                   (s->depth >= 2 * MPTI_LEVELS && s->search_steps >= MPTI_SEARCH)) {
+            learn = s->depth > MPTI_LEVELS && s->search_steps / 4 <= s->before_steps;
+            if (!learn) {
+                s->before_steps = s->search_steps;
+                s->search_steps = s->search_bad = 0;
+                s->depth = MPTI_LEVELS;
+            }
+        }
+        if (failed && !learn)
+            s->wait = s->wait > interval / 4 ? interval : s->wait * 4;
+        down <<= mpti_least(mpti_most(mpti_most(levels, s->depth) - 2 * MPTI_LEVELS, 0), 5);
+    }
+    if (learn) {
         mpti_ours_learn(s);
-        if (in_row) {
+        if (lowest && in_row) {
             s->verdict = (uint32_t)(nan ? MPT_VERDICT_NAN : MPT_VERDICT_OVERFLOW);
             s->climb = 0u;
             s->wait = interval;
@@ -2363,27 +2367,10 @@ MPT_HD void mpti_ours_alarm(mpt_scaler *s, int32_t levels)
         }
         return;
     }
-    if (!s->depth) {
-        s->search_steps = s->search_bad = 0;
-        s->home = s->wait < interval ? s->home : s->scale;
-    }
-    if (levels > 1) {           /* nothing good between this alarm and the last: that level was at fault */
-        s->depth = 0;
-        s->wait = failed ? s->wait : mpti_least(s->wait, mpti_most(8, interval / (levels * levels)));
-    } else if (++s->depth == MPTI_LEVELS ||
-               (s->depth >= 2 * MPTI_LEVELS && s->search_steps >= MPTI_SEARCH)) {
-        if (s->depth > MPTI_LEVELS && s->search_steps / 4 <= s->before_steps) {
-            mpti_ours_learn(s);
-            return;
-        }
-        s->before_steps = s->search_steps;
-        s->search_steps = s->search_bad = 0;
-        s->depth = MPTI_LEVELS;
-    }
-    if (failed)
-        s->wait = s->wait > interval / 4 ? interval : s->wait * 4;
-    mpti_ours_down(s, 1 << mpti_least(mpti_most(mpti_most(levels, s->depth) - 2 * MPTI_LEVELS, 0), 5));
-    if (!mpti_below(floor, s->scale))
+    mpti_ours_down(s, down);
+    if (trial)
+        s->home = s->scale;
+    else if (!mpti_below(floor, s->scale))
         s->search_steps = s->search_bad = s->at_floor = 0;
 }
 
@@ -2734,9 +2721,8 @@ MPT_HD void mpti_sgd_1(float g, float *w, float *m, const mpti_sgd_k *k)
 /* Adam and its kin: the moments; the direction; the weight. AdamW and LAMB have decay, Adam has l2. */
 MPT_HD void mpti_adamw_moments_1(float g, float w, float *m, float *v, const mpti_adamw_k *k)
 {
-    g = mpti_mul(g, k->factor);
-    if (mpti_is_nonzero(k->rates.l2))
-        g = mpti_fma(k->rates.l2, w, g);
+    const float decayed = mpti_fma(k->rates.l2, w, mpti_mul(g, k->factor));
+    g = mpti_is_nonzero(k->rates.l2) ? decayed : mpti_mul(g, k->factor);
     *m = mpti_fma(k->beta1, *m, mpti_mul(k->one_minus_beta1, g));
     *v = mpti_fma(k->beta2, *v, mpti_mul(k->one_minus_beta2, mpti_mul(g, g)));
 }
@@ -2874,7 +2860,10 @@ MPT_HD float mpti_kahan_rest(float w, float param, int is_f16)
 
 static size_t mpti_min(size_t a, size_t b) { return a < b ? a : b; }
 
-static int mpti_is_train_format(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
+MPTI_NOINLINE static int mpti_is_train_format(mpt_format f)
+{
+    return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16;
+}
 
 MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n)
 {
@@ -2970,19 +2959,43 @@ static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
 
 static size_t mpti_format_bytes(mpt_format f) { return f == MPT_F32 ? sizeof(float) : sizeof(uint16_t); }
 
-static size_t mpti_v_count(const mpt_tensor *t)
-{
-    return t->columns ? t->n / t->columns + t->n / mpti_rows(t) : t->n;
-}
+/* The arrays of a tensor: where they stand in it, in the order of a checkpoint. */
+enum {
+    MPTI_MASTER, MPTI_PARAM, MPTI_M, MPTI_V, MPTI_V_MAX, MPTI_EXTRA, MPTI_GRAD,
+    MPTI_ARRAYS
+};
+static const size_t mpti_array_offset[MPTI_ARRAYS] = {
+    offsetof(mpt_tensor, master), offsetof(mpt_tensor, param), offsetof(mpt_tensor, m),
+    offsetof(mpt_tensor, v), offsetof(mpt_tensor, v_max), offsetof(mpt_tensor, extra),
+    offsetof(mpt_tensor, grad)
+};
+typedef struct mpti_array { void *at; size_t count, width; } mpti_array;
 
-static size_t mpti_v_bytes(const mpt_tensor *t)
+/* What a call with these needs may touch; what it does not touch, or the storage does not have, is of width
+ * 0. */
+static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
 {
-    return t->columns ? sizeof(float) : mpti_format_bytes(mpti_moments_format(t));
+    const size_t moment = mpti_format_bytes(mpti_moments_format(t));
+    const int    weight = (needs & (MPT_NEEDS_WEIGHT | MPT_NEEDS_MASTER)) != 0u;
+    size_t       i;
+    for (i = 0; i < MPTI_ARRAYS; i++) {
+        memcpy(&a[i].at, (const unsigned char *)t + mpti_array_offset[i], sizeof a[i].at);
+        a[i].count = t->n;
+        a[i].width = moment;
+    }
+    a[MPTI_V].count = t->columns ? t->n / t->columns + t->n / mpti_rows(t) : t->n;
+    a[MPTI_V].width = needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) ? t->columns ? sizeof(float) : moment : 0u;
+    a[MPTI_MASTER].width = weight && mpti_has_master(t) ? sizeof(float) : 0u;
+    a[MPTI_EXTRA].width = weight && mpti_has_extra(t) ? sizeof(uint16_t) : 0u;
+    a[MPTI_PARAM].width = weight || needs & MPT_NEEDS_PARAM ? mpti_format_bytes(t->param_format) : 0u;
+    a[MPTI_GRAD].width = needs & MPT_NEEDS_GRAD ? mpti_format_bytes(t->grad_format) : 0u;
+    a[MPTI_M].width = needs & MPT_NEEDS_M ? moment : 0u;
+    a[MPTI_V_MAX].width = needs & MPT_NEEDS_V_MAX ? moment : 0u;
 }
 
 /* Where an array lies, and whether the call writes it. */
 typedef struct mpti_span { uintptr_t begin, end; int written; } mpti_span;
-#define MPTI_SPANS 7
+#define MPTI_SPANS MPTI_ARRAYS
 
 /* What a call touches of item i of a list: MPTI_SPANS spans, empty where there is none. */
 typedef struct mpti_touch {
@@ -3050,23 +3063,15 @@ static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
 /* The arrays of a tensor that a call with these needs may touch. */
 static void mpti_tensor_spans(const mpti_touch *touch, size_t i, mpti_span *span)
 {
-    const mpt_tensor *t = &touch->list[i];
-    const size_t      moment = mpti_format_bytes(mpti_moments_format(t));
-    const unsigned    needs = touch->needs, writes = touch->writes;
-    const int         steps = (needs & (MPT_NEEDS_WEIGHT | MPT_NEEDS_MASTER)) != 0u;
-    const int         weight = (writes & MPT_NEEDS_WEIGHT) != 0u;
-#define MPTI_SPAN(condition, array, size, written) \
-    mpti_span_of((condition) ? (array) : NULL, t->n * (size), written)
-    span[0] = MPTI_SPAN(steps && mpti_has_master(t), t->master, sizeof(float), weight);
-    span[1] = MPTI_SPAN(steps || (needs & MPT_NEEDS_PARAM), t->param, mpti_format_bytes(t->param_format), 1);
-    span[2] = MPTI_SPAN(steps && mpti_has_extra(t), t->extra, sizeof(uint16_t), weight);
-    span[3] = MPTI_SPAN(needs & MPT_NEEDS_GRAD, t->grad, mpti_format_bytes(t->grad_format),
-                        (writes & MPT_NEEDS_GRAD) != 0u);
-    span[4] = MPTI_SPAN(needs & MPT_NEEDS_M, t->m, moment, 1);
-    span[5] = mpti_span_of((needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS)) && t->n ? t->v : NULL,
-                           mpti_v_count(t) * mpti_v_bytes(t), 1);
-    span[6] = MPTI_SPAN(needs & MPT_NEEDS_V_MAX, t->v_max, moment, 1);
-#undef MPTI_SPAN
+    const unsigned writes = touch->writes, weight = writes & MPT_NEEDS_WEIGHT;
+    mpti_array     a[MPTI_ARRAYS];
+    size_t         k;
+    mpti_arrays_of(&touch->list[i], touch->needs, a);
+    for (k = 0; k < MPTI_ARRAYS; k++) {
+        const unsigned written = k == MPTI_GRAD ? writes & MPT_NEEDS_GRAD
+            : k == MPTI_MASTER || k == MPTI_EXTRA ? weight : 1u;
+        span[k] = mpti_span_of(a[k].at, a[k].count * a[k].width, written != 0u);
+    }
 }
 
 static mpti_touch mpti_touch_tensors(const mpt_tensor *list, unsigned needs, unsigned writes)
@@ -3176,35 +3181,19 @@ static int mpti_meets_earlier(const mpt_tensors *list, const mpt_tensor *t)
  * take; that is all for `at` NULL. */
 static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at)
 {
-    const size_t half = sizeof(uint16_t), moment = mpti_format_bytes(mpti_moments_format(t));
-    void        *part[7];
-    size_t       size[7], total = 0, i;
-    part[0] = t->master;
-    part[1] = t->extra;
-    part[2] = t->param;
-    part[3] = t->grad;
-    part[4] = t->m;
-    part[5] = t->v;
-    part[6] = t->v_max;
-    size[0] = mpti_has_master(t) ? t->n * sizeof(float) : 0u;
-    size[1] = mpti_has_extra(t) ? t->n * half : 0u;
-    size[2] = t->n * mpti_format_bytes(t->param_format);
-    size[3] = t->n * mpti_format_bytes(t->grad_format);
-    size[4] = needs & MPT_NEEDS_M ? t->n * moment : 0u;
-    size[5] = needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) ? mpti_v_count(t) * mpti_v_bytes(t) : 0u;
-    size[6] = needs & MPT_NEEDS_V_MAX ? t->n * moment : 0u;
-    for (i = 0; i < 7; i++)
-        if (!part[i] && size[i] && t->n) {
-            part[i] = at ? memset(at + total, 0, size[i]) : NULL;
-            total += (size[i] + 63u) / 64u * 64u;
+    mpti_array a[MPTI_ARRAYS];
+    size_t     total = 0, i;
+    mpti_arrays_of(t, needs | MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD, a);
+    for (i = 0; i < MPTI_ARRAYS; i++) {
+        const size_t bytes = a[i].count * a[i].width;
+        if (!a[i].at && bytes) {
+            if (at) {
+                a[i].at = memset(at + total, 0, bytes);
+                memcpy((unsigned char *)t + mpti_array_offset[i], &a[i].at, sizeof a[i].at);
+            }
+            total += (bytes + 63u) / 64u * 64u;
         }
-    t->master = (float *)part[0];
-    t->extra = part[1];
-    t->param = part[2];
-    t->grad = part[3];
-    t->m = part[4];
-    t->v = part[5];
-    t->v_max = part[6];
+    }
     return total;
 }
 
@@ -3846,50 +3835,67 @@ MPTI_IN_512 double mpti_sum_32_512(mpti_q8 a, mpti_q8 b, mpti_q8 c, mpti_q8 d)
     return r;
 }
 
+/* 32 gradients as floats, and what of them times a factor writing them back would leave. */
+#define MPTI_FOUR_256(v, formula) v[0] = formula(0), v[1] = formula(1), v[2] = formula(2), v[3] = formula(3)
+MPTI_IN_512 void mpti_check_in_512(mpti_v8 *v, const unsigned char *p, mpt_format format)
+{
+#define MPTI_OF_F32(k) mpti_f32_8_256(p + 32 * k)
+#define MPTI_OF_F16(k) mpti_f16_8_256(p + 16 * k)
+#define MPTI_OF_BF16(k) mpti_bf16_8_256(p + 16 * k)
+    if (format == MPT_F32)
+        MPTI_FOUR_256(v, MPTI_OF_F32);
+    else if (format == MPT_F16)
+        MPTI_FOUR_256(v, MPTI_OF_F16);
+    else
+        MPTI_FOUR_256(v, MPTI_OF_BF16);
+}
+MPTI_IN_512 void mpti_check_scale_512(mpti_v8 *v, mpti_v8 factor, mpt_format format, int back)
+{
+#define MPTI_TIMES(k) mpti_mul_ps_256(v[k], factor)
+#define MPTI_KEPT_F16(k) mpti_f16_kept_256(v[k])
+#define MPTI_KEPT_BF16(k) mpti_bf16_kept_256(v[k])
+    MPTI_FOUR_256(v, MPTI_TIMES);
+    if (back && format == MPT_F16)
+        MPTI_FOUR_256(v, MPTI_KEPT_F16);
+    else if (back && format == MPT_BF16)
+        MPTI_FOUR_256(v, MPTI_KEPT_BF16);
+}
+
 /* Lanes j .. j + 31 of a chunk of n elements at a time, down its rows of 2048, while the next chunk is asked
- * for; then their part of the tree. A factor of 1 is left out. `kept` makes of floats what writing them back
- * would leave. */
-#define MPTI_CHECK_512(T, bytes, kept)                                                                    \
-    MPTI_IN_512 mpti_q8 mpti_check_8_##T##_512(mpti_q8 sum, const unsigned char *p, mpti_v8 factor,       \
-                                               int scaled, int back)                                      \
-    {                                                                                                     \
-        mpti_v8 u = mpti_##T##_8_256(p);                                                                  \
-        if (scaled)                                                                                       \
-            u = mpti_mul_ps_256(u, factor);                                                               \
-        return mpti_add_squares_512(sum, back ? kept(u) : u);                                             \
-    }                                                                                                     \
-    MPTI_AVX512_TARGET static double mpti_check_##T##_512(const unsigned char *g, size_t n, float factor, \
-                                                          int back)                                       \
-    {                                                                                                     \
-        const mpti_v8 f = mpti_all_256(mpti_f32_bits(factor));                                            \
-        const int     scaled = mpti_f32_bits(factor) != 0x3f800000u;                                      \
-        double        lane[MPTI_LANES / 32];                                                              \
-        unsigned char rest[32 * (bytes)];                                                                 \
-        size_t        j, i;                                                                               \
-        memset(lane, 0, sizeof lane);                                                                     \
-        memset(rest, 0, sizeof rest);                                                                     \
-        for (j = 0; j < MPTI_LANES && j < n; j += 32) {                                                   \
-            mpti_q8 a = mpti_all_64_512(0u), b = a, c = a, d = a;                                         \
-            for (i = j; i < n; i += MPTI_LANES) {                                                         \
-                const unsigned char *p = g + i * (bytes);                                                 \
-                __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * (bytes)), 0, 2);            \
-                if ((bytes) == 4)                                                                         \
-                    __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * (bytes) + 64u), 0, 2);  \
-                if (n - i < 32u)                                                                          \
-                    p = (const unsigned char *)memcpy(rest, p, (n - i) * (bytes));                        \
-                a = mpti_check_8_##T##_512(a, p, f, scaled, back);                                        \
-                b = mpti_check_8_##T##_512(b, p + 8 * (bytes), f, scaled, back);                          \
-                c = mpti_check_8_##T##_512(c, p + 16 * (bytes), f, scaled, back);                         \
-                d = mpti_check_8_##T##_512(d, p + 24 * (bytes), f, scaled, back);                         \
-            }                                                                                             \
-            lane[j / 32] = mpti_sum_32_512(a, b, c, d);                                                   \
-        }                                                                                                 \
-        return mpti_pair_sum(lane, MPTI_LANES / 32);                                                      \
+ * for; then their part of the tree. A factor of 1 is left out. */
+MPTI_AVX512_TARGET static double mpti_check_512(const unsigned char *g, mpt_format format, size_t n,
+                                                float factor, int back)
+{
+    const mpti_v8 f = mpti_all_256(mpti_f32_bits(factor));
+    const int     scaled = mpti_f32_bits(factor) != 0x3f800000u;
+    const size_t  bytes = mpti_format_bytes(format);
+    double        lane[MPTI_LANES / 32];
+    unsigned char rest[32 * sizeof(float)];
+    size_t        j, i;
+    memset(lane, 0, sizeof lane);
+    memset(rest, 0, sizeof rest);
+    for (j = 0; j < MPTI_LANES && j < n; j += 32) {
+        mpti_q8 a = mpti_all_64_512(0u), b = a, c = a, d = a;
+        for (i = j; i < n; i += MPTI_LANES) {
+            const unsigned char *p = g + i * bytes;
+            mpti_v8              v[4];
+            __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * bytes), 0, 2);
+            if (bytes == 4)
+                __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * bytes + 64u), 0, 2);
+            if (n - i < 32u)
+                p = (const unsigned char *)memcpy(rest, p, (n - i) * bytes);
+            mpti_check_in_512(v, p, format);
+            if (scaled)
+                mpti_check_scale_512(v, f, format, back);
+            a = mpti_add_squares_512(a, v[0]);
+            b = mpti_add_squares_512(b, v[1]);
+            c = mpti_add_squares_512(c, v[2]);
+            d = mpti_add_squares_512(d, v[3]);
+        }
+        lane[j / 32] = mpti_sum_32_512(a, b, c, d);
     }
-#define MPTI_KEPT_F32(x) x
-MPTI_CHECK_512(f32, 4, MPTI_KEPT_F32)
-MPTI_CHECK_512(f16, 2, mpti_f16_kept_256)
-MPTI_CHECK_512(bf16, 2, mpti_bf16_kept_256)
+    return mpti_pair_sum(lane, MPTI_LANES / 32);
+}
 
 /* A kernel: elements at a times the float at b. */
 #define MPTI_SCALE_512(T, bytes)                                                                    \
@@ -3934,14 +3940,10 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
     unsigned char   *g = (unsigned char *)t->grad + first * bytes;
     if (mpti_path() < MPTI_PATH_AVX512)
         return 0;
-    if (format == MPT_F32)
-        *sum = mpti_check_f32_512(g, n, c->factor, c->write_back);
-    else if (format == MPT_BF16)
-        *sum = mpti_check_bf16_512(g, n, c->factor, c->write_back);
-    else if (mpti_may_square_later(c))
-        *sum = mpti_check_f16_512(g, n, 1.0f, 0) * ((double)c->factor * (double)c->factor);
+    if (format == MPT_F16 && mpti_may_square_later(c))
+        *sum = mpti_check_512(g, format, n, 1.0f, 0) * ((double)c->factor * (double)c->factor);
     else
-        *sum = mpti_check_f16_512(g, n, c->factor, c->write_back);
+        *sum = mpti_check_512(g, format, n, c->factor, c->write_back);
     if (mpti_f64_is_finite(*sum) && c->write_back) {
         mpti_job j = mpti_job_of(format == MPT_F32   ? mpti_scale_f32_512
                                  : format == MPT_F16 ? mpti_scale_f16_512 : mpti_scale_bf16_512,
@@ -4323,9 +4325,9 @@ MPTI_THRICE(mpti_unsplit_tile, mpti_unsplit_loop,
             (uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
              const uint16_t *MPTI_RESTRICT low),
             (w, high, low))
-MPTI_THRICE(mpti_kahan_join_tile, mpti_kahan_join_loop,
+MPTI_TWICE(mpti_kahan_join_tile, mpti_kahan_join_loop,
             (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16), (w, rest, is_f16))
-MPTI_THRICE(mpti_kahan_rest_tile, mpti_kahan_rest_loop,
+MPTI_TWICE(mpti_kahan_rest_tile, mpti_kahan_rest_loop,
             (float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16), (rest, w, is_f16))
 
 /* Elements first .. first + n - 1 of an array as a tile of floats: the array itself where it is one, else
@@ -4641,12 +4643,8 @@ MPTI_INLINE void mpti_adamw_loop MPTI_TILE_PARAMETERS
         mpti_strip_soon(w + at);
         mpti_strip_soon(m + at);
         mpti_strip_soon(v + at);
-        if (mpti_is_nonzero(c.rates.l2))        /* out of the loop, so that it vectorizes */
-            for (i = 0; i < MPTI_STRIP; i++)
-                mpti_adamw_moments_1(g[at + i], w[at + i], &m[at + i], &v[at + i], &c);
-        else
-            for (i = 0; i < MPTI_STRIP; i++)
-                mpti_adamw_moments_1(g[at + i], w[at + i], &m[at + i], &v[at + i], &c);
+        for (i = 0; i < MPTI_STRIP; i++)
+            mpti_adamw_moments_1(g[at + i], w[at + i], &m[at + i], &v[at + i], &c);
         if (c.amsgrad)
             for (i = 0; i < MPTI_STRIP; i++)
                 v[MPTI_TILE + at + i] = mpti_at_least(v[MPTI_TILE + at + i], v[at + i]);
@@ -4661,9 +4659,8 @@ MPTI_INLINE void mpti_lamb_loop MPTI_TILE_PARAMETERS
 {
     const mpti_adamw_k c = *(const mpti_adamw_k *)k;
     size_t             i;
-    if (!mpti_is_nonzero(c.rates.l2))
-        for (i = 0; i < MPTI_TILE; i++)
-            mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c);
+    for (i = 0; i < MPTI_TILE; i++)
+        mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c);
 }
 
 /* Then g is where the direction goes. */
@@ -4689,7 +4686,7 @@ MPTI_INLINE void mpti_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTR
 }
 
 MPTI_THRICE(mpti_sgd_tile, mpti_sgd_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_lion_tile, mpti_lion_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_TWICE(mpti_lion_tile, mpti_lion_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_THRICE(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_TWICE(mpti_lamb_tile, mpti_lamb_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_TWICE(mpti_lamb_direction, mpti_lamb_direction_loop,
@@ -5225,10 +5222,14 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
 
 /* What the hyperparameters come to in this step: one copy each, not one in every optimizer that has them. */
 #define MPTI_X(hyper)                                                                               \
+    MPTI_NOINLINE static int mpti_##hyper##_legal(const void *o)                                    \
+    {                                                                                               \
+        return mpti_##hyper##_ok((const mpt_##hyper *)o);                                           \
+    }                                                                                               \
     MPTI_NOINLINE static int mpti_##hyper##_open(mpti_any_k *k, const mpt_##hyper *o,               \
                                                  const mpt_step *step)                              \
     {                                                                                               \
-        const int ok = step && mpti_##hyper##_ok(o);                                                \
+        const int ok = step && mpti_##hyper##_legal(o);                                             \
         memset(k, 0, sizeof *k);                                                                    \
         if (ok)                                                                                     \
             k->hyper = mpti_##hyper##_consts(o, step);                                              \
@@ -5341,12 +5342,10 @@ MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s)
         if (s->recipe.drop_bad && last >= 0x7f800000u)
             last = 0u;
         amax = last;
-        for (k = 0; k + 1 < length; k++) {
-            const uint32_t past = mpti_f32_bits(h[k + 1]);
-            h[k] = mpti_f32_make(past);
-            if (s->recipe.choice == MPT_AMAX_MAX && past > amax)
-                amax = past;
-        }
+        memmove(h, h + 1, (length - 1) * sizeof *h);
+        for (k = 0; k + 1 < length && s->recipe.choice == MPT_AMAX_MAX; k++)
+            if (mpti_f32_bits(h[k]) > amax)
+                amax = mpti_f32_bits(h[k]);
         h[length - 1] = mpti_f32_make(last);
         s->scale[i] = mpti_fp8_next_scale(s->scale[i], amax, &s->recipe);
         s->inverse[i] = mpti_div(1.0f, s->scale[i]);
@@ -5370,75 +5369,62 @@ static uint32_t mpti_fp8_tile(mpt_format dst_format, unsigned char *dst, mpt_for
         u[i] = mpti_fp8_scaled(u[i], scale);
     }
     memcpy(x, u, n * sizeof *u);
-    if (dst_format == MPT_E4M3) {
-        mpt_e4m3 code[MPTI_TILE];
-        (void)mpt_e4m3_from_f32_sat_n(code, x, n);
-        memcpy(dst, code, n);
-    } else {
-        mpt_e5m2 code[MPTI_TILE];
-        (void)mpt_e5m2_from_f32_sat_n(code, x, n);
-        memcpy(dst, code, n);
-    }
+    if (dst && dst_format == MPT_E4M3)
+        (void)mpt_e4m3_from_f32_sat_n((mpt_e4m3 *)(void *)dst, x, n);
+    else if (dst)
+        (void)mpt_e5m2_from_f32_sat_n((mpt_e5m2 *)(void *)dst, x, n);
     return amax;
 }
 
-static size_t mpti_fp8_source_size(mpt_format f) { return f == MPT_F32 ? 4u : 2u; }
+#define MPTI_FP8_SQUARE 64    /* both ways whole cache lines */
 
-MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
-                                    size_t n, const float *scale, float *amax)
+/* A matrix row by row, or square by square if its transpose is wanted. */
+static mpt_status mpti_fp8_encode(mpt_format dst_format, unsigned char *to, unsigned char *flipped,
+                                  mpt_format src_format, const void *src, size_t rows, size_t cols,
+                                  const float *scale, float *amax, int bad)
 {
-    unsigned char *const       to = (unsigned char *)dst;
     const unsigned char *const from = (const unsigned char *)src;
-    const float                factor = scale ? *scale : 1.0f;
+    const size_t               side = flipped ? MPTI_FP8_SQUARE : MPTI_TILE;
+    const size_t               size = mpti_format_bytes(src_format);
+    unsigned char              square[MPTI_FP8_SQUARE][MPTI_FP8_SQUARE];
     uint32_t                   most = 0u;
-    size_t                     i, take;
+    size_t                     i, j, r, c;
     if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
         return MPT_E_UNSUPPORTED;
-    if (mpti_no_array(dst, n, sizeof(float)) || mpti_no_array(src, n, sizeof(float)))
+    if (bad)
         return MPT_E_ARG;
-    for (i = 0; i < n; i += take) {
-        take = mpti_min(n - i, MPTI_TILE);
-        most = mpti_fp8_tile(dst_format, to + i, src_format, from + i * mpti_fp8_source_size(src_format),
-                              take, factor, most);
-    }
+    for (i = 0; i < rows; i += MPTI_FP8_SQUARE)
+        for (j = 0; j < cols; j += side) {
+            const size_t high = mpti_min(rows - i, MPTI_FP8_SQUARE), wide = mpti_min(cols - j, side);
+            for (r = 0; r < high; r++) {
+                const size_t at = (i + r) * cols + j;
+                most = mpti_fp8_tile(dst_format, flipped ? square[r] : to ? to + at : to, src_format,
+                                     from + at * size, wide, scale ? *scale : 1.0f, most);
+                if (flipped && to)
+                    memcpy(to + at, square[r], wide);
+            }
+            for (c = 0; flipped && c < wide; c++)
+                for (r = 0; r < high; r++) flipped[(j + c) * rows + i + r] = square[r][c];
+        }
     if (amax && most > mpti_f32_bits(*amax))
         *amax = mpti_f32_make(most);
     return MPT_OK;
 }
 
-#define MPTI_FP8_SQUARE 64    /* both ways whole cache lines */
+MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
+                                    size_t n, const float *scale, float *amax)
+{
+    return mpti_fp8_encode(dst_format, (unsigned char *)dst, NULL, src_format, src, 1, n, scale, amax,
+                           (n && !dst && !amax) || mpti_no_array(src, n, sizeof(float)));
+}
 
 MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, void *transposed,
                                             mpt_format src_format, const void *src, size_t rows, size_t cols,
                                             const float *scale, float *amax)
 {
-    unsigned char *const       to = (unsigned char *)dst, *const flipped = (unsigned char *)transposed;
-    const unsigned char *const from = (const unsigned char *)src;
-    const float                factor = scale ? *scale : 1.0f;
-    unsigned char              tile[MPTI_FP8_SQUARE][MPTI_FP8_SQUARE];
-    uint32_t                   most = 0u;
-    size_t                     i, j, r, c;
-    if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
-        return MPT_E_UNSUPPORTED;
-    if ((rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 8u / cols))
-        return MPT_E_ARG;
-    for (i = 0; i < rows; i += MPTI_FP8_SQUARE)
-        for (j = 0; j < cols; j += MPTI_FP8_SQUARE) {
-            const size_t high = mpti_min(rows - i, MPTI_FP8_SQUARE);
-            const size_t wide = mpti_min(cols - j, MPTI_FP8_SQUARE);
-            for (r = 0; r < high; r++) {
-                const size_t at = (i + r) * cols + j;
-                most = mpti_fp8_tile(dst_format, tile[r], src_format,
-                                      from + at * mpti_fp8_source_size(src_format), wide, factor, most);
-                if (to)
-                    memcpy(to + at, tile[r], wide);
-            }
-            for (c = 0; c < wide; c++)
-                for (r = 0; r < high; r++) flipped[(j + c) * rows + i + r] = tile[r][c];
-        }
-    if (amax && most > mpti_f32_bits(*amax))
-        *amax = mpti_f32_make(most);
-    return MPT_OK;
+    const int bad = (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 8u / cols);
+    return mpti_fp8_encode(dst_format, (unsigned char *)dst, (unsigned char *)transposed, src_format, src,
+                           rows, cols, scale, amax, bad);
 }
 #endif /* MPT_NO_FP8 */
 
@@ -5579,16 +5565,10 @@ static uint64_t mpti_name_hash(const char *name)
     return h;
 }
 
-static void mpti_walk_array(mpti_walk *w, void *array, size_t n, size_t width)
-{
-    mpti_walk_fact(w, array ? width : 0u);
-    if (array)
-        mpti_walk_words(w, array, n, width);
-}
-
 static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
 {
-    const size_t moment = mpti_format_bytes(mpti_moments_format(t));
+    mpti_array a[MPTI_ARRAYS];
+    size_t     i;
     mpti_walk_fact(w, mpti_name_hash(t->name));
     mpti_walk_fact(w, t->n);
     mpti_walk_fact(w, (uint64_t)t->storage << 32 | (uint64_t)t->moments);
@@ -5598,13 +5578,12 @@ static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
     mpti_walk_fact(w, (uint64_t)mpti_f32_bits(t->lr_times) << 32 | mpti_f32_bits(t->decay_times));
     mpti_walk_fact(w, (uint64_t)t->no_decay << 32 | (uint64_t)t->rounded);
     mpti_walk_fact(w, t->rows);
-    mpti_walk_array(w, t->master, t->n, 4u);
-    mpti_walk_array(w, t->param, t->n, mpti_format_bytes(t->param_format));
-    mpti_walk_array(w, t->m, t->n, moment);
-    mpti_walk_array(w, t->v, t->n ? mpti_v_count(t) : 0u, mpti_v_bytes(t));
-    mpti_walk_array(w, t->v_max, t->n, moment);
-    mpti_walk_array(w, t->extra, t->n, 2u);
-    mpti_walk_array(w, gradients ? t->grad : NULL, t->n, mpti_format_bytes(t->grad_format));
+    mpti_arrays_of(t, gradients ? ~0u : ~MPT_NEEDS_GRAD, a);
+    for (i = 0; i < MPTI_ARRAYS; i++) {
+        mpti_walk_fact(w, a[i].at ? a[i].width : 0u);
+        if (a[i].at && a[i].width)
+            mpti_walk_words(w, a[i].at, a[i].count, a[i].width);
+    }
 }
 
 /* Header: magic, version, length. The checksum follows after all. */
@@ -5624,7 +5603,7 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
 #define MPTI_X(hyper)                                                       \
     o = mpti_walk_optimizer(w, s->hyper, offsetof(mpt_##hyper, t));         \
     if (o)                                                                  \
-        w->failed = !mpti_##hyper##_ok((const mpt_##hyper *)o);
+        w->failed = !mpti_##hyper##_legal(o);
     MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
     mpti_walk_fact(w, s->counter_count);
@@ -5804,21 +5783,25 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
     for (i = 0; i < count; i++) {
         const mpt_tensor *t = &tensors[i];
         const char *const why = mpti_tensor_unsupported(t, needs & MPT_NEEDS_WEIGHT);
-        const int         weight = (needs & MPT_NEEDS_WEIGHT) != 0u, copy = (needs & MPT_NEEDS_PARAM) != 0u;
-        const uint64_t    n = t->n, moment = mpti_format_bytes(mpti_moments_format(t));
+        const int         copy = (needs & MPT_NEEDS_PARAM) != 0u;
+        uint64_t          bytes[MPTI_ARRAYS];
+        mpti_array        a[MPTI_ARRAYS];
+        size_t            k;
         if (t->n > (size_t)-1 / 2u / sizeof(float))
             return MPT_E_ARG;
         if (why || (copy && !mpti_is_train_format(t->param_format)) ||
             ((needs & MPT_NEEDS_GRAD) && !mpti_is_train_format(t->grad_format)))
             return MPT_E_UNSUPPORTED;
-        r.parameters += n;
-        r.master += weight && mpti_has_master(t) ? n * sizeof(float) : 0u;
-        r.extra += weight && mpti_has_extra(t) ? n * sizeof(uint16_t) : 0u;
-        r.param += copy || (weight && !mpti_has_master(t)) ? n * mpti_format_bytes(t->param_format) : 0u;
-        r.grad += needs & MPT_NEEDS_GRAD ? n * mpti_format_bytes(t->grad_format) : 0u;
-        r.m += needs & MPT_NEEDS_M ? n * moment : 0u;
-        r.v += needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) && n ? mpti_v_count(t) * mpti_v_bytes(t) : 0u;
-        r.v += needs & MPT_NEEDS_V_MAX ? n * moment : 0u;
+        mpti_arrays_of(t, needs & ~MPT_NEEDS_MASTER, a);
+        for (k = 0; k < MPTI_ARRAYS; k++)
+            bytes[k] = (uint64_t)a[k].count * a[k].width;
+        r.parameters += t->n;
+        r.master += bytes[MPTI_MASTER];
+        r.extra += bytes[MPTI_EXTRA];
+        r.param += copy || !mpti_has_master(t) ? bytes[MPTI_PARAM] : 0u;
+        r.grad += bytes[MPTI_GRAD];
+        r.m += bytes[MPTI_M];
+        r.v += bytes[MPTI_V] + bytes[MPTI_V_MAX];
     }
     r.total = r.master + r.param + r.extra + r.grad + r.m + r.v;
     r.per_parameter = r.parameters ? (double)r.total / (double)r.parameters : 0.0;
@@ -5841,7 +5824,7 @@ static int mpti_f64_is_nan(double x) { return mpti_magnitude(x) > MPTI_F64_INF; 
 static double mpti_nan(void) { return mpti_f64_make((uint64_t)0xfff << 51); }
 
 /* floor(log2) of the positive finite double with this pattern. */
-static int mpti_range_log2(uint64_t a)
+MPTI_NOINLINE static int mpti_range_log2(uint64_t a)
 {
     const int field = (int)(a >> 52);
     return field ? field - 1023 : -1011 - mpti_clz64(a);
@@ -5918,7 +5901,7 @@ typedef struct mpti_tally {
     const uint64_t *edge;       /* ascending; edges of them */
     uint64_t       *cell;       /* [edges + 1] */
     uint64_t       *binade;
-    uint64_t        zero, inf, nan;
+    uint64_t        zero, inf, nan;     /* of this pass */
     uint64_t        greatest, least_less_1;     /* 0 and all ones if there were none */
     int             edges;
 } mpti_tally;
@@ -5949,7 +5932,7 @@ static void mpti_tally_each(mpti_tally *t, mpt_format from, const unsigned char 
             while (cell < t->edges && a >= t->edge[cell])
                 cell++;
             t->cell[cell]++;
-            t->binade[mpti_range_log2(a) - MPT_RANGE_EMIN]++;
+            t->binade[(a >> 52 ? (int)(a >> 52) - 1023 : mpti_range_log2(a)) - MPT_RANGE_EMIN]++;
             mpti_tally_extreme(t, a);
         }
     }
@@ -6069,8 +6052,8 @@ static void mpti_tally_floats(mpti_tally *t, const uint32_t *edge, const mpti_fl
     }
     t->cell[i] += above;
     t->zero += b->zeros;
-    mpti_tally_extreme(t, mpti_f64_widen(least));
-    mpti_tally_extreme(t, mpti_f64_widen(greatest));
+    mpti_tally_extreme(t, mpti_f64_bits((double)mpti_f32_make(least)));
+    mpti_tally_extreme(t, mpti_f64_bits((double)mpti_f32_make(greatest)));
 }
 
 /* Count an array; the extremes continue those given. Numbers that floats do not hold, blocks with Inf, NaN or
@@ -6126,9 +6109,7 @@ MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format)
         return status;
     mpti_range_limits(mpt_format_get(format), edge);
     r->format = format;
-    r->least_kept = edge[0];
-    r->least_normal = edge[1];
-    r->least_overflow = edge[2];
+    memcpy((char *)r + offsetof(mpt_range, least_kept), edge, sizeof edge);
     return MPT_OK;
 }
 
@@ -6160,17 +6141,26 @@ typedef struct mpti_reporting {
         __atomic_clear(&c->lock, __ATOMIC_RELEASE);                                                 \
     }
 
-static void mpti_report_in_parts(void *total, mpt_format from, const void *x, size_t n, uint64_t first,
-                                 mpti_range_fn *part)
+/* Returns: whether it was for parts, and done. */
+static int mpti_report_in_parts(void *total, int ready, mpt_format from, const void *x, size_t n,
+                                uint64_t first, mpti_range_fn *part)
 {
     mpti_reporting c;
+    if (n <= MPTI_FAST_PART || mpti_source_status(ready, from, x, n) != MPT_OK)
+        return 0;
     c.total = total;
     c.x = (const unsigned char *)x;
     c.from = from;
     c.first = first;
     c.lock = 0;
     (void)MPTI_IN_PARTS(n, MPTI_FAST_PART, part, &c);
+    return 1;
 }
+#define MPTI_REPORT_IN_PARTS(total, ready, from, x, n, first, part) \
+    mpti_report_in_parts(total, ready, from, x, n, first, part)
+#else
+#define MPTI_REPORT_PARTS(name, add, own)
+#define MPTI_REPORT_IN_PARTS(total, ready, from, x, n, first, part) 0
 #endif
 
 /* Count the numbers of a sign, or with -1 all. */
@@ -6181,42 +6171,28 @@ static mpt_status mpti_range_count(mpt_range *r, mpt_format from, const void *x,
     mpti_tally       t;
     if (status != MPT_OK)
         return status;
-    edge[0] = r->least_kept;
-    edge[1] = r->least_normal;
-    edge[2] = r->least_overflow;
+    memcpy(edge, (const char *)r + offsetof(mpt_range, least_kept), sizeof edge);
     t.edge = edge;
     t.cell = cell;
     t.binade = r->binade;
     t.edges = 3;
     mpti_tally_run(&t, from, x, n, sign, &r->max_abs, &r->min_abs);
+    mpti_counts_merge((char *)r + offsetof(mpt_range, flushed), cell, 0, sizeof cell);
     r->zero += t.zero;
     r->inf += t.inf;
     r->nan += t.nan;
-    r->flushed += cell[0];
-    r->subnormal += cell[1];
-    r->normal += cell[2];
-    r->overflow += cell[3];
-    r->count += t.zero + t.inf + t.nan + cell[0] + cell[1] + cell[2] + cell[3];
+    r->count = r->zero + r->inf + r->nan + mpt_range_nonzero(r);
     return MPT_OK;
 }
 
-#ifdef MPTI_REPORTS_CUT
-static mpt_status mpti_range_more(mpt_range *r, mpt_format from, const void *x, size_t n)
-{
-    return mpti_range_count(r, from, x, n, -1);
-}
-MPTI_REPORT_PARTS(range, mpti_range_more, (void)mpt_range_init(&r, total->format))
-#endif
+#define MPTI_RANGE_MORE(r, from, x, n) mpti_range_count(r, from, x, n, -1)
+MPTI_REPORT_PARTS(range, MPTI_RANGE_MORE, (void)mpt_range_init(&r, total->format))
 
 MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, size_t n)
 {
-#ifdef MPTI_REPORTS_CUT
-    if (n > MPTI_FAST_PART && mpti_source_status(r && r->least_kept, from, x, n) == MPT_OK) {
-        mpti_report_in_parts(r, from, x, n, 0u, mpti_range_part);
+    if (MPTI_REPORT_IN_PARTS(r, r && r->least_kept, from, x, n, 0u, mpti_range_part))
         return MPT_OK;
-    }
-#endif
-    return mpti_range_count(r, from, x, n, -1);
+    return MPTI_RANGE_MORE(r, from, x, n);
 }
 
 MPT_DEF mpt_status mpt_range_add_signed(mpt_range *negative, mpt_range *positive, mpt_format from,
@@ -6238,7 +6214,7 @@ MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src)
 }
 
 /* share * whole, rounded down; for a share of 1 the whole. */
-static uint64_t mpti_share_of(double share, uint64_t whole)
+MPTI_NOINLINE static uint64_t mpti_share_of(double share, uint64_t whole)
 {
     const double part = share * (double)whole;
     return part >= (double)whole ? whole : (uint64_t)part;
@@ -6303,18 +6279,12 @@ static mpt_status mpti_survey_more(mpt_survey *a, mpt_format from, const void *x
     return MPT_OK;
 }
 
-#ifdef MPTI_REPORTS_CUT
 MPTI_REPORT_PARTS(survey, mpti_survey_more, (void)mpt_survey_init(&r))
-#endif
 
 MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x, size_t n)
 {
-#ifdef MPTI_REPORTS_CUT
-    if (n > MPTI_FAST_PART && mpti_source_status(a && a->edge[0], from, x, n) == MPT_OK) {
-        mpti_report_in_parts(a, from, x, n, 0u, mpti_survey_part);
+    if (MPTI_REPORT_IN_PARTS(a, a && a->edge[0], from, x, n, 0u, mpti_survey_part))
         return MPT_OK;
-    }
-#endif
     return mpti_survey_more(a, from, x, n);
 }
 
@@ -6405,7 +6375,10 @@ MPTI_NOINLINE static int mpti_range_doublings_but(const mpt_range *r, uint64_t a
     return aside && emax - e > exact ? emax - e : exact;
 }
 
-static int mpti_share_ok(double share) { return mpti_f64_is_finite(share) && share >= 0.0 && share <= 1.0; }
+MPTI_NOINLINE static int mpti_share_ok(double share)
+{
+    return mpti_f64_is_finite(share) && share >= 0.0 && share <= 1.0;
+}
 
 MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
                                           const mpt_range_tolerance *tolerated, mpt_range_choice *choice)
@@ -6520,7 +6493,8 @@ MPTI_NOINLINE static size_t mpti_printf_text(char *text, size_t room, const char
 }
 
 /* Formatted text, without the locale: %s text, %u a uint64_t, %d an int, %r a finite double with 12 digits,
- * %b a sign and how often, %% itself; with a width and a minus as in printf. All else takes a double. */
+ * %b and a sign: that sign an int's times, %% itself; with a width and a minus as in printf. All else takes a
+ * double. */
 MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
 {
     char    buf[64];
@@ -6531,6 +6505,7 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
         const int    left = format[1] == '-';
         size_t       n = strcspn(format, "%"), width = 0;
         int          x;
+        double       real;
         if (n) {
             mpti_tell_n(o, format, n);
             format += n - 1;
@@ -6546,18 +6521,19 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
             break;
         case 'u': n = mpti_integer_text(buf, va_arg(v, uint64_t), 0); break;
         case 'd':
-            x = va_arg(v, int);
-            n = mpti_integer_text(buf, x < 0 ? 0u - (uint64_t)x : (uint64_t)x, x < 0);
-            break;
-        case 'r': n = mpti_real_text(buf, va_arg(v, double)); break;
         case 'b':
-            buf[0] = (char)va_arg(v, int);
-            for (x = va_arg(v, int); x > 0; x--)
-                mpti_tell_n(o, buf, 1);
+            x = va_arg(v, int);
+            if (*format == 'd')
+                n = mpti_integer_text(buf, x < 0 ? 0u - (uint64_t)x : (uint64_t)x, x < 0);
+            else
+                for (format++; x > 0; x--)
+                    mpti_tell_n(o, format, 1);
             break;
         default:
             format += strspn(format, "+.0123456789");
-            n = mpti_printf_text(buf, sizeof buf, spec, (size_t)(format + 1 - spec), va_arg(v, double));
+            real = va_arg(v, double);
+            n = *format == 'r' ? mpti_real_text(buf, real)
+                               : mpti_printf_text(buf, sizeof buf, spec, (size_t)(format + 1 - spec), real);
         }
         for (; !left && width > n; width--)
             mpti_tell_n(o, " ", 1);
@@ -6605,12 +6581,14 @@ MPTI_NOINLINE static void mpti_tell_text(mpti_out *o, mpt_style style, const cha
     mpti_tell(o, quote);
     for (; *s; s++) {
         const int c = (unsigned char)*s;
-        if (json && (c < 0x20 || c == 0x7f))
-            mpti_tell(o, "\\u00%b%b", '0' + c / 16, 1, "0123456789abcdef"[c % 16], 1);
-        else if (*quote && (c == '"' || (json && c == '\\')))
-            mpti_tell(o, "%b%b", json ? '\\' : '"', 1, c, 1);
-        else
-            mpti_tell_n(o, s, 1);
+        if (json && (c < 0x20 || c == 0x7f)) {
+            mpti_tell(o, "\\u00%d", c / 16);
+            mpti_tell_n(o, &"0123456789abcdef"[c % 16], 1);
+            continue;
+        }
+        if (*quote && (c == '"' || (json && c == '\\')))
+            mpti_tell(o, json ? "\\" : "\"");
+        mpti_tell_n(o, s, 1);
     }
     mpti_tell(o, quote);
 }
@@ -6669,7 +6647,7 @@ MPTI_NOINLINE static void mpti_tell_row(mpti_out *o, mpt_style style, const mpti
             mpti_tell(o, json ? first ? "{\"" : ",\"" : first ? "" : lines ? "  " : ",");
             if (style == MPT_STYLE_CSV_HEAD || json || (lines && !first))
                 mpti_tell_n(o, name, n);
-            mpti_tell(o, json ? "\":" : lines && !first ? "%b " : "", ' ', 22 - (int)n);
+            mpti_tell(o, json ? "\":" : lines && !first ? "%b  " : "", 22 - (int)n);
             if (style == MPT_STYLE_CSV_HEAD)
                 ;                       /* the name is all */
             else if (f->kind == MPTI_FIGURE_TEXT)
@@ -6806,7 +6784,7 @@ MPTI_NOINLINE static void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, 
             most = c > most ? c : most;
             if (!draw)
                 continue;
-            mpti_tell(o, "  2^%-5d|%b", i + base, '#', mpti_bar(c, most));
+            mpti_tell(o, "  2^%-5d|%b#", i + base, mpti_bar(c, most));
             if (c)
                 mpti_tell(o, mpti_percent(c, whole) < 0.05 ? " <0.1%%" : " %.1f%%", mpti_percent(c, whole));
             if (end < i)
@@ -6941,8 +6919,8 @@ MPTI_NOINLINE static void mpti_tell_choice(mpti_out *o, const mpt_range_choice *
     }
     over = over > width - zero ? width - zero : over;
     subnormal = subnormal > width - zero - over ? width - zero - over : subnormal;
-    mpti_tell(o, "  2^%-5d|%b%b%b%b|%8.2f%%%10.2f%%%9.2f%%", c->log2_scale, '0', zero, '~', subnormal, '#',
-              width - zero - over - subnormal, '!', over, mpti_percent(c->flushed, nonzero),
+    mpti_tell(o, "  2^%-5d|%b0%b~%b#%b!|%8.2f%%%10.2f%%%9.2f%%", c->log2_scale, zero, subnormal,
+              width - zero - over - subnormal, over, mpti_percent(c->flushed, nonzero),
               mpti_percent(c->subnormal, nonzero), mpti_percent(c->overflow, nonzero));
     if (best >= c->log2_scale && best < c->log2_scale + few)
         mpti_tell(o, "  <- best: 2^%d", best);
@@ -7107,8 +7085,10 @@ static uint64_t mpti_fixed(double x, int bits)
     return m && (e > 10 || m << e > most) ? most : m << (e & 15);
 }
 
+MPTI_NOINLINE static void mpti_raise(double *most, double x) { *most = x > *most ? x : *most; }
+
 /* A sum of 128 bits in two's complement. */
-static void mpti_wide_add(uint64_t *sum, uint64_t low, uint64_t high)
+MPTI_NOINLINE static void mpti_wide_add(uint64_t *sum, uint64_t low, uint64_t high)
 {
     sum[0] += low;
     sum[1] += high + (uint64_t)(sum[0] < low);
@@ -7183,8 +7163,8 @@ MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double 
     r->flushed += (uint64_t)mpti_f64_is_zero(y);
     relative = mpti_round_24(size / mpti_f64_make(mpti_magnitude(scaled)));
     ulps = size / mpt_ulp((mpt_format)r->format, scaled);
-    r->max_relative = relative > r->max_relative ? relative : r->max_relative;
-    r->max_ulps = ulps > r->max_ulps ? ulps : r->max_ulps;
+    mpti_raise(&r->max_relative, relative);
+    mpti_raise(&r->max_ulps, ulps);
     fixed = mpti_fixed(ulps, 24);
     mpti_wide_add(r->relative, mpti_fixed(relative, 40), 0u);
     mpti_wide_add(r->ulps, fixed, 0u);
@@ -7193,25 +7173,33 @@ MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double 
     mpt_exact_add(&r->noise, error, error);
 }
 
-static void mpti_roundoff_each(mpt_roundoff *r, mpt_format from, const unsigned char *x, size_t n)
+/* The options of a report, for elements from a first one on. */
+static mpt_opts mpti_roundoff_opts(const mpt_roundoff *r, uint64_t first)
 {
-    const mpt_format_info *f = mpt_format_get((mpt_format)r->format);
-    double                 row[MPTI_TILE], scaled[MPTI_TILE], rounded[MPTI_TILE];
-    mpt_opts               o;
-    size_t                 i, j;
+    mpt_opts o;
     memset(&o, 0, sizeof o);
     o.rounding = (mpt_rounding)r->rounding;
     o.overflow = (mpt_overflow)r->overflow_mode;
     o.flush = r->flush;
     o.seed = r->seed;
+    o.first_element = first;
     o.stream = r->stream;
     o.step = r->step;
+    return o;
+}
+
+static void mpti_roundoff_each(mpt_roundoff *r, mpt_format from, const unsigned char *x, size_t n)
+{
+    const mpt_format_info *f = mpt_format_get((mpt_format)r->format);
+    double                 row[MPTI_TILE], scaled[MPTI_TILE], rounded[MPTI_TILE];
+    size_t                 i, j;
     for (i = 0; i < n; i += MPTI_TILE) {
         const size_t take = mpti_min(n - i, MPTI_TILE);
+        mpt_opts     o;
         mpti_source_load(row, from, x, i, take);
         for (j = 0; j < take; j++)
             scaled[j] = r->log2_scale ? ldexp(row[j], r->log2_scale) : row[j];
-        o.first_element = r->first_element + r->count;
+        o = mpti_roundoff_opts(r, r->first_element + r->count);
         (void)mpt_quantize_f64_n(rounded, scaled, take, f, &o);
         for (j = 0; j < take; j++)
             mpti_roundoff_add_1(r, row[j], scaled[j], rounded[j]);
@@ -7347,7 +7335,7 @@ static int mpti_roundoff_floats(mpt_roundoff *r, mpt_format from, const unsigned
     mpti_squares_close(&r->signal, b.x, bottom, top);
     mpti_squares_close(&r->noise, error, bottom, top);
     for (i = 0; i < n && b.least_less_1 + up < mpti_f32_bits((float)f->min_subnormal); i++)
-        r->flushed += (uint64_t)(!mpti_f64_is_zero((double)b.x[i]) && mpti_f64_is_zero((double)y[i]));
+        r->flushed += (uint64_t)(mpti_f32_bits(b.x[i]) << 1 && !(mpti_f32_bits(y[i]) << 1));
     bias = s.ulps - 2u * s.minus;
     r->count += n;
     r->zero += n + b.zeros - MPTI_FLOATS_MANY;
@@ -7356,10 +7344,8 @@ static int mpti_roundoff_floats(mpt_roundoff *r, mpt_format from, const unsigned
     mpti_wide_add(r->relative, s.relative, 0u);
     mpti_wide_add(r->ulps, s.ulps, 0u);
     mpti_wide_add(r->bias, bias, 0u - (bias >> 63));
-    if ((double)mpti_f32_make(s.max_relative) > r->max_relative)
-        r->max_relative = (double)mpti_f32_make(s.max_relative);
-    if ((double)mpti_f32_make(s.max_ulps) > r->max_ulps)
-        r->max_ulps = (double)mpti_f32_make(s.max_ulps);
+    mpti_raise(&r->max_relative, (double)mpti_f32_make(s.max_relative));
+    mpti_raise(&r->max_ulps, (double)mpti_f32_make(s.max_ulps));
     return 1;
 }
 
@@ -7383,37 +7369,25 @@ static mpt_status mpti_roundoff_more(mpt_roundoff *r, mpt_format from, const voi
 #ifdef MPTI_REPORTS_CUT
 static void mpti_roundoff_empty(mpt_roundoff *r, const mpt_roundoff *like, uint64_t first)
 {
-    mpt_opts o;
-    memset(&o, 0, sizeof o);
-    o.rounding = (mpt_rounding)like->rounding;
-    o.overflow = (mpt_overflow)like->overflow_mode;
-    o.flush = like->flush;
-    o.seed = like->seed;
-    o.first_element = first;
-    o.stream = like->stream;
-    o.step = like->step;
+    const mpt_opts o = mpti_roundoff_opts(like, first);
     (void)mpt_roundoff_init(r, (mpt_format)like->format, &o, like->log2_scale);
 }
-MPTI_REPORT_PARTS(roundoff, mpti_roundoff_more, mpti_roundoff_empty(&r, total, c->first + begin))
 #endif
+MPTI_REPORT_PARTS(roundoff, mpti_roundoff_more, mpti_roundoff_empty(&r, total, c->first + begin))
 
 MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
 {
-#ifdef MPTI_REPORTS_CUT
-    if (n > MPTI_FAST_PART && mpti_source_status(r && r->ready, from, x, n) == MPT_OK) {
-        mpti_report_in_parts(r, from, x, n, r->first_element + r->count, mpti_roundoff_part);
+    if (MPTI_REPORT_IN_PARTS(r, r && r->ready, from, x, n, r ? r->first_element + r->count : 0u,
+                             mpti_roundoff_part))
         return MPT_OK;
-    }
-#endif
     return mpti_roundoff_more(r, from, x, n);
 }
 
 MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src)
 {
-    if (!dst || !src || !dst->ready || !src->ready || dst->format != src->format ||
-        dst->rounding != src->rounding || dst->overflow_mode != src->overflow_mode ||
-        dst->flush != src->flush || dst->log2_scale != src->log2_scale || dst->seed != src->seed ||
-        dst->stream != src->stream || dst->step != src->step)
+    const size_t same = offsetof(mpt_roundoff, step);   /* from here on, and the seed */
+    if (!dst || !src || !dst->ready || !src->ready || dst->seed != src->seed ||
+        memcmp((const char *)dst + same, (const char *)src + same, offsetof(mpt_roundoff, ready) - same))
         return MPT_E_ARG;
     mpti_counts_merge(dst, src, 0, offsetof(mpt_roundoff, relative));
     mpti_wide_add(dst->relative, src->relative[0], src->relative[1]);
@@ -7421,10 +7395,8 @@ MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src
     mpti_wide_add(dst->bias, src->bias[0], src->bias[1]);
     mpt_exact_merge(&dst->signal, &src->signal);
     mpt_exact_merge(&dst->noise, &src->noise);
-    if (src->max_relative > dst->max_relative)
-        dst->max_relative = src->max_relative;
-    if (src->max_ulps > dst->max_ulps)
-        dst->max_ulps = src->max_ulps;
+    mpti_raise(&dst->max_relative, src->max_relative);
+    mpti_raise(&dst->max_ulps, src->max_ulps);
     if (src->first_element < dst->first_element)
         dst->first_element = src->first_element;    /* of the whole: the start of its first part */
     return MPT_OK;
@@ -7455,7 +7427,7 @@ MPT_DEF mpt_status mpt_roundoff_get(const mpt_roundoff *r, mpt_roundoff_figures 
 MPTI_NOINLINE static void mpti_draw_share(mpti_out *o, const char *name, uint64_t part, uint64_t whole)
 {
     const int length = mpti_bar(part, whole);
-    mpti_tell(o, "  %-10s|%b%b| %.2f%%\n", name, '#', length, ' ', MPTI_DRAW_WIDTH - length,
+    mpti_tell(o, "  %-10s|%b#%b | %.2f%%\n", name, length, MPTI_DRAW_WIDTH - length,
               mpti_percent(part, whole));
 }
 
@@ -7479,8 +7451,8 @@ MPTI_NOINLINE static void mpti_roundoff_draw(mpti_out *o, const void *report, co
     axis[MPTI_DRAW_WIDTH] = '\0';
     *mpti_column(axis, MPTI_DRAW_WIDTH, g.max_relative) = 'M';
     *mpti_column(axis, MPTI_DRAW_WIDTH, g.mean_relative) = 'o';
-    mpti_tell(o, "  error / x |%s| o mean %.2e, M largest %.2e\n             2^-%d%b2^0   bias %+.4f ulp, "
-              "SQNR ", axis, g.mean_relative, g.max_relative, MPTI_DRAW_WIDTH - 1, ' ', MPTI_DRAW_WIDTH - 8,
+    mpti_tell(o, "  error / x |%s| o mean %.2e, M largest %.2e\n             2^-%d%b 2^0   bias %+.4f ulp, "
+              "SQNR ", axis, g.mean_relative, g.max_relative, MPTI_DRAW_WIDTH - 1, MPTI_DRAW_WIDTH - 8,
               g.bias_ulps);
     mpti_tell(o, mpti_f64_is_finite(g.sqnr_db) ? "%.1f dB\n" : "without noise\n", g.sqnr_db);
 }
@@ -7743,7 +7715,7 @@ MPT_DEF mpt_status mpt_sums_get(const mpt_sums *s, mpt_sums_figures *figures)
 
 MPTI_NOINLINE static void mpti_sums_draw(mpti_out *o, const void *report, const char *name)
 {
-    static const char letters[] = "hbskKNPd";
+    static const char letters[][3] = {" h", " b", " s", " k", " K", " N", " P", " d"};
     char              axis[MPTI_DRAW_WIDTH + 4];
     const int         columns = (int)sizeof axis - 1;
     mpt_sums_figures  g;
@@ -7755,12 +7727,14 @@ MPTI_NOINLINE static void mpti_sums_draw(mpti_out *o, const void *report, const 
         mpti_tell(o, "%s: relative error of the sum of n terms\n ", name);
     for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++) {
         char *const at = mpti_column(axis, columns, g.relative[i]);
-        *at = *at == '.' ? letters[i] : '*';
-        if (name)
-            mpti_tell(o, " %b %s,", letters[i], 1, mpt_sum_method_name((mpt_sum_method)i));
+        *at = *at == '.' ? letters[i][1] : '*';
+        if (name) {
+            mpti_tell_n(o, letters[i], 2);
+            mpti_tell(o, " %s,", mpt_sum_method_name((mpt_sum_method)i));
+        }
     }
     if (name)
-        mpti_tell(o, " * several\n           n  2^-%d or exact%b2^0\n", columns - 1, ' ', columns - 17);
+        mpti_tell(o, " * several\n           n  2^-%d or exact%b 2^0\n", columns - 1, columns - 17);
     mpti_tell(o, "  %10u |%s|\n", ((const mpt_sums *)report)->n, axis);
 }
 
@@ -7995,7 +7969,7 @@ MPTI_NOINLINE static void mpti_shadow_draw(mpti_out *o, const void *report, cons
     mpti_tell(o, "%s: %u operations in %s, each beside itself in double\n", name, s->operations,
               mpt_format_get(s->format)->name);
     for (i = 0; i < (int)MPT_SHADOW_CAUSE_COUNT; i++)
-        mpti_tell(o, "  %-26s|%b %u\n", i ? mpt_shadow_cause_name((mpt_shadow_cause)i) : "nothing lost", '#',
+        mpti_tell(o, "  %-26s|%b# %u\n", i ? mpt_shadow_cause_name((mpt_shadow_cause)i) : "nothing lost",
                   mpti_bar(s->causes[i], most), s->causes[i]);
     mpti_tell(o, "  first to be off by more than %g: ", s->tolerance);
     mpti_shadow_draw_event(o, &s->first);
@@ -8115,6 +8089,7 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 {
     mpti_out         o;
     const mpt_status status = mpti_out_open(&o, out, MPT_STYLE_DRAWING, MPTI_DRAWER(mpti_range_draw));
+    char             sign[2];
     size_t           i;
     if (mpti_no_array(tracks, count, sizeof *tracks))
         return MPT_E_ARG;
@@ -8128,8 +8103,10 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
         mpti_tell(&o, "\n");
     }
     mpti_tell(&o, "  step %-9u|", step);
-    for (i = 0; i < count; i++)
-        mpti_tell(&o, "%b", mpti_track_sign(&tracks[i]), 2);
+    for (i = 0; i < count; i++) {
+        sign[0] = sign[1] = mpti_track_sign(&tracks[i]);
+        mpti_tell_n(&o, sign, 2);
+    }
     mpti_tell(&o, "|\n");
     return mpti_out_close(&o);
 }
@@ -8727,7 +8704,7 @@ static inline int mpti_are_train_formats(mpt_format a, mpt_format b)
 MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_stride, const void *x,
                               mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
-    if (!n || !a || mpti_no_array(x, n, sizeof(float)))
+    if (!n || !a || mpti_no_array_here(x, n, sizeof(float)))
         return 0.0f;
     if (!mpti_are_train_formats(a_format, x_format))
         return mpti_f32_make(0x7fc00000u);
@@ -8739,7 +8716,7 @@ MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_for
 #if MPTI_X86
     const void *const p = x_format == MPT_F32 ? a : x, *const q = x_format == MPT_F32 ? x : a;
     const mpt_format  other = x_format == MPT_F32 ? a_format : x_format;
-    if (a && !mpti_no_array(x, n, sizeof(float)) && (x_format == MPT_F32 || a_format == MPT_F32)) {
+    if (a && !mpti_no_array_here(x, n, sizeof(float)) && (x_format == MPT_F32 || a_format == MPT_F32)) {
         if (other == MPT_F32)
             MPTI_ROW_PATHS(mpti_dot_f32, (p, q, n));
         else if (other == MPT_F16)
@@ -8755,7 +8732,7 @@ MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_for
 MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format,
                             size_t n)
 {
-    if ((n && !x) || mpti_no_array(y, n, sizeof(float)) ||
+    if ((n && !x) || mpti_no_array_here(y, n, sizeof(float)) ||
         mpti_arrays_meet(y, n * mpti_format_bytes(y_format), x, n * mpti_format_bytes(x_format)))
         return MPT_E_ARG;
     if (!mpti_are_train_formats(y_format, x_format))
@@ -8766,7 +8743,7 @@ MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x
 MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_stride, float a, const void *x,
                                     mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
-    if ((n && !x) || mpti_no_array(y, n, sizeof(float)))
+    if ((n && !x) || mpti_no_array_here(y, n, sizeof(float)))
         return MPT_E_ARG;
     if (!mpti_are_train_formats(y_format, x_format))
         return MPT_E_UNSUPPORTED;
@@ -8779,7 +8756,7 @@ MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *maste
 {
     const size_t  bytes = n * sizeof *x, copy = n * mpti_format_bytes(format);
     mpti_row_step o;
-    if ((n && !x) || mpti_no_array(master, n, sizeof *x) || !mpti_f32_is_finite(a) ||
+    if ((n && !x) || mpti_no_array_here(master, n, sizeof *x) || !mpti_f32_is_finite(a) ||
         mpti_arrays_meet(master, bytes, x, bytes))
         return MPT_E_ARG;
     if (param && !mpti_is_train_format(format))
@@ -8798,7 +8775,7 @@ MPT_DEF mpt_status mpt_axpy_publish_f64(void *param, mpt_format format, double *
 {
     const size_t bytes = n * sizeof *x, copy = n * mpti_format_bytes(format);
     size_t       i;
-    if ((n && !x) || mpti_no_array(master, n, sizeof *x) || !mpti_f64_is_finite(a) ||
+    if ((n && !x) || mpti_no_array_here(master, n, sizeof *x) || !mpti_f64_is_finite(a) ||
         mpti_arrays_meet(master, bytes, x, bytes))
         return MPT_E_ARG;
     if (param && !mpti_is_train_format(format))
@@ -8985,7 +8962,7 @@ static void mpti_row_run(mpti_row *row, mpti_work work, size_t first, size_t y_f
 
 static mpt_status mpti_operand_check(const void *data, mpt_format format, size_t n)
 {
-    return mpti_no_array(data, n, sizeof(float)) ? MPT_E_ARG
+    return mpti_no_array_here(data, n, sizeof(float)) ? MPT_E_ARG
            : mpti_is_train_format(format) ? MPT_OK : MPT_E_UNSUPPORTED;
 }
 
@@ -9490,65 +9467,86 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
 
 // >>M25 implementation: policy --------------------------------------------------------------------
 #ifndef MPT_NO_GRAPH
-typedef struct mpti_op_row {
-    mpt_rule    rule, cpu;
-    mpt_list    list;           /* of the compact table in >>M14 */
-    const char *source, *names; /* words */
-} mpti_op_row;
-
-static const mpti_op_row mpti_ops[] = {
-#define MPTI_X(rule, cpu, list, source, names) \
-    {MPT_RULE_##rule, MPT_RULE_##cpu, MPT_LIST_##list, source, names},
-    MPT_OPS(MPTI_X)
-#undef MPTI_X
-};
-#define MPTI_OP_COUNT (sizeof mpti_ops / sizeof mpti_ops[0])
+/* Ops with a part of their own in a graph rewrite, under TensorFlow's name and the compact one. */
+enum { MPTI_OP_PLAIN, MPTI_OP_MERGE, MPTI_OP_NEXT, MPTI_OP_IDENTITY, MPTI_OP_ENTER, MPTI_OP_CAST,
+       MPTI_OP_VARIABLE, MPTI_OP_CONST, MPTI_OP_END, MPTI_OP_NORM, MPTI_OP_NORM_GRAD };
+#define MPTI_OP_KINDS(X)                                                                                  \
+    X(MERGE, "Merge merge")                                                                               \
+    X(NEXT, "NextIteration next_iteration")                                                               \
+    X(IDENTITY, "Identity identity")                                                                      \
+    X(ENTER, "Enter enter")                                                                               \
+    X(CAST, "Cast cast")                                                                                  \
+    X(VARIABLE, "Variable VariableV2 variable")                                                           \
+    X(CONST, "Const const")                                                                               \
+    X(END, "_Arg _Retval OptionalFromValue OptionalGetValue PartitionedCall Placeholder "                 \
+      "StatefulPartitionedCall placeholder")                                                              \
+    X(NORM, "FusedBatchNorm")                                                                             \
+    X(NORM_GRAD, "FusedBatchNormGrad")
 
 /* TensorFlow's lists: in the CUDA pass, in the BF16 pass, the ops.
  * Source: tensorflow/core/grappler/optimizers/auto_mixed_precision_lists.h. */
-static const struct { mpt_list cuda, bf16; const char *names; } mpti_tf_lists[] = {
-    {MPT_LIST_ALLOW, MPT_LIST_ALLOW,
-     "BatchMatMul BatchMatMulV2 Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D "
-     "Conv3DBackpropFilterV2 Conv3DBackpropInputV2 DepthwiseConv2dNative "
-     "DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Einsum MatMul"},
-    {MPT_LIST_ALLOW, MPT_LIST_NONE,
-     "BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Conv3DBackpropFilter Conv3DBackpropInput "
-     "CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3 CudnnRNNV2 CudnnRNNV3 "
-     "FastUnsortedSegmentMax FusedConv2DBiasActivation FusedSparseConvGpuV2 GRUBlockCell "
-     "GRUBlockCellGrad LSTMBlockCell LSTMBlockCellGrad Mha MhaV2 Pmlp Tmlp TmlpV2 TmlpV3 VoxelMax"},
-    {MPT_LIST_NONE, MPT_LIST_ALLOW,
-     "FusedPadConv2D"},
-    {MPT_LIST_INFER, MPT_LIST_INFER,
-     "Add AddN AddV2 AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BiasAdd BiasAddGrad BiasAddV1 Elu "
-     "EluGrad Erf Erfc FloorDiv FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 "
-     "FusedBatchNormV3 Inv LeakyRelu LeakyReluGrad Log Log1p LogSoftmax Mul Prod RealDiv Reciprocal "
-     "Selu SeluGrad Sigmoid SigmoidGrad Softmax Softplus SoftplusGrad Softsign SoftsignGrad Sqrt Sub "
-     "Tanh TanhGrad _FusedBatchNormEx"},
-    {MPT_LIST_NONE, MPT_LIST_INFER,
-     "Rsqrt Square SquaredDifference"},
-    {MPT_LIST_DENY, MPT_LIST_DENY,
-     "Exp Expm1 L2Loss Pow SaveV2 SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits"},
-    {MPT_LIST_DENY, MPT_LIST_INFER,
-     "Mean Sum"},
-    {MPT_LIST_CLEAR, MPT_LIST_CLEAR,
-     "Abs ArgMax ArgMin BatchToSpace BatchToSpaceND BroadcastTo Ceil CheckNumerics ClipByValue Concat "
-     "ConcatV2 DepthToSpace DynamicPartition DynamicStitch EnsureShape Enter Equal Exit ExpandDims "
-     "Fill Floor Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN IsFinite IsInf IsNan "
-     "Less LessEqual Max MaxPool MaxPool3D MaxPool3DGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradGradV2 "
-     "MaxPoolGradV2 MaxPoolV2 Maximum Merge Min Minimum MirrorPad MirrorPadGrad Neg NextIteration "
-     "NotEqual OnesLike Pack Pad PadV2 PreventGradient Rank Relu Relu6 Relu6Grad ReluGrad Reshape "
-     "ResizeNearestNeighbor ResizeNearestNeighborGrad Reverse ReverseSequence ReverseV2 Round Select "
-     "SelectV2 Shape ShapeN Sign Slice Snapshot SpaceToBatch SpaceToBatchND SpaceToDepth Split SplitV "
-     "Squeeze StopGradient StridedSlice StridedSliceGrad Switch TensorListConcat TensorListConcatLists "
-     "TensorListConcatV2 TensorListFromTensor TensorListGather TensorListGetItem TensorListPopBack "
-     "TensorListPushBack TensorListPushBackBatch TensorListScatter TensorListScatterIntoExistingList "
-     "TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack Tile TopK TopKV2 Transpose "
-     "Unpack Where ZerosLike"},
-    {MPT_LIST_CLEAR, MPT_LIST_NONE,
-     "MaxPool3DGradGrad OneHot Size"},
-    {MPT_LIST_NONE, MPT_LIST_CLEAR,
-     "ResizeBilinear ScatterNd StatelessWhile While"}
+#define MPTI_TF_LISTS(X)                                                                                  \
+    X(ALLOW, ALLOW,                                                                                       \
+      "BatchMatMul BatchMatMulV2 Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D "                 \
+      "Conv3DBackpropFilterV2 Conv3DBackpropInputV2 DepthwiseConv2dNative "                               \
+      "DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Einsum MatMul")             \
+    X(ALLOW, NONE,                                                                                        \
+      "BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Conv3DBackpropFilter Conv3DBackpropInput "     \
+      "CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3 CudnnRNNV2 CudnnRNNV3 "            \
+      "FastUnsortedSegmentMax FusedConv2DBiasActivation FusedSparseConvGpuV2 GRUBlockCell "               \
+      "GRUBlockCellGrad LSTMBlockCell LSTMBlockCellGrad Mha MhaV2 Pmlp Tmlp TmlpV2 TmlpV3 VoxelMax")      \
+    X(NONE, ALLOW, "FusedPadConv2D")                                                                      \
+    X(INFER, INFER,                                                                                       \
+      "Add AddN AddV2 AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BiasAdd BiasAddGrad BiasAddV1 Elu "     \
+      "EluGrad Erf Erfc FloorDiv FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 "             \
+      "FusedBatchNormV3 Inv LeakyRelu LeakyReluGrad Log Log1p LogSoftmax Mul Prod RealDiv Reciprocal "    \
+      "Selu SeluGrad Sigmoid SigmoidGrad Softmax Softplus SoftplusGrad Softsign SoftsignGrad Sqrt Sub "   \
+      "Tanh TanhGrad _FusedBatchNormEx")                                                                  \
+    X(NONE, INFER, "Rsqrt Square SquaredDifference")                                                      \
+    X(DENY, DENY,                                                                                         \
+      "Exp Expm1 L2Loss Pow SaveV2 SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits")    \
+    X(DENY, INFER, "Mean Sum")                                                                            \
+    X(CLEAR, CLEAR,                                                                                       \
+      "Abs ArgMax ArgMin BatchToSpace BatchToSpaceND BroadcastTo Ceil CheckNumerics ClipByValue Concat "  \
+      "ConcatV2 DepthToSpace DynamicPartition DynamicStitch EnsureShape Enter Equal Exit ExpandDims "     \
+      "Fill Floor Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN IsFinite IsInf IsNan " \
+      "Less LessEqual Max MaxPool MaxPool3D MaxPool3DGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradGradV2 " \
+      "MaxPoolGradV2 MaxPoolV2 Maximum Merge Min Minimum MirrorPad MirrorPadGrad Neg NextIteration "      \
+      "NotEqual OnesLike Pack Pad PadV2 PreventGradient Rank Relu Relu6 Relu6Grad ReluGrad Reshape "      \
+      "ResizeNearestNeighbor ResizeNearestNeighborGrad Reverse ReverseSequence ReverseV2 Round Select "   \
+      "SelectV2 Shape ShapeN Sign Slice Snapshot SpaceToBatch SpaceToBatchND SpaceToDepth Split SplitV "  \
+      "Squeeze StopGradient StridedSlice StridedSliceGrad Switch TensorListConcat TensorListConcatLists " \
+      "TensorListConcatV2 TensorListFromTensor TensorListGather TensorListGetItem TensorListPopBack "     \
+      "TensorListPushBack TensorListPushBackBatch TensorListScatter TensorListScatterIntoExistingList "   \
+      "TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack Tile TopK TopKV2 Transpose " \
+      "Unpack Where ZerosLike")                                                                           \
+    X(CLEAR, NONE, "MaxPool3DGradGrad OneHot Size")                                                       \
+    X(NONE, CLEAR, "ResizeBilinear ScatterNd StatelessWhile While")
+
+/* What TensorFlow's lists make of an op under a policy. */
+enum { MPTI_TF_ALLOW = MPT_RULE_LOW, MPTI_TF_DENY = MPT_RULE_FP32, MPTI_TF_INFER = MPT_RULE_WIDEST,
+       MPTI_TF_CLEAR = MPT_RULE_WIDEST, MPTI_TF_NONE = MPT_RULE_COUNT };
+
+/* Every op that has a name here. */
+static const struct mpti_op_row {
+    unsigned char rule, cpu;                /* mpt_rule; MPT_RULE_COUNT: none */
+    unsigned char list[MPT_LISTS_COUNT];    /* mpt_list */
+    unsigned char kind;                     /* MPTI_OP_* */
+    const char   *source, *names;           /* words */
+} mpti_ops[] = {
+#define MPTI_X(rule, cpu, list, source, names) \
+    {MPT_RULE_##rule, MPT_RULE_##cpu, {MPT_LIST_##list, 0, 0}, MPTI_OP_PLAIN, source, names},
+    MPT_OPS(MPTI_X)
+#undef MPTI_X
+#define MPTI_X(cuda, bf16, names) \
+    {MPTI_TF_##cuda, MPTI_TF_##bf16, {0, MPT_LIST_##cuda, MPT_LIST_##bf16}, MPTI_OP_PLAIN, "TF", names},
+    MPTI_TF_LISTS(MPTI_X)
+#undef MPTI_X
+#define MPTI_X(kind, names) {MPT_RULE_COUNT, MPT_RULE_COUNT, {0, 0, 0}, MPTI_OP_##kind, NULL, names},
+    MPTI_OP_KINDS(MPTI_X)
+#undef MPTI_X
 };
+#define MPTI_OP_COUNT (sizeof mpti_ops / sizeof mpti_ops[0])
 
 static const mpt_policy mpti_policies[] = {
 #define MPTI_X(name, cpu, compute, variable, output) {name, cpu, compute, variable, output, NULL, 0},
@@ -9608,7 +9606,7 @@ static int mpti_has_word(const char *words, const char *word)
     return 0;
 }
 
-/* The rule of an op and its source: your rows, the last one first, then the tables; whether one names it. */
+/* The rule of an op and its source: your rows, the last one first, then ours; whether one names it. */
 static int mpti_policy_row(const mpt_policy *p, const char *op, mpt_policy_answer *a)
 {
     size_t i;
@@ -9618,19 +9616,10 @@ static int mpti_policy_row(const mpt_policy *p, const char *op, mpt_policy_answe
             a->source = p->rows[i].source;
             return 1;
         }
-    for (i = 0; i < MPTI_OP_COUNT; i++)
-        if (mpti_has_word(mpti_ops[i].names, op)) {
-            a->rule = p->cpu ? mpti_ops[i].cpu : mpti_ops[i].rule;
-            a->source = mpti_ops[i].source;
-            return 1;
-        }
-    a->source = "TF";
-    for (i = 0; i < sizeof mpti_tf_lists / sizeof mpti_tf_lists[0]; i++) {
-        const mpt_list list = p->cpu ? mpti_tf_lists[i].bf16 : mpti_tf_lists[i].cuda;
-        a->rule = list == MPT_LIST_ALLOW  ? MPT_RULE_LOW
-                  : list == MPT_LIST_DENY ? MPT_RULE_FP32
-                                          : MPT_RULE_WIDEST;
-        if (list != MPT_LIST_NONE && mpti_has_word(mpti_tf_lists[i].names, op))
+    for (i = 0; i < MPTI_OP_COUNT; i++) {
+        a->rule = (mpt_rule)(p->cpu ? mpti_ops[i].cpu : mpti_ops[i].rule);
+        a->source = mpti_ops[i].source;
+        if (a->rule != MPT_RULE_COUNT && mpti_has_word(mpti_ops[i].names, op))
             return 1;
     }
     return 0;
@@ -9901,6 +9890,17 @@ static mpt_status mpti_graph_added(uint32_t *count, uint32_t *id)
     return MPT_OK;
 }
 
+/* The same, and it is the last of a chain now. `next` is the link of the array's first element, and links lie
+ * `stride` bytes apart. */
+MPTI_NOINLINE static mpt_status mpti_graph_chained(uint32_t *first, uint32_t *last, uint32_t *next,
+                                                   size_t stride, uint32_t *count, uint32_t *id)
+{
+    if (*last != MPT_GRAPH_NONE)
+        first = (uint32_t *)(void *)((unsigned char *)next + *last * stride);
+    *first = *last = *count;
+    return mpti_graph_added(count, id);
+}
+
 MPT_DEF mpt_status mpt_graph_node_add(mpt_graph *g, const char *name, const char *op, const char *device,
                                       uint32_t flags, uint32_t *id)
 {
@@ -9932,9 +9932,7 @@ MPT_DEF mpt_status mpt_graph_type_add(mpt_graph *g, uint32_t node, const char *n
     t->group = g->type_count;
     t->why = (uint32_t)MPT_WHY_NONE;
     n = &g->nodes[node];
-    *(n->last_type == MPT_GRAPH_NONE ? &n->first_type : &g->types[n->last_type].next) = g->type_count;
-    n->last_type = g->type_count;
-    return mpti_graph_added(&g->type_count, id);
+    return mpti_graph_chained(&n->first_type, &n->last_type, &g->types->next, sizeof *t, &g->type_count, id);
 }
 
 MPT_DEF mpt_status mpt_graph_output_add(mpt_graph *g, uint32_t type, uint64_t elements, uint32_t *id)
@@ -9950,10 +9948,8 @@ MPT_DEF mpt_status mpt_graph_output_add(mpt_graph *g, uint32_t type, uint64_t el
     t = &g->types[type];
     o.index = g->nodes[t->node].output_count++;
     g->outputs[g->output_count] = o;
-    *(t->last_output == MPT_GRAPH_NONE ? &t->first_output : &g->outputs[t->last_output].next) =
-        g->output_count;
-    t->last_output = g->output_count;
-    return mpti_graph_added(&g->output_count, id);
+    return mpti_graph_chained(&t->first_output, &t->last_output, &g->outputs->next, sizeof o,
+                              &g->output_count, id);
 }
 
 MPT_DEF mpt_status mpt_graph_input_add(mpt_graph *g, uint32_t type, uint32_t source, uint32_t *id)
@@ -9969,9 +9965,8 @@ MPT_DEF mpt_status mpt_graph_input_add(mpt_graph *g, uint32_t type, uint32_t sou
     t = &g->types[type];
     in.index = g->nodes[t->node].input_count++;
     g->inputs[g->input_count] = in;
-    *(t->last_input == MPT_GRAPH_NONE ? &t->first_input : &g->inputs[t->last_input].next) = g->input_count;
-    t->last_input = g->input_count;
-    (void)mpti_graph_added(&g->input_count, id);
+    (void)mpti_graph_chained(&t->first_input, &t->last_input, &g->inputs->next, sizeof in, &g->input_count,
+                             id);
     return source == MPT_GRAPH_NONE ? MPT_OK : mpt_graph_connect(g, g->input_count - 1, source);
 }
 
@@ -10058,18 +10053,6 @@ MPT_DEF mpt_graph_options mpt_graph_defaults(void)
 
 /* ---- ops by name ---- */
 
-/* Ops with a part of their own in the passes, under TensorFlow's name and the compact one. */
-enum { MPTI_OP_PLAIN, MPTI_OP_MERGE, MPTI_OP_NEXT, MPTI_OP_IDENTITY, MPTI_OP_ENTER, MPTI_OP_CAST,
-       MPTI_OP_VARIABLE, MPTI_OP_CONST, MPTI_OP_END, MPTI_OP_NORM, MPTI_OP_NORM_GRAD };
-static const struct { int kind; const char *names; } mpti_op_kinds[] = {
-    {MPTI_OP_MERGE, "Merge merge"}, {MPTI_OP_NEXT, "NextIteration next_iteration"},
-    {MPTI_OP_IDENTITY, "Identity identity"}, {MPTI_OP_ENTER, "Enter enter"}, {MPTI_OP_CAST, "Cast cast"},
-    {MPTI_OP_VARIABLE, "Variable VariableV2 variable"}, {MPTI_OP_CONST, "Const const"},
-    {MPTI_OP_END, "_Arg _Retval OptionalFromValue OptionalGetValue PartitionedCall Placeholder "
-                  "StatefulPartitionedCall placeholder"},
-    {MPTI_OP_NORM, "FusedBatchNorm"}, {MPTI_OP_NORM_GRAD, "FusedBatchNormGrad"}
-};
-
 /* A hash table, open addressing, at most half full. */
 typedef struct mpti_op_table {
     mpti_op_entry *entries;
@@ -10097,18 +10080,16 @@ static mpti_op_entry *mpti_op_enter(mpti_op_table *table, const char *name, size
     return e;
 }
 
-/* Enter each word of a text, into a list or with a kind; MPT_LIST_NONE and MPTI_OP_PLAIN change nothing. */
-static void mpti_op_enter_words(mpti_op_table *table, const char *words, mpt_list list, int kind)
+/* Enter each word of a row; no list and no kind change nothing. */
+static void mpti_op_enter_words(mpti_op_table *table, const char *words, uint8_t list, uint8_t kind)
 {
     size_t n;
     for (; *words; words += n + (words[n] == ' ')) {
         mpti_op_entry *e;
         n = strcspn(words, " ");
         e = mpti_op_enter(table, words, n);
-        if (list != MPT_LIST_NONE)
-            e->list = (uint8_t)list;
-        if (kind != MPTI_OP_PLAIN)
-            e->kind = (uint8_t)kind;
+        e->list = list ? list : e->list;
+        e->kind = kind ? kind : e->kind;
     }
 }
 
@@ -10143,14 +10124,9 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
     if (!table->entries)
         return mpti_graph_memory(g);
     memset(table->entries, 0, size * sizeof(mpti_op_entry));
-    for (i = 0; i < sizeof mpti_op_kinds / sizeof mpti_op_kinds[0]; i++)
-        mpti_op_enter_words(table, mpti_op_kinds[i].names, MPT_LIST_NONE, mpti_op_kinds[i].kind);
-    for (i = 0; o->lists == MPT_LISTS_COMPACT && i < MPTI_OP_COUNT; i++)
-        mpti_op_enter_words(table, mpti_ops[i].names, mpti_ops[i].list, MPTI_OP_PLAIN);
-    for (i = 0; o->lists != MPT_LISTS_COMPACT && i < sizeof mpti_tf_lists / sizeof mpti_tf_lists[0]; i++)
-        mpti_op_enter_words(table, mpti_tf_lists[i].names,
-                            o->lists == MPT_LISTS_TF_CUDA ? mpti_tf_lists[i].cuda : mpti_tf_lists[i].bf16,
-                            MPTI_OP_PLAIN);
+    for (i = 0; i < MPTI_OP_COUNT; i++)
+        if (mpti_ops[i].list[o->lists] || mpti_ops[i].kind)
+            mpti_op_enter_words(table, mpti_ops[i].names, mpti_ops[i].list[o->lists], mpti_ops[i].kind);
     return mpti_op_enter_rows(g, table, o);
 }
 
@@ -10170,11 +10146,11 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
 #define MPTI_GROUPED     (1u << 14)         /* it must agree with other types */
 #define MPTI_LOW         (1u << 15)         /* painted low */
 #define MPTI_DENIED      (1u << 16)         /* it must stay FP32 */
-#define MPTI_UP          (1u << 17)         /* leads to a deny or infer op through clear ops only */
+#define MPTI_UP          (1u << 17)         /* a deny or infer op, or leads to one through clear ops only */
 #define MPTI_DOWN        (1u << 18)         /* downstream of an allow op through clear and infer ops */
 #define MPTI_BETWEEN     (1u << 19)         /* that, and upstream of one */
-#define MPTI_JOINED      (1u << 20)         /* made low by mpti_pass_clear */
-#define MPTI_ELEMENT     (1u << 21)         /* the FP32 type of an op on a list of tensors */
+#define MPTI_ELEMENT     (1u << 20)         /* the FP32 type of an op on a list of tensors */
+#define MPTI_NEXT        (1u << 21)         /* the FP32 type of an op that ends a loop step */
 #define MPTI_PASSED      (1u << 22)         /* a handle met going forward; times 2: going backward */
 
 /* Everything that one rewrite works on. */
@@ -10340,14 +10316,19 @@ static mpt_status mpti_check_edges(mpt_graph *g, const uint8_t *kind)
     return MPT_OK;
 }
 
-/* Edges that close a loop are not counted; any other cycle leaves nodes whose inputs never become ready. */
+/* Whether an input has to wait for what it reads; not where a loop is closed. */
+static int mpti_waits(const mpt_graph *g, const uint8_t *kind, uint32_t in)
+{
+    return kind[mpti_node_of(g, mpti_source(g, in))] != MPTI_OP_NEXT;
+}
+
+/* A cycle that no loop closes leaves nodes whose inputs never become ready. */
 static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t *queue, uint32_t *waits)
 {
-    uint32_t i, t, in, reader, step, head = 0, tail = 0;
+    uint32_t i, t, in, reader, head = 0, tail = 0;
     memset(waits, 0, g->node_count * sizeof *waits);
     for (i = 0; i < g->input_count; i++)
-        if (kind[mpti_node_of(g, mpti_source(g, i))] != MPTI_OP_NEXT)
-            waits[mpti_reader_node(g, i)]++;
+        waits[mpti_reader_node(g, i)] += (uint32_t)mpti_waits(g, kind, i);
     for (i = 0; i < g->node_count; i++)
         if (!waits[i])
             queue[tail++] = i;
@@ -10364,19 +10345,12 @@ static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t 
     }
     if (tail == g->node_count)
         return MPT_OK;
+    for (i = 0; i < g->input_count; i++)        /* queue: of each node that waits, one for which it does */
+        if (waits[mpti_node_of(g, mpti_source(g, i))] && mpti_waits(g, kind, i))
+            queue[mpti_reader_node(g, i)] = mpti_node_of(g, mpti_source(g, i));
     for (i = 0; !waits[i]; i++) {}
-    for (step = 0; step < g->node_count; step++) {      /* upstream through what waits, onto the cycle */
-        uint32_t before = MPT_GRAPH_NONE;
-        MPTI_FOR_TYPES(t, i)
-            MPTI_FOR_INPUTS(in, t) {
-                const uint32_t from = mpti_node_of(g, mpti_source(g, in));
-                if (waits[from] && kind[from] != MPTI_OP_NEXT)
-                    before = from;
-            }
-        if (before == MPT_GRAPH_NONE)
-            break;
-        i = before;
-    }
+    for (head = 0; head < g->node_count; head++)        /* upstream, onto the cycle */
+        i = queue[i];
     return mpti_graph_fail(g, MPT_E_DATA, g->nodes[i].name, "it lies on a cycle that no merge closes");
 }
 
@@ -10465,11 +10439,12 @@ static void mpti_pass_types(mpti_amp *a)
     for (i = 0; i < g->type_count; i++) {
         const mpt_graph_type *t = &g->types[i];
         unsigned              bits = MPTI_ON(a->list[t->node]);
+        bits |= bits & (MPTI_ON(MPT_LIST_DENY) | MPTI_ON(MPT_LIST_INFER)) ? MPTI_UP : 0u;
         bits |= a->process[t->node] ? MPTI_FREE : 0u;
         bits |= t->format == MPT_TYPE_HANDLE ? MPTI_HANDLE : 0u;
         bits |= mpti_reads_variable(a, t->node) ? MPTI_VARIABLE : 0u;
         if (t->format == (int32_t)MPT_F32) {
-            bits |= MPTI_F32;
+            bits |= a->kind[t->node] == MPTI_OP_NEXT ? MPTI_F32 | MPTI_NEXT : MPTI_F32;
             if ((bits & MPTI_FREE) && !(t->flags & MPT_TYPE_FIXED))
                 bits |= bits & (MPTI_ON(MPT_LIST_INFER) | MPTI_ON(MPT_LIST_CLEAR)) ? MPTI_ABLE | MPTI_INNER
                                                                                   : MPTI_ABLE;
@@ -10536,10 +10511,28 @@ static void mpti_pass_lists(mpti_amp *a)
 #define MPTI_FORWARD  1u
 #define MPTI_BACKWARD 2u
 
+/* Queue the types that have all the bits `need` and none of `avoid`, flip bits of theirs, and say why if
+ * there is a reason. Returns how many there are. */
+MPTI_NOINLINE static uint32_t mpti_mark(mpti_amp *a, unsigned need, unsigned avoid, unsigned flip,
+                                        mpt_graph_why why, const uint32_t *via)
+{
+    uint32_t i;
+    a->queued = 0;
+    for (i = 0; i < a->g->type_count; i++)
+        if ((a->bits[i] & (need | avoid)) == need) {
+            a->bits[i] ^= flip;
+            if (why != MPT_WHY_NONE)
+                mpti_paint(a, i, 0u, why, via ? via[i] : MPT_GRAPH_NONE);
+            a->queue[a->queued++] = i;
+        }
+    return a->queued;
+}
+
 /* A spread: from the queue to types that have all the bits `need` and none of `avoid`, which get `mark`. */
 typedef struct mpti_spreading {
-    unsigned  ways, need, avoid, mark;
-    uint32_t *parent;           /* of each type: from which one it was reached */
+    unsigned      ways, need, avoid, mark;
+    mpt_graph_why why;          /* if there is a reason */
+    uint32_t     *parent;       /* of each type: from which one it was reached */
 } mpti_spreading;
 
 static void mpti_visit(mpti_amp *a, const mpti_spreading *s, uint32_t t, uint32_t from, unsigned way)
@@ -10555,6 +10548,8 @@ static void mpti_visit(mpti_amp *a, const mpti_spreading *s, uint32_t t, uint32_
     if (a->bits[t] & mark)
         return;
     a->bits[t] |= mark;
+    if (s->why != MPT_WHY_NONE)
+        a->why[t] = (uint8_t)s->why;
     s->parent[t] = from;
     a->queue[a->queued++] = t;
 }
@@ -10579,12 +10574,11 @@ static void mpti_visit_across(mpti_amp *a, const mpti_spreading *s, uint32_t t, 
 
 /* Mark all that the queue reaches: breadth first, each type and edge once. */
 static void mpti_spread(mpti_amp *a, unsigned ways, unsigned need, unsigned avoid, unsigned mark,
-                        uint32_t *parent)
+                        mpt_graph_why why, uint32_t *parent)
 {
-    const mpt_graph *g = a->g;
-    mpti_spreading   s;
-    uint32_t         head, in;
-    s.need = need, s.avoid = avoid, s.mark = mark, s.parent = parent;
+    const mpt_graph     *g = a->g;
+    const mpti_spreading s = {ways, need, avoid, mark, why, parent};
+    uint32_t             head, in;
     for (head = 0; head < a->queued; head++) {
         const uint32_t t = a->queue[head];
         const int      handle = (a->bits[t] & MPTI_HANDLE) != 0;
@@ -10603,49 +10597,17 @@ static void mpti_spread(mpti_amp *a, unsigned ways, unsigned need, unsigned avoi
     }
     for (head = 0; head < a->queued; head++)
         a->bits[a->queue[head]] &= MPTI_PASSED - 1u;
-    a->queued = 0;
-}
-
-/* Queue and mark the types that have one of the bits `any` and none of `avoid`. */
-static void mpti_seed(mpti_amp *a, unsigned any, unsigned avoid, unsigned mark)
-{
-    uint32_t i;
-    for (i = 0; i < a->g->type_count; i++)
-        if ((a->bits[i] & any) && !(a->bits[i] & avoid)) {
-            a->bits[i] |= mark;
-            a->queue[a->queued++] = i;
-        }
-}
-
-/* Step 1: allow ops. Returns whether there is one. */
-static int mpti_pass_allow(mpti_amp *a)
-{
-    uint32_t i;
-    int      any = 0;
-    for (i = 0; i < a->g->type_count; i++)
-        if ((a->bits[i] & MPTI_ON(MPT_LIST_ALLOW)) && (a->bits[i] & MPTI_FREE) && !(a->bits[i] & MPTI_HELD)) {
-            mpti_paint(a, i, MPTI_ROOT | MPTI_LOW, MPT_WHY_ALLOW, MPT_GRAPH_NONE);
-            any = 1;
-        }
-    return any;
 }
 
 /* Step 2: deny spreads forward from deny ops, through infer ops and through what leads to one of these by
- * clear ops only. */
+ * clear ops only. What mpti_pass_lists denied keeps its reason. */
 static void mpti_pass_deny(mpti_amp *a)
 {
-    const unsigned denied = MPTI_DENIED | MPTI_UP;
-    uint32_t       i;
-    mpti_seed(a, MPTI_ON(MPT_LIST_DENY) | MPTI_ON(MPT_LIST_INFER), 0u, MPTI_UP);
-    mpti_spread(a, MPTI_BACKWARD, MPTI_ON(MPT_LIST_CLEAR), 0u, MPTI_UP, a->carry);
-    mpti_seed(a, MPTI_ON(MPT_LIST_DENY), MPTI_DENIED, MPTI_DENIED);
-    mpti_spread(a, MPTI_FORWARD, MPTI_UP, 0u, MPTI_DENIED, a->via);
-    for (i = 0; i < a->g->type_count; i++) {
-        /* what mpti_pass_lists denied keeps its reason */
-        if ((a->bits[i] & denied) == denied && a->why[i] != MPT_WHY_KEPT && a->why[i] != MPT_WHY_GROUP_FP32)
-            a->why[i] = (uint8_t)(a->bits[i] & MPTI_ON(MPT_LIST_DENY) ? MPT_WHY_DENY : MPT_WHY_AFTER_DENY);
-        a->bits[i] |= a->bits[i] & MPTI_HELD ? MPTI_DENIED : 0u;
-    }
+    (void)mpti_mark(a, MPTI_UP, 0u, 0u, MPT_WHY_NONE, NULL);
+    mpti_spread(a, MPTI_BACKWARD, MPTI_ON(MPT_LIST_CLEAR), 0u, MPTI_UP, MPT_WHY_NONE, a->carry);
+    (void)mpti_mark(a, MPTI_ON(MPT_LIST_DENY), MPTI_DENIED, MPTI_DENIED, MPT_WHY_DENY, a->via);
+    mpti_spread(a, MPTI_FORWARD, MPTI_UP, 0u, MPTI_DENIED, MPT_WHY_AFTER_DENY, a->via);
+    (void)mpti_mark(a, MPTI_HELD, MPTI_DENIED, MPTI_DENIED, MPT_WHY_NONE, NULL);
 }
 
 /* All members of a group are denied if one is or cannot be changed, else low if one is. Elements of a list
@@ -10687,14 +10649,11 @@ static void mpti_pass_groups(mpti_amp *a)
 /* Step 3: clear and infer ops between allow ops: downstream of one and, through such, upstream of one. */
 static void mpti_pass_between(mpti_amp *a)
 {
-    uint32_t i;
-    mpti_seed(a, MPTI_ROOT, 0u, MPTI_DOWN);
-    mpti_spread(a, MPTI_FORWARD, MPTI_INNER, MPTI_DENIED, MPTI_DOWN, a->carry);
-    mpti_seed(a, MPTI_ROOT, 0u, MPTI_BETWEEN);
-    mpti_spread(a, MPTI_BACKWARD, MPTI_DOWN, MPTI_ROOT, MPTI_BETWEEN, a->to);
-    for (i = 0; i < a->g->type_count; i++)
-        if ((a->bits[i] & (MPTI_BETWEEN | MPTI_LOW)) == MPTI_BETWEEN)
-            mpti_paint(a, i, MPTI_LOW, MPT_WHY_BETWEEN, a->carry[i]);
+    (void)mpti_mark(a, MPTI_ROOT, 0u, MPTI_DOWN, MPT_WHY_NONE, NULL);
+    mpti_spread(a, MPTI_FORWARD, MPTI_INNER, MPTI_DENIED, MPTI_DOWN, MPT_WHY_NONE, a->carry);
+    (void)mpti_mark(a, MPTI_ROOT, 0u, MPTI_BETWEEN, MPT_WHY_NONE, NULL);
+    mpti_spread(a, MPTI_BACKWARD, MPTI_DOWN, MPTI_ROOT, MPTI_BETWEEN, MPT_WHY_NONE, a->to);
+    (void)mpti_mark(a, MPTI_BETWEEN, MPTI_LOW, MPTI_LOW, MPT_WHY_BETWEEN, a->carry);
 }
 
 /* Step 4, until 2.19 for the BF16 lists only: an infer op that a low op feeds, and no denied one. In order,
@@ -10718,27 +10677,7 @@ static void mpti_pass_follow(mpti_amp *a)
     }
 }
 
-/* Step 5: low spreads both ways through clear ops. */
-static void mpti_pass_clear(mpti_amp *a)
-{
-    uint32_t i;
-    mpti_seed(a, MPTI_LOW, 0u, 0u);
-    mpti_spread(a, MPTI_FORWARD | MPTI_BACKWARD, MPTI_ABLE | MPTI_ON(MPT_LIST_CLEAR),
-                MPTI_LOW | MPTI_DENIED | MPTI_VARIABLE, MPTI_LOW | MPTI_JOINED, a->via);
-    for (i = 0; i < a->g->type_count; i++)
-        if (a->bits[i] & MPTI_JOINED)
-            a->why[i] = (uint8_t)MPT_WHY_CLEAR;
-}
-
-/* Step 6, repairs: allow ops without a kernel, loops, casts; and groups again. */
-static void mpti_pass_kernels(mpti_amp *a)
-{
-    uint32_t i;
-    for (i = 0; i < a->g->type_count; i++)
-        if ((a->bits[i] & MPTI_LOW) && (a->bits[i] & MPTI_ON(MPT_LIST_ALLOW)) && !(a->bits[i] & MPTI_ABLE))
-            mpti_unpaint(a, i, MPT_WHY_NO_KERNEL, MPT_GRAPH_NONE);
-}
-
+/* Step 6, repairs: loops, casts; and groups again. */
 MPTI_NOINLINE static int mpti_loop_lose(mpti_amp *a, uint32_t t, uint32_t fp32)
 {
     if (!(a->bits[t] & MPTI_LOW))
@@ -10757,7 +10696,7 @@ static int mpti_pass_loops(mpti_amp *a)
     int              changed = 0;
     for (i = 0; i < g->type_count; i++) {
         uint32_t fp32 = a->bits[i] & MPTI_DENIED ? i : MPT_GRAPH_NONE, reader = MPT_GRAPH_NONE;
-        if (a->kind[mpti_node_of(g, i)] != MPTI_OP_NEXT || !(a->bits[i] & MPTI_F32))
+        if (!(a->bits[i] & MPTI_NEXT))
             continue;
         MPTI_FOR_ALL_READERS(in, i) {
             reader = g->inputs[in].type;
@@ -10874,21 +10813,17 @@ static void mpti_flow_search(mpti_flow *f, uint32_t start, uint32_t stop, uint32
     }
 }
 
-/* Push along the path to T what fits; go back to where it is full. Returns the new length. */
-static uint32_t mpti_flow_push(mpti_flow *f, uint32_t length)
+/* Push along the path to T what fits. */
+static void mpti_flow_push(mpti_flow *f, uint32_t length)
 {
     uint64_t least = ~(uint64_t)0;
-    uint32_t i, cut = 0;
-    for (i = length; i-- > 0;)
-        if (f->arcs[f->path[i]].room <= least) {
-            least = f->arcs[f->path[i]].room;
-            cut = i;
-        }
+    uint32_t i;
+    for (i = 0; i < length; i++)
+        least = f->arcs[f->path[i]].room < least ? f->arcs[f->path[i]].room : least;
     for (i = 0; i < length; i++) {
         f->arcs[f->path[i]].room -= least;
         f->arcs[f->path[i] ^ 1u].room += least;
     }
-    return cut;
 }
 
 /* Dinic's algorithm, the search for paths by a stack of arcs. */
@@ -10904,8 +10839,9 @@ static void mpti_flow_run(mpti_flow *f)
         for (;;) {
             uint32_t e = f->now[v];
             if (v == MPTI_FLOW_T) {
-                length = mpti_flow_push(f, length);
-                v = f->arcs[f->path[length] ^ 1u].to;
+                mpti_flow_push(f, length);
+                length = 0;
+                v = MPTI_FLOW_S;
                 continue;
             }
             while (e != MPT_GRAPH_NONE && !(f->arcs[e].room && f->level[f->arcs[e].to] == f->level[v] + 1))
@@ -10949,11 +10885,10 @@ static int mpti_cut_free(unsigned bits)
  * for what is not FP32. */
 static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
 {
-    uint32_t i, n = a->g->type_count, count = 2;
-    for (i = 0; i < n; i++)
-        side[i] = MPT_GRAPH_NONE;
+    uint32_t *group = a->carry, *s, i, n = a->g->type_count, count = 2;     /* group: the side of its root */
+    memset(group, 0xff, n * sizeof *group);
     for (i = 0; i < n; i++) {
-        uint32_t *s = &side[mpti_root(a->group, i)];
+        s = &group[mpti_root(a->group, i)];
         if (!(a->bits[i] & MPTI_F32))
             continue;
         if (!mpti_cut_free(a->bits[i]))
@@ -10962,13 +10897,11 @@ static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
             *s = MPTI_FLOW_S;
     }
     for (i = 0; i < n; i++) {
-        uint32_t *s = &side[mpti_root(a->group, i)];
+        s = &group[mpti_root(a->group, i)];
         if ((a->bits[i] & MPTI_F32) && *s == MPT_GRAPH_NONE)
             *s = count++;
+        side[i] = a->bits[i] & MPTI_F32 ? *s : MPT_GRAPH_NONE;
     }
-    /* the root of a group is its first type, so that it is last */
-    for (i = n; i-- > 0;)
-        side[i] = a->bits[i] & MPTI_F32 ? side[mpti_root(a->group, i)] : MPT_GRAPH_NONE;
     return count;
 }
 
@@ -11045,7 +10978,7 @@ static mpt_status mpti_pass_cut(mpti_amp *a)
     f.level = f.first + nodes, f.now = f.level + nodes, f.queue = f.now + nodes, f.path = f.queue + nodes;
     memset(f.first, 0xff, nodes * sizeof *f.first);
     for (i = 0; i < g->type_count; i++)         /* the types of a loop agree */
-        if (a->kind[mpti_node_of(g, i)] == MPTI_OP_NEXT && (a->bits[i] & MPTI_F32))
+        if (a->bits[i] & MPTI_NEXT)
             MPTI_FOR_ALL_READERS(in, i)
                 mpti_join(a->group, i, g->inputs[in].type);
     real = f.nodes = mpti_cut_nodes(a, side);
@@ -11108,40 +11041,45 @@ static mpt_status mpti_reserve_casts(mpti_amp *a, char **names)
     return *names ? mpti_graph_room(g, casts, 2 * casts, casts, casts) : mpti_graph_memory(g);
 }
 
+/* There is room, so that nothing moves. */
 static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_summary *s)
 {
     mpt_graph            *g = a->g;
-    const uint32_t        t = g->outputs[o].type, low = a->bits[t] & MPTI_LOW;
-    const mpt_graph_node *from = &g->nodes[g->types[t].node];
-    const int             kind = a->kind[g->types[t].node];
-    const int             stays = kind == MPTI_OP_CONST || kind == MPTI_OP_VARIABLE ||
-                                  (from->flags & (MPT_NODE_CONST | MPT_NODE_VARIABLE)) ||
-                                      (a->bits[t] & MPTI_VARIABLE);
+    mpt_graph_output     *from = &g->outputs[o], *to = &g->outputs[g->output_count];
+    mpt_graph_type       *type = &g->types[g->type_count];
+    const uint32_t        t = from->type, low = a->bits[t] & MPTI_LOW, id = g->output_count;
+    const uint32_t        source = g->types[t].node, cast = g->node_count, src = g->type_count;
+    const mpt_graph_node *node = &g->nodes[source];
+    const int             kind = a->kind[source];
+    const int32_t         formats[2] = {(int32_t)MPT_F32, (int32_t)a->o->low};
     const char           *name = *names;
-    uint32_t              node = 0, src = 0, dst = 0, out = 0, in = 0, *link;
-    *names += mpti_cast_name(*names, (size_t)-1, from->name, g->outputs[o].index,
+    uint32_t              in, *link;
+    *names += mpti_cast_name(*names, (size_t)-1, node->name, from->index,
                              low ? "Fp32" : a->o->low == MPT_F16 ? "Fp16" : "Bf16");
-    (void)mpt_graph_node_add(g, name, a->o->lists == MPT_LISTS_COMPACT ? "cast" : "Cast", from->device,
-                             MPT_NODE_CAST, &node);
-    (void)mpt_graph_type_add(g, node, "SrcT", (int32_t)(low ? a->o->low : MPT_F32), 0u, &src);
-    (void)mpt_graph_type_add(g, node, "DstT", (int32_t)(low ? MPT_F32 : a->o->low), 0u, &dst);
-    (void)mpt_graph_output_add(g, dst, g->outputs[o].elements, &out);
-    g->types[src].why = g->types[dst].why = (uint32_t)MPT_WHY_ADDED;
-    g->types[src].via = g->types[dst].via = t;
-    g->outputs[out].range = g->outputs[o].range;
-    for (link = &g->outputs[o].first_use; (in = *link) != MPT_GRAPH_NONE;)
-        if ((a->bits[g->inputs[in].type] & MPTI_LOW) != low) {
-            *link = g->inputs[in].next_use;             /* this reader moves over to the cast */
-            g->inputs[in].next_use = g->outputs[out].first_use;
-            g->inputs[in].source = out;
-            g->outputs[out].first_use = in;
+    (void)mpt_graph_node_add(g, name, a->o->lists == MPT_LISTS_COMPACT ? "cast" : "Cast", node->device,
+                             MPT_NODE_CAST, NULL);
+    (void)mpt_graph_type_add(g, cast, "SrcT", formats[low != 0], 0u, NULL);
+    (void)mpt_graph_type_add(g, cast, "DstT", formats[low == 0], 0u, NULL);
+    (void)mpt_graph_output_add(g, src + 1, from->elements, NULL);
+    type[0].why = type[1].why = (uint32_t)MPT_WHY_ADDED;
+    type[0].via = type[1].via = t;
+    to->range = from->range;
+    for (link = &from->first_use; (in = *link) != MPT_GRAPH_NONE;) {
+        mpt_graph_input *reader = &g->inputs[in];
+        if ((a->bits[reader->type] & MPTI_LOW) != low) {        /* it moves over to the cast */
+            *link = reader->next_use;
+            reader->next_use = to->first_use;
+            reader->source = id;
+            to->first_use = in;
         } else {
-            link = &g->inputs[in].next_use;
+            link = &reader->next_use;
         }
+    }
     (void)mpt_graph_input_add(g, src, o, NULL);
     s->casts++;
-    s->cast_bytes += g->outputs[o].elements * 6u;
-    s->low_casts += !low && !stays;
+    s->cast_bytes += from->elements * 6u;
+    s->low_casts += !low && kind != MPTI_OP_CONST && kind != MPTI_OP_VARIABLE &&
+                    !(node->flags & (MPT_NODE_CONST | MPT_NODE_VARIABLE)) && !(a->bits[t] & MPTI_VARIABLE);
 }
 
 /* The path from a type to the op that decided: along via, or onward along to. */
@@ -11181,17 +11119,28 @@ static void mpti_commit(mpti_amp *a, char *names, mpt_graph_summary *s)
     mpt_graph     *g = a->g;
     const uint32_t types = g->type_count, outputs = g->output_count, nodes = g->node_count;
     uint32_t       i;
+    s->nodes = nodes;
+    s->low = a->o->low;
     for (i = 0; i < outputs; i++)
         if (mpti_needs_cast(a, i))
             mpti_insert_cast(a, i, &names, s);
     for (i = 0; i < types; i++) {
         mpt_graph_type *t = &g->types[i];
-        if ((a->bits[i] & MPTI_F32) && (a->bits[i] & MPTI_LOW)) {
+        const unsigned  f32 = a->bits[i] & MPTI_F32, low = f32 && (a->bits[i] & MPTI_LOW);
+        const unsigned  deny = a->why[i] == MPT_WHY_DENY || a->why[i] == MPT_WHY_AFTER_DENY;
+        const int       list = a->list[t->node];
+        const uint32_t  process = a->process[t->node];
+        s->processable += process;
+        s->recognized += process && list != MPT_LIST_NONE;
+        s->converted += low;
+        s->allow_converted += low && list == MPT_LIST_ALLOW;
+        s->deny_blocking += deny && list == MPT_LIST_DENY;
+        s->blocked_by_deny += deny && list != MPT_LIST_DENY;
+        if (low)
             t->format = (int32_t)a->o->low;
-        } else if (!(a->bits[i] & MPTI_F32) && (t->why == MPT_WHY_ADDED || mpt_graph_is_low(g, i))) {
-            continue;                                   /* an earlier rewrite has said why */
-        }
-        if (!(g->nodes[t->node].flags & MPT_NODE_CAST)) {
+        /* of others an earlier rewrite may have said why */
+        if ((f32 || (t->why != MPT_WHY_ADDED && !mpt_graph_is_low(g, i))) &&
+            !(g->nodes[t->node].flags & MPT_NODE_CAST)) {
             t->why = a->why[i];
             t->via = a->via[i];
             t->to = a->why[i] == MPT_WHY_BETWEEN ? a->to[i] : MPT_GRAPH_NONE;
@@ -11204,42 +11153,24 @@ static void mpti_commit(mpti_amp *a, char *names, mpt_graph_summary *s)
     mpti_find_ends(g, 1);
 }
 
-/* The counters of the painting, before the types change. */
-static void mpti_count(const mpti_amp *a, mpt_graph_summary *s)
-{
-    const mpt_graph *g = a->g;
-    uint32_t         i;
-    s->nodes = g->node_count;
-    s->low = a->o->low;
-    for (i = 0; i < g->type_count; i++) {
-        const unsigned both = MPTI_F32 | MPTI_LOW;
-        const uint32_t node = mpti_node_of(g, i), low = (a->bits[i] & both) == both;
-        const uint32_t deny = a->why[i] == MPT_WHY_DENY || a->why[i] == MPT_WHY_AFTER_DENY;
-        const int      list = a->list[node];
-        s->processable += a->process[node];
-        s->recognized += a->process[node] && list != MPT_LIST_NONE;
-        s->converted += low;
-        s->allow_converted += low && list == MPT_LIST_ALLOW;
-        s->deny_blocking += deny && list == MPT_LIST_DENY;
-        s->blocked_by_deny += deny && list != MPT_LIST_DENY;
-    }
-}
-
 static mpt_status mpti_amp_paint(mpti_amp *a)
 {
     int any;
     mpti_pass_types(a);
     mpti_pass_ranges(a);
     mpti_pass_lists(a);
-    any = mpti_pass_allow(a);
+    any = mpti_mark(a, MPTI_ON(MPT_LIST_ALLOW) | MPTI_FREE, MPTI_HELD, MPTI_ROOT | MPTI_LOW, MPT_WHY_ALLOW,
+                    NULL) != 0;                         /* step 1: allow ops */
     mpti_pass_deny(a);
     if (any) {
         mpti_pass_groups(a);
         mpti_pass_between(a);
         if (a->o->mode != MPT_GRAPH_TENSORFLOW_2_19 || a->o->lists == MPT_LISTS_TF_BF16)
             mpti_pass_follow(a);
-        mpti_pass_clear(a);
-        mpti_pass_kernels(a);
+        (void)mpti_mark(a, MPTI_LOW, 0u, 0u, MPT_WHY_NONE, NULL);       /* step 5: both ways by clear ops */
+        mpti_spread(a, MPTI_FORWARD | MPTI_BACKWARD, MPTI_ABLE | MPTI_ON(MPT_LIST_CLEAR),
+                    MPTI_LOW | MPTI_DENIED | MPTI_VARIABLE, MPTI_LOW, MPT_WHY_CLEAR, a->via);
+        (void)mpti_mark(a, MPTI_LOW | MPTI_ON(MPT_LIST_ALLOW), MPTI_ABLE, MPTI_LOW, MPT_WHY_NO_KERNEL, NULL);
         do
             mpti_pass_groups(a);
         while (mpti_pass_loops(a));
@@ -11272,7 +11203,6 @@ MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *opti
     if (status == MPT_OK)
         status = mpti_reserve_casts(&a, &names);
     if (status == MPT_OK) {
-        mpti_count(&a, &s);
         mpti_commit(&a, names, &s);
         if (summary)
             *summary = s;
@@ -11282,7 +11212,7 @@ MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *opti
     return status;
 }
 
-MPT_DEF int mpt_graph_is_low(const mpt_graph *g, uint32_t type)
+MPT_DEF MPTI_NOINLINE int mpt_graph_is_low(const mpt_graph *g, uint32_t type)
 {
 #define MPTI_X(id, low, text) low,
     static const unsigned char low_why[] = {MPT_GRAPH_WHYS(MPTI_X)};
@@ -11454,8 +11384,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   taken from the codec (see mpti_range_limits); drawing apart from counting. */
 
 // >>M28 history -----------------------------------------------------------------------------------
-/* 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
- *   MPT_E_ARG in every call.
+/* 0.3.0  Checkpoints are judged value by value, saved and loaded. Arrays that a storage does not have are no
+ *   part of one. A size whose bytes no array can have is MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was
  *   w * FP32(1 - lr * wd), 1.19 times what was asked at lr 1e-5 and wd 0.01, and nothing from 2e-6 down. Adam
  *   and LAMB round their constants elsewhere.

@@ -22,6 +22,12 @@
  *         mpt_cuda_scaler_update(gpu, state, stream);                  // 5 update
  *     }
  *
+ * Each call returns a mpt_status. A program that cannot go on wraps them:
+ *
+ *     #define GPU(call) do { if ((call) != MPT_OK) die(mpt_cuda_error_text(gpu)); } while (0)
+ *
+ * What fails later, in a kernel of anybody's, CUDA tells the next call, as cudaErrorIllegalAddress and so on.
+ *
  * Scale, found_inf, step count, norm and learning rate live in one struct in device memory, so no call
  * between create and destroy waits for the GPU, allocates, or reads anything back; each only queues
  * work on its stream. The kernels call the per-element functions of mpt_half.h and mpt.h and add on
@@ -149,7 +155,9 @@ MPT_CUDA_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, c
                                            mpt_stream stream);
 
 /* mpt_cuda_state_get -- queue a copy to the host; valid once the stream got there. Page-locked host
- * memory keeps the copy asynchronous.  Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
+ * memory (cudaMallocHost) keeps the copy asynchronous. To log scale, norm and skipped steps without a wait,
+ * queue it every step, followed by an event, and read where cudaEventQuery says so: a step or two later.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
 MPT_CUDA_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const mpt_cuda_state *state,
                                            mpt_stream stream);
 
@@ -180,7 +188,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, v
 #ifndef MPT_NO_FP8
 /* mpt_cuda_fp8_init, mpt_cuda_fp8_update, mpt_cuda_fp8_encode_n, mpt_cuda_fp8_encode_transpose -- as
  * mpt_fp8_init and so on: delayed scaling for all tensors in one launch; conversion and amax in one pass, and
- * the transpose too.
+ * the transpose too. Current scaling is three calls, as there, without a wait.
  *   s      in  host memory; its pointers are device memory
  *   scale  in  device memory: read when the stream gets there; NULL: 1
  *   amax   in/out  device memory; NULL: not recorded
@@ -218,7 +226,14 @@ MPT_CUDA_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, m
 MPT_CUDA_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                          mpt_stream stream);
 
-/* mpt_cuda_grads_zero -- as mpt_grads_zero. */
+/* mpt_cuda_accumulate, mpt_cuda_grads_zero -- as mpt_accumulate, for instance of the 16-bit gradients of each
+ * micro-batch into FP32 ones, and mpt_grads_zero. (A product that makes a gradient needs no accumulate: let
+ * it add to an FP32 d, with beta 1.)
+ *   dst, src  in  of the same sizes; their gradients do not overlap, which is not checked: MPT_E_ARG is for
+ *                 other sizes
+ * Parity: bit-exact host/device; a NaN is a NaN, perhaps another one. */
+MPT_CUDA_DEF mpt_status mpt_cuda_accumulate(mpt_cuda *c, const mpt_cuda_list *dst, const mpt_cuda_list *src,
+                                            mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_grads_zero(mpt_cuda *c, const mpt_cuda_list *list, mpt_stream stream);
 
 /* mpt_cuda_clip -- as mpt_clip. */
@@ -318,11 +333,20 @@ static inline mpt_gpu mpt_gpu_from_cc(int cc);
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA (*gpu is kept). */
 MPT_CUDA_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu);
 
-/* What follows the product: d = epilogue(alpha * op(a) op(b) + beta * d + bias). */
-#define MPT_EPILOGUE_NONE 0u
-#define MPT_EPILOGUE_BIAS 1u
-#define MPT_EPILOGUE_RELU 2u
-#define MPT_EPILOGUE_GELU 4u    /* tanh form; not together with RELU */
+/* What follows the product: d = epilogue(alpha * op(a) op(b) + beta * d + bias). Forward BIAS, and RELU or
+ * GELU; with AUX these leave in aux what the backward pass needs. Backward one of DRELU and DGELU, which
+ * multiply by the derivative, with BGRAD the bias' gradient too; or one of BGRAD_A and BGRAD_B, beside the
+ * product that makes the weights' gradient. What they sum goes to `bias`. */
+#define MPT_EPILOGUE_NONE    0u
+#define MPT_EPILOGUE_BIAS    1u
+#define MPT_EPILOGUE_RELU    2u
+#define MPT_EPILOGUE_GELU    4u     /* tanh form */
+#define MPT_EPILOGUE_AUX     8u
+#define MPT_EPILOGUE_DRELU   16u
+#define MPT_EPILOGUE_DGELU   32u
+#define MPT_EPILOGUE_BGRAD   64u    /* d summed along all but the bias' dimension */
+#define MPT_EPILOGUE_BGRAD_A 128u   /* op(a) summed along k: [m] */
+#define MPT_EPILOGUE_BGRAD_B 256u   /* op(b) summed along k: [n] */
 
 /* One matrix product: op(a) is m x k, op(b) is k x n, d is m x n. A zeroed struct and what you have is a
  * column-major product without transposes, as in BLAS; but alpha must be set. */
@@ -331,8 +355,8 @@ typedef struct mpt_gemm_args {
     int64_t     lda, ldb, ldd;      /* elements from one column (row_major: row) to the next */
     const void *a, *b;              /* device memory, as stored: before op() */
     void       *d;                  /* device memory; read only if beta is not 0 */
-    const void *bias;               /* with MPT_EPILOGUE_BIAS: [n] if row_major (one per output feature),
-                                       [m] if not; in bias_format */
+    const void *bias;               /* of the epilogues that have one: [n] if row_major (one per output
+                                       feature), [m] if not, in bias_format; BGRAD and so on write it */
     mpt_format  a_format, b_format; /* both MPT_F32, MPT_TF32 (FP32 in memory, multiplied as TF32),
                                        MPT_F16 or MPT_BF16; or MPT_E4M3 and MPT_E5M2, not both MPT_E5M2 */
     mpt_format  d_format;           /* MPT_F32, or that of a and b; with FP8 operands MPT_F32, MPT_F16,
@@ -347,6 +371,9 @@ typedef struct mpt_gemm_args {
                                        may have 0, and all have one bias */
     uint32_t    batch;              /* products of one kind in one call; 0 is 1 */
     uint32_t    fast_accumulate;    /* FP8: add in fewer bits, about 14, where that is faster (Ada, Hopper) */
+    void       *aux;                /* of GELU as d, what went into it; of RELU a bit for each element that is
+                                       above 0, in lines of ldaux bits */
+    int64_t     ldaux;              /* elements, a multiple of 8; or bits, of 128 */
 } mpt_gemm_args;
 
 /* What slows a product down (0) or makes cublasLt refuse it (1): name, bit, which of the two, text. */
@@ -367,7 +394,9 @@ typedef struct mpt_gemm_args {
     X(MPT_GEMM_FP8_PAD,        12, 1, "FP8 needs lines (what is contiguous of a, b and d), leading "       \
                                       "dimensions and pointers of multiples of 16 bytes")                  \
     X(MPT_GEMM_SCALES,         13, 1, "scales are for FP8: d_scale and d_amax for an FP8 d, the others "   \
-                                      "for FP8 operands")
+                                      "for FP8 operands")                                                  \
+    X(MPT_GEMM_EPILOGUE,       14, 1, "no such epilogue: see MPT_EPILOGUE_BIAS and so on, aux and ldaux; "  \
+                                      "those of training are for one product that is not FP8")
 
 enum {
 #define MPTI_X(id, bit, refused, text) id = 1 << bit,
@@ -492,13 +521,32 @@ static inline unsigned mpti_gemm_tc(mpt_format f)
          : mpti_gemm_is_fp8(f) ? MPT_TC_FP8 : 0u;
 }
 
+/* Which epilogues take aux, and which a bias. */
+#define MPTI_EPILOGUE_AUX  (MPT_EPILOGUE_AUX | MPT_EPILOGUE_DRELU | MPT_EPILOGUE_DGELU)
+#define MPTI_EPILOGUE_SUMS (MPT_EPILOGUE_BGRAD | MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B)
+#define MPTI_EPILOGUE_BIAS (MPT_EPILOGUE_BIAS | MPTI_EPILOGUE_SUMS)
+
+static inline int mpti_gemm_epilogue_ok(const mpt_gemm_args *g)
+{
+    const uint32_t e = g->epilogue, forward = e & (MPT_EPILOGUE_RELU | MPT_EPILOGUE_GELU),
+                   backward = e & (MPT_EPILOGUE_DRELU | MPT_EPILOGUE_DGELU),
+                   one = forward | backward | (e & (MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B));
+    const int64_t  unit = e & (MPT_EPILOGUE_RELU | MPT_EPILOGUE_DRELU) ? 128 : 8;
+    if (e > 511u || one & (one - 1u) || (e & MPT_EPILOGUE_BIAS && one != forward) ||
+        (e & MPT_EPILOGUE_AUX && !forward) || (e & MPT_EPILOGUE_BGRAD && !backward))
+        return 0;
+    if (e & (MPTI_EPILOGUE_AUX | MPTI_EPILOGUE_SUMS) && (g->batch > 1u || mpti_gemm_is_fp8(g->a_format)))
+        return 0;
+    return !(e & MPTI_EPILOGUE_AUX) ||
+           (g->ldaux >= (g->row_major ? g->n : g->m) && !(g->ldaux % unit) && !((uintptr_t)g->aux % 16u));
+}
+
 static inline int mpti_gemm_formats_ok(const mpt_gemm_args *g)
 {
     const mpt_format a = g->a_format, b = g->b_format, d = g->d_format;
     const int        fp8 = mpti_gemm_is_fp8(a) && mpti_gemm_is_fp8(b);
-    const int        bias_ok = !(g->epilogue & MPT_EPILOGUE_BIAS) ||
-        g->bias_format == (!fp8 ? d : d == MPT_F16 ? MPT_F16 : MPT_BF16);
-    if ((g->epilogue & MPT_EPILOGUE_RELU && g->epilogue & MPT_EPILOGUE_GELU) || g->epilogue > 7u || !bias_ok)
+    if (g->epilogue & MPTI_EPILOGUE_BIAS &&
+        g->bias_format != (!fp8 ? d : d == MPT_F16 ? MPT_F16 : MPT_BF16))
         return 0;
     if (fp8)
         return d == MPT_F32 || d == MPT_F16 || d == MPT_BF16 ||
@@ -548,6 +596,7 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
     unsigned          p = 0u;
     if (!mpti_gemm_formats_ok(g)) p |= MPT_GEMM_FORMATS;
     if (!mpti_gemm_shape_ok(g)) p |= MPT_GEMM_SHAPE;
+    if (!mpti_gemm_epilogue_ok(g)) p |= MPT_GEMM_EPILOGUE;
     if (!(cores & wanted)) p |= wanted == MPT_TC_BF16 ? MPT_GEMM_NO_BF16
                               : wanted == MPT_TC_FP8 ? MPT_GEMM_NO_FP8 : MPT_GEMM_NO_TENSOR_CORES;
     if (g->a_format == MPT_E5M2 && g->b_format == MPT_E5M2) p |= MPT_GEMM_FP8_PAIR;
@@ -610,7 +659,9 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
 #else
 #define MPTI_UNROLL
 #endif
+#define MPTI_FOR(k, n) MPTI_UNROLL for (uint32_t k = 0; k < (n); k++)
 #define MPTI_D static __device__ __forceinline__
+#define MPTI_KERNEL(...) static __global__ void __launch_bounds__(__VA_ARGS__)
 
 /* A block is 256 threads of 8 elements: one row of MPTI_LANES, and thread t owns lanes 8t .. 8t + 7.
  * Eight 16-bit elements are one 16-byte access, the widest there is. */
@@ -622,11 +673,20 @@ static_assert(MPTI_THREADS == MPTI_SLOTS, "thread t of the last block adds slot 
 
 /* ---- elements in memory ---- */
 
-MPTI_D bool mpti_is_aligned16(const void *p) { return (uintptr_t)p % 16 == 0; }
+/* What V patterns are read and written as: 16 bytes an access, or all of them where they are fewer. */
+template <size_t Bytes> struct mpti_access { typedef uint4 type; };
+template <> struct mpti_access<8> { typedef uint2 type; };
+template <> struct mpti_access<4> { typedef unsigned type; };
+template <uint32_t V, class T> using mpti_wide = typename mpti_access<V * sizeof(T)>::type;
 
-/* The first `count` of V patterns, 0 behind them: 16 bytes an access, but one by one at an array's end or
- * where it is not aligned. __ldcs and __stcs: these arrays are larger than the cache and touched once per
- * step, so they need not push out what the next layer reads. clang's CUDA does not have them. */
+template <uint32_t V, class T> MPTI_D bool mpti_is_aligned(const T *p)
+{
+    return (uintptr_t)p % sizeof(mpti_wide<V, T>) == 0;
+}
+
+/* The first `count` of V patterns, 0 behind them: one by one at an array's end or where it is not aligned.
+ * __ldcs and __stcs: these arrays are larger than the cache and touched once per step, so they need not push
+ * out what the next layer reads. clang's CUDA does not have them. */
 #if defined(__clang__) && defined(__CUDA__)
 template <class T> MPTI_D T mpti_load_once(const T *p) { return *p; }
 template <class T> MPTI_D void mpti_store_once(T *p, T x) { *p = x; }
@@ -638,17 +698,16 @@ template <class T> MPTI_D void mpti_store_once(T *p, T x) { __stcs(p, x); }
 template <uint32_t V, class T> MPTI_D void mpti_load_wide(const T *p, T x[])
 {
     MPTI_UNROLL
-    for (uint32_t i = 0; i < V; i += 16 / sizeof(T)) {
-        const uint4 q = mpti_load_once(reinterpret_cast<const uint4 *>(p + i));
-        memcpy(x + i, &q, 16);
+    for (uint32_t i = 0; i < V; i += sizeof(mpti_wide<V, T>) / sizeof(T)) {
+        const mpti_wide<V, T> q = mpti_load_once(reinterpret_cast<const mpti_wide<V, T> *>(p + i));
+        memcpy(x + i, &q, sizeof q);
     }
 }
 template <uint32_t V, class T> MPTI_D void mpti_load_codes(const T *p, uint32_t count, T x[])
 {
-    if (count >= V && mpti_is_aligned16(p))
+    if (count >= V && mpti_is_aligned<V>(p))
         return mpti_load_wide<V>(p, x);
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < V; k++) x[k] = k < count ? p[k] : (T)0;
+    MPTI_FOR(k, V) x[k] = k < count ? p[k] : (T)0;
 }
 
 /* R rows of V, `step` elements apart, of `rest` elements: all loads before any of their values is used, since
@@ -656,13 +715,11 @@ template <uint32_t V, class T> MPTI_D void mpti_load_codes(const T *p, uint32_t 
 template <uint32_t R, uint32_t V, class T>
 MPTI_D void mpti_load_rows(const T *p, uint64_t step, uint64_t rest, T x[R][V])
 {
-    if (rest >= (R - 1) * step + V && mpti_is_aligned16(p) && step * sizeof(T) % 16 == 0) {
-        MPTI_UNROLL
-        for (uint32_t r = 0; r < R; r++) mpti_load_wide<V>(p + r * step, x[r]);
+    if (rest >= (R - 1) * step + V && mpti_is_aligned<V>(p) && step * sizeof(T) % 16 == 0) {
+        MPTI_FOR(r, R) mpti_load_wide<V>(p + r * step, x[r]);
         return;
     }
-    MPTI_UNROLL
-    for (uint32_t r = 0; r < R; r++) {
+    MPTI_FOR(r, R) {
         const uint64_t left = r * step < rest ? rest - r * step : 0;
         mpti_load_codes<V>(p + r * step, (uint32_t)(left < V ? left : V), x[r]);
     }
@@ -670,17 +727,16 @@ MPTI_D void mpti_load_rows(const T *p, uint64_t step, uint64_t rest, T x[R][V])
 
 template <uint32_t V, class T> MPTI_D void mpti_store_codes(T *p, uint32_t count, const T x[])
 {
-    if (count >= V && mpti_is_aligned16(p)) {
+    if (count >= V && mpti_is_aligned<V>(p)) {
         MPTI_UNROLL
-        for (uint32_t i = 0; i < V; i += 16 / sizeof(T)) {
-            uint4 q;
-            memcpy(&q, x + i, 16);
-            mpti_store_once(reinterpret_cast<uint4 *>(p + i), q);
+        for (uint32_t i = 0; i < V; i += sizeof(mpti_wide<V, T>) / sizeof(T)) {
+            mpti_wide<V, T> q;
+            memcpy(&q, x + i, sizeof q);
+            mpti_store_once(reinterpret_cast<mpti_wide<V, T> *>(p + i), q);
         }
         return;
     }
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < V; k++)
+    MPTI_FOR(k, V)
         if (k < count) p[k] = x[k];
 }
 
@@ -752,22 +808,22 @@ template <uint32_t V> MPTI_D void mpti_codes_from_f32(int32_t format, const uint
 template <uint32_t V>
 MPTI_D void mpti_codes_from_f32(int32_t format, const uint32_t u[], uint8_t y[], bool saturate)
 {
-    MPTI_EITHER(format == MPT_E4M3, y, mpti_e4m3_encode_to(u[k], saturate ? 0x7eu : 0x7fu),
-                mpti_e5m2_encode_to(u[k], saturate ? 0x7bu : 0x7cu))
+    MPTI_EITHER(format == MPT_E4M3, y, (uint8_t)mpti_e4m3_encode_to(u[k], saturate ? 0x7eu : 0x7fu),
+                (uint8_t)mpti_e5m2_encode_to(u[k], saturate ? 0x7bu : 0x7cu))
 }
 
 /* The same with stochastic rounding. */
 template <uint32_t V>
 MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint32_t random[], uint16_t y[])
 {
-    MPTI_EITHER(format == MPT_F16, y, mpti_f16_stochastic(u[k], random[k]),
-                mpti_bf16_stochastic(u[k], random[k]))
+    MPTI_EITHER(format == MPT_F16, y, (uint16_t)mpti_f16_stochastic(u[k], random[k]),
+                (uint16_t)mpti_bf16_stochastic(u[k], random[k]))
 }
 template <uint32_t V>
 MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint32_t random[], uint8_t y[])
 {
-    MPTI_EITHER(format == MPT_E4M3, y, mpti_e4m3_stochastic(u[k], random[k]),
-                mpti_e5m2_stochastic(u[k], random[k]))
+    MPTI_EITHER(format == MPT_E4M3, y, (uint8_t)mpti_e4m3_stochastic(u[k], random[k]),
+                (uint8_t)mpti_e5m2_stochastic(u[k], random[k]))
 }
 
 /* The first `count` of eight elements of an f32, f16 or bf16 array from element i on: their patterns as they
@@ -791,8 +847,7 @@ MPTI_D void mpti_raw_to_f32(int32_t format, const uint32_t raw[MPTI_VEC], float 
     memcpy(code, raw, sizeof code);
     if (format == MPT_F32) memcpy(u, raw, sizeof u);
     else mpti_codes_to_f32<MPTI_VEC>(format, code, u, false);
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++) x[k] = mpti_f32_make(u[k]);
+    MPTI_FOR(k, MPTI_VEC) x[k] = mpti_f32_make(u[k]);
 }
 MPTI_D void mpti_load_some(const void *array, int32_t format, uint64_t i, uint32_t count, float x[MPTI_VEC])
 {
@@ -805,8 +860,7 @@ MPTI_D void mpti_store_some(void *array, int32_t format, uint64_t i, uint32_t co
 {
     uint32_t u[MPTI_VEC];
     uint16_t code[MPTI_VEC];
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++) u[k] = mpti_f32_bits(x[k]);
+    MPTI_FOR(k, MPTI_VEC) u[k] = mpti_f32_bits(x[k]);
     if (format == MPT_F32) {
         mpti_store_codes<MPTI_VEC>((uint32_t *)array + i, count, u);
     } else {
@@ -838,8 +892,7 @@ MPTI_D float mpti_rounded16(int32_t format, float x)
 /* Words to the front by `By` places, if `ahead` has that bit. */
 template <uint32_t By> MPTI_D void mpti_words_forward(uint32_t w[2 * MPTI_VEC], uint32_t ahead)
 {
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC + By - 1; k++) w[k] = ahead & By ? w[k + By] : w[k];
+    MPTI_FOR(k, MPTI_VEC + By - 1) w[k] = ahead & By ? w[k + By] : w[k];
 }
 
 /* The random bits of eight elements from `first` on, which may be anything: mpt_philox of each. Chosen
@@ -848,16 +901,14 @@ MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint64_t step, uint64_
 {
     const uint32_t ahead = (uint32_t)(first % 8);
     uint32_t       w[2 * MPTI_VEC];
-    MPTI_UNROLL
-    for (uint32_t q = 0; q < 2; q++) {
+    MPTI_FOR(q, 2) {
         const uint64_t block = first / 8 + q;
         if (q == 1 && !ahead)
             continue;
         const mpt_philox_words words =
             mpt_philox4x32((uint32_t)block, (uint32_t)(block >> 32), stream, (uint32_t)step,
                            mpti_philox_key(seed, step));
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < 4; k++) {
+        MPTI_FOR(k, 4) {
             w[8 * q + k] = words.word[k];
             w[8 * q + 4 + k] = mpti_swap_halves(words.word[k]);
         }
@@ -865,8 +916,7 @@ MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint64_t step, uint64_
     mpti_words_forward<4>(w, ahead);
     mpti_words_forward<2>(w, ahead);
     mpti_words_forward<1>(w, ahead);
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++) r[k] = w[k];
+    MPTI_FOR(k, MPTI_VEC) r[k] = w[k];
 }
 /* ---- a block ---- */
 
@@ -885,6 +935,12 @@ MPTI_D double mpti_block_pair_sum(double x)
     if (threadIdx.x == 0)
         x = ((warp[0] + warp[1]) + (warp[2] + warp[3])) + ((warp[4] + warp[5]) + (warp[6] + warp[7]));
     return x;
+}
+
+/* The sum of all lanes, eight in each thread. */
+MPTI_D double mpti_block_lane_sum(const double x[MPTI_VEC])
+{
+    return mpti_block_pair_sum(((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7])));
 }
 
 MPTI_D uint32_t mpti_warp_max(uint32_t x)
@@ -961,8 +1017,7 @@ static void mpti_cuda_say(mpt_cuda *c, const char *call, const char *why, const 
 /* From here on the state's step may be taken again. */
 static void mpti_cuda_reopen(mpt_cuda *c, const mpt_cuda_state *state)
 {
-    if (c->stepped == state)
-        c->stepped = NULL;
+    if (c->stepped == state) c->stepped = NULL;
 }
 
 static mpt_status mpti_cuda_bad(mpt_cuda *c, mpt_status status, const char *call, const char *why)
@@ -977,27 +1032,22 @@ static mpt_status mpti_cuda_bad(mpt_cuda *c, mpt_status status, const char *call
 /* What a person can do about the errors that befall everybody once. */
 static const char *mpti_cuda_advice(cudaError_t e)
 {
-    switch (e) {
-    case cudaErrorMemoryAllocation:
-        return " (free device memory or make the model or batch smaller)";
-    case cudaErrorInsufficientDriver:
-        return " (install or update the NVIDIA driver; the CPU functions of mpt.h need none)";
-    case cudaErrorNoDevice:
-        return " (no NVIDIA GPU is visible; the CPU functions of mpt.h need none)";
-    case cudaErrorInvalidDevice:
-        return " (device numbers start at 0)";
-    case cudaErrorNoKernelImageForDevice:
-    case cudaErrorInvalidDeviceFunction:
-        return " (compile with -arch for this GPU)";
-    case cudaErrorUnsupportedPtxVersion:
-        return " (update the NVIDIA driver, or compile with -arch for this GPU)";
-    case cudaErrorInvalidResourceHandle:
-        return " (call cudaSetDevice with this context's device first, and pass a stream made there)";
-    case cudaErrorStreamCaptureUnsupported:
-        return " (while a stream is capturing nothing can be created, destroyed or waited for: do it before)";
-    default:
-        return "";
-    }
+    static const struct { cudaError_t e; const char *advice; } row[] = {
+        {cudaErrorMemoryAllocation, " (free device memory or make the model or batch smaller)"},
+        {cudaErrorInsufficientDriver, " (install or update the NVIDIA driver; the CPU functions of mpt.h "
+                                      "need none)"},
+        {cudaErrorNoDevice, " (no NVIDIA GPU is visible; the CPU functions of mpt.h need none)"},
+        {cudaErrorInvalidDevice, " (device numbers start at 0)"},
+        {cudaErrorNoKernelImageForDevice, " (compile with -arch for this GPU)"},
+        {cudaErrorInvalidDeviceFunction, " (compile with -arch for this GPU)"},
+        {cudaErrorUnsupportedPtxVersion, " (update the NVIDIA driver, or compile with -arch for this GPU)"},
+        {cudaErrorInvalidResourceHandle, " (call cudaSetDevice with this context's device first, and pass a "
+                                         "stream made there)"},
+        {cudaErrorStreamCaptureUnsupported, " (while a stream is capturing nothing can be created, destroyed "
+                                            "or waited for: do it before)"}};
+    for (const auto &r : row)
+        if (r.e == e) return r.advice;
+    return "";
 }
 
 static mpt_status mpti_cuda_result(mpt_cuda *c, cudaError_t e, const char *call)
@@ -1084,6 +1134,7 @@ static unsigned mpti_cuda_blocks(const mpt_cuda *c, uint64_t chunks)
 typedef struct mpti_cuda_tensor {
     mpt_tensor tensor;
     uint64_t   first_chunk;
+    float      factor;              /* LAMB's, of the step that is being taken */
 } mpti_cuda_tensor;
 typedef struct mpti_cuda_chunk {
     uint64_t first;
@@ -1095,10 +1146,21 @@ struct mpt_cuda_list {
     mpti_cuda_tensor *tensors;      /* device, [count] */
     mpti_cuda_chunk  *chunks;       /* device, [chunk_count] */
     double           *partial;      /* device, [2 * chunk_count] */
-    float            *factors;      /* device, [tensor_count] */
+    uint64_t         *sizes;        /* host, [tensor_count] */
     uint64_t          chunk_count, tensor_count;
     unsigned          has;          /* MPT_NEEDS_* that every tensor of the list meets, and MPTI_ZEROES */
 };
+
+/* Over the chunks of a list; these kernels begin with the same parameters. */
+#define MPTI_OF_LIST const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count
+template <class... P>
+static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)(MPTI_OF_LIST, P...),
+                                   const mpt_cuda_list *l, mpt_stream stream,
+                                   typename mpti_same<P>::type... args)
+{
+    return mpti_launch(c, call, kernel, mpti_cuda_blocks(c, l->chunk_count), MPTI_THREADS, stream, l->tensors,
+                       l->chunks, l->chunk_count, args...);
+}
 
 /* Fill the host images of the device tables; chunk may be NULL to count only. */
 static uint64_t mpti_cuda_tabulate(const mpt_tensor *t, size_t count, mpti_cuda_tensor *row,
@@ -1130,14 +1192,15 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
     const size_t      chunk_bytes = chunks * sizeof(mpti_cuda_chunk);
     mpti_cuda_tensor *row = (mpti_cuda_tensor *)calloc(1, tensor_bytes);
     mpti_cuda_chunk  *chunk = (mpti_cuda_chunk *)calloc(1, chunk_bytes);
-    cudaError_t       e = row && chunk ? cudaSuccess : cudaErrorMemoryAllocation;
-    if (e == cudaSuccess)
-        (void)mpti_cuda_tabulate(tensors, count, row, chunk);
+    cudaError_t       e;
+    l->sizes = (uint64_t *)calloc(count ? count : 1, sizeof *l->sizes);
+    e = row && chunk && l->sizes ? cudaSuccess : cudaErrorMemoryAllocation;
+    if (e == cudaSuccess) (void)mpti_cuda_tabulate(tensors, count, row, chunk);
+    for (size_t i = 0; e == cudaSuccess && i < count; i++) l->sizes[i] = tensors[i].n;
     if (e == cudaSuccess) e = mpti_cuda_here(c);
     if (e == cudaSuccess) e = cudaMalloc((void **)&l->tensors, tensor_bytes);
     if (e == cudaSuccess) e = cudaMalloc((void **)&l->chunks, chunk_bytes);
     if (e == cudaSuccess) e = cudaMalloc((void **)&l->partial, 2 * chunks * sizeof(double));
-    if (e == cudaSuccess) e = cudaMalloc((void **)&l->factors, (count ? count : 1) * sizeof(float));
     if (e == cudaSuccess) e = mpti_cuda_upload(l->tensors, row, tensor_bytes);
     if (e == cudaSuccess) e = mpti_cuda_upload(l->chunks, chunk, chunk_bytes);
     free(row);
@@ -1180,12 +1243,9 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     l->tensor_count = count;
     l->chunk_count = mpti_cuda_tabulate(tensors, count, NULL, NULL);
     for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WEIGHT; need *= 2u)
-        if (mpt_tensors_validate(tensors, count, need, NULL) == MPT_OK)
-            l->has |= need;
-    if (mpt_tensors_validate(tensors, count, MPT_NEEDS_V_MAX, NULL) == MPT_OK)
-        l->has |= MPT_NEEDS_V_MAX;
-    if (mpti_cuda_grads_apart(tensors, count))
-        l->has |= MPTI_ZEROES;
+        if (mpt_tensors_validate(tensors, count, need, NULL) == MPT_OK) l->has |= need;
+    if (mpt_tensors_validate(tensors, count, MPT_NEEDS_V_MAX, NULL) == MPT_OK) l->has |= MPT_NEEDS_V_MAX;
+    if (mpti_cuda_grads_apart(tensors, count)) l->has |= MPTI_ZEROES;
     status = mpti_cuda_list_fill(l, tensors, count);
     if (status != MPT_OK) {
         mpt_cuda_list_destroy(l);
@@ -1202,16 +1262,16 @@ MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list)
     (void)cudaFree(list->tensors);
     (void)cudaFree(list->chunks);
     (void)cudaFree(list->partial);
-    (void)cudaFree(list->factors);
+    free(list->sizes);
     free(list);
 }
 
-static __global__ void __launch_bounds__(32) mpti_k_state_set(mpt_cuda_state *state, mpt_cuda_state value)
+MPTI_KERNEL(32) mpti_k_state_set(mpt_cuda_state *state, mpt_cuda_state value)
 {
     *state = value;
 }
 
-static __global__ void __launch_bounds__(32) mpti_k_lr_set(mpt_cuda_state *state, float lr)
+MPTI_KERNEL(32) mpti_k_lr_set(mpt_cuda_state *state, float lr)
 {
     state->lr = lr;
 }
@@ -1229,7 +1289,6 @@ MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, cons
                                          float lr)
 {
     mpt_cuda_state host;
-    mpt_status     status;
     if (out)
         *out = NULL;
     if (!c || !out || !scaler)
@@ -1240,11 +1299,10 @@ MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, cons
     host.scaler = *scaler;
     host.lr = lr;
     c->stepped = NULL;                      /* the new one may lie where an old one did */
-    status = mpti_cuda_result(c, mpti_cuda_here(c), __func__);
-    if (status == MPT_OK)
-        status = mpti_cuda_result(c, cudaMalloc((void **)out, sizeof **out), __func__);
-    if (status == MPT_OK)
-        status = mpti_cuda_result(c, mpti_cuda_upload(*out, &host, sizeof host), __func__);
+    cudaError_t e = mpti_cuda_here(c);
+    if (e == cudaSuccess) e = cudaMalloc((void **)out, sizeof **out);
+    if (e == cudaSuccess) e = mpti_cuda_upload(*out, &host, sizeof host);
+    const mpt_status status = mpti_cuda_result(c, e, __func__);
     if (status != MPT_OK) {
         (void)cudaFree(*out);
         *out = NULL;
@@ -1286,7 +1344,7 @@ typedef void mpti_convert_kernel(void *dst, int32_t dst_format, const void *src,
 
 /* One kernel for each two widths. */
 template <class Out, class In>
-static __global__ void __launch_bounds__(MPTI_THREADS)
+MPTI_KERNEL(MPTI_THREADS)
 mpti_k_convert(void *dst, int32_t dst_format, const void *src, int32_t src_format, uint64_t n, bool saturate)
 {
     const uint32_t V = mpti_convert_width(sizeof(Out), sizeof(In));
@@ -1304,7 +1362,7 @@ mpti_k_convert(void *dst, int32_t dst_format, const void *src, int32_t src_forma
 }
 
 template <class Out>
-static __global__ void __launch_bounds__(MPTI_THREADS)
+MPTI_KERNEL(MPTI_THREADS)
 mpti_k_stochastic(void *dst, int32_t format, const void *src, uint64_t n, uint64_t seed, uint64_t first,
                   uint32_t random_stream, uint64_t step, const mpt_cuda_state *state)
 {
@@ -1328,13 +1386,8 @@ mpti_k_stochastic(void *dst, int32_t format, const void *src, uint64_t n, uint64
 /* Bytes of an element; 0 where there is no kernel for the format. */
 static uint32_t mpti_convert_bytes(mpt_format format)
 {
-    switch (format) {
-    case MPT_F64: return 8u;
-    case MPT_F32: return 4u;
-    case MPT_F16: case MPT_BF16: return 2u;
-    case MPT_E4M3: case MPT_E5M2: return 1u;
-    default: return 0u;
-    }
+    return format == MPT_F64 ? 8u : format == MPT_F32 ? 4u : format == MPT_F16 || format == MPT_BF16 ? 2u
+         : mpti_gemm_is_fp8(format) ? 1u : 0u;
 }
 
 /* The kernel for elements of so many bytes. */
@@ -1399,7 +1452,7 @@ MPTI_D uint8_t mpti_fp8_1(uint32_t u, float scale, bool e5m2, uint32_t *amax)
 {
     const uint32_t a = u & 0x7fffffffu, y = mpti_fp8_scaled(u, scale);
     *amax = a > *amax ? a : *amax;
-    return e5m2 ? mpti_e5m2_encode_to(y, 0x7bu) : mpti_e4m3_encode_to(y, 0x7eu);
+    return (uint8_t)(e5m2 ? mpti_e5m2_encode_to(y, 0x7bu) : mpti_e4m3_encode_to(y, 0x7eu));
 }
 
 /* The codes of two finite numbers, or of Inf by overflow; the first in the lower byte. */
@@ -1426,8 +1479,7 @@ MPTI_D void mpti_fp8_codes(int32_t format, const In x[V], float scale, bool e5m2
     float    f[V];
     uint32_t u[V], most = 0u;
     mpti_codes_quick<V>(format, x, f);
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < V; k++) {
+    MPTI_FOR(k, V) {
         const uint32_t a = mpti_f32_bits(f[k]) & 0x7fffffffu;
         most = a > most ? a : most;
     }
@@ -1456,7 +1508,7 @@ MPTI_D void mpti_block_note_amax(float *amax, uint32_t mine)
 
 /* In is uint32_t for f32, uint16_t for f16 and bf16. */
 template <class In>
-static __global__ void __launch_bounds__(MPTI_THREADS)
+MPTI_KERNEL(MPTI_THREADS)
 mpti_k_fp8_encode(uint8_t *dst, const void *src, int32_t src_format, uint64_t n, const float *scale,
                   float *amax, bool e5m2)
 {
@@ -1470,7 +1522,7 @@ mpti_k_fp8_encode(uint8_t *dst, const void *src, int32_t src_format, uint64_t n,
         uint8_t        y[V];
         mpti_load_codes<V>((const In *)src + i, count, x);
         mpti_fp8_codes<V>(src_format, x, factor, e5m2, y, &most);
-        mpti_store_codes<V>(dst + i, count, y);
+        if (dst) mpti_store_codes<V>(dst + i, count, y);
     }
     mpti_block_note_amax(amax, most);
 }
@@ -1488,38 +1540,14 @@ MPT_HD uint32_t mpti_tile_place(uint32_t column, uint32_t w)
     return (column ^ (column >> 2 & 1u)) * MPTI_SIDE_WORDS + (w ^ (column >> 3 & 7u) * 2u);
 }
 
-/* Four values, in one access where they are aligned to the size of four. */
-template <class Four, class T> MPTI_D void mpti_load4(const T *p, uint32_t count, T x[4])
-{
-    static_assert(sizeof(Four) == 4 * sizeof(T), "Four is four of them");
-    if (count >= 4 && (uintptr_t)p % sizeof(Four) == 0) {
-        const Four q = mpti_load_once(reinterpret_cast<const Four *>(p));
-        memcpy(x, &q, sizeof q);
-        return;
-    }
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < 4; k++) x[k] = k < count ? p[k] : (T)0;
-}
-
-MPTI_D void mpti_store_word(uint8_t *p, uint32_t count, uint32_t word)
-{
-    if (count >= 4 && (uintptr_t)p % 4 == 0) {
-        mpti_store_once(reinterpret_cast<unsigned *>(p), word);
-        return;
-    }
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < 4; k++)
-        if (k < count) p[k] = (uint8_t)(word >> (8 * k));
-}
-
 /* How many of four places from `at` on are inside. */
 MPTI_D uint32_t mpti_inside4(uint64_t at, uint64_t end)
 {
     return at >= end ? 0u : end - at < 4 ? (uint32_t)(end - at) : 4u;
 }
 
-template <class In, class Four>
-static __global__ void __launch_bounds__(MPTI_THREADS)
+template <class In>
+MPTI_KERNEL(MPTI_THREADS)
 mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t src_format, uint64_t rows,
                      uint64_t cols, const float *scale, float *amax, bool e5m2)
 {
@@ -1533,31 +1561,26 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
         const uint64_t row = t / across * MPTI_SIDE, col = t % across * MPTI_SIDE;
         const uint32_t wide = mpti_inside4(col + x, cols), high = mpti_inside4(row + y, rows);
         uint32_t       column[4] = {0u, 0u, 0u, 0u};
-        MPTI_UNROLL
-        for (uint32_t r = 0; r < 4; r++) {
+        MPTI_FOR(r, 4) {
             const uint64_t at = (row + y + r) * cols + col + x;
             In             v[4];
             uint8_t        code[4];
-            uint32_t       word = 0u;
             if (r >= high || !wide)
                 continue;
-            mpti_load4<Four>((const In *)src + at, wide, v);
+            mpti_load_codes<4>((const In *)src + at, wide, v);
             mpti_fp8_codes<4>(src_format, v, factor, e5m2, code, &most);
-            MPTI_UNROLL
-            for (uint32_t k = 0; k < 4; k++) {
-                word |= (uint32_t)code[k] << (8 * k);
-                column[k] |= (uint32_t)code[k] << (8 * r);
-            }
-            if (dst) mpti_store_word(dst + at, wide, word);
+            MPTI_FOR(k, 4) column[k] |= (uint32_t)code[k] << (8 * r);
+            if (dst) mpti_store_codes<4>(dst + at, wide, code);
         }
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < 4; k++) tile[mpti_tile_place(x + k, y / 4)] = column[k];
+        MPTI_FOR(k, 4) tile[mpti_tile_place(x + k, y / 4)] = column[k];
         __syncthreads();
         for (uint32_t i = threadIdx.x; i < MPTI_SIDE * MPTI_SIDE_WORDS; i += MPTI_THREADS) {
             const uint32_t c = i / MPTI_SIDE_WORDS, w = i % MPTI_SIDE_WORDS;
+            uint8_t        code[4];
+            memcpy(code, &tile[mpti_tile_place(c, w)], sizeof code);
             if (col + c < cols)
-                mpti_store_word(transposed + (col + c) * rows + row + 4 * w,
-                                mpti_inside4(row + 4 * w, rows), tile[mpti_tile_place(c, w)]);
+                mpti_store_codes<4>(transposed + (col + c) * rows + row + 4 * w,
+                                    mpti_inside4(row + 4 * w, rows), code);
         }
         __syncthreads();                /* read, before the next tile is written */
     }
@@ -1565,7 +1588,7 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
 }
 
 /* A block per tensor. The history moves on in place: a stretch is read before it is written. */
-static __global__ void __launch_bounds__(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s)
+MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s)
 {
     const uint32_t length = s.recipe.length;
     for (uint64_t i = blockIdx.x; i < s.count; i += gridDim.x) {
@@ -1592,7 +1615,7 @@ static __global__ void __launch_bounds__(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8
     }
 }
 
-static __global__ void __launch_bounds__(MPTI_THREADS) mpti_k_fp8_init(mpt_fp8_scaling s)
+MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_init(mpt_fp8_scaling s)
 {
     const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS;
     const uint64_t first = (uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x;
@@ -1649,7 +1672,7 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, voi
                                          mpt_stream stream)
 {
     mpt_status status;
-    if (!c || (n && (!dst || !src)))
+    if (!c || (n && ((!dst && !amax) || !src)))
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument with n above 0");
     status = mpti_cuda_fp8_formats(c, dst_format, src_format, __func__);
     if (status != MPT_OK || !n)
@@ -1673,8 +1696,8 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
     if (status != MPT_OK || !rows || !cols)
         return status;
     const uint64_t tiles = (uint64_t)((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
-    return mpti_launch(c, __func__, src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t, uint4>
-                                                          : mpti_k_fp8_transpose<uint16_t, uint2>,
+    return mpti_launch(c, __func__, src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t>
+                                                          : mpti_k_fp8_transpose<uint16_t>,
                        mpti_cuda_blocks(c, tiles), MPTI_THREADS, stream, (uint8_t *)dst,
                        (uint8_t *)transposed, src, src_format, rows, cols, scale, amax,
                        dst_format == MPT_E5M2);
@@ -1683,8 +1706,7 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
 
 // >>C17 implementation: the step -------------------------------------------------------------------
 template <class T>
-static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_scale(mpt_cuda_state *state, int32_t format, void *array, uint64_t n)
+MPTI_KERNEL(MPTI_THREADS) mpti_k_scale(mpt_cuda_state *state, int32_t format, void *array, uint64_t n)
 {
     const uint32_t R = 64 / (MPTI_VEC * sizeof(T)), V = MPTI_VEC;
     const float    scale = state->scaler.scale;
@@ -1695,8 +1717,7 @@ mpti_k_scale(mpt_cuda_state *state, int32_t format, void *array, uint64_t n)
         T        code[R][MPTI_VEC];
         uint32_t u[MPTI_VEC];
         mpti_load_rows<R, MPTI_VEC>(x + i, MPTI_LANES, mine - i, code);
-        MPTI_UNROLL
-        for (uint32_t r = 0; r < R; r++) {
+        MPTI_FOR(r, R) {
             const uint64_t at = i + r * MPTI_LANES, left = at < mine ? mine - at : 0;
             mpti_codes_to_f32<MPTI_VEC>(format, code[r], u, false);
             MPTI_EACH(u, mpti_f32_bits(mpti_mul(mpti_f32_make(u[k]), scale)))
@@ -1734,8 +1755,7 @@ MPTI_D void mpti_note_bad8(int32_t format, uint32_t first, uint32_t count, const
 {
     uint32_t g[MPTI_VEC];
     mpti_codes_to_f32<MPTI_VEC>(format, code, g, false);
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++) {
+    MPTI_FOR(k, MPTI_VEC) {
         const uint32_t cause = mpti_cause_1(mpti_f32_make(g[k]), x[k]);
         const uint32_t which = cause / 2u, key = (first + k) << 2 | which;  /* INF 1, NAN 2, RANGE 4 */
         if (cause) x[k] = 0.0f;
@@ -1785,39 +1805,32 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
     T *const       array = (T *)t->grad + chunk->first;
     double         lane[MPTI_VEC];
     uint32_t       tally = 0u, least = 0xffffffffu;
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++) lane[k] = 0.0;
+    MPTI_FOR(k, MPTI_VEC) lane[k] = 0.0;
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += R * MPTI_LANES) {
         T code[R][MPTI_VEC];
         mpti_load_rows<R, MPTI_VEC>(array + i, MPTI_LANES, chunk->n - i, code);
-        MPTI_UNROLL
-        for (uint32_t r = 0; r < R; r++) {
+        MPTI_FOR(r, R) {
             const uint32_t at = i + r * MPTI_LANES;
             const uint32_t count = at >= chunk->n ? 0u : chunk->n - at < MPTI_VEC ? chunk->n - at : MPTI_VEC;
             uint32_t       u[MPTI_VEC];
             float          x[MPTI_VEC], zero = 0.0f;
             T              out[MPTI_VEC];
             mpti_codes_quick<MPTI_VEC>(format, code[r], x);
-            MPTI_UNROLL
-            for (uint32_t k = 0; k < MPTI_VEC; k++) x[k] = mpti_mul(x[k], factor);
+            MPTI_FOR(k, MPTI_VEC) x[k] = mpti_mul(x[k], factor);
             if (Write) {
-                MPTI_UNROLL
-                for (uint32_t k = 0; k < MPTI_VEC; k++) u[k] = mpti_f32_bits(x[k]);
+                MPTI_FOR(k, MPTI_VEC) u[k] = mpti_f32_bits(x[k]);
                 mpti_codes_from_f32<MPTI_VEC>(format, u, out, false);
                 mpti_store_codes<MPTI_VEC>(array + at, count, out);
                 mpti_codes_quick<MPTI_VEC>(format, out, x);
             }
-            MPTI_UNROLL
-            for (uint32_t k = 0; k < MPTI_VEC; k++) zero = mpti_fma(x[k], 0.0f, zero);
+            MPTI_FOR(k, MPTI_VEC) zero = mpti_fma(x[k], 0.0f, zero);
             if (!mpti_f32_is_finite(zero))
                 mpti_note_bad8<T>(format, at, count, code[r], x, &tally, &least);
-            MPTI_UNROLL
-            for (uint32_t k = 0; k < MPTI_VEC; k++) lane[k] = mpti_sumsq_finite_1(lane[k], x[k]);
+            MPTI_FOR(k, MPTI_VEC) lane[k] = mpti_sumsq_finite_1(lane[k], x[k]);
         }
     }
     mpti_add_bad(total, number, tally, least);
-    return mpti_block_pair_sum(((lane[0] + lane[1]) + (lane[2] + lane[3])) +
-                               ((lane[4] + lane[5]) + (lane[6] + lane[7])));
+    return mpti_block_lane_sum(lane);
 }
 
 /* The counts and the first bad element into the record; one thread. */
@@ -1862,9 +1875,7 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
 }
 
 template <bool Write>
-static __global__ void __launch_bounds__(MPTI_THREADS, 3)
-mpti_k_check(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count,
-             double *partial, mpt_cuda_state *state)
+MPTI_KERNEL(MPTI_THREADS, 3) mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cuda_state *state)
 {
     /* every block reads these before the last one changes them: that one waits for all counts */
     const bool  in_order = state->scaler.in_use && !mpti_is_second_check(&state->scaler, &state->step);
@@ -1905,8 +1916,7 @@ MPTI_D void mpti_block_zero(const mpt_tensor *t, const mpti_cuda_chunk *chunk)
                         chunk->n - i < MPTI_VEC ? chunk->n - i : MPTI_VEC, zero);
 }
 
-static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_zero(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count)
+MPTI_KERNEL(MPTI_THREADS) mpti_k_zero(MPTI_OF_LIST)
 {
     for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
         const mpti_cuda_chunk chunk = chunks[i];
@@ -1915,12 +1925,39 @@ mpti_k_zero(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint
     }
 }
 
+MPTI_KERNEL(MPTI_THREADS) mpti_k_accumulate(MPTI_OF_LIST, const mpti_cuda_tensor *others)
+{
+    for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
+        const mpti_cuda_chunk chunk = chunks[i];
+        const mpt_tensor      t = tensors[chunk.tensor].tensor, o = others[chunk.tensor].tensor;
+        for (uint32_t k = threadIdx.x * MPTI_VEC; k < chunk.n; k += MPTI_LANES) {
+            const uint32_t count = chunk.n - k < MPTI_VEC ? chunk.n - k : MPTI_VEC;
+            uint32_t       raw[2][MPTI_VEC] = {{0u}};
+            float          sum[MPTI_VEC], x[MPTI_VEC];
+            mpti_load_raw(t.grad, t.grad_format, chunk.first + k, count, raw[0]);
+            mpti_load_raw(o.grad, o.grad_format, chunk.first + k, count, raw[1]);
+            mpti_raw_to_f32(t.grad_format, raw[0], sum);
+            mpti_raw_to_f32(o.grad_format, raw[1], x);
+            MPTI_FOR(j, MPTI_VEC) sum[j] = mpti_fma(x[j], 1.0f, sum[j]);
+            mpti_store_some(t.grad, t.grad_format, chunk.first + k, count, sum);
+        }
+    }
+}
+
+MPT_DEF mpt_status mpt_cuda_accumulate(mpt_cuda *c, const mpt_cuda_list *dst, const mpt_cuda_list *src,
+                                       mpt_stream stream)
+{
+    if (!c || !dst || !src || dst->tensor_count != src->tensor_count ||
+        memcmp(dst->sizes, src->sizes, (size_t)dst->tensor_count * sizeof *dst->sizes))
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, or lists of other sizes");
+    return mpti_launch_list(c, __func__, mpti_k_accumulate, dst, stream, src->tensors);
+}
+
 MPT_DEF mpt_status mpt_cuda_grads_zero(mpt_cuda *c, const mpt_cuda_list *list, mpt_stream stream)
 {
     if (!c || !list)
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
-    return mpti_launch(c, __func__, mpti_k_zero, mpti_cuda_blocks(c, list->chunk_count), MPTI_THREADS, stream,
-                       list->tensors, list->chunks, list->chunk_count);
+    return mpti_launch_list(c, __func__, mpti_k_zero, list, stream);
 }
 
 static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -1929,9 +1966,8 @@ static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cu
     if (!c || !list || !state)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
     mpti_cuda_reopen(c, state);
-    const unsigned blocks = mpti_cuda_blocks(c, list->chunk_count);
-    return mpti_launch(c, name, write_back ? mpti_k_check<true> : mpti_k_check<false>, blocks, MPTI_THREADS,
-                       stream, list->tensors, list->chunks, list->chunk_count, list->partial, state);
+    return mpti_launch_list(c, name, write_back ? mpti_k_check<true> : mpti_k_check<false>, list, stream,
+                            list->partial, state);
 }
 
 MPT_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -1946,7 +1982,7 @@ MPT_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list, mpt_
     return mpti_cuda_check(c, list, state, true, stream, __func__);
 }
 
-static __global__ void __launch_bounds__(32) mpti_k_clip(mpt_cuda_state *state, float max_norm)
+MPTI_KERNEL(32) mpti_k_clip(mpt_cuda_state *state, float max_norm)
 {
     if (mpti_step_is_open(&state->step))
         state->step.clip_factor = mpti_clip_factor(state->step.norm, max_norm, state->step.found_inf);
@@ -1964,7 +2000,7 @@ MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_n
 static_assert(sizeof ((mpt_cuda_state *)0)->combine == MPTI_COMBINED * sizeof(double), "room for all of it");
 
 /* Out of order: zeros, since the other ranks wait for this one's numbers, and a misuse here. */
-static __global__ void __launch_bounds__(32) mpti_k_combine_pack(mpt_cuda_state *state)
+MPTI_KERNEL(32) mpti_k_combine_pack(mpt_cuda_state *state)
 {
     for (int i = 0; i < MPTI_COMBINED; i++) state->combine[i] = 0.0;
     if (mpti_step_is_open(&state->step) && mpti_is_second_check(&state->scaler, &state->step))
@@ -1973,7 +2009,7 @@ static __global__ void __launch_bounds__(32) mpti_k_combine_pack(mpt_cuda_state 
         state->misuse++;
 }
 
-static __global__ void __launch_bounds__(32) mpti_k_combine_unpack(mpt_cuda_state *state)
+MPTI_KERNEL(32) mpti_k_combine_unpack(mpt_cuda_state *state)
 {
     if (mpti_step_is_open(&state->step) && mpti_is_second_check(&state->scaler, &state->step))
         mpti_combine_unpack(&state->scaler, &state->step, state->combine);
@@ -1998,15 +2034,11 @@ MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_strea
     return !user ||
            ncclAllReduce(values, values, n, ncclDouble, ncclSum, (ncclComm_t)user, stream) != ncclSuccess;
 #else
-    (void)user;
-    (void)values;
-    (void)n;
-    (void)stream;
-    return 1;
+    return (void)user, (void)values, (void)n, (void)stream, 1;
 #endif
 }
 
-static __global__ void __launch_bounds__(32) mpti_k_update(mpt_cuda_state *state)
+MPTI_KERNEL(32) mpti_k_update(mpt_cuda_state *state)
 {
     if (state->scaler.in_use && state->scaler.checks)
         (void)mpti_scaler_advance(&state->scaler);  /* an error is in its verdict */
@@ -2043,16 +2075,14 @@ MPTI_D void mpti_weights_of(const mpt_tensor *t, const uint32_t raw[MPTI_VEC], f
     memcpy(low, raw + MPTI_VEC / 2, sizeof low);
     memcpy(second, raw + MPTI_VEC / 2, sizeof low);
     if (t->storage == MPT_STORE_SPLIT) {
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < MPTI_VEC; k++) w[k] = mpti_f32_make(mpti_unsplit(high[k], low[k]));
+        MPTI_FOR(k, MPTI_VEC) w[k] = mpti_f32_make(mpti_unsplit(high[k], low[k]));
         return;
     }
     mpti_raw_to_f32(t->storage == MPT_STORE_MASTER ? MPT_F32 : t->param_format, raw, w);
     if (t->storage != MPT_STORE_KAHAN)
         return;
     mpti_raw_to_f32(t->param_format, second, rest);
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
+    MPTI_FOR(k, MPTI_VEC) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
 }
 
 /* Eight elements to 16 bits, stochastically; `at` is a multiple of 8, as all of a chunk are. */
@@ -2062,8 +2092,7 @@ MPTI_D void mpti_stochastic_store(void *array, int32_t format, uint64_t at, uint
     uint16_t code[MPTI_VEC];
     uint32_t u[MPTI_VEC], random[MPTI_VEC];
     mpti_random8(at / MPTI_VEC * MPTI_VEC, stream, step, seed, random);
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++) u[k] = mpti_f32_bits(x[k]);
+    MPTI_FOR(k, MPTI_VEC) u[k] = mpti_f32_bits(x[k]);
     mpti_codes_stochastic<MPTI_VEC>(format, u, random, code);
     mpti_store_codes<MPTI_VEC>((uint16_t *)array + at, count, code);
 }
@@ -2090,14 +2119,12 @@ MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
         mpti_stochastic_store(t->param, format, at, count, w, stream, step, t->seed);
         return;
     case MPT_STORE_SPLIT:
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < MPTI_VEC; k++) mpti_split(mpti_f32_bits(w[k]), &high[k], &low[k]);
+        MPTI_FOR(k, MPTI_VEC) mpti_split(mpti_f32_bits(w[k]), &high[k], &low[k]);
         mpti_store_codes<MPTI_VEC>((uint16_t *)t->param + at, count, high);
         mpti_store_codes<MPTI_VEC>((uint16_t *)t->extra + at, count, low);
         return;
     case MPT_STORE_KAHAN:
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < MPTI_VEC; k++)
+        MPTI_FOR(k, MPTI_VEC)
             rest[k] = mpti_kahan_rest(w[k], mpti_rounded16(format, w[k]), format == MPT_F16);
         mpti_store_some(t->extra, format, at, count, rest);
         break;
@@ -2109,8 +2136,7 @@ MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
     }
     if (!t->param)
         return;
-    MPTI_UNROLL
-    for (uint32_t k = 0; k < MPTI_VEC; k++) rest[k] = t->rounded ? mpti_rounded16(t->rounded, w[k]) : w[k];
+    MPTI_FOR(k, MPTI_VEC) rest[k] = t->rounded ? mpti_rounded16(t->rounded, w[k]) : w[k];
     mpti_store_some(t->param, format, at, count, rest);
 }
 
@@ -2143,7 +2169,7 @@ MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m
     struct mpti_##name##_ops {                                                                            \
         typedef mpt_##hyper      config;                                                                  \
         typedef mpti_##hyper##_k consts;                                                                  \
-        static const bool        last_pass = is_last;                                                     \
+        static const bool        reads_grad = true, writes_moments = true, last_pass = is_last;           \
         MPTI_D unsigned needs(const config *o) { return mpti_##name##_needs(o); }                         \
         MPTI_D consts prepare(const config *o, const mpt_step *step)                                      \
         {                                                                                                 \
@@ -2154,6 +2180,10 @@ MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m
         MPTI_D void one(float g, float *w, float *m, float *v, float *v_max, const consts *k)             \
         {                                                                                                 \
             mpti_element(element, g, w, m, v, v_max, k);                                                  \
+        }                                                                                                 \
+        MPTI_D void fit(consts *k, const mpti_cuda_tensor *t)                                             \
+        {                                                                                                 \
+            k->rates = mpti_rates_of(k->rates, &t->tensor);                                               \
         }                                                                                                 \
     };
 
@@ -2169,7 +2199,7 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
         uint32_t       raw[4][MPTI_VEC] = {{0u}};
         float          g[MPTI_VEC], w[MPTI_VEC], m[MPTI_VEC], v[MPTI_VEC], v_max[MPTI_VEC] = {0.0f};
         if (has_v_max) mpti_load_some(t->v_max, mpti_moments_format(t), at, count, v_max);
-        mpti_load_raw(t->grad, t->grad_format, at, count, raw[0]);
+        if (Ops::reads_grad) mpti_load_raw(t->grad, t->grad_format, at, count, raw[0]);
         mpti_weights_raw(t, at, count, raw[1]);
         if (has_m) mpti_load_raw(t->m, mpti_moments_format(t), at, count, raw[2]);
         if (has_v) mpti_load_raw(t->v, mpti_moments_format(t), at, count, raw[3]);
@@ -2177,10 +2207,11 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
         mpti_weights_of(t, raw[1], w);
         mpti_raw_to_f32(mpti_moments_format(t), raw[2], m);
         mpti_raw_to_f32(mpti_moments_format(t), raw[3], v);
-        MPTI_UNROLL
-        for (uint32_t j = 0; j < MPTI_VEC; j++) Ops::one(g[j], &w[j], &m[j], &v[j], &v_max[j], k);
-        if (has_m) mpti_moments_store(t, t->m, at, count, m, chunk->tensor ^ MPTI_STREAM_M, o->t);
-        if (has_v) mpti_moments_store(t, t->v, at, count, v, chunk->tensor ^ MPTI_STREAM_V, o->t);
+        MPTI_FOR(j, MPTI_VEC) Ops::one(g[j], &w[j], &m[j], &v[j], &v_max[j], k);
+        if (has_m && Ops::writes_moments)
+            mpti_moments_store(t, t->m, at, count, m, chunk->tensor ^ MPTI_STREAM_M, o->t);
+        if (has_v && Ops::writes_moments)
+            mpti_moments_store(t, t->v, at, count, v, chunk->tensor ^ MPTI_STREAM_V, o->t);
         if (has_v_max) mpti_store_some(t->v_max, mpti_moments_format(t), at, count, v_max);
         if (Ops::last_pass) mpti_weights_store(t, at, count, w, chunk->tensor, o->t);
     }
@@ -2200,13 +2231,11 @@ MPTI_D void mpti_finish_step(mpt_cuda_state *state, bool in_order, bool take, ui
 }
 
 template <class Ops>
-static __global__ void __launch_bounds__(MPTI_THREADS, 2)
-mpti_k_step(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count,
-            mpt_cuda_state *state, typename Ops::config o)
+MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, typename Ops::config o)
 {
     MPT_SHARED(typename Ops::consts, k, 1);
     const bool in_order = mpti_step_is_open(&state->step) != 0, take = in_order && !state->step.found_inf;
-    const bool zero = in_order && (o.options & MPT_STEP_ZERO_GRADS) != 0;
+    const bool zero = in_order && Ops::reads_grad && (o.options & MPT_STEP_ZERO_GRADS) != 0;
     o.lr = state->lr;
     o.t = state->t;
     if (take || zero) {
@@ -2218,7 +2247,7 @@ mpti_k_step(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint
             const mpt_tensor      t = tensors[chunk.tensor].tensor;
             if (take) {
                 typename Ops::consts own = k[0];
-                own.rates = mpti_rates_of(own.rates, &t);
+                Ops::fit(&own, &tensors[chunk.tensor]);
                 mpti_block_step<Ops>(&t, &chunk, &o, &own);
             }
             if (zero)
@@ -2228,29 +2257,36 @@ mpti_k_step(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint
     if (Ops::last_pass) mpti_finish_step(state, in_order, take, o.options);
 }
 
-/* ---- LAMB: moments (above), norms of each chunk, factor of each tensor, weights ---- */
+/* ---- LAMB: moments, norms of each chunk, factor of each tensor, weights ---- */
 
-/* The directions of eight elements, from weights and moments as stored; 0 behind the end. */
-MPTI_D void mpti_lamb_directions(const mpt_tensor *t, uint64_t at, uint32_t count, float w[MPTI_VEC],
-                                 float r[MPTI_VEC], const mpti_adamw_k *k)
-{
-    uint32_t raw[3][MPTI_VEC] = {{0u}};
-    float    m[MPTI_VEC], v[MPTI_VEC];
-    mpti_weights_raw(t, at, count, raw[0]);
-    mpti_load_raw(t->m, mpti_moments_format(t), at, count, raw[1]);
-    mpti_load_raw(t->v, mpti_moments_format(t), at, count, raw[2]);
-    mpti_weights_of(t, raw[0], w);
-    mpti_raw_to_f32(mpti_moments_format(t), raw[1], m);
-    mpti_raw_to_f32(mpti_moments_format(t), raw[2], v);
-    MPTI_UNROLL
-    for (uint32_t j = 0; j < MPTI_VEC; j++) r[j] = mpti_adamw_direction_1(w[j], m[j], mpti_sqrt(v[j]), k);
-}
+MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false, false)
+
+/* The last pass: along the direction of weights and moments as stored, times the tensor's factor. */
+struct mpti_lamb_along_ops : mpti_lamb_ops {
+    struct consts : mpti_adamw_k { float factor; };
+    static const bool reads_grad = false, writes_moments = false, last_pass = true;
+    MPTI_D consts prepare(const mpt_lamb *o, const mpt_step *step)
+    {
+        consts k;
+        (mpti_adamw_k &)k = mpti_adamw_consts(o, step);
+        k.factor = 0.0f;
+        return k;
+    }
+    MPTI_D void one(float, float *w, float *m, float *v, float *, const consts *k)
+    {
+        *w = mpti_fma(k->factor, mpti_adamw_direction_1(*w, *m, mpti_sqrt(*v), k), *w);
+    }
+    MPTI_D void fit(consts *k, const mpti_cuda_tensor *t)
+    {
+        k->rates = mpti_rates_of(k->rates, &t->tensor);
+        k->factor = t->factor;
+    }
+};
 
 /* Squared norms of the weights and the directions of chunk c, on the tree of mpt.h: partial[2 c], and
  * partial[2 c + 1]. */
-static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_lamb_norms(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count,
-                  double *partial, const mpt_cuda_state *state, mpt_lamb o)
+MPTI_KERNEL(MPTI_THREADS)
+mpti_k_lamb_norms(MPTI_OF_LIST, double *partial, const mpt_cuda_state *state, mpt_lamb o)
 {
     MPT_SHARED(mpti_adamw_k, k, 1);
     if (!mpti_step_is_open(&state->step) || state->step.found_inf)
@@ -2261,35 +2297,38 @@ mpti_k_lamb_norms(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks
         k[0] = mpti_adamw_consts(&o, &state->step);
     __syncthreads();
     for (uint64_t c = blockIdx.x; c < chunk_count; c += gridDim.x) {
-        const mpti_cuda_chunk  chunk = chunks[c];
-        const mpt_tensor       t = tensors[chunk.tensor].tensor;
-        double                 sum[2][MPTI_VEC] = {{0.0}};
-        mpti_adamw_k           own = k[0];
+        const mpti_cuda_chunk chunk = chunks[c];
+        const mpt_tensor      t = tensors[chunk.tensor].tensor;
+        double                sum[2][MPTI_VEC] = {{0.0}};
+        mpti_adamw_k          own = k[0];
         own.rates = mpti_rates_of(own.rates, &t);
         for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk.n; i += MPTI_LANES) {
             const uint32_t count = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
-            float          w[MPTI_VEC], r[MPTI_VEC];
-            mpti_lamb_directions(&t, chunk.first + i, count, w, r, &own);
-            MPTI_UNROLL
-            for (uint32_t j = 0; j < MPTI_VEC; j++) {
+            uint32_t       raw[3][MPTI_VEC] = {{0u}};
+            float          w[MPTI_VEC], m[MPTI_VEC], v[MPTI_VEC];
+            mpti_weights_raw(&t, chunk.first + i, count, raw[0]);
+            mpti_load_raw(t.m, mpti_moments_format(&t), chunk.first + i, count, raw[1]);
+            mpti_load_raw(t.v, mpti_moments_format(&t), chunk.first + i, count, raw[2]);
+            mpti_weights_of(&t, raw[0], w);
+            mpti_raw_to_f32(mpti_moments_format(&t), raw[1], m);
+            mpti_raw_to_f32(mpti_moments_format(&t), raw[2], v);
+            MPTI_FOR(j, MPTI_VEC) {
+                const float r = mpti_adamw_direction_1(w[j], m[j], mpti_sqrt(v[j]), &own);
                 sum[0][j] = mpti_sumsq_1(sum[0][j], w[j]);
-                sum[1][j] = mpti_sumsq_1(sum[1][j], r[j]);
+                sum[1][j] = mpti_sumsq_1(sum[1][j], r);
             }
         }
-        MPTI_UNROLL
-        for (int which = 0; which < 2; which++) {
-            const double *s = sum[which];
-            const double  total = mpti_block_pair_sum(((s[0] + s[1]) + (s[2] + s[3])) +
-                                                      ((s[4] + s[5]) + (s[6] + s[7])));
-            if (threadIdx.x == 0) partial[2 * c + (uint64_t)which] = total;
+        for (uint32_t which = 0; which < 2; which++) {
+            const double total = mpti_block_lane_sum(sum[which]);
+            if (threadIdx.x == 0) partial[2 * c + which] = total;
         }
     }
 }
 
 /* The factor of each tensor, a block a tensor: slot c mod 256 takes the tensor's chunk c, in order. */
-static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_lamb_factors(const mpti_cuda_tensor *tensors, uint64_t tensor_count, const double *partial,
-                    float *factors, const mpt_cuda_state *state, mpt_lamb o)
+MPTI_KERNEL(MPTI_THREADS)
+mpti_k_lamb_factors(mpti_cuda_tensor *tensors, uint64_t tensor_count, const double *partial,
+                    const mpt_cuda_state *state, mpt_lamb o)
 {
     if (!mpti_step_is_open(&state->step) || state->step.found_inf)
         return;
@@ -2308,60 +2347,22 @@ mpti_k_lamb_factors(const mpti_cuda_tensor *tensors, uint64_t tensor_count, cons
         if (threadIdx.x == 0) {
             mpti_adamw_k k = mpti_adamw_consts(&o, &state->step);
             k.rates = mpti_rates_of(k.rates, &t.tensor);
-            factors[i] = mpti_lamb_factor(sum[0], sum[1], &k);
+            tensors[i].factor = mpti_lamb_factor(sum[0], sum[1], &k);
         }
     }
 }
 
-/* Along the directions, with the factor of each tensor. */
-static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_lamb_along(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count,
-                  const float *factors, mpt_cuda_state *state, mpt_lamb o)
-{
-    MPT_SHARED(mpti_adamw_k, k, 1);
-    const bool in_order = mpti_step_is_open(&state->step) != 0, take = in_order && !state->step.found_inf;
-    o.lr = state->lr;
-    o.t = state->t;
-    if (take) {
-        if (threadIdx.x == 0)
-            k[0] = mpti_adamw_consts(&o, &state->step);
-        __syncthreads();
-        for (uint64_t c = blockIdx.x; c < chunk_count; c += gridDim.x) {
-            const mpti_cuda_chunk  chunk = chunks[c];
-            const mpt_tensor       t = tensors[chunk.tensor].tensor;
-            const float            factor = factors[chunk.tensor];
-            mpti_adamw_k           own = k[0];
-            own.rates = mpti_rates_of(own.rates, &t);
-            for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk.n; i += MPTI_LANES) {
-                const uint32_t count = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
-                float          w[MPTI_VEC], r[MPTI_VEC];
-                mpti_lamb_directions(&t, chunk.first + i, count, w, r, &own);
-                MPTI_UNROLL
-                for (uint32_t j = 0; j < MPTI_VEC; j++) w[j] = mpti_fma(factor, r[j], w[j]);
-                mpti_weights_store(&t, chunk.first + i, count, w, chunk.tensor, state->t);
-            }
-        }
-    }
-    mpti_finish_step(state, in_order, take, o.options);
-}
-
-MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false, false)
 static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_list *l, mpt_cuda_state *state,
                                  const mpt_lamb *o, mpt_stream stream)
 {
-    const unsigned chunks = mpti_cuda_blocks(c, l->chunk_count);
-    const unsigned tensors = mpti_cuda_blocks(c, l->tensor_count);
-    mpt_status     status = mpti_launch(c, call, mpti_k_step<mpti_lamb_ops>, chunks, MPTI_THREADS, stream,
-                                        l->tensors, l->chunks, l->chunk_count, state, *o);
+    mpt_status status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_ops>, l, stream, state, *o);
     if (status == MPT_OK)
-        status = mpti_launch(c, call, mpti_k_lamb_norms, chunks, MPTI_THREADS, stream, l->tensors, l->chunks,
-                             l->chunk_count, l->partial, state, *o);
+        status = mpti_launch_list(c, call, mpti_k_lamb_norms, l, stream, l->partial, state, *o);
     if (status == MPT_OK)
-        status = mpti_launch(c, call, mpti_k_lamb_factors, tensors, MPTI_THREADS, stream, l->tensors,
-                             l->tensor_count, l->partial, l->factors, state, *o);
+        status = mpti_launch(c, call, mpti_k_lamb_factors, mpti_cuda_blocks(c, l->tensor_count), MPTI_THREADS,
+                             stream, l->tensors, l->tensor_count, l->partial, state, *o);
     if (status == MPT_OK)
-        status = mpti_launch(c, call, mpti_k_lamb_along, chunks, MPTI_THREADS, stream, l->tensors, l->chunks,
-                             l->chunk_count, l->factors, state, *o);
+        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_along_ops>, l, stream, state, *o);
     return status;
 }
 
@@ -2401,8 +2402,7 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
     static mpt_status mpti_cuda_##name(mpt_cuda *c, const char *call, const mpt_cuda_list *l,              \
                                        mpt_cuda_state *state, const mpt_##name *o, mpt_stream stream)      \
     {                                                                                                      \
-        return mpti_launch(c, call, mpti_k_step<mpti_##name##_ops>, mpti_cuda_blocks(c, l->chunk_count),   \
-                           MPTI_THREADS, stream, l->tensors, l->chunks, l->chunk_count, state, *o);        \
+        return mpti_launch_list(c, call, mpti_k_step<mpti_##name##_ops>, l, stream, state, *o);            \
     }
 #define MPTI_CUDA_STEP_0(name, hyper, passes)
 #define MPTI_CUDA_STEP_1(name, hyper, passes)                                                              \
@@ -2445,7 +2445,7 @@ MPT_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu)
 typedef struct mpti_gemm_plan {
     mpt_gemm_args          key;
     cublasLtMatmulDesc_t   operation;
-    cublasLtMatrixLayout_t a, b, c, d;
+    cublasLtMatrixLayout_t layout[4];   /* a, b, c, d */
     cublasLtMatmulAlgo_t   algo;
     uint64_t               used;        /* when last; 0: the place is free */
 } mpti_gemm_plan;
@@ -2474,13 +2474,8 @@ static mpt_status mpti_gemm_result(mpt_cuda *c, cublasStatus_t e, const char *wh
 
 static cudaDataType_t mpti_gemm_type(mpt_format f)
 {
-    switch (f) {
-    case MPT_F16:  return CUDA_R_16F;
-    case MPT_BF16: return CUDA_R_16BF;
-    case MPT_E4M3: return CUDA_R_8F_E4M3;
-    case MPT_E5M2: return CUDA_R_8F_E5M2;
-    default:       return CUDA_R_32F;
-    }
+    return f == MPT_F16 ? CUDA_R_16F : f == MPT_BF16 ? CUDA_R_16BF : f == MPT_E4M3 ? CUDA_R_8F_E4M3
+         : f == MPT_E5M2 ? CUDA_R_8F_E5M2 : CUDA_R_32F;
 }
 
 /* The largest power of two, up to 256, that divides an address and the bytes to the next of a batch: cublasLt
@@ -2493,16 +2488,18 @@ static uintptr_t mpti_gemm_alignment(const void *p, const mpt_gemm_args *g, int6
     return a;
 }
 
-static_assert(sizeof(mpt_gemm_args) == 9 * 8 + 8 * sizeof(void *) + 12 * 4, "no padding to compare");
+static_assert(sizeof(mpt_gemm_args) == 10 * 8 + 9 * sizeof(void *) + 12 * 4, "no padding to compare");
 static mpt_gemm_args mpti_gemm_key_of(const mpt_gemm_args *g)
 {
     mpt_gemm_args k = *g;
     k.a = (const void *)mpti_gemm_alignment(g->a, g, g->a_stride, g->a_format);
     k.b = (const void *)mpti_gemm_alignment(g->b, g, g->b_stride, g->b_format);
     k.d = (void *)mpti_gemm_alignment(g->d, g, g->d_stride, g->d_format);
-    k.bias = g->epilogue & MPT_EPILOGUE_BIAS ? g->bias : NULL;
+    k.bias = g->epilogue & MPTI_EPILOGUE_BIAS ? g->bias : NULL;
     k.bias = (const void *)mpti_gemm_alignment(k.bias, g, 0, MPT_F32);
-    k.bias_format = g->epilogue & MPT_EPILOGUE_BIAS ? g->bias_format : MPT_F32;
+    k.bias_format = g->epilogue & MPTI_EPILOGUE_BIAS ? g->bias_format : MPT_F32;
+    k.aux = NULL;
+    k.ldaux = g->epilogue & MPTI_EPILOGUE_AUX ? g->ldaux : 0;
     k.a_scale = (const float *)(uintptr_t)(g->a_scale != NULL);
     k.b_scale = (const float *)(uintptr_t)(g->b_scale != NULL);
     k.d_scale = (const float *)(uintptr_t)(g->d_scale != NULL);
@@ -2518,17 +2515,9 @@ static mpt_gemm_args mpti_gemm_key_of(const mpt_gemm_args *g)
 static void mpti_gemm_plan_free(mpti_gemm_plan *p)
 {
     if (p->operation) (void)cublasLtMatmulDescDestroy(p->operation);
-    if (p->a) (void)cublasLtMatrixLayoutDestroy(p->a);
-    if (p->b) (void)cublasLtMatrixLayoutDestroy(p->b);
-    if (p->c) (void)cublasLtMatrixLayoutDestroy(p->c);
-    if (p->d) (void)cublasLtMatrixLayoutDestroy(p->d);
+    for (cublasLtMatrixLayout_t l : p->layout)
+        if (l) (void)cublasLtMatrixLayoutDestroy(l);
     memset(p, 0, sizeof *p);
-}
-
-template <class T>
-static cublasStatus_t mpti_gemm_set(cublasLtMatmulDesc_t o, cublasLtMatmulDescAttributes_t which, T value)
-{
-    return cublasLtMatmulDescSetAttribute(o, which, &value, sizeof value);
 }
 
 /* cublasLt is column-major. Row-major d = a b is column-major d' = b' a' of the transposed views, which are
@@ -2552,49 +2541,43 @@ static mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
     t.trans_b = g->trans_a;
     t.a_scale = g->b_scale;
     t.b_scale = g->a_scale;
+    t.epilogue = g->epilogue & ~(MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B);
+    if (g->epilogue & MPT_EPILOGUE_BGRAD_A) t.epilogue |= MPT_EPILOGUE_BGRAD_B;
+    if (g->epilogue & MPT_EPILOGUE_BGRAD_B) t.epilogue |= MPT_EPILOGUE_BGRAD_A;
     t.row_major = 0;
     return t;
 }
 
-static cublasLtEpilogue_t mpti_gemm_epilogue(uint32_t e)
+/* cublasLt's are bits too. */
+static_assert(CUBLASLT_EPILOGUE_GELU_AUX_BIAS == (CUBLASLT_EPILOGUE_GELU_AUX | CUBLASLT_EPILOGUE_BIAS) &&
+              CUBLASLT_EPILOGUE_RELU_AUX_BIAS == (CUBLASLT_EPILOGUE_RELU_AUX | CUBLASLT_EPILOGUE_BIAS) &&
+              CUBLASLT_EPILOGUE_DRELU_BGRAD == (CUBLASLT_EPILOGUE_DRELU | 16) &&
+              CUBLASLT_EPILOGUE_DGELU_BGRAD == (CUBLASLT_EPILOGUE_DGELU | 16), "composed of bits");
+static uint32_t mpti_gemm_epilogue(uint32_t e)
 {
-    const bool bias = (e & MPT_EPILOGUE_BIAS) != 0;
-    if (e & MPT_EPILOGUE_RELU) return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-    if (e & MPT_EPILOGUE_GELU) return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    static const uint32_t bit[] = {
+        CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_GELU,
+        CUBLASLT_EPILOGUE_RELU_AUX & ~CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_DRELU,
+        CUBLASLT_EPILOGUE_DGELU, 16u, CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB};
+    uint32_t r = 0u;
+    for (uint32_t i = 0; i < sizeof bit / sizeof *bit; i++) r |= e >> i & 1u ? bit[i] : 0u;
+    return r ? r : (uint32_t)CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 /* The pointers are part of cublasLt's description; the heuristic looks at whether they are there. */
 static cublasStatus_t mpti_gemm_point(cublasLtMatmulDesc_t o, const mpt_gemm_args *g)
 {
     const struct { cublasLtMatmulDescAttributes_t which; const void *pointer; } row[] = {
-        {CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->epilogue & MPT_EPILOGUE_BIAS ? g->bias : NULL},
+        {CUBLASLT_MATMUL_DESC_BIAS_POINTER, g->epilogue & MPTI_EPILOGUE_BIAS ? g->bias : NULL},
+        {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g->epilogue & MPTI_EPILOGUE_AUX ? g->aux : NULL},
         {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, g->a_scale},
         {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, g->b_scale},
         {CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, g->d_scale},
         {CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, g->d_amax}};
     cublasStatus_t e = CUBLAS_STATUS_SUCCESS;
     for (size_t i = 0; i < sizeof row / sizeof *row && e == CUBLAS_STATUS_SUCCESS; i++)
-        if (row[i].pointer) e = mpti_gemm_set(o, row[i].which, row[i].pointer);
-    return e;
-}
-
-/* There is no FP8 c beside an FP8 d: with beta 0 nothing is read through it, but its type must be legal. */
-static cudaDataType_t mpti_gemm_type_of_c(mpt_format d)
-{
-    return mpti_gemm_is_fp8(d) ? CUDA_R_16BF : mpti_gemm_type(d);
-}
-
-static cublasStatus_t mpti_gemm_layout(cublasLtMatrixLayout_t *l, cudaDataType_t type, uint64_t rows,
-                                       uint64_t cols, int64_t ld, const mpt_gemm_args *g, int64_t stride)
-{
-    const int32_t  batch = (int32_t)(g->batch > 1u ? g->batch : 1u);
-    cublasStatus_t e = cublasLtMatrixLayoutCreate(l, type, rows, cols, ld);
-    if (e == CUBLAS_STATUS_SUCCESS && batch > 1)
-        e = cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
-    if (e == CUBLAS_STATUS_SUCCESS && batch > 1)
-        e = cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
-                                             sizeof stride);
+        if (row[i].pointer)
+            e = cublasLtMatmulDescSetAttribute(o, row[i].which, &row[i].pointer, sizeof row[i].pointer);
     return e;
 }
 
@@ -2604,27 +2587,47 @@ static cublasStatus_t mpti_gemm_describe(mpti_gemm_plan *p, const mpt_gemm_args 
     const cublasOperation_t   op_b = g->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasComputeType_t compute =
         g->a_format == MPT_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    const uint64_t m = (uint64_t)g->m, n = (uint64_t)g->n, k = (uint64_t)g->k;
+    const cudaDataType_t bias_type = mpti_gemm_type(g->bias_format), d = mpti_gemm_type(g->d_format);
+    const uint32_t       epilogue = mpti_gemm_epilogue(g->epilogue);
+    const int8_t         fast = 1;
+    const int32_t        batch = (int32_t)(g->batch > 1u ? g->batch : 1u);
+    const struct {
+        bool here;
+        cublasLtMatmulDescAttributes_t which;
+        const void *value;
+        size_t size;
+    } row[] = {
+        {true, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a},
+        {true, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b},
+        {true, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue},
+        {(g->epilogue & MPTI_EPILOGUE_BIAS) != 0u, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type,
+         sizeof bias_type},
+        {(g->epilogue & MPTI_EPILOGUE_AUX) != 0u, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &g->ldaux,
+         sizeof g->ldaux},
+        {g->fast_accumulate != 0u, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast}};
+    /* There is no FP8 c beside an FP8 d: with beta 0 nothing is read there, but its type must be legal. */
+    const struct { cudaDataType_t type; int64_t rows, cols, ld, stride; } matrix[] = {
+        {mpti_gemm_type(g->a_format), mpti_gemm_line_a(g), g->trans_a ? g->m : g->k, g->lda, g->a_stride},
+        {mpti_gemm_type(g->b_format), mpti_gemm_line_b(g), g->trans_b ? g->k : g->n, g->ldb, g->b_stride},
+        {mpti_gemm_is_fp8(g->d_format) ? CUDA_R_16BF : d, g->m, g->n, g->ldd, g->d_stride},
+        {d, g->m, g->n, g->ldd, g->d_stride}};
     cublasStatus_t e = cublasLtMatmulDescCreate(&p->operation, compute, CUDA_R_32F);
-    if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_set(p->operation, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
-    if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_set(p->operation, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
-    if (e == CUBLAS_STATUS_SUCCESS)
-        e = mpti_gemm_set(p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, mpti_gemm_epilogue(g->epilogue));
-    if (e == CUBLAS_STATUS_SUCCESS && g->epilogue & MPT_EPILOGUE_BIAS)
-        e = mpti_gemm_set(p->operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, mpti_gemm_type(g->bias_format));
+    for (const auto &r : row)
+        if (e == CUBLAS_STATUS_SUCCESS && r.here)
+            e = cublasLtMatmulDescSetAttribute(p->operation, r.which, r.value, r.size);
     if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_point(p->operation, g);
-    if (e == CUBLAS_STATUS_SUCCESS && g->fast_accumulate)
-        e = mpti_gemm_set(p->operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, (int8_t)1);
-    if (e == CUBLAS_STATUS_SUCCESS)
-        e = mpti_gemm_layout(&p->a, mpti_gemm_type(g->a_format), g->trans_a ? k : m, g->trans_a ? m : k,
-                             g->lda, g, g->a_stride);
-    if (e == CUBLAS_STATUS_SUCCESS)
-        e = mpti_gemm_layout(&p->b, mpti_gemm_type(g->b_format), g->trans_b ? n : k, g->trans_b ? k : n,
-                             g->ldb, g, g->b_stride);
-    if (e == CUBLAS_STATUS_SUCCESS)
-        e = mpti_gemm_layout(&p->c, mpti_gemm_type_of_c(g->d_format), m, n, g->ldd, g, g->d_stride);
-    if (e == CUBLAS_STATUS_SUCCESS)
-        e = mpti_gemm_layout(&p->d, mpti_gemm_type(g->d_format), m, n, g->ldd, g, g->d_stride);
+    for (int i = 0; i < 4; i++) {
+        cublasLtMatrixLayout_t *const l = &p->layout[i];
+        if (e == CUBLAS_STATUS_SUCCESS)
+            e = cublasLtMatrixLayoutCreate(l, matrix[i].type, (uint64_t)matrix[i].rows,
+                                           (uint64_t)matrix[i].cols, matrix[i].ld);
+        if (e == CUBLAS_STATUS_SUCCESS && batch > 1)
+            e = cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                                 sizeof batch);
+        if (e == CUBLAS_STATUS_SUCCESS && batch > 1)
+            e = cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                 &matrix[i].stride, sizeof matrix[i].stride);
+    }
     return e;
 }
 
@@ -2650,8 +2653,8 @@ static cublasStatus_t mpti_gemm_choose(const mpti_lt *lt, mpti_gemm_plan *p)
         e = cublasLtMatmulPreferenceSetAttribute(preference, row[i].which, &row[i].value,
                                                  sizeof row[i].value);
     if (e == CUBLAS_STATUS_SUCCESS)
-        e = cublasLtMatmulAlgoGetHeuristic(lt->handle, p->operation, p->a, p->b, p->c, p->d, preference, 1,
-                                           &found, &count);
+        e = cublasLtMatmulAlgoGetHeuristic(lt->handle, p->operation, p->layout[0], p->layout[1], p->layout[2],
+                                           p->layout[3], preference, 1, &found, &count);
     if (e == CUBLAS_STATUS_SUCCESS && (count < 1 || found.state != CUBLAS_STATUS_SUCCESS))
         e = CUBLAS_STATUS_NOT_SUPPORTED;
     if (e == CUBLAS_STATUS_SUCCESS)
@@ -2734,8 +2737,9 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     mpti_gemm_plan       *plan = NULL;
     cublasStatus_t        e;
-    if (!c || !g || !g->a || !g->b || !g->d || (g->epilogue & MPT_EPILOGUE_BIAS && !g->bias))
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, matrix or bias");
+    if (!c || !g || !g->a || !g->b || !g->d || (g->epilogue & MPTI_EPILOGUE_BIAS && !g->bias) ||
+        (g->epilogue & MPTI_EPILOGUE_AUX && !g->aux))
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, matrix, bias or aux");
     if (!c->gemm)
         return mpti_cuda_bad(c, MPT_E_ORDER, __func__, "call mpt_cuda_gemm_open once before");
     const mpt_gemm_verdict advice = mpt_gemm_advice(c->gemm->cc, g);
@@ -2750,29 +2754,24 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
     const mpt_gemm_args t = mpti_gemm_column_major(g);
     e = mpti_gemm_plan_of(c->gemm, &t, &plan);
     if (e == CUBLAS_STATUS_SUCCESS)
-        e = cublasLtMatmul(c->gemm->handle, plan->operation, &t.alpha, t.a, plan->a, t.b, plan->b, &t.beta,
-                           t.d, plan->c, t.d, plan->d, &plan->algo, c->gemm->workspace, c->gemm->bytes,
-                           stream);
+        e = cublasLtMatmul(c->gemm->handle, plan->operation, &t.alpha, t.a, plan->layout[0], t.b,
+                           plan->layout[1], &t.beta, t.d, plan->layout[2], t.d, plan->layout[3], &plan->algo,
+                           c->gemm->workspace, c->gemm->bytes, stream);
     (void)cudaThreadExchangeStreamCaptureMode(&mode);   /* relaxed so far: a first product loads its kernel */
     return mpti_gemm_result(c, e, __func__);
 }
 
 #else
 
-MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes)
+static mpt_status mpti_gemm_without(mpt_cuda *c, const char *call)
 {
-    (void)workspace;
-    (void)bytes;
-    return mpti_cuda_bad(c, c ? MPT_E_UNSUPPORTED : MPT_E_ARG, "mpt_cuda_gemm_open",
+    return mpti_cuda_bad(c, c ? MPT_E_UNSUPPORTED : MPT_E_ARG, call,
                          "compile the implementation with MPT_USE_CUBLASLT and link with -lcublasLt");
 }
-
-MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream)
+MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *, size_t) { return mpti_gemm_without(c, __func__); }
+MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *, mpt_stream)
 {
-    (void)g;
-    (void)stream;
-    return mpti_cuda_bad(c, c ? MPT_E_UNSUPPORTED : MPT_E_ARG, "mpt_cuda_gemm",
-                         "compile the implementation with MPT_USE_CUBLASLT and link with -lcublasLt");
+    return mpti_gemm_without(c, __func__);
 }
 
 #endif /* MPT_USE_CUBLASLT */
@@ -2812,10 +2811,9 @@ MPTI_D int mpti_class_of(uint32_t a, uint32_t kept, uint32_t normal, uint32_t ov
 
 /* Binades and classes are counted in shared memory, a copy per warp so that warps do not wait for each other,
  * and added to the tensor's report at the end of a chunk. */
-static __global__ void __launch_bounds__(MPTI_THREADS)
-mpti_k_ranges(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count,
-              mpti_cuda_range *ranges, int32_t array, uint64_t every, uint32_t kept, uint32_t normal,
-              uint32_t overflow)
+MPTI_KERNEL(MPTI_THREADS)
+mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t every, uint32_t kept,
+              uint32_t normal, uint32_t overflow)
 {
     const uint32_t bins = MPTI_BINADES + MPTI_CLASSES;
     MPT_SHARED(uint32_t, count, MPTI_WARPS * (MPTI_BINADES + MPTI_CLASSES));
@@ -2838,8 +2836,7 @@ mpti_k_ranges(const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, ui
             if ((chunk.first + i) / MPTI_VEC % every)
                 continue;
             mpti_load_some(x, format, chunk.first + i, n, v);
-            MPTI_UNROLL
-            for (uint32_t k = 0; k < MPTI_VEC; k++) {
+            MPTI_FOR(k, MPTI_VEC) {
                 const uint32_t a = mpti_f32_bits(v[k]) & 0x7fffffffu;
                 if (k >= n) continue;
                 atomicAdd(&mine[MPTI_BINADES + mpti_class_of(a, kept, normal, overflow)], 1u);
@@ -2919,12 +2916,10 @@ MPT_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt
 {
     if (!c || !ranges || !every || (unsigned)array > (unsigned)MPT_CUDA_MASTER)
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, unknown array, or every is 0");
-    const mpt_cuda_list *const l = ranges->list;
-    const mpt_range *const     limits = &ranges->empty;
-    return mpti_launch(c, __func__, mpti_k_ranges, mpti_cuda_blocks(c, l->chunk_count), MPTI_THREADS, stream,
-                       l->tensors, l->chunks, l->chunk_count, ranges->range, array, every,
-                       mpti_f32_limit(limits->least_kept), mpti_f32_limit(limits->least_normal),
-                       mpti_f32_limit(limits->least_overflow));
+    const mpt_range *const limits = &ranges->empty;
+    return mpti_launch_list(c, __func__, mpti_k_ranges, ranges->list, stream, ranges->range, array, every,
+                            mpti_f32_limit(limits->least_kept), mpti_f32_limit(limits->least_normal),
+                            mpti_f32_limit(limits->least_overflow));
 }
 
 /* The device's counts as mpt_range keeps them. */

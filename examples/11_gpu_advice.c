@@ -12,6 +12,7 @@
 #define MPT_IMPLEMENTATION
 #include "mpt_cuda.h"
 #include <stdlib.h>
+#include <string.h>
 
 static void print_generations(void)
 {
@@ -36,10 +37,9 @@ static void print_generations(void)
 /* A product of row-major matrices as a layer has it: outputs [m][n] = inputs [m][k] times weights [n][k]. */
 static mpt_gemm_args layer(mpt_format format, long m, long n, long k)
 {
-    const mpt_gemm_args none = {0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, MPT_F32, MPT_F32, MPT_F32, MPT_F32,
-                                0u, 0u, 0u, 0u, 0.0f, 0.0f, NULL, NULL, NULL, NULL, 0, 0, 0, 0u, 0u};
     const int     fp8 = format == MPT_E4M3 || format == MPT_E5M2;
-    mpt_gemm_args g = none;
+    mpt_gemm_args g;
+    memset(&g, 0, sizeof g);
     g.m = m;
     g.n = n;
     g.k = k;

@@ -48,6 +48,45 @@ cudaError_t combine_unpack(mpt_cuda_state *state, cudaStream_t stream);
 static inline int sms_here(int sms) { return MPT_EMU_TSAN ? 1 : sms; }
 #endif
 
+/* ---- arrays on both sides ---- */
+
+/* The same bytes twice, `shift` bytes off their alignment: the CPU function works on the host's, the kernel
+ * on the device's, then all are compared, the guards included. Behind the end the emulation needs no guard:
+ * it has a canary there, and ASan sees reads too. */
+struct Buffer {
+    static const size_t before = 64;
+#ifdef MPT_CUDA_EMU
+    static const size_t behind = 0;
+#else
+    static const size_t behind = 64;
+#endif
+    size_t                     start, size;
+    std::vector<unsigned char> bytes;
+    unsigned char             *memory = nullptr;
+
+    Buffer(size_t size_, size_t shift)
+        : start(before + shift), size(size_), bytes(start + size + behind, 0xa5)
+    {
+        CU(cudaMalloc((void **)&memory, bytes.size()));
+        upload();
+    }
+    ~Buffer() { CU(cudaFree(memory)); }
+    Buffer(const Buffer &) = delete;
+    Buffer &operator=(const Buffer &) = delete;
+
+    void *host() { return bytes.data() + start; }
+    void *device() { return memory + start; }
+    void upload() { CU(cudaMemcpy(memory, bytes.data(), bytes.size(), cudaMemcpyHostToDevice)); }
+
+    std::vector<unsigned char> fetch() const
+    {
+        std::vector<unsigned char> got(bytes.size());
+        CU(cudaMemcpy(got.data(), memory, got.size(), cudaMemcpyDeviceToHost));
+        return got;
+    }
+    bool same() const { return fetch() == bytes; }
+};
+
 /* ---- main ---- */
 
 /* Without a GPU nothing is tested, which is no failure, unless CI was promised a GPU. */

@@ -322,6 +322,21 @@ static inline mpt_opts options(int rounding, int saturate, int flush, uint32_t r
     return o;
 }
 
+static inline mpt_opts some_options(void)
+{
+    const uint64_t random = mt_random();
+    mpt_opts       o = options((int)(random % MPT_ROUNDING_COUNT), 0, 0, (uint32_t)(random >> 32));
+    o.overflow = (mpt_overflow)((random >> 8) % 3u);
+    o.tininess = (mpt_tininess)((random >> 16) & 1u);
+    o.flush = (unsigned)(random >> 20) & 3u;
+    o.nan = (mpt_nan_mode)((random >> 24) & 1u);
+    o.seed = mt_random();
+    o.first_element = mt_random() >> (random >> 28) % 64u;
+    o.stream = (uint32_t)mt_random();
+    o.step = (uint32_t)mt_random();
+    return o;
+}
+
 /* The number of a magnitude code (no sign bit). The list goes on past the largest finite number, with
  * the numbers that would follow if the exponent had no upper end: rounding needs the first of them. */
 static inline num ref_value(const row *r, uint64_t code)

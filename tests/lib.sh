@@ -12,7 +12,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 # What examples/inspect is compiled with: cJSON, and minizip where it is installed.
 inspect_flags() {
-    echo "-lm -pthread $(pkg-config --cflags --libs libcjson)"
+    echo "-lm $(pkg-config --cflags --libs libcjson)"
     ! pkg-config --exists minizip || echo "-DINSPECT_ZIP $(pkg-config --cflags --libs minizip)"
 }
 

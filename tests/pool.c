@@ -26,6 +26,9 @@ static void report(void)
     fprintf(stderr, "pool: %lu calls, %lu threads\n", (unsigned long)pool.calls, (unsigned long)pool.threads);
 }
 
+/* What is called inside of a part stays on its thread. */
+static __thread int inside;
+
 /* Body number k of those that are handed out, in the order asked for. */
 static size_t place(size_t k)
 {
@@ -36,13 +39,20 @@ static size_t place(size_t k)
     return k;
 }
 
+static void run_body(size_t k)
+{
+    inside = 1;
+    pool.body(pool.context, k);
+    inside = 0;
+}
+
 static void take_part(size_t me)
 {
     size_t k;
     if (!strcmp(pool.order, "static")) {
         const size_t end = pool.count * (me + 1) / pool.threads;
         for (k = pool.count * me / pool.threads; k < end; k++)
-            pool.body(pool.context, k);
+            run_body(k);
         return;
     }
     for (;;) {
@@ -51,7 +61,7 @@ static void take_part(size_t me)
         pthread_mutex_unlock(&pool.lock);
         if (k >= pool.count)
             return;
-        pool.body(pool.context, place(k));
+        run_body(place(k));
     }
 }
 
@@ -90,6 +100,11 @@ static void begin(void)
 
 void pool_for(size_t count, void (*body)(void *, size_t), void *context)
 {
+    size_t k;
+    for (k = 0; inside && k < count; k++)
+        body(context, k);
+    if (inside)
+        return;
     if (!pool.threads)
         begin();
     if (count < 2)

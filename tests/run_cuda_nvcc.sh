@@ -110,6 +110,25 @@ for sm in $architectures; do
         grep -v 'ptxas info' "$out/ptxas.log" | head -20
     fi
 done
+# Another front end, clang's, and the oldest headers, those of CUDA 12.0, which PyPI packages. clang 14 has a
+# header of textures that CUDA 12 is without.
+python=$(python_with nvidia.cuda_runtime,nvidia.cuda_nvcc)
+if have clang++ && [ -n "$python" ]; then
+    site=$("$python" -c 'import nvidia.cuda_nvcc as n; print(n.__path__[0])')/..
+    rm -rf "$out/cuda12"
+    mkdir -p "$out/cuda12/bin" "$out/cuda12/lib64" "$out/cuda12/include"
+    cp -R "$site/cuda_nvcc/nvvm" "$out/cuda12"
+    cp -R "$site"/cuda_nvcc/include/* "$site"/cuda_runtime/include/* "$out/cuda12/include" 2> /dev/null
+    check "these are CUDA 12.0's" grep -q 'CUDART_VERSION *12000' "$out/cuda12/include/cuda_runtime_api.h"
+    for sm in 75 86; do
+        check "clang, CUDA 12.0, sm_$sm" clang++ -x cuda -std=c++17 --cuda-path="$out/cuda12" \
+            --cuda-gpu-arch=sm_$sm -fsyntax-only -D__CLANG_CUDA_TEXTURE_INTRINSICS_H__ -Wall -Wextra -Werror \
+            -Wno-unknown-cuda-version -I. "$out/whole.cu"
+    done
+else
+    skip "no clang++, or no headers of CUDA 12.0 (pip: nvidia-cuda-runtime-cu12, nvidia-cuda-nvcc-cu12)"
+fi
+
 # less optimization where nothing of it will run
 quick='-arch=sm_90 -Xcicc -O1 -Xptxas -O0'
 # split over two files the same code comes out: once is enough

@@ -52,31 +52,6 @@ static std::vector<Conversion> all_conversions()
 }
 static const std::vector<Conversion> conversions = all_conversions();
 
-/* The same bytes on both sides, 64 more before and behind. */
-struct Buffer {
-    size_t                     start;
-    std::vector<unsigned char> bytes;
-    unsigned char             *memory = nullptr;
-
-    Buffer(size_t size, size_t shift) : start(64 + shift), bytes(start + size + 64, 0xa5)
-    {
-        CU(cudaMalloc((void **)&memory, bytes.size()));
-        upload();
-    }
-    ~Buffer() { CU(cudaFree(memory)); }
-    Buffer(const Buffer &) = delete;
-    Buffer &operator=(const Buffer &) = delete;
-    void *host() { return bytes.data() + start; }
-    void *device() { return memory + start; }
-    void upload() { CU(cudaMemcpy(memory, bytes.data(), bytes.size(), cudaMemcpyHostToDevice)); }
-    bool same() const
-    {
-        std::vector<unsigned char> got(bytes.size());
-        CU(cudaMemcpy(got.data(), memory, got.size(), cudaMemcpyDeviceToHost));
-        return got == bytes;
-    }
-};
-
 static size_t size_of(mpt_format f) { return (size_t)mpt_format_get(f)->bytes; }
 
 static void put(void *array, mpt_format f, size_t i, uint64_t code)
@@ -353,6 +328,11 @@ static void encode(mpt_format to, mpt_format from, size_t n, float scale, size_t
     CHECK_EQ_I(mpt_cuda_fp8_encode_n(gpu.cuda, to, dst.device(), from, src.device(), n, at_float(numbers, 0),
                                      noted ? at_float(numbers, 1) : NULL, gpu.stream), MPT_OK);
     CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(numbers.same());                  /* once more, for amax alone, into what was the scale */
+    CHECK_EQ_I(mpt_fp8_encode_n(to, NULL, from, src.host(), n, NULL, &of_float(numbers, 0)), MPT_OK);
+    CHECK_EQ_I(mpt_cuda_fp8_encode_n(gpu.cuda, to, NULL, from, src.device(), n, NULL, at_float(numbers, 0),
+                                     gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
     CHECK(dst.same());
     CHECK(src.same());
     CHECK(numbers.same());
@@ -552,8 +532,8 @@ TEST(fp8_refuses)
 
     void *const  p = a.device(), *const q = b.device();
     const float *scale = NULL;
-    REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, NULL, MPT_F32, q, 1, scale, f, gpu.stream), MPT_E_ARG,
-            "mpt_cuda_fp8_encode_n");
+    REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, NULL, MPT_F32, q, 1, scale, NULL, gpu.stream),
+            MPT_E_ARG, "mpt_cuda_fp8_encode_n");
     REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, p, MPT_F32, NULL, 1, scale, f, gpu.stream), MPT_E_ARG,
             "");
     REFUSED(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_F16, p, MPT_F32, q, 1, scale, f, gpu.stream),

@@ -210,6 +210,104 @@ TEST(alpha_beta_epilogues)
         }
 }
 
+/* Forward with BIAS, the activation and AUX; backward the derivative at aux, times another product, and its
+ * sums; aux has lines of its own length, and what lies behind them stays. */
+static void there_and_back(bool gelu, bool row_major, mpt_format f, unsigned char *aux, int64_t more)
+{
+    const int64_t m = 24, n = 40, k = 16, line = row_major ? n : m, lines = row_major ? m : n;
+    const int64_t ld = gelu ? line + 8 * more : 128 + 128 * more;
+    const size_t  bytes = (size_t)(lines * ld) * (gelu ? f == MPT_F32 ? 4u : 2u : 1u) / (gelu ? 1u : 8u);
+    Case          c = {f, f, f, m, n, k, 8, row_major, false, true, MPT_EPILOGUE_BIAS | MPT_EPILOGUE_AUX,
+                       1.0f, 0.0f};
+    c.epilogue |= gelu ? MPT_EPILOGUE_GELU : MPT_EPILOGUE_RELU;
+    Operands                   x(c);
+    std::vector<unsigned char> kept(bytes), all(bytes, 0xa5);
+    CU(cudaMemcpy(aux, all.data(), bytes, cudaMemcpyHostToDevice));
+    x.g.aux = aux;
+    x.g.ldaux = ld;
+    STATUS(mpt_cuda_gemm(gpu.cuda, &x.g, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    c.epilogue &= MPT_EPILOGUE_BIAS | MPT_EPILOGUE_RELU | MPT_EPILOGUE_GELU;
+    compare(c, x, 1.0);
+    CU(cudaMemcpy(kept.data(), aux, bytes, cudaMemcpyDeviceToHost));
+    for (int64_t l = 0; l < lines; l++)
+        for (int64_t i = line; i < ld; i++) {
+            const size_t at = (size_t)(l * ld + i), size = f == MPT_F32 ? 4 : 2;
+            if (gelu) CHECK(!memcmp(&kept[at * size], &all[at * size], size));
+            else if (i >= line + 128) CHECK((kept[at / 8] >> at % 8 & 1u) == (0xa5u >> at % 8 & 1u));
+        }
+    c.epilogue = MPT_EPILOGUE_BGRAD | (gelu ? MPT_EPILOGUE_DGELU : MPT_EPILOGUE_DRELU);
+    Operands y(c);
+    y.g.aux = aux;
+    y.g.ldaux = ld;
+    y.g.bias = y.bias.data();
+    STATUS(mpt_cuda_gemm(gpu.cuda, &y.g, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    const std::vector<unsigned char> d = y.d.fetch(), sums = y.bias.fetch();
+    const double                     epsilon = mpt_format_get(f)->epsilon;
+    for (int64_t o = 0; o < line; o++) {
+        double sum = 0.0, size = 0.0, rough = 0.0;      /* that of tanh.approx, as in compare */
+        for (int64_t other = 0; other < lines; other++) {
+            const int64_t i = row_major ? other : o, j = row_major ? o : other;
+            double        u = x.bias.at(0, o), want = 0.0, off = 0.0;
+            for (int64_t l = 0; l < k; l++) {
+                u += x.a.at(i, l) * x.b.at(l, j);
+                want += y.a.at(i, l) * y.b.at(l, j);
+            }
+            if (gelu) u = mpt_decode(f, (uint32_t)mpt_encode(f, u, NULL, NULL));
+            const double t = tanh(0.7978845608028654 * (u + 0.044715 * u * u * u));
+            const double part = u * 0.7978845608028654 * (1.0 + 3.0 * 0.044715 * u * u);
+            if (gelu) off = fabs(want) * (0.5 + fabs(part)) * 0x1p-11;
+            want *= gelu ? 0.5 * (1.0 + t) + 0.5 * part * (1.0 - t * t) : u > 0.0 ? 1.0 : 0.0;
+            CHECK(fabs(y.d.at(d, i, j) - want) <= epsilon * (fabs(want) + 1e-3) + off);
+            sum += want;
+            size += fabs(want);
+            rough += off;
+        }
+        CHECK(fabs(y.bias.at(sums, 0, o) - sum) <= epsilon * (size + 1e-3) + rough);
+    }
+}
+
+TEST(epilogues_of_training)
+{
+    unsigned char *aux = nullptr;
+    CU(cudaMalloc((void **)&aux, 32768));
+    for (int bits = 0; bits < 8; bits++)        /* the second of a kind has its plan, but its own aux */
+        for (int64_t more = 1; more < 3; more++)
+            there_and_back((bits & 1) != 0, (bits & 2) != 0, bits & 4 ? MPT_F16 : MPT_F32,
+                           aux + 16384 * (more - 1), more);
+    CU(cudaFree(aux));
+    for (int bits = 0; bits < 4; bits++) {      /* sums of an operand */
+        const bool row_major = (bits & 1) != 0, of_a = (bits & 2) != 0;
+        const Case c = {MPT_F16, MPT_F16, MPT_F32, 24, 40, 16, 0, row_major, true, false,
+                        of_a ? MPT_EPILOGUE_BGRAD_A : MPT_EPILOGUE_BGRAD_B, 1.0f, 0.0f};
+        Operands o(c);
+        Matrix   to(MPT_F32, 1, 40, true, false, 0);
+        o.g.bias = to.data();
+        STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
+        CU(cudaStreamSynchronize(gpu.stream));
+        const std::vector<unsigned char> got = to.fetch();
+        for (int64_t i = 0; i < 40; i++) {
+            double sum = 0.0;
+            for (int64_t l = 0; l < 16; l++) sum += !of_a ? o.b.at(l, i) : i < 24 ? o.a.at(i, l) : 0.0;
+            CHECK(to.at(got, 0, i) == (of_a && i >= 24 ? to.at(0, i) : sum));
+        }
+    }
+    const Case c = {MPT_F16, MPT_F16, MPT_F16, 16, 32, 16, 0, true, false, false,
+                    MPT_EPILOGUE_GELU | MPT_EPILOGUE_AUX, 1.0f, 0.0f};
+    Operands   o(c);
+    o.g.ldaux = 32;
+    STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_E_ARG);      /* without aux */
+    o.g.aux = o.bias.data();
+    for (int64_t ld : {24, 33}) {
+        o.g.ldaux = ld;
+        STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_E_UNSUPPORTED);
+    }
+    o.g.ldaux = 32;
+    o.g.epilogue = MPT_EPILOGUE_DRELU;          /* bits come in lines of 128 */
+    CHECK(mpt_gemm_advice(compute_capability, &o.g).problems & MPT_GEMM_EPILOGUE);
+}
+
 TEST(beta_zero_does_not_read_d)
 {
     const Case c = {MPT_F16, MPT_F16, MPT_F32, 8, 8, 8, 0, true, false, false, 0u, 1.0f, 0.0f};
@@ -408,6 +506,9 @@ static void refused(const Case &c, unsigned problem, mpt_status status, size_t s
     float *const            scalar = (float *)o.bias.data();
     if (scale >= 0) (scale == 0 ? o.g.a_scale : scale == 1 ? o.g.b_scale : o.g.d_scale) = scalar;
     if (scale == 3) o.g.d_scale = NULL, o.g.d_amax = scalar;
+    o.g.bias = scalar;
+    o.g.aux = o.d.data();
+    o.g.ldaux = 128;
     const mpt_gemm_verdict advice = mpt_gemm_advice(compute_capability, &o.g);
     CHECK(advice.problems & problem);
     CHECK(advice.refused && !advice.tensor_cores);
@@ -417,9 +518,9 @@ static void refused(const Case &c, unsigned problem, mpt_status status, size_t s
     CHECK(o.d.fetch() == o.d.host);
 }
 
-/* FP8 as training has it, two steps: the first records amax, the update makes scales of it, the second
- * converts by them, and the product undoes them. The operands lie far below what FP8 can hold by itself. */
-TEST(fp8_by_delayed_scaling)
+/* FP8 by current scaling: the first pass records amax, the update makes scales of it, the second converts by
+ * them, and the product undoes them. The operands lie far below what FP8 can hold by itself. */
+TEST(fp8_by_current_scaling)
 {
     const int64_t      m = 32, n = 48, k = 64;
     const size_t       sizes[2] = {(size_t)(m * k), (size_t)(n * k)};
@@ -444,8 +545,8 @@ TEST(fp8_by_delayed_scaling)
     }
     for (int step = 0; step < 2; step++) {
         for (int i = 0; i < 2; i++)
-            STATUS(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, code[i], MPT_F32, x[i], sizes[i], s.scale + i,
-                                         s.amax + i, gpu.stream), MPT_OK);
+            STATUS(mpt_cuda_fp8_encode_n(gpu.cuda, MPT_E4M3, step ? code[i] : NULL, MPT_F32, x[i], sizes[i],
+                                         s.scale + i, s.amax + i, gpu.stream), MPT_OK);
         if (!step)
             STATUS(mpt_cuda_fp8_update(gpu.cuda, &s, gpu.stream), MPT_OK);
     }
@@ -500,8 +601,13 @@ TEST(refusals)
     c.b = MPT_BF16;
     refused(c, MPT_GEMM_FORMATS, MPT_E_UNSUPPORTED);
     c.b = MPT_F16;
-    c.epilogue = MPT_EPILOGUE_RELU | MPT_EPILOGUE_GELU;
-    refused(c, MPT_GEMM_FORMATS, MPT_E_UNSUPPORTED);
+    for (uint32_t e : {MPT_EPILOGUE_RELU | MPT_EPILOGUE_GELU, MPT_EPILOGUE_AUX, MPT_EPILOGUE_BGRAD, 512u,
+                       MPT_EPILOGUE_BIAS | MPT_EPILOGUE_DRELU, MPT_EPILOGUE_DGELU | MPT_EPILOGUE_AUX,
+                       MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B,
+                       MPT_EPILOGUE_BIAS | MPT_EPILOGUE_BGRAD_B}) {
+        c.epilogue = e;
+        refused(c, MPT_GEMM_EPILOGUE, MPT_E_UNSUPPORTED);
+    }
     c.epilogue = 0u;
     Operands o(c);
     o.g.lda = 15;
@@ -822,6 +928,7 @@ static void run_all(void)
     RUN(layouts);
     RUN(odd_sizes_and_alignments);
     RUN(alpha_beta_epilogues);
+    RUN(epilogues_of_training);
     RUN(beta_zero_does_not_read_d);
     RUN(tf32_rounds_and_f32_does_not);
     RUN(accumulates_in_f32);
@@ -830,7 +937,7 @@ static void run_all(void)
     RUN(fast_accumulation);
     RUN(pointers_of_each_call);
     RUN(fp8);
-    RUN(fp8_by_delayed_scaling);
+    RUN(fp8_by_current_scaling);
     RUN(refusals);
     RUN(fp8_refusals);
     RUN(scales_that_are_refused);

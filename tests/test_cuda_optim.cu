@@ -12,30 +12,6 @@
 
 #include <memory>
 
-/* An array on both sides, `shift` bytes off its alignment; 32 bytes before and behind must not change. */
-struct Array {
-    size_t                     start;
-    std::vector<unsigned char> bytes;
-    unsigned char             *memory = nullptr;
-
-    Array(size_t size, size_t shift) : start(32 + shift), bytes(start + size + 32, 0xa5)
-    {
-        CU(cudaMalloc((void **)&memory, bytes.size()));
-    }
-    ~Array() { CU(cudaFree(memory)); }
-    Array(const Array &) = delete;
-    Array &operator=(const Array &) = delete;
-    void *host() { return bytes.data() + start; }
-    void *device() { return memory + start; }
-    void upload() { CU(cudaMemcpy(memory, bytes.data(), bytes.size(), cudaMemcpyHostToDevice)); }
-    bool same() const
-    {
-        std::vector<unsigned char> got(bytes.size());
-        CU(cudaMemcpy(got.data(), memory, got.size(), cudaMemcpyDeviceToHost));
-        return got == bytes;
-    }
-};
-
 static size_t bytes_of(mpt_format f) { return f == MPT_F32 ? 4 : 2; }
 
 static float random_float(double size)
@@ -45,7 +21,7 @@ static float random_float(double size)
 
 /* One tensor on both sides, with everything that any optimizer or storage may want. */
 struct Both {
-    Array      master, param, grad, m, v, v_max, extra;
+    Buffer     master, param, grad, m, v, v_max, extra;
     mpt_tensor host, device;
 
     Both(size_t n, mpt_format param_format, mpt_format grad_format, mpt_storage storage, mpt_moments moments,
@@ -68,19 +44,19 @@ struct Both {
         device = host;
         const bool has_master = storage == MPT_STORE_MASTER;
         /* moments: small positive numbers in both formats; a step that writes one it does not need is seen */
-        for (Array *a : {&master, &m, &v, &v_max, &extra, &param})
+        for (Buffer *a : {&master, &m, &v, &v_max, &extra, &param})
             memset(a->host(), a == &m || a == &v || a == &v_max ? 0x3b : 0, a->bytes.size() - a->start - 32);
         point(&host, has_master, false);
         point(&device, has_master, true);
         std::vector<float> w(n);
         for (float &x : w) x = random_float(0.5);
         CHECK_EQ_I(mpt_weights_set(&host, w.data()), MPT_OK);
-        for (Array *a : {&master, &param, &grad, &m, &v, &v_max, &extra}) a->upload();
+        for (Buffer *a : {&master, &param, &grad, &m, &v, &v_max, &extra}) a->upload();
     }
 
     void point(mpt_tensor *t, bool has_master, bool on_device)
     {
-        auto at = [&](Array &a) { return on_device ? a.device() : a.host(); };
+        auto at = [&](Buffer &a) { return on_device ? a.device() : a.host(); };
         t->master = has_master ? (float *)at(master) : nullptr;
         t->param = at(param);
         t->grad = at(grad);

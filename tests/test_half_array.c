@@ -412,21 +412,6 @@ TEST(raw_bits)
 
 // any formats, with options -----------------------------------------------------------------------
 
-static mpt_opts some_options(void)
-{
-    const uint64_t random = mt_random();
-    mpt_opts       o = options((int)(random % MPT_ROUNDING_COUNT), 0, 0, (uint32_t)(random >> 32));
-    o.overflow = (mpt_overflow)((random >> 8) % 3u);
-    o.tininess = (mpt_tininess)((random >> 16) & 1u);
-    o.flush = (unsigned)(random >> 20) & 3u;
-    o.nan = (mpt_nan_mode)((random >> 24) & 1u);
-    o.seed = mt_random();
-    o.first_element = mt_random() >> (random >> 28) % 64u;
-    o.stream = (uint32_t)mt_random();
-    o.step = (uint32_t)mt_random();
-    return o;
-}
-
 /* Element i must be what the reference gives with the random word that is documented for it. */
 static void check_options(mpt_format d, const unsigned char *dst, mpt_format s, const unsigned char *src,
                           size_t n, const mpt_opts *o, unsigned got_flags)

@@ -2,22 +2,8 @@
 #include "mpt.h"
 #include "test.h"
 
-static float inf(void)
-{
-    const uint32_t u = 0x7f800000u;
-    float          x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-static float nan_of(void)
-{
-    const uint32_t u = 0x7fc00000u;
-    float          x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
+static float inf(void) { return mpti_f32_make(0x7f800000u); }
+static float nan_of(void) { return mpti_f32_make(0x7fc00000u); }
 static int near_f(float got, double want) { return got >= (float)want && got <= (float)want; }
 
 /* A report of parts is the report of the whole, field by field, and these are all there. */

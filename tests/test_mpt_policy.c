@@ -185,11 +185,15 @@ TEST(policy_last_layer_and_loss)
     expect(&p, "loss", MPT_F16, MPT_F16, MPT_RULE_AS_IS, MPT_F16, MPT_F16);
 }
 
-/* A word of the built-in table: the i-th, and its row; 0 past the last. */
+/* The rows of MPT_OPS, which come first in the table. */
+#define ROW(rule, cpu, list, source, names) +1
+enum { COMPACT = 0 MPT_OPS(ROW) };
+
+/* A word of these: the i-th, and its row; 0 past the last. */
 static int table_word(size_t i, char word[64], size_t *row)
 {
     size_t n;
-    for (*row = 0; *row < MPTI_OP_COUNT; ++*row) {
+    for (*row = 0; *row < COMPACT; ++*row) {
         const char *at = mpti_ops[*row].names;
         for (; *at; at += n + (at[n] == ' ')) {
             n = strcspn(at, " ");
@@ -224,7 +228,8 @@ TEST(policy_table_is_sound)
     char             op[64], other[64];
     size_t           i, k, row, other_row;
     for (i = 0; table_word(i, op, &row); i++) {
-        const mpti_op_row *r = &mpti_ops[row];
+        const struct mpti_op_row *r = &mpti_ops[row];
+        const mpt_list            list = (mpt_list)r->list[MPT_LISTS_COMPACT];
         mt_context(op, NULL);
         CHECK(op[0] && strlen(op) < 60 && r->source[0]);
         for (k = 0; k < i; k++) {
@@ -234,8 +239,8 @@ TEST(policy_table_is_sound)
         CHECK_EQ_I(ask(&gpu, op, MPT_F16, MPT_F16).rule, r->rule);
         CHECK_EQ_I(ask(&cpu, op, MPT_F16, MPT_F16).rule, r->cpu);
         /* What is on the allow list runs low, what is on the deny list does not. */
-        CHECK((r->list == MPT_LIST_ALLOW) <= (r->rule == MPT_RULE_LOW));
-        CHECK((r->list == MPT_LIST_DENY) <= (r->rule == MPT_RULE_FP32 || r->rule == MPT_RULE_OUTPUT ||
+        CHECK((list == MPT_LIST_ALLOW) <= (r->rule == MPT_RULE_LOW));
+        CHECK((list == MPT_LIST_DENY) <= (r->rule == MPT_RULE_FP32 || r->rule == MPT_RULE_OUTPUT ||
                                              r->rule == MPT_RULE_REFUSED));
     }
 }
@@ -491,6 +496,52 @@ TEST(gemm_of_thin_shapes)
                     same_bits(gc.f32[at(g.order, g.ldc, i, j)], want[i * g.n + j]);
         } else
             check_gemm(&g);
+    }
+}
+
+/* The three calls of a layer, as the comment of mpt_gemm writes them: W in 16 bits, dW in 16 or 32. */
+TEST(gemm_of_a_layer)
+{
+    enum { ROWS = 5, COLS = 23, BATCH = 3 };
+    mpt_f16      w[ROWS * COLS], dw16[ROWS * COLS];
+    float        x[BATCH * COLS], dx[BATCH * COLS], dy[BATCH * ROWS], y[BATCH * ROWS], dw[ROWS * COLS];
+    const size_t batch = BATCH, rows = ROWS, cols = COLS;
+    size_t       b, r, c;
+    for (r = 0; r < rows * cols; r++)
+        w[r] = mpt_f16_from_f32((float)(int)(mt_random() % 17) - 8.0f), dw[r] = 2.0f, dw16[r].bits = 0x4000u;
+    for (c = 0; c < batch * cols; c++)
+        x[c] = (float)(int)(mt_random() % 17) - 8.0f, dx[c] = 3.0f;
+    for (r = 0; r < batch * rows; r++)
+        dy[r] = (float)(int)(mt_random() % 17) - 8.0f, y[r] = -1.0f;
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, batch, rows, cols, 1.0f, x, MPT_F32, cols, w,
+                        MPT_F16, cols, 0.0f, y, MPT_F32, rows, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, batch, cols, rows, 1.0f, dy, MPT_F32, rows,
+                        w, MPT_F16, cols, 1.0f, dx, MPT_F32, cols, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch, 1.0f, dy, MPT_F32, rows, x,
+                        MPT_F32, cols, 1.0f, dw, MPT_F32, cols, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch, 1.0f, dy, MPT_F32, rows, x,
+                        MPT_F32, cols, 1.0f, dw16, MPT_F16, cols, NULL, 0), MPT_OK);
+    for (b = 0; b < batch; b++)                     /* whole numbers: all sums are exact */
+        for (r = 0; r < rows; r++) {
+            float sum = 0.0f;
+            for (c = 0; c < cols; c++)
+                sum += mpt_f32_from_f16(w[r * cols + c]) * x[b * cols + c];
+            same_bits(y[b * rows + r], sum);
+        }
+    for (c = 0; c < cols; c++) {
+        for (b = 0; b < batch; b++) {
+            float sum = 3.0f;
+            for (r = 0; r < rows; r++)
+                sum += dy[b * rows + r] * mpt_f32_from_f16(w[r * cols + c]);
+            same_bits(dx[b * cols + c], sum);
+        }
+        for (r = 0; r < rows; r++) {
+            float sum = 2.0f;
+            for (b = 0; b < batch; b++)
+                sum += dy[b * rows + r] * x[b * cols + c];
+            same_bits(dw[r * cols + c], sum);
+            CHECK_EQ_U(dw16[r * cols + c].bits, mpt_f16_from_f32(sum).bits);
+        }
     }
 }
 
@@ -838,6 +889,7 @@ int main(int argc, char **argv)
     RUN(policy_rows_of_the_user);
     RUN(gemm_against_double);
     RUN(gemm_of_thin_shapes);
+    RUN(gemm_of_a_layer);
     RUN(gemm_same_bits_in_every_layout);
     RUN(gemm_special_values);
     RUN(gemm_accumulates_in_fp32);

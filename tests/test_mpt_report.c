@@ -139,7 +139,7 @@ TEST(survey_equals_each_format)
 {
     int    kind;
     size_t n;
-    for (kind = 0; kind < KINDS; kind++)
+    for (kind = 0; kind < KINDS; kind += (int)mt.every)
         for (n = 1; n <= MANY; n = 7 * n + 13) {
             mt_context(kind_name[kind], NULL);
             floats_of_kind(kind, n);
@@ -183,7 +183,7 @@ TEST(survey_at_the_ends)
         survey_by_every_path(20480, at[i].constant);
     }
     for (i = 0; i < COUNT(ends); i++)
-        for (j = 0; j < 3; j++) {       /* alone among ones; or with its neighbours here, and others there */
+        for (j = i % 3u % mt.every; j < 3; j += mt.every) {     /* among ones; or neighbours, and others */
             size_t k;
             for (k = 0; k < 9000; k++)
                 floats[k] = j ? mpti_f32_make(ends[i] + (uint32_t)k % (uint32_t)j) : 1.0f;
@@ -1615,7 +1615,7 @@ TEST(shadow_of_all_halves)
     uint64_t   causes = 0;
     size_t     i;
     CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 1e-9), MPT_OK);
-    for (i = 0; i < 65536; i++) {
+    for (i = 0; i < 65536; i += mt.every) {
         const double          x = mpt_decode(MPT_F16, i), y = mpt_decode(MPT_F16, mt_random() & 0xfbffu);
         const mpt_shadowed    a = mpt_shadow_value(&s, x), b = mpt_shadow_value(&s, y);
         const volatile double quotient = x / y, root = sqrt(x), product = x * y, sum = product + y;

@@ -502,12 +502,6 @@ TEST(memory)
     CHECK(r.total == 0);
 }
 
-#ifdef __FAST_MATH__
-#define RUN_EXACT(name) (void)mt_test_##name
-#else
-#define RUN_EXACT(name) RUN(name)
-#endif
-
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);

@@ -7,7 +7,7 @@ SHAPES = [(3, 4), (5,), (2, 3, 4)]
 STEPS = 12
 # learning rate and weight decay of each group, as factors of the optimizer's
 GROUPS = [(1.0, 1.0), (0.5, 0.0), (3.0, 0.25)]
-# name in C, class, options
+# name, class, options; test_mpt_optim.c has them in the same order
 CASES = [
     ("sgd", torch.optim.SGD, dict(lr=0.05, momentum=0.9, weight_decay=0.1)),
     ("sgd_nesterov", torch.optim.SGD, dict(lr=0.05, momentum=0.9, weight_decay=0.1, nesterov=True)),
@@ -51,10 +51,12 @@ def run(kind, options):
 
 version = torch.__version__.split("+")[0]
 print(f"/* torch_steps.h -- by tests/torch_steps.py with PyTorch {version}, in double: weights of three\n"
-      " * tensors in groups after 12 steps. */")
+      " * tensors in groups after 12 steps. */\n"
+      "static const double torch_steps[][41] = {")
 for name, kind, options in CASES:
+    print(f"    {{ /* {name} */")
     values = run(kind, options)
-    print(f"static const double torch_{name}[] = {{")
-    for i in range(0, len(values), 4):
-        print("    " + " ".join(f"{x:.17g}," for x in values[i:i + 4]))
-    print("};")
+    for i in range(0, len(values), 7):
+        print("    " + " ".join(f"{x:.9g}," for x in values[i:i + 7]))
+    print("    },")
+print("};")

@@ -32,7 +32,8 @@ typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 } cublasOperation_t;
 typedef enum { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 } cublasComputeType_t;
 typedef enum {
     CUBLASLT_MATMUL_DESC_TRANSA = 3, CUBLASLT_MATMUL_DESC_TRANSB = 4, CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
-    CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
+    CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
+    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
     CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18, CUBLASLT_MATMUL_DESC_D_SCALE_POINTER = 20,
     CUBLASLT_MATMUL_DESC_AMAX_D_POINTER = 21, CUBLASLT_MATMUL_DESC_FAST_ACCUM = 25,
     CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26
@@ -42,7 +43,11 @@ typedef enum {
 } cublasLtMatrixLayoutAttribute_t;
 typedef enum {
     CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_RELU = 2, CUBLASLT_EPILOGUE_BIAS = 4,
-    CUBLASLT_EPILOGUE_RELU_BIAS = 6, CUBLASLT_EPILOGUE_GELU = 32, CUBLASLT_EPILOGUE_GELU_BIAS = 36
+    CUBLASLT_EPILOGUE_RELU_BIAS = 6, CUBLASLT_EPILOGUE_GELU = 32, CUBLASLT_EPILOGUE_GELU_BIAS = 36,
+    CUBLASLT_EPILOGUE_RELU_AUX = 130, CUBLASLT_EPILOGUE_RELU_AUX_BIAS = 134, CUBLASLT_EPILOGUE_DRELU = 136,
+    CUBLASLT_EPILOGUE_DRELU_BGRAD = 152, CUBLASLT_EPILOGUE_GELU_AUX = 160,
+    CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164, CUBLASLT_EPILOGUE_DGELU = 192, CUBLASLT_EPILOGUE_DGELU_BGRAD = 208,
+    CUBLASLT_EPILOGUE_BGRADA = 256, CUBLASLT_EPILOGUE_BGRADB = 512
 } cublasLtEpilogue_t;
 typedef enum {
     CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
@@ -60,11 +65,12 @@ struct cublasLtContext { int unused; };
 struct cublasLtMatmulDescOpaque_t {
     cublasComputeType_t compute;
     cublasOperation_t   op_a, op_b;
-    cublasLtEpilogue_t  epilogue;
+    uint32_t            epilogue;
     cudaDataType_t      bias_type;
     bool                bias_typed;
     const void         *bias, *a_scale, *b_scale, *d_scale;
-    void               *d_amax;
+    void               *d_amax, *aux;
+    int64_t             ld_aux;
     int8_t              fast;
 };
 struct cublasLtMatrixLayoutOpaque_t {
@@ -219,15 +225,29 @@ inline double rough(double x, int bits)
 }
 inline double rough_tanh(double x) { return rough(tanh(x), 11); }
 
+/* GELU in its tanh form, and its derivative. */
+inline double gelu_tanh(double x) { return rough_tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)); }
+inline double gelu(double x) { return 0.5 * x * (1.0 + gelu_tanh(x)); }
+inline double gelu_slope(double x)
+{
+    const double t = gelu_tanh(x);
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.7978845608028654 * (1.0 + 3.0 * 0.044715 * x * x);
+}
+
+/* The bits of an epilogue that are not operations of themselves. */
+enum { EPILOGUE_DRELU = 8, EPILOGUE_BGRAD = 16, EPILOGUE_DGELU = 64, EPILOGUE_AUX = 128,
+       EPILOGUE_SUMS = EPILOGUE_BGRAD | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB };
+
 inline float scalar(const void *p) { return p ? *(const float *)p : 1.0f; }
 
 inline void run_product(const Product &p)
 {
-    const int           e = p.o.epilogue;
+    const uint32_t      e = p.o.epilogue;
     const float         scale = p.alpha * scalar(p.o.a_scale) * scalar(p.o.b_scale);
     float               amax = 0.0f;
     const uint64_t      m = p.m(), n = p.n(), k = p.k();
-    std::vector<double> a(m * k), b(k * n);     /* both along k */
+    std::vector<double> a(m * k), b(k * n), sums(m < n ? n : m);    /* both along k */
+    const bool          derivative = (e & (EPILOGUE_DRELU | EPILOGUE_DGELU)) != 0;
     for (uint64_t i = 0; i < m; i++)
         for (uint64_t l = 0; l < k; l++) a[i * k + l] = at(p, p.pa, p.a, p.o.op_a == CUBLAS_OP_T, i, l);
     for (uint64_t j = 0; j < n; j++)
@@ -243,13 +263,25 @@ inline void run_product(const Product &p)
             double x = (double)scale * sum;
             if (p.beta != 0.0f) x += (double)p.beta * get(p.pc, p.c.type, i + j * (uint64_t)p.c.ld);
             if (e & CUBLASLT_EPILOGUE_BIAS) x += get(p.o.bias, p.o.bias_type, i);
+            const uint64_t at_aux = i + j * (uint64_t)p.o.ld_aux;
+            uint8_t *const bits = (uint8_t *)p.o.aux + at_aux / 8, bit = (uint8_t)(1u << at_aux % 8);
+            if (e & EPILOGUE_AUX && !derivative && e & CUBLASLT_EPILOGUE_RELU)
+                *bits = (uint8_t)(x > 0.0 ? *bits | bit : *bits & ~bit);
+            if (e & EPILOGUE_AUX && !derivative && e & CUBLASLT_EPILOGUE_GELU)
+                put(p.o.aux, p.d.type, at_aux, (float)x);
+            if (e & EPILOGUE_DRELU) x = *bits & bit ? x : 0.0;
+            if (e & EPILOGUE_DGELU) x *= gelu_slope(get(p.o.aux, p.d.type, at_aux));
+            if (e & EPILOGUE_BGRAD) sums[i] += x;
             if (e & CUBLASLT_EPILOGUE_RELU) x = x > 0.0 || std::isnan(x) ? x : 0.0;
-            if (e & CUBLASLT_EPILOGUE_GELU)
-                x = 0.5 * x * (1.0 + rough_tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+            if (e & CUBLASLT_EPILOGUE_GELU) x = gelu(x);
             amax = fmaxf(amax, (float)fabs(x));
             put(p.pd, p.d.type, i + j * (uint64_t)p.d.ld, (float)(x * (double)scalar(p.o.d_scale)));
         }
     if (p.o.d_amax) *(float *)p.o.d_amax = amax;
+    for (uint64_t i = 0; e & CUBLASLT_EPILOGUE_BGRADA && i < m * k; i++) sums[i / k] += a[i];
+    for (uint64_t i = 0; e & CUBLASLT_EPILOGUE_BGRADB && i < n * k; i++) sums[i / k] += b[i];
+    for (uint64_t i = 0; e & EPILOGUE_SUMS && i < (e & CUBLASLT_EPILOGUE_BGRADB ? n : m); i++)
+        put((void *)(uintptr_t)p.o.bias, p.o.bias_type, i, (float)sums[i]);
 }
 
 /* What the real library refuses. */
@@ -258,7 +290,9 @@ inline cublasStatus_t blas_check(const cublasLtMatmulDescOpaque_t &o, const cubl
                                  const cublasLtMatrixLayoutOpaque_t &d)
 {
     const int      cc = 10 * controls().major + controls().minor;
-    const bool     fp8 = is_fp8(a.type) || is_fp8(b.type), bias = (o.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+    const int64_t  unit = o.epilogue & (CUBLASLT_EPILOGUE_RELU | EPILOGUE_DRELU) ? 128 : 8;
+    const bool     fp8 = is_fp8(a.type) || is_fp8(b.type);
+    const bool     bias = (o.epilogue & (CUBLASLT_EPILOGUE_BIAS | EPILOGUE_SUMS)) != 0;
     const uint64_t m = o.op_a == CUBLAS_OP_N ? a.rows : a.cols, k = o.op_a == CUBLAS_OP_N ? a.cols : a.rows;
     const uint64_t n = o.op_b == CUBLAS_OP_N ? b.cols : b.rows, k2 = o.op_b == CUBLAS_OP_N ? b.rows : b.cols;
     if (!m || !n || !k || k != k2) return CUBLAS_STATUS_INVALID_VALUE;
@@ -269,6 +303,15 @@ inline cublasStatus_t blas_check(const cublasLtMatmulDescOpaque_t &o, const cubl
     if (o.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (a.type == CUDA_R_16BF && cc < 80) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (bias && (!o.bias || !o.bias_typed)) return CUBLAS_STATUS_INVALID_VALUE;
+    bool known = false;
+    for (uint32_t e : {1, 2, 4, 6, 32, 36, 130, 134, 136, 152, 160, 164, 192, 208, 256, 512})
+        known = known || e == o.epilogue;
+    if (!known) return CUBLAS_STATUS_INVALID_VALUE;
+    if (o.epilogue & (EPILOGUE_AUX | EPILOGUE_SUMS) && (fp8 || d.batch > 1))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (o.epilogue & EPILOGUE_AUX &&
+        (!o.aux || o.ld_aux < (int64_t)m || (uintptr_t)o.aux % 16 || o.ld_aux % unit))
+        return CUBLAS_STATUS_INVALID_VALUE;
     if (fp8) {
         const size_t d_bytes = bytes_of(d.type);
         const bool   dims = a.rows % 16 == 0 && b.rows % 16 == 0 && m * d_bytes % 16 == 0 && a.ld % 16 == 0 &&
@@ -334,6 +377,8 @@ inline cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t o,
         {CUBLASLT_MATMUL_DESC_TRANSB, &o->op_b, sizeof o->op_b},
         {CUBLASLT_MATMUL_DESC_EPILOGUE, &o->epilogue, sizeof o->epilogue},
         {CUBLASLT_MATMUL_DESC_BIAS_POINTER, &o->bias, sizeof o->bias},
+        {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &o->aux, sizeof o->aux},
+        {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &o->ld_aux, sizeof o->ld_aux},
         {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &o->a_scale, sizeof o->a_scale},
         {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &o->b_scale, sizeof o->b_scale},
         {CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, &o->d_scale, sizeof o->d_scale},
