@@ -45,7 +45,7 @@ struct Both {
         const bool has_master = storage == MPT_STORE_MASTER;
         /* moments: small positive numbers in both formats; a step that writes one it does not need is seen */
         for (Buffer *a : {&master, &m, &v, &v_max, &extra, &param})
-            memset(a->host(), a == &m || a == &v || a == &v_max ? 0x3b : 0, a->bytes.size() - a->start - 32);
+            memset(a->host(), a == &m || a == &v || a == &v_max ? 0x3b : 0, a->size);
         point(&host, has_master, false);
         point(&device, has_master, true);
         std::vector<float> w(n);
