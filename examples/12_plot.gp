@@ -15,7 +15,7 @@ set border 3 lw 1.5 lc rgb '#444444'
 set style fill solid 0.85 noborder
 unset key
 
-# ---- growth.png: the error of one sum in eight accumulators ----
+# ---- growth.png: the error of one sum in seven accumulators ----
 
 growth = dir . '/growth.csv'
 set output dir . '/growth.png'

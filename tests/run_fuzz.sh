@@ -16,11 +16,13 @@ seeds() {
     mkdir -p "$out/files" "$out/seeds"
     ${CC:-cc} -O1 -std=c99 -I. tests/inspect_files.c -o "$out/make-files" -lm || return 1
     "$out/make-files" good "$out/files" && "$out/make-files" bad "$out/files" || return 1
-    for file in "$out"/files/*; do
-        [ "$(wc -c < "$file")" -lt 4000 ] || continue
+    ! have python3 || python3 tests/inspect_containers.py '' "$out/files" || return 1
+    for file in "$out"/files/*.*; do
+        [ "$(wc -c < "$file")" -lt 6000 ] || continue
         case $file in
         *.safetensors) kind='\040' ;;
-        *.npy | *.npz | *.pt | *.gguf) kind='\041' ;;
+        *.npy | *.npz | *.zip | *.pt | *.gguf) kind='\041' ;;
+        *.onnx) kind='\101' ;;
         *.csv) kind='\042' ;;
         *) kind='\043' ;;
         esac
@@ -50,7 +52,7 @@ else
         mkdir -p "$out/corpus-$name"
         # shellcheck disable=SC2086
         check "$name runs" "$out/$name" -max_total_time="$seconds" -artifact_prefix="$out/" \
-            -max_len=4096 "$out/corpus-$name" $corpus
+            -max_len=6000 "$out/corpus-$name" $corpus
     done
 fi
 

@@ -185,7 +185,8 @@ int diff_row(row *w, const options *o, char *error)
 /* Would a copy in that format show the change? All but the share --tolerate of it. */
 int diff_keeps(const moved *d, int k, const options *o)
 {
-    return !d->over[k] && (double)d->lost[k] <= o->tolerate * (double)(d->changed - d->apart);
+    const double most = o->tolerate < 0.0 ? TOLERATE : o->tolerate;
+    return !d->over[k] && (double)d->lost[k] <= most * (double)(d->changed - d->apart);
 }
 
 /* same / only in the first / all keep it / f16, bf16 keep it / none keeps it / bad: 3 NaN or Inf in one */

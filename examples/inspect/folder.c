@@ -11,7 +11,7 @@ enum { MAX_INDEX = 1 << 28 };
 
 static int list_add(file_list *l, char *path)
 {
-    char **more = path ? (char **)realloc(l->path, (l->count + 1) * sizeof *more) : NULL;
+    char **more = path ? (char **)grow(l->path, l->count, sizeof *more) : NULL;
     if (!more) {
         free(path);
         return -1;
@@ -64,18 +64,15 @@ static int index_files(file_list *l, char *error)
 static int index_open(file_list *l, const char *path, char *error)
 {
     source s;
-    char  *text = NULL;
+    char  *text;
     l->index = copy_text(path, strlen(path));
     if (!l->index)
         return problem(error, path, NULL, "out of memory");
     if (source_open(&s, path, 0, error) != 0)
         return -1;
-    if (s.size <= MAX_INDEX)
-        text = (char *)malloc((size_t)s.size + 1);
-    if (text && source_read(&s, 0, text, (size_t)s.size) == 0 && utf8_valid(text, (size_t)s.size)) {
-        text[s.size] = 0;
+    text = source_text(&s, 0, s.size, MAX_INDEX);
+    if (text && utf8_valid(text, (size_t)s.size))
         l->json = cJSON_ParseWithLength(text, (size_t)s.size);
-    }
     free(text);
     source_close(&s);
     return l->json ? index_files(l, error) : index_problem(l, error, "is not JSON, or too large", NULL);

@@ -1,6 +1,6 @@
 /* gguf.c -- the header of a GGUF file, versions 2 and 3: key-value pairs, which are stepped over but for the
  * alignment, and the tensors' names, shapes, types and places. F32, F16, BF16 and F64 are read; the quantized
- * types are named and passed over. Source: docs/gguf.md of ggml. */
+ * types are named and skipped. Source: docs/gguf.md of ggml. */
 #include "inspect.h"
 
 enum { MAX_TENSORS = 1 << 20, MAX_NAME = 1 << 16, MAX_DEPTH = 4 };
@@ -81,7 +81,8 @@ static uint64_t take_pairs(cursor *c, uint64_t n)
 static const char *const types[] = {
     "F32", "F16", "Q4_0", "Q4_1", "", "", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K",
     "Q6_K", "Q8_K", "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8",
-    "I16", "I32", "I64", "F64", "IQ1_M", "BF16"};
+    "I16", "I32", "I64", "F64", "IQ1_M", "BF16", "", "", "", "TQ1_0",
+    "TQ2_0", "", "", "", "MXFP4", "NVFP4", "Q1_0"};
 enum { TYPES = sizeof types / sizeof types[0] };
 
 /* A name, the dimensions with the fastest first, a type, an offset. */
@@ -91,19 +92,12 @@ static int take_tensor(cursor *c, char *error)
     const uint64_t length = take(c, 8);
     tensor        *t;
     uint64_t       type;
-    char          *name;
+    char          *name = c->bad ? NULL : source_text(&m->src, c->at, length, MAX_NAME);
     int            k;
-    if (c->bad || length > MAX_NAME)
-        return problem(error, m->path, NULL, "the GGUF header is truncated or damaged");
-    name = (char *)malloc((size_t)length + 1);
-    if (!name || source_read(&m->src, c->at, name, (size_t)length) != 0) {
-        free(name);
-        return problem(error, m->path, NULL, "the GGUF header is truncated");
-    }
-    t = memchr(name, 0, (size_t)length) ? NULL : model_tensor(m, name, (size_t)length);
+    t = name && strlen(name) == length ? model_tensor(m, name, (size_t)length) : NULL;
     free(name);
     if (!t)
-        return problem(error, m->path, NULL, "a tensor's name holds a zero character, or out of memory");
+        return problem(error, m->path, NULL, "the GGUF header is truncated or damaged, or out of memory");
     skip(c, length);
     t->dims = (int)take(c, 4);
     if (c->bad || t->dims < 0 || t->dims > MAX_DIMS)
@@ -112,12 +106,10 @@ static int take_tensor(cursor *c, char *error)
         t->shape[k] = take(c, 8);
     type = take(c, 4);
     t->offset = take(c, 8);
-    if (c->bad || !shape_count(t->shape, t->dims, &t->count))
-        return problem(error, m->path, t->name, "the product of the shape overflows, or the file ends");
-    t->type = type < TYPES && *types[type] ? types[type] : "unknown";
-    t->format = find_type(t->type) ? find_type(t->type)->format : MPT_FORMAT_COUNT;
-    t->swap = !host_is_little();
-    return 0;
+    if (c->bad)
+        return problem(error, m->path, t->name, "the GGUF header is truncated");
+    tensor_type(t, type < TYPES && *types[type] ? types[type] : "unknown");
+    return tensor_count(m, t, error);
 }
 
 /* Offsets count from the first aligned byte after the header. */
@@ -128,8 +120,7 @@ static int place(model *m, tensor *t, uint64_t data, char *error)
     t->offset += data;
     if (t->format == MPT_FORMAT_COUNT)
         return 0;
-    if (t->count > UINT64_MAX / 8 ||
-        t->count * format_bytes(t->format) > m->src.size - t->offset)
+    if (t->count * format_bytes(t->format) > m->src.size - t->offset)
         return problem(error, m->path, t->name, "truncated: its data ends beyond the end of the file");
     t->bytes = t->count * format_bytes(t->format);
     return 0;

@@ -63,6 +63,7 @@ enum {
     ERROR_TEXT = 600,
     VERDICT = 160               /* characters of a verdict */
 };
+#define TOLERATE 0.05           /* unless --tolerate says otherwise */
 
 /* ---- source.c ---- */
 
@@ -70,13 +71,11 @@ enum {
 typedef struct source {
     uint64_t             size;
     const unsigned char *memory;            /* not NULL: the bytes stand here, no file */
-    FILE                *file;              /* read with this where nothing is mapped */
-    int                  fd;
-    int                  mapped;            /* nonzero: windows are mapped, otherwise copied to buffer */
-    unsigned char       *window;            /* the mapping, or the buffer */
+    FILE                *file;
+    int                  mapped;            /* nonzero: windows are mapped, otherwise read */
+    unsigned char       *window;            /* the mapping, or a buffer */
     uint64_t             at;                /* where in the file the window starts */
     size_t               length;
-    uint64_t             position;          /* of the next fread */
 } source;
 
 int source_open(source *s, const char *path, int map, char *error);
@@ -92,12 +91,17 @@ uint64_t little_endian(const unsigned char *bytes, int n);
 /* `size` bytes from offset `at`, at most CHUNK; good until the next call. NULL: beyond the end or failed. */
 const unsigned char *source_view(source *s, uint64_t at, size_t size);
 int source_read(source *s, uint64_t at, void *dst, size_t size);
+/* A copy of n bytes and a zero, to be freed; NULL: more than `most`, beyond the end, failed or no memory. */
+char *source_text(source *s, uint64_t at, uint64_t n, uint64_t most);
 /* A file that shrinks while it is mapped ends the program in a signal: say why, remove `unlink_too`. */
 void source_guard(const char *path, const char *unlink_too);
 
 /* ---- text.c ---- */
 
 char *copy_text(const char *s, size_t n);                               /* these two: NULL out of memory */
+/* `items` with room for one more than `count`, which only grows by one: it is full where that is a power of
+ * two. NULL: out of memory, and nothing has changed. */
+void *grow(void *items, size_t count, size_t size);
 char *path_join(const char *folder, size_t n, const char *name);        /* n: characters of the folder */
 const char *path_name(const char *path);                                /* what follows the last slash */
 int ends_with(const char *s, const char *suffix);
@@ -167,10 +171,14 @@ const number_type *find_type(const char *name);
 int  model_open(model *m, const char *path, int map, mpt_format raw, char *error);
 int  model_parse(model *m, mpt_format raw, char *error);
 void model_close(model *m);
-/* Product of the dimensions; 0 if it does not fit. */
-int  shape_count(const uint64_t *shape, int dims, uint64_t *count);
 /* One more tensor, with that name; NULL: out of memory. Earlier ones may move. */
 tensor *model_tensor(model *m, const char *name, size_t n);
+/* Its type, and the format that this is; `type` lives as long as the model. */
+void tensor_type(tensor *t, const char *type);
+/* Its count from its shape. 0 or -1. */
+int  tensor_count(const model *m, tensor *t, char *error);
+/* That its bytes are those of its values, of so many bits each. 0 or -1. */
+int  tensor_bytes(const model *m, const tensor *t, int bits, char *error);
 /* A copy of a text that lives as long as the model; NULL: out of memory. */
 const char *model_text(model *m, const char *text);
 source *tensor_source(model *m, const tensor *t);
@@ -258,6 +266,7 @@ typedef struct result {
     uint64_t count, zero, nonzero, inf, nan;
     uint64_t first_nan, first_inf;      /* index of the first; UINT64_MAX: none */
     double   max_abs, min_abs, mean, rms;
+    int      signs;                     /* 1: above 0, 2: below */
     loss     in[MAX_FORMATS];
 } result;
 
@@ -292,7 +301,7 @@ typedef struct rule {
 typedef struct options {
     mpt_format  formats[MAX_FORMATS];   /* a rule's format that is not asked for is refused */
     int         format_count, headroom;
-    double      tolerate;
+    double      tolerate;               /* below 0: not given */
     int         json, csv, diff, map, jobs, progress, width, wide;  /* jobs 0: one for each processor */
     mpt_format  raw;                    /* MPT_FORMAT_COUNT: look at the file */
     uint64_t    top;                    /* 0: all */
@@ -309,6 +318,7 @@ typedef struct scan {
     mpt_survey survey;
     mpt_exact  sum;                     /* of the finite values */
     uint64_t   first_nan, first_inf;
+    int        signs;
 } scan;
 
 void scan_init(scan *s);
@@ -344,7 +354,7 @@ typedef struct row {
     result        r;
     moved         d;
     uint64_t      key;
-    int           median;                   /* its log2 */
+    int           percentile[3];            /* of the magnitudes: 1, 50, 99; log2 */
 } row;
 
 /* One row for each name; to be freed. */
@@ -370,6 +380,7 @@ void    complain(const options *o, const char *error);
 typedef struct plot plot;
 
 plot *plot_new(const options *o, char *error);
+void  plot_file(plot *p, const char *path);             /* for the title */
 int   plot_tensor(plot *p, const tensor *t, const scan *s, const result *r);
 int   plot_end(plot *p, const scan *total, char *error);
 

@@ -61,41 +61,60 @@ const number_type *find_type(const char *name)
     return NULL;
 }
 
+tensor *model_tensor(model *m, const char *name, size_t n)
+{
+    tensor *more = (tensor *)grow(m->tensors, m->count, sizeof *more), *t;
+    if (!more)
+        return NULL;
+    m->tensors = more;
+    t = &more[m->count];
+    memset(t, 0, sizeof *t);
+    t->name = copy_text(name, n);
+    t->format = MPT_FORMAT_COUNT;
+    t->swap = !host_is_little();
+    m->count += t->name != NULL;
+    return t->name ? t : NULL;
+}
+
+void tensor_type(tensor *t, const char *type)
+{
+    const number_type *known = find_type(type);
+    t->type = type;
+    t->format = known ? known->format : MPT_FORMAT_COUNT;
+}
+
 /* Zeros do not hide an overflow of the others: such a shape is a mistake, too. */
-int shape_count(const uint64_t *shape, int dims, uint64_t *count)
+int tensor_count(const model *m, tensor *t, char *error)
 {
     uint64_t product = 1;
     int      i, empty = 0;
-    for (i = 0; i < dims; i++) {
-        if (!shape[i])
+    for (i = 0; i < t->dims; i++) {
+        if (!t->shape[i])
             empty = 1;
-        else if (product > (uint64_t)INT64_MAX / shape[i])
-            return 0;
+        else if (product > UINT64_MAX / 64 / t->shape[i])
+            return problem(error, m->path, t->name, "the product of the shape overflows");
         else
-            product *= shape[i];
+            product *= t->shape[i];
     }
-    *count = empty ? 0 : product;
-    return 1;
+    t->count = empty ? 0 : product;
+    return 0;
 }
 
-tensor *model_tensor(model *m, const char *name, size_t n)
+int tensor_bytes(const model *m, const tensor *t, int bits, char *error)
 {
-    /* Room for 1, 2, 4, 8 ...: it is full where the count is a power of two. */
-    if (!(m->count & (m->count - 1))) {
-        tensor *more = (tensor *)realloc(m->tensors, (m->count ? 2 * m->count : 1) * sizeof *more);
-        if (!more)
-            return NULL;
-        m->tensors = more;
-    }
-    memset(&m->tensors[m->count], 0, sizeof *m->tensors);
-    m->tensors[m->count].name = copy_text(name, n);
-    m->tensors[m->count].format = MPT_FORMAT_COUNT;
-    return m->tensors[m->count].name ? &m->tensors[m->count++] : NULL;
+    const uint64_t all = t->count * (uint64_t)bits;
+    if (all % 8)
+        return problem(error, m->path, t->name, "%llu values of type %s do not fill whole bytes",
+                       (ull)t->count, t->type);
+    if (t->bytes != all / 8)
+        return problem(error, m->path, t->name, "%llu values of type %s need %llu bytes, its data has %llu",
+                       (ull)t->count, t->type, (ull)(all / 8), (ull)t->bytes);
+    return 0;
 }
 
 const char *model_text(model *m, const char *text)
 {
-    char **more = (char **)realloc(m->texts, (m->text_count + 1) * sizeof *more);
+    char **more = (char **)grow(m->texts, m->text_count, sizeof *more);
     if (!more)
         return NULL;
     m->texts = more;
@@ -107,18 +126,31 @@ source *tensor_source(model *m, const tensor *t) { return t->from ? t->from : &m
 
 /* ---- what a file is ---- */
 
-/* Files that people will try, by their first bytes, and what to do with them instead. */
+static const char old[] = "is an old GGML file: convert it to GGUF";
+
+/* Files that people will try, by what stands near their beginning, and what to do with them instead. */
 static const char *advice(const unsigned char *head)
 {
-    if (!memcmp(head, "\x89HDF", 4))
-        return "is an HDF5 file, which is not read: save the arrays as .npy or .safetensors";
+    static const struct { int at; const char *bytes, *what; } known[] = {
+        {0, "\x89HDF", "is an HDF5 file, which is not read: save the arrays as .npy or .safetensors"},
+        {0, "\x1f\x8b", "is compressed with gzip: unpack it first"},
+        {0, "\x28\xb5\x2f\xfd", "is compressed with zstd: unpack it first"},
+        {0, "\xfd" "7zXZ", "is compressed with xz: unpack it first"},
+        {4, "TFL3", "is a TensorFlow Lite model, which is not read: save the weights as .npz"},
+        {0, "GGML", old}, {0, "lmgg", old}, {0, "tjgg", old}};
+    size_t i;
     if (head[0] == 0x80 && head[1] && head[1] <= 5)
         return "is a Python pickle (PyTorch before 1.6), which is not read: load it and torch.save it anew";
-    if (!memcmp(head, "\x1f\x8b", 2))
-        return "is compressed with gzip: unpack it first";
-    if (!memcmp(head, "GGML", 4) || !memcmp(head, "lmgg", 4) || !memcmp(head, "tjgg", 4))
-        return "is an old GGML file: convert it to GGUF";
-    return "is none of .npy, .safetensors, .csv, .tsv, .txt; for bare numbers say --raw f32";
+    for (i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (!memcmp(head + known[i].at, known[i].bytes, strlen(known[i].bytes)))
+            return known[i].what;
+    return "is none of .npy, .npz, .safetensors, .pt, .gguf, .onnx, .csv; for bare numbers say --raw f32";
+}
+
+/* A model begins with the version of its format, a small number, and then texts. */
+static int looks_like_onnx(const unsigned char *head)
+{
+    return head[0] == 8 && head[1] < 32 && (head[2] == 0x12 || head[2] == 0x1a || head[2] == 0x3a);
 }
 
 static int find_kind(model *m, char *error)
@@ -133,11 +165,12 @@ static int find_kind(model *m, char *error)
         m->kind = KIND_NPZ;             /* or PyTorch's, as its members will tell */
     else if (!memcmp(head, "GGUF", 4))
         m->kind = KIND_GGUF;
-    else if (ends_with(m->path, ".onnx"))
+    else if (ends_with(m->path, ".onnx") || looks_like_onnx(head))
         m->kind = KIND_ONNX;
     else if (ends_with(m->path, ".safetensors") || (head[8] == '{' && !head[6] && !head[7]))
         m->kind = KIND_SAFETENSORS;
-    else if (ends_with(m->path, ".csv") || ends_with(m->path, ".tsv") || ends_with(m->path, ".txt"))
+    else if (ends_with(m->path, ".csv") || ends_with(m->path, ".tsv") || ends_with(m->path, ".txt") ||
+             (!strcmp(m->path, "-") && (head[0] == '#' || (head[0] >= '+' && head[0] <= '9'))))
         m->kind = KIND_CSV;
     else if (ends_with(m->path, ".npy"))
         return problem(error, m->path, NULL, "does not start with the magic word of .npy files");
@@ -156,7 +189,6 @@ static int raw_parse(model *m, mpt_format format, char *error)
                        (ull)m->src.size, f->name);
     t->type = f->name;
     t->format = format;
-    t->swap = !host_is_little();
     t->bytes = m->src.size;
     t->count = t->shape[0] = t->bytes / bytes;
     t->dims = 1;

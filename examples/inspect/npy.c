@@ -161,14 +161,14 @@ static void set_type(tensor *t)
 /* That the values, after the header, end where the file does. */
 static int check_size(model *m, tensor *t, uint64_t size, char *error)
 {
-    if (!shape_count(t->shape, t->dims, &t->count))
-        return problem(error, m->path, NULL, "the product of the shape is above 2^63");
+    if (tensor_count(m, t, error) != 0)
+        return -1;
     if (t->format == MPT_FORMAT_COUNT) {
         t->bytes = size;
         return 0;
     }
     t->bytes = t->count * format_bytes(t->format);
-    if (t->count > UINT64_MAX / 8 || t->bytes > size)
+    if (t->bytes > size)
         return problem(error, m->path, NULL, "truncated: the shape asks for %llu values of type %s, the "
                        "file has %llu bytes for them", (ull)t->count, t->type, (ull)size);
     if (t->bytes < size)
@@ -200,14 +200,10 @@ int npy_parse(model *m, tensor *t, uint64_t bytes, char *error)
     if (length > bytes - start)
         return problem(error, m->path, NULL, "the .npy header claims %llu bytes, the file has %llu left",
                        (ull)length, (ull)(bytes - start));
-    if (length > MAX_HEADER)
+    text = source_text(s, t->offset + start, length, MAX_HEADER);
+    if (!text)
         return problem(error, m->path, NULL, "the .npy header of %llu bytes is above the 64 KiB that are "
-                       "read", (ull)length);
-    text = (char *)malloc((size_t)length + 1);
-    if (!text || source_read(s, t->offset + start, text, (size_t)length) != 0) {
-        free(text);
-        return problem(error, m->path, NULL, "the .npy header cannot be read");
-    }
+                       "read, or cannot be read", (ull)length);
     c.p = text;
     c.end = text + length;
     why = parse_dict(m, &c, t);

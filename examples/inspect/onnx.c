@@ -78,11 +78,8 @@ static int take_dims(model *m, tensor *t, const field *f)
 
 static int take_name(model *m, tensor *t, const field *f)
 {
-    char *name = f->wire == WIRE_BYTES && f->value < 1 << 16 ? (char *)malloc((size_t)f->value + 1) : NULL;
-    if (!name)
-        return 0;
-    name[f->value] = 0;
-    if (source_read(&m->src, f->at, name, (size_t)f->value) != 0 || strlen(name) != f->value) {
+    char *name = f->wire == WIRE_BYTES ? source_text(&m->src, f->at, f->value, 1 << 16) : NULL;
+    if (!name || strlen(name) != f->value) {
         free(name);
         return 0;
     }
@@ -99,7 +96,7 @@ static int damaged(model *m, char *error)
 static int take_tensor(model *m, range r, char *error)
 {
     tensor  *t = model_tensor(m, "", 0);
-    uint64_t type = 0, bits;
+    uint64_t type = 0;
     int      code, bare = 0;
     field    f;
     if (!t)
@@ -125,17 +122,12 @@ static int take_tensor(model *m, range r, char *error)
     }
     if (code < 0)
         return damaged(m, error);
-    t->type = type < TYPES ? types[type] : "unknown";
-    if (!(bare && !t->bytes) && find_type(t->type))
-        t->format = find_type(t->type)->format;
-    t->swap = !host_is_little();
-    if (!shape_count(t->shape, t->dims, &t->count) || t->count > UINT64_MAX / 64)
-        return problem(error, m->path, t->name, "the product of the shape overflows");
-    bits = t->format == MPT_FORMAT_COUNT ? 0 : (uint64_t)mpt_format_get(t->format)->bits;
-    if (bits && t->bytes != t->count * bits / 8)
-        return problem(error, m->path, t->name, "%llu values of type %s need %llu bytes, it has %llu",
-                       (ull)t->count, t->type, (ull)(t->count * bits / 8), (ull)t->bytes);
-    return 0;
+    tensor_type(t, type < TYPES ? types[type] : "unknown");
+    if (bare && !t->bytes)
+        t->format = MPT_FORMAT_COUNT;
+    if (tensor_count(m, t, error) != 0)
+        return -1;
+    return t->format == MPT_FORMAT_COUNT ? 0 : tensor_bytes(m, t, mpt_format_get(t->format)->bits, error);
 }
 
 static range inside(const field *f)

@@ -17,14 +17,14 @@ typedef struct node {
     node_kind kind;
     int64_t   number;
     char     *text;
-    size_t   *item, count, cap;
+    size_t   *item, count;
 } node;
 
 typedef struct machine {
     const unsigned char *at, *end;
     node   *nodes;
-    size_t  count, cap;
-    size_t *stack, height, stack_cap;
+    size_t  count;
+    size_t *stack, height;
     size_t *memo, memo_count;           /* node + 1; 0: nothing */
     size_t  visits;
     char   *why;
@@ -51,48 +51,33 @@ static int damaged(machine *v) { return refuse(v, "its pickle is truncated or da
 /* 0: out of memory, or too many; node 0 is never used. */
 static size_t node_new(machine *v, node_kind kind, int64_t number)
 {
-    if (v->count == v->cap) {
-        const size_t cap = v->cap ? 2 * v->cap : 256;
-        node        *more = cap > MAX_NODES ? NULL : (node *)realloc(v->nodes, cap * sizeof *more);
-        if (!more)
-            return 0;
-        v->nodes = more;
-        v->cap = cap;
-        v->count += !v->count;
-    }
-    memset(&v->nodes[v->count], 0, sizeof *v->nodes);
-    v->nodes[v->count].kind = kind;
-    v->nodes[v->count].number = number;
+    node *more = v->count < MAX_NODES ? (node *)grow(v->nodes, v->count, sizeof *more) : NULL;
+    if (!more)
+        return 0;
+    v->nodes = more;
+    memset(&more[v->count], 0, sizeof *more);
+    more[v->count].kind = kind;
+    more[v->count].number = number;
     return v->count++;
 }
 
 static int append(machine *v, size_t to, size_t what)
 {
-    node *n = &v->nodes[to];
-    if (n->count == n->cap) {
-        const size_t cap = n->cap ? 2 * n->cap : 4;
-        size_t      *more = (size_t *)realloc(n->item, cap * sizeof *more);
-        if (!more)
-            return refuse(v, "out of memory");
-        n->item = more;
-        n->cap = cap;
-    }
+    node   *n = &v->nodes[to];
+    size_t *more = (size_t *)grow(n->item, n->count, sizeof *more);
+    if (!more)
+        return refuse(v, "out of memory");
+    n->item = more;
     n->item[n->count++] = what;
     return 0;
 }
 
 static int push(machine *v, size_t what)
 {
-    if (!what)
+    size_t *more = what ? (size_t *)grow(v->stack, v->height, sizeof *more) : NULL;
+    if (!more)
         return refuse(v, "out of memory, or a pickle of more than four million values");
-    if (v->height == v->stack_cap) {
-        const size_t cap = v->stack_cap ? 2 * v->stack_cap : 64;
-        size_t      *more = (size_t *)realloc(v->stack, cap * sizeof *more);
-        if (!more)
-            return refuse(v, "out of memory");
-        v->stack = more;
-        v->stack_cap = cap;
-    }
+    v->stack = more;
     v->stack[v->height++] = what;
     return 0;
 }
@@ -434,6 +419,7 @@ int pickle_parse(const unsigned char *text, size_t n, int (*found)(void *user, c
     size_t   i;
     int      code;
     memset(&v, 0, sizeof v);
+    v.count = 1;
     v.at = text;
     v.end = text + n;
     v.why = why;

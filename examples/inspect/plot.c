@@ -16,6 +16,8 @@ struct plot {
     const options *o;
     FILE          *ranges;
     uint64_t       tensors;
+    char           title[NAME + 1]; /* the first file, and how many more */
+    uint64_t       files;
     int            least, most;     /* binades that occur */
 };
 
@@ -92,6 +94,12 @@ int plot_tensor(plot *p, const tensor *t, const scan *s, const result *r)
     p->least = ilogb(r->min_abs) < p->least ? ilogb(r->min_abs) : p->least;
     p->most = ilogb(r->max_abs) > p->most ? ilogb(r->max_abs) : p->most;
     return ferror(p->ranges) ? -1 : 0;
+}
+
+void plot_file(plot *p, const char *path)
+{
+    if (!p->files++)
+        plain_name(p->title, path_name(path));
 }
 
 static FILE *open_script(const plot *p, const char *name, int height)
@@ -173,28 +181,24 @@ static int write_ranges(const plot *p)
     return close_good(f);
 }
 
-/* "nothing is lost at 2^3 to 2^9", or at which scale the least is. */
+/* Up to which scale nothing overflows, and what becomes zero there; if nothing does, from which on. */
 static void say_scales(char *dst, size_t cap, const mpt_range *r)
 {
-    uint64_t       least = UINT64_MAX;
-    int            i, best = 0, from = 0, to = 0;
-    char           lost[24], all[24];
-    for (i = SCALES; i >= -SCALES; i--) {
-        mpt_range_choice c;
-        (void)mpt_range_at_scale(r, i, &c);
-        if (c.flushed + c.overflow < least || (c.flushed + c.overflow == least && abs(i) < abs(best)))
-            best = i;
-        if (c.flushed + c.overflow < least)
-            to = i;
-        if (c.flushed + c.overflow <= least) {
-            least = c.flushed + c.overflow;
-            from = i;
-        }
-    }
-    text_count(lost, sizeof lost, least);
+    mpt_range_choice c, less;
+    char             zero[24], all[24];
+    int              from, to = SCALES;
+    for (; (void)mpt_range_at_scale(r, to, &c), c.overflow && to > -SCALES; to--)
+        ;
+    for (from = to; from > -SCALES; from--)
+        if ((void)mpt_range_at_scale(r, from - 1, &less), less.flushed > c.flushed)
+            break;
+    text_count(zero, sizeof zero, c.flushed);
     text_count(all, sizeof all, mpt_range_nonzero(r));
-    if (least)
-        (void)snprintf(dst, cap, "least is lost at scale 2^{%d}, %s of %s values", best, lost, all);
+    if (c.overflow)
+        (void)snprintf(dst, cap, "overflows at all of these scales");
+    else if (c.flushed)
+        (void)snprintf(dst, cap, "no overflow up to scale 2^{%d}, where %s of %s values become zero", to,
+                       zero, all);
     else
         (void)snprintf(dst, cap, "nothing becomes zero or overflows at scales 2^{%d} to 2^{%d}", from, to);
 }
@@ -221,7 +225,8 @@ static int write_scale(const plot *p, const scan *total)
     if (close_good(f) != 0 || !(f = open_script(p, "scale", 180 + 230 * o->format_count)))
         return -1;
     (void)fprintf(f, "set output 'scale.png'\nset multiplot layout %d,1 title 'What a scale for all tensors "
-                  "would cost' font 'Sans Bold,20' margins 0.08,0.97,0.1,0.84 spacing 0.09\n"
+                  "would cost (dashed: no scale)' font 'Sans Bold,20' margins 0.08,0.97,0.1,0.84 "
+                  "spacing 0.09\n"
                   "set format x '2^{%%.0f}'\nset xtics 8\nset xrange [%d:%d]\nset ylabel 'values'\n"
                   "set logscale y\nset format y '10^{%%L}'\nset yrange [0.2:%.9g]\n"
                   "set grid y lc rgb '#DDDDDD'\n"
@@ -267,11 +272,15 @@ static int write_model(const plot *p, const scan *total)
         if ((double)total->survey.binade[k] / (double)r.nonzero > most)
             most = (double)total->survey.binade[k] / (double)r.nonzero;
     text_count(values, sizeof values, r.count);
-    (void)fprintf(f, "set output 'model.png'\nset title '%s values, and what each format can hold of them' \n"
-                  "set border 1\nunset ytics\nset lmargin 10\nset rmargin 34\nset xrange [%d:%d]\n"
-                  "set xlabel 'magnitude'\nset format x '2^{%%.0f}'\nset xtics 4\n"
-                  "set yrange [%g:1.08]\nset style fill solid 0.8 noborder\n", values, left, right,
-                  -0.16 * o->format_count - 0.04);
+    if (p->files > 1)
+        (void)snprintf(text, sizeof text, " and %llu more", (ull)p->files - 1);
+    (void)fprintf(f, "set output 'model.png'\nset title '%s%s: %s values, and what each format holds of "
+                  "them' offset 9,0 noenhanced\nset border 1\nunset ytics\nset lmargin 10\n"
+                  "set rmargin 34\nset xrange [%d:%d]\n"
+                  "set xlabel 'magnitude; height of a bar: how many values'\n"
+                  "set format x '2^{%%.0f}'\nset xtics 4\n"
+                  "set yrange [%g:1.08]\nset style fill solid 0.8 noborder\n", p->title,
+                  p->files > 1 ? text : "", values, left, right, -0.16 * o->format_count - 0.04);
     for (k = 0; k < o->format_count; k++) {
         const char  *name = mpt_format_get(o->formats[k])->name;
         const double y = -0.16 * (k + 1);
@@ -281,12 +290,12 @@ static int write_model(const plot *p, const scan *total)
                       2 * k + 1, edge[1], y, edge[2], y + 0.1, colours[k], 2 * k + 2, edge[2], y, edge[3],
                       y + 0.1, colours[k]);
         text_db(db, sizeof db, r.in[k].plain.db);
-        text_count(share, sizeof share, r.in[k].plain.overflow);
-        (void)snprintf(text, sizeof text, r.in[k].plain.overflow ? "overflow: %s" : "%s",
+        text_share(share, sizeof share, r.in[k].plain.overflow, r.nonzero);
+        (void)snprintf(text, sizeof text, r.in[k].plain.overflow ? "%s overflow" : "%s",
                        r.in[k].plain.overflow ? share : db);
         text_share(share, sizeof share, r.in[k].plain.flushed, r.nonzero);
         if (r.in[k].plain.flushed)
-            (void)snprintf(text + strlen(text), sizeof text - strlen(text), ", to zero: %s", share);
+            (void)snprintf(text + strlen(text), sizeof text - strlen(text), ", %s become 0", share);
         (void)fprintf(f, "set label '%s' at graph -0.005, first %g right font 'Sans Bold,16' textcolor rgb "
                       "'%s'\nset label '%s' at graph 1.01, first %g font 'Sans,14' textcolor rgb "
                       "'#222222' noenhanced\n", name, y + 0.05, colours[k], text, y + 0.05);
@@ -295,7 +304,7 @@ static int write_model(const plot *p, const scan *total)
     (void)fprintf(f, "set arrow from %d, 0.1 to %d, 0.02 lw 2 lc rgb '#5B6B7B'\nset label 'largest: %s' "
                   "at %d, 0.13 center font 'Sans,13' textcolor rgb '#444444'\n", p->most + 1, p->most + 1,
                   values, p->most + 1);
-    (void)fprintf(f, "set label 'pale: with fewer bits' at graph 1.01, first %g font 'Sans,12' textcolor rgb "
+    (void)fprintf(f, "set label 'pale: fewer bits' at graph 1.01, first %g font 'Sans,12' textcolor rgb "
                   "'#666666'\nplot 'model.csv' using ($1 + 0.5):($2 / %.9g):(0.94) every ::1 with boxes "
                   "lc rgb '#5B6B7B' notitle\n", -0.16 * o->format_count - 0.02, most);
     return close_good(f);

@@ -11,12 +11,21 @@
 #define STDERR_IS_TERMINAL() 0
 #endif
 
+/* Of all tensors of a type; bytes: in the file, and with what is larger cast to each format. */
+enum { MAX_TYPES = 24 };
+typedef struct type_sum {
+    const char *type;
+    uint64_t    tensors, values, bytes, after[MAX_FORMATS];
+} type_sum;
+
 /* Of all tensors of a file. */
 typedef struct sums {
     uint64_t tensors, values, passed_over, nan, inf;
     uint64_t fits[MAX_FORMATS][3];
     uint64_t moved, apart, changed, lost[MAX_FORMATS];  /* of --diff; tensors, apart: not in both */
     double   l2, norm;
+    type_sum of[MAX_TYPES];                             /* the last one: of all further types */
+    int      types;
 } sums;
 
 /* What one argument holds: its files, one or many. */
@@ -213,7 +222,7 @@ static void print_head(const options *o, widths w)
     if (o->diff)
         (void)printf(" %7s", "|d|/|x|");
     else if (o->wide)
-        (void)printf(" %-14s %9s %9s %7s %6s", "shape", "mean", "std", "zeros", "median");
+        (void)printf(" %-14s %9s %9s %7s %6s %6s %6s", "shape", "mean", "std", "zeros", "1%", "50%", "99%");
     for (k = 0; k < o->format_count; k++)
         (void)printf(" %6s", mpt_format_get(o->formats[k])->name);
     (void)printf("  verdict\n");
@@ -239,10 +248,11 @@ static double deviation(const result *r)
     return variance > 0.0 ? sqrt(variance) : 0.0;
 }
 
-/* What --wide adds: shape, mean, standard deviation, zeros, and where half of the magnitudes lie below. */
+/* What --wide adds: shape, mean, standard deviation, zeros, and where 1, 50 and 99% of the magnitudes lie
+ * below. */
 static void print_wide(const row *p)
 {
-    char     shape[24 * MAX_DIMS] = "", mean[24] = "-", std[24] = "-", half[24] = "-", zero[24];
+    char     shape[24 * MAX_DIMS] = "", mean[24] = "-", std[24] = "-", part[24] = "-", zero[24];
     size_t   at = 0;
     int      k;
     for (k = 0; k < p->t[0]->dims && at < sizeof shape - 24; k++)
@@ -251,9 +261,13 @@ static void print_wide(const row *p)
     if (p->r.nonzero) {
         text_value(mean, sizeof mean, p->r.mean);
         text_value(std, sizeof std, deviation(&p->r));
-        (void)snprintf(half, sizeof half, "2^%d", p->median);
     }
-    (void)printf(" %-14s %9s %9s %7s %6s", *shape ? shape : "1", mean, std, zero, half);
+    (void)printf(" %-14s %9s %9s %7s", *shape ? shape : "1", mean, std, zero);
+    for (k = 0; k < 3; k++) {
+        if (p->r.nonzero)
+            (void)snprintf(part, sizeof part, "2^%d", p->percentile[k]);
+        (void)printf(" %6s", part);
+    }
 }
 
 static void print_range(const row *p, const options *o)
@@ -342,6 +356,35 @@ static void print_summary(const options *o, const sums *s, const result *all)
         print_summary_line(titles[k], o, s, all, k);
 }
 
+static void print_types(const options *o, const sums *s)
+{
+    type_sum all = {"all", 0, 0, 0, {0}};
+    char     text[32];
+    int      i, k;
+    (void)printf("\n%-13s %8s %8s %11s", "type", "tensors", "values", "bytes");
+    for (k = 0; k < o->format_count; k++)
+        (void)printf(" %9s", mpt_format_get(o->formats[k])->name);
+    (void)printf("\n");
+    for (i = 0; i <= s->types - (s->types == 1); i++) {
+        const type_sum *t = i < s->types ? &s->of[i] : &all;
+        (void)text_safe(text, sizeof text, t->type, 13);
+        (void)printf("%-13s %8llu", text, (ull)t->tensors);
+        text_count(text, sizeof text, t->values);
+        (void)printf(" %8s", text);
+        text_bytes(text, sizeof text, t->bytes);
+        (void)printf(" %11s", text);
+        for (k = 0; k < o->format_count; k++) {
+            text_bytes(text, sizeof text, t->after[k]);
+            (void)printf(" %9s", text);
+            all.after[k] += t->after[k];
+        }
+        (void)printf("\n");
+        all.tensors += t->tensors;
+        all.values += t->values;
+        all.bytes += t->bytes;
+    }
+}
+
 static void print_moved_summary(const options *o, const sums *s)
 {
     char lost[24];
@@ -398,6 +441,33 @@ static void print_counts(const report *p)
     (void)printf("\n");
 }
 
+/* Key and value of each pair, cut; of shards, what differs from the one before. */
+static void print_metadata(const opened *x, const options *o)
+{
+    char   key[4 * LONGEST_NAME], value[4 * LONGEST_NAME];
+    size_t i, k;
+    for (i = 0; i < x->files; i++) {
+        const model *m = &x->m[i], *before = i ? m - 1 : NULL;
+        int          left = o->wide ? 1 << 30 : o->width - 10;
+        for (k = 0; before && k < m->metadata_count && m->metadata_count == before->metadata_count; k++)
+            if (strcmp(m->metadata[k].key, before->metadata[k].key) != 0 ||
+                strcmp(m->metadata[k].value, before->metadata[k].value) != 0)
+                break;
+        if (!m->metadata_count || (before && k == m->metadata_count))
+            continue;
+        (void)printf("metadata:");
+        for (k = 0; k < m->metadata_count && left > 0; k++) {
+            left -= text_safe(key, sizeof key, m->metadata[k].key, o->wide ? LONGEST_NAME : 40) + 2;
+            left -= text_safe(value, sizeof value, m->metadata[k].value, o->wide ? LONGEST_NAME : 40) + 1;
+            if (left > 0 || !k)
+                (void)printf("%s %s=%s", k ? "," : "", key, value);
+        }
+        if (left <= 0)
+            (void)printf(" ...");
+        (void)printf("\n");
+    }
+}
+
 static void print_table(const report *p)
 {
     const options *o = p->o;
@@ -409,6 +479,7 @@ static void print_table(const report *p)
         print_title("\nto ", &p->in[1]);
     (void)fputs(o->diff ? "\n" : ", ", stdout);
     print_counts(p);
+    print_metadata(&p->in[0], o);
     if (p->shown < p->n)
         (void)printf("the %llu tensors that come first by '%s' in %s\n", (ull)p->shown, o->by,
                      mpt_format_get(o->formats[0])->name);
@@ -418,8 +489,10 @@ static void print_table(const report *p)
         print_row(&p->rows[i], o, w);
     if (p->n > 1 && o->diff)
         print_moved_summary(o, &p->s);
-    else if (p->n > 1)
+    else if (p->n > 1) {
         print_summary(o, &p->s, &p->result);
+        print_types(o, &p->s);
+    }
 }
 
 /* ---- JSON and CSV ---- */
@@ -464,7 +537,9 @@ static void range_cells(cells *c, const row *w, const options *o)
     cell_real(c, "max_abs", floats, r->max_abs);
     cell_real(c, "mean", floats, r->mean);
     cell_real(c, "std", floats, deviation(r));
-    cell_real(c, "median_log2", r->nonzero != 0, (double)w->median);
+    cell_real(c, "percentile_1_log2", r->nonzero != 0, (double)w->percentile[0]);
+    cell_real(c, "median_log2", r->nonzero != 0, (double)w->percentile[1]);
+    cell_real(c, "percentile_99_log2", r->nonzero != 0, (double)w->percentile[2]);
     if (floats || c->as != CELLS_JSON) {
         cell_group(c, "formats");
         for (k = 0; k < o->format_count; k++)
@@ -477,7 +552,7 @@ static void range_cells(cells *c, const row *w, const options *o)
 static void summary_cells(const report *p, cells *c)
 {
     const sums *s = &p->s;
-    int         k;
+    int         j, k;
     cell_count(c, "tensors", 1, s->tensors);
     cell_count(c, "passed_over", 1, s->passed_over);
     cell_count(c, "values", 1, s->values);
@@ -499,6 +574,19 @@ static void summary_cells(const report *p, cells *c)
         cell_group(c, NULL);
     }
     cell_group(c, NULL);
+    if (!p->o->diff)
+        cell_group(c, "types");
+    for (j = 0; j < s->types; j++) {
+        cell_group(c, s->of[j].type);
+        cell_count(c, "tensors", 1, s->of[j].tensors);
+        cell_count(c, "values", 1, s->of[j].values);
+        cell_count(c, "bytes", 1, s->of[j].bytes);
+        for (k = 0; k < p->o->format_count; k++)
+            cell_count(c, mpt_format_get(p->o->formats[k])->name, 1, s->of[j].after[k]);
+        cell_group(c, NULL);
+    }
+    if (!p->o->diff)
+        cell_group(c, NULL);
 }
 
 static void file_cells(const opened *x, cells *c, const char *const *key)
@@ -513,12 +601,20 @@ static void json_table(const report *p)
     static const char *const keys[2][3] = {{"file", "kind", "bytes"},
                                            {"other_file", "other_kind", "other_bytes"}};
     cells  c = {CELLS_JSON, "", NULL};
-    size_t i;
+    size_t i, k;
     (void)printf("%s\n  {", p->files ? "," : "");
     file_cells(&p->in[0], &c, keys[0]);
     if (p->o->diff)
         file_cells(&p->in[1], &c, keys[1]);
-    (void)printf(",\"tensors\":[");
+    (void)printf(",\"metadata\":[");
+    for (i = 0; i < p->in[0].files; i++) {      /* of each file */
+        const model *m = &p->in[0].m[i];
+        (void)printf(i ? ",{" : "{");
+        for (k = 0, c.before = ""; k < m->metadata_count; k++)
+            cell_text(&c, m->metadata[k].key, 1, m->metadata[k].value);
+        (void)printf("}");
+    }
+    (void)printf("],\"tensors\":[");
     for (i = 0; i < p->shown; i++) {
         c.before = "";
         (void)printf("%s\n    {", i ? "," : "");
@@ -558,12 +654,34 @@ static void json_failed(const report *p, const char *path, const char *error)
 
 /* ---- a file ---- */
 
+static void add_type(sums *s, const tensor *t, const options *o)
+{
+    type_sum *of = s->of;
+    int       k;
+    while (of < s->of + s->types && strcmp(of->type, t->type) != 0)
+        of++;
+    if (of == s->of + s->types) {
+        s->types += s->types < MAX_TYPES;
+        of = &s->of[s->types - 1];
+        of->type = of->tensors ? "others" : t->type;
+    }
+    of->tensors++;
+    of->values += t->count;
+    of->bytes += t->bytes;
+    for (k = 0; k < o->format_count; k++) {
+        const uint64_t bytes = t->count * format_bytes(o->formats[k]);
+        of->after[k] += t->format != MPT_FORMAT_COUNT && bytes < t->bytes ? bytes : t->bytes;
+    }
+}
+
 static void add_up(sums *s, const row *w, const options *o)
 {
     const result *r = &w->r;
     const moved  *d = &w->d;
     int           k;
     s->tensors++;
+    if (!o->diff)
+        add_type(s, w->t[0], o);
     s->values += either(w)->count;
     s->passed_over += either(w)->format == MPT_FORMAT_COUNT;
     s->moved += d->changed != 0 || d->how == OTHER_BYTES;
@@ -673,15 +791,18 @@ static row *rows_of(const opened *x, size_t *n)
 
 static int look_at_row(report *p, row *w, char *error)
 {
-    scan      one;
-    mpt_range range;
+    static const double part[3] = {1.0, 50.0, 99.0};
+    scan                one;
+    mpt_range           range;
+    int                 k;
     if (p->o->diff)
         return diff_row(w, p->o, error);
     scan_init(&one);
     if (w->t[0]->format != MPT_FORMAT_COUNT && scan_tensor(&one, &w->r, w->m[0], w->t[0], p->o, error) != 0)
         return -1;
     (void)mpt_survey_get(&one.survey, MPT_F32, &range);
-    (void)mpt_range_percentile(&range, 50.0, &w->median);
+    for (k = 0; k < 3; k++)
+        (void)mpt_range_percentile(&range, part[k], &w->percentile[k]);
     scan_merge(&p->total, &one);
     if (p->plots && plot_tensor(p->plots, w->t[0], &one, &w->r) != 0)
         return problem(error, p->o->plot, NULL, "%s", strerror(errno));
@@ -706,6 +827,8 @@ static int inspect_rows(report *p, char *error)
         if (p->o->diff || p->rows[i].t[0]->format != MPT_FORMAT_COUNT)
             check_rules(p, &p->rows[i]);
     }
+    if (p->plots)
+        plot_file(p->plots, p->in[0].path);
     scan_total(&p->total, p->o, &p->result);
     scan_merge(&p->all, &p->total);
     qsort(p->rows, p->n, sizeof *p->rows, by_order);

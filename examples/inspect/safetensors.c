@@ -142,9 +142,7 @@ static int set_shape(model *m, tensor *t, const cJSON *shape, char *error)
             return problem(error, m->path, t->name, "the shape has more than %d dimensions", MAX_DIMS);
         t->shape[t->dims++] = (uint64_t)item->valuedouble;
     }
-    if (!shape_count(t->shape, t->dims, &t->count) || t->count > UINT64_MAX / 64)
-        return problem(error, m->path, t->name, "the product of the shape overflows");
-    return 0;
+    return tensor_count(m, t, error);
 }
 
 static int set_offsets(model *m, tensor *t, const cJSON *offsets, uint64_t data, int bits, char *error)
@@ -165,22 +163,15 @@ static int set_offsets(model *m, tensor *t, const cJSON *offsets, uint64_t data,
                        "of data", (ull)end, (ull)room);
     t->offset = data + begin;
     t->bytes = end - begin;
-    if (t->count * (uint64_t)bits % 8)
-        return problem(error, m->path, t->name, "%llu values of type %s do not fill whole bytes",
-                       (ull)t->count, t->type);
-    if (t->bytes != t->count * (uint64_t)bits / 8)
-        return problem(error, m->path, t->name, "%llu values of type %s need %llu bytes, its data has %llu",
-                       (ull)t->count, t->type, (ull)(t->count * (uint64_t)bits / 8), (ull)t->bytes);
-    return 0;
+    return tensor_bytes(m, t, bits, error);
 }
 
-static int set_tensor(model *m, tensor *t, const cJSON *item, uint64_t data, char *error)
+static int set_tensor(model *m, const cJSON *item, uint64_t data, char *error)
 {
     const cJSON       *name;
     const number_type *type;
-    t->name = copy_text(item->string, strlen(item->string));
-    t->format = MPT_FORMAT_COUNT;
-    if (!t->name)
+    tensor            *t = model_tensor(m, item->string, strlen(item->string));
+    if (!t)
         return problem(error, m->path, NULL, "out of memory");
     if (!cJSON_IsObject(item))
         return problem(error, m->path, t->name, "its entry is not an object");
@@ -197,7 +188,6 @@ static int set_tensor(model *m, tensor *t, const cJSON *item, uint64_t data, cha
     }
     t->type = type->name;
     t->format = type->format;
-    t->swap = !host_is_little();
     if (set_shape(m, t, cJSON_GetObjectItemCaseSensitive(item, "shape"), error) != 0)
         return -1;
     return set_offsets(m, t, cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), data, type->bits,
@@ -245,7 +235,8 @@ static int check_layout(model *m, uint64_t data, char *error)
 {
     uint64_t end = data;
     size_t   i;
-    qsort(m->tensors, m->count, sizeof *m->tensors, by_offset);
+    if (m->count)
+        qsort(m->tensors, m->count, sizeof *m->tensors, by_offset);
     for (i = 0; i < m->count; i++) {
         const tensor *t = &m->tensors[i];
         char          shown[80] = "";
@@ -267,21 +258,15 @@ static int check_layout(model *m, uint64_t data, char *error)
 static int set_all(model *m, const cJSON *root, uint64_t data, char *error)
 {
     const cJSON *item;
-    size_t       n = 0;
     if (!cJSON_IsObject(root))
         return problem(error, m->path, NULL, "bad header: it is not a JSON object");
     if (check_duplicates(m, root, NULL, error) != 0)
         return -1;
-    for (item = root->child; item; item = item->next)
-        n++;
-    m->tensors = (tensor *)calloc(n + 1, sizeof *m->tensors);
-    if (!m->tensors)
-        return problem(error, m->path, NULL, "out of memory");
     for (item = root->child; item; item = item->next) {
         if (!strcmp(item->string, "__metadata__")) {
             if (set_metadata(m, item, error) != 0)
                 return -1;
-        } else if (set_tensor(m, &m->tensors[m->count++], item, data, error) != 0)
+        } else if (set_tensor(m, item, data, error) != 0)
             return -1;
     }
     return check_layout(m, data, error);
@@ -319,12 +304,9 @@ int safetensors_parse(model *m, char *error)
     if (length > MAX_HEADER)
         return problem(error, m->path, NULL, "the header claims %llu bytes, the format allows %d",
                        (ull)length, MAX_HEADER);
-    text = (char *)malloc((size_t)length + 1);
-    if (!text || source_read(&m->src, 8, text, (size_t)length) != 0) {
-        free(text);
+    text = source_text(&m->src, 8, length, MAX_HEADER);
+    if (!text)
         return problem(error, m->path, NULL, "the header cannot be read");
-    }
-    text[length] = 0;
     code = parse_text(m, text, (size_t)length, 8 + length, error);
     free(text);
     return code;

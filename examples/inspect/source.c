@@ -59,62 +59,44 @@ void source_guard(const char *path, const char *unlink_too)
 }
 
 /* What stands on standard input, in a file without a name: headers are read back and forth. */
-static int spool(int from, char *error)
+static FILE *spool(int from, char *error)
 {
     FILE *const f = tmpfile();
     char        block[4096];
     ssize_t     n = -1;
-    int         fd = -1;
     while (f && (n = read(from, block, sizeof block)) > 0)
         if (fwrite(block, 1, (size_t)n, f) != (size_t)n)
             break;
-    if (f && n == 0 && fflush(f) == 0)
-        fd = dup(fileno(f));
-    if (fd < 0)
-        (void)problem(error, "-", NULL, "standard input cannot be kept: %s", strerror(errno));
+    if (f && n == 0)
+        return f;
+    (void)problem(error, "-", NULL, "standard input cannot be kept: %s", strerror(errno));
     if (f)
         (void)fclose(f);
-    return fd;
+    return NULL;
 }
 
-/* A descriptor of a regular file. Nothing waits for the other end of a FIFO. */
-static int open_regular(const char *path, struct stat *st, char *error)
-{
-    const int standard = !strcmp(path, "-") || !strcmp(path, "/dev/stdin");
-    int       fd = standard ? dup(0) : open(path, O_RDONLY | O_NONBLOCK);
-    if (fd < 0)
-        return problem(error, path, NULL, "%s", strerror(errno));
-    if (standard && fstat(fd, st) == 0 && !S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode)) {
-        const int kept = spool(fd, error);
-        (void)close(fd);
-        if (kept < 0)
-            return -1;
-        fd = kept;
-    }
-    if (fstat(fd, st) == 0 && S_ISREG(st->st_mode))
-        return fd;
-    (void)close(fd);
-    return problem(error, path, NULL, S_ISDIR(st->st_mode) ? "is a directory" : "is not a regular file");
-}
-
-static int open_mapped(source *s, const char *path, char *error)
-{
-    struct stat st;
-    s->fd = open_regular(path, &st, error);
-    if (s->fd < 0)
-        return -1;
-    s->size = (uint64_t)st.st_size;
-    s->mapped = 1;
-    return 0;
-}
-
+/* A regular file. Nothing waits for the other end of a FIFO. */
 static FILE *open_stream(const char *path, char *error)
 {
+    const int   standard = !strcmp(path, "-") || !strcmp(path, "/dev/stdin");
+    const int   fd = standard ? dup(0) : open(path, O_RDONLY | O_NONBLOCK);
     struct stat st;
-    const int   fd = open_regular(path, &st, error);
-    FILE *const f = fd < 0 ? NULL : fdopen(fd, "rb");
-    if (fd >= 0 && !f)
-        (void)close(fd), (void)problem(error, path, NULL, "%s", strerror(errno));
+    const int   known = fd >= 0 && fstat(fd, &st) == 0;
+    FILE       *f = NULL;
+    if (!known)
+        (void)problem(error, path, NULL, "%s", strerror(errno));
+    else if (S_ISDIR(st.st_mode))
+        (void)problem(error, path, NULL, "is a directory");
+    else if (standard && !S_ISREG(st.st_mode))
+        f = spool(fd, error);
+    else if (!S_ISREG(st.st_mode))
+        (void)problem(error, path, NULL, "is not a regular file");
+    else if ((f = fdopen(fd, "rb")) != NULL)
+        return f;
+    else
+        (void)problem(error, path, NULL, "%s", strerror(errno));
+    if (fd >= 0)
+        (void)close(fd);
     return f;
 }
 
@@ -126,7 +108,7 @@ static int map_window(source *s, uint64_t at)
     if (s->window)
         (void)munmap(s->window, s->length);
     s->window = NULL;
-    p = mmap(NULL, length, PROT_READ, MAP_SHARED, s->fd, (off_t)start);
+    p = mmap(NULL, length, PROT_READ, MAP_SHARED, fileno(s->file), (off_t)start);
     if (p == MAP_FAILED)
         return -1;
     (void)posix_madvise(p, length, POSIX_MADV_SEQUENTIAL);
@@ -150,69 +132,39 @@ static FILE *open_stream(const char *path, char *error)
 }
 #endif
 
-/* Without mapping: a window that is read, of a file whose end is known. */
-static int use_stream(source *s, FILE *f)
+int source_file(source *s, FILE *f, int map)
 {
     long long end;
-    s->file = f;
-    (void)setvbuf(f, NULL, _IONBF, 0);              /* the window is the buffer */
-    if (SEEK64(f, 0, SEEK_END) != 0 || (end = (long long)TELL64(f)) < 0 || SEEK64(f, 0, SEEK_SET) != 0 ||
-        !(s->window = (unsigned char *)malloc(CHUNK))) {
-        (void)fclose(f);
-        s->file = NULL;
-        return -1;
+    memset(s, 0, sizeof *s);
+    (void)map;
+    if (fflush(f) == 0 && SEEK64(f, 0, SEEK_END) == 0 && (end = (long long)TELL64(f)) >= 0 &&
+        SEEK64(f, 0, SEEK_SET) == 0) {
+        s->file = f;
+        s->size = (uint64_t)end;
+#if HAVE_POSIX
+        s->mapped = map;
+#endif
+        (void)setvbuf(f, NULL, _IONBF, 0);          /* the window is the buffer */
+        if (s->mapped || (s->window = (unsigned char *)malloc(CHUNK)) != NULL)
+            return 0;
     }
-    s->size = (uint64_t)end;
-    return 0;
-}
-
-static int open_file(source *s, const char *path, char *error)
-{
-    FILE *const f = open_stream(path, error);
-    if (!f)
-        return -1;
-    return use_stream(s, f) == 0 ? 0 : problem(error, path, NULL, "cannot be read from start to end");
+    (void)fclose(f);
+    s->file = NULL;
+    return -1;
 }
 
 int source_open(source *s, const char *path, int map, char *error)
 {
+    FILE *const f = open_stream(path, error);
     memset(s, 0, sizeof *s);
-    s->fd = -1;
-#if HAVE_POSIX
-    if (map)
-        return open_mapped(s, path, error);
-#endif
-    (void)map;
-    return open_file(s, path, error);
-}
-
-int source_file(source *s, FILE *f, int map)
-{
-    memset(s, 0, sizeof *s);
-    s->fd = -1;
-#if HAVE_POSIX
-    if (map) {
-        struct stat st;
-        s->fd = fflush(f) == 0 ? dup(fileno(f)) : -1;
-        (void)fclose(f);
-        if (s->fd < 0 || fstat(s->fd, &st) != 0)
-            return -1;
-        s->size = (uint64_t)st.st_size;
-        s->mapped = 1;
-        return 0;
-    }
-#endif
-    (void)map;
-    if (fflush(f) == 0)
-        return use_stream(s, f);
-    (void)fclose(f);
-    return -1;
+    if (!f)
+        return -1;
+    return source_file(s, f, map) == 0 ? 0 : problem(error, path, NULL, "cannot be read from start to end");
 }
 
 void source_memory(source *s, const void *bytes, size_t size)
 {
     memset(s, 0, sizeof *s);
-    s->fd = -1;
     s->memory = (const unsigned char *)bytes;
     s->size = size;
 }
@@ -225,8 +177,10 @@ void source_share(source *s, const source *of)
 
 void source_leave(source *s)
 {
+    if (!s->mapped)
+        free(s->window);
 #if HAVE_POSIX
-    if (s->mapped && s->window)
+    else if (s->window)
         (void)munmap(s->window, s->length);
 #endif
     s->window = NULL;
@@ -234,26 +188,18 @@ void source_leave(source *s)
 
 void source_close(source *s)
 {
-#if HAVE_POSIX
-    if (s->mapped) {
-        source_leave(s);
-        (void)close(s->fd);
-    }
-#endif
-    if (s->file) {
+    source_leave(s);
+    if (s->file)
         (void)fclose(s->file);
-        free(s->window);
-    }
     memset(s, 0, sizeof *s);
 }
 
 static int fill_buffer(source *s, uint64_t at, size_t size)
 {
-    if (s->position != at && SEEK64(s->file, at, SEEK_SET) != 0)
+    if (SEEK64(s->file, at, SEEK_SET) != 0)         /* each time: views share the file */
         return -1;
     s->length = fread(s->window, 1, size, s->file);
     s->at = at;
-    s->position = at + s->length;
     return s->length == size ? 0 : -1;
 }
 
@@ -283,6 +229,17 @@ uint64_t little_endian(const unsigned char *bytes, int n)
     while (n--)
         x = x << 8 | bytes[n];
     return x;
+}
+
+char *source_text(source *s, uint64_t at, uint64_t n, uint64_t most)
+{
+    char *text = n <= most ? (char *)malloc((size_t)n + 1) : NULL;
+    if (text && source_read(s, at, text, (size_t)n) == 0) {
+        text[n] = 0;
+        return text;
+    }
+    free(text);
+    return NULL;
 }
 
 int source_read(source *s, uint64_t at, void *dst, size_t size)

@@ -14,6 +14,11 @@ char *copy_text(const char *s, size_t n)
     return copy;
 }
 
+void *grow(void *items, size_t count, size_t size)
+{
+    return count & (count - 1) ? items : realloc(items, (count ? 2 * count : 1) * size);
+}
+
 char *path_join(const char *folder, size_t n, const char *name)
 {
     char *path = (char *)malloc(n + strlen(name) + 2);
@@ -227,9 +232,10 @@ static int cell_begin(cells *c, const char *key, int present)
         return 0;
     (void)fputs(c->before, stdout);
     c->before = ",";
-    if (c->as == CELLS_JSON)
-        (void)printf("\"%s\":", key);
-    else if (c->as == CELLS_TITLES)
+    if (c->as == CELLS_JSON) {
+        text_json(stdout, key);
+        (void)fputc(':', stdout);
+    } else if (c->as == CELLS_TITLES)
         (void)printf("%s%s%s", c->group ? c->group : "", c->group ? "." : "", key);
     return c->as != CELLS_TITLES && present;
 }
@@ -237,7 +243,9 @@ static int cell_begin(cells *c, const char *key, int present)
 void cell_group(cells *c, const char *name)
 {
     if (c->as == CELLS_JSON && name) {
-        (void)printf("%s\"%s\":{", c->before, name);
+        (void)fputs(c->before, stdout);
+        text_json(stdout, name);
+        (void)printf(":{");
         c->before = "";
     } else if (c->as == CELLS_JSON) {
         (void)printf("}");
@@ -300,7 +308,7 @@ void text_bytes(char *dst, size_t cap, uint64_t n)
     static const char *const unit[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double                   x = (double)n;
     int                      k = 0;
-    while (x >= 1024.0 && k < 6) {
+    while (x >= 999.95 && k < 6) {          /* at most four digits and a point */
         x /= 1024.0;
         k++;
     }

@@ -20,7 +20,7 @@ static voidpf open_source(voidpf user, const void *name, int mode)
     (void)mode;
     if (z)
         source_share(&z->s, of);
-    if (z && of->file && !(z->s.window = (unsigned char *)malloc(CHUNK))) {
+    if (z && of->file && !of->mapped && !(z->s.window = (unsigned char *)malloc(CHUNK))) {
         free(z);
         z = NULL;
     }
@@ -59,10 +59,7 @@ static int close_source(voidpf user, voidpf file)
 {
     opened *z = (opened *)file;
     (void)user;
-    if (z->s.file)
-        free(z->s.window);              /* the file itself is the model's */
-    else
-        source_leave(&z->s);
+    source_leave(&z->s);                /* the file itself is the model's */
     free(z);
     return 0;
 }
@@ -106,7 +103,7 @@ static int unpack(model *m, unzFile z, uint64_t bytes, member *it, const char *n
             break;
         done += (uint64_t)n;
     }
-    more = (source **)realloc(m->parts, (m->part_count + 1) * sizeof *more);
+    more = (source **)grow(m->parts, m->part_count, sizeof *more);
     m->parts = more ? more : m->parts;
     if (!f || !s || !more || n != 0 || done != bytes || source_file(s, f, m->src.mapped) != 0) {
         if (f && (!s || !more || n != 0 || done != bytes))
@@ -225,8 +222,8 @@ static int add_torch_tensor(void *user, const pickled *p)
         return problem(f->error, m->path, NULL, "out of memory");
     t->dims = p->dims;
     memcpy(t->shape, p->shape, sizeof t->shape);
-    if (!shape_count(t->shape, t->dims, &t->count) || t->count > UINT64_MAX / 64)
-        return problem(f->error, m->path, t->name, "the product of the shape overflows");
+    if (tensor_count(m, t, f->error) != 0)
+        return -1;
     t->type = type ? type->name : model_text(m, p->type);
     order = t->count ? order_of(p) : 0;
     if (order < 0)
@@ -252,31 +249,27 @@ static int add_torch_tensor(void *user, const pickled *p)
 }
 
 /* All of a member in memory, to be freed; NULL with an error. */
-static unsigned char *load(torch_file *f, const char *name, size_t *n, size_t most)
+static char *load(torch_file *f, const char *name, size_t *n, size_t most)
 {
-    char           path[MAX_MEMBER_NAME];
-    unsigned char *text;
-    member         it;
+    char   path[MAX_MEMBER_NAME];
+    char  *text;
+    member it;
     (void)snprintf(path, sizeof path, "%s%s", f->prefix, name);
     if (unzLocateFile(f->z, path, 1) != UNZ_OK || find_bytes(f->m, f->z, &it, f->error) != 0)
         return NULL;
-    text = it.bytes <= most ? (unsigned char *)malloc((size_t)it.bytes + 1) : NULL;
-    if (!text || source_read(it.from ? it.from : &f->m->src, it.offset, text, (size_t)it.bytes) != 0) {
-        free(text);
+    text = source_text(it.from ? it.from : &f->m->src, it.offset, it.bytes, most);
+    if (!text)
         (void)problem(f->error, f->m->path, NULL, "'%s' is too large or cannot be read", name);
-        return NULL;
-    }
     *n = (size_t)it.bytes;
     return text;
 }
 
 static int torch_parse(model *m, unzFile z, char *prefix, char *error)
 {
-    torch_file     f;
-    unsigned char *text;
-    char           why[200] = "";
-    size_t         n = 0;
-    int            code;
+    torch_file f;
+    char      *text, why[200] = "";
+    size_t     n = 0;
+    int        code;
     f.m = m;
     f.z = z;
     f.prefix = prefix;
@@ -291,7 +284,7 @@ static int torch_parse(model *m, unzFile z, char *prefix, char *error)
         return *error ? -1 : problem(error, m->path, NULL, "data.pkl cannot be read");
     m->kind = KIND_PYTORCH;
     error[0] = 0;
-    code = pickle_parse(text, n, add_torch_tensor, &f, why, sizeof why);
+    code = pickle_parse((const unsigned char *)text, n, add_torch_tensor, &f, why, sizeof why);
     free(text);
     if (code != 0 && !*error)
         (void)problem(error, m->path, NULL, "%s", why);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """inspect_torch.py FILE [THREADS] -- what a script with PyTorch does for the figures that examples/inspect
-prints: of each float tensor the range, mean, deviation, zeros, NaN and Inf, and for each format what becomes zero
-or overflows and the decibels. For tests/bench/inspect.sh."""
+prints: of each float tensor the range, mean, deviation, zeros, NaN and Inf, and for each format what becomes
+zero or overflows and the decibels. For tests/bench/inspect.sh."""
 import sys
 import torch
 from safetensors import safe_open

@@ -90,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const options    defaults = {
-        .formats = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2}, .format_count = 4, .tolerate = 0.05, .map = 1,
+        .formats = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2}, .format_count = 4, .tolerate = -1.0, .map = 1,
         .width = 110, .raw = MPT_FORMAT_COUNT, .to = MPT_FORMAT_COUNT};
     static const char *const paths[4] = {"x.safetensors", "x.npy", "x.csv", "x"};
     static const mpt_format raws[4] = {MPT_F32, MPT_F64, MPT_BF16, MPT_E4M3};
