@@ -156,6 +156,10 @@ typedef struct mpt_tensor {
                                  * beside a master, for hosts that compute in FP32 */
     void       *param_at;       /* where mpt_tensors_place writes param's address, and grad's; else NULL */
     void       *grad_at;
+    size_t      whole;          /* 0, or this is a part of a tensor of so many elements ... */
+    size_t      first;          /* ... from this one on, a multiple of 16384: see mpt_tensors_shard */
+    double     *sums;           /* of a part: [n / 16384, rounded up] what mpt_check leaves for
+                                 * mpt_step_combine, the sums of squares of so many elements each */
 } mpt_tensor;
 
 /* mpt_tensor_grad_f32 -- a tensor of which mpt sees only an FP32 gradient.  Threads: any. */
@@ -170,6 +174,7 @@ MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n);
 #define MPT_NEEDS_WEIGHT 32u    /* whatever its storage says: master, or param with or without extra */
 #define MPT_NEEDS_FACTORS 64u   /* v as Adafactor has it, by columns */
 #define MPT_NEEDS_V_MAX  128u
+#define MPT_NEEDS_WHOLE  1024u  /* no part of a tensor: for norms of its own, or row and column means */
 
 /* Which tensor is wrong, and in what. */
 typedef struct mpt_fault {
@@ -241,6 +246,29 @@ MPT_DEF mpt_status mpt_tensors_new_f16(mpt_tensors *list, const char *name, size
 MPT_DEF mpt_status mpt_tensors_new_bf16(mpt_tensors *list, const char *name, size_t n, float *master,
                                         mpt_bf16 **param, mpt_bf16 **grad);
 MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t bytes);
+
+/* mpt_tensors_shard -- make a list that of one rank of many, where each steps a part of the weights, so that
+ * masters and moments take a part of the memory (as ZeRO's first stage does). Of the list's elements, counted
+ * through all tensors, a rank gets about one part of `parts`, from one multiple of 16384 in a tensor, or its
+ * start, to another; tensors that others have stay, with n 0. Arrays that are there, such as copies and
+ * gradients of the whole, are moved on to the part; what is not comes from mpt_tensors_place, for the part
+ * alone. Then random bits, the norm and all other bits are those of the whole list on one rank:
+ *
+ *     mpt_tensors_add(&list, "w", n, copy, grad, NULL, NULL, NULL);        // all of copy and grad
+ *     mpt_tensors_shard(&list, rank, ranks);
+ *     mpt_tensors_place(&list, calloc(list.bytes, 1), list.bytes);         // master, m, v of the part
+ *     ...
+ *     reduce-scatter of the gradients: each rank gets the sums of its part, into item[].grad
+ *     mpt_check, mpt_step_combine: one decision and one norm; mpt_clip, mpt_adamw_step, mpt_scaler_update
+ *     all-gather of the copies, from item[].param
+ *
+ * Who must know the parts of others, for counts and displacements, shards copies of the list's items.
+ *   part, parts  in  rank and ranks; part below parts, parts below 2^32
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also for parts of parts, tensors with columns, and those whose
+ * param_at or grad_at wait for mpt_tensors_place; list->status; then nothing is changed.
+ * Threads: one caller per list.
+ * Source: Rajbhandari et al. 2020, section 5.1. */
+MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t parts);
 
 /* mpt_weights_set, mpt_weights_get -- FP32 values into a tensor's storage, each rounded to nearest where
  * it must be, and out of it: the start of training, evaluation, export.
@@ -581,18 +609,25 @@ MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count);
  * on every rank. Returns 0, or anything else if it failed. */
 typedef int mpt_reduce_fn(void *user, double *values, size_t n);
 
-/* mpt_step_combine -- one decision over all ranks, in one reduction: a bad gradient anywhere makes every
- * rank skip and back off, and the norm is that over all ranks. For ranks that each checked a part of the
- * gradient of their own, or their own gradient before it is summed; who checked the same sum on every
- * rank needs no call. Every rank must call it once per step, between check and step.
- *   s       in/out  the scaler of the check; all ranks' scalers then make the same update
- *   step    in/out  found_inf, cause, counts, sumsq and norm become those of all ranks; bad_tensor,
- *                   bad_index and bad_cause stay those of this one
- *   reduce  in      such as a call of MPI_Allreduce with MPI_SUM on n doubles
- *   user    in      passed to it
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step; MPT_E_DATA
- *   if the reduction failed: then step->found_inf is set, and no rank should go on. */
-MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn *reduce, void *user);
+/* mpt_step_combine -- one decision over all ranks: a bad gradient anywhere makes every rank skip and back
+ * off, and the norm is that over all ranks. For ranks that each checked a part of the gradient of their own,
+ * or their own gradient before it is summed; who checked the same sum on every rank needs no call. Every rank
+ * must call it once per step, between check and step.
+ *   s        in/out  the scaler of the check; all ranks' scalers then make the same update
+ *   step     in/out  found_inf, cause, counts, sumsq and norm become those of all ranks; bad_tensor,
+ *                    bad_index (in its part) and bad_cause stay those of this one
+ *   tensors  in      [count], the list that was checked
+ *   reduce   in      such as a call of MPI_Allreduce with MPI_SUM on n doubles. Five are summed; before them,
+ *                    where the tensors are parts, their sums of squares, one for 16384 elements of the
+ *                    whole list and at most 2048 in a call. Every rank but one has 0 there, so that the norm
+ *                    has the bits of the whole list's; else it is of the ranks' sums, in the reduction's
+ *                    order
+ *   user     in      passed to it
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also for a part without sums; MPT_E_ORDER unless after a check and
+ *   before the step; MPT_E_DATA if the reduction failed: then step->found_inf is set, and no rank should go
+ *   on. */
+MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                                    mpt_reduce_fn *reduce, void *user);
 
 /* mpt_accumulate -- dst.grad += src.grad, element by element, for k micro-batches in one step: run each
  * with the same scale (it cannot change between updates), accumulate, then check, step and update once.
@@ -653,9 +688,9 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step);
     X(MPT_OPTIMIZER_SGD,       sgd,       sgd,       MPT_NEEDS_M,               ONE, 1)     \
     X(MPT_OPTIMIZER_ADAMW,     adamw,     adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)     \
     X(MPT_OPTIMIZER_ADAM,      adam,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, L2,  1)     \
-    X(MPT_OPTIMIZER_LAMB,      lamb,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, OWN, 1)     \
+    X(MPT_OPTIMIZER_LAMB,      lamb,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V | MPT_NEEDS_WHOLE, OWN, 1) \
     X(MPT_OPTIMIZER_LION,      lion,      lion,      MPT_NEEDS_M,               ONE, 1)     \
-    X(MPT_OPTIMIZER_ADAFACTOR, adafactor, adafactor, MPT_NEEDS_FACTORS,         OWN, 0)
+    X(MPT_OPTIMIZER_ADAFACTOR, adafactor, adafactor, MPT_NEEDS_FACTORS | MPT_NEEDS_WHOLE, OWN, 0)
 
 /* The structs, in the order of a checkpoint: an even number of 32-bit fields and then t, so that they can be
  * copied, compared and saved. */
@@ -888,9 +923,10 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
 // >>M7 checkpoint ---------------------------------------------------------------------------------
 #ifndef MPT_NO_CHECKPOINT
 /* What a training run is, for saving it: pointers to what you have, NULL and 0 for the rest. The lists and
- * sizes must be the same when loading; names, formats, storage and groups are compared, nothing else is
- * allocated or guessed. State of your own (epoch, position in the data, counters of random generators) goes
- * to counters. */
+ * sizes must be the same when loading; names, formats, storage, groups and parts are compared, nothing else
+ * is allocated or guessed. State of your own (epoch, position in the data, counters of random generators)
+ * goes to counters. On many ranks with mpt_tensors_shard each saves its part; on another number of ranks each
+ * then loads the parts one by one, into lists made with the old number, and copies what is its own. */
 typedef struct mpt_state {
     mpt_scaler       *scalers;  /* [scaler_count] */
     size_t            scaler_count;
@@ -2508,6 +2544,12 @@ MPT_HD int mpti_step_is_open(const mpt_step *step)
     return step->stage == (uint32_t)MPT_STAGE_CHECKED || step->stage == (uint32_t)MPT_STAGE_UNSCALED;
 }
 
+/* Ranks may combine their records after a check and before the step. */
+MPT_HD int mpti_may_combine(const mpt_scaler *s, const mpt_step *step)
+{
+    return mpti_step_is_open(step) && mpti_is_second_check(s, step);
+}
+
 /* The legal hyperparameters. NaN is told by its bits: -ffast-math may turn a comparison around. */
 MPT_HD int mpti_is_rate(float x) { return x >= 0.0f && mpti_f32_is_finite(x); }
 MPT_HD int mpti_is_decay(float x) { return mpti_is_rate(x) && x < 1.0f; }
@@ -2859,6 +2901,7 @@ MPT_HD float mpti_kahan_rest(float w, float param, int is_f16)
 #define MPTI_IMPLEMENTED
 
 static size_t mpti_min(size_t a, size_t b) { return a < b ? a : b; }
+static size_t mpti_chunks(size_t n) { return n / MPTI_CHUNK + (n % MPTI_CHUNK != 0u); }
 
 MPTI_NOINLINE static int mpti_is_train_format(mpt_format f)
 {
@@ -2907,6 +2950,8 @@ static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
         return NULL;
     if (mpti_no_array(t, t->n, sizeof(float)))
         return "n is more than any array can hold";
+    if (t->first % MPTI_CHUNK || (t->whole ? t->first > t->whole || t->n > t->whole - t->first : t->first))
+        return "first must be a multiple of 16384, and first + n at most whole";
     if ((needs & MPT_NEEDS_MASTER) && !mpti_has_master(t))
         return "storage has no FP32 master, which this call needs";
     if ((needs & MPT_NEEDS_WEIGHT) && !mpti_has_master(t) && !t->param)
@@ -2948,6 +2993,8 @@ static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
         return "storage is none of MPT_STORAGES";
     if ((unsigned)t->moments >= (unsigned)MPT_MOMENTS_COUNT)
         return "moments is none of mpt_moments";
+    if ((needs & MPT_NEEDS_WHOLE) && t->n && t->whole && t->n != t->whole)
+        return "this optimizer looks at whole tensors, and this one is a part";
     if ((needs & MPT_NEEDS_V) && t->columns)
         return "columns must be 0: only Adafactor takes row and column means for v";
     if ((needs & MPT_NEEDS_WEIGHT) && !mpti_has_master(t) && t->param_format == MPT_F32)
@@ -2962,12 +3009,13 @@ static size_t mpti_format_bytes(mpt_format f) { return f == MPT_F32 ? sizeof(flo
 /* The arrays of a tensor: where they stand in it, in the order of a checkpoint. */
 enum {
     MPTI_MASTER, MPTI_PARAM, MPTI_M, MPTI_V, MPTI_V_MAX, MPTI_EXTRA, MPTI_GRAD,
+    MPTI_SUMS,                              /* not in it */
     MPTI_ARRAYS
 };
 static const size_t mpti_array_offset[MPTI_ARRAYS] = {
     offsetof(mpt_tensor, master), offsetof(mpt_tensor, param), offsetof(mpt_tensor, m),
     offsetof(mpt_tensor, v), offsetof(mpt_tensor, v_max), offsetof(mpt_tensor, extra),
-    offsetof(mpt_tensor, grad)
+    offsetof(mpt_tensor, grad), offsetof(mpt_tensor, sums)
 };
 typedef struct mpti_array { void *at; size_t count, width; } mpti_array;
 
@@ -2991,6 +3039,8 @@ static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
     a[MPTI_GRAD].width = needs & MPT_NEEDS_GRAD ? mpti_format_bytes(t->grad_format) : 0u;
     a[MPTI_M].width = needs & MPT_NEEDS_M ? moment : 0u;
     a[MPTI_V_MAX].width = needs & MPT_NEEDS_V_MAX ? moment : 0u;
+    a[MPTI_SUMS].count = mpti_chunks(t->n);
+    a[MPTI_SUMS].width = needs & MPT_NEEDS_GRAD && t->whole ? sizeof(double) : 0u;
 }
 
 /* Where an array lies, and whether the call writes it. */
@@ -3332,6 +3382,47 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
     }
     list->bytes = 63u;
     return mpt_publish(list->item, list->count);
+}
+
+/* Where in a tensor, that begins at element `at` of its list, the part begins that is to begin at element
+ * `cut` of the list: at the next chunk, or the end. */
+static size_t mpti_part_from(size_t n, size_t at, size_t cut)
+{
+    return cut > at ? mpti_min(n, mpti_chunks(cut - at) * MPTI_CHUNK) : 0u;
+}
+
+MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t parts)
+{
+    mpti_array a[MPTI_ARRAYS];
+    size_t     total = 0, at = 0, i, k, begin, end;
+    if (!list || part >= parts || (uint64_t)parts >> 32)
+        return MPT_E_ARG;
+    if (list->status != MPT_OK)
+        return list->status;
+    for (i = 0; i < list->count; i++) {
+        const mpt_tensor *const t = &list->item[i];
+        if (t->whole || t->columns || t->param_at || t->grad_at || t->n > (size_t)-1 / sizeof(float) - total)
+            return MPT_E_ARG;
+        total += t->n;
+    }
+    begin = total / parts * part + (size_t)((uint64_t)(total % parts) * part / parts);
+    end = total / parts * (part + 1u) + (size_t)((uint64_t)(total % parts) * (part + 1u) / parts);
+    list->bytes = 63u;
+    for (i = 0; i < list->count; i++) {
+        mpt_tensor *const t = &list->item[i];
+        mpti_arrays_of(t, ~0u, a);
+        t->whole = t->n;
+        t->first = mpti_part_from(t->whole, at, begin);
+        t->n = mpti_part_from(t->whole, at, end) - t->first;
+        at += t->whole;
+        for (k = 0; k < MPTI_SUMS; k++)
+            if (a[k].at) {
+                a[k].at = (unsigned char *)a[k].at + t->first * a[k].width;
+                memcpy((unsigned char *)t + mpti_array_offset[k], &a[k].at, sizeof a[k].at);
+            }
+        list->bytes += mpti_tensor_place(t, list->needs, NULL);
+    }
+    return MPT_OK;
 }
 
 /* ---- passes over lists ---- */
@@ -3993,6 +4084,8 @@ static void mpti_check_piece(void *context, const mpti_piece *piece)
         if (!mpti_check_chunk_fast(c, piece->t, first, n, &sum))
 #endif
             sum = mpti_check_chunk(c, piece->t, &piece->tensor, first, n);
+        if (piece->t->whole && piece->t->sums)
+            piece->t->sums[first / MPTI_CHUNK] = sum;
         c->slot[chunk % MPTI_SLOTS] += sum;
     }
 }
@@ -4085,18 +4178,56 @@ MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count)
     return MPT_OK;
 }
 
-MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, mpt_reduce_fn *reduce, void *user)
+/* The sum of squares of a list of which each rank has parts, on the tree of the whole list: chunks of the
+ * whole go around, some at a time, each as its one rank has it, to which the others add 0. */
+static int mpti_combine_parts(const mpt_tensor *tensors, size_t count, size_t chunks, mpt_reduce_fn *reduce,
+                              void *user, double *sumsq)
+{
+    double slot[MPTI_SLOTS], sum[8 * MPTI_SLOTS];
+    size_t at, many, base, i, k;
+    memset(slot, 0, sizeof slot);
+    for (at = 0; at < chunks; at += many) {
+        many = mpti_min(chunks - at, sizeof sum / sizeof *sum);
+        memset(sum, 0, sizeof sum);
+        for (i = base = 0; i < count; base += mpti_chunks(tensors[i++].whole)) {
+            const size_t first = base + tensors[i].first / MPTI_CHUNK;
+            const size_t end = mpti_min(first + mpti_chunks(tensors[i].n), at + many);
+            for (k = first > at ? first : at; k < end; k++)
+                sum[k - at] = tensors[i].sums[k - first];
+        }
+        if (reduce(user, sum, many))
+            return 1;
+        for (k = 0; k < many; k++)
+            slot[k % MPTI_SLOTS] += sum[k];
+    }
+    *sumsq = mpti_pair_sum(slot, MPTI_SLOTS);
+    return 0;
+}
+
+MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
+                                    mpt_reduce_fn *reduce, void *user)
 {
     mpt_status status = mpti_scaler_usable(s);
-    double     values[MPTI_COMBINED];
-    if (status == MPT_OK && (!step || !reduce))
-        status = MPT_E_ARG;
-    if (status == MPT_OK && (!mpti_step_is_open(step) || !mpti_is_second_check(s, step)))
+    double     values[MPTI_COMBINED], sumsq = 0.0;
+    size_t     chunks = 0, i;
+    mpt_fault  fault;
+    if (status == MPT_OK)
+        status = !step || !reduce ? MPT_E_ARG : mpti_tensors_ok(tensors, count, 0u, &fault);
+    for (i = 0; status == MPT_OK && i < count; i++) {
+        chunks += mpti_chunks(tensors[i].whole);
+        if (tensors[i].whole && tensors[i].n && !tensors[i].sums)
+            status = MPT_E_ARG;
+    }
+    if (status == MPT_OK && !mpti_may_combine(s, step))
         status = MPT_E_ORDER;
     if (status != MPT_OK)
         return status;
     mpti_combine_pack(step, values);
-    if (reduce(user, values, MPTI_COMBINED)) {
+    status = mpti_combine_parts(tensors, count, chunks, reduce, user, &sumsq) ||
+             reduce(user, values, MPTI_COMBINED) ? MPT_E_DATA : MPT_OK;
+    if (chunks)
+        values[MPTI_COMBINED - 1] = sumsq;
+    if (status != MPT_OK) {
         step->found_inf = 1u;
         return MPT_E_DATA;
     }
@@ -4390,15 +4521,15 @@ static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, si
 /* Where a tensor's random bits come from: its place in the list and the steps taken. */
 typedef struct mpti_random_at { uint64_t step; uint32_t stream; } mpti_random_at;
 
-static void mpti_stochastic_out(const float *tile, void *array, mpt_format format, size_t first, size_t n,
-                                uint64_t seed, mpti_random_at at)
+static void mpti_stochastic_out(const float *tile, const mpt_tensor *t, void *array, mpt_format format,
+                                size_t first, size_t n, mpti_random_at at)
 {
     mpt_opts o;
     memset(&o, 0, sizeof o);
-    o.seed = seed;
+    o.seed = t->seed;
     o.stream = at.stream;
     o.step = at.step;
-    o.first_element = first;
+    o.first_element = (uint64_t)t->first + first;
     (void)mpt_stochastic_n(format, (unsigned char *)array + first * sizeof(uint16_t), tile, n, &o);
 }
 
@@ -4408,7 +4539,7 @@ MPTI_NOINLINE static void mpti_moment_out(const float *tile, const mpt_tensor *t
 {
     at.stream ^= stream;
     if (t->moments == MPT_MOMENTS_BF16)
-        mpti_stochastic_out(tile, array, MPT_BF16, first, n, t->seed, at);
+        mpti_stochastic_out(tile, t, array, MPT_BF16, first, n, at);
     else
         mpti_tile_out(tile, array, mpti_moments_format(t), first, n);
 }
@@ -4476,7 +4607,7 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
 {
     switch (t->storage) {
     case MPT_STORE_STOCHASTIC:
-        mpti_stochastic_out(tile, t->param, t->param_format, first, n, t->seed, at);
+        mpti_stochastic_out(tile, t, t->param, t->param_format, first, n, at);
         return;
     case MPT_STORE_KAHAN:      mpti_kahan_out(tile, t, first, n); return;
     case MPT_STORE_SPLIT:      mpti_split_out(tile, t, first, n); return;
@@ -5578,8 +5709,12 @@ static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
     mpti_walk_fact(w, (uint64_t)mpti_f32_bits(t->lr_times) << 32 | mpti_f32_bits(t->decay_times));
     mpti_walk_fact(w, (uint64_t)t->no_decay << 32 | (uint64_t)t->rounded);
     mpti_walk_fact(w, t->rows);
+    if (t->whole) {
+        mpti_walk_fact(w, t->first);
+        mpti_walk_fact(w, t->whole);
+    }
     mpti_arrays_of(t, gradients ? ~0u : ~MPT_NEEDS_GRAD, a);
-    for (i = 0; i < MPTI_ARRAYS; i++) {
+    for (i = 0; i < MPTI_SUMS; i++) {
         mpti_walk_fact(w, a[i].at ? a[i].width : 0u);
         if (a[i].at && a[i].width)
             mpti_walk_words(w, a[i].at, a[i].count, a[i].width);
@@ -11384,7 +11519,9 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   taken from the codec (see mpti_range_limits); drawing apart from counting. */
 
 // >>M28 history -----------------------------------------------------------------------------------
-/* 0.3.0  Checkpoints are judged value by value, saved and loaded. Arrays that a storage does not have are no
+/* 0.3.0  mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
+ *   mpt_f16_next_up(h), mpt_f16_next_down(h)  mpt_f16_next(h, 1), mpt_f16_next(h, 0); bf16 likewise
+ *   Checkpoints are judged value by value, saved and loaded. Arrays that a storage does not have are no
  *   part of one. A size whose bytes no array can have is MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was
  *   w * FP32(1 - lr * wd), 1.19 times what was asked at lr 1e-5 and wd 0.01, and nothing from 2e-6 down. Adam

@@ -94,7 +94,6 @@ typedef struct mpt_cuda_state {
     uint64_t   t;               /* optimizer steps taken; skipped ones not counted */
     float      lr;              /* learning rate; change it with mpt_cuda_lr_set */
     uint32_t   misuse;          /* calls in a wrong order; each of them changed nothing else */
-    double     combine[5];      /* what mpt_cuda_combine sums over the ranks */
     uint32_t   blocks_done;     /* between kernels: 0; mpt_cuda_scaler_update sees to it */
     uint32_t   bad;             /* between kernels: 0, as all below */
     unsigned long long bad_first;   /* complement of the least chunk * 2^16 + element * 4 + cause */
@@ -126,7 +125,7 @@ MPT_CUDA_DEF int mpt_cuda_error_code(const mpt_cuda *c);
  *   out      out  NULL on an error
  *   tensors  in   [count], in host memory; the arrays they point to are device memory. Formats, storage and
  *                 moments may differ from tensor to tensor, and be any that mpt.h has; each needs its
- *                 gradient. The table is a copy: later changes are not seen.
+ *                 gradient. Parts need no sums. The table is a copy: later changes are not seen.
  * A list serves one stream at a time: it owns the partial sums of mpt_cuda_check.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED, MPT_E_MEMORY, MPT_E_CUDA; nothing leaks.
  * Allocates and waits for the device. */
@@ -243,16 +242,17 @@ MPT_CUDA_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float 
  * their sums over all ranks, the same bits on every rank. Returns 0, or else it could not be queued. */
 typedef int mpt_cuda_reduce_fn(void *user, double *values, size_t n, mpt_stream stream);
 
-/* mpt_cuda_combine -- as mpt_step_combine: all ranks skip together and have one norm. One reduction of
- * five doubles between two small kernels, no wait; every rank calls it once per step, between check and
- * step.
+/* mpt_cuda_combine -- as mpt_step_combine: all ranks skip together and have one norm. One reduction between
+ * two small kernels, no wait, of five doubles and with parts one more for each 16384 elements of the whole
+ * list; every rank calls it once per step, between check and step.
+ *   list    in  that was checked
  *   reduce  in  mpt_cuda_nccl_reduce with a communicator, or a function of yours. Through the host: copy
  *               the values there, wait, MPI_Allreduce, copy back; that cannot be captured in a graph
  *   user    in  passed to it
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA; MPT_E_DATA if the reduction could not be queued: then
  * nothing is combined, and no rank should go on. */
-MPT_CUDA_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, mpt_cuda_state *state, mpt_cuda_reduce_fn *reduce,
-                                         void *user, mpt_stream stream);
+MPT_CUDA_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
+                                         mpt_cuda_reduce_fn *reduce, void *user, mpt_stream stream);
 
 /* mpt_cuda_nccl_reduce -- a mpt_cuda_reduce_fn; user is an ncclComm_t. Needs MPT_USE_NCCL defined where
  * mpt_cuda.h is implemented, and -lnccl; without it, it fails.  Returns: 0, or nonzero. */
@@ -1133,7 +1133,7 @@ static unsigned mpti_cuda_blocks(const mpt_cuda *c, uint64_t chunks)
 /* One tensor and one chunk of a tensor, as the kernels see them. */
 typedef struct mpti_cuda_tensor {
     mpt_tensor tensor;
-    uint64_t   first_chunk;
+    uint64_t   first_chunk, whole_chunk;    /* its first one in the list; of parts in the whole list */
     float      factor;              /* LAMB's, of the step that is being taken */
 } mpti_cuda_tensor;
 typedef struct mpti_cuda_chunk {
@@ -1146,8 +1146,9 @@ struct mpt_cuda_list {
     mpti_cuda_tensor *tensors;      /* device, [count] */
     mpti_cuda_chunk  *chunks;       /* device, [chunk_count] */
     double           *partial;      /* device, [2 * chunk_count] */
+    double           *sums;         /* behind it, [MPTI_COMBINED + whole_count]: what the ranks add up */
     uint64_t         *sizes;        /* host, [tensor_count] */
-    uint64_t          chunk_count, tensor_count;
+    uint64_t          chunk_count, tensor_count, whole_count;   /* the last: chunks of the whole of parts */
     unsigned          has;          /* MPT_NEEDS_* that every tensor of the list meets, and MPTI_ZEROES */
 };
 
@@ -1162,24 +1163,24 @@ static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)
                        l->chunks, l->chunk_count, args...);
 }
 
-/* Fill the host images of the device tables; chunk may be NULL to count only. */
-static uint64_t mpti_cuda_tabulate(const mpt_tensor *t, size_t count, mpti_cuda_tensor *row,
-                                   mpti_cuda_chunk *chunk)
+/* Count, and fill the host images of the device tables if they are not NULL. */
+static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t count, mpti_cuda_tensor *row,
+                               mpti_cuda_chunk *chunk)
 {
-    uint64_t chunks = 0;
+    l->chunk_count = l->whole_count = 0;
     for (size_t i = 0; i < count; i++) {
         if (row) {
+            l->sizes[i] = t[i].n;
             row[i].tensor = t[i];
-            row[i].first_chunk = chunks;
+            row[i].first_chunk = l->chunk_count;
+            row[i].whole_chunk = l->whole_count + t[i].first / MPTI_CHUNK;
         }
-        for (uint64_t first = 0; first < t[i].n; first += MPTI_CHUNK, chunks++)
-            if (chunk) {
-                chunk[chunks].first = first;
-                chunk[chunks].tensor = (uint32_t)i;
-                chunk[chunks].n = (uint32_t)(t[i].n - first < MPTI_CHUNK ? t[i].n - first : MPTI_CHUNK);
-            }
+        l->whole_count += ((uint64_t)t[i].whole + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+        for (uint64_t at = 0, n = t[i].n; at < n; at += MPTI_CHUNK, l->chunk_count++)
+            if (chunk)
+                chunk[l->chunk_count] = {at, (uint32_t)i,
+                                         (uint32_t)(n - at < MPTI_CHUNK ? n - at : MPTI_CHUNK)};
     }
-    return chunks;
 }
 
 /* Allocate the tables and copy them over. What was made before a failure is freed by the caller. */
@@ -1195,12 +1196,13 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
     cudaError_t       e;
     l->sizes = (uint64_t *)calloc(count ? count : 1, sizeof *l->sizes);
     e = row && chunk && l->sizes ? cudaSuccess : cudaErrorMemoryAllocation;
-    if (e == cudaSuccess) (void)mpti_cuda_tabulate(tensors, count, row, chunk);
-    for (size_t i = 0; e == cudaSuccess && i < count; i++) l->sizes[i] = tensors[i].n;
+    if (e == cudaSuccess) mpti_cuda_tabulate(l, tensors, count, row, chunk);
     if (e == cudaSuccess) e = mpti_cuda_here(c);
     if (e == cudaSuccess) e = cudaMalloc((void **)&l->tensors, tensor_bytes);
     if (e == cudaSuccess) e = cudaMalloc((void **)&l->chunks, chunk_bytes);
-    if (e == cudaSuccess) e = cudaMalloc((void **)&l->partial, 2 * chunks * sizeof(double));
+    if (e == cudaSuccess)
+        e = cudaMalloc((void **)&l->partial, (2 * chunks + MPTI_COMBINED + l->whole_count) * sizeof(double));
+    l->sums = l->partial + 2 * chunks;
     if (e == cudaSuccess) e = mpti_cuda_upload(l->tensors, row, tensor_bytes);
     if (e == cudaSuccess) e = mpti_cuda_upload(l->chunks, chunk, chunk_bytes);
     free(row);
@@ -1241,11 +1243,10 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
         return mpti_cuda_bad(c, MPT_E_MEMORY, __func__, "out of host memory");
     l->context = c;
     l->tensor_count = count;
-    l->chunk_count = mpti_cuda_tabulate(tensors, count, NULL, NULL);
-    for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WEIGHT; need *= 2u)
-        if (mpt_tensors_validate(tensors, count, need, NULL) == MPT_OK) l->has |= need;
-    if (mpt_tensors_validate(tensors, count, MPT_NEEDS_V_MAX, NULL) == MPT_OK) l->has |= MPT_NEEDS_V_MAX;
-    if (mpti_cuda_grads_apart(tensors, count)) l->has |= MPTI_ZEROES;
+    mpti_cuda_tabulate(l, tensors, count, NULL, NULL);
+    for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WHOLE; need *= 2u)
+        if (need == MPTI_ZEROES ? mpti_cuda_grads_apart(tensors, count)
+                                : mpt_tensors_validate(tensors, count, need, NULL) == MPT_OK) l->has |= need;
     status = mpti_cuda_list_fill(l, tensors, count);
     if (status != MPT_OK) {
         mpt_cuda_list_destroy(l);
@@ -1310,11 +1311,7 @@ MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, cons
     return status;
 }
 
-MPT_DEF void mpt_cuda_state_destroy(mpt_cuda_state *state)
-{
-    if (state)
-        (void)cudaFree(state);
-}
+MPT_DEF void mpt_cuda_state_destroy(mpt_cuda_state *state) { (void)cudaFree(state); }
 
 MPT_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const mpt_cuda_state *state,
                                       mpt_stream stream)
@@ -1997,35 +1994,47 @@ MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_n
     return mpti_launch(c, __func__, mpti_k_clip, 1, 1, stream, state, max_norm);
 }
 
-static_assert(sizeof ((mpt_cuda_state *)0)->combine == MPTI_COMBINED * sizeof(double), "room for all of it");
-
-/* Out of order: zeros, since the other ranks wait for this one's numbers, and a misuse here. */
-MPTI_KERNEL(32) mpti_k_combine_pack(mpt_cuda_state *state)
+/* One block: of parts the sums of their chunks, in their place in the whole list. Out of order: zeros, since
+ * the other ranks wait for this one's numbers, and a misuse here. */
+MPTI_KERNEL(MPTI_THREADS)
+mpti_k_combine_pack(MPTI_OF_LIST, const double *partial, uint64_t whole, double *sums, mpt_cuda_state *state)
 {
-    for (int i = 0; i < MPTI_COMBINED; i++) state->combine[i] = 0.0;
-    if (mpti_step_is_open(&state->step) && mpti_is_second_check(&state->scaler, &state->step))
-        mpti_combine_pack(&state->step, state->combine);
-    else
-        state->misuse++;
+    const bool in_order = mpti_may_combine(&state->scaler, &state->step);
+    for (uint64_t i = threadIdx.x; i < MPTI_COMBINED + whole; i += MPTI_THREADS) sums[i] = 0.0;
+    __syncthreads();
+    for (uint64_t i = threadIdx.x; in_order && whole && i < chunk_count; i += MPTI_THREADS) {
+        const mpti_cuda_chunk chunk = chunks[i];
+        sums[MPTI_COMBINED + tensors[chunk.tensor].whole_chunk + chunk.first / MPTI_CHUNK] = partial[i];
+    }
+    if (threadIdx.x == 0) state->misuse += !in_order;
+    if (threadIdx.x == 0 && in_order) mpti_combine_pack(&state->step, sums);
 }
 
-MPTI_KERNEL(32) mpti_k_combine_unpack(mpt_cuda_state *state)
+MPTI_KERNEL(MPTI_THREADS) mpti_k_combine_unpack(uint64_t whole, double *sums, mpt_cuda_state *state)
 {
-    if (mpti_step_is_open(&state->step) && mpti_is_second_check(&state->scaler, &state->step))
-        mpti_combine_unpack(&state->scaler, &state->step, state->combine);
+    double slot = 0.0;
+    for (uint64_t i = threadIdx.x; i < whole; i += MPTI_SLOTS) slot += sums[MPTI_COMBINED + i];
+    slot = mpti_block_pair_sum(slot);
+    if (threadIdx.x == 0 && whole)
+        sums[MPTI_COMBINED - 1] = slot;
+    if (threadIdx.x == 0 && mpti_may_combine(&state->scaler, &state->step))
+        mpti_combine_unpack(&state->scaler, &state->step, sums);
 }
 
-MPT_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, mpt_cuda_state *state, mpt_cuda_reduce_fn *reduce,
-                                    void *user, mpt_stream stream)
+MPT_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
+                                    mpt_cuda_reduce_fn *reduce, void *user, mpt_stream stream)
 {
-    if (!c || !state || !reduce)
+    if (!c || !list || !state || !reduce)
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
-    const mpt_status status = mpti_launch(c, __func__, mpti_k_combine_pack, 1, 1, stream, state);
+    const uint64_t   whole = list->whole_count;
+    const mpt_status status =
+        mpti_launch(c, __func__, mpti_k_combine_pack, 1, MPTI_THREADS, stream, list->tensors, list->chunks,
+                    list->chunk_count, list->partial, whole, list->sums, state);
     if (status != MPT_OK)
         return status;
-    if (reduce(user, state->combine, MPTI_COMBINED, stream))
+    if (reduce(user, list->sums, (size_t)(MPTI_COMBINED + whole), stream))
         return mpti_cuda_bad(c, MPT_E_DATA, __func__, "the reduction could not be queued");
-    return mpti_launch(c, __func__, mpti_k_combine_unpack, 1, 1, stream, state);
+    return mpti_launch(c, __func__, mpti_k_combine_unpack, 1, MPTI_THREADS, stream, whole, list->sums, state);
 }
 
 MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_stream stream)
@@ -2086,12 +2095,12 @@ MPTI_D void mpti_weights_of(const mpt_tensor *t, const uint32_t raw[MPTI_VEC], f
 }
 
 /* Eight elements to 16 bits, stochastically; `at` is a multiple of 8, as all of a chunk are. */
-MPTI_D void mpti_stochastic_store(void *array, int32_t format, uint64_t at, uint32_t count,
-                                  const float x[MPTI_VEC], uint32_t stream, uint64_t step, uint64_t seed)
+MPTI_D void mpti_stochastic_store(const mpt_tensor *t, void *array, int32_t format, uint64_t at,
+                                  uint32_t count, const float x[MPTI_VEC], uint32_t stream, uint64_t step)
 {
     uint16_t code[MPTI_VEC];
     uint32_t u[MPTI_VEC], random[MPTI_VEC];
-    mpti_random8(at / MPTI_VEC * MPTI_VEC, stream, step, seed, random);
+    mpti_random8((t->first + at) / MPTI_VEC * MPTI_VEC, stream, step, t->seed, random);
     MPTI_FOR(k, MPTI_VEC) u[k] = mpti_f32_bits(x[k]);
     mpti_codes_stochastic<MPTI_VEC>(format, u, random, code);
     mpti_store_codes<MPTI_VEC>((uint16_t *)array + at, count, code);
@@ -2103,7 +2112,7 @@ MPTI_D void mpti_moments_store(const mpt_tensor *t, void *array, uint64_t at, ui
                                const float x[MPTI_VEC], uint32_t stream, uint64_t step)
 {
     if (t->moments == MPT_MOMENTS_BF16)
-        mpti_stochastic_store(array, MPT_BF16, at, count, x, stream, step, t->seed);
+        mpti_stochastic_store(t, array, MPT_BF16, at, count, x, stream, step);
     else
         mpti_store_some(array, mpti_moments_format(t), at, count, x);
 }
@@ -2116,7 +2125,7 @@ MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
     float         rest[MPTI_VEC];
     switch (t->storage) {
     case MPT_STORE_STOCHASTIC:
-        mpti_stochastic_store(t->param, format, at, count, w, stream, step, t->seed);
+        mpti_stochastic_store(t, t->param, format, at, count, w, stream, step);
         return;
     case MPT_STORE_SPLIT:
         MPTI_FOR(k, MPTI_VEC) mpti_split(mpti_f32_bits(w[k]), &high[k], &low[k]);
@@ -2385,7 +2394,7 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
         return mpti_cuda_bad(c, MPT_E_ARG, name, needs & ~list->has & MPTI_ZEROES
                              ? "MPT_STEP_ZERO_GRADS: two tensors of the list share a gradient"
                              : "a tensor of the list lacks m, v, v_max or its weight: master, or param and "
-                               "extra, in the formats that its storage takes");
+                               "extra, in the formats that its storage takes; or LAMB met a part");
     return MPT_OK;
 }
 
@@ -2975,15 +2984,15 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
  *   and TSan. tests/emu lists what of CUDA it knows; add what you need there. */
 
 // >>C22 history ------------------------------------------------------------------------------------
-/* 0.3.0  mpt_cuda_scaler_scale_n(c, state, x, n, t)
+/* 0.3.0  mpt_cuda_combine(c, state, reduce, ...) mpt_cuda_combine(c, list, state, reduce, ...)
+ *        mpt_cuda_scaler_scale_n(c, state, x, n, t)
  *                                            mpt_cuda_scaler_scale_n(c, state, MPT_F32, x, n, t)
  *        CUDA 12.0 is the least. The advice takes FP8 products with any number of rows; scales where nothing
  *        is FP8, and two e4m3 into e5m2, are refused as the library does.
  * 0.2.0  One conversion call in place of 33, the same bits. Was, is, with the stream t:
  *   mpt_cuda_f16_from_f32_n(c, d, s, n, t)   mpt_cuda_convert_n(c, MPT_F16, d, MPT_F32, s, n, NULL, NULL, t)
  *   mpt_cuda_e4m3_from_f32_sat_n, e5m2       the same with opts.overflow MPT_OVERFLOW_SATURATE
- *   mpt_cuda_stochastic_n(c, f, d, s, n, o, state, t)
- *                                            mpt_cuda_convert_n(c, f, d, MPT_F32, s, n, o, state, t)
+ *   mpt_cuda_stochastic_n                    the same with o and state
  *   MPT_STATIC in a C file: warnings         none: there the advice is inline, and the calls are extern
  * 0.1.0  The first version. */
 

@@ -446,14 +446,12 @@ MPT_HD mpt_e5m2 mpt_e5m2_from_f64(double x);
 MPT_HD float    mpt_f32_from_e5m2(mpt_e5m2 c);
 MPT_HD double   mpt_f64_from_e5m2(mpt_e5m2 c);
 
-/* mpt_f16_next_up, mpt_f16_next_down, and for bf16 -- the neighbour above or below
- * (IEEE 754-2019, clause 5.3.1): the largest finite number goes up to +Inf, +Inf stays, both zeros go
- * to the least subnormal of the direction, the least subnormal goes back to the zero of its sign;
- * a NaN becomes quiet. */
-MPT_HD mpt_f16  mpt_f16_next_up(mpt_f16 h);
-MPT_HD mpt_f16  mpt_f16_next_down(mpt_f16 h);
-MPT_HD mpt_bf16 mpt_bf16_next_up(mpt_bf16 b);
-MPT_HD mpt_bf16 mpt_bf16_next_down(mpt_bf16 b);
+/* mpt_f16_next, mpt_bf16_next -- the neighbour above, if `up` is nonzero, or below (nextUp and nextDown of
+ * IEEE 754-2019, clause 5.3.1): the largest finite number goes up to +Inf, +Inf stays, both zeros go to the
+ * least subnormal of the direction, the least subnormal goes back to the zero of its sign; a NaN becomes
+ * quiet. */
+MPT_HD mpt_f16  mpt_f16_next(mpt_f16 h, int up);
+MPT_HD mpt_bf16 mpt_bf16_next(mpt_bf16 b, int up);
 
 // >>H6 random bits --------------------------------------------------------------------------------
 typedef struct mpt_philox_words { uint32_t word[4]; } mpt_philox_words;
@@ -1302,14 +1300,10 @@ MPT_HD uint16_t mpti_next_up16(uint16_t code, int mbits)
 
 /* nextDown(x) = -nextUp(-x) */
 #define MPTI_NEIGHBOURS(T, M)                                                                        \
-    MPT_HD mpt_##T mpt_##T##_next_up(mpt_##T x)                                                      \
+    MPT_HD mpt_##T mpt_##T##_next(mpt_##T x, int up)                                                 \
     {                                                                                                \
-        x.bits = mpti_next_up16(x.bits, M);                                                          \
-        return x;                                                                                    \
-    }                                                                                                \
-    MPT_HD mpt_##T mpt_##T##_next_down(mpt_##T x)                                                    \
-    {                                                                                                \
-        x.bits = (uint16_t)(mpti_next_up16((uint16_t)(x.bits ^ 0x8000u), M) ^ 0x8000u);              \
+        const unsigned sign = up ? 0u : 0x8000u;                                                     \
+        x.bits = (uint16_t)(mpti_next_up16((uint16_t)(x.bits ^ sign), M) ^ sign);                    \
         return x;                                                                                    \
     }
 MPTI_NEIGHBOURS(f16, 10)

@@ -170,7 +170,7 @@ int main(int argc, char **argv)
                     backward(d->x, d->label, wrong ? seed * 100.0f : seed, grad[s]);
                 }
             must(mpt_check(&scaler, &local, shard, (size_t)mine, NULL));        /* 3 check, all ranks */
-            must(mpt_step_combine(&scaler, &local, reduce, NULL));
+            must(mpt_step_combine(&scaler, &local, shard, (size_t)mine, reduce, NULL));
             if (local.found_inf) {
                 say_why(&local, mine, step);
             } else {

@@ -36,10 +36,6 @@ uint32_t tile_place(uint32_t column, uint32_t word);
 enum { GEMM_PLANS = 64 };
 bool library_takes(mpt_cuda *c, const mpt_gemm_args *g);
 
-/* The two halves of mpt_cuda_combine, between which the ranks' numbers are added up. */
-cudaError_t combine_pack(mpt_cuda_state *state, cudaStream_t stream);
-cudaError_t combine_unpack(mpt_cuda_state *state, cudaStream_t stream);
-
 /* ---- the emulated machine ---- */
 
 #ifdef MPT_CUDA_EMU

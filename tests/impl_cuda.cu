@@ -21,15 +21,3 @@ bool library_takes(mpt_cuda *c, const mpt_gemm_args *g)
     const mpt_gemm_args t = mpti_gemm_column_major(g);
     return mpti_gemm_plan_of(c->gemm, &t, &plan) == CUBLAS_STATUS_SUCCESS;
 }
-
-cudaError_t combine_pack(mpt_cuda_state *state, cudaStream_t stream)
-{
-    void *arguments[] = {&state};
-    return cudaLaunchKernel(mpti_k_combine_pack, dim3(1), dim3(1), arguments, 0, stream);
-}
-
-cudaError_t combine_unpack(mpt_cuda_state *state, cudaStream_t stream)
-{
-    void *arguments[] = {&state};
-    return cudaLaunchKernel(mpti_k_combine_unpack, dim3(1), dim3(1), arguments, 0, stream);
-}

@@ -69,13 +69,13 @@ JUDGE(void) judge_arithmetic(int op, const uint16_t *a, const uint16_t *b, uint1
         case 2: z = mpt_f16_mul(x, y); break;
         case 3: z = mpt_f16_div(x, y); break;
         case 4: z = mpt_f16_sqrt(x); break;
-        case 5: z = mpt_f16_next_up(x); break;
+        case 5: z = mpt_f16_next(x, 1); break;
         case 8: r = mpt_bf16_add(p, q); break;
         case 9: r = mpt_bf16_sub(p, q); break;
         case 10: r = mpt_bf16_mul(p, q); break;
         case 11: r = mpt_bf16_div(p, q); break;
         case 12: r = mpt_bf16_sqrt(p); break;
-        case 13: r = mpt_bf16_next_up(p); break;
+        case 13: r = mpt_bf16_next(p, 1); break;
         default: break;
         }
         to[i] = op < 8 ? z.bits : r.bits;

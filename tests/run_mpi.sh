@@ -29,8 +29,7 @@ check "and it learns" awk '/right/ { exit !($7 > 300) }' "$out/1.txt"
 if on 3 "$out/06" > "$out/3.txt" 2>&1; then fail "3 ranks are refused"; else pass "3 ranks are refused"; fi
 
 # Without it the Inf of one rank goes into the sum of all.
-sed 's/must(mpt_step_combine(&scaler, &local, reduce, NULL));/local.found_inf = 0;/' "$source" \
-    > "$out/alone.c"
+sed 's/must(mpt_step_combine(.*));/local.found_inf = 0;/' "$source" > "$out/alone.c"
 if cmp -s "$source" "$out/alone.c"; then
     fail "nothing planted"
 else

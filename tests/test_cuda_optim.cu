@@ -267,6 +267,12 @@ TEST(refusals)
     CHECK_EQ_I(mpt_cuda_lion_step(gpu.cuda, whole, state, &lion, gpu.stream), MPT_E_ARG);
     CHECK_EQ_I(mpt_cuda_lamb_step(gpu.cuda, whole, state, NULL, gpu.stream), MPT_E_ARG);
     lamb = mpt_lamb_defaults();
+    mpt_cuda_list_destroy(list);
+    lacking = b.device;
+    lacking.whole = 101;
+    OK(mpt_cuda_list_create(gpu.cuda, &list, &lacking, 1));
+    CHECK_EQ_I(mpt_cuda_lamb_step(gpu.cuda, list, state, &lamb, gpu.stream), MPT_E_ARG);
+    CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "part") != NULL);
     OK(mpt_cuda_lamb_step(gpu.cuda, whole, state, &lamb, gpu.stream));      /* without a check: misuse */
     CU(cudaStreamSynchronize(gpu.stream));
     mpt_cuda_state got;
@@ -293,6 +299,10 @@ TEST(two_lists_in_one_step)
     mpt_cuda_list  *all = nullptr, *first = nullptr, *second = nullptr;
     mpt_cuda_state *state = nullptr, got;
     memset(&step, 0, sizeof step);
+    b.host.whole = b.device.whole = 40000;          /* a part, whose random bits are those of its place */
+    b.host.first = b.device.first = 32768;
+    host[1] = b.host;
+    device[1] = b.device;
     adamw.lr = lion.lr = 0.01f;
     adamw.options = MPT_STEP_STAYS_OPEN | MPT_STEP_ZERO_GRADS;
     CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);

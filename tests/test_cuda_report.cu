@@ -196,24 +196,28 @@ TEST(bad_arguments)
 }
 
 // many ranks --------------------------------------------------------------------------------------
-/* Three ranks one after the other in this process: every rank packs before the first one unpacks, since the
- * values of a rank are kept until all have come. */
+/* A rank of many, one after the other in this process: its gradient, or a part of one from `first` on. */
 struct Rank {
     Numbers         grad;
+    double          sums[4];
     mpt_tensor      host, device;
     mpt_scaler      scaler;
     mpt_step        step;
     mpt_cuda_list  *list = nullptr;
     mpt_cuda_state *state = nullptr;
 
-    Rank(size_t n, bool bad) : grad(MPT_F16, n, 0), host(mpt_tensor_grad_f32("t", NULL, n)), scaler(), step()
+    Rank(size_t n, bool bad, size_t first = 0, size_t whole = 0)
+        : grad(MPT_F16, n, 0), sums(), host(mpt_tensor_grad_f32("t", NULL, n)), scaler(), step()
     {
         const uint16_t inf = 0x7c00u;
         for (size_t i = 0; i < n; i++) grad.host[2 * i + 1] &= 0xbb;        /* finite */
         if (bad) memcpy(&grad.host[2 * (n / 2)], &inf, 2);
         CU(cudaMemcpy(grad.memory, grad.host.data(), 2 * n, cudaMemcpyHostToDevice));
         host.grad_format = MPT_F16;
+        host.first = first;
+        host.whole = whole;
         device = host;
+        host.sums = whole ? sums : nullptr;
         host.grad = grad.host.data();
         device.grad = grad.memory;
         CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
@@ -245,14 +249,25 @@ struct Rank {
 /* One rank: the sum is what it has. */
 static int alone(void *, double *, size_t) { return 0; }
 static int alone_on_device(void *, double *, size_t n, mpt_stream) { return n != 5; }
+#ifdef MPT_CUDA_EMU
+static int by_nccl(void *, double *values, size_t n, mpt_stream stream)
+{
+    static mpt_emu::World world = {1, {}};
+    static ncclComm       comm = {&world};
+    return mpt_cuda_nccl_reduce(&comm, values, n, stream);
+}
+#else
+#define by_nccl alone_on_device
+#endif
 static int broken(void *, double *, size_t, mpt_stream) { return 1; }
 
 TEST(combine_one_rank)
 {
     for (int bad = 0; bad < 2; bad++) {
         Rank r(3000, bad != 0);
-        CHECK_EQ_I(mpt_step_combine(&r.scaler, &r.step, alone, NULL), MPT_OK);
-        STATUS(mpt_cuda_combine(gpu.cuda, r.state, alone_on_device, NULL, gpu.stream), MPT_OK);
+        CHECK_EQ_I(mpt_step_combine(&r.scaler, &r.step, &r.host, 1, alone, NULL), MPT_OK);
+        STATUS(mpt_cuda_combine(gpu.cuda, r.list, r.state, bad ? by_nccl : alone_on_device, NULL, gpu.stream),
+               MPT_OK);
         CHECK_EQ_U(r.step.found_inf, bad);
         r.compare();
     }
@@ -262,63 +277,88 @@ TEST(combine_refusals)
 {
     Rank           r(100, false);
     mpt_cuda_state got;
-    STATUS(mpt_cuda_combine(gpu.cuda, NULL, alone_on_device, NULL, gpu.stream), MPT_E_ARG);
-    STATUS(mpt_cuda_combine(gpu.cuda, r.state, NULL, NULL, gpu.stream), MPT_E_ARG);
-    STATUS(mpt_cuda_combine(gpu.cuda, r.state, broken, NULL, gpu.stream), MPT_E_DATA);
-    STATUS(mpt_cuda_combine(gpu.cuda, r.state, mpt_cuda_nccl_reduce, NULL, gpu.stream), MPT_E_DATA);
+    STATUS(mpt_cuda_combine(gpu.cuda, NULL, r.state, alone_on_device, NULL, gpu.stream), MPT_E_ARG);
+    STATUS(mpt_cuda_combine(gpu.cuda, r.list, NULL, alone_on_device, NULL, gpu.stream), MPT_E_ARG);
+    STATUS(mpt_cuda_combine(gpu.cuda, r.list, r.state, NULL, NULL, gpu.stream), MPT_E_ARG);
+    STATUS(mpt_cuda_combine(gpu.cuda, r.list, r.state, broken, NULL, gpu.stream), MPT_E_DATA);
+    STATUS(mpt_cuda_combine(gpu.cuda, r.list, r.state, mpt_cuda_nccl_reduce, NULL, gpu.stream), MPT_E_DATA);
     STATUS(mpt_cuda_scaler_update(gpu.cuda, r.state, gpu.stream), MPT_OK);
-    STATUS(mpt_cuda_combine(gpu.cuda, r.state, alone_on_device, NULL, gpu.stream), MPT_OK);     /* too late */
+    STATUS(mpt_cuda_combine(gpu.cuda, r.list, r.state, alone_on_device, NULL, gpu.stream), MPT_OK);
     CU(cudaStreamSynchronize(gpu.stream));
     CU(cudaMemcpy((void *)&got, r.state, sizeof got, cudaMemcpyDeviceToHost));
-    CHECK_EQ_U(got.misuse, 1u);
+    CHECK_EQ_U(got.misuse, 1u);         /* too late */
     CHECK_EQ_U(got.scaler.found_inf, 0u);
 }
 
-#ifdef MPT_CUDA_EMU
-/* The host's judge: sums over ranks, in order. */
-static int sum_of_all(void *user, double *values, size_t n)
+/* Sums over ranks that come one after the other: in a first round each is asked, in a second one told. */
+struct Sums {
+    std::vector<double> sum;
+    size_t              at;             /* where the next values of a rank are */
+    bool                tell;
+};
+
+static int sum_on_host(void *user, double *values, size_t n)
 {
-    const double *sum = (const double *)user;
-    for (size_t i = 0; i < n; i++) values[i] = sum[i];
+    Sums *const s = (Sums *)user;
+    if (s->sum.size() < s->at + n) s->sum.resize(s->at + n);
+    for (size_t i = 0; i < n; i++)
+        if (s->tell)
+            values[i] = s->sum[s->at + i];
+        else
+            s->sum[s->at + i] += values[i];
+    s->at += n;
     return 0;
 }
 
-/* Ranks on streams of their own; the reduction of the emulation answers when the last has come. */
+static int sum_on_device(void *user, double *values, size_t n, mpt_stream stream)
+{
+    Sums *const         s = (Sums *)user;
+    std::vector<double> here(n);
+    CU(cudaStreamSynchronize(stream));
+    CU(cudaMemcpy(here.data(), values, n * sizeof *values, cudaMemcpyDeviceToHost));
+    s->at = 0;
+    (void)sum_on_host(user, here.data(), n);
+    CU(cudaMemcpy(values, here.data(), n * sizeof *values, cudaMemcpyHostToDevice));
+    return 0;
+}
+
+/* Gradients of the ranks' own, or parts of one, whose norm then is that of the whole, to the last bit. */
 TEST(combine_three_ranks)
 {
-    for (int bad = -1; bad < 3; bad++) {
-        std::vector<std::unique_ptr<Rank>> ranks;
-        mpt_emu::World                     world = {3, {}};
-        ncclComm                           comm = {&world};
-        double                             sum[5] = {0, 0, 0, 0, 0};
-        cudaStream_t                       streams[3];
-        const bool                         deferred = mpt_emu::controls().deferred;
-        for (int i = 0; i < 3; i++) {
-            double values[5];
-            ranks.push_back(std::make_unique<Rank>((size_t)(1000 * (i + 1)), i == bad));
-            CU(cudaStreamCreate(&streams[i]));
-            mpti_combine_pack(&ranks[(size_t)i]->step, values);
-            for (int k = 0; k < 5; k++) sum[k] += values[k];
+    for (int bad = -1; bad < 3; bad++)
+        for (int parts = 0; parts < 2; parts++) {
+            std::vector<std::unique_ptr<Rank>> ranks;
+            mpt_cuda_state                     before;
+            static const size_t cut[4] = {0, 16384, 49152, 57000};
+            Sums         host = {{}, 0, false}, device = host;
+            for (int i = 0; i < 3; i++) {
+                const size_t n = parts ? cut[i + 1] - cut[i] : (size_t)(1000 * (i + 1));
+                ranks.push_back(std::make_unique<Rank>(n, i == bad, parts ? cut[i] : 0, parts ? cut[3] : 0));
+            }
+            CU(cudaDeviceSynchronize());
+            for (int round = 0; round < 2; round++)
+                for (size_t i = 0; i < 3; i++) {
+                    Rank *const r = ranks[i].get();
+                    mpt_scaler  scaler = r->scaler;
+                    mpt_step    step = r->step;
+                    host.tell = device.tell = round != 0;
+                    host.at = 0;
+                    CU(cudaMemcpy(&before, r->state, sizeof before, cudaMemcpyDeviceToHost));
+                    CHECK_EQ_I(mpt_step_combine(&scaler, &step, &r->host, 1, sum_on_host, &host), MPT_OK);
+                    STATUS(mpt_cuda_combine(gpu.cuda, r->list, r->state, sum_on_device, &device, gpu.stream),
+                           MPT_OK);
+                    CU(cudaStreamSynchronize(gpu.stream));
+                    if (!round) {
+                        CU(cudaMemcpy(r->state, &before, sizeof before, cudaMemcpyHostToDevice));
+                        continue;
+                    }
+                    r->scaler = scaler;
+                    r->step = step;
+                    CHECK_EQ_U(step.found_inf, bad >= 0);
+                    r->compare();
+                }
         }
-        CU(cudaDeviceSynchronize());
-        /* packs, reductions, then unpacks: a rank waits for the others, as on three GPUs */
-        mpt_emu::controls().deferred = false;
-        for (auto &r : ranks) {
-            CU(combine_pack(r->state, streams[0]));
-            CHECK_EQ_I(mpt_cuda_nccl_reduce(&comm, r->state->combine, 5, streams[0]), 0);
-        }
-        for (auto &r : ranks) CU(combine_unpack(r->state, streams[0]));
-        CU(cudaDeviceSynchronize());
-        for (auto &r : ranks) {
-            CHECK_EQ_I(mpt_step_combine(&r->scaler, &r->step, sum_of_all, sum), MPT_OK);
-            CHECK_EQ_U(r->step.found_inf, bad >= 0);
-            r->compare();
-        }
-        for (cudaStream_t s : streams) CU(cudaStreamDestroy(s));
-        mpt_emu::controls().deferred = deferred;
-    }
 }
-#endif
 
 static void run_all(void)
 {
@@ -329,9 +369,7 @@ static void run_all(void)
     RUN(bad_arguments);
     RUN(combine_one_rank);
     RUN(combine_refusals);
-#ifdef MPT_CUDA_EMU
     RUN(combine_three_ranks);
-#endif
 }
 
 int main(int argc, char **argv) { return cuda_main(argc, argv, run_all); }

@@ -33,8 +33,8 @@ typedef struct half {
     static uint16_t T##_from_f64(uint64_t u) { return mpt_##T##_from_f64(f64_of(u)).bits; }            \
     static uint32_t T##_to_f32(uint16_t c) { return f32_bits(mpt_f32_from_##T(T##_code(c))); }         \
     static uint64_t T##_to_f64(uint16_t c) { return f64_bits(mpt_f64_from_##T(T##_code(c))); }         \
-    static uint16_t T##_up(uint16_t c) { return mpt_##T##_next_up(T##_code(c)).bits; }                 \
-    static uint16_t T##_down(uint16_t c) { return mpt_##T##_next_down(T##_code(c)).bits; }             \
+    static uint16_t T##_up(uint16_t c) { return mpt_##T##_next(T##_code(c), 1).bits; }                 \
+    static uint16_t T##_down(uint16_t c) { return mpt_##T##_next(T##_code(c), 0).bits; }               \
     static mpt_status T##_from_f32_n(uint16_t *dst, const uint32_t *src, size_t n)                     \
     {                                                                                                  \
         return mpt_##T##_from_f32_n((mpt_##T *)(void *)dst, (const float *)(const void *)src, n);      \

@@ -384,7 +384,7 @@ TEST(another_version_or_shape_is_refused)
     s.tensors = t;
     t[0].extra = extra;             /* its storage has none: no part of the state */
     CHECK_EQ_I(mpt_state_load(&s, buffer, bytes), MPT_OK);
-    for (i = 0; i < 27; i++) {
+    for (i = 0; i < 28; i++) {
         memcpy(t, good, sizeof t);
         s = full;
         s.tensors = t;
@@ -415,6 +415,7 @@ TEST(another_version_or_shape_is_refused)
         case 23: t[2].rows = 1; break;
         case 24: t[2].rounded = MPT_F16; break;
         case 25: t[2].v_max = extra; break;
+        case 26: t[0].whole = t[0].n; break;                    /* a part, if of one */
         default: t[0].moments = MPT_MOMENTS_BF16; break;
         }
         CHECK_EQ_U_AT((unsigned)-(int)mpt_state_load(&s, buffer, bytes), (unsigned)-(int)MPT_E_DATA, i);

@@ -1497,9 +1497,9 @@ TEST(optimizers_need_what_their_rows_say)
         {MPT_OPTIMIZER_SGD, "sgd", MPT_NEEDS_M, 1},
         {MPT_OPTIMIZER_ADAMW, "adamw", MPT_NEEDS_M | MPT_NEEDS_V, 1},
         {MPT_OPTIMIZER_ADAM, "adam", MPT_NEEDS_M | MPT_NEEDS_V, 1},
-        {MPT_OPTIMIZER_LAMB, "lamb", MPT_NEEDS_M | MPT_NEEDS_V, 1},
+        {MPT_OPTIMIZER_LAMB, "lamb", MPT_NEEDS_M | MPT_NEEDS_V | MPT_NEEDS_WHOLE, 1},
         {MPT_OPTIMIZER_LION, "lion", MPT_NEEDS_M, 1},
-        {MPT_OPTIMIZER_ADAFACTOR, "adafactor", MPT_NEEDS_FACTORS, 0},
+        {MPT_OPTIMIZER_ADAFACTOR, "adafactor", MPT_NEEDS_FACTORS | MPT_NEEDS_WHOLE, 0},
     };
     size_t i;
     CHECK_EQ_U(COUNT(rows), MPT_OPTIMIZER_COUNT);
@@ -2007,6 +2007,265 @@ TEST(gradients_may_move)
     CHECK_EQ_U(adam[2].t, 11);
 }
 
+/* ---- parts of tensors on many ranks, here one after the other ---- */
+
+/* A reduction for ranks that do not run beside each other: what they have is added up in a first round, and
+ * told in a second one. */
+typedef struct sums_of_ranks { double sum[4][2048]; size_t call, n[4]; int tell; } sums_of_ranks;
+
+static int sums_reduce(void *user, double *values, size_t n)
+{
+    sums_of_ranks *const r = (sums_of_ranks *)user;
+    const size_t         call = r->call++;
+    size_t               i;
+    if (call >= 4 || n > 2048)
+        return 1;
+    r->n[call] = n;
+    for (i = 0; i < n; i++)
+        if (r->tell)
+            values[i] = r->sum[call][i];
+        else
+            r->sum[call][i] += values[i];
+    return 0;
+}
+
+enum { SHARDED = 5, RANKS = 9, ROOM = 1 << 21 };
+typedef struct sharded {
+    mpt_tensor           item[SHARDED];
+    mpt_tensors          list;
+    optimizer            o;
+    mpt_scaler           s;
+    mpt_step             step;
+    unsigned char       *at;                /* in the room, where a line begins */
+    unsigned char        room[ROOM + 64];
+} sharded;
+static sharded whole, ranks;
+
+static void sharded_make(sharded *a, size_t recipe, size_t form, mpt_moments moments)
+{
+    static const size_t n[SHARDED] = {2 * 16384 + 5, 0, 7, 20000, 100};
+    static float        w[2 * 16384 + 5];
+    size_t              i, j;
+    memset(a, 0, sizeof *a);
+    (void)mpt_tensors_init(&a->list, a->item, SHARDED, forms[form].param, formats[recipe % 3]);
+    a->list.model.storage = forms[form].storage;
+    a->list.model.moments = moments;
+    a->list.model.seed = 99u;
+    for (a->list.count = i = 0; i < SHARDED; i++) {
+        a->item[a->list.count] = a->list.model;
+        a->item[a->list.count++].n = n[i];
+    }
+    a->at = a->room + (64u - (uintptr_t)a->room % 64u);
+    CHECK_EQ_I(mpt_tensors_place(&a->list, a->at, ROOM), MPT_OK);
+    a->o = optimizer_make(recipe);
+    CHECK_EQ_I(mpt_scaler_init(&a->s, NULL), MPT_OK);
+    for (i = 0; i < SHARDED; i++) {
+        for (j = 0; j < n[i]; j++)
+            w[j] = (float)((i + 3u * j) % 1001u) * 0.001f - 0.5f;
+        CHECK_EQ_I(mpt_weights_set(&a->item[i], w), MPT_OK);
+    }
+}
+
+static void sharded_gradient(sharded *a, unsigned at, int bad)
+{
+    size_t i, j;
+    for (i = 0; i < SHARDED; i++)
+        for (j = 0; j < a->item[i].n; j++)
+            element_set(a->item[i].grad, a->item[i].grad_format, j,
+                        ((float)((at + 7u * i + 13u * j) % 4099u) - 2049.0f) * 0.0123f);
+    if (bad)
+        element_set(a->item[3].grad, a->item[3].grad_format, 19999, mpti_f32_make(0x7f800000u));
+    (void)mpt_scaler_scale(&a->s, 1.0f);
+}
+
+/* One step of all ranks, on parts of the arrays of the whole; of their own they have sums. */
+static void ranks_step(sharded *a, size_t parts, size_t want)
+{
+    static double        room[RANKS][1024];
+    static mpt_tensor    item[RANKS][SHARDED];
+    static sums_of_ranks r;
+    mpt_tensors          list;
+    mpt_scaler           s[RANKS], once;
+    mpt_step             step[RANKS], alone;
+    const optimizer      o = a->o;
+    size_t               k, i, empty = 0, total = 0, elements = 0;
+    memset(&r, 0, sizeof r);
+    for (k = 0; k < parts; k++) {
+        list = a->list;
+        list.item = item[k];
+        memcpy(item[k], a->item, sizeof item[k]);
+        CHECK_EQ_I(mpt_tensors_shard(&list, k, parts), MPT_OK);
+        CHECK_EQ_I(mpt_tensors_place(&list, room[k], sizeof room[k]), MPT_OK);
+        for (i = total = 0; i < SHARDED; i++) {
+            total += item[k][i].n;
+            CHECK(item[k][i].whole == a->item[i].n && (item[k][i].sums != NULL) == (item[k][i].n != 0));
+            CHECK(item[k][i].first == (k ? item[k - 1][i].first + item[k - 1][i].n : 0));
+        }
+        elements += total;
+        empty += !total;
+        s[k] = a->s;
+        CHECK_EQ_I(mpt_check(&s[k], &step[k], item[k], SHARDED, NULL), MPT_OK);
+        once = s[k];
+        alone = step[k];
+        r.call = 0;
+        CHECK_EQ_I(mpt_step_combine(&once, &alone, item[k], SHARDED, sums_reduce, &r), MPT_OK);
+    }
+    CHECK(elements == 52880 && r.call == 2 && r.n[0] == 7 && r.n[1] == 5);
+    CHECK_EQ_U(empty, want);
+    r.tell = 1;
+    for (k = 0; k < parts; k++) {
+        optimizer mine = o;
+        r.call = 0;
+        CHECK_EQ_I(mpt_step_combine(&s[k], &step[k], item[k], SHARDED, sums_reduce, &r), MPT_OK);
+        CHECK_EQ_I(mpt_clip(&step[k], 0.5f), MPT_OK);
+        CHECK_EQ_I(optimizer_step(&mine, &step[k], item[k], SHARDED), MPT_OK);
+        CHECK_EQ_I(mpt_scaler_update(&s[k]), MPT_OK);
+        a->o = mine;
+        a->s = s[k];
+        step[k].bad_tensor = step[k].bad_index = step[k].bad_cause = 0;
+        a->step = step[k];
+        CHECK(!memcmp(&s[k], &s[0], sizeof s[0]) && !memcmp(&step[k], &step[0], sizeof step[0]));
+    }
+}
+
+/* Weights, moments, random bits, norm and the decision are those of one list on one rank: for every storage,
+ * parts of other sizes, ranks with nothing, and where one rank has an Inf. */
+TEST(parts_step_as_the_whole)
+{
+    static const struct { size_t parts, empty; } cuts[] = {{1, 0}, {2, 0}, {3, 0}, {4, 0}, {9, 5}};
+    static const size_t kinds[] = {3, 9, 1, 6};             /* AdamW, Lion, SGD, Adam */
+    size_t              form, c, round;
+    for (form = 0; form < COUNT(forms); form += mt.every)
+        for (c = 0; c < COUNT(cuts); c++) {
+            const mpt_moments moments = (mpt_moments)((form + c) % MPT_MOMENTS_COUNT);
+            const size_t      recipe = kinds[(form + c) % COUNT(kinds)];
+            sharded_make(&whole, recipe, form, moments);
+            sharded_make(&ranks, recipe, form, moments);
+            for (round = 0; round < 3; round++) {
+                sharded_gradient(&whole, (unsigned)round, round == 1);
+                sharded_gradient(&ranks, (unsigned)round, round == 1);
+                CHECK_EQ_I(mpt_check(&whole.s, &whole.step, whole.item, SHARDED, NULL), MPT_OK);
+                CHECK_EQ_I(mpt_clip(&whole.step, 0.5f), MPT_OK);
+                CHECK_EQ_I(optimizer_step(&whole.o, &whole.step, whole.item, SHARDED), MPT_OK);
+                CHECK_EQ_I(mpt_scaler_update(&whole.s), MPT_OK);
+                CHECK_EQ_U(whole.step.bad_cause, round == 1 ? MPT_CAUSE_INF : 0u);
+                whole.step.bad_tensor = whole.step.bad_index = whole.step.bad_cause = 0;
+                ranks_step(&ranks, cuts[c].parts, cuts[c].empty);
+                CHECK(!memcmp(&whole.step, &ranks.step, sizeof whole.step));
+                CHECK(!memcmp(&whole.s, &ranks.s, sizeof whole.s));
+                CHECK_EQ_U(optimizer_t(&whole.o), optimizer_t(&ranks.o));
+                CHECK(!memcmp(whole.at, ranks.at, ROOM));
+            }
+        }
+}
+
+/* The tree of a list with more chunks than go around at once: two tensors cut in three, the middle one by
+ * another rank. No array is there but the sums. */
+TEST(many_sums_go_around_in_pieces)
+{
+    enum { CHUNKS = 3001 };
+    static double        sum[CHUNKS], slot[256];
+    static sums_of_ranks r;
+    static const size_t  cut[4] = {0, 1700, 2100, CHUNKS};
+    mpt_tensor           t[3][2];
+    mpt_scaler           s;
+    mpt_step             step, first;
+    size_t               i, k, n;
+    memset(t, 0, sizeof t);
+    memset(&step, 0, sizeof step);
+    memset(&r, 0, sizeof r);
+    for (i = 0; i < CHUNKS; i++) {
+        sum[i] = 1.0 + (double)random_unit();
+        slot[i % 256] += sum[i];
+    }
+    for (n = 128; n; n /= 2)
+        for (i = 0; i < n; i++)
+            slot[i] = slot[2 * i] + slot[2 * i + 1];
+    for (k = 0; k < 3; k++) {           /* the first tensor has 2000 chunks */
+        const size_t a = cut[k] < 2000 ? cut[k] : 2000, b = cut[k + 1] < 2000 ? cut[k + 1] : 2000;
+        t[k][0].whole = (size_t)2000 * 16384;
+        t[k][0].first = a * 16384;
+        t[k][0].n = (b - a) * 16384;
+        t[k][0].sums = sum + a;
+        t[k][1].whole = (size_t)(CHUNKS - 2000) * 16384 - 9;
+        t[k][1].first = (cut[k] < 2000 ? 0 : cut[k] - 2000) * 16384;
+        t[k][1].n = cut[k + 1] < 2000 ? 0 : (cut[k + 1] - 2000) * 16384 - t[k][1].first - (k == 2 ? 9 : 0);
+        t[k][1].sums = sum + (cut[k] < 2000 ? 2000 : cut[k]);
+    }
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &first, NULL, 0, NULL), MPT_OK);
+    for (k = 0; k < 4; k++) {
+        r.call = 0;
+        r.tell = k == 3;
+        step = first;
+        CHECK_EQ_I(mpt_step_combine(&s, &step, t[k % 3], 2, sums_reduce, &r), MPT_OK);
+    }
+    CHECK(r.call == 3 && r.n[0] == 2048 && r.n[1] == CHUNKS - 2048 && r.n[2] == 5);
+    CHECK_EQ_U(mpti_f64_bits(step.sumsq), mpti_f64_bits(slot[0]));
+    t[0][0].sums = NULL;
+    step = first;
+    CHECK_EQ_I(mpt_step_combine(&s, &step, t[0], 2, sums_reduce, &r), MPT_E_ARG);
+    CHECK(!step.found_inf && r.call == 3);
+    r.call = 3;                                     /* the second reduction fails, or the first */
+    t[0][0].sums = sum;
+    CHECK_EQ_I(mpt_step_combine(&s, &step, t[0], 2, sums_reduce, &r), MPT_E_DATA);
+    CHECK_EQ_U(step.found_inf, 1);
+}
+
+/* A part takes a part of the memory, and only what whole tensors need not is refused. */
+TEST(parts_are_placed_and_refused)
+{
+    static unsigned char room[1 << 18];
+    static mpt_f16       p[40000], g[40000], *moved;
+    mpt_tensor           item[2];
+    mpt_tensors          list, was;
+    mpt_fault            fault;
+    mpt_step             step;
+    mpt_lamb             lamb = mpt_lamb_defaults();
+    size_t               k;
+    for (k = 0; k < 3; k++) {
+        CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_F16, MPT_F16), MPT_OK);
+        CHECK_EQ_I(mpt_tensors_add(&list, "w", 40000, p, g, NULL, NULL, NULL), MPT_OK);
+        was = list;
+        CHECK_EQ_I(mpt_tensors_shard(NULL, 0, 1), MPT_E_ARG);
+        CHECK_EQ_I(mpt_tensors_shard(&list, 3, 3), MPT_E_ARG);
+        CHECK_EQ_I(mpt_tensors_shard(&list, 0, 0), MPT_E_ARG);
+        item[0].columns = 200;
+        CHECK_EQ_I(mpt_tensors_shard(&list, k, 3), MPT_E_ARG);
+        item[0].columns = 0;
+        item[0].grad_at = &moved;
+        CHECK_EQ_I(mpt_tensors_shard(&list, k, 3), MPT_E_ARG);
+        item[0].grad_at = NULL;
+        list.status = MPT_E_MEMORY;
+        CHECK_EQ_I(mpt_tensors_shard(&list, k, 3), MPT_E_MEMORY);
+        list.status = MPT_OK;
+        CHECK(!memcmp(&list, &was, sizeof list) && item[0].n == 40000 && !item[0].whole);
+        CHECK_EQ_I(mpt_tensors_shard(&list, k, 3), MPT_OK);
+        CHECK_EQ_I(mpt_tensors_shard(&list, k, 3), MPT_E_ARG);
+        CHECK(item[0].first == k * 16384 && item[0].n == (k < 2 ? 16384 : 40000 - 2 * 16384));
+        CHECK(item[0].param == p + item[0].first && item[0].grad == g + item[0].first && !item[0].master);
+        CHECK_EQ_U(list.bytes, 63 + 3 * 4 * item[0].n + 64);        /* sums take a line */
+        CHECK_EQ_I(mpt_tensors_place(&list, room, sizeof room), MPT_OK);
+        step = checked(1.0f, 1.0f);
+        CHECK_EQ_I(mpt_lamb_step(&lamb, &step, item, 1), MPT_E_UNSUPPORTED);
+        item[0].whole = item[0].n;                                  /* whole, on this rank */
+        item[0].first = 0;
+        CHECK_EQ_I(mpt_lamb_step(&lamb, &step, item, 1), MPT_OK);
+        lamb.t = 0;
+        item[0].whole = 40000;
+        item[0].first = k * 16384 + 1;
+        CHECK_EQ_I(mpt_tensors_validate(item, 1, MPT_NEEDS_GRAD, &fault), MPT_E_ARG);
+        CHECK(strstr(fault.why, "16384") != NULL);
+        item[0].first = (k + 1) * 16384;
+        item[0].n = k < 2 ? 40000 - item[0].first + 1 : 1;
+        CHECK_EQ_I(mpt_tensors_validate(item, 1, MPT_NEEDS_GRAD, NULL), MPT_E_ARG);
+        item[0].whole = 0;
+        item[0].n = 1;
+        CHECK_EQ_I(mpt_tensors_validate(item, 1, MPT_NEEDS_GRAD, NULL), MPT_E_ARG);
+    }
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -2050,6 +2309,9 @@ int main(int argc, char **argv)
     RUN(registry_places_arrays);
     RUN(registry_places_what_is_needed);
     RUN_EXACT(gradients_may_move);
+    RUN_EXACT(parts_step_as_the_whole);
+    RUN_EXACT(many_sums_go_around_in_pieces);
+    RUN(parts_are_placed_and_refused);
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 2
     (void)mt_test_lamb_norms_are_added_on_the_tree;         /* x87 keeps sums wider than they are stored */
 #else

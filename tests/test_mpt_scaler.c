@@ -1386,37 +1386,37 @@ TEST(ranks_decide_together)
     put_value(&t, 0, 3.0f * 65536.0f);
     put_value(&t, 1, 0.0f);
     before = s;
-    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_E_ORDER);
+    CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_E_ORDER);
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
-    CHECK_EQ_I(mpt_step_combine(NULL, &step, fake_reduce, &r), MPT_E_ARG);
-    CHECK_EQ_I(mpt_step_combine(&s, NULL, fake_reduce, &r), MPT_E_ARG);
-    CHECK_EQ_I(mpt_step_combine(&s, &step, NULL, &r), MPT_E_ARG);
+    CHECK_EQ_I(mpt_step_combine(NULL, &step, &t, 1, fake_reduce, &r), MPT_E_ARG);
+    CHECK_EQ_I(mpt_step_combine(&s, NULL, &t, 1, fake_reduce, &r), MPT_E_ARG);
+    CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, NULL, &r), MPT_E_ARG);
     CHECK_EQ_I(r.calls, 0);
-    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_OK);
+    CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_OK);
     CHECK(r.calls == 1 && step.norm == 5.0 && !step.found_inf && !s.found_inf);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
-    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_E_ORDER);      /* of the step before */
+    CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_E_ORDER); /* of the step before */
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.others = bad;
-    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_OK);
+    CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_OK);
     CHECK(step.found_inf == 1 && step.cause == (MPT_CAUSE_INF | MPT_CAUSE_NAN) && step.inf_count == 2);
     CHECK(s.found_inf == 1 && s.cause == (MPT_CAUSE_INF | MPT_CAUSE_NAN) && !step.bad_cause);
     CHECK(mpti_f64_bits(step.norm) == (uint64_t)0x7ff << 52);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.others = mute;                                                            /* bad, no cause told */
-    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_OK);
+    CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_OK);
     CHECK(step.found_inf == 1 && s.found_inf == 1 && !s.cause);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.others = range;
-    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_OK);
+    CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_OK);
     CHECK(step.found_inf == 1 && step.cause == MPT_CAUSE_RANGE && s.cause == MPT_CAUSE_RANGE &&
           step.range_count == 7);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.fails = 1;
-    CHECK_EQ_I(mpt_step_combine(&s, &step, fake_reduce, &r), MPT_E_DATA);
+    CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_E_DATA);
     CHECK_EQ_U(step.found_inf, 1);
     (void)before;
 }

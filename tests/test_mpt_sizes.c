@@ -226,6 +226,8 @@ static void reports(int k)
     CHECK_EQ_U(first, 77);
 }
 
+static int no_reduction(void *user, double *values, size_t n) { return (void)user, (void)values, n != 0; }
+
 /* Lists that are too long, and tensors with too many elements. */
 static void training(int k)
 {
@@ -253,6 +255,7 @@ static void training(int k)
     REFUSES(4, mpt_tensors_new_bf16(&list, "t", n, NULL, NULL, NULL));
     CHECK_EQ_U(list.count, 0);
     CHECK_EQ_I(mpt_tensors_place(&list, out, huge(k, 1)), MPT_E_ARG);       /* what the list holds since */
+    REFUSES(4, mpt_tensors_shard(&list, n, n));
     REFUSES(sizeof step, mpt_steps_join(&step, n));
     one.param = data.y, one.param_format = MPT_BF16, one.master = data.z, one.m = data.w, one.v = data.w + 8;
     for (whole = 0; whole < 2; whole++) {       /* a list of n tensors, and a tensor of n elements */
@@ -279,6 +282,7 @@ static void training(int k)
         REFUSES_LIST(0, mpt_memory_report(&one, count, MPT_NEEDS_GRAD, &memory));
         REFUSES_LIST(0, mpt_check(&scaler, &step, &one, count, NULL));
         REFUSES_LIST(0, mpt_unscale(&scaler, &step, &one, count, NULL));
+        REFUSES_LIST(0, mpt_step_combine(&scaler, &step, &one, count, no_reduction, NULL));
         REFUSES_LIST(MPT_STAGE_UNSCALED, mpt_clip_apply(&step, &one, count, 1.0f));
         REFUSES_LIST(0, mpt_grads_zero(&one, count));
         REFUSES_LIST(0, mpt_publish(&one, count));
