@@ -62,7 +62,7 @@ finish() {
     exit $bad
 }
 trap finish EXIT
-trap 'exit 1' INT TERM HUP
+trap 'running=${running:-the rest}; exit 1' INT TERM HUP        # a signal may come between two parts
 
 # part NAME LIMIT COMMAND... -- in its own log, for at most LIMIT seconds and no longer than the whole has
 part() {
