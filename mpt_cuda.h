@@ -751,22 +751,6 @@ MPTI_D float mpti_f16_quick(uint16_t h)
 #endif
 }
 
-/* A float's square on top of a sum, as mpti_sumsq_1 of a finite x. Where double arithmetic is rare, only the
- * multiply-add is left to it: the conversion of a normal float is two shifts and an addition. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900 && __CUDA_ARCH__ != 1000
-#define MPTI_RARE_F64 1
-#else
-#define MPTI_RARE_F64 0
-#endif
-MPTI_D double mpti_sumsq_finite_1(double sum, float x)
-{
-    const uint32_t a = mpti_f32_bits(x) & 0x7fffffffu;
-    double         d = 0.0;
-    if (!MPTI_RARE_F64 || a - 1u < 0x007fffffu) d = mpti_to_f64(x);      /* a subnormal float */
-    else if (a) d = mpti_f64_make(((uint64_t)a << 29) + ((uint64_t)0x380 << 52));
-    return sum + d * d;
-}
-
 /* V patterns to those of floats, and back. The type says how wide an element is, the format which of the two
  * of that width it has: one for a whole array, so that the branch does not diverge. */
 #define MPTI_EACH(to, value)                      \
@@ -1789,6 +1773,29 @@ MPTI_D void mpti_block_add_bad(mpt_cuda_state *state, const mpti_bad *b)
     atomicOr(&state->bad, 1u);
 }
 
+/* The sum of squares of a chunk again, from cache, of x times a factor and a shift, if the first one, which
+ * thread 0 has, is neither sound nor 0. The result is valid in thread 0. */
+template <class T>
+MPTI_D double mpti_block_sum_again(const mpt_tensor *t, const mpti_cuda_chunk *chunk, float factor,
+                                   double sum)
+{
+    MPT_SHARED(float, shift, 1);
+    if (threadIdx.x == 0)
+        shift[0] = mpti_sum_is_sound(sum) || !mpti_is_nonzero64(sum) ? 0.0f : mpti_shift_for(sum);
+    __syncthreads();
+    if (!mpti_is_nonzero(shift[0]))
+        return sum;
+    float lane[MPTI_VEC] = {0.0f};
+    for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES) {
+        T     code[MPTI_VEC];
+        float x[MPTI_VEC];
+        mpti_load_codes<MPTI_VEC>((const T *)t->grad + chunk->first + i, chunk->n - i, code);
+        mpti_codes_quick<MPTI_VEC>(t->grad_format, code, x);
+        MPTI_FOR(k, MPTI_VEC) lane[k] = mpti_lane_add_1(lane[k], mpti_mul(mpti_mul(x[k], factor), shift[0]));
+    }
+    return mpti_unshift(mpti_block_pair_sum(mpti_lanes_sum_8(lane)), shift[0]);
+}
+
 /* One chunk: what mpti_check_chunk does on the CPU, and with Write the numbers go back. Returns the sum of
  * squares in thread 0.
  * x * 0 adds up to 0 unless some x is Inf or NaN, which takes one instruction an element; then the eight are
@@ -1800,9 +1807,8 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
     const uint32_t R = 64 / (MPTI_VEC * sizeof(T));     /* rows: 64 bytes under way a thread */
     const int32_t  format = sizeof(T) == 4 ? (int32_t)MPT_F32 : t->grad_format;
     T *const       array = (T *)t->grad + chunk->first;
-    double         lane[MPTI_VEC];
-    uint32_t       tally = 0u, least = 0xffffffffu;
-    MPTI_FOR(k, MPTI_VEC) lane[k] = 0.0;
+    float          lane[MPTI_VEC] = {0.0f};
+    uint32_t       tally = 0u, least = 0xffffffffu, any = 0u;
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += R * MPTI_LANES) {
         T code[R][MPTI_VEC];
         mpti_load_rows<R, MPTI_VEC>(array + i, MPTI_LANES, chunk->n - i, code);
@@ -1823,11 +1829,15 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
             MPTI_FOR(k, MPTI_VEC) zero = mpti_fma(x[k], 0.0f, zero);
             if (!mpti_f32_is_finite(zero))
                 mpti_note_bad8<T>(format, at, count, code[r], x, &tally, &least);
-            MPTI_FOR(k, MPTI_VEC) lane[k] = mpti_sumsq_finite_1(lane[k], x[k]);
+            MPTI_FOR(k, MPTI_VEC) lane[k] = mpti_add(lane[k], mpti_mul(x[k], x[k]));
+            MPTI_FOR(k, MPTI_VEC) any |= mpti_f32_bits(x[k]);
         }
     }
     mpti_add_bad(total, number, tally, least);
-    return mpti_block_lane_sum(lane);
+    double sum = mpti_lanes_sum_8(lane);
+    if (!mpti_is_nonzero64(sum) && any << 1)    /* of squares too small for a float: not nothing, but lost */
+        sum = mpti_f64_make(1);                 /* in any sum that is sound */
+    return mpti_block_sum_again<T>(t, chunk, Write ? 1.0f : factor, mpti_block_pair_sum(sum));
 }
 
 /* The counts and the first bad element into the record; one thread. */

@@ -2886,19 +2886,6 @@ MPTI_IN_256 mpti_v8 mpti_bf16_nan_256(mpti_v8 u)
     return u;
 }
 
-/* What floats are once stored in the format. */
-MPTI_IN_256 mpti_v8 mpti_f16_kept_256(mpti_v8 u)
-{
-    mpti_v8 r;
-    __asm__(MPTI_OF_2("vcvtph2ps") : "=x"(r) : "x"(mpti_halves_256(u)));
-    return r;
-}
-MPTI_IN_256 mpti_v8 mpti_bf16_kept_256(mpti_v8 u)
-{
-    u = mpti_bf16_nan_256(u);
-    return (u + 0x7fffu + (u >> 16 & 1u)) & 0xffff0000u;
-}
-
 #define MPTI_KERNEL_256(name, elements, in_bytes, out_bytes, statement)                             \
     MPTI_AVX2_TARGET MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                            \
     {                                                                                               \

@@ -17,7 +17,7 @@ import re
 import struct
 import sys
 
-from ptx import Kernel, f32, from_half, mul32
+from ptx import Kernel, add32, f32, from_half, mul32
 
 F64, F32, F16, BF16, E5M2, E4M3 = 0, 1, 3, 4, 5, 6
 BYTES = {F64: 8, F32: 4, F16: 2, BF16: 2, E4M3: 1, E5M2: 1}
@@ -240,19 +240,21 @@ def judge_checks():
                       status == 0 and same and got == 32 * want, "%r %r" % (got, 32 * want))
 
 
-def lanes(s, fmt, factor):
+def lanes(s, fmt, factor, shift=1.0):
     """The sum of squares of thread 0's lanes in chunk 0, as the tree has it."""
-    inverse = struct.unpack("<I", struct.pack("<f", factor))[0]
-    lane = [0.0] * VEC
+    bits = [struct.unpack("<I", struct.pack("<f", f))[0] for f in (factor, shift)]
+    lane = [0] * VEC
     for row in range(0, CHUNK, LANES):
         raw = read(s.at["grad"] + row * BYTES[fmt], VEC * BYTES[fmt])
         for i in range(VEC):
             c = raw[i * BYTES[fmt]:(i + 1) * BYTES[fmt]]
             u = int.from_bytes(c, "little") << (16 if fmt == BF16 else 0)
-            u = from_half(u) if fmt == F16 else u
-            x = f32(mul32(u, inverse))
-            lane[i] = lane[i] + x * x
-    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]))
+            x = mul32(mul32(from_half(u) if fmt == F16 else u, bits[0]), bits[1])
+            lane[i] = add32(lane[i], mul32(x, x))
+    while len(lane) > 1:
+        lane = [add32(lane[i], lane[i + 1]) for i in range(0, len(lane), 2)]
+    sum = f32(lane[0])
+    return lanes(s, fmt, factor, 2.0 ** 100) if shift == 1 and sum < 2.0 ** -96 else sum / shift ** 2
 
 
 # ---- the model of speed ----
@@ -355,10 +357,10 @@ def rows():
             return k.run(s.arguments(0, 1, None, 3) + config)
         return k, run
 
-    yield "check, f16", *checks(F16, 0), 2, 0, NORM
-    yield "check, bf16", *checks(BF16, 0), 2, 0, NORM
-    yield "check, f32", *checks(F32, 0), 4, 0, {103: 0.25}
-    yield "unscale, f16", *checks(F16, 1), 2, 2, {103: 0.25}
+    yield "check, f16", *checks(F16, 0), 2, 0, {}
+    yield "check, bf16", *checks(BF16, 0), 2, 0, {}
+    yield "check, f32", *checks(F32, 0), 4, 0, {}
+    yield "unscale, f16", *checks(F16, 1), 2, 2, {}
     yield "AdamW, gradient bf16", *step("adamw", BF16), 14, 14, {}
     yield "AdamW, gradient f32", *step("adamw", F32), 16, 14, {}
     yield "AdamW, split, moments bf16", *step("adamw", BF16, 4, 1), 10, 8, {90: 0.65, 103: 0.49}
@@ -374,13 +376,8 @@ def rows():
     yield "fp8_encode, f16", *encode8(F16), 2, 1, {}
 
 
-# A multiply-add in double for each element: two a clock is what these cards have. Sums in pairs of floats
-# would go at 0.6 to 1.0 there; but the CPU must add alike, and by AVX-512 (an EPYC of 2022) they take 1.2 to
-# 2.1 times as long as doubles, while plain floats err by 1e-8. So it is doubles.
-NORM = {75: 0.65, 103: 0.12}
-
-
 def model():
+    kernels.clear()             # with what the judge left in their shared memory
     name, bandwidth, sms, clock, room, double_rate, conversion_rate = CARDS[arch]
     print("%-27s regs spill blocks B/thread  slots/el memory  issue double  expected, asked" %
           ("sm_%d, %s" % (arch, name)))

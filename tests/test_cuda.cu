@@ -599,6 +599,16 @@ TEST(check_small_scale)
     CHECK_EQ_U(f16.step.found_inf, 0);
     check_round(f16, true);
     CHECK_EQ_U(f16.step.found_inf, 1);
+
+    /* squares past the end of floats, in one chunk of two, or in all but zeros */
+    Run huge(std::vector<Shape>(1, shape_of(16385, 0, 0)), 2.0f, 2000, 0.0f);
+    for (float x : {1e30f, 1e-30f}) {
+        huge.plant(0, 16384, mpti_f32_bits(x));
+        check_round(huge, false);
+        for (size_t i = 0; i < 16384; i++) huge.plant(0, i, 0);
+        check_round(huge, true);
+        CHECK(huge.step.norm > 0.4 * (double)x && huge.step.norm < 0.6 * (double)x);
+    }
 }
 
 /* More elements in one tensor than an int counts, and on a GPU than 32 bits do: known values, since the host

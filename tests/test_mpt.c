@@ -899,22 +899,36 @@ static double pair_tree(const double *x, size_t n)
 
 /* The tree in the words of mpt.h, one element after the other; numbers written out, because a GPU
  * must use the same ones. */
+static double naive_chunk(const mpt_tensor *t, float factor, size_t first, double shift)
+{
+    float  lane[2048];
+    double eight[256];
+    size_t e, step;
+    memset(lane, 0, sizeof lane);
+    for (e = 0; e < 16384 && first + e < t->n; e++) {
+        const float          g = decode(t->grad_format, get_bits(t->grad, t->grad_format, first + e));
+        const volatile float u = g * factor, shifted = (float)((double)u * shift), square = shifted * shifted;
+        if (mpti_f32_is_finite(u))
+            lane[e % 2048] += square;
+    }
+    for (step = 1; step < 8; step *= 2)
+        for (e = 0; e < 2048; e += 2 * step)
+            lane[e] += lane[e + step];
+    for (e = 0; e < 256; e++)
+        eight[e] = (double)lane[8 * e];
+    return pair_tree(eight, 256) / (shift * shift);
+}
+
 static double naive_sumsq(const mpt_tensor *t, size_t count, float factor)
 {
-    double slot[256] = {0.0}, lane[2048];
-    size_t i, first, e, chunk = 0;
+    double slot[256] = {0.0}, sum;
+    size_t i, first, chunk = 0;
     for (i = 0; i < count; i++)
         for (first = 0; first < t[i].n; first += 16384) {
-            memset(lane, 0, sizeof lane);
-            for (e = 0; e < 16384 && first + e < t[i].n; e++) {
-                const float           g = decode(t[i].grad_format,
-                                                 get_bits(t[i].grad, t[i].grad_format, first + e));
-                const volatile float  u = g * factor;
-                const volatile double square = (double)u * (double)u;
-                if (mpti_f32_is_finite(u))
-                    lane[e % 2048] += square;
-            }
-            slot[chunk++ % 256] += pair_tree(lane, 2048);
+            sum = naive_chunk(&t[i], factor, first, 1.0);
+            if (!(sum >= ldexp(1.0, -96) && sum <= DBL_MAX))
+                sum = naive_chunk(&t[i], factor, first, ldexp(1.0, sum < 1.0 ? 100 : -100));
+            slot[chunk++ % 256] += sum;
         }
     return pair_tree(slot, 256);
 }
@@ -993,9 +1007,9 @@ static void compensated_add(volatile double s[2], double x)
     s[0] = sum;
 }
 
-/* Against a compensated sum of the exact squares. On every path of the tree a sum passes at most
- * 8 + 11 + 1 + 8 roundings, of 2^-53 each, and no term is negative; the square root halves the
- * relative error and rounds once: below 16 * 2^-53. */
+/* Against a compensated sum of the exact squares. On every path of the tree a sum passes at most 8 + 3
+ * roundings to float, of 2^-24 each, and no term is negative; the root halves the relative error: below
+ * 6 * 2^-24. Of many elements that differ the errors cancel: a thousandth of that is seen. */
 TEST(norm_is_close_to_exact)
 {
     int         round;
@@ -1013,7 +1027,7 @@ TEST(norm_is_close_to_exact)
             compensated_add(sum, (double)u * (double)u);
         }
         exact = sqrt(sum[0] + sum[1]);
-        CHECK(fabs(step.norm - exact) <= 16.0 * 0.5 * DBL_EPSILON * exact);
+        CHECK(fabs(step.norm - exact) <= 6e-2 * 0.5 * FLT_EPSILON * exact);
     }
 }
 
@@ -1035,7 +1049,33 @@ TEST(norm_does_not_overflow)
     CHECK(fabs(checked(1.0f, &t, 1, 0).norm - 1e32) < 1e26);
     for (i = 0; i < t.n; i++)
         big[i] = 0x7f7fffffu;
-    CHECK(fabs(checked(1.0f, &t, 1, 0).norm / (100.0 * (double)FLT_MAX) - 1.0) < 1e-12);
+    CHECK(fabs(checked(1.0f, &t, 1, 0).norm / (100.0 * (double)FLT_MAX) - 1.0) < 6.0 * 0.5 * FLT_EPSILON);
+}
+
+/* Where squares leave the range of floats: chunks that are tiny, huge, at the limits of both, with bad
+ * elements among them; and one lone number in zeros. */
+TEST(norm_from_end_to_end)
+{
+    const int at[] = {-149, -140, -100, -76, -75, -74, -49, -48, -47, -46, 56, 57, 58, 62, 63, 64, 65, 100};
+    size_t    f, i, k;
+    for (f = 0; f < 3; f++)
+        for (k = 0; k < COUNT(at); k++) {
+            mpt_tensor t = tensor_of(big, train_formats[f], 40000);
+            const int  half = train_formats[f] == MPT_F16, low = half ? at[k] / 12 : at[k];
+            big_random(train_formats[f], low, low + 3);
+            for (i = 0; i < 3; i++) {
+                sumsq_is_naive(&t, 1, 1.0f);
+                sumsq_is_naive(&t, 1, (float)ldexp(1.0, half ? -at[k] / 2 : 3));
+                if (i == 0)
+                    set_bits(big, t.grad_format, 17000, specials[f][k % 6]);
+                else if (i == 1)
+                    memset(big, 0, sizeof big / 2);
+            }
+            set_bits(big, t.grad_format, 777, encode(t.grad_format, (float)ldexp(1.0, low)));
+            sumsq_is_naive(&t, 1, 1.0f);
+            (void)checked(1.0f, &t, 1, 1);
+            sumsq_is_naive(&t, 1, 1.0f);
+        }
 }
 
 /* ---- clip ---- */
@@ -1508,10 +1548,10 @@ static uint64_t run_hash(size_t which)
 TEST(steps_give_the_known_bits)
 {
     static const uint64_t known[OPTIMIZERS] = {
-        (uint64_t)0x1303db6c9e5e6440u, (uint64_t)0x7d7963297512808fu, (uint64_t)0x641ffac9fe2e24d2u,
-        (uint64_t)0xecbd8aad606ce378u, (uint64_t)0x553263281a789485u, (uint64_t)0xe05095bcfab79f3au,
-        (uint64_t)0x8a9451c20ef64a38u, (uint64_t)0xaae0c41744da066fu, (uint64_t)0x37c73cd6d27ac1e2u,
-        (uint64_t)0xb375aeaa8aef103bu};
+        (uint64_t)0x0478a11a04e91e29u, (uint64_t)0xf9c35eed5ef716a8u, (uint64_t)0x673a420c12960674u,
+        (uint64_t)0xd20d612c27a0d5bdu, (uint64_t)0x72c6c1548ded7874u, (uint64_t)0x5e041a0a150e3581u,
+        (uint64_t)0x573fa5734e157249u, (uint64_t)0xb5bd2128e6be9fe5u, (uint64_t)0x1209e8933a1eba43u,
+        (uint64_t)0x9dff84aaef0ee3efu};
     size_t                i;
     for (i = 0; i < OPTIMIZERS; i++)
         CHECK_EQ_U_AT(run_hash(i), known[i], i);
@@ -2199,6 +2239,7 @@ int main(int argc, char **argv)
     RUN(norm_is_close_to_exact);
     RUN_EXACT(norm_of_unscaled_is_that_of_what_was_written);
     RUN(norm_does_not_overflow);
+    RUN_EXACT(norm_from_end_to_end);
     RUN(clip_factor);
     RUN(clip_factor_is_the_rounded_quotient);
     RUN(clip_of_a_bad_step_is_one);
