@@ -3959,17 +3959,15 @@ MPTI_IN_512 mpti_v16 mpti_add_squares_512(mpti_v16 sum, mpti_v16 x)
     return mpti_add_ps_512(sum, mpti_mul_ps_512(x, x));
 }
 
-/* The sum of 64 lanes: quads of each vector side by side, then pairs of those, which are 4 apart. */
-MPTI_IN_512 double mpti_sum_64_512(const mpti_v16 *lane)
+/* The sums of 64 lanes, by 16: quads of each vector side by side, then pairs of those, which are 4 apart. */
+MPTI_IN_512 void mpti_sum_64_512(double *sum, const mpti_v16 *lane)
 {
     const mpti_v16 quads = mpti_pairs_512(mpti_pairs_512(lane[0], lane[1]), mpti_pairs_512(lane[2], lane[3]));
     float          q[16];
-    double         d[4];
     size_t         i;
     memcpy(q, &quads, sizeof q);
     for (i = 0; i < 4; i++)
-        d[i] = (double)(q[i] + q[4 + i]) + (double)(q[8 + i] + q[12 + i]);
-    return (d[0] + d[1]) + (d[2] + d[3]);
+        sum[i] = mpti_to_f64(mpti_add(q[i], q[4 + i])) + mpti_to_f64(mpti_add(q[8 + i], q[12 + i]));
 }
 
 /* What of floats times a factor writing them back would leave. */
@@ -3991,7 +3989,7 @@ MPTI_AVX512_TARGET static double mpti_check_512(const unsigned char *g, mpt_form
     const mpti_v16 f = mpti_all_512(mpti_f32_bits(factor));
     const int      scaled = mpti_f32_bits(factor) != 0x3f800000u;
     const size_t   bytes = mpti_format_bytes(format);
-    double         sum[MPTI_LANES / 64];
+    double         sum[MPTI_LANES / 16];
     unsigned char  rest[64 * sizeof(float)];
     size_t         j, i, k;
     memset(sum, 0, sizeof sum);
@@ -4022,9 +4020,9 @@ MPTI_AVX512_TARGET static double mpti_check_512(const unsigned char *g, mpt_form
             lane[2] = mpti_add_squares_512(lane[2], v[2]);
             lane[3] = mpti_add_squares_512(lane[3], v[3]);
         }
-        sum[j / 64] = mpti_sum_64_512(lane);
+        mpti_sum_64_512(sum + j / 16, lane);
     }
-    return mpti_pair_sum(sum, MPTI_LANES / 64);
+    return mpti_pair_sum(sum, MPTI_LANES / 16);
 }
 
 /* A kernel: elements at a times the float at b. */

@@ -1357,7 +1357,7 @@ TEST(a_scale_per_tensor_rounds_nothing)
             }
         }
         CHECK_EQ_I(mpt_steps_join(step, 2), MPT_OK);
-        CHECK(fabs(step[0].norm - sqrt(sum)) < 1e-12 * sqrt(sum) && step[0].norm <= step[1].norm);
+        CHECK(fabs(step[0].norm - sqrt(sum)) < 2e-7 * sqrt(sum) && step[0].norm <= step[1].norm);
     }
     CHECK(mpt_f32_from_f16(mpt_f16_from_f32(plain[1][7])) != plain[1][7]);     /* without: lost */
 }
