@@ -262,7 +262,8 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
  *     mpt_check, mpt_step_combine: one decision and one norm; mpt_clip, mpt_adamw_step, mpt_scaler_update
  *     all-gather of the copies, from item[].param
  *
- * Who must know the parts of others, for counts and displacements, shards copies of the list's items.
+ * Who must know the parts of others, for counts and displacements, shards copies of the list's items. On a
+ * GPU give the items device memory for their n elements instead of placing them, before mpt_cuda_list_create.
  *   part, parts  in  rank and ranks; part below parts, parts below 2^32
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also for parts of parts, tensors with columns, and those whose
  * param_at or grad_at wait for mpt_tensors_place; list->status; then nothing is changed.
