@@ -2425,7 +2425,6 @@ MPTI_IN_512 mpti_v16 mpti_sticky_512(mpti_v16 x, uint32_t bits, uint32_t bit)
 }
 
 /* Floats from 64 elements at p. */
-MPTI_IN_512 mpti_v16 mpti_f32_16_512(const unsigned char *p) { return mpti_load_512(p); }
 MPTI_IN_512 void mpti_f32_in_512(mpti_v16 *v, const unsigned char *p)
 {
     v[0] = mpti_load_512(p);
@@ -4895,40 +4894,21 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
     MPTI_OP_OF_2(place, V, w, add, MPTI_OF_3("vadd" suffix))                                       \
     MPTI_OP_OF_2(place, V, w, sub, MPTI_OF_3("vsub" suffix))                                       \
     MPTI_OP_OF_2(place, V, w, mul, MPTI_OF_3("vmul" suffix))
-MPTI_IN_512 mpti_v16 mpti_odd_one_512(mpti_v16 down, mpti_v16 up)
-{
-    __asm__("vptestmd {%2, %1, %%k1|k1, %1, %2}\n\tvmovdqa32 {%1, %0%{%%k1%}|%0%{k1%}, %1}"
-            : "+v"(up) : "v"(down), "v"(mpti_all_512(1u)) : "k1");
-    return up;
-}
 MPTI_IN_256 mpti_v8 mpti_odd_one_256(mpti_v8 down, mpti_v8 up)
 {
     __asm__("vblendvps {%2, %1, %0, %0|%0, %0, %1, %2}" : "+x"(up) : "x"(down), "x"(down << 31));
     return up;
 }
-/* The sum rounded to odd: the lower one of both floats if its last bit is 1, else the upper one. */
-#define MPTI_FMA_X86(place, V, w)                                                                  \
-    place V mpti_fma_1_##w(V a, V b, V c)                                                          \
-    {                                                                                              \
-        V down = c, minus_up = c;                                                                  \
-        __asm__(MPTI_OF_3("vfmadd231ps") : "+v"(down) : "v"(a), "v"(b));                           \
-        __asm__(MPTI_OF_3("vfnmsub231ps") : "+v"(minus_up) : "v"(a), "v"(b));                      \
-        return mpti_odd_one_##w(down, minus_up ^ 0x80000000u);                                     \
-    }                                                                                              \
-    MPTI_OP_4(place, V, w, fma)
-MPTI_OPS_X86(MPTI_IN_512, mpti_v16, 512, "ps")
-MPTI_FMA_X86(MPTI_IN_512, mpti_v16, 512)
 MPTI_OPS_X86(MPTI_IN_256, mpti_v8, 256, "ps")
-MPTI_FMA_X86(MPTI_IN_256, mpti_v8, 256)
-
-MPTI_IN_512 int mpti_some_nan_512(const mpti_v16 *r)
+/* The sum rounded to odd: the lower one of both floats if its last bit is 1, else the upper one. */
+MPTI_IN_256 mpti_v8 mpti_fma_1_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)
 {
-    int some;
-    __asm__("vcmpunordps {%2, %1, %%k1|k1, %1, %2}\n\tvcmpunordps {%4, %3, %%k2|k2, %3, %4}\n\t"
-            "kortestw {%%k1, %%k2|k2, k1}"
-            : "=@ccnz"(some) : "v"(r[0]), "v"(r[1]), "v"(r[2]), "v"(r[3]) : "k1", "k2");
-    return some;
+    mpti_v8 down = c, minus_up = c;
+    __asm__(MPTI_OF_3("vfmadd231ps") : "+v"(down) : "v"(a), "v"(b));
+    __asm__(MPTI_OF_3("vfnmsub231ps") : "+v"(minus_up) : "v"(a), "v"(b));
+    return mpti_odd_one_256(down, minus_up ^ 0x80000000u);
 }
+MPTI_OP_4(MPTI_IN_256, mpti_v8, 256, fma)
 
 MPTI_IN_256 int mpti_some_nan_256(const mpti_v8 *r)
 {
@@ -4972,9 +4952,7 @@ MPTI_IN_512 void mpti_f16_out_fp16(unsigned char *p, const mpti_v16 *v, int how)
 }
 MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, fp16, mpti_v16, 64, f16, 10)
 #endif
-/* For f16 vectors of 64 bytes gain 4 to 8% in L1, and nothing where memory is the limit; for bf16 14 to 19%.
- * */
-MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, 512, mpti_v16, 64, bf16, 7)
+/* Vectors of 64 bytes gain 0 to 13% in L1, and nothing where memory is the limit: they are not here. */
 MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, f16, 10)
 MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, bf16, 7)
 #elif MPTI_ARM_FP16
@@ -5029,8 +5007,6 @@ static mpti_kernel *mpti_arith_kernel(int mbits, int *direct)
     if (*direct)
         return mpti_f16_arith_fp16;
 #endif
-    if (mbits != 10 && mpti_path() >= MPTI_PATH_AVX512)
-        return mpti_bf16_arith_512;
     if (mpti_path() >= MPTI_PATH_AVX2)
         return mbits == 10 ? mpti_f16_arith_256 : mpti_bf16_arith_256;
 #elif MPTI_ARM_FP16
@@ -6111,7 +6087,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  * 1. Add its row to MPT_FORMATS (>>H3). Limits, codes, names, mpt_encode, mpt_decode, mpt_anatomy and
  *    the README's table follow; the format tests in tests/test_half.c pick it up by themselves.
  * 2. If it has specials of a new kind, add the kind to mpt_specials and to the places that switch on
- *    it: MPTI_EMIN .. MPTI_NAN_CODE, mpti_is_nan_code, mpti_encode_nan (all in >>H13).
+ *    it: MPTI_EMIN .. MPTI_NAN_CODE, mpti_encode_nan (all in >>H13).
  * 3. If it needs a type and fast conversions, give it the type (>>H3), its prototypes (>>H5, >>H7), encode
  * and
  *    decode from mpti_small_encode and mpti_small_decode and a line of MPTI_CONVERSIONS (>>H11), and its two
