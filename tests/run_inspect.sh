@@ -53,7 +53,7 @@ says() {
 # ---- parts of a large tensor, read by several threads: what one finds ----
 
 check "a large file" "$files" large "$out/large.safetensors" 33554432
-head -c 33554428 "$out/large.safetensors" > "$out/large.f32"   # bare numbers, in uneven parts
+head -c 16777212 "$out/large.safetensors" > "$out/large.f32"   # bare numbers, in uneven parts
 mkdir -p "$out/first" "$out/second"                            # its two ends
 head -c 12582912 "$out/large.f32" > "$out/first/x.f32"
 tail -c 12582912 "$out/large.f32" > "$out/second/x.f32"
@@ -67,7 +67,7 @@ for file in "$out/large.safetensors" "--raw f32 $out/large.f32" \
         $how --json $file > "$out/many" 2> "$out/many.err"
         check "$how $file finds what one thread does" cmp "$out/one" "$out/many"
     done
-    check "$file has numbers at all" grep -q '"values":[38][0-9]*' "$out/one"
+    check "$file has numbers at all" grep -q '"values":[348][0-9]*' "$out/one"
 done
 # By a pool of the tests' own: ThreadSanitizer does not see into gcc's OpenMP.
 tsan="$out/inspect-tsan"

@@ -308,45 +308,44 @@ static int take_long(machine *v)
     return push(v, node_new(v, NODE_INT, (int64_t)((x ^ sign) - sign)));
 }
 
-/* 1: go on; 0: the end; -1. */
+/* 0 or -1. */
 static int step_machine(machine *v, uint64_t *memoized)
 {
     const unsigned op = (unsigned)take(v, 1);
     switch (op) {
-    case 0x80: return take(v, 1) <= 5 ? 1 : damaged(v);
-    case 0x95: (void)take(v, 8); return 1;              /* a frame: its length is of no use here */
-    case '}': return push(v, node_new(v, NODE_DICT, 0)) == 0 ? 1 : -1;
-    case ']': case ')': return push(v, node_new(v, NODE_LIST, 0)) == 0 ? 1 : -1;
-    case '(': return push(v, node_new(v, NODE_MARK, 0)) == 0 ? 1 : -1;
-    case 'X': case 'T': case 'B': return take_text(v, 4) == 0 ? 1 : -1;
-    case 0x8c: case 'U': case 'C': return take_text(v, 1) == 0 ? 1 : -1;
-    case 0x8d: case 0x8e: return take_text(v, 8) == 0 ? 1 : -1;
-    case 'q': return keep(v, take(v, 1)) == 0 ? 1 : -1;
-    case 'r': return keep(v, take(v, 4)) == 0 ? 1 : -1;
-    case 0x94: return keep(v, (*memoized)++) == 0 ? 1 : -1;
-    case 'h': return recall(v, take(v, 1)) == 0 ? 1 : -1;
-    case 'j': return recall(v, take(v, 4)) == 0 ? 1 : -1;
-    case 'c': return take_global(v) == 0 ? 1 : -1;
-    case 0x93: return stack_global(v) == 0 ? 1 : -1;
-    case 't': return gather(v, 0) == 0 ? 1 : -1;
-    case 0x85: case 0x86: case 0x87: return make_tuple(v, op - 0x84) == 0 ? 1 : -1;
-    case 'Q': return take_storage(v) == 0 ? 1 : -1;
-    case 'J': return push(v, node_new(v, NODE_INT, (int32_t)take(v, 4))) == 0 ? 1 : -1;
-    case 'K': return push(v, node_new(v, NODE_INT, (int64_t)take(v, 1))) == 0 ? 1 : -1;
-    case 'M': return push(v, node_new(v, NODE_INT, (int64_t)take(v, 2))) == 0 ? 1 : -1;
-    case 0x8a: return take_long(v) == 0 ? 1 : -1;
-    case 'G': (void)take(v, 8); return push(v, node_new(v, NODE_NOTHING, 0)) == 0 ? 1 : -1;
-    case 'N': case 0x88: case 0x89: return push(v, node_new(v, NODE_NOTHING, 0)) == 0 ? 1 : -1;
-    case 'R': return reduce(v) == 0 ? 1 : -1;
-    case 's': return put_one(v, NODE_DICT) == 0 ? 1 : -1;
-    case 'a': return put_one(v, NODE_LIST) == 0 ? 1 : -1;
-    case 'u': return extend(v, NODE_DICT) == 0 ? 1 : -1;
-    case 'e': return extend(v, NODE_LIST) == 0 ? 1 : -1;
+    case 0x80: return take(v, 1) <= 5 ? 0 : damaged(v);
+    case 0x95: (void)take(v, 8); return 0;              /* a frame: its length is of no use here */
+    case '}': return push(v, node_new(v, NODE_DICT, 0));
+    case ']': case ')': return push(v, node_new(v, NODE_LIST, 0));
+    case '(': return push(v, node_new(v, NODE_MARK, 0));
+    case 'X': case 'T': case 'B': return take_text(v, 4);
+    case 0x8c: case 'U': case 'C': return take_text(v, 1);
+    case 0x8d: case 0x8e: return take_text(v, 8);
+    case 'q': return keep(v, take(v, 1));
+    case 'r': return keep(v, take(v, 4));
+    case 0x94: return keep(v, (*memoized)++);
+    case 'h': return recall(v, take(v, 1));
+    case 'j': return recall(v, take(v, 4));
+    case 'c': return take_global(v);
+    case 0x93: return stack_global(v);
+    case 't': return gather(v, 0);
+    case 0x85: case 0x86: case 0x87: return make_tuple(v, op - 0x84);
+    case 'Q': return take_storage(v);
+    case 'J': return push(v, node_new(v, NODE_INT, (int32_t)take(v, 4)));
+    case 'K': return push(v, node_new(v, NODE_INT, (int64_t)take(v, 1)));
+    case 'M': return push(v, node_new(v, NODE_INT, (int64_t)take(v, 2)));
+    case 0x8a: return take_long(v);
+    case 'G': (void)take(v, 8); return push(v, node_new(v, NODE_NOTHING, 0));
+    case 'N': case 0x88: case 0x89: return push(v, node_new(v, NODE_NOTHING, 0));
+    case 'R': return reduce(v);
+    case 's': return put_one(v, NODE_DICT);
+    case 'a': return put_one(v, NODE_LIST);
+    case 'u': return extend(v, NODE_DICT);
+    case 'e': return extend(v, NODE_LIST);
     case 'b':                                           /* the attributes of a dict, such as _metadata */
         if (!pop(v) || !top(v) || v->nodes[top(v)].kind != NODE_DICT)
             return refuse(v, "sets the state of an object: only plain tensors are read, save a state_dict");
-        return 1;
-    case '.': return 0;
+        return 0;
     case 0x81: case 0x92: return refuse_object(v);
     default: return refuse(v, "its pickle has the instruction 0x%02x, which plain tensors do not need", op);
     }
@@ -426,8 +425,9 @@ int pickle_parse(const unsigned char *text, size_t n, int (*found)(void *user, c
     v.why_cap = cap;
     v.found = found;
     v.user = user;
-    while ((code = v.at < v.end ? step_machine(&v, &memoized) : damaged(&v)) > 0)
-        ;
+    do                                      /* until a stop */
+        code = v.at < v.end ? step_machine(&v, &memoized) : damaged(&v);
+    while (code == 0 && (v.at == v.end || *v.at != '.'));
     if (code == 0)
         code = v.height == 1 ? walk(&v, v.stack[0], 0, 0) : damaged(&v);
     for (i = 1; i < v.count; i++) {

@@ -61,26 +61,36 @@ static void progress_clear(void)
     progress_shown = 0;
 }
 
+static double seconds(void)
+{
+#if HAVE_POSIX
+    struct timespec t;
+    if (clock_gettime(CLOCK_MONOTONIC, &t) == 0)
+        return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+#endif
+    return (double)clock() / (double)CLOCKS_PER_SEC;
+}
+
 /* At most four lines a second, and none for what is done at once. */
 void progress(const options *o, const char *path, uint64_t done, uint64_t all)
 {
-    static clock_t  last, first;
+    static double   last, first;
     static uint64_t before;
-    const clock_t   now = clock();
+    const double    now = seconds();
     char            name[160], size[32];
     if (!o->progress || (o->progress < 0 && !STDERR_IS_TERMINAL()))
         return;
     if (!before || done < before)
         first = last = now;
     before = done;
-    if (now - last < CLOCKS_PER_SEC / 4)
+    if (now - last < 0.25)
         return;
     last = now;
     (void)text_safe(name, sizeof name, path, 40);
     text_bytes(size, sizeof size, all);
     (void)fprintf(stderr, "\r%s: %.0f%% of %s, %.2f GB/s ", name,
                   100.0 * (double)done / (double)(all ? all : 1), size,
-                  (double)done / ((double)(now - first) / (double)CLOCKS_PER_SEC) * 1e-9);
+                  (double)done / (now - first) * 1e-9);
     (void)fflush(stderr);
     progress_shown = 1;
 }
@@ -314,34 +324,26 @@ static void print_row(const row *p, const options *o, widths w)
     (void)printf("  %s\n", words);
 }
 
-static void print_titles(const char *title, const options *o)
-{
-    int k;
-    (void)printf("\n%-43s", title);
-    for (k = 0; k < o->format_count; k++)
-        (void)printf(" %9s", mpt_format_get(o->formats[k])->name);
-    (void)printf("\n");
-}
+/* A line of the summary: what stands under each format. */
+typedef char line[MAX_FORMATS][24];
 
-static void print_summary_line(const char *title, const options *o, const sums *s, const result *all,
-                               int which)
+static void print_line(const char *title, const options *o, line text)
 {
     int k;
     (void)printf("%-43s", title);
-    for (k = 0; k < o->format_count; k++) {
-        const loss *l = &all->in[k];
-        char        text[24];
-        if (which < 3)
-            (void)snprintf(text, sizeof text, "%llu", (ull)s->fits[k][which]);
-        else if (which == 5 && l->fits == FITS)
-            (void)snprintf(text, sizeof text, "1");
-        else if (which == 5)
-            (void)snprintf(text, sizeof text, l->fits == FITS_NOT ? "no" : "2^%d", l->scaled.log2_scale);
-        else
-            text_share(text, sizeof text, which == 3 ? l->plain.flushed : l->plain.overflow, all->nonzero);
-        (void)printf(" %9s", text);
-    }
+    for (k = 0; k < o->format_count; k++)
+        (void)printf(" %9s", text[k]);
     (void)printf("\n");
+}
+
+static void print_titles(const char *title, const options *o)
+{
+    line text;
+    int   k;
+    for (k = 0; k < o->format_count; k++)
+        (void)snprintf(text[k], sizeof *text, "%s", mpt_format_get(o->formats[k])->name);
+    (void)printf("\n");
+    print_line(title, o, text);
 }
 
 static void print_summary(const options *o, const sums *s, const result *all)
@@ -350,55 +352,60 @@ static void print_summary(const options *o, const sums *s, const result *all)
         "tensors that fit as they are",    "tensors that fit with a scale of their own",
         "tensors that do not fit",         "of all nonzero values, become zero",
         "of all nonzero values, overflow", "one scale for all"};
-    int k;
+    line text;
+    int   i, k;
     print_titles("summary", o);
-    for (k = 0; k < 6; k++)
-        print_summary_line(titles[k], o, s, all, k);
-}
-
-static void print_types(const options *o, const sums *s)
-{
-    type_sum all = {"all", 0, 0, 0, {0}};
-    char     text[32];
-    int      i, k;
-    (void)printf("\n%-13s %8s %8s %11s", "type", "tensors", "values", "bytes");
-    for (k = 0; k < o->format_count; k++)
-        (void)printf(" %9s", mpt_format_get(o->formats[k])->name);
-    (void)printf("\n");
-    for (i = 0; i <= s->types - (s->types == 1); i++) {
-        const type_sum *t = i < s->types ? &s->of[i] : &all;
-        (void)text_safe(text, sizeof text, t->type, 13);
-        (void)printf("%-13s %8llu", text, (ull)t->tensors);
-        text_count(text, sizeof text, t->values);
-        (void)printf(" %8s", text);
-        text_bytes(text, sizeof text, t->bytes);
-        (void)printf(" %11s", text);
+    for (i = 0; i < 6; i++) {
         for (k = 0; k < o->format_count; k++) {
-            text_bytes(text, sizeof text, t->after[k]);
-            (void)printf(" %9s", text);
-            all.after[k] += t->after[k];
+            const loss *l = &all->in[k];
+            if (i < 3)
+                (void)snprintf(text[k], sizeof *text, "%llu", (ull)s->fits[k][i]);
+            else if (i < 5)
+                text_share(text[k], sizeof *text, i == 3 ? l->plain.flushed : l->plain.overflow,
+                           all->nonzero);
+            else
+                (void)snprintf(text[k], sizeof *text, l->fits == FITS ? "1" : l->fits == FITS_NOT ? "no"
+                               : "2^%d", l->scaled.log2_scale);
         }
-        (void)printf("\n");
-        all.tensors += t->tensors;
-        all.values += t->values;
-        all.bytes += t->bytes;
+        print_line(titles[i], o, text);
     }
 }
 
 static void print_moved_summary(const options *o, const sums *s)
 {
-    char lost[24];
-    int  k;
-    print_titles("summary", o);
-    (void)printf("%-43s", "tensors whose change it keeps");
-    for (k = 0; k < o->format_count; k++)
-        (void)printf(" %9llu", (ull)s->fits[k][FITS]);
-    (void)printf("\n%-43s", "of all changed values, the change is lost");
+    line kept, lost;
+    int   k;
     for (k = 0; k < o->format_count; k++) {
-        text_share(lost, sizeof lost, s->lost[k], s->changed);
-        (void)printf(" %9s", lost);
+        (void)snprintf(kept[k], sizeof *kept, "%llu", (ull)s->fits[k][FITS]);
+        text_share(lost[k], sizeof *lost, s->lost[k], s->changed);
     }
-    (void)printf("\n");
+    print_titles("summary", o);
+    print_line("tensors whose change it keeps", o, kept);
+    print_line("of all changed values, the change is lost", o, lost);
+}
+
+static void print_types(const options *o, const sums *s)
+{
+    type_sum all = {"all", 0, 0, 0, {0}};
+    line    text;
+    char     name[64], values[24], bytes[24], title[160];
+    int      i, k;
+    print_titles("type           tensors   values       bytes", o);
+    for (i = 0; i <= s->types - (s->types == 1); i++) {
+        const type_sum *t = i < s->types ? &s->of[i] : &all;
+        (void)text_safe(name, sizeof name, t->type, 13);
+        text_count(values, sizeof values, t->values);
+        text_bytes(bytes, sizeof bytes, t->bytes);
+        (void)snprintf(title, sizeof title, "%-13s %8llu %8s %11s", name, (ull)t->tensors, values, bytes);
+        for (k = 0; k < o->format_count; k++) {
+            text_bytes(text[k], sizeof *text, t->after[k]);
+            all.after[k] += t->after[k];
+        }
+        print_line(title, o, text);
+        all.tensors += t->tensors;
+        all.values += t->values;
+        all.bytes += t->bytes;
+    }
 }
 
 static uint64_t bytes_of(const opened *x)
