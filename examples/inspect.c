@@ -98,13 +98,18 @@ static int usage(const char *format, const char *what)
     return 2;
 }
 
-/* A format that a file can hold; F64 and F32 only where `wide`. */
-static int find_format(const char *name, int wide, mpt_format *format)
+static int is_word(const char *word, const char *text, size_t n)
+{
+    return strlen(word) == n && !memcmp(word, text, n);
+}
+
+/* The format of that name, of n characters, that a file can hold; F64 and F32 only where `wide`. */
+static int find_format(const char *name, size_t n, int wide, mpt_format *format)
 {
     static const mpt_format known[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2, MPT_F32, MPT_F64};
     int i;
     for (i = 0; i < (wide ? 6 : 4); i++)
-        if (!strcmp(name, mpt_format_get(known[i])->name)) {
+        if (is_word(mpt_format_get(known[i])->name, name, n)) {
             *format = known[i];
             return 1;
         }
@@ -113,18 +118,13 @@ static int find_format(const char *name, int wide, mpt_format *format)
 
 static int set_formats(options *o, const char *list)
 {
-    char        name[16];
     const char *comma;
     int         k;
     o->format_count = 0;
     for (;; list = comma + 1) {
         const size_t n = (comma = strchr(list, ',')) ? (size_t)(comma - list) : strlen(list);
         mpt_format   f = MPT_F16;
-        if (n >= sizeof name || o->format_count == MAX_FORMATS)
-            return 0;
-        memcpy(name, list, n);
-        name[n] = 0;
-        if (!find_format(name, 0, &f))
+        if (o->format_count == MAX_FORMATS || !find_format(list, n, 0, &f))
             return 0;
         for (k = 0; k < o->format_count; k++)
             if (o->formats[k] == f)
@@ -162,24 +162,19 @@ static int set_number(int *n, const char *text, uint64_t least, uint64_t most)
 /* auto, 2^K, or a number that is a power of two. */
 static int set_scale(options *o, const char *text)
 {
-    char  *end;
-    double x;
-    long   k;
+    const int power = !strncmp(text, "2^", 2);
+    char     *end;
+    double    x;
+    int       k;
     o->scale_auto = !strcmp(text, "auto");
     if (o->scale_auto)
         return 1;
-    if (!strncmp(text, "2^", 2)) {
-        k = strtol(text + 2, &end, 10);
-        o->log2_scale = (int)k;
-        return end != text + 2 && !*end && k >= -126 && k <= 127;
-    }
-    x = strtod(text, &end);
-    for (k = -126; k <= 127; k++)
-        if (ldexp(1.0, (int)k) == x) {
-            o->log2_scale = (int)k;
-            return end != text && !*end;
-        }
-    return 0;
+    x = strtod(text + 2 * power, &end);
+    x = !power ? x : x >= -126.0 && x <= 127.0 && x == floor(x) ? ldexp(1.0, (int)x) : 0.0;
+    if (end == text + 2 * power || *end || frexp(x, &k) != 0.5 || k < -125 || k > 128)
+        return 0;
+    o->log2_scale = k - 1;
+    return 1;
 }
 
 /* Keys to sort by; the first ones are those of --diff, too. */
@@ -202,27 +197,19 @@ static int set_rule(options *o, const char *text)
     static const char *const figures[RULE_FIGURES] = {"db", "flushed", "overflow", "subnormal", "lost", "nan",
                                                       "inf", "change", "changed", "max", "apart"};
     const char  *dot = strchr(text, '.'), *sign = text + strcspn(text, "<>"), *figure = text;
-    char         word[16];
     char        *end;
     rule        *r = &o->rules[o->rule_count];
-    size_t       n;
     if (o->rule_count == MAX_RULES || !*sign)
         return 0;
     r->text = text;
     r->format = MPT_FORMAT_COUNT;
     if (dot && dot < sign) {
-        n = (size_t)(dot - text);
-        if (n >= sizeof word)
-            return 0;
-        memcpy(word, text, n);
-        word[n] = 0;
-        if (!find_format(word, 0, &r->format))
+        if (!find_format(text, (size_t)(dot - text), 0, &r->format))
             return 0;
         figure = dot + 1;
     }
-    n = (size_t)(sign - figure);
     for (r->figure = 0; r->figure < RULE_FIGURES; r->figure++)
-        if (strlen(figures[r->figure]) == n && !strncmp(figures[r->figure], figure, n))
+        if (is_word(figures[r->figure], figure, (size_t)(sign - figure)))
             break;
     if (r->figure == RULE_FIGURES || (r->figure < RULE_NAN) != (r->format != MPT_FORMAT_COUNT))
         return 0;
@@ -251,13 +238,13 @@ static int set_valued(options *o, const char *option, const char *value)
     if (!strcmp(option, "--width"))
         return set_number(&o->width, value, 0, 400);
     if (!strcmp(option, "--raw"))
-        return find_format(value, 1, &o->raw);
+        return find_format(value, strlen(value), 1, &o->raw);
     if (!strcmp(option, "--by") || !strcmp(option, "--sort"))
         return set_by(o, value);
     if (!strcmp(option, "--top"))
         return set_whole(&o->top, value, UINT64_MAX) && o->top;
     if (!strcmp(option, "--to"))
-        return find_format(value, 0, &o->to);
+        return find_format(value, strlen(value), 0, &o->to);
     if (!strcmp(option, "--scale"))
         return set_scale(o, value);
     if (!strcmp(option, "--fail-if"))

@@ -199,55 +199,32 @@ static int write_header(FILE *out, const model *m, const step *steps, size_t n)
 
 /* ---- the values ---- */
 
-static void count_losses(step *p, const double *wanted, const double *got, size_t n)
-{
-    size_t i;
-    for (i = 0; i < n; i++) {
-        const double x = wanted[i], y = got[i];
-        if (!isfinite(x))
-            continue;
-        p->flushed += x != 0.0 && y == 0.0;
-        p->rounded += x != y;
-        if (!isfinite(y))
-            continue;
-        p->signal += x * x;
-        p->noise += (x - y) * (x - y);
-    }
-}
-
-/* What overflowed becomes the largest number of its sign. Returns how many did. */
-static size_t clamp(step *p, double *x, const double *got, size_t n, double most)
-{
-    size_t i, clamped = 0;
-    for (i = 0; i < n; i++) {
-        if (isfinite(got[i]) || isnan(x[i]))
-            continue;
-        if (isfinite(x[i])) {
-            const double beyond = fabs(x[i]) - most;
-            p->signal += x[i] * x[i] - most * most;     /* count_losses adds the rest */
-            p->noise += beyond * beyond;
-        }
-        x[i] = signbit(x[i]) ? -most : most;
-        clamped++;
-    }
-    return clamped;
-}
-
-/* Doubles, already scaled, to the new format; a power of two is exact, so they are rounded once. */
-static void store(step *p, const options *o, unsigned char *stored, double *wanted, double *got, size_t n)
+/* Doubles, already scaled, to the new format; a power of two is exact, so they are rounded once. With
+ * --saturate what overflows becomes the largest number of its sign. */
+static void store(step *p, const options *o, unsigned char *stored, double *x, size_t n)
 {
     const double most = mpt_format_get(p->to)->max_finite;
-    size_t       clamped = 0;
-    (void)mpt_convert_n(p->to, stored, MPT_F64, wanted, n, NULL, NULL);
+    const uint64_t before = p->saturated;
+    double       got[BLOCK];
+    size_t       i;
+    (void)mpt_convert_n(p->to, stored, MPT_F64, x, n, NULL, NULL);
     (void)mpt_convert_n(MPT_F64, got, p->to, stored, n, NULL, NULL);
-    if (o->saturate)
-        clamped = clamp(p, wanted, got, n, most);
-    if (clamped) {
-        (void)mpt_convert_n(p->to, stored, MPT_F64, wanted, n, NULL, NULL);
-        (void)mpt_convert_n(MPT_F64, got, p->to, stored, n, NULL, NULL);
+    for (i = 0; i < n; i++) {
+        const int    clamped = o->saturate && !isfinite(got[i]) && !isnan(x[i]);
+        const double y = clamped ? copysign(most, x[i]) : got[i];
+        if (isfinite(x[i])) {
+            p->flushed += x[i] != 0.0 && y == 0.0;
+            p->rounded += x[i] != y && !clamped;
+        }
+        if (isfinite(x[i]) && isfinite(y)) {
+            p->signal += x[i] * x[i];
+            p->noise += (x[i] - y) * (x[i] - y);
+        }
+        p->saturated += (uint64_t)clamped;
+        x[i] = clamped ? y : x[i];
     }
-    p->saturated += clamped;
-    count_losses(p, wanted, got, n);
+    if (p->saturated != before)
+        (void)mpt_convert_n(p->to, stored, MPT_F64, x, n, NULL, NULL);
 }
 
 /* What follows may change errno: it is kept. */
@@ -264,7 +241,7 @@ static void write_values(FILE *out, step *p, const options *o, const void *x, si
     const mpt_format from = p->t->format;
     const size_t     size = format_bytes(from);
     const size_t     small = format_bytes(p->to);
-    double           wanted[BLOCK], got[BLOCK];
+    double           wanted[BLOCK];
     unsigned char    stored[8 * BLOCK];
     const double     scale = ldexp(1.0, p->log2_scale);
     size_t           i, j;
@@ -277,7 +254,7 @@ static void write_values(FILE *out, step *p, const options *o, const void *x, si
             (void)mpt_convert_n(MPT_F64, wanted, from, bytes, take, NULL, NULL);
             for (j = 0; j < take; j++)
                 wanted[j] *= scale;
-            store(p, o, stored, wanted, got, take);
+            store(p, o, stored, wanted, take);
         }
         if (!host_is_little())
             swap_bytes(stored, take * small, small);
@@ -545,26 +522,22 @@ static int write_beside(model *m, step *steps, const options *o, char *error)
     return code;
 }
 
-/* One file to o->convert. 0 or -1, after a message; *bytes gets the values' bytes. */
-static int convert_one(const char *path, const options *o, uint64_t *bytes)
+/* One file to o->convert; *bytes gets the values' bytes. 0 or -1. */
+static int convert_one(const char *path, const options *o, uint64_t *bytes, char *error)
 {
-    char        error[ERROR_TEXT];
     const char *why = output_problem(o->convert, path);
     model       m;
     step       *steps;
     size_t      i;
     int         code;
     source_guard(path, NULL);
-    code = why ? problem(error, o->convert, NULL, "%s", why) : model_open(&m, path, o->map, o->raw, error);
-    if (code != 0) {
-        complain(o, error);
+    if (why)
+        return problem(error, o->convert, NULL, "%s", why);
+    if (model_open(&m, path, o->map, o->raw, error) != 0)
         return -1;
-    }
     steps = convert_plan(&m, o, error);
     code = steps ? write_beside(&m, steps, o, error) : -1;
-    if (code != 0)
-        complain(o, error);
-    else
+    if (code == 0)
         print_steps(&m, steps, o);
     for (i = 0; code == 0 && i < m.count; i++)
         *bytes += bytes_of(&steps[i]);
@@ -573,57 +546,41 @@ static int convert_one(const char *path, const options *o, uint64_t *bytes)
     return code;
 }
 
-/* The index of the converted shards, in their folder. */
-static int write_index(const file_list *l, const char *folder, uint64_t bytes, const options *o)
+/* The index of the converted shards. */
+static int write_index(const file_list *l, const char *path, uint64_t bytes, char *error)
 {
-    char  error[ERROR_TEXT];
-    char *to = path_join(folder, strlen(folder), path_name(l->index));
-    FILE *out = to ? fopen(to, "wb") : NULL;
+    FILE *out = fopen(path, "wb");
     int   code = out ? file_list_index(l, bytes, out) : -1;
     if (out && fclose(out) != 0)
         code = -1;
-    if (code != 0) {
-        if (out)
-            (void)remove(to);
-        (void)problem(error, folder, NULL, "the index cannot be written: %s", strerror(errno));
-        complain(o, error);
-    }
-    free(to);
-    return code;
+    return code == 0 ? 0 : problem(error, path, NULL, "the index cannot be written: %s", strerror(errno));
 }
 
-/* All shards into a new folder, and their index; or nothing. */
-static int convert_many(const file_list *l, const options *given)
+/* All shards into a new folder, and their index as the last; or nothing. */
+static int convert_many(const file_list *l, const options *given, char *error)
 {
-    options  o = *given;
-    char     error[ERROR_TEXT];
-    uint64_t bytes = 0;
-    size_t   i, done = 0;
-    char    *to = NULL;
-    int      code = 0;
+    const char *const folder = given->convert;
+    const size_t      files = l->count + (l->index != NULL);
+    options           o = *given;
+    uint64_t          bytes = 0;
+    size_t            i = 0;
+    char             *to = NULL;
+    int               code = 0;
     errno = 0;
-    if (MAKE_FOLDER(given->convert) != 0) {
-        (void)problem(error, given->convert, NULL, "a folder cannot be made of that name: %s",
-                      strerror(errno));
-        complain(given, error);
-        return -1;
-    }
-    for (; done < l->count && code == 0; done++) {
-        to = path_join(given->convert, strlen(given->convert), path_name(l->path[done]));
-        o.convert = to;
-        code = to ? convert_one(l->path[done], &o, &bytes) : -1;
+    if (MAKE_FOLDER(folder) != 0)
+        return problem(error, folder, NULL, "a folder cannot be made of that name: %s", strerror(errno));
+    while (code == 0 && i < files) {
+        const char *from = i < l->count ? l->path[i] : l->index;
+        o.convert = to = path_join(folder, strlen(folder), path_name(from));
+        code = !to ? problem(error, folder, NULL, "out of memory")
+             : i++ < l->count ? convert_one(from, &o, &bytes, error) : write_index(l, to, bytes, error);
         free(to);
     }
-    if (code == 0 && l->index)
-        code = write_index(l, given->convert, bytes, given);
-    for (i = 0; code != 0 && i < done; i++) {
-        to = path_join(given->convert, strlen(given->convert), path_name(l->path[i]));
-        if (to)
+    for (; code != 0 && i--; free(to))
+        if ((to = path_join(folder, strlen(folder), path_name(i < l->count ? l->path[i] : l->index))) != NULL)
             (void)remove(to);
-        free(to);
-    }
     if (code != 0)
-        (void)REMOVE_FOLDER(given->convert);
+        (void)REMOVE_FOLDER(folder);
     return code;
 }
 
@@ -638,10 +595,10 @@ int convert_file(const char *path, const options *given)
     o.format_count = 1;
     if (code == 0 && l.many && !strstr(l.path[0], ".safetensors"))
         code = problem(error, path, NULL, "only folders of .safetensors files are converted");
+    else if (code == 0)
+        code = l.many ? convert_many(&l, &o, error) : convert_one(path, &o, &bytes, error);
     if (code != 0)
-        complain(&o, error);
-    else
-        code = l.many ? convert_many(&l, &o) : convert_one(path, &o, &bytes);
+        complain(error);
     file_list_close(&l);
     source_guard(NULL, NULL);
     return code == 0 && fflush(stdout) == 0 && !ferror(stdout) ? 0 : -1;

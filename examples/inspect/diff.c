@@ -88,52 +88,35 @@ static void figures(moved *d, const change *c)
 
 /* ---- pairs ---- */
 
-typedef struct named { const char *name; model *m; const tensor *t; size_t place; } named;
-
 static int by_name(const void *a, const void *b)
 {
-    const named *x = (const named *)a, *y = (const named *)b;
-    const int    order = strcmp(x->name, y->name);
-    return order ? order : x->place < y->place ? -1 : x->place > y->place;
-}
-
-static named *name_all(model *m, size_t files, size_t *n)
-{
-    named *all;
-    size_t i, k;
-    for (i = 0, *n = 0; i < files; i++)
-        *n += m[i].count;
-    all = (named *)malloc((*n + 1) * sizeof *all);
-    for (i = 0, *n = 0; all && i < files; i++)
-        for (k = 0; k < m[i].count; k++, ++*n) {
-            all[*n].name = m[i].tensors[k].name;
-            all[*n].m = &m[i];
-            all[*n].t = &m[i].tensors[k];
-            all[*n].place = *n;
-        }
-    if (all)
-        qsort(all, *n, sizeof *all, by_name);
-    return all;
+    const row *x = (const row *)a, *y = (const row *)b;
+    const int  order = strcmp(x->t[0]->name, y->t[0]->name);
+    return order ? order : x->key < y->key ? -1 : x->key > y->key;
 }
 
 /* In the order of the first file; what only the second has comes last, in its order. */
 row *diff_rows(model *a, size_t a_files, model *b, size_t b_files, size_t *n)
 {
     size_t na = 0, nb = 0, i = 0, j = 0;
-    named *x = name_all(a, a_files, &na), *y = name_all(b, b_files, &nb);
+    row   *x = rows_of(a, a_files, &na), *y = rows_of(b, b_files, &nb);
     row   *rows = x && y ? (row *)calloc(na + nb + 1, sizeof *rows) : NULL;
+    if (rows) {
+        qsort(x, na, sizeof *x, by_name);
+        qsort(y, nb, sizeof *y, by_name);
+    }
     for (*n = 0; rows && (i < na || j < nb); ++*n) {
-        const int order = i == na ? 1 : j == nb ? -1 : strcmp(x[i].name, y[j].name);
+        const int order = i == na ? 1 : j == nb ? -1 : strcmp(x[i].t[0]->name, y[j].t[0]->name);
         row      *w = &rows[*n];
-        w->key = order > 0 ? na + y[j].place : x[i].place;
+        w->key = order > 0 ? na + y[j].key : x[i].key;
         w->d.how = order < 0 ? ONLY_FIRST : order > 0 ? ONLY_SECOND : COMPARED;
         if (order <= 0) {
-            w->m[0] = x[i].m;
-            w->t[0] = x[i++].t;
+            w->m[0] = x[i].m[0];
+            w->t[0] = x[i++].t[0];
         }
         if (order >= 0) {
-            w->m[1] = y[j].m;
-            w->t[1] = y[j++].t;
+            w->m[1] = y[j].m[0];
+            w->t[1] = y[j++].t[0];
         }
     }
     free(x);

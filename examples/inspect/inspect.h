@@ -83,7 +83,7 @@ void source_memory(source *s, const void *bytes, size_t size);
 /* What was written to `f`, which is closed with the source. */
 int source_file(source *s, FILE *f, int map);
 void source_close(source *s);
-/* The same file with a window of its own, for another thread; close the view, not the file, with _leave. */
+/* The same file with a window of its own, for another thread. _leave gives a window back, not the file. */
 void source_share(source *s, const source *of);
 void source_leave(source *s);
 /* The whole number in the first n bytes, the lowest first. */
@@ -106,6 +106,7 @@ char *path_join(const char *folder, size_t n, const char *name);        /* n: ch
 const char *path_name(const char *path);                                /* what follows the last slash */
 int ends_with(const char *s, const char *suffix);
 int by_text(const void *a, const void *b);                              /* of char *, for qsort */
+const char *twice(const char **texts, size_t n);        /* one that is there twice, or NULL; sorts them */
 int utf8_length(const unsigned char *s, size_t n, uint32_t *point);     /* 0: not UTF-8 */
 int utf8_valid(const char *s, size_t n);
 /* Names as a terminal may see them: control characters, direction marks and bytes that are not UTF-8
@@ -357,7 +358,8 @@ typedef struct row {
     int           percentile[3];            /* of the magnitudes: 1, 50, 99; log2 */
 } row;
 
-/* One row for each name; to be freed. */
+/* One row for each tensor of the files, in report.c; or for each name of two models. To be freed. */
+row  *rows_of(model *m, size_t files, size_t *n);
 row  *diff_rows(model *a, size_t a_files, model *b, size_t b_files, size_t *n);
 int   diff_row(row *w, const options *o, char *error);
 int   diff_keeps(const moved *d, int k, const options *o);
@@ -373,7 +375,7 @@ int     report_file(report *p, const char *path, const char *other);
 /* What closes the report of all files; frees it. Returns nonzero if writing failed. */
 int     report_end(report *p);
 void    progress(const options *o, const char *path, uint64_t done, uint64_t all);
-void    complain(const options *o, const char *error);
+void    complain(const char *error);
 
 /* ---- plot.c ---- */
 

@@ -255,8 +255,10 @@ int model_open(model *m, const char *path, int map, mpt_format raw, char *error)
     m->path = path;
     if (source_open(&m->src, path, map, error) != 0)
         return -1;
-    if (model_parse(m, raw, error) == 0)
+    if (model_parse(m, raw, error) == 0) {
+        source_leave(&m->src);
         return 0;
+    }
     model_close(m);
     return -1;
 }

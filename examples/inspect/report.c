@@ -2,6 +2,7 @@
 #include "inspect.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <time.h>
 
@@ -95,9 +96,8 @@ void progress(const options *o, const char *path, uint64_t done, uint64_t all)
     progress_shown = 1;
 }
 
-void complain(const options *o, const char *error)
+void complain(const char *error)
 {
-    (void)o;
     progress_clear();
     (void)fflush(stdout);
     (void)fprintf(stderr, "inspect: %s\n", error);
@@ -163,23 +163,18 @@ typedef struct widths { int name, type; } widths;
 /* Do names cut to that width still differ? What cannot be found out for lack of memory is taken as yes. */
 static int names_differ(const row *rows, size_t n, int width)
 {
-    char **cut = (char **)calloc(n + 1, sizeof *cut);
-    char   text[4 * LONGEST_NAME];
-    size_t i;
-    int    differ = 1;
-    for (i = 0; cut && i < n; i++) {
+    const char **cut = (const char **)calloc(n + 1, sizeof *cut);
+    char         text[4 * LONGEST_NAME];
+    size_t       i = 0;
+    int          differ;
+    for (; cut && i < n; i++) {
         (void)text_safe(text, sizeof text, either(&rows[i])->name, width);
-        cut[i] = copy_text(text, strlen(text));
-        if (!cut[i])
+        if (!(cut[i] = copy_text(text, strlen(text))))
             break;
     }
-    if (cut && i == n) {
-        qsort(cut, n, sizeof *cut, by_text);
-        for (i = 1; i < n && differ; i++)
-            differ = strcmp(cut[i - 1], cut[i]) != 0;
-    }
+    differ = !cut || i < n || !twice(cut, n);
     for (i = 0; cut && i < n; i++)
-        free(cut[i]);
+        free((char *)(uintptr_t)cut[i]);
     free(cut);
     return differ;
 }
@@ -448,31 +443,21 @@ static void print_counts(const report *p)
     (void)printf("\n");
 }
 
-/* Key and value of each pair, cut; of shards, what differs from the one before. */
-static void print_metadata(const opened *x, const options *o)
+/* Key and value of each pair of the first file, cut to the line; JSON has all. */
+static void print_metadata(const model *m, const options *o)
 {
-    char   key[4 * LONGEST_NAME], value[4 * LONGEST_NAME];
-    size_t i, k;
-    for (i = 0; i < x->files; i++) {
-        const model *m = &x->m[i], *before = i ? m - 1 : NULL;
-        int          left = o->wide ? 1 << 30 : o->width - 10;
-        for (k = 0; before && k < m->metadata_count && m->metadata_count == before->metadata_count; k++)
-            if (strcmp(m->metadata[k].key, before->metadata[k].key) != 0 ||
-                strcmp(m->metadata[k].value, before->metadata[k].value) != 0)
-                break;
-        if (!m->metadata_count || (before && k == m->metadata_count))
-            continue;
-        (void)printf("metadata:");
-        for (k = 0; k < m->metadata_count && left > 0; k++) {
-            left -= text_safe(key, sizeof key, m->metadata[k].key, o->wide ? LONGEST_NAME : 40) + 2;
-            left -= text_safe(value, sizeof value, m->metadata[k].value, o->wide ? LONGEST_NAME : 40) + 1;
-            if (left > 0 || !k)
-                (void)printf("%s %s=%s", k ? "," : "", key, value);
-        }
-        if (left <= 0)
-            (void)printf(" ...");
-        (void)printf("\n");
+    const int width = o->wide ? LONGEST_NAME : 40;
+    char      key[4 * LONGEST_NAME], value[4 * LONGEST_NAME];
+    int       left = o->wide ? INT_MAX : o->width - 10;
+    size_t    k;
+    for (k = 0; k < m->metadata_count && left > 0; k++) {
+        left -= text_safe(key, sizeof key, m->metadata[k].key, width) + 3;
+        left -= text_safe(value, sizeof value, m->metadata[k].value, width);
+        if (left > 0)
+            (void)printf("%s %s=%s", k ? "," : "metadata:", key, value);
     }
+    if (k)
+        (void)printf("%s\n", left > 0 ? "" : k > 1 ? ", ..." : "metadata: ...");
 }
 
 static void print_table(const report *p)
@@ -486,7 +471,7 @@ static void print_table(const report *p)
         print_title("\nto ", &p->in[1]);
     (void)fputs(o->diff ? "\n" : ", ", stdout);
     print_counts(p);
-    print_metadata(&p->in[0], o);
+    print_metadata(p->in[0].m, o);
     if (p->shown < p->n)
         (void)printf("the %llu tensors that come first by '%s' in %s\n", (ull)p->shown, o->by,
                      mpt_format_get(o->formats[0])->name);
@@ -744,7 +729,7 @@ static void check_rules(report *p, const row *w)
             !((q->equal && x == q->number) || (q->above ? x > q->number : x < q->number)))
             continue;
         (void)problem(error, (w->m[0] ? w->m[0] : w->m[1])->path, either(w)->name, "%s", q->text);
-        complain(p->o, error);
+        complain(error);
         p->broken++;
     }
 }
@@ -779,18 +764,17 @@ static void filter(model *m, const char *pattern)
     m->count = kept;
 }
 
-/* One row for each tensor. */
-static row *rows_of(const opened *x, size_t *n)
+row *rows_of(model *m, size_t files, size_t *n)
 {
     row   *rows;
     size_t i, k;
-    for (i = 0, *n = 0; i < x->files; i++)
-        *n += x->m[i].count;
+    for (i = 0, *n = 0; i < files; i++)
+        *n += m[i].count;
     rows = (row *)calloc(*n + 1, sizeof *rows);
-    for (i = 0, *n = 0; rows && i < x->files; i++)
-        for (k = 0; k < x->m[i].count; k++, ++*n) {
-            rows[*n].m[0] = &x->m[i];
-            rows[*n].t[0] = &x->m[i].tensors[k];
+    for (i = 0, *n = 0; rows && i < files; i++)
+        for (k = 0; k < m[i].count; k++, ++*n) {
+            rows[*n].m[0] = &m[i];
+            rows[*n].t[0] = &m[i].tensors[k];
             rows[*n].key = *n;
         }
     return rows;
@@ -821,13 +805,16 @@ static int inspect_rows(report *p, char *error)
 {
     size_t i;
     p->rows = p->o->diff ? diff_rows(p->in[0].m, p->in[0].files, p->in[1].m, p->in[1].files, &p->n)
-                         : rows_of(&p->in[0], &p->n);
+                         : rows_of(p->in[0].m, p->in[0].files, &p->n);
     if (!p->rows)
         return problem(error, p->in[0].path, NULL, "out of memory");
     memset(&p->s, 0, sizeof p->s);
     scan_init(&p->total);
     order_by = p->o;
     for (i = 0; i < p->n; i++) {
+        model *const before = i ? p->rows[i - 1].m[0] : NULL;
+        if (before && before != p->rows[i].m[0])
+            source_leave(&before->src);         /* or each shard would keep its window */
         if (look_at_row(p, &p->rows[i], error) != 0)
             return -1;
         add_up(&p->s, &p->rows[i], p->o);
@@ -855,7 +842,7 @@ report *report_new(const options *o)
     p->o = o;
     scan_init(&p->all);
     if (o->plot && !(p->plots = plot_new(o, error))) {
-        complain(o, error);
+        complain(error);
         free(p);
         return NULL;
     }
@@ -911,7 +898,7 @@ int report_file(report *p, const char *path, const char *other)
     if (code != 0) {
         if (p->o->json)
             json_failed(p, path, error);
-        complain(p->o, error);
+        complain(error);
     }
     p->files++;
     return code;
@@ -929,7 +916,7 @@ int report_end(report *p)
     else if (p->printed && !p->o->csv)
         (void)printf("\nUnder each format: %s.\n", under[p->o->diff]);
     if (p->plots && plot_end(p->plots, &p->all, error) != 0) {
-        complain(p->o, error);
+        complain(error);
         code = -1;
     }
     free(p);

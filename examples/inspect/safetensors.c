@@ -89,41 +89,21 @@ static const char *check_text(const char *text, size_t n)
 
 /* ---- the object ---- */
 
-static int by_key(const void *a, const void *b)
-{
-    return strcmp((*(const cJSON *const *)a)->string, (*(const cJSON *const *)b)->string);
-}
-
-/* A key that an object has twice; NULL if there is none (or no memory: *failed). */
-static const char *duplicate(const cJSON *object, int *failed)
-{
-    size_t        n = 0, i = 0;
-    const cJSON  *item, **sorted;
-    const char   *found = NULL;
-    for (item = object->child; item; item = item->next)
-        n++;
-    sorted = (const cJSON **)malloc((n + 1) * sizeof *sorted);
-    if (!sorted) {
-        *failed = 1;
-        return NULL;
-    }
-    for (item = object->child; item; item = item->next)
-        sorted[i++] = item;
-    qsort(sorted, n, sizeof *sorted, by_key);
-    for (i = 1; i < n && !found; i++)
-        if (!strcmp(sorted[i - 1]->string, sorted[i]->string))
-            found = sorted[i]->string;
-    free(sorted);
-    return found;
-}
-
 static int check_duplicates(model *m, const cJSON *object, const char *name, char *error)
 {
-    char        shown[80];
-    int         failed = 0;
-    const char *key = duplicate(object, &failed);
-    if (failed)
+    const cJSON *item;
+    const char **keys, *key;
+    char         shown[80];
+    size_t       n = 0;
+    for (item = object->child; item; item = item->next)
+        n++;
+    keys = (const char **)malloc((n + 1) * sizeof *keys);
+    if (!keys)
         return problem(error, m->path, name, "out of memory");
+    for (item = object->child, n = 0; item; item = item->next)
+        keys[n++] = item->string;
+    key = twice(keys, n);
+    free(keys);
     if (!key)
         return 0;
     (void)text_safe(shown, sizeof shown, key, 60);

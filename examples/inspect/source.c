@@ -145,11 +145,9 @@ int source_file(source *s, FILE *f, int map)
         s->mapped = map;
 #endif
         (void)setvbuf(f, NULL, _IONBF, 0);          /* the window is the buffer */
-        if (s->mapped || (s->window = (unsigned char *)malloc(CHUNK)) != NULL)
-            return 0;
+        return 0;
     }
     (void)fclose(f);
-    s->file = NULL;
     return -1;
 }
 
@@ -196,7 +194,8 @@ void source_close(source *s)
 
 static int fill_buffer(source *s, uint64_t at, size_t size)
 {
-    if (SEEK64(s->file, at, SEEK_SET) != 0)         /* each time: views share the file */
+    if ((!s->window && !(s->window = (unsigned char *)malloc(CHUNK))) ||
+        SEEK64(s->file, at, SEEK_SET) != 0)         /* each time: views share the file */
         return -1;
     s->length = fread(s->window, 1, size, s->file);
     s->at = at;

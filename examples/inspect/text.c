@@ -44,6 +44,17 @@ int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+const char *twice(const char **texts, size_t n)
+{
+    size_t i;
+    if (n)
+        qsort(texts, n, sizeof *texts, by_text);
+    for (i = 1; i < n; i++)
+        if (!strcmp(texts[i - 1], texts[i]))
+            return texts[i];
+    return NULL;
+}
+
 /* The character at s: its length in bytes and code point. Overlong forms, surrogates and values above
  * U+10FFFF are not UTF-8 (RFC 3629). */
 int utf8_length(const unsigned char *s, size_t n, uint32_t *point)

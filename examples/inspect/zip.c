@@ -20,10 +20,6 @@ static voidpf open_source(voidpf user, const void *name, int mode)
     (void)mode;
     if (z)
         source_share(&z->s, of);
-    if (z && of->file && !of->mapped && !(z->s.window = (unsigned char *)malloc(CHUNK))) {
-        free(z);
-        z = NULL;
-    }
     return z;
 }
 
@@ -87,6 +83,14 @@ static unzFile open_archive(source *s)
 
 /* ---- members ---- */
 
+/* The name of the current member, cut. */
+static int name_of(unzFile z, char name[MAX_MEMBER_NAME], unz_file_info64 *info)
+{
+    const int code = unzGetCurrentFileInfo64(z, info, name, MAX_MEMBER_NAME, NULL, 0, NULL, 0);
+    name[MAX_MEMBER_NAME - 1] = 0;
+    return code == UNZ_OK;
+}
+
 /* Where the bytes of a member are: in the archive, or unpacked. */
 typedef struct member { source *from; uint64_t offset, bytes; } member;
 
@@ -125,9 +129,8 @@ static int find_bytes(model *m, unzFile z, member *it, char *error)
     char            name[MAX_MEMBER_NAME], shown[100];
     unz_file_info64 info;
     int             code = 0;
-    if (unzGetCurrentFileInfo64(z, &info, name, sizeof name, NULL, 0, NULL, 0) != UNZ_OK)
+    if (!name_of(z, name, &info))
         return problem(error, m->path, NULL, "the zip's directory is damaged");
-    name[sizeof name - 1] = 0;
     (void)text_safe(shown, sizeof shown, name, 60);
     if (info.flag & 1)
         return problem(error, m->path, NULL, "the member '%s' is encrypted", shown);
@@ -154,9 +157,8 @@ static int npz_parse(model *m, unzFile z, char *error)
     int    code;
     for (code = unzGoToFirstFile(z); code == UNZ_OK; code = unzGoToNextFile(z)) {
         tensor *t;
-        if (unzGetCurrentFileInfo64(z, NULL, name, sizeof name, NULL, 0, NULL, 0) != UNZ_OK)
+        if (!name_of(z, name, NULL))
             break;
-        name[sizeof name - 1] = 0;
         if (!ends_with(name, ".npy"))
             continue;
         if (find_bytes(m, z, &it, error) != 0)
@@ -299,9 +301,8 @@ int zip_parse(model *m, char *error)
     if (!z)
         return problem(error, m->path, NULL, "is a zip that is truncated or damaged");
     for (code = unzGoToFirstFile(z); code == UNZ_OK && !torch; code = unzGoToNextFile(z)) {
-        if (unzGetCurrentFileInfo64(z, NULL, name, sizeof name, NULL, 0, NULL, 0) != UNZ_OK)
+        if (!name_of(z, name, NULL))
             break;
-        name[sizeof name - 1] = 0;
         torch = ends_with(name, "/data.pkl");
     }
     if (torch)
