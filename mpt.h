@@ -9509,15 +9509,60 @@ MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k)
 
 /* ---- the other ops ---- */
 
+/* The largest element of a row, or a NaN that it holds, and the sum of exp(x - top), or NaN. */
+static void mpti_row_exp_sum(mpti_row *row, size_t first, size_t n)
+{
+    row->top = mpti_f32_make(0xff800000u);
+    row->sum = 0.0f;
+    mpti_row_run(row, MPTI_WORK_TOP, first, 0, n);
+    if (mpti_f32_is_finite(row->top))
+        mpti_row_run(row, MPTI_WORK_EXP_SUM, first, 0, n);
+    else
+        row->sum = mpti_f32_make(0x7fc00000u);
+}
+
+/* An op on rows that look at none but their own elements; activations have elements in place of rows. */
+typedef struct mpti_on_rows { mpti_row row; mpti_work work; size_t cols; } mpti_on_rows;
+
+static void mpti_on_rows_range(void *context, size_t part, size_t begin, size_t end)
+{
+    const mpti_on_rows c = *(const mpti_on_rows *)context;
+    mpti_row           row = c.row;
+    (void)part;
+    if (c.work == MPTI_WORK_ACTIVATE || c.work == MPTI_WORK_ACTIVATE_GRAD) {
+        mpti_row_run(&row, c.work, begin, begin, end - begin);
+        return;
+    }
+    for (; begin < end; begin++) {
+        const size_t first = begin * c.cols;
+        row.sum = 0.0f;
+        if (c.work == MPTI_WORK_SOFTMAX)
+            mpti_row_exp_sum(&row, first, c.cols);
+        if (c.work == MPTI_WORK_SOFTMAX_GRAD)
+            mpti_row_run(&row, MPTI_WORK_DOT, first, first, c.cols);
+        mpti_row_run(&row, c.work, first, c.work == MPTI_WORK_ADD ? 0 : first, c.cols);
+    }
+}
+
+static mpt_status mpti_run_rows(mpt_status status, const mpti_row *row, mpti_work work, size_t rows,
+                                size_t cols)
+{
+    mpti_on_rows c;
+    if (status != MPT_OK)
+        return status;
+    c.row = *row;
+    c.work = work;
+    c.cols = cols;
+    (void)MPTI_IN_PARTS(rows, MPTI_SLOW_PART / (cols ? cols : 1u) + 1u, mpti_on_rows_range, &c);
+    return MPT_OK;
+}
+
 MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, mpt_format bias_format,
                                 size_t rows, size_t cols)
 {
     mpti_row         row;
     const mpt_status status = mpti_row_init(&row, rows, cols, x, x_format, x, x_format, bias, bias_format);
-    size_t           r;
-    for (r = 0; status == MPT_OK && r < rows; r++)
-        mpti_row_run(&row, MPTI_WORK_ADD, r * cols, 0, cols);
-    return status;
+    return mpti_run_rows(status, &row, MPTI_WORK_ADD, rows, cols);
 }
 
 MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
@@ -9547,15 +9592,10 @@ static mpt_status mpti_activate(mpt_activation f, mpti_work work, void *out, mpt
                                 const void *x, mpt_format x_format, const void *y, mpt_format y_format,
                                 size_t n)
 {
-    mpti_row   row;
-    mpt_status status = (unsigned)f < (unsigned)MPT_ACT_COUNT ? MPT_OK : MPT_E_ARG;
-    if (status == MPT_OK)
-        status = mpti_row_init(&row, n, 1, out, out_format, x, x_format, y, y_format);
-    if (status == MPT_OK) {
-        row.f = f;
-        mpti_row_run(&row, work, 0, 0, n);
-    }
-    return status;
+    mpti_row         row;
+    const mpt_status status = mpti_row_init(&row, n, 1, out, out_format, x, x_format, y, y_format);
+    row.f = f;
+    return mpti_run_rows((unsigned)f < (unsigned)MPT_ACT_COUNT ? status : MPT_E_ARG, &row, work, n, 1);
 }
 
 MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
@@ -9570,32 +9610,15 @@ MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_f
     return mpti_activate(f, MPTI_WORK_ACTIVATE_GRAD, dx, dx_format, dy, dy_format, x, x_format, n);
 }
 
-/* The largest element of a row, or a NaN that it holds, and the sum of exp(x - top), or NaN. */
-static void mpti_row_exp_sum(mpti_row *row, size_t first, size_t n)
-{
-    row->top = mpti_f32_make(0xff800000u);
-    row->sum = 0.0f;
-    mpti_row_run(row, MPTI_WORK_TOP, first, 0, n);
-    if (mpti_f32_is_finite(row->top))
-        mpti_row_run(row, MPTI_WORK_EXP_SUM, first, 0, n);
-    else
-        row->sum = mpti_f32_make(0x7fc00000u);
-}
-
 MPT_DEF mpt_status mpt_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t rows,
                                size_t cols)
 {
     mpti_row         row;
     const mpt_status status =
         mpti_row_init(&row, rows, cols, y, y_format, x, x_format, NULL, MPT_FORMAT_COUNT);
-    size_t           r;
     row.factor = 1.0f;
     row.hot = (size_t)-1;
-    for (r = 0; status == MPT_OK && r < rows; r++) {
-        mpti_row_exp_sum(&row, r * cols, cols);
-        mpti_row_run(&row, MPTI_WORK_SOFTMAX, r * cols, 0, cols);
-    }
-    return status;
+    return mpti_run_rows(status, &row, MPTI_WORK_SOFTMAX, rows, cols);
 }
 
 MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *dy, mpt_format dy_format,
@@ -9603,13 +9626,7 @@ MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *
 {
     mpti_row         row;
     const mpt_status status = mpti_row_init(&row, rows, cols, dx, dx_format, dy, dy_format, y, y_format);
-    size_t           r;
-    for (r = 0; status == MPT_OK && r < rows; r++) {
-        row.sum = 0.0f;
-        mpti_row_run(&row, MPTI_WORK_DOT, r * cols, r * cols, cols);
-        mpti_row_run(&row, MPTI_WORK_SOFTMAX_GRAD, r * cols, r * cols, cols);
-    }
-    return status;
+    return mpti_run_rows(status, &row, MPTI_WORK_SOFTMAX_GRAD, rows, cols);
 }
 
 MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_format, const uint32_t *label,

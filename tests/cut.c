@@ -496,9 +496,25 @@ static void products(void)
         extra = extra * 3u + digest_all();
     }
 }
+static void softmax(void)
+{
+    fill_16(HERE(float), MPT_F32, N, 8.0f);
+    (void)mpt_softmax(OUT(float), MPT_F32, IN(float), MPT_F32, N / 37, 37);
+    (void)mpt_softmax_grad(HERE(float), MPT_F32, HERE(float), MPT_F32, OUT(float), MPT_F32, N / 37, 37);
+}
+static void biases(void) { (void)mpt_bias_add(HERE(mpt_f16), MPT_F16, MORE(float), MPT_F32, N / 300, 300); }
+static void activations(void)
+{
+    (void)mpt_activate(MPT_ACT_GELU, OUT(mpt_bf16), MPT_BF16, IN(float), MPT_F32, N);
+    (void)mpt_activate_grad(MPT_ACT_TANH, HERE(mpt_f16), MPT_F16, HERE(mpt_f16), MPT_F16, MORE(float),
+                            MPT_F32, N);
+}
 TEST(reports)
 {
     PASS(products, 1);
+    PASS(softmax, 1);
+    PASS(biases, 1);
+    PASS(activations, 1);
     memset(&opts, 0, sizeof opts);
     opts.rounding = MPT_RND_STOCHASTIC;
     opts.first_element = 5u;
