@@ -1,97 +1,44 @@
-/* A digit recogniser in plain CUDA: a two-layer network, minibatch SGD with momentum, all in FP32.
+/* A small GPT in plain CUDA that learns to write words backward: it reads "cabd>" and writes "dbac".
  *
  *     nvcc -O2 -I. examples/10_drop_into_cuda/before.cu -o before && ./before
  *     nvcc -O2 -I. examples/10_drop_into_cuda/after.cu -o after && ./after
  *     diff examples/10_drop_into_cuda/before.cu examples/10_drop_into_cuda/after.cu
  *
- * This file exists twice. before.cu knows nothing of mpt. In after.cu weights, activations and gradients are
- * FP16, with FP32 masters, a dynamic loss scale and the fused step of mpt_cuda.h, on the same stream and
- * without a wait. Data: examples/data/digits.csv, or the file named on the command line. */
-#include "examples/digits.h"
+ * This file exists twice. before.cu is a trainer in FP32 as people write them, a kernel per operation, AdamW
+ * at the end; it knows nothing of mpt. In after.cu weights, activations and gradients
+ * are FP16, with FP32 masters, a dynamic loss scale and the fused step of mpt_cuda.h, on the same stream and
+ * without a wait. The network is as GPT-2: embeddings of tokens and positions, blocks of attention and a
+ * feed-forward net with a norm before each, a last norm, a linear head. Argument: the number of steps. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt_cuda.h"
 #include <cuda_runtime.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
-#define IN     DIGIT_PIXELS
-#define HIDDEN 32
-#define OUT    DIGIT_KINDS
-#define BATCH  64
-#define EPOCHS 20
-#define MOST   DIGITS_MOST
-#define TRAIN  1408             /* 22 batches; the rest is for the test */
-#define TEST   (MOST - TRAIN)
+enum { LETTERS = 6, VOCAB = LETTERS + 1, WORD = 4, LEN = 2 * WORD, TEXT = LEN + 1 };
+enum { LAYERS = 1, WIDTH = 16, HEADS = 2, HEAD = WIDTH / HEADS, INNER = 2 * WIDTH };
+enum { BATCH = 16, ROWS = BATCH * LEN, ANSWERS = BATCH * WORD, STEPS = 60, WARMUP = 10 };
 
 typedef mpt_f16 real;           /* what weights, activations and gradients are stored in */
 static __host__ __device__ float get(const real *p, int i) { return mpt_f32_from_f16(p[i]); }
-static __host__ __device__ void put(real *p, int i, float x) { p[i] = mpt_f16_from_f32(x); }
+static __device__ void put(real *p, int i, float x) { p[i] = mpt_f16_from_f32(x); }
 
-/* y[rows][out] = x[rows][in] w[out][in] + b[out]; one thread per result */
-__global__ void dense(real *y, const real *x, const real *w, const real *b, int rows, int in, int out,
-                      int relu)
+static cudaStream_t stream;
+static mpt_cuda    *gpu;
+static mpt_tensors  model;
+
+static void die(const char *what, const char *why)
 {
-    const int k = (int)(blockIdx.x * blockDim.x + threadIdx.x), row = k / out, o = k % out;
-    if (row >= rows) return;
-    float sum = get(b, o);
-    for (int i = 0; i < in; i++) sum = fmaf(get(x, row * in + i), get(w, o * in + i), sum);
-    put(y, k, relu && sum < 0.0f ? 0.0f : sum);
+    fprintf(stderr, "%s: %s\n", what, why);
+    exit(1);
 }
 
-/* exp for x <= 0 as (1 + x/1024)^1024 */
-static __device__ float small_exp(float x)
-{
-    float e = x > -1024.0f ? fmaf(x, 1.0f / 1024.0f, 1.0f) : 0.0f;
-    for (int k = 0; k < 10; k++) e = fmaf(e, e, 0.0f);
-    return e;
-}
-
-/* dy[rows][OUT] = (softmax(y) - onehot(label)) / BATCH: the gradient of the loss; one thread per row */
-__global__ void loss_grad(real *dy, const real *y, const int *label, int rows, const mpt_cuda_state *state)
-{
-    const int row = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    float     p[OUT], most = -65504.0f, sum = 0.0f;
-    if (row >= rows) return;
-    for (int k = 0; k < OUT; k++) {
-        p[k] = get(y, row * OUT + k);
-        most = fmaxf(most, p[k]);
-    }
-    for (int k = 0; k < OUT; k++) {
-        p[k] = small_exp(p[k] - most);
-        sum += p[k];
-    }
-    for (int k = 0; k < OUT; k++)
-        put(dy, row * OUT + k, (p[k] / sum - (k == label[row] ? 1.0f : 0.0f)) / BATCH * state->scaler.scale);
-}
-
-/* dw[out][in] = sum over rows of dy[row][out] x[row][in]; with in = 1 and no x: of the bias */
-__global__ void weight_grad(real *dw, const real *dy, const real *x, int rows, int in, int out)
-{
-    const int k = (int)(blockIdx.x * blockDim.x + threadIdx.x), o = k / in, i = k % in;
-    float     sum = 0.0f;
-    if (o >= out) return;
-    for (int row = 0; row < rows; row++)
-        sum = fmaf(get(dy, row * out + o), x ? get(x, row * in + i) : 1.0f, sum);
-    put(dw, k, sum);
-}
-
-/* dx[rows][in] = dy[rows][out] w[out][in] where x > 0 */
-__global__ void input_grad(real *dx, const real *dy, const real *w, const real *x, int rows, int in, int out)
-{
-    const int k = (int)(blockIdx.x * blockDim.x + threadIdx.x), row = k / in, i = k % in;
-    float     sum = 0.0f;
-    if (row >= rows) return;
-    for (int o = 0; o < out; o++) sum = fmaf(get(dy, row * out + o), get(w, o * in + i), sum);
-    put(dx, k, get(x, k) > 0.0f ? sum : 0.0f);
-}
-
+static void check(mpt_status e) { if (e != MPT_OK) die(mpt_status_text(e), mpt_cuda_error_text(gpu)); }
 static void check(cudaError_t e)
 {
     if (e != cudaSuccess) die("CUDA", cudaGetErrorString(e));
-}
-
-static void need(mpt_status status, const mpt_cuda *gpu)
-{
-    if (status != MPT_OK) die(mpt_status_text(status), mpt_cuda_error_text(gpu));
 }
 
 /* Zeroed. */
@@ -103,111 +50,413 @@ static void *device(size_t bytes)
     return p;
 }
 
-/* One array of weights, with its gradient and momentum. */
-typedef struct weights {
+static real *reals(int n) { return (real *)device(n * sizeof(real)); }
+
+/* One thread per index below a limit. */
+#define BLOCKS(n) ((n) + 127) / 128, 128, 0, stream
+#define INDEX(n)                                                  \
+    const int k = (int)(blockIdx.x * blockDim.x + threadIdx.x);   \
+    if (k >= (n)) return
+
+/* ---- parameters: each with its gradient and the moments of Adam ---- */
+
+typedef struct Param {
     real  *w, *g;
-    float *m, *master;
+    float *m, *v;
     int    n;
-} weights;
+} Param;
 
-static weights make(int n, double range)
+typedef struct Layer {
+    Param norm1, shift1, qkv, qkv_bias, proj, proj_bias, norm2, shift2, up, up_bias, down, down_bias;
+} Layer;
+
+static Param  tokens, positions, norm3, shift3, head, head_bias;
+static Layer  layers[LAYERS];
+static Param *params[6 + LAYERS * 12];
+static int    param_count;
+
+static double random_unit(void)             /* 0 to 1 */
 {
-    static float host[HIDDEN * IN];
-    weights      t;
-    for (int i = 0; i < n; i++) host[i] = random_weight(range);
-    t.w = (real *)device(n * sizeof(real));
-    t.g = (real *)device(n * sizeof(real));
-    t.m = (float *)device(n * sizeof(float));
-    t.n = n;
-    t.master = (float *)device(n * sizeof(float));
-    check(cudaMemcpy(t.master, host, n * sizeof(float), cudaMemcpyHostToDevice));
-    return t;
+    static unsigned long long state = 1;
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return (double)(state >> 33) / 2147483648.0;
 }
 
-static mpt_tensor tensor(const char *name, weights t)
+static void param_init(Param *p, int n, float value, double range)
 {
-    mpt_tensor r = mpt_tensor_grad_f32(name, NULL, t.n);
-    r.master = t.master;
-    r.m = t.m;
-    r.param = t.w;
-    r.grad = t.g;
-    r.param_format = r.grad_format = MPT_F16;
-    return r;
+    static float host[INNER * WIDTH + 3 * WIDTH * WIDTH];
+    for (int i = 0; i < n; i++) host[i] = value + (float)(range * (2.0 * random_unit() - 1.0));
+    float *weights = (float *)device(n * sizeof(float));
+    check(cudaMemcpy(weights, host, n * sizeof(float), cudaMemcpyHostToDevice));
+    p->n = n;
+    p->w = reals(n);
+    p->g = reals(n);
+    p->m = (float *)device(n * sizeof(float));
+    p->v = (float *)device(n * sizeof(float));
+    check(mpt_cuda_convert_n(gpu, MPT_F16, p->w, MPT_F32, weights, n, NULL, NULL, stream));
+    check(mpt_tensors_add(&model, NULL, n, p->w, p->g, weights, p->m, p->v));
+    params[param_count++] = p;
 }
 
-static real pixel[MOST][IN];
-static int  label[MOST];
-
-static void read_digits(const char *path)
+static void model_init(void)
 {
-    digits_load(path);
-    if (digits_count != MOST) die(path, "expected 1797 digits");
-    for (int i = 0; i < MOST; i++) {
-        for (int k = 0; k < IN; k++) put(pixel[i], k, digits[i].x[k]);
-        label[i] = digits[i].label;
+    param_init(&tokens, VOCAB * WIDTH, 0.0f, 0.4);
+    param_init(&positions, LEN * WIDTH, 0.0f, 0.4);
+    for (Layer &a : layers) {
+        param_init(&a.norm1, WIDTH, 1.0f, 0.0);
+        param_init(&a.shift1, WIDTH, 0.0f, 0.0);
+        param_init(&a.qkv, 3 * WIDTH * WIDTH, 0.0f, 0.4);
+        param_init(&a.qkv_bias, 3 * WIDTH, 0.0f, 0.0);
+        param_init(&a.proj, WIDTH * WIDTH, 0.0f, 0.3);
+        param_init(&a.proj_bias, WIDTH, 0.0f, 0.0);
+        param_init(&a.norm2, WIDTH, 1.0f, 0.0);
+        param_init(&a.shift2, WIDTH, 0.0f, 0.0);
+        param_init(&a.up, INNER * WIDTH, 0.0f, 0.3);
+        param_init(&a.up_bias, INNER, 0.0f, 0.0);
+        param_init(&a.down, WIDTH * INNER, 0.0f, 0.2);
+        param_init(&a.down_bias, WIDTH, 0.0f, 0.0);
+    }
+    param_init(&norm3, WIDTH, 1.0f, 0.0);
+    param_init(&shift3, WIDTH, 0.0f, 0.0);
+    param_init(&head, VOCAB * WIDTH, 0.0f, 0.3);
+    param_init(&head_bias, VOCAB, 0.0f, 0.0);
+}
+
+/* ---- the parts of the network, forward ---- */
+
+/* x[row] = token's row + position's row */
+__global__ void embed(real *x, const real *token, const real *position, const int *text)
+{
+    INDEX(ROWS * WIDTH);
+    const int row = k / WIDTH, i = k % WIDTH;
+    put(x, k, get(token, text[row / LEN * TEXT + row % LEN] * WIDTH + i) +
+              get(position, row % LEN * WIDTH + i));
+}
+
+/* y[row][out] = x[row][in] w[out][in] + b[out], and `to`, if there is such */
+__global__ void linear(real *y, const real *x, const real *w, const real *b, const real *to, int in, int out)
+{
+    INDEX(ROWS * out);
+    const int row = k / out, o = k % out;
+    float     sum = get(b, o);
+    for (int i = 0; i < in; i++) sum += get(x, row * in + i) * get(w, o * in + i);
+    put(y, k, to ? sum + get(to, k) : sum);
+}
+
+/* at[0] is a row's mean, at[1] one over its deviation. */
+__global__ void norm(real *y, float *at, const real *x, const real *scale, const real *shift)
+{
+    INDEX(ROWS);
+    float mean = 0.0f, var = 0.0f;
+    for (int i = 0; i < WIDTH; i++) mean += get(x, k * WIDTH + i) / WIDTH;
+    for (int i = 0; i < WIDTH; i++) {
+        const float d = get(x, k * WIDTH + i) - mean;
+        var += d * d / WIDTH;
+    }
+    at[2 * k] = mean;
+    at[2 * k + 1] = 1.0f / sqrtf(var + 1e-5f);
+    for (int i = 0; i < WIDTH; i++)
+        put(y, k * WIDTH + i,
+            (get(x, k * WIDTH + i) - mean) * at[2 * k + 1] * get(scale, i) + get(shift, i));
+}
+
+/* Causal; one thread for a query of a head. p keeps the probabilities, [BATCH][HEADS][LEN][LEN]. */
+__global__ void attention(real *y, real *p, const real *qkv)
+{
+    INDEX(ROWS * HEADS);
+    const int b = k / (HEADS * LEN), h = k / LEN % HEADS, t = k % LEN;
+    const int q = (b * LEN + t) * 3 * WIDTH + h * HEAD;
+    float     row[LEN], most = -1e30f, sum = 0.0f;
+    for (int u = 0; u <= t; u++) {
+        const int key = (b * LEN + u) * 3 * WIDTH + WIDTH + h * HEAD;
+        row[u] = 0.0f;
+        for (int i = 0; i < HEAD; i++) row[u] += get(qkv, q + i) * get(qkv, key + i);
+        row[u] /= sqrtf(HEAD);
+        most = fmaxf(most, row[u]);
+    }
+    for (int u = 0; u <= t; u++) sum += row[u] = expf(row[u] - most);
+    for (int u = 0; u <= t; u++) put(p, k * LEN + u, row[u] / sum);
+    for (int i = 0; i < HEAD; i++) {
+        float mixed = 0.0f;
+        for (int u = 0; u <= t; u++)
+            mixed += row[u] / sum * get(qkv, (b * LEN + u) * 3 * WIDTH + 2 * WIDTH + h * HEAD + i);
+        put(y, (b * LEN + t) * WIDTH + h * HEAD + i, mixed);
     }
 }
 
-#define BLOCKS(n) ((n) + 127) / 128, 128, 0, stream
+/* x * sigmoid(1.702 x), close to GELU */
+__global__ void gelu(real *y, const real *x, int n)
+{
+    INDEX(n);
+    put(y, k, get(x, k) / (1.0f + expf(-1.702f * get(x, k))));
+}
+
+/* ---- and backward ---- */
+
+/* The losses of the answers' letters; logits become the gradient of their mean. */
+__global__ void loss_grad(float *loss, real *logits, const int *text)
+{
+    INDEX(ROWS);
+    const int label = text[k / LEN * TEXT + k % LEN + 1], answer = k % LEN >= WORD;
+    float     p[VOCAB], most = -1e30f, sum = 0.0f;
+    for (int i = 0; i < VOCAB; i++) most = fmaxf(most, p[i] = get(logits, k * VOCAB + i));
+    for (int i = 0; i < VOCAB; i++) sum += p[i] = expf(p[i] - most);
+    loss[k] = answer ? -logf(p[label] / sum) : 0.0f;
+    for (int i = 0; i < VOCAB; i++)
+        put(logits, k * VOCAB + i, (answer ? p[i] / sum - (i == label) : 0.0f) / ANSWERS);
+}
+
+/* dx[row][in] = dy[row][out] w[out][in] */
+__global__ void linear_dx(real *dx, const real *dy, const real *w, int in, int out)
+{
+    INDEX(ROWS * in);
+    float sum = 0.0f;
+    for (int o = 0; o < out; o++) sum += get(dy, k / in * out + o) * get(w, o * in + k % in);
+    put(dx, k, sum);
+}
+
+/* dw[out][in] = sum over rows of dy[row][out] x[row][in]; with in = 1 and no x: of the bias */
+__global__ void linear_dw(real *dw, const real *dy, const real *x, int in, int out)
+{
+    INDEX(out * in);
+    float sum = 0.0f;
+    for (int r = 0; r < ROWS; r++) sum += get(dy, r * out + k / in) * (x ? get(x, r * in + k % in) : 1.0f);
+    put(dw, k, sum);
+}
+
+/* dx, to which is added: the residual stream's gradient is there already */
+__global__ void norm_dx(real *dx, const real *dy, const float *at, const real *x, const real *scale)
+{
+    INDEX(ROWS);
+    float sum = 0.0f, dot = 0.0f;
+    for (int i = 0; i < WIDTH; i++) {
+        const float d = get(dy, k * WIDTH + i) * get(scale, i) / WIDTH;
+        sum += d;
+        dot += d * (get(x, k * WIDTH + i) - at[2 * k]) * at[2 * k + 1];
+    }
+    for (int i = 0; i < WIDTH; i++) {
+        const float hat = (get(x, k * WIDTH + i) - at[2 * k]) * at[2 * k + 1];
+        put(dx, k * WIDTH + i, get(dx, k * WIDTH + i) +
+            at[2 * k + 1] * (get(dy, k * WIDTH + i) * get(scale, i) - sum - hat * dot));
+    }
+}
+
+__global__ void norm_dw(real *dscale, real *dshift, const real *dy, const float *at, const real *x)
+{
+    INDEX(WIDTH);
+    float scale = 0.0f, shift = 0.0f;
+    for (int r = 0; r < ROWS; r++) {
+        scale += get(dy, r * WIDTH + k) * (get(x, r * WIDTH + k) - at[2 * r]) * at[2 * r + 1];
+        shift += get(dy, r * WIDTH + k);
+    }
+    put(dscale, k, scale);
+    put(dshift, k, shift);
+}
+
+/* One thread for a head, so that sums over queries need no atomics. */
+__global__ void attention_back(real *dqkv, const real *dy, const real *p, const real *qkv)
+{
+    INDEX(BATCH * HEADS);
+    float d[LEN][3][HEAD] = {};             /* of queries, keys, values */
+    for (int t = 0; t < LEN; t++) {
+        const int row = k / HEADS * LEN + t, h = k % HEADS * HEAD;
+        float     dp[LEN], sum = 0.0f;
+        for (int u = 0; u <= t; u++) {
+            const float prob = get(p, (k * LEN + t) * LEN + u);
+            dp[u] = 0.0f;
+            for (int i = 0; i < HEAD; i++) {
+                const float g = get(dy, row * WIDTH + h + i);
+                dp[u] += g * get(qkv, (row - t + u) * 3 * WIDTH + 2 * WIDTH + h + i);
+                d[u][2][i] += prob * g;
+            }
+            sum += dp[u] * prob;
+        }
+        for (int u = 0; u <= t; u++) {
+            const float ds = get(p, (k * LEN + t) * LEN + u) * (dp[u] - sum) / sqrtf(HEAD);
+            for (int i = 0; i < HEAD; i++) {
+                d[t][0][i] += ds * get(qkv, (row - t + u) * 3 * WIDTH + WIDTH + h + i);
+                d[u][1][i] += ds * get(qkv, row * 3 * WIDTH + h + i);
+            }
+        }
+    }
+    for (int j = 0; j < LEN * 3 * HEAD; j++)
+        put(dqkv, (k / HEADS * LEN + j / (3 * HEAD)) * 3 * WIDTH + j / HEAD % 3 * WIDTH + k % HEADS * HEAD +
+            j % HEAD, d[j / (3 * HEAD)][j / HEAD % 3][j % HEAD]);
+}
+
+__global__ void gelu_back(real *dx, const real *x, int n)
+{
+    INDEX(n);
+    const float s = 1.0f / (1.0f + expf(-1.702f * get(x, k)));
+    put(dx, k, get(dx, k) * (s + 1.702f * get(x, k) * s * (1.0f - s)));
+}
+
+/* A row of an embedding gets the gradients of the rows of x where it was read. */
+__global__ void embed_back(real *dtoken, real *dposition, const real *dx, const int *text)
+{
+    INDEX((VOCAB + LEN) * WIDTH);
+    const int id = k / WIDTH, i = k % WIDTH;
+    float     sum = 0.0f;
+    for (int r = 0; r < ROWS; r++)
+        if (id < VOCAB ? text[r / LEN * TEXT + r % LEN] == id : r % LEN == id - VOCAB)
+            sum += get(dx, r * WIDTH + i);
+    if (id < VOCAB) put(dtoken, k, sum);
+    else put(dposition, k - VOCAB * WIDTH, sum);
+}
+
+/* ---- the network ---- */
+
+/* What a block keeps for the backward pass. */
+typedef struct Kept {
+    real  *x, *normed, *qkv, *p, *mixed, *middle, *normed2, *inner, *active;
+    float *at, *at2;
+} Kept;
+
+static Kept   kept[LAYERS];
+static real  *x_last, *last, *logits, *d_x, *d_narrow, *d_wide;
+static float *at_last, *losses;
+static int   *text;
+
+static void rooms_init(void)
+{
+    for (Kept &a : kept) {
+        a.x = reals(ROWS * WIDTH), a.normed = reals(ROWS * WIDTH), a.qkv = reals(ROWS * 3 * WIDTH);
+        a.p = reals(ROWS * HEADS * LEN), a.mixed = reals(ROWS * WIDTH), a.middle = reals(ROWS * WIDTH);
+        a.normed2 = reals(ROWS * WIDTH), a.inner = reals(ROWS * INNER), a.active = reals(ROWS * INNER);
+        a.at = (float *)device(2 * ROWS * sizeof(float)), a.at2 = (float *)device(2 * ROWS * sizeof(float));
+    }
+    x_last = reals(ROWS * WIDTH), last = reals(ROWS * WIDTH), logits = reals(ROWS * VOCAB);
+    d_x = reals(ROWS * WIDTH), d_narrow = reals(ROWS * WIDTH), d_wide = reals(ROWS * 3 * WIDTH);
+    at_last = (float *)device(2 * ROWS * sizeof(float)), losses = (float *)device(ROWS * sizeof(float));
+    text = (int *)device(BATCH * TEXT * sizeof(int));
+}
+
+static void dense(real *y, const real *x, const Param &w, const Param &b, const real *to, int in, int out)
+{
+    linear<<<BLOCKS(ROWS * out)>>>(y, x, w.w, b.w, to, in, out);
+}
+
+static void dense_back(real *dx, const real *dy, const real *x, const Param &w, const Param &b, int in,
+                       int out)
+{
+    linear_dx<<<BLOCKS(ROWS * in)>>>(dx, dy, w.w, in, out);
+    linear_dw<<<BLOCKS(in * out)>>>(w.g, dy, x, in, out);
+    linear_dw<<<BLOCKS(out)>>>(b.g, dy, NULL, 1, out);
+}
+
+static void norm_back(real *dx, const real *dy, const float *at, const real *x, const Param &scale,
+                      const Param &shift)
+{
+    norm_dx<<<BLOCKS(ROWS)>>>(dx, dy, at, x, scale.w);
+    norm_dw<<<BLOCKS(WIDTH)>>>(scale.g, shift.g, dy, at, x);
+}
+
+static void forward(void)
+{
+    embed<<<BLOCKS(ROWS * WIDTH)>>>(kept[0].x, tokens.w, positions.w, text);
+    for (int l = 0; l < LAYERS; l++) {
+        const Layer &a = layers[l];
+        const Kept  &s = kept[l];
+        norm<<<BLOCKS(ROWS)>>>(s.normed, s.at, s.x, a.norm1.w, a.shift1.w);
+        dense(s.qkv, s.normed, a.qkv, a.qkv_bias, NULL, WIDTH, 3 * WIDTH);
+        attention<<<BLOCKS(ROWS * HEADS)>>>(s.mixed, s.p, s.qkv);
+        dense(s.middle, s.mixed, a.proj, a.proj_bias, s.x, WIDTH, WIDTH);
+        norm<<<BLOCKS(ROWS)>>>(s.normed2, s.at2, s.middle, a.norm2.w, a.shift2.w);
+        dense(s.inner, s.normed2, a.up, a.up_bias, NULL, WIDTH, INNER);
+        gelu<<<BLOCKS(ROWS * INNER)>>>(s.active, s.inner, ROWS * INNER);
+        dense(l + 1 < LAYERS ? kept[l + 1].x : x_last, s.active, a.down, a.down_bias, s.middle, INNER, WIDTH);
+    }
+    norm<<<BLOCKS(ROWS)>>>(last, at_last, x_last, norm3.w, shift3.w);
+    dense(logits, last, head, head_bias, NULL, WIDTH, VOCAB);
+}
+
+static void backward(void)
+{
+    dense_back(d_narrow, logits, last, head, head_bias, WIDTH, VOCAB);
+    check(cudaMemsetAsync(d_x, 0, ROWS * WIDTH * sizeof(real), stream));
+    norm_back(d_x, d_narrow, at_last, x_last, norm3, shift3);
+    for (int l = LAYERS; l--;) {
+        const Layer &a = layers[l];
+        const Kept  &s = kept[l];
+        dense_back(d_wide, d_x, s.active, a.down, a.down_bias, INNER, WIDTH);
+        gelu_back<<<BLOCKS(ROWS * INNER)>>>(d_wide, s.inner, ROWS * INNER);
+        dense_back(d_narrow, d_wide, s.normed2, a.up, a.up_bias, WIDTH, INNER);
+        norm_back(d_x, d_narrow, s.at2, s.middle, a.norm2, a.shift2);
+        dense_back(d_narrow, d_x, s.mixed, a.proj, a.proj_bias, WIDTH, WIDTH);
+        attention_back<<<BLOCKS(BATCH * HEADS)>>>(d_wide, d_narrow, s.p, s.qkv);
+        dense_back(d_narrow, d_wide, s.normed, a.qkv, a.qkv_bias, WIDTH, 3 * WIDTH);
+        norm_back(d_x, d_narrow, s.at, s.x, a.norm1, a.shift1);
+    }
+    embed_back<<<BLOCKS((VOCAB + LEN) * WIDTH)>>>(tokens.g, positions.g, d_x, text);
+}
+
+/* ---- words ---- */
+
+static int host_text[BATCH][TEXT];
+
+static void new_words(void)
+{
+    for (int *to : host_text) {
+        for (int i = 0; i < WORD; i++) to[i] = to[LEN - i] = (int)(random_unit() * LETTERS);
+        to[WORD] = LETTERS;
+    }
+    check(cudaMemcpyAsync(text, host_text, sizeof host_text, cudaMemcpyHostToDevice, stream));
+}
+
+/* How many letters of the answers to new words are right, in percent, each after the right ones before it. */
+static double test(void)
+{
+    static real z[ROWS * VOCAB];
+    int         right = 0, all = 0;
+    for (int turn = 0; turn < 8; turn++) {
+        new_words();
+        forward();
+        check(cudaMemcpyAsync(z, logits, sizeof z, cudaMemcpyDeviceToHost, stream));
+        check(cudaStreamSynchronize(stream));
+        for (int r = 0; r < ROWS; r++) {
+            int best = 0;
+            for (int i = 1; i < VOCAB; i++)
+                if (get(z, r * VOCAB + i) > get(z, r * VOCAB + best)) best = i;
+            right += r % LEN >= WORD && best == host_text[r / LEN][r % LEN + 1];
+            all += r % LEN >= WORD;
+        }
+    }
+    return 100.0 * right / all;
+}
 
 int main(int argc, char **argv)
 {
-    static real  y[TEST * OUT];
-    cudaStream_t stream;
-    read_digits(argc > 1 ? argv[1] : "examples/data/digits.csv");
+    const int steps = argc > 1 ? atoi(argv[1]) : STEPS;
+    int       size = 0;
     check(cudaStreamCreate(&stream));
-
-    weights w1 = make(HIDDEN * IN, 0.25), b1 = make(HIDDEN, 0.0);
-    weights w2 = make(OUT * HIDDEN, 0.25), b2 = make(OUT, 0.0);
-    real   *x = (real *)device(sizeof pixel), *h = (real *)device(MOST * HIDDEN * sizeof(real));
-    real   *dy = (real *)device(BATCH * OUT * sizeof(real)),
-           *dh = (real *)device(BATCH * HIDDEN * sizeof(real));
-    real   *out = (real *)device(MOST * OUT * sizeof(real));
-    int    *t = (int *)device(sizeof label);
-    check(cudaMemcpy(x, pixel, sizeof pixel, cudaMemcpyHostToDevice));
-    check(cudaMemcpy(t, label, sizeof label, cudaMemcpyHostToDevice));
-
-    const mpt_tensor tensors[] = {tensor("w1", w1), tensor("b1", b1), tensor("w2", w2), tensor("b2", b2)};
-    const mpt_sgd    sgd = {0.0f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u}; /* momentum 0.9; the rate is the state's */
-    mpt_scaler       scaler;
-    mpt_cuda        *gpu = NULL;
-    mpt_cuda_list   *list;
-    mpt_cuda_state  *state;
-    need(mpt_scaler_init(&scaler, NULL), NULL);
-    need(mpt_cuda_create(&gpu, 0), gpu);
-    need(mpt_cuda_list_create(gpu, &list, tensors, 4), gpu);
-    need(mpt_cuda_state_create(gpu, &state, &scaler, 0.1f), gpu);
-    for (const mpt_tensor &p : tensors)
-        need(mpt_cuda_convert_n(gpu, MPT_F16, p.param, MPT_F32, p.master, p.n, NULL, NULL, stream), gpu);
-
-    for (int epoch = 1; epoch <= EPOCHS; epoch++) {
-        need(mpt_cuda_lr_set(gpu, state, epoch <= EPOCHS / 2 ? 0.1f : 0.02f, stream), gpu);
-        int         right = 0;
-        for (int at = 0; at < TRAIN; at += BATCH) {
-            const real *xb = x + at * IN;
-            dense<<<BLOCKS(BATCH * HIDDEN)>>>(h, xb, w1.w, b1.w, BATCH, IN, HIDDEN, 1);
-            dense<<<BLOCKS(BATCH * OUT)>>>(out, h, w2.w, b2.w, BATCH, HIDDEN, OUT, 0);
-            need(mpt_cuda_scaler_scale_n(gpu, state, MPT_F32, NULL, 0, stream), gpu);
-            loss_grad<<<BLOCKS(BATCH)>>>(dy, out, t + at, BATCH, state);
-            weight_grad<<<BLOCKS(OUT * HIDDEN)>>>(w2.g, dy, h, BATCH, HIDDEN, OUT);
-            weight_grad<<<BLOCKS(OUT)>>>(b2.g, dy, NULL, BATCH, 1, OUT);
-            input_grad<<<BLOCKS(BATCH * HIDDEN)>>>(dh, dy, w2.w, h, BATCH, HIDDEN, OUT);
-            weight_grad<<<BLOCKS(HIDDEN * IN)>>>(w1.g, dh, xb, BATCH, IN, HIDDEN);
-            weight_grad<<<BLOCKS(HIDDEN)>>>(b1.g, dh, NULL, BATCH, 1, HIDDEN);
-            need(mpt_cuda_check(gpu, list, state, stream), gpu);
-            need(mpt_cuda_sgd_step(gpu, list, state, &sgd, stream), gpu);
-            need(mpt_cuda_scaler_update(gpu, state, stream), gpu);
-        }
-        dense<<<BLOCKS(TEST * HIDDEN)>>>(h, x + TRAIN * IN, w1.w, b1.w, TEST, IN, HIDDEN, 1);
-        dense<<<BLOCKS(TEST * OUT)>>>(out, h, w2.w, b2.w, TEST, HIDDEN, OUT, 0);
-        check(cudaMemcpy(y, out, sizeof y, cudaMemcpyDeviceToHost));
-        for (int i = 0; i < TEST; i++) {
-            int best = 0;
-            for (int k = 1; k < OUT; k++)
-                if (get(y, i * OUT + k) > get(y, i * OUT + best)) best = k;
-            right += best == label[TRAIN + i];
-        }
-        if (epoch % 4 == 0) printf("epoch %2d: %.1f%% of the test digits\n", epoch, 100.0 * right / TEST);
+    const mpt_adamw o = {0.0f, 0.9f, 0.98f, 1e-8f, 0.1f, 0u, 0u};   /* the rate is the state's */
+    static mpt_tensor item[sizeof params / sizeof *params];
+    mpt_cuda_list    *list;
+    mpt_cuda_state   *state;
+    mpt_scaler        scaler;
+    check(mpt_scaler_init(&scaler, NULL));
+    check(mpt_cuda_create(&gpu, 0));
+    check(mpt_tensors_init(&model, item, sizeof params / sizeof *params, MPT_F16, MPT_F16));
+    model_init();
+    check(mpt_cuda_list_create(gpu, &list, item, model.count));
+    check(mpt_cuda_state_create(gpu, &state, &scaler, 0.0f));
+    rooms_init();
+    check(cudaDeviceSynchronize());
+    for (const Param *p : params) size += p->n;
+    printf("%d arrays, %d parameters\n", param_count, size);
+    for (int step = 1; step <= steps; step++) {
+        const float warm = step < WARMUP ? (float)step / WARMUP : 1.0f;
+        const float lr = 2e-2f * warm * (1.0f - 0.9f * step / steps);
+        new_words();
+        forward();
+        loss_grad<<<BLOCKS(ROWS)>>>(losses, logits, text);
+        check(mpt_cuda_scaler_scale_n(gpu, state, MPT_F16, logits, ROWS * VOCAB, stream));
+        backward();
+        check(mpt_cuda_check(gpu, list, state, stream));
+        check(mpt_cuda_lr_set(gpu, state, lr, stream));
+        check(mpt_cuda_adamw_step(gpu, list, state, &o, stream));
+        check(mpt_cuda_scaler_update(gpu, state, stream));
+        if (step % 10 == 0 || step == steps) printf("step %2d: %.1f%% of the letters\n", step, test());
     }
     return 0;
 }
