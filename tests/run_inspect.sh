@@ -153,6 +153,11 @@ says "some to 0"        0 "f16 with scale 2^5: 74 dB, 0.3% to 0" "$inspect" "$mo
 says "bf16: max"        0 "bf16: 55 dB; f16 overflows at 2.0e10" \
     "$inspect" --headroom 20 --tolerate 5% "$model"
 says "both signs"       0 "f16 with scale 2^-39: 69 dB" "$inspect" --headroom 20 "$model"
+for sign in '' -; do                # divisors count one by one, terms of a sum by what they weigh
+    printf '1\n1\n1\n1\n1\n1\n1\n1\n1e-15\n%s1e-15\n' "$sign" > "$out/signs$sign.csv"
+done
+says "one sign"         0 "bf16: 368 dB; f16 makes 20.0% zero" "$inspect" "$out/signs.csv"
+says "two signs"        0 "f16 safe: 306 dB, 20.0% to 0" "$inspect" "$out/signs-.csv"
 says "metadata"         0 'metadata: format=pt, who=a "test"' "$inspect" "$out/good/types.safetensors"
 says "metadata in JSON" 0 '"metadata":[{"format":"pt","who":"a \"test\""}]' \
     "$inspect" --json "$out/good/types.safetensors"
