@@ -309,6 +309,7 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
 #define MPTI_MAY_RAISE    0x4000u   /* an error at the floor, with MPT_SCALER_RAISE */
 #define MPTI_RATE         0x8000u   /* backs off when bad steps per step reach the tolerance; raises */
 #define MPTI_OURS        0x10000u   /* the rule of the default dialect */
+#define MPTI_PAST_FLOOR  0x20000u   /* backs off while it is above the floor, and then perhaps to below it */
 #define MPTI_STEP_RULE (MPTI_MOVES | MPTI_KEEP_FINITE)
 #define MPTI_FLT_MIN 1.1754943508222875e-38
 #define MPTI_FLT_MAX 3.4028234663852886e+38
@@ -335,7 +336,10 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
  *   paddle           paddle.amp.GradScaler of dynamic graphs, as in Paddle 3
  *   paddle_static    update_loss_scaling, Paddle's kernel for static graphs
  *   mxnet            mxnet.amp.LossScaler of MXNet 2
- *   openseq2seq      BackoffScaler of OpenSeq2Seq, last commit */
+ *   openseq2seq      BackoffScaler of OpenSeq2Seq, last commit
+ *   mindspore        DynamicLossScaleUpdateCell of mindspore.DynamicLossScaleManager, MindSpore 2
+ *   marian           Marian 1.12 under --cost-scaling 8 (its --fp16 adds multiplier 1, which is static 8).
+ *                    Marian calls a step bad for NaN alone, clips Inf, and at the floor takes NaN for 0 */
 #define MPT_SCALER_DIALECTS(X)                                                                             \
     X(MPT_SCALER_MPT, "mpt", 65536.0f, 2.0, 0.5, 2000, 1, 6.103515625e-05, 1099511627776.0, 0u,            \
       MPTI_MOVES | MPTI_OURS, "nowhere: it says when no scale works")                                      \
@@ -377,7 +381,11 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
     X(MPT_SCALER_MXNET, "mxnet", 65536.0f, 2.0, 0.5, 2000, 1, 0.0, 16777216.0, 0u,                         \
       MPTI_MOVES | MPTI_F64 | MPTI_DIVIDE, "at 0, after enough bad steps")                                 \
     X(MPT_SCALER_OPENSEQ2SEQ, "openseq2seq", 16777216.0f, 2.0, 0.5, 2000, 1, 1.0, 16777216.0, 0u,          \
-      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_BY_ITERATION, "at 1, skipping in silence")
+      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_BY_ITERATION, "at 1, skipping in silence")         \
+    X(MPT_SCALER_MINDSPORE, "mindspore", 16777216.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                     \
+      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_AT_LEAST, "at 1, skipping in silence, and at Inf")               \
+    X(MPT_SCALER_MARIAN, "marian", 8.0f, 2.0, 0.5, 2000, 1, 1.0, 0.0, 0u,                                  \
+      MPTI_MOVES | MPTI_F32_FACTOR | MPTI_DIVIDE | MPTI_PAST_FLOOR, "at 1, and at Inf")
 
 typedef enum mpt_scaler_dialect {
 #define MPTI_X(id, name, init, growth, backoff, interval, hysteresis, floor, cap, flags, rule, stuck) id,
@@ -2244,6 +2252,8 @@ MPT_HD void mpti_scaler_move(mpt_scaler *s, uint32_t rule, int up)
         : rule & MPTI_RATE ? s->config.threshold : s->config.min_scale;
     if (!(rule & MPTI_F64))
         limit = mpti_to_f64(mpti_to_f32(limit));
+    if (!up && (rule & MPTI_PAST_FLOOR))
+        limit = s->wide > limit ? 0.0 : s->wide;
     if (up) {
         s->good_steps = 0;
         if (!(rule & MPTI_REARM_GOOD))

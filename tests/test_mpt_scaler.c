@@ -39,7 +39,7 @@ typedef struct original {
     volatile float    s;            /* the FP32 ones */
     volatile double   d;            /* those that keep a Python float */
     int32_t           good, bad, tracker;
-    int64_t           iter, last_overflow, last_rescale;
+    int64_t           iter, now, last_overflow, last_rescale;
 } original;
 
 static void original_init(original *o, const mpt_scaler_config *c)
@@ -340,6 +340,32 @@ static void openseq2seq(original *o, int bad)
     o->iter++;
 }
 
+static void mindspore(original *o, int bad)
+{
+    const float    least = (float)o->c.min_scale;
+    const int      grows = !bad && o->now - o->last_rescale >= o->c.interval;
+    volatile float next = o->s;
+    if (bad) {
+        next = o->s * (float)o->c.backoff;
+        next = next > least ? next : least;
+    }
+    o->s = grows ? next * (float)o->c.growth : next;
+    if (bad || grows)
+        o->last_rescale = o->now;
+    o->good = (int32_t)(o->now++ - o->last_rescale);
+}
+
+static void marian(original *o, int bad)
+{
+    o->good = bad ? 0 : o->good + 1;
+    if (bad && o->s > (float)o->c.min_scale)
+        o->s = over(o->s, (float)o->c.growth);
+    if (!bad && o->good % o->c.interval == 0) {
+        o->s = o->s * (float)o->c.growth;
+        o->good = 0;
+    }
+}
+
 /* One step of the original; nonzero where it raises. */
 static int original_update(original *o, int bad)
 {
@@ -361,6 +387,8 @@ static int original_update(original *o, int bad)
     case MPT_SCALER_PADDLE_STATIC:   paddle(o, bad); return 0;
     case MPT_SCALER_MXNET:           mxnet(o, bad); return 0;
     case MPT_SCALER_OPENSEQ2SEQ:     openseq2seq(o, bad); return 0;
+    case MPT_SCALER_MINDSPORE:       mindspore(o, bad); return 0;
+    case MPT_SCALER_MARIAN:          marian(o, bad); return 0;
     default:                         return 0;
     }
 }
@@ -431,7 +459,7 @@ static mpt_scaler_config random_config(int dialect)
 
 TEST(every_dialect_is_its_original)
 {
-    const int sequences = mt.long_mode ? 7700000 : 8000 / (int)mt.every;    /* of each of 17 dialects: 10^8 */
+    const int sequences = mt.long_mode ? 7700000 : 8000 / (int)mt.every;    /* of each of 19 dialects: 10^8 */
     int       dialect, i, j;
     for (dialect = MPT_SCALER_PYTORCH; dialect < (int)MPT_SCALER_DIALECT_COUNT; dialect++) {
         int raised = 0, grown = 0, shrunk = 0, infinite = 0, zero = 0;
@@ -462,7 +490,8 @@ TEST(every_dialect_is_its_original)
         CHECK(grown && shrunk);
         CHECK(!raised == !may_raise(dialect));
         CHECK(!infinite || dialect == MPT_SCALER_KERAS3 || dialect == MPT_SCALER_MEGATRON ||
-              dialect == MPT_SCALER_PADDLE || in_double(dialect));
+              dialect == MPT_SCALER_PADDLE || dialect == MPT_SCALER_MINDSPORE ||
+              dialect == MPT_SCALER_MARIAN || in_double(dialect));
         CHECK(!zero || dialect == MPT_SCALER_PYTORCH || dialect == MPT_SCALER_KERAS3 ||
               dialect == MPT_SCALER_PADDLE || dialect == MPT_SCALER_MXNET || dialect == MPT_SCALER_APEX ||
               dialect == MPT_SCALER_APEX_HYSTERESIS);
@@ -617,6 +646,7 @@ TEST(odd_ends_of_the_others)
     const double megatron[] = {8, 4, 2, 2, 4, 4, 4, 2};
     const double paddle[] = {8, 8, 8, 4, 4, 8};
     const double openseq2seq[] = {16777216, 8388608, 8388608, 16777216, 8388608, 8388608, 16777216};
+    const double mindspore[] = {8, 4, 4, 8, 8, 16, 8, 4, 2, 1, 1, 1}, marian[] = {3, 3, 6, 3, 1.5, 1.5};
     const double apex[] = {8388608.0, 16777216.0, 16777216.0, 8388608.0};
     const double fairseq[] = {8, 16, 16, 32, 16, 16, 32};
     const double jmp[] = {2, 1, 1, 1, 2};
@@ -630,6 +660,10 @@ TEST(odd_ends_of_the_others)
     trace(config_of(MPT_SCALER_MXNET, 4194304, 1, 1), "GGGB", apex);
     trace(config_of(MPT_SCALER_OPENSEQ2SEQ, 16777216, 2, 1), "GBGGBGG", openseq2seq);
     trace(config_of(MPT_SCALER_APEX, 4194304, 1, 1), "GGGB", apex);
+    trace(config_of(MPT_SCALER_MINDSPORE, 8, 2, 1), "GBGGGGBBBBBG", mindspore);
+    c = config_of(MPT_SCALER_MARIAN, 6, 2, 1);
+    c.min_scale = 2.0;
+    trace(c, "BGGBBB", marian);                         /* past its floor once */
     trace(config_of(MPT_SCALER_FAIRSEQ, 8, 2, 1), "GGGGBGG", fairseq);
     trace(config_of(MPT_SCALER_JMP, 4, 2, 1), "BBBGG", jmp);
     trace(config_of(MPT_SCALER_KERAS3, 1, 2, 1), "GGBBGG", keras);
