@@ -264,6 +264,7 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
  *
  * Who must know the parts of others, for counts and displacements, shards copies of the list's items. On a
  * GPU give the items device memory for their n elements instead of placing them, before mpt_cuda_list_create.
+ * LAMB and Adafactor, which look at whole tensors, refuse parts: MPT_E_UNSUPPORTED.
  *   part, parts  in  rank and ranks; part below parts, parts below 2^32
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also for parts of parts, tensors with columns, and those whose
  * param_at or grad_at wait for mpt_tensors_place; list->status; then nothing is changed.
@@ -695,12 +696,12 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step);
  * all (with L2 that of its struct's name, the weight decay in the gradient) or it has its OWN, and whether
  * mpt_cuda.h has it. The table drives the steps, their needs and the GPU's
  * calls. */
-#define MPT_OPTIMIZERS(X)                                                                   \
-    X(MPT_OPTIMIZER_SGD,       sgd,       sgd,       MPT_NEEDS_M,               ONE, 1)     \
-    X(MPT_OPTIMIZER_ADAMW,     adamw,     adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)     \
-    X(MPT_OPTIMIZER_ADAM,      adam,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, L2,  1)     \
-    X(MPT_OPTIMIZER_LAMB,      lamb,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V | MPT_NEEDS_WHOLE, OWN, 1) \
-    X(MPT_OPTIMIZER_LION,      lion,      lion,      MPT_NEEDS_M,               ONE, 1)     \
+#define MPT_OPTIMIZERS(X)                                                                                  \
+    X(MPT_OPTIMIZER_SGD,       sgd,       sgd,       MPT_NEEDS_M, ONE, 1)                                  \
+    X(MPT_OPTIMIZER_ADAMW,     adamw,     adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)                    \
+    X(MPT_OPTIMIZER_ADAM,      adam,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V, L2,  1)                    \
+    X(MPT_OPTIMIZER_LAMB,      lamb,      adamw,     MPT_NEEDS_M | MPT_NEEDS_V | MPT_NEEDS_WHOLE, OWN, 1)  \
+    X(MPT_OPTIMIZER_LION,      lion,      lion,      MPT_NEEDS_M, ONE, 1)                                  \
     X(MPT_OPTIMIZER_ADAFACTOR, adafactor, adafactor, MPT_NEEDS_FACTORS | MPT_NEEDS_WHOLE, OWN, 0)
 
 /* The structs, in the order of a checkpoint: an even number of 32-bit fields and then t, so that they can be

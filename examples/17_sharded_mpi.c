@@ -4,11 +4,11 @@
  *     mpirun -n 3 ./17_sharded_mpi [--bf16] [--stop STEP | --from RANKS] [FILE]
  *
  * Every rank has all FP16 weights and a whole FP16 gradient, but FP32 masters and Adam's moments of its part
- * alone: 2 + 2 + 12 / N bytes a parameter on N ranks (8 / N with --bf16, moments in BF16). A batch is twelve
- * micro-batches, N of them at a time, and after each
+ * alone: 2 + 2 + 12 / N bytes a parameter on N ranks (8 / N with --bf16, moments in BF16). In each step
  *
- *   1. the gradients are reduced and scattered: a rank gets its part of each other's gradient, in FP16, and
- *      adds it to FP32 sums, in the order of the micro-batches, so that the sums are the same for any N;
+ *   1. the batch goes through in twelve micro-batches, N at a time, and then gradients are reduced and
+ *      scattered: a rank gets its part of each rank's gradient, in FP16, and adds it to FP32 sums, in the
+ *      order of the micro-batches, so that the sums are the same for any N;
  *   2. each rank checks its sums, and mpt_step_combine makes one decision and one norm of it;
  *   3. each rank clips and steps its part;
  *   4. the FP16 copies are gathered by all.
