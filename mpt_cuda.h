@@ -921,26 +921,14 @@ MPTI_D double mpti_block_pair_sum(double x)
     return x;
 }
 
-/* The sum of all lanes, eight in each thread. */
-MPTI_D double mpti_block_lane_sum(const double x[MPTI_VEC])
-{
-    return mpti_block_pair_sum(((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7])));
-}
-
-MPTI_D uint32_t mpti_warp_max(uint32_t x)
+/* The largest of a warp, or the sum. */
+template <bool Max> MPTI_D uint32_t mpti_warp_fold(uint32_t x)
 {
     MPTI_UNROLL
     for (int distance = 1; distance < 32; distance *= 2) {
         const uint32_t other = __shfl_xor_sync(0xffffffffu, x, distance);
-        x = other > x ? other : x;
+        x = !Max ? x + other : other > x ? other : x;
     }
-    return x;
-}
-
-MPTI_D uint32_t mpti_warp_sum(uint32_t x)
-{
-    MPTI_UNROLL
-    for (int distance = 1; distance < 32; distance *= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
     return x;
 }
 
@@ -948,7 +936,7 @@ MPTI_D uint32_t mpti_warp_sum(uint32_t x)
 MPTI_D uint32_t mpti_block_max(uint32_t x)
 {
     MPT_SHARED(uint32_t, most, MPTI_WARPS);
-    x = mpti_warp_max(x);
+    x = mpti_warp_fold<true>(x);
     __syncthreads();                    /* the last maximum's readers are done */
     if (threadIdx.x % 32 == 0)
         most[threadIdx.x / 32] = x;
@@ -1754,9 +1742,9 @@ MPTI_D void mpti_add_bad(mpti_bad *b, uint64_t chunk, uint32_t tally, uint32_t l
 {
     if (!__any_sync(0xffffffffu, tally != 0u))
         return;
-    const uint32_t first = ~mpti_warp_max(~least);
+    const uint32_t first = ~mpti_warp_fold<true>(~least);
     for (uint32_t which = 0; which < 3; which++) {
-        const uint32_t n = mpti_warp_sum(tally >> 10 * which & 1023u);
+        const uint32_t n = mpti_warp_fold<false>(tally >> 10 * which & 1023u);
         if (n && threadIdx.x % 32 == 0) atomicAdd(&b->count[which], n);
     }
     if (threadIdx.x % 32 == 0) atomicMax(&b->first, ~((unsigned long long)chunk << 16 | first));
@@ -2338,7 +2326,9 @@ mpti_k_lamb_norms(MPTI_OF_LIST, double *partial, const mpt_cuda_state *state, mp
             }
         }
         for (uint32_t which = 0; which < 2; which++) {
-            const double total = mpti_block_lane_sum(sum[which]);
+            const double *const s = sum[which];
+            const double total =
+                mpti_block_pair_sum(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])));
             if (threadIdx.x == 0) partial[2 * c + which] = total;
         }
     }

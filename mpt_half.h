@@ -1311,17 +1311,27 @@ MPTI_NEIGHBOURS(bf16, 7)
 
 /* ---- random bits ---- */
 
+/* The upper half of a product. nvcc makes too much of one by 64 bits. */
+MPT_HD uint32_t mpti_upper_product(uint32_t a, uint32_t b)
+{
+#ifdef __CUDA_ARCH__
+    return __umulhi(a, b);
+#else
+    return (uint32_t)((uint64_t)a * b >> 32);
+#endif
+}
+
 MPT_HD mpt_philox_words mpt_philox4x32(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key)
 {
     uint32_t         k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     mpt_philox_words r;
     int              i;
     for (i = 0; i < 10; i++) {
-        const uint64_t p0 = (uint64_t)0xd2511f53u * c0, p1 = (uint64_t)0xcd9e8d57u * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
+        const uint32_t m0 = 0xd2511f53u, m1 = 0xcd9e8d57u, old = c0;
+        c0 = mpti_upper_product(m1, c2) ^ c1 ^ k0;
+        c1 = m1 * c2;
+        c2 = mpti_upper_product(m0, old) ^ c3 ^ k1;
+        c3 = m0 * old;
         k0 += 0x9e3779b9u;      /* golden ratio, and square root of 3 less 1 */
         k1 += 0xbb67ae85u;
     }
