@@ -11590,10 +11590,12 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   taken from the codec (see mpti_range_limits); drawing apart from counting. */
 
 // >>M28 history -----------------------------------------------------------------------------------
-/* 0.3.0  mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
- *   mpt_f16_next_up(h), mpt_f16_next_down(h)  mpt_f16_next(h, 1), mpt_f16_next(h, 0); bf16 likewise
- *   Checkpoints are judged value by value, saved and loaded. Arrays that a storage does not have are no
- *   part of one. A size whose bytes no array can have is MPT_E_ARG in every call.
+/* 0.4.0  mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
+ *   Parts of tensors: mpt_tensors_shard; the part, whole and sums of mpt_tensor. Dialects mindspore, marian.
+ *   The norm has other bits: sums of up to 64 squares are floats, which costs at most 2^-21 of it; they were
+ *   doubles. Arrays that a storage does not have are no part of a checkpoint.
+ * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
+ *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was
  *   w * FP32(1 - lr * wd), 1.19 times what was asked at lr 1e-5 and wd 0.01, and nothing from 2e-6 down. Adam
  *   and LAMB round their constants elsewhere.

@@ -2984,8 +2984,8 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
  *   and TSan. tests/emu lists what of CUDA it knows; add what you need there. */
 
 // >>C22 history ------------------------------------------------------------------------------------
-/* 0.3.0  mpt_cuda_combine(c, state, reduce, ...) mpt_cuda_combine(c, list, state, reduce, ...)
- *        mpt_cuda_scaler_scale_n(c, state, x, n, t)
+/* 0.4.0  mpt_cuda_combine(c, state, reduce, ...) mpt_cuda_combine(c, list, state, reduce, ...)
+ * 0.3.0  mpt_cuda_scaler_scale_n(c, state, x, n, t)
  *                                            mpt_cuda_scaler_scale_n(c, state, MPT_F32, x, n, t)
  *        CUDA 12.0 is the least. The advice takes FP8 products with any number of rows; scales where nothing
  *        is FP8, and two e4m3 into e5m2, are refused as the library does.

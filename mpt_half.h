@@ -129,7 +129,7 @@
 
 // >>H2 version and status -------------------------------------------------------------------------
 #define MPT_VERSION_MAJOR 0
-#define MPT_VERSION_MINOR 3
+#define MPT_VERSION_MINOR 4
 #define MPT_VERSION_PATCH 0
 #define MPT_VERSION (MPT_VERSION_MAJOR * 10000 + MPT_VERSION_MINOR * 100 + MPT_VERSION_PATCH)
 
@@ -6111,7 +6111,8 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  */
 
 // >>H19 history ------------------------------------------------------------------------------------
-/* 0.3.0  Other results: E8M0 takes the larger of two equally near powers of two, as IEEE 754-2019 says
+/* 0.4.0  mpt_f16_next_up(h), mpt_f16_next_down(h) mpt_f16_next(h, 1), mpt_f16_next(h, 0); bf16 likewise
+ * 0.3.0  Other results: E8M0 takes the larger of two equally near powers of two, as IEEE 754-2019 says
  *        where neither is even (3 is 4, was 2), and to odd there is toward zero; a text of 1e400 or more in
  *        over 400 digits overflows (was 0). Formats: MPT_E4M3IEEE, MPT_E3M4, MPT_E4M3B11FNUZ.
  *        Many threads: MPT_USE_OPENMP, MPT_PARALLEL_FOR; the same bits.
