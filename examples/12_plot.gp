@@ -28,6 +28,7 @@ set format x '2^{%L}'
 set format y '10^{%L}'
 set xtics 16,16,1048576
 set ytics nomirror 1e-9,10,1
+set ytics add ('≤ 10^{-9}' 1e-9)
 set mytics 1
 set xlabel 'number of terms, each between 0 and 1' offset 0,-0.4
 set ylabel 'relative error of the sum (1: nothing of it is left)'

@@ -804,6 +804,7 @@ static int look_at_row(report *p, row *w, char *error)
 static int inspect_rows(report *p, char *error)
 {
     size_t i;
+    int    k;
     p->rows = p->o->diff ? diff_rows(p->in[0].m, p->in[0].files, p->in[1].m, p->in[1].files, &p->n)
                          : rows_of(p->in[0].m, p->in[0].files, &p->n);
     if (!p->rows)
@@ -812,9 +813,11 @@ static int inspect_rows(report *p, char *error)
     scan_init(&p->total);
     order_by = p->o;
     for (i = 0; i < p->n; i++) {
-        model *const before = i ? p->rows[i - 1].m[0] : NULL;
-        if (before && before != p->rows[i].m[0])
-            source_leave(&before->src);         /* or each shard would keep its window */
+        for (k = 0; i && k < 2; k++) {          /* or each shard would keep its window */
+            model *const before = p->rows[i - 1].m[k];
+            if (before && before != p->rows[i].m[k])
+                source_leave(&before->src);
+        }
         if (look_at_row(p, &p->rows[i], error) != 0)
             return -1;
         add_up(&p->s, &p->rows[i], p->o);
