@@ -11599,6 +11599,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was
  *   w * FP32(1 - lr * wd), 1.19 times what was asked at lr 1e-5 and wd 0.01, and nothing from 2e-6 down. Adam
  *   and LAMB round their constants elsewhere.
+ *   The norm has other last bits, from lanes of floats: it is off by 2^-21 at most, and by 2^-50 it was.
  *   MPT_MOMENTS_BF16 rounds stochastically; what it was is MPT_MOMENTS_BF16_NEAREST.
  *   AMSGrad: v_max of mpt_tensor; Adafactor's rows; copies of floats that are rounded.
  *   The default loss scale has another rule, and mpt_scaler other fields for it; its hysteresis is not used.
