@@ -11592,14 +11592,13 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 // >>M28 history -----------------------------------------------------------------------------------
 /* 0.4.0  mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
  *   Parts of tensors: mpt_tensors_shard; the part, whole and sums of mpt_tensor. Dialects mindspore, marian.
- *   The norm has other bits: sums of up to 64 squares are floats, which costs at most 2^-21 of it; they were
- *   doubles. Arrays that a storage does not have are no part of a checkpoint.
+ *   The norm has other last bits: sums of up to 64 squares are floats. It is off by 2^-21 at most, and was by
+ *   2^-50. Arrays that a storage does not have are no part of a checkpoint.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was
  *   w * FP32(1 - lr * wd), 1.19 times what was asked at lr 1e-5 and wd 0.01, and nothing from 2e-6 down. Adam
  *   and LAMB round their constants elsewhere.
- *   The norm has other last bits, from lanes of floats: it is off by 2^-21 at most, and by 2^-50 it was.
  *   MPT_MOMENTS_BF16 rounds stochastically; what it was is MPT_MOMENTS_BF16_NEAREST.
  *   AMSGrad: v_max of mpt_tensor; Adafactor's rows; copies of floats that are rounded.
  *   The default loss scale has another rule, and mpt_scaler other fields for it; its hysteresis is not used.
