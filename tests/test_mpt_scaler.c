@@ -1315,7 +1315,11 @@ TEST(vectors_equal_the_reference)
                         s = static_scaler(scales[k]);
                         memset(&step, 0, sizeof step);
                         CHECK_EQ_I((back ? mpt_unscale : mpt_check)(&s, &step, &t, 1, NULL), MPT_OK);
+#ifdef __FAST_MATH__            /* there the floats of a lane may be added in another order */
+                        CHECK(fabs(step.sumsq - plain.sumsq) <= 1e-6 * plain.sumsq);
+#else
                         CHECK_EQ_U_AT(mpti_f64_bits(step.sumsq), mpti_f64_bits(plain.sumsq), t.n);
+#endif
                         CHECK(!memcmp(want, room[0], sizeof want));
                         CHECK(!step.found_inf);
                     }
