@@ -24,7 +24,7 @@ scalar|0|0|numbers one at a time, no implementation
 first|0.4|24000|`MPT_STATIC`: the program above
 step|0.7|0|`MPT_STATIC`: a loss scaler and AdamW
 half|1.4|130000|`MPT_IMPLEMENTATION`: all of `mpt_half.h`
-mpt|3.0|310000|`MPT_IMPLEMENTATION`: all of `mpt.h` and `mpt_half.h`
+mpt|3.2|310000|`MPT_IMPLEMENTATION`: all of `mpt.h` and `mpt_half.h`
 END
     for only in $(grep -ohE 'MPT_ONLY_[A-Z0-9_]+' mpt_half.h mpt.h | sort -u); do
         echo "$only|0|0|the same with \`$only\`"
