@@ -398,6 +398,7 @@ static void bad_others(void)
              "line 1: different separators; decimals are to be written with points");
     bad_text("decimals_and_tabs.csv", "1,5\t2,5\n", "line 1: different separators");
     bad_text("decimals_below.csv", "1;2\n1,5;2\n", "line 2: different separators");
+    bad_text("decimals_under_a_title.csv", "x\n1,5\n2,5\n", "line 2: two numbers under one title");
     bad_text("titles.csv", "a,b\nc,d\n", "line 2: 'c' is not a number");
     bad_text("escape.csv", "1\n\033[2J\n", "line 2: '\\x1b[2J' is not a number");
     bad_text("nothing.csv", "", "holds no numbers");

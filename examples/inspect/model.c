@@ -307,6 +307,8 @@ static int csv_end_of_line(stream *s)
     if (s->column && s->columns && s->column != s->columns)
         return problem(s->error, s->m->path, NULL, "line %llu: %llu numbers, the lines before have %llu",
                        (ull)s->line + 1, (ull)s->column, (ull)s->columns);
+    if (s->column == 2 && s->titled == 1 && s->separator == ',')
+        return csv_problem(s, "two numbers under one title; decimals are to be written with points");
     s->rows += s->column != 0;
     s->columns = s->column ? s->column : s->columns;
     s->column = 0;
@@ -363,7 +365,7 @@ static long csv_block(stream *s, const unsigned char *text, size_t size, int las
             if (csv_end_of_line(s) != 0)
                 return -1;
         } else if (s->skipping || is_blank(c)) {
-            ;
+            s->titled += s->titled == 1 && !s->rows && is_separator(c);
         } else if (c == '#' && !s->column) {
             s->skipping = 1;
         } else if (is_separator(c)) {
