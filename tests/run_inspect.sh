@@ -167,6 +167,8 @@ says "bytes of all"     0 "all                 11      339   860 bytes 522 bytes
     "$inspect" "$out/good/types.safetensors"
 says "percentiles"      0 " 2^-134   2^-6  2^127 " "$inspect" --wide "$out/good/types.safetensors"
 says "bf16: lost"       0 "bf16: 57 dB; f16 makes 77.4% zero" "$inspect" "$model"
+printf '1,5\n2,5\n' > "$out/pairs.csv"
+says "lines and columns" 0 "csv, 2 lines of 2, 8 bytes" "$inspect" "$out/pairs.csv"
 says "all zero"         0 "all zero" "$inspect" "$out/good/zero.csv"
 says "NaN and Inf"      0 "bad: 1 NaN at 1; 1 Inf at 2" "$inspect" "$out/good/nan.csv"
 says "passed over"      0 "passed over" "$inspect" "$out/good/types.safetensors"

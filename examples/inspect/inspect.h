@@ -236,8 +236,8 @@ typedef struct stream {
     uint64_t      at;                   /* bytes done */
     char          error[ERROR_TEXT];
     uint64_t      line, column, columns, rows;          /* these and the next four: CSV only */
-    int           titled, skipping, after_value;        /* titled: 1, or 2 if its line has more than one title;
-                                                           skipping: a title or a comment, to its end */
+    /* titled: 1, or 2 if its line has more than one title; skipping: a title or a comment, to its end */
+    int           titled, skipping, after_value;
     unsigned char separator;            /* ',' or ';', ' ' for blanks alone; 0: none was seen */
     union { double d[CHUNK / sizeof(double)]; unsigned char bytes[CHUNK]; } block;
 } stream;
