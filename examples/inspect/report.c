@@ -421,7 +421,7 @@ static void print_title(const char *before, const opened *x)
     (void)printf("%s%s: %s, ", before, name, kind_name(x->m->kind));
     if (x->files > 1)
         (void)printf("%llu files, ", (ull)x->files);
-    if (x->m->kind == KIND_CSV)         /* so that one sees where commas of decimals were taken for separators */
+    if (x->m->kind == KIND_CSV)         /* decimal commas taken for separators are seen here */
         (void)printf("%llu lines of %llu, ", (ull)x->m->tensors->shape[0],
                      (ull)x->m->tensors->shape[1]);
     (void)printf("%s", size);
