@@ -694,8 +694,7 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step);
 /* Every optimizer is a row: enum, name, the struct of its hyperparameters (mpt_sgd ...), what it needs of
  * each tensor beside weight and gradient (SGD its m only with momentum), whether ONE pass over a tensor is
  * all (with L2 that of its struct's name, the weight decay in the gradient) or it has its OWN, and whether
- * mpt_cuda.h has it. The table drives the steps, their needs and the GPU's
- * calls. */
+ * mpt_cuda.h has it. The table drives the steps, their needs and the GPU's calls. */
 #define MPT_OPTIMIZERS(X)                                                                                  \
     X(MPT_OPTIMIZER_SGD,       sgd,       sgd,       MPT_NEEDS_M, ONE, 1)                                  \
     X(MPT_OPTIMIZER_ADAMW,     adamw,     adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)                    \
@@ -4743,8 +4742,8 @@ MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
 typedef void mpti_tile_fn MPTI_TILE_PARAMETERS;
 
 /* Compilers do not vectorize sqrtf, which may set errno. IEEE square roots: the same bits on every path.
- * In strips of a tile, so that a processor that looks ahead loads the next while it divides and takes roots.
- * */
+ * In strips of a tile, so that a processor that looks ahead loads the next while it divides and takes
+ * roots. */
 #define MPTI_STRIP 64
 #if MPTI_X86
 MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_sqrt_16_512, mpti_v16, MPTI_OF_2("vsqrtps"))

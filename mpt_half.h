@@ -567,8 +567,8 @@ MPT_DEF mpt_status mpt_quantize_n(float *dst, const float *src, size_t n, mpt_fo
 MPT_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, const mpt_format_info *info,
                                      const mpt_opts *opts);
 
-/* mpt_quantize_f64_n -- the same for doubles; mpt_format_get gives the description of a format of the table.
- * */
+/* mpt_quantize_f64_n -- the same for doubles; mpt_format_get gives the description of a format of the
+ * table. */
 MPT_DEF mpt_status mpt_quantize_f64_n(double *dst, const double *src, size_t n, const mpt_format_info *info,
                                       const mpt_opts *opts);
 
@@ -1126,8 +1126,8 @@ MPT_HD uint32_t mpti_e4m3_encode_to(uint32_t u, uint32_t beyond)
 #endif
 }
 
-/* f32 pattern -> E5M2 code: a finite value from 61440 on, the tie above 57344, becomes `beyond`, as Inf does.
- * */
+/* f32 pattern -> E5M2 code: a finite value from 61440 on, the tie above 57344, becomes `beyond`, as Inf
+ * does. */
 MPT_HD uint32_t mpti_e5m2_encode_to(uint32_t u, uint32_t beyond)
 {
     const uint32_t a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
@@ -2026,8 +2026,8 @@ enum {
 #endif
 
 /* The processor's control register. On aarch64 0 asks for nothing: no direction, flushing, default NaN,
- * alternative half precision or trap. Volatile, so that it stays behind the operations whose flags it reads.
- * */
+ * alternative half precision or trap. Volatile, so that it stays behind the operations whose flags it
+ * reads. */
 #if MPTI_X86
 __attribute__((target("sse"))) static inline unsigned mpti_control(void)
 {
@@ -4841,8 +4841,8 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
 }
 
 /* The kernel of a format: one group is four vectors of type V, `size` elements; with two operands c is b. The
- * operation comes with `how`: a branch a group costs little, and a kernel each would be four times the code.
- * */
+ * operation comes with `how`: a branch a group costs little, and a kernel each would be four times the
+ * code. */
 #define MPTI_ARITH_KERNEL(target, w, V, size, T, M)                                                \
     target static void mpti_##T##_arith_##w MPTI_KERNEL_PARAMETERS                                 \
     {                                                                                              \
@@ -6099,8 +6099,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  * 2. If it has specials of a new kind, add the kind to mpt_specials and to the places that switch on
  *    it: MPTI_EMIN .. MPTI_NAN_CODE, mpti_encode_nan (all in >>H13).
  * 3. If it needs a type and fast conversions, give it the type (>>H3), its prototypes (>>H5, >>H7), encode
- * and
- *    decode from mpti_small_encode and mpti_small_decode and a line of MPTI_CONVERSIONS (>>H11), and its two
+ *    and decode from mpti_small_encode and mpti_small_decode, a line of MPTI_CONVERSIONS (>>H11), its two
  *    kernels, a case of mpti_kernel_of each, and lines of MPTI_CONVERT_N (>>H14): mpt_convert_n then is fast
  *    with it. The judge is mpt_encode.
  * 4. A block format is a row of MPT_BLOCKS (>>H10) and of the table in tests/test_half_block.c.
