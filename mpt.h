@@ -4514,13 +4514,13 @@ MPTI_TWICE(mpti_kahan_join_tile, mpti_kahan_join_loop,
 MPTI_TWICE(mpti_kahan_rest_tile, mpti_kahan_rest_loop,
             (float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16), (rest, w, is_f16))
 
-/* Elements first .. first + n - 1 of an array as a tile of floats: the array itself where it is one, else
- * `local`, decoded and padded with zeros. An array that is not there is never read. */
+/* Elements first .. first + n - 1 of an array as tiles of floats: the array itself where it is one, else
+ * `local`, one tile, decoded and padded with zeros. An array that is not there is never read. */
 static float *mpti_tile_in(float *local, void *array, mpt_format format, size_t first, size_t n)
 {
     if (!array)
         return local;
-    if (format == MPT_F32 && n == MPTI_TILE)
+    if (format == MPT_F32 && n % MPTI_TILE == 0)
         return (float *)array + first;
     mpti_row_load(local, array, format, first, n);
     if (n < MPTI_TILE)
@@ -4616,45 +4616,6 @@ static void mpti_kahan_out(const float *tile, const mpt_tensor *t, size_t first,
     mpti_row_store(t->extra, t->param_format, first, rest, n);
 }
 
-/* The copy, which is only written: of a tensor far larger than a cache by stores that go around it, so that
- * no line is read in order to be overwritten. mpti_stores_done orders them before what follows. */
-#ifndef MPTI_STREAM_FROM
-#define MPTI_STREAM_FROM ((size_t)1 << 22)
-#endif
-#if MPTI_X86
-__attribute__((target("sse2"))) static void mpti_stores_done(void)
-{
-    if (mpti_path() >= MPTI_PATH_AVX2)
-        _mm_sfence();
-}
-
-__attribute__((target("sse2"))) static void mpti_stream_tile(unsigned char *to, const float *codes)
-{
-    const unsigned char *from = (const unsigned char *)codes;
-    size_t               i;
-    for (i = 0; i < MPTI_TILE * sizeof(uint16_t); i += 16)
-        _mm_stream_si128((__m128i *)(void *)(to + i),
-                         _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
-}
-#else
-static void mpti_stores_done(void) {}
-#endif
-
-static void mpti_copy_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
-{
-#if MPTI_X86
-    unsigned char *const to = (unsigned char *)t->param + first * sizeof(uint16_t);
-    if (t->n >= MPTI_STREAM_FROM && t->param_format != MPT_F32 && n == MPTI_TILE && !((uintptr_t)to % 16u) &&
-        mpti_path() >= MPTI_PATH_AVX2) {
-        float codes[MPTI_TILE] MPTI_ALIGNED;   /* room for any format */
-        mpti_row_store(codes, t->param_format, 0, tile, n);
-        mpti_stream_tile(to, codes);
-        return;
-    }
-#endif
-    mpti_param_store(t, first, tile, n);
-}
-
 static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first, size_t n,
                             mpti_random_at at)
 {
@@ -4670,7 +4631,7 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
     default: break;
     }
     if (t->param)
-        mpti_copy_out(tile, t, first, n);
+        mpti_param_store(t, first, tile, n);
 }
 
 /* Does an array of floats overlap what holds the weights? */
@@ -4703,7 +4664,6 @@ static void mpti_weights_piece(void *context, const mpti_piece *piece)
         memcpy(local, c.src + first, n * sizeof *c.src);
         mpti_weight_out(local, piece->t, first, n, nowhere);
     }
-    mpti_stores_done();
 }
 
 static mpt_status mpti_weights_copy(const mpt_tensor *t, const float *src, float *dst)
@@ -4741,52 +4701,68 @@ MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
      float *MPTI_RESTRICT v, void *k)
 typedef void mpti_tile_fn MPTI_TILE_PARAMETERS;
 
-/* Compilers do not vectorize sqrtf, which may set errno. IEEE square roots: the same bits on every path.
- * In strips of a tile, so that a processor that looks ahead loads the next while it divides and takes
- * roots. */
-#define MPTI_STRIP 64
+/* Compilers do not vectorize sqrtf, which may set errno; IEEE square roots are the same bits on every path.
+ * So loops that take roots get them as a function of a strip, which each copy of the loop has inline: the
+ * last argument, after those given. */
+#define MPTI_STRIP 16
+typedef void mpti_roots_fn(float *root, const float *v);
+static void mpti_roots(float *root, const float *v)
+{
+    size_t i;
+    for (i = 0; i < MPTI_STRIP; i++)
+        root[i] = mpti_sqrt(v[i]);
+}
 #if MPTI_X86
 MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_sqrt_16_512, mpti_v16, MPTI_OF_2("vsqrtps"))
 MPTI_UNARY(MPTI_IN_256, mpti_v8, mpti_sqrt_8_256, mpti_v8, MPTI_OF_2("vsqrtps"))
 
-MPTI_AVX512_TARGET static void mpti_sqrt_512(float *root, const float *v)
+MPTI_AVX512_TARGET static inline void mpti_roots_512(float *root, const float *v)
 {
-    size_t i;
-    for (i = 0; i < MPTI_STRIP; i += 16)
-        mpti_put_512((unsigned char *)(root + i), mpti_sqrt_16_512(mpti_load_512(v + i)), 0);
+    mpti_put_512((unsigned char *)root, mpti_sqrt_16_512(mpti_load_512(v)), 0);
 }
 
-MPTI_AVX2_TARGET static void mpti_sqrt_256(float *root, const float *v)
+MPTI_AVX2_TARGET static inline void mpti_roots_256(float *root, const float *v)
 {
-    size_t i;
-    for (i = 0; i < MPTI_STRIP; i += 8)
-        mpti_put_256((unsigned char *)(root + i), mpti_sqrt_8_256(mpti_load_256(v + i)), 0);
+    mpti_put_256((unsigned char *)root, mpti_sqrt_8_256(mpti_load_256(v)), 0);
+    mpti_put_256((unsigned char *)(root + 8), mpti_sqrt_8_256(mpti_load_256(v + 8)), 0);
 }
-#endif
 
-static void mpti_sqrt_strip(float *MPTI_RESTRICT root, const float *MPTI_RESTRICT v)
-{
-    size_t i;
-#if MPTI_X86
-    if (mpti_path() >= MPTI_PATH_AVX2) {
-        (mpti_path() >= MPTI_PATH_AVX512 ? mpti_sqrt_512 : mpti_sqrt_256)(root, v);
-        return;
+#define MPTI_ROOTED(name, loop, parameters, ...)                                                    \
+    MPTI_COPY(MPTI_AVX2_TARGET, name##_avx2, loop, parameters, (__VA_ARGS__, mpti_roots_256))       \
+    MPTI_COPY(MPTI_AVX512_TARGET, name##_avx512, loop, parameters, (__VA_ARGS__, mpti_roots_512))   \
+    static void name parameters                                                                     \
+    {                                                                                               \
+        const int path = mpti_path();                                                               \
+        if (path >= MPTI_PATH_AVX512)                                                               \
+            name##_avx512(__VA_ARGS__);                                                             \
+        else if (path >= MPTI_PATH_AVX2)                                                            \
+            name##_avx2(__VA_ARGS__);                                                               \
+        else                                                                                        \
+            loop(__VA_ARGS__, mpti_roots);                                                          \
     }
+#else
+#define MPTI_ROOTED(name, loop, parameters, ...) \
+    MPTI_ONCE(name, loop, parameters, (__VA_ARGS__, mpti_roots))
 #endif
-    for (i = 0; i < MPTI_STRIP; i++)
-        root[i] = mpti_sqrt(v[i]);
-}
 
-/* Ask for the same strip of the next tile, where the tile is the array itself; elsewhere, and beyond the
- * end, that is a hint without effect. Worth a fifth of the time out of cache. */
-MPTI_INLINE void mpti_strip_soon(const float *strip)
+MPTI_INLINE void mpti_sqrt_loop(float *root, const float *v, mpti_roots_fn *roots)
+{
+    size_t at;
+    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP)
+        roots(root + at, v + at);
+}
+MPTI_ROOTED(mpti_sqrt_tile, mpti_sqrt_loop, (float *root, const float *v), root, v)
+
+/* Asks for the next tile, line by line; beyond the end that is a hint without effect. Worth a tenth of SGD's
+ * time out of cache; the Adam family, with more arrays and more to compute, loses an eighth by it. */
+MPTI_INLINE void mpti_quarter_soon(const float *quarter)
 {
 #if defined(__GNUC__) || defined(__clang__)
     size_t i;
-    for (i = 0; i < MPTI_STRIP; i += 16)
-        __builtin_prefetch(strip + MPTI_TILE + i, 1);
+    for (i = 0; i < MPTI_TILE / 4; i += 16)
+        __builtin_prefetch(quarter + MPTI_TILE + i, 1);
 #else
-    (void)strip;
+    (void)quarter;
 #endif
 }
 
@@ -4795,14 +4771,14 @@ MPTI_INLINE void mpti_sgd_loop MPTI_TILE_PARAMETERS
     const mpti_sgd_k c = *(const mpti_sgd_k *)k;
     size_t           at, i;
     (void)v;
-    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
-        mpti_strip_soon(w + at);
+    for (at = 0; at < MPTI_TILE; at += MPTI_TILE / 4) {
+        mpti_quarter_soon(w + at);
         if (mpti_is_nonzero(c.momentum)) {      /* out of the loop, so that it vectorizes */
-            mpti_strip_soon(m + at);
-            for (i = 0; i < MPTI_STRIP; i++)
+            mpti_quarter_soon(m + at);
+            for (i = 0; i < MPTI_TILE / 4; i++)
                 mpti_sgd_1(g[at + i], &w[at + i], &m[at + i], &c);
         } else {
-            for (i = 0; i < MPTI_STRIP; i++)
+            for (i = 0; i < MPTI_TILE / 4; i++)
                 mpti_sgd_1(g[at + i], &w[at + i], &m[at + i], &c);
         }
     }
@@ -4817,22 +4793,21 @@ MPTI_INLINE void mpti_lion_loop MPTI_TILE_PARAMETERS
         mpti_lion_1(g[i], &w[i], &m[i], &c);
 }
 
-/* The Adam family: moments, root, weight, in three loops because of the root. */
-MPTI_INLINE void mpti_adamw_loop MPTI_TILE_PARAMETERS
+/* The Adam family. In strips of one vector, of which the processor has several on the way at once. */
+MPTI_INLINE void mpti_adamw_loop(const float *MPTI_RESTRICT g, float *MPTI_RESTRICT w,
+                                 float *MPTI_RESTRICT m, float *MPTI_RESTRICT v, void *k,
+                                 mpti_roots_fn *roots)
 {
     const mpti_adamw_k c = *(const mpti_adamw_k *)k;
     float              root[MPTI_STRIP];
     size_t             at, i;
     for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
-        mpti_strip_soon(w + at);
-        mpti_strip_soon(m + at);
-        mpti_strip_soon(v + at);
         for (i = 0; i < MPTI_STRIP; i++)
             mpti_adamw_moments_1(g[at + i], w[at + i], &m[at + i], &v[at + i], &c);
         if (c.amsgrad)
             for (i = 0; i < MPTI_STRIP; i++)
                 v[MPTI_TILE + at + i] = mpti_at_least(v[MPTI_TILE + at + i], v[at + i]);
-        mpti_sqrt_strip(root, v + (c.amsgrad ? MPTI_TILE : 0u) + at);
+        roots(root, v + (c.amsgrad ? MPTI_TILE : 0u) + at);
         for (i = 0; i < MPTI_STRIP; i++)
             mpti_adamw_weight_1(&w[at + i], m[at + i], root[i], &c);
     }
@@ -4847,19 +4822,14 @@ MPTI_INLINE void mpti_lamb_loop MPTI_TILE_PARAMETERS
         mpti_adamw_moments_1(g[i], w[i], &m[i], &v[i], &c);
 }
 
-/* Then g is where the direction goes. */
 MPTI_INLINE void mpti_lamb_direction_loop(float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w,
-                                          const float *MPTI_RESTRICT m, const float *MPTI_RESTRICT v,
+                                          const float *MPTI_RESTRICT m, const float *MPTI_RESTRICT root,
                                           const mpti_adamw_k *k)
 {
     const mpti_adamw_k c = *k;
-    float              root[MPTI_STRIP];
-    size_t             at, i;
-    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
-        mpti_sqrt_strip(root, v + at);
-        for (i = 0; i < MPTI_STRIP; i++)
-            r[at + i] = mpti_adamw_direction_1(w[at + i], m[at + i], root[i], &c);
-    }
+    size_t             i;
+    for (i = 0; i < MPTI_TILE; i++)
+        r[i] = mpti_adamw_direction_1(w[i], m[i], root[i], &c);
 }
 
 MPTI_INLINE void mpti_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor)
@@ -4871,38 +4841,23 @@ MPTI_INLINE void mpti_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTR
 
 MPTI_THRICE(mpti_sgd_tile, mpti_sgd_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_TWICE(mpti_lion_tile, mpti_lion_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_THRICE(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+MPTI_ROOTED(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, g, w, m, v, k)
 MPTI_TWICE(mpti_lamb_tile, mpti_lamb_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_TWICE(mpti_lamb_direction, mpti_lamb_direction_loop,
             (float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w, const float *MPTI_RESTRICT m,
-             const float *MPTI_RESTRICT v, const mpti_adamw_k *k),
-            (r, w, m, v, k))
+             const float *MPTI_RESTRICT root, const mpti_adamw_k *k),
+            (r, w, m, root, k))
 MPTI_TWICE(mpti_along, mpti_along_loop,
             (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor), (w, r, factor))
 
 /* ---- passes over a tensor ---- */
 
-/* Room for the tiles of one turn. */
+/* Room for the tiles of one turn; and how many elements a turn takes where weights and moments are arrays of
+ * floats, on which tiles work in place: what comes before and after tiles costs a tenth of the step less. */
 typedef struct mpti_turn {
     float g[MPTI_TILE] MPTI_ALIGNED, w[MPTI_TILE], m[MPTI_TILE], v[2 * MPTI_TILE];
 } mpti_turn;
-
-/* Ask for what the next tile will load, and for what it will change in place: a hint without effect beyond
- * the end. Arrays that a tile works on directly are asked for in its strips. */
-static void mpti_tile_soon(const void *array, size_t first, size_t bytes, int is_changed)
-{
-#if defined(__GNUC__) || defined(__clang__)
-    const uintptr_t next = (uintptr_t)array + (first + MPTI_TILE) * bytes;
-    size_t          k;
-    for (k = 0; array && k < MPTI_TILE * bytes; k += 64)
-        if (is_changed)
-            __builtin_prefetch((const void *)(next + k), 1);
-        else
-            __builtin_prefetch((const void *)(next + k), 0);
-#else
-    (void)array, (void)first, (void)bytes, (void)is_changed;
-#endif
-}
+#define MPTI_BLOCK (4u * MPTI_TILE)
 
 /* One pass: tile by tile, what it reads and writes as MPT_NEEDS_GRAD, _WEIGHT, _M, _V, and MPTI_ZEROES. */
 typedef struct mpti_pass {
@@ -4921,39 +4876,42 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
     void *const      t_v = p.reads & MPT_NEEDS_V ? t->v : NULL;
     const mpt_format format = mpti_moments_format(t);
     const size_t     grad_bytes = mpti_format_bytes(t->grad_format);
+    const int        in_place = t->storage == MPT_STORE_MASTER && format == MPT_F32 &&
+                                !(p.reads & MPT_NEEDS_V_MAX);
     mpti_random_at   at = p.at;
     mpti_turn        local;
-    size_t           first;
+    size_t           first, n, i;
     at.stream += (uint32_t)piece->tensor;
-    for (first = piece->first; first < piece->end; first += MPTI_TILE) {
-        const size_t n = mpti_min(piece->end - first, MPTI_TILE);
-        const float *g = mpti_tile_in(local.g, t_g, t->grad_format, first, n);
-        float       *w = p.reads & MPT_NEEDS_WEIGHT ? mpti_weight_in(local.w, t, first, n) : local.w;
-        float       *m = mpti_tile_in(local.m, t_m, format, first, n);
-        float       *v = mpti_tile_in(local.v, t_v, format, first, n);
+    for (first = piece->first; first < piece->end; first += n) {
+        float *w, *m, *v;
+        n = mpti_min(piece->end - first, in_place ? MPTI_BLOCK : MPTI_TILE);
+        n -= n > MPTI_TILE ? n % MPTI_TILE : 0u;
+        w = p.reads & MPT_NEEDS_WEIGHT ? mpti_weight_in(local.w, t, first, n) : local.w;
+        m = mpti_tile_in(local.m, t_m, format, first, n);
+        v = mpti_tile_in(local.v, t_v, format, first, n);
         if (p.reads & MPT_NEEDS_V_MAX) {            /* v_max goes behind v */
             const float *most = mpti_tile_in(local.v + MPTI_TILE, t->v_max, format, first, n);
             memmove(local.v + MPTI_TILE, most, sizeof local.v / 2u);
             memmove(local.v, v, sizeof local.v / 2u);
             v = local.v;
         }
-        mpti_tile_soon(t_g, first, grad_bytes, (p.writes & MPTI_ZEROES) != 0u);
-        if (!mpti_has_master(t))
-            mpti_tile_soon(t->param, first, sizeof(uint16_t), 1);
-        mpti_tile_soon(mpti_has_extra(t) ? t->extra : NULL, first, sizeof(uint16_t), 1);
-        p.tile(g, w, m, v, p.k);
+        for (i = 0; i < n; i += MPTI_TILE) {
+            const size_t take = mpti_min(n - i, MPTI_TILE);
+            float *const w_i = w == local.w ? w : w + i;
+            p.tile(mpti_tile_in(local.g, t_g, t->grad_format, first + i, take), w_i,
+                   m == local.m ? m : m + i, v == local.v ? v : v + i, p.k);
+            if (p.writes & MPT_NEEDS_WEIGHT)
+                mpti_weight_out(w_i, t, first + i, take, at);
+        }
         if (p.writes & MPT_NEEDS_M)
             mpti_moment_out(m, t, t_m, first, n, at, MPTI_STREAM_M);
         if (p.writes & MPT_NEEDS_V)
             mpti_moment_out(v, t, t_v, first, n, at, MPTI_STREAM_V);
         if (p.writes & MPT_NEEDS_V_MAX)
             mpti_tile_out(v + MPTI_TILE, t->v_max, format, first, n);
-        if (p.writes & MPT_NEEDS_WEIGHT)
-            mpti_weight_out(w, t, first, n, at);
         if (p.writes & MPTI_ZEROES)
             memset((unsigned char *)t_g + first * grad_bytes, 0, n * grad_bytes);
     }
-    mpti_stores_done();
 }
 
 /* Sums of squares over one tensor, on the tree of >>M15; a short one has few lanes and slots. A chunk's sum
@@ -5103,18 +5061,20 @@ static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_f
 static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
 {
     mpti_along_turn *const turn = (mpti_along_turn *)k;
-    float                  r[MPTI_TILE];
+    float                  r[MPTI_TILE], root[MPTI_TILE];
     (void)g;
-    mpti_lamb_direction(r, w, m, v, (const mpti_adamw_k *)turn->k);
+    mpti_sqrt_tile(root, v);
+    mpti_lamb_direction(r, w, m, root, (const mpti_adamw_k *)turn->k);
     mpti_norms_add(turn, w, r);
 }
 
 static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
 {
     const mpti_along_turn *const turn = (const mpti_along_turn *)k;
-    float                        r[MPTI_TILE];
+    float                        r[MPTI_TILE], root[MPTI_TILE];
     (void)g;
-    mpti_lamb_direction(r, w, m, v, (const mpti_adamw_k *)turn->k);
+    mpti_sqrt_tile(root, v);
+    mpti_lamb_direction(r, w, m, root, (const mpti_adamw_k *)turn->k);
     mpti_along(w, r, turn->factor);
 }
 
@@ -5251,8 +5211,8 @@ static void mpti_factors_tile(float *v, mpti_along_turn *turn)
 static void mpti_adafactor_direction(float *u, const float *g, float *v, mpti_along_turn *turn)
 {
     const mpti_adafactor_k *const k = (const mpti_adafactor_k *)turn->k;
-    float                         root[MPTI_STRIP], moments[MPTI_TILE];
-    size_t                        i, at;
+    float                         root[MPTI_TILE], moments[MPTI_TILE];
+    size_t                        i;
     memset(moments, 0, sizeof moments);
     if (turn->t->columns) {
         mpti_factors_tile(moments, turn);
@@ -5260,11 +5220,9 @@ static void mpti_adafactor_direction(float *u, const float *g, float *v, mpti_al
     }
     for (i = 0; i < MPTI_TILE; i++)
         moments[i] = mpti_at_least(v[i], k->least);
-    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
-        mpti_sqrt_strip(root, moments + at);
-        for (i = 0; i < MPTI_STRIP; i++)
-            u[at + i] = mpti_div(mpti_mul(g[at + i], k->factor), root[i]);
-    }
+    mpti_sqrt_tile(root, moments);
+    for (i = 0; i < MPTI_TILE; i++)
+        u[i] = mpti_div(mpti_mul(g[i], k->factor), root[i]);
 }
 
 static void mpti_adafactor_norms_tile MPTI_TILE_PARAMETERS
@@ -9024,8 +8982,6 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
         (void)mpti_row_step_run(&o, take);
         mpti_weight_out(local, t, first + i, take, at);
     }
-    if (t->n >= MPTI_STREAM_FROM)
-        mpti_stores_done();
     return MPT_OK;
 }
 

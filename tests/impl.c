@@ -7,13 +7,11 @@
 #define MPTI_LAST_PATH last_path
 #endif
 #define MPTI_AROUND_BYTES around_bytes
-#define MPTI_STREAM_FROM stream_from
 #define MPT_IMPLEMENTATION
 #include "../mpt.h"
 
 int    last_path = PATHS - 1;
 size_t around_bytes = (size_t)32 << 20;
-size_t stream_from = (size_t)1 << 22;
 
 int path_taken(void) { return mpti_path(); }
 

@@ -10,7 +10,6 @@
 enum { PATHS = 6 };                 /* portable, then as MPT_SIMD numbers them */
 extern int    last_path;            /* the headers may use the paths up to this one; at first all */
 extern size_t around_bytes;         /* larger arrays are stored around the cache; at first 2^25 */
-extern size_t stream_from;          /* elements from which published copies are; at first 2^22 */
 
 /* The path that array functions take now. */
 int path_taken(void);

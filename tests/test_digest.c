@@ -796,7 +796,6 @@ TEST(as_it_was)
 int main(int argc, char **argv)
 {
     size_t i;
-    stream_from = 512;
     if (argc == 2 && !strcmp(argv[1], "--print")) {
         for (i = 0; i < COUNT(families); i++)
             printf("    FAMILY(%s, 0x%llxu)\n", families[i].name, (unsigned long long)run(i));

@@ -387,7 +387,7 @@ static void against_naive(size_t recipe, const struct form *form, size_t n, mpt_
 
 TEST(steps_equal_a_naive_loop)
 {
-    static const size_t sizes[] = {0, 1, 255, 256, 257, 1000};
+    static const size_t sizes[] = {0, 1, 255, 256, 257, 2900};
     size_t              i, f, k = 0;
     for (i = 0; i < COUNT(recipes); i++)
         for (f = i % mt.every; f < COUNT(forms); f += mt.every, k++) {
@@ -2269,7 +2269,6 @@ TEST(parts_are_placed_and_refused)
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
-    stream_from = 512;
     RUN(stochastic_equals_the_judge);
     RUN(stochastic_never_makes_inf_and_keeps_nan);
     RUN(split_holds_every_float);
