@@ -20,10 +20,10 @@ BLAS      = $(shell pkg-config --exists openblas 2>/dev/null && \
 BENCHES  := $(sort $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c)))
 
 .PHONY: help demo test check examples inspect bench test-long gpu-report test-cuda bench-threads bench-torch bench-cuda \
-        test-emu fuzz lint check-torch mutate check-toc check-readme install clean
+        test-emu fuzz lint check-torch check-tensorflow mutate check-toc check-readme install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(B)/examples/04_train_digits $(B)/examples/12_reports ## train on real digits in FP32, FP16, BF16: table, histogram, pictures in build/demo
 	@mkdir -p $(B)/demo
@@ -76,6 +76,9 @@ lint: ## line lengths, tabs, unfinished marks, doc blocks, shell syntax
 
 check-torch: ## our steps, loss scale, casts and policies against PyTorch's (PYTHON=one that has torch and ml_dtypes)
 	@sh tests/run_judges.sh $(B) torch
+
+check-tensorflow: ## our graph rewrite against TensorFlow's (PYTHON=one that has tensorflow and ml_dtypes)
+	@sh tests/run_judges.sh $(B) tensorflow
 
 mutate: ## is a change in a section seen by its tests? SECTION=M18 [COUNT=40] (hours for all of it)
 	@python3 tests/mutate.py $(SECTION) $(COUNT)

@@ -9630,14 +9630,15 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
 #ifndef MPT_NO_GRAPH
 /* Ops with a part of their own in a graph rewrite, under TensorFlow's name and the compact one. */
 enum { MPTI_OP_PLAIN, MPTI_OP_MERGE, MPTI_OP_NEXT, MPTI_OP_IDENTITY, MPTI_OP_ENTER, MPTI_OP_CAST,
-       MPTI_OP_VARIABLE, MPTI_OP_CONST, MPTI_OP_END, MPTI_OP_NORM, MPTI_OP_NORM_GRAD };
+       MPTI_OP_VARIABLE, MPTI_OP_RESOURCE, MPTI_OP_CONST, MPTI_OP_END, MPTI_OP_NORM, MPTI_OP_NORM_GRAD };
 #define MPTI_OP_KINDS(X)                                                                                  \
-    X(MERGE, "Merge merge")                                                                               \
-    X(NEXT, "NextIteration next_iteration")                                                               \
+    X(MERGE, "Merge RefMerge _XlaMerge merge")                                                            \
+    X(NEXT, "NextIteration RefNextIteration next_iteration")                                              \
     X(IDENTITY, "Identity identity")                                                                      \
     X(ENTER, "Enter enter")                                                                               \
     X(CAST, "Cast cast")                                                                                  \
     X(VARIABLE, "Variable VariableV2 variable")                                                           \
+    X(RESOURCE, "AutoReloadVariable ReadVariableOp VarHandleOp _ReadVariablesOp _VarHandlesOp")           \
     X(CONST, "Const const")                                                                               \
     X(END, "_Arg _Retval OptionalFromValue OptionalGetValue PartitionedCall Placeholder "                 \
       "StatefulPartitionedCall placeholder")                                                              \
@@ -11239,7 +11240,7 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
     (void)mpt_graph_input_add(g, src, o, NULL);
     s->casts++;
     s->cast_bytes += from->elements * 6u;
-    s->low_casts += !low && kind != MPTI_OP_CONST && kind != MPTI_OP_VARIABLE &&
+    s->low_casts += !low && kind != MPTI_OP_CONST && kind != MPTI_OP_VARIABLE && kind != MPTI_OP_RESOURCE &&
                     !(node->flags & (MPT_NODE_CONST | MPT_NODE_VARIABLE)) && !(a->bits[t] & MPTI_VARIABLE);
 }
 
@@ -11548,7 +11549,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 /* 0.4.0  mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
  *   Parts of tensors: mpt_tensors_shard; the part, whole and sums of mpt_tensor. Dialects mindspore, marian.
  *   The norm has other last bits: sums of up to 64 squares are floats. It is off by 2^-21 at most, and was by
- *   2^-50. Arrays that a storage does not have are no part of a checkpoint.
+ *   2^-50. Arrays that a storage does not have are no part of a checkpoint. A graph's summary leaves out
+ *   casts of resource variables, as TensorFlow's does, and loops may go through RefMerge.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was

@@ -1,8 +1,10 @@
 /* judge.c -- the headers behind flat functions, as a shared object for the judges that are written in Python:
- * judge_numpy.py and judge_torch.py. Arrays only, no structs. */
+ * judge_numpy.py, judge_torch.py and judge_tensorflow.py. Arrays only, no structs. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
+#include "examples/amp_graph_reader.h"
+#include <stdio.h>
 
 #ifdef _WIN32
 #define JUDGE(type) __declspec(dllexport) type
@@ -168,4 +170,46 @@ JUDGE(int) judge_policy(const char *policy, const char *op, int input, int answe
     if (status == MPT_OK)
         answer[0] = (int)a.rule, answer[1] = (int)a.input, answer[2] = (int)a.output;
     return status;
+}
+
+/* ---- graph ---- */
+
+/* Rewrites a graph in amp_graph_reader.h's words as TensorFlow does on CUDA, or by its BF16 lists on the CPU.
+ * told: a line for each type that is FP32 or was, with its node, its name, 1 if it is low, and why; then how
+ * many were converted, and by how many casts that count. Returns: how many casts there are, below 0 a line
+ * that cannot be read, or INT32_MIN if the graph is refused. */
+JUDGE(int) judge_graph(const char *text, int brain, char *told, size_t cap);
+JUDGE(int) judge_graph(const char *text, int brain, char *told, size_t cap)
+{
+    static double     memory[1 << 18];
+    static char       names[1 << 20];
+    mpt_graph         g;
+    mpt_graph_options o = mpt_graph_defaults();
+    mpt_graph_summary s;
+    size_t            used = 0;
+    uint32_t          t;
+    int               line = 0;
+    o.lists = brain ? MPT_LISTS_TF_BF16 : MPT_LISTS_TF_CUDA;
+    o.low = brain ? MPT_BF16 : MPT_F16;
+    o.device = brain ? "cpu" : "gpu";
+    told[0] = 0;
+    if (mpt_graph_init(&g, memory, sizeof memory) != MPT_OK ||
+        amp_graph_read(&g, names, sizeof names, text, &line))
+        return -line;
+    if (mpt_graph_rewrite(&g, &o, &s) != MPT_OK) {
+        (void)snprintf(told, cap, "%s: %s", g.fault.node ? g.fault.node : "", g.fault.why ? g.fault.why : "");
+        return INT32_MIN;
+    }
+    for (t = 0; t < g.type_count && used < cap; t++) {
+        const mpt_graph_node *n = &g.nodes[g.types[t].node];
+        char                  why[400];
+        if (n->flags & MPT_NODE_CAST || (g.types[t].format != (int32_t)MPT_F32 && !mpt_graph_is_low(&g, t)))
+            continue;
+        (void)mpt_graph_explain(&g, t, why, sizeof why);
+        used += (size_t)snprintf(told + used, cap - used, "%s|%s|%d|%s\n", n->name, g.types[t].name,
+                                 mpt_graph_is_low(&g, t), why);
+    }
+    if (used < cap)
+        (void)snprintf(told + used, cap - used, "%d %d\n", (int)s.converted, (int)s.low_casts);
+    return (int)s.casts;
 }

@@ -149,6 +149,16 @@ TEST(step_casts_of_what_stays)
     s = rewrite(&g, &o);
     CHECK_EQ_U(s.casts, 2);
     CHECK_EQ_U(s.low_casts, 1);
+    begin(&g);
+    add(&g, "x", "Placeholder", NULL, NULL);
+    add(&g, "r", "ReadVariableOp", NULL, NULL);                 /* so do variables that are resources */
+    add(&g, "i", "Identity", "r", NULL);                        /* behind which clear ops may be low */
+    add(&g, "m", "MatMul", "x", "r");
+    add(&g, "m2", "MatMul", "m", "i");
+    s = rewrite(&g, &o);
+    CHECK_EQ_U(s.casts, 2);
+    CHECK_EQ_U(s.low_casts, 1);
+    expect(&g, "i", 1, MPT_WHY_CLEAR);
 }
 
 TEST(step_nothing_to_do)
@@ -334,6 +344,14 @@ TEST(step_loops)
     (void)rewrite(&g, &o);
     expect(&g, "merge", 1, MPT_WHY_BETWEEN);
     expect(&g, "next", 1, MPT_WHY_BETWEEN);
+    /* the ops of a loop around a variable close it, too */
+    begin(&g);
+    add(&g, "v", "VariableV2", NULL, NULL);
+    add(&g, "enter", "RefEnter", "v", NULL);
+    add(&g, "merge", "RefMerge", "enter", "later");
+    add(&g, "next", "RefNextIteration", "merge", NULL);
+    back(&g, "merge", "next");
+    CHECK_EQ_I(mpt_graph_check(&g), MPT_OK);
     /* one NextIteration, two merges, of which one must stay: then all do */
     begin(&g);
     add(&g, "x", "Placeholder", NULL, NULL);
