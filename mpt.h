@@ -1590,8 +1590,9 @@ typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
  * Stack: 48 KiB of panels, 108 KiB with MPT_USE_CBLAS, also if work is given.
  * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it meets.
  * Errors: MPT_E_ARG also for a leading dimension that is too small and for sizes that overflow.
- * Thin products need no panels: where m, n or k is at most 16 they are as fast as loops of your own. For a
- * layer with weights W of rows x cols, in F16, BF16 or F32, and batches of vectors, one call each:
+ * Thin products need no panels: where m, n or k is at most 16 they are as fast as loops of your own over
+ * floats; the smallest cost the call, and single vectors with dW in 16 bits their conversion. For a layer
+ * with weights W of rows x cols, in F16, BF16 or F32, and batches of vectors, one call each:
  *   y  = x W'      (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, batch, rows, cols, 1, x, .., W, .., 0, y, ..)
  *   dx += dy W     (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, batch, cols, rows, 1, dy, .., W, .., 1, dx,..)
  *   dW += dy' x    (MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch, 1, dy, .., x, .., 1, dW, ..)
@@ -2950,9 +2951,9 @@ MPT_HD float mpti_kahan_rest(float w, float param, int is_f16)
 static size_t mpti_min(size_t a, size_t b) { return a < b ? a : b; }
 static size_t mpti_chunks(size_t n) { return n / MPTI_CHUNK + (n % MPTI_CHUNK != 0u); }
 
-MPTI_NOINLINE static int mpti_is_train_format(mpt_format f)
+static inline int mpti_is_train_format(mpt_format f)
 {
-    return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16;
+    return (unsigned)f < 8u && (1u << MPT_F32 | 1u << MPT_F16 | 1u << MPT_BF16) >> (unsigned)f & 1u;
 }
 
 MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n)
@@ -8294,8 +8295,8 @@ typedef struct mpti_thin {
 
 #if MPTI_X86
 /* Blocks of sixteen floats, as one vector or two: elements i .. i + 15 of a row in a training format (`in`),
- * or the first n of them and zeros (`some`), and the way back (`out`, `put`). What lies behind the n is not
- * touched. */
+ * or fewer, n, and zeros (`some`), or what it is if n are left (`any`), and the way back (`out`, `put`). What
+ * lies behind the n is not touched. */
 #define MPTI_FLOATS_AT(vector, p, i) (*(const vector *)(const void *)((const float *)(p) + (i)))
 #define MPTI_CODES_AT(vector, p, i) (*(const vector *)(const void *)((const uint16_t *)(p) + (i)))
 #define MPTI_TO_FLOATS(vector, p, i) (*(vector *)(void *)((float *)(p) + (i)))
@@ -8303,6 +8304,8 @@ typedef struct mpti_thin {
 #define MPTI_MASKED_512(op) op " {%1, %0%{%2%}%{z%}|%0%{%2%}%{z%}, %1}"
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_row_add_512, mpti_v16, MPTI_OF_3("vaddps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_row_mul_512, mpti_v16, MPTI_OF_3("vmulps"))
+MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_row_max_512, mpti_v16, MPTI_OF_3("vpmaxud"))
+MPTI_IN_512 mpti_v16 mpti_row_abs_512(mpti_v16 x) { return x & 0x7fffffffu; }
 MPTI_IN_512 mpti_v16 mpti_row_madd_512(mpti_v16 a, mpti_v16 b, mpti_v16 c)
 {
     __asm__(MPTI_OF_3("vfmadd231ps") : "+v"(c) : "v"(a), "v"(b));
@@ -8339,6 +8342,10 @@ MPTI_IN_512 mpti_v16 mpti_row_some_512(const void *p, mpt_format format, size_t 
             : "=v"(r) : "m"(MPTI_CODES_AT(mpti_w16_any, p, i)), "Yk"(first));
     return r << 16;
 }
+MPTI_IN_512 mpti_v16 mpti_row_any_512(const void *p, mpt_format format, size_t i, size_t n)
+{
+    return mpti_row_some_512(p, format, i, mpti_min(n, 16u));
+}
 MPTI_IN_512 mpti_w16 mpti_row_codes_512(mpt_format format, mpti_v16 x)
 {
     mpti_w16 h;
@@ -8356,7 +8363,7 @@ MPTI_IN_512 void mpti_row_out_512(void *p, mpt_format format, size_t i, mpti_v16
 }
 MPTI_IN_512 void mpti_row_put_512(void *p, mpt_format format, size_t i, size_t n, mpti_v16 x)
 {
-    const uint16_t first = (uint16_t)((1u << n) - 1u);
+    const uint16_t first = (uint16_t)((1u << mpti_min(n, 16u)) - 1u);
     if (format == MPT_F32)
         __asm__ volatile("vmovups {%1, %0%{%2%}|%0%{%2%}, %1}"
                          : "+m"(MPTI_TO_FLOATS(mpti_v16_any, p, i)) : "v"(x), "Yk"(first));
@@ -8366,31 +8373,11 @@ MPTI_IN_512 void mpti_row_put_512(void *p, mpt_format format, size_t i, size_t n
                          : "v"(mpti_row_codes_512(format, x)), "Yk"(first));
 }
 
-/* Sixteen lanes: j + 8 to j, j + 4 to j, and so on. */
-MPTI_IN_512 float mpti_row_sum_512(mpti_v16 x)
-{
-    mpti_v16 y;
-    __asm__("vshuff64x2 {$0x4e, %1, %1, %0|%0, %1, %1, 0x4e}" : "=v"(y) : "v"(x));
-    x = mpti_row_add_512(x, y);
-    __asm__("vshuff64x2 {$0xb1, %1, %1, %0|%0, %1, %1, 0xb1}" : "=v"(y) : "v"(x));
-    x = mpti_row_add_512(x, y);
-    __asm__("vpermilps {$0x4e, %1, %0|%0, %1, 0x4e}" : "=v"(y) : "v"(x));
-    x = mpti_row_add_512(x, y);
-    __asm__("vpermilps {$0xb1, %1, %0|%0, %1, 0xb1}" : "=v"(y) : "v"(x));
-    return mpti_f32_make(mpti_row_add_512(x, y)[0]);
-}
-
-MPTI_IN_512 int mpti_row_nan_512(mpti_v16 x)
-{
-    int any;
-    __asm__(MPTI_ANY("vcmpunordps {%1, %1, %%k1|k1, %1, %1}") : "=@ccnz"(any) : "v"(x) : "k1");
-    return any;
-}
-
 typedef struct mpti_two_256 { mpti_v8 low, high; } mpti_two_256;
 typedef uint32_t mpti_v4 __attribute__((vector_size(16), may_alias));
 typedef uint64_t mpti_b8_any __attribute__((may_alias, aligned(1)));
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_ps_256, mpti_v8, MPTI_OF_3("vaddps"))
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_max_256, mpti_v8, MPTI_OF_3("vpmaxud"))
 MPTI_BINARY(MPTI_IN_256, mpti_v4, mpti_add_ps_128, mpti_v4, MPTI_OF_3("vaddps"))
 /* AVX-512's own form of this comparison writes a mask: the registers must be those that AVX2 knows. */
 MPTI_IN_256 mpti_v8 mpti_above_256(mpti_v8 a, mpti_v8 b)
@@ -8399,15 +8386,19 @@ MPTI_IN_256 mpti_v8 mpti_above_256(mpti_v8 a, mpti_v8 b)
     __asm__(MPTI_OF_3("vpcmpgtd") : "=x"(y) : "x"(a), "x"(b));
     return y;
 }
-MPTI_IN_256 mpti_two_256 mpti_row_add_256(mpti_two_256 a, mpti_two_256 b)
+#define MPTI_TWO(name, one)                                                             \
+    MPTI_IN_256 mpti_two_256 name(mpti_two_256 a, mpti_two_256 b)                       \
+    {                                                                                   \
+        a.low = one(a.low, b.low), a.high = one(a.high, b.high);                        \
+        return a;                                                                       \
+    }
+MPTI_TWO(mpti_row_add_256, mpti_add_ps_256)
+MPTI_TWO(mpti_row_mul_256, mpti_mul_ps_256)
+MPTI_TWO(mpti_row_max_256, mpti_max_256)
+MPTI_IN_256 mpti_two_256 mpti_row_abs_256(mpti_two_256 x)
 {
-    a.low = mpti_add_ps_256(a.low, b.low), a.high = mpti_add_ps_256(a.high, b.high);
-    return a;
-}
-MPTI_IN_256 mpti_two_256 mpti_row_mul_256(mpti_two_256 a, mpti_two_256 b)
-{
-    a.low = mpti_mul_ps_256(a.low, b.low), a.high = mpti_mul_ps_256(a.high, b.high);
-    return a;
+    x.low &= 0x7fffffffu, x.high &= 0x7fffffffu;
+    return x;
 }
 MPTI_IN_256 mpti_two_256 mpti_row_madd_256(mpti_two_256 a, mpti_two_256 b, mpti_two_256 c)
 {
@@ -8449,7 +8440,36 @@ MPTI_IN_256 void mpti_row_out_256(void *p, mpt_format format, size_t i, mpti_two
                      mpti_bf16_pack_256(mpti_bf16_nan_256(x.low), mpti_bf16_nan_256(x.high)), 0);
 }
 
-/* Fewer than sixteen elements to a block of them and back: halves, quarters ... while n has that bit. */
+/* 32-bit words go by a mask; of 16-bit codes pairs do, and the last one of an odd number by itself. */
+MPTI_IN_256 mpti_v8 mpti_masked_256(const void *p, mpti_v8 mask)
+{
+    mpti_v8 r;
+    __asm__("vpmaskmovd {%1, %2, %0|%0, %2, %1}" : "=x"(r) : "m"(*(const mpti_v8_any *)p), "x"(mask));
+    return r;
+}
+MPTI_IN_256 mpti_two_256 mpti_row_some_256(const void *p, mpt_format format, size_t i, size_t n)
+{
+    const mpti_v8 place = {0, 1, 2, 3, 4, 5, 6, 7};
+    mpti_two_256  r;
+    if (format == MPT_F32) {
+        const mpti_v8 most = mpti_all_256((uint32_t)n);
+        r.low = mpti_masked_256((const float *)p + i, mpti_above_256(most, place));
+        r.high = mpti_masked_256((const float *)p + i + 8, mpti_above_256(most, place + 8u));
+        return r;
+    } else {
+        const uint16_t *const codes = (const uint16_t *)p + i;
+        const mpti_v8         pairs = mpti_above_256(mpti_all_256((uint32_t)n / 2u), place);
+        const mpti_v8         all = mpti_above_256(mpti_all_256((uint32_t)(n + 1u) / 2u), place);
+        r.low = mpti_masked_256(codes, pairs) | ((all ^ pairs) & mpti_all_256(codes[n - 1u]));
+        return mpti_row_in_256(&r.low, format, 0);
+    }
+}
+MPTI_IN_256 mpti_two_256 mpti_row_any_256(const void *p, mpt_format format, size_t i, size_t n)
+{
+    return n < 16u ? mpti_row_some_256(p, format, i, n) : mpti_row_in_256(p, format, i);
+}
+
+/* Fewer than sixteen elements from a block of them: halves, quarters ... while n has that bit. */
 MPTI_NOINLINE static void mpti_row_move(void *to, const void *from, size_t bytes)
 {
     unsigned char       *d = (unsigned char *)to;
@@ -8466,64 +8486,50 @@ MPTI_NOINLINE static void mpti_row_move(void *to, const void *from, size_t bytes
     MPTI_MOVE(2u)
 #undef MPTI_MOVE
 }
-MPTI_IN_256 mpti_two_256 mpti_row_some_256(const void *p, mpt_format format, size_t i, size_t n)
-{
-    const mpti_v8 place = {0, 1, 2, 3, 4, 5, 6, 7}, most = mpti_all_256((uint32_t)n);
-    mpti_two_256  r = mpti_row_all_256(0.0f);
-    if (format == MPT_F32) {
-        __asm__("vmaskmovps {%1, %2, %0|%0, %2, %1}"
-                : "=x"(r.low)
-                : "m"(MPTI_FLOATS_AT(mpti_v8_any, p, i)), "x"(mpti_above_256(most, place)));
-        __asm__("vmaskmovps {%1, %2, %0|%0, %2, %1}"
-                : "=x"(r.high)
-                : "m"(MPTI_FLOATS_AT(mpti_v8_any, p, i + 8u)), "x"(mpti_above_256(most, place + 8u)));
-        return r;
-    } else {
-        mpti_two_256 codes = r;         /* of 32 bytes */
-        mpti_row_move(&codes.low, (const uint16_t *)p + i, 2u * n);
-        return mpti_row_in_256(&codes.low, format, 0);
-    }
-}
 MPTI_IN_256 void mpti_row_put_256(void *p, mpt_format format, size_t i, size_t n, mpti_two_256 x)
 {
-    const size_t bytes = format == MPT_F32 ? sizeof(float) : sizeof(uint16_t);
-    mpti_row_out_256(&x, format, 0, x);
-    mpti_row_move((unsigned char *)p + bytes * i, &x, bytes * n);
+    const size_t         bytes = format == MPT_F32 ? sizeof(float) : sizeof(uint16_t);
+    unsigned char *const to = (unsigned char *)p + bytes * i;
+    mpti_two_256         room;
+    mpti_row_out_256(n < 16u ? (void *)&room : (void *)to, format, 0, x);
+    if (n < 16u)
+        mpti_row_move(to, &room, bytes * n);
 }
 
 /* y[i] += k * x[i] for fewer than sixteen elements, by pieces that are loaded as they were stored: whoever
  * adds to the same short row again and again does not wait for memory. */
-MPTI_IN_256 void mpti_row_add_to_256(float *y, size_t n, mpti_v8 k, mpti_two_256 x)
+MPTI_AVX2_TARGET static int mpti_row_add_to(float *y, size_t n, mpti_v8 k, mpti_v8 x, mpti_v8 high)
 {
-    mpti_v8 r = x.low;
     if (n & 8u) {
         __asm__("vfmadd213ps {%2, %1, %0|%0, %1, %2}"
-                : "+x"(r) : "x"(k), "m"(MPTI_FLOATS_AT(mpti_v8_any, y, 0)));
-        MPTI_TO_FLOATS(mpti_v8_any, y, 0) = r;
-        r = x.high, y += 8;
+                : "+x"(x) : "x"(k), "m"(MPTI_FLOATS_AT(mpti_v8_any, y, 0)));
+        MPTI_TO_FLOATS(mpti_v8_any, y, 0) = x;
+        x = high, y += 8;
     }
     if (n & 4u) {
-        x.low = r;
+        high = x;
         __asm__ volatile("vfmadd213ps {%1, %x2, %x0|%x0, %x2, %1}\n\tvmovups {%x0, %1|%1, %x0}"
-                         : "+&x"(x.low), "+m"(MPTI_TO_FLOATS(mpti_w8_any, y, 0)) : "x"(k));
-        __asm__("vextractf128 {$1, %1, %x0|%x0, %1, 1}" : "=x"(r) : "x"(r));
+                         : "+&x"(high), "+m"(MPTI_TO_FLOATS(mpti_w8_any, y, 0)) : "x"(k));
+        __asm__("vextractf128 {$1, %1, %x0|%x0, %1, 1}" : "=x"(x) : "x"(x));
         y += 4;
     }
     if (n & 2u) {
         __asm__ volatile("vmovsd {%1, %x0|%x0, %1}\n\tvfmadd231ps {%x2, %x3, %x0|%x0, %x3, %x2}\n\t"
                          "vmovlps {%x0, %1|%1, %x0}"
-                         : "=&x"(x.low), "+m"(*(mpti_b8_any *)(void *)y) : "x"(k), "x"(r));
-        __asm__("vpermilps {$0xee, %x1, %x0|%x0, %x1, 0xee}" : "=x"(r) : "x"(r));
+                         : "=&x"(high), "+m"(*(mpti_b8_any *)(void *)y) : "x"(k), "x"(x));
+        __asm__("vpermilps {$0xee, %x1, %x0|%x0, %x1, 0xee}" : "=x"(x) : "x"(x));
         y += 2;
     }
     if (n & 1u)
-        *y = mpti_fma(mpti_f32_make(k[0]), mpti_f32_make(r[0]), *y);
+        *y = mpti_fma(mpti_f32_make(k[0]), mpti_f32_make(x[0]), *y);
+    return 0;
 }
 
+/* Lane j + 8 to j, j + 4 to j, and so on. */
 MPTI_IN_256 float mpti_row_sum_256(mpti_two_256 t)
 {
-    mpti_v8 x = mpti_add_ps_256(t.low, t.high);
-    mpti_v4 a, b;
+    const mpti_v8 x = mpti_add_ps_256(t.low, t.high);
+    mpti_v4       a, b;
     __asm__("vmovaps {%x1, %0|%0, %x1}" : "=x"(a) : "x"(x));
     __asm__("vextractf128 {$1, %1, %0|%0, %1, 1}" : "=x"(b) : "x"(x));
     a = mpti_add_ps_128(a, b);
@@ -8532,7 +8538,6 @@ MPTI_IN_256 float mpti_row_sum_256(mpti_two_256 t)
     __asm__("vpermilps {$0xb1, %1, %0|%0, %1, 0xb1}" : "=x"(b) : "x"(a));
     return mpti_f32_make(mpti_add_ps_128(a, b)[0]);
 }
-
 MPTI_IN_256 int mpti_row_nan_256(mpti_two_256 t)
 {
     mpti_v8 nan;
@@ -8541,7 +8546,6 @@ MPTI_IN_256 int mpti_row_nan_256(mpti_two_256 t)
             : "=&x"(nan), "=@ccnz"(any) : "x"(mpti_add_ps_256(t.low, t.high)));
     return any;
 }
-
 MPTI_IN_256 mpti_two_256 mpti_row_two_256(mpti_two_256 x) { return x; }
 MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
 {
@@ -8551,57 +8555,83 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
     return r;
 }
 
-/* The loops, with the formats of the operands as constants where it counts. What is left of a dot product
- * turns the four accumulators round from block to block, which leaves their sum as it is. A product p is Inf
- * or NaN if p * 0 is NaN. */
+/* The loops. What is left of a dot product turns the four accumulators round from block to block, which
+ * leaves their sum as it is. The largest x of a row is Inf or NaN if any is; a product p is if p * 0 is
+ * NaN. */
 #define MPTI_ROW_LOOPS(target, V, isa)                                                                       \
-    target __attribute__((always_inline)) static inline float mpti_dot_of_##isa(                             \
-        const void *a, mpt_format f, const void *x, mpt_format g, size_t n)                                  \
+    target __attribute__((always_inline)) static inline size_t mpti_dot_of_##isa(                            \
+        V *s, const void *a, mpt_format f, const float *x, size_t n)                                         \
     {                                                                                                        \
-        V      s0 = mpti_row_all_##isa(0.0f), s1 = s0, s2 = s0, s3 = s0, t;                                  \
         size_t i;                                                                                            \
         for (i = 0; n - i >= 64u; i += 64u) {                                                                \
-            s0 = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i), mpti_row_in_##isa(x, g, i), s0);            \
-            s1 = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 16), mpti_row_in_##isa(x, g, i + 16), s1);  \
-            s2 = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 32), mpti_row_in_##isa(x, g, i + 32), s2);  \
-            s3 = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 48), mpti_row_in_##isa(x, g, i + 48), s3);  \
+            s[0] = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i), mpti_row_in_##isa(x, MPT_F32, i), s[0]);  \
+            s[1] = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 16),                                      \
+                                       mpti_row_in_##isa(x, MPT_F32, i + 16), s[1]);                         \
+            s[2] = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 32),                                      \
+                                       mpti_row_in_##isa(x, MPT_F32, i + 32), s[2]);                         \
+            s[3] = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 48),                                      \
+                                       mpti_row_in_##isa(x, MPT_F32, i + 48), s[3]);                         \
         }                                                                                                    \
+        return i;                                                                                            \
+    }                                                                                                        \
+    target static float mpti_dot_##isa(const void *a, mpt_format f, const float *x, size_t n)                \
+    {                                                                                                        \
+        const V zero = mpti_row_all_##isa(0.0f);                                                             \
+        V       s[4], t;                                                                                     \
+        size_t  i = 0;                                                                                       \
+        if (n <= 16u) {                                                                                      \
+            t = mpti_row_any_##isa(x, MPT_F32, 0, n);                                                        \
+            t = mpti_row_madd_##isa(mpti_row_any_##isa(a, f, 0, n), t, zero);                                \
+            return mpti_row_sum_256(mpti_row_two_##isa(mpti_row_add_##isa(t, zero)));                        \
+        }                                                                                                    \
+        s[0] = s[1] = s[2] = s[3] = zero;                                                                    \
+        if (n >= 64u)                                                                                        \
+            i = f == MPT_F32   ? mpti_dot_of_##isa(s, a, MPT_F32, x, n)                                      \
+                : f == MPT_F16 ? mpti_dot_of_##isa(s, a, MPT_F16, x, n)                                      \
+                               : mpti_dot_of_##isa(s, a, MPT_BF16, x, n);                                    \
         for (; n - i >= 16u; i += 16u) {                                                                     \
-            t = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i), mpti_row_in_##isa(x, g, i), s0);             \
-            s0 = s1, s1 = s2, s2 = s3, s3 = t;                                                               \
+            t = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i), mpti_row_in_##isa(x, MPT_F32, i), s[0]);     \
+            s[0] = s[1], s[1] = s[2], s[2] = s[3], s[3] = t;                                                 \
         }                                                                                                    \
         if (i < n) {                                                                                         \
-            t = mpti_row_madd_##isa(mpti_row_some_##isa(a, f, i, n - i), mpti_row_some_##isa(x, g, i, n - i),\
-                                    s0);                                                                     \
-            s0 = s1, s1 = s2, s2 = s3, s3 = t;                                                               \
+            t = mpti_row_madd_##isa(mpti_row_some_##isa(a, f, i, n - i),                                     \
+                                    mpti_row_some_##isa(x, MPT_F32, i, n - i), s[0]);                        \
+            s[0] = s[1], s[1] = s[2], s[2] = s[3], s[3] = t;                                                 \
         }                                                                                                    \
-        s0 = mpti_row_add_##isa(mpti_row_add_##isa(s0, s2), mpti_row_add_##isa(s1, s3));                     \
-        return mpti_row_sum_##isa(s0);                                                                       \
+        t = mpti_row_add_##isa(mpti_row_add_##isa(s[0], s[2]), mpti_row_add_##isa(s[1], s[3]));              \
+        return mpti_row_sum_256(mpti_row_two_##isa(t));                                                      \
     }                                                                                                        \
     target __attribute__((always_inline)) static inline size_t mpti_axpy_of_##isa(                           \
-        void *y, mpt_format f, V k, const void *x, mpt_format g, size_t n)                                   \
+        float *y, V k, const void *x, mpt_format g, size_t n)                                                \
     {                                                                                                        \
         size_t i;                                                                                            \
         for (i = 0; n - i >= 16u; i += 16u)                                                                  \
-            mpti_row_out_##isa(y, f, i, mpti_row_madd_##isa(k, mpti_row_in_##isa(x, g, i),                   \
-                                                            mpti_row_in_##isa(y, f, i)));                    \
+            mpti_row_out_##isa(y, MPT_F32, i, mpti_row_madd_##isa(k, mpti_row_in_##isa(x, g, i),             \
+                                                                  mpti_row_in_##isa(y, MPT_F32, i)));        \
         return i;                                                                                            \
     }                                                                                                        \
     target static int mpti_axpy_##isa(void *y, mpt_format f, float a, const void *x, mpt_format g, size_t n) \
     {                                                                                                        \
         const V k = mpti_row_all_##isa(a);                                                                   \
+        V       u;                                                                                           \
         size_t  i = 0;                                                                                       \
-        if (n >= 16u)                                                                                        \
-            i = f != MPT_F32 ? mpti_axpy_of_##isa(y, f, k, x, g, n)                                          \
-                : g == MPT_F32 ? mpti_axpy_of_##isa(y, MPT_F32, k, x, MPT_F32, n)                            \
-                : g == MPT_F16 ? mpti_axpy_of_##isa(y, MPT_F32, k, x, MPT_F16, n)                            \
-                               : mpti_axpy_of_##isa(y, MPT_F32, k, x, MPT_BF16, n);                          \
-        if (i < n && f == MPT_F32)                                                                           \
-            mpti_row_add_to_256((float *)y + i, n - i, mpti_all_256(mpti_f32_bits(a)),                       \
-                                mpti_row_two_##isa(mpti_row_some_##isa(x, g, i, n - i)));                    \
-        else if (i < n)                                                                                      \
-            mpti_row_put_##isa(y, f, i, n - i, mpti_row_madd_##isa(k, mpti_row_some_##isa(x, g, i, n - i),   \
-                                                                   mpti_row_some_##isa(y, f, i, n - i)));    \
+        if (f == MPT_F32) {                                                                                  \
+            if (n >= 16u)                                                                                    \
+                i = g == MPT_F32   ? mpti_axpy_of_##isa((float *)y, k, x, MPT_F32, n)                        \
+                    : g == MPT_F16 ? mpti_axpy_of_##isa((float *)y, k, x, MPT_F16, n)                        \
+                                   : mpti_axpy_of_##isa((float *)y, k, x, MPT_BF16, n);                      \
+            if (i < n) {                                                                                     \
+                const mpti_two_256 two = mpti_row_two_##isa(mpti_row_any_##isa(x, g, i, n - i));             \
+                return mpti_row_add_to((float *)y + i, n - i, mpti_all_256(mpti_f32_bits(a)), two.low,       \
+                                       two.high);                                                            \
+            }                                                                                                \
+            return 0;                                                                                        \
+        }                                                                                                    \
+        for (; i < n; i += 16u) {                                                                            \
+            u = mpti_row_any_##isa(x, g, i, n - i);                                                          \
+            u = mpti_row_madd_##isa(k, u, mpti_row_any_##isa(y, f, i, n - i));                               \
+            mpti_row_put_##isa(y, f, i, n - i, u);                                                           \
+        }                                                                                                    \
         return 0;                                                                                            \
     }                                                                                                        \
     target static int mpti_row_step_##isa(const mpti_row_step *o, size_t n)                                  \
@@ -8609,102 +8639,115 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         const mpti_row_step r = *o;                                                                          \
         const V             a = mpti_row_all_##isa(r.a), k = mpti_row_all_##isa(r.momentum);                 \
         const V             factor = mpti_row_all_##isa(r.factor), zero = mpti_row_all_##isa(0.0f);          \
-        V                   s = zero, d, g;                                                                  \
+        V                   d = zero, g;                                                                     \
         size_t              i;                                                                               \
-        for (i = 0; n - i >= 16u; i += 16u)                                                                  \
-            s = mpti_row_madd_##isa(mpti_row_mul_##isa(factor, mpti_row_in_##isa(r.x, MPT_F32, i)), zero, s);\
-        if (i < n)                                                                                           \
-            s = mpti_row_madd_##isa(mpti_row_mul_##isa(factor, mpti_row_some_##isa(r.x, MPT_F32, i, n - i)), \
-                                    zero, s);                                                                \
-        if (mpti_row_nan_##isa(s) || !r.master)                                                              \
-            return !mpti_row_nan_##isa(s);                                                                   \
-        for (i = 0; n - i >= 16u; i += 16u) {                                                                \
-            d = mpti_row_in_##isa(r.x, MPT_F32, i);                                                          \
+        for (i = 0; i < n; i += 16u)                                                                         \
+            d = mpti_row_max_##isa(d, mpti_row_abs_##isa(mpti_row_any_##isa(r.x, MPT_F32, i, n - i)));       \
+        d = mpti_row_madd_##isa(mpti_row_mul_##isa(factor, d), zero, zero);                                  \
+        if (mpti_row_nan_256(mpti_row_two_##isa(d)))                                                         \
+            return 0;                                                                                        \
+        for (i = 0; r.master && i < n; i += 16u) {                                                           \
+            d = mpti_row_any_##isa(r.x, MPT_F32, i, n - i);                                                  \
             if (r.m) {                                                                                       \
                 g = mpti_row_mul_##isa(factor, d);                                                           \
-                d = mpti_row_madd_##isa(k, mpti_row_in_##isa(r.m, MPT_F32, i), g);                           \
-                mpti_row_out_##isa(r.m, MPT_F32, i, d);                                                      \
-                if (r.nesterov)                                                                              \
-                    d = mpti_row_madd_##isa(k, d, g);                                                        \
-            }                                                                                                \
-            d = mpti_row_madd_##isa(a, d, mpti_row_in_##isa(r.master, MPT_F32, i));                          \
-            mpti_row_out_##isa(r.master, MPT_F32, i, d);                                                     \
-            if (r.param)                                                                                     \
-                mpti_row_out_##isa(r.param, r.format, i, d);                                                 \
-        }                                                                                                    \
-        if (i < n) {                                                                                         \
-            d = mpti_row_some_##isa(r.x, MPT_F32, i, n - i);                                                 \
-            if (r.m) {                                                                                       \
-                g = mpti_row_mul_##isa(factor, d);                                                           \
-                d = mpti_row_madd_##isa(k, mpti_row_some_##isa(r.m, MPT_F32, i, n - i), g);                  \
+                d = mpti_row_madd_##isa(k, mpti_row_any_##isa(r.m, MPT_F32, i, n - i), g);                   \
                 mpti_row_put_##isa(r.m, MPT_F32, i, n - i, d);                                               \
                 if (r.nesterov)                                                                              \
                     d = mpti_row_madd_##isa(k, d, g);                                                        \
             }                                                                                                \
-            d = mpti_row_madd_##isa(a, d, mpti_row_some_##isa(r.master, MPT_F32, i, n - i));                 \
+            d = mpti_row_madd_##isa(a, d, mpti_row_any_##isa(r.master, MPT_F32, i, n - i));                  \
             mpti_row_put_##isa(r.master, MPT_F32, i, n - i, d);                                              \
             if (r.param)                                                                                     \
                 mpti_row_put_##isa(r.param, r.format, i, n - i, d);                                          \
         }                                                                                                    \
         return 1;                                                                                            \
-    }                                                                                                        \
-    target static int mpti_thin_##isa(const mpti_thin *o)                                                    \
-    {                                                                                                        \
-        const mpti_thin t = *o;                                                                              \
-        const V         zero = mpti_row_all_##isa(0.0f);                                                     \
-        const int       reads = mpti_is_nonzero(t.beta);                                                     \
-        const V         beta = mpti_row_all_##isa(reads ? t.beta : 0.0f);                                    \
-        const V         alpha = mpti_row_all_##isa(t.alpha);                                                 \
-        size_t          r, j, p;                                                                             \
-        for (r = 0; r < t.rows; r++)                                                                         \
-            for (j = 0; j < t.n; j += 16u) {                                                                 \
-                const float *const a = t.a + r * t.lda;                                                      \
-                const size_t       at = r * t.ldc + j, n = t.n - j;                                          \
-                V                  s = zero;                                                                 \
-                if (n >= 16u) {                                                                              \
-                    if (t.begun)                                                                             \
-                        s = mpti_row_in_##isa(t.s, MPT_F32, r * t.lds + j);                                  \
-                    for (p = 0; p < t.k; p++)                                                                \
-                        s = mpti_row_madd_##isa(mpti_row_all_##isa(a[p]),                                    \
-                                                mpti_row_in_##isa(t.w, t.w_format, p * t.ldw + j), s);       \
-                    if (!t.c)                                                                                \
-                        mpti_row_out_##isa(t.s, MPT_F32, r * t.lds + j, s);                                  \
-                    else {                                                                                   \
-                        const V old = reads ? mpti_row_in_##isa(t.c, t.c_format, at) : zero;                 \
-                        s = mpti_row_madd_##isa(alpha, s, mpti_row_mul_##isa(beta, old));                    \
-                        mpti_row_out_##isa(t.c, t.c_format, at, s);                                          \
-                    }                                                                                        \
-                    continue;                                                                                \
-                }                                                                                            \
-                if (t.begun)                                                                                 \
-                    s = mpti_row_some_##isa(t.s, MPT_F32, r * t.lds + j, n);                                 \
-                for (p = 0; p < t.k; p++)                                                                    \
-                    s = mpti_row_madd_##isa(mpti_row_all_##isa(a[p]),                                        \
-                                            mpti_row_some_##isa(t.w, t.w_format, p * t.ldw + j, n), s);      \
-                if (!t.c)                                                                                    \
-                    mpti_row_put_##isa(t.s, MPT_F32, r * t.lds + j, n, s);                                   \
-                else {                                                                                       \
-                    const V old = reads ? mpti_row_some_##isa(t.c, t.c_format, at, n) : zero;                \
-                    s = mpti_row_madd_##isa(alpha, s, mpti_row_mul_##isa(beta, old));                        \
-                    mpti_row_put_##isa(t.c, t.c_format, at, n, s);                                           \
-                }                                                                                            \
-            }                                                                                                \
-        return 1;                                                                                            \
-    }                                                                                                        \
-    target static float mpti_dot_f32_##isa(const void *a, const void *x, size_t n)                           \
-    {                                                                                                        \
-        return mpti_dot_of_##isa(a, MPT_F32, x, MPT_F32, n);                                                 \
-    }                                                                                                        \
-    target static float mpti_dot_f16_##isa(const void *a, const void *x, size_t n)                           \
-    {                                                                                                        \
-        return mpti_dot_of_##isa(a, MPT_F16, x, MPT_F32, n);                                                 \
-    }                                                                                                        \
-    target static float mpti_dot_bf16_##isa(const void *a, const void *x, size_t n)                          \
-    {                                                                                                        \
-        return mpti_dot_of_##isa(a, MPT_BF16, x, MPT_F32, n);                                                \
     }
 MPTI_ROW_LOOPS(MPTI_AVX512_TARGET, mpti_v16, 512)
 MPTI_ROW_LOOPS(MPTI_AVX2_TARGET, mpti_two_256, 256)
+
+/* Products: sums of 64 columns in registers, of 16 where fewer are left. Wider vectors gain nothing here.
+ * Sums of n columns to s, or to c: */
+MPTI_AVX2_TARGET MPTI_NOINLINE static void mpti_thin_end_256(const mpti_thin *t, size_t r, size_t j,
+                                                             const float *sums, size_t n)
+{
+    const mpti_two_256   alpha = mpti_row_all_256(t->alpha), beta = mpti_row_all_256(t->beta);
+    const int            ends = t->c != NULL;
+    const mpt_format     format = ends ? t->c_format : MPT_F32;
+    const size_t         at = r * (ends ? t->ldc : t->lds) + j;
+    unsigned char *const to = (unsigned char *)(ends ? t->c : t->s) + at * mpti_format_bytes(format);
+    mpti_two_256         s, old = mpti_row_all_256(0.0f);
+    size_t               q;
+    for (q = 0; q < n; q += 16u) {
+        s = mpti_row_in_256(sums, MPT_F32, q);
+        if (ends && mpti_is_nonzero(t->beta))
+            old = mpti_row_mul_256(beta, mpti_row_any_256(to, format, q, n - q));
+        if (ends)
+            s = mpti_row_madd_256(alpha, s, old);
+        mpti_row_put_256(to, format, q, n - q, s);
+    }
+}
+#define MPTI_THIN_64(f)                                                         \
+    for (p = 0; p < t.k; p++) {                                                 \
+        const size_t at = p * t.ldw + j;                                        \
+        d = mpti_row_all_256(a[p]);                                             \
+        s0 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, at), s0);             \
+        s1 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, at + 16u), s1);       \
+        s2 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, at + 32u), s2);       \
+        s3 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, at + 48u), s3);       \
+    }
+#define MPTI_THIN_END(s, i)                                                                             \
+    d = mpti_row_mul_256(beta, mpti_row_in_256(c, MPT_F32, i));                                         \
+    mpti_row_out_256(c, MPT_F32, i, mpti_row_madd_256(alpha, s, d))
+MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
+{
+    const mpti_thin    t = *o;
+    const int          direct = t.c && t.c_format == MPT_F32 && mpti_is_nonzero(t.beta);
+    const mpti_two_256 zero = mpti_row_all_256(0.0f), alpha = mpti_row_all_256(t.alpha);
+    const mpti_two_256 beta = mpti_row_all_256(t.beta);
+    mpti_two_256       s0, s1, s2, s3, d;
+    float              room[64];
+    size_t             r, j, p, i;
+    for (r = 0; r < t.rows; r++) {
+        const float *const a = t.a + r * t.lda, *const sums = t.s + r * t.lds;
+        for (j = 0; t.n - j >= 64u; j += 64u) {
+            s0 = s1 = s2 = s3 = zero;
+            if (t.begun) {
+                s0 = mpti_row_in_256(sums, MPT_F32, j), s1 = mpti_row_in_256(sums, MPT_F32, j + 16u);
+                s2 = mpti_row_in_256(sums, MPT_F32, j + 32u), s3 = mpti_row_in_256(sums, MPT_F32, j + 48u);
+            }
+            if (t.w_format == MPT_F32) {
+                MPTI_THIN_64(MPT_F32)
+            } else if (t.w_format == MPT_F16) {
+                MPTI_THIN_64(MPT_F16)
+            } else {
+                MPTI_THIN_64(MPT_BF16)
+            }
+            if (direct) {
+                float *const c = (float *)t.c + r * t.ldc + j;
+                MPTI_THIN_END(s0, 0);
+                MPTI_THIN_END(s1, 16);
+                MPTI_THIN_END(s2, 32);
+                MPTI_THIN_END(s3, 48);
+                continue;
+            }
+            mpti_row_out_256(room, MPT_F32, 0, s0), mpti_row_out_256(room, MPT_F32, 16, s1);
+            mpti_row_out_256(room, MPT_F32, 32, s2), mpti_row_out_256(room, MPT_F32, 48, s3);
+            mpti_thin_end_256(&t, r, j, room, 64);
+        }
+        for (i = j; i < t.n; i += 16u) {
+            s0 = zero;
+            if (t.begun)
+                s0 = mpti_row_any_256(sums, MPT_F32, i, t.n - i);
+            for (p = 0; p < t.k; p++)
+                s0 = mpti_row_madd_256(mpti_row_all_256(a[p]),
+                                       mpti_row_any_256(t.w, t.w_format, p * t.ldw + i, t.n - i), s0);
+            mpti_row_out_256(room, MPT_F32, i - j, s0);
+        }
+        if (j < t.n)
+            mpti_thin_end_256(&t, r, j, room, t.n - j);
+    }
+    return 1;
+}
 #define MPTI_ROW_PATHS(name, arguments)                         \
     do {                                                        \
         const int path = mpti_path_here();                      \
@@ -8840,39 +8883,45 @@ static int mpti_axpy_run(void *y, mpt_format y_format, float a, const void *x, m
     return 0;
 }
 
-/* Two training formats? Their bits in a word. */
-static inline int mpti_are_train_formats(mpt_format a, mpt_format b)
+MPTI_NOINLINE static float mpti_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_stride,
+                                            const void *x, mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
-    const unsigned train = 1u << MPT_F32 | 1u << MPT_F16 | 1u << MPT_BF16;
-    return ((unsigned)a | (unsigned)b) < 16u && !((1u << a | 1u << b) & ~train);
+    if (!n || !a || mpti_no_array_here(x, n, sizeof(float)))
+        return 0.0f;
+    if (!mpti_is_train_format(a_format) || !mpti_is_train_format(x_format))
+        return mpti_f32_make(0x7fc00000u);
+    return mpti_dot_tiles(a, a_format, a_stride, x, x_format, x_stride, n);
 }
 
 MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_stride, const void *x,
                               mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
-    if (!n || !a || mpti_no_array_here(x, n, sizeof(float)))
-        return 0.0f;
-    if (!mpti_are_train_formats(a_format, x_format))
-        return mpti_f32_make(0x7fc00000u);
-    return mpti_dot_tiles(a, a_format, a_stride, x, x_format, x_stride, n);
+    return mpti_dot_strided(a, a_format, a_stride, x, x_format, x_stride, n);
+}
+
+/* By a path, of what may be taken: training formats, of which x has floats, and something to add up. */
+static inline float mpti_dot_run(int path, const void *a, mpt_format a_format, const float *x, size_t n)
+{
+#if MPTI_X86
+    if (path >= MPTI_PATH_AVX512)
+        return mpti_dot_512(a, a_format, x, n);
+    if (path >= MPTI_PATH_AVX2)
+        return mpti_dot_256(a, a_format, x, n);
+#endif
+    (void)path;
+    return mpti_dot_strided(a, a_format, (ptrdiff_t)mpti_format_bytes(a_format), x, MPT_F32, sizeof *x, n);
 }
 
 MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_format x_format, size_t n)
 {
-#if MPTI_X86
-    const void *const p = x_format == MPT_F32 ? a : x, *const q = x_format == MPT_F32 ? x : a;
-    const mpt_format  other = x_format == MPT_F32 ? a_format : x_format;
-    if (a && !mpti_no_array_here(x, n, sizeof(float)) && (x_format == MPT_F32 || a_format == MPT_F32)) {
-        if (other == MPT_F32)
-            MPTI_ROW_PATHS(mpti_dot_f32, (p, q, n));
-        else if (other == MPT_F16)
-            MPTI_ROW_PATHS(mpti_dot_f16, (p, q, n));
-        else if (other == MPT_BF16)
-            MPTI_ROW_PATHS(mpti_dot_bf16, (p, q, n));
+    if (a && x && n - 1u < (size_t)-1 / 16u) {
+        if (x_format == MPT_F32 && mpti_is_train_format(a_format))
+            return mpti_dot_run(mpti_path_here(), a, a_format, (const float *)x, n);
+        if (a_format == MPT_F32 && mpti_is_train_format(x_format))
+            return mpti_dot_run(mpti_path_here(), x, x_format, (const float *)a, n);
     }
-#endif
-    return mpt_dot_strided(a, a_format, (ptrdiff_t)mpti_format_bytes(a_format), x, x_format,
-                           (ptrdiff_t)mpti_format_bytes(x_format), n);
+    return mpti_dot_strided(a, a_format, (ptrdiff_t)mpti_format_bytes(a_format), x, x_format,
+                            (ptrdiff_t)mpti_format_bytes(x_format), n);
 }
 
 MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format,
@@ -8881,7 +8930,7 @@ MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x
     if ((n && !x) || mpti_no_array_here(y, n, sizeof(float)) ||
         mpti_arrays_meet(y, n * mpti_format_bytes(y_format), x, n * mpti_format_bytes(x_format)))
         return MPT_E_ARG;
-    if (!mpti_are_train_formats(y_format, x_format))
+    if (!mpti_is_train_format(y_format) || !mpti_is_train_format(x_format))
         return MPT_E_UNSUPPORTED;
     return (mpt_status)mpti_axpy_run(y, y_format, a, x, x_format, n);
 }
@@ -8891,7 +8940,7 @@ MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_st
 {
     if ((n && !x) || mpti_no_array_here(y, n, sizeof(float)))
         return MPT_E_ARG;
-    if (!mpti_are_train_formats(y_format, x_format))
+    if (!mpti_is_train_format(y_format) || !mpti_is_train_format(x_format))
         return MPT_E_UNSUPPORTED;
     mpti_axpy_tiles(y, y_format, y_stride, a, x, x_format, x_stride, n);
     return MPT_OK;
@@ -8939,49 +8988,72 @@ MPT_DEF mpt_status mpt_axpy_publish_f64(void *param, mpt_format format, double *
     return param ? mpt_convert_n(format, param, MPT_F64, master, n, NULL, NULL) : MPT_OK;
 }
 
+/* A tensor as most are: one test in place of all that can be wrong with the others. */
+static int mpti_row_is_plain(const mpt_tensor *t, int has_m)
+{
+    const int master = t->storage == MPT_STORE_MASTER;
+    return (master || t->storage == MPT_STORE_STOCHASTIC) && (master ? (void *)t->master : t->param) &&
+           (master || t->param_format != MPT_F32) && mpti_is_train_format(t->param_format) && !t->rounded &&
+           t->n <= (size_t)-1 / 16u && (!has_m || (t->m && t->moments == MPT_MOMENTS_F32));
+}
+
 MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_t first, size_t n,
                                   const float *x)
 {
-    const unsigned needs = MPT_NEEDS_WEIGHT | (rule && mpti_is_nonzero(rule->momentum) ? MPT_NEEDS_M : 0u);
-    float          local[MPTI_TILE] MPTI_ALIGNED, *m;
+    const int      has_m = rule && mpti_is_nonzero(rule->momentum);
+    const unsigned needs = MPT_NEEDS_WEIGHT | (has_m ? MPT_NEEDS_M : 0u);
+    float          local[MPTI_TILE] MPTI_ALIGNED;
     mpti_random_at at;
     mpti_row_step  o;
-    size_t         i, take;
-    if (!rule || !t || first > t->n || n > t->n - first || (n && !x) || mpti_tensor_missing(t, needs) ||
-        !mpti_f32_is_finite(rule->a) || !mpti_f32_is_finite(rule->factor) || !mpti_is_decay(rule->momentum))
+    size_t         i, take, bytes = n * sizeof *x;
+    int            ok;
+    if (!rule || !t || first > t->n || n > t->n - first || (n && !x) || !mpti_f32_is_finite(rule->a) ||
+        !mpti_f32_is_finite(rule->factor) || !mpti_is_decay(rule->momentum))
         return MPT_E_ARG;
-    if (mpti_tensor_unsupported(t, needs) || (needs & MPT_NEEDS_M && t->moments != MPT_MOMENTS_F32))
-        return MPT_E_UNSUPPORTED;
-    if (mpti_arrays_meet(x, n * sizeof *x, t->master, t->n * sizeof *x) ||
-        mpti_arrays_meet(x, n * sizeof *x, t->param, t->n * mpti_format_bytes(t->param_format)) ||
-        mpti_arrays_meet(x, n * sizeof *x, t->extra, t->n * sizeof(uint16_t)) ||
-        (needs & MPT_NEEDS_M && mpti_arrays_meet(x, n * sizeof *x, t->m, t->n * sizeof *x)))
+    if (!mpti_row_is_plain(t, has_m)) {
+        if (mpti_tensor_missing(t, needs))
+            return MPT_E_ARG;
+        if (mpti_tensor_unsupported(t, needs) || (has_m && t->moments != MPT_MOMENTS_F32))
+            return MPT_E_UNSUPPORTED;
+    }
+    if (mpti_arrays_meet(x, bytes, t->master, t->n * sizeof *x) ||
+        mpti_arrays_meet(x, bytes, t->param, t->n * mpti_format_bytes(t->param_format)) ||
+        mpti_arrays_meet(x, bytes, t->extra, t->n * sizeof(uint16_t)) ||
+        (has_m && mpti_arrays_meet(x, bytes, t->m, t->n * sizeof *x)))
         return MPT_E_ARG;
-    m = needs & MPT_NEEDS_M ? (float *)t->m + first : NULL;
+    o.m = has_m ? (float *)t->m + first : NULL;
     o.a = rule->a, o.factor = mpti_is_nonzero(rule->factor) ? rule->factor : 1.0f;
-    if (!m)
+    if (!has_m)
         o.a = o.factor = mpti_mul(o.a, o.factor);
     o.momentum = rule->momentum, o.nesterov = rule->nesterov != 0u;
     o.master = NULL, o.param = NULL, o.format = t->param_format;
-    o.x = x, o.m = m;
+    o.x = x;
+    ok = mpti_f32_is_finite(o.a);
     if (mpti_has_master(t)) {
         o.master = t->master + first;
-        if (t->param)
+        if (t->param && !t->rounded)
             o.param = (unsigned char *)t->param + first * mpti_format_bytes(t->param_format);
+        ok = ok && mpti_row_step_run(&o, n);
+        if (ok && t->rounded)
+            mpti_param_store(t, first, o.master, n);
+    } else {
+        if (n > MPTI_TILE)              /* a row of one tile tells while it is stepped */
+            ok = ok && mpti_row_step_run(&o, n);
+        o.master = local;
+        at.stream = rule->stream, at.step = rule->count;
+        for (i = 0; ok && i < n; i += take) {
+            take = mpti_min(n - i, MPTI_TILE);
+            o.x = x + i, o.m = has_m ? (float *)t->m + first + i : NULL;
+            (void)mpti_weight_in(local, t, first + i, take);
+            ok = mpti_row_step_run(&o, take);
+            if (ok)
+                mpti_weight_out(local, t, first + i, take, at);
+        }
     }
-    if (!mpti_f32_is_finite(o.a) || !mpti_row_step_run(&o, n)) {
+    if (ok)
+        rule->count++;
+    else
         rule->found_inf = 1u;
-        return MPT_OK;
-    }
-    at.stream = rule->stream, at.step = rule->count++;
-    o.master = local;
-    for (i = 0; !mpti_has_master(t) && i < n; i += take) {
-        take = mpti_min(n - i, MPTI_TILE);
-        (void)mpti_weight_in(local, t, first + i, take);
-        o.x = x + i, o.m = m ? m + i : NULL;
-        (void)mpti_row_step_run(&o, take);
-        mpti_weight_out(local, t, first + i, take, at);
-    }
     return MPT_OK;
 }
 
@@ -8996,7 +9068,7 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
 /* What is done to a block. The first three only read. */
 typedef enum mpti_work {
     MPTI_WORK_TOP, MPTI_WORK_EXP_SUM, MPTI_WORK_DOT,
-    MPTI_WORK_SOFTMAX, MPTI_WORK_SOFTMAX_GRAD, MPTI_WORK_ADD, MPTI_WORK_SCALE, MPTI_WORK_SCALE_ADD,
+    MPTI_WORK_SOFTMAX, MPTI_WORK_SOFTMAX_GRAD, MPTI_WORK_ADD, MPTI_WORK_SCALE,
     MPTI_WORK_ACTIVATE, MPTI_WORK_ACTIVATE_GRAD
 } mpti_work;
 
@@ -9079,9 +9151,6 @@ static void mpti_row_work(mpti_row *row, mpti_work work, float *x, const float *
         case MPTI_WORK_SOFTMAX_GRAD: x[i] = y[i] * (x[i] - row->sum); break;
         case MPTI_WORK_ADD: x[i] += y[i]; break;
         case MPTI_WORK_SCALE: x[i] = mpti_is_nonzero(row->beta) ? mpti_mul(row->beta, x[i]) : 0.0f; break;
-        case MPTI_WORK_SCALE_ADD:
-            x[i] = mpti_fma(row->factor, y[i], mpti_is_nonzero(row->beta) ? mpti_mul(row->beta, x[i]) : 0.0f);
-            break;
         case MPTI_WORK_ACTIVATE: x[i] = mpti_act_1(row->f, x[i]); break;
         case MPTI_WORK_ACTIVATE_GRAD: x[i] *= mpti_act_slope_1(row->f, y[i]); break;
         }
@@ -9128,48 +9197,54 @@ static mpt_status mpti_row_init(mpti_row *row, size_t rows, size_t cols, void *o
     return status;
 }
 
-/* ---- products: panels of op(A), op(B) and their product, on the stack or in the caller's memory ---- */
+/* ---- products: blocks of C, with what they need of op(A) and op(B) as floats ---- */
 
 #ifdef MPT_USE_CBLAS
 #define MPTI_STACK_EDGE 96      /* of the square panels on the stack; larger than below, as each call costs */
-#define MPTI_GEMM_STRIP 1
-
-/* sum += a * b, where a is m x k, b is k x n. */
-static void mpti_gemm_panel(float *sum, const float *a, const float *b, size_t m, size_t n, size_t k)
-{
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, 1.0f, a, (int)k, b, (int)n,
-                1.0f, sum, (int)n);
-}
 #else
 #define MPTI_STACK_EDGE 64
-#define MPTI_GEMM_STRIP 16           /* n is a multiple of it: a constant count vectorizes at plain -O2 */
-
-/* sum += a * b, where a is m x k, b is k x n; every sum in order of k, four steps between load and store. */
-MPTI_INLINE void mpti_gemm_panel_loop(float *MPTI_RESTRICT sum, const float *MPTI_RESTRICT a,
-                                      const float *MPTI_RESTRICT b, size_t m, size_t n, size_t k)
-{
-    size_t j, p, l;
-    for (; m > 0; m--, sum += n, a += k) {
-        for (p = 0; k - p >= 4; p += 4)
-            for (j = 0; j < n; j += MPTI_GEMM_STRIP) {
-                const float *b0 = b + p * n + j, *b1 = b0 + n, *b2 = b1 + n, *b3 = b2 + n;
-                float       *s = sum + j;
-                for (l = 0; l < MPTI_GEMM_STRIP; l++) {
-                    const float two = mpti_fma(a[p + 1], b1[l], mpti_fma(a[p], b0[l], s[l]));
-                    s[l] = mpti_fma(a[p + 3], b3[l], mpti_fma(a[p + 2], b2[l], two));
-                }
-            }
-        for (; p < k; p++)
-            for (j = 0; j < n; j += MPTI_GEMM_STRIP)
-                for (l = 0; l < MPTI_GEMM_STRIP; l++)
-                    sum[j + l] = mpti_fma(a[p], b[p * n + j + l], sum[j + l]);
-    }
-}
-MPTI_TWICE(mpti_gemm_panel, mpti_gemm_panel_loop,
-           (float *MPTI_RESTRICT sum, const float *MPTI_RESTRICT a, const float *MPTI_RESTRICT b, size_t m,
-            size_t n, size_t k), (sum, a, b, m, n, k))
 #endif
 #define MPTI_STACK_FLOATS (3 * MPTI_STACK_EDGE * MPTI_STACK_EDGE)
+enum { MPTI_THIN = 16 };        /* rows of the thin side, at most */
+
+static void mpti_thin_portable(const mpti_thin *o)
+{
+    float  s[MPTI_TILE], w[MPTI_TILE];
+    size_t r, j, p, i, take;
+    for (r = 0; r < o->rows; r++)
+        for (j = 0; j < o->n; j += take) {
+            float *const sums = o->s + r * o->lds + j;
+            take = mpti_min(o->n - j, MPTI_TILE);
+            memset(s, 0, sizeof s);
+            if (o->begun)
+                memcpy(s, sums, take * sizeof *s);
+            for (p = 0; p < o->k; p++) {
+                mpti_row_load(w, o->w, o->w_format, p * o->ldw + j, take);
+                for (i = 0; i < take; i++)
+                    s[i] = mpti_fma(o->a[r * o->lda + p], w[i], s[i]);
+            }
+            if (!o->c) {
+                memcpy(sums, s, take * sizeof *s);
+                continue;
+            }
+            if (mpti_is_nonzero(o->beta))
+                mpti_row_load(w, o->c, o->c_format, r * o->ldc + j, take);
+            for (i = 0; i < take; i++)
+                s[i] = mpti_fma(o->alpha, s[i], mpti_is_nonzero(o->beta) ? mpti_mul(o->beta, w[i]) : 0.0f);
+            mpti_row_store(o->c, o->c_format, r * o->ldc + j, s, take);
+        }
+}
+
+static void mpti_thin_run(const mpti_thin *o)
+{
+#if MPTI_X86
+    if (mpti_path() >= MPTI_PATH_AVX2) {
+        (void)mpti_thin_256(o);
+        return;
+    }
+#endif
+    mpti_thin_portable(o);
+}
 
 /* A row-major matrix, or its transpose. */
 typedef struct mpti_matrix {
@@ -9179,23 +9254,25 @@ typedef struct mpti_matrix {
     int         transposed;
 } mpti_matrix;
 
-/* dst[r * wide + c] = o[row + r][col + c] as floats, and 0 from cols on. */
-static void mpti_gemm_pack(float *dst, size_t wide, const mpti_matrix *o, size_t row, size_t col, size_t rows,
-                           size_t cols)
+/* dst[r * cols + c] = o[row + r][col + c] as floats. Lines that follow one another are read at once. */
+static void mpti_gemm_pack(float *dst, const mpti_matrix *o, size_t row, size_t col, size_t rows, size_t cols)
 {
-    float  line[MPTI_TILE];
-    size_t r, c, at, take;
-    if (cols < wide)
-        memset(dst, 0, rows * wide * sizeof *dst);
-    for (r = 0; !o->transposed && r < rows; r++)
-        mpti_row_load(dst + r * wide, o->data, o->format, (row + r) * o->ld + col, cols);
-    for (c = 0; o->transposed && c < cols; c++)
-        for (at = 0; at < rows; at += take) {
+    const size_t length = o->transposed ? rows : cols, lines = o->transposed ? cols : rows;
+    const size_t most = o->ld == length && length <= MPTI_TILE ? MPTI_TILE / length : 1u;
+    float        room[MPTI_TILE], *from;
+    size_t       at, i, q, take, line, many;
+    for (line = 0; line < lines; line += many) {
+        many = mpti_min(lines - line, most);
+        if (!o->transposed)
+            mpti_row_load(dst + line * cols, o->data, o->format, (row + line) * o->ld + col, many * cols);
+        for (at = 0; o->transposed && at < rows; at += take) {
             take = mpti_min(rows - at, MPTI_TILE);
-            mpti_row_load(line, o->data, o->format, (col + c) * o->ld + row + at, take);
-            for (r = 0; r < take; r++)
-                dst[(at + r) * wide + c] = line[r];
+            mpti_row_load(room, o->data, o->format, (col + line) * o->ld + row + at, many * take);
+            for (from = room, i = 0; from < room + many * take; i++, from += take)
+                for (q = 0; q < take; q++)
+                    dst[(at + q) * cols + line + i] = from[q];
         }
+    }
 }
 
 /* A leading dimension that holds a line, and a matrix whose bytes can be counted. */
@@ -9204,191 +9281,118 @@ static int mpti_bad_lines(size_t lines, size_t length, size_t ld)
     return ld < length || ld == 0 || mpti_area_overflows(lines, ld);
 }
 
-/* ---- thin products: where packing the wide side would cost more than the product ---- */
-
-static void mpti_thin_portable(const mpti_thin *o)
-{
-    float  s[MPTI_TILE], w[MPTI_TILE];
-    size_t r, j, p, i, take;
-    for (r = 0; r < o->rows; r++)
-        for (j = 0; j < o->n; j += take) {
-            take = mpti_min(o->n - j, MPTI_TILE);
-            memset(s, 0, sizeof s);
-            if (o->begun)
-                memcpy(s, o->s + r * o->lds + j, take * sizeof *s);
-            for (p = 0; p < o->k; p++) {
-                mpti_row_load(w, o->w, o->w_format, p * o->ldw + j, take);
-                for (i = 0; i < take; i++)
-                    s[i] = mpti_fma(o->a[r * o->lda + p], w[i], s[i]);
-            }
-            if (o->c && mpti_is_nonzero(o->beta))
-                mpti_row_load(w, o->c, o->c_format, r * o->ldc + j, take);
-            for (i = 0; o->c && i < take; i++)
-                s[i] = mpti_fma(o->alpha, s[i], mpti_is_nonzero(o->beta) ? mpti_mul(o->beta, w[i]) : 0.0f);
-            if (o->c)
-                mpti_row_store(o->c, o->c_format, r * o->ldc + j, s, take);
-            else
-                memcpy(o->s + r * o->lds + j, s, take * sizeof *s);
-        }
-}
-
-static int mpti_thin_run(const mpti_thin *o)
-{
-    MPTI_ROW_PATHS(mpti_thin, (o));
-    mpti_thin_portable(o);
-    return 1;
-}
-
-static const void *mpti_row_from(const void *p, mpt_format format, size_t i)
-{
-    return (const unsigned char *)p + i * mpti_format_bytes(format);
-}
-
-/* s[b * lds + r], or with `across` s[r * lds + b], = dot of row b of a and row r of w. */
-static void mpti_thin_dots(const mpti_thin *o, size_t thin, size_t wide, int across)
-{
-    size_t r, b;
-    for (r = 0; r < wide; r++)
-        for (b = 0; b < thin; b++)
-            o->s[across ? r * o->lds + b : b * o->lds + r] =
-                mpt_dot(mpti_row_from(o->w, o->w_format, r * o->ldw), o->w_format, o->a + b * o->lda, MPT_F32,
-                        o->k);
-}
-
-enum { MPTI_THIN = 16 };        /* rows of the thin side, at most */
-
-#define MPTI_THIN_FLOATS ((size_t)4096)         /* of each third of the room */
-#define MPTI_THIN_LINES (MPTI_THIN_FLOATS / MPTI_THIN)
-
-/* Both sides along k: dot products of `many` rows of w and the `few` of the thin side, as floats. Where it is
- * `across`, c has the thin side in its rows. Returns: 0 if not even one of the few fits the room. */
-static int mpti_gemm_dots(float *room, mpti_matrix few_of, size_t few, mpti_matrix w, size_t many, size_t k,
-                          mpti_thin o, int across)
-{
-    void *const  c = o.c;
-    const size_t size = mpti_format_bytes(o.c_format);
-    const int    here = few_of.format == MPT_F32 && !few_of.transposed;
-    const size_t group = mpti_min(few, here ? few : MPTI_THIN_FLOATS / k);
-    size_t       i, b, take, now;
-    if (!group)
-        return 0;
-    o.w_format = w.format, o.ldw = w.ld, o.a = room, o.lda = k;
-    for (b = 0; b < few; b += now) {
-        now = mpti_min(few - b, group);
-        if (here)
-            o.a = (const float *)few_of.data + b * few_of.ld, o.lda = few_of.ld;
-        else
-            mpti_gemm_pack(room, k, &few_of, b, 0, now, k);
-        for (i = 0; i < many; i += take) {
-            take = mpti_min(many - i, MPTI_THIN_LINES);
-            o.w = mpti_row_from(w.data, w.format, i * w.ld);
-            o.lds = across ? now : take, o.k = k;
-            mpti_thin_dots(&o, now, take, across);
-            o.rows = across ? take : now, o.n = across ? now : take, o.k = 0;
-            o.c = (unsigned char *)c + (across ? i * o.ldc + b : b * o.ldc + i) * size;
-            (void)mpti_thin_run(&o);
-        }
-    }
-    return 1;
-}
-
-/* y along n, few rows of x or few of y: rows of y times numbers, in order of k. Columns of y at a time, so
- * that sums stay in the cache. Where it is `across`, c holds the transpose. */
-static void mpti_gemm_rows(float *room, const mpti_matrix *x, const mpti_matrix *y, size_t m, size_t n,
-                           size_t k, mpti_thin o, int across)
-{
-    const size_t size = mpti_format_bytes(o.c_format), deepest = k > MPTI_THIN ? 8u : 16u;
-    float *const sums = o.s, *const turned = o.s + MPTI_THIN_FLOATS;
-    void *const  c = o.c;
-    size_t       i, j, p, take, deep, b, r;
-    for (i = 0; i < m; i += o.rows)
-        for (j = 0; j < n; j += o.n) {
-            o.rows = mpti_min(m - i, k > MPTI_THIN ? 16u : MPTI_THIN_LINES);
-            o.n = mpti_min(n - j, y->transposed ? MPTI_THIN_LINES : k > MPTI_THIN || across
-                           ? MPTI_THIN_FLOATS / o.rows : n);
-            o.lds = o.n, o.c = NULL, o.begun = 0;
-            for (p = 0; p < k; p += take) {
-                take = mpti_min(k - p, MPTI_THIN_LINES);
-                mpti_gemm_pack(room, take, x, i, p, o.rows, take);
-                o.lda = take;
-                for (deep = 0; deep < take; deep += o.k, o.begun = 1) {
-                    o.k = mpti_min(take - deep, deepest);
-                    o.a = room + deep;
-                    o.w = mpti_row_from(y->data, y->format, (p + deep) * y->ld + j);
-                    o.w_format = y->format, o.ldw = y->ld;
-                    if (y->transposed) {
-                        mpti_gemm_pack(sums, o.n, y, 0, j, k, o.n);
-                        o.w = sums, o.w_format = MPT_F32, o.ldw = o.n;
-                    }
-                    if (p + deep + o.k == k && !across)
-                        o.c = (unsigned char *)c + (i * o.ldc + j) * size;
-                    (void)mpti_thin_run(&o);
-                }
-            }
-            if (across) {
-                mpti_thin t = o;
-                for (b = 0; b < o.rows; b++)
-                    for (r = 0; r < o.n; r++)
-                        turned[r * o.rows + b] = sums[b * o.lds + r];
-                t.s = turned, t.lds = t.n = o.rows, t.rows = o.n, t.k = 0;
-                t.c = (unsigned char *)c + (j * o.ldc + i) * size;
-                (void)mpti_thin_run(&t);
-            }
-        }
-}
-
-/* Returns: 0 for a product that is not thin, or does not fit the room of three times MPTI_THIN_FLOATS. */
-MPTI_NOINLINE static int mpti_gemm_thin(mpti_matrix x, mpti_matrix y, size_t m, size_t n, size_t k,
-                                        mpti_thin o)
-{
-    float       room[3 * MPTI_THIN_FLOATS];
-    mpti_matrix xt = x, yt = y;
-    xt.transposed = !x.transposed, yt.transposed = !y.transposed;
-    o.s = room + MPTI_THIN_FLOATS;
-    if (k <= MPTI_THIN || (m <= n && !y.transposed))
-        mpti_gemm_rows(room, &x, &y, m, n, k, o, 0);
-    else if (m <= n)
-        return mpti_gemm_dots(room, x, m, y, n, k, o, 0);
-    else if (x.transposed)
-        mpti_gemm_rows(room, &yt, &xt, n, m, k, o, 1);
-    else
-        return mpti_gemm_dots(room, yt, n, x, m, k, o, 1);
-    return 1;
-}
-
-/* A product, block by block of C: what all blocks share. Without a k there is nothing to add up. */
+/* A product, block by block of C: what all blocks share. Where it is `across`, c has the product's
+ * transpose. Thin ones read numbers where they lie. */
 typedef struct mpti_gemming {
     mpti_matrix x, y;
-    mpti_row    row;
+    mpti_thin   part;           /* c, alpha and beta */
     float      *panels;         /* NULL: each part's own, on its stack */
-    size_t      m, n, k, ldc, edge;
+    size_t      m, n, k, edge;
+    size_t      rows, cols, deep;       /* of a block: no area of two is above edge * edge */
+    int         thin, across;
 } mpti_gemming;
+
+static void mpti_thin_to(mpti_thin *o, const mpti_gemming *g, size_t row, size_t col)
+{
+    o->c = (unsigned char *)g->part.c + (row * o->ldc + col) * mpti_format_bytes(o->c_format);
+}
+
+/* The block of C at a row and a column, from its sums s. */
+static void mpti_gemm_end(const mpti_gemming *g, float *s, size_t row, size_t col, size_t rows, size_t cols)
+{
+    mpti_thin o = g->part;
+    o.s = s, o.lds = o.n = cols, o.rows = rows;
+    mpti_thin_to(&o, g, row, col);
+    mpti_thin_run(&o);
+}
+
+/* Rows of the first operand: where they are, if they may stay there, or packed. */
+static const float *mpti_gemm_rows(const mpti_gemming *g, float *room, size_t row, size_t col, size_t rows,
+                                   size_t cols, size_t *ld)
+{
+    if (g->thin && g->x.format == MPT_F32 && !g->x.transposed) {
+        *ld = g->x.ld;
+        return (const float *)g->x.data + row * g->x.ld + col;
+    }
+    mpti_gemm_pack(room, &g->x, row, col, rows, cols);
+    *ld = cols;
+    return room;
+}
 
 static void mpti_gemm_range(void *context, size_t part, size_t begin, size_t end)
 {
     const mpti_gemming *const g = (const mpti_gemming *)context;
-    const size_t              edge = g->edge, across = (g->n + edge - 1u) / edge;
+    const size_t              across = (g->n + g->cols - 1u) / g->cols;
     float                     own[MPTI_STACK_FLOATS], *const pa = g->panels ? g->panels : own;
-    float *const              pb = pa + edge * edge, *const sum = pb + edge * edge;
-    mpti_row                  row = g->row;
-    size_t                    p, r;
+    float *const              pb = pa + g->edge * g->edge, *const sum = pb + g->edge * g->edge;
+    mpti_thin                 o = g->part;
+    size_t                    p, r, b;
     (void)part;
+    o.s = sum;
     for (; begin < end; begin++) {
-        const size_t i = begin / across * edge, j = begin % across * edge;
-        const size_t rows = mpti_min(g->m - i, edge), cols = mpti_min(g->n - j, edge);
-        const size_t wide = (cols + MPTI_GEMM_STRIP - 1) / MPTI_GEMM_STRIP * MPTI_GEMM_STRIP;
-        memset(sum, 0, rows * wide * sizeof *sum);
-        for (p = 0; p < g->k; p += edge) {
-            const size_t deep = mpti_min(g->k - p, edge);
-            mpti_gemm_pack(pa, deep, &g->x, i, p, rows, deep);
-            mpti_gemm_pack(pb, wide, &g->y, p, j, deep, cols);
-            mpti_gemm_panel(sum, pa, pb, rows, wide, deep);
+        const size_t i = begin / across * g->rows, j = begin % across * g->cols;
+        o.rows = mpti_min(g->m - i, g->rows), o.n = o.lds = mpti_min(g->n - j, g->cols);
+        o.c = NULL;
+        for (p = 0; p < g->k; p += o.k) {
+            o.k = mpti_min(g->k - p, g->deep), o.begun = p > 0;
+            o.a = mpti_gemm_rows(g, pa, i, p, o.rows, o.k, &o.lda);
+            if (g->thin && !g->y.transposed) {
+                o.w_format = g->y.format, o.ldw = g->y.ld;
+                o.w = (const unsigned char *)g->y.data + (p * o.ldw + j) * mpti_format_bytes(o.w_format);
+            } else {
+                mpti_gemm_pack(pb, &g->y, p, j, o.k, o.n);
+                o.w = pb, o.w_format = MPT_F32, o.ldw = o.n;
+            }
+#ifdef MPT_USE_CBLAS
+            if (!g->thin) {
+                cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)o.rows, (int)o.n, (int)o.k, 1.0f,
+                            o.a, (int)o.lda, pb, (int)o.n, p ? 1.0f : 0.0f, sum, (int)o.n);
+                continue;
+            }
+#endif
+            if (!g->across && p + o.k == g->k)
+                mpti_thin_to(&o, g, i, j);
+            mpti_thin_run(&o);
         }
-        for (r = 0; r < rows; r++) {
-            row.y = sum + r * wide;
-            mpti_row_run(&row, g->k ? MPTI_WORK_SCALE_ADD : MPTI_WORK_SCALE, (i + r) * g->ldc + j, 0, cols);
+        if (g->across) {
+            for (b = 0; b < o.rows; b++)
+                for (r = 0; r < o.n; r++)
+                    pb[r * o.rows + b] = sum[b * o.n + r];
+            mpti_gemm_end(g, pb, j, i, o.n, o.rows);
+        } else if (!o.c)
+            mpti_gemm_end(g, sum, i, j, o.rows, o.n);
+    }
+}
+
+/* Both sides along k: dot products of all rows of y and the few of x, as floats. Returns: 0 if not even one
+ * of the few fits the room. */
+static int mpti_gemm_dots(const mpti_gemming *g)
+{
+    enum { MOST = MPTI_STACK_FLOATS / 3 };
+    float        room[MOST], s[MOST];
+    const int    here = g->x.format == MPT_F32 && !g->x.transposed;
+    const size_t bytes = g->y.ld * mpti_format_bytes(g->y.format);
+    const size_t group = mpti_min(g->m, here ? g->m : MOST / g->k);
+    const int    path = mpti_path();
+    const float *a;
+    size_t       i, b, r, q, take, now, lda;
+    for (b = 0; group && b < g->m; b += now) {
+        now = mpti_min(g->m - b, group);
+        a = mpti_gemm_rows(g, room, b, 0, now, g->k, &lda);
+        for (i = 0; i < g->n; i += take) {
+            const unsigned char *w = (const unsigned char *)g->y.data + i * bytes;
+            take = mpti_min(g->n - i, MOST / MPTI_THIN);
+            for (r = 0; r < take; r++, w += bytes)
+                for (q = 0; q < now; q++)
+                    s[g->across ? r * now + q : q * take + r] =
+                        mpti_dot_run(path, w, g->y.format, a + q * lda, g->k);
+            if (g->across)
+                mpti_gemm_end(g, s, i, b, take, now);
+            else
+                mpti_gemm_end(g, s, b, i, now, take);
         }
     }
+    return group != 0;
 }
 
 MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
@@ -9397,10 +9401,10 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
                             size_t ldc, void *work, size_t work_bytes)
 {
     mpti_gemming g;
-    mpti_thin   o;
     mpti_matrix x = {a, a_format, lda, transa == MPT_TRANS}, y = {b, b_format, ldb, transb == MPT_TRANS};
     const int   product = m && n && k && mpti_is_nonzero(alpha);
-    size_t      across;
+    mpti_row    row;
+    size_t      r, room, most;
     mpt_status  status;
     if (order == MPT_COL_MAJOR) {       /* C' = op(B)' op(A)', and column-major C is row-major C' */
         const mpti_matrix z = x;
@@ -9415,21 +9419,38 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
         mpti_bad_lines(y.transposed ? n : k, y.transposed ? k : n, y.ld) || mpti_bad_lines(m, n, ldc))
         return MPT_E_ARG;
     /* without a product A and B are not looked at */
-    status = mpti_row_init(&g.row, m, n, c, c_format, product ? a : c, a_format, product ? b : c, b_format);
+    status = mpti_row_init(&row, m, n, c, c_format, product ? a : c, a_format, product ? b : c, b_format);
     if (status != MPT_OK)
         return status;
-    if (product && n == 1 && m > 1 && ldc == 1) {       /* a column is a row */
+    if (!product) {
+        row.x = mpti_is_nonzero(beta) ? c : NULL, row.x_format = c_format, row.y = NULL;
+        row.beta = beta;
+        for (r = 0; r < m; r++)
+            mpti_row_run(&row, MPTI_WORK_SCALE, r * ldc, 0, n);
+        return MPT_OK;
+    }
+    memset(&g.part, 0, sizeof g.part);
+    g.part.c = c, g.part.c_format = c_format, g.part.ldc = ldc;
+    g.part.alpha = alpha, g.part.beta = beta, g.part.begun = 1;
+    g.panels = NULL;
+    g.edge = MPTI_STACK_EDGE;
+    g.thin = m <= MPTI_THIN || n <= MPTI_THIN || k <= MPTI_THIN;
+    g.across = g.thin && k > MPTI_THIN && m > n;
+    if (g.across) {                     /* the thin side comes first */
         const mpti_matrix z = x;
         x = y, y = z;
         x.transposed = !x.transposed, y.transposed = !y.transposed;
-        n = m, m = 1, ldc = n;
+        r = m, m = n, n = r;
     }
-    memset(&o, 0, sizeof o);
-    o.c = c, o.c_format = c_format, o.ldc = ldc, o.alpha = alpha, o.beta = beta, o.begun = 1;
-    if (product && (m <= MPTI_THIN || n <= MPTI_THIN || k <= MPTI_THIN) && mpti_gemm_thin(x, y, m, n, k, o))
-        return MPT_OK;
+    g.x = x, g.y = y;
+    g.m = m, g.n = n, g.k = k;
+    if (g.thin && k > MPTI_THIN && y.transposed) {
+        if (mpti_gemm_dots(&g))
+            return MPT_OK;
+        g.thin = 0;
+    }
 #ifdef MPT_USE_CBLAS
-    if (product && x.format == MPT_F32 && y.format == MPT_F32 && c_format == MPT_F32 &&
+    if (!g.thin && !g.across && x.format == MPT_F32 && y.format == MPT_F32 && c_format == MPT_F32 &&
         (m | n | k | x.ld | y.ld | ldc) < (size_t)1 << 31) {
         cblas_sgemm(CblasRowMajor, x.transposed ? CblasTrans : CblasNoTrans,
                     y.transposed ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, alpha,
@@ -9437,16 +9458,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
                     (int)ldc);
         return MPT_OK;
     }
-#endif
-    g.row.x = mpti_is_nonzero(beta) ? c : NULL, g.row.x_format = c_format;
-    g.row.y_format = MPT_F32;
-    g.row.factor = alpha, g.row.beta = beta;
-    g.x = x, g.y = y;
-    g.panels = NULL;
-    g.edge = MPTI_STACK_EDGE;
-    g.ldc = ldc;
-#ifdef MPT_USE_CBLAS
-    if (work && work_bytes / sizeof(float) > MPTI_STACK_FLOATS) {
+    if (!g.thin && work && work_bytes / sizeof(float) > MPTI_STACK_FLOATS) {
         g.panels = (float *)work;
         g.edge = (size_t)sqrt((double)(work_bytes / sizeof(float) / 3));
         while (g.edge > work_bytes / sizeof(float) / 3 / g.edge)
@@ -9455,10 +9467,20 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
 #else
     (void)work, (void)work_bytes;
 #endif
-    g.m = m, g.n = n, g.k = product ? k : 0;
-    across = (n + g.edge - 1u) / g.edge;
-    (void)MPTI_IN_PARTS(m && n ? (m + g.edge - 1u) / g.edge * across : 0,
-                        g.panels ? (size_t)-1 : 1u + MPTI_STACK_EDGE / (g.k + 1u), mpti_gemm_range, &g);
+    g.rows = g.cols = g.deep = g.edge;
+    room = g.edge * g.edge;
+    if (g.thin && k <= MPTI_THIN) {     /* what is read again and again stays in the first cache */
+        g.cols = mpti_min(n, room / k), g.deep = k;
+        most = g.cols > k ? g.cols : k;
+        g.rows = mpti_min(m, room / most);
+    } else if (g.thin) {
+        g.rows = m;
+        g.cols = mpti_min(n, room / (m > 8u ? m : 8u));
+        g.deep = room / (g.cols > m ? g.cols : m);
+    }
+    r = (m + g.rows - 1u) / g.rows * ((n + g.cols - 1u) / g.cols);
+    (void)MPTI_IN_PARTS(r, g.panels ? (size_t)-1 : 1u + ((size_t)1 << 18) / (g.rows * g.cols) / k,
+                        mpti_gemm_range, &g);
     return MPT_OK;
 }
 
@@ -11550,7 +11572,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   Parts of tensors: mpt_tensors_shard; the part, whole and sums of mpt_tensor. Dialects mindspore, marian.
  *   The norm has other last bits: sums of up to 64 squares are floats. It is off by 2^-21 at most, and was by
  *   2^-50. Arrays that a storage does not have are no part of a checkpoint. A graph's summary leaves out
- *   casts of resource variables, as TensorFlow's does, and loops may go through RefMerge.
+ *   casts of resource variables, as TensorFlow's does, and loops may go through RefMerge. mpt_row_update
+ *   rounds floats of a copy as mpt_tensor.rounded asks.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was

@@ -500,8 +500,9 @@ MPT_DEF mpt_status mpt_f32_from_e5m2_n(float *dst, const mpt_e5m2 *src, size_t n
  *   flags  in/out  NULL, or exception flags of all elements, or-ed in
  * Element by element as mpt_encode of the source's value; a signaling NaN raises INVALID. In place as above.
  * Fast without options and flags between f64, f32, f16, bf16, e4m3 and e5m2, directly or through floats with
- * one rounding all the same; from float to f16 and bf16 with stochastic rounding as the only option; and from
- * a format to itself, a copy, codes unchanged. Otherwise every element takes the slow path.
+ * one rounding all the same; between f32, f16 and bf16 also flushing; from float to f16 and bf16 with
+ * stochastic rounding as the only option; and from a format to itself, a copy, codes unchanged. Otherwise
+ * elements go one by one, fastest from floats and doubles that are normal numbers of the other format.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown format or option (nothing is
  * written).  Threads: any. */
 MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
@@ -1155,17 +1156,14 @@ MPT_HD uint32_t mpti_e4m3_decode(uint8_t c)
 MPT_HD uint32_t mpti_e5m2_decode(uint8_t c) { return mpti_f16_decode((uint16_t)((uint32_t)c << 8)); }
 
 /* Stochastic rounding of a float pattern to each format, in 32 bits too. Inf and NaN are as above. */
-MPT_HD uint32_t mpti_f16_stochastic(uint32_t u, uint32_t random)
+MPT_HD uint32_t mpti_stochastic_16(uint32_t u, uint32_t random, uint32_t m, uint32_t least)
 {
-    const uint32_t a = u & 0x7fffffffu, finite = mpti_small_stochastic(a, random, 10u, 113u, 0x7bffu);
-    return (u >> 16 & 0x8000u) | (a >= 0x7f800000u ? mpti_small_special(a, 10, 0x7c00u) : finite);
+    const uint32_t a = u & 0x7fffffffu, inf = 0x7fffu >> m << m;
+    const uint32_t finite = mpti_small_stochastic(a, random, m, least, inf - 1u);
+    return (u >> 16 & 0x8000u) | (a >= 0x7f800000u ? mpti_small_special(a, (int)m, inf) : finite);
 }
-
-MPT_HD uint32_t mpti_bf16_stochastic(uint32_t u, uint32_t random)
-{
-    const uint32_t a = u & 0x7fffffffu, finite = mpti_small_stochastic(a, random, 7u, 1u, 0x7f7fu);
-    return (u >> 16 & 0x8000u) | (a >= 0x7f800000u ? mpti_small_special(a, 7, 0x7f80u) : finite);
-}
+MPT_HD uint32_t mpti_f16_stochastic(uint32_t u, uint32_t r) { return mpti_stochastic_16(u, r, 10u, 113u); }
+MPT_HD uint32_t mpti_bf16_stochastic(uint32_t u, uint32_t r) { return mpti_stochastic_16(u, r, 7u, 1u); }
 
 MPT_HD uint32_t mpti_e4m3_stochastic(uint32_t u, uint32_t random)
 {
@@ -1335,10 +1333,7 @@ MPT_HD mpt_philox_words mpt_philox4x32(uint32_t c0, uint32_t c1, uint32_t c2, ui
         k0 += 0x9e3779b9u;      /* golden ratio, and square root of 3 less 1 */
         k1 += 0xbb67ae85u;
     }
-    r.word[0] = c0;
-    r.word[1] = c1;
-    r.word[2] = c2;
-    r.word[3] = c3;
+    r.word[0] = c0, r.word[1] = c1, r.word[2] = c2, r.word[3] = c3;
     return r;
 }
 
@@ -2434,23 +2429,19 @@ MPTI_IN_512 mpti_v16 mpti_sticky_512(mpti_v16 x, uint32_t bits, uint32_t bit)
     return x;
 }
 
-/* Floats from 64 elements at p. */
-MPTI_IN_512 void mpti_f32_in_512(mpti_v16 *v, const unsigned char *p)
-{
-    v[0] = mpti_load_512(p);
-    v[1] = mpti_load_512(p + 64);
-    v[2] = mpti_load_512(p + 128);
-    v[3] = mpti_load_512(p + 192);
-}
+/* Floats from 64 elements at p, below from 32: four vectors, each from so many bytes. */
+#define MPTI_FOUR(place, V, name, one, bytes)           \
+    place void name(V *v, const unsigned char *p)       \
+    {                                                   \
+        v[0] = one(p);                                  \
+        v[1] = one(p + (bytes));                        \
+        v[2] = one(p + 2 * (bytes));                    \
+        v[3] = one(p + 3 * (bytes));                    \
+    }
+MPTI_FOUR(MPTI_IN_512, mpti_v16, mpti_f32_in_512, mpti_load_512, 64)
 
 MPTI_IN_512 mpti_v16 mpti_f16_16_512(const unsigned char *p) { return mpti_floats_512(mpti_load_w16_512(p)); }
-MPTI_IN_512 void mpti_f16_in_512(mpti_v16 *v, const unsigned char *p)
-{
-    v[0] = mpti_f16_16_512(p);
-    v[1] = mpti_f16_16_512(p + 32);
-    v[2] = mpti_f16_16_512(p + 64);
-    v[3] = mpti_f16_16_512(p + 96);
-}
+MPTI_FOUR(MPTI_IN_512, mpti_v16, mpti_f16_in_512, mpti_f16_16_512, 32)
 
 MPTI_IN_512 mpti_v16 mpti_bf16_16_512(const unsigned char *p)
 {
@@ -2458,13 +2449,7 @@ MPTI_IN_512 mpti_v16 mpti_bf16_16_512(const unsigned char *p)
     return mpti_unless_nan_512(u, u);
 }
 
-MPTI_IN_512 void mpti_bf16_in_512(mpti_v16 *v, const unsigned char *p)
-{
-    v[0] = mpti_bf16_16_512(p);
-    v[1] = mpti_bf16_16_512(p + 32);
-    v[2] = mpti_bf16_16_512(p + 64);
-    v[3] = mpti_bf16_16_512(p + 96);
-}
+MPTI_FOUR(MPTI_IN_512, mpti_v16, mpti_bf16_in_512, mpti_bf16_16_512, 32)
 
 MPTI_IN_512 mpti_v16 mpti_e5m2_16_512(const unsigned char *p)
 {
@@ -2803,13 +2788,7 @@ MPTI_IN_256 mpti_v8 mpti_f16_8_256(const unsigned char *p)
     return r;
 }
 
-MPTI_IN_256 void mpti_f16_in_256(mpti_v8 *v, const unsigned char *p)
-{
-    v[0] = mpti_f16_8_256(p);
-    v[1] = mpti_f16_8_256(p + 16);
-    v[2] = mpti_f16_8_256(p + 32);
-    v[3] = mpti_f16_8_256(p + 48);
-}
+MPTI_FOUR(MPTI_IN_256, mpti_v8, mpti_f16_in_256, mpti_f16_8_256, 16)
 
 MPTI_IN_256 mpti_v8 mpti_bf16_8_256(const unsigned char *p)
 {
@@ -2819,13 +2798,7 @@ MPTI_IN_256 mpti_v8 mpti_bf16_8_256(const unsigned char *p)
 }
 
 /* NaN as they are, for arithmetic, and made quiet. */
-MPTI_IN_256 void mpti_bf16_in_256(mpti_v8 *v, const unsigned char *p)
-{
-    v[0] = mpti_bf16_8_256(p);
-    v[1] = mpti_bf16_8_256(p + 16);
-    v[2] = mpti_bf16_8_256(p + 32);
-    v[3] = mpti_bf16_8_256(p + 48);
-}
+MPTI_FOUR(MPTI_IN_256, mpti_v8, mpti_bf16_in_256, mpti_bf16_8_256, 16)
 
 /* All ones where u is a NaN. This instruction has no form for the registers that came with AVX-512. */
 MPTI_IN_256 mpti_v8 mpti_nan_256(mpti_v8 u)
@@ -2842,13 +2815,7 @@ MPTI_IN_256 mpti_v8 mpti_bf16_quiet_8_256(const unsigned char *p)
 }
 
 MPTI_IN_256 mpti_v8 mpti_f32_8_256(const unsigned char *p) { return mpti_load_256(p); }
-MPTI_IN_256 void mpti_f32_in_256(mpti_v8 *v, const unsigned char *p)
-{
-    v[0] = mpti_load_256(p);
-    v[1] = mpti_load_256(p + 32);
-    v[2] = mpti_load_256(p + 64);
-    v[3] = mpti_load_256(p + 96);
-}
+MPTI_FOUR(MPTI_IN_256, mpti_v8, mpti_f32_in_256, mpti_load_256, 32)
 
 /* A double's bits below float's last one become one bit, in float's last place: then the conversion to float
  * is exact and rounds the same in every direction, but for numbers that are zero or Inf in f16 anyway. */
@@ -3266,10 +3233,7 @@ MPTI_DEF mpt_status mpt_format_find(const char *name, mpt_format *format)
 }
 
 /* 2^k for k of -1022 .. 1023 */
-static double mpti_pow2(int k)
-{
-    return mpti_f64_make((uint64_t)(k + 1023) << 52);
-}
+static double mpti_pow2(int k) { return mpti_f64_make((uint64_t)(k + 1023) << 52); }
 
 MPTI_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
                                      int mantissa_bits, int bias, mpt_specials specials)
@@ -3398,7 +3362,8 @@ static uint64_t mpti_encode_overflow(const mpt_format_info *f, uint64_t sign_bit
 }
 
 /* Whether dropping the last `shift` bits of sig, which has 63, rounds the magnitude up. */
-static int mpti_round_up(const mpt_opts *o, unsigned sign, unsigned odd, uint64_t sig, int shift)
+MPTI_NOINLINE static int mpti_round_up(const mpt_opts *o, unsigned sign, unsigned odd, uint64_t sig,
+                                       int shift)
 {
     const int beyond = shift > 63 ? shift - 63 : 0;
     return shift && mpti_drop_goes_up(o->rounding, o->random, sign, odd, mpti_shift_jam(sig, beyond),
@@ -3895,10 +3860,32 @@ MPTI_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n
 
 /* ---- any two formats, with options ---- */
 
-static int mpti_is_plain(const mpt_opts *o)
+static int mpti_is_plain_but_flush(const mpt_opts *o)
 {
-    return !o || (o->rounding == MPT_RND_NEAREST_EVEN && o->overflow == MPT_OVERFLOW_IEEE && !o->flush &&
+    return !o || (o->rounding == MPT_RND_NEAREST_EVEN && o->overflow == MPT_OVERFLOW_IEEE &&
                   o->nan == MPT_NAN_KEEP);
+}
+static int mpti_is_plain(const mpt_opts *o) { return mpti_is_plain_but_flush(o) && (!o || !o->flush); }
+
+/* Zeros of their sign for the subnormals of a tile of floats, f16 or bf16. */
+static int mpti_flushes(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
+static void mpti_flush_tile(mpt_format f, uint64_t *tile)
+{
+    const uint16_t field = f == MPT_F16 ? 0x7c00u : 0x7f80u;
+    unsigned char *p = (unsigned char *)tile;
+    uint32_t       u;
+    uint16_t       h;
+    int            i;
+    for (i = 0; f == MPT_F32 && i < MPTI_TILE; i++) {
+        memcpy(&u, p + 4 * i, 4u);
+        u = u & 0x7f800000u ? u : u & 0x80000000u;
+        memcpy(p + 4 * i, &u, 4u);
+    }
+    for (i = 0; f != MPT_F32 && i < MPTI_TILE; i++) {
+        memcpy(&h, p + 2 * i, 2u);
+        h = h & field ? h : h & 0x8000u;
+        memcpy(p + 2 * i, &h, 2u);
+    }
 }
 
 MPTI_NOINLINE static uint64_t mpti_load_code(const void *p, int bytes)
@@ -3949,13 +3936,26 @@ static uint64_t mpti_f64_of_code(const mpt_format_info *f, uint64_t code, unsign
 MPTI_NOINLINE static int mpti_refused_opts(const mpt_opts *o) { return o && mpti_bad_opts(o); }
 MPTI_NOINLINE static uint32_t mpti_float_of(uint64_t u) { return mpti_f32_from_f64(u); }
 
-/* The options of element i of an array. */
-static mpt_opts mpti_opts_at(const mpt_opts *o, uint64_t i)
+/* Random words of elements one after another, of which eight share a counter. */
+typedef struct mpti_words { mpt_philox_words of; uint64_t block; } mpti_words;
+static const mpti_words mpti_no_words = {{{0u, 0u, 0u, 0u}}, ~(uint64_t)0};
+
+MPTI_NOINLINE static uint32_t mpti_word_at(mpti_words *w, const mpt_opts *o, uint64_t element)
 {
-    mpt_opts r = *o;
+    const uint64_t block = element >> 3;
+    if (w->block != block) {
+        w->of = mpt_philox4x32((uint32_t)block, (uint32_t)(block >> 32), o->stream, (uint32_t)o->step,
+                               mpti_philox_key(o->seed, o->step));
+        w->block = block;
+    }
+    return element & 4u ? mpti_swap_halves(w->of.word[element & 3u]) : w->of.word[element & 3u];
+}
+
+/* Of the options of an array, those of its element i. */
+static void mpti_opts_at(mpt_opts *at, const mpt_opts *o, uint64_t i, mpti_words *words)
+{
     if (o->rounding == MPT_RND_STOCHASTIC)
-        r.random = o->randoms ? o->randoms[i] : mpt_philox(o->seed, o->stream, o->step, o->first_element + i);
-    return r;
+        at->random = o->randoms ? o->randoms[i] : mpti_word_at(words, o, o->first_element + i);
 }
 
 /* One side of a conversion: where the elements are and how they lie there. */
@@ -4012,18 +4012,38 @@ MPTI_NOINLINE static void mpti_lay(unsigned char *to, ptrdiff_t to_apart, const 
         }
 }
 
-/* One tile between two packed buffers of this machine's byte order, element by element. */
+/* One tile between two packed buffers of this machine's byte order, element by element. What comes from a
+ * float or a double and is normal in the other format, below its last power of two, needs no more than to
+ * round: exponents only change their origin. (No other format has normal numbers below float's.) */
 static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
                               const mpt_opts *o, uint64_t first, unsigned *flags)
 {
+    const mpt_format_info *f = d->info;
+    const int            m = f->mantissa_bits, drop = 52 - m, floats = s->format == MPT_F32;
+    const uint64_t       range = f->sign_bits && drop > 0 && (floats || s->format == MPT_F64)
+                                     ? (uint64_t)(f->emax - f->emin) : 0u;
     unsigned char       *to = (unsigned char *)dst;
     const unsigned char *from = (const unsigned char *)src;
+    mpt_opts             at = *o;
+    mpti_words           words = mpti_no_words;
     size_t               i;
-    for (i = 0; i < n; i++) {
-        const uint64_t code = mpti_load_code(from + i * (size_t)s->info->bytes, s->info->bytes);
-        const mpt_opts at = mpti_opts_at(o, first + i);
-        mpti_store_code(to + i * (size_t)d->info->bytes, d->info->bytes,
-                        mpti_encode_bits(d->info, mpti_f64_of_code(s->info, code, o->flush), &at, flags));
+    for (i = 0; i < n; i++, from += s->info->bytes, to += d->info->bytes) {
+        uint64_t code, u;
+        code = mpti_load_code(from, s->info->bytes);
+        mpti_opts_at(&at, o, first + i, &words);
+        u = floats ? (code >> 31 << 63) + ((code & 0x7fffffffu) << 29) + (MPTI_ONE * 896u << 52) : code;
+        if ((u >> 52 & 0x7ffu) - (uint64_t)(f->emin + 1023) < range) {
+            const uint64_t kept = (u & ~(MPTI_ONE << 63)) >> drop, rest = u << (64 - drop);
+            const unsigned sign = (unsigned)(u >> 63);
+            if (rest)
+                *flags |= MPT_FLAG_INEXACT;
+            u = kept - ((uint64_t)(f->emin + 1022) << m) + ((uint64_t)sign << (f->bits - 1)) +
+                (uint64_t)(o->rounding == MPT_RND_STOCHASTIC
+                               ? at.random < rest >> 32
+                               : mpti_round_up(&at, sign, (unsigned)kept & 1u, u, drop));
+        } else
+            u = mpti_encode_bits(f, mpti_f64_of_code(s->info, code, o->flush), &at, flags);
+        mpti_store_code(to, d->info->bytes, u);
     }
 }
 
@@ -4067,12 +4087,8 @@ static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_phi
             c2[i] = (uint32_t)(p0 >> 32) ^ c3[i] ^ key->second[round];
             c3[i] = (uint32_t)p0;
         }
-    for (i = 0; i < MPTI_COUNTERS; i++, words += 4) {
-        words[0] = c0[i];
-        words[1] = c1[i];
-        words[2] = c2[i];
-        words[3] = c3[i];
-    }
+    for (i = 0; i < MPTI_COUNTERS; i++, words += 4)
+        words[0] = c0[i], words[1] = c1[i], words[2] = c2[i], words[3] = c3[i];
 }
 
 /* What mpt_philox gives each of a group of elements. */
@@ -4295,6 +4311,16 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
         kernel = j.brain ? mpti_bf16_stochastic_512 : mpti_f16_stochastic_512;
 #endif
     (void)part;
+    if (n - begin < (kernel == mpti_f16_stochastic_n || kernel == mpti_bf16_stochastic_n ? 32u : 8u)) {
+        mpti_words few = mpti_no_words;         /* side by side costs more */
+        for (i = begin; i < n; i++) {
+            const uint32_t u = (uint32_t)mpti_load_code(j.from + 4u * i, 4);
+            const uint32_t random = mpti_word_at(&few, j.o, j.o->first_element + i);
+            mpti_store_code(j.to + 2u * i, 2,
+                            mpti_stochastic_16(u, random, j.brain ? 7u : 10u, j.brain ? 1u : 113u));
+        }
+        return;
+    }
     for (i = begin; i < n; i += count) {
         const uint64_t             element = j.o->first_element + i, block = element / 8u;
         unsigned char *const       to = j.to + 2u * i;
@@ -4334,9 +4360,7 @@ static void mpti_stochastic(int brain, void *dst, const void *src, size_t n, con
     mpti_stochastic_job j;
     j.brain = brain;
     j.around = dst != src && n > MPTI_AROUND_BYTES / 6u;
-    j.to = (unsigned char *)dst;
-    j.from = (const unsigned char *)src;
-    j.o = o;
+    j.to = (unsigned char *)dst, j.from = (const unsigned char *)src, j.o = o;
     (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, 2, src, 4, n), mpti_stochastic_range, &j);
 }
 
@@ -4368,6 +4392,7 @@ typedef struct mpti_converting {
     const unsigned char *from;
     const mpt_opts      *opts;
     int                  fast;
+    unsigned             flush;     /* what is done to tiles, around the fast path */
     unsigned             raised[MPTI_PARTS];
 } mpti_converting;
 
@@ -4388,11 +4413,17 @@ static void mpti_convert_range(void *context, size_t part, size_t begin, size_t 
     size_t                 i;
     for (i = begin; i < end; i += MPTI_TILE) {
         const size_t take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
+        if (take < MPTI_TILE && c->flush)
+            memset(in, 0, sizeof in), memset(out, 0, sizeof out);
         mpti_lay((unsigned char *)in, s->info->bytes, c->from + (ptrdiff_t)i * s->stride, s->stride, s, take);
+        if (c->flush & MPT_FLUSH_INPUTS)
+            mpti_flush_tile(s->format, in);
         if (c->fast && d->format == s->format)
             memcpy(out, in, take * (size_t)d->info->bytes);
         else if (!c->fast || !mpti_convert_fast(d->format, out, s->format, in, take, 0))
             mpti_convert_slow(d, out, s, in, take, c->opts, i, &raised);
+        if (c->flush & MPT_FLUSH_RESULTS)
+            mpti_flush_tile(d->format, out);
         mpti_lay(c->to + (ptrdiff_t)i * d->stride, d->stride, (unsigned char *)out, d->info->bytes, d, take);
     }
     c->raised[part] = raised;
@@ -4407,13 +4438,14 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
     size_t          parts;
     if (mpti_bad_side(d, dst, n) || mpti_bad_side(s, src, n) || mpti_refused_opts(opts))
         return MPT_E_ARG;
-    c.d = d;
-    c.s = s;
-    c.to = (unsigned char *)dst;
-    c.from = (const unsigned char *)src;
+    c.d = d, c.s = s;
+    c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
     c.opts = opts ? opts : &plain;
-    c.fast = !flags && mpti_is_plain(opts);
-    if (n && !flags && mpti_is_packed(d) && mpti_is_packed(s)) {
+    c.fast = !flags && mpti_is_plain(opts), c.flush = 0u;
+    if (!flags && !c.fast && mpti_is_plain_but_flush(opts) && d->format != s->format &&
+        mpti_flushes(d->format) && mpti_flushes(s->format))
+        c.fast = 1, c.flush = opts->flush;
+    if (n && !flags && !c.flush && mpti_is_packed(d) && mpti_is_packed(s)) {
         if (c.fast && d->format == s->format)
             range = mpti_copy_range;
         else if (c.fast && mpti_convert_fast(d->format, dst, s->format, src, n, 0))
@@ -4482,13 +4514,15 @@ typedef struct mpti_seeking {
 static void mpti_seek_range(void *context, size_t part, size_t begin, size_t end)
 {
     mpti_seeking *const c = (mpti_seeking *)context;
+    mpti_words          words = mpti_no_words;
+    mpt_opts            at = *(c->o ? c->o : &mpti_plain_opts);
     size_t              i, found = 0, first = 0;
     for (i = begin; i < end; i++) {
         const uint64_t code = mpti_load_code(c->from + (ptrdiff_t)i * c->s.stride, c->s.info->bytes);
         const uint64_t u = mpti_f64_of_code(c->s.info, code, c->o ? c->o->flush : 0u);
         int            ok;
         if (c->o) {
-            const mpt_opts at = mpti_opts_at(c->o, i);
+            mpti_opts_at(&at, c->o, i, &words);
             ok = mpti_fits(c->f, u, &at);
         } else
             ok = mpti_is_exact(c->f, u);
@@ -4717,11 +4751,14 @@ static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t
     const mpti_quantizing c = *(const mpti_quantizing *)context;
     const int             bytes = c.wide->bytes;
     const size_t          step = (size_t)bytes;
+    mpti_words            words = mpti_no_words;
+    mpt_opts              at = *c.o;
     size_t                i;
     (void)part;
     for (i = begin; i < end; i++) {
-        const mpt_opts at = mpti_opts_at(c.o, i);
-        const uint64_t u = mpti_quantize_slow(c.wide, c.f, mpti_load_code(c.from + step * i, bytes), &at);
+        uint64_t u;
+        mpti_opts_at(&at, c.o, i, &words);
+        u = mpti_quantize_slow(c.wide, c.f, mpti_load_code(c.from + step * i, bytes), &at);
         mpti_store_code(c.to + step * i, bytes, bytes == 4 ? mpti_float_of(u) : u);
     }
 }
@@ -4735,10 +4772,8 @@ static mpt_status mpti_quantize_each(mpt_format wide, void *dst, const void *src
     if (mpti_bad_array(dst, (size_t)c.wide->bytes, src, (size_t)c.wide->bytes, n) || !info ||
         mpti_refused_opts(opts))
         return MPT_E_ARG;
-    c.f = info;
-    c.to = (unsigned char *)dst;
-    c.from = (const unsigned char *)src;
-    c.o = opts ? opts : &plain;
+    c.f = info, c.o = opts ? opts : &plain;
+    c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
     (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, c.wide->bytes, src, c.wide->bytes, n),
                         mpti_quantize_range, &c);
     return MPT_OK;
@@ -5753,12 +5788,14 @@ static void mpti_block_slow(uint8_t *codes, const uint32_t *in, size_t n, const 
 {
     const mpt_fields s = mpti_take_apart(b->scale, scale_code);
     unsigned         unused = 0u;
+    mpti_words       words = mpti_no_words;
+    mpt_opts         o = b->opts;
     size_t           i;
     for (i = 0; i < n; i++) {
-        const mpt_opts o = mpti_opts_at(&b->opts, first + i);
         const unsigned sign = in[i] >> 31;
         uint32_t       a = in[i] & 0x7fffffffu;
         uint64_t       u = (uint64_t)sign << 63;
+        mpti_opts_at(&o, &b->opts, first + i, &words);
         if ((o.flush & MPT_FLUSH_INPUTS) && a < 0x800000u)
             a = 0u;
         if (a && s.significand) {

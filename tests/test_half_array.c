@@ -473,6 +473,45 @@ static int out_of_range(int value)
     return v;
 }
 
+/* Around the place where the other format's numbers begin to be normal, and their last power of two, with
+ * random words about what is dropped: there a shorter way begins and ends. Flushing has one of its own. */
+TEST(convert_options_at_the_edges)
+{
+    static unsigned char src[1003 * 8], dst[1003 * 8];
+    static uint32_t      words[1003];
+    size_t               d, s, i, k;
+    for (d = 0; d < COUNT_OF(rows); d++)
+        for (s = 0; s < COUNT_OF(rows); s++)
+            for (k = 0; k < (size_t)MPT_ROUNDING_COUNT + 3u; k++) {
+                const mpt_format       to = rows[d].id, from = rows[s].id;
+                const mpt_format_info *f = mpt_format_get(to), *g = mpt_format_get(from);
+                mpt_opts               o = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
+                unsigned               flags = 0u;
+                if (k < (size_t)MPT_ROUNDING_COUNT)
+                    o.rounding = (mpt_rounding)k;
+                else
+                    o.flush = (unsigned)(k - MPT_ROUNDING_COUNT + 1u);
+                mt_context(rows[d].name, rows[s].name);
+                for (i = 0; i < 1003u; i++) {
+                    const int about = (i & 1u ? f->emin : f->emax - 2) + (int)(mt_random() % 4u) - 1;
+                    uint64_t  code = some_code(from), field = (uint64_t)(about - g->emin + 1);
+                    if (g->sign_bits && g->mantissa_bits > 1 && about >= g->emin - 1 && about <= g->emax)
+                        code = (code >> (g->bits - 1) << (g->bits - 1)) | field << g->mantissa_bits |
+                               (code & (((uint64_t)1 << g->mantissa_bits) - 1u));
+                    put_code(src + i * bytes_of(from), from, code);
+                    words[i] = (uint32_t)mt_random();
+                    if (g->mantissa_bits > f->mantissa_bits && f->mantissa_bits && i % 4u)
+                        words[i] = (uint32_t)(code << (64 - g->mantissa_bits + f->mantissa_bits) >> 32) +
+                                   (uint32_t)(i % 3u) - 1u;
+                }
+                o.randoms = words;
+                CHECK_EQ_I(mpt_convert_n(to, dst, from, src, 1003, &o, &flags), MPT_OK);
+                check_options(to, dst, from, src, 1003, &o, flags);
+                CHECK_EQ_I(mpt_convert_n(to, dst, from, src, 1003, &o, NULL), MPT_OK);
+                check_options(to, dst, from, src, 1003, &o, flags);
+            }
+}
+
 TEST(convert_bad_arguments)
 {
     unsigned char a[64], b[64];
@@ -890,6 +929,7 @@ int main(int argc, char **argv)
     RUN(pairs_bad_arguments);
     RUN(raw_bits);
     RUN(convert_all_formats);
+    RUN(convert_options_at_the_edges);
     RUN(convert_bad_arguments);
     RUN(convert_strided);
     RUN(convert_strided_in_place);

@@ -132,9 +132,12 @@ TEST(rows_with_strides)
 /* Padding makes +0 of a sum of -0, on each path. */
 TEST(dot_of_minus_zero)
 {
-    const float a = -1e-30f, b = 1e-30f;
+    float  a[63], b[63];
+    size_t i;
+    for (i = 0; i < 63; i++) a[i] = -1e-30f, b[i] = 1e-30f;
     for (last_path = 0; last_path < PATHS; last_path++)
-        CHECK_EQ_U(mpti_f32_bits(mpt_dot(&a, MPT_F32, &b, MPT_F32, 1)), 0u);
+        for (i = 1; i <= 63; i++)
+            CHECK_EQ_U_AT(mpti_f32_bits(mpt_dot(a, MPT_F32, b, MPT_F32, i)), 0u, i);
     last_path = PATHS - 1;
 }
 
@@ -343,6 +346,17 @@ TEST(row_momentum_unscales_once)
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 9, 0, g), MPT_E_ARG);
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, w[1]), MPT_E_ARG);
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 4, m[1] + 4), MPT_E_ARG);
+    {   /* floats that hold rounded numbers, for hosts that compute in FP32 */
+        const mpt_format unrounded = tensor.rounded;
+        float            rounded[8];
+        tensor.param = rounded, tensor.param_format = MPT_F32, tensor.rounded = MPT_BF16;
+        CHECK_EQ_I(mpt_row_update(&rule, &tensor, 2, 5, g), MPT_OK);
+        for (i = 2; i < 7; i++)
+            CHECK_EQ_U(mpti_f32_bits(rounded[i]), (uint32_t)mpt_bf16_from_f32(w[1][i]).bits << 16);
+        tensor.param = copy, tensor.param_format = MPT_BF16, tensor.rounded = unrounded;
+        memcpy(w[0], w[1], sizeof w[0]), memcpy(m[0], m[1], sizeof m[0]);
+        CHECK_EQ_U(rule.count--, 5);
+    }
     tensor.m = NULL;
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_E_ARG);
     tensor.m = m[1], tensor.moments = MPT_MOMENTS_BF16;

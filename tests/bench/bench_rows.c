@@ -41,11 +41,13 @@ static void row_publish(void)
 static void row_update(mpt_storage storage, float momentum)
 {
     static mpt_row_rule rule;
-    mpt_tensor          t;
-    memset(&t, 0, sizeof t);
-    t.n = n, t.param = d.f16, t.param_format = MPT_F16, t.storage = storage;
-    t.master = storage == MPT_STORE_MASTER ? d.y : NULL, t.m = d.m;
-    rule.a = 1e-6f, rule.factor = 0.5f, rule.momentum = momentum;
+    static mpt_tensor   t;              /* filled once, as a trainer's is */
+    if (t.n != n || t.storage != storage) {
+        memset(&t, 0, sizeof t);
+        t.n = n, t.param = d.f16, t.param_format = MPT_F16, t.storage = storage;
+        t.master = storage == MPT_STORE_MASTER ? d.y : NULL, t.m = d.m;
+        rule.a = 1e-6f, rule.factor = 0.5f, rule.momentum = momentum;
+    }
     (void)mpt_row_update(&rule, &t, 0, n, d.x);
 }
 static void row_momentum(void) { row_update(MPT_STORE_MASTER, 0.9f); }
