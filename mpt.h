@@ -954,7 +954,7 @@ typedef struct mpt_state {
     uint32_t          gradients;    /* nonzero: grad as well, for a stop within accumulation */
 } mpt_state;
 
-#define MPT_STATE_VERSION 3u
+#define MPT_STATE_VERSION 4u      /* 3, which has another checksum, is loaded too */
 
 /* mpt_state_size -- the bytes that mpt_state_save needs.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (a format).  Threads: any. */
@@ -4754,35 +4754,23 @@ MPTI_INLINE void mpti_sqrt_loop(float *root, const float *v, mpti_roots_fn *root
 }
 MPTI_ROOTED(mpti_sqrt_tile, mpti_sqrt_loop, (float *root, const float *v), root, v)
 
-/* Asks for the next tile, line by line; beyond the end that is a hint without effect. Worth a tenth of SGD's
- * time out of cache; the Adam family, with more arrays and more to compute, loses an eighth by it. */
-MPTI_INLINE void mpti_quarter_soon(const float *quarter)
-{
-#if defined(__GNUC__) || defined(__clang__)
-    size_t i;
-    for (i = 0; i < MPTI_TILE / 4; i += 16)
-        __builtin_prefetch(quarter + MPTI_TILE + i, 1);
-#else
-    (void)quarter;
-#endif
-}
-
+/* With a request for the next tile, beyond the end a hint without effect: worth a tenth of the time out of
+ * cache. The Adam family, with more arrays and more to compute, loses an eighth by it. */
 MPTI_INLINE void mpti_sgd_loop MPTI_TILE_PARAMETERS
 {
     const mpti_sgd_k c = *(const mpti_sgd_k *)k;
-    size_t           at, i;
+    size_t           i;
     (void)v;
-    for (at = 0; at < MPTI_TILE; at += MPTI_TILE / 4) {
-        mpti_quarter_soon(w + at);
-        if (mpti_is_nonzero(c.momentum)) {      /* out of the loop, so that it vectorizes */
-            mpti_quarter_soon(m + at);
-            for (i = 0; i < MPTI_TILE / 4; i++)
-                mpti_sgd_1(g[at + i], &w[at + i], &m[at + i], &c);
-        } else {
-            for (i = 0; i < MPTI_TILE / 4; i++)
-                mpti_sgd_1(g[at + i], &w[at + i], &m[at + i], &c);
-        }
-    }
+#if defined(__GNUC__) || defined(__clang__)
+    for (i = MPTI_TILE; i < 2 * MPTI_TILE; i += 16)
+        __builtin_prefetch(w + i, 1);
+#endif
+    if (mpti_is_nonzero(c.momentum))            /* out of the loop, so that it vectorizes */
+        for (i = 0; i < MPTI_TILE; i++)
+            mpti_sgd_1(g[i], &w[i], &m[i], &c);
+    else
+        for (i = 0; i < MPTI_TILE; i++)
+            mpti_sgd_1(g[i], &w[i], &m[i], &c);
 }
 
 MPTI_INLINE void mpti_lion_loop MPTI_TILE_PARAMETERS
@@ -4854,7 +4842,7 @@ MPTI_TWICE(mpti_along, mpti_along_loop,
 /* ---- passes over a tensor ---- */
 
 /* Room for the tiles of one turn; and how many elements a turn takes where weights and moments are arrays of
- * floats, on which tiles work in place: what comes before and after tiles costs a tenth of the step less. */
+ * floats, which tiles change in place: that is a tenth faster. */
 typedef struct mpti_turn {
     float g[MPTI_TILE] MPTI_ALIGNED, w[MPTI_TILE], m[MPTI_TILE], v[2 * MPTI_TILE];
 } mpti_turn;
@@ -5584,6 +5572,7 @@ typedef struct mpti_walk {
     const unsigned char *from;      /* VERIFY, LOAD */
     mpti_span      buffer;          /* SIZE: that no field may overlap */
     size_t         at, end;
+    uint64_t       version;
     int            failed;
     int            judge;           /* whether values must be possible: before saving, and VERIFY */
     int            reads;           /* VERIFY: whether words go to: */
@@ -5596,24 +5585,28 @@ typedef struct mpti_walk {
     } aside;
 } mpti_walk;
 
-static int mpti_is_little_endian(void)
+/* Words between memory and the buffer, either way: the buffer is little-endian. */
+typedef struct mpti_raw { unsigned char *to; const unsigned char *from; size_t width; } mpti_raw;
+
+static void mpti_raw_range(void *context, size_t part, size_t begin, size_t end)
 {
-    const uint16_t one = 1u;
-    unsigned char  first;
-    memcpy(&first, &one, 1);
-    return first == 1u;
+    const mpti_raw w = *(const mpti_raw *)context;
+    const uint16_t   one = 1u;
+    size_t           i, k;
+    (void)part;
+    if (*(const unsigned char *)&one)
+        memcpy(w.to + begin * w.width, w.from + begin * w.width, (end - begin) * w.width);
+    else
+        for (i = begin; i < end; i++)
+            for (k = 0; k < w.width; k++)
+                w.to[i * w.width + k] = w.from[i * w.width + w.width - 1u - k];
 }
 
-/* Words between memory and the buffer, either way: the buffer is little-endian. */
-static void mpti_copy_words(unsigned char *to, const unsigned char *from, size_t count, size_t width)
+static void mpti_copy_words(void *to, const void *from, size_t count, size_t width)
 {
-    size_t i, k;
-    if (mpti_is_little_endian())
-        memcpy(to, from, count * width);
-    else
-        for (i = 0; i < count; i++)
-            for (k = 0; k < width; k++)
-                to[i * width + k] = from[i * width + width - 1u - k];
+    mpti_raw w;
+    w.to = (unsigned char *)to, w.from = (const unsigned char *)from, w.width = width;
+    (void)MPTI_IN_PARTS(count, MPTI_FAST_PART, mpti_raw_range, &w);
 }
 
 MPTI_NOINLINE static void mpti_walk_words(mpti_walk *w, void *data, size_t count, size_t width)
@@ -5629,9 +5622,9 @@ MPTI_NOINLINE static void mpti_walk_words(mpti_walk *w, void *data, size_t count
         w->failed = mpti_spans_meet(&field, &w->buffer);
     }
     if (w->mode == MPTI_WALK_SAVE)
-        mpti_copy_words(w->to + w->at, (const unsigned char *)data, count, width);
+        mpti_copy_words(w->to + w->at, data, count, width);
     if (w->mode == MPTI_WALK_LOAD || w->reads)
-        mpti_copy_words((unsigned char *)data, w->from + w->at, count, width);
+        mpti_copy_words(data, w->from + w->at, count, width);
     w->at += count * width;
 }
 
@@ -5643,7 +5636,7 @@ MPTI_NOINLINE static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
     mpti_walk_words(w, &value, 1, sizeof value);
     if (w->failed || (mode != MPTI_WALK_VERIFY && mode != MPTI_WALK_LOAD))
         return;
-    mpti_copy_words((unsigned char *)&value, w->from + at, 1, sizeof value);
+    mpti_copy_words(&value, w->from + at, 1, sizeof value);
     w->failed = value != fact;
 }
 
@@ -5739,7 +5732,7 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
     const void *o;
     size_t      i;
     mpti_walk_fact(w, (uint64_t)0x65746174732d706du);      /* "mp-state" */
-    mpti_walk_fact(w, MPT_STATE_VERSION);
+    mpti_walk_fact(w, w->version);
     mpti_walk_fact(w, w->end);
     mpti_walk_fact(w, s->scaler_count);
     for (i = 0; i < s->scaler_count; i++)
@@ -5761,18 +5754,47 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
 }
 
 /* Each step is a bijection of h for given bytes, so one changed word always changes the result. */
-static uint64_t mpti_state_checksum(const unsigned char *p, size_t n)
+static uint64_t mpti_sum_step(uint64_t h, uint64_t word)
 {
-    uint64_t h = (uint64_t)0x9e3779b97f4a7c15u ^ n;
-    size_t   i, k;
-    for (i = 0; i < n; i += 8u) {
-        uint64_t word = 0u;
-        for (k = 0; k < 8u && i + k < n; k++)
-            word |= (uint64_t)p[i + k] << (8u * k);
-        h = (h ^ word) * (uint64_t)0xff51afd7ed558ccdu;
-        h ^= h >> 32;
+    h = (h ^ word) * (uint64_t)0xff51afd7ed558ccdu;
+    return h ^ h >> 32;
+}
+
+/* Of n bytes, run by run, each with a sum of its own. */
+typedef struct mpti_summing { const unsigned char *p; size_t n, run; uint64_t sum[256]; } mpti_summing;
+
+static void mpti_sum_range(void *context, size_t part, size_t begin, size_t end)
+{
+    mpti_summing *const c = (mpti_summing *)context;
+    (void)part;
+    for (; begin < end; begin++) {
+        const unsigned char *p = c->p + begin * c->run;
+        size_t               n = mpti_min(c->run, c->n - begin * c->run), k;
+        uint64_t             word = 0u, h = (uint64_t)0x9e3779b97f4a7c15u ^ n;
+        for (; n >= 8u; n -= 8u, p += 8)
+            h = mpti_sum_step(h, (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 |
+                                 (uint64_t)p[3] << 24 | (uint64_t)p[4] << 32 | (uint64_t)p[5] << 40 |
+                                 (uint64_t)p[6] << 48 | (uint64_t)p[7] << 56);
+        for (k = n; k; k--)
+            word = word << 8 | p[k - 1u];
+        c->sum[begin] = n ? mpti_sum_step(h, word) : h;
     }
-    return h;
+}
+
+/* The sums of the runs, summed up; up to version 3 all is one run. */
+static uint64_t mpti_state_checksum(const unsigned char *p, size_t n, uint64_t version)
+{
+    mpti_summing c;
+    size_t       runs, i;
+    c.p = p;
+    c.n = n;
+    for (c.run = (size_t)1 << 18; c.run < n && (version < 4u || c.run * 256u < n);)
+        c.run *= 2u;
+    runs = (n - 1u) / c.run + 1u;
+    (void)MPTI_IN_PARTS(runs, n > MPTI_FAST_PART ? 1 : runs, mpti_sum_range, &c);
+    for (i = 1; i < runs; i++)
+        c.sum[0] = mpti_sum_step(c.sum[0], c.sum[i]);
+    return c.sum[0];
 }
 
 static mpt_status mpti_state_ok(const mpt_state *s)
@@ -5830,9 +5852,10 @@ MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t b
     w.mode = MPTI_WALK_SAVE;
     w.to = (unsigned char *)buffer;
     w.end = bytes - 8u;
+    w.version = MPT_STATE_VERSION;
     mpti_walk_state(&w, state);
-    sum = mpti_state_checksum(w.to, w.end);
-    mpti_copy_words(w.to + w.end, (const unsigned char *)&sum, 1, 8u);
+    sum = mpti_state_checksum(w.to, w.end, w.version);
+    mpti_copy_words(w.to + w.end, &sum, 1, 8u);
     return MPT_OK;
 }
 
@@ -5851,8 +5874,10 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     memset(&w, 0, sizeof w);
     w.from = (const unsigned char *)buffer;
     w.end = bytes - 8u;
-    mpti_copy_words((unsigned char *)&sum, w.from + w.end, 1, 8u);
-    if (sum != mpti_state_checksum(w.from, w.end))
+    mpti_copy_words(&sum, w.from + w.end, 1, 8u);
+    mpti_copy_words(&w.version, w.from + 8, 1, 8u);         /* behind "mp-state" */
+    if ((w.version != 3u && w.version != MPT_STATE_VERSION) ||
+        sum != mpti_state_checksum(w.from, w.end, w.version))
         return MPT_E_DATA;
     w.mode = MPTI_WALK_VERIFY;
     w.judge = 1;
@@ -6270,6 +6295,7 @@ typedef struct mpti_reporting {
     const unsigned char *x;
     mpt_format           from;
     uint64_t             first;         /* the place of the array's first element, where that counts */
+    const void          *other;         /* an array beside it, if there is one */
     char                 lock;
 } mpti_reporting;
 
@@ -6290,7 +6316,7 @@ typedef struct mpti_reporting {
 
 /* Returns: whether it was for parts, and done. */
 static int mpti_report_in_parts(void *total, int ready, mpt_format from, const void *x, size_t n,
-                                uint64_t first, mpti_range_fn *part)
+                                uint64_t first, const void *other, mpti_range_fn *part)
 {
     mpti_reporting c;
     if (n <= MPTI_FAST_PART || mpti_source_status(ready, from, x, n) != MPT_OK)
@@ -6299,15 +6325,15 @@ static int mpti_report_in_parts(void *total, int ready, mpt_format from, const v
     c.x = (const unsigned char *)x;
     c.from = from;
     c.first = first;
+    c.other = other;
     c.lock = 0;
     (void)MPTI_IN_PARTS(n, MPTI_FAST_PART, part, &c);
     return 1;
 }
-#define MPTI_REPORT_IN_PARTS(total, ready, from, x, n, first, part) \
-    mpti_report_in_parts(total, ready, from, x, n, first, part)
+#define MPTI_REPORT_IN_PARTS mpti_report_in_parts
 #else
 #define MPTI_REPORT_PARTS(name, add, own)
-#define MPTI_REPORT_IN_PARTS(total, ready, from, x, n, first, part) 0
+#define MPTI_REPORT_IN_PARTS(total, ready, from, x, n, first, other, part) 0
 #endif
 
 /* Count the numbers of a sign, or with -1 all. */
@@ -6337,7 +6363,7 @@ MPTI_REPORT_PARTS(range, MPTI_RANGE_MORE, (void)mpt_range_init(&r, total->format
 
 MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, size_t n)
 {
-    if (MPTI_REPORT_IN_PARTS(r, r && r->least_kept, from, x, n, 0u, mpti_range_part))
+    if (MPTI_REPORT_IN_PARTS(r, r && r->least_kept, from, x, n, 0u, NULL, mpti_range_part))
         return MPT_OK;
     return MPTI_RANGE_MORE(r, from, x, n);
 }
@@ -6430,7 +6456,7 @@ MPTI_REPORT_PARTS(survey, mpti_survey_more, (void)mpt_survey_init(&r))
 
 MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x, size_t n)
 {
-    if (MPTI_REPORT_IN_PARTS(a, a && a->edge[0], from, x, n, 0u, mpti_survey_part))
+    if (MPTI_REPORT_IN_PARTS(a, a && a->edge[0], from, x, n, 0u, NULL, mpti_survey_part))
         return MPT_OK;
     return mpti_survey_more(a, from, x, n);
 }
@@ -7525,7 +7551,7 @@ MPTI_REPORT_PARTS(roundoff, mpti_roundoff_more, mpti_roundoff_empty(&r, total, c
 MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
 {
     if (MPTI_REPORT_IN_PARTS(r, r && r->ready, from, x, n, r ? r->first_element + r->count : 0u,
-                             mpti_roundoff_part))
+                             NULL, mpti_roundoff_part))
         return MPT_OK;
     return mpti_roundoff_more(r, from, x, n);
 }
@@ -7698,14 +7724,24 @@ MPTI_NOINLINE static void mpti_stagnation_add_1(mpt_stagnation *r, double w, dou
     r->sign_wrong += (uint64_t)(!mpti_f64_is_zero(moved) && mpti_is_negative(moved) != mpti_is_negative(u));
 }
 
-MPT_DEF mpt_status mpt_stagnation_add(mpt_stagnation *r, const float *w, const float *u, size_t n)
+static void mpti_stagnation_more(mpt_stagnation *r, const float *w, const float *u, size_t n)
 {
     size_t i;
-    if (!r || mpti_no_array(w, n, sizeof *w) || (n && !u) || !r->ready)
-        return MPT_E_ARG;
     for (i = 0; i < n; i++)
         mpti_stagnation_add_1(r, (double)w[i], (double)u[i]);
     r->count += n;
+}
+
+#define MPTI_STAGNATION_MORE(r, from, w, n)                                                         \
+    mpti_stagnation_more(r, (const float *)(const void *)(w), (const float *)c->other + begin, n)
+MPTI_REPORT_PARTS(stagnation, MPTI_STAGNATION_MORE, mpt_stagnation_init(&r, (mpt_format)total->format))
+
+MPT_DEF mpt_status mpt_stagnation_add(mpt_stagnation *r, const float *w, const float *u, size_t n)
+{
+    if (!r || mpti_no_array(w, n, sizeof *w) || (n && !u) || !r->ready)
+        return MPT_E_ARG;
+    if (!MPTI_REPORT_IN_PARTS(r, 1, MPT_F32, w, n, 0u, u, mpti_stagnation_part))
+        mpti_stagnation_more(r, w, u, n);
     return MPT_OK;
 }
 
@@ -9509,28 +9545,47 @@ static void mpti_row_exp_sum(mpti_row *row, size_t first, size_t n)
         row->sum = mpti_f32_make(0x7fc00000u);
 }
 
-/* An op on rows that look at none but their own elements; activations have elements in place of rows. */
-typedef struct mpti_on_rows { mpti_row row; mpti_work work; size_t cols; } mpti_on_rows;
+/* An op on rows that look at none but their own elements; activations have elements in place of rows. With
+ * labels softmax is that of a loss: of rows from number `first` on, each with its loss, without a gradient
+ * where there is no room for one. */
+typedef struct mpti_on_rows {
+    mpti_row        row;
+    size_t          rows, cols, first;
+    const uint32_t *label;
+    mpti_work       work;
+    double          loss[256];
+} mpti_on_rows;
 
 static void mpti_on_rows_range(void *context, size_t part, size_t begin, size_t end)
 {
-    const mpti_on_rows c = *(const mpti_on_rows *)context;
-    mpti_row           row = c.row;
+    mpti_on_rows *const c = (mpti_on_rows *)context;
+    mpti_row            row = c->row;
     (void)part;
-    if (c.work == MPTI_WORK_ACTIVATE || c.work == MPTI_WORK_ACTIVATE_GRAD) {
-        mpti_row_run(&row, c.work, begin, begin, end - begin);
+    if (c->work == MPTI_WORK_ACTIVATE || c->work == MPTI_WORK_ACTIVATE_GRAD) {
+        mpti_row_run(&row, c->work, begin, begin, end - begin);
         return;
     }
     for (; begin < end; begin++) {
-        const size_t first = begin * c.cols;
+        const size_t first = (c->first + begin) * c->cols;
         row.sum = 0.0f;
-        if (c.work == MPTI_WORK_SOFTMAX)
-            mpti_row_exp_sum(&row, first, c.cols);
-        if (c.work == MPTI_WORK_SOFTMAX_GRAD)
-            mpti_row_run(&row, MPTI_WORK_DOT, first, first, c.cols);
-        mpti_row_run(&row, c.work, first, c.work == MPTI_WORK_ADD ? 0 : first, c.cols);
+        if (c->work == MPTI_WORK_SOFTMAX)
+            mpti_row_exp_sum(&row, first, c->cols);
+        if (c->work == MPTI_WORK_SOFTMAX_GRAD)
+            mpti_row_run(&row, MPTI_WORK_DOT, first, first, c->cols);
+        if (c->label) {
+            float right;
+            row.hot = c->label[c->first + begin];
+            mpti_row_load(&right, row.x, row.x_format, first + row.hot, 1);
+            c->loss[begin] = mpti_is_nan32(row.sum) ? (double)row.sum : log((double)row.sum) +
+                             ((double)row.top - (double)right);
+        }
+        if (row.out)
+            mpti_row_run(&row, c->work, first, c->work == MPTI_WORK_ADD ? 0 : first, c->cols);
     }
 }
+
+#define MPTI_ROWS_IN_PARTS(c, rows) \
+    (void)MPTI_IN_PARTS(rows, MPTI_SLOW_PART / (cols ? cols : 1u) + 1u, mpti_on_rows_range, c)
 
 static mpt_status mpti_run_rows(mpt_status status, const mpti_row *row, mpti_work work, size_t rows,
                                 size_t cols)
@@ -9540,8 +9595,8 @@ static mpt_status mpti_run_rows(mpt_status status, const mpti_row *row, mpti_wor
         return status;
     c.row = *row;
     c.work = work;
-    c.cols = cols;
-    (void)MPTI_IN_PARTS(rows, MPTI_SLOW_PART / (cols ? cols : 1u) + 1u, mpti_on_rows_range, &c);
+    c.cols = cols, c.first = 0, c.label = NULL;
+    MPTI_ROWS_IN_PARTS(&c, rows);
     return MPT_OK;
 }
 
@@ -9553,27 +9608,42 @@ MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, 
     return mpti_run_rows(status, &row, MPTI_WORK_ADD, rows, cols);
 }
 
+/* Columns added up, each from its first row to its last. */
+static void mpti_columns_add_range(void *context, size_t part, size_t begin, size_t end)
+{
+    const mpti_on_rows *const c = (const mpti_on_rows *)context;
+    float                     row[MPTI_TILE], sum[MPTI_TILE];
+    size_t                    r, i, take;
+    (void)part;
+    for (; begin < end; begin += take) {
+        take = mpti_min(end - begin, MPTI_TILE);
+        memset(sum, 0, sizeof sum);
+        for (r = 0; r < c->rows; r++) {
+            mpti_row_load(row, c->row.x, c->row.x_format, r * c->cols + begin, take);
+            for (i = 0; i < take; i++)
+                sum[i] += row[i];
+        }
+        mpti_row_store(c->row.out, c->row.out_format, begin, sum, take);
+    }
+}
+
 MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
                                  size_t rows, size_t cols)
 {
-    float      row[MPTI_TILE], sum[MPTI_TILE];
-    size_t     r, c, i, take;
-    mpt_status status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
+    mpt_status   status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
+    mpti_on_rows c;
     if (status == MPT_OK)
         status = mpti_operand_check(grad, grad_format, cols);
     if (status == MPT_OK)
         status = mpti_operand_check(dy, dy_format, rows * cols);
-    for (c = 0; status == MPT_OK && c < cols; c += take) {
-        take = mpti_min(cols - c, MPTI_TILE);
-        memset(sum, 0, sizeof sum);
-        for (r = 0; r < rows; r++) {
-            mpti_row_load(row, dy, dy_format, r * cols + c, take);
-            for (i = 0; i < take; i++)
-                sum[i] += row[i];
-        }
-        mpti_row_store(grad, grad_format, c, sum, take);
-    }
-    return status;
+    if (status != MPT_OK)
+        return status;
+    c.row.out = grad, c.row.out_format = grad_format;
+    c.row.x = dy, c.row.x_format = dy_format;
+    c.rows = rows, c.cols = cols;
+    (void)MPTI_IN_PARTS(cols, rows > MPTI_FAST_PART / MPTI_GROUP ? (size_t)MPTI_GROUP : cols,
+                        mpti_columns_add_range, &c);
+    return MPT_OK;
 }
 
 static mpt_status mpti_activate(mpt_activation f, mpti_work work, void *out, mpt_format out_format,
@@ -9621,26 +9691,27 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
                                      size_t rows, size_t cols, float *loss, void *dlogits,
                                      mpt_format dlogits_format, float seed)
 {
-    mpti_row   row;
-    double     total = 0.0;
-    float      right;
-    size_t     r;
-    mpt_status status = mpti_row_init(&row, rows, cols, dlogits, dlogits ? dlogits_format : MPT_FORMAT_COUNT,
-                                      logits, logits_format, NULL, MPT_FORMAT_COUNT);
+    mpti_on_rows c;
+    double       total = 0.0;
+    size_t       r, i, take;
+    mpt_status   status = mpti_row_init(&c.row, rows, cols, dlogits,
+                                        dlogits ? dlogits_format : MPT_FORMAT_COUNT, logits, logits_format,
+                                        NULL, MPT_FORMAT_COUNT);
     if (status != MPT_OK || (rows && !label))
         return status != MPT_OK ? status : MPT_E_ARG;
     for (r = 0; r < rows; r++)
         if (label[r] >= cols)
             return MPT_E_DATA;
-    row.factor = seed / (float)rows;
-    for (r = 0; r < rows; r++) {
-        row.hot = label[r];
-        mpti_row_exp_sum(&row, r * cols, cols);
-        mpti_row_load(&right, logits, logits_format, r * cols + row.hot, 1);
-        total += mpti_is_nan32(row.sum) ? (double)row.sum
-                                        : log((double)row.sum) + ((double)row.top - (double)right);
-        if (dlogits)
-            mpti_row_run(&row, MPTI_WORK_SOFTMAX, r * cols, 0, cols);
+    c.row.factor = seed / (float)rows;
+    c.work = MPTI_WORK_SOFTMAX;
+    c.cols = cols;
+    c.label = label;
+    for (r = 0; r < rows; r += take) {
+        take = mpti_min(rows - r, sizeof c.loss / sizeof *c.loss);
+        c.first = r;
+        MPTI_ROWS_IN_PARTS(&c, take);
+        for (i = 0; i < take; i++)
+            total += c.loss[i];
     }
     if (loss)
         *loss = rows ? (float)(total / (double)rows) : 0.0f;
@@ -11573,7 +11644,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   The norm has other last bits: sums of up to 64 squares are floats. It is off by 2^-21 at most, and was by
  *   2^-50. Arrays that a storage does not have are no part of a checkpoint. A graph's summary leaves out
  *   casts of resource variables, as TensorFlow's does, and loops may go through RefMerge. mpt_row_update
- *   rounds floats of a copy as mpt_tensor.rounded asks.
+ *   rounds floats of a copy as mpt_tensor.rounded asks. Checkpoints are of version 4, with a
+ *   checksum that threads share; those of version 3 are loaded, too.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was

@@ -458,6 +458,13 @@ TEST(lists)
 static mpt_range    range;
 static mpt_survey   survey;
 static mpt_roundoff roundoff;
+static mpt_stagnation stagnation;
+static void stagnations(void)
+{
+    CHECK_EQ_I(mpt_stagnation_init(&stagnation, MPT_BF16), MPT_OK);
+    CHECK_EQ_I(mpt_stagnation_add(&stagnation, IN(float), MORE(float), N), MPT_OK);
+    extra = digest(&stagnation, sizeof stagnation);
+}
 static void ranges(void)
 {
     CHECK_EQ_I(mpt_range_init(&range, MPT_F16), MPT_OK);
@@ -503,6 +510,43 @@ static void softmax(void)
     (void)mpt_softmax_grad(HERE(float), MPT_F32, HERE(float), MPT_F32, OUT(float), MPT_F32, N / 37, 37);
 }
 static void biases(void) { (void)mpt_bias_add(HERE(mpt_f16), MPT_F16, MORE(float), MPT_F32, N / 300, 300); }
+static void bias_grads(void)            /* 100 columns, of which a part has 64 */
+{
+    CHECK_EQ_I(mpt_bias_grad(OUT(float), MPT_F32, IN(mpt_bf16), MPT_BF16, N / 100, 100), MPT_OK);
+}
+static void losses(void)
+{
+    static uint32_t label[N / 37];
+    float           loss;
+    size_t          i;
+    for (i = 0; i < N / 37; i++)
+        label[i] = (uint32_t)(i % 37);
+    fill_16(HERE(float), MPT_F32, N, 8.0f);
+    CHECK_EQ_I(mpt_cross_entropy(IN(float), MPT_F32, label, N / 37, 37, &loss, NULL, MPT_F32, 1.0f), MPT_OK);
+    extra = digest(&loss, sizeof loss);
+    CHECK_EQ_I(mpt_cross_entropy(IN(float), MPT_F32, label, N / 37, 37, &loss, OUT(mpt_f16), MPT_F16, 64.0f),
+               MPT_OK);
+    extra = extra * 3u + digest(&loss, sizeof loss);
+}
+static unsigned char saved[sizeof in + sizeof more + 1024];
+static void checkpoints(void)           /* two runs of the checksum; then back into other arrays */
+{
+    mpt_tensor t;
+    mpt_state  s;
+    size_t     bytes = 0;
+    memset(&t, 0, sizeof t);
+    memset(&s, 0, sizeof s);
+    t.n = 2 * N;
+    t.param_format = t.grad_format = MPT_F16;
+    t.master = HERE(float), t.m = more.bytes;
+    s.tensors = &t, s.tensor_count = 1;
+    CHECK_EQ_I(mpt_state_size(&s, &bytes), MPT_OK);
+    CHECK(bytes > (size_t)1 << 18 && bytes <= sizeof saved);
+    CHECK_EQ_I(mpt_state_save(&s, saved, bytes), MPT_OK);
+    extra = digest(saved, bytes);
+    t.master = OUT(float), t.m = in.bytes;
+    CHECK_EQ_I(mpt_state_load(&s, saved, bytes), MPT_OK);
+}
 static void activations(void)
 {
     (void)mpt_activate(MPT_ACT_GELU, OUT(mpt_bf16), MPT_BF16, IN(float), MPT_F32, N);
@@ -514,6 +558,10 @@ TEST(reports)
     PASS(products, 1);
     PASS(softmax, 1);
     PASS(biases, 1);
+    PASS(bias_grads, 1);
+    PASS(losses, 1);
+    PASS(checkpoints, 1);
+    PASS(stagnations, 1);
     PASS(activations, 1);
     memset(&opts, 0, sizeof opts);
     opts.rounding = MPT_RND_STOCHASTIC;

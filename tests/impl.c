@@ -27,6 +27,6 @@ double sum_of_squares_on_the_tree(const float *x, size_t period, size_t n)
 
 void checkpoint_sum_again(unsigned char *checkpoint, size_t bytes)
 {
-    const uint64_t sum = mpti_state_checksum(checkpoint, bytes - 8u);
-    mpti_copy_words(checkpoint + bytes - 8u, (const unsigned char *)&sum, 1, 8u);
+    const uint64_t sum = mpti_state_checksum(checkpoint, bytes - 8u, checkpoint[8]);
+    mpti_copy_words(checkpoint + bytes - 8u, &sum, 1, 8u);
 }

@@ -75,8 +75,11 @@ planted() {
 }
 planted conversions mpt_half.h 'c->raised[part] = raised;' 'c->raised[0] = raised;'
 planted control mpt_half.h 'mpti_control_now_is(c->control);' ';'
-planted reports mpt.h 'mpti_row_run(&row, c.work, begin, begin, end - begin);' \
-    'mpti_row_run(&row, c.work, 0, 0, end - begin);'
+planted reports mpt.h 'mpti_row_run(&row, c->work, begin, begin, end - begin);' \
+    'mpti_row_run(&row, c->work, 0, 0, end - begin);'
 planted lists mpt.h 'turn.first = piece->first;' 'turn.first = 0;'
 planted lists mpt.h 'return mpti_f64_make((uint64_t)0x7ff8 << 48);' 'return 0.0;'
+planted reports mpt.h 'c->sum[begin] = n ?' 'c->sum[0] = n ?'
+planted reports mpt.h 'c->loss[begin] =' 'c->loss[0] ='
+planted reports mpt.h '(const float *)c->other + begin' '(const float *)c->other'
 summary

@@ -463,8 +463,76 @@ TEST(bad_arguments)
     CHECK_EQ_I(mpt_state_load(&bad, buffer, bytes - 1), MPT_E_DATA);
 }
 
-/* These bytes, on any machine: a counter of 0x0102030405060708, an f32 array {1, -2.5} and an f16 one
- * {1, Inf}. */
+/* The sum of a checkpoint, word by word; from version 4 on of runs of 256 KiB, whose sums are words of it. */
+static uint64_t sum_word(uint64_t h, const unsigned char *p, size_t n)
+{
+    uint64_t word = 0u;
+    while (n--)
+        word = word << 8 | p[n];
+    h = (h ^ word) * (uint64_t)0xff51afd7ed558ccdu;
+    return h ^ h >> 32;
+}
+static uint64_t sum_of(const unsigned char *p, size_t n, size_t length)
+{
+    uint64_t all = 0u;
+    size_t   at, i;
+    for (at = 0; at < n; at += length) {
+        const size_t end = n - at < length ? n : at + length;
+        uint64_t     h = (uint64_t)0x9e3779b97f4a7c15u ^ (end - at);
+        unsigned char word[8];
+        for (i = at; i < end; i += 8)
+            h = sum_word(h, p + i, end - i < 8 ? end - i : 8);
+        for (i = 0; i < 8; i++)
+            word[i] = (unsigned char)(h >> (8 * i));
+        all = at ? sum_word(all, word, 8) : h;
+    }
+    return all;
+}
+static void store_sum(unsigned char *p, size_t bytes, size_t length)
+{
+    const uint64_t sum = sum_of(p, bytes - 8, length);
+    size_t         i;
+    for (i = 0; i < 8; i++)
+        p[bytes - 8 + i] = (unsigned char)(sum >> (8 * i));
+}
+
+/* Four runs and a bit; a byte changed in any, and version 3, of which all is one run. */
+TEST(large_checkpoints)
+{
+    enum { COUNTERS = 135003, RUN_BYTES = 1 << 18 };
+    static uint64_t      counter[COUNTERS], was[COUNTERS];
+    static unsigned char saved[sizeof counter + 512], again[sizeof saved];
+    mpt_state            s;
+    size_t               bytes = 0, i;
+    for (i = 0; i < COUNTERS; i++)
+        was[i] = counter[i] = mt_random();
+    memset(&s, 0, sizeof s);
+    s.counters = counter;
+    s.counter_count = COUNTERS;
+    CHECK_EQ_I(mpt_state_size(&s, &bytes), MPT_OK);
+    CHECK(bytes > 4 * (size_t)RUN_BYTES && bytes <= sizeof saved);
+    CHECK_EQ_I(mpt_state_save(&s, saved, bytes), MPT_OK);
+    memcpy(again, saved, bytes);
+    store_sum(again, bytes, RUN_BYTES);
+    CHECK(!memcmp(again, saved, bytes));
+    for (i = 300; i < bytes; i += 100003) {
+        saved[i] ^= 4u;
+        CHECK_EQ_I(mpt_state_load(&s, saved, bytes), MPT_E_DATA);
+        saved[i] ^= 4u;
+    }
+    again[8] = 3;
+    CHECK_EQ_I(mpt_state_load(&s, again, bytes), MPT_E_DATA);
+    store_sum(again, bytes, bytes);
+    memset(counter, 0, sizeof counter);
+    CHECK_EQ_I(mpt_state_load(&s, again, bytes), MPT_OK);
+    CHECK(!memcmp(counter, was, sizeof was));
+    memset(counter, 0, sizeof counter);
+    CHECK_EQ_I(mpt_state_load(&s, saved, bytes), MPT_OK);
+    CHECK(!memcmp(counter, was, sizeof was));
+}
+
+/* These bytes, of version 3, on any machine; version 4 has its number and sum: a counter of
+ * 0x0102030405060708, an f32 array {1, -2.5} and an f16 one {1, Inf}. */
 TEST(golden_bytes)
 {
     static const unsigned char golden[] = {
@@ -511,7 +579,11 @@ TEST(golden_bytes)
     CHECK_EQ_I(mpt_state_size(&s, &bytes), MPT_OK);
     CHECK_EQ_I(mpt_state_save(&s, buffer, bytes), MPT_OK);
     CHECK_EQ_U(bytes, sizeof golden);
-    CHECK(!memcmp(buffer, golden, sizeof golden));
+    memcpy(other, golden, sizeof golden);
+    other[8] = 4;
+    store_sum(other, sizeof golden, sizeof golden);
+    CHECK(!memcmp(buffer, other, sizeof golden));
+    CHECK_EQ_U(sum_of(buffer, bytes - 8, bytes), (uint64_t)0x6e75e55f5d730b8au);
     counter = 0;
     memset(w, 0, sizeof w);
     memset(p, 0, sizeof p);
@@ -531,6 +603,7 @@ int main(int argc, char **argv)
     RUN(whatever_happens_can_be_saved);
     RUN(another_version_or_shape_is_refused);
     RUN(bad_arguments);
+    RUN(large_checkpoints);
     RUN(golden_bytes);
     return mt_end();
 }

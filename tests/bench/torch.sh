@@ -2,7 +2,7 @@
 # torch.sh BUILD_DIR [MEBI] -- the passes of threads.c beside PyTorch's on the same threads, turn about, three
 # times; medians. PYTHON names the Python that has torch (pip install torch).
 out=${1:-build}/bench
-n=${2:-32}
+n=${2:-31}
 python=${PYTHON:-python3}
 most=${OMP_NUM_THREADS:-$(nproc)}
 rm -f "$out"/torch.ours "$out"/torch.theirs
