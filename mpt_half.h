@@ -1410,6 +1410,117 @@ MPT_HD int mpti_bad_opts(const mpt_opts *o)
            (unsigned)o->tininess > (unsigned)MPT_TININESS_BEFORE || o->flush > 3u;
 }
 
+/* ---- blocks, here and on the device ---- */
+
+MPT_HD int mpti_is_plain_but_flush(const mpt_opts *o)
+{
+    return !o || (o->rounding == MPT_RND_NEAREST_EVEN && o->overflow == MPT_OVERFLOW_IEEE &&
+                  o->nan == MPT_NAN_KEEP);
+}
+MPT_HD int mpti_is_plain(const mpt_opts *o) { return mpti_is_plain_but_flush(o) && (!o || !o->flush); }
+
+#ifndef MPT_NO_BLOCKS
+/* What quantizing and dequantizing need, worked out once per call; the device reads none of the pointers. */
+typedef struct mpti_blocks {
+    const mpt_block_info  *block;
+    const mpt_format_info *element, *scale;
+    mpt_block_scaling      scaling;
+    int                    packed, plain, powers;   /* plain: no options of elements; scales are powers of 2 */
+    int                    m, emax, sign_at, tensor_exp;    /* mantissa bits of an element; where its sign is */
+    uint32_t               least, most, tensor_sig; /* its least exponent in float, largest code; tensor scale */
+    mpt_opts               opts;            /* of the elements */
+} mpti_blocks;
+
+/* sig * 2^exp of a positive finite float, sig in [2^23, 2^24). */
+MPT_HD uint32_t mpti_f32_split(uint32_t a, int *exp)
+{
+    const int up = a >> 23 ? 0 : mpti_clz32(a) - 8;
+    *exp = (int)(a >> 23 ? a >> 23 : 1u) - 150 - up;
+    return a >> 23 ? (a & 0x7fffffu) | 0x800000u : a << up;
+}
+
+MPTI_NOINLINE MPTI_UNUSED static mpt_status
+mpti_blocks_init(mpti_blocks *b, const mpt_block_info *block, const mpt_format_info *element,
+                 const mpt_format_info *scale, const mpt_block_opts *o)
+{
+    uint32_t t = 0x3f800000u;
+    memset(b, 0, sizeof *b);
+    if (o && ((unsigned)o->scaling > (unsigned)MPT_SCALE_ROUND || mpti_bad_opts(&o->element)))
+        return MPT_E_ARG;
+    b->block = block, b->element = element, b->scale = scale;
+    b->powers = block->scale == MPT_E8M0;
+    b->m = element->mantissa_bits, b->emax = element->emax, b->sign_at = element->bits - 1;
+    b->least = (uint32_t)(element->emin + 127), b->most = (uint32_t)element->max_code;
+    b->plain = !o || mpti_is_plain(&o->element);
+    if (o) {
+        b->scaling = o->scaling;
+        b->packed = o->packed;
+        b->opts = o->element;
+        if (!b->powers && (mpti_f32_bits(o->tensor_scale) & 0x7fffffffu))
+            t = mpti_f32_bits(o->tensor_scale);
+    }
+    b->opts.overflow = MPT_OVERFLOW_SATURATE;
+    if (b->scaling == MPT_SCALE_DEFAULT)
+        b->scaling = b->powers ? MPT_SCALE_FLOOR : MPT_SCALE_ROUND;
+    if (t >= 0x7f800000u)               /* Inf, NaN, or with a sign */
+        return MPT_E_ARG;
+    b->tensor_sig = mpti_f32_split(t, &b->tensor_exp);
+    return MPT_OK;
+}
+
+/* The scale's code of a block with this amax, a finite pattern. Of NVFP4: 7 bits of the quotient, rounded. */
+MPT_HD uint32_t mpti_block_scale(const mpti_blocks *b, uint32_t amax)
+{
+    const int m = b->m, up = mpti_clz32(3u * b->tensor_sig) - 6;
+    int       exp = 0, top, drop;
+    uint32_t  sig = amax ? mpti_f32_split(amax, &exp) : 0u, den, q, whole, rest;
+    if (!sig)
+        return 0u;
+    if (b->powers) {
+        if (b->scaling == MPT_SCALE_ROUND)
+            sig = mpti_shift_rne32(sig, 23 - m) << (23 - m);
+        exp += 23 + (int)(sig >> 24) - b->emax;
+        if (b->scaling == MPT_SCALE_CEIL && sig > ((b->most & ((1u << m) - 1u)) | 1u << m) << (23 - m))
+            exp++;
+        return (uint32_t)(exp < -127 ? -127 : exp > 127 ? 127 : exp) + 127u;
+    }
+    den = 3u * b->tensor_sig << up;     /* in [2^25, 2^26) */
+    q = (sig << 8) / den << 1 | (uint32_t)((sig << 8) % den != 0u);
+    exp += up - 10 - b->tensor_exp;
+    top = exp + 31 - mpti_clz32(q) > -6 ? exp + 31 - mpti_clz32(q) : -6;
+    drop = top - exp < 23 ? top - 3 - exp : 20;         /* then nothing is left */
+    whole = q >> drop, rest = q - (whole << drop);
+    whole += (uint32_t)(b->scaling == MPT_SCALE_CEIL    ? rest != 0u
+                        : b->scaling == MPT_SCALE_ROUND ? 2u * rest + (whole & 1u) > 1u << drop : 0);
+    whole += (uint32_t)(top + 6) << 3;
+    return whole > 0x7eu ? 0x7eu : whole ? whole : 1u;
+}
+
+/* For each code above 0 of E2M1 the least magnitude that it stands for: a float that is not below, or where
+ * the tie goes to the code before is above, the middle of the two codes times both scales of NVFP4. */
+MPT_HD void mpti_e2m1_limits(const mpti_blocks *b, uint32_t scale, uint32_t limit[7])
+{
+    const uint32_t field = scale >> 3, sig = ((scale & 7u) | (uint32_t)(field != 0u) << 3) * b->tensor_sig;
+    int            i;
+    for (i = 0; i < 7; i++) {           /* the middles are 1 3 5 7 10 14 20 quarters: odd ones, doubled */
+        const uint32_t middle = sig * (0x5757531u >> 4 * i & 15u);
+        const int      exp = b->tensor_exp + (int)(field + !field + (0x2110000u >> 4 * i & 15u)) - 12;
+        const int      top = 8 - mpti_clz32(middle), down = exp + top < -149 ? -149 - exp : top;
+        const uint32_t cut = down < 31 ? (uint32_t)down : 31u, whole = middle >> cut;
+        const uint32_t at = (uint32_t)(exp + down + 149) << 23, up = i % 2 == 0 || whole << cut != middle;
+        limit[i] = at + whole + up < 0x7f800000u ? at + whole + up : 0x7f800000u;
+    }
+}
+
+MPT_HD uint32_t mpti_e2m1_code(const uint32_t limit[7], uint32_t u)
+{
+    const uint32_t a = u & 0x7fffffffu, four = a >= limit[3] ? 4u : 0u;
+    const uint32_t two = a >= (four ? limit[5] : limit[1]) ? 2u : 0u;
+    const uint32_t low = two ? limit[2] : limit[0], high = two ? limit[6] : limit[4];
+    return (u >> 28 & 8u) + four + two + (a >= (four ? high : low) ? 1u : 0u);
+}
+#endif /* MPT_NO_BLOCKS */
+
 /* ---- rounding ---- */
 
 /* Whether any of the last `shift` bits of sig is 1. */
@@ -3822,8 +3933,7 @@ MPTI_NOINLINE static int mpti_bad_array(const void *dst, size_t out, const void 
 
 /* A pair with a kernel of its own. */
 MPTI_NOINLINE static mpt_status mpti_convert_typed(mpti_kernel *kernel, void *dst, size_t out,
-                                                   const void *src, size_t in,
-                                     size_t n, int how)
+                                                   const void *src, size_t in, size_t n, int how)
 {
     const mpti_job j = mpti_job_of(kernel, dst, out, src, in, how);
     if (mpti_no_array(dst, n, out) || mpti_no_array(src, n, in))    /* here, where a call would count */
@@ -3859,13 +3969,6 @@ MPTI_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n
 }
 
 /* ---- any two formats, with options ---- */
-
-static int mpti_is_plain_but_flush(const mpt_opts *o)
-{
-    return !o || (o->rounding == MPT_RND_NEAREST_EVEN && o->overflow == MPT_OVERFLOW_IEEE &&
-                  o->nan == MPT_NAN_KEEP);
-}
-static int mpti_is_plain(const mpt_opts *o) { return mpti_is_plain_but_flush(o) && (!o || !o->flush); }
 
 /* Zeros of their sign for the subnormals of a tile of floats, f16 or bf16. */
 static int mpti_flushes(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
@@ -5664,63 +5767,11 @@ MPTI_DEF const mpt_block_info *mpt_block_get(mpt_block block)
 
 #define MPTI_BLOCK_SIZE_MAX 32
 
-/* What quantizing and dequantizing need, worked out once per call. */
-typedef struct mpti_blocks {
-    const mpt_block_info  *block;
-    const mpt_format_info *element, *scale;
-    mpt_block_scaling      scaling;
-    int                    packed, plain;   /* plain: elements rounded to nearest-even without options */
-    uint64_t               tensor_sig;      /* tensor scale = tensor_sig * 2^tensor_exp */
-    int                    tensor_exp;
-    mpt_opts               opts;            /* of the elements */
-} mpti_blocks;
-
-/* sig * 2^exp of a positive finite float, sig in [2^23, 2^24). */
-MPTI_NOINLINE static uint64_t mpti_f32_split(uint32_t a, int *exp)
-{
-    uint64_t sig = a >> 23 ? (a & 0x7fffffu) | 0x800000u : a;
-    *exp = (int)(a >> 23 ? a >> 23 : 1u) - 150;
-    for (; sig < 0x800000u; (*exp)--)
-        sig <<= 1;
-    return sig;
-}
-
-static mpt_status mpti_blocks_init(mpti_blocks *b, mpt_block block, const mpt_block_opts *o)
-{
-    const mpt_opts plain = MPTI_PLAIN_OPTS;
-    uint32_t       t = 0x3f800000u;
-    b->block = mpt_block_get(block);
-    if (!b->block)
-        return MPT_E_ARG;
-    if (o && ((unsigned)o->scaling > (unsigned)MPT_SCALE_ROUND || mpti_refused_opts(&o->element)))
-        return MPT_E_ARG;
-    b->element = mpt_format_get(b->block->element);
-    b->scale = mpt_format_get(b->block->scale);
-    b->scaling = o ? o->scaling : MPT_SCALE_DEFAULT;
-    if (b->scaling == MPT_SCALE_DEFAULT)
-        b->scaling = b->block->scale == MPT_E8M0 ? MPT_SCALE_FLOOR : MPT_SCALE_ROUND;
-    b->packed = o ? o->packed : 0;
-    b->plain = !o || mpti_is_plain(&o->element);
-    b->opts = o ? o->element : plain;
-    b->opts.overflow = MPT_OVERFLOW_SATURATE;
-    if (o && b->block->scale != MPT_E8M0 && (mpti_f32_bits(o->tensor_scale) & 0x7fffffffu))
-        t = mpti_f32_bits(o->tensor_scale);
-    if (t >= 0x7f800000u)               /* Inf, NaN, or with a sign */
-        return MPT_E_ARG;
-    b->tensor_sig = mpti_f32_split(t, &b->tensor_exp);
-    return MPT_OK;
-}
-
 /* (-1)^sign * num * 2^num_exp / (den * 2^den_exp) as the pattern of a double, rounded to odd at 35 bits or
- * more, so that rounding it again to 32 bits or fewer is one rounding. num < 2^24, 0 < den < 2^28. */
-MPTI_NOINLINE static uint64_t mpti_ratio(unsigned sign, uint64_t num, int num_exp, uint64_t den,
-                                         int den_exp)
+ * more, so that rounding it again to 32 bits or fewer is one rounding. num of 24 bits, 0 < den < 2^28. */
+MPTI_NOINLINE static uint64_t mpti_ratio(unsigned sign, uint64_t num, int num_exp, uint64_t den, int den_exp)
 {
     uint64_t q;
-    if (!num)
-        return (uint64_t)sign << 63;
-    for (; num < 0x800000u; num_exp--)
-        num <<= 1;
     for (; den < 0x8000000u; den_exp--)
         den <<= 1;
     q = (num << 39) / den;
@@ -5728,52 +5779,16 @@ MPTI_NOINLINE static uint64_t mpti_ratio(unsigned sign, uint64_t num, int num_ex
     return mpti_f64_compose(sign, q, num_exp - 39 - den_exp);
 }
 
-/* The power of two that scales a block with this amax (a finite positive pattern), as an E8M0 code. */
-static uint32_t mpti_power_scale(const mpti_blocks *b, uint32_t amax)
-{
-    const int m = b->element->mantissa_bits;
-    int       exp, e;
-    uint64_t  sig = mpti_f32_split(amax, &exp), max_sig;
-    if (b->scaling == MPT_SCALE_ROUND)
-        sig = mpti_shift_rne64(sig, 23 - m) << (23 - m);
-    e = exp + 23 + (sig >> 24 ? 1 : 0) - b->element->emax;
-    max_sig = ((b->element->max_code & ((MPTI_ONE << m) - 1u)) | MPTI_ONE << m) << (23 - m);
-    if (b->scaling == MPT_SCALE_CEIL && sig > max_sig)
-        e++;
-    e = e < -127 ? -127 : e > 127 ? 127 : e;
-    return (uint32_t)(e + 127);
-}
-
-/* The scale of NVFP4: amax / (largest element * tensor scale), rounded as the options say. */
-static uint32_t mpti_small_scale(const mpti_blocks *b, uint32_t amax)
-{
-    mpt_opts       o = MPTI_PLAIN_OPTS;
-    unsigned       unused = 0u;
-    int            exp;
-    const uint64_t sig = mpti_f32_split(amax, &exp);
-    uint64_t       code;
-    o.rounding = b->scaling == MPT_SCALE_FLOOR  ? MPT_RND_TOWARD_ZERO
-                 : b->scaling == MPT_SCALE_CEIL ? MPT_RND_UP
-                                             : MPT_RND_NEAREST_EVEN;
-    o.overflow = MPT_OVERFLOW_SATURATE;
-    code = mpti_encode_bits(b->scale, mpti_ratio(0u, sig, exp, 3u * b->tensor_sig, b->tensor_exp + 1), &o,
-                            &unused);
-    return (uint32_t)(code ? code : 1u);
-}
-
 /* One full MX block whose numbers are so large that no quotient that matters is subnormal. */
 MPTI_INLINE void mpti_mx_loop(uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in,
                               const mpti_blocks *b, int scale_exp)
 {
-    const uint32_t least_field = (uint32_t)(b->element->emin + 127);
-    const int      m = b->element->mantissa_bits;
-    const uint32_t max_code = (uint32_t)b->element->max_code, sign_at = (uint32_t)b->element->bits - 1u;
-    uint32_t       out[MPTI_BLOCK_SIZE_MAX];    /* narrowed by a loop of their own, as in MPTI_FROM_F32 */
-    int            i;
+    uint32_t out[MPTI_BLOCK_SIZE_MAX];      /* narrowed by a loop of their own, as in MPTI_FROM_F32 */
+    int      i;
     for (i = 0; i < MPTI_BLOCK_SIZE_MAX; i++) {
         const int32_t  rel = (int32_t)(in[i] & 0x7fffffffu) - scale_exp * 0x800000;
-        const uint32_t code = mpti_small_encode(rel > 0 ? (uint32_t)rel : 0u, m, least_field);
-        out[i] = (code < max_code ? code : max_code) | in[i] >> 31 << sign_at;
+        const uint32_t code = mpti_small_encode(rel > 0 ? (uint32_t)rel : 0u, b->m, b->least);
+        out[i] = (code < b->most ? code : b->most) | in[i] >> 31 << b->sign_at;
     }
     for (i = 0; i < MPTI_BLOCK_SIZE_MAX; i++)
         codes[i] = (uint8_t)out[i];
@@ -5824,16 +5839,22 @@ static uint32_t mpti_block_quantize(uint8_t *codes, const uint32_t *in, size_t n
                                     uint64_t first)
 {
     const uint32_t amax = mpti_amax(in, n);
-    uint32_t       scale;
+    uint32_t       scale, limit[7];
+    size_t         i;
     if (amax >= 0x7f800000u) {
         memset(codes, 0, n);
         return (uint32_t)b->scale->nan_code;
     }
-    scale = !amax ? 0u : b->block->scale == MPT_E8M0 ? mpti_power_scale(b, amax) : mpti_small_scale(b, amax);
-    if (b->plain && b->block->scale == MPT_E8M0 && amax >= (uint32_t)(127 - 80) << 23)
+    scale = mpti_block_scale(b, amax);
+    if (b->plain && b->powers && amax >= (uint32_t)(127 - 80) << 23)
         mpti_mx_block(codes, in, b, (int)scale - 127);
-    else
+    else if (!b->plain || b->powers || !amax)
         mpti_block_slow(codes, in, n, b, scale, first);
+    else {
+        mpti_e2m1_limits(b, scale, limit);
+        for (i = 0; i < n; i++)
+            codes[i] = (uint8_t)mpti_e2m1_code(limit, in[i]);
+    }
     return scale;
 }
 
@@ -5870,8 +5891,7 @@ static void mpti_block_dequantize(const mpti_blocks *b, unsigned char *to, const
 
 /* Blocks from element i on. */
 static void mpti_blocks_quantize(const mpti_blocks *b, uint8_t *codes, uint8_t *scales,
-                                 const unsigned char *from,
-                                 size_t i, size_t n)
+                                 const unsigned char *from, size_t i, size_t n)
 {
     const size_t size = (size_t)b->block->size;
     uint32_t     in[MPTI_BLOCK_SIZE_MAX];
@@ -6064,9 +6084,10 @@ static void mpti_blocks_dequantize_range(void *context, size_t part, size_t i, s
 static mpt_status mpti_blocks_run(mpt_block block, const void *codes, const void *scales, const void *floats,
                                   size_t n, const mpt_block_opts *opts, mpti_range_fn *range)
 {
-    mpti_blocking c;
-    if (mpti_bad_array(codes, 1, floats, sizeof(float), n) || mpti_no_array(scales, n, 1) ||
-        mpti_blocks_init(&c.b, block, opts) != MPT_OK)
+    const mpt_block_info *info = mpt_block_get(block);
+    mpti_blocking         c;
+    if (mpti_bad_array(codes, 1, floats, sizeof(float), n) || mpti_no_array(scales, n, 1) || !info ||
+        mpti_blocks_init(&c.b, info, mpt_format_get(info->element), mpt_format_get(info->scale), opts))
         return MPT_E_ARG;
     c.codes = (uint8_t *)(uintptr_t)codes;
     c.scales = (uint8_t *)(uintptr_t)scales;
@@ -6152,28 +6173,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  *        where neither is even (3 is 4, was 2), and to odd there is toward zero; a text of 1e400 or more in
  *        over 400 digits overflows (was 0). Formats: MPT_E4M3IEEE, MPT_E3M4, MPT_E4M3B11FNUZ.
  *        Many threads: MPT_USE_OPENMP, MPT_PARALLEL_FOR; the same bits.
- * 0.2.0  Half the time to compile, fewer names, the same bits. Was, is:
- *   mpt_encode_i32, _u32                       mpt_encode_i64, _u64
- *   mpt_decode_i32(f, c, o, e), ..._i64(...)   mpt_decode_i64(f, c, 32, o, e), (f, c, 64, o, e); and _u
- *   mpt_is_exact_i64(f, x), _u64               no flags after mpt_encode_i64(f, x, NULL, &flags)
- *   mpt_f16_bits_from_f32(x), ... and _n       mpt_f16_from_f32(x).bits, ...; arrays are cast
- *   mpt_f16_classify(h), mpt_f16_ulp(h)        mpt_classify(MPT_F16, h.bits), mpt_ulp(MPT_F16, x)
- *   mpt_class_text                             mpt_class_name
- *   mpt_f16_add_r(a, b, r, e), _sr(a, b, w)    mpt_f16_add_with(a, b, &opts, e): opts.rounding, opts.random
- *   mpt_f16_to_integral_exact_r                mpt_f16_to_integral_with
- *   mpt_f16_gt(a, b), ge, ne, unordered        mpt_f16_lt(b, a), le, !mpt_f16_eq, mpt_f16_compare
- *   mpt_f16_lt_quiet, _signaling(a, b, e)      mpt_f16_compare(a, b, 0 or 1, e) & MPT_LESS
- *   mpt_f16_maximum_number, ..., _r            mpt_f16_extreme(a, b, kind, e)
- *   mpt_f16_total_order_mag(a, b)              mpt_f16_total_order of mpt_f16_abs
- *   mpt_to_hex_text(b, n, f, c), _as           mpt_to_text_as(b, n, mpt_format_get(f), c, 1)
- *   mpt_e4m3_to_text, _from_text, and e5m2     mpt_to_text, mpt_from_text
- *   mpt_bf16_from_f16_n, ...                   mpt_convert_n(MPT_BF16, dst, MPT_F16, src, n, NULL, NULL)
- *   mpt_decode_n(dst, f, src, n)               mpt_convert_n(MPT_F32, dst, f, src, n, NULL, NULL)
- *   mpt_encode_n(dst, f, src, n)               mpt_convert_n(f, dst, MPT_F32, src, n, NULL, NULL)
- *   mpt_quantize_f64_n(d, s, n, f, o), _as     mpt_quantize_f64_n(d, s, n, mpt_format_get(f), o)
- *   mpt_philox_block                           mpt_philox4x32
- *   mpt_nan_rule, mpt_scale_rule               mpt_nan_mode, mpt_block_scaling
- *   mpt_block_opts.scale_rule                  mpt_block_opts.scaling
+ * 0.2.0  Half the time to compile, fewer names, the same bits.
  * 0.1.0  The first version. */
 
 // >>H20 licence ------------------------------------------------------------------------------------
