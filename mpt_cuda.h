@@ -789,6 +789,10 @@ template <uint32_t V> MPTI_D void mpti_codes_from_f32(int32_t format, const uint
 {
     MPTI_EITHER(format == MPT_F16, y, mpti_f16_encode(u[k]), mpti_bf16_encode(u[k]))
 }
+MPTI_D uint32_t mpti_fp8_saturated(uint32_t u, bool e5m2)
+{
+    return e5m2 ? mpti_e5m2_encode_to(u, 0x7bu) : mpti_e4m3_encode_to(u, 0x7eu);
+}
 template <uint32_t V>
 MPTI_D void mpti_codes_from_f32(int32_t format, const uint32_t u[], uint8_t y[], bool saturate)
 {
@@ -1001,6 +1005,13 @@ static mpt_status mpti_cuda_bad(mpt_cuda *c, mpt_status status, const char *call
     return status;
 }
 
+/* Of a call that is given the context c: if it cannot be, leave, with a reason in the context. */
+#define MPTI_REFUSE_AS(call, when, status, why)                             \
+    do {                                                                   \
+        if (when) return mpti_cuda_bad(c, status, call, why);              \
+    } while (0)
+#define MPTI_REFUSE(when, status, why) MPTI_REFUSE_AS(__func__, when, status, why)
+
 /* What a person can do about the errors that befall everybody once. */
 static const char *mpti_cuda_advice(cudaError_t e)
 {
@@ -1053,12 +1064,13 @@ static mpt_status mpti_launch(mpt_cuda *c, const char *call, void (*kernel)(P...
     return mpti_cuda_result(c, e, call);
 }
 
-/* Copy a table to the device, and wait: cudaMemcpy returns once ordinary host memory was read, which may be
- * before a kernel on a non-blocking stream sees the copy. */
-static cudaError_t mpti_cuda_upload(void *to, const void *from, size_t bytes)
+/* A table on the device, from the host, unless there was an error before; and wait: cudaMemcpy returns once
+ * ordinary host memory was read, which may be before a kernel on a non-blocking stream sees the copy. */
+template <class T> static void mpti_cuda_table(cudaError_t *e, T **to, const void *from, size_t bytes)
 {
-    const cudaError_t e = cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice);
-    return e != cudaSuccess ? e : cudaStreamSynchronize(NULL);
+    if (*e == cudaSuccess) *e = cudaMalloc((void **)to, bytes);
+    if (*e == cudaSuccess) *e = cudaMemcpy(*to, from, bytes, cudaMemcpyHostToDevice);
+    if (*e == cudaSuccess) *e = cudaStreamSynchronize(NULL);
 }
 
 MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
@@ -1170,13 +1182,11 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
     e = row && chunk && l->sizes ? cudaSuccess : cudaErrorMemoryAllocation;
     if (e == cudaSuccess) mpti_cuda_tabulate(l, tensors, count, row, chunk);
     if (e == cudaSuccess) e = mpti_cuda_here(c);
-    if (e == cudaSuccess) e = cudaMalloc((void **)&l->tensors, tensor_bytes);
-    if (e == cudaSuccess) e = cudaMalloc((void **)&l->chunks, chunk_bytes);
+    mpti_cuda_table(&e, &l->tensors, row, tensor_bytes);
+    mpti_cuda_table(&e, &l->chunks, chunk, chunk_bytes);
     if (e == cudaSuccess)
         e = cudaMalloc((void **)&l->partial, (2 * chunks + MPTI_COMBINED + l->whole_count) * sizeof(double));
     l->sums = l->partial + 2 * chunks;
-    if (e == cudaSuccess) e = mpti_cuda_upload(l->tensors, row, tensor_bytes);
-    if (e == cudaSuccess) e = mpti_cuda_upload(l->chunks, chunk, chunk_bytes);
     free(row);
     free(chunk);
     return mpti_cuda_result(c, e, name);
@@ -1203,16 +1213,12 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     mpt_status status;
     if (out)
         *out = NULL;
-    if (!c || !out)
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    MPTI_REFUSE(!c || !out, MPT_E_ARG, "NULL argument");
     status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, &fault);
-    if (status != MPT_OK)
-        return mpti_cuda_bad(c, status, __func__, fault.why);
-    if (count > 0xffffffffu)
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "more than 2^32 - 1 tensors");
+    MPTI_REFUSE(status != MPT_OK, status, fault.why);
+    MPTI_REFUSE(count > 0xffffffffu, MPT_E_ARG, "more than 2^32 - 1 tensors");
     mpt_cuda_list *l = (mpt_cuda_list *)calloc(1, sizeof *l);
-    if (!l)
-        return mpti_cuda_bad(c, MPT_E_MEMORY, __func__, "out of host memory");
+    MPTI_REFUSE(!l, MPT_E_MEMORY, "out of host memory");
     l->context = c;
     l->tensor_count = count;
     mpti_cuda_tabulate(l, tensors, count, NULL, NULL);
@@ -1252,8 +1258,7 @@ MPTI_KERNEL(32) mpti_k_lr_set(mpt_cuda_state *state, float lr)
 MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const mpt_cuda_state *host,
                                       mpt_stream stream)
 {
-    if (!c || !state || !host)
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    MPTI_REFUSE(!c || !state || !host, MPT_E_ARG, "NULL argument");
     mpti_cuda_reopen(c, state);
     return mpti_launch(c, __func__, mpti_k_state_set, 1, 1, stream, state, *host);
 }
@@ -1264,8 +1269,7 @@ MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, cons
     mpt_cuda_state host;
     if (out)
         *out = NULL;
-    if (!c || !out || !scaler)
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    MPTI_REFUSE(!c || !out || !scaler, MPT_E_ARG, "NULL argument");
     if (!(scaler->scale > 0.0f) || !(lr >= 0.0f) || !mpti_f32_is_finite(lr))
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "scaler not initialised, or lr below 0 or not finite");
     memset(&host, 0, sizeof host);
@@ -1273,8 +1277,7 @@ MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, cons
     host.lr = lr;
     c->stepped = NULL;                      /* the new one may lie where an old one did */
     cudaError_t e = mpti_cuda_here(c);
-    if (e == cudaSuccess) e = cudaMalloc((void **)out, sizeof **out);
-    if (e == cudaSuccess) e = mpti_cuda_upload(*out, &host, sizeof host);
+    mpti_cuda_table(&e, out, &host, sizeof host);
     const mpt_status status = mpti_cuda_result(c, e, __func__);
     if (status != MPT_OK) {
         (void)cudaFree(*out);
@@ -1288,8 +1291,7 @@ MPT_DEF void mpt_cuda_state_destroy(mpt_cuda_state *state) { (void)cudaFree(stat
 MPT_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const mpt_cuda_state *state,
                                       mpt_stream stream)
 {
-    if (!c || !state || !host)
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    MPTI_REFUSE(!c || !state || !host, MPT_E_ARG, "NULL argument");
     const cudaError_t e = cudaMemcpyAsync(host, state, sizeof *host, cudaMemcpyDeviceToHost, stream);
     return mpti_cuda_result(c, e, __func__);
 }
@@ -1359,6 +1361,8 @@ static uint32_t mpti_convert_bytes(mpt_format format)
          : mpti_gemm_is_fp8(format) ? 1u : 0u;
 }
 
+static bool mpti_cuda_is_float(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
+
 /* The kernel for elements of so many bytes. */
 template <class Out> static mpti_convert_kernel *mpti_convert_from(uint32_t in)
 {
@@ -1400,8 +1404,7 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
     if (opts)
         o = *opts;
     const char *const refusal = mpti_convert_refusal(dst_format, src_format, &o);
-    if (refusal)
-        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, __func__, refusal);
+    MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
     if (!n)
         return MPT_OK;
     const uint32_t out = mpti_convert_bytes(dst_format), in = mpti_convert_bytes(src_format);
@@ -1419,9 +1422,9 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
 /* One element; *amax takes its |x|. */
 MPTI_D uint8_t mpti_fp8_1(uint32_t u, float scale, bool e5m2, uint32_t *amax)
 {
-    const uint32_t a = u & 0x7fffffffu, y = mpti_fp8_scaled(u, scale);
+    const uint32_t a = u & 0x7fffffffu;
     *amax = a > *amax ? a : *amax;
-    return (uint8_t)(e5m2 ? mpti_e5m2_encode_to(y, 0x7bu) : mpti_e4m3_encode_to(y, 0x7eu));
+    return (uint8_t)mpti_fp8_saturated(mpti_fp8_scaled(u, scale), e5m2);
 }
 
 /* The codes of two finite numbers, or of Inf by overflow; the first in the lower byte. */
@@ -1433,10 +1436,8 @@ MPTI_D uint16_t mpti_fp8_pair(float first, float second, bool e5m2)
     else MPTI_PTX_FP8_PAIR("e4m3", pair, second, first);
     return pair;
 #else
-    const uint32_t x = mpti_f32_bits(first), y = mpti_f32_bits(second);
-    const uint32_t low = e5m2 ? mpti_e5m2_encode_to(x, 0x7bu) : mpti_e4m3_encode_to(x, 0x7eu);
-    const uint32_t high = e5m2 ? mpti_e5m2_encode_to(y, 0x7bu) : mpti_e4m3_encode_to(y, 0x7eu);
-    return (uint16_t)(low | high << 8);
+    return (uint16_t)(mpti_fp8_saturated(mpti_f32_bits(first), e5m2) |
+                      mpti_fp8_saturated(mpti_f32_bits(second), e5m2) << 8);
 #endif
 }
 
@@ -1556,18 +1557,19 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
     mpti_block_note_amax(amax, most);
 }
 
-/* A block per tensor. The history moves on in place: a stretch is read before it is written. */
-MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s)
+/* A block per tensor. The history moves on in place: a stretch is read before it is written. Init: nothing
+ * is read. */
+MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s, bool init)
 {
     const uint32_t length = s.recipe.length;
     for (uint64_t i = blockIdx.x; i < s.count; i += gridDim.x) {
         float *const   h = s.history + i * length;
-        const uint32_t now = mpti_f32_bits(s.amax[i]);
+        const uint32_t now = init ? 0u : mpti_f32_bits(s.amax[i]);
         const uint32_t last = s.recipe.drop_bad && now >= 0x7f800000u ? 0u : now;
         uint32_t       most = last;
         for (uint64_t first = 0; first < length; first += MPTI_THREADS) {
             const uint64_t k = first + threadIdx.x;
-            const uint32_t past = k + 1 < length ? mpti_f32_bits(h[k + 1]) : last;
+            const uint32_t past = !init && k + 1 < length ? mpti_f32_bits(h[k + 1]) : last;
             __syncthreads();            /* all have read what their neighbours write */
             if (k < length)
                 h[k] = mpti_f32_make(past);
@@ -1576,7 +1578,7 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s)
         }
         most = mpti_block_max(most);    /* its barriers: all have read amax */
         if (threadIdx.x == 0) {
-            const float scale = mpti_fp8_next_scale(s.scale[i], most, &s.recipe);
+            const float scale = init ? 1.0f : mpti_fp8_next_scale(s.scale[i], most, &s.recipe);
             s.scale[i] = scale;
             s.inverse[i] = mpti_div(1.0f, scale);
             s.amax[i] = 0.0f;
@@ -1584,55 +1586,34 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s)
     }
 }
 
-MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_init(mpt_fp8_scaling s)
+static mpt_status mpti_cuda_fp8_run(mpt_cuda *c, const mpt_fp8_scaling *s, bool init, mpt_stream stream,
+                                    const char *name)
 {
-    const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS;
-    const uint64_t first = (uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x;
-    for (uint64_t i = first; i < s.count; i += stride) {
-        s.scale[i] = 1.0f;
-        s.inverse[i] = 1.0f;
-        s.amax[i] = 0.0f;
-    }
-    for (uint64_t i = first; i < s.count * s.recipe.length; i += stride) s.history[i] = 0.0f;
-}
-
-static mpt_status mpti_cuda_fp8_ok(mpt_cuda *c, const mpt_fp8_scaling *s, const char *name)
-{
-    if (!c || !s || (s->count && (!s->scale || !s->inverse || !s->amax || !s->history)))
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument, or NULL array with count above 0");
-    if (!mpti_gemm_is_fp8(s->recipe.format))
-        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, "the format of the recipe is not e4m3 or e5m2");
-    if (!s->recipe.length || s->recipe.margin < -32 || s->recipe.margin > 32 ||
-        (unsigned)s->recipe.choice >= (unsigned)MPT_AMAX_CHOICE_COUNT)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "length 0, margin beyond 32, or an unknown choice");
-    return MPT_OK;
+    MPTI_REFUSE_AS(name, !c || !s || (s->count && (!s->scale || !s->inverse || !s->amax || !s->history)),
+                   MPT_E_ARG, "NULL argument, or NULL array with count above 0");
+    MPTI_REFUSE_AS(name, !mpti_gemm_is_fp8(s->recipe.format), MPT_E_UNSUPPORTED, "format not e4m3 or e5m2");
+    MPTI_REFUSE_AS(name, !s->recipe.length || s->recipe.margin < -32 || s->recipe.margin > 32 ||
+                   (unsigned)s->recipe.choice >= (unsigned)MPT_AMAX_CHOICE_COUNT, MPT_E_ARG,
+                   "length 0, margin beyond 32, or an unknown choice");
+    return !s->count ? MPT_OK : mpti_launch(c, name, mpti_k_fp8_update, mpti_cuda_blocks(c, s->count),
+                                            MPTI_THREADS, stream, *s, init);
 }
 
 MPT_DEF mpt_status mpt_cuda_fp8_init(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream)
 {
-    const mpt_status status = mpti_cuda_fp8_ok(c, s, __func__);
-    if (status != MPT_OK || !s->count)
-        return status;
-    const unsigned blocks = mpti_cuda_blocks(c, s->count * s->recipe.length / MPTI_THREADS + 1u);
-    return mpti_launch(c, __func__, mpti_k_fp8_init, blocks, MPTI_THREADS, stream, *s);
+    return mpti_cuda_fp8_run(c, s, true, stream, __func__);
 }
 
 MPT_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream)
 {
-    const mpt_status status = mpti_cuda_fp8_ok(c, s, __func__);
-    if (status != MPT_OK || !s->count)
-        return status;
-    const unsigned blocks = mpti_cuda_blocks(c, s->count);
-    return mpti_launch(c, __func__, mpti_k_fp8_update, blocks, MPTI_THREADS, stream, *s);
+    return mpti_cuda_fp8_run(c, s, false, stream, __func__);
 }
 
 static mpt_status mpti_cuda_fp8_formats(mpt_cuda *c, mpt_format dst_format, mpt_format src_format,
                                         const char *name)
 {
-    if (!mpti_gemm_is_fp8(dst_format))
-        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, "dst_format is not e4m3 or e5m2");
-    if (src_format != MPT_F32 && src_format != MPT_F16 && src_format != MPT_BF16)
-        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, name, "src_format is not f32, f16 or bf16");
+    MPTI_REFUSE_AS(name, !mpti_gemm_is_fp8(dst_format), MPT_E_UNSUPPORTED, "dst_format not e4m3 or e5m2");
+    MPTI_REFUSE_AS(name, !mpti_cuda_is_float(src_format), MPT_E_UNSUPPORTED, "src_format not f32, f16 or bf16");
     return MPT_OK;
 }
 
@@ -1641,8 +1622,7 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, voi
                                          mpt_stream stream)
 {
     mpt_status status;
-    if (!c || (n && ((!dst && !amax) || !src)))
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument with n above 0");
+    MPTI_REFUSE(!c || (n && ((!dst && !amax) || !src)), MPT_E_ARG, "NULL argument with n above 0");
     status = mpti_cuda_fp8_formats(c, dst_format, src_format, __func__);
     if (status != MPT_OK || !n)
         return status;
@@ -1701,10 +1681,8 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_scale(mpt_cuda_state *state, int32_t format, vo
 MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, mpt_format format, void *x,
                                            size_t n, mpt_stream stream)
 {
-    if (!c || !state || (n && !x))
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
-    if (format != MPT_F32 && format != MPT_F16 && format != MPT_BF16)
-        return mpti_cuda_bad(c, MPT_E_UNSUPPORTED, __func__, "format is not f32, f16 or bf16");
+    MPTI_REFUSE(!c || !state || (n && !x), MPT_E_ARG, "NULL argument");
+    MPTI_REFUSE(!mpti_cuda_is_float(format), MPT_E_UNSUPPORTED, "format is not f32, f16 or bf16");
     const unsigned blocks = mpti_cuda_blocks(c, n / (MPTI_THREADS * (format == MPT_F32 ? 16u : 32u)) + 1u);
     return mpti_launch(c, __func__, format == MPT_F32 ? mpti_k_scale<uint32_t> : mpti_k_scale<uint16_t>,
                        blocks, MPTI_THREADS, stream, state, format, x, n);
@@ -1950,16 +1928,14 @@ MPT_DEF mpt_status mpt_cuda_accumulate(mpt_cuda *c, const mpt_cuda_list *dst, co
 
 MPT_DEF mpt_status mpt_cuda_grads_zero(mpt_cuda *c, const mpt_cuda_list *list, mpt_stream stream)
 {
-    if (!c || !list)
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    MPTI_REFUSE(!c || !list, MPT_E_ARG, "NULL argument");
     return mpti_launch_list(c, __func__, mpti_k_zero, list, stream);
 }
 
 static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                   bool write_back, mpt_stream stream, const char *name)
 {
-    if (!c || !list || !state)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+    MPTI_REFUSE_AS(name, !c || !list || !state, MPT_E_ARG, "NULL argument");
     mpti_cuda_reopen(c, state);
     return mpti_launch_list(c, name, write_back ? mpti_k_check<true> : mpti_k_check<false>, list, stream,
                             list->partial, state);
@@ -2022,8 +1998,7 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_combine_unpack(uint64_t whole, double *sums, mp
 MPT_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                     mpt_cuda_reduce_fn *reduce, void *user, mpt_stream stream)
 {
-    if (!c || !list || !state || !reduce)
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    MPTI_REFUSE(!c || !list || !state || !reduce, MPT_E_ARG, "NULL argument");
     const uint64_t   whole = list->whole_count;
     const mpt_status status =
         mpti_launch(c, __func__, mpti_k_combine_pack, 1, MPTI_THREADS, stream, list->tensors, list->chunks,
@@ -2056,8 +2031,7 @@ MPTI_KERNEL(32) mpti_k_update(mpt_cuda_state *state)
 
 MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mpt_stream stream)
 {
-    if (!c || !state)
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    MPTI_REFUSE(!c || !state, MPT_E_ARG, "NULL argument");
     return mpti_launch(c, __func__, mpti_k_update, 1, 1, stream, state);
 }
 
@@ -2381,8 +2355,7 @@ static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_l
 static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, const mpt_cuda_state *state,
                                     const void *o, bool hyperparameters_ok, unsigned needs, const char *name)
 {
-    if (!c || !list || !state || !o)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "NULL argument");
+    MPTI_REFUSE_AS(name, !c || !list || !state || !o, MPT_E_ARG, "NULL argument");
     if (!hyperparameters_ok)
         return mpti_cuda_bad(c, MPT_E_ARG, name, "a hyperparameter is out of range, or an option is not one "
                              "of this optimizer");
@@ -2439,8 +2412,7 @@ MPT_OPTIMIZERS(MPTI_X)
 MPT_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu)
 {
     int major = 0, minor = 0;
-    if (!c || !gpu)
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    MPTI_REFUSE(!c || !gpu, MPT_E_ARG, "NULL argument");
     cudaError_t e = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, c->device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, c->device);
     if (e == cudaSuccess) *gpu = mpt_gpu_from_cc(10 * major + minor);
@@ -2509,9 +2481,7 @@ static mpt_gemm_args mpti_gemm_key_of(const mpt_gemm_args *g)
     k.bias_format = g->epilogue & MPTI_EPILOGUE_BIAS ? g->bias_format : MPT_F32;
     k.aux = NULL;
     k.ldaux = g->epilogue & MPTI_EPILOGUE_AUX ? g->ldaux : 0;
-    k.a_scale = (const float *)(uintptr_t)(g->a_scale != NULL);
-    k.b_scale = (const float *)(uintptr_t)(g->b_scale != NULL);
-    k.d_scale = (const float *)(uintptr_t)(g->d_scale != NULL);
+    for (const float **p : {&k.a_scale, &k.b_scale, &k.d_scale}) *p = (const float *)(uintptr_t)(*p != NULL);
     k.d_amax = (float *)(uintptr_t)(g->d_amax != NULL);
     k.batch = g->batch > 1u ? g->batch : 1u;
     k.trans_a = g->trans_a != 0;
@@ -2536,20 +2506,15 @@ static mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
     mpt_gemm_args t = *g;
     if (!g->row_major)
         return t;
-    t.m = g->n;
-    t.n = g->m;
-    t.a = g->b;
-    t.b = g->a;
-    t.lda = g->ldb;
-    t.ldb = g->lda;
-    t.a_stride = g->b_stride;
-    t.b_stride = g->a_stride;
-    t.a_format = g->b_format;
-    t.b_format = g->a_format;
-    t.trans_a = g->trans_b;
-    t.trans_b = g->trans_a;
-    t.a_scale = g->b_scale;
-    t.b_scale = g->a_scale;
+#define MPTI_SWAP(x, y) t.x = g->y, t.y = g->x
+    MPTI_SWAP(m, n);
+    MPTI_SWAP(a, b);
+    MPTI_SWAP(lda, ldb);
+    MPTI_SWAP(a_stride, b_stride);
+    MPTI_SWAP(a_format, b_format);
+    MPTI_SWAP(trans_a, trans_b);
+    MPTI_SWAP(a_scale, b_scale);
+#undef MPTI_SWAP
     t.epilogue = g->epilogue & ~(MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B);
     if (g->epilogue & MPT_EPILOGUE_BGRAD_A) t.epilogue |= MPT_EPILOGUE_BGRAD_B;
     if (g->epilogue & MPT_EPILOGUE_BGRAD_B) t.epilogue |= MPT_EPILOGUE_BGRAD_A;
@@ -2573,6 +2538,14 @@ static uint32_t mpti_gemm_epilogue(uint32_t e)
     return r ? r : (uint32_t)CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+/* An attribute of a description, a layout or a preference, unless there was an error before. */
+template <class Of, class Which, class T>
+static void mpti_gemm_set(cublasStatus_t *e, cublasStatus_t (*set)(Of, Which, const void *, size_t), Of of,
+                          Which which, T value)
+{
+    if (*e == CUBLAS_STATUS_SUCCESS) *e = set(of, which, &value, sizeof value);
+}
+
 /* The pointers are part of cublasLt's description; the heuristic looks at whether they are there. */
 static cublasStatus_t mpti_gemm_point(cublasLtMatmulDesc_t o, const mpt_gemm_args *g)
 {
@@ -2584,58 +2557,44 @@ static cublasStatus_t mpti_gemm_point(cublasLtMatmulDesc_t o, const mpt_gemm_arg
         {CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, g->d_scale},
         {CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, g->d_amax}};
     cublasStatus_t e = CUBLAS_STATUS_SUCCESS;
-    for (size_t i = 0; i < sizeof row / sizeof *row && e == CUBLAS_STATUS_SUCCESS; i++)
-        if (row[i].pointer)
-            e = cublasLtMatmulDescSetAttribute(o, row[i].which, &row[i].pointer, sizeof row[i].pointer);
+    for (const auto &r : row)
+        if (r.pointer) mpti_gemm_set(&e, cublasLtMatmulDescSetAttribute, o, r.which, r.pointer);
     return e;
 }
 
 static cublasStatus_t mpti_gemm_describe(mpti_gemm_plan *p, const mpt_gemm_args *g)
 {
-    const cublasOperation_t   op_a = g->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t   op_b = g->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasComputeType_t compute =
         g->a_format == MPT_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    const cudaDataType_t bias_type = mpti_gemm_type(g->bias_format), d = mpti_gemm_type(g->d_format);
-    const uint32_t       epilogue = mpti_gemm_epilogue(g->epilogue);
-    const int8_t         fast = 1;
-    const int32_t        batch = (int32_t)(g->batch > 1u ? g->batch : 1u);
-    const struct {
-        bool here;
-        cublasLtMatmulDescAttributes_t which;
-        const void *value;
-        size_t size;
-    } row[] = {
-        {true, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a},
-        {true, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b},
-        {true, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue},
-        {(g->epilogue & MPTI_EPILOGUE_BIAS) != 0u, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type,
-         sizeof bias_type},
-        {(g->epilogue & MPTI_EPILOGUE_AUX) != 0u, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &g->ldaux,
-         sizeof g->ldaux},
-        {g->fast_accumulate != 0u, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast}};
+    const cudaDataType_t d = mpti_gemm_type(g->d_format);
     /* There is no FP8 c beside an FP8 d: with beta 0 nothing is read there, but its type must be legal. */
     const struct { cudaDataType_t type; int64_t rows, cols, ld, stride; } matrix[] = {
         {mpti_gemm_type(g->a_format), mpti_gemm_line_a(g), g->trans_a ? g->m : g->k, g->lda, g->a_stride},
         {mpti_gemm_type(g->b_format), mpti_gemm_line_b(g), g->trans_b ? g->k : g->n, g->ldb, g->b_stride},
         {mpti_gemm_is_fp8(g->d_format) ? CUDA_R_16BF : d, g->m, g->n, g->ldd, g->d_stride},
         {d, g->m, g->n, g->ldd, g->d_stride}};
-    cublasStatus_t e = cublasLtMatmulDescCreate(&p->operation, compute, CUDA_R_32F);
-    for (const auto &r : row)
-        if (e == CUBLAS_STATUS_SUCCESS && r.here)
-            e = cublasLtMatmulDescSetAttribute(p->operation, r.which, r.value, r.size);
-    if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_point(p->operation, g);
-    for (int i = 0; i < 4; i++) {
-        cublasLtMatrixLayout_t *const l = &p->layout[i];
-        if (e == CUBLAS_STATUS_SUCCESS)
-            e = cublasLtMatrixLayoutCreate(l, matrix[i].type, (uint64_t)matrix[i].rows,
-                                           (uint64_t)matrix[i].cols, matrix[i].ld);
-        if (e == CUBLAS_STATUS_SUCCESS && batch > 1)
-            e = cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
-                                                 sizeof batch);
-        if (e == CUBLAS_STATUS_SUCCESS && batch > 1)
-            e = cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                 &matrix[i].stride, sizeof matrix[i].stride);
+    cublasStatus_t (*const set)(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void *, size_t) =
+        cublasLtMatmulDescSetAttribute;
+    cublasStatus_t             e = cublasLtMatmulDescCreate(&p->operation, compute, CUDA_R_32F);
+    const cublasLtMatmulDesc_t o = p->operation;
+    mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_TRANSA, g->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_TRANSB, g->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_EPILOGUE, mpti_gemm_epilogue(g->epilogue));
+    if (g->epilogue & MPTI_EPILOGUE_BIAS)
+        mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, mpti_gemm_type(g->bias_format));
+    if (g->epilogue & MPTI_EPILOGUE_AUX)
+        mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g->ldaux);
+    if (g->fast_accumulate) mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_FAST_ACCUM, (int8_t)1);
+    if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_point(o, g);
+    for (int i = 0; i < 4 && e == CUBLAS_STATUS_SUCCESS; i++) {
+        e = cublasLtMatrixLayoutCreate(&p->layout[i], matrix[i].type, (uint64_t)matrix[i].rows,
+                                       (uint64_t)matrix[i].cols, matrix[i].ld);
+        if (g->batch < 2u)
+            continue;
+        mpti_gemm_set(&e, cublasLtMatrixLayoutSetAttribute, p->layout[i],
+                      CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, (int32_t)g->batch);
+        mpti_gemm_set(&e, cublasLtMatrixLayoutSetAttribute, p->layout[i],
+                      CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, matrix[i].stride);
     }
     return e;
 }
@@ -2647,20 +2606,17 @@ static cublasStatus_t mpti_gemm_choose(const mpti_lt *lt, mpti_gemm_plan *p)
     int                             count = 0;
     /* k split among blocks: their sums are added in FP32 too, which "in place" is only where d is FP32 */
     const uint32_t in_place = p->key.d_format == MPT_F32 ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE : 0u;
-    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | in_place;
     const struct { cublasLtMatmulPreferenceAttributes_t which; uint32_t value; } row[] = {
-        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | in_place},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)(uintptr_t)p->key.a},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)(uintptr_t)p->key.b},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)(uintptr_t)p->key.d},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)(uintptr_t)p->key.d}};
     cublasStatus_t e = cublasLtMatmulPreferenceCreate(&preference);
-    if (e == CUBLAS_STATUS_SUCCESS)
-        e = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                 &lt->bytes, sizeof lt->bytes);
-    for (size_t i = 0; i < sizeof row / sizeof *row && e == CUBLAS_STATUS_SUCCESS; i++)
-        e = cublasLtMatmulPreferenceSetAttribute(preference, row[i].which, &row[i].value,
-                                                 sizeof row[i].value);
+    mpti_gemm_set(&e, cublasLtMatmulPreferenceSetAttribute, preference,
+                  CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, lt->bytes);
+    for (const auto &r : row)
+        mpti_gemm_set(&e, cublasLtMatmulPreferenceSetAttribute, preference, r.which, r.value);
     if (e == CUBLAS_STATUS_SUCCESS)
         e = cublasLtMatmulAlgoGetHeuristic(lt->handle, p->operation, p->layout[0], p->layout[1], p->layout[2],
                                            p->layout[3], preference, 1, &found, &count);
@@ -2725,8 +2681,7 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
     if (status != MPT_OK)
         return status;
     c->gemm = (mpti_lt *)calloc(1, sizeof *c->gemm);
-    if (!c->gemm)
-        return mpti_cuda_bad(c, MPT_E_MEMORY, __func__, "out of host memory");
+    MPTI_REFUSE(!c->gemm, MPT_E_MEMORY, "out of host memory");
     c->gemm_close = mpti_gemm_close;
     c->gemm->cc = gpu.cc;
     c->gemm->bytes = bytes ? bytes : (size_t)32 << 20;
@@ -2749,8 +2704,7 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
     if (!c || !g || !g->a || !g->b || !g->d || (g->epilogue & MPTI_EPILOGUE_BIAS && !g->bias) ||
         (g->epilogue & MPTI_EPILOGUE_AUX && !g->aux))
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, matrix, bias or aux");
-    if (!c->gemm)
-        return mpti_cuda_bad(c, MPT_E_ORDER, __func__, "call mpt_cuda_gemm_open once before");
+    MPTI_REFUSE(!c->gemm, MPT_E_ORDER, "call mpt_cuda_gemm_open once before");
     const mpt_gemm_verdict advice = mpt_gemm_advice(c->gemm->cc, g);
     const unsigned         refusals = mpti_gemm_refusals(advice.problems);
     if (refusals)
@@ -2888,8 +2842,7 @@ MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, co
 {
     if (out)
         *out = NULL;
-    if (!c || !out || !list)
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument");
+    MPTI_REFUSE(!c || !out || !list, MPT_E_ARG, "NULL argument");
     const size_t           count = (size_t)(list->tensor_count ? list->tensor_count : 1);
     mpt_cuda_ranges *const r = (mpt_cuda_ranges *)calloc(1, sizeof *r);
     mpti_cuda_range *const none = (mpti_cuda_range *)calloc(count, sizeof *none);
@@ -2900,8 +2853,7 @@ MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, co
         r->list = list;
         for (size_t i = 0; i < count; i++) none[i].least_less_1 = 0xffffffffu;
         cudaError_t e = mpti_cuda_here(c);
-        if (e == cudaSuccess) e = cudaMalloc((void **)&r->range, count * sizeof *none);
-        if (e == cudaSuccess) e = mpti_cuda_upload(r->range, none, count * sizeof *none);
+        mpti_cuda_table(&e, &r->range, none, count * sizeof *none);
         status = mpti_cuda_result(c, e, __func__);
     }
     free(none);
