@@ -121,46 +121,44 @@ MPT_CUDA_DEF const char *mpt_cuda_error_text(const mpt_cuda *c);
 MPT_CUDA_DEF int mpt_cuda_error_code(const mpt_cuda *c);
 
 // >>C4 list, state ---------------------------------------------------------------------------------
+/* What creates allocates and waits for the device, gives NULL on an error, and then leaks nothing. What
+ * destroys waits too, and takes NULL. All return MPT_OK, or MPT_E_ARG, or MPT_E_CUDA. */
+
 /* mpt_cuda_list_create -- put a tensor list into a device table; one launch then serves all tensors.
- *   out      out  NULL on an error
  *   tensors  in   [count], in host memory; the arrays they point to are device memory. Formats, storage and
  *                 moments may differ from tensor to tensor, and be any that mpt.h has; each needs its
  *                 gradient. Parts need no sums. The table is a copy: later changes are not seen.
  * A list serves one stream at a time: it owns the partial sums of mpt_cuda_check.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED, MPT_E_MEMORY, MPT_E_CUDA; nothing leaks.
- * Allocates and waits for the device. */
+ * Errors: MPT_E_UNSUPPORTED, MPT_E_MEMORY too. */
 MPT_CUDA_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const mpt_tensor *tensors,
                                              size_t count);
 
-/* mpt_cuda_list_destroy -- free the table, not the tensors; NULL is allowed. Waits for the device. */
+/* mpt_cuda_list_destroy -- free the table, not the tensors. */
 MPT_CUDA_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list);
 
-/* mpt_cuda_state_create -- the device-resident state of one training run. It serves one stream at a time, as
- * a list does: kernels count their blocks in it.
- *   out     out  device memory, or NULL on an error; kernels of yours may read it
+/* mpt_cuda_state_create, mpt_cuda_state_destroy -- the device-resident state of one training run. It serves
+ * one stream at a time, as a list does: kernels count their blocks in it.
+ *   out     out  device memory; kernels of yours may read it
  *   scaler  in   in host memory, from mpt_scaler_init or an earlier run
  *   lr      in   learning rate, 0 and more
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_MEMORY, MPT_E_CUDA.  Allocates and waits for the device. */
+ * Errors: MPT_E_MEMORY too. */
 MPT_CUDA_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, const mpt_scaler *scaler,
                                               float lr);
-
-/* mpt_cuda_state_destroy -- free it; NULL is allowed. Waits for the device. */
 MPT_CUDA_DEF void mpt_cuda_state_destroy(mpt_cuda_state *state);
 
 /* mpt_cuda_state_set -- queue a whole state, for instance from a checkpoint. The value is copied at
  * the call, also under graph capture (a captured copy from host memory would be read again at each
- * replay).  Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
+ * replay). */
 MPT_CUDA_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const mpt_cuda_state *host,
                                            mpt_stream stream);
 
 /* mpt_cuda_state_get -- queue a copy to the host; valid once the stream got there. Page-locked host
  * memory (cudaMallocHost) keeps the copy asynchronous. To log scale, norm and skipped steps without a wait,
- * queue it every step, followed by an event, and read where cudaEventQuery says so: a step or two later.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
+ * queue it every step, followed by an event, and read where cudaEventQuery says so: a step or two later. */
 MPT_CUDA_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const mpt_cuda_state *state,
                                            mpt_stream stream);
 
-/* mpt_cuda_lr_set -- queue a new learning rate, 0 and more.  Errors: MPT_E_ARG, MPT_E_CUDA. */
+/* mpt_cuda_lr_set -- queue a new learning rate, 0 and more. */
 MPT_CUDA_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr, mpt_stream stream);
 
 // >>C5 conversion ----------------------------------------------------------------------------------
@@ -182,6 +180,21 @@ MPT_CUDA_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, v
                                            mpt_format src_format, const void *src, size_t n,
                                            const mpt_opts *opts, const mpt_cuda_state *state,
                                            mpt_stream stream);
+
+#ifndef MPT_NO_BLOCKS
+/* mpt_cuda_block_quantize_n -- as mpt_block_quantize_n, on device memory, the same bits.
+ *   src   in  [n], of src_format: f32, f16 or bf16; 16-byte aligned arrays go at full speed
+ *   opts  in  copied at the call; elements round to nearest-even
+ *   cols  in  0: scales in the order of their blocks, as there. Else src is a matrix with lines of so many
+ *             elements, a multiple of a block's, and the scales lie as block-scaled products want them: in
+ *             tiles of 128 lines by 4 blocks, uint8_t [(lines + 127) / 128][(blocks of a line + 3) / 4][512],
+ *             in a tile line l and block k at l % 32 * 16 + l / 32 * 4 + k; 0 beyond the matrix
+ * Returns: MPT_OK.  Errors: as there; MPT_E_UNSUPPORTED (MXFP6, other src_formats or options), MPT_E_CUDA. */
+MPT_CUDA_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8_t *codes,
+                                                  uint8_t *scales, mpt_format src_format, const void *src,
+                                                  size_t n, size_t cols, const mpt_block_opts *opts,
+                                                  mpt_stream stream);
+#endif /* MPT_NO_BLOCKS */
 
 // >>C6 FP8 delayed scaling -------------------------------------------------------------------------
 #ifndef MPT_NO_FP8
@@ -358,14 +371,18 @@ typedef struct mpt_gemm_args {
     const void *bias;               /* of the epilogues that have one: [n] if row_major (one per output
                                        feature), [m] if not, in bias_format; BGRAD and so on write it */
     mpt_format  a_format, b_format; /* both MPT_F32, MPT_TF32 (FP32 in memory, multiplied as TF32),
-                                       MPT_F16 or MPT_BF16; or MPT_E4M3 and MPT_E5M2, not both MPT_E5M2 */
-    mpt_format  d_format;           /* MPT_F32, or that of a and b; with FP8 operands MPT_F32, MPT_F16,
-                                       MPT_BF16 or, if beta is 0, FP8 (E5M2 not from two MPT_E4M3) */
-    mpt_format  bias_format;        /* d_format; with FP8 operands MPT_F16 if d is F16, else MPT_BF16 */
+                                       MPT_F16 or MPT_BF16; or MPT_E4M3 and MPT_E5M2, not both MPT_E5M2;
+                                       or, in blocks, MPT_E2M1, two codes a byte */
+    mpt_format  d_format;           /* MPT_F32, or that of a and b; with FP8 or FP4 operands MPT_F32, MPT_F16,
+                                       MPT_BF16 or, if beta is 0 and no blocks, FP8 (E5M2 not from two
+                                       MPT_E4M3) */
+    mpt_format  bias_format;        /* d_format; of FP8 or FP4 operands MPT_F16 if d is F16, else MPT_BF16 */
     uint32_t    row_major, trans_a, trans_b;
     uint32_t    epilogue;           /* MPT_EPILOGUE_* or-ed */
     float       alpha, beta;
-    const float *a_scale, *b_scale, *d_scale;   /* FP8: device scalars to multiply with; NULL is 1 */
+    const void *a_scale, *b_scale;  /* FP8: device scalars (float) to multiply with; NULL is 1. Blocks: their
+                                       scales, in tiles, as mpt_cuda_block_quantize_n with cols k puts them */
+    const float *d_scale;           /* FP8 d: as those of a and b */
     float      *d_amax;             /* FP8 d: device scalar, largest |value| before d_scale; NULL: none */
     int64_t     a_stride, b_stride, d_stride;   /* elements from one product of a batch to the next; a and b
                                        may have 0, and all have one bias */
@@ -374,6 +391,8 @@ typedef struct mpt_gemm_args {
     void       *aux;                /* of GELU as d, what went into it; of RELU a bit for each element that is
                                        above 0, in lines of ldaux bits */
     int64_t     ldaux;              /* elements, a multiple of 8; or bits, of 128 */
+    uint32_t    block_scales;       /* 0; or elements along k that share a scale: 32, of MXFP8, or 16, of
+                                       NVFP4, whose tensor scales belong into alpha */
 } mpt_gemm_args;
 
 /* What slows a product down (0) or makes cublasLt refuse it (1): name, bit, which of the two, text. */
@@ -381,7 +400,7 @@ typedef struct mpt_gemm_args {
     X(MPT_GEMM_NO_TENSOR_CORES, 0, 0, "this GPU has no Tensor Cores for this format: no gain in speed")    \
     X(MPT_GEMM_NO_BF16,         1, 1, "bf16 products need Ampere (compute capability 8.0) or newer")       \
     X(MPT_GEMM_NO_FP8,          2, 1, "FP8 products need Ada (compute capability 8.9) or newer")           \
-    X(MPT_GEMM_FP8_LAYOUT,      3, 1, "FP8 on this GPU needs both operands contiguous along k: "           \
+    X(MPT_GEMM_FP8_LAYOUT,      3, 1, "FP8 here, and blocks, need both operands contiguous along k: "      \
                                       "row_major with trans_b, or column-major with trans_a")              \
     X(MPT_GEMM_FP8_PAIR,        4, 1, "two e5m2 operands do not multiply: make one e4m3")                  \
     X(MPT_GEMM_FORMATS,         5, 1, "no such product: see a_format, b_format, d_format, bias_format")    \
@@ -396,7 +415,10 @@ typedef struct mpt_gemm_args {
     X(MPT_GEMM_SCALES,         13, 1, "scales are for FP8: d_scale and d_amax for an FP8 d, the others "   \
                                       "for FP8 operands")                                                  \
     X(MPT_GEMM_EPILOGUE,       14, 1, "no such epilogue: see MPT_EPILOGUE_BIAS and so on, aux and ldaux; "  \
-                                      "those of training are for one product that is not FP8")
+                                      "those of training are for one product that is not FP8")             \
+    X(MPT_GEMM_NO_BLOCKS,      15, 1, "block-scaled products need Blackwell (compute capability 10.0)")    \
+    X(MPT_GEMM_BLOCKS,         16, 1, "blocks: cublasLt multiplies MXFP8 and NVFP4, not MXFP4; one "       \
+                                      "product, k a multiple of 32, scales at multiples of 16 bytes")
 
 enum {
 #define MPTI_X(id, bit, refused, text) id = 1 << bit,
@@ -452,12 +474,11 @@ typedef enum mpt_cuda_array { MPT_CUDA_GRAD, MPT_CUDA_PARAM, MPT_CUDA_MASTER } m
 
 /* mpt_cuda_ranges_create -- empty reports against a format, one per tensor.
  *   list  in  outlives the reports
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (as mpt_range_init), MPT_E_MEMORY, MPT_E_CUDA; then
- * *out is NULL.  Allocates and waits for the device. */
+ * Errors: as the creators of >>C4, and MPT_E_UNSUPPORTED as mpt_range_init. */
 MPT_CUDA_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, const mpt_cuda_list *list,
                                                mpt_format format);
 
-/* mpt_cuda_ranges_destroy -- free them; NULL is allowed. Waits for the device. */
+/* mpt_cuda_ranges_destroy -- as the destroyers of >>C4. */
 MPT_CUDA_DEF void mpt_cuda_ranges_destroy(mpt_cuda_ranges *ranges);
 
 /* mpt_cuda_ranges_add -- count an array of every tensor, in one launch; tensors without that array count
@@ -509,16 +530,18 @@ static inline const char *mpt_gemm_problem_text(unsigned problem)
 /* The formulas of the advice; mpt_cuda_gemm refuses by them too. */
 static inline int mpti_gemm_is_fp8(mpt_format f) { return f == MPT_E4M3 || f == MPT_E5M2; }
 
+static inline int mpti_gemm_is_narrow(mpt_format f) { return mpti_gemm_is_fp8(f) || f == MPT_E2M1; }
+
 /* Elements in 16 bytes, the width of a Tensor Core access. */
 static inline int64_t mpti_gemm_unit(mpt_format f)
 {
-    return f == MPT_F32 || f == MPT_TF32 ? 4 : mpti_gemm_is_fp8(f) ? 16 : 8;
+    return f == MPT_F32 || f == MPT_TF32 ? 4 : f == MPT_E2M1 ? 32 : mpti_gemm_is_fp8(f) ? 16 : 8;
 }
 
 static inline unsigned mpti_gemm_tc(mpt_format f)
 {
     return f == MPT_F16 ? MPT_TC_F16 : f == MPT_BF16 ? MPT_TC_BF16 : f == MPT_TF32 ? MPT_TC_TF32
-         : mpti_gemm_is_fp8(f) ? MPT_TC_FP8 : 0u;
+         : mpti_gemm_is_fp8(f) ? MPT_TC_FP8 : f == MPT_E2M1 ? MPT_TC_BLOCKS : 0u;
 }
 
 /* Which epilogues take aux, and which a bias. */
@@ -535,7 +558,7 @@ static inline int mpti_gemm_epilogue_ok(const mpt_gemm_args *g)
     if (e > 511u || one & (one - 1u) || (e & MPT_EPILOGUE_BIAS && one != forward) ||
         (e & MPT_EPILOGUE_AUX && !forward) || (e & MPT_EPILOGUE_BGRAD && !backward))
         return 0;
-    if (e & (MPTI_EPILOGUE_AUX | MPTI_EPILOGUE_SUMS) && (g->batch > 1u || mpti_gemm_is_fp8(g->a_format)))
+    if (e & (MPTI_EPILOGUE_AUX | MPTI_EPILOGUE_SUMS) && (g->batch > 1u || mpti_gemm_is_narrow(g->a_format)))
         return 0;
     return !(e & MPTI_EPILOGUE_AUX) ||
            (g->ldaux >= (g->row_major ? g->n : g->m) && !(g->ldaux % unit) && !((uintptr_t)g->aux % 16u));
@@ -544,16 +567,24 @@ static inline int mpti_gemm_epilogue_ok(const mpt_gemm_args *g)
 static inline int mpti_gemm_formats_ok(const mpt_gemm_args *g)
 {
     const mpt_format a = g->a_format, b = g->b_format, d = g->d_format;
-    const int        fp8 = mpti_gemm_is_fp8(a) && mpti_gemm_is_fp8(b);
+    const int        fp8 = mpti_gemm_is_fp8(a) && mpti_gemm_is_fp8(b), blocks = g->block_scales != 0u;
+    const int        narrow = fp8 || (a == MPT_E2M1 && b == MPT_E2M1 && blocks);
     if (g->epilogue & MPTI_EPILOGUE_BIAS &&
-        g->bias_format != (!fp8 ? d : d == MPT_F16 ? MPT_F16 : MPT_BF16))
+        g->bias_format != (!narrow ? d : d == MPT_F16 ? MPT_F16 : MPT_BF16))
         return 0;
-    if (fp8)
+    if (narrow)
         return d == MPT_F32 || d == MPT_F16 || d == MPT_BF16 ||
-               (mpti_gemm_is_fp8(d) && !mpti_is_nonzero(g->beta) && !(a == b && d == MPT_E5M2));
+               (mpti_gemm_is_fp8(d) && !blocks && !mpti_is_nonzero(g->beta) && !(a == b && d == MPT_E5M2));
     if (a != b || !(a == MPT_F32 || a == MPT_TF32 || a == MPT_F16 || a == MPT_BF16))
         return 0;
     return d == MPT_F32 || d == a;
+}
+
+static inline int mpti_gemm_blocks_ok(const mpt_gemm_args *g)
+{
+    return g->block_scales == (g->a_format == MPT_E2M1 ? 16u : 32u) && mpti_gemm_is_narrow(g->a_format) &&
+           mpti_gemm_is_narrow(g->b_format) && g->batch < 2u && g->k % 32 == 0 &&
+           !(((uintptr_t)g->a_scale | (uintptr_t)g->b_scale) % 16u);
 }
 
 /* What of an operand is contiguous in memory. */
@@ -586,8 +617,9 @@ static inline unsigned mpti_gemm_refusals(unsigned problems)
 /* Problems first, then what follows from them. */
 static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
 {
-    const unsigned  cores = mpt_gpu_from_cc(cc).tensor_cores, wanted = mpti_gemm_tc(g->a_format);
-    const int       fp8 = mpti_gemm_is_fp8(g->a_format) || mpti_gemm_is_fp8(g->b_format);
+    const unsigned  cores = mpt_gpu_from_cc(cc).tensor_cores;
+    const unsigned  wanted = g->block_scales ? MPT_TC_BLOCKS : mpti_gemm_tc(g->a_format);
+    const int       fp8 = mpti_gemm_is_narrow(g->a_format) || mpti_gemm_is_narrow(g->b_format);
     const int64_t   ua = mpti_gemm_unit(g->a_format), ub = mpti_gemm_unit(g->b_format),
                     ud = mpti_gemm_unit(g->d_format), u = ua > ud ? ua : ud;
     const uintptr_t pointers = (uintptr_t)g->a | (uintptr_t)g->b | (uintptr_t)g->d;
@@ -598,9 +630,12 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
     if (!mpti_gemm_shape_ok(g)) p |= MPT_GEMM_SHAPE;
     if (!mpti_gemm_epilogue_ok(g)) p |= MPT_GEMM_EPILOGUE;
     if (!(cores & wanted)) p |= wanted == MPT_TC_BF16 ? MPT_GEMM_NO_BF16
-                              : wanted == MPT_TC_FP8 ? MPT_GEMM_NO_FP8 : MPT_GEMM_NO_TENSOR_CORES;
+                              : wanted == MPT_TC_FP8 ? MPT_GEMM_NO_FP8
+                              : wanted == MPT_TC_BLOCKS ? MPT_GEMM_NO_BLOCKS : MPT_GEMM_NO_TENSOR_CORES;
+    if (g->block_scales && !mpti_gemm_blocks_ok(g)) p |= MPT_GEMM_BLOCKS;
     if (g->a_format == MPT_E5M2 && g->b_format == MPT_E5M2) p |= MPT_GEMM_FP8_PAIR;
-    if (fp8 && !along_k && cc / 10 != 10) p |= MPT_GEMM_FP8_LAYOUT;     /* sm_100 and sm_103 take all four */
+    if (fp8 && !along_k && (cc / 10 != 10 || g->block_scales))      /* else sm_100 and sm_103 take all four */
+        p |= MPT_GEMM_FP8_LAYOUT;
     if (wanted) {       /* plain FP32 does not care */
         if (g->m % u) p |= MPT_GEMM_PAD_M;
         if (g->n % u) p |= MPT_GEMM_PAD_N;
@@ -757,61 +792,41 @@ MPTI_D float mpti_f16_quick(uint16_t h)
     MPTI_UNROLL                                   \
     for (uint32_t k = 0; k < V; k++) to[k] = value;
 #define MPTI_EITHER(condition, to, value, other)  \
-    if (condition) { MPTI_EACH(to, value) } else { MPTI_EACH(to, other) }
+    { if (condition) { MPTI_EACH(to, value) } else { MPTI_EACH(to, other) } }
 
-template <uint32_t V> MPTI_D void mpti_codes_to_f32(int32_t, const uint32_t x[], uint32_t u[], bool)
-{
-    MPTI_EACH(u, x[k])
-}
-template <uint32_t V> MPTI_D void mpti_codes_to_f32(int32_t format, const uint16_t x[], uint32_t u[], bool)
-{
-    MPTI_EITHER(format == MPT_F16, u, mpti_f16_decode(x[k]), mpti_bf16_decode(x[k]))
-}
-template <uint32_t V> MPTI_D void mpti_codes_to_f32(int32_t format, const uint8_t x[], uint32_t u[], bool)
-{
-    MPTI_EITHER(format == MPT_E4M3, u, mpti_e4m3_decode(x[k]), mpti_e5m2_decode(x[k]))
-}
 /* A double is rounded to odd, unless the float is what is wanted: then the next rounding is the only one. */
-template <uint32_t V> MPTI_D void mpti_codes_to_f32(int32_t, const uint64_t x[], uint32_t u[], bool odd)
+template <uint32_t V, class T>
+MPTI_D void mpti_codes_to_f32(int32_t format, const T x[], uint32_t u[], bool odd)
 {
-    MPTI_EACH(u, mpti_f32_narrow(x[k], odd))
+    if (sizeof(T) == 8) { MPTI_EACH(u, mpti_f32_narrow(x[k], odd)) }
+    else if (sizeof(T) == 4) { MPTI_EACH(u, (uint32_t)x[k]) }
+    else if (sizeof(T) == 2) MPTI_EITHER(format == MPT_F16, u, mpti_f16_decode((uint16_t)x[k]),
+                                         mpti_bf16_decode((uint16_t)x[k]))
+    else MPTI_EITHER(format == MPT_E4M3, u, mpti_e4m3_decode((uint8_t)x[k]), mpti_e5m2_decode((uint8_t)x[k]))
 }
 
-template <uint32_t V> MPTI_D void mpti_codes_from_f32(int32_t, const uint32_t u[], uint32_t y[], bool)
-{
-    MPTI_EACH(y, u[k])
-}
-template <uint32_t V> MPTI_D void mpti_codes_from_f32(int32_t, const uint32_t u[], uint64_t y[], bool)
-{
-    MPTI_EACH(y, mpti_f64_widen(u[k]))
-}
-template <uint32_t V> MPTI_D void mpti_codes_from_f32(int32_t format, const uint32_t u[], uint16_t y[], bool)
-{
-    MPTI_EITHER(format == MPT_F16, y, mpti_f16_encode(u[k]), mpti_bf16_encode(u[k]))
-}
 MPTI_D uint32_t mpti_fp8_saturated(uint32_t u, bool e5m2)
 {
     return e5m2 ? mpti_e5m2_encode_to(u, 0x7bu) : mpti_e4m3_encode_to(u, 0x7eu);
 }
-template <uint32_t V>
-MPTI_D void mpti_codes_from_f32(int32_t format, const uint32_t u[], uint8_t y[], bool saturate)
+template <uint32_t V, class T>
+MPTI_D void mpti_codes_from_f32(int32_t format, const uint32_t u[], T y[], bool saturate)
 {
-    MPTI_EITHER(format == MPT_E4M3, y, (uint8_t)mpti_e4m3_encode_to(u[k], saturate ? 0x7eu : 0x7fu),
-                (uint8_t)mpti_e5m2_encode_to(u[k], saturate ? 0x7bu : 0x7cu))
+    if (sizeof(T) == 8) { MPTI_EACH(y, (T)mpti_f64_widen(u[k])) }
+    else if (sizeof(T) == 4) { MPTI_EACH(y, (T)u[k]) }
+    else if (sizeof(T) == 2) MPTI_EITHER(format == MPT_F16, y, mpti_f16_encode(u[k]), mpti_bf16_encode(u[k]))
+    else if (saturate) { MPTI_EACH(y, (T)mpti_fp8_saturated(u[k], format == MPT_E5M2)) }
+    else MPTI_EITHER(format == MPT_E4M3, y, mpti_e4m3_encode(u[k]), mpti_e5m2_encode(u[k]))
 }
 
 /* The same with stochastic rounding. */
-template <uint32_t V>
-MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint32_t random[], uint16_t y[])
+template <uint32_t V, class T>
+MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint32_t random[], T y[])
 {
-    MPTI_EITHER(format == MPT_F16, y, (uint16_t)mpti_f16_stochastic(u[k], random[k]),
-                (uint16_t)mpti_bf16_stochastic(u[k], random[k]))
-}
-template <uint32_t V>
-MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint32_t random[], uint8_t y[])
-{
-    MPTI_EITHER(format == MPT_E4M3, y, (uint8_t)mpti_e4m3_stochastic(u[k], random[k]),
-                (uint8_t)mpti_e5m2_stochastic(u[k], random[k]))
+    if (sizeof(T) == 2) MPTI_EITHER(format == MPT_F16, y, (T)mpti_f16_stochastic(u[k], random[k]),
+                                    (T)mpti_bf16_stochastic(u[k], random[k]))
+    else MPTI_EITHER(format == MPT_E4M3, y, (T)mpti_e4m3_stochastic(u[k], random[k]),
+                     (T)mpti_e5m2_stochastic(u[k], random[k]))
 }
 
 /* The first `count` of eight elements of an f32, f16 or bf16 array from element i on: their patterns as they
@@ -858,13 +873,11 @@ MPTI_D void mpti_store_some(void *array, int32_t format, uint64_t i, uint32_t co
 }
 
 /* Patterns as floats, by one instruction each; the payload of a NaN is the processor's. */
-template <uint32_t V> MPTI_D void mpti_codes_quick(int32_t, const uint32_t x[], float y[])
+template <uint32_t V, class T> MPTI_D void mpti_codes_quick(int32_t format, const T x[], float y[])
 {
-    MPTI_EACH(y, mpti_f32_make(x[k]))
-}
-template <uint32_t V> MPTI_D void mpti_codes_quick(int32_t format, const uint16_t x[], float y[])
-{
-    MPTI_EITHER(format == MPT_F16, y, mpti_f16_quick(x[k]), mpti_f32_make((uint32_t)x[k] << 16))
+    if (sizeof(T) == 4) { MPTI_EACH(y, mpti_f32_make((uint32_t)x[k])) }
+    else MPTI_EITHER(format == MPT_F16, y, mpti_f16_quick((uint16_t)x[k]),
+                     mpti_f32_make((uint32_t)x[k] << 16))
 }
 
 /* A number as a 16-bit format has it. */
@@ -891,8 +904,7 @@ MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint64_t step, uint64_
     uint32_t       w[2 * MPTI_VEC];
     MPTI_FOR(q, 2) {
         const uint64_t block = first / 8 + q;
-        if (q == 1 && !ahead)
-            continue;
+        if (q == 1 && !ahead) continue;
         const mpt_philox_words words =
             mpt_philox4x32((uint32_t)block, (uint32_t)(block >> 32), stream, (uint32_t)step,
                            mpti_philox_key(seed, step));
@@ -916,8 +928,7 @@ MPTI_D double mpti_block_pair_sum(double x)
     MPTI_UNROLL
     for (int distance = 1; distance < 32; distance *= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
     __syncthreads();                    /* the last sum's readers are done */
-    if (threadIdx.x % 32 == 0)
-        warp[threadIdx.x / 32] = x;
+    if (threadIdx.x % 32 == 0) warp[threadIdx.x / 32] = x;
     __syncthreads();
     x = 0.0;
     if (threadIdx.x == 0)
@@ -942,8 +953,7 @@ MPTI_D uint32_t mpti_block_max(uint32_t x)
     MPT_SHARED(uint32_t, most, MPTI_WARPS);
     x = mpti_warp_fold<true>(x);
     __syncthreads();                    /* the last maximum's readers are done */
-    if (threadIdx.x % 32 == 0)
-        most[threadIdx.x / 32] = x;
+    if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = x;
     __syncthreads();
     if (threadIdx.x == 0) {
         MPTI_UNROLL
@@ -1035,8 +1045,7 @@ static const char *mpti_cuda_advice(cudaError_t e)
 
 static mpt_status mpti_cuda_result(mpt_cuda *c, cudaError_t e, const char *call)
 {
-    if (e == cudaSuccess)
-        return MPT_OK;
+    if (e == cudaSuccess) return MPT_OK;
     (void)cudaGetLastError();           /* not sticky: do not let the user's next check see it */
     c->code = (int)e;
     mpti_cuda_say(c, call, cudaGetErrorString(e), mpti_cuda_advice(e));
@@ -1075,11 +1084,9 @@ template <class T> static void mpti_cuda_table(cudaError_t *e, T **to, const voi
 
 MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
 {
-    if (!out)
-        return MPT_E_ARG;
+    if (!out) return MPT_E_ARG;
     *out = (mpt_cuda *)calloc(1, sizeof **out);
-    if (!*out)
-        return MPT_E_MEMORY;
+    if (!*out) return MPT_E_MEMORY;
     (*out)->device = device;
     if (device < 0)
         return mpti_cuda_bad(*out, MPT_E_ARG, __func__, "device numbers start at 0");
@@ -1091,8 +1098,7 @@ MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
 
 MPT_DEF void mpt_cuda_destroy(mpt_cuda *c)
 {
-    if (c && c->gemm_close)
-        c->gemm_close(c);
+    if (c && c->gemm_close) c->gemm_close(c);
     free(c);
 }
 
@@ -1170,7 +1176,6 @@ static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t cou
 /* Allocate the tables and copy them over. What was made before a failure is freed by the caller. */
 static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensors, size_t count)
 {
-    const char *const name = "mpt_cuda_list_create";
     mpt_cuda *const   c = l->context;
     const size_t      tensor_bytes = (count ? count : 1) * sizeof(mpti_cuda_tensor);
     const size_t      chunks = (size_t)(l->chunk_count ? l->chunk_count : 1);
@@ -1189,7 +1194,7 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
     l->sums = l->partial + 2 * chunks;
     free(row);
     free(chunk);
-    return mpti_cuda_result(c, e, name);
+    return mpti_cuda_result(c, e, "mpt_cuda_list_create");
 }
 
 /* Has each tensor a gradient of its own? As if gradients were moments, which no two tensors may share. */
@@ -1211,8 +1216,7 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
 {
     mpt_fault  fault;
     mpt_status status;
-    if (out)
-        *out = NULL;
+    if (out) *out = NULL;
     MPTI_REFUSE(!c || !out, MPT_E_ARG, "NULL argument");
     status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, &fault);
     MPTI_REFUSE(status != MPT_OK, status, fault.why);
@@ -1236,8 +1240,7 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
 
 MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list)
 {
-    if (!list)
-        return;
+    if (!list) return;
     (void)cudaFree(list->tensors);
     (void)cudaFree(list->chunks);
     (void)cudaFree(list->partial);
@@ -1245,15 +1248,8 @@ MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list)
     free(list);
 }
 
-MPTI_KERNEL(32) mpti_k_state_set(mpt_cuda_state *state, mpt_cuda_state value)
-{
-    *state = value;
-}
-
-MPTI_KERNEL(32) mpti_k_lr_set(mpt_cuda_state *state, float lr)
-{
-    state->lr = lr;
-}
+MPTI_KERNEL(32) mpti_k_state_set(mpt_cuda_state *state, mpt_cuda_state value) { *state = value; }
+MPTI_KERNEL(32) mpti_k_lr_set(mpt_cuda_state *state, float lr) { state->lr = lr; }
 
 MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const mpt_cuda_state *host,
                                       mpt_stream stream)
@@ -1267,8 +1263,7 @@ MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, cons
                                          float lr)
 {
     mpt_cuda_state host;
-    if (out)
-        *out = NULL;
+    if (out) *out = NULL;
     MPTI_REFUSE(!c || !out || !scaler, MPT_E_ARG, "NULL argument");
     if (!(scaler->scale > 0.0f) || !(lr >= 0.0f) || !mpti_f32_is_finite(lr))
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "scaler not initialised, or lr below 0 or not finite");
@@ -1401,12 +1396,10 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
     if (!c || (n && (!dst || !src)) || (opts && mpti_bad_opts(opts)))
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "no context, NULL with n above 0, or an unknown option");
     memset(&o, 0, sizeof o);
-    if (opts)
-        o = *opts;
+    if (opts) o = *opts;
     const char *const refusal = mpti_convert_refusal(dst_format, src_format, &o);
     MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
-    if (!n)
-        return MPT_OK;
+    if (!n) return MPT_OK;
     const uint32_t out = mpti_convert_bytes(dst_format), in = mpti_convert_bytes(src_format);
     const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * mpti_convert_width(out, in)) + 1u);
     if (o.rounding == MPT_RND_STOCHASTIC)
@@ -1415,16 +1408,6 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
                            o.stream, o.step, state);
     return mpti_launch(c, __func__, mpti_convert_to(out, in), blocks, MPTI_THREADS, stream, dst, dst_format,
                        src, src_format, n, o.overflow == MPT_OVERFLOW_SATURATE);
-}
-
-// >>C16 implementation: FP8 delayed scaling --------------------------------------------------------
-#ifndef MPT_NO_FP8
-/* One element; *amax takes its |x|. */
-MPTI_D uint8_t mpti_fp8_1(uint32_t u, float scale, bool e5m2, uint32_t *amax)
-{
-    const uint32_t a = u & 0x7fffffffu;
-    *amax = a > *amax ? a : *amax;
-    return (uint8_t)mpti_fp8_saturated(mpti_fp8_scaled(u, scale), e5m2);
 }
 
 /* The codes of two finite numbers, or of Inf by overflow; the first in the lower byte. */
@@ -1439,6 +1422,104 @@ MPTI_D uint16_t mpti_fp8_pair(float first, float second, bool e5m2)
     return (uint16_t)(mpti_fp8_saturated(mpti_f32_bits(first), e5m2) |
                       mpti_fp8_saturated(mpti_f32_bits(second), e5m2) << 8);
 #endif
+}
+
+#ifndef MPT_NO_BLOCKS
+/* Where the scale of block k of a line lies, with so many tiles in a row of them. */
+MPT_HD uint64_t mpti_scale_place(uint64_t line, uint64_t k, uint64_t tiles)
+{
+    return (line / 128 * tiles + k / 4) * 512 + line % 32 * 16 + line % 128 / 32 * 4 + k % 4;
+}
+
+/* A thread has 16 elements: a block of NVFP4, or half of another one, whose other half its neighbour has. */
+template <class In>
+MPTI_KERNEL(MPTI_THREADS)
+mpti_k_blocks(uint8_t *codes, uint8_t *scales, const void *src, int32_t src_format, uint64_t n, uint64_t line,
+              mpti_blocks b, uint32_t nan)
+{
+    const uint32_t V = 16, size = b.powers ? 32 : 16;
+    const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
+    uint32_t       limit[7];
+    mpti_e2m1_limits(&b, 0x38u, limit);     /* of scale 1, for MXFP4 */
+    for (uint64_t first = (uint64_t)blockIdx.x * MPTI_THREADS * V; first < n; first += stride) {
+        const uint64_t i = first + threadIdx.x * V, at = i / size;
+        const uint32_t count = i >= n ? 0u : (uint32_t)(n - i < V ? n - i : V);
+        In             x[V];
+        float          f[V];
+        uint8_t        y[V];
+        uint32_t       code[V], word[V / 4] = {0u}, most = 0u;
+        mpti_load_codes<V>((const In *)src + i, count, x);
+        mpti_codes_quick<V>(src_format, x, f);
+        MPTI_FOR(k, V) {
+            const uint32_t a = mpti_f32_bits(f[k]) & 0x7fffffffu;
+            most = a > most ? a : most;
+        }
+        const uint32_t other = __shfl_xor_sync(0xffffffffu, most, 1);
+        if (b.powers) most = other > most ? other : most;
+        const uint32_t scale = most < 0x7f800000u ? mpti_block_scale(&b, most) : nan;
+        if (most >= 0x7f800000u) MPTI_EACH(f, 0.0f)
+        if (b.powers) {         /* times a power of two: exact, but where an element's code is 0 anyway */
+            const float factor = mpti_f32_make(scale < 254u ? (254u - scale) << 23 : 0x00400000u);
+            MPTI_EACH(f, mpti_mul(f[k], factor))
+        } else {
+            mpti_e2m1_limits(&b, scale ? scale : 1u, limit);
+        }
+        if (b.sign_at == 3) {
+            MPTI_EACH(code, mpti_e2m1_code(limit, mpti_f32_bits(f[k])))
+        } else {
+            MPTI_UNROLL
+            for (uint32_t k = 0; k < V; k += 2) {
+                const uint32_t pair = mpti_fp8_pair(f[k], f[k + 1], b.m == 2);
+                code[k] = pair & 255u, code[k + 1] = pair >> 8;
+            }
+        }
+        if (b.packed && b.sign_at == 3) {
+            MPTI_FOR(k, V) word[k / 8] |= code[k] << 4 * (k % 8);
+            memcpy(y, word, sizeof y);
+            mpti_store_codes<V / 2>(codes + i / 2, (count + 1u) / 2u, y);
+        } else {
+            MPTI_FOR(k, V) word[k / 4] |= code[k] << 8 * (k % 4);
+            memcpy(y, word, sizeof y);
+            mpti_store_codes<V>(codes + i, count, y);
+        }
+        if (i < n && i % size == 0)
+            scales[line ? mpti_scale_place(at / line, at % line, (line + 3) / 4) : at] = (uint8_t)scale;
+    }
+}
+
+MPT_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8_t *codes, uint8_t *scales,
+                                             mpt_format src_format, const void *src, size_t n, size_t cols,
+                                             const mpt_block_opts *opts, mpt_stream stream)
+{
+    const mpt_block_info *const info = mpt_block_get(block);
+    mpti_blocks                 b;
+    MPTI_REFUSE(!c || !info || (n && (!codes || !scales || !src)) ||
+                (cols && (cols % (size_t)info->size || n % cols)) ||
+                mpti_blocks_init(&b, info, mpt_format_get(info->element), mpt_format_get(info->scale), opts),
+                MPT_E_ARG,
+                "NULL argument, an unknown block or option, or cols that n or blocks do not divide into");
+    MPTI_REFUSE(!mpti_cuda_is_float(src_format) || !b.plain || b.sign_at == 5,
+                MPT_E_UNSUPPORTED, "src_format not f32, f16 or bf16, options for elements, or MXFP6");
+    const uint64_t line = cols / (size_t)info->size, lines = cols ? n / cols : 0u;
+    const size_t   bytes = (size_t)mpti_scale_place((lines + 127u) / 128u * 128u, 0u, (line + 3u) / 4u);
+    cudaError_t    e = n ? mpti_cuda_here(c) : cudaSuccess;
+    if (e == cudaSuccess && n && (line % 4u || lines % 128u)) e = cudaMemsetAsync(scales, 0, bytes, stream);
+    if (e != cudaSuccess || !n)
+        return mpti_cuda_result(c, e, __func__);
+    return mpti_launch(c, __func__, src_format == MPT_F32 ? mpti_k_blocks<uint32_t> : mpti_k_blocks<uint16_t>,
+                       mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * 16u) + 1u), MPTI_THREADS, stream, codes,
+                       scales, src, src_format, n, line, b, (uint32_t)b.scale->nan_code);
+}
+#endif /* MPT_NO_BLOCKS */
+
+// >>C16 implementation: FP8 delayed scaling --------------------------------------------------------
+#ifndef MPT_NO_FP8
+/* One element; *amax takes its |x|. */
+MPTI_D uint8_t mpti_fp8_1(uint32_t u, float scale, bool e5m2, uint32_t *amax)
+{
+    const uint32_t a = u & 0x7fffffffu;
+    *amax = a > *amax ? a : *amax;
+    return (uint8_t)mpti_fp8_saturated(mpti_fp8_scaled(u, scale), e5m2);
 }
 
 /* V patterns of a format to codes: two an instruction where all are finite, else one by one with care. */
@@ -1469,11 +1550,9 @@ MPTI_D void mpti_fp8_codes(int32_t format, const In x[V], float scale, bool e5m2
 /* A maximum of patterns comes out the same in any order. All threads of a block; amax may be NULL. */
 MPTI_D void mpti_block_note_amax(float *amax, uint32_t mine)
 {
-    if (!amax)
-        return;
+    if (!amax) return;
     mine = mpti_block_max(mine);
-    if (threadIdx.x == 0)
-        atomicMax((unsigned *)amax, mine);
+    if (threadIdx.x == 0) atomicMax((unsigned *)amax, mine);
 }
 
 /* In is uint32_t for f32, uint16_t for f16 and bf16. */
@@ -1535,8 +1614,7 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
             const uint64_t at = (row + y + r) * cols + col + x;
             In             v[4];
             uint8_t        code[4];
-            if (r >= high || !wide)
-                continue;
+            if (r >= high || !wide) continue;
             mpti_load_codes<4>((const In *)src + at, wide, v);
             mpti_fp8_codes<4>(src_format, v, factor, e5m2, code, &most);
             MPTI_FOR(k, 4) column[k] |= (uint32_t)code[k] << (8 * r);
@@ -1573,8 +1651,7 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s, bool init)
             __syncthreads();            /* all have read what their neighbours write */
             if (k < length)
                 h[k] = mpti_f32_make(past);
-            if (k < length && s.recipe.choice == MPT_AMAX_MAX)
-                most = past > most ? past : most;
+            if (k < length && s.recipe.choice == MPT_AMAX_MAX) most = past > most ? past : most;
         }
         most = mpti_block_max(most);    /* its barriers: all have read amax */
         if (threadIdx.x == 0) {
@@ -1609,23 +1686,20 @@ MPT_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mp
     return mpti_cuda_fp8_run(c, s, false, stream, __func__);
 }
 
-static mpt_status mpti_cuda_fp8_formats(mpt_cuda *c, mpt_format dst_format, mpt_format src_format,
-                                        const char *name)
+static const char *mpti_cuda_fp8_refusal(mpt_format dst_format, mpt_format src_format)
 {
-    MPTI_REFUSE_AS(name, !mpti_gemm_is_fp8(dst_format), MPT_E_UNSUPPORTED, "dst_format not e4m3 or e5m2");
-    MPTI_REFUSE_AS(name, !mpti_cuda_is_float(src_format), MPT_E_UNSUPPORTED, "src_format not f32, f16 or bf16");
-    return MPT_OK;
+    return !mpti_gemm_is_fp8(dst_format)    ? "dst_format is not e4m3 or e5m2"
+         : !mpti_cuda_is_float(src_format) ? "src_format is not f32, f16 or bf16" : NULL;
 }
 
 MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, void *dst, mpt_format src_format,
                                          const void *src, size_t n, const float *scale, float *amax,
                                          mpt_stream stream)
 {
-    mpt_status status;
+    const char *const refusal = mpti_cuda_fp8_refusal(dst_format, src_format);
     MPTI_REFUSE(!c || (n && ((!dst && !amax) || !src)), MPT_E_ARG, "NULL argument with n above 0");
-    status = mpti_cuda_fp8_formats(c, dst_format, src_format, __func__);
-    if (status != MPT_OK || !n)
-        return status;
+    MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
+    if (!n) return MPT_OK;
     const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * 16u) + 1u);
     return mpti_launch(c, __func__,
                        src_format == MPT_F32 ? mpti_k_fp8_encode<uint32_t> : mpti_k_fp8_encode<uint16_t>,
@@ -1638,12 +1712,11 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
                                                  size_t rows, size_t cols, const float *scale, float *amax,
                                                  mpt_stream stream)
 {
-    mpt_status status;
-    if (!c || (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 4u / cols))
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, or a matrix larger than memory");
-    status = mpti_cuda_fp8_formats(c, dst_format, src_format, __func__);
-    if (status != MPT_OK || !rows || !cols)
-        return status;
+    const char *const refusal = mpti_cuda_fp8_refusal(dst_format, src_format);
+    MPTI_REFUSE(!c || (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 4u / cols),
+                MPT_E_ARG, "NULL argument, or a matrix larger than memory");
+    MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
+    if (!rows || !cols) return MPT_OK;
     const uint64_t tiles = (uint64_t)((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
     return mpti_launch(c, __func__, src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t>
                                                           : mpti_k_fp8_transpose<uint16_t>,
@@ -1674,8 +1747,7 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_scale(mpt_cuda_state *state, int32_t format, vo
             mpti_store_codes<MPTI_VEC>(x + at, (uint32_t)(left < V ? left : V), code[r]);
         }
     }
-    if (mpti_is_last_block(&state->blocks_done) && threadIdx.x == 0)
-        state->scaler.in_use = 1u;
+    if (mpti_is_last_block(&state->blocks_done) && threadIdx.x == 0) state->scaler.in_use = 1u;
 }
 
 MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, mpt_format format, void *x,
@@ -1706,8 +1778,7 @@ MPTI_D void mpti_note_bad8(int32_t format, uint32_t first, uint32_t count, const
         const uint32_t cause = mpti_cause_1(mpti_f32_make(g[k]), x[k]);
         const uint32_t which = cause / 2u, key = (first + k) << 2 | which;  /* INF 1, NAN 2, RANGE 4 */
         if (cause) x[k] = 0.0f;
-        if (!cause || k >= count)
-            continue;
+        if (!cause || k >= count) continue;
         *tally += 1u << 10 * which;
         *least = *least < key ? *least : key;
     }
@@ -1718,8 +1789,7 @@ MPTI_D void mpti_note_bad8(int32_t format, uint32_t first, uint32_t count, const
  * least key is the first whoever comes first. */
 MPTI_D void mpti_add_bad(mpti_bad *b, uint64_t chunk, uint32_t tally, uint32_t least)
 {
-    if (!__any_sync(0xffffffffu, tally != 0u))
-        return;
+    if (!__any_sync(0xffffffffu, tally != 0u)) return;
     const uint32_t first = ~mpti_warp_fold<true>(~least);
     for (uint32_t which = 0; which < 3; which++) {
         const uint32_t n = mpti_warp_fold<false>(tally >> 10 * which & 1023u);
@@ -1731,8 +1801,7 @@ MPTI_D void mpti_add_bad(mpti_bad *b, uint64_t chunk, uint32_t tally, uint32_t l
 MPTI_D void mpti_block_add_bad(mpt_cuda_state *state, const mpti_bad *b)
 {
     __syncthreads();                    /* all warps are done */
-    if (threadIdx.x != 0 || !b->first)
-        return;
+    if (threadIdx.x != 0 || !b->first) return;
     for (uint32_t which = 0; which < 3; which++)
         if (b->count[which]) atomicAdd(&state->bad_count[which], (unsigned long long)b->count[which]);
     atomicMax(&state->bad_first, b->first);
@@ -1749,8 +1818,7 @@ MPTI_D double mpti_block_sum_again(const mpt_tensor *t, const mpti_cuda_chunk *c
     if (threadIdx.x == 0)
         shift[0] = mpti_sum_is_sound(sum) || !mpti_is_nonzero64(sum) ? 0.0f : mpti_shift_for(sum);
     __syncthreads();
-    if (!mpti_is_nonzero(shift[0]))
-        return sum;
+    if (!mpti_is_nonzero(shift[0])) return sum;
     float lane[MPTI_VEC] = {0.0f};
     for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk->n; i += MPTI_LANES) {
         T     code[MPTI_VEC];
@@ -1830,8 +1898,7 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
     double slot = 0.0;
     for (uint64_t i = threadIdx.x; i < chunk_count; i += MPTI_SLOTS) slot += partial[i];
     slot = mpti_block_pair_sum(slot);
-    if (threadIdx.x != 0)
-        return;
+    if (threadIdx.x != 0) return;
     mpt_step *const s = &state->step;
     s->update = state->scaler.updates + 1u;
     s->sumsq = slot;
@@ -1854,8 +1921,7 @@ MPTI_KERNEL(MPTI_THREADS, 3) mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cud
     const bool  in_order = state->scaler.in_use && !mpti_is_second_check(&state->scaler, &state->step);
     const float factor = mpti_inverse_scale(state->scaler.scale);
     MPT_SHARED(mpti_bad, bad, 1);
-    if (threadIdx.x == 0)
-        bad[0] = mpti_bad();
+    if (threadIdx.x == 0) bad[0] = mpti_bad();
     __syncthreads();
     mpti_cuda_chunk next = chunks[blockIdx.x < chunk_count ? blockIdx.x : 0];
     if (in_order)
@@ -1866,8 +1932,7 @@ MPTI_KERNEL(MPTI_THREADS, 3) mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cud
             const double sum = t.grad_format == MPT_F32
                                    ? mpti_block_check<Write, uint32_t>(&t, &chunk, i, factor, bad)
                                    : mpti_block_check<Write, uint16_t>(&t, &chunk, i, factor, bad);
-            if (threadIdx.x == 0)
-                partial[i] = sum;
+            if (threadIdx.x == 0) partial[i] = sum;
         }
     mpti_block_add_bad(state, bad);
     if (!mpti_is_last_block(&state->blocks_done))
@@ -2060,8 +2125,7 @@ MPTI_D void mpti_weights_of(const mpt_tensor *t, const uint32_t raw[MPTI_VEC], f
         return;
     }
     mpti_raw_to_f32(t->storage == MPT_STORE_MASTER ? MPT_F32 : t->param_format, raw, w);
-    if (t->storage != MPT_STORE_KAHAN)
-        return;
+    if (t->storage != MPT_STORE_KAHAN) return;
     mpti_raw_to_f32(t->param_format, second, rest);
     MPTI_FOR(k, MPTI_VEC) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
 }
@@ -2115,8 +2179,7 @@ MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
     default:
         break;
     }
-    if (!t->param)
-        return;
+    if (!t->param) return;
     MPTI_FOR(k, MPTI_VEC) rest[k] = t->rounded ? mpti_rounded16(t->rounded, w[k]) : w[k];
     mpti_store_some(t->param, format, at, count, rest);
 }
@@ -2158,7 +2221,7 @@ MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m
             if (is_l2) mpti_rates_l2(&k.rates);                                                           \
             return k;                                                                                     \
         }                                                                                                 \
-        MPTI_D void one(float g, float *w, float *m, float *v, float *v_max, const consts *k)             \
+        MPTI_D void one(uint32_t, float g, float *w, float *m, float *v, float *v_max, const consts *k)   \
         {                                                                                                 \
             mpti_element(element, g, w, m, v, v_max, k);                                                  \
         }                                                                                                 \
@@ -2166,11 +2229,12 @@ MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m
         {                                                                                                 \
             k->rates = mpti_rates_of(k->rates, &t->tensor);                                               \
         }                                                                                                 \
+        MPTI_D void close(const consts *, const config *, uint64_t) {}                                    \
     };
 
 template <class Ops>
 MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
-                            const typename Ops::config *o, const typename Ops::consts *k)
+                            const typename Ops::config *o, typename Ops::consts *k)
 {
     const bool has_m = (Ops::needs(o) & MPT_NEEDS_M) != 0, has_v = (Ops::needs(o) & MPT_NEEDS_V) != 0;
     const bool has_v_max = has_v && Ops::last_pass && (Ops::needs(o) & MPT_NEEDS_V_MAX) != 0;
@@ -2188,7 +2252,7 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
         mpti_weights_of(t, raw[1], w);
         mpti_raw_to_f32(mpti_moments_format(t), raw[2], m);
         mpti_raw_to_f32(mpti_moments_format(t), raw[3], v);
-        MPTI_FOR(j, MPTI_VEC) Ops::one(g[j], &w[j], &m[j], &v[j], &v_max[j], k);
+        MPTI_FOR(j, MPTI_VEC) Ops::one(j, g[j], &w[j], &m[j], &v[j], &v_max[j], k);
         if (has_m && Ops::writes_moments)
             mpti_moments_store(t, t->m, at, count, m, chunk->tensor ^ MPTI_STREAM_M, o->t);
         if (has_v && Ops::writes_moments)
@@ -2230,9 +2294,9 @@ MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, ty
                 typename Ops::consts own = k[0];
                 Ops::fit(&own, &tensors[chunk.tensor]);
                 mpti_block_step<Ops>(&t, &chunk, &o, &own);
+                Ops::close(&own, &o, i);
             }
-            if (zero)
-                mpti_block_zero(&t, &chunk);
+            if (zero) mpti_block_zero(&t, &chunk);
         }
     }
     if (Ops::last_pass) mpti_finish_step(state, in_order, take, o.options);
@@ -2242,20 +2306,15 @@ MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, ty
 
 MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false, false)
 
-/* The last pass: along the direction of weights and moments as stored, times the tensor's factor. */
-struct mpti_lamb_along_ops : mpti_lamb_ops {
-    struct consts : mpti_adamw_k { float factor; };
-    static const bool reads_grad = false, writes_moments = false, last_pass = true;
+/* Of weights and moments as stored, with the factor of the tensor: its direction. */
+struct mpti_lamb_stored_ops : mpti_lamb_ops {
+    struct consts : mpti_adamw_k { float factor; double sum[2][MPTI_VEC]; };
+    static const bool reads_grad = false, writes_moments = false;
     MPTI_D consts prepare(const mpt_lamb *o, const mpt_step *step)
     {
-        consts k;
+        consts k = consts();
         (mpti_adamw_k &)k = mpti_adamw_consts(o, step);
-        k.factor = 0.0f;
         return k;
-    }
-    MPTI_D void one(float, float *w, float *m, float *v, float *, const consts *k)
-    {
-        *w = mpti_fma(k->factor, mpti_adamw_direction_1(*w, *m, mpti_sqrt(*v), k), *w);
     }
     MPTI_D void fit(consts *k, const mpti_cuda_tensor *t)
     {
@@ -2264,49 +2323,34 @@ struct mpti_lamb_along_ops : mpti_lamb_ops {
     }
 };
 
-/* Squared norms of the weights and the directions of chunk c, on the tree of mpt.h: partial[2 c], and
- * partial[2 c + 1]. */
-MPTI_KERNEL(MPTI_THREADS)
-mpti_k_lamb_norms(MPTI_OF_LIST, double *partial, const mpt_cuda_state *state, mpt_lamb o)
-{
-    MPT_SHARED(mpti_adamw_k, k, 1);
-    if (!mpti_step_is_open(&state->step) || state->step.found_inf)
-        return;
-    o.lr = state->lr;
-    o.t = state->t;
-    if (threadIdx.x == 0)
-        k[0] = mpti_adamw_consts(&o, &state->step);
-    __syncthreads();
-    for (uint64_t c = blockIdx.x; c < chunk_count; c += gridDim.x) {
-        const mpti_cuda_chunk chunk = chunks[c];
-        const mpt_tensor      t = tensors[chunk.tensor].tensor;
-        double                sum[2][MPTI_VEC] = {{0.0}};
-        mpti_adamw_k          own = k[0];
-        own.rates = mpti_rates_of(own.rates, &t);
-        for (uint32_t i = threadIdx.x * MPTI_VEC; i < chunk.n; i += MPTI_LANES) {
-            const uint32_t count = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
-            uint32_t       raw[3][MPTI_VEC] = {{0u}};
-            float          w[MPTI_VEC], m[MPTI_VEC], v[MPTI_VEC];
-            mpti_weights_raw(&t, chunk.first + i, count, raw[0]);
-            mpti_load_raw(t.m, mpti_moments_format(&t), chunk.first + i, count, raw[1]);
-            mpti_load_raw(t.v, mpti_moments_format(&t), chunk.first + i, count, raw[2]);
-            mpti_weights_of(&t, raw[0], w);
-            mpti_raw_to_f32(mpti_moments_format(&t), raw[1], m);
-            mpti_raw_to_f32(mpti_moments_format(&t), raw[2], v);
-            MPTI_FOR(j, MPTI_VEC) {
-                const float r = mpti_adamw_direction_1(w[j], m[j], mpti_sqrt(v[j]), &own);
-                sum[0][j] = mpti_sumsq_1(sum[0][j], w[j]);
-                sum[1][j] = mpti_sumsq_1(sum[1][j], r);
-            }
-        }
-        for (uint32_t which = 0; which < 2; which++) {
-            const double *const s = sum[which];
+/* Squared norms of the weights and the directions of chunk i, on the tree of mpt.h: partial[2 i], and
+ * partial[2 i + 1]. */
+struct mpti_lamb_norms_ops : mpti_lamb_stored_ops {
+    struct config : mpt_lamb { double *partial; };
+    MPTI_D void one(uint32_t j, float, float *w, float *m, float *v, float *, consts *k)
+    {
+        k->sum[0][j] = mpti_sumsq_1(k->sum[0][j], *w);
+        k->sum[1][j] = mpti_sumsq_1(k->sum[1][j], mpti_adamw_direction_1(*w, *m, mpti_sqrt(*v), k));
+    }
+    MPTI_D void close(const consts *k, const config *o, uint64_t i)
+    {
+        MPTI_FOR(which, 2) {
+            const double *const s = k->sum[which];
             const double total =
                 mpti_block_pair_sum(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])));
-            if (threadIdx.x == 0) partial[2 * c + which] = total;
+            if (threadIdx.x == 0) o->partial[2 * i + which] = total;
         }
     }
-}
+};
+
+/* The last pass: along the direction, times the factor. */
+struct mpti_lamb_along_ops : mpti_lamb_stored_ops {
+    static const bool last_pass = true;
+    MPTI_D void one(uint32_t, float, float *w, float *m, float *v, float *, const consts *k)
+    {
+        *w = mpti_fma(k->factor, mpti_adamw_direction_1(*w, *m, mpti_sqrt(*v), k), *w);
+    }
+};
 
 /* The factor of each tensor, a block a tensor: slot c mod 256 takes the tensor's chunk c, in order. */
 MPTI_KERNEL(MPTI_THREADS)
@@ -2339,8 +2383,11 @@ static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_l
                                  const mpt_lamb *o, mpt_stream stream)
 {
     mpt_status status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_ops>, l, stream, state, *o);
+    mpti_lamb_norms_ops::config norms;
+    (mpt_lamb &)norms = *o;
+    norms.partial = l->partial;
     if (status == MPT_OK)
-        status = mpti_launch_list(c, call, mpti_k_lamb_norms, l, stream, l->partial, state, *o);
+        status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_norms_ops>, l, stream, state, norms);
     if (status == MPT_OK)
         status = mpti_launch(c, call, mpti_k_lamb_factors, mpti_cuda_blocks(c, l->tensor_count), MPTI_THREADS,
                              stream, l->tensors, l->tensor_count, l->partial, state, *o);
@@ -2356,9 +2403,8 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
                                     const void *o, bool hyperparameters_ok, unsigned needs, const char *name)
 {
     MPTI_REFUSE_AS(name, !c || !list || !state || !o, MPT_E_ARG, "NULL argument");
-    if (!hyperparameters_ok)
-        return mpti_cuda_bad(c, MPT_E_ARG, name, "a hyperparameter is out of range, or an option is not one "
-                             "of this optimizer");
+    MPTI_REFUSE_AS(name, !hyperparameters_ok, MPT_E_ARG,
+                   "a hyperparameter is out of range, or an option is not one of this optimizer");
     if (c->stepped == state && c->stepped_by != list)
         return mpti_cuda_bad(c, MPT_E_ORDER, name, "another list has taken this step: check one list of all "
                              "tensors, and step its parts, all but the last with MPT_STEP_STAYS_OPEN");
@@ -2445,8 +2491,7 @@ struct mpti_lt {
 
 static mpt_status mpti_gemm_result(mpt_cuda *c, cublasStatus_t e, const char *what)
 {
-    if (e == CUBLAS_STATUS_SUCCESS)
-        return MPT_OK;
+    if (e == CUBLAS_STATUS_SUCCESS) return MPT_OK;
     c->code = 0;
     mpti_cuda_say(c, what, cublasLtGetStatusString(e),
                   e == CUBLAS_STATUS_NOT_SUPPORTED ? " (cublasLt knows no way to do this product here)" : "");
@@ -2455,6 +2500,9 @@ static mpt_status mpti_gemm_result(mpt_cuda *c, cublasStatus_t e, const char *wh
 
 static cudaDataType_t mpti_gemm_type(mpt_format f)
 {
+#if CUBLAS_VERSION >= 120800
+    if (f == MPT_E2M1) return CUDA_R_4F_E2M1;
+#endif
     return f == MPT_F16 ? CUDA_R_16F : f == MPT_BF16 ? CUDA_R_16BF : f == MPT_E4M3 ? CUDA_R_8F_E4M3
          : f == MPT_E5M2 ? CUDA_R_8F_E5M2 : CUDA_R_32F;
 }
@@ -2463,13 +2511,14 @@ static cudaDataType_t mpti_gemm_type(mpt_format f)
  * assumes 256 unless told. */
 static uintptr_t mpti_gemm_alignment(const void *p, const mpt_gemm_args *g, int64_t stride, mpt_format f)
 {
-    const uint64_t bytes = g->batch > 1u ? (uint64_t)stride * (16u / (uint64_t)mpti_gemm_unit(f)) : 0u;
+    const uint64_t bytes = g->batch > 1u ? (uint64_t)stride * 16u / (uint64_t)mpti_gemm_unit(f) : 0u;
     uintptr_t      a = 256;
     while (((uintptr_t)p | (uintptr_t)bytes) % a) a /= 2;
     return a;
 }
 
-static_assert(sizeof(mpt_gemm_args) == 10 * 8 + 9 * sizeof(void *) + 12 * 4, "no padding to compare");
+#define MPTI_GEMM_KEY_BYTES (offsetof(mpt_gemm_args, block_scales) + 4)
+static_assert(MPTI_GEMM_KEY_BYTES == 10 * 8 + 9 * sizeof(void *) + 13 * 4, "no padding to compare");
 static mpt_gemm_args mpti_gemm_key_of(const mpt_gemm_args *g)
 {
     mpt_gemm_args k = *g;
@@ -2481,7 +2530,9 @@ static mpt_gemm_args mpti_gemm_key_of(const mpt_gemm_args *g)
     k.bias_format = g->epilogue & MPTI_EPILOGUE_BIAS ? g->bias_format : MPT_F32;
     k.aux = NULL;
     k.ldaux = g->epilogue & MPTI_EPILOGUE_AUX ? g->ldaux : 0;
-    for (const float **p : {&k.a_scale, &k.b_scale, &k.d_scale}) *p = (const float *)(uintptr_t)(*p != NULL);
+    k.a_scale = (const void *)(uintptr_t)(g->a_scale != NULL);
+    k.b_scale = (const void *)(uintptr_t)(g->b_scale != NULL);
+    k.d_scale = (const float *)(uintptr_t)(g->d_scale != NULL);
     k.d_amax = (float *)(uintptr_t)(g->d_amax != NULL);
     k.batch = g->batch > 1u ? g->batch : 1u;
     k.trans_a = g->trans_a != 0;
@@ -2504,16 +2555,12 @@ static void mpti_gemm_plan_free(mpti_gemm_plan *p)
 static mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
 {
     mpt_gemm_args t = *g;
-    if (!g->row_major)
-        return t;
+    if (!g->row_major) return t;
 #define MPTI_SWAP(x, y) t.x = g->y, t.y = g->x
     MPTI_SWAP(m, n);
     MPTI_SWAP(a, b);
-    MPTI_SWAP(lda, ldb);
-    MPTI_SWAP(a_stride, b_stride);
-    MPTI_SWAP(a_format, b_format);
-    MPTI_SWAP(trans_a, trans_b);
-    MPTI_SWAP(a_scale, b_scale);
+    MPTI_SWAP(lda, ldb), MPTI_SWAP(a_stride, b_stride);
+    MPTI_SWAP(a_format, b_format), MPTI_SWAP(trans_a, trans_b), MPTI_SWAP(a_scale, b_scale);
 #undef MPTI_SWAP
     t.epilogue = g->epilogue & ~(MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B);
     if (g->epilogue & MPT_EPILOGUE_BGRAD_A) t.epilogue |= MPT_EPILOGUE_BGRAD_B;
@@ -2584,13 +2631,19 @@ static cublasStatus_t mpti_gemm_describe(mpti_gemm_plan *p, const mpt_gemm_args 
         mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, mpti_gemm_type(g->bias_format));
     if (g->epilogue & MPTI_EPILOGUE_AUX)
         mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g->ldaux);
-    if (g->fast_accumulate) mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_FAST_ACCUM, (int8_t)1);
+#if CUBLAS_VERSION >= 120800
+    const auto mode = g->block_scales == 16u ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3
+                                             : CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
+    if (g->block_scales) mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode);
+    if (g->block_scales) mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode);
+#endif
+    if (g->fast_accumulate && !g->block_scales)
+        mpti_gemm_set(&e, set, o, CUBLASLT_MATMUL_DESC_FAST_ACCUM, (int8_t)1);
     if (e == CUBLAS_STATUS_SUCCESS) e = mpti_gemm_point(o, g);
     for (int i = 0; i < 4 && e == CUBLAS_STATUS_SUCCESS; i++) {
         e = cublasLtMatrixLayoutCreate(&p->layout[i], matrix[i].type, (uint64_t)matrix[i].rows,
                                        (uint64_t)matrix[i].cols, matrix[i].ld);
-        if (g->batch < 2u)
-            continue;
+        if (g->batch < 2u) continue;
         mpti_gemm_set(&e, cublasLtMatrixLayoutSetAttribute, p->layout[i],
                       CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, (int32_t)g->batch);
         mpti_gemm_set(&e, cublasLtMatrixLayoutSetAttribute, p->layout[i],
@@ -2636,7 +2689,7 @@ static cublasStatus_t mpti_gemm_plan_of(mpti_lt *lt, const mpt_gemm_args *g, mpt
     cublasStatus_t      e;
     lt->clock++;
     for (mpti_gemm_plan *p = lt->plan; p < lt->plan + MPTI_GEMM_PLANS; p++) {
-        if (p->used && !memcmp(&p->key, &key, sizeof key)) {
+        if (p->used && !memcmp(&p->key, &key, MPTI_GEMM_KEY_BYTES)) {
             p->used = lt->clock;
             *out = p;
             return mpti_gemm_point(p->operation, g);
@@ -2669,17 +2722,14 @@ static void mpti_gemm_close(mpt_cuda *c)
 
 MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes)
 {
-    mpt_gpu    gpu;
+    mpt_gpu    gpu = mpt_gpu_from_cc(0);
     mpt_status status;
     if (!c || (workspace && (!bytes || (uintptr_t)workspace % 256)))
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "no context, or a workspace empty or not 256-aligned");
-    if (c->gemm)
-        return MPT_OK;
-    memset(&gpu, 0, sizeof gpu);
+    if (c->gemm) return MPT_OK;
     status = mpti_cuda_result(c, mpti_cuda_here(c), __func__);
     if (status == MPT_OK) status = mpt_cuda_gpu(c, &gpu);
-    if (status != MPT_OK)
-        return status;
+    if (status != MPT_OK) return status;
     c->gemm = (mpti_lt *)calloc(1, sizeof *c->gemm);
     MPTI_REFUSE(!c->gemm, MPT_E_MEMORY, "out of host memory");
     c->gemm_close = mpti_gemm_close;
@@ -2702,14 +2752,17 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
     mpti_gemm_plan       *plan = NULL;
     cublasStatus_t        e;
     if (!c || !g || !g->a || !g->b || !g->d || (g->epilogue & MPTI_EPILOGUE_BIAS && !g->bias) ||
-        (g->epilogue & MPTI_EPILOGUE_AUX && !g->aux))
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, matrix, bias or aux");
+        (g->epilogue & MPTI_EPILOGUE_AUX && !g->aux) || (g->block_scales && !(g->a_scale && g->b_scale)))
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, matrix, bias, aux, or scales of blocks");
     MPTI_REFUSE(!c->gemm, MPT_E_ORDER, "call mpt_cuda_gemm_open once before");
     const mpt_gemm_verdict advice = mpt_gemm_advice(c->gemm->cc, g);
     const unsigned         refusals = mpti_gemm_refusals(advice.problems);
     if (refusals)
         return mpti_cuda_bad(c, advice.problems & MPT_GEMM_SHAPE ? MPT_E_ARG : MPT_E_UNSUPPORTED, __func__,
                              mpt_gemm_problem_text(refusals & (0u - refusals)));    /* the first of them */
+#if CUBLAS_VERSION < 120800
+    MPTI_REFUSE(g->block_scales, MPT_E_UNSUPPORTED, "block-scaled products need the cublasLt of CUDA 12.8");
+#endif
     cudaError_t wrong = mpti_cuda_here(c);
     if (wrong == cudaSuccess) wrong = cudaThreadExchangeStreamCaptureMode(&mode);
     if (wrong != cudaSuccess)
@@ -2796,8 +2849,7 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
         for (uint32_t i = threadIdx.x * MPTI_VEC; x && i < chunk.n; i += MPTI_LANES) {
             const uint32_t n = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
             float          v[MPTI_VEC];
-            if ((chunk.first + i) / MPTI_VEC % every)
-                continue;
+            if ((chunk.first + i) / MPTI_VEC % every) continue;
             mpti_load_some(x, format, chunk.first + i, n, v);
             MPTI_FOR(k, MPTI_VEC) {
                 const uint32_t a = mpti_f32_bits(v[k]) & 0x7fffffffu;
@@ -2840,8 +2892,7 @@ static uint32_t mpti_f32_limit(uint64_t limit)
 MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, const mpt_cuda_list *list,
                                           mpt_format format)
 {
-    if (out)
-        *out = NULL;
+    if (out) *out = NULL;
     MPTI_REFUSE(!c || !out || !list, MPT_E_ARG, "NULL argument");
     const size_t           count = (size_t)(list->tensor_count ? list->tensor_count : 1);
     mpt_cuda_ranges *const r = (mpt_cuda_ranges *)calloc(1, sizeof *r);
@@ -2866,8 +2917,7 @@ MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, co
 
 MPT_DEF void mpt_cuda_ranges_destroy(mpt_cuda_ranges *ranges)
 {
-    if (!ranges)
-        return;
+    if (!ranges) return;
     (void)cudaFree(ranges->range);
     free(ranges);
 }
@@ -2943,9 +2993,6 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
  *        is FP8, and two e4m3 into e5m2, are refused as the library does.
  * 0.2.0  One conversion call in place of 33, the same bits. Was, is, with the stream t:
  *   mpt_cuda_f16_from_f32_n(c, d, s, n, t)   mpt_cuda_convert_n(c, MPT_F16, d, MPT_F32, s, n, NULL, NULL, t)
- *   mpt_cuda_e4m3_from_f32_sat_n, e5m2       the same with opts.overflow MPT_OVERFLOW_SATURATE
- *   mpt_cuda_stochastic_n                    the same with o and state
- *   MPT_STATIC in a C file: warnings         none: there the advice is inline, and the calls are extern
  * 0.1.0  The first version. */
 
 // >>C23 licence ------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ text = open(sys.argv[3]).read()
 log = open(sys.argv[4]).read()
 host.host_make.restype = ctypes.c_void_p
 host.host_pointer.restype = ctypes.c_void_p
-host.host_chunks.restype = host.host_config.restype = ctypes.c_size_t
+host.host_chunks.restype = host.host_config.restype = host.host_blocks.restype = ctypes.c_size_t
 passed = failed = 0
 kernels = {}
 
@@ -154,6 +154,48 @@ def judge_fp8():
                     name = "fp8_encode %s from %s, scale %g" % (NAME[to], NAME[frm], scale)
                     check(name + (", tame" if tame else ""),
                           status == 0 and read(got, n) == read(want, n))
+
+
+# Of those that the device makes: number, name, elements of a block. A thread has 16 elements, so but for
+# NVFP4 a block is two threads, which do not hear of each other here: both halves get numbers of one size.
+BLOCKS = ((0, "mxfp8_e4m3", 32), (1, "mxfp8_e5m2", 32), (4, "mxfp4", 32), (5, "nvfp4", 16))
+
+
+def blocks_of(block, scaling, packed, tensor_scale):
+    o = ctypes.create_string_buffer(512)
+    size = host.host_blocks(block, scaling, packed, ctypes.c_float(tensor_scale), o)
+    return o.raw[:size]
+
+
+def judge_blocks():
+    n = 512
+    random.seed(8)
+    codes = []
+    for half in range(n // 32):
+        top = random.choice((3, 0x3F8, 0x400, 0x7F7, 0x380 + half)) << 20
+        some = [0 if half == 2 else random.randrange(top + (1 << 20)) if half != 5 else 0x7F800000
+                for _ in range(16)]
+        for values in (some, reversed(some)):
+            codes += [u | random.getrandbits(1) << 31 for u in values]
+    for frm in (F32, BF16, F16):
+        data = (struct.pack("<%dI" % n, *codes) if frm == F32 else
+                struct.pack("<%dH" % n, *[u >> 16 for u in codes]))
+        wide = [u if frm == F32 else u & 0xFFFF0000 if frm == BF16 else from_half(u >> 16) for u in codes]
+        src, floats32 = array(data), array(struct.pack("<%dI" % n, *wide))
+        for block, name, size in BLOCKS:
+            for scaling, tensor_scale in ((0, 1.0), (2, 0.37), (3, 3e-39), (1, 1e30)):
+                packed = scaling % 2 == 0
+                got, want = [(array(bytes(n)), array(bytes(n // size))) for _ in range(2)]
+                status = host.host_quantize(block, scaling, packed, ctypes.c_float(tensor_scale),
+                                            *[ctypes.c_void_p(x) for x in (*want, floats32)],
+                                            ctypes.c_size_t(n))
+                k = kernel("mpti_k_blocksI" + CODE[BYTES[frm]] + "E")
+                for tid in range(n // 16):
+                    k.run(struct.pack("<QQQiiQQ", *got, src, frm, 0, n, 0) +
+                          blocks_of(block, scaling, packed, tensor_scale), tid)
+                check("%s from %s, scaling %d" % (name, NAME[frm], scaling),
+                      status == 0 and read(got[0], n) == read(want[0], n) and
+                      read(got[1], n // size) == read(want[1], n // size))
 
 
 # ---- the step: the emulated kernel on one copy, the PTX on another ----
@@ -332,6 +374,13 @@ def rows():
         s, amax = array(struct.pack("<f", 2)), array(bytes(4))
         return k, lambda n: k.run(struct.pack("<QQiiQQQ?", dst, src, frm, 0, n * THREADS, s, amax, 0))
 
+    def blocks(block, frm):
+        k = kernel("mpti_k_blocksI" + CODE[BYTES[frm]] + "E")
+        src = array(ones[frm] * (THREADS * 128))
+        dst = array(bytes(THREADS * 128)), array(bytes(THREADS * 8))
+        o = blocks_of(block, 0, 1, 1.0)
+        return k, lambda n: k.run(struct.pack("<QQQiiQQ", *dst, src, frm, 0, n * THREADS, 0) + o)
+
     def scale(f):
         k = kernel("mpti_k_scaleI" + CODE[BYTES[f]] + "E")
         x = array(ones[f] * (THREADS * 128))
@@ -374,6 +423,12 @@ def rows():
     yield "f32 -> bf16, stochastic", *stochastic(BF16), 4, 2, {90: 0.85, 103: 0.7}
     yield "fp8_encode, f32", *encode8(F32), 4, 1, {}
     yield "fp8_encode, f16", *encode8(F16), 2, 1, {}
+    # FP4 is bound by instructions: the one that would convert to it is sm_100a's and sm_120a's alone
+    yield "mxfp8, f32", *blocks(0, F32), 4, 1.03, {}
+    yield "mxfp8, bf16", *blocks(0, BF16), 2, 1.03, {}
+    yield "mxfp4, bf16", *blocks(4, BF16), 2, 0.53, {80: 0.8, 90: 0.55, 103: 0.4}
+    yield "nvfp4, f32", *blocks(5, F32), 4, 0.56, {90: 0.8, 103: 0.6}
+    yield "nvfp4, bf16", *blocks(5, BF16), 2, 0.56, {80: 0.6, 90: 0.45, 103: 0.33}
 
 
 def model():
@@ -400,7 +455,7 @@ def model():
 
 if __name__ == "__main__":
     if "judge" in sys.argv:
-        for part in (judge_conversions, judge_stochastic, judge_fp8, judge_steps, judge_checks):
+        for part in (judge_conversions, judge_stochastic, judge_fp8, judge_blocks, judge_steps, judge_checks):
             try:
                 part()
             except NotImplementedError as e:

@@ -267,6 +267,8 @@ class Kernel:
             return str(int(a[2:], 16))
         if a in self.shared:
             return str(self.shared[a])
+        if a in self.parameters:        # its address
+            return "(PARAM + %d)" % self.parameters[a]
         return str(int(a, 0) & M[int(re.search(r"\d+", kind).group()) if re.search(r"\d+", kind) else 32])
 
     def address(self, a, space):
@@ -367,6 +369,8 @@ class Kernel:
             return "%s = (%s) & %d" % (r(0), simple[op] % (v(1), v(2)), mask)
         if op in ("min", "max", "div", "rem"):
             how = {"min": "min(%s, %s)", "max": "max(%s, %s)", "div": "%s // %s", "rem": "%s %% %s"}[op]
+            if op in ("div", "rem"):    # by 0, which is no fault there and has some result
+                return "%s = (%s if %s else -1) & %d" % (r(0), how % (s(1), s(2)), s(2), mask)
             return "%s = (%s) & %d" % (r(0), how % (s(1), s(2)), mask)
         if op == "not":
             return "%s = ~%s & %d" % (r(0), v(1), mask)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # run_cuda_nvcc.sh BUILD_DIR -- what nvcc makes of mpt_cuda.h, on a machine without a GPU: it compiles without
-# a warning for six architectures, and split over two files; a C99 program links with it by gcc and runs; no
+# a warning for eight architectures, and split over two files; a C99 program links with it by gcc and runs; no
 # kernel spills; the PTX, interpreted, does what the C source does, and a model of its speed is printed.
 # Environment: NVCC; else nvcc from the PATH or from /usr/local/cuda/bin.
 cd "$(dirname "$0")/.." || exit 1
@@ -18,7 +18,7 @@ fi
 quiet='-std=c++17 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -I.'
 flags="$quiet -O3 -Xcompiler -fno-exceptions,-fno-threadsafe-statics,-fno-rtti"
 c99='gcc -std=c99 -pedantic -Wall -Wextra -Werror -O2 -I.'
-architectures='75 80 89 90 103 120'
+architectures='75 80 89 90 100 103 120 121'
 
 include() { # include FILE MACRO
     printf '#define %s\n#include "mpt_cuda.h"\n' "$2" > "$out/$1"

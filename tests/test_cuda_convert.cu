@@ -1,5 +1,5 @@
-/* test_cuda_convert.cu -- tests of the array conversions of mpt_cuda.h, all pairs: each against mpt_convert_n
- * on the CPU, bytes compared, those around the arrays included.
+/* test_cuda_convert.cu -- tests of the array conversions of mpt_cuda.h, all pairs, and of its blocks: each
+ * against its twin on the CPU, bytes compared, those around the arrays included.
  *
  *     cc -O2 -I. -c tests/impl.c
  *     nvcc -std=c++17 -O2 -I. tests/test_cuda_convert.cu tests/impl_cuda.cu impl.o -lcublasLt
@@ -556,6 +556,133 @@ TEST(fp8_refuses)
     CHECK(a.same() && b.same());
 }
 
+// blocks ------------------------------------------------------------------------------------------
+/* Stretches of 24 numbers of a kind, so that blocks have one, or two: any pattern, zeros of both signs,
+ * subnormals, the largest, small multiples of one number (ties), one number among zeros, an Inf, and numbers
+ * of one binade. */
+static void fill_blocks(std::vector<float> &x)
+{
+    uint32_t base = 0u;
+    for (size_t i = 0; i < x.size(); i++) {
+        const uint32_t r = (uint32_t)mt_random(), sign = r & 0x80000000u, kind = (uint32_t)(i / 24 * 5 % 8);
+        if (i % 24 == 0) base = (r >> 3) % 0x7f000000u & (r & 4u ? 0xfff00000u : ~0u);
+        uint32_t u = kind == 0 ? r : kind == 1 ? sign : kind == 2 ? r & 0x807fffffu
+                   : kind == 3 ? sign | (0x7f7fffffu - (r & 0xfffffu)) : base;
+        float    f;
+        if (kind == 5) u = r % 7 ? sign : base | sign;
+        if (kind == 6) u = r % 5 ? base ^ sign : sign | 0x7f800000u;
+        if (kind == 7) u = sign | (base & 0x7f800000u) | (r & 0x7fffffu);
+        memcpy(&f, &u, sizeof f);
+        x[i] = kind == 4 ? f * (float)((int)(r % 49u) - 24) : f;
+    }
+}
+
+/* Line l and block k of a line, in tiles of 128 by 4. */
+static size_t tile_of_scales(size_t l, size_t k, size_t blocks)
+{
+    const size_t i = l / 128, j = k / 4, tiles = blocks / 4 + (blocks % 4 != 0);
+    return (((i * tiles + j) * 32 + l % 32) * 4 + l / 32 % 4) * 4 + k % 4;
+}
+
+static void blocks(mpt_block block, mpt_format from, size_t n, size_t cols, const mpt_block_opts *o,
+                   size_t shift)
+{
+    const mpt_block_info *const info = mpt_block_get(block);
+    const size_t size = (size_t)info->size, lines = cols ? n / cols : 0, line = cols / size;
+    const size_t tiles = (lines + 127) / 128 * ((line + 3) / 4), plain = (n + size - 1) / size;
+    const size_t bytes = o && o->packed ? mpt_packed_size(n, mpt_format_get(info->element)->bits) : n;
+    std::vector<float>   x(n);
+    std::vector<uint8_t> scale(plain + 1);
+    Buffer               src(n * size_of(from), shift * size_of(from)), codes(bytes, shift);
+    Buffer               scales(cols ? tiles * 512 : plain, shift % 3);
+    fill_blocks(x);
+    for (size_t i = 0; i < n; i++) {        /* as the source has it */
+        const uint64_t code = mpt_encode(from, x[i], NULL, NULL);
+        put(src.host(), from, i, code);
+        x[i] = (float)mpt_decode(from, (uint32_t)code);
+    }
+    src.upload();
+    CHECK_EQ_I(mpt_block_quantize_n(block, (uint8_t *)codes.host(), scale.data(), x.data(), n, o), MPT_OK);
+    uint8_t *const to = (uint8_t *)scales.host();
+    if (!cols) memcpy(to, scale.data(), plain);
+    else memset(to, 0, tiles * 512);
+    for (size_t i = 0; cols && i < plain; i++) to[tile_of_scales(i / line, i % line, line)] = scale[i];
+    uint8_t *const there = (uint8_t *)scales.device();
+    CHECK_EQ_I(mpt_cuda_block_quantize_n(gpu.cuda, block, (uint8_t *)codes.device(), there, from,
+                                         src.device(), n, cols, o, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(codes.same());
+    CHECK(scales.same());
+    CHECK(src.same());
+}
+
+static const mpt_block block_formats[] = {MPT_MXFP8_E4M3, MPT_MXFP8_E5M2, MPT_MXFP4, MPT_NVFP4};
+
+TEST(block_quantize)
+{
+    static const size_t sizes[] = {0, 1, 15, 16, 17, 31, 32, 33, 47, 48, 1000, 4095, 4096, 4097, 20011};
+    static const float  tensor_scales[] = {0.0f, 1.0f, 0x1p-20f, 0.37f, 3.3e-38f, 1e-45f, 2.7e38f};
+    for (int grid : grids) {
+        const Grid here(grid);
+        for (mpt_block block : block_formats)
+            for (mpt_format from : fp8_sources)
+                for (size_t n : sizes) {
+                    mpt_block_opts o = {};
+                    if (gpu.small && n > 4097) continue;
+                    blocks(block, from, n, 0, NULL, n % 5 == 1 ? 3 : 0);
+                    o.packed = 1;
+                    o.scaling = (mpt_block_scaling)(mt_random() % 4u);
+                    o.tensor_scale = tensor_scales[mt_random() % 7u];
+                    blocks(block, from, n, 0, &o, n % 3 == 1 ? 1 : 0);
+                }
+    }
+}
+
+/* Scales in tiles, of full ones and of parts of them. */
+TEST(block_quantize_in_tiles)
+{
+    static const size_t shapes[][2] = {{1, 1}, {128, 4}, {127, 3}, {129, 5}, {3, 17}, {300, 8}, {256, 2}};
+    for (const auto &s : shapes)
+        for (mpt_block block : block_formats) {
+            const size_t   cols = s[1] * (size_t)mpt_block_get(block)->size;
+            mpt_block_opts o = {};
+            if (gpu.small && s[0] > 200) continue;
+            o.packed = 1;
+            blocks(block, MPT_F32, s[0] * cols, cols, &o, 0);
+            blocks(block, MPT_BF16, s[0] * cols, cols, NULL, 1);
+        }
+    blocks(MPT_NVFP4, MPT_F32, 0, 32, NULL, 0);
+}
+
+TEST(block_quantize_refuses)
+{
+    Buffer         x(4096, 0), codes(1024, 0), scales(512, 0);
+    uint8_t *const c = (uint8_t *)codes.device(), *const s = (uint8_t *)scales.device();
+    mpt_block_opts o = {}, odd = {}, bad = {};
+    odd.element.rounding = MPT_RND_TOWARD_ZERO;
+    bad.tensor_scale = -1.0f;
+    const struct { mpt_status want; mpt_cuda *cuda; mpt_block block; uint8_t *codes, *scales; const void *src;
+                   mpt_format from; size_t n, cols; const mpt_block_opts *o; } rows[] = {
+        {MPT_E_ARG, NULL, MPT_MXFP4, c, s, x.device(), MPT_F32, 64, 0, &o},
+        {MPT_E_ARG, gpu.cuda, MPT_BLOCK_COUNT, c, s, x.device(), MPT_F32, 64, 0, &o},
+        {MPT_E_ARG, gpu.cuda, MPT_MXFP4, NULL, s, x.device(), MPT_F32, 64, 0, &o},
+        {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, NULL, x.device(), MPT_F32, 64, 0, &o},
+        {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, NULL, MPT_F32, 64, 0, &o},
+        {MPT_E_ARG, gpu.cuda, MPT_NVFP4, c, s, x.device(), MPT_F32, 64, 0, &bad},
+        {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, 96, 48, &o},
+        {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, 96, 64, &o},
+        {MPT_E_UNSUPPORTED, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F64, 64, 0, &o},
+        {MPT_E_UNSUPPORTED, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_E4M3, 64, 0, &o},
+        {MPT_E_UNSUPPORTED, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, 64, 0, &odd},
+        {MPT_E_UNSUPPORTED, gpu.cuda, MPT_MXFP6_E2M3, c, s, x.device(), MPT_F32, 64, 0, &o},
+        {MPT_E_UNSUPPORTED, gpu.cuda, MPT_MXFP6_E3M2, c, s, x.device(), MPT_F32, 64, 0, NULL}};
+    for (const auto &r : rows)
+        CHECK_EQ_I(mpt_cuda_block_quantize_n(r.cuda, r.block, r.codes, r.scales, r.from, r.src, r.n, r.cols,
+                                             r.o, gpu.stream), r.want);
+    CU(cudaStreamSynchronize(gpu.stream));
+    CHECK(codes.same() && scales.same() && x.same());
+}
+
 #ifdef MPT_CUDA_EMU
 /* The headers hand to PTX's cvt what neither overflows nor is a NaN: there it must be the portable path. This
  * is the claim by the PTX manual's words; on a GPU all_floats makes it by the instructions themselves. */
@@ -603,6 +730,10 @@ TEST(one_launch_and_no_wait)
         {"mpt_cuda_fp8_encode_transpose", [&] {
              return mpt_cuda_fp8_encode_transpose(gpu.cuda, MPT_E4M3, a.device(), b.device(), MPT_F32, f, 8,
                                                   8, NULL, NULL, gpu.stream);
+         }},
+        {"mpt_cuda_block_quantize_n", [&] {
+             return mpt_cuda_block_quantize_n(gpu.cuda, MPT_NVFP4, (uint8_t *)a.device(),
+                                              (uint8_t *)b.device(), MPT_F32, f, 64, 0, NULL, gpu.stream);
          }},
         {"mpt_cuda_fp8_init", [&] { return mpt_cuda_fp8_init(gpu.cuda, &s, gpu.stream); }},
         {"mpt_cuda_fp8_update", [&] { return mpt_cuda_fp8_update(gpu.cuda, &s, gpu.stream); }}};
@@ -668,6 +799,9 @@ static void run_all(void)
     RUN(fp8_scaling);
     RUN(fp8_in_a_graph);
     RUN(fp8_refuses);
+    RUN(block_quantize);
+    RUN(block_quantize_in_tiles);
+    RUN(block_quantize_refuses);
 #ifdef MPT_CUDA_EMU
     RUN(cvt_by_the_manual);
     RUN(one_launch_and_no_wait);

@@ -499,13 +499,209 @@ TEST(fp8)
     }
 }
 
+/* While one lives, gpu.cuda is a context of an emulated card of that compute capability. On a real one it is
+ * what it is: Tensor Cores may add in fewer bits than FP32 has. */
+#ifdef MPT_CUDA_EMU
+static const double block_tolerance = 1e-6;
+struct Card {
+    mpt_cuda *const         outer = gpu.cuda;
+    const int               before = compute_capability;
+    const mpt_emu::Controls saved = mpt_emu::controls();
+
+    explicit Card(int cc)
+    {
+        mpt_emu::controls().major = cc / 10;
+        mpt_emu::controls().minor = cc % 10;
+        compute_capability = cc;
+        CHECK_EQ_I(mpt_cuda_create(&gpu.cuda, 0), MPT_OK);
+        CHECK_EQ_I(mpt_cuda_gemm_open(gpu.cuda, NULL, 0), MPT_OK);
+    }
+    ~Card()
+    {
+        mpt_cuda_destroy(gpu.cuda);
+        gpu.cuda = outer;
+        compute_capability = before;
+        mpt_emu::controls() = saved;
+    }
+};
+#else
+static const double block_tolerance = 1e-3;
+struct Card {
+    explicit Card(int) {}
+};
+#endif
+
+/* A matrix of lines along k, in blocks as the device makes them, and the numbers that they stand for. */
+struct Blocks {
+    std::vector<float> value;
+    uint8_t           *codes = nullptr, *scales = nullptr;
+    float              tensor_scale = 1.0f;
+
+    Blocks(mpt_block block, size_t lines, size_t k)
+        : value(lines * k)
+    {
+        const size_t         n = lines * k, size = (size_t)mpt_block_get(block)->size;
+        const size_t         tiles = (lines + 127) / 128 * ((k / size + 3) / 4);
+        mpt_block_opts       o = {};
+        std::vector<float>   x(n);
+        std::vector<uint8_t> packed(n), each(n / size);
+        float               *device = nullptr;
+        for (size_t i = 0; i < n; i++)      /* blocks of all sizes */
+            x[i] = ldexpf((float)((int)(mt_random() % 2001u) - 1000), (int)(i / size * 7 % 23) - 12);
+        CHECK_EQ_I(mpt_block_tensor_scale(block, x.data(), n, &tensor_scale), MPT_OK);
+        o.packed = 1;
+        o.tensor_scale = tensor_scale;
+        CHECK_EQ_I(mpt_block_quantize_n(block, packed.data(), each.data(), x.data(), n, &o), MPT_OK);
+        CHECK_EQ_I(mpt_block_dequantize_n(block, value.data(), packed.data(), each.data(), n, &o), MPT_OK);
+        CU(cudaMalloc((void **)&device, n * sizeof(float)));
+        CU(cudaMalloc((void **)&codes, n));
+        CU(cudaMalloc((void **)&scales, tiles * 512));
+        CU(cudaMemcpy(device, x.data(), n * sizeof(float), cudaMemcpyHostToDevice));
+        CHECK_EQ_I(mpt_cuda_block_quantize_n(gpu.cuda, block, codes, scales, MPT_F32, device, n, k, &o,
+                                             gpu.stream), MPT_OK);
+        CU(cudaStreamSynchronize(gpu.stream));
+        CU(cudaFree(device));
+    }
+    ~Blocks()
+    {
+        CU(cudaFree(codes));
+        CU(cudaFree(scales));
+    }
+    Blocks(const Blocks &) = delete;
+    Blocks &operator=(const Blocks &) = delete;
+};
+
+static mpt_gemm_args block_args(mpt_block a, mpt_block b, int64_t m, int64_t n, int64_t k, bool row_major)
+{
+    mpt_gemm_args g;
+    memset(&g, 0, sizeof g);
+    g.m = m, g.n = n, g.k = k;
+    g.lda = g.ldb = k;
+    g.ldd = row_major ? n : m;
+    g.a_format = mpt_block_get(a)->element;
+    g.b_format = mpt_block_get(b)->element;
+    g.d_format = MPT_F32;
+    g.bias_format = MPT_BF16;
+    g.row_major = row_major;
+    g.trans_a = !row_major;
+    g.trans_b = row_major;
+    g.alpha = 1.0f;
+    g.block_scales = (uint32_t)mpt_block_get(a)->size;
+    return g;
+}
+
+/* From quantizing to the product, all on the device, against the numbers that the blocks stand for. */
+static void block_product(mpt_block fa, mpt_block fb, int64_t m, int64_t n, int64_t k, bool row_major)
+{
+    const Blocks  a(fa, (size_t)m, (size_t)k), b(fb, (size_t)n, (size_t)k);
+    Matrix        d(MPT_F32, m, n, row_major, false, 0);
+    mpt_gemm_args g = block_args(fa, fb, m, n, k, row_major);
+    g.a = a.codes, g.b = b.codes, g.d = d.data();
+    g.a_scale = a.scales, g.b_scale = b.scales;
+    g.alpha = a.tensor_scale * b.tensor_scale;
+    STATUS(mpt_cuda_gemm(gpu.cuda, &g, gpu.stream), MPT_OK);
+    CU(cudaStreamSynchronize(gpu.stream));
+    const std::vector<unsigned char> got = d.fetch();
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double want = 0.0, size = 0.0;
+            for (int64_t l = 0; l < k; l++) {
+                const double x = (double)a.value[(size_t)(i * k + l)] * (double)b.value[(size_t)(j * k + l)];
+                want += x;
+                size += fabs(x);
+            }
+            CHECK(fabs(d.at(got, i, j) - want) <= block_tolerance * size);
+        }
+}
+
+/* A card, or a library, without blocks refuses with the reason. */
+static bool has_blocks(void)
+{
+    const mpt_gemm_args g = block_args(MPT_NVFP4, MPT_NVFP4, 16, 16, 64, true);
+    const bool          card = !mpt_gemm_advice(compute_capability, &g).refused;
+    CHECK(card == (compute_capability >= 100));
+    if (card && CUBLAS_VERSION >= 120800) return true;
+    mpt_gemm_args with = g;
+    Matrix        some(MPT_F32, 64, 64, true, false, 0);
+    with.a = with.b = with.a_scale = with.b_scale = with.d = some.data();
+    STATUS(mpt_cuda_gemm(gpu.cuda, &with, gpu.stream), MPT_E_UNSUPPORTED);
+    CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "block-scaled products need") != NULL);
+    CHECK(some.fetch() == some.host);
+    return false;
+}
+
+TEST(block_scaled)
+{
+    (void)has_blocks();
+    const Card here(100);
+    if (!has_blocks()) return;
+    static const int64_t shapes[][3] = {{16, 32, 32}, {128, 16, 128}, {140, 48, 160}};
+    for (const auto &s : shapes)
+        for (int row_major = 0; row_major < 2; row_major++) {
+            if (gpu.small && s[0] > 100) continue;
+            block_product(MPT_NVFP4, MPT_NVFP4, s[0], s[1], s[2], row_major != 0);
+            block_product(MPT_MXFP8_E4M3, MPT_MXFP8_E4M3, s[0], s[1], s[2], row_major != 0);
+            block_product(MPT_MXFP8_E5M2, MPT_MXFP8_E4M3, s[0], s[1], s[2], row_major != 0);
+        }
+}
+
+TEST(block_scaled_refusals)
+{
+    const Card here(121);
+    Matrix     some(MPT_F32, 64, 64, true, false, 0);
+    if (!has_blocks()) return;
+    const mpt_gemm_args nv = block_args(MPT_NVFP4, MPT_NVFP4, 32, 32, 64, true);
+    const mpt_gemm_args mx = block_args(MPT_MXFP8_E4M3, MPT_MXFP8_E4M3, 32, 32, 64, true);
+    const auto expect = [&](mpt_gemm_args g, unsigned problem, mpt_status status) {
+        g.a = g.b = g.bias = g.d = some.data();
+        if (!g.a_scale && status != MPT_E_ARG) g.a_scale = some.data();
+        g.b_scale = some.data();
+        CHECK((mpt_gemm_advice(compute_capability, &g).problems & problem) == problem);
+        STATUS(mpt_cuda_gemm(gpu.cuda, &g, gpu.stream), status);
+        const unsigned first = problem & (0u - problem);
+        if (problem) CHECK(strstr(mpt_cuda_error_text(gpu.cuda), mpt_gemm_problem_text(first)) != NULL);
+        CU(cudaStreamSynchronize(gpu.stream));
+        CHECK(some.fetch() == some.host);
+    };
+    mpt_gemm_args g = nv;
+    expect(g, 0u, MPT_E_ARG);                                       /* without scales */
+    g.block_scales = 32u;
+    expect(g, MPT_GEMM_BLOCKS, MPT_E_UNSUPPORTED);                  /* MXFP4 */
+    g = nv, g.block_scales = 0u;
+    expect(g, MPT_GEMM_FORMATS, MPT_E_UNSUPPORTED);
+    g = nv, g.d_format = MPT_E4M3;
+    expect(g, MPT_GEMM_FORMATS, MPT_E_UNSUPPORTED);
+    g = nv, g.trans_b = 0u, g.ldb = 32;
+    expect(g, MPT_GEMM_FP8_LAYOUT, MPT_E_UNSUPPORTED);
+    g = nv, g.k = 48;
+    expect(g, MPT_GEMM_FP8_PAD | MPT_GEMM_BLOCKS, MPT_E_UNSUPPORTED);
+    g = nv, g.a_scale = (const char *)some.data() + 8;
+    expect(g, MPT_GEMM_BLOCKS, MPT_E_UNSUPPORTED);
+    g = nv, g.n = 31;
+    expect(g, MPT_GEMM_FP8_PAD, MPT_E_UNSUPPORTED);
+    g = mx, g.block_scales = 16u;
+    expect(g, MPT_GEMM_BLOCKS, MPT_E_UNSUPPORTED);
+    g = mx, g.b_format = MPT_E2M1;
+    expect(g, MPT_GEMM_FORMATS, MPT_E_UNSUPPORTED);
+    g = mx, g.batch = 2u, g.d_stride = 1024;
+    expect(g, MPT_GEMM_BLOCKS, MPT_E_UNSUPPORTED);
+    g = mx, g.epilogue = MPT_EPILOGUE_BGRAD_A;
+    expect(g, MPT_GEMM_EPILOGUE, MPT_E_UNSUPPORTED);
+    g = mx, g.a_format = g.b_format = MPT_BF16;
+    expect(g, MPT_GEMM_SCALES | MPT_GEMM_BLOCKS, MPT_E_UNSUPPORTED);
+    for (int cc : {75, 80, 89, 90}) CHECK(mpt_gemm_advice(cc, &mx).problems & MPT_GEMM_NO_BLOCKS);
+    for (int cc : {100, 103, 120, 121}) CHECK_EQ_U(mpt_gemm_advice(cc, &mx).problems, MPT_GEMM_FINE);
+}
+
 /* What mpt_cuda_gemm refuses, it refuses with the sentence of the advice, and writes nothing. */
 static void refused(const Case &c, unsigned problem, mpt_status status, size_t shift = 0, int scale = -1)
 {
     Operands                o(c, shift);
     float *const            scalar = (float *)o.bias.data();
-    if (scale >= 0) (scale == 0 ? o.g.a_scale : scale == 1 ? o.g.b_scale : o.g.d_scale) = scalar;
-    if (scale == 3) o.g.d_scale = NULL, o.g.d_amax = scalar;
+    if (scale == 0) o.g.a_scale = scalar;
+    if (scale == 1) o.g.b_scale = scalar;
+    if (scale == 2) o.g.d_scale = scalar;
+    if (scale == 3) o.g.d_amax = scalar;
     o.g.bias = scalar;
     o.g.aux = o.d.data();
     o.g.ldaux = 128;
@@ -890,7 +1086,7 @@ TEST(no_wait_and_no_malloc_in_a_product)
 /* Every generation: what the advice lets through, the library takes, and the other way round. */
 TEST(every_generation)
 {
-    static const int ccs[] = {61, 75, 80, 89, 90, 100, 120};
+    static const int ccs[] = {61, 75, 80, 89, 90, 100, 103, 120, 121};
     static const mpt_format formats[] = {MPT_F32, MPT_TF32, MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2};
     const mpt_emu::Controls saved = mpt_emu::controls();
     for (int cc : ccs) {
@@ -911,6 +1107,22 @@ TEST(every_generation)
                 CHECK_EQ_I(library_takes(other, &o.g), !a.refused);
                 CU(cudaStreamSynchronize(gpu.stream));
             }
+        for (int bits = 0; bits < 64; bits++) {     /* blocks */
+            const bool    row_major = (bits & 2) != 0, four = (bits & 1) != 0;
+            const mpt_block block = four ? MPT_NVFP4 : MPT_MXFP8_E5M2;
+            mpt_gemm_args g = block_args(block, four ? block : MPT_MXFP8_E4M3, 32, 32, 64, row_major);
+            Matrix        some(MPT_F32, 64, 64, true, false, 0);
+            g.a = g.b = g.a_scale = g.b_scale = g.d = some.data();
+            if (bits & 4) g.trans_a = !g.trans_a;
+            if (bits & 8) g.block_scales = 48u - g.block_scales;
+            if (bits & 16) g.k = 48;
+            if (bits & 32) g.d_format = MPT_F16;
+            g.fast_accumulate = bits & 32;
+            const mpt_gemm_verdict a = mpt_gemm_advice(cc, &g);
+            CHECK_EQ_I(mpt_cuda_gemm(other, &g, NULL), a.refused ? MPT_E_UNSUPPORTED : MPT_OK);
+            CHECK_EQ_I(library_takes(other, &g), !a.refused);
+            CU(cudaDeviceSynchronize());
+        }
         mpt_cuda_destroy(other);
     }
     mpt_emu::controls() = saved;
@@ -938,6 +1150,8 @@ static void run_all(void)
     RUN(pointers_of_each_call);
     RUN(fp8);
     RUN(fp8_by_current_scaling);
+    RUN(block_scaled);
+    RUN(block_scaled_refusals);
     RUN(refusals);
     RUN(fp8_refusals);
     RUN(scales_that_are_refused);

@@ -5,12 +5,15 @@
  *
  * It refuses: types that do not go together; FP8 without its layout (but on compute capability 10.x), with
  * lines of a matrix or pointers that are no multiple of 16 bytes, below 8.9; scales where nothing is FP8;
- * bf16 below 8.0; a bias of another type; a workspace too small for the plan; a descriptor, layout or handle
+ * bf16 below 8.0; blocks below 10.0, not along k, of MXFP4, without their scales or with another mode than
+ * theirs; a bias of another type; a workspace too small for the plan; a descriptor, layout or handle
  * that is not alive; pointers, that of the bias too, less aligned than when the plan was made.
  * It does what the real one may: loads a plan's kernel at its first product, which no strict capture allows;
  * splits k and adds the parts in the type of d where the preference lets it; takes no TF32 for small
  * products; has a tanh of 11 bits.
  * It counts descriptors, layouts and handles: mpt_emu::blas_outstanding() is 0 when all were destroyed.
+ * The scales of blocks it reads from their tiles, all of them, those beyond the matrix too.
+ * CUBLAS_VERSION may be set lower: below 12.8 nothing of blocks is declared.
  * It adds in double and rounds once to float where the real one adds in FP32: compare with a tolerance. */
 #ifndef MPT_EMU_CUBLASLT_H
 #define MPT_EMU_CUBLASLT_H
@@ -19,8 +22,18 @@
 
 #include <cmath>
 
+#ifndef CUBLAS_VERSION
+#define CUBLAS_VERSION 130100
+#endif
+#if CUBLAS_VERSION >= 120800
+#define EMU_OF_12_8(x) x
+#else
+#define EMU_OF_12_8(x) EMU_##x
+#endif
+
 typedef enum {
-    CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14, CUDA_R_8F_E4M3 = 28, CUDA_R_8F_E5M2 = 29
+    CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14, CUDA_R_8F_E4M3 = 28, CUDA_R_8F_E5M2 = 29,
+    EMU_OF_12_8(CUDA_R_4F_E2M1) = 33
 } cudaDataType;
 typedef cudaDataType cudaDataType_t;
 typedef enum {
@@ -36,8 +49,14 @@ typedef enum {
     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
     CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18, CUBLASLT_MATMUL_DESC_D_SCALE_POINTER = 20,
     CUBLASLT_MATMUL_DESC_AMAX_D_POINTER = 21, CUBLASLT_MATMUL_DESC_FAST_ACCUM = 25,
-    CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26
+    CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26, EMU_OF_12_8(CUBLASLT_MATMUL_DESC_A_SCALE_MODE) = 31,
+    EMU_OF_12_8(CUBLASLT_MATMUL_DESC_B_SCALE_MODE) = 32
 } cublasLtMatmulDescAttributes_t;
+typedef enum {
+    EMU_OF_12_8(CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) = 0,
+    EMU_OF_12_8(CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3) = 1,
+    EMU_OF_12_8(CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0) = 2
+} cublasLtMatmulMatrixScale_t;
 typedef enum {
     CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6
 } cublasLtMatrixLayoutAttribute_t;
@@ -72,6 +91,7 @@ struct cublasLtMatmulDescOpaque_t {
     void               *d_amax, *aux;
     int64_t             ld_aux;
     int8_t              fast;
+    int32_t             a_mode, b_mode;
 };
 struct cublasLtMatrixLayoutOpaque_t {
     cudaDataType_t type;
@@ -123,7 +143,12 @@ template <class T> cublasStatus_t blas_destroy(T *p)
 inline bool blas_alive(const void *p) { return blas().alive.count(p) != 0; }
 
 inline bool is_fp8(cudaDataType_t t) { return t == CUDA_R_8F_E4M3 || t == CUDA_R_8F_E5M2; }
-inline size_t bytes_of(cudaDataType_t t) { return t == CUDA_R_32F ? 4 : is_fp8(t) ? 1 : 2; }
+inline bool is_fp4(cudaDataType_t t) { return (int)t == 33; }
+inline size_t bytes_of(cudaDataType_t t) { return t == CUDA_R_32F ? 4 : is_fp8(t) || is_fp4(t) ? 1 : 2; }
+
+/* The modes of scales; elements of a block that has one. */
+enum { SCALE_NONE = 0, SCALE_VEC16 = 1, SCALE_VEC32 = 2 };
+inline uint64_t block_of(int32_t mode) { return mode == SCALE_VEC16 ? 16 : 32; }
 
 /* 1 + e + m bits with the highest exponent for Inf and NaN; e4m3 has neither Inf nor, but one, NaN. */
 inline double small_value(uint32_t code, int e, int m, bool fn)
@@ -133,13 +158,15 @@ inline double small_value(uint32_t code, int e, int m, bool fn)
     double x = field ? ldexp(1.0 + ldexp((double)man, -m), (int)field - bias)
                      : ldexp((double)man, 1 - bias - m);
     if (field == (1u << e) - 1 && !fn) x = man ? NAN : INFINITY;
-    if (fn && (code & 0x7f) == 0x7f) x = NAN;
+    if (fn && e == 4 && (code & 0x7f) == 0x7f) x = NAN;     /* e2m1 has none */
     return sign ? -x : x;
 }
 
 inline double get(const void *p, cudaDataType_t type, size_t i)
 {
     if (type == CUDA_R_32F) { float x; memcpy(&x, (const float *)p + i, 4); return x; }
+    if (is_fp4(type))
+        return small_value(((const uint8_t *)p)[i / 2] >> i % 2 * 4 & 15, 2, 1, true);
     if (is_fp8(type))
         return type == CUDA_R_8F_E4M3 ? small_value(((const uint8_t *)p)[i], 4, 3, true)
                                       : small_value(((const uint8_t *)p)[i], 5, 2, false);
@@ -176,6 +203,25 @@ inline void put(void *p, cudaDataType_t type, size_t i, float x)
     const uint32_t code = nearest(x, type);
     if (is_fp8(type)) ((uint8_t *)p)[i] = (uint8_t)code;
     else { const uint16_t c = (uint16_t)code; memcpy((uint16_t *)p + i, &c, 2); }
+}
+
+/* The scale of block k of a line: tiles of 128 lines by 4 blocks; in a tile lines 32 apart are neighbours. */
+inline double block_scale(const void *scales, int32_t mode, uint64_t line, uint64_t k, uint64_t blocks)
+{
+    const uint64_t tile = line / 128 * ((blocks + 3) / 4) + k / 4;
+    const uint64_t at = tile * 512 + line % 32 * 16 + line % 128 / 32 * 4 + k % 4;
+    const uint8_t  code = ((const uint8_t *)scales)[at];
+    if (mode == SCALE_VEC16) return small_value(code, 4, 3, true);
+    return code == 255 ? NAN : ldexp(1.0, code - 127);
+}
+/* Tiles must be there whole; what lies beyond the matrix must be a number, since zeros times it are added. */
+inline double tiles_beyond(const void *scales, int32_t mode, uint64_t lines, uint64_t blocks)
+{
+    double sum = 0.0;
+    for (uint64_t l = 0; l < (lines + 127) / 128 * 128; l++)
+        for (uint64_t k = 0; k < (blocks + 3) / 4 * 4; k++)
+            if (l >= lines || k >= blocks) sum += 0.0 * block_scale(scales, mode, l, k, blocks);
+    return sum;
 }
 
 /* TF32 keeps 10 bits of the mantissa; the cores cut off the rest. */
@@ -243,7 +289,8 @@ inline float scalar(const void *p) { return p ? *(const float *)p : 1.0f; }
 inline void run_product(const Product &p)
 {
     const uint32_t      e = p.o.epilogue;
-    const float         scale = p.alpha * scalar(p.o.a_scale) * scalar(p.o.b_scale);
+    const bool          blocks = p.o.a_mode != SCALE_NONE;
+    const float         scale = p.alpha * (blocks ? 1.0f : scalar(p.o.a_scale) * scalar(p.o.b_scale));
     float               amax = 0.0f;
     const uint64_t      m = p.m(), n = p.n(), k = p.k();
     std::vector<double> a(m * k), b(k * n), sums(m < n ? n : m);    /* both along k */
@@ -252,9 +299,19 @@ inline void run_product(const Product &p)
         for (uint64_t l = 0; l < k; l++) a[i * k + l] = at(p, p.pa, p.a, p.o.op_a == CUBLAS_OP_T, i, l);
     for (uint64_t j = 0; j < n; j++)
         for (uint64_t l = 0; l < k; l++) b[j * k + l] = at(p, p.pb, p.b, p.o.op_b == CUBLAS_OP_T, l, j);
+    double beyond = 0.0;
+    if (blocks) {
+        const uint64_t size = block_of(p.o.a_mode), in_line = (k + size - 1) / size;
+        for (uint64_t i = 0; i < m * k; i++)
+            a[i] *= block_scale(p.o.a_scale, p.o.a_mode, i / k, i % k / size, in_line);
+        for (uint64_t i = 0; i < n * k; i++)
+            b[i] *= block_scale(p.o.b_scale, p.o.b_mode, i / k, i % k / size, in_line);
+        beyond = tiles_beyond(p.o.a_scale, p.o.a_mode, m, in_line) +
+                 tiles_beyond(p.o.b_scale, p.o.b_mode, n, in_line);
+    }
     for (uint64_t j = 0; j < n; j++)
         for (uint64_t i = 0; i < m; i++) {
-            double sum = 0.0;
+            double sum = beyond;
             for (uint64_t l = 0; l < k; l++) {
                 if (p.split && l == k / 2) sum = through(sum, p.d.type);
                 sum += a[i * k + l] * b[j * k + l];
@@ -291,7 +348,8 @@ inline cublasStatus_t blas_check(const cublasLtMatmulDescOpaque_t &o, const cubl
 {
     const int      cc = 10 * controls().major + controls().minor;
     const int64_t  unit = o.epilogue & (CUBLASLT_EPILOGUE_RELU | EPILOGUE_DRELU) ? 128 : 8;
-    const bool     fp8 = is_fp8(a.type) || is_fp8(b.type);
+    const bool     fp4 = is_fp4(a.type) || is_fp4(b.type), fp8 = fp4 || is_fp8(a.type) || is_fp8(b.type);
+    const bool     blocks = fp4 || o.a_mode != SCALE_NONE || o.b_mode != SCALE_NONE;
     const bool     bias = (o.epilogue & (CUBLASLT_EPILOGUE_BIAS | EPILOGUE_SUMS)) != 0;
     const uint64_t m = o.op_a == CUBLAS_OP_N ? a.rows : a.cols, k = o.op_a == CUBLAS_OP_N ? a.cols : a.rows;
     const uint64_t n = o.op_b == CUBLAS_OP_N ? b.cols : b.rows, k2 = o.op_b == CUBLAS_OP_N ? b.rows : b.cols;
@@ -314,9 +372,20 @@ inline cublasStatus_t blas_check(const cublasLtMatmulDescOpaque_t &o, const cubl
         return CUBLAS_STATUS_INVALID_VALUE;
     if (fp8) {
         const size_t d_bytes = bytes_of(d.type);
-        const bool   dims = a.rows % 16 == 0 && b.rows % 16 == 0 && m * d_bytes % 16 == 0 && a.ld % 16 == 0 &&
-                            b.ld % 16 == 0 && d.ld * (int64_t)d_bytes % 16 == 0;
-        if (cc < 89 || !dims || !is_fp8(a.type) || !is_fp8(b.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
+        const int    in_16 = fp4 ? 32 : 16;
+        const bool   dims = a.rows % (unsigned)in_16 == 0 && b.rows % (unsigned)in_16 == 0 &&
+                            m * d_bytes % 16 == 0 && a.ld % in_16 == 0 && b.ld % in_16 == 0 &&
+                            d.ld * (int64_t)d_bytes % 16 == 0;
+        const bool   types = fp4 ? is_fp4(a.type) && is_fp4(b.type) : is_fp8(a.type) && is_fp8(b.type);
+        if (cc < 89 || !dims || !types) return CUBLAS_STATUS_NOT_SUPPORTED;
+        if (blocks) {       /* along k is the one order that is known here; the real one has more on 10.x */
+            const int32_t mode = fp4 ? SCALE_VEC16 : SCALE_VEC32;
+            if (o.a_mode != mode || o.b_mode != mode || !o.a_scale || !o.b_scale)
+                return CUBLAS_STATUS_INVALID_VALUE;
+            if (cc < 100 || o.op_a != CUBLAS_OP_T || o.op_b != CUBLAS_OP_N || is_fp8(d.type) ||
+                k % 32 || d.batch > 1 || ((uintptr_t)o.a_scale | (uintptr_t)o.b_scale) % 16 || o.fast)
+                return CUBLAS_STATUS_NOT_SUPPORTED;
+        }
         if (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) return CUBLAS_STATUS_NOT_SUPPORTED;
         if (a.type == b.type && d.type == CUDA_R_8F_E5M2) return CUBLAS_STATUS_NOT_SUPPORTED;
         if (!is_fp8(d.type) && (o.d_scale || o.d_amax)) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -384,6 +453,8 @@ inline cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t o,
         {CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, &o->d_scale, sizeof o->d_scale},
         {CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, &o->d_amax, sizeof o->d_amax},
         {CUBLASLT_MATMUL_DESC_FAST_ACCUM, &o->fast, sizeof o->fast},
+        {(cublasLtMatmulDescAttributes_t)31, &o->a_mode, sizeof o->a_mode},
+        {(cublasLtMatmulDescAttributes_t)32, &o->b_mode, sizeof o->b_mode},
         {CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &o->bias_type, sizeof o->bias_type}};
     for (const auto &r : row)
         if (r.which == which) {
@@ -454,7 +525,7 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     *found = 0;
     if (mpt_emu::due(mpt_emu::blas().fail_plan)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
-    const bool fp8 = mpt_emu::is_fp8(a->type);
+    const bool fp8 = mpt_emu::is_fp8(a->type) || mpt_emu::is_fp4(a->type);
     for (int i = 0; fp8 && i < 4; i++)
         if (p->align[i] < 16) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (cublasStatus_t e = mpt_emu::blas_check(*o, *a, *b, *c, *d)) return e;
