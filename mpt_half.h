@@ -1425,9 +1425,9 @@ typedef struct mpti_blocks {
     const mpt_block_info  *block;
     const mpt_format_info *element, *scale;
     mpt_block_scaling      scaling;
-    int                    packed, plain, powers;   /* plain: no options of elements; scales are powers of 2 */
-    int                    m, emax, sign_at, tensor_exp;    /* mantissa bits of an element; where its sign is */
-    uint32_t               least, most, tensor_sig; /* its least exponent in float, largest code; tensor scale */
+    int                    packed, plain, powers;   /* plain: no options for elements; powers of 2 */
+    int                    m, emax, sign_at, tensor_exp;    /* of an element; where its sign is */
+    uint32_t               least, most, tensor_sig; /* least exponent as float has it, largest code */
     mpt_opts               opts;            /* of the elements */
 } mpti_blocks;
 
