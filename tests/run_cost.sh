@@ -23,6 +23,7 @@ ways()
 scalar|0|0|numbers one at a time, no implementation
 first|0.4|24000|`MPT_STATIC`: the program above
 step|0.7|0|`MPT_STATIC`: a loss scaler and AdamW
+convert|0.6|50000|`MPT_STATIC`: one call of `mpt_convert_n`, any format and option
 half|1.4|130000|`MPT_IMPLEMENTATION`: all of `mpt_half.h`
 mpt|3.2|310000|`MPT_IMPLEMENTATION`: all of `mpt.h` and `mpt_half.h`
 END
@@ -39,6 +40,10 @@ sources()
     awk '/^<!-- compile: first -->$/ { on = 1; next } on && /^```$/ { exit } on && !/^```/' README.md \
         > "$out/first.c"
     cp tests/compile/cost_step.c "$out/step.c"
+    lines '#define MPT_STATIC' '#define MPT_IMPLEMENTATION' '#include "mpt_half.h"' \
+        'mpt_status one(mpt_format to, void *a, mpt_format from, const void *b, size_t n, const mpt_opts *o);' \
+        'mpt_status one(mpt_format to, void *a, mpt_format from, const void *b, size_t n, const mpt_opts *o)' \
+        '{ return mpt_convert_n(to, a, from, b, n, o, NULL); }' > "$out/convert.c"
     lines '#define MPT_IMPLEMENTATION' '#include "mpt_half.h"' > "$out/half.c"
     lines '#define MPT_IMPLEMENTATION' '#include "mpt.h"' > "$out/mpt.c"
     for way in $(ways | cut -d '|' -f 1 | grep '^MPT_ONLY_'); do
