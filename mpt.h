@@ -8657,15 +8657,18 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
                     : g == MPT_F16 ? mpti_axpy_of_##isa((float *)y, k, x, MPT_F16, n)                        \
                                    : mpti_axpy_of_##isa((float *)y, k, x, MPT_BF16, n);                      \
             if (i < n) {                                                                                     \
-                const mpti_two_256 two = mpti_row_two_##isa(mpti_row_any_##isa(x, g, i, n - i));             \
+                const mpti_two_256 two = mpti_row_two_##isa(mpti_row_some_##isa(x, g, i, n - i));            \
                 return mpti_row_add_to((float *)y + i, n - i, mpti_all_256(mpti_f32_bits(a)), two.low,       \
                                        two.high);                                                            \
             }                                                                                                \
             return 0;                                                                                        \
         }                                                                                                    \
-        for (; i < n; i += 16u) {                                                                            \
-            u = mpti_row_any_##isa(x, g, i, n - i);                                                          \
-            u = mpti_row_madd_##isa(k, u, mpti_row_any_##isa(y, f, i, n - i));                               \
+        for (; n - i >= 16u; i += 16u)                                                                       \
+            mpti_row_out_##isa(y, f, i, mpti_row_madd_##isa(k, mpti_row_in_##isa(x, g, i),                   \
+                                                            mpti_row_in_##isa(y, f, i)));                    \
+        if (i < n) {                                                                                         \
+            u = mpti_row_some_##isa(x, g, i, n - i);                                                         \
+            u = mpti_row_madd_##isa(k, u, mpti_row_some_##isa(y, f, i, n - i));                              \
             mpti_row_put_##isa(y, f, i, n - i, u);                                                           \
         }                                                                                                    \
         return 0;                                                                                            \
