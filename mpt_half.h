@@ -3975,20 +3975,20 @@ static int mpti_flushes(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f
 static void mpti_flush_tile(mpt_format f, uint64_t *tile)
 {
     const uint16_t field = f == MPT_F16 ? 0x7c00u : 0x7f80u;
-    unsigned char *p = (unsigned char *)tile;
-    uint32_t       u;
-    uint16_t       h;
+    uint32_t       u[MPTI_TILE];
+    uint16_t       h[MPTI_TILE];
     int            i;
-    for (i = 0; f == MPT_F32 && i < MPTI_TILE; i++) {
-        memcpy(&u, p + 4 * i, 4u);
-        u = u & 0x7f800000u ? u : u & 0x80000000u;
-        memcpy(p + 4 * i, &u, 4u);
+    if (f == MPT_F32) {
+        memcpy(u, tile, sizeof u);
+        for (i = 0; i < MPTI_TILE; i++)
+            u[i] = u[i] & 0x7f800000u ? u[i] : u[i] & 0x80000000u;
+        memcpy(tile, u, sizeof u);
+        return;
     }
-    for (i = 0; f != MPT_F32 && i < MPTI_TILE; i++) {
-        memcpy(&h, p + 2 * i, 2u);
-        h = h & field ? h : h & 0x8000u;
-        memcpy(p + 2 * i, &h, 2u);
-    }
+    memcpy(h, tile, sizeof h);
+    for (i = 0; i < MPTI_TILE; i++)
+        h[i] = h[i] & field ? h[i] : h[i] & 0x8000u;
+    memcpy(tile, h, sizeof h);
 }
 
 MPTI_NOINLINE static uint64_t mpti_load_code(const void *p, int bytes)
