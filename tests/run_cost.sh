@@ -41,9 +41,9 @@ sources()
         > "$out/first.c"
     cp tests/compile/cost_step.c "$out/step.c"
     lines '#define MPT_STATIC' '#define MPT_IMPLEMENTATION' '#include "mpt_half.h"' \
-        'mpt_status one(mpt_format to, void *a, mpt_format from, const void *b, size_t n, const mpt_opts *o);' \
-        'mpt_status one(mpt_format to, void *a, mpt_format from, const void *b, size_t n, const mpt_opts *o)' \
-        '{ return mpt_convert_n(to, a, from, b, n, o, NULL); }' > "$out/convert.c"
+        'mpt_status one(mpt_format to, void *a, mpt_format f, const void *b, const mpt_opts *o);' \
+        'mpt_status one(mpt_format to, void *a, mpt_format f, const void *b, const mpt_opts *o)' \
+        '{ return mpt_convert_n(to, a, f, b, 1000, o, NULL); }' > "$out/convert.c"
     lines '#define MPT_IMPLEMENTATION' '#include "mpt_half.h"' > "$out/half.c"
     lines '#define MPT_IMPLEMENTATION' '#include "mpt.h"' > "$out/mpt.c"
     for way in $(ways | cut -d '|' -f 1 | grep '^MPT_ONLY_'); do
