@@ -9462,8 +9462,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
     if (status != MPT_OK)
         return status;
     if (!product) {
-        row.x = mpti_is_nonzero(beta) ? c : NULL, row.x_format = c_format, row.y = NULL;
-        row.beta = beta;
+        row.x = mpti_is_nonzero(beta) ? c : NULL, row.x_format = c_format, row.y = NULL, row.beta = beta;
         for (r = 0; r < m; r++)
             mpti_row_run(&row, MPTI_WORK_SCALE, r * ldc, 0, n);
         return MPT_OK;
@@ -9471,8 +9470,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
     memset(&g.part, 0, sizeof g.part);
     g.part.c = c, g.part.c_format = c_format, g.part.ldc = ldc;
     g.part.alpha = alpha, g.part.beta = beta, g.part.begun = 1;
-    g.panels = NULL;
-    g.edge = MPTI_STACK_EDGE;
+    g.panels = NULL, g.edge = MPTI_STACK_EDGE;
     g.thin = m <= MPTI_THIN || n <= MPTI_THIN || k <= MPTI_THIN;
     g.across = g.thin && k > MPTI_THIN && m > n;
     if (g.across) {                     /* the thin side comes first */
@@ -9481,8 +9479,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
         x.transposed = !x.transposed, y.transposed = !y.transposed;
         r = m, m = n, n = r;
     }
-    g.x = x, g.y = y;
-    g.m = m, g.n = n, g.k = k;
+    g.x = x, g.y = y, g.m = m, g.n = n, g.k = k;
     if (g.thin && k > MPTI_THIN && y.transposed) {
         if (mpti_gemm_dots(&g))
             return MPT_OK;
@@ -9506,8 +9503,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
 #else
     (void)work, (void)work_bytes;
 #endif
-    g.rows = g.cols = g.deep = g.edge;
-    room = g.edge * g.edge;
+    g.rows = g.cols = g.deep = g.edge, room = g.edge * g.edge;
     if (g.thin && k <= MPTI_THIN) {     /* what is read again and again stays in the first cache */
         g.cols = mpti_min(n, room / k), g.deep = k;
         most = g.cols > k ? g.cols : k;
