@@ -2987,6 +2987,7 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
 
 // >>C22 history ------------------------------------------------------------------------------------
 /* 0.4.0  mpt_cuda_combine(c, state, reduce, ...) mpt_cuda_combine(c, list, state, reduce, ...)
+ *        Blocks: mpt_cuda_block_quantize_n, mpt_gemm_args.block_scales; a_scale, b_scale are const void *.
  * 0.3.0  mpt_cuda_scaler_scale_n(c, state, x, n, t)
  *                                            mpt_cuda_scaler_scale_n(c, state, MPT_F32, x, n, t)
  *        CUDA 12.0 is the least. The advice takes FP8 products with any number of rows; scales where nothing

@@ -194,8 +194,8 @@ if wanted test; then
         "$tools"/../*/compute-sanitizer/compute-sanitizer /usr/local/cuda*/bin/compute-sanitizer)
     if [ -n "$sanitizer" ]; then
         for tool in memcheck racecheck initcheck synccheck; do
-            for which in "test_cuda check" "test_cuda steps" "test_cuda_convert fp8" "test_cuda_optim lamb" \
-                         test_cuda_report; do
+            for which in "test_cuda check" "test_cuda steps" "test_cuda_convert fp8" \
+                         "test_cuda_convert block" "test_cuda_optim lamb" test_cuda_report; do
                 # shellcheck disable=SC2086
                 run "$tool $which" 60 "${which% *}" "$sanitizer" --tool "$tool" --error-exitcode 9 \
                     "$out"/$which --small

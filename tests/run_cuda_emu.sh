@@ -100,7 +100,8 @@ thread_sanitizer() {
                 run "TSan, $t" $runner "$out/test_tsan" --small "$t"
             done
             # of the other programs what has shared memory or several kernels behind each other
-            for which in optim:sgd optim:lamb report:every_source convert:fp8_encode convert:fp8_scaling; do
+            for which in optim:sgd optim:lamb report:every_source convert:fp8_encode convert:fp8_scaling \
+                         convert:block_quantize; do
                 program=test_cuda_${which%:*} t=${which#*:}
                 [ -x "$out/${program}_tsan" ] ||
                     build "${program}_tsan" $compiler "$tsan" "tests/$program.cu" || continue
@@ -208,6 +209,9 @@ if probe g++ "$asan" env ASAN_OPTIONS=detect_leaks=0; then
 else
     skip "AddressSanitizer does not work here"
 fi
+# Below CUDA 12.8 cublasLt has no blocks: their products are refused with the reason.
+build test_old_cublas g++ '-O1 -DCUBLAS_VERSION=120000' tests/test_cuda_gemm.cu &&
+    run "test_cuda_gemm, CUDA 12.0" "$out/test_old_cublas" --small block
 drop_in
 bench_runs
 example g++
