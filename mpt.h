@@ -9420,7 +9420,7 @@ static int mpti_gemm_dots(const mpti_gemming *g)
         a = mpti_gemm_rows(g, room, b, 0, now, g->k, &lda);
         for (i = 0; i < g->n; i += take) {
             const unsigned char *w = (const unsigned char *)g->y.data + i * bytes;
-            take = mpti_min(g->n - i, MOST / MPTI_THIN);
+            take = mpti_min(g->n - i, (size_t)MOST / MPTI_THIN);
             for (r = 0; r < take; r++, w += bytes)
                 for (q = 0; q < now; q++)
                     s[g->across ? r * now + q : q * take + r] =
