@@ -319,10 +319,10 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
  * cap, flags, rule bits; last: where it can get stuck. Numbers are the originals' defaults.
  *   mpt              the default: see below
  *   static           the scale never moves; a bad step is still skipped
- *   pytorch          torch.amp.GradScaler and _amp_update_scale_
+ *   pytorch          torch.amp.GradScaler and _amp_update_scale_ of PyTorch 2.15
  *   tensorflow       tf.keras.mixed_precision.LossScaleOptimizer of TensorFlow 2 (tf_keras)
- *   tf_contrib       tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager; it has no defaults for
- *                    the first scale and the interval, so those of tensorflow stand in
+ *   tf_contrib       tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager of TensorFlow 1.15; it has
+ *                    no defaults for the first scale and the interval, so those of tensorflow stand in
  *   keras3           keras.optimizers.LossScaleOptimizer of Keras 3
  *   flax             flax.training.dynamic_scale.DynamicScale
  *   jmp              jmp.DynamicLossScale, as mindspore.amp; no default first scale: 2^15, as in its manual
@@ -342,7 +342,7 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
  *   marian           Marian 1.12 under --cost-scaling 8 (its --fp16 adds multiplier 1, which is static 8).
  *                    Marian calls a step bad for NaN alone, clips Inf, and at the floor takes NaN for 0 */
 #define MPT_SCALER_DIALECTS(X)                                                                             \
-    X(MPT_SCALER_MPT, "mpt", 65536.0f, 2.0, 0.5, 2000, 1, 6.103515625e-05, 1099511627776.0, 0u,            \
+    X(MPT_SCALER_MPT, "mpt", 65536.0f, 2.0, 0.5, 2000, 1, 9.5367431640625e-07, 1099511627776.0, 0u,        \
       MPTI_MOVES | MPTI_OURS, "nowhere: it says when no scale works")                                      \
     X(MPT_SCALER_STATIC, "static", 1024.0f, 1.0, 1.0, 1, 1, 0.0, 0.0, 0u,                                  \
       0u, "everywhere: it never moves")                                                                    \
@@ -468,7 +468,7 @@ MPT_DEF const char *mpt_verdict_text(mpt_scaler_verdict verdict);
  * RANGE after `patience` steps in a row whose unscaled gradients do not fit their format, which no
  * scale cures: they leave the scale as it is.
  *
- * Defaults: 2^16 first, 2^-14 to 2^40, patience 4: from 2^16 to a verdict takes 16 bad steps. The
+ * Defaults: 2^16 first, 2^-20 to 2^40, patience 4: from 2^16 to a verdict takes 16 bad steps. The
  * hysteresis is not used. tests/bench/bench_scaler.c prints what each dialect loses in many trainings. */
 
 /* All state of a loss scale, without pointers: copy it, compare it with memcmp, checkpoint it. Read what
@@ -11640,6 +11640,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 // >>M28 history -----------------------------------------------------------------------------------
 /* 0.4.0  mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
  *   Parts of tensors: mpt_tensors_shard; the part, whole and sums of mpt_tensor. Dialects mindspore, marian.
+ *   The floor of the default loss scale is 2^-20 (2^-14).
  *   The norm has other last bits: sums of up to 64 squares are floats. It is off by 2^-21 at most, and was by
  *   2^-50. Arrays that a storage does not have are no part of a checkpoint. A graph's summary leaves out
  *   casts of resource variables, as TensorFlow's does, and loops may go through RefMerge. mpt_row_update
