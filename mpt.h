@@ -8747,7 +8747,7 @@ MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
     float              room[64];
     size_t             r, j, p, i;
     for (r = 0; r < t.rows; r++) {
-        const float *const a = t.a + r * t.lda, *const sums = t.s + r * t.lds;
+        const float *const a = t.k ? t.a + r * t.lda : NULL, *const sums = t.begun ? t.s + r * t.lds : NULL;
         for (j = 0; t.n - j >= 64u; j += 64u) {
             s0 = s1 = s2 = s3 = zero;
             if (t.begun) {
