@@ -8,7 +8,7 @@
 #endif
 #define MPTI_AROUND_BYTES around_bytes
 #define MPT_IMPLEMENTATION
-#include "../mpt.h"
+#include "mpt.h"
 
 int    last_path = PATHS - 1;
 size_t around_bytes = (size_t)32 << 20;
