@@ -80,6 +80,6 @@ planted reports mpt.h 'mpti_row_run(&row, c->work, begin, begin, end - begin);' 
 planted lists mpt.h 'turn.first = piece->first;' 'turn.first = 0;'
 planted lists mpt.h 'return mpti_f64_make((uint64_t)0x7ff8 << 48);' 'return 0.0;'
 planted reports mpt.h 'c->sum[begin] = n ?' 'c->sum[0] = n ?'
-planted reports mpt.h 'c->loss[begin] =' 'c->loss[0] ='
+planted reports mpt.h 'c->loss[begin] =' 'c->loss[begin] = part ? 0.0 :'
 planted reports mpt.h '(const float *)c->other + begin' '(const float *)c->other'
 summary
