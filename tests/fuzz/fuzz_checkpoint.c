@@ -94,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(mpt_state_save(&s, buffer, bytes) == MPT_OK);
     for (i = 4; i + 2 < size; i += 3)
         buffer[(data[i] | (size_t)data[i + 1] << 8) % (bytes - 8u)] = data[i + 2];
-    sum = mpti_state_checksum(buffer, bytes - 8u);
+    sum = mpti_state_checksum(buffer, bytes - 8u, buffer[8]);
     mpti_copy_words(buffer + bytes - 8u, (const unsigned char *)&sum, 1, 8u);
     memset(&second, 0x5a, sizeof second);
     s = state_of(&second, &t);
@@ -104,7 +104,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     must(mpt_state_save(&s, again, bytes) == MPT_OK);
-    must(memcmp(buffer, again, bytes) == 0);
+    buffer[8] = again[8];               /* of version 3 it is saved as 4, with another sum */
+    must(memcmp(buffer, again, bytes - 8u) == 0);
     for (k = 0; k < 300; k++)
         go_on(&second, &t, k * (1u + data[3]));
     must(mpt_state_save(&s, again, bytes) == MPT_OK);
