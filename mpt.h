@@ -323,17 +323,17 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
  *   tensorflow       tf.keras.mixed_precision.LossScaleOptimizer of TensorFlow 2 (tf_keras)
  *   tf_contrib       tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager of TensorFlow 1.15; it has
  *                    no defaults for the first scale and the interval, so those of tensorflow stand in
- *   keras3           keras.optimizers.LossScaleOptimizer of Keras 3
- *   flax             flax.training.dynamic_scale.DynamicScale
- *   jmp              jmp.DynamicLossScale, as mindspore.amp; no default first scale: 2^15, as in its manual
+ *   keras3           keras.optimizers.LossScaleOptimizer of Keras 3.15
+ *   flax             flax.training.dynamic_scale.DynamicScale of Flax 0.12.7
+ *   jmp              jmp.DynamicLossScale of jmp 0.0.4, as mindspore.amp; its manual's first scale: 2^15
  *   apex             apex.amp.LossScaler, which apex removed in 2025; its floor is optional and off
- *   apex_hysteresis  apex's update_scale_hysteresis kernel; it has no defaults: pytorch's, hysteresis 2
- *   deepspeed_fused  FP16_Optimizer of DeepSpeed
+ *   apex_hysteresis  update_scale_hysteresis of apex 25.09; it has no defaults: pytorch's, hysteresis 2
+ *   deepspeed_fused  FP16_Optimizer of DeepSpeed 0.19.5
  *   deepspeed        DynamicLossScaler of DeepSpeed 0.17.1 and later with the defaults of its configuration
  *                    file; flags MPT_SCALER_CONSECUTIVE (off there) and MPT_SCALER_RAISE (on there)
  *   deepspeed_0_17_0 ... until 0.17.0, which grows one step earlier
- *   megatron         DynamicGradScaler of Megatron-LM
- *   fairseq          DynamicLossScaler of fairseq; interval 2^14 is that of one worker; the floor raises
+ *   megatron         DynamicGradScaler of Megatron Core 0.19
+ *   fairseq          DynamicLossScaler of fairseq 0.12.2; interval 2^14: of one worker; the floor raises
  *   paddle           paddle.amp.GradScaler of dynamic graphs, as in Paddle 3
  *   paddle_static    update_loss_scaling, Paddle's kernel for static graphs
  *   mxnet            mxnet.amp.LossScaler of MXNet 2
@@ -1508,7 +1508,8 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
  * Returns: the sum; 0 for n 0, a NULL and more elements than an array can hold; NaN for another format.
  * Threads: any.
  * Exact: the row is padded with zeros to a multiple of 64; element i is added to lane i mod 64 by one fma, in
- *   order; then lane j + 32 to lane j, j + 16 to j, and so on down to one. The same bits on every path.
+ *   order; then lane j + 32 to lane j, j + 16 to j, and so on down to one; a sum of zeros is plus zero. The
+ *   same bits on every path.
  *
  * mpt_axpy -- y[i] += a * x[i], one fma each and one rounding to y's format: dw += d * x of a 16-bit gradient
  * too.
@@ -4884,8 +4885,8 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
             memmove(local.v, v, sizeof local.v / 2u);
             v = local.v;
         }
-        for (i = 0; i < n; i += MPTI_TILE) {
-            const size_t take = mpti_min(n - i, MPTI_TILE);
+        for (i = 0; i < n; i += MPTI_TILE) {        /* of n above a tile, all are whole */
+            const size_t take = mpti_min(n, MPTI_TILE);
             float *const w_i = w == local.w ? w : w + i;
             p.tile(mpti_tile_in(local.g, t_g, t->grad_format, first + i, take), w_i,
                    m == local.m ? m : m + i, v == local.v ? v : v + i, p.k);
@@ -8635,7 +8636,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
             s[0] = s[1], s[1] = s[2], s[2] = s[3], s[3] = t;                                                 \
         }                                                                                                    \
         t = mpti_row_add_##isa(mpti_row_add_##isa(s[0], s[2]), mpti_row_add_##isa(s[1], s[3]));              \
-        return mpti_row_sum_256(mpti_row_two_##isa(t));                                                      \
+        return mpti_row_sum_256(mpti_row_two_##isa(mpti_row_add_##isa(t, zero)));                            \
     }                                                                                                        \
     target __attribute__((always_inline)) static inline size_t mpti_axpy_of_##isa(                           \
         float *y, V k, const void *x, mpt_format g, size_t n)                                                \
@@ -8846,7 +8847,7 @@ MPTI_INLINE void mpti_dot_loop(float *MPTI_RESTRICT lane, const float *MPTI_REST
 MPTI_TWICE(mpti_dot_lanes, mpti_dot_loop, (float *lane, const float *a, const float *x, size_t n),
            (lane, a, x, n))
 
-/* The upper lanes of a short row are zeros and are left out, but for what they make of minus zero. */
+/* The upper lanes of a short row are zeros and are left out. */
 static float mpti_dot_tiles(const void *a, mpt_format a_format, ptrdiff_t a_stride, const void *x,
                             mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
@@ -8863,7 +8864,7 @@ static float mpti_dot_tiles(const void *a, mpt_format a_format, ptrdiff_t a_stri
     for (i = MPTI_ROW / 2; i; i /= 2)
         for (j = 0; j < i && i < n; j++)
             lane[j] += lane[i + j];
-    return n < MPTI_ROW ? lane[0] + 0.0f : lane[0];
+    return lane[0] + 0.0f;
 }
 
 static mpt_status mpti_axpy_tiles(void *y, mpt_format y_format, ptrdiff_t y_stride, float a, const void *x,
@@ -10884,10 +10885,8 @@ static void mpti_pass_groups(mpti_amp *a)
             *first = i;
     }
     for (i = 0; i < n; i++) {
-        if (!(a->bits[i] & MPTI_GROUPED) || !(a->bits[i] & MPTI_F32))
-            continue;
         by = decides[mpti_root(a->group, i)];
-        if (by == MPT_GRAPH_NONE)
+        if (by == MPT_GRAPH_NONE || !(a->bits[i] & MPTI_F32))
             continue;
         if (!(a->bits[by] & MPTI_DENIED)) {
             if (!(a->bits[i] & MPTI_LOW))
@@ -11645,7 +11644,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   2^-50. Arrays that a storage does not have are no part of a checkpoint. A graph's summary leaves out
  *   casts of resource variables, as TensorFlow's does, and loops may go through RefMerge. mpt_row_update
  *   rounds floats of a copy as mpt_tensor.rounded asks. Checkpoints are of version 4, with a
- *   checksum that threads share; those of version 3 are loaded, too.
+ *   checksum that threads share; those of version 3 are loaded, too. mpt_dot of zeros is never minus zero.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was

@@ -531,6 +531,19 @@ TEST(large_checkpoints)
     CHECK(!memcmp(counter, was, sizeof was));
 }
 
+TEST(sums_of_any_length)
+{
+    unsigned char is[64], want[64];
+    size_t        bytes, i;
+    for (i = 0; i < sizeof is; i++)
+        is[i] = want[i] = (unsigned char)(i == 8 ? 4u : mt_random() | 1u);
+    for (bytes = 17; bytes <= sizeof is; bytes++) {
+        checkpoint_sum_again(is, bytes);
+        store_sum(want, bytes, bytes);
+        CHECK(!memcmp(is, want, sizeof is));
+    }
+}
+
 /* These bytes, of version 3, on any machine; version 4 has its number and sum: a counter of
  * 0x0102030405060708, an f32 array {1, -2.5} and an f16 one {1, Inf}. */
 TEST(golden_bytes)
@@ -577,7 +590,9 @@ TEST(golden_bytes)
     s.tensors = &t;
     s.tensor_count = 1;
     CHECK_EQ_I(mpt_state_size(&s, &bytes), MPT_OK);
+    buffer[bytes] = 77u;
     CHECK_EQ_I(mpt_state_save(&s, buffer, bytes), MPT_OK);
+    CHECK_EQ_U(buffer[bytes], 77u);
     CHECK_EQ_U(bytes, sizeof golden);
     memcpy(other, golden, sizeof golden);
     other[8] = 4;
@@ -604,6 +619,7 @@ int main(int argc, char **argv)
     RUN(another_version_or_shape_is_refused);
     RUN(bad_arguments);
     RUN(large_checkpoints);
+    RUN(sums_of_any_length);
     RUN(golden_bytes);
     return mt_end();
 }

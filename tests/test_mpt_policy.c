@@ -476,6 +476,7 @@ TEST(gemm_of_thin_shapes)
         g.m = way == 0 ? thin : g.m, g.n = way == 1 ? thin : g.n, g.k = way == 2 ? thin : 1 + g.k;
         g.k = way != 2 && round % 10 == 0 ? 700 : g.k;
         g.m = g.k == 700 && way == 1 ? thin : g.m, g.n = g.k == 700 && way == 0 ? thin : g.n;
+        g.m = way == 2 && round % 8 == 0 ? 160 : g.m;       /* in several blocks of rows */
         g.lda = (row != (g.ta == MPT_TRANS) ? g.k : g.m) + mt_random() % 3;
         g.ldb = (row != (g.tb == MPT_TRANS) ? g.n : g.k) + mt_random() % 3;
         g.ldc = (row ? g.n : g.m) + mt_random() % 3;
@@ -624,6 +625,39 @@ TEST(gemm_accumulates_in_fp32)
                         MPT_F16,
                         4096, 0.0f, &c, MPT_F16, 1, NULL, 0), MPT_OK);
     CHECK_EQ_U(c.bits, mpt_f16_from_f32(64.0f).bits);   /* in FP16 the sum would stick at 32 */
+}
+
+/* Neither operand is read, nor C written, beyond its last element: the address sanitizer sees it. */
+TEST(gemm_reads_no_further)
+{
+    static const size_t few[] = {1, 3, 20, 70};
+    const float         one = 1.0f;
+    size_t              m, n, k, i, e;
+    for (m = 0; m < 4; m++)
+        for (n = 0; n < 4; n++)
+            for (k = 0; k < 4; k++) {
+                const size_t   area[3] = {few[m] * few[k], few[k] * few[n], few[m] * few[n]};
+                unsigned char *at[3];
+                mpt_format     format[3];
+                size_t         width[3];
+                float          last = 0.0f;
+                for (i = 0; i < 3; i++) {
+                    format[i] = trained[(m + n * (i + 1) + k) % 3];
+                    width[i] = format[i] == MPT_F32 ? 4 : 2;
+                    at[i] = (unsigned char *)malloc(area[i] * width[i]);
+                    for (e = 0; at[i] && e < area[i]; e++)
+                        (void)mpt_convert_n(format[i], at[i] + e * width[i], MPT_F32, &one, 1, NULL, NULL);
+                }
+                if (at[0] && at[1] && at[2]) {
+                    CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, few[m], few[n], few[k],
+                                        1.0f, at[0], format[0], few[k], at[1], format[1], few[n], 1.0f, at[2],
+                                        format[2], few[n], NULL, 0), MPT_OK);
+                    (void)mpt_convert_n(MPT_F32, &last, format[2], at[2] + (area[2] - 1) * width[2], 1, NULL,
+                                        NULL);
+                    CHECK_EQ_U_AT(last, few[k] + 1, few[m] * 10000 + few[n]);
+                }
+                free(at[0]), free(at[1]), free(at[2]);
+            }
 }
 
 TEST(gemm_refuses)
@@ -893,6 +927,7 @@ int main(int argc, char **argv)
     RUN(gemm_same_bits_in_every_layout);
     RUN(gemm_special_values);
     RUN(gemm_accumulates_in_fp32);
+    RUN(gemm_reads_no_further);
     RUN(gemm_refuses);
     RUN(bias);
     RUN(activations);

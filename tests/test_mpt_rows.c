@@ -132,11 +132,11 @@ TEST(rows_with_strides)
 /* Padding makes +0 of a sum of -0, on each path. */
 TEST(dot_of_minus_zero)
 {
-    float  a[63], b[63];
+    float  a[400], b[400];
     size_t i;
-    for (i = 0; i < 63; i++) a[i] = -1e-30f, b[i] = 1e-30f;
+    for (i = 0; i < 400; i++) a[i] = -1e-30f, b[i] = 1e-30f;
     for (last_path = 0; last_path < PATHS; last_path++)
-        for (i = 1; i <= 63; i++)
+        for (i = 1; i <= 400; i++)
             CHECK_EQ_U_AT(mpti_f32_bits(mpt_dot(a, MPT_F32, b, MPT_F32, i)), 0u, i);
     last_path = PATHS - 1;
 }
@@ -178,6 +178,7 @@ TEST(rows_refuse)
     CHECK_EQ_U(mpti_f32_bits(mpt_dot(as_f16, MPT_F16, NULL, MPT_F32, 3)), 0u);
     CHECK(!mpti_f32_is_finite(mpt_dot(as_f16, MPT_E4M3, x, MPT_F32, 3)));
     CHECK(!mpti_f32_is_finite(mpt_dot(as_f16, MPT_F16, x, MPT_FORMAT_COUNT, 3)));
+    CHECK_EQ_U(mpti_f32_bits(mpt_dot(as_f16, MPT_E4M3, x, MPT_F32, 0)), 0u);
     CHECK_EQ_I(mpt_axpy(NULL, MPT_F32, 1.0f, as_f16, MPT_F16, 3), MPT_E_ARG);
     CHECK_EQ_I(mpt_axpy(y, MPT_F32, 1.0f, NULL, MPT_BF16, 3), MPT_E_ARG);
     CHECK_EQ_I(mpt_axpy(y, MPT_F64, 1.0f, x, MPT_F32, 3), MPT_E_UNSUPPORTED);
@@ -311,6 +312,7 @@ TEST(row_momentum_unscales_once)
 {
     float        w[2][8], m[2][8], g[8];
     uint16_t     copy[8];
+    union { unsigned char bytes[96]; float aligned; } room;
     mpt_tensor   tensor;
     mpt_row_rule rule;
     int          k, t, i;
@@ -344,8 +346,19 @@ TEST(row_momentum_unscales_once)
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 1, 8, g), MPT_E_ARG);
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 9, 0, g), MPT_E_ARG);
-    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, w[1]), MPT_E_ARG);
-    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 4, m[1] + 4), MPT_E_ARG);
+    for (i = -7; i < 8; i++) {              /* one element in common is too much */
+        tensor.master = (float *)(void *)room.bytes + 8, tensor.m = m[1];
+        CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, tensor.master + i), MPT_E_ARG);
+        tensor.master = w[1], tensor.m = (float *)(void *)room.bytes + 8;
+        CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, (float *)tensor.m + i), MPT_E_ARG);
+        tensor.m = m[1], tensor.param = room.bytes + 32;
+        CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, (float *)(void *)room.bytes + (i < 4 ? 8 + i : 1)),
+                   MPT_E_ARG);
+        tensor.param = copy;
+    }
+    tensor.storage = MPT_STORE_KAHAN;       /* its extra is missing, whatever else there is */
+    CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, g), MPT_E_ARG);
+    tensor.storage = MPT_STORE_MASTER;
     {   /* floats that hold rounded numbers, for hosts that compute in FP32 */
         const mpt_format unrounded = tensor.rounded;
         float            rounded[8];
@@ -384,7 +397,7 @@ TEST(rows_without_a_master)
         for (storage = (int)MPT_STORE_NEAREST; storage < (int)MPT_STORAGE_COUNT; storage++)
             for (f = 0; f < 2; f++)
                 for (first = 0; first < 30; first += 13)
-                    for (n = 1; n < 600; n = n * 5 + 3) {
+                    for (n = 1; n < 600; n = n * 6 + 1) {
                         const mpt_format format = f || storage == (int)MPT_STORE_SPLIT ? MPT_BF16 : MPT_F16;
                         mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_STATIC);
                         mpt_tensor        t, whole;
@@ -452,28 +465,59 @@ TEST(rows_without_a_master)
 
 TEST(lint)
 {
+    static const struct {
+        mpt_format format;
+        double     value;
+        mpt_lint   want;
+    } constants[] = {
+        {MPT_F16, 1e-8, MPT_LINT_VANISHES}, {MPT_F16, 1e-7, MPT_LINT_SUBNORMAL}, {MPT_F16, 1e-4, MPT_LINT_OK},
+        {MPT_F16, 5e-8, MPT_LINT_SUBNORMAL}, {MPT_F16, -5e-8, MPT_LINT_SUBNORMAL},
+        {MPT_F16, 2.0, MPT_LINT_OK},
+        {MPT_BF16, 1e-8, MPT_LINT_OK}, {MPT_F16, -1e9, MPT_LINT_OVERFLOWS}, {MPT_F16, -65504.0, MPT_LINT_OK},
+        {MPT_BF16, -1e9, MPT_LINT_OK}, {MPT_E4M3, 1000.0, MPT_LINT_OVERFLOWS}, {MPT_F16, 0.0, MPT_LINT_OK},
+        {MPT_F16, -0.0, MPT_LINT_OK}, {MPT_FORMAT_COUNT, 1.0, MPT_LINT_UNKNOWN},
+        {MPT_E8M0, 1.0, MPT_LINT_UNKNOWN}, {MPT_F16, HUGE_VAL, MPT_LINT_UNKNOWN}};
+    static const struct {
+        mpt_storage storage;
+        mpt_format  format;
+        double      weight, update;
+        mpt_lint    want;
+    } updates[] = {
+        {MPT_STORE_NEAREST, MPT_F16, 1.5, 1e-4, MPT_LINT_UPDATE_LOST},
+        {MPT_STORE_NEAREST, MPT_F16, 1.5, 8e-4, MPT_LINT_UPDATE_FEW},
+        {MPT_STORE_NEAREST, MPT_F16, 1.5, -8e-4, MPT_LINT_UPDATE_FEW},
+        {MPT_STORE_NEAREST, MPT_F16, 1.5, 0.0009765625, MPT_LINT_OK},      /* one ulp */
+        {MPT_STORE_NEAREST, MPT_F16, 1.5, -0.0009765625, MPT_LINT_OK},
+        {MPT_STORE_NEAREST, MPT_F16, 1.5, 2e-3, MPT_LINT_OK},
+        {MPT_STORE_NEAREST, MPT_F16, 1.5, -0.0, MPT_LINT_OK},
+        {MPT_STORE_NEAREST, MPT_F16, 1.0, 4e-4, MPT_LINT_UPDATE_FEW},      /* half as far below 1 as above */
+        {MPT_STORE_NEAREST, MPT_F16, 1.0, -4e-4, MPT_LINT_UPDATE_LOST},
+        {MPT_STORE_NEAREST, MPT_F16, 6000.0, 2.0, MPT_LINT_UPDATE_LOST},
+        {MPT_STORE_NEAREST, MPT_BF16, 1.5, 2e-3, MPT_LINT_UPDATE_LOST},
+        {MPT_STORE_KAHAN, MPT_BF16, 1.5, 2e-3, MPT_LINT_OK},
+        {MPT_STORAGE_COUNT, MPT_BF16, 1.5, 2e-3, MPT_LINT_UNKNOWN},
+        {MPT_STORE_NEAREST, MPT_FORMAT_COUNT, 1.5, 2e-3, MPT_LINT_UNKNOWN},
+        {MPT_STORE_NEAREST, MPT_BF16, HUGE_VAL, 2e-3, MPT_LINT_UNKNOWN},
+        {MPT_STORE_NEAREST, MPT_BF16, 1.5, HUGE_VAL, MPT_LINT_UNKNOWN}};
+    static const struct {
+        mpt_format format;
+        double     scale, max_abs;
+        mpt_lint   want;
+    } scales[] = {
+        {MPT_F16, 65536.0, 1.0, MPT_LINT_SCALE_HIGH}, {MPT_F16, 65536.0, 0.5, MPT_LINT_OK},
+        {MPT_F64, 65536.0, 1.7e308, MPT_LINT_SCALE_HIGH}, {MPT_F16, 65536.0, 0.0, MPT_LINT_OK},
+        {MPT_F16, 1000.0, 0.5, MPT_LINT_SCALE_ODD}, {MPT_F16, 0.0, 0.5, MPT_LINT_UNKNOWN},
+        {MPT_F16, HUGE_VAL, 0.5, MPT_LINT_UNKNOWN}, {MPT_F16, 8.0, -1.0, MPT_LINT_UNKNOWN},
+        {MPT_F16, 8.0, HUGE_VAL, MPT_LINT_UNKNOWN}, {MPT_FORMAT_COUNT, 8.0, 1.0, MPT_LINT_UNKNOWN}};
     size_t i;
-    CHECK_EQ_I(mpt_lint_constant(MPT_F16, 1e-8), MPT_LINT_VANISHES);
-    CHECK_EQ_I(mpt_lint_constant(MPT_F16, 1e-7), MPT_LINT_SUBNORMAL);
-    CHECK_EQ_I(mpt_lint_constant(MPT_F16, 1e-4), MPT_LINT_OK);
-    CHECK_EQ_I(mpt_lint_constant(MPT_BF16, 1e-8), MPT_LINT_OK);
-    CHECK_EQ_I(mpt_lint_constant(MPT_F16, -1e9), MPT_LINT_OVERFLOWS);
-    CHECK_EQ_I(mpt_lint_constant(MPT_F16, -65504.0), MPT_LINT_OK);
-    CHECK_EQ_I(mpt_lint_constant(MPT_BF16, -1e9), MPT_LINT_OK);
-    CHECK_EQ_I(mpt_lint_constant(MPT_E4M3, 1000.0), MPT_LINT_OVERFLOWS);
-    CHECK_EQ_I(mpt_lint_constant(MPT_F16, 0.0), MPT_LINT_OK);
-    CHECK_EQ_I(mpt_lint_constant(MPT_FORMAT_COUNT, 1.0), MPT_LINT_UNKNOWN);
-    CHECK_EQ_I(mpt_lint_constant(MPT_F16, mpti_f64_make((uint64_t)0x7ff << 52)), MPT_LINT_UNKNOWN);
-    CHECK_EQ_I(mpt_lint_update(MPT_STORE_NEAREST, MPT_F16, 1.5, 1e-4), MPT_LINT_UPDATE_LOST);
-    CHECK_EQ_I(mpt_lint_update(MPT_STORE_NEAREST, MPT_F16, 1.5, -8e-4), MPT_LINT_UPDATE_FEW);
-    CHECK_EQ_I(mpt_lint_update(MPT_STORE_NEAREST, MPT_F16, 1.5, 2e-3), MPT_LINT_OK);
-    CHECK_EQ_I(mpt_lint_update(MPT_STORE_NEAREST, MPT_BF16, 1.5, 2e-3), MPT_LINT_UPDATE_LOST);
-    CHECK_EQ_I(mpt_lint_update(MPT_STORE_KAHAN, MPT_BF16, 1.5, 2e-3), MPT_LINT_OK);
-    CHECK_EQ_I(mpt_lint_update(MPT_STORAGE_COUNT, MPT_BF16, 1.5, 2e-3), MPT_LINT_UNKNOWN);
-    CHECK_EQ_I(mpt_lint_scale(MPT_F16, 65536.0, 1.0), MPT_LINT_SCALE_HIGH);
-    CHECK_EQ_I(mpt_lint_scale(MPT_F16, 65536.0, 0.5), MPT_LINT_OK);
-    CHECK_EQ_I(mpt_lint_scale(MPT_F16, 1000.0, 0.5), MPT_LINT_SCALE_ODD);
-    CHECK_EQ_I(mpt_lint_scale(MPT_F16, 0.0, 0.5), MPT_LINT_UNKNOWN);
+    for (i = 0; i < sizeof constants / sizeof *constants; i++)
+        CHECK_EQ_U_AT(mpt_lint_constant(constants[i].format, constants[i].value), constants[i].want, i);
+    for (i = 0; i < sizeof updates / sizeof *updates; i++)
+        CHECK_EQ_U_AT(mpt_lint_update(updates[i].storage, updates[i].format, updates[i].weight,
+                                      updates[i].update), updates[i].want, i);
+    for (i = 0; i < sizeof scales / sizeof *scales; i++)
+        CHECK_EQ_U_AT(mpt_lint_scale(scales[i].format, scales[i].scale, scales[i].max_abs), scales[i].want,
+                      i);
     for (i = 0; i < (size_t)MPT_LINT_COUNT + 1; i++)        /* warnings first, an unknown finding is fatal */
         CHECK_EQ_I(i >= (size_t)MPT_LINT_FATAL, i != (size_t)MPT_LINT_OK && i != (size_t)MPT_LINT_SUBNORMAL &&
                                                 i != (size_t)MPT_LINT_UPDATE_FEW &&

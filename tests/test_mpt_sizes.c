@@ -48,6 +48,9 @@ static size_t huge(int k, size_t bytes)
         rows = SIZE_MAX / 2u, cols = 3;            \
         mt_context(#call, "both");                 \
         CHECK_EQ_I((call), MPT_E_ARG);             \
+        rows = SIZE_MAX / 2u + 1u, cols = 2;       \
+        mt_context(#call, "around to none");       \
+        CHECK_EQ_I((call), MPT_E_ARG);             \
         mt_context(NULL, NULL);                    \
     } while (0)
 
@@ -298,6 +301,21 @@ static void training(int k)
         REFUSES_LIST(0, (state.tensor_count = count, mpt_state_size(&state, &bytes)));
         REFUSES_LIST(0, (state.tensor_count = count, mpt_state_save(&state, out, 64)));
         REFUSES_LIST(0, (state.tensor_count = count, mpt_state_load(&state, out, 64)));
+    }
+    {   /* two tensors of a quarter of the address space each: one alone would do */
+        mpt_tensor many[2];
+        size_t     i;
+        memset(many, 0, sizeof many);
+        for (i = 0; i < 2; i++) {
+            many[i].n = SIZE_MAX / 16u;
+            many[i].master = (float *)((uintptr_t)(SIZE_MAX / 4u + 1u) * i + 64u);
+        }
+        memset(&state, 0, sizeof state);
+        state.tensors = many, state.tensor_count = 2;
+        CHECK_EQ_I(mpt_state_size(&state, &bytes), MPT_E_ARG);
+        state.tensor_count = 1;
+        CHECK_EQ_I(mpt_state_size(&state, &bytes), MPT_OK);
+        bytes = 77;
     }
     memset(&state, 0, sizeof state);
     state.scalers = &scaler;
