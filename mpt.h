@@ -8381,7 +8381,7 @@ MPTI_IN_512 mpti_v16 mpti_row_some_512(const void *p, mpt_format format, size_t 
 }
 MPTI_IN_512 mpti_v16 mpti_row_any_512(const void *p, mpt_format format, size_t i, size_t n)
 {
-    return mpti_row_some_512(p, format, i, mpti_min(n, 16u));
+    return n < 16u ? mpti_row_some_512(p, format, i, n) : mpti_row_in_512(p, format, i);
 }
 MPTI_IN_512 mpti_w16 mpti_row_codes_512(mpt_format format, mpti_v16 x)
 {
@@ -8400,8 +8400,10 @@ MPTI_IN_512 void mpti_row_out_512(void *p, mpt_format format, size_t i, mpti_v16
 }
 MPTI_IN_512 void mpti_row_put_512(void *p, mpt_format format, size_t i, size_t n, mpti_v16 x)
 {
-    const uint16_t first = (uint16_t)((1u << mpti_min(n, 16u)) - 1u);
-    if (format == MPT_F32)
+    const uint16_t first = (uint16_t)((1u << n) - 1u);
+    if (n >= 16u)
+        mpti_row_out_512(p, format, i, x);
+    else if (format == MPT_F32)
         __asm__ volatile("vmovups {%1, %0%{%2%}|%0%{%2%}, %1}"
                          : "+m"(MPTI_TO_FLOATS(mpti_v16_any, p, i)) : "v"(x), "Yk"(first));
     else
@@ -8562,7 +8564,7 @@ MPTI_AVX2_TARGET static int mpti_row_add_to(float *y, size_t n, mpti_v8 k, mpti_
     return 0;
 }
 
-/* Lane j + 8 to j, j + 4 to j, and so on. */
+/* Lane j + 8 to j, j + 4 to j, and so on; then zero. */
 MPTI_IN_256 float mpti_row_sum_256(mpti_two_256 t)
 {
     const mpti_v8 x = mpti_add_ps_256(t.low, t.high);
@@ -8573,7 +8575,7 @@ MPTI_IN_256 float mpti_row_sum_256(mpti_two_256 t)
     __asm__("vpermilps {$0x4e, %1, %0|%0, %1, 0x4e}" : "=x"(b) : "x"(a));
     a = mpti_add_ps_128(a, b);
     __asm__("vpermilps {$0xb1, %1, %0|%0, %1, 0xb1}" : "=x"(b) : "x"(a));
-    return mpti_f32_make(mpti_add_ps_128(a, b)[0]);
+    return mpti_f32_make(mpti_add_ps_128(a, b)[0]) + 0.0f;
 }
 MPTI_IN_256 int mpti_row_nan_256(mpti_two_256 t)
 {
@@ -8611,32 +8613,31 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         }                                                                                                    \
         return i;                                                                                            \
     }                                                                                                        \
-    target static float mpti_dot_##isa(const void *a, mpt_format f, const float *x, size_t n)                \
+    target static float mpti_dot_##isa(const void *a, mpt_format f, const void *x, mpt_format g, size_t n)   \
     {                                                                                                        \
         const V zero = mpti_row_all_##isa(0.0f);                                                             \
         V       s[4], t;                                                                                     \
         size_t  i = 0;                                                                                       \
         if (n <= 16u) {                                                                                      \
-            t = mpti_row_any_##isa(x, MPT_F32, 0, n);                                                        \
+            t = mpti_row_any_##isa(x, g, 0, n);                                                              \
             t = mpti_row_madd_##isa(mpti_row_any_##isa(a, f, 0, n), t, zero);                                \
-            return mpti_row_sum_256(mpti_row_two_##isa(mpti_row_add_##isa(t, zero)));                        \
+            return mpti_row_sum_256(mpti_row_two_##isa(t));                                                  \
         }                                                                                                    \
         s[0] = s[1] = s[2] = s[3] = zero;                                                                    \
-        if (n >= 64u)                                                                                        \
-            i = f == MPT_F32   ? mpti_dot_of_##isa(s, a, MPT_F32, x, n)                                      \
-                : f == MPT_F16 ? mpti_dot_of_##isa(s, a, MPT_F16, x, n)                                      \
-                               : mpti_dot_of_##isa(s, a, MPT_BF16, x, n);                                    \
+        if (n >= 64u && g == MPT_F32)                                                                        \
+            i = f == MPT_F32   ? mpti_dot_of_##isa(s, a, MPT_F32, (const float *)x, n)                       \
+                : f == MPT_F16 ? mpti_dot_of_##isa(s, a, MPT_F16, (const float *)x, n)                       \
+                               : mpti_dot_of_##isa(s, a, MPT_BF16, (const float *)x, n);                     \
         for (; n - i >= 16u; i += 16u) {                                                                     \
-            t = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i), mpti_row_in_##isa(x, MPT_F32, i), s[0]);     \
+            t = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i), mpti_row_in_##isa(x, g, i), s[0]);           \
             s[0] = s[1], s[1] = s[2], s[2] = s[3], s[3] = t;                                                 \
         }                                                                                                    \
-        if (i < n) {                                                                                         \
+        t = s[0];                                                                                            \
+        if (i < n)                                                                                           \
             t = mpti_row_madd_##isa(mpti_row_some_##isa(a, f, i, n - i),                                     \
-                                    mpti_row_some_##isa(x, MPT_F32, i, n - i), s[0]);                        \
-            s[0] = s[1], s[1] = s[2], s[2] = s[3], s[3] = t;                                                 \
-        }                                                                                                    \
-        t = mpti_row_add_##isa(mpti_row_add_##isa(s[0], s[2]), mpti_row_add_##isa(s[1], s[3]));              \
-        return mpti_row_sum_256(mpti_row_two_##isa(mpti_row_add_##isa(t, zero)));                            \
+                                    mpti_row_some_##isa(x, g, i, n - i), t);                                 \
+        t = mpti_row_add_##isa(mpti_row_add_##isa(t, s[2]), mpti_row_add_##isa(s[1], s[3]));                 \
+        return mpti_row_sum_256(mpti_row_two_##isa(t));                                                      \
     }                                                                                                        \
     target __attribute__((always_inline)) static inline size_t mpti_axpy_of_##isa(                           \
         float *y, V k, const void *x, mpt_format g, size_t n)                                                \
@@ -8674,66 +8675,54 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         }                                                                                                    \
         return 0;                                                                                            \
     }                                                                                                        \
+    target __attribute__((always_inline)) static inline void mpti_row_block_##isa(                           \
+        const mpti_row_step *r, V a, V k, V factor, size_t i, size_t n)                                      \
+    {                                                                                                        \
+        V d = mpti_row_any_##isa(r->x, MPT_F32, i, n), g;                                                    \
+        if (r->m) {                                                                                          \
+            g = mpti_row_mul_##isa(factor, d);                                                               \
+            d = mpti_row_madd_##isa(k, mpti_row_any_##isa(r->m, MPT_F32, i, n), g);                          \
+            mpti_row_put_##isa(r->m, MPT_F32, i, n, d);                                                      \
+            if (r->nesterov)                                                                                 \
+                d = mpti_row_madd_##isa(k, d, g);                                                            \
+        }                                                                                                    \
+        d = mpti_row_madd_##isa(a, d, mpti_row_any_##isa(r->master, MPT_F32, i, n));                         \
+        mpti_row_put_##isa(r->master, MPT_F32, i, n, d);                                                     \
+        if (r->param)                                                                                        \
+            mpti_row_put_##isa(r->param, r->format, i, n, d);                                                \
+    }                                                                                                        \
     target static int mpti_row_step_##isa(const mpti_row_step *o, size_t n)                                  \
     {                                                                                                        \
         const mpti_row_step r = *o;                                                                          \
         const V             a = mpti_row_all_##isa(r.a), k = mpti_row_all_##isa(r.momentum);                 \
         const V             factor = mpti_row_all_##isa(r.factor), zero = mpti_row_all_##isa(0.0f);          \
-        V                   d = zero, g;                                                                     \
+        V                   d = zero;                                                                        \
         size_t              i;                                                                               \
-        for (i = 0; i < n; i += 16u)                                                                         \
-            d = mpti_row_max_##isa(d, mpti_row_abs_##isa(mpti_row_any_##isa(r.x, MPT_F32, i, n - i)));       \
+        for (i = 0; n - i >= 16u; i += 16u)                                                                  \
+            d = mpti_row_max_##isa(d, mpti_row_abs_##isa(mpti_row_in_##isa(r.x, MPT_F32, i)));               \
+        if (i < n)                                                                                           \
+            d = mpti_row_max_##isa(d, mpti_row_abs_##isa(mpti_row_some_##isa(r.x, MPT_F32, i, n - i)));      \
         d = mpti_row_madd_##isa(mpti_row_mul_##isa(factor, d), zero, zero);                                  \
         if (mpti_row_nan_256(mpti_row_two_##isa(d)))                                                         \
             return 0;                                                                                        \
-        for (i = 0; r.master && i < n; i += 16u) {                                                           \
-            d = mpti_row_any_##isa(r.x, MPT_F32, i, n - i);                                                  \
-            if (r.m) {                                                                                       \
-                g = mpti_row_mul_##isa(factor, d);                                                           \
-                d = mpti_row_madd_##isa(k, mpti_row_any_##isa(r.m, MPT_F32, i, n - i), g);                   \
-                mpti_row_put_##isa(r.m, MPT_F32, i, n - i, d);                                               \
-                if (r.nesterov)                                                                              \
-                    d = mpti_row_madd_##isa(k, d, g);                                                        \
-            }                                                                                                \
-            d = mpti_row_madd_##isa(a, d, mpti_row_any_##isa(r.master, MPT_F32, i, n - i));                  \
-            mpti_row_put_##isa(r.master, MPT_F32, i, n - i, d);                                              \
-            if (r.param)                                                                                     \
-                mpti_row_put_##isa(r.param, r.format, i, n - i, d);                                          \
-        }                                                                                                    \
+        for (i = r.master ? 0 : n; n - i >= 16u; i += 16u)                                                   \
+            mpti_row_block_##isa(&r, a, k, factor, i, 16u);                                                  \
+        if (i < n)                                                                                           \
+            mpti_row_block_##isa(&r, a, k, factor, i, n - i);                                                \
         return 1;                                                                                            \
     }
 MPTI_ROW_LOOPS(MPTI_AVX512_TARGET, mpti_v16, 512)
 MPTI_ROW_LOOPS(MPTI_AVX2_TARGET, mpti_two_256, 256)
 
-/* Products: sums of 64 columns in registers, of 16 where fewer are left. Wider vectors gain nothing here.
- * Sums of n columns to s, or to c: */
-MPTI_AVX2_TARGET MPTI_NOINLINE static void mpti_thin_end_256(const mpti_thin *t, size_t r, size_t j,
-                                                             const float *sums, size_t n)
-{
-    const mpti_two_256   alpha = mpti_row_all_256(t->alpha), beta = mpti_row_all_256(t->beta);
-    const int            ends = t->c != NULL;
-    const mpt_format     format = ends ? t->c_format : MPT_F32;
-    const size_t         at = r * (ends ? t->ldc : t->lds) + j;
-    unsigned char *const to = (unsigned char *)(ends ? t->c : t->s) + at * mpti_format_bytes(format);
-    mpti_two_256         s, old = mpti_row_all_256(0.0f);
-    size_t               q;
-    for (q = 0; q < n; q += 16u) {
-        s = mpti_row_in_256(sums, MPT_F32, q);
-        if (ends && mpti_is_nonzero(t->beta))
-            old = mpti_row_mul_256(beta, mpti_row_any_256(to, format, q, n - q));
-        if (ends)
-            s = mpti_row_madd_256(alpha, s, old);
-        mpti_row_put_256(to, format, q, n - q, s);
-    }
-}
+/* Products: sums of 64 columns in registers, of 16 where fewer are left. Wider vectors gain nothing here. */
 #define MPTI_THIN_64(f)                                                         \
     for (p = 0; p < t.k; p++) {                                                 \
-        const size_t at = p * t.ldw + j;                                        \
+        const size_t q = p * t.ldw + j;                                         \
         d = mpti_row_all_256(a[p]);                                             \
-        s0 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, at), s0);             \
-        s1 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, at + 16u), s1);       \
-        s2 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, at + 32u), s2);       \
-        s3 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, at + 48u), s3);       \
+        s0 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, q), s0);              \
+        s1 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, q + 16u), s1);        \
+        s2 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, q + 32u), s2);        \
+        s3 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, q + 48u), s3);        \
     }
 #define MPTI_THIN_END(s, i)                                                                             \
     d = mpti_row_mul_256(beta, mpti_row_in_256(c, MPT_F32, i));                                         \
@@ -8741,50 +8730,63 @@ MPTI_AVX2_TARGET MPTI_NOINLINE static void mpti_thin_end_256(const mpti_thin *t,
 MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
 {
     const mpti_thin    t = *o;
-    const int          direct = t.c && t.c_format == MPT_F32 && mpti_is_nonzero(t.beta);
+    const int          ends = t.c != NULL, adds = ends && mpti_is_nonzero(t.beta);
+    const mpt_format   format = ends ? t.c_format : MPT_F32;
     const mpti_two_256 zero = mpti_row_all_256(0.0f), alpha = mpti_row_all_256(t.alpha);
     const mpti_two_256 beta = mpti_row_all_256(t.beta);
     mpti_two_256       s0, s1, s2, s3, d;
     float              room[64];
-    size_t             r, j, p, i;
+    size_t             r, j, p, i, wide;
     for (r = 0; r < t.rows; r++) {
         const float *const a = t.k ? t.a + r * t.lda : NULL, *const sums = t.begun ? t.s + r * t.lds : NULL;
-        for (j = 0; t.n - j >= 64u; j += 64u) {
-            s0 = s1 = s2 = s3 = zero;
-            if (t.begun) {
-                s0 = mpti_row_in_256(sums, MPT_F32, j), s1 = mpti_row_in_256(sums, MPT_F32, j + 16u);
-                s2 = mpti_row_in_256(sums, MPT_F32, j + 32u), s3 = mpti_row_in_256(sums, MPT_F32, j + 48u);
+        for (j = 0; j < t.n; j += wide) {
+            const size_t         at = r * (ends ? t.ldc : t.lds) + j;
+            unsigned char *const to = (unsigned char *)(ends ? t.c : t.s) + at * mpti_format_bytes(format);
+            wide = mpti_min(t.n - j, 64u);
+            if (wide == 64u) {
+                s0 = s1 = s2 = s3 = zero;
+                if (sums) {
+                    s0 = mpti_row_in_256(sums, MPT_F32, j), s1 = mpti_row_in_256(sums, MPT_F32, j + 16u);
+                    s2 = mpti_row_in_256(sums, MPT_F32, j + 32u);
+                    s3 = mpti_row_in_256(sums, MPT_F32, j + 48u);
+                }
+                if (t.w_format == MPT_F32) {
+                    MPTI_THIN_64(MPT_F32)
+                } else if (t.w_format == MPT_F16) {
+                    MPTI_THIN_64(MPT_F16)
+                } else {
+                    MPTI_THIN_64(MPT_BF16)
+                }
+                if (adds && format == MPT_F32) {
+                    float *const c = (float *)(void *)to;
+                    MPTI_THIN_END(s0, 0);
+                    MPTI_THIN_END(s1, 16);
+                    MPTI_THIN_END(s2, 32);
+                    MPTI_THIN_END(s3, 48);
+                    continue;
+                }
+                mpti_row_out_256(room, MPT_F32, 0, s0), mpti_row_out_256(room, MPT_F32, 16, s1);
+                mpti_row_out_256(room, MPT_F32, 32, s2), mpti_row_out_256(room, MPT_F32, 48, s3);
             }
-            if (t.w_format == MPT_F32) {
-                MPTI_THIN_64(MPT_F32)
-            } else if (t.w_format == MPT_F16) {
-                MPTI_THIN_64(MPT_F16)
-            } else {
-                MPTI_THIN_64(MPT_BF16)
+            for (i = 0; wide < 64u && i < wide; i += 16u) {
+                s0 = zero;
+                if (sums)
+                    s0 = mpti_row_any_256(sums, MPT_F32, j + i, wide - i);
+                for (p = 0; p < t.k; p++) {
+                    d = mpti_row_any_256(t.w, t.w_format, p * t.ldw + j + i, wide - i);
+                    s0 = mpti_row_madd_256(mpti_row_all_256(a[p]), d, s0);
+                }
+                mpti_row_out_256(room, MPT_F32, i, s0);
             }
-            if (direct) {
-                float *const c = (float *)t.c + r * t.ldc + j;
-                MPTI_THIN_END(s0, 0);
-                MPTI_THIN_END(s1, 16);
-                MPTI_THIN_END(s2, 32);
-                MPTI_THIN_END(s3, 48);
-                continue;
+            for (i = 0; i < wide; i += 16u) {
+                d = zero, s0 = mpti_row_in_256(room, MPT_F32, i);
+                if (adds)
+                    d = mpti_row_mul_256(beta, mpti_row_any_256(to, format, i, wide - i));
+                if (ends)
+                    s0 = mpti_row_madd_256(alpha, s0, d);
+                mpti_row_put_256(to, format, i, wide - i, s0);
             }
-            mpti_row_out_256(room, MPT_F32, 0, s0), mpti_row_out_256(room, MPT_F32, 16, s1);
-            mpti_row_out_256(room, MPT_F32, 32, s2), mpti_row_out_256(room, MPT_F32, 48, s3);
-            mpti_thin_end_256(&t, r, j, room, 64);
         }
-        for (i = j; i < t.n; i += 16u) {
-            s0 = zero;
-            if (t.begun)
-                s0 = mpti_row_any_256(sums, MPT_F32, i, t.n - i);
-            for (p = 0; p < t.k; p++)
-                s0 = mpti_row_madd_256(mpti_row_all_256(a[p]),
-                                       mpti_row_any_256(t.w, t.w_format, p * t.ldw + i, t.n - i), s0);
-            mpti_row_out_256(room, MPT_F32, i - j, s0);
-        }
-        if (j < t.n)
-            mpti_thin_end_256(&t, r, j, room, t.n - j);
     }
     return 1;
 }
@@ -8923,8 +8925,8 @@ static int mpti_axpy_run(void *y, mpt_format y_format, float a, const void *x, m
     return 0;
 }
 
-MPTI_NOINLINE static float mpti_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_stride,
-                                            const void *x, mpt_format x_format, ptrdiff_t x_stride, size_t n)
+MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_stride, const void *x,
+                              mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
     if (!n || !a || mpti_no_array_here(x, n, sizeof(float)))
         return 0.0f;
@@ -8933,35 +8935,33 @@ MPTI_NOINLINE static float mpti_dot_strided(const void *a, mpt_format a_format, 
     return mpti_dot_tiles(a, a_format, a_stride, x, x_format, x_stride, n);
 }
 
-MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_stride, const void *x,
-                              mpt_format x_format, ptrdiff_t x_stride, size_t n)
+MPTI_NOINLINE static float mpti_dot_portable(const void *a, mpt_format a_format, const void *x,
+                                             mpt_format x_format, size_t n)
 {
-    return mpti_dot_strided(a, a_format, a_stride, x, x_format, x_stride, n);
+    return mpt_dot_strided(a, a_format, (ptrdiff_t)mpti_format_bytes(a_format), x, x_format,
+                           (ptrdiff_t)mpti_format_bytes(x_format), n);
 }
 
-/* By a path, of what may be taken: training formats, of which x has floats, and something to add up. */
-static inline float mpti_dot_run(int path, const void *a, mpt_format a_format, const float *x, size_t n)
+/* By a path, of what may be taken: training formats and something to add up. */
+static inline float mpti_dot_run(int path, const void *a, mpt_format a_format, const void *x,
+                                 mpt_format x_format, size_t n)
 {
 #if MPTI_X86
-    if (path >= MPTI_PATH_AVX512)
-        return mpti_dot_512(a, a_format, x, n);
-    if (path >= MPTI_PATH_AVX2)
-        return mpti_dot_256(a, a_format, x, n);
+    if (MPTI_LIKELY(path >= MPTI_PATH_AVX512))
+        return mpti_dot_512(a, a_format, x, x_format, n);
+    if (MPTI_LIKELY(path >= MPTI_PATH_AVX2))
+        return mpti_dot_256(a, a_format, x, x_format, n);
 #endif
     (void)path;
-    return mpti_dot_strided(a, a_format, (ptrdiff_t)mpti_format_bytes(a_format), x, MPT_F32, sizeof *x, n);
+    return mpti_dot_portable(a, a_format, x, x_format, n);
 }
 
 MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_format x_format, size_t n)
 {
-    if (a && x && n - 1u < (size_t)-1 / 16u) {
-        if (x_format == MPT_F32 && mpti_is_train_format(a_format))
-            return mpti_dot_run(mpti_path_here(), a, a_format, (const float *)x, n);
-        if (a_format == MPT_F32 && mpti_is_train_format(x_format))
-            return mpti_dot_run(mpti_path_here(), x, x_format, (const float *)a, n);
-    }
-    return mpti_dot_strided(a, a_format, (ptrdiff_t)mpti_format_bytes(a_format), x, x_format,
-                            (ptrdiff_t)mpti_format_bytes(x_format), n);
+    if (MPTI_LIKELY(a && x && n - 1u < (size_t)-1 / 16u && mpti_is_train_format(a_format) &&
+                    mpti_is_train_format(x_format)))
+        return mpti_dot_run(mpti_path_here(), a, a_format, x, x_format, n);
+    return mpti_dot_portable(a, a_format, x, x_format, n);
 }
 
 MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format,
@@ -9425,7 +9425,7 @@ static int mpti_gemm_dots(const mpti_gemming *g)
             for (r = 0; r < take; r++, w += bytes)
                 for (q = 0; q < now; q++)
                     s[g->across ? r * now + q : q * take + r] =
-                        mpti_dot_run(path, w, g->y.format, a + q * lda, g->k);
+                        mpti_dot_run(path, w, g->y.format, a + q * lda, MPT_F32, g->k);
             if (g->across)
                 mpti_gemm_end(g, s, i, b, take, now);
             else
@@ -11643,8 +11643,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   The norm has other last bits: sums of up to 64 squares are floats. It is off by 2^-21 at most, and was by
  *   2^-50. Arrays that a storage does not have are no part of a checkpoint. A graph's summary leaves out
  *   casts of resource variables, as TensorFlow's does, and loops may go through RefMerge. mpt_row_update
- *   rounds floats of a copy as mpt_tensor.rounded asks. Checkpoints are of version 4, with a
- *   checksum that threads share; those of version 3 are loaded, too. mpt_dot of zeros is never minus zero.
+ *   rounds floats of a copy as mpt_tensor.rounded asks. Checkpoints are of version 4, with a checksum that
+ *   threads share; those of version 3 are loaded, too. mpt_dot of zeros is never minus zero.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was
