@@ -510,7 +510,7 @@ static unsigned pick_near(const fmt *f, unsigned code)
 
 TEST(every_mode_on_structured_pairs)
 {
-    const long n = mt.long_mode ? 20000000 : 60000;
+    const long n = mt.long_mode ? 20000000 : 60000 / (long)mt.every;
     long       i;
     int        f, k;
     for (f = 0; f < 2; f++)
@@ -523,7 +523,7 @@ TEST(every_mode_on_structured_pairs)
 
 TEST(fma_on_structured_triples)
 {
-    const long n = mt.long_mode ? 500000000 : 150000;
+    const long n = mt.long_mode ? 500000000 : 150000 / (long)mt.every;
     long       i;
     int        f;
     for (f = 0; f < 2; f++)
@@ -897,7 +897,7 @@ TEST(scaleb_and_logb)
     static const int by[] = {0, 1, -1, 2, -3, 9, -10, 24, -25, 29, -30, 40, -41, 133, -134, 260, -270,
                              2147483647, -2147483647 - 1};
     for (f = 0; f < 2; f++)
-        for (a = 0; a < 0x10000u; a += mt.long_mode ? 1u : 7u) {
+        for (a = 0; a < 0x10000u; a += mt.long_mode ? 1u : 7u * mt.every) {
             const fmt *const F = &formats[f];
             const int        fixed = is_nan(F, a) || is_inf(F, a) || is_zero(a);
             unsigned         flags = 0, got;
@@ -978,7 +978,7 @@ static void check_with(const fmt *f, unsigned got, unsigned flags, result r, con
 
 TEST(every_option)
 {
-    const long n = mt.long_mode ? 5000000 : 60000;
+    const long n = mt.long_mode ? 5000000 : 60000 / (long)mt.every;
     long       i;
     int        f, k;
     for (f = 0; f < 2; f++)
@@ -1001,7 +1001,7 @@ TEST(every_option)
 
 TEST(every_option_of_the_others)
 {
-    const long n = mt.long_mode ? 5000000 : 40000;
+    const long n = mt.long_mode ? 5000000 : 40000 / (long)mt.every;
     long       i;
     int        f, k;
     for (f = 0; f < 2; f++)
@@ -1191,7 +1191,7 @@ static void check_batch(int f, size_t n)
 
 TEST(arrays_give_the_scalar_bits)
 {
-    const int batches = mt.long_mode ? 20000 : 60;
+    const int batches = mt.long_mode ? 20000 : 60 / (int)mt.every;
     int       f, k;
     size_t    i;
     for (f = 0; f < 2; f++)
@@ -1416,7 +1416,7 @@ static result ref_pair(op what, unsigned a, unsigned b, unsigned start)
 
 TEST(pairs_of_f16)
 {
-    const unsigned step = mt.long_mode ? 1u : 8191u;
+    const unsigned step = mt.long_mode ? 1u : 8191u * (1u + mt.every / 4u);
     unsigned       a, b;
     int            k;
     fill_f16_tables();
@@ -1449,7 +1449,7 @@ TEST(pairs_of_f16)
 /* The arrays of bf16 against the scalar function. */
 TEST(pairs_of_bf16)
 {
-    const unsigned step = mt.long_mode ? 1u : 8191u;
+    const unsigned step = mt.long_mode ? 1u : 8191u * (1u + mt.every / 4u);
     unsigned       a, b;
     int            k;
     for (b = 0; b < 0x10000u; b++)

@@ -267,7 +267,7 @@ TEST(shortest_of_all_codes)
         const mpt_format_info *f = mpt_format_get(sets[i].id);
         mt_context(f->name, NULL);
         code = f->specials != MPT_SPECIALS_SCALE;       /* there code 0 is no zero */
-        for (; code <= f->max_code; code += mt.long_mode ? 1u : sets[i].step)
+        for (; code <= f->max_code; code += mt.long_mode ? 1u : sets[i].step * mt.every)
             check_shortest(f, code);
         check_shortest(f, f->max_code);
         check_shortest(f, f->max_code - 1u);
@@ -276,7 +276,7 @@ TEST(shortest_of_all_codes)
 
 TEST(shortest_of_wide_formats)
 {
-    const int n = mt.long_mode ? 20000 : 150;
+    const int n = mt.long_mode ? 20000 : 150 / (int)mt.every;
     int       i, k;
     for (k = 0; k < 2; k++) {
         const mpt_format_info *f = mpt_format_get(k ? MPT_F64 : MPT_F32);
@@ -308,7 +308,7 @@ TEST(every_code_reads_back)
     for (i = 0; i < COUNT_OF(ids); i++) {
         const mpt_format_info *f = mpt_format_get(ids[i]);
         mt_context(f->name, NULL);
-        for (code = 0; code < ONE << f->bits; code += f->bits > 8 && !mt.long_mode ? 3u : 1u) {
+        for (code = 0; code < ONE << f->bits; code += f->bits > 8 && !mt.long_mode ? 3u * mt.every : 1u) {
             char     text[MPT_TEXT_MAX], hex[MPT_TEXT_MAX];
             uint64_t back = 0, exact = 0;
             size_t   end = 99;
@@ -478,7 +478,7 @@ TEST(middles_written_in_full)
 {
     static const mpt_format small_ids[] = {MPT_E4M3, MPT_E5M2, MPT_E4M3FNUZ, MPT_E5M2FNUZ, MPT_E3M2, MPT_E2M3,
                                            MPT_E2M1};
-    const uint64_t step = mt.long_mode ? 7u : 599u;
+    const uint64_t step = mt.long_mode ? 7u : 599u * mt.every;
     uint64_t       low;
     size_t         i;
     for (i = 0; i < COUNT_OF(small_ids); i++)

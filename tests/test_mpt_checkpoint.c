@@ -319,7 +319,7 @@ TEST(whatever_happens_can_be_saved)
     mpt_scaler_dialect   d;
     int                  round, i;
     for (d = MPT_SCALER_MPT; d < MPT_SCALER_DIALECT_COUNT; d = (mpt_scaler_dialect)(d + 1))
-        for (round = 0; round < 30; round++) {
+        for (round = 0; round < 30; round += (int)mt.every) {
             mpt_scaler_config c = mpt_scaler_defaults(d);
             mpt_scaler        s, back;
             mpt_state         state;
