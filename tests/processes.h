@@ -79,28 +79,58 @@ static double process_number(const char *spec, char letter, double otherwise)
 
 static double process_u(void) { return ((double)(mt_random() >> 11) + 0.5) * ldexp(1.0, -53); }
 
-static void process_make(const char *spec, double sigma, process_step *step)
+/* What the letters say, read once. */
+typedef struct process {
+    double mean, drift, periods, move, rare, spike, other, nan, inf, sick, limit, swing, swings;
+    int    jump, from, to;
+} process;
+
+static process process_read(const char *spec)
 {
 #define N(letter) process_number(spec, letter, 0.0)
-    const double turn = 6.283185307179586, limit = process_number(spec, 't', 1000.0);
-    const double mean = N('m'), drift = N('d'), periods = N('p'), move = N('v');
-    const double rare = N('q'), spike = N('s');
-    const double other = N('a'), nan = N('n'), inf = N('i'), sick = N('w'), swing = N('x'), swings = N('y');
-    const int    jump = (int)N('j'), from = (int)N('b'), to = from + (int)N('l');
+    process p;
+    p.mean = N('m'), p.drift = N('d'), p.periods = N('p'), p.move = N('v'), p.rare = N('q'), p.spike = N('s');
+    p.other = N('a'), p.nan = N('n'), p.inf = N('i'), p.sick = N('w'), p.swing = N('x'), p.swings = N('y');
+    p.limit = process_number(spec, 't', 1000.0);
+    p.jump = (int)N('j'), p.from = (int)N('b'), p.to = p.from + (int)N('l');
 #undef N
-    double at = 0.0;
-    int    i;
+    return p;
+}
+
+/* The mean of the log2, and the limit, where `part` of the run is over. */
+static double process_turn(double periods, double part) { return sin(6.283185307179586 * periods * part); }
+static double process_mean(const process *p, double part, int odd)
+{
+    return p->mean + p->drift * process_turn(p->periods, part) + p->move * part - (odd ? p->other : 0.0);
+}
+static double process_limit(const process *p, double part)
+{
+    return p->limit + p->swing * process_turn(p->swings, part);
+}
+
+/* The largest of a million normal numbers is close to sigma times this Gumbel variable; u is its rank. */
+static double process_most(double u) { return 4.75 - 0.19 * log(-log(u)); }
+
+/* The share of a normal variable below 2^-25. */
+static double process_lost(double level, double mean, double sigma)
+{
+    return 0.5 * erfc((25.0 + level + mean) / sigma / sqrt(2.0));
+}
+
+static void process_make(const char *spec, double sigma, process_step *step)
+{
+    const process p = process_read(spec);
+    double        at = 0.0;
+    int           i;
     for (i = 0; i < PROCESS_STEPS; i++) {
         const double part = (double)i / (double)PROCESS_STEPS;
-        const double mu = mean + drift * sin(turn * periods * part) + move * part - (i % 2 ? other : 0.0);
-        /* the largest of a million normal numbers is close to a Gumbel variable */
-        const double most = mu + sigma * (4.75 - 0.19 * log(-log(process_u()))) +
-                            (process_u() < rare ? spike : 0.0);
-        double       top = limit + swing * sin(turn * swings * part);
-        unsigned     data = process_u() < nan ? MPT_CAUSE_NAN : 0u;
-        data |= process_u() < inf ? MPT_CAUSE_INF : 0u;
-        data |= i >= from && i < to && process_u() < sick ? MPT_CAUSE_NAN : 0u;
-        if (jump && i % jump == 0)
+        const double mu = process_mean(&p, part, i % 2);
+        const double most = mu + sigma * process_most(process_u()) + (process_u() < p.rare ? p.spike : 0.0);
+        double       top = process_limit(&p, part);
+        unsigned     data = process_u() < p.nan ? MPT_CAUSE_NAN : 0u;
+        data |= process_u() < p.inf ? MPT_CAUSE_INF : 0u;
+        data |= i >= p.from && i < p.to && process_u() < p.sick ? MPT_CAUSE_NAN : 0u;
+        if (p.jump && i % p.jump == 0)
             at = floor(process_u() * 16.0) - 8.0;
         top += at;
         step[i].top = (float)(16.0 - most < top ? 16.0 - most : top);
@@ -124,8 +154,8 @@ static process_result process_run(mpt_scaler_dialect dialect, const char *spec, 
         const unsigned cause = step[i].data | (level > (double)step[i].top ? shows : 0u);
         if (cause) {
             r.skipped++;
-        } else {        /* the share of a normal variable below 2^-25 */
-            const double lost = 0.5 * erfc((25.0 + level + (double)step[i].mean) / sigma / sqrt(2.0));
+        } else {
+            const double lost = process_lost(level, (double)step[i].mean, sigma);
             r.flushed += lost;
             r.useful += 1.0 - lost;
         }
