@@ -5630,7 +5630,7 @@ static int mpti_read_nan(const mpt_format_info *f, const mpti_read *r, const mpt
                          uint64_t *code)
 {
     const uint64_t quiet = f->has_inf ? MPTI_ONE << (f->mantissa_bits - 1) : 1u;
-    const uint64_t sign_bit = f->sign_bits ? (uint64_t)r->sign << (f->bits - 1) : 0u;
+    const uint64_t sign_bit = (uint64_t)r->sign << (f->bits - 1);    /* all formats with Inf have signs */
     const int      signaling = r->kind == MPTI_READ_SNAN;
     if (!f->has_inf || o->nan == MPT_NAN_CANONICAL) {
         if (r->sig >= quiet && !(signaling && r->sig == 1u))

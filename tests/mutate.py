@@ -30,8 +30,8 @@ SWAPS = [(r"<=", "<"), (r">=", ">"), (r"(?<![<\-])<(?![<=])", "<="), (r"(?<![>\-
          (r"\bif \((?=.*\)$)", "if (!"), (r"\bMPT_OK\b", "MPT_E_ARG")]
 CC = os.environ.get("CC", "cc")
 FLAGS = ["-std=c99", "-O1", "-w", "-I."]
-POOLED = ["-std=gnu99", "-O1", "-w", "-I.", "-include", "tests/pool.h", "-DMPT_STATIC", "-DMPT_IMPLEMENTATION",
-          "tests/cut.c", "tests/pool.c", "-o", "cut", "-lm", "-pthread"]
+POOLED = ["-std=gnu99", "-O1", "-w", "-I.", "-include", "tests/pool.h", "-DMPT_STATIC",
+          "-DMPT_IMPLEMENTATION", "tests/cut.c", "tests/pool.c", "-o", "cut", "-lm", "-pthread"]
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
@@ -114,7 +114,8 @@ def reach(sources):
                 for file in json.loads(text)["files"]:
                     if os.path.basename(file["file"]) in got:
                         for x in file["lines"]:
-                            (got if x["count"] else idle)[os.path.basename(file["file"])].add(x["line_number"])
+                            lines = got if x["count"] else idle
+                            lines[os.path.basename(file["file"])].add(x["line_number"])
             got["idle"] = {h: sorted(v) for h, v in idle.items()}
             kept[f"{t} {test}"] = {k: sorted(v) if isinstance(v, set) else v for k, v in got.items()}
     write(ROOM + "/reach.json", json.dumps(kept))
@@ -134,9 +135,10 @@ def excused(headers):
     """{(section, mutated line): reason} of tests/mutants_equivalent; tells the stale rows."""
     rows = {}
     for row in read("tests/mutants_equivalent").split("\n"):
-        part = [p.strip() for p in row.split(" | ")]
-        if len(part) == 3 and not row.startswith("#"):
-            rows[part[0], part[1]] = part[2]
+        if row and not row.startswith("#"):
+            section, line = row.split(" | ", 1)
+            line, reason = line.rsplit(" | ", 1)
+            rows[section, line.strip()] = reason
     for name in sorted({s for s, _ in rows}):
         lines = headers["mpt_half.h" if name[0] == "H" else "mpt.h"]
         alive = {new.strip() for _, new in mutants(lines, *section_of(name, lines))}
@@ -179,11 +181,10 @@ def main():
     if inside and section != "H12":
         part, rest = ("HALF", "TRAIN") if section[0] == "H" else ("TRAIN", "HALF")
         define = "#define MPT_IMPLEMENTATION\n"
-        shared = "\n".join(s for s in impl.split("\n") if s.startswith(("#if", "#end", "#define MPTI_"))) + "\n"
-        with_lines = lambda which: impl.replace(define, f"#define MPT_{which}_IMPLEMENTATION\n")
-        plain = lambda which: '#include "impl.h"\n' + shared + f'#define MPT_{which}_IMPLEMENTATION\n#include "mpt.h"\n'
-        write(room + "/tests/train.c", with_lines("TRAIN"))
-        write(room + "/tests/half.c", plain("HALF"))
+        shared = "".join(s + "\n" for s in impl.split("\n") if s.startswith(("#if", "#end", "#define MPTI_")))
+        write(room + "/tests/train.c", impl.replace(define, "#define MPT_TRAIN_IMPLEMENTATION\n"))
+        write(room + "/tests/half.c",
+              f'#include "impl.h"\n{shared}#define MPT_HALF_IMPLEMENTATION\n#include "mpt.h"\n')
         units = {"HALF": "half", "TRAIN": "train"}
         mutated, fixed = [units[part]], [units[rest]]
     else:
@@ -213,7 +214,7 @@ def main():
     print("programs:", " ".join(programs), flush=True)
 
     def judge(i, new):
-        """"no" if it does not compile, "unreached", "same", "killed" or "survived"; and the tests that ran."""
+        """"no" (it does not compile), "unreached", "same", "killed" or "survived"; and the tests that ran."""
         write(f"{room}/{header}", "\n".join(lines[:i] + [new] + lines[i + 1:]))
         now = {}
         for unit in mutated:
@@ -243,13 +244,13 @@ def main():
                 return "killed", tried
         if not tried:
             return "same", tried
-        if run([CC] + POOLED, room) or run(["./cut"], room, timeout=60.0, env=dict(os.environ, POOL_THREADS="3")):
+        three = dict(os.environ, POOL_THREADS="3")
+        if run([CC] + POOLED, room) or run(["./cut"], room, timeout=60.0, env=three):
             return "killed", tried
         if run([CC] + FLAGS + SANITIZE + ["-c", "tests/impl.c", "-o", "sanitized.o"], room):
             return "no", tried
         for t in {n.split()[0] for n in tried}:
-            run([CC] + FLAGS + SANITIZE + [f"tests/{t}.c", "sanitized.o", "-o", t + "-sanitized", "-lm"], room,
-                check=True)
+            run([CC] + FLAGS + SANITIZE + [f"tests/{t}.c", "sanitized.o", "-o", t + "-sanitized", "-lm"], room)
         for n in tried:
             if run([f"./{n.split()[0]}-sanitized"] + n.split()[1:], room):
                 return "killed", tried

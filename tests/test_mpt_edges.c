@@ -122,7 +122,7 @@ TEST(lists_on_dirty_memory)
 {
     mpt_tensor  item[2];
     mpt_tensors list, clean;
-    float       w[4] = {1, 2, 3, 4}, g[4] = {0, 0, 0, 0};
+    float       w[4] = {1, 2, 3, 4}, g[4] = {0, 0, 0, 0}, other[2] = {5, 6};
     memset(&list, 0xa5, sizeof list);
     memset(item, 0xa5, sizeof item);
     memset(&clean, 0, sizeof clean);
@@ -137,6 +137,9 @@ TEST(lists_on_dirty_memory)
     CHECK_EQ_U(list.count, 1);
     CHECK(item[0].master == w && item[0].grad == g && !item[0].param && !item[0].m && !item[0].v);
     CHECK(!item[0].extra && item[0].n == 4 && item[0].param_format == MPT_F16 && !item[0].seed);
+    CHECK_EQ_I(mpt_tensors_add(&list, "a master alone", 2, NULL, NULL, other, NULL, NULL), MPT_OK);
+    CHECK(item[1].master == other && !item[1].param && !item[1].grad);
+    CHECK_EQ_I(mpt_tensors_add(&clean, "nothing", 4, NULL, NULL, NULL, NULL, NULL), MPT_E_ARG);
 }
 
 /* Every element is multiplied, whatever the length leaves over, and none behind it. */

@@ -505,7 +505,8 @@ TEST(lint)
     } scales[] = {
         {MPT_F16, 65536.0, 1.0, MPT_LINT_SCALE_HIGH}, {MPT_F16, 65536.0, 0.5, MPT_LINT_OK},
         {MPT_F64, 65536.0, 1.7e308, MPT_LINT_SCALE_HIGH}, {MPT_F16, 65536.0, 0.0, MPT_LINT_OK},
-        {MPT_F16, 1000.0, 0.5, MPT_LINT_SCALE_ODD}, {MPT_F16, 0.0, 0.5, MPT_LINT_UNKNOWN},
+        {MPT_F16, 1000.0, 0.5, MPT_LINT_SCALE_ODD}, {MPT_F16, 3.0, 0.5, MPT_LINT_SCALE_ODD},
+        {MPT_F16, 0.0, 0.5, MPT_LINT_UNKNOWN},
         {MPT_F16, HUGE_VAL, 0.5, MPT_LINT_UNKNOWN}, {MPT_F16, 8.0, -1.0, MPT_LINT_UNKNOWN},
         {MPT_F16, 8.0, HUGE_VAL, MPT_LINT_UNKNOWN}, {MPT_FORMAT_COUNT, 8.0, 1.0, MPT_LINT_UNKNOWN}};
     size_t i;
@@ -552,6 +553,19 @@ TEST(memory)
     kept = r;
     t[1].param_format = MPT_F16;
     CHECK_EQ_I(mpt_memory_report(t, 2, all, &r), MPT_E_UNSUPPORTED);
+    t[1].param_format = MPT_BF16, t[1].grad_format = MPT_E4M3;
+    CHECK_EQ_I(mpt_memory_report(t, 2, all, &r), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_memory_report(t, 2, MPT_NEEDS_PARAM, &r), MPT_OK);
+    CHECK_EQ_I(mpt_memory_report(t, 2, MPT_NEEDS_V | MPT_NEEDS_V_MAX, &r), MPT_OK);
+    CHECK(r.v == 400 && r.total == 400 && !r.m && !r.grad && !r.param);
+    t[1].storage = MPT_STORE_MASTER, t[1].param_format = MPT_E4M3;      /* of what is asked for only */
+    CHECK_EQ_I(mpt_memory_report(t, 2, MPT_NEEDS_M, &r), MPT_OK);
+    CHECK_EQ_I(mpt_memory_report(t, 2, MPT_NEEDS_PARAM, &r), MPT_E_UNSUPPORTED);
+    t[1].storage = MPT_STORE_SPLIT, t[1].param_format = MPT_F16;
+    CHECK_EQ_I(mpt_memory_report(t, 2, MPT_NEEDS_M, &r), MPT_OK);
+    t[1].n = (size_t)-1 / 8u;                   /* as many floats as an array may have */
+    CHECK_EQ_I(mpt_memory_report(&t[1], 1, MPT_NEEDS_M, &r), MPT_OK);
+    r = kept;
     CHECK_EQ_I(mpt_memory_report(NULL, 2, all, &r), MPT_E_ARG);
     CHECK_EQ_I(mpt_memory_report(t, 2, all, NULL), MPT_E_ARG);
     CHECK(!memcmp(&kept, &r, sizeof r));
