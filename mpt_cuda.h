@@ -29,9 +29,9 @@
  * What fails later, in a kernel of anybody's, CUDA tells the next call, as cudaErrorIllegalAddress and so on.
  *
  * Scale, found_inf, step count, norm and learning rate live in one struct in device memory, so no call
- * between create and destroy waits for the GPU, allocates, or reads anything back; each only queues
- * work on its stream. The kernels call the per-element functions of mpt_half.h and mpt.h and add on
- * the same tree, so results equal those of the CPU bit for bit (compiled without fast-math there).
+ * between create and destroy waits for the GPU (but one that ends in _sync), allocates, or reads anything
+ * back; each only queues work on its stream. The kernels call the per-element functions of mpt_half.h and
+ * mpt.h and add on the same tree, so results equal those of the CPU bit for bit (without fast-math there).
  *
  * What it does NOT do: your forward and backward pass; managed memory; FP8 optimizer state. Products need
  * cublasLt, and many GPUs NCCL or MPI, each behind a macro: MPT_USE_CUBLASLT, MPT_USE_NCCL.
@@ -442,7 +442,8 @@ static inline const char *mpt_gemm_problem_text(unsigned problem);
  *   cc  in  compute capability, 10 * major + minor
  *   g   in  not NULL; pointers that are NULL count as aligned
  * Returns: the problems, and sizes to pad to.  Threads: any.
- * Source: cuBLAS library documentation, cublasLtMatmul and "Tensor Core Usage". */
+ * Source: cuBLAS library documentation, cublasLtMatmul and "Tensor Core Usage"; on MXFP4 nvmath-python, which
+ * wraps cublasLt: its BlockScalingFormat has MXFP8 and NVFP4 alone. */
 static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g);
 
 // >>C9 matrix products -----------------------------------------------------------------------------
@@ -2741,8 +2742,7 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
         status = mpti_cuda_result(c, cudaMalloc(&c->gemm->workspace, c->gemm->bytes), __func__);
     if (status == MPT_OK)
         status = mpti_gemm_result(c, cublasLtCreate(&c->gemm->handle), __func__);
-    if (status != MPT_OK)
-        mpti_gemm_close(c);
+    if (status != MPT_OK) mpti_gemm_close(c);
     return status;
 }
 

@@ -782,6 +782,37 @@ TEST(state_round_trip)
     CU(cudaFreeHost(pinned));
 }
 
+/* Log without a wait: a mirror of each step, read where its event has come, is of that step and no other. */
+TEST(state_read_later)
+{
+    enum { STEPS = 5 };
+    Run             run(std::vector<Shape>(), 1024.0f, 2000, 0.5f);
+    mpt_cuda_state *mirror = NULL;
+    cudaEvent_t     event[STEPS] = {};
+    int             read = 0;
+    const auto look = [&]() {
+        for (; read < STEPS && cudaEventQuery(event[read]) == cudaSuccess; read++)
+            CHECK(mirror[read].lr == (float)(read + 1) && mirror[read].scaler.scale == 1024.0f);
+        (void)cudaGetLastError();               /* not ready is no error */
+    };
+    CU(cudaMallocHost((void **)&mirror, STEPS * sizeof *mirror));
+    for (cudaEvent_t &e : event) CU(cudaEventCreate(&e));
+    for (int k = 0; k < STEPS; k++) {
+        OK(mpt_cuda_lr_set(gpu.cuda, run.state, (float)(k + 1), gpu.stream));
+        OK(mpt_cuda_state_get(gpu.cuda, mirror + k, run.state, gpu.stream));
+        CU(cudaEventRecord(event[k], gpu.stream));
+    }
+    look();
+#ifdef MPT_CUDA_EMU
+    CHECK_EQ_I(read, mpt_emu::controls().deferred ? 0 : STEPS);
+#endif
+    CU(cudaStreamSynchronize(gpu.stream));
+    look();
+    CHECK_EQ_I(read, STEPS);
+    for (cudaEvent_t e : event) CU(cudaEventDestroy(e));
+    CU(cudaFreeHost(mirror));
+}
+
 // optimizers --------------------------------------------------------------------------------------
 /* One of the two, behind one face: the CPU's hyperparameters carry lr and t, the device's must not care. */
 struct Optimizer {
@@ -1712,7 +1743,7 @@ TEST(launch_fails)
     X(check_small_scale) X(scale_array) X(clip) X(scaler_traces) X(learning_rate) X(state_round_trip)      \
     X(sgd_steps) X(adamw_steps) X(steps_by_format) X(steps_on_any_grid) X(steps_without_moments)           \
     X(wrong_order) X(graph_replay) X(graph_state_set) X(null_arguments) X(null_context) X(null_arrays)     \
-    X(bad_lists)                                                                                           \
+    X(bad_lists) X(state_read_later)                                                                       \
     X(lists_that_lack) X(bad_numbers) X(bad_device)
 #ifdef MPT_CUDA_EMU
 #define TESTS(X) COMMON_TESTS(X) X(step_never_waits) X(other_calls_never_wait) X(no_gpu) X(create_fails) \

@@ -458,9 +458,10 @@ TEST(fast_accumulation)
 #endif
 }
 
-static void fp8_product(mpt_format fa, mpt_format fb, mpt_format fd, bool row_major, uint32_t e)
+static void fp8_product(mpt_format fa, mpt_format fb, mpt_format fd, bool row_major, uint32_t e,
+                        int64_t k = 48, int64_t pad = 16)
 {
-    const Case  c = {fa, fb, fd, 32, 16, 48, 16, row_major, !row_major, row_major, e, 1.0f, 0.0f};
+    const Case  c = {fa, fb, fd, 32, 16, k, pad, row_major, !row_major, row_major, e, 1.0f, 0.0f};
     const float scales[3] = {0.5f, 0.25f, 1.0f};
     float      *device = nullptr, amax = -1.0f;
     Operands    o(c);
@@ -643,6 +644,17 @@ TEST(block_scaled)
             block_product(MPT_MXFP8_E4M3, MPT_MXFP8_E4M3, s[0], s[1], s[2], row_major != 0);
             block_product(MPT_MXFP8_E5M2, MPT_MXFP8_E4M3, s[0], s[1], s[2], row_major != 0);
         }
+}
+
+/* Of one shape, with a scale for each tensor and with scales of blocks: neither takes the other's plan. */
+TEST(scales_of_both_kinds)
+{
+    const Card here(100);
+    if (!has_blocks()) return;
+    for (int again = 0; again < 2; again++) {
+        fp8_product(MPT_E4M3, MPT_E4M3, MPT_F32, true, 0u, 64, 0);
+        block_product(MPT_MXFP8_E4M3, MPT_MXFP8_E4M3, 32, 16, 64, true);
+    }
 }
 
 TEST(block_scaled_refusals)
@@ -961,9 +973,13 @@ TEST(capture)
     cudaGraph_t     graph = NULL;
     cudaGraphExec_t exec = NULL;
     Operands        o(c), again(c);
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
+    CU(cudaThreadExchangeStreamCaptureMode(&mode));
     CU(cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeGlobal));
     STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
     CU(cudaStreamEndCapture(gpu.stream, &graph));
+    CU(cudaThreadExchangeStreamCaptureMode(&mode));
+    CHECK(mode == cudaStreamCaptureModeThreadLocal);    /* relaxed for the product alone */
     CHECK(o.d.fetch() == o.d.host);         /* nothing has run yet */
     CU(cudaGraphInstantiate(&exec, graph, 0));
     CU(cudaGraphLaunch(exec, gpu.stream));
@@ -1151,6 +1167,7 @@ static void run_all(void)
     RUN(fp8);
     RUN(fp8_by_current_scaling);
     RUN(block_scaled);
+    RUN(scales_of_both_kinds);
     RUN(block_scaled_refusals);
     RUN(refusals);
     RUN(fp8_refusals);
