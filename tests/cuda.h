@@ -42,6 +42,9 @@ bool library_takes(mpt_cuda *c, const mpt_gemm_args *g);
 /* Multiprocessors, or fewer: under ThreadSanitizer a thread costs as much as there are others, and eight
  * blocks race as well as a hundred. */
 static inline int sms_here(int sms) { return MPT_EMU_TSAN ? 1 : sms; }
+static const bool races = MPT_EMU_TSAN;     /* ThreadSanitizer looks: what all sizes share it sees at some */
+#else
+static const bool races = false;
 #endif
 
 /* ---- arrays on both sides ---- */

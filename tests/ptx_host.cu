@@ -1,7 +1,7 @@
 /* ptx_host.cu -- what cuda_ptx.py asks of the C side, as a shared library: the CPU functions, and the
  * emulated kernels, with the tables that both they and the interpreted PTX take.
  *
- *     c++ -x c++ -std=c++17 -O1 -shared -fPIC -DMPT_CUDA_EMU -Itests/emu -I. tests/ptx_host.cu -o host.so */
+ *     c++ -x c++ -std=c++17 -O0 -shared -fPIC -DMPT_CUDA_EMU -Itests/emu -I. tests/ptx_host.cu -o host.so */
 #define MPT_IMPLEMENTATION
 #include "mpt_cuda.h"
 

@@ -10,14 +10,15 @@ mkdir -p "$out" || exit 1
 rm -f "$out"/test_* "$out"/*.o
 emu='-x c++ -std=c++17 -DMPT_CUDA_EMU -Itests/emu -I.'
 strict='-Wall -Wextra -Wpedantic -Wshadow -Werror'
-asan='-O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
-tsan='-O1 -g1 -fsanitize=thread'
+asan='-g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
+tsan='-g1 -fsanitize=thread'
 
 # The controls of the emulation, from here only.
 unset MPT_EMU_SHUFFLE MPT_EMU_DEFERRED MPT_EMU_RESIDENT MPT_EMU_HIDE
 
 # Everything is compiled once for each compiler and flags, and linked. The other two headers are made by the C
-# compiler, once for all: their own tests run them under the sanitizers.
+# compiler, once for all: their own tests run them under the sanitizers. What runs long is the implementation,
+# with its copy of the emulation, which the linker takes because it comes first: tests need not be optimized.
 # shellcheck disable=SC2086
 compile() { # compile COMPILER FLAGS SOURCE [INCLUDE FOLDER]: sets object
     object=$out/object-$(echo "$*" | cksum | tr ' ' '-').o
@@ -33,7 +34,7 @@ build() {   # build NAME COMPILER FLAGS SOURCE [FLAGS of the implementation, if 
     objects=$object
     case $4 in
     tests/*) compile "$2" "${5:-$3}" tests/impl_cuda.cu "${6:-}" || return 1
-             objects="$objects $object $out/impl.o" ;;
+             objects="$object $objects $out/impl.o" ;;
     esac
     # shellcheck disable=SC2086
     check "$1 builds" $2 $3 $objects -o "$out/$1"
@@ -60,9 +61,10 @@ probe() {   # probe COMPILER FLAGS [RUNNER...]
     $compiler $flags "$out/probe.cc" -o "$out/probe" 2> /dev/null && "$@" "$out/probe" > /dev/null 2>&1
 }
 
-plain() {   # plain COMPILER FLAGS: in order, shuffled, and with device work put off to the next wait
+# plain COMPILER FLAGS IMPLEMENTATION_FLAGS: in order, shuffled, and with device work put off to the next wait
+plain() {
     if ! have "$1"; then skip "no $1 here"; return; fi
-    build "test_$1" "$1" "$2" tests/test_cuda.cu || return
+    build "test_$1" "$1" "$2" tests/test_cuda.cu "$3" || return
     run "$1, in order" "$out/test_$1"
     run "$1, shuffled" env MPT_EMU_SHUFFLE=5 MPT_EMU_RESIDENT=3 "$out/test_$1"
     run "$1, deferred" env MPT_EMU_DEFERRED=1 "$out/test_$1" --small
@@ -79,7 +81,7 @@ address_sanitizer() {
         skip "AddressSanitizer does not work here"
         return
     fi
-    build test_asan g++ "$asan" tests/test_cuda.cu || return
+    build test_asan g++ "-O0 $asan" tests/test_cuda.cu "-O1 $asan" || return
     run "ASan and UBSan" env MPT_EMU_HIDE=1 ASAN_OPTIONS=detect_leaks=$leaks "$out/test_asan"
     run "ASan and UBSan, shuffled and deferred" env MPT_EMU_HIDE=1 MPT_EMU_SHUFFLE=7 MPT_EMU_RESIDENT=3 \
         MPT_EMU_DEFERRED=1 ASAN_OPTIONS=detect_leaks=$leaks "$out/test_asan" --small
@@ -93,7 +95,7 @@ thread_sanitizer() {
         for runner in env "setarch $(uname -m) -R"; do
             # shellcheck disable=SC2086
             probe $compiler "$tsan" $runner || continue
-            build test_tsan $compiler "$tsan" tests/test_cuda.cu || return
+            build test_tsan $compiler "-O0 $tsan" tests/test_cuda.cu "-O1 $tsan" || return
             for t in $(sed -n 's/^TEST(\([a-z0-9_]*\)).*/\1/p' tests/test_cuda.cu); do
                 [ "$t" = check_beyond_32_bits ] && continue     # there only on a GPU
                 # shellcheck disable=SC2086
@@ -104,7 +106,7 @@ thread_sanitizer() {
                          convert:block_quantize; do
                 program=test_cuda_${which%:*} t=${which#*:}
                 [ -x "$out/${program}_tsan" ] ||
-                    build "${program}_tsan" $compiler "$tsan" "tests/$program.cu" || continue
+                    build "${program}_tsan" $compiler "-O0 $tsan" "tests/$program.cu" "-O1 $tsan" || continue
                 # shellcheck disable=SC2086
                 run "TSan, $program, $t" $runner "$out/${program}_tsan" --small "$t"
             done
@@ -121,7 +123,7 @@ tsan_sees() {   # tsan_sees COMPILER RUNNER
     cp mpt_half.h mpt.h "$out/no-fence"
     sed '/our results before our count/d' mpt_cuda.h > "$out/no-fence/mpt_cuda.h"
     if cmp -s mpt_cuda.h "$out/no-fence/mpt_cuda.h"; then fail "mpt_cuda.h has no such fence"; return; fi
-    build test_no_fence "$1" "$tsan" tests/test_cuda.cu "$tsan" "$out/no-fence" || return
+    build test_no_fence "$1" "-O0 $tsan" tests/test_cuda.cu "-O0 $tsan" "$out/no-fence" || return
     # shellcheck disable=SC2086
     $2 "$out/test_no_fence" --small check_long > "$out/run.log" 2>&1
     if grep -q 'data race' "$out/run.log"; then pass "TSan sees a missing fence"
@@ -137,13 +139,13 @@ example() { # example COMPILER
 }
 
 # The other test programs.
-more() {    # more COMPILER FLAGS NAME [ARGUMENT of the shuffled run]
+more() {    # more COMPILER FLAGS IMPLEMENTATION_FLAGS NAME [ARGUMENT of the shuffled run]
     have "$1" || { skip "test_cuda_gemm and others: no $1 here"; return; }
     for program in test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
-        build "${program}_$3" "$1" "$2" tests/$program.cu || continue
-        run "$program, $3" "$out/${program}_$3"
-        run "$program, $3, shuffled and deferred" \
-            env MPT_EMU_SHUFFLE=8 MPT_EMU_RESIDENT=2 MPT_EMU_DEFERRED=1 "$out/${program}_$3" ${4:-}
+        build "${program}_$4" "$1" "$2" tests/$program.cu "$3" || continue
+        run "$program, $4" "$out/${program}_$4"
+        run "$program, $4, shuffled and deferred" \
+            env MPT_EMU_SHUFFLE=8 MPT_EMU_RESIDENT=2 MPT_EMU_DEFERRED=1 "$out/${program}_$4" ${5:-}
     done
 }
 
@@ -191,7 +193,7 @@ assert [len(x["rows"]) > 1 for x in t] == [True] * 6' "$out"/results/*.json
     check "bench_cuda's table" grep -q '^| 12 | 3300 | bf16 | calls |.*| 1.5000 |' "$out"/results/*.md
 }
 
-check "tests/impl.c compiles" "${CC:-cc}" -O2 -I. -c tests/impl.c -o "$out/impl.o"
+check "tests/impl.c compiles" "${CC:-cc}" -O1 -I. -c tests/impl.c -o "$out/impl.o"
 if [ "${2:-}" = --long ]; then
     for t in test_cuda test_cuda_convert; do
         build "$t" g++ -O2 "tests/$t.cu" && run "$t --long" "$out/$t" --long
@@ -199,18 +201,18 @@ if [ "${2:-}" = --long ]; then
     summary
     exit
 fi
-plain g++ -O2
-plain clang++ -O1
+plain g++ -O1 -O2
+plain clang++ -O0 -O1
 address_sanitizer
 thread_sanitizer
-more g++ -O2 g++
+more g++ -O1 -O2 g++
 if probe g++ "$asan" env ASAN_OPTIONS=detect_leaks=0; then
-    ASAN_OPTIONS=detect_leaks=0 more g++ "$asan" asan --small
+    ASAN_OPTIONS=detect_leaks=0 more g++ "-O0 $asan" "-O1 $asan" asan --small
 else
     skip "AddressSanitizer does not work here"
 fi
 # Below CUDA 12.8 cublasLt has no blocks: their products are refused with the reason.
-build test_old_cublas g++ '-O1 -DCUBLAS_VERSION=120000' tests/test_cuda_gemm.cu &&
+build test_old_cublas g++ '-O0 -DCUBLAS_VERSION=120000' tests/test_cuda_gemm.cu &&
     run "test_cuda_gemm, CUDA 12.0" "$out/test_old_cublas" --small block
 drop_in
 bench_runs

@@ -17,13 +17,12 @@ fi
 # The flags of a careful user: no exceptions, no RTTI, no guards for statics, so that no libstdc++ is needed.
 quiet='-std=c++17 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -I.'
 flags="$quiet -O3 -Xcompiler -fno-exceptions,-fno-threadsafe-statics,-fno-rtti"
-c99='gcc -std=c99 -pedantic -Wall -Wextra -Werror -O2 -I.'
+c99='gcc -std=c99 -pedantic -Wall -Wextra -Werror -I.'
 architectures='75 80 89 90 100 103 120 121'
 
 include() { # include FILE MACRO
     printf '#define %s\n#include "mpt_cuda.h"\n' "$2" > "$out/$1"
 }
-include whole.cu MPT_IMPLEMENTATION
 include part.cu MPT_CUDA_IMPLEMENTATION
 include rest.c MPT_IMPLEMENTATION
 
@@ -61,16 +60,17 @@ no_spills() {   # no_spills NAME LOG
 # differ below and from sm_89 on; sm_103 has another front end.
 if have python3; then
     # shellcheck disable=SC2086
-    check "ptx_host builds" "${CXX:-c++}" -x c++ -std=c++17 -O1 -shared -fPIC -DMPT_CUDA_EMU -Itests/emu -I. \
+    check "ptx_host builds" "${CXX:-c++}" -x c++ -std=c++17 -O0 -shared -fPIC -DMPT_CUDA_EMU -Itests/emu -I. \
         tests/ptx_host.cu -o "$out/host.so"
 else
     skip "no python3: the PTX is not interpreted"
 fi
-ptx() {         # ptx SM PTX...: runs cuda_ptx.py, whose table is shown
+ptx() {         # ptx SM: runs cuda_ptx.py, whose table is shown
     [ -f "$out/host.so" ] || return
     case $1 in 75 | 90 | 103) parts='judge model' ;; 80 | 89) parts=model ;; *) return ;; esac
     # shellcheck disable=SC2086
-    if python3 tests/cuda_ptx.py "$out/host.so" "$1" "$2" "$out/ptxas.log" $parts > "$out/ptx.log" 2>&1; then
+    if python3 tests/cuda_ptx.py "$out/host.so" "$1" "$out/whole.compute_$1.ptx" "$out/ptxas.$1.log" $parts \
+        > "$out/ptx.log" 2>&1; then
         pass "sm_$1: its PTX"
     else
         fail "sm_$1: its PTX"
@@ -80,36 +80,40 @@ ptx() {         # ptx SM PTX...: runs cuda_ptx.py, whose table is shown
 # Does the judge see? A leaf that truncates, one with its operands changed over.
 ptx_sees() {    # ptx_sees WHAT SED_SCRIPT
     [ -f "$out/host.so" ] || return
-    sed -E "$2" "$out/whole.ptx" > "$out/planted.ptx"
-    if cmp -s "$out/whole.ptx" "$out/planted.ptx"; then fail "nothing was planted: $1"; return; fi
-    python3 tests/cuda_ptx.py "$out/host.so" 90 "$out/planted.ptx" "$out/ptxas.log" judge \
+    sed -E "$2" "$out/whole.compute_90.ptx" > "$out/planted.ptx"
+    if cmp -s "$out/whole.compute_90.ptx" "$out/planted.ptx"; then fail "nothing was planted: $1"; return; fi
+    python3 tests/cuda_ptx.py "$out/host.so" 90 "$out/planted.ptx" "$out/ptxas.90.log" judge first \
         > "$out/ptx.log" 2>&1
     check "seen: $1" grep -q '^FAIL' "$out/ptx.log"
 }
 
 # shellcheck disable=SC2086
-check "a C99 user compiles" $c99 -c tests/compile/user_cuda.c -o "$out/user_cuda.o"
+check "a C99 user compiles" $c99 -O2 -c tests/compile/user_cuda.c -o "$out/user_cuda.o"
 # shellcheck disable=SC2086
 check "the rest of a split build compiles" $c99 -c "$out/rest.c" -o "$out/rest.o"
-for sm in $architectures; do
-    # shellcheck disable=SC2086
-    if "$NVCC" $flags -arch=sm_$sm -Xptxas -v --keep --keep-dir "$out" -c "$out/whole.cu" -o "$out/whole.o" \
-        > "$out/ptxas.log" 2>&1; then
-        pass "sm_$sm compiles"
-        no_spills "sm_$sm" "$out/ptxas.log"
-        link_and_run "sm_$sm" "$out/whole.o"
-        ptx $sm "$out/whole.ptx"
-        [ $sm != 90 ] || {
-            ptx_sees "an f16 encoding that truncates" 's/cvt\.rn\.f16\.f32/cvt.rz.f16.f32/'
-            ptx_sees "FP8 operands changed over" \
-                's/(cvt\.rn\.satfinite\.e[45]m[23]x2\.f32 [^,]*, )([^,]*), ([^;]*);/\1\3, \2;/'
-            ptx_sees "a multiply-add that truncates" 's/fma\.rn\.f32/fma.rz.f32/'
-        }
-    else
-        fail "sm_$sm"
-        grep -v 'ptxas info' "$out/ptxas.log" | head -20
-    fi
-done
+# One call for all architectures: what runs on the host is compiled once. ptxas' words are told apart.
+gencode=$(for sm in $architectures; do echo "-gencode arch=compute_$sm,code=sm_$sm"; done)
+rm -f "$out"/whole.* "$out"/ptxas.*
+include whole.cu MPT_IMPLEMENTATION
+# shellcheck disable=SC2086
+if "$NVCC" $flags $gencode -Xptxas -v --keep --keep-dir "$out" -c "$out/whole.cu" -o "$out/whole.o" \
+    > "$out/ptxas.log" 2>&1; then
+    pass "compiles for sm_$architectures"
+    link_and_run "all architectures" "$out/whole.o"
+    for sm in $architectures; do
+        awk -v at="'sm_$sm'" '/Compiling entry function/ { here = $NF == at } here' "$out/ptxas.log" \
+            > "$out/ptxas.$sm.log"
+        no_spills "sm_$sm" "$out/ptxas.$sm.log"
+        ptx $sm
+    done
+    ptx_sees "an f16 encoding that truncates" 's/cvt\.rn\.f16\.f32/cvt.rz.f16.f32/'
+    ptx_sees "FP8 operands changed over" \
+        's/(cvt\.rn\.satfinite\.e[45]m[23]x2\.f32 [^,]*, )([^,]*), ([^;]*);/\1\3, \2;/'
+    ptx_sees "a multiply-add that truncates" 's/fma\.rn\.f32/fma.rz.f32/'
+else
+    fail "sm_$architectures"
+    grep -v 'ptxas info' "$out/ptxas.log" | head -20
+fi
 # Another front end, clang's, and the oldest headers, those of CUDA 12.0, which PyPI packages. clang 14 has a
 # header of textures that CUDA 12 is without.
 python=$(python_with nvidia.cuda_runtime,nvidia.cuda_nvcc)
@@ -148,10 +152,12 @@ lacks() {
         pass "$variant: no $1"
     fi
 }
-for variant in "sm_90" "sm_90 --use_fast_math"; do
-    ptx=$out/impl.ptx
-    # shellcheck disable=SC2086
-    check "$variant: PTX" "$NVCC" $flags -arch=$variant -ptx "$out/whole.cu" -o "$ptx"
+# shellcheck disable=SC2086
+check "sm_90 --use_fast_math: PTX" "$NVCC" $flags -arch=sm_90 --use_fast_math -ptx "$out/whole.cu" \
+    -o "$out/fast_math.ptx"
+for variant in compute_90 fast_math; do
+    ptx=$out/$variant.ptx
+    [ $variant = fast_math ] || ptx=$out/whole.$variant.ptx
     holds "16-byte load" '^[[:space:]]*ld\.global(\.[a-z0-9_:]+)*\.v4\.[bu]32'
     holds "16-byte store" '^[[:space:]]*st\.global(\.[a-z0-9_:]+)*\.v4\.[bu]32'
     holds "f16 encoding instruction" 'cvt\.rn\.f16\.f32'

@@ -445,7 +445,8 @@ static std::vector<Shape> list_mixed()
     std::vector<Shape> shapes;
     static const size_t sizes[] = {1, 2049, 0, 7, 16385, 9, 2047, 300};
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
-        shapes.push_back(shape_of(gpu.small && sizes[i] > 3000 ? 2500 : sizes[i], i, i % 2 ? 0 : i / 2));
+        if (!races || i % 3 < 2)
+            shapes.push_back(shape_of(gpu.small && sizes[i] > 3000 ? 2500 : sizes[i], i, i % 2 ? 0 : i / 2));
     return shapes;
 }
 
@@ -463,7 +464,7 @@ static void check_round(Run &run, bool write_back)
 /* Several scales over one list; the big one makes products subnormal, the small one overflows some. */
 static void check_list(const std::vector<Shape> &shapes, size_t scale_count)
 {
-    static const float scales[] = {1.5f, 65536.0f, 0x1p-3f, 0x1p120f};
+    static const float scales[] = {0x1p-3f, 1.5f, 65536.0f, 0x1p120f};
     Run run(shapes, 1.0f, 1, 0.0f);
     for (size_t i = 0; i < scale_count; i++) {
         const float    scale = scales[i];
@@ -495,10 +496,10 @@ TEST(check_lists)
     for (const Variant &v : variants) {
         const Machine machine(v);
         check_list(std::vector<Shape>(), 4);
-        check_list(list_of_all_sizes(0, 0), 4);
-        check_list(list_of_all_sizes(1, 1), 4);
+        check_list(list_of_all_sizes(0, 0), races ? 1 : 4);
+        check_list(list_of_all_sizes(1, 1), races ? 1 : 4);
         if (!gpu.small || v.sms <= 1)
-            check_list(list_of_many(gpu.small ? 12 : 600), gpu.small ? 1 : 4);
+            check_list(list_of_many(gpu.small ? 12 : 600), gpu.small ? 1 : 2);
     }
 }
 
@@ -508,6 +509,7 @@ TEST(check_long_tensor)
     const size_t n = gpu.small ? 40000 : (size_t)16384 * 270 + 77;
     for (size_t turn = 1; turn < 3; turn++)
         for (const Variant &v : variants) {
+            if (v.sms == (turn == 1 ? 13 : 1)) continue;        /* each format on two of the three */
             const Machine machine(v);
             Run           run(std::vector<Shape>(1, shape_of(n, turn, 0)), 1024.0f, 2000, 0.0f);
             check_round(run, false);
@@ -605,7 +607,8 @@ TEST(check_small_scale)
     for (float x : {1e30f, 1e-30f}) {
         huge.plant(0, 16384, mpti_f32_bits(x));
         check_round(huge, false);
-        for (size_t i = 0; i < 16384; i++) huge.plant(0, i, 0);
+        memset(huge.twins[0].grad.host(), 0, 4 * 16384);
+        huge.twins[0].grad.upload();
         check_round(huge, true);
         CHECK(huge.step.norm > 0.4 * (double)x && huge.step.norm < 0.6 * (double)x);
     }
@@ -739,7 +742,7 @@ TEST(scaler_traces)
     const int         steps = gpu.small ? 80 : 2000;
     mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
     c.interval = 5;
-    scaler_trace(&c, steps);
+    scaler_trace(&c, steps / 2);
     c.growth = 1.7;                     /* roundings; a scale that becomes subnormal or stops at FLT_MAX */
     c.backoff = 0.3;
     c.interval = 2;
@@ -888,17 +891,20 @@ static Optimizer adamw_of(const char *name, float beta1, float beta2, float eps,
     return o;
 }
 
+/* Each has one kernel, whose threads ThreadSanitizer sees in the first. */
 TEST(sgd_steps)
 {
+    train(sgd_of("sgd, nesterov, weight decay", 0.9f, 0.01f, 1), list_mixed());
+    if (races) return;
     train(sgd_of("sgd", 0.0f, 0.0f, 0), list_mixed());
     train(sgd_of("sgd, weight decay", 0.0f, 0.1f, 0), list_mixed());
     train(sgd_of("sgd, momentum", 0.9f, 0.0f, 0), list_mixed());
-    train(sgd_of("sgd, nesterov, weight decay", 0.9f, 0.01f, 1), list_mixed());
 }
 
 TEST(adamw_steps)
 {
     train(adamw_of("adamw", 0.9f, 0.999f, 1e-8f, 0.01f), list_mixed());
+    if (races) return;
     train(adamw_of("adamw, no decay", 0.9f, 0.95f, 1e-6f, 0.0f), list_mixed());
     train(adamw_of("adamw, betas 0", 0.0f, 0.0f, 1e-8f, 0.01f), list_mixed());
 }

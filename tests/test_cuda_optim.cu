@@ -109,7 +109,7 @@ MPT_OPTIMIZERS(X)
 static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_storage storage,
                   mpt_moments moments)
 {
-    static const size_t sizes[] = {1, 0, 7, 300, 2049, 16385, 40000};
+    static const size_t sizes[] = {1, 0, 7, 300, 2049, 16385, 32769};
     std::vector<std::unique_ptr<Both>> tensors;
     std::vector<mpt_tensor>            host, device;
     mpt_scaler      scaler;

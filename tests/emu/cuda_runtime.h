@@ -718,6 +718,10 @@ inline void *map_stack(void *at, size_t size)
     return p;
 }
 
+/* A thread ends in fiber_main and to_host, which do not return: their frames, at the stack's very end, stay
+ * poisoned. All others have returned. */
+enum { EXIT_BYTES = 4096 };
+
 inline Stack stack_get()
 {
     Machine &m = machine();
@@ -725,7 +729,7 @@ inline Stack stack_get()
     if (!m.stacks.empty()) {
         s = m.stacks.back();
         m.stacks.pop_back();
-        san::unpoison(s.base, s.size);           /* frames of a thread that left through its exit */
+        san::unpoison(s.base + s.size - EXIT_BYTES, EXIT_BYTES);
         return s;
     }
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
