@@ -8,9 +8,10 @@ out=${1:-build}/gpu-report
 rm -rf "$out"
 mkdir -p "$out/tools" "$out/cache" || exit 1
 out=$(cd "$out" && pwd)
-unset MPT_CI CI NVCC MPT_EMU_SHUFFLE MPT_EMU_DEFERRED MPT_EMU_RESIDENT MPT_EMU_HIDE
+real_cc=$(command -v "${CC:-cc}")
+unset MPT_CI CI CC NVCC MPT_EMU_SHUFFLE MPT_EMU_DEFERRED MPT_EMU_RESIDENT MPT_EMU_HIDE
 
-# The stubs. nvcc keeps what it made, so that it compiles everything once.
+# The stubs. nvcc and cc keep what they made, so that they compile everything once.
 cat > "$out/tools/nvidia-smi" << 'END'
 #!/bin/sh
 case $* in *=name,*) echo "name, driver" ;; *compute_cap*) echo 9.0 ;; esac
@@ -47,6 +48,16 @@ if [ ! -f "$kept" ]; then
     *) g++ $(echo "$*" | sed "s| -o .*||; s|-std=[^ ]*||") -o "$kept" ;;
     esac || exit 1
 fi
+cp "$kept" "$to"
+END
+cat > "$out/tools/cc" << END
+#!/bin/sh
+kept=$out/cache/impl.o cc='$real_cc'
+END
+cat >> "$out/tools/cc" << 'END'
+case $* in *tests/impl.c*) ;; *) exec "$cc" "$@" ;; esac
+for to; do :; done
+[ -f "$kept" ] || "$cc" -O1 -I. -c tests/impl.c -o "$kept" || exit 1
 cp "$kept" "$to"
 END
 chmod +x "$out"/tools/*
