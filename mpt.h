@@ -3322,12 +3322,8 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
     if (!list)
         return MPT_E_ARG;
     t = list->model;
-    t.name = name;
-    t.n = n;
-    t.param = param;
-    t.grad = grad;
-    t.m = m;
-    t.v = v;
+    t.name = name, t.n = n;
+    t.param = param, t.grad = grad, t.m = m, t.v = v;
     if (mpti_has_master(&t))
         t.master = (float *)weight;
     else
@@ -3344,12 +3340,9 @@ static mpt_status mpti_tensors_new(mpt_tensors *list, mpt_format format, const c
     if (!list)
         return MPT_E_ARG;
     t = list->model;
-    t.name = name;
-    t.n = n;
+    t.name = name, t.n = n;
     t.param_format = t.grad_format = format;
-    t.master = master;
-    t.param_at = param;
-    t.grad_at = grad;
+    t.master = master, t.param_at = param, t.grad_at = grad;
     return mpti_tensors_append(list, &t, master && !mpti_has_master(&t)                  ? MPT_E_ARG
                                          : mpti_tensor_unsupported(&t, MPT_NEEDS_WEIGHT) ? MPT_E_UNSUPPORTED
                                                                                          : MPT_OK);
@@ -4188,10 +4181,8 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     if (report && count)
         memset(report, 0, count * sizeof *report);
     memset(&c, 0, sizeof c);
-    c.step = step;
-    c.report = report;
-    c.write_back = write_back;
-    c.factor = mpti_inverse_scale(s->scale);
+    c.step = step, c.report = report;
+    c.write_back = write_back, c.factor = mpti_inverse_scale(s->scale);
     step->update = s->updates + 1u;
     step->grad_factor = write_back ? 1.0f : c.factor;
     step->clip_factor = 1.0f;
@@ -5335,15 +5326,10 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
         step->stage = (uint32_t)MPT_STAGE_STEPPED;
     if (step->found_inf)
         return needs & MPTI_ZEROES ? mpt_grads_zero(tensors, count) : MPT_OK;
-    s.pass.reads = needs;
-    s.pass.writes = needs & ~MPT_NEEDS_GRAD;
-    s.pass.tile = tile;
-    s.pass.k = NULL;
-    s.pass.at.step = *t;
-    s.pass.at.stream = 0u;
-    s.k = k;
-    s.tensor = tensor;
-    s.l2 = l2;
+    s.pass.reads = needs, s.pass.writes = needs & ~MPT_NEEDS_GRAD;
+    s.pass.tile = tile, s.pass.k = NULL;
+    s.pass.at.step = *t, s.pass.at.stream = 0u;
+    s.k = k, s.tensor = tensor, s.l2 = l2;
     if (tensor)
         mpti_each_tensor(tensors, count, mpti_step_tensor, &s);
     else
@@ -5509,44 +5495,70 @@ static uint32_t mpti_fp8_tile(mpt_format dst_format, unsigned char *dst, mpt_for
 }
 
 #define MPTI_FP8_SQUARE 64    /* both ways whole cache lines */
+#define MPTI_FP8_ROWS (MPTI_FAST_PART / MPTI_FP8_SQUARE)
 
-/* A matrix row by row, or square by square if its transpose is wanted. */
-static mpt_status mpti_fp8_encode(mpt_format dst_format, unsigned char *to, unsigned char *flipped,
-                                  mpt_format src_format, const void *src, size_t rows, size_t cols,
-                                  const float *scale, float *amax, int bad)
+typedef struct mpti_fp8_work {
+    const unsigned char *from;
+    unsigned char       *to, *flipped;
+    size_t               rows, cols;
+    mpt_format           to_format, from_format;
+    float                scale;
+    uint32_t             most[MPTI_PARTS];
+} mpti_fp8_work;
+
+/* Some elements of the one row; or, square by square, some rows whose transpose is wanted, too. */
+static void mpti_fp8_range(void *context, size_t part, size_t begin, size_t end)
 {
-    const unsigned char *const from = (const unsigned char *)src;
-    const size_t               side = flipped ? MPTI_FP8_SQUARE : MPTI_TILE;
-    const size_t               size = mpti_format_bytes(src_format);
-    unsigned char              square[MPTI_FP8_SQUARE][MPTI_FP8_SQUARE];
-    uint32_t                   most = 0u;
-    size_t                     i, j, r, c;
+    mpti_fp8_work *const w = (mpti_fp8_work *)context;
+    const size_t         side = w->flipped ? MPTI_FP8_SQUARE : MPTI_TILE;
+    const size_t         size = mpti_format_bytes(w->from_format), columns = w->flipped ? w->cols : end;
+    unsigned char        square[MPTI_FP8_SQUARE][MPTI_FP8_SQUARE];
+    uint32_t             most = 0u;
+    size_t               i, j, r, c;
+    for (i = w->flipped ? begin : 0; i < (w->flipped ? end : 1u); i += MPTI_FP8_SQUARE)
+        for (j = w->flipped ? 0 : begin; j < columns; j += side) {
+            const size_t high = mpti_min(w->rows - i, MPTI_FP8_SQUARE), wide = mpti_min(columns - j, side);
+            for (r = 0; r < high; r++) {
+                const size_t at = (i + r) * w->cols + j;
+                most = mpti_fp8_tile(w->to_format, w->flipped ? square[r] : w->to ? w->to + at : w->to,
+                                     w->from_format, w->from + at * size, wide, w->scale, most);
+                if (w->flipped && w->to)
+                    memcpy(w->to + at, square[r], wide);
+            }
+            for (c = 0; w->flipped && c < wide; c++)
+                for (r = 0; r < high; r++) w->flipped[(j + c) * w->rows + i + r] = square[r][c];
+        }
+    w->most[part] = most;
+}
+
+static mpt_status mpti_fp8_encode(mpt_format dst_format, void *to, void *flipped, mpt_format src_format,
+                                  const void *src, size_t rows, size_t cols, const float *scale, float *amax,
+                                  int bad)
+{
+    mpti_fp8_work w;
+    size_t        parts;
     if (!mpti_is_fp8(dst_format) || !mpti_is_train_format(src_format))
         return MPT_E_UNSUPPORTED;
     if (bad)
         return MPT_E_ARG;
-    for (i = 0; i < rows; i += MPTI_FP8_SQUARE)
-        for (j = 0; j < cols; j += side) {
-            const size_t high = mpti_min(rows - i, MPTI_FP8_SQUARE), wide = mpti_min(cols - j, side);
-            for (r = 0; r < high; r++) {
-                const size_t at = (i + r) * cols + j;
-                most = mpti_fp8_tile(dst_format, flipped ? square[r] : to ? to + at : to, src_format,
-                                     from + at * size, wide, scale ? *scale : 1.0f, most);
-                if (flipped && to)
-                    memcpy(to + at, square[r], wide);
-            }
-            for (c = 0; flipped && c < wide; c++)
-                for (r = 0; r < high; r++) flipped[(j + c) * rows + i + r] = square[r][c];
-        }
-    if (amax && most > mpti_f32_bits(*amax))
-        *amax = mpti_f32_make(most);
+    w.from = (const unsigned char *)src, w.to = (unsigned char *)to, w.flipped = (unsigned char *)flipped;
+    w.rows = rows, w.cols = cols, w.to_format = dst_format, w.from_format = src_format;
+    w.scale = scale ? *scale : 1.0f;
+    parts = MPTI_IN_PARTS(flipped ? rows : cols,
+                          flipped ? (cols < MPTI_FP8_ROWS ? MPTI_FP8_ROWS : MPTI_FP8_SQUARE)
+                                  : mpti_part_least(MPTI_FAST_PART, to, 1, src,
+                                                    (ptrdiff_t)mpti_format_bytes(src_format), cols),
+                          mpti_fp8_range, &w);
+    while (parts--)
+        if (amax && w.most[parts] > mpti_f32_bits(*amax))
+            *amax = mpti_f32_make(w.most[parts]);
     return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
                                     size_t n, const float *scale, float *amax)
 {
-    return mpti_fp8_encode(dst_format, (unsigned char *)dst, NULL, src_format, src, 1, n, scale, amax,
+    return mpti_fp8_encode(dst_format, dst, NULL, src_format, src, 1, n, scale, amax,
                            (n && !dst && !amax) || mpti_no_array(src, n, sizeof(float)));
 }
 
@@ -5555,8 +5567,7 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
                                             const float *scale, float *amax)
 {
     const int bad = (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 8u / cols);
-    return mpti_fp8_encode(dst_format, (unsigned char *)dst, (unsigned char *)transposed, src_format, src,
-                           rows, cols, scale, amax, bad);
+    return mpti_fp8_encode(dst_format, dst, transposed, src_format, src, rows, cols, scale, amax, bad);
 }
 #endif /* MPT_NO_FP8 */
 
@@ -6322,12 +6333,9 @@ static int mpti_report_in_parts(void *total, int ready, mpt_format from, const v
     mpti_reporting c;
     if (n <= MPTI_FAST_PART || mpti_source_status(ready, from, x, n) != MPT_OK)
         return 0;
-    c.total = total;
-    c.x = (const unsigned char *)x;
-    c.from = from;
-    c.first = first;
-    c.other = other;
-    c.lock = 0;
+    c.total = total, c.lock = 0;
+    c.x = (const unsigned char *)x, c.other = other;
+    c.from = from, c.first = first;
     (void)MPTI_IN_PARTS(n, MPTI_FAST_PART, part, &c);
     return 1;
 }
@@ -6359,14 +6367,18 @@ static mpt_status mpti_range_count(mpt_range *r, mpt_format from, const void *x,
     return MPT_OK;
 }
 
-#define MPTI_RANGE_MORE(r, from, x, n) mpti_range_count(r, from, x, n, -1)
+#define MPTI_RANGE_MORE(r, from, x, n) mpti_range_count(r, from, x, n, (int)c->first - 1)
 MPTI_REPORT_PARTS(range, MPTI_RANGE_MORE, (void)mpt_range_init(&r, total->format))
+static mpt_status mpti_range_signed(mpt_range *r, mpt_format from, const void *x, size_t n, int sign)
+{
+    if (MPTI_REPORT_IN_PARTS(r, r && r->least_kept, from, x, n, (uint64_t)sign + 1u, NULL, mpti_range_part))
+        return MPT_OK;
+    return mpti_range_count(r, from, x, n, sign);
+}
 
 MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, size_t n)
 {
-    if (MPTI_REPORT_IN_PARTS(r, r && r->least_kept, from, x, n, 0u, NULL, mpti_range_part))
-        return MPT_OK;
-    return MPTI_RANGE_MORE(r, from, x, n);
+    return mpti_range_signed(r, from, x, n, -1);
 }
 
 MPT_DEF mpt_status mpt_range_add_signed(mpt_range *negative, mpt_range *positive, mpt_format from,
@@ -6374,8 +6386,8 @@ MPT_DEF mpt_status mpt_range_add_signed(mpt_range *negative, mpt_range *positive
 {
     mpt_status status = MPT_E_ARG;
     if (negative != positive && positive && positive->least_kept)
-        status = mpti_range_count(negative, from, x, n, 1);
-    return status == MPT_OK ? mpti_range_count(positive, from, x, n, 0) : status;
+        status = mpti_range_signed(negative, from, x, n, 1);
+    return status == MPT_OK ? mpti_range_signed(positive, from, x, n, 0) : status;
 }
 
 MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src)
@@ -6478,12 +6490,8 @@ MPT_DEF mpt_status mpt_survey_get(const mpt_survey *a, mpt_format format, mpt_ra
     int        i;
     if (status != MPT_OK)
         return status;
-    r->count = a->count;
-    r->zero = a->zero;
-    r->inf = a->inf;
-    r->nan = a->nan;
-    r->max_abs = a->max_abs;
-    r->min_abs = a->min_abs;
+    r->count = a->count, r->zero = a->zero, r->inf = a->inf, r->nan = a->nan;
+    r->max_abs = a->max_abs, r->min_abs = a->min_abs;
     memcpy(r->binade, a->binade, sizeof r->binade);
     for (i = 0; i <= MPT_SURVEY_EDGES; i++) {   /* all that a cell holds is at least as large as this */
         const uint64_t least = i ? a->edge[i - 1] : 0u;
@@ -7291,16 +7299,10 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
     status = mpti_report_init(r, sizeof *r, format);
     if (status != MPT_OK)
         return status;
-    r->format = (uint32_t)format;
-    r->rounding = (uint32_t)o.rounding;
-    r->overflow_mode = (uint32_t)o.overflow;
-    r->flush = o.flush;
-    r->seed = o.seed;
-    r->first_element = o.first_element;
-    r->stream = o.stream;
-    r->step = o.step;
-    r->log2_scale = log2_scale;
-    r->ready = 1u;
+    r->format = (uint32_t)format, r->flush = o.flush;
+    r->rounding = (uint32_t)o.rounding, r->overflow_mode = (uint32_t)o.overflow;
+    r->seed = o.seed, r->first_element = o.first_element, r->stream = o.stream, r->step = o.step;
+    r->log2_scale = log2_scale, r->ready = 1u;
     return MPT_OK;
 }
 
@@ -7352,13 +7354,8 @@ static mpt_opts mpti_roundoff_opts(const mpt_roundoff *r, uint64_t first)
 {
     mpt_opts o;
     memset(&o, 0, sizeof o);
-    o.rounding = (mpt_rounding)r->rounding;
-    o.overflow = (mpt_overflow)r->overflow_mode;
-    o.flush = r->flush;
-    o.seed = r->seed;
-    o.first_element = first;
-    o.stream = r->stream;
-    o.step = r->step;
+    o.rounding = (mpt_rounding)r->rounding, o.overflow = (mpt_overflow)r->overflow_mode;
+    o.flush = r->flush, o.seed = r->seed, o.first_element = first, o.stream = r->stream, o.step = r->step;
     return o;
 }
 

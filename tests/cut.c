@@ -472,6 +472,23 @@ static void ranges(void)
     CHECK_EQ_I(mpt_range_add(&range, MPT_F32, IN(float), N), MPT_OK);
     extra = digest(&range, sizeof range);
 }
+static void ranges_of_signs(void)
+{
+    static mpt_range negative;
+    CHECK_EQ_I(mpt_range_init(&range, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_range_init(&negative, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_range_add_signed(&negative, &range, MPT_F32, IN(float), N), MPT_OK);
+    extra = digest(&range, sizeof range) ^ digest(&negative, sizeof negative) * 3u;
+}
+static void fp8(void)                   /* a row; in its place; and 300 rows, both ways */
+{
+    float amax[3] = {0.0f, 1.0f, 0.0f};
+    (void)mpt_fp8_encode_n(MPT_E4M3, OUT(unsigned char), MPT_F16, IN(mpt_f16), N, &amax[1], &amax[0]);
+    (void)mpt_fp8_encode_n(MPT_E5M2, HERE(unsigned char), MPT_F32, HERE(float), N, NULL, &amax[1]);
+    (void)mpt_fp8_encode_transpose(MPT_E4M3, OUT(unsigned char) + N, OUT(unsigned char) + 2 * N, MPT_F32,
+                                   MORE(float), 300, 100, NULL, &amax[2]);
+    extra = digest(amax, sizeof amax);
+}
 static void surveys(void)
 {
     CHECK_EQ_I(mpt_survey_init(&survey), MPT_OK);
@@ -567,6 +584,8 @@ TEST(reports)
     opts.rounding = MPT_RND_STOCHASTIC;
     opts.first_element = 5u;
     PASS(ranges, 1);
+    PASS(ranges_of_signs, 1);
+    PASS(fp8, 1);
     PASS(surveys, 1);
     PASS(roundings, 1);
 }
