@@ -8593,7 +8593,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
 
 /* The loops. What is left of a dot product turns the four accumulators round from block to block, which
  * leaves their sum as it is. The largest x of a row is Inf or NaN if any is; a product p is if p * 0 is
- * NaN. */
+ * NaN. Not inline, or gcc warns of vectors beyond an array of one. */
 #define MPTI_ROW_LOOPS(target, V, isa)                                                                       \
     target __attribute__((always_inline)) static inline size_t mpti_dot_of_##isa(                            \
         V *s, const void *a, mpt_format f, const float *x, size_t n)                                         \
@@ -8610,7 +8610,8 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         }                                                                                                    \
         return i;                                                                                            \
     }                                                                                                        \
-    target static float mpti_dot_##isa(const void *a, mpt_format f, const void *x, mpt_format g, size_t n)   \
+    target MPTI_NOINLINE static float mpti_dot_##isa(const void *a, mpt_format f, const void *x,             \
+                                                     mpt_format g, size_t n)                                 \
     {                                                                                                        \
         const V zero = mpti_row_all_##isa(0.0f);                                                             \
         V       s[4], t;                                                                                     \
@@ -8645,7 +8646,8 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
                                                                   mpti_row_in_##isa(y, MPT_F32, i)));        \
         return i;                                                                                            \
     }                                                                                                        \
-    target static int mpti_axpy_##isa(void *y, mpt_format f, float a, const void *x, mpt_format g, size_t n) \
+    target MPTI_NOINLINE static int mpti_axpy_##isa(void *y, mpt_format f, float a, const void *x,           \
+                                                    mpt_format g, size_t n)                                  \
     {                                                                                                        \
         const V k = mpti_row_all_##isa(a);                                                                   \
         V       u;                                                                                           \
@@ -8688,7 +8690,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         if (r->param)                                                                                        \
             mpti_row_put_##isa(r->param, r->format, i, n, d);                                                \
     }                                                                                                        \
-    target static int mpti_row_step_##isa(const mpti_row_step *o, size_t n)                                  \
+    target MPTI_NOINLINE static int mpti_row_step_##isa(const mpti_row_step *o, size_t n)                    \
     {                                                                                                        \
         const mpti_row_step r = *o;                                                                          \
         const V             a = mpti_row_all_##isa(r.a), k = mpti_row_all_##isa(r.momentum);                 \

@@ -189,13 +189,13 @@ fi
 check "the example at the head of mpt.h was found" grep -q mpt_unscale "$out/loop.c"
 for c in gcc clang; do
     have $c || continue
-    case $c in gcc) levels='-O0 -O1 -O2 -Ofast' ;; *) levels=-fsyntax-only ;; esac
+    case $c in gcc) levels='-O0 -O1 -O2 -O3@-march=native@-ffast-math' ;; *) levels=-fsyntax-only ;; esac
     for level in $levels; do
         for way in '-DMPT_STATIC -DONE_FILE' -DPROTOTYPES; do
             for file in "$out/loop.c" $from/adopter.c; do
-                # shellcheck disable=SC2086
-                check "$(basename $file), $c $level $way" \
-                      $c -std=c99 $level -Wall -Wextra -Werror $way -I. -c "$file" -o "$out/x.o"
+                # shellcheck disable=SC2046,SC2086
+                check "$(basename $file), $c $level $way" $c -std=c99 $(echo "$level" | tr @ ' ') \
+                      -Wall -Wextra -Werror $way -I. -c "$file" -o "$out/x.o"
             done
         done
     done

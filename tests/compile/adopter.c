@@ -1,5 +1,6 @@
-/* How programs adopt the lists: nothing is initialised by hand, no status is read. It must compile without a
- * warning at every level. With FLOAT_GRADIENT the compiler must refuse it. */
+/* How programs adopt the lists: nothing is initialised by hand, no status is read; and short rows, whose size
+ * the compiler sees. It must compile without a warning at every level. With FLOAT_GRADIENT the compiler must
+ * refuse it. */
 #ifdef ONE_FILE
 #define MPT_IMPLEMENTATION
 #endif
@@ -26,6 +27,21 @@ static void backward(float seed)
     }
 }
 
+/* A single bias is a row of one. */
+static float rows(float d)
+{
+    float    one[1], three[3], copy[3];
+    mpt_f16  half[1] = {{0}}, halves[3];
+    mpt_bf16 matrix[3] = {{0x3f80}, {0}, {0}};
+    one[0] = three[0] = three[1] = three[2] = copy[0] = copy[1] = copy[2] = d;
+    mpt_axpy(half, MPT_F16, d, one, MPT_F32, 1);
+    mpt_axpy(one, MPT_F32, d, half, MPT_F16, 1);
+    mpt_axpy_publish(halves, MPT_F16, copy, d, three, 3, NULL);
+    mpt_gemm(MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, 1, 1, 3, 1.0f, copy, MPT_F32, 3, matrix, MPT_BF16, 3,
+             0.0f, three, MPT_F32, 1, NULL, 0);
+    return mpt_dot(half, MPT_F16, one, MPT_F32, 1) + mpt_dot(halves, MPT_F16, copy, MPT_F32, 3) + three[0];
+}
+
 int main(void)
 {
     mpt_scaler  scaler;
@@ -46,5 +62,7 @@ int main(void)
         backward(mpt_scaler_scale(&scaler, 1.0f));
         mpt_optimizer_step(MPT_OPTIMIZER_ADAMW, &adamw, &scaler, &step, item, 2, 0.0f);
     }
+    if (rows(1.0f) != 16.0f)                    /* 2 + 3 * 2 * 2 + 2 */
+        return 2;
     return weight[0] < 0.95f && bias[0] > 0.5f && adamw.t + scaler.skipped == 100u ? 0 : 1;
 }
