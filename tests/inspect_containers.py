@@ -238,6 +238,10 @@ refuse(write("cut.gguf", gguf(parts)[:-64]), "truncated")
 refuse(write("many.gguf", b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0)), "more tensors or keys")
 refuse(write("pairs.gguf", gguf(parts, pairs=[gguf_text("k") + struct.pack("<IIQ", 9, 0, 1 << 62)])),
        "damaged")
+code, out, err = run(write("twins.gguf", gguf([parts[1], parts[4], parts[1]])), "--convert",
+                     path("twins.safetensors"), "--to", "bf16")
+report(code == 1 and "tensor 'h': two tensors" in err and not os.path.exists(path("twins.safetensors")),
+       "tensors of one name are not converted", err)
 whole = gguf(parts)
 for cut in range(4, 400, 7):
     if run(write("cut.gguf", whole[:cut]))[0] != 1:

@@ -346,12 +346,29 @@ static int write_tensor(FILE *out, model *m, step *p, const options *o, char *er
     return code;
 }
 
+/* Other kinds of file can name two tensors alike. */
+static int names_differ(const model *m, char *error)
+{
+    const char **names = (const char **)malloc((m->count + 1) * sizeof *names);
+    const char  *name;
+    size_t       i;
+    if (!names)
+        return problem(error, m->path, NULL, "out of memory");
+    for (i = 0; i < m->count; i++)
+        names[i] = m->tensors[i].name;
+    name = twice(names, m->count);
+    free((void *)names);
+    return name ? problem(error, m->path, name, "two tensors have this name; a .safetensors file holds one") : 0;
+}
+
 step *convert_plan(model *m, const options *o, char *error)
 {
     step  *steps = (step *)calloc(m->count + 1, sizeof *steps);
     size_t i;
-    if (!steps) {
+    if (!steps)
         (void)problem(error, m->path, NULL, "out of memory");
+    if (!steps || names_differ(m, error) != 0) {
+        free(steps);
         return NULL;
     }
     if (m->metadata_count)
