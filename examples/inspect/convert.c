@@ -358,7 +358,7 @@ static int names_differ(const model *m, char *error)
         names[i] = m->tensors[i].name;
     name = twice(names, m->count);
     free((void *)names);
-    return name ? problem(error, m->path, name, "two tensors have this name, and a .safetensors file has each once")
+    return name ? problem(error, m->path, name, "two tensors have this name; a .safetensors file has it once")
                 : 0;
 }
 
