@@ -37,6 +37,10 @@ elif ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return
        clang -x c -fsanitize=fuzzer,address,undefined - -o "$out/probe" 2>/dev/null; then
     skip "clang has no libFuzzer here"
 else
+    flags='-std=c99 -O1 -g1 -fno-sanitize-recover=all -I.'
+    # shellcheck disable=SC2086
+    check "the implementation builds" clang $flags -fsanitize=fuzzer-no-link,address,undefined -c tests/impl.c \
+        -o "$out/impl.o"
     for source in tests/fuzz/*.c; do
         name=$(basename "$source" .c) sources=$source libraries= corpus=
         if needs_cjson "$source"; then
@@ -47,8 +51,8 @@ else
             corpus=$out/seeds
         fi
         # shellcheck disable=SC2086
-        check "$name builds" clang -std=c99 -O1 -g1 -fsanitize=fuzzer,address,undefined \
-            -fno-sanitize-recover=all -I. $sources -o "$out/$name" -lm $libraries
+        check "$name builds" clang $flags -fsanitize=fuzzer,address,undefined $sources "$out/impl.o" \
+            -o "$out/$name" -lm $libraries
         mkdir -p "$out/corpus-$name"
         # shellcheck disable=SC2086
         check "$name runs" "$out/$name" -max_total_time="$seconds" -artifact_prefix="$out/" \
@@ -67,7 +71,7 @@ else
     [ -d "$out/seeds" ] || check "seeds" seeds
     # shellcheck disable=SC2046,SC2086
     check "fuzz_inspect builds with AFL++" afl-clang-fast -std=c99 -O1 -g1 -fsanitize=fuzzer -I. \
-        $inspect_sources -o "$out/fuzz_inspect_afl" $(inspect_flags)
+        $inspect_sources tests/impl.c -o "$out/fuzz_inspect_afl" $(inspect_flags)
     check "fuzz_inspect runs under AFL++" afl-fuzz -V "$seconds" -i "$out/seeds" -o "$out/afl" \
         -m none -t 5000 -- "$out/fuzz_inspect_afl"
     runs=$(sed -n 's/^execs_done *: *//p' "$out/afl/default/fuzzer_stats" 2>/dev/null)

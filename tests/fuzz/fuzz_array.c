@@ -1,15 +1,7 @@
 /* fuzz_array.c -- libFuzzer target: conversions between any two formats with any options, sizes, alignments,
  * strides and byte orders, against mpt_encode of mpt_decode for each element. ASan sees reads and writes past
  * the exact-size copies. */
-#define MPT_IMPLEMENTATION
-#include "mpt_half.h"
-#include <stdlib.h>
-
-static void must(int ok)
-{
-    if (!ok)
-        abort();
-}
+#include "fuzz.h"
 
 typedef struct input { const uint8_t *data; size_t size; } input;
 
@@ -59,8 +51,6 @@ static mpt_opts some_options(input *in)
     o.stream = (uint32_t)take64(in);
     return o;
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,14 +1,6 @@
 /* fuzz_block.c -- libFuzzer target: block formats. Any bytes dequantize without touching anything outside the
  * arrays, packed as plain; what was dequantized quantizes to the same codes packed as plain. */
-#define MPT_IMPLEMENTATION
-#include "mpt_half.h"
-#include <stdlib.h>
-
-static void must(int ok)
-{
-    if (!ok)
-        abort();
-}
+#include "fuzz.h"
 
 /* A copy of exactly this size, so that ASan sees one byte too many. */
 static uint8_t *copy_of(const uint8_t *p, size_t size)
@@ -60,8 +52,6 @@ static void one_block_format(mpt_block block, const uint8_t *data, size_t size, 
     free(x);
     free(y);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

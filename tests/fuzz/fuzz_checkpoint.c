@@ -1,15 +1,8 @@
 /* fuzz_checkpoint.c -- libFuzzer target: a checkpoint with bytes changed and its checksum made right again.
  * It is refused, and nothing is touched; or the run that it gives takes steps of every kind without undefined
  * behaviour, and is saved and loaded to the same bytes. */
-#define MPT_IMPLEMENTATION
-#include "mpt.h"
-#include <stdlib.h>
-
-static void must(int ok)
-{
-    if (!ok)
-        abort();
-}
+#include "fuzz.h"
+#include "../impl.h"
 
 typedef struct run {
     mpt_scaler    scaler;
@@ -65,8 +58,6 @@ static void go_on(run *r, const mpt_tensor *t, unsigned kind)
         (void)mpt_scaler_update(&r->scaler);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static unsigned char buffer[4096], again[4096];
@@ -75,7 +66,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mpt_tensor           t;
     mpt_state            s;
     size_t               bytes = 0, i;
-    uint64_t             sum;
     unsigned             k;
     if (size < 4)
         return 0;
@@ -94,8 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(mpt_state_save(&s, buffer, bytes) == MPT_OK);
     for (i = 4; i + 2 < size; i += 3)
         buffer[(data[i] | (size_t)data[i + 1] << 8) % (bytes - 8u)] = data[i + 2];
-    sum = mpti_state_checksum(buffer, bytes - 8u, buffer[8]);
-    mpti_copy_words(buffer + bytes - 8u, (const unsigned char *)&sum, 1, 8u);
+    checkpoint_sum_again(buffer, bytes);
     memset(&second, 0x5a, sizeof second);
     s = state_of(&second, &t);
     if (mpt_state_load(&s, buffer, bytes) != MPT_OK) {

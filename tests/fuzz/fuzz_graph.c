@@ -1,16 +1,8 @@
 /* fuzz_graph.c -- libFuzzer target: any text through the reader of example 08, the check, the rewrite in both
  * modes and the printers. The first byte chooses the options, the arena is cut to size so that ASan sees
  * every overrun. After a rewrite all edges agree, a second one changes nothing, and min_cut moves no more. */
-#define MPT_IMPLEMENTATION
-#include "mpt.h"
+#include "fuzz.h"
 #include "examples/amp_graph_reader.h"
-#include <stdlib.h>
-
-static void must(int ok)
-{
-    if (!ok)
-        abort();
-}
 
 static void well_typed(const mpt_graph *g)
 {
@@ -53,8 +45,6 @@ static uint64_t one_mode(const char *text, char *names, unsigned char *room, siz
     must(status == MPT_E_MEMORY || (status == MPT_OK && second.casts == 0 && second.converted == 0));
     return first.cast_bytes;
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,14 +1,6 @@
 /* fuzz_half.c -- libFuzzer target: array conversions at any length and alignment against the scalar
  * functions, and the fast scalar functions against mpt_encode. ASan sees reads past the exact-size copies. */
-#define MPT_IMPLEMENTATION
-#include "mpt.h"
-#include <stdlib.h>
-
-static void must(int ok)
-{
-    if (!ok)
-        abort();
-}
+#include "fuzz.h"
 
 static void one_double(uint64_t bits)
 {
@@ -50,8 +42,6 @@ static void one_report(const float *x, size_t n, size_t cut)
     must(mpt_range_merge(&left, &right) == MPT_OK);
     must(!memcmp(&left, &whole, sizeof whole));
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,16 +3,10 @@
  * must hold the same tensors, and no more NaN, Inf or nonzero values than the scan counted.
  * Links with: the .c files of examples/inspect, cJSON. Works with libFuzzer and with afl-clang-fast, which
  * knows the same entry point. */
-#define MPT_IMPLEMENTATION
-#include "examples/inspect/convert.h"
+#include "examples/inspect/convert.h"       /* first: it asks for POSIX */
+#include "fuzz.h"
 
 enum { LARGEST = 1 << 17 };
-
-static void must(int ok)
-{
-    if (!ok)
-        abort();
-}
 
 static void parse(model *m, const char *path, const void *data, size_t size, mpt_format raw, int *ok)
 {
@@ -84,8 +78,6 @@ static void convert(model *m, options *o, const result *before)
     must(o->saturate || after.inf <= before->inf);
     model_close(&copy);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,15 +1,7 @@
 /* fuzz_scaler.c -- libFuzzer target: any dialect, any legal configuration, any sequence of causes. No dialect
  * crashes or returns what it should not; the default stays finite, a power of two and within its limits, and
  * finds a scale that works once there is one. */
-#define MPT_IMPLEMENTATION
-#include "mpt.h"
-#include <stdlib.h>
-
-static void must(int ok)
-{
-    if (!ok)
-        abort();
-}
+#include "fuzz.h"
 
 static float pow2f(int k) { return mpti_f32_make((uint32_t)(k + 127) << 23); }
 
@@ -51,8 +43,6 @@ static mpt_scaler_config config_from(const uint8_t *b)
         c.flags = b[3] & 3u;
     return c;
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

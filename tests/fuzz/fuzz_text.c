@@ -1,16 +1,6 @@
 /* fuzz_text.c -- libFuzzer target: any bytes as text of any format. Reading stays inside the text and says
  * where it stopped; what was read is written and read back as the same code, in decimal and hexadecimal. */
-#define MPT_HALF_IMPLEMENTATION
-#include "mpt_half.h"
-#include <stdlib.h>
-
-static void must(int ok)
-{
-    if (!ok)
-        abort();
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
