@@ -4,12 +4,12 @@
 #     sh tests/run_matrix.sh BUILD_DIR TEST...        # tests/test_half.c ...
 #
 # gcc and clang, as C99 and as C++17, at four levels of optimisation, with the address and
-# undefined-behaviour sanitizers, without SIMD; tcc, which does not optimize, with --short. Every way, not every pairing: more for test_half and
-# test_mpt, which cover a whole header each, fewer for the others; gcc C99 -O2 is `make test`. CC and CXX
-# are ignored: the matrix is the point. Each way compiles the implementation once (tests/impl.c), for all
-# tests and for the next run of this script. A missing compiler is a skip; with MPT_CI=1 a skip is a
-# failure. MPT_JOBS (2) run at a time. The last line is "N passed, N failed, N skipped"; the exit status is
-# nonzero if one failed.
+# undefined-behaviour sanitizers, without SIMD; tcc, which does not optimize, with --short. Every way, not
+# every pairing: more for test_half and test_mpt, which cover a whole header each, fewer for the others; gcc
+# C99 -O2 is `make test`. CC and CXX are ignored: the matrix is the point. Each way compiles the
+# implementation once (tests/impl.c), for all tests and for the next run of this script. A missing compiler
+# is a skip; with MPT_CI=1 a skip is a failure. MPT_JOBS (2) run at a time. The last line is "N passed, N
+# failed, N skipped"; the exit status is nonzero if one failed.
 
 if [ $# -lt 2 ]; then
     echo "usage: sh tests/run_matrix.sh BUILD_DIR TEST..." >&2
