@@ -39,8 +39,8 @@ elif ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return
 else
     flags='-std=c99 -O1 -g1 -fno-sanitize-recover=all -I.'
     # shellcheck disable=SC2086
-    check "the implementation builds" clang $flags -fsanitize=fuzzer-no-link,address,undefined -c tests/impl.c \
-        -o "$out/impl.o"
+    check "the implementation builds" clang $flags -fsanitize=fuzzer-no-link,address,undefined \
+        -c tests/impl.c -o "$out/impl.o"
     for source in tests/fuzz/*.c; do
         name=$(basename "$source" .c) sources=$source libraries= corpus=
         if needs_cjson "$source"; then
