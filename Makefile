@@ -52,8 +52,8 @@ bench: $(BENCHES:%=$(B)/bench/%) ## speed, each row beside a loop with the same 
 bench-threads: $(B)/bench/threads ## the same on 1, 2, 4 ... threads of OpenMP, beside as many copying
 	@$(B)/bench/threads
 
-bench-torch: $(B)/bench/threads ## our passes beside PyTorch's on as many threads (PYTHON=... that has torch)
-	@sh tests/bench/torch.sh $(B)
+bench-torch: $(B)/bench/threads.so ## our passes beside PyTorch's on as many threads (PYTHON=... that has torch)
+	@$${PYTHON:-python3} tests/bench/torch_cpu.py $<
 
 test-long: $(TESTS:%=$(B)/tests/%) ## the tests over all inputs: every float, every pair of halves (hours)
 	@for t in $(TESTS); do echo "== $$t"; $(B)/tests/$$t --long || exit 1; done
@@ -160,9 +160,10 @@ $(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(HEADERS) $(B)/tests/impl.o
 	@mkdir -p $(@D)
 	$(CC) $(WARN) $(CFLAGS) -I. $< $(B)/tests/impl.o -o $@ -lm
 
-$(B)/bench/threads: tests/bench/threads.c tests/bench/traffic.h tests/bench/bench.h $(HEADERS)
+$(B)/bench/threads.so: SHARED = -shared -fPIC
+$(B)/bench/threads $(B)/bench/threads.so: tests/bench/threads.c tests/bench/traffic.h tests/bench/bench.h $(HEADERS)
 	@mkdir -p $(@D)
-	$(CC) $(WARN) $(CFLAGS) -fopenmp -DMPT_USE_OPENMP -I. $< -o $@ -lm
+	$(CC) $(WARN) $(CFLAGS) $(SHARED) -fopenmp -DMPT_USE_OPENMP -I. $< -o $@ -lm
 
 $(B)/bench/bench_gemm: LIBRARIES = $(BLAS)
 # the loops that a trainer has of its own, with the flags that trainers use

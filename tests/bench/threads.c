@@ -7,7 +7,7 @@
  * take one for another: on Zen 4 a step over four of them takes twice as long, PyTorch's as ours.
  *
  *   build/bench/threads 16 AdamW       # 16 Mi elements; only the rows whose names hold this word
- *   build/bench/threads --csv 16       # name|threads|milliseconds of what PyTorch has too, for bench-torch
+ * As a shared library it is the half of bench-torch that torch_cpu.py calls.
  */
 #define _POSIX_C_SOURCE 200809L
 #define MPT_STATIC
@@ -83,6 +83,7 @@ static void sgd(void)
     (void)mpt_sgd_step(&o, &step, &t, 1);
 }
 static void adamw_f32(void) { adamw_of(MPT_STORE_MASTER, MPT_F32, NULL); }
+static void adamw_copy(void) { adamw_of(MPT_STORE_MASTER, MPT_F32, data.param); }
 static void adamw_16(void) { adamw_of(MPT_STORE_MASTER, MPT_F16, data.param); }
 static void adamw_kahan(void) { adamw_of(MPT_STORE_KAHAN, MPT_F16, data.param); }
 static void adamw_split(void) { adamw_of(MPT_STORE_SPLIT, MPT_F16, data.param); }
@@ -121,40 +122,46 @@ static void whole(void)
     (void)mpt_scaler_update(&scaler);
 }
 
-/* What each touches: bytes an element of streams that are read, changed in place, written; and whether
- * PyTorch has it. */
+/* What each touches: bytes an element of streams that are read, changed in place, written. */
 static const struct row {
     const char *name;
     void      (*run)(void);
-    int         read[3], change[3], write, torch;
+    int         read[3], change[3], write;
 } rows[] = {
-    {"f32 -> f16", to_f16, {4}, {0}, 2, 1},
-    {"f32 -> bf16", to_bf16, {4}, {0}, 2, 1},
-    {"f16 -> f32", from_f16, {2}, {0}, 4, 1},
-    {"bf16 -> f32", from_bf16, {2}, {0}, 4, 1},
-    {"check, f32", check_f32, {4}, {0}, 0, 0},
-    {"check, f16", check_f16, {2}, {0}, 0, 0},
-    {"unscale, f32", unscale_f32, {0}, {4}, 0, 1},
-    {"unscale, f16", unscale_f16, {0}, {2}, 0, 1},
-    {"unscale and norm, f32", unscale_f32, {0}, {4}, 0, 1},     /* the same: ours has both in one */
-    {"unscale and norm, f16", unscale_f16, {0}, {2}, 0, 1},
-    {"SGD, f16 grad, bf16 copy", sgd, {2}, {4}, 2, 0},
-    {"AdamW, f32 grad, no copy", adamw_f32, {4}, {4, 4, 4}, 0, 1},
-    {"AdamW, f16 grad, bf16 copy", adamw_16, {2}, {4, 4, 4}, 2, 0},
-    {"check + AdamW, f32 grad, bf16 copy", whole, {4, 4}, {4, 4, 4}, 2, 1},
-    {"AdamW, Kahan bf16", adamw_kahan, {2}, {4, 4, 4}, 0, 0},
-    {"AdamW, split bf16", adamw_split, {2}, {4, 4, 4}, 0, 0},
-    {"AdamW, stochastic bf16", adamw_stochastic, {2}, {4, 4, 2}, 0, 0},
-    {"stochastic f16", stochastic, {4}, {0}, 2, 0},
-    {"MXFP4, packed", mxfp4, {4}, {0}, 1, 0},
-    {"rounding report, f16", report, {4}, {0}, 0, 0},
-    {"quantize to e4m3", quantize, {4}, {0}, 4, 0},
+    {"f32 -> f16", to_f16, {4}, {0}, 2},
+    {"f32 -> bf16", to_bf16, {4}, {0}, 2},
+    {"f16 -> f32", from_f16, {2}, {0}, 4},
+    {"bf16 -> f32", from_bf16, {2}, {0}, 4},
+    {"check, f32", check_f32, {4}, {0}, 0},
+    {"check, f16", check_f16, {2}, {0}, 0},
+    {"unscale, f32", unscale_f32, {0}, {4}, 0},
+    {"unscale, f16", unscale_f16, {0}, {2}, 0},
+    {"SGD, f16 grad, bf16 copy", sgd, {2}, {4}, 2},
+    {"AdamW, f32 grad, no copy", adamw_f32, {4}, {4, 4, 4}, 0},
+    {"AdamW, f32 grad, bf16 copy", adamw_copy, {4}, {4, 4, 4}, 2},
+    {"AdamW, f16 grad, bf16 copy", adamw_16, {2}, {4, 4, 4}, 2},
+    {"check + AdamW, f32 grad, bf16 copy", whole, {4, 4}, {4, 4, 4}, 2},
+    {"AdamW, Kahan bf16", adamw_kahan, {2}, {4, 4, 4}, 0},
+    {"AdamW, split bf16", adamw_split, {2}, {4, 4, 4}, 0},
+    {"AdamW, stochastic bf16", adamw_stochastic, {2}, {4, 4, 2}, 0},
+    {"stochastic f16", stochastic, {4}, {0}, 2},
+    {"MXFP4, packed", mxfp4, {4}, {0}, 1},
+    {"rounding report, f16", report, {4}, {0}, 0},
+    {"quantize to e4m3", quantize, {4}, {0}, 4},
 };
+
+static void begin(void)
+{
+    mpt_scaler_config config = mpt_scaler_defaults(MPT_SCALER_MPT);
+    config.init_scale = 1.0f;   /* or unscaling in place again and again would leave nothing */
+    (void)mpt_scaler_init(&scaler, &config);
+    adamw = mpt_adamw_defaults();
+    adamw.t = 1;                /* not the first step, which holds all tensors against each other */
+}
 
 static void fill(void)
 {
-    mpt_scaler_config config = mpt_scaler_defaults(MPT_SCALER_MPT);
-    ptrdiff_t         i;
+    ptrdiff_t i;
 #pragma omp parallel for schedule(static)
     for (i = 0; i < (ptrdiff_t)data.n; i++) {
         const float x = (float)(((size_t)i * 2654435761u) % 65536u) * 1e-5f;
@@ -166,10 +173,29 @@ static void fill(void)
         data.param[i] = 0x3c00u;
         data.extra[i] = 0u;
     }
-    config.init_scale = 1.0f;   /* or unscaling in place again and again would leave nothing */
-    (void)mpt_scaler_init(&scaler, &config);
-    adamw = mpt_adamw_defaults();
-    adamw.t = 1;                /* not the first step, which holds all tensors against each other */
+    begin();
+}
+
+/* Runs a row of that name on arrays of the caller. Returns nonzero if there is none. */
+void threads_take(size_t n, float *w, float *m, float *v, float *grad, uint16_t *half, uint16_t *param);
+int  threads_run(const char *name, int threads);
+
+void threads_take(size_t n, float *w, float *m, float *v, float *grad, uint16_t *half, uint16_t *param)
+{
+    data.n = n, data.w = w, data.m = m, data.v = v, data.grad = grad, data.half = half, data.param = param;
+    begin();
+}
+
+int threads_run(const char *name, int threads)
+{
+    size_t i = 0;
+    while (i < sizeof rows / sizeof *rows && strcmp(rows[i].name, name) != 0)
+        i++;
+    if (i == sizeof rows / sizeof *rows)
+        return 1;
+    omp_set_num_threads(threads);
+    rows[i].run();
+    return 0;
 }
 
 static traffic traffic_of(const struct row *row)
@@ -202,27 +228,26 @@ static double measure(const struct row *row, double *ceiling)
         double at = bench_now();
         row->run();
         ours[i] = bench_now() - at;
-        for (k = 0; ceiling && k < 2; k++) {
+        for (k = 0; k < 2; k++) {
             at = bench_now();
             touch_together(&t, k);
             loop[k][i] = bench_now() - at;
         }
         if (i % 4 == 3) fill();
     }
-    if (ceiling) {
-        const double plain = bench_median(loop[0], RUNS), around = bench_median(loop[1], RUNS);
-        *ceiling = plain < around ? plain : around;
-    }
+    *ceiling = bench_median(loop[0], RUNS);
+    if (bench_median(loop[1], RUNS) < *ceiling)
+        *ceiling = bench_median(loop[1], RUNS);
     return bench_median(ours, RUNS);
 }
 
 int main(int argc, char **argv)
 {
-    const int   csv = argc > 1 && !strcmp(argv[1], "--csv"), most = omp_get_max_threads();
-    const char *only = argc > 2 + csv ? argv[2 + csv] : "";
+    const int   most = omp_get_max_threads();
+    const char *only = argc > 2 ? argv[2] : "";
     size_t      i;
     int         threads;
-    data.n = (size_t)(argc > 1 + csv ? strtoul(argv[1 + csv], NULL, 10) : 31u) * MEBI;
+    data.n = (size_t)(argc > 1 ? strtoul(argv[1], NULL, 10) : 31u) * MEBI;
     data.w = (float *)bench_array(data.n * 4);
     data.m = (float *)bench_array(data.n * 4);
     data.v = (float *)bench_array(data.n * 4);
@@ -230,22 +255,17 @@ int main(int argc, char **argv)
     data.half = (uint16_t *)bench_array(data.n * 2);
     data.param = (uint16_t *)bench_array(data.n * 2);
     data.extra = (uint16_t *)bench_array(data.n * 2);
-    if (!csv)
-        printf("%zu Mi elements, %s, medians of %d, up to %d threads\n%-36s %7s %9s %7s %9s\n", data.n / MEBI,
-               mpt_simd_name(), (int)RUNS, most, "", "threads", "ms", "ceiling", "speedup");
+    printf("%zu Mi elements, %s, medians of %d, up to %d threads\n%-36s %7s %9s %7s %9s\n", data.n / MEBI,
+           mpt_simd_name(), (int)RUNS, most, "", "threads", "ms", "ceiling", "speedup");
     for (i = 0; i < sizeof rows / sizeof *rows; i++) {
         double alone = 0.0;
-        const int wanted = strstr(rows[i].name, only) && (!csv || rows[i].torch);
-        for (threads = 1; threads <= most && wanted; threads *= 2) {
+        for (threads = 1; threads <= most && strstr(rows[i].name, only); threads *= 2) {
             double ceiling = 0.0, ours;
             omp_set_num_threads(threads);
-            ours = measure(&rows[i], csv ? NULL : &ceiling);
+            ours = measure(&rows[i], &ceiling);
             alone = threads == 1 ? ours : alone;
-            if (csv)
-                printf("%s|%d|%.4f\n", rows[i].name, threads, ours * 1e3);
-            else
-                printf("%-36s %7d %9.3f %7.2f %9.2f\n", rows[i].name, threads, ours * 1e3, ceiling / ours,
-                       alone / ours);
+            printf("%-36s %7d %9.3f %7.2f %9.2f\n", rows[i].name, threads, ours * 1e3, ceiling / ours,
+                   alone / ours);
             fflush(stdout);
         }
     }
