@@ -1592,15 +1592,16 @@ typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
  * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it meets.
  * Errors: MPT_E_ARG also for a leading dimension that is too small and for sizes that overflow.
  * Thin products need no panels: where m, n or k is at most 16 they are as fast as loops of your own over
- * floats; the smallest cost the call, and single vectors with dW in 16 bits their conversion. For a layer
- * with weights W of rows x cols, in F16, BF16 or F32, and batches of vectors, one call each:
+ * floats, but for the smallest, which cost the call. For a layer with weights W of rows x cols, in F16, BF16
+ * or F32, and batches of vectors, one call each:
  *   y  = x W'      (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, batch, rows, cols, 1, x, .., W, .., 0, y, ..)
  *   dx += dy W     (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, batch, cols, rows, 1, dy, .., W, .., 1, dx,..)
  *   dW += dy' x    (MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch, 1, dy, .., x, .., 1, dW, ..)
  * Exact: FP32 fma in order of k, then fma(alpha, sum, beta * c), one rounding to C's format: the same bits
- * on every machine, whatever the layout; but where m or n is at most 16 and k above it, and the matrix of the
- * longer side (of equal ones B; by columns A) lies along k, the sum is that of mpt_dot. With MPT_USE_CBLAS
- * products that are not thin have the library's order.
+ * on every machine, whatever the layout; but where k, alpha and beta are 1, fma(a, b, c) as mpt_axpy has it;
+ * and where m or n is at most 16 and k above it, and the matrix of the longer side (of equal ones B; by
+ * columns A) lies along k, the sum is that of mpt_dot. With MPT_USE_CBLAS products that are not thin have the
+ * library's order.
  * Source: Dongarra et al. 1990, level 3 BLAS. */
 MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
                             float alpha, const void *a, mpt_format a_format, size_t lda, const void *b,
@@ -2051,61 +2052,24 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  * taste. PTX and bits in place of operators and intrinsics, since under --use_fast_math those flush
  * subnormals, even in a negation, a comparison or a conversion. */
 #ifdef __CUDA_ARCH__
-MPT_HD float mpti_fma(float a, float b, float c)
-{
-    float d;
-    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(b), "f"(c));
-    return d;
-}
-MPT_HD float mpti_mul(float a, float b)
-{
-    float d;
-    asm("mul.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
-    return d;
-}
+#define MPTI_PTX(type, name, parameters, text, out, ...) \
+    MPT_HD type name parameters                          \
+    {                                                    \
+        type d;                                          \
+        asm(text ";" : out(d) : __VA_ARGS__);            \
+        return d;                                        \
+    }
+MPTI_PTX(float, mpti_fma, (float a, float b, float c), "fma.rn.f32 %0, %1, %2, %3", "=f", "f"(a), "f"(b),
+         "f"(c))
+MPTI_PTX(float, mpti_mul, (float a, float b), "mul.rn.f32 %0, %1, %2", "=f", "f"(a), "f"(b))
 MPT_HD float mpti_add(float a, float b) { return mpti_fma(a, 1.0f, b); }
-MPT_HD float mpti_div(float a, float b)
-{
-    float d;
-    asm("div.rn.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
-    return d;
-}
-MPT_HD float mpti_sqrt(float a)
-{
-    float d;
-    asm("sqrt.rn.f32 %0, %1;" : "=f"(d) : "f"(a));
-    return d;
-}
-MPT_HD double mpti_mul64(double a, double b)
-{
-    double d;
-    asm("mul.rn.f64 %0, %1, %2;" : "=d"(d) : "d"(a), "d"(b));
-    return d;
-}
-MPT_HD double mpti_div64(double a, double b)
-{
-    double d;
-    asm("div.rn.f64 %0, %1, %2;" : "=d"(d) : "d"(a), "d"(b));
-    return d;
-}
-MPT_HD float mpti_neg(float a)
-{
-    float d;
-    asm("neg.f32 %0, %1;" : "=f"(d) : "f"(a));
-    return d;
-}
-MPT_HD double mpti_to_f64(float a)
-{
-    double d;
-    asm("cvt.f64.f32 %0, %1;" : "=d"(d) : "f"(a));
-    return d;
-}
-MPT_HD float mpti_to_f32(double a)
-{
-    float d;
-    asm("cvt.rn.f32.f64 %0, %1;" : "=f"(d) : "d"(a));
-    return d;
-}
+MPTI_PTX(float, mpti_div, (float a, float b), "div.rn.f32 %0, %1, %2", "=f", "f"(a), "f"(b))
+MPTI_PTX(float, mpti_sqrt, (float a), "sqrt.rn.f32 %0, %1", "=f", "f"(a))
+MPTI_PTX(double, mpti_mul64, (double a, double b), "mul.rn.f64 %0, %1, %2", "=d", "d"(a), "d"(b))
+MPTI_PTX(double, mpti_div64, (double a, double b), "div.rn.f64 %0, %1, %2", "=d", "d"(a), "d"(b))
+MPTI_PTX(float, mpti_neg, (float a), "neg.f32 %0, %1", "=f", "f"(a))
+MPTI_PTX(double, mpti_to_f64, (float a), "cvt.f64.f32 %0, %1", "=d", "f"(a))
+MPTI_PTX(float, mpti_to_f32, (double a), "cvt.rn.f32.f64 %0, %1", "=f", "d"(a))
 #else
 MPT_HD float mpti_fma(float a, float b, float c) { return fmaf(a, b, c); }
 MPT_HD float mpti_mul(float a, float b) { return a * b; }   /* only feeds fmaf, /, a store or a mask */
@@ -8921,9 +8885,8 @@ static int mpti_row_step_run(const mpti_row_step *o, size_t n)
 static int mpti_axpy_run(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format, size_t n)
 {
     MPTI_ROW_PATHS(mpti_axpy, (y, y_format, a, x, x_format, n));
-    mpti_axpy_tiles(y, y_format, (ptrdiff_t)mpti_format_bytes(y_format), a, x, x_format,
-                    (ptrdiff_t)mpti_format_bytes(x_format), n);
-    return 0;
+    return mpti_axpy_tiles(y, y_format, (ptrdiff_t)mpti_format_bytes(y_format), a, x, x_format,
+                           (ptrdiff_t)mpti_format_bytes(x_format), n);
 }
 
 MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_stride, const void *x,
@@ -8983,8 +8946,7 @@ MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_st
         return MPT_E_ARG;
     if (!mpti_is_train_format(y_format) || !mpti_is_train_format(x_format))
         return MPT_E_UNSUPPORTED;
-    mpti_axpy_tiles(y, y_format, y_stride, a, x, x_format, x_stride, n);
-    return MPT_OK;
+    return mpti_axpy_tiles(y, y_format, y_stride, a, x, x_format, x_stride, n);
 }
 
 MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
@@ -9278,6 +9240,15 @@ static void mpti_thin_portable(const mpti_thin *o)
 
 static void mpti_thin_run(const mpti_thin *o)
 {
+    const size_t bytes = mpti_format_bytes(o->c_format);
+    size_t       r;
+    if (o->c && o->k == 1u && !o->begun && mpti_f32_bits(o->alpha) == 0x3f800000u &&
+        mpti_f32_bits(o->beta) == 0x3f800000u) {        /* dW += dy x' of single vectors */
+        for (r = 0; r < o->rows; r++)
+            (void)mpti_axpy_run((unsigned char *)o->c + r * o->ldc * bytes, o->c_format, o->a[r * o->lda],
+                                o->w, o->w_format, o->n);
+        return;
+    }
 #if MPTI_X86
     if (mpti_path() >= MPTI_PATH_AVX2) {
         (void)mpti_thin_256(o);
@@ -9481,6 +9452,8 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
         x.transposed = !x.transposed, y.transposed = !y.transposed;
         r = m, m = n, n = r;
     }
+    if (k == 1u && x.transposed)        /* a single vector lies as it is needed */
+        x.transposed = 0, x.ld = 1u;
     g.x = x, g.y = y, g.m = m, g.n = n, g.k = k;
     if (g.thin && k > MPTI_THIN && y.transposed) {
         if (mpti_gemm_dots(&g))
@@ -11640,7 +11613,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 // >>M28 history -----------------------------------------------------------------------------------
 /* 0.4.0  mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
  *   Parts of tensors: mpt_tensors_shard; the part, whole and sums of mpt_tensor. Dialects mindspore, marian.
- *   The floor of the default loss scale is 2^-20 (2^-14).
+ *   The floor of the default loss scale is 2^-20 (2^-14). mpt_gemm with k, alpha and beta 1 rounds once.
  *   The norm has other last bits: sums of up to 64 squares are floats. It is off by 2^-21 at most, and was by
  *   2^-50. Arrays that a storage does not have are no part of a checkpoint. A graph's summary leaves out
  *   casts of resource variables, as TensorFlow's does, and loops may go through RefMerge. mpt_row_update

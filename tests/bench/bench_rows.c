@@ -68,7 +68,7 @@ static void our_dx(void)
 }
 static void our_dw(void)
 {
-    (void)mpt_gemm(MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch, 1e-6f, d.x, MPT_F32, rows, d.y,
+    (void)mpt_gemm(MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch, 1.0f, d.x, MPT_F32, rows, d.y,
                    MPT_F32, cols, 1.0f, of(format), format, cols, NULL, 0);
 }
 
