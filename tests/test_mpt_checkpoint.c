@@ -312,6 +312,134 @@ TEST(impossible_values_are_refused)
     }
 }
 
+/* The last value of a field that is possible and the first beyond it, in a scaler of a dialect at scale 1024
+ * with interval 10 and hysteresis 3, after 100 updates. WITH a value of another field, for the next row. */
+#define EDGE(dialect, field, width, last, beyond) \
+    {MPT_SCALER_##dialect, #field, 32u + offsetof(mpt_scaler, field), width, last, beyond}
+#define WITH(dialect, field, width, value) EDGE(dialect, field, width, value, value)
+#define STEP_EDGE(field, width, last, beyond) \
+    {MPT_SCALER_MPT, "step." #field, 40u + sizeof(mpt_scaler) + offsetof(mpt_step, field), width, last, \
+     beyond}
+#define POW2_64(k)  ((uint64_t)(1023 + (k)) << 52)
+#define POW2_32(k)  ((uint64_t)(127 + (k)) << 23)
+#define MOST_32     0x7f7fffffu
+#define MOST_64     0x7fefffffffffffffu
+#define FLOAT_MOST  0x47efffffe0000000u
+#define BELOW_ZERO  0x8000000000000001u
+#define MINUS_1     (~(uint64_t)0)          /* in either width */
+typedef struct edge { int dialect; const char *name; size_t at, width; uint64_t last, beyond; } edge;
+static const edge edges[] = {
+    EDGE(PYTORCH, config.dialect, 4, MPT_SCALER_DIALECT_COUNT - 1, MPT_SCALER_DIALECT_COUNT),
+    EDGE(STATIC, config.dialect, 4, MPT_SCALER_STATIC, MPT_SCALER_DIALECT_COUNT),
+    EDGE(STATIC, config.dialect, 4, MPT_SCALER_STATIC, MINUS_1), EDGE(STATIC, config.init_scale, 4, 1, 0),
+    EDGE(PYTORCH, config.init_scale, 4, MOST_32, MOST_32 + 1u),
+    EDGE(PYTORCH, config.growth, 8, POW2_64(0) + 1u, POW2_64(0)),
+    EDGE(PYTORCH, config.growth, 8, MOST_64, INF_64), EDGE(PYTORCH, config.backoff, 8, 1, 0),
+    EDGE(PYTORCH, config.backoff, 8, POW2_64(0) - 1u, POW2_64(0)), WITH(JMP, config.backoff, 8, 0),
+    WITH(JMP, config.patience, 4, 0), EDGE(JMP, config.interval, 4, 1, 0),
+    EDGE(FLAX, config.interval, 4, 1, 0), EDGE(PYTORCH, config.hysteresis, 4, 1, 0),
+    WITH(MEGATRON, hysteresis_left, 4, 0), EDGE(MEGATRON, config.hysteresis, 4, 1, 0),
+    EDGE(PYTORCH, config.flags, 4, 0, 1), EDGE(DEEPSPEED, config.flags, 4, 3, 4),
+    EDGE(PYTORCH, config.min_scale, 8, FLOAT_MOST, FLOAT_MOST + 1u),
+    EDGE(PYTORCH, config.max_scale, 8, FLOAT_MOST, FLOAT_MOST + 1u),
+    EDGE(PYTORCH, config.tolerance, 8, FLOAT_MOST, FLOAT_MOST + 1u),
+    EDGE(PYTORCH, config.threshold, 8, FLOAT_MOST, FLOAT_MOST + 1u),
+    EDGE(PYTORCH, config.min_scale, 8, 0, BELOW_ZERO), EDGE(PYTORCH, config.max_scale, 8, 0, BELOW_ZERO),
+    EDGE(PYTORCH, config.tolerance, 8, 0, BELOW_ZERO), EDGE(PYTORCH, config.threshold, 8, 0, BELOW_ZERO),
+    WITH(PYTORCH, config.max_scale, 8, 1), EDGE(PYTORCH, config.min_scale, 8, 1, 2),
+
+    EDGE(PYTORCH, skipped, 8, 100, 101), EDGE(PYTORCH, skipped_nan, 8, 50, 51),
+    WITH(KERAS3, wide, 8, INF_64), EDGE(KERAS3, scale, 4, MOST_32 + 1u, MOST_32),
+    EDGE(PYTORCH, verdict, 4, MPT_VERDICT_COUNT - 1, MPT_VERDICT_COUNT), EDGE(PYTORCH, in_use, 4, 1, 2),
+    EDGE(PYTORCH, cause, 4, 7, 8), WITH(PYTORCH, cause, 4, 0), EDGE(PYTORCH, found_inf, 4, 1, 2),
+    WITH(PYTORCH, found_inf, 4, 0), EDGE(PYTORCH, cause, 4, 0, 1),
+    EDGE(FAIRSEQ, iteration, 8, 100, 101), EDGE(FAIRSEQ, last_bad, 8, 60, 61),
+    EDGE(FAIRSEQ, last_bad, 8, MINUS_1, MINUS_1 - 1u), EDGE(FAIRSEQ, last_moved, 8, 60, 61),
+    EDGE(FAIRSEQ, last_moved, 8, MINUS_1, MINUS_1 - 1u), WITH(MPT, last_bad, 8, MINUS_1),
+    EDGE(MPT, iteration, 8, 0, MINUS_1), WITH(FAIRSEQ, updates, 8, MINUS_1),
+    EDGE(FAIRSEQ, iteration, 8, ((uint64_t)1 << 62) - 1u, (uint64_t)1 << 62),
+    EDGE(STATIC, good_steps, 4, 0, 1), EDGE(STATIC, bad_steps, 4, 0, 1),
+    EDGE(STATIC, hysteresis_left, 4, 1, 0), EDGE(STATIC, hysteresis_left, 4, 1, 2),
+    EDGE(PYTORCH, good_steps, 4, 0, MINUS_1), EDGE(PYTORCH, bad_steps, 4, 0, MINUS_1),
+    EDGE(PYTORCH, good_steps, 4, 9, 10), EDGE(FLAX, good_steps, 4, 10, 11),
+    EDGE(DEEPSPEED_FUSED, good_steps, 4, 10, 11), WITH(FLAX, config.interval, 4, 0x7fffffff),
+    EDGE(FLAX, good_steps, 4, 0x7ffffffe, 0x7fffffff), EDGE(PYTORCH, bad_steps, 4, 0x3fffffff, 0x40000000),
+    EDGE(TF_CONTRIB, bad_steps, 4, 2, 3), EDGE(PYTORCH, hysteresis_left, 4, 3, 4),
+    EDGE(PYTORCH, hysteresis_left, 4, 1, 0), EDGE(DEEPSPEED, hysteresis_left, 4, 1, 0),
+    EDGE(MEGATRON, hysteresis_left, 4, 0x80000001u, 0x80000000u),
+
+    EDGE(MPT, config.growth, 8, POW2_64(125), POW2_64(126)),
+    EDGE(MPT, config.growth, 8, POW2_64(1), 0x4008000000000000u),
+    EDGE(MPT, config.backoff, 8, POW2_64(-125), POW2_64(-126)),
+    EDGE(MPT, config.min_scale, 8, POW2_64(-125), POW2_64(-126)),
+    EDGE(MPT, config.max_scale, 8, POW2_64(125), POW2_64(126)),
+    EDGE(MPT, config.init_scale, 4, POW2_32(-20), POW2_32(-21)),
+    EDGE(MPT, config.init_scale, 4, POW2_32(40), POW2_32(41)), EDGE(MPT, config.patience, 4, 1, 0),
+    EDGE(MPT, home, 4, POW2_32(-20), POW2_32(-21)), EDGE(MPT, home, 4, POW2_32(40), POW2_32(41)),
+    EDGE(MPT, last_good, 4, POW2_32(-20), POW2_32(-21)), EDGE(MPT, last_good, 4, POW2_32(40), POW2_32(41)),
+    WITH(MPT, wide, 8, POW2_64(-20)), EDGE(MPT, scale, 4, POW2_32(-20), POW2_32(10)),
+    EDGE(MPT, good_steps, 4, 0x7fffffff, MINUS_1), EDGE(MPT, bad_steps, 4, 0x7fffffff, MINUS_1),
+    EDGE(MPT, wait, 4, 1, 0), EDGE(MPT, wait, 4, 10, 11), EDGE(MPT, depth, 4, 0, MINUS_1),
+    EDGE(MPT, depth, 4, 0x3fffffff, 0x40000000), EDGE(MPT, search_bad, 4, 0, MINUS_1),
+    WITH(MPT, search_steps, 4, 5), EDGE(MPT, search_bad, 4, 5, 6), EDGE(MPT, before_steps, 4, 0, MINUS_1),
+    EDGE(MPT, at_floor, 4, 0, MINUS_1), EDGE(MPT, range_steps, 4, 0, MINUS_1),
+    WITH(MPT, base_most, 4, 7), EDGE(MPT, base, 4, 7, 8),
+    EDGE(MPT, base_most, 4, 0xffffffu, 0x1000000u), EDGE(MPT, excess, 4, 0xc000000u, 0xc000001u),
+    EDGE(MPT, climb, 4, 3, 4),
+
+    STEP_EDGE(sumsq, 8, MOST_64, INF_64), STEP_EDGE(norm, 8, INF_64, INF_64 + 1u),
+    STEP_EDGE(grad_factor, 4, MOST_32 + 1u, MOST_32 + 2u),
+    STEP_EDGE(clip_factor, 4, 0x3f800000u, 0x3f800001u), STEP_EDGE(clip_factor, 4, 0, 0x80000001u),
+    STEP_EDGE(found_inf, 4, 1, 2), STEP_EDGE(stage, 4, 3, 4),
+    STEP_EDGE(cause, 4, 7, 8), STEP_EDGE(bad_cause, 4, 7, 8)
+};
+
+TEST(edges_of_what_is_possible)
+{
+    static const uint64_t none[][2] = {{0x7ff8000000000000u, 0x7fc00000u}, {BELOW_ZERO - 1u, 0x80000000u}};
+    mpt_scaler            s;
+    mpt_step              step;
+    mpt_state             state;
+    size_t                bytes = 0, i, k;
+    unsigned              side;
+    int                   is_new = 1;
+    memset(&state, 0, sizeof state);
+    memset(&step, 0, sizeof step);
+    state.scalers = &s;
+    state.steps = &step;
+    state.scaler_count = state.step_count = 1;
+    for (i = 0; i < sizeof edges / sizeof *edges; i++) {
+        const edge        *e = &edges[i];
+        mpt_scaler_config  c = mpt_scaler_defaults((mpt_scaler_dialect)e->dialect);
+        if (is_new) {
+            c.init_scale = 1024.0f;
+            c.interval = 10;
+            c.hysteresis = e->dialect == MPT_SCALER_STATIC ? 1 : 3;
+            mt_context(e->name, mpt_scaler_name((mpt_scaler_dialect)e->dialect));
+            CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
+            s.updates = 100, s.skipped = 50, s.skipped_nan = 20, s.iteration = 60;
+            s.hysteresis_left = 1;
+            s.found_inf = s.checks = s.in_use = 1u;
+            CHECK_EQ_I(mpt_state_size(&state, &bytes), MPT_OK);
+            CHECK_EQ_I(mpt_state_save(&state, buffer, bytes), MPT_OK);
+        }
+        is_new = e->last != e->beyond;
+        for (side = 0; side < (is_new ? 2u : 1u); side++) {
+            for (k = 0; k < e->width; k++)
+                buffer[e->at + k] = (unsigned char)((side ? e->beyond : e->last) >> (8u * k));
+            checkpoint_sum_again(buffer, bytes);
+            if (is_new)
+                CHECK_EQ_I(mpt_state_load(&state, buffer, bytes), side ? MPT_E_DATA : MPT_OK);
+        }
+    }
+    for (i = 0; i < 2; i++) {               /* NaN and -0 are no scales */
+        s.wide = mpti_f64_make(none[i][0]);
+        s.scale = mpti_f32_make((uint32_t)none[i][1]);
+        CHECK_EQ_I(mpt_state_save(&state, buffer, bytes), MPT_E_ARG);
+    }
+    mt_context(NULL, NULL);
+}
+
 /* Every state that a scaler comes to in steps of all kinds is saved, and loaded. */
 TEST(whatever_happens_can_be_saved)
 {
@@ -615,6 +743,7 @@ int main(int argc, char **argv)
     RUN(resume_everywhere);
     RUN(damage_is_refused);
     RUN(impossible_values_are_refused);
+    RUN_EXACT(edges_of_what_is_possible);
     RUN(whatever_happens_can_be_saved);
     RUN(another_version_or_shape_is_refused);
     RUN(bad_arguments);

@@ -142,6 +142,87 @@ TEST(lists_on_dirty_memory)
     CHECK_EQ_I(mpt_tensors_add(&clean, "nothing", 4, NULL, NULL, NULL, NULL, NULL), MPT_E_ARG);
 }
 
+/* A call that hands out typed arrays: what it was given is in the list, the rest is the list's model. */
+TEST(new_tensors_keep_what_they_are_given)
+{
+    mpt_tensor  item[3];
+    mpt_tensors list;
+    mpt_f16    *p = NULL, *g = NULL;
+    mpt_bf16   *pb = NULL, *gb = NULL;
+    float       w[4] = {1, 2, 3, 4};
+    size_t      i;
+    memset(&list, 0xff, sizeof list);
+    memset(item, 0xff, sizeof item);
+    CHECK_EQ_I(mpt_tensors_init(&list, item, 3, MPT_F32, MPT_F32), MPT_OK);
+    list.model.seed = 7u, list.model.lr_times = 0.5f, list.model.no_decay = 1u, list.model.columns = 2;
+    list.model.moments = MPT_MOMENTS_BF16;
+    CHECK_EQ_I(mpt_tensors_new_f16(&list, "half", 4, w, &p, &g), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_new_bf16(&list, "brain", 6, NULL, &pb, &gb), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_new_bf16(&list, NULL, 2, NULL, NULL, &gb), MPT_OK);
+    CHECK_EQ_U(list.count, 3);
+    CHECK_EQ_S(item[0].name, "half");
+    CHECK_EQ_S(item[1].name, "brain");
+    CHECK(!item[2].name && item[0].n == 4 && item[1].n == 6 && item[2].n == 2);
+    CHECK(item[0].master == w && !item[1].master && !item[2].master);
+    CHECK(item[0].param_at == (void *)&p && item[0].grad_at == (void *)&g);
+    CHECK(item[1].param_at == (void *)&pb && item[1].grad_at == (void *)&gb);
+    CHECK(!item[2].param_at && item[2].grad_at == (void *)&gb);
+    for (i = 0; i < 3; i++) {
+        const mpt_tensor *t = &item[i];
+        CHECK_EQ_I(t->param_format, i ? MPT_BF16 : MPT_F16);
+        CHECK_EQ_I(t->grad_format, i ? MPT_BF16 : MPT_F16);
+        CHECK(!t->param && !t->grad && !t->m && !t->v && !t->v_max && !t->extra && !t->sums);
+        CHECK(t->seed == 7u && near_f(t->lr_times, 0.5) && t->no_decay == 1u && t->columns == 2);
+        CHECK(t->storage == MPT_STORE_MASTER && t->moments == MPT_MOMENTS_BF16 && !t->rounded && !t->rows);
+        CHECK(near_f(t->decay_times, 0.0) && !t->whole && !t->first);
+    }
+    CHECK_EQ_I(list.model.param_format, MPT_F32);
+}
+
+static int soil_the_stack(int fill)
+{
+    volatile unsigned char room[512];
+    size_t                 i;
+    for (i = 0; i < sizeof room; i++)
+        room[i] = (unsigned char)fill;
+    return 1;
+}
+
+/* Its frame lies where that room was. */
+static int fp8_defaults_are_right(int length)
+{
+    const mpt_fp8_recipe r = mpt_fp8_defaults(MPT_E5M2);
+    return r.format == MPT_E5M2 && r.choice == MPT_AMAX_MAX && r.length == (uint32_t)length && !r.margin &&
+           !r.power_of_two && !r.drop_bad;
+}
+
+/* Scales start the same whatever the memory held before; nothing behind them is touched. */
+TEST(fp8_scales_on_dirty_memory)
+{
+    static const int fills[] = {0, 0xff, 0xa5};
+    int            (*volatile soil)(int) = soil_the_stack, (*volatile right)(int) = fp8_defaults_are_right;
+    float            room[4][8];
+    mpt_fp8_scaling  s;
+    size_t           i, k;
+    for (i = 0; i < 3; i++) {
+        memset(room, fills[i], sizeof room);
+        memset(&s, fills[i], sizeof s);
+        CHECK(soil(fills[i]) && right(1024));
+        s.recipe = mpt_fp8_defaults(MPT_E5M2);
+        s.recipe.length = 3u;
+        s.count = 2u;
+        s.scale = room[0], s.inverse = room[1], s.amax = room[2], s.history = room[3];
+        CHECK_EQ_I(mpt_fp8_init(&s), MPT_OK);
+        for (k = 0; k < 8; k++) {
+            const uint32_t was = (uint32_t)fills[i] * 0x01010101u;
+            CHECK_EQ_U_AT(mpti_f32_bits(room[0][k]), k < 2 ? 0x3f800000u : was, k);
+            CHECK_EQ_U_AT(mpti_f32_bits(room[1][k]), k < 2 ? 0x3f800000u : was, k);
+            CHECK_EQ_U_AT(mpti_f32_bits(room[2][k]), k < 2 ? 0u : was, k);
+            CHECK_EQ_U_AT(mpti_f32_bits(room[3][k]), k < 6 ? 0u : was, k);
+        }
+    }
+}
+
 /* Every element is multiplied, whatever the length leaves over, and none behind it. */
 TEST(clip_apply_to_the_end)
 {
@@ -226,6 +307,8 @@ int main(int argc, char **argv)
     RUN(margins);
     RUN(counts_without_lists);
     RUN(lists_on_dirty_memory);
+    RUN(new_tensors_keep_what_they_are_given);
+    RUN(fp8_scales_on_dirty_memory);
     RUN(clip_apply_to_the_end);
     RUN(memory_by_gradient_format);
     RUN(decode_integer_flushing);

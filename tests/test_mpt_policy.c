@@ -185,6 +185,39 @@ TEST(policy_last_layer_and_loss)
     expect(&p, "loss", MPT_F16, MPT_F16, MPT_RULE_AS_IS, MPT_F16, MPT_F16);
 }
 
+/* Two of the three formats alike, which is not one format for everything. */
+TEST(policy_of_two_formats)
+{
+    mpt_policy p = preset("bfloat16");
+    p.output = MPT_F32;
+    expect(&p, "relu", MPT_F16, MPT_F16, MPT_RULE_AS_IS, MPT_F16, MPT_F16);
+    expect(&p, "exp", MPT_F32, MPT_F32, MPT_RULE_FP32, MPT_BF16, MPT_BF16);
+    expect(&p, "softmax", MPT_F32, MPT_BF16, MPT_RULE_OUTPUT, MPT_F32, MPT_BF16);
+    expect(&p, "output", MPT_F32, MPT_BF16, MPT_RULE_OUTPUT, MPT_BF16, MPT_F32);
+    expect(&p, "loss", MPT_BF16, MPT_BF16, MPT_RULE_FP32, MPT_BF16, MPT_F32);
+    p = preset("mixed_float16");
+    p.output = MPT_F16;
+    expect(&p, "relu", MPT_BF16, MPT_BF16, MPT_RULE_AS_IS, MPT_BF16, MPT_BF16);
+    expect(&p, "exp", MPT_F16, MPT_F16, MPT_RULE_FP32, MPT_F32, MPT_F32);
+    expect(&p, "softmax", MPT_F16, MPT_F16, MPT_RULE_OUTPUT, MPT_F16, MPT_F32);
+    expect(&p, "output", MPT_F32, MPT_F32, MPT_RULE_OUTPUT, MPT_F16, MPT_F16);
+    expect(&p, "loss", MPT_F16, MPT_F16, MPT_RULE_FP32, MPT_F32, MPT_F16);
+}
+
+/* The widest of every two formats: TF32 holds both of the 16-bit ones, these not each other. */
+TEST(policy_widest_of_all_pairs)
+{
+    static const mpt_format all[] = {MPT_BF16, MPT_F16, MPT_TF32, MPT_F32, MPT_F64};
+    mpt_policy              p = preset("float64");
+    size_t                  i, k;
+    p.output = MPT_F32;
+    for (i = 0; i < 5; i++)
+        for (k = 0; k < 5; k++) {
+            const mpt_format widest = i + k == 1 ? MPT_F32 : all[i > k ? i : k];
+            expect(&p, "add", all[i], all[k], MPT_RULE_WIDEST, widest, widest);
+        }
+}
+
 /* The rows of MPT_OPS, which come first in the table. */
 #define ROW(rule, cpu, list, source, names) +1
 enum { COMPACT = 0 MPT_OPS(ROW) };
@@ -921,6 +954,8 @@ int main(int argc, char **argv)
     RUN(policy_unknown_names);
     RUN(policy_last_layer_and_loss);
     RUN(policy_of_one_format);
+    RUN(policy_of_two_formats);
+    RUN(policy_widest_of_all_pairs);
     RUN(policy_table_is_sound);
     RUN(policy_rows_of_the_user);
     RUN(gemm_against_double);
