@@ -24,8 +24,8 @@
  *
  * What it does NOT do: arithmetic in formats other than f16 and bf16 (decode, compute, encode); types of
  * their own for formats other than f16, bf16, e4m3 and e5m2 (mpt_encode and mpt_convert_n take all); speed
- * for most options other than the defaults (those take one element at a time); decimal formats, posits,
- * formats wider than binary64.
+ * for most options other than the defaults (those take one element at a time, but from 8 bits and less);
+ * decimal formats, posits, formats wider than binary64.
  *
  * Contents (search for the mark):
  *   >>H1 configuration                   >>H11 core: the formulas
@@ -501,8 +501,10 @@ MPT_DEF mpt_status mpt_f32_from_e5m2_n(float *dst, const mpt_e5m2 *src, size_t n
  * Element by element as mpt_encode of the source's value; a signaling NaN raises INVALID. In place as above.
  * Fast without options and flags between f64, f32, f16, bf16, e4m3 and e5m2, directly or through floats with
  * one rounding all the same; between f32, f16 and bf16 also flushing; from float to f16 and bf16 with
- * stochastic rounding as the only option; and from a format to itself, a copy, codes unchanged. Otherwise
- * elements go one by one, fastest from floats and doubles that are normal numbers of the other format.
+ * stochastic rounding as the only option; and from a format to itself, a copy, codes unchanged. From formats
+ * of 8 bits and less, whatever the options but stochastic rounding, each code is converted once and looked up
+ * from then on. Otherwise elements go one by one, fastest from floats and doubles that are normal numbers of
+ * the other format.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown format or option (nothing is
  * written).  Threads: any. */
 MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
@@ -2502,10 +2504,6 @@ MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_halves_cut_512, mpti_v16,        /* towar
 MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_words_in_512, mpti_w16, MPTI_OF_2("vpmovzxwd"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_cut_512, mpti_v16, MPTI_OF_3_ROUNDED("vmulps", "rz-sae"))
 MPTI_BINARY(MPTI_IN_512, mpti_w32, mpti_min_words_512, mpti_w32, MPTI_OF_3("vpminuw"))
-MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_bytes_low_512, mpti_v16, MPTI_OF_3("vpunpcklbw"))
-MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_bytes_high_512, mpti_v16, MPTI_OF_3("vpunpckhbw"))
-MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_words_low_512, mpti_v16, MPTI_OF_3("vpunpcklwd"))
-MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_words_high_512, mpti_v16, MPTI_OF_3("vpunpckhwd"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_pack_unsigned_512, mpti_w32, MPTI_OF_3("vpackuswb"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_pack_signed_512, mpti_w32, MPTI_OF_3("vpacksswb"))
 
@@ -2569,41 +2567,15 @@ MPTI_IN_512 mpti_v16 mpti_e5m2_16_512(const unsigned char *p)
     return mpti_floats_512(w << 8);
 }
 
-/* The upper halves of the floats of E4M3 codes without signs, as two vectors of bytes: of normal numbers by
- * shifting, of subnormal ones and zero from tables, and NaN. */
-MPTI_IN_512 void mpti_e4m3_upper_512(mpti_v16 *high, mpti_v16 *low, mpti_v16 a)
+/* An E4M3 code but for its sign are the upper bits of an f16 code, of the number divided by 2^8; where it is
+ * the NaN these are changed to f16's. */
+MPTI_IN_512 mpti_v16 mpti_e4m3_16_512(const unsigned char *p)
 {
-#define MPTI_FOUR_TIMES(x, y) {x, y, 0, 0, x, y, 0, 0, x, y, 0, 0, x, y, 0, 0}
-    const mpti_v16 tiny_high = MPTI_FOUR_TIMES(0x3b3b3b00u, 0x3c3c3c3cu);
-    const mpti_v16 tiny_low = MPTI_FOUR_TIMES(0xc0800000u, 0x60402000u);
-#undef MPTI_FOUR_TIMES
-    mpti_v16 h = (a >> 4 & 0x07070707u) + 0x3c3c3c3cu, w = a << 4 & 0xf0f0f0f0u;
-    __asm__("vpcmpltub {%3, %2, %%k1|k1, %2, %3}\n\tvpshufb {%2, %4, %0%{%%k1%}|%0%{k1%}, %4, %2}\n\t"
-            "vpshufb {%2, %5, %1%{%%k1%}|%1%{k1%}, %5, %2}"
-            : "+v"(h), "+v"(w)
-            : "v"(a), "v"(mpti_all_512(0x08080808u)), "v"(tiny_high), "v"(tiny_low) : "k1");
-    __asm__("vpcmpeqb {%2, %3, %%k1|k1, %3, %2}\n\tvmovdqu8 {%2, %0%{%%k1%}|%0%{k1%}, %2}\n\t"
-            "vmovdqu8 {%4, %1%{%%k1%}|%1%{k1%}, %4}"
-            : "+v"(h), "+v"(w)
-            : "v"(mpti_all_512(0x7f7f7f7fu)), "v"(a), "v"(mpti_all_512(0xc0c0c0c0u)) : "k1");
-    *high = h;
-    *low = w;
-}
-
-/* Unpacking takes four codes of each 128 bits for each vector of floats, so the fours are put there first. */
-MPTI_IN_512 void mpti_e4m3_64_512(unsigned char *to, const unsigned char *p, int how)
-{
-    const mpti_v16 fours = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15}, zero = mpti_all_512(0u);
-    mpti_v16       c, high, low, x, y;
-    __asm__(MPTI_OF_3("vpermd") : "=v"(c) : "v"(fours), "v"(mpti_load_512(p)));
-    mpti_e4m3_upper_512(&high, &low, c & 0x7f7f7f7fu);
-    high |= c & 0x80808080u;
-    x = mpti_bytes_low_512(low, high);
-    y = mpti_bytes_high_512(low, high);
-    mpti_put_512(to, mpti_words_low_512(zero, x), how);
-    mpti_put_512(to + 64, mpti_words_high_512(zero, x), how);
-    mpti_put_512(to + 128, mpti_words_low_512(zero, y), how);
-    mpti_put_512(to + 192, mpti_words_high_512(zero, y), how);
+    mpti_w16 w;
+    __asm__("vpmovsxbw {%1, %0|%0, %1}" : "=v"(w) : "m"(*(const mpti_b16_any *)(const void *)p));
+    w = w << 7 & 0xbfffu;
+    w ^= (mpti_w16)((w & 0x7fffu) == 0x3f80u) & (0x3f80u ^ 0x7e00u);
+    return mpti_mul_cut_512(mpti_floats_512(w), mpti_all_512((127u + 8u) << 23));
 }
 
 /* Eight doubles for f16: what is below float's last bit becomes one bit, in float's last place; then the
@@ -2807,42 +2779,6 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
         for (way = how & MPTI_SATURATE; groups; groups--, to += out_, a += in_)                     \
             statement;                                                                              \
     }
-
-/* E4M3 to float with AVX512-VBMI, 1.5 times as fast in the cache: the upper halves become tables of 128
- * bytes. A byte goes to where unpacking leaves the codes of one vector in the lower halves of 32-bit places,
- * those of the next one in the upper halves. */
-static inline int mpti_has_vbmi(void)
-{
-    return mpti_path() >= MPTI_PATH_AVX512BF16 && __builtin_cpu_supports("avx512vbmi");
-}
-
-MPTI_AVX512_TARGET MPTI_UNUSED static void mpti_f32_from_e4m3_vbmi MPTI_KERNEL_PARAMETERS
-{
-    const mpti_v16 i = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, four = i * 0x04040404u +
-        0x03020100u;
-    const mpti_v16 places = ((i & 2u) * 16u + (i >> 2) * 4u + (i & 1u) * 2u) * 0x01010101u + 0x11011000u;
-    mpti_v16       high[2], low[2];
-    (void)b, (void)c;
-    mpti_e4m3_upper_512(&high[0], &low[0], four);
-    mpti_e4m3_upper_512(&high[1], &low[1], four | 0x40404040u);
-    for (; groups; groups--, to += 4 * MPTI_GROUP, a += MPTI_GROUP) {
-        mpti_v16 code, upper, lower, x, y, v[4];
-        if (how & (MPTI_AROUND | MPTI_AHEAD))
-            mpti_fetch_ahead(a, MPTI_GROUP);
-        __asm__(MPTI_OF_3("vpermb") : "=v"(code) : "v"(places), "v"(mpti_load_512(a)));
-        upper = lower = code;
-        __asm__(MPTI_OF_3("vpermi2b") : "+v"(upper) : "v"(high[0]), "v"(high[1]));
-        __asm__(MPTI_OF_3("vpermi2b") : "+v"(lower) : "v"(low[0]), "v"(low[1]));
-        upper |= code & 0x80808080u;
-        x = mpti_bytes_low_512(lower, upper);
-        y = mpti_bytes_high_512(lower, upper);
-        v[0] = x << 16;
-        v[1] = x & 0xffff0000u;
-        v[2] = y << 16;
-        v[3] = y & 0xffff0000u;
-        mpti_f32_out_512(to, v, how);
-    }
-}
 
 /* Processors with AVX512-FP16 round a double once. Only gcc is asked: older clang's __builtin_cpu_supports
  * does not know the name, and gcc 12 comes with an assembler that knows the instructions. Of the paths only
@@ -3780,7 +3716,7 @@ MPTI_KERNEL_512(mpti_f32_from_f16_512, 32, 2, 4,
                 (mpti_put_512(to, mpti_f16_16_512(a), way),
                  mpti_put_512(to + 64, mpti_f16_16_512(a + 32), way)))
 MPTI_KERNEL_512(mpti_f32_from_bf16_512, 16, 2, 4, mpti_put_512(to, mpti_bf16_16_512(a), way))
-MPTI_KERNEL_512(mpti_f32_from_e4m3_512, 64, 1, 4, mpti_e4m3_64_512(to, a, way))
+MPTI_KERNEL_512(mpti_f32_from_e4m3_512, 16, 1, 4, mpti_put_512(to, mpti_e4m3_16_512(a), way))
 MPTI_KERNEL_512(mpti_f32_from_e5m2_512, 16, 1, 4, mpti_put_512(to, mpti_e5m2_16_512(a), way))
 MPTI_KERNEL_512(mpti_f32_odd_from_f64_512, 16, 8, 4,
                 mpti_put_512(to, MPTI_F64_16_512(mpti_f64_odd_8_512, a), way))
@@ -3822,8 +3758,7 @@ MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
         switch (pair) {
         case MPTI_PAIR(MPT_F32, MPT_F16):  return mpti_f32_from_f16_512;
         case MPTI_PAIR(MPT_F32, MPT_BF16): return mpti_f32_from_bf16_512;
-        case MPTI_PAIR(MPT_F32, MPT_E4M3):
-            return mpti_has_vbmi() ? mpti_f32_from_e4m3_vbmi : mpti_f32_from_e4m3_512;
+        case MPTI_PAIR(MPT_F32, MPT_E4M3): return mpti_f32_from_e4m3_512;
         case MPTI_PAIR(MPT_F32, MPT_E5M2): return mpti_f32_from_e5m2_512;
         case MPTI_PAIR(MPT_F16, MPT_F32):  return mpti_f16_from_f32_512;
         case MPTI_PAIR(MPT_BF16, MPT_F32):
@@ -4115,23 +4050,35 @@ MPTI_NOINLINE static void mpti_lay(unsigned char *to, ptrdiff_t to_apart, const 
         }
 }
 
+/* What became of the codes of a small format, as it lies in memory, where they were met. */
+typedef struct mpti_memo { uint64_t result[256]; uint8_t known[256]; } mpti_memo;
+
 /* One tile between two packed buffers of this machine's byte order, element by element. What comes from a
  * float or a double and is normal in the other format, below its last power of two, needs no more than to
- * round: exponents only change their origin. (No other format has normal numbers below float's.) */
+ * round: exponents only change their origin. (No other format has normal numbers below float's.)
+ * Where nothing depends on the place of an element, codes of one byte that were met before are looked up,
+ * their flags are raised already: stores of 8 bytes, of which the next element overwrites what is too much;
+ * a tile has room for as many. */
 static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
-                              const mpt_opts *o, uint64_t first, unsigned *flags)
+                              const mpt_opts *o, uint64_t first, mpti_memo *memo, unsigned *flags)
 {
     const mpt_format_info *f = d->info;
     const int            m = f->mantissa_bits, drop = 52 - m, floats = s->format == MPT_F32;
     const uint64_t       range = f->sign_bits && drop > 0 && (floats || s->format == MPT_F64)
                                      ? (uint64_t)(f->emax - f->emin) : 0u;
+    const int            small = s->info->bytes == 1 && o->rounding != MPT_RND_STOCHASTIC;
+    const int            out = d->info->bytes;
     unsigned char       *to = (unsigned char *)dst;
     const unsigned char *from = (const unsigned char *)src;
     mpt_opts             at = *o;
     mpti_words           words = mpti_no_words;
     size_t               i;
-    for (i = 0; i < n; i++, from += s->info->bytes, to += d->info->bytes) {
+    for (i = 0;; i++, from += s->info->bytes, to += out) {
         uint64_t code, u;
+        for (; small && i < n && memo->known[*from]; i++, from++, to += out)
+            memcpy(to, &memo->result[*from], 8u);
+        if (i == n)
+            break;
         code = mpti_load_code(from, s->info->bytes);
         mpti_opts_at(&at, o, first + i, &words);
         u = floats ? (code >> 31 << 63) + ((code & 0x7fffffffu) << 29) + (MPTI_ONE * 896u << 52) : code;
@@ -4146,7 +4093,11 @@ static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s,
                                : mpti_round_up(&at, sign, (unsigned)kept & 1u, u, drop));
         } else
             u = mpti_encode_bits(f, mpti_f64_of_code(s->info, code, o->flush), &at, flags);
-        mpti_store_code(to, d->info->bytes, u);
+        mpti_store_code(to, out, u);
+        if (small) {
+            mpti_store_code(&memo->result[*from], out, u);
+            memo->known[*from] = 1u;
+        }
     }
 }
 
@@ -4512,8 +4463,10 @@ static void mpti_convert_range(void *context, size_t part, size_t begin, size_t 
     mpti_converting *const c = (mpti_converting *)context;
     const mpti_side *const d = c->d, *const s = c->s;
     uint64_t               in[MPTI_TILE], out[MPTI_TILE];
+    mpti_memo              memo;
     unsigned               raised = 0u;
     size_t                 i;
+    memset(memo.known, 0, sizeof memo.known);
     for (i = begin; i < end; i += MPTI_TILE) {
         const size_t take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
         if (take < MPTI_TILE && c->flush)
@@ -4524,7 +4477,7 @@ static void mpti_convert_range(void *context, size_t part, size_t begin, size_t 
         if (c->fast && d->format == s->format)
             memcpy(out, in, take * (size_t)d->info->bytes);
         else if (!c->fast || !mpti_convert_fast(d->format, out, s->format, in, take, 0))
-            mpti_convert_slow(d, out, s, in, take, c->opts, i, &raised);
+            mpti_convert_slow(d, out, s, in, take, c->opts, i, &memo, &raised);
         if (c->flush & MPT_FLUSH_RESULTS)
             mpti_flush_tile(d->format, out);
         mpti_lay(c->to + (ptrdiff_t)i * d->stride, d->stride, (unsigned char *)out, d->info->bytes, d, take);
@@ -4558,7 +4511,8 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
             return MPT_OK;
         }
     }
-    parts = MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, d->stride, src, s->stride, n), range, &c);
+    parts = MPTI_IN_PARTS(n, mpti_part_least(s->info->bytes == 1 ? MPTI_FAST_PART : MPTI_SLOW_PART, dst,
+                                             d->stride, src, s->stride, n), range, &c);
     for (; flags && parts; parts--)
         *flags |= c.raised[parts - 1];
     return MPT_OK;
@@ -5858,35 +5812,17 @@ static uint32_t mpti_block_quantize(uint8_t *codes, const uint32_t *in, size_t n
     return scale;
 }
 
-/* One number of a block as the pattern of a float: the product is exact in a double, and rounded once. */
-static uint32_t mpti_block_value(const mpti_blocks *b, const mpt_fields *scale, uint32_t code)
+/* One number of a block as the pattern of a float: the product is exact in a double, and rounded once. The
+ * format that has Inf has no scale of 0. */
+MPTI_NOINLINE static uint32_t mpti_block_value(const mpti_blocks *b, const mpt_fields *scale, uint32_t code)
 {
     const mpt_fields p = mpti_take_apart(b->element, code);
-    const uint64_t   sign = (uint64_t)p.sign << 63;
-    if (scale->kind == MPT_CLASS_QUIET_NAN || p.kind == MPT_CLASS_QUIET_NAN ||
-        p.kind == MPT_CLASS_SIGNALING_NAN)
+    if (scale->kind == MPT_CLASS_QUIET_NAN || p.kind <= MPT_CLASS_QUIET_NAN)
         return 0x7fc00000u;
     if (p.kind == MPT_CLASS_POS_INF || p.kind == MPT_CLASS_NEG_INF)
-        return scale->significand ? (uint32_t)(sign >> 32) | 0x7f800000u : 0x7fc00000u;
+        return p.sign << 31 | 0x7f800000u;
     return mpti_float_of(mpti_f64_compose(p.sign, p.significand * scale->significand * b->tensor_sig,
                                           p.exponent + scale->exponent + b->tensor_exp));
-}
-
-/* Dequantize one block of n numbers. */
-static void mpti_block_dequantize(const mpti_blocks *b, unsigned char *to, const uint8_t *codes,
-                                  uint32_t scale_code, size_t n)
-{
-    const mpt_fields scale = mpti_take_apart(b->scale, scale_code);
-    uint32_t         out[MPTI_BLOCK_SIZE_MAX];
-    uint8_t          in[MPTI_BLOCK_SIZE_MAX];
-    size_t           k;
-    if (b->packed)
-        (void)mpt_unpack_n(in, codes, n, b->element->bits);
-    else
-        memcpy(in, codes, n);
-    for (k = 0; k < n; k++)
-        out[k] = mpti_block_value(b, &scale, in[k]);
-    memcpy(to, out, n * sizeof *out);
 }
 
 /* Blocks from element i on. */
@@ -5910,15 +5846,43 @@ static void mpti_blocks_quantize(const mpti_blocks *b, uint8_t *codes, uint8_t *
     }
 }
 
+/* Blocks from element i on, by rows of the numbers of all codes, worked out as they occur. NVFP4 has a row
+ * for each scale. The MX formats have one for the scale 1: others change the exponent of all but 0, Inf and
+ * NaN, while all products are normal floats, even of E5M2's 2^-16 and 2^15 * 1.75. For a block of one of the
+ * few scales with which they are not, the first row starts anew. */
 static void mpti_blocks_dequantize(const mpti_blocks *b, unsigned char *to, const uint8_t *codes,
                                    const uint8_t *scales, size_t i, size_t n)
 {
-    const size_t size = (size_t)b->block->size;
-    size_t       take;
-    for (; i < n; i += take) {
-        take = n - i < size ? n - i : size;
-        mpti_block_dequantize(b, to + 4u * i, codes + (b->packed ? mpt_packed_size(i, b->element->bits) : i),
-                              scales[i / size], take);
+    const uint32_t bits = (uint32_t)b->element->bits, step = b->packed ? bits : 8u, unknown = 0xffffffffu;
+    const size_t   size = (size_t)b->block->size;
+    uint32_t       rows[127 * 16 + 256], k;
+    uint8_t        unpacked[MPTI_BLOCK_SIZE_MAX];
+    mpt_fields     fields;
+    fields.code = unknown;
+    memset(b->powers ? rows + 127 * 16 : rows, 0xff, sizeof *rows * (b->powers ? 256u : 128u * 16u));
+    for (; i < n; i += size) {
+        const uint32_t take = (uint32_t)(n - i < size ? n - i : size), scale = scales[i / size];
+        const int      far = b->powers && scale - 17u > 239u - 17u;
+        const uint32_t own = b->powers && !far ? 127u : scale, up = scale - own;
+        const uint8_t *in = codes + i / 8u * step;
+        uint32_t      *row = far ? rows : rows + 16u * (own & 127u), apart = step;
+        if (far)
+            memset(row, 0xff, sizeof *row * 256u);
+        if (step == 6u) {
+            (void)mpt_unpack_n(unpacked, in, take, 6);
+            in = unpacked, apart = 8u;
+        }
+        for (k = 0; k < take; k++) {
+            const uint32_t code = (uint32_t)in[k * apart / 8u] >> k * apart % 8u & ((1u << bits) - 1u);
+            uint32_t       u = row[code];
+            if (u == unknown) {
+                if (fields.code != own)
+                    fields = mpti_take_apart(b->scale, own);
+                row[code] = u = mpti_block_value(b, &fields, code);
+            }
+            u += (u & 0x7fffffffu) - 1u < 0x7f7fffffu ? up << 23 : 0u;
+            memcpy(to + 4u * (i + k), &u, 4u);
+        }
     }
 }
 
@@ -6038,7 +6002,8 @@ MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_tiles_512(const mpti_blocks *b,
             if (MPTI_LIKELY(scale - 2u <= 250u))
                 mpti_from_mxfp4_512(floats + MPTI_MXFP4 * k, from, scale, b->packed);
             else
-                mpti_block_dequantize(b, (unsigned char *)(floats + MPTI_MXFP4 * k), from, scale, MPTI_MXFP4);
+                mpti_blocks_dequantize(b, (unsigned char *)(floats + MPTI_MXFP4 * k), from,
+                                       scales + i / MPTI_MXFP4 + k, 0, MPTI_MXFP4);
         }
         if (around)
             mpti_put_tile_512(to + 4u * i, tile);
@@ -6096,7 +6061,8 @@ static mpt_status mpti_blocks_run(mpt_block block, const void *codes, const void
              (range == mpti_blocks_dequantize_range || (c.b.plain && c.b.scaling == MPT_SCALE_FLOOR));
     c.around = n > MPTI_AROUND_BYTES / 5u && (uintptr_t)floats % 4u == 0u;
     if (n)                              /* the arrays may be NULL else */
-        (void)MPTI_IN_PARTS(n, MPTI_SLOW_PART, range, &c);
+        (void)MPTI_IN_PARTS(n, range == mpti_blocks_dequantize_range ? MPTI_FAST_PART : MPTI_SLOW_PART, range,
+                            &c);
     return MPT_OK;
 }
 
@@ -6160,7 +6126,8 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  *    and decode from mpti_small_encode and mpti_small_decode, a line of MPTI_CONVERSIONS (>>H11), its two
  *    kernels, a case of mpti_kernel_of each, and lines of MPTI_CONVERT_N (>>H14): mpt_convert_n then is fast
  *    with it. The judge is mpt_encode.
- * 4. A block format is a row of MPT_BLOCKS (>>H10) and of the table in tests/test_half_block.c.
+ * 4. A block format is a row of MPT_BLOCKS (>>H10) and of the table in tests/test_half_block.c. Scales that
+ *    are no powers of two have 7 bits and elements of 4, or mpti_blocks_dequantize needs more rows.
  * 5. The tests' own facts are the rows of tests/half_ref.h: type them from the standard, not from here.
  * An instruction set: its path among the others of >>H12, and there one block of functions that load each
  * format as floats and store floats as each format, with MPTI_KERNEL_... of its own; then its cases of

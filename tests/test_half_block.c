@@ -9,6 +9,7 @@
 #define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
 #endif
 #include "../mpt_half.h"
+#include "impl.h"
 #include "test.h"
 #include "half_ref.h"
 
@@ -361,32 +362,39 @@ TEST(block_by_hand)
     CHECK_EQ_U(scales[0], 1u);
 }
 
-/* Every scale with every element code. */
+/* Every scale with every element code, in arrays where scales of all sizes follow one another; packed or not,
+ * on every path. */
 TEST(block_dequantize_every_code)
 {
+    enum { ALL = 65536, N = ALL - 5 };
     static const uint32_t tensors[] = {0x3f800000u, 1u, 0x7f7fffffu, 0x3e9a3b21u, 0x00412345u};
-    uint8_t  codes[256], scales[16];
-    uint32_t back[256];
-    size_t   i, k, t;
-    unsigned s;
+    static uint8_t        codes[ALL], packed[ALL], scales[ALL / 16];
+    static uint32_t       want[ALL], back[ALL];
+    size_t                i, k, t;
     for (i = 0; i < COUNT_OF(blocks); i++)
-        for (t = 0; t < (blocks[i].scale == MPT_E8M0 ? 1u : COUNT_OF(tensors)); t++)
-            for (s = 0; s < 256u; s++) {
-                const size_t   size = (size_t)blocks[i].size;
-                mpt_block_opts o;
-                memset(&o, 0, sizeof o);
-                o.tensor_scale = f32_of(tensors[t]);
-                mt_context(blocks[i].name, "every code");
-                for (k = 0; k < 256u; k++)
-                    codes[k] = (uint8_t)k;
-                for (k = 0; k < 256u / size; k++)
-                    scales[k] = (uint8_t)s;
-                CHECK_EQ_I(mpt_block_dequantize_n(blocks[i].id, (float *)(void *)back, codes, scales, 256u,
-                                                  &o),
-                           MPT_OK);
-                for (k = 0; k < 256u; k++)
-                    CHECK_EQ_U_AT(back[k], ref_value_of(i, codes[k], scales[0], tensors[t]), k);
+        for (t = 0; t < (blocks[i].scale == MPT_E8M0 ? 1u : COUNT_OF(tensors)); t++) {
+            const size_t   size = (size_t)blocks[i].size;
+            mpt_block_opts o;
+            memset(&o, 0, sizeof o);
+            o.tensor_scale = f32_of(tensors[t]);
+            for (k = 0; k < ALL; k++) {
+                codes[k] = (uint8_t)k;
+                scales[k / size] = (uint8_t)(k / 256u * 37u);
+                want[k] = ref_value_of(i, codes[k], scales[k / size], tensors[t]);
             }
+            CHECK_EQ_I(mpt_pack_n(packed, codes, ALL, row_of(blocks[i].element)->bits), MPT_OK);
+            for (last_path = 0; last_path < PATHS; last_path++)
+                for (o.packed = 0; o.packed < 2; o.packed++) {
+                    mt_context(blocks[i].name, mpt_simd_name());
+                    memset(back, 0x5a, sizeof back);
+                    CHECK_EQ_I(mpt_block_dequantize_n(blocks[i].id, (float *)(void *)back,
+                                                      o.packed ? packed : codes, scales, N, &o), MPT_OK);
+                    for (k = 0; k < N; k++)
+                        CHECK_EQ_U_AT(back[k], want[k], k);
+                    CHECK_EQ_U(back[N], 0x5a5a5a5au);
+                }
+            last_path = PATHS - 1;
+        }
 }
 
 /* Quantizing what was dequantized changes nothing, when the largest element is in its upper half. */

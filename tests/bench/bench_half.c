@@ -64,13 +64,17 @@ static void run_mxfp4(size_t n)
     (void)mpt_block_quantize_n(MPT_MXFP4, data.c, data.s, data.x, n, &o);
 }
 
-static void run_from_mxfp4(size_t n)
+static void dequantize(mpt_block block, size_t n)
 {
     mpt_block_opts o;
     memset(&o, 0, sizeof o);
     o.packed = 1;
-    (void)mpt_block_dequantize_n(MPT_MXFP4, data.y, data.c, data.s, n, &o);
+    (void)mpt_block_dequantize_n(block, data.y, data.c, data.s, n, &o);
 }
+static void run_from_mxfp4(size_t n) { dequantize(MPT_MXFP4, n); }
+static void run_from_nvfp4(size_t n) { dequantize(MPT_NVFP4, n); }
+static void run_from_mxfp8(size_t n) { dequantize(MPT_MXFP8_E4M3, n); }
+static void run_from_e3m2(size_t n) { (void)mpt_convert_n(MPT_F32, data.y, MPT_E3M2, data.c, n, NULL, NULL); }
 
 /* One call of the scalar function after the other, which no compiler may turn into vectors. */
 #if defined(__clang__)
@@ -123,6 +127,9 @@ static const row every[] = {
     {"f32 -> f16 stochastic", run_stochastic, 4, 2},
     {"f32 -> mxfp4 packed", run_mxfp4, 4, 0.53125},
     {"mxfp4 packed -> f32", run_from_mxfp4, 0.53125, 4},
+    {"nvfp4 packed -> f32", run_from_nvfp4, 0.5625, 4},
+    {"mxfp8 -> f32", run_from_mxfp8, 1.03125, 4},
+    {"e3m2 -> f32", run_from_e3m2, 1, 4},
 };
 static const row loops[] = {
     {"f32 -> f16", run_scalar_encode, 4, 2},
@@ -175,7 +182,7 @@ static void fill(size_t n)
     }
     (void)mpt_f16_from_f32_n((mpt_f16 *)data.h, data.x, n);
     (void)mpt_e4m3_from_f32_n((mpt_e4m3 *)data.c, data.x, n);
-    memset(data.s, 127, n / 32);
+    memset(data.s, 120, n / 16);
 }
 
 static char *skewed(size_t bytes) { return (char *)bench_array(bytes + SKEW) + SKEW; }
@@ -193,7 +200,7 @@ int main(int argc, char **argv)
     data.y = (float *)(void *)skewed(LARGE * sizeof(float));
     data.h = (uint16_t *)(void *)skewed(LARGE * sizeof(uint16_t));
     data.c = (uint8_t *)skewed(LARGE);
-    data.s = (uint8_t *)skewed(LARGE / 32);
+    data.s = (uint8_t *)skewed(LARGE / 16);
     last_path = PATHS - 1;
     best = mpt_simd_name();
     only_row = argc > 2 ? argv[2] : "";
