@@ -2161,7 +2161,7 @@ TEST(parts_step_as_the_whole)
 }
 
 /* The tree of a list with more chunks than go around at once: two tensors cut in three, the middle one by
- * another rank. No array is there but the sums. */
+ * another rank. No array is there but the sums, which are so small that a rank adds 0 alone to others'. */
 TEST(many_sums_go_around_in_pieces)
 {
     enum { CHUNKS = 3001 };
@@ -2176,7 +2176,7 @@ TEST(many_sums_go_around_in_pieces)
     memset(&step, 0, sizeof step);
     memset(&r, 0, sizeof r);
     for (i = 0; i < CHUNKS; i++) {
-        sum[i] = 1.0 + (double)random_unit();
+        sum[i] = 1e-300 * (1.0 + (double)random_unit());
         slot[i % 256] += sum[i];
     }
     for (n = 128; n; n /= 2)

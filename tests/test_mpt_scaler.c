@@ -1349,7 +1349,8 @@ TEST(joined_records_act_as_one)
         CHECK_EQ_I(mpt_check(&s, &step[i], &t[i], 1, NULL), MPT_OK);
     CHECK_EQ_I(mpt_steps_join(step, 3), MPT_OK);
     for (i = 0; i < 3; i++)
-        CHECK(fabs(step[i].norm - whole.norm) < 1e-12 * whole.norm && !step[i].found_inf);
+        CHECK(fabs(step[i].norm - whole.norm) < 1e-12 * whole.norm && !step[i].found_inf &&
+              fabs(step[i].sumsq - whole.sumsq) < 1e-12 * whole.sumsq);
     put(&t[1], 5, inf_bits[0]);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     for (i = 0; i < 3; i++)
