@@ -4800,7 +4800,9 @@ MPTI_TWICE(mpti_along, mpti_along_loop,
 /* ---- passes over a tensor ---- */
 
 /* Room for the tiles of one turn; and how many elements a turn takes where weights and moments are arrays of
- * floats, which tiles change in place: that is a tenth faster. */
+ * floats, which tiles change in place: that is a tenth faster. The first turn of many takes the few elements
+ * before a line of the cache begins. What malloc returns is 16 bytes behind one, often for all arrays, and
+ * every vector of the rest would lie across two lines: half as fast. */
 typedef struct mpti_turn {
     float g[MPTI_TILE] MPTI_ALIGNED, w[MPTI_TILE], m[MPTI_TILE], v[2 * MPTI_TILE];
 } mpti_turn;
@@ -4811,6 +4813,7 @@ typedef struct mpti_pass {
     unsigned       reads, writes;
     mpti_tile_fn  *tile;
     void          *k;
+    size_t         strip;       /* elements of a line of the cache; 1 if tiles count what they have had */
     mpti_random_at at;          /* of the list's first tensor */
 } mpti_pass;
 
@@ -4825,13 +4828,17 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
     const size_t     grad_bytes = mpti_format_bytes(t->grad_format);
     const int        in_place = t->storage == MPT_STORE_MASTER && format == MPT_F32 &&
                                 !(p.reads & MPT_NEEDS_V_MAX);
+    const float *const floats = t->storage == MPT_STORE_MASTER ? t->master
+                                : format == MPT_F32            ? (const float *)t_m : NULL;
     mpti_random_at   at = p.at;
     mpti_turn        local;
     size_t           first, n, i;
     at.stream += (uint32_t)piece->tensor;
     for (first = piece->first; first < piece->end; first += n) {
         float *w, *m, *v;
-        n = mpti_min(piece->end - first, in_place ? MPTI_BLOCK : MPTI_TILE);
+        const size_t odd = ((uintptr_t)floats / sizeof *floats + first) % p.strip;
+        n = mpti_min(piece->end - first, odd && piece->end - first > MPTI_BLOCK ? p.strip - odd
+                                         : in_place ? MPTI_BLOCK : MPTI_TILE);
         n -= n > MPTI_TILE ? n % MPTI_TILE : 0u;
         w = p.reads & MPT_NEEDS_WEIGHT ? mpti_weight_in(local.w, t, first, n) : local.w;
         m = mpti_tile_in(local.m, t_m, format, first, n);
@@ -4940,7 +4947,7 @@ static void mpti_turn_piece(void *context, const mpti_piece *piece)
     mpti_along_turn              turn = *a->turn;
     mpti_pass                    pass = a->pass;
     turn.first = piece->first;
-    pass.k = &turn;
+    pass.k = &turn, pass.strip = 1;
     mpti_pass_piece(&pass, piece);
 }
 
@@ -5293,7 +5300,7 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
     if (step->found_inf)
         return needs & MPTI_ZEROES ? mpt_grads_zero(tensors, count) : MPT_OK;
     s.pass.reads = needs, s.pass.writes = needs & ~MPT_NEEDS_GRAD;
-    s.pass.tile = tile, s.pass.k = NULL;
+    s.pass.tile = tile, s.pass.k = NULL, s.pass.strip = MPTI_STRIP;
     s.pass.at.step = *t, s.pass.at.stream = 0u;
     s.k = k, s.tensor = tensor, s.l2 = l2;
     if (tensor)

@@ -596,6 +596,36 @@ TEST(moments_in_bf16_follow)
         }
 }
 
+/* Where arrays begin, beside a line of the cache, is their owner's business: the same bits. */
+TEST(steps_wherever_arrays_begin)
+{
+    static const size_t      some[] = {1, 3, 9};
+    static const mpt_storage storages[] = {MPT_STORE_MASTER, MPT_STORE_SPLIT, MPT_STORE_STOCHASTIC};
+    static float             room[sizeof(arrays) / sizeof(float) + 16];
+    const size_t             n = 5000;      /* of shorter ones the first tile is whole */
+    size_t                   k, j, off;
+    for (k = 0; k < COUNT(some); k++)
+        for (j = 0; j < COUNT(storages); j++) {
+            arrays *moved;
+            layer_make(&la, n, storages[j], MPT_BF16, k ? MPT_F32 : MPT_F16, MPT_MOMENTS_F32);
+            layer_gradient(&la, 1.0f);
+            lb = la;
+            for (off = 0; off <= 16; off += 4 + k) {
+                optimizer  o = optimizer_make(some[k]), p = o;
+                mpt_step   step = checked(0.5f, 1.0f), again = step;
+                mpt_tensor t = lb.t;
+                la.a = lb.a;
+                moved = (arrays *)(void *)memcpy(room + off, &lb.a, sizeof lb.a);
+                t.master = t.master ? moved->master : NULL;
+                t.param = moved->param, t.grad = moved->grad, t.m = moved->m, t.v = moved->v;
+                t.extra = t.extra ? moved->extra : NULL;
+                CHECK_EQ_I(optimizer_step(&o, &step, &la.t, 1), MPT_OK);
+                CHECK_EQ_I(optimizer_step(&p, &again, &t, 1), MPT_OK);
+                CHECK(!memcmp(&la.a, moved, sizeof la.a));
+            }
+        }
+}
+
 /* What one step stores of m, v and w between two neighbours, over many like elements: their means are the
  * numbers themselves, and whether one went up tells nothing of the others. 6 standard deviations. */
 TEST(moments_in_bf16_are_unbiased)
@@ -2318,5 +2348,6 @@ int main(int argc, char **argv)
     RUN_EXACT(lamb_norms_are_added_on_the_tree);
 #endif
     RUN(registry);
+    RUN(steps_wherever_arrays_begin);
     return mt_end();
 }
