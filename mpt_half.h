@@ -4066,7 +4066,7 @@ static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s,
     const int            m = f->mantissa_bits, drop = 52 - m, floats = s->format == MPT_F32;
     const uint64_t       range = f->sign_bits && drop > 0 && (floats || s->format == MPT_F64)
                                      ? (uint64_t)(f->emax - f->emin) : 0u;
-    const int            small = s->info->bytes == 1 && o->rounding != MPT_RND_STOCHASTIC;
+    const int            keeps = s->info->bytes == 1 && o->rounding != MPT_RND_STOCHASTIC;
     const int            out = d->info->bytes;
     unsigned char       *to = (unsigned char *)dst;
     const unsigned char *from = (const unsigned char *)src;
@@ -4075,7 +4075,7 @@ static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s,
     size_t               i;
     for (i = 0;; i++, from += s->info->bytes, to += out) {
         uint64_t code, u;
-        for (; small && i < n && memo->known[*from]; i++, from++, to += out)
+        for (; keeps && i < n && memo->known[*from]; i++, from++, to += out)
             memcpy(to, &memo->result[*from], 8u);
         if (i == n)
             break;
@@ -4094,7 +4094,7 @@ static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s,
         } else
             u = mpti_encode_bits(f, mpti_f64_of_code(s->info, code, o->flush), &at, flags);
         mpti_store_code(to, out, u);
-        if (small) {
+        if (keeps) {
             mpti_store_code(&memo->result[*from], out, u);
             memo->known[*from] = 1u;
         }
@@ -5862,11 +5862,11 @@ static void mpti_blocks_dequantize(const mpti_blocks *b, unsigned char *to, cons
     memset(b->powers ? rows + 127 * 16 : rows, 0xff, sizeof *rows * (b->powers ? 256u : 128u * 16u));
     for (; i < n; i += size) {
         const uint32_t take = (uint32_t)(n - i < size ? n - i : size), scale = scales[i / size];
-        const int      far = b->powers && scale - 17u > 239u - 17u;
-        const uint32_t own = b->powers && !far ? 127u : scale, up = scale - own;
+        const int      rare = b->powers && scale - 17u > 239u - 17u;
+        const uint32_t own = b->powers && !rare ? 127u : scale, up = scale - own;
         const uint8_t *in = codes + i / 8u * step;
-        uint32_t      *row = far ? rows : rows + 16u * (own & 127u), apart = step;
-        if (far)
+        uint32_t      *row = rare ? rows : rows + 16u * (own & 127u), apart = step;
+        if (rare)
             memset(row, 0xff, sizeof *row * 256u);
         if (step == 6u) {
             (void)mpt_unpack_n(unpacked, in, take, 6);
