@@ -4802,7 +4802,7 @@ MPTI_TWICE(mpti_along, mpti_along_loop,
 /* Room for the tiles of one turn; and how many elements a turn takes where weights and moments are arrays of
  * floats, which tiles change in place: that is a tenth faster. The first turn of many takes the few elements
  * before a line of the cache begins. What malloc returns is 16 bytes behind one, often for all arrays, and
- * every vector of the rest would lie across two lines: half as fast. */
+ * every vector of the rest would lie across two lines: 1.7 times the time. */
 typedef struct mpti_turn {
     float g[MPTI_TILE] MPTI_ALIGNED, w[MPTI_TILE], m[MPTI_TILE], v[2 * MPTI_TILE];
 } mpti_turn;
