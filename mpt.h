@@ -11165,13 +11165,12 @@ static uint32_t mpti_cut_ends(const mpti_amp *a, uint32_t o, const uint32_t *sid
 static void mpti_cut_arcs(mpti_amp *a, mpti_flow *f, const uint32_t *side, uint32_t *stamp, uint32_t *ends)
 {
     const mpt_graph *g = a->g;
-    uint64_t         total = 0, infer = 0, unit;
+    uint64_t         total = 0, unit = g->type_count + (uint64_t)1;
     uint32_t         o, i, k, count;
     for (o = 0; o < g->output_count; o++)
         total += g->outputs[o].elements;
-    for (i = 0; i < g->type_count; i++)
-        infer += mpti_cut_chooses(side[i]) && (a->bits[i] & MPTI_ON(MPT_LIST_INFER));
-    unit = total < MPTI_FLOW_ANY / (infer + 1) ? infer + 1 : 1;
+    if (total >= MPTI_FLOW_ANY / unit)
+        unit = 1;
     for (i = 0; unit > 1 && i < g->type_count; i++)
         if (mpti_cut_chooses(side[i]) && (a->bits[i] & MPTI_ON(MPT_LIST_INFER)))
             mpti_flow_arc(f, side[i], MPTI_FLOW_T, 1, 0);
