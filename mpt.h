@@ -3445,7 +3445,7 @@ static void mpti_pieces_between(const mpt_tensor *tensors, mpti_place from, cons
                                 mpti_piece_fn *fn, void *context)
 {
     mpti_piece piece;
-    for (; from.tensor < to->tensor || from.first < to->first; from.tensor++, from.first = 0) {
+    for (; from.tensor < to->tensor + (from.first < to->first); from.tensor++, from.first = 0) {
         piece.t = &tensors[from.tensor];
         piece.tensor = from.tensor;
         piece.first = from.first;
@@ -3454,8 +3454,6 @@ static void mpti_pieces_between(const mpt_tensor *tensors, mpti_place from, cons
         from.chunk += (piece.end - piece.first + MPTI_CHUNK - 1u) / MPTI_CHUNK;
         if (piece.first < piece.end)
             fn(context, &piece);
-        if (from.tensor == to->tensor)
-            return;
     }
 }
 
@@ -5387,11 +5385,7 @@ MPT_DEF mpt_lion mpt_lion_defaults(void)
 #ifndef MPT_NO_FP8
 MPT_DEF mpt_fp8_recipe mpt_fp8_defaults(mpt_format format)
 {
-    mpt_fp8_recipe r;
-    memset(&r, 0, sizeof r);
-    r.format = format;
-    r.choice = MPT_AMAX_MAX;
-    r.length = 1024;
+    const mpt_fp8_recipe r = {format, MPT_AMAX_MAX, 1024u, 0, 0u, 0u};
     return r;
 }
 
@@ -9325,19 +9319,6 @@ static void mpti_gemm_end(const mpti_gemming *g, float *s, size_t row, size_t co
     mpti_thin_run(&o);
 }
 
-/* Rows of the first operand: where they are, if they may stay there, or packed. */
-static const float *mpti_gemm_rows(const mpti_gemming *g, float *room, size_t row, size_t col, size_t rows,
-                                   size_t cols, size_t *ld)
-{
-    if (g->thin && g->x.format == MPT_F32 && !g->x.transposed) {
-        *ld = g->x.ld;
-        return (const float *)g->x.data + row * g->x.ld + col;
-    }
-    mpti_gemm_pack(room, &g->x, row, col, rows, cols);
-    *ld = cols;
-    return room;
-}
-
 static void mpti_gemm_range(void *context, size_t part, size_t begin, size_t end)
 {
     const mpti_gemming *const g = (const mpti_gemming *)context;
@@ -9354,7 +9335,11 @@ static void mpti_gemm_range(void *context, size_t part, size_t begin, size_t end
         o.c = NULL;
         for (p = 0; p < g->k; p += o.k) {
             o.k = mpti_min(g->k - p, g->deep), o.begun = p > 0;
-            o.a = mpti_gemm_rows(g, pa, i, p, o.rows, o.k, &o.lda);
+            o.a = pa, o.lda = o.k;
+            if (g->thin && g->x.format == MPT_F32 && !g->x.transposed)
+                o.lda = g->x.ld, o.a = (const float *)g->x.data + i * o.lda + p;
+            else
+                mpti_gemm_pack(pa, &g->x, i, p, o.rows, o.k);
             if (g->thin && !g->y.transposed) {
                 o.w_format = g->y.format, o.ldw = g->y.ld;
                 o.w = (const unsigned char *)g->y.data + (p * o.ldw + j) * mpti_format_bytes(o.w_format);
@@ -9383,35 +9368,37 @@ static void mpti_gemm_range(void *context, size_t part, size_t begin, size_t end
     }
 }
 
-/* Both sides along k: dot products of all rows of y and the few of x, as floats. Returns: 0 if not even one
- * of the few fits the room. */
-static int mpti_gemm_dots(const mpti_gemming *g)
+/* Both sides along k: dot products of all rows of y and the few of x, as floats if they fit the room. */
+static void mpti_gemm_dots(const mpti_gemming *g)
 {
     enum { MOST = MPTI_STACK_FLOATS / 3 };
-    float        room[MOST], s[MOST];
-    const int    here = g->x.format == MPT_F32 && !g->x.transposed;
-    const size_t bytes = g->y.ld * mpti_format_bytes(g->y.format);
-    const size_t group = mpti_min(g->m, here ? g->m : MOST / g->k);
-    const int    path = mpti_path();
-    const float *a;
-    size_t       i, b, r, q, take, now, lda;
-    for (b = 0; group && b < g->m; b += now) {
-        now = mpti_min(g->m - b, group);
-        a = mpti_gemm_rows(g, room, b, 0, now, g->k, &lda);
+    float            room[MOST], s[MOST];
+    const size_t     width = mpti_format_bytes(g->y.format), bytes = g->y.ld * width;
+    const int        path = mpti_path(), packed = g->k <= MOST && (g->x.transposed || g->x.format != MPT_F32);
+    const mpt_format format = packed ? MPT_F32 : g->x.format;
+    const size_t     one = mpti_format_bytes(format), apart = (packed ? g->k : g->x.ld) * one;
+    const size_t     next = packed || !g->x.transposed ? one : apart, line = apart + one - next;
+    size_t           i, b, r, q, take, now;
+    for (b = 0; b < g->m; b += now) {
+        const unsigned char *x = packed ? (const unsigned char *)room : (const unsigned char *)g->x.data;
+        now = packed ? mpti_min(g->m - b, MOST / g->k) : g->m;
+        if (packed)
+            mpti_gemm_pack(room, &g->x, b, 0, now, g->k);
         for (i = 0; i < g->n; i += take) {
             const unsigned char *w = (const unsigned char *)g->y.data + i * bytes;
             take = mpti_min(g->n - i, (size_t)MOST / MPTI_THIN);
             for (r = 0; r < take; r++, w += bytes)
                 for (q = 0; q < now; q++)
                     s[g->across ? r * now + q : q * take + r] =
-                        mpti_dot_run(path, w, g->y.format, a + q * lda, MPT_F32, g->k);
+                        next == one ? mpti_dot_run(path, w, g->y.format, x + q * line, format, g->k)
+                                    : mpti_dot_tiles(w, g->y.format, (ptrdiff_t)width, x + q * line, format,
+                                                     (ptrdiff_t)next, g->k);
             if (g->across)
                 mpti_gemm_end(g, s, i, b, take, now);
             else
                 mpti_gemm_end(g, s, b, i, now, take);
         }
     }
-    return group != 0;
 }
 
 MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
@@ -9463,9 +9450,8 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
         x.transposed = 0, x.ld = 1u;
     g.x = x, g.y = y, g.m = m, g.n = n, g.k = k;
     if (g.thin && k > MPTI_THIN && y.transposed) {
-        if (mpti_gemm_dots(&g))
-            return MPT_OK;
-        g.thin = 0;
+        mpti_gemm_dots(&g);
+        return MPT_OK;
     }
 #ifdef MPT_USE_CBLAS
     if (!g.thin && !g.across && x.format == MPT_F32 && y.format == MPT_F32 && c_format == MPT_F32 &&
@@ -11619,12 +11605,13 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 // >>M28 history -----------------------------------------------------------------------------------
 /* 0.4.0  mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
  *   Parts of tensors: mpt_tensors_shard; the part, whole and sums of mpt_tensor. Dialects mindspore, marian.
- *   The floor of the default loss scale is 2^-20 (2^-14). mpt_gemm with k, alpha and beta 1 rounds once.
- *   The norm has other last bits: sums of up to 64 squares are floats. It is off by 2^-21 at most, and was by
- *   2^-50. Arrays that a storage does not have are no part of a checkpoint. A graph's summary leaves out
- *   casts of resource variables, as TensorFlow's does, and loops may go through RefMerge. mpt_row_update
- *   rounds floats of a copy as mpt_tensor.rounded asks. Checkpoints are of version 4, with a checksum that
- *   threads share; those of version 3 are loaded, too. mpt_dot of zeros is never minus zero.
+ *   The floor of the default loss scale is 2^-20 (2^-14). mpt_gemm with k, alpha and beta 1 rounds once, and
+ *   its sums along k are mpt_dot's above 4096 products, too. The norm has other last bits: sums of up to 64
+ *   squares are floats. It is off by 2^-21 at most, and was by 2^-50. Arrays that a storage does not have
+ *   are no part of a checkpoint. A graph's summary leaves out casts of resource variables, as TensorFlow's
+ *   does, and loops may go through RefMerge. mpt_row_update rounds floats of a copy as mpt_tensor.rounded
+ *   asks. Checkpoints are of version 4, with a checksum that threads share; those of version 3 are loaded,
+ *   too. mpt_dot of zeros is never minus zero.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was

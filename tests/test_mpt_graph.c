@@ -346,8 +346,10 @@ TEST(step_loops)
     add(&g, "next", "NextIteration", "m", NULL);
     back(&g, "merge", "next");
     add(&g, "exit", "Exit", "m", NULL);
+    add(&g, "unread", "NextIteration", "x", NULL);
     CHECK_EQ_I(mpt_graph_check(&g), MPT_OK);
     (void)rewrite(&g, &o);
+    expect(&g, "unread", 0, MPT_WHY_APART);
     expect(&g, "merge", 1, MPT_WHY_BETWEEN);
     expect(&g, "next", 1, MPT_WHY_BETWEEN);
     /* the ops of a loop around a variable close it, too */
@@ -433,6 +435,8 @@ TEST(step_lists)
 {
     mpt_graph         g;
     mpt_graph_options o = tf();
+    uint32_t          node, type;
+    char              text[256];
     begin(&g);
     list_graph(&g, "m", 0u);
     (void)rewrite(&g, &o);
@@ -461,6 +465,17 @@ TEST(step_lists)
     expect(&g, "pop", 0, MPT_WHY_GROUP_FP32);
     CHECK(!mpt_graph_is_low(&g, type_of(&g, "empty")));
     CHECK(!mpt_graph_is_low(&g, type_of(&g, "t")));     /* nothing low comes through the list */
+    begin(&g);                                  /* and so does one who takes the list elsewhere */
+    list_graph(&g, "m", 0u);
+    CHECK_EQ_I(mpt_graph_node_add(&g, "end", "_Retval", NULL, 0u, &node), MPT_OK);
+    CHECK_EQ_I(mpt_graph_type_add(&g, node, "T", MPT_TYPE_HANDLE, 0u, &type), MPT_OK);
+    CHECK_EQ_I(mpt_graph_input_add(&g, type, g.types[type_of(&g, "push") + 1].first_output, NULL),
+               MPT_OK);
+    (void)rewrite(&g, &o);
+    expect(&g, "push", 0, MPT_WHY_GROUP_FP32);
+    expect(&g, "pop", 0, MPT_WHY_GROUP_FP32);
+    (void)mpt_graph_explain(&g, type, text, sizeof text);
+    CHECK(strstr(text, "end (_Retval): no float, ") == text);
 }
 
 TEST(step_groups)
@@ -643,7 +658,7 @@ static void refuse(mpt_graph *g, const char *node, const char *part)
     static mpt_graph_type types[32];
     memcpy(types, g->types, g->type_count * sizeof *types);
     CHECK_EQ_I(mpt_graph_rewrite(g, &o, NULL), MPT_E_DATA);
-    CHECK_EQ_S(g->fault.node, node);
+    CHECK_EQ_S(g->fault.node ? g->fault.node : "", node);
     CHECK(g->fault.why && strstr(g->fault.why, part) != NULL);
     CHECK(before.node_count == g->node_count && before.input_count == g->input_count);
     CHECK(!memcmp(types, g->types, g->type_count * sizeof *types));
@@ -672,6 +687,24 @@ TEST(malformed)
     refuse(&g, "x", "unknown format");
     g.types[0].format = (int32_t)MPT_F16;
     refuse(&g, "m", "another format");
+    for (node = 0; node < 4; node++) {          /* the arrays are the user's to write */
+        begin(&g);
+        add(&g, "x", "Placeholder", NULL, NULL);
+        add(&g, "m", "MatMul", "x", NULL);
+        CHECK_EQ_I(mpt_graph_connect(&g, 0, 0), MPT_E_ARG);
+        CHECK_EQ_I(mpt_graph_connect(&g, 1, 0), MPT_E_ARG);
+        g.inputs[0].source = MPT_GRAPH_NONE;
+        CHECK_EQ_I(mpt_graph_connect(&g, 0, 2), MPT_E_ARG);
+        CHECK_EQ_S(g.fault.why, "connect takes an unconnected input and an output");
+        g.inputs[0].source = 0;
+        g.outputs[0].elements = (UINT64_C(1) << 60) - g.outputs[1].elements;
+        CHECK_EQ_I(mpt_graph_check(&g), MPT_OK);
+        g.types[0].node += node == 0 ? 2u : 0u;
+        g.types[1].group += node == 1 ? 1u : 0u;
+        g.inputs[0].type += node == 2 ? 1u : 0u;
+        g.outputs[0].elements += node == 3 ? 1u : 0u;
+        refuse(&g, "", node < 2 ? "a type has an index" : node < 3 ? "an input has an index" : "2^60");
+    }
     begin(&g);
     add(&g, "merge", "Merge", "later", NULL);
     back(&g, "merge", "merge");

@@ -645,6 +645,11 @@ TEST(exact_sum_known)
     mpt_exact_add(&s, DBL_MIN, 1.0);
     mpt_exact_add(&s, -mpti_f64_make(1u), 0.25);
     CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&s)), UINT64_C(0x0010000000000000));
+    for (i = 1073; i < 1079; i++) {     /* what is below half of the least double is zero */
+        memset(&s, 0, sizeof s);
+        mpt_exact_add(&s, -ldexp(1.5, -1000), ldexp(1.0, 1000 - (int)i));
+        CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&s)), MPTI_F64_SIGN | (i < 1076 ? 1076u - i : 0u));
+    }
     memset(&s, 0, sizeof s);
     mpt_exact_add(&s, DBL_MAX, DBL_MAX);
     mpt_exact_add(&s, DBL_MAX, -DBL_MAX);
