@@ -733,9 +733,11 @@ TEST(small_updates_survive)
  * others in another step, place and under another seed. */
 TEST(random_bits_have_an_address)
 {
-    static uint16_t first[600];
+    static uint16_t first[600], was[600];
     int             which;
     for (which = 0; which < 5; which++) {
+        const uint32_t place = which == 4;
+        size_t         i;
         mpt_sgd    o = {0.01f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
         mpt_step   step = checked(1.0f, 1.0f);
         mpt_tensor list[2];
@@ -743,6 +745,7 @@ TEST(random_bits_have_an_address)
         layer_make(&la, 600, MPT_STORE_STOCHASTIC, MPT_BF16, MPT_F32, MPT_MOMENTS_F32);
         layer_gradient(&la, 1.0f);
         memset(list, 0, sizeof list);
+        memcpy(was, la.a.param, sizeof was);
         list[0] = la.t;
         if (which == 2) o.t = 1u;
         if (which == 3) list[0].seed++;
@@ -751,6 +754,11 @@ TEST(random_bits_have_an_address)
             list[0].n = 0;
         }
         CHECK_EQ_I(mpt_sgd_step(&o, &step, list, which == 4 ? 2 : 1), MPT_OK);
+        for (i = 0; i < 600; i++) {
+            const float    w = fmaf(-0.01f, la.a.grad[i], mpti_f32_make((uint32_t)was[i] << 16));
+            const uint32_t random = mpt_philox(list[place].seed, place, o.t - 1u, i);
+            CHECK_EQ_U_AT(*code(la.a.param, i), mpti_bf16_stochastic(mpti_f32_bits(w), random), i);
+        }
         if (which == 0)
             memcpy(first, la.a.param, sizeof first);
         else
