@@ -1559,6 +1559,7 @@ static void chain(mpt_graph *g, uint32_t n)
 TEST(memory)
 {
     const uint32_t    n = 30000;
+    static mpt_graph  none;
     mpt_graph         g, h;
     mpt_graph_options o = mpt_graph_defaults();
     mpt_graph_summary s, s2;
@@ -1580,6 +1581,7 @@ TEST(memory)
         CHECK(!memcmp(&s, &s2, sizeof s));
         well_typed(&h);
         mpt_graph_free(&h);
+        CHECK(!memcmp(&h, &none, sizeof h));
     }
     /* out of memory anywhere: an error, and nothing broken */
     for (cap = 0; cap < 60000; cap += 501) {
