@@ -2132,12 +2132,12 @@ MPT_HD double mpti_sumsq_1(double sum, float x)
     return sum + mpti_to_f64(finite) * mpti_to_f64(finite);
 }
 
-/* The same in float, where the mask also keeps product and sum from becoming one fma, which is slow where
- * processors have none; and the sum of 8 lanes. */
+/* The square in float; a mask that changes nothing keeps product and sum from becoming one fma, which is slow
+ * where processors have none. To a lane only the finite ones; and the sum of 8 lanes. */
+MPT_HD float mpti_square_1(float x) { return mpti_f32_make(mpti_f32_bits(mpti_mul(x, x)) & 0x7fffffffu); }
 MPT_HD float mpti_lane_add_1(float lane, float x)
 {
-    const uint32_t square = mpti_f32_bits(mpti_mul(x, x));
-    return mpti_add(lane, mpti_f32_make(square & (0u - (uint32_t)mpti_f32_is_finite(x))));
+    return mpti_f32_is_finite(x) ? mpti_add(lane, mpti_square_1(x)) : lane;
 }
 MPT_HD double mpti_lanes_sum_8(const float *x)
 {
@@ -3796,14 +3796,20 @@ MPTI_TWICE(mpti_unscale_tile, mpti_unscale_loop,
             (u, g, factor, bad))
 MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
 
-MPTI_INLINE void mpti_lanes_loop(float *MPTI_RESTRICT lane, const float *MPTI_RESTRICT row, float shift)
+/* Squares that are not finite are not left out: the sum of the lanes tells in the end. */
+MPTI_INLINE void mpti_lanes_loop(float *MPTI_RESTRICT lane, const float *MPTI_RESTRICT row, float factor)
 {
     size_t j;
     for (j = 0; j < MPTI_TILE; j++)
-        lane[j] = mpti_lane_add_1(lane[j], mpti_mul(row[j], shift));
+        lane[j] = mpti_add(lane[j], mpti_square_1(mpti_mul(row[j], factor)));
 }
 MPTI_TWICE(mpti_lanes_tile, mpti_lanes_loop,
-           (float *MPTI_RESTRICT lane, const float *MPTI_RESTRICT row, float shift), (lane, row, shift))
+           (float *MPTI_RESTRICT lane, const float *MPTI_RESTRICT row, float factor), (lane, row, factor))
+
+static unsigned char *mpti_grad_from(const mpt_tensor *t, size_t first)
+{
+    return (unsigned char *)t->grad + first * mpti_format_bytes(t->grad_format);
+}
 
 /* Elements first .. first + MPTI_TILE - 1 of a gradient times a factor; how many there are. */
 static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, float factor)
@@ -3860,6 +3866,15 @@ static size_t mpti_lane_count(size_t n)
     return lanes;
 }
 
+MPTI_NOINLINE static double mpti_lanes_sum(const float *lane, size_t lanes)
+{
+    double sum[MPTI_LANES / 8];
+    size_t j;
+    for (j = 0; j < lanes / 8; j++)
+        sum[j] = mpti_lanes_sum_8(lane + 8 * j);
+    return mpti_pair_sum(sum, lanes / 8);
+}
+
 /* One chunk of a tensor: elements first .. first + n - 1, n at most MPTI_CHUNK, with a shift for the sum. The
  * reference. With a `tensor`, its index, what is bad is noted; without, nothing is written, and the result is
  * NaN if anything is bad. */
@@ -3869,13 +3884,12 @@ static double mpti_check_shifted(mpti_checking *c, const mpt_tensor *t, const si
     const size_t lanes = mpti_lane_count(n);
     const int    again = mpti_f32_bits(shift) != 0x3f800000u;
     const int    stored = c->write_back && tensor && again;
-    double       sum[MPTI_LANES / 8];
     float        lane[MPTI_LANES], g[MPTI_TILE], u[MPTI_TILE], kept[MPTI_TILE];
     size_t       i, j;
     memset(lane, 0, lanes * sizeof *lane);
     for (i = 0; i < n; i += MPTI_TILE) {
         const size_t take = mpti_min(n - i, MPTI_TILE);
-        const float *last = u;
+        float       *last = u;
         unsigned     bad = 0u;
         mpti_row_load(g, t->grad, t->grad_format, first + i, take);
         for (j = take; j < MPTI_TILE; j++)
@@ -3890,14 +3904,15 @@ static double mpti_check_shifted(mpti_checking *c, const mpt_tensor *t, const si
         }
         if (bad && !tensor)
             return mpti_f64_make((uint64_t)0x7ff8 << 48);
-        for (j = 0; bad && !again && j < take; j++)
-            if (mpti_cause_1(g[j], last[j]))
-                mpti_note_bad(c, *tensor, first + i + j, mpti_cause_1(g[j], last[j]));
+        for (j = 0; bad && j < take; j++) {
+            const unsigned cause = mpti_cause_1(g[j], last[j]);
+            if (cause && !again)
+                mpti_note_bad(c, *tensor, first + i + j, cause);
+            last[j] = cause ? 0.0f : last[j];
+        }
         mpti_lanes_tile(lane + i % MPTI_LANES, last, shift);
     }
-    for (j = 0; j < lanes / 8; j++)
-        sum[j] = mpti_lanes_sum_8(lane + 8 * j);
-    return mpti_pair_sum(sum, lanes / 8);
+    return mpti_lanes_sum(lane, lanes);
 }
 
 static double mpti_check_chunk(mpti_checking *c, const mpt_tensor *t, const size_t *tensor, size_t first,
@@ -3909,9 +3924,27 @@ static double mpti_check_chunk(mpti_checking *c, const mpt_tensor *t, const size
                ? sum : mpti_unshift(mpti_check_shifted(c, t, tensor, first, n, shift), shift);
 }
 
+/* The same sum of a chunk without a bad element. */
+static double mpti_check_tiles(const unsigned char *g, mpt_format format, size_t n, float factor)
+{
+    const size_t lanes = mpti_lane_count(n);
+    float        lane[MPTI_LANES], u[MPTI_TILE];
+    size_t       i;
+    memset(lane, 0, lanes * sizeof *lane);
+    for (i = 0; i < n; i += MPTI_TILE) {
+        const float *x = (const float *)(const void *)g + i;
+        if (format != MPT_F32 || n - i < MPTI_TILE) {
+            memset(u, 0, sizeof u);
+            mpti_row_load(u, g, format, i, mpti_min(n - i, MPTI_TILE));
+            x = u;
+        }
+        mpti_lanes_tile(lane + i % MPTI_LANES, x, factor);
+    }
+    return mpti_lanes_sum(lane, lanes);
+}
+
 #if MPTI_X86
-/* The same sum of a chunk without a bad element, at the speed of memory: squares that are not finite are not
- * left out, so that the sum of the lanes tells in the end. */
+/* The same at the speed of memory. */
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_ps_512, mpti_v16, MPTI_OF_3("vmulps"))
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_add_ps_512, mpti_v16, MPTI_OF_3("vaddps"))
@@ -3970,12 +4003,7 @@ MPTI_AVX512_TARGET static double mpti_check_512(const unsigned char *g, mpt_form
                 __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * bytes + 64u * k), 0, 2);
             if (n - i < 64u)
                 p = (const unsigned char *)memcpy(rest, p, (n - i) * bytes);
-            if (format == MPT_F32)
-                mpti_f32_in_512(v, p);
-            else if (format == MPT_F16)
-                mpti_f16_in_512(v, p);
-            else
-                mpti_bf16_in_512(v, p);
+            mpti_64_in_512(v, p, format);
             if (scaled) {
                 v[0] = mpti_kept_512(v[0], f, format, back);
                 v[1] = mpti_kept_512(v[1], f, format, back);
@@ -3992,31 +4020,42 @@ MPTI_AVX512_TARGET static double mpti_check_512(const unsigned char *g, mpt_form
     return mpti_pair_sum(sum, MPTI_LANES / 16);
 }
 
-/* A kernel: elements at a times the float at b. */
-#define MPTI_SCALE_512(T, bytes)                                                                    \
-    MPTI_AVX512_TARGET static void mpti_scale_##T##_512 MPTI_KERNEL_PARAMETERS                      \
-    {                                                                                               \
-        uint32_t factor;                                                                            \
-        size_t   k;                                                                                 \
-        (void)c;                                                                                    \
-        memcpy(&factor, b, sizeof factor);                                                          \
-        for (; groups; groups--, to += MPTI_GROUP * (bytes), a += MPTI_GROUP * (bytes)) {           \
-            const mpti_v16 f = mpti_all_512(factor);                                                \
-            mpti_v16       v[4];                                                                    \
-            for (k = 0; k < (bytes) / 2; k++)                                                       \
-                __builtin_prefetch((const void *)((uintptr_t)a + MPTI_CHUNK * (bytes) + 64 * k), 0, 2); \
-            mpti_##T##_in_512(v, a);                                                                \
-            v[0] = mpti_mul_ps_512(v[0], f);                                                        \
-            v[1] = mpti_mul_ps_512(v[1], f);                                                        \
-            v[2] = mpti_mul_ps_512(v[2], f);                                                        \
-            v[3] = mpti_mul_ps_512(v[3], f);                                                        \
-            mpti_##T##_out_512(to, v, how);                                                         \
-        }                                                                                           \
+MPTI_AVX512_TARGET static void mpti_scale_512(unsigned char *g, mpt_format format, size_t groups,
+                                              float factor)
+{
+    const mpti_v16 f = mpti_all_512(mpti_f32_bits(factor));
+    const size_t   bytes = mpti_format_bytes(format);
+    mpti_v16       v[4];
+    size_t         k;
+    for (; groups; groups--, g += MPTI_GROUP * bytes) {
+        for (k = 0; k < bytes / 2; k++)
+            __builtin_prefetch((const void *)((uintptr_t)g + MPTI_CHUNK * bytes + 64 * k), 0, 2);
+        mpti_64_in_512(v, g, format);
+        v[0] = mpti_mul_ps_512(v[0], f);
+        v[1] = mpti_mul_ps_512(v[1], f);
+        v[2] = mpti_mul_ps_512(v[2], f);
+        v[3] = mpti_mul_ps_512(v[3], f);
+        mpti_64_out_512(g, v, format);
     }
-MPTI_SCALE_512(f32, 4)
-MPTI_SCALE_512(f16, 2)
-MPTI_SCALE_512(bf16, 2)
+}
 #endif
+
+/* Elements first .. first + n - 1 of a gradient times a factor, where they are. */
+MPTI_NOINLINE static void mpti_grads_scale(const mpt_tensor *t, size_t first, size_t n, float factor)
+{
+    const size_t end = first + n;
+    float        row[MPTI_TILE];
+#if MPTI_X86
+    if (mpti_path() >= MPTI_PATH_AVX512) {
+        mpti_scale_512(mpti_grad_from(t, first), t->grad_format, n / MPTI_GROUP, factor);
+        first += n / MPTI_GROUP * MPTI_GROUP;
+    }
+#endif
+    for (; first < end; first += n) {
+        n = mpti_scaled_tile(row, t, first, factor);
+        mpti_row_store(t->grad, t->grad_format, first, row, n);
+    }
+}
 
 /* The commonest case, f16 under a scale that is a power of two: products, squares and sums are rounded as
  * without it, as none is near the ends of float, so the factor's square may as well go into the sum of the
@@ -4027,38 +4066,38 @@ static MPTI_UNUSED int mpti_may_square_later(const mpti_checking *c)
     return !c->write_back && !(u & 0x7fffffu) && field > 77u && field < 173u;
 }
 
-/* Nonzero, and the sum, if the chunk has no bad element, and the processor vectors for it; then its gradients
+MPTI_NOINLINE static double mpti_check_sum(const mpt_tensor *t, size_t first, size_t n, float factor,
+                                           int back)
+{
+    const unsigned char *const g = mpti_grad_from(t, first);
+#if MPTI_X86
+    if (mpti_path() >= MPTI_PATH_AVX512)
+        return mpti_check_512(g, t->grad_format, n, factor, back);
+#endif
+    (void)back;
+    return mpti_check_tiles(g, t->grad_format, n, factor);
+}
+
+/* Nonzero, and the sum, if the chunk has no bad element, and this is not the reference; then its gradients
  * are also written back. */
 static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, size_t first, size_t n,
                                  double *sum)
 {
-#if MPTI_X86
-    const mpt_format format = t->grad_format;
-    const size_t     bytes = mpti_format_bytes(format);
-    unsigned char   *g = (unsigned char *)t->grad + first * bytes;
-    if (mpti_path() < MPTI_PATH_AVX512)
+    const int written = c->write_back && t->grad_format != MPT_F32;     /* rounded, so worth vectors only */
+    if (mpti_path() < (written ? MPTI_PATH_AVX512 : MPTI_PATH_SSE2))
         return 0;
-    if (format == MPT_F16 && mpti_may_square_later(c))
-        *sum = mpti_check_512(g, format, n, 1.0f, 0) * ((double)c->factor * (double)c->factor);
+    if (t->grad_format == MPT_F16 && mpti_may_square_later(c))
+        *sum = mpti_check_sum(t, first, n, 1.0f, 0) * ((double)c->factor * (double)c->factor);
     else
-        *sum = mpti_check_512(g, format, n, c->factor, c->write_back);
+        *sum = mpti_check_sum(t, first, n, c->factor, c->write_back);
     /* all zeros, as rare rows of an embedding: no square is 0 of what is 2^100 times as large */
     if (!mpti_sum_is_sound(*sum) &&
         (mpti_is_nonzero64(*sum) ||
-         mpti_is_nonzero64(mpti_check_512(g, format, n, mpti_shift_for(*sum), 0))))
+         mpti_is_nonzero64(mpti_check_sum(t, first, n, mpti_shift_for(*sum), 0))))
         return 0;
-    if (c->write_back) {
-        mpti_job j = mpti_job_of(format == MPT_F32   ? mpti_scale_f32_512
-                                 : format == MPT_F16 ? mpti_scale_f16_512 : mpti_scale_bf16_512,
-                                 g, bytes, g, bytes, 0);
-        j.from[1] = (const unsigned char *)&c->factor;
-        mpti_run_part(&j, n, 0);
-    }
+    if (c->write_back)
+        mpti_grads_scale(t, first, n, c->factor);
     return 1;
-#else
-    (void)c, (void)t, (void)first, (void)n, (void)sum;
-    return 0;
-#endif
 }
 
 #ifdef MPTI_THREADS
@@ -4066,18 +4105,15 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
 static void mpti_check_beside(void *context, const mpti_piece *piece)
 {
     mpti_checking *const c = (mpti_checking *)context;
-    size_t               first = piece->first, chunk = piece->chunk, n, i;
+    size_t               first = piece->first, chunk = piece->chunk, n;
     for (; first < piece->end; first += MPTI_CHUNK, chunk++) {
         double *const sum = &c->sum[chunk % MPTI_WINDOW];
         n = mpti_min(piece->end - first, MPTI_CHUNK);
         if (mpti_check_chunk_fast(c, piece->t, first, n, sum))
             continue;
         *sum = mpti_check_chunk(c, piece->t, NULL, first, n);
-        for (i = 0; c->write_back && mpti_f64_is_finite(*sum) && i < n; i += MPTI_TILE) {
-            float        u[MPTI_TILE];
-            const size_t take = mpti_scaled_tile(u, piece->t, first + i, c->factor);
-            mpti_row_store(piece->t->grad, piece->t->grad_format, first + i, u, take);
-        }
+        if (c->write_back && mpti_f64_is_finite(*sum))
+            mpti_grads_scale(piece->t, first, n, c->factor);
     }
 }
 #endif
@@ -4294,9 +4330,9 @@ MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, 
 
 static void mpti_zero_piece(void *context, const mpti_piece *piece)
 {
-    const size_t bytes = mpti_format_bytes(piece->t->grad_format);
     (void)context;
-    memset((unsigned char *)piece->t->grad + piece->first * bytes, 0, (piece->end - piece->first) * bytes);
+    memset(mpti_grad_from(piece->t, piece->first), 0,
+           (piece->end - piece->first) * mpti_format_bytes(piece->t->grad_format));
 }
 
 MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count)
@@ -4336,12 +4372,9 @@ static void mpti_clip_piece(void *context, const mpti_piece *piece)
     const mpti_clipping *const c = (const mpti_clipping *)context;
     const mpt_tensor *const    t = piece->t;
     const uint32_t             most = c->most[t->grad_format];
-    float                      row[MPTI_TILE];
-    size_t                     i, take;
-    for (i = piece->first; i < piece->end && mpti_f32_bits(c->factor) != 0x3f800000u; i += take) {
-        take = mpti_scaled_tile(row, t, i, c->factor);
-        mpti_row_store(t->grad, t->grad_format, i, row, take);
-    }
+    size_t                     i;
+    if (mpti_f32_bits(c->factor) != 0x3f800000u)
+        mpti_grads_scale(t, piece->first, piece->end - piece->first, c->factor);
     for (i = piece->first; i < piece->end && c->limits; i++)
         if (t->grad_format == MPT_F32) {
             float *const   g = (float *)t->grad + i;

@@ -576,7 +576,7 @@ MPT_DEF mpt_status mpt_quantize_f64_n(double *dst, const double *src, size_t n, 
                                       const mpt_opts *opts);
 
 /* mpt_simd_name -- which path the array functions take on this processor: "portable", "sse2", "avx2",
- * "avx512", "avx512bf16" or "neon". */
+ * "avx512", "avx512fp16" or "neon". */
 MPT_DEF const char *mpt_simd_name(void);
 
 // >>H8 arithmetic ----------------------------------------------------------------------------------
@@ -2118,8 +2118,18 @@ MPTI_ARITHMETIC(bf16, 7)
  * a program finds it. */
 enum {
     MPTI_PATH_PORTABLE = 0, MPTI_PATH_SSE2 = 2, MPTI_PATH_NEON = 2, MPTI_PATH_AVX2 = 3, MPTI_PATH_AVX512 = 4,
-    MPTI_PATH_AVX512BF16 = 5
+    MPTI_PATH_AVX512FP16 = 5
 };
+
+/* Only gcc is asked for FP16: older clang's __builtin_cpu_supports does not know the name, and gcc 12 comes
+ * with an assembler that knows the instructions. */
+#if MPTI_X86 && !defined(__clang__) && __GNUC__ >= 12
+#define MPTI_FP16 1
+#define MPTI_HAS_FP16 __builtin_cpu_supports("avx512fp16")
+#else
+#define MPTI_FP16 0
+#define MPTI_HAS_FP16 0
+#endif
 
 /* The last path allowed; tests and benchmarks put a variable of theirs here. gcc for Windows aligns the stack
  * to 16 bytes, even where it puts longer vectors there. */
@@ -2127,7 +2137,7 @@ enum {
 #if MPT_SIMD && defined(_WIN32) && !defined(__clang__)
 #define MPTI_LAST_PATH MPTI_PATH_SSE2
 #elif MPT_SIMD == 1
-#define MPTI_LAST_PATH MPTI_PATH_AVX512BF16
+#define MPTI_LAST_PATH MPTI_PATH_AVX512FP16
 #else
 #define MPTI_LAST_PATH MPT_SIMD
 #endif
@@ -2281,8 +2291,7 @@ static inline int mpti_path_here(void)
 #if MPTI_X86
     if (last >= MPTI_PATH_AVX512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return last > MPTI_PATH_AVX512 && __builtin_cpu_supports("avx512bf16") ? MPTI_PATH_AVX512BF16
-                                                                               : MPTI_PATH_AVX512;
+        return last > MPTI_PATH_AVX512 && MPTI_HAS_FP16 ? MPTI_PATH_AVX512FP16 : MPTI_PATH_AVX512;
     if (last >= MPTI_PATH_AVX2 && __builtin_cpu_supports("avx2"))
         return MPTI_PATH_AVX2;
     if (last >= MPTI_PATH_SSE2 && __builtin_cpu_supports("sse2"))
@@ -2650,19 +2659,25 @@ MPTI_IN_512 void mpti_bf16_out_512(unsigned char *p, const mpti_v16 *v, int how)
     mpti_bf16_32_out_512(p + 64, v[2], v[3], how);
 }
 
-/* VCVTNE2PS2BF16 takes subnormals for zeros: where one is among the floats, integers do it. VFPCLASSPS finds
- * them, unless the control register says that subnormals count as zeros: then this is not for use. */
-MPTI_IN_512 void mpti_bf16_32_out_512bf16(unsigned char *p, mpti_v16 a, mpti_v16 b, int how)
+/* 64 elements of a format to train in. */
+MPTI_IN_512 void mpti_64_in_512(mpti_v16 *v, const unsigned char *p, mpt_format format)
 {
-    mpti_v16 r;
-    int      some;
-    __asm__("vfpclassps {$0x20, %1, %%k1|k1, %1, 0x20}\n\tvfpclassps {$0x20, %2, %%k2|k2, %2, 0x20}\n\t"
-            "kortestw {%%k1, %%k2|k2, k1}" : "=@ccnz"(some) : "v"(a), "v"(b) : "k1", "k2");
-    if (MPTI_LIKELY(!some)) {
-        __asm__(MPTI_OF_3("vcvtne2ps2bf16") : "=v"(r) : "v"(b), "v"(a));
-        mpti_put_512(p, r, how);
-    } else
-        mpti_bf16_32_out_512(p, a, b, how);
+    if (format == MPT_F32)
+        mpti_f32_in_512(v, p);
+    else if (format == MPT_F16)
+        mpti_f16_in_512(v, p);
+    else
+        mpti_bf16_in_512(v, p);
+}
+
+MPTI_IN_512 void mpti_64_out_512(unsigned char *p, const mpti_v16 *v, mpt_format format)
+{
+    if (format == MPT_F32)
+        mpti_f32_out_512(p, v, 0);
+    else if (format == MPT_F16)
+        mpti_f16_out_512(p, v, 0);
+    else
+        mpti_bf16_out_512(p, v, 0);
 }
 
 /* 32 floats as f16 toward zero, after all that is below bit 17 became that one bit. It is far enough down not
@@ -2780,22 +2795,12 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
             statement;                                                                              \
     }
 
-/* Processors with AVX512-FP16 round a double once. Only gcc is asked: older clang's __builtin_cpu_supports
- * does not know the name, and gcc 12 comes with an assembler that knows the instructions. Of the paths only
- * the last one looks for it, which all processors with FP16 have. */
-#if !defined(__clang__) && __GNUC__ >= 12
-#define MPTI_FP16 1
-static inline int mpti_has_fp16(void)
-{
-    return mpti_path() >= MPTI_PATH_AVX512BF16 && __builtin_cpu_supports("avx512fp16");
-}
-
+/* Processors with AVX512-FP16 round a double once. */
+#if MPTI_FP16
 MPTI_UNARY(MPTI_IN_512, mpti_w8, mpti_f64_halves_fp16, mpti_v16,
            "vcvtpd2ph {%{rn-sae%}, %1, %0|%0, %1, %{rn-sae%}}")
 MPTI_KERNEL_512(mpti_f16_from_f64_fp16, 8, 8, 2,
                 mpti_put_w8(to, mpti_f64_halves_fp16(mpti_load_512(a)), way))
-#else
-#define MPTI_FP16 0
 #endif
 
 /* ---- AVX2 ---- */
@@ -3723,8 +3728,6 @@ MPTI_KERNEL_512(mpti_f32_odd_from_f64_512, 16, 8, 4,
 MPTI_KERNEL_512(mpti_f16_from_f32_512, 16, 4, 2, mpti_put_w16_512(to, mpti_halves_512(mpti_load_512(a)), way))
 MPTI_KERNEL_512(mpti_bf16_from_f32_512, 32, 4, 2,
                 mpti_bf16_32_out_512(to, mpti_load_512(a), mpti_load_512(a + 64), way))
-MPTI_KERNEL_512(mpti_bf16_from_f32_512bf16, 32, 4, 2,
-                mpti_bf16_32_out_512bf16(to, mpti_load_512(a), mpti_load_512(a + 64), way))
 MPTI_KERNEL_512(mpti_e4m3_from_f32_512, 64, 4, 1, mpti_e4m3_out_512(to, a, way))
 MPTI_KERNEL_512(mpti_e5m2_from_f32_512, 64, 4, 1, mpti_e5m2_out_512(to, a, way))
 MPTI_KERNEL_512(mpti_f64_from_f32_512, 16, 4, 8, mpti_f64_16_out_512(to, mpti_load_512(a), way))
@@ -3761,14 +3764,12 @@ MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
         case MPTI_PAIR(MPT_F32, MPT_E4M3): return mpti_f32_from_e4m3_512;
         case MPTI_PAIR(MPT_F32, MPT_E5M2): return mpti_f32_from_e5m2_512;
         case MPTI_PAIR(MPT_F16, MPT_F32):  return mpti_f16_from_f32_512;
-        case MPTI_PAIR(MPT_BF16, MPT_F32):
-            return path >= MPTI_PATH_AVX512BF16 && mpti_subnormals_count() ? mpti_bf16_from_f32_512bf16
-                                                                           : mpti_bf16_from_f32_512;
+        case MPTI_PAIR(MPT_BF16, MPT_F32): return mpti_bf16_from_f32_512;
         case MPTI_PAIR(MPT_E4M3, MPT_F32): return mpti_e4m3_from_f32_512;
         case MPTI_PAIR(MPT_E5M2, MPT_F32): return mpti_e5m2_from_f32_512;
         case MPTI_PAIR(MPT_F16, MPT_F64):
 #if MPTI_FP16
-            if (mpti_has_fp16())
+            if (path >= MPTI_PATH_AVX512FP16)
                 return mpti_f16_from_f64_fp16;
 #endif
             return mpti_f16_from_f64_512;
@@ -4864,7 +4865,7 @@ MPTI_DEF mpt_status mpt_quantize_f64_n(double *dst, const double *src, size_t n,
 MPTI_DEF const char *mpt_simd_name(void)
 {
     switch (mpti_path()) {
-    case MPTI_PATH_AVX512BF16: return "avx512bf16";
+    case MPTI_PATH_AVX512FP16: return "avx512fp16";
     case MPTI_PATH_AVX512:     return "avx512";
     case MPTI_PATH_AVX2:       return "avx2";
     case MPTI_PATH_SSE2:       return MPTI_ARM ? "neon" : "sse2";
@@ -5105,7 +5106,7 @@ static mpti_kernel *mpti_arith_kernel(int mbits, int *direct)
     *direct = 0;
 #if MPTI_X86
 #if MPTI_FP16
-    *direct = mbits == 10 && mpti_has_fp16();
+    *direct = mbits == 10 && mpti_path() >= MPTI_PATH_AVX512FP16;
     if (*direct)
         return mpti_f16_arith_fp16;
 #endif
@@ -6136,6 +6137,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
 
 // >>H19 history ------------------------------------------------------------------------------------
 /* 0.4.0  mpt_f16_next_up(h), mpt_f16_next_down(h) mpt_f16_next(h, 1), mpt_f16_next(h, 0); bf16 likewise
+ *        mpt_simd_name() "avx512bf16"             "avx512", or "avx512fp16" where the processor has that
  * 0.3.0  Other results: E8M0 takes the larger of two equally near powers of two, as IEEE 754-2019 says
  *        where neither is even (3 is 4, was 2), and to odd there is toward zero; a text of 1e400 or more in
  *        over 400 digits overflows (was 0). Formats: MPT_E4M3IEEE, MPT_E3M4, MPT_E4M3B11FNUZ.
