@@ -497,7 +497,8 @@ TEST(step_groups)
     expect(&g, "b", 1, MPT_WHY_GROUP_LOW);
     expect(&g, "c", 0, MPT_WHY_GROUP_FP32);
     expect(&g, "d", 0, MPT_WHY_KEPT);
-    CHECK_EQ_I(mpt_graph_group(&g, 0, 1000), MPT_E_ARG);
+    CHECK_EQ_I(mpt_graph_group(&g, 0, g.type_count), MPT_E_ARG);
+    CHECK_EQ_I(mpt_graph_group(&g, g.type_count, 0), MPT_E_ARG);
 }
 
 TEST(ranges)
@@ -718,6 +719,13 @@ TEST(malformed)
     CHECK_EQ_I(mpt_graph_check(&g), MPT_E_DATA);
     CHECK(!strcmp(g.fault.node, "a") || !strcmp(g.fault.node, "b"));
     CHECK(strstr(g.fault.why, "cycle") != NULL);
+    begin(&g);                                  /* no end of a loop step opens another cycle */
+    add(&g, "x", "Placeholder", NULL, NULL);
+    add(&g, "n", "NextIteration", "x", NULL);
+    add(&g, "a", "Merge", "later", "n");
+    add(&g, "b", "Relu", "a", NULL);
+    back(&g, "a", "b");
+    CHECK_EQ_I(mpt_graph_check(&g), MPT_E_DATA);
     begin(&g);
     add(&g, "x", "Placeholder", NULL, NULL);
     add(&g, "n", "NextIteration", "x", NULL);
