@@ -2,15 +2,14 @@
 headers (>>M18, say): an operator, a constant, a condition, a statement left out; builds, and runs the tests
 that reach the line (gcov tells them, once per state of headers and tests), the quickest first, until one
 fails; then tests/cut.c on three threads, and those tests again under the sanitizers, as CI has them. For a
-line that gcov does not count, a constant or a part of a macro, it runs all tests that reach the section. A
-mutant that the compiler turns into the same code is equivalent, and so is one in tests/mutants_equivalent,
-which says why, a row of
+line that gcov does not count, a constant or a part of a macro, it runs all tests that reach the section, and
+for declarations all there are. A mutant that the compiler turns into the same code is equivalent, and so is
+one in tests/mutants_equivalent, which says why, a row of
     SECTION | the line as mutated | reason
 The other survivors are told: a missing test, or code that nothing needs; so are those in code that this
-processor does not run. Run by `make mutate SECTION=M18`;
-COUNT mutants (40) drawn by SEED (1), the same ones as long as their lines stay; COUNT may be a text, and then
-all mutants that have it in their line. CC, default cc, is gcc. `make mutate SECTION=stale` tells only the
-rows whose line is no mutant of the section any more."""
+processor does not run. Run by `make mutate SECTION=M18`; COUNT mutants (40) drawn by SEED (1), the same ones
+as long as their lines stay; COUNT may be a text, and then all mutants that have it in their line. CC, default
+cc, is gcc. `make mutate SECTION=stale` tells only the rows whose line is no mutant of the section any more."""
 import glob
 import hashlib
 import json
@@ -202,7 +201,7 @@ def main():
         return run([CC, t + ".o"] + [u + ".o" for u in mutated + fixed] + ["-o", t, "-lm"], room, check=True)
 
     idle = {x for v in reached.values() for x in v["idle"][header]}
-    anywhere = [n for n, v in reached.items() if any(first < x <= last for x in v[header])]
+    anywhere = [n for n, v in reached.items() if not inside or any(first < x <= last for x in v[header])]
     programs = sorted({n.split()[0] for n in anywhere})
     affected = {t for t in programs if not inside or "define MPT_STATIC" in sources[t]}
     for unit in fixed + mutated + programs:

@@ -2259,7 +2259,7 @@ TEST(many_sums_go_around_in_pieces)
 TEST(parts_are_placed_and_refused)
 {
     static unsigned char room[1 << 18];
-    static mpt_f16       p[40000], g[40000], *moved;
+    static mpt_f16       p[65537], g[65537], *moved;
     mpt_tensor           item[2];
     mpt_tensors          list, was;
     mpt_fault            fault;
@@ -2306,6 +2306,10 @@ TEST(parts_are_placed_and_refused)
         item[0].n = 1;
         CHECK_EQ_I(mpt_tensors_validate(item, 1, MPT_NEEDS_GRAD, NULL), MPT_E_ARG);
     }
+    CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_F16, MPT_F16), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_add(&list, "w", 65537, p, g, NULL, NULL, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_shard(&list, 3, 4), MPT_OK);             /* from 49152.75, rounded down */
+    CHECK(item[0].first == 49152 && item[0].n == 16385);
 }
 
 int main(int argc, char **argv)
