@@ -1936,7 +1936,8 @@ TEST(registry_places_arrays)
 
 TEST(registry_places_what_is_needed)
 {
-    static unsigned char room[8192];
+    static unsigned char room[8192 + 64];
+    unsigned char *const line = room + (64u - (uintptr_t)room % 64u) % 64u;
     static float         w[64], have[64];
     mpt_tensor           item[3];
     mpt_tensors          list;
@@ -1963,7 +1964,8 @@ TEST(registry_places_what_is_needed)
         CHECK_EQ_I(mpt_tensors_new_bf16(&list, "w", 64, master ? w : NULL, &p, &g), MPT_OK);
         CHECK_EQ_U(list.bytes, 64u * wants[i].lines + 63u);
         bytes = list.bytes;
-        CHECK_EQ_I(mpt_tensors_place(&list, room, bytes), MPT_OK);
+        CHECK_EQ_I(mpt_tensors_place(&list, line, bytes), MPT_OK);
+        CHECK((unsigned char *)p == line || (unsigned char *)g == line || (unsigned char *)item[0].m == line);
         CHECK((item[0].m != NULL) == ((wants[i].needs & MPT_NEEDS_M) != 0u));
         CHECK((item[0].v != NULL) == ((wants[i].needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS)) != 0u));
         for (j = 0; j < 64; j++)
