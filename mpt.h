@@ -1898,35 +1898,35 @@ typedef struct mpt_graph {
     void             *kept, *scratch;   /* blocks from MPT_MALLOC, chained */
 } mpt_graph;
 
-/* Why a type is as it is: enum, whether low, and the words; via and to name the ops that decided. */
-#define MPT_GRAPH_WHYS(X)                                                                             \
-    X(MPT_WHY_NONE,       0, "no rewrite has run")                                                    \
-    X(MPT_WHY_ALLOW,      1, "its op is on the allow list")                                           \
-    X(MPT_WHY_BETWEEN,    1, "it lies between allow ops")                                             \
-    X(MPT_WHY_FOLLOWS,    1, "it follows a low op, and no deny op feeds it")                          \
-    X(MPT_WHY_CLEAR,      1, "clear ops join it to a low op")                                         \
-    X(MPT_WHY_GROUP_LOW,  1, "what it must agree with is low")                                        \
-    X(MPT_WHY_CAST_LOW,   1, "it is a cast that only low ops read")                                   \
-    X(MPT_WHY_CUT_LOW,    1, "that moves the fewest bytes through casts")                           \
-    X(MPT_WHY_ADDED,      1, "the rewrite added it")                                                  \
-    X(MPT_WHY_ALREADY,    0, "it is not FP32 to begin with")                                          \
-    X(MPT_WHY_KEPT,       0, "it is fetched, fed or stateful")                                        \
-    X(MPT_WHY_DEVICE,     0, "it is on another device")                                               \
-    X(MPT_WHY_OVERFLOW,   0, "values that it reads or makes overflow in the low format")              \
-    X(MPT_WHY_FLUSHED,    0, "too many of its values would be flushed to zero, even as scaled")       \
-    X(MPT_WHY_DENY,       0, "its op is on the deny list")                                            \
-    X(MPT_WHY_AFTER_DENY, 0, "it carries what a deny op made")                                        \
-    X(MPT_WHY_NO_KERNEL,  0, "its op has no low-precision kernel for this type")                      \
-    X(MPT_WHY_GROUP_FP32, 0, "what it must agree with stays FP32")                                    \
-    X(MPT_WHY_VARIABLE,   0, "it reads a variable")                                                   \
-    X(MPT_WHY_UNLISTED,   0, "no list names its op")                                                  \
-    X(MPT_WHY_INFER,      0, "it is on the infer list and does not lie between allow ops")            \
-    X(MPT_WHY_APART,      0, "it is on the clear list and no clear ops join it to a low op")          \
-    X(MPT_WHY_CUT_FP32,   0, "that moves no more bytes through casts")                                \
-    X(MPT_WHY_NOTHING,    0, "the graph has no allow op")
+/* Why a type is as it is: enum and words, first those of low ones; via and to name the ops that decided. */
+#define MPT_GRAPH_WHYS(X)                                                                          \
+    X(MPT_WHY_NONE,       "no rewrite has run")                                                    \
+    X(MPT_WHY_ALLOW,      "its op is on the allow list")                                           \
+    X(MPT_WHY_BETWEEN,    "it lies between allow ops")                                             \
+    X(MPT_WHY_FOLLOWS,    "it follows a low op, and no deny op feeds it")                          \
+    X(MPT_WHY_CLEAR,      "clear ops join it to a low op")                                         \
+    X(MPT_WHY_GROUP_LOW,  "what it must agree with is low")                                        \
+    X(MPT_WHY_CAST_LOW,   "it is a cast that only low ops read")                                   \
+    X(MPT_WHY_CUT_LOW,    "that moves the fewest bytes through casts")                             \
+    X(MPT_WHY_ADDED,      "the rewrite added it")                                                  \
+    X(MPT_WHY_ALREADY,    "it is not FP32 to begin with")                                          \
+    X(MPT_WHY_KEPT,       "it is fetched, fed or stateful")                                        \
+    X(MPT_WHY_DEVICE,     "it is on another device")                                               \
+    X(MPT_WHY_OVERFLOW,   "values that it reads or makes overflow in the low format")              \
+    X(MPT_WHY_FLUSHED,    "too many of its values would be flushed to zero, even as scaled")       \
+    X(MPT_WHY_DENY,       "its op is on the deny list")                                            \
+    X(MPT_WHY_AFTER_DENY, "it carries what a deny op made")                                        \
+    X(MPT_WHY_NO_KERNEL,  "its op has no low-precision kernel for this type")                      \
+    X(MPT_WHY_GROUP_FP32, "what it must agree with stays FP32")                                    \
+    X(MPT_WHY_VARIABLE,   "it reads a variable")                                                   \
+    X(MPT_WHY_UNLISTED,   "no list names its op")                                                  \
+    X(MPT_WHY_INFER,      "it is on the infer list and does not lie between allow ops")            \
+    X(MPT_WHY_APART,      "it is on the clear list and no clear ops join it to a low op")          \
+    X(MPT_WHY_CUT_FP32,   "that moves no more bytes through casts")                                \
+    X(MPT_WHY_NOTHING,    "the graph has no allow op")
 
 typedef enum mpt_graph_why {
-#define MPTI_X(id, low, text) id,
+#define MPTI_X(id, text) id,
     MPT_GRAPH_WHYS(MPTI_X)
 #undef MPTI_X
     MPT_WHY_COUNT
@@ -11466,18 +11466,15 @@ MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *opti
 
 MPT_DEF MPTI_NOINLINE int mpt_graph_is_low(const mpt_graph *g, uint32_t type)
 {
-#define MPTI_X(id, low, text) low,
-    static const unsigned char low_why[] = {MPT_GRAPH_WHYS(MPTI_X)};
-#undef MPTI_X
-    return g && type < g->type_count && g->types[type].why < (uint32_t)MPT_WHY_COUNT &&
-           low_why[g->types[type].why] && g->types[type].format != (int32_t)MPT_F32;
+    return g && type < g->type_count && g->types[type].why - 1u < (uint32_t)MPT_WHY_ADDED &&
+           g->types[type].format != (int32_t)MPT_F32;
 }
 
 /* ---- telling ---- */
 
 static const char *mpti_graph_why_text(uint32_t why)
 {
-#define MPTI_X(id, low, text) text,
+#define MPTI_X(id, text) text,
     static const char *const text[] = {MPT_GRAPH_WHYS(MPTI_X)};
 #undef MPTI_X
     return text[why < (uint32_t)MPT_WHY_COUNT ? why : 0u];
@@ -11637,6 +11634,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 
 // >>M28 history -----------------------------------------------------------------------------------
 /* 0.4.0  mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
+ *   MPT_GRAPH_WHYS(X): X(why, low, text)      X(why, text)
  *   Parts of tensors: mpt_tensors_shard; the part, whole and sums of mpt_tensor. Dialects mindspore, marian.
  *   The floor of the default loss scale is 2^-20 (2^-14). mpt_gemm with k, alpha and beta 1 rounds once, and
  *   its sums along k are mpt_dot's above 4096 products, too. The norm has other last bits: sums of up to 64
