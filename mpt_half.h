@@ -1912,7 +1912,7 @@ MPT_HD unsigned mpti_a_logb(mpti_env *e, unsigned a)
 /* The codes in the order of the numbers, -0 below +0, NaN outside. */
 MPT_HD int mpti_rank16(unsigned code)
 {
-    return code & 0x8000u ? -(int)(code & 0x7fffu) - 1 : (int)code;
+    return code & 0x8000u ? ~(int)(code & 0x7fffu) : (int)code;
 }
 
 MPT_HD mpt_relation mpti_relation16(mpti_env *e, unsigned a, unsigned b, int signaling)
