@@ -1110,6 +1110,9 @@ TEST(configurations)
         mpt_scaler_config       c = good;
         mpt_scaler              s;
         CHECK_EQ_I(c.dialect, d);
+        CHECK_EQ_I(c.hysteresis, 1 + (d == MPT_SCALER_TF_CONTRIB || d == MPT_SCALER_APEX_HYSTERESIS ||
+                                      d == MPT_SCALER_DEEPSPEED || d == MPT_SCALER_DEEPSPEED_0_17_0 ||
+                                      d == MPT_SCALER_MEGATRON));
         CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
         CHECK(s.scale == good.init_scale && (double)s.scale == s.wide && s.last_bad == -1);
         if (d == MPT_SCALER_STATIC)
