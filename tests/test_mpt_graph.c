@@ -465,7 +465,16 @@ TEST(step_lists)
     expect(&g, "pop", 0, MPT_WHY_GROUP_FP32);
     CHECK(!mpt_graph_is_low(&g, type_of(&g, "empty")));
     CHECK(!mpt_graph_is_low(&g, type_of(&g, "t")));     /* nothing low comes through the list */
-    begin(&g);                                  /* and so does one who takes the list elsewhere */
+    begin(&g);                                  /* and so does who brings a list, or takes it elsewhere */
+    CHECK_EQ_I(mpt_graph_node_add(&g, "arg", "_Arg", NULL, 0u, &node), MPT_OK);
+    CHECK_EQ_I(mpt_graph_type_add(&g, node, "T", MPT_TYPE_HANDLE, 0u, &type), MPT_OK);
+    CHECK_EQ_I(mpt_graph_output_add(&g, type, 1, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_graph_node_add(&g, "read", "TensorListPopBack", NULL, 0u, &node), MPT_OK);
+    CHECK_EQ_I(mpt_graph_type_add(&g, node, "element", (int32_t)MPT_F32, 0u, &type), MPT_OK);
+    CHECK_EQ_I(mpt_graph_output_add(&g, type, 100, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_graph_type_add(&g, node, "handle", MPT_TYPE_HANDLE, 0u, &type), MPT_OK);
+    CHECK_EQ_I(mpt_graph_input_add(&g, type, out_of(&g, "arg"), NULL), MPT_OK);
+    add(&g, "m3", "MatMul", "read", NULL);
     list_graph(&g, "m", 0u);
     CHECK_EQ_I(mpt_graph_node_add(&g, "end", "_Retval", NULL, 0u, &node), MPT_OK);
     CHECK_EQ_I(mpt_graph_type_add(&g, node, "T", MPT_TYPE_HANDLE, 0u, &type), MPT_OK);
@@ -474,6 +483,7 @@ TEST(step_lists)
     (void)rewrite(&g, &o);
     expect(&g, "push", 0, MPT_WHY_GROUP_FP32);
     expect(&g, "pop", 0, MPT_WHY_GROUP_FP32);
+    expect(&g, "read", 0, MPT_WHY_GROUP_FP32);
     (void)mpt_graph_explain(&g, type, text, sizeof text);
     CHECK(strstr(text, "end (_Retval): no float, ") == text);
 }
@@ -621,10 +631,13 @@ TEST(lists_of_the_user)
                                         {"Relu", MPT_LIST_NONE, MPT_LIST_REMOVE},
                                         {"Mul", MPT_LIST_INFER, MPT_LIST_ADD}};
     static const mpt_list_row twice[] = {{"MatMul", MPT_LIST_DENY, MPT_LIST_ADD}};
-    static const mpt_list_row nameless[] = {{NULL, MPT_LIST_DENY, MPT_LIST_ADD}};
-    static const mpt_list_row listless[] = {{"MatMul", MPT_LIST_NONE, MPT_LIST_ADD}};
+    static const mpt_list_row wrong[] = {{NULL, MPT_LIST_DENY, MPT_LIST_ADD},
+                                         {"MatMul", MPT_LIST_NONE, MPT_LIST_ADD},
+                                         {"MatMul", MPT_LIST_COUNT, MPT_LIST_OVERRIDE},
+                                         {"", MPT_LIST_DENY, MPT_LIST_ADD}};
     mpt_graph                 g;
     mpt_graph_options         o = tf();
+    size_t                    i;
     begin(&g);
     add(&g, "x", "Placeholder", NULL, NULL);
     add(&g, "f", "Foo", "x", NULL);
@@ -635,10 +648,10 @@ TEST(lists_of_the_user)
     CHECK_EQ_I(mpt_graph_rewrite(&g, &o, NULL), MPT_E_DATA);
     CHECK_EQ_S(g.fault.node, "MatMul");
     CHECK(strstr(g.fault.why, "two lists") != NULL);
-    o.rows = nameless;
-    CHECK_EQ_I(mpt_graph_rewrite(&g, &o, NULL), MPT_E_ARG);
-    o.rows = listless;
-    CHECK_EQ_I(mpt_graph_rewrite(&g, &o, NULL), MPT_E_ARG);
+    for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        o.rows = &wrong[i];
+        CHECK_EQ_I(mpt_graph_rewrite(&g, &o, NULL), MPT_E_ARG);
+    }
     o.rows = NULL;
     CHECK_EQ_I(mpt_graph_rewrite(&g, &o, NULL), MPT_E_ARG);
     o.rows = rows;
