@@ -306,6 +306,11 @@ TEST(step_clear)
     expect(&g, "read", 0, MPT_WHY_VARIABLE);
     expect(&g, "enter", 0, MPT_WHY_VARIABLE);
     expect(&g, "far", 0, MPT_WHY_APART);
+    begin(&g);                                  /* what reads nothing reads no variable */
+    add(&g, "none", "Identity", NULL, NULL);
+    add(&g, "m", "MatMul", "none", NULL);
+    (void)rewrite(&g, &o);
+    expect(&g, "none", 1, MPT_WHY_CLEAR);
 }
 
 TEST(step_kernels_and_types)
@@ -1622,6 +1627,11 @@ TEST(memory)
             CHECK(g.fault.why != NULL);
         }
     }
+    CHECK_EQ_I(mpt_graph_init(&g, arena, 60000), MPT_OK);
+    CHECK_EQ_I(mpt_graph_node_add(&g, "x", "placeholder", NULL, 0u, NULL), MPT_OK);
+    cap = g.low;                        /* the array that was to grow keeps its memory */
+    CHECK_EQ_I(mpt_graph_reserve(&g, n, 0), MPT_E_MEMORY);
+    CHECK_EQ_U(g.low, cap);
     free(room);
     mpt_graph_free(NULL);
 }
