@@ -1636,6 +1636,26 @@ TEST(memory)
     mpt_graph_free(NULL);
 }
 
+/* Every output has readers in two groups: as many nodes of the flow as there can be. */
+TEST(min_cut_of_many_readers)
+{
+    mpt_graph         g;
+    mpt_graph_options o = mpt_graph_defaults();
+    mpt_graph_summary s;
+    uint32_t          out[2], next, i;
+    o.mode = MPT_GRAPH_MIN_CUT;
+    CHECK_EQ_I(mpt_graph_init(&g, NULL, 0), MPT_OK);            /* the sanitizers see who writes behind it */
+    CHECK_EQ_I(mpt_graph_op(&g, "x", "placeholder", NULL, 0, 100, &out[0]), MPT_OK);
+    CHECK_EQ_I(mpt_graph_op(&g, "m", "matmul", out, 1, 100, &out[1]), MPT_OK);
+    for (i = 0; i < 100; i++, out[0] = out[1], out[1] = next)
+        CHECK_EQ_I(mpt_graph_op(&g, "a", "add", out, 2, 100, &next), MPT_OK);
+    CHECK_EQ_I(mpt_graph_op(&g, "m2", "matmul", out, 2, 100, &next), MPT_OK);
+    s = rewrite(&g, &o);
+    CHECK_EQ_U(s.converted, 102);
+    well_typed(&g);
+    mpt_graph_free(&g);
+}
+
 /* The counters say what the graph shows, and DOT and listing mention every node. */
 TEST(printing)
 {
@@ -1705,5 +1725,6 @@ int main(int argc, char **argv)
     RUN(long_paths);
     RUN(memory);
     RUN(printing);
+    RUN(min_cut_of_many_readers);
     return mt_end();
 }
