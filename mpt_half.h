@@ -2849,8 +2849,14 @@ MPTI_IN_256 mpti_v8 mpti_bf16_8_256(const unsigned char *p)
     return r << 16;
 }
 
-/* NaN as they are, for arithmetic, and made quiet. */
-MPTI_FOUR(MPTI_IN_256, mpti_v8, mpti_bf16_in_256, mpti_bf16_8_256, 16)
+/* For arithmetic, NaN as they are: the codes at even places, then those between, since shifts and masks cost
+ * less than what puts codes side by side. */
+MPTI_IN_256 void mpti_bf16_in_256(mpti_v8 *v, const unsigned char *p)
+{
+    const mpti_v8 a = mpti_load_256(p), b = mpti_load_256(p + 32);
+    v[0] = a << 16, v[1] = a & 0xffff0000u;
+    v[2] = b << 16, v[3] = b & 0xffff0000u;
+}
 
 /* All ones where u is a NaN. This instruction has no form for the registers that came with AVX-512. */
 MPTI_IN_256 mpti_v8 mpti_nan_256(mpti_v8 u)
@@ -2890,23 +2896,32 @@ MPTI_IN_256 void mpti_f16_out_256(unsigned char *p, const mpti_v8 *v, int how)
     mpti_put_256(p + 32, mpti_join_256(mpti_halves_256(v[2]), mpti_halves_256(v[3])), how);
 }
 
+/* Rounded, of no NaN: the code is in the upper half. */
+MPTI_IN_256 mpti_v8 mpti_bf16_round_256(mpti_v8 u) { return u + 0x7fffu + (u >> 16 & 1u); }
 MPTI_IN_256 mpti_v8 mpti_bf16_pack_256(mpti_v8 a, mpti_v8 b)
 {
     mpti_v8 r;
-    a = (a + 0x7fffu + (a >> 16 & 1u)) >> 16;
-    b = (b + 0x7fffu + (b >> 16 & 1u)) >> 16;
-    __asm__(MPTI_OF_3("vpackusdw") : "=x"(r) : "x"(a), "x"(b));
+    __asm__(MPTI_OF_3("vpackusdw")
+            : "=x"(r) : "x"(mpti_bf16_round_256(a) >> 16), "x"(mpti_bf16_round_256(b) >> 16));
     __asm__("vpermq {$0xd8, %0, %0|%0, %0, 0xd8}" : "+x"(r));
     return r;
 }
 
-/* Of no NaN, and of any: quiet, and without what rounding would carry into. */
-MPTI_IN_256 void mpti_bf16_out_256(unsigned char *p, const mpti_v8 *v, int how)
+MPTI_IN_256 mpti_v8 mpti_bf16_mix_256(mpti_v8 even, mpti_v8 odd)
 {
-    mpti_put_256(p, mpti_bf16_pack_256(v[0], v[1]), how);
-    mpti_put_256(p + 32, mpti_bf16_pack_256(v[2], v[3]), how);
+    mpti_v8 r;
+    __asm__("vpblendw {$0xaa, %2, %1, %0|%0, %1, %2, 0xaa}"
+            : "=x"(r) : "x"(mpti_bf16_round_256(even) >> 16), "x"(mpti_bf16_round_256(odd)));
+    return r;
 }
 
+MPTI_IN_256 void mpti_bf16_out_256(unsigned char *p, const mpti_v8 *v, int how)
+{
+    mpti_put_256(p, mpti_bf16_mix_256(v[0], v[1]), how);
+    mpti_put_256(p + 32, mpti_bf16_mix_256(v[2], v[3]), how);
+}
+
+/* Of any, quiet, and without what rounding would carry into. */
 MPTI_IN_256 mpti_v8 mpti_bf16_nan_256(mpti_v8 u)
 {
     __asm__("vpblendvb {%2, %1, %0, %0|%0, %0, %1, %2}"
