@@ -8411,7 +8411,6 @@ MPTI_IN_512 void mpti_row_put_512(void *p, mpt_format format, size_t i, size_t n
 
 typedef struct mpti_two_256 { mpti_v8 low, high; } mpti_two_256;
 typedef uint32_t mpti_v4 __attribute__((vector_size(16), may_alias));
-typedef uint64_t mpti_b8_any __attribute__((may_alias, aligned(1)));
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_ps_256, mpti_v8, MPTI_OF_3("vaddps"))
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_max_256, mpti_v8, MPTI_OF_3("vpmaxud"))
 MPTI_BINARY(MPTI_IN_256, mpti_v4, mpti_add_ps_128, mpti_v4, MPTI_OF_3("vaddps"))

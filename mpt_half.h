@@ -2809,6 +2809,7 @@ MPTI_KERNEL_512(mpti_f16_from_f64_fp16, 8, 8, 2,
 typedef uint32_t mpti_v8 __attribute__((vector_size(32), may_alias));
 typedef uint32_t mpti_v8_any __attribute__((vector_size(32), may_alias, aligned(1)));
 typedef uint16_t mpti_w8_any __attribute__((vector_size(16), may_alias, aligned(1)));
+typedef uint64_t mpti_b8_any __attribute__((may_alias, aligned(1)));
 #define MPTI_IN_256 MPTI_AVX2_TARGET __attribute__((always_inline)) static inline
 
 MPTI_IN_256 mpti_v8 mpti_all_256(uint32_t x)
@@ -2872,8 +2873,19 @@ MPTI_IN_256 mpti_v8 mpti_bf16_quiet_8_256(const unsigned char *p)
     return u | (mpti_nan_256(u) & 0x400000u);
 }
 
-MPTI_IN_256 mpti_v8 mpti_f32_8_256(const unsigned char *p) { return mpti_load_256(p); }
-MPTI_FOUR(MPTI_IN_256, mpti_v8, mpti_f32_in_256, mpti_load_256, 32)
+/* Eight codes of E4M3 or E5M2, as with AVX-512. */
+MPTI_IN_256 mpti_v8 mpti_fp8_8_256(const unsigned char *p, unsigned e4m3)
+{
+    mpti_w8 w;
+    mpti_v8 r;
+    __asm__("vpmovsxbw {%1, %0|%0, %1}" : "=x"(w) : "m"(*(const mpti_b8_any *)(const void *)p));
+    w <<= 8 - e4m3;
+    if (e4m3)
+        w = (w & 0xbfffu) ^ ((mpti_w8)((w & 0x3fffu) == 0x3f80u) & (0x3f80u ^ 0x7e00u));
+    __asm__("vcvtph2ps {%1, %0|%0, %1}" : "=x"(r) : "x"(w));
+    __asm__(MPTI_OF_3("vmulps") : "=x"(r) : "x"(r), "x"(mpti_all_256((127u + 8u * e4m3) << 23)));
+    return r;
+}
 
 /* A double's bits below float's last one become one bit, in float's last place: then the conversion to float
  * is exact and rounds the same in every direction, but for numbers that are zero or Inf in f16 anyway. */
@@ -3752,6 +3764,8 @@ MPTI_KERNEL_256(mpti_f32_from_f16_256, 32, 2, 4,
                 (mpti_put_256(to, mpti_f16_8_256(a), how), mpti_put_256(to + 32, mpti_f16_8_256(a + 16), how),
                  mpti_put_256(to + 64, mpti_f16_8_256(a + 32), how),
                  mpti_put_256(to + 96, mpti_f16_8_256(a + 48), how)))
+MPTI_KERNEL_256(mpti_f32_from_e4m3_256, 8, 1, 4, mpti_put_256(to, mpti_fp8_8_256(a, 1), how))
+MPTI_KERNEL_256(mpti_f32_from_e5m2_256, 8, 1, 4, mpti_put_256(to, mpti_fp8_8_256(a, 0), how))
 MPTI_KERNEL_256(mpti_f16_from_f32_256, 32, 4, 2,
                 (mpti_put_w8(to, mpti_halves_256(mpti_load_256(a)), how),
                  mpti_put_w8(to + 16, mpti_halves_256(mpti_load_256(a + 32)), how),
@@ -3804,6 +3818,8 @@ MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
         case MPTI_PAIR(MPT_F16, MPT_F32): return mpti_f16_from_f32_256;
         case MPTI_PAIR(MPT_F16, MPT_F64): return mpti_f16_from_f64_256;
         case MPTI_PAIR(MPT_F32, MPT_BF16): return mpti_f32_from_bf16_256;
+        case MPTI_PAIR(MPT_F32, MPT_E4M3): return mpti_f32_from_e4m3_256;
+        case MPTI_PAIR(MPT_F32, MPT_E5M2): return mpti_f32_from_e5m2_256;
         case MPTI_PAIR(MPT_BF16, MPT_F32): return mpti_bf16_from_f32_256;
         default: break;
         }
