@@ -1,9 +1,10 @@
 /* bench_check.c -- the check (unscale, found_inf, norm in one pass) and the unscale that also writes back,
  * beside loops that read, or read and write, as many bytes; and what an update of the scale costs.
  *
- *   make bench */
+ *   make bench, or: bench_check - PATH, as MPT_SIMD numbers them */
 #define _POSIX_C_SOURCE 200809L
 #include "mpt.h"
+#include "../impl.h"
 #include "bench.h"
 
 enum { LARGE = 64 << 20, UPDATES = 1 << 20 };
@@ -79,6 +80,8 @@ int main(int argc, char **argv)
     bench  b;
     size_t row, i;
     int    d;
+    if (argc > 2)
+        last_path = atoi(argv[2]);
     bench_open(&b, "check", argc, argv, (size_t)LARGE * 4);
     for (row = 0; row < sizeof rows / sizeof *rows; row++) {
         use_format(rows[row].format, grad, x);

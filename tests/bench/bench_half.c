@@ -216,7 +216,7 @@ int main(int argc, char **argv)
     for (k = 0; k < sizeof paths / sizeof *paths; k++) {
         last_path = paths[k].last;
         if (strcmp(mpt_simd_name(), paths[k].name) == 0)
-            for (i = 0; i < 5; i++)
+            for (i = 0; i < 9; i++)
                 measure(&b, every + i, paths[k].name, BENCH_IN_L1);
     }
     for (i = 0; i < LOOPS; i++)
