@@ -236,8 +236,8 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
  * Returns, Errors: as mpt_tensors_add; MPT_E_UNSUPPORTED (a storage that cannot have the format).
  *
  * mpt_tensors_place -- give every tensor of the list what it lacks: copy, gradient, the moments of
- * list->needs, aligned to 64 bytes and zero; then mpt_publish. So mpt_tensors_add may leave arrays to it too,
- * NULL, where formats are known at run time only. More tensors may be added and placed later.
+ * list->needs, all zero, at 64 bytes or as a master of yours; then mpt_publish (of a new master: zeros). So
+ * mpt_tensors_add may leave arrays to it, NULL, in any format. More may be added and placed later.
  *   memory  in  [bytes], list->bytes or more, to be kept as long as the list
  * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small; nothing is placed.
  * Threads: one caller per list. */
@@ -440,7 +440,7 @@ typedef enum mpt_scaler_verdict {
 
 /* mpt_verdict_text -- one English sentence for a verdict; "unknown verdict" for anything else.
  * Returns: a string that lives forever.  Threads: any. */
-MPT_DEF const char *mpt_verdict_text(mpt_scaler_verdict verdict);
+MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
 
 /* The default dialect, mpt, cannot get stuck. All scales are powers of two in [min_scale, max_scale].
  * Not every bad step is the scale's doing, and neither Inf nor NaN tells: an overflow may reach the
@@ -1591,12 +1591,14 @@ typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
  * Stack: 48 KiB of panels, 108 KiB with MPT_USE_CBLAS, also if work is given.
  * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it meets.
  * Errors: MPT_E_ARG also for a leading dimension that is too small and for sizes that overflow.
- * Thin products need no panels: where m, n or k is at most 16 they are as fast as loops of your own over
- * floats, but for the smallest, which cost the call. For a layer with weights W of rows x cols, in F16, BF16
- * or F32, and batches of vectors, one call each:
- *   y  = x W'      (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, batch, rows, cols, 1, x, .., W, .., 0, y, ..)
- *   dx += dy W     (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, batch, cols, rows, 1, dy, .., W, .., 1, dx,..)
- *   dW += dy' x    (MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch, 1, dy, .., x, .., 1, dW, ..)
+ * Thin products, with m, n or k at most 16, need no panels: they are as fast as loops of yours over floats,
+ * but for the smallest. A layer with weights W of rows x cols and a batch of vectors:
+ *   y = x W'     (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, batch, rows, cols,
+ *                 1, x, MPT_F32, cols, W, MPT_F16, cols, 0, y, MPT_F32, rows, NULL, 0)
+ *   dx += dy W   (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, batch, cols, rows,
+ *                 1, dy, MPT_F32, rows, W, MPT_F16, cols, 1, dx, MPT_F32, cols, NULL, 0)
+ *   dW += dy' x  (MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch,
+ *                 1, dy, MPT_F32, rows, x, MPT_F32, cols, 1, dW, MPT_F16, cols, NULL, 0)
  * Exact: FP32 fma in order of k, then fma(alpha, sum, beta * c), one rounding to C's format: the same bits
  * on every machine, whatever the layout; but where k, alpha and beta are 1, fma(a, b, c) as mpt_axpy has it;
  * and where m or n is at most 16 and k above it, and the matrix of the longer side (of equal ones B; by
@@ -3000,7 +3002,7 @@ static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
     if ((needs & (MPT_NEEDS_PARAM | MPT_NEEDS_MASTER | MPT_NEEDS_WEIGHT)) && t->param &&
         !mpti_is_train_format(t->param_format))
         return "param_format must be MPT_F32, MPT_F16 or MPT_BF16";
-    if (t->rounded && (t->param_format != MPT_F32 || !mpti_is_train_format(t->rounded)))
+    if (t->rounded && (t->param_format != MPT_F32 || (t->rounded != MPT_F16 && t->rounded != MPT_BF16)))
         return "rounded must be 0, or MPT_F16 or MPT_BF16 with a param of MPT_F32";
     if ((unsigned)t->storage >= (unsigned)MPT_STORAGE_COUNT)
         return "storage is none of MPT_STORAGES";
@@ -3241,20 +3243,22 @@ static int mpti_meets_earlier(const mpt_tensors *list, const mpt_tensor *t)
 }
 
 /* The arrays that a tensor lacks, one after the other from `at` on, and zero. Returns the bytes that they
- * take; that is all for `at` NULL. */
+ * take; that is all for `at` NULL. A line of the cache begins at the same element of each and of the master,
+ * which malloc puts 16 bytes behind one: else a step takes twice the time. */
 static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at)
 {
-    mpti_array a[MPTI_ARRAYS];
-    size_t     total = 0, i;
+    const size_t odd = ((size_t)0 - (uintptr_t)t->master) % 64u / sizeof(float);
+    mpti_array   a[MPTI_ARRAYS];
+    size_t       total = 0, i;
     mpti_arrays_of(t, needs | MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD, a);
     for (i = 0; i < MPTI_ARRAYS; i++) {
-        const size_t bytes = a[i].count * a[i].width;
+        const size_t bytes = a[i].count * a[i].width, lead = ((size_t)0 - odd * a[i].width) % 64u;
         if (!a[i].at && bytes) {
             if (at) {
-                a[i].at = memset(at + total, 0, bytes);
+                a[i].at = memset(at + total + lead, 0, bytes);
                 memcpy((unsigned char *)t + mpti_array_offset[i], &a[i].at, sizeof a[i].at);
             }
-            total += (bytes + 63u) / 64u * 64u;
+            total += (lead + bytes + 63u) / 64u * 64u;
         }
     }
     return total;
@@ -3610,9 +3614,9 @@ MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect)
     }
 }
 
-MPT_DEF const char *mpt_verdict_text(mpt_scaler_verdict verdict)
+MPT_DEF const char *mpt_verdict_text(uint32_t verdict)
 {
-    switch ((int)verdict) {
+    switch (verdict) {
 #define MPTI_X(id, text) case id: return text;
     MPT_VERDICTS(MPTI_X)
 #undef MPTI_X
@@ -4057,17 +4061,15 @@ MPTI_NOINLINE static void mpti_grads_scale(const mpt_tensor *t, size_t first, si
     }
 }
 
-/* The commonest case, f16 under a scale that is a power of two: products, squares and sums are rounded as
- * without it, as none is near the ends of float, so the factor's square may as well go into the sum of the
- * squares: 1.2 times as fast. */
-static MPTI_UNUSED int mpti_may_square_later(const mpti_checking *c)
+/* The commonest case, f16 under a power of two: none of products, squares and sums is near the ends of float,
+ * so the factor's square may as well go into the sum of the squares: 1.2 times as fast. */
+static int mpti_may_square_later(const mpti_checking *c)
 {
     const uint32_t u = mpti_f32_bits(c->factor), field = u >> 23;
     return !c->write_back && !(u & 0x7fffffu) && field > 77u && field < 173u;
 }
 
-MPTI_NOINLINE static double mpti_check_sum(const mpt_tensor *t, size_t first, size_t n, float factor,
-                                           int back)
+MPTI_NOINLINE static double mpti_sum_of(const mpt_tensor *t, size_t first, size_t n, float factor, int back)
 {
     const unsigned char *const g = mpti_grad_from(t, first);
 #if MPTI_X86
@@ -4087,13 +4089,13 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
     if (mpti_path() < (written ? MPTI_PATH_AVX512 : MPTI_PATH_SSE2))
         return 0;
     if (t->grad_format == MPT_F16 && mpti_may_square_later(c))
-        *sum = mpti_check_sum(t, first, n, 1.0f, 0) * ((double)c->factor * (double)c->factor);
+        *sum = mpti_sum_of(t, first, n, 1.0f, 0) * ((double)c->factor * (double)c->factor);
     else
-        *sum = mpti_check_sum(t, first, n, c->factor, c->write_back);
+        *sum = mpti_sum_of(t, first, n, c->factor, c->write_back);
     /* all zeros, as rare rows of an embedding: no square is 0 of what is 2^100 times as large */
     if (!mpti_sum_is_sound(*sum) &&
         (mpti_is_nonzero64(*sum) ||
-         mpti_is_nonzero64(mpti_check_sum(t, first, n, mpti_shift_for(*sum), 0))))
+         mpti_is_nonzero64(mpti_sum_of(t, first, n, mpti_shift_for(*sum), 0))))
         return 0;
     if (c->write_back)
         mpti_grads_scale(t, first, n, c->factor);
@@ -11641,9 +11643,10 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   its sums of rows along k are mpt_dot's above 4096, too. The norm has other last bits: sums of up to 64
  *   squares are floats. It is off by 2^-21 at most, and was by 2^-50. Arrays that a storage does not have
  *   are no part of a checkpoint. A graph's summary leaves out casts of resource variables, as TensorFlow's
- *   does, and loops may go through RefMerge. mpt_row_update rounds floats of a copy as mpt_tensor.rounded
- *   asks. Checkpoints are of version 4, with a checksum that threads share; those of version 3 are loaded,
- *   too. mpt_dot of zeros is never minus zero.
+ *   does, and loops may go through RefMerge. mpt_tensors_place gives arrays the master's place in a line of
+ *   the cache. mpt_row_update rounds floats of a copy as mpt_tensor.rounded asks. Checkpoints are of version
+ *   4, with a checksum that threads share; those of version 3 are loaded, too. mpt_dot of zeros is never
+ *   minus zero.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was

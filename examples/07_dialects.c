@@ -100,6 +100,6 @@ int main(int argc, char **argv)
     }
     printf("\nOnly mpt finds out that no scale cures the NaN, and goes back to the scale that worked; the\n"
            "others that move fell as far as they can. And at the end it says:\n  %s.\n",
-           mpt_verdict_text((mpt_scaler_verdict)s[MPT_SCALER_MPT].verdict));
+           mpt_verdict_text(s[MPT_SCALER_MPT].verdict));
     return 0;
 }

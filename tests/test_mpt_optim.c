@@ -1006,6 +1006,8 @@ TEST(copies_of_floats_may_be_rounded)
         step = checked(1.0f, 1.0f);
         la.t.rounded = MPT_E4M3;
         CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_E_UNSUPPORTED);
+        la.t.rounded = MPT_F32;         /* by way of 16 bits it would have no room */
+        CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_E_UNSUPPORTED);
         la.t.rounded = formats[f];
         la.t.param_format = MPT_BF16;
         CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_E_UNSUPPORTED);
@@ -1911,8 +1913,11 @@ TEST(registry_places_arrays)
             if (i != 3) {
                 const void *const array[] = {item[i].param, i == 1 ? item[i].m : item[i].grad, item[i].m,
                                              item[i].v};
-                for (j = 0; j < 4; j++)
-                    CHECK((uintptr_t)array[j] % 64u == 0u && (const unsigned char *)array[j] >= room + off &&
+                const float *const own_master = i == 0 ? w[0] : i == 4 ? w[1] : NULL;
+                const size_t       before = ((size_t)0 - (uintptr_t)own_master) % 64u / sizeof(float);
+                for (j = 0; j < 4; j++)     /* a line of the cache begins at the same element */
+                    CHECK(((uintptr_t)array[j] + before * (j < 2 && i != 1 ? 2u : 4u)) % 64u == 0u &&
+                          (const unsigned char *)array[j] >= room + off &&
                           (const unsigned char *)array[j] < room + off + bytes);
                 for (j = 0; j < item[i].n; j++)
                     CHECK(((float *)item[i].m)[j] == 0.0f && ((float *)item[i].v)[j] == 0.0f &&

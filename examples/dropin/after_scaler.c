@@ -128,7 +128,7 @@ int main(int argc, char **argv)
             backward(d, dloss);
             mpt_unscale(&scaler, &step, grads, 2, NULL);    /* 3 check */
             if (!step.found_inf) update_weights();          /* 4 step, or skip on Inf or NaN */
-            mpt_scaler_update(&scaler);                     /* 5 update */
+            if (mpt_scaler_update(&scaler)) return 1;       /* 5 update; stop if a call was refused */
         }
         if (epoch % 4 == 0)
             printf("epoch %2d  loss %.6f  test accuracy %.1f%%\n",
