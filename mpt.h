@@ -128,9 +128,8 @@ typedef enum mpt_moments {
     MPT_MOMENTS_COUNT
 } mpt_moments;
 
-/* One parameter array of the network with all that belongs to it. A zeroed struct with the fields
- * you have is enough: each call says which fields it needs. The memory is yours, each array aligned as its
- * elements are. */
+/* One parameter array of the network with all that belongs to it. A zeroed struct with the fields you have is
+ * enough: each call says which it needs. The memory is yours, each array aligned as its elements are. */
 typedef struct mpt_tensor {
     const char *name;           /* for reports; may be NULL */
     size_t      n;              /* number of elements of each array below */
@@ -236,8 +235,8 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
  * Returns, Errors: as mpt_tensors_add; MPT_E_UNSUPPORTED (a storage that cannot have the format).
  *
  * mpt_tensors_place -- give every tensor of the list what it lacks: copy, gradient, the moments of
- * list->needs, all zero, at 64 bytes or as a master of yours; then mpt_publish (of a new master: zeros). So
- * mpt_tensors_add may leave arrays to it, NULL, in any format. More may be added and placed later.
+ * list->needs, zero, at 64 bytes or as a master of yours; a master, which begins as the copy, if that is
+ * there; then mpt_publish. So mpt_tensors_add may leave any array to it, NULL. More may be added later.
  *   memory  in  [bytes], list->bytes or more, to be kept as long as the list
  * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small; nothing is placed.
  * Threads: one caller per list. */
@@ -792,8 +791,7 @@ typedef struct mpt_adafactor {
 MPT_DEF mpt_adafactor mpt_adafactor_defaults(void);
 
 /* mpt_adamw_defaults ... -- AdamW: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01; Adam the same
- * without weight decay; LAMB with eps 1e-6; Lion: lr 1e-4, betas 0.9 and 0.99, no weight decay. No steps
- * taken. */
+ * without weight decay; LAMB with eps 1e-6; Lion: lr 1e-4, betas 0.9 and 0.99, no decay. No steps taken. */
 MPT_DEF mpt_adamw mpt_adamw_defaults(void);
 MPT_DEF mpt_adam mpt_adam_defaults(void);
 MPT_DEF mpt_lamb mpt_lamb_defaults(void);
@@ -1032,8 +1030,7 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
 
 // >>M9 range report -------------------------------------------------------------------------------
 #ifndef MPT_NO_REPORTS
-/* The binades of FP64, and with them those of every other format: floor(log2|x|) from -1074 (its least
- * subnormal) to 1023. */
+/* The binades of FP64, and with them those of every other format: floor(log2|x|) from -1074 to 1023. */
 #define MPT_RANGE_EMIN (-1074)
 #define MPT_RANGE_BINS 2098
 
@@ -3034,8 +3031,7 @@ static const size_t mpti_array_offset[MPTI_ARRAYS] = {
 };
 typedef struct mpti_array { void *at; size_t count, width; } mpti_array;
 
-/* What a call with these needs may touch; what it does not touch, or the storage does not have, is of width
- * 0. */
+/* What a call with these needs may touch; of what it does not, or the storage does not have, width is 0. */
 static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
 {
     const size_t moment = mpti_format_bytes(mpti_moments_format(t));
@@ -3383,7 +3379,10 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
     at += (64u - (uintptr_t)at % 64u) % 64u;
     for (i = 0; i < list->count; i++) {
         mpt_tensor *const t = &list->item[i];
+        const void *const weights = t->master ? NULL : t->param;
         at += mpti_tensor_place(t, list->needs, at);
+        if (weights && t->master && mpti_is_train_format(t->param_format))
+            mpti_row_load(t->master, weights, t->param_format, 0, t->n);
         if (t->param_at)
             memcpy(t->param_at, &t->param, sizeof t->param);
         if (t->grad_at)
@@ -11644,9 +11643,9 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   squares are floats. It is off by 2^-21 at most, and was by 2^-50. Arrays that a storage does not have
  *   are no part of a checkpoint. A graph's summary leaves out casts of resource variables, as TensorFlow's
  *   does, and loops may go through RefMerge. mpt_tensors_place gives arrays the master's place in a line of
- *   the cache. mpt_row_update rounds floats of a copy as mpt_tensor.rounded asks. Checkpoints are of version
- *   4, with a checksum that threads share; those of version 3 are loaded, too. mpt_dot of zeros is never
- *   minus zero.
+ *   the cache, and a new master the numbers of the copy (zeros). mpt_row_update rounds floats of a copy as
+ *   mpt_tensor.rounded asks. Checkpoints are of version 4, with a checksum that threads share; those of
+ *   version 3 are loaded, too. mpt_dot of zeros is never minus zero.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was

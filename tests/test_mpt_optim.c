@@ -2319,6 +2319,28 @@ TEST(parts_are_placed_and_refused)
     CHECK(item[0].first == 49152 && item[0].n == 16385);
 }
 
+/* Weights that are there in 16 bits alone are not lost to a master that is new. */
+TEST(masters_begin_as_copies)
+{
+    static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_F32};
+    static unsigned char    room[4096];
+    size_t                  f, i;
+    for (f = 0; f < 3; f++) {
+        uint32_t    weights[40];
+        mpt_tensor  item[1];
+        mpt_tensors list;
+        for (i = 0; i < 40; i++)
+            element_set(weights, formats[f], i, 0.25f * (float)i);
+        CHECK_EQ_I(mpt_tensors_init(&list, item, 1, formats[f], MPT_F32), MPT_OK);
+        CHECK_EQ_I(mpt_tensors_add(&list, "w", 40, weights, NULL, NULL, NULL, NULL), MPT_OK);
+        CHECK_EQ_I(mpt_tensors_place(&list, room, sizeof room), MPT_OK);
+        for (i = 0; i < 40; i++) {
+            CHECK(item[0].master[i] == 0.25f * (float)i);
+            CHECK(element(weights, formats[f], i) == 0.25f * (float)i);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -2371,5 +2393,6 @@ int main(int argc, char **argv)
 #endif
     RUN(registry);
     RUN(steps_wherever_arrays_begin);
+    RUN(masters_begin_as_copies);
     return mt_end();
 }

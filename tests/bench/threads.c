@@ -91,6 +91,19 @@ static void adamw_behind(void)
     checked();
     (void)mpt_adamw_step(&adamw, &step, &t, 1);
 }
+/* Masters as malloc returns them, the rest from mpt_tensors_place. */
+static void adamw_placed(void)
+{
+    static mpt_tensor  item[1];
+    static mpt_tensors list;
+    if (!list.count) {
+        (void)mpt_tensors_init(&list, item, 1, MPT_F16, MPT_F16);
+        (void)mpt_tensors_add(&list, "w", data.n - 4, NULL, NULL, data.w + 4, NULL, NULL);
+        (void)mpt_tensors_place(&list, bench_array(list.bytes), list.bytes);
+    }
+    checked();
+    (void)mpt_adamw_step(&adamw, &step, item, 1);
+}
 static void adamw_copy(void) { adamw_of(MPT_STORE_MASTER, MPT_F32, data.param); }
 static void adamw_16(void) { adamw_of(MPT_STORE_MASTER, MPT_F16, data.param); }
 static void adamw_kahan(void) { adamw_of(MPT_STORE_KAHAN, MPT_F16, data.param); }
@@ -147,6 +160,7 @@ static const struct row {
     {"SGD, f16 grad, bf16 copy", sgd, {2}, {4}, 2},
     {"AdamW, f32 grad, no copy", adamw_f32, {4}, {4, 4, 4}, 0},
     {"AdamW, f32 grad, as malloc's lie", adamw_behind, {4}, {4, 4, 4}, 0},
+    {"AdamW, f16, placed beside malloc's", adamw_placed, {2}, {4, 4, 4}, 2},
     {"AdamW, f32 grad, bf16 copy", adamw_copy, {4}, {4, 4, 4}, 2},
     {"AdamW, f16 grad, bf16 copy", adamw_16, {2}, {4, 4, 4}, 2},
     {"check + AdamW, f32 grad, bf16 copy", whole, {4, 4}, {4, 4, 4}, 2},
