@@ -1943,7 +1943,8 @@ TEST(registry_places_what_is_needed)
 {
     static unsigned char room[8192 + 64];
     unsigned char *const line = room + (64u - (uintptr_t)room % 64u) % 64u;
-    static float         w[64], have[64];
+    static float         masters[64 + 16], have[64];
+    float *const         w = masters + (0u - (uintptr_t)masters) % 64u / sizeof(float);     /* a line, too */
     mpt_tensor           item[3];
     mpt_tensors          list;
     mpt_bf16            *p, *g;
