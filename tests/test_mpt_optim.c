@@ -2323,9 +2323,8 @@ TEST(parts_are_placed_and_refused)
 /* Weights that are there in 16 bits alone are not lost to a master that is new. */
 TEST(masters_begin_as_copies)
 {
-    static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_F32};
-    static unsigned char    room[4096];
-    size_t                  f, i;
+    static unsigned char room[4096];
+    size_t               f, i;
     for (f = 0; f < 3; f++) {
         uint32_t    weights[40];
         mpt_tensor  item[1];
