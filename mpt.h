@@ -3240,7 +3240,7 @@ static int mpti_meets_earlier(const mpt_tensors *list, const mpt_tensor *t)
 
 /* The arrays that a tensor lacks, one after the other from `at` on, and zero. Returns the bytes that they
  * take; that is all for `at` NULL. A line of the cache begins at the same element of each and of the master,
- * which malloc puts 16 bytes behind one: else a step takes twice the time. */
+ * which malloc puts 16 bytes behind one: else a step takes 1.6 times as long. */
 static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at)
 {
     const size_t odd = ((size_t)0 - (uintptr_t)t->master) % 64u / sizeof(float);
@@ -3448,6 +3448,7 @@ static void mpti_pieces_between(const mpt_tensor *tensors, mpti_place from, cons
                                 mpti_piece_fn *fn, void *context)
 {
     mpti_piece piece;
+    /* the last tensor only if some of it is before the end */
     for (; from.tensor < to->tensor + (from.first < to->first); from.tensor++, from.first = 0) {
         piece.t = &tensors[from.tensor];
         piece.tensor = from.tensor;

@@ -1636,6 +1636,25 @@ TEST(memory)
     mpt_graph_free(NULL);
 }
 
+/* Which reasons make a type low, named one by one: the header goes by their order. */
+TEST(reasons_to_be_low)
+{
+    static const mpt_graph_why low[] = {MPT_WHY_ALLOW, MPT_WHY_BETWEEN, MPT_WHY_FOLLOWS, MPT_WHY_CLEAR,
+                                        MPT_WHY_GROUP_LOW, MPT_WHY_CAST_LOW, MPT_WHY_CUT_LOW, MPT_WHY_ADDED};
+    mpt_graph g;
+    uint32_t  why, i;
+    begin(&g);
+    add(&g, "x", "Placeholder", NULL, NULL);
+    g.types[0].format = (int32_t)MPT_F16;
+    for (why = 0; why <= (uint32_t)MPT_WHY_COUNT; why++) {
+        int is_low = 0;
+        for (i = 0; i < sizeof low / sizeof *low; i++)
+            is_low |= why == (uint32_t)low[i];
+        g.types[0].why = why;
+        CHECK_EQ_I(mpt_graph_is_low(&g, 0), is_low);
+    }
+}
+
 /* Every output has readers in two groups: as many nodes of the flow as there can be. */
 TEST(min_cut_of_many_readers)
 {
@@ -1726,5 +1745,6 @@ int main(int argc, char **argv)
     RUN(memory);
     RUN(printing);
     RUN(min_cut_of_many_readers);
+    RUN(reasons_to_be_low);
     return mt_end();
 }
