@@ -536,22 +536,30 @@ TEST(bf16_every_f32) { check_every_f32(&half_bf16); }
 
 // every float, every direction --------------------------------------------------------------------
 
-/* 65536 consecutive float patterns of one sign. What a direction makes of numbers never falls when they grow,
- * so it is enough to ask the reference at both ends of each run of equal codes. */
-static void check_direction_block(const row *r, const mpt_opts *o, uint32_t first)
+/* Consecutive float patterns of one sign. What a direction makes of numbers never falls when they grow, so it
+ * is enough to ask the reference at both ends of each run of equal codes. */
+static void check_direction_run(const row *r, const mpt_opts *o, uint32_t first, uint32_t count)
 {
     uint64_t last = 0u;
     uint32_t i;
-    for (i = 0; i < 65536u; i++) {
+    for (i = 0; i < count; i++) {
         const uint64_t u = f64_from_f32_bits(first + i);
         const uint64_t code = mpt_encode(r->id, f64_of(u), o, NULL);
         unsigned       unused = 0u;
         if (i && code != last)
             CHECK_EQ_U_AT(last, ref_encode(r, f64_from_f32_bits(first + i - 1u), o, &unused), first + i - 1u);
-        if (i == 0 || i == 65535u || code != last)
+        if (i == 0 || i == count - 1u || code != last)
             CHECK_EQ_U_AT(code, ref_encode(r, u, o, &unused), first + i);
         last = code;
     }
+}
+
+/* A block of 65536 of them: with --short its ends, where codes change. */
+static void check_direction_block(const row *r, const mpt_opts *o, uint32_t first)
+{
+    const uint32_t ends = mt.every > 1u ? 2048u : 32768u;
+    check_direction_run(r, o, first, ends);
+    check_direction_run(r, o, first + 65536u - ends, ends);
 }
 
 /* In the default run 1 block in 8191, which is a prime, and some where something changes. */
@@ -1030,16 +1038,17 @@ static void check_stochastic(const row *r, uint64_t code, uint64_t frac, int bit
     const uint64_t sign = sign_bit_of(r, negative), down = sign | code;
     const int      last = code == r->max_code, no_zero = r->specials == MPT_SPECIALS_FNUZ && !code;
     const uint64_t up = last ? down : sign | (code + 1u);
+    const int      shift = mt.every > 1u ? 23 : 20;
     uint64_t       k, ups = 0u, others = 0u;
     unsigned       flags;
-    for (k = 0; k < 4096u; k++) {
-        const uint64_t got = encode_stochastic(r, u, (uint32_t)(k << 20), &flags);
+    for (k = 0; k < ONE << (32 - shift); k++) {
+        const uint64_t got = encode_stochastic(r, u, (uint32_t)(k << shift), &flags);
         if (last ? (flags & OVF) != 0u : got == up)
             ups++;
         if (got != up && got != (no_zero ? 0u : down))
             others++;
     }
-    CHECK_EQ_U_AT(ups, (words + 0xfffffu) >> 20, u);
+    CHECK_EQ_U_AT(ups, (words + (ONE << shift) - 1u) >> shift, u);
     CHECK_EQ_U_AT(others, 0u, u);
     if (words) {
         CHECK_EQ_U_AT(encode_stochastic(r, u, (uint32_t)(words - 1u), &flags), up, u);

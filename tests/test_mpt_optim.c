@@ -569,7 +569,7 @@ TEST(moments_in_bf16_follow)
     const size_t       n = 1000u / mt.every;
     size_t             b, i;
     int                nearest, t;
-    for (b = 0; b < COUNT(betas); b++)
+    for (b = 0; b < COUNT(betas); b += 1u + mt.every / 8u)
         for (nearest = 0; nearest < 2; nearest++) {
             mpt_adamw    o = mpt_adamw_defaults();
             double       want = 0.0, mean = 0.0;

@@ -836,7 +836,8 @@ static void roundoff_is_reference(mpt_format format, const mpt_opts *o, int k, s
 
 TEST(roundoff_equals_a_slow_reference)
 {
-    int format, rounding, kind;
+    const size_t many = 40000u / mt.every;
+    int          format, rounding, kind;
     for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
         for (rounding = 0; rounding < (int)MPT_ROUNDING_COUNT; rounding++) {
             mpt_opts o;
@@ -857,10 +858,10 @@ TEST(roundoff_equals_a_slow_reference)
         }
     for (kind = 0; kind < KINDS; kind++) {      /* the plain case at length */
         mt_context("f16", kind_name[kind]);
-        floats_of_kind(kind, 40000);
-        roundoff_is_reference(MPT_F16, NULL, 0, 40000);
-        roundoff_is_reference(MPT_F16, NULL, 11, 40000);
-        roundoff_is_reference(MPT_BF16, NULL, 0, 40000);
+        floats_of_kind(kind, many);
+        roundoff_is_reference(MPT_F16, NULL, 0, many);
+        roundoff_is_reference(MPT_F16, NULL, 11, many);
+        roundoff_is_reference(MPT_BF16, NULL, 0, many);
     }
 }
 
@@ -983,18 +984,19 @@ TEST(roundoff_of_all_halves)
 /* All patterns of f16 and of bf16, rounded to every narrower format. */
 TEST(roundoff_of_all_patterns_elsewhere)
 {
-    int    format;
-    size_t i;
+    const size_t step = mt.every > 1u ? 7u : 1u;
+    int          format;
+    size_t       i, n;
     for (format = 0; format < (int)MPT_FORMAT_COUNT; format++) {
         if (!has_report(format) || mpt_format_get((mpt_format)format)->bits > 16)
             continue;
         mt_context(mpt_format_get((mpt_format)format)->name, "all patterns");
-        for (i = 0; i < 65536; i++)
-            floats[i] = mpti_f32_make((uint32_t)i << 16);
-        roundoff_is_reference((mpt_format)format, NULL, 0, 65536);
-        for (i = 0; i < 65536; i++)
-            floats[i] = (float)mpt_decode(MPT_F16, i);
-        roundoff_is_reference((mpt_format)format, NULL, format % 5 - 2, 65536);
+        for (i = n = 0; i < 65536; i += step)
+            floats[n++] = mpti_f32_make((uint32_t)i << 16);
+        roundoff_is_reference((mpt_format)format, NULL, 0, n);
+        for (i = n = 0; i < 65536; i += step)
+            floats[n++] = (float)mpt_decode(MPT_F16, i);
+        roundoff_is_reference((mpt_format)format, NULL, format % 5 - 2, n);
     }
 }
 
@@ -1028,7 +1030,7 @@ TEST(roundoff_from_every_source)
             CHECK(!memcmp(&r, &was, sizeof r));
             continue;
         }
-        for (k = 0; k < COUNT(formats); k++)
+        for (k = (size_t)format % COUNT(formats) % mt.every; k < COUNT(formats); k += mt.every)
             roundoff_from_is_reference(from, x, formats[k], NULL, k == 0 ? 3 : 0, n);
         roundoff_from_is_reference(from, x, MPT_E5M2, &o, 0, n);
     }
