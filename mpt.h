@@ -2321,7 +2321,7 @@ MPT_HD int32_t mpti_least(int32_t a, int32_t b) { return a < b ? a : b; }
 MPT_HD int mpti_below(float a, float b) { return mpti_f32_bits(a) < mpti_f32_bits(b); }
 
 /* Powers of two: no product rounds, and the limits are powers of two as well. */
-MPT_HD void mpti_ours_set(mpt_scaler *s, float scale)
+MPTI_HD_CALL void mpti_ours_set(mpt_scaler *s, float scale)
 {
     const float least = mpti_to_f32(s->config.min_scale), most = mpti_to_f32(s->config.max_scale);
     mpti_scaler_set(s, mpti_to_f64(mpti_below(scale, least)  ? least
@@ -2614,11 +2614,18 @@ MPT_HD unsigned mpti_sgd_spares(const mpt_sgd *o)
 MPT_HD unsigned mpti_adamw_spares(const mpt_adamw *o) { return (void)o, 0u; }
 MPT_HD unsigned mpti_lion_spares(const mpt_lion *o) { return (void)o, 0u; }
 MPT_HD unsigned mpti_adafactor_spares(const mpt_adafactor *o) { return (void)o, 0u; }
+#define MPTI_X(hyper)                                                                   \
+    MPT_HD unsigned mpti_##hyper##_asks(const mpt_##hyper *o, unsigned needs)           \
+    {                                                                                   \
+        const unsigned own = o ? mpti_needs_of(o->options) : 0u;                        \
+        return MPTI_NEEDS_STEP | own | (needs & ~mpti_##hyper##_spares(o));             \
+    }
+MPT_HYPERPARAMETERS(MPTI_X)
+#undef MPTI_X
 #define MPTI_X(id, name, hyper, needs, passes, device)                                  \
     MPT_HD unsigned mpti_##name##_needs(const mpt_##hyper *o)                           \
     {                                                                                   \
-        const unsigned own = o ? mpti_needs_of(o->options) : 0u;                        \
-        return MPTI_NEEDS_STEP | own | ((needs) & ~mpti_##hyper##_spares(o));           \
+        return mpti_##hyper##_asks(o, needs);                                           \
     }
 MPT_OPTIMIZERS(MPTI_X)
 #undef MPTI_X
@@ -2684,7 +2691,7 @@ MPT_HD mpti_sgd_k mpti_sgd_consts(const mpt_sgd *o, const mpt_step *step)
 }
 
 /* base^t by repeated squaring: libm's pow differs from one libm to the next. */
-MPT_HD double mpti_powi(double base, uint64_t t)
+MPTI_HD_CALL double mpti_powi(double base, uint64_t t)
 {
     double r = 1.0;
     for (; t; t >>= 1) {
@@ -3614,15 +3621,7 @@ MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect)
     }
 }
 
-MPT_DEF const char *mpt_verdict_text(uint32_t verdict)
-{
-    switch (verdict) {
-#define MPTI_X(id, text) case id: return text;
-    MPT_VERDICTS(MPTI_X)
-#undef MPTI_X
-    default: return "unknown verdict";
-    }
-}
+MPT_DEF MPTI_TEXT_OF_ROW(mpt_verdict_text, uint32_t, MPT_VERDICTS, "unknown verdict")
 
 /* Limits, 0 where there are none, in order. */
 static int mpti_scaler_limits_ok(const mpt_scaler_config *c)
@@ -5312,13 +5311,13 @@ static void mpti_step_tensor(void *context, const mpt_tensor *tensors, size_t i)
 /* Either tiles make the step, or something of the optimizer's own does for each tensor; l2: weight decay is a
  * part of the gradient. */
 static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
-                                int hyperparameters_ok, mpti_tile_fn *tile, mpti_tensor_fn *tensor, int l2,
-                                const mpti_any_k *k, uint64_t *t)
+                                mpti_tile_fn *tile, mpti_tensor_fn *tensor, int l2, const mpti_any_k *k,
+                                uint64_t *t)
 {
     mpt_status    status;
     mpt_fault     fault;
     mpti_stepping s;
-    if (!step || !hyperparameters_ok || (needs & MPT_NEEDS_V_MAX && tensor))
+    if (needs & MPT_NEEDS_V_MAX && tensor)
         return MPT_E_ARG;
     if (!mpti_step_is_open(step))
         return MPT_E_ORDER;
@@ -5344,20 +5343,23 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
     return MPT_OK;
 }
 
-/* What the hyperparameters come to in this step: one copy each, not one in every optimizer that has them. */
+/* With these hyperparameters: one copy each, not one in every optimizer that has them. */
 #define MPTI_X(hyper)                                                                               \
     MPTI_NOINLINE static int mpti_##hyper##_legal(const void *o)                                    \
     {                                                                                               \
         return mpti_##hyper##_ok((const mpt_##hyper *)o);                                           \
     }                                                                                               \
-    MPTI_NOINLINE static int mpti_##hyper##_open(mpti_any_k *k, const mpt_##hyper *o,               \
-                                                 const mpt_step *step)                              \
+    MPTI_NOINLINE static mpt_status mpti_##hyper##_run(                                             \
+        mpt_##hyper *o, mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,    \
+        mpti_tile_fn *tile, mpti_tensor_fn *tensor, int l2)                                         \
     {                                                                                               \
-        const int ok = step && mpti_##hyper##_legal(o);                                             \
-        memset(k, 0, sizeof *k);                                                                    \
-        if (ok)                                                                                     \
-            k->hyper = mpti_##hyper##_consts(o, step);                                              \
-        return ok;                                                                                  \
+        mpti_any_k k;                                                                               \
+        if (!step || !mpti_##hyper##_legal(o))                                                      \
+            return MPT_E_ARG;                                                                       \
+        memset(&k, 0, sizeof k);                                                                    \
+        k.hyper = mpti_##hyper##_consts(o, step);                                                   \
+        needs = mpti_##hyper##_asks(o, needs);                                                      \
+        return mpti_step_run(step, tensors, count, needs, tile, tensor, l2, &k, &o->t);             \
     }
 MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
@@ -5365,15 +5367,11 @@ MPT_HYPERPARAMETERS(MPTI_X)
 #define MPTI_STEP_ONE(name, hyper) mpti_##name##_tile, NULL, 0
 #define MPTI_STEP_L2(name, hyper) mpti_##hyper##_tile, NULL, 1
 #define MPTI_STEP_OWN(name, hyper) NULL, mpti_##name##_tensor, 0
-#define MPTI_X(id, name, hyper, needs_, passes, device)                                             \
+#define MPTI_X(id, name, hyper, needs, passes, device)                                              \
     MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
                                          size_t count)                                              \
     {                                                                                               \
-        mpti_any_k k;                                                                               \
-        const int  ok = mpti_##hyper##_open(&k, o, step);                                           \
-        return mpti_step_run(step, tensors, count, mpti_##name##_needs(o), ok,                        \
-                             MPTI_STEP_##passes(name, hyper), \
-                             &k, o ? &o->t : NULL);                                                 \
+        return mpti_##hyper##_run(o, step, tensors, count, needs, MPTI_STEP_##passes(name, hyper)); \
     }
 MPT_OPTIMIZERS(MPTI_X)
 #undef MPTI_X
@@ -5386,35 +5384,18 @@ MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer)
     return (unsigned)optimizer < (unsigned)MPT_OPTIMIZER_COUNT ? &table[optimizer] : NULL;
 }
 
-MPT_DEF mpt_adafactor mpt_adafactor_defaults(void)
-{
-    const mpt_adafactor o = {1e-2f, 1.1920928955078125e-07f, 1e-3f, 1.0f, 0.0f, 0u, 0u};
-    return o;
-}
-
-MPT_DEF mpt_adamw mpt_adamw_defaults(void)
-{
-    const mpt_adamw o = {1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 0u, 0u};
-    return o;
-}
-
-MPT_DEF mpt_adam mpt_adam_defaults(void)
-{
-    const mpt_adam o = {1e-3f, 0.9f, 0.999f, 1e-8f, 0.0f, 0u, 0u};
-    return o;
-}
-
-MPT_DEF mpt_lamb mpt_lamb_defaults(void)
-{
-    const mpt_lamb o = {1e-3f, 0.9f, 0.999f, 1e-6f, 0.01f, 0u, 0u};
-    return o;
-}
-
-MPT_DEF mpt_lion mpt_lion_defaults(void)
-{
-    const mpt_lion o = {1e-4f, 0.9f, 0.99f, 0.0f, 0u, 0u, 0u};
-    return o;
-}
+#define MPTI_DEFAULTS(type, function, ...)                                                          \
+    MPT_DEF type function(void)                                                                     \
+    {                                                                                               \
+        const type o = {__VA_ARGS__};                                                               \
+        return o;                                                                                   \
+    }
+MPTI_DEFAULTS(mpt_adafactor, mpt_adafactor_defaults, 1e-2f, 1.1920928955078125e-07f, 1e-3f, 1.0f, 0.0f, 0u,
+              0u)
+MPTI_DEFAULTS(mpt_adamw, mpt_adamw_defaults, 1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 0u, 0u)
+MPTI_DEFAULTS(mpt_adam, mpt_adam_defaults, 1e-3f, 0.9f, 0.999f, 1e-8f, 0.0f, 0u, 0u)
+MPTI_DEFAULTS(mpt_lamb, mpt_lamb_defaults, 1e-3f, 0.9f, 0.999f, 1e-6f, 0.01f, 0u, 0u)
+MPTI_DEFAULTS(mpt_lion, mpt_lion_defaults, 1e-4f, 0.9f, 0.99f, 0.0f, 0u, 0u, 0u)
 
 // >>M19 implementation: FP8 delayed scaling -------------------------------------------------------
 #ifndef MPT_NO_FP8
@@ -5907,13 +5888,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
 #endif /* MPT_NO_CHECKPOINT */
 
 // >>M21 implementation: lint, memory --------------------------------------------------------------
-MPT_DEF const char *mpt_lint_text(mpt_lint lint)
-{
-#define MPTI_X(id, text) text,
-    static const char *const texts[] = {MPT_LINTS(MPTI_X)};
-#undef MPTI_X
-    return (unsigned)lint < (unsigned)MPT_LINT_COUNT ? texts[lint] : "unknown finding";
-}
+MPT_DEF MPTI_TEXT_OF_ROW(mpt_lint_text, mpt_lint, MPT_LINTS, "unknown finding")
 
 MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value)
 {
@@ -5961,8 +5936,9 @@ MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs)
 MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
                                      mpt_memory *report)
 {
-    mpt_memory r;
-    size_t     i;
+    mpt_memory      r;
+    uint64_t *const to[MPTI_SUMS] = {&r.master, &r.param, &r.m, &r.v, &r.v, &r.extra, &r.grad};
+    size_t          i;
     memset(&r, 0, sizeof r);
     if (!report || mpti_no_array(tensors, count, sizeof *tensors))
         return MPT_E_ARG;
@@ -5970,7 +5946,6 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
         const mpt_tensor *t = &tensors[i];
         const char *const why = mpti_tensor_unsupported(t, needs & MPT_NEEDS_WEIGHT);
         const int         copy = (needs & MPT_NEEDS_PARAM) != 0u;
-        uint64_t          bytes[MPTI_ARRAYS];
         mpti_array        a[MPTI_ARRAYS];
         size_t            k;
         if (t->n > (size_t)-1 / 2u / sizeof(float))
@@ -5979,17 +5954,14 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
             ((needs & MPT_NEEDS_GRAD) && !mpti_is_train_format(t->grad_format)))
             return MPT_E_UNSUPPORTED;
         mpti_arrays_of(t, needs & ~MPT_NEEDS_MASTER, a);
-        for (k = 0; k < MPTI_ARRAYS; k++)
-            bytes[k] = (uint64_t)a[k].count * a[k].width;
+        if (!copy && mpti_has_master(t))
+            a[MPTI_PARAM].width = 0u;
         r.parameters += t->n;
-        r.master += bytes[MPTI_MASTER];
-        r.extra += bytes[MPTI_EXTRA];
-        r.param += copy || !mpti_has_master(t) ? bytes[MPTI_PARAM] : 0u;
-        r.grad += bytes[MPTI_GRAD];
-        r.m += bytes[MPTI_M];
-        r.v += bytes[MPTI_V] + bytes[MPTI_V_MAX];
+        for (k = 0; k < MPTI_SUMS; k++) {
+            *to[k] += (uint64_t)a[k].count * a[k].width;
+            r.total += (uint64_t)a[k].count * a[k].width;
+        }
     }
-    r.total = r.master + r.param + r.extra + r.grad + r.m + r.v;
     r.per_parameter = r.parameters ? (double)r.total / (double)r.parameters : 0.0;
     *report = r;
     return MPT_OK;
@@ -7652,7 +7624,7 @@ MPT_DEF mpt_status mpt_roundoff_write(const mpt_roundoff *r, mpt_style style, co
 /* ---- stagnation report ---- */
 
 /* One operation in double that no compiler may merge with its neighbours, nor drop as algebra. */
-static double mpti_add64(double a, double b)
+MPTI_NOINLINE static double mpti_add64(double a, double b)
 {
     const volatile double s = a + b;
     return s;
@@ -7807,15 +7779,9 @@ MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style
 
 /* ---- accumulation report ---- */
 
-MPT_DEF const char *mpt_sum_method_name(mpt_sum_method method)
-{
-#define MPTI_X(id, text) text,
-    static const char *const names[] = {MPT_SUM_METHODS(MPTI_X)};
-#undef MPTI_X
-    return (unsigned)method < (unsigned)MPT_SUM_METHOD_COUNT ? names[method] : "unknown";
-}
+MPT_DEF MPTI_TEXT_OF_ROW(mpt_sum_method_name, mpt_sum_method, MPT_SUM_METHODS, "unknown")
 
-static float mpti_add32(float a, float b)
+MPTI_NOINLINE static float mpti_add32(float a, float b)
 {
     const volatile float s = a + b;
     return s;
@@ -7972,13 +7938,7 @@ MPT_DEF mpt_status mpt_triple_find(mpt_format format, const float *x, size_t n, 
 
 /* ---- shadow run ---- */
 
-MPT_DEF const char *mpt_shadow_cause_name(mpt_shadow_cause cause)
-{
-#define MPTI_X(id, text) text,
-    static const char *const names[] = {MPT_SHADOW_CAUSES(MPTI_X)};
-#undef MPTI_X
-    return (unsigned)cause < (unsigned)MPT_SHADOW_CAUSE_COUNT ? names[cause] : "unknown";
-}
+MPT_DEF MPTI_TEXT_OF_ROW(mpt_shadow_cause_name, mpt_shadow_cause, MPT_SHADOW_CAUSES, "unknown")
 
 MPT_DEF const char *mpt_shadow_op_name(mpt_shadow_op op)
 {
@@ -8412,7 +8372,6 @@ MPTI_IN_512 void mpti_row_put_512(void *p, mpt_format format, size_t i, size_t n
 }
 
 typedef struct mpti_two_256 { mpti_v8 low, high; } mpti_two_256;
-typedef uint32_t mpti_v4 __attribute__((vector_size(16), may_alias));
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_ps_256, mpti_v8, MPTI_OF_3("vaddps"))
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_max_256, mpti_v8, MPTI_OF_3("vpmaxud"))
 MPTI_BINARY(MPTI_IN_256, mpti_v4, mpti_add_ps_128, mpti_v4, MPTI_OF_3("vaddps"))
@@ -10303,11 +10262,8 @@ MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_rang
 }
 #endif
 
-MPT_DEF mpt_graph_options mpt_graph_defaults(void)
-{
-    const mpt_graph_options o = {MPT_GRAPH_TENSORFLOW, MPT_LISTS_COMPACT, MPT_F16, NULL, NULL, 0, 0.01};
-    return o;
-}
+MPTI_DEFAULTS(mpt_graph_options, mpt_graph_defaults, MPT_GRAPH_TENSORFLOW, MPT_LISTS_COMPACT, MPT_F16, NULL,
+              NULL, 0, 0.01)
 
 /* ---- ops by name ---- */
 
@@ -11475,13 +11431,7 @@ MPT_DEF MPTI_NOINLINE int mpt_graph_is_low(const mpt_graph *g, uint32_t type)
 
 /* ---- telling ---- */
 
-static const char *mpti_graph_why_text(uint32_t why)
-{
-#define MPTI_X(id, text) text,
-    static const char *const text[] = {MPT_GRAPH_WHYS(MPTI_X)};
-#undef MPTI_X
-    return text[why < (uint32_t)MPT_WHY_COUNT ? why : 0u];
-}
+static MPTI_TEXT_OF_ROW(mpti_graph_why_text, uint32_t, MPT_GRAPH_WHYS, texts[0])
 
 #define MPTI_TOLD 6u            /* nodes of a path that are told beside its end */
 

@@ -806,17 +806,13 @@ MPTI_D void mpti_codes_to_f32(int32_t format, const T x[], uint32_t u[], bool od
     else MPTI_EITHER(format == MPT_E4M3, u, mpti_e4m3_decode((uint8_t)x[k]), mpti_e5m2_decode((uint8_t)x[k]))
 }
 
-MPTI_D uint32_t mpti_fp8_saturated(uint32_t u, bool e5m2)
-{
-    return e5m2 ? mpti_e5m2_encode_to(u, 0x7bu) : mpti_e4m3_encode_to(u, 0x7eu);
-}
 template <uint32_t V, class T>
 MPTI_D void mpti_codes_from_f32(int32_t format, const uint32_t u[], T y[], bool saturate)
 {
     if (sizeof(T) == 8) { MPTI_EACH(y, (T)mpti_f64_widen(u[k])) }
     else if (sizeof(T) == 4) { MPTI_EACH(y, (T)u[k]) }
     else if (sizeof(T) == 2) MPTI_EITHER(format == MPT_F16, y, mpti_f16_encode(u[k]), mpti_bf16_encode(u[k]))
-    else if (saturate) { MPTI_EACH(y, (T)mpti_fp8_saturated(u[k], format == MPT_E5M2)) }
+    else if (saturate) { MPTI_EACH(y, (T)mpti_fp8_code(u[k], format == MPT_E5M2, 1)) }
     else MPTI_EITHER(format == MPT_E4M3, y, mpti_e4m3_encode(u[k]), mpti_e5m2_encode(u[k]))
 }
 
@@ -1420,8 +1416,8 @@ MPTI_D uint16_t mpti_fp8_pair(float first, float second, bool e5m2)
     else MPTI_PTX_FP8_PAIR("e4m3", pair, second, first);
     return pair;
 #else
-    return (uint16_t)(mpti_fp8_saturated(mpti_f32_bits(first), e5m2) |
-                      mpti_fp8_saturated(mpti_f32_bits(second), e5m2) << 8);
+    return (uint16_t)(mpti_fp8_code(mpti_f32_bits(first), e5m2, 1) |
+                      mpti_fp8_code(mpti_f32_bits(second), e5m2, 1) << 8);
 #endif
 }
 
@@ -1520,7 +1516,7 @@ MPTI_D uint8_t mpti_fp8_1(uint32_t u, float scale, bool e5m2, uint32_t *amax)
 {
     const uint32_t a = u & 0x7fffffffu;
     *amax = a > *amax ? a : *amax;
-    return (uint8_t)mpti_fp8_saturated(mpti_fp8_scaled(u, scale), e5m2);
+    return (uint8_t)mpti_fp8_code(mpti_fp8_scaled(u, scale), e5m2, 1);
 }
 
 /* V patterns of a format to codes: two an instruction where all are finite, else one by one with care. */

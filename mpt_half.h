@@ -120,11 +120,14 @@
 #endif
 #endif
 
-/* MPT_HD marks the per-element functions that host and device share: one formula, two places. */
+/* MPT_HD marks the per-element functions that host and device share: one formula, two places; MPTI_HD_CALL
+ * those whose copies would weigh more on the host than a call. */
 #ifdef __CUDACC__
 #define MPT_HD static __host__ __device__ __forceinline__
+#define MPTI_HD_CALL MPT_HD
 #else
 #define MPT_HD static inline
+#define MPTI_HD_CALL MPTI_NOINLINE MPTI_UNUSED static
 #endif
 
 // >>H2 version and status -------------------------------------------------------------------------
@@ -876,49 +879,25 @@ MPT_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n,
 #define MPTI_LIKELY(condition) ((condition) != 0)
 #endif
 
-MPT_HD uint32_t mpti_f32_bits(float x)
-{
+/* The same bits, as a number or as a pattern. */
 #ifdef __CUDA_ARCH__
-    return __float_as_uint(x);
+MPT_HD uint32_t mpti_f32_bits(float x) { return __float_as_uint(x); }
+MPT_HD float mpti_f32_make(uint32_t u) { return __uint_as_float(u); }
+MPT_HD uint64_t mpti_f64_bits(double x) { return (uint64_t)__double_as_longlong(x); }
+MPT_HD double mpti_f64_make(uint64_t u) { return __longlong_as_double((long long)u); }
 #else
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
+#define MPTI_SAME_BITS(To, name, From)                                                               \
+    MPT_HD To name(From x)                                                                           \
+    {                                                                                                \
+        To r;                                                                                        \
+        memcpy(&r, &x, sizeof r);                                                                    \
+        return r;                                                                                    \
+    }
+MPTI_SAME_BITS(uint32_t, mpti_f32_bits, float)
+MPTI_SAME_BITS(float, mpti_f32_make, uint32_t)
+MPTI_SAME_BITS(uint64_t, mpti_f64_bits, double)
+MPTI_SAME_BITS(double, mpti_f64_make, uint64_t)
 #endif
-}
-
-MPT_HD float mpti_f32_make(uint32_t u)
-{
-#ifdef __CUDA_ARCH__
-    return __uint_as_float(u);
-#else
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-#endif
-}
-
-MPT_HD uint64_t mpti_f64_bits(double x)
-{
-#ifdef __CUDA_ARCH__
-    return (uint64_t)__double_as_longlong(x);
-#else
-    uint64_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-#endif
-}
-
-MPT_HD double mpti_f64_make(uint64_t u)
-{
-#ifdef __CUDA_ARCH__
-    return __longlong_as_double((long long)u);
-#else
-    double x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-#endif
-}
 
 /* Tests by bits, because isnan() and isinf() fold to false under -ffast-math. */
 MPT_HD int mpti_f32_is_finite(float x) { return (mpti_f32_bits(x) & 0x7f800000u) != 0x7f800000u; }
@@ -1111,42 +1090,33 @@ MPT_HD uint32_t mpti_bf16_decode(uint16_t b)
     return (uint8_t)pair;
 #endif
 
-/* f32 pattern -> E4M3 code, in 32 bits, of which loops are made; `beyond` is what Inf and finite values that
- * overflow become (7 bits).
+/* f32 pattern -> E4M3 or E5M2 code, in 32 bits, of which loops are made. What overflows, Inf too, becomes
+ * `beyond`: E4M3's NaN, E5M2's Inf; saturated, the code before that, the largest number.
  *
  *   |x|  0 ........ 2^-10 ....... 2^-6 ............ 464 ...... Inf   NaN
- *        -> 0 (and 2^-10)  subnormal      normal (and 464)  beyond   NaN
+ *   E4M3 -> 0 (and 2^-10)  subnormal      normal (and 464)  beyond   NaN
+ *   |x|  0 ........ 2^-17 ....... 2^-14 ......... 61440 ...... Inf   NaN
+ *   E5M2 -> 0 (and 2^-17)  subnormal      normal    (and 61440) beyond   NaN
  */
-MPT_HD uint32_t mpti_e4m3_encode_to(uint32_t u, uint32_t beyond)
+MPT_HD uint32_t mpti_fp8_code(uint32_t u, int e5m2, int saturate)
 {
-    const uint32_t a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
-    if (a > 0x43e80000u)            /* above 464, the tie that goes to the even 448 */
-        return sign | (a > 0x7f800000u ? 0x7fu : beyond);
+    const uint32_t a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u, beyond = e5m2 ? 0x7cu : 0x7fu;
+    if (a >= (e5m2 ? 0x47700000u : 0x43e80001u))        /* ties go to what is even: 448, and Inf */
+        return sign | (a > 0x7f800000u ? mpti_small_special(a, e5m2 ? 2 : 3, beyond)
+                                       : beyond - (uint32_t)saturate);
 #ifdef MPTI_PTX_FP8
-    MPTI_PTX_FP8_ENCODE("e4m3")
+    if (e5m2) {
+        MPTI_PTX_FP8_ENCODE("e5m2")
+    } else {
+        MPTI_PTX_FP8_ENCODE("e4m3")
+    }
 #else
-    return sign | mpti_small_encode(a, 3, 121u);
+    return sign | mpti_small_encode(a, e5m2 ? 2 : 3, e5m2 ? 113u : 121u);
 #endif
 }
 
-/* f32 pattern -> E5M2 code: a finite value from 61440 on, the tie above 57344, becomes `beyond`, as Inf
- * does. */
-MPT_HD uint32_t mpti_e5m2_encode_to(uint32_t u, uint32_t beyond)
-{
-    const uint32_t a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
-    if (a > 0x7f800000u)
-        return sign | mpti_small_special(a, 2, 0x7cu);
-    if (a >= 0x47700000u)
-        return sign | beyond;
-#ifdef MPTI_PTX_FP8
-    MPTI_PTX_FP8_ENCODE("e5m2")
-#else
-    return sign | mpti_small_encode(a, 2, 113u);
-#endif
-}
-
-MPT_HD uint8_t mpti_e4m3_encode(uint32_t u) { return (uint8_t)mpti_e4m3_encode_to(u, 0x7fu); }
-MPT_HD uint8_t mpti_e5m2_encode(uint32_t u) { return (uint8_t)mpti_e5m2_encode_to(u, 0x7cu); }
+MPT_HD uint8_t mpti_e4m3_encode(uint32_t u) { return (uint8_t)mpti_fp8_code(u, 0, 0); }
+MPT_HD uint8_t mpti_e5m2_encode(uint32_t u) { return (uint8_t)mpti_fp8_code(u, 1, 0); }
 
 MPT_HD uint32_t mpti_e4m3_decode(uint8_t c)
 {
@@ -1157,27 +1127,19 @@ MPT_HD uint32_t mpti_e4m3_decode(uint8_t c)
 /* Every E5M2 code is the upper byte of the f16 code of the same number. */
 MPT_HD uint32_t mpti_e5m2_decode(uint8_t c) { return mpti_f16_decode((uint16_t)((uint32_t)c << 8)); }
 
-/* Stochastic rounding of a float pattern to each format, in 32 bits too. Inf and NaN are as above. */
-MPT_HD uint32_t mpti_stochastic_16(uint32_t u, uint32_t random, uint32_t m, uint32_t least)
+/* Stochastic rounding of a float pattern to a format, in 32 bits too; Inf and NaN are as above. */
+MPT_HD uint32_t mpti_stochastic_to(uint32_t u, uint32_t random, uint32_t m, uint32_t least, uint32_t inf)
 {
-    const uint32_t a = u & 0x7fffffffu, inf = 0x7fffu >> m << m;
-    const uint32_t finite = mpti_small_stochastic(a, random, m, least, inf - 1u);
-    return (u >> 16 & 0x8000u) | (a >= 0x7f800000u ? mpti_small_special(a, (int)m, inf) : finite);
+    const uint32_t a = u & 0x7fffffffu, finite = mpti_small_stochastic(a, random, m, least, inf - 1u);
+    const uint32_t sign = inf < 0x80u ? u >> 24 & 0x80u : u >> 16 & 0x8000u;
+    return sign | (a >= 0x7f800000u ? mpti_small_special(a, (int)m, inf) : finite);
 }
-MPT_HD uint32_t mpti_f16_stochastic(uint32_t u, uint32_t r) { return mpti_stochastic_16(u, r, 10u, 113u); }
-MPT_HD uint32_t mpti_bf16_stochastic(uint32_t u, uint32_t r) { return mpti_stochastic_16(u, r, 7u, 1u); }
-
-MPT_HD uint32_t mpti_e4m3_stochastic(uint32_t u, uint32_t random)
-{
-    const uint32_t a = u & 0x7fffffffu, finite = mpti_small_stochastic(a, random, 3u, 121u, 0x7eu);
-    return (u >> 24 & 0x80u) | (a >= 0x7f800000u ? 0x7fu : finite);
-}
-
-MPT_HD uint32_t mpti_e5m2_stochastic(uint32_t u, uint32_t random)
-{
-    const uint32_t a = u & 0x7fffffffu, finite = mpti_small_stochastic(a, random, 2u, 113u, 0x7bu);
-    return (u >> 24 & 0x80u) | (a >= 0x7f800000u ? mpti_small_special(a, 2, 0x7cu) : finite);
-}
+#define MPTI_STOCHASTIC(name, m, least, inf) \
+    MPT_HD uint32_t name(uint32_t u, uint32_t random) { return mpti_stochastic_to(u, random, m, least, inf); }
+MPTI_STOCHASTIC(mpti_f16_stochastic, 10u, 113u, 0x7c00u)
+MPTI_STOCHASTIC(mpti_bf16_stochastic, 7u, 1u, 0x7f80u)
+MPTI_STOCHASTIC(mpti_e4m3_stochastic, 3u, 121u, 0x7fu)
+MPTI_STOCHASTIC(mpti_e5m2_stochastic, 2u, 113u, 0x7cu)
 
 /* ---- between double and float ---- */
 
@@ -1274,14 +1236,14 @@ MPTI_CONVERSIONS(e5m2)
 MPT_HD mpt_e4m3 mpt_e4m3_from_f32_sat(float x)
 {
     mpt_e4m3 c;
-    c.bits = (uint8_t)mpti_e4m3_encode_to(mpti_f32_bits(x), 0x7eu);
+    c.bits = (uint8_t)mpti_fp8_code(mpti_f32_bits(x), 0, 1);
     return c;
 }
 
 MPT_HD mpt_e5m2 mpt_e5m2_from_f32_sat(float x)
 {
     mpt_e5m2 c;
-    c.bits = (uint8_t)mpti_e5m2_encode_to(mpti_f32_bits(x), 0x7bu);
+    c.bits = (uint8_t)mpti_fp8_code(mpti_f32_bits(x), 1, 1);
     return c;
 }
 
@@ -1403,6 +1365,15 @@ MPTI_UNUSED static size_t mpti_string_end(mpti_string *s)
         s->buf[s->length < s->cap ? s->length : s->cap - 1] = '\0';
     return s->length;
 }
+
+/* The text beside each value of an enumeration that counts from 0, and what to say of any other value. */
+#define MPTI_ROW_TEXT(id, text) text,
+#define MPTI_TEXT_OF_ROW(function, type, rows, unknown)                                 \
+    const char *function(type x)                                                        \
+    {                                                                                   \
+        static const char *const texts[] = {rows(MPTI_ROW_TEXT)};                       \
+        return (size_t)x < sizeof texts / sizeof *texts ? texts[x] : unknown;           \
+    }
 
 MPT_HD int mpti_bad_opts(const mpt_opts *o)
 {
@@ -2099,7 +2070,6 @@ MPTI_ARITHMETIC(bf16, 7)
 #if MPT_SIMD && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && !defined(__CUDACC__)
 #if defined(__x86_64__) || defined(__i386__)
 #define MPTI_X86 1
-#include <emmintrin.h>
 #elif defined(__aarch64__) && !defined(__AARCH64EB__)
 #define MPTI_ARM 1
 #include <arm_neon.h>
@@ -2381,8 +2351,29 @@ typedef void mpti_kernel MPTI_KERNEL_PARAMETERS;
 enum { MPTI_GROUP = 64, MPTI_ELEMENT_MAX = 8 };
 enum { MPTI_AROUND = 1, MPTI_AHEAD = 2, MPTI_SATURATE = 4 };     /* how: store around the cache; read ahead */
 
-/* The portable kernel, from the formula for the pattern in_ of one element. */
-#define MPTI_PORTABLE(name, to_bits, from_bits, formula)                                            \
+/* The portable kernel, from the formula for the pattern of one element; and for a number of elements, by a
+ * `call` where the kernels of SSE2 have some done. */
+#define MPTI_PORTABLE(call, name, to_bits, from_bits, formula)                                      \
+    static call MPTI_UNUSED void name##_each(unsigned char *to, const unsigned char *a, size_t n)   \
+    {                                                                                               \
+        for (; n; n--, to += sizeof(to_bits), a += sizeof(from_bits)) {                             \
+            from_bits in;                                                                           \
+            to_bits   out;                                                                          \
+            memcpy(&in, a, sizeof in);                                                              \
+            out = formula(in);                                                                      \
+            memcpy(to, &out, sizeof out);                                                           \
+        }                                                                                           \
+    }                                                                                               \
+    MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                             \
+    {                                                                                               \
+        (void)b, (void)c, (void)how;                                                                \
+        name##_each(to, a, groups * MPTI_GROUP);                                                    \
+    }
+MPTI_PORTABLE(MPTI_NOINLINE, mpti_f16_from_f32, uint16_t, uint32_t, mpti_f16_encode)
+MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_decode)
+
+/* The same where a formula has no branches: by copies, of which compilers make vectors. */
+#define MPTI_PORTABLE_GROUPS(name, to_bits, from_bits, formula)                                     \
     MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                             \
     {                                                                                               \
         from_bits in[MPTI_GROUP];                                                                   \
@@ -2391,10 +2382,8 @@ enum { MPTI_AROUND = 1, MPTI_AHEAD = 2, MPTI_SATURATE = 4 };     /* how: store a
         for (; groups; groups--, to += sizeof out, a += sizeof in) {                                \
             int i;                                                                                  \
             memcpy(in, a, sizeof in);                                                               \
-            for (i = 0; i < MPTI_GROUP; i++) {                                                      \
-                const from_bits in_ = in[i];                                                        \
-                out[i] = (to_bits)formula;                                                          \
-            }                                                                                       \
+            for (i = 0; i < MPTI_GROUP; i++)                                                        \
+                out[i] = formula(in[i]);                                                            \
             memcpy(to, out, sizeof out);                                                            \
         }                                                                                           \
     }
@@ -2778,7 +2767,8 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 }
 
 /* A kernel that takes so many elements, at most a group, from a to `to` by a statement; in it `way` stands
- * for `how`, which compilers know then as far as stores go. */
+ * for `how`, which compilers know then as far as stores go: two loops. In the other one a branch each tells,
+ * which costs nothing beside a long statement. */
 #define MPTI_KERNEL_512(name, elements, in_bytes, out_bytes, statement)                             \
     MPTI_AVX512_TARGET MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                          \
     {                                                                                               \
@@ -2793,6 +2783,18 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
         }                                                                                           \
         for (way = how & MPTI_SATURATE; groups; groups--, to += out_, a += in_)                     \
             statement;                                                                              \
+    }
+#define MPTI_LONG_KERNEL_512(name, elements, in_bytes, out_bytes, statement)                        \
+    MPTI_AVX512_TARGET MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                          \
+    {                                                                                               \
+        const size_t in_ = (elements) * (in_bytes), out_ = (elements) * (out_bytes);                \
+        const int    way = how;                                                                     \
+        (void)b, (void)c;                                                                           \
+        for (groups *= MPTI_GROUP / (elements); groups; groups--, to += out_, a += in_) {           \
+            if (how & MPTI_AROUND && (uintptr_t)a % 64u < in_)      /* once a line */               \
+                mpti_fetch_ahead(a, in_);                                                           \
+            statement;                                                                              \
+        }                                                                                           \
     }
 
 /* Processors with AVX512-FP16 round a double once. */
@@ -2954,107 +2956,99 @@ MPTI_IN_256 mpti_v8 mpti_bf16_nan_256(mpti_v8 u)
 
 /* Sixteen elements at a time in which every number is zero or normal in both formats. Where there is another
  * one, and so every NaN, Inf and subnormal, they are done one by one. */
+typedef uint32_t mpti_v4 __attribute__((vector_size(16), may_alias));
+typedef int32_t  mpti_s4 __attribute__((vector_size(16), may_alias));
+typedef int16_t  mpti_s8 __attribute__((vector_size(16), may_alias));
 #define MPTI_IN_SSE2 __attribute__((target("sse2"), always_inline)) static inline
+#define MPTI_BINARY_SSE2(name, A, op)                               \
+    MPTI_IN_SSE2 mpti_s8 name(A a, A b)                             \
+    {                                                               \
+        __asm__(op " {%1, %0|%0, %1}" : "+x"(a) : "x"(b));          \
+        return (mpti_s8)a;                                          \
+    }
+MPTI_BINARY_SSE2(mpti_pack_sse2, mpti_v4, "packssdw")
+MPTI_BINARY_SSE2(mpti_max_sse2, mpti_s8, "pmaxsw")
+MPTI_BINARY_SSE2(mpti_pairs_low_sse2, mpti_w8, "punpcklwd")
+MPTI_BINARY_SSE2(mpti_pairs_high_sse2, mpti_w8, "punpckhwd")
 
-MPTI_IN_SSE2 __m128i mpti_load_sse2(const unsigned char *p)
+MPTI_IN_SSE2 int mpti_any_sse2(mpti_s8 x)
 {
-    return _mm_loadu_si128((const __m128i *)(const void *)p);
+    int any;
+    __asm__("pmovmskb {%1, %0|%0, %1}" : "=r"(any) : "x"(x));
+    return any;
 }
 
-MPTI_IN_SSE2 void mpti_put_sse2(unsigned char *p, __m128i x) { _mm_storeu_si128((__m128i *)(void *)p, x); }
+MPTI_IN_SSE2 mpti_w8 mpti_load_sse2(const unsigned char *p)
+{
+    return (mpti_w8)*(const mpti_w8_any *)(const void *)p;
+}
+
+MPTI_IN_SSE2 void mpti_put_sse2(unsigned char *p, mpti_s8 x) { *(mpti_w8_any *)(void *)p = (mpti_w8_any)x; }
 
 /* The f16 codes of float patterns without their signs, in 32 bits: below f16's normal numbers too small, and
  * negative for zero. Ties to even: half less one is added, and the bit that will be last. */
-MPTI_IN_SSE2 __m128i mpti_f16_round_sse2(__m128i u)
+MPTI_IN_SSE2 mpti_v4 mpti_f16_round_sse2(mpti_v4 u)
 {
-    const __m128i rebias = _mm_set1_epi32(0xfff - 0x38000000), magnitude = _mm_set1_epi32(0x7fffffff);
-    const __m128i odd = _mm_and_si128(_mm_srli_epi32(u, 13), _mm_set1_epi32(1));
-    return _mm_srai_epi32(_mm_add_epi32(_mm_add_epi32(_mm_and_si128(u, magnitude), rebias), odd), 13);
+    return (mpti_v4)((mpti_s4)((u & 0x7fffffffu) + (u >> 13 & 1u) + (0xfffu - 0x38000000u)) >> 13);
 }
 
-/* Eight of them in 16 bits: packing saturates what is below 2^-47, and so zero, to the least number, which is
- * its own negative. Then with the signs of u and v, where that number becomes zero. */
-MPTI_IN_SSE2 __m128i mpti_f16_eight_sse2(__m128i u, __m128i v)
+/* Eight of them in 16 bits, with the signs of u and v. Packing has saturated what is below 2^-47, and so
+ * zero, to the least number, which is its own negative; here that becomes zero. */
+MPTI_IN_SSE2 mpti_s8 mpti_f16_sign_sse2(mpti_s8 h, mpti_v4 u, mpti_v4 v)
 {
-    return _mm_packs_epi32(mpti_f16_round_sse2(u), mpti_f16_round_sse2(v));
-}
-
-MPTI_IN_SSE2 __m128i mpti_f16_sign_sse2(__m128i h, __m128i u, __m128i v)
-{
-    const __m128i sign = _mm_set1_epi16(-0x8000);
-    return _mm_xor_si128(h, _mm_and_si128(_mm_xor_si128(h, _mm_packs_epi32(u, v)), sign));
+    return h ^ ((h ^ mpti_pack_sse2(u, v)) & -0x8000);
 }
 
 /* Whether all are zero or normal in f16: none above the largest, no negative above minus the least. */
-MPTI_IN_SSE2 int mpti_f16_plain_sse2(__m128i h, __m128i k)
+MPTI_IN_SSE2 int mpti_f16_plain_sse2(mpti_s8 h, mpti_s8 k)
 {
-    const __m128i zero = _mm_setzero_si128(), most = _mm_max_epi16(h, k);
-    const __m128i minus_least = _mm_max_epi16(_mm_sub_epi16(zero, h), _mm_sub_epi16(zero, k));
-    return !_mm_movemask_epi8(_mm_or_si128(_mm_cmpgt_epi16(most, _mm_set1_epi16(0x7c00)),
-                                           _mm_cmpgt_epi16(minus_least, _mm_set1_epi16(-0x400))));
+    const mpti_s8 minus_h = (mpti_s8)(0u - (mpti_w8)h), minus_k = (mpti_s8)(0u - (mpti_w8)k);
+    return !mpti_any_sse2((mpti_s8)(mpti_max_sse2(h, k) > 0x7c00) |
+                          (mpti_s8)(mpti_max_sse2(minus_h, minus_k) > -0x400));
 }
 
 __attribute__((target("sse2"))) MPTI_UNUSED static void mpti_f16_from_f32_sse2 MPTI_KERNEL_PARAMETERS
 {
     (void)b, (void)c, (void)how;
     for (groups *= 4u; groups; groups--, to += 32, a += 64) {
-        const __m128i u0 = mpti_load_sse2(a), u1 = mpti_load_sse2(a + 16);
-        const __m128i u2 = mpti_load_sse2(a + 32), u3 = mpti_load_sse2(a + 48);
-        const __m128i h0 = mpti_f16_eight_sse2(u0, u1), h1 = mpti_f16_eight_sse2(u2, u3);
+        const mpti_v4 u0 = (mpti_v4)mpti_load_sse2(a), u1 = (mpti_v4)mpti_load_sse2(a + 16);
+        const mpti_v4 u2 = (mpti_v4)mpti_load_sse2(a + 32), u3 = (mpti_v4)mpti_load_sse2(a + 48);
+        const mpti_s8 h0 = mpti_pack_sse2(mpti_f16_round_sse2(u0), mpti_f16_round_sse2(u1));
+        const mpti_s8 h1 = mpti_pack_sse2(mpti_f16_round_sse2(u2), mpti_f16_round_sse2(u3));
         if (MPTI_LIKELY(mpti_f16_plain_sse2(h0, h1))) {
             mpti_put_sse2(to, mpti_f16_sign_sse2(h0, u0, u1));
             mpti_put_sse2(to + 16, mpti_f16_sign_sse2(h1, u2, u3));
-        } else {
-            uint32_t x[16];
-            uint16_t y[16];
-            int      i;
-            memcpy(x, a, sizeof x);
-            for (i = 0; i < 16; i++)
-                y[i] = mpti_f16_encode(x[i]);
-            memcpy(to, y, sizeof y);
-        }
+        } else
+            mpti_f16_from_f32_each(to, a, 16);
     }
 }
 
 /* Doubled codes that are near zero in 16 bits, on either side, but not zero: Inf, NaN or subnormal. */
-MPTI_IN_SSE2 __m128i mpti_f16_odd_sse2(__m128i twice, __m128i is_zero)
+MPTI_IN_SSE2 mpti_s8 mpti_f16_odd_sse2(mpti_w8 twice, mpti_w8 is_zero)
 {
-    const __m128i above = _mm_add_epi16(twice, _mm_set1_epi16(0x7800));
-    return _mm_andnot_si128(is_zero, _mm_cmpgt_epi16(above, _mm_set1_epi16(0x6fff)));
+    return (mpti_s8)((mpti_s8)(twice + 0x7800u) > 0x6fff) & (mpti_s8)~is_zero;
 }
 
 /* Eight floats of normal numbers and zeros: sign, exponent and mantissa in their places, and rebiased. */
-MPTI_IN_SSE2 void mpti_f32_from_eight_f16_sse2(unsigned char *to, __m128i h, __m128i is_zero)
+MPTI_IN_SSE2 void mpti_f32_from_eight_f16_sse2(unsigned char *to, mpti_w8 h, mpti_w8 is_zero)
 {
-    const __m128i keep = _mm_set1_epi16((short)0x8fff), rebias = _mm_set1_epi16(0x3800);
-    const __m128i low = _mm_slli_epi16(h, 13);
-    const __m128i high = _mm_add_epi16(_mm_and_si128(_mm_srai_epi16(h, 3), keep),
-                                       _mm_andnot_si128(is_zero, rebias));
-    mpti_put_sse2(to, _mm_unpacklo_epi16(low, high));
-    mpti_put_sse2(to + 16, _mm_unpackhi_epi16(low, high));
+    const mpti_w8 low = h << 13, high = ((mpti_w8)((mpti_s8)h >> 3) & 0x8fffu) + (~is_zero & 0x3800u);
+    mpti_put_sse2(to, mpti_pairs_low_sse2(low, high));
+    mpti_put_sse2(to + 16, mpti_pairs_high_sse2(low, high));
 }
 
 __attribute__((target("sse2"))) MPTI_UNUSED static void mpti_f32_from_f16_sse2 MPTI_KERNEL_PARAMETERS
 {
-    const __m128i zero = _mm_setzero_si128();
     (void)b, (void)c, (void)how;
     for (groups *= 4u; groups; groups--, to += 64, a += 32) {
-        const __m128i h0 = mpti_load_sse2(a), h1 = mpti_load_sse2(a + 16);
-        const __m128i twice0 = _mm_add_epi16(h0, h0), twice1 = _mm_add_epi16(h1, h1);
-        const __m128i zero0 = _mm_cmpeq_epi16(twice0, zero), zero1 = _mm_cmpeq_epi16(twice1, zero);
-        const __m128i odd = _mm_or_si128(mpti_f16_odd_sse2(twice0, zero0), mpti_f16_odd_sse2(twice1, zero1));
-        if (MPTI_LIKELY(!_mm_movemask_epi8(odd))) {
+        const mpti_w8 h0 = mpti_load_sse2(a), h1 = mpti_load_sse2(a + 16), twice0 = h0 + h0, twice1 = h1 + h1;
+        const mpti_w8 zero0 = (mpti_w8)(twice0 == 0u), zero1 = (mpti_w8)(twice1 == 0u);
+        const mpti_s8 odd = mpti_f16_odd_sse2(twice0, zero0) | mpti_f16_odd_sse2(twice1, zero1);
+        if (MPTI_LIKELY(!mpti_any_sse2(odd))) {
             mpti_f32_from_eight_f16_sse2(to, h0, zero0);
             mpti_f32_from_eight_f16_sse2(to + 32, h1, zero1);
-        } else {
-            uint16_t x[16];
-            uint32_t y[16];
-            int      i;
-            memcpy(x, a, sizeof x);
-            for (i = 0; i < 16; i++)
-                y[i] = mpti_f16_decode(x[i]);
-            memcpy(to, y, sizeof y);
-        }
+        } else
+            mpti_f32_from_f16_each(to, a, 16);
     }
 }
 #endif /* MPTI_X86 */
@@ -3655,13 +3649,7 @@ MPTI_DEF int mpt_is_exact(mpt_format format, double value)
 
 /* ---- looking at one number ---- */
 
-MPTI_DEF const char *mpt_class_name(mpt_class c)
-{
-#define MPTI_X(id, text) text,
-    static const char *const texts[] = {MPT_CLASSES(MPTI_X)};
-#undef MPTI_X
-    return (unsigned)c < (unsigned)MPT_CLASS_COUNT ? texts[c] : "unknown class";
-}
+MPTI_DEF MPTI_TEXT_OF_ROW(mpt_class_name, mpt_class, MPT_CLASSES, "unknown class")
 
 MPTI_DEF mpt_class mpt_classify(mpt_format format, uint64_t code)
 {
@@ -3728,20 +3716,16 @@ MPTI_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t
 #define MPTI_ODD MPT_FORMAT_COUNT       /* stands for such floats as a destination */
 #define MPTI_PAIR(dst_format, src_format) ((int)(dst_format) * (int)MPT_FORMAT_COUNT + (int)(src_format))
 
-MPTI_PORTABLE(mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_decode(in_))
-MPTI_PORTABLE(mpti_f32_from_bf16, uint32_t, uint16_t, mpti_bf16_decode(in_))
-MPTI_PORTABLE(mpti_f32_from_e4m3, uint32_t, uint8_t, mpti_e4m3_decode(in_))
-MPTI_PORTABLE(mpti_f32_from_e5m2, uint32_t, uint8_t, mpti_e5m2_decode(in_))
-MPTI_PORTABLE(mpti_f32_from_f64_n, uint32_t, uint64_t, mpti_f32_from_f64(in_))
-MPTI_PORTABLE(mpti_f32_odd_from_f64_n, uint32_t, uint64_t, mpti_f32_odd_from_f64(in_))
-MPTI_PORTABLE(mpti_f16_from_f32, uint16_t, uint32_t, mpti_f16_encode(in_))
-MPTI_PORTABLE(mpti_bf16_from_f32, uint16_t, uint32_t, mpti_bf16_encode(in_))
-MPTI_FROM_F32(mpti_e4m3_from_f32, uint8_t, (void)0,
-              mpti_e4m3_encode_to(in[i], how & MPTI_SATURATE ? 0x7eu : 0x7fu))
-MPTI_FROM_F32(mpti_e5m2_from_f32, uint8_t, (void)0,
-              mpti_e5m2_encode_to(in[i], how & MPTI_SATURATE ? 0x7bu : 0x7cu))
-MPTI_PORTABLE(mpti_f64_from_f32, uint64_t, uint32_t, mpti_f64_widen(in_))
-MPTI_PORTABLE(mpti_f16_from_f64_n, uint16_t, uint64_t, mpti_f16_from_f64(in_))
+MPTI_PORTABLE_GROUPS(mpti_f32_from_bf16, uint32_t, uint16_t, mpti_bf16_decode)
+MPTI_PORTABLE(inline, mpti_f32_from_e4m3, uint32_t, uint8_t, mpti_e4m3_decode)
+MPTI_PORTABLE(inline, mpti_f32_from_e5m2, uint32_t, uint8_t, mpti_e5m2_decode)
+MPTI_PORTABLE(inline, mpti_f32_from_f64_n, uint32_t, uint64_t, mpti_f32_from_f64)
+MPTI_PORTABLE(inline, mpti_f32_odd_from_f64_n, uint32_t, uint64_t, mpti_f32_odd_from_f64)
+MPTI_PORTABLE_GROUPS(mpti_bf16_from_f32, uint16_t, uint32_t, mpti_bf16_encode)
+MPTI_FROM_F32(mpti_e4m3_from_f32, uint8_t, (void)0, mpti_fp8_code(in[i], 0, (how & MPTI_SATURATE) != 0))
+MPTI_FROM_F32(mpti_e5m2_from_f32, uint8_t, (void)0, mpti_fp8_code(in[i], 1, (how & MPTI_SATURATE) != 0))
+MPTI_PORTABLE(inline, mpti_f64_from_f32, uint64_t, uint32_t, mpti_f64_widen)
+MPTI_PORTABLE(inline, mpti_f16_from_f64_n, uint16_t, uint64_t, mpti_f16_from_f64)
 
 #if MPTI_X86
 MPTI_KERNEL_512(mpti_f32_from_f16_512, 32, 2, 4,
@@ -3755,8 +3739,8 @@ MPTI_KERNEL_512(mpti_f32_odd_from_f64_512, 16, 8, 4,
 MPTI_KERNEL_512(mpti_f16_from_f32_512, 16, 4, 2, mpti_put_w16_512(to, mpti_halves_512(mpti_load_512(a)), way))
 MPTI_KERNEL_512(mpti_bf16_from_f32_512, 32, 4, 2,
                 mpti_bf16_32_out_512(to, mpti_load_512(a), mpti_load_512(a + 64), way))
-MPTI_KERNEL_512(mpti_e4m3_from_f32_512, 64, 4, 1, mpti_e4m3_out_512(to, a, way))
-MPTI_KERNEL_512(mpti_e5m2_from_f32_512, 64, 4, 1, mpti_e5m2_out_512(to, a, way))
+MPTI_LONG_KERNEL_512(mpti_e4m3_from_f32_512, 64, 4, 1, mpti_e4m3_out_512(to, a, way))
+MPTI_LONG_KERNEL_512(mpti_e5m2_from_f32_512, 64, 4, 1, mpti_e5m2_out_512(to, a, way))
 MPTI_KERNEL_512(mpti_f64_from_f32_512, 16, 4, 8, mpti_f64_16_out_512(to, mpti_load_512(a), way))
 MPTI_KERNEL_512(mpti_f16_from_f64_512, 16, 8, 2,
                 mpti_put_w16_512(to, mpti_halves_512(MPTI_F64_16_512(mpti_f64_8_512, a)), way))
@@ -3874,10 +3858,10 @@ static void mpti_two_hops MPTI_KERNEL_PARAMETERS
 }
 
 /* Convert packed arrays, nearest, without options.  Returns: whether there was a way. */
-static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *src, size_t n, int how)
+static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *src, size_t n)
 {
     const size_t out = (size_t)mpt_format_get(d)->bytes, in = (size_t)mpt_format_get(s)->bytes;
-    mpti_job     j = mpti_job_of(mpti_kernel_of(MPTI_PAIR(d, s)), dst, out, src, in, how);
+    mpti_job     j = mpti_job_of(mpti_kernel_of(MPTI_PAIR(d, s)), dst, out, src, in, 0);
     mpti_hops    hops;
     if (!j.kernel) {
         hops.first = mpti_kernel_of(MPTI_PAIR(s == MPT_F64 ? MPTI_ODD : MPT_F32, s));
@@ -3931,7 +3915,7 @@ MPTI_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n
 {
     if (mpti_bad_array(dst, sizeof *dst, src, sizeof *src, n))
         return MPT_E_ARG;
-    (void)mpti_convert_fast(MPT_F64, dst, MPT_F16, src, n, 0);
+    (void)mpti_convert_fast(MPT_F64, dst, MPT_F16, src, n);
     return MPT_OK;
 }
 
@@ -4403,7 +4387,7 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
             const uint32_t u = (uint32_t)mpti_load_code(j.from + 4u * i, 4);
             const uint32_t random = mpti_word_at(&few, j.o, j.o->first_element + i);
             mpti_store_code(j.to + 2u * i, 2,
-                            mpti_stochastic_16(u, random, j.brain ? 7u : 10u, j.brain ? 1u : 113u));
+                            j.brain ? mpti_bf16_stochastic(u, random) : mpti_f16_stochastic(u, random));
         }
         return;
     }
@@ -4508,7 +4492,7 @@ static void mpti_convert_range(void *context, size_t part, size_t begin, size_t 
             mpti_flush_tile(s->format, in);
         if (c->fast && d->format == s->format)
             memcpy(out, in, take * (size_t)d->info->bytes);
-        else if (!c->fast || !mpti_convert_fast(d->format, out, s->format, in, take, 0))
+        else if (!c->fast || !mpti_convert_fast(d->format, out, s->format, in, take))
             mpti_convert_slow(d, out, s, in, take, c->opts, i, &memo, &raised);
         if (c->flush & MPT_FLUSH_RESULTS)
             mpti_flush_tile(d->format, out);
@@ -4536,7 +4520,7 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
     if (n && !flags && !c.flush && mpti_is_packed(d) && mpti_is_packed(s)) {
         if (c.fast && d->format == s->format)
             range = mpti_copy_range;
-        else if (c.fast && mpti_convert_fast(d->format, dst, s->format, src, n, 0))
+        else if (c.fast && mpti_convert_fast(d->format, dst, s->format, src, n))
             return MPT_OK;
         else if (mpti_is_stochastic(d, s, opts)) {
             mpti_stochastic(d->format == MPT_BF16, c.to, c.from, n, opts);
@@ -5200,19 +5184,15 @@ static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, cons
     return MPT_OK;
 }
 
+#define MPTI_ARITH_N(T, M, op, OP)                                                                 \
+    MPTI_DEF mpt_status mpt_##T##_##op##_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
+    {                                                                                              \
+        return mpti_arith_n(M, OP, dst, a, b, b, n);                                               \
+    }
 #define MPTI_X(T, M)                                                                               \
-    MPTI_DEF mpt_status mpt_##T##_add_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
-    {                                                                                              \
-        return mpti_arith_n(M, MPTI_ARITH_ADD, dst, a, b, b, n);                                   \
-    }                                                                                              \
-    MPTI_DEF mpt_status mpt_##T##_sub_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
-    {                                                                                              \
-        return mpti_arith_n(M, MPTI_ARITH_SUB, dst, a, b, b, n);                                   \
-    }                                                                                              \
-    MPTI_DEF mpt_status mpt_##T##_mul_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b, size_t n) \
-    {                                                                                              \
-        return mpti_arith_n(M, MPTI_ARITH_MUL, dst, a, b, b, n);                                   \
-    }                                                                                              \
+    MPTI_ARITH_N(T, M, add, MPTI_ARITH_ADD)                                                        \
+    MPTI_ARITH_N(T, M, sub, MPTI_ARITH_SUB)                                                        \
+    MPTI_ARITH_N(T, M, mul, MPTI_ARITH_MUL)                                                        \
     MPTI_DEF mpt_status mpt_##T##_fma_n(mpt_##T *dst, const mpt_##T *a, const mpt_##T *b,          \
                                         const mpt_##T *c, size_t n)                                \
     {                                                                                              \
@@ -5448,7 +5428,7 @@ typedef struct mpti_read {
 } mpti_read;
 
 /* The byte ahead, letters in lower case; 0 at the end. */
-static int mpti_peek(const mpti_read *r)
+MPTI_NOINLINE static int mpti_peek(const mpti_read *r)
 {
     const int c = r->at < r->length ? (int)(unsigned char)r->text[r->at] : 0;
     return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;

@@ -19,6 +19,9 @@ static size_t around_bytes = (size_t)32 << 20;  /* above this it stores around t
 #include "../mpt_half.h"
 #include "test.h"
 #include <time.h>
+#if MPTI_X86
+#include <xmmintrin.h>
+#endif
 
 #if defined(__unix__) || defined(__APPLE__)
 #define HAVE_FENCE 1
@@ -108,8 +111,8 @@ static mpt_status run_e5m2_sat(void *dst, const void *src, size_t n)
 {
     return mpt_e5m2_from_f32_sat_n((mpt_e5m2 *)dst, (const float *)src, n);
 }
-JUDGED(e4m3_sat, uint8_t, uint32_t, mpti_e4m3_encode_to(in_, 0x7eu))
-JUDGED(e5m2_sat, uint8_t, uint32_t, mpti_e5m2_encode_to(in_, 0x7bu))
+JUDGED(e4m3_sat, uint8_t, uint32_t, mpti_fp8_code(in_, 0, 1))
+JUDGED(e5m2_sat, uint8_t, uint32_t, mpti_fp8_code(in_, 1, 1))
 
 static const conversion conversions[] = {
     {"e4m3 sat <- f32", MPT_E4M3, MPT_F32, 1, 4, run_e4m3_sat, judge_e4m3_sat},
