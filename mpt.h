@@ -3927,6 +3927,24 @@ static double mpti_check_chunk(mpti_checking *c, const mpt_tensor *t, const size
                ? sum : mpti_unshift(mpti_check_shifted(c, t, tensor, first, n, shift), shift);
 }
 
+#if MPTI_X86
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_ps_256, mpti_v8, MPTI_OF_3("vaddps"))
+
+/* mpti_lanes_tile of numbers in 16 bits. */
+MPTI_AVX2_TARGET static void mpti_lanes_16_avx2(float *lane, const unsigned char *g, mpt_format format,
+                                                float factor)
+{
+    const mpti_v8 f = mpti_all_256(mpti_f32_bits(factor));
+    size_t        j;
+    for (j = 0; j < MPTI_TILE; j += 8, g += 16, lane += 8) {
+        const mpti_v8 x = mpti_mul_ps_256(format == MPT_F16 ? mpti_f16_8_256(g) : mpti_bf16_8_256(g), f);
+        const mpti_v8 sum = mpti_add_ps_256(mpti_load_256(lane), mpti_mul_ps_256(x, x));
+        memcpy(lane, &sum, sizeof sum);
+    }
+}
+#endif
+
 /* The same sum of a chunk without a bad element. */
 static double mpti_check_tiles(const unsigned char *g, mpt_format format, size_t n, float factor)
 {
@@ -3936,6 +3954,12 @@ static double mpti_check_tiles(const unsigned char *g, mpt_format format, size_t
     memset(lane, 0, lanes * sizeof *lane);
     for (i = 0; i < n; i += MPTI_TILE) {
         const float *x = (const float *)(const void *)g + i;
+#if MPTI_X86
+        if (format != MPT_F32 && n - i >= MPTI_TILE && mpti_path() >= MPTI_PATH_AVX2) {
+            mpti_lanes_16_avx2(lane + i % MPTI_LANES, g + 2 * i, format, factor);
+            continue;
+        }
+#endif
         if (format != MPT_F32 || n - i < MPTI_TILE) {
             memset(u, 0, sizeof u);
             mpti_row_load(u, g, format, i, mpti_min(n - i, MPTI_TILE));
@@ -3949,7 +3973,6 @@ static double mpti_check_tiles(const unsigned char *g, mpt_format format, size_t
 #if MPTI_X86
 /* The same at the speed of memory. */
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_ps_512, mpti_v16, MPTI_OF_3("vmulps"))
-MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_add_ps_512, mpti_v16, MPTI_OF_3("vaddps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_even_ps_512, mpti_v16, "vshufps {$0x88, %2, %1, %0|%0, %1, %2, 0x88}")
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_odd_ps_512, mpti_v16, "vshufps {$0xdd, %2, %1, %0|%0, %1, %2, 0xdd}")
@@ -8372,7 +8395,6 @@ MPTI_IN_512 void mpti_row_put_512(void *p, mpt_format format, size_t i, size_t n
 }
 
 typedef struct mpti_two_256 { mpti_v8 low, high; } mpti_two_256;
-MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_ps_256, mpti_v8, MPTI_OF_3("vaddps"))
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_max_256, mpti_v8, MPTI_OF_3("vpmaxud"))
 MPTI_BINARY(MPTI_IN_256, mpti_v4, mpti_add_ps_128, mpti_v4, MPTI_OF_3("vaddps"))
 /* AVX-512's own form of this comparison writes a mask: the registers must be those that AVX2 knows. */
