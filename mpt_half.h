@@ -65,9 +65,9 @@
  * MPT_DEF      linkage of the non-inline functions; default: extern "C" in C++, extern in C.
  * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, where the
  *              compiler is gcc or clang and the processor x86 or aarch64; 0: the portable path only;
- *              2 SSE2 or NEON, 3 AVX2, 4 AVX-512 (F, BW, DQ, VL), 5 AVX-512 with BF16, and with FP16 where
- *              the processor has it: at most that. Same bits on all. aarch64's FP16 arithmetic is used where
- *              the compiler is told of it (-march=armv8.2-a+fp16).
+ *              2 SSE2 or NEON, 3 AVX2, 4 AVX-512 (F, BW, DQ, VL), 5 AVX-512 with FP16: at most that. Same
+ *              bits on all. aarch64's FP16 arithmetic is used where the compiler is told of it
+ *              (-march=armv8.2-a+fp16).
  * MPT_USE_OPENMP          with the compiler's -fopenmp: passes over large arrays and lists use the team of
  *              the thread that calls; in a parallel region of the program, that thread alone.
  * MPT_PARALLEL_FOR(count, body, context)   a pool of the program's own instead: it is to call
