@@ -18,7 +18,7 @@
  *         backward(seed, dw);                                      // 2 backward, your code
  *         mpt_unscale(&scaler, &step, grads, 1, NULL);             // 3 check
  *         if (!step.found_inf) your_optimizer(w, dw);              // 4 step
- *         mpt_scaler_update(&scaler);                              // 5 update
+ *         if (mpt_scaler_update(&scaler)) break;                   // 5 update; stop if a call was refused
  *     }
  *
  * What it does NOT do: your forward and backward pass; allocate, print or exit; start threads (passes use
