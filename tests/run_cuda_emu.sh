@@ -61,12 +61,13 @@ probe() {   # probe COMPILER FLAGS [RUNNER...]
     $compiler $flags "$out/probe.cc" -o "$out/probe" 2> /dev/null && "$@" "$out/probe" > /dev/null 2>&1
 }
 
-# plain COMPILER FLAGS IMPLEMENTATION_FLAGS: in order, shuffled, and with device work put off to the next wait
+# plain COMPILER FLAGS IMPLEMENTATION_FLAGS [ARGUMENT of the shuffled run]: in order, shuffled, and with
+# device work put off to the next wait
 plain() {
     if ! have "$1"; then skip "no $1 here"; return; fi
     build "test_$1" "$1" "$2" tests/test_cuda.cu "$3" || return
     run "$1, in order" "$out/test_$1"
-    run "$1, shuffled" env MPT_EMU_SHUFFLE=5 MPT_EMU_RESIDENT=3 "$out/test_$1"
+    run "$1, shuffled" env MPT_EMU_SHUFFLE=5 MPT_EMU_RESIDENT=3 "$out/test_$1" ${4:-}
     run "$1, deferred" env MPT_EMU_DEFERRED=1 "$out/test_$1" --small
     run "$1, shuffled and deferred" \
         env MPT_EMU_SHUFFLE=6 MPT_EMU_RESIDENT=2 MPT_EMU_DEFERRED=1 "$out/test_$1" --small
@@ -202,7 +203,7 @@ if [ "${2:-}" = --long ]; then
     exit
 fi
 plain g++ -O1 -O2
-plain clang++ -O0 -O1
+plain clang++ -O0 -O1 --small
 address_sanitizer
 thread_sanitizer
 more g++ -O1 -O2 g++
