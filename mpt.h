@@ -1960,8 +1960,8 @@ typedef struct mpt_graph_summary {
 MPT_DEF mpt_status mpt_graph_init(mpt_graph *g, void *arena, size_t bytes);
 MPT_DEF void mpt_graph_free(mpt_graph *g);
 
-/* mpt_graph_bytes -- an arena that suffices to build and rewrite a graph after mpt_graph_reserve of as much;
- * without it, take three times as much.  Returns: bytes; 0 if they do not fit a size_t. */
+/* mpt_graph_bytes -- an arena that suffices to build and rewrite a graph, of names of up to 95 letters, after
+ * mpt_graph_reserve of as much; without it, three times as much.  Returns: bytes; 0 if they fit no size_t. */
 MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs);
 
 /* mpt_graph_reserve -- room for so many nodes and inputs, with one type and output each.
@@ -10102,13 +10102,12 @@ typedef struct mpti_arc {
 
 MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs)
 {
-    /* a node with its type and output, and a cast after it; names of casts */
-    const size_t kept = 2 * sizeof(mpt_graph_node) + 3 * sizeof(mpt_graph_type) +
-        2 * sizeof(mpt_graph_output) +
-                        sizeof(mpt_graph_input) + 64;
+    /* a node with its type and output, and both again with a cast after it, and its name */
+    const size_t kept =
+        3 * sizeof(mpt_graph_node) + 4 * sizeof(mpt_graph_type) + 3 * sizeof(mpt_graph_output) + 128;
     /* the scratch of mpti_amp and mpti_flow for it */
-    const size_t scratch = 4 + 7 * 4 + 3 * 4 + 15 * 4 + 10 * sizeof(mpti_arc) + 64;
-    const size_t each = kept + scratch, in = 2 * sizeof(mpt_graph_input) + 6 * sizeof(mpti_arc) + 4;
+    const size_t scratch = 4 + 7 * 4 + 3 * 4 + 15 * 4 + 10 * sizeof(mpti_arc);
+    const size_t each = kept + scratch, in = 3 * sizeof(mpt_graph_input) + 6 * sizeof(mpti_arc) + 4;
     if (nodes > (size_t)-1 / 4 / each || inputs > (size_t)-1 / 4 / in)
         return 0;
     return nodes * each + inputs * in + 8192 * sizeof(mpti_op_entry);
@@ -11618,7 +11617,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   does, and loops may go through RefMerge. mpt_tensors_place gives arrays the master's place in a line of
  *   the cache, and a new master the numbers of the copy (zeros). mpt_row_update rounds floats of a copy as
  *   mpt_tensor.rounded asks. Checkpoints are of version 4, with a checksum that threads share; those of
- *   version 3 are loaded, too. mpt_dot of zeros is never minus zero.
+ *   version 3 are loaded, too. mpt_dot of zeros is never minus zero. mpt_graph_bytes suffices where every
+ *   output needs a cast, too.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was
