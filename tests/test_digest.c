@@ -459,26 +459,40 @@ static void fp8(void)
     }
 }
 
-/* Every dialect over a made-up training. */
+/* Every dialect over made-up trainings: some bad steps are the scale's fault, some that of data, and of those
+ * there are none later on. */
 static void scalers(void)
 {
-    int d, i;
-    for (d = 0; d < (int)MPT_SCALER_DIALECT_COUNT; d++) {
-        mpt_scaler_config c = mpt_scaler_defaults((mpt_scaler_dialect)d);
-        mpt_scaler        s;
-        c.interval = d % 2 ? 20 : 7;
-        see((uint64_t)mpt_scaler_init(&s, &c));
-        for (i = 0; i < 3000; i++) {
-            const float    x = mpt_scaler_scale(&s, 1.0f);
-            const unsigned cause = i % 500 > 480          ? MPT_CAUSE_NAN
-                                   : x > 1e5f             ? MPT_CAUSE_INF
-                                   : mt_random() % 97u == 0u ? MPT_CAUSE_NAN << i % 2 : 0u;
-            (void)mpt_scaler_record(&s, 0, cause);
-            see((uint64_t)mpt_scaler_update(&s));
-            see_f32(s.scale);
-            see(s.verdict);
+    static const unsigned often[] = {1000, 97, 20, 9, 4, 2};
+    int                   d, i, k;
+    for (d = 0; d < (int)MPT_SCALER_DIALECT_COUNT; d++)
+        for (k = 0; k < (d == (int)MPT_SCALER_MPT ? 24 : 1); k++) {
+            mpt_scaler_config c = mpt_scaler_defaults((mpt_scaler_dialect)d);
+            const int         steps = d != (int)MPT_SCALER_MPT || k % 11 ? 6000 : 30000;
+            const uint32_t    field = (uint32_t)(mt_random() % 40u) + (k % 4 == 1 ? 107u : 147u);
+            const float       most = mpti_f32_make(field << 23);
+            mpt_scaler        s;
+            c.interval = (int32_t)(1 + mt_random() % (k % 2 ? 60u : 3000u));
+            c.patience = (int32_t)(1 + mt_random() % 7u);
+            if (d == (int)MPT_SCALER_MPT && k % 5 == 4)
+                c.min_scale = mpti_f64_make((uint64_t)(1023 - 120) << 52);
+            see((uint64_t)mpt_scaler_init(&s, &c));
+            for (i = 0; i < steps; i++) {
+                const float    x = mpt_scaler_scale(&s, 1.0f);
+                const int      data = i < steps / 2 && mt_random() % often[k / 2 % 6] == 0u;
+                const unsigned cause = i % 500 > 420 && k % 3 == 1 ? MPT_CAUSE_NAN
+                                       : x > most                  ? MPT_CAUSE_INF
+                                       : data                      ? MPT_CAUSE_INF << mt_random() % 2u
+                                       : i % 700 > 690             ? MPT_CAUSE_RANGE : 0u;
+                (void)mpt_scaler_record(&s, 0, cause);
+                see((uint64_t)mpt_scaler_update(&s));
+                see_f32(s.scale);
+                see(s.skipped_nan);
+                if (i % 8 == 0)
+                    see_array((const unsigned char *)&s + offsetof(mpt_scaler, home),
+                              (offsetof(mpt_scaler, in_use) - offsetof(mpt_scaler, home)) / 4u, 4);
+            }
         }
-    }
 }
 
 // reports -----------------------------------------------------------------------------------------
@@ -759,7 +773,7 @@ static const struct { const char *name; void (*run)(void); uint64_t want; } fami
     FAMILY(steps, 0x4f1c35aba9890af0u)
     FAMILY(rows, 0xacd4bb258fece56u)
     FAMILY(fp8, 0x8758fad9064d9dc6u)
-    FAMILY(scalers, 0xb45e4637ff8d9810u)
+    FAMILY(scalers, 0x50fdc796a506a04cu)
     FAMILY(range_reports, 0xe2c314106fe70dd9u)
     FAMILY(rounding_reports, 0x234ef0fbf249234bu)
     FAMILY(other_reports, 0x7a9b0f1081938faau)

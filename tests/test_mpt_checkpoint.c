@@ -503,7 +503,6 @@ TEST(another_version_or_shape_is_refused)
     other[8] = 3;
     checkpoint_sum_again(other, bytes);
     CHECK_EQ_I(load(&r, other, bytes), MPT_OK);
-    was = r;
     bind(&r, good);
     full = state_of(&r, good);
     memset(extra, 0, sizeof extra);
@@ -512,6 +511,8 @@ TEST(another_version_or_shape_is_refused)
     s.tensors = t;
     t[0].extra = extra;             /* its storage has none: no part of the state */
     CHECK_EQ_I(mpt_state_load(&s, buffer, bytes), MPT_OK);
+    r.counter[0]++;                 /* and stays so: a refused state is not loaded in part */
+    was = r;
     for (i = 0; i < 28; i++) {
         memcpy(t, good, sizeof t);
         s = full;
@@ -657,6 +658,8 @@ TEST(large_checkpoints)
     memset(counter, 0, sizeof counter);
     CHECK_EQ_I(mpt_state_load(&s, saved, bytes), MPT_OK);
     CHECK(!memcmp(counter, was, sizeof was));
+    checkpoint_sum_again(saved, 2 * RUN_BYTES + 8);             /* whole runs */
+    CHECK_EQ_U(saved[2 * RUN_BYTES], sum_of(saved, 2 * RUN_BYTES, RUN_BYTES) & 0xffu);
 }
 
 TEST(sums_of_any_length)

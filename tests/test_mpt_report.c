@@ -482,6 +482,7 @@ static void zones_at(const mpt_range *r, int k, uint64_t *zone)
 TEST(range_scale_curve)
 {
     static mpt_range r;
+    const uint64_t   least = 1u;        /* as a double */
     int              format, k;
     for (format = 0; format < (int)MPT_FORMAT_COUNT; format++) {
         if (!has_report(format))
@@ -489,6 +490,7 @@ TEST(range_scale_curve)
         floats_of_kind(format % 3, 500);
         (void)mpt_range_init(&r, (mpt_format)format);
         (void)mpt_range_add(&r, MPT_F32, floats, 500);
+        (void)mpt_range_add(&r, MPT_F64, &least, 1);
         for (k = -126; k <= 127; k++) {
             uint64_t         zone[4];
             mpt_range_choice c = {0.0f, 0, 0, 0, 0, 0};
