@@ -2129,6 +2129,7 @@ __attribute__((target("sse"))) static inline void mpti_control_set(unsigned r)
 }
 enum { MPTI_CONTROL_NEAREST = 0x1f80, MPTI_CONTROL_DOWN = 0x3f80 };     /* all traps off, subnormals count */
 static inline int mpti_no_traps(void) { return (mpti_control() & 0x1f80u) == 0x1f80u; }
+static inline int mpti_control_is_plain(void) { return (mpti_control() & 0xffc0u) == MPTI_CONTROL_NEAREST; }
 static inline int mpti_subnormals_count(void) { return !(mpti_control() & 0x8040u); }
 #elif MPTI_ARM
 static inline uint64_t mpti_control(void)
@@ -2601,6 +2602,8 @@ MPTI_IN_512 mpti_w16 mpti_f64_odd_8_512(mpti_v16 x)
     return r;
 }
 
+MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_f64_near_8_512, mpti_v16,
+           "vcvtpd2ps {%{rn-sae%}, %1, %0|%0, %1, %{rn-sae%}}")
 #define MPTI_F64_16_512(eight, p) mpti_join_512(eight(mpti_load_512(p)), eight(mpti_load_512((p) + 64)))
 
 /* 64 elements to p from floats. Halves: two stores of 32 bytes cost less than joining them for one of 64. */
@@ -2889,6 +2892,10 @@ MPTI_IN_256 mpti_v8 mpti_fp8_8_256(const unsigned char *p, unsigned e4m3)
     return r;
 }
 
+/* As the processor's control register says. */
+MPTI_UNARY(MPTI_IN_256, mpti_w8, mpti_f64_4_256, mpti_v8, "vcvtpd2ps{y %1, %0| %0, %1}")
+MPTI_UNARY(MPTI_IN_256, mpti_v8, mpti_f32_4_256, mpti_w8, "vcvtps2pd {%1, %0|%0, %1}")
+
 /* A double's bits below float's last one become one bit, in float's last place: then the conversion to float
  * is exact and rounds the same in every direction, but for numbers that are zero or Inf in f16 anyway. */
 MPTI_IN_256 mpti_v8 mpti_f64_8_256(const unsigned char *p)
@@ -2896,12 +2903,9 @@ MPTI_IN_256 mpti_v8 mpti_f64_8_256(const unsigned char *p)
     typedef uint64_t mpti_q4 __attribute__((vector_size(32), may_alias, aligned(1)));
     const mpti_q4 low = {0x1fffffff, 0x1fffffff, 0x1fffffff, 0x1fffffff};
     mpti_q4       x = *(const mpti_q4 *)(const void *)p, y = *(const mpti_q4 *)(const void *)(p + 32);
-    mpti_w8       a, b;
     x = (x | (((x & low) + low) & (low + 1u))) & ~low;
     y = (y | (((y & low) + low) & (low + 1u))) & ~low;
-    __asm__("vcvtpd2ps{y %1, %0| %0, %1}" : "=x"(a) : "x"(x));
-    __asm__("vcvtpd2ps{y %1, %0| %0, %1}" : "=x"(b) : "x"(y));
-    return mpti_join_256(a, b);
+    return mpti_join_256(mpti_f64_4_256((mpti_v8)x), mpti_f64_4_256((mpti_v8)y));
 }
 
 MPTI_IN_256 void mpti_f16_out_256(unsigned char *p, const mpti_v8 *v, int how)
@@ -3739,6 +3743,8 @@ MPTI_KERNEL_512(mpti_f32_odd_from_f64_512, 16, 8, 4,
 MPTI_KERNEL_512(mpti_f16_from_f32_512, 16, 4, 2, mpti_put_w16_512(to, mpti_halves_512(mpti_load_512(a)), way))
 MPTI_KERNEL_512(mpti_bf16_from_f32_512, 32, 4, 2,
                 mpti_bf16_32_out_512(to, mpti_load_512(a), mpti_load_512(a + 64), way))
+MPTI_KERNEL_512(mpti_f32_from_f64_512, 16, 8, 4,
+                mpti_put_512(to, MPTI_F64_16_512(mpti_f64_near_8_512, a), way))
 MPTI_LONG_KERNEL_512(mpti_e4m3_from_f32_512, 64, 4, 1, mpti_e4m3_out_512(to, a, way))
 MPTI_LONG_KERNEL_512(mpti_e5m2_from_f32_512, 64, 4, 1, mpti_e5m2_out_512(to, a, way))
 MPTI_KERNEL_512(mpti_f64_from_f32_512, 16, 4, 8, mpti_f64_16_out_512(to, mpti_load_512(a), way))
@@ -3756,6 +3762,11 @@ MPTI_KERNEL_256(mpti_f16_from_f32_256, 32, 4, 2,
                  mpti_put_w8(to + 32, mpti_halves_256(mpti_load_256(a + 64)), how),
                  mpti_put_w8(to + 48, mpti_halves_256(mpti_load_256(a + 96)), how)))
 MPTI_KERNEL_256(mpti_f16_from_f64_256, 8, 8, 2, mpti_put_w8(to, mpti_halves_256(mpti_f64_8_256(a)), how))
+MPTI_KERNEL_256(mpti_f32_from_f64_256, 8, 8, 4,
+                mpti_put_256(to, mpti_join_256(mpti_f64_4_256(mpti_load_256(a)),
+                                               mpti_f64_4_256(mpti_load_256(a + 32))), how))
+MPTI_KERNEL_256(mpti_f64_from_f32_256, 4, 4, 8,
+                mpti_put_256(to, mpti_f32_4_256(*(const mpti_w8_any *)(const void *)a), how))
 MPTI_KERNEL_256(mpti_f32_from_bf16_256, 16, 2, 4,
                 (mpti_put_256(to, mpti_bf16_quiet_8_256(a), how),
                  mpti_put_256(to + 32, mpti_bf16_quiet_8_256(a + 16), how)))
@@ -3786,14 +3797,12 @@ MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
                 return mpti_f16_from_f64_fp16;
 #endif
             return mpti_f16_from_f64_512;
+        case MPTI_PAIR(MPT_F32, MPT_F64):
+            return mpti_subnormals_count() ? mpti_f32_from_f64_512 : mpti_f32_from_f64_n;
         case MPTI_PAIR(MPTI_ODD, MPT_F64):
-            if (mpti_subnormals_count())
-                return mpti_f32_odd_from_f64_512;
-            break;
+            return mpti_subnormals_count() ? mpti_f32_odd_from_f64_512 : mpti_f32_odd_from_f64_n;
         case MPTI_PAIR(MPT_F64, MPT_F32):
-            if (mpti_subnormals_count())
-                return mpti_f64_from_f32_512;
-            break;
+            return mpti_subnormals_count() ? mpti_f64_from_f32_512 : mpti_f64_from_f32;
         default: break;
         }
     else if (path == MPTI_PATH_AVX2 && mpti_no_traps())
@@ -3805,6 +3814,10 @@ MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
         case MPTI_PAIR(MPT_F32, MPT_E4M3): return mpti_f32_from_e4m3_256;
         case MPTI_PAIR(MPT_F32, MPT_E5M2): return mpti_f32_from_e5m2_256;
         case MPTI_PAIR(MPT_BF16, MPT_F32): return mpti_bf16_from_f32_256;
+        case MPTI_PAIR(MPT_F32, MPT_F64):
+            return mpti_control_is_plain() ? mpti_f32_from_f64_256 : mpti_f32_from_f64_n;
+        case MPTI_PAIR(MPT_F64, MPT_F32):
+            return mpti_control_is_plain() ? mpti_f64_from_f32_256 : mpti_f64_from_f32;
         default: break;
         }
     else if (path == MPTI_PATH_SSE2)

@@ -274,9 +274,10 @@ TEST(values_whatever_the_control_register_says)
         const conversion *c = conversions + i;
         const size_t      n = fill(c->from, c->in);
         c->judge(data.want, data.in, n);
-        for (k = 0; k < 8; k++)
+        for (k = 0; k < 11; k++)
             EACH_PATH(p) {
-                const uint64_t old = control_set(k < 4 ? (unsigned)k : 0u, k < 4 ? 1 : k - 2);
+                const uint64_t old = control_set((unsigned)(k < 4 ? k : k < 8 ? 0 : k - 7),
+                                                 k < 4 ? 1 : k < 8 ? k - 2 : 0);
                 run(c, data.out, data.in, n);
                 control_restore(old);
                 mt_context(c->name, mpt_simd_name());
