@@ -3797,6 +3797,7 @@ MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
 MPTI_TWICE(mpti_unscale_tile, mpti_unscale_loop,
             (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor, unsigned *bad),
             (u, g, factor, bad))
+MPTI_NOINLINE MPTI_UNUSED static void mpti_sumsq_tile(double *lane, const float *row);
 MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
 
 /* Squares that are not finite are not left out: the sum of the lanes tells in the end. */
