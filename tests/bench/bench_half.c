@@ -45,6 +45,12 @@ RUN_PAIR(f32, e4m3, data.y, (const mpt_e4m3 *)data.c)
 RUN_PAIR(e5m2, f32, (mpt_e5m2 *)data.c, data.x)
 RUN_PAIR(f32, e5m2, data.y, (const mpt_e5m2 *)data.c)
 
+static void convert(mpt_format to, void *dst, mpt_format from, const void *src, size_t n)
+{
+    (void)mpt_convert_n(to, dst, from, src, n, NULL, NULL);
+}
+static void run_f32_from_f64(size_t n) { convert(MPT_F32, data.y, MPT_F64, data.d, n); }
+static void run_f64_from_f32(size_t n) { convert(MPT_F64, data.d, MPT_F32, data.x, n); }
 static void run_quantize_f16(size_t n) { (void)mpt_quantize_n(data.y, data.x, n, MPT_F16, NULL); }
 static void run_quantize_any(size_t n) { (void)mpt_quantize_n(data.y, data.x, n, MPT_E3M2, NULL); }
 
@@ -74,7 +80,7 @@ static void dequantize(mpt_block block, size_t n)
 static void run_from_mxfp4(size_t n) { dequantize(MPT_MXFP4, n); }
 static void run_from_nvfp4(size_t n) { dequantize(MPT_NVFP4, n); }
 static void run_from_mxfp8(size_t n) { dequantize(MPT_MXFP8_E4M3, n); }
-static void run_from_e3m2(size_t n) { (void)mpt_convert_n(MPT_F32, data.y, MPT_E3M2, data.c, n, NULL, NULL); }
+static void run_from_e3m2(size_t n) { convert(MPT_F32, data.y, MPT_E3M2, data.c, n); }
 
 /* One call of the scalar function after the other, which no compiler may turn into vectors. */
 #if defined(__clang__)
@@ -118,6 +124,8 @@ static const row every[] = {
     {"f32 -> bf16", run_bf16_from_f32, 4, 2},
     {"bf16 -> f32", run_f32_from_bf16, 2, 4},
     {"f64 -> f16", run_f16_from_f64, 8, 2},
+    {"f64 -> f32", run_f32_from_f64, 8, 4},
+    {"f32 -> f64", run_f64_from_f32, 4, 8},
     {"f32 -> e4m3", run_e4m3_from_f32, 4, 1},
     {"e4m3 -> f32", run_f32_from_e4m3, 1, 4},
     {"f32 -> e5m2", run_e5m2_from_f32, 4, 1},
