@@ -3710,7 +3710,8 @@ static int mpti_scaler_possible(const mpt_scaler *s)
         s->last_bad > s->iteration || s->last_moved < -1 || s->last_moved > s->iteration)
         return 0;
     if (!(rule & MPTI_MOVES))
-        return !good && !bad && left == c->hysteresis;
+        return !good && !bad && left == c->hysteresis &&
+               mpti_f64_bits(s->wide) == mpti_f64_bits(mpti_to_f64(c->init_scale));
     if (good < 0 || bad < 0 ||
         (!(rule & MPTI_OURS) && (good == 0x7fffffff || bad >> 30 ||
                                  good + !(rule & (MPTI_COUNT_FIRST | MPTI_BY_ITERATION)) > c->interval)) ||

@@ -331,7 +331,8 @@ typedef struct edge { int dialect; const char *name; size_t at, width; uint64_t 
 static const edge edges[] = {
     EDGE(PYTORCH, config.dialect, 4, MPT_SCALER_DIALECT_COUNT - 1, MPT_SCALER_DIALECT_COUNT),
     EDGE(STATIC, config.dialect, 4, MPT_SCALER_STATIC, MPT_SCALER_DIALECT_COUNT),
-    EDGE(STATIC, config.dialect, 4, MPT_SCALER_STATIC, MINUS_1), EDGE(STATIC, config.init_scale, 4, 1, 0),
+    EDGE(STATIC, config.dialect, 4, MPT_SCALER_STATIC, MINUS_1), EDGE(PYTORCH, config.init_scale, 4, 1, 0),
+    EDGE(STATIC, config.init_scale, 4, POW2_32(10), POW2_32(10) + 1u),
     EDGE(PYTORCH, config.init_scale, 4, MOST_32, MOST_32 + 1u),
     EDGE(PYTORCH, config.growth, 8, POW2_64(0) + 1u, POW2_64(0)),
     EDGE(PYTORCH, config.growth, 8, MOST_64, INF_64), EDGE(PYTORCH, config.backoff, 8, 1, 0),
