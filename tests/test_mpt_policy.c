@@ -510,6 +510,8 @@ TEST(gemm_of_thin_shapes)
         g.k = way != 2 && round % 10 == 0 ? 700 : g.k;
         g.m = g.k == 700 && way == 1 ? thin : g.m, g.n = g.k == 700 && way == 0 ? thin : g.n;
         g.m = way == 2 && round % 8 == 0 ? 160 : g.m;       /* in several blocks of rows */
+        if (way != 2 && round % 20 == 1)                    /* of more rows along k than are turned at once */
+            g.k = 17 + g.k % 9, *(way ? &g.m : &g.n) = 270;
         g.lda = (row != (g.ta == MPT_TRANS) ? g.k : g.m) + mt_random() % 3;
         g.ldb = (row != (g.tb == MPT_TRANS) ? g.n : g.k) + mt_random() % 3;
         g.ldc = (row ? g.n : g.m) + mt_random() % 3;
