@@ -2,9 +2,10 @@
 headers (>>M18, say): an operator, a constant, a condition, a statement left out; builds, and runs the tests
 that reach the line (gcov tells them, once per state of headers and tests), the quickest first, until one
 fails; then tests/cut.c on three threads, and those tests again under the sanitizers, as CI has them. For a
-line that gcov does not count, a constant or a part of a macro, it runs all tests that reach the section, and
-for declarations all there are. A mutant that the compiler turns into the same code is equivalent, and so is
-one in tests/mutants_equivalent, which says why, a row of
+line that gcov does not count, a constant or a part of a macro, it runs all tests that reach the section (so a
+table that only other sections read may be told wrongly), and for declarations all there are. A mutant that
+the compiler turns into the same code is equivalent, and so is one in tests/mutants_equivalent, which says
+why, a row of
     SECTION | the line as mutated | reason
 The other survivors are told: a missing test, or code that nothing needs; so are those in code that this
 processor does not run. Run by `make mutate SECTION=M18`; COUNT mutants (40) drawn by SEED (1), the same ones

@@ -621,6 +621,7 @@ TEST(lists)
     CHECK(list_of(MPT_LISTS_TF_BF16, "OneHot") == MPT_LIST_NONE);
     CHECK(list_of(MPT_LISTS_TF_CUDA, "Softma") == MPT_LIST_NONE);
     CHECK(list_of(MPT_LISTS_TF_CUDA, "matmul") == MPT_LIST_NONE);
+    CHECK(list_of(MPT_LISTS_COMPACT, "MatMul") == MPT_LIST_NONE);
     CHECK(list_of(MPT_LISTS_COMPACT, "matmul") == MPT_LIST_ALLOW);
     CHECK(list_of(MPT_LISTS_COMPACT, "bmm") == MPT_LIST_ALLOW);
     CHECK(list_of(MPT_LISTS_COMPACT, "softmax") == MPT_LIST_INFER);
