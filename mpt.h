@@ -2864,11 +2864,13 @@ MPT_HD float mpti_adafactor_factor(double w_sumsq, double u_sumsq, size_t n, con
 
 #ifndef MPT_NO_FP8
 /* The pattern of x * scale, for FP8. Machines make other NaNs of a product, so a NaN is x's own, or the
- * positive one where there was none (Inf * 0). */
+ * positive one where there was none (Inf * 0): by masks, so that compilers make vectors of it. */
 MPT_HD uint32_t mpti_fp8_scaled(uint32_t x, float scale)
 {
     const uint32_t y = mpti_f32_bits(mpti_mul(mpti_f32_make(x), scale));
-    return (x & 0x7fffffffu) > 0x7f800000u ? x : (y & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : y;
+    const uint32_t was = 0u - (uint32_t)((x & 0x7fffffffu) > 0x7f800000u);
+    const uint32_t is = 0u - (uint32_t)((y & 0x7fffffffu) > 0x7f800000u);
+    return (x & was) | (((y & ~is) | (0x7fc00000u & is)) & ~was);
 }
 
 /* The scale that follows, from the pattern of amax: compared by bits, which no fast-math build can flush. */
@@ -5480,21 +5482,32 @@ MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s)
     return MPT_OK;
 }
 
+#define MPTI_FP8_SQUARE 64    /* both ways whole cache lines */
+
+/* So many numbers times the scale, and the pattern of the largest magnitude before. */
+MPTI_INLINE void mpti_fp8_scale_loop(float *x, float scale, uint32_t *amax)
+{
+    uint32_t most = *amax;
+    size_t   j;
+    for (j = 0; j < MPTI_FP8_SQUARE; j++) {
+        const uint32_t u = mpti_f32_bits(x[j]), a = u & 0x7fffffffu;
+        most = a > most ? a : most;
+        x[j] = mpti_f32_make(mpti_fp8_scaled(u, scale));
+    }
+    *amax = most;
+}
+MPTI_TWICE(mpti_fp8_scale, mpti_fp8_scale_loop, (float *x, float scale, uint32_t *amax), (x, scale, amax))
+
 /* At most one tile. Returns the new pattern of amax. */
 static uint32_t mpti_fp8_tile(mpt_format dst_format, unsigned char *dst, mpt_format src_format,
                                const void *src, size_t n, float scale, uint32_t amax)
 {
-    uint32_t u[MPTI_TILE];
-    float    x[MPTI_TILE];
-    size_t   i;
+    float  x[MPTI_TILE];
+    size_t i;
     mpti_row_load(x, src, src_format, 0, n);
-    memcpy(u, x, n * sizeof *u);
-    for (i = 0; i < n; i++) {
-        const uint32_t a = u[i] & 0x7fffffffu;
-        amax = a > amax ? a : amax;
-        u[i] = mpti_fp8_scaled(u[i], scale);
-    }
-    memcpy(x, u, n * sizeof *u);
+    memset(x + n, 0, sizeof x - n * sizeof *x);
+    for (i = 0; i < n; i += MPTI_FP8_SQUARE)
+        mpti_fp8_scale(x + i, scale, &amax);
     if (dst && dst_format == MPT_E4M3)
         (void)mpt_e4m3_from_f32_sat_n((mpt_e4m3 *)(void *)dst, x, n);
     else if (dst)
@@ -5502,7 +5515,6 @@ static uint32_t mpti_fp8_tile(mpt_format dst_format, unsigned char *dst, mpt_for
     return amax;
 }
 
-#define MPTI_FP8_SQUARE 64    /* both ways whole cache lines */
 #define MPTI_FP8_ROWS (MPTI_FAST_PART / MPTI_FP8_SQUARE)
 
 typedef struct mpti_fp8_work {
