@@ -1,5 +1,5 @@
-/* bench_check.c -- the check (unscale, found_inf, norm in one pass) and the unscale that also writes back,
- * beside loops that read, or read and write, as many bytes; and what an update of the scale costs.
+/* bench_check.c -- the check (unscale, found_inf, norm in one pass), the unscale that also writes back, and
+ * FP8 with delayed scaling, beside loops that move as many bytes; and what an update of the scale costs.
  *
  *   make bench, or: bench_check - PATH, as MPT_SIMD numbers them */
 #define _POSIX_C_SOURCE 200809L
@@ -13,6 +13,7 @@ static struct {
     mpt_tensor tensor;
     mpt_scaler scaler;
     double     norm;
+    void      *codes;
 } data;
 
 static void run(size_t n, int write_back)
@@ -28,6 +29,14 @@ static void run(size_t n, int write_back)
 
 static void run_check(size_t n) { run(n, 0); }
 static void run_unscale(size_t n) { run(n, 1); }
+
+static void run_fp8(size_t n)
+{
+    const float scale = 64.0f;
+    float       amax = 0.0f;
+    (void)mpt_fp8_encode_n(MPT_E4M3, data.codes, MPT_F32, data.tensor.grad, n, &scale, &amax);
+    data.norm += (double)amax;
+}
 
 /* Scale 1: writing back changes nothing, so that every run does the same. */
 static void use_format(mpt_format format, void *grad, float *x)
@@ -92,6 +101,10 @@ int main(int argc, char **argv)
                             rows[row].bytes);
         }
     }
+    data.codes = x;                     /* the last gradients are floats, elsewhere */
+    for (i = 0; i < 2; i++)
+        (void)bench_row(&b, "FP8 with a scale, amax, f32", mpt_simd_name(), run_fp8,
+                        i ? LARGE : BENCH_IN_L1, 4, 1);
     for (d = 0; d < (int)MPT_SCALER_DIALECT_COUNT; d++)
         update_row(&b, (mpt_scaler_dialect)d);
     return data.norm > 0.0 ? bench_close(&b) : 1;
