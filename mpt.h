@@ -3800,6 +3800,7 @@ MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
 MPTI_TWICE(mpti_unscale_tile, mpti_unscale_loop,
             (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor, unsigned *bad),
             (u, g, factor, bad))
+/* One copy: it costs no time, and in each of its three callers it would weigh as much again. */
 MPTI_NOINLINE MPTI_UNUSED static void mpti_sumsq_tile(double *lane, const float *row);
 MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
 
@@ -5974,6 +5975,7 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
                                      mpt_memory *report)
 {
     mpt_memory      r;
+    /* in the order of MPTI_MASTER and those that follow it */
     uint64_t *const to[MPTI_SUMS] = {&r.master, &r.param, &r.m, &r.v, &r.v, &r.extra, &r.grad};
     size_t          i;
     memset(&r, 0, sizeof r);

@@ -269,7 +269,8 @@ class Kernel:
             return str(self.shared[a])
         if a in self.parameters:        # its address
             return "(PARAM + %d)" % self.parameters[a]
-        return str(int(a.rstrip("U"), 0) & M[int(re.search(r"\d+", kind).group()) if re.search(r"\d+", kind) else 32])
+        width = re.search(r"\d+", kind)
+        return str(int(a.rstrip("U"), 0) & M[int(width.group()) if width else 32])      # 0x5410U
 
     def address(self, a, space):
         base, _, offset = a[1:-1].partition("+")

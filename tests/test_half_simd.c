@@ -269,15 +269,17 @@ TEST(values_stored_around_the_cache)
 TEST(values_whatever_the_control_register_says)
 {
 #if HAVE_CONTROL
-    int i, p, k;
+    static const struct { unsigned direction; int what; } settings[] = {
+        {0, 1}, {1, 1}, {2, 1}, {3, 1}, {1, 0}, {2, 0}, {3, 0}, {0, 2}, {0, 3}, {0, 4}, {0, 5}};
+    size_t k;
+    int    i, p;
     for (i = 0; i < CONVERSIONS; i++) {
         const conversion *c = conversions + i;
         const size_t      n = fill(c->from, c->in);
         c->judge(data.want, data.in, n);
-        for (k = 0; k < 11; k++)
+        for (k = 0; k < sizeof settings / sizeof *settings; k++)
             EACH_PATH(p) {
-                const uint64_t old = control_set((unsigned)(k < 4 ? k : k < 8 ? 0 : k - 7),
-                                                 k < 4 ? 1 : k < 8 ? k - 2 : 0);
+                const uint64_t old = control_set(settings[k].direction, settings[k].what);
                 run(c, data.out, data.in, n);
                 control_restore(old);
                 mt_context(c->name, mpt_simd_name());
