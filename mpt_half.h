@@ -65,9 +65,8 @@
  * MPT_DEF      linkage of the non-inline functions; default: extern "C" in C++, extern in C.
  * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, where the
  *              compiler is gcc or clang and the processor x86 or aarch64; 0: the portable path only;
- *              2 SSE2 or NEON, 3 AVX2, 4 AVX-512 (F, BW, DQ, VL), 5 AVX-512 with FP16: at most that. Same
- *              bits on all. aarch64's FP16 arithmetic is used where the compiler is told of it
- *              (-march=armv8.2-a+fp16).
+ *              2 SSE2 or NEON, 3 AVX2, 4 AVX-512 (F, BW, DQ, VL): at most that. Same bits on all. aarch64's
+ *              FP16 arithmetic is used where the compiler is told of it (-march=armv8.2-a+fp16).
  * MPT_USE_OPENMP          with the compiler's -fopenmp: passes over large arrays and lists use the team of
  *              the thread that calls; in a parallel region of the program, that thread alone.
  * MPT_PARALLEL_FOR(count, body, context)   a pool of the program's own instead: it is to call
@@ -92,8 +91,8 @@
 #ifndef MPT_SIMD
 #define MPT_SIMD 1
 #endif
-#if MPT_SIMD < 0 || MPT_SIMD > 5
-#error "MPT_SIMD must be 0 (portable path only), 1 (choose at run time) or 2 to 5 (at most that path)"
+#if MPT_SIMD < 0 || MPT_SIMD > 4
+#error "MPT_SIMD must be 0 (portable path only), 1 (choose at run time) or 2 to 4 (at most that path)"
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -579,7 +578,7 @@ MPT_DEF mpt_status mpt_quantize_f64_n(double *dst, const double *src, size_t n, 
                                       const mpt_opts *opts);
 
 /* mpt_simd_name -- which path the array functions take on this processor: "portable", "sse2", "avx2",
- * "avx512", "avx512fp16" or "neon". */
+ * "avx512" or "neon". */
 MPT_DEF const char *mpt_simd_name(void);
 
 // >>H8 arithmetic ----------------------------------------------------------------------------------
@@ -701,8 +700,8 @@ MPT_HD mpt_bf16 mpt_bf16_copysign(mpt_bf16 a, mpt_bf16 b);
  * element as by mpt_f16_add and so on.
  *   dst      out  [n]
  *   a, b, c  in   [n]
- * In place: dst may be a, b or c itself; no other overlap. With AVX2, AVX-512 or AVX512-FP16, chosen at run
- * time, at some elements a cycle; elsewhere the scalar integers.
+ * In place: dst may be a, b or c itself; no other overlap. With AVX2, chosen at run time, at some elements a
+ * cycle; elsewhere the scalar integers.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
  * Exact: bit for bit the scalar function, NaN included, on every path and at any setting of the processor
  * (rounding, flush to zero), which is found unchanged.  Threads: any. */
@@ -2091,19 +2090,8 @@ MPTI_ARITHMETIC(bf16, 7)
  * "f16c". AVX512 is F, BW, DQ and VL. NEON is aarch64's half precision, while its control register stands as
  * a program finds it. */
 enum {
-    MPTI_PATH_PORTABLE = 0, MPTI_PATH_SSE2 = 2, MPTI_PATH_NEON = 2, MPTI_PATH_AVX2 = 3, MPTI_PATH_AVX512 = 4,
-    MPTI_PATH_AVX512FP16 = 5
+    MPTI_PATH_PORTABLE = 0, MPTI_PATH_SSE2 = 2, MPTI_PATH_NEON = 2, MPTI_PATH_AVX2 = 3, MPTI_PATH_AVX512 = 4
 };
-
-/* Only gcc is asked for FP16: older clang's __builtin_cpu_supports does not know the name, and gcc 12 comes
- * with an assembler that knows the instructions. */
-#if MPTI_X86 && !defined(__clang__) && __GNUC__ >= 12
-#define MPTI_FP16 1
-#define MPTI_HAS_FP16 __builtin_cpu_supports("avx512fp16")
-#else
-#define MPTI_FP16 0
-#define MPTI_HAS_FP16 0
-#endif
 
 /* The last path allowed; tests and benchmarks put a variable of theirs here. gcc for Windows aligns the stack
  * to 16 bytes, even where it puts longer vectors there. */
@@ -2111,7 +2099,7 @@ enum {
 #if MPT_SIMD && defined(_WIN32) && !defined(__clang__)
 #define MPTI_LAST_PATH MPTI_PATH_SSE2
 #elif MPT_SIMD == 1
-#define MPTI_LAST_PATH MPTI_PATH_AVX512FP16
+#define MPTI_LAST_PATH MPTI_PATH_AVX512
 #else
 #define MPTI_LAST_PATH MPT_SIMD
 #endif
@@ -2266,7 +2254,7 @@ static inline int mpti_path_here(void)
 #if MPTI_X86
     if (last >= MPTI_PATH_AVX512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return last > MPTI_PATH_AVX512 && MPTI_HAS_FP16 ? MPTI_PATH_AVX512FP16 : MPTI_PATH_AVX512;
+        return MPTI_PATH_AVX512;
     if (last >= MPTI_PATH_AVX2 && __builtin_cpu_supports("avx2"))
         return MPTI_PATH_AVX2;
     if (last >= MPTI_PATH_SSE2 && __builtin_cpu_supports("sse2"))
@@ -2804,14 +2792,6 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
         }                                                                                           \
     }
 
-/* Processors with AVX512-FP16 round a double once. */
-#if MPTI_FP16
-MPTI_UNARY(MPTI_IN_512, mpti_w8, mpti_f64_halves_fp16, mpti_v16,
-           "vcvtpd2ph {%{rn-sae%}, %1, %0|%0, %1, %{rn-sae%}}")
-MPTI_KERNEL_512(mpti_f16_from_f64_fp16, 8, 8, 2,
-                mpti_put_w8(to, mpti_f64_halves_fp16(mpti_load_512(a)), way))
-#endif
-
 /* ---- AVX2 ---- */
 
 /* Groups of 32 elements in four vectors. These instructions raise exceptions: not for use where they trap. */
@@ -3083,7 +3063,7 @@ MPTI_KERNEL_NEON(mpti_f32_from_f16_neon, 2, 4,
                  uint8x16_t high; __asm__("fcvtl %0.4s, %1.4h" : "=w"(r) : "w"(x));
                  __asm__("fcvtl2 %0.4s, %1.8h" : "=w"(high) : "w"(x)); vst1q_u8(to, r);
                  vst1q_u8(to + 16, high);)
-MPTI_KERNEL_NEON(mpti_f16_from_f64_neon, 8, 2,
+MPTI_KERNEL_NEON(mpti_f16_from_f64_n_neon, 8, 2,
                  uint8x16_t low; __asm__("fcvtxn %0.2s, %1.2d\n\tfcvtxn2 %0.4s, %2.2d"
                                          : "=&w"(low) : "w"(x), "w"(vld1q_u8(a + 16)));
                  __asm__("fcvtxn %0.2s, %1.2d\n\tfcvtxn2 %0.4s, %2.2d"
@@ -3742,17 +3722,17 @@ MPTI_KERNEL_512(mpti_f32_from_f16_512, 32, 2, 4,
 MPTI_KERNEL_512(mpti_f32_from_bf16_512, 16, 2, 4, mpti_put_512(to, mpti_bf16_16_512(a), way))
 MPTI_KERNEL_512(mpti_f32_from_e4m3_512, 16, 1, 4, mpti_put_512(to, mpti_e4m3_16_512(a), way))
 MPTI_KERNEL_512(mpti_f32_from_e5m2_512, 16, 1, 4, mpti_put_512(to, mpti_e5m2_16_512(a), way))
-MPTI_KERNEL_512(mpti_f32_odd_from_f64_512, 16, 8, 4,
+MPTI_KERNEL_512(mpti_f32_odd_from_f64_n_512, 16, 8, 4,
                 mpti_put_512(to, MPTI_F64_16_512(mpti_f64_odd_8_512, a), way))
 MPTI_KERNEL_512(mpti_f16_from_f32_512, 16, 4, 2, mpti_put_w16_512(to, mpti_halves_512(mpti_load_512(a)), way))
 MPTI_KERNEL_512(mpti_bf16_from_f32_512, 32, 4, 2,
                 mpti_bf16_32_out_512(to, mpti_load_512(a), mpti_load_512(a + 64), way))
-MPTI_KERNEL_512(mpti_f32_from_f64_512, 16, 8, 4,
+MPTI_KERNEL_512(mpti_f32_from_f64_n_512, 16, 8, 4,
                 mpti_put_512(to, MPTI_F64_16_512(mpti_f64_near_8_512, a), way))
 MPTI_LONG_KERNEL_512(mpti_e4m3_from_f32_512, 64, 4, 1, mpti_e4m3_out_512(to, a, way))
 MPTI_LONG_KERNEL_512(mpti_e5m2_from_f32_512, 64, 4, 1, mpti_e5m2_out_512(to, a, way))
 MPTI_KERNEL_512(mpti_f64_from_f32_512, 16, 4, 8, mpti_f64_16_out_512(to, mpti_load_512(a), way))
-MPTI_KERNEL_512(mpti_f16_from_f64_512, 16, 8, 2,
+MPTI_KERNEL_512(mpti_f16_from_f64_n_512, 16, 8, 2,
                 mpti_put_w16_512(to, mpti_halves_512(MPTI_F64_16_512(mpti_f64_8_512, a)), way))
 MPTI_KERNEL_256(mpti_f32_from_f16_256, 32, 2, 4,
                 (mpti_put_256(to, mpti_f16_8_256(a), how), mpti_put_256(to + 32, mpti_f16_8_256(a + 16), how),
@@ -3765,8 +3745,8 @@ MPTI_KERNEL_256(mpti_f16_from_f32_256, 32, 4, 2,
                  mpti_put_w8(to + 16, mpti_halves_256(mpti_load_256(a + 32)), how),
                  mpti_put_w8(to + 32, mpti_halves_256(mpti_load_256(a + 64)), how),
                  mpti_put_w8(to + 48, mpti_halves_256(mpti_load_256(a + 96)), how)))
-MPTI_KERNEL_256(mpti_f16_from_f64_256, 8, 8, 2, mpti_put_w8(to, mpti_halves_256(mpti_f64_8_256(a)), how))
-MPTI_KERNEL_256(mpti_f32_from_f64_256, 8, 8, 4,
+MPTI_KERNEL_256(mpti_f16_from_f64_n_256, 8, 8, 2, mpti_put_w8(to, mpti_halves_256(mpti_f64_8_256(a)), how))
+MPTI_KERNEL_256(mpti_f32_from_f64_n_256, 8, 8, 4,
                 mpti_put_256(to, mpti_join_256(mpti_f64_4_256(mpti_load_256(a)),
                                                mpti_f64_4_256(mpti_load_256(a + 32))), how))
 MPTI_KERNEL_256(mpti_f64_from_f32_256, 4, 4, 8,
@@ -3779,80 +3759,55 @@ MPTI_KERNEL_256(mpti_bf16_from_f32_256, 16, 4, 2,
                                                     mpti_bf16_nan_256(mpti_load_256(a + 32))), how))
 #endif
 
+/* A pair, its portable kernel, and what is behind that name in its kernels for SSE2, NEON, AVX2, AVX-512. */
+#if MPTI_X86
+#define MPTI_KERNELS(to, from, name, sse2, neon, avx2, avx512)                                      \
+    case MPTI_PAIR(to, from): {                                                                     \
+        static mpti_kernel *const kernels[] = {name, name##sse2, name##avx2, name##avx512};         \
+        return kernels[set];                                                                        \
+    }
+#elif MPTI_ARM
+#define MPTI_KERNELS(to, from, name, sse2, neon, avx2, avx512)                                      \
+    case MPTI_PAIR(to, from): return set ? name##neon : name;
+#else
+#define MPTI_KERNELS(to, from, name, sse2, neon, avx2, avx512)                                      \
+    case MPTI_PAIR(to, from): return name;
+#endif
+
+/* Which of them to take: instructions between floats and doubles do as the control register says. */
+MPTI_NOINLINE static int mpti_kernel_set(int doubles)
+{
+    const int path = mpti_path();
+#if MPTI_X86
+    if ((path == MPTI_PATH_AVX2 && !(doubles ? mpti_control_is_plain() : mpti_no_traps())) ||
+        (path == MPTI_PATH_AVX512 && doubles && !mpti_subnormals_count()))
+        return 0;
+#endif
+    (void)doubles;
+    return path ? path - 1 : 0;
+}
+
 /* The kernel of a pair on this path; NULL if it has none of its own. Inline for a pair known to the compiler,
  * so that a program that converts between two formats has the kernels of those alone. */
 MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
 {
-    const int path = mpti_path();
-#if MPTI_X86
-    if (path >= MPTI_PATH_AVX512)
-        switch (pair) {
-        case MPTI_PAIR(MPT_F32, MPT_F16):  return mpti_f32_from_f16_512;
-        case MPTI_PAIR(MPT_F32, MPT_BF16): return mpti_f32_from_bf16_512;
-        case MPTI_PAIR(MPT_F32, MPT_E4M3): return mpti_f32_from_e4m3_512;
-        case MPTI_PAIR(MPT_F32, MPT_E5M2): return mpti_f32_from_e5m2_512;
-        case MPTI_PAIR(MPT_F16, MPT_F32):  return mpti_f16_from_f32_512;
-        case MPTI_PAIR(MPT_BF16, MPT_F32): return mpti_bf16_from_f32_512;
-        case MPTI_PAIR(MPT_E4M3, MPT_F32): return mpti_e4m3_from_f32_512;
-        case MPTI_PAIR(MPT_E5M2, MPT_F32): return mpti_e5m2_from_f32_512;
-        case MPTI_PAIR(MPT_F16, MPT_F64):
-#if MPTI_FP16
-            if (path >= MPTI_PATH_AVX512FP16)
-                return mpti_f16_from_f64_fp16;
-#endif
-            return mpti_f16_from_f64_512;
-        case MPTI_PAIR(MPT_F32, MPT_F64):
-            return mpti_subnormals_count() ? mpti_f32_from_f64_512 : mpti_f32_from_f64_n;
-        case MPTI_PAIR(MPTI_ODD, MPT_F64):
-            return mpti_subnormals_count() ? mpti_f32_odd_from_f64_512 : mpti_f32_odd_from_f64_n;
-        case MPTI_PAIR(MPT_F64, MPT_F32):
-            return mpti_subnormals_count() ? mpti_f64_from_f32_512 : mpti_f64_from_f32;
-        default: break;
-        }
-    else if (path == MPTI_PATH_AVX2 && mpti_no_traps())
-        switch (pair) {
-        case MPTI_PAIR(MPT_F32, MPT_F16): return mpti_f32_from_f16_256;
-        case MPTI_PAIR(MPT_F16, MPT_F32): return mpti_f16_from_f32_256;
-        case MPTI_PAIR(MPT_F16, MPT_F64): return mpti_f16_from_f64_256;
-        case MPTI_PAIR(MPT_F32, MPT_BF16): return mpti_f32_from_bf16_256;
-        case MPTI_PAIR(MPT_F32, MPT_E4M3): return mpti_f32_from_e4m3_256;
-        case MPTI_PAIR(MPT_F32, MPT_E5M2): return mpti_f32_from_e5m2_256;
-        case MPTI_PAIR(MPT_BF16, MPT_F32): return mpti_bf16_from_f32_256;
-        case MPTI_PAIR(MPT_F32, MPT_F64):
-            return mpti_control_is_plain() ? mpti_f32_from_f64_256 : mpti_f32_from_f64_n;
-        case MPTI_PAIR(MPT_F64, MPT_F32):
-            return mpti_control_is_plain() ? mpti_f64_from_f32_256 : mpti_f64_from_f32;
-        default: break;
-        }
-    else if (path == MPTI_PATH_SSE2)
-        switch (pair) {
-        case MPTI_PAIR(MPT_F32, MPT_F16): return mpti_f32_from_f16_sse2;
-        case MPTI_PAIR(MPT_F16, MPT_F32): return mpti_f16_from_f32_sse2;
-        default: break;
-        }
-#elif MPTI_ARM
-    if (path >= MPTI_PATH_NEON)
-        switch (pair) {
-        case MPTI_PAIR(MPT_F32, MPT_F16): return mpti_f32_from_f16_neon;
-        case MPTI_PAIR(MPT_F16, MPT_F32): return mpti_f16_from_f32_neon;
-        case MPTI_PAIR(MPT_F16, MPT_F64): return mpti_f16_from_f64_neon;
-        default: break;
-        }
-#endif
-    (void)path;
+    const int set = mpti_kernel_set(pair == MPTI_PAIR(MPT_F32, MPT_F64) ||
+                                    pair == MPTI_PAIR(MPTI_ODD, MPT_F64) ||
+                                    pair == MPTI_PAIR(MPT_F64, MPT_F32));
+    (void)set;
     switch (pair) {
-    case MPTI_PAIR(MPT_F32, MPT_F16):  return mpti_f32_from_f16;
-    case MPTI_PAIR(MPT_F32, MPT_BF16): return mpti_f32_from_bf16;
-    case MPTI_PAIR(MPT_F32, MPT_E4M3): return mpti_f32_from_e4m3;
-    case MPTI_PAIR(MPT_F32, MPT_E5M2): return mpti_f32_from_e5m2;
-    case MPTI_PAIR(MPT_F32, MPT_F64):  return mpti_f32_from_f64_n;
-    case MPTI_PAIR(MPTI_ODD, MPT_F64): return mpti_f32_odd_from_f64_n;
-    case MPTI_PAIR(MPT_F16, MPT_F32):  return mpti_f16_from_f32;
-    case MPTI_PAIR(MPT_BF16, MPT_F32): return mpti_bf16_from_f32;
-    case MPTI_PAIR(MPT_E4M3, MPT_F32): return mpti_e4m3_from_f32;
-    case MPTI_PAIR(MPT_E5M2, MPT_F32): return mpti_e5m2_from_f32;
-    case MPTI_PAIR(MPT_F64, MPT_F32):  return mpti_f64_from_f32;
-    case MPTI_PAIR(MPT_F16, MPT_F64):  return mpti_f16_from_f64_n;
+    MPTI_KERNELS(MPT_F32, MPT_F16, mpti_f32_from_f16, _sse2, _neon, _256, _512)
+    MPTI_KERNELS(MPT_F32, MPT_BF16, mpti_f32_from_bf16, , , _256, _512)
+    MPTI_KERNELS(MPT_F32, MPT_E4M3, mpti_f32_from_e4m3, , , _256, _512)
+    MPTI_KERNELS(MPT_F32, MPT_E5M2, mpti_f32_from_e5m2, , , _256, _512)
+    MPTI_KERNELS(MPT_F32, MPT_F64, mpti_f32_from_f64_n, , , _256, _512)
+    MPTI_KERNELS(MPTI_ODD, MPT_F64, mpti_f32_odd_from_f64_n, , , , _512)
+    MPTI_KERNELS(MPT_F16, MPT_F32, mpti_f16_from_f32, _sse2, _neon, _256, _512)
+    MPTI_KERNELS(MPT_BF16, MPT_F32, mpti_bf16_from_f32, , , _256, _512)
+    MPTI_KERNELS(MPT_E4M3, MPT_F32, mpti_e4m3_from_f32, , , , _512)
+    MPTI_KERNELS(MPT_E5M2, MPT_F32, mpti_e5m2_from_f32, , , , _512)
+    MPTI_KERNELS(MPT_F64, MPT_F32, mpti_f64_from_f32, , , _256, _512)
+    MPTI_KERNELS(MPT_F16, MPT_F64, mpti_f16_from_f64_n, , _neon, _256, _512)
     default: return NULL;
     }
 }
@@ -4897,11 +4852,10 @@ MPTI_DEF mpt_status mpt_quantize_f64_n(double *dst, const double *src, size_t n,
 MPTI_DEF const char *mpt_simd_name(void)
 {
     switch (mpti_path()) {
-    case MPTI_PATH_AVX512FP16: return "avx512fp16";
-    case MPTI_PATH_AVX512:     return "avx512";
-    case MPTI_PATH_AVX2:       return "avx2";
-    case MPTI_PATH_SSE2:       return MPTI_ARM ? "neon" : "sse2";
-    default:                   return "portable";
+    case MPTI_PATH_AVX512: return "avx512";
+    case MPTI_PATH_AVX2:   return "avx2";
+    case MPTI_PATH_SSE2:   return MPTI_ARM ? "neon" : "sse2";
+    default:               return "portable";
     }
 }
 #endif /* arrays */
@@ -5025,16 +4979,14 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
         if (c != b)                                                                                \
             mpti_fetch_ahead(c, 2 * (size));                                                       \
     }
-#define MPTI_OPS_X86(place, V, w, suffix)                                                          \
-    MPTI_OP_OF_2(place, V, w, add, MPTI_OF_3("vadd" suffix))                                       \
-    MPTI_OP_OF_2(place, V, w, sub, MPTI_OF_3("vsub" suffix))                                       \
-    MPTI_OP_OF_2(place, V, w, mul, MPTI_OF_3("vmul" suffix))
 MPTI_IN_256 mpti_v8 mpti_odd_one_256(mpti_v8 down, mpti_v8 up)
 {
     __asm__("vblendvps {%2, %1, %0, %0|%0, %0, %1, %2}" : "+x"(up) : "x"(down), "x"(down << 31));
     return up;
 }
-MPTI_OPS_X86(MPTI_IN_256, mpti_v8, 256, "ps")
+MPTI_OP_OF_2(MPTI_IN_256, mpti_v8, 256, add, MPTI_OF_3("vaddps"))
+MPTI_OP_OF_2(MPTI_IN_256, mpti_v8, 256, sub, MPTI_OF_3("vsubps"))
+MPTI_OP_OF_2(MPTI_IN_256, mpti_v8, 256, mul, MPTI_OF_3("vmulps"))
 /* The sum rounded to odd: the lower one of both floats if its last bit is 1, else the upper one. */
 MPTI_IN_256 mpti_v8 mpti_fma_1_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)
 {
@@ -5055,38 +5007,6 @@ MPTI_IN_256 int mpti_some_nan_256(const mpti_v8 *r)
     return some;
 }
 
-#if MPTI_FP16
-/* AVX512-FP16 computes in f16: one rounding, subnormals at any setting, all in nearest-even. Of the four
- * vectors there are two. */
-MPTI_OPS_X86(MPTI_IN_512, mpti_v16, fp16, "ph")
-MPTI_IN_512 mpti_v16 mpti_fma_1_fp16(mpti_v16 a, mpti_v16 b, mpti_v16 c)
-{
-    __asm__(MPTI_OF_3("vfmadd231ph") : "+v"(c) : "v"(a), "v"(b));
-    return c;
-}
-MPTI_OP_4(MPTI_IN_512, mpti_v16, fp16, fma)
-
-MPTI_IN_512 int mpti_some_nan_fp16(const mpti_v16 *r)
-{
-    int some;
-    __asm__("vcmpph {$3, %2, %1, %%k1|k1, %1, %2, 3}\n\tkortestd {%%k1, %%k1|k1, k1}"
-            : "=@ccnz"(some) : "v"(r[0]), "v"(r[1]) : "k1");
-    return some;
-}
-
-MPTI_IN_512 void mpti_f16_in_fp16(mpti_v16 *v, const unsigned char *p)
-{
-    v[0] = v[2] = mpti_load_512(p);
-    v[1] = v[3] = mpti_load_512(p + 64);
-}
-
-MPTI_IN_512 void mpti_f16_out_fp16(unsigned char *p, const mpti_v16 *v, int how)
-{
-    mpti_put_512(p, v[0], how);
-    mpti_put_512(p + 64, v[1], how);
-}
-MPTI_ARITH_KERNEL(MPTI_AVX512_TARGET, fp16, mpti_v16, 64, f16, 10)
-#endif
 /* Vectors of 64 bytes gain 0 to 13% in L1, and nothing where memory is the limit: they are not here. */
 MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, f16, 10)
 MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, bf16, 7)
@@ -5132,20 +5052,13 @@ MPTI_INLINE void mpti_f16_out_neon(unsigned char *p, const uint16x8_t *v, int ho
 MPTI_ARITH_KERNEL(, neon, uint16x8_t, 32, f16, 10)
 #endif
 
-/* The kernel of a format for this processor, or NULL; *direct: it computes in the format itself. */
-static mpti_kernel *mpti_arith_kernel(int mbits, int *direct)
+/* The kernel of a format for this processor, or NULL. */
+static mpti_kernel *mpti_arith_kernel(int mbits)
 {
-    *direct = 0;
 #if MPTI_X86
-#if MPTI_FP16
-    *direct = mbits == 10 && mpti_path() >= MPTI_PATH_AVX512FP16;
-    if (*direct)
-        return mpti_f16_arith_fp16;
-#endif
     if (mpti_path() >= MPTI_PATH_AVX2)
         return mbits == 10 ? mpti_f16_arith_256 : mpti_bf16_arith_256;
 #elif MPTI_ARM_FP16
-    *direct = 1;
     if (mbits == 10 && mpti_path() >= MPTI_PATH_NEON)
         return mpti_f16_arith_neon;
 #else
@@ -5167,13 +5080,11 @@ static void mpti_arith_range(void *context, size_t part, size_t begin, size_t en
                      j->from[2] + i);
 }
 
-/* A kernel runs under the control word it wants: no traps, no flushing; fma rounds down unless it is
- * direct. */
+/* A kernel runs under the control word it wants: no traps, no flushing; fma rounds down. */
 static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, const void *b, const void *c,
                                size_t n)
 {
-    int                direct;
-    mpti_kernel *const kernel = mpti_arith_kernel(mbits, &direct);
+    mpti_kernel *const kernel = mpti_arith_kernel(mbits);
     mpti_arith         x;
     if (mpti_bad_array(dst, 2, a, 2, n) || mpti_bad_array(b, 2, c, 2, n))
         return MPT_E_ARG;
@@ -5185,7 +5096,7 @@ static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, cons
     if (kernel) {
 #if MPTI_X86
         const unsigned before = mpti_control();
-        mpti_control_set(op == MPTI_ARITH_FMA && !direct ? MPTI_CONTROL_DOWN : MPTI_CONTROL_NEAREST);
+        mpti_control_set(op == MPTI_ARITH_FMA ? MPTI_CONTROL_DOWN : MPTI_CONTROL_NEAREST);
 #endif
         mpti_run(&x.job, n);
 #if MPTI_X86
@@ -6165,7 +6076,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
 
 // >>H19 history ------------------------------------------------------------------------------------
 /* 0.4.0  mpt_f16_next_up(h), mpt_f16_next_down(h) mpt_f16_next(h, 1), mpt_f16_next(h, 0); bf16 likewise
- *        mpt_simd_name() "avx512bf16"             "avx512", or "avx512fp16" where the processor has that
+ *        mpt_simd_name() "avx512bf16"             "avx512"
  * 0.3.0  Other results: E8M0 takes the larger of two equally near powers of two, as IEEE 754-2019 says
  *        where neither is even (3 is 4, was 2), and to odd there is toward zero; a text of 1e400 or more in
  *        over 400 digits overflows (was 0). Formats: MPT_E4M3IEEE, MPT_E3M4, MPT_E4M3B11FNUZ.

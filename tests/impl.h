@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PATHS = 6 };                 /* portable, then as MPT_SIMD numbers them */
+enum { PATHS = 5 };                 /* portable, then as MPT_SIMD numbers them */
 extern int    last_path;            /* the headers may use the paths up to this one; at first all */
 extern size_t around_bytes;         /* larger arrays are stored around the cache; at first 2^25 */
 

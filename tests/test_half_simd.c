@@ -126,7 +126,7 @@ static const conversion conversions[] = {
 #undef OWN
 #undef PLAIN
 };
-enum { CONVERSIONS = sizeof conversions / sizeof *conversions, LAST = MPTI_PATH_AVX512FP16 };
+enum { CONVERSIONS = sizeof conversions / sizeof *conversions, LAST = MPTI_PATH_AVX512 };
 
 static void run(const conversion *c, void *dst, const void *src, size_t n)
 {
