@@ -144,8 +144,8 @@ MPT_DEF int mpt_version(void);
 #define MPT_STATUSES(X)                                                                              \
     X(MPT_OK,             0, "no error")                                                             \
     X(MPT_E_ARG,         -1, "bad argument: NULL with a size above zero, or a value out of range")   \
-    X(MPT_E_ORDER,       -2, "wrong call order: each step is scale, check, step, update, once each") \
-    X(MPT_E_MEMORY,      -3, "out of memory")                                                        \
+    X(MPT_E_ORDER,       -2, "not in order, or one before was refused: scale, check, step, update")  \
+    X(MPT_E_MEMORY,      -3, "out of memory, or a list or buffer of yours is full")                  \
     X(MPT_E_DATA,        -4, "bad data: the input is damaged or of another version")                 \
     X(MPT_E_UNSUPPORTED, -5, "not supported: this call does not take this format or device")         \
     X(MPT_E_CUDA,        -6, "a CUDA call failed: see mpt_cuda_error_text")                          \
@@ -3319,7 +3319,7 @@ MPTI_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, i
 
 /* ---- encode and decode, any format ---- */
 
-/* sig * 2^exponent as the pattern of a double; exact for every value of every format we take. */
+/* sig * 2^exponent, sig below 2^53, as the pattern of a double; exact for every value of every format. */
 static uint64_t mpti_f64_compose(unsigned sign, uint64_t sig, int exponent)
 {
     const uint64_t s = (uint64_t)sign << 63;
@@ -3327,7 +3327,7 @@ static uint64_t mpti_f64_compose(unsigned sign, uint64_t sig, int exponent)
     if (!sig)
         return s;
     up = mpti_clz64(sig) - 11;          /* the highest one bit goes to bit 52 */
-    sig = up >= 0 ? sig << up : sig >> -up;
+    sig <<= up;
     field = exponent - up + 52 + 1023;
     if (field <= 0)
         return s | sig >> (1 - field);
