@@ -1101,6 +1101,48 @@ TEST(causes_and_names)
     CHECK(strstr(mpt_verdict_text(MPT_VERDICT_NAN), "NaN") != NULL);
 }
 
+/* What the originals' constructors and manuals say. */
+TEST(defaults_are_the_originals)
+{
+    static const struct { const char *name; int log2_init, interval, hysteresis; double backoff, floor, cap; }
+    known[] = {
+        {"mpt", 16, 2000, 1, 0.5, 1.0 / 1048576.0, 1048576.0 * 1048576.0},
+        {"static", 10, 1, 1, 1.0, 0.0, 0.0},
+        {"pytorch", 16, 2000, 1, 0.5, 0.0, 0.0},
+        {"tensorflow", 15, 2000, 1, 0.5, 1.0, 0.0},
+        {"tf_contrib", 15, 2000, 2, 0.8, 1.0, 0.0},
+        {"keras3", 15, 2000, 1, 0.5, 0.0, 0.0},
+        {"flax", 16, 2000, 1, 0.5, (double)FLT_MIN, (double)FLT_MAX},
+        {"jmp", 15, 2000, 1, 0.5, 1.0, 0.0},
+        {"apex", 16, 2000, 1, 0.5, 0.0, 16777216.0},
+        {"apex_hysteresis", 16, 2000, 2, 0.5, 0.0, 0.0},
+        {"deepspeed_fused", 16, 1000, 1, 0.5, 1.0, 0.0},
+        {"deepspeed", 16, 1000, 2, 0.5, 1.0, 0.0},
+        {"deepspeed_0_17_0", 16, 1000, 2, 0.5, 1.0, 0.0},
+        {"megatron", 32, 1000, 2, 0.5, 1.0, 0.0},
+        {"fairseq", 7, 16384, 1, 0.5, 1e-4, 0.0},
+        {"paddle", 16, 2000, 1, 0.5, 0.0, 0.0},
+        {"paddle_static", 16, 2000, 1, 0.5, 1.0, 0.0},
+        {"mxnet", 16, 2000, 1, 0.5, 0.0, 16777216.0},
+        {"openseq2seq", 24, 2000, 1, 0.5, 1.0, 16777216.0},
+        {"mindspore", 24, 2000, 1, 0.5, 1.0, 0.0},
+        {"marian", 3, 2000, 1, 0.5, 1.0, 0.0},
+    };
+    int d;
+    CHECK_EQ_I(sizeof known / sizeof *known, MPT_SCALER_DIALECT_COUNT);
+    for (d = 0; d < (int)MPT_SCALER_DIALECT_COUNT; d++) {
+        const mpt_scaler_config c = mpt_scaler_defaults((mpt_scaler_dialect)d);
+        const int raises = d == MPT_SCALER_DEEPSPEED || d == MPT_SCALER_DEEPSPEED_0_17_0;
+        mt_context(known[d].name, NULL);
+        CHECK_EQ_S(mpt_scaler_name((mpt_scaler_dialect)d), known[d].name);
+        CHECK(c.init_scale == pow2f(known[d].log2_init) && c.interval == known[d].interval);
+        CHECK(c.hysteresis == known[d].hysteresis && c.backoff == known[d].backoff);
+        CHECK(c.min_scale == known[d].floor && c.max_scale == known[d].cap);
+        CHECK(c.growth == (d == MPT_SCALER_STATIC ? 1.0 : 2.0));
+        CHECK_EQ_U(c.flags, raises ? MPT_SCALER_RAISE : 0u);
+    }
+}
+
 /* Every dialect refuses what makes no sense, and takes its preset. */
 TEST(configurations)
 {
@@ -1110,9 +1152,6 @@ TEST(configurations)
         mpt_scaler_config       c = good;
         mpt_scaler              s;
         CHECK_EQ_I(c.dialect, d);
-        CHECK_EQ_I(c.hysteresis, 1 + (d == MPT_SCALER_TF_CONTRIB || d == MPT_SCALER_APEX_HYSTERESIS ||
-                                      d == MPT_SCALER_DEEPSPEED || d == MPT_SCALER_DEEPSPEED_0_17_0 ||
-                                      d == MPT_SCALER_MEGATRON));
         CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
         CHECK(s.scale == good.init_scale && (double)s.scale == s.wide && s.last_bad == -1);
         if (d == MPT_SCALER_STATIC)
@@ -1929,5 +1968,6 @@ int main(int argc, char **argv)
     RUN(fp8_encode_transpose);
     RUN(fp8_by_lot);
     RUN(fp8_refuses);
+    RUN(defaults_are_the_originals);
     return mt_end();
 }
