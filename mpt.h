@@ -10120,7 +10120,7 @@ MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs)
 {
     /* a node with its type and output, and both again with a cast after it, and its name */
     const size_t kept =
-        3 * sizeof(mpt_graph_node) + 4 * sizeof(mpt_graph_type) + 3 * sizeof(mpt_graph_output) + 128;
+        3 * sizeof(mpt_graph_node) + 4 * sizeof(mpt_graph_type) + 3 * sizeof(mpt_graph_output) + 144;
     /* the scratch of mpti_amp and mpti_flow for it */
     const size_t scratch = 4 + 7 * 4 + 3 * 4 + 15 * 4 + 10 * sizeof(mpti_arc);
     const size_t each = kept + scratch, in = 3 * sizeof(mpt_graph_input) + 6 * sizeof(mpti_arc) + 4;
@@ -10136,23 +10136,17 @@ MPT_DEF mpt_status mpt_graph_reserve(mpt_graph *g, size_t nodes, size_t inputs)
 
 /* ---- building ---- */
 
-static mpt_status mpti_graph_added(uint32_t *count, uint32_t *id)
-{
-    if (id)
-        *id = *count;
-    ++*count;
-    return MPT_OK;
-}
-
-/* The same, and it is the last of a chain now. `next` is the link of the array's first element, and links lie
- * `stride` bytes apart. */
+/* One more, the last of a chain now. `next` is the link of the array's first element, and links lie `stride`
+ * bytes apart. */
 MPTI_NOINLINE static mpt_status mpti_graph_chained(uint32_t *first, uint32_t *last, uint32_t *next,
                                                    size_t stride, uint32_t *count, uint32_t *id)
 {
     if (*last != MPT_GRAPH_NONE)
         first = (uint32_t *)(void *)((unsigned char *)next + *last * stride);
-    *first = *last = *count;
-    return mpti_graph_added(count, id);
+    if (id)
+        *id = *count;
+    *first = *last = (*count)++;
+    return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_graph_node_add(mpt_graph *g, const char *name, const char *op, const char *device,
@@ -10165,8 +10159,10 @@ MPT_DEF mpt_status mpt_graph_node_add(mpt_graph *g, const char *name, const char
         return mpti_graph_fail(g, MPT_E_ARG, name, "a node needs a name and an op");
     if (mpti_graph_room(g, 1, 0, 0, 0) != MPT_OK)
         return MPT_E_MEMORY;
-    g->nodes[g->node_count] = n;
-    return mpti_graph_added(&g->node_count, id);
+    if (id)
+        *id = g->node_count;
+    g->nodes[g->node_count++] = n;
+    return MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_graph_type_add(mpt_graph *g, uint32_t node, const char *name, int32_t format,
@@ -10258,24 +10254,26 @@ MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, 
     return mpt_graph_output_add(g, type, elements, output);
 }
 
-/* The representative of a type's group; the links may lie in structs, `stride` bytes apart. */
-MPTI_NOINLINE static uint32_t mpti_group_root(uint32_t *group, size_t stride, uint32_t t)
+/* Union-find over types whose links lie `stride` words apart: the representative of a type's group; */
+MPTI_NOINLINE static uint32_t mpti_root(uint32_t *group, size_t stride, uint32_t t)
 {
-#define MPTI_UP(i) (*(uint32_t *)(void *)((unsigned char *)group + (size_t)(i) * stride))
-    while (MPTI_UP(t) != t)
-        t = MPTI_UP(t) = MPTI_UP(MPTI_UP(t));
+    while (group[t * stride] != t)
+        t = group[t * stride] = group[group[t * stride] * stride];
     return t;
-#undef MPTI_UP
+}
+
+/* two groups made one. */
+MPTI_NOINLINE static void mpti_join(uint32_t *group, size_t stride, uint32_t t, uint32_t other)
+{
+    const uint32_t x = mpti_root(group, stride, t), y = mpti_root(group, stride, other);
+    group[(x > y ? x : y) * stride] = x < y ? x : y;
 }
 
 MPT_DEF mpt_status mpt_graph_group(mpt_graph *g, uint32_t type, uint32_t other)
 {
-    uint32_t a, b;
     if (!g || type >= g->type_count || other >= g->type_count)
         return MPT_E_ARG;
-    a = mpti_group_root(&g->types[0].group, sizeof *g->types, type);
-    b = mpti_group_root(&g->types[0].group, sizeof *g->types, other);
-    g->types[a > b ? a : b].group = a < b ? a : b;
+    mpti_join(&g->types[0].group, sizeof *g->types / sizeof(uint32_t), type, other);
     return MPT_OK;
 }
 
@@ -10323,27 +10321,6 @@ static mpti_op_entry *mpti_op_find(const mpti_op_table *table, const char *name,
     }
 }
 
-static mpti_op_entry *mpti_op_enter(mpti_op_table *table, const char *name, size_t length)
-{
-    mpti_op_entry *e = mpti_op_find(table, name, length);
-    e->name = name;
-    e->length = (uint32_t)length;
-    return e;
-}
-
-/* Enter each word of a row; no list and no kind change nothing. */
-static void mpti_op_enter_words(mpti_op_table *table, const char *words, uint8_t list, uint8_t kind)
-{
-    size_t n;
-    for (; *words; words += n + (words[n] == ' ')) {
-        mpti_op_entry *e;
-        n = strcspn(words, " ");
-        e = mpti_op_enter(table, words, n);
-        e->list = list ? list : e->list;
-        e->kind = kind ? kind : e->kind;
-    }
-}
-
 static mpt_status mpti_op_enter_rows(mpt_graph *g, mpti_op_table *table, const mpt_graph_options *o)
 {
     size_t i;
@@ -10357,7 +10334,9 @@ static mpt_status mpti_op_enter_rows(mpt_graph *g, mpti_op_table *table, const m
             (!removes && (row->list <= MPT_LIST_NONE || row->list >= MPT_LIST_COUNT)))
             return mpti_graph_fail(g, MPT_E_ARG, row->op,
                                    "a list row needs a list, and one of add, override, remove");
-        e = mpti_op_enter(table, row->op, strlen(row->op));
+        e = mpti_op_find(table, row->op, strlen(row->op));
+        e->name = row->op;
+        e->length = (uint32_t)strlen(row->op);
         if (row->edit == MPT_LIST_ADD && e->list != MPT_LIST_NONE && e->list != (uint8_t)row->list)
             return mpti_graph_fail(g, MPT_E_DATA, row->op, "this op is in two lists");
         e->list = (uint8_t)(removes ? MPT_LIST_NONE : row->list);
@@ -10367,7 +10346,8 @@ static mpt_status mpti_op_enter_rows(mpt_graph *g, mpti_op_table *table, const m
 
 static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const mpt_graph_options *o)
 {
-    size_t size = 1024, i;
+    const char *words;
+    size_t      size = 1024, i, n;
     while (size < 1024 + 2 * o->row_count)
         size *= 2;
     table->mask = size - 1;
@@ -10375,9 +10355,18 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
     if (!table->entries)
         return mpti_graph_memory(g);
     memset(table->entries, 0, size * sizeof(mpti_op_entry));
-    for (i = 0; i < MPTI_OP_COUNT; i++)
-        if (mpti_ops[i].list[o->lists] || mpti_ops[i].kind)
-            mpti_op_enter_words(table, mpti_ops[i].names, mpti_ops[i].list[o->lists], mpti_ops[i].kind);
+    for (i = 0; i < MPTI_OP_COUNT; i++) {
+        const uint8_t list = mpti_ops[i].list[o->lists], kind = mpti_ops[i].kind;
+        for (words = mpti_ops[i].names; *words && (list || kind); words += n + (words[n] == ' ')) {
+            mpti_op_entry *e;
+            n = strcspn(words, " ");
+            e = mpti_op_find(table, words, n);
+            e->name = words;
+            e->length = (uint32_t)n;
+            e->list = list ? list : e->list;
+            e->kind = kind ? kind : e->kind;
+        }
+    }
     return mpti_op_enter_rows(g, table, o);
 }
 
@@ -10476,95 +10465,47 @@ static int mpti_contains(const char *text, const char *part)
     return !*part;
 }
 
-static mpt_status mpti_amp_init(mpti_amp *a, mpt_graph *g, const mpt_graph_options *o)
-{
-    const size_t  nodes = g->node_count + (size_t)1, types = g->type_count + (size_t)1;
-    mpti_op_table ops;
-    mpt_status    status;
-    uint32_t      i;
-    memset(a, 0, sizeof *a);
-    a->g = g;
-    a->o = o;
-    a->kind = (uint8_t *)mpti_graph_alloc(g, 3 * nodes + types, 1, 1);
-    a->bits = (uint32_t *)mpti_graph_alloc(g, 5 * types + 2 * (nodes > types ? nodes : types),
-                                           sizeof(uint32_t), 1);
-    if (!a->kind || !a->bits)
-        return mpti_graph_memory(g);
-    a->list = a->kind + nodes, a->process = a->list + nodes, a->why = a->process + nodes;
-    a->via = a->bits + types, a->to = a->via + types, a->carry = a->to + types;
-    a->group = a->carry + types, a->queue = a->group + types;
-    memset(a->why, 0, types);
-    memset(a->via, 0xff, 2 * types * sizeof(uint32_t));
-    for (i = 0; i < g->type_count; i++)
-        a->group[i] = g->types[i].group;
-    status = mpti_op_table_init(g, &ops, o);
-    for (i = 0; status == MPT_OK && i < g->node_count; i++) {
-        const mpt_graph_node *n = &g->nodes[i];
-        const mpti_op_entry  *e = mpti_op_find(&ops, n->op, strlen(n->op));
-        a->kind[i] = e->kind;
-        a->process[i] = !(n->flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL)) &&
-                        (!o->device || !n->device || mpti_contains(n->device, o->device));
-        if (a->process[i] && e->kind >= MPTI_OP_NORM)
-            e = mpti_op_find(&ops, mpti_norm_v2(e->kind), strlen(mpti_norm_v2(e->kind)));
-        a->list[i] = e->list;
-    }
-    return status;
-}
-
 /* ---- checking ---- */
 
-static mpt_status mpti_check_types(mpt_graph *g)
+/* What is wrong with a type, an output or an input, and which node is at fault, if one is; NULL: nothing. */
+static const char *mpti_check_parts(const mpt_graph *g, const uint8_t *kind, const char **fault)
 {
     uint64_t sum = 0;
     uint32_t i;
     for (i = 0; i < g->type_count; i++) {
         const int32_t f = g->types[i].format;
         if (g->types[i].node >= g->node_count || g->types[i].group >= g->type_count)
-            return mpti_graph_fail(g, MPT_E_DATA, NULL, "a type has an index out of range");
+            return "a type has an index out of range";
+        *fault = mpti_node_name(g, i);
         if (f < MPT_TYPE_HANDLE || f >= (int32_t)MPT_FORMAT_COUNT)
-            return mpti_graph_fail(g, MPT_E_DATA, mpti_node_name(g, i),
-                                   "one of its types has an unknown format");
+            return "one of its types has an unknown format";
+        *fault = NULL;
     }
     for (i = 0; i < g->output_count; i++)
         sum += g->outputs[i].elements;
     if (sum > (uint64_t)1 << 60)
-        return mpti_graph_fail(g, MPT_E_DATA, NULL, "the tensors have more than 2^60 elements");
-    return MPT_OK;
-}
-
-/* What is wrong with an input of node `to`, and which node is at fault; NULL: nothing. */
-static const char *mpti_check_edge(const mpt_graph *g, const uint8_t *kind, uint32_t in, uint32_t to,
-                                   uint32_t *fault)
-{
-    uint32_t from;
-    *fault = to;
-    if (g->inputs[in].source == MPT_GRAPH_NONE)
-        return "one of its inputs reads nothing";
-    if (g->inputs[in].source >= g->output_count || mpti_source(g, in) >= g->type_count)
-        return "one of its inputs reads an output that is not there";
-    from = mpti_node_of(g, mpti_source(g, in));
-    if (from == to)
-        return "it feeds itself";
-    if (g->types[mpti_source(g, in)].format != g->types[g->inputs[in].type].format)
-        return "one of its inputs has another format than what it reads";
-    *fault = from;
-    if (kind[from] == MPTI_OP_NEXT && kind[to] != MPTI_OP_MERGE)
-        return "what ends a loop step must feed merges only";
-    return NULL;
-}
-
-static mpt_status mpti_check_edges(mpt_graph *g, const uint8_t *kind)
-{
-    uint32_t i, node;
+        return "the tensors have more than 2^60 elements";
     for (i = 0; i < g->input_count; i++) {
-        const char *why;
+        uint32_t from, to;
         if (g->inputs[i].type >= g->type_count)
-            return mpti_graph_fail(g, MPT_E_DATA, NULL, "an input has an index out of range");
-        why = mpti_check_edge(g, kind, i, mpti_reader_node(g, i), &node);
-        if (why)
-            return mpti_graph_fail(g, MPT_E_DATA, g->nodes[node].name, why);
+            return "an input has an index out of range";
+        to = mpti_reader_node(g, i);
+        *fault = g->nodes[to].name;
+        if (g->inputs[i].source == MPT_GRAPH_NONE)
+            return "one of its inputs reads nothing";
+        if (g->inputs[i].source >= g->output_count || mpti_source(g, i) >= g->type_count)
+            return "one of its inputs reads an output that is not there";
+        from = mpti_node_of(g, mpti_source(g, i));
+        if (from == to)
+            return "it feeds itself";
+        if (g->types[mpti_source(g, i)].format != g->types[g->inputs[i].type].format)
+            return "one of its inputs has another format than what it reads";
+        *fault = g->nodes[from].name;
+        if (kind[from] == MPTI_OP_NEXT && kind[to] != MPTI_OP_MERGE)
+            return "what ends a loop step must feed merges only";
+        *fault = NULL;
     }
-    return MPT_OK;
+    return NULL;
 }
 
 /* Whether an input has to wait for what it reads; not where a loop is closed. */
@@ -10574,7 +10515,8 @@ static int mpti_waits(const mpt_graph *g, const uint8_t *kind, uint32_t in)
 }
 
 /* A cycle that no loop closes leaves nodes whose inputs never become ready. */
-static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t *queue, uint32_t *waits)
+static const char *mpti_check_cycles(const mpt_graph *g, const uint8_t *kind, uint32_t *queue,
+                                     uint32_t *waits, const char **fault)
 {
     uint32_t i, t, in, reader, head = 0, tail = 0;
     memset(waits, 0, g->node_count * sizeof *waits);
@@ -10595,24 +10537,57 @@ static mpt_status mpti_check_cycles(mpt_graph *g, const uint8_t *kind, uint32_t 
             }
     }
     if (tail == g->node_count)
-        return MPT_OK;
+        return NULL;
     for (i = 0; i < g->input_count; i++)        /* queue: of each node that waits, one for which it does */
         if (waits[mpti_node_of(g, mpti_source(g, i))] && mpti_waits(g, kind, i))
             queue[mpti_reader_node(g, i)] = mpti_node_of(g, mpti_source(g, i));
     for (i = 0; !waits[i]; i++) {}
     for (head = 0; head < g->node_count; head++)        /* upstream, onto the cycle */
         i = queue[i];
-    return mpti_graph_fail(g, MPT_E_DATA, g->nodes[i].name, "it lies on a cycle that no merge closes");
+    *fault = g->nodes[i].name;
+    return "it lies on a cycle that no merge closes";
 }
 
-static mpt_status mpti_amp_check(mpti_amp *a)
+/* Everything, of a graph in which nothing is wrong. */
+static mpt_status mpti_amp_init(mpti_amp *a, mpt_graph *g, const mpt_graph_options *o)
 {
-    mpt_status status = mpti_check_types(a->g);
-    if (status == MPT_OK)
-        status = mpti_check_edges(a->g, a->kind);
-    if (status == MPT_OK)
-        status = mpti_check_cycles(a->g, a->kind, a->queue, a->queue + a->g->node_count);
-    return status;
+    const size_t  nodes = g->node_count + (size_t)1, types = g->type_count + (size_t)1;
+    const char   *why, *fault = NULL;
+    mpti_op_table ops;
+    mpt_status    status;
+    uint32_t      i;
+    memset(a, 0, sizeof *a);
+    a->g = g;
+    a->o = o;
+    a->kind = (uint8_t *)mpti_graph_alloc(g, 3 * nodes + types, 1, 1);
+    a->bits = (uint32_t *)mpti_graph_alloc(g, 5 * types + 2 * (nodes > types ? nodes : types),
+                                           sizeof(uint32_t), 1);
+    if (!a->kind || !a->bits)
+        return mpti_graph_memory(g);
+    a->list = a->kind + nodes, a->process = a->list + nodes, a->why = a->process + nodes;
+    a->via = a->bits + types, a->to = a->via + types, a->carry = a->to + types;
+    a->group = a->carry + types, a->queue = a->group + types;
+    memset(a->why, 0, types);
+    memset(a->via, 0xff, 2 * types * sizeof(uint32_t));
+    for (i = 0; i < g->type_count; i++)
+        a->group[i] = g->types[i].group;
+    status = mpti_op_table_init(g, &ops, o);
+    if (status != MPT_OK)
+        return status;
+    for (i = 0; i < g->node_count; i++) {
+        const mpt_graph_node *n = &g->nodes[i];
+        const mpti_op_entry  *e = mpti_op_find(&ops, n->op, strlen(n->op));
+        a->kind[i] = e->kind;
+        a->process[i] = !(n->flags & (MPT_NODE_FETCHED | MPT_NODE_STATEFUL)) &&
+                        (!o->device || !n->device || mpti_contains(n->device, o->device));
+        if (a->process[i] && e->kind >= MPTI_OP_NORM)
+            e = mpti_op_find(&ops, mpti_norm_v2(e->kind), strlen(mpti_norm_v2(e->kind)));
+        a->list[i] = e->list;
+    }
+    why = mpti_check_parts(g, a->kind, &fault);
+    if (!why)
+        why = mpti_check_cycles(g, a->kind, a->queue, a->queue + g->node_count, &fault);
+    return why ? mpti_graph_fail(g, MPT_E_DATA, fault, why) : MPT_OK;
 }
 
 MPT_DEF mpt_status mpt_graph_check(mpt_graph *g)
@@ -10623,8 +10598,6 @@ MPT_DEF mpt_status mpt_graph_check(mpt_graph *g)
     if (!g)
         return MPT_E_ARG;
     status = mpti_amp_init(&a, g, &o);
-    if (status == MPT_OK)
-        status = mpti_amp_check(&a);
     mpti_graph_scratch_free(g);
     return status;
 }
@@ -10642,14 +10615,6 @@ MPTI_NOINLINE static void mpti_unpaint(mpti_amp *a, uint32_t t, mpt_graph_why wh
 {
     a->bits[t] &= ~MPTI_LOW;
     mpti_paint(a, t, 0u, why, via);
-}
-
-static uint32_t mpti_root(uint32_t *group, uint32_t t) { return mpti_group_root(group, sizeof *group, t); }
-
-MPTI_NOINLINE static void mpti_join(uint32_t *group, uint32_t t, uint32_t other)
-{
-    const uint32_t x = mpti_root(group, t), y = mpti_root(group, other);
-    group[x > y ? x : y] = x < y ? x : y;
 }
 
 /* The first type of a node that has this format. */
@@ -10734,17 +10699,17 @@ static void mpti_pass_lists(mpti_amp *a)
         list[i] = i, first[i] = MPT_GRAPH_NONE;
     for (i = 0; i < g->input_count; i++)
         if (a->bits[g->inputs[i].type] & MPTI_HANDLE)
-            mpti_join(list, g->inputs[i].type, mpti_source(g, i));
+            mpti_join(list, 1, g->inputs[i].type, mpti_source(g, i));
     for (i = 0; i < g->type_count; i++)
         if ((a->bits[i] & MPTI_HANDLE) && (a->bits[i] & MPTI_FREE) &&
-            first[mpti_root(list, i)] == MPT_GRAPH_NONE)
-            first[mpti_root(list, i)] = mpti_type_like(g, mpti_node_of(g, i), (int32_t)MPT_F32);
+            first[mpti_root(list, 1, i)] == MPT_GRAPH_NONE)
+            first[mpti_root(list, 1, i)] = mpti_type_like(g, mpti_node_of(g, i), (int32_t)MPT_F32);
     for (i = 0; i < g->type_count; i++) {
-        if (!(a->bits[i] & MPTI_HANDLE) || (root = first[mpti_root(list, i)]) == MPT_GRAPH_NONE)
+        if (!(a->bits[i] & MPTI_HANDLE) || (root = first[mpti_root(list, 1, i)]) == MPT_GRAPH_NONE)
             continue;
         f32 = mpti_type_like(g, mpti_node_of(g, i), (int32_t)MPT_F32);
         if (f32 != MPT_GRAPH_NONE) {
-            mpti_join(a->group, f32, root);
+            mpti_join(a->group, 1, f32, root);
             a->bits[f32] |= MPTI_ELEMENT;
         }
         if (f32 == MPT_GRAPH_NONE && a->kind[mpti_node_of(g, i)] == MPTI_OP_END)
@@ -10753,7 +10718,7 @@ static void mpti_pass_lists(mpti_amp *a)
             mpti_paint(a, root, MPTI_DENIED, MPT_WHY_KEPT, MPT_GRAPH_NONE);
     }
     for (i = 0; i < g->type_count; i++)
-        if ((root = mpti_root(a->group, i)) != i) {
+        if ((root = mpti_root(a->group, 1, i)) != i) {
             a->bits[i] |= MPTI_GROUPED;
             a->bits[root] |= MPTI_GROUPED;
         }
@@ -10781,7 +10746,7 @@ MPTI_NOINLINE static uint32_t mpti_mark(mpti_amp *a, unsigned need, unsigned avo
 
 /* A spread: from the queue to types that have all the bits `need` and none of `avoid`, which get `mark`. */
 typedef struct mpti_spreading {
-    unsigned      ways, need, avoid, mark;
+    unsigned      need, avoid, mark;
     mpt_graph_why why;          /* if there is a reason */
     uint32_t     *parent;       /* of each type: from which one it was reached */
 } mpti_spreading;
@@ -10828,7 +10793,7 @@ static void mpti_spread(mpti_amp *a, unsigned ways, unsigned need, unsigned avoi
                         mpt_graph_why why, uint32_t *parent)
 {
     const mpt_graph     *g = a->g;
-    const mpti_spreading s = {ways, need, avoid, mark, why, parent};
+    const mpti_spreading s = {need, avoid, mark, why, parent};
     uint32_t             head, in;
     for (head = 0; head < a->queued; head++) {
         const uint32_t t = a->queue[head];
@@ -10873,7 +10838,7 @@ static void mpti_pass_groups(mpti_amp *a)
     for (i = 0; i < n; i++) {
         if (!(a->bits[i] & MPTI_GROUPED) || !(a->bits[i] & MPTI_F32))
             continue;
-        first = &decides[mpti_root(a->group, i)];
+        first = &decides[mpti_root(a->group, 1, i)];
         if (!(a->bits[i] & MPTI_ABLE) && (a->bits[i] & element) != element)
             a->bits[i] |= MPTI_DENIED;
         if (*first == MPT_GRAPH_NONE ? a->bits[i] & (MPTI_DENIED | MPTI_LOW)
@@ -10881,7 +10846,7 @@ static void mpti_pass_groups(mpti_amp *a)
             *first = i;
     }
     for (i = 0; i < n; i++) {
-        by = decides[mpti_root(a->group, i)];
+        by = decides[mpti_root(a->group, 1, i)];
         if (by == MPT_GRAPH_NONE || !(a->bits[i] & MPTI_F32))
             continue;
         if (!(a->bits[by] & MPTI_DENIED)) {
@@ -11130,14 +11095,14 @@ static int mpti_cut_free(unsigned bits)
             ((bits & MPTI_CAST) || (bits & (MPTI_INNER | MPTI_VARIABLE)) == MPTI_INNER));
 }
 
-/* side[t]: S for what must be low, T for what must not, else the number of a node, one for each group; none
- * for what is not FP32. */
+/* side[t]: S for what must be low, T for what must not or is not FP32, else the number of a node, one for each
+ * group. */
 static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
 {
     uint32_t *group = a->carry, *s, i, n = a->g->type_count, count = 2;     /* group: the side of its root */
     memset(group, 0xff, n * sizeof *group);
     for (i = 0; i < n; i++) {
-        s = &group[mpti_root(a->group, i)];
+        s = &group[mpti_root(a->group, 1, i)];
         if (!(a->bits[i] & MPTI_F32))
             continue;
         if (!mpti_cut_free(a->bits[i]))
@@ -11146,15 +11111,13 @@ static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
             *s = MPTI_FLOW_S;
     }
     for (i = 0; i < n; i++) {
-        s = &group[mpti_root(a->group, i)];
+        s = &group[mpti_root(a->group, 1, i)];
         if ((a->bits[i] & MPTI_F32) && *s == MPT_GRAPH_NONE)
             *s = count++;
-        side[i] = a->bits[i] & MPTI_F32 ? *s : MPT_GRAPH_NONE;
+        side[i] = a->bits[i] & MPTI_F32 ? *s : MPTI_FLOW_T;
     }
     return count;
 }
-
-static int mpti_cut_chooses(uint32_t side) { return side > MPTI_FLOW_T && side != MPT_GRAPH_NONE; }
 
 /* The different sides at the ends of an output, in ends; stamp tells which were met. */
 static uint32_t mpti_cut_ends(const mpti_amp *a, uint32_t o, const uint32_t *side, uint32_t *stamp,
@@ -11162,8 +11125,6 @@ static uint32_t mpti_cut_ends(const mpti_amp *a, uint32_t o, const uint32_t *sid
 {
     const mpt_graph *g = a->g;
     uint32_t         in, s = side[g->outputs[o].type], count = 0;
-    if (s == MPT_GRAPH_NONE)
-        return 0;
     stamp[s] = o;
     ends[count++] = s;
     MPTI_FOR_READERS(in, o) {
@@ -11187,7 +11148,7 @@ static void mpti_cut_arcs(mpti_amp *a, mpti_flow *f, const uint32_t *side, uint3
     if (total >= MPTI_FLOW_ANY / unit)
         unit = 1;
     for (i = 0; unit > 1 && i < g->type_count; i++)
-        if (mpti_cut_chooses(side[i]) && (a->bits[i] & MPTI_ON(MPT_LIST_INFER)))
+        if (side[i] > MPTI_FLOW_T && (a->bits[i] & MPTI_ON(MPT_LIST_INFER)))
             mpti_flow_arc(f, side[i], MPTI_FLOW_T, 1, 0);
     memset(stamp, 0xff, f->nodes * sizeof *stamp);
     for (o = 0; o < g->output_count; o++) {
@@ -11228,37 +11189,23 @@ static mpt_status mpti_pass_cut(mpti_amp *a)
     for (i = 0; i < g->type_count; i++)         /* the types of a loop agree */
         if (a->bits[i] & MPTI_NEXT)
             MPTI_FOR_ALL_READERS(in, i)
-                mpti_join(a->group, i, g->inputs[in].type);
+                mpti_join(a->group, 1, i, g->inputs[in].type);
     real = f.nodes = mpti_cut_nodes(a, side);
     mpti_cut_arcs(a, &f, side, side + types, side + 2 * types);
     mpti_flow_run(&f);
     mpti_flow_sides(&f, real, high);
     for (i = 0; i < g->type_count; i++) {
-        const int low = mpti_cut_chooses(side[i]) && f.level[side[i]] < high;
-        if (!mpti_cut_chooses(side[i]))
+        if (side[i] <= MPTI_FLOW_T)
             continue;
-        if (low && !(a->bits[i] & MPTI_LOW))
-            mpti_paint(a, i, MPTI_LOW, MPT_WHY_CUT_LOW, MPT_GRAPH_NONE);
-        else if (!low)
+        if (f.level[side[i]] >= high)
             mpti_unpaint(a, i, MPT_WHY_CUT_FP32, MPT_GRAPH_NONE);
+        else if (!(a->bits[i] & MPTI_LOW))
+            mpti_paint(a, i, MPTI_LOW, MPT_WHY_CUT_LOW, MPT_GRAPH_NONE);
     }
     return MPT_OK;
 }
 
 /* ---- the rewrite ---- */
-
-/* "NODE-PORT-CastToBf16-AutoMixedPrecision". Returns its bytes with the final 0, which it needs of `cap`. */
-static size_t mpti_cast_name(char *at, size_t cap, const char *node, uint32_t port, const char *target)
-{
-    mpti_string w = mpti_string_in(at, cap);
-    mpti_add_text(&w, node);
-    mpti_add_char(&w, '-');
-    mpti_add_int(&w, (int)port);
-    mpti_add_text(&w, "-CastTo");
-    mpti_add_text(&w, target);
-    mpti_add_text(&w, "-AutoMixedPrecision");
-    return mpti_string_end(&w) + 1;
-}
 
 MPTI_NOINLINE static int mpti_needs_cast(const mpti_amp *a, uint32_t o)
 {
@@ -11273,6 +11220,8 @@ MPTI_NOINLINE static int mpti_needs_cast(const mpti_amp *a, uint32_t o)
     return 0;
 }
 
+#define MPTI_CAST_NAME "-4294967295-CastToBf16-AutoMixedPrecision"      /* behind a node's name, at most */
+
 /* Room for all casts and their names, before anything is changed. */
 static mpt_status mpti_reserve_casts(mpti_amp *a, char **names)
 {
@@ -11282,8 +11231,7 @@ static mpt_status mpti_reserve_casts(mpti_amp *a, char **names)
     for (o = 0; o < g->output_count; o++)
         if (mpti_needs_cast(a, o)) {
             casts++;
-            bytes +=
-                mpti_cast_name(NULL, 0, mpti_node_name(g, g->outputs[o].type), g->outputs[o].index, "Fp16");
+            bytes += strlen(mpti_node_name(g, g->outputs[o].type)) + sizeof MPTI_CAST_NAME;
         }
     *names = (char *)mpti_graph_alloc(g, bytes, 1, 0);
     return *names ? mpti_graph_room(g, casts, 2 * casts, casts, casts) : mpti_graph_memory(g);
@@ -11302,8 +11250,13 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
     const int32_t         formats[2] = {(int32_t)MPT_F32, (int32_t)a->o->low};
     const char           *name = *names;
     uint32_t              in, *link;
-    *names += mpti_cast_name(*names, (size_t)-1, node->name, from->index,
-                             low ? "Fp32" : a->o->low == MPT_F16 ? "Fp16" : "Bf16");
+    mpti_string           text = mpti_string_in(*names, (size_t)-1);
+    mpti_add_text(&text, node->name);
+    mpti_add_char(&text, '-');
+    mpti_add_int(&text, (int)from->index);
+    mpti_add_text(&text, low ? "-CastToFp32" : a->o->low == MPT_F16 ? "-CastToFp16" : "-CastToBf16");
+    mpti_add_text(&text, "-AutoMixedPrecision");
+    *names += mpti_string_end(&text) + 1;
     (void)mpt_graph_node_add(g, name, a->o->lists == MPT_LISTS_COMPACT ? "cast" : "Cast", node->device,
                              MPT_NODE_CAST, NULL);
     (void)mpt_graph_type_add(g, cast, "SrcT", formats[low != 0], 0u, NULL);
@@ -11445,8 +11398,6 @@ MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *opti
     memset(&s, 0, sizeof s);
     status = mpti_amp_init(&a, g, &o);
     if (status == MPT_OK)
-        status = mpti_amp_check(&a);
-    if (status == MPT_OK)
         status = mpti_amp_paint(&a);
     if (status == MPT_OK)
         status = mpti_reserve_casts(&a, &names);
@@ -11481,12 +11432,11 @@ static void mpti_say_path(mpti_string *text, const mpt_graph *g, uint32_t t, int
     if (t != end)
         hop[MPTI_TOLD] = end;
     for (i = 0; i < n; i++) {
-        const uint32_t place = onward ? i : n - 1 - i;          /* hops away, less 1 */
-        if (onward)
-            mpti_add_text(text, t != end && place == MPTI_TOLD ? " -> ... -> " : " -> ");
-        mpti_add_text(text, mpti_node_name(g, hop[place]));
-        if (!onward)
-            mpti_add_text(text, t != end && place == MPTI_TOLD ? " -> ... -> " : " -> ");
+        const uint32_t    place = onward ? i : n - 1 - i;       /* hops away, less 1 */
+        const char *const arrow = t != end && place == MPTI_TOLD ? " -> ... -> " : " -> ";
+        const char *const name = mpti_node_name(g, hop[place]);
+        mpti_add_text(text, onward ? arrow : name);
+        mpti_add_text(text, onward ? name : arrow);
     }
 }
 
