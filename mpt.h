@@ -10419,9 +10419,7 @@ MPTI_NOINLINE static uint32_t mpti_source(const mpt_graph *g, uint32_t in)
     return g->outputs[g->inputs[in].source].type;
 }
 
-/* the node of a type; of the type that has an input; */
-MPTI_NOINLINE static uint32_t mpti_node_of(const mpt_graph *g, uint32_t t) { return g->types[t].node; }
-
+/* the node of the type that has an input; */
 MPTI_NOINLINE static uint32_t mpti_reader_node(const mpt_graph *g, uint32_t in)
 {
     return g->types[g->inputs[in].type].node;
@@ -10495,7 +10493,7 @@ static const char *mpti_check_parts(const mpt_graph *g, const uint8_t *kind, con
             return "one of its inputs reads nothing";
         if (g->inputs[i].source >= g->output_count || mpti_source(g, i) >= g->type_count)
             return "one of its inputs reads an output that is not there";
-        from = mpti_node_of(g, mpti_source(g, i));
+        from = g->types[mpti_source(g, i)].node;
         if (from == to)
             return "it feeds itself";
         if (g->types[mpti_source(g, i)].format != g->types[g->inputs[i].type].format)
@@ -10511,7 +10509,7 @@ static const char *mpti_check_parts(const mpt_graph *g, const uint8_t *kind, con
 /* Whether an input has to wait for what it reads; not where a loop is closed. */
 static int mpti_waits(const mpt_graph *g, const uint8_t *kind, uint32_t in)
 {
-    return kind[mpti_node_of(g, mpti_source(g, in))] != MPTI_OP_NEXT;
+    return kind[g->types[mpti_source(g, in)].node] != MPTI_OP_NEXT;
 }
 
 /* A cycle that no loop closes leaves nodes whose inputs never become ready. */
@@ -10539,8 +10537,8 @@ static const char *mpti_check_cycles(const mpt_graph *g, const uint8_t *kind, ui
     if (tail == g->node_count)
         return NULL;
     for (i = 0; i < g->input_count; i++)        /* queue: of each node that waits, one for which it does */
-        if (waits[mpti_node_of(g, mpti_source(g, i))] && mpti_waits(g, kind, i))
-            queue[mpti_reader_node(g, i)] = mpti_node_of(g, mpti_source(g, i));
+        if (waits[g->types[mpti_source(g, i)].node] && mpti_waits(g, kind, i))
+            queue[mpti_reader_node(g, i)] = g->types[mpti_source(g, i)].node;
     for (i = 0; !waits[i]; i++) {}
     for (head = 0; head < g->node_count; head++)        /* upstream, onto the cycle */
         i = queue[i];
@@ -10640,7 +10638,7 @@ static int mpti_reads_variable(const mpti_amp *a, uint32_t node)
                 break;
         if (t == MPT_GRAPH_NONE)
             return 0;
-        node = mpti_node_of(g, mpti_source(g, g->types[t].first_input));
+        node = g->types[mpti_source(g, g->types[t].first_input)].node;
         if (identity)
             return a->kind[node] == MPTI_OP_VARIABLE || (g->nodes[node].flags & MPT_NODE_VARIABLE) != 0;
     }
@@ -10703,16 +10701,16 @@ static void mpti_pass_lists(mpti_amp *a)
     for (i = 0; i < g->type_count; i++)
         if ((a->bits[i] & MPTI_HANDLE) && (a->bits[i] & MPTI_FREE) &&
             first[mpti_root(list, 1, i)] == MPT_GRAPH_NONE)
-            first[mpti_root(list, 1, i)] = mpti_type_like(g, mpti_node_of(g, i), (int32_t)MPT_F32);
+            first[mpti_root(list, 1, i)] = mpti_type_like(g, g->types[i].node, (int32_t)MPT_F32);
     for (i = 0; i < g->type_count; i++) {
         if (!(a->bits[i] & MPTI_HANDLE) || (root = first[mpti_root(list, 1, i)]) == MPT_GRAPH_NONE)
             continue;
-        f32 = mpti_type_like(g, mpti_node_of(g, i), (int32_t)MPT_F32);
+        f32 = mpti_type_like(g, g->types[i].node, (int32_t)MPT_F32);
         if (f32 != MPT_GRAPH_NONE) {
             mpti_join(a->group, 1, f32, root);
             a->bits[f32] |= MPTI_ELEMENT;
         }
-        if (f32 == MPT_GRAPH_NONE && a->kind[mpti_node_of(g, i)] == MPTI_OP_END)
+        if (f32 == MPT_GRAPH_NONE && a->kind[g->types[i].node] == MPTI_OP_END)
             mpti_paint(a, root, MPTI_DENIED, MPT_WHY_GROUP_FP32, i);
         else if (f32 != MPT_GRAPH_NONE && !(a->bits[i] & MPTI_FREE))
             mpti_paint(a, root, MPTI_DENIED, MPT_WHY_KEPT, MPT_GRAPH_NONE);
@@ -11523,7 +11521,7 @@ MPT_DEF mpt_status mpt_graph_dot(FILE *out, const mpt_graph *g)
     }
     for (i = 0; i < g->input_count; i++)
         if (g->inputs[i].source != MPT_GRAPH_NONE)
-            (void)fprintf(out, "    n%lu -> n%lu;\n", (unsigned long)mpti_node_of(g, mpti_source(g, i)),
+            (void)fprintf(out, "    n%lu -> n%lu;\n", (unsigned long)g->types[mpti_source(g, i)].node,
                           (unsigned long)mpti_reader_node(g, i));
     (void)fprintf(out, "}\n");
     return ferror(out) ? MPT_E_DATA : MPT_OK;
