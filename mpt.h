@@ -3067,9 +3067,8 @@ static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
 typedef struct mpti_span { uintptr_t begin, end; int written; } mpti_span;
 #define MPTI_SPANS MPTI_ARRAYS
 
-/* What a call touches of item i of a list: MPTI_SPANS spans, empty where there is none. */
+/* What a call touches of a list; and of another one, whose gradients it reads, if it does. */
 typedef struct mpti_touch {
-    void (*spans)(const struct mpti_touch *touch, size_t i, mpti_span *span);
     const mpt_tensor *list, *other;
     unsigned          needs, writes;        /* MPT_NEEDS_* */
 } mpti_touch;
@@ -3101,11 +3100,40 @@ static int mpti_items_clash(const mpti_span *a, const mpti_span *b)
     return 0;
 }
 
+/* The arrays of tensor i: MPTI_SPANS spans, empty where there is none. */
+static void mpti_spans(const mpti_touch *touch, size_t i, mpti_span *span)
+{
+    const unsigned    writes = touch->writes, weight = writes & MPT_NEEDS_WEIGHT;
+    const mpt_tensor *other = touch->other ? &touch->other[i] : NULL;
+    mpti_array        a[MPTI_ARRAYS];
+    size_t            k;
+    mpti_arrays_of(&touch->list[i], touch->needs, a);
+    for (k = 0; k < MPTI_ARRAYS; k++) {
+        const unsigned written = k == MPTI_GRAD ? writes & MPT_NEEDS_GRAD
+            : k == MPTI_MASTER || k == MPTI_EXTRA ? weight : 1u;
+        span[k] = mpti_span_of(a[k].at, a[k].count * a[k].width, written != 0u);
+    }
+    if (other)                          /* in place of weights, which are not touched then */
+        span[MPTI_MASTER] = mpti_span_of(other->grad, other->n * mpti_format_bytes(other->grad_format), 0);
+}
+
+static int mpti_meets_earlier(const mpti_span *now, const mpti_touch *touch, size_t count)
+{
+    mpti_span earlier[MPTI_SPANS];
+    size_t    i;
+    for (i = 0; i < count; i++) {
+        mpti_spans(touch, i, earlier);
+        if (mpti_items_clash(now, earlier))
+            return 1;
+    }
+    return 0;
+}
+
 /* The first item that meets an earlier one in an array that one of them writes; count: none does. One pass
  * over a list in the order of its addresses, up or down, also if each kind of array lies by itself. */
 static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
 {
-    mpti_span hull[MPTI_SPANS], now[MPTI_SPANS], earlier[MPTI_SPANS];
+    mpti_span hull[MPTI_SPANS], now[MPTI_SPANS];
     size_t    i, j;
     for (j = 0; j < MPTI_SPANS; j++) {
         hull[j].begin = (uintptr_t)-1;
@@ -3113,13 +3141,9 @@ static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
         hull[j].written = 0;
     }
     for (i = 0; i < count; i++) {
-        touch->spans(touch, i, now);
-        if (mpti_items_clash(now, hull))
-            for (j = 0; j < i; j++) {
-                touch->spans(touch, j, earlier);
-                if (mpti_items_clash(now, earlier))
-                    return i;
-            }
+        mpti_spans(touch, i, now);
+        if (mpti_items_clash(now, hull) && mpti_meets_earlier(now, touch, i))
+            return i;
         for (j = 0; j < MPTI_SPANS; j++)
             if (now[j].end) {
                 hull[j].begin = now[j].begin < hull[j].begin ? now[j].begin : hull[j].begin;
@@ -3130,35 +3154,12 @@ static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
     return count;
 }
 
-/* The arrays of a tensor that a call with these needs may touch. */
-static void mpti_tensor_spans(const mpti_touch *touch, size_t i, mpti_span *span)
-{
-    const unsigned writes = touch->writes, weight = writes & MPT_NEEDS_WEIGHT;
-    mpti_array     a[MPTI_ARRAYS];
-    size_t         k;
-    mpti_arrays_of(&touch->list[i], touch->needs, a);
-    for (k = 0; k < MPTI_ARRAYS; k++) {
-        const unsigned written = k == MPTI_GRAD ? writes & MPT_NEEDS_GRAD
-            : k == MPTI_MASTER || k == MPTI_EXTRA ? weight : 1u;
-        span[k] = mpti_span_of(a[k].at, a[k].count * a[k].width, written != 0u);
-    }
-}
-
-static mpti_touch mpti_touch_tensors(const mpt_tensor *list, unsigned needs, unsigned writes)
-{
-    mpti_touch touch = {mpti_tensor_spans, NULL, NULL, 0u, 0u};
-    touch.list = list;
-    touch.needs = needs;
-    touch.writes = writes;
-    return touch;
-}
-
 static const char *mpti_tensor_overlap(const mpt_tensor *t, unsigned needs)
 {
-    const mpti_touch touch = mpti_touch_tensors(t, needs, 0u);
+    const mpti_touch touch = {t, NULL, needs, 0u};
     mpti_span        span[MPTI_SPANS];
     size_t           i, j;
-    touch.spans(&touch, 0, span);
+    mpti_spans(&touch, 0, span);
     for (i = 0; i < MPTI_SPANS; i++)
         for (j = 0; j < i; j++)
             if (mpti_spans_meet(&span[i], &span[j]))
@@ -3166,50 +3167,45 @@ static const char *mpti_tensor_overlap(const mpt_tensor *t, unsigned needs)
     return NULL;
 }
 
-/* Tensor by tensor: what each call that takes a list tests every time. */
+/* Tensor by tensor: what each call that takes a list tests every time. fault may be NULL. */
 static mpt_status mpti_tensors_ok(const mpt_tensor *tensors, size_t count, unsigned needs, mpt_fault *fault)
 {
     mpt_fault  found = {0, NULL};
     mpt_status status = MPT_OK;
+    size_t     i;
     if (mpti_no_array(tensors, count, sizeof *tensors)) {
         found.why = "the tensor list is NULL, or too long for any array";
         status = MPT_E_ARG;
-        count = 0;
     }
-    for (; found.tensor < count && status == MPT_OK; found.tensor++) {
-        const mpt_tensor *t = &tensors[found.tensor];
-        if ((found.why = mpti_tensor_missing(t, needs)) != NULL)
+    for (i = 0; i < count && status == MPT_OK; i++) {
+        found.tensor = i;
+        if ((found.why = mpti_tensor_missing(&tensors[i], needs)) != NULL)
             status = MPT_E_ARG;
-        else if ((found.why = mpti_tensor_unsupported(t, needs)) != NULL)
+        else if ((found.why = mpti_tensor_unsupported(&tensors[i], needs)) != NULL)
             status = MPT_E_UNSUPPORTED;
-        else if ((found.why = mpti_tensor_overlap(t, needs)) != NULL)
+        else if ((found.why = mpti_tensor_overlap(&tensors[i], needs)) != NULL)
             status = MPT_E_ARG;
-        if (status != MPT_OK)
-            break;
     }
-    if (status == MPT_OK)
-        found.tensor = 0;
-    *fault = found;
+    if (fault) {
+        fault->tensor = found.why ? found.tensor : 0;
+        fault->why = found.why;
+    }
     return status;
 }
 
 MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
                                         mpt_fault *fault)
 {
-    const mpti_touch touch = mpti_touch_tensors(tensors, needs, needs & ~MPT_NEEDS_GRAD);
-    mpt_fault        found;
-    mpt_status       status = mpti_tensors_ok(tensors, count, needs, &found);
-    if (status == MPT_OK) {
-        const size_t at = mpti_first_clash(&touch, count);
-        if (at < count) {
-            found.tensor = at;
-            found.why = "an array of this tensor overlaps one of an earlier tensor";
-            status = MPT_E_ARG;
-        }
+    const mpti_touch touch = {tensors, NULL, needs, needs & ~MPT_NEEDS_GRAD};
+    const mpt_status status = mpti_tensors_ok(tensors, count, needs, fault);
+    const size_t     at = status == MPT_OK ? mpti_first_clash(&touch, count) : count;
+    if (at == count)
+        return status;
+    if (fault) {
+        fault->tensor = at;
+        fault->why = "an array of this tensor overlaps one of an earlier tensor";
     }
-    if (fault)
-        *fault = found;
-    return status;
+    return MPT_E_ARG;
 }
 
 MPT_DEF MPTI_NOINLINE mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
@@ -3231,21 +3227,6 @@ MPT_DEF MPTI_NOINLINE mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor 
 
 #define MPTI_NEEDS_ANY \
     (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M | MPT_NEEDS_V | MPT_NEEDS_V_MAX)
-
-static int mpti_meets_earlier(const mpt_tensors *list, const mpt_tensor *t)
-{
-    const mpti_touch one = mpti_touch_tensors(t, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT);
-    const mpti_touch all = mpti_touch_tensors(list->item, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT);
-    mpti_span        now[MPTI_SPANS], earlier[MPTI_SPANS];
-    size_t           i;
-    one.spans(&one, 0, now);
-    for (i = 0; i < list->count; i++) {
-        all.spans(&all, i, earlier);
-        if (mpti_items_clash(now, earlier))
-            return 1;
-    }
-    return 0;
-}
 
 /* The arrays that a tensor lacks, one after the other from `at` on, and zero. Returns the bytes that they
  * take; that is all for `at` NULL. A line of the cache begins at the same element of each and of the master,
@@ -3272,12 +3253,17 @@ static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at
 /* One more, unless `status` has an objection already. */
 static mpt_status mpti_tensors_append(mpt_tensors *list, mpt_tensor *t, mpt_status status)
 {
-    const size_t most = (size_t)-1 / 64u;
-    const size_t bytes = t->n < most ? mpti_tensor_place(t, list->needs, NULL) : most;
+    const mpti_touch one = {t, NULL, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT};
+    const mpti_touch all = {list->item, NULL, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT};
+    const size_t     most = (size_t)-1 / 64u;
+    const size_t     bytes = t->n < most ? mpti_tensor_place(t, list->needs, NULL) : most;
+    mpti_span        now[MPTI_SPANS];
+    mpti_spans(&one, 0, now);
     if (list->count >= list->capacity)
         status = MPT_E_MEMORY;
     else if (status == MPT_OK && (bytes >= most || list->bytes >= most ||
-                                  mpti_tensor_overlap(t, MPTI_NEEDS_ANY) || mpti_meets_earlier(list, t)))
+                                  mpti_tensor_overlap(t, MPTI_NEEDS_ANY) ||
+                                  mpti_meets_earlier(now, &all, list->count)))
         status = MPT_E_ARG;
     else if (status == MPT_OK) {
         list->item[list->count++] = *t;
@@ -3594,8 +3580,7 @@ static void mpti_publish_tensor(void *context, const mpt_tensor *tensors, size_t
 
 MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count)
 {
-    mpt_fault        fault;
-    const mpt_status status = mpti_tensors_ok(tensors, count, MPT_NEEDS_WEIGHT, &fault);
+    const mpt_status status = mpti_tensors_ok(tensors, count, MPT_NEEDS_WEIGHT, NULL);
     if (status == MPT_OK)
         mpti_each_tensor(tensors, count, mpti_publish_tensor, NULL);
     return status;
@@ -4182,9 +4167,8 @@ static void mpti_check_pass(mpti_checking *c, const mpt_tensor *tensors, size_t 
 /* Would writing gradients back write one twice? */
 static mpt_status mpti_gradients_ok(const mpt_tensor *tensors, size_t count, int write_back)
 {
-    const mpti_touch touch = mpti_touch_tensors(tensors, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD);
-    mpt_fault        fault;
-    mpt_status       status = mpti_tensors_ok(tensors, count, MPT_NEEDS_GRAD, &fault);
+    const mpti_touch touch = {tensors, NULL, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD};
+    mpt_status       status = mpti_tensors_ok(tensors, count, MPT_NEEDS_GRAD, NULL);
     if (status == MPT_OK && write_back && mpti_first_clash(&touch, count) < count)
         status = MPT_E_ARG;
     return status;
@@ -4285,9 +4269,8 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
     mpt_status status = mpti_scaler_usable(s);
     double     values[MPTI_COMBINED], sumsq = 0.0;
     size_t     chunks = 0, i;
-    mpt_fault  fault;
     if (status == MPT_OK)
-        status = !step || !reduce ? MPT_E_ARG : mpti_tensors_ok(tensors, count, 0u, &fault);
+        status = !step || !reduce ? MPT_E_ARG : mpti_tensors_ok(tensors, count, 0u, NULL);
     for (i = 0; status == MPT_OK && i < count; i++) {
         chunks += mpti_chunks(tensors[i].whole);
         if (tensors[i].whole && tensors[i].n && !tensors[i].sums)
@@ -4310,25 +4293,17 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
     return MPT_OK;
 }
 
-static void mpti_accumulate_spans(const mpti_touch *touch, size_t i, mpti_span *span)
-{
-    const mpt_tensor *dst = &touch->list[i], *src = &touch->other[i];
-    memset(span, 0, MPTI_SPANS * sizeof *span);
-    span[0] = mpti_span_of(dst->grad, dst->n * mpti_format_bytes(dst->grad_format), 1);
-    span[1] = mpti_span_of(src->grad, src->n * mpti_format_bytes(src->grad_format), 0);
-}
-
 static mpt_status mpti_accumulate_ok(const mpt_tensor *dst, const mpt_tensor *src, size_t count)
 {
-    const mpti_touch touch = {mpti_accumulate_spans, dst, src, 0u, 0u};
+    const mpti_touch touch = {dst, src, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD};
     mpt_status       status = mpti_gradients_ok(dst, count, 0);
     mpti_span        span[MPTI_SPANS];
     size_t           i;
     if (status == MPT_OK)
         status = mpti_gradients_ok(src, count, 0);
     for (i = 0; i < count && status == MPT_OK; i++) {
-        touch.spans(&touch, i, span);
-        if (dst[i].n != src[i].n || mpti_spans_meet(&span[0], &span[1]))
+        mpti_spans(&touch, i, span);
+        if (dst[i].n != src[i].n || mpti_spans_meet(&span[MPTI_GRAD], &span[MPTI_MASTER]))
             status = MPT_E_ARG;
     }
     return status == MPT_OK && mpti_first_clash(&touch, count) < count ? MPT_E_ARG : status;
@@ -4456,11 +4431,10 @@ static void mpti_gradient_piece(void *context, const mpti_piece *piece)
 MPT_DEF mpt_status mpt_grad_get(const mpt_step *step, const mpt_tensor *t, float *dst)
 {
     mpt_status   status = !step ? MPT_E_ARG : !mpti_step_is_open(step) ? MPT_E_ORDER : MPT_OK;
-    mpt_fault    fault;
     mpti_span    to, from;
     mpti_getting c;
     if (status == MPT_OK)
-        status = mpti_tensors_ok(t, 1, MPT_NEEDS_GRAD, &fault);
+        status = mpti_tensors_ok(t, 1, MPT_NEEDS_GRAD, NULL);
     if (status != MPT_OK)
         return status;
     to = mpti_span_of(dst, t->n * sizeof *dst, 1);
@@ -4656,9 +4630,9 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
 /* Does an array of floats overlap what holds the weights? */
 static int mpti_weight_meets(const mpt_tensor *t, const float *array)
 {
-    const mpti_touch touch = mpti_touch_tensors(t, MPT_NEEDS_WEIGHT, MPT_NEEDS_WEIGHT);
+    const mpti_touch touch = {t, NULL, MPT_NEEDS_WEIGHT, MPT_NEEDS_WEIGHT};
     mpti_span        span[MPTI_SPANS], other[MPTI_SPANS];
-    touch.spans(&touch, 0, span);
+    mpti_spans(&touch, 0, span);
     memset(other, 0, sizeof other);
     other[0] = mpti_span_of(array, t->n * sizeof *array, 1);
     return mpti_items_clash(span, other);
@@ -5343,13 +5317,12 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
                                 uint64_t *t)
 {
     mpt_status    status;
-    mpt_fault     fault;
     mpti_stepping s;
     if (needs & MPT_NEEDS_V_MAX && tensor)
         return MPT_E_ARG;
     if (!mpti_step_is_open(step))
         return MPT_E_ORDER;
-    status = *t ? mpti_tensors_ok(tensors, count, needs, &fault)
+    status = *t ? mpti_tensors_ok(tensors, count, needs, NULL)
                 : mpt_tensors_validate(tensors, count, needs, NULL);
     if (status == MPT_OK && needs & MPTI_ZEROES)
         status = mpti_gradients_ok(tensors, count, 1);
