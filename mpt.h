@@ -5636,14 +5636,11 @@ MPTI_NOINLINE static void mpti_walk_words(mpti_walk *w, void *data, size_t count
 
 MPTI_NOINLINE static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
 {
-    uint64_t       value = fact;
-    const size_t   at = w->at;
-    mpti_walk_mode mode = w->mode;
+    uint64_t value = fact;
+    w->reads = w->mode == MPTI_WALK_VERIFY;
     mpti_walk_words(w, &value, 1, sizeof value);
-    if (w->failed || (mode != MPTI_WALK_VERIFY && mode != MPTI_WALK_LOAD))
-        return;
-    mpti_copy_words(&value, w->from + at, 1, sizeof value);
-    w->failed = value != fact;
+    w->reads = 0;
+    w->failed |= value != fact;
 }
 
 /* Members of a struct from `first` up to `end`, all of one width. */
@@ -9309,17 +9306,12 @@ typedef struct mpti_gemming {
     int         thin, across;
 } mpti_gemming;
 
-static void mpti_thin_to(mpti_thin *o, const mpti_gemming *g, size_t row, size_t col)
-{
-    o->c = (unsigned char *)g->part.c + (row * o->ldc + col) * mpti_format_bytes(o->c_format);
-}
-
 /* The block of C at a row and a column, from its sums s. */
 static void mpti_gemm_end(const mpti_gemming *g, float *s, size_t row, size_t col, size_t rows, size_t cols)
 {
     mpti_thin o = g->part;
     o.s = s, o.lds = o.n = cols, o.rows = rows;
-    mpti_thin_to(&o, g, row, col);
+    o.c = (unsigned char *)o.c + (row * o.ldc + col) * mpti_format_bytes(o.c_format);
     mpti_thin_run(&o);
 }
 
@@ -9359,7 +9351,7 @@ static void mpti_gemm_range(void *context, size_t part, size_t begin, size_t end
             }
 #endif
             if (!g->across && p + o.k == g->k)
-                mpti_thin_to(&o, g, i, j);
+                o.c = (unsigned char *)g->part.c + (i * o.ldc + j) * mpti_format_bytes(o.c_format);
             mpti_thin_run(&o);
         }
         if (g->across) {
@@ -9506,18 +9498,6 @@ MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k)
 
 /* ---- the other ops ---- */
 
-/* The largest element of a row, or a NaN that it holds, and the sum of exp(x - top), or NaN. */
-static void mpti_row_exp_sum(mpti_row *row, size_t first, size_t n)
-{
-    row->top = mpti_f32_make(0xff800000u);
-    row->sum = 0.0f;
-    mpti_row_run(row, MPTI_WORK_TOP, first, 0, n);
-    if (mpti_f32_is_finite(row->top))
-        mpti_row_run(row, MPTI_WORK_EXP_SUM, first, 0, n);
-    else
-        row->sum = mpti_f32_make(0x7fc00000u);
-}
-
 /* An op on rows that look at none but their own elements; activations have elements in place of rows. With
  * labels softmax is that of a loss: of rows from number `first` on, each with its loss, without a gradient
  * where there is no room for one. */
@@ -9541,8 +9521,14 @@ static void mpti_on_rows_range(void *context, size_t part, size_t begin, size_t 
     for (; begin < end; begin++) {
         const size_t first = (c->first + begin) * c->cols;
         row.sum = 0.0f;
-        if (c->work == MPTI_WORK_SOFTMAX)
-            mpti_row_exp_sum(&row, first, c->cols);
+        if (c->work == MPTI_WORK_SOFTMAX) {     /* the largest element, or a NaN; the sum of exp(x - top) */
+            row.top = mpti_f32_make(0xff800000u);
+            mpti_row_run(&row, MPTI_WORK_TOP, first, 0, c->cols);
+            if (mpti_f32_is_finite(row.top))
+                mpti_row_run(&row, MPTI_WORK_EXP_SUM, first, 0, c->cols);
+            else
+                row.sum = mpti_f32_make(0x7fc00000u);
+        }
         if (c->work == MPTI_WORK_SOFTMAX_GRAD)
             mpti_row_run(&row, MPTI_WORK_DOT, first, first, c->cols);
         if (c->label) {
@@ -9603,16 +9589,14 @@ static void mpti_columns_add_range(void *context, size_t part, size_t begin, siz
 MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
                                  size_t rows, size_t cols)
 {
-    mpt_status   status = mpti_area_overflows(rows, cols) ? MPT_E_ARG : MPT_OK;
     mpti_on_rows c;
+    mpt_status   status = mpti_row_init(&c.row, rows, cols, NULL, MPT_FORMAT_COUNT, dy, dy_format, NULL,
+                                        MPT_FORMAT_COUNT);
     if (status == MPT_OK)
         status = mpti_operand_check(grad, grad_format, cols);
-    if (status == MPT_OK)
-        status = mpti_operand_check(dy, dy_format, rows * cols);
     if (status != MPT_OK)
         return status;
     c.row.out = grad, c.row.out_format = grad_format;
-    c.row.x = dy, c.row.x_format = dy_format;
     c.rows = rows, c.cols = cols;
     (void)MPTI_IN_PARTS(cols, rows > MPTI_FAST_PART / MPTI_GROUP ? (size_t)MPTI_GROUP : cols,
                         mpti_columns_add_range, &c);
