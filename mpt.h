@@ -11050,8 +11050,8 @@ static int mpti_cut_free(unsigned bits)
             ((bits & MPTI_CAST) || (bits & (MPTI_INNER | MPTI_VARIABLE)) == MPTI_INNER));
 }
 
-/* side[t]: S for what must be low, T for what must not or is not FP32, else the number of a node, one for each
- * group. */
+/* side[t]: S for what must be low, T for what must not or is not FP32, else the number of a node, one for
+ * each group. */
 static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
 {
     uint32_t *group = a->carry, *s, i, n = a->g->type_count, count = 2;     /* group: the side of its root */
