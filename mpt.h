@@ -9782,14 +9782,6 @@ MPT_DEF mpt_status mpt_policy_find(const char *name, mpt_policy *p)
     return MPT_E_UNSUPPORTED;
 }
 
-static const char *mpti_rule_why(mpt_rule rule)
-{
-#define MPTI_X(id, name, why) why,
-    static const char *const text[] = {MPT_RULES(MPTI_X)};
-#undef MPTI_X
-    return text[rule];
-}
-
 MPTI_NOINLINE static int mpti_is_policy_format(mpt_format f)
 {
     return f == MPT_F64 || f == MPT_F32 || f == MPT_TF32 || f == MPT_F16 || f == MPT_BF16;
@@ -9892,6 +9884,9 @@ static void mpti_policy_apply(const mpt_policy *p, int is_last, mpt_policy_answe
 MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const mpt_format *inputs,
                                      size_t count, mpt_policy_answer *answer)
 {
+#define MPTI_X(id, name, why) why,
+    static const char *const whys[] = {MPT_RULES(MPTI_X)};
+#undef MPTI_X
     mpt_policy_answer a;
     mpt_status        status = mpti_policy_refuse(p, op, inputs, count, answer);
     size_t            i;
@@ -9899,7 +9894,7 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
         status = MPT_E_UNSUPPORTED;
     if (status != MPT_OK)
         return status;
-    a.why = mpti_rule_why(a.rule);
+    a.why = whys[a.rule];
     a.input = count ? inputs[0] : p->variable;
     for (i = 1; i < count; i++)
         a.input = mpti_widest(a.input, inputs[i]);
@@ -9921,13 +9916,10 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
 
 /* ---- memory: what is kept from below, scratch from above ---- */
 
-typedef struct mpti_block_head {
-    struct mpti_block_head *next;
-    size_t                  bytes;
-} mpti_block_head;
 #define MPTI_ALIGN 16u
 
-/* n * size bytes; scratch is given back by mpti_graph_scratch_free, the rest by mpt_graph_free. */
+/* n * size bytes; scratch is given back by mpti_graph_scratch_free, the rest by mpt_graph_free. A block from
+ * MPT_MALLOC begins with the address of the one before. */
 MPTI_NOINLINE static void *mpti_graph_alloc(mpt_graph *g, size_t n, size_t size, int scratch)
 {
     size_t bytes;
@@ -9936,11 +9928,11 @@ MPTI_NOINLINE static void *mpti_graph_alloc(mpt_graph *g, size_t n, size_t size,
     bytes = (n * size + MPTI_ALIGN) / MPTI_ALIGN * MPTI_ALIGN;
     if (!g->arena) {
 #ifdef MPT_MALLOC
-        void           **chain = scratch ? &g->scratch : &g->kept;
-        mpti_block_head *block = (mpti_block_head *)MPT_MALLOC(bytes + MPTI_ALIGN);
+        void **chain = scratch ? &g->scratch : &g->kept;
+        void **block = (void **)MPT_MALLOC(bytes + MPTI_ALIGN);
         if (!block)
             return NULL;
-        block->next = (mpti_block_head *)*chain;
+        *block = *chain;
         *chain = block;
         return (unsigned char *)block + MPTI_ALIGN;
 #else
@@ -9959,8 +9951,8 @@ static void mpti_graph_chain_free(void **chain)
 {
 #ifdef MPT_MALLOC
     while (*chain) {
-        mpti_block_head *block = (mpti_block_head *)*chain;
-        *chain = block->next;
+        void *block = *chain;
+        *chain = *(void **)block;
         MPT_FREE(block);
     }
 #else
