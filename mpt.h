@@ -6026,15 +6026,6 @@ MPTI_NOINLINE static void mpti_counts_merge(void *dst, const void *src, size_t a
     }
 }
 
-/* What is wrong with an array that a report is to read. */
-static mpt_status mpti_source_status(int ready, mpt_format from, const void *x, size_t n)
-{
-    const mpt_format_info *f = mpt_format_get(from);
-    if (!ready || mpti_no_array(x, n, f ? (size_t)f->bytes : 1u))
-        return MPT_E_ARG;
-    return mpti_report_format(from) && from != MPT_TF32 ? MPT_OK : MPT_E_UNSUPPORTED;
-}
-
 /* Elements first .. first + n - 1 of an array as doubles. */
 static void mpti_source_load(double *dst, mpt_format from, const void *x, size_t first, size_t n)
 {
@@ -6067,8 +6058,8 @@ MPTI_NOINLINE static void mpti_range_limits(const mpt_format_info *f, uint64_t *
 typedef struct mpti_tally {
     const uint64_t *edge;       /* ascending; edges of them */
     uint64_t       *cell;       /* [edges + 1] */
-    uint64_t       *binade;
-    uint64_t        zero, inf, nan;     /* of this pass */
+    uint64_t       *binade, *zero, *inf, *nan;
+    double         *max_abs, *min_abs;
     uint64_t        greatest, least_less_1;     /* 0 and all ones if there were none */
     int             edges;
 } mpti_tally;
@@ -6079,7 +6070,8 @@ static void mpti_tally_extreme(mpti_tally *t, uint64_t a)
     t->least_less_1 = a - 1u < t->least_less_1 ? a - 1u : t->least_less_1;
 }
 
-/* One by one: any format, any values; of a sign or, where that is -1, of both. */
+/* One by one: any format, any values; of a sign or, where that is MPTI_BOTH_SIGNS, of both. */
+#define MPTI_BOTH_SIGNS 2
 static void mpti_tally_each(mpti_tally *t, mpt_format from, const unsigned char *x, size_t n, int sign)
 {
     double row[MPTI_TILE];
@@ -6093,7 +6085,7 @@ static void mpti_tally_each(mpti_tally *t, mpt_format from, const unsigned char 
             if (sign + mpti_is_negative(row[j]) == 1)
                 continue;
             if (!a || a >= MPTI_F64_INF) {
-                *(!a ? &t->zero : a == MPTI_F64_INF ? &t->inf : &t->nan) += 1u;
+                *(!a ? t->zero : a == MPTI_F64_INF ? t->inf : t->nan) += 1u;
                 continue;
             }
             while (cell < t->edges && a >= t->edge[cell])
@@ -6218,46 +6210,43 @@ static void mpti_tally_floats(mpti_tally *t, const uint32_t *edge, const mpti_fl
         t->cell[i] += above - here;
     }
     t->cell[i] += above;
-    t->zero += b->zeros;
+    *t->zero += b->zeros;
     mpti_tally_extreme(t, mpti_f64_bits((double)mpti_f32_make(least)));
     mpti_tally_extreme(t, mpti_f64_bits((double)mpti_f32_make(greatest)));
 }
 
-/* Count an array; the extremes continue those given. Numbers that floats do not hold, blocks with Inf, NaN or
+/* Count an array; the extremes continue those that are there. Numbers that floats do not hold, blocks with Inf, NaN or
  * subnormal floats and what is shorter than a block go one by one. */
-static void mpti_tally_run(mpti_tally *t, mpt_format from, const void *x, size_t n, int sign,
-                           double *max_abs, double *min_abs)
+static void mpti_tally_run(mpti_tally *t, mpt_format from, const unsigned char *at, size_t n, int sign)
 {
     const mpt_format_info *f = mpt_format_get(from);
-    const unsigned char   *at = (const unsigned char *)x;
     uint32_t               edge[MPT_SURVEY_EDGES];
     mpti_floats            b;
     mpt_opts               up;
     int                    i;
     memset(&up, 0, sizeof up);
     up.rounding = MPT_RND_UP;
-    t->zero = t->inf = t->nan = 0u;
-    t->greatest = mpti_f64_bits(*max_abs);
-    t->least_less_1 = mpti_f64_bits(*min_abs) - 1u;     /* 0, which means none, wraps to all ones */
+    t->greatest = mpti_f64_bits(*t->max_abs);
+    t->least_less_1 = mpti_f64_bits(*t->min_abs) - 1u;     /* 0, which means none, wraps to all ones */
     for (i = 0; i < t->edges && n >= MPTI_FLOATS_MANY; i++) {
         double e = mpti_f64_make(t->edge[i]);
         if (f->has_inf)                 /* the first number of the array's format that reaches it will do */
             e = mpt_decode_as(f, mpt_encode_as(f, e, &up, NULL));
         edge[i] = (uint32_t)mpt_encode(MPT_F32, e, &up, NULL);
     }
-    for (; from != MPT_F64 && sign < 0 && n >= MPTI_FLOATS_MANY; n -= MPTI_FLOATS_MANY) {
+    for (; from != MPT_F64 && sign == MPTI_BOTH_SIGNS && n >= MPTI_FLOATS_MANY; n -= MPTI_FLOATS_MANY) {
         mpti_floats_load(&b, from, at, MPTI_FLOATS_MANY);
         if (b.greatest >= 0x7f800000u || b.least_less_1 < 0x007fffffu)
-            mpti_tally_each(t, from, at, MPTI_FLOATS_MANY, -1);
+            mpti_tally_each(t, from, at, MPTI_FLOATS_MANY, sign);
         else if (b.greatest)
             mpti_tally_floats(t, edge, &b);
         else
-            t->zero += MPTI_FLOATS_MANY;
+            *t->zero += MPTI_FLOATS_MANY;
         at += MPTI_FLOATS_MANY * (size_t)f->bytes;
     }
     mpti_tally_each(t, from, at, n, sign);
-    *max_abs = mpti_f64_make(t->greatest);
-    *min_abs = mpti_f64_make(t->least_less_1 + 1u);
+    *t->max_abs = mpti_f64_make(t->greatest);
+    *t->min_abs = mpti_f64_make(t->least_less_1 + 1u);
 }
 
 static void mpti_extremes_merge(double *max_abs, double *min_abs, double other_max, double other_min)
@@ -6280,88 +6269,91 @@ MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format)
     return MPT_OK;
 }
 
-/* Reports of the parts of an array, each on its thread's own stack, merged as they are done: in any order
- * that gives the report of the whole, to the last byte. What locks is the compiler's; without one they are
- * not cut. */
-#if defined(MPTI_THREADS) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
-#define MPTI_REPORTS_CUT 1
+/* A pass over an array that goes into a report. */
 typedef struct mpti_reporting {
-    void                *total;
+    void                *report;
     const unsigned char *x;
     mpt_format           from;
-    uint64_t             first;         /* the place of the array's first element, where that counts */
     const void          *other;         /* an array beside it, if there is one */
-    char                 lock;
+    uint64_t             which;         /* signs to count; or the place of the array's first element */
+    char                *lock;
 } mpti_reporting;
 
-/* own: what makes an empty report of the part that begins at c->first + begin. */
-#define MPTI_REPORT_PARTS(name, add, own)                                                           \
+/* Reports of the parts of an array, each on its thread's own stack, merged as they are done: in any order
+ * that gives the report of the whole, to the last byte. Where an empty one is not zero, from `field` to before
+ * byte `end`, it is like the whole. What locks is the compiler's; without one arrays are not cut. */
+#if defined(MPTI_THREADS) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
+#define MPTI_REPORT_PARTS(name, field, end_of_it)                                                   \
     static void mpti_##name##_part(void *context, size_t part, size_t begin, size_t end)            \
     {                                                                                               \
-        mpti_reporting *const    c = (mpti_reporting *)context;                                     \
-        mpt_##name *const        total = (mpt_##name *)c->total;                                    \
-        mpt_##name               r;                                                                 \
-        (void)part;                                                                                 \
-        own;                                                                                        \
-        (void)add(&r, c->from, c->x + begin * (size_t)mpt_format_get(c->from)->bytes, end - begin); \
-        while (__atomic_test_and_set(&c->lock, __ATOMIC_ACQUIRE)) {}                                \
-        (void)mpt_##name##_merge(total, &r);                                                        \
-        __atomic_clear(&c->lock, __ATOMIC_RELEASE);                                                 \
+        const mpti_reporting *const whole = (const mpti_reporting *)context;                        \
+        const size_t                at = offsetof(mpt_##name, field);                               \
+        mpti_reporting              own = *whole;                                                   \
+        mpt_##name                  r;                                                              \
+        memset(&r, 0, sizeof r);                                                                    \
+        memcpy((char *)&r + at, (const char *)whole->report + at, (end_of_it) - at);                \
+        own.report = &r;                                                                            \
+        mpti_##name##_count(&own, part, begin, end);                                                \
+        while (__atomic_test_and_set(whole->lock, __ATOMIC_ACQUIRE)) {}                             \
+        (void)mpt_##name##_merge((mpt_##name *)whole->report, &r);                                  \
+        __atomic_clear(whole->lock, __ATOMIC_RELEASE);                                              \
     }
-
-/* Returns: whether it was for parts, and done. */
-static int mpti_report_in_parts(void *total, int ready, mpt_format from, const void *x, size_t n,
-                                uint64_t first, const void *other, mpti_range_fn *part)
-{
-    mpti_reporting c;
-    if (n <= MPTI_FAST_PART || mpti_source_status(ready, from, x, n) != MPT_OK)
-        return 0;
-    c.total = total, c.lock = 0;
-    c.x = (const unsigned char *)x, c.other = other;
-    c.from = from, c.first = first;
-    (void)MPTI_IN_PARTS(n, MPTI_FAST_PART, part, &c);
-    return 1;
-}
-#define MPTI_REPORT_IN_PARTS mpti_report_in_parts
+#define MPTI_COUNT_OF(name, n) (n) > MPTI_FAST_PART ? mpti_##name##_part : mpti_##name##_count
 #else
-#define MPTI_REPORT_PARTS(name, add, own)
-#define MPTI_REPORT_IN_PARTS(total, ready, from, x, n, first, other, part) 0
+#define MPTI_REPORT_PARTS(name, field, end_of_it)
+#define MPTI_COUNT_OF(name, n) mpti_##name##_count
 #endif
 
-/* Count the numbers of a sign, or with -1 all. */
-static mpt_status mpti_range_count(mpt_range *r, mpt_format from, const void *x, size_t n, int sign)
+/* count: of the whole, or of a part. */
+MPTI_NOINLINE static mpt_status mpti_report_add(void *report, int ready, mpt_format from, const void *x,
+                                                size_t n, const void *other, uint64_t which,
+                                                mpti_range_fn *count)
 {
-    const mpt_status status = mpti_source_status(r && r->least_kept, from, x, n);
-    uint64_t         edge[3], cell[4] = {0u, 0u, 0u, 0u};
-    mpti_tally       t;
-    if (status != MPT_OK)
-        return status;
-    memcpy(edge, (const char *)r + offsetof(mpt_range, least_kept), sizeof edge);
-    t.edge = edge;
-    t.cell = cell;
-    t.binade = r->binade;
-    t.edges = 3;
-    mpti_tally_run(&t, from, x, n, sign, &r->max_abs, &r->min_abs);
-    mpti_counts_merge((char *)r + offsetof(mpt_range, flushed), cell, 0, sizeof cell);
-    r->zero += t.zero;
-    r->inf += t.inf;
-    r->nan += t.nan;
-    r->count = r->zero + r->inf + r->nan + mpt_range_nonzero(r);
+    const mpt_format_info *f = mpt_format_get(from);
+    char                   lock = 0;
+    mpti_reporting         c;
+    if (!ready || mpti_no_array(x, n, f ? (size_t)f->bytes : 1u))
+        return MPT_E_ARG;
+    if (!mpti_report_format(from) || from == MPT_TF32)
+        return MPT_E_UNSUPPORTED;
+    c.report = report, c.lock = &lock;
+    c.x = (const unsigned char *)x, c.other = other;
+    c.from = from, c.which = which;
+    if (n)
+        (void)MPTI_IN_PARTS(n, n > MPTI_FAST_PART ? MPTI_FAST_PART : n, count, &c);
     return MPT_OK;
 }
 
-#define MPTI_RANGE_MORE(r, from, x, n) mpti_range_count(r, from, x, n, (int)c->first - 1)
-MPTI_REPORT_PARTS(range, MPTI_RANGE_MORE, (void)mpt_range_init(&r, total->format))
-static mpt_status mpti_range_signed(mpt_range *r, mpt_format from, const void *x, size_t n, int sign)
+/* Where a part of it begins. */
+static const unsigned char *mpti_reporting_from(const mpti_reporting *c, size_t first)
 {
-    if (MPTI_REPORT_IN_PARTS(r, r && r->least_kept, from, x, n, (uint64_t)sign + 1u, NULL, mpti_range_part))
-        return MPT_OK;
-    return mpti_range_count(r, from, x, n, sign);
+    return c->x + first * (size_t)mpt_format_get(c->from)->bytes;
+}
+
+static void mpti_range_count(void *context, size_t part, size_t begin, size_t end)
+{
+    const mpti_reporting *const c = (const mpti_reporting *)context;
+    mpt_range *const            r = (mpt_range *)c->report;
+    mpti_tally                  t;
+    (void)part;
+    t.edge = (const uint64_t *)(const void *)((const char *)r + offsetof(mpt_range, least_kept));
+    t.cell = (uint64_t *)(void *)((char *)r + offsetof(mpt_range, flushed));
+    t.binade = r->binade, t.zero = &r->zero, t.inf = &r->inf, t.nan = &r->nan;
+    t.max_abs = &r->max_abs, t.min_abs = &r->min_abs;
+    t.edges = 3;
+    mpti_tally_run(&t, c->from, mpti_reporting_from(c, begin), end - begin, (int)c->which);
+    r->count = r->zero + r->inf + r->nan + mpt_range_nonzero(r);
+}
+MPTI_REPORT_PARTS(range, least_kept, sizeof(mpt_range))
+
+static mpt_status mpti_range_signed(mpt_range *r, mpt_format from, const void *x, size_t n, uint64_t sign)
+{
+    return mpti_report_add(r, r && r->least_kept, from, x, n, NULL, sign, MPTI_COUNT_OF(range, n));
 }
 
 MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, size_t n)
 {
-    return mpti_range_signed(r, from, x, n, -1);
+    return mpti_range_signed(r, from, x, n, MPTI_BOTH_SIGNS);
 }
 
 MPT_DEF mpt_status mpt_range_add_signed(mpt_range *negative, mpt_range *positive, mpt_format from,
@@ -6369,8 +6361,8 @@ MPT_DEF mpt_status mpt_range_add_signed(mpt_range *negative, mpt_range *positive
 {
     mpt_status status = MPT_E_ARG;
     if (negative != positive && positive && positive->least_kept)
-        status = mpti_range_signed(negative, from, x, n, 1);
-    return status == MPT_OK ? mpti_range_signed(positive, from, x, n, 0) : status;
+        status = mpti_range_signed(negative, from, x, n, 1u);
+    return status == MPT_OK ? mpti_range_signed(positive, from, x, n, 0u) : status;
 }
 
 MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src)
@@ -6430,31 +6422,24 @@ MPT_DEF mpt_status mpt_survey_init(mpt_survey *a)
     return MPT_OK;
 }
 
-static mpt_status mpti_survey_more(mpt_survey *a, mpt_format from, const void *x, size_t n)
+static void mpti_survey_count(void *context, size_t part, size_t begin, size_t end)
 {
-    const mpt_status status = mpti_source_status(a && a->edge[0], from, x, n);
-    mpti_tally       t;
-    if (status != MPT_OK)
-        return status;
-    t.edge = a->edge;
-    t.cell = a->cell;
-    t.binade = a->binade;
+    const mpti_reporting *const c = (const mpti_reporting *)context;
+    mpt_survey *const           a = (mpt_survey *)c->report;
+    mpti_tally                  t;
+    (void)part;
+    t.edge = a->edge, t.cell = a->cell;
+    t.binade = a->binade, t.zero = &a->zero, t.inf = &a->inf, t.nan = &a->nan;
+    t.max_abs = &a->max_abs, t.min_abs = &a->min_abs;
     t.edges = MPT_SURVEY_EDGES;
-    mpti_tally_run(&t, from, x, n, -1, &a->max_abs, &a->min_abs);
-    a->count += n;
-    a->zero += t.zero;
-    a->inf += t.inf;
-    a->nan += t.nan;
-    return MPT_OK;
+    mpti_tally_run(&t, c->from, mpti_reporting_from(c, begin), end - begin, MPTI_BOTH_SIGNS);
+    a->count += end - begin;
 }
-
-MPTI_REPORT_PARTS(survey, mpti_survey_more, (void)mpt_survey_init(&r))
+MPTI_REPORT_PARTS(survey, edge, offsetof(mpt_survey, cell))
 
 MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x, size_t n)
 {
-    if (MPTI_REPORT_IN_PARTS(a, a && a->edge[0], from, x, n, 0u, NULL, mpti_survey_part))
-        return MPT_OK;
-    return mpti_survey_more(a, from, x, n);
+    return mpti_report_add(a, a && a->edge[0], from, x, n, NULL, 0u, MPTI_COUNT_OF(survey, n));
 }
 
 MPT_DEF mpt_status mpt_survey_merge(mpt_survey *dst, const mpt_survey *src)
@@ -7289,13 +7274,6 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
     return MPT_OK;
 }
 
-/* x rounded to 24 bits, nearest-even. */
-static double mpti_round_24(double x)
-{
-    const uint64_t u = mpti_f64_bits(x);
-    return mpti_f64_make((u + 0x0fffffffu + (u >> 29 & 1u)) & ~(uint64_t)0x1fffffffu);
-}
-
 /* One number as it came, after the scale, and rounded. */
 MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double scaled, double y)
 {
@@ -7320,7 +7298,8 @@ MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double 
     }
     r->changed++;
     r->flushed += (uint64_t)mpti_f64_is_zero(y);
-    relative = mpti_round_24(size / mpti_f64_make(mpti_magnitude(scaled)));
+    relative = size / mpti_f64_make(mpti_magnitude(scaled));
+    relative = mpti_f64_make(mpti_shift_rne64(mpti_f64_bits(relative), 29) << 29);      /* to 24 bits */
     ulps = size / mpt_ulp((mpt_format)r->format, scaled);
     mpti_raise(&r->max_relative, relative);
     mpti_raise(&r->max_ulps, ulps);
@@ -7332,28 +7311,22 @@ MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double 
     mpt_exact_add(&r->noise, error, error);
 }
 
-/* The options of a report, for elements from a first one on. */
-static mpt_opts mpti_roundoff_opts(const mpt_roundoff *r, uint64_t first)
-{
-    mpt_opts o;
-    memset(&o, 0, sizeof o);
-    o.rounding = (mpt_rounding)r->rounding, o.overflow = (mpt_overflow)r->overflow_mode;
-    o.flush = r->flush, o.seed = r->seed, o.first_element = first, o.stream = r->stream, o.step = r->step;
-    return o;
-}
-
-static void mpti_roundoff_each(mpt_roundoff *r, mpt_format from, const unsigned char *x, size_t n)
+static void mpti_roundoff_each(mpt_roundoff *r, mpt_format from, const unsigned char *x, size_t n,
+                               uint64_t first)
 {
     const mpt_format_info *f = mpt_format_get((mpt_format)r->format);
     double                 row[MPTI_TILE], scaled[MPTI_TILE], rounded[MPTI_TILE];
+    mpt_opts               o;
     size_t                 i, j;
+    memset(&o, 0, sizeof o);
+    o.rounding = (mpt_rounding)r->rounding, o.overflow = (mpt_overflow)r->overflow_mode;
+    o.flush = r->flush, o.seed = r->seed, o.stream = r->stream, o.step = r->step;
     for (i = 0; i < n; i += MPTI_TILE) {
         const size_t take = mpti_min(n - i, MPTI_TILE);
-        mpt_opts     o;
         mpti_source_load(row, from, x, i, take);
         for (j = 0; j < take; j++)
             scaled[j] = r->log2_scale ? ldexp(row[j], r->log2_scale) : row[j];
-        o = mpti_roundoff_opts(r, r->first_element + r->count);
+        o.first_element = first + i;
         (void)mpt_quantize_f64_n(rounded, scaled, take, f, &o);
         for (j = 0; j < take; j++)
             mpti_roundoff_add_1(r, row[j], scaled[j], rounded[j]);
@@ -7503,38 +7476,28 @@ static int mpti_roundoff_floats(mpt_roundoff *r, mpt_format from, const unsigned
     return 1;
 }
 
-static mpt_status mpti_roundoff_more(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
+static void mpti_roundoff_count(void *context, size_t part, size_t begin, size_t end)
 {
-    const unsigned char *at = (const unsigned char *)x;
-    const mpt_status     status = mpti_source_status(r && r->ready, from, x, n);
-    size_t               take;
-    if (status != MPT_OK)
-        return status;
-    for (; n; n -= take, at += take * (size_t)mpt_format_get(from)->bytes) {
-        take = mpti_min(n, MPTI_FLOATS_MANY);
-        if (!mpti_roundoff_by_blocks(r, from) || !mpti_roundoff_floats(r, from, at, take))
-            mpti_roundoff_each(r, from, at, take);
+    const mpti_reporting *const c = (const mpti_reporting *)context;
+    mpt_roundoff *const         r = (mpt_roundoff *)c->report;
+    const int                   blocks = mpti_roundoff_by_blocks(r, c->from);
+    size_t                      take;
+    (void)part;
+    for (; begin < end; begin += take) {
+        const unsigned char *const at = mpti_reporting_from(c, begin);
+        take = mpti_min(end - begin, MPTI_FLOATS_MANY);
+        if (!blocks || !mpti_roundoff_floats(r, c->from, at, take))
+            mpti_roundoff_each(r, c->from, at, take, c->which + begin);
     }
     mpti_exact_settle(&r->signal);
     mpti_exact_settle(&r->noise);
-    return MPT_OK;
 }
-
-#ifdef MPTI_REPORTS_CUT
-static void mpti_roundoff_empty(mpt_roundoff *r, const mpt_roundoff *like, uint64_t first)
-{
-    const mpt_opts o = mpti_roundoff_opts(like, first);
-    (void)mpt_roundoff_init(r, (mpt_format)like->format, &o, like->log2_scale);
-}
-#endif
-MPTI_REPORT_PARTS(roundoff, mpti_roundoff_more, mpti_roundoff_empty(&r, total, c->first + begin))
+MPTI_REPORT_PARTS(roundoff, seed, sizeof(mpt_roundoff))
 
 MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n)
 {
-    if (MPTI_REPORT_IN_PARTS(r, r && r->ready, from, x, n, r ? r->first_element + r->count : 0u,
-                             NULL, mpti_roundoff_part))
-        return MPT_OK;
-    return mpti_roundoff_more(r, from, x, n);
+    return mpti_report_add(r, r && r->ready, from, x, n, NULL, r ? r->first_element + r->count : 0u,
+                           MPTI_COUNT_OF(roundoff, n));
 }
 
 MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src)
@@ -7705,25 +7668,24 @@ MPTI_NOINLINE static void mpti_stagnation_add_1(mpt_stagnation *r, double w, dou
     r->sign_wrong += (uint64_t)(!mpti_f64_is_zero(moved) && mpti_is_negative(moved) != mpti_is_negative(u));
 }
 
-static void mpti_stagnation_more(mpt_stagnation *r, const float *w, const float *u, size_t n)
+static void mpti_stagnation_count(void *context, size_t part, size_t begin, size_t end)
 {
-    size_t i;
-    for (i = 0; i < n; i++)
+    const mpti_reporting *const c = (const mpti_reporting *)context;
+    const float *const          w = (const float *)(const void *)c->x + begin;
+    const float *const          u = (const float *)c->other + begin;
+    mpt_stagnation *const       r = (mpt_stagnation *)c->report;
+    size_t                      i;
+    (void)part;
+    for (i = 0; i < end - begin; i++)
         mpti_stagnation_add_1(r, (double)w[i], (double)u[i]);
-    r->count += n;
+    r->count += end - begin;
 }
-
-#define MPTI_STAGNATION_MORE(r, from, w, n)                                                         \
-    mpti_stagnation_more(r, (const float *)(const void *)(w), (const float *)c->other + begin, n)
-MPTI_REPORT_PARTS(stagnation, MPTI_STAGNATION_MORE, mpt_stagnation_init(&r, (mpt_format)total->format))
+MPTI_REPORT_PARTS(stagnation, format, sizeof(mpt_stagnation))
 
 MPT_DEF mpt_status mpt_stagnation_add(mpt_stagnation *r, const float *w, const float *u, size_t n)
 {
-    if (!r || mpti_no_array(w, n, sizeof *w) || (n && !u) || !r->ready)
-        return MPT_E_ARG;
-    if (!MPTI_REPORT_IN_PARTS(r, 1, MPT_F32, w, n, 0u, u, mpti_stagnation_part))
-        mpti_stagnation_more(r, w, u, n);
-    return MPT_OK;
+    return mpti_report_add(r, r && r->ready && (u || !n), MPT_F32, w, n, u, 0u,
+                           MPTI_COUNT_OF(stagnation, n));
 }
 
 MPT_DEF mpt_status mpt_stagnation_merge(mpt_stagnation *dst, const mpt_stagnation *src)
