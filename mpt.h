@@ -2569,27 +2569,27 @@ MPT_HD int mpti_is_decay(float x) { return mpti_is_rate(x) && x < 1.0f; }
 /* The options of all but Adam and its kin. */
 #define MPTI_STEP_OPTIONS (MPT_STEP_ZERO_GRADS | MPT_STEP_MAXIMIZE | MPT_STEP_STAYS_OPEN)
 
-MPT_HD int mpti_sgd_ok(const mpt_sgd *o)
+MPTI_HD_CALL int mpti_sgd_ok(const mpt_sgd *o)
 {
     return o && mpti_is_rate(o->lr) && mpti_is_decay(o->momentum) && mpti_is_rate(o->weight_decay) &&
            mpti_is_rate(o->dampening) && o->dampening <= 1.0f && !(o->options & ~MPTI_STEP_OPTIONS) &&
            (!o->nesterov || (mpti_is_nonzero(o->momentum) && !mpti_is_nonzero(o->dampening)));
 }
 
-MPT_HD int mpti_adamw_ok(const mpt_adamw *o)
+MPTI_HD_CALL int mpti_adamw_ok(const mpt_adamw *o)
 {
     return o && mpti_is_rate(o->lr) && mpti_is_decay(o->beta1) && mpti_is_decay(o->beta2) &&
            mpti_is_rate(o->eps) && o->eps > 0.0f && mpti_is_rate(o->weight_decay) &&
            !(o->options & ~(MPTI_STEP_OPTIONS | MPT_STEP_AMSGRAD));
 }
 
-MPT_HD int mpti_lion_ok(const mpt_lion *o)
+MPTI_HD_CALL int mpti_lion_ok(const mpt_lion *o)
 {
     return o && mpti_is_rate(o->lr) && mpti_is_decay(o->beta1) && mpti_is_decay(o->beta2) &&
            mpti_is_rate(o->weight_decay) && !(o->options & ~MPTI_STEP_OPTIONS);
 }
 
-MPT_HD int mpti_adafactor_ok(const mpt_adafactor *o)
+MPTI_HD_CALL int mpti_adafactor_ok(const mpt_adafactor *o)
 {
     return o && mpti_is_rate(o->lr) && mpti_is_rate(o->eps1) && o->eps1 >= 8.673617379884035e-19f &&
            mpti_is_rate(o->eps2) && mpti_is_rate(o->clip) && o->clip > 0.0f &&
@@ -2614,18 +2614,11 @@ MPT_HD unsigned mpti_sgd_spares(const mpt_sgd *o)
 MPT_HD unsigned mpti_adamw_spares(const mpt_adamw *o) { return (void)o, 0u; }
 MPT_HD unsigned mpti_lion_spares(const mpt_lion *o) { return (void)o, 0u; }
 MPT_HD unsigned mpti_adafactor_spares(const mpt_adafactor *o) { return (void)o, 0u; }
-#define MPTI_X(hyper)                                                                   \
-    MPT_HD unsigned mpti_##hyper##_asks(const mpt_##hyper *o, unsigned needs)           \
-    {                                                                                   \
-        const unsigned own = o ? mpti_needs_of(o->options) : 0u;                        \
-        return MPTI_NEEDS_STEP | own | (needs & ~mpti_##hyper##_spares(o));             \
-    }
-MPT_HYPERPARAMETERS(MPTI_X)
-#undef MPTI_X
 #define MPTI_X(id, name, hyper, needs, passes, device)                                  \
     MPT_HD unsigned mpti_##name##_needs(const mpt_##hyper *o)                           \
     {                                                                                   \
-        return mpti_##hyper##_asks(o, needs);                                           \
+        const unsigned own = o ? mpti_needs_of(o->options) : 0u;                        \
+        return MPTI_NEEDS_STEP | own | ((needs) & ~mpti_##hyper##_spares(o));           \
     }
 MPT_OPTIMIZERS(MPTI_X)
 #undef MPTI_X
@@ -2843,23 +2836,10 @@ MPT_HD void mpti_lion_1(float g, float *w, float *m, const mpti_lion_k *k)
     *m = mpti_fma(k->beta2, *m, mpti_mul(k->one_minus_beta2, u));
 }
 
-/* Adafactor: an average over time, the second moment of one element, and its direction. */
+/* Adafactor: an average over time. */
 MPT_HD float mpti_average(float old, float now, float fresh)
 {
     return mpti_fma(fresh, mpti_fma(old, -1.0f, now), old);
-}
-
-MPT_HD float mpti_adafactor_v_1(float v, float g, const mpti_adafactor_k *k)
-{
-    return mpti_fma(k->fresh, mpti_fma(g, g, mpti_neg(v)), v);
-}
-
-/* From the sums of squares of n weights and directions. */
-MPT_HD float mpti_adafactor_factor(double w_sumsq, double u_sumsq, size_t n, const mpti_adafactor_k *k)
-{
-    const double w_rms = sqrt(w_sumsq / (double)n), over = sqrt(u_sumsq / (double)n) / k->clip;
-    const double lr = -mpti_to_f64(k->rates.minus_lr), rate = lr < k->most ? lr : k->most;
-    return mpti_to_f32(-((w_rms > k->eps2 ? w_rms : k->eps2) * rate / (over > 1.0 ? over : 1.0)));
 }
 
 #ifndef MPT_NO_FP8
@@ -4357,16 +4337,6 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
     return MPT_OK;
 }
 
-/* Only gradients that were written back can be changed before the step. */
-static mpt_status mpti_clip_usable(const mpt_step *step, const mpt_tensor *tensors, size_t count)
-{
-    if (!step)
-        return MPT_E_ARG;
-    if (step->stage != (uint32_t)MPT_STAGE_UNSCALED)
-        return MPT_E_ORDER;
-    return mpti_gradients_ok(tensors, count, 1);
-}
-
 /* A factor, 1 for none, and the greatest magnitude, as a code of each format. */
 typedef struct mpti_clipping { float factor; int limits; uint32_t most[MPT_FORMAT_COUNT]; } mpti_clipping;
 
@@ -4394,11 +4364,15 @@ static void mpti_clip_piece(void *context, const mpti_piece *piece)
 
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs)
 {
-    const int        ok = max_abs >= 0.0f && mpti_f32_is_finite(max_abs);
-    const mpt_status status = ok ? mpti_clip_usable(step, tensors, count) : MPT_E_ARG;
-    mpti_clipping    c;
-    mpt_opts         down;
-    int              i;
+    mpt_status    status;
+    mpti_clipping c;
+    mpt_opts      down;
+    int           i;
+    if (!step || !(max_abs >= 0.0f) || !mpti_f32_is_finite(max_abs))
+        return MPT_E_ARG;
+    if (step->stage != (uint32_t)MPT_STAGE_UNSCALED)    /* only what was written back can be changed */
+        return MPT_E_ORDER;
+    status = mpti_gradients_ok(tensors, count, 1);
     if (status != MPT_OK || step->found_inf)
         return status;
     memset(&down, 0, sizeof down);
@@ -4413,7 +4387,7 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
     return MPT_OK;
 }
 
-typedef struct mpti_getting { float *dst, factor; int nothing; } mpti_getting;
+typedef struct mpti_getting { float *dst, factor; } mpti_getting;
 
 static void mpti_gradient_piece(void *context, const mpti_piece *piece)
 {
@@ -4422,8 +4396,6 @@ static void mpti_gradient_piece(void *context, const mpti_piece *piece)
     size_t             first, take;
     for (first = piece->first; first < piece->end; first += take) {
         take = mpti_scaled_tile(row, piece->t, first, c.factor);
-        if (c.nothing)
-            memset(row, 0, sizeof row);
         memcpy(c.dst + first, row, take * sizeof *row);
     }
 }
@@ -4443,8 +4415,10 @@ MPT_DEF mpt_status mpt_grad_get(const mpt_step *step, const mpt_tensor *t, float
         return MPT_E_ARG;
     c.dst = dst;
     c.factor = mpti_mul(step->grad_factor, step->clip_factor);
-    c.nothing = step->found_inf != 0u;
-    mpti_pieces(t, 1, mpti_gradient_piece, NULL, &c);
+    if (step->found_inf && t->n)
+        memset(dst, 0, t->n * sizeof *dst);
+    else
+        mpti_pieces(t, 1, mpti_gradient_piece, NULL, &c);
     return MPT_OK;
 }
 
@@ -4529,17 +4503,12 @@ MPTI_NOINLINE static void mpti_tile_out(const float *tile, void *array, mpt_form
         mpti_row_store(array, format, first, tile, n);
 }
 
-/* n of 16-bit values, from and to a padded tile. */
+/* n of 16-bit values as a padded tile. */
 static void mpti_codes_in(uint16_t *tile, const void *array, size_t first, size_t n)
 {
-    memcpy(tile, (const unsigned char *)array + first * sizeof *tile, n * sizeof *tile);
+    memcpy(tile, (const uint16_t *)array + first, n * sizeof *tile);
     if (n < MPTI_TILE)
         memset(tile + n, 0, (MPTI_TILE - n) * sizeof *tile);
-}
-
-static void mpti_codes_out(const uint16_t *tile, void *array, size_t first, size_t n)
-{
-    memcpy((unsigned char *)array + first * sizeof *tile, tile, n * sizeof *tile);
 }
 
 static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, size_t n)
@@ -4596,8 +4565,8 @@ static void mpti_split_out(const float *tile, const mpt_tensor *t, size_t first,
     uint32_t bits[MPTI_TILE] MPTI_ALIGNED;
     memcpy(bits, tile, sizeof bits);
     mpti_split_tile(high, low, bits);
-    mpti_codes_out(high, t->param, first, n);
-    mpti_codes_out(low, t->extra, first, n);
+    memcpy((uint16_t *)t->param + first, high, n * sizeof *high);
+    memcpy((uint16_t *)t->extra + first, low, n * sizeof *low);
 }
 
 static void mpti_kahan_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
@@ -4902,53 +4871,47 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
     }
 }
 
-/* Sums of squares over one tensor, on the tree of >>M15; a short one has few lanes and slots. A chunk's sum
- * goes to its slot; or, where chunks are not summed in order, to its place in `apart`, from there later. */
-typedef struct mpti_tree {
+/* Sums of squares of a tensor's weights and of its directions, each on the tree of >>M15; a short one has few
+ * lanes. A chunk's sums go to their slots; or, where chunks are not summed in order, to their place in
+ * `apart`, from there later. */
+typedef struct mpti_norms {
     size_t  lanes;
-    double *apart;
-    double  lane[MPTI_LANES], slot[MPTI_SLOTS];
-} mpti_tree;
+    double *apart[2];
+    double  lane[2][MPTI_LANES], slot[2][MPTI_SLOTS];
+} mpti_norms;
 
-static void mpti_tree_open(mpti_tree *tree, size_t n)
+static void mpti_norms_open(mpti_norms *norms, size_t n)
 {
-    tree->lanes = mpti_lane_count(n);
-    tree->apart = NULL;
-    memset(tree->lane, 0, tree->lanes * sizeof *tree->lane);
-    memset(tree->slot, 0, sizeof tree->slot);
+    memset(norms, 0, offsetof(mpti_norms, lane));
+    norms->lanes = mpti_lane_count(n);
+    memset(norms->lane[0], 0, norms->lanes * sizeof(double));
+    memset(norms->lane[1], 0, norms->lanes * sizeof(double));
+    memset(norms->slot, 0, sizeof norms->slot);
 }
 
-static void mpti_tree_fold(mpti_tree *tree, size_t chunk)
+/* A tile from element `first` on of a tensor of n elements. */
+static void mpti_norms_add(mpti_norms *norms, const float *w, const float *direction, size_t first, size_t n)
 {
-    const double sum = mpti_pair_sum(tree->lane, tree->lanes);
-#ifdef MPTI_THREADS
-    if (tree->apart)
-        tree->apart[chunk % MPTI_WINDOW] = sum;
-    else
-#endif
-        tree->slot[chunk % MPTI_SLOTS] += sum;
-    memset(tree->lane, 0, tree->lanes * sizeof *tree->lane);
-}
-
-/* Add a tile of a tensor of n elements. */
-static void mpti_tree_add(mpti_tree *tree, const float *tile, size_t first, size_t n)
-{
-    mpti_sumsq_tile(tree->lane + first % MPTI_LANES, tile);
+    const size_t chunk = first / MPTI_CHUNK;
+    double      *lane = norms->lane[0];
+    int          i;
+    mpti_sumsq_tile(norms->lane[0] + first % MPTI_LANES, w);
+    mpti_sumsq_tile(norms->lane[1] + first % MPTI_LANES, direction);
     first += MPTI_TILE;
-    if (first % MPTI_CHUNK == 0 || first >= n)
-        mpti_tree_fold(tree, (first - 1u) / MPTI_CHUNK);
+    for (i = 0; i < 2 && (first % MPTI_CHUNK == 0 || first >= n); i++, lane = norms->lane[1]) {
+        const double sum = mpti_pair_sum(lane, norms->lanes);
+#ifdef MPTI_THREADS
+        if (norms->apart[i])
+            norms->apart[i][chunk % MPTI_WINDOW] = sum;
+        else
+#endif
+            norms->slot[i][chunk % MPTI_SLOTS] += sum;
+        memset(lane, 0, norms->lanes * sizeof *lane);
+    }
 }
 
-static double mpti_tree_sum(mpti_tree *tree, size_t n)
-{
-    size_t slots = 1;
-    while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < n)
-        slots *= 2;
-    return mpti_pair_sum(tree->slot, slots);
-}
-
-/* What the tiles of passes that need norms know: the tensor and where in it they are, the sums of the squares
- * of weights and directions, and in the end how far to go. */
+/* What the tiles of passes that need norms know: the tensor and where in it they are, the norms, and in the
+ * end how far to go. */
 typedef struct mpti_along_turn {
     const void       *k;
     const mpt_tensor *t;
@@ -4956,15 +4919,8 @@ typedef struct mpti_along_turn {
     size_t            matrix;           /* Adafactor's: which one is at hand ... */
     float             mean;             /* ... and the mean of its row means */
     float             factor;
-    mpti_tree        *weights, *directions;
+    mpti_norms       *norms;
 } mpti_along_turn;
-
-static void mpti_norms_add(mpti_along_turn *turn, const float *w, const float *direction)
-{
-    mpti_tree_add(turn->weights, w, turn->first, turn->t->n);
-    mpti_tree_add(turn->directions, direction, turn->first, turn->t->n);
-    turn->first += MPTI_TILE;
-}
 
 /* A pass whose tiles have such a turn: each piece its own. */
 typedef struct mpti_along_pass {
@@ -4991,15 +4947,12 @@ static void mpti_norms_beside(void *context, const mpti_piece *piece)
     mpti_along_pass *const a = (mpti_along_pass *)context;
     mpti_along_turn        turn = *a->turn;
     mpti_along_pass        own;
-    mpti_tree              weights, directions;
+    mpti_norms             norms;
     own.pass = a->pass;
     own.turn = &turn;
-    mpti_tree_open(&weights, piece->t->n);
-    mpti_tree_open(&directions, piece->t->n);
-    weights.apart = a->apart[0];
-    directions.apart = a->apart[1];
-    turn.weights = &weights;
-    turn.directions = &directions;
+    mpti_norms_open(&norms, piece->t->n);
+    norms.apart[0] = a->apart[0], norms.apart[1] = a->apart[1];
+    turn.norms = &norms;
     mpti_turn_piece(&own, piece);
 }
 
@@ -5008,8 +4961,8 @@ static void mpti_norms_then(void *context, const mpti_piece *piece)
     const mpti_along_pass *const a = (const mpti_along_pass *)context;
     size_t                       first = piece->first, chunk = piece->chunk;
     for (; first < piece->end; first += MPTI_CHUNK, chunk++) {
-        a->turn->weights->slot[chunk % MPTI_SLOTS] += a->apart[0][chunk % MPTI_WINDOW];
-        a->turn->directions->slot[chunk % MPTI_SLOTS] += a->apart[1][chunk % MPTI_WINDOW];
+        a->turn->norms->slot[0][chunk % MPTI_SLOTS] += a->apart[0][chunk % MPTI_WINDOW];
+        a->turn->norms->slot[1][chunk % MPTI_SLOTS] += a->apart[1][chunk % MPTI_WINDOW];
     }
 }
 #endif
@@ -5017,28 +4970,27 @@ static void mpti_norms_then(void *context, const mpti_piece *piece)
 /* The norms, by one tile function, and along the direction, by another one; in between what makes of the two
  * sums of squares how far to go. */
 typedef float mpti_factor_fn(double weights, double directions, size_t n, const void *k);
-static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_fn *norms,
+static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_fn *norms_tile,
                               mpti_factor_fn *factor, mpti_tile_fn *along, unsigned writes,
                               mpti_random_at at)
 {
     const size_t    n = turn->t->n;
-    mpti_tree       weights, directions;
+    mpti_norms      norms;
     mpti_along_pass a;
-    mpti_tree_open(&weights, n);
-    mpti_tree_open(&directions, n);
-    turn->weights = &weights;
-    turn->directions = &directions;
+    mpti_norms_open(&norms, n);
+    turn->norms = &norms;
     a.turn = turn;
     a.pass.reads = reads;
     a.pass.writes = 0u;
-    a.pass.tile = norms;
+    a.pass.tile = norms_tile;
     a.pass.at = at;
 #ifdef MPTI_THREADS
     mpti_pieces(turn->t, 1, mpti_norms_beside, mpti_norms_then, &a);
 #else
     mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, &a);
 #endif
-    turn->factor = factor(mpti_tree_sum(&weights, n), mpti_tree_sum(&directions, n), n, turn->k);
+    turn->factor = factor(mpti_pair_sum(norms.slot[0], MPTI_SLOTS), mpti_pair_sum(norms.slot[1], MPTI_SLOTS),
+                          n, turn->k);
     a.pass.writes = writes;
     a.pass.tile = along;
     mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, &a);
@@ -5053,7 +5005,8 @@ static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
     (void)g;
     mpti_sqrt_tile(root, v);
     mpti_lamb_direction(r, w, m, root, (const mpti_adamw_k *)turn->k);
-    mpti_norms_add(turn, w, r);
+    mpti_norms_add(turn->norms, w, r, turn->first, turn->t->n);
+    turn->first += MPTI_TILE;
 }
 
 static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
@@ -5094,8 +5047,10 @@ static void mpti_adafactor_v_tile MPTI_TILE_PARAMETERS
     const mpti_adafactor_k c = *(const mpti_adafactor_k *)k;
     size_t                 i;
     (void)w, (void)m;
-    for (i = 0; i < MPTI_TILE; i++)
-        v[i] = mpti_adafactor_v_1(v[i], mpti_mul(g[i], c.factor), &c);
+    for (i = 0; i < MPTI_TILE; i++) {
+        const float u = mpti_mul(g[i], c.factor);
+        v[i] = mpti_fma(c.fresh, mpti_fma(u, u, mpti_neg(v[i])), v[i]);
+    }
 }
 
 /* Unscaled gradients first .. first + n - 1 as a tile padded with zeros. */
@@ -5219,7 +5174,8 @@ static void mpti_adafactor_norms_tile MPTI_TILE_PARAMETERS
     float                  u[MPTI_TILE];
     (void)m;
     mpti_adafactor_direction(u, g, v, turn);
-    mpti_norms_add(turn, w, u);
+    mpti_norms_add(turn->norms, w, u, turn->first, turn->t->n);
+    turn->first += MPTI_TILE;
 }
 
 static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
@@ -5238,7 +5194,10 @@ static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
 
 static float mpti_adafactor_far(double weights, double directions, size_t n, const void *k)
 {
-    return mpti_adafactor_factor(weights, directions, n, (const mpti_adafactor_k *)k);
+    const mpti_adafactor_k *const c = (const mpti_adafactor_k *)k;
+    const double w_rms = sqrt(weights / (double)n), over = sqrt(directions / (double)n) / c->clip;
+    const double lr = -mpti_to_f64(c->rates.minus_lr), rate = lr < c->most ? lr : c->most;
+    return mpti_to_f32(-((w_rms > c->eps2 ? w_rms : c->eps2) * rate / (over > 1.0 ? over : 1.0)));
 }
 
 static void mpti_adafactor_tensor(const mpt_tensor *t, const mpti_pass *step)
@@ -5346,20 +5305,15 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
 
 /* With these hyperparameters: one copy each, not one in every optimizer that has them. */
 #define MPTI_X(hyper)                                                                               \
-    MPTI_NOINLINE static int mpti_##hyper##_legal(const void *o)                                    \
-    {                                                                                               \
-        return mpti_##hyper##_ok((const mpt_##hyper *)o);                                           \
-    }                                                                                               \
     MPTI_NOINLINE static mpt_status mpti_##hyper##_run(                                             \
         mpt_##hyper *o, mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,    \
         mpti_tile_fn *tile, mpti_tensor_fn *tensor, int l2)                                         \
     {                                                                                               \
         mpti_any_k k;                                                                               \
-        if (!step || !mpti_##hyper##_legal(o))                                                      \
+        if (!step || !mpti_##hyper##_ok(o))                                                         \
             return MPT_E_ARG;                                                                       \
         memset(&k, 0, sizeof k);                                                                    \
         k.hyper = mpti_##hyper##_consts(o, step);                                                   \
-        needs = mpti_##hyper##_asks(o, needs);                                                      \
         return mpti_step_run(step, tensors, count, needs, tile, tensor, l2, &k, &o->t);             \
     }
 MPT_HYPERPARAMETERS(MPTI_X)
@@ -5372,7 +5326,8 @@ MPT_HYPERPARAMETERS(MPTI_X)
     MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
                                          size_t count)                                              \
     {                                                                                               \
-        return mpti_##hyper##_run(o, step, tensors, count, needs, MPTI_STEP_##passes(name, hyper)); \
+        return mpti_##hyper##_run(o, step, tensors, count, mpti_##name##_needs(o),                  \
+                                  MPTI_STEP_##passes(name, hyper));                                 \
     }
 MPT_OPTIMIZERS(MPTI_X)
 #undef MPTI_X
@@ -5746,7 +5701,7 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
 #define MPTI_X(hyper)                                                       \
     o = mpti_walk_optimizer(w, s->hyper, offsetof(mpt_##hyper, t));         \
     if (o)                                                                  \
-        w->failed = !mpti_##hyper##_legal(o);
+        w->failed = !mpti_##hyper##_ok((const mpt_##hyper *)o);
     MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
     mpti_walk_fact(w, s->counter_count);

@@ -17,12 +17,12 @@ int path_taken(void) { return mpti_path(); }
 
 double sum_of_squares_on_the_tree(const float *x, size_t period, size_t n)
 {
-    mpti_tree tree;
-    size_t    i;
-    mpti_tree_open(&tree, n);
+    mpti_norms norms;
+    size_t     i;
+    mpti_norms_open(&norms, n);
     for (i = 0; i < n; i += 256)
-        mpti_tree_add(&tree, x + i % period, i, n);
-    return mpti_tree_sum(&tree, n);
+        mpti_norms_add(&norms, x + i % period, x + i % period, i, n);
+    return mpti_pair_sum(norms.slot[0], MPTI_SLOTS);
 }
 
 void checkpoint_sum_again(unsigned char *checkpoint, size_t bytes)
