@@ -2600,7 +2600,7 @@ MPTI_HD_CALL int mpti_adafactor_ok(const mpt_adafactor *o)
 #define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
 #define MPTI_ZEROES     256u    /* among them: gradients are 0 afterwards ... */
 #define MPTI_STAYS_OPEN 512u    /* ... and the step is not over */
-MPT_HD unsigned mpti_needs_of(uint32_t options)
+MPTI_HD_CALL unsigned mpti_needs_of(uint32_t options)
 {
     return (options & MPT_STEP_ZERO_GRADS ? MPTI_ZEROES : 0u) |
            (options & MPT_STEP_STAYS_OPEN ? MPTI_STAYS_OPEN : 0u) |
@@ -4872,40 +4872,41 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
 }
 
 /* Sums of squares of a tensor's weights and of its directions, each on the tree of >>M15; a short one has few
- * lanes. A chunk's sums go to their slots; or, where chunks are not summed in order, to their place in
+ * lanes and slots. A chunk's sums go to their slots; or, where chunks are not summed in order, to their place in
  * `apart`, from there later. */
 typedef struct mpti_norms {
-    size_t  lanes;
+    struct { double lane[MPTI_LANES], slot[MPTI_SLOTS]; } of[2];    /* weights, directions */
     double *apart[2];
-    double  lane[2][MPTI_LANES], slot[2][MPTI_SLOTS];
+    size_t  lanes;
 } mpti_norms;
 
 static void mpti_norms_open(mpti_norms *norms, size_t n)
 {
-    memset(norms, 0, offsetof(mpti_norms, lane));
+    int i;
     norms->lanes = mpti_lane_count(n);
-    memset(norms->lane[0], 0, norms->lanes * sizeof(double));
-    memset(norms->lane[1], 0, norms->lanes * sizeof(double));
-    memset(norms->slot, 0, sizeof norms->slot);
+    for (i = 0; i < 2; i++) {
+        norms->apart[i] = NULL;
+        memset(norms->of[i].lane, 0, norms->lanes * sizeof(double));
+        memset(norms->of[i].slot, 0, sizeof norms->of[i].slot);
+    }
 }
 
 /* A tile from element `first` on of a tensor of n elements. */
 static void mpti_norms_add(mpti_norms *norms, const float *w, const float *direction, size_t first, size_t n)
 {
     const size_t chunk = first / MPTI_CHUNK;
-    double      *lane = norms->lane[0];
     int          i;
-    mpti_sumsq_tile(norms->lane[0] + first % MPTI_LANES, w);
-    mpti_sumsq_tile(norms->lane[1] + first % MPTI_LANES, direction);
+    mpti_sumsq_tile(norms->of[0].lane + first % MPTI_LANES, w);
+    mpti_sumsq_tile(norms->of[1].lane + first % MPTI_LANES, direction);
     first += MPTI_TILE;
-    for (i = 0; i < 2 && (first % MPTI_CHUNK == 0 || first >= n); i++, lane = norms->lane[1]) {
-        const double sum = mpti_pair_sum(lane, norms->lanes);
+    for (i = 0; i < 2 && (first % MPTI_CHUNK == 0 || first >= n); i++) {
+        double *const lane = norms->of[i].lane, sum = mpti_pair_sum(lane, norms->lanes);
 #ifdef MPTI_THREADS
         if (norms->apart[i])
             norms->apart[i][chunk % MPTI_WINDOW] = sum;
         else
 #endif
-            norms->slot[i][chunk % MPTI_SLOTS] += sum;
+            norms->of[i].slot[chunk % MPTI_SLOTS] += sum;
         memset(lane, 0, norms->lanes * sizeof *lane);
     }
 }
@@ -4961,8 +4962,8 @@ static void mpti_norms_then(void *context, const mpti_piece *piece)
     const mpti_along_pass *const a = (const mpti_along_pass *)context;
     size_t                       first = piece->first, chunk = piece->chunk;
     for (; first < piece->end; first += MPTI_CHUNK, chunk++) {
-        a->turn->norms->slot[0][chunk % MPTI_SLOTS] += a->apart[0][chunk % MPTI_WINDOW];
-        a->turn->norms->slot[1][chunk % MPTI_SLOTS] += a->apart[1][chunk % MPTI_WINDOW];
+        a->turn->norms->of[0].slot[chunk % MPTI_SLOTS] += a->apart[0][chunk % MPTI_WINDOW];
+        a->turn->norms->of[1].slot[chunk % MPTI_SLOTS] += a->apart[1][chunk % MPTI_WINDOW];
     }
 }
 #endif
@@ -4975,6 +4976,7 @@ static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_f
                               mpti_random_at at)
 {
     const size_t    n = turn->t->n;
+    size_t          slots = 1;
     mpti_norms      norms;
     mpti_along_pass a;
     mpti_norms_open(&norms, n);
@@ -4989,8 +4991,10 @@ static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_f
 #else
     mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, &a);
 #endif
-    turn->factor = factor(mpti_pair_sum(norms.slot[0], MPTI_SLOTS), mpti_pair_sum(norms.slot[1], MPTI_SLOTS),
-                          n, turn->k);
+    while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < n)
+        slots *= 2;
+    turn->factor = factor(mpti_pair_sum(norms.of[0].slot, slots), mpti_pair_sum(norms.of[1].slot, slots), n,
+                          turn->k);
     a.pass.writes = writes;
     a.pass.tile = along;
     mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, &a);

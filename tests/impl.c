@@ -22,7 +22,7 @@ double sum_of_squares_on_the_tree(const float *x, size_t period, size_t n)
     mpti_norms_open(&norms, n);
     for (i = 0; i < n; i += 256)
         mpti_norms_add(&norms, x + i % period, x + i % period, i, n);
-    return mpti_pair_sum(norms.slot[0], MPTI_SLOTS);
+    return mpti_pair_sum(norms.of[0].slot, MPTI_SLOTS);
 }
 
 void checkpoint_sum_again(unsigned char *checkpoint, size_t bytes)
