@@ -6587,23 +6587,9 @@ MPTI_NOINLINE static size_t mpti_real_text(char *text, double x)
     return end;
 }
 
-/* What the C library makes of a double; drawings alone ask for that. */
-MPTI_NOINLINE static size_t mpti_printf_text(char *text, size_t room, const char *spec, size_t n, double x)
-{
-    char format[12];
-    memcpy(format, spec, n);
-    format[n] = text[0] = '\0';
-#ifndef MPT_NO_STDIO
-    (void)snprintf(text, room, format, x);
-#else
-    (void)room, (void)x;
-#endif
-    return strlen(text);
-}
-
 /* Formatted text, without the locale: %s text, %u a uint64_t, %d an int, %r a finite double with 12 digits,
  * %b and a sign: that sign an int's times, %% itself; with a width and a minus as in printf. All else takes a
- * double. */
+ * double, and is what the C library makes of that; drawings alone ask for it. */
 MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
 {
     char    buf[64];
@@ -6611,7 +6597,7 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
     va_start(v, format);
     for (; *format; format++) {
         const char  *text = buf, *const spec = format;
-        const int    left = format[1] == '-';
+        const int    left = spec[1] == '-';
         size_t       n = strcspn(format, "%"), width = 0;
         int          x;
         double       real;
@@ -6641,8 +6627,16 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
         default:
             format += strspn(format, "+.0123456789");
             real = va_arg(v, double);
-            n = *format == 'r' ? mpti_real_text(buf, real)
-                               : mpti_printf_text(buf, sizeof buf, spec, (size_t)(format + 1 - spec), real);
+            if (*format == 'r')
+                n = mpti_real_text(buf, real);
+#ifndef MPT_NO_STDIO
+            else {
+                char as_c[12] = {0};
+                memcpy(as_c, spec, (size_t)(format + 1 - spec));
+                (void)snprintf(buf, sizeof buf, as_c, real);
+                n = strlen(buf);
+            }
+#endif
         }
         for (; !left && width > n; width--)
             mpti_tell_n(o, " ", 1);
@@ -6739,8 +6733,7 @@ MPTI_NOINLINE static void mpti_tell_binades(mpti_out *o, const mpt_range *r)
 
 /* A row of figures in one of the styles but the drawing. */
 MPTI_NOINLINE static void mpti_tell_row(mpti_out *o, mpt_style style, const mpti_figures *f,
-                                        const void *report,
-                              const mpti_about *about)
+                                        const void *report, const mpti_about *about)
 {
     const int json = style == MPT_STYLE_JSON, lines = style == MPT_STYLE_TEXT;
     int       first = 1;
@@ -6805,11 +6798,8 @@ MPTI_NOINLINE static mpt_status mpti_out_open(mpti_out *o, mpt_writer w, mpt_sty
     return style == MPT_STYLE_DRAWING && !draw ? MPT_E_UNSUPPORTED : MPT_OK;
 }
 
-static mpt_status mpti_out_close(const mpti_out *o) { return o->failed ? MPT_E_DATA : MPT_OK; }
-
 MPTI_NOINLINE static mpt_status mpti_write(mpt_writer w, mpt_style style, const mpti_figures *f,
-                                           const void *report,
-                                 const mpti_about *about, mpti_drawer *draw)
+                                           const void *report, const mpti_about *about, mpti_drawer *draw)
 {
     mpti_out         o;
     const mpt_status status = mpti_out_open(&o, w, style, draw);
@@ -6819,7 +6809,7 @@ MPTI_NOINLINE static mpt_status mpti_write(mpt_writer w, mpt_style style, const 
         draw(&o, report, about->text[0]);
     else
         mpti_tell_row(&o, style, f, report, about);
-    return mpti_out_close(&o);
+    return o.failed ? MPT_E_DATA : MPT_OK;
 }
 
 /* ---- drawing ---- */
@@ -7012,7 +7002,7 @@ MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out)
         for (e = first + MPT_RANGE_EMIN; e <= last + MPT_RANGE_EMIN; e++)
             mpti_tell(&o, "%d,%u,%d\n", e, mpti_range_in(r, e),
                       (e > mpti_range_flushed_below(f)) + (e >= f->emin) + (e > f->emax));
-    return mpti_out_close(&o);
+    return o.failed ? MPT_E_DATA : MPT_OK;
 }
 
 /* A row of a curve; if it is drawn, also for the next few scales, with a mark if the best is among them. */
@@ -7059,7 +7049,7 @@ MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last
         mpti_range_with_scale(r, first, &c);
         mpti_tell_choice(&o, &c, mpt_range_nonzero(r), best.log2_scale, few);
     }
-    return mpti_out_close(&o);
+    return o.failed ? MPT_E_DATA : MPT_OK;
 }
 
 /* ---- exact sums ---- */
@@ -7943,11 +7933,24 @@ MPTI_NOINLINE static int mpti_shadow_cancelled(const mpt_shadow *s, double a, do
     return mpti_range_log2(most) - mpti_range_log2(mpti_magnitude(sum));
 }
 
+MPTI_NOINLINE static double mpti_shadow_in_double(mpt_shadow_op op, double a, double b, double c)
+{
+    switch ((int)op) {
+    case MPT_SHADOW_OP_ADD:  return a + b;
+    case MPT_SHADOW_OP_SUB:  return a - b;
+    case MPT_SHADOW_OP_MUL:  return a * b;
+    case MPT_SHADOW_OP_DIV:  return a / b;
+    case MPT_SHADOW_OP_SQRT: return sqrt(a);
+    case MPT_SHADOW_OP_FMA:  return fma(a, b, c);
+    default: return a;
+    }
+}
+
 MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shadowed a, mpt_shadowed b,
                                       mpt_shadowed c)
 {
-    const double     sign = op == MPT_SHADOW_OP_SUB ? -1.0 : 1.0;
-    double           low = a.exact, exact = a.exact, product;
+    const int        fused = op == MPT_SHADOW_OP_FMA, minus = op == MPT_SHADOW_OP_SUB;
+    double           low;
     mpt_shadow_event v;
     int              i, inputs;
     memset(&v, 0, sizeof v);
@@ -7956,41 +7959,23 @@ MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shado
         return v.out;
     v.op = op;
     inputs = mpti_shadow_operands(op);
+    if (op == MPT_SHADOW_OP_VALUE)
+        a.low = a.exact;
     v.in[0] = a;
     if (inputs > 1)
         v.in[1] = b;
     if (inputs > 2)
         v.in[2] = c;
-    switch ((int)op) {
-    case MPT_SHADOW_OP_ADD:
-    case MPT_SHADOW_OP_SUB:
-        low = mpti_add_odd(a.low, sign * b.low);
-        exact = a.exact + sign * b.exact;
-        v.cancelled = mpti_shadow_cancelled(s, a.low, b.low, low);
-        break;
-    case MPT_SHADOW_OP_MUL:
-        low = a.low * b.low;
-        exact = a.exact * b.exact;
-        break;
-    case MPT_SHADOW_OP_DIV:
-        low = a.low / b.low;
-        exact = a.exact / b.exact;
-        break;
-    case MPT_SHADOW_OP_SQRT:
-        low = sqrt(a.low);
-        exact = sqrt(a.exact);
-        break;
-    case MPT_SHADOW_OP_FMA:
-        product = a.low * b.low;        /* exact: at most 48 bits */
-        low = mpti_add_odd(product, c.low);
-        exact = fma(a.exact, b.exact, c.exact);
-        v.cancelled = mpti_shadow_cancelled(s, product, c.low, low);
-        break;
-    default:
-        v.in[0].low = a.exact;
+    if (fused || minus || op == MPT_SHADOW_OP_ADD) {
+        const double term = fused ? a.low * b.low : a.low;      /* exact: at most 48 bits */
+        const double other = fused ? c.low : minus ? -1.0 * b.low : b.low;
+        low = mpti_add_odd(term, other);
+        v.cancelled = mpti_shadow_cancelled(s, term, other, low);
+    } else {
+        low = mpti_shadow_in_double(op, a.low, b.low, c.low);
     }
     v.out.low = mpti_round_to(s->format, low);
-    v.out.exact = exact;
+    v.out.exact = mpti_shadow_in_double(op, a.exact, b.exact, c.exact);
     v.at = ++s->operations;
     for (i = 0; i < inputs; i++) {
         const double e = mpti_shadow_error(v.in[i]);
@@ -8147,22 +8132,11 @@ MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int ov
     return MPT_OK;
 }
 
-static char mpti_track_sign(const mpt_track *t)
-{
-    static const char signs[] = " .:-=+*#%@";
-    if (!t->samples)
-        return '?';
-    if (t->overflow)
-        return '!';
-    return signs[t->flushed ? 1 + (int)mpti_share(t->flushed, t->nonzero, 8.999) : 0];
-}
-
 MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64_t step, const char *title,
                                    mpt_writer out)
 {
     mpti_out         o;
     const mpt_status status = mpti_out_open(&o, out, MPT_STYLE_DRAWING, MPTI_DRAWER(mpti_range_draw));
-    char             sign[2];
     size_t           i;
     if (mpti_no_array(tracks, count, sizeof *tracks))
         return MPT_E_ARG;
@@ -8177,11 +8151,14 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
     }
     mpti_tell(&o, "  step %-9u|", step);
     for (i = 0; i < count; i++) {
-        sign[0] = sign[1] = mpti_track_sign(&tracks[i]);
-        mpti_tell_n(&o, sign, 2);
+        const mpt_track *const t = &tracks[i];
+        const int              at = t->flushed ? 1 + (int)mpti_share(t->flushed, t->nonzero, 8.999) : 0;
+        const char *const      sign = !t->samples ? "?" : t->overflow ? "!" : &" .:-=+*#%@"[at];
+        mpti_tell_n(&o, sign, 1);
+        mpti_tell_n(&o, sign, 1);
     }
     mpti_tell(&o, "|\n");
-    return mpti_out_close(&o);
+    return o.failed ? MPT_E_DATA : MPT_OK;
 }
 #endif /* MPT_NO_REPORTS */
 
