@@ -3608,12 +3608,11 @@ static int mpti_is_normal_pow2(double x)
     return (bits << 12) == 0u && x >= 2.0 * MPTI_FLT_MIN && x <= 1.0 / (2.0 * MPTI_FLT_MIN);
 }
 
-static int mpti_ours_config_ok(const mpt_scaler_config *c)
+/* Of the default dialect: a scale it can have. */
+static int mpti_is_our_scale(const mpt_scaler_config *c, float scale)
 {
-    const double init = mpti_to_f64(c->init_scale);
-    return mpti_is_normal_pow2(c->growth) && mpti_is_normal_pow2(c->backoff) &&
-           mpti_is_normal_pow2(c->min_scale) && mpti_is_normal_pow2(c->max_scale) &&
-           mpti_is_normal_pow2(init) && c->min_scale <= init && init <= c->max_scale && c->patience >= 1;
+    const double x = mpti_to_f64(scale);
+    return mpti_is_normal_pow2(x) && c->min_scale <= x && x <= c->max_scale;
 }
 
 static int mpti_scaler_config_ok(const mpt_scaler_config *c)
@@ -3631,7 +3630,11 @@ static int mpti_scaler_config_ok(const mpt_scaler_config *c)
         return 0;
     if (c->flags & ~(rule & MPTI_MAY_RAISE ? MPT_SCALER_RAISE | MPT_SCALER_CONSECUTIVE : 0u))
         return 0;
-    return mpti_scaler_limits_ok(c) && (!(rule & MPTI_OURS) || mpti_ours_config_ok(c));
+    return mpti_scaler_limits_ok(c) &&
+           (!(rule & MPTI_OURS) ||
+            (mpti_is_normal_pow2(c->growth) && mpti_is_normal_pow2(c->backoff) &&
+             mpti_is_normal_pow2(c->min_scale) && mpti_is_normal_pow2(c->max_scale) &&
+             mpti_is_our_scale(c, c->init_scale) && c->patience >= 1));
 }
 
 /* Out of line, as mpt_tensors_init: a compiler that sees both the refusal and what reads *s warns those who
@@ -3654,13 +3657,6 @@ MPT_DEF MPTI_NOINLINE mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler
 #ifndef MPT_NO_CHECKPOINT
 /* Not negative and no NaN. */
 static int mpti_is_size(double x) { return mpti_f64_bits(x) <= (uint64_t)0x7ff << 52; }
-
-/* Of the default dialect: a scale it can have. */
-static int mpti_is_our_scale(const mpt_scaler *s, float scale)
-{
-    const double x = mpti_to_f64(scale);
-    return mpti_is_normal_pow2(x) && s->config.min_scale <= x && x <= s->config.max_scale;
-}
 
 /* Can a scaler hold this, after steps of whatever kinds? Then every further step is defined, too. */
 static int mpti_scaler_possible(const mpt_scaler *s)
@@ -3686,8 +3682,8 @@ static int mpti_scaler_possible(const mpt_scaler *s)
         left < ((rule & (MPTI_PATIENT | MPTI_STAYS_AT_ONE)) == MPTI_PATIENT ? -0x7fffffff : 1))
         return 0;
     return !(rule & MPTI_OURS) ||
-           (mpti_is_our_scale(s, s->scale) && mpti_is_our_scale(s, s->home) &&
-            mpti_is_our_scale(s, s->last_good) && s->wait >= 1 && s->wait <= c->interval && s->depth >= 0 &&
+           (mpti_is_our_scale(c, s->scale) && mpti_is_our_scale(c, s->home) &&
+            mpti_is_our_scale(c, s->last_good) && s->wait >= 1 && s->wait <= c->interval && s->depth >= 0 &&
             s->depth < 1 << 30 && s->search_bad >= 0 && s->search_bad <= s->search_steps &&
             s->before_steps >= 0 && s->at_floor >= 0 && s->range_steps >= 0 && s->base <= s->base_most &&
             s->base_most < MPTI_UNIT && s->excess <= 12u * MPTI_UNIT &&
@@ -3784,10 +3780,11 @@ static unsigned char *mpti_grad_from(const mpt_tensor *t, size_t first)
     return (unsigned char *)t->grad + first * mpti_format_bytes(t->grad_format);
 }
 
-/* Elements first .. first + MPTI_TILE - 1 of a gradient times a factor; how many there are. */
-static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, float factor)
+/* Elements first .. first + n - 1 of a gradient times a factor, a tile of them at most and zeros behind them;
+ * how many there are. */
+static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, size_t n, float factor)
 {
-    const size_t take = mpti_min(t->n - first, MPTI_TILE);
+    const size_t take = mpti_min(n, MPTI_TILE);
     float        g[MPTI_TILE];
     unsigned     bad = 0u;
     memset(g, 0, sizeof g);
@@ -4048,7 +4045,7 @@ MPTI_NOINLINE static void mpti_grads_scale(const mpt_tensor *t, size_t first, si
     }
 #endif
     for (; first < end; first += n) {
-        n = mpti_scaled_tile(row, t, first, factor);
+        n = mpti_scaled_tile(row, t, first, end - first, factor);
         mpti_row_store(t->grad, t->grad_format, first, row, n);
     }
 }
@@ -4395,7 +4392,7 @@ static void mpti_gradient_piece(void *context, const mpti_piece *piece)
     float              row[MPTI_TILE];
     size_t             first, take;
     for (first = piece->first; first < piece->end; first += take) {
-        take = mpti_scaled_tile(row, piece->t, first, c.factor);
+        take = mpti_scaled_tile(row, piece->t, first, piece->end - first, c.factor);
         memcpy(c.dst + first, row, take * sizeof *row);
     }
 }
@@ -5057,15 +5054,6 @@ static void mpti_adafactor_v_tile MPTI_TILE_PARAMETERS
     }
 }
 
-/* Unscaled gradients first .. first + n - 1 as a tile padded with zeros. */
-static void mpti_gradient_in(float *g, const mpt_tensor *t, size_t first, size_t n, float factor)
-{
-    size_t i;
-    mpti_row_load(g, t->grad, t->grad_format, first, n);
-    for (i = 0; i < MPTI_TILE; i++)
-        g[i] = i < n ? mpti_mul(g[i], factor) : 0.0f;
-}
-
 /* Row and column means of the squares, in double: element j of a row to lane j mod 256, lanes in pairs; a
  * column from its first row to its last. */
 typedef struct mpti_factoring { const mpt_tensor *t; const mpti_adafactor_k *k; } mpti_factoring;
@@ -5082,7 +5070,7 @@ static void mpti_rows_range(void *context, size_t part, size_t begin, size_t end
     for (i = begin; i < end; i++) {
         memset(lane, 0, sizeof lane);
         for (j = 0; j < columns; j += MPTI_TILE) {
-            mpti_gradient_in(g, c.t, i * columns + j, mpti_min(columns - j, MPTI_TILE), c.k->factor);
+            (void)mpti_scaled_tile(g, c.t, i * columns + j, columns - j, c.k->factor);
             mpti_sumsq_tile(lane, g);
         }
         row[i] = mpti_average(row[i], mpti_to_f32(mpti_pair_sum(lane, MPTI_TILE) / (double)columns),
@@ -5105,7 +5093,7 @@ static void mpti_columns_range(void *context, size_t part, size_t begin, size_t 
         n = mpti_min(end - begin, mpti_min(columns - begin % columns, MPTI_TILE));
         memset(lane, 0, sizeof lane);
         for (i = 0; i < rows; i++) {
-            mpti_gradient_in(g, c.t, first + i * columns, n, c.k->factor);
+            (void)mpti_scaled_tile(g, c.t, first + i * columns, n, c.k->factor);
             mpti_sumsq_tile(lane, g);
         }
         for (i = 0; i < n; i++)
