@@ -4869,8 +4869,8 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
 }
 
 /* Sums of squares of a tensor's weights and of its directions, each on the tree of >>M15; a short one has few
- * lanes and slots. A chunk's sums go to their slots; or, where chunks are not summed in order, to their place in
- * `apart`, from there later. */
+ * lanes and slots. A chunk's sums go to their slots; or, where chunks are not summed in order, to `apart`,
+ * from there later. */
 typedef struct mpti_norms {
     struct { double lane[MPTI_LANES], slot[MPTI_SLOTS]; } of[2];    /* weights, directions */
     double *apart[2];
@@ -4909,8 +4909,9 @@ static void mpti_norms_add(mpti_norms *norms, const float *w, const float *direc
 }
 
 /* What the tiles of passes that need norms know: the tensor and where in it they are, the norms, and in the
- * end how far to go. */
+ * end how far to go. Each piece has its own. */
 typedef struct mpti_along_turn {
+    mpti_pass         pass;
     const void       *k;
     const mpt_tensor *t;
     size_t            first;
@@ -4918,49 +4919,37 @@ typedef struct mpti_along_turn {
     float             mean;             /* ... and the mean of its row means */
     float             factor;
     mpti_norms       *norms;
-} mpti_along_turn;
-
-/* A pass whose tiles have such a turn: each piece its own. */
-typedef struct mpti_along_pass {
-    mpti_pass        pass;
-    mpti_along_turn *turn;
 #ifdef MPTI_THREADS
-    double           apart[2][MPTI_WINDOW];
+    double          (*apart)[MPTI_WINDOW];      /* [2] */
 #endif
-} mpti_along_pass;
+} mpti_along_turn;
 
 static void mpti_turn_piece(void *context, const mpti_piece *piece)
 {
-    const mpti_along_pass *const a = (const mpti_along_pass *)context;
-    mpti_along_turn              turn = *a->turn;
-    mpti_pass                    pass = a->pass;
+    mpti_along_turn turn = *(const mpti_along_turn *)context;
     turn.first = piece->first;
-    pass.k = &turn, pass.strip = 1;
-    mpti_pass_piece(&pass, piece);
+    turn.pass.k = &turn, turn.pass.strip = 1;
+    mpti_pass_piece(&turn.pass, piece);
 }
 
 #ifdef MPTI_THREADS
 static void mpti_norms_beside(void *context, const mpti_piece *piece)
 {
-    mpti_along_pass *const a = (mpti_along_pass *)context;
-    mpti_along_turn        turn = *a->turn;
-    mpti_along_pass        own;
-    mpti_norms             norms;
-    own.pass = a->pass;
-    own.turn = &turn;
+    mpti_along_turn turn = *(const mpti_along_turn *)context;
+    mpti_norms      norms;
     mpti_norms_open(&norms, piece->t->n);
-    norms.apart[0] = a->apart[0], norms.apart[1] = a->apart[1];
+    norms.apart[0] = turn.apart[0], norms.apart[1] = turn.apart[1];
     turn.norms = &norms;
-    mpti_turn_piece(&own, piece);
+    mpti_turn_piece(&turn, piece);
 }
 
 static void mpti_norms_then(void *context, const mpti_piece *piece)
 {
-    const mpti_along_pass *const a = (const mpti_along_pass *)context;
+    const mpti_along_turn *const turn = (const mpti_along_turn *)context;
     size_t                       first = piece->first, chunk = piece->chunk;
     for (; first < piece->end; first += MPTI_CHUNK, chunk++) {
-        a->turn->norms->of[0].slot[chunk % MPTI_SLOTS] += a->apart[0][chunk % MPTI_WINDOW];
-        a->turn->norms->of[1].slot[chunk % MPTI_SLOTS] += a->apart[1][chunk % MPTI_WINDOW];
+        turn->norms->of[0].slot[chunk % MPTI_SLOTS] += turn->apart[0][chunk % MPTI_WINDOW];
+        turn->norms->of[1].slot[chunk % MPTI_SLOTS] += turn->apart[1][chunk % MPTI_WINDOW];
     }
 }
 #endif
@@ -4972,29 +4961,30 @@ static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_f
                               mpti_factor_fn *factor, mpti_tile_fn *along, unsigned writes,
                               mpti_random_at at)
 {
-    const size_t    n = turn->t->n;
-    size_t          slots = 1;
-    mpti_norms      norms;
-    mpti_along_pass a;
+    const size_t n = turn->t->n;
+    size_t       slots = 1;
+    mpti_norms   norms;
+#ifdef MPTI_THREADS
+    double       apart[2][MPTI_WINDOW];
+    turn->apart = apart;
+#endif
     mpti_norms_open(&norms, n);
     turn->norms = &norms;
-    a.turn = turn;
-    a.pass.reads = reads;
-    a.pass.writes = 0u;
-    a.pass.tile = norms_tile;
-    a.pass.at = at;
+    turn->pass.reads = reads, turn->pass.writes = 0u;
+    turn->pass.tile = norms_tile;
+    turn->pass.at = at;
 #ifdef MPTI_THREADS
-    mpti_pieces(turn->t, 1, mpti_norms_beside, mpti_norms_then, &a);
+    mpti_pieces(turn->t, 1, mpti_norms_beside, mpti_norms_then, turn);
 #else
-    mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, &a);
+    mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, turn);
 #endif
     while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < n)
         slots *= 2;
     turn->factor = factor(mpti_pair_sum(norms.of[0].slot, slots), mpti_pair_sum(norms.of[1].slot, slots), n,
                           turn->k);
-    a.pass.writes = writes;
-    a.pass.tile = along;
-    mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, &a);
+    turn->pass.writes = writes;
+    turn->pass.tile = along;
+    mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, turn);
 }
 
 /* ---- LAMB: the moments; the norms; along the direction, again from the same numbers ---- */
@@ -5033,10 +5023,8 @@ static void mpti_lamb_tensor(const mpt_tensor *t, const mpti_pass *step)
     moments.writes = MPT_NEEDS_M | MPT_NEEDS_V | (step->writes & MPTI_ZEROES);
     moments.tile = mpti_lamb_tile;
     mpti_pieces(t, 1, mpti_pass_piece, NULL, &moments);
-    turn.k = step->k;
-    turn.t = t;
-    turn.matrix = 0;
-    turn.mean = 0.0f;
+    memset(&turn, 0, sizeof turn);
+    turn.k = step->k, turn.t = t;
     mpti_along_tensor(&turn, step->reads & ~MPT_NEEDS_GRAD, mpti_lamb_norms_tile, mpti_lamb_far,
                       mpti_lamb_along_tile, MPT_NEEDS_WEIGHT, step->at);
 }
@@ -5197,10 +5185,8 @@ static void mpti_adafactor_tensor(const mpt_tensor *t, const mpti_pass *step)
     const unsigned  v = t->columns ? 0u : MPT_NEEDS_V;
     mpti_pass       moments = *step;
     mpti_along_turn turn;
-    turn.k = step->k;
-    turn.t = t;
-    turn.matrix = (size_t)-1;
-    turn.mean = 0.0f;
+    memset(&turn, 0, sizeof turn);
+    turn.k = step->k, turn.t = t, turn.matrix = (size_t)-1;
     moments.reads = MPT_NEEDS_GRAD | v;
     moments.writes = v;
     moments.tile = mpti_adafactor_v_tile;
@@ -5961,16 +5947,17 @@ MPTI_NOINLINE static mpt_status mpti_report_init(void *report, size_t bytes, mpt
     return MPT_OK;
 }
 
+/* The fields of 64 bits of a report that stand side by side from that byte on. */
+static uint64_t *mpti_counts_at(void *report, size_t at)
+{
+    return (uint64_t *)(void *)((unsigned char *)report + at);
+}
+
 /* Add up the counts that fill two reports of a kind from byte `at` to `end`. */
 MPTI_NOINLINE static void mpti_counts_merge(void *dst, const void *src, size_t at, size_t end)
 {
-    uint64_t sum, other;
-    for (; at < end; at += sizeof sum) {
-        memcpy(&sum, (unsigned char *)dst + at, sizeof sum);
-        memcpy(&other, (const unsigned char *)src + at, sizeof other);
-        sum += other;
-        memcpy((unsigned char *)dst + at, &sum, sizeof sum);
-    }
+    for (; at < end; at += sizeof(uint64_t))
+        *mpti_counts_at(dst, at) += *(const uint64_t *)(const void *)((const unsigned char *)src + at);
 }
 
 /* Elements first .. first + n - 1 of an array as doubles. */
@@ -6162,8 +6149,8 @@ static void mpti_tally_floats(mpti_tally *t, const uint32_t *edge, const mpti_fl
     mpti_tally_extreme(t, mpti_f64_bits((double)mpti_f32_make(greatest)));
 }
 
-/* Count an array; the extremes continue those that are there. Numbers that floats do not hold, blocks with Inf, NaN or
- * subnormal floats and what is shorter than a block go one by one. */
+/* Count an array; the extremes continue those that are there. Numbers that floats do not hold, blocks with
+ * Inf, NaN or subnormal floats and what is shorter than a block go one by one. */
 static void mpti_tally_run(mpti_tally *t, mpt_format from, const unsigned char *at, size_t n, int sign)
 {
     const mpt_format_info *f = mpt_format_get(from);
@@ -6207,12 +6194,10 @@ static void mpti_extremes_merge(double *max_abs, double *min_abs, double other_m
 MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format)
 {
     const mpt_status status = mpti_report_init(r, sizeof *r, format);
-    uint64_t         edge[3];
     if (status != MPT_OK)
         return status;
-    mpti_range_limits(mpt_format_get(format), edge);
+    mpti_range_limits(mpt_format_get(format), mpti_counts_at(r, offsetof(mpt_range, least_kept)));
     r->format = format;
-    memcpy((char *)r + offsetof(mpt_range, least_kept), edge, sizeof edge);
     return MPT_OK;
 }
 
@@ -6227,8 +6212,8 @@ typedef struct mpti_reporting {
 } mpti_reporting;
 
 /* Reports of the parts of an array, each on its thread's own stack, merged as they are done: in any order
- * that gives the report of the whole, to the last byte. Where an empty one is not zero, from `field` to before
- * byte `end`, it is like the whole. What locks is the compiler's; without one arrays are not cut. */
+ * that gives the report of the whole, to the last byte. From `field` to before that byte, where an empty one
+ * is not zero, it is like the whole. What locks is the compiler's; without one arrays are not cut. */
 #if defined(MPTI_THREADS) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
 #define MPTI_REPORT_PARTS(name, field, end_of_it)                                                   \
     static void mpti_##name##_part(void *context, size_t part, size_t begin, size_t end)            \
@@ -6283,8 +6268,8 @@ static void mpti_range_count(void *context, size_t part, size_t begin, size_t en
     mpt_range *const            r = (mpt_range *)c->report;
     mpti_tally                  t;
     (void)part;
-    t.edge = (const uint64_t *)(const void *)((const char *)r + offsetof(mpt_range, least_kept));
-    t.cell = (uint64_t *)(void *)((char *)r + offsetof(mpt_range, flushed));
+    t.edge = mpti_counts_at(r, offsetof(mpt_range, least_kept));
+    t.cell = mpti_counts_at(r, offsetof(mpt_range, flushed));
     t.binade = r->binade, t.zero = &r->zero, t.inf = &r->inf, t.nan = &r->nan;
     t.max_abs = &r->max_abs, t.min_abs = &r->min_abs;
     t.edges = 3;
@@ -6439,13 +6424,19 @@ MPTI_NOINLINE static uint64_t mpti_range_upto(const mpt_range *r, int e)
 /* The highest binade of which nothing is kept. */
 static int mpti_range_flushed_below(const mpt_format_info *f) { return f->emin - f->mantissa_bits - 2; }
 
-/* The most doublings of the largest magnitude that do not overflow; below 0 if it already does. */
-MPTI_NOINLINE static int mpti_range_doublings(const mpt_range *r)
+/* The most doublings of the largest magnitude that do not overflow, below 0 if it already does; or those
+ * without as many of the largest values, by whole binades. */
+MPTI_NOINLINE static int mpti_range_doublings(const mpt_range *r, uint64_t aside)
 {
     const uint64_t a = mpti_f64_bits(r->max_abs), limit = r->least_overflow, hidden = MPTI_ONE << 52;
-    const int      e = mpti_range_log2(a), e_limit = mpti_range_log2(limit);
-    const uint64_t m = a >= hidden ? a & (hidden - 1u) : (a << (-1022 - e)) & (hidden - 1u);
-    return e_limit - e - (m >= (limit & (hidden - 1u)));
+    const int      emax = mpt_format_get(r->format)->emax, top = mpti_range_log2(a);
+    const uint64_t m = a >= hidden ? a & (hidden - 1u) : (a << (-1022 - top)) & (hidden - 1u);
+    const int      exact = mpti_range_log2(limit) - top - (m >= (limit & (hidden - 1u)));
+    uint64_t       above = 0;
+    int            e = top;
+    while (aside && e > MPT_RANGE_EMIN && (above += mpti_range_in(r, e)) <= aside)
+        e--;
+    return aside && emax - e > exact ? emax - e : exact;
 }
 
 /* What scale 2^k does, by whole binades. */
@@ -6455,21 +6446,10 @@ MPTI_NOINLINE static void mpti_range_with_scale(const mpt_range *r, int k, mpt_r
     memset(c, 0, sizeof *c);
     c->log2_scale = k;
     c->scale = mpti_f32_make((uint32_t)(k + 127) << 23);
-    c->headroom = mpti_f64_is_zero(r->max_abs) ? 0 : mpti_range_doublings(r) - k;
+    c->headroom = mpti_f64_is_zero(r->max_abs) ? 0 : mpti_range_doublings(r, 0u) - k;
     c->flushed = mpti_range_upto(r, mpti_range_flushed_below(f) - k);
     c->subnormal = mpti_range_upto(r, f->emin - 1 - k) - c->flushed;
     c->overflow = mpt_range_nonzero(r) - mpti_range_upto(r, f->emax - k);
-}
-
-/* The doublings, leaving aside that many of the largest values, by whole binades. */
-MPTI_NOINLINE static int mpti_range_doublings_but(const mpt_range *r, uint64_t aside)
-{
-    const int exact = mpti_range_doublings(r), emax = mpt_format_get(r->format)->emax;
-    int       e = mpti_range_log2(mpti_f64_bits(r->max_abs));
-    uint64_t  above = 0;
-    while (aside && e > MPT_RANGE_EMIN && (above += mpti_range_in(r, e)) <= aside)
-        e--;
-    return aside && emax - e > exact ? emax - e : exact;
 }
 
 MPTI_NOINLINE static int mpti_share_ok(double share)
@@ -6489,7 +6469,7 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
         return MPT_E_ARG;
     nonzero = mpt_range_nonzero(r);
     if (nonzero)
-        k = mpti_range_doublings_but(r, mpti_share_of(t->overflow, nonzero)) - headroom;
+        k = mpti_range_doublings(r, mpti_share_of(t->overflow, nonzero)) - headroom;
     k = k > 127 ? 127 : k < -126 ? -126 : k;
     mpti_range_with_scale(r, k, choice);
     lost = choice->flushed + choice->subnormal;
@@ -6771,26 +6751,27 @@ MPT_DEF mpt_writer mpt_writer_file(FILE *file)
     w.user = file;
     return w;
 }
-#define MPTI_DRAWER(draw) (draw)
-#else
-#define MPTI_DRAWER(draw) (1 ? NULL : (draw))
 #endif
 
 /* Returns: MPT_OK, or why nothing can be written. */
-MPTI_NOINLINE static mpt_status mpti_out_open(mpti_out *o, mpt_writer w, mpt_style style, mpti_drawer *draw)
+MPTI_NOINLINE static mpt_status mpti_out_open(mpti_out *o, mpt_writer w, mpt_style style)
 {
     o->w = w;
     o->failed = 0;
     if (!w.write || (unsigned)style > (unsigned)MPT_STYLE_DRAWING)
         return MPT_E_ARG;
-    return style == MPT_STYLE_DRAWING && !draw ? MPT_E_UNSUPPORTED : MPT_OK;
+#ifdef MPT_NO_STDIO
+    if (style == MPT_STYLE_DRAWING)
+        return MPT_E_UNSUPPORTED;
+#endif
+    return MPT_OK;
 }
 
 MPTI_NOINLINE static mpt_status mpti_write(mpt_writer w, mpt_style style, const mpti_figures *f,
                                            const void *report, const mpti_about *about, mpti_drawer *draw)
 {
     mpti_out         o;
-    const mpt_status status = mpti_out_open(&o, w, style, draw);
+    const mpt_status status = mpti_out_open(&o, w, style);
     if (status != MPT_OK)
         return status;
     if (style == MPT_STYLE_DRAWING)
@@ -6934,7 +6915,7 @@ MPT_DEF mpt_status mpt_range_write(const mpt_range *r, mpt_style style, const ch
     if (!r || !r->least_kept || !name)
         return MPT_E_ARG;
     mpti_range_about(&about, r, name);
-    return mpti_write(out, style, mpti_range_figures, r, &about, MPTI_DRAWER(mpti_range_draw));
+    return mpti_write(out, style, mpti_range_figures, r, &about, mpti_range_draw);
 }
 
 MPTI_NOINLINE static void mpti_survey_draw(mpti_out *o, const void *report, const char *name)
@@ -6968,7 +6949,7 @@ MPT_DEF mpt_status mpt_survey_write(const mpt_survey *a, mpt_style style, const 
         return MPT_E_ARG;
     about.text[0] = name;
     if (style == MPT_STYLE_DRAWING)
-        return mpti_write(out, style, NULL, a, &about, MPTI_DRAWER(mpti_survey_draw));
+        return mpti_write(out, style, NULL, a, &about, mpti_survey_draw);
     for (format = 0; format < (int)MPT_FORMAT_COUNT && status == MPT_OK; format++)
         if (mpt_survey_get(a, (mpt_format)format, &r) == MPT_OK) {
             status = mpt_range_write(&r, style, name, out);
@@ -6983,7 +6964,7 @@ MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out)
     const mpt_format_info *f = r ? mpt_format_get(r->format) : NULL;
     mpti_out               o;
     int                    first, last, e;
-    if (!f || !r->least_kept || mpti_out_open(&o, out, MPT_STYLE_CSV, NULL) != MPT_OK)
+    if (!f || !r->least_kept || mpti_out_open(&o, out, MPT_STYLE_CSV) != MPT_OK)
         return MPT_E_ARG;
     mpti_tell(&o, "log2,count,zone\n");
     if (mpti_bins_used(r->binade, MPT_RANGE_BINS, &first, &last))
@@ -7020,7 +7001,7 @@ MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last
     mpti_out         o;
     mpt_range_choice c, best;
     int              few;
-    const mpt_status status = mpti_out_open(&o, out, style, MPTI_DRAWER(mpti_range_draw));
+    const mpt_status status = mpti_out_open(&o, out, style);
     if (!r || !r->least_kept || !name || first < -126 || last > 127 || first > last)
         return MPT_E_ARG;
     if (status != MPT_OK || (style != MPT_STYLE_CSV && style != MPT_STYLE_DRAWING))
@@ -7527,7 +7508,7 @@ MPT_DEF mpt_status mpt_roundoff_write(const mpt_roundoff *r, mpt_style style, co
     mpti_about_open(&about, name, (mpt_format)r->format);
     memcpy(about.real, &g, sizeof g);   /* six doubles, in the order of their names */
     about.real[6] = (double)r->log2_scale;
-    return mpti_write(out, style, figures, r, &about, MPTI_DRAWER(mpti_roundoff_draw));
+    return mpti_write(out, style, figures, r, &about, mpti_roundoff_draw);
 }
 
 /* ---- stagnation report ---- */
@@ -7682,7 +7663,7 @@ MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style
     mpti_about_open(&about, name, r->format);
     about.real[0] = mpti_share(r->lost, r->count - r->none, 1.0);
     about.real[1] = mpt_stagnation_vanishing(r, 0.5, &factor) == MPT_OK ? (double)factor : mpti_nan();
-    return mpti_write(out, style, figures, r, &about, MPTI_DRAWER(mpti_stagnation_draw));
+    return mpti_write(out, style, figures, r, &about, mpti_stagnation_draw);
 }
 
 /* ---- accumulation report ---- */
@@ -7816,7 +7797,7 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
         about.real[2] = g.value[i];
         about.real[3] = g.error[i];
         about.real[4] = g.relative[i];
-        status = mpti_write(out, style, figures, s, &about, MPTI_DRAWER(mpti_sums_draw));
+        status = mpti_write(out, style, figures, s, &about, mpti_sums_draw);
     }
     return status;
 }
@@ -8050,7 +8031,7 @@ MPT_DEF mpt_status mpt_shadow_write(const mpt_shadow *s, mpt_style style, const 
         about.text[i] = v->at ? mpt_shadow_op_name(v->op) : "";
         about.text[i + 1] = v->at ? mpt_shadow_cause_name(v->cause) : "";
     }
-    return mpti_write(out, style, figures, s, &about, MPTI_DRAWER(mpti_shadow_draw));
+    return mpti_write(out, style, figures, s, &about, mpti_shadow_draw);
 }
 
 /* ---- tracking over time ---- */
@@ -8124,7 +8105,7 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
                                    mpt_writer out)
 {
     mpti_out         o;
-    const mpt_status status = mpti_out_open(&o, out, MPT_STYLE_DRAWING, MPTI_DRAWER(mpti_range_draw));
+    const mpt_status status = mpti_out_open(&o, out, MPT_STYLE_DRAWING);
     size_t           i;
     if (mpti_no_array(tracks, count, sizeof *tracks))
         return MPT_E_ARG;

@@ -1737,7 +1737,7 @@ TEST(numbers_read_back)
         double       back;
         if (!mpti_f64_is_finite(x) || fabs(x) < DBL_MIN)
             continue;
-        CHECK_EQ_I(mpti_out_open(&o, sink_open(100), MPT_STYLE_TEXT, NULL), MPT_OK);
+        CHECK_EQ_I(mpti_out_open(&o, sink_open(100), MPT_STYLE_TEXT), MPT_OK);
         mpti_tell(&o, "%r", x);
         back = strtod(sunk.text, NULL);
         CHECK(fabs(back - x) <= 6e-12 * fabs(x));
@@ -1861,10 +1861,10 @@ TEST(written_in_full)
     CHECK(!strncmp(sunk.text, "{\"name\":\"\\\\\\u001f\",", 19));
     {
         mpti_out o;
-        CHECK_EQ_I(mpti_out_open(&o, sink_open(100), MPT_STYLE_TEXT, NULL), MPT_OK);
+        CHECK_EQ_I(mpti_out_open(&o, sink_open(100), MPT_STYLE_TEXT), MPT_OK);
         mpti_tell(&o, "%r", 9.9999999999999);
         CHECK_EQ_S(sunk.text, "1e1");
-        CHECK_EQ_I(mpti_out_open(&o, sink_open(2), MPT_STYLE_TEXT, NULL), MPT_OK);
+        CHECK_EQ_I(mpti_out_open(&o, sink_open(2), MPT_STYLE_TEXT), MPT_OK);
         mpti_tell(&o, "abc");                   /* what does not fit ends it, though more would fit then */
         mpti_tell(&o, "d");
         CHECK(o.failed && sunk.n == 0);
