@@ -4872,7 +4872,7 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
  * lanes and slots. A chunk's sums go to their slots; or, where chunks are not summed in order, to `apart`,
  * from there later. */
 typedef struct mpti_norms {
-    struct { double lane[MPTI_LANES], slot[MPTI_SLOTS]; } of[2];    /* weights, directions */
+    struct { double lane[MPTI_LANES] MPTI_ALIGNED, slot[MPTI_SLOTS]; } of[2];    /* weights, directions */
     double *apart[2];
     size_t  lanes;
 } mpti_norms;
@@ -4992,7 +4992,7 @@ static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_f
 static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
 {
     mpti_along_turn *const turn = (mpti_along_turn *)k;
-    float                  r[MPTI_TILE], root[MPTI_TILE];
+    float                  r[MPTI_TILE] MPTI_ALIGNED, root[MPTI_TILE] MPTI_ALIGNED;
     (void)g;
     mpti_sqrt_tile(root, v);
     mpti_lamb_direction(r, w, m, root, (const mpti_adamw_k *)turn->k);
@@ -5003,7 +5003,7 @@ static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
 static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
 {
     const mpti_along_turn *const turn = (const mpti_along_turn *)k;
-    float                        r[MPTI_TILE], root[MPTI_TILE];
+    float                        r[MPTI_TILE] MPTI_ALIGNED, root[MPTI_TILE] MPTI_ALIGNED;
     (void)g;
     mpti_sqrt_tile(root, v);
     mpti_lamb_direction(r, w, m, root, (const mpti_adamw_k *)turn->k);
