@@ -234,9 +234,9 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
  *   param, grad  out  where to write the arrays' addresses; kept until mpt_tensors_place. NULL: nowhere
  * Returns, Errors: as mpt_tensors_add; MPT_E_UNSUPPORTED (a storage that cannot have the format).
  *
- * mpt_tensors_place -- give every tensor of the list what it lacks: copy, gradient, the moments of
- * list->needs, zero, at 64 bytes or as a master of yours; a master, which begins as the copy, if that is
- * there; then mpt_publish. So mpt_tensors_add may leave any array to it, NULL. More may be added later.
+ * mpt_tensors_place -- give every tensor of the list what it lacks: copy (if it is not the master again),
+ * gradient, the moments of list->needs, zero, at 64 bytes or as a master of yours; a master, which begins as
+ * the copy, if that is there; then mpt_publish. mpt_tensors_add may leave any NULL. More may come later.
  *   memory  in  [bytes], list->bytes or more, to be kept as long as the list
  * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small; nothing is placed.
  * Threads: one caller per list. */
@@ -3217,6 +3217,8 @@ static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at
     mpti_array   a[MPTI_ARRAYS];
     size_t       total = 0, i;
     mpti_arrays_of(t, needs | MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD, a);
+    if (mpti_has_master(t) && t->param_format == MPT_F32 && !t->rounded)
+        a[MPTI_PARAM].width = 0;            /* it would be the master once more */
     for (i = 0; i < MPTI_ARRAYS; i++) {
         const size_t bytes = a[i].count * a[i].width, lead = ((size_t)0 - odd * a[i].width) % 64u;
         if (!a[i].at && bytes) {
@@ -3299,8 +3301,7 @@ MPT_DEF mpt_status mpt_tensors_new_bf16(mpt_tensors *list, const char *name, siz
     return mpti_tensors_new(list, MPT_BF16, name, n, master, (void *)param, (void *)grad);
 }
 
-/* Elements first .. first + n - 1 of an array in one of the three training formats, as floats. As
- * mpt_decode_n and mpt_encode_n, which take longer to find out what to do with a block. */
+/* Elements first .. first + n - 1 of an array in one of the three training formats, as floats. */
 static void mpti_row_load(float *dst, const void *src, mpt_format format, size_t first, size_t n)
 {
     if (format == MPT_F16)
@@ -3383,11 +3384,10 @@ MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t part
         return MPT_E_ARG;
     if (list->status != MPT_OK)
         return list->status;
-    for (i = 0; i < list->count; i++) {
+    for (i = 0; i < list->count; total += list->item[i++].n) {
         const mpt_tensor *const t = &list->item[i];
         if (t->whole || t->columns || t->param_at || t->grad_at || t->n > (size_t)-1 / sizeof(float) - total)
             return MPT_E_ARG;
-        total += t->n;
     }
     begin = total / parts * part + (size_t)((uint64_t)(total % parts) * part / parts);
     end = total / parts * (part + 1u) + (size_t)((uint64_t)(total % parts) * (part + 1u) / parts);
@@ -11395,10 +11395,10 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   squares are floats. It is off by 2^-21 at most, and was by 2^-50. Arrays that a storage does not have
  *   are no part of a checkpoint. A graph's summary leaves out casts of resource variables, as TensorFlow's
  *   does, and loops may go through RefMerge. mpt_tensors_place gives arrays the master's place in a line of
- *   the cache, and a new master the numbers of the copy (zeros). mpt_row_update rounds floats of a copy as
- *   mpt_tensor.rounded asks. Checkpoints are of version 4, with a checksum that threads share; those of
- *   version 3 are loaded, too. mpt_dot of zeros is never minus zero. mpt_graph_bytes suffices where every
- *   output needs a cast, too.
+ *   the cache, a new master the numbers of the copy (zeros), and no copy that would be the master again.
+ *   mpt_row_update rounds floats of a copy as mpt_tensor.rounded asks. Checkpoints are of version 4, with a
+ *   checksum that threads share; those of version 3 are loaded, too. mpt_dot of zeros is never minus zero.
+ *   mpt_graph_bytes suffices where every output needs a cast, too.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was

@@ -1906,13 +1906,13 @@ TEST(registry_places_arrays)
                 CHECK_EQ_U_AT(room[i], 0xee, i);
         CHECK(p[0] == item[0].param && g[0] == item[0].grad && pb == item[2].param && gb == item[2].grad);
         CHECK(g[1] == item[4].grad && item[4].param && item[0].master == w[0] && item[2].master);
-        CHECK(item[1].param && item[1].grad == own && item[1].v && !item[3].param && !item[3].m);
+        CHECK(!item[1].param && item[1].grad == own && item[1].v && !item[3].param && !item[3].m);
         CHECK_EQ_I(item[2].param_format, MPT_BF16);
         CHECK_EQ_I(item[0].grad_format, MPT_F16);
         for (i = 0; i < 5; i++)
             if (i != 3) {
-                const void *const array[] = {item[i].param, i == 1 ? item[i].m : item[i].grad, item[i].m,
-                                             item[i].v};
+                const void *const array[] = {i == 1 ? item[i].m : item[i].param,
+                                             i == 1 ? item[i].m : item[i].grad, item[i].m, item[i].v};
                 const float *const own_master = i == 0 ? w[0] : i == 4 ? w[1] : NULL;
                 const size_t       before = ((size_t)0 - (uintptr_t)own_master) % 64u / sizeof(float);
                 for (j = 0; j < 4; j++)     /* a line of the cache begins at the same element */
@@ -2320,6 +2320,21 @@ TEST(parts_are_placed_and_refused)
     CHECK(item[0].first == 49152 && item[0].n == 16385);
 }
 
+/* Floats beside a master are a copy only where they are rounded. */
+TEST(no_copy_that_is_the_master_again)
+{
+    static unsigned char room[4096];
+    float                weights[2][40] = {{0.0f}, {0.0f}};
+    mpt_tensor           item[2];
+    mpt_tensors          list;
+    CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_F32, MPT_F32), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_add(&list, "plain", 40, NULL, NULL, weights[0], NULL, NULL), MPT_OK);
+    list.model.rounded = MPT_F16;
+    CHECK_EQ_I(mpt_tensors_add(&list, "rounded", 40, NULL, NULL, weights[1], NULL, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_tensors_place(&list, room, sizeof room), MPT_OK);
+    CHECK(!item[0].param && item[0].grad && item[1].param && item[1].grad);
+}
+
 /* Weights that are there in 16 bits alone are not lost to a master that is new. */
 TEST(masters_begin_as_copies)
 {
@@ -2394,5 +2409,6 @@ int main(int argc, char **argv)
     RUN(registry);
     RUN(steps_wherever_arrays_begin);
     RUN(masters_begin_as_copies);
+    RUN(no_copy_that_is_the_master_again);
     return mt_end();
 }
