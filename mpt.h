@@ -2920,24 +2920,22 @@ MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n)
     return t;
 }
 
-MPT_DEF const char *mpt_storage_name(mpt_storage storage)
-{
-#define MPTI_X(id, name, master, extra) name,
-    static const char *const texts[] = {MPT_STORAGES(MPTI_X)};
+/* The rows of MPT_STORAGES, and one for what is none of them. */
+static const struct mpti_storage_row { const char *name; int master, extra; } mpti_storages[] = {
+#define MPTI_X(id, name, master, extra) {name, master, extra},
+    MPT_STORAGES(MPTI_X)
 #undef MPTI_X
-    return (unsigned)storage < (unsigned)MPT_STORAGE_COUNT ? texts[storage] : "unknown storage";
+    {"unknown storage", 0, 0}
+};
+
+static const struct mpti_storage_row *mpti_storage(mpt_storage s)
+{
+    return &mpti_storages[(unsigned)s < (unsigned)MPT_STORAGE_COUNT ? s : MPT_STORAGE_COUNT];
 }
 
-static int mpti_storage_needs(mpt_storage storage, int what)
-{
-#define MPTI_X(id, name, master, extra) {master, extra},
-    static const unsigned char table[][2] = {MPT_STORAGES(MPTI_X)};
-#undef MPTI_X
-    return (unsigned)storage < (unsigned)MPT_STORAGE_COUNT && table[storage][what];
-}
-
-static int mpti_has_master(const mpt_tensor *t) { return mpti_storage_needs(t->storage, 0); }
-static int mpti_has_extra(const mpt_tensor *t) { return mpti_storage_needs(t->storage, 1); }
+MPT_DEF const char *mpt_storage_name(mpt_storage storage) { return mpti_storage(storage)->name; }
+static int mpti_has_master(const mpt_tensor *t) { return mpti_storage(t->storage)->master; }
+static int mpti_has_extra(const mpt_tensor *t) { return mpti_storage(t->storage)->extra; }
 
 /* Of each matrix, as Adafactor sees a tensor with columns. */
 static size_t mpti_rows(const mpt_tensor *t)
@@ -5733,9 +5731,11 @@ static uint64_t mpti_state_checksum(const unsigned char *p, size_t n, uint64_t v
     return c.sum[0];
 }
 
-static mpt_status mpti_state_ok(const mpt_state *s)
+static mpt_status mpti_state_measure(const mpt_state *s, const void *buffer, size_t bytes, int judge,
+                                     size_t *need)
 {
-    size_t i;
+    mpti_walk w;
+    size_t    i;
     if (!s || mpti_no_array(s->scalers, s->scaler_count, sizeof *s->scalers) ||
         mpti_no_array(s->steps, s->step_count, sizeof *s->steps) ||
         mpti_no_array(s->counters, s->counter_count, sizeof *s->counters) ||
@@ -5747,22 +5747,12 @@ static mpt_status mpti_state_ok(const mpt_state *s)
             (s->gradients && t->grad && !mpti_is_train_format(t->grad_format)))
             return MPT_E_UNSUPPORTED;
     }
-    return MPT_OK;
-}
-
-static mpt_status mpti_state_measure(const mpt_state *state, const void *buffer, size_t bytes, int judge,
-                                     size_t *need)
-{
-    const mpt_status status = mpti_state_ok(state);
-    mpti_walk        w;
     memset(&w, 0, sizeof w);
     w.mode = MPTI_WALK_SIZE;
     w.end = (size_t)-1 / 2u - 8u;
     w.buffer = mpti_span_of(buffer, bytes, 0);
     w.judge = judge;
-    if (status != MPT_OK)
-        return status;
-    mpti_walk_state(&w, state);
+    mpti_walk_state(&w, s);
     if (w.failed)
         return MPT_E_ARG;   /* too large for memory, the buffer is part of it, or values are impossible */
     *need = w.at + 8u;
@@ -8683,26 +8673,6 @@ MPTI_INLINE void mpti_dot_loop(float *MPTI_RESTRICT lane, const float *MPTI_REST
 MPTI_TWICE(mpti_dot_lanes, mpti_dot_loop, (float *lane, const float *a, const float *x, size_t n),
            (lane, a, x, n))
 
-/* The upper lanes of a short row are zeros and are left out. */
-static float mpti_dot_tiles(const void *a, mpt_format a_format, ptrdiff_t a_stride, const void *x,
-                            mpt_format x_format, ptrdiff_t x_stride, size_t n)
-{
-    const unsigned char *p = (const unsigned char *)a, *q = (const unsigned char *)x;
-    float                lane[MPTI_ROW], u[MPTI_TILE], v[MPTI_TILE];
-    size_t               i, j, take;
-    memset(lane, 0, sizeof lane);
-    for (i = 0; i < n; i += take, p += (ptrdiff_t)take * a_stride, q += (ptrdiff_t)take * x_stride) {
-        take = mpti_min(n - i, MPTI_TILE);
-        mpti_row_gather(u, p, a_format, a_stride, take);
-        mpti_row_gather(v, q, x_format, x_stride, take);
-        mpti_dot_lanes(lane, u, v, take);
-    }
-    for (i = MPTI_ROW / 2; i; i /= 2)
-        for (j = 0; j < i && i < n; j++)
-            lane[j] += lane[i + j];
-    return lane[0] + 0.0f;
-}
-
 static mpt_status mpti_axpy_tiles(void *y, mpt_format y_format, ptrdiff_t y_stride, float a, const void *x,
                                   mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
@@ -8761,21 +8731,27 @@ static int mpti_axpy_run(void *y, mpt_format y_format, float a, const void *x, m
 MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_stride, const void *x,
                               mpt_format x_format, ptrdiff_t x_stride, size_t n)
 {
+    const unsigned char *p = (const unsigned char *)a, *q = (const unsigned char *)x;
+    float                lane[MPTI_ROW], u[MPTI_TILE], v[MPTI_TILE];
+    size_t               i, j, take;
     if (!n || !a || mpti_no_array_here(x, n, sizeof(float)))
         return 0.0f;
     if (!mpti_is_train_format(a_format) || !mpti_is_train_format(x_format))
         return mpti_f32_make(0x7fc00000u);
-    return mpti_dot_tiles(a, a_format, a_stride, x, x_format, x_stride, n);
+    memset(lane, 0, sizeof lane);
+    for (i = 0; i < n; i += take, p += (ptrdiff_t)take * a_stride, q += (ptrdiff_t)take * x_stride) {
+        take = mpti_min(n - i, MPTI_TILE);
+        mpti_row_gather(u, p, a_format, a_stride, take);
+        mpti_row_gather(v, q, x_format, x_stride, take);
+        mpti_dot_lanes(lane, u, v, take);
+    }
+    for (i = MPTI_ROW / 2; i; i /= 2)   /* the upper lanes of a short row are zeros and are left out */
+        for (j = 0; j < i && i < n; j++)
+            lane[j] += lane[i + j];
+    return lane[0] + 0.0f;
 }
 
-MPTI_NOINLINE static float mpti_dot_portable(const void *a, mpt_format a_format, const void *x,
-                                             mpt_format x_format, size_t n)
-{
-    return mpt_dot_strided(a, a_format, (ptrdiff_t)mpti_format_bytes(a_format), x, x_format,
-                           (ptrdiff_t)mpti_format_bytes(x_format), n);
-}
-
-/* By a path, of what may be taken: training formats and something to add up. */
+/* By a path; what the vector paths get must be training formats and something to add up. */
 static inline float mpti_dot_run(int path, const void *a, mpt_format a_format, const void *x,
                                  mpt_format x_format, size_t n)
 {
@@ -8786,15 +8762,15 @@ static inline float mpti_dot_run(int path, const void *a, mpt_format a_format, c
         return mpti_dot_256(a, a_format, x, x_format, n);
 #endif
     (void)path;
-    return mpti_dot_portable(a, a_format, x, x_format, n);
+    return mpt_dot_strided(a, a_format, (ptrdiff_t)mpti_format_bytes(a_format), x, x_format,
+                           (ptrdiff_t)mpti_format_bytes(x_format), n);
 }
 
 MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_format x_format, size_t n)
 {
-    if (MPTI_LIKELY(a && x && n - 1u < (size_t)-1 / 16u && mpti_is_train_format(a_format) &&
-                    mpti_is_train_format(x_format)))
-        return mpti_dot_run(mpti_path_here(), a, a_format, x, x_format, n);
-    return mpti_dot_portable(a, a_format, x, x_format, n);
+    const int usual = a && x && n - 1u < (size_t)-1 / 16u && mpti_is_train_format(a_format) &&
+                      mpti_is_train_format(x_format);
+    return mpti_dot_run(MPTI_LIKELY(usual) ? mpti_path_here() : 0, a, a_format, x, x_format, n);
 }
 
 MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format,
@@ -10322,20 +10298,15 @@ static const char *mpti_check_parts(const mpt_graph *g, const uint8_t *kind, con
     return NULL;
 }
 
-/* Whether an input has to wait for what it reads; not where a loop is closed. */
-static int mpti_waits(const mpt_graph *g, const uint8_t *kind, uint32_t in)
-{
-    return kind[g->types[mpti_source(g, in)].node] != MPTI_OP_NEXT;
-}
-
-/* A cycle that no loop closes leaves nodes whose inputs never become ready. */
+/* A node waits for what it reads, but where a loop is closed. A cycle that no loop closes leaves nodes whose
+ * inputs never become ready. */
 static const char *mpti_check_cycles(const mpt_graph *g, const uint8_t *kind, uint32_t *queue,
                                      uint32_t *waits, const char **fault)
 {
-    uint32_t i, t, in, reader, head = 0, tail = 0;
+    uint32_t i, t, in, reader, from, head = 0, tail = 0;
     memset(waits, 0, g->node_count * sizeof *waits);
     for (i = 0; i < g->input_count; i++)
-        waits[mpti_reader_node(g, i)] += (uint32_t)mpti_waits(g, kind, i);
+        waits[mpti_reader_node(g, i)] += kind[g->types[mpti_source(g, i)].node] != MPTI_OP_NEXT;
     for (i = 0; i < g->node_count; i++)
         if (!waits[i])
             queue[tail++] = i;
@@ -10352,9 +10323,11 @@ static const char *mpti_check_cycles(const mpt_graph *g, const uint8_t *kind, ui
     }
     if (tail == g->node_count)
         return NULL;
-    for (i = 0; i < g->input_count; i++)        /* queue: of each node that waits, one for which it does */
-        if (waits[g->types[mpti_source(g, i)].node] && mpti_waits(g, kind, i))
-            queue[mpti_reader_node(g, i)] = g->types[mpti_source(g, i)].node;
+    for (i = 0; i < g->input_count; i++) {      /* queue: of each node that waits, one for which it does */
+        from = g->types[mpti_source(g, i)].node;
+        if (waits[from] && kind[from] != MPTI_OP_NEXT)
+            queue[mpti_reader_node(g, i)] = from;
+    }
     for (i = 0; !waits[i]; i++) {}
     for (head = 0; head < g->node_count; head++)        /* upstream, onto the cycle */
         i = queue[i];
@@ -10542,9 +10515,9 @@ static void mpti_pass_lists(mpti_amp *a)
 #define MPTI_BACKWARD 2u
 
 /* Queue the types that have all the bits `need` and none of `avoid`, flip bits of theirs, and say why if
- * there is a reason. Returns how many there are. */
-MPTI_NOINLINE static uint32_t mpti_mark(mpti_amp *a, unsigned need, unsigned avoid, unsigned flip,
-                                        mpt_graph_why why, const uint32_t *via)
+ * there is a reason. */
+MPTI_NOINLINE static void mpti_mark(mpti_amp *a, unsigned need, unsigned avoid, unsigned flip,
+                                    mpt_graph_why why, const uint32_t *via)
 {
     uint32_t i;
     a->queued = 0;
@@ -10555,7 +10528,6 @@ MPTI_NOINLINE static uint32_t mpti_mark(mpti_amp *a, unsigned need, unsigned avo
                 mpti_paint(a, i, 0u, why, via ? via[i] : MPT_GRAPH_NONE);
             a->queue[a->queued++] = i;
         }
-    return a->queued;
 }
 
 /* A spread: from the queue to types that have all the bits `need` and none of `avoid`, which get `mark`. */
@@ -10633,11 +10605,11 @@ static void mpti_spread(mpti_amp *a, unsigned ways, unsigned need, unsigned avoi
  * clear ops only. What mpti_pass_lists denied keeps its reason. */
 static void mpti_pass_deny(mpti_amp *a)
 {
-    (void)mpti_mark(a, MPTI_UP, 0u, 0u, MPT_WHY_NONE, NULL);
+    mpti_mark(a, MPTI_UP, 0u, 0u, MPT_WHY_NONE, NULL);
     mpti_spread(a, MPTI_BACKWARD, MPTI_ON(MPT_LIST_CLEAR), 0u, MPTI_UP, MPT_WHY_NONE, a->carry);
-    (void)mpti_mark(a, MPTI_ON(MPT_LIST_DENY), MPTI_DENIED, MPTI_DENIED, MPT_WHY_DENY, a->via);
+    mpti_mark(a, MPTI_ON(MPT_LIST_DENY), MPTI_DENIED, MPTI_DENIED, MPT_WHY_DENY, a->via);
     mpti_spread(a, MPTI_FORWARD, MPTI_UP, 0u, MPTI_DENIED, MPT_WHY_AFTER_DENY, a->via);
-    (void)mpti_mark(a, MPTI_HELD, MPTI_DENIED, MPTI_DENIED, MPT_WHY_NONE, NULL);
+    mpti_mark(a, MPTI_HELD, MPTI_DENIED, MPTI_DENIED, MPT_WHY_NONE, NULL);
 }
 
 /* All members of a group are denied if one is or cannot be changed, else low if one is. Elements of a list
@@ -10677,11 +10649,11 @@ static void mpti_pass_groups(mpti_amp *a)
 /* Step 3: clear and infer ops between allow ops: downstream of one and, through such, upstream of one. */
 static void mpti_pass_between(mpti_amp *a)
 {
-    (void)mpti_mark(a, MPTI_ROOT, 0u, MPTI_DOWN, MPT_WHY_NONE, NULL);
+    mpti_mark(a, MPTI_ROOT, 0u, MPTI_DOWN, MPT_WHY_NONE, NULL);
     mpti_spread(a, MPTI_FORWARD, MPTI_INNER, MPTI_DENIED, MPTI_DOWN, MPT_WHY_NONE, a->carry);
-    (void)mpti_mark(a, MPTI_ROOT, 0u, MPTI_BETWEEN, MPT_WHY_NONE, NULL);
+    mpti_mark(a, MPTI_ROOT, 0u, MPTI_BETWEEN, MPT_WHY_NONE, NULL);
     mpti_spread(a, MPTI_BACKWARD, MPTI_DOWN, MPTI_ROOT, MPTI_BETWEEN, MPT_WHY_NONE, a->to);
-    (void)mpti_mark(a, MPTI_BETWEEN, MPTI_LOW, MPTI_LOW, MPT_WHY_BETWEEN, a->carry);
+    mpti_mark(a, MPTI_BETWEEN, MPTI_LOW, MPTI_LOW, MPT_WHY_BETWEEN, a->carry);
 }
 
 /* Step 4, until 2.19 for the BF16 lists only: an infer op that a low op feeds, and no denied one. In order,
@@ -11174,18 +11146,18 @@ static mpt_status mpti_amp_paint(mpti_amp *a)
     mpti_pass_types(a);
     mpti_pass_ranges(a);
     mpti_pass_lists(a);
-    any = mpti_mark(a, MPTI_ON(MPT_LIST_ALLOW) | MPTI_FREE, MPTI_HELD, MPTI_ROOT | MPTI_LOW, MPT_WHY_ALLOW,
-                    NULL) != 0;                         /* step 1: allow ops */
+    mpti_mark(a, MPTI_ON(MPT_LIST_ALLOW) | MPTI_FREE, MPTI_HELD, MPTI_ROOT | MPTI_LOW, MPT_WHY_ALLOW, NULL);
+    any = a->queued != 0;                               /* step 1: allow ops */
     mpti_pass_deny(a);
     if (any) {
         mpti_pass_groups(a);
         mpti_pass_between(a);
         if (a->o->mode != MPT_GRAPH_TENSORFLOW_2_19 || a->o->lists == MPT_LISTS_TF_BF16)
             mpti_pass_follow(a);
-        (void)mpti_mark(a, MPTI_LOW, 0u, 0u, MPT_WHY_NONE, NULL);       /* step 5: both ways by clear ops */
+        mpti_mark(a, MPTI_LOW, 0u, 0u, MPT_WHY_NONE, NULL);       /* step 5: both ways by clear ops */
         mpti_spread(a, MPTI_FORWARD | MPTI_BACKWARD, MPTI_ABLE | MPTI_ON(MPT_LIST_CLEAR),
                     MPTI_LOW | MPTI_DENIED | MPTI_VARIABLE, MPTI_LOW, MPT_WHY_CLEAR, a->via);
-        (void)mpti_mark(a, MPTI_LOW | MPTI_ON(MPT_LIST_ALLOW), MPTI_ABLE, MPTI_LOW, MPT_WHY_NO_KERNEL, NULL);
+        mpti_mark(a, MPTI_LOW | MPTI_ON(MPT_LIST_ALLOW), MPTI_ABLE, MPTI_LOW, MPT_WHY_NO_KERNEL, NULL);
         do
             mpti_pass_groups(a);
         while (mpti_pass_loops(a));
@@ -11269,12 +11241,10 @@ MPT_DEF size_t mpt_graph_explain(const mpt_graph *g, uint32_t type, char *buf, s
     mpti_add_text(&text, " (");
     mpti_add_text(&text, g->nodes[t->node].op);
     mpti_add_text(&text, "): ");
-    if (t->format >= 0 && t->format < (int32_t)MPT_FORMAT_COUNT)
-        mpti_add_text(&text, mpt_graph_is_low(g, type)        ? "low, because "
-                        : t->format == (int32_t)MPT_F32 ? "FP32, because "
-                                                        : "as it was, because ");
-    else
-        mpti_add_text(&text, "no float, ");
+    mpti_add_text(&text, t->format < 0 || t->format >= (int32_t)MPT_FORMAT_COUNT ? "no float, "
+                         : mpt_graph_is_low(g, type)                              ? "low, because "
+                         : t->format == (int32_t)MPT_F32                          ? "FP32, because "
+                                                                                  : "as it was, because ");
     mpti_add_text(&text, mpti_graph_why_text(t->why));
     if (t->via != MPT_GRAPH_NONE || t->to != MPT_GRAPH_NONE) {
         mpti_add_text(&text, ": ");
