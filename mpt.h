@@ -3756,9 +3756,8 @@ MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
         lane[j] = mpti_sumsq_1(lane[j], row[j]);
 }
 
-MPTI_TWICE(mpti_unscale_tile, mpti_unscale_loop,
-            (float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor, unsigned *bad),
-            (u, g, factor, bad))
+MPTI_TWICE(mpti_unscale_tile, mpti_unscale_loop, (float *u, const float *g, float factor, unsigned *bad),
+           (u, g, factor, bad))
 /* One copy: it costs no time, and in each of its three callers it would weigh as much again. */
 MPTI_NOINLINE MPTI_UNUSED static void mpti_sumsq_tile(double *lane, const float *row);
 MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
@@ -3770,8 +3769,8 @@ MPTI_INLINE void mpti_lanes_loop(float *MPTI_RESTRICT lane, const float *MPTI_RE
     for (j = 0; j < MPTI_TILE; j++)
         lane[j] = mpti_add(lane[j], mpti_square_1(mpti_mul(row[j], factor)));
 }
-MPTI_TWICE(mpti_lanes_tile, mpti_lanes_loop,
-           (float *MPTI_RESTRICT lane, const float *MPTI_RESTRICT row, float factor), (lane, row, factor))
+MPTI_TWICE(mpti_lanes_tile, mpti_lanes_loop, (float *lane, const float *row, float factor),
+           (lane, row, factor))
 
 static unsigned char *mpti_grad_from(const mpt_tensor *t, size_t first)
 {
@@ -4467,14 +4466,12 @@ MPTI_INLINE void mpti_kahan_rest_loop(float *MPTI_RESTRICT rest, const float *MP
 MPTI_THRICE(mpti_split_tile, mpti_split_loop,
             (uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low, const uint32_t *MPTI_RESTRICT w),
             (high, low, w))
-MPTI_THRICE(mpti_unsplit_tile, mpti_unsplit_loop,
-            (uint32_t *MPTI_RESTRICT w, const uint16_t *MPTI_RESTRICT high,
-             const uint16_t *MPTI_RESTRICT low),
+MPTI_THRICE(mpti_unsplit_tile, mpti_unsplit_loop, (uint32_t *w, const uint16_t *high, const uint16_t *low),
             (w, high, low))
-MPTI_TWICE(mpti_kahan_join_tile, mpti_kahan_join_loop,
-            (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT rest, int is_f16), (w, rest, is_f16))
-MPTI_TWICE(mpti_kahan_rest_tile, mpti_kahan_rest_loop,
-            (float *MPTI_RESTRICT rest, const float *MPTI_RESTRICT w, int is_f16), (rest, w, is_f16))
+MPTI_TWICE(mpti_kahan_join_tile, mpti_kahan_join_loop, (float *w, const float *rest, int is_f16),
+           (w, rest, is_f16))
+MPTI_TWICE(mpti_kahan_rest_tile, mpti_kahan_rest_loop, (float *rest, const float *w, int is_f16),
+           (rest, w, is_f16))
 
 /* Elements first .. first + n - 1 of an array as tiles of floats: the array itself where it is one, else
  * `local`, one tile, decoded and padded with zeros. An array that is not there is never read. */
@@ -4789,11 +4786,9 @@ MPTI_TWICE(mpti_lion_tile, mpti_lion_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k)
 MPTI_ROOTED(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, g, w, m, v, k)
 MPTI_TWICE(mpti_lamb_tile, mpti_lamb_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_TWICE(mpti_lamb_direction, mpti_lamb_direction_loop,
-            (float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w, const float *MPTI_RESTRICT m,
-             const float *MPTI_RESTRICT root, const mpti_adamw_k *k),
-            (r, w, m, root, k))
-MPTI_TWICE(mpti_along, mpti_along_loop,
-            (float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor), (w, r, factor))
+           (float *r, const float *w, const float *m, const float *root, const mpti_adamw_k *k),
+           (r, w, m, root, k))
+MPTI_TWICE(mpti_along, mpti_along_loop, (float *w, const float *r, float factor), (w, r, factor))
 
 /* ---- passes over a tensor ---- */
 
