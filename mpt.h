@@ -2330,14 +2330,6 @@ MPTI_HD_CALL void mpti_ours_set(mpt_scaler *s, float scale)
     s->climb &= ~MPTI_CLIMBED;
 }
 
-MPT_HD void mpti_ours_down(mpt_scaler *s, int32_t factors)
-{
-    float lower = s->scale;
-    for (; factors > 0 && mpti_below(mpti_to_f32(s->config.min_scale), lower); factors--)
-        lower = mpti_mul(lower, mpti_to_f32(s->config.backoff));
-    mpti_ours_set(s, lower);
-}
-
 /* By how much a rate may be exceeded: by itself, but by `least` at least and by 1/32 or a quarter at most. */
 MPT_HD uint32_t mpti_ours_room(uint32_t rate, uint32_t least)
 {
@@ -2371,6 +2363,7 @@ MPT_HD void mpti_ours_alarm(mpt_scaler *s, int32_t levels)
     const float   floor = mpti_to_f32(s->config.min_scale);
     const int     trial = s->climb == (MPTI_ON_TRIAL | MPTI_CLIMBED), lowest = !mpti_below(floor, s->scale);
     const int     in_row = s->bad_steps - MPTI_IN_ROW >= s->config.patience;
+    float         lower = s->scale;
     int32_t       down = 1;
     int           learn = 0;
     s->excess = 0u;
@@ -2415,7 +2408,9 @@ MPT_HD void mpti_ours_alarm(mpt_scaler *s, int32_t levels)
         }
         return;
     }
-    mpti_ours_down(s, down);
+    for (; down > 0 && mpti_below(floor, lower); down--)
+        lower = mpti_mul(lower, mpti_to_f32(s->config.backoff));
+    mpti_ours_set(s, lower);
     if (trial)
         s->home = s->scale;
     else if (!mpti_below(floor, s->scale))
@@ -2881,17 +2876,15 @@ MPT_HD uint32_t mpti_unsplit(uint16_t high, uint16_t low)
 }
 
 /* Kahan: the rest is kept times 2^11 in f16, where |rest| <= 16 fits and subnormals begin at 2^-25. */
-MPT_HD float mpti_kahan_factor(int is_f16) { return is_f16 ? 2048.0f : 1.0f; }
-MPT_HD float mpti_kahan_unfactor(int is_f16) { return is_f16 ? 0.00048828125f : 1.0f; }
 MPT_HD float mpti_kahan_join(float param, float rest, int is_f16)
 {
-    return mpti_fma(rest, mpti_kahan_unfactor(is_f16), param);
+    return mpti_fma(rest, is_f16 ? 0.00048828125f : 1.0f, param);
 }
 /* 0 where param overflowed: Inf - Inf would be a NaN */
 MPT_HD float mpti_kahan_rest(float w, float param, int is_f16)
 {
     const uint32_t finite = 0u - (uint32_t)mpti_f32_is_finite(param);
-    const float    rest = mpti_mul(mpti_fma(param, -1.0f, w), mpti_kahan_factor(is_f16));
+    const float    rest = mpti_mul(mpti_fma(param, -1.0f, w), is_f16 ? 2048.0f : 1.0f);
     return mpti_f32_make(mpti_f32_bits(rest) & finite);
 }
 
@@ -4047,14 +4040,6 @@ MPTI_NOINLINE static void mpti_grads_scale(const mpt_tensor *t, size_t first, si
     }
 }
 
-/* The commonest case, f16 under a power of two: none of products, squares and sums is near the ends of float,
- * so the factor's square may as well go into the sum of the squares: 1.2 times as fast. */
-static int mpti_may_square_later(const mpti_checking *c)
-{
-    const uint32_t u = mpti_f32_bits(c->factor), field = u >> 23;
-    return !c->write_back && !(u & 0x7fffffu) && field > 77u && field < 173u;
-}
-
 MPTI_NOINLINE static double mpti_sum_of(const mpt_tensor *t, size_t first, size_t n, float factor, int back)
 {
     const unsigned char *const g = mpti_grad_from(t, first);
@@ -4071,10 +4056,13 @@ MPTI_NOINLINE static double mpti_sum_of(const mpt_tensor *t, size_t first, size_
 static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, size_t first, size_t n,
                                  double *sum)
 {
-    const int written = c->write_back && t->grad_format != MPT_F32;     /* rounded, so worth vectors only */
+    const uint32_t u = mpti_f32_bits(c->factor), field = u >> 23;
+    const int      written = c->write_back && t->grad_format != MPT_F32;     /* rounded: worth vectors only */
     if (mpti_path() < (written ? MPTI_PATH_AVX512 : MPTI_PATH_SSE2))
         return 0;
-    if (t->grad_format == MPT_F16 && mpti_may_square_later(c))
+    /* The commonest case, f16 under a power of two: none of products, squares and sums is near the ends of
+     * float, so the factor's square may as well go into the sum of the squares: 1.2 times as fast. */
+    if (t->grad_format == MPT_F16 && !c->write_back && !(u & 0x7fffffu) && field > 77u && field < 173u)
         *sum = mpti_sum_of(t, first, n, 1.0f, 0) * ((double)c->factor * (double)c->factor);
     else
         *sum = mpti_sum_of(t, first, n, c->factor, c->write_back);
