@@ -4114,18 +4114,6 @@ static void mpti_check_piece(void *context, const mpti_piece *piece)
     }
 }
 
-static void mpti_check_pass(mpti_checking *c, const mpt_tensor *tensors, size_t count)
-{
-#ifdef MPTI_THREADS
-    mpti_pieces(tensors, count, mpti_check_beside, mpti_check_piece, c);
-#else
-    mpti_pieces(tensors, count, mpti_check_piece, NULL, c);
-#endif
-    c->step->sumsq = mpti_pair_sum(c->slot, MPTI_SLOTS);
-    c->step->found_inf = c->step->cause ? 1u : 0u;
-    c->step->norm = mpti_norm_from_sumsq(c->step->sumsq, c->step->found_inf);
-}
-
 /* Would writing gradients back write one twice? */
 static mpt_status mpti_gradients_ok(const mpt_tensor *tensors, size_t count, int write_back)
 {
@@ -4161,7 +4149,14 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     step->update = s->updates + 1u;
     step->grad_factor = write_back ? 1.0f : c.factor;
     step->clip_factor = 1.0f;
-    mpti_check_pass(&c, tensors, count);
+#ifdef MPTI_THREADS
+    mpti_pieces(tensors, count, mpti_check_beside, mpti_check_piece, &c);
+#else
+    mpti_pieces(tensors, count, mpti_check_piece, NULL, &c);
+#endif
+    step->sumsq = mpti_pair_sum(c.slot, MPTI_SLOTS);
+    step->found_inf = step->cause ? 1u : 0u;
+    step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
     step->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
     return mpt_scaler_record(s, 0, step->cause);
 }
@@ -5071,16 +5066,6 @@ static void mpti_columns_range(void *context, size_t part, size_t begin, size_t 
     }
 }
 
-static void mpti_factors_update(const mpt_tensor *t, const mpti_adafactor_k *k)
-{
-    const size_t   columns = t->n / mpti_rows(t);
-    mpti_factoring c;
-    c.t = t;
-    c.k = k;
-    (void)MPTI_IN_PARTS(t->n / t->columns, MPTI_FAST_PART / t->columns + 1u, mpti_rows_range, &c);
-    (void)MPTI_IN_PARTS(columns, t->n > MPTI_FAST_PART ? MPTI_TILE : columns, mpti_columns_range, &c);
-}
-
 /* The mean of a matrix's row means. */
 static float mpti_factors_mean(const float *row, size_t rows, float least)
 {
@@ -5165,16 +5150,21 @@ static void mpti_adafactor_tensor(const mpt_tensor *t, const mpti_pass *step)
 {
     const unsigned  v = t->columns ? 0u : MPT_NEEDS_V;
     mpti_pass       moments = *step;
+    mpti_factoring  c;
     mpti_along_turn turn;
+    c.t = t, c.k = (const mpti_adafactor_k *)step->k;
     memset(&turn, 0, sizeof turn);
     turn.k = step->k, turn.t = t, turn.matrix = (size_t)-1;
     moments.reads = MPT_NEEDS_GRAD | v;
     moments.writes = v;
     moments.tile = mpti_adafactor_v_tile;
-    if (t->columns)
-        mpti_factors_update(t, (const mpti_adafactor_k *)step->k);
-    else
+    if (t->columns) {
+        const size_t columns = t->n / mpti_rows(t);
+        (void)MPTI_IN_PARTS(t->n / t->columns, MPTI_FAST_PART / t->columns + 1u, mpti_rows_range, &c);
+        (void)MPTI_IN_PARTS(columns, t->n > MPTI_FAST_PART ? MPTI_TILE : columns, mpti_columns_range, &c);
+    } else {
         mpti_pieces(t, 1, mpti_pass_piece, NULL, &moments);
+    }
     mpti_along_tensor(&turn, MPTI_NEEDS_STEP | v, mpti_adafactor_norms_tile, mpti_adafactor_far,
                       mpti_adafactor_along_tile, MPT_NEEDS_WEIGHT | (step->writes & MPTI_ZEROES), step->at);
 }
