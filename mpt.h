@@ -6193,9 +6193,11 @@ typedef struct mpti_reporting {
         (void)mpt_##name##_merge((mpt_##name *)whole->report, &r);                                  \
         __atomic_clear(whole->lock, __ATOMIC_RELEASE);                                              \
     }
-#define MPTI_COUNT_OF(name, n) (n) > MPTI_FAST_PART ? mpti_##name##_part : mpti_##name##_count
+#define MPTI_REPORTS_CUT MPTI_FAST_PART
+#define MPTI_COUNT_OF(name, n) (n) > MPTI_REPORTS_CUT ? mpti_##name##_part : mpti_##name##_count
 #else
 #define MPTI_REPORT_PARTS(name, field, end_of_it)
+#define MPTI_REPORTS_CUT (size_t)-1
 #define MPTI_COUNT_OF(name, n) mpti_##name##_count
 #endif
 
@@ -6215,7 +6217,7 @@ MPTI_NOINLINE static mpt_status mpti_report_add(void *report, int ready, mpt_for
     c.x = (const unsigned char *)x, c.other = other;
     c.from = from, c.which = which;
     if (n)
-        (void)MPTI_IN_PARTS(n, n > MPTI_FAST_PART ? MPTI_FAST_PART : n, count, &c);
+        (void)MPTI_IN_PARTS(n, mpti_min(n, MPTI_REPORTS_CUT), count, &c);
     return MPT_OK;
 }
 
