@@ -479,7 +479,8 @@ MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint64_t step, uint64
  *   src  in   [n], any alignment; nothing before or after the n elements is read
  * Each as by the scalar function of the same name. In place: a call may write over its own source where an
  * element of dst is no larger than one of src (both start at the same address); any other overlap is not
- * allowed. Pairs without a function of their own: mpt_convert_n, which is as fast.
+ * allowed. Pairs without a function of their own: mpt_convert_n, which is as fast. Below 64 elements a call
+ * takes as long as 10 to 30 scalar ones: for rows of a few, call those.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
  * Exact: the same bits on every path, NaN included.  Threads: any. */
 MPT_DEF mpt_status mpt_f16_from_f32_n(mpt_f16 *dst, const float *src, size_t n);
@@ -3893,8 +3894,9 @@ MPTI_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n
 
 /* ---- any two formats, with options ---- */
 
-/* Zeros of their sign for the subnormals of a tile of floats, f16 or bf16. */
-static int mpti_flushes(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
+static int mpti_is_short_float(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
+
+/* Zeros of their sign for the subnormals of a tile of these. */
 static void mpti_flush_tile(mpt_format f, uint64_t *tile)
 {
     const uint16_t field = f == MPT_F16 ? 0x7c00u : 0x7f80u;
@@ -4487,7 +4489,7 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
     c.opts = opts ? opts : &plain;
     c.fast = !flags && mpti_is_plain(opts), c.flush = 0u;
     if (!flags && !c.fast && mpti_is_plain_but_flush(opts) && d->format != s->format &&
-        mpti_flushes(d->format) && mpti_flushes(s->format))
+        mpti_is_short_float(d->format) && mpti_is_short_float(s->format))
         c.fast = 1, c.flush = opts->flush;
     if (n && !flags && !c.flush && mpti_is_packed(d) && mpti_is_packed(s)) {
         if (c.fast && d->format == s->format)
@@ -4556,6 +4558,23 @@ typedef struct mpti_seeking {
     size_t                 found[MPTI_PARTS], first[MPTI_PARTS];
 } mpti_seeking;
 
+/* 1 if the number is good, 0 if not, by a look; -1 where it takes more. What is not above the largest number
+ * of the format fits; what is normal there is had exactly if no bit is dropped. */
+static int mpti_seek_look(const mpti_seeking *c, uint64_t code)
+{
+    const mpt_format from = c->s.format;
+    uint64_t         a;
+    if (!c->f->sign_bits || !(mpti_is_short_float(from) || from == MPT_F64))
+        return -1;
+    if (from != MPT_F64)
+        code = mpti_f64_widen(from == MPT_F16    ? mpti_f16_decode((uint16_t)code)
+                              : from == MPT_BF16 ? (uint32_t)code << 16 : (uint32_t)code);
+    a = code & ~(MPTI_ONE << 63);
+    if (a > mpti_f64_bits(c->f->max_finite) || (!c->o && a < mpti_f64_bits(c->f->min_normal)))
+        return -1;
+    return c->o || !mpti_drops(a, 52 - c->f->mantissa_bits);
+}
+
 static void mpti_seek_range(void *context, size_t part, size_t begin, size_t end)
 {
     mpti_seeking *const c = (mpti_seeking *)context;
@@ -4564,13 +4583,12 @@ static void mpti_seek_range(void *context, size_t part, size_t begin, size_t end
     size_t              i, found = 0, first = 0;
     for (i = begin; i < end; i++) {
         const uint64_t code = mpti_load_code(c->from + (ptrdiff_t)i * c->s.stride, c->s.info->bytes);
-        const uint64_t u = mpti_f64_of_code(c->s.info, code, c->o ? c->o->flush : 0u);
-        int            ok;
-        if (c->o) {
+        int            ok = mpti_seek_look(c, code);
+        if (ok < 0 && c->o) {
             mpti_opts_at(&at, c->o, i, &words);
-            ok = mpti_fits(c->f, u, &at);
-        } else
-            ok = mpti_is_exact(c->f, u);
+            ok = mpti_fits(c->f, mpti_f64_of_code(c->s.info, code, c->o->flush), &at);
+        } else if (ok < 0)
+            ok = mpti_is_exact(c->f, mpti_f64_of_code(c->s.info, code, 0u));
         if (!ok && !found++)
             first = i;
         if (found && c->o)
