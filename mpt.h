@@ -97,7 +97,8 @@
  *   stochastic  no master: the same, rounded stochastically, so that small updates survive on average.
  *               Random bits: Philox4x32-10 of (element, tensor, steps taken), key seed
  *   kahan       no master: extra keeps, in param_format, what the rounding of param lost (for f16 times
- *               2^11, a power of two that keeps it clear of f16's subnormals); it enters the next step
+ *               2^11, a power of two that keeps it clear of f16's subnormals); it enters the next step. In
+ *               bf16 it has 8 bits, too: an update below 2^-18 of the weight is lost, where split keeps it
  *   split       no master: param and extra are the two halves of the FP32 weight, exactly: param is the
  *               weight rounded to nearest bf16, ties away from zero; extra the 16 bits to add to it.
  *               bf16 only: 2^30 floats round to the f16 zero, and 16 bits cannot tell them apart */
@@ -986,7 +987,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     X(MPT_LINT_UNKNOWN,     "not a number, or not a format")                                        \
     X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
     X(MPT_LINT_OVERFLOWS,   "the constant overflows this format")                                   \
-    X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of the weight: nearest loses it")      \
+    X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of the weight: it is lost")            \
     X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")
 #define MPT_LINT_FATAL MPT_LINT_UNKNOWN
 
@@ -1002,7 +1003,8 @@ MPT_DEF const char *mpt_lint_text(mpt_lint lint);
 
 /* mpt_lint_constant -- an eps, a mask constant (-1e9), a clamp: what is left of it in a format?
  * mpt_lint_update   -- does a weight of this size feel an update of this size (lr times a typical direction)
- *                      in a storage? Only MPT_STORE_NEAREST loses any for good. A moment in bf16 likewise: of
+ *                      in a storage? Lost is what is below half an ulp of the weight in MPT_STORE_NEAREST, of
+ *                      its rest in MPT_STORE_KAHAN, of a float in the others. A moment in bf16 likewise: of
  *                      v, (1 - beta2) * v; MPT_MOMENTS_BF16 is stochastic.
  * mpt_lint_scale    -- a loss scale, for gradients of at most max_abs before scaling.
  * Returns: the worst that was found.  Threads: any. */
@@ -1497,8 +1499,9 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 
 // >>M11 rows --------------------------------------------------------------------------------------
 #ifndef MPT_NO_OPS
-/* Rows for inner loops: weights, gradients and activations in F32, F16 or BF16, arithmetic in FP32. They cost
- * what a loop of your own over floats does, from a handful of elements on. */
+/* Rows for inner loops: weights, gradients and activations in F32, F16 or BF16, arithmetic in FP32. mpt_dot
+ * and mpt_axpy cost what a loop of your own over floats does, from a handful of elements on; mpt_row_update
+ * 1 to 2 ns an element, where it draws random bits or keeps a rest. */
 
 /* mpt_dot -- the sum of a[i] * x[i].
  *   a, x  in  [n], each in its format
@@ -1506,7 +1509,7 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
  * Threads: any.
  * Exact: the row is padded with zeros to a multiple of 64; element i is added to lane i mod 64 by one fma, in
  *   order; then lane j + 32 to lane j, j + 16 to j, and so on down to one; a sum of zeros is plus zero. The
- *   same bits on every path.
+ *   same bits on every path, where the program does not flush subnormals (-ffast-math makes it).
  *
  * mpt_axpy -- y[i] += a * x[i], one fma each and one rounding to y's format: dw += d * x of a 16-bit gradient
  * too.
@@ -1559,9 +1562,10 @@ typedef struct mpt_row_rule {
  *   t     in      its arrays are written, and do not overlap (mpt_tensors_validate tells); grad is not read,
  *                 nor lr_times; m in F32, if there is momentum
  *   x     in      [n] what backprop gives for this row; must not overlap the tensor's arrays
- * A row in which factor * x (without momentum a * x) is Inf or NaN stays, and count with it. Rows are fastest
- * where first is a multiple of 8.
- * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written.
+ * A row in which factor * x (without momentum a * x) is Inf or NaN stays, and count with it; a sum beyond the
+ * format's range is Inf, or its largest number by stochastic rounding. Fastest: first a multiple of 8.
+ * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written, so ask
+ * mpt_tensors_validate once before the loop (storage 0 wants a master).
  * Threads: one caller per row and rule. Several without locks (Hogwild), each with a rule of its own: C calls
  * it a data race, but machines move aligned elements whole, and what is lost is at most one of two updates of
  * the same element; of Kahan and split the two halves may come from two updates, which costs at most an ulp
@@ -5814,15 +5818,21 @@ MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value)
 
 MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update)
 {
-    const double moved = weight - update, ulp = mpt_ulp(format, weight);
+    /* moved is the weight, as a float or in the format; of Kahan the rest, here three quarters of its most */
+    const int        kahan = storage == MPT_STORE_KAHAN;
+    const double     times = kahan && format == MPT_F16 ? 2048.0 : 1.0, u = update * times;
+    const mpt_format in = kahan || storage == MPT_STORE_NEAREST ? format : MPT_F32;
+    const uint64_t   code =
+        mpt_encode(in, (kahan ? 0.375 * mpt_ulp(format, weight) : weight) * times, NULL, NULL);
+    const double     at = mpt_decode(in, code);
     if (!mpt_format_get(format) || (unsigned)storage >= (unsigned)MPT_STORAGE_COUNT ||
         !mpti_f64_is_finite(weight) || !mpti_f64_is_finite(update))
         return MPT_LINT_UNKNOWN;
-    if (storage != MPT_STORE_NEAREST || !(mpti_f64_bits(update) << 1))
+    if (!(mpti_f64_bits(update) << 1))
         return MPT_LINT_OK;
-    if (mpt_encode(format, moved, NULL, NULL) == mpt_encode(format, weight, NULL, NULL))
+    if (mpt_encode(in, at - u, NULL, NULL) == code)
         return MPT_LINT_UPDATE_LOST;
-    return update < ulp && -update < ulp ? MPT_LINT_UPDATE_FEW : MPT_LINT_OK;
+    return u < mpt_ulp(in, at) && -u < mpt_ulp(in, at) ? MPT_LINT_UPDATE_FEW : MPT_LINT_OK;
 }
 
 MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs)

@@ -494,6 +494,15 @@ TEST(lint)
         {MPT_STORE_NEAREST, MPT_F16, 6000.0, 2.0, MPT_LINT_UPDATE_LOST},
         {MPT_STORE_NEAREST, MPT_BF16, 1.5, 2e-3, MPT_LINT_UPDATE_LOST},
         {MPT_STORE_KAHAN, MPT_BF16, 1.5, 2e-3, MPT_LINT_OK},
+        {MPT_STORE_KAHAN, MPT_BF16, 0.3, 1e-6, MPT_LINT_UPDATE_LOST},
+        {MPT_STORE_KAHAN, MPT_BF16, 0.3, -3e-6, MPT_LINT_UPDATE_FEW},
+        {MPT_STORE_KAHAN, MPT_F16, 0.3, 1e-6, MPT_LINT_OK},
+        {MPT_STORE_KAHAN, MPT_F16, 0.3, 1e-8, MPT_LINT_UPDATE_LOST},
+        {MPT_STORE_SPLIT, MPT_BF16, 0.3, 1e-6, MPT_LINT_OK},
+        {MPT_STORE_STOCHASTIC, MPT_BF16, 0.3, 1e-6, MPT_LINT_OK},
+        {MPT_STORE_STOCHASTIC, MPT_BF16, 0.3, 1e-8, MPT_LINT_UPDATE_LOST},
+        {MPT_STORE_MASTER, MPT_F16, 0.3, -2e-8, MPT_LINT_UPDATE_FEW},
+        {MPT_STORE_NEAREST, MPT_F16, 0.3, -1.3e-4, MPT_LINT_UPDATE_FEW},
         {MPT_STORAGE_COUNT, MPT_BF16, 1.5, 2e-3, MPT_LINT_UNKNOWN},
         {MPT_STORE_NEAREST, MPT_FORMAT_COUNT, 1.5, 2e-3, MPT_LINT_UNKNOWN},
         {MPT_STORE_NEAREST, MPT_BF16, HUGE_VAL, 2e-3, MPT_LINT_UNKNOWN},
@@ -573,6 +582,38 @@ TEST(memory)
     CHECK(r.total == 0);
 }
 
+/* A thousand updates. */
+TEST(storages_lose_what_the_lint_says)
+{
+    static const struct { mpt_storage storage; mpt_format format; } kept[] = {
+        {MPT_STORE_NEAREST, MPT_BF16}, {MPT_STORE_NEAREST, MPT_F16}, {MPT_STORE_KAHAN, MPT_BF16},
+        {MPT_STORE_SPLIT, MPT_BF16}};
+    size_t i, k;
+    int    e;
+    for (i = 0; i < sizeof kept / sizeof *kept; i++)
+        for (e = -27; e < -16; e++) {
+            const float  step = ldexpf(1.5f, e);        /* no tie; and a rest near its most */
+            const double weight = 0.25 + 25.55 * mpt_ulp(kept[i].format, 0.25);
+            float        begin = (float)weight, end;
+            uint16_t     code[1] = {0u}, rest[1] = {0u};
+            mpt_row_rule rule;
+            mpt_tensor   t;
+            memset(&rule, 0, sizeof rule);
+            memset(&t, 0, sizeof t);
+            rule.a = 1.0f;
+            t.n = 1, t.param = code, t.extra = rest;
+            t.storage = kept[i].storage, t.param_format = kept[i].format;
+            CHECK_EQ_I(mpt_weights_set(&t, &begin), MPT_OK);
+            CHECK_EQ_I(mpt_weights_get(&t, &begin), MPT_OK);
+            for (k = 0; k < 1000; k++)
+                CHECK_EQ_I(mpt_row_update(&rule, &t, 0, 1, &step), MPT_OK);
+            CHECK_EQ_I(mpt_weights_get(&t, &end), MPT_OK);
+            mt_context(mpt_storage_name(kept[i].storage), mpt_format_get(kept[i].format)->name);
+            CHECK_EQ_U_AT(mpt_lint_update(kept[i].storage, kept[i].format, weight, -(double)step) ==
+                          MPT_LINT_UPDATE_LOST, begin == end, e);
+        }
+}
+
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
@@ -589,5 +630,6 @@ int main(int argc, char **argv)
     RUN_EXACT(rows_without_a_master);
     RUN(lint);
     RUN(memory);
+    RUN(storages_lose_what_the_lint_says);
     return mt_end();
 }
