@@ -1541,6 +1541,7 @@ TEST(shadow_names_the_cause)
     memset(&s, 0, sizeof s);
     CHECK(mpti_f64_is_nan(mpt_shadow_value(&s, 1.0).low) && !s.operations);
     CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 0.01), MPT_OK);
+    a.low = 5.0;
     a = mpt_shadow_apply(&s, MPT_SHADOW_OP_VALUE, a, b, b);     /* what a brings in is its shadow */
     CHECK(a.low == 300.0 && a.exact == 300.0 && s.operations == 1);
     a = mpt_shadow_apply(&s, MPT_SHADOW_OP_COUNT, a, b, b);
