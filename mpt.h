@@ -7950,7 +7950,7 @@ MPTI_NOINLINE static void mpti_shadow_draw_event(mpti_out *o, const mpt_shadow_e
         mpti_tell(o, "none\n");
         return;
     }
-    mpti_tell(o, "operation %u, %s: %s\n    ", v->at, mpt_shadow_op_name(v->op),
+    mpti_tell(o, "operation %u (%s): %s\n    ", v->at, mpt_shadow_op_name(v->op),
               mpt_shadow_cause_name(v->cause));
     for (i = 0; i < mpti_shadow_operands(v->op); i++)
         mpti_tell(o, "%s%.6g (in double %.6g)", i ? ", " : "of ", v->in[i].low, v->in[i].exact);

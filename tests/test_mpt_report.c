@@ -2055,7 +2055,7 @@ TEST(drawing_of_a_shadow_run)
     CHECK(has("d: 3 operations in f16, each beside itself in double\n  nothing lost              | 0\n"
                 "  rounding                  |################################################## 2\n"
                 "  catastrophic cancellation |######################### 1\n"));
-    CHECK(has("  first to be off by more than 0.01: operation 3, -: catastrophic cancellation\n"
+    CHECK(has("  first to be off by more than 0.01: operation 3 (-): catastrophic cancellation\n"
                 "    of 100.688 (in double 100.7), 100.375 (in double 100.4)\n"
                 "    gives 0.3125 (in double 0.3); off by 0.00025 before, by 0.042 after; "
                 "8 binades cancelled\n"
@@ -2064,7 +2064,7 @@ TEST(drawing_of_a_shadow_run)
     a = shadow(&s, '*', a, a);
     CHECK_EQ_I(mpt_shadow_write(&s, MPT_STYLE_DRAWING, "d", sink_open(19999)), MPT_OK);
     CHECK(has("d: 5 operations") && has("  overflow                  |################# 1\n"));
-    CHECK(has("  most error added: operation 5, *: overflow\n    of 10176 (in double 10180.6), 10176 (in "
+    CHECK(has("  most error added: operation 5 (*): overflow\n    of 10176 (in double 10180.6), 10176 (in "
                 "double 10180.6)\n    gives inf (in double 1.03644e+08); "
                 "off by 0.00045 before, by inf after"));
     (void)mpt_shadow_init(&s, MPT_F16, 0.01);
