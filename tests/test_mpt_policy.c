@@ -790,6 +790,7 @@ TEST(bias)
     CHECK_EQ_I(mpt_bias_add(NULL, MPT_F32, data(&gb), gb.format, 1, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_bias_add(data(&ga), MPT_TF32, data(&gb), gb.format, 1, 1), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_bias_grad(data(&gb), gb.format, data(&ga), ga.format, (size_t)-1, 2), MPT_E_ARG);
+    CHECK_EQ_I(mpt_bias_grad(NULL, gb.format, data(&ga), ga.format, 1, 2), MPT_E_ARG);
 }
 
 static double act(mpt_activation f, double x)
@@ -928,6 +929,9 @@ TEST(softmax_special)
     x[1] = x[2] = x[0];
     CHECK_EQ_I(mpt_softmax(y, MPT_F32, x, MPT_F32, 1, 3), MPT_OK);
     CHECK(is_nan(y[0]) && is_nan(y[2]));
+    x[0] = x[1] = -1000.0f, x[2] = -2000.0f;        /* of all the exponentials as they are, 0 / 0 */
+    CHECK_EQ_I(mpt_softmax(y, MPT_F32, x, MPT_F32, 1, 3), MPT_OK);
+    CHECK(fabsf(y[0] - 0.5f) <= 0.0f && fabsf(y[1] - 0.5f) <= 0.0f && fabsf(y[2]) <= 0.0f);
 }
 
 TEST(cross_entropy)
