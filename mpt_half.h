@@ -3894,9 +3894,8 @@ MPTI_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n
 
 /* ---- any two formats, with options ---- */
 
-static int mpti_is_short_float(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
-
-/* Zeros of their sign for the subnormals of a tile of these. */
+/* Zeros of their sign for the subnormals of a tile of floats, f16 or bf16. */
+static int mpti_flushes(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
 static void mpti_flush_tile(mpt_format f, uint64_t *tile)
 {
     const uint16_t field = f == MPT_F16 ? 0x7c00u : 0x7f80u;
@@ -4489,7 +4488,7 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
     c.opts = opts ? opts : &plain;
     c.fast = !flags && mpti_is_plain(opts), c.flush = 0u;
     if (!flags && !c.fast && mpti_is_plain_but_flush(opts) && d->format != s->format &&
-        mpti_is_short_float(d->format) && mpti_is_short_float(s->format))
+        mpti_flushes(d->format) && mpti_flushes(s->format))
         c.fast = 1, c.flush = opts->flush;
     if (n && !flags && !c.flush && mpti_is_packed(d) && mpti_is_packed(s)) {
         if (c.fast && d->format == s->format)
@@ -4558,18 +4557,16 @@ typedef struct mpti_seeking {
     size_t                 found[MPTI_PARTS], first[MPTI_PARTS];
 } mpti_seeking;
 
-/* 1 if the number is good, 0 if not, by a look; -1 where it takes more. What is not above the largest number
- * of the format fits; what is normal there is had exactly if no bit is dropped. */
+/* 1 if a float or double is good, 0 if not, by a look; -1 where it takes more. What is not above the largest
+ * number of the format fits; what is normal there is had exactly if no bit is dropped. Floats that are not
+ * normal come out below what is normal in any format but MPT_F64, which has them all, or above the largest. */
 static int mpti_seek_look(const mpti_seeking *c, uint64_t code)
 {
-    const mpt_format from = c->s.format;
-    uint64_t         a;
-    if (!c->f->sign_bits || !(mpti_is_short_float(from) || from == MPT_F64))
+    uint64_t a = code & ~(MPTI_ONE << 63);
+    if (!c->f->sign_bits || (c->s.format != MPT_F64 && c->s.format != MPT_F32))
         return -1;
-    if (from != MPT_F64)
-        code = mpti_f64_widen(from == MPT_F16    ? mpti_f16_decode((uint16_t)code)
-                              : from == MPT_BF16 ? (uint32_t)code << 16 : (uint32_t)code);
-    a = code & ~(MPTI_ONE << 63);
+    if (c->s.format == MPT_F32)
+        a = ((code & 0x7fffffffu) << 29) + (MPTI_ONE * 896u << 52);
     if (a > mpti_f64_bits(c->f->max_finite) || (!c->o && a < mpti_f64_bits(c->f->min_normal)))
         return -1;
     return c->o || !mpti_drops(a, 52 - c->f->mantissa_bits);
@@ -4621,7 +4618,9 @@ MPTI_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_
     c.o = opts ? opts : &plain;
     if (mpti_bad_side(&d, dst, n) || mpti_bad_side(&c.s, src, n) || mpti_refused_opts(opts))
         return MPT_E_ARG;
-    if (mpti_seek(&c, n, &first)) {
+    if (!(c.f->sign_bits >= c.s.info->sign_bits && c.f->max_finite >= c.s.info->max_finite &&
+          c.f->has_inf >= c.s.info->has_inf && c.f->has_nan >= c.s.info->has_nan) &&     /* all would fit */
+        mpti_seek(&c, n, &first)) {
         if (bad)
             *bad = first;
         return MPT_E_RANGE;
