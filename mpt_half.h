@@ -4559,7 +4559,7 @@ typedef struct mpti_seeking {
 
 /* 1 if a float or double is good, 0 if not, by a look; -1 where it takes more. What is not above the largest
  * number of the format fits; what is normal there is had exactly if no bit is dropped. Floats that are not
- * normal come out below what is normal in any format but MPT_F64, which has them all, or above the largest. */
+ * normal come out below normal numbers, or above the largest, of all but MPT_F64, which has them. */
 static int mpti_seek_look(const mpti_seeking *c, uint64_t code)
 {
     uint64_t a = code & ~(MPTI_ONE << 63);
