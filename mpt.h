@@ -982,12 +982,12 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     X(MPT_LINT_OK,          "nothing found")                                                        \
     X(MPT_LINT_SUBNORMAL,   "the constant is subnormal in this format: it keeps few bits, and flushing " \
                             "makes it zero")                                                        \
-    X(MPT_LINT_UPDATE_FEW,  "the update is below an ulp of the weight: most of it is rounding")     \
+    X(MPT_LINT_UPDATE_FEW,  "the update is below an ulp of what it moves: most of it is rounding")  \
     X(MPT_LINT_SCALE_ODD,   "the scale is no power of two: scaling rounds")                         \
     X(MPT_LINT_UNKNOWN,     "not a number, or not a format")                                        \
     X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
     X(MPT_LINT_OVERFLOWS,   "the constant overflows this format")                                   \
-    X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of the weight: it is lost")            \
+    X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of what it moves: it is lost")         \
     X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")
 #define MPT_LINT_FATAL MPT_LINT_UNKNOWN
 
@@ -11353,7 +11353,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   the cache, a new master the numbers of the copy (zeros), and no copy that would be the master again.
  *   mpt_row_update rounds floats of a copy as mpt_tensor.rounded asks. Checkpoints are of version 4, with a
  *   checksum that threads share; those of version 3 are loaded, too. mpt_dot of zeros is never minus zero.
- *   mpt_graph_bytes suffices where every output needs a cast, too.
+ *   mpt_graph_bytes suffices where every output needs a cast, too. mpt_lint_update judges every storage.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was

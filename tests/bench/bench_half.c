@@ -51,6 +51,15 @@ static void convert(mpt_format to, void *dst, mpt_format from, const void *src, 
 }
 static void run_f32_from_f64(size_t n) { convert(MPT_F32, data.y, MPT_F64, data.d, n); }
 static void run_f64_from_f32(size_t n) { convert(MPT_F64, data.d, MPT_F32, data.x, n); }
+static void run_checked(size_t n)
+{
+    (void)mpt_convert_checked_n(MPT_F16, data.h, MPT_F32, data.x, n, NULL, NULL);
+}
+static void run_inexact(size_t n)
+{
+    size_t count;
+    (void)mpt_inexact_n(MPT_F16, MPT_F32, data.x, n, &count, NULL);
+}
 static void run_quantize_f16(size_t n) { (void)mpt_quantize_n(data.y, data.x, n, MPT_F16, NULL); }
 static void run_quantize_any(size_t n) { (void)mpt_quantize_n(data.y, data.x, n, MPT_E3M2, NULL); }
 
@@ -138,6 +147,8 @@ static const row every[] = {
     {"nvfp4 packed -> f32", run_from_nvfp4, 0.5625, 4},
     {"mxfp8 -> f32", run_from_mxfp8, 1.03125, 4},
     {"e3m2 -> f32", run_from_e3m2, 1, 4},
+    {"f32 -> f16, checked", run_checked, 4, 2},
+    {"f32 inexact in f16", run_inexact, 4, 0},
 };
 static const row loops[] = {
     {"f32 -> f16", run_scalar_encode, 4, 2},
@@ -229,6 +240,11 @@ int main(int argc, char **argv)
     }
     for (i = 0; i < LOOPS; i++)
         measure(&b, loops + i, "loop", BENCH_IN_L1);
+    last_path = PATHS - 1;
+    for (i = 0; i < 2; i++) {           /* a call of a few, beside as many scalar ones */
+        measure(&b, every + i, best, 9);
+        measure(&b, loops + i, "loop", 9);
+    }
     if (argc < 3)
         measure_numpy(&b);
     return bench_close(&b);
