@@ -143,10 +143,10 @@ MPT_DEF int mpt_version(void);
  * MPT_E_ARG stands for NULL with n > 0 it does so too for an n whose bytes no array has: over PTRDIFF_MAX. */
 #define MPT_STATUSES(X)                                                                              \
     X(MPT_OK,             0, "no error")                                                             \
-    X(MPT_E_ARG,         -1, "bad argument: NULL with a size above zero, or a value out of range")   \
+    X(MPT_E_ARG,         -1, "bad argument: NULL, a value out of range, or arrays that overlap")     \
     X(MPT_E_ORDER,       -2, "not in order, or one before was refused: scale, check, step, update")  \
     X(MPT_E_MEMORY,      -3, "out of memory, or a list or buffer of yours is full")                  \
-    X(MPT_E_DATA,        -4, "bad data: the input is damaged or of another version")                 \
+    X(MPT_E_DATA,        -4, "bad data: damaged, of another version, or of other tensors")           \
     X(MPT_E_UNSUPPORTED, -5, "not supported: this call does not take this format or device")         \
     X(MPT_E_CUDA,        -6, "a CUDA call failed: see mpt_cuda_error_text")                          \
     X(MPT_E_CUBLAS,      -7, "a cuBLAS call failed: see mpt_cuda_error_text")                        \
@@ -503,11 +503,13 @@ MPT_DEF mpt_status mpt_f32_from_e5m2_n(float *dst, const mpt_e5m2 *src, size_t n
  *   flags  in/out  NULL, or exception flags of all elements, or-ed in
  * Element by element as mpt_encode of the source's value; a signaling NaN raises INVALID. In place as above.
  * Fast without options and flags between f64, f32, f16, bf16, e4m3 and e5m2, directly or through floats with
- * one rounding all the same; between f32, f16 and bf16 also flushing; from float to f16 and bf16 with
- * stochastic rounding as the only option; and from a format to itself, a copy, codes unchanged. From formats
- * of 8 bits and less, whatever the options but stochastic rounding, each code is converted once and looked up
- * from then on. Otherwise elements go one by one, fastest from floats and doubles that are normal numbers of
- * the other format.
+ * one rounding all the same, also saturating to the last two; between f32, f16 and bf16 also flushing; from
+ * float to f16 and bf16 with stochastic rounding as the only option; and from a format to itself, a copy,
+ * codes unchanged. With flags, or with options that leave the rounding to nearest, floats become f16, bf16,
+ * e4m3 or e5m2 as fast by 256, where all of them are zeros or in the range of its normal numbers. From
+ * formats of 8 bits and less, whatever the options but stochastic rounding, each code is converted once and
+ * looked up from then on. Otherwise elements go one by one, fastest from floats and doubles that are normal
+ * numbers of the other format.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown format or option (nothing is
  * written).  Threads: any. */
 MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
@@ -3090,14 +3092,11 @@ MPTI_INLINE mpti_job mpti_job_of(mpti_kernel *kernel, void *dst, size_t out, con
                                  int how)
 {
     mpti_job j;
-    j.kernel = kernel;
-    j.to = (unsigned char *)dst;
-    j.from[0] = (const unsigned char *)src;
+    j.kernel = kernel, j.how = how;
+    j.to = (unsigned char *)dst, j.out = out;
+    j.from[0] = (const unsigned char *)src, j.in[0] = in;
     j.from[1] = j.from[2] = j.from[0];      /* not there, but no NULL: 0 bytes are added to it */
-    j.out = out;
-    j.in[0] = in;
     j.in[1] = j.in[2] = 0;
-    j.how = how;
     return j;
 }
 
@@ -3186,8 +3185,7 @@ static void mpti_run_parts(const mpti_job *j, size_t n, int around)
     for (k = 0; k < 3; k++)
         if (j->in[k])
             least = mpti_part_least(least, j->to, (ptrdiff_t)j->out, j->from[k], (ptrdiff_t)j->in[k], n);
-    shared.job = *j;
-    shared.around = around;
+    shared.job = *j, shared.around = around;
     (void)MPTI_IN_PARTS(n, least, mpti_run_range, &shared);
 }
 #endif
@@ -3820,8 +3818,7 @@ typedef struct mpti_hops { mpti_kernel *first, *second; size_t in, out; } mpti_h
 static void mpti_two_hops MPTI_KERNEL_PARAMETERS
 {
     const mpti_hops *h = (const mpti_hops *)(const void *)b;
-    float            tile[MPTI_TILE] MPTI_ALIGNED;
-    unsigned char   *floats = (unsigned char *)tile;
+    unsigned char    floats[MPTI_TILE * sizeof(float)] MPTI_ALIGNED;
     size_t           take;
     for (; groups; groups -= take, a += take * MPTI_GROUP * h->in, to += take * MPTI_GROUP * h->out) {
         take = groups < MPTI_TILE / MPTI_GROUP ? groups : MPTI_TILE / MPTI_GROUP;
@@ -3830,21 +3827,19 @@ static void mpti_two_hops MPTI_KERNEL_PARAMETERS
     }
 }
 
-/* Convert packed arrays, nearest, without options.  Returns: whether there was a way. */
-static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *src, size_t n)
+/* Convert packed arrays, nearest, without options but MPTI_SATURATE.  Returns: whether there was a way. */
+static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *src, size_t n, int how)
 {
     const size_t out = (size_t)mpt_format_get(d)->bytes, in = (size_t)mpt_format_get(s)->bytes;
-    mpti_job     j = mpti_job_of(mpti_kernel_of(MPTI_PAIR(d, s)), dst, out, src, in, 0);
+    mpti_job     j = mpti_job_of(mpti_kernel_of(MPTI_PAIR(d, s)), dst, out, src, in, how);
     mpti_hops    hops;
     if (!j.kernel) {
         hops.first = mpti_kernel_of(MPTI_PAIR(s == MPT_F64 ? MPTI_ODD : MPT_F32, s));
         hops.second = mpti_kernel_of(MPTI_PAIR(d, MPT_F32));
         if (!hops.first || !hops.second)
             return 0;
-        hops.in = in;
-        hops.out = out;
-        j.kernel = mpti_two_hops;
-        j.from[1] = (const unsigned char *)&hops;
+        hops.in = in, hops.out = out;
+        j.kernel = mpti_two_hops, j.from[1] = (const unsigned char *)&hops;
     }
     mpti_run(&j, n);
     return 1;
@@ -3886,10 +3881,7 @@ MPTI_CONVERT_N(mpt_f32_from_e5m2_n, MPT_F32, float, MPT_E5M2, mpt_e5m2, 0)
 
 MPTI_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n)
 {
-    if (mpti_bad_array(dst, sizeof *dst, src, sizeof *src, n))
-        return MPT_E_ARG;
-    (void)mpti_convert_fast(MPT_F64, dst, MPT_F16, src, n);
-    return MPT_OK;
+    return mpt_convert_n(MPT_F64, dst, MPT_F16, src, n, NULL, NULL);
 }
 
 /* ---- any two formats, with options ---- */
@@ -3996,16 +3988,13 @@ typedef struct mpti_side {
 static int mpti_is_big_endian(void)
 {
     const uint16_t one = 1u;
-    unsigned char  first;
-    memcpy(&first, &one, 1u);
-    return !first;
+    return !*(const unsigned char *)&one;
 }
 
 static mpti_side mpti_side_of(mpt_format format, mpt_byte_order order)
 {
     mpti_side side;
-    side.format = format;
-    side.info = mpt_format_get(format);
+    side.format = format, side.info = mpt_format_get(format);
     side.stride = side.info ? side.info->bytes : 0;
     side.swap = order != MPT_NATIVE_ENDIAN && (order == MPT_BIG_ENDIAN) != mpti_is_big_endian();
     return side;
@@ -4100,8 +4089,7 @@ static mpti_philox_keys mpti_philox_schedule(uint64_t seed, uint32_t stream, uin
     mpti_philox_keys key;
     uint32_t         i;
     seed = mpti_philox_key(seed, step);
-    key.stream = stream;
-    key.step = (uint32_t)step;
+    key.stream = stream, key.step = (uint32_t)step;
     for (i = 0; i < 10u; i++) {
         key.first[i] = (uint32_t)seed + i * 0x9e3779b9u;
         key.second[i] = (uint32_t)(seed >> 32) + i * 0xbb67ae85u;
@@ -4368,8 +4356,7 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
         const uint64_t             element = j.o->first_element + i, block = element / 8u;
         unsigned char *const       to = j.to + 2u * i;
         const unsigned char *const from = j.from + 4u * i;
-        skip = (size_t)(element % 8u);
-        past = (uintptr_t)to % 64u;
+        skip = (size_t)(element % 8u), past = (uintptr_t)to % 64u;
         count = skip ? MPTI_GROUP - skip : past % 16u ? MPTI_TILE : MPTI_TILE - past / 2u;
         count = n - i < count ? n - i : count;
         whole = skip ? 0u : count - count % MPTI_GROUP;
@@ -4398,24 +4385,18 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
 #endif
 }
 
-static void mpti_stochastic(int brain, void *dst, const void *src, size_t n, const mpt_opts *o)
-{
-    mpti_stochastic_job j;
-    j.brain = brain;
-    j.around = dst != src && n > MPTI_AROUND_BYTES / 6u;
-    j.to = (unsigned char *)dst, j.from = (const unsigned char *)src, j.o = o;
-    (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, 2, src, 4, n), mpti_stochastic_range, &j);
-}
-
 MPTI_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *src, size_t n,
                                      const mpt_opts *opts)
 {
+    mpti_stochastic_job j;
     if (mpti_bad_array(dst, 2, src, sizeof *src, n) || !opts)
         return MPT_E_ARG;
     if (format != MPT_F16 && format != MPT_BF16)
         return MPT_E_UNSUPPORTED;
-    if (n)
-        mpti_stochastic(format == MPT_BF16, dst, src, n, opts);
+    j.brain = format == MPT_BF16, j.o = opts;
+    j.around = dst != (const void *)src && n > MPTI_AROUND_BYTES / 6u;
+    j.to = (unsigned char *)dst, j.from = (const unsigned char *)src;
+    (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, 2, src, 4, n), mpti_stochastic_range, &j);
     return MPT_OK;
 }
 
@@ -4428,13 +4409,23 @@ static int mpti_is_stochastic(const mpti_side *d, const mpti_side *s, const mpt_
            (d->format == MPT_F16 || d->format == MPT_BF16);
 }
 
+/* Is MPTI_SATURATE all that is asked for? A format to itself would be a copy, which keeps Inf. */
+static int mpti_is_saturating(const mpti_side *d, const mpti_side *s, const mpt_opts *o)
+{
+    return o->overflow == MPT_OVERFLOW_SATURATE && o->rounding == MPT_RND_NEAREST_EVEN && !o->flush &&
+           o->nan == MPT_NAN_KEEP && d->format != s->format &&
+           (d->format == MPT_E4M3 || d->format == MPT_E5M2);
+}
+
 /* A conversion, as its parts see it. */
+enum { MPTI_LOOKED = 2 };
 typedef struct mpti_converting {
     const mpti_side     *d, *s;
     unsigned char       *to;
     const unsigned char *from;
     const mpt_opts      *opts;
-    int                  fast;
+    int                  fast;      /* 1: all; MPTI_LOOKED: tiles that are seen to need no more */
+    int                  how;       /* MPTI_SATURATE, where a kernel does, and it is the only option */
     unsigned             flush;     /* what is done to tiles, around the fast path */
     unsigned             raised[MPTI_PARTS];
 } mpti_converting;
@@ -4445,6 +4436,25 @@ static void mpti_copy_range(void *context, size_t part, size_t begin, size_t end
     const size_t           bytes = (size_t)c->d->info->bytes;
     (void)part;
     memmove(c->to + begin * bytes, c->from + begin * bytes, (end - begin) * bytes);
+}
+
+/* Are the floats of a tile all zeros or normal numbers of a format, none above its largest? Then of the
+ * options the rounding alone counts, and nothing but inexact is raised. */
+static int mpti_tile_is_normal(const mpt_format_info *f, const uint64_t *tile, unsigned *raised)
+{
+    const uint32_t least = mpti_float_of(mpti_f64_bits(f->min_normal));
+    const uint32_t span = mpti_float_of(mpti_f64_bits(f->max_finite)) - least;
+    uint32_t       u[MPTI_TILE], bits = 0u, beyond = 0u;
+    int            i;
+    memcpy(u, tile, sizeof u);
+    for (i = 0; i < MPTI_TILE; i++) {
+        const uint32_t a = u[i] & 0x7fffffffu;
+        bits |= a;
+        beyond |= (uint32_t)(a - least > span) & (uint32_t)(a != 0u);
+    }
+    if (!beyond && mpti_drops(bits, 23 - f->mantissa_bits))
+        *raised |= MPT_FLAG_INEXACT;
+    return !beyond;
 }
 
 static void mpti_convert_range(void *context, size_t part, size_t begin, size_t end)
@@ -4458,14 +4468,16 @@ static void mpti_convert_range(void *context, size_t part, size_t begin, size_t 
     memset(memo.known, 0, sizeof memo.known);
     for (i = begin; i < end; i += MPTI_TILE) {
         const size_t take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
-        if (take < MPTI_TILE && c->flush)
+        const int    look = c->fast == MPTI_LOOKED && take >= 64u;  /* at fewer it does not pay */
+        if (take < MPTI_TILE && (c->flush || look))
             memset(in, 0, sizeof in), memset(out, 0, sizeof out);
         mpti_lay((unsigned char *)in, s->info->bytes, c->from + (ptrdiff_t)i * s->stride, s->stride, s, take);
         if (c->flush & MPT_FLUSH_INPUTS)
             mpti_flush_tile(s->format, in);
         if (c->fast && d->format == s->format)
             memcpy(out, in, take * (size_t)d->info->bytes);
-        else if (!c->fast || !mpti_convert_fast(d->format, out, s->format, in, take))
+        else if (!(c->fast == 1 || (look && mpti_tile_is_normal(d->info, in, &raised))) ||
+                 !mpti_convert_fast(d->format, out, s->format, in, take, c->how))
             mpti_convert_slow(d, out, s, in, take, c->opts, i, &memo, &raised);
         if (c->flush & MPT_FLUSH_RESULTS)
             mpti_flush_tile(d->format, out);
@@ -4486,19 +4498,21 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
     c.d = d, c.s = s;
     c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
     c.opts = opts ? opts : &plain;
-    c.fast = !flags && mpti_is_plain(opts), c.flush = 0u;
+    c.how = mpti_is_saturating(d, s, c.opts) ? MPTI_SATURATE : 0;
+    c.fast = !flags && (c.how || mpti_is_plain(opts)), c.flush = 0u;
     if (!flags && !c.fast && mpti_is_plain_but_flush(opts) && d->format != s->format &&
         mpti_flushes(d->format) && mpti_flushes(s->format))
         c.fast = 1, c.flush = opts->flush;
+    else if (!c.fast && c.opts->rounding == MPT_RND_NEAREST_EVEN && s->format == MPT_F32 &&
+             d->info->bits <= 16 && mpti_kernel_of(MPTI_PAIR(d->format, MPT_F32)))
+        c.fast = MPTI_LOOKED;
     if (n && !flags && !c.flush && mpti_is_packed(d) && mpti_is_packed(s)) {
         if (c.fast && d->format == s->format)
             range = mpti_copy_range;
-        else if (c.fast && mpti_convert_fast(d->format, dst, s->format, src, n))
+        else if (c.fast == 1 && mpti_convert_fast(d->format, dst, s->format, src, n, c.how))
             return MPT_OK;
-        else if (mpti_is_stochastic(d, s, opts)) {
-            mpti_stochastic(d->format == MPT_BF16, c.to, c.from, n, opts);
-            return MPT_OK;
-        }
+        else if (mpti_is_stochastic(d, s, opts))
+            return mpt_stochastic_n(d->format, dst, (const float *)src, n, opts);
     }
     parts = MPTI_IN_PARTS(n, mpti_part_least(s->info->bytes == 1 ? MPTI_FAST_PART : MPTI_SLOW_PART, dst,
                                              d->stride, src, s->stride, n), range, &c);
@@ -4521,8 +4535,7 @@ MPTI_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdif
 {
     mpti_side d = mpti_side_of(dst_format, MPT_NATIVE_ENDIAN);
     mpti_side s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
-    d.stride = dst_stride;
-    s.stride = src_stride;
+    d.stride = dst_stride, s.stride = src_stride;
     return mpti_convert(&d, dst, &s, src, n, opts, flags);
 }
 
@@ -4538,14 +4551,10 @@ MPTI_DEF mpt_status mpt_convert_bytes_n(mpt_format dst_format, void *dst, mpt_by
 
 static int mpti_fits(const mpt_format_info *f, uint64_t u, const mpt_opts *o)
 {
-    const int nan = (u & ~(MPTI_ONE << 63)) > (uint64_t)0x7ff << 52;
-    unsigned  flags = 0u;
+    const uint64_t a = u & ~(MPTI_ONE << 63), inf = (uint64_t)0x7ff << 52;
+    unsigned       flags = 0u;
     (void)mpti_encode_bits(f, u, o, &flags);
-    if (nan)
-        return f->has_nan;
-    if ((u & ~(MPTI_ONE << 63)) == (uint64_t)0x7ff << 52)
-        return f->has_inf;
-    return !(flags & (MPT_FLAG_OVERFLOW | MPT_FLAG_INVALID));
+    return a > inf ? f->has_nan : a == inf ? f->has_inf : !(flags & (MPT_FLAG_OVERFLOW | MPT_FLAG_INVALID));
 }
 
 /* A search of elements: which of them are no good, by what a format or a conversion asks of them. */
@@ -4591,8 +4600,7 @@ static void mpti_seek_range(void *context, size_t part, size_t begin, size_t end
         if (found && c->o)
             break;
     }
-    c->found[part] = found;
-    c->first[part] = first;
+    c->found[part] = found, c->first[part] = first;
 }
 
 /* Returns how many, and the first; n if there is none. */
@@ -4612,10 +4620,9 @@ MPTI_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_
     const mpt_opts  plain = MPTI_PLAIN_OPTS;
     mpti_seeking    c;
     size_t          first;
-    c.f = d.info;
+    c.f = d.info, c.o = opts ? opts : &plain;
     c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
     c.from = (const unsigned char *)src;
-    c.o = opts ? opts : &plain;
     if (mpti_bad_side(&d, dst, n) || mpti_bad_side(&c.s, src, n) || mpti_refused_opts(opts))
         return MPT_E_ARG;
     if (!(c.f->sign_bits >= c.s.info->sign_bits && c.f->max_finite >= c.s.info->max_finite &&
@@ -4635,8 +4642,7 @@ MPTI_DEF mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, cons
     size_t       found, at;
     c.f = mpt_format_get(format);
     c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
-    c.from = (const unsigned char *)src;
-    c.o = NULL;
+    c.from = (const unsigned char *)src, c.o = NULL;
     if (!c.f || mpti_bad_side(&c.s, src, n))
         return MPT_E_ARG;
     found = mpti_seek(&c, n, &at);
@@ -4670,8 +4676,7 @@ static int mpti_quantizer_init(mpti_quantizer *q, const mpt_format_info *f)
     if (!f->sign_bits || f->specials == MPT_SPECIALS_SCALE || f->mantissa_bits < 1 ||
         f->mantissa_bits > 22 || f->emin < -126 || f->emax > 127)
         return 0;
-    q->info = f;
-    q->shift = (uint32_t)(23 - f->mantissa_bits);
+    q->info = f, q->shift = (uint32_t)(23 - f->mantissa_bits);
     q->least_field = (uint32_t)(f->emin + 127);
     q->limit = mpti_float_of(mpti_f64_bits(f->max_finite)) + 1u;
     q->zero_sign = f->specials == MPT_SPECIALS_FNUZ ? 0u : 0x80000000u;
@@ -4785,6 +4790,10 @@ MPTI_AVX512_TARGET static void mpti_quantize_512 MPTI_KERNEL_PARAMETERS
 }
 #endif
 
+/* Of a format that has all floats: NaN alone changes. */
+static uint32_t mpti_f32_quiet(uint32_t u) { return u | (uint32_t)((u & 0x7fffffffu) > 0x7f800000u) << 22; }
+MPTI_PORTABLE_GROUPS(mpti_quiet_n, uint32_t, uint32_t, mpti_f32_quiet)
+
 static mpti_kernel *mpti_quantize_kernel(const mpti_quantizer *q)
 {
 #if MPTI_X86
@@ -4801,27 +4810,20 @@ static mpti_kernel *mpti_quantize_kernel(const mpti_quantizer *q)
 }
 
 /* One by one, floats or doubles. */
-typedef struct mpti_quantizing {
-    const mpt_format_info *wide, *f;
-    unsigned char         *to;
-    const unsigned char   *from;
-    const mpt_opts        *o;
-} mpti_quantizing;
-
 static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t end)
 {
-    const mpti_quantizing c = *(const mpti_quantizing *)context;
-    const int             bytes = c.wide->bytes;
-    const size_t          step = (size_t)bytes;
-    mpti_words            words = mpti_no_words;
-    mpt_opts              at = *c.o;
-    size_t                i;
+    const mpti_converting *const c = (const mpti_converting *)context;
+    const int                    bytes = c->s->info->bytes;
+    const size_t                 step = (size_t)bytes;
+    mpti_words                   words = mpti_no_words;
+    mpt_opts                     at = *c->opts;
+    size_t                       i;
     (void)part;
     for (i = begin; i < end; i++) {
         uint64_t u;
-        mpti_opts_at(&at, c.o, i, &words);
-        u = mpti_quantize_slow(c.wide, c.f, mpti_load_code(c.from + step * i, bytes), &at);
-        mpti_store_code(c.to + step * i, bytes, bytes == 4 ? mpti_float_of(u) : u);
+        mpti_opts_at(&at, c->opts, i, &words);
+        u = mpti_quantize_slow(c->s->info, c->d->info, mpti_load_code(c->from + step * i, bytes), &at);
+        mpti_store_code(c->to + step * i, bytes, bytes == 4 ? mpti_float_of(u) : u);
     }
 }
 
@@ -4829,14 +4831,15 @@ static mpt_status mpti_quantize_each(mpt_format wide, void *dst, const void *src
                                      const mpt_format_info *info, const mpt_opts *opts)
 {
     const mpt_opts  plain = MPTI_PLAIN_OPTS;
-    mpti_quantizing c;
-    c.wide = mpt_format_get(wide);
-    if (mpti_bad_array(dst, (size_t)c.wide->bytes, src, (size_t)c.wide->bytes, n) || !info ||
-        mpti_refused_opts(opts))
+    const mpti_side s = mpti_side_of(wide, MPT_NATIVE_ENDIAN);
+    const size_t    bytes = (size_t)s.info->bytes;
+    mpti_side       d = s;
+    mpti_converting c;
+    if (mpti_bad_array(dst, bytes, src, bytes, n) || !info || mpti_refused_opts(opts))
         return MPT_E_ARG;
-    c.f = info, c.o = opts ? opts : &plain;
+    d.info = info, c.d = &d, c.s = &s, c.opts = opts ? opts : &plain;
     c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
-    (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, c.wide->bytes, src, c.wide->bytes, n),
+    (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, s.stride, src, s.stride, n),
                         mpti_quantize_range, &c);
     return MPT_OK;
 }
@@ -4844,9 +4847,12 @@ static mpt_status mpti_quantize_each(mpt_format wide, void *dst, const void *src
 MPTI_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, const mpt_format_info *info,
                                      const mpt_opts *opts)
 {
+    const int      all = info && info->has_inf && info->mantissa_bits >= 23 && info->emin <= -126 &&
+                    info->emax >= 127;
     mpti_quantizer q;
-    if (!mpti_bad_array(dst, 4, src, 4, n) && info && mpti_is_plain(opts) && mpti_quantizer_init(&q, info)) {
-        mpti_job j = mpti_job_of(mpti_quantize_kernel(&q), dst, 4, src, 4, 0);
+    if (!mpti_bad_array(dst, 4, src, 4, n) && info && mpti_is_plain(opts) &&
+        (all || mpti_quantizer_init(&q, info))) {
+        mpti_job j = mpti_job_of(all ? mpti_quiet_n : mpti_quantize_kernel(&q), dst, 4, src, 4, 0);
         j.from[1] = (const unsigned char *)&q;
         mpti_run(&j, n);
         return MPT_OK;
@@ -5173,8 +5179,7 @@ MPTI_NOINLINE static void mpti_big_scale(mpti_big *b, uint32_t factor, uint32_t 
 static void mpti_big_set(mpti_big *b, uint64_t x)
 {
     b->n = x >> 32 ? 2 : x ? 1 : 0;
-    b->w[0] = (uint32_t)x;
-    b->w[1] = (uint32_t)(x >> 32);
+    b->w[0] = (uint32_t)x, b->w[1] = (uint32_t)(x >> 32);
 }
 
 /* b * base^exponent; nothing if that is negative */
@@ -5636,12 +5641,8 @@ MPTI_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, 
         return MPT_E_ARG;
     for (i = 0; i < n; i++) {
         pending |= (codes[i] & mask) << have;
-        have += bits;
-        if (have >= 8) {
+        for (have += bits; have >= 8; have -= 8, pending >>= 8)
             *packed++ = (uint8_t)pending;
-            pending >>= 8;
-            have -= 8;
-        }
     }
     if (have)
         *packed = (uint8_t)pending;
@@ -5656,14 +5657,10 @@ MPTI_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n
     size_t         i;
     if (mpti_bad_array(codes, 1, packed, 1, n) || bits < 1 || bits > 8)
         return MPT_E_ARG;
-    for (i = 0; i < n; i++) {
-        if (have < bits) {
+    for (i = 0; i < n; i++, pending >>= bits, have -= bits) {
+        for (; have < bits; have += 8)
             pending |= (uint32_t)*packed++ << have;
-            have += 8;
-        }
         codes[i] = (uint8_t)(pending & mask);
-        pending >>= bits;
-        have -= bits;
     }
     return MPT_OK;
 }

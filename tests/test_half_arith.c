@@ -768,14 +768,14 @@ static void check_relations(int f, unsigned a, unsigned b)
     const fmt *const F = &formats[f];
     const int        nan = is_nan(F, a) || is_nan(F, b);
     const int        order = nan ? 2 : ref_order(F, a, b, 0);
-    const int        relation = nan         ? (int)MPT_UNORDERED
-                                : order < 0 ? (int)MPT_LESS
-                                : order     ? (int)MPT_GREATER
-                                            : (int)MPT_EQUAL;
+    const int        asked[] = {MPT_LESS, MPT_EQUAL, MPT_GREATER, MPT_UNORDERED}, relation = asked[order + 1];
     const unsigned   quiet = is_snan(F, a) || is_snan(F, b) ? INV : 0u, loud = nan ? INV : 0u;
     const uint64_t   at = (uint64_t)a << 32 | b;
     unsigned         flags = 0;
+    int              k;
     mt_context(F->name, "compare");
+    for (k = 0; k < 4; k++)                     /* each is a bit of its own: any question is a mask */
+        CHECK_EQ_U_AT((any_compare(f, a, b, 0, NULL) & asked[k]) != 0, order == k - 1, at);
     CHECK_EQ_U_AT(any_compare(f, a, b, 0, &flags), relation, at);
     CHECK_EQ_U_AT(flags, quiet, at);
     flags = 0;

@@ -477,8 +477,10 @@ static int out_of_range(int value)
  * random words about what is dropped: there a shorter way begins and ends. Flushing has one of its own. */
 TEST(convert_options_at_the_edges)
 {
-    static unsigned char src[1003 * 8], dst[1003 * 8];
-    static uint32_t      words[1003];
+    enum { COUNT = 1003 };
+    static unsigned char src[COUNT * 8], dst[COUNT * 8];
+    static uint32_t      words[COUNT];
+    const size_t         n = mt.every == 1 ? COUNT : 267;
     size_t               d, s, i, k;
     for (d = 0; d < COUNT_OF(rows); d++)
         for (s = 0; s < COUNT_OF(rows); s++)
@@ -492,7 +494,7 @@ TEST(convert_options_at_the_edges)
                 else
                     o.flush = (unsigned)(k - MPT_ROUNDING_COUNT + 1u);
                 mt_context(rows[d].name, rows[s].name);
-                for (i = 0; i < 1003u; i++) {
+                for (i = 0; i < n; i++) {
                     const int about = (i & 1u ? f->emin : f->emax - 2) + (int)(mt_random() % 4u) - 1;
                     uint64_t  code = some_code(from), field = (uint64_t)(about - g->emin + 1);
                     if (g->sign_bits && g->mantissa_bits > 1 && about >= g->emin - 1 && about <= g->emax)
@@ -505,10 +507,72 @@ TEST(convert_options_at_the_edges)
                                    (uint32_t)(i % 3u) - 1u;
                 }
                 o.randoms = words;
-                CHECK_EQ_I(mpt_convert_n(to, dst, from, src, 1003, &o, &flags), MPT_OK);
-                check_options(to, dst, from, src, 1003, &o, flags);
-                CHECK_EQ_I(mpt_convert_n(to, dst, from, src, 1003, &o, NULL), MPT_OK);
-                check_options(to, dst, from, src, 1003, &o, flags);
+                CHECK_EQ_I(mpt_convert_n(to, dst, from, src, n, &o, &flags), MPT_OK);
+                check_options(to, dst, from, src, n, &o, flags);
+                CHECK_EQ_I(mpt_convert_n(to, dst, from, src, n, &o, NULL), MPT_OK);
+                check_options(to, dst, from, src, n, &o, flags);
+            }
+}
+
+/* Saturating alone, and with each option beside it that a kernel would not see. */
+TEST(convert_saturating)
+{
+    static unsigned char src[300 * 8], dst[300 * 8];
+    size_t               d, s, k;
+    for (d = 0; d < COUNT_OF(rows); d++)
+        for (s = 0; s < COUNT_OF(rows); s++)
+            for (k = 0; k < 4u; k++) {
+                mpt_opts o = options(k == 1u ? MPT_RND_TOWARD_ZERO : MPT_RND_NEAREST_EVEN, 1, k == 2u, 0u);
+                unsigned flags = 0u;
+                o.nan = k == 3u ? MPT_NAN_CANONICAL : MPT_NAN_KEEP;
+                mt_context(rows[d].name, rows[s].name);
+                fill(src, rows[s].id, 300u);
+                CHECK_EQ_I(mpt_convert_n(rows[d].id, dst, rows[s].id, src, 300u, &o, &flags), MPT_OK);
+                check_options(rows[d].id, dst, rows[s].id, src, 300u, &o, flags);
+                CHECK_EQ_I(mpt_convert_n(rows[d].id, dst, rows[s].id, src, 300u, &o, NULL), MPT_OK);
+                check_options(rows[d].id, dst, rows[s].id, src, 300u, &o, flags);
+            }
+}
+
+/* Three tiles of floats that are numbers of the other format, and one element that is not, or only just,
+ * where a tile begins or ends: a look at a tile tells whether it may go the short way. */
+TEST(convert_tiles_that_are_normal)
+{
+    static const size_t  places[] = {0u, 255u, 256u, 511u, 512u, 599u, 600u};
+    static unsigned char src[601 * 4], dst[600 * 8];
+    size_t               d, i, k, kind;
+    for (d = 0; d < COUNT_OF(rows); d++)
+        for (kind = 0; kind < 12u && rows[d].id != MPT_F32; kind++)
+            for (k = 0; k < COUNT_OF(places); k++) {
+                const mpt_format       to = rows[d].id;
+                const mpt_format_info *f = mpt_format_get(to);
+                const uint32_t         least = (uint32_t)ref_plain(MPT_F32, MPT_F64, f64_bits(f->min_normal));
+                const uint32_t         most = (uint32_t)ref_plain(MPT_F32, MPT_F64, f64_bits(f->max_finite));
+                const uint32_t         half = f->mantissa_bits < 23 ? 1u << (22 - f->mantissa_bits) : 0u;
+                const uint32_t         odd[] = {0u, least, least - 1u, least + 1u, least + half, most, 1u,
+                                                most + 1u, 0x7f800000u, 0x7fc12345u, 0x7f812345u,
+                                                0x7f7fffffu};
+                const mpt_opts         plain = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
+                mpt_opts               o = some_options();
+                unsigned               flags = 0u;
+                o.rounding = MPT_RND_NEAREST_EVEN;
+                mt_context(rows[d].name, "tiles");
+                for (i = 0; i < 600u; i++) {
+                    const uint64_t normal = (uint64_t)1 << f->mantissa_bits;
+                    const uint64_t code = normal + mt_random() % (f->max_code + 1u - normal);
+                    put_code(src + 4u * i, MPT_F32, ref_plain(MPT_F32, to, code) | (mt_random() & 1u) << 31);
+                }
+                put_code(src + 4u * places[k], MPT_F32, odd[kind] | (mt_random() & 1u) << 31);
+                CHECK_EQ_I(mpt_convert_n(to, dst, MPT_F32, src, 600u, NULL, &flags), MPT_OK);
+                check_options(to, dst, MPT_F32, src, 600u, &plain, flags);
+                flags = 0u;             /* less than a tile: what lay there before is not looked at */
+                CHECK_EQ_I(mpt_convert_n(to, dst, MPT_F32, src + 4u * 512u, 88u, NULL, &flags), MPT_OK);
+                check_options(to, dst, MPT_F32, src + 4u * 512u, 88u, &plain, flags);
+                flags = 0u;
+                CHECK_EQ_I(mpt_convert_n(to, dst, MPT_F32, src, 600u, &o, &flags), MPT_OK);
+                check_options(to, dst, MPT_F32, src, 600u, &o, flags);
+                CHECK_EQ_I(mpt_convert_n(to, dst, MPT_F32, src, 600u, &o, NULL), MPT_OK);
+                check_options(to, dst, MPT_F32, src, 600u, &o, flags);
             }
 }
 
@@ -819,7 +883,9 @@ TEST(quantize_described)
         {5, 3, 16, MPT_SPECIALS_FNUZ}, {6, 9, 31, MPT_SPECIALS_IEEE}, {8, 22, 127, MPT_SPECIALS_IEEE},
         {8, 1, 127, MPT_SPECIALS_IEEE}, {7, 12, 126, MPT_SPECIALS_FINITE}, {8, 3, 128, MPT_SPECIALS_IEEE},
         {8, 3, 126, MPT_SPECIALS_FINITE}, {10, 3, 511, MPT_SPECIALS_IEEE}, {10, 30, 511, MPT_SPECIALS_FN},
-        {8, 23, 127, MPT_SPECIALS_IEEE}, {2, 22, 1, MPT_SPECIALS_IEEE}, {5, 0, 15, MPT_SPECIALS_SCALE}};
+        {8, 23, 127, MPT_SPECIALS_IEEE}, {2, 22, 1, MPT_SPECIALS_IEEE}, {5, 0, 15, MPT_SPECIALS_SCALE},
+        {8, 23, 126, MPT_SPECIALS_IEEE}, {8, 23, 128, MPT_SPECIALS_IEEE}, {9, 24, 255, MPT_SPECIALS_IEEE},
+        {9, 23, 255, MPT_SPECIALS_FN}, {9, 22, 255, MPT_SPECIALS_IEEE}};
     static uint32_t src[2000], dst[2000];
     size_t          i, k;
     for (i = 0; i < COUNT_OF(list); i++) {
@@ -930,6 +996,8 @@ int main(int argc, char **argv)
     RUN(raw_bits);
     RUN(convert_all_formats);
     RUN(convert_options_at_the_edges);
+    RUN(convert_saturating);
+    RUN(convert_tiles_that_are_normal);
     RUN(convert_bad_arguments);
     RUN(convert_strided);
     RUN(convert_strided_in_place);

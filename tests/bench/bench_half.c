@@ -60,16 +60,29 @@ static void run_inexact(size_t n)
     size_t count;
     (void)mpt_inexact_n(MPT_F16, MPT_F32, data.x, n, &count, NULL);
 }
-static void run_quantize_f16(size_t n) { (void)mpt_quantize_n(data.y, data.x, n, MPT_F16, NULL); }
-static void run_quantize_any(size_t n) { (void)mpt_quantize_n(data.y, data.x, n, MPT_E3M2, NULL); }
-
-static void run_stochastic(size_t n)
+static void run_flags(size_t n)
+{
+    unsigned flags = 0u;
+    (void)mpt_convert_n(MPT_F16, data.h, MPT_F32, data.x, n, NULL, &flags);
+}
+static void run_option(mpt_format to, void *dst, size_t n, mpt_rounding rounding, mpt_overflow overflow)
 {
     mpt_opts o;
     memset(&o, 0, sizeof o);
-    o.rounding = MPT_RND_STOCHASTIC;
-    (void)mpt_convert_n(MPT_F16, data.h, MPT_F32, data.x, n, &o, NULL);
+    o.rounding = rounding, o.overflow = overflow;
+    (void)mpt_convert_n(to, dst, MPT_F32, data.x, n, &o, NULL);
 }
+static void run_saturate(size_t n)
+{
+    run_option(MPT_E4M3, data.c, n, MPT_RND_NEAREST_EVEN, MPT_OVERFLOW_SATURATE);
+}
+static void run_cut(size_t n) { run_option(MPT_F16, data.h, n, MPT_RND_TOWARD_ZERO, MPT_OVERFLOW_IEEE); }
+static void run_stochastic(size_t n)
+{
+    run_option(MPT_F16, data.h, n, MPT_RND_STOCHASTIC, MPT_OVERFLOW_IEEE);
+}
+static void run_quantize_f16(size_t n) { (void)mpt_quantize_n(data.y, data.x, n, MPT_F16, NULL); }
+static void run_quantize_any(size_t n) { (void)mpt_quantize_n(data.y, data.x, n, MPT_E3M2, NULL); }
 
 static void run_mxfp4(size_t n)
 {
@@ -147,6 +160,9 @@ static const row every[] = {
     {"nvfp4 packed -> f32", run_from_nvfp4, 0.5625, 4},
     {"mxfp8 -> f32", run_from_mxfp8, 1.03125, 4},
     {"e3m2 -> f32", run_from_e3m2, 1, 4},
+    {"f32 -> f16 with flags", run_flags, 4, 2},
+    {"f32 -> f16 toward zero", run_cut, 4, 2},
+    {"f32 -> e4m3, saturating", run_saturate, 4, 1},
     {"f32 -> f16, checked", run_checked, 4, 2},
     {"f32 inexact in f16", run_inexact, 4, 0},
 };
