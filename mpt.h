@@ -424,7 +424,8 @@ typedef struct mpt_scaler_config {
 #define MPT_VERDICTS(X)                                                                                    \
     X(MPT_VERDICT_OK,       "no verdict")                                                                  \
     X(MPT_VERDICT_OVERFLOW, "no scale works: gradients are Inf even at the smallest scale; the forward "   \
-                            "pass overflows, the loss diverges, or min_scale is too high")                 \
+                            "pass overflows, the loss diverges, min_scale is too high, or gradients "      \
+                            "were not zeroed after a bad step")                                            \
     X(MPT_VERDICT_NAN,      "no scale works: gradients are NaN from the first scale down to the "          \
                             "smallest; look for a NaN in data, weights or forward pass")                   \
     X(MPT_VERDICT_RANGE,    "no scale works: gradients are finite, but unscaled they exceed the range "    \
@@ -542,9 +543,9 @@ static inline float mpt_scaler_scale(mpt_scaler *s, float x)
 MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause);
 
 /* mpt_scaler_update -- grow or back off the loss scale after one step, once for all optimizers.
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER if nothing was checked since the last update (then
- *   nothing is changed). MPT_E_SCALE while no scale works: the update was made, s->verdict says why, and
- *   training may go on if you expect the cause to go away; deepspeed and fairseq where they raise.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER without a check since the last update, or where one was
+ *   refused (nothing is changed). MPT_E_SCALE while no scale works: the update was made, s->verdict says why,
+ *   and training may go on if you expect the cause to go away; deepspeed and fairseq where they raise.
  * Exact: as the original of the dialect, in its own arithmetic.  Parity: bit-exact host/device.
  * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2; the originals. */
 MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
@@ -592,8 +593,9 @@ typedef struct mpt_tensor_report {
  *   tensors  in      [count]; each needs grad
  *   report   out     [count], what was bad in each tensor, or NULL; not written on an error
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the
- *   first mpt_scaler_scale and for a second check of the same step before the update. An error changes
- *   nothing but step->found_inf, which it sets: who ignores the status skips the step.
+ *   first mpt_scaler_scale and for a second check of the same step before the update, which changes nothing.
+ *   After another error step->found_inf is set and mpt_scaler_update refuses, so that who ignores the status
+ *   skips the step, and is told; after mpt_unscale of what mpt_check had read, too.
  * Exact: factor FP32(1 / FP64(scale)); squares of 64 elements are added in float, these sums in double, on a
  *   fixed tree, so that the norm is off by 2^-21 of it at most and, of gradients that differ, by far less;
  *   nothing overflows or vanishes.  Parity: bit-exact host/device, whatever the thread count, vector width or
@@ -2549,6 +2551,17 @@ MPT_HD int mpti_is_second_check(const mpt_scaler *s, const mpt_step *step)
     return s->checks && step->update == s->updates + 1u;
 }
 
+/* Who ignores that a check was refused must not step on scaled gradients, and is told by the update. A second
+ * check does no harm, but for one that should have unscaled what the first only read. */
+MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step, int write_back)
+{
+    if (s && mpti_is_second_check(s, step) && (!write_back || step->stage == (uint32_t)MPT_STAGE_UNSCALED))
+        return;
+    step->found_inf = 1u;
+    if (s)
+        s->checks = 0u;
+}
+
 /* A step may be taken, or clipped, after a check and once. */
 MPT_HD int mpti_step_is_open(const mpt_step *step)
 {
@@ -4141,7 +4154,7 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
         status = mpti_gradients_ok(tensors, count, write_back);
     if (status != MPT_OK) {
         if (step)
-            step->found_inf = 1u;       /* who ignores the status must not step on scaled gradients */
+            mpti_refuse_check(s, step, write_back);
         return status;
     }
     memset(step, 0, sizeof *step);

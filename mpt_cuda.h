@@ -221,7 +221,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format ds
 // >>C7 the step ------------------------------------------------------------------------------------
 /* The same five verbs as in mpt.h, queued on a stream. The order of calls is checked on the device,
  * where a graph replays them: a call out of order changes nothing but state->misuse, which counts it (and
- * a refused check sets step.found_inf, as on the CPU).
+ * a refused check does to step and scaler what it does on the CPU).
  * All return MPT_OK, or MPT_E_ARG, or MPT_E_CUDA, and write nothing on an error. */
 
 /* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale, rounded once.
@@ -1938,7 +1938,7 @@ MPTI_KERNEL(MPTI_THREADS, 3) mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cud
         mpti_block_finish_check(state, chunks, chunk_count, partial, factor, Write);
     else if (threadIdx.x == 0) {
         state->misuse++;
-        state->step.found_inf = 1u;     /* as mpt_check: do not step on gradients that nobody checked */
+        mpti_refuse_check(&state->scaler, &state->step, Write);
     }
 }
 
