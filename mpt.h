@@ -235,7 +235,7 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
  *   param, grad  out  where to write the arrays' addresses; kept until mpt_tensors_place. NULL: nowhere
  * Returns, Errors: as mpt_tensors_add; MPT_E_UNSUPPORTED (a storage that cannot have the format).
  *
- * mpt_tensors_place -- give every tensor of the list what it lacks: copy (if it is not the master again),
+ * mpt_tensors_place -- give every tensor of the list what it lacks: copy (in floats the master itself),
  * gradient, the moments of list->needs, zero, at 64 bytes or as a master of yours; a master, which begins as
  * the copy, if that is there; then mpt_publish. mpt_tensors_add may leave any NULL. More may come later.
  *   memory  in  [bytes], list->bytes or more, to be kept as long as the list
@@ -3044,6 +3044,8 @@ static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
     a[MPTI_MASTER].width = weight && mpti_has_master(t) ? sizeof(float) : 0u;
     a[MPTI_EXTRA].width = weight && mpti_has_extra(t) ? sizeof(uint16_t) : 0u;
     a[MPTI_PARAM].width = weight || needs & MPT_NEEDS_PARAM ? mpti_format_bytes(t->param_format) : 0u;
+    if (t->param && t->param == (void *)t->master && t->param_format == MPT_F32 && !t->rounded)
+        a[MPTI_PARAM].width = 0u;           /* the master once more, as mpt_tensors_place leaves it */
     a[MPTI_GRAD].width = needs & MPT_NEEDS_GRAD ? mpti_format_bytes(t->grad_format) : 0u;
     a[MPTI_M].width = needs & MPT_NEEDS_M ? moment : 0u;
     a[MPTI_V_MAX].width = needs & MPT_NEEDS_V_MAX ? moment : 0u;
@@ -3350,21 +3352,24 @@ static void mpti_param_store(const mpt_tensor *t, size_t first, const float *src
 
 MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t bytes)
 {
-    unsigned char *at = (unsigned char *)memory;
+    unsigned char *at;
     size_t         i, total = 0;
     if (!list)
         return MPT_E_ARG;
     for (i = 0; i < list->count; i++)       /* again: list->needs may have been changed since */
         total += mpti_tensor_place(&list->item[i], list->needs, NULL);
-    if (list->status != MPT_OK || !total)
+    if (list->status != MPT_OK)
         return list->status;
-    if (!memory || bytes < total + 63u)
+    if (total && (!memory || bytes < total + 63u))
         return MPT_E_MEMORY;
+    at = (unsigned char *)(total ? memory : list);      /* where nothing is lacking, nothing goes there */
     at += (64u - (uintptr_t)at % 64u) % 64u;
     for (i = 0; i < list->count; i++) {
         mpt_tensor *const t = &list->item[i];
         const void *const weights = t->master ? NULL : t->param;
         at += mpti_tensor_place(t, list->needs, at);
+        if (t->n && !t->param)
+            t->param = t->master;
         if (weights && t->master && mpti_is_train_format(t->param_format))
             mpti_row_load(t->master, weights, t->param_format, 0, t->n);
         if (t->param_at)
@@ -3374,7 +3379,7 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
         t->param_at = t->grad_at = NULL;
     }
     list->bytes = 63u;
-    return mpt_publish(list->item, list->count);
+    return total ? mpt_publish(list->item, list->count) : MPT_OK;
 }
 
 /* Where in a tensor, that begins at element `at` of its list, the part begins that is to begin at element
@@ -3412,6 +3417,8 @@ MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t part
                 a[k].at = (unsigned char *)a[k].at + t->first * a[k].width;
                 memcpy((unsigned char *)t + mpti_array_offset[k], &a[k].at, sizeof a[k].at);
             }
+        if (!a[MPTI_PARAM].width)           /* of one array */
+            t->param = t->master;
         list->bytes += mpti_tensor_place(t, list->needs, NULL);
     }
     return MPT_OK;
@@ -11363,7 +11370,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   squares are floats. It is off by 2^-21 at most, and was by 2^-50. Arrays that a storage does not have
  *   are no part of a checkpoint. A graph's summary leaves out casts of resource variables, as TensorFlow's
  *   does, and loops may go through RefMerge. mpt_tensors_place gives arrays the master's place in a line of
- *   the cache, a new master the numbers of the copy (zeros), and no copy that would be the master again.
+ *   the cache, a new master the numbers of the copy (zeros), and the master as a copy that would be the same.
+ *   A refused check makes the update refuse; a second one of the same step changes nothing (skipped it).
  *   mpt_row_update rounds floats of a copy as mpt_tensor.rounded asks. Checkpoints are of version 4, with a
  *   checksum that threads share; those of version 3 are loaded, too. mpt_dot of zeros is never minus zero.
  *   mpt_graph_bytes suffices where every output needs a cast, too. mpt_lint_update judges every storage.

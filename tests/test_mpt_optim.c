@@ -1400,6 +1400,25 @@ TEST(adafactor_follows_the_textbook)
     adafactor_against_book(&forms[0], 17000, 0, MPT_F16, 0, 5, ldexp(1.0, -24));
 }
 
+/* What a square counts is FP32(t^-0.8) from the first step on: at two of these only Newton's last turn says
+ * which float that is. With the least eps1 there is. */
+TEST(adafactor_forgets_by_the_step)
+{
+    static const uint32_t steps[] = {1, 2, 3, 32, 1000, 35014, 1050165, 1u << 30};
+    size_t                i;
+    for (i = 0; i < COUNT(steps); i++) {
+        mpt_adafactor o = mpt_adafactor_defaults();
+        mpt_step      step = checked(1.0f, 1.0f);
+        layer_make(&la, 1, MPT_STORE_MASTER, MPT_F32, MPT_F32, MPT_MOMENTS_F32);
+        element_set(la.a.grad, MPT_F32, 0, 1.0f);
+        la.t.m = NULL;
+        o.eps1 = (float)ldexp(1.0, -60);
+        o.t = steps[i] - 1u;
+        CHECK_EQ_I(mpt_adafactor_step(&o, &step, &la.t, 1), MPT_OK);
+        CHECK_EQ_U_AT(mpti_f32_bits(*(float *)la.t.v), mpti_f32_bits((float)pow(steps[i], -0.8)), steps[i]);
+    }
+}
+
 /* The same bits on every path; bf16 second moments of a vector; nothing in a skipped step; whatever the loss
  * is scaled by, as long as eps1 follows. */
 TEST(adafactor_bits)
@@ -1474,6 +1493,7 @@ TEST(adafactor_refuses)
         ADAFACTOR_REFUSED(weight_decay, rates[i], MPT_E_ARG);
     }
     ADAFACTOR_REFUSED(eps1, 0.0f, MPT_E_ARG);
+    ADAFACTOR_REFUSED(eps1, mpti_f32_make(0x217fffffu), MPT_E_ARG);            /* below 2^-60 */
     ADAFACTOR_REFUSED(clip, 0.0f, MPT_E_ARG);
     la.t.columns = 7;
     ADAFACTOR_REFUSED(options, 0u, MPT_E_ARG);
@@ -1906,7 +1926,8 @@ TEST(registry_places_arrays)
                 CHECK_EQ_U_AT(room[i], 0xee, i);
         CHECK(p[0] == item[0].param && g[0] == item[0].grad && pb == item[2].param && gb == item[2].grad);
         CHECK(g[1] == item[4].grad && item[4].param && item[0].master == w[0] && item[2].master);
-        CHECK(!item[1].param && item[1].grad == own && item[1].v && !item[3].param && !item[3].m);
+        CHECK(item[1].param == (void *)item[1].master && item[1].grad == own && item[1].v);
+        CHECK(!item[3].param && !item[3].m);
         CHECK_EQ_I(item[2].param_format, MPT_BF16);
         CHECK_EQ_I(item[0].grad_format, MPT_F16);
         for (i = 0; i < 5; i++)
@@ -2320,19 +2341,32 @@ TEST(parts_are_placed_and_refused)
     CHECK(item[0].first == 49152 && item[0].n == 16385);
 }
 
-/* Floats beside a master are a copy only where they are rounded. */
+/* Floats beside a master are a copy only where they are rounded; else param is the master, for a loop that
+ * shall run in FP32 once, and steps, shards and counts of bytes take it for one array. */
 TEST(no_copy_that_is_the_master_again)
 {
     static unsigned char room[4096];
     float                weights[2][40] = {{0.0f}, {0.0f}};
     mpt_tensor           item[2];
     mpt_tensors          list;
+    mpt_memory           memory;
+    float               *param = NULL;
+    mpt_step             step = checked(1.0f, 1.0f);
+    mpt_adamw            o = mpt_adamw_defaults();
     CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_F32, MPT_F32), MPT_OK);
     CHECK_EQ_I(mpt_tensors_add(&list, "plain", 40, NULL, NULL, weights[0], NULL, NULL), MPT_OK);
+    item[0].param_at = &param;
     list.model.rounded = MPT_F16;
     CHECK_EQ_I(mpt_tensors_add(&list, "rounded", 40, NULL, NULL, weights[1], NULL, NULL), MPT_OK);
     CHECK_EQ_I(mpt_tensors_place(&list, room, sizeof room), MPT_OK);
-    CHECK(!item[0].param && item[0].grad && item[1].param && item[1].grad);
+    CHECK(param == weights[0] && item[0].param == (void *)param && item[1].param != (void *)weights[1]);
+    ((float *)item[0].grad)[7] = ((float *)item[1].grad)[7] = 1.0f;
+    CHECK_EQ_I(mpt_adamw_step(&o, &step, item, 2), MPT_OK);
+    CHECK(param[7] < 0.0f && !memcmp(weights[0], weights[1], sizeof *weights));
+    CHECK_EQ_I(mpt_memory_report(item, 2, MPT_NEEDS_PARAM | MPT_NEEDS_WEIGHT, &memory), MPT_OK);
+    CHECK(memory.master == 320 && memory.param == 160);
+    CHECK_EQ_I(mpt_tensors_shard(&list, 1, 2), MPT_OK);
+    CHECK(item[0].param == (void *)item[0].master && item[0].master == weights[0] + item[0].first);
 }
 
 /* Weights that are there in 16 bits alone are not lost to a master that is new. */
@@ -2385,6 +2419,7 @@ int main(int argc, char **argv)
     RUN(bad_tensors);
     RUN(bad_hyperparameters);
     RUN(adafactor_follows_the_textbook);
+    RUN_EXACT(adafactor_forgets_by_the_step);
     RUN_EXACT(adafactor_bits);
     RUN(adafactor_refuses);
     RUN(optimizers_need_what_their_rows_say);
