@@ -6704,7 +6704,7 @@ MPTI_NOINLINE static void mpti_tell_row(mpti_out *o, mpt_style style, const mpti
         const char *at = (f->about ? (const char *)about : (const char *)report) + f->at, *name = f->names;
         if (f->kind == MPTI_FIGURE_BINADES) {
             if (json)
-                mpti_tell_binades(o, (const mpt_range *)report);
+                mpti_tell_binades(o, (const uint64_t *)(const void *)at);
             continue;
         }
         do {
@@ -7252,8 +7252,10 @@ static void mpti_roundoff_each(mpt_roundoff *r, mpt_format from, const unsigned 
  * a block with others goes one by one, and so does all where floats are not computed as such. */
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 0 && !defined(__FAST_MATH__)
 #define MPTI_PLAIN_FLOATS 1
+#define MPTI_LONE const                 /* a result that has to be rounded as such, and kept */
 #else
 #define MPTI_PLAIN_FLOATS 0
+#define MPTI_LONE const volatile
 #endif
 
 typedef struct mpti_errors {
@@ -7508,16 +7510,16 @@ MPT_DEF mpt_status mpt_roundoff_write(const mpt_roundoff *r, mpt_style style, co
 
 /* ---- stagnation report ---- */
 
-/* One operation in double that no compiler may merge with its neighbours, nor drop as algebra. */
-MPTI_NOINLINE static double mpti_add64(double a, double b)
+/* One operation that no compiler may merge with its neighbours, nor drop as algebra. */
+static double mpti_add64(double a, double b)
 {
-    const volatile double s = a + b;
+    MPTI_LONE double s = a + b;
     return s;
 }
 
 /* a + b rounded to odd: what it is rounded to next, to at most 51 bits, is rounded as if only once.
  * Source: Boldo & Melquiond 2008; the error of the sum: Knuth, TAOCP 2, 4.2.2. */
-MPTI_NOINLINE static double mpti_add_odd(double a, double b)
+static double mpti_add_odd(double a, double b)
 {
     const double s = mpti_add64(a, b), b_part = mpti_add64(s, -a), a_part = mpti_add64(s, -b_part);
     const double error = mpti_add64(mpti_add64(a, -a_part), mpti_add64(b, -b_part));
@@ -7537,6 +7539,14 @@ static double mpti_sum_to(mpt_format format, double a, double b)
     return mpti_round_to(format, mpti_add_odd(a, b));
 }
 
+/* At most a tile of numbers. */
+static void mpti_round_tile(mpt_format format, double *dst, const double *src, size_t n)
+{
+    uint64_t code[MPTI_TILE];
+    (void)mpt_convert_n(format, code, MPT_F64, src, n, NULL, NULL);
+    mpti_source_load(dst, format, code, 0, n);
+}
+
 MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format)
 {
     const mpt_status status = mpti_report_init(r, sizeof *r, format);
@@ -7547,29 +7557,26 @@ MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format)
     return MPT_OK;
 }
 
-/* floor(log2(|u| / half of the gap that u has to cross)), into the slots of the margin. */
-MPTI_NOINLINE static int mpti_stagnation_margin(mpt_format format, double w, double u)
+/* floor(log2(|u| / half of the gap that u has to cross)), into the slots of the margin; below a power of two
+ * the gap is half as wide. */
+static int mpti_stagnation_margin(const mpt_format_info *f, double w, double u)
 {
-    const mpt_format_info *f = mpt_format_get(format);
-    const uint64_t         a = mpti_magnitude(w);
-    const int              inward = mpti_is_negative(w) != mpti_is_negative(u);
-    int e = mpti_range_log2(mpti_magnitude(u)) - (mpti_range_log2(mpti_f64_bits(mpt_ulp(format, w))) - 1);
-    if (inward && !(a << 12) && a && mpti_range_log2(a) > f->emin)
-        e++;                            /* below a power of two the gap is half as wide */
-    e += MPT_STAGNATION_MARGINS / 2;
+    const uint64_t a = mpti_magnitude(w), inward = a && mpti_is_negative(w) != mpti_is_negative(u);
+    const int      own = (int)((a - inward) >> 52) - 1023, binade = own > f->emin ? own : f->emin;
+    const int      half = binade - f->mantissa_bits - 1 - MPT_STAGNATION_MARGINS / 2;
+    const int      e = (int)(mpti_magnitude(u) >> 52) - 1023 - half;
     return e < 0 ? 0 : e >= MPT_STAGNATION_MARGINS ? MPT_STAGNATION_MARGINS - 1 : e;
 }
 
-MPTI_NOINLINE static void mpti_stagnation_add_1(mpt_stagnation *r, double w, double u)
+static void mpti_stagnation_add_1(mpt_stagnation *r, double w, double u, double before, double after)
 {
-    const double before = mpti_round_to(r->format, w), after = mpti_sum_to(r->format, w, u);
-    double       moved;
+    double moved;
     if (!mpti_f64_is_finite(w) || !mpti_f64_is_finite(u) || mpti_f64_is_zero(u) ||
         !mpti_f64_is_finite(before)) {
         r->none++;
         return;
     }
-    r->margin[mpti_stagnation_margin(r->format, before, u)]++;
+    r->margin[mpti_stagnation_margin(mpt_format_get(r->format), before, u)]++;
     if (!mpti_f64_is_finite(after)) {
         r->overflow++;
         return;
@@ -7584,14 +7591,21 @@ MPTI_NOINLINE static void mpti_stagnation_add_1(mpt_stagnation *r, double w, dou
 static void mpti_stagnation_count(void *context, size_t part, size_t begin, size_t end)
 {
     const mpti_reporting *const c = (const mpti_reporting *)context;
-    const float *const          w = (const float *)(const void *)c->x + begin;
-    const float *const          u = (const float *)c->other + begin;
     mpt_stagnation *const       r = (mpt_stagnation *)c->report;
-    size_t                      i;
+    double                      w[MPTI_TILE], u[MPTI_TILE], before[MPTI_TILE], after[MPTI_TILE];
+    size_t                      i, take;
     (void)part;
-    for (i = 0; i < end - begin; i++)
-        mpti_stagnation_add_1(r, (double)w[i], (double)u[i]);
-    r->count += end - begin;
+    for (r->count += end - begin; begin < end; begin += take) {
+        take = mpti_min(end - begin, MPTI_TILE);
+        mpti_source_load(w, MPT_F32, c->x, begin, take);
+        mpti_source_load(u, MPT_F32, c->other, begin, take);
+        for (i = 0; i < take; i++)
+            after[i] = r->format == MPT_F64 ? mpti_add64(w[i], u[i]) : mpti_add_odd(w[i], u[i]);
+        mpti_round_tile(r->format, before, w, take);
+        mpti_round_tile(r->format, after, after, take);
+        for (i = 0; i < take; i++)
+            mpti_stagnation_add_1(r, w[i], u[i], before[i], after[i]);
+    }
 }
 MPTI_REPORT_PARTS(stagnation, format, sizeof(mpt_stagnation))
 
@@ -11375,6 +11389,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   mpt_row_update rounds floats of a copy as mpt_tensor.rounded asks. Checkpoints are of version 4, with a
  *   checksum that threads share; those of version 3 are loaded, too. mpt_dot of zeros is never minus zero.
  *   mpt_graph_bytes suffices where every output needs a cast, too. mpt_lint_update judges every storage.
+ *   mpt_stagnation of MPT_F64 counts updates that a double does not take.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was

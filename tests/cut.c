@@ -570,6 +570,12 @@ static void activations(void)
     (void)mpt_activate_grad(MPT_ACT_TANH, HERE(mpt_f16), MPT_F16, HERE(mpt_f16), MPT_F16, MORE(float),
                             MPT_F32, N);
 }
+/* Reports are cut where the compiler has a lock for their parts; run_threads.sh says that one has none. */
+#ifdef __TINYC__
+enum { LOCKS = 0 };
+#else
+enum { LOCKS = 1 };
+#endif
 TEST(reports)
 {
     PASS(products, 1);
@@ -578,16 +584,16 @@ TEST(reports)
     PASS(bias_grads, 1);
     PASS(losses, 1);
     PASS(checkpoints, 1);
-    PASS(stagnations, 1);
+    PASS(stagnations, LOCKS);
     PASS(activations, 1);
     memset(&opts, 0, sizeof opts);
     opts.rounding = MPT_RND_STOCHASTIC;
     opts.first_element = 5u;
-    PASS(ranges, 1);
-    PASS(ranges_of_signs, 1);
+    PASS(ranges, LOCKS);
+    PASS(ranges_of_signs, LOCKS);
     PASS(fp8, 1);
-    PASS(surveys, 1);
-    PASS(roundings, 1);
+    PASS(surveys, LOCKS);
+    PASS(roundings, LOCKS);
 }
 
 // the thread's own --------------------------------------------------------------------------------

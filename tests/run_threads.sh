@@ -12,8 +12,8 @@ CXX=${CXX:-g++}
 
 check "the pool builds" gcc -std=gnu99 -O1 -Wall -Wextra -Werror -c tests/pool.c -o "$out/pool.o"
 
-# pooled THREADS ORDER PROGRAM, team THREADS PROGRAM
-pooled() { check "$3: $1 threads, $2" env POOL_THREADS="$1" POOL_ORDER="$2" "$out/$3"; }
+# pooled THREADS ORDER PROGRAM [TEST], team THREADS PROGRAM
+pooled() { check "$3: $1 threads, $2" env POOL_THREADS="$1" POOL_ORDER="$2" "$out/$3" ${4:+"$4"}; }
 team() { check "$2: $1 threads of OpenMP" env OMP_NUM_THREADS="$1" "$out/$2"; }
 
 # shellcheck disable=SC2086
@@ -45,11 +45,14 @@ if have clang; then
     {
     check "thread sanitizer builds" clang $flags -g -fsanitize=thread -DMPT_STATIC -DMPT_IMPLEMENTATION \
         tests/cut.c tests/pool.c -o "$out/cut-tsan" -lm -pthread
+    check "thread sanitizer builds, without locks" clang $flags -g -fsanitize=thread -D__TINYC__ \
+        -DMPT_STATIC -DMPT_IMPLEMENTATION tests/cut.c tests/pool.c -o "$out/cut-lockless" -lm -pthread
     if clang $flags -fopenmp -DMPT_USE_OPENMP -DMPT_STATIC -DMPT_IMPLEMENTATION tests/cut.c "$out/pool.o" \
         -o "$out/cut-clang" -lm > "$out/cut-clang.log" 2>&1; then team 7 cut-clang
     else skip "no OpenMP of clang here (libomp-dev)"; fi
     }
     pooled 4 shuffled cut-tsan
+    pooled 4 shuffled cut-lockless reports
 else
     skip "no clang here"
 fi
@@ -81,5 +84,5 @@ planted lists mpt.h 'turn.first = piece->first;' 'turn.first = 0;'
 planted lists mpt.h 'return mpti_f64_make((uint64_t)0x7ff8 << 48);' 'return 0.0;'
 planted reports mpt.h 'c->sum[begin] = n ?' 'c->sum[0] = n ?'
 planted reports mpt.h 'c->loss[begin] =' 'c->loss[begin] = part ? 0.0 :'
-planted reports mpt.h '(const float *)c->other + begin' '(const float *)c->other'
+planted reports mpt.h 'c->other, begin, take' 'c->other, begin - !!part, take'
 summary

@@ -8,11 +8,12 @@
 #include "bench.h"
 
 static struct {
-    float       *x;
-    mpt_f16     *h;
-    mpt_range    range;
-    mpt_survey   survey;
-    mpt_roundoff roundoff;
+    float         *x;
+    mpt_f16       *h;
+    mpt_range      range;
+    mpt_survey     survey;
+    mpt_roundoff   roundoff;
+    mpt_stagnation stagnation;
 } data;
 
 static void run_range(size_t n)
@@ -39,6 +40,12 @@ static void run_roundoff(size_t n)
     (void)mpt_roundoff_add(&data.roundoff, MPT_F32, data.x, n);
 }
 
+static void run_stagnation(size_t n)
+{
+    (void)mpt_stagnation_init(&data.stagnation, MPT_F16);
+    (void)mpt_stagnation_add(&data.stagnation, data.x, data.x + n / 2, n / 2);
+}
+
 static const struct {
     const char *name;
     void (*run)(size_t n);
@@ -48,6 +55,7 @@ static const struct {
     {"range report, f32, all formats", run_survey, 4, 0},
     {"range report, f16, one format", run_range_f16, 2, 0},
     {"rounding report, f32 to f16", run_roundoff, 4, 0},
+    {"stagnation report, by 2, f16", run_stagnation, 4, 0},
 };
 
 /* Gradients as they are: a normal distribution, 12 uniform numbers summed, around 2^-10. */
