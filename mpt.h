@@ -8557,7 +8557,22 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
 MPTI_ROW_LOOPS(MPTI_AVX512_TARGET, mpti_v16, 512)
 MPTI_ROW_LOOPS(MPTI_AVX2_TARGET, mpti_two_256, 256)
 
-/* Products: sums of 64 columns in registers, of 16 where fewer are left. Wider vectors gain nothing here. */
+/* Of a product sixteen columns of a row, or n, from their sums. */
+MPTI_AVX2_TARGET MPTI_NOINLINE static void mpti_thin_end(const mpti_thin *t, const float *sum, size_t r,
+                                                         size_t j, size_t n)
+{
+    void *const  to = t->c ? t->c : t->s;
+    const size_t at = r * (t->c ? t->ldc : t->lds) + j;
+    mpti_two_256 s = mpti_row_in_256(sum, MPT_F32, 0), d = mpti_row_all_256(0.0f);
+    if (t->c && mpti_is_nonzero(t->beta))
+        d = mpti_row_mul_256(mpti_row_all_256(t->beta), mpti_row_any_256(to, t->c_format, at, n));
+    if (t->c)
+        s = mpti_row_madd_256(mpti_row_all_256(t->alpha), s, d);
+    mpti_row_put_256(to, t->c ? t->c_format : MPT_F32, at, n, s);
+}
+
+/* Products: sums of 64 columns of a row in registers; where fewer are left, of 16 of four rows. Wider vectors
+ * gain nothing here. */
 #define MPTI_THIN_64(f)                                                         \
     for (p = 0; p < t.k; p++) {                                                 \
         const size_t q = p * t.ldw + j;                                         \
@@ -8573,64 +8588,67 @@ MPTI_ROW_LOOPS(MPTI_AVX2_TARGET, mpti_two_256, 256)
 MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
 {
     const mpti_thin    t = *o;
-    const int          ends = t.c != NULL, adds = ends && mpti_is_nonzero(t.beta);
-    const mpt_format   format = ends ? t.c_format : MPT_F32;
-    const mpti_two_256 zero = mpti_row_all_256(0.0f), alpha = mpti_row_all_256(t.alpha);
-    const mpti_two_256 beta = mpti_row_all_256(t.beta);
+    const mpti_two_256 alpha = mpti_row_all_256(t.alpha), beta = mpti_row_all_256(t.beta);
     mpti_two_256       s0, s1, s2, s3, d;
     float              room[64];
-    size_t             r, j, p, i, wide;
+    size_t             r, j, p, i, many, row[4];
     for (r = 0; r < t.rows; r++) {
         const float *const a = t.k ? t.a + r * t.lda : NULL, *const sums = t.begun ? t.s + r * t.lds : NULL;
-        for (j = 0; j < t.n; j += wide) {
-            const size_t         at = r * (ends ? t.ldc : t.lds) + j;
-            unsigned char *const to = (unsigned char *)(ends ? t.c : t.s) + at * mpti_format_bytes(format);
-            wide = mpti_min(t.n - j, 64u);
-            if (wide == 64u) {
-                s0 = s1 = s2 = s3 = zero;
-                if (sums) {
-                    s0 = mpti_row_in_256(sums, MPT_F32, j), s1 = mpti_row_in_256(sums, MPT_F32, j + 16u);
-                    s2 = mpti_row_in_256(sums, MPT_F32, j + 32u);
-                    s3 = mpti_row_in_256(sums, MPT_F32, j + 48u);
-                }
-                if (t.w_format == MPT_F32) {
-                    MPTI_THIN_64(MPT_F32)
-                } else if (t.w_format == MPT_F16) {
-                    MPTI_THIN_64(MPT_F16)
-                } else {
-                    MPTI_THIN_64(MPT_BF16)
-                }
-                if (adds && format == MPT_F32) {
-                    float *const c = (float *)(void *)to;
-                    MPTI_THIN_END(s0, 0);
-                    MPTI_THIN_END(s1, 16);
-                    MPTI_THIN_END(s2, 32);
-                    MPTI_THIN_END(s3, 48);
-                    continue;
-                }
-                mpti_row_out_256(room, MPT_F32, 0, s0), mpti_row_out_256(room, MPT_F32, 16, s1);
-                mpti_row_out_256(room, MPT_F32, 32, s2), mpti_row_out_256(room, MPT_F32, 48, s3);
+        for (j = 0; t.n - j >= 64u; j += 64u) {
+            s0 = s1 = s2 = s3 = mpti_row_all_256(0.0f);
+            if (sums) {
+                s0 = mpti_row_in_256(sums, MPT_F32, j), s1 = mpti_row_in_256(sums, MPT_F32, j + 16u);
+                s2 = mpti_row_in_256(sums, MPT_F32, j + 32u), s3 = mpti_row_in_256(sums, MPT_F32, j + 48u);
             }
-            for (i = 0; wide < 64u && i < wide; i += 16u) {
-                s0 = zero;
-                if (sums)
-                    s0 = mpti_row_any_256(sums, MPT_F32, j + i, wide - i);
-                for (p = 0; p < t.k; p++) {
-                    d = mpti_row_any_256(t.w, t.w_format, p * t.ldw + j + i, wide - i);
-                    s0 = mpti_row_madd_256(mpti_row_all_256(a[p]), d, s0);
-                }
-                mpti_row_out_256(room, MPT_F32, i, s0);
+            if (t.w_format == MPT_F32) {
+                MPTI_THIN_64(MPT_F32)
+            } else if (t.w_format == MPT_F16) {
+                MPTI_THIN_64(MPT_F16)
+            } else {
+                MPTI_THIN_64(MPT_BF16)
             }
-            for (i = 0; i < wide; i += 16u) {
-                d = zero, s0 = mpti_row_in_256(room, MPT_F32, i);
-                if (adds)
-                    d = mpti_row_mul_256(beta, mpti_row_any_256(to, format, i, wide - i));
-                if (ends)
-                    s0 = mpti_row_madd_256(alpha, s0, d);
-                mpti_row_put_256(to, format, i, wide - i, s0);
+            if (t.c && t.c_format == MPT_F32 && mpti_is_nonzero(t.beta)) {
+                float *const c = (float *)t.c + r * t.ldc + j;
+                MPTI_THIN_END(s0, 0);
+                MPTI_THIN_END(s1, 16);
+                MPTI_THIN_END(s2, 32);
+                MPTI_THIN_END(s3, 48);
+                continue;
             }
+            mpti_row_out_256(room, MPT_F32, 0, s0), mpti_row_out_256(room, MPT_F32, 16, s1);
+            mpti_row_out_256(room, MPT_F32, 32, s2), mpti_row_out_256(room, MPT_F32, 48, s3);
+            for (i = 0; i < 64u; i += 16u)
+                mpti_thin_end(&t, room + i, r, j + i, 16u);
         }
     }
+    for (r = 0; r < t.rows; r += 4u)
+        for (j = t.n - t.n % 64u; j < t.n; j += 16u) {
+            s0 = s1 = s2 = s3 = mpti_row_all_256(0.0f);
+            many = mpti_min(t.rows - r, 4u);
+            for (i = 0; i < 4u; i++)            /* in place of a row that is not there, the last */
+                row[i] = mpti_min(r + i, t.rows - 1u);
+            if (t.begun) {
+                s0 = mpti_row_any_256(t.s, MPT_F32, row[0] * t.lds + j, t.n - j);
+                s1 = mpti_row_any_256(t.s, MPT_F32, row[1] * t.lds + j, t.n - j);
+                s2 = mpti_row_any_256(t.s, MPT_F32, row[2] * t.lds + j, t.n - j);
+                s3 = mpti_row_any_256(t.s, MPT_F32, row[3] * t.lds + j, t.n - j);
+            }
+            for (p = 0; many == 1u && p < t.k; p++) {
+                d = mpti_row_any_256(t.w, t.w_format, p * t.ldw + j, t.n - j);
+                s0 = mpti_row_madd_256(mpti_row_all_256(t.a[r * t.lda + p]), d, s0);
+            }
+            for (; p < t.k; p++) {
+                d = mpti_row_any_256(t.w, t.w_format, p * t.ldw + j, t.n - j);
+                s0 = mpti_row_madd_256(mpti_row_all_256(t.a[row[0] * t.lda + p]), d, s0);
+                s1 = mpti_row_madd_256(mpti_row_all_256(t.a[row[1] * t.lda + p]), d, s1);
+                s2 = mpti_row_madd_256(mpti_row_all_256(t.a[row[2] * t.lda + p]), d, s2);
+                s3 = mpti_row_madd_256(mpti_row_all_256(t.a[row[3] * t.lda + p]), d, s3);
+            }
+            mpti_row_out_256(room, MPT_F32, 0, s0), mpti_row_out_256(room, MPT_F32, 16, s1);
+            mpti_row_out_256(room, MPT_F32, 32, s2), mpti_row_out_256(room, MPT_F32, 48, s3);
+            for (i = 0; i < many; i++)
+                mpti_thin_end(&t, room + 16u * i, r + i, j, t.n - j);
+        }
     return 1;
 }
 #define MPTI_ROW_PATHS(name, arguments)                         \

@@ -117,7 +117,7 @@ int main(int argc, char **argv)
         {"y = W x", user_y, our_y}, {"dx += W' dy", user_dx, our_dx}, {"dW += dy x'", user_dw, our_dw},
     };
     static const size_t     sizes[] = {4, 10, 16, 33, 63, 64, 100, 256, 1024, 4096};
-    static const size_t     edges[] = {10, 64, 300, 1024, 4096}, batches[] = {1, 4, 16};
+    static const size_t     edges[] = {10, 36, 64, 100, 300, 1024, 4096}, batches[] = {1, 4, 16};
     static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
     const int               only = argc > 2 ? atoi(argv[2]) : 3;        /* 1: rows, 2: products */
     const size_t            most = (size_t)MOST * MOST;
