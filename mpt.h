@@ -556,7 +556,7 @@ typedef enum mpt_stage {
 } mpt_stage;
 
 /* What is known of one optimizer's step: its own record, so that of two optimizers under one scaler a
- * bad one skips only itself. Start from zero (mpt_step step = {0}); a later check reuses it. */
+ * bad one skips only itself. Start from zero (mpt_step step = {0}, in C++ {}); a later check reuses it. */
 typedef struct mpt_step {
     uint64_t update;            /* scaler->updates + 1 at the check: which step this is about */
     double   sumsq;             /* sum of the squares of the finite unscaled gradients */
@@ -731,7 +731,7 @@ MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer);
 #define MPT_STEP_ZERO_GRADS 1u  /* gradients are 0 afterwards, also those of a step that is skipped */
 #define MPT_STEP_MAXIMIZE   2u  /* uphill: the gradient counts with the other sign */
 #define MPT_STEP_STAYS_OPEN 4u  /* another step on this check follows: parts of the list that was checked, by
-                                 * optimizers of their own, all but the last with this option */
+                                 * optimizers of their own (t counts calls), all with this but the last */
 
 /* SGD.  g += weight_decay * w;  m = momentum * m + (1 - dampening) * g, but g in the first step;
  * w -= lr * (nesterov ? g + momentum * m : m). */
@@ -3704,14 +3704,6 @@ static int mpti_scaler_possible(const mpt_scaler *s)
             s->base_most < MPTI_UNIT && s->excess <= 12u * MPTI_UNIT &&
             s->climb <= (MPTI_CLIMBED | MPTI_ON_TRIAL));
 }
-
-static int mpti_step_possible(const mpt_step *s)
-{
-    return mpti_is_size(s->sumsq) && mpti_f64_is_finite(s->sumsq) && mpti_is_size(s->norm) &&
-           mpti_is_size(mpti_to_f64(s->grad_factor)) && mpti_is_size(mpti_to_f64(s->clip_factor)) &&
-           s->clip_factor <= 1.0f && s->found_inf <= 1u && s->stage <= (uint32_t)MPT_STAGE_STEPPED &&
-           s->cause <= 7u && s->bad_cause <= 7u;
-}
 #endif
 
 static mpt_status mpti_scaler_usable(const mpt_scaler *s)
@@ -4558,34 +4550,28 @@ MPTI_NOINLINE static void mpti_moment_out(const float *tile, const mpt_tensor *t
         mpti_tile_out(tile, array, mpti_moments_format(t), first, n);
 }
 
-static void mpti_split_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
-{
-    uint16_t high[MPTI_TILE] MPTI_ALIGNED, low[MPTI_TILE] MPTI_ALIGNED;
-    uint32_t bits[MPTI_TILE] MPTI_ALIGNED;
-    memcpy(bits, tile, sizeof bits);
-    mpti_split_tile(high, low, bits);
-    memcpy((uint16_t *)t->param + first, high, n * sizeof *high);
-    memcpy((uint16_t *)t->extra + first, low, n * sizeof *low);
-}
-
-static void mpti_kahan_out(const float *tile, const mpt_tensor *t, size_t first, size_t n)
-{
-    float rest[MPTI_TILE] MPTI_ALIGNED;
-    mpti_row_store(t->param, t->param_format, first, tile, n);
-    (void)mpti_tile_in(rest, t->param, t->param_format, first, n);
-    mpti_kahan_rest_tile(rest, tile, t->param_format == MPT_F16);
-    mpti_row_store(t->extra, t->param_format, first, rest, n);
-}
-
 static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first, size_t n,
                             mpti_random_at at)
 {
+    uint16_t high[MPTI_TILE] MPTI_ALIGNED, low[MPTI_TILE] MPTI_ALIGNED;
+    uint32_t bits[MPTI_TILE] MPTI_ALIGNED;
+    float    rest[MPTI_TILE] MPTI_ALIGNED;
     switch (t->storage) {
     case MPT_STORE_STOCHASTIC:
         mpti_stochastic_out(tile, t, t->param, t->param_format, first, n, at);
         return;
-    case MPT_STORE_KAHAN:      mpti_kahan_out(tile, t, first, n); return;
-    case MPT_STORE_SPLIT:      mpti_split_out(tile, t, first, n); return;
+    case MPT_STORE_KAHAN:
+        mpti_row_store(t->param, t->param_format, first, tile, n);
+        (void)mpti_tile_in(rest, t->param, t->param_format, first, n);
+        mpti_kahan_rest_tile(rest, tile, t->param_format == MPT_F16);
+        mpti_row_store(t->extra, t->param_format, first, rest, n);
+        return;
+    case MPT_STORE_SPLIT:
+        memcpy(bits, tile, sizeof bits);
+        mpti_split_tile(high, low, bits);
+        memcpy((uint16_t *)t->param + first, high, n * sizeof *high);
+        memcpy((uint16_t *)t->extra + first, low, n * sizeof *low);
+        return;
     case MPT_STORE_MASTER:     mpti_tile_out(tile, t->master, MPT_F32, first, n); break;
     case MPT_STORE_NEAREST:
     case MPT_STORAGE_COUNT:
@@ -5508,7 +5494,7 @@ typedef struct mpti_walk {
     size_t         at, end;
     uint64_t       version;
     int            failed;
-    int            judge;           /* whether values must be possible: before saving, and VERIFY */
+    int            judge;           /* whether values must be possible: saving, loading */
     int            reads;           /* VERIFY: whether words go to: */
     union {
         mpt_scaler scaler;
@@ -5607,7 +5593,11 @@ static void mpti_walk_step(mpti_walk *w, mpt_step *s)
     MPTI_WALK_MEMBERS(w, s, 0u, offsetof(mpt_step, grad_factor), 8u);
     MPTI_WALK_MEMBERS(w, s, offsetof(mpt_step, grad_factor), sizeof *s, 4u);
     if (mpti_walk_end(w))
-        w->failed = !mpti_step_possible(s);
+        w->failed =
+            !(mpti_is_size(s->sumsq) && mpti_f64_is_finite(s->sumsq) && mpti_is_size(s->norm) &&
+              mpti_is_size(mpti_to_f64(s->grad_factor)) && mpti_is_size(mpti_to_f64(s->clip_factor)) &&
+              s->clip_factor <= 1.0f && s->found_inf <= 1u && s->stage <= (uint32_t)MPT_STAGE_STEPPED &&
+              s->cause <= 7u && s->bad_cause <= 7u);
 }
 
 /* An optimizer: 32-bit hyperparameters, then the count of its steps.
@@ -5623,20 +5613,15 @@ MPTI_NOINLINE static const void *mpti_walk_optimizer(mpti_walk *w, void *o, size
     return mpti_walk_end(w) ? o : NULL;
 }
 
-/* FNV-1a of a name, so that tensors are not mixed up. */
-static uint64_t mpti_name_hash(const char *name)
-{
-    uint64_t h = (uint64_t)0xcbf29ce484222325u;
-    for (; name && *name; name++)
-        h = (h ^ (unsigned char)*name) * (uint64_t)0x100000001b3u;
-    return h;
-}
-
 static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
 {
-    mpti_array a[MPTI_ARRAYS];
-    size_t     i;
-    mpti_walk_fact(w, mpti_name_hash(t->name));
+    uint64_t    name = (uint64_t)0xcbf29ce484222325u;   /* FNV-1a, so that tensors are not mixed up */
+    const char *c;
+    mpti_array  a[MPTI_ARRAYS];
+    size_t      i;
+    for (c = t->name; c && *c; c++)
+        name = (name ^ (unsigned char)*c) * (uint64_t)0x100000001b3u;
+    mpti_walk_fact(w, name);
     mpti_walk_fact(w, t->n);
     mpti_walk_fact(w, (uint64_t)t->storage << 32 | (uint64_t)t->moments);
     mpti_walk_fact(w, (uint64_t)t->param_format << 32 | (uint64_t)t->grad_format);
@@ -5809,7 +5794,6 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
         return MPT_E_DATA;
     w.mode = MPTI_WALK_LOAD;
     w.at = 0;
-    w.judge = 0;
     mpti_walk_state(&w, state);
     return MPT_OK;
 }
@@ -5908,7 +5892,6 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
 
 #define MPTI_F64_INF ((uint64_t)0x7ff << 52)
 #define MPTI_F64_SIGN (MPTI_ONE << 63)
-
 
 static uint64_t mpti_magnitude(double x) { return mpti_f64_bits(x) & ~MPTI_F64_SIGN; }
 static int mpti_is_negative(double x) { return (int)(mpti_f64_bits(x) >> 63); }
@@ -6681,16 +6664,16 @@ MPTI_NOINLINE static int mpti_bins_used(const uint64_t *bin, int bins, int *firs
     return *first < bins;
 }
 
-MPTI_NOINLINE static void mpti_tell_binades(mpti_out *o, const mpt_range *r)
+MPTI_NOINLINE static void mpti_tell_binades(mpti_out *o, const uint64_t *binade)
 {
     int i, first, last;
-    if (!mpti_bins_used(r->binade, MPT_RANGE_BINS, &first, &last)) {
+    if (!mpti_bins_used(binade, MPT_RANGE_BINS, &first, &last)) {
         mpti_tell(o, ",\"first\":null,\"binades\":[]");
         return;
     }
     mpti_tell(o, ",\"first\":%d,\"binades\":", first + MPT_RANGE_EMIN);
     for (i = first; i <= last; i++)
-        mpti_tell(o, i > first ? ",%u" : "[%u", r->binade[i]);
+        mpti_tell(o, i > first ? ",%u" : "[%u", binade[i]);
     mpti_tell(o, "]");
 }
 
@@ -7679,9 +7662,9 @@ MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style
 
 MPT_DEF MPTI_TEXT_OF_ROW(mpt_sum_method_name, mpt_sum_method, MPT_SUM_METHODS, "unknown")
 
-MPTI_NOINLINE static float mpti_add32(float a, float b)
+static float mpti_add32(float a, float b)
 {
-    const volatile float s = a + b;
+    MPTI_LONE float s = a + b;
     return s;
 }
 
@@ -7799,13 +7782,9 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
     if ((!name && style != MPT_STYLE_DRAWING) || mpt_sums_get(s, &g) != MPT_OK)
         return MPT_E_ARG;
     for (i = 0; i < (one ? 1 : (int)MPT_SUM_METHOD_COUNT) && status == MPT_OK; i++) {
-        about.text[0] = name;
-        about.text[1] = mpt_sum_method_name((mpt_sum_method)i);
-        about.real[0] = g.exact;
-        about.real[1] = g.condition;
-        about.real[2] = g.value[i];
-        about.real[3] = g.error[i];
-        about.real[4] = g.relative[i];
+        about.text[0] = name, about.text[1] = mpt_sum_method_name((mpt_sum_method)i);
+        about.real[0] = g.exact, about.real[1] = g.condition;
+        about.real[2] = g.value[i], about.real[3] = g.error[i], about.real[4] = g.relative[i];
         status = mpti_write(out, style, figures, s, &about, mpti_sums_draw);
     }
     return status;
