@@ -576,6 +576,8 @@ TEST(bad_arguments)
     bad.counters = (uint64_t *)(void *)(buffer + (bytes / 16u) * 8u);       /* the state within the buffer */
     CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_E_ARG);
     CHECK_EQ_I(mpt_state_load(&bad, buffer, bytes), MPT_E_ARG);
+    bad.counters = (uint64_t *)(void *)buffer;      /* the end of it alone */
+    CHECK_EQ_I(mpt_state_save(&bad, buffer + 12, bytes), MPT_E_ARG);
     bad = s;
     bad.scalers = NULL;
     CHECK_EQ_I(mpt_state_size(&bad, &n), MPT_E_ARG);
@@ -585,7 +587,13 @@ TEST(bad_arguments)
     t[1].param_format = MPT_E4M3;
     CHECK_EQ_I(mpt_state_size(&s, &n), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_state_save(&s, buffer, bytes), MPT_E_UNSUPPORTED);
+    t[1].param_format = MPT_F16;
+    t[0].grad_format = MPT_E4M3;
+    CHECK_EQ_I(mpt_state_size(&s, &n), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_state_save(&s, buffer, bytes), MPT_E_UNSUPPORTED);
     CHECK(n == 77 && buffer[0] == 0x11 && buffer[bytes - 1] == 0x11);
+    s.gradients = 0;                                /* gradients that stay out may have any format */
+    CHECK_EQ_I(mpt_state_size(&s, &n), MPT_OK);
     memset(&bad, 0, sizeof bad);                    /* an empty run is one too */
     CHECK_EQ_I(mpt_state_size(&bad, &bytes), MPT_OK);
     CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_OK);
@@ -661,6 +669,18 @@ TEST(large_checkpoints)
     CHECK(!memcmp(counter, was, sizeof was));
     checkpoint_sum_again(saved, 2 * RUN_BYTES + 8);             /* whole runs */
     CHECK_EQ_U(saved[2 * RUN_BYTES], sum_of(saved, 2 * RUN_BYTES, RUN_BYTES) & 0xffu);
+    for (i = 0; i < 2 && mt.every == 1; i++) {                  /* the most runs; longer ones beyond that */
+        const size_t         n = 256 * (size_t)RUN_BYTES + i;
+        unsigned char *const p = (unsigned char *)calloc(n + 8, 1);
+        if (!CHECK(p != NULL))
+            return;
+        p[8] = MPT_STATE_VERSION;
+        checkpoint_sum_again(p, n + 8);
+        memcpy(again, p + n, 8);
+        store_sum(p, n + 8, (size_t)RUN_BYTES << i);
+        CHECK(!memcmp(again, p + n, 8));
+        free(p);
+    }
 }
 
 TEST(sums_of_any_length)
@@ -739,6 +759,14 @@ TEST(golden_bytes)
     CHECK(counter == (uint64_t)0x0102030405060708u && w[0] == 1.0f && w[1] == -2.5f);
     CHECK(p[0].bits == 0x3c00u && p[1].bits == 0x7c00u);
     CHECK(sgd.lr == 0.25f && sgd.momentum == 0.5f && sgd.nesterov == 1u && sgd.t == 9u);
+    t.grad_format = MPT_BF16;           /* is told, and compared, where no gradients are saved too */
+    t.no_decay = 1;
+    CHECK_EQ_I(mpt_state_load(&s, golden, sizeof golden), MPT_E_DATA);
+    CHECK_EQ_I(mpt_state_save(&s, buffer, bytes), MPT_OK);
+    other[152] = 4;
+    other[188] = 1;
+    store_sum(other, sizeof golden, sizeof golden);
+    CHECK(!memcmp(buffer, other, sizeof golden));
 }
 
 int main(int argc, char **argv)

@@ -167,6 +167,33 @@ TEST(step_casts_of_what_stays)
     expect(&g, "i", 1, MPT_WHY_CLEAR);
 }
 
+/* A cast is named by the output of the node that it reads. */
+TEST(step_casts_by_output)
+{
+    static const char *const names[] = {"x-0-CastToFp16-AutoMixedPrecision",
+                                        "x-1-CastToFp16-AutoMixedPrecision"};
+    mpt_graph         g;
+    mpt_graph_options o = tf();
+    uint32_t          port, in, out[2];
+    begin(&g);
+    add(&g, "w", "Placeholder", NULL, NULL);
+    out[0] = add(&g, "x", "Placeholder", NULL, NULL);
+    CHECK_EQ_I(mpt_graph_output_add(&g, type_of(&g, "x"), 100, &out[1]), MPT_OK);
+    CHECK_EQ_I(mpt_graph_op(&g, "m", "MatMul", out, 2, 100, NULL), MPT_OK);
+    CHECK_EQ_U(rewrite(&g, &o).casts, 2);
+    in = g.types[type_of(&g, "m")].first_input;
+    for (port = 0; port < 2; port++, in = g.inputs[in].next) {
+        const uint32_t cast = type_of(&g, names[port]);
+        if (!CHECK(cast != MPT_GRAPH_NONE))
+            return;
+        CHECK_EQ_U(g.inputs[g.types[cast].first_input].source, out[port]);
+        CHECK_EQ_U(g.types[cast].flags, 0u);
+        CHECK_EQ_U(g.types[g.outputs[g.inputs[in].source].type].node, g.types[cast].node);
+    }
+    CHECK_EQ_U(rewrite(&g, &o).casts, 0);       /* once more: nothing to do, and the reasons stay */
+    expect(&g, "m", 1, MPT_WHY_ALLOW);
+}
+
 TEST(step_nothing_to_do)
 {
     mpt_graph         g;
@@ -319,9 +346,9 @@ TEST(step_kernels_and_types)
     mpt_graph_options o = tf();
     uint32_t          node, t, u, out;
     begin(&g);
+    CHECK_EQ_I(mpt_graph_node_add(&g, "bn", "FusedBatchNorm", NULL, 0u, &node), MPT_OK);
     out = add(&g, "x", "Placeholder", NULL, NULL);
     add(&g, "m", "MatMul", "x", NULL);
-    CHECK_EQ_I(mpt_graph_node_add(&g, "bn", "FusedBatchNorm", NULL, 0u, &node), MPT_OK);
     CHECK_EQ_I(mpt_graph_type_add(&g, node, "T", (int32_t)MPT_F32, 0u, &t), MPT_OK);
     CHECK_EQ_I(mpt_graph_type_add(&g, node, "U", (int32_t)MPT_F32, MPT_TYPE_FIXED, &u), MPT_OK);
     CHECK_EQ_I(mpt_graph_input_add(&g, t, out_of(&g, "m"), NULL), MPT_OK);
@@ -729,15 +756,24 @@ TEST(malformed)
     add(&g, "merge", "Merge", "later", NULL);
     back(&g, "merge", "merge");
     refuse(&g, "merge", "feeds itself");
-    begin(&g);                                  /* a cycle, and what hangs on it */
-    add(&g, "a", "Add", "later", NULL);
-    add(&g, "b", "Merge", "a", NULL);
-    add(&g, "tail", "Relu", "b", NULL);
-    add(&g, "tail2", "Relu", "tail", NULL);
-    back(&g, "a", "b");
-    CHECK_EQ_I(mpt_graph_check(&g), MPT_E_DATA);
-    CHECK(!strcmp(g.fault.node, "a") || !strcmp(g.fault.node, "b"));
-    CHECK(strstr(g.fault.why, "cycle") != NULL);
+    for (node = 0; node < 3; node++) {          /* told is a node of the cycle, none around it */
+        begin(&g);
+        add(&g, "x", "Placeholder", NULL, NULL);
+        add(&g, "tail2", "Relu", "later", NULL);
+        add(&g, "tail", "Relu", "later", NULL);
+        add(&g, "a", "Merge", "later", "later");
+        add(&g, "b", "Add", "a", "x");
+        add(&g, "n", "NextIteration", "b", NULL);
+        back(&g, "a", "b");
+        back(&g, "a", "n");
+        back(&g, "tail", "b");
+        back(&g, "tail2", "tail");
+        while (g.node_count < 6 + node)
+            add(&g, "y", "Placeholder", NULL, NULL);
+        CHECK_EQ_I(mpt_graph_check(&g), MPT_E_DATA);
+        CHECK(!strcmp(g.fault.node, "a") || !strcmp(g.fault.node, "b"));
+        CHECK(strstr(g.fault.why, "cycle") != NULL);
+    }
     begin(&g);                                  /* no end of a loop step opens another cycle */
     add(&g, "x", "Placeholder", NULL, NULL);
     add(&g, "n", "NextIteration", "x", NULL);
@@ -1174,7 +1210,7 @@ TEST(random_painting)
     uint32_t          t, types, wrong, made = 0, converted = 0;
     uint64_t          before, casts;
     size_t            nodes;
-    const uint32_t    graphs = mt.long_mode ? 100000 : 10000;
+    const uint32_t    graphs = mt.long_mode ? 100000 : 10000 / mt.every;
     long              round;
     for (round = 0; made < graphs; round++) {
         nodes = 3 + pick(MOST_NODES - 4);
@@ -1379,6 +1415,25 @@ static value compute(const char *op, const value *in, size_t count, int32_t form
     }
     v.error += u == 0.0 ? 0.0 : u + 1e-7;
     return v;
+}
+
+/* Where cuts move as many bytes, infer ops stay FP32, and clear ops follow what they read. */
+TEST(min_cut_of_equals)
+{
+    mpt_graph         g;
+    mpt_graph_options o = tf();
+    begin(&g);
+    add(&g, "x", "Placeholder", NULL, NULL);
+    add(&g, "m", "MatMul", "x", NULL);
+    add(&g, "clear", "Relu", "m", NULL);
+    add(&g, "e", "Exp", "clear", NULL);
+    add(&g, "m2", "MatMul", "x", NULL);
+    add(&g, "infer", "Tanh", "m2", NULL);
+    add(&g, "e2", "Exp", "infer", NULL);
+    o.mode = MPT_GRAPH_MIN_CUT;
+    (void)rewrite(&g, &o);
+    CHECK(mpt_graph_is_low(&g, type_of(&g, "clear")));
+    CHECK(!mpt_graph_is_low(&g, type_of(&g, "infer")));
 }
 
 /* What an input reads: in a loop, a merge reads its first input at the first step, then the last state. */
@@ -1726,6 +1781,7 @@ int main(int argc, char **argv)
     mt_begin(argc, argv);
     RUN(step_processable);
     RUN(step_casts_of_what_stays);
+    RUN(step_casts_by_output);
     RUN(step_nothing_to_do);
     RUN(step_deny);
     RUN(step_between);
@@ -1743,6 +1799,7 @@ int main(int argc, char **argv)
     RUN(random_painting);
     RUN(random_min_cut);
     RUN(min_cut_of_a_loop);
+    RUN(min_cut_of_equals);
     RUN(random_min_cut_never_more);
     RUN(executed);
     RUN(long_paths);

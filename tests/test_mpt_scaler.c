@@ -789,6 +789,7 @@ TEST(default_learns_the_base_rate)
     size_t           k;
     for (k = 0; k < COUNT(periods); k++) {
         mpt_scaler s = ours(2000);
+        uint32_t   least = 0u;
         int        i, low = 0;
         for (i = 0; i < 12 * periods[k] + 1000; i++)
             CHECK_EQ_I(update(&s, i % periods[k] ? 0u : k % 2 ? MPT_CAUSE_INF : MPT_CAUSE_NAN), MPT_OK);
@@ -800,9 +801,19 @@ TEST(default_learns_the_base_rate)
         }
         if (!CHECK(low < 5000))
             printf("    every %d: %d steps below the first scale\n", periods[k], low);
-        for (i = 0; i < 60000; i++)                             /* and where they are gone, so is it */
+        for (i = 0; i < 60000; i++) {                           /* and where they are gone, so is it */
+            least = s.base ? s.base : least;
             CHECK_EQ_I(update(&s, 0u), MPT_OK);
+        }
+        CHECK_EQ_U(least, MPTI_UNIT / 2048u);                   /* of no rate is less left */
         CHECK_EQ_U(s.base, 0u);
+    }
+    {
+        mpt_scaler s = ours(2000);
+        int        i;
+        for (i = 0; i <= 7 * 1900; i++)
+            CHECK_EQ_I(update(&s, i % 1900 ? 0u : MPT_CAUSE_NAN), MPT_OK);
+        CHECK(s.base > 0u && s.wait == 1900 / 8);               /* so that a bad step sees few levels */
     }
 }
 
@@ -1174,6 +1185,16 @@ TEST(configurations)
         c = good;
         c.flags ^= 4u;
         CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
+    }
+    {
+        mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
+        mpt_scaler        s;
+        c.interval = 1;
+        c.max_scale = -0.0;                         /* is no cap, as 0 is none */
+        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
+        (void)mpt_scaler_scale(&s, 1.0f);
+        CHECK_EQ_I(update(&s, 0u), MPT_OK);
+        CHECK(s.scale == 2.0f * c.init_scale);
     }
 }
 
