@@ -1,31 +1,31 @@
 /* mpt_half.h -- small floating-point formats for C: FP16, BF16, TF32, FP8, FP6, FP4.
  *
- * Copy this one file next to your code. Numbers one at a time need no more than the #include:
+ * Copy this one file next to your code. To convert numbers one at a time, the #include is enough:
  *
  *     #include "mpt_half.h"
  *     mpt_f16 h = mpt_f16_from_f32(0.1f);           // 0x2e66
  *     float   f = mpt_f32_from_f16(h);              // 0.0999755859375
  *
- * Arrays, text and any format of the table need the implementation. In a program of one file, two lines
- * before the #include: the first keeps only what this file calls, and compiles in a moment.
+ * Arrays, text and the functions for any format need the implementation. In a program of one file, write two
+ * lines before the #include; MPT_STATIC keeps only the functions that are called, and compiles in a moment.
  *
  *     #define MPT_STATIC
  *     #define MPT_IMPLEMENTATION
  *     #include "mpt_half.h"
- *     mpt_f16_from_f32_n(halves, floats, n);        // arrays, by vectors where there are any
- *     mpt_quantize_n(x, x, n, MPT_E4M3, NULL);      // what FP8 would make of floats, in place
+ *     mpt_f16_from_f32_n(halves, floats, n);        // arrays, with vector instructions where there are any
+ *     mpt_quantize_n(x, x, n, MPT_E4M3, NULL);      // round floats to FP8 numbers, in place
  *     mpt_fields a = mpt_anatomy(MPT_E4M3, 0.1);    // sign, exponent, mantissa, what was lost
  *
- * In a program of several files, MPT_IMPLEMENTATION alone, in one .c file of its own.
+ * In a program of several files, define only MPT_IMPLEMENTATION, in one .c file of its own.
  *
- * Needs a C99 (or C++11) compiler and <stdint.h> <stddef.h> <string.h>; no libm, no malloc, no
- * globals. The codec works on bit patterns with integers only, so it gives the same bits under
- * -ffast-math, flush-to-zero, x87 and any rounding mode of the processor.
+ * Needs a C99 (or C++11) compiler and <stdint.h> <stddef.h> <string.h>; no libm, no malloc, no mutable
+ * globals. Conversions work on bit patterns, with integers or with instructions that give the same result,
+ * so the bits are the same under -ffast-math, flush-to-zero, x87 and any rounding mode of the processor.
  *
- * What it does NOT do: arithmetic in formats other than f16 and bf16 (decode, compute, encode); types of
- * their own for formats other than f16, bf16, e4m3 and e5m2 (mpt_encode and mpt_convert_n take all); speed
- * for most options other than the defaults (those take one element at a time, but from 8 bits and less);
- * decimal formats, posits, formats wider than binary64.
+ * What it does NOT do: arithmetic in formats other than f16 and bf16 (decode, compute, encode instead); C
+ * types for formats other than f16, bf16, e4m3 and e5m2 (mpt_encode and mpt_convert_n handle all formats);
+ * high speed with most options other than the defaults (such calls convert one element at a time, except
+ * from formats of 8 bits or fewer); decimal formats, posits, formats wider than binary64.
  *
  * Contents (search for the mark):
  *   >>H1 configuration                   >>H11 core: the formulas
@@ -47,32 +47,32 @@
 #include <string.h>
 
 // >>H1 configuration ------------------------------------------------------------------------------
-/* Which file brings the implementation:
- * MPT_STATIC              this one, and every function is static: what is not called takes no room.
- * MPT_IMPLEMENTATION      this one: all of the mpt headers that it includes.
+/* Which file contains the implementation; define before the #include:
+ * MPT_STATIC              this file, with every function static: functions that are not called take no room
+ * MPT_IMPLEMENTATION      this file, for all of the mpt headers that it includes
  * MPT_HALF_IMPLEMENTATION, MPT_TRAIN_IMPLEMENTATION, MPT_CUDA_IMPLEMENTATION
- *                         this one: mpt_half.h, mpt.h, mpt_cuda.h alone, each in a file of its own.
+ *                         this file, for mpt_half.h, mpt.h or mpt_cuda.h alone: each can have its own file
  *
- * What to leave out: a part that is out has no declarations, so that its use is an error of the compiler.
+ * What to leave out. A part that is left out has no declarations, so using it is a compile-time error:
  * MPT_NO_ARITHMETIC       >>H8
  * MPT_NO_TEXT             >>H9
  * MPT_NO_BLOCKS           >>H10
  * MPT_ONLY_CONVERSIONS    all three, and all of mpt.h
- * MPT_ONLY_TRAINING       all three, and all of mpt.h but the loss scaler, the optimizers and checkpoints
+ * MPT_ONLY_TRAINING       all three, and FP8 scaling, reports, rows, products, policy and graph of mpt.h
  * mpt.h has parts of its own: see its >>M1.
  *
- * How:
+ * Other settings:
  * MPT_DEF      linkage of the non-inline functions; default: extern "C" in C++, extern in C.
- * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, where the
- *              compiler is gcc or clang and the processor x86 or aarch64; 0: the portable path only;
- *              2 SSE2 or NEON, 3 AVX2, 4 AVX-512 (F, BW, DQ, VL): at most that. Same bits on all. aarch64's
- *              FP16 arithmetic is used where the compiler is told of it (-march=armv8.2-a+fp16).
- * MPT_USE_OPENMP          with the compiler's -fopenmp: passes over large arrays and lists use the team of
- *              the thread that calls; in a parallel region of the program, that thread alone.
- * MPT_PARALLEL_FOR(count, body, context)   a pool of the program's own instead: it is to call
- *              body(context, i), void (*)(void *, size_t), once for each size_t i from 0 to count - 1, in any
- *              order, on any threads, and to return when all are done. Where neither is defined, a call runs
- *              on the thread that calls. Same bits for any number of threads.
+ * MPT_SIMD     1 (default): array functions choose their vector instructions at run time, if the compiler is
+ *              gcc or clang and the processor x86 or aarch64. 0: the portable path only. 2 (SSE2 or NEON),
+ *              3 (AVX2), 4 (AVX-512 F, BW, DQ, VL): no path above that one. All paths give the same bits.
+ *              aarch64's FP16 arithmetic is used if the compiler may emit it (-march=armv8.2-a+fp16).
+ * MPT_USE_OPENMP          needs the compiler's -fopenmp: calls on large arrays and lists of tensors use the
+ *              OpenMP team of the calling thread; inside a parallel region, the calling thread alone.
+ * MPT_PARALLEL_FOR(count, body, context)   a thread pool of your own instead of OpenMP. It must call
+ *              body(context, i), where body is a void (*)(void *, size_t), once for each size_t i from 0 to
+ *              count - 1, in any order, on any threads, and return when all calls are done. If neither is
+ *              defined, a call runs on the calling thread. The bits are the same for any number of threads.
  * No macro changes a struct or a prototype. */
 #if defined(MPT_ONLY_CONVERSIONS) || defined(MPT_ONLY_TRAINING)
 #undef MPT_NO_ARITHMETIC
@@ -82,7 +82,7 @@
 #define MPT_NO_TEXT
 #define MPT_NO_BLOCKS
 #endif
-/* C compilers let a call of what is not declared pass with a warning: here it is an error, by name. */
+/* C compilers only warn when an undeclared function is called; this makes it an error that names it. */
 #if (defined(MPT_NO_ARITHMETIC) || defined(MPT_NO_TEXT) || defined(MPT_NO_BLOCKS)) && defined(__GNUC__) && \
     !defined(__cplusplus)
 #pragma GCC diagnostic error "-Wimplicit-function-declaration"
@@ -119,8 +119,8 @@
 #endif
 #endif
 
-/* MPT_HD marks the per-element functions that host and device share: one formula, two places; MPTI_HD_CALL
- * those whose copies would weigh more on the host than a call. */
+/* MPT_HD marks the per-element functions that host and device share: each formula is written once for both.
+ * MPTI_HD_CALL marks those that are not inlined on the host, where copies would cost more than a call. */
 #ifdef __CUDACC__
 #define MPT_HD static __host__ __device__ __forceinline__
 #define MPTI_HD_CALL MPT_HD
@@ -139,8 +139,8 @@
  * Exact: yes.  Threads: any. */
 MPT_DEF int mpt_version(void);
 
-/* Inf, NaN and overflow are results, never errors; a status tells of wrong calls and failed systems. Wherever
- * MPT_E_ARG stands for NULL with n > 0 it does so too for an n whose bytes no array has: over PTRDIFF_MAX. */
+/* Inf, NaN and overflow are results, never errors; a status reports a wrong call or a system failure. Where
+ * MPT_E_ARG is returned for NULL with n > 0, it is also returned for an n of more than PTRDIFF_MAX bytes. */
 #define MPT_STATUSES(X)                                                                              \
     X(MPT_OK,             0, "no error")                                                             \
     X(MPT_E_ARG,         -1, "bad argument: NULL, a value out of range, or arrays that overlap")     \
@@ -165,13 +165,13 @@ MPT_DEF const char *mpt_status_text(mpt_status status);
 
 // >>H3 formats ------------------------------------------------------------------------------------
 /* Every format is one row: enum name, text name, sign bits, exponent bits, stored mantissa bits, bias,
- * specials. All limits, codes and tables derive from these seven facts. E4M3 is OCP's; what ml_dtypes calls
- * float8_e4m3, with Inf, is E4M3IEEE.
- *   IEEE    all-ones exponent is Inf or NaN (IEEE 754-2019, clause 3.4)
- *   FN      no Inf; only the all-ones code is NaN (OCP OFP8 v1.0 E4M3; without a sign the scale of NVFP4)
- *   FNUZ    no Inf, no -0; the code of -0 is the only NaN (LLVM/ONNX "fnuz")
+ * specials. All limits, codes and tables are derived from these seven entries. MPT_E4M3 is the E4M3 of OCP;
+ * the format that ml_dtypes calls float8_e4m3, which has Inf, is MPT_E4M3IEEE.
+ *   IEEE    an exponent field of all ones is Inf or NaN (IEEE 754-2019, clause 3.4)
+ *   FN      no Inf; NaN has all exponent and mantissa bits one (OCP OFP8 v1.0 E4M3; unsigned: NVFP4's scale)
+ *   FNUZ    no Inf, no -0; the code that would be -0 is the only NaN (LLVM/ONNX "fnuz")
  *   FINITE  every code is a finite number (OCP MX v1.0 FP6, FP4)
- *   SCALE   unsigned powers of two without zero; all ones is NaN (OCP MX v1.0 E8M0) */
+ *   SCALE   unsigned powers of two without zero; the code of all ones is NaN (OCP MX v1.0 E8M0) */
 #define MPT_FORMATS(X)                                              \
     X(MPT_F64,      "f64",      1, 11, 52, 1023, MPT_SPECIALS_IEEE)   \
     X(MPT_F32,      "f32",      1,  8, 23,  127, MPT_SPECIALS_IEEE)   \
@@ -202,50 +202,50 @@ typedef enum mpt_specials {
     MPT_SPECIALS_IEEE, MPT_SPECIALS_FN, MPT_SPECIALS_FNUZ, MPT_SPECIALS_FINITE, MPT_SPECIALS_SCALE
 } mpt_specials;
 
-/* Types for the 16-bit and 8-bit formats: structs, so that formats cannot be mixed up. The layout is that
- * of uint16_t or uint8_t, so arrays may be cast to uint16_t *, __half *, _Float16 * and back. */
+/* Types for the 16-bit and 8-bit formats: structs, so that the compiler refuses to mix formats. Their layout
+ * is that of uint16_t or uint8_t, so arrays may be cast to uint16_t *, __half *, _Float16 * and back. */
 typedef struct mpt_f16 { uint16_t bits; } mpt_f16;
 typedef struct mpt_bf16 { uint16_t bits; } mpt_bf16;
 typedef struct mpt_e4m3 { uint8_t bits; } mpt_e4m3;
 typedef struct mpt_e5m2 { uint8_t bits; } mpt_e5m2;
 
-/* A code is the bit pattern in the low `bits` bits: sign, exponent field, mantissa field. */
+/* A code is the bit pattern in the low `bits` bits; from the top: sign, exponent field, mantissa field. */
 typedef struct mpt_format_info {
     const char  *name;
     int          bits, sign_bits, exponent_bits, mantissa_bits, bias;
     mpt_specials specials;
     int          emin, emax;        /* exponents of the smallest normal and the largest finite number */
     int          has_inf, has_nan;
-    int          bytes;             /* of one element in an array: 1, 2, 4 or 8; the code in the low bits */
-    uint64_t     max_code;          /* the largest finite number */
-    uint64_t     inf_code;          /* +Inf; 0 where the format has none */
-    uint64_t     nan_code;          /* the quiet NaN without payload; 0 where the format has none */
+    int          bytes;             /* size of an array element: 1, 2, 4 or 8; the code is in its low bits */
+    uint64_t     max_code;          /* code of the largest finite number */
+    uint64_t     inf_code;          /* code of +Inf; 0 if the format has none */
+    uint64_t     nan_code;          /* code of the quiet NaN without payload; 0 if the format has none */
     double       max_finite, min_normal, min_subnormal;
     double       epsilon;           /* distance from 1 to the next number: 2^-mantissa_bits */
 } mpt_format_info;
 
-/* mpt_format_get -- the facts of a format of the table.
+/* mpt_format_get -- the description of a format of the table.
  * Returns: a pointer that lives forever; NULL for an unknown format.  Threads: any. */
 MPT_DEF const mpt_format_info *mpt_format_get(mpt_format format);
 
 /* mpt_format_find -- the format with this text name ("f16", "e4m3", ...).
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL; MPT_E_UNSUPPORTED for an unknown name (*format is kept). */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL), MPT_E_UNSUPPORTED (unknown name); *format is unchanged. */
 MPT_DEF mpt_status mpt_format_find(const char *name, mpt_format *format);
 
 /* mpt_format_define -- describe a format of your own, for mpt_encode_as and mpt_decode_as.
- *   info           out  not NULL; the limits are derived
- *   name           in   not NULL; kept, not copied
+ *   info           out  not NULL; its limits are computed from the other parameters
+ *   name           in   not NULL; the pointer is stored, the text is not copied
  *   exponent_bits  in   2..10 (1..10 for SCALE)
  *   mantissa_bits  in   1..52 (0 for SCALE)
- *   bias           in   such that every value, subnormals too, is a normal double
- * Signed, except SCALE.  Returns: MPT_OK.  Errors: MPT_E_ARG (*info is kept).  Threads: any. */
+ *   bias           in   such that every value, even a subnormal of the format, is a normal double
+ * Signed, except SCALE.  Returns: MPT_OK.  Errors: MPT_E_ARG (*info is unchanged).  Threads: any. */
 MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
                                      int mantissa_bits, int bias, mpt_specials specials);
 
 // >>H4 any format, one value ----------------------------------------------------------------------
-/* Rounding directions: IEEE 754-2019, clause 4.3; to odd as in Boldo & Melquiond 2008; stochastic:
- * up in magnitude with probability (discarded part) / (gap), from 32 random bits. Every significand of a
- * SCALE format is odd: there ties to even go to the larger neighbour, and to odd is toward zero. */
+/* Rounding directions: IEEE 754-2019, clause 4.3; to-odd: Boldo & Melquiond 2008. Stochastic rounding uses 32
+ * random bits to round up in magnitude with probability (discarded part) / (gap). In a SCALE format every
+ * significand is 1, which is odd: ties to even go to the larger neighbour, and to-odd is toward zero. */
 #define MPT_ROUNDINGS(X)                            \
     X(MPT_RND_NEAREST_EVEN, "nearest-even")         \
     X(MPT_RND_NEAREST_AWAY, "nearest-away")         \
@@ -262,65 +262,65 @@ typedef enum mpt_rounding {
     MPT_ROUNDING_COUNT
 } mpt_rounding;
 
-/* What becomes of a finite value beyond the largest finite number.
- *   IEEE      Inf or the largest finite number, as the rounding direction says; NaN stands for Inf in a
- *             format without Inf, the largest finite number for NaN in a format without NaN
- *   SATURATE  the largest finite number, and the same for Inf (what "saturating" FP8 conversions do)
- *   NAN       NaN whatever the direction (the largest finite number in a format without NaN); Inf stays */
+/* What a finite value beyond the largest finite number becomes.
+ *   IEEE      Inf or the largest finite number, depending on the rounding direction. A format without Inf
+ *             gives NaN in place of Inf; a format without NaN always gives the largest finite number.
+ *   SATURATE  the largest finite number; Inf becomes that too (as in "saturating" FP8 conversions)
+ *   NAN       NaN in every direction (the largest finite number in a format without NaN); Inf stays Inf */
 typedef enum mpt_overflow { MPT_OVERFLOW_IEEE, MPT_OVERFLOW_SATURATE, MPT_OVERFLOW_NAN } mpt_overflow;
 
-/* A NaN becomes quiet; it keeps its sign and the top of its payload, or is the one positive quiet NaN
- * without payload. */
+/* What a NaN becomes. KEEP: a quiet NaN that keeps the sign and the top bits of the payload. CANONICAL: the
+ * positive quiet NaN without payload. */
 typedef enum mpt_nan_mode { MPT_NAN_KEEP, MPT_NAN_CANONICAL } mpt_nan_mode;
 
-/* When a result counts as tiny: after rounding with a free exponent, as x86 and RISC-V do, or before
- * rounding, as ARM does (IEEE 754-2019, clause 7.5). It decides about MPT_FLAG_UNDERFLOW only. */
+/* When a result counts as tiny: after rounding as if the exponent were unbounded, as x86 and RISC-V do, or
+ * before rounding, as ARM does (IEEE 754-2019, clause 7.5). This affects MPT_FLAG_UNDERFLOW only. */
 typedef enum mpt_tininess { MPT_TININESS_AFTER, MPT_TININESS_BEFORE } mpt_tininess;
 
-#define MPT_FLUSH_RESULTS 1u    /* a subnormal result becomes a zero of its sign: UNDERFLOW and INEXACT */
-#define MPT_FLUSH_INPUTS  2u    /* a subnormal of the source's format counts as a zero of its sign: no flag */
+#define MPT_FLUSH_RESULTS 1u    /* a subnormal result becomes zero of its sign: UNDERFLOW and INEXACT */
+#define MPT_FLUSH_INPUTS  2u    /* a subnormal of the source's format counts as zero of its sign: no flag */
 
 /* Zero-initialised options are the defaults: nearest-even, IEEE overflow, subnormals kept, NaN kept.
- * Stochastic rounding of one value takes `random`. In an array call element i takes randoms[i], or if
- * that is NULL mpt_philox(seed, stream, step, first_element + i): whoever splits an array into chunks
- * sets first_element to the chunk's place in the whole, and gets the same bits. */
+ * Stochastic rounding of one value uses `random`. In an array call, element i uses randoms[i] or, if randoms
+ * is NULL, mpt_philox(seed, stream, step, first_element + i). A program that converts an array in chunks gets
+ * the bits of one call if it sets first_element to the index of the chunk's first element in the array. */
 typedef struct mpt_opts {
     mpt_rounding    rounding;
     mpt_overflow    overflow;
     unsigned        flush;          /* MPT_FLUSH_RESULTS, MPT_FLUSH_INPUTS or both */
     mpt_nan_mode    nan;
     mpt_tininess    tininess;
-    uint32_t        random;         /* one value: uniform bits, fresh for each value */
-    const uint32_t *randoms;        /* arrays: one word per element; NULL: the header's Philox */
+    uint32_t        random;         /* for one value: uniform bits, new ones for each value */
+    const uint32_t *randoms;        /* for arrays: one word per element; NULL: words of mpt_philox */
     uint64_t        seed, first_element, step;
-    uint32_t        stream;         /* say, the number of the tensor; and step that of the training step */
+    uint32_t        stream;         /* for example the tensor's number; `step`: number of the training step */
 } mpt_opts;
 
-/* Exception flags (IEEE 754-2019, clause 7), sticky: calls or them in and never clear one. UNDERFLOW is
- * raised by results that are tiny and inexact. */
+/* Exception flags (IEEE 754-2019, clause 7). They are sticky: calls set flags and never clear any. A result
+ * raises UNDERFLOW if it is both tiny and inexact. */
 #define MPT_FLAG_INVALID   1u
 #define MPT_FLAG_DIVBYZERO 2u
 #define MPT_FLAG_OVERFLOW  4u
 #define MPT_FLAG_UNDERFLOW 8u
 #define MPT_FLAG_INEXACT   16u
 
-/* mpt_encode -- round a value to any format of the table: the slow, obvious path that judges the
- * fast ones. One rounding. NaN becomes a quiet NaN that keeps its sign and the top of its payload.
+/* mpt_encode -- round a value to any format of the table, once. This is the slow, simple path against which
+ * the fast ones are tested. A NaN becomes quiet and keeps its sign and the top bits of its payload.
  *   format   in      a format of the table
  *   value    in      any double
  *   opts     in      NULL for the defaults
  *   flags    in/out  NULL, or exception flags that are or-ed in
- * Returns: the code. Where the format lacks what is needed: overflow and Inf without Inf give NaN, or the
- *   largest finite number if there is no NaN either; NaN without NaN gives the largest finite number and
- *   INVALID; a negative number in an unsigned format gives NaN and INVALID;
- *   zero and values below the least in SCALE give the least power of two. A finite value never
- *   rounds stochastically to Inf; the probability is truncated to 32 bits (bias below 2^-32 of a gap).
- * Errors: an unknown format or option gives code 0 (or NaN) and MPT_FLAG_INVALID.
- * Where arguments pass through x87 registers, a signaling NaN is quiet before we see it.
+ * Returns: the code. If the format has no Inf, overflow and Inf give NaN, or the largest finite number if it
+ *   has no NaN either. If the format has no NaN, NaN gives the largest finite number and INVALID. If it is
+ *   unsigned, a negative number gives NaN and INVALID. In a SCALE format, zero and values below the least
+ *   power of two give that power. Stochastic rounding never makes a finite value Inf, and its probability is
+ *   truncated to 32 bits (bias below 2^-32 of a gap).
+ * Errors: MPT_FLAG_INVALID and code 0 for an unknown format, NaN (code 0 if there is none) for an unknown
+ *   option. Where x87 registers pass the arguments, they make a signaling NaN quiet before this call sees it.
  * Exact: correctly rounded.  Threads: any.  Source: IEEE 754-2019, clauses 4.3, 5.4.2, 7. */
 MPT_DEF uint64_t mpt_encode(mpt_format format, double value, const mpt_opts *opts, unsigned *flags);
 
-/* mpt_encode_as -- the same for a format described by mpt_format_define or mpt_format_get. */
+/* mpt_encode_as -- mpt_encode for a format described by mpt_format_define or mpt_format_get. */
 MPT_DEF uint64_t mpt_encode_as(const mpt_format_info *info, double value, const mpt_opts *opts,
                                unsigned *flags);
 
@@ -328,31 +328,31 @@ MPT_DEF uint64_t mpt_encode_as(const mpt_format_info *info, double value, const 
  * Returns: the value, always exact in double; a quiet NaN for an unknown format.  Threads: any. */
 MPT_DEF double mpt_decode(mpt_format format, uint64_t code);
 
-/* mpt_decode_as -- the same for a described format. */
+/* mpt_decode_as -- mpt_decode for a described format. */
 MPT_DEF double mpt_decode_as(const mpt_format_info *info, uint64_t code);
 
 /* mpt_encode_i64, mpt_encode_u64 -- mpt_encode of an integer, with one rounding (IEEE 754-2019,
- * convertFromInt) and no double in between, so 64-bit integers are exact to the last bit. No flag is raised
- * by an integer that the format has. */
+ * convertFromInt). No double lies in between, so that all 64 bits count. An integer that the format can
+ * represent raises no flag. */
 MPT_DEF uint64_t mpt_encode_i64(mpt_format format, int64_t value, const mpt_opts *opts, unsigned *flags);
 MPT_DEF uint64_t mpt_encode_u64(mpt_format format, uint64_t value, const mpt_opts *opts, unsigned *flags);
 
-/* mpt_decode_i64, mpt_decode_u64 -- the integer of a code, rounded once.
- *   bits   in      width of the integer, 2 to 64 with a sign, 1 to 64 without: 32 for an int32_t
- *   opts   in      NULL for the defaults; the rounding counts (MPT_RND_TOWARD_ZERO is what a C cast does),
- *                  and MPT_FLUSH_INPUTS
- *   flags  in/out  NULL, or flags or-ed in: INEXACT for a code that is no integer, INVALID (alone) for NaN
- *                  and for what rounds to an integer out of range
- * Returns: the integer; the nearest end of the range if out of range, 0 for NaN (as ARM does, and SoftFloat's
- *   "ARM-VFPv2" flavour), for an unknown format, width or option (INVALID).
+/* mpt_decode_i64, mpt_decode_u64 -- convert a code to an integer, with one rounding.
+ *   bits   in      width of the integer: 2 to 64 if signed, 1 to 64 if unsigned; 32 for an int32_t
+ *   opts   in      NULL for the defaults; only rounding (MPT_RND_TOWARD_ZERO is that of a C cast), random
+ *                  and MPT_FLUSH_INPUTS have an effect
+ *   flags  in/out  NULL, or flags that are or-ed in: INEXACT if the code is not an integer; INVALID (alone)
+ *                  for NaN and if the rounded integer is out of range
+ * Returns: the integer; the nearest end of the range if out of range; 0 for NaN (as ARM does, and SoftFloat's
+ *   "ARM-VFPv2" flavour); 0 and INVALID for an unknown format, width or option.
  * Exact: correctly rounded.  Threads: any.  Source: IEEE 754-2019, clause 5.8, convertToIntegerExact. */
 MPT_DEF int64_t  mpt_decode_i64(mpt_format format, uint64_t code, int bits, const mpt_opts *opts,
                                 unsigned *flags);
 MPT_DEF uint64_t mpt_decode_u64(mpt_format format, uint64_t code, int bits, const mpt_opts *opts,
                                 unsigned *flags);
 
-/* mpt_is_exact -- does the format have this very number? Then every rounding keeps it. -0 is a number of its
- * own, which unsigned and FNUZ formats lack; a NaN counts as had by every format with a NaN.
+/* mpt_is_exact -- whether the format can represent exactly this number, so that every rounding keeps it. -0
+ * differs from +0: unsigned and FNUZ formats lack it. A NaN is exact in every format that has a NaN.
  * Returns: 1 or 0; 0 for an unknown format.  Threads: any. */
 MPT_DEF int mpt_is_exact(mpt_format format, double value);
 
@@ -380,15 +380,15 @@ typedef enum mpt_class {
 MPT_DEF const char *mpt_class_name(mpt_class c);
 
 /* mpt_classify -- the class of a code of any format of the table.
- * Errors: an unknown format is a MPT_CLASS_SIGNALING_NAN.  Threads: any. */
+ * Returns: the class; MPT_CLASS_SIGNALING_NAN for an unknown format.  Threads: any. */
 MPT_DEF mpt_class mpt_classify(mpt_format format, uint64_t code);
 
-/* mpt_ulp -- the gap between neighbours of a format in the binade of |value| (of the least normal
- * binade below it): what the last kept bit of a number of that size is worth.
+/* mpt_ulp -- the gap between neighbouring numbers of a format in the binade of |value|, that is the weight of
+ * the last significand bit there; below the least normal number the gap of the least normal binade.
  * Returns: the gap; Inf for Inf, NaN for NaN and for an unknown format.  Exact: yes.  Threads: any. */
 MPT_DEF double mpt_ulp(mpt_format format, double value);
 
-/* The parts of a number in a format: value = (-1)^sign * significand * 2^exponent when finite. */
+/* The parts of a number in a format. If it is finite, value = (-1)^sign * significand * 2^exponent. */
 typedef struct mpt_fields {
     mpt_format format;
     mpt_class  kind;
@@ -396,47 +396,47 @@ typedef struct mpt_fields {
     unsigned   sign;
     uint64_t   exponent_field, mantissa_field;  /* as stored */
     uint64_t   significand;                     /* with the hidden bit; 0 for Inf and NaN */
-    int        exponent;                        /* of the last bit of the significand */
-    double     value;       /* what the code stands for */
-    double     error;       /* value minus what was asked for; exact unless the format saturated */
+    int        exponent;                        /* power of two of the significand's last bit */
+    double     value;       /* the number that the code stands for */
+    double     error;       /* value minus the original number; exact unless the format saturated */
     unsigned   flags;                           /* MPT_FLAG_* of the conversion */
 } mpt_fields;
 
-/* mpt_anatomy -- round a value to a format (nearest-even) and take the result apart.
- * Returns: the parts; for an unknown format a NaN with MPT_FLAG_INVALID.  Threads: any. */
+/* mpt_anatomy -- round a value to a format (nearest-even) and split the result into its parts.
+ * Returns: the parts; a NaN with MPT_FLAG_INVALID for an unknown format.  Threads: any. */
 MPT_DEF mpt_fields mpt_anatomy(mpt_format format, double value);
 
-#define MPT_BITS_TEXT_MAX 67    /* room for every format's text: 64 bits, 2 blanks, the end */
+#define MPT_BITS_TEXT_MAX 67    /* room for the text of every format: 64 bits, 2 blanks, the final NUL */
 
-/* mpt_bits_text -- write a code as binary text, fields apart: "0 10010 1010011000".
+/* mpt_bits_text -- write a code as binary text, a blank between fields: "0 10010 1010011000".
  *   buf  out  at least cap bytes; always terminated if cap > 0
- * Returns: the length of the whole text, also when it did not fit; 0 for an unknown format. */
+ * Returns: the length of the whole text, even if it did not fit; 0 for an unknown format.  Threads: any. */
 MPT_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t code);
 
 // >>H5 conversions, one value ---------------------------------------------------------------------
-/* All of these are inline, need no implementation, and run on the device too. Each rounds once: to nearest,
- * ties to even; NaN stays NaN, made quiet, with its sign and the top of its payload. The other direction is
- * exact. .bits of the result is the code, for programs that keep small floats in plain integers.
+/* All of these are inline, need no implementation, and run on the device too. A conversion to a small format
+ * rounds once, to nearest, ties to even; a NaN becomes quiet and keeps its sign and the top bits of its
+ * payload. A conversion from a small format is exact. `.bits` is the code, to be stored as an integer.
  * Exact: correctly rounded.  Parity: bit-exact host/device.  Threads: any.
  * Source: IEEE 754-2019, clauses 3.4 (binary16), 4.3.1, 5.4.2; OCP 8-bit Floating Point Specification (OFP8)
  * v1.0, sections 5.1 and 5.2. */
 
 /* mpt_f16_from_f32, mpt_f16_from_f64 -- to FP16. Overflow (|x| >= 65520) gives Inf, |x| <= 2^-25 gives zero.
- * From double with one rounding (going through float would round twice). */
+ * mpt_f16_from_f64 rounds once; a conversion by way of float would round twice. */
 MPT_HD mpt_f16 mpt_f16_from_f32(float x);
 MPT_HD mpt_f16 mpt_f16_from_f64(double x);
 MPT_HD float   mpt_f32_from_f16(mpt_f16 h);
 MPT_HD double  mpt_f64_from_f16(mpt_f16 h);
 
-/* mpt_bf16_from_f32, mpt_bf16_from_f64 -- to BF16, which has float's exponents: its subnormals too. */
+/* mpt_bf16_from_f32, mpt_bf16_from_f64 -- to BF16, which has float's exponent range, subnormals included. */
 MPT_HD mpt_bf16 mpt_bf16_from_f32(float x);
 MPT_HD mpt_bf16 mpt_bf16_from_f64(double x);
 MPT_HD float    mpt_f32_from_bf16(mpt_bf16 b);
 MPT_HD double   mpt_f64_from_bf16(mpt_bf16 b);
 
-/* mpt_e4m3_from_f32, mpt_e5m2_from_f32 -- to FP8, as by mpt_encode's defaults: in E4M3, which has no Inf,
- * overflow (|x| > 464) and Inf give NaN; in E5M2 overflow (|x| >= 61440) gives Inf. The _sat forms saturate:
- * overflow and Inf become the largest finite number of their sign (448, 57344). */
+/* mpt_e4m3_from_f32, mpt_e5m2_from_f32 -- to FP8, as mpt_encode does by default: E4M3 has no Inf, so overflow
+ * (|x| > 464) and Inf give NaN; in E5M2 overflow (|x| >= 61440) gives Inf. The _sat functions saturate:
+ * overflow and Inf give the largest finite number of the same sign (448, 57344). */
 MPT_HD mpt_e4m3 mpt_e4m3_from_f32(float x);
 MPT_HD mpt_e4m3 mpt_e4m3_from_f32_sat(float x);
 MPT_HD mpt_e4m3 mpt_e4m3_from_f64(double x);
@@ -448,28 +448,28 @@ MPT_HD mpt_e5m2 mpt_e5m2_from_f64(double x);
 MPT_HD float    mpt_f32_from_e5m2(mpt_e5m2 c);
 MPT_HD double   mpt_f64_from_e5m2(mpt_e5m2 c);
 
-/* mpt_f16_next, mpt_bf16_next -- the neighbour above, if `up` is nonzero, or below (nextUp and nextDown of
- * IEEE 754-2019, clause 5.3.1): the largest finite number goes up to +Inf, +Inf stays, both zeros go to the
- * least subnormal of the direction, the least subnormal goes back to the zero of its sign; a NaN becomes
- * quiet. */
+/* mpt_f16_next, mpt_bf16_next -- the neighbour above if `up` is nonzero, else the neighbour below (nextUp and
+ * nextDown of IEEE 754-2019, clause 5.3.1). Going up, the largest finite number becomes +Inf, +Inf stays,
+ * both zeros become the least positive subnormal, and the negative subnormal nearest to zero becomes -0;
+ * going down is the mirror image. A NaN becomes quiet. */
 MPT_HD mpt_f16  mpt_f16_next(mpt_f16 h, int up);
 MPT_HD mpt_bf16 mpt_bf16_next(mpt_bf16 b, int up);
 
 // >>H6 random bits --------------------------------------------------------------------------------
 typedef struct mpt_philox_words { uint32_t word[4]; } mpt_philox_words;
 
-/* mpt_philox4x32 -- four random words from a counter and a key: Philox4x32-10. Any counter may be asked
- * for in any order, so results depend on neither threads nor vectors.
+/* mpt_philox4x32 -- four random words from a counter and a key: Philox4x32-10. Counters may be used in any
+ * order, so results depend neither on the number of threads nor on the vector width.
  * Exact: integers.  Parity: bit-exact host/device.  Threads: any.
  * Source: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3". */
 MPT_HD mpt_philox_words mpt_philox4x32(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key);
 
-/* mpt_philox -- the random word of one element: word (element mod 4) of Philox4x32 at counter
- * (low half of element / 8, high half, stream, low half of step) under key seed, to which the high half of
- * step times 0x9e3779b97f4a7c15 is added. What stochastic rounding of arrays uses.
- * Elements 4 to 7 of every eight have the words of elements 0 to 3 with their halves swapped: half the work,
- * and as good. A rounding that drops 16 bits or fewer, as that of any float to bf16 or to a normal f16, looks
- * at the upper half only, so the two are independent; for others they are but for 2^-16.
+/* mpt_philox -- the random word of one element, which stochastic rounding of arrays uses: word (element mod
+ * 4) of Philox4x32 at counter (low half of element / 8, high half, stream, low half of step) with the key
+ * seed + (high half of step) * 0x9e3779b97f4a7c15. Of every eight elements the last four have the words of
+ * the first four with their 16-bit halves swapped, which halves the work and is as good: a rounding that
+ * drops 16 bits or fewer (any float to bf16, or to a normal f16) uses the upper half of a word only, so the
+ * two elements are independent; for other roundings they are independent to within 2^-16.
  * Returns: 32 uniform bits.  Parity: bit-exact host/device.  Threads: any. */
 MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint64_t step, uint64_t element);
 
@@ -477,10 +477,10 @@ MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint64_t step, uint64
 /* mpt_f16_from_f32_n and so on -- convert n numbers.
  *   dst  out  [n], any alignment
  *   src  in   [n], any alignment; nothing before or after the n elements is read
- * Each as by the scalar function of the same name. In place: a call may write over its own source where an
- * element of dst is no larger than one of src (both start at the same address); any other overlap is not
- * allowed. Pairs without a function of their own: mpt_convert_n, which is as fast. Below 64 elements a call
- * takes as long as 10 to 30 scalar ones: for rows of a few, call those.
+ * Each element is converted as by the scalar function of the same name. In place: dst may be src if an
+ * element of dst is no larger than an element of src; no other overlap is allowed. For pairs of formats
+ * without such a function use mpt_convert_n, which is as fast. Below 64 elements a call takes as long as 10
+ * to 30 scalar calls: for rows of a few elements, call the scalar functions.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
  * Exact: the same bits on every path, NaN included.  Threads: any. */
 MPT_DEF mpt_status mpt_f16_from_f32_n(mpt_f16 *dst, const float *src, size_t n);
@@ -496,30 +496,31 @@ MPT_DEF mpt_status mpt_e5m2_from_f32_n(mpt_e5m2 *dst, const float *src, size_t n
 MPT_DEF mpt_status mpt_e5m2_from_f32_sat_n(mpt_e5m2 *dst, const float *src, size_t n);
 MPT_DEF mpt_status mpt_f32_from_e5m2_n(float *dst, const mpt_e5m2 *src, size_t n);
 
-/* mpt_convert_n -- convert n numbers between any two formats of the table, known at run time.
+/* mpt_convert_n -- convert n numbers between any two formats of the table, chosen at run time.
  *   dst    out     [n] elements of mpt_format_get(dst_format)->bytes each, any alignment
  *   src    in      [n] likewise; in TF32 and formats below 8 bits each element holds one code in its low bits
  *   opts   in      NULL for the defaults
- *   flags  in/out  NULL, or exception flags of all elements, or-ed in
- * Element by element as mpt_encode of the source's value; a signaling NaN raises INVALID. In place as above.
- * Fast without options and flags between f64, f32, f16, bf16, e4m3 and e5m2, directly or through floats with
- * one rounding all the same, also saturating to the last two; between f32, f16 and bf16 also flushing; from
- * float to f16 and bf16 with stochastic rounding as the only option; and from a format to itself, a copy,
- * codes unchanged. With flags, or with options that leave the rounding to nearest, floats become f16, bf16,
- * e4m3 or e5m2 as fast by 256, where all of them are zeros or in the range of its normal numbers. From
- * formats of 8 bits and less, whatever the options but stochastic rounding, each code is converted once and
- * looked up from then on. Otherwise elements go one by one, fastest from floats and doubles that are normal
- * numbers of the other format.
+ *   flags  in/out  NULL, or the exception flags of all elements are or-ed in
+ * Each element becomes what mpt_encode gives for its value; a signaling NaN raises INVALID. In place as
+ * above. Fast are, each with one rounding:
+ *   without options and flags, f64, f32, f16, bf16, e4m3 and e5m2 to each other, and any format to itself (a
+ *   copy that keeps every code); without flags and with one option, saturation to e4m3 and e5m2, flushing
+ *   between f32, f16 and bf16, and stochastic rounding (by mpt_philox) from f32 to f16 and bf16;
+ *   with flags or other options, if the rounding is nearest-even, f32 to f16, bf16, e4m3 and e5m2, for each
+ *   256 elements that are all zero or in the range of the destination's normal numbers.
+ * From formats of 8 bits or fewer each code is converted once and then looked up, unless the rounding is
+ * stochastic. Other conversions go element by element, faster from f32 and f64 numbers that are normal in
+ * the destination.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown format or option (nothing is
  * written).  Threads: any. */
 MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
                                  size_t n, const mpt_opts *opts, unsigned *flags);
 
-/* mpt_convert_strided -- the same with dst_stride and src_stride bytes from one element to the next: columns,
- * fields of records, every k-th sample. Strides may be negative, then the pointer is that of the first
- * element converted and the last one in memory; a source stride of 0 repeats one element. Bytes between the
- * elements are not touched. Elements may be at any alignment, but must not overlap in dst. Source and
- * destination do not overlap, or start at the same address with the same stride.
+/* mpt_convert_strided -- mpt_convert_n with dst_stride and src_stride bytes from one element to the next: for
+ * matrix columns, fields of records, every k-th sample. If a stride is negative, the pointer is to the first
+ * element converted, which is the last in memory; a source stride of 0 repeats one element. The bytes between
+ * elements of dst are not touched. Elements may have any alignment, but those of dst must not overlap. Source
+ * and destination must not overlap, unless they start at the same address with the same stride.
  * Errors: as mpt_convert_n.  Threads: any. */
 MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff_t dst_stride,
                                        mpt_format src_format, const void *src, ptrdiff_t src_stride,
@@ -528,32 +529,32 @@ MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff
 /* The order of the bytes of one element in memory. */
 typedef enum mpt_byte_order { MPT_NATIVE_ENDIAN, MPT_LITTLE_ENDIAN, MPT_BIG_ENDIAN } mpt_byte_order;
 
-/* mpt_convert_bytes_n -- the same as mpt_convert_n for the bytes of a file or a message, in the byte order of
- * each side: big-endian halves of an image into native floats, native floats into little-endian doubles.
+/* mpt_convert_bytes_n -- mpt_convert_n for the bytes of a file or a message, with a byte order for each side:
+ * big-endian halves of an image to native floats, native floats to little-endian doubles.
  * Errors: as mpt_convert_n; MPT_E_ARG for an unknown order.  Threads: any. */
 MPT_DEF mpt_status mpt_convert_bytes_n(mpt_format dst_format, void *dst, mpt_byte_order dst_order,
                                        mpt_format src_format, const void *src, mpt_byte_order src_order,
                                        size_t n, const mpt_opts *opts, unsigned *flags);
 
-/* mpt_stochastic_n -- n floats to f16 or bf16, rounded stochastically: mpt_convert_n with that as the only
- * option, for programs that need nothing else of it.
- *   opts  in  seed, stream, step, first_element; the rest is not read
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL opts, or arrays with n > 0; MPT_E_UNSUPPORTED for another
- * format; nothing is written.  Threads: any. */
+/* mpt_stochastic_n -- mpt_convert_n from f32 to f16 or bf16 by stochastic rounding only: less code to link.
+ *   opts  in  not NULL; only seed, stream, step and first_element are read
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL opts, or NULL arrays with n > 0; MPT_E_UNSUPPORTED for another
+ * format (nothing is written).  Threads: any. */
 MPT_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *src, size_t n,
                                     const mpt_opts *opts);
 
-/* mpt_convert_checked_n -- mpt_convert_n for those who take overflow for an error: every element is checked
- * before anything is written.
- *   bad  out  NULL, or the index of the first element that does not fit; kept if there is none
- * An element does not fit if it is finite and rounds beyond the largest finite number, also where it would
- * saturate; if it is Inf or NaN and the format has none; if it is negative and the format has no sign.
- * Inexact results and underflow are no errors (see mpt_inexact_n).
+/* mpt_convert_checked_n -- mpt_convert_n for programs that treat overflow as an error: it checks every
+ * element before it writes anything.
+ *   bad  out  NULL, or the index of the first element that does not fit; unchanged if all fit
+ * An element does not fit if it is finite and rounds beyond the largest finite number, even if it would
+ * saturate; if it is Inf or NaN and the format has none; if it is negative and the format is unsigned.
+ * Inexact results and underflow are not errors (see mpt_inexact_n).
  * Returns: MPT_OK.  Errors: MPT_E_RANGE, and as mpt_convert_n (nothing is written to dst).  Threads: any. */
 MPT_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_format src_format,
                                          const void *src, size_t n, const mpt_opts *opts, size_t *bad);
 
-/* mpt_inexact_n -- how many of n elements another format does not have (mpt_is_exact), and the first of them.
+/* mpt_inexact_n -- count the elements that another format cannot hold exactly (mpt_is_exact), and find the
+ * first one.
  *   count  out  NULL, or the number of such elements
  *   first  out  NULL, or the index of the first one; n if there is none
  * Returns: MPT_OK.  Errors: MPT_E_ARG as mpt_convert_n (nothing is written).  Threads: any. */
@@ -561,13 +562,13 @@ MPT_DEF mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, const
                                  size_t *count, size_t *first);
 
 /* mpt_quantize_n, mpt_quantize_as_n -- round n floats to a format of the table, or to one of your own
- * (mpt_format_define), and keep them as floats.
+ * (mpt_format_define), and store the results as floats.
  *   dst           out  [n], may be src
  *   src           in   [n]
- *   format, info  in   any of the table; not NULL
+ *   format, info  in   any format of the table; not NULL
  *   opts          in   NULL for the defaults
- * Element by element the value mpt_decode gives for mpt_encode's code, as a float (in formats beyond float's
- * range a number may round to 2^128: that is Inf).
+ * Each result is mpt_decode of mpt_encode of the element, as a float (in a format whose range is beyond
+ * float's, a number may round to 2^128, which becomes Inf).
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown format or option (nothing is written).
  * Threads: any. */
 MPT_DEF mpt_status mpt_quantize_n(float *dst, const float *src, size_t n, mpt_format format,
@@ -575,43 +576,42 @@ MPT_DEF mpt_status mpt_quantize_n(float *dst, const float *src, size_t n, mpt_fo
 MPT_DEF mpt_status mpt_quantize_as_n(float *dst, const float *src, size_t n, const mpt_format_info *info,
                                      const mpt_opts *opts);
 
-/* mpt_quantize_f64_n -- the same for doubles; mpt_format_get gives the description of a format of the
- * table. */
+/* mpt_quantize_f64_n -- mpt_quantize_as_n for doubles; for a format of the table pass its mpt_format_get. */
 MPT_DEF mpt_status mpt_quantize_f64_n(double *dst, const double *src, size_t n, const mpt_format_info *info,
                                       const mpt_opts *opts);
 
-/* mpt_simd_name -- which path the array functions take on this processor: "portable", "sse2", "avx2",
+/* mpt_simd_name -- the path that the array functions take on this processor: "portable", "sse2", "avx2",
  * "avx512" or "neon". */
 MPT_DEF const char *mpt_simd_name(void);
 
 // >>H8 arithmetic ----------------------------------------------------------------------------------
 #ifndef MPT_NO_ARITHMETIC
-/* Arithmetic of f16 and bf16, correctly rounded, in integers only: the same bits and flags on every machine,
- * at any setting of the processor, on the device too; inline, without an implementation. Each operation has
- * two forms, here for f16, the same for bf16:
+/* Arithmetic of f16 and bf16, correctly rounded, with integers only: the bits and flags are the same on every
+ * machine, for any setting of the processor, and on the device. The functions are inline and need no
+ * implementation. Each operation has two forms, shown here for f16; those for bf16 are alike:
  *   mpt_f16_add(a, b)                     nearest-even, exceptions not reported
- *   mpt_f16_add_with(a, b, opts, flags)   as mpt_encode of the exact result: opts NULL for the defaults,
- *                                         flags NULL or exceptions that are or-ed in
- * All options count: a stochastic rounding takes `random`; MPT_FLUSH_INPUTS makes zeros of subnormal
- * operands, MPT_FLUSH_RESULTS of subnormal results; MPT_OVERFLOW_SATURATE is for every Inf that would be the
- * result. An unknown option gives the quiet NaN and MPT_FLAG_INVALID.
+ *   mpt_f16_add_with(a, b, opts, flags)   the exact result, rounded as by mpt_encode: opts NULL for the
+ *                                         defaults, flags NULL or exceptions that are or-ed in
+ * All options have an effect: stochastic rounding uses `random`; MPT_FLUSH_INPUTS makes subnormal operands
+ * zero, MPT_FLUSH_RESULTS subnormal results; MPT_OVERFLOW_SATURATE replaces every Inf result, even an exact
+ * one. An unknown option gives the quiet NaN and MPT_FLAG_INVALID.
  *
- * NaN: if operands are NaN, the result is the first of them in the order of the arguments, made quiet, its
- * sign and payload kept; a signaling one raises INVALID. An invalid operation without a NaN operand gives
- * the quiet NaN without payload and sign (nan_code of the table). An exact subnormal raises nothing. To-odd,
- * toward-zero and stochastic overflow to the largest finite number.
+ * NaN: if operands are NaN, the result is the first of them in the order of the arguments, made quiet, with
+ * its sign and payload; a signaling one raises INVALID. An invalid operation without a NaN operand gives the
+ * positive quiet NaN without payload (nan_code of the table). An exact subnormal result raises nothing.
+ * To-odd, toward-zero and stochastic rounding overflow to the largest finite number.
  *
  *   add, sub, mul, div, fma   a + b, a - b, a * b, a / b, a * b + c with one rounding. Inf * 0 + NaN is
  *                             invalid, as in Berkeley TestFloat.
- *   sqrt         the square root; of -0 it is -0, below that invalid
- *   rem          a - n * b, n the integer nearest to a / b, ties to even; exact, a zero has the sign of a
- *                (remainder() of C, clause 5.3.1)
- *   to_integral  the integral number next to a in the direction of the rounding; _with raises INEXACT where
- *                that is not a (roundToIntegralExact, clause 5.9)
- *   scaleb       a * 2^n with one rounding; any n
- *   logb         floor(log2 |a|), subnormals as if normal; Inf for Inf; -Inf and DIVBYZERO for 0 (5.3.3)
+ *   sqrt         the square root; -0 for -0; invalid for other negative operands
+ *   rem          a - n * b, where n is the integer nearest to a / b, ties to even; exact; a zero result has
+ *                the sign of a (remainder() of C, clause 5.3.1)
+ *   to_integral  a rounded to an integer in the direction of `rounding`; _with raises INEXACT if that differs
+ *                from a (roundToIntegralExact, clause 5.9)
+ *   scaleb       a * 2^n with one rounding, for any n
+ *   logb         floor(log2 |a|), for subnormals too; Inf for Inf; -Inf and DIVBYZERO for 0 (5.3.3)
  * Exact: correctly rounded.  Parity: bit-exact host/device.  Threads: any.
- * Source: IEEE 754-2019, clauses 5 to 7; to odd: Boldo & Melquiond 2008. */
+ * Source: IEEE 754-2019, clauses 5 to 7; to-odd: Boldo & Melquiond 2008. */
 MPT_HD mpt_f16 mpt_f16_add(mpt_f16 a, mpt_f16 b);
 MPT_HD mpt_f16 mpt_f16_sub(mpt_f16 a, mpt_f16 b);
 MPT_HD mpt_f16 mpt_f16_mul(mpt_f16 a, mpt_f16 b);
@@ -655,10 +655,10 @@ MPT_HD mpt_bf16 mpt_bf16_to_integral_with(mpt_bf16 a, const mpt_opts *opts, unsi
 MPT_HD mpt_bf16 mpt_bf16_scaleb_with(mpt_bf16 a, int n, const mpt_opts *opts, unsigned *flags);
 MPT_HD mpt_bf16 mpt_bf16_logb_with(mpt_bf16 a, const mpt_opts *opts, unsigned *flags);
 
-/* mpt_f16_eq, lt, le, and for bf16 -- 1 or 0, exceptions not reported; -0 equals +0, a NaN is in no order.
- * mpt_f16_compare(a, b, signaling, flags) -- where a stands to b, as one bit, so that any question is a mask:
- * `mpt_f16_compare(a, b, 1, &flags) & (MPT_GREATER | MPT_EQUAL)` is C's a >= b.
- *   signaling  in      0: INVALID for a signaling NaN only (compareQuiet...); else for any (...Signaling...)
+/* mpt_f16_eq, lt, le, and for bf16 -- 1 or 0, exceptions not reported; -0 equals +0; 0 if an operand is NaN.
+ * mpt_f16_compare(a, b, signaling, flags) -- how a compares to b, as one bit, so that a mask asks any
+ * question: `mpt_f16_compare(a, b, 1, &flags) & (MPT_GREATER | MPT_EQUAL)` is C's a >= b.
+ *   signaling  in      0: only a signaling NaN raises INVALID (compareQuiet...); else any (...Signaling...)
  *   flags      in/out  NULL, or exceptions that are or-ed in
  * Exact: yes.  Threads: any.  Source: IEEE 754-2019, clause 5.11. */
 typedef enum mpt_relation { MPT_LESS = 1, MPT_EQUAL = 2, MPT_GREATER = 4, MPT_UNORDERED = 8 } mpt_relation;
@@ -671,14 +671,14 @@ MPT_HD int          mpt_bf16_lt(mpt_bf16 a, mpt_bf16 b);
 MPT_HD int          mpt_bf16_le(mpt_bf16 a, mpt_bf16 b);
 MPT_HD mpt_relation mpt_bf16_compare(mpt_bf16 a, mpt_bf16 b, int signaling, unsigned *flags);
 
-/* mpt_f16_minimum, mpt_f16_maximum, and for bf16 -- -0 is below +0; a NaN operand makes a NaN.
- * mpt_f16_extreme(a, b, kind, flags) -- any of the eight of the standard: `kind` is 0 for minimum, or these
- * bits. With a signaling NaN it raises INVALID.
+/* mpt_f16_minimum, mpt_f16_maximum, and for bf16 -- -0 is below +0; the result is NaN if an operand is.
+ * mpt_f16_extreme(a, b, kind, flags) -- any of the standard's eight minimum and maximum operations: `kind` is
+ * 0 for minimum, or the sum of some of these bits. A signaling NaN raises INVALID.
  * Exact: yes.  Threads: any.  Source: IEEE 754-2019, clause 9.6. */
 #define MPT_EXTREME_LARGEST   1u    /* maximum... */
-/* ...Magnitude: of |a| and |b|; equal ones are decided by the plain form */
+/* ...Magnitude: compares |a| and |b|; if they are equal, compares a and b */
 #define MPT_EXTREME_MAGNITUDE 2u
-#define MPT_EXTREME_NUMBER    4u    /* ...Number: a NaN only if both are */
+#define MPT_EXTREME_NUMBER    4u    /* ...Number: NaN only if both operands are NaN */
 MPT_HD mpt_f16  mpt_f16_minimum(mpt_f16 a, mpt_f16 b);
 MPT_HD mpt_f16  mpt_f16_maximum(mpt_f16 a, mpt_f16 b);
 MPT_HD mpt_f16  mpt_f16_extreme(mpt_f16 a, mpt_f16 b, unsigned kind, unsigned *flags);
@@ -686,10 +686,10 @@ MPT_HD mpt_bf16 mpt_bf16_minimum(mpt_bf16 a, mpt_bf16 b);
 MPT_HD mpt_bf16 mpt_bf16_maximum(mpt_bf16 a, mpt_bf16 b);
 MPT_HD mpt_bf16 mpt_bf16_extreme(mpt_bf16 a, mpt_bf16 b, unsigned kind, unsigned *flags);
 
-/* mpt_f16_total_order(a, b) -- whether a stands at or before b in the order of all codes: -NaN, -Inf,
- * numbers, -0, +0, numbers, +Inf, NaN; signaling NaN nearer to Inf than quiet.
- * mpt_f16_neg, mpt_f16_abs, mpt_f16_copysign(a, b) -- only the sign bit changes (to b's), of a NaN too.
- * All for bf16 too.  Exact: yes.  Threads: any.  Source: IEEE 754-2019, clauses 5.10, 5.5.1. */
+/* mpt_f16_total_order(a, b) -- 1 if a is b or comes before b in the total order of codes, else 0: -NaN, -Inf,
+ * negative numbers, -0, +0, positive numbers, +Inf, NaN; a signaling NaN is nearer to Inf than a quiet one.
+ * mpt_f16_neg, mpt_f16_abs, mpt_f16_copysign(a, b) -- change only a's sign bit (copysign: to b's), even of a
+ * NaN. All for bf16 too.  Exact: yes.  Threads: any.  Source: IEEE 754-2019, clauses 5.10, 5.5.1. */
 MPT_HD int      mpt_f16_total_order(mpt_f16 a, mpt_f16 b);
 MPT_HD mpt_f16  mpt_f16_neg(mpt_f16 a);
 MPT_HD mpt_f16  mpt_f16_abs(mpt_f16 a);
@@ -703,11 +703,11 @@ MPT_HD mpt_bf16 mpt_bf16_copysign(mpt_bf16 a, mpt_bf16 b);
  * element as by mpt_f16_add and so on.
  *   dst      out  [n]
  *   a, b, c  in   [n]
- * In place: dst may be a, b or c itself; no other overlap. With AVX2, chosen at run time, at some elements a
- * cycle; elsewhere the scalar integers.
+ * In place: dst may be a, b or c; no other overlap. Fast (some elements per cycle) with AVX2, chosen at run
+ * time, and for f16 with aarch64's FP16 arithmetic (see MPT_SIMD); else scalar integer operations.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
- * Exact: bit for bit the scalar function, NaN included, on every path and at any setting of the processor
- * (rounding, flush to zero), which is found unchanged.  Threads: any. */
+ * Exact: bit for bit as the scalar function, NaN included, on every path and for any setting of the processor
+ * (rounding, flush to zero), which is restored at the end.  Threads: any. */
 MPT_DEF mpt_status mpt_f16_add_n(mpt_f16 *dst, const mpt_f16 *a, const mpt_f16 *b, size_t n);
 MPT_DEF mpt_status mpt_f16_sub_n(mpt_f16 *dst, const mpt_f16 *a, const mpt_f16 *b, size_t n);
 MPT_DEF mpt_status mpt_f16_mul_n(mpt_f16 *dst, const mpt_f16 *a, const mpt_f16 *b, size_t n);
@@ -722,48 +722,47 @@ MPT_DEF mpt_status mpt_bf16_fma_n(mpt_bf16 *dst, const mpt_bf16 *a, const mpt_bf
 
 // >>H9 text ----------------------------------------------------------------------------------------
 #ifndef MPT_NO_TEXT
-/* Decimal and hexadecimal text of every format of the table and of described ones. Locale-independent: the
- * point is '.'. Rounded once, from the text to the format, never through double.
+/* Decimal and hexadecimal text of every format of the table and of described formats. Independent of the
+ * locale: the decimal point is '.'. Reading rounds once, from the text to the format, never through double.
  *
- * Written form: the fewest decimal digits that nearest-even reads back as the same code (of those the one
- * nearest to the value, an even last digit if two are), as if the format went on beyond its largest number.
- * Plain where the first digit stands for 10^-4 ... 10^15 ("0.0001", "65500", which reads as 65504), with an
- * exponent elsewhere ("6e-8", "3.39e38"). Hexadecimal: "0x1.8p-3", always with a leading 1, but "0x0p+0" for
- * zero. Inf and NaN: "inf", "nan", "nan(0x1f)" with a payload, "snan(0x1)" for a signaling one, each with
- * "-" in front if the sign bit is set. What was written reads back as the same code, of a NaN too.
+ * Written form: the fewest decimal digits that nearest-even reads back as the same code, and of these texts
+ * the one nearest to the value (of two equally near the one with an even last digit). The largest number is
+ * treated as if larger ones followed it. Without exponent if the first digit stands for 10^-4 ... 10^15
+ * ("0.0001", "65500", which reads as 65504), else with one ("6e-8", "3.39e38"). Hexadecimal: "0x1.8p-3",
+ * always with a leading 1, except "0x0p+0" for zero. Inf and NaN: "inf", "nan", "nan(0x1f)" with a payload,
+ * "snan(0x1)" if signaling; "-" in front if the sign bit is set. Every code, NaN too, reads back unchanged.
  *
- * Read form, in full, no blanks, letters of either case:
- *   [+-] digits [. digits] [e [+-] digits]             digits before or after the point may lack, not both
- *   [+-] 0x hexdigits [. hexdigits] [p [+-] digits]    the exponent is one of 2
- *   [+-] inf | infinity | nan | snan | nan(payload) | snan(payload)     payload: decimal or 0x and hex */
-#define MPT_TEXT_MAX 32     /* room for the text of any code of any format of 64 bits or less, and its end */
+ * Read form: the whole text must match, without blanks; letters may be of either case:
+ *   [+-] digits [. digits] [e [+-] digits]             the digits on one side of the point may be absent
+ *   [+-] 0x hexdigits [. hexdigits] [p [+-] digits]    after p: the exponent of 2
+ *   [+-] inf | infinity | nan | snan | nan(payload) | snan(payload)     payload: decimal, or 0x and hex */
+#define MPT_TEXT_MAX 32     /* room for any text of any format of at most 64 bits, with the final NUL */
 #define MPT_TEXT_TO_NUL ((size_t)-1)
 
 /* mpt_to_text -- the decimal text of a code.
  *   buf  out  at least cap bytes; always terminated if cap > 0; MPT_TEXT_MAX is enough
- * Returns: the length of the whole text, also when it did not fit (as snprintf); 0 for an unknown format.
+ * Returns: the length of the whole text, even if it did not fit (as snprintf); 0 for an unknown format.
  * Exact: yes, see above.  Threads: any.  Source: Steele & White 1990; Burger & Dybvig 1996. */
 MPT_DEF size_t mpt_to_text(char *buf, size_t cap, mpt_format format, uint64_t code);
 
-/* mpt_to_text_as -- the same for a described format (mpt_format_get has those of the table); hexadecimal if
- * `hex` is not 0. */
+/* mpt_to_text_as -- mpt_to_text for a described format (or mpt_format_get's); hexadecimal if hex is not 0. */
 MPT_DEF size_t mpt_to_text_as(char *buf, size_t cap, const mpt_format_info *info, uint64_t code, int hex);
 
-/* mpt_from_text -- the code of a text, correctly rounded whatever its length.
- *   text    in      not NULL; need not be terminated if length tells where it ends
+/* mpt_from_text -- the code of a text of any length, correctly rounded.
+ *   text    in      not NULL; need not be terminated if length is given
  *   length  in      bytes of text, or MPT_TEXT_TO_NUL
  *   opts    in      NULL for the defaults, as in mpt_encode
  *   flags   in/out  NULL, or exceptions that are or-ed in, as in mpt_encode
- *   code    out     not NULL; kept on an error
- *   end     out     NULL, or where reading ended: the length, or in malformed text the first byte with which
- *                   it can no longer become a number (the length if it merely stops too early)
- * A signaling NaN stays one and raises nothing.  Returns: MPT_OK.  Errors: MPT_E_DATA for malformed text and
- * for a payload that the format has no room for; MPT_E_ARG for NULL, an unknown format or rounding.
+ *   code    out     not NULL; unchanged on an error
+ *   end     out     NULL, or where reading ended: at the length; in malformed text at the first byte that no
+ *                   valid text has there (at the length if the text ends too early), or at a bad payload
+ * A signaling NaN stays signaling and raises nothing.  Returns: MPT_OK.  Errors: MPT_E_DATA for malformed
+ * text and a payload that does not fit the format; MPT_E_ARG for NULL, an unknown format or rounding.
  * Exact: correctly rounded, any length, any exponent.  Threads: any.  Source: IEEE 754-2019, clause 5.12. */
 MPT_DEF mpt_status mpt_from_text(mpt_format format, const char *text, size_t length, const mpt_opts *opts,
                                  unsigned *flags, uint64_t *code, size_t *end);
 
-/* mpt_from_text_as -- the same for a described format. */
+/* mpt_from_text_as -- mpt_from_text for a described format. */
 MPT_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *text, size_t length,
                                     const mpt_opts *opts, unsigned *flags, uint64_t *code, size_t *end);
 
@@ -771,16 +770,16 @@ MPT_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *tex
 MPT_DEF size_t mpt_f16_to_text(char *buf, size_t cap, mpt_f16 h);
 MPT_DEF size_t mpt_bf16_to_text(char *buf, size_t cap, mpt_bf16 b);
 
-/* mpt_f16_from_text, mpt_bf16_from_text -- a terminated text, nearest-even; *value is kept on an error.
- * Returns: MPT_OK.  Errors: MPT_E_DATA, MPT_E_ARG as mpt_from_text, which also tells where. */
+/* mpt_f16_from_text, mpt_bf16_from_text -- a NUL-terminated text, nearest-even; *value is unchanged on an
+ * error.  Returns: MPT_OK.  Errors: MPT_E_DATA, MPT_E_ARG as mpt_from_text, which also tells where. */
 MPT_DEF mpt_status mpt_f16_from_text(const char *text, mpt_f16 *value);
 MPT_DEF mpt_status mpt_bf16_from_text(const char *text, mpt_bf16 *value);
 #endif /* MPT_NO_TEXT */
 
 // >>H10 blocks -------------------------------------------------------------------------------------
 #ifndef MPT_NO_BLOCKS
-/* Block formats: small elements that share a scale. Name, format of the elements, of the scale, elements per
- * block. A number is element * scale (* tensor scale for NVFP4).
+/* Block formats: small elements that share a scale. A row: enum name, text name, format of the elements,
+ * format of the scale, elements per block. A number is element * scale (* tensor scale for NVFP4).
  * Source: OCP Microscaling Formats (MX) v1.0, section 5.1; NVFP4 as in NVIDIA's cuBLAS and cuDNN. */
 #define MPT_BLOCKS(X)                                          \
     X(MPT_MXFP8_E4M3, "mxfp8_e4m3", MPT_E4M3, MPT_E8M0,  32)   \
@@ -803,65 +802,65 @@ typedef struct mpt_block_info {
     int         size;               /* elements per block; the last block of an array may be shorter */
 } mpt_block_info;
 
-/* mpt_block_get -- the facts of a block format.
+/* mpt_block_get -- the description of a block format.
  * Returns: a pointer that lives forever; NULL for an unknown format.  Threads: any. */
 MPT_DEF const mpt_block_info *mpt_block_get(mpt_block block);
 
-/* How the scale of a block follows from amax, its largest magnitude.
+/* How the scale of a block is computed from amax, the largest magnitude in the block.
  *             E8M0 (MX)                                          UE4M3 (NVFP4)
  *   FLOOR     2^(floor(log2 amax) - emax): MX v1.0, section 6.3    amax / (6 * tensor scale) rounded down
  *   CEIL      the least power of two that needs no clamping        ... rounded up
- *   ROUND     FLOOR after amax is rounded to the element's bits    ... rounded to nearest, ties to even
+ *   ROUND     FLOOR of amax rounded to the element's precision     ... rounded to nearest, ties to even
  *   DEFAULT   FLOOR                                                ROUND
- * emax is the exponent of the element format's largest number. The scale is clamped to its format's finite
- * range; a block that is not all zeros never gets the scale zero but the least one above. */
+ * emax is the exponent of the element format's largest number. The scale is clamped to the finite range of
+ * its format; a block that is not all zeros gets at least the least scale above zero. */
 typedef enum mpt_block_scaling {
     MPT_SCALE_DEFAULT, MPT_SCALE_FLOOR, MPT_SCALE_CEIL, MPT_SCALE_ROUND
 } mpt_block_scaling;
 
-/* Zero-initialised options are the defaults: the format's own scaling, one code a byte, tensor scale 1,
- * elements rounded to nearest-even. */
+/* Zero-initialised options are the defaults: the block format's DEFAULT scaling, one code per byte, tensor
+ * scale 1, elements rounded to nearest-even. */
 typedef struct mpt_block_opts {
     mpt_block_scaling scaling;
-    int               packed;       /* nonzero: element codes lie side by side, as mpt_pack_n does it */
-    float             tensor_scale; /* NVFP4 only: finite and positive; 0 stands for 1 */
-    mpt_opts          element;      /* of the elements' rounding; overflow always saturates */
+    int               packed;       /* nonzero: element codes are packed without gaps, as by mpt_pack_n */
+    float             tensor_scale; /* for NVFP4 only: finite and positive; 0 means 1 */
+    mpt_opts          element;      /* how elements are rounded; overflow always saturates */
 } mpt_block_opts;
 
-/* mpt_block_quantize_n -- n floats to element codes and scales.
+/* mpt_block_quantize_n -- quantize n floats to element codes and scales.
  *   codes   out  [n], or [mpt_packed_size(n, bits)] if packed
  *   scales  out  [(n + size - 1) / size]
  *   src     in   [n]
  *   opts    in   NULL for the defaults
- * Each element is x / (the scale as stored * tensor scale), that quotient rounded once; beyond the largest
- * element it is clamped; -0 stays -0. A block of zeros gets scale code 0. A block with a NaN or an Inf in it
- * gets the scale NaN and zero elements, so that all of it comes back as NaN. The last block may be partial.
+ * Each element is x / (stored scale * tensor scale), and this quotient is rounded once; beyond the largest
+ * element it is clamped; -0 stays -0. A block of zeros gets scale code 0. A block that contains NaN or Inf
+ * gets a NaN scale and zero elements, so that all of it dequantizes to NaN. The last block may be partial.
  * The arrays do not overlap.  Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown block,
  * option or tensor scale (nothing is written).  Exact: yes.  Threads: any. */
 MPT_DEF mpt_status mpt_block_quantize_n(mpt_block block, uint8_t *codes, uint8_t *scales, const float *src,
                                         size_t n, const mpt_block_opts *opts);
 
-/* mpt_block_dequantize_n -- element codes and scales to n floats: element * scale * tensor scale, rounded
- * once to nearest, ties to even (exact in MX, but for numbers beyond the largest float, which give Inf). A
- * NaN scale or element gives the positive quiet NaN. Bits above a code's width are ignored. Of the options
- * packed and tensor_scale count.
+/* mpt_block_dequantize_n -- convert element codes and scales to n floats: element * scale * tensor scale,
+ * rounded once to nearest, ties to even (exact in MX, except that numbers beyond the largest float give Inf).
+ * A NaN scale or element gives the positive quiet NaN. Bits above a code's width are ignored. Of the options
+ * only packed and tensor_scale have an effect.
  * Returns: MPT_OK.  Errors: as above.  Exact: yes.  Threads: any. */
 MPT_DEF mpt_status mpt_block_dequantize_n(mpt_block block, float *dst, const uint8_t *codes,
                                           const uint8_t *scales, size_t n, const mpt_block_opts *opts);
 
 /* mpt_block_tensor_scale -- the tensor scale for NVFP4 with which no block's scale needs clamping: the
- * largest finite magnitude of n floats / (6 * 448), as a float, and at least the least float; 1 if there is
- * none above zero, and for the MX formats.
- * Returns: MPT_OK.  Errors: MPT_E_ARG (*scale is kept).  Threads: any. */
+ * largest finite magnitude of n floats / (6 * 448), rounded to float, but not below the least float; 1 if all
+ * finite numbers are zero, and for the MX formats.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (*scale is unchanged).  Threads: any. */
 MPT_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, size_t n, float *scale);
 
-/* mpt_packed_size -- bytes that n codes of `bits` bits (1..8) take side by side.  Threads: any. */
+/* mpt_packed_size -- bytes that n codes of `bits` bits (1..8) take when packed.  Threads: any. */
 MPT_DEF size_t mpt_packed_size(size_t n, int bits);
 
-/* mpt_pack_n, mpt_unpack_n -- n codes of 1..8 bits, one a byte, to side by side, and back. Bit k of code i is
- * bit (i * bits + k) of the packed string, and bit j of that string is bit j mod 8 of byte j / 8: the first
- * of two 4-bit codes is the low half of the byte. Bits above `bits` are ignored; unused bits of the last
- * byte are zero. Packing may work in place; unpacking may not.
+/* mpt_pack_n, mpt_unpack_n -- pack n codes of 1..8 bits, one per byte, without gaps, and unpack them. Bit k
+ * of code i is bit (i * bits + k) of the packed string, and bit j of that string is bit j mod 8 of byte
+ * j / 8: the first of two 4-bit codes is the low half of the byte. In codes, bits above `bits` are ignored by
+ * packing; unused bits of the last packed byte are zero. Packing may work in place; unpacking may not.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 or other bits (nothing is written).
  * Threads: any. */
 MPT_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, int bits);
@@ -6072,27 +6071,28 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
 
 // >>H18 to add a format, or an instruction set -----------------------------------------------------
 /* A format:
- * 1. Add its row to MPT_FORMATS (>>H3). Limits, codes, names, mpt_encode, mpt_decode, mpt_anatomy and
- *    the README's table follow; the format tests in tests/test_half.c pick it up by themselves.
- * 2. If it has specials of a new kind, add the kind to mpt_specials and to the places that switch on
- *    it: MPTI_EMIN .. MPTI_NAN_CODE, mpti_encode_nan (all in >>H13).
- * 3. If it needs a type and fast conversions, give it the type (>>H3), its prototypes (>>H5, >>H7), encode
- *    and decode from mpti_small_encode and mpti_small_decode, a line of MPTI_CONVERSIONS (>>H11), its two
- *    kernels, a case of mpti_kernel_of each, and lines of MPTI_CONVERT_N (>>H14): mpt_convert_n then is fast
- *    with it. The judge is mpt_encode.
- * 4. A block format is a row of MPT_BLOCKS (>>H10) and of the table in tests/test_half_block.c. Scales that
- *    are no powers of two have 7 bits and elements of 4, or mpti_blocks_dequantize needs more rows.
- * 5. The tests' own facts are the rows of tests/half_ref.h: type them from the standard, not from here.
- * An instruction set: its path among the others of >>H12, and there one block of functions that load each
- * format as floats and store floats as each format, with MPTI_KERNEL_... of its own; then its cases of
- * mpti_kernel_of.
+ * 1. Add its row to MPT_FORMATS (>>H3). Its limits, codes and names, mpt_encode, mpt_decode, mpt_anatomy and
+ *    the README's table follow from that; the format tests in tests/test_half.c cover it by themselves.
+ * 2. If it has specials of a new kind, add the kind to mpt_specials and to all code that tests `specials`:
+ *    from MPTI_EMIN to mpti_encode_zero (>>H13), mpti_quantizer_init (>>H14), and some lines of >>H16.
+ * 3. If it needs a type and fast conversions, add the type (>>H3); its prototypes (>>H5, >>H7); encode and
+ *    decode made from mpti_small_encode and mpti_small_decode, and a line of MPTI_CONVERSIONS (>>H11); its
+ *    two kernels, a line for each in mpti_kernel_here, which makes mpt_convert_n fast too, and lines of
+ *    MPTI_CONVERT_N (>>H14). All of them must give what mpt_encode gives.
+ * 4. A block format is a row of MPT_BLOCKS (>>H10) and one of the table in tests/test_half_block.c. Scales
+ *    other than powers of two must be UE4M3 and elements E2M1, or mpti_block_scale (>>H11) and mpti_blocks_*
+ *    (>>H17) need changes.
+ * 5. The tests compare with the rows of tests/half_ref.h: type these from the standard, not from here.
+ * An instruction set: add its path to those of >>H12, and there one block of functions that load each format
+ * as floats and store floats as each format, with an MPTI_KERNEL_... macro of its own; then add its kernels
+ * to the lines of mpti_kernel_here (>>H14).
  */
 
 // >>H19 history ------------------------------------------------------------------------------------
-/* 0.4.0  mpt_f16_next_up(h), mpt_f16_next_down(h) mpt_f16_next(h, 1), mpt_f16_next(h, 0); bf16 likewise
- *        mpt_simd_name() "avx512bf16"             "avx512", of MPT_SIMD 4, the last one
- * 0.3.0  Other results: E8M0 takes the larger of two equally near powers of two, as IEEE 754-2019 says
- *        where neither is even (3 is 4, was 2), and to odd there is toward zero; a text of 1e400 or more in
+/* 0.4.0  mpt_f16_next_up(h) and mpt_f16_next_down(h) became mpt_f16_next(h, 1) and mpt_f16_next(h, 0); bf16
+ *        likewise. mpt_simd_name() says "avx512" instead of "avx512bf16"; MPT_SIMD 4 is the last path.
+ * 0.3.0  Other results: E8M0 takes the larger of two equally near powers of two, as IEEE 754-2019 says if
+ *        neither is even (3 becomes 4, was 2), and to-odd there is toward zero; a text of 1e400 or more in
  *        over 400 digits overflows (was 0). Formats: MPT_E4M3IEEE, MPT_E3M4, MPT_E4M3B11FNUZ.
  *        Many threads: MPT_USE_OPENMP, MPT_PARALLEL_FOR; the same bits.
  * 0.2.0  Half the time to compile, fewer names, the same bits.
