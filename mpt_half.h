@@ -868,19 +868,19 @@ MPT_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n,
 #endif /* MPT_NO_BLOCKS */
 
 // >>H11 core: the formulas ------------------------------------------------------------------------
-/* Every formula of the toolkit stands here once, for one element, host and device. Vectors do the same with
- * their instructions (>>H13), and these are their judges.
+/* Every formula of this header stands here once, for one element, for host and device. The vector code
+ * (>>H12, >>H14, >>H15, >>H17) gives the same results; tests compare it with these functions, bit for bit.
  *
  * ---- bits ---- */
 
-/* The side on which numbers normal in both formats are comes first. */
+/* Tells the compiler the usual case, such as numbers that are normal in both formats. */
 #if defined(__GNUC__) || defined(__clang__)
 #define MPTI_LIKELY(condition) __builtin_expect((condition) != 0, 1)
 #else
 #define MPTI_LIKELY(condition) ((condition) != 0)
 #endif
 
-/* The same bits, as a number or as a pattern. */
+/* Reinterpret the bits of a floating-point number as an integer (its bit pattern), and back. */
 #ifdef __CUDA_ARCH__
 MPT_HD uint32_t mpti_f32_bits(float x) { return __float_as_uint(x); }
 MPT_HD float mpti_f32_make(uint32_t u) { return __uint_as_float(u); }
@@ -900,7 +900,7 @@ MPTI_SAME_BITS(uint64_t, mpti_f64_bits, double)
 MPTI_SAME_BITS(double, mpti_f64_make, uint64_t)
 #endif
 
-/* Tests by bits, because isnan() and isinf() fold to false under -ffast-math. */
+/* These tests look at the bits, because isnan() and isinf() fold to false under -ffast-math. */
 MPT_HD int mpti_f32_is_finite(float x) { return (mpti_f32_bits(x) & 0x7f800000u) != 0x7f800000u; }
 MPT_HD int mpti_f64_is_finite(double x) { return ((mpti_f64_bits(x) >> 52) & 0x7ffu) != 0x7ffu; }
 
@@ -928,8 +928,8 @@ MPT_HD int mpti_clz64(uint64_t x)
 #endif
 }
 
-/* sig >> shift, rounded to nearest, ties to even; 1 <= shift <= 31 (63), and sig leaves room for the sum.
- * Adding half of the last place, less one if the last bit is even, carries into it exactly when due. */
+/* sig >> shift, rounded to nearest, ties to even; 1 <= shift <= 31 (63), and the sum below must not wrap.
+ * Adding half of the last kept place, less one if its bit is 0, carries exactly when rounding goes up. */
 MPT_HD uint32_t mpti_shift_rne32(uint32_t sig, int shift)
 {
     return (sig + ((1u << (shift - 1)) - 1u) + ((sig >> shift) & 1u)) >> shift;
@@ -943,20 +943,21 @@ MPT_HD uint64_t mpti_shift_rne64(uint64_t sig, int shift)
 
 #define MPTI_ONE ((uint64_t)1)
 
-/* No array: NULL, or more bytes than an object can have, half of the addresses; its size would wrap. */
+/* Nonzero if `array` cannot be n > 0 elements of `bytes` bytes: it is NULL, or larger than half the address
+ * space, which no object is, and beyond which sizes in bytes could wrap. */
 static inline int mpti_no_array_here(const void *array, size_t n, size_t bytes)
 {
     return n && (!array || n > (size_t)-1 / 2u / bytes);
 }
 
-/* The same, called where a call does not count. */
+/* The same, not inlined, for callers where the time of a call does not matter. */
 MPTI_NOINLINE MPTI_UNUSED static int mpti_no_array(const void *array, size_t n, size_t bytes)
 {
     return mpti_no_array_here(array, n, bytes);
 }
 
-/* rounded - value, without arithmetic where flush-to-zero could spoil it: on subnormal doubles, which
- * round to themselves or to zero. */
+/* rounded - value. A subnormal double rounds to itself or to zero: these two cases do without arithmetic,
+ * which flush-to-zero could spoil. */
 MPT_HD double mpti_error_of(double rounded, double value)
 {
     const uint64_t r = mpti_f64_bits(rounded), v = mpti_f64_bits(value), sign = MPTI_ONE << 63;
@@ -969,15 +970,15 @@ MPT_HD double mpti_error_of(double rounded, double value)
 
 /* ---- between float and the small formats ---- */
 
-/* The magnitude a of a float pattern, of at most the format's range, as a code of a small IEEE-like format of
- * m mantissa bits whose least normal number has float's exponent field `least`: nearest, ties to even. A
- * carry out of the mantissa rightly grows the exponent. Constants at most calls, so that it folds into a few
- * instructions.
+/* Round the float pattern a, without its sign and within the format's range, to a code of a small IEEE-like
+ * format: to nearest, ties to even. The format has m mantissa bits; `least` is float's exponent field of its
+ * least normal number. A carry out of the mantissa correctly increments the exponent. m and `least` are
+ * constants in most calls, so the function folds into a few instructions.
  *
  *   f32   eeeeeeee mmmmmmmmmmmmmmmmmmmmmmm       f16: m 10, least 113     e4m3: m 3, least 121
  *   f16      eeeee mmmmmmmmmm|<- 13 dropped     bf16: m 7, least 1       e5m2: m 2, least 113
  *
- * Below the least normal number more bits are dropped, the hidden one at last; from 25 on nothing is left. */
+ * Below the least normal number more bits are dropped, at last the hidden bit too; 25 or more leave 0. */
 MPT_HD uint32_t mpti_small_encode(uint32_t a, int m, uint32_t least)
 {
     if (MPTI_LIKELY(a >= least << 23))
@@ -988,7 +989,7 @@ MPT_HD uint32_t mpti_small_encode(uint32_t a, int m, uint32_t least)
     }
 }
 
-/* A finite code without its sign as the pattern of a float, exactly. */
+/* Decode a finite code without its sign to a float pattern; exact. m and `least` as above. */
 MPT_HD uint32_t mpti_small_decode(uint32_t a, int m, uint32_t least)
 {
     if (MPTI_LIKELY(a >> m))
@@ -1001,9 +1002,9 @@ MPT_HD uint32_t mpti_small_decode(uint32_t a, int m, uint32_t least)
     }
 }
 
-/* Stochastic: up in magnitude if the discarded part, in 2^-32 of the gap, is above the random bits. Where s
- * bits go, that is a carry out of them after adding 2^s - 1 - (the top s random bits). A finite value never
- * becomes Inf but stays at `most`. Branch-free, for the loops. The judge is mpt_encode. */
+/* Stochastic rounding: up in magnitude if the discarded part, in units of 2^-32 of the gap, exceeds the
+ * random bits. Exactly then, adding 2^s - 1 - (the top s random bits) carries out of the s dropped bits. A
+ * finite value becomes at most `most`, never Inf. Branch-free, for loops. Tests compare with mpt_encode. */
 MPT_HD uint32_t mpti_small_stochastic(uint32_t a, uint32_t random, uint32_t m, uint32_t least, uint32_t most)
 {
     const uint32_t field = a >> 23, exp = field ? field : 1u;
@@ -1017,8 +1018,8 @@ MPT_HD uint32_t mpti_small_stochastic(uint32_t a, uint32_t random, uint32_t m, u
     return up < most ? up : most;
 }
 
-/* The code of Inf or NaN in a format with the exponents all ones at `inf`: a NaN gets its quiet bit and keeps
- * its sign and the top of its payload. */
+/* The code, without its sign, of the Inf or NaN pattern a; `inf` is the format's code with all exponent bits
+ * set (E4M3: its NaN). A NaN becomes quiet and keeps the top of its payload. */
 MPT_HD uint32_t mpti_small_special(uint32_t a, int m, uint32_t inf)
 {
     return a > 0x7f800000u ? inf | 1u << (m - 1) | (a >> (23 - m) & ((1u << m) - 1u)) : inf;
@@ -1032,14 +1033,14 @@ MPT_HD uint32_t mpti_small_special(uint32_t a, int m, uint32_t inf)
 MPT_HD uint16_t mpti_f16_encode(uint32_t u)
 {
     const uint32_t a = u & 0x7fffffffu, sign = (u >> 16) & 0x8000u;
-#ifdef __CUDA_ARCH__                /* one instruction; only its NaN differs from ours */
+#ifdef __CUDA_ARCH__                /* one instruction; only its NaN results differ from ours */
     uint16_t h;
     if (a > 0x7f800000u)
         return (uint16_t)(sign | mpti_small_special(a, 10, 0x7c00u));
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(__uint_as_float(u)));
     return h;
 #else
-    if (MPTI_LIKELY(a < 0x47800000u))   /* 65536; what is above 65520 becomes Inf by its carry */
+    if (MPTI_LIKELY(a < 0x47800000u))   /* 65536; from 65520 on, the carry gives Inf */
         return (uint16_t)(sign | mpti_small_encode(a, 10, 113u));
     return (uint16_t)(sign | mpti_small_special(a, 10, 0x7c00u));
 #endif
@@ -1056,7 +1057,7 @@ MPT_HD uint32_t mpti_f16_decode(uint16_t h)
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
     return __float_as_uint(f);
 #else
-    /* normal: one added to an exponent of zeros or ones leaves no bit here; 1.2 times as fast as two tests */
+    /* normal? 1 added to an exponent field of 0 or 31 leaves these bits 0; 1.2 times as fast as two tests */
     const uint32_t up = (uint32_t)(int32_t)(int16_t)h << 13;
     if (MPTI_LIKELY((up + 0x800000u) & 0xf000000u))
         return (up & 0x8fffe000u) + 0x38000000u;
@@ -1066,8 +1067,8 @@ MPT_HD uint32_t mpti_f16_decode(uint16_t h)
 #endif
 }
 
-/* The upper half of a float, rounded. Its exponents are float's, so one formula serves zero, subnormals,
- * normals and Inf: that of mpti_small_encode, on the whole pattern. */
+/* A bf16 code is the upper half of a float, rounded. bf16 has float's exponent range, so the formula of
+ * mpti_small_encode, applied to the whole pattern, serves zero, subnormals, normals and Inf. */
 MPT_HD uint16_t mpti_bf16_encode(uint32_t u)
 {
     if ((u & 0x7fffffffu) > 0x7f800000u)
@@ -1082,8 +1083,8 @@ MPT_HD uint32_t mpti_bf16_decode(uint16_t b)
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-#define MPTI_PTX_FP8 1      /* one instruction encodes two numbers, the first one into the upper byte; what */
-#define MPTI_PTX_FP8_PAIR(format, pair, high, low) /* overflows, Inf too, becomes the largest number */     \
+#define MPTI_PTX_FP8 1      /* one instruction encodes two numbers, `high` into the upper byte; overflow */
+#define MPTI_PTX_FP8_PAIR(format, pair, high, low)  /* and Inf give the largest finite number */            \
     asm("cvt.rn.satfinite." format "x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low))
 #define MPTI_PTX_FP8_ENCODE(format)                                                                         \
     uint16_t pair;                                                                                          \
@@ -1091,8 +1092,8 @@ MPT_HD uint32_t mpti_bf16_decode(uint16_t b)
     return (uint8_t)pair;
 #endif
 
-/* f32 pattern -> E4M3 or E5M2 code, in 32 bits, of which loops are made. What overflows, Inf too, becomes
- * `beyond`: E4M3's NaN, E5M2's Inf; saturated, the code before that, the largest number.
+/* f32 pattern -> E4M3 or E5M2 code, as 32 bits, for loops (see MPTI_FROM_F32). Overflow and Inf give
+ * `beyond`, E4M3's NaN or E5M2's Inf; with `saturate` the code before it, the largest finite number.
  *
  *   |x|  0 ........ 2^-10 ....... 2^-6 ............ 464 ...... Inf   NaN
  *   E4M3 -> 0 (and 2^-10)  subnormal      normal (and 464)  beyond   NaN
@@ -1102,7 +1103,7 @@ MPT_HD uint32_t mpti_bf16_decode(uint16_t b)
 MPT_HD uint32_t mpti_fp8_code(uint32_t u, int e5m2, int saturate)
 {
     const uint32_t a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u, beyond = e5m2 ? 0x7cu : 0x7fu;
-    if (a >= (e5m2 ? 0x47700000u : 0x43e80001u))        /* ties go to what is even: 448, and Inf */
+    if (a >= (e5m2 ? 0x47700000u : 0x43e80001u))        /* tie 464 goes to 448, tie 61440 to Inf */
         return sign | (a > 0x7f800000u ? mpti_small_special(a, e5m2 ? 2 : 3, beyond)
                                        : beyond - (uint32_t)saturate);
 #ifdef MPTI_PTX_FP8
@@ -1128,8 +1129,8 @@ MPT_HD uint32_t mpti_e4m3_decode(uint8_t c)
 /* Every E5M2 code is the upper byte of the f16 code of the same number. */
 MPT_HD uint32_t mpti_e5m2_decode(uint8_t c) { return mpti_f16_decode((uint16_t)((uint32_t)c << 8)); }
 
-/* Stochastic rounding of a float pattern to a format, in 32 bits too; Inf and NaN are as above. 16 bits and 8
- * by themselves: of one formula nvcc makes an eighth more instructions for sm_100 and later. */
+/* Stochastic rounding of a float pattern to a code, as 32 bits too; Inf and NaN as above. One function for
+ * both 16 and 8 bits would cost an eighth more instructions with nvcc for sm_100 and later. */
 MPT_HD uint32_t mpti_stochastic_16(uint32_t u, uint32_t random, uint32_t m, uint32_t least)
 {
     const uint32_t a = u & 0x7fffffffu, inf = 0x7fffu >> m << m;
@@ -1148,9 +1149,9 @@ MPT_HD uint32_t mpti_e5m2_stochastic(uint32_t u, uint32_t r) { return mpti_stoch
 
 /* ---- between double and float ---- */
 
-/* A double as a float pattern, nearest, ties to even (odd: 0), or rounded to odd: truncated, and the last bit
- * set if anything was cut off. That bit keeps every tie apart from its neighbours, so rounding the float to
- * 22 bits or fewer gives what one rounding of the double gives; beyond float's range it is the largest float.
+/* A double rounded to a float pattern: if `odd` is 0, to nearest, ties to even; else to odd: truncated, with
+ * the last bit set if anything was cut off. This bit keeps ties apart from their neighbours, so rounding the
+ * float to 22 bits or fewer equals one rounding of the double. Overflow to odd gives the largest float.
  *
  *   f64   s eeeeeeeeeee mmmmmmmmmmmmmmmmmmmmmmm mmm...mmm
  *   f32   s    eeeeeeee mmmmmmmmmmmmmmmmmmmmmmm|<- 29 bits dropped, more for a subnormal float
@@ -1174,7 +1175,7 @@ MPT_HD uint32_t mpti_f32_narrow(uint64_t u, int odd)
         return sign | (odd && a < 0x7ffu * hidden ? 0x7f7fffffu : 0x7f800000u);
     if (!a)
         return sign;
-    {   /* subnormal in float: with the hidden bit; from 54 dropped bits on nothing is left */
+    {   /* subnormal in float: the hidden bit is shifted too; 54 dropped bits leave 0, or 1 to odd */
         const int below = 897 - (int)(a >> 52);
         return sign | mpti_f32_drop((a & (hidden - 1u)) | hidden, below < 25 ? 29 + below : 54, odd);
     }
@@ -1183,7 +1184,7 @@ MPT_HD uint32_t mpti_f32_narrow(uint64_t u, int odd)
 MPT_HD uint32_t mpti_f32_from_f64(uint64_t u) { return mpti_f32_narrow(u, 0); }
 MPT_HD uint32_t mpti_f32_odd_from_f64(uint64_t u) { return mpti_f32_narrow(u, 1); }
 
-/* A double to an f16 code at once where it is normal in f16, 1.4 times as fast; else through a float. */
+/* A double to an f16 code: directly where it is normal in f16, 1.4 times as fast; else through a float. */
 MPT_HD uint16_t mpti_f16_from_f64(uint64_t u)
 {
     const uint64_t a = u & ~(MPTI_ONE << 63), normal = a - ((uint64_t)1009 << 52);
@@ -1195,7 +1196,7 @@ MPT_HD uint16_t mpti_bf16_from_f64(uint64_t u) { return mpti_bf16_encode(mpti_f3
 MPT_HD uint8_t mpti_e4m3_from_f64(uint64_t u) { return mpti_e4m3_encode(mpti_f32_odd_from_f64(u)); }
 MPT_HD uint8_t mpti_e5m2_from_f64(uint64_t u) { return mpti_e5m2_encode(mpti_f32_odd_from_f64(u)); }
 
-/* A float pattern as that of a double. Exact; a NaN becomes quiet. */
+/* f32 pattern -> f64 pattern. Exact, except that a signaling NaN becomes quiet. */
 MPT_HD uint64_t mpti_f64_widen(uint32_t u)
 {
     const uint64_t sign = (uint64_t)(u & 0x80000000u) << 32, one = 1;
@@ -1207,7 +1208,7 @@ MPT_HD uint64_t mpti_f64_widen(uint32_t u)
                (uint64_t)(a > 0x7f800000u) << 51;
     if (!a)
         return sign;
-    {   /* subnormal: the highest one bit goes to the hidden place */
+    {   /* subnormal: the highest one bit becomes the hidden bit */
         const int up = mpti_clz32(a) - 8;
         return sign | ((uint64_t)(897 - up) << 52) | (((uint64_t)a << (29 + up)) & ((one << 52) - 1u));
     }
@@ -1278,7 +1279,7 @@ MPTI_NEIGHBOURS(bf16, 7)
 
 /* ---- random bits ---- */
 
-/* The upper half of a product. nvcc makes too much of one by 64 bits. */
+/* The upper 32 bits of a * b. nvcc makes too many instructions of a 64-bit product. */
 MPT_HD uint32_t mpti_upper_product(uint32_t a, uint32_t b)
 {
 #ifdef __CUDA_ARCH__
@@ -1299,14 +1300,14 @@ MPT_HD mpt_philox_words mpt_philox4x32(uint32_t c0, uint32_t c1, uint32_t c2, ui
         c1 = m1 * c2;
         c2 = mpti_upper_product(m0, old) ^ c3 ^ k1;
         c3 = m0 * old;
-        k0 += 0x9e3779b9u;      /* golden ratio, and square root of 3 less 1 */
+        k0 += 0x9e3779b9u;      /* fractional parts of the golden ratio and sqrt(3) */
         k1 += 0xbb67ae85u;
     }
     r.word[0] = c0, r.word[1] = c1, r.word[2] = c2, r.word[3] = c3;
     return r;
 }
 
-/* The other element's view of a word that two share. */
+/* Elements i and i + 4 of each eight share a random word; the second one takes it with its halves swapped. */
 MPT_HD uint32_t mpti_swap_halves(uint32_t word) { return word << 16 | word >> 16; }
 
 MPT_HD uint64_t mpti_philox_key(uint64_t seed, uint64_t step)
@@ -1324,7 +1325,7 @@ MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint64_t step, uint64
 
 /* ---- text of bounded length ---- */
 
-/* A buffer that takes what fits; length counts all. */
+/* Text under construction: `buf` receives what fits, `length` counts the whole text. */
 typedef struct mpti_string { char *buf; size_t cap, length; } mpti_string;
 
 static inline mpti_string mpti_string_in(char *buf, size_t cap)
@@ -1371,7 +1372,7 @@ MPTI_UNUSED static size_t mpti_string_end(mpti_string *s)
     return s->length;
 }
 
-/* The text beside each value of an enumeration that counts from 0, and what to say of any other value. */
+/* Defines `function`: the text of x in `rows` (the X-macro of an enumeration from 0 on), or `unknown`. */
 #define MPTI_ROW_TEXT(id, text) text,
 #define MPTI_TEXT_OF_ROW(function, type, rows, unknown)                                 \
     const char *function(type x)                                                        \
@@ -1388,7 +1389,7 @@ MPT_HD int mpti_bad_opts(const mpt_opts *o)
            (unsigned)o->tininess > (unsigned)MPT_TININESS_BEFORE || o->flush > 3u;
 }
 
-/* ---- blocks, here and on the device ---- */
+/* ---- blocks, on host and device ---- */
 
 MPT_HD int mpti_is_plain_but_flush(const mpt_opts *o)
 {
@@ -1398,15 +1399,16 @@ MPT_HD int mpti_is_plain_but_flush(const mpt_opts *o)
 MPT_HD int mpti_is_plain(const mpt_opts *o) { return mpti_is_plain_but_flush(o) && (!o || !o->flush); }
 
 #ifndef MPT_NO_BLOCKS
-/* What quantizing and dequantizing need, worked out once per call; the device reads none of the pointers. */
+/* The constants of a call that quantizes or dequantizes. The tensor scale is tensor_sig * 2^tensor_exp. The
+ * device reads none of the pointers. */
 typedef struct mpti_blocks {
     const mpt_block_info  *block;
     const mpt_format_info *element, *scale;
     mpt_block_scaling      scaling;
-    int                    packed, plain, powers;   /* plain: no options for elements; powers of 2 */
-    int                    m, emax, sign_at, tensor_exp;    /* of an element; where its sign is */
-    uint32_t               least, most, tensor_sig; /* least exponent as float has it, largest code */
-    mpt_opts               opts;            /* of the elements */
+    int                    packed, plain, powers;   /* plain: default opts; powers: scales are 2^k */
+    int                    m, emax, sign_at, tensor_exp;    /* elements: mantissa bits, emax, sign's bit */
+    uint32_t               least, most, tensor_sig; /* elements: emin as float's field, largest code */
+    mpt_opts               opts;            /* for the elements */
 } mpti_blocks;
 
 /* sig * 2^exp of a positive finite float, sig in [2^23, 2^24). */
@@ -1446,7 +1448,7 @@ mpti_blocks_init(mpti_blocks *b, const mpt_block_info *block, const mpt_format_i
     return MPT_OK;
 }
 
-/* The scale's code of a block with this amax, a finite pattern. Of NVFP4: 7 bits of the quotient, rounded. */
+/* The scale code of a block whose largest magnitude is amax, a finite float pattern. */
 MPT_HD uint32_t mpti_block_scale(const mpti_blocks *b, uint32_t amax)
 {
     const int m = b->m, up = mpti_clz32(3u * b->tensor_sig) - 6;
@@ -1462,11 +1464,11 @@ MPT_HD uint32_t mpti_block_scale(const mpti_blocks *b, uint32_t amax)
             exp++;
         return (uint32_t)(exp < -127 ? -127 : exp > 127 ? 127 : exp) + 127u;
     }
-    den = 3u * b->tensor_sig << up;     /* in [2^25, 2^26) */
+    den = 3u * b->tensor_sig << up;     /* in [2^25, 2^26); q: 6 bits or more of amax / (6 * tensor scale) */
     q = (sig << 8) / den << 1 | (uint32_t)((sig << 8) % den != 0u);
     exp += up - 10 - b->tensor_exp;
     top = exp + 31 - mpti_clz32(q) > -6 ? exp + 31 - mpti_clz32(q) : -6;
-    drop = top - exp < 23 ? top - 3 - exp : 20;         /* then nothing is left */
+    drop = top - exp < 23 ? top - 3 - exp : 20;         /* 20: all bits are dropped */
     whole = q >> drop, rest = q - (whole << drop);
     whole += (uint32_t)(b->scaling == MPT_SCALE_CEIL    ? rest != 0u
                         : b->scaling == MPT_SCALE_ROUND ? 2u * rest + (whole & 1u) > 1u << drop : 0);
@@ -1474,13 +1476,13 @@ MPT_HD uint32_t mpti_block_scale(const mpti_blocks *b, uint32_t amax)
     return whole > 0x7eu ? 0x7eu : whole ? whole : 1u;
 }
 
-/* For each code above 0 of E2M1 the least magnitude that it stands for: a float that is not below, or where
- * the tie goes to the code before is above, the middle of the two codes times both scales of NVFP4. */
+/* limit[i] is the pattern of the least float that rounds to E2M1 code i + 1, not i: the middle of the two
+ * codes, times the block's scale and the tensor scale, rounded up to a float; a tie goes to the even code. */
 MPT_HD void mpti_e2m1_limits(const mpti_blocks *b, uint32_t scale, uint32_t limit[7])
 {
     const uint32_t field = scale >> 3, sig = ((scale & 7u) | (uint32_t)(field != 0u) << 3) * b->tensor_sig;
     int            i;
-    for (i = 0; i < 7; i++) {           /* the middles are 1 3 5 7 10 14 20 quarters: odd ones, doubled */
+    for (i = 0; i < 7; i++) {           /* the middles are 1 3 5 7 10 14 20 quarters: odd * 2^k */
         const uint32_t middle = sig * (0x5757531u >> 4 * i & 15u);
         const int      exp = b->tensor_exp + (int)(field + !field + (0x2110000u >> 4 * i & 15u)) - 12;
         const int      top = 8 - mpti_clz32(middle), down = exp + top < -149 ? -149 - exp : top;
@@ -1507,13 +1509,13 @@ MPT_HD int mpti_drops(uint64_t sig, int shift)
     return (shift > 63 ? sig : sig & (((uint64_t)1 << shift) - 1u)) != 0u;
 }
 
-/* sig >> shift for shift >= 0, the last bit or-ed with whether anything was lost. */
+/* sig >> shift for shift >= 0; the last bit is also set if any dropped bit is 1 (a sticky bit). */
 MPT_HD uint64_t mpti_shift_jam(uint64_t sig, int shift)
 {
     return (shift > 63 ? 0u : sig >> shift) | (uint64_t)mpti_drops(sig, shift);
 }
 
-/* Whether dropping the last `shift` bits (1..63) of sig rounds the magnitude up; odd: the last bit kept. */
+/* Does dropping the last `shift` bits (1..63) of sig round the magnitude up? `odd` is the last bit kept. */
 MPT_HD int mpti_drop_goes_up(mpt_rounding rounding, uint32_t random, unsigned sign, unsigned odd,
                              uint64_t sig, int shift)
 {
@@ -1537,11 +1539,11 @@ MPT_HD int mpti_drop_goes_up(mpt_rounding rounding, uint32_t random, unsigned si
 #ifndef MPT_NO_ARITHMETIC
 typedef struct mpti_num { uint64_t sig; int exp; unsigned sign; } mpti_num; /* (-1)^sign * sig * 2^exp */
 
-/* What an operation works under: the format, the options, and the exceptions met so far. */
+/* The environment of an operation: the format, the options, and the exception flags raised so far. */
 typedef struct mpti_env {
-    int          mbits;             /* f16: 10, bf16: 7; the exponent has the rest of 15 bits */
+    int          mbits;             /* mantissa bits: f16 10, bf16 7; the exponent has 15 - mbits */
     mpt_rounding rounding;
-    int          overflow, canonical, before;       /* of mpt_opts: overflow, nan, tininess */
+    int          overflow, canonical, before;       /* from mpt_opts: overflow, nan, tininess */
     unsigned     flush;
     uint32_t     random;
     unsigned     flags;
@@ -1576,7 +1578,7 @@ MPT_HD unsigned mpti_invalid16(mpti_env *e)
     return mpti_nan16(e);
 }
 
-/* The result of an operation with a NaN operand; pass an operand twice where there are fewer. */
+/* The result of an operation with a NaN operand; with fewer than three operands pass one of them again. */
 MPT_HD unsigned mpti_pick_nan16(mpti_env *e, unsigned a, unsigned b, unsigned c)
 {
     if (mpti_is_snan16(e, a) || mpti_is_snan16(e, b) || mpti_is_snan16(e, c))
@@ -1614,15 +1616,15 @@ MPT_HD uint64_t mpti_shift16(const mpti_env *e, unsigned sign, uint64_t sig, int
     return kept + (uint64_t)mpti_drop_goes_up(e->rounding, e->random, sign, (unsigned)kept & 1u, sig, shift);
 }
 
-/* The one place where arithmetic rounds. x.sig is not 0; if its bits are not all of the number, it has
- * mbits + 3 bits or more and the last one is set whatever the rest is. */
+/* Arithmetic rounds only here. x.sig is not 0. If it is inexact, it has mbits + 3 bits or more, and its last
+ * bit is a sticky bit, set to stand for the rest. */
 MPT_HD unsigned mpti_round16(mpti_env *e, mpti_num x)
 {
     const int least = mpti_least_exp16(e), up = mpti_clz64(x.sig), normal_shift = 63 - e->mbits;
     int       exp = x.exp - up, shift = normal_shift, tiny = 0;
     uint64_t  sig = x.sig << up;
     unsigned  code;
-    if (exp + shift < least) {          /* subnormal, or tiny numbers that may round up to normal */
+    if (exp + shift < least) {          /* subnormal, or tiny but perhaps rounded up to normal */
         const int deeper = least - exp - shift;
         tiny = e->before || deeper > 1 || mpti_shift16(e, x.sign, sig, shift) < (uint64_t)2 << e->mbits;
         if (deeper > e->mbits) {
@@ -1642,8 +1644,8 @@ MPT_HD unsigned mpti_round16(mpti_env *e, mpti_num x)
     return x.sign << 15 | code;
 }
 
-/* x + y, both not zero, no sig of more than 22 bits. What lies more than 38 bits below the higher number's
- * last bit only sets the last bit of the sum: enough for every direction and for 32 random bits. */
+/* x + y, neither zero, each sig of 22 bits or fewer. Bits more than 38 places below the last bit of the
+ * operand with the larger exp only set a sticky bit: enough for every direction and for 32 random bits. */
 MPT_HD mpti_num mpti_align_add(mpti_num x, mpti_num y)
 {
     mpti_num high = x.exp >= y.exp ? x : y, low = x.exp >= y.exp ? y : x;
@@ -1735,7 +1737,7 @@ MPT_HD unsigned mpti_a_div(mpti_env *e, unsigned a, unsigned b)
     }
     if (!x.sig)
         return sign;
-    up = mpti_clz64(x.sig);             /* the quotient gets 52 bits or more, and tells of the rest */
+    up = mpti_clz64(x.sig);             /* the quotient gets 52 bits or more, and a sticky bit */
     x.sig <<= up;
     x.exp -= y.exp + up;
     x.sign ^= y.sign;
@@ -1779,9 +1781,9 @@ MPT_HD unsigned mpti_a_sqrt(mpti_env *e, unsigned a)
     if (mpti_is_inf16(e, a))
         return a;
     up = mpti_clz32((uint32_t)x.sig);
-    up -= (x.exp - up) & 1;             /* the exponent left over is even */
+    up -= (x.exp - up) & 1;             /* so that the remaining exponent is even */
     rest = (uint32_t)x.sig << up;
-    for (bit = 0x40000000u; bit; bit >>= 2) {       /* 16 bits of root, one a turn */
+    for (bit = 0x40000000u; bit; bit >>= 2) {       /* 16 bits of the root, one per turn */
         const uint32_t trial = root + bit;
         root >>= 1;
         if (rest >= trial) {
@@ -1794,7 +1796,7 @@ MPT_HD unsigned mpti_a_sqrt(mpti_env *e, unsigned a)
     return mpti_round16(e, x);
 }
 
-/* x - n * y, n the integer nearest to x / y, ties to even: always exact. */
+/* x - n * y, where n is the integer nearest to x / y, ties to even: always exact. */
 MPT_HD unsigned mpti_a_rem(mpti_env *e, unsigned a, unsigned b)
 {
     mpti_num x, y;
@@ -1808,7 +1810,7 @@ MPT_HD unsigned mpti_a_rem(mpti_env *e, unsigned a, unsigned b)
         return mpti_invalid16(e);
     gap = x.exp - y.exp;
     if (mpti_is_inf16(e, b) || !x.sig || gap < -13)
-        return a;                       /* below half of y */
+        return a;                       /* |x| is below |y| / 2 */
     if (gap < 0) {
         y.sig <<= -gap;
         y.exp += gap;
@@ -1816,7 +1818,7 @@ MPT_HD unsigned mpti_a_rem(mpti_env *e, unsigned a, unsigned b)
     }
     quotient = x.sig / y.sig;
     x.sig %= y.sig;
-    while (gap > 0) {                   /* bring down 32 bits a turn */
+    while (gap > 0) {                   /* long division, 32 bits per turn */
         const int step = gap < 32 ? gap : 32;
         quotient = (x.sig << step) / y.sig;
         x.sig = (x.sig << step) % y.sig;
@@ -1840,7 +1842,7 @@ MPT_HD unsigned mpti_a_to_integral(mpti_env *e, unsigned a)
     if (x.exp >= 0 || !x.sig)
         return a;
     shift = -x.exp;
-    if (shift > 20) {                   /* below one half: only that it is not 0 counts */
+    if (shift > 20) {                   /* below one half: it only matters that x is not 0 */
         x.sig = 1u;
         shift = 20;
     }
@@ -1859,7 +1861,7 @@ MPT_HD unsigned mpti_a_scaleb(mpti_env *e, unsigned a, int n)
     x = mpti_unpack16(e, a);
     if (mpti_is_inf16(e, a) || !x.sig)
         return a;
-    x.exp += n > 1000 ? 1000 : n < -1000 ? -1000 : n;   /* no format here spans as much */
+    x.exp += n > 1000 ? 1000 : n < -1000 ? -1000 : n;   /* more than f16 or bf16 span */
     return mpti_round16(e, x);
 }
 
@@ -1885,7 +1887,7 @@ MPT_HD unsigned mpti_a_logb(mpti_env *e, unsigned a)
     return mpti_round16(e, x);
 }
 
-/* The codes in the order of the numbers, -0 below +0, NaN outside. */
+/* A rank that orders codes as totalOrder does: by value, -0 below +0, NaNs beyond the infinities. */
 MPT_HD int mpti_rank16(unsigned code)
 {
     return code & 0x8000u ? ~(int)(code & 0x7fffu) : (int)code;
@@ -1917,7 +1919,7 @@ MPT_HD unsigned mpti_extreme16(mpti_env *e, unsigned a, unsigned b, unsigned kin
     return (mpti_rank16(a) < mpti_rank16(b)) == least ? a : b;
 }
 
-/* An operand, and the result of an operation, as the options want them. */
+/* Apply the options to an operand, and to the result of an operation. */
 MPT_HD unsigned mpti_operand16(const mpti_env *e, unsigned a)
 {
     return e->flush & MPT_FLUSH_INPUTS && !((a & 0x7fffu) >> e->mbits) ? a & 0x8000u : a;
@@ -1938,7 +1940,7 @@ MPT_HD unsigned mpti_result16(mpti_env *e, unsigned r)
     return r;
 }
 
-/* The typed functions of k operands. */
+/* The typed functions mpt_T_op and mpt_T_op_with of k operands; k = N: one operand and an int n. */
 #define MPTI_P1(T) mpt_##T a
 #define MPTI_P2(T) mpt_##T a, mpt_##T b
 #define MPTI_P3(T) mpt_##T a, mpt_##T b, mpt_##T c
@@ -2041,10 +2043,10 @@ MPTI_ARITHMETIC(bf16, 7)
 #error "define MPT_STATIC before the first include of any mpt header in this file"
 #endif
 
-/* Which implementations this file brings. Where MPT_IMPLEMENTATION brings that of mpt_half.h along, its
- * functions are weak, so that a file that implements mpt_half.h alone may stand beside it. What is private in
+/* Which headers this file implements. Where MPT_IMPLEMENTATION also implements mpt_half.h, the functions
+ * of mpt_half.h are weak symbols, so that another file may implement it alone. What is private (mpti_) in
  * >>H11 and >>H12 is the interface between the headers: static, >>H12 in each file that implements mpt_half.h
- * or mpt.h; the rest of a header's private names is its own. */
+ * or mpt.h. Other headers use no other private name of mpt_half.h. */
 #if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPT_HALF_IMPLEMENTATION)
 #define MPT_HALF_IMPLEMENTATION
 #if defined(MPTI_DEF_IS_PLAIN) && defined(__GNUC__) && (defined(__ELF__) || defined(__APPLE__))
@@ -2057,10 +2059,10 @@ MPTI_ARITHMETIC(bf16, 7)
 #endif
 
 // >>H12 implementation: lanes ----------------------------------------------------------------------
-/* All that knows of instruction sets: which path a call takes, how each set loads the formats as floats and
- * stores floats as the formats, and one driver that runs a kernel over an array. Everything above is a loop
- * body over these. An array goes in groups of 64 elements; a kernel takes whole groups, and the driver sees
- * to what is left over, to boundaries, and to arrays that are larger than the cache. */
+/* What all vector code builds on: the choice of a path (the instruction set of a call), functions that load
+ * each format as floats and store floats as each format, and the driver, which runs a kernel (the loop of one
+ * operation) over arrays. A kernel takes whole groups of 64 elements; the driver takes care of the remainder,
+ * of alignment to cache lines, and of arrays that are larger than the cache. */
 #if (defined(MPT_HALF_IMPLEMENTATION) || defined(MPT_TRAIN_IMPLEMENTATION)) && !defined(MPTI_HALF_LANES)
 #define MPTI_HALF_LANES
 
@@ -2070,8 +2072,8 @@ MPTI_ARITHMETIC(bf16, 7)
 
 /* ---- the paths ---- */
 
-/* tcc has no vectors, nvcc's host pass does not take target attributes on them, and MSVC has no
- * __builtin_cpu_supports: portable there. */
+/* Three compilers get the portable path only: tcc has no vector types, nvcc's host pass rejects target
+ * attributes on them, and MSVC has no __builtin_cpu_supports. */
 #if MPT_SIMD && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && !defined(__CUDACC__)
 #if defined(__x86_64__) || defined(__i386__)
 #define MPTI_X86 1
@@ -2087,16 +2089,16 @@ MPTI_ARITHMETIC(bf16, 7)
 #define MPTI_ARM 0
 #endif
 
-/* As numbered by MPT_SIMD; each may use what those before it use. SSE2 is the baseline of x86-64. AVX2 stands
- * for FMA and F16C too: every processor with AVX2 has them, and clang 14's __builtin_cpu_supports knows no
- * "f16c". AVX512 is F, BW, DQ and VL. NEON is aarch64's half precision, while its control register stands as
- * a program finds it. */
+/* Numbered as in MPT_SIMD; each path may use what the paths before it use. SSE2 is the baseline of x86-64.
+ * AVX2 includes FMA and F16C: every processor with AVX2 has them, and clang 14's __builtin_cpu_supports knows
+ * no "f16c". AVX512 is F, BW, DQ and VL. NEON stands for aarch64's half-precision instructions; it is taken
+ * only while the control register (FPCR) is 0, as at the start of a program. */
 enum {
     MPTI_PATH_PORTABLE = 0, MPTI_PATH_SSE2 = 2, MPTI_PATH_NEON = 2, MPTI_PATH_AVX2 = 3, MPTI_PATH_AVX512 = 4
 };
 
-/* The last path allowed; tests and benchmarks put a variable of theirs here. gcc for Windows aligns the stack
- * to 16 bytes, even where it puts longer vectors there. */
+/* The highest path allowed; tests and benchmarks define it as a variable. gcc for Windows gets SSE2: it
+ * aligns stacks to 16 bytes only, even for longer vectors. */
 #ifndef MPTI_LAST_PATH
 #if MPT_SIMD && defined(_WIN32) && !defined(__clang__)
 #define MPTI_LAST_PATH MPTI_PATH_SSE2
@@ -2107,9 +2109,9 @@ enum {
 #endif
 #endif
 
-/* The processor's control register. On aarch64 0 asks for nothing: no direction, flushing, default NaN,
- * alternative half precision or trap. Volatile, so that it stays behind the operations whose flags it
- * reads. */
+/* The floating-point control register: MXCSR on x86; FPCR on aarch64, where 0 means rounding to nearest and
+ * no flushing, default NaN, alternative half precision or traps. Reads are volatile, because the register
+ * changes without the compiler's knowledge. */
 #if MPTI_X86
 __attribute__((target("sse"))) static inline unsigned mpti_control(void)
 {
@@ -2121,7 +2123,7 @@ __attribute__((target("sse"))) static inline void mpti_control_set(unsigned r)
 {
     __asm__ volatile("ldmxcsr %0" : : "m"(r));
 }
-enum { MPTI_CONTROL_NEAREST = 0x1f80, MPTI_CONTROL_DOWN = 0x3f80 };     /* all traps off, subnormals count */
+enum { MPTI_CONTROL_NEAREST = 0x1f80, MPTI_CONTROL_DOWN = 0x3f80 };     /* no traps, no flushing */
 static inline int mpti_no_traps(void) { return (mpti_control() & 0x1f80u) == 0x1f80u; }
 static inline int mpti_control_is_plain(void) { return (mpti_control() & 0xffc0u) == MPTI_CONTROL_NEAREST; }
 static inline int mpti_subnormals_count(void) { return !(mpti_control() & 0x8040u); }
@@ -2139,12 +2141,12 @@ static inline void mpti_control_set(uint64_t r) { __asm__ volatile("msr fpcr, %0
 
 /* ---- many threads ---- */
 
-/* Work over n elements is cut here, in parts of a size that n alone decides: a power of two from `least` on,
- * so that there are at most MPTI_PARTS; `least` is a multiple of all that tiles and blocks have, or n. A part
- * is range(context, number, begin, end); it shares nothing that another one writes, and leaves a result by
- * its number for the caller to fold in order. What is one part is the thread's own, and so is everything
- * where no pool is configured: then MPTI_IN_PARTS is a call of range, and `least` is not looked at. Returns
- * the number of parts. */
+/* MPTI_IN_PARTS splits work over n elements into parts. The size of a part follows from n and `least` alone:
+ * `least`, doubled until there are at most MPTI_PARTS parts. Over array elements `least` is a multiple of the
+ * sizes of tiles and blocks, or n for one part. A part is a call range(context, number, begin, end). It
+ * touches nothing that another part writes, and stores its result by its number, for the caller to combine in
+ * order. A single part runs on the calling thread. Where no pool is configured, MPTI_IN_PARTS is one call of
+ * range and does not evaluate `least`. Returns the number of parts. */
 typedef void mpti_range_fn(void *context, size_t part, size_t begin, size_t end);
 #ifdef MPTI_THREADS
 #if defined(MPT_USE_OPENMP) && !defined(MPT_PARALLEL_FOR)
@@ -2152,7 +2154,7 @@ typedef void mpti_range_fn(void *context, size_t part, size_t begin, size_t end)
 #error "MPT_USE_OPENMP needs the compiler's OpenMP: -fopenmp"
 #endif
 #include <omp.h>
-/* Each thread a run of neighbours, so that in the next pass it meets the same memory again. */
+/* Each thread gets neighbouring parts, so that it meets the same memory again in the next pass. */
 MPTI_UNUSED static void mpti_openmp_for(size_t count, void (*body)(void *, size_t), void *context)
 {
     const ptrdiff_t n = (ptrdiff_t)count;
@@ -2166,16 +2168,16 @@ MPTI_UNUSED static void mpti_openmp_for(size_t count, void (*body)(void *, size_
 #endif
 
 enum { MPTI_PARTS = 256 };
-#ifndef MPTI_FAST_PART          /* tests put a variable here: a power of two, at least 16384 */
+#ifndef MPTI_FAST_PART          /* tests define it as a variable: a power of two, at least 16384 */
 #define MPTI_FAST_PART ((size_t)1 << 15)
 #endif
-#define MPTI_SLOW_PART (MPTI_FAST_PART / 16u)   /* where elements go one by one */
+#define MPTI_SLOW_PART (MPTI_FAST_PART / 16u)   /* for code that takes elements one by one */
 
 typedef struct mpti_cut {
     mpti_range_fn *range;
     void          *context;
     size_t         n, part;
-    uint64_t       control;     /* of the thread that calls: directions and flushing are its own */
+    uint64_t       control;     /* the calling thread's rounding direction and flushing, for all parts */
 } mpti_cut;
 
 static uint64_t mpti_control_now(void)
@@ -2229,10 +2231,10 @@ MPTI_UNUSED static size_t mpti_in_parts(size_t n, size_t least, mpti_range_fn *r
     MPT_PARALLEL_FOR(parts, mpti_cut_body, &c);
     return parts;
 }
-/* `least`, or n where parts must not run beside each other: elements of `from` lie in_step bytes apart and
- * become elements of `to` out_step apart. Each may overwrite its own element, but no part what another one
- * reads. Where sources overlap each other, a step below the size of an element, up to 7 bytes more are read:
- * `to` must not lie there anyway. */
+/* `least`, or n (one part) if parts must not run in parallel. Elements of `from`, in_step bytes apart, become
+ * elements of `to`, out_step bytes apart. An element may overwrite its own source, but no part may overwrite
+ * what another part reads. If in_step is less than an element's size, sources overlap, and up to 7 bytes past
+ * the computed end are read; callers must not place `to` there anyway. */
 MPTI_UNUSED static size_t mpti_part_least(size_t least, const void *to, ptrdiff_t out_step, const void *from,
                                           ptrdiff_t in_step, size_t n)
 {
@@ -2248,8 +2250,8 @@ enum { MPTI_PARTS = 1 };
 #define MPTI_IN_PARTS(n, least, range, context) (range(context, 0, 0, n), (size_t)1)
 #endif
 
-/* The path of this call; a few loads and tests, no state. Inline where a call would count; mpti_path for the
- * rest, of which there are too many to repeat it. */
+/* The path of this call: a few loads and tests, no stored state. Inline for callers where the time of a call
+ * matters; the many others share mpti_path. */
 static inline int mpti_path_here(void)
 {
     const int last = MPTI_LAST_PATH;
@@ -2271,15 +2273,14 @@ static inline int mpti_path_here(void)
 
 MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); }
 
-/* Define `name` as the inline function `loop`, compiled ONCE; or TWICE where the processor may have AVX2:
- * wider vectors, and fmaf as an instruction in place of a library call; or THRICE, for AVX-512 too with
- * vectors of 64 bytes: loops that keep up with memory only so. All copies give the same bits. Loops over
- * MPTI_TILE elements of arrays that do not overlap are what compilers vectorize at plain -O2. clang 14 breaks
- * down over AVX-512 where it is asked for both the address and the undefined-behaviour sanitizer, so only the
- * first looks at it. */
+/* Define the function `name` by the inline function `loop`, compiled ONCE; or TWICE, on x86 also for AVX2,
+ * with wider vectors, and fmaf as an instruction, not a call; or THRICE, also for AVX-512, with vectors of 64
+ * bytes, for loops that keep up with memory only so. All copies give the same bits. Compilers vectorize loops
+ * over MPTI_TILE elements of arrays that do not overlap even at plain -O2. clang 14 crashes on AVX-512 code
+ * with both the address and the undefined-behaviour sanitizer, so that code has the first one only. */
 #define MPTI_TILE 256
 #if defined(__GNUC__) || defined(__clang__)
-#define MPTI_ALIGNED __attribute__((aligned(64)))       /* a tile: vectors of it cross no line */
+#define MPTI_ALIGNED __attribute__((aligned(64)))       /* so that no vector of a tile crosses a cache line */
 #else
 #define MPTI_ALIGNED
 #endif
@@ -2336,18 +2337,19 @@ MPTI_NOINLINE MPTI_UNUSED static int mpti_path(void) { return mpti_path_here(); 
 
 /* ---- kernels ---- */
 
-/* A kernel reads up to three arrays and writes one, in groups of 64 elements; it has loaded a group before it
- * stores what becomes of it, from lower to higher addresses, so that narrowing works in place. No kernel
- * depends on the control register, unless whoever chooses it looks there first. */
+/* A kernel reads up to three arrays and writes one, in groups of 64 elements, from lower to higher addresses.
+ * It loads elements before it stores their results, so narrowing works in place. No kernel depends on the
+ * control register, unless its caller checks or sets the register first. */
 #define MPTI_KERNEL_PARAMETERS                                                                   \
     (unsigned char *to, const unsigned char *a, const unsigned char *b, const unsigned char *c, \
      size_t groups, int how)
 typedef void mpti_kernel MPTI_KERNEL_PARAMETERS;
 enum { MPTI_GROUP = 64, MPTI_ELEMENT_MAX = 8 };
-enum { MPTI_AROUND = 1, MPTI_AHEAD = 2, MPTI_SATURATE = 4 };     /* how: store around the cache; read ahead */
+/* Bits of `how`. AROUND: non-temporal stores, which bypass the cache, and prefetches; AHEAD: prefetches. */
+enum { MPTI_AROUND = 1, MPTI_AHEAD = 2, MPTI_SATURATE = 4 };
 
-/* The portable kernel, from the formula for the pattern of one element; and for a number of elements, by a
- * `call` where the kernels of SSE2 have some done. */
+/* The portable kernel `name` from the formula for the pattern of one element, and name_each for n elements.
+ * `call` is name_each's specifier: MPTI_NOINLINE if the SSE2 kernels call it too. */
 #define MPTI_PORTABLE(call, name, to_bits, from_bits, formula)                                      \
     static call MPTI_UNUSED void name##_each(unsigned char *to, const unsigned char *a, size_t n)   \
     {                                                                                               \
@@ -2367,7 +2369,7 @@ enum { MPTI_AROUND = 1, MPTI_AHEAD = 2, MPTI_SATURATE = 4 };     /* how: store a
 MPTI_PORTABLE(MPTI_NOINLINE, mpti_f16_from_f32, uint16_t, uint32_t, mpti_f16_encode)
 MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_decode)
 
-/* The same where a formula has no branches: by copies, of which compilers make vectors. */
+/* The same for formulas that compile without branches: copies in local arrays let compilers vectorize. */
 #define MPTI_PORTABLE_GROUPS(name, to_bits, from_bits, formula)                                     \
     MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                             \
     {                                                                                               \
@@ -2383,8 +2385,8 @@ MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_dec
         }                                                                                           \
     }
 
-/* One for vectors, from floats in[i]; `first` may make words of random[i]. Codes are narrowed by a loop of
- * their own: where the sizes of a loop's numbers differ, compilers write each step out two or four times. */
+/* A kernel from floats in[i] that compilers vectorize; the statement `first` may fill random[i]. A separate
+ * loop narrows the codes: where one loop mixes sizes, compilers repeat each step two or four times. */
 #define MPTI_FROM_F32(name, to_bits, first, formula)                                                \
     MPTI_INLINE void name##_loop MPTI_KERNEL_PARAMETERS                                             \
     {                                                                                               \
@@ -2405,10 +2407,9 @@ MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_dec
     MPTI_TWICE(name, name##_loop, MPTI_KERNEL_PARAMETERS, (to, a, b, c, groups, how))
 
 #if MPTI_X86
-/* Ask for what will be read four pages further on, which the processor does not do by itself across pages,
- * and for what will be read a page further on once more, now into the first cache: with both, kernels that
- * compute for as long as memory takes are 1.2 times as fast as with the first alone. It may lie behind the
- * array: nothing is read there. */
+/* Prefetch what is read four pages later, since the processor by itself stops at page ends; and what is read
+ * one page later, into the first-level cache. Kernels that compute for as long as memory takes are 1.2 times
+ * as fast with both as with the first alone. Addresses beyond the array are harmless: nothing is read. */
 MPTI_INLINE void mpti_fetch_ahead(const void *p, size_t bytes)
 {
     size_t i;
@@ -2422,9 +2423,9 @@ MPTI_INLINE void mpti_fetch_ahead(const void *p, size_t bytes)
 #if MPTI_X86
 /* ---- AVX-512 ---- */
 
-/* Sixteen places of 32 bits, 32 of 16 bits, and parts of them. Instructions as assembler where the language
- * has no operator: they name their rounding, raise no exception ({sae}), and no -ffast-math reaches them; and
- * the header of intrinsics alone would cost a tenth of all that compiling this header costs. */
+/* Vectors with 16 lanes of 32 bits or 32 lanes of 16 bits, and parts of such vectors. Where C has no
+ * operator, inline assembler is used: its instructions name their rounding, raise no exception ({sae}), and
+ * ignore -ffast-math; and including the intrinsics' header would add a tenth to the compile time. */
 typedef uint32_t mpti_v16 __attribute__((vector_size(64), may_alias));
 typedef uint32_t mpti_v16_any __attribute__((vector_size(64), may_alias, aligned(1)));
 typedef uint64_t mpti_q8 __attribute__((vector_size(64), may_alias));
@@ -2451,7 +2452,7 @@ typedef uint8_t  mpti_b16_any __attribute__((vector_size(16), may_alias, aligned
 #define MPTI_OF_2(op) op " {%1, %0|%0, %1}"
 #define MPTI_OF_3(op) op " {%2, %1, %0|%0, %1, %2}"
 #define MPTI_OF_3_ROUNDED(op, way) op " {%{" way "%}, %2, %1, %0|%0, %1, %2, %{" way "%}}"
-/* Whether a comparison holds anywhere: the mask's bits as the processor's flags. */
+/* Does a comparison into mask k1 hold in any lane? Sets the processor's flags; callers read "nz". */
 #define MPTI_ANY(test) test "\n\tkortestw {%%k1, %%k1|k1, k1}"
 
 MPTI_IN_512 mpti_v16 mpti_all_512(uint32_t x)
@@ -2507,7 +2508,7 @@ MPTI_IN_512 mpti_v16 mpti_join_512(mpti_w16 low, mpti_w16 high)
     return r;
 }
 
-/* The upper half of x, as the lower one. */
+/* The upper half of x, moved to the lower half. */
 MPTI_IN_512 mpti_v16 mpti_upper_512(mpti_v16 x)
 {
     mpti_v16 r;
@@ -2515,7 +2516,7 @@ MPTI_IN_512 mpti_v16 mpti_upper_512(mpti_v16 x)
     return r;
 }
 
-/* x, or where the float pattern u is a NaN, u made quiet: by a table that says so. */
+/* x; in lanes where the float u is a NaN, u made quiet. With table 0x22 vfixupimmps does this. */
 MPTI_IN_512 mpti_v16 mpti_unless_nan_512(mpti_v16 x, mpti_v16 u)
 {
     __asm__("vfixupimmps {$0, %{sae%}, %2, %1, %0|%0, %1, %2, %{sae%}, 0}"
@@ -2523,7 +2524,7 @@ MPTI_IN_512 mpti_v16 mpti_unless_nan_512(mpti_v16 x, mpti_v16 u)
     return x;
 }
 
-/* x, with `bit` set where x has any of `bits`. */
+/* x, with `bit` set in lanes where x has any of `bits` set. */
 MPTI_IN_512 mpti_v16 mpti_sticky_512(mpti_v16 x, uint32_t bits, uint32_t bit)
 {
     __asm__("vptestmd {%1, %0, %%k1|k1, %0, %1}\n\tvpord {%2, %0, %0%{%%k1%}|%0%{k1%}, %0, %2}"
@@ -2531,7 +2532,7 @@ MPTI_IN_512 mpti_v16 mpti_sticky_512(mpti_v16 x, uint32_t bits, uint32_t bit)
     return x;
 }
 
-/* Floats from 64 elements at p, below from 32: four vectors, each from so many bytes. */
+/* Load 64 elements at p as floats (with AVX2 32 elements): four vectors, each from `bytes` bytes. */
 #define MPTI_FOUR(place, V, name, one, bytes)           \
     place void name(V *v, const unsigned char *p)       \
     {                                                   \
@@ -2560,8 +2561,8 @@ MPTI_IN_512 mpti_v16 mpti_e5m2_16_512(const unsigned char *p)
     return mpti_floats_512(w << 8);
 }
 
-/* An E4M3 code but for its sign are the upper bits of an f16 code, of the number divided by 2^8; where it is
- * the NaN these are changed to f16's. */
+/* Without its sign, an E4M3 code is the upper bits of the f16 code of the same number divided by 2^8. Its NaN
+ * is replaced with f16's NaN. */
 MPTI_IN_512 mpti_v16 mpti_e4m3_16_512(const unsigned char *p)
 {
     mpti_w16 w;
@@ -2571,8 +2572,8 @@ MPTI_IN_512 mpti_v16 mpti_e4m3_16_512(const unsigned char *p)
     return mpti_mul_cut_512(mpti_floats_512(w), mpti_all_512((127u + 8u) << 23));
 }
 
-/* Eight doubles for f16: what is below float's last bit becomes one bit, in float's last place; then the
- * conversion cuts. Subnormal floats may lose that bit, but they are 0 in f16 in any case. */
+/* Eight doubles to floats that round to f16 correctly: a sticky bit in float's last place stands for all bits
+ * below it, then the conversion truncates. Subnormal floats may lose the bit, but are 0 in f16 anyway. */
 MPTI_IN_512 mpti_w16 mpti_f64_8_512(mpti_v16 x)
 {
     const mpti_q8 low = mpti_all_64_512(0x1fffffffu), last = mpti_all_64_512(0x20000000u);
@@ -2583,7 +2584,7 @@ MPTI_IN_512 mpti_w16 mpti_f64_8_512(mpti_v16 x)
     return r;
 }
 
-/* Eight doubles rounded to odd, at 0.7 times that speed: cut, the last bit set where that changed them. */
+/* The same, rounded to odd, at 0.7 times that speed: truncate; where that changed x, set the last bit. */
 MPTI_IN_512 mpti_w16 mpti_f64_odd_8_512(mpti_v16 x)
 {
     const mpti_w16 last = {1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0};
@@ -2600,7 +2601,7 @@ MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_f64_near_8_512, mpti_v16,
            "vcvtpd2ps {%{rn-sae%}, %1, %0|%0, %1, %{rn-sae%}}")
 #define MPTI_F64_16_512(eight, p) mpti_join_512(eight(mpti_load_512(p)), eight(mpti_load_512((p) + 64)))
 
-/* 64 elements to p from floats. Halves: two stores of 32 bytes cost less than joining them for one of 64. */
+/* Store 64 floats at p. For f16 two stores of 32 bytes cost less than joining them for one of 64. */
 MPTI_IN_512 void mpti_f32_out_512(unsigned char *p, const mpti_v16 *v, int how)
 {
     mpti_put_512(p, v[0], how);
@@ -2617,7 +2618,7 @@ MPTI_IN_512 void mpti_f16_out_512(unsigned char *p, const mpti_v16 *v, int how)
     mpti_put_w16_512(p + 96, mpti_halves_512(v[3]), how);
 }
 
-/* The upper halves of the places of a, then of b. */
+/* The upper 16 bits of each lane of a, then of b. */
 MPTI_IN_512 mpti_v16 mpti_upper_halves_512(mpti_v16 a, mpti_v16 b)
 {
     const mpti_w32 places = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
@@ -2626,11 +2627,11 @@ MPTI_IN_512 mpti_v16 mpti_upper_halves_512(mpti_v16 a, mpti_v16 b)
     return a;
 }
 
-/* The bf16 code in the upper half of a float's place; the lower half is what it happens to be. Subtracting
- * 1 - odd - 0x8000 adds half less one, and the bit that will be last. */
+/* The bf16 code in the upper half of each lane; the lower half is meaningless. Subtracting 1 - odd - 0x8000
+ * adds 0x7fff + odd: half less one, and the last bit that is kept. */
 MPTI_IN_512 mpti_v16 mpti_bf16_round_512(mpti_v16 u)
 {
-    __asm__("" : "+v"(u));              /* loaded once: across lines that costs */
+    __asm__("" : "+v"(u));              /* so that u is loaded once: loads across cache lines cost */
     return mpti_unless_nan_512(u - ((~(u >> 16) & 1u) | 0xffff8000u), u);
 }
 
@@ -2645,7 +2646,7 @@ MPTI_IN_512 void mpti_bf16_out_512(unsigned char *p, const mpti_v16 *v, int how)
     mpti_bf16_32_out_512(p + 64, v[2], v[3], how);
 }
 
-/* 64 elements of a format to train in. */
+/* Load or store 64 elements of a training format: f32, f16 or bf16. */
 MPTI_IN_512 void mpti_64_in_512(mpti_v16 *v, const unsigned char *p, mpt_format format)
 {
     if (format == MPT_F32)
@@ -2666,15 +2667,15 @@ MPTI_IN_512 void mpti_64_out_512(unsigned char *p, const mpti_v16 *v, mpt_format
         mpti_bf16_out_512(p, v, 0);
 }
 
-/* 32 floats as f16 toward zero, after all that is below bit 17 became that one bit. It is far enough down not
- * to be kept by an 8-bit format, and far enough up to survive where f16 is subnormal and FP8 may be a tie. */
+/* 32 floats to f16, toward zero, after bit 17 became the sticky bit of all bits below it. Bit 17 is too low
+ * for an 8-bit format to keep, and high enough to survive where f16 is subnormal and FP8 may be a tie. */
 MPTI_IN_512 mpti_w32 mpti_sticky_halves_512(mpti_v16 a, mpti_v16 b)
 {
     return (mpti_w32)mpti_join_512(mpti_halves_cut_512(mpti_sticky_512(a, 0x1ffffu, 0x20000u)),
                                    mpti_halves_cut_512(mpti_sticky_512(b, 0x1ffffu, 0x20000u)));
 }
 
-/* The words m without their last `drop` bits, nearest, ties to even, as in mpti_bf16_round_512. */
+/* m >> drop in each 16-bit lane, rounded to nearest, ties to even, as in mpti_bf16_round_512. */
 MPTI_IN_512 mpti_w32 mpti_round_words_512(mpti_w32 m, int drop)
 {
     const uint16_t half_negated = (uint16_t)-(1 << (drop - 1));
@@ -2683,8 +2684,7 @@ MPTI_IN_512 mpti_w32 mpti_round_words_512(mpti_w32 m, int drop)
 
 MPTI_IN_512 mpti_w32 mpti_all_words_512(uint32_t x) { return (mpti_w32)mpti_all_512(x * 0x10001u); }
 
-/* The low bytes of 32 words a, then those of b, with the signs of x and y: packing with signed saturation
- * keeps them. */
+/* The low bytes of the words of a, then b, with the signs of x and y, which packing with saturation keeps. */
 MPTI_IN_512 mpti_v16 mpti_bytes_512(mpti_w32 a, mpti_w32 b, mpti_w32 x, mpti_w32 y)
 {
     const mpti_q8  places = {0, 2, 4, 6, 1, 3, 5, 7};
@@ -2694,8 +2694,8 @@ MPTI_IN_512 mpti_v16 mpti_bytes_512(mpti_w32 a, mpti_w32 b, mpti_w32 x, mpti_w32
     return r;
 }
 
-/* E4M3 codes without signs of 32 floats divided by 2^8, as f16: they begin with the code. Whatever is beyond
- * 448, Inf and NaN too, comes out above 0x7e, and 0x7f is the NaN. */
+/* E4M3 codes, without signs, of 32 numbers. h has the numbers divided by 2^8 as f16: the upper bits, rounded,
+ * are the code. Inf, NaN and numbers that round beyond 448 come out above 0x7e; 0x7f is the NaN. */
 MPTI_IN_512 mpti_w32 mpti_e4m3_words_512(mpti_w32 h, int saturate)
 {
     const mpti_w32 m = h & 0x7fffu;
@@ -2708,7 +2708,7 @@ MPTI_IN_512 mpti_w32 mpti_e4m3_words_512(mpti_w32 h, int saturate)
     return code;
 }
 
-/* E5M2 codes are the upper bytes of f16's; a NaN is truncated, not rounded. */
+/* An E5M2 code is the upper byte of the f16 code, rounded; a NaN is truncated instead. */
 MPTI_IN_512 mpti_w32 mpti_e5m2_words_512(mpti_w32 h, int saturate)
 {
     const mpti_w32 m = h & 0x7fffu;
@@ -2750,8 +2750,8 @@ MPTI_IN_512 void mpti_f64_16_out_512(unsigned char *p, mpti_v16 x, int how)
     mpti_put_512(p + 64, b, how);
 }
 
-/* A tile of floats around the cache: at the lines of a destination that does not begin at one, whose first
- * and last are stored as what they are, parts. */
+/* Store a tile of floats with non-temporal stores of whole cache lines. If `to` is not aligned to a line, the
+ * partial lines at both ends get ordinary stores. */
 MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 {
     const size_t         past = (uintptr_t)to % 64u, up = past ? 64u - past : 0u;
@@ -2763,9 +2763,9 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
     memcpy(to + i, from + i, 4 * MPTI_TILE - i);
 }
 
-/* A kernel that takes so many elements, at most a group, from a to `to` by a statement; in it `way` stands
- * for `how`, which compilers know then as far as stores go: two loops. In the other one a branch each tells,
- * which costs nothing beside a long statement. */
+/* A kernel whose `statement` converts `elements` elements, at most a group, from a to `to`, with `way` as its
+ * `how`. MPTI_KERNEL_512 has two loops, in each of which compilers know if stores are non-temporal. The other
+ * macro has one loop, with a branch at each store, which costs nothing beside a long statement. */
 #define MPTI_KERNEL_512(name, elements, in_bytes, out_bytes, statement)                             \
     MPTI_AVX512_TARGET MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                          \
     {                                                                                               \
@@ -2773,7 +2773,7 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
         int          way = how | MPTI_AROUND;                                                       \
         (void)b, (void)c;                                                                           \
         for (groups *= MPTI_GROUP / (elements); how & MPTI_AROUND && groups; groups--) {            \
-            if ((uintptr_t)a % 64u < in_)       /* once a line */                                   \
+            if ((uintptr_t)a % 64u < in_)       /* once per line */                                 \
                 mpti_fetch_ahead(a, in_);                                                           \
             statement;                                                                              \
             to += out_, a += in_;                                                                   \
@@ -2788,7 +2788,7 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
         const int    way = how;                                                                     \
         (void)b, (void)c;                                                                           \
         for (groups *= MPTI_GROUP / (elements); groups; groups--, to += out_, a += in_) {           \
-            if (how & MPTI_AROUND && (uintptr_t)a % 64u < in_)      /* once a line */               \
+            if (how & MPTI_AROUND && (uintptr_t)a % 64u < in_)      /* once per line */             \
                 mpti_fetch_ahead(a, in_);                                                           \
             statement;                                                                              \
         }                                                                                           \
@@ -2796,7 +2796,7 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 
 /* ---- AVX2 ---- */
 
-/* Groups of 32 elements in four vectors. These instructions raise exceptions: not for use where they trap. */
+/* 32 elements in four vectors. These instructions raise exceptions, so they are not used where those trap. */
 typedef uint32_t mpti_v8 __attribute__((vector_size(32), may_alias));
 typedef uint32_t mpti_v8_any __attribute__((vector_size(32), may_alias, aligned(1)));
 typedef uint16_t mpti_w8_any __attribute__((vector_size(16), may_alias, aligned(1)));
@@ -2841,8 +2841,8 @@ MPTI_IN_256 mpti_v8 mpti_bf16_8_256(const unsigned char *p)
     return r << 16;
 }
 
-/* For arithmetic, NaN as they are: the codes at even places, then those between, since shifts and masks cost
- * less than what puts codes side by side. */
+/* For arithmetic; NaNs stay as they are. Codes of even index go to v[0] and v[2], odd ones to v[1] and v[3]:
+ * shifts and masks cost less than instructions that keep the order. mpti_bf16_out_256 restores it. */
 MPTI_IN_256 void mpti_bf16_in_256(mpti_v8 *v, const unsigned char *p)
 {
     const mpti_v8 a = mpti_load_256(p), b = mpti_load_256(p + 32);
@@ -2850,7 +2850,7 @@ MPTI_IN_256 void mpti_bf16_in_256(mpti_v8 *v, const unsigned char *p)
     v[2] = b << 16, v[3] = b & 0xffff0000u;
 }
 
-/* All ones where u is a NaN. This instruction has no form for the registers that came with AVX-512. */
+/* All ones in lanes where u is a NaN. "x": this instruction cannot use the registers that AVX-512 added. */
 MPTI_IN_256 mpti_v8 mpti_nan_256(mpti_v8 u)
 {
     mpti_v8 above;
@@ -2864,7 +2864,7 @@ MPTI_IN_256 mpti_v8 mpti_bf16_quiet_8_256(const unsigned char *p)
     return u | (mpti_nan_256(u) & 0x400000u);
 }
 
-/* Eight codes of E4M3 or E5M2, as with AVX-512. */
+/* Eight codes of E4M3 (if e4m3 is 1) or E5M2 as floats, by the method of the AVX-512 functions. */
 MPTI_IN_256 mpti_v8 mpti_fp8_8_256(const unsigned char *p, unsigned e4m3)
 {
     mpti_w8 w;
@@ -2878,12 +2878,12 @@ MPTI_IN_256 mpti_v8 mpti_fp8_8_256(const unsigned char *p, unsigned e4m3)
     return r;
 }
 
-/* As the processor's control register says. */
+/* These two round and flush as the control register says. */
 MPTI_UNARY(MPTI_IN_256, mpti_w8, mpti_f64_4_256, mpti_v8, "vcvtpd2ps{y %1, %0| %0, %1}")
 MPTI_UNARY(MPTI_IN_256, mpti_v8, mpti_f32_4_256, mpti_w8, "vcvtps2pd {%1, %0|%0, %1}")
 
-/* A double's bits below float's last one become one bit, in float's last place: then the conversion to float
- * is exact and rounds the same in every direction, but for numbers that are zero or Inf in f16 anyway. */
+/* Eight doubles to floats, for f16: a sticky bit in float's last place replaces all bits below it. Then the
+ * conversion is exact in every rounding direction, except for numbers that are zero or Inf in f16 anyway. */
 MPTI_IN_256 mpti_v8 mpti_f64_8_256(const unsigned char *p)
 {
     typedef uint64_t mpti_q4 __attribute__((vector_size(32), may_alias, aligned(1)));
@@ -2900,7 +2900,7 @@ MPTI_IN_256 void mpti_f16_out_256(unsigned char *p, const mpti_v8 *v, int how)
     mpti_put_256(p + 32, mpti_join_256(mpti_halves_256(v[2]), mpti_halves_256(v[3])), how);
 }
 
-/* Rounded, of no NaN: the code is in the upper half. */
+/* bf16 codes in the upper halves of lanes; u must hold no NaN. */
 MPTI_IN_256 mpti_v8 mpti_bf16_round_256(mpti_v8 u) { return u + 0x7fffu + (u >> 16 & 1u); }
 MPTI_IN_256 mpti_v8 mpti_bf16_pack_256(mpti_v8 a, mpti_v8 b)
 {
@@ -2925,7 +2925,7 @@ MPTI_IN_256 void mpti_bf16_out_256(unsigned char *p, const mpti_v8 *v, int how)
     mpti_put_256(p + 32, mpti_bf16_mix_256(v[2], v[3]), how);
 }
 
-/* Of any, quiet, and without what rounding would carry into. */
+/* Makes NaNs quiet and clears their lower halves, so that mpti_bf16_round_256 keeps them NaNs. */
 MPTI_IN_256 mpti_v8 mpti_bf16_nan_256(mpti_v8 u)
 {
     __asm__("vpblendvb {%2, %1, %0, %0|%0, %0, %1, %2}"
@@ -2944,8 +2944,8 @@ MPTI_IN_256 mpti_v8 mpti_bf16_nan_256(mpti_v8 u)
 
 /* ---- SSE2 ---- */
 
-/* Sixteen elements at a time in which every number is zero or normal in both formats. Where there is another
- * one, and so every NaN, Inf and subnormal, they are done one by one. */
+/* Sixteen elements at a time, if all are zero or normal in both formats. If one is not (NaN, Inf, subnormal),
+ * all sixteen are converted one by one. */
 typedef uint32_t mpti_v4 __attribute__((vector_size(16), may_alias));
 typedef int32_t  mpti_s4 __attribute__((vector_size(16), may_alias));
 typedef int16_t  mpti_s8 __attribute__((vector_size(16), may_alias));
@@ -2975,21 +2975,21 @@ MPTI_IN_SSE2 mpti_w8 mpti_load_sse2(const unsigned char *p)
 
 MPTI_IN_SSE2 void mpti_put_sse2(unsigned char *p, mpti_s8 x) { *(mpti_w8_any *)(void *)p = (mpti_w8_any)x; }
 
-/* The f16 codes of float patterns without their signs, in 32 bits: below f16's normal numbers too small, and
- * negative for zero. Ties to even: half less one is added, and the bit that will be last. */
+/* f16 codes of four floats without signs, in 32-bit lanes. Floats below f16's normal range give less than
+ * 0x400, not their codes; zero gives less than 0. Adds half less one, and the last bit kept: ties to even. */
 MPTI_IN_SSE2 mpti_v4 mpti_f16_round_sse2(mpti_v4 u)
 {
     return (mpti_v4)((mpti_s4)((u & 0x7fffffffu) + (u >> 13 & 1u) + (0xfffu - 0x38000000u)) >> 13);
 }
 
-/* Eight of them in 16 bits, with the signs of u and v. Packing has saturated what is below 2^-47, and so
- * zero, to the least number, which is its own negative; here that becomes zero. */
+/* Eight such codes, packed to 16 bits, with the signs of u and v. Packing has saturated numbers below 2^-47,
+ * and so zero, to -0x8000, which is its own negative; here they become zero. */
 MPTI_IN_SSE2 mpti_s8 mpti_f16_sign_sse2(mpti_s8 h, mpti_v4 u, mpti_v4 v)
 {
     return h ^ ((h ^ mpti_pack_sse2(u, v)) & -0x8000);
 }
 
-/* Whether all are zero or normal in f16: none above the largest, no negative above minus the least. */
+/* Is each code from 0x400 to 0x7c00, or -0x8000? Negation keeps -0x8000, so it passes the second test. */
 MPTI_IN_SSE2 int mpti_f16_plain_sse2(mpti_s8 h, mpti_s8 k)
 {
     const mpti_s8 minus_h = (mpti_s8)(0u - (mpti_w8)h), minus_k = (mpti_s8)(0u - (mpti_w8)k);
@@ -3013,13 +3013,13 @@ __attribute__((target("sse2"))) MPTI_UNUSED static void mpti_f16_from_f32_sse2 M
     }
 }
 
-/* Doubled codes that are near zero in 16 bits, on either side, but not zero: Inf, NaN or subnormal. */
+/* Lanes with Inf, NaN or a subnormal: there the doubled code, as a signed word, is near zero but not zero. */
 MPTI_IN_SSE2 mpti_s8 mpti_f16_odd_sse2(mpti_w8 twice, mpti_w8 is_zero)
 {
     return (mpti_s8)((mpti_s8)(twice + 0x7800u) > 0x6fff) & (mpti_s8)~is_zero;
 }
 
-/* Eight floats of normal numbers and zeros: sign, exponent and mantissa in their places, and rebiased. */
+/* Eight f16 codes, normal or zero, to floats: shift the fields to their places and rebias the exponent. */
 MPTI_IN_SSE2 void mpti_f32_from_eight_f16_sse2(unsigned char *to, mpti_w8 h, mpti_w8 is_zero)
 {
     const mpti_w8 low = h << 13, high = ((mpti_w8)((mpti_s8)h >> 3) & 0x8fffu) + (~is_zero & 0x3800u);
@@ -3046,7 +3046,7 @@ __attribute__((target("sse2"))) MPTI_UNUSED static void mpti_f32_from_f16_sse2 M
 #if MPTI_ARM
 /* ---- NEON ---- */
 
-/* Eight elements at a time by the processor's own conversions. Doubles are rounded to odd first. */
+/* Eight elements at a time by conversion instructions. Doubles become floats rounded to odd first. */
 #define MPTI_KERNEL_NEON(name, in_bytes, out_bytes, body)                                           \
     MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                             \
     {                                                                                               \
@@ -3076,17 +3076,17 @@ MPTI_KERNEL_NEON(mpti_f16_from_f64_n_neon, 8, 2,
 
 /* ---- the driver ---- */
 
-/* What to run over arrays. An array that is not there has elements of 0 bytes: its pointer, to what is there,
- * stays. */
+/* A kernel and its arrays. A source that is no array has elements of 0 bytes, so that its pointer never
+ * moves; it may point to constants for the kernel. */
 typedef struct mpti_job {
     mpti_kernel         *kernel;
     unsigned char       *to;
     const unsigned char *from[3];
-    size_t               out, in[3];        /* bytes of an element */
+    size_t               out, in[3];        /* bytes per element */
     int                  how;
 } mpti_job;
 
-/* One array of elements of `in` bytes to one of `out` bytes. */
+/* The job of a kernel from one array, of `in` bytes per element, to another one of `out` bytes. */
 MPTI_INLINE mpti_job mpti_job_of(mpti_kernel *kernel, void *dst, size_t out, const void *src, size_t in,
                                  int how)
 {
@@ -3094,19 +3094,19 @@ MPTI_INLINE mpti_job mpti_job_of(mpti_kernel *kernel, void *dst, size_t out, con
     j.kernel = kernel, j.how = how;
     j.to = (unsigned char *)dst, j.out = out;
     j.from[0] = (const unsigned char *)src, j.in[0] = in;
-    j.from[1] = j.from[2] = j.from[0];      /* not there, but no NULL: 0 bytes are added to it */
+    j.from[1] = j.from[2] = j.from[0];      /* unused, but not NULL: 0 bytes are added to it */
     j.in[1] = j.in[2] = 0;
     return j;
 }
 
-/* From element i on. */
+/* Run the kernel on `groups` groups from element i on. */
 MPTI_INLINE void mpti_run_groups(const mpti_job *j, size_t i, size_t groups, int how)
 {
     j->kernel(j->to + i * j->out, j->from[0] + i * j->in[0], j->from[1] + i * j->in[1],
               j->from[2] + i * j->in[2], groups, how);
 }
 
-/* Fewer elements than a group, in copies. */
+/* Run the kernel on n elements, fewer than a group, through copies that are padded to a group. */
 MPTI_UNUSED static void mpti_run_few(const mpti_job *j, size_t i, size_t n)
 {
     unsigned char in[3][MPTI_GROUP * MPTI_ELEMENT_MAX], out[MPTI_GROUP * MPTI_ELEMENT_MAX];
@@ -3123,15 +3123,15 @@ MPTI_UNUSED static void mpti_run_few(const mpti_job *j, size_t i, size_t n)
     memcpy(j->to + i * j->out, out, n * j->out);
 }
 
-/* Arrays that cannot stay in the cache are stored around it: plain stores would first read what they are
- * about to overwrite. */
-#ifndef MPTI_AROUND_BYTES       /* tests put a variable here */
+/* Jobs over more bytes than this do not fit in the cache and use non-temporal stores: ordinary stores would
+ * first read the memory that they overwrite. */
+#ifndef MPTI_AROUND_BYTES       /* tests define it as a variable */
 #define MPTI_AROUND_BYTES ((size_t)32 << 20)
 #endif
 
-/* Part of a job. Where the destination is no source, one group goes to where the array begins and one up to
- * its end, which converts some elements twice, and spares all others stores across lines: they go
- * to the boundaries of lines, and last, since the processor guesses wrong when their loop ends. */
+/* Run a part of a job. Unless the destination is also a source, one group at the start and one at the end of
+ * the array convert some elements twice, so that the groups between begin at a cache line and their stores
+ * cross none. The groups between come last, because the processor mispredicts the end of their loop. */
 MPTI_UNUSED static void mpti_run_part(const mpti_job *j, size_t n, int around)
 {
     const int    apart = j->to != j->from[0] && j->to != j->from[1] && j->to != j->from[2];
@@ -3143,7 +3143,7 @@ MPTI_UNUSED static void mpti_run_part(const mpti_job *j, size_t n, int around)
     }
     if (n > MPTI_TILE && apart && past && !(past & (j->out - 1u))) {
         mpti_run_groups(j, 0, 1, j->how);
-        i = (64u - past) >> (j->out / 2u - j->out / 8u);    /* by 1, 2, 4 or 8 */
+        i = (64u - past) >> (j->out / 2u - j->out / 8u);    /* divided by 1, 2, 4 or 8 */
     }
     end = n - (n - i) % MPTI_GROUP;
     if (end < n && apart)
@@ -3194,7 +3194,7 @@ MPTI_UNUSED static void mpti_run(const mpti_job *j, size_t n)
 {
     const int around = n * (j->out + j->in[0] + j->in[1] + j->in[2]) > MPTI_AROUND_BYTES;
     if (n <= MPTI_TILE && n % MPTI_GROUP == 0) {
-        if (n)                          /* else arrays may be NULL */
+        if (n)                          /* arrays may be NULL if n is 0 */
             mpti_run_groups(j, 0, n / MPTI_GROUP, j->how);
     } else
 #ifdef MPTI_THREADS
