@@ -3233,7 +3233,7 @@ MPTI_DEF const char *mpt_status_text(mpt_status status)
      (((k) >> 5) & 1 ? MPTI_P32 : 1.0) * (((k) >> 6) & 1 ? MPTI_P32 * MPTI_P32 : 1.0) *       \
      (((k) >> 7) & 1 ? MPTI_P128 : 1.0) * (((k) >> 8) & 1 ? MPTI_P128 * MPTI_P128 : 1.0) *    \
      (((k) >> 9) & 1 ? MPTI_P512 : 1.0))
-/* in two factors below 2^-1000, since 2^1074 is no double */
+/* For k <= -1000 divide twice: 2^-k can be as large as 2^1074, which is no double. */
 #define MPTI_POW2(k) \
     ((k) >= 0 ? MPTI_PPOS((k) < 0 ? 0 : (k)) \
      : (k) > -1000 ? 1.0 / MPTI_PPOS((k) > -1000 && (k) < 0 ? -(k) : 0) \
@@ -3258,8 +3258,8 @@ MPTI_DEF const char *mpt_status_text(mpt_status status)
 
 #define MPTI_BYTES(bits) ((bits) <= 8 ? 1 : (bits) <= 16 ? 2 : (bits) <= 32 ? 4 : 8)
 
-/* The one place where the limits of a format are worked out, for the table (powers of two by MPTI_POW2) and
- * for custom formats (by mpti_pow2). */
+/* This macro alone derives the limits of a format, both for the table (`pow2` is MPTI_POW2) and for formats
+ * that a program defines (`pow2` is mpti_pow2). */
 #define MPTI_FORMAT_INFO(name, s, e, m, bias, sp, pow2)                                       \
     {                                                                                         \
         name, (s) + (e) + (m), s, e, m, bias, sp,                                             \
@@ -3291,7 +3291,7 @@ MPTI_DEF mpt_status mpt_format_find(const char *name, mpt_format *format)
     return MPT_E_UNSUPPORTED;
 }
 
-/* 2^k for k of -1022 .. 1023 */
+/* 2^k for -1022 <= k <= 1023 */
 static double mpti_pow2(int k) { return mpti_f64_make((uint64_t)(k + 1023) << 52); }
 
 MPTI_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
@@ -3317,14 +3317,14 @@ MPTI_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, i
 
 /* ---- encode and decode, any format ---- */
 
-/* sig * 2^exponent, sig below 2^53, as the pattern of a double; exact for every value of every format. */
+/* The bits of the double (-1)^sign * sig * 2^exponent, sig < 2^53. Exact for every value of every format. */
 static uint64_t mpti_f64_compose(unsigned sign, uint64_t sig, int exponent)
 {
     const uint64_t s = (uint64_t)sign << 63;
     int            up, field;
     if (!sig)
         return s;
-    up = mpti_clz64(sig) - 11;          /* the highest one bit goes to bit 52 */
+    up = mpti_clz64(sig) - 11;          /* move the highest one bit to bit 52 */
     sig <<= up;
     field = exponent - up + 52 + 1023;
     if (field <= 0)
@@ -3332,7 +3332,7 @@ static uint64_t mpti_f64_compose(unsigned sign, uint64_t sig, int exponent)
     return s | ((uint64_t)field << 52) | (sig & ((MPTI_ONE << 52) - 1u));
 }
 
-/* A code taken apart; kind tells what the numbers mean. */
+/* Split a code into its fields. Inf and NaN have significand and exponent 0; value and error stay 0. */
 static mpt_fields mpti_take_apart(const mpt_format_info *f, uint64_t code)
 {
     const int  m = f->mantissa_bits;
@@ -3359,7 +3359,7 @@ static mpt_fields mpti_take_apart(const mpt_format_info *f, uint64_t code)
         p.exponent = (normal ? (int)p.exponent_field - f->bias : f->emin) - m;
         p.kind = normal ? MPT_CLASS_POS_NORMAL : p.significand ? MPT_CLASS_POS_SUBNORMAL : MPT_CLASS_POS_ZERO;
     }
-    if (p.sign)                         /* the classes stand in order */
+    if (p.sign)                         /* in the enum, negative classes mirror the positive ones */
         p.kind = (mpt_class)(MPT_CLASS_NEG_ZERO + MPT_CLASS_POS_ZERO - (int)p.kind);
     return p;
 }
@@ -3406,7 +3406,7 @@ MPTI_NOINLINE static uint64_t mpti_encode_nan(const mpt_format_info *f, uint64_t
     return f->specials == MPT_SPECIALS_FNUZ ? f->nan_code : sign_bit | f->nan_code;
 }
 
-/* An Inf, or a finite value beyond the largest one, in direction `rounding`. */
+/* Encode Inf (was_inf), or a finite value that overflows, as o->rounding and o->overflow say. */
 static uint64_t mpti_encode_overflow(const mpt_format_info *f, uint64_t sign_bit, const mpt_opts *o,
                                      int was_inf)
 {
@@ -3420,7 +3420,7 @@ static uint64_t mpti_encode_overflow(const mpt_format_info *f, uint64_t sign_bit
     return f->has_inf && !to_nan ? sign_bit | f->inf_code : mpti_encode_nan(f, sign_bit, 0u, o);
 }
 
-/* Whether dropping the last `shift` bits of sig, which has 63, rounds the magnitude up. */
+/* Whether dropping the last `shift` >= 0 bits of sig rounds the magnitude up; odd is the last bit kept. */
 MPTI_NOINLINE static int mpti_round_up(const mpt_opts *o, unsigned sign, unsigned odd, uint64_t sig,
                                        int shift)
 {
@@ -3429,8 +3429,8 @@ MPTI_NOINLINE static int mpti_round_up(const mpt_opts *o, unsigned sign, unsigne
                                       shift - beyond);
 }
 
-/* Round a finite nonzero sig * 2^q, its highest one bit at `top` (up to 62), to a magnitude code, as if
- * exponents had no upper end; the caller deals with overflow. */
+/* Round sig * 2^q, finite and not zero, to a code without its sign, as if the exponent had no upper limit:
+ * the caller handles overflow. `top`, at most 62, is the place of the highest one bit of sig. */
 static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q, int top, unsigned sign,
                                    const mpt_opts *o, unsigned *flags)
 {
@@ -3439,15 +3439,15 @@ static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q
     const int shift = floor_e - m - q;
     uint64_t  code = ((uint64_t)(floor_e - f->emin) << m) + (shift > 63 ? 0u : sig >> shift);
     int       tiny = 0;
-    if (scale && e < f->emin) {         /* no zero to round to: the least power of two */
+    if (scale && e < f->emin) {         /* no zero to round to: give the least power of two */
         *flags |= MPT_FLAG_UNDERFLOW | MPT_FLAG_INEXACT;
         return 0u;
     }
     if (scale)
-        code -= 1u;                     /* its field 0 is a number, not the subnormals */
-    /* there every significand is 1: odd */
+        code -= 1u;                     /* exponent field 0 is a power of two, not subnormal */
+    /* In SCALE formats every significand is 1, which is odd. */
     code += (uint64_t)mpti_round_up(o, sign, scale ? 1u : (unsigned)(code & 1u), sig, shift);
-    if (e < f->emin) {                  /* tiny unless rounding with a free exponent reaches 2^emin */
+    if (e < f->emin) {                  /* not tiny if rounding with an unbounded exponent gives 2^emin */
         const int      free_shift = top - m;
         const uint64_t kept = sig >> free_shift;
         const int      up = mpti_round_up(o, sign, (unsigned)(kept & 1u), sig, free_shift);
@@ -3463,7 +3463,7 @@ static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q
     return code;
 }
 
-/* A finite nonzero number to a code of its sign, overflow included. */
+/* Encode (-1)^sign * sig * 2^q, finite and not zero, including overflow; `top` as in mpti_encode_finite. */
 static uint64_t mpti_encode_number(const mpt_format_info *f, uint64_t sig, int q, int top, unsigned sign,
                                    const mpt_opts *o, unsigned *flags)
 {
@@ -3479,7 +3479,7 @@ static uint64_t mpti_encode_number(const mpt_format_info *f, uint64_t sig, int q
         return mpti_encode_overflow(f, sign_bit, o, 0);
     }
     if (!code && f->specials == MPT_SPECIALS_FNUZ)
-        return 0u;                      /* no negative zero: its code is the NaN */
+        return 0u;                      /* no -0: its code is the NaN */
     return sign_bit | code;
 }
 
@@ -3517,13 +3517,13 @@ static uint64_t mpti_encode_bits(const mpt_format_info *f, uint64_t u, const mpt
     }
     if (!sig)
         return mpti_encode_zero(f, sign_bit, flags);
-    for (; !(sig & hidden); q--)        /* a subnormal double */
+    for (; !(sig & hidden); q--)        /* normalize a subnormal double */
         sig <<= 1;
     return mpti_encode_number(f, sig, q, 52, sign, o, flags);
 }
 
-/* A double by its bits; or an integer: the magnitude, and the sign beside it. One of 64 bits loses its last
- * one to a sticky bit: no format has as many. */
+/* Encode a double (bit pattern x) or an integer (`sign` and magnitude x). If a magnitude has 64 bits, its
+ * last one is kept as a sticky bit only, which is enough for all but stochastic rounding to f64. */
 static uint64_t mpti_encode_value(const mpt_format_info *f, int integer, unsigned sign, uint64_t x,
                                   const mpt_opts *o, unsigned *flags)
 {
@@ -3570,7 +3570,7 @@ MPTI_DEF uint64_t mpt_encode_i64(mpt_format format, int64_t value, const mpt_opt
     return mpti_encode_value(mpt_format_get(format), 1, value < 0, value < 0 ? 0u - u : u, opts, flags);
 }
 
-/* A code as an integer between -most_negative and most: the magnitude, and the sign beside it. */
+/* Round the value of a code to an integer in [-most_negative, most].  Returns: its magnitude, and *sign. */
 static uint64_t mpti_decode_int(mpt_format format, uint64_t code, uint64_t most_negative, uint64_t most,
                                 unsigned *sign, const mpt_opts *o, unsigned *flags)
 {
@@ -3647,7 +3647,7 @@ MPTI_DEF double mpt_ulp(mpt_format format, double value)
 {
     const mpt_format_info *f = mpt_format_get(format);
     const uint64_t         a = mpti_f64_bits(value) & ~(MPTI_ONE << 63);
-    int                    e = (int)(a >> 52) - 1023;   /* -1023 for zero and subnormals: below all emin */
+    int                    e = (int)(a >> 52) - 1023;   /* -1023 (zero, subnormal) is below every emin */
     if (!f)
         return mpti_f64_make((uint64_t)0xfff << 51);
     if (e == 1024)
@@ -3697,9 +3697,9 @@ MPTI_DEF size_t mpt_bits_text(char *buf, size_t cap, mpt_format format, uint64_t
 
 /* ---- conversions: f32 is the hub ---- */
 
-/* A pair with f32 is one kernel, and so is f16 from f64; any other goes through a tile of floats, which loses
- * nothing: widening is exact, and a double becomes a float rounded to odd. */
-#define MPTI_ODD MPT_FORMAT_COUNT       /* stands for such floats as a destination */
+/* A kernel (>>H12) converts to or from f32, or f64 to f16. Other pairs go through tiles of MPTI_TILE floats,
+ * without a second rounding: f32 has all numbers of smaller formats, and doubles are rounded to odd. */
+#define MPTI_ODD MPT_FORMAT_COUNT       /* as a destination: floats rounded to odd */
 #define MPTI_PAIR(dst_format, src_format) ((int)(dst_format) * (int)MPT_FORMAT_COUNT + (int)(src_format))
 
 MPTI_PORTABLE_GROUPS(mpti_f32_from_bf16, uint32_t, uint16_t, mpti_bf16_decode)
@@ -3757,7 +3757,7 @@ MPTI_KERNEL_256(mpti_bf16_from_f32_256, 16, 4, 2,
                                                     mpti_bf16_nan_256(mpti_load_256(a + 32))), how))
 #endif
 
-/* A pair, its portable kernel, and what is behind that name in its kernels for SSE2, NEON, AVX2, AVX-512. */
+/* A pair, its portable kernel, and the suffixes of its SSE2, NEON, AVX2, AVX-512 kernels (none: portable). */
 #if MPTI_X86
 #define MPTI_KERNELS(to, from, name, sse2, neon, avx2, avx512)                                      \
     case MPTI_PAIR(to, from): {                                                                     \
@@ -3772,7 +3772,8 @@ MPTI_KERNEL_256(mpti_bf16_from_f32_256, 16, 4, 2,
     case MPTI_PAIR(to, from): return name;
 #endif
 
-/* Which of them to take: instructions between floats and doubles do as the control register says. */
+/* The index of the kernel to use: 0, the portable one, if the control register has traps on (AVX2) or, for
+ * conversions between float and double (`doubles`), flushes subnormals or changes the rounding (AVX2). */
 MPTI_NOINLINE static int mpti_kernel_set(int doubles)
 {
     const int path = mpti_path();
@@ -3785,8 +3786,8 @@ MPTI_NOINLINE static int mpti_kernel_set(int doubles)
     return path ? path - 1 : 0;
 }
 
-/* The kernel of a pair on this path; NULL if it has none of its own. Inline for a pair known to the compiler,
- * so that a program that converts between two formats has the kernels of those alone. */
+/* The kernel of a pair on this processor's path; NULL if the pair has none. Inline, so that a call with a
+ * constant pair brings the kernels of that pair alone into the program. */
 MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
 {
     const int set = mpti_kernel_set(pair == MPTI_PAIR(MPT_F32, MPT_F64) ||
@@ -3812,7 +3813,7 @@ MPTI_INLINE mpti_kernel *mpti_kernel_here(int pair)
 
 static mpti_kernel *mpti_kernel_of(int pair) { return mpti_kernel_here(pair); }
 
-/* Two kernels one after the other, the mpti_hops at b. */
+/* A kernel that runs two others in turn, with a tile of floats between them. `b` points to the mpti_hops. */
 typedef struct mpti_hops { mpti_kernel *first, *second; size_t in, out; } mpti_hops;
 static void mpti_two_hops MPTI_KERNEL_PARAMETERS
 {
@@ -3826,7 +3827,7 @@ static void mpti_two_hops MPTI_KERNEL_PARAMETERS
     }
 }
 
-/* Convert packed arrays, nearest, without options but MPTI_SATURATE.  Returns: whether there was a way. */
+/* Convert packed arrays by kernels, nearest-even; how: 0 or MPTI_SATURATE.  Returns: 0 if there are none. */
 static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *src, size_t n, int how)
 {
     const size_t out = (size_t)mpt_format_get(d)->bytes, in = (size_t)mpt_format_get(s)->bytes;
@@ -3849,12 +3850,11 @@ MPTI_NOINLINE static int mpti_bad_array(const void *dst, size_t out, const void 
     return mpti_no_array_here(dst, n, out) || mpti_no_array_here(src, n, in);
 }
 
-/* A pair with a kernel of its own. */
 MPTI_NOINLINE static mpt_status mpti_convert_typed(mpti_kernel *kernel, void *dst, size_t out,
                                                    const void *src, size_t in, size_t n, int how)
 {
     const mpti_job j = mpti_job_of(kernel, dst, out, src, in, how);
-    if (mpti_no_array(dst, n, out) || mpti_no_array(src, n, in))    /* here, where a call would count */
+    if (mpti_no_array(dst, n, out) || mpti_no_array(src, n, in))
         return MPT_E_ARG;
     mpti_run(&j, n);
     return MPT_OK;
@@ -3885,7 +3885,7 @@ MPTI_DEF mpt_status mpt_f64_from_f16_n(double *dst, const mpt_f16 *src, size_t n
 
 /* ---- any two formats, with options ---- */
 
-/* Zeros of their sign for the subnormals of a tile of floats, f16 or bf16. */
+/* Replace the subnormals in a tile of f32, f16 or bf16 codes (see mpti_flushes) by zeros of the same sign. */
 static int mpti_flushes(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
 static void mpti_flush_tile(mpt_format f, uint64_t *tile)
 {
@@ -3931,8 +3931,8 @@ MPTI_NOINLINE static void mpti_store_code(void *p, int bytes, uint64_t code)
     }
 }
 
-/* The pattern of the double that a code stands for; unlike mpt_decode_as it leaves a signaling NaN
- * signaling, so that encoding raises INVALID, and flushes on request. */
+/* The bits of the double that a code stands for. Unlike mpt_decode_as, it keeps a signaling NaN signaling, so
+ * that encoding raises INVALID, and flushes subnormals on request. */
 static uint64_t mpti_f64_of_code(const mpt_format_info *f, uint64_t code, unsigned flush)
 {
     const mpt_fields p = mpti_take_apart(f, code);
@@ -3950,11 +3950,11 @@ static uint64_t mpti_f64_of_code(const mpt_format_info *f, uint64_t code, unsign
     return mpti_f64_bits(mpt_decode_as(f, code));
 }
 
-/* mpti_bad_opts and mpti_f32_from_f64, of which one copy is enough here. */
+/* mpti_bad_opts and mpti_f32_from_f64 as calls: here more inline copies would only make the code larger. */
 MPTI_NOINLINE static int mpti_refused_opts(const mpt_opts *o) { return o && mpti_bad_opts(o); }
 MPTI_NOINLINE static uint32_t mpti_float_of(uint64_t u) { return mpti_f32_from_f64(u); }
 
-/* Random words of elements one after another, of which eight share a counter. */
+/* The random words of one Philox counter, `block`, kept for the next elements: eight neighbours share it. */
 typedef struct mpti_words { mpt_philox_words of; uint64_t block; } mpti_words;
 static const mpti_words mpti_no_words = {{{0u, 0u, 0u, 0u}}, ~(uint64_t)0};
 
@@ -3969,19 +3969,19 @@ MPTI_NOINLINE static uint32_t mpti_word_at(mpti_words *w, const mpt_opts *o, uin
     return element & 4u ? mpti_swap_halves(w->of.word[element & 3u]) : w->of.word[element & 3u];
 }
 
-/* Of the options of an array, those of its element i. */
+/* Set the option that differs from element to element, at->random, for element i. */
 static void mpti_opts_at(mpt_opts *at, const mpt_opts *o, uint64_t i, mpti_words *words)
 {
     if (o->rounding == MPT_RND_STOCHASTIC)
         at->random = o->randoms ? o->randoms[i] : mpti_word_at(words, o, o->first_element + i);
 }
 
-/* One side of a conversion: where the elements are and how they lie there. */
+/* One side of a conversion, source or destination: the format of its elements and their layout in memory. */
 typedef struct mpti_side {
     mpt_format             format;
     const mpt_format_info *info;
     ptrdiff_t              stride;
-    int                    swap;    /* the bytes of an element are not in this machine's order */
+    int                    swap;    /* whether the byte order is not this machine's */
 } mpti_side;
 
 static int mpti_is_big_endian(void)
@@ -4007,7 +4007,8 @@ static int mpti_bad_side(const mpti_side *side, const void *array, size_t n)
 
 static int mpti_is_packed(const mpti_side *side) { return side->stride == side->info->bytes && !side->swap; }
 
-/* n elements between memory and a tile, in either direction: so many bytes apart, swapped if the side is. */
+/* Copy n elements between memory and a tile, either way. They are to_apart and from_apart bytes apart. Swap
+ * the bytes of each if side->swap is set. */
 MPTI_NOINLINE static void mpti_lay(unsigned char *to, ptrdiff_t to_apart, const unsigned char *from,
                                    ptrdiff_t from_apart, const mpti_side *side, size_t n)
 {
@@ -4027,15 +4028,15 @@ MPTI_NOINLINE static void mpti_lay(unsigned char *to, ptrdiff_t to_apart, const 
         }
 }
 
-/* What became of the codes of a small format, as it lies in memory, where they were met. */
+/* Results for one-byte source codes, by code, as stored in memory; valid where `known` is set. */
 typedef struct mpti_memo { uint64_t result[256]; uint8_t known[256]; } mpti_memo;
 
-/* One tile between two packed buffers of this machine's byte order, element by element. What comes from a
- * float or a double and is normal in the other format, below its last power of two, needs no more than to
- * round: exponents only change their origin. (No other format has normal numbers below float's.)
- * Where nothing depends on the place of an element, codes of one byte that were met before are looked up,
- * their flags are raised already: stores of 8 bytes, of which the next element overwrites what is too much;
- * a tile has room for as many. */
+/* Convert one tile between two packed buffers in this machine's byte order, element by element. A float or
+ * double whose value is normal in the destination format, below its highest binade, only needs a new exponent
+ * bias and rounding. (Subnormal floats are not among these: no format that gets here has normal numbers below
+ * float's.) Where the result does not depend on the element's position, one-byte source codes seen before are
+ * copied from `memo`; their flags are already raised. Each copy stores 8 bytes, whose surplus the next
+ * element overwrites; the tile is long enough for the last one. */
 static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
                               const mpt_opts *o, uint64_t first, mpti_memo *memo, unsigned *flags)
 {
@@ -4080,7 +4081,7 @@ static void mpti_convert_slow(const mpti_side *d, void *dst, const mpti_side *s,
 
 /* ---- stochastic rounding, float to f16 and bf16 ---- */
 
-/* The constants of Philox's rounds, worked out once for a call. */
+/* The round keys of Philox and the counter words that do not change, computed once per call. */
 typedef struct mpti_philox_keys { uint32_t first[10], second[10], stream, step; } mpti_philox_keys;
 
 static mpti_philox_keys mpti_philox_schedule(uint64_t seed, uint32_t stream, uint64_t step)
@@ -4096,8 +4097,8 @@ static mpti_philox_keys mpti_philox_schedule(uint64_t seed, uint32_t stream, uin
     return key;
 }
 
-/* The words of Philox for a tile of elements, from counter `block` on: four for each eight elements, so that
- * the counter after 2^61 - 1 is 0. Side by side, which compilers vectorize. */
+/* The Philox words for a tile of elements, from counter `block` on: four words for eight elements. The
+ * counter is element / 8, so 0 follows 2^61 - 1. One array per word of the state lets compilers vectorize. */
 enum { MPTI_COUNTERS = MPTI_TILE / 8 };
 static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_philox_keys *key)
 {
@@ -4121,7 +4122,7 @@ static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_phi
         words[0] = c0[i], words[1] = c1[i], words[2] = c2[i], words[3] = c3[i];
 }
 
-/* What mpt_philox gives each of a group of elements. */
+/* Turn the words of a group into one random word per element, the same as from mpt_philox. */
 static void mpti_random_of_group(uint32_t *random, const unsigned char *words)
 {
     uint32_t w[MPTI_GROUP / 2];
@@ -4131,7 +4132,7 @@ static void mpti_random_of_group(uint32_t *random, const unsigned char *words)
         random[i] = i & 4 ? mpti_swap_halves(w[i / 8 * 4 + i % 4]) : w[i / 8 * 4 + i % 4];
 }
 
-/* Kernels: floats at a, words at b. */
+/* Kernels for stochastic rounding: `a` points to the floats, `b` to their Philox words. */
 MPTI_FROM_F32(mpti_f16_stochastic_n, uint16_t, (mpti_random_of_group(random, b), b += sizeof random / 2u),
               mpti_f16_stochastic(in[i], random[i]))
 MPTI_FROM_F32(mpti_bf16_stochastic_n, uint16_t, (mpti_random_of_group(random, b), b += sizeof random / 2u),
@@ -4147,13 +4148,13 @@ MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_max_512, mpti_v16, MPTI_OF_3("vpmaxud"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_up_512, mpti_v16, MPTI_OF_3("vpsllvd"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_down_512, mpti_v16, MPTI_OF_3("vpsrlvd"))
 
-/* Eight counters: vectors have a counter's word in each 64-bit place, of which only the low half counts, so
- * that a product need not be cut. The places hold the counters in the order in which unpacking puts them
- * right. Compilers find none of this: 2.7 times as fast as what they make of the loop above. */
+/* The Philox state of eight counters. Each 64-bit lane has a counter's word in its low half and ignores the
+ * high half, so that products need no masking. The final unpack instructions restore the order of the
+ * counters. Compilers find none of this: 2.7 times as fast as what they make of the loop above. */
 typedef struct mpti_philox_512 { mpti_v16 c0, c1, c2, c3; } mpti_philox_512;
 
-/* The state after two rounds, of which half does not depend on the counter's low half: c2 and c3 of `same`,
- * and what the others are xored with. */
+/* The state after two rounds. `same` (mpti_philox_same_512) holds its parts that do not depend on the low
+ * word of the counter: c3 itself, and the values that the other three are computed from with XOR. */
 MPTI_IN_512 mpti_philox_512 mpti_philox_begin_512(uint64_t block, const mpti_philox_512 *same)
 {
     const mpti_q8   order = {0, 4, 1, 5, 2, 6, 3, 7};
@@ -4180,7 +4181,7 @@ MPTI_IN_512 mpti_philox_512 mpti_philox_same_512(uint64_t block, const mpti_phil
     return x;
 }
 
-/* One upper half by a shuffle, the other one by a shift: they are done in different places. */
+/* A shuffle takes the upper half of one product, a shift that of the other: they use different units. */
 MPTI_IN_512 mpti_philox_512 mpti_philox_round_512(mpti_philox_512 x, uint32_t k0, uint32_t k1)
 {
     const mpti_q8 p0 = mpti_mul_even_512(x.c0, mpti_all_512(0xd2511f53u));
@@ -4204,8 +4205,8 @@ MPTI_IN_512 void mpti_philox_end_512(uint32_t *words, mpti_philox_512 x)
     mpti_put_512((unsigned char *)(words + 16), mpti_pairs_high_512(x.c0, x.c2), 0);
 }
 
-/* Four times eight counters side by side, because each waits for its products; while the counter's low half
- * does not pass its end. */
+/* Thirty-two counters, in four independent sets of eight to hide the latency of the multiplications. The low
+ * word of the counter must not wrap around within the tile. */
 MPTI_AVX512_TARGET static void mpti_random_512(uint32_t *words, uint64_t block, const mpti_philox_keys *key)
 {
     const mpti_philox_512 same = mpti_philox_same_512(block, key);
@@ -4226,7 +4227,7 @@ MPTI_AVX512_TARGET static void mpti_random_512(uint32_t *words, uint64_t block, 
     mpti_philox_end_512(words + 96, w);
 }
 
-/* The complements of sixteen words, each four of which serve twice, for 32 elements. */
+/* The complements of the random words of 32 elements: 16 Philox words, each used for two elements. */
 MPTI_IN_512 void mpti_random_in_512(mpti_v16 *r, const unsigned char *p)
 {
     const mpti_q8 low = {0, 1, 8, 9, 2, 3, 10, 11}, high = {4, 5, 12, 13, 6, 7, 14, 15};
@@ -4237,9 +4238,9 @@ MPTI_IN_512 void mpti_random_in_512(mpti_v16 *r, const unsigned char *p)
     __asm__(MPTI_OF_3("vpermt2q") : "+v"(r[1]) : "v"(high), "v"(swapped));
 }
 
-/* Rounding up with probability (what is dropped) / (the gap) is to add the complement of the random bits and
- * to cut: they carry exactly if the bits are less. So random words come as complements. Numbers that are
- * normal in f16 drop 13 bits, and cutting never makes a finite number Inf. */
+/* To round up with probability (dropped part) / (gap), add the complement of the random bits and truncate:
+ * the sum carries exactly if the random bits are less than the dropped part. So `random` holds complements
+ * here. Numbers that are normal in f16 drop 13 bits. Truncation never turns a finite number into Inf. */
 MPTI_IN_512 mpti_w16 mpti_f16_stochastic_16_512(mpti_v16 u, mpti_v16 random)
 {
     const mpti_v16 a = u & 0x7fffffffu, add = random >> 19;
@@ -4248,8 +4249,8 @@ MPTI_IN_512 mpti_w16 mpti_f16_stochastic_16_512(mpti_v16 u, mpti_v16 random)
     return mpti_halves_cut_512(u);
 }
 
-/* h, but where numbers are subnormal in f16 their codes: of these 126 - field bits are dropped, the hidden
- * one perhaps too. Shifts by 32 and more leave nothing. */
+/* h, with the codes of numbers that are subnormal in f16 filled in. Of these, 126 - (exponent field of the
+ * float) bits are dropped, the hidden bit perhaps too. Vector shifts by 32 and more give 0. */
 MPTI_IN_512 mpti_w16 mpti_f16_stochastic_tiny_512(mpti_w16 h, mpti_v16 u, mpti_v16 random)
 {
     const mpti_v16 a = u & 0x7fffffffu, one = mpti_all_512(1u), own = mpti_max_512(a >> 23, one);
@@ -4290,7 +4291,7 @@ MPTI_AVX512_TARGET static void mpti_f16_stochastic_512 MPTI_KERNEL_PARAMETERS
     }
 }
 
-/* bf16 drops 16 bits all over; finite numbers stay below Inf. */
+/* bf16 drops 16 bits everywhere, subnormals included; the minimum keeps finite numbers below Inf. */
 MPTI_IN_512 mpti_v16 mpti_bf16_stochastic_16_512(mpti_v16 u, mpti_v16 random)
 {
     const mpti_v16 up = (u & 0x7fffffffu) + (random >> 16);
@@ -4315,10 +4316,10 @@ MPTI_AVX512_TARGET static void mpti_bf16_stochastic_512 MPTI_KERNEL_PARAMETERS
 }
 #endif
 
-/* Floats to f16, or to bf16, with the random words of the elements from o->first_element on: a tile at a
- * time, so that memory does not stand still while words are made. What is no whole group goes in copies, at
- * first what shares a counter with elements before. The first tile ends where the next begin at a line, if it
- * can. */
+/* Round floats to f16, or bf16 (`brain`), with the random words of the elements from o->first_element on. One
+ * tile at a time: memory works while the next words are computed. Elements that do not fill a group go
+ * through copies, and so do the first ones if they share a counter with earlier elements. The first tile ends
+ * where the next ones begin at a cache line of `to`, if possible. */
 typedef struct mpti_stochastic_job {
     int                  brain, around;
     unsigned char       *to;
@@ -4342,7 +4343,7 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
 #endif
     (void)part;
     if (n - begin < (kernel == mpti_f16_stochastic_n || kernel == mpti_bf16_stochastic_n ? 32u : 8u)) {
-        mpti_words few = mpti_no_words;         /* side by side costs more */
+        mpti_words few = mpti_no_words;         /* a whole tile of words costs more */
         for (i = begin; i < n; i++) {
             const uint32_t u = (uint32_t)mpti_load_code(j.from + 4u * i, 4);
             const uint32_t random = mpti_word_at(&few, j.o, j.o->first_element + i);
@@ -4366,7 +4367,7 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
 #endif
             mpti_random_portable(words, block, &key);
 #if MPTI_X86
-        if (vectors && j.around)        /* around the cache go whole lines */
+        if (vectors && j.around)        /* non-temporal stores: whole lines only */
             how = past ? MPTI_AHEAD : MPTI_AROUND;
 #endif
         kernel(to, from, (const unsigned char *)words, NULL, whole / MPTI_GROUP, how);
@@ -4408,7 +4409,8 @@ static int mpti_is_stochastic(const mpti_side *d, const mpti_side *s, const mpt_
            (d->format == MPT_F16 || d->format == MPT_BF16);
 }
 
-/* Is MPTI_SATURATE all that is asked for? A format to itself would be a copy, which keeps Inf. */
+/* Do the options ask for nothing but saturation, which kernels do (MPTI_SATURATE)? Not from a format to
+ * itself: that would be a copy, which keeps Inf. */
 static int mpti_is_saturating(const mpti_side *d, const mpti_side *s, const mpt_opts *o)
 {
     return o->overflow == MPT_OVERFLOW_SATURATE && o->rounding == MPT_RND_NEAREST_EVEN && !o->flush &&
@@ -4416,16 +4418,16 @@ static int mpti_is_saturating(const mpti_side *d, const mpti_side *s, const mpt_
            (d->format == MPT_E4M3 || d->format == MPT_E5M2);
 }
 
-/* A conversion, as its parts see it. */
+/* A conversion, as the parts see it into which MPTI_IN_PARTS (>>H12) splits it. */
 enum { MPTI_LOOKED = 2 };
 typedef struct mpti_converting {
     const mpti_side     *d, *s;
     unsigned char       *to;
     const unsigned char *from;
     const mpt_opts      *opts;
-    int                  fast;      /* 1: all; MPTI_LOOKED: tiles that are seen to need no more */
-    int                  how;       /* MPTI_SATURATE, where a kernel does, and it is the only option */
-    unsigned             flush;     /* what is done to tiles, around the fast path */
+    int                  fast;      /* use kernels; 1: always; MPTI_LOOKED: if mpti_tile_is_normal */
+    int                  how;       /* for kernels: MPTI_SATURATE if that is the only option, else 0 */
+    unsigned             flush;     /* MPT_FLUSH_*: flush the tiles before and after the kernels */
     unsigned             raised[MPTI_PARTS];
 } mpti_converting;
 
@@ -4437,8 +4439,8 @@ static void mpti_copy_range(void *context, size_t part, size_t begin, size_t end
     memmove(c->to + begin * bytes, c->from + begin * bytes, (end - begin) * bytes);
 }
 
-/* Are the floats of a tile all zeros or normal numbers of a format, none above its largest? Then of the
- * options the rounding alone counts, and nothing but inexact is raised. */
+/* Are the floats of a tile all zeros or in the range of the format's normal numbers? Then only the rounding
+ * option has an effect, and only INEXACT can be raised, which is done here. */
 static int mpti_tile_is_normal(const mpt_format_info *f, const uint64_t *tile, unsigned *raised)
 {
     const uint32_t least = mpti_float_of(mpti_f64_bits(f->min_normal));
@@ -4467,7 +4469,7 @@ static void mpti_convert_range(void *context, size_t part, size_t begin, size_t 
     memset(memo.known, 0, sizeof memo.known);
     for (i = begin; i < end; i += MPTI_TILE) {
         const size_t take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
-        const int    look = c->fast == MPTI_LOOKED && take >= 64u;  /* at fewer it does not pay */
+        const int    look = c->fast == MPTI_LOOKED && take >= 64u;  /* with fewer, no gain */
         if (take < MPTI_TILE && (c->flush || look))
             memset(in, 0, sizeof in), memset(out, 0, sizeof out);
         mpti_lay((unsigned char *)in, s->info->bytes, c->from + (ptrdiff_t)i * s->stride, s->stride, s, take);
@@ -4556,18 +4558,18 @@ static int mpti_fits(const mpt_format_info *f, uint64_t u, const mpt_opts *o)
     return a > inf ? f->has_nan : a == inf ? f->has_inf : !(flags & (MPT_FLAG_OVERFLOW | MPT_FLAG_INVALID));
 }
 
-/* A search of elements: which of them are no good, by what a format or a conversion asks of them. */
+/* A search for bad elements: those that do not fit a format, or those that it does not have exactly. */
 typedef struct mpti_seeking {
     const mpt_format_info *f;
     mpti_side              s;
     const unsigned char   *from;
-    const mpt_opts        *o;           /* NULL: is the number had exactly? else: does it fit? */
+    const mpt_opts        *o;           /* NULL: a number must be exact; else: it must fit, with these */
     size_t                 found[MPTI_PARTS], first[MPTI_PARTS];
 } mpti_seeking;
 
-/* 1 if a float or double is good, 0 if not, by a look; -1 where it takes more. What is not above the largest
- * number of the format fits; what is normal there is had exactly if no bit is dropped. Floats that are not
- * normal come out below normal numbers, or above the largest, of all but MPT_F64, which has them. */
+/* Judge a float or double by its bits.  Returns: 1 good, 0 bad, -1 undecided. Up to the format's largest
+ * number it fits; in the normal range it is exact if no bit is dropped. For floats that are not normal `a` is
+ * wrong, but below the normal numbers or above the largest of all formats but f64, which has all floats. */
 static int mpti_seek_look(const mpti_seeking *c, uint64_t code)
 {
     uint64_t a = code & ~(MPTI_ONE << 63);
@@ -4602,7 +4604,7 @@ static void mpti_seek_range(void *context, size_t part, size_t begin, size_t end
     c->found[part] = found, c->first[part] = first;
 }
 
-/* Returns how many, and the first; n if there is none. */
+/* Returns: the number of bad elements (at most one per part if c->o is set); *first: the first, or n. */
 static size_t mpti_seek(mpti_seeking *c, size_t n, size_t *first)
 {
     size_t parts = MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_seek_range, c), found = 0;
@@ -4625,7 +4627,7 @@ MPTI_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_
     if (mpti_bad_side(&d, dst, n) || mpti_bad_side(&c.s, src, n) || mpti_refused_opts(opts))
         return MPT_E_ARG;
     if (!(c.f->sign_bits >= c.s.info->sign_bits && c.f->max_finite >= c.s.info->max_finite &&
-          c.f->has_inf >= c.s.info->has_inf && c.f->has_nan >= c.s.info->has_nan) &&     /* all would fit */
+          c.f->has_inf >= c.s.info->has_inf && c.f->has_nan >= c.s.info->has_nan) &&     /* then all fit */
         mpti_seek(&c, n, &first)) {
         if (bad)
             *bad = first;
@@ -4654,20 +4656,20 @@ MPTI_DEF mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, cons
 
 /* ---- quantize ---- */
 
-/* What rounding of float patterns needs to know of a format whose numbers are all floats. */
+/* A format, prepared for rounding bit patterns of floats. All its numbers must be floats. */
 typedef struct mpti_quantizer {
     const mpt_format_info *info;
     uint32_t shift;         /* bits dropped from a normal number's mantissa: 1 to 22 */
-    uint32_t least_field;   /* float's exponent field of the least normal number */
-    uint32_t limit;         /* patterns from here on are not rounded but encoded: overflow, Inf, NaN */
+    uint32_t least_field;   /* exponent field, as a float, of the least normal number */
+    uint32_t limit;         /* magnitudes from here on take the slow path: overflow, Inf, NaN */
     uint32_t zero_sign;     /* 0x80000000, or 0 where the format has no -0 */
-    /* For vectors, where half of the format's least number is no subnormal float, which flushing could lose,
-     * and the sum with `magic` is a float. bf16 has float's subnormals: it rounds at one bit. */
+    /* For vectors: only if half of the least number is a normal float (flushing could lose a subnormal one)
+     * and `magic` is finite. Formats with float's exponents (bf16, TF32) round at one bit, without it. */
     int      has_vectors;
     uint32_t least, magic, over_keep, over_bits, nan_keep, nan_bits;
 } mpti_quantizer;
 
-/* Returns: whether the format is one of those. */
+/* Returns: 0 if the format has no sign, exponents beyond float's, or other than 1 to 22 mantissa bits. */
 static int mpti_quantizer_init(mpti_quantizer *q, const mpt_format_info *f)
 {
     const int ieee = f->specials == MPT_SPECIALS_IEEE, finite = f->specials == MPT_SPECIALS_FINITE;
@@ -4689,10 +4691,9 @@ static int mpti_quantizer_init(mpti_quantizer *q, const mpt_format_info *f)
     return 1;
 }
 
-/* Round a float pattern below the limit to the format's grid, nearest, ties to even. A carry out of the
- * mantissa rightly grows the exponent. Where the grid is coarser than the number's own binade (23 bits and
- * more dropped) the hidden bit, which no pattern shows, is the last bit kept or the first one dropped; a
- * subnormal has none. */
+/* Round a float bit pattern below the limit to the format's nearest number, ties to even. A carry out of the
+ * mantissa correctly increments the exponent. Where 23 bits are dropped, the hidden bit, which is not in the
+ * pattern, is the last bit kept; where 24, it is the first one dropped. Subnormals have none. */
 static inline uint32_t mpti_quantize_f32(uint32_t u, const mpti_quantizer *q)
 {
     const uint32_t a = u & 0x7fffffffu, field = a >> 23, own = field > 1u ? field : 1u;
@@ -4700,7 +4701,7 @@ static inline uint32_t mpti_quantize_f32(uint32_t u, const mpti_quantizer *q)
     const uint32_t shift = drop < 23u ? drop : 23u, mask = (1u << shift) - 1u;
     const uint32_t odd = drop < 23u ? (a >> shift) & 1u : (uint32_t)(field != 0u);
     const uint32_t closest = (a + (mask >> 1) + odd) & ~mask;
-    const uint32_t least = field && (a & 0x7fffffu) ? (field + 1u) << 23 : 0u;     /* above half of it */
+    const uint32_t least = field && (a & 0x7fffffu) ? (field + 1u) << 23 : 0u;     /* if above half of it */
     const uint32_t r = drop < 24u ? closest : drop == 24u ? least : 0u;
     return r | (u & (r ? 0x80000000u : q->zero_sign));
 }
@@ -4713,7 +4714,7 @@ MPTI_NOINLINE static uint64_t mpti_quantize_slow(const mpt_format_info *wide, co
     return mpti_f64_bits(mpt_decode_as(f, mpti_encode_bits(f, u, o, &unused)));
 }
 
-/* A group with patterns from the limit on, of which there are few. */
+/* Correct the results of a group for patterns from the limit on, which are rare. */
 static void mpti_quantize_specials(uint32_t *out, const uint32_t *in, const mpti_quantizer *q)
 {
     const mpt_opts plain = MPTI_PLAIN_OPTS;
@@ -4723,7 +4724,7 @@ static void mpti_quantize_specials(uint32_t *out, const uint32_t *in, const mpti
             out[i] = mpti_float_of(mpti_quantize_slow(mpt_format_get(MPT_F32), q->info, in[i], &plain));
 }
 
-/* A kernel: floats at a, the mpti_quantizer at b. */
+/* A kernel: `a` points to the floats, `b` to the mpti_quantizer. */
 MPTI_INLINE void mpti_quantize_loop MPTI_KERNEL_PARAMETERS
 {
     const mpti_quantizer q = *(const mpti_quantizer *)(const void *)b;
@@ -4745,14 +4746,13 @@ MPTI_INLINE void mpti_quantize_loop MPTI_KERNEL_PARAMETERS
 MPTI_TWICE(mpti_quantize_n, mpti_quantize_loop, MPTI_KERNEL_PARAMETERS, (to, a, b, c, groups, how))
 
 #if MPTI_X86
-/* f16 there and back. */
 MPTI_KERNEL_512(mpti_quantize_f16_512, 16, 4, 4,
                 mpti_put_512(to, mpti_floats_512(mpti_halves_512(mpti_load_512(a))), way))
 
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_add_near_512, mpti_v16, MPTI_OF_3_ROUNDED("vaddps", "rn-sae"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_sub_near_512, mpti_v16, MPTI_OF_3_ROUNDED("vsubps", "rn-sae"))
 
-/* x, but y where a is below (above) b; all unsigned. */
+/* y where a < b (unsigned), x elsewhere. */
 MPTI_IN_512 mpti_v16 mpti_but_below_512(mpti_v16 x, mpti_v16 y, mpti_v16 a, mpti_v16 b)
 {
     __asm__("vpcmpltud {%3, %2, %%k1|k1, %2, %3}\n\tvmovdqa32 {%1, %0%{%%k1%}|%0%{k1%}, %1}"
@@ -4760,9 +4760,9 @@ MPTI_IN_512 mpti_v16 mpti_but_below_512(mpti_v16 x, mpti_v16 y, mpti_v16 a, mpti
     return x;
 }
 
-/* Above the least normal number of the format integers round at a fixed bit. Below it, adding a power of two
- * whose last bit is the format's last one rounds there, and subtracting it is exact. What overflow and NaN
- * become is part of the pattern and some bits more. */
+/* From the format's least normal number on, integers round at a fixed bit. Below it, adding `magic` rounds:
+ * the power of two whose last bit, as a float, is worth the format's least number. Subtracting it is exact.
+ * The results for overflow and NaN are some bits of the pattern, with constant bits set. */
 MPTI_IN_512 mpti_v16 mpti_quantize_16_512(mpti_v16 u, const mpti_quantizer *q)
 {
     const mpti_v16 a = u & 0x7fffffffu, magic = mpti_all_512(q->magic), most = mpti_all_512(q->limit - 1u);
@@ -4789,7 +4789,7 @@ MPTI_AVX512_TARGET static void mpti_quantize_512 MPTI_KERNEL_PARAMETERS
 }
 #endif
 
-/* Of a format that has all floats: NaN alone changes. */
+/* For a format that has all floats: only a NaN can change, it becomes quiet. */
 static uint32_t mpti_f32_quiet(uint32_t u) { return u | (uint32_t)((u & 0x7fffffffu) > 0x7f800000u) << 22; }
 MPTI_PORTABLE_GROUPS(mpti_quiet_n, uint32_t, uint32_t, mpti_f32_quiet)
 
@@ -4808,7 +4808,7 @@ static mpti_kernel *mpti_quantize_kernel(const mpti_quantizer *q)
     return mpti_quantize_n;
 }
 
-/* One by one, floats or doubles. */
+/* Quantize floats or doubles one by one. */
 static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t end)
 {
     const mpti_converting *const c = (const mpti_converting *)context;
@@ -4885,32 +4885,32 @@ MPTI_DEF const char *mpt_simd_name(void)
 // >>H15 implementation: arithmetic -----------------------------------------------------------------
 #if defined(MPT_HALF_IMPLEMENTATION) && !defined(MPT_NO_ARITHMETIC) && !defined(MPTI_HALF_ARITHMETIC)
 #define MPTI_HALF_ARITHMETIC
-/* Arrays by way of float, and why one more rounding does no harm.
+/* The AVX2 kernels compute in float, then round to f16 or bf16. Why the second rounding does no harm:
  *
- * +, -, *: the exact result is rounded to float's 24 bits, then to p = 11 (f16) or 8 (bf16). Twice is as
- * good as once if the wider format has at least 2p + 2 bits (Figueroa 1995, "When is double rounding
- * innocuous?"): 24 >= 2 * 11 + 2. Subnormal results: sums of f16 are multiples of 2^-24 and exact in float,
- * products of f16 have 22 bits, none below 2^-48, and are exact; bf16 has float's exponents, so its
- * subnormals keep float's 16 extra bits, one more than where a product of 8-bit significands could lie next
- * to a tie without being one. (The tests try all pairs.)
- * fma: 2p + 2 bits are not enough. The exact sum is rounded to odd: of the floats below and above take the
- * one whose last bit is 1. That is as good as a sticky bit, and 24 >= p + 2 bits suffice (Boldo & Melquiond
- * 2008). Both come from one direction: with the processor rounding down, up(x) = -down(-x).
+ * +, -, *: the exact result is rounded to float's 24 bits, then to p = 11 (f16) or 8 (bf16). Rounding twice
+ * gives the same as rounding once if the wider format has at least 2p + 2 bits (Figueroa 1995, "When is
+ * double rounding innocuous?"): 24 >= 2 * 11 + 2. Subnormal results: sums of f16 are multiples of 2^-24, and
+ * products of f16 have 22 bits, none below 2^-48, so both are exact in float. Float keeps 16 bits below the
+ * last bit of a bf16 subnormal; a product of 8-bit significands either is a tie between two bf16 subnormals
+ * or differs from every tie within these 16 bits. (The tests try all pairs.)
+ * fma: 2p + 2 bits are not enough. The exact sum is rounded to odd: of the floats next below and above it,
+ * take the one whose last bit is 1. That bit works as a sticky bit, so 24 >= p + 2 bits suffice (Boldo &
+ * Melquiond 2008). The processor rounds down to compute both: up(x) = -down(-x).
  *
- * The operations are assembler: no -ffast-math, no contraction and no swapped operands reach them. The
- * processor's control word is set for the call and then restored. NaN results are rare; they are made from
- * the codes, by what >>H8 says. */
+ * The operations are inline assembler: -ffast-math, contraction and swapping of operands cannot affect them.
+ * On x86 the control register is set for the call and then restored. NaN results are rare; they are computed
+ * again from the codes, by the rules of >>H8. */
 #if MPTI_ARM && defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC)
 #define MPTI_ARM_FP16 1
 #else
 #define MPTI_ARM_FP16 0
 #endif
 
-/* The operations, times MPTI_ARITH in a kernel's `how`. */
+/* The operations. A kernel's `how` is an operation times MPTI_ARITH, plus flags such as MPTI_AROUND. */
 enum { MPTI_ARITH_ADD, MPTI_ARITH_SUB, MPTI_ARITH_MUL, MPTI_ARITH_FMA, MPTI_ARITH = 8 };
 
-/* One element: the plain path, and the judge of the kernels. A sum is a fma by 1, a product one with a zero
- * of its sign. */
+/* One element, with integers: the portable path, and the reference for the kernels. a + b is fma(a, 1, b),
+ * and a * b is fma(a, b, z) with a zero z of the product's sign. */
 MPTI_NOINLINE static void mpti_arith_1(int mbits, int op, unsigned char *to, const unsigned char *a,
                                        const unsigned char *b, const unsigned char *c)
 {
@@ -4930,7 +4930,7 @@ MPTI_NOINLINE static void mpti_arith_1(int mbits, int op, unsigned char *to, con
 }
 
 #if MPTI_X86 || MPTI_ARM_FP16
-/* Give the NaN among n results what >>H8 says. */
+/* Replace the NaN among n results by those of the rules in >>H8. */
 __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const unsigned char *a,
                                                             const unsigned char *b, const unsigned char *c,
                                                             size_t n, int mbits, int op)
@@ -4941,9 +4941,9 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
             mpti_arith_1(mbits, op, (unsigned char *)&r[i], a + 2u * i, b + 2u * i, c + 2u * i);
 }
 
-/* The kernel of a format: one group is four vectors of type V, `size` elements; with two operands c is b. The
- * operation comes with `how`: a branch a group costs little, and a kernel each would be four times the
- * code. */
+/* The kernel of a format for all four operations. Each turn takes four vectors of type V, `size` elements.
+ * With two operands c is b. The operation is chosen by a branch in each turn, which costs little; a kernel
+ * for each operation would be four times the code. */
 #define MPTI_ARITH_KERNEL(target, w, V, size, T, M)                                                \
     target static void mpti_##T##_arith_##w MPTI_KERNEL_PARAMETERS                                 \
     {                                                                                              \
@@ -5009,7 +5009,7 @@ MPTI_IN_256 mpti_v8 mpti_odd_one_256(mpti_v8 down, mpti_v8 up)
 MPTI_OP_OF_2(MPTI_IN_256, mpti_v8, 256, add, MPTI_OF_3("vaddps"))
 MPTI_OP_OF_2(MPTI_IN_256, mpti_v8, 256, sub, MPTI_OF_3("vsubps"))
 MPTI_OP_OF_2(MPTI_IN_256, mpti_v8, 256, mul, MPTI_OF_3("vmulps"))
-/* The sum rounded to odd: the lower one of both floats if its last bit is 1, else the upper one. */
+/* a * b + c rounded to odd: the float below if its last bit is 1, else the float above. */
 MPTI_IN_256 mpti_v8 mpti_fma_1_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)
 {
     mpti_v8 down = c, minus_up = c;
@@ -5029,12 +5029,12 @@ MPTI_IN_256 int mpti_some_nan_256(const mpti_v8 *r)
     return some;
 }
 
-/* Vectors of 64 bytes gain 0 to 13% in L1, and nothing where memory is the limit: they are not here. */
+/* No kernels with 64-byte vectors: they gain 0 to 13% in L1, and nothing where memory is the limit. */
 MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, f16, 10)
 MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, bf16, 7)
 #elif MPTI_ARM_FP16
-/* aarch64's FP16 instructions compute in f16: one rounding, under a plain control register to nearest-even
- * and with subnormals. */
+/* aarch64's FP16 instructions compute in f16, with one rounding. mpti_path allows NEON only if the control
+ * register is 0: nearest-even, subnormals kept. */
 #define MPTI_VECTOR(x) "w"(x)
 #define MPTI_ARITH_AHEAD(size) (void)how;
 MPTI_OP_OF_2(MPTI_INLINE, uint16x8_t, neon, add, "fadd %0.8h, %1.8h, %2.8h")
@@ -5074,7 +5074,6 @@ MPTI_INLINE void mpti_f16_out_neon(unsigned char *p, const uint16x8_t *v, int ho
 MPTI_ARITH_KERNEL(, neon, uint16x8_t, 32, f16, 10)
 #endif
 
-/* The kernel of a format for this processor, or NULL. */
 static mpti_kernel *mpti_arith_kernel(int mbits)
 {
 #if MPTI_X86
@@ -5102,7 +5101,7 @@ static void mpti_arith_range(void *context, size_t part, size_t begin, size_t en
                      j->from[2] + i);
 }
 
-/* A kernel runs under the control word it wants: no traps, no flushing; fma rounds down. */
+/* On x86 the kernel runs without traps and flushing, rounding down for fma, otherwise to nearest. */
 static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, const void *b, const void *c,
                                size_t n)
 {
@@ -5156,12 +5155,12 @@ MPTI_X(bf16, 7)
 // >>H16 implementation: text -----------------------------------------------------------------------
 #if defined(MPT_HALF_IMPLEMENTATION) && !defined(MPT_NO_TEXT) && !defined(MPTI_HALF_TEXT)
 #define MPTI_HALF_TEXT
-/* A natural number of at most MPTI_BIG_WORDS * 32 bits, least word first, no zero word on top. The largest
- * one here is 5^1201 (2789 bits): 801 digits that stand 400 places below the point. */
+/* An unsigned integer of at most MPTI_BIG_WORDS * 32 bits, least word first, no zero words on top. The
+ * largest here is 5^1201 (2789 bits), the divisor for 801 digits that begin 400 places below the point. */
 enum { MPTI_BIG_WORDS = 92, MPTI_DIGITS_KEPT = 800, MPTI_DECIMAL_RANGE = 400 };
 typedef struct mpti_big { int n; uint32_t w[MPTI_BIG_WORDS]; } mpti_big;
 
-/* b * factor + addend */
+/* b = b * factor + addend */
 MPTI_NOINLINE static void mpti_big_scale(mpti_big *b, uint32_t factor, uint32_t addend)
 {
     uint64_t carry = addend;
@@ -5181,7 +5180,7 @@ static void mpti_big_set(mpti_big *b, uint64_t x)
     b->w[0] = (uint32_t)x, b->w[1] = (uint32_t)(x >> 32);
 }
 
-/* b * base^exponent; nothing if that is negative */
+/* b = b * base^exponent; unchanged if the exponent is negative */
 MPTI_NOINLINE static void mpti_big_power(mpti_big *b, uint32_t base, int exponent)
 {
     while (exponent > 0) {
@@ -5203,7 +5202,7 @@ MPTI_NOINLINE static int mpti_big_cmp(const mpti_big *a, const mpti_big *b)
     return 0;
 }
 
-/* a - b, not negative */
+/* a = a - b, for a >= b */
 static void mpti_big_minus(mpti_big *a, const mpti_big *b)
 {
     uint64_t borrow = 0u;
@@ -5217,7 +5216,7 @@ static void mpti_big_minus(mpti_big *a, const mpti_big *b)
         a->n--;
 }
 
-/* a + b, compared with c */
+/* -1, 0 or 1: a + b compared with c */
 static int mpti_big_sum_cmp(const mpti_big *a, const mpti_big *b, const mpti_big *c)
 {
     mpti_big rest = *c;
@@ -5233,7 +5232,7 @@ static int mpti_big_bits(const mpti_big *b) { return b->n ? b->n * 32 - mpti_clz
 
 static char mpti_hex_digit(unsigned d) { return "0123456789abcdef"[d & 15u]; }
 
-/* Sign, Inf and NaN.  Returns: whether that was all. */
+/* Write the sign, and all of Inf or NaN.  Returns: 0 if a number must follow. */
 static int mpti_put_special(mpti_string *w, const mpt_format_info *f, const mpt_fields *p)
 {
     const int nan = p->kind == MPT_CLASS_QUIET_NAN || p->kind == MPT_CLASS_SIGNALING_NAN;
@@ -5258,7 +5257,7 @@ static int mpti_put_special(mpti_string *w, const mpt_format_info *f, const mpt_
     return 1;
 }
 
-/* "1.8p-3" of a number that is not 0. */
+/* Write a nonzero number as in "1.8p-3", without the sign and the "0x". */
 static void mpti_put_hex(mpti_string *w, const mpt_fields *p)
 {
     const int up = mpti_clz64(p->significand), exponent = p->exponent + 63 - up;
@@ -5270,13 +5269,13 @@ static void mpti_put_hex(mpti_string *w, const mpt_fields *p)
     mpti_add_int(w, exponent);
 }
 
-/* The shortest digits of a finite number that is not 0: value ~ 0.d1d2d3... * 10^(*point).
- * Returns: how many; at most 17. Steele & White's digit generation: r / s is what is left of the value,
- * above / s and below / s half the gaps to the neighbours. */
+/* The shortest decimal digits of a finite nonzero number: value ~ 0.d1d2d3... * 10^(*point).  Returns: their
+ * number, at most 17. This is Steele & White's digit generation: r / s is the part of the value not yet
+ * written, above / s and below / s are half the gaps to its neighbours. */
 static int mpti_shortest(const mpt_format_info *f, const mpt_fields *p, char *digits, int *point)
 {
     const int scale = f->specials == MPT_SPECIALS_SCALE, even = !(p->code & 1u);
-    /* whether nearest-even reads the ends of the interval as this code; in SCALE ties go up */
+    /* whether the ends of the interval, which are ties, read as this code: to even, but in SCALE upwards */
     const int low_end = scale || even, high_end = !scale && even;
     const int first = !p->mantissa_field && (scale || p->exponent_field > 1u);
     const int e = p->exponent + 63 - mpti_clz64(p->significand);
@@ -5286,7 +5285,7 @@ static int mpti_shortest(const mpt_format_info *f, const mpt_fields *p, char *di
     mpti_big_set(&r, p->significand << 2);
     mpti_big_set(&s, 4u);
     mpti_big_set(&above, 2u);
-    mpti_big_set(&below, first ? 1u : 2u);      /* the numbers below a power of two lie closer */
+    mpti_big_set(&below, first ? 1u : 2u);      /* below a power of two the gap is half as wide */
     mpti_big_power(&s, 2u, -p->exponent);
     mpti_big_power(&s, 10u, k);
     for (i = 0; i < 3; i++) {
@@ -5300,8 +5299,8 @@ static int mpti_shortest(const mpt_format_info *f, const mpt_fields *p, char *di
             mpti_big_scale(parts[i], 10u, 0u);
         for (d = 0; mpti_big_cmp(&r, &s) >= 0; d++)
             mpti_big_minus(&r, &s);
-        low = mpti_big_cmp(&r, &below) < low_end;               /* d is in the interval */
-        high = mpti_big_sum_cmp(&r, &above, &s) > -high_end;    /* d + 1 is */
+        low = mpti_big_cmp(&r, &below) < low_end;               /* with d as the last digit it reads back */
+        high = mpti_big_sum_cmp(&r, &above, &s) > -high_end;    /* with d + 1 it does */
         if (low || high)
             break;
         digits[n++] = (char)('0' + d);
@@ -5309,7 +5308,7 @@ static int mpti_shortest(const mpt_format_info *f, const mpt_fields *p, char *di
     half = mpti_big_sum_cmp(&r, &r, &s);
     if (high && (!low || half > 0 || (half == 0 && d & 1)))
         d++;
-    if (d == 10) {                      /* only at the first digit */
+    if (d == 10) {                      /* happens at the first digit only */
         d = 1;
         k++;
     }
@@ -5364,19 +5363,19 @@ MPTI_DEF size_t mpt_to_text(char *buf, size_t cap, mpt_format format, uint64_t c
 
 /* ---- reading ---- */
 
-/* What a text stands for. A number is sig * 2^exp with its highest one bit in bit 62; its last bit is also
- * set if there is anything below. */
+/* What a text stands for. A number is sig * 2^exp. Bit 62 is the highest one bit of sig, and the last bit is
+ * also set if the number has any bits below it. sig is 0 for zero. */
 enum { MPTI_READ_NUMBER, MPTI_READ_INF, MPTI_READ_NAN, MPTI_READ_SNAN };
 typedef struct mpti_read {
     int         kind;
     unsigned    sign;
-    uint64_t    sig;                    /* or the payload */
+    uint64_t    sig;                    /* of a NaN: the payload */
     int         exp;
     const char *text;
     size_t      length, at;
 } mpti_read;
 
-/* The byte ahead, letters in lower case; 0 at the end. */
+/* The next byte, letters in lower case; 0 at the end. */
 MPTI_NOINLINE static int mpti_peek(const mpti_read *r)
 {
     const int c = r->at < r->length ? (int)(unsigned char)r->text[r->at] : 0;
@@ -5391,7 +5390,7 @@ MPTI_NOINLINE static int mpti_eat(mpti_read *r, int c)
     return 1;
 }
 
-/* The value of the digit ahead, -1 if there is none. */
+/* The value of the next byte as a digit; -1 if it is none. */
 MPTI_NOINLINE static int mpti_digit(const mpti_read *r, int base)
 {
     const int c = mpti_peek(r);
@@ -5400,11 +5399,11 @@ MPTI_NOINLINE static int mpti_digit(const mpti_read *r, int base)
     return base == 16 && c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Whether a minus sign was ahead. */
+/* Read an optional sign.  Returns: 1 if it is a minus. */
 static int mpti_eat_sign(mpti_read *r) { return !mpti_eat(r, '+') && mpti_eat(r, '-'); }
 
-/* [+-] digits, at least one; clamped far beyond what any text that fits in memory can bring back.
- * Returns: 0 if malformed. */
+/* Read [+-] digits, at least one. The exponent is clamped to +-2^60: no text that fits in memory has enough
+ * digits to make up for that.  Returns: 0 if malformed. */
 static int mpti_read_exponent(mpti_read *r, int64_t *exponent)
 {
     const int64_t limit = (int64_t)1 << 60;
@@ -5419,7 +5418,7 @@ static int mpti_read_exponent(mpti_read *r, int64_t *exponent)
     return 1;
 }
 
-/* num * 5^fives * 2^twos, exactly divided: 63 bits of quotient and whether there is a rest. */
+/* Set r to num * 5^fives * 2^twos by exact division: 63 bits, the last one sticky. */
 static void mpti_read_divide(mpti_read *r, mpti_big *num, int fives, int twos)
 {
     mpti_big den;
@@ -5445,7 +5444,7 @@ static void mpti_read_divide(mpti_read *r, mpti_big *num, int fives, int twos)
     r->exp = twos - shift - 62;
 }
 
-/* Digits and an exponent, which counts powers of 10, or of 2 behind hexadecimal digits. */
+/* Read digits and an exponent of 10, or of 2 if hexadecimal.  Returns: 0 if malformed. */
 static int mpti_read_number(mpti_read *r, int hex)
 {
     const uint32_t base = hex ? 16u : 10u;
@@ -5463,7 +5462,7 @@ static int mpti_read_number(mpti_read *r, int hex)
         if (d < 0)
             break;
         any = 1;
-        if (kept == most) {             /* more can only tell that there is more */
+        if (kept == most) {             /* of the rest it only matters whether it is 0 */
             lost |= d != 0;
             scale += !point;
             continue;
@@ -5486,7 +5485,7 @@ static int mpti_read_number(mpti_read *r, int hex)
     scale = place * scale + exponent;
     top = scale + place * kept;
     if (top > place * MPTI_DECIMAL_RANGE || top < -place * MPTI_DECIMAL_RANGE) {
-        r->sig = (MPTI_ONE << 62) + 1u;     /* far above or below every format */
+        r->sig = (MPTI_ONE << 62) + 1u;     /* far above or below the range of every format */
         r->exp = top > 0 ? 1100 - 62 : -1500 - 62;
         return 1;
     }
@@ -5496,7 +5495,7 @@ static int mpti_read_number(mpti_read *r, int hex)
 
 static int mpti_read_payload(mpti_read *r)
 {
-    const int base = mpti_eat(r, '0') ? (mpti_eat(r, 'x') ? 16 : 8) : 10;
+    const int base = mpti_eat(r, '0') ? (mpti_eat(r, 'x') ? 16 : 8) : 10;  /* 8: decimal digits after a 0 */
     int       d;
     r->sig = 0u;
     if (base != 8 && mpti_digit(r, base) < 0)
@@ -5508,7 +5507,7 @@ static int mpti_read_payload(mpti_read *r)
     return mpti_eat(r, ')');
 }
 
-/* Letters that must follow.  Returns: 0 where they do not. */
+/* Read the text s.  Returns: 0 if it does not follow. */
 static int mpti_eat_text(mpti_read *r, const char *s)
 {
     while (*s && mpti_eat(r, *s))
@@ -5540,12 +5539,12 @@ static int mpti_read_text(mpti_read *r, size_t *payload_at)
     return mpti_read_number(r, 0);
 }
 
-/* Returns: 0 if the format has no room for the payload. */
+/* Encode the NaN that was read.  Returns: 0 if the format has no room for its payload. */
 static int mpti_read_nan(const mpt_format_info *f, const mpti_read *r, const mpt_opts *o, unsigned *flags,
                          uint64_t *code)
 {
     const uint64_t quiet = f->has_inf ? MPTI_ONE << (f->mantissa_bits - 1) : 1u;
-    const uint64_t sign_bit = (uint64_t)r->sign << (f->bits - 1);    /* all formats with Inf have signs */
+    const uint64_t sign_bit = (uint64_t)r->sign << (f->bits - 1);    /* every format with Inf has a sign */
     const int      signaling = r->kind == MPTI_READ_SNAN;
     if (!f->has_inf || o->nan == MPT_NAN_CANONICAL) {
         if (r->sig >= quiet && !(signaling && r->sig == 1u))
@@ -5674,8 +5673,8 @@ MPTI_DEF const mpt_block_info *mpt_block_get(mpt_block block)
 
 #define MPTI_BLOCK_SIZE_MAX 32
 
-/* (-1)^sign * num * 2^num_exp / (den * 2^den_exp) as the pattern of a double, rounded to odd at 35 bits or
- * more, so that rounding it again to 32 bits or fewer is one rounding. num of 24 bits, 0 < den < 2^28. */
+/* The bit pattern of the double (-1)^sign * num * 2^num_exp / (den * 2^den_exp), rounded to odd at 35 bits or
+ * more, so that rounding it again to 32 or fewer does no harm. num has 24 bits, 0 < den < 2^28. */
 MPTI_NOINLINE static uint64_t mpti_ratio(unsigned sign, uint64_t num, int num_exp, uint64_t den, int den_exp)
 {
     uint64_t q;
@@ -5686,11 +5685,12 @@ MPTI_NOINLINE static uint64_t mpti_ratio(unsigned sign, uint64_t num, int num_ex
     return mpti_f64_compose(sign, q, num_exp - 39 - den_exp);
 }
 
-/* One full MX block whose numbers are so large that no quotient that matters is subnormal. */
+/* Quantize a full MX block with amax >= 2^-80. Subtracting exponents divides by the scale. Where the number
+ * or the quotient is a subnormal float that is wrong, but the code is 0 in any case. */
 MPTI_INLINE void mpti_mx_loop(uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in,
                               const mpti_blocks *b, int scale_exp)
 {
-    uint32_t out[MPTI_BLOCK_SIZE_MAX];      /* narrowed by a loop of their own, as in MPTI_FROM_F32 */
+    uint32_t out[MPTI_BLOCK_SIZE_MAX];      /* narrowed by a second loop, as in MPTI_FROM_F32 */
     int      i;
     for (i = 0; i < MPTI_BLOCK_SIZE_MAX; i++) {
         const int32_t  rel = (int32_t)(in[i] & 0x7fffffffu) - scale_exp * 0x800000;
@@ -5704,7 +5704,7 @@ MPTI_TWICE(mpti_mx_block, mpti_mx_loop,
            (uint8_t *MPTI_RESTRICT codes, const uint32_t *MPTI_RESTRICT in, const mpti_blocks *b,
             int scale_exp), (codes, in, b, scale_exp))
 
-/* Any block, element by element. */
+/* Quantize any block, with any options, element by element. */
 static void mpti_block_slow(uint8_t *codes, const uint32_t *in, size_t n, const mpti_blocks *b,
                             uint32_t scale_code, uint64_t first)
 {
@@ -5729,7 +5729,7 @@ static void mpti_block_slow(uint8_t *codes, const uint32_t *in, size_t n, const 
     }
 }
 
-/* Largest magnitude of a block, as a pattern: Inf and NaN are the largest. */
+/* Largest magnitude of a block, as a bit pattern. Inf and NaN compare above all numbers. */
 static uint32_t mpti_amax(const uint32_t *in, size_t n)
 {
     uint32_t most = 0u;
@@ -5741,7 +5741,7 @@ static uint32_t mpti_amax(const uint32_t *in, size_t n)
     return most;
 }
 
-/* Quantize one block of n numbers; returns its scale code. in has room for a full block. */
+/* Quantize a block of n numbers; returns its scale code. `in` is a full block, padded with zeros. */
 static uint32_t mpti_block_quantize(uint8_t *codes, const uint32_t *in, size_t n, const mpti_blocks *b,
                                     uint64_t first)
 {
@@ -5765,8 +5765,8 @@ static uint32_t mpti_block_quantize(uint8_t *codes, const uint32_t *in, size_t n
     return scale;
 }
 
-/* One number of a block as the pattern of a float: the product is exact in a double, and rounded once. The
- * format that has Inf has no scale of 0. */
+/* One number of a block as the bits of a float: the product is exact in a double, and rounded once. Inf * 0
+ * cannot occur: E5M2, the only element format with Inf, has E8M0 scales, which are not 0. */
 MPTI_NOINLINE static uint32_t mpti_block_value(const mpti_blocks *b, const mpt_fields *scale, uint32_t code)
 {
     const mpt_fields p = mpti_take_apart(b->element, code);
@@ -5778,7 +5778,7 @@ MPTI_NOINLINE static uint32_t mpti_block_value(const mpti_blocks *b, const mpt_f
                                           p.exponent + scale->exponent + b->tensor_exp));
 }
 
-/* Blocks from element i on. */
+/* Quantize the blocks from element i to the end, n. */
 static void mpti_blocks_quantize(const mpti_blocks *b, uint8_t *codes, uint8_t *scales,
                                  const unsigned char *from, size_t i, size_t n)
 {
@@ -5799,10 +5799,10 @@ static void mpti_blocks_quantize(const mpti_blocks *b, uint8_t *codes, uint8_t *
     }
 }
 
-/* Blocks from element i on, by rows of the numbers of all codes, worked out as they occur. NVFP4 has a row
- * for each scale. The MX formats have one for the scale 1: others change the exponent of all but 0, Inf and
- * NaN, while all products are normal floats, even of E5M2's 2^-16 and 2^15 * 1.75. For a block of one of the
- * few scales with which they are not, the first row starts anew. */
+/* Dequantize the blocks from element i to n by table lookup. A row has a number for each element code, filled
+ * in as codes occur. NVFP4 has a row for each scale. The MX formats have one row, for scale 1: other scales
+ * are added to the exponents of all but 0, Inf and NaN, as long as all products are normal floats, even of
+ * E5M2's 2^-16 and 1.75 * 2^15. Blocks with one of the few other scales clear and use row 0. */
 static void mpti_blocks_dequantize(const mpti_blocks *b, unsigned char *to, const uint8_t *codes,
                                    const uint8_t *scales, size_t i, size_t n)
 {
@@ -5840,11 +5840,11 @@ static void mpti_blocks_dequantize(const mpti_blocks *b, unsigned char *to, cons
 }
 
 #if MPTI_X86
-/* ---- MXFP4 by AVX-512, a tile of eight blocks at a time ---- */
+/* ---- MXFP4 with AVX-512, a tile of eight blocks at a time ---- */
 
-enum { MPTI_MXFP4 = 32, MPTI_MXFP4_TILE = MPTI_TILE / 32 };     /* elements of a block, blocks of a tile */
+enum { MPTI_MXFP4 = 32, MPTI_MXFP4_TILE = MPTI_TILE / 32 };     /* elements per block, blocks per tile */
 
-/* The largest magnitude of the 32 floats at p, as a pattern. */
+/* The largest magnitude of the 32 floats at p, as a bit pattern. */
 MPTI_IN_512 uint32_t mpti_largest_512(const unsigned char *p)
 {
     mpti_v16 x = mpti_max_512(mpti_load_512(p) & 0x7fffffffu, mpti_load_512(p + 64) & 0x7fffffffu), half;
@@ -5858,8 +5858,8 @@ MPTI_IN_512 uint32_t mpti_largest_512(const unsigned char *p)
     return r;
 }
 
-/* The codes of a block whose floats, times the factor, are E2M1's numbers divided by 2^14: then their f16
- * codes begin with the E2M1 codes, as E4M3's do, and nine bits are dropped. */
+/* The E2M1 codes of a block. `factor` makes its floats E2M1's numbers divided by 2^14. The f16 codes of these
+ * begin with the E2M1 code (as in mpti_e4m3_words_512); rounding drops the nine bits below. */
 MPTI_IN_512 void mpti_mxfp4_codes_512(uint8_t *codes, const unsigned char *p, uint32_t factor, int packed)
 {
     const mpti_v16 f = mpti_all_512(factor);
@@ -5880,9 +5880,9 @@ MPTI_IN_512 void mpti_mxfp4_codes_512(uint8_t *codes, const unsigned char *p, ui
     }
 }
 
-/* Whole tiles; returns how many elements that were. By vectors go the exponent fields of largest magnitudes
- * whose factor is a normal float: no Inf and no NaN either. The scale is 2^(field - 127 - 2), the factor its
- * reciprocal times 2^-14. */
+/* Quantize whole tiles; returns how many elements they have. Vectors do a tile if the exponent field of each
+ * block's amax is in [least, most]: then the factor is a normal float, nothing is Inf or NaN, and all
+ * subnormal floats have code 0. The scale is 2^(field - 127 - 2), the factor its reciprocal times 2^-14. */
 MPTI_AVX512_TARGET static size_t mpti_mxfp4_512(const mpti_blocks *b, uint8_t *codes, uint8_t *scales,
                                                 const unsigned char *from, size_t n)
 {
@@ -5910,7 +5910,7 @@ MPTI_AVX512_TARGET static size_t mpti_mxfp4_512(const mpti_blocks *b, uint8_t *c
     return i;
 }
 
-/* The 32 numbers of a block from a table of 16, looked up by the low four bits of each place. */
+/* Look up the 32 numbers of a block in a table of 16, by the low four bits of each lane. */
 MPTI_IN_512 void mpti_from_mxfp4_512(float *to, const uint8_t *codes, uint32_t scale, int packed)
 {
     const mpti_v16 values = {0u, 0x3f000000u, 0x3f800000u, 0x3fc00000u, 0x40000000u, 0x40400000u, 0x40800000u,
@@ -5938,8 +5938,8 @@ MPTI_IN_512 void mpti_from_mxfp4_512(float *to, const uint8_t *codes, uint32_t s
     mpti_put_512((unsigned char *)(to + 16), y, 0);
 }
 
-/* Whole tiles; returns how many elements that were. Scales outside of 2 to 252 are NaN, or not all their
- * products are normal floats. */
+/* Dequantize whole tiles; returns how many elements they have. Blocks with scale codes outside 2..252 go
+ * element by element: they are NaN, or some of their products are not normal floats. */
 MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_tiles_512(const mpti_blocks *b, unsigned char *to,
                                                            const uint8_t *codes, const uint8_t *scales,
                                                            size_t n, int around)
@@ -5967,7 +5967,7 @@ MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_tiles_512(const mpti_blocks *b,
 }
 #endif
 
-/* Either way, as its parts see it: what is read is not written. */
+/* Either direction, as its parts see it. The source is only read, though not const here. */
 typedef struct mpti_blocking {
     mpti_blocks    b;
     uint8_t       *codes, *scales;
@@ -6013,7 +6013,7 @@ static mpt_status mpti_blocks_run(mpt_block block, const void *codes, const void
     c.fast = MPTI_X86 && block == MPT_MXFP4 && mpti_path() >= MPTI_PATH_AVX512 &&
              (range == mpti_blocks_dequantize_range || (c.b.plain && c.b.scaling == MPT_SCALE_FLOOR));
     c.around = n > MPTI_AROUND_BYTES / 5u && (uintptr_t)floats % 4u == 0u;
-    if (n)                              /* the arrays may be NULL else */
+    if (n)                              /* otherwise the arrays may be NULL */
         (void)MPTI_IN_PARTS(n, range == mpti_blocks_dequantize_range ? MPTI_FAST_PART : MPTI_SLOW_PART, range,
                             &c);
     return MPT_OK;
