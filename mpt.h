@@ -1,14 +1,14 @@
 /* mpt.h -- mixed-precision training for C: see where FP16 loses your numbers, and keep them.
  *
- * Use it: copy mpt_half.h and mpt.h next to your code. In a program of one file, two lines before the
- * #include: the first keeps only what this file calls, and compiles in a moment.
+ * Use it: copy mpt_half.h and mpt.h next to your code. In a program of one file, write two lines before the
+ * #include. MPT_STATIC keeps only the functions that this file calls, and compiles much faster:
  *
  *     #define MPT_STATIC
  *     #define MPT_IMPLEMENTATION
  *     #include "mpt.h"
  *
- * In a program of several files, MPT_IMPLEMENTATION alone, in one .c file of its own. Link with -lm. Around a
- * training loop of your own:
+ * In a program of several files, define only MPT_IMPLEMENTATION, in one .c file made for this purpose.
+ * Link with -lm. The calls in a training loop of your own:
  *
  *     mpt_scaler scaler;  mpt_scaler_init(&scaler, NULL);          // dynamic loss scale
  *     mpt_step   step = {0};
@@ -21,10 +21,10 @@
  *         if (mpt_scaler_update(&scaler)) break;                   // 5 update; stop if a call was refused
  *     }
  *
- * What it does NOT do: your forward and backward pass; allocate, print or exit; start threads (passes use
- * yours, if the configuration in mpt_half.h tells how; one caller per scaler and per tensor list); any
- * promise of bits under -ffast-math or x87 arithmetic, where steps 3 and 4 stay right but may differ in the
- * last bit (the conversions of mpt_half.h do not).
+ * What it does NOT do: it does not run your forward and backward pass, allocate, print or exit; it starts no
+ * threads (it can use yours: see the configuration in mpt_half.h), and only one thread at a time may call it
+ * for the same scaler or tensor list. Under -ffast-math or x87 arithmetic it does not promise the same bits:
+ * steps 3 and 4 stay correct but may differ in the last bit (the conversions of mpt_half.h do not).
  *
  * Contents (search for the mark):
  *   >>M1 configuration                                 >>M16 implementation: tensors
@@ -46,7 +46,7 @@
 #if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPT_TRAIN_IMPLEMENTATION)
 #define MPT_TRAIN_IMPLEMENTATION
 #endif
-#include "mpt_half.h"   /* above the guard: a second include with MPT_IMPLEMENTATION still emits all */
+#include "mpt_half.h"   /* outside the guard: a second include, with MPT_IMPLEMENTATION, must reach it */
 
 #ifndef MPT_ONLY_CONVERSIONS
 
@@ -56,20 +56,20 @@
 #include <math.h>
 
 // >>M1 configuration ------------------------------------------------------------------------------
-/* Which file brings the implementation, MPT_DEF and MPT_SIMD: see mpt_half.h, >>H1.
+/* Which file compiles the implementation, and what MPT_DEF and MPT_SIMD do: see mpt_half.h, >>H1.
  *
- * What to leave out: a part that is out has no declarations, so that its use is an error of the compiler.
+ * Macros that leave out a part: it then has no declarations, so that its use is a compile error.
  * MPT_NO_FP8         >>M6
  * MPT_NO_CHECKPOINT  >>M7
  * MPT_NO_REPORTS     >>M9 and >>M10
  * MPT_NO_OPS         >>M11 and >>M12
  * MPT_NO_GRAPH       >>M13 and >>M14
- * MPT_ONLY_TRAINING  all of these but MPT_NO_CHECKPOINT, and those of mpt_half.h
- * MPT_NO_STDIO       the drawings, mpt_writer_file and what prints graphs, and with them <stdio.h>
+ * MPT_ONLY_TRAINING  leaves out all of these but >>M7, and the three parts of mpt_half.h
+ * MPT_NO_STDIO       drawings, mpt_writer_file, the functions that print graphs, and <stdio.h>
  * With MPT_ONLY_CONVERSIONS nothing of mpt.h is left.
  *
- * How:
- * MPT_MALLOC, MPT_FREE  both or none, where MPT_IMPLEMENTATION is: memory for graphs without an arena.
+ * Other settings:
+ * MPT_MALLOC, MPT_FREE  memory for graphs without an arena: define both or none, where MPT_IMPLEMENTATION is.
  * MPT_USE_CBLAS         mpt_gemm calls cblas_sgemm of <cblas.h> on FP32 panels; link the library. */
 #ifdef MPT_ONLY_TRAINING
 #undef MPT_NO_FP8
@@ -90,18 +90,18 @@
 #endif
 
 // >>M2 tensors ------------------------------------------------------------------------------------
-/* Where the weights of a tensor live, one row per way: enum, name, needs a master, needs an extra array.
- *   master      FP32 weights persist; param is their rounded copy for forward and backward
- *   nearest     no master: param (f16 or bf16) is the weight, rounded to nearest after each step. An
- *               update below half an ulp of its weight is lost: for study, and for large steps
- *   stochastic  no master: the same, rounded stochastically, so that small updates survive on average.
- *               Random bits: Philox4x32-10 of (element, tensor, steps taken), key seed
- *   kahan       no master: extra keeps, in param_format, what the rounding of param lost (for f16 times
- *               2^11, a power of two that keeps it clear of f16's subnormals); it enters the next step. In
- *               bf16 it has 8 bits, too: an update below 2^-18 of the weight is lost, where split keeps it
- *   split       no master: param and extra are the two halves of the FP32 weight, exactly: param is the
- *               weight rounded to nearest bf16, ties away from zero; extra the 16 bits to add to it.
- *               bf16 only: 2^30 floats round to the f16 zero, and 16 bits cannot tell them apart */
+/* Where the weights of a tensor are stored. Rows: enum, name, needs a master, needs an extra array.
+ *   master      The master holds the weights in FP32; param is their rounded copy for forward and backward.
+ *   nearest     No master: param (f16 or bf16) is the weight, rounded to nearest after each step. An update
+ *               below half an ulp of its weight is lost: for study, and for large steps.
+ *   stochastic  No master: param is the weight, rounded stochastically, so that small updates survive on
+ *               average. Random bits: Philox4x32-10 of (element, tensor, steps taken), key seed.
+ *   kahan       No master: extra keeps, in param_format, what the rounding of param lost, for the next step
+ *               (in f16 times 2^11, a power of two that keeps it clear of f16's subnormals). In bf16 extra
+ *               has 8 bits, too: an update below 2^-18 of the weight is lost, where split keeps it.
+ *   split       No master: param and extra are the two halves of the FP32 weight, exactly. param is the
+ *               weight rounded to nearest bf16, ties away from zero; extra is the 16 bits to add to it. bf16
+ *               only: 2^30 floats round to the f16 zero, and 16 bits cannot tell them apart. */
 #define MPT_STORAGES(X)                                     \
     X(MPT_STORE_MASTER,     "FP32 master", 1, 0)            \
     X(MPT_STORE_NEAREST,    "nearest",     0, 0)            \
@@ -119,9 +119,9 @@ typedef enum mpt_storage {
 /* mpt_storage_name -- "FP32 master", "Kahan" ...; "unknown storage" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_storage_name(mpt_storage storage);
 
-/* How moments are stored. In bf16 half an ulp is 2^-9 to 2^-8 of a number. Rounded to nearest, a moment that
- * a step moves by less stands still: at beta2 0.999 Adam's v never falls again. Rounded stochastically it
- * follows on average; the random bits are found as those of MPT_STORE_STOCHASTIC, and are others. */
+/* How moments are stored. In bf16 half an ulp is 2^-9 to 2^-8 of the value. Rounded to nearest, a moment
+ * stands still when a step changes it by less: at beta2 0.999 Adam's v never falls again. Rounded
+ * stochastically it is right on average, with random bits like those of MPT_STORE_STOCHASTIC. */
 typedef enum mpt_moments {
     MPT_MOMENTS_F32,
     MPT_MOMENTS_BF16,           /* rounded stochastically */
@@ -129,116 +129,117 @@ typedef enum mpt_moments {
     MPT_MOMENTS_COUNT
 } mpt_moments;
 
-/* One parameter array of the network with all that belongs to it. A zeroed struct with the fields you have is
- * enough: each call says which it needs. The memory is yours, each array aligned as its elements are. */
+/* One parameter array of the network with all that belongs to it. Zero the struct and set the fields that you
+ * have; each call says which it needs. The memory is yours, each array aligned as its elements require. */
 typedef struct mpt_tensor {
     const char *name;           /* for reports; may be NULL */
     size_t      n;              /* number of elements of each array below */
-    float      *master;         /* [n] FP32 weights, the ones that persist */
-    void       *param;          /* [n] copy in param_format for forward and backward; NULL: none */
+    float      *master;         /* [n] FP32 master weights */
+    void       *param;          /* [n] weights for forward and backward, in param_format; NULL: none */
     void       *grad;           /* [n] gradient in grad_format */
-    void       *m;              /* [n] momentum, first moment: float, or mpt_bf16 as moments says */
+    void       *m;              /* [n] momentum or first moment: float or mpt_bf16, as `moments` says */
     void       *v;              /* [n] second moment, likewise */
-    void       *v_max;          /* [n] the largest v so far, for MPT_STEP_AMSGRAD; likewise, but to nearest */
+    void       *v_max;          /* [n] largest v so far, for MPT_STEP_AMSGRAD; likewise, rounded to nearest */
     mpt_format  param_format;   /* MPT_F32, MPT_F16 or MPT_BF16 */
     mpt_format  grad_format;    /* MPT_F32, MPT_F16 or MPT_BF16 */
     void       *extra;          /* [n] 16-bit values that complete param, where storage needs them */
     mpt_storage storage;        /* 0: FP32 master */
     mpt_moments moments;        /* 0: FP32 */
-    uint64_t    seed;           /* of stochastic rounding */
-    size_t      columns;        /* Adafactor: the tensor is matrices [rows][columns], and v the floats of all
-                                 * n / columns row means, then of all n / rows column means; 0: v is [n] */
-    size_t      rows;           /* the same; 0: one matrix, of n / columns */
-    float       lr_times;       /* parameter groups: the optimizer's lr and weight_decay times these; ... */
+    uint64_t    seed;           /* key of stochastic rounding */
+    size_t      columns;        /* Adafactor: the tensor is matrices [rows][columns], and v holds, in float,
+                                 * all n / columns row means, then all n / rows column means; 0: v is [n] */
+    size_t      rows;           /* rows of each matrix; 0: n / columns, one matrix */
+    float       lr_times;       /* parameter groups: factors of the optimizer's lr and weight_decay; ... */
     float       decay_times;    /* ... 0 counts as 1, so that a zeroed struct changes nothing */
-    uint32_t    no_decay;       /* nonzero: no weight decay, as for biases and norms */
-    mpt_format  rounded;        /* 0, or MPT_F16 or MPT_BF16: a param of floats holds numbers of that format,
-                                 * beside a master, for hosts that compute in FP32 */
-    void       *param_at;       /* where mpt_tensors_place writes param's address, and grad's; else NULL */
-    void       *grad_at;
-    size_t      whole;          /* 0, or this is a part of a tensor of so many elements ... */
-    size_t      first;          /* ... from this one on, a multiple of 16384: see mpt_tensors_shard */
-    double     *sums;           /* of a part: [n / 16384, rounded up] what mpt_check leaves for
-                                 * mpt_step_combine, the sums of squares of so many elements each */
+    uint32_t    no_decay;       /* nonzero: no weight decay, as usual for biases and norms */
+    mpt_format  rounded;        /* 0, or MPT_F16 or MPT_BF16: the floats of param are rounded to that format;
+                                 * needs a master; for hosts that compute in FP32 */
+    void       *param_at;       /* NULL, or where mpt_tensors_place writes the address of param ... */
+    void       *grad_at;        /* ... and that of grad */
+    size_t      whole;          /* 0; or this is a part of a tensor of `whole` elements ... */
+    size_t      first;          /* ... that begins here, at a multiple of 16384: see mpt_tensors_shard */
+    double     *sums;           /* of a part: [n / 16384, rounded up] sums of squares of 16384 gradients each,
+                                 * which mpt_check leaves for mpt_step_combine */
 } mpt_tensor;
 
-/* mpt_tensor_grad_f32 -- a tensor of which mpt sees only an FP32 gradient.  Threads: any. */
+/* mpt_tensor_grad_f32 -- a tensor that has only an FP32 gradient, for your own optimizer.  Threads: any. */
 MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n);
 
-/* What a call asks of a tensor; mpt_tensors_validate takes these or-ed. */
+/* What a call needs of each tensor; mpt_tensors_validate takes these flags or-ed. */
 #define MPT_NEEDS_MASTER 1u
 #define MPT_NEEDS_PARAM  2u
 #define MPT_NEEDS_GRAD   4u
 #define MPT_NEEDS_M      8u
 #define MPT_NEEDS_V      16u
-#define MPT_NEEDS_WEIGHT 32u    /* whatever its storage says: master, or param with or without extra */
-#define MPT_NEEDS_FACTORS 64u   /* v as Adafactor has it, by columns */
+#define MPT_NEEDS_WEIGHT 32u    /* the weight in its storage: master, or param with or without extra */
+#define MPT_NEEDS_FACTORS 64u   /* v for Adafactor: [n], or row and column means */
 #define MPT_NEEDS_V_MAX  128u
-#define MPT_NEEDS_WHOLE  1024u  /* no part of a tensor: for norms of its own, or row and column means */
+#define MPT_NEEDS_WHOLE  1024u  /* not a part of a tensor: norms or means are over the whole tensor */
 
-/* Which tensor is wrong, and in what. */
+/* Which tensor is wrong, and why. */
 typedef struct mpt_fault {
     size_t      tensor;         /* index in the list */
-    const char *why;            /* an English sentence that lives forever; NULL when nothing is wrong */
+    const char *why;            /* an English sentence, a static string; NULL when nothing is wrong */
 } mpt_fault;
 
-/* mpt_tensors_validate -- test a tensor list as the other calls do before they touch anything; call
- * it when one of them returned MPT_E_ARG or MPT_E_UNSUPPORTED, to learn why.
+/* mpt_tensors_validate -- make the tests that other calls make before they touch anything. Call it when one
+ * of them returned MPT_E_ARG or MPT_E_UNSUPPORTED, to learn why.
  *   tensors  in   [count]; NULL allowed if count is 0
  *   needs    in   MPT_NEEDS_* or-ed
- *   fault    out  NULL, or where and what
- * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL, two arrays of a tensor that overlap, or two of different
- * tensors unless both are only read, as gradients are), MPT_E_UNSUPPORTED (a format, or one that the
- * storage cannot hold). The calls that take a list test tensors one by one each time, and tensors against
- * each other in mpt_tensors_add and in the first step of an optimizer (t 0).  Threads: any. */
+ *   fault    out  NULL, or which tensor and why
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL; two arrays of a tensor overlap, or two of different tensors
+ * unless both are only read, as gradients are), MPT_E_UNSUPPORTED (an unknown format, or one that the storage
+ * cannot hold). Calls that take a list test each tensor every time, but overlaps between tensors only in
+ * mpt_tensors_add, in an optimizer's first step (t 0) and where gradients are changed.  Threads: any. */
 MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count, unsigned needs,
                                         mpt_fault *fault);
 
-/* A list to which tensors are added one line each, in an array of yours. Items may be changed between steps:
- * where gradients move, as an autograd's do, set item[i].grad before the check. */
+/* A list of tensors, in an array of yours, to which you add a tensor in one line. You may change items
+ * between steps: where gradients move, as in an autograd, set item[i].grad before the check. */
 typedef struct mpt_tensors {
     mpt_tensor *item;           /* [count], to pass to the calls that take a list */
     size_t      count, capacity;
-    mpt_tensor  model;          /* formats, storage, moments, seed and group of what is added next */
-    mpt_status  status;         /* the first error of an addition; test it once, at the end */
-    unsigned    needs;          /* MPT_NEEDS_M, _V or _FACTORS: the moments that mpt_tensors_place gives */
-    size_t      bytes;          /* what mpt_tensors_place needs for the tensors added so far */
+    mpt_tensor  model;          /* formats, storage, moments, seed and group of the tensors added next */
+    mpt_status  status;         /* the first error of any addition; test it once, at the end */
+    unsigned    needs;          /* MPT_NEEDS_M, _V, _V_MAX or _FACTORS: moments that mpt_tensors_place adds */
+    size_t      bytes;          /* memory that mpt_tensors_place needs for the tensors added so far */
 } mpt_tensors;
 
-/* mpt_tensors_init -- an empty list.
- *   item          in  [capacity]; kept, not copied
- *   param_format  in  of the copies, or of the weights themselves; grad_format: of the gradients
- * For another storage, moments, seed or group (lr_times, no_decay ...) set them in list->model before adding.
- * list->needs is that of Adam.
+/* mpt_tensors_init -- start an empty list.
+ *   item          in  [capacity]; the list keeps the pointer and does not copy the array
+ *   param_format  in  format of the copies, or of the weights themselves; grad_format: of the gradients
+ * For another storage, moments, seed or group (lr_times, no_decay ...) set list->model before you add a
+ * tensor. list->needs starts as that of Adam: m and v.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for a format.  Threads: any. */
 MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
                                     mpt_format param_format, mpt_format grad_format);
 
-/* mpt_tensors_add -- one more tensor, with the list's formats and storage; what the optimizer does not
- * need, or mpt_tensors_place is to give, is NULL. With a storage that has no master, `weight` is its extra
- * array, or NULL.
- *   weight  in  [n] FP32 master, or the 16-bit extra of MPT_STORE_KAHAN and MPT_STORE_SPLIT
- * Returns: MPT_OK.  Errors: MPT_E_ARG, also for an array that overlaps another of the list, gradients among
- * themselves excepted; MPT_E_MEMORY when the list is full. Kept in list->status; nothing is added. */
+/* mpt_tensors_add -- append a tensor, with the formats and storage of list->model. Pass NULL for an array
+ * that the optimizer does not need, or that mpt_tensors_place is to provide.
+ *   weight  in  [n] FP32 master; where storage has none, the 16-bit extra (Kahan, split) or NULL
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also for an array that overlaps another one of the list (only
+ * gradients may overlap each other); MPT_E_MEMORY when the list is full. On an error nothing is added; the
+ * first error stays in list->status. */
 MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n, void *param, void *grad,
                                    void *weight, void *m, void *v);
 
-/* mpt_tensors_new_f16, mpt_tensors_new_bf16 -- one more tensor, for which you have the FP32 weights, and
- * mpt_tensors_place will make the rest: copy, gradient, moments. So an array of a trainer takes one line:
+/* mpt_tensors_new_f16, mpt_tensors_new_bf16 -- append a tensor of which you have the FP32 weights;
+ * mpt_tensors_place will provide copy, gradient and moments. So each array of a trainer takes one line:
  *
  *     mpt_tensors_new_f16(&list, "wq", n, wq_master, &wq, &dwq);               // mpt_f16 *wq, *dwq;
  *     ...
  *     mpt_tensors_place(&list, calloc(list.bytes, 1), list.bytes);            // now they point to arrays
  *
- *   master       in   [n], or NULL: it comes from the same memory, in item[].master (storages without a
- *                     master get their extra there; mpt_weights_set then gives them weights)
- *   param, grad  out  where to write the arrays' addresses; kept until mpt_tensors_place. NULL: nowhere
+ *   master       in   [n]; NULL: mpt_tensors_place provides it, in item[].master (or extra, for a storage
+ *                     without a master); then set the weights with mpt_weights_set
+ *   param, grad  out  pointers that mpt_tensors_place sets to the arrays; they must exist until then; or NULL
  * Returns, Errors: as mpt_tensors_add; MPT_E_UNSUPPORTED (a storage that cannot have the format).
  *
- * mpt_tensors_place -- give every tensor of the list what it lacks: copy (in floats the master itself),
- * gradient, the moments of list->needs, zero, at 64 bytes or as a master of yours; a master, which begins as
- * the copy, if that is there; then mpt_publish. mpt_tensors_add may leave any NULL. More may come later.
- *   memory  in  [bytes], list->bytes or more, to be kept as long as the list
+ * mpt_tensors_place -- give every tensor of the list the arrays that it lacks: copy (an FP32 one is the
+ * master itself), gradient, extra, and the moments of list->needs, all zero; and a master, which starts as
+ * the copy if there is one. All are aligned to 64 bytes or, beside a master of yours, so that all begin a
+ * cache line at the same element. Then it calls mpt_publish. You may add and place more later.
+ *   memory  in  [bytes], list->bytes or more; keep it as long as the list
  * Returns: MPT_OK.  Errors: list->status; MPT_E_MEMORY where memory is NULL or too small; nothing is placed.
  * Threads: one caller per list. */
 MPT_DEF mpt_status mpt_tensors_new_f16(mpt_tensors *list, const char *name, size_t n, float *master,
@@ -247,12 +248,12 @@ MPT_DEF mpt_status mpt_tensors_new_bf16(mpt_tensors *list, const char *name, siz
                                         mpt_bf16 **param, mpt_bf16 **grad);
 MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t bytes);
 
-/* mpt_tensors_shard -- make a list that of one rank of many, where each steps a part of the weights, so that
- * masters and moments take a part of the memory (as ZeRO's first stage does). Of the list's elements, counted
- * through all tensors, a rank gets about one part of `parts`, from one multiple of 16384 in a tensor, or its
- * start, to another; tensors that others have stay, with n 0. Arrays that are there, such as copies and
- * gradients of the whole, are moved on to the part; what is not comes from mpt_tensors_place, for the part
- * alone. Then random bits, the norm and all other bits are those of the whole list on one rank:
+/* mpt_tensors_shard -- turn a list into that of one rank of many. Each rank steps a part of the weights, so
+ * that masters and moments take only a part of the memory (as in ZeRO's first stage). The elements of the
+ * list are counted through all tensors; a rank gets about 1 / parts of them, cut at the start of a tensor or
+ * at a multiple of 16384 in it. Tensors of other ranks stay in the list, with n 0. Arrays that it has, such
+ * as copies and gradients of the whole, are advanced to the part; mpt_tensors_place provides the others, for
+ * the part only. Random bits, norm and all results then have the bits of the whole list on one rank:
  *
  *     mpt_tensors_add(&list, "w", n, copy, grad, NULL, NULL, NULL);        // all of copy and grad
  *     mpt_tensors_shard(&list, rank, ranks);
@@ -262,61 +263,60 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
  *     mpt_check, mpt_step_combine: one decision and one norm; mpt_clip, mpt_adamw_step, mpt_scaler_update
  *     all-gather of the copies, from item[].param
  *
- * Who must know the parts of others, for counts and displacements, shards copies of the list's items. On a
- * GPU give the items device memory for their n elements instead of placing them, before mpt_cuda_list_create.
- * LAMB and Adafactor, which look at whole tensors, refuse parts: MPT_E_UNSUPPORTED.
- *   part, parts  in  rank and ranks; part below parts, parts below 2^32
- * Returns: MPT_OK.  Errors: MPT_E_ARG, also for parts of parts, tensors with columns, and those whose
+ * To learn the parts of other ranks, for counts and displacements, shard copies of the list's items. On a GPU
+ * do not place the list: give the items device memory for their n elements, before mpt_cuda_list_create. LAMB
+ * and Adafactor, which look at whole tensors, refuse parts with MPT_E_UNSUPPORTED.
+ *   part, parts  in  rank and number of ranks; part below parts, parts below 2^32
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also for tensors that are parts already, that have columns, or whose
  * param_at or grad_at wait for mpt_tensors_place; list->status; then nothing is changed.
- * Threads: one caller per list.
- * Source: Rajbhandari et al. 2020, section 5.1. */
+ * Threads: one caller per list.  Source: Rajbhandari et al. 2020, section 5.1. */
 MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t parts);
 
-/* mpt_weights_set, mpt_weights_get -- FP32 values into a tensor's storage, each rounded to nearest where
- * it must be, and out of it: the start of training, evaluation, export.
+/* mpt_weights_set, mpt_weights_get -- copy FP32 values into a tensor's storage (rounded to nearest where it
+ * must round), or out of it: to start training, to evaluate, to export.
  *   t    in/out  needs its weight; mpt_weights_set also writes param beside a master
  *   src  in      [n]
  *   dst  out     [n]
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
- * Exact: master and split hold every number exactly (NaNs become quiet); Kahan all but the last bits.
+ * Exact: master and split hold every number exactly (NaNs become quiet), Kahan all but the last bits.
  * Threads: one caller per tensor. */
 MPT_DEF mpt_status mpt_weights_set(const mpt_tensor *t, const float *src);
 MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst);
 
-/* mpt_publish -- write the low-precision copies of a whole list from the masters. Call it after anything but
- * a step of mpt or mpt_state_load has changed masters: your own optimizer, first values, weights from a file,
- * a test that sets them. Otherwise forward and backward go on with stale copies.
- *   tensors  in   [count]; each needs its weight; without a copy, or without a master, it is left alone
+/* mpt_publish -- write the low-precision copies of a whole list from its masters. Call it after anything
+ * other than a step of mpt or mpt_state_load has changed masters: your own optimizer, first values, weights
+ * from a file, a test that sets them. Otherwise forward and backward go on with stale copies.
+ *   tensors  in   [count]; each needs its weight; one without a copy, or without a master, is left alone
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
  * Exact: nearest-even.  Threads: one caller per list. */
 MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
 
 // >>M3 loss scaler --------------------------------------------------------------------------------
-/* What a dialect does, as bits: mpti_scaler_advance reads them, and nothing else tells dialects apart. */
-#define MPTI_MOVES        0x0001u   /* not static */
+/* The rule of a dialect, as bits: mpti_scaler_advance reads them, and nothing else tells dialects apart. */
+#define MPTI_MOVES        0x0001u   /* the scale moves: all but static */
 #define MPTI_F64          0x0002u   /* the original keeps its scale in double (Python's float) */
-#define MPTI_F32_FACTOR   0x0004u   /* factors rounded to FP32 first; otherwise FP32(scale * FP64 factor) */
+#define MPTI_F32_FACTOR   0x0004u   /* rounds factors to FP32 first; otherwise FP32(scale * FP64 factor) */
 #define MPTI_DIVIDE       0x0008u   /* backs off to scale / growth; config.backoff is not used */
 #define MPTI_KEEP_FINITE  0x0010u   /* growth to Inf is refused; otherwise the scale becomes Inf */
-#define MPTI_COUNT_FIRST  0x0020u   /* the count is compared before it counts: the period is interval + 1 */
+#define MPTI_COUNT_FIRST  0x0020u   /* compares the count before it counts: the period is interval + 1 */
 #define MPTI_AT_LEAST     0x0040u   /* grows at a count of `interval` or more; otherwise at exactly that */
-#define MPTI_BY_ITERATION 0x0080u   /* grows by the distance to the last bad step, modulo interval */
-#define MPTI_ONE_LATER    0x0100u   /* ... less one, and not at 0 */
+#define MPTI_BY_ITERATION 0x0080u   /* grows if the distance to the last bad step is a multiple of interval */
+#define MPTI_ONE_LATER    0x0100u   /* ... that distance less one, and not at 0 */
 #define MPTI_BAD_COUNT    0x0200u   /* backs off at every `hysteresis`th bad step */
-#define MPTI_BAD_IN_ROW   0x0400u   /* ... of bad steps in a row */
-#define MPTI_PATIENT      0x0800u   /* the first hysteresis - 1 bad steps do not move the scale */
-#define MPTI_REARM_GOOD   0x1000u   /* ... and a good step restores them; otherwise growth does */
-#define MPTI_STAYS_AT_ONE 0x2000u   /* ... and their count stops at 1; otherwise it goes on below 0 */
-#define MPTI_MAY_RAISE    0x4000u   /* an error at the floor, with MPT_SCALER_RAISE */
-#define MPTI_RATE         0x8000u   /* backs off when bad steps per step reach the tolerance; raises */
+#define MPTI_BAD_IN_ROW   0x0400u   /* ... counting only bad steps in a row */
+#define MPTI_PATIENT      0x0800u   /* the first hysteresis - 1 bad steps only count down hysteresis_left */
+#define MPTI_REARM_GOOD   0x1000u   /* ... which a good step resets; otherwise growth does */
+#define MPTI_STAYS_AT_ONE 0x2000u   /* ... which stops at 1; otherwise it goes on below 0 */
+#define MPTI_MAY_RAISE    0x4000u   /* a bad step at the floor is an error, with MPT_SCALER_RAISE */
+#define MPTI_RATE         0x8000u   /* backs off at a share of bad steps, tolerance; raises at min_scale */
 #define MPTI_OURS        0x10000u   /* the rule of the default dialect */
-#define MPTI_PAST_FLOOR  0x20000u   /* backs off while it is above the floor, and then perhaps to below it */
+#define MPTI_PAST_FLOOR  0x20000u   /* backs off while it is above the floor, and may so fall below it */
 #define MPTI_STEP_RULE (MPTI_MOVES | MPTI_KEEP_FINITE)
 #define MPTI_FLT_MIN 1.1754943508222875e-38
 #define MPTI_FLT_MAX 3.4028234663852886e+38
 
-/* One row per rule for the scale: enum, name, first scale, growth, backoff, interval, hysteresis, floor,
- * cap, flags, rule bits; last: where it can get stuck. Numbers are the originals' defaults.
+/* One row per rule for the scale (dialect): enum, name, first scale, growth, backoff, interval, hysteresis,
+ * floor, cap, flags, rule bits, where the scale can get stuck. The numbers are the originals' defaults.
  *   mpt              the default: see below
  *   static           the scale never moves; a bad step is still skipped
  *   pytorch          torch.amp.GradScaler and _amp_update_scale_ of PyTorch 2.15
@@ -325,22 +325,22 @@ MPT_DEF mpt_status mpt_publish(const mpt_tensor *tensors, size_t count);
  *                    no defaults for the first scale and the interval, so those of tensorflow stand in
  *   keras3           keras.optimizers.LossScaleOptimizer of Keras 3.15
  *   flax             flax.training.dynamic_scale.DynamicScale of Flax 0.12.7
- *   jmp              jmp.DynamicLossScale of jmp 0.0.4, as mindspore.amp; its manual's first scale: 2^15
+ *   jmp              jmp.DynamicLossScale of jmp 0.0.4, like mindspore.amp; first scale of its manual: 2^15
  *   apex             apex.amp.LossScaler, which apex removed in 2025; its floor is optional and off
- *   apex_hysteresis  update_scale_hysteresis of apex 25.09; it has no defaults: pytorch's, hysteresis 2
+ *   apex_hysteresis  update_scale_hysteresis of apex 25.09, without defaults: those of pytorch, hysteresis 2
  *   deepspeed_fused  FP16_Optimizer of DeepSpeed 0.19.5
- *   deepspeed        DynamicLossScaler of DeepSpeed 0.17.1 and later with the defaults of its configuration
+ *   deepspeed        DynamicLossScaler of DeepSpeed 0.17.1 and later, with the defaults of its configuration
  *                    file; flags MPT_SCALER_CONSECUTIVE (off there) and MPT_SCALER_RAISE (on there)
- *   deepspeed_0_17_0 ... until 0.17.0, which grows one step earlier
+ *   deepspeed_0_17_0 the same until 0.17.0, which grows one step earlier
  *   megatron         DynamicGradScaler of Megatron Core 0.19
- *   fairseq          DynamicLossScaler of fairseq 0.12.2; interval 2^14: of one worker; the floor raises
+ *   fairseq          DynamicLossScaler of fairseq 0.12.2; interval 2^14: for one worker; raises at floor
  *   paddle           paddle.amp.GradScaler of dynamic graphs, as in Paddle 3
  *   paddle_static    update_loss_scaling, Paddle's kernel for static graphs
  *   mxnet            mxnet.amp.LossScaler of MXNet 2
  *   openseq2seq      BackoffScaler of OpenSeq2Seq, last commit
  *   mindspore        DynamicLossScaleUpdateCell of mindspore.DynamicLossScaleManager, MindSpore 2
- *   marian           Marian 1.12 under --cost-scaling 8 (its --fp16 adds multiplier 1, which is static 8).
- *                    Marian calls a step bad for NaN alone, clips Inf, and at the floor takes NaN for 0 */
+ *   marian           Marian 1.12 under --cost-scaling 8 (its --fp16 adds multiplier 1: static at 8). Marian
+ *                    calls a step bad only for NaN, clips Inf, and at the floor replaces NaN by 0 */
 #define MPT_SCALER_DIALECTS(X)                                                                             \
     X(MPT_SCALER_MPT, "mpt", 65536.0f, 2.0, 0.5, 2000, 1, 9.5367431640625e-07, 1099511627776.0, 0u,        \
       MPTI_MOVES | MPTI_OURS, "nowhere: it says when no scale works")                                      \
@@ -396,31 +396,31 @@ typedef enum mpt_scaler_dialect {
 } mpt_scaler_dialect;
 
 #define MPT_SCALER_RAISE       1u   /* deepspeed: a bad step at the floor is an error */
-#define MPT_SCALER_CONSECUTIVE 2u   /* deepspeed: a good step restores the hysteresis; else growth does */
+#define MPT_SCALER_CONSECUTIVE 2u   /* deepspeed: good steps, too, restore the hysteresis, not only growth */
 
-/* What one update goes by; static uses none of it but init_scale. */
+/* The settings of a scaler; static uses only init_scale. */
 typedef struct mpt_scaler_config {
-    double   growth;            /* above 1 */
-    double   backoff;           /* above 0, below 1; tensorflow, jmp, apex, deepspeed, fairseq: not used,
-                                 * they divide by growth */
-    double   min_scale;         /* floor, 0: none; fairseq: the scale that raises; mpt: above 0 */
-    double   max_scale;         /* cap, 0: none; mpt: above 0 */
-    double   tolerance;         /* fairseq: share of bad steps up to which they only skip, 0 and more */
+    double   growth;            /* factor when the scale grows, above 1 */
+    double   backoff;           /* factor when it backs off, above 0, below 1; not used by dialects that
+                                 * divide by growth instead (MPTI_DIVIDE in the table) */
+    double   min_scale;         /* floor, 0: none; fairseq: an error at or below it; mpt: must be above 0 */
+    double   max_scale;         /* cap, 0: none; mpt: must be above 0 */
+    double   tolerance;         /* fairseq: bad steps only skip while their share is below this, 0 and more */
     double   threshold;         /* fairseq: floor, 0: none */
     float    init_scale;        /* finite, above 0 */
     int32_t  interval;          /* good steps before the scale grows, 1 and more */
     int32_t  dialect;           /* mpt_scaler_dialect */
-    int32_t  hysteresis;        /* the bad step that first moves the scale, 1 and more */
+    int32_t  hysteresis;        /* number of the bad step that first moves the scale, 1 and more */
     int32_t  patience;          /* mpt: bad steps at the floor before the verdict, 1 and more */
     uint32_t flags;             /* MPT_SCALER_* or-ed */
 } mpt_scaler_config;
 
-/* What was bad in a step. */
+/* Why a step was bad. */
 #define MPT_CAUSE_INF   1u      /* a gradient is Inf */
 #define MPT_CAUSE_NAN   2u      /* a gradient is NaN */
-#define MPT_CAUSE_RANGE 4u      /* a finite gradient whose unscaled value is beyond its format */
+#define MPT_CAUSE_RANGE 4u      /* a finite gradient overflows its format when it is unscaled */
 
-/* What the updates so far say; anything but OK stays until the next good step. */
+/* What the updates so far say. A verdict stays until the next good step (mpt) or update (others). */
 #define MPT_VERDICTS(X)                                                                                    \
     X(MPT_VERDICT_OK,       "no verdict")                                                                  \
     X(MPT_VERDICT_OVERFLOW, "no scale works: gradients are Inf even at the smallest scale; the forward "   \
@@ -440,70 +440,73 @@ typedef enum mpt_scaler_verdict {
 } mpt_scaler_verdict;
 
 /* mpt_verdict_text -- one English sentence for a verdict; "unknown verdict" for anything else.
- * Returns: a string that lives forever.  Threads: any. */
+ * Returns: a static string.  Threads: any. */
 MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
 
-/* The default dialect, mpt, cannot get stuck. All scales are powers of two in [min_scale, max_scale].
- * Not every bad step is the scale's doing, and neither Inf nor NaN tells: an overflow may reach the
- * gradients as either, and so may a bad batch. What tells is whether a lower scale has fewer of them.
+/* The default dialect, mpt, cannot get stuck. All its scales are powers of two in [min_scale, max_scale]. Not
+ * every bad step is the fault of the scale, and neither Inf nor NaN says whether it is: an overflow may reach
+ * the gradients as either, and so may a bad batch. The test is whether a lower scale has fewer bad steps.
  *
- * Growth. After `interval` steps without an alarm the scale doubles (times growth).
+ * Growth. After `interval` steps without an alarm the scale is multiplied by `growth` (2).
  *
- * Alarm. While no base rate is known every bad step is one, and backs off. Bad steps in a row back off
- * further each, from the ninth on by 2, 4, 8 ... factors. Where good steps follow soon the scale climbs
- * back: the more factors it fell, the faster; each climb that fails makes it four times as slow, up to
- * `interval`.
+ * Alarm. While no base rate is known, every bad step is an alarm, and every alarm backs off by a factor. In a
+ * run of bad steps each backs off once more, from the ninth on by 2, 4, 8 ... 32 factors at once. After a run
+ * of at least two the scale climbs back, a factor at a time: the more factors it fell, the faster; each climb
+ * that fails makes it four times as slow, up to `interval`.
  *
- * Base rate. Alarms with good steps between them, down four factors and then four more without becoming
- * fewer by a factor of four, show a cause that no scale cures; so do `patience` alarms at min_scale.
- * Their rate is the base rate from then on, and the scale climbs back to where that search began: the
- * base rate is on trial, and an alarm at a level it has climbed to refutes it. With a base rate b, bad
- * steps raise an alarm when they exceed b and a tolerance (b, but 1/64 at least and 1/32 at most) by a
- * number that grows with log2(b) from 1 to 12, so that data with 5 NaN in 100 batches cost what they
- * cost and no scale, while a scale at fault is still told. The base rate follows the steps, never far
- * above what was learned, and falls to none where they are good; it is forgotten after 4096 bad steps,
- * or 64 in a row, and then the search is repeated.
+ * Base rate. Some bad steps have a cause that no scale cures, such as a NaN in the data. The scaler assumes
+ * so when alarms with good steps between them have brought the scale down by four factors and then by four
+ * more (in 256 steps or more), and the second four took at most four times the steps of the first; or after
+ * `patience` alarms at min_scale. The rate of bad steps becomes the base rate, and the scale climbs back to
+ * where this search began. Meanwhile the base rate is on trial: an alarm at a level that the scale has
+ * climbed to refutes it.
+ * With a base rate b, alarms are raised by a run of bad steps that b makes improbable (2^-20), and when bad
+ * steps exceed b plus a tolerance by more than a number that grows with log2(b), from 1 to 11. The tolerance
+ * is b, but at least 1/64, at most the larger of 1/32 and b/4, and never above (1-b)/2. So data with 5 NaN in
+ * 100 batches cost these steps and no scale, while a scale at fault is still noticed. The base rate follows
+ * the observed rate, never far above what was learned, and becomes none when steps are good. It is forgotten
+ * after 4096 bad steps, or 63 in a row, and the search begins anew.
  *
- * Verdict, until the next good step: OVERFLOW or NAN by what was found last, when `patience` + 12 steps
- * in a row are bad and those at min_scale among them (the scale then waits where the last good step was);
- * RANGE after `patience` steps in a row whose unscaled gradients do not fit their format, which no
- * scale cures: they leave the scale as it is.
+ * Verdict, until the next good step. OVERFLOW or NAN, whichever was found last: when `patience` + 12 steps in
+ * a row were bad, `patience` of them at min_scale. The scale then waits where the last good step was. RANGE:
+ * after `patience` steps in a row whose gradients are finite, but overflow their format when unscaled. No
+ * scale cures that, and such steps leave the scale as it is.
  *
- * Defaults: 2^16 first, 2^-20 to 2^40, patience 4: from 2^16 to a verdict takes 16 bad steps. The
- * hysteresis is not used. tests/bench/bench_scaler.c prints what each dialect loses in many trainings. */
+ * Defaults: 2^16 first, 2^-20 to 2^40, patience 4: from 2^16 to a verdict takes 16 bad steps. The hysteresis
+ * is not used. tests/bench/bench_scaler.c prints what each dialect loses in many trainings. */
 
-/* All state of a loss scale, without pointers: copy it, compare it with memcmp, checkpoint it. Read what
- * you like; `scale` is the product of the rule, setting it by hand is not supported. */
+/* All state of a loss scale, without pointers: copy it, compare it with memcmp, checkpoint it. Read any
+ * field; but only updates may change `scale`: setting it by hand is not supported. */
 typedef struct mpt_scaler {
     mpt_scaler_config config;
     uint64_t updates;           /* calls of mpt_scaler_update so far */
-    uint64_t skipped;           /* those of them with found_inf */
-    uint64_t skipped_nan;       /* those of them with a NaN and no Inf, as far as causes were recorded */
-    double   wide;              /* the scale of the dialects that keep it in double; else a copy */
-    int64_t  iteration;         /* deepspeed, fairseq: their own count of steps; mpt: bad steps since the
-                                 * base rate was learned */
-    int64_t  last_bad;          /* ... of the last bad one, -1 before */
-    int64_t  last_moved;        /* fairseq: ... of the last change of scale, -1 before */
-    float    scale;             /* now; multiply the loss by it (mpt_scaler_scale does) */
-    float    home;              /* mpt: where the scale climbs back to after a search */
+    uint64_t skipped;           /* updates with found_inf */
+    uint64_t skipped_nan;       /* mpt: updates with a NaN and no Inf, where causes were recorded */
+    double   wide;              /* the scale, in dialects that keep it in double; else a copy of `scale` */
+    int64_t  iteration;         /* deepspeed, fairseq, openseq2seq: their own count of steps; mpt: bad steps
+                                 * since the base rate was learned */
+    int64_t  last_bad;          /* `iteration` at the last bad step, -1 before */
+    int64_t  last_moved;        /* fairseq: `iteration` at the last change of scale, -1 before */
+    float    scale;             /* the current scale; multiply the loss by it (mpt_scaler_scale does) */
+    float    home;              /* mpt: the scale to climb back to after a search */
     float    last_good;         /* mpt: the scale of the last good step, at first init_scale */
-    int32_t  good_steps;        /* since the scale last moved; mpt: with the bad ones that raised no alarm */
-    int32_t  bad_steps;         /* tf_contrib, paddle, fairseq: their count; mpt: in a row */
+    int32_t  good_steps;        /* since the last bad step or growth; mpt: since the last alarm or move */
+    int32_t  bad_steps;         /* tf_contrib, paddle, fairseq: their count of bad steps; mpt: bad in a row */
     int32_t  hysteresis_left;
-    int32_t  wait;              /* mpt: steps before a factor towards home */
-    int32_t  depth;             /* mpt: alarms of this search less climbs */
-    int32_t  search_steps;      /* mpt: steps since the search began, or since it was half done ... */
-    int32_t  search_bad;        /* ... the bad ones of them ... */
+    int32_t  wait;              /* mpt: steps before the next factor towards home */
+    int32_t  depth;             /* mpt: alarms of this search, less climbs */
+    int32_t  search_steps;      /* mpt: steps since the search began, or since its first half ended ... */
+    int32_t  search_bad;        /* ... the bad ones among them ... */
     int32_t  before_steps;      /* ... and steps of the half before */
     int32_t  at_floor;          /* mpt: alarms at min_scale */
-    int32_t  range_steps;       /* mpt: of RANGE alone in a row */
-    uint32_t base;              /* mpt: the base rate, in units of 2^-24; 0: none is known ... */
-    uint32_t base_most;         /* ... and the most that it may become by itself */
-    uint32_t excess;            /* mpt: bad steps beyond the expected, in units of 2^-24 */
-    uint32_t climb;             /* mpt: 1: the last move was upwards; 2: the base rate is on trial */
+    int32_t  range_steps;       /* mpt: steps in a row whose only cause is RANGE */
+    uint32_t base;              /* mpt: base rate of bad steps, in units of 2^-24; 0: none is known ... */
+    uint32_t base_most;         /* ... and its upper limit, until the next search */
+    uint32_t excess;            /* mpt: bad steps beyond the expected number, in units of 2^-24 */
+    uint32_t climb;             /* mpt, or-ed: 1: the last move was upwards; 2: the base rate is on trial */
     uint32_t verdict;           /* mpt_scaler_verdict */
-    uint32_t found_inf;         /* since the last update: any bad gradient */
-    uint32_t cause;             /* since the last update: MPT_CAUSE_* or-ed */
+    uint32_t found_inf;         /* nonzero: a bad gradient was found since the last update */
+    uint32_t cause;             /* MPT_CAUSE_* or-ed, since the last update */
     uint32_t checks;            /* gradient checks since the last update */
     uint32_t in_use;            /* mpt_scaler_scale was called at least once */
 } mpt_scaler;
@@ -515,16 +518,16 @@ MPT_DEF mpt_scaler_config mpt_scaler_defaults(mpt_scaler_dialect dialect);
 /* mpt_scaler_name -- the name of a dialect as in the table; "unknown" for anything else.  Threads: any. */
 MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect);
 
-/* mpt_scaler_init -- a scaler before its first step.
+/* mpt_scaler_init -- set up a scaler before its first step.
  *   config  in  NULL for mpt_scaler_defaults(MPT_SCALER_MPT)
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or a value out of range (*s is kept); of mpt all of
- * growth, backoff and scales must be powers of two, and init_scale within its limits. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or a value out of range (*s is kept). In dialect mpt growth,
+ * backoff and all scales must be powers of two, and init_scale must lie within the limits. */
 MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config);
 
 /* mpt_scaler_scale -- multiply the loss, or the gradient that starts the backward pass, by the scale.
- *   s  in/out  an initialised scaler; the first call puts it in use
+ *   s  in/out  an initialised scaler; the first call marks it as in use
  *   x  in      loss, or one element of its gradient
- * Returns: x * scale (FP32); a NaN for NULL or a scaler that was never initialised.
+ * Returns: x * scale (FP32); NaN for NULL or a scaler that was never initialised.
  * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2. */
 static inline float mpt_scaler_scale(mpt_scaler *s, float x)
 {
@@ -534,18 +537,18 @@ static inline float mpt_scaler_scale(mpt_scaler *s, float x)
     return x * s->scale;
 }
 
-/* mpt_scaler_record -- tell the scaler what a check of your own found (other ranks, a GPU, an
+/* mpt_scaler_record -- tell the scaler what a check of your own found (on other ranks, on a GPU, in an
  * optimizer that looks for itself), in place of mpt_check.
- *   found_inf  in  nonzero: any gradient is bad
- *   cause      in  MPT_CAUSE_* or-ed, which also tells of a bad gradient; 0 for a good step, or if unknown
+ *   found_inf  in  nonzero: a gradient is bad
+ *   cause      in  MPT_CAUSE_* or-ed, which also say that one is bad; 0 for a good step, or if unknown
  * Returns: MPT_OK.  Errors: MPT_E_ARG (also for an unknown cause); MPT_E_ORDER before the first
  * mpt_scaler_scale. */
 MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause);
 
-/* mpt_scaler_update -- grow or back off the loss scale after one step, once for all optimizers.
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER without a check since the last update, or where one was
- *   refused (nothing is changed). MPT_E_SCALE while no scale works: the update was made, s->verdict says why,
- *   and training may go on if you expect the cause to go away; deepspeed and fairseq where they raise.
+/* mpt_scaler_update -- grow or back off the loss scale after a step: one call for all optimizers.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER without a check since the last update, or after a refused
+ * one (nothing is changed); MPT_E_SCALE while no scale works, and where deepspeed and fairseq raise an error:
+ * the update was made, s->verdict says why, and you may train on if you expect the cause to go away.
  * Exact: as the original of the dialect, in its own arithmetic.  Parity: bit-exact host/device.
  * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2; the originals. */
 MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
@@ -555,98 +558,96 @@ typedef enum mpt_stage {
     MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED
 } mpt_stage;
 
-/* What is known of one optimizer's step: its own record, so that of two optimizers under one scaler a
+/* What is known of one optimizer's step. Each optimizer has its own record, so that of two under one scaler a
  * bad one skips only itself. Start from zero (mpt_step step = {0}, in C++ {}); a later check reuses it. */
 typedef struct mpt_step {
-    uint64_t update;            /* scaler->updates + 1 at the check: which step this is about */
-    double   sumsq;             /* sum of the squares of the finite unscaled gradients */
+    uint64_t update;            /* scaler->updates + 1 at the check: the step that this is about */
+    double   sumsq;             /* sum of squares of the finite unscaled gradients */
     double   norm;              /* global L2 norm of the unscaled gradients; +Inf if found_inf */
     uint64_t inf_count;         /* gradients that are Inf ... */
     uint64_t nan_count;         /* ... that are NaN ... */
-    uint64_t range_count;       /* ... that are finite, but not when unscaled and stored */
-    uint64_t bad_tensor;        /* the first of them: index of its tensor in the list ... */
-    uint64_t bad_index;         /* ... and of the element; 0 and 0 while there is none */
-    float    grad_factor;       /* turns what grad holds into the unscaled gradient */
-    float    clip_factor;       /* 1, or what mpt_clip made it */
-    uint32_t found_inf;         /* nonzero: skip this step, and do not let a schedule advance */
+    uint64_t range_count;       /* ... that are finite, but overflow when unscaled and stored */
+    uint64_t bad_tensor;        /* the first bad gradient: index of its tensor in the list ... */
+    uint64_t bad_index;         /* ... and of the element in it; 0 and 0 while there is none */
+    float    grad_factor;       /* multiply what grad holds by this for the unscaled gradient */
+    float    clip_factor;       /* 1, or the factor that mpt_clip computed */
+    uint32_t found_inf;         /* nonzero: skip this step, and do not advance a learning-rate schedule */
     uint32_t stage;             /* mpt_stage */
-    uint32_t cause;             /* MPT_CAUSE_* or-ed, of all of them; 0 if none is bad */
-    uint32_t bad_cause;         /* MPT_CAUSE_* of the first */
+    uint32_t cause;             /* MPT_CAUSE_* or-ed, of all bad gradients; 0 if there is none */
+    uint32_t bad_cause;         /* MPT_CAUSE_* of the first bad gradient */
 } mpt_step;
 
-/* The same for one tensor: see mpt_check. */
+/* The same counts for one tensor: see mpt_check. */
 typedef struct mpt_tensor_report {
     uint64_t inf_count, nan_count, range_count;
     uint64_t bad_index;         /* first bad element; 0 while there is none */
-    uint32_t bad_cause;         /* MPT_CAUSE_* of that one; 0: the tensor is good */
+    uint32_t bad_cause;         /* MPT_CAUSE_* of that element; 0: the tensor is good */
     uint32_t reserved;          /* 0 */
 } mpt_tensor_report;
 
-/* mpt_check -- read all gradients once: found_inf, its cause, and the global norm of the gradient divided
- * by the scale. Gradients are not changed; mpt_*_step unscales them on the fly. A gradient counts as bad
- * if it, or its unscaled value, is Inf or NaN (a scale below 1 can overflow a finite one). Two tensors
- * may share a gradient: it then counts twice, in the norm and among the bad. The record
- * says which tensor and element was bad first, in the order of the list; nothing is read twice for that
- * but a chunk of 16384 elements that holds a bad one, from cache.
+/* mpt_check -- read all gradients once and set found_inf, its cause, and the global norm of the unscaled
+ * gradient. Gradients are not changed; mpt_*_step unscales them on the fly. A gradient is bad if it, or its
+ * unscaled value, is Inf or NaN (a scale below 1 can make a finite one overflow). Two tensors may share a
+ * gradient: it then counts twice, in the norm and among the bad. The record says which tensor and element was
+ * bad first, in list order; for this only a chunk of 16384 elements with a bad one is read twice, from cache.
  *   s        in/out  in use; found_inf and cause are merged into it
  *   step     out     the record that mpt_clip and mpt_*_step need
  *   tensors  in      [count]; each needs grad
  *   report   out     [count], what was bad in each tensor, or NULL; not written on an error
- * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the
- *   first mpt_scaler_scale and for a second check of the same step before the update, which changes nothing.
- *   After another error step->found_inf is set and mpt_scaler_update refuses, so that who ignores the status
- *   skips the step, and is told; after mpt_unscale of what mpt_check had read, too.
- * Exact: factor FP32(1 / FP64(scale)); squares of 64 elements are added in float, these sums in double, on a
- *   fixed tree, so that the norm is off by 2^-21 of it at most and, of gradients that differ, by far less;
- *   nothing overflows or vanishes.  Parity: bit-exact host/device, whatever the thread count, vector width or
- *   grid.  Threads: one caller per scaler. */
+ * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the first
+ * mpt_scaler_scale, and for a second check of the same step before the update, which changes nothing. After
+ * any other error, and after an mpt_unscale that follows an mpt_check in the same step, step->found_inf is
+ * set and mpt_scaler_update refuses: whoever ignores the status skips the step, and is told by the update.
+ * Exact: factor FP32(1 / FP64(scale)). Squares of 64 elements are added in float, these sums in double, on a
+ * fixed tree, so that the norm is off by at most 2^-21 of itself and, where gradients differ, by far less; no
+ * square overflows or vanishes.  Parity: bit-exact host/device, for any thread count, vector width or grid.
+ * Threads: one caller per scaler. */
 MPT_DEF mpt_status mpt_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                              mpt_tensor_report *report);
 
-/* mpt_unscale -- the same in one pass that also writes the unscaled gradients back (each rounded to
- * its format; one that overflows there counts as bad too), for optimizers of your own. If found_inf
- * is set, do not use them. Otherwise as mpt_check, with one more MPT_E_ARG: two tensors whose gradients
- * overlap would be divided twice. A list in the order of its addresses is tested for that in one pass. */
+/* mpt_unscale -- mpt_check in one pass that also writes the unscaled gradients back, for optimizers of your
+ * own. Each is rounded to its format; one that overflows there is bad, too. If found_inf is set, do not use
+ * them. Otherwise as mpt_check, with one more MPT_E_ARG: gradients of two tensors that overlap would be
+ * divided twice. The test for that takes one pass if the list is in the order of its addresses. */
 MPT_DEF mpt_status mpt_unscale(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                                mpt_tensor_report *report);
 
-/* mpt_steps_join -- let several records act as one: a bad one makes all skip, and each has the norm over
- * all of them, so that one mpt_clip bound serves. For optimizers that must step together, and for a scale
- * per tensor: a scaler, a list of one tensor and a record each, joined after their checks. A scale that
- * is a power of two costs no rounding between the subnormals and the overflow of the gradient's format.
- *   steps  in/out  [count], each checked and not stepped yet; their causes stay their own
+/* mpt_steps_join -- make several records act as one: a bad one makes all skip, and each gets the norm over
+ * all of them, so that one mpt_clip bound serves. For optimizers that must step together, and for a scale per
+ * tensor: give each tensor its own scaler, list and record, and join the records after the checks. A scale
+ * that is a power of two costs no rounding between the subnormals and the overflow of the gradient's format.
+ *   steps  in/out  [count], each checked and not stepped yet; each keeps its own cause
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_ORDER; then nothing is changed.
  * Exact: their sums of squares are added in order.  Threads: one caller. */
 MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count);
 
-/* The reduction of mpt_step_combine: replace values[0 .. n-1] by their sums over all ranks, the same bits
- * on every rank. Returns 0, or anything else if it failed. */
+/* The reduction that mpt_step_combine calls: replace values[0 .. n-1] by their sums over all ranks, the same
+ * bits on every rank. Return 0, or anything else if it failed. */
 typedef int mpt_reduce_fn(void *user, double *values, size_t n);
 
-/* mpt_step_combine -- one decision over all ranks: a bad gradient anywhere makes every rank skip and back
- * off, and the norm is that over all ranks. For ranks that each checked a part of the gradient of their own,
- * or their own gradient before it is summed; who checked the same sum on every rank needs no call. Every rank
- * must call it once per step, between check and step.
- *   s        in/out  the scaler of the check; all ranks' scalers then make the same update
+/* mpt_step_combine -- one decision for all ranks: a bad gradient anywhere makes every rank skip and back off,
+ * and the norm is that over all ranks. It is for ranks that each checked their own part of the gradient, or
+ * their own gradient before it is summed; ranks that all checked the same sum need no call. Every rank must
+ * call it once per step, between check and step.
+ *   s        in/out  the scaler of the check; the scalers of all ranks then make the same update
  *   step     in/out  found_inf, cause, counts, sumsq and norm become those of all ranks; bad_tensor,
- *                    bad_index (in its part) and bad_cause stay those of this one
+ *                    bad_index (in its part) and bad_cause stay those of this rank
  *   tensors  in      [count], the list that was checked
- *   reduce   in      such as a call of MPI_Allreduce with MPI_SUM on n doubles. Five are summed; before them,
- *                    where the tensors are parts, their sums of squares, one for 16384 elements of the
- *                    whole list and at most 2048 in a call. Every rank but one has 0 there, so that the norm
- *                    has the bits of the whole list's; else it is of the ranks' sums, in the reduction's
- *                    order
- *   user     in      passed to it
+ *   reduce   in      such as a call of MPI_Allreduce with MPI_SUM on n doubles. It sums five values. Before
+ *                    them, where the tensors are parts, it sums their sums of squares: one for every 16384
+ *                    elements of the whole list, at most 2048 in a call. Every rank but one passes 0 there,
+ *                    so that the norm has the bits of the whole list's norm. Without parts the norm is of the
+ *                    ranks' sums, in the reduction's order
+ *   user     in      passed to reduce
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also for a part without sums; MPT_E_ORDER unless after a check and
- *   before the step; MPT_E_DATA if the reduction failed: then step->found_inf is set, and no rank should go
- *   on. */
+ * before the step; MPT_E_DATA if the reduction failed: step->found_inf is set, and no rank should go on. */
 MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_tensor *tensors, size_t count,
                                     mpt_reduce_fn *reduce, void *user);
 
 /* mpt_accumulate -- dst.grad += src.grad, element by element, for k micro-batches in one step: run each
  * with the same scale (it cannot change between updates), accumulate, then check, step and update once.
- * Fold 1/k into the loss. FP32 accumulators lose least; in the gradient's own format each addition rounds
- * to it, and a sum may overflow where its terms did not, which the check finds.
+ * Fold 1/k into the loss. FP32 accumulators lose least; in a 16-bit format each addition rounds, and a sum
+ * may overflow where its terms did not, which the check finds.
  *   dst  in/out  [count]; each needs grad
  *   src  in      [count]; the same sizes; formats may differ
  * Returns: MPT_OK.  Errors: MPT_E_ARG (also where a sum overlaps anything else), MPT_E_UNSUPPORTED; then
@@ -654,32 +655,32 @@ MPT_DEF mpt_status mpt_step_combine(mpt_scaler *s, mpt_step *step, const mpt_ten
  * Threads: one caller per list. */
 MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, size_t count);
 
-/* mpt_grads_zero -- all gradients 0: before a backward pass that adds to them. The steps do it in their own
- * pass where their options hold MPT_STEP_ZERO_GRADS.
+/* mpt_grads_zero -- set all gradients to 0, before a backward pass that adds to them. Optimizer steps do it
+ * in their own pass if their options hold MPT_STEP_ZERO_GRADS.
  *   tensors  in/out  [count]; each needs grad
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.  Threads: one caller per
  * list. */
 MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count);
 
-/* mpt_clip -- from here on the step scales all gradients by min(1, max_norm / norm).
+/* mpt_clip -- make the step scale all gradients by min(1, max_norm / norm).
  *   max_norm  in  above 0; finite
- * A bad step keeps factor 1: it is skipped anyway, and no Inf/Inf can make a NaN.
+ * A bad step keeps factor 1: it is skipped anyway, and so Inf / Inf cannot make a NaN.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step.
  * Source: Pascanu et al. 2013, section 3.2. */
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
 
 /* mpt_clip_apply -- change gradients that mpt_unscale wrote back, for optimizers of your own: multiply them
- * by the clip factor, which then is 1 again, and limit each to [-max_abs, max_abs]. The record's norm stays
- * that before; a bad step is left alone.
- *   max_abs  in  finite; 0: no limit; in a format without it the next smaller number counts
+ * by the clip factor, which is then set back to 1, and limit each to [-max_abs, max_abs]. The record keeps
+ * the norm from before; a bad step is left alone.
+ *   max_abs  in  finite; 0: no limit; where the format does not have it, the next smaller number counts
  * Returns: MPT_OK.  Errors: as mpt_unscale, and MPT_E_ARG for max_abs; MPT_E_ORDER unless mpt_unscale came
  * before; then nothing is changed. */
 MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, size_t count, float max_abs);
 
-/* mpt_grad_get -- one tensor's gradient in FP32, unscaled and clipped, for an optimizer of your own:
- * after mpt_check, 16-bit gradients lose nothing of what the scale saved (mpt_unscale writes them back in 16
- * bits), and the factor of mpt_clip cannot be forgotten.
- *   step  in   after the check, and mpt_clip if you like
+/* mpt_grad_get -- copy one tensor's gradient to FP32, unscaled and clipped, for an optimizer of your own.
+ * After mpt_check 16-bit gradients still have all that the scale saved (mpt_unscale rounds the unscaled ones
+ * to 16 bits), and the factor of mpt_clip cannot be forgotten.
+ *   step  in   after the check, and after mpt_clip if you like
  *   t     in   needs grad
  *   dst   out  [n], not grad itself; zeros for a bad step, which your optimizer should skip
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER unless after a check and before a step
@@ -687,16 +688,16 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
  * Exact: one FP32 product with FP32(grad_factor * clip_factor), as in mpt_*_step.  Threads: any. */
 MPT_DEF mpt_status mpt_grad_get(const mpt_step *step, const mpt_tensor *t, float *dst);
 
-/* mpt_order_text -- which call is due: look here when one returned MPT_E_ORDER.
- *   step  in  its record, or NULL
- * Returns: an English sentence that lives forever.  Threads: any. */
+/* mpt_order_text -- say which call is due, when one returned MPT_E_ORDER.
+ *   step  in  the record of the step, or NULL
+ * Returns: an English sentence, a static string.  Threads: any. */
 MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step);
 
 // >>M5 optimizers ---------------------------------------------------------------------------------
-/* Every optimizer is a row: enum, name, the struct of its hyperparameters (mpt_sgd ...), what it needs of
- * each tensor beside weight and gradient (SGD its m only with momentum), whether ONE pass over a tensor is
- * all (with L2 that of its struct's name, the weight decay in the gradient) or it has its OWN, and whether
- * mpt_cuda.h has it. The table drives the steps, their needs and the GPU's calls. */
+/* One row per optimizer: enum, name, the struct of its hyperparameters (mpt_sgd ...), what it needs of each
+ * tensor beside weight and gradient (SGD m only with momentum), its passes, whether mpt_cuda.h has it.
+ * Passes: ONE over a tensor does all; L2: the ONE of the optimizer that the struct is named after, with
+ * weight decay in the gradient; OWN passes. Steps, needs and the GPU's calls are made from this table. */
 #define MPT_OPTIMIZERS(X)                                                                                  \
     X(MPT_OPTIMIZER_SGD,       sgd,       sgd,       MPT_NEEDS_M, ONE, 1)                                  \
     X(MPT_OPTIMIZER_ADAMW,     adamw,     adamw,     MPT_NEEDS_M | MPT_NEEDS_V, ONE, 1)                    \
@@ -705,8 +706,8 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step);
     X(MPT_OPTIMIZER_LION,      lion,      lion,      MPT_NEEDS_M, ONE, 1)                                  \
     X(MPT_OPTIMIZER_ADAFACTOR, adafactor, adafactor, MPT_NEEDS_FACTORS | MPT_NEEDS_WHOLE, OWN, 0)
 
-/* The structs, in the order of a checkpoint: an even number of 32-bit fields and then t, so that they can be
- * copied, compared and saved. */
+/* The structs of hyperparameters, in the order of a checkpoint. Each has an even number of 32-bit fields and
+ * then t, so that it can be copied, compared and saved. */
 #define MPT_HYPERPARAMETERS(X) X(sgd) X(adamw) X(lion) X(adafactor)
 
 typedef enum mpt_optimizer {
@@ -724,16 +725,16 @@ typedef struct mpt_optimizer_info {
 } mpt_optimizer_info;
 
 /* mpt_optimizer_get -- the facts of an optimizer.
- * Returns: a pointer that lives forever; NULL for an unknown one.  Threads: any. */
+ * Returns: a pointer to a static struct; NULL for an unknown optimizer.  Threads: any. */
 MPT_DEF const mpt_optimizer_info *mpt_optimizer_get(mpt_optimizer optimizer);
 
-/* The options of every optimizer, or-ed; what one does not know it refuses. */
-#define MPT_STEP_ZERO_GRADS 1u  /* gradients are 0 afterwards, also those of a step that is skipped */
-#define MPT_STEP_MAXIMIZE   2u  /* uphill: the gradient counts with the other sign */
-#define MPT_STEP_STAYS_OPEN 4u  /* another step on this check follows: parts of the list that was checked, by
-                                 * optimizers of their own (t counts calls), all with this but the last */
+/* Options of all optimizers, or-ed; an optimizer refuses those that it does not know. */
+#define MPT_STEP_ZERO_GRADS 1u  /* gradients are 0 afterwards, even if the step is skipped */
+#define MPT_STEP_MAXIMIZE   2u  /* ascend: use the gradient with the opposite sign */
+#define MPT_STEP_STAYS_OPEN 4u  /* more steps on this check follow: optimizers that share the checked list, a
+                                 * part each, set it in all steps but the last (t counts calls, not checks) */
 
-/* SGD.  g += weight_decay * w;  m = momentum * m + (1 - dampening) * g, but g in the first step;
+/* SGD.  g += weight_decay * w;  m = momentum * m + (1 - dampening) * g, in the first step m = g;
  * w -= lr * (nesterov ? g + momentum * m : m). */
 typedef struct mpt_sgd {
     float    lr;                /* 0 and more */
@@ -745,7 +746,7 @@ typedef struct mpt_sgd {
     uint64_t t;                 /* steps taken, skipped ones not counted */
 } mpt_sgd;
 
-#define MPT_STEP_AMSGRAD    8u  /* AdamW and Adam: v_hat is that of the largest v so far, which v_max keeps */
+#define MPT_STEP_AMSGRAD    8u  /* AdamW and Adam: v_hat is made of the largest v so far, which v_max keeps */
 
 /* AdamW.  w -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * w). */
 typedef struct mpt_adamw {
@@ -760,8 +761,8 @@ typedef struct mpt_adamw {
 /* Adam.  g += weight_decay * w;  w -= lr * m_hat / (sqrt(v_hat) + eps). */
 typedef mpt_adamw mpt_adam;
 
-/* LAMB.  r = m_hat / (sqrt(v_hat) + eps) + weight_decay * w;  w -= lr * (|w| / |r|) * r, with the norms of
- * the whole tensor, and 1 for their ratio if one of them is 0. */
+/* LAMB.  r = m_hat / (sqrt(v_hat) + eps) + weight_decay * w;  w -= lr * (|w| / |r|) * r, with norms of the
+ * whole tensor; |w| / |r| is 1 if one of them is 0. */
 typedef mpt_adamw mpt_lamb;
 
 /* Lion.  w -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w);
@@ -775,11 +776,11 @@ typedef struct mpt_lion {
     uint64_t t;                 /* steps taken, skipped ones not counted */
 } mpt_lion;
 
-/* Adafactor.  1 - beta2 = t^-0.8; with columns: r = row means of g^2, c = column means, each averaged over
- * time by beta2, and v = r * c / max(mean r, eps1), in each matrix; without: v = beta2 * v + (1 - beta2) g^2.
- * u = g / max(sqrt(v), eps1);  w -= lr * weight_decay * w + alpha * u / max(1, rms(u) / clip), where
- * alpha = max(eps2, rms(w)) * min(lr, t^-0.5). On the host only. Optimizers that need another v refuse a
- * tensor with columns, and so does mpt_cuda.h. */
+/* Adafactor.  1 - beta2 = t^-0.8. With columns, in each matrix: r and c are the row and column means of g^2,
+ * averaged over time by beta2, and v = r * c / max(mean r, eps1). Without: v = beta2 * v + (1 - beta2) * g^2.
+ * u = g / max(sqrt(v), eps1);  w -= lr * weight_decay * w + alpha * u / max(1, rms(u) / clip), where alpha =
+ * max(eps2, rms(w)) * min(lr, t^-0.5). On the host only. Optimizers that need another v, and mpt_cuda.h,
+ * refuse a tensor with columns. */
 typedef struct mpt_adafactor {
     float    lr;                /* 0 and more */
     float    eps1;              /* 2^-60 and more */
@@ -800,22 +801,21 @@ MPT_DEF mpt_adam mpt_adam_defaults(void);
 MPT_DEF mpt_lamb mpt_lamb_defaults(void);
 MPT_DEF mpt_lion mpt_lion_defaults(void);
 
-/* mpt_sgd_step, mpt_adamw_step ... -- one fused pass: unscale, clip, update the weights as the storage of
- * each tensor says, write the low-precision copies. LAMB reads three times, for the norms, Adafactor four.
- * If step->found_inf, nothing changes: not the weights, not the moments, not t and with t not the random
- * bits; a schedule that reads t does not advance either. Each tensor's lr and weight_decay are those of o
- * times its own factors.
+/* mpt_sgd_step, mpt_adamw_step ... -- one fused pass: unscale, clip, update the weights in the storage of
+ * each tensor, write the low-precision copies. LAMB, for its norms, reads three times, Adafactor four. If
+ * step->found_inf is set, nothing changes: neither weights nor moments nor t, and so neither the random bits
+ * nor a schedule that reads t. Each tensor's lr and weight_decay are those of o times its own factors.
  *   o        in/out  hyperparameters and t
  *   step     in/out  from mpt_check or mpt_unscale
  *   tensors  in/out  [count], the list that was checked; each needs its weight and grad, m (SGD only with
- *                    momentum; not Adafactor), v (all but SGD and Lion); beside a master, writes param where
- *                    it is not NULL
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, or for a second
- *   step on one check. On an error nothing is changed. (That the gradients are still those that were
- *   checked is up to you: the record cannot see it.)
- * Exact: every multiply-add is one fma; constants in double; the weight decay is part of the update, which
- *   is added with one rounding; moments in bf16 are rounded when stored (LAMB and Adafactor use them so
- *   rounded).  Parity: bit-exact host/device.
+ *                    momentum; not Adafactor), v (all but SGD and Lion); beside a master, param is written if
+ *                    not NULL
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, or for a second step
+ * on one check. On an error nothing is changed. (Only you can see to it that the gradients are still those
+ * that were checked: the record cannot tell.)
+ * Exact: every multiply-add is one fma; constants in double; the weight decay is part of the update, which is
+ * added with one rounding; moments in bf16 are rounded when stored, and LAMB and Adafactor compute with the
+ * rounded ones.  Parity: bit-exact host/device.
  * Threads: one caller per list.  Source: Sutskever et al. 2013 and PyTorch SGD; Kingma & Ba 2015;
  * Loshchilov & Hutter 2019, algorithm 2; You et al. 2020, algorithm 2; Chen et al. 2023, algorithm 2;
  * Shazeer & Stern 2018, algorithms 4 and 5, and PyTorch Adafactor. */
@@ -827,12 +827,12 @@ MPT_DEF mpt_status mpt_lion_step(mpt_lion *o, mpt_step *step, const mpt_tensor *
 MPT_DEF mpt_status mpt_adafactor_step(mpt_adafactor *o, mpt_step *step, const mpt_tensor *tensors,
                                       size_t count);
 
-/* mpt_optimizer_step -- check, clip, step and update in one call: all that follows a backward pass where one
- * optimizer has the scale for itself.
+/* mpt_optimizer_step -- check, clip, step and update in one call: all that follows a backward pass if only
+ * one optimizer uses the scaler.
  *   optimizer, o  in, in/out  which one, and its struct: MPT_OPTIMIZER_ADAMW and an mpt_adamw
- *   max_norm      in          of mpt_clip; 0: no clipping
- * Returns: MPT_OK, also for a bad step, which step->found_inf tells.  Errors: those of the four calls, the
- * first of them. After an error the weights are as they were; the scaler is updated if the check was made.
+ *   max_norm      in          as in mpt_clip; 0: no clipping
+ * Returns: MPT_OK, also for a bad step (step->found_inf).  Errors: the first error of the four calls. After
+ * an error the weights are as they were; the scaler is updated if the check was made.
  * Threads: one caller per list and scaler. */
 static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mpt_scaler *s, mpt_step *step,
                                             const mpt_tensor *tensors, size_t count, float max_norm)
@@ -856,12 +856,12 @@ static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mp
 
 // >>M6 FP8 delayed scaling ------------------------------------------------------------------------
 #ifndef MPT_NO_FP8
-/* FP8 needs a scale of its own for each tensor. Delayed scaling takes it from the largest |x| ("amax") of the
- * steps before, so that one pass converts: mpt_fp8_encode_n of step t multiplies by the scale and records
- * amax, and mpt_fp8_update, once a step, makes the scales of step t + 1 of what was recorded. The loss scale
- * of >>M3 stays what it is: this one is undone by the product that reads the tensor, with `inverse`.
- * Current scaling, two passes: mpt_fp8_encode_n without dst, mpt_fp8_update with a history of 1, encode; for
- * one tensor at a time, with a mpt_fp8_scaling of it alone.
+/* Each FP8 tensor needs a scale of its own. Delayed scaling takes it from the largest |x| ("amax") of earlier
+ * steps, so that one pass converts: in step t mpt_fp8_encode_n multiplies by the scale and records amax;
+ * mpt_fp8_update, once a step, makes the scales of step t + 1 from the amax recorded. The loss scale (>>M3)
+ * is separate: the product that reads an FP8 tensor undoes the scale of the tensor, with `inverse`.
+ * Current scaling takes two passes: mpt_fp8_encode_n without dst, mpt_fp8_update with a history of 1, then
+ * encode; one tensor at a time, in an mpt_fp8_scaling of its own.
  * Source: NVIDIA Transformer Engine, recipes DelayedScaling, Float8CurrentScaling. */
 typedef enum mpt_amax_choice {
     MPT_AMAX_MAX,           /* the largest of the history */
@@ -870,63 +870,63 @@ typedef enum mpt_amax_choice {
 } mpt_amax_choice;
 
 typedef struct mpt_fp8_recipe {
-    mpt_format      format;     /* MPT_E4M3, forward: weights and activations; MPT_E5M2: gradients */
+    mpt_format      format;     /* MPT_E4M3: weights, activations (forward); MPT_E5M2: gradients */
     mpt_amax_choice choice;     /* which amax of the history counts */
-    uint32_t        length;     /* of the history in steps, 1 and more */
+    uint32_t        length;     /* steps in the history, 1 and more */
     int32_t         margin;     /* binades of the format left unused, -32 .. 32 */
-    uint32_t        power_of_two;   /* nonzero: scales are rounded down to powers of two, and scale exactly */
-    uint32_t        drop_bad;   /* nonzero: an amax that is Inf or NaN is forgotten. Zero, as the original:
-                                   it keeps the scale still until it has left the history */
+    uint32_t        power_of_two;   /* nonzero: round scales down to powers of two: scaling is exact */
+    uint32_t        drop_bad;   /* nonzero: forget an amax that is Inf or NaN. Zero, as in the original: it
+                                 * freezes the scale until it has left the history */
 } mpt_fp8_recipe;
 
-/* The scales of some tensors: your arrays. On the GPU the same struct with pointers to device memory. Many
- * ranks: reduce amax by maximum before the update, as 32-bit unsigned integers so that NaN wins too. */
+/* The scales of some tensors, in arrays of yours. On the GPU: the same struct with device pointers. On many
+ * ranks: reduce amax by maximum before the update, as 32-bit unsigned integers so that NaN wins. */
 typedef struct mpt_fp8_scaling {
     mpt_fp8_recipe recipe;
     uint64_t       count;
-    float         *scale;       /* [count] multiply with it before the conversion */
+    float         *scale;       /* [count] multiply by it before the conversion */
     float         *inverse;     /* [count] 1 / scale, for the product: a_scale, b_scale of mpt_gemm_args */
     float         *amax;        /* [count] largest |x| since the last update */
-    float         *history;     /* [count][length] the amax of earlier steps, the last one last */
+    float         *history;     /* [count][length] the amax of earlier steps, oldest first */
 } mpt_fp8_scaling;
 
-/* mpt_fp8_defaults -- the original's: history of 1024 steps, its largest, margin 0.
+/* mpt_fp8_defaults -- the defaults of the original: the largest of 1024 steps, margin 0.
  *   format  in  MPT_E4M3 or MPT_E5M2; anything else is refused by the calls below */
 MPT_DEF mpt_fp8_recipe mpt_fp8_defaults(mpt_format format);
 
-/* mpt_fp8_init -- scales 1, nothing recorded.
+/* mpt_fp8_init -- set all scales to 1, nothing recorded.
  * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with count > 0, a recipe out of range), MPT_E_UNSUPPORTED (a
  * format that is not FP8); nothing is written. */
 MPT_DEF mpt_status mpt_fp8_init(const mpt_fp8_scaling *s);
 
-/* mpt_fp8_update -- the next scale of every tensor: (largest / amax) / 2^margin, in FP32, with `largest` the
- * largest number of the format and amax the one of the choice; then the history has moved on and amax is 0.
- * An amax of 0, Inf or NaN keeps the old scale; so does NaN or Inf in the history where its largest counts. A
- * scale beyond FP32's normal range is the end of that range.
+/* mpt_fp8_update -- make the next scale of every tensor: (largest / amax) / 2^margin, in FP32, where
+ * `largest` is the largest number of the format and amax the one that the recipe chooses. Then the history
+ * has moved on, and s->amax is 0. An amax of 0, Inf or NaN keeps the old scale; with MPT_AMAX_MAX so does any
+ * Inf or NaN in the history. A scale beyond FP32's normal range becomes the end of that range.
  * Returns, Errors: as mpt_fp8_init.
  * Exact: a correctly rounded division.  Parity: bit-exact host/device.  Threads: one caller per s. */
 MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s);
 
-/* mpt_fp8_encode_n -- convert x * scale to FP8, saturating, and record the largest |x|.
+/* mpt_fp8_encode_n -- convert x * scale to FP8 with saturation, and record the largest |x|.
  *   dst_format  in      MPT_E4M3 or MPT_E5M2
  *   dst         out     [n]; may be src; or NULL: only amax is recorded
  *   src_format  in      MPT_F32, MPT_F16 or MPT_BF16
  *   scale       in      NULL: 1
- *   amax        in/out  becomes the largest of amax and |x|, by pattern: Inf beats all numbers and NaN beats
- *                       Inf. NULL: not recorded
- * Finite or Inf, what is beyond the largest number becomes that (448, 57344) with its sign; NaN stays NaN,
- * with its sign. The product is rounded to FP32 first, which changes nothing for a power of two.
+ *   amax        in/out  becomes the largest of amax and |x|, as bit patterns: Inf beats all numbers, NaN
+ *                       beats Inf. NULL: not recorded
+ * A value beyond the largest number (448, 57344), finite or Inf, becomes that number, with its sign; NaN
+ * stays NaN, with its sign. The product is rounded to FP32 first, which does nothing for a power of two.
  * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with n > 0), MPT_E_UNSUPPORTED (formats); nothing is written.
  * Exact: one FP32 product, nearest-even.  Parity: bit-exact host/device.  Threads: any. */
 MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
                                     size_t n, const float *scale, float *amax);
 
-/* mpt_fp8_encode_transpose -- the same of a matrix, and its transpose, in one pass: products want FP8
+/* mpt_fp8_encode_transpose -- the same for a matrix, and its transpose in the same pass: products want FP8
  * operands contiguous along k, so training needs each matrix both ways.
  *   dst         out  [rows][cols], or NULL for the transpose alone
  *   transposed  out  [cols][rows]
- *   src         in   [rows][cols]; the three do not overlap
- * The rest as above. */
+ *   src         in   [rows][cols]; the three must not overlap
+ * Everything else as above. */
 MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, void *transposed,
                                             mpt_format src_format, const void *src, size_t rows, size_t cols,
                                             const float *scale, float *amax);
@@ -934,52 +934,52 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
 
 // >>M7 checkpoint ---------------------------------------------------------------------------------
 #ifndef MPT_NO_CHECKPOINT
-/* What a training run is, for saving it: pointers to what you have, NULL and 0 for the rest. The lists and
- * sizes must be the same when loading; names, formats, storage, groups and parts are compared, nothing else
- * is allocated or guessed. State of your own (epoch, position in the data, counters of random generators)
- * goes to counters. On many ranks with mpt_tensors_shard each saves its part; on another number of ranks each
- * then loads the parts one by one, into lists made with the old number, and copies what is its own. */
+/* What a checkpoint holds: pointers to your objects, NULL and 0 for those that you do not have. Lists and
+ * sizes must be the same when loading: names, formats, storage, groups and parts are compared; nothing is
+ * allocated or guessed. State of your own (epoch, position in the data, counters of random generators) goes
+ * into counters. With mpt_tensors_shard each rank saves its part. To go on with another number of ranks, each
+ * loads the old parts one by one, into lists sharded by the old number, and copies its own. */
 typedef struct mpt_state {
     mpt_scaler       *scalers;  /* [scaler_count] */
     size_t            scaler_count;
-    mpt_step         *steps;    /* [step_count]; needed for a stop between check and update */
+    mpt_step         *steps;    /* [step_count]; needed to stop between check and update */
     size_t            step_count;
-    mpt_sgd          *sgd;      /* one of each of MPT_HYPERPARAMETERS */
+    mpt_sgd          *sgd;      /* one of each struct of MPT_HYPERPARAMETERS */
     mpt_adamw        *adamw;    /* Adam and LAMB too */
     mpt_lion         *lion;
     mpt_adafactor    *adafactor;
     uint64_t         *counters; /* [counter_count] */
     size_t            counter_count;
-    const mpt_tensor *tensors;  /* [tensor_count]: master, param, m, v, v_max, extra, as far as they are */
+    const mpt_tensor *tensors;  /* [tensor_count]: master, param, m, v, v_max, extra, as far as present */
     size_t            tensor_count;
-    uint32_t          gradients;    /* nonzero: grad as well, for a stop within accumulation */
+    uint32_t          gradients;    /* nonzero: grad as well, to stop during accumulation */
 } mpt_state;
 
-#define MPT_STATE_VERSION 4u      /* 3, which has another checksum, is loaded too */
+#define MPT_STATE_VERSION 4u      /* version 3, which has another checksum, can be loaded, too */
 
-/* mpt_state_size -- the bytes that mpt_state_save needs.
+/* mpt_state_size -- the number of bytes that mpt_state_save needs.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (a format).  Threads: any. */
 MPT_DEF mpt_status mpt_state_size(const mpt_state *state, size_t *bytes);
 
 /* mpt_state_save -- write a run to a buffer: the same bytes on every machine, little-endian.
- *   buffer  out  [bytes]; overlaps nothing of the state
- *   bytes   in   what mpt_state_size says, exactly
- * Returns: MPT_OK.  Errors: MPT_E_ARG, also for values that mpt_state_load refuses, MPT_E_UNSUPPORTED; then
- * nothing is written.  Threads: one caller per state. */
+ *   buffer  out  [bytes]; must not overlap the state
+ *   bytes   in   exactly what mpt_state_size said
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also for values that mpt_state_load would refuse; MPT_E_UNSUPPORTED;
+ * then nothing is written.  Threads: one caller per state. */
 MPT_DEF mpt_status mpt_state_save(const mpt_state *state, void *buffer, size_t bytes);
 
-/* mpt_state_load -- read it back. All is verified before anything is written: length, version, checksum
- * (64 bits; a change within eight neighbouring bytes is always seen), that the state has the shape of the one
- * that was saved, and that scalers, steps and hyperparameters hold what their functions accept and can make:
- * whoever tampered with a value and set the checksum right gets no undefined step. Arrays may hold anything.
- * Returns: MPT_OK, and the run goes on as if it had never stopped, to the bit.  Errors: MPT_E_ARG;
- * MPT_E_DATA for a buffer that is damaged, cut, of another version or of another shape; then nothing is
- * changed.  Threads: one caller per state. */
+/* mpt_state_load -- read a run back. Everything is verified before anything is written: length, version,
+ * checksum (64 bits; it always notices a change within eight neighbouring bytes), that the state has the
+ * shape of the saved one, and that scalers, steps and hyperparameters hold values that their functions accept
+ * and can produce: changed values with a fitting checksum cause no undefined step. Arrays may hold anything.
+ * Returns: MPT_OK, and the run goes on as if it had never stopped, to the bit.  Errors: MPT_E_ARG; MPT_E_DATA
+ * for a buffer that is damaged, cut, of another version or of another shape; then nothing is changed.
+ * Threads: one caller per state. */
 MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, size_t bytes);
 #endif /* MPT_NO_CHECKPOINT */
 
 // >>M8 lint, memory -------------------------------------------------------------------------------
-/* What a constant, a rate or a scale would suffer in a format. From MPT_LINT_FATAL on it cannot work. */
+/* Problems of a constant, an update or a scale in a format. From MPT_LINT_FATAL on they are fatal. */
 #define MPT_LINTS(X)                                                                                \
     X(MPT_LINT_OK,          "nothing found")                                                        \
     X(MPT_LINT_SUBNORMAL,   "the constant is subnormal in this format: it keeps few bits, and flushing " \
@@ -1000,74 +1000,75 @@ typedef enum mpt_lint {
     MPT_LINT_COUNT
 } mpt_lint;
 
-/* mpt_lint_text -- a sentence.  Threads: any. */
+/* mpt_lint_text -- one English sentence for a finding.  Threads: any. */
 MPT_DEF const char *mpt_lint_text(mpt_lint lint);
 
-/* mpt_lint_constant -- an eps, a mask constant (-1e9), a clamp: what is left of it in a format?
- * mpt_lint_update   -- does a weight of this size feel an update of this size (lr times a typical direction)
- *                      in a storage? Lost is what is below half an ulp of the weight in MPT_STORE_NEAREST, of
- *                      its rest in MPT_STORE_KAHAN, of a float in the others. A moment in bf16 likewise: of
- *                      v, (1 - beta2) * v; MPT_MOMENTS_BF16 is stochastic.
- * mpt_lint_scale    -- a loss scale, for gradients of at most max_abs before scaling.
- * Returns: the worst that was found.  Threads: any. */
+/* mpt_lint_constant -- what is left of a constant in a format: an eps, a mask constant (-1e9), a clamp?
+ * mpt_lint_update   -- does an update of this size (lr times a typical direction) change a weight of this
+ *                      size in a storage? It is lost below half an ulp: of the weight in MPT_STORE_NEAREST,
+ *                      of what extra holds in MPT_STORE_KAHAN, of a float in others. For moments in bf16:
+ *                      weight v, update (1 - beta2) * v, storage MPT_STORE_NEAREST, or MPT_STORE_STOCHASTIC
+ *                      for MPT_MOMENTS_BF16.
+ * mpt_lint_scale    -- does a loss scale fit gradients of at most max_abs before scaling?
+ * Returns: the worst finding.  Threads: any. */
 MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value);
 MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update);
 MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs);
 
-/* Bytes, buffer by buffer. */
+/* Memory in bytes, by kind of array. */
 typedef struct mpt_memory {
     uint64_t parameters;        /* elements of all tensors */
     uint64_t master, param, extra, grad, m, v, total;
     double   per_parameter;     /* total / parameters; 0 without parameters */
 } mpt_memory;
 
-/* mpt_memory_report -- what a configuration takes; the arrays need not exist, only n, columns, the formats,
- * storage and moments are read.
+/* mpt_memory_report -- how much memory a configuration takes. The arrays need not exist: only n, columns,
+ * rows, formats, storage and moments are read.
  *   needs  in  MPT_NEEDS_WEIGHT, _PARAM (a copy beside a master), _GRAD, _M, _V, _V_MAX (counted as v) or
  *              _FACTORS or-ed
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (*report is kept).  Threads: any. */
 MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,
                                      mpt_memory *report);
 
-/* To emulate any format in float arrays there is mpt_quantize_n of mpt_half.h: it shows what a format does to
- * your numbers, and saves no memory. */
+/* To emulate any format in float arrays, use mpt_quantize_n of mpt_half.h: it shows what a format does to
+ * your numbers, but saves no memory. */
 
 // >>M9 range report -------------------------------------------------------------------------------
 #ifndef MPT_NO_REPORTS
-/* The binades of FP64, and with them those of every other format: floor(log2|x|) from -1074 to 1023. */
+/* The binades of FP64, which include those of every other format: floor(log2|x|) from -1074 to 1023. */
 #define MPT_RANGE_EMIN (-1074)
 #define MPT_RANGE_BINS 2098
 
-/* What would become of a set of numbers if each was rounded to `format`. Counts are exact; merging the
- * reports of any parts in any order gives the report of the whole, to the last byte. */
+/* What would become of a set of numbers if each were rounded to `format`. Counts are exact: merging the
+ * reports of any parts, in any order, gives the report of the whole, byte for byte. */
 typedef struct mpt_range {
     uint64_t   count, zero;
-    uint64_t   flushed;         /* nonzero, rounds to zero */
+    uint64_t   flushed;         /* nonzero, but rounds to zero */
     uint64_t   subnormal;       /* rounds to a subnormal: some bits are lost */
     uint64_t   normal;
     uint64_t   overflow;        /* finite, rounds to Inf (or NaN where there is no Inf) */
     uint64_t   inf, nan;
     uint64_t   binade[MPT_RANGE_BINS];  /* finite nonzero values with floor(log2|x|) = i + MPT_RANGE_EMIN */
     double     max_abs, min_abs;        /* of the finite nonzero values; 0 if there are none */
-    uint64_t   least_kept, least_normal, least_overflow;    /* |x| as FP64 pattern where the classes begin */
+    uint64_t   least_kept, least_normal, least_overflow;    /* FP64 bits of the |x| where classes begin */
     mpt_format format;
     uint32_t   reserved;                /* 0 */
 } mpt_range;
 
-/* mpt_range_init -- an empty report against a format.
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL, MPT_E_UNSUPPORTED for an unknown format and for e8m0,
- * which holds no zero and no sign.  Threads: any. */
+/* mpt_range_init -- start an empty report against a format.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL, MPT_E_UNSUPPORTED for an unknown format and for e8m0, which
+ * has neither zero nor sign.  Threads: any. */
 MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format);
 
 /* mpt_range_add -- count n more numbers, in one pass.
- *   from  in  their format: f64, f32, f16, bf16, or one of at most 8 bits, then one code in each byte
+ *   from  in  their format: f64, f32, f16, bf16, or one of at most 8 bits, with one code in each byte
  *   x     in  [n], at any alignment
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for tf32, e8m0 and unknown formats; then nothing is
  * counted.  Threads: one caller per report. */
 MPT_DEF mpt_status mpt_range_add(mpt_range *r, mpt_format from, const void *x, size_t n);
 
-/* mpt_range_add_signed -- the same by sign: each number goes to one of two reports, by its sign bit (-0
- * and negative NaNs count as negative). Merged, they are the report without signs.
+/* mpt_range_add_signed -- the same by sign: each number goes into one of two reports, by its sign bit (-0 and
+ * negative NaNs count as negative). Merged, the two give the report without signs.
  *   negative, positive  in/out  two reports; their formats may differ
  * Returns: MPT_OK.  Errors: as mpt_range_add; MPT_E_ARG if both are the same. */
 MPT_DEF mpt_status mpt_range_add_signed(mpt_range *negative, mpt_range *positive, mpt_format from,
@@ -1077,32 +1078,32 @@ MPT_DEF mpt_status mpt_range_add_signed(mpt_range *negative, mpt_range *positive
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or reports against different formats. */
 MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src);
 
-/* mpt_range_nonzero -- how many values are finite and not zero: what shares are best taken of. */
+/* mpt_range_nonzero -- how many values are finite and not zero: the usual whole for shares. */
 static inline uint64_t mpt_range_nonzero(const mpt_range *r)
 {
     return r->flushed + r->subnormal + r->normal + r->overflow;
 }
 
-/* mpt_range_percentile -- where in the histogram a percentile of the magnitudes lies: floor(log2) of the
- * nearest-rank percentile of the finite nonzero |x|. Resolution: one binade, a factor of 2; exact in that.
+/* mpt_range_percentile -- the binade of a percentile of the magnitudes: floor(log2) of the nearest-rank
+ * percentile of the finite nonzero |x|. Resolution: one binade, a factor of 2; exact in that.
  *   percent   in   0 (the smallest) to 100 (the largest)
- *   exponent  out  the percentile lies in 2^exponent .. 2^(exponent + 1)
+ *   exponent  out  the percentile lies from 2^exponent to below 2^(exponent + 1)
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if there are no finite nonzero values.  Threads: any. */
 MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int *exponent);
 
 /* A survey: the same numbers against every format at once, in one pass and with one histogram. `cell` counts
- * what lies between two neighbouring class limits of any format, so the report of each format derives from it
- * exactly. Surveys merge as range reports do. */
+ * the values between two neighbouring class limits, of whatever formats, so that the report of each format
+ * follows exactly. Surveys merge as range reports do. */
 #define MPT_SURVEY_EDGES (3 * (int)MPT_FORMAT_COUNT)     /* three for each format of the table */
 typedef struct mpt_survey {
     uint64_t count, zero, inf, nan;
     uint64_t binade[MPT_RANGE_BINS];            /* as in mpt_range */
-    uint64_t edge[MPT_SURVEY_EDGES];            /* |x| as FP64 pattern, ascending */
+    uint64_t edge[MPT_SURVEY_EDGES];            /* FP64 bits of |x|, ascending */
     uint64_t cell[MPT_SURVEY_EDGES + 1];        /* finite nonzero values from edge[i - 1] to below edge[i] */
     double   max_abs, min_abs;                  /* as in mpt_range */
 } mpt_survey;
 
-/* mpt_survey_init -- an empty survey of all formats that mpt_range_init takes.
+/* mpt_survey_init -- start an empty survey of all formats that mpt_range_init takes.
  * mpt_survey_add -- count n more numbers, as mpt_range_add.
  * mpt_survey_merge -- add the counts of src to dst.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, and those of mpt_range_add.  Threads: one caller per survey. */
@@ -1110,55 +1111,55 @@ MPT_DEF mpt_status mpt_survey_init(mpt_survey *a);
 MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x, size_t n);
 MPT_DEF mpt_status mpt_survey_merge(mpt_survey *dst, const mpt_survey *src);
 
-/* mpt_survey_get -- the report against one format, to the last byte what mpt_range_add would have made.
+/* mpt_survey_get -- the report against one format, byte for byte what mpt_range_add would have made.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then *r is kept.  Threads: any. */
 MPT_DEF mpt_status mpt_survey_get(const mpt_survey *a, mpt_format format, mpt_range *r);
 
-/* A power of two to multiply the numbers with, and what it does to them. */
+/* A power of two to multiply the numbers by, and what it does to them. */
 typedef struct mpt_range_choice {
     float    scale;             /* 2^log2_scale */
     int      log2_scale;
-    int      headroom;          /* further doublings before the largest magnitude overflows; < 0: it does */
+    int      headroom;          /* doublings left before the largest magnitude overflows; < 0: it does */
     uint64_t flushed, subnormal, overflow;  /* with that scale, counted by whole binades */
 } mpt_range_choice;
 
-/* Losses that a choice of scale may accept, as shares of the finite nonzero values, 0 to 1 each. */
+/* Losses that the choice of a scale may accept, as shares of the finite nonzero values, 0 to 1 each. */
 typedef struct mpt_range_tolerance {
     double flushed;             /* may become zero */
     double subnormal;           /* may become zero or subnormal: lose bits */
     double overflow;            /* may overflow */
 } mpt_range_tolerance;
 
-/* mpt_range_choose_scale -- the power of two that loses least: nothing overflows, and `headroom`
- * further doublings stay possible; then fewest flushed to zero, then fewest subnormal, then nearest 1.
- * Without a tolerance no loss is accepted that can be avoided, so a few tiny outliers can ask for a large
- * scale. It is a normal float, 2^-126 to 2^127.
+/* mpt_range_choose_scale -- find the power of two that loses least: nothing overflows, and `headroom` further
+ * doublings stay possible; among those, fewest flushed to zero, then fewest subnormal, then nearest 1.
+ * Without a tolerance no avoidable loss is accepted, so a few tiny outliers can ask for a large scale. The
+ * scale is a normal float, 2^-126 to 2^127.
  *   headroom   in  bits to keep free above the largest magnitude, 0..30; 3 if you are unsure
- *   tolerated  in  NULL: nothing. What is tolerated counts as no loss; overflow above 0: the largest
- *                  values are left aside, and headroom counts above the largest of the others' binade
+ *   tolerated  in  NULL: nothing. What is tolerated counts as no loss. With overflow above 0 the largest
+ *                  values are left aside, and headroom counts above the highest binade of the others
  * Returns: MPT_OK (scale 1 if there are no finite nonzero numbers).  Errors: MPT_E_ARG.  Threads: any. */
 MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
                                           const mpt_range_tolerance *tolerated, mpt_range_choice *choice);
 
 /* mpt_range_at_scale -- what one scale would do: a point of the curve "scale -> share flushed, subnormal,
- * overflowing", all of which comes from one histogram. A binade counts as flushed if it lies below half of
- * the least subnormal, as subnormal if it lies below the least normal, as overflowing if it lies above the
- * largest finite number; so each count is off by at most the values in the binade of the limit.
+ * overflowing", all of which follows from one histogram. Whole binades are counted: as flushed below half of
+ * the least subnormal, as subnormal below the least normal, as overflowing above the largest finite number;
+ * so each count is off by at most the values in the binade of the limit.
  *   log2_scale  in  -126..127
  * Returns: MPT_OK.  Errors: MPT_E_ARG.  Threads: any. */
 MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_range_choice *choice);
 
 // >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes n bytes and returns 0, or anything else to stop.
- * Numbers are written without the locale (a point, never a comma), but in drawings; JSON gets null for NaN
- * and Inf. */
+ * Numbers are written independently of the locale (a point, never a comma), except in drawings; JSON gets
+ * null for NaN and Inf. */
 typedef struct mpt_writer {
     int (*write)(void *user, const char *text, size_t n);
     void *user;
 } mpt_writer;
 
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
- * one line. DRAWING: a picture for a terminal, out of signs, with the name as its first words; drawings need
+ * one line. DRAWING: a picture made of characters, for a terminal, which begins with the name; drawings need
  * vsnprintf, so with MPT_NO_STDIO they are MPT_E_UNSUPPORTED. */
 typedef enum mpt_style {
     MPT_STYLE_TEXT, MPT_STYLE_CSV_HEAD, MPT_STYLE_CSV, MPT_STYLE_JSON, MPT_STYLE_DRAWING
@@ -1169,25 +1170,25 @@ typedef enum mpt_style {
 MPT_DEF mpt_writer mpt_writer_file(FILE *file);
 #endif
 
-/* mpt_range_write -- the figures of a range report. JSON also holds the histogram: "first" is the exponent of
- * the first of "binades". The drawing is the histogram against the window of the format, a row for a binade.
- * mpt_survey_write -- the same for each format. The drawing is a table, a line for a format: what is flushed,
+/* mpt_range_write -- write the figures of a range report. JSON also has the histogram: "first" is the
+ * exponent of the first of "binades". The drawing: the histogram beside the format's range, a row per binade.
+ * mpt_survey_write -- the same for each format. The drawing is a table, a line per format: what is flushed,
  * subnormal, normal, overflows, and the scale that mpt_range_choose_scale takes with a headroom of 3.
- *   name  in  of the numbers, the first column; not NULL
+ *   name  in  the name of the numbers, for the first column; not NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED (see mpt_style); MPT_E_DATA if the writer failed. */
 MPT_DEF mpt_status mpt_range_write(const mpt_range *r, mpt_style style, const char *name, mpt_writer out);
 MPT_DEF mpt_status mpt_survey_write(const mpt_survey *a, mpt_style style, const char *name, mpt_writer out);
 
-/* mpt_range_write_histogram -- CSV: log2,count,zone from the first binade that holds something to the last;
- * zone 0 becomes zero, 1 subnormal, 2 normal, 3 overflows.
+/* mpt_range_write_histogram -- write CSV: log2,count,zone, from the first binade that holds something to the
+ * last. Zone 0 becomes zero, 1 is subnormal, 2 normal, 3 overflows.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the writer failed. */
 MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out);
 
-/* mpt_range_write_curve -- what each scale from 2^first to 2^last would do; see mpt_range_at_scale.
- *   style  in  MPT_STYLE_CSV: log2_scale,flushed,subnormal,overflow as shares of the nonzero, below their
- *              names. MPT_STYLE_DRAWING: a row for each scale (or each second, third ...: at most 44 rows),
- *              the shares as a bar of four signs; a mark at the scale that mpt_range_choose_scale takes with
- *              a headroom of 3
+/* mpt_range_write_curve -- write what each scale from 2^first to 2^last would do; see mpt_range_at_scale.
+ *   style  in  MPT_STYLE_CSV: log2_scale,flushed,subnormal,overflow as shares of the nonzero, below a line of
+ *              these names. MPT_STYLE_DRAWING: a row for each scale (or each second, third ...: at most 44
+ *              rows), the shares as a bar of four characters, and a mark at the scale that
+ *              mpt_range_choose_scale takes with a headroom of 3
  *   name   in  the first words of a drawing; not NULL
  * Returns: MPT_OK.  Errors: as mpt_range_write; MPT_E_UNSUPPORTED for other styles. */
 MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last, mpt_style style,
@@ -1195,16 +1196,16 @@ MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last
 
 /* ---- exact sums ---- */
 
-/* A sum without any rounding: a fixed-point number so wide that every double, and every product of two
- * doubles, fits (Kulisch). Zeroed, it is an empty sum. */
+/* A sum without any rounding: a fixed-point number wide enough for every double and every product of two
+ * doubles (Kulisch's accumulator). A zeroed struct is an empty sum. */
 #define MPT_EXACT_LIMBS 136
 typedef struct mpt_exact {
     int64_t  limb[MPT_EXACT_LIMBS];     /* limb[i] * 2^(32 i - 2176) */
-    uint32_t pending;                   /* additions since the carries were last moved up */
-    uint32_t not_finite;                /* 1 a NaN, 2 +Inf, 4 -Inf was added; or-ed */
+    uint32_t pending;                   /* additions since the carries were last propagated */
+    uint32_t not_finite;                /* or-ed: 1 a NaN, 2 +Inf, 4 -Inf was added */
 } mpt_exact;
 
-/* mpt_exact_add -- add x * y, whose product is not rounded; y = 1 adds x. The order never matters.
+/* mpt_exact_add -- add x * y, with the product not rounded; y = 1 adds x. The order never matters.
  *   s  in/out  not NULL
  * Threads: one caller per sum.  Source: Kulisch, Computer Arithmetic and Validity, 2008, chapter 8. */
 MPT_DEF void mpt_exact_add(mpt_exact *s, double x, double y);
@@ -1217,17 +1218,17 @@ MPT_DEF double mpt_exact_value(const mpt_exact *s);
 
 /* ---- rounding report ---- */
 
-/* What rounding did to numbers. Sums are exact or in fixed point, so merging the reports of any parts in any
- * order gives the report of the whole, to the last byte. */
+/* What rounding did to a set of numbers. Sums are exact or in fixed point: merging the reports of any parts,
+ * in any order, gives the report of the whole, byte for byte. */
 typedef struct mpt_roundoff {
-    uint64_t  count, zero, inf, nan;    /* of the numbers as they came */
-    uint64_t  exact;                    /* finite nonzero: stay what they are */
+    uint64_t  count, zero, inf, nan;    /* of the numbers before scale and rounding */
+    uint64_t  exact;                    /* finite nonzero: rounding keeps them */
     uint64_t  changed;                  /* finite nonzero: rounded, flushed or overflowed */
     uint64_t  flushed;                  /* of the changed: became zero */
     uint64_t  overflow;                 /* of the changed: became Inf or NaN; not in the errors below */
     uint64_t  relative[2];              /* sum of |error / x| in 2^-40, low and high word */
     uint64_t  ulps[2], bias[2];         /* sum of |error|, and of the error, in 2^-24 ulp; two's complement */
-    mpt_exact signal, noise;            /* sums of x^2 and of error^2, after the scale */
+    mpt_exact signal, noise;            /* sums of x^2, after the scale, and of error^2 */
     double    max_relative, max_ulps;
     uint64_t  seed, first_element, step;        /* of stochastic rounding, as in mpt_opts */
     uint32_t  stream;
@@ -1236,28 +1237,28 @@ typedef struct mpt_roundoff {
     uint32_t  ready;
 } mpt_roundoff;
 
-/* mpt_roundoff_init -- an empty report.
+/* mpt_roundoff_init -- start an empty report.
  *   opts        in  NULL for the defaults; randoms must be NULL
  *   log2_scale  in  the numbers are multiplied by 2^log2_scale first; -1000..1000
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (unknown format, e8m0). */
 MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const mpt_opts *opts,
                                      int log2_scale);
 
-/* mpt_roundoff_add -- round n more numbers, and see.
+/* mpt_roundoff_add -- round n more numbers and count what happens.
  *   from, x  in  as in mpt_range_add
- * Stochastic rounding takes the random word of element first_element + (numbers seen so far): a part of an
- * array starts with first_element at its place.
+ * Stochastic rounding takes the random word of element first_element + (numbers seen so far): for a part of
+ * an array set first_element to its place.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is counted.
- * Exact: each relative error is rounded to 24 bits (so is the largest), and for the sum to 2^-40 (at most
- *   2^22), each error in ulp to 2^-24 (at most 2^38), nearest-even, then summed exactly. An ulp is mpt_ulp of
- *   the number. */
+ * Exact: relative errors are rounded to 24 bits (the largest, too), and for the sum to 2^-40 (at most 2^22);
+ * errors in ulp to 2^-24 (at most 2^38); nearest-even; the sums are exact. An ulp is mpt_ulp of the
+ * number. */
 MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n);
 
 /* mpt_roundoff_merge -- add src to dst.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also for another format, rounding, scale or seed. */
 MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src);
 
-/* The figures. NaN stands for a mean of nothing; an SQNR without noise is +Inf. */
+/* The figures of a report. The mean of nothing is NaN; the SQNR without noise is +Inf. */
 typedef struct mpt_roundoff_figures {
     double max_relative, mean_relative;
     double max_ulps, mean_ulps;
@@ -1276,35 +1277,35 @@ MPT_DEF mpt_status mpt_roundoff_write(const mpt_roundoff *r, mpt_style style, co
 
 /* ---- stagnation report ---- */
 
-/* What becomes of updates w + u if the weight lives in `format`: training stagnates where they are lost.
- * Merges like a range report. */
+/* What becomes of updates w + u if weights are stored in `format`: training stagnates where they are lost. A
+ * gap is the distance from a stored weight to the next number of the format. Merges like a range report. */
 #define MPT_STAGNATION_MARGINS 128
 typedef struct mpt_stagnation {
     uint64_t   count;
-    uint64_t   none;            /* u is zero, or w or u is Inf or NaN: not looked at */
+    uint64_t   none;            /* not looked at: u is zero, or w, u or the stored w is Inf or NaN */
     uint64_t   lost;            /* the stored weight does not change */
-    uint64_t   half_lost;       /* its change misses u by half of u or more: lost, or blown up to a gap */
-    uint64_t   sign_wrong;      /* it ends on the other side of w; only where w is not of the format */
+    uint64_t   half_lost;       /* its change is off by half of u or more: lost, or blown up to a gap */
+    uint64_t   sign_wrong;      /* it lies on the wrong side of w; only where w is not in the format */
     uint64_t   overflow;        /* it becomes Inf or NaN */
     uint64_t   margin[MPT_STAGNATION_MARGINS];  /* [i]: floor(log2(|u| / half a gap)) = i - 64, or beyond */
     mpt_format format;
     uint32_t   ready;
 } mpt_stagnation;
 
-/* mpt_stagnation_init -- an empty report.
+/* mpt_stagnation_init -- start an empty report.
  * mpt_stagnation_add -- look at n more pairs.
  * mpt_stagnation_merge -- add src to dst.
- *   w, u  in  [n] weights before, and what is added to them: minus learning rate times gradient
+ *   w, u  in  [n] the weights before, and what is added to them: minus learning rate times gradient
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (format).
  * Exact: w + u is rounded once, to nearest-even. */
 MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format);
 MPT_DEF mpt_status mpt_stagnation_add(mpt_stagnation *r, const float *w, const float *u, size_t n);
 MPT_DEF mpt_status mpt_stagnation_merge(mpt_stagnation *dst, const mpt_stagnation *src);
 
-/* mpt_stagnation_vanishing -- by how much the learning rate may change until updates vanish: the largest
+/* mpt_stagnation_vanishing -- the largest factor of the learning rate at which updates vanish: the largest
  * power of two such that at least `share` of all updates, multiplied by it, are below half a gap.
  *   share   in   above 0, at most 1
- *   factor  out  its log2, -64..64; 64 says that they vanish at any rate, -64 that it takes 2^-64 or less
+ *   factor  out  its log2, -64..64; 64: they vanish at any rate; -64: at 2^-64 of the rate or less
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA without a nonzero update. */
 MPT_DEF mpt_status mpt_stagnation_vanishing(const mpt_stagnation *r, double share, int *factor);
 
@@ -1315,9 +1316,9 @@ MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style
 
 /* ---- accumulation report ---- */
 
-/* One row for each way to add up: enum, name. Products of FP32 numbers enter exactly, each addition rounds
- * once; Kahan, Neumaier and pairwise summation add FP32 numbers, products rounded to FP32 first.
- *   blocks  blocks of MPT_SUM_BLOCK terms in FP32, then the block sums in FP32 */
+/* Ways to add up, one row each: enum, name. Products of FP32 numbers enter exactly and each addition rounds
+ * once; but Kahan, Neumaier and pairwise summation add FP32 numbers: products are rounded to FP32 first.
+ *   blocks  add blocks of MPT_SUM_BLOCK terms in FP32, then the block sums in FP32 */
 #define MPT_SUM_BLOCK 256
 #define MPT_SUM_METHODS(X)                  \
     X(MPT_SUM_F16,      "f16")              \
@@ -1339,21 +1340,21 @@ typedef enum mpt_sum_method {
 /* mpt_sum_method_name -- its name in the table; "unknown" otherwise.  Threads: any. */
 MPT_DEF const char *mpt_sum_method_name(mpt_sum_method method);
 
-/* The same sum in all ways at once, and exactly. Zeroed, it is an empty sum; read it as often as you like on
- * the way. Sums depend on the order by nature: there is nothing to merge. */
+/* The same sum in all ways at once, and exactly. A zeroed struct is an empty sum; you may read it at any
+ * time. Sums depend on the order of their terms, so there is no merge. */
 typedef struct mpt_sums {
     uint64_t  n;
     double    f16, bf16, f64;
     float     f32, block_sum, block;
     float     kahan, kahan_rest, neumaier, neumaier_rest;
-    float     pair[64];                 /* pair[k]: a finished tree of 2^k terms, where n has bit k */
-    mpt_exact exact, magnitude;         /* of the terms, and of their absolute values */
+    float     pair[64];                 /* pair[k]: sum of a full tree of 2^k terms, if n has bit k */
+    mpt_exact exact, magnitude;         /* sums of the terms, and of their absolute values */
 } mpt_sums;
 
-/* mpt_sums_add -- n more terms.
+/* mpt_sums_add -- add n more terms.
  *   x         in  [n]
- *   y         in  [n] the terms are x[i] * y[i]; NULL: x[i]
- *   backward  in  nonzero: from the last to the first
+ *   y         in  [n]: the terms are x[i] * y[i]; NULL: the terms are x[i]
+ *   backward  in  nonzero: from the last term to the first
  * Returns: MPT_OK.  Errors: MPT_E_ARG.  Exact: no bits are promised under -ffast-math or x87 arithmetic.
  * Source: Kahan 1965; Neumaier 1974; Higham, Accuracy and Stability, chapter 4. */
 MPT_DEF mpt_status mpt_sums_add(mpt_sums *s, const float *x, const float *y, size_t n, int backward);
@@ -1367,9 +1368,9 @@ typedef struct mpt_sums_figures {
 } mpt_sums_figures;
 
 /* mpt_sums_get -- the figures so far.
- * mpt_sums_write -- write them, as mpt_range_write, a row for each method. The drawing is one row, the
- * relative errors on an axis of powers of two, a letter for each method, below a legend, or with a NULL name
- * without: drawn whenever the number of terms has doubled, the rows show how errors grow.
+ * mpt_sums_write -- write them, as mpt_range_write, a row for each method. The drawing is one row: the
+ * relative errors on an axis of powers of two, a letter for each method, below a legend (without it if name
+ * is NULL). Draw a row whenever the number of terms has doubled, and the rows show how errors grow.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, and those of mpt_range_write. */
 MPT_DEF mpt_status mpt_sums_get(const mpt_sums *s, mpt_sums_figures *figures);
 MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char *name, mpt_writer out);
@@ -1386,7 +1387,7 @@ MPT_DEF mpt_status mpt_triple_find(mpt_format format, const float *x, size_t n, 
 
 /* ---- shadow run ---- */
 
-/* Where a low-precision value leaves its shadow: one row for each cause. */
+/* Why a low-precision value leaves its shadow, the same value computed in double: one row for each cause. */
 #define MPT_SHADOW_CAUSES(X)                                \
     X(MPT_SHADOW_NONE,         "none")                      \
     X(MPT_SHADOW_ROUNDING,     "rounding")                  \
@@ -1403,7 +1404,7 @@ typedef enum mpt_shadow_cause {
     MPT_SHADOW_CAUSE_COUNT
 } mpt_shadow_cause;
 
-/* The operations; VALUE brings a number in. */
+/* The operations; VALUE brings a number into the run. */
 typedef enum mpt_shadow_op {
     MPT_SHADOW_OP_VALUE, MPT_SHADOW_OP_ADD, MPT_SHADOW_OP_SUB, MPT_SHADOW_OP_MUL, MPT_SHADOW_OP_DIV,
     MPT_SHADOW_OP_SQRT, MPT_SHADOW_OP_FMA, MPT_SHADOW_OP_COUNT
@@ -1413,87 +1414,86 @@ typedef enum mpt_shadow_op {
 MPT_DEF const char *mpt_shadow_cause_name(mpt_shadow_cause cause);
 MPT_DEF const char *mpt_shadow_op_name(mpt_shadow_op op);
 
-/* A value of the format, and what it would be if no operation had rounded but to double. */
+/* A value of the format, and its shadow: what it would be if all operations had rounded only to double. */
 typedef struct mpt_shadowed { double low, exact; } mpt_shadowed;
 
-/* An operation that is worth telling of. */
+/* An operation worth reporting. */
 typedef struct mpt_shadow_event {
     uint64_t         at;        /* number of the operation, from 1; 0: there was none */
     mpt_shadow_op    op;
     mpt_shadow_cause cause;
     mpt_shadowed     in[3], out;
-    double           before, after;     /* relative error: the worst of its inputs, and of its result */
+    double           before, after;     /* relative errors: the largest of the inputs; that of the result */
     int              cancelled;         /* binades by which a sum is smaller than its larger term */
     uint32_t         reserved;          /* 0 */
 } mpt_shadow_event;
 
-/* A run: count, the first operation that took a value further from its shadow than `tolerance`, and the
- * one that added most error. Relative errors are |low - exact| / |exact|. */
+/* A run: counts, the first operation that took a value further from its shadow than `tolerance`, and the
+ * operation that added most error. Relative errors are |low - exact| / |exact|. */
 typedef struct mpt_shadow {
     uint64_t         operations;
-    uint64_t         causes[MPT_SHADOW_CAUSE_COUNT];    /* operations by what they did */
+    uint64_t         causes[MPT_SHADOW_CAUSE_COUNT];    /* number of operations for each cause */
     mpt_shadow_event first, worst;
     double           tolerance;
     mpt_format       format;
     uint32_t         ready;
 } mpt_shadow;
 
-/* mpt_shadow_init -- before the first operation.
- *   tolerance  in  relative, above 0; 0.01 says: report when a value is off by one in a hundred
+/* mpt_shadow_init -- start a run.
+ *   tolerance  in  relative, above 0; 0.01: report when a value is off by more than one in a hundred
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (an unknown format, e8m0, f64). */
 MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tolerance);
 
-/* mpt_shadow_value -- bring a number in: it is rounded to the format, its shadow is the number itself.
- * mpt_shadow_apply -- an operation on values of the run, rounded once to the format; beside it the same in
- * double. fma is a * b + c; operands that an operation does not have may be anything.
+/* mpt_shadow_value -- bring a number into the run: it is rounded to the format; its shadow is the number.
+ * mpt_shadow_apply -- apply an operation to values of the run, rounded once to the format; beside it the same
+ * in double. fma is a * b + c; operands that an operation does not have may be anything.
  * Returns: value and shadow; NaN for a run that was never initialised and for an unknown operation.
  * Exact: each operation is correctly rounded.  Threads: one caller per run. */
 MPT_DEF mpt_shadowed mpt_shadow_value(mpt_shadow *s, double x);
 MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shadowed a, mpt_shadowed b,
                                       mpt_shadowed c);
 
-/* mpt_shadow_write -- the run and its two events, as mpt_range_write. The drawing: how often each cause
- * struck, and the two events with their operands. */
+/* mpt_shadow_write -- write the run and its two events, as mpt_range_write. The drawing: how often each cause
+ * occurred, and the two events with their operands. */
 MPT_DEF mpt_status mpt_shadow_write(const mpt_shadow *s, mpt_style style, const char *name, mpt_writer out);
 
 /* ---- tracking over time ---- */
 
-/* One tensor of a training run, sampled every so many steps. The record and its writer are yours; a zeroed
- * record is off. */
+/* One tensor of a training run, sampled at regular steps. Record and writer are yours; a zeroed record is
+ * off. */
 typedef struct mpt_track {
     const char *name;
-    mpt_writer  out;                    /* write NULL: nothing is written, the figures below still are kept */
+    mpt_writer  out;                    /* write NULL: no output, but the figures below are updated */
     uint64_t    every;                  /* 0: off */
     uint64_t    samples;
-    uint64_t    first_flushed, first_overflow;  /* steps + 1; 0: not so far. Inf and NaN count as overflow */
-    uint64_t    nonzero, flushed, overflow;     /* of the last sample; Inf and NaN likewise */
+    uint64_t    first_flushed, first_overflow;  /* step + 1; 0: not so far. Inf and NaN count as overflow */
+    uint64_t    nonzero, flushed, overflow;     /* of the last sample; Inf and NaN are overflow */
     mpt_format  format;
     uint32_t    reserved;               /* 0 */
 } mpt_track;
 
 /* mpt_track_init -- watch a tensor against a format.
- *   every  in  sample the steps that it divides; 0: off
+ *   every  in  sample the steps that are multiples of it; 0: off
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (format). */
 MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format format, uint64_t every,
                                   mpt_writer out);
 
-/* mpt_track_add -- call it at every step: where `every` divides the step it counts the tensor and writes one
- * line of JSON: step, name, format, count, zero, flushed, subnormal, normal, overflow, inf, nan, log2 of the
- * largest and of the median magnitude. Otherwise it costs a comparison.
+/* mpt_track_add -- call it at every step. Where the step is a multiple of `every`, it counts the tensor and
+ * writes one line of JSON: step, name, format, count, zero, flushed, subnormal, normal, overflow, inf, nan,
+ * log2 of the largest and of the median magnitude. Otherwise it costs a comparison.
  *   from, x  in  as in mpt_range_add
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_DATA if the writer failed. */
 MPT_DEF mpt_status mpt_track_add(mpt_track *t, uint64_t step, mpt_format from, const void *x, size_t n);
 
-/* mpt_track_first -- which tensor was the first to flush, or to overflow.
+/* mpt_track_first -- find the tensor that was the first to flush, or to overflow.
  *   overflow  in   nonzero: overflow, else flushed
- *   index     out  of the first in the list; the earliest step wins, then the lowest index
+ *   index     out  its index in the list; the earliest step wins, then the lowest index
  * Returns: MPT_OK; MPT_E_DATA if none did.  Errors: MPT_E_ARG. */
 MPT_DEF mpt_status mpt_track_first(const mpt_track *tracks, size_t count, int overflow, size_t *index);
 
-/* mpt_track_write -- draw a row of a heat map: for each tensor the share that was flushed in its last sample,
- * from blank (none) over .:-=+*#% to @ (nearly all); ! says that something overflowed, ? that there was no
- * sample.
- *   title  in  of the map, drawn with its legend above the row; NULL: only the row, to go on below others
+/* mpt_track_write -- draw a row of a heat map: for each tensor the share flushed in its last sample, from
+ * blank (none) over .:-=+*#% to @ (nearly all); ! means an overflow, ? no sample.
+ *   title  in  title of the map, drawn with a legend above the row; NULL: only the row, to continue a map
  * Returns: MPT_OK.  Errors: as mpt_range_write. */
 MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64_t step, const char *title,
                                    mpt_writer out);
@@ -1501,26 +1501,26 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 
 // >>M11 rows --------------------------------------------------------------------------------------
 #ifndef MPT_NO_OPS
-/* Rows for inner loops: weights, gradients and activations in F32, F16 or BF16, arithmetic in FP32. mpt_dot
- * and mpt_axpy cost what a loop of your own over floats does, from a handful of elements on; mpt_row_update
- * 1 to 2 ns an element, where it draws random bits or keeps a rest. */
+/* Rows for inner loops: weights, gradients and activations in F32, F16 or BF16, arithmetic in FP32. From a
+ * handful of elements on, mpt_dot and mpt_axpy cost what a loop of your own over floats does; mpt_row_update
+ * costs 1 to 2 ns an element where it draws random bits or keeps a rounding remainder. */
 
 /* mpt_dot -- the sum of a[i] * x[i].
  *   a, x  in  [n], each in its format
- * Returns: the sum; 0 for n 0, a NULL and more elements than an array can hold; NaN for another format.
+ * Returns: the sum; 0 for n 0, NULL, or more elements than an array can hold; NaN for another format.
  * Threads: any.
  * Exact: the row is padded with zeros to a multiple of 64; element i is added to lane i mod 64 by one fma, in
- *   order; then lane j + 32 to lane j, j + 16 to j, and so on down to one; a sum of zeros is plus zero. The
- *   same bits on every path, where the program does not flush subnormals (-ffast-math makes it).
+ *   order; then lane j + 32 is added to lane j, then j + 16 to j, and so on down to one; zeros add up to +0.
+ *   The bits are the same on every path, unless the program flushes subnormals (as with -ffast-math).
  *
- * mpt_axpy -- y[i] += a * x[i], one fma each and one rounding to y's format: dw += d * x of a 16-bit gradient
- * too.
+ * mpt_axpy -- y[i] += a * x[i], each with one fma and one rounding to y's format; also for dw += d * x with a
+ * 16-bit gradient dw.
  *   y  in/out  [n]
  *   x  in      [n]; must not overlap y
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written.  Threads: any.
  *
- * mpt_dot_strided, mpt_axpy_strided -- the same with so many bytes from one element to the next: a field of
- * an array of structs, a column of a matrix. Elements of y overlap neither each other nor x. */
+ * mpt_dot_strided, mpt_axpy_strided -- the same, with a stride in bytes from each element to the next: for a
+ * field of an array of structs, a column of a matrix. Elements of y must overlap neither each other nor x. */
 MPT_DEF float mpt_dot(const void *a, mpt_format a_format, const void *x, mpt_format x_format, size_t n);
 MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format,
                             size_t n);
@@ -1529,15 +1529,15 @@ MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_st
 MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_stride, float a, const void *x,
                                     mpt_format x_format, ptrdiff_t x_stride, size_t n);
 
-/* mpt_axpy_publish -- for code that updates inside backprop, without a gradient buffer: master += a * x, and
- * the copy from it. Descent is a = -lr, ascent +lr; fold 1 / batch and 1 / scale into it as well. A row in
- * which x, or a * x, is Inf or NaN anywhere stays as it is, master and copy. A single bias is a row of one.
+/* mpt_axpy_publish -- for code that updates inside backprop, without a gradient buffer: master += a * x, then
+ * the copy from it. a is -lr for descent, +lr for ascent; fold 1 / batch and 1 / scale into it as well. If
+ * any x, or a * x, is Inf or NaN, the whole row stays as it is, master and copy. A bias is a row of one.
  *   param      out     [n] in `format`, or NULL
  *   master     in/out  [n]
  *   x          in      [n] what backprop gives for this row
  *   found_inf  in/out  NULL, or set to 1 where the row stayed
  *
- * mpt_axpy_publish_f64 -- the same for masters and gradients in double: a fma in double, one rounding.
+ * mpt_axpy_publish_f64 -- the same for masters and gradients in double: an fma in double, one rounding.
  *
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written.
  * Exact: one fma each, the copy nearest-even.  Threads: one caller per row. */
@@ -1546,68 +1546,68 @@ MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *maste
 MPT_DEF mpt_status mpt_axpy_publish_f64(void *param, mpt_format format, double *master, double a,
                                         const double *x, size_t n, uint32_t *found_inf);
 
-/* How mpt_row_update moves a row: zeros, and what you need. */
+/* How mpt_row_update moves a row. Zero the struct and set what you need. */
 typedef struct mpt_row_rule {
-    float    a;                 /* w += a * d; descent is -lr */
-    float    factor;            /* d = factor * x: 1 / scale of this x; m holds what is unscaled; 0: 1 */
+    float    a;                 /* w += a * d; for descent -lr */
+    float    factor;            /* d = factor * x: 1 / scale if x is scaled (m is unscaled); 0 counts as 1 */
     float    momentum;          /* above 0: m = momentum * m + factor * x, and d = m */
-    uint32_t nesterov;          /* nonzero: d = momentum * m + factor * x, of the m that is new */
+    uint32_t nesterov;          /* nonzero: d = momentum * m + factor * x, with the new m */
     uint32_t found_inf;         /* in/out: set to 1 where a row stayed */
-    uint32_t stream;            /* of random bits: a number of its own for each thread */
-    uint64_t count;             /* in/out: rows updated; random bits come from it, so save it with the rest */
+    uint32_t stream;            /* of random bits: give each thread a number of its own */
+    uint64_t count;             /* in/out: rows updated; random bits depend on it, so save it with the rest */
 } mpt_row_rule;
 
-/* mpt_row_update -- move elements first .. first + n - 1 of a tensor by a * x inside backprop, wherever its
- * weights live: masters and their copy, or param alone, rounded stochastically, or with what Kahan or split
- * storage keep. An embedding table in 2 bytes a weight is one with MPT_STORE_STOCHASTIC.
- *   rule  in/out  see above; without momentum a * factor is one number
- *   t     in      its arrays are written, and do not overlap (mpt_tensors_validate tells); grad is not read,
- *                 nor lr_times; m in F32, if there is momentum
+/* mpt_row_update -- move elements first .. first + n - 1 of a tensor by a * x inside backprop, in whatever
+ * storage its weights are: masters and their copy, param alone, or param with what Kahan or split storage
+ * keep. With MPT_STORE_STOCHASTIC an embedding table takes 2 bytes a weight.
+ *   rule  in/out  see above; without momentum a * factor is multiplied first
+ *   t     in      its arrays are written, and must not overlap (mpt_tensors_validate tells); grad and
+ *                 lr_times are not read; m in F32, if there is momentum
  *   x     in      [n] what backprop gives for this row; must not overlap the tensor's arrays
- * A row in which factor * x (without momentum a * x) is Inf or NaN stays, and count with it; a sum beyond the
- * format's range is Inf, or its largest number by stochastic rounding. Fastest: first a multiple of 8.
+ * A row in which any factor * x (without momentum a * x) is Inf or NaN stays, and so does count. A sum beyond
+ * the format's range becomes Inf, or by stochastic rounding its largest number. Fastest if 8 divides first.
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written, so ask
- * mpt_tensors_validate once before the loop (storage 0 wants a master).
- * Threads: one caller per row and rule. Several without locks (Hogwild), each with a rule of its own: C calls
- * it a data race, but machines move aligned elements whole, and what is lost is at most one of two updates of
- * the same element; of Kahan and split the two halves may come from two updates, which costs at most an ulp
- * of param. The bits then depend on who was first. */
+ * mpt_tensors_validate once before the loop (storage 0, the default, needs a master).
+ * Threads: one caller per row and rule. Several threads may share a row without locks (Hogwild), each with
+ * its own rule: C calls it a data race, but machines move aligned elements whole, and what is lost is at most
+ * one of two updates of the same element. In Kahan and split storage the two halves may come from two
+ * updates, which costs at most an ulp of param. The bits then depend on which thread was first. */
 MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_t first, size_t n,
                                   const float *x);
 
 // >>M12 products, activations, losses -------------------------------------------------------------
 /* ---- the ops of a small trainer, on F32, F16 and BF16 arrays ----
- * All of them compute in FP32 and round once, when they store; a matrix of rows x cols is row-major and
- * dense, each aligned as its elements are. They return MPT_OK, MPT_E_ARG (NULL with a size above 0, or more
- * than an array can hold), MPT_E_UNSUPPORTED (a format); on an error nothing is written. Threads: any, on
- * different outputs. */
+ * All of them compute in FP32 and round once, when they store. A matrix of rows x cols is row-major and
+ * dense. Each array is aligned as its elements require. They return MPT_OK, MPT_E_ARG (NULL with a size above
+ * 0, or more than an array can hold) or MPT_E_UNSUPPORTED (a format); on an error nothing is written.
+ * Threads: any, on different outputs. */
 
-/* With the values of CBLAS, so that its enums can be cast. */
+/* The values are those of CBLAS, so that its enums can be cast. */
 typedef enum mpt_order { MPT_ROW_MAJOR = 101, MPT_COL_MAJOR = 102 } mpt_order;
 typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
 
-/* mpt_gemm -- C = alpha * op(A) * op(B) + beta * C, in the argument order of BLAS, a format per matrix.
+/* mpt_gemm -- C = alpha * op(A) * op(B) + beta * C, in the argument order of BLAS, with a format per matrix.
  *   m, n, k  in      op(A) is m x k, op(B) k x n, C m x n
- *   lda ...  in      elements from one row (MPT_ROW_MAJOR) or column to the next
+ *   lda ...  in      leading dimension: elements from one row (MPT_ROW_MAJOR) or column to the next
  *   c        in/out  not read if beta is 0, so it may be uninitialised or hold NaN; must not overlap a, b
- *   work     in      room for panels, used only with MPT_USE_CBLAS; NULL: panels on the stack
- * Stack: 48 KiB of panels, 108 KiB with MPT_USE_CBLAS, also if work is given.
- * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it meets.
+ *   work     in      memory for panels, used only with MPT_USE_CBLAS; NULL: panels on the stack
+ * Stack: 48 KiB of panels, 108 KiB with MPT_USE_CBLAS, even if work is given.
+ * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it is multiplied by.
  * Errors: MPT_E_ARG also for a leading dimension that is too small and for sizes that overflow.
- * Thin products, with m, n or k at most 16, need no panels: they are as fast as loops of yours over floats,
- * but for the smallest. A layer with weights W of rows x cols and a batch of vectors:
+ * Thin products, with m, n or k at most 16, need no panels: all but the smallest are as fast as your own
+ * loops over floats. A layer with weights W of rows x cols and a batch of vectors:
  *   y = x W'     (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, batch, rows, cols,
  *                 1, x, MPT_F32, cols, W, MPT_F16, cols, 0, y, MPT_F32, rows, NULL, 0)
  *   dx += dy W   (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, batch, cols, rows,
  *                 1, dy, MPT_F32, rows, W, MPT_F16, cols, 1, dx, MPT_F32, cols, NULL, 0)
  *   dW += dy' x  (MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch,
  *                 1, dy, MPT_F32, rows, x, MPT_F32, cols, 1, dW, MPT_F16, cols, NULL, 0)
- * Exact: FP32 fma in order of k, then fma(alpha, sum, beta * c), one rounding to C's format: the same bits
- * on every machine, whatever the layout; but where k, alpha and beta are 1, fma(a, b, c) as mpt_axpy has it;
- * and where m or n is at most 16 and k above it, and the matrix of the longer side (of equal ones B; by
- * columns A) lies along k, and so does the other or k is at most 4096, the sum is that of mpt_dot. With
- * MPT_USE_CBLAS products that are not thin, or too long for that, have the library's order.
- * Source: Dongarra et al. 1990, level 3 BLAS. */
+ * Exact: FP32 fma in order of k, then fma(alpha, sum, beta * c), one rounding to C's format: the same bits on
+ * every machine, in any layout. Two exceptions. (1) Where k, alpha and beta are 1: fma(a, b, c), as in
+ * mpt_axpy. (2) Where m or n is at most 16 and k above 16: the sum is that of mpt_dot if the matrix of the
+ * longer side (of equal ones B; in MPT_COL_MAJOR A) lies along k, and the other does, too, or k is at most
+ * 4096 (9216 with MPT_USE_CBLAS). With MPT_USE_CBLAS products that are not thin, or too long for (2), add in
+ * the library's order.  Source: Dongarra et al. 1990, level 3 BLAS. */
 MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
                             float alpha, const void *a, mpt_format a_format, size_t lda, const void *b,
                             mpt_format b_format, size_t ldb, float beta, void *c, mpt_format c_format,
@@ -1627,9 +1627,9 @@ typedef enum mpt_activation {
     MPT_ACT_RELU, MPT_ACT_GELU, MPT_ACT_TANH, MPT_ACT_SIGMOID, MPT_ACT_COUNT
 } mpt_activation;
 
-/* mpt_activate, mpt_activate_grad -- y = f(x);  dx = dy * f'(x), from the input x of the forward pass.
- * y may be x, dx may be dy, if the formats are the same. A NaN stays one. GELU is x * Phi(x), inside
- * in double, as its tail is a product of the large and the tiny.
+/* mpt_activate, mpt_activate_grad -- y = f(x);  dx = dy * f'(x), from the input x of the forward pass. y may
+ * be x, and dx may be dy, if the formats are the same. NaN stays NaN. GELU is x * Phi(x), inside in double,
+ * as its tail is a product of large and tiny.
  * Exact: within a few units in the last place of FP32, as libm's tanhf and expf are; ReLU bit for bit.
  * Errors: MPT_E_ARG also for an unknown f. */
 MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
@@ -1637,9 +1637,9 @@ MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, 
 MPT_DEF mpt_status mpt_activate_grad(mpt_activation f, void *dx, mpt_format dx_format, const void *dy,
                                      mpt_format dy_format, const void *x, mpt_format x_format, size_t n);
 
-/* mpt_softmax -- y[r] = softmax(x[r]), row by row: FP32 whatever the input, the largest taken off first, so
- * that nothing overflows; -Inf counts as 0. A row with NaN or +Inf, or of -Inf alone, becomes NaN.
- * y may be x if the formats are the same. */
+/* mpt_softmax -- y[r] = softmax(x[r]), row by row, in FP32 whatever the input. The largest element is
+ * subtracted first, so that nothing overflows; -Inf gives 0. A row with NaN or +Inf, or only -Inf, becomes
+ * NaN. y may be x if the formats are the same. */
 MPT_DEF mpt_status mpt_softmax(void *y, mpt_format y_format, const void *x, mpt_format x_format, size_t rows,
                                size_t cols);
 
@@ -1650,8 +1650,8 @@ MPT_DEF mpt_status mpt_softmax_grad(void *dx, mpt_format dx_format, const void *
 /* mpt_cross_entropy -- mean over the rows of -log softmax(logits[r])[label[r]], and its gradient.
  *   label    in   [rows] below cols
  *   loss     out  the mean, in FP32 from a sum in double; NULL: not wanted
- *   dlogits  out  [rows][cols] (softmax - one-hot) * seed / rows, where seed is what
- *                 mpt_scaler_scale(s, 1) gave; NULL: not wanted; may be logits if the formats are the same
+ *   dlogits  out  [rows][cols] (softmax - one-hot) * seed / rows, where seed is the result of
+ *                 mpt_scaler_scale(s, 1); NULL: not wanted; may be logits if the formats are the same
  * Errors: MPT_E_DATA for a label out of range. */
 MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_format, const uint32_t *label,
                                      size_t rows, size_t cols, float *loss, void *dlogits,
@@ -1660,7 +1660,7 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
 
 // >>M13 precision policy --------------------------------------------------------------------------
 #ifndef MPT_NO_GRAPH
-/* How an op is to run under a policy that mixes formats: enum, name, and the reason that is told. */
+/* How an op runs under a policy that mixes formats: enum, name, and the reason given. */
 #define MPT_RULES(X)                                                                                   \
     X(MPT_RULE_LOW,     "low",          "it multiplies and adds: low inputs, FP32 sums")               \
     X(MPT_RULE_FP32,    "FP32",         "small errors or a small range would spoil its result")        \
@@ -1676,8 +1676,8 @@ typedef enum mpt_rule {
     MPT_RULE_COUNT
 } mpt_rule;
 
-/* The op table, a row for ops that are treated alike: rule, rule under PyTorch's autocast for CPUs (see
- * MPT_POLICIES), list in a graph rewrite (>>M14: allow, infer, deny, clear, or none), source, names. Sources:
+/* The op table, a row for ops that are treated alike: rule; rule under PyTorch's autocast for CPUs (see
+ * MPT_POLICIES); list in a graph rewrite (>>M14: allow, infer, deny, clear, or none); source; names. Sources:
  * PT PyTorch 2.15's autocast lists (ATen/autocast_mode.h, and its CPU lists), TF TensorFlow's AMP lists
  * (grappler/optimizers/auto_mixed_precision_lists.h), MP Micikevicius et al. 2018, section 3.
  * "output" is the last layer whatever its kind, "loss" any loss without a row of its own. */
@@ -1726,7 +1726,7 @@ typedef enum mpt_rule {
       "enter exit switch next_iteration")                                                                 \
     X(REFUSED, FP32, DENY, "PT", "bce binary_cross_entropy")
 
-/* A row of the table that you lay over it: a new op, or another rule for a known one. */
+/* A row of yours, laid over the table: a new op, or another rule for a known one. */
 typedef struct mpt_policy_row {
     const char *op;
     mpt_rule    rule;
@@ -1747,27 +1747,27 @@ typedef struct mpt_policy_row {
     X("bfloat16",       0, MPT_BF16, MPT_BF16, MPT_BF16)            \
     X("float64",        0, MPT_F64,  MPT_F64,  MPT_F64)
 
-/* Which formats a network computes in. Copy it, change it; rows are yours and must outlive it. */
+/* Which formats a network computes in. Copy a policy and change it; rows are yours and must outlive it. */
 typedef struct mpt_policy {
     const char *name;
-    int         cpu;            /* nonzero: by the rules for CPUs */
+    int         cpu;            /* nonzero: follow the rules for CPUs */
     mpt_format  compute;        /* what `low` means: MPT_F16, MPT_BF16, MPT_TF32 (inputs rounded), MPT_F32 */
-    mpt_format  variable;       /* the weights that are kept; and what `FP32` means in the rules */
-    mpt_format  output;         /* the last layer's result and the loss */
-    const mpt_policy_row *rows; /* [row_count] laid over MPT_OPS; the last row of an op counts */
+    mpt_format  variable;       /* format of the weights that are kept, and what `FP32` means in the rules */
+    mpt_format  output;         /* format of the last layer's result and of the loss */
+    const mpt_policy_row *rows; /* [row_count] laid over MPT_OPS; of several for one op the last counts */
     size_t      row_count;
 } mpt_policy;
 
 /* What a policy says of one op. */
 typedef struct mpt_policy_answer {
     mpt_rule    rule;
-    mpt_format  input;          /* cast the inputs to this */
-    mpt_format  output;         /* and the result has this */
-    const char *why;            /* English; lives forever */
+    mpt_format  input;          /* cast the inputs to this format */
+    mpt_format  output;         /* the result has this format */
+    const char *why;            /* an English sentence, a static string */
     const char *source;         /* of the row */
 } mpt_policy_answer;
 
-/* mpt_policy_find -- a preset by its name.
+/* mpt_policy_find -- look up a preset by its name.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL; MPT_E_UNSUPPORTED for an unknown name (*p is kept).
  * Threads: any.  Source: Keras' dtype policies; PyTorch autocast. */
 MPT_DEF mpt_status mpt_policy_find(const char *name, mpt_policy *p);
@@ -1775,16 +1775,16 @@ MPT_DEF mpt_status mpt_policy_find(const char *name, mpt_policy *p);
 /* mpt_policy_name -- the name of preset i; NULL past the last. */
 MPT_DEF const char *mpt_policy_name(size_t i);
 
-/* mpt_policy_format -- the formats in which one op should run, and why.
+/* mpt_policy_format -- say in which formats one op should run, and why.
  *   op      in   its kind: a name of your rows, of MPT_OPS, or of TensorFlow's lists ("MatMul"), where allow
- *                is low, deny is FP32, and what may run in either format takes its widest input
+ *                means low, deny FP32, and infer and clear the widest input
  *   inputs  in   [count] formats of its floating-point inputs: F64, F32, TF32, F16, BF16; count 0 allowed
  *   answer  out  for a refused op the formats are F32: convert, or use an op that is safe
- * An F64 input is left alone: the op runs as it comes. The last layer's result ("output") and the loss
- * are p->output, FP32 in the mixed presets; a row of your own overrides even that.
- * Returns: MPT_OK, also when the rule is MPT_RULE_REFUSED.  Errors: MPT_E_ARG (NULL, a row without op or
- * with an unknown rule); MPT_E_UNSUPPORTED (a format; a name that stands nowhere: if any format will do, say
- * so by a row of yours with MPT_RULE_AS_IS); then *answer is kept.  Threads: any.
+ * An F64 input is left alone: the op runs as it comes. The last layer's result ("output") and the loss are in
+ * p->output, FP32 in the mixed presets; a row of yours overrides even that.
+ * Returns: MPT_OK, also when the rule is MPT_RULE_REFUSED.  Errors: MPT_E_ARG (NULL, a row without op or with
+ * an unknown rule); MPT_E_UNSUPPORTED (a format; a name that is nowhere: if any format will do, add a row
+ * with MPT_RULE_AS_IS); then *answer is kept.  Threads: any.
  * Source: PyTorch autocast's op classes; see MPT_OPS. */
 MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const mpt_format *inputs,
                                      size_t count, mpt_policy_answer *answer);
@@ -1801,8 +1801,8 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
  *     if (mpt_graph_rewrite(&g, NULL, &summary) != MPT_OK) puts(g.fault.why);
  *     mpt_graph_print(stdout, &g);                                 // "h (matmul): low, because ..." */
 
-/* The lists of a graph rewrite: allow: fast and safe; infer: safe unless it carries what a deny op made;
- * deny: unsafe; clear: neither gains nor harms; none: not known, stays FP32 and passes nothing on. */
+/* The lists of a graph rewrite. allow: fast and safe; infer: safe unless it carries a result of a deny op;
+ * deny: unsafe; clear: neither gains nor harms; none: unknown, stays FP32 and passes nothing on. */
 typedef enum mpt_list {
     MPT_LIST_NONE, MPT_LIST_ALLOW, MPT_LIST_INFER, MPT_LIST_DENY, MPT_LIST_CLEAR, MPT_LIST_COUNT
 } mpt_list;
@@ -1812,16 +1812,16 @@ typedef enum mpt_list {
 typedef enum mpt_op_lists { MPT_LISTS_COMPACT, MPT_LISTS_TF_CUDA, MPT_LISTS_TF_BF16,
                            MPT_LISTS_COUNT } mpt_op_lists;
 
-/* tensorflow: the painting of TensorFlow 2.21's pass, step for step; mpt_graph_rewrite says where it differs.
- * min_cut: the same safety, but the infer and clear ops are low or FP32 as moves the fewest bytes through
- * casts (a minimum cut of the graph). tensorflow_2_19: until then an infer op that directly follows low ones
+/* tensorflow: the passes of TensorFlow 2.21, step for step; mpt_graph_rewrite says where it differs. min_cut:
+ * the same safety, but infer and clear ops become low or FP32 so that casts move the fewest bytes (a minimum
+ * cut of the graph). tensorflow_2_19: the rule until then, when an infer op that directly follows low ones
  * became low under the BF16 lists only. */
 typedef enum mpt_graph_mode {
     MPT_GRAPH_TENSORFLOW, MPT_GRAPH_MIN_CUT, MPT_GRAPH_TENSORFLOW_2_19, MPT_GRAPH_MODE_COUNT
 } mpt_graph_mode;
 
-/* A row of your own, in order: add fails if another list has the op, override moves it, remove takes it
- * out. */
+/* A list row of yours; rows apply in order. add fails if another list has the op, override moves it, remove
+ * drops it. */
 typedef enum mpt_list_edit { MPT_LIST_ADD, MPT_LIST_OVERRIDE, MPT_LIST_REMOVE } mpt_list_edit;
 typedef struct mpt_list_row {
     const char   *op;
@@ -1835,31 +1835,31 @@ typedef struct mpt_list_row {
 
 #define MPT_NODE_FETCHED  1u    /* its results leave the graph, or it is fed: it is kept as it is */
 #define MPT_NODE_STATEFUL 2u    /* keeps state in its own format: it is kept as it is */
-#define MPT_NODE_VARIABLE 4u    /* as the ops Variable, VariableV2, variable: casts of it are counted apart */
-#define MPT_NODE_CONST    8u    /* as the ops Const, const */
+#define MPT_NODE_VARIABLE 4u    /* as the ops Variable, VariableV2, variable: low_casts omits its casts */
+#define MPT_NODE_CONST    8u    /* as the ops Const, const: likewise */
 #define MPT_NODE_CAST    16u    /* added by a rewrite */
-/* The op has no low-precision kernel for this type. The element type of a list of tensors changes with its
- * list all the same, as in TensorFlow. */
+/* The op has no low-precision kernel for this type. The element type of a list of tensors follows its list
+ * all the same, as in TensorFlow. */
 #define MPT_TYPE_FIXED    1u
 
-/* A node; its types, and their ports, are chains of indices. All of these may be read, none be written. */
+/* A node. Its types, and their ports, are chains of indices. Read any field, but write none. */
 typedef struct mpt_graph_node {
     const char *name, *op;
-    const char *device;         /* NULL: wherever the rewrite is for */
+    const char *device;         /* NULL: any device */
     uint32_t    flags;          /* MPT_NODE_* */
     uint32_t    first_type, last_type;
     uint32_t    input_count, output_count;
 } mpt_graph_node;
 
-/* A type attribute: the ports of a node that have one format. What the rewrite paints is a type. */
+/* A type attribute: the ports of a node that have one format. The rewrite makes a type low or leaves it. */
 typedef struct mpt_graph_type {
     const char *name;
-    int32_t     format;         /* mpt_format or MPT_TYPE_*; what a rewrite changes */
+    int32_t     format;         /* mpt_format or MPT_TYPE_*; a rewrite changes it */
     uint32_t    flags;          /* MPT_TYPE_FIXED */
-    uint32_t    node, next;     /* the node, its next type */
+    uint32_t    node, next;     /* its node; the node's next type */
     uint32_t    first_input, last_input, first_output, last_output;
     uint32_t    group;          /* union-find: types that must agree */
-    uint32_t    why;            /* mpt_graph_why of the last rewrite, and the types that it hangs on */
+    uint32_t    why;            /* mpt_graph_why of the last rewrite; via, to: the types that it depends on */
     uint32_t    via, to;
     uint32_t    via_end, to_end;        /* where the paths along via and to end: the ops that decided */
 } mpt_graph_type;
@@ -1867,7 +1867,7 @@ typedef struct mpt_graph_type {
 typedef struct mpt_graph_input {
     uint32_t type, index;       /* index: which input of the node */
     uint32_t source;            /* the output that it reads */
-    uint32_t next, next_use;    /* of the type; of the source */
+    uint32_t next, next_use;    /* next input of the type; next reader of the source */
 } mpt_graph_input;
 
 /* What a calibration run saw at an output. */
@@ -1887,7 +1887,7 @@ typedef struct mpt_graph_output {
 /* What is wrong, and with which node. */
 typedef struct mpt_graph_fault {
     const char *node;           /* its name (or the op of a list row); NULL if it is about none */
-    const char *why;            /* lives forever; NULL when nothing is wrong */
+    const char *why;            /* a static string; NULL when nothing is wrong */
 } mpt_graph_fault;
 
 typedef struct mpt_graph {
@@ -1899,11 +1899,11 @@ typedef struct mpt_graph {
     uint32_t          node_room, type_room, input_room, output_room;
     mpt_graph_fault   fault;    /* of the last call that failed */
     unsigned char    *arena;    /* NULL: MPT_MALLOC */
-    size_t            low, high, bytes; /* the arena: kept below low, scratch above high */
+    size_t            low, high, bytes; /* the arena: kept data below low, scratch above high */
     void             *kept, *scratch;   /* blocks from MPT_MALLOC, chained */
 } mpt_graph;
 
-/* Why a type is as it is: enum and words, first those of low ones; via and to name the ops that decided. */
+/* Why a type has its format: enum and words, low types first; via and to name the ops that decided. */
 #define MPT_GRAPH_WHYS(X)                                                                          \
     X(MPT_WHY_NONE,       "no rewrite has run")                                                    \
     X(MPT_WHY_ALLOW,      "its op is on the allow list")                                           \
@@ -1937,7 +1937,7 @@ typedef enum mpt_graph_why {
     MPT_WHY_COUNT
 } mpt_graph_why;
 
-/* What to do; mpt_graph_defaults gives {tensorflow, compact lists, F16, any device, no rows, 0.01}. */
+/* How to rewrite; mpt_graph_defaults gives {tensorflow, compact lists, F16, any device, no rows, 0.01}. */
 typedef struct mpt_graph_options {
     mpt_graph_mode      mode;
     mpt_op_lists        lists;
@@ -1945,40 +1945,40 @@ typedef struct mpt_graph_options {
     const char         *device;         /* only nodes whose device contains it, such as "gpu"; NULL: all */
     const mpt_list_row *rows;           /* [row_count] */
     size_t              row_count;
-    double              most_flushed;   /* the share of flushed values that is tolerated */
+    double              most_flushed;   /* tolerated share of flushed values */
 } mpt_graph_options;
 
-/* The counters of TensorFlow's summary, and what the casts cost. As in the original the first six count type
- * attributes, so that a node with two types counts twice. */
+/* The counters of TensorFlow's summary, and the cost of the casts. As in the original, the first six count
+ * type attributes: a node with two types counts twice. */
 typedef struct mpt_graph_summary {
     uint64_t processable, recognized, converted, allow_converted, deny_blocking, blocked_by_deny;
     uint64_t nodes;                     /* of the graph before the rewrite */
-    uint64_t low_casts;                 /* casts to the low format, of constants and variables not counted */
+    uint64_t low_casts;                 /* casts to the low format, except of constants and variables */
     uint64_t casts, cast_bytes;         /* all casts added; the bytes they read and write */
     mpt_format low;
 } mpt_graph_summary;
 
-/* mpt_graph_init -- an empty graph in memory of yours.
- *   arena, bytes  in  where everything is kept, and what a rewrite needs meanwhile (mpt_graph_bytes says how
- *                     much); NULL, 0: from MPT_MALLOC(bytes), if that and MPT_FREE(p) are defined where
- *                     MPT_IMPLEMENTATION is; then mpt_graph_free returns it
+/* mpt_graph_init -- start an empty graph in memory of yours.
+ *   arena, bytes  in  it holds everything, and the scratch data of a rewrite (mpt_graph_bytes says how much
+ *                     is enough); NULL, 0: memory comes from MPT_MALLOC(bytes), if it and MPT_FREE(p) are
+ *                     defined where MPT_IMPLEMENTATION is, and mpt_graph_free returns it
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_UNSUPPORTED for NULL without MPT_MALLOC. */
 MPT_DEF mpt_status mpt_graph_init(mpt_graph *g, void *arena, size_t bytes);
 MPT_DEF void mpt_graph_free(mpt_graph *g);
 
-/* mpt_graph_bytes -- an arena that suffices to build and rewrite a graph, of names of up to 95 letters, after
- * mpt_graph_reserve of as much; without it, three times as much.  Returns: bytes; 0 if they fit no size_t. */
+/* mpt_graph_bytes -- size of an arena to build and rewrite a graph, with names of up to 95 letters, after
+ * mpt_graph_reserve of as much; without it three times as much.  Returns: bytes; 0 if they fit no size_t. */
 MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs);
 
-/* mpt_graph_reserve -- room for so many nodes and inputs, with one type and output each.
+/* mpt_graph_reserve -- make room for so many nodes and inputs, with one type and output per node.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_MEMORY. */
 MPT_DEF mpt_status mpt_graph_reserve(mpt_graph *g, size_t nodes, size_t inputs);
 
-/* mpt_graph_node_add, _type_add, _output_add, _input_add -- build. Strings are kept by pointer and must
- * outlive the graph. An input may be added with source MPT_GRAPH_NONE and connected later, as the back edge
- * of a loop must be. A loop runs through NextIteration (next_iteration) into Merge (merge).
+/* mpt_graph_node_add, _type_add, _output_add, _input_add -- build a graph. Strings are kept by pointer and
+ * must outlive it. An input may be added with source MPT_GRAPH_NONE and connected later, as the back edge of
+ * a loop must be. A loop runs through NextIteration (next_iteration) into Merge (merge).
  *   elements  in   size of the tensor; 0 counts as 1
- *   id        out  index in g->nodes, types, outputs, inputs; may be NULL
+ *   id        out  the index in g->nodes, types, outputs, inputs; may be NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL, an index out of range, elements above 2^40), MPT_E_MEMORY; then
  * the graph is as before.  Threads: one caller per graph. */
 MPT_DEF mpt_status mpt_graph_node_add(mpt_graph *g, const char *name, const char *op, const char *device,
@@ -1993,14 +1993,14 @@ MPT_DEF mpt_status mpt_graph_connect(mpt_graph *g, uint32_t input, uint32_t sour
 MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, const uint32_t *sources,
                                 size_t count, uint64_t elements, uint32_t *output);
 
-/* mpt_graph_group -- two types that must have one format, such as the ends of a queue. (What belongs to one
- * list of tensors is found by its handles, loops by their merges.) */
+/* mpt_graph_group -- make two types have one format, such as the ends of a queue. (The rewrite finds what
+ * belongs to a list of tensors by its handles, and loops by their merges.) */
 MPT_DEF mpt_status mpt_graph_group(mpt_graph *g, uint32_t type, uint32_t other);
 
 #ifndef MPT_NO_REPORTS
-/* mpt_graph_range -- what a calibration run saw at an output, times the scale to be used (1: none), against
- * the low format. An op that reads or makes values that overflow, or of which more than
- * options->most_flushed are flushed, stays FP32. */
+/* mpt_graph_range -- record what a calibration run saw at an output, to be multiplied by 2^log2_scale (0: no
+ * scale), in a report against the low format. An op that reads or makes values that overflow, or of which
+ * more than options->most_flushed are flushed, stays FP32. */
 MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_range *seen, mpt_format low,
                                    int log2_scale);
 #endif
@@ -2009,19 +2009,19 @@ MPT_DEF mpt_status mpt_graph_range(mpt_graph *g, uint32_t output, const mpt_rang
 MPT_DEF mpt_graph_options mpt_graph_defaults(void);
 
 /* mpt_graph_check -- refuse a malformed graph: an input that reads nothing, an index or format out of range,
- * ends of different formats, a node that feeds itself, a cycle without a merge, a NextIteration that
- * feeds anything else.
+ * an edge between different formats, a node that feeds itself, a cycle without a merge, a NextIteration that
+ * feeds anything but merges.
  * Returns: MPT_OK.  Errors: MPT_E_DATA with g->fault; MPT_E_ARG, MPT_E_MEMORY. */
 MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
 
 /* mpt_graph_rewrite -- choose the formats, change the types and insert the casts: one per output at each
- * change of format, shared by all that read it, named NODE-PORT-CastToFp16-AutoMixedPrecision.
+ * change of format, shared by all its readers, named NODE-PORT-CastToFp16-AutoMixedPrecision.
  *   o        in   NULL for mpt_graph_defaults()
  *   summary  out  may be NULL
  * A second rewrite with the same options changes nothing.
- * Three differences from TensorFlow's pass: (1) loops are repaired until nothing changes, where it does one
- * round, which may leave an edge with two formats if loops feed each other; (2) whether an op has a kernel is
- * said by MPT_TYPE_FIXED, where it asks its registry; (3) FusedBatchNorm and its gradient become V2 by their
+ * Three differences from TensorFlow's pass: (1) loops are repaired until nothing changes; TensorFlow does one
+ * round, which may leave an edge with two formats if loops feed each other; (2) MPT_TYPE_FIXED says whether
+ * an op has a kernel; TensorFlow asks its registry; (3) FusedBatchNorm and its gradient become V2 by their
  * name alone. V2 keeps its statistics in FP32: give those ports a type of their own.
  * Returns: MPT_OK, also if there is nothing to do.  Errors: MPT_E_DATA (mpt_graph_check; an op in two lists)
  * with g->fault; MPT_E_ARG; MPT_E_UNSUPPORTED (low); MPT_E_MEMORY. On an error the graph is as before.
@@ -2031,20 +2031,20 @@ MPT_DEF mpt_status mpt_graph_check(mpt_graph *g);
  * cast that several ops share (one price for a set of ends). */
 MPT_DEF mpt_status mpt_graph_rewrite(mpt_graph *g, const mpt_graph_options *o, mpt_graph_summary *summary);
 
-/* mpt_graph_is_low -- whether the last rewrite made this type low. */
+/* mpt_graph_is_low -- whether a rewrite made this type low. */
 MPT_DEF int mpt_graph_is_low(const mpt_graph *g, uint32_t type);
 
-/* mpt_graph_explain -- "NAME (OP): low, because ...", with the path to the op that decided, cut to fit. Of a
- * long path the six nodes nearest to this one and the deciding op are told, "..." between them; so the cost
- * does not grow with the path.
- * Returns: the length without the final 0 that the whole text has; 0 for NULL or an unknown type. */
+/* mpt_graph_explain -- write "NAME (OP): low, because ...", with the path to the op that decided, cut to fit.
+ * Of a long path it names the six nodes nearest to this one and the deciding op, with "..." between them, so
+ * that the cost does not grow with the path.
+ * Returns: the length of the whole text without the final 0; 0 for NULL or an unknown type. */
 MPT_DEF size_t mpt_graph_explain(const mpt_graph *g, uint32_t type, char *buf, size_t cap);
 
 #ifndef MPT_NO_STDIO
-/* mpt_graph_print -- the explanation of every FP32 and low type but those of casts, a line each; linear.
+/* mpt_graph_print -- explain every FP32 and low type, except those of casts, a line each; in linear time.
  * mpt_graph_dot -- the graph for Graphviz: low green, FP32 blue, casts orange, other types white.
- * mpt_graph_summary_print -- TensorFlow's summary: the one line of today's, the seven that it had once; and
- *   the bytes of the casts.
+ * mpt_graph_summary_print -- TensorFlow's summary: its one line of today, its seven lines of earlier
+ * versions, and the bytes of the casts.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_DATA if the stream failed. */
 MPT_DEF mpt_status mpt_graph_print(FILE *out, const mpt_graph *g);
 MPT_DEF mpt_status mpt_graph_dot(FILE *out, const mpt_graph *g);
@@ -11360,61 +11360,61 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 #endif /* MPT_ONLY_CONVERSIONS */
 
 // >>M27 to add an optimizer, a scaler dialect, a report -------------------------------------------
-/* An optimizer: in >>M5 its struct of hyperparameters, or that of another one, its row in MPT_OPTIMIZERS, and
- *   the prototypes of its step and defaults; in >>M15 its constants of a step and its formula for one element
- *   (fma for every multiply-add, no libm but sqrt), which the GPU shares; in >>M18 its loop over a tile if
- *   ONE pass is all, or else the function of its OWN passes. Steps, storages, checkpoints, the memory report
- *   and mpt_cuda.h follow the row. Its tests: a recipe in tests/test_mpt_optim.c, and parity in
- *   tests/test_cuda_optim.cu.
+/* An optimizer: in >>M5, its struct of hyperparameters, or that of another one (a new struct also needs a row
+ *   in MPT_HYPERPARAMETERS and a pointer in mpt_state), its row in MPT_OPTIMIZERS, and the prototypes of its
+ *   step and defaults; in >>M15, its constants of a step and its formula for one element, shared with the GPU
+ *   (fma for every multiply-add, no libm but sqrt); in >>M18, its loop over a tile if ONE pass does all, else
+ *   its OWN passes. Steps, storages, checkpoints, the memory report and mpt_cuda.h follow from the row. Its
+ *   tests: a recipe in tests/test_mpt_optim.c, and parity in tests/test_cuda_optim.cu.
  * A storage: its row in MPT_STORAGES (>>M2), one element in >>M15, mpti_weight_in and _out in >>M18.
- * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M3), what is new about it in mpti_scaler_advance
- *   (>>M15), its limits in mpti_scaler_config_ok (>>M17), a trace in tests/test_mpt.c.
- * A report: counts that merge, in a plain struct, a table of its figures for mpti_write (>>M22), thresholds
- *   taken from the codec (see mpti_range_limits); drawing apart from counting. */
+ * A scaler dialect: its row in MPT_SCALER_DIALECTS (>>M3), what is new in its rule in mpti_scaler_advance
+ *   (>>M15), its limits in mpti_scaler_config_ok (>>M17), its original and traces in tests/test_mpt_scaler.c.
+ * A report: counts that merge, in a plain struct; a table of its figures for mpti_write (>>M22); thresholds
+ *   taken from the codec (see mpti_range_limits); drawing kept apart from counting. */
 
 // >>M28 history -----------------------------------------------------------------------------------
-/* 0.4.0  mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
+/* In two columns: left as it was, right as it is now.
+ * 0.4.0  mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
  *   MPT_GRAPH_WHYS(X): X(why, low, text)      X(why, text)
- *   Parts of tensors: mpt_tensors_shard; the part, whole and sums of mpt_tensor. Dialects mindspore, marian.
- *   The floor of the default loss scale is 2^-20 (2^-14). mpt_gemm with k, alpha and beta 1 rounds once, and
- *   its sums of rows along k are mpt_dot's above 4096, too. The norm has other last bits: sums of up to 64
- *   squares are floats. It is off by 2^-21 at most, and was by 2^-50. Arrays that a storage does not have
- *   are no part of a checkpoint. A graph's summary leaves out casts of resource variables, as TensorFlow's
- *   does, and loops may go through RefMerge. mpt_tensors_place gives arrays the master's place in a line of
- *   the cache, a new master the numbers of the copy (zeros), and the master as a copy that would be the same.
- *   A refused check makes the update refuse; a second one of the same step changes nothing (skipped it).
- *   mpt_row_update rounds floats of a copy as mpt_tensor.rounded asks. Checkpoints are of version 4, with a
- *   checksum that threads share; those of version 3 are loaded, too. mpt_dot of zeros is never minus zero.
- *   mpt_graph_bytes suffices where every output needs a cast, too. mpt_lint_update judges every storage.
- *   mpt_stagnation of MPT_F64 counts updates that a double does not take.
+ *   Parts of tensors: mpt_tensors_shard; whole, first and sums of mpt_tensor. New dialects: mindspore,
+ *   marian. The floor of the default loss scale is 2^-20 (was 2^-14). mpt_gemm with k, alpha and beta 1
+ *   rounds once, and its sums of rows along k are those of mpt_dot above k 4096, too. The norm has other last
+ *   bits: sums of up to 64 squares are floats; it is off by 2^-21 at most (was 2^-50). Arrays that a storage
+ *   does not have are not part of a checkpoint. A graph's summary leaves out casts of resource variables, as
+ *   TensorFlow's does, and loops may go through RefMerge. mpt_tensors_place gives arrays the master's place
+ *   in a cache line, gives a new master the numbers of the copy (was zeros), and uses the master as the copy
+ *   where they would be the same. A refused check makes the update refuse; a second check of a step changes
+ *   nothing (it made the step be skipped). mpt_row_update rounds float copies as mpt_tensor.rounded asks.
+ *   Checkpoints have version 4, with a checksum that threads share; version 3 can be loaded. mpt_dot of zeros
+ *   is never minus zero. mpt_graph_bytes also suffices where every output needs a cast. mpt_lint_update
+ *   judges every storage. mpt_stagnation of MPT_F64 counts updates that a double does not take.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
- *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was
- *   w * FP32(1 - lr * wd), 1.19 times what was asked at lr 1e-5 and wd 0.01, and nothing from 2e-6 down. Adam
- *   and LAMB round their constants elsewhere.
- *   MPT_MOMENTS_BF16 rounds stochastically; what it was is MPT_MOMENTS_BF16_NEAREST.
- *   AMSGrad: v_max of mpt_tensor; Adafactor's rows; copies of floats that are rounded.
+ *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was w *
+ *   FP32(1 - lr * wd): 1.19 times what was asked at lr 1e-5 and wd 0.01, nothing from 2e-6 down. Adam and
+ *   LAMB round their constants elsewhere.
+ *   MPT_MOMENTS_BF16 rounds stochastically; as it was, it is MPT_MOMENTS_BF16_NEAREST.
+ *   New: AMSGrad (v_max of mpt_tensor), rows for Adafactor, copies in rounded floats.
  *   The default loss scale has another rule, and mpt_scaler other fields for it; its hysteresis is not used.
- *   MPT_SCALER_PADDLE is that of dynamic graphs, MPT_SCALER_DEEPSPEED that of 0.17.1: as they were they are
+ *   MPT_SCALER_PADDLE is that of dynamic graphs, MPT_SCALER_DEEPSPEED that of 0.17.1; as they were, they are
  *   MPT_SCALER_PADDLE_STATIC and MPT_SCALER_DEEPSPEED_0_17_0.
- *   Parameter groups: lr_times, decay_times, no_decay of mpt_tensor. Options of every step: zeroed gradients,
- *   maximize; SGD: dampening. Positional initializers of mpt_sgd and mpt_lion: t is now the last of seven.
+ *   New: parameter groups (lr_times, decay_times, no_decay of mpt_tensor), step options (zeroed gradients,
+ *   maximize), dampening of SGD. Positional initializers of mpt_sgd and mpt_lion: t is now the last of seven.
  *   mpt_clip_value(step, t, n, x)             mpt_clip_apply(step, t, n, x), also by the norm
  *   mpt_policy_row_at(i, &row)                MPT_OPS(X): a row holds all names of one kind
  *   mpt_policy_format of an unknown op: OK    MPT_E_UNSUPPORTED, unless a row of yours names it
  *   mpt_graph_rewrite lets infer ops follow low ones under CUDA, too, as TensorFlow 2.21 does; the older rule
  *   is MPT_GRAPH_TENSORFLOW_2_19. Its counters count type attributes, no longer nodes.
  *   MPT_POLICIES(X): X(name, c, v, o)         X(name, cpu, c, v, o); and mpt_policy has a field cpu
- * Rows take a format per operand, 16-bit gradients among them, and strides:
+ * Row functions take a format for each operand, 16-bit gradients included, and strides:
  *   mpt_dot_f16(a, x, n), _bf16, _f32         mpt_dot(a, MPT_F16, x, MPT_F32, n)
  *   mpt_axpy_f16(y, a, x, n), _bf16, _f32     mpt_axpy(y, MPT_F32, a, x, MPT_F16, n)
  *   mpt_momentum_publish(param, f, master, m, mpt_row_update(&rule, &tensor, first, n, x), which serves every
  *                        momentum, ..., x, n, &bad)     storage, Nesterov momentum too
  *   mpt_opts.step, mpt_philox(.., step, ..)   64 bits: the same numbers up to 2^32 - 1
  * Thin products of mpt_gemm along k are summed as mpt_dot does.
- * A bad row of mpt_axpy_publish stays also if found_inf is NULL.
- *
- * 0.2.0  Half the time to compile, parts to leave out, fewer names, the same bits. Was, is:
+ * A bad row of mpt_axpy_publish stays as it is even if found_inf is NULL.
+ * 0.2.0  Half the time to compile, parts to leave out, fewer names, the same bits.
  *   mpt_storage_text, mpt_scaler_preset       mpt_storage_name, mpt_scaler_defaults
  *   mpt_scaler_record_cause(s, cause)         mpt_scaler_record(s, 1, cause); mpt_scaler_record(s, found, 0)
  *   mpt_check_report(s, t, x, n, r)           mpt_check(s, t, x, n, r), r may be NULL; mpt_unscale likewise
