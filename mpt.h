@@ -2053,9 +2053,9 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
 #endif /* MPT_NO_GRAPH */
 
 // >>M15 core: the formulas, one element each, shared with the GPU ---------------------------------
-/* Arithmetic that no compiler may contract: a plain a * b + c becomes an fma or not at each one's
- * taste. PTX and bits in place of operators and intrinsics, since under --use_fast_math those flush
- * subnormals, even in a negation, a comparison or a conversion. */
+/* Arithmetic that the compiler cannot contract: one compiler turns a plain a * b + c into an fma, another
+ * does not. On the GPU it is PTX, or works on bits, since under --use_fast_math operators and intrinsics
+ * flush subnormals, even in a negation, a comparison or a conversion. */
 #ifdef __CUDA_ARCH__
 #define MPTI_PTX(type, name, parameters, text, out, ...) \
     MPT_HD type name parameters                          \
@@ -2077,12 +2077,11 @@ MPTI_PTX(double, mpti_to_f64, (float a), "cvt.f64.f32 %0, %1", "=d", "f"(a))
 MPTI_PTX(float, mpti_to_f32, (double a), "cvt.rn.f32.f64 %0, %1", "=f", "d"(a))
 #else
 MPT_HD float mpti_fma(float a, float b, float c) { return fmaf(a, b, c); }
-MPT_HD float mpti_mul(float a, float b) { return a * b; }   /* only feeds fmaf, /, a store or a mask */
+MPT_HD float mpti_mul(float a, float b) { return a * b; }   /* no caller uses + or - on a product */
 MPT_HD float mpti_add(float a, float b) { return mpti_f32_make(mpti_f32_bits(a + b)); } /* x87 rounds, too */
 MPT_HD float mpti_div(float a, float b) { return a / b; }
 MPT_HD float mpti_sqrt(float a) { return sqrtf(a); }
-/* Its result does feed a subtraction; volatile keeps the compiler from contracting the two. It runs
- * a few times per step, not per element. */
+/* Unlike mpti_mul's, these results feed additions: volatile prevents contraction. A few calls per step. */
 MPT_HD double mpti_mul64(double a, double b)
 {
     const volatile double d = a * b;
@@ -2100,17 +2099,17 @@ MPT_HD float mpti_neg(float a) { return -a; }
 MPT_HD int mpti_is_nonzero64(double a) { return (mpti_f64_bits(a) << 1) != 0u; }
 MPT_HD int mpti_is_nonzero(float a) { return (mpti_f32_bits(a) & 0x7fffffffu) != 0u; }
 
-/* The tree of every sum of squares. Element i of a chunk adds to lane i mod MPTI_LANES, in order; the
- * lanes of a chunk are added in adjacent pairs; chunk c of the whole list adds to slot
- * c mod MPTI_SLOTS, in order; the slots are added in adjacent pairs. So neither threads, nor vector
- * width, nor grid can change the result. On the GPU a block is 256 threads of 8 lanes each. All is double,
- * but in the check the lanes, up to the sums of 8 adjacent ones: floats, since most GPUs have next to no
- * double arithmetic. */
+/* The tree by which every sum of squares is added, in a fixed order. Element i of a chunk adds to lane
+ * i mod MPTI_LANES, in order of i; the lanes of a chunk are added in adjacent pairs; the sum of chunk c of
+ * the list adds to slot c mod MPTI_SLOTS, in order of c; the slots are added in adjacent pairs. So threads,
+ * vector width and grid size cannot change the result. On the GPU a block is 256 threads of 8 lanes each. All
+ * sums are double, but in the gradient check the lanes and the sums of 8 adjacent lanes are float, since most
+ * GPUs have very little double arithmetic. */
 #define MPTI_LANES 2048
 #define MPTI_CHUNK 16384
 #define MPTI_SLOTS 256
 
-/* Unscale one gradient; *bad becomes nonzero if it is, or becomes, Inf or NaN. */
+/* Unscale one gradient. *bad becomes nonzero if the gradient or the result is Inf or NaN. */
 MPT_HD float mpti_unscale_1(float g, float factor, unsigned *bad)
 {
     const float u = mpti_mul(g, factor);
@@ -2118,7 +2117,7 @@ MPT_HD float mpti_unscale_1(float g, float factor, unsigned *bad)
     return u;
 }
 
-/* What is bad about a gradient g that ends as u; 0 if nothing is. */
+/* The cause (MPT_CAUSE_*) of a bad gradient g whose unscaled, stored value is u; 0 if both are finite. */
 MPT_HD unsigned mpti_cause_1(float g, float u)
 {
     const uint32_t a = mpti_f32_bits(g) & 0x7fffffffu;
@@ -2127,18 +2126,17 @@ MPT_HD unsigned mpti_cause_1(float g, float u)
     return mpti_f32_is_finite(u) ? 0u : MPT_CAUSE_RANGE;
 }
 
-/* Add a square. The product of two floats is exact in double, so it does not matter whether the
- * compiler contracts this one. Non-finite values count as 0: they are told by found_inf, and a NaN
- * in the sum would have other bits on other machines. */
+/* Add the square of x to a sum. That square is exact in double, so a contraction to an fma would not matter.
+ * Inf and NaN count as 0, since the bits of a NaN in the sum would differ between machines. */
 MPT_HD double mpti_sumsq_1(double sum, float x)
 {
-    /* by a mask, not a branch: loops over it vectorize */
+    /* a mask instead of a branch, so that compilers vectorize loops over this function */
     const float finite = mpti_f32_make(mpti_f32_bits(x) & (0u - (uint32_t)mpti_f32_is_finite(x)));
     return sum + mpti_to_f64(finite) * mpti_to_f64(finite);
 }
 
-/* The square in float; a mask that changes nothing keeps product and sum from becoming one fma, which is slow
- * where processors have none. To a lane only the finite ones; and the sum of 8 lanes. */
+/* The mask changes no square, but keeps the compiler from making product and sum an fma, which is slow on
+ * processors without that instruction. Only a finite x adds to a lane. mpti_lanes_sum_8 adds 8 lanes. */
 MPT_HD float mpti_square_1(float x) { return mpti_f32_make(mpti_f32_bits(mpti_mul(x, x)) & 0x7fffffffu); }
 MPT_HD float mpti_lane_add_1(float lane, float x)
 {
@@ -2150,9 +2148,9 @@ MPT_HD double mpti_lanes_sum_8(const float *x)
     return mpti_to_f64(mpti_add(low, mpti_add(mpti_add(x[4], x[5]), mpti_add(x[6], x[7]))));
 }
 
-/* Squares under 2^-149 and over 2^128 are lost to floats. A chunk's sum that is not from 2^-96 up and finite
- * is made again, of x times 2^100 or 2^-100: nothing that matters is lost then, and in the others what is
- * lost is at most 2^-39 of the sum. */
+/* In float, squares under 2^-149 become 0 and squares over 2^128 become Inf. So a chunk's sum that is below
+ * 2^-96 or not finite is computed again, from x times 2^100 or 2^-100: then nothing that matters is lost. In
+ * all other sums the loss is at most 2^-39 of the sum. */
 MPT_HD int mpti_sum_is_sound(double sum)
 {
     return mpti_f64_bits(sum) - ((uint64_t)(1023 - 96) << 52) < (uint64_t)(1024 + 96) << 52;
@@ -2167,10 +2165,9 @@ MPT_HD double mpti_unshift(double sum, float shift)
     return sum * back * back;
 }
 
-/* FP32(1 / FP64(scale)), as PyTorch has it. */
+/* FP32(1 / FP64(scale)), as PyTorch computes it. */
 MPT_HD float mpti_inverse_scale(float scale) { return mpti_to_f32(1.0 / mpti_to_f64(scale)); }
 
-/* Norm and clip factor from the finished sum. */
 MPT_HD double mpti_norm_from_sumsq(double sumsq, unsigned found_inf)
 {
     return found_inf ? mpti_f64_make((uint64_t)0x7ff << 52) : sqrt(sumsq);
@@ -2195,8 +2192,8 @@ MPT_HD uint32_t mpti_scaler_rule(int32_t dialect)
     }
 }
 
-/* scale * factor, or scale / factor, in the arithmetic of the rule; a double that holds a float where
- * the rule keeps FP32. */
+/* scale * factor, or scale / factor with `divide`, in the arithmetic of the rule (the bits of a dialect, see
+ * >>M3). Where the rule keeps its scale in FP32, the result is exactly a float. */
 MPT_HD double mpti_scaler_times(const mpt_scaler *s, uint32_t rule, double factor, int divide)
 {
     const float x = s->scale, f = mpti_to_f32(factor);
@@ -2213,7 +2210,7 @@ MPT_HD void mpti_scaler_set(mpt_scaler *s, double scale)
     s->scale = mpti_to_f32(scale);
 }
 
-/* One step of the scale, up or down. Limits of FP32 rules are FP32 too. */
+/* Move the scale up or down by one factor, within its limit. An FP32 rule rounds its limit to FP32 too. */
 MPT_HD void mpti_scaler_move(mpt_scaler *s, uint32_t rule, int up)
 {
     const int    divide = !up && (rule & MPTI_DIVIDE);
@@ -2236,10 +2233,11 @@ MPT_HD void mpti_scaler_move(mpt_scaler *s, uint32_t rule, int up)
         mpti_scaler_set(s, moved);
 }
 
-/* Nonzero where a bad step moves the scale, by the hysteresis of the rule. */
+/* Count a bad step; nonzero if it moves the scale, by the hysteresis of the rule. fairseq compares with its
+ * tolerance: bad steps since the last back-off / steps since the last move, of which 0 count as 1000. */
 MPT_HD int mpti_scaler_is_due(mpt_scaler *s, uint32_t rule)
 {
-    if (rule & MPTI_RATE) {     /* fairseq: by the share of bad steps since the scale last moved */
+    if (rule & MPTI_RATE) {     /* fairseq */
         const int64_t since = s->iteration - s->last_moved;
         s->bad_steps++;
         return (double)s->bad_steps / (double)(since ? since : 1000) >= s->config.tolerance;
@@ -2279,7 +2277,7 @@ MPT_HD mpt_status mpti_scaler_bad(mpt_scaler *s, uint32_t rule)
         }
     }
     s->last_bad = s->iteration;
-    if ((rule & MPTI_RATE) && s->wide <= s->config.min_scale) {     /* the floor raises, after the fact */
+    if ((rule & MPTI_RATE) && s->wide <= s->config.min_scale) {     /* fairseq raises, and undoes the move */
         mpti_scaler_set(s, before);
         return MPT_E_SCALE;
     }
@@ -2309,24 +2307,24 @@ MPT_HD void mpti_scaler_good(mpt_scaler *s, uint32_t rule)
 }
 
 /* ---- the default dialect: see >>M3 ---- */
-#define MPTI_UNIT    0x1000000u /* 1, of rates and of bad steps beyond the expected */
-#define MPTI_SURE    20         /* so many bits of improbability of bad steps in a row are an alarm */
-#define MPTI_LEVELS  4          /* alarms whose steps are compared with those of as many before */
-#define MPTI_IN_ROW  12         /* bad steps in a row before the verdict, besides `patience` */
-#define MPTI_FORGET  4096       /* bad steps after which the base rate is forgotten; ... */
-#define MPTI_LAPSE   64         /* ... in a row */
-#define MPTI_SEARCH  256        /* steps that half a search takes at least */
-#define MPTI_CLIMBED  1u        /* the last move was upwards */
-#define MPTI_ON_TRIAL 2u        /* what was learned last has not been confirmed by a climb to home */
+#define MPTI_UNIT    0x1000000u /* 1.0 in `base`, and one bad step in `excess` */
+#define MPTI_SURE    20         /* -log2 of the probability at which bad steps in a row are an alarm */
+#define MPTI_LEVELS  4          /* alarms in each half of a search; the steps of its halves are compared */
+#define MPTI_IN_ROW  12         /* bad steps in a row before the verdict, in addition to `patience` */
+#define MPTI_FORGET  4096       /* the base rate is forgotten after so many bad steps, ... */
+#define MPTI_LAPSE   64         /* ... or after so many in a row */
+#define MPTI_SEARCH  256        /* least number of steps in each half of a search but the first */
+#define MPTI_CLIMBED  1u        /* the last move was up */
+#define MPTI_ON_TRIAL 2u        /* no climb back to `home` has confirmed the base rate yet */
 
 MPT_HD int32_t mpti_count_up(int32_t x) { return x < 0x7fffffff ? x + 1 : x; }
 MPT_HD int32_t mpti_most(int32_t a, int32_t b) { return a > b ? a : b; }
 MPT_HD int32_t mpti_least(int32_t a, int32_t b) { return a < b ? a : b; }
 
-/* a < b for numbers of at least 0, by bits: under --use_fast_math a comparison flushes subnormals. */
+/* a < b for numbers >= 0, by their bits: under --use_fast_math a comparison flushes subnormals. */
 MPT_HD int mpti_below(float a, float b) { return mpti_f32_bits(a) < mpti_f32_bits(b); }
 
-/* Powers of two: no product rounds, and the limits are powers of two as well. */
+/* Set the scale, within its limits. No product rounds: all scales, factors and limits are powers of two. */
 MPTI_HD_CALL void mpti_ours_set(mpt_scaler *s, float scale)
 {
     const float least = mpti_to_f32(s->config.min_scale), most = mpti_to_f32(s->config.max_scale);
@@ -2336,7 +2334,8 @@ MPTI_HD_CALL void mpti_ours_set(mpt_scaler *s, float scale)
     s->climb &= ~MPTI_CLIMBED;
 }
 
-/* By how much a rate may be exceeded: by itself, but by `least` at least and by 1/32 or a quarter at most. */
+/* How far bad steps may exceed a rate: by the rate itself, but by at least `least`, by at most 1/32 or a
+ * quarter of the rate, whichever is more, and never by more than half of what is left to 1. */
 MPT_HD uint32_t mpti_ours_room(uint32_t rate, uint32_t least)
 {
     const uint32_t most = rate / 4u > MPTI_UNIT / 32u ? rate / 4u : MPTI_UNIT / 32u;
@@ -2344,8 +2343,8 @@ MPT_HD uint32_t mpti_ours_room(uint32_t rate, uint32_t least)
     return room < half ? room : half;
 }
 
-/* The rate of bad steps does not depend on the scale: it is the base rate from now on, and the scale climbs
- * back to where the search began, slowly enough that a level at fault shows. */
+/* The search has found that the rate of bad steps does not depend on the scale. That rate becomes the base
+ * rate, and the scale climbs back to where the search began, slowly enough that a scale at fault shows. */
 MPT_HD void mpti_ours_learn(mpt_scaler *s)
 {
     const uint32_t steps = (uint32_t)mpti_most(s->search_steps, 1), bad = (uint32_t)s->search_bad;
@@ -2360,7 +2359,7 @@ MPT_HD void mpti_ours_learn(mpt_scaler *s)
     s->depth = s->at_floor = s->good_steps = 0;
 }
 
-/* More bad steps than the base rate explains: in a row, the `levels`th such alarm. */
+/* An alarm: more bad steps than the base rate explains; the `levels`th since the last good step. */
 MPT_HD void mpti_ours_alarm(mpt_scaler *s, int32_t levels)
 {
     const int32_t interval = s->config.interval;
@@ -2373,7 +2372,7 @@ MPT_HD void mpti_ours_alarm(mpt_scaler *s, int32_t levels)
     int32_t       down = 1;
     int           learn = 0;
     s->excess = 0u;
-    if (trial) {                /* it does depend on the scale */
+    if (trial) {                /* the rate does depend on the scale */
         s->climb = s->base = 0u;
         s->depth = 0;
         s->wait = interval;
@@ -2388,7 +2387,7 @@ MPT_HD void mpti_ours_alarm(mpt_scaler *s, int32_t levels)
             s->search_steps = s->search_bad = 0;
             s->home = s->wait < interval ? s->home : s->scale;
         }
-        if (levels > 1) {       /* nothing good between this alarm and the last: that level was at fault */
+        if (levels > 1) {       /* no good step since the last alarm: the scale was at fault */
             s->depth = 0;
             s->wait = failed ? s->wait : mpti_least(s->wait, mpti_most(8, interval / (levels * levels)));
         } else if (++s->depth == MPTI_LEVELS ||
@@ -2438,8 +2437,8 @@ MPT_HD void mpti_ours_climb(mpt_scaler *s)
     }
 }
 
-/* The base rate follows the steps, with a memory of about sixteen bad ones, up to base_most. While it falls
- * the scale does not grow beyond its home. */
+/* The base rate follows the steps, as a moving average over about sixteen bad ones, up to base_most. While it
+ * falls, the scale does not grow above `home`. */
 MPT_HD void mpti_ours_follow(mpt_scaler *s, int bad)
 {
     const uint64_t gain = s->base / 8u > MPTI_UNIT >> 13 ? s->base / 8u : MPTI_UNIT >> 13;
@@ -2461,7 +2460,7 @@ MPT_HD void mpti_ours_step(mpt_scaler *s, int bad)
 {
     const int32_t wait = mpti_below(s->scale, s->home) ? s->wait : s->config.interval;
     uint32_t      expected = 0u;
-    int32_t       needed = 0, row;       /* 12 - needed is -log2(base), more or less */
+    int32_t       needed = 0, row;       /* 12 - needed is about -log2(base) */
     s->bad_steps = bad ? mpti_count_up(s->bad_steps) : 0;
     s->last_good = bad ? s->last_good : s->scale;
     s->good_steps = mpti_count_up(s->good_steps);
@@ -2490,7 +2489,7 @@ MPT_HD mpt_status mpti_ours_advance(mpt_scaler *s)
             s->verdict = (uint32_t)MPT_VERDICT_RANGE;
     } else {
         if (s->verdict && !s->found_inf)
-            s->base = s->verdict = 0u;      /* what made every step bad has passed */
+            s->base = s->verdict = 0u;      /* a good step: the cause of the verdict is gone */
         s->skipped_nan += (s->cause & (MPT_CAUSE_NAN | MPT_CAUSE_INF)) == MPT_CAUSE_NAN;
         s->range_steps = 0;
         mpti_ours_step(s, s->found_inf != 0u);
@@ -2498,7 +2497,7 @@ MPT_HD mpt_status mpti_ours_advance(mpt_scaler *s)
     return s->verdict ? MPT_E_SCALE : MPT_OK;
 }
 
-/* One update of the scale, by what the checks since the last one found. */
+/* One update of the scale, from what the checks since the last update have found. */
 MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
 {
     const uint32_t rule = mpti_scaler_rule(s->config.dialect);
@@ -2520,7 +2519,7 @@ MPT_HD mpt_status mpti_scaler_advance(mpt_scaler *s)
     return status;
 }
 
-/* What ranks tell each other of their checks, as numbers whose sums say all. */
+/* What ranks exchange about their checks: numbers that are all summed over the ranks. */
 #define MPTI_COMBINED 5
 MPT_HD void mpti_combine_pack(const mpt_step *step, double *values)
 {
@@ -2545,14 +2544,15 @@ MPT_HD void mpti_combine_unpack(mpt_scaler *s, mpt_step *step, const double *val
     s->cause |= step->cause;
 }
 
-/* A record that already holds a check of the step that the scaler is in. */
+/* Nonzero if the record already holds a check of the scaler's current step. */
 MPT_HD int mpti_is_second_check(const mpt_scaler *s, const mpt_step *step)
 {
     return s->checks && step->update == s->updates + 1u;
 }
 
-/* Who ignores that a check was refused must not step on scaled gradients, and is told by the update. A second
- * check does no harm, but for one that should have unscaled what the first only read. */
+/* A caller that ignores the status of a refused check must not step on scaled gradients: found_inf makes the
+ * step skip them, and without checks mpt_scaler_update refuses. A second check does no harm, unless it should
+ * have unscaled what the first one only read. */
 MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step, int write_back)
 {
     if (s && mpti_is_second_check(s, step) && (!write_back || step->stage == (uint32_t)MPT_STAGE_UNSCALED))
@@ -2562,7 +2562,7 @@ MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step, int write_back)
         s->checks = 0u;
 }
 
-/* A step may be taken, or clipped, after a check and once. */
+/* Nonzero between a check and its step: only then may the step be clipped or taken. */
 MPT_HD int mpti_step_is_open(const mpt_step *step)
 {
     return step->stage == (uint32_t)MPT_STAGE_CHECKED || step->stage == (uint32_t)MPT_STAGE_UNSCALED;
@@ -2574,11 +2574,11 @@ MPT_HD int mpti_may_combine(const mpt_scaler *s, const mpt_step *step)
     return mpti_step_is_open(step) && mpti_is_second_check(s, step);
 }
 
-/* The legal hyperparameters. NaN is told by its bits: -ffast-math may turn a comparison around. */
+/* The valid hyperparameters. NaN is detected by its bits: -ffast-math may invert a comparison. */
 MPT_HD int mpti_is_rate(float x) { return x >= 0.0f && mpti_f32_is_finite(x); }
 MPT_HD int mpti_is_decay(float x) { return mpti_is_rate(x) && x < 1.0f; }
 
-/* The options of all but Adam and its kin. */
+/* The options that every optimizer knows. AdamW and Adam also know MPT_STEP_AMSGRAD. */
 #define MPTI_STEP_OPTIONS (MPT_STEP_ZERO_GRADS | MPT_STEP_MAXIMIZE | MPT_STEP_STAYS_OPEN)
 
 MPTI_HD_CALL int mpti_sgd_ok(const mpt_sgd *o)
@@ -2608,17 +2608,17 @@ MPTI_HD_CALL int mpti_adafactor_ok(const mpt_adafactor *o)
            mpti_is_rate(o->weight_decay) && !(o->options & ~MPTI_STEP_OPTIONS);
 }
 
-/* What an optimizer asks of each tensor, and the format of its moments. */
+/* What an optimizer needs of each tensor. */
 #define MPTI_NEEDS_STEP (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD)
-#define MPTI_ZEROES     256u    /* among them: gradients are 0 afterwards ... */
-#define MPTI_STAYS_OPEN 512u    /* ... and the step is not over */
+#define MPTI_ZEROES     256u    /* bits beside MPT_NEEDS_*: the step zeroes the gradients; ... */
+#define MPTI_STAYS_OPEN 512u    /* ... another step on the same check follows */
 MPTI_HD_CALL unsigned mpti_needs_of(uint32_t options)
 {
     return (options & MPT_STEP_ZERO_GRADS ? MPTI_ZEROES : 0u) |
            (options & MPT_STEP_STAYS_OPEN ? MPTI_STAYS_OPEN : 0u) |
            (options & MPT_STEP_AMSGRAD ? MPT_NEEDS_V_MAX : 0u);
 }
-/* What hyperparameters make superfluous. */
+/* Arrays that an optimizer does not need with these hyperparameters. */
 MPT_HD unsigned mpti_sgd_spares(const mpt_sgd *o)
 {
     return o && mpti_is_nonzero(o->momentum) ? 0u : MPT_NEEDS_M;
@@ -2640,12 +2640,12 @@ MPT_HD mpt_format mpti_moments_format(const mpt_tensor *t)
     return t->moments == MPT_MOMENTS_F32 ? MPT_F32 : MPT_BF16;
 }
 
-/* Streams of random bits: a weight's is its tensor's place in the list, those of the moments lie above. */
+/* Random streams: a weight's is the index of its tensor; those of the moments are that index XOR these. */
 #define MPTI_STREAM_M 0x80000000u
 #define MPTI_STREAM_V 0x40000000u
 
-/* What parameter groups change: each struct of constants begins with it. */
-typedef struct mpti_rates { float minus_lr, decay, l2; } mpti_rates;     /* l2: decay within the gradient */
+/* The constants that parameter groups change. Every mpti_*_k struct begins with them. */
+typedef struct mpti_rates { float minus_lr, decay, l2; } mpti_rates;     /* l2: decay added to the gradient */
 
 MPT_HD float mpti_times(float x, float times) { return mpti_is_nonzero(times) ? mpti_mul(x, times) : x; }
 
@@ -2666,7 +2666,7 @@ MPT_HD mpti_rates mpti_rates_make(float lr, float decay, float l2)
     return r;
 }
 
-/* What is constant over one step of an optimizer; factor is unscale times clip, and the sign. */
+/* Constants of one step of each optimizer. factor: grad_factor * clip_factor, negated to maximize. */
 typedef struct mpti_sgd_k { mpti_rates rates; float momentum, fresh, factor; uint32_t nesterov; } mpti_sgd_k;
 typedef struct mpti_adamw_k {
     mpti_rates rates;
@@ -2695,7 +2695,7 @@ MPT_HD mpti_sgd_k mpti_sgd_consts(const mpt_sgd *o, const mpt_step *step)
     return k;
 }
 
-/* base^t by repeated squaring: libm's pow differs from one libm to the next. */
+/* base^t by repeated squaring, because the bits of pow differ between math libraries. */
 MPTI_HD_CALL double mpti_powi(double base, uint64_t t)
 {
     double r = 1.0;
@@ -2707,9 +2707,9 @@ MPTI_HD_CALL double mpti_powi(double base, uint64_t t)
     return r;
 }
 
-/* For step t = o->t + 1. The bias corrections of both moments lie in v_factor and eps:
- * (m / bias1) / (sqrt(v / bias2) + eps) = m / (sqrt(v) * v_factor + eps * bias1), whose last term stays above
- * 0. */
+/* The constants of step t = o->t + 1. v_factor and eps contain the bias corrections of both moments:
+ * (m / bias1) / (sqrt(v / bias2) + eps) = m / (sqrt(v) * v_factor + eps * bias1). eps * bias1 is kept at
+ * FLT_MIN or more, so that it is above 0. */
 MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
 {
     const double bias1 = 1.0 - mpti_powi(mpti_to_f64(o->beta1), o->t + 1u);
@@ -2730,11 +2730,11 @@ MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
 
 typedef struct mpti_adafactor_k {
     mpti_rates rates;
-    float      fresh, least, least_mean, factor;    /* fresh: 1 - beta2 */
-    double     eps2, most, clip;                    /* most: of the learning rate */
+    float      fresh, least, least_mean, factor;    /* fresh: 1 - beta2; least: of v */
+    double     eps2, most, clip;                    /* most: upper limit of the learning rate */
 } mpti_adafactor_k;
 
-/* t^(1/5) from below by Newton's method, for the same reason: t^-0.8 is its fourth power's inverse. */
+/* t^(1/5) by Newton's method from above, without pow (see mpti_powi). t^-0.8 is 1 over its fourth power. */
 MPT_HD double mpti_root5(double t)
 {
     double y = 1.0;
@@ -2773,7 +2773,7 @@ MPT_HD mpti_lion_k mpti_lion_consts(const mpt_lion *o, const mpt_step *step)
     return k;
 }
 
-/* One element: g as it lies in grad, w and m in and out. Without momentum m is not touched. */
+/* One element of SGD: g as it is stored in grad; w and m are updated. Without momentum, m is not touched. */
 MPT_HD void mpti_sgd_1(float g, float *w, float *m, const mpti_sgd_k *k)
 {
     g = mpti_fma(k->rates.l2, *w, mpti_mul(g, k->factor));
@@ -2784,7 +2784,7 @@ MPT_HD void mpti_sgd_1(float g, float *w, float *m, const mpti_sgd_k *k)
     *w = mpti_fma(k->rates.minus_lr, g, *w);
 }
 
-/* Adam and its kin: the moments; the direction; the weight. AdamW and LAMB have decay, Adam has l2. */
+/* The parts of AdamW, Adam, LAMB: moments; direction; weight. AdamW and LAMB have decay, Adam has l2. */
 MPT_HD void mpti_adamw_moments_1(float g, float w, float *m, float *v, const mpti_adamw_k *k)
 {
     const float decayed = mpti_fma(k->rates.l2, w, mpti_mul(g, k->factor));
@@ -2803,13 +2803,13 @@ MPT_HD void mpti_adamw_weight_1(float *w, float m, float root_of_v, const mpti_a
     *w = mpti_fma(k->rates.minus_lr, mpti_adamw_direction_1(*w, m, root_of_v, k), *w);
 }
 
-/* By patterns, which order like numbers that are not negative: no fast-math build can flush them. */
+/* max(v, least) of numbers >= 0, by bit patterns: the same order, and no fast-math build can flush them. */
 MPT_HD float mpti_at_least(float v, float least)
 {
     return mpti_f32_bits(v) < mpti_f32_bits(least) ? least : v;
 }
 
-/* Without AMSGrad v_max comes in as 0. */
+/* All three parts. Without AMSGrad the caller sets *v_max to 0. */
 MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, float *v_max, const mpti_adamw_k *k)
 {
     mpti_adamw_moments_1(g, *w, m, v, k);
@@ -2817,15 +2817,14 @@ MPT_HD void mpti_adamw_1(float g, float *w, float *m, float *v, float *v_max, co
     mpti_adamw_weight_1(w, *m, mpti_sqrt(*v_max), k);
 }
 
-/* Weight decay as a part of the gradient. */
 MPT_HD void mpti_rates_l2(mpti_rates *r)
 {
     r->l2 = r->decay;
     r->decay = 0.0f;
 }
 
-/* LAMB: the factor to go along the direction of the moments as stored, from the squared norms of weights and
- * directions. */
+/* LAMB: the factor of the direction in the update, from the squared norms of weights and directions. The
+ * directions are those of the moments as stored. */
 MPT_HD float mpti_lamb_factor(double w_sumsq, double r_sumsq, const mpti_adamw_k *k)
 {
     if (!(w_sumsq > 0.0) || !(r_sumsq > 0.0))
@@ -2833,7 +2832,7 @@ MPT_HD float mpti_lamb_factor(double w_sumsq, double r_sumsq, const mpti_adamw_k
     return mpti_to_f32(mpti_mul64(mpti_to_f64(k->rates.minus_lr), sqrt(w_sumsq) / sqrt(r_sumsq)));
 }
 
-/* 1 with the sign of a, or 0; by bits, so that no flush-to-zero mode can see a subnormal as 0. */
+/* 1 with the sign of a, or 0 for 0; by the bits, since a flush-to-zero mode takes a subnormal for 0. */
 MPT_HD float mpti_sign(float a)
 {
     const uint32_t u = mpti_f32_bits(a), one = (0u - (uint32_t)mpti_is_nonzero(a)) & 0x3f800000u;
@@ -2848,15 +2847,15 @@ MPT_HD void mpti_lion_1(float g, float *w, float *m, const mpti_lion_k *k)
     *m = mpti_fma(k->beta2, *m, mpti_mul(k->one_minus_beta2, u));
 }
 
-/* Adafactor: an average over time. */
+/* Adafactor: one step of a moving average over time. */
 MPT_HD float mpti_average(float old, float now, float fresh)
 {
     return mpti_fma(fresh, mpti_fma(old, -1.0f, now), old);
 }
 
 #ifndef MPT_NO_FP8
-/* The pattern of x * scale, for FP8. Machines make other NaNs of a product, so a NaN is x's own, or the
- * positive one where there was none (Inf * 0): by masks, so that compilers make vectors of it. */
+/* The bit pattern of x * scale, for FP8. Machines differ in the NaN of a product; here a NaN x stays as it
+ * is, and a new NaN (Inf * 0) is positive. Masks, not branches, so that compilers vectorize this. */
 MPT_HD uint32_t mpti_fp8_scaled(uint32_t x, float scale)
 {
     const uint32_t y = mpti_f32_bits(mpti_mul(mpti_f32_make(x), scale));
@@ -2865,7 +2864,7 @@ MPT_HD uint32_t mpti_fp8_scaled(uint32_t x, float scale)
     return (x & was) | (((y & ~is) | (0x7fc00000u & is)) & ~was);
 }
 
-/* The scale that follows, from the pattern of amax: compared by bits, which no fast-math build can flush. */
+/* The next scale, from the pattern of amax. Patterns are compared: no fast-math build can flush them. */
 MPT_HD float mpti_fp8_next_scale(float scale, uint32_t amax, const mpt_fp8_recipe *r)
 {
     const float largest = r->format == MPT_E5M2 ? 57344.0f : 448.0f;
@@ -2879,7 +2878,7 @@ MPT_HD float mpti_fp8_next_scale(float scale, uint32_t amax, const mpt_fp8_recip
 }
 #endif /* MPT_NO_FP8 */
 
-/* A float as bf16 and the 16 bits to add to it: rounding half away keeps the rest in -2^15 .. 2^15 - 1. */
+/* Split a float's bits into a bf16 (ties away from zero) and the rest to add to it: -2^15 .. 2^15 - 1. */
 MPT_HD void mpti_split(uint32_t u, uint16_t *high, uint16_t *low)
 {
     const int nan = (u & 0x7fffffffu) > 0x7f800000u;
@@ -2892,12 +2891,12 @@ MPT_HD uint32_t mpti_unsplit(uint16_t high, uint16_t low)
     return ((uint32_t)high << 16) + low - ((uint32_t)(low & 0x8000u) << 1);
 }
 
-/* Kahan: the rest is kept times 2^11 in f16, where |rest| <= 16 fits and subnormals begin at 2^-25. */
+/* Kahan: f16 keeps the rest times 2^11; so |rest| <= 16 fits, and it is subnormal only below 2^-25. */
 MPT_HD float mpti_kahan_join(float param, float rest, int is_f16)
 {
     return mpti_fma(rest, is_f16 ? 0.00048828125f : 1.0f, param);
 }
-/* 0 where param overflowed: Inf - Inf would be a NaN */
+/* 0 where param overflowed to Inf: Inf - Inf would be a NaN */
 MPT_HD float mpti_kahan_rest(float w, float param, int is_f16)
 {
     const uint32_t finite = 0u - (uint32_t)mpti_f32_is_finite(param);
@@ -2930,7 +2929,6 @@ MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n)
     return t;
 }
 
-/* The rows of MPT_STORAGES, and one for what is none of them. */
 static const struct mpti_storage_row { const char *name; int master, extra; } mpti_storages[] = {
 #define MPTI_X(id, name, master, extra) {name, master, extra},
     MPT_STORAGES(MPTI_X)
@@ -2947,7 +2945,7 @@ MPT_DEF const char *mpt_storage_name(mpt_storage storage) { return mpti_storage(
 static int mpti_has_master(const mpt_tensor *t) { return mpti_storage(t->storage)->master; }
 static int mpti_has_extra(const mpt_tensor *t) { return mpti_storage(t->storage)->extra; }
 
-/* Of each matrix, as Adafactor sees a tensor with columns. */
+/* The number of rows of each matrix of a tensor with columns (Adafactor). */
 static size_t mpti_rows(const mpt_tensor *t)
 {
     return t->rows ? t->rows : t->n > t->columns ? t->n / t->columns : 1u;
@@ -3015,10 +3013,10 @@ static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
 
 static size_t mpti_format_bytes(mpt_format f) { return f == MPT_F32 ? sizeof(float) : sizeof(uint16_t); }
 
-/* The arrays of a tensor: where they stand in it, in the order of a checkpoint. */
+/* The arrays of a tensor, in the order of a checkpoint, and where mpt_tensor has their pointers. */
 enum {
     MPTI_MASTER, MPTI_PARAM, MPTI_M, MPTI_V, MPTI_V_MAX, MPTI_EXTRA, MPTI_GRAD,
-    MPTI_SUMS,                              /* not in it */
+    MPTI_SUMS,                              /* not in a checkpoint */
     MPTI_ARRAYS
 };
 static const size_t mpti_array_offset[MPTI_ARRAYS] = {
@@ -3028,7 +3026,7 @@ static const size_t mpti_array_offset[MPTI_ARRAYS] = {
 };
 typedef struct mpti_array { void *at; size_t count, width; } mpti_array;
 
-/* What a call with these needs may touch; of what it does not, or the storage does not have, width is 0. */
+/* What a call with these needs may touch; other arrays, and those that the storage lacks, have width 0. */
 static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
 {
     const size_t moment = mpti_format_bytes(mpti_moments_format(t));
@@ -3045,7 +3043,7 @@ static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
     a[MPTI_EXTRA].width = weight && mpti_has_extra(t) ? sizeof(uint16_t) : 0u;
     a[MPTI_PARAM].width = weight || needs & MPT_NEEDS_PARAM ? mpti_format_bytes(t->param_format) : 0u;
     if (t->param && t->param == (void *)t->master && t->param_format == MPT_F32 && !t->rounded)
-        a[MPTI_PARAM].width = 0u;           /* the master once more, as mpt_tensors_place leaves it */
+        a[MPTI_PARAM].width = 0u;           /* the same array as the master: see mpt_tensors_place */
     a[MPTI_GRAD].width = needs & MPT_NEEDS_GRAD ? mpti_format_bytes(t->grad_format) : 0u;
     a[MPTI_M].width = needs & MPT_NEEDS_M ? moment : 0u;
     a[MPTI_V_MAX].width = needs & MPT_NEEDS_V_MAX ? moment : 0u;
@@ -3053,11 +3051,11 @@ static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
     a[MPTI_SUMS].width = needs & MPT_NEEDS_GRAD && t->whole ? sizeof(double) : 0u;
 }
 
-/* Where an array lies, and whether the call writes it. */
+/* Addresses of an array, and whether the call writes it. */
 typedef struct mpti_span { uintptr_t begin, end; int written; } mpti_span;
 #define MPTI_SPANS MPTI_ARRAYS
 
-/* What a call touches of a list; and of another one, whose gradients it reads, if it does. */
+/* What a call touches: a list and, unless NULL, a second list whose gradients it only reads. */
 typedef struct mpti_touch {
     const mpt_tensor *list, *other;
     unsigned          needs, writes;        /* MPT_NEEDS_* */
@@ -3079,7 +3077,7 @@ static int mpti_spans_meet(const mpti_span *a, const mpti_span *b)
     return a->begin < b->end && b->begin < a->end;
 }
 
-/* Do two items meet in an array that is written? */
+/* Does an array of one tensor overlap one of another, and is one of the two written? */
 static int mpti_items_clash(const mpti_span *a, const mpti_span *b)
 {
     size_t i, j;
@@ -3090,7 +3088,7 @@ static int mpti_items_clash(const mpti_span *a, const mpti_span *b)
     return 0;
 }
 
-/* The arrays of tensor i: MPTI_SPANS spans, empty where there is none. */
+/* The arrays of tensor i as MPTI_SPANS spans; an array that is not touched has an empty span. */
 static void mpti_spans(const mpti_touch *touch, size_t i, mpti_span *span)
 {
     const unsigned    writes = touch->writes, weight = writes & MPT_NEEDS_WEIGHT;
@@ -3103,7 +3101,7 @@ static void mpti_spans(const mpti_touch *touch, size_t i, mpti_span *span)
             : k == MPTI_MASTER || k == MPTI_EXTRA ? weight : 1u;
         span[k] = mpti_span_of(a[k].at, a[k].count * a[k].width, written != 0u);
     }
-    if (other)                          /* in place of weights, which are not touched then */
+    if (other)                          /* in the master's place: such a call touches no weights */
         span[MPTI_MASTER] = mpti_span_of(other->grad, other->n * mpti_format_bytes(other->grad_format), 0);
 }
 
@@ -3119,8 +3117,9 @@ static int mpti_meets_earlier(const mpti_span *now, const mpti_touch *touch, siz
     return 0;
 }
 
-/* The first item that meets an earlier one in an array that one of them writes; count: none does. One pass
- * over a list in the order of its addresses, up or down, also if each kind of array lies by itself. */
+/* The index of the first tensor with an array that overlaps an earlier tensor's, where either is written, or
+ * count. Only a tensor that meets a hull of earlier arrays, one for each kind, is compared with each: so a
+ * list in order of addresses, up or down, takes one pass, also if each kind of array has its own memory. */
 static size_t mpti_first_clash(const mpti_touch *touch, size_t count)
 {
     mpti_span hull[MPTI_SPANS], now[MPTI_SPANS];
@@ -3157,7 +3156,7 @@ static const char *mpti_tensor_overlap(const mpt_tensor *t, unsigned needs)
     return NULL;
 }
 
-/* Tensor by tensor: what each call that takes a list tests every time. fault may be NULL. */
+/* What every call that takes a list tests every time: each tensor by itself. fault may be NULL. */
 static mpt_status mpti_tensors_ok(const mpt_tensor *tensors, size_t count, unsigned needs, mpt_fault *fault)
 {
     mpt_fault  found = {0, NULL};
@@ -3211,16 +3210,16 @@ MPT_DEF MPTI_NOINLINE mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor 
     list->model.param_format = param_format;
     list->model.grad_format = grad_format;
     list->needs = MPT_NEEDS_M | MPT_NEEDS_V;
-    list->bytes = 63u;                      /* the first array may have to be aligned */
+    list->bytes = 63u;                      /* room to align the first array */
     return MPT_OK;
 }
 
 #define MPTI_NEEDS_ANY \
     (MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M | MPT_NEEDS_V | MPT_NEEDS_V_MAX)
 
-/* The arrays that a tensor lacks, one after the other from `at` on, and zero. Returns the bytes that they
- * take; that is all for `at` NULL. A line of the cache begins at the same element of each and of the master,
- * which malloc puts 16 bytes behind one: else a step takes 1.6 times as long. */
+/* Place the arrays that a tensor lacks, zeroed, one after the other from `at` on. Returns the bytes that they
+ * take; with `at` NULL it does only that. A cache line begins at the same element of each and of the master,
+ * which malloc often puts 16 bytes behind a line's start: otherwise a step takes 1.6 times as long. */
 static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at)
 {
     const size_t odd = ((size_t)0 - (uintptr_t)t->master) % 64u / sizeof(float);
@@ -3228,7 +3227,7 @@ static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at
     size_t       total = 0, i;
     mpti_arrays_of(t, needs | MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD, a);
     if (mpti_has_master(t) && t->param_format == MPT_F32 && !t->rounded)
-        a[MPTI_PARAM].width = 0;            /* it would be the master once more */
+        a[MPTI_PARAM].width = 0;            /* the master is the copy too */
     for (i = 0; i < MPTI_ARRAYS; i++) {
         const size_t bytes = a[i].count * a[i].width, lead = ((size_t)0 - odd * a[i].width) % 64u;
         if (!a[i].at && bytes) {
@@ -3242,7 +3241,7 @@ static size_t mpti_tensor_place(mpt_tensor *t, unsigned needs, unsigned char *at
     return total;
 }
 
-/* One more, unless `status` has an objection already. */
+/* Append a tensor, unless `status` is an error already. The list keeps its first error. */
 static mpt_status mpti_tensors_append(mpt_tensors *list, mpt_tensor *t, mpt_status status)
 {
     const mpti_touch one = {t, NULL, MPTI_NEEDS_ANY, MPT_NEEDS_WEIGHT};
@@ -3283,7 +3282,7 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
         list, &t, mpti_no_array(param ? param : grad ? grad : weight, n, sizeof(float)) ? MPT_E_ARG : MPT_OK);
 }
 
-/* `param` and `grad` are addresses of pointers to mpt_f16 or mpt_bf16, whose bytes are alike. */
+/* `param`, `grad`: addresses of pointers to mpt_f16 or mpt_bf16, which have the same representation. */
 static mpt_status mpti_tensors_new(mpt_tensors *list, mpt_format format, const char *name, size_t n,
                                    float *master, void *param, void *grad)
 {
@@ -3333,8 +3332,8 @@ MPTI_NOINLINE static void mpti_row_store(void *dst, mpt_format format, size_t fi
         memmove((float *)dst + first, src, n * sizeof *src);
 }
 
-/* Elements first .. first + n - 1 of the copy. Floats get rounded numbers by way of 16 bits, through
- * conversions that a step has anyway. */
+/* Write elements first .. first + n - 1 of the copy. With `rounded` it is an array of floats: they are
+ * converted to 16 bits and back, with conversions that a step needs anyway. */
 static void mpti_param_store(const mpt_tensor *t, size_t first, const float *src, size_t n)
 {
     uint16_t row[MPTI_TILE];
@@ -3356,13 +3355,13 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
     size_t         i, total = 0;
     if (!list)
         return MPT_E_ARG;
-    for (i = 0; i < list->count; i++)       /* again: list->needs may have been changed since */
+    for (i = 0; i < list->count; i++)       /* not list->bytes: list->needs may have changed */
         total += mpti_tensor_place(&list->item[i], list->needs, NULL);
     if (list->status != MPT_OK)
         return list->status;
     if (total && (!memory || bytes < total + 63u))
         return MPT_E_MEMORY;
-    at = (unsigned char *)(total ? memory : list);      /* where nothing is lacking, nothing goes there */
+    at = (unsigned char *)(total ? memory : list);      /* if total is 0, nothing is written there */
     at += (64u - (uintptr_t)at % 64u) % 64u;
     for (i = 0; i < list->count; i++) {
         mpt_tensor *const t = &list->item[i];
@@ -3382,8 +3381,8 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
     return total ? mpt_publish(list->item, list->count) : MPT_OK;
 }
 
-/* Where in a tensor, that begins at element `at` of its list, the part begins that is to begin at element
- * `cut` of the list: at the next chunk, or the end. */
+/* A tensor of n elements begins at element `at` of its list. Returns which of its elements is the first of
+ * the part that should begin at element `cut` of the list: the next start of a chunk, or n. */
 static size_t mpti_part_from(size_t n, size_t at, size_t cut)
 {
     return cut > at ? mpti_min(n, mpti_chunks(cut - at) * MPTI_CHUNK) : 0u;
@@ -3417,7 +3416,7 @@ MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t part
                 a[k].at = (unsigned char *)a[k].at + t->first * a[k].width;
                 memcpy((unsigned char *)t + mpti_array_offset[k], &a[k].at, sizeof a[k].at);
             }
-        if (!a[MPTI_PARAM].width)           /* of one array */
+        if (!a[MPTI_PARAM].width)           /* master and param are one array */
             t->param = t->master;
         list->bytes += mpti_tensor_place(t, list->needs, NULL);
     }
@@ -3427,18 +3426,18 @@ MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t part
 /* ---- passes over lists ---- */
 
 /* A piece of a list: elements first .. end - 1 of one tensor. first is a multiple of MPTI_CHUNK, and the
- * chunk that begins there is number `chunk` of the list. Pieces share nothing that one of them writes. */
+ * chunk that begins there is number `chunk` of the list. No piece touches what another one writes. */
 typedef struct mpti_piece { const mpt_tensor *t; size_t tensor, first, end, chunk; } mpti_piece;
 typedef void mpti_piece_fn(void *context, const mpti_piece *piece);
 
-/* A place in a list: its end is where the next one begins. */
+/* A position in a list. A range of a list ends at the position where the next range begins. */
 typedef struct mpti_place { size_t tensor, first, chunk; } mpti_place;
 
 static void mpti_pieces_between(const mpt_tensor *tensors, mpti_place from, const mpti_place *to,
                                 mpti_piece_fn *fn, void *context)
 {
     mpti_piece piece;
-    /* the last tensor only if some of it is before the end */
+    /* the last tensor only if some of its elements are in the range */
     for (; from.tensor < to->tensor + (from.first < to->first); from.tensor++, from.first = 0) {
         piece.t = &tensors[from.tensor];
         piece.tensor = from.tensor;
@@ -3452,9 +3451,10 @@ static void mpti_pieces_between(const mpt_tensor *tensors, mpti_place from, cons
 }
 
 #ifdef MPTI_THREADS
-/* A list goes window by window: each has so many chunks that what threads leave of each finds room, and is
- * cut into parts of about as many elements. Not the number of threads, but sizes decide where. */
-enum { MPTI_WINDOW = 2048, MPTI_PER_TENSOR = 256 };    /* chunks; what a tensor costs, in elements */
+/* A list is processed window by window, each of at most MPTI_WINDOW chunks, so that an array of that size has
+ * room for a result of each chunk. A window is cut into parts of about equal size; the sizes of the tensors
+ * decide where, not the number of threads. */
+enum { MPTI_WINDOW = 2048, MPTI_PER_TENSOR = 256 };    /* chunks; the cost of a tensor, in elements */
 
 typedef struct mpti_window {
     const mpt_tensor *tensors;
@@ -3493,9 +3493,9 @@ static size_t mpti_window_cut(mpti_window *w, size_t count, size_t most)
 }
 #endif
 
-/* Run `beside` on all pieces of a list, beside each other; and `then`, if there is one, on those of each
- * window in order. Without threads a piece is a tensor, and one of the two does it all: `then`, if there is
- * one. */
+/* Run `beside` on all pieces of a list, in parallel; and after each window `then`, unless NULL, on the pieces
+ * of that window, in order. Without threads a piece is a whole tensor, and only one of the two functions
+ * runs: `then`, or `beside` if that is NULL. */
 static void mpti_pieces(const mpt_tensor *tensors, size_t count, mpti_piece_fn *beside, mpti_piece_fn *then,
                         void *context)
 {
@@ -3522,7 +3522,7 @@ static void mpti_pieces(const mpt_tensor *tensors, size_t count, mpti_piece_fn *
 #endif
 }
 
-/* Whole tensors: small ones beside each other; a large one by itself, and what is done with it is cut. */
+/* Called for whole tensors: small ones in parallel; large ones one by one, and it splits their work. */
 typedef void mpti_whole_fn(void *context, const mpt_tensor *tensors, size_t i);
 
 #ifdef MPTI_THREADS
@@ -3605,7 +3605,7 @@ MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect)
 
 MPT_DEF MPTI_TEXT_OF_ROW(mpt_verdict_text, uint32_t, MPT_VERDICTS, "unknown verdict")
 
-/* Limits, 0 where there are none, in order. */
+/* The limits are finite, 0 where there is none, and the floor is not above the cap. */
 static int mpti_scaler_limits_ok(const mpt_scaler_config *c)
 {
     const double limit[] = {c->min_scale, c->max_scale, c->tolerance, c->threshold};
@@ -3616,14 +3616,14 @@ static int mpti_scaler_limits_ok(const mpt_scaler_config *c)
     return !(c->max_scale > 0.0) || c->min_scale <= c->max_scale;
 }
 
-/* A power of two that is a normal float, and so is its inverse. */
+/* Is x a power of two and a normal float, and its inverse too? */
 static int mpti_is_normal_pow2(double x)
 {
     const uint64_t bits = mpti_f64_bits(x);
     return (bits << 12) == 0u && x >= 2.0 * MPTI_FLT_MIN && x <= 1.0 / (2.0 * MPTI_FLT_MIN);
 }
 
-/* Of the default dialect: a scale it can have. */
+/* Can the default dialect have this scale? */
 static int mpti_is_our_scale(const mpt_scaler_config *c, float scale)
 {
     const double x = mpti_to_f64(scale);
@@ -3652,8 +3652,8 @@ static int mpti_scaler_config_ok(const mpt_scaler_config *c)
              mpti_is_our_scale(c, c->init_scale) && c->patience >= 1));
 }
 
-/* Out of line, as mpt_tensors_init: a compiler that sees both the refusal and what reads *s warns those who
- * do not look at the status. */
+/* Not inlined, and mpt_tensors_init neither: a compiler that sees both the early return and a later read of
+ * *s warns callers who ignore the status. */
 MPT_DEF MPTI_NOINLINE mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config)
 {
     const mpt_scaler_config c = config ? *config : mpt_scaler_defaults(MPT_SCALER_MPT);
@@ -3670,10 +3670,10 @@ MPT_DEF MPTI_NOINLINE mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler
 }
 
 #ifndef MPT_NO_CHECKPOINT
-/* Not negative and no NaN. */
+/* Not negative and not NaN. */
 static int mpti_is_size(double x) { return mpti_f64_bits(x) <= (uint64_t)0x7ff << 52; }
 
-/* Can a scaler hold this, after steps of whatever kinds? Then every further step is defined, too. */
+/* Can a scaler have this state after some sequence of steps? Then every further step is defined, too. */
 static int mpti_scaler_possible(const mpt_scaler *s)
 {
     const mpt_scaler_config *c = &s->config;
@@ -3747,7 +3747,7 @@ MPTI_NOINLINE static double mpti_pair_sum(double *lane, size_t n)
     return lane[0];
 }
 
-/* These loops run over whole blocks, padded with zeros: compilers vectorize a constant count at -O2. */
+/* These loops run over whole tiles, padded with zeros: compilers vectorize constant counts at -O2. */
 MPTI_INLINE void mpti_unscale_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g, float factor,
                                    unsigned *bad)
 {
@@ -3767,11 +3767,11 @@ MPTI_INLINE void mpti_sumsq_loop(double *lane, const float *row)
 
 MPTI_TWICE(mpti_unscale_tile, mpti_unscale_loop, (float *u, const float *g, float factor, unsigned *bad),
            (u, g, factor, bad))
-/* One copy: it costs no time, and in each of its three callers it would weigh as much again. */
+/* Not inlined: the call costs no time, and each of three callers would get a copy of the code. */
 MPTI_NOINLINE MPTI_UNUSED static void mpti_sumsq_tile(double *lane, const float *row);
 MPTI_TWICE(mpti_sumsq_tile, mpti_sumsq_loop, (double *lane, const float *row), (lane, row))
 
-/* Squares that are not finite are not left out: the sum of the lanes tells in the end. */
+/* Squares that are not finite are added too: the caller sees them in the sum of the lanes. */
 MPTI_INLINE void mpti_lanes_loop(float *MPTI_RESTRICT lane, const float *MPTI_RESTRICT row, float factor)
 {
     size_t j;
@@ -3786,8 +3786,8 @@ static unsigned char *mpti_grad_from(const mpt_tensor *t, size_t first)
     return (unsigned char *)t->grad + first * mpti_format_bytes(t->grad_format);
 }
 
-/* Elements first .. first + n - 1 of a gradient times a factor, a tile of them at most and zeros behind them;
- * how many there are. */
+/* Load elements first .. first + n - 1 of a gradient times a factor, but no more than a tile; zeros fill its
+ * rest. Returns how many were loaded. */
 static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, size_t n, float factor)
 {
     const size_t take = mpti_min(n, MPTI_TILE);
@@ -3799,7 +3799,7 @@ static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, s
     return take;
 }
 
-/* One check: what all its chunks share. */
+/* What all chunks of one check share. */
 typedef struct mpti_checking {
     mpt_step          *step;
     mpt_tensor_report *report;      /* [count] or NULL */
@@ -3807,7 +3807,7 @@ typedef struct mpti_checking {
     int                write_back;
     double             slot[MPTI_SLOTS];
 #ifdef MPTI_THREADS
-    double             sum[MPTI_WINDOW];    /* of the chunks of a window; NaN where there is a bad element */
+    double             sum[MPTI_WINDOW];    /* of each chunk of a window; NaN: it has a bad element */
 #endif
 } mpti_checking;
 
@@ -3833,7 +3833,7 @@ static void mpti_note_bad(mpti_checking *c, size_t tensor, size_t i, unsigned ca
     }
 }
 
-/* How many lanes n elements reach; those above stay 0 and add nothing. */
+/* The number of lanes that n elements reach, as a power of two; the others are 0 and add nothing. */
 static size_t mpti_lane_count(size_t n)
 {
     size_t lanes = MPTI_TILE;
@@ -3851,9 +3851,9 @@ MPTI_NOINLINE static double mpti_lanes_sum(const float *lane, size_t lanes)
     return mpti_pair_sum(sum, lanes / 8);
 }
 
-/* One chunk of a tensor: elements first .. first + n - 1, n at most MPTI_CHUNK, with a shift for the sum. The
- * reference. With a `tensor`, its index, what is bad is noted; without, nothing is written, and the result is
- * NaN if anything is bad. */
+/* Check elements first .. first + n - 1, at most one chunk. Returns the sum of squares of the elements times
+ * `shift`. This is the reference for faster paths. With `tensor`, its index in the list, bad elements are
+ * recorded and gradients written back; with NULL nothing is written, and a bad element gives NaN. */
 static double mpti_check_shifted(mpti_checking *c, const mpt_tensor *t, const size_t *tensor, size_t first,
                                  size_t n, float shift)
 {
@@ -3871,7 +3871,7 @@ static double mpti_check_shifted(mpti_checking *c, const mpt_tensor *t, const si
         for (j = take; j < MPTI_TILE; j++)
             g[j] = 0.0f;
         mpti_unscale_tile(u, g, stored ? 1.0f : c->factor, &bad);
-        if (c->write_back && !stored) {     /* what counts is what the array holds in the end */
+        if (c->write_back && !stored) {     /* check the values that the array holds in the end */
             void *const to = tensor ? t->grad : kept;
             mpti_row_store(to, t->grad_format, tensor ? first + i : 0, u, take);
             mpti_row_load(u, to, t->grad_format, tensor ? first + i : 0, take);
@@ -3896,7 +3896,7 @@ static double mpti_check_chunk(mpti_checking *c, const mpt_tensor *t, const size
 {
     const double sum = mpti_check_shifted(c, t, tensor, first, n, 1.0f);
     const float  shift = mpti_shift_for(sum);
-    return mpti_sum_is_sound(sum) || mpti_f64_bits(sum) >> 51 == 0xfffu     /* NaN: of no tensor */
+    return mpti_sum_is_sound(sum) || mpti_f64_bits(sum) >> 51 == 0xfffu     /* NaN: a bad element */
                ? sum : mpti_unshift(mpti_check_shifted(c, t, tensor, first, n, shift), shift);
 }
 
@@ -3904,7 +3904,7 @@ static double mpti_check_chunk(mpti_checking *c, const mpt_tensor *t, const size
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_ps_256, mpti_v8, MPTI_OF_3("vaddps"))
 
-/* mpti_lanes_tile of numbers in 16 bits. */
+/* mpti_lanes_tile for 16-bit gradients. */
 MPTI_AVX2_TARGET static void mpti_lanes_16_avx2(float *lane, const unsigned char *g, mpt_format format,
                                                 float factor)
 {
@@ -3918,7 +3918,7 @@ MPTI_AVX2_TARGET static void mpti_lanes_16_avx2(float *lane, const unsigned char
 }
 #endif
 
-/* The same sum of a chunk without a bad element. */
+/* The same sum, for a chunk without bad elements. */
 static double mpti_check_tiles(const unsigned char *g, mpt_format format, size_t n, float factor)
 {
     const size_t lanes = mpti_lane_count(n);
@@ -3944,7 +3944,7 @@ static double mpti_check_tiles(const unsigned char *g, mpt_format format, size_t
 }
 
 #if MPTI_X86
-/* The same at the speed of memory. */
+/* The same with AVX-512, at the speed of memory. */
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_mul_ps_512, mpti_v16, MPTI_OF_3("vmulps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_add_ps_512, mpti_v16, MPTI_OF_3("vaddps"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_even_ps_512, mpti_v16, "vshufps {$0x88, %2, %1, %0|%0, %1, %2, 0x88}")
@@ -3959,7 +3959,7 @@ MPTI_IN_512 mpti_v16 mpti_add_squares_512(mpti_v16 sum, mpti_v16 x)
     return mpti_add_ps_512(sum, mpti_mul_ps_512(x, x));
 }
 
-/* The sums of 64 lanes, by 16: quads of each vector side by side, then pairs of those, which are 4 apart. */
+/* The sums of 64 lanes, 16 of each vector v: q[4 * g + v] is the sum of its quad g. */
 MPTI_IN_512 void mpti_sum_64_512(double *sum, const mpti_v16 *lane)
 {
     const mpti_v16 quads = mpti_pairs_512(mpti_pairs_512(lane[0], lane[1]), mpti_pairs_512(lane[2], lane[3]));
@@ -3970,7 +3970,7 @@ MPTI_IN_512 void mpti_sum_64_512(double *sum, const mpti_v16 *lane)
         sum[i] = mpti_to_f64(mpti_add(q[i], q[4 + i])) + mpti_to_f64(mpti_add(q[8 + i], q[12 + i]));
 }
 
-/* What of floats times a factor writing them back would leave. */
+/* Floats times a factor; with `back`, as they would be read after they are written back in the format. */
 MPTI_IN_512 mpti_v16 mpti_kept_512(mpti_v16 v, mpti_v16 factor, mpt_format format, int back)
 {
     v = mpti_mul_ps_512(v, factor);
@@ -3981,9 +3981,9 @@ MPTI_IN_512 mpti_v16 mpti_kept_512(mpti_v16 v, mpti_v16 factor, mpt_format forma
     return v;
 }
 
-/* Lanes j .. j + 63 of a chunk of n elements at a time, down its rows of 2048, while the next chunk is asked
- * for; then their part of the tree. A factor of 1 is left out. The pass that writes back asks for one half of
- * the next chunk, so that memory is not idle then: 1.15 times as fast. */
+/* The sum of a chunk of n elements: 64 lanes at a time, down all rows of 2048 elements, while the next chunk
+ * is prefetched; then their part of the tree. A factor of 1 is left out. With `back` half of the next chunk
+ * is prefetched here, half in mpti_scale_512, so that memory is never idle: 1.15 times as fast. */
 MPTI_AVX512_TARGET static double mpti_check_512(const unsigned char *g, mpt_format format, size_t n,
                                                 float factor, int back)
 {
@@ -4039,7 +4039,7 @@ MPTI_AVX512_TARGET static void mpti_scale_512(unsigned char *g, mpt_format forma
 }
 #endif
 
-/* Elements first .. first + n - 1 of a gradient times a factor, where they are. */
+/* Multiply elements first .. first + n - 1 of a gradient by a factor, in place. */
 MPTI_NOINLINE static void mpti_grads_scale(const mpt_tensor *t, size_t first, size_t n, float factor)
 {
     const size_t end = first + n;
@@ -4067,22 +4067,23 @@ MPTI_NOINLINE static double mpti_sum_of(const mpt_tensor *t, size_t first, size_
     return mpti_check_tiles(g, t->grad_format, n, factor);
 }
 
-/* Nonzero, and the sum, if the chunk has no bad element, and this is not the reference; then its gradients
- * are also written back. */
+/* Check a chunk the fast way. Returns nonzero, with the sum, and with the gradients written back if asked, if
+ * the chunk has no bad element. Returns 0 if the chunk, or this path, needs the reference. */
 static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, size_t first, size_t n,
                                  double *sum)
 {
     const uint32_t u = mpti_f32_bits(c->factor), field = u >> 23;
-    const int      written = c->write_back && t->grad_format != MPT_F32;     /* rounded: worth vectors only */
+    const int      written = c->write_back && t->grad_format != MPT_F32;     /* rounding: AVX-512 only */
     if (mpti_path() < (written ? MPTI_PATH_AVX512 : MPTI_PATH_SSE2))
         return 0;
-    /* The commonest case, f16 under a power of two: none of products, squares and sums is near the ends of
-     * float, so the factor's square may as well go into the sum of the squares: 1.2 times as fast. */
+    /* The most common case: f16, and a factor that is a power of two. No product, square or sum comes near
+     * the limits of float, so the factor's square multiplies the sum, not each element: 1.2 times as fast. */
     if (t->grad_format == MPT_F16 && !c->write_back && !(u & 0x7fffffu) && field > 77u && field < 173u)
         *sum = mpti_sum_of(t, first, n, 1.0f, 0) * ((double)c->factor * (double)c->factor);
     else
         *sum = mpti_sum_of(t, first, n, c->factor, c->write_back);
-    /* all zeros, as rare rows of an embedding: no square is 0 of what is 2^100 times as large */
+    /* A sum of 0 is right if all elements are 0, as in embedding rows that the batch does not use: then the
+     * squares of the elements times 2^100 add up to 0 too. */
     if (!mpti_sum_is_sound(*sum) &&
         (mpti_is_nonzero64(*sum) ||
          mpti_is_nonzero64(mpti_sum_of(t, first, n, mpti_shift_for(*sum), 0))))
@@ -4093,7 +4094,7 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
 }
 
 #ifdef MPTI_THREADS
-/* What needs no order: chunks without a bad element. */
+/* In parallel: sum the chunks (NaN: there is a bad element), and write back those without bad elements. */
 static void mpti_check_beside(void *context, const mpti_piece *piece)
 {
     mpti_checking *const c = (mpti_checking *)context;
@@ -4130,7 +4131,7 @@ static void mpti_check_piece(void *context, const mpti_piece *piece)
     }
 }
 
-/* Would writing gradients back write one twice? */
+/* Test a list of gradients; if they are to be written, no two may overlap. */
 static mpt_status mpti_gradients_ok(const mpt_tensor *tensors, size_t count, int write_back)
 {
     const mpti_touch touch = {tensors, NULL, MPT_NEEDS_GRAD, MPT_NEEDS_GRAD};
@@ -4210,8 +4211,8 @@ MPT_DEF mpt_status mpt_steps_join(mpt_step *steps, size_t count)
     return MPT_OK;
 }
 
-/* The sum of squares of a list of which each rank has parts, on the tree of the whole list: chunks of the
- * whole go around, some at a time, each as its one rank has it, to which the others add 0. */
+/* The sum of squares of a list of which each rank has parts, on the tree of the whole list: the sums of its
+ * chunks are reduced, some at a time; the rank that has a chunk gives its sum, the others give 0. */
 static int mpti_combine_parts(const mpt_tensor *tensors, size_t count, size_t chunks, mpt_reduce_fn *reduce,
                               void *user, double *sumsq)
 {
@@ -4330,10 +4331,10 @@ MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
     return MPT_OK;
 }
 
-/* A factor, 1 for none, and the greatest magnitude, as a code of each format. */
+/* The clip factor (1: none), whether there is a limit, and that limit as a code of each format. */
 typedef struct mpti_clipping { float factor; int limits; uint32_t most[MPT_FORMAT_COUNT]; } mpti_clipping;
 
-/* By magnitude patterns, which order like magnitudes: nothing else of a number changes. */
+/* Magnitudes are compared and replaced as bit patterns, which have the same order; the sign stays. */
 static void mpti_clip_piece(void *context, const mpti_piece *piece)
 {
     const mpti_clipping *const c = (const mpti_clipping *)context;
@@ -4363,7 +4364,7 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
     int           i;
     if (!step || !(max_abs >= 0.0f) || !mpti_f32_is_finite(max_abs))
         return MPT_E_ARG;
-    if (step->stage != (uint32_t)MPT_STAGE_UNSCALED)    /* only what was written back can be changed */
+    if (step->stage != (uint32_t)MPT_STAGE_UNSCALED)    /* only unscaled gradients can be changed */
         return MPT_E_ORDER;
     status = mpti_gradients_ok(tensors, count, 1);
     if (status != MPT_OK || step->found_inf)
@@ -4431,7 +4432,7 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
 // >>M18 implementation: optimizers ----------------------------------------------------------------
 /* ---- weights, wherever they live ---- */
 
-/* Loops over one tile. What goes to 16 bits comes from float patterns, integers only. */
+/* Loops over one tile. Split storage works on the bit patterns of floats, with integers only. */
 MPTI_INLINE void mpti_split_loop(uint16_t *MPTI_RESTRICT high, uint16_t *MPTI_RESTRICT low,
                                  const uint32_t *MPTI_RESTRICT w)
 {
@@ -4472,8 +4473,8 @@ MPTI_TWICE(mpti_kahan_join_tile, mpti_kahan_join_loop, (float *w, const float *r
 MPTI_TWICE(mpti_kahan_rest_tile, mpti_kahan_rest_loop, (float *rest, const float *w, int is_f16),
            (rest, w, is_f16))
 
-/* Elements first .. first + n - 1 of an array as tiles of floats: the array itself where it is one, else
- * `local`, one tile, decoded and padded with zeros. An array that is not there is never read. */
+/* Elements first .. first + n - 1 of an array as floats. Whole tiles of a float array are returned in place;
+ * others, one tile at most, in `local`, padded with zeros. If array is NULL, no caller reads the result. */
 static float *mpti_tile_in(float *local, void *array, mpt_format format, size_t first, size_t n)
 {
     if (!array)
@@ -4486,7 +4487,7 @@ static float *mpti_tile_in(float *local, void *array, mpt_format format, size_t 
     return local;
 }
 
-/* The way back; a tile that is the array itself is there already. */
+/* Store n elements of a tile; if the tile is the array itself, they are there already. */
 MPTI_NOINLINE static void mpti_tile_out(const float *tile, void *array, mpt_format format, size_t first,
                                         size_t n)
 {
@@ -4494,7 +4495,7 @@ MPTI_NOINLINE static void mpti_tile_out(const float *tile, void *array, mpt_form
         mpti_row_store(array, format, first, tile, n);
 }
 
-/* n of 16-bit values as a padded tile. */
+/* Load n 16-bit values into a tile, padded with zeros. */
 static void mpti_codes_in(uint16_t *tile, const void *array, size_t first, size_t n)
 {
     memcpy(tile, (const uint16_t *)array + first, n * sizeof *tile);
@@ -4524,7 +4525,7 @@ static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, si
     return local;
 }
 
-/* Where a tensor's random bits come from: its place in the list and the steps taken. */
+/* What selects a tensor's random bits, beside its seed: the steps taken and its index in the list. */
 typedef struct mpti_random_at { uint64_t step; uint32_t stream; } mpti_random_at;
 
 static void mpti_stochastic_out(const float *tile, const mpt_tensor *t, void *array, mpt_format format,
@@ -4539,7 +4540,7 @@ static void mpti_stochastic_out(const float *tile, const mpt_tensor *t, void *ar
     (void)mpt_stochastic_n(format, (unsigned char *)array + first * sizeof(uint16_t), tile, n, &o);
 }
 
-/* One of a tensor's moments, the one whose streams begin there. */
+/* Store one of a tensor's moments: `stream` is MPTI_STREAM_M or MPTI_STREAM_V. */
 MPTI_NOINLINE static void mpti_moment_out(const float *tile, const mpt_tensor *t, void *array, size_t first,
                                           size_t n, mpti_random_at at, uint32_t stream)
 {
@@ -4581,7 +4582,7 @@ static void mpti_weight_out(const float *tile, const mpt_tensor *t, size_t first
         mpti_param_store(t, first, tile, n);
 }
 
-/* Does an array of floats overlap what holds the weights? */
+/* Does an array of floats overlap an array that holds the weights? */
 static int mpti_weight_meets(const mpt_tensor *t, const float *array)
 {
     const mpti_touch touch = {t, NULL, MPT_NEEDS_WEIGHT, MPT_NEEDS_WEIGHT};
@@ -4592,7 +4593,7 @@ static int mpti_weight_meets(const mpt_tensor *t, const float *array)
     return mpti_items_clash(span, other);
 }
 
-/* The weights of one tensor from floats, or to them. */
+/* Write a tensor's weights from src or, if dst is not NULL, read them to dst. */
 typedef struct mpti_copying { const float *src; float *dst; } mpti_copying;
 
 static void mpti_weights_piece(void *context, const mpti_piece *piece)
@@ -4641,16 +4642,16 @@ MPT_DEF mpt_status mpt_weights_get(const mpt_tensor *t, float *dst)
     return mpti_weights_copy(t, NULL, dst);
 }
 
-/* ---- optimizers: one tile of one tensor, padded with zeros; k points to the constants ---- */
+/* ---- optimizers: a function for one tile of one tensor, padded with zeros; k: its constants ---- */
 
 #define MPTI_TILE_PARAMETERS                                                                       \
     (const float *MPTI_RESTRICT g, float *MPTI_RESTRICT w, float *MPTI_RESTRICT m,                  \
      float *MPTI_RESTRICT v, void *k)
 typedef void mpti_tile_fn MPTI_TILE_PARAMETERS;
 
-/* Compilers do not vectorize sqrtf, which may set errno; IEEE square roots are the same bits on every path.
- * So loops that take roots get them as a function of a strip, which each copy of the loop has inline: the
- * last argument, after those given. */
+/* Compilers do not vectorize sqrtf, because it may set errno. So a loop that needs square roots takes, as its
+ * last argument, a function that computes a strip of them. MPTI_ROOTED defines the copies of such a loop,
+ * each with its own such function inline. IEEE 754 square roots have the same bits on every path. */
 #define MPTI_STRIP 16
 typedef void mpti_roots_fn(float *root, const float *v);
 static void mpti_roots(float *root, const float *v)
@@ -4700,8 +4701,8 @@ MPTI_INLINE void mpti_sqrt_loop(float *root, const float *v, mpti_roots_fn *root
 }
 MPTI_ROOTED(mpti_sqrt_tile, mpti_sqrt_loop, (float *root, const float *v), root, v)
 
-/* With a request for the next tile, beyond the end a hint without effect: worth a tenth of the time out of
- * cache. The Adam family, with more arrays and more to compute, loses an eighth by it. */
+/* Prefetches the next tile of w (beyond the end that has no effect): saves a tenth of the time if arrays are
+ * not in cache. The Adam family, with more arrays and more arithmetic, would lose an eighth by it. */
 MPTI_INLINE void mpti_sgd_loop MPTI_TILE_PARAMETERS
 {
     const mpti_sgd_k c = *(const mpti_sgd_k *)k;
@@ -4711,7 +4712,7 @@ MPTI_INLINE void mpti_sgd_loop MPTI_TILE_PARAMETERS
     for (i = MPTI_TILE; i < 2 * MPTI_TILE; i += 16)
         __builtin_prefetch(w + i, 1);
 #endif
-    if (mpti_is_nonzero(c.momentum))            /* out of the loop, so that it vectorizes */
+    if (mpti_is_nonzero(c.momentum))            /* outside the loops, so that they vectorize */
         for (i = 0; i < MPTI_TILE; i++)
             mpti_sgd_1(g[i], &w[i], &m[i], &c);
     else
@@ -4728,7 +4729,7 @@ MPTI_INLINE void mpti_lion_loop MPTI_TILE_PARAMETERS
         mpti_lion_1(g[i], &w[i], &m[i], &c);
 }
 
-/* The Adam family. In strips of one vector, of which the processor has several on the way at once. */
+/* The Adam family, in strips of one vector; the processor has several strips in flight at once. */
 MPTI_INLINE void mpti_adamw_loop(const float *MPTI_RESTRICT g, float *MPTI_RESTRICT w,
                                  float *MPTI_RESTRICT m, float *MPTI_RESTRICT v, void *k,
                                  mpti_roots_fn *roots)
@@ -4748,7 +4749,7 @@ MPTI_INLINE void mpti_adamw_loop(const float *MPTI_RESTRICT g, float *MPTI_RESTR
     }
 }
 
-/* LAMB in two passes: the moments first. */
+/* The first of LAMB's three passes: the moments. */
 MPTI_INLINE void mpti_lamb_loop MPTI_TILE_PARAMETERS
 {
     const mpti_adamw_k c = *(const mpti_adamw_k *)k;
@@ -4785,21 +4786,22 @@ MPTI_TWICE(mpti_along, mpti_along_loop, (float *w, const float *r, float factor)
 
 /* ---- passes over a tensor ---- */
 
-/* Room for the tiles of one turn; and how many elements a turn takes where weights and moments are arrays of
- * floats, which tiles change in place: that is a tenth faster. The first turn of many takes the few elements
- * before a line of the cache begins. What malloc returns is 16 bytes behind one, often for all arrays, and
- * every vector of the rest would lie across two lines: 1.7 times the time. */
+/* A turn is one round of the loop in mpti_pass_piece, and mpti_turn holds its tiles. Where weights and
+ * moments are arrays of floats, they are updated in place, and a turn takes up to MPTI_BLOCK elements: a
+ * tenth faster. The first of several turns takes only the few elements before a cache line begins. malloc
+ * often returns addresses 16 bytes behind a line's start, for all arrays alike, and then every vector would
+ * cross two lines: 1.7 times the time. */
 typedef struct mpti_turn {
     float g[MPTI_TILE] MPTI_ALIGNED, w[MPTI_TILE], m[MPTI_TILE], v[2 * MPTI_TILE];
 } mpti_turn;
 #define MPTI_BLOCK (16u * MPTI_TILE)
 
-/* One pass: tile by tile, what it reads and writes as MPT_NEEDS_GRAD, _WEIGHT, _M, _V, and MPTI_ZEROES. */
+/* One pass, tile by tile. reads and writes: MPT_NEEDS_GRAD, _WEIGHT, _M, _V, _V_MAX, MPTI_ZEROES. */
 typedef struct mpti_pass {
     unsigned       reads, writes;
     mpti_tile_fn  *tile;
     void          *k;
-    size_t         strip;       /* elements of a line of the cache; 1 if tiles count what they have had */
+    size_t         strip;       /* elements of a cache line; 1: whole tiles, for functions that count them */
     mpti_random_at at;          /* of the list's first tensor */
 } mpti_pass;
 
@@ -4829,13 +4831,13 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
         w = p.reads & MPT_NEEDS_WEIGHT ? mpti_weight_in(local.w, t, first, n) : local.w;
         m = mpti_tile_in(local.m, t_m, format, first, n);
         v = mpti_tile_in(local.v, t_v, format, first, n);
-        if (p.reads & MPT_NEEDS_V_MAX) {            /* v_max goes behind v */
+        if (p.reads & MPT_NEEDS_V_MAX) {            /* v_max is the tile behind v */
             const float *most = mpti_tile_in(local.v + MPTI_TILE, t->v_max, format, first, n);
             memmove(local.v + MPTI_TILE, most, sizeof local.v / 2u);
             memmove(local.v, v, sizeof local.v / 2u);
             v = local.v;
         }
-        for (i = 0; i < n; i += MPTI_TILE) {        /* of n above a tile, all are whole */
+        for (i = 0; i < n; i += MPTI_TILE) {        /* n above a tile is whole tiles */
             const size_t take = mpti_min(n, MPTI_TILE);
             float *const w_i = w == local.w ? w : w + i;
             p.tile(mpti_tile_in(local.g, t_g, t->grad_format, first + i, take), w_i,
@@ -4854,9 +4856,9 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
     }
 }
 
-/* Sums of squares of a tensor's weights and of its directions, each on the tree of >>M15; a short one has few
- * lanes and slots. A chunk's sums go to their slots; or, where chunks are not summed in order, to `apart`,
- * from there later. */
+/* Sums of squares of a tensor's weights and of its directions, each on the tree of >>M15; a short tensor uses
+ * fewer lanes and slots. The sum of a chunk goes to its slot or, where chunks are not summed in order, to
+ * `apart`, and from there to its slot later. */
 typedef struct mpti_norms {
     struct { double lane[MPTI_LANES] MPTI_ALIGNED, slot[MPTI_SLOTS]; } of[2];    /* weights, directions */
     double *apart[2];
@@ -4874,7 +4876,7 @@ static void mpti_norms_open(mpti_norms *norms, size_t n)
     }
 }
 
-/* A tile from element `first` on of a tensor of n elements. */
+/* Add a tile that begins at element `first` of a tensor of n elements. */
 static void mpti_norms_add(mpti_norms *norms, const float *w, const float *direction, size_t first, size_t n)
 {
     const size_t chunk = first / MPTI_CHUNK;
@@ -4894,14 +4896,14 @@ static void mpti_norms_add(mpti_norms *norms, const float *w, const float *direc
     }
 }
 
-/* What the tiles of passes that need norms know: the tensor and where in it they are, the norms, and in the
- * end how far to go. Each piece has its own. */
+/* State of the tile functions of LAMB and Adafactor, which need norms: the tensor and the position in it, the
+ * norms, and at last the factor of the update. Each piece has its own copy. */
 typedef struct mpti_along_turn {
     mpti_pass         pass;
     const void       *k;
     const mpt_tensor *t;
     size_t            first;
-    size_t            matrix;           /* Adafactor's: which one is at hand ... */
+    size_t            matrix;           /* Adafactor: index of the current matrix ... */
     float             mean;             /* ... and the mean of its row means */
     float             factor;
     mpti_norms       *norms;
@@ -4940,8 +4942,8 @@ static void mpti_norms_then(void *context, const mpti_piece *piece)
 }
 #endif
 
-/* The norms, by one tile function, and along the direction, by another one; in between what makes of the two
- * sums of squares how far to go. */
+/* Two passes over a tensor. norms_tile sums the squares of weights and directions; `factor` makes of these
+ * two sums the factor of the update; `along` moves the weights along the directions by that factor. */
 typedef float mpti_factor_fn(double weights, double directions, size_t n, const void *k);
 static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_fn *norms_tile,
                               mpti_factor_fn *factor, mpti_tile_fn *along, unsigned writes,
@@ -4973,7 +4975,7 @@ static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_f
     mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, turn);
 }
 
-/* ---- LAMB: the moments; the norms; along the direction, again from the same numbers ---- */
+/* ---- LAMB, in three passes: the moments; the norms; the update, which computes the directions again ---- */
 
 static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
 {
@@ -5015,7 +5017,7 @@ static void mpti_lamb_tensor(const mpt_tensor *t, const mpti_pass *step)
                       mpti_lamb_along_tile, MPT_NEEDS_WEIGHT, step->at);
 }
 
-/* ---- Adafactor: the second moments, or their row and column means; the norms; along the direction ---- */
+/* ---- Adafactor: the second moments, or their row and column means; the norms; the update ---- */
 
 static void mpti_adafactor_v_tile MPTI_TILE_PARAMETERS
 {
@@ -5028,8 +5030,8 @@ static void mpti_adafactor_v_tile MPTI_TILE_PARAMETERS
     }
 }
 
-/* Row and column means of the squares, in double: element j of a row to lane j mod 256, lanes in pairs; a
- * column from its first row to its last. */
+/* Row and column means of the squared gradients, in double. Element j of a row adds to lane j mod 256, and
+ * lanes are added in pairs; a column is added from its first row to its last. */
 typedef struct mpti_factoring { const mpt_tensor *t; const mpti_adafactor_k *k; } mpti_factoring;
 
 static void mpti_rows_range(void *context, size_t part, size_t begin, size_t end)
@@ -5052,7 +5054,7 @@ static void mpti_rows_range(void *context, size_t part, size_t begin, size_t end
     }
 }
 
-/* Columns of all matrices, numbered through. */
+/* Columns are numbered through all matrices of the tensor. */
 static void mpti_columns_range(void *context, size_t part, size_t begin, size_t end)
 {
     const mpti_factoring c = *(const mpti_factoring *)context;
@@ -5076,7 +5078,6 @@ static void mpti_columns_range(void *context, size_t part, size_t begin, size_t 
     }
 }
 
-/* The mean of a matrix's row means. */
 static float mpti_factors_mean(const float *row, size_t rows, float least)
 {
     double sum = 0.0;
@@ -5106,7 +5107,7 @@ static void mpti_factors_tile(float *v, mpti_along_turn *turn)
     }
 }
 
-/* The direction of a tile into u, from second moments that are up to date; v is changed. */
+/* The direction of a tile into u, from second moments that are up to date: v or, with columns, the means. */
 static void mpti_adafactor_direction(float *u, const float *g, float *v, mpti_along_turn *turn)
 {
     const mpti_adafactor_k *const k = (const mpti_adafactor_k *)turn->k;
@@ -5181,16 +5182,13 @@ static void mpti_adafactor_tensor(const mpt_tensor *t, const mpti_pass *step)
 
 /* ---- the calls ---- */
 
-/* The constants of any optimizer. */
 typedef union mpti_any_k {
 #define MPTI_X(hyper) mpti_##hyper##_k hyper;
     MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
 } mpti_any_k;
 
-/* A step. Everything that can be refused is, before anything is touched; tensors are held against each other
- * only in the first step, when *t, which counts the steps taken, is 0, but gradients that become 0 always. On
- * found_inf the step is nothing but over. */
+/* What the pieces or the tensors of one step share. */
 typedef void mpti_tensor_fn(const mpt_tensor *t, const mpti_pass *step);
 typedef struct mpti_stepping {
     mpti_pass         pass;
@@ -5199,12 +5197,12 @@ typedef struct mpti_stepping {
     int               l2;
 } mpti_stepping;
 
-/* The step of one tensor's own rates. */
+/* The pass for one tensor: `own` gets the constants, with the tensor's own rates. */
 static mpti_pass mpti_step_of(const mpti_stepping *s, const mpt_tensor *t, mpti_any_k *own)
 {
     mpti_pass pass = s->pass;
     *own = *s->k;
-    own->sgd.rates = mpti_rates_of(s->k->sgd.rates, t);     /* where every one has them */
+    own->sgd.rates = mpti_rates_of(s->k->sgd.rates, t);     /* every struct in the union begins with rates */
     if (s->l2)
         mpti_rates_l2(&own->sgd.rates);
     pass.k = own;
@@ -5228,8 +5226,10 @@ static void mpti_step_tensor(void *context, const mpt_tensor *tensors, size_t i)
         s->tensor(&tensors[i], &pass);
 }
 
-/* Either tiles make the step, or something of the optimizer's own does for each tensor; l2: weight decay is a
- * part of the gradient. */
+/* One step, by a function for a tile or, where the optimizer has its OWN passes, for a tensor; l2: weight
+ * decay is a part of the gradient. All tests come before the first write. Only the first step (*t, the number
+ * of steps taken, is 0) tests whether tensors overlap each other; gradients that become 0 are always tested.
+ * On found_inf nothing changes but the stage, and gradients that become 0. */
 static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,
                                 mpti_tile_fn *tile, mpti_tensor_fn *tensor, int l2, const mpti_any_k *k,
                                 uint64_t *t)
@@ -5262,7 +5262,7 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
     return MPT_OK;
 }
 
-/* With these hyperparameters: one copy each, not one in every optimizer that has them. */
+/* The step for each struct of hyperparameters: one copy for all optimizers that have the struct. */
 #define MPTI_X(hyper)                                                                               \
     MPTI_NOINLINE static mpt_status mpti_##hyper##_run(                                             \
         mpt_##hyper *o, mpt_step *step, const mpt_tensor *tensors, size_t count, unsigned needs,    \
