@@ -5370,9 +5370,9 @@ MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s)
     return MPT_OK;
 }
 
-#define MPTI_FP8_SQUARE 64    /* both ways whole cache lines */
+#define MPTI_FP8_SQUARE 64    /* side of the squares to transpose: a row or column fills a cache line */
 
-/* So many numbers times the scale, and the pattern of the largest magnitude before. */
+/* Scale MPTI_FP8_SQUARE floats, and raise *amax, a bit pattern, to the largest |x| before the scaling. */
 MPTI_INLINE void mpti_fp8_scale_loop(float *x, float scale, uint32_t *amax)
 {
     uint32_t most = *amax;
@@ -5386,7 +5386,7 @@ MPTI_INLINE void mpti_fp8_scale_loop(float *x, float scale, uint32_t *amax)
 }
 MPTI_TWICE(mpti_fp8_scale, mpti_fp8_scale_loop, (float *x, float scale, uint32_t *amax), (x, scale, amax))
 
-/* At most one tile. Returns the new pattern of amax. */
+/* Convert n elements, at most MPTI_TILE.  Returns: amax, a bit pattern, raised to their largest |x|. */
 static uint32_t mpti_fp8_tile(mpt_format dst_format, unsigned char *dst, mpt_format src_format,
                                const void *src, size_t n, float scale, uint32_t amax)
 {
@@ -5414,7 +5414,7 @@ typedef struct mpti_fp8_work {
     uint32_t             most[MPTI_PARTS];
 } mpti_fp8_work;
 
-/* Some elements of the one row; or, square by square, some rows whose transpose is wanted, too. */
+/* Elements begin .. end of the only row; with a transpose, rows begin .. end, square by square. */
 static void mpti_fp8_range(void *context, size_t part, size_t begin, size_t end)
 {
     mpti_fp8_work *const w = (mpti_fp8_work *)context;
@@ -5481,8 +5481,8 @@ MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, vo
 
 // >>M20 implementation: checkpoint ----------------------------------------------------------------
 #ifndef MPT_NO_CHECKPOINT
-/* One walk over a state serves all: measuring, saving, verifying, loading. A field is `count` words of
- * `width` bytes; a fact is a number that must be the same when loading. */
+/* The same walk over a state measures, saves, verifies or loads it, as its mode says. A field is an array of
+ * `count` words of `width` bytes; a fact is a number that is saved and must be the same when loading. */
 typedef enum mpti_walk_mode {
     MPTI_WALK_SIZE, MPTI_WALK_SAVE, MPTI_WALK_VERIFY, MPTI_WALK_LOAD
 } mpti_walk_mode;
@@ -5490,22 +5490,22 @@ typedef struct mpti_walk {
     mpti_walk_mode mode;
     unsigned char *to;              /* SAVE */
     const unsigned char *from;      /* VERIFY, LOAD */
-    mpti_span      buffer;          /* SIZE: that no field may overlap */
+    mpti_span      buffer;          /* SIZE: memory that no field may overlap */
     size_t         at, end;
     uint64_t       version;
     int            failed;
-    int            judge;           /* whether values must be possible: saving, loading */
-    int            reads;           /* VERIFY: whether words go to: */
+    int            judge;           /* refuse impossible values: SIZE before SAVE, and VERIFY */
+    int            reads;           /* VERIFY: copy fields out of the buffer, do not skip them */
     union {
         mpt_scaler scaler;
         mpt_step   step;
 #define MPTI_X(hyper) mpt_##hyper hyper;
         MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
-    } aside;
+    } aside;                        /* VERIFY: the struct whose values are checked */
 } mpti_walk;
 
-/* Words between memory and the buffer, either way: the buffer is little-endian. */
+/* A copy of words from memory to the buffer or back. The buffer is little-endian. */
 typedef struct mpti_raw { unsigned char *to; const unsigned char *from; size_t width; } mpti_raw;
 
 static void mpti_raw_range(void *context, size_t part, size_t begin, size_t end)
@@ -5557,12 +5557,12 @@ MPTI_NOINLINE static void mpti_walk_fact(mpti_walk *w, uint64_t fact)
     w->failed |= value != fact;
 }
 
-/* Members of a struct from `first` up to `end`, all of one width. */
+/* Walk the members from byte `first` to before byte `end` of *p, all of them `width` bytes wide. */
 #define MPTI_WALK_MEMBERS(w, p, first, end, width)                                  \
     mpti_walk_words(w, (unsigned char *)(p) + (first), ((end) - (first)) / (width), width)
 
-/* A struct whose values are judged: from the buffer, before anything is loaded, it goes aside.
- * Returns: where it is.  And at its end, whether it is to be judged. */
+/* Begin and end a struct whose values are checked. VERIFY must not write to the state: it copies the struct
+ * to `aside`. mpti_walk_begin returns where the struct is, mpti_walk_end whether to check it now. */
 static void *mpti_walk_begin(mpti_walk *w, void *p)
 {
     w->reads = w->mode == MPTI_WALK_VERIFY;
@@ -5600,8 +5600,8 @@ static void mpti_walk_step(mpti_walk *w, mpt_step *s)
               s->cause <= 7u && s->bad_cause <= 7u);
 }
 
-/* An optimizer: 32-bit hyperparameters, then the count of its steps.
- * Returns: what is to be judged, or NULL. */
+/* Walk an optimizer: `hyper` bytes of 32-bit hyperparameters, then the 64-bit count of its steps.
+ * Returns: the struct whose values the caller must check now, or NULL. */
 MPTI_NOINLINE static const void *mpti_walk_optimizer(mpti_walk *w, void *o, size_t hyper)
 {
     mpti_walk_fact(w, o != NULL);
@@ -5615,7 +5615,7 @@ MPTI_NOINLINE static const void *mpti_walk_optimizer(mpti_walk *w, void *o, size
 
 static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
 {
-    uint64_t    name = (uint64_t)0xcbf29ce484222325u;   /* FNV-1a, so that tensors are not mixed up */
+    uint64_t    name = (uint64_t)0xcbf29ce484222325u;   /* FNV-1a hash: finds tensors that are mixed up */
     const char *c;
     mpti_array  a[MPTI_ARRAYS];
     size_t      i;
@@ -5642,7 +5642,7 @@ static void mpti_walk_tensor(mpti_walk *w, const mpt_tensor *t, int gradients)
     }
 }
 
-/* Header: magic, version, length. The checksum follows after all. */
+/* Walk a whole state. The header is magic, version, length. The checksum at the end is left to the caller. */
 static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
 {
     const void *o;
@@ -5669,14 +5669,14 @@ static void mpti_walk_state(mpti_walk *w, const mpt_state *s)
         mpti_walk_tensor(w, &s->tensors[i], s->gradients != 0u);
 }
 
-/* Each step is a bijection of h for given bytes, so one changed word always changes the result. */
+/* A bijection of h for a given word, and of the word for a given h: one changed word changes it. */
 static uint64_t mpti_sum_step(uint64_t h, uint64_t word)
 {
     h = (h ^ word) * (uint64_t)0xff51afd7ed558ccdu;
     return h ^ h >> 32;
 }
 
-/* Of n bytes, run by run, each with a sum of its own. */
+/* n bytes, split into runs of `run` bytes, each with a checksum of its own. */
 typedef struct mpti_summing { const unsigned char *p; size_t n, run; uint64_t sum[256]; } mpti_summing;
 
 static void mpti_sum_range(void *context, size_t part, size_t begin, size_t end)
@@ -5697,7 +5697,7 @@ static void mpti_sum_range(void *context, size_t part, size_t begin, size_t end)
     }
 }
 
-/* The sums of the runs, summed up; up to version 3 all is one run. */
+/* The checksum of the runs' checksums. Up to version 3 there is only one run. */
 static uint64_t mpti_state_checksum(const unsigned char *p, size_t n, uint64_t version)
 {
     mpti_summing c;
@@ -5736,7 +5736,7 @@ static mpt_status mpti_state_measure(const mpt_state *s, const void *buffer, siz
     w.judge = judge;
     mpti_walk_state(&w, s);
     if (w.failed)
-        return MPT_E_ARG;   /* too large for memory, the buffer is part of it, or values are impossible */
+        return MPT_E_ARG;   /* too large for memory, overlapping the buffer, or with impossible values */
     *need = w.at + 8u;
     return MPT_OK;
 }
@@ -5783,7 +5783,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     w.from = (const unsigned char *)buffer;
     w.end = bytes - 8u;
     mpti_copy_words(&sum, w.from + w.end, 1, 8u);
-    mpti_copy_words(&w.version, w.from + 8, 1, 8u);         /* behind "mp-state" */
+    mpti_copy_words(&w.version, w.from + 8, 1, 8u);         /* after "mp-state" */
     if ((w.version != 3u && w.version != MPT_STATE_VERSION) ||
         sum != mpti_state_checksum(w.from, w.end, w.version))
         return MPT_E_DATA;
@@ -5822,7 +5822,7 @@ MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value)
 
 MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update)
 {
-    /* moved is the weight, as a float or in the format; of Kahan the rest, here three quarters of its most */
+    /* The update moves the weight, in FP32 or in `format`; with Kahan its rest, here 3/4 of its maximum. */
     const int        kahan = storage == MPT_STORE_KAHAN;
     const double     times = kahan && format == MPT_F16 ? 2048.0 : 1.0, u = update * times;
     const mpt_format in = kahan || storage == MPT_STORE_NEAREST ? format : MPT_F32;
@@ -5855,7 +5855,7 @@ MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, un
                                      mpt_memory *report)
 {
     mpt_memory      r;
-    /* in the order of MPTI_MASTER and those that follow it */
+    /* in the order of the enum from MPTI_MASTER on */
     uint64_t *const to[MPTI_SUMS] = {&r.master, &r.param, &r.m, &r.v, &r.v, &r.extra, &r.grad};
     size_t          i;
     memset(&r, 0, sizeof r);
@@ -5899,14 +5899,14 @@ static int mpti_f64_is_zero(double x) { return !mpti_magnitude(x); }
 static int mpti_f64_is_nan(double x) { return mpti_magnitude(x) > MPTI_F64_INF; }
 static double mpti_nan(void) { return mpti_f64_make((uint64_t)0xfff << 51); }
 
-/* floor(log2) of the positive finite double with this pattern. */
+/* floor(log2) of the positive finite double with bit pattern a. */
 MPTI_NOINLINE static int mpti_range_log2(uint64_t a)
 {
     const int field = (int)(a >> 52);
     return field ? field - 1023 : -1011 - mpti_clz64(a);
 }
 
-/* The format, if reports against it exist. */
+/* The format's table row; NULL if there are no reports against the format (e8m0, unknown formats). */
 static const mpt_format_info *mpti_report_format(mpt_format format)
 {
     const mpt_format_info *f = mpt_format_get(format);
@@ -5923,20 +5923,20 @@ MPTI_NOINLINE static mpt_status mpti_report_init(void *report, size_t bytes, mpt
     return MPT_OK;
 }
 
-/* The fields of 64 bits of a report that stand side by side from that byte on. */
+/* The adjacent 64-bit members of a report that begin at byte `at`. */
 static uint64_t *mpti_counts_at(void *report, size_t at)
 {
     return (uint64_t *)(void *)((unsigned char *)report + at);
 }
 
-/* Add up the counts that fill two reports of a kind from byte `at` to `end`. */
+/* Add src's 64-bit counts from byte `at` to before byte `end` to those of dst, a report of the same kind. */
 MPTI_NOINLINE static void mpti_counts_merge(void *dst, const void *src, size_t at, size_t end)
 {
     for (; at < end; at += sizeof(uint64_t))
         *mpti_counts_at(dst, at) += *(const uint64_t *)(const void *)((const unsigned char *)src + at);
 }
 
-/* Elements first .. first + n - 1 of an array as doubles. */
+/* Load elements first .. first + n - 1 of an array as doubles. */
 static void mpti_source_load(double *dst, mpt_format from, const void *x, size_t first, size_t n)
 {
     const size_t bytes = (size_t)mpt_format_get(from)->bytes;
@@ -5945,15 +5945,15 @@ static void mpti_source_load(double *dst, mpt_format from, const void *x, size_t
 
 /* ---- range: counting ---- */
 
-/* The least |x| patterns of doubles that are not flushed, become normal, overflow: whose rounding reaches a
- * code. Rounding is monotonic, so a binary search over the codec finds them; none is written down twice. */
+/* The least |x| that is not flushed, that becomes normal, that overflows, as patterns of doubles: each is the
+ * least that rounds to some code or above. Rounding is monotonic, so binary search finds it: no table. */
 MPTI_NOINLINE static void mpti_range_limits(const mpt_format_info *f, uint64_t *edge)
 {
     int i;
     for (i = 0; i < 3; i++) {
         const uint64_t code = i == 0 ? 1u : i == 1 ? MPTI_ONE << f->mantissa_bits : f->max_code + 1u;
         uint64_t       low = 0u;
-        edge[i] = MPTI_F64_INF;         /* low is not reached; Inf is, or it does not matter */
+        edge[i] = MPTI_F64_INF;         /* low rounds below the code; Inf: no finite |x| reaches it */
         while (edge[i] - low > 1u) {
             const uint64_t middle = low + (edge[i] - low) / 2u;
             unsigned       flags = 0u;
@@ -5963,14 +5963,14 @@ MPTI_NOINLINE static void mpti_range_limits(const mpt_format_info *f, uint64_t *
     }
 }
 
-/* What a pass over numbers counts into; range reports and surveys are fed through it. Patterns are those of
- * |x|, compared as integers: a comparison of numbers would see subnormals as 0 under DAZ. */
+/* The counters of a pass over an array, for range reports and surveys. Magnitudes are bit patterns of |x|
+ * and compared as integers: floating-point comparisons would take subnormals for 0 under DAZ. */
 typedef struct mpti_tally {
-    const uint64_t *edge;       /* ascending; edges of them */
+    const uint64_t *edge;       /* [edges] class limits, ascending */
     uint64_t       *cell;       /* [edges + 1] */
     uint64_t       *binade, *zero, *inf, *nan;
     double         *max_abs, *min_abs;
-    uint64_t        greatest, least_less_1;     /* 0 and all ones if there were none */
+    uint64_t        greatest, least_less_1;     /* extremes; 0 and all ones: none so far */
     int             edges;
 } mpti_tally;
 
@@ -5980,7 +5980,7 @@ static void mpti_tally_extreme(mpti_tally *t, uint64_t a)
     t->least_less_1 = a - 1u < t->least_less_1 ? a - 1u : t->least_less_1;
 }
 
-/* One by one: any format, any values; of a sign or, where that is MPTI_BOTH_SIGNS, of both. */
+/* Count numbers one by one. sign 0: only those without the sign bit; 1: only those with it; or both. */
 #define MPTI_BOTH_SIGNS 2
 static void mpti_tally_each(mpti_tally *t, mpt_format from, const unsigned char *x, size_t n, int sign)
 {
@@ -6007,11 +6007,11 @@ static void mpti_tally_each(mpti_tally *t, mpt_format from, const unsigned char 
     }
 }
 
-/* A block of an array as floats, and its extremes as patterns: 0 and all ones if it is all zeros. */
+/* A block of an array as floats, and what mpti_floats_look finds in it. */
 #define MPTI_FLOATS_MANY 1024
 typedef struct mpti_floats {
-    const float *x;                     /* [MPTI_FLOATS_MANY], in the array itself or in row */
-    uint32_t     greatest, least_less_1, zeros;
+    const float *x;                     /* [MPTI_FLOATS_MANY], in the array itself or `row` */
+    uint32_t     greatest, least_less_1, zeros;     /* patterns of nonzero |x|; 0, ~0 if all are 0; a count */
     float        row[MPTI_FLOATS_MANY];
 } mpti_floats;
 
@@ -6022,7 +6022,7 @@ MPTI_INLINE void mpti_floats_loop(mpti_floats *b, const float *x)
     for (i = 0; i < MPTI_FLOATS_MANY; i++) {
         const uint32_t a = mpti_f32_bits(x[i]) & 0x7fffffffu;
         greatest = a > greatest ? a : greatest;
-        least_less_1 = a - 1u < least_less_1 ? a - 1u : least_less_1;   /* a zero is the largest of all */
+        least_less_1 = a - 1u < least_less_1 ? a - 1u : least_less_1;   /* a zero wraps to all ones */
         zeros += a == 0u;
     }
     b->greatest = greatest;
@@ -6031,7 +6031,7 @@ MPTI_INLINE void mpti_floats_loop(mpti_floats *b, const float *x)
 }
 MPTI_TWICE(mpti_floats_look, mpti_floats_loop, (mpti_floats *b, const float *x), (b, x))
 
-/* n elements of an array, and zeros after them. */
+/* Load n elements of an array, and fill the block up with zeros. */
 static void mpti_floats_load(mpti_floats *b, mpt_format from, const unsigned char *src, size_t n)
 {
     b->x = b->row;
@@ -6044,11 +6044,11 @@ static void mpti_floats_load(mpti_floats *b, mpt_format from, const unsigned cha
     mpti_floats_look(b, b->x);
 }
 
-/* Blocks are counted as codes of 16 bits in the order of the magnitudes, of which vectors hold twice as many:
- * the upper 14 bits, and one more that tells whether a bit is set below, which is their floor plus their
- * ceiling. For each limit in the block's range, a power of two or the edge of a class, a loop of comparisons
- * counts how many codes reach it. An edge that lies between two codes, as the least normal f16 does, is
- * compared with the floats themselves. */
+/* A block is counted by 16-bit codes, of which a vector register holds twice as many as of floats. A code has
+ * the upper 14 bits of the magnitude's pattern, then a bit that is set if any lower bit is; this equals the
+ * floor plus the ceiling of pattern / 2^17. Codes keep the order of the magnitudes. For each limit in the
+ * block's range (a power of two, or the edge of a class) a loop counts the codes that reach it. An edge that
+ * lies between codes, such as the least |x| that becomes a normal f16, is compared with the floats. */
 #define MPTI_BELOW_CODE 0x1ffffu
 #define MPTI_CODE_OF(a) ((int16_t)(((a) >> 17) + (((a) + MPTI_BELOW_CODE) >> 17)))
 
@@ -6060,7 +6060,7 @@ MPTI_INLINE void mpti_codes_loop(int16_t *MPTI_RESTRICT code, const float *MPTI_
 }
 MPTI_TWICE(mpti_codes, mpti_codes_loop, (int16_t *code, const float *x), (code, x))
 
-/* How many codes are above each of four, and how many floats reach a limit. */
+/* mpti_codes_above counts the codes above each of four; mpti_floats_reach the floats with |x| >= limit. */
 MPTI_INLINE void mpti_codes_above_loop(const int16_t *code, const int16_t *below, uint32_t *above)
 {
     const int16_t b0 = below[0], b1 = below[1], b2 = below[2], b3 = below[3];
@@ -6088,19 +6088,19 @@ MPTI_INLINE void mpti_floats_reach_loop(const float *x, uint32_t limit, uint32_t
 MPTI_TWICE(mpti_floats_reach, mpti_floats_reach_loop, (const float *x, uint32_t limit, uint32_t *reach),
            (x, limit, reach))
 
-/* Count a block of zeros and normal floats; `edge` are the tally's as patterns of floats, rounded up. */
+/* Count a block of zeros and normal floats. `edge`: the tally's edges as patterns of floats, rounded up. */
 static void mpti_tally_floats(mpti_tally *t, const uint32_t *edge, const mpti_floats *b)
 {
     const uint32_t least = b->least_less_1 + 1u, greatest = b->greatest;
     const int      first = (int)(least >> 23), binades = (int)(greatest >> 23) - first + 1;
     int16_t        code[MPTI_FLOATS_MANY] MPTI_ALIGNED;
-    int16_t        below[256 + MPT_SURVEY_EDGES + 4];   /* a limit less 1 */
+    int16_t        below[256 + MPT_SURVEY_EDGES + 4];   /* the code of a limit, less 1 */
     uint32_t       reach[256 + MPT_SURVEY_EDGES + 4], above = MPTI_FLOATS_MANY - b->zeros, here;
-    int            place[MPT_SURVEY_EDGES];     /* of each edge among the limits */
+    int            place[MPT_SURVEY_EDGES];     /* index of each edge in below and reach */
     int            i, n;
     for (n = 0; n < binades; n++)
         below[n] = (int16_t)(((first + n) << 7) - 1);
-    below[n++] = INT16_MAX;             /* no code is above */
+    below[n++] = INT16_MAX;             /* no code is above it */
     for (i = 0; i < t->edges; i++) {
         const int inside = edge[i] > least && edge[i] <= greatest;
         place[i] = !inside ? edge[i] <= least ? 0 : binades : i && edge[i] == edge[i - 1] ? place[i - 1] : n;
@@ -6125,8 +6125,8 @@ static void mpti_tally_floats(mpti_tally *t, const uint32_t *edge, const mpti_fl
     mpti_tally_extreme(t, mpti_f64_bits((double)mpti_f32_make(greatest)));
 }
 
-/* Count an array; the extremes continue those that are there. Numbers that floats do not hold, blocks with
- * Inf, NaN or subnormal floats and what is shorter than a block go one by one. */
+/* Count an array; *max_abs and *min_abs continue from their present values. Doubles, counts of one sign only,
+ * blocks with Inf, NaN or subnormal floats, and a tail shorter than a block are counted one by one. */
 static void mpti_tally_run(mpti_tally *t, mpt_format from, const unsigned char *at, size_t n, int sign)
 {
     const mpt_format_info *f = mpt_format_get(from);
@@ -6137,10 +6137,10 @@ static void mpti_tally_run(mpti_tally *t, mpt_format from, const unsigned char *
     memset(&up, 0, sizeof up);
     up.rounding = MPT_RND_UP;
     t->greatest = mpti_f64_bits(*t->max_abs);
-    t->least_less_1 = mpti_f64_bits(*t->min_abs) - 1u;     /* 0, which means none, wraps to all ones */
+    t->least_less_1 = mpti_f64_bits(*t->min_abs) - 1u;     /* 0 (none so far) wraps to all ones */
     for (i = 0; i < t->edges && n >= MPTI_FLOATS_MANY; i++) {
         double e = mpti_f64_make(t->edge[i]);
-        if (f->has_inf)                 /* the first number of the array's format that reaches it will do */
+        if (f->has_inf)                 /* round up to the array's format: it has no number between */
             e = mpt_decode_as(f, mpt_encode_as(f, e, &up, NULL));
         edge[i] = (uint32_t)mpt_encode(MPT_F32, e, &up, NULL);
     }
@@ -6163,7 +6163,7 @@ static void mpti_extremes_merge(double *max_abs, double *min_abs, double other_m
 {
     if (mpti_f64_bits(other_max) > mpti_f64_bits(*max_abs))
         *max_abs = other_max;
-    if (mpti_f64_bits(other_min) - 1u < mpti_f64_bits(*min_abs) - 1u)   /* 0 is none: wraps to last */
+    if (mpti_f64_bits(other_min) - 1u < mpti_f64_bits(*min_abs) - 1u)   /* 0, for none, wraps to ~0 */
         *min_abs = other_min;
 }
 
@@ -6177,19 +6177,19 @@ MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format)
     return MPT_OK;
 }
 
-/* A pass over an array that goes into a report. */
 typedef struct mpti_reporting {
     void                *report;
     const unsigned char *x;
     mpt_format           from;
-    const void          *other;         /* an array beside it, if there is one */
-    uint64_t             which;         /* signs to count; or the place of the array's first element */
+    const void          *other;         /* second array of as many elements, or NULL */
+    uint64_t             which;         /* range: signs to count; roundoff: index of the first element */
     char                *lock;
 } mpti_reporting;
 
-/* Reports of the parts of an array, each on its thread's own stack, merged as they are done: in any order
- * that gives the report of the whole, to the last byte. From `field` to before that byte, where an empty one
- * is not zero, it is like the whole. What locks is the compiler's; without one arrays are not cut. */
+/* Each thread counts its part of an array into a report on its own stack, and merges that into the whole
+ * report when it is done; any order of merging gives the same bytes. The bytes from `field` to before
+ * `end_of_it` are settings, copied from the whole; all else starts at zero. The lock uses compiler builtins;
+ * where there are none, the array is not split. */
 #if defined(MPTI_THREADS) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
 #define MPTI_REPORT_PARTS(name, field, end_of_it)                                                   \
     static void mpti_##name##_part(void *context, size_t part, size_t begin, size_t end)            \
@@ -6214,7 +6214,7 @@ typedef struct mpti_reporting {
 #define MPTI_COUNT_OF(name, n) mpti_##name##_count
 #endif
 
-/* count: of the whole, or of a part. */
+/* Check the arguments (ready: the report is initialised), then count n elements by `count`, part by part. */
 MPTI_NOINLINE static mpt_status mpti_report_add(void *report, int ready, mpt_format from, const void *x,
                                                 size_t n, const void *other, uint64_t which,
                                                 mpti_range_fn *count)
@@ -6234,7 +6234,6 @@ MPTI_NOINLINE static mpt_status mpti_report_add(void *report, int ready, mpt_for
     return MPT_OK;
 }
 
-/* Where a part of it begins. */
 static const unsigned char *mpti_reporting_from(const mpti_reporting *c, size_t first)
 {
     return c->x + first * (size_t)mpt_format_get(c->from)->bytes;
@@ -6284,7 +6283,7 @@ MPT_DEF mpt_status mpt_range_merge(mpt_range *dst, const mpt_range *src)
     return MPT_OK;
 }
 
-/* share * whole, rounded down; for a share of 1 the whole. */
+/* share * whole, rounded down; exactly `whole` for a share of 1. */
 MPTI_NOINLINE static uint64_t mpti_share_of(double share, uint64_t whole)
 {
     const double part = share * (double)whole;
@@ -6301,7 +6300,7 @@ MPT_DEF mpt_status mpt_range_percentile(const mpt_range *r, double percent, int 
     nonzero = mpt_range_nonzero(r);
     if (!nonzero)
         return MPT_E_DATA;
-    rank = mpti_share_of(percent / 100.0, nonzero);     /* how many lie below, rounded up to a rank */
+    rank = mpti_share_of(percent / 100.0, nonzero);     /* nearest rank: the product, rounded up */
     rank += percent / 100.0 * (double)nonzero > (double)rank;
     rank = rank ? rank : 1u;
     while ((seen += r->binade[i]) < rank)
@@ -6319,7 +6318,7 @@ MPT_DEF mpt_status mpt_survey_init(mpt_survey *a)
         return MPT_E_ARG;
     memset(a, 0, sizeof *a);
     for (i = 0; i < MPT_SURVEY_EDGES; i++)
-        a->edge[i] = MPTI_F64_INF;              /* of formats that have no report: nothing lies above it */
+        a->edge[i] = MPTI_F64_INF;              /* for formats without reports: above all finite numbers */
     for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
         if (mpti_report_format((mpt_format)format))
             mpti_range_limits(mpt_format_get((mpt_format)format), a->edge + 3 * format);
@@ -6371,7 +6370,7 @@ MPT_DEF mpt_status mpt_survey_get(const mpt_survey *a, mpt_format format, mpt_ra
     r->count = a->count, r->zero = a->zero, r->inf = a->inf, r->nan = a->nan;
     r->max_abs = a->max_abs, r->min_abs = a->min_abs;
     memcpy(r->binade, a->binade, sizeof r->binade);
-    for (i = 0; i <= MPT_SURVEY_EDGES; i++) {   /* all that a cell holds is at least as large as this */
+    for (i = 0; i <= MPT_SURVEY_EDGES; i++) {   /* `least`: lower bound of the cell's values */
         const uint64_t least = i ? a->edge[i - 1] : 0u;
         *(least >= r->least_overflow ? &r->overflow
           : least >= r->least_normal ? &r->normal
@@ -6383,7 +6382,7 @@ MPT_DEF mpt_status mpt_survey_get(const mpt_survey *a, mpt_format format, mpt_ra
 
 /* ---- range: scales ---- */
 
-/* Values of binade e, and of all binades up to and with it. */
+/* mpti_range_in: the number of values in binade e. mpti_range_upto: in all binades up to and including e. */
 static uint64_t mpti_range_in(const mpt_range *r, int e)
 {
     const int i = e - MPT_RANGE_EMIN;
@@ -6399,11 +6398,11 @@ MPTI_NOINLINE static uint64_t mpti_range_upto(const mpt_range *r, int e)
     return sum;
 }
 
-/* The highest binade of which nothing is kept. */
+/* The highest binade whose values all round to zero. */
 static int mpti_range_flushed_below(const mpt_format_info *f) { return f->emin - f->mantissa_bits - 2; }
 
-/* The most doublings of the largest magnitude that do not overflow, below 0 if it already does; or those
- * without as many of the largest values, by whole binades. */
+/* How often the largest magnitude can be doubled without overflow; negative if it already overflows. With
+ * `aside` the largest values, up to that many, are left out of account, by whole binades. */
 MPTI_NOINLINE static int mpti_range_doublings(const mpt_range *r, uint64_t aside)
 {
     const uint64_t a = mpti_f64_bits(r->max_abs), limit = r->least_overflow, hidden = MPTI_ONE << 52;
@@ -6417,7 +6416,7 @@ MPTI_NOINLINE static int mpti_range_doublings(const mpt_range *r, uint64_t aside
     return aside && emax - e > exact ? emax - e : exact;
 }
 
-/* What scale 2^k does, by whole binades. */
+/* Fill in what scale 2^k does, counted by whole binades. */
 MPTI_NOINLINE static void mpti_range_with_scale(const mpt_range *r, int k, mpt_range_choice *c)
 {
     const mpt_format_info *f = mpt_format_get(r->format);
@@ -6456,7 +6455,7 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
     may_lose = mpti_share_of(t->subnormal, nonzero);
     may_lose = may_lose > may_flush ? may_lose : may_flush;
     may_lose = may_lose > lost ? may_lose : lost;
-    for (; k > 0; k--) {        /* losses only shrink as the scale grows: towards 1 while no more is lost */
+    for (; k > 0; k--) {        /* a smaller scale never loses less: go towards 1 while that is accepted */
         choice->flushed += mpti_range_in(r, mpti_range_flushed_below(f) - (k - 1));
         lost += mpti_range_in(r, f->emin - 1 - (k - 1));
         if (choice->flushed > may_flush || lost > may_lose)
@@ -6477,10 +6476,9 @@ MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_ra
 
 /* ---- writing ---- */
 
-/* Text on its way to a writer; after the first failure nothing more is written. */
 typedef struct mpti_out {
     mpt_writer w;
-    int        failed;
+    int        failed;      /* the writer has failed: nothing more is written */
 } mpti_out;
 
 MPTI_NOINLINE static void mpti_tell_n(mpti_out *o, const char *text, size_t n)
@@ -6502,8 +6500,8 @@ MPTI_NOINLINE static size_t mpti_integer_text(char *text, uint64_t x, int negati
     return 20 - at + sign;
 }
 
-/* A finite number with 12 significant digits, in the notation that every reader takes: -1.25e-07. The tenth
- * powers are rounded on the way, so the last digit may be off by one.  Returns: its length. */
+/* Write a finite number with 12 significant digits, in a notation that every reader accepts: -1.25e-7. The
+ * powers of ten are rounded, so the last digit may be off by one.  Returns: the length of the text. */
 MPTI_NOINLINE static size_t mpti_real_text(char *text, double x)
 {
     const size_t n = mpti_is_negative(x) ? 1u : 0u;
@@ -6512,7 +6510,7 @@ MPTI_NOINLINE static size_t mpti_real_text(char *text, double x)
     text[0] = '-';
     text[n] = '0';
     x = mpti_f64_make(mpti_magnitude(x));
-    if (!(mpti_f64_bits(x) >> 52))              /* subnormal doubles are written as 0: DAZ may see them so */
+    if (!(mpti_f64_bits(x) >> 52))              /* a subnormal is written as 0, as DAZ would read it */
         return end;
     for (; x >= 1e32; e += 32) x /= 1e32;
     for (; x >= 10.0; e++) x /= 10.0;
@@ -6533,9 +6531,9 @@ MPTI_NOINLINE static size_t mpti_real_text(char *text, double x)
     return end;
 }
 
-/* Formatted text, without the locale: %s text, %u a uint64_t, %d an int, %r a finite double with 12 digits,
- * %b and a sign: that sign an int's times, %% itself; with a width and a minus as in printf. All else takes a
- * double, and is what the C library makes of that; drawings alone ask for it. */
+/* Write formatted text, independent of the locale: %s a string, %u a uint64_t, %d an int, %r a finite double
+ * with 12 digits, %b and a character: that character as often as an int says, %% a percent sign; width and
+ * minus as in printf. All other conversions take a double and go to snprintf; only drawings use them. */
 MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
 {
     char    buf[64];
@@ -6593,7 +6591,7 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
     va_end(v);
 }
 
-/* What a report is written with beside its own fields: its name, its format, and what is computed for it. */
+/* What is written about a report beside its own members: its name, its format, and computed figures. */
 typedef struct mpti_about {
     const char *text[6];
     double      real[7];
@@ -6606,9 +6604,9 @@ MPTI_NOINLINE static void mpti_about_open(mpti_about *a, const char *name, mpt_f
     a->text[1] = mpt_format_get(format)->name;
 }
 
-/* Where a report's figures stand: `names`, with commas between, are those of neighbours from byte `at` on, in
- * the report itself or in what is said about it. WHOLE is a double that holds an integer, or NaN; BINADES the
- * histogram, which is written in JSON alone. */
+/* A row of the table of a report's figures: adjacent members of one kind from byte `at` on, in the report or,
+ * if `about` is set, in its mpti_about; `names` are their names, separated by commas. WHOLE is a double that
+ * holds an integer, or NaN. BINADES is the histogram, which only JSON gets. */
 typedef enum mpti_kind {
     MPTI_FIGURE_TEXT, MPTI_FIGURE_COUNT, MPTI_FIGURE_REAL, MPTI_FIGURE_WHOLE, MPTI_FIGURE_BINADES
 } mpti_kind;
@@ -6622,7 +6620,7 @@ typedef struct mpti_figures {
 #define MPTI_ABOUT(kind, field, names)         {MPTI_FIGURE_##kind, 1, offsetof(mpti_about, field), names}
 #define MPTI_NO_FIGURES                        {MPTI_FIGURE_TEXT, 0, 0, NULL}
 
-/* A text, in quotes where JSON or CSV want them. */
+/* Write a string, with the quotes and escapes that JSON or CSV need. */
 MPTI_NOINLINE static void mpti_tell_text(mpti_out *o, mpt_style style, const char *s)
 {
     const int   json = style == MPT_STYLE_JSON;
@@ -6654,7 +6652,7 @@ MPTI_NOINLINE static void mpti_tell_real(mpti_out *o, mpt_style style, double x,
         mpti_tell(o, mpti_f64_bits(x) == MPTI_F64_INF ? "inf" : "-");
 }
 
-/* The first and last bin that holds something.  Returns: 0 if none does. */
+/* Find the first and the last bin that is not 0.  Returns: 0 if there is none. */
 MPTI_NOINLINE static int mpti_bins_used(const uint64_t *bin, int bins, int *first, int *last)
 {
     for (*first = 0; *first < bins && !bin[*first]; ++*first)
@@ -6677,7 +6675,7 @@ MPTI_NOINLINE static void mpti_tell_binades(mpti_out *o, const uint64_t *binade)
     mpti_tell(o, "]");
 }
 
-/* A row of figures in one of the styles but the drawing. */
+/* Write a report's figures, in any style but MPT_STYLE_DRAWING. */
 MPTI_NOINLINE static void mpti_tell_row(mpti_out *o, mpt_style style, const mpti_figures *f,
                                         const void *report, const mpti_about *about)
 {
@@ -6697,7 +6695,7 @@ MPTI_NOINLINE static void mpti_tell_row(mpti_out *o, mpt_style style, const mpti
                 mpti_tell_n(o, name, n);
             mpti_tell(o, json ? "\":" : lines && !first ? "%b  " : "", 22 - (int)n);
             if (style == MPT_STYLE_CSV_HEAD)
-                ;                       /* the name is all */
+                ;                       /* only the name is written */
             else if (f->kind == MPTI_FIGURE_TEXT)
                 mpti_tell_text(o, style, *(const char *const *)(const void *)at);
             else if (f->kind == MPTI_FIGURE_COUNT)
@@ -6713,7 +6711,6 @@ MPTI_NOINLINE static void mpti_tell_row(mpti_out *o, mpt_style style, const mpti
     mpti_tell(o, json ? "}\n" : lines ? "" : "\n");
 }
 
-/* Draws a report under a name. */
 typedef void mpti_drawer(mpti_out *o, const void *report, const char *name);
 
 #ifndef MPT_NO_STDIO
@@ -6731,7 +6728,6 @@ MPT_DEF mpt_writer mpt_writer_file(FILE *file)
 }
 #endif
 
-/* Returns: MPT_OK, or why nothing can be written. */
 MPTI_NOINLINE static mpt_status mpti_out_open(mpti_out *o, mpt_writer w, mpt_style style)
 {
     o->w = w;
@@ -6764,7 +6760,7 @@ MPTI_NOINLINE static mpt_status mpti_write(mpt_writer w, mpt_style style, const 
 #define MPTI_DRAW_ROWS  44
 #define MPTI_DRAW_WIDTH 50
 
-/* A part of a whole, or so many times that; counts are below 2^63. */
+/* times * part / whole; 0 if `whole` is 0. Counts are below 2^63, so int64_t holds them. */
 MPTI_NOINLINE static double mpti_share(uint64_t part, uint64_t whole, double times)
 {
     return whole ? times * (double)(int64_t)part / (double)(int64_t)whole : 0.0;
@@ -6773,14 +6769,14 @@ MPTI_NOINLINE static double mpti_share(uint64_t part, uint64_t whole, double tim
 MPTI_NOINLINE static double mpti_percent(uint64_t part,
                                          uint64_t whole) { return mpti_share(part, whole, 100.0); }
 
-/* The length of a bar; what is there is seen. */
+/* The length of a bar in characters; at least 1 if `part` is not 0. */
 MPTI_NOINLINE static int mpti_bar(uint64_t part, uint64_t whole)
 {
     const int length = (int)(mpti_share(part, whole, 1.0) * (double)MPTI_DRAW_WIDTH + 0.5);
     return part && !length ? 1 : length;
 }
 
-/* A letter on an axis of powers of two, whose last column is for 2^0 and above. */
+/* The place of an error on an axis of powers of two: the last column is for 2^0 and above, Inf and NaN. */
 MPTI_NOINLINE static char *mpti_column(char *axis, int columns, double error)
 {
     int at = columns - 1;
@@ -6789,7 +6785,8 @@ MPTI_NOINLINE static char *mpti_column(char *axis, int columns, double error)
     return axis + (at < 0 ? 0 : at < columns ? at : columns - 1);
 }
 
-/* The words below binade e, where a zone of the format ends; of updates, without a format, half a gap. */
+/* The words to draw below binade e if a zone of the format ends there, else NULL. Without a format bins count
+ * |update| / half a gap, and the zone of lost updates ends at 1. */
 MPTI_NOINLINE static const char *mpti_edge(const mpt_format_info *f, int e)
 {
     if (!f)
@@ -6810,8 +6807,9 @@ MPTI_NOINLINE static void mpti_draw_edge(mpti_out *o, const mpt_format_info *f, 
         mpti_tell(o, "  -------+--- %s\n", words);
 }
 
-/* Bins of which the first counts binade `base`, a row for a binade; for many or next to empty ones a row for
- * some, but none across an edge. The nearest edges outside tell in which zones the rows start and end. */
+/* Draw bins, of which the first counts binade `base`, from the last down, a row for each. With many bins, or
+ * where nearly nothing is left, a row stands for several, but never across an edge. The nearest edges beyond
+ * the rows are drawn too, to show in which zones the rows start and end. */
 MPTI_NOINLINE static void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, int bins, int base,
                                               uint64_t whole, const mpt_format_info *f)
 {
@@ -6822,7 +6820,7 @@ MPTI_NOINLINE static void mpti_draw_histogram(mpti_out *o, const uint64_t *bin, 
     for (i = last + 1; f && i + base <= f->emax && !mpti_edge(f, i + base); i++)
         ;
     mpti_draw_edge(o, f, f ? i + base : 1);
-    for (draw = 0; draw < 2; draw++)        /* first round: the longest bar */
+    for (draw = 0; draw < 2; draw++)        /* the first round only finds the longest bar */
         for (i = last, rest = whole; i >= first; i = end - 1, rest -= c) {
             left = mpti_percent(rest, whole) < 0.05 ? bins + 1 : (last - first) / MPTI_DRAW_ROWS + 1;
             for (end = i, c = bin[i]; --left && end > first && !mpti_edge(f, end + base); )
@@ -6855,7 +6853,7 @@ static const mpti_figures mpti_range_figures[] = {
     MPTI_FIGURES(BINADES, mpt_range, binade, ""), MPTI_NO_FIGURES
 };
 
-/* Says min_abs, max_abs, max_log2, median_log2 and best_log2_scale, and the two counts at the best scale. */
+/* Set real[0 .. 4]: min_abs, max_abs, max_log2, median_log2, best_log2_scale; count[]: at that scale. */
 MPTI_NOINLINE static void mpti_range_about(mpti_about *a, const mpt_range *r, const char *name)
 {
     mpt_range_choice best;
@@ -6932,7 +6930,7 @@ MPT_DEF mpt_status mpt_survey_write(const mpt_survey *a, mpt_style style, const 
         if (mpt_survey_get(a, (mpt_format)format, &r) == MPT_OK) {
             status = mpt_range_write(&r, style, name, out);
             if (style == MPT_STYLE_CSV_HEAD)
-                break;                          /* one head for all rows */
+                break;                          /* one header for all rows */
         }
     return status;
 }
@@ -6952,7 +6950,8 @@ MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out)
     return o.failed ? MPT_E_DATA : MPT_OK;
 }
 
-/* A row of a curve; if it is drawn, also for the next few scales, with a mark if the best is among them. */
+/* Write a row of a curve. few 0: as CSV; else as a drawing, for the `few` scales from c's on, with a mark if
+ * the best scale is one of them. */
 MPTI_NOINLINE static void mpti_tell_choice(mpti_out *o, const mpt_range_choice *c, uint64_t nonzero,
                                            int best, int few)
 {
@@ -7001,9 +7000,9 @@ MPT_DEF mpt_status mpt_range_write_curve(const mpt_range *r, int first, int last
 
 /* ---- exact sums ---- */
 
-#define MPTI_EXACT_BIAS 2176            /* limb 0 counts 2^-2176 */
+#define MPTI_EXACT_BIAS 2176            /* the unit of limb 0 is 2^-2176 */
 
-/* Move carries up: all limbs but the last in 0 .. 2^32 - 1, the last with the sign: one form a value. */
+/* Propagate carries into the unique form: all limbs but the last in 0 .. 2^32 - 1, the last with the sign. */
 MPTI_NOINLINE static void mpti_exact_settle(mpt_exact *s)
 {
     int i;
@@ -7015,7 +7014,7 @@ MPTI_NOINLINE static void mpti_exact_settle(mpt_exact *s)
     s->pending = 0u;
 }
 
-/* Add (high 2^64 + low) 2^e. */
+/* Add (high * 2^64 + low) * 2^e, or subtract it if sign is 1. */
 static void mpti_exact_add_bits(mpt_exact *s, unsigned sign, uint64_t high, uint64_t low, int e)
 {
     const int at = (e + MPTI_EXACT_BIAS) >> 5, up = (e + MPTI_EXACT_BIAS) & 31;
@@ -7032,7 +7031,7 @@ static void mpti_exact_add_bits(mpt_exact *s, unsigned sign, uint64_t high, uint
         mpti_exact_settle(s);
 }
 
-/* |x| = m 2^e. Returns: m. */
+/* Split a finite x: |x| = m * 2^e.  Returns: m. */
 static uint64_t mpti_significand(double x, int *e)
 {
     const uint64_t u = mpti_f64_bits(x), m = u & ((MPTI_ONE << 52) - 1u);
@@ -7054,7 +7053,7 @@ MPT_DEF void mpt_exact_add(mpt_exact *s, double x, double y)
     }
     a = mpti_significand(x, &ex);
     b = mpti_significand(y, &ey);
-    low = (a & 0xffffffffu) * (b & 0xffffffffu);    /* 53 by 53 bits, by halves */
+    low = (a & 0xffffffffu) * (b & 0xffffffffu);    /* 53 times 53 bits, by 32-bit halves */
     middle = (a >> 32) * (b & 0xffffffffu) + (low >> 32);
     high = (a >> 32) * (b >> 32) + (middle >> 32);
     middle = (middle & 0xffffffffu) + (a & 0xffffffffu) * (b >> 32);
@@ -7074,7 +7073,7 @@ MPT_DEF void mpt_exact_merge(mpt_exact *dst, const mpt_exact *src)
     mpti_exact_settle(dst);
 }
 
-/* sig 2^e with its lowest bit sticky, as a double, to nearest-even; sig has its highest bit set. */
+/* Round sig * 2^e to double, nearest-even. sig has its highest bit set; its lowest bit is sticky. */
 MPTI_NOINLINE static double mpti_round_f64(unsigned sign, uint64_t sig, int e)
 {
     const int top = e + 63, bits = top >= -1022 ? 53 : 53 - (-1022 - top), drop = 64 - bits;
@@ -7085,7 +7084,7 @@ MPTI_NOINLINE static double mpti_round_f64(unsigned sign, uint64_t sig, int e)
         return mpti_f64_make((uint64_t)sign << 63);
     sig = sig >> 1 | (sig & 1u);        /* room for the carry of the rounding */
     kept = drop > 63 ? (uint64_t)(sig > MPTI_F64_SIGN >> 1) : mpti_shift_rne64(sig, drop - 1);
-    field = top >= -1022 ? (uint64_t)(top + 1022) << 52 : 0u;   /* the hidden bit adds the missing one */
+    field = top >= -1022 ? (uint64_t)(top + 1022) << 52 : 0u;   /* kept's hidden bit adds the missing 1 */
     return mpti_f64_make((uint64_t)sign << 63 | (field + kept));
 }
 
@@ -7120,7 +7119,7 @@ MPT_DEF double mpt_exact_value(const mpt_exact *s)
 
 /* ---- rounding report ---- */
 
-/* |x| 2^bits as an integer, to nearest-even; at most 2^62. */
+/* |x| * 2^bits, rounded to an integer, nearest-even; at most 2^62. */
 static uint64_t mpti_fixed(double x, int bits)
 {
     int            e;
@@ -7133,7 +7132,7 @@ static uint64_t mpti_fixed(double x, int bits)
 
 MPTI_NOINLINE static void mpti_raise(double *most, double x) { *most = x > *most ? x : *most; }
 
-/* A sum of 128 bits in two's complement. */
+/* Add to a sum of 128 bits, low word first, in two's complement. */
 MPTI_NOINLINE static void mpti_wide_add(uint64_t *sum, uint64_t low, uint64_t high)
 {
     sum[0] += low;
@@ -7170,7 +7169,7 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
     return MPT_OK;
 }
 
-/* One number as it came, after the scale, and rounded. */
+/* Count one number: x as the caller gave it, `scaled` after the scale, y after rounding. */
 MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double scaled, double y)
 {
     const int    finite = mpti_f64_is_finite(scaled) && mpti_f64_is_finite(y);
@@ -7182,7 +7181,7 @@ MPTI_NOINLINE static void mpti_roundoff_add_1(mpt_roundoff *r, double x, double 
         *(mpti_f64_is_zero(x) ? &r->zero : mpti_f64_is_nan(x) ? &r->nan : &r->inf) += 1u;
         return;
     }
-    if (!finite || mpti_f64_is_zero(scaled)) {      /* beyond the format, or lost by the scale itself */
+    if (!finite || mpti_f64_is_zero(scaled)) {      /* overflows, or the scale alone flushed it */
         r->changed++;
         *(finite ? &r->flushed : &r->overflow) += 1u;
         return;
@@ -7229,31 +7228,32 @@ static void mpti_roundoff_each(mpt_roundoff *r, mpt_format from, const unsigned 
     }
 }
 
-/* Rounding to nearest-even without further options goes by blocks of floats: mpt_quantize_n rounds them, the
- * errors are floats too, and integers that were added into the low bits of a float or double by its rounding
- * are summed up. That works for numbers from 2^-100 (all errors are normal floats) to the format's largest;
- * a block with others goes one by one, and so does all where floats are not computed as such. */
+/* Fast path for nearest-even without other options: mpt_quantize_n rounds a block of floats, and the errors
+ * are floats too. To sum them in fixed point, add a constant whose last bit is the wanted unit: the addition
+ * rounds to that unit, and the low bits of the result's pattern are the integer to sum. It works for numbers
+ * from 2^-100 (all errors are normal floats) to the format's largest; a block with others is counted one by
+ * one, and so is everything if the compiler may compute floats in another precision or reorder operations. */
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 0 && !defined(__FAST_MATH__)
 #define MPTI_PLAIN_FLOATS 1
-#define MPTI_LONE const                 /* a result that has to be rounded as such, and kept */
+#define MPTI_LONE const                 /* for a result that must be rounded to its type, and kept */
 #else
 #define MPTI_PLAIN_FLOATS 0
 #define MPTI_LONE const volatile
 #endif
 
 typedef struct mpti_errors {
-    uint32_t same, max_relative, max_ulps;      /* patterns */
-    uint64_t relative, ulps, minus;     /* in 2^-40; in 2^-24 ulp; the latter of errors below 0 alone */
+    uint32_t same, max_relative, max_ulps;      /* number of exact results; patterns of the largest errors */
+    uint64_t relative, ulps, minus;     /* sums: in 2^-40; in 2^-24 ulp; the same of negative errors */
 } mpti_errors;
 
-/* Errors of y, which is x rounded. An ulp of x is 2^-127 times the pattern of its binade, at least that of
- * `least`, less mantissa_bits; so `inverse` less that pattern is one over it. Errors in ulp are at most a
- * half: 0.5 added, the last bit is 2^-24. Relative errors are at most 1: the last bit of 6 is 2^-21, and that
- * of `low` 2^-40. */
+/* Add the errors of y, which is x rounded. `binade` is the pattern of 2^e, the power of two at or below |x|,
+ * but at least `least`. An ulp of x is 2^(e - mantissa_bits), and inverse - binade the pattern of 1 / ulp.
+ * Errors in ulp are at most 0.5: with 0.5 added, the last bit is 2^-24. Relative errors are at most 1: with 6
+ * added, the last bit is 2^-21; with `low` added to the remainder, it is 2^-40. */
 MPTI_INLINE void mpti_errors_loop(mpti_errors *s, float *MPTI_RESTRICT error, const float *MPTI_RESTRICT x,
                                   const float *MPTI_RESTRICT y, uint32_t least, uint32_t inverse)
 {
-    const float low = 1.1444091796875e-5f;      /* 1.5 2^-17 */
+    const float low = 1.1444091796875e-5f;      /* 1.5 * 2^-17 */
     uint32_t    same = 0u, ulps = 0u, minus = 0u, upper = 0u, lower = 0u, max_relative = 0u, max_ulps = 0u;
     int         i;
     for (i = 0; i < MPTI_TILE; i++) {
@@ -7286,13 +7286,14 @@ MPTI_TWICE(mpti_errors_add, mpti_errors_loop,
             (mpti_errors *s, float *error, const float *x, const float *y, uint32_t least, uint32_t inverse),
             (s, error, x, y, least, inverse))
 
-/* Squares, of 48 bits each, in units of 2^u and 2^(u - 51): 1.5 2^(52 + u) added to one, the low bits of the
- * sum are its multiple of 2^u; what is left of it then is added to 1.5 2^(u + 1), and that is exact. */
+/* Sum squares of 48 bits each, as two integers: sum[0] in units of 2^u, sum[1] in units of 2^(u - 51). Adding
+ * a square to 1.5 * 2^(52 + u) rounds it to a multiple of 2^u, which the low bits of the result hold. Adding
+ * the remainder of the square to 1.5 * 2^(u + 1) is exact: the low bits hold it in units of 2^(u - 51). */
 MPTI_INLINE void mpti_squares_loop(uint64_t *sum, const float *x, int u)
 {
     const uint64_t upper = (uint64_t)(u + 52 + 1023) << 52 | MPTI_ONE << 51;
     const uint64_t lower = (uint64_t)(u + 1 + 1023) << 52 | MPTI_ONE << 51;
-    const double   first = mpti_f64_make(upper), both = mpti_f64_make(upper + 3u);  /* their sum */
+    const double   first = mpti_f64_make(upper), both = mpti_f64_make(upper + 3u);  /* + 1.5 * 2^(u + 1) */
     uint64_t       high = 0u, low = 0u;
     int            i;
     for (i = 0; i < MPTI_FLOATS_MANY; i++) {
@@ -7305,13 +7306,13 @@ MPTI_INLINE void mpti_squares_loop(uint64_t *sum, const float *x, int u)
 }
 MPTI_TWICE(mpti_squares_add, mpti_squares_loop, (uint64_t *sum, const float *x, int u), (sum, x, u))
 
-/* Add the squares of a block whose numbers lie in 2^bottom .. 2^(top + 1), or their errors do. */
+/* Add the squares of a block: of numbers in 2^bottom .. 2^(top + 1), or of the errors of such numbers. */
 static void mpti_squares_close(mpt_exact *s, const float *x, int bottom, int top)
 {
     const int u = 2 * top - 49;
     uint64_t  sum[2];
     int       i, minus;
-    for (i = 0; i < MPTI_FLOATS_MANY && top - bottom > 27; i++)     /* for two parts of 51 bits too wide */
+    for (i = 0; i < MPTI_FLOATS_MANY && top - bottom > 27; i++)     /* too wide for two 51-bit parts */
         mpt_exact_add(s, (double)x[i], (double)x[i]);
     if (i)
         return;
@@ -7321,7 +7322,7 @@ static void mpti_squares_close(mpt_exact *s, const float *x, int bottom, int top
     mpti_exact_add_bits(s, (unsigned)minus, 0u, minus ? 0u - sum[1] : sum[1], u - 51);
 }
 
-/* Can a report of arrays in this format go by blocks at all? */
+/* Can this report count arrays of format `from` by blocks at all? */
 static int mpti_roundoff_by_blocks(const mpt_roundoff *r, mpt_format from)
 {
     const mpt_format_info *f = mpt_format_get((mpt_format)r->format);
@@ -7330,11 +7331,11 @@ static int mpti_roundoff_by_blocks(const mpt_roundoff *r, mpt_format from)
            !r->flush && r->log2_scale >= -126 && r->log2_scale <= 126;
 }
 
-/* Count n numbers, at most MPTI_FLOATS_MANY.  Returns: 0 if they must go one by one. */
+/* Count n numbers, at most MPTI_FLOATS_MANY.  Returns: 0 if they must be counted one by one. */
 static int mpti_roundoff_floats(mpt_roundoff *r, mpt_format from, const unsigned char *at, size_t n)
 {
     const mpt_format_info *f = mpt_format_get((mpt_format)r->format);
-    const uint32_t         up = (uint32_t)r->log2_scale << 23;      /* what the scale adds to a pattern */
+    const uint32_t         up = (uint32_t)r->log2_scale << 23;      /* scaling adds this to a pattern */
     float                  y[MPTI_FLOATS_MANY], error[MPTI_FLOATS_MANY];
     mpti_floats            b;
     mpti_errors            s;
@@ -7400,7 +7401,7 @@ MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void
 
 MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src)
 {
-    const size_t same = offsetof(mpt_roundoff, step);   /* from here on, and the seed */
+    const size_t same = offsetof(mpt_roundoff, step);   /* settings: from here to `ready`, and seed */
     if (!dst || !src || !dst->ready || !src->ready || dst->seed != src->seed ||
         memcmp((const char *)dst + same, (const char *)src + same, offsetof(mpt_roundoff, ready) - same))
         return MPT_E_ARG;
@@ -7413,7 +7414,7 @@ MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src
     mpti_raise(&dst->max_relative, src->max_relative);
     mpti_raise(&dst->max_ulps, src->max_ulps);
     if (src->first_element < dst->first_element)
-        dst->first_element = src->first_element;    /* of the whole: the start of its first part */
+        dst->first_element = src->first_element;    /* the whole starts where its first part does */
     return MPT_OK;
 }
 
@@ -7493,14 +7494,14 @@ MPT_DEF mpt_status mpt_roundoff_write(const mpt_roundoff *r, mpt_style style, co
 
 /* ---- stagnation report ---- */
 
-/* One operation that no compiler may merge with its neighbours, nor drop as algebra. */
+/* One addition that the compiler may neither fuse with its neighbours nor simplify away. */
 static double mpti_add64(double a, double b)
 {
     MPTI_LONE double s = a + b;
     return s;
 }
 
-/* a + b rounded to odd: what it is rounded to next, to at most 51 bits, is rounded as if only once.
+/* a + b, rounded to odd: rounding that again, to at most 51 bits, gives a + b as if rounded only once.
  * Source: Boldo & Melquiond 2008; the error of the sum: Knuth, TAOCP 2, 4.2.2. */
 static double mpti_add_odd(double a, double b)
 {
@@ -7522,7 +7523,7 @@ static double mpti_sum_to(mpt_format format, double a, double b)
     return mpti_round_to(format, mpti_add_odd(a, b));
 }
 
-/* At most a tile of numbers. */
+/* Round n numbers, at most MPTI_TILE, to a format. */
 static void mpti_round_tile(mpt_format format, double *dst, const double *src, size_t n)
 {
     uint64_t code[MPTI_TILE];
@@ -7540,8 +7541,8 @@ MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format)
     return MPT_OK;
 }
 
-/* floor(log2(|u| / half of the gap that u has to cross)), into the slots of the margin; below a power of two
- * the gap is half as wide. */
+/* The index in `margin` for floor(log2(|u| / half the gap that u has to cross)). From a power of two towards
+ * zero the gap is half as wide. */
 static int mpti_stagnation_margin(const mpt_format_info *f, double w, double u)
 {
     const uint64_t a = mpti_magnitude(w), inward = a && mpti_is_negative(w) != mpti_is_negative(u);
@@ -7617,7 +7618,7 @@ MPT_DEF mpt_status mpt_stagnation_vanishing(const mpt_stagnation *r, double shar
         return MPT_E_DATA;
     need = share * (double)(r->count - r->none);
     while ((double)(below += r->margin[i]) < need && i < MPT_STAGNATION_MARGINS - 1)
-        i++;                            /* these and all below vanish once the margin is below 2^0 */
+        i++;                            /* slots 0 .. i vanish once slot i is below 2^0 */
     *factor = i ? MPT_STAGNATION_MARGINS / 2 - 1 - i : MPT_STAGNATION_MARGINS / 2;
     return MPT_OK;
 }
@@ -7668,7 +7669,6 @@ static float mpti_add32(float a, float b)
     return s;
 }
 
-/* One more term, x or x * *y. */
 MPTI_NOINLINE static void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
 {
     const volatile float product = y ? x * *y : x;
@@ -7691,7 +7691,7 @@ MPTI_NOINLINE static void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
                                              : mpti_add32(mpti_add32(term, -sum), s->neumaier);
     s->neumaier_rest = mpti_add32(s->neumaier_rest, rest);
     s->neumaier = sum;
-    for (k = 0; s->n >> k & 1u; k++)    /* finished trees are added like the carries of a binary counter */
+    for (k = 0; s->n >> k & 1u; k++)    /* finished trees combine like the carries of a binary counter */
         term = mpti_add32(s->pair[k], term);
     s->pair[k] = term;
     if (++s->n % MPT_SUM_BLOCK == 0) {
@@ -7733,7 +7733,7 @@ MPT_DEF mpt_status mpt_sums_get(const mpt_sums *s, mpt_sums_figures *figures)
     g.value[MPT_SUM_PAIRWISE] = (double)pairwise;
     g.value[MPT_SUM_F64] = s->f64;
     for (i = 0; i < (int)MPT_SUM_METHOD_COUNT; i++) {
-        mpt_exact left = s->exact;      /* the sum less the value, which has the opposite sign */
+        mpt_exact left = s->exact;      /* sum - value: the error with its sign reversed */
         mpt_exact_add(&left, g.value[i], -1.0);
         g.error[i] = mpt_exact_value(&left);
         g.error[i] = mpti_f64_is_zero(g.error[i]) ? 0.0 : -g.error[i];
@@ -7841,7 +7841,7 @@ MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tole
     return MPT_OK;
 }
 
-/* |low - exact| / |exact|; Inf where one of them has left the finite numbers. */
+/* |low - exact| / |exact|; 0 if both are equal or NaN; otherwise Inf if one is not finite or exact is 0. */
 MPTI_NOINLINE static double mpti_shadow_error(mpt_shadowed v)
 {
     if (mpti_f64_bits(v.low) == mpti_f64_bits(v.exact) ||
@@ -7853,7 +7853,7 @@ MPTI_NOINLINE static double mpti_shadow_error(mpt_shadowed v)
     return fabs((v.low - v.exact) / v.exact);
 }
 
-/* What the operation itself did to its low-precision inputs; `unrounded` is its result in double. */
+/* What the operation itself lost, given its low-precision inputs; `unrounded` is their result in double. */
 MPTI_NOINLINE static mpt_shadow_cause mpti_shadow_cause(const mpt_shadow_event *v, int inputs,
                                                         double unrounded)
 {
@@ -7879,7 +7879,7 @@ MPTI_NOINLINE static mpt_shadow_cause mpti_shadow_cause(const mpt_shadow_event *
     return MPT_SHADOW_ROUNDING;
 }
 
-/* By how many binades the sum is smaller than its larger term; a sum of 0 lost all that the format holds. */
+/* By how many binades the sum is smaller than its larger term; a sum of 0 lost the whole significand. */
 MPTI_NOINLINE static int mpti_shadow_cancelled(const mpt_shadow *s, double a, double b, double sum)
 {
     const uint64_t most = mpti_magnitude(fabs(a) > fabs(b) ? a : b);
