@@ -8127,21 +8127,21 @@ static int mpti_arrays_meet(const void *a, size_t a_bytes, const void *b, size_t
     return a && b && (p - q < b_bytes || q - p < a_bytes);
 }
 
-#define MPTI_ROW 64             /* lanes of a dot product */
+#define MPTI_ROW 64             /* lanes (partial sums) of a dot product */
 
-/* One update of a row of masters: m is NULL without momentum, master for the test alone. The row is bad if
- * factor * x is. */
+/* One update of a row: master += a * d, where d is x, or comes from x and m (NULL without momentum). With
+ * master NULL the row is only tested. It is bad, and not written, if any x or factor * x is Inf or NaN. */
 typedef struct mpti_row_step {
     float       *master, *m;
-    void        *param;         /* the copy, or NULL */
+    void        *param;         /* copy of the master in `format`, or NULL */
     const float *x;
     mpt_format   format;
     float        a, momentum, factor;
     int          nesterov;
 } mpti_row_step;
 
-/* Part of a product: rows x n sums, from s if they have begun, plus a[rows][k] * w[k][n] in order of k; to s,
- * or where there is c, to c = alpha * sum + beta * c. */
+/* Part of a matrix product: rows x n sums of a[rows][k] * w[k][n], in order of k. If `begun`, the sums start
+ * from s, else from 0. The results go to s, or if c is not NULL, to c = alpha * sum + beta * c. */
 typedef struct mpti_thin {
     const float *a;
     const void  *w;
@@ -8154,9 +8154,9 @@ typedef struct mpti_thin {
 } mpti_thin;
 
 #if MPTI_X86
-/* Blocks of sixteen floats, as one vector or two: elements i .. i + 15 of a row in a training format (`in`),
- * or fewer, n, and zeros (`some`), or what it is if n are left (`any`), and the way back (`out`, `put`). What
- * lies behind the n is not touched. */
+/* Blocks of sixteen floats, in one AVX-512 vector or two AVX2 vectors. `in` loads elements i .. i + 15 of a
+ * row in a training format; `some` loads only n < 16 elements, followed by zeros; `any` does what n asks for.
+ * `out` stores sixteen elements; `put` stores n, if n < 16. Memory behind the n elements is not touched. */
 #define MPTI_FLOATS_AT(vector, p, i) (*(const vector *)(const void *)((const float *)(p) + (i)))
 #define MPTI_CODES_AT(vector, p, i) (*(const vector *)(const void *)((const uint16_t *)(p) + (i)))
 #define MPTI_TO_FLOATS(vector, p, i) (*(vector *)(void *)((float *)(p) + (i)))
@@ -8238,7 +8238,7 @@ MPTI_IN_512 void mpti_row_put_512(void *p, mpt_format format, size_t i, size_t n
 typedef struct mpti_two_256 { mpti_v8 low, high; } mpti_two_256;
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_max_256, mpti_v8, MPTI_OF_3("vpmaxud"))
 MPTI_BINARY(MPTI_IN_256, mpti_v4, mpti_add_ps_128, mpti_v4, MPTI_OF_3("vaddps"))
-/* AVX-512's own form of this comparison writes a mask: the registers must be those that AVX2 knows. */
+/* AVX-512's form of this comparison writes a mask register. Constraint "x" admits only AVX2's registers. */
 MPTI_IN_256 mpti_v8 mpti_above_256(mpti_v8 a, mpti_v8 b)
 {
     mpti_v8 y;
@@ -8299,7 +8299,7 @@ MPTI_IN_256 void mpti_row_out_256(void *p, mpt_format format, size_t i, mpti_two
                      mpti_bf16_pack_256(mpti_bf16_nan_256(x.low), mpti_bf16_nan_256(x.high)), 0);
 }
 
-/* 32-bit words go by a mask; of 16-bit codes pairs do, and the last one of an odd number by itself. */
+/* AVX2 masks loads of 32-bit words: 16-bit codes are loaded in pairs, the last of an odd number alone. */
 MPTI_IN_256 mpti_v8 mpti_masked_256(const void *p, mpti_v8 mask)
 {
     mpti_v8 r;
@@ -8328,7 +8328,7 @@ MPTI_IN_256 mpti_two_256 mpti_row_any_256(const void *p, mpt_format format, size
     return n < 16u ? mpti_row_some_256(p, format, i, n) : mpti_row_in_256(p, format, i);
 }
 
-/* Fewer than sixteen elements from a block of them: halves, quarters ... while n has that bit. */
+/* Copy fewer than sixteen elements of a block: 32, 16, 8, 4, 2 bytes, each if `bytes` has that bit. */
 MPTI_NOINLINE static void mpti_row_move(void *to, const void *from, size_t bytes)
 {
     unsigned char       *d = (unsigned char *)to;
@@ -8355,8 +8355,8 @@ MPTI_IN_256 void mpti_row_put_256(void *p, mpt_format format, size_t i, size_t n
         mpti_row_move(to, &room, bytes * n);
 }
 
-/* y[i] += k * x[i] for fewer than sixteen elements, by pieces that are loaded as they were stored: whoever
- * adds to the same short row again and again does not wait for memory. */
+/* y[i] += k * x[i] for fewer than sixteen elements: x holds the first eight, `high` the rest. Repeated calls
+ * for one row load the same pieces that they stored, so store forwarding works and no load has to wait. */
 MPTI_AVX2_TARGET static int mpti_row_add_to(float *y, size_t n, mpti_v8 k, mpti_v8 x, mpti_v8 high)
 {
     if (n & 8u) {
@@ -8384,7 +8384,7 @@ MPTI_AVX2_TARGET static int mpti_row_add_to(float *y, size_t n, mpti_v8 k, mpti_
     return 0;
 }
 
-/* Lane j + 8 to j, j + 4 to j, and so on; then zero. */
+/* The sum of sixteen lanes: add lane j + 8 to lane j, j + 4 to j, and so on. + 0.0f turns -0 into +0. */
 MPTI_IN_256 float mpti_row_sum_256(mpti_two_256 t)
 {
     const mpti_v8 x = mpti_add_ps_256(t.low, t.high);
@@ -8414,9 +8414,10 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
     return r;
 }
 
-/* The loops. What is left of a dot product turns the four accumulators round from block to block, which
- * leaves their sum as it is. The largest x of a row is Inf or NaN if any is; a product p is if p * 0 is
- * NaN. Not inline, or gcc warns of vectors beyond an array of one. */
+/* The loops over a row. In a dot product each block of 16 after the last whole 64 goes to s[0]; then the four
+ * accumulators rotate by one place, which does not change (s[0] + s[2]) + (s[1] + s[3]). The largest |x| of a
+ * row, compared as integers, is Inf or NaN if any x is; a product p is Inf or NaN if p * 0 is NaN. These
+ * functions are not inline, or gcc warns of vectors that reach beyond a caller's array of one element. */
 #define MPTI_ROW_LOOPS(target, V, isa)                                                                       \
     target __attribute__((always_inline)) static inline size_t mpti_dot_of_##isa(                            \
         V *s, const void *a, mpt_format f, const float *x, size_t n)                                         \
@@ -8536,7 +8537,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
 MPTI_ROW_LOOPS(MPTI_AVX512_TARGET, mpti_v16, 512)
 MPTI_ROW_LOOPS(MPTI_AVX2_TARGET, mpti_two_256, 256)
 
-/* Of a product sixteen columns of a row, or n, from their sums. */
+/* Store columns j .. j + 15 of row r of a product (or the n that are left), from their sums. */
 MPTI_AVX2_TARGET MPTI_NOINLINE static void mpti_thin_end(const mpti_thin *t, const float *sum, size_t r,
                                                          size_t j, size_t n)
 {
@@ -8550,8 +8551,8 @@ MPTI_AVX2_TARGET MPTI_NOINLINE static void mpti_thin_end(const mpti_thin *t, con
     mpti_row_put_256(to, t->c ? t->c_format : MPT_F32, at, n, s);
 }
 
-/* Products: sums of 64 columns of a row in registers; where fewer are left, of 16 of four rows. Wider vectors
- * gain nothing here. */
+/* Thin products keep sums in registers: those of 64 columns of one row or, in the columns after the last
+ * whole 64, those of 16 columns of four rows. AVX-512 vectors gain nothing here. */
 #define MPTI_THIN_64(f)                                                         \
     for (p = 0; p < t.k; p++) {                                                 \
         const size_t q = p * t.ldw + j;                                         \
@@ -8604,7 +8605,7 @@ MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
         for (j = t.n - t.n % 64u; j < t.n; j += 16u) {
             s0 = s1 = s2 = s3 = mpti_row_all_256(0.0f);
             many = mpti_min(t.rows - r, 4u);
-            for (i = 0; i < 4u; i++)            /* in place of a row that is not there, the last */
+            for (i = 0; i < 4u; i++)            /* the last row stands in for rows behind it */
                 row[i] = mpti_min(r + i, t.rows - 1u);
             if (t.begun) {
                 s0 = mpti_row_any_256(t.s, MPT_F32, row[0] * t.lds + j, t.n - j);
@@ -8642,7 +8643,7 @@ MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
 #define MPTI_ROW_PATHS(name, arguments)
 #endif
 
-/* Elsewhere, and for strides: as floats, 256 at a time. */
+/* Portable code, also for rows with a stride (in bytes) on all paths: it works on tiles of <= 256 floats. */
 static void mpti_row_gather(float *dst, const void *row, mpt_format format, ptrdiff_t stride, size_t n)
 {
     const unsigned char *at = (const unsigned char *)row;
@@ -8707,7 +8708,7 @@ static mpt_status mpti_axpy_tiles(void *y, mpt_format y_format, ptrdiff_t y_stri
     return MPT_OK;
 }
 
-/* Returns: 0 if the row is bad and stays. */
+/* Returns: 0 if the row is bad; then nothing is written. */
 static int mpti_row_step_portable(const mpti_row_step *o, size_t n)
 {
     unsigned bad = 0u;
@@ -8761,13 +8762,13 @@ MPT_DEF float mpt_dot_strided(const void *a, mpt_format a_format, ptrdiff_t a_st
         mpti_row_gather(v, q, x_format, x_stride, take);
         mpti_dot_lanes(lane, u, v, take);
     }
-    for (i = MPTI_ROW / 2; i; i /= 2)   /* the upper lanes of a short row are zeros and are left out */
+    for (i = MPTI_ROW / 2; i; i /= 2)   /* if n <= i, lanes i and up are zeros: not added */
         for (j = 0; j < i && i < n; j++)
             lane[j] += lane[i + j];
     return lane[0] + 0.0f;
 }
 
-/* By a path; what the vector paths get must be training formats and something to add up. */
+/* A dot product on the given path. For a vector path the caller has checked n > 0, arrays and formats. */
 static inline float mpti_dot_run(int path, const void *a, mpt_format a_format, const void *x,
                                  mpt_format x_format, size_t n)
 {
@@ -8852,7 +8853,7 @@ MPT_DEF mpt_status mpt_axpy_publish_f64(void *param, mpt_format format, double *
     return param ? mpt_convert_n(format, param, MPT_F64, master, n, NULL, NULL) : MPT_OK;
 }
 
-/* A tensor as most are: one test in place of all that can be wrong with the others. */
+/* A single fast test that most tensors pass; those that fail it need the slower, complete checks. */
 static int mpti_row_is_plain(const mpt_tensor *t, int has_m)
 {
     const int master = t->storage == MPT_STORE_MASTER;
@@ -8901,7 +8902,7 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
         if (ok && t->rounded)
             mpti_param_store(t, first, o.master, n);
     } else {
-        if (n > MPTI_TILE)              /* a row of one tile tells while it is stepped */
+        if (n > MPTI_TILE)              /* test all tiles before writing any; a single one tests itself */
             ok = ok && mpti_row_step_run(&o, n);
         o.master = local;
         at.stream = rule->stream, at.step = rule->count;
@@ -8927,24 +8928,24 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
 #include <cblas.h>
 #endif
 
-/* ---- rows: all ops load blocks of a row as floats, work on them and store them ---- */
+/* ---- rows: the ops load blocks of a row as floats, work on them and store them ---- */
 
-/* What is done to a block. The first three only read. */
+/* Work to be done on a block. The first three kinds only read; the others store a result. */
 typedef enum mpti_work {
     MPTI_WORK_TOP, MPTI_WORK_EXP_SUM, MPTI_WORK_DOT,
     MPTI_WORK_SOFTMAX, MPTI_WORK_SOFTMAX_GRAD, MPTI_WORK_ADD, MPTI_WORK_SCALE,
     MPTI_WORK_ACTIVATE, MPTI_WORK_ACTIVATE_GRAD
 } mpti_work;
 
-/* The operands of an op, and what its work on a row needs besides. */
+/* The operands of an op, and the other numbers that its work on a row needs. */
 typedef struct mpti_row {
     void          *out;
-    const void    *x, *y;       /* NULL: there is none */
+    const void    *x, *y;       /* NULL if the op has none */
     mpt_format     out_format, x_format, y_format;
     mpt_activation f;
     float          top, sum;    /* the largest element; the sum of exp(x - top), or of x * y */
     float          factor, beta;
-    size_t         hot;         /* the column of the label */
+    size_t         hot;         /* column of the label; (size_t)-1: none */
 } mpti_row;
 
 static int mpti_area_overflows(size_t rows, size_t cols)
@@ -8956,7 +8957,7 @@ static int mpti_is_nan32(float x) { return (mpti_f32_bits(x) & 0x7fffffffu) > 0x
 
 static float mpti_sigmoid(float x)
 {
-    const float e = expf(x > 0.0f ? -x : x);        /* never above 1 */
+    const float e = expf(x > 0.0f ? -x : x);        /* at most 1: no overflow */
     return x > 0.0f ? 1.0f / (1.0f + e) : e / (1.0f + e);
 }
 
@@ -8965,7 +8966,7 @@ static float mpti_act_1(mpt_activation f, float x)
     if (mpti_is_nan32(x))
         return x;
     switch (f) {
-    case MPT_ACT_GELU:                              /* -Inf * 0 is to be 0 */
+    case MPT_ACT_GELU:                              /* the limit at -Inf is 0, not -Inf * 0 = NaN */
         return mpti_f32_bits(x) == 0xff800000u
                    ? -0.0f : (float)(0.5 * (double)x * erfc((double)x * -0.7071067811865476));
     case MPT_ACT_TANH: return tanhf(x);
@@ -8981,31 +8982,31 @@ static float mpti_act_slope_1(mpt_activation f, float x)
     if (mpti_is_nan32(x))
         return x;
     switch (f) {
-    case MPT_ACT_GELU:                              /* Phi(x) + x * phi(x); no Inf * 0 */
+    case MPT_ACT_GELU:                              /* Phi(x) + x * phi(x), with Inf * phi(Inf) = 0 */
         bell = mpti_f32_is_finite(x) ? (double)x * 0.3989422804014327 * exp(-0.5 * (double)x * (double)x)
             : 0.0;
         return (float)(0.5 * erfc((double)x * -0.7071067811865476) + bell);
     case MPT_ACT_TANH:
-        y = expf(-2.0f * (x < 0.0f ? -x : x));      /* 1 - tanh^2 = 4y / (1 + y)^2 keeps its bits near 0 */
+        y = expf(-2.0f * (x < 0.0f ? -x : x));      /* 1 - tanh^2 = 4y / (1 + y)^2, without cancellation */
         return 4.0f * y / ((1.0f + y) * (1.0f + y));
     case MPT_ACT_SIGMOID: return mpti_sigmoid(x) * mpti_sigmoid(-x);
     default: return mpti_f32_bits(x) >> 31 || !mpti_is_nonzero(x) ? 0.0f : 1.0f;
     }
 }
 
-/* The work on n elements from column `first` on: x becomes the result. */
+/* Do the work on n elements of a row, from column `first` on. The result replaces x. */
 static void mpti_row_work(mpti_row *row, mpti_work work, float *x, const float *y, size_t first, size_t n)
 {
     size_t i;
     for (i = 0; i < n; i++)
         switch (work) {
-        case MPTI_WORK_TOP:             /* a NaN is larger than all */
+        case MPTI_WORK_TOP:             /* a NaN counts as larger than any number */
             if (mpti_is_nan32(x[i]) || (!mpti_is_nan32(row->top) && x[i] > row->top))
                 row->top = x[i];
             break;
         case MPTI_WORK_EXP_SUM: row->sum += expf(x[i] - row->top); break;
         case MPTI_WORK_DOT: row->sum = mpti_fma(y[i], x[i], row->sum); break;
-        case MPTI_WORK_SOFTMAX:         /* a sum of NaN makes the whole row NaN */
+        case MPTI_WORK_SOFTMAX:         /* if the sum is NaN, the whole row becomes NaN */
             if (mpti_is_nan32(row->sum))
                 x[i] = row->sum;
             else
@@ -9020,7 +9021,7 @@ static void mpti_row_work(mpti_row *row, mpti_work work, float *x, const float *
         }
 }
 
-/* Elements first .. first + n - 1 of the operands; those of y from y_first on. */
+/* Do the work on elements first .. first + n - 1 of x and out, with those of y from y_first on. */
 static void mpti_row_run(mpti_row *row, mpti_work work, size_t first, size_t y_first, size_t n)
 {
     float  x[MPTI_TILE], y[MPTI_TILE];
@@ -9043,7 +9044,7 @@ static mpt_status mpti_operand_check(const void *data, mpt_format format, size_t
            : mpti_is_train_format(format) ? MPT_OK : MPT_E_UNSUPPORTED;
 }
 
-/* The operands of an op on rows x cols elements; MPT_FORMAT_COUNT for one that it does not have. */
+/* Set and check the operands of an op on rows x cols elements. Format MPT_FORMAT_COUNT: no such operand. */
 static mpt_status mpti_row_init(mpti_row *row, size_t rows, size_t cols, void *out, mpt_format out_format,
                                 const void *x, mpt_format x_format, const void *y, mpt_format y_format)
 {
@@ -9061,15 +9062,15 @@ static mpt_status mpti_row_init(mpti_row *row, size_t rows, size_t cols, void *o
     return status;
 }
 
-/* ---- products: blocks of C, with what they need of op(A) and op(B) as floats ---- */
+/* ---- products: blocks of C, from panels: parts of op(A) and op(B), converted to dense floats ---- */
 
 #ifdef MPT_USE_CBLAS
-#define MPTI_STACK_EDGE 96      /* of the square panels on the stack; larger than below, as each call costs */
+#define MPTI_STACK_EDGE 96      /* edge of square panels on the stack; above 64, as each CBLAS call costs */
 #else
 #define MPTI_STACK_EDGE 64
 #endif
 #define MPTI_STACK_FLOATS (3 * MPTI_STACK_EDGE * MPTI_STACK_EDGE)
-enum { MPTI_THIN = 16 };        /* rows of the thin side, at most */
+enum { MPTI_THIN = 16 };        /* a product is thin if m, n or k is at most this */
 
 static void mpti_thin_portable(const mpti_thin *o)
 {
@@ -9104,7 +9105,7 @@ static void mpti_thin_run(const mpti_thin *o)
     const size_t bytes = mpti_format_bytes(o->c_format);
     size_t       r;
     if (o->c && o->k == 1u && !o->begun && mpti_f32_bits(o->alpha) == 0x3f800000u &&
-        mpti_f32_bits(o->beta) == 0x3f800000u) {        /* dW += dy x' of single vectors */
+        mpti_f32_bits(o->beta) == 0x3f800000u) {        /* dW += dy x' of two vectors */
         for (r = 0; r < o->rows; r++)
             (void)mpti_axpy_run((unsigned char *)o->c + r * o->ldc * bytes, o->c_format, o->a[r * o->lda],
                                 o->w, o->w_format, o->n);
@@ -9119,7 +9120,6 @@ static void mpti_thin_run(const mpti_thin *o)
     mpti_thin_portable(o);
 }
 
-/* A row-major matrix, or its transpose. */
 typedef struct mpti_matrix {
     const void *data;
     mpt_format  format;
@@ -9127,7 +9127,7 @@ typedef struct mpti_matrix {
     int         transposed;
 } mpti_matrix;
 
-/* dst[r * cols + c] = o[row + r][col + c] as floats. Lines that follow one another are read at once. */
+/* dst[r * cols + c] = o[row + r][col + c] as floats. Short stored rows without gaps are read together. */
 static void mpti_gemm_pack(float *dst, const mpti_matrix *o, size_t row, size_t col, size_t rows, size_t cols)
 {
     const size_t length = o->transposed ? rows : cols, lines = o->transposed ? cols : rows;
@@ -9148,24 +9148,24 @@ static void mpti_gemm_pack(float *dst, const mpti_matrix *o, size_t row, size_t 
     }
 }
 
-/* A leading dimension that holds a line, and a matrix whose bytes can be counted. */
+/* Whether the leading dimension is too small for a line, or the matrix larger than an object can be. */
 static int mpti_bad_lines(size_t lines, size_t length, size_t ld)
 {
     return ld < length || ld == 0 || mpti_area_overflows(lines, ld);
 }
 
-/* A product, block by block of C: what all blocks share. Where it is `across`, c has the product's
- * transpose. Thin ones read numbers where they lie. */
+/* The data that all blocks of C share while a product x * y is computed. If `across`, c gets the transpose of
+ * x * y. Thin products read an operand in place, not from a panel, where its layout allows it. */
 typedef struct mpti_gemming {
     mpti_matrix x, y;
-    mpti_thin   part;           /* c, alpha and beta */
-    float      *panels;         /* NULL: each part's own, on its stack */
+    mpti_thin   part;           /* c with its format and ldc, alpha and beta */
+    float      *panels;         /* NULL: each thread has its own on its stack */
     size_t      m, n, k, edge;
-    size_t      rows, cols, deep;       /* of a block: no area of two is above edge * edge */
+    size_t      rows, cols, deep;       /* of a block: the product of any two is at most edge * edge */
     int         thin, across;
 } mpti_gemming;
 
-/* The block of C at a row and a column, from its sums s. */
+/* Store the block of C whose first element is at `row`, `col`, from its sums s. */
 static void mpti_gemm_end(const mpti_gemming *g, float *s, size_t row, size_t col, size_t rows, size_t cols)
 {
     mpti_thin o = g->part;
@@ -9223,8 +9223,9 @@ static void mpti_gemm_range(void *context, size_t part, size_t begin, size_t end
     }
 }
 
-/* Both sides along k: dot products of all rows of y and the few of x, as floats if they fit the room.
- * Returns: 0 if they neither do nor lie along k. */
+/* A thin product whose y is contiguous along k: dot products of its stored rows and the few rows of x. If k
+ * is at most MOST, x is packed as floats in `room`, unless it is contiguous along k in FP32 already.
+ * Returns: 0, with nothing done, if x is not contiguous along k and cannot be packed. */
 static int mpti_gemm_dots(const mpti_gemming *g)
 {
     enum { MOST = MPTI_STACK_FLOATS / 3 };
@@ -9280,7 +9281,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
         mpti_bad_lines(x.transposed ? k : m, x.transposed ? m : k, x.ld) ||
         mpti_bad_lines(y.transposed ? n : k, y.transposed ? k : n, y.ld) || mpti_bad_lines(m, n, ldc))
         return MPT_E_ARG;
-    /* without a product A and B are not looked at */
+    /* without a product A and B are not checked: c stands in for them */
     status = mpti_row_init(&row, m, n, c, c_format, product ? a : c, a_format, product ? b : c, b_format);
     if (status != MPT_OK)
         return status;
@@ -9296,13 +9297,13 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
     g.panels = NULL, g.edge = MPTI_STACK_EDGE;
     g.thin = m <= MPTI_THIN || n <= MPTI_THIN || k <= MPTI_THIN;
     g.across = g.thin && k > MPTI_THIN && m > n;
-    if (g.across) {                     /* the thin side comes first */
+    if (g.across) {                     /* compute C', so that the thin side comes first */
         const mpti_matrix z = x;
         x = y, y = z;
         x.transposed = !x.transposed, y.transposed = !y.transposed;
         r = m, m = n, n = r;
     }
-    if (k == 1u && x.transposed)        /* a single vector lies as it is needed */
+    if (k == 1u && x.transposed)        /* a vector is the same in memory as its transpose */
         x.transposed = 0, x.ld = 1u;
     g.x = x, g.y = y, g.m = m, g.n = n, g.k = k;
     if (g.thin && k > MPTI_THIN && y.transposed) {
@@ -9323,13 +9324,13 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
         g.panels = (float *)work;
         g.edge = (size_t)sqrt((double)(work_bytes / sizeof(float) / 3));
         while (g.edge > work_bytes / sizeof(float) / 3 / g.edge)
-            g.edge--;                   /* the root was rounded up */
+            g.edge--;                   /* the square root was rounded up */
     }
 #else
     (void)work, (void)work_bytes;
 #endif
     g.rows = g.cols = g.deep = g.edge, room = g.edge * g.edge;
-    if (g.thin && k <= MPTI_THIN) {     /* what is read again and again stays in the first cache */
+    if (g.thin && k <= MPTI_THIN) {     /* data that is read repeatedly stays in the L1 cache */
         g.cols = mpti_min(n, room / k), g.deep = k;
         most = g.cols > k ? g.cols : k;
         g.rows = mpti_min(m, room / most);
@@ -9357,9 +9358,9 @@ MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k)
 
 /* ---- the other ops ---- */
 
-/* An op on rows that look at none but their own elements; activations have elements in place of rows. With
- * labels softmax is that of a loss: of rows from number `first` on, each with its loss, without a gradient
- * where there is no room for one. */
+/* An op whose rows do not depend on each other; for activations an element takes the place of a row. With
+ * labels, softmax computes the cross-entropy: of the rows from number `first` on, it stores each row's loss,
+ * and the gradient if row.out is not NULL. */
 typedef struct mpti_on_rows {
     mpti_row        row;
     size_t          rows, cols, first;
@@ -9426,7 +9427,7 @@ MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, 
     return mpti_run_rows(status, &row, MPTI_WORK_ADD, rows, cols);
 }
 
-/* Columns added up, each from its first row to its last. */
+/* Add up columns begin .. end - 1, each from its first row to its last. */
 static void mpti_columns_add_range(void *context, size_t part, size_t begin, size_t end)
 {
     const mpti_on_rows *const c = (const mpti_on_rows *)context;
@@ -9537,7 +9538,7 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
 
 // >>M25 implementation: policy --------------------------------------------------------------------
 #ifndef MPT_NO_GRAPH
-/* Ops with a part of their own in a graph rewrite, under TensorFlow's name and the compact one. */
+/* Kinds of ops that a graph rewrite treats specially, with their TensorFlow and compact names. */
 enum { MPTI_OP_PLAIN, MPTI_OP_MERGE, MPTI_OP_NEXT, MPTI_OP_IDENTITY, MPTI_OP_ENTER, MPTI_OP_CAST,
        MPTI_OP_VARIABLE, MPTI_OP_RESOURCE, MPTI_OP_CONST, MPTI_OP_END, MPTI_OP_NORM, MPTI_OP_NORM_GRAD };
 #define MPTI_OP_KINDS(X)                                                                                  \
@@ -9554,7 +9555,7 @@ enum { MPTI_OP_PLAIN, MPTI_OP_MERGE, MPTI_OP_NEXT, MPTI_OP_IDENTITY, MPTI_OP_ENT
     X(NORM, "FusedBatchNorm")                                                                             \
     X(NORM_GRAD, "FusedBatchNormGrad")
 
-/* TensorFlow's lists: in the CUDA pass, in the BF16 pass, the ops.
+/* TensorFlow's lists, a row each: list in the CUDA pass, list in the BF16 pass, ops.
  * Source: tensorflow/core/grappler/optimizers/auto_mixed_precision_lists.h. */
 #define MPTI_TF_LISTS(X)                                                                                  \
     X(ALLOW, ALLOW,                                                                                       \
@@ -9594,16 +9595,16 @@ enum { MPTI_OP_PLAIN, MPTI_OP_MERGE, MPTI_OP_NEXT, MPTI_OP_IDENTITY, MPTI_OP_ENT
     X(CLEAR, NONE, "MaxPool3DGradGrad OneHot Size")                                                       \
     X(NONE, CLEAR, "ResizeBilinear ScatterNd StatelessWhile While")
 
-/* What TensorFlow's lists make of an op under a policy. */
+/* The policy rule of an op that only TensorFlow's lists name, from its list. */
 enum { MPTI_TF_ALLOW = MPT_RULE_LOW, MPTI_TF_DENY = MPT_RULE_FP32, MPTI_TF_INFER = MPT_RULE_WIDEST,
        MPTI_TF_CLEAR = MPT_RULE_WIDEST, MPTI_TF_NONE = MPT_RULE_COUNT };
 
-/* Every op that has a name here. */
+/* All known ops. One name may stand in several rows, with its rule in one and its kind in another. */
 static const struct mpti_op_row {
     unsigned char rule, cpu;                /* mpt_rule; MPT_RULE_COUNT: none */
-    unsigned char list[MPT_LISTS_COUNT];    /* mpt_list */
+    unsigned char list[MPT_LISTS_COUNT];    /* mpt_list in each of mpt_op_lists */
     unsigned char kind;                     /* MPTI_OP_* */
-    const char   *source, *names;           /* words */
+    const char   *source, *names;           /* words, separated by blanks */
 } mpti_ops[] = {
 #define MPTI_X(rule, cpu, list, source, names) \
     {MPT_RULE_##rule, MPT_RULE_##cpu, {MPT_LIST_##list, 0, 0}, MPTI_OP_PLAIN, source, names},
@@ -9646,7 +9647,7 @@ MPTI_NOINLINE static int mpti_is_policy_format(mpt_format f)
     return f == MPT_F64 || f == MPT_F32 || f == MPT_TF32 || f == MPT_F16 || f == MPT_BF16;
 }
 
-/* The narrowest of the formats that holds both; neither of F16 and BF16 holds the other. */
+/* The wider of two formats; F32 for F16 and BF16, as neither holds all values of the other. */
 static mpt_format mpti_widest(mpt_format a, mpt_format b)
 {
     const mpt_format_info *x = mpt_format_get(a), *y = mpt_format_get(b);
@@ -9669,7 +9670,7 @@ static int mpti_has_word(const char *words, const char *word)
     return 0;
 }
 
-/* The rule of an op and its source: your rows, the last one first, then ours; whether one names it. */
+/* Find an op's rule and source in the policy's rows, the last first, or in mpti_ops; return whether found. */
 static int mpti_policy_row(const mpt_policy *p, const char *op, mpt_policy_answer *a)
 {
     size_t i;
@@ -9707,13 +9708,13 @@ static mpt_status mpti_policy_refuse(const mpt_policy *p, const char *op, const 
     return MPT_OK;
 }
 
-/* What a rule makes of an op whose inputs' widest format is a->input. */
+/* Apply the rule a->rule. On entry a->input and a->output are the widest format of the op's inputs. */
 static void mpti_policy_apply(const mpt_policy *p, int is_last, mpt_policy_answer *a)
 {
     switch (a->rule) {
     case MPT_RULE_LOW:
         a->input = p->compute;
-        a->output = p->compute == MPT_TF32 ? MPT_F32 : p->compute;  /* TF32 is a way to read inputs */
+        a->output = p->compute == MPT_TF32 ? MPT_F32 : p->compute;  /* TF32 only rounds inputs */
         break;
     case MPT_RULE_FP32:
         a->input = p->variable;
@@ -9773,12 +9774,12 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
 
 // >>M26 implementation: graph ---------------------------------------------------------------------
 
-/* ---- memory: what is kept from below, scratch from above ---- */
+/* ---- memory: the arena gives lasting blocks from its low end, scratch from its high end ---- */
 
 #define MPTI_ALIGN 16u
 
-/* n * size bytes; scratch is given back by mpti_graph_scratch_free, the rest by mpt_graph_free. A block from
- * MPT_MALLOC begins with the address of the one before. */
+/* Allocate n * size bytes, or return NULL. mpti_graph_scratch_free frees scratch, mpt_graph_free the rest. A
+ * block from MPT_MALLOC begins with the address of the block before it. */
 MPTI_NOINLINE static void *mpti_graph_alloc(mpt_graph *g, size_t n, size_t size, int scratch)
 {
     size_t bytes;
@@ -9825,7 +9826,7 @@ static void mpti_graph_scratch_free(mpt_graph *g)
     mpti_graph_chain_free(&g->scratch);
 }
 
-/* Make room for `more` elements after `count`; returns whether there is. */
+/* Make room for `more` elements after the first `count`. Returns: whether there is room. */
 static int mpti_graph_grow(mpt_graph *g, void **array, uint32_t count, uint32_t *room, size_t more,
                            size_t size)
 {
@@ -9840,7 +9841,7 @@ static int mpti_graph_grow(mpt_graph *g, void **array, uint32_t count, uint32_t 
     if (want < 2 * (size_t)*room && 2 * (size_t)*room < MPT_GRAPH_NONE)
         want = 2 * (size_t)*room;
     want = want < 16 ? 16 : want;
-    if (last)                           /* nothing lies behind the array: it grows where it is */
+    if (last)                           /* no block lies behind the array: it grows in place */
         g->low -= used;
     bigger = mpti_graph_alloc(g, want, size, 0);
     if (!bigger) {
@@ -9867,7 +9868,6 @@ static mpt_status mpti_graph_memory(mpt_graph *g)
     return mpti_graph_fail(g, MPT_E_MEMORY, NULL, "the arena is full, or there is no memory");
 }
 
-/* Make room for so many more of each. */
 static mpt_status mpti_graph_room(mpt_graph *g, size_t nodes, size_t types, size_t outputs, size_t inputs)
 {
     void *array;
@@ -9912,7 +9912,7 @@ MPT_DEF void mpt_graph_free(mpt_graph *g)
     memset(g, 0, sizeof *g);
 }
 
-/* What a rewrite allocates for every op that it knows by name, and every arc of a flow. */
+/* Scratch of a rewrite: an entry in the table of ops by name, and an arc of the flow network. */
 typedef struct mpti_op_entry {
     const char *name;
     uint32_t    length;
@@ -9920,16 +9920,16 @@ typedef struct mpti_op_entry {
 } mpti_op_entry;
 
 typedef struct mpti_arc {
-    uint64_t room;              /* capacity left; the partner of arc e is e ^ 1 */
+    uint64_t room;              /* capacity left; arc e ^ 1 is the reverse of arc e */
     uint32_t to, next;
 } mpti_arc;
 
 MPT_DEF size_t mpt_graph_bytes(size_t nodes, size_t inputs)
 {
-    /* a node with its type and output, and both again with a cast after it, and its name */
+    /* the arrays as built (node, type, output), and again with room for a cast (2 types); the cast's name */
     const size_t kept =
         3 * sizeof(mpt_graph_node) + 4 * sizeof(mpt_graph_type) + 3 * sizeof(mpt_graph_output) + 144;
-    /* the scratch of mpti_amp and mpti_flow for it */
+    /* scratch of mpti_amp and mpti_flow per node */
     const size_t scratch = 4 + 7 * 4 + 3 * 4 + 15 * 4 + 10 * sizeof(mpti_arc);
     const size_t each = kept + scratch, in = 3 * sizeof(mpt_graph_input) + 6 * sizeof(mpti_arc) + 4;
     if (nodes > (size_t)-1 / 4 / each || inputs > (size_t)-1 / 4 / in)
@@ -9944,8 +9944,8 @@ MPT_DEF mpt_status mpt_graph_reserve(mpt_graph *g, size_t nodes, size_t inputs)
 
 /* ---- building ---- */
 
-/* One more, the last of a chain now. `next` is the link of the array's first element, and links lie `stride`
- * bytes apart. */
+/* Append the array's next element to a linked list. `next` is the link field of element 0; link fields are
+ * `stride` bytes apart. */
 MPTI_NOINLINE static mpt_status mpti_graph_chained(uint32_t *first, uint32_t *last, uint32_t *next,
                                                    size_t stride, uint32_t *count, uint32_t *id)
 {
@@ -9985,7 +9985,7 @@ MPT_DEF mpt_status mpt_graph_type_add(mpt_graph *g, uint32_t node, const char *n
     if (mpti_graph_room(g, 0, 1, 0, 0) != MPT_OK)
         return MPT_E_MEMORY;
     t = &g->types[g->type_count];
-    memset(t, 0xff, sizeof *t);                 /* no chain, and no path of reasons yet */
+    memset(t, 0xff, sizeof *t);                 /* all indices MPT_GRAPH_NONE: empty lists, no reasons yet */
     t->name = name, t->format = format, t->flags = flags, t->node = node;
     t->group = g->type_count;
     t->why = (uint32_t)MPT_WHY_NONE;
@@ -10051,7 +10051,7 @@ MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, 
     for (i = 0; i < count; i++)
         if (sources[i] != MPT_GRAPH_NONE && sources[i] >= g->output_count)
             return mpti_graph_fail(g, MPT_E_ARG, name, "it reads an output that is not there");
-    status = mpti_graph_room(g, 1, 1, 1, count);        /* all or nothing */
+    status = mpti_graph_room(g, 1, 1, 1, count);        /* reserve everything first: all or nothing */
     if (status == MPT_OK)
         status = mpt_graph_node_add(g, name, op, NULL, 0u, &node);
     if (status != MPT_OK)
@@ -10062,7 +10062,7 @@ MPT_DEF mpt_status mpt_graph_op(mpt_graph *g, const char *name, const char *op, 
     return mpt_graph_output_add(g, type, elements, output);
 }
 
-/* Union-find over types whose links lie `stride` words apart: the representative of a type's group; */
+/* Union-find over types; their links are `stride` words apart. Returns: the representative of t's group. */
 MPTI_NOINLINE static uint32_t mpti_root(uint32_t *group, size_t stride, uint32_t t)
 {
     while (group[t * stride] != t)
@@ -10070,7 +10070,6 @@ MPTI_NOINLINE static uint32_t mpti_root(uint32_t *group, size_t stride, uint32_t
     return t;
 }
 
-/* two groups made one. */
 MPTI_NOINLINE static void mpti_join(uint32_t *group, size_t stride, uint32_t t, uint32_t other)
 {
     const uint32_t x = mpti_root(group, stride, t), y = mpti_root(group, stride, other);
@@ -10180,32 +10179,32 @@ static mpt_status mpti_op_table_init(mpt_graph *g, mpti_op_table *table, const m
 
 /* ---- what a rewrite works on ---- */
 
-/* What is known of a type, and what the passes paint on it. */
-#define MPTI_ON(list)    (1u << (list))     /* the list of its op, an mpt_list */
+/* Bits of a type: facts, and marks that the passes set ("paint"). "Low" means the format o->low. */
+#define MPTI_ON(list)    (1u << (list))     /* its op is on this list, an mpt_list */
 #define MPTI_F32         (1u << 5)
 #define MPTI_HANDLE      (1u << 6)
 #define MPTI_FREE        (1u << 7)          /* its node may be changed */
 #define MPTI_ABLE        (1u << 8)          /* FP32, with a low kernel, and its node may be changed */
-#define MPTI_INNER       (1u << 9)          /* that, and its op is on the infer or clear list */
+#define MPTI_INNER       (1u << 9)          /* MPTI_ABLE, and its op is on the infer or clear list */
 #define MPTI_VARIABLE    (1u << 10)         /* its node reads a variable */
 #define MPTI_CAST        (1u << 11)         /* the FP32 result of an existing cast, and something reads it */
-#define MPTI_HELD        (1u << 12)         /* its values do not fit */
-#define MPTI_ROOT        (1u << 13)         /* its op is on the allow list, and its values fit */
+#define MPTI_HELD        (1u << 12)         /* values that it reads or makes do not fit the low format */
+#define MPTI_ROOT        (1u << 13)         /* an allow op that may be changed, and whose values fit */
 #define MPTI_GROUPED     (1u << 14)         /* it must agree with other types */
 #define MPTI_LOW         (1u << 15)         /* painted low */
 #define MPTI_DENIED      (1u << 16)         /* it must stay FP32 */
 #define MPTI_UP          (1u << 17)         /* a deny or infer op, or leads to one through clear ops only */
 #define MPTI_DOWN        (1u << 18)         /* downstream of an allow op through clear and infer ops */
-#define MPTI_BETWEEN     (1u << 19)         /* that, and upstream of one */
+#define MPTI_BETWEEN     (1u << 19)         /* MPTI_DOWN, and upstream of an allow op through such ops */
 #define MPTI_ELEMENT     (1u << 20)         /* the FP32 type of an op on a list of tensors */
-#define MPTI_NEXT        (1u << 21)         /* the FP32 type of an op that ends a loop step */
-#define MPTI_PASSED      (1u << 22)         /* a handle met going forward; times 2: going backward */
+#define MPTI_NEXT        (1u << 21)         /* the FP32 type of an op that ends a loop step (NextIteration) */
+#define MPTI_PASSED      (1u << 22)         /* a handle was reached going forward; times 2: going backward */
 
-/* Everything that one rewrite works on. */
+/* The working data of one rewrite. */
 typedef struct mpti_amp {
     mpt_graph               *g;
     const mpt_graph_options *o;
-    uint8_t                 *kind, *list, *process;     /* of each node */
+    uint8_t                 *kind, *list, *process;     /* of each node; process: it may be changed */
     uint8_t                 *why;                       /* of each type, an mpt_graph_why */
     uint32_t                *bits, *via, *to;           /* of each type */
     uint32_t                *carry, *queue;             /* of each type, scratch of the passes */
@@ -10221,19 +10220,19 @@ typedef struct mpti_amp {
 #define MPTI_FOR_ALL_READERS(in, t) \
     for (in = mpti_reader(g, t, MPT_GRAPH_NONE); in != MPT_GRAPH_NONE; in = mpti_reader(g, t, in))
 
-/* Places in the graph, each asked for in many passes. The type whose output an input reads; */
+/* Three lookups, not inline as many passes call them. First: the type whose output an input reads. */
 MPTI_NOINLINE static uint32_t mpti_source(const mpt_graph *g, uint32_t in)
 {
     return g->outputs[g->inputs[in].source].type;
 }
 
-/* the node of the type that has an input; */
+/* The node that an input belongs to. */
 MPTI_NOINLINE static uint32_t mpti_reader_node(const mpt_graph *g, uint32_t in)
 {
     return g->types[g->inputs[in].type].node;
 }
 
-/* the input that reads an output of type t, after `in`; the first after none. */
+/* The next input after `in` that reads an output of type t; the first one if `in` is MPT_GRAPH_NONE. */
 MPTI_NOINLINE static uint32_t mpti_reader(const mpt_graph *g, uint32_t t, uint32_t in)
 {
     uint32_t o;
@@ -10253,13 +10252,13 @@ MPTI_NOINLINE static const char *mpti_node_name(const mpt_graph *g, uint32_t t)
     return g->nodes[g->types[t].node].name;
 }
 
-/* FusedBatchNorm and its gradient become V2, and are on its list. */
+/* A rewrite turns FusedBatchNorm and its gradient into these V2 ops, whose list then counts. */
 static const char *mpti_norm_v2(int kind)
 {
     return kind == MPTI_OP_NORM ? "FusedBatchNormV2" : "FusedBatchNormGradV2";
 }
 
-/* Whether a text contains another one, letters in either case. */
+/* Whether `text` contains `part`, regardless of the case of letters. */
 static int mpti_contains(const char *text, const char *part)
 {
     size_t i;
@@ -10273,7 +10272,7 @@ static int mpti_contains(const char *text, const char *part)
 
 /* ---- checking ---- */
 
-/* What is wrong with a type, an output or an input, and which node is at fault, if one is; NULL: nothing. */
+/* Returns: what is wrong with a type, output or input, or NULL. *fault: the node at fault, if it is known. */
 static const char *mpti_check_parts(const mpt_graph *g, const uint8_t *kind, const char **fault)
 {
     uint64_t sum = 0;
@@ -10314,8 +10313,8 @@ static const char *mpti_check_parts(const mpt_graph *g, const uint8_t *kind, con
     return NULL;
 }
 
-/* A node waits for what it reads, but where a loop is closed. A cycle that no loop closes leaves nodes whose
- * inputs never become ready. */
+/* A topological sort: a node waits for the nodes that it reads, except for those that close a loop
+ * (NextIteration). On a cycle without one of these the nodes wait forever, and those behind it too. */
 static const char *mpti_check_cycles(const mpt_graph *g, const uint8_t *kind, uint32_t *queue,
                                      uint32_t *waits, const char **fault)
 {
@@ -10339,19 +10338,19 @@ static const char *mpti_check_cycles(const mpt_graph *g, const uint8_t *kind, ui
     }
     if (tail == g->node_count)
         return NULL;
-    for (i = 0; i < g->input_count; i++) {      /* queue: of each node that waits, one for which it does */
+    for (i = 0; i < g->input_count; i++) {      /* queue[i]: now a node that node i waits for */
         from = g->types[mpti_source(g, i)].node;
         if (waits[from] && kind[from] != MPTI_OP_NEXT)
             queue[mpti_reader_node(g, i)] = from;
     }
     for (i = 0; !waits[i]; i++) {}
-    for (head = 0; head < g->node_count; head++)        /* upstream, onto the cycle */
+    for (head = 0; head < g->node_count; head++)        /* node_count steps upstream end on a cycle */
         i = queue[i];
     *fault = g->nodes[i].name;
     return "it lies on a cycle that no merge closes";
 }
 
-/* Everything, of a graph in which nothing is wrong. */
+/* Set up the working data of a rewrite, and check the graph. */
 static mpt_status mpti_amp_init(mpti_amp *a, mpt_graph *g, const mpt_graph_options *o)
 {
     const size_t  nodes = g->node_count + (size_t)1, types = g->type_count + (size_t)1;
@@ -10420,7 +10419,7 @@ MPTI_NOINLINE static void mpti_unpaint(mpti_amp *a, uint32_t t, mpt_graph_why wh
     mpti_paint(a, t, 0u, why, via);
 }
 
-/* The first type of a node that has this format. */
+/* The first type of this node that has this format, or MPT_GRAPH_NONE. */
 MPTI_NOINLINE static uint32_t mpti_type_like(const mpt_graph *g, uint32_t node, int32_t format)
 {
     uint32_t t;
@@ -10430,7 +10429,7 @@ MPTI_NOINLINE static uint32_t mpti_type_like(const mpt_graph *g, uint32_t node, 
     return t;
 }
 
-/* Whether a node reads a variable that is no resource: an Identity of one, or an Enter of that. */
+/* Whether a node is an Identity of a variable (no resource), or such an Identity after up to 64 Enters. */
 static int mpti_reads_variable(const mpti_amp *a, uint32_t node)
 {
     const mpt_graph *g = a->g;
@@ -10450,7 +10449,7 @@ static int mpti_reads_variable(const mpti_amp *a, uint32_t node)
     return 0;
 }
 
-/* What is known of the types before the passes. */
+/* Set the bits that are known of the types before the other passes. */
 static void mpti_pass_types(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
@@ -10474,7 +10473,7 @@ static void mpti_pass_types(mpti_amp *a)
     }
 }
 
-/* Types that read or make values which the low format cannot hold. */
+/* Mark with MPTI_HELD the types that read or make values which the low format cannot hold. */
 static void mpti_pass_ranges(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
@@ -10491,12 +10490,12 @@ static void mpti_pass_ranges(mpti_amp *a)
     }
 }
 
-/* Handles that feed one another are one list of tensors, and the FP32 types of its ops must agree. Where one
- * of these ops may not be changed, or the list comes from or goes to elsewhere, they stay FP32. */
+/* Connected handles are one list of tensors, and the FP32 types of the ops on it must agree. They stay FP32
+ * if one of these ops may not be changed, or if the list enters or leaves the graph (MPTI_OP_END). */
 static void mpti_pass_lists(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
-    uint32_t        *list = a->queue, *first = a->carry;    /* union-find; of a list: its first FP32 type */
+    uint32_t        *list = a->queue, *first = a->carry;    /* union-find; first FP32 type on a list */
     uint32_t         i, root, f32;
     for (i = 0; i < g->type_count; i++)
         list[i] = i, first[i] = MPT_GRAPH_NONE;
@@ -10530,8 +10529,8 @@ static void mpti_pass_lists(mpti_amp *a)
 #define MPTI_FORWARD  1u
 #define MPTI_BACKWARD 2u
 
-/* Queue the types that have all the bits `need` and none of `avoid`, flip bits of theirs, and say why if
- * there is a reason. */
+/* Queue the types that have all the bits `need` and none of `avoid`, flip their bits `flip`, and record the
+ * reason `why` with `via`, unless it is MPT_WHY_NONE. */
 MPTI_NOINLINE static void mpti_mark(mpti_amp *a, unsigned need, unsigned avoid, unsigned flip,
                                     mpt_graph_why why, const uint32_t *via)
 {
@@ -10546,17 +10545,17 @@ MPTI_NOINLINE static void mpti_mark(mpti_amp *a, unsigned need, unsigned avoid, 
         }
 }
 
-/* A spread: from the queue to types that have all the bits `need` and none of `avoid`, which get `mark`. */
+/* A spread from the queue: it gives `mark` to types with all the bits `need` and none of `avoid`. */
 typedef struct mpti_spreading {
     unsigned      need, avoid, mark;
-    mpt_graph_why why;          /* if there is a reason */
-    uint32_t     *parent;       /* of each type: from which one it was reached */
+    mpt_graph_why why;          /* reason to record, unless MPT_WHY_NONE */
+    uint32_t     *parent;       /* of each type: the type from which it was reached */
 } mpti_spreading;
 
 static void mpti_visit(mpti_amp *a, const mpti_spreading *s, uint32_t t, uint32_t from, unsigned way)
 {
     unsigned mark = s->mark;
-    if (a->bits[t] & MPTI_HANDLE) {     /* lists are looked through: what was written is what is read */
+    if (a->bits[t] & MPTI_HANDLE) {     /* pass through lists: what one op writes, another reads */
         mark = MPTI_PASSED * way;
         if (!(a->bits[t] & MPTI_FREE))
             return;
@@ -10572,8 +10571,8 @@ static void mpti_visit(mpti_amp *a, const mpti_spreading *s, uint32_t t, uint32_
     a->queue[a->queued++] = t;
 }
 
-/* From tensor to list and from list to tensor: a node writes into a list what its FP32 inputs bring, and its
- * FP32 outputs are what it reads from one. */
+/* Spread from a tensor to a list, or from a list to a tensor, within a node: the node writes its FP32 inputs
+ * into the list, and reads its FP32 outputs from the list. */
 static void mpti_visit_across(mpti_amp *a, const mpti_spreading *s, uint32_t t, uint32_t from, unsigned way)
 {
     const mpt_graph      *g = a->g;
@@ -10590,7 +10589,7 @@ static void mpti_visit_across(mpti_amp *a, const mpti_spreading *s, uint32_t t, 
         mpti_visit(a, s, i, from, way);
 }
 
-/* Mark all that the queue reaches: breadth first, each type and edge once. */
+/* Mark all types that can be reached from the queue, breadth first and in linear time. */
 static void mpti_spread(mpti_amp *a, unsigned ways, unsigned need, unsigned avoid, unsigned mark,
                         mpt_graph_why why, uint32_t *parent)
 {
@@ -10617,8 +10616,8 @@ static void mpti_spread(mpti_amp *a, unsigned ways, unsigned need, unsigned avoi
         a->bits[a->queue[head]] &= MPTI_PASSED - 1u;
 }
 
-/* Step 2: deny spreads forward from deny ops, through infer ops and through what leads to one of these by
- * clear ops only. What mpti_pass_lists denied keeps its reason. */
+/* Step 2: deny spreads forward from deny ops, through infer ops, and through clear ops that lead to a deny or
+ * infer op by clear ops only. Types that mpti_pass_lists denied keep their reason. */
 static void mpti_pass_deny(mpti_amp *a)
 {
     mpti_mark(a, MPTI_UP, 0u, 0u, MPT_WHY_NONE, NULL);
@@ -10628,12 +10627,12 @@ static void mpti_pass_deny(mpti_amp *a)
     mpti_mark(a, MPTI_HELD, MPTI_DENIED, MPTI_DENIED, MPT_WHY_NONE, NULL);
 }
 
-/* All members of a group are denied if one is or cannot be changed, else low if one is. Elements of a list
- * need no kernel. */
+/* If one member of a group is denied or cannot be changed, all become denied; else if one is low, all become
+ * low. The element types of a list of tensors need no low kernel. */
 static void mpti_pass_groups(mpti_amp *a)
 {
     const unsigned element = MPTI_ELEMENT | MPTI_FREE;
-    uint32_t      *decides = a->carry;          /* of the root of a group: the member that decides */
+    uint32_t      *decides = a->carry;          /* at the root of each group: the member that decides */
     uint32_t      *first, i, by, n = a->g->type_count;
     for (i = 0; i < n; i++)
         decides[i] = MPT_GRAPH_NONE;
@@ -10662,7 +10661,7 @@ static void mpti_pass_groups(mpti_amp *a)
     }
 }
 
-/* Step 3: clear and infer ops between allow ops: downstream of one and, through such, upstream of one. */
+/* Step 3: clear and infer ops downstream of an allow op become low if they lead to one by such ops only. */
 static void mpti_pass_between(mpti_amp *a)
 {
     mpti_mark(a, MPTI_ROOT, 0u, MPTI_DOWN, MPT_WHY_NONE, NULL);
@@ -10672,8 +10671,8 @@ static void mpti_pass_between(mpti_amp *a)
     mpti_mark(a, MPTI_BETWEEN, MPTI_LOW, MPTI_LOW, MPT_WHY_BETWEEN, a->carry);
 }
 
-/* Step 4, until 2.19 for the BF16 lists only: an infer op that a low op feeds, and no denied one. In order,
- * so that chains built in order follow too, as in TensorFlow. */
+/* Step 4 (up to TensorFlow 2.19 for the BF16 lists only): an infer op becomes low if a low op feeds it and no
+ * denied op does. One scan in index order, as in TensorFlow: a chain follows if it was built in order. */
 static void mpti_pass_follow(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
@@ -10693,7 +10692,7 @@ static void mpti_pass_follow(mpti_amp *a)
     }
 }
 
-/* Step 6, repairs: loops, casts; and groups again. */
+/* Step 6, repairs: groups again, loops, casts. Here: deny a low type of a loop. Returns: if it was low. */
 MPTI_NOINLINE static int mpti_loop_lose(mpti_amp *a, uint32_t t, uint32_t fp32)
 {
     if (!(a->bits[t] & MPTI_LOW))
@@ -10703,8 +10702,8 @@ MPTI_NOINLINE static int mpti_loop_lose(mpti_amp *a, uint32_t t, uint32_t fp32)
     return 1;
 }
 
-/* The end of a loop step is as the merges that it feeds, and these agree: FP32 if one is. Returns whether
- * anything changed: then another one, fed from two loops or in a group, may have to change too. */
+/* The type that ends a loop step and the merges that it feeds must agree: FP32 if one of them must be, else
+ * low. Returns: whether anything changed; then types of other loops or groups may have to change too. */
 static int mpti_pass_loops(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
@@ -10733,7 +10732,7 @@ static int mpti_pass_loops(mpti_amp *a)
     return changed;
 }
 
-/* A cast that low ops read, and nothing else, gives what they need at once. */
+/* A cast to FP32 that only low ops read becomes a cast to the low format. */
 static void mpti_pass_casts(mpti_amp *a)
 {
     const mpt_graph *g = a->g;
@@ -10752,7 +10751,7 @@ static void mpti_pass_casts(mpti_amp *a)
     }
 }
 
-/* Why an FP32 type that is not low is not, where no pass has said it. */
+/* Why a type stays FP32, if no pass has recorded a reason. any: whether step 1 made a type low. */
 static mpt_graph_why mpti_reason(const mpti_amp *a, uint32_t t, int any)
 {
     const uint32_t node = a->g->types[t].node, flags = a->g->nodes[node].flags;
@@ -10788,9 +10787,9 @@ static void mpti_pass_reasons(mpti_amp *a, int any)
         }
 }
 
-/* ---- min_cut: a cast costs once per output whose readers and writer are not all alike ----
- * S is low, T is FP32. An output whose ends are two nodes is an edge both ways; one with more ends has a pair
- * of nodes of its own: every end -> first, first -> second at the price, second -> every end (Lawler). */
+/* ---- min_cut: each output whose ends (writer and readers) are not all alike costs one cast ----
+ * S is low, T FP32, other nodes are groups of types. An output with two nodes is an edge both ways; one with
+ * more has two of its own: every end -> first, first -> second at its price, second -> every end (Lawler). */
 
 typedef struct mpti_flow {
     mpti_arc *arcs;
@@ -10812,8 +10811,8 @@ static void mpti_flow_arc(mpti_flow *f, uint32_t from, uint32_t to, uint64_t roo
     f->arc_count += 2;
 }
 
-/* Distances from `start`, breadth first over nodes without a level yet, until `stop` has one. An arc leads on
- * if it has `least` room, or its partner has, if flip is 1: then the search goes against the arcs. */
+/* Set `level` to the distance from `start`, breadth first over nodes without a level, until `stop` has one.
+ * Follow arcs with room >= least. With flip 1, go against the arcs: the reverse arc must have that room. */
 static void mpti_flow_search(mpti_flow *f, uint32_t start, uint32_t stop, uint32_t flip, uint64_t least)
 {
     uint32_t head = 0, tail = 0, e;
@@ -10829,7 +10828,7 @@ static void mpti_flow_search(mpti_flow *f, uint32_t start, uint32_t stop, uint32
     }
 }
 
-/* Push along the path to T what fits. */
+/* Push as much flow along the path from S to T as fits. */
 static void mpti_flow_push(mpti_flow *f, uint32_t length)
 {
     uint64_t least = ~(uint64_t)0;
@@ -10842,7 +10841,7 @@ static void mpti_flow_push(mpti_flow *f, uint32_t length)
     }
 }
 
-/* Dinic's algorithm, the search for paths by a stack of arcs. */
+/* Dinic's algorithm; the search for paths is depth first, with a stack of arcs in place of recursion. */
 static void mpti_flow_run(mpti_flow *f)
 {
     for (;;) {
@@ -10866,7 +10865,7 @@ static void mpti_flow_run(mpti_flow *f)
             if (e != MPT_GRAPH_NONE) {
                 f->path[length++] = e;
                 v = f->arcs[e].to;
-            } else if (length) {                /* a dead end: back, and on to the next arc */
+            } else if (length) {                /* a dead end: go back, and on to the next arc */
                 v = f->arcs[f->path[--length] ^ 1u].to;
                 f->now[v] = f->arcs[f->now[v]].next;
             } else {
@@ -10876,9 +10875,9 @@ static void mpti_flow_run(mpti_flow *f)
     }
 }
 
-/* After the flow: give a level below `high` to the nodes that are to be low. The largest S side of a minimum
- * cut is all that cannot reach T; of these only what such nodes join to S, so that no part is low that has no
- * low op. The pairs of outputs, from `real` on, are passed through. */
+/* After the flow: give a level below `high` to the nodes that become low. The largest S side of a minimum cut
+ * is the set of nodes that cannot reach T. Of these only the ones that such nodes connect to S become low, so
+ * that no part without an allow op does. The nodes of outputs, from `real` on, are always passed through. */
 static void mpti_flow_sides(mpti_flow *f, uint32_t real, uint32_t high)
 {
     uint32_t v;
@@ -10889,7 +10888,8 @@ static void mpti_flow_sides(mpti_flow *f, uint32_t real, uint32_t high)
     mpti_flow_search(f, MPTI_FLOW_S, f->nodes, 0, 0);
 }
 
-/* May the cut choose? What the painting made low, it may; else the ops that the lists call safe. */
+/* Whether the cut may choose a type's format: it may for types painted low, and if they are not denied, for
+ * casts and for clear and infer ops that read no variable. */
 static int mpti_cut_free(unsigned bits)
 {
     return (bits & MPTI_LOW) ||
@@ -10897,11 +10897,11 @@ static int mpti_cut_free(unsigned bits)
             ((bits & MPTI_CAST) || (bits & (MPTI_INNER | MPTI_VARIABLE)) == MPTI_INNER));
 }
 
-/* side[t]: S for what must be low, T for what must not or is not FP32, else the number of a node, one for
- * each group. */
+/* Set side[t]: S if type t must be low, T if it must not or is not FP32, else the number of the node of its
+ * group. Returns: the number of nodes. */
 static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
 {
-    uint32_t *group = a->carry, *s, i, n = a->g->type_count, count = 2;     /* group: the side of its root */
+    uint32_t *group = a->carry, *s, i, n = a->g->type_count, count = 2;     /* group[root]: side */
     memset(group, 0xff, n * sizeof *group);
     for (i = 0; i < n; i++) {
         s = &group[mpti_root(a->group, 1, i)];
@@ -10921,7 +10921,7 @@ static uint32_t mpti_cut_nodes(mpti_amp *a, uint32_t *side)
     return count;
 }
 
-/* The different sides at the ends of an output, in ends; stamp tells which were met. */
+/* Store the different sides of an output's ends in `ends`, the writer's first. stamp marks those stored. */
 static uint32_t mpti_cut_ends(const mpti_amp *a, uint32_t o, const uint32_t *side, uint32_t *stamp,
                               uint32_t *ends)
 {
@@ -10939,7 +10939,7 @@ static uint32_t mpti_cut_ends(const mpti_amp *a, uint32_t o, const uint32_t *sid
     return count;
 }
 
-/* Bytes first: a byte weighs more than all infer ops together, of which as few as possible are low. */
+/* One element of a cast outweighs all infer types: as few bytes as possible, then as few low infer types. */
 static void mpti_cut_arcs(mpti_amp *a, mpti_flow *f, const uint32_t *side, uint32_t *stamp, uint32_t *ends)
 {
     const mpt_graph *g = a->g;
@@ -10966,7 +10966,7 @@ static void mpti_cut_arcs(mpti_amp *a, mpti_flow *f, const uint32_t *side, uint3
             mpti_flow_arc(f, f->nodes, f->nodes + 1, price, 0);
             f->nodes += 2;
         }
-        /* a cast becomes low only with all that read it */
+        /* a cast may be low only if all its readers are */
         for (k = 1; (a->bits[g->outputs[o].type] & MPTI_CAST) && k < count; k++)
             mpti_flow_arc(f, ends[0], ends[k], MPTI_FLOW_ANY, 0);
     }
@@ -10988,7 +10988,7 @@ static mpt_status mpti_pass_cut(mpti_amp *a)
         return mpti_graph_memory(g);
     f.level = f.first + nodes, f.now = f.level + nodes, f.queue = f.now + nodes, f.path = f.queue + nodes;
     memset(f.first, 0xff, nodes * sizeof *f.first);
-    for (i = 0; i < g->type_count; i++)         /* the types of a loop agree */
+    for (i = 0; i < g->type_count; i++)         /* the types of a loop must agree */
         if (a->bits[i] & MPTI_NEXT)
             MPTI_FOR_ALL_READERS(in, i)
                 mpti_join(a->group, 1, i, g->inputs[in].type);
@@ -11022,9 +11022,9 @@ MPTI_NOINLINE static int mpti_needs_cast(const mpti_amp *a, uint32_t o)
     return 0;
 }
 
-#define MPTI_CAST_NAME "-4294967295-CastToBf16-AutoMixedPrecision"      /* behind a node's name, at most */
+#define MPTI_CAST_NAME "-4294967295-CastToBf16-AutoMixedPrecision"      /* longest suffix of a node's name */
 
-/* Room for all casts and their names, before anything is changed. */
+/* Reserve memory for all casts and their names before anything is changed. */
 static mpt_status mpti_reserve_casts(mpti_amp *a, char **names)
 {
     mpt_graph *g = a->g;
@@ -11039,7 +11039,7 @@ static mpt_status mpti_reserve_casts(mpti_amp *a, char **names)
     return *names ? mpti_graph_room(g, casts, 2 * casts, casts, casts) : mpti_graph_memory(g);
 }
 
-/* There is room, so that nothing moves. */
+/* Insert a cast behind output o. Memory is reserved, so the arrays do not move and pointers stay valid. */
 static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_summary *s)
 {
     mpt_graph            *g = a->g;
@@ -11069,7 +11069,7 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
     to->range = from->range;
     for (link = &from->first_use; (in = *link) != MPT_GRAPH_NONE;) {
         mpt_graph_input *reader = &g->inputs[in];
-        if ((a->bits[reader->type] & MPTI_LOW) != low) {        /* it moves over to the cast */
+        if ((a->bits[reader->type] & MPTI_LOW) != low) {        /* this reader now reads the cast */
             *link = reader->next_use;
             reader->next_use = to->first_use;
             reader->source = id;
@@ -11085,7 +11085,7 @@ static void mpti_insert_cast(mpti_amp *a, uint32_t o, char **names, mpt_graph_su
                     !(node->flags & (MPT_NODE_CONST | MPT_NODE_VARIABLE)) && !(a->bits[t] & MPTI_VARIABLE);
 }
 
-/* The path from a type to the op that decided: along via, or onward along to. */
+/* The next type on the path to the op that decided: along `via`, or onward along `to`. */
 static uint32_t mpti_hop(const mpt_graph_type *t, int onward) { return onward ? t->to : t->via; }
 
 MPTI_NOINLINE static uint32_t *mpti_path_end(mpt_graph *g, uint32_t t, int onward)
@@ -11093,8 +11093,8 @@ MPTI_NOINLINE static uint32_t *mpti_path_end(mpt_graph *g, uint32_t t, int onwar
     return onward ? &g->types[t].to_end : &g->types[t].via_end;
 }
 
-/* Where the paths end: at a type without a next one, or at the first that has another reason. A walk stops
- * where an earlier one has been, so that all of them together are linear. */
+/* Find the end of each type's path: a type without a next one, or the first with another reason. A walk stops
+ * where the end is known from an earlier walk, so that all walks together take linear time. */
 static void mpti_find_ends(mpt_graph *g, int onward)
 {
     uint32_t i, t, next, end;
@@ -11141,7 +11141,7 @@ static void mpti_commit(mpti_amp *a, char *names, mpt_graph_summary *s)
         s->blocked_by_deny += deny && list != MPT_LIST_DENY;
         if (low)
             t->format = (int32_t)a->o->low;
-        /* of others an earlier rewrite may have said why */
+        /* types that an earlier rewrite made low, or added, keep their reasons */
         if ((f32 || (t->why != MPT_WHY_ADDED && !mpt_graph_is_low(g, i))) &&
             !(g->nodes[t->node].flags & MPT_NODE_CAST)) {
             t->why = a->why[i];
@@ -11163,14 +11163,14 @@ static mpt_status mpti_amp_paint(mpti_amp *a)
     mpti_pass_ranges(a);
     mpti_pass_lists(a);
     mpti_mark(a, MPTI_ON(MPT_LIST_ALLOW) | MPTI_FREE, MPTI_HELD, MPTI_ROOT | MPTI_LOW, MPT_WHY_ALLOW, NULL);
-    any = a->queued != 0;                               /* step 1: allow ops */
+    any = a->queued != 0;                               /* step 1: allow ops become low */
     mpti_pass_deny(a);
     if (any) {
         mpti_pass_groups(a);
         mpti_pass_between(a);
         if (a->o->mode != MPT_GRAPH_TENSORFLOW_2_19 || a->o->lists == MPT_LISTS_TF_BF16)
             mpti_pass_follow(a);
-        mpti_mark(a, MPTI_LOW, 0u, 0u, MPT_WHY_NONE, NULL);       /* step 5: both ways by clear ops */
+        mpti_mark(a, MPTI_LOW, 0u, 0u, MPT_WHY_NONE, NULL); /* step 5: low spreads both ways by clear ops */
         mpti_spread(a, MPTI_FORWARD | MPTI_BACKWARD, MPTI_ABLE | MPTI_ON(MPT_LIST_CLEAR),
                     MPTI_LOW | MPTI_DENIED | MPTI_VARIABLE, MPTI_LOW, MPT_WHY_CLEAR, a->via);
         mpti_mark(a, MPTI_LOW | MPTI_ON(MPT_LIST_ALLOW), MPTI_ABLE, MPTI_LOW, MPT_WHY_NO_KERNEL, NULL);
@@ -11219,11 +11219,11 @@ MPT_DEF MPTI_NOINLINE int mpt_graph_is_low(const mpt_graph *g, uint32_t type)
            g->types[type].format != (int32_t)MPT_F32;
 }
 
-/* ---- telling ---- */
+/* ---- explaining and printing ---- */
 
 static MPTI_TEXT_OF_ROW(mpti_graph_why_text, uint32_t, MPT_GRAPH_WHYS, texts[0])
 
-#define MPTI_TOLD 6u            /* nodes of a path that are told beside its end */
+#define MPTI_TOLD 6u            /* nodes of a path that are named besides its end */
 
 static void mpti_say_path(mpti_string *text, const mpt_graph *g, uint32_t t, int onward)
 {
