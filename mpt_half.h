@@ -3430,7 +3430,7 @@ MPTI_NOINLINE static int mpti_round_up(const mpt_opts *o, unsigned sign, unsigne
 }
 
 /* Round sig * 2^q, finite and not zero, to a code without its sign, as if the exponent had no upper limit:
- * the caller handles overflow. `top`, at most 62, is the place of the highest one bit of sig. */
+ * the caller handles overflow. `top` is the place of the highest one bit of sig. */
 static uint64_t mpti_encode_finite(const mpt_format_info *f, uint64_t sig, int q, int top, unsigned sign,
                                    const mpt_opts *o, unsigned *flags)
 {
@@ -3522,8 +3522,7 @@ static uint64_t mpti_encode_bits(const mpt_format_info *f, uint64_t u, const mpt
     return mpti_encode_number(f, sig, q, 52, sign, o, flags);
 }
 
-/* Encode a double (bit pattern x) or an integer (`sign` and magnitude x). If a magnitude has 64 bits, its
- * last one is kept as a sticky bit only, which is enough for all but stochastic rounding to f64. */
+/* Encode a double (bit pattern x) or an integer (`sign` and magnitude x). */
 static uint64_t mpti_encode_value(const mpt_format_info *f, int integer, unsigned sign, uint64_t x,
                                   const mpt_opts *o, unsigned *flags)
 {
@@ -3538,8 +3537,8 @@ static uint64_t mpti_encode_value(const mpt_format_info *f, int integer, unsigne
     } else if (!x) {
         code = mpti_encode_zero(f, 0u, &raised);
     } else {
-        const int up = mpti_clz64(x) - 1;
-        code = mpti_encode_number(f, up < 0 ? mpti_shift_jam(x, 1) : x << up, -up, 62, sign, o, &raised);
+        const int up = mpti_clz64(x);
+        code = mpti_encode_number(f, x << up, -up, 63, sign, o, &raised);
     }
     if (flags)
         *flags |= raised;

@@ -886,6 +886,15 @@ TEST(encode_integers)
     CHECK_EQ_U(mpt_encode_u64(MPT_F64, UINT64_MAX, NULL, NULL), 0x43f0000000000000u);
     CHECK_EQ_U(mpt_encode_u64(MPT_F32, 0x8000008000000000u, NULL, NULL), 0x5f000000u); /* a tie */
     CHECK_EQ_U(mpt_encode_u64(MPT_F32, 0x8000008000000001u, NULL, NULL), 0x5f000001u); /* one above it */
+    for (i = 0; i < 2u; i++)            /* a 64th bit decides stochastic rounding too, here 1 / 2048 of a gap */
+        for (k = 0; k < 2u; k++) {
+            const uint64_t u = ((uint64_t)1 << 63) + (i ? 2047u : 1u);
+            mpt_opts       o;
+            memset(&o, 0, sizeof o);
+            o.rounding = MPT_RND_STOCHASTIC;
+            o.random = (i ? 2047u << 21 : 1u << 21) - 1u + (uint32_t)k;
+            CHECK_EQ_U_AT(mpt_encode_u64(MPT_F64, u, &o, NULL), 0x43e0000000000000u + !k, o.random);
+        }
     CHECK_EQ_I(has_i64(MPT_F16, -2048) && !has_i64(MPT_F16, -2049), 1);
     CHECK_EQ_I(has_i64(MPT_FORMAT_COUNT, 1), 0);
 }
