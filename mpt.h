@@ -3450,7 +3450,7 @@ static void mpti_pieces_between(const mpt_tensor *tensors, mpti_place from, cons
     }
 }
 
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
 /* A list is processed window by window, each of at most MPTI_WINDOW chunks, so that an array of that size has
  * room for a result of each chunk. A window is cut into parts of about equal size; the sizes of the tensors
  * decide where, not the number of threads. */
@@ -3499,7 +3499,7 @@ static size_t mpti_window_cut(mpti_window *w, size_t count, size_t most)
 static void mpti_pieces(const mpt_tensor *tensors, size_t count, mpti_piece_fn *beside, mpti_piece_fn *then,
                         void *context)
 {
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
     size_t      most = MPTI_FAST_PART, total = 0, parts;
     mpti_window w;
     for (parts = 0; parts < count; parts++)
@@ -3525,7 +3525,7 @@ static void mpti_pieces(const mpt_tensor *tensors, size_t count, mpti_piece_fn *
 /* Called for whole tensors: small ones in parallel; large ones one by one, and it splits their work. */
 typedef void mpti_whole_fn(void *context, const mpt_tensor *tensors, size_t i);
 
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
 typedef struct mpti_wholes {
     const mpt_tensor *tensors;
     mpti_whole_fn    *fn;
@@ -3545,7 +3545,7 @@ static void mpti_wholes_range(void *context, size_t part, size_t begin, size_t e
 static void mpti_each_tensor(const mpt_tensor *tensors, size_t count, mpti_whole_fn *fn, void *context)
 {
     size_t i;
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
     for (i = 0; i < count;) {
         size_t      many = 0, total = 0;
         mpti_wholes w;
@@ -3806,7 +3806,7 @@ typedef struct mpti_checking {
     float              factor;
     int                write_back;
     double             slot[MPTI_SLOTS];
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
     double             sum[MPTI_WINDOW];    /* of each chunk of a window; NaN: it has a bad element */
 #endif
 } mpti_checking;
@@ -4093,7 +4093,7 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
     return 1;
 }
 
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
 /* In parallel: sum the chunks (NaN: there is a bad element), and write back those without bad elements. */
 static void mpti_check_beside(void *context, const mpti_piece *piece)
 {
@@ -4118,7 +4118,7 @@ static void mpti_check_piece(void *context, const mpti_piece *piece)
     for (; first < piece->end; first += MPTI_CHUNK, chunk++) {
         const size_t n = mpti_min(piece->end - first, MPTI_CHUNK);
         double       sum;
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
         sum = c->sum[chunk % MPTI_WINDOW];
         if (!mpti_f64_is_finite(sum))
 #else
@@ -4166,7 +4166,7 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     step->update = s->updates + 1u;
     step->grad_factor = write_back ? 1.0f : c.factor;
     step->clip_factor = 1.0f;
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
     mpti_pieces(tensors, count, mpti_check_beside, mpti_check_piece, &c);
 #else
     mpti_pieces(tensors, count, mpti_check_piece, NULL, &c);
@@ -4886,7 +4886,7 @@ static void mpti_norms_add(mpti_norms *norms, const float *w, const float *direc
     first += MPTI_TILE;
     for (i = 0; i < 2 && (first % MPTI_CHUNK == 0 || first >= n); i++) {
         double *const lane = norms->of[i].lane, sum = mpti_pair_sum(lane, norms->lanes);
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
         if (norms->apart[i])
             norms->apart[i][chunk % MPTI_WINDOW] = sum;
         else
@@ -4907,7 +4907,7 @@ typedef struct mpti_along_turn {
     float             mean;             /* ... and the mean of its row means */
     float             factor;
     mpti_norms       *norms;
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
     double          (*apart)[MPTI_WINDOW];      /* [2] */
 #endif
 } mpti_along_turn;
@@ -4920,7 +4920,7 @@ static void mpti_turn_piece(void *context, const mpti_piece *piece)
     mpti_pass_piece(&turn.pass, piece);
 }
 
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
 static void mpti_norms_beside(void *context, const mpti_piece *piece)
 {
     mpti_along_turn turn = *(const mpti_along_turn *)context;
@@ -4952,7 +4952,7 @@ static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_f
     const size_t n = turn->t->n;
     size_t       slots = 1;
     mpti_norms   norms;
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
     double       apart[2][MPTI_WINDOW];
     turn->apart = apart;
 #endif
@@ -4961,7 +4961,7 @@ static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_f
     turn->pass.reads = reads, turn->pass.writes = 0u;
     turn->pass.tile = norms_tile;
     turn->pass.at = at;
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
     mpti_pieces(turn->t, 1, mpti_norms_beside, mpti_norms_then, turn);
 #else
     mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, turn);
@@ -6190,7 +6190,7 @@ typedef struct mpti_reporting {
  * report when it is done; any order of merging gives the same bytes. The bytes from `field` to before
  * `end_of_it` are settings, copied from the whole; all else starts at zero. The lock uses compiler builtins;
  * where there are none, the array is not split. */
-#if defined(MPTI_THREADS) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
+#if defined(MPTI_MANY_THREADS) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
 #define MPTI_REPORT_PARTS(name, field, end_of_it)                                                   \
     static void mpti_##name##_part(void *context, size_t part, size_t begin, size_t end)            \
     {                                                                                               \

@@ -757,7 +757,7 @@ MPT_DEF size_t mpt_to_text_as(char *buf, size_t cap, const mpt_format_info *info
  *   end     out     NULL, or where reading ended: at the length; in malformed text at the first byte that no
  *                   valid text has there (at the length if the text ends too early), or at a bad payload
  * A signaling NaN stays signaling and raises nothing.  Returns: MPT_OK.  Errors: MPT_E_DATA for malformed
- * text and a payload that does not fit the format; MPT_E_ARG for NULL, an unknown format or rounding.
+ * text and a payload that does not fit the format; MPT_E_ARG for NULL, an unknown format or option.
  * Exact: correctly rounded, any length, any exponent.  Threads: any.  Source: IEEE 754-2019, clause 5.12. */
 MPT_DEF mpt_status mpt_from_text(mpt_format format, const char *text, size_t length, const mpt_opts *opts,
                                  unsigned *flags, uint64_t *code, size_t *end);
@@ -2067,7 +2067,7 @@ MPTI_ARITHMETIC(bf16, 7)
 #define MPTI_HALF_LANES
 
 #if defined(MPT_USE_OPENMP) || defined(MPT_PARALLEL_FOR)
-#define MPTI_THREADS 1
+#define MPTI_MANY_THREADS 1
 #endif
 
 /* ---- the paths ---- */
@@ -2134,7 +2134,7 @@ static inline uint64_t mpti_control(void)
     __asm__ volatile("mrs %0, fpcr" : "=r"(r));
     return r;
 }
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
 static inline void mpti_control_set(uint64_t r) { __asm__ volatile("msr fpcr, %0" : : "r"(r)); }
 #endif
 #endif
@@ -2148,7 +2148,7 @@ static inline void mpti_control_set(uint64_t r) { __asm__ volatile("msr fpcr, %0
  * order. A single part runs on the calling thread. Where no pool is configured, MPTI_IN_PARTS is one call of
  * range and does not evaluate `least`. Returns the number of parts. */
 typedef void mpti_range_fn(void *context, size_t part, size_t begin, size_t end);
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
 #if defined(MPT_USE_OPENMP) && !defined(MPT_PARALLEL_FOR)
 #ifndef _OPENMP
 #error "MPT_USE_OPENMP needs the compiler's OpenMP: -fopenmp"
@@ -3161,7 +3161,7 @@ MPTI_UNUSED static void mpti_run_part(const mpti_job *j, size_t n, int around)
         mpti_run_few(j, end, n - end);
 }
 
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
 typedef struct mpti_shared_job { mpti_job job; int around; } mpti_shared_job;
 
 static void mpti_run_range(void *context, size_t part, size_t begin, size_t end)
@@ -3197,7 +3197,7 @@ MPTI_UNUSED static void mpti_run(const mpti_job *j, size_t n)
         if (n)                          /* arrays may be NULL if n is 0 */
             mpti_run_groups(j, 0, n / MPTI_GROUP, j->how);
     } else
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
         mpti_run_parts(j, n, around);
 #else
         mpti_run_part(j, n, around);
@@ -3821,7 +3821,7 @@ static void mpti_two_hops MPTI_KERNEL_PARAMETERS
     size_t           take;
     for (; groups; groups -= take, a += take * MPTI_GROUP * h->in, to += take * MPTI_GROUP * h->out) {
         take = groups < MPTI_TILE / MPTI_GROUP ? groups : MPTI_TILE / MPTI_GROUP;
-        h->first(floats, a, c, c, take, how & MPTI_AROUND ? MPTI_AHEAD : 0);
+        h->first(floats, a, c, c, take, 0);
         h->second(to, floats, c, c, take, how);
     }
 }
@@ -3853,7 +3853,7 @@ MPTI_NOINLINE static mpt_status mpti_convert_typed(mpti_kernel *kernel, void *ds
                                                    const void *src, size_t in, size_t n, int how)
 {
     const mpti_job j = mpti_job_of(kernel, dst, out, src, in, how);
-    if (mpti_no_array(dst, n, out) || mpti_no_array(src, n, in))
+    if (mpti_bad_array(dst, out, src, in, n))
         return MPT_E_ARG;
     mpti_run(&j, n);
     return MPT_OK;
@@ -4781,7 +4781,7 @@ MPTI_AVX512_TARGET static void mpti_quantize_512 MPTI_KERNEL_PARAMETERS
     const mpti_quantizer q = *(const mpti_quantizer *)(const void *)b;
     (void)c;
     for (groups *= 4u; groups; groups--, to += 64, a += 64) {
-        if (how & (MPTI_AROUND | MPTI_AHEAD))
+        if (how & MPTI_AROUND)
             mpti_fetch_ahead(a, 64u);
         mpti_put_512(to, mpti_quantize_16_512(mpti_load_512(a), &q), how);
     }
@@ -5123,7 +5123,7 @@ static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, cons
         mpti_control_set(before);
 #endif
     } else {
-#ifdef MPTI_THREADS
+#ifdef MPTI_MANY_THREADS
         size_t least = mpti_part_least(MPTI_SLOW_PART, dst, 2, a, 2, n);
         least = mpti_part_least(mpti_part_least(least, dst, 2, b, 2, n), dst, 2, c, 2, n);
 #endif
@@ -5568,7 +5568,7 @@ MPTI_DEF mpt_status mpt_from_text_as(const mpt_format_info *info, const char *te
     int            ok;
     memset(&r, 0, sizeof r);
     opts = opts ? opts : &mpti_plain_opts;
-    if (!info || !text || !code || (unsigned)opts->rounding >= (unsigned)MPT_ROUNDING_COUNT)
+    if (!info || !text || !code || mpti_bad_opts(opts))
         return MPT_E_ARG;
     r.text = text;
     r.length = length == MPT_TEXT_TO_NUL ? strlen(text) : length;

@@ -215,6 +215,10 @@ fi
 # Below CUDA 12.8 cublasLt has no blocks: their products are refused with the reason.
 build test_old_cublas g++ '-O0 -DCUBLAS_VERSION=120000' tests/test_cuda_gemm.cu &&
     run "test_cuda_gemm, CUDA 12.0" "$out/test_old_cublas" --small block
+printf '%s\n' '#define MPT_IMPLEMENTATION' '#include "mpt_cuda.h"' > "$out/whole.cc"
+# shellcheck disable=SC2086
+check "all three headers in one file, which uses threads" \
+    g++ $emu $strict -fopenmp -DMPT_USE_OPENMP -fsyntax-only "$out/whole.cc"
 drop_in
 bench_runs
 example g++

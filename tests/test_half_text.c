@@ -730,6 +730,7 @@ TEST(malformed_text_tells_where)
 
 TEST(options_reach_the_rounding)
 {
+    int      i;
     mpt_opts o;
     unsigned flags = 0;
     uint64_t code;
@@ -750,8 +751,15 @@ TEST(options_reach_the_rounding)
     o.random = 0x80000000u;
     CHECK_EQ_I(mpt_from_text(MPT_F16, "1.00048828125", 13, &o, NULL, &code, NULL), MPT_OK);
     CHECK_EQ_U(code, 0x3c00u);
-    o.rounding = (mpt_rounding)MPT_ROUNDING_COUNT;
-    CHECK_EQ_I(mpt_from_text(MPT_F16, "1", 1, &o, NULL, &code, NULL), MPT_E_ARG);
+    for (i = 0; i < 5; i++) {           /* an unknown option of each kind */
+        memset(&o, 0, sizeof o);
+        o.rounding = (mpt_rounding)(i == 0 ? (int)MPT_ROUNDING_COUNT : 0);
+        o.overflow = (mpt_overflow)(i == 1 ? (int)MPT_OVERFLOW_NAN + 1 : 0);
+        o.nan = (mpt_nan_mode)(i == 2 ? (int)MPT_NAN_CANONICAL + 1 : 0);
+        o.tininess = (mpt_tininess)(i == 3 ? (int)MPT_TININESS_BEFORE + 1 : 0);
+        o.flush = i == 4 ? 4u : 0u;
+        CHECK_EQ_I(mpt_from_text(MPT_F16, "1", 1, &o, NULL, &code, NULL), MPT_E_ARG);
+    }
 }
 
 int main(int argc, char **argv)
