@@ -984,7 +984,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     X(MPT_LINT_OK,          "nothing found")                                                        \
     X(MPT_LINT_SUBNORMAL,   "the constant is subnormal in this format: it keeps few bits, and flushing " \
                             "makes it zero")                                                        \
-    X(MPT_LINT_UPDATE_FEW,  "the update is below an ulp of what it moves: most of it is rounding")  \
+    X(MPT_LINT_UPDATE_FEW,  "the update is below an ulp of what it moves: rounding changes most of it")  \
     X(MPT_LINT_SCALE_ODD,   "the scale is no power of two: scaling rounds")                         \
     X(MPT_LINT_UNKNOWN,     "not a number, or not a format")                                        \
     X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
@@ -1910,9 +1910,9 @@ typedef struct mpt_graph {
     X(MPT_WHY_BETWEEN,    "it lies between allow ops")                                             \
     X(MPT_WHY_FOLLOWS,    "it follows a low op, and no deny op feeds it")                          \
     X(MPT_WHY_CLEAR,      "clear ops join it to a low op")                                         \
-    X(MPT_WHY_GROUP_LOW,  "what it must agree with is low")                                        \
+    X(MPT_WHY_GROUP_LOW,  "a type that it must match is low")                                      \
     X(MPT_WHY_CAST_LOW,   "it is a cast that only low ops read")                                   \
-    X(MPT_WHY_CUT_LOW,    "that moves the fewest bytes through casts")                             \
+    X(MPT_WHY_CUT_LOW,    "low moves the fewest bytes through casts")                              \
     X(MPT_WHY_ADDED,      "the rewrite added it")                                                  \
     X(MPT_WHY_ALREADY,    "it is not FP32 to begin with")                                          \
     X(MPT_WHY_KEPT,       "it is fetched, fed or stateful")                                        \
@@ -1922,12 +1922,12 @@ typedef struct mpt_graph {
     X(MPT_WHY_DENY,       "its op is on the deny list")                                            \
     X(MPT_WHY_AFTER_DENY, "it carries what a deny op made")                                        \
     X(MPT_WHY_NO_KERNEL,  "its op has no low-precision kernel for this type")                      \
-    X(MPT_WHY_GROUP_FP32, "what it must agree with stays FP32")                                    \
+    X(MPT_WHY_GROUP_FP32, "a type that it must match stays FP32")                                  \
     X(MPT_WHY_VARIABLE,   "it reads a variable")                                                   \
     X(MPT_WHY_UNLISTED,   "no list names its op")                                                  \
     X(MPT_WHY_INFER,      "it is on the infer list and does not lie between allow ops")            \
     X(MPT_WHY_APART,      "it is on the clear list and no clear ops join it to a low op")          \
-    X(MPT_WHY_CUT_FP32,   "that moves no more bytes through casts")                                \
+    X(MPT_WHY_CUT_FP32,   "FP32 moves no more bytes through casts")                                \
     X(MPT_WHY_NOTHING,    "the graph has no allow op")
 
 typedef enum mpt_graph_why {
@@ -2970,7 +2970,7 @@ static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
     if ((needs & MPT_NEEDS_PARAM) && !t->param)
         return "param is NULL: this call writes the low-precision copy";
     if ((needs & MPT_NEEDS_WEIGHT) && (!mpti_is_rate(t->lr_times) || !mpti_is_rate(t->decay_times)))
-        return "lr_times and decay_times must be 0 and more, and finite";
+        return "lr_times and decay_times must be finite and at least 0";
     if ((needs & MPT_NEEDS_GRAD) && !t->grad)
         return "grad is NULL";
     if ((needs & MPT_NEEDS_M) && !t->m)
@@ -2983,7 +2983,7 @@ static const char *mpti_tensor_missing(const mpt_tensor *t, unsigned needs)
         return "v is NULL: this optimizer keeps second moments, or their row and column means";
     if ((needs & MPT_NEEDS_FACTORS) &&
         (t->columns ? t->n % t->columns || t->n / t->columns % mpti_rows(t) : t->rows))
-        return "columns must divide n, and rows the rest";
+        return "columns must divide n, and rows must divide n / columns";
     return NULL;
 }
 
@@ -2997,9 +2997,9 @@ static const char *mpti_tensor_unsupported(const mpt_tensor *t, unsigned needs)
     if (t->rounded && (t->param_format != MPT_F32 || (t->rounded != MPT_F16 && t->rounded != MPT_BF16)))
         return "rounded must be 0, or MPT_F16 or MPT_BF16 with a param of MPT_F32";
     if ((unsigned)t->storage >= (unsigned)MPT_STORAGE_COUNT)
-        return "storage is none of MPT_STORAGES";
+        return "storage is not a value of mpt_storage";
     if ((unsigned)t->moments >= (unsigned)MPT_MOMENTS_COUNT)
-        return "moments is none of mpt_moments";
+        return "moments is not a value of mpt_moments";
     if ((needs & MPT_NEEDS_WHOLE) && t->n && t->whole && t->n != t->whole)
         return "this optimizer looks at whole tensors, and this one is a part";
     if ((needs & MPT_NEEDS_V) && t->columns)
@@ -6790,12 +6790,12 @@ MPTI_NOINLINE static char *mpti_column(char *axis, int columns, double error)
 MPTI_NOINLINE static const char *mpti_edge(const mpt_format_info *f, int e)
 {
     if (!f)
-        return e ? NULL : "half a gap: below it an update is lost";
+        return e ? NULL : "half a gap; smaller updates are lost";
     if (e == f->emax + 1)
         return "and above: overflow";
     if (e == f->emin)
-        return "is the last with all bits; below: subnormal";
-    return e == mpti_range_flushed_below(f) + 1 ? "is the last that is kept; below: becomes 0" : NULL;
+        return "is the smallest normal binade; below: subnormal";
+    return e == mpti_range_flushed_below(f) + 1 ? "is the smallest that is kept; below: becomes 0" : NULL;
 }
 
 MPTI_NOINLINE static void mpti_draw_edge(mpti_out *o, const mpt_format_info *f, int e)
@@ -7981,7 +7981,7 @@ MPTI_NOINLINE static void mpti_shadow_draw(mpti_out *o, const void *report, cons
     int                     i;
     for (i = 0; i < (int)MPT_SHADOW_CAUSE_COUNT; i++)
         most = s->causes[i] > most ? s->causes[i] : most;
-    mpti_tell(o, "%s: %u operations in %s, each beside itself in double\n", name, s->operations,
+    mpti_tell(o, "%s: %u operations in %s, each compared with itself in double\n", name, s->operations,
               mpt_format_get(s->format)->name);
     for (i = 0; i < (int)MPT_SHADOW_CAUSE_COUNT; i++)
         mpti_tell(o, "  %-26s|%b# %u\n", i ? mpt_shadow_cause_name((mpt_shadow_cause)i) : "nothing lost",
@@ -9733,7 +9733,7 @@ static void mpti_policy_apply(const mpt_policy *p, int is_last, mpt_policy_answe
         a->input = a->output = MPT_F32;
         if (p->compute == MPT_TF32) {
             a->rule = MPT_RULE_FP32;
-            a->why = "refused in 16 bits; under tf32 all it reads is FP32";
+            a->why = "refused in 16 bits; under tf32 its inputs stay FP32";
         }
         break;
     default:
@@ -9761,7 +9761,7 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
     a.output = a.input;
     if (a.input == MPT_F64 && p->compute != MPT_F64) {
         a.rule = MPT_RULE_AS_IS;
-        a.why = "it has an F64 input, and what asks for F64 gets it";
+        a.why = "it has an F64 input, so it runs in F64";
     } else if (p->compute == p->variable && p->compute == p->output) {
         a.input = a.output = p->compute;
         a.why = "the policy has one format for everything";
@@ -9865,7 +9865,7 @@ MPTI_NOINLINE static mpt_status mpti_graph_fail(mpt_graph *g, mpt_status status,
 
 static mpt_status mpti_graph_memory(mpt_graph *g)
 {
-    return mpti_graph_fail(g, MPT_E_MEMORY, NULL, "the arena is full, or there is no memory");
+    return mpti_graph_fail(g, MPT_E_MEMORY, NULL, "the arena is full, or MPT_MALLOC returned NULL");
 }
 
 static mpt_status mpti_graph_room(mpt_graph *g, size_t nodes, size_t types, size_t outputs, size_t inputs)
@@ -10297,17 +10297,17 @@ static const char *mpti_check_parts(const mpt_graph *g, const uint8_t *kind, con
         to = mpti_reader_node(g, i);
         *fault = g->nodes[to].name;
         if (g->inputs[i].source == MPT_GRAPH_NONE)
-            return "one of its inputs reads nothing";
+            return "one of its inputs is not connected";
         if (g->inputs[i].source >= g->output_count || mpti_source(g, i) >= g->type_count)
             return "one of its inputs reads an output that is not there";
         from = g->types[mpti_source(g, i)].node;
         if (from == to)
-            return "it feeds itself";
+            return "the node reads its own output";
         if (g->types[mpti_source(g, i)].format != g->types[g->inputs[i].type].format)
-            return "one of its inputs has another format than what it reads";
+            return "one of its inputs has another format than the output it reads";
         *fault = g->nodes[from].name;
         if (kind[from] == MPTI_OP_NEXT && kind[to] != MPTI_OP_MERGE)
-            return "what ends a loop step must feed merges only";
+            return "NextIteration may feed Merge nodes only";
         *fault = NULL;
     }
     return NULL;

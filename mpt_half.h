@@ -144,14 +144,14 @@ MPT_DEF int mpt_version(void);
 #define MPT_STATUSES(X)                                                                              \
     X(MPT_OK,             0, "no error")                                                             \
     X(MPT_E_ARG,         -1, "bad argument: NULL, a value out of range, or arrays that overlap")     \
-    X(MPT_E_ORDER,       -2, "not in order, or one before was refused: scale, check, step, update")  \
-    X(MPT_E_MEMORY,      -3, "out of memory, or a list or buffer of yours is full")                  \
-    X(MPT_E_DATA,        -4, "bad data: damaged, of another version, or of other tensors")           \
+    X(MPT_E_ORDER,       -2, "a call out of order, or after a refused one: scale, check, step, update") \
+    X(MPT_E_MEMORY,      -3, "out of memory, or a list or buffer of the caller is full")              \
+    X(MPT_E_DATA,        -4, "bad data: damaged, from another version, or for other tensors")         \
     X(MPT_E_UNSUPPORTED, -5, "not supported: this call does not take this format or device")         \
     X(MPT_E_CUDA,        -6, "a CUDA call failed: see mpt_cuda_error_text")                          \
     X(MPT_E_CUBLAS,      -7, "a cuBLAS call failed: see mpt_cuda_error_text")                        \
     X(MPT_E_RANGE,       -8, "out of range: a number does not fit the format it is to be stored in") \
-    X(MPT_E_SCALE,       -9, "no loss scale works: see the verdict of the scaler")
+    X(MPT_E_SCALE,       -9, "no loss scale works: see the scaler's verdict")
 
 typedef enum mpt_status {
 #define MPTI_X(id, value, text) id = value,

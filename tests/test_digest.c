@@ -778,7 +778,7 @@ static const struct { const char *name; void (*run)(void); uint64_t want; } fami
     FAMILY(rounding_reports, 0x234ef0fbf249234bu)
     FAMILY(other_reports, 0x7a9b0f1081938faau)
     FAMILY(products, 0x75963d15e849f35u)
-    FAMILY(graphs, 0x9a24d6dcde497cc2u)
+    FAMILY(graphs, 0x6fb0b9fd0b2896a6u)
     FAMILY(checkpoints, 0x507fe3aebeab1996u)
 };
 

@@ -886,7 +886,7 @@ TEST(encode_integers)
     CHECK_EQ_U(mpt_encode_u64(MPT_F64, UINT64_MAX, NULL, NULL), 0x43f0000000000000u);
     CHECK_EQ_U(mpt_encode_u64(MPT_F32, 0x8000008000000000u, NULL, NULL), 0x5f000000u); /* a tie */
     CHECK_EQ_U(mpt_encode_u64(MPT_F32, 0x8000008000000001u, NULL, NULL), 0x5f000001u); /* one above it */
-    for (i = 0; i < 2u; i++)            /* a 64th bit decides stochastic rounding too, here 1 / 2048 of a gap */
+    for (i = 0; i < 2u; i++)            /* the 64th bit decides too: here 1 / 2048 of a gap, stochastically */
         for (k = 0; k < 2u; k++) {
             const uint64_t u = ((uint64_t)1 << 63) + (i ? 2047u : 1u);
             mpt_opts       o;

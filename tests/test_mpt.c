@@ -2191,7 +2191,7 @@ TEST(range_print_corners)
     row_is(15, 50, " 100.0%");
     CHECK_EQ_I(drawn.lines, 5);             /* the nearest edges frame the row */
     CHECK_EQ_S(drawn.line[2], "  -------+--- f16: 2^16 and above: overflow");
-    CHECK_EQ_S(drawn.line[4], "  -------+--- f16: 2^-14 is the last with all bits; below: subnormal");
+    CHECK_EQ_S(drawn.line[4], "  -------+--- f16: 2^-14 is the smallest normal binade; below: subnormal");
     for (many[0] = 1.0f; r.count < 10002; )     /* one in ten thousand shows, and is not called 0 */
         CHECK_EQ_I(mpt_range_add(&r, MPT_F32, many, 1), MPT_OK);
     CHECK(draw(&r, "most are 1"));

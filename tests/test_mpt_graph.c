@@ -38,7 +38,7 @@ static uint32_t out_of(const mpt_graph *g, const char *name)
 /* Adds a node; inputs that are not there yet ("?name") are left for back(). */
 static uint32_t add(mpt_graph *g, const char *name, const char *op, const char *a, const char *b)
 {
-    uint32_t in[2], out = MPT_GRAPH_NONE;
+    uint32_t in[2] = {0, 0}, out = MPT_GRAPH_NONE;
     size_t   count = 0;
     if (a)
         in[count++] = out_of(g, a);
@@ -719,7 +719,7 @@ TEST(malformed)
     begin(&g);
     add(&g, "x", "Placeholder", NULL, NULL);
     add(&g, "m", "MatMul", "nobody", NULL);
-    refuse(&g, "m", "reads nothing");
+    refuse(&g, "m", "not connected");
     begin(&g);
     add(&g, "x", "Placeholder", NULL, NULL);
     add(&g, "m", "MatMul", "x", NULL);
@@ -755,7 +755,7 @@ TEST(malformed)
     begin(&g);
     add(&g, "merge", "Merge", "later", NULL);
     back(&g, "merge", "merge");
-    refuse(&g, "merge", "feeds itself");
+    refuse(&g, "merge", "reads its own");
     for (node = 0; node < 3; node++) {          /* told is a node of the cycle, none around it */
         begin(&g);
         add(&g, "x", "Placeholder", NULL, NULL);

@@ -2023,7 +2023,7 @@ TEST(drawing_of_stagnation)
                 "  2^2    |################################################## 49.9%\n"
                 "  2^1    |\n"
                 "  2^0    |######################### 25.0%\n"
-                "  -------+--- half a gap: below it an update is lost\n"
+                "  -------+--- half a gap; smaller updates are lost\n"
                 "  2^-1   |######################### 24.9%\n"));
     CHECK(has("  2^-29  |# 0.1%\n  half of them vanish at learning rate x 2^-1 and below\n"));
     u[999] = ldexpf(1.0f, -60);         /* two binades a row, but none across the line */
@@ -2070,7 +2070,7 @@ TEST(drawing_of_a_shadow_run)
     b = mpt_shadow_value(&s, 100.4);
     (void)shadow(&s, '-', a, b);
     CHECK_EQ_I(mpt_shadow_write(&s, MPT_STYLE_DRAWING, "d", sink_open(19999)), MPT_OK);
-    CHECK(has("d: 3 operations in f16, each beside itself in double\n  nothing lost              | 0\n"
+    CHECK(has("d: 3 operations in f16, each compared with itself in double\n  nothing lost              | 0\n"
                 "  rounding                  |################################################## 2\n"
                 "  catastrophic cancellation |######################### 1\n"));
     CHECK(has("  first to be off by more than 0.01: operation 3 (-): catastrophic cancellation\n"
