@@ -785,7 +785,7 @@ TEST(malformed)
     add(&g, "x", "Placeholder", NULL, NULL);
     add(&g, "n", "NextIteration", "x", NULL);
     add(&g, "r", "Relu", "n", NULL);
-    refuse(&g, "n", "merges only");
+    refuse(&g, "n", "Merge nodes only");
     begin(&g);
     CHECK_EQ_I(mpt_graph_node_add(&g, NULL, "MatMul", NULL, 0u, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_graph_node_add(&g, "x", NULL, NULL, 0u, NULL), MPT_E_ARG);
