@@ -1,14 +1,14 @@
-/* mpt_cuda.h -- the mixed-precision step of mpt.h on an NVIDIA GPU, without a host sync.
+/* mpt_cuda.h -- the mixed-precision step of mpt.h on an NVIDIA GPU, without synchronizing with the host.
  *
- * Use it: your C and C++ files only #include "mpt_cuda.h"; it needs no CUDA header there. One file,
- * compiled by nvcc, holds the rest:
+ * Use it: your C and C++ files only #include "mpt_cuda.h", and need no CUDA header for that. One file,
+ * compiled by nvcc, contains the implementation:
  *
  *     // mpt_impl.cu:   nvcc -O2 -arch=native -c mpt_impl.cu        (CUDA 12.0 or newer)
  *     #define MPT_IMPLEMENTATION          // mpt_half.h, mpt.h and mpt_cuda.h
  *     #include "mpt_cuda.h"
  *
- * (MPT_CUDA_IMPLEMENTATION in its place emits this header alone, where C files emit the other two.)
- * Then, with tensors whose pointers are device memory:
+ * (If C files already implement mpt_half.h and mpt.h, define MPT_CUDA_IMPLEMENTATION here instead: it
+ * implements mpt_cuda.h alone.) Then, with an array of mpt_tensor whose pointers point to device memory:
  *
  *     mpt_cuda *gpu; mpt_cuda_list *list; mpt_cuda_state *state;
  *     mpt_cuda_create(&gpu, 0);
@@ -22,19 +22,20 @@
  *         mpt_cuda_scaler_update(gpu, state, stream);                  // 5 update
  *     }
  *
- * Each call returns a mpt_status. A program that cannot go on wraps them:
+ * Each of these calls returns an mpt_status. A program that stops at the first error can wrap them:
  *
  *     #define GPU(call) do { if ((call) != MPT_OK) die(mpt_cuda_error_text(gpu)); } while (0)
  *
- * What fails later, in a kernel of anybody's, CUDA tells the next call, as cudaErrorIllegalAddress and so on.
+ * A kernel that fails while it runs makes a later call return an error, such as cudaErrorIllegalAddress.
  *
- * Scale, found_inf, step count, norm and learning rate live in one struct in device memory, so no call
- * between create and destroy waits for the GPU (but one that ends in _sync), allocates, or reads anything
- * back; each only queues work on its stream. The kernels call the per-element functions of mpt_half.h and
- * mpt.h and add on the same tree, so results equal those of the CPU bit for bit (without fast-math there).
+ * Scale, found_inf, step count, norm and learning rate live in one struct in device memory. So the calls only
+ * queue work on a stream; they do not wait for the GPU, allocate device memory or read anything back, except
+ * those named create, open, destroy or _sync. The kernels use the per-element functions of mpt_half.h and
+ * mpt.h and add in the same order: results equal those of the CPU bit for bit, if the CPU code is compiled
+ * without fast-math. Those of matrix products, which cublasLt computes, may differ.
  *
- * What it does NOT do: your forward and backward pass; managed memory; FP8 optimizer state. Products need
- * cublasLt, and many GPUs NCCL or MPI, each behind a macro: MPT_USE_CUBLASLT, MPT_USE_NCCL.
+ * What it does NOT do: your forward and backward pass; managed memory; FP8 optimizer state. Matrix products
+ * need cublasLt (MPT_USE_CUBLASLT); several GPUs need NCCL (MPT_USE_NCCL) or your own reduction, such as MPI.
  *
  * Contents (search for the mark):
  *   >>C1 configuration              >>C12 kernel helpers
@@ -50,7 +51,7 @@
  *   >>C11 advice, without a GPU     >>C22 history
  *                                   >>C23 licence
  */
-#include "mpt.h"    /* above the guard: a second include with MPT_IMPLEMENTATION still emits all */
+#include "mpt.h"    /* outside the guard: a second #include with MPT_IMPLEMENTATION still emits all of it */
 
 #ifndef MPT_ONLY_CONVERSIONS
 
@@ -58,14 +59,14 @@
 #define MPT_CUDA_H
 
 // >>C1 configuration -------------------------------------------------------------------------------
-/* Which file brings the implementation, and what to leave out: see mpt_half.h and mpt.h. The parts of mpt.h
- * that are out are out here too: MPT_NO_FP8, MPT_NO_REPORTS. With MPT_ONLY_CONVERSIONS nothing is left.
+/* Choose the file with the implementation, and parts to leave out, as in mpt_half.h and mpt.h: MPT_NO_BLOCKS,
+ * MPT_NO_FP8, MPT_NO_REPORTS act here too, and MPT_ONLY_CONVERSIONS leaves out this whole header.
  *
- * Where mpt_cuda.h is implemented:
- * MPT_USE_CUBLASLT  mpt_cuda_gemm: needs <cublasLt.h> and -lcublasLt
- * MPT_USE_NCCL      mpt_cuda_nccl_reduce: needs <nccl.h> and -lnccl
+ * Define these in the file that implements mpt_cuda.h:
+ * MPT_USE_CUBLASLT  for mpt_cuda_gemm: needs <cublasLt.h> and -lcublasLt
+ * MPT_USE_NCCL      for mpt_cuda_nccl_reduce: needs <nccl.h> and -lnccl
  *
- * MPT_CUDA_DEF  linkage of what needs a GPU: MPT_DEF; but a C file compiled with MPT_STATIC, which cannot
+ * MPT_CUDA_DEF  linkage of the calls that need a GPU: MPT_DEF. But a C file with MPT_STATIC, which cannot
  *               implement these calls, finds them in the .cu file that does. The advice of >>C8 is inline, in
  *               C too. */
 #if defined(MPT_STATIC) && !defined(__CUDACC__) && !defined(MPT_CUDA_EMU)
@@ -79,100 +80,100 @@
 #endif
 
 // >>C2 types ---------------------------------------------------------------------------------------
-/* The CUDA Toolkit's own tag, so that a cudaStream_t passes without a cast, in C and in C++.
- * NULL is the default stream. */
+/* The struct tag is that of the CUDA Toolkit, so that you can pass a cudaStream_t without a cast, in C and in
+ * C++. NULL is the default stream. */
 struct CUstream_st;
 typedef struct CUstream_st *mpt_stream;
 
-typedef struct mpt_cuda      mpt_cuda;         /* one device: what we know of it, the last error */
+typedef struct mpt_cuda      mpt_cuda;         /* context of one device: its properties, the last error */
 typedef struct mpt_cuda_list mpt_cuda_list;    /* a tensor list as a table in device memory */
 
-/* Lives in device memory; plain and free of pointers, so a copy of it is a checkpoint. */
+/* The state of a training run, in device memory. It holds no pointers, so a copy of it is a checkpoint. */
 typedef struct mpt_cuda_state {
     mpt_scaler scaler;          /* as in mpt.h */
     mpt_step   step;            /* as in mpt.h: found_inf, norm, clip factor of the current step */
     uint64_t   t;               /* optimizer steps taken; skipped ones not counted */
     float      lr;              /* learning rate; change it with mpt_cuda_lr_set */
-    uint32_t   misuse;          /* calls in a wrong order; each of them changed nothing else */
-    uint32_t   blocks_done;     /* between kernels: 0; mpt_cuda_scaler_update sees to it */
-    uint32_t   bad;             /* between kernels: 0, as all below */
-    unsigned long long bad_first;   /* complement of the least chunk * 2^16 + element * 4 + cause */
-    unsigned long long bad_count[3];    /* Inf, NaN, out of range */
+    uint32_t   misuse;          /* number of calls in the wrong order (see >>C7) */
+    uint32_t   blocks_done;     /* finished blocks; 0 between kernels: mpt_cuda_scaler_update resets it */
+    uint32_t   bad;             /* nonzero: a bad gradient was found; 0 between kernels, as all below */
+    unsigned long long bad_first;   /* complement of the least chunk * 2^16 + element * 4 + cause (0 to 2) */
+    unsigned long long bad_count[3];    /* by cause: Inf, NaN, out of range */
 } mpt_cuda_state;
 
 // >>C3 context -------------------------------------------------------------------------------------
-/* mpt_cuda_create -- look at a device and make it current. With several GPUs: a context each, and its device
- * made current by cudaSetDevice before calls with it; with another one current, a call is refused.
- *   out     out  set even on an error (unless out of memory: NULL), so that the error text can be read;
- *                destroy it in any case
- *   device  in   CUDA's device number, 0 and more
+/* mpt_cuda_create -- make a context for a device, and make the device current. With several GPUs, create a
+ * context for each, and make its device current (cudaSetDevice) before calls with it: while another device is
+ * current, launches and allocations are refused with MPT_E_CUDA.
+ *   out     out  the context, also on an error, so that you can read the error text: destroy it in any case.
+ *                NULL only if out of host memory
+ *   device  in   CUDA's device number, from 0
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_MEMORY, MPT_E_CUDA (no driver, no such device).
  * May wait for the device.  Threads: one caller per context. */
 MPT_CUDA_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device);
 
-/* mpt_cuda_destroy -- free a context; NULL is allowed. Lists and states are destroyed before it. */
+/* mpt_cuda_destroy -- free a context; NULL is allowed. Destroy its lists and states first. */
 MPT_CUDA_DEF void mpt_cuda_destroy(mpt_cuda *c);
 
-/* mpt_cuda_error_text -- the last failed call of this context: which one, why, and what to do.
+/* mpt_cuda_error_text -- which call of this context failed last, why, and what to do about it.
  * Returns: a string that lives until the next call; "no error" if there was none. */
 MPT_CUDA_DEF const char *mpt_cuda_error_text(const mpt_cuda *c);
 
-/* mpt_cuda_error_code -- the cudaError_t of the last failed call; 0 if none or if not CUDA's. */
+/* mpt_cuda_error_code -- the cudaError_t of the last failed call; 0 if no call failed, or not in CUDA. */
 MPT_CUDA_DEF int mpt_cuda_error_code(const mpt_cuda *c);
 
 // >>C4 list, state ---------------------------------------------------------------------------------
-/* What creates allocates and waits for the device, gives NULL on an error, and then leaks nothing. What
- * destroys waits too, and takes NULL. All return MPT_OK, or MPT_E_ARG, or MPT_E_CUDA. */
+/* The create calls allocate and wait for the device; on an error they set *out to NULL and leak nothing. The
+ * destroy calls wait too, and accept NULL. A returned status is MPT_OK, MPT_E_ARG or MPT_E_CUDA. */
 
 /* mpt_cuda_list_create -- put a tensor list into a device table; one launch then serves all tensors.
- *   tensors  in   [count], in host memory; the arrays they point to are device memory. Formats, storage and
- *                 moments may differ from tensor to tensor, and be any that mpt.h has; each needs its
- *                 gradient. Parts need no sums. The table is a copy: later changes are not seen.
- * A list serves one stream at a time: it owns the partial sums of mpt_cuda_check.
- * Errors: MPT_E_UNSUPPORTED, MPT_E_MEMORY too. */
+ *   tensors  in   [count], in host memory; the arrays they point to are in device memory. Formats, storage
+ *                 and moments may be any of mpt.h's, and differ from tensor to tensor; each tensor needs
+ *                 grad. Parts of tensors need no `sums`. The table is a copy: later changes have no effect.
+ * Use a list on one stream at a time: it contains the partial sums of mpt_cuda_check.
+ * Errors: also MPT_E_UNSUPPORTED, MPT_E_MEMORY. */
 MPT_CUDA_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const mpt_tensor *tensors,
                                              size_t count);
 
-/* mpt_cuda_list_destroy -- free the table, not the tensors. */
+/* mpt_cuda_list_destroy -- free the table, but not the arrays of the tensors. */
 MPT_CUDA_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list);
 
-/* mpt_cuda_state_create, mpt_cuda_state_destroy -- the device-resident state of one training run. It serves
- * one stream at a time, as a list does: kernels count their blocks in it.
- *   out     out  device memory; kernels of yours may read it
+/* mpt_cuda_state_create, mpt_cuda_state_destroy -- the device-resident state of one training run. Use it on
+ * one stream at a time, as a list: kernels count their finished blocks in it.
+ *   out     out  in device memory; your own kernels may read it
  *   scaler  in   in host memory, from mpt_scaler_init or an earlier run
- *   lr      in   learning rate, 0 and more
- * Errors: MPT_E_MEMORY too. */
+ *   lr      in   learning rate, 0 or more
+ * Errors: also MPT_E_MEMORY. */
 MPT_CUDA_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, const mpt_scaler *scaler,
                                               float lr);
 MPT_CUDA_DEF void mpt_cuda_state_destroy(mpt_cuda_state *state);
 
-/* mpt_cuda_state_set -- queue a whole state, for instance from a checkpoint. The value is copied at
- * the call, also under graph capture (a captured copy from host memory would be read again at each
- * replay). */
+/* mpt_cuda_state_set -- queue the replacement of the whole state, for instance by that of a checkpoint. *host
+ * is copied at the call, also under graph capture: a replay of the graph does not read host memory again. */
 MPT_CUDA_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const mpt_cuda_state *host,
                                            mpt_stream stream);
 
-/* mpt_cuda_state_get -- queue a copy to the host; valid once the stream got there. Page-locked host
- * memory (cudaMallocHost) keeps the copy asynchronous. To log scale, norm and skipped steps without a wait,
- * queue it every step, followed by an event, and read where cudaEventQuery says so: a step or two later. */
+/* mpt_cuda_state_get -- queue a copy to the host, valid once the stream has made it. It is asynchronous only
+ * into page-locked memory (cudaMallocHost). To log scale, norm and skipped steps without a wait, queue a copy
+ * and an event every step, and read the copy when cudaEventQuery succeeds, a step or two later. */
 MPT_CUDA_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const mpt_cuda_state *state,
                                            mpt_stream stream);
 
-/* mpt_cuda_lr_set -- queue a new learning rate, 0 and more. */
+/* mpt_cuda_lr_set -- queue a new learning rate, 0 or more. */
 MPT_CUDA_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr, mpt_stream stream);
 
 // >>C5 conversion ----------------------------------------------------------------------------------
-/* mpt_cuda_convert_n -- as mpt_convert_n, on device memory, the same bits: between any two of f64, f32, f16,
+/* mpt_cuda_convert_n -- mpt_convert_n on device memory, with the same bits: between any two of f64, f32, f16,
  * bf16, e4m3 and e5m2.
- *   dst     out  [n], aligned to its element; 16-byte aligned arrays go at full speed
- *   src     in   [n]; must not overlap dst
- *   opts    in   NULL for the defaults; or, copied at the call, one of
+ *   dst     out  [n], aligned to its element size; full speed needs dst and src aligned to 16 bytes
+ *   src     in   [n], likewise; must not overlap dst
+ *   opts    in   NULL for the defaults; otherwise it is copied at the call, and may ask for one of these:
  *                overflow MPT_OVERFLOW_SATURATE, to e4m3 and e5m2;
- *                rounding MPT_RND_STOCHASTIC with seed, stream, step and first_element, from f32 to formats
- *                of 16 and 8 bits: each element has its own random bits, whatever the launch
- *   state   in   NULL; or, with stochastic rounding, its scaler's updates are added to opts->step, so that
- *                every replay of a graph rounds anew
- *   stream  in   queued there, nothing waits
+ *                rounding MPT_RND_STOCHASTIC with seed, stream, step and first_element, from f32 to 16-bit
+ *                and 8-bit formats: an element's random bits depend on its index, not on the launch
+ *   state   in   NULL; or, with stochastic rounding, a state: its scaler.updates is added to opts->step, so
+ *                that every replay of a captured graph rounds with new random bits
+ *   stream  in   the conversion is queued there; the call does not wait
  * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with n > 0, an unknown option); MPT_E_UNSUPPORTED (another
  * format, the same format twice, other options); MPT_E_CUDA.
  * Parity: bit-exact host/device, NaN included. */
@@ -182,14 +183,16 @@ MPT_CUDA_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, v
                                            mpt_stream stream);
 
 #ifndef MPT_NO_BLOCKS
-/* mpt_cuda_block_quantize_n -- as mpt_block_quantize_n, on device memory, the same bits.
- *   src   in  [n], of src_format: f32, f16 or bf16; 16-byte aligned arrays go at full speed
- *   opts  in  copied at the call; elements round to nearest-even
- *   cols  in  0: scales in the order of their blocks, as there. Else src is a matrix with lines of so many
- *             elements, a multiple of a block's, and the scales lie as block-scaled products want them: in
- *             tiles of 128 lines by 4 blocks, uint8_t [(lines + 127) / 128][(blocks of a line + 3) / 4][512],
- *             in a tile line l and block k at l % 32 * 16 + l / 32 * 4 + k; 0 beyond the matrix
- * Returns: MPT_OK.  Errors: as there; MPT_E_UNSUPPORTED (MXFP6, other src_formats or options), MPT_E_CUDA. */
+/* mpt_cuda_block_quantize_n -- mpt_block_quantize_n on device memory, with the same bits.
+ *   src   in  [n], in src_format: f32, f16 or bf16; full speed needs arrays aligned to 16 bytes
+ *   opts  in  copied at the call; elements are always rounded to nearest-even
+ *   cols  in  0: scales in the order of their blocks, as on the CPU. Otherwise src is a matrix with lines of
+ *             cols elements, a multiple of the block size, and scales are laid out as block-scaled products
+ *             need them: uint8_t [(lines + 127) / 128][(blocks of a line + 3) / 4][512], in tiles of 128
+ *             lines by 4 blocks, with line l and block k of a tile at l % 32 * 16 + l / 32 * 4 + k, and 0
+ *             beyond the matrix
+ * Returns: MPT_OK.  Errors: MPT_E_ARG as on the CPU, and for cols; MPT_E_UNSUPPORTED (MXFP6, another
+ * src_format, other options); MPT_E_CUDA. */
 MPT_CUDA_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8_t *codes,
                                                   uint8_t *scales, mpt_format src_format, const void *src,
                                                   size_t n, size_t cols, const mpt_block_opts *opts,
@@ -199,14 +202,14 @@ MPT_CUDA_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, 
 // >>C6 FP8 delayed scaling -------------------------------------------------------------------------
 #ifndef MPT_NO_FP8
 /* mpt_cuda_fp8_init, mpt_cuda_fp8_update, mpt_cuda_fp8_encode_n, mpt_cuda_fp8_encode_transpose -- as
- * mpt_fp8_init and so on: delayed scaling for all tensors in one launch; conversion and amax in one pass, and
- * the transpose too. Current scaling is three calls, as there, without a wait.
- *   s      in  host memory; its pointers are device memory
- *   scale  in  device memory: read when the stream gets there; NULL: 1
+ * mpt_fp8_init and so on. An update computes the scales of all tensors in one launch; encoding converts,
+ * records amax and transposes in one pass. Current scaling takes three calls, as in mpt.h, and does not wait.
+ *   s      in  host memory, copied at the call; its pointers point to device memory
+ *   scale  in  device memory, read when the kernel runs; NULL: 1
  *   amax   in/out  device memory; NULL: not recorded
- * Arrays at full speed: 16-byte aligned; matrices: rows and cols multiples of 4 too.
- * Returns: MPT_OK.  Errors: as their twins, and MPT_E_CUDA.
- * Parity: bit-exact host/device, amax too, whatever the launch. */
+ * Full speed needs arrays aligned to 16 bytes; for a transpose, also rows and cols that are multiples of 4.
+ * Returns: MPT_OK.  Errors: as the functions of mpt.h, and MPT_E_CUDA.
+ * Parity: bit-exact host/device, also amax, whatever the launch. */
 MPT_CUDA_DEF mpt_status mpt_cuda_fp8_init(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_fp8_update(mpt_cuda *c, const mpt_fp8_scaling *s, mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, void *dst,
@@ -219,16 +222,16 @@ MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format ds
 #endif /* MPT_NO_FP8 */
 
 // >>C7 the step ------------------------------------------------------------------------------------
-/* The same five verbs as in mpt.h, queued on a stream. The order of calls is checked on the device,
- * where a graph replays them: a call out of order changes nothing but state->misuse, which counts it (and
- * a refused check does to step and scaler what it does on the CPU).
- * All return MPT_OK, or MPT_E_ARG, or MPT_E_CUDA, and write nothing on an error. */
+/* The calls of the training step of mpt.h, queued on a stream. The device checks their order, since a graph
+ * replays them without the host: a call in the wrong order adds 1 to state->misuse, and changes nothing else.
+ * (Only a refused check also changes step and scaler, as on the CPU.)
+ * All return MPT_OK, MPT_E_ARG or MPT_E_CUDA, and on an error write nothing. */
 
-/* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale, rounded once.
- *   format  in      MPT_F32, MPT_F16 or MPT_BF16; another one is MPT_E_UNSUPPORTED
- *   x       in/out  [n], device memory
- * A kernel of yours may instead multiply by state->scaler.scale; then call this once with n = 0, so that
- * the scale counts as in use. */
+/* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale.
+ *   format  in      MPT_F32, MPT_F16 or MPT_BF16; any other is MPT_E_UNSUPPORTED
+ *   x       in/out  [n], device memory; each FP32 product is rounded to the format
+ * Your own kernel may multiply by state->scaler.scale instead; then call this function once with n = 0, to
+ * mark the scale as in use. */
 MPT_CUDA_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, mpt_format format,
                                                 void *x, size_t n, mpt_stream stream);
 
@@ -238,12 +241,12 @@ MPT_CUDA_DEF mpt_status mpt_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, m
 MPT_CUDA_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                          mpt_stream stream);
 
-/* mpt_cuda_accumulate, mpt_cuda_grads_zero -- as mpt_accumulate, for instance of the 16-bit gradients of each
- * micro-batch into FP32 ones, and mpt_grads_zero. (A product that makes a gradient needs no accumulate: let
- * it add to an FP32 d, with beta 1.)
- *   dst, src  in  of the same sizes; their gradients do not overlap, which is not checked: MPT_E_ARG is for
- *                 other sizes
- * Parity: bit-exact host/device; a NaN is a NaN, perhaps another one. */
+/* mpt_cuda_accumulate, mpt_cuda_grads_zero -- as mpt_accumulate and mpt_grads_zero. Use the first, for
+ * instance, to add the 16-bit gradients of each micro-batch to FP32 gradients. (A matrix product that makes a
+ * gradient does not need it: let mpt_cuda_gemm add to an FP32 d, with beta 1.)
+ *   dst, src  in  lists of tensors of the same sizes, otherwise MPT_E_ARG. Their gradients must not overlap;
+ *                 this is not checked
+ * Parity: bit-exact host/device, except that a NaN may have other bits. */
 MPT_CUDA_DEF mpt_status mpt_cuda_accumulate(mpt_cuda *c, const mpt_cuda_list *dst, const mpt_cuda_list *src,
                                             mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_grads_zero(mpt_cuda *c, const mpt_cuda_list *list, mpt_stream stream);
@@ -251,35 +254,37 @@ MPT_CUDA_DEF mpt_status mpt_cuda_grads_zero(mpt_cuda *c, const mpt_cuda_list *li
 /* mpt_cuda_clip -- as mpt_clip. */
 MPT_CUDA_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_norm, mpt_stream stream);
 
-/* The reduction of mpt_cuda_combine: queue on the stream that values[0 .. n-1], in device memory, become
- * their sums over all ranks, the same bits on every rank. Returns 0, or else it could not be queued. */
+/* The reduction of mpt_cuda_combine: queue work on the stream that replaces values[0 .. n-1], in device
+ * memory, by their sums over all ranks, the same bits on every rank. Returns 0, or nonzero on failure. */
 typedef int mpt_cuda_reduce_fn(void *user, double *values, size_t n, mpt_stream stream);
 
-/* mpt_cuda_combine -- as mpt_step_combine: all ranks skip together and have one norm. One reduction between
- * two small kernels, no wait, of five doubles and with parts one more for each 16384 elements of the whole
- * list; every rank calls it once per step, between check and step.
- *   list    in  that was checked
- *   reduce  in  mpt_cuda_nccl_reduce with a communicator, or a function of yours. Through the host: copy
- *               the values there, wait, MPI_Allreduce, copy back; that cannot be captured in a graph
- *   user    in  passed to it
+/* mpt_cuda_combine -- as mpt_step_combine: all ranks skip a step together, and have the same norm. Every rank
+ * must call it once per step, between check and step. It queues one reduction between two small kernels, and
+ * does not wait. The reduction sums five doubles; if tensors are parts (mpt_tensors_shard), also one for each
+ * 16384 elements of the whole list.
+ *   list    in  the list that was checked
+ *   reduce  in  mpt_cuda_nccl_reduce, or your own function. It may reduce on the host: copy the values
+ *               there, wait, MPI_Allreduce, copy them back; but then a graph cannot capture it
+ *   user    in  passed to reduce
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA; MPT_E_DATA if the reduction could not be queued: then
  * nothing is combined, and no rank should go on. */
 MPT_CUDA_DEF mpt_status mpt_cuda_combine(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                          mpt_cuda_reduce_fn *reduce, void *user, mpt_stream stream);
 
-/* mpt_cuda_nccl_reduce -- a mpt_cuda_reduce_fn; user is an ncclComm_t. Needs MPT_USE_NCCL defined where
- * mpt_cuda.h is implemented, and -lnccl; without it, it fails.  Returns: 0, or nonzero. */
+/* mpt_cuda_nccl_reduce -- an mpt_cuda_reduce_fn for NCCL; user is an ncclComm_t. Needs MPT_USE_NCCL, defined
+ * where mpt_cuda.h is implemented, and -lnccl.  Returns: 0, or nonzero; without MPT_USE_NCCL nonzero. */
 MPT_CUDA_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_stream stream);
 
-/* mpt_cuda_sgd_step, mpt_cuda_adamw_step ... -- as mpt_sgd_step, mpt_adamw_step ..., with every storage, in
- * one launch; LAMB in four, for its norms.
- *   o  in  host memory; hyperparameters, copied at the call. Learning rate and step count are those of
- *          the state: o->lr and o->t are ignored.
- * Parameter groups (lr_times, decay_times, no_decay) are those of the list. Different optimizers in one
- * step: check one list of all tensors, then step lists that are parts of it, all but the last with
- * MPT_STEP_STAYS_OPEN; t counts with the last. Their stochastic rounding wants a seed for each list.
- * Errors: MPT_E_ARG too if a tensor of the list lacks what the optimizer needs; MPT_E_ORDER if another list
- * has taken the step. */
+/* mpt_cuda_sgd_step, mpt_cuda_adamw_step ... -- as mpt_sgd_step, mpt_adamw_step ..., for every storage, in
+ * one launch; LAMB takes four, because of its norms.
+ *   o  in  host memory; hyperparameters, copied at the call. The learning rate and the step count come from
+ *          state: o->lr and o->t are ignored.
+ * Parameter groups (lr_times, decay_times, no_decay) are those of the list's tensors. To use several
+ * optimizers in one step, check one list of all tensors, then step lists that are parts of it, all but the
+ * last with MPT_STEP_STAYS_OPEN; only the last adds 1 to state->t. For stochastic rounding, give each of
+ * these lists its own seed.
+ * Errors: also MPT_E_ARG if a tensor lacks what the optimizer needs, or MPT_STEP_ZERO_GRADS meets a gradient
+ * that two tensors share; MPT_E_ORDER if another list has already taken the step. */
 MPT_CUDA_DEF mpt_status mpt_cuda_sgd_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                           const mpt_sgd *o, mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_adamw_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -295,15 +300,15 @@ MPT_CUDA_DEF mpt_status mpt_cuda_lion_step(mpt_cuda *c, const mpt_cuda_list *lis
 MPT_CUDA_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mpt_stream stream);
 
 // >>C8 GPUs and advice -----------------------------------------------------------------------------
-/* What multiplies matrices on Tensor Cores. */
+/* The formats that Tensor Cores multiply, as bits. */
 #define MPT_TC_F16    1u
 #define MPT_TC_BF16   2u
 #define MPT_TC_TF32   4u
 #define MPT_TC_FP8    8u    /* e4m3 and e5m2 */
-#define MPT_TC_BLOCKS 16u   /* MXFP8, MXFP4, NVFP4: blocks with a scale each */
+#define MPT_TC_BLOCKS 16u   /* MXFP8, MXFP4, NVFP4: each block has a scale */
 
-/* One row per generation: name, first compute capability (10 * major + minor), MPT_TC_* bits, and what a
- * person should do there. Source: CUDA C++ Programming Guide, "Compute Capabilities". */
+/* One row per generation: enum, name, first compute capability (10 * major + minor), MPT_TC_* bits, and which
+ * formats to use there. Source: CUDA C++ Programming Guide, "Compute Capabilities". */
 #define MPT_GPUS(X)                                                                                        \
     X(MPT_GPU_OLDER,     "Maxwell or older",  0, 0u,                                                       \
       "keep FP32; FP16 only to store")                                                                     \
@@ -334,68 +339,69 @@ typedef struct mpt_gpu {
     int                cc;              /* compute capability, 10 * major + minor: 90 for 9.0 */
     mpt_gpu_generation generation;
     unsigned           tensor_cores;    /* MPT_TC_* or-ed */
-    const char        *name, *advice;   /* live forever */
+    const char        *name, *advice;   /* strings that live forever */
 } mpt_gpu;
 
-/* mpt_gpu_from_cc -- what a GPU of this compute capability can do; asks no driver.
- *   cc  in  10 * major + minor; a later one than the table's last counts as that
+/* mpt_gpu_from_cc -- what a GPU of this compute capability can do, from the table, without a driver.
+ *   cc  in  10 * major + minor; one beyond the table's last row counts as the last row
  * Returns: the facts.  Threads: any. */
 static inline mpt_gpu mpt_gpu_from_cc(int cc);
 
 /* mpt_cuda_gpu -- the same for the device of a context.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA (*gpu is kept). */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA; then *gpu keeps its value. */
 MPT_CUDA_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu);
 
-/* What follows the product: d = epilogue(alpha * op(a) op(b) + beta * d + bias). Forward BIAS, and RELU or
- * GELU; with AUX these leave in aux what the backward pass needs. Backward one of DRELU and DGELU, which
- * multiply by the derivative, with BGRAD the bias' gradient too; or one of BGRAD_A and BGRAD_B, beside the
- * product that makes the weights' gradient. What they sum goes to `bias`. */
+/* The epilogue of a product, applied before d is stored: d = epilogue(alpha * op(a) op(b) + beta * d + bias).
+ * Forward: BIAS, RELU or GELU, or BIAS with one of these. RELU or GELU with AUX also writes to aux what the
+ * backward pass needs. Backward: DRELU or DGELU multiplies by the derivative, found from aux; with BGRAD it
+ * also computes the gradient of the bias. Or BGRAD_A or BGRAD_B sums an operand, in the product that makes
+ * the gradient of the weights. Sums are written to `bias`. */
 #define MPT_EPILOGUE_NONE    0u
 #define MPT_EPILOGUE_BIAS    1u
 #define MPT_EPILOGUE_RELU    2u
-#define MPT_EPILOGUE_GELU    4u     /* tanh form */
+#define MPT_EPILOGUE_GELU    4u     /* the tanh approximation */
 #define MPT_EPILOGUE_AUX     8u
 #define MPT_EPILOGUE_DRELU   16u
 #define MPT_EPILOGUE_DGELU   32u
-#define MPT_EPILOGUE_BGRAD   64u    /* d summed along all but the bias' dimension */
+#define MPT_EPILOGUE_BGRAD   64u    /* d summed along the dimension that the bias does not have */
 #define MPT_EPILOGUE_BGRAD_A 128u   /* op(a) summed along k: [m] */
 #define MPT_EPILOGUE_BGRAD_B 256u   /* op(b) summed along k: [n] */
 
-/* One matrix product: op(a) is m x k, op(b) is k x n, d is m x n. A zeroed struct and what you have is a
- * column-major product without transposes, as in BLAS; but alpha must be set. */
+/* One matrix product: op(a) is m x k, op(b) is k x n, d is m x n; op() transposes if trans_a or trans_b is
+ * not 0. Zero the struct, then set alpha and what else you need; zeros mean column-major, as in BLAS. */
 typedef struct mpt_gemm_args {
     int64_t     m, n, k;
-    int64_t     lda, ldb, ldd;      /* elements from one column (row_major: row) to the next */
+    int64_t     lda, ldb, ldd;      /* leading dimensions: elements from column (row_major: row) to next */
     const void *a, *b;              /* device memory, as stored: before op() */
     void       *d;                  /* device memory; read only if beta is not 0 */
-    const void *bias;               /* of the epilogues that have one: [n] if row_major (one per output
-                                       feature), [m] if not, in bias_format; BGRAD and so on write it */
+    const void *bias;               /* in bias_format. BIAS reads it, BGRAD writes it: [n] if row_major (one
+                                       per output feature), otherwise [m]. BGRAD_A and BGRAD_B write it too */
     mpt_format  a_format, b_format; /* both MPT_F32, MPT_TF32 (FP32 in memory, multiplied as TF32),
-                                       MPT_F16 or MPT_BF16; or MPT_E4M3 and MPT_E5M2, not both MPT_E5M2;
-                                       or, in blocks, MPT_E2M1, two codes a byte */
+                                       MPT_F16 or MPT_BF16; or each MPT_E4M3 or MPT_E5M2, but not both
+                                       MPT_E5M2; or, with block_scales, both MPT_E2M1, two codes per byte */
     mpt_format  d_format;           /* MPT_F32, or that of a and b; with FP8 or FP4 operands MPT_F32, MPT_F16,
-                                       MPT_BF16 or, if beta is 0 and no blocks, FP8 (E5M2 not from two
-                                       MPT_E4M3) */
-    mpt_format  bias_format;        /* d_format; of FP8 or FP4 operands MPT_F16 if d is F16, else MPT_BF16 */
+                                       MPT_BF16 or, if beta and block_scales are 0, FP8 (but not MPT_E5M2
+                                       from two MPT_E4M3) */
+    mpt_format  bias_format;        /* d_format; with FP8 or FP4 operands MPT_F16 if d is, else MPT_BF16 */
     uint32_t    row_major, trans_a, trans_b;
     uint32_t    epilogue;           /* MPT_EPILOGUE_* or-ed */
     float       alpha, beta;
-    const void *a_scale, *b_scale;  /* FP8: device scalars (float) to multiply with; NULL is 1. Blocks: their
-                                       scales, in tiles, as mpt_cuda_block_quantize_n with cols k puts them */
-    const float *d_scale;           /* FP8 d: as those of a and b */
-    float      *d_amax;             /* FP8 d: device scalar, largest |value| before d_scale; NULL: none */
-    int64_t     a_stride, b_stride, d_stride;   /* elements from one product of a batch to the next; a and b
-                                       may have 0, and all have one bias */
-    uint32_t    batch;              /* products of one kind in one call; 0 is 1 */
+    const void *a_scale, *b_scale;  /* FP8: device scalar (float) to multiply by; NULL: 1. With block_scales:
+                                       block scales, as mpt_cuda_block_quantize_n with cols k stores them */
+    const float *d_scale;           /* FP8 d: device scalar to multiply by; NULL: 1 */
+    float      *d_amax;             /* FP8 d: device scalar for the largest |value| before d_scale, or NULL */
+    int64_t     a_stride, b_stride, d_stride;   /* elements from one product of a batch to the next; 0 is
+                                       allowed for a and b. All products of a batch share one bias */
+    uint32_t    batch;              /* number of products of this shape in one call; 0 counts as 1 */
     uint32_t    fast_accumulate;    /* FP8: add in fewer bits, about 14, where that is faster (Ada, Hopper) */
-    void       *aux;                /* of GELU as d, what went into it; of RELU a bit for each element that is
-                                       above 0, in lines of ldaux bits */
-    int64_t     ldaux;              /* elements, a multiple of 8; or bits, of 128 */
-    uint32_t    block_scales;       /* 0; or elements along k that share a scale: 32, of MXFP8, or 16, of
-                                       NVFP4, whose tensor scales belong into alpha */
+    void       *aux;                /* device memory, aligned to 16. GELU: its input, in d's format and order;
+                                       RELU: one bit per element, 1 if above 0, in lines of ldaux bits */
+    int64_t     ldaux;              /* GELU: elements, a multiple of 8; RELU: bits, a multiple of 128 */
+    uint32_t    block_scales;       /* 0; or the number of elements along k that share a scale: 32 (MXFP8) or
+                                       16 (NVFP4: multiply its tensor scales into alpha) */
 } mpt_gemm_args;
 
-/* What slows a product down (0) or makes cublasLt refuse it (1): name, bit, which of the two, text. */
+/* What slows a product down (0) or makes mpt_cuda_gemm refuse it (1): enum, bit, 0 or 1, text. */
 #define MPT_GEMM_PROBLEMS(X)                                                                               \
     X(MPT_GEMM_NO_TENSOR_CORES, 0, 0, "this GPU has no Tensor Cores for this format: no gain in speed")    \
     X(MPT_GEMM_NO_BF16,         1, 1, "bf16 products need Ampere (compute capability 8.0) or newer")       \
@@ -430,74 +436,74 @@ enum {
 typedef struct mpt_gemm_verdict {
     unsigned problems;          /* MPT_GEMM_* or-ed; 0: full speed */
     int      refused;           /* nonzero: mpt_cuda_gemm would return an error */
-    int      tensor_cores;      /* nonzero: runs on Tensor Cores */
-    int64_t  m, n, k;           /* padded up to what runs at full speed */
+    int      tensor_cores;      /* nonzero: the product runs on Tensor Cores */
+    int64_t  m, n, k;           /* the sizes, padded up to what runs at full speed */
 } mpt_gemm_verdict;
 
 /* mpt_gemm_problem_text -- the sentence for one MPT_GEMM_* bit; "" for anything else.  Threads: any. */
 static inline const char *mpt_gemm_problem_text(unsigned problem);
 
-/* mpt_gemm_advice -- what stops a product from running on Tensor Cores, or at all, on a GPU; no driver is
- * asked, so it also answers for a GPU that is not here.
+/* mpt_gemm_advice -- what keeps a product on some GPU from running at all, on Tensor Cores, or at full speed.
+ * It asks no driver, so it also answers for a GPU that this machine does not have.
  *   cc  in  compute capability, 10 * major + minor
  *   g   in  not NULL; pointers that are NULL count as aligned
  * Returns: the problems, and sizes to pad to.  Threads: any.
- * Source: cuBLAS library documentation, cublasLtMatmul and "Tensor Core Usage"; on MXFP4 nvmath-python, which
- * wraps cublasLt: its BlockScalingFormat has MXFP8 and NVFP4 alone. */
+ * Source: cuBLAS library documentation, cublasLtMatmul and "Tensor Core Usage"; for MXFP4 nvmath-python, a
+ * wrapper of cublasLt, whose BlockScalingFormat has only MXFP8 and NVFP4. */
 static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g);
 
 // >>C9 matrix products -----------------------------------------------------------------------------
 /* mpt_cuda_gemm_open -- make a context ready for mpt_cuda_gemm: a cublasLt handle and its workspace.
- *   workspace  in  device memory of yours, aligned to 256, that outlives the context; NULL: allocate
- *   bytes      in  of the workspace; 0: 32 MiB, what cuBLAS recommends for Hopper
- * Needs MPT_USE_CUBLASLT defined where mpt_cuda.h is implemented, and -lcublasLt.
- * Returns: MPT_OK; a second call too, and then changes nothing.  Errors: MPT_E_ARG, MPT_E_MEMORY, MPT_E_CUDA,
- * MPT_E_CUBLAS; MPT_E_UNSUPPORTED without MPT_USE_CUBLASLT.  Allocates. */
+ *   workspace  in  your device memory, aligned to 256 bytes, which outlives the context; or NULL: allocate it
+ *   bytes      in  size of the workspace; 0, with NULL: 32 MiB, which cuBLAS recommends for Hopper
+ * Needs MPT_USE_CUBLASLT, defined where mpt_cuda.h is implemented, and -lcublasLt.
+ * Returns: MPT_OK; a second call also returns MPT_OK, and changes nothing.  Errors: MPT_E_ARG, MPT_E_MEMORY,
+ * MPT_E_CUDA, MPT_E_CUBLAS; MPT_E_UNSUPPORTED without MPT_USE_CUBLASLT.  Allocates. */
 MPT_CUDA_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes);
 
-/* mpt_cuda_gemm -- queue one matrix product on cublasLt, with FP32 accumulation. The first product of a kind
- * asks cublasLt for a plan; later ones, and replays of a captured graph, do not. No allocation on the
- * device and no wait, so it may be captured, first or not (the first loads its kernel; this thread's capture
- * mode is relaxed for that long). All products of a context share its workspace: they belong on one stream
- * at a time.
+/* mpt_cuda_gemm -- queue one matrix product on cublasLt, with FP32 accumulation. For the first product of a
+ * kind (sizes, formats, alignment) it asks cublasLt for a plan, that is, an algorithm; later products of this
+ * kind, and replays of a captured graph, reuse it. The call neither allocates device memory nor waits, so a
+ * graph may capture even the first product; cublasLt then loads a kernel, for which the call relaxes the
+ * thread's capture mode. All products of a context share one workspace: use them on one stream at a time.
  *   g  in  copied at the call
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (mpt_gemm_advice says why, and so does
- * mpt_cuda_error_text), MPT_E_ORDER without mpt_cuda_gemm_open, MPT_E_CUBLAS; nothing is written.
- * Exact: no; FP32 accumulation, unless fast_accumulate, in an order of cuBLAS' choice. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (mpt_gemm_advice and mpt_cuda_error_text say why),
+ * MPT_E_ORDER before mpt_cuda_gemm_open, MPT_E_CUDA, MPT_E_CUBLAS, MPT_E_MEMORY; then nothing is written.
+ * Exact: no; FP32 accumulation (unless fast_accumulate), in an order that cuBLAS chooses. */
 MPT_CUDA_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream);
 
 // >>C10 range reports ------------------------------------------------------------------------------
 #ifndef MPT_NO_REPORTS
 typedef struct mpt_cuda_ranges mpt_cuda_ranges;    /* one range report per tensor of a list, on the device */
 
-/* Which array of each tensor. */
+/* Which array of each tensor to count. */
 typedef enum mpt_cuda_array { MPT_CUDA_GRAD, MPT_CUDA_PARAM, MPT_CUDA_MASTER } mpt_cuda_array;
 
 /* mpt_cuda_ranges_create -- empty reports against a format, one per tensor.
- *   list  in  outlives the reports
- * Errors: as the creators of >>C4, and MPT_E_UNSUPPORTED as mpt_range_init. */
+ *   list  in  must outlive the reports
+ * Errors: as the create calls of >>C4, also MPT_E_MEMORY, and MPT_E_UNSUPPORTED as mpt_range_init. */
 MPT_CUDA_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, const mpt_cuda_list *list,
                                                mpt_format format);
 
-/* mpt_cuda_ranges_destroy -- as the destroyers of >>C4. */
+/* mpt_cuda_ranges_destroy -- as the destroy calls of >>C4. */
 MPT_CUDA_DEF void mpt_cuda_ranges_destroy(mpt_cuda_ranges *ranges);
 
-/* mpt_cuda_ranges_add -- count an array of every tensor, in one launch; tensors without that array count
- * nothing.
- *   every  in  1: all numbers; k: every k-th group of eight, from the first on, for a look at 1/k of the cost
+/* mpt_cuda_ranges_add -- count the numbers in one array of every tensor, in one launch; a tensor without that
+ * array adds nothing.
+ *   every  in  1: all numbers; k: the first of every k groups of eight numbers, a sample at 1/k of the cost
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA. */
 MPT_CUDA_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt_cuda_array array,
                                             uint32_t every, mpt_stream stream);
 
-/* mpt_cuda_ranges_get_sync -- the report of one tensor so far, as mpt_range_add would have made it on the
- * CPU, to the last byte. Waits for the stream.
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA (*r is kept). */
+/* mpt_cuda_ranges_get_sync -- the report of one tensor so far, byte for byte as mpt_range_add would have made
+ * it on the CPU. Waits for the stream.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_CUDA; then *r keeps its value. */
 MPT_CUDA_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *ranges, size_t tensor,
                                                  mpt_range *r, mpt_stream stream);
 #endif /* MPT_NO_REPORTS */
 
 // >>C11 advice, without a GPU ----------------------------------------------------------------------
-/* The last row that begins at or below cc. */
+/* The last row whose compute capability is at most cc. */
 static inline mpt_gpu mpt_gpu_from_cc(int cc)
 {
     static const struct { int cc; unsigned tensor_cores; const char *name, *advice; } row[] = {
@@ -517,7 +523,7 @@ static inline mpt_gpu mpt_gpu_from_cc(int cc)
     return g;
 }
 
-/* A bit is a case. */
+/* One case per bit. */
 static inline const char *mpt_gemm_problem_text(unsigned problem)
 {
     switch (problem) {
@@ -528,7 +534,7 @@ static inline const char *mpt_gemm_problem_text(unsigned problem)
     }
 }
 
-/* The formulas of the advice; mpt_cuda_gemm refuses by them too. */
+/* The conditions of mpt_gemm_advice, by which mpt_cuda_gemm refuses products too. */
 static inline int mpti_gemm_is_fp8(mpt_format f) { return f == MPT_E4M3 || f == MPT_E5M2; }
 
 static inline int mpti_gemm_is_narrow(mpt_format f) { return mpti_gemm_is_fp8(f) || f == MPT_E2M1; }
@@ -545,7 +551,7 @@ static inline unsigned mpti_gemm_tc(mpt_format f)
          : mpti_gemm_is_fp8(f) ? MPT_TC_FP8 : f == MPT_E2M1 ? MPT_TC_BLOCKS : 0u;
 }
 
-/* Which epilogues take aux, and which a bias. */
+/* The epilogues that use aux; those that write sums to bias; those that use bias at all. */
 #define MPTI_EPILOGUE_AUX  (MPT_EPILOGUE_AUX | MPT_EPILOGUE_DRELU | MPT_EPILOGUE_DGELU)
 #define MPTI_EPILOGUE_SUMS (MPT_EPILOGUE_BGRAD | MPT_EPILOGUE_BGRAD_A | MPT_EPILOGUE_BGRAD_B)
 #define MPTI_EPILOGUE_BIAS (MPT_EPILOGUE_BIAS | MPTI_EPILOGUE_SUMS)
@@ -588,7 +594,7 @@ static inline int mpti_gemm_blocks_ok(const mpt_gemm_args *g)
            !(((uintptr_t)g->a_scale | (uintptr_t)g->b_scale) % 16u);
 }
 
-/* What of an operand is contiguous in memory. */
+/* The number of elements of an operand that are contiguous in memory: the length of one of its lines. */
 static inline int64_t mpti_gemm_line_a(const mpt_gemm_args *g)
 {
     return !g->row_major == !g->trans_a ? g->m : g->k;
@@ -607,7 +613,6 @@ static inline int mpti_gemm_shape_ok(const mpt_gemm_args *g)
                               g->d_stride >= line + (lines - 1) * g->ldd));
 }
 
-/* Of these problems those by which a product is refused. */
 static inline unsigned mpti_gemm_refusals(unsigned problems)
 {
 #define MPTI_X(id, bit, refused, text) | ((unsigned)refused << bit)
@@ -615,7 +620,7 @@ static inline unsigned mpti_gemm_refusals(unsigned problems)
 #undef MPTI_X
 }
 
-/* Problems first, then what follows from them. */
+/* First collect the problems, then derive the rest of the verdict. */
 static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
 {
     const unsigned  cores = mpt_gpu_from_cc(cc).tensor_cores;
@@ -635,9 +640,9 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
                               : wanted == MPT_TC_BLOCKS ? MPT_GEMM_NO_BLOCKS : MPT_GEMM_NO_TENSOR_CORES;
     if (g->block_scales && !mpti_gemm_blocks_ok(g)) p |= MPT_GEMM_BLOCKS;
     if (g->a_format == MPT_E5M2 && g->b_format == MPT_E5M2) p |= MPT_GEMM_FP8_PAIR;
-    if (fp8 && !along_k && (cc / 10 != 10 || g->block_scales))      /* else sm_100 and sm_103 take all four */
+    if (fp8 && !along_k && (cc / 10 != 10 || g->block_scales))      /* sm_100, 103 take any without blocks */
         p |= MPT_GEMM_FP8_LAYOUT;
-    if (wanted) {       /* plain FP32 does not care */
+    if (wanted) {       /* not plain FP32, which uses no Tensor Cores */
         if (g->m % u) p |= MPT_GEMM_PAD_M;
         if (g->n % u) p |= MPT_GEMM_PAD_N;
         if (g->k % ua) p |= MPT_GEMM_PAD_K;
@@ -661,8 +666,8 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
 
 #endif /* MPT_CUDA_H */
 
-/* In a .cu file MPT_IMPLEMENTATION emits all three headers; in a C file only the other two. The tests
- * compile the very same source against a CPU emulation, which says MPT_CUDA_EMU. */
+/* In a .cu file MPT_IMPLEMENTATION implements all three headers; in a C file only the other two. The tests
+ * compile the same source against an emulation on the CPU, which defines MPT_CUDA_EMU. */
 #if defined(__CUDACC__) || defined(MPT_CUDA_EMU)
 #if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPT_CUDA_IMPLEMENTATION)
 #define MPT_CUDA_IMPLEMENTATION
@@ -699,8 +704,8 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g)
 #define MPTI_D static __device__ __forceinline__
 #define MPTI_KERNEL(...) static __global__ void __launch_bounds__(__VA_ARGS__)
 
-/* A block is 256 threads of 8 elements: one row of MPTI_LANES, and thread t owns lanes 8t .. 8t + 7.
- * Eight 16-bit elements are one 16-byte access, the widest there is. */
+/* A block has 256 threads with 8 elements each, together one row of MPTI_LANES; thread t owns lanes
+ * 8t .. 8t + 7. Eight 16-bit elements are one 16-byte access, the widest that exists. */
 #define MPTI_THREADS 256u
 #define MPTI_VEC     8u
 #define MPTI_WARPS   (MPTI_THREADS / 32u)
@@ -709,7 +714,7 @@ static_assert(MPTI_THREADS == MPTI_SLOTS, "thread t of the last block adds slot 
 
 /* ---- elements in memory ---- */
 
-/* What V patterns are read and written as: 16 bytes an access, or all of them where they are fewer. */
+/* The type in which V bit patterns are loaded and stored: 16 bytes per access, or all V if they are fewer. */
 template <size_t Bytes> struct mpti_access { typedef uint4 type; };
 template <> struct mpti_access<8> { typedef uint2 type; };
 template <> struct mpti_access<4> { typedef unsigned type; };
@@ -720,9 +725,9 @@ template <uint32_t V, class T> MPTI_D bool mpti_is_aligned(const T *p)
     return (uintptr_t)p % sizeof(mpti_wide<V, T>) == 0;
 }
 
-/* The first `count` of V patterns, 0 behind them: one by one at an array's end or where it is not aligned.
- * __ldcs and __stcs: these arrays are larger than the cache and touched once per step, so they need not push
- * out what the next layer reads. clang's CUDA does not have them. */
+/* Load or store the first `count` of V patterns, one by one at an array's end or where it is not aligned; a
+ * load sets the rest to 0. Wide accesses use __ldcs and __stcs (streaming; clang's CUDA has neither): arrays
+ * are larger than the cache and used once per step, so they should not evict what the next layer reads. */
 #if defined(__clang__) && defined(__CUDA__)
 template <class T> MPTI_D T mpti_load_once(const T *p) { return *p; }
 template <class T> MPTI_D void mpti_store_once(T *p, T x) { *p = x; }
@@ -746,8 +751,8 @@ template <uint32_t V, class T> MPTI_D void mpti_load_codes(const T *p, uint32_t 
     MPTI_FOR(k, V) x[k] = k < count ? p[k] : (T)0;
 }
 
-/* R rows of V, `step` elements apart, of `rest` elements: all loads before any of their values is used, since
- * what a multiprocessor has under way decides how much of the memory's bandwidth it gets. */
+/* Load R rows of V patterns, `step` elements apart, of the `rest` elements from p on. Issue all loads before
+ * any value is used: the bytes in flight decide how much memory bandwidth a multiprocessor gets. */
 template <uint32_t R, uint32_t V, class T>
 MPTI_D void mpti_load_rows(const T *p, uint64_t step, uint64_t rest, T x[R][V])
 {
@@ -787,15 +792,15 @@ MPTI_D float mpti_f16_quick(uint16_t h)
 #endif
 }
 
-/* V patterns to those of floats, and back. The type says how wide an element is, the format which of the two
- * of that width it has: one for a whole array, so that the branch does not diverge. */
+/* Convert V patterns to those of floats, and back. The type gives the width of an element, and `format` which
+ * of the two formats of this width it has. A whole array has one format, so the branch does not diverge. */
 #define MPTI_EACH(to, value)                      \
     MPTI_UNROLL                                   \
     for (uint32_t k = 0; k < V; k++) to[k] = value;
 #define MPTI_EITHER(condition, to, value, other)  \
     { if (condition) { MPTI_EACH(to, value) } else { MPTI_EACH(to, other) } }
 
-/* A double is rounded to odd, unless the float is what is wanted: then the next rounding is the only one. */
+/* odd: another rounding follows. Rounding a double to odd first makes the two act as one. */
 template <uint32_t V, class T>
 MPTI_D void mpti_codes_to_f32(int32_t format, const T x[], uint32_t u[], bool odd)
 {
@@ -816,7 +821,6 @@ MPTI_D void mpti_codes_from_f32(int32_t format, const uint32_t u[], T y[], bool 
     else MPTI_EITHER(format == MPT_E4M3, y, mpti_e4m3_encode(u[k]), mpti_e5m2_encode(u[k]))
 }
 
-/* The same with stochastic rounding. */
 template <uint32_t V, class T>
 MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint32_t random[], T y[])
 {
@@ -826,9 +830,9 @@ MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint
                      (T)mpti_e5m2_stochastic(u[k], random[k]))
 }
 
-/* The first `count` of eight elements of an f32, f16 or bf16 array from element i on: their patterns as they
- * lie in memory, of 16-bit formats in four words; and these as floats. Apart, so that a kernel with several
- * arrays has all of its loads under way before it decodes the first. */
+/* mpti_load_raw loads the first `count` of eight elements of an f32, f16 or bf16 array, from element i on, as
+ * they are in memory (16-bit ones fill four words); mpti_raw_to_f32 decodes them. Two functions, so that a
+ * kernel with several arrays issues all of its loads before it decodes the first. */
 MPTI_D void mpti_load_raw(const void *array, int32_t format, uint64_t i, uint32_t count,
                           uint32_t raw[MPTI_VEC])
 {
@@ -869,7 +873,7 @@ MPTI_D void mpti_store_some(void *array, int32_t format, uint64_t i, uint32_t co
     }
 }
 
-/* Patterns as floats, by one instruction each; the payload of a NaN is the processor's. */
+/* Patterns to floats, by one instruction each; the hardware chooses the payload of a NaN. */
 template <uint32_t V, class T> MPTI_D void mpti_codes_quick(int32_t format, const T x[], float y[])
 {
     if (sizeof(T) == 4) { MPTI_EACH(y, mpti_f32_make((uint32_t)x[k])) }
@@ -877,7 +881,6 @@ template <uint32_t V, class T> MPTI_D void mpti_codes_quick(int32_t format, cons
                      mpti_f32_make((uint32_t)x[k] << 16))
 }
 
-/* A number as a 16-bit format has it. */
 MPTI_D float mpti_rounded16(int32_t format, float x)
 {
     const uint32_t u = mpti_f32_bits(x);
@@ -887,14 +890,14 @@ MPTI_D float mpti_rounded16(int32_t format, float x)
 
 /* ---- random bits ---- */
 
-/* Words to the front by `By` places, if `ahead` has that bit. */
+/* Move the words `By` places to the front if ahead & By is not 0. */
 template <uint32_t By> MPTI_D void mpti_words_forward(uint32_t w[2 * MPTI_VEC], uint32_t ahead)
 {
     MPTI_FOR(k, MPTI_VEC + By - 1) w[k] = ahead & By ? w[k + By] : w[k];
 }
 
-/* The random bits of eight elements from `first` on, which may be anything: mpt_philox of each. Chosen
- * without an index, which would put the words into local memory. */
+/* The random bits of eight elements from `first` on: mpt_philox of each. `first` need not be a multiple of 8.
+ * No variable indexes the words: that would put them into local memory. */
 MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint64_t step, uint64_t seed, uint32_t r[MPTI_VEC])
 {
     const uint32_t ahead = (uint32_t)(first % 8);
@@ -917,14 +920,14 @@ MPTI_D void mpti_random8(uint64_t first, uint32_t stream, uint64_t step, uint64_
 }
 /* ---- a block ---- */
 
-/* The sum of one value per thread in adjacent pairs, as mpti_pair_sum adds them; valid in thread 0. A
- * butterfly pairs neighbours first, and a + b is b + a to the bit. */
+/* Add one value per thread in adjacent pairs, as mpti_pair_sum does; the result is valid in thread 0. The
+ * butterfly of shuffles adds neighbours first, and a + b has the same bits as b + a. */
 MPTI_D double mpti_block_pair_sum(double x)
 {
     MPT_SHARED(double, warp, MPTI_WARPS);
     MPTI_UNROLL
     for (int distance = 1; distance < 32; distance *= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
-    __syncthreads();                    /* the last sum's readers are done */
+    __syncthreads();                    /* the previous sum has been read */
     if (threadIdx.x % 32 == 0) warp[threadIdx.x / 32] = x;
     __syncthreads();
     x = 0.0;
@@ -933,7 +936,7 @@ MPTI_D double mpti_block_pair_sum(double x)
     return x;
 }
 
-/* The largest of a warp, or the sum. */
+/* The maximum over a warp, or the sum. */
 template <bool Max> MPTI_D uint32_t mpti_warp_fold(uint32_t x)
 {
     MPTI_UNROLL
@@ -944,12 +947,12 @@ template <bool Max> MPTI_D uint32_t mpti_warp_fold(uint32_t x)
     return x;
 }
 
-/* The largest of a block, valid in thread 0. */
+/* The maximum over a block, valid in thread 0. */
 MPTI_D uint32_t mpti_block_max(uint32_t x)
 {
     MPT_SHARED(uint32_t, most, MPTI_WARPS);
     x = mpti_warp_fold<true>(x);
-    __syncthreads();                    /* the last maximum's readers are done */
+    __syncthreads();                    /* the previous maximum has been read */
     if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = x;
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -959,8 +962,8 @@ MPTI_D uint32_t mpti_block_max(uint32_t x)
     return x;
 }
 
-/* True in every thread of the one block that gets here last: it sees what all others wrote. The
- * counter wraps to 0 by itself for the next kernel. */
+/* True in all threads of the block that gets here last; this block sees what all others wrote. The counter
+ * wraps to 0 by itself, ready for the next kernel. */
 MPTI_D bool mpti_is_last_block(uint32_t *blocks_done)
 {
     MPT_SHARED(uint32_t, last, 1);
@@ -981,13 +984,13 @@ struct mpt_cuda {
     int        device, multiprocessors;
     int        code;
     char       text[256];
-    const mpt_cuda_state *stepped;          /* whose step was closed last, and by which list */
+    const mpt_cuda_state *stepped;          /* state whose step was closed last, and by which list */
     const mpt_cuda_list  *stepped_by;
-    mpti_lt   *gemm;                        /* NULL until mpt_cuda_gemm_open; then */
-    void     (*gemm_close)(mpt_cuda *c);    /* frees it */
+    mpti_lt   *gemm;                        /* what mpt_cuda_gemm needs; NULL until mpt_cuda_gemm_open */
+    void     (*gemm_close)(mpt_cuda *c);    /* frees gemm */
 };
 
-/* "call: why (advice)"; cut off if it is too long */
+/* Set the error text to "call: why (advice)", truncated if it is too long. */
 static void mpti_cuda_say(mpt_cuda *c, const char *call, const char *why, const char *advice)
 {
     const char *const part[] = {call, ": ", why, advice};
@@ -997,7 +1000,7 @@ static void mpti_cuda_say(mpt_cuda *c, const char *call, const char *why, const 
     c->text[length] = '\0';
 }
 
-/* From here on the state's step may be taken again. */
+/* From now on any list may take a step of this state again. */
 static void mpti_cuda_reopen(mpt_cuda *c, const mpt_cuda_state *state)
 {
     if (c->stepped == state) c->stepped = NULL;
@@ -1012,14 +1015,13 @@ static mpt_status mpti_cuda_bad(mpt_cuda *c, mpt_status status, const char *call
     return status;
 }
 
-/* Of a call that is given the context c: if it cannot be, leave, with a reason in the context. */
+/* For calls that take a context c: refuse with `status`, and store the reason in the context. */
 #define MPTI_REFUSE_AS(call, when, status, why)                             \
     do {                                                                   \
         if (when) return mpti_cuda_bad(c, status, call, why);              \
     } while (0)
 #define MPTI_REFUSE(when, status, why) MPTI_REFUSE_AS(__func__, when, status, why)
 
-/* What a person can do about the errors that befall everybody once. */
 static const char *mpti_cuda_advice(cudaError_t e)
 {
     static const struct { cudaError_t e; const char *advice; } row[] = {
@@ -1043,13 +1045,13 @@ static const char *mpti_cuda_advice(cudaError_t e)
 static mpt_status mpti_cuda_result(mpt_cuda *c, cudaError_t e, const char *call)
 {
     if (e == cudaSuccess) return MPT_OK;
-    (void)cudaGetLastError();           /* not sticky: do not let the user's next check see it */
+    (void)cudaGetLastError();           /* clear it: the program's own next check should not see it */
     c->code = (int)e;
     mpti_cuda_say(c, call, cudaGetErrorString(e), mpti_cuda_advice(e));
     return e == cudaErrorMemoryAllocation ? MPT_E_MEMORY : MPT_E_CUDA;
 }
 
-/* The context's device is the current one, as CUDA wants it for a launch and an allocation. */
+/* An error unless the context's device is the current one, which launches and allocations need. */
 static cudaError_t mpti_cuda_here(const mpt_cuda *c)
 {
     int               now = -1;
@@ -1057,8 +1059,8 @@ static cudaError_t mpti_cuda_here(const mpt_cuda *c)
     return e != cudaSuccess || now == c->device ? e : cudaErrorInvalidResourceHandle;
 }
 
-/* Launch by function, not by <<<>>>, so that a plain C++ compiler reads this file too. Arguments are
- * converted to the parameter types first, which is what the pointer array needs. */
+/* Launch by a function, not by <<<>>>, so that a plain C++ compiler can read this file too. With mpti_same,
+ * arguments are converted to the types of the kernel's parameters, as the array of pointers needs. */
 template <class T> struct mpti_same { typedef T type; };
 template <class... P>
 static mpt_status mpti_launch(mpt_cuda *c, const char *call, void (*kernel)(P...), unsigned blocks,
@@ -1070,8 +1072,8 @@ static mpt_status mpti_launch(mpt_cuda *c, const char *call, void (*kernel)(P...
     return mpti_cuda_result(c, e, call);
 }
 
-/* A table on the device, from the host, unless there was an error before; and wait: cudaMemcpy returns once
- * ordinary host memory was read, which may be before a kernel on a non-blocking stream sees the copy. */
+/* Unless *e is an error already: allocate a device table, copy it from the host, and wait. cudaMemcpy returns
+ * when it has read pageable host memory, maybe before a kernel on a non-blocking stream can see the copy. */
 template <class T> static void mpti_cuda_table(cudaError_t *e, T **to, const void *from, size_t bytes)
 {
     if (*e == cudaSuccess) *e = cudaMalloc((void **)to, bytes);
@@ -1108,8 +1110,8 @@ MPT_DEF const char *mpt_cuda_error_text(const mpt_cuda *c)
 
 MPT_DEF int mpt_cuda_error_code(const mpt_cuda *c) { return c ? c->code : 0; }
 
-/* Enough blocks to fill the machine eight times over, at most one per chunk; a kernel loops over the
- * rest. Results do not depend on this number. */
+/* The number of blocks: one per chunk, but at most eight per multiprocessor; a kernel loops over the rest.
+ * Results do not depend on this number. */
 static unsigned mpti_cuda_blocks(const mpt_cuda *c, uint64_t chunks)
 {
     const uint64_t most = (uint64_t)c->multiprocessors * 8u;
@@ -1117,11 +1119,11 @@ static unsigned mpti_cuda_blocks(const mpt_cuda *c, uint64_t chunks)
 }
 
 // >>C14 implementation: list, state --------------------------------------------------------------
-/* One tensor and one chunk of a tensor, as the kernels see them. */
+/* A tensor, and a chunk of a tensor (at most MPTI_CHUNK elements), as the kernels see them. */
 typedef struct mpti_cuda_tensor {
     mpt_tensor tensor;
-    uint64_t   first_chunk, whole_chunk;    /* its first one in the list; of parts in the whole list */
-    float      factor;              /* LAMB's, of the step that is being taken */
+    uint64_t   first_chunk, whole_chunk;    /* index of its first chunk in the list; of parts, in the whole */
+    float      factor;              /* LAMB: minus the step length of this tensor, in the current step */
 } mpti_cuda_tensor;
 typedef struct mpti_cuda_chunk {
     uint64_t first;
@@ -1133,13 +1135,13 @@ struct mpt_cuda_list {
     mpti_cuda_tensor *tensors;      /* device, [count] */
     mpti_cuda_chunk  *chunks;       /* device, [chunk_count] */
     double           *partial;      /* device, [2 * chunk_count] */
-    double           *sums;         /* behind it, [MPTI_COMBINED + whole_count]: what the ranks add up */
+    double           *sums;         /* behind partial, [MPTI_COMBINED + whole_count]: summed over the ranks */
     uint64_t         *sizes;        /* host, [tensor_count] */
-    uint64_t          chunk_count, tensor_count, whole_count;   /* the last: chunks of the whole of parts */
-    unsigned          has;          /* MPT_NEEDS_* that every tensor of the list meets, and MPTI_ZEROES */
+    uint64_t          chunk_count, tensor_count, whole_count;   /* the last: of the whole that parts are of */
+    unsigned          has;          /* MPT_NEEDS_* met by all tensors; MPTI_ZEROES: no gradient is shared */
 };
 
-/* Over the chunks of a list; these kernels begin with the same parameters. */
+/* Launch a kernel over the chunks of a list. All such kernels begin with the parameters MPTI_OF_LIST. */
 #define MPTI_OF_LIST const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count
 template <class... P>
 static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)(MPTI_OF_LIST, P...),
@@ -1150,7 +1152,7 @@ static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)
                        l->chunks, l->chunk_count, args...);
 }
 
-/* Count, and fill the host images of the device tables if they are not NULL. */
+/* Count the chunks, and fill the host images of the device tables if they are not NULL. */
 static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t count, mpti_cuda_tensor *row,
                                mpti_cuda_chunk *chunk)
 {
@@ -1170,7 +1172,7 @@ static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t cou
     }
 }
 
-/* Allocate the tables and copy them over. What was made before a failure is freed by the caller. */
+/* Allocate the tables and copy them to the device. After a failure the caller frees what was allocated. */
 static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensors, size_t count)
 {
     mpt_cuda *const   c = l->context;
@@ -1194,7 +1196,7 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
     return mpti_cuda_result(c, e, "mpt_cuda_list_create");
 }
 
-/* Has each tensor a gradient of its own? As if gradients were moments, which no two tensors may share. */
+/* Whether no two tensors share a gradient: checked as if gradients were moments, which may not be shared. */
 static bool mpti_cuda_grads_apart(const mpt_tensor *tensors, size_t count)
 {
     mpt_tensor *const alone = (mpt_tensor *)calloc(count ? count : 1, sizeof *alone);
@@ -1267,7 +1269,7 @@ MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, cons
     memset(&host, 0, sizeof host);
     host.scaler = *scaler;
     host.lr = lr;
-    c->stepped = NULL;                      /* the new one may lie where an old one did */
+    c->stepped = NULL;                      /* the new state may get the address of an old one */
     cudaError_t e = mpti_cuda_here(c);
     mpti_cuda_table(&e, out, &host, sizeof host);
     const mpt_status status = mpti_cuda_result(c, e, __func__);
@@ -1296,7 +1298,7 @@ MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr,
 }
 
 // >>C15 implementation: conversion -----------------------------------------------------------------
-/* So many elements per thread that the narrower side makes one 16-byte access. */
+/* Elements per thread: as many as make one 16-byte access on the narrower side. */
 MPT_HD constexpr uint32_t mpti_convert_width(size_t out, size_t in)
 {
     return 16u / (uint32_t)(out < in ? out : in);
@@ -1305,7 +1307,6 @@ MPT_HD constexpr uint32_t mpti_convert_width(size_t out, size_t in)
 typedef void mpti_convert_kernel(void *dst, int32_t dst_format, const void *src, int32_t src_format,
                                  uint64_t n, bool saturate);
 
-/* One kernel for each two widths. */
 template <class Out, class In>
 MPTI_KERNEL(MPTI_THREADS)
 mpti_k_convert(void *dst, int32_t dst_format, const void *src, int32_t src_format, uint64_t n, bool saturate)
@@ -1346,7 +1347,7 @@ mpti_k_stochastic(void *dst, int32_t format, const void *src, uint64_t n, uint64
     }
 }
 
-/* Bytes of an element; 0 where there is no kernel for the format. */
+/* Bytes of an element; 0 if no kernel converts the format. */
 static uint32_t mpti_convert_bytes(mpt_format format)
 {
     return format == MPT_F64 ? 8u : format == MPT_F32 ? 4u : format == MPT_F16 || format == MPT_BF16 ? 2u
@@ -1355,7 +1356,6 @@ static uint32_t mpti_convert_bytes(mpt_format format)
 
 static bool mpti_cuda_is_float(mpt_format f) { return f == MPT_F32 || f == MPT_F16 || f == MPT_BF16; }
 
-/* The kernel for elements of so many bytes. */
 template <class Out> static mpti_convert_kernel *mpti_convert_from(uint32_t in)
 {
     return in == 8 ? mpti_k_convert<Out, uint64_t> : in == 4 ? mpti_k_convert<Out, uint32_t>
@@ -1367,7 +1367,7 @@ static mpti_convert_kernel *mpti_convert_to(uint32_t out, uint32_t in)
          : out == 2 ? mpti_convert_from<uint16_t>(in) : mpti_convert_from<uint8_t>(in);
 }
 
-/* Why these formats with these options are not for the device; NULL if they are. */
+/* Why the device does not convert between these formats with these options; NULL if it does. */
 static const char *mpti_convert_refusal(mpt_format dst_format, mpt_format src_format, const mpt_opts *o)
 {
     const bool stochastic = o->rounding == MPT_RND_STOCHASTIC;
@@ -1407,7 +1407,7 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
                        src, src_format, n, o.overflow == MPT_OVERFLOW_SATURATE);
 }
 
-/* The codes of two finite numbers, or of Inf by overflow; the first in the lower byte. */
+/* The saturated FP8 codes of two numbers, `first` in the lower byte. They may be Inf, but not NaN. */
 MPTI_D uint16_t mpti_fp8_pair(float first, float second, bool e5m2)
 {
 #ifdef MPTI_PTX_FP8
@@ -1422,13 +1422,13 @@ MPTI_D uint16_t mpti_fp8_pair(float first, float second, bool e5m2)
 }
 
 #ifndef MPT_NO_BLOCKS
-/* Where the scale of block k of a line lies, with so many tiles in a row of them. */
+/* The place of the scale of block k of a line, where a row of tiles has `tiles` of them. */
 MPT_HD uint64_t mpti_scale_place(uint64_t line, uint64_t k, uint64_t tiles)
 {
     return (line / 128 * tiles + k / 4) * 512 + line % 32 * 16 + line % 128 / 32 * 4 + k % 4;
 }
 
-/* A thread has 16 elements: a block of NVFP4, or half of another one, whose other half its neighbour has. */
+/* A thread has 16 elements: an NVFP4 block, or half of an MX block, whose other half the next thread has. */
 template <class In>
 MPTI_KERNEL(MPTI_THREADS)
 mpti_k_blocks(uint8_t *codes, uint8_t *scales, const void *src, int32_t src_format, uint64_t n, uint64_t line,
@@ -1437,7 +1437,7 @@ mpti_k_blocks(uint8_t *codes, uint8_t *scales, const void *src, int32_t src_form
     const uint32_t V = 16, size = b.powers ? 32 : 16;
     const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
     uint32_t       limit[7];
-    mpti_e2m1_limits(&b, 0x38u, limit);     /* of scale 1, for MXFP4 */
+    mpti_e2m1_limits(&b, 0x38u, limit);     /* for scale 1 (code 0x38), as MXFP4 needs */
     for (uint64_t first = (uint64_t)blockIdx.x * MPTI_THREADS * V; first < n; first += stride) {
         const uint64_t i = first + threadIdx.x * V, at = i / size;
         const uint32_t count = i >= n ? 0u : (uint32_t)(n - i < V ? n - i : V);
@@ -1455,7 +1455,7 @@ mpti_k_blocks(uint8_t *codes, uint8_t *scales, const void *src, int32_t src_form
         if (b.powers) most = other > most ? other : most;
         const uint32_t scale = most < 0x7f800000u ? mpti_block_scale(&b, most) : nan;
         if (most >= 0x7f800000u) MPTI_EACH(f, 0.0f)
-        if (b.powers) {         /* times a power of two: exact, but where an element's code is 0 anyway */
+        if (b.powers) {         /* a product with a power of two: exact, unless the code is 0 anyway */
             const float factor = mpti_f32_make(scale < 254u ? (254u - scale) << 23 : 0x00400000u);
             MPTI_EACH(f, mpti_mul(f[k], factor))
         } else {
@@ -1511,7 +1511,7 @@ MPT_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8
 
 // >>C16 implementation: FP8 delayed scaling --------------------------------------------------------
 #ifndef MPT_NO_FP8
-/* One element; *amax takes its |x|. */
+/* Encode one element, and raise *amax to |x|. */
 MPTI_D uint8_t mpti_fp8_1(uint32_t u, float scale, bool e5m2, uint32_t *amax)
 {
     const uint32_t a = u & 0x7fffffffu;
@@ -1519,7 +1519,7 @@ MPTI_D uint8_t mpti_fp8_1(uint32_t u, float scale, bool e5m2, uint32_t *amax)
     return (uint8_t)mpti_fp8_code(mpti_fp8_scaled(u, scale), e5m2, 1);
 }
 
-/* V patterns of a format to codes: two an instruction where all are finite, else one by one with care. */
+/* Encode V patterns of a format: two per instruction if all are finite, otherwise one by one. */
 template <uint32_t V, class In>
 MPTI_D void mpti_fp8_codes(int32_t format, const In x[V], float scale, bool e5m2, uint8_t y[V],
                            uint32_t *amax)
@@ -1544,7 +1544,7 @@ MPTI_D void mpti_fp8_codes(int32_t format, const In x[V], float scale, bool e5m2
     MPTI_EACH(y, mpti_fp8_1(u[k], scale, e5m2, amax))
 }
 
-/* A maximum of patterns comes out the same in any order. All threads of a block; amax may be NULL. */
+/* Raise *amax, if not NULL, to the maximum over a block, in any order. All threads of the block call this. */
 MPTI_D void mpti_block_note_amax(float *amax, uint32_t mine)
 {
     if (!amax) return;
@@ -1573,20 +1573,20 @@ mpti_k_fp8_encode(uint8_t *dst, const void *src, int32_t src_format, uint64_t n,
     mpti_block_note_amax(amax, most);
 }
 
-/* The transpose goes through shared memory in tiles of 64 x 64 codes. A thread has 4 x 4 of them: four rows
- * as it reads them, and four words, one per column, as the transpose wants them. */
+/* The transpose goes through shared memory in tiles of 64 x 64 codes. A thread has 4 x 4 of them: it reads
+ * four rows, and writes four words to the tile, one per column, as the transpose needs them. */
 #define MPTI_SIDE       64u
-#define MPTI_SIDE_WORDS 16u             /* of one column: 4 codes a word */
+#define MPTI_SIDE_WORDS 16u             /* words in one column: 4 codes per word */
 
-/* Where word w of a column lies. When a warp writes, its lanes have w in a pair and columns 4 t + k for
- * t = 0 .. 15; when it reads, two neighbouring columns and all their words. Both touch each of the 32 banks
- * once. */
+/* The place of word w of a column. When a warp writes, its threads have two neighbouring w and the columns
+ * 4 t + k for t = 0 .. 15; when it reads, they have all words of two neighbouring columns. In both cases each
+ * of the 32 banks is used once. */
 MPT_HD uint32_t mpti_tile_place(uint32_t column, uint32_t w)
 {
     return (column ^ (column >> 2 & 1u)) * MPTI_SIDE_WORDS + (w ^ (column >> 3 & 7u) * 2u);
 }
 
-/* How many of four places from `at` on are inside. */
+/* How many of the four elements from `at` on are below `end`. */
 MPTI_D uint32_t mpti_inside4(uint64_t at, uint64_t end)
 {
     return at >= end ? 0u : end - at < 4 ? (uint32_t)(end - at) : 4u;
@@ -1627,13 +1627,13 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
                 mpti_store_codes<4>(transposed + (col + c) * rows + row + 4 * w,
                                     mpti_inside4(row + 4 * w, rows), code);
         }
-        __syncthreads();                /* read, before the next tile is written */
+        __syncthreads();                /* all have read before the next tile is written */
     }
     mpti_block_note_amax(amax, most);
 }
 
-/* A block per tensor. The history moves on in place: a stretch is read before it is written. Init: nothing
- * is read. */
+/* One block per tensor. The history moves on by one, in place, 256 entries at a time: all are read before any
+ * is written. With `init` nothing is read. */
 MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s, bool init)
 {
     const uint32_t length = s.recipe.length;
@@ -1645,12 +1645,12 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s, bool init)
         for (uint64_t first = 0; first < length; first += MPTI_THREADS) {
             const uint64_t k = first + threadIdx.x;
             const uint32_t past = !init && k + 1 < length ? mpti_f32_bits(h[k + 1]) : last;
-            __syncthreads();            /* all have read what their neighbours write */
+            __syncthreads();            /* all have read what their neighbours overwrite */
             if (k < length)
                 h[k] = mpti_f32_make(past);
             if (k < length && s.recipe.choice == MPT_AMAX_MAX) most = past > most ? past : most;
         }
-        most = mpti_block_max(most);    /* its barriers: all have read amax */
+        most = mpti_block_max(most);    /* after its barriers all have read amax */
         if (threadIdx.x == 0) {
             const float scale = init ? 1.0f : mpti_fp8_next_scale(s.scale[i], most, &s.recipe);
             s.scale[i] = scale;
@@ -1757,14 +1757,14 @@ MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, m
                        blocks, MPTI_THREADS, stream, state, format, x, n);
 }
 
-/* The bad elements of a block: how many of each cause, and the complement of the first one's key. */
+/* The bad elements that a block found: how many of each cause, and the complement of the first one's key. */
 typedef struct mpti_bad {
     unsigned long long first;
     uint32_t           count[3];
 } mpti_bad;
 
-/* Of eight gradients and what they ended as, x: count the bad ones in this thread's registers, ten bits a
- * cause, since a thread has 64 elements of a chunk; keep the first; and make their x 0. */
+/* Of eight gradients and their results x, count the bad ones in *tally, a register of this thread: ten bits
+ * for each cause, as a thread has 64 elements of a chunk. Keep the least key, and set each bad x to 0. */
 template <class T>
 MPTI_D void mpti_note_bad8(int32_t format, uint32_t first, uint32_t count, const T code[MPTI_VEC],
                            float x[MPTI_VEC], uint32_t *tally, uint32_t *least)
@@ -1773,7 +1773,7 @@ MPTI_D void mpti_note_bad8(int32_t format, uint32_t first, uint32_t count, const
     mpti_codes_to_f32<MPTI_VEC>(format, code, g, false);
     MPTI_FOR(k, MPTI_VEC) {
         const uint32_t cause = mpti_cause_1(mpti_f32_make(g[k]), x[k]);
-        const uint32_t which = cause / 2u, key = (first + k) << 2 | which;  /* INF 1, NAN 2, RANGE 4 */
+        const uint32_t which = cause / 2u, key = (first + k) << 2 | which;  /* 1, 2, 4 -> 0, 1, 2 */
         if (cause) x[k] = 0.0f;
         if (!cause || k >= count) continue;
         *tally += 1u << 10 * which;
@@ -1781,9 +1781,9 @@ MPTI_D void mpti_note_bad8(int32_t format, uint32_t first, uint32_t count, const
     }
 }
 
-/* A warp's into the block's, which go to the state at the end of the kernel: with every gradient bad, an
- * atomic each would take a thousand times as long as the check. Chunks and elements in list order, so the
- * least key is the first whoever comes first. */
+/* Add what a warp found to the block's counts, which go to the state at the end of the kernel: one atomic for
+ * each gradient, if all are bad, would take a thousand times as long as the check. Keys are in list order, so
+ * the least key is that of the first bad element, whichever block comes first. */
 MPTI_D void mpti_add_bad(mpti_bad *b, uint64_t chunk, uint32_t tally, uint32_t least)
 {
     if (!__any_sync(0xffffffffu, tally != 0u)) return;
@@ -1805,8 +1805,8 @@ MPTI_D void mpti_block_add_bad(mpt_cuda_state *state, const mpti_bad *b)
     atomicOr(&state->bad, 1u);
 }
 
-/* The sum of squares of a chunk again, from cache, of x times a factor and a shift, if the first one, which
- * thread 0 has, is neither sound nor 0. The result is valid in thread 0. */
+/* If the sum of squares of a chunk, in thread 0, is neither sound (mpti_sum_is_sound) nor 0: sum again, from
+ * cache, the squares of gradient * factor * shift. The result is valid in thread 0. */
 template <class T>
 MPTI_D double mpti_block_sum_again(const mpt_tensor *t, const mpti_cuda_chunk *chunk, float factor,
                                    double sum)
@@ -1827,15 +1827,15 @@ MPTI_D double mpti_block_sum_again(const mpt_tensor *t, const mpti_cuda_chunk *c
     return mpti_unshift(mpti_block_pair_sum(mpti_lanes_sum_8(lane)), shift[0]);
 }
 
-/* One chunk: what mpti_check_chunk does on the CPU, and with Write the numbers go back. Returns the sum of
- * squares in thread 0.
- * x * 0 adds up to 0 unless some x is Inf or NaN, which takes one instruction an element; then the eight are
- * gone through again with care. */
+/* Check one chunk, as mpti_check_chunk does on the CPU; with Write, store the unscaled gradients. Returns the
+ * sum of squares, valid in thread 0.
+ * The sum of x * 0 over eight elements, one instruction for each, is 0 unless some x is Inf or NaN; only then
+ * look at the eight one by one. */
 template <bool Write, class T>
 MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk, uint64_t number,
                                float factor, mpti_bad *total)
 {
-    const uint32_t R = 64 / (MPTI_VEC * sizeof(T));     /* rows: 64 bytes under way a thread */
+    const uint32_t R = 64 / (MPTI_VEC * sizeof(T));     /* rows: 64 bytes in flight per thread */
     const int32_t  format = sizeof(T) == 4 ? (int32_t)MPT_F32 : t->grad_format;
     T *const       array = (T *)t->grad + chunk->first;
     float          lane[MPTI_VEC] = {0.0f};
@@ -1866,12 +1866,12 @@ MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk
     }
     mpti_add_bad(total, number, tally, least);
     double sum = mpti_lanes_sum_8(lane);
-    if (!mpti_is_nonzero64(sum) && any << 1)    /* of squares too small for a float: not nothing, but lost */
-        sum = mpti_f64_make(1);                 /* in any sum that is sound */
+    if (!mpti_is_nonzero64(sum) && any << 1)    /* the squares underflowed: the least double vanishes */
+        sum = mpti_f64_make(1);                 /* in a sound sum; otherwise the chunk is summed again */
     return mpti_block_sum_again<T>(t, chunk, Write ? 1.0f : factor, mpti_block_pair_sum(sum));
 }
 
-/* The counts and the first bad element into the record; one thread. */
+/* Write the counts and the first bad element to the step record; one thread does this. */
 MPTI_D void mpti_finish_cause(mpt_cuda_state *state, const mpti_cuda_chunk *chunks)
 {
     mpt_step *const          s = &state->step;
@@ -1887,7 +1887,7 @@ MPTI_D void mpti_finish_cause(mpt_cuda_state *state, const mpti_cuda_chunk *chun
     state->bad_first = state->bad_count[0] = state->bad_count[1] = state->bad_count[2] = 0u;
 }
 
-/* The last block adds the partial sums and writes the record of the step. */
+/* The last block adds the partial sums and writes the step record. */
 MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk *chunks,
                                     uint64_t chunk_count, const double *partial, float factor,
                                     bool write_back)
@@ -1914,7 +1914,7 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
 template <bool Write>
 MPTI_KERNEL(MPTI_THREADS, 3) mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cuda_state *state)
 {
-    /* every block reads these before the last one changes them: that one waits for all counts */
+    /* all blocks read these before they count themselves as done; only the last one then changes them */
     const bool  in_order = state->scaler.in_use && !mpti_is_second_check(&state->scaler, &state->step);
     const float factor = mpti_inverse_scale(state->scaler.scale);
     MPT_SHARED(mpti_bad, bad, 1);
@@ -1925,7 +1925,7 @@ MPTI_KERNEL(MPTI_THREADS, 3) mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cud
         for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
             const mpti_cuda_chunk chunk = next;
             const mpt_tensor      t = tensors[chunk.tensor].tensor;
-            if (i + gridDim.x < chunk_count) next = chunks[i + gridDim.x];  /* under way meanwhile */
+            if (i + gridDim.x < chunk_count) next = chunks[i + gridDim.x];  /* in flight meanwhile */
             const double sum = t.grad_format == MPT_F32
                                    ? mpti_block_check<Write, uint32_t>(&t, &chunk, i, factor, bad)
                                    : mpti_block_check<Write, uint16_t>(&t, &chunk, i, factor, bad);
@@ -1942,7 +1942,7 @@ MPTI_KERNEL(MPTI_THREADS, 3) mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cud
     }
 }
 
-/* The gradients of a chunk become 0; each thread writes those that it reads in a step. */
+/* Set the gradients of a chunk to 0. Each thread writes those that it has read itself in the step. */
 MPTI_D void mpti_block_zero(const mpt_tensor *t, const mpti_cuda_chunk *chunk)
 {
     const float zero[MPTI_VEC] = {0.0f};
@@ -2030,8 +2030,8 @@ MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_n
     return mpti_launch(c, __func__, mpti_k_clip, 1, 1, stream, state, max_norm);
 }
 
-/* One block: of parts the sums of their chunks, in their place in the whole list. Out of order: zeros, since
- * the other ranks wait for this one's numbers, and a misuse here. */
+/* One block. It packs the five values and, for parts, the sum of each chunk at its place in the whole list.
+ * In the wrong order it packs zeros, since the other ranks wait for its values, and counts a misuse. */
 MPTI_KERNEL(MPTI_THREADS)
 mpti_k_combine_pack(MPTI_OF_LIST, const double *partial, uint64_t whole, double *sums, mpt_cuda_state *state)
 {
@@ -2085,10 +2085,10 @@ MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_strea
 MPTI_KERNEL(32) mpti_k_update(mpt_cuda_state *state)
 {
     if (state->scaler.in_use && state->scaler.checks)
-        (void)mpti_scaler_advance(&state->scaler);  /* an error is in its verdict */
+        (void)mpti_scaler_advance(&state->scaler);  /* scaler.verdict keeps an error */
     else
         state->misuse++;
-    state->blocks_done = 0u;            /* two kernels at once may have left something, for good */
+    state->blocks_done = 0u;            /* kernels that ran at once may have left a wrong count */
 }
 
 MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mpt_stream stream)
@@ -2098,8 +2098,8 @@ MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mp
 }
 
 // >>C18 implementation: optimizers -----------------------------------------------------------------
-/* The weights of eight elements, wherever the tensor's storage keeps them: as they lie in memory, and as
- * floats. */
+/* The weights of eight elements, wherever the tensor's storage keeps them: first as they are in memory, then
+ * as floats. */
 MPTI_D void mpti_weights_raw(const mpt_tensor *t, uint64_t at, uint32_t count, uint32_t raw[MPTI_VEC])
 {
     const bool pair = t->storage == MPT_STORE_SPLIT || t->storage == MPT_STORE_KAHAN;
@@ -2127,7 +2127,7 @@ MPTI_D void mpti_weights_of(const mpt_tensor *t, const uint32_t raw[MPTI_VEC], f
     MPTI_FOR(k, MPTI_VEC) w[k] = mpti_kahan_join(w[k], rest[k], is_f16);
 }
 
-/* Eight elements to 16 bits, stochastically; `at` is a multiple of 8, as all of a chunk are. */
+/* Round eight elements to 16 bits stochastically, and store them. `at` and t->first are multiples of 8. */
 MPTI_D void mpti_stochastic_store(const mpt_tensor *t, void *array, int32_t format, uint64_t at,
                                   uint32_t count, const float x[MPTI_VEC], uint32_t stream, uint64_t step)
 {
@@ -2139,8 +2139,8 @@ MPTI_D void mpti_stochastic_store(const mpt_tensor *t, void *array, int32_t form
     mpti_store_codes<MPTI_VEC>((uint16_t *)array + at, count, code);
 }
 
-/* Moments, as mpti_moment_out; and weights: stream is the tensor's place in the list, step the steps taken
- * before this one. */
+/* Store moments, as mpti_moment_out does, and weights. stream is the tensor's index in the list (for moments,
+ * xor MPTI_STREAM_M or _V); step is the number of steps taken before this one. */
 MPTI_D void mpti_moments_store(const mpt_tensor *t, void *array, uint64_t at, uint32_t count,
                                const float x[MPTI_VEC], uint32_t stream, uint64_t step)
 {
@@ -2181,8 +2181,8 @@ MPTI_D void mpti_weights_store(const mpt_tensor *t, uint64_t at, uint32_t count,
     mpti_store_some(t->param, format, at, count, rest);
 }
 
-/* The element of an optimizer, as mpt.h has it: with a second moment, without one, or with the moments alone,
- * where the weight moves in a later pass. */
+/* An optimizer's function for one element, as mpt.h defines it: with a second moment; without one; or for the
+ * moments alone, if the weight moves in a later pass. mpti_element calls all three alike. */
 template <class K>
 using mpti_element_v = void(float g, float *w, float *m, float *v, float *v_max, const K *k);
 template <class K> using mpti_element_m = void(float g, float *w, float *m, const K *k);
@@ -2205,7 +2205,8 @@ MPTI_D void mpti_element(mpti_element_moments<K> *f, float g, float *w, float *m
     f(g, *w, m, v, k);
 }
 
-/* What the kernel of a step takes from an optimizer's row in MPT_OPTIMIZERS, and its element. */
+/* What mpti_k_step uses of an optimizer, from its row in MPT_OPTIMIZERS and its function for one element: fit
+ * adapts the constants to a tensor's parameter group, one steps an element, close ends a chunk. */
 #define MPTI_OPS(name, hyper, element, is_last, is_l2)                                                    \
     struct mpti_##name##_ops {                                                                            \
         typedef mpt_##hyper      config;                                                                  \
@@ -2259,7 +2260,7 @@ MPTI_D void mpti_block_step(const mpt_tensor *t, const mpti_cuda_chunk *chunk,
     }
 }
 
-/* What the last kernel of a step does once: the order of calls, and the count of steps. */
+/* What the last kernel of a step does once: count a misuse, or close the step and count it. */
 MPTI_D void mpti_finish_step(mpt_cuda_state *state, bool in_order, bool take, uint32_t options)
 {
     if (!mpti_is_last_block(&state->blocks_done) || threadIdx.x != 0)
@@ -2281,7 +2282,7 @@ MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, ty
     o.lr = state->lr;
     o.t = state->t;
     if (take || zero) {
-        if (threadIdx.x == 0)           /* the constants cost double arithmetic: once per block */
+        if (threadIdx.x == 0)           /* once per block: the constants take double arithmetic */
             k[0] = Ops::prepare(&o, &state->step);
         __syncthreads();
         for (uint64_t i = blockIdx.x; i < chunk_count; i += gridDim.x) {
@@ -2299,11 +2300,11 @@ MPTI_KERNEL(MPTI_THREADS, 2) mpti_k_step(MPTI_OF_LIST, mpt_cuda_state *state, ty
     if (Ops::last_pass) mpti_finish_step(state, in_order, take, o.options);
 }
 
-/* ---- LAMB: moments, norms of each chunk, factor of each tensor, weights ---- */
+/* ---- LAMB, four kernels: moments; norms of each chunk; factor of each tensor; weights ---- */
 
 MPTI_OPS(lamb, adamw, mpti_adamw_moments_1, false, false)
 
-/* Of weights and moments as stored, with the factor of the tensor: its direction. */
+/* What the second and fourth kernel share: they read weights and moments as stored, not gradients. */
 struct mpti_lamb_stored_ops : mpti_lamb_ops {
     struct consts : mpti_adamw_k { float factor; double sum[2][MPTI_VEC]; };
     static const bool reads_grad = false, writes_moments = false;
@@ -2320,8 +2321,8 @@ struct mpti_lamb_stored_ops : mpti_lamb_ops {
     }
 };
 
-/* Squared norms of the weights and the directions of chunk i, on the tree of mpt.h: partial[2 i], and
- * partial[2 i + 1]. */
+/* The squared norms of the weights of chunk i and of their directions, added in the order of mpt.h, to
+ * partial[2 i] and partial[2 i + 1]. */
 struct mpti_lamb_norms_ops : mpti_lamb_stored_ops {
     struct config : mpt_lamb { double *partial; };
     MPTI_D void one(uint32_t j, float, float *w, float *m, float *v, float *, consts *k)
@@ -2340,7 +2341,7 @@ struct mpti_lamb_norms_ops : mpti_lamb_stored_ops {
     }
 };
 
-/* The last pass: along the direction, times the factor. */
+/* The last kernel moves the weights along the direction times the factor. */
 struct mpti_lamb_along_ops : mpti_lamb_stored_ops {
     static const bool last_pass = true;
     MPTI_D void one(uint32_t, float, float *w, float *m, float *v, float *, const consts *k)
@@ -2349,7 +2350,7 @@ struct mpti_lamb_along_ops : mpti_lamb_stored_ops {
     }
 };
 
-/* The factor of each tensor, a block a tensor: slot c mod 256 takes the tensor's chunk c, in order. */
+/* The factor of each tensor, one block per tensor. Chunk c of a tensor adds to slot c mod 256, in order. */
 MPTI_KERNEL(MPTI_THREADS)
 mpti_k_lamb_factors(mpti_cuda_tensor *tensors, uint64_t tensor_count, const double *partial,
                     const mpt_cuda_state *state, mpt_lamb o)
@@ -2395,7 +2396,7 @@ static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_l
 
 /* ---- the calls ---- */
 
-/* What can be refused, before anything is queued. */
+/* All refusals of a step, before anything is queued. */
 static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, const mpt_cuda_state *state,
                                     const void *o, bool hyperparameters_ok, unsigned needs, const char *name)
 {
@@ -2414,8 +2415,8 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
     return MPT_OK;
 }
 
-/* The rows of MPT_OPTIMIZERS that are for the device. ONE pass is the kernel of a step with the element of
- * that name; who has its OWN passes has a function like mpti_cuda_lamb. */
+/* The calls for the rows of MPT_OPTIMIZERS whose last column is 1. ONE and L2: one pass of mpti_k_step, with
+ * the function for one element that `hyper` names. OWN: several passes, by a function like mpti_cuda_lamb. */
 #define MPTI_CUDA_OWN(name, hyper)
 #define MPTI_TAKES_OWN MPTI_STEP_OPTIONS
 #define MPTI_TAKES_ONE (MPTI_STEP_OPTIONS | MPT_STEP_AMSGRAD)
@@ -2464,14 +2465,14 @@ MPT_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu)
 
 #ifdef MPT_USE_CUBLASLT
 
-/* What a plan depends on: all of mpt_gemm_args, but of a pointer only its alignment or that it is there, and
- * of beta that it is not 0; compared by memcmp. */
+/* A plan: cublasLt's description of one kind of product, and the algorithm for it. Its key, compared by
+ * memcmp, is an mpt_gemm_args with alpha 1, beta 0 or 1, and alignment or presence in place of pointers. */
 typedef struct mpti_gemm_plan {
     mpt_gemm_args          key;
     cublasLtMatmulDesc_t   operation;
     cublasLtMatrixLayout_t layout[4];   /* a, b, c, d */
     cublasLtMatmulAlgo_t   algo;
-    uint64_t               used;        /* when last; 0: the place is free */
+    uint64_t               used;        /* clock at the last use; 0: the entry is free */
 } mpti_gemm_plan;
 
 #define MPTI_GEMM_PLANS 64  /* a transformer layer needs about a dozen */
@@ -2504,8 +2505,8 @@ static cudaDataType_t mpti_gemm_type(mpt_format f)
          : f == MPT_E5M2 ? CUDA_R_8F_E5M2 : CUDA_R_32F;
 }
 
-/* The largest power of two, up to 256, that divides an address and the bytes to the next of a batch: cublasLt
- * assumes 256 unless told. */
+/* The largest power of two, up to 256, that divides an address and the byte distance to the next matrix of a
+ * batch. cublasLt assumes 256 unless it is told. */
 static uintptr_t mpti_gemm_alignment(const void *p, const mpt_gemm_args *g, int64_t stride, mpt_format f)
 {
     const uint64_t bytes = g->batch > 1u ? (uint64_t)stride * 16u / (uint64_t)mpti_gemm_unit(f) : 0u;
@@ -2547,8 +2548,8 @@ static void mpti_gemm_plan_free(mpti_gemm_plan *p)
     memset(p, 0, sizeof *p);
 }
 
-/* cublasLt is column-major. Row-major d = a b is column-major d' = b' a' of the transposed views, which are
- * the same bytes: so swap the operands and keep each one's own transpose. */
+/* cublasLt is column-major. A row-major d = a b is a column-major d' = b' a' of the transposed matrices, in
+ * the same bytes: so swap the operands, each with its own transpose flag. */
 static mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
 {
     mpt_gemm_args t = *g;
@@ -2566,7 +2567,7 @@ static mpt_gemm_args mpti_gemm_column_major(const mpt_gemm_args *g)
     return t;
 }
 
-/* cublasLt's are bits too. */
+/* The epilogues of cublasLt are made of bits too. */
 static_assert(CUBLASLT_EPILOGUE_GELU_AUX_BIAS == (CUBLASLT_EPILOGUE_GELU_AUX | CUBLASLT_EPILOGUE_BIAS) &&
               CUBLASLT_EPILOGUE_RELU_AUX_BIAS == (CUBLASLT_EPILOGUE_RELU_AUX | CUBLASLT_EPILOGUE_BIAS) &&
               CUBLASLT_EPILOGUE_DRELU_BGRAD == (CUBLASLT_EPILOGUE_DRELU | 16) &&
@@ -2582,7 +2583,7 @@ static uint32_t mpti_gemm_epilogue(uint32_t e)
     return r ? r : (uint32_t)CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/* An attribute of a description, a layout or a preference, unless there was an error before. */
+/* Set an attribute of a description, a layout or a preference, unless *e is an error already. */
 template <class Of, class Which, class T>
 static void mpti_gemm_set(cublasStatus_t *e, cublasStatus_t (*set)(Of, Which, const void *, size_t), Of of,
                           Which which, T value)
@@ -2590,7 +2591,7 @@ static void mpti_gemm_set(cublasStatus_t *e, cublasStatus_t (*set)(Of, Which, co
     if (*e == CUBLAS_STATUS_SUCCESS) *e = set(of, which, &value, sizeof value);
 }
 
-/* The pointers are part of cublasLt's description; the heuristic looks at whether they are there. */
+/* Put the pointers into cublasLt's description; its heuristic looks at which of them are set. */
 static cublasStatus_t mpti_gemm_point(cublasLtMatmulDesc_t o, const mpt_gemm_args *g)
 {
     const struct { cublasLtMatmulDescAttributes_t which; const void *pointer; } row[] = {
@@ -2611,7 +2612,7 @@ static cublasStatus_t mpti_gemm_describe(mpti_gemm_plan *p, const mpt_gemm_args 
     const cublasComputeType_t compute =
         g->a_format == MPT_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cudaDataType_t d = mpti_gemm_type(g->d_format);
-    /* There is no FP8 c beside an FP8 d: with beta 0 nothing is read there, but its type must be legal. */
+    /* cublasLt takes no FP8 c with an FP8 d. With beta 0 it does not read c, but the type must be legal. */
     const struct { cudaDataType_t type; int64_t rows, cols, ld, stride; } matrix[] = {
         {mpti_gemm_type(g->a_format), mpti_gemm_line_a(g), g->trans_a ? g->m : g->k, g->lda, g->a_stride},
         {mpti_gemm_type(g->b_format), mpti_gemm_line_b(g), g->trans_b ? g->k : g->n, g->ldb, g->b_stride},
@@ -2654,7 +2655,7 @@ static cublasStatus_t mpti_gemm_choose(const mpti_lt *lt, mpti_gemm_plan *p)
     cublasLtMatmulPreference_t      preference = NULL;
     cublasLtMatmulHeuristicResult_t found;
     int                             count = 0;
-    /* k split among blocks: their sums are added in FP32 too, which "in place" is only where d is FP32 */
+    /* where k is split among blocks, add their sums in FP32 too; "in place" does so only if d is FP32 */
     const uint32_t in_place = p->key.d_format == MPT_F32 ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE : 0u;
     const struct { cublasLtMatmulPreferenceAttributes_t which; uint32_t value; } row[] = {
         {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | in_place},
@@ -2678,7 +2679,7 @@ static cublasStatus_t mpti_gemm_choose(const mpti_lt *lt, mpti_gemm_plan *p)
     return e;
 }
 
-/* The plan of a product: found, or made in a free place or in that of the plan not used for longest. */
+/* Find the plan of a product, or make it in a free entry or in that of the least recently used plan. */
 static cublasStatus_t mpti_gemm_plan_of(mpti_lt *lt, const mpt_gemm_args *g, mpti_gemm_plan **out)
 {
     const mpt_gemm_args key = mpti_gemm_key_of(g);
@@ -2755,7 +2756,7 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
     const unsigned         refusals = mpti_gemm_refusals(advice.problems);
     if (refusals)
         return mpti_cuda_bad(c, advice.problems & MPT_GEMM_SHAPE ? MPT_E_ARG : MPT_E_UNSUPPORTED, __func__,
-                             mpt_gemm_problem_text(refusals & (0u - refusals)));    /* the first of them */
+                             mpt_gemm_problem_text(refusals & (0u - refusals)));    /* the lowest bit */
 #if CUBLAS_VERSION < 120800
     MPTI_REFUSE(g->block_scales, MPT_E_UNSUPPORTED, "block-scaled products need the cublasLt of CUDA 12.8");
 #endif
@@ -2769,7 +2770,7 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
         e = cublasLtMatmul(c->gemm->handle, plan->operation, &t.alpha, t.a, plan->layout[0], t.b,
                            plan->layout[1], &t.beta, t.d, plan->layout[2], t.d, plan->layout[3], &plan->algo,
                            c->gemm->workspace, c->gemm->bytes, stream);
-    (void)cudaThreadExchangeStreamCaptureMode(&mode);   /* relaxed so far: a first product loads its kernel */
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);   /* relaxed so far, to load a first product's kernel */
     return mpti_gemm_result(c, e, __func__);
 }
 
@@ -2790,7 +2791,7 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *, mpt_stream)
 
 // >>C20 implementation: range reports --------------------------------------------------------------
 #ifndef MPT_NO_REPORTS
-/* The binades of FP32, which are those of everything that lies in a tensor. */
+/* The number of binades of FP32, from -149 to 127; every nonzero number in a tensor lies in one of them. */
 #define MPTI_BINADES 277
 enum {
     MPTI_ZERO, MPTI_FLUSHED, MPTI_SUBNORMAL, MPTI_NORMAL, MPTI_OVERFLOW, MPTI_INF, MPTI_NAN, MPTI_CLASSES
@@ -2799,16 +2800,16 @@ enum {
 typedef unsigned long long mpti_counter;   /* what atomicAdd takes; 64 bits */
 typedef struct mpti_cuda_range {
     mpti_counter binade[MPTI_BINADES], kind[MPTI_CLASSES];
-    uint32_t     greatest, least_less_1;    /* |x| patterns; of none 0 and all ones */
+    uint32_t     greatest, least_less_1;    /* |x| patterns; 0 and all ones if there are none */
 } mpti_cuda_range;
 
 struct mpt_cuda_ranges {
     const mpt_cuda_list *list;
     mpti_cuda_range     *range;         /* device, [tensor_count] */
-    mpt_range            empty;         /* against the format */
+    mpt_range            empty;         /* an empty report against the format */
 };
 
-/* As floor(log2) of mpt_range counts, from -149 on. */
+/* The index of the binade of a pattern: floor(log2), as in mpt_range, plus 149. */
 MPTI_D uint32_t mpti_binade_of(uint32_t a)
 {
     return a >= 0x00800000u ? (a >> 23) + 22u : 31u - (uint32_t)__clz((int)a);
@@ -2821,8 +2822,8 @@ MPTI_D int mpti_class_of(uint32_t a, uint32_t kept, uint32_t normal, uint32_t ov
          : a < overflow ? MPTI_NORMAL : MPTI_OVERFLOW;
 }
 
-/* Binades and classes are counted in shared memory, a copy per warp so that warps do not wait for each other,
- * and added to the tensor's report at the end of a chunk. */
+/* Count binades and classes in shared memory, one copy per warp so that warps do not wait for each other, and
+ * add the counts to the tensor's report at the end of each chunk. */
 MPTI_KERNEL(MPTI_THREADS)
 mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t every, uint32_t kept,
               uint32_t normal, uint32_t overflow)
@@ -2869,11 +2870,11 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
         }
         if (threadIdx.x == 0) atomicMax(&ranges[chunk.tensor].greatest, extreme[0]);
         if (threadIdx.x == 0) atomicMin(&ranges[chunk.tensor].least_less_1, extreme[1]);
-        __syncthreads();                    /* the counts were read */
+        __syncthreads();                    /* all counts have been read */
     }
 }
 
-/* The least |x| pattern of a float that reaches a limit given as pattern of a double. */
+/* The pattern of the least float that reaches a limit, which is the pattern of a double. */
 static uint32_t mpti_f32_limit(uint64_t limit)
 {
     uint32_t low = 0u, high = 0x7f800000u;
@@ -2929,7 +2930,6 @@ MPT_DEF mpt_status mpt_cuda_ranges_add(mpt_cuda *c, mpt_cuda_ranges *ranges, mpt
                             mpti_f32_limit(limits->least_overflow));
 }
 
-/* The device's counts as mpt_range keeps them. */
 static void mpti_range_from_device(mpt_range *r, const mpti_cuda_range *d)
 {
     r->zero = d->kind[MPTI_ZERO];
@@ -2971,24 +2971,24 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
 #endif /* MPT_ONLY_CONVERSIONS */
 
 // >>C21 to add a kernel, an optimizer --------------------------------------------------------------
-/* A kernel: the formula for one element belongs to mpt.h or mpt_half.h, as MPT_HD, with its CPU loop. Here
- *   are chunks in a grid-stride loop, and the last block writes the result into mpt_cuda_state; no host sync,
- *   no allocation. Its call refuses what it must before it queues anything, and errors name it.
- * An optimizer: 1 in the last column of its row in MPT_OPTIMIZERS, and its prototype in >>C7. With ONE pass
- *   that is all; with its OWN passes, a function like mpti_cuda_lamb in >>C18.
- * A format of mpt_cuda_convert_n: its formulas among those of its width (mpti_codes_to_f32,
- *   mpti_codes_from_f32, mpti_codes_stochastic in >>C12), and its line in mpti_convert_bytes (>>C15).
- * Tests: a memcmp with the CPU function in tests/test_cuda*.cu at all the sizes there, shuffled, under ASan
- *   and TSan. tests/emu lists what of CUDA it knows; add what you need there. */
+/* A kernel: put the formula for one element into mpt.h or mpt_half.h, as MPT_HD, with its CPU loop. Here
+ *   loop over chunks with a grid stride, and let the last block write the result into mpt_cuda_state; no host
+ *   sync, no allocation. The call refuses bad arguments before it queues anything; error texts name the call.
+ * An optimizer: set the last column of its row in MPT_OPTIMIZERS to 1, and declare its call in >>C7. With ONE
+ *   pass that is all; with OWN passes, write a function like mpti_cuda_lamb in >>C18.
+ * A format of mpt_cuda_convert_n: add its formulas to those of its width (mpti_codes_to_f32,
+ *   mpti_codes_from_f32, mpti_codes_stochastic in >>C12), and its size to mpti_convert_bytes (>>C15).
+ * Tests: compare with the CPU function by memcmp in tests/test_cuda*.cu, at all sizes used there, shuffled,
+ *   under ASan and TSan. tests/emu lists the parts of CUDA that it emulates; add what you need. */
 
 // >>C22 history ------------------------------------------------------------------------------------
-/* 0.4.0  mpt_cuda_combine(c, state, reduce, ...) mpt_cuda_combine(c, list, state, reduce, ...)
+/* 0.4.0  Old: mpt_cuda_combine(c, state, reduce, ...); new: mpt_cuda_combine(c, list, state, reduce, ...)
  *        Blocks: mpt_cuda_block_quantize_n, mpt_gemm_args.block_scales; a_scale, b_scale are const void *.
- * 0.3.0  mpt_cuda_scaler_scale_n(c, state, x, n, t)
- *                                            mpt_cuda_scaler_scale_n(c, state, MPT_F32, x, n, t)
- *        CUDA 12.0 is the least. The advice takes FP8 products with any number of rows; scales where nothing
- *        is FP8, and two e4m3 into e5m2, are refused as the library does.
- * 0.2.0  One conversion call in place of 33, the same bits. Was, is, with the stream t:
+ * 0.3.0  Old: mpt_cuda_scaler_scale_n(c, state, x, n, t);
+ *        new: mpt_cuda_scaler_scale_n(c, state, MPT_F32, x, n, t)
+ *        Needs CUDA 12.0 or newer. The advice accepts FP8 products with any number of rows; like cublasLt, it
+ *        refuses scales where nothing is FP8, and two e4m3 operands with an e5m2 result.
+ * 0.2.0  One conversion call in place of 33, with the same bits. Old and new, with the stream t:
  *   mpt_cuda_f16_from_f32_n(c, d, s, n, t)   mpt_cuda_convert_n(c, MPT_F16, d, MPT_F32, s, n, NULL, NULL, t)
  * 0.1.0  The first version. */
 
