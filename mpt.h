@@ -2922,10 +2922,8 @@ MPT_DEF mpt_tensor mpt_tensor_grad_f32(const char *name, float *grad, size_t n)
 {
     mpt_tensor t;
     memset(&t, 0, sizeof t);
-    t.name = name;
-    t.n = n;
-    t.grad = grad;
-    t.grad_format = MPT_F32;
+    t.name = name, t.n = n;
+    t.grad = grad, t.grad_format = MPT_F32;
     return t;
 }
 
@@ -8811,18 +8809,24 @@ MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_st
     return mpti_axpy_tiles(y, y_format, y_stride, a, x, x_format, x_stride, n);
 }
 
+static inline mpt_status mpti_publish_ok(const void *param, mpt_format format, const void *master,
+                                         const void *x, size_t n, size_t width, int finite)
+{
+    const size_t bytes = n * width, copy = n * mpti_format_bytes(format);
+    if ((n && !x) || mpti_no_array_here(master, n, width) || !finite ||
+        mpti_arrays_meet(master, bytes, x, bytes) || mpti_arrays_meet(param, copy, master, bytes) ||
+        mpti_arrays_meet(param, copy, x, bytes))
+        return MPT_E_ARG;
+    return param && !mpti_is_train_format(format) ? MPT_E_UNSUPPORTED : MPT_OK;
+}
+
 MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
                                     size_t n, uint32_t *found_inf)
 {
-    const size_t  bytes = n * sizeof *x, copy = n * mpti_format_bytes(format);
-    mpti_row_step o;
-    if ((n && !x) || mpti_no_array_here(master, n, sizeof *x) || !mpti_f32_is_finite(a) ||
-        mpti_arrays_meet(master, bytes, x, bytes))
-        return MPT_E_ARG;
-    if (param && !mpti_is_train_format(format))
-        return MPT_E_UNSUPPORTED;
-    if (mpti_arrays_meet(param, copy, master, bytes) || mpti_arrays_meet(param, copy, x, bytes))
-        return MPT_E_ARG;
+    const mpt_status status = mpti_publish_ok(param, format, master, x, n, sizeof *x, mpti_f32_is_finite(a));
+    mpti_row_step    o;
+    if (status != MPT_OK)
+        return status;
     o.master = master, o.param = param, o.x = x, o.m = NULL;
     o.format = format, o.a = o.factor = a, o.momentum = 0.0f, o.nesterov = 0;
     if (!mpti_row_step_run(&o, n) && found_inf)
@@ -8833,15 +8837,10 @@ MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *maste
 MPT_DEF mpt_status mpt_axpy_publish_f64(void *param, mpt_format format, double *master, double a,
                                         const double *x, size_t n, uint32_t *found_inf)
 {
-    const size_t bytes = n * sizeof *x, copy = n * mpti_format_bytes(format);
-    size_t       i;
-    if ((n && !x) || mpti_no_array_here(master, n, sizeof *x) || !mpti_f64_is_finite(a) ||
-        mpti_arrays_meet(master, bytes, x, bytes))
-        return MPT_E_ARG;
-    if (param && !mpti_is_train_format(format))
-        return MPT_E_UNSUPPORTED;
-    if (mpti_arrays_meet(param, copy, master, bytes) || mpti_arrays_meet(param, copy, x, bytes))
-        return MPT_E_ARG;
+    const mpt_status status = mpti_publish_ok(param, format, master, x, n, sizeof *x, mpti_f64_is_finite(a));
+    size_t           i;
+    if (status != MPT_OK)
+        return status;
     for (i = 0; i < n; i++)
         if (!mpti_f64_is_finite(x[i]) || !mpti_f64_is_finite(a * x[i])) {
             if (found_inf)
