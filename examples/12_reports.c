@@ -198,7 +198,7 @@ static void show_sums(const char *dir)
     file_close(f, "growth.csv");
 }
 
-/* The variance of numbers far from zero by the textbook formula E[x^2] - E[x]^2, whose difference cancels. */
+/* The variance of numbers far from zero by the textbook formula E[x^2] - E[x]^2, which cancels digits. */
 static void show_shadow(void)
 {
     mpt_shadow   s;

@@ -5,7 +5,7 @@
  *
  * "Mixed Precision Training" (arXiv 1710.03740) names three ways in which FP16 fails: activation gradients
  * become zero (its SSD network diverges until the loss is scaled by 8), small updates are lost against large
- * weights, and constants that FP32 can hold, such as Adam's epsilon of 1e-8, become zero. Here each is shown
+ * weights, and constants that FP32 can hold, such as an epsilon of 1e-8, become zero. Here each is shown
  * with a multilayer perceptron that trains in a second. Beside each number stands that of an earlier study of
  * the same effects, which gives the network, the loss factor and some rates. What it does not give (batch,
  * epochs, initial deviation, seeds, other rates) is chosen here such that the numbers agree within a point.

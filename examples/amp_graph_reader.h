@@ -24,8 +24,8 @@
 
 typedef struct amp_reader {
     mpt_graph  *g;
-    char       *names;          /* free room for names, */
-    size_t      room;           /* and its bytes */
+    char       *names;          /* room for more names */
+    size_t      room;           /* bytes left in it */
     const char *at;             /* position in the text */
     int         line;
     const char *why;            /* NULL, or what is wrong in that line */

@@ -34,7 +34,7 @@ static inline int digit_parse(digit *d, const char *line)
     return !end[strspn(end, " \r\n")];
 }
 
-/* Read the digits from a file such as examples/data/digits.csv and shuffle them. Exits if a line is wrong. */
+/* Read the digits from a file such as examples/data/digits.csv and shuffle them. Exits on any error. */
 static inline void digits_load(const char *path)
 {
     char   line[512], wrong[100];

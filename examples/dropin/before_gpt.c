@@ -5,8 +5,8 @@
  *     diff examples/dropin/before_gpt.c examples/dropin/after_gpt.c
  *
  * This file exists twice. before_gpt.c is an ordinary FP32 trainer: loops over arrays, gradients summed with
- * +=, and AdamW, with weight decay on matrices only. In after_gpt.c weights, gradients and stored activations
- * have 16 bits, FP16 or BF16; the loops are the same.
+ * +=, and AdamW, with weight decay on matrices only, which also clears the gradients. In after_gpt.c weights,
+ * gradients and stored activations have 16 bits, FP16 or BF16; the loops are the same.
  *
  * The network is built like GPT-2: embeddings of tokens and positions, blocks of attention and a feed-forward
  * net with a norm before each, a last norm, a linear head. There are 10000 sums of two numbers below 100. The
