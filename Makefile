@@ -14,7 +14,7 @@ EXAMPLES := 01_anatomy 02_where_fp16_dies 03_loss_scale 04_train_digits 07_diale
             $(foreach way,scaler fused adam double gpt,dropin/before_$(way) dropin/after_$(way))
 TESTS    := $(sort $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)))
 INSPECT  := examples/inspect.c $(wildcard examples/inspect/*.[ch])
-# OpenBLAS, if it is there: only bench_gemm uses it
+# flags for OpenBLAS, if it is installed; only bench_gemm uses it
 BLAS      = $(shell pkg-config --exists openblas 2>/dev/null && \
                     echo -DMPT_USE_CBLAS $$(pkg-config --cflags --libs openblas))
 BENCHES  := $(sort $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c)))
@@ -36,54 +36,54 @@ demo: $(B)/examples/04_train_digits $(B)/examples/12_reports ## train on real di
 	    echo "wrote $(B)/demo/results.csv, histogram, curve, accuracy, growth, heat .png"; \
 	else echo "wrote $(B)/demo/results.csv (install gnuplot to get the pictures too)"; fi
 
-test: $(TESTS:%=$(B)/tests/%) ## the tests: a minute or two, most of it the compiler
+test: $(TESTS:%=$(B)/tests/%) ## run the tests: a minute or two, most of which is compiling
 	@for t in $(TESTS); do echo "== $$t"; $(B)/tests/$$t || exit 1; done
 
-check: ## everything: compilers, sanitizers, architectures, CUDA compile and emulation, examples, README
+check: ## run all checks: compilers, sanitizers, architectures, CUDA compile and emulation, examples, README
 	@sh tests/check.sh $(B)
 
 examples: $(EXAMPLES:%=$(B)/examples/%) $(B)/examples/inspect ## build the example programs into build/examples
 
 inspect: $(B)/examples/inspect ## build the tool that reads weight files: build/examples/inspect (needs cJSON)
 
-bench: $(BENCHES:%=$(B)/bench/%) ## speed, each row beside a loop with the same traffic; tables in build/bench
+bench: $(BENCHES:%=$(B)/bench/%) ## measure speed, each row beside a loop that moves as many bytes; tables in build/bench
 	@mkdir -p $(B)/bench; for b in $(BENCHES); do echo "== $$b"; $(B)/bench/$$b $(B)/bench || exit 1; done
 
-bench-threads: $(B)/bench/threads ## the same on 1, 2, 4 ... threads of OpenMP, beside as many copying
+bench-threads: $(B)/bench/threads ## measure passes on 1, 2, 4 ... OpenMP threads, beside a copy loop on as many threads
 	@$(B)/bench/threads
 
-bench-torch: $(B)/bench/threads.so ## our passes beside PyTorch's on as many threads (PYTHON=... that has torch)
+bench-torch: $(B)/bench/threads.so ## measure passes beside PyTorch's on as many threads (PYTHON=a Python with torch)
 	@$${PYTHON:-python3} tests/bench/torch_cpu.py $<
 
-test-long: $(TESTS:%=$(B)/tests/%) ## the tests over all inputs: every float, every pair of halves (hours)
+test-long: $(TESTS:%=$(B)/tests/%) ## run the tests over all inputs: every float, every pair of halves (hours)
 	@for t in $(TESTS); do echo "== $$t"; $(B)/tests/$$t --long || exit 1; done
 	@sh tests/run_cuda_emu.sh $(B) --long
 
-gpu-report: ## on a machine with an NVIDIA GPU and nvcc: tests, speed, sanitizers in ten minutes, into tests/bench/results
+gpu-report: ## on a machine with an NVIDIA GPU and nvcc: tests, speed, sanitizers in ten minutes; writes to tests/bench/results
 	@sh tests/gpu_report.sh $(B)
 
-test-cuda bench-cuda: ## of gpu-report the tests and sanitizers alone; the speed alone
+test-cuda bench-cuda: ## of gpu-report, only the tests and sanitizers; only the speed
 	@sh tests/gpu_report.sh $(B) $(@:-cuda=)
 
-test-emu: ## the CUDA source under the CPU emulation, and planted bugs that must be caught
+test-emu: ## run the CUDA source under a CPU emulation, and check that planted bugs are caught
 	@sh tests/run_emu_bugs.sh $(B) && sh tests/run_cuda_emu.sh $(B)
 
-fuzz: ## libFuzzer with ASan and UBSan on the conversions (needs clang; FUZZ_SECONDS=10 each)
+fuzz: ## fuzz numbers, text, arrays, graphs and files, with ASan and UBSan (needs clang; FUZZ_SECONDS=10 each)
 	@sh tests/run_fuzz.sh $(B)
 
-lint: ## line lengths, tabs, unfinished marks, doc blocks, shell syntax
+lint: ## check line lengths, tabs, unfinished marks, doc blocks, shell syntax
 	@sh tests/lint.sh
 
-check-torch: ## our steps, loss scale, casts and policies against PyTorch's (PYTHON=one that has torch and ml_dtypes)
+check-torch: ## compare steps, loss scale, casts and policies with PyTorch's (PYTHON=a Python with torch and ml_dtypes)
 	@sh tests/run_judges.sh $(B) torch
 
-check-tensorflow: ## our graph rewrite against TensorFlow's (PYTHON=one that has tensorflow and ml_dtypes)
+check-tensorflow: ## compare the graph rewrite with TensorFlow's (PYTHON=a Python with tensorflow and ml_dtypes)
 	@sh tests/run_judges.sh $(B) tensorflow
 
-mutate: ## is a change in a section seen by its tests? SECTION=M18 [COUNT=40] (hours for all of it)
+mutate: ## mutation test: do the tests notice COUNT changes in a section? SECTION=M18 [COUNT=40] (hours for all sections)
 	@python3 tests/mutate.py $(SECTION) $(COUNT)
 
-check-toc: ## each header's contents list against its section marks
+check-toc: ## compare each header's contents list with its section marks
 	@sh tests/check_toc.sh $(HEADERS)
 
 check-readme: ## run the programs whose output the README shows, and compare
@@ -106,7 +106,7 @@ Version: $(VERSION)
 Cflags: -I$${includedir}
 Libs: -lm
 endef
-# It looks for the headers from its own place, /lib -> /usr/lib resolved, so that the whole may be moved.
+# It finds the headers relative to its own place (/lib -> /usr/lib resolved), so that the whole may be moved.
 define CMAKE_CONFIG
 get_filename_component(_mpt_prefix "$${CMAKE_CURRENT_LIST_FILE}" REALPATH)
 get_filename_component(_mpt_prefix "$${_mpt_prefix}/../../../.." ABSOLUTE)
@@ -119,7 +119,7 @@ if(NOT TARGET mpt::mpt)
 endif()
 unset(_mpt_prefix)
 endef
-# Before 1.0 a new minor version may change calls: only the same one serves.
+# Before 1.0 a new minor version may change calls, so only the same minor version is compatible.
 define CMAKE_VERSION
 set(PACKAGE_VERSION $(VERSION))
 if("$${PACKAGE_FIND_VERSION_MAJOR}.$${PACKAGE_FIND_VERSION_MINOR}" STREQUAL "$(basename $(VERSION))" AND
@@ -148,7 +148,7 @@ $(B)/examples/inspect: $(INSPECT) $(HEADERS)
 	        $$(pkg-config --exists minizip && echo "-DINSPECT_ZIP $$(pkg-config --cflags --libs minizip)"); \
 	else echo "inspect is left out: install cJSON and pkg-config (libcjson-dev pkg-config)"; fi
 
-# it is quick anyway, and so its build in `make demo` is quick too
+# -O1 is fast enough for this program, and shortens the build of `make demo`.
 $(B)/examples/12_reports: CFLAGS := -O1
 
 # The implementation, compiled once; tests and benchmarks link to it.
@@ -166,7 +166,7 @@ $(B)/bench/threads $(B)/bench/threads.so: tests/bench/threads.c tests/bench/traf
 	$(CC) $(WARN) $(CFLAGS) $(SHARED) -fopenmp -DMPT_USE_OPENMP -I. $< -o $@ -lm
 
 $(B)/bench/bench_gemm: LIBRARIES = $(BLAS)
-# the loops that a trainer has of its own, with the flags that trainers use
+# loops as trainers have them, to compare with, compiled with the flags that trainers use
 $(B)/bench/user.o: tests/bench/user.c tests/bench/user.h
 	@mkdir -p $(@D)
 	$(CC) -std=c99 -O3 -march=native -ffast-math -c $< -o $@

@@ -1,10 +1,10 @@
-/* 01_anatomy.c -- eight numbers, six formats: which bits are stored, and what is lost.
+/* 01_anatomy.c -- eight numbers in six formats: which bits are stored, and what rounding loses.
  *
  *     cc -O2 -I. examples/01_anatomy.c -o 01_anatomy -lm && ./01_anatomy
  *
- * The first part takes numbers apart, the way a computer stores them. The second part shows what
- * rounding does to addition: the order of the terms begins to matter. Nothing printed is typed in;
- * the places where each format gives way are found by trying. */
+ * Part 1 rounds each number to each format and prints the stored bits (sign, exponent, mantissa), the
+ * value that they stand for, and the error. Part 2 shows what rounding does to addition: the sum depends
+ * on the order of the terms. All results are computed; no result is written in the source. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt_half.h"
@@ -23,8 +23,8 @@ static int is_subnormal(mpt_class kind)
     return kind == MPT_CLASS_POS_SUBNORMAL || kind == MPT_CLASS_NEG_SUBNORMAL;
 }
 
-/* A normal number has a hidden one bit above its mantissa; a subnormal does not, and each leading
- * zero is a bit of precision that it no longer has. */
+/* Number of significant bits. A normal number has a hidden 1 bit above its mantissa. A subnormal number
+ * has none, so each leading zero of its mantissa is one bit of precision less. */
 static int bits_left(uint64_t significand)
 {
     int n = 0;
@@ -33,7 +33,7 @@ static int bits_left(uint64_t significand)
     return n;
 }
 
-/* mpt_anatomy rounds x to the format and hands back the parts; the rest is printing them. */
+/* mpt_anatomy rounds x to the format and returns the parts of the result; all else here is printing. */
 static void draw(mpt_format format, const char *name, double x)
 {
     const mpt_fields a = mpt_anatomy(format, x);
@@ -44,7 +44,7 @@ static void draw(mpt_format format, const char *name, double x)
         return;
     printf("  %s  %s %8s %-23s ", name, sign, exponent, mantissa);
 
-    if (a.flags & MPT_FLAG_OVERFLOW) {          /* E4M3 has no Inf: it can only say NaN */
+    if (a.flags & MPT_FLAG_OVERFLOW) {          /* E4M3 has no Inf: it overflows to NaN */
         printf("%32s  overflow to %s\n", "", a.kind == MPT_CLASS_POS_INF ? "Inf" : "NaN");
         return;
     }
@@ -72,15 +72,15 @@ static void draw_in_all(const char *text, double x)
 
 /* ---- part 2: the sums ---- */
 
-/* a + b in a format: add exactly enough (in double), then round once to the format. For FP16 alone,
- * mpt_f16_from_f32(a + b) on floats does the same, faster: float's 24 bits are more than twice 11,
- * so rounding to float on the way can do no harm. */
+/* a + b, rounded to a format: add in double, then round to the format. Rounding twice gives what rounding
+ * once would give, because the 53 significant bits of double are at least 2 * 24 + 2. For FP16 alone,
+ * mpt_f16_from_f32(a + b) on floats is as exact, and faster: 24 is 2 * 11 + 2. */
 static double add(mpt_format format, double a, double b)
 {
     return mpt_decode(format, mpt_encode(format, a + b, NULL, NULL));
 }
 
-/* The first power of two that does not notice a 1. */
+/* Find and print the first power of two n for which n + 1 is rounded back to n. */
 static void show_deaf_number(mpt_format f, const char *name)
 {
     double n = 1.0;
@@ -90,9 +90,9 @@ static void show_deaf_number(mpt_format f, const char *name)
            add(f, add(f, n, 1.0), 1.0), n, add(f, n, add(f, 1.0, 1.0)));
 }
 
-/* All ordered triples of 0.1, 0.2 ... 1.0: does it matter which two are added first? FP32, BF16 and
- * E4M3 come out alike, and no wonder: the bits of these numbers repeat every four, and 24, 8 and 4
- * significant bits cut them at the same place of the pattern. */
+/* Of all ordered triples of 0.1, 0.2 ... 1.0, count those where (a + b) + c is not a + (b + c). FP32, BF16
+ * and E4M3 have the same count, and for a reason: the binary digits of these numbers repeat with a period of
+ * four, and 24, 8 and 4 significant bits end at the same place of that period. */
 static void search_triples(mpt_format f, const char *name)
 {
     double grid[10], left, right;
@@ -123,26 +123,26 @@ int main(void)
 {
     size_t i;
 
-    printf("A float is a sign, an exponent that picks a power of two, and a mantissa that counts "
-           "even steps\nabove it: value = (-1)^s * significand * 2^e. Few bits make few numbers; "
-           "all others must round.\n");
+    printf("A float has a sign, an exponent, which selects a power of two, and a mantissa, which counts "
+           "equal\nsteps above it: value = (-1)^s * significand * 2^e. Few bits make few numbers; all "
+           "others are rounded.\n");
 
     draw_in_all("13.1875 = 211 / 16: needs 8 significant bits, so most formats hold it exactly",
                 13.1875);
-    draw_in_all("0.1: no sum of powers of two, so no binary format holds it", 0.1);
-    draw_in_all("1/3: the same; see how the mantissa is cut ever shorter", 1.0 / 3.0);
+    draw_in_all("0.1: not a finite sum of powers of two, so no binary format holds it exactly", 0.1);
+    draw_in_all("1/3: likewise; each format rounds the endless 010101... at its own length", 1.0 / 3.0);
     draw_in_all("65519: FP16 rounds it down to its largest number", 65519.0);
     draw_in_all("65520: one more, and FP16 overflows", 65520.0);
-    draw_in_all("1e-5: below FP16's normal numbers, where bits go missing one by one", 1e-5);
+    draw_in_all("1e-5: below FP16's normal numbers: subnormal, with fewer significant bits", 1e-5);
     draw_in_all("2^-25: half of FP16's smallest number; a tie goes to the even neighbour, here 0",
                 1.0 / 33554432.0);
-    draw_in_all("1e-8: a gradient that FP16 does not see", 1e-8);
+    draw_in_all("1e-8: a gradient of this size becomes 0 in FP16", 1e-8);
 
-    printf("\nThe order of a sum matters. Every format has a number that no longer notices a 1:\n");
+    printf("\nThe order of a sum matters. Every format has a number n for which n + 1 is rounded to n:\n");
     for (i = 0; i < FORMATS; i++)
         show_deaf_number(formats[i].format, formats[i].name);
 
-    printf("\nAnd it takes no large numbers. All triples of 0.1, 0.2 ... 1.0, rounded to the format"
+    printf("\nSmall numbers show it, too: all triples of 0.1, 0.2 ... 1.0, rounded to the format"
            " first:\n");
     for (i = 0; i < FORMATS; i++)
         search_triples(formats[i].format, formats[i].name);

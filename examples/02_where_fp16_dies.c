@@ -2,10 +2,10 @@
  *
  *     cc -O2 -I. examples/02_where_fp16_dies.c -o 02_where_fp16_dies -lm && ./02_where_fp16_dies
  *
- * Training adds small numbers to large ones: an update to a weight, a term to a sum. A format has
- * gaps, and what is less than half a gap vanishes without a trace. The reports of mpt.h look at each
- * of these in turn. What they find is the reason for two habits of mixed precision: master weights in
- * FP32, accumulators in FP32. */
+ * Training adds small numbers to large ones: an update to a weight, a term to a sum. Between neighbouring
+ * numbers of a format there are gaps, and an addend of less than half a gap changes nothing. The reports of
+ * mpt.h measure this for storage, updates, sums and single operations. The results are the reason for two
+ * habits of mixed precision: master weights in FP32 and accumulators in FP32. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -23,8 +23,8 @@ static void show_gaps(void)
     static const double w[] = {1.0 / 16777216.0, 1.0 / 16384.0, 1.0 / 128.0, 1.0, 1.5, 2048.0, 65504.0};
     size_t              i;
     int                 f;
-    printf("1. Gaps. Next to a weight w the numbers of a format lie one gap apart. An update u moves w\n"
-           "   only if it exceeds half of that gap; exactly half is a tie, and the even neighbour wins.\n\n"
+    printf("1. Gaps. Next to a weight w the numbers of a format are one gap apart. An update u changes w\n"
+           "   only if it exceeds half of that gap; exactly half is a tie: the even neighbour wins.\n\n"
            "  weight w     u must exceed, in FP16         in BF16              in FP32\n");
     for (i = 0; i < sizeof w / sizeof w[0]; i++) {
         printf("  %-11.5g", w[i]);
@@ -61,16 +61,15 @@ static void show_storage(void)
             printf("  %s %10d %11.3f%% %8.3f%% %12.0f dB\n", names[f], (int)r.flushed,
                    100.0 * g.mean_relative, 100.0 * g.max_relative, g.sqnr_db);
     }
-    printf("\n   Nothing dies here: FP16 is off by one part in 2048 at most.\n");
+    printf("\n   Storage does no harm: the error of FP16 is at most one part in 2048.\n");
 }
 
 static void show_updates(void)
 {
     static mpt_stagnation r[3];
     int                   e, f, i, factor = 0;
-    printf("\n3. Updates. The same weights, each moved once by learning rate times gradient "
-           "(mpt_stagnation).\n\n"
-           "                 updates lost, if the weights live in\n"
+    printf("\n3. Updates. The same weights, changed once by learning rate * gradient (mpt_stagnation).\n\n"
+           "                 updates lost, if weights are stored in\n"
            "  learning rate     FP16      BF16      FP32\n");
     for (e = 0; e >= -24; e -= 4) {
         printf("  2^%-12d", e);
@@ -83,14 +82,14 @@ static void show_updates(void)
         }
         printf("\n");
     }
-    printf("\n   One such report, of any learning rate, tells where half of the updates are lost:\n  ");
+    printf("\n   The report of one learning rate tells at which rate half of the updates are lost:\n  ");
     for (f = 0; f < 3; f++) {
         (void)mpt_stagnation_vanishing(&r[f], 0.5, &factor);
         printf(" %s 2^%d%s", names[f], factor - 24, f < 2 ? "," : ".\n");
     }
 }
 
-/* 1 + 1/2 + 1/3 + ... grows beyond every limit on paper. Each accumulator gets the same FP32 terms. */
+/* In exact arithmetic 1 + 1/2 + 1/3 + ... grows without limit. Each accumulator gets the same FP32 terms. */
 static void show_sums(void)
 {
     static const mpt_sum_method ways[5] = {MPT_SUM_F16, MPT_SUM_BF16, MPT_SUM_F32, MPT_SUM_BLOCKS,
@@ -99,7 +98,7 @@ static void show_sums(void)
     mpt_sums_figures g;
     long             k, next = 4, moved[3] = {0, 0, 0};
     int              f, m;
-    printf("\n4. Sums. 1 + 1/2 + 1/3 + 1/4 + ..., and how far each accumulator is off (mpt_sums).\n\n"
+    printf("\n4. Sums. 1 + 1/2 + 1/3 + 1/4 + ..., and the relative error of each accumulator (mpt_sums).\n\n"
            "    terms      sum");
     for (m = 0; m < 5; m++)
         printf("%14s", mpt_sum_method_name(ways[m]));
@@ -122,7 +121,7 @@ static void show_sums(void)
     }
     printf("\n");
     for (f = 0; f < 3; f++)
-        printf("   %s takes no term after 1/%ld.\n", names[f], moved[f]);
+        printf("   %s: the terms after 1/%ld do not change the sum.\n", names[f], moved[f]);
 }
 
 static void show_shadow(const char *text, const mpt_shadow *s, mpt_shadowed result)
@@ -131,15 +130,16 @@ static void show_shadow(const char *text, const mpt_shadow *s, mpt_shadowed resu
            mpt_shadow_op_name(s->first.op), mpt_shadow_cause_name(s->first.cause));
 }
 
-/* Four small programs, each operation rounded to FP16, with a double at its side. */
+/* Four short computations. Each operation runs in FP16 and, beside it, in double. Rounding an input to FP16
+ * counts as an operation too: with two inputs, the first addition or product is operation 3. */
 static void show_operations(void)
 {
     mpt_shadow   s;
     mpt_shadowed x, y;
     int          i;
-    printf("\n5. Operations. Four programs, each value with a double as its shadow (mpt_shadow): where the\n"
-           "   two part by more than 1%%.\n\n"
-           "  program                                   FP16    double   at operation, cause\n");
+    printf("\n5. Operations. Four computations, in FP16 and in double (mpt_shadow), and the first operation\n"
+           "   after which the two differ by more than 1%%.\n\n"
+           "  computation                               FP16    double   at operation, cause\n");
     (void)mpt_shadow_init(&s, MPT_F16, 0.01);
     x = mpt_shadow_value(&s, 1.0);
     y = mpt_shadow_value(&s, 0.0004);

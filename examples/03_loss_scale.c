@@ -2,16 +2,16 @@
  *
  *     cc -O2 -I. examples/03_loss_scale.c -o 03_loss_scale -lm && ./03_loss_scale
  *
- * A small network is run forward and backward once, in FP32. Its loss is a mean over many outputs,
- * so each output starts the backward pass with a small gradient, and every layer on the way down
- * makes it smaller. One pass over them makes one histogram. It draws where they lie against the window
- * of FP16, and says what every other format would do, what every scale would do, and which scale to
- * take. At the end we do not trust it: we scale the loss, run the backward pass again, round every
- * gradient to FP16, and count.
+ * A small network runs forward and backward once, in FP32. Its loss is a mean over many outputs, so the
+ * backward pass begins with a small gradient at each output, and every layer that it passes through makes
+ * the gradients smaller. One pass over all gradients fills a histogram. From this histogram alone mpt draws
+ * which gradients FP16 can represent, and computes what every other format and every loss scale would do,
+ * and which scale is best. At the end the program checks this prediction: it scales the loss, runs the
+ * backward pass again, rounds every gradient to FP16, and counts the zeros.
  *
  * The output is the same with every compiler and libm: weights come from an integer generator, the
- * activation is softsign, x / (1 + |x|), and dot products are summed in double: the product of two
- * floats is exact there, so it does not matter whether a compiler fuses it with the addition. */
+ * activation is softsign, x / (1 + |x|), and dot products are summed in double, where the product of two
+ * floats is exact, so that a compiler may fuse it with the addition without changing a bit. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -27,7 +27,7 @@
 static float weight[LAYERS][WIDTH][WIDTH];          /* [layer][to][from] */
 static float act[LAYERS + 1][BATCH][WIDTH];         /* act[0] is the input */
 static float slope[LAYERS][BATCH][WIDTH];           /* derivative of softsign at each unit */
-static float grad[LAYERS][BATCH][WIDTH];            /* d loss / d (what enters the softsign) */
+static float grad[LAYERS][BATCH][WIDTH];            /* d loss / d (input of the softsign) */
 static float unscaled[COUNT];
 
 /* Uniform in [-1, 1): 24 bits of a 64-bit linear congruential generator (Knuth, MMIX). */
@@ -64,7 +64,7 @@ static void forward(void)
             }
 }
 
-/* seed: d loss / d loss = 1, or the loss scale; everything below is proportional to it. */
+/* seed is the gradient of the loss by itself: 1, or the loss scale. All gradients are proportional to it. */
 static void backward(float seed)
 {
     const float mean = 1.0f / (float)(BATCH * WIDTH);
@@ -87,7 +87,7 @@ static void backward(float seed)
 
 static double percent(uint64_t part, uint64_t whole) { return 100.0 * (double)part / (double)whole; }
 
-/* Every scale is one more look at the same histogram, and so is the choice among them. */
+/* The effect of every scale, and the choice among them, are computed from the same histogram. */
 static mpt_range_choice choose_scale(const mpt_range *r)
 {
     static const double tolerated[] = {0.01, 0.001, 0.0};
@@ -96,7 +96,7 @@ static mpt_range_choice choose_scale(const mpt_range *r)
     int                 i;
     (void)mpt_range_write_curve(r, 0, 36, MPT_STYLE_DRAWING, "\nGradients times a loss scale",
                                 mpt_writer_file(stdout));
-    printf("\nThe one to take, if 3 doublings are left for the next batch (mpt_range_choose_scale):\n\n"
+    printf("\nThe scale to choose, with room for 3 doublings in later batches (mpt_range_choose_scale):\n\n"
            "  tolerated loss   scale   become 0 or subnormal\n");
     for (i = 0; i < 3; i++) {
         const mpt_range_tolerance t = {tolerated[i], tolerated[i], 0.0};
@@ -107,7 +107,7 @@ static mpt_range_choice choose_scale(const mpt_range *r)
     return c;
 }
 
-/* Nonzero gradients that FP16 rounds to zero, layer by layer: found by rounding, not by the histogram. */
+/* Count the nonzero gradients of each layer that FP16 rounds to zero, by rounding, not by the histogram. */
 static int count_flushed(int flushed[LAYERS])
 {
     static mpt_roundoff r;
@@ -137,27 +137,27 @@ int main(void)
     (void)mpt_survey_get(&all, MPT_F16, &f16);
     nonzero = (int)mpt_range_nonzero(&f16);
     (void)mpt_range_write(&f16, MPT_STYLE_DRAWING, "Gradients as they are", mpt_writer_file(stdout));
-    (void)mpt_survey_write(&all, MPT_STYLE_DRAWING, "\nFrom the same pass, every format",
+    (void)mpt_survey_write(&all, MPT_STYLE_DRAWING, "\nThe same gradients in every format",
                            mpt_writer_file(stdout));
     choice = choose_scale(&f16);
 
-    /* Scaling the loss means: start the backward pass with the scale in place of 1. A power of two
-     * changes exponents only, so every gradient must be exactly that much larger. */
+    /* To scale the loss, start the backward pass with the scale in place of 1. Multiplying by a power of two
+     * changes exponents only, so every gradient must be exactly that many times larger. */
     memcpy(unscaled, grad, sizeof grad);
     backward(choice.scale);
     lost_after = count_flushed(after);
     for (i = 0; i < COUNT; i++)
         differ += unscaled[i] * choice.scale != (&grad[0][0][0])[i];
     printf("\nThe backward pass again, of loss x 2^%d: %d of %d gradients differ from 2^%d times the\n"
-           "plain one. Every gradient rounded to FP16; nonzero ones that became zero:\n\n"
+           "plain one. With every gradient rounded to FP16, these nonzero ones became zero:\n\n"
            "  layer            plain loss     loss x 2^%d\n",
            choice.log2_scale, differ, COUNT, choice.log2_scale, choice.log2_scale);
     for (l = LAYERS - 1; l >= 0; l--)
         printf("  %2d %-10s %6d %5.1f%%  %6d %5.1f%%\n", l + 1,
                l == LAYERS - 1 ? "(output)" : l ? "" : "(input)", before[l],
                100.0 * before[l] / LAYER_COUNT, after[l], 100.0 * after[l] / LAYER_COUNT);
-    printf("\nLayers near the input lose most: their gradients came the longest way. The output\n"
-           "layer loses too: most of its targets are 0, and so, nearly, are its outputs.\n");
+    printf("\nThe layers near the input lose most: their gradients have passed through most layers. The\n"
+           "output layer loses many, too: most of its targets are 0, and its outputs are close to that.\n");
     printf("\nVerdict: FP16 loses %d of %d gradients (%.1f%%) unscaled, %d (%.1f%%) with the"
            " scale.\n", lost, nonzero, 100.0 * lost / nonzero, lost_after, 100.0 * lost_after / nonzero);
     return 0;

@@ -1,12 +1,12 @@
-# 04_plot.gp -- three pictures of what 04_train_digits wrote with --out: histogram.png, where the gradients of
-# three runs lie; curve.png, what each loss scale would have made of the first's; accuracy.png, how
-# well all of them read.
+# 04_plot.gp -- draws three pictures from the files that `04_train_digits --out DIR` writes. histogram.png:
+# the magnitudes of the gradients of three runs. curve.png: what each loss scale would have done to the
+# gradients of the run without a scale. accuracy.png: the test accuracy of all eight configurations.
 #
 #     gnuplot -e "dir='build/demo'" examples/04_plot.gp
 #
 # Needs gnuplot 5.2 or newer with the pngcairo terminal. All numbers come from results.csv, histogram.csv and
-# curve.csv, and are of all seeds. The colours are after Okabe and Ito, so that colour-blind readers can tell
-# them apart.
+# curve.csv, and cover all seeds. The colours are those of Okabe and Ito, which colour-blind readers can tell
+# apart.
 
 if (!exists("dir")) dir = 'build/demo'
 results = dir . '/results.csv'
@@ -23,12 +23,12 @@ unset key
 
 orange = '#D55E00'; blue = '#0072B2'; green = '#009E73'; yellow = '#A97900'; grey = '#777777'
 
-# The lines of the table, in its order; nth finds the place of one by its name.
+# The configurations, in the order of the printed table. nth(s) is the position of the one with the id s.
 id(n) = word("fp32 fp16_x1 fp16_x8 fp16_x128 fp16_x1024 fp16_dynamic bf16 fp16_no_master", n)
 nth(s) = sum [n = 1:8] (s eq id(n) ? n : 0)
 FP32 = nth('fp32'); X1 = nth('fp16_x1'); X1024 = nth('fp16_x1024'); DYNAMIC = nth('fp16_dynamic')
 
-# Per line, over all seeds: accuracy, share lost, and the last scale.
+# Per configuration, over all seeds: test accuracy, percentage of gradients lost, log2 of the final scale.
 array average[8]
 array least[8]
 array most[8]
@@ -45,7 +45,7 @@ do for [n = 1:8] {
 
 # ---- histogram.png: the gradients against FP16's window ----
 
-# Where the zones of FP16 begin: 0 becomes zero, 1 subnormal, 2 normal, 3 overflow.
+# The exponents at which the zones of FP16 begin: 0 becomes zero, 1 subnormal, 2 normal, 3 overflow.
 array zone[4]
 do for [z = 0:3] {
     stats hist using ($5 == z ? $1 : NaN) every ::1 nooutput
@@ -55,7 +55,7 @@ stats hist using 1 every ::1 nooutput
 left = zone[1]; right = STATS_max + 1
 middle(a, b) = (a + b) / 2.0
 
-# Column c of the histogram: its highest bar, and where that stands; the labels go above it.
+# Height and position of the highest bar in column c of the histogram; labels are placed above that bar.
 array peak[4]
 array peak_at[4]
 do for [c = 2:4] {
@@ -96,7 +96,7 @@ set label 6 'Inf' at middle(zone[4], right), high center font 'Sans Bold,21' tex
 note(n) = sprintf(lost[n] < 10 ? "%.1f%% become 0\ntest accuracy %.0f%%" : "%.0f%% become 0\n" . \
     "test accuracy %.0f%%", lost[n], average[n])
 down = 0.044 * top
-x = middle(left, zone[2]) - 0.5; y = 0.9 * peak[2]              # beside the bars, inside its zone
+x = middle(left, zone[2]) - 0.5; y = 0.9 * peak[2]              # beside the bars, inside the zone
 set label 7 'no scale' at x, y center font 'Sans Bold,21' textcolor rgb '#A34700'
 set label 8 note(X1) at x, y - down center textcolor rgb '#A34700'
 x = middle(zone[2], zone[3]); y = peak[3] + 0.125 * top         # above the bars
@@ -118,8 +118,8 @@ unset label
 
 # ---- curve.png: what each scale would have lost of the unscaled run's gradients ----
 
-# One gradient in a million counts, so the axis is logarithmic; a share of 0 lies below the cut, at "none".
-# A scale loses what becomes 0, what loses bits and what overflows; the scales that lose least are marked.
+# Shares of one in a million matter, so the axis is logarithmic; 0 is drawn below the dotted line, at "none".
+# A gradient counts as lost if it becomes 0, loses bits or overflows. The scales that lose least are marked.
 stats curve using ($2 + $3 + $4) every ::1 nooutput
 least_lost = STATS_min
 stats curve using ($2 + $3 + $4 <= least_lost ? $1 : NaN) every ::1 nooutput
@@ -158,7 +158,7 @@ unset arrow
 unset label
 unset ylabel
 
-# ---- accuracy.png: one bar for each line of the table ----
+# ---- accuracy.png: one bar per configuration ----
 
 name(n) = n == 1 ? 'FP32' : n == 2 ? "FP16\nno scale" : n == 3 ? "FP16\nscale 8" \
         : n == 4 ? "FP16\nscale 128" : n == 5 ? "FP16\nscale 1024" : n == 6 ? "FP16\ndynamic scale" \

@@ -1,18 +1,18 @@
-/* 04_train_digits.c -- a network that FP16 cannot train, and the one number that rescues it.
+/* 04_train_digits.c -- a network that FP16 alone cannot train, and the one number that helps: the loss scale.
  *
  *     cc -O2 -I. examples/04_train_digits.c -o 04_train_digits -lm
  *     ./04_train_digits                   from the top folder, some seconds; --help for options
  *
- * A small network learns to read 1797 real handwritten digits, eight times: in FP32, in FP16 with one loss
- * scale after the other, in BF16, and in FP16 without FP32 master weights. Both passes are written out below,
- * as yours would be. Activations, gradients and the weights that they read really lie in memory in the small
- * format; sums are taken in FP32 and rounded once, when they are stored. All results are measured.
+ * A small network learns to read 1797 real handwritten digits, eight times: in FP32, in FP16 with several
+ * loss scales, in BF16, and in FP16 without FP32 master weights. The forward and backward passes are written
+ * out below, as in a trainer of your own. Activations, gradients and the weights that the passes read are
+ * stored in the small format; sums are computed in FP32 and rounded once, when they are stored.
  *
- * Why FP16 fails here: the loss is a mean over 2^23 = 8 million terms, as in a detector that averages over
- * all its boxes, or a language model whose batch holds millions of tokens. Only our 4 digits have a gradient,
- * so each is about 2^-23 of p - y: around the smallest number of FP16, 2^-24, and mostly below it. The
- * learning rate, 25, is as large as the loss is small. This is a stand-in for such a model, made to run in
- * seconds; FP32 cannot tell the difference, and the program tests that, too. */
+ * Why FP16 fails here: the loss is divided by 2^23 = 8 million terms, as in a detector that averages over all
+ * its boxes, or a language model whose batch holds millions of tokens. Only the 4 digits of a batch have a
+ * gradient, about 2^-23 of probability minus target: around the smallest number of FP16, 2^-24, and mostly
+ * below it. The learning rate, 25, is as large as the loss is small. So this is a stand-in for such a model
+ * that trains in seconds. In FP32 the division changes nothing, and the program tests that, too. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -29,15 +29,15 @@ static const size_t      sizes[LAYERS + 1] = {PIXELS, HIDDEN, HIDDEN, CLASSES};
 static const size_t      first[LAYERS] = {0, SECOND, THIRD};    /* weight of each layer, among all */
 static const float       loss_terms = 8388608.0f, learning_rate = 25.0f, momentum = 0.99f;
 
-static int         seeds = 3, epochs = 60, interval = 500;      /* interval: of the dynamic scale */
+static int         seeds = 3, epochs = 60, interval = 500;      /* good steps until a dynamic scale doubles */
 static const char *data_path = "examples/data/digits.csv", *out_dir = NULL;
 
 typedef struct config {
     const char *id, *title;
     mpt_format  format;         /* of activations, gradients and the weights that the passes read */
-    float       scale;          /* of the loss; where the dynamic scale starts */
-    mpt_storage storage;        /* FP32 masters are kept and stepped; or the FP16 weights are all there is */
-    mpt_scaler_dialect scaler;  /* static; or mpt's: double after `interval` good steps, halve on bad ones */
+    float       scale;          /* loss scale; of a dynamic one, the first */
+    mpt_storage storage;        /* with FP32 masters, which the optimizer steps; or FP16 weights alone */
+    mpt_scaler_dialect scaler;  /* static; dynamic: doubles after `interval` good steps, halves on bad ones */
 } config;
 
 enum { FP32, X1, X8, X128, X1024, DYNAMIC, BF16, NO_MASTER, CONFIGS };
@@ -52,14 +52,14 @@ static const config configs[CONFIGS] = {
     {"fp16_no_master", "FP16, no FP32 masters", MPT_F16,  65536.0f, MPT_STORE_NEAREST, MPT_SCALER_MPT},
 };
 
-/* What is measured of a run: the columns of results.csv after config and seed, in this order. */
+/* The measurements of one run: the columns of results.csv after config and seed, in this order. */
 enum { ACCURACY, FLUSHED, LOST, SKIPPED, SCALE, BYTES, COLUMNS };
 
 typedef struct run {
     double    value[COLUMNS];
     mpt_range gradients;                /* activation gradients times the scale, before they are stored */
     uint64_t  updates, lost;
-    float     weights[PADDED];          /* at the end */
+    float     weights[PADDED];          /* after the training */
 } run;
 
 static run       runs[CONFIGS][MAX_SEEDS], plain;
@@ -75,15 +75,15 @@ typedef struct net {
     mpt_step   step;
     mpt_sgd    sgd;
     float      master[PADDED], m[PADDED];       /* of all layers, one after the other */
-    float      param[PADDED], grad[PADDED];     /* likewise; what these and the next hold is of `format` */
-    float      in[LAYERS][BATCH * WIDEST];      /* [BATCH][n_in], what each layer read, and ... */
-    float      out_grad[LAYERS][BATCH * WIDEST];        /* ... [BATCH][n_out], its scaled gradients */
-    void      *read;                            /* the weights that the passes read, param or master ... */
-    float      w[PADDED], *kept;                /* ... as floats; and those that the step changes */
+    float      param[PADDED], grad[PADDED];     /* likewise; these, in and out_grad are stored in `format` */
+    float      in[LAYERS][BATCH * WIDEST];      /* [BATCH][n_in]: the input of each layer */
+    float      out_grad[LAYERS][BATCH * WIDEST];        /* [BATCH][n_out]: scaled gradient of its output */
+    void      *read;                            /* the weights that the passes read: param or master */
+    float      w[PADDED], *kept;                /* w: `read` as floats; kept: weights that a step changes */
 } net;
 
-/* The registry, one entry per tensor, is all that mpt has to know of a network.
- * Returns what the weights, their gradients and their momentum take, in bytes per parameter. */
+/* Set up the weights and list them for mpt: this list of tensors is all that mpt has to know of a network.
+ * Returns the bytes per parameter that weights, gradients and momentum take. */
 static double net_init(net *t, const config *c)
 {
     const int   copies = c->format != MPT_F32, masters = c->storage == MPT_STORE_MASTER;
@@ -112,7 +112,7 @@ static double net_init(net *t, const config *c)
     return size.per_parameter;
 }
 
-/* y[j] += a[0] x[0][j] + ... + a[3] x[3][j], in this order. Compilers make vectors of a constant count, 8. */
+/* y[j] += a[0] x[0][j] + ... + a[3] x[3][j], in this order. Compilers vectorize a constant count of 8. */
 static void add_four_rows(float *restrict y, const float a[4], const float *restrict x, size_t n)
 {
     const float *const x1 = x + n, *const x2 = x1 + n, *const x3 = x2 + n;
@@ -126,7 +126,7 @@ static void add_four_rows(float *restrict y, const float a[4], const float *rest
 
 static float dot(const float *x, const float *y, size_t n)
 {
-    float  s[4] = {0.0f, 0.0f, 0.0f, 0.0f};     /* four sums, so that none waits for the last addition */
+    float  s[4] = {0.0f, 0.0f, 0.0f, 0.0f};     /* four, so that no addition waits for the last one */
     size_t i, k;
     for (i = 0; i + 4 <= n; i += 4)
         for (k = 0; k < 4; k++)
@@ -136,7 +136,7 @@ static float dot(const float *x, const float *y, size_t n)
     return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-/* From a batch of pixels in y; the logits end there too, in FP32 for the softmax. */
+/* y holds a batch of pixels, and in the end the logits, in FP32 for the softmax. */
 static void forward(net *t, float y[BATCH * WIDEST])
 {
     float  x[BATCH * WIDEST];
@@ -156,7 +156,7 @@ static void forward(net *t, float y[BATCH * WIDEST])
     }
 }
 
-/* From the gradient d of the logits. Here FP16 happens: each is counted, stored, and read as it is stored. */
+/* d: gradient of the logits. Here FP16 takes effect: gradients are counted, stored, and read as stored. */
 static void backward(net *t, float d[BATCH * WIDEST], mpt_range *seen)
 {
     float  g[WEIGHTS] = {0.0f}, x[BATCH * WIDEST];
@@ -170,7 +170,7 @@ static void backward(net *t, float d[BATCH * WIDEST], mpt_range *seen)
         load(stored, t->out_grad[l], t->format, BATCH * n_out);
         load(x, t->in[l], t->format, BATCH * n_in);
         for (i = 0; i <= n_in; i++) {
-            float a[BATCH] = {1.0f, 1.0f, 1.0f, 1.0f};                      /* what the bias read */
+            float a[BATCH] = {1.0f, 1.0f, 1.0f, 1.0f};                      /* the bias has input 1 */
             for (b = 0; b < BATCH && i < n_in; b++)
                 a[b] = x[b * n_in + i];
             add_four_rows(g + first[l] + i * n_out, a, stored, n_out);
@@ -184,7 +184,7 @@ static void backward(net *t, float d[BATCH * WIDEST], mpt_range *seen)
     store(t->grad, t->format, g, WEIGHTS);
 }
 
-/* An update is lost if it is not zero, yet leaves the weight as it was. Behind the last weight all is 0. */
+/* An update is lost if it is not zero but does not change the weight. The padding after the weights is 0. */
 static void count_updates(run *r, const net *t, const float before[PADDED])
 {
     unsigned updates = 0, lost = 0, i;
@@ -195,7 +195,7 @@ static void count_updates(run *r, const net *t, const float before[PADDED])
     r->updates += updates, r->lost += lost;
 }
 
-/* One batch: the five verbs. */
+/* One batch, in the five steps of every training with a loss scale. */
 static void train_batch(net *t, const size_t *order, float terms, run *r)
 {
     float    y[BATCH * WIDEST], before[PADDED], seed;
@@ -267,11 +267,11 @@ static void train_all(void)
         }
         mean[c][FLUSHED] = share(gradients[c].flushed, mpt_range_nonzero(&gradients[c]));
     }
-    /* Is the small loss a trick? A plain mean, with a rate as much smaller, must give the same weights. */
+    /* Is the small loss a trick? In FP32 a plain mean, with the rate reduced as much, must give the same. */
     train(&configs[FP32], 1, BATCH, &plain);
 }
 
-/* ---- what is printed, and with --out written ---- */
+/* ---- the results: printed, and with --out written to files ---- */
 
 #define PERCENT(c, column) (100.0 * mean[c][column])
 #define POINTS(c) (PERCENT(c, ACCURACY) - PERCENT(FP32, ACCURACY))
@@ -297,8 +297,8 @@ static void print_table(void)
                PERCENT(c, ACCURACY), 100.0 * least, 100.0 * most, PERCENT(c, FLUSHED), PERCENT(c, LOST),
                mean[c][SKIPPED], log2_scale, mean[c][BYTES]);
     }
-    printf("\ngradients lost: activation gradients, those that flow back, not zero but zero once stored;\n"
-           "updates lost: not zero, but the weight stayed as it was; bytes: weights, gradient, momentum.\n");
+    printf("\ngradients lost: activation gradients (those that flow back), not zero, but stored as zero;\n"
+           "updates lost: not zero, but the weight did not change; bytes: weights, gradient, momentum.\n");
 }
 
 static void print_what_you_see(void)
@@ -306,15 +306,15 @@ static void print_what_you_see(void)
     const int same = !memcmp(plain.weights, runs[FP32][0].weights, sizeof plain.weights);
     printf("\nWhat you see, in points of test accuracy against FP32:\n"
            "  no scale   %+6.1f  %.1f%% of the gradients became zero when they were stored.\n"
-           "  scale 8    %+6.1f  Three binades up; %.1f%% are still lost, the smallest.\n"
-           "  dynamic    %+6.1f  Nobody chose the scale: it doubles until a gradient overflows, %.1f times\n"
-           "                     a run; then the step is skipped and the scale halved.\n", POINTS(X1),
+           "  scale 8    %+6.1f  Gradients are 8 times as large; the smallest, %.1f%%, are still lost.\n"
+           "  dynamic    %+6.1f  The scale finds itself: it doubles until a gradient overflows (%.1f times\n"
+           "                     a run); then the step is skipped and the scale is halved.\n", POINTS(X1),
            PERCENT(X1, FLUSHED), POINTS(X8), PERCENT(X8, FLUSHED), POINTS(DYNAMIC), mean[DYNAMIC][SKIPPED]);
-    printf("  BF16       %+6.1f  No scale: its exponents reach as low as those of FP32.\n"
+    printf("  BF16       %+6.1f  No scale needed: its exponents reach as low as those of FP32.\n"
            "  no masters %+6.1f  Its gradients are fine (%.1f%% lost), but %.1f%% of the updates are too\n"
-           "                     small to move an FP16 weight; of the FP32 masters above, %.1f%%.\n"
-           "Only a stand-in? FP32 on the plain mean over the batch, learning rate %.3g, ends in %s\n"
-           "weights (seed 1, %.1f%%).\n", POINTS(BF16), POINTS(NO_MASTER), PERCENT(NO_MASTER, FLUSHED),
+           "                     small to change an FP16 weight; with FP32 masters (dynamic) %.1f%%.\n"
+           "Is the small loss a trick? In FP32 a plain mean over the batch, learning rate %.3g, gives\n"
+           "%s weights (seed 1, %.1f%%).\n", POINTS(BF16), POINTS(NO_MASTER), PERCENT(NO_MASTER, FLUSHED),
            PERCENT(NO_MASTER, LOST), PERCENT(DYNAMIC, LOST), (double)(learning_rate * BATCH / loss_terms),
            same ? "bit-identical" : "DIFFERENT", 100.0 * plain.value[ACCURACY]);
 }
@@ -336,8 +336,8 @@ static void write_results(FILE *f)
         }
 }
 
-/* Percent of the nonzero gradients in each binade 2^e, and what FP16 makes of that binade:
- * 0 it becomes zero, 1 subnormal, 2 normal, 3 overflow. */
+/* One line for each binade, 2^e up to 2^(e + 1): the percentage of the nonzero gradients in it, and its zone,
+ * which says what these numbers become in FP16: 0 zero, 1 subnormal, 2 normal, 3 overflow. */
 static void write_histogram(FILE *f)
 {
     const mpt_format_info *f16 = mpt_format_get(MPT_F16);
@@ -366,8 +366,8 @@ static void write_files(FILE *const f[FILES])
 
 static const char usage[] =
     "usage: 04_train_digits [options]\n"
-    "  --data FILE   the digits; without it examples/data/digits.csv\n"
-    "  --out DIR     write results.csv and the reports into this folder, which must exist\n"
+    "  --data FILE   the digits, default examples/data/digits.csv\n"
+    "  --out DIR     write results.csv, histogram.csv and curve.csv into this folder, which must exist\n"
     "  --seeds N     runs per line of the table, 1..20, default 3\n"
     "  --epochs N    1..1000, default 60\n"
     "  --quick       1 seed, 15 epochs, a dynamic scale that doubles 4 times as often\n";
@@ -385,7 +385,7 @@ int main(int argc, char **argv)
             option_end(*argv, usage);
     digits_load(data_path);
     for (k = 0; k < FILES; k++)
-        f[k] = file_create(out_dir, files[k]);          /* now, so that it fails before the work */
+        f[k] = file_create(out_dir, files[k]);          /* now, so that an error shows before the training */
     train_all();
     print_table();
     print_what_you_see();

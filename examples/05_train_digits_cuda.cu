@@ -1,4 +1,4 @@
-/* 05_train_digits_cuda.cu -- the digits on a GPU: a whole training step that the host never looks at.
+/* 05_train_digits_cuda.cu -- the digits on a GPU: the host launches whole training steps and waits for none.
  *
  *     nvcc -std=c++17 -O2 -I. examples/05_train_digits_cuda.cu -lcublasLt -o 05_cuda && ./05_cuda
  *
@@ -7,17 +7,17 @@
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. examples/05_train_digits_cuda.cu -o 05_cuda
  *
  * A network of 64-32-10 units learns the handwritten digits of examples/data/digits.csv. Weights,
- * activations and gradients are FP16, every sum is FP32, and mpt keeps FP32 masters. The matrix products are
- * cuBLAS', by mpt_cuda_gemm: bias and relu are part of the product, and the ten outputs are padded to
- * sixteen, as Tensor Cores want them. One step, from picking the batch to the new loss scale, is captured in
- * a CUDA graph once and then only replayed: when a gradient overflows, the GPU finds out, skips the step and
- * halves the scale by itself, and the host learns of it at the end of the epoch, when it asks. The scale
- * starts too high and is tried a doubling higher every 50 good steps, so some steps are skipped, and nothing
- * is lost by it but their batches.
+ * activations and gradients are FP16, every sum is FP32, and mpt keeps FP32 masters. cuBLAS computes the
+ * matrix products, called by mpt_cuda_gemm: bias and ReLU are part of the product, and the ten outputs are
+ * padded to sixteen, since Tensor Cores work best with multiples of 8. One step, from copying the batch to
+ * updating the loss scale, is captured once as a CUDA graph and then only replayed. If a gradient overflows,
+ * the GPU itself skips the step and halves the scale; the host learns of it at the end of the epoch, when it
+ * copies the state. The scale starts too high, and mpt tries a doubled one after every 50 good steps, so some
+ * steps are skipped; a skipped step changes no weight, and only its batch is lost.
  *
- * The kernels around the products write every multiply-add as fmaf and take exp from multiplications, so that
- * no compiler changes a bit. cuBLAS adds in an order of its own choice: on a GPU the last digits printed may
- * differ from 05_train_digits_cuda.expected, which is what the emulation prints. */
+ * The kernels around the products write every multiply-add as fmaf and compute exp by multiplications, so
+ * that no compiler changes a bit. cuBLAS chooses its own order of addition: on a GPU the last digits printed
+ * may differ from 05_train_digits_cuda.expected, which is the output of the emulation. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #define MPT_USE_CUBLASLT
@@ -27,17 +27,17 @@
 #define PIXELS  DIGIT_PIXELS
 #define HIDDEN  32
 #define DIGITS  DIGIT_KINDS
-#define OUTPUTS 16              /* the digits, and six that always get gradient 0 */
+#define OUTPUTS 16              /* the ten digits, and six for padding, whose gradient is always 0 */
 #define BATCH   64
 #define EPOCHS  20
 #define MOST    DIGITS_MOST
-#define TRAIN   1408            /* 22 batches; the rest is for the test */
+#define TRAIN   1408            /* 22 batches; the other digits are for testing */
 #define THREADS 128
 
 // the kernels: one thread per result --------------------------------------------------------------
 static __device__ unsigned thread_index(void) { return blockIdx.x * blockDim.x + threadIdx.x; }
 
-/* Copy the next batch. The device counts the steps, so a replay of the graph finds the next one. */
+/* Copy the next batch. Its number comes from a step count in device memory, so each replay takes another. */
 static __global__ void k_batch(mpt_f16 *x, int *label, const mpt_f16 *pixels, const int *labels,
                                const mpt_cuda_state *state)
 {
@@ -49,8 +49,8 @@ static __global__ void k_batch(mpt_f16 *x, int *label, const mpt_f16 *pixels, co
         label[i] = labels[first + i];
 }
 
-/* exp for x <= 0 as (1 + x/1024)^1024: coarse far out, where it is small, and the same everywhere: with
- * e * e the compiler might fuse the last product and the caller's addition, or might not. */
+/* exp(x) for x <= 0, as (1 + x/1024)^1024: inaccurate where x is very negative and exp tiny, but of the same
+ * bits everywhere. It squares by fmaf, since compilers may fuse a plain e * e with the caller's addition. */
 static __device__ float small_exp(float x)
 {
     float e = x > -1024.0f ? fmaf(x, 1.0f / 1024.0f, 1.0f) : 0.0f;
@@ -58,8 +58,8 @@ static __device__ float small_exp(float x)
     return e;
 }
 
-/* dlogits = (softmax(logits) - onehot(label)) / BATCH: where the backward pass begins, in FP32. The six
- * outputs of the padding keep the 0 that was there. */
+/* dlogits = (softmax(logits) - onehot(label)) / BATCH, in FP32: the backward pass begins with it. The six
+ * outputs for padding keep their gradient of 0. */
 static __global__ void k_softmax_grad(float *dlogits, const mpt_f16 *logits, const int *label)
 {
     const unsigned row = thread_index();
@@ -89,7 +89,7 @@ static __global__ void k_bias_grad(mpt_f16 *db, const mpt_f16 *dy, unsigned out)
     db[o] = mpt_f16_from_f32(sum);
 }
 
-/* dx is 0 where the relu that made x cut it off */
+/* dx = 0 where ReLU has made x zero */
 static __global__ void k_relu_grad(mpt_f16 *dx, const mpt_f16 *x, unsigned n)
 {
     const unsigned i = thread_index();
@@ -112,7 +112,7 @@ static void mpt_ok(mpt_status status)
         die(mpt_status_text(status), mpt_cuda_error_text(gpu));
 }
 
-/* Launch by function, not by <<<>>>: a plain C++ compiler reads that too. */
+/* Launch by a function call instead of <<<>>>, which a plain C++ compiler cannot read. */
 template <class T> struct same { typedef T type; };
 template <class... P>
 static void launch(cudaStream_t stream, int threads, void (*kernel)(P...), typename same<P>::type... args)
@@ -145,14 +145,14 @@ static struct network {
     mpt_cuda_list  *list;
     mpt_cuda_state *state;
     mpt_f16        *pixels, *x, *hidden, *logits, *dlogits, *dhidden;
-    float          *seed;               /* gradient of the loss by the logits, FP32 */
+    float          *seed;               /* gradient of the loss with respect to the logits, FP32 */
     int            *labels, *label;
 } net;
 
 static mpt_f16 *param(int i) { return (mpt_f16 *)net.tensor[i].param; }
 static mpt_f16 *grad(int i) { return (mpt_f16 *)net.tensor[i].grad; }
 
-/* One line per tensor; uniform in -range .. range, a power of two. */
+/* Set up tensor i in device memory; its weights are uniform in -range .. range, a power of two. */
 static void add_tensor(int i, const char *name, size_t n, double range)
 {
     static float w[HIDDEN * PIXELS];
@@ -175,7 +175,7 @@ static void build_network(void)
     static int        labels[MOST];
     mpt_scaler_config config = mpt_scaler_defaults(MPT_SCALER_MPT);
     mpt_scaler        scaler;
-    config.init_scale = 16777216.0f;    /* 2^24: too high for FP16; a few skips bring it down */
+    config.init_scale = 16777216.0f;    /* 2^24: too high for FP16; a few skipped steps lower it */
     config.interval = 50;
     must(mpt_scaler_init(&scaler, &config));
     add_tensor(W1, "w1", HIDDEN * PIXELS, 0.25);
@@ -210,7 +210,7 @@ static void free_network(void)
         for (void *p : {(void *)t.master, (void *)t.m, t.param, t.grad}) cuda_ok(cudaFree(p));
 }
 
-/* Row-major d[m][n] = op(a) op(b), all FP16; with a bias [n], and relu if there is one to be cut. */
+/* d[m][n] = op(a) op(b), row-major, all FP16; plus bias[n] if it is not NULL; then ReLU if `relu` is set. */
 static void product(mpt_f16 *d, int m, int n, int k, const mpt_f16 *a, bool trans_a, const mpt_f16 *b,
                     bool trans_b, const mpt_f16 *bias, bool relu, cudaStream_t stream)
 {
@@ -253,10 +253,10 @@ static void backward(cudaStream_t stream)
 }
 
 // training ----------------------------------------------------------------------------------------
-/* Queue one step; nothing here waits. */
+/* Queue one training step; nothing here makes the host wait. */
 static void training_step(cudaStream_t stream)
 {
-    const mpt_sgd sgd = {0.0f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u};     /* momentum 0.9; lr is that of the state */
+    const mpt_sgd sgd = {0.0f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u};     /* momentum 0.9; net.state has the lr */
     launch(stream, BATCH * PIXELS, k_batch, net.x, net.label, net.pixels, net.labels, net.state);
     forward(net.x, BATCH, stream);
     launch(stream, BATCH, k_softmax_grad, net.seed, net.logits, net.label);
@@ -281,7 +281,7 @@ static cudaGraphExec_t capture_step(cudaStream_t stream)
     return exec;
 }
 
-/* Queue the test digits and the copies of logits and state to the host; then wait, once. */
+/* Queue a forward pass over the test digits and copies of logits and state to the host; then wait, once. */
 static double look(mpt_cuda_state *state, mpt_f16 *logits, cudaStream_t stream)
 {
     const int n = MOST - TRAIN;
@@ -303,7 +303,7 @@ static double look(mpt_cuda_state *state, mpt_f16 *logits, cudaStream_t stream)
 
 int main(int argc, char **argv)
 {
-    mpt_cuda_state *state;              /* page-locked, so that copies to it need not wait */
+    mpt_cuda_state *state;              /* page-locked, so that copies to it are asynchronous */
     mpt_f16        *logits;
     cudaStream_t    stream;
     const char *path = argc > 1 ? argv[1] : "examples/data/digits.csv";

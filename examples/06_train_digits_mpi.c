@@ -1,18 +1,18 @@
-/* 06_train_digits_mpi.c -- data-parallel training on 1, 2 or 4 ranks with MPI, the same bits on any number.
+/* 06_train_digits_mpi.c -- data-parallel training with MPI: the same bits on 1, 2 or 4 ranks.
  *
  *     mpicc -O2 -I. examples/06_train_digits_mpi.c -o 06_train_digits_mpi -lm
  *     mpirun -n 4 ./06_train_digits_mpi
  *
- * Every batch is cut into four shards, whatever the number of ranks; a rank computes the gradients of its
- * shards from FP16 weights, with FP16 activation gradients, scaled. Then
+ * Every batch is cut into four shards, whatever the number of ranks. Each rank computes the scaled gradients
+ * of its shards; weights and activation gradients are FP16. Then
  *
- *   1. each rank checks what it has, and mpt_step_combine makes one decision of it: if any gradient of any
- *      rank is Inf or NaN, all skip the step and back off together;
- *   2. the shards are added in a fixed tree, (0 + 1) + (2 + 3): within a rank, then by pairwise exchange.
- *      a + b is b + a to the bit, so the sum does not depend on who added what;
- *   3. each rank checks the sum (for the norm), clips, and makes the same step on its own copy.
+ *   1. each rank checks its gradients, and mpt_step_combine makes one decision for all ranks: if any gradient
+ *      of any rank is Inf or NaN, all ranks skip the step and lower the scale together;
+ *   2. the gradients of the shards are added in a fixed tree, (0 + 1) + (2 + 3): first within a rank, then by
+ *      exchange between pairs of ranks. a + b and b + a have the same bits, so both ranks get the same sum;
+ *   3. each rank checks the sum (to get its norm), clips it, and takes the same step on its own weights.
  *
- * At step 30 shard 3 overflows on purpose: its gradients become too large for FP16. */
+ * At step 30 shard 3 overflows on purpose: its gradients are made too large for FP16. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -45,10 +45,10 @@ static void forward(const float *in, float *hidden, float *out)
     }
 }
 
-/* What FP16 keeps of a number. */
+/* A number, rounded to FP16. */
 static float in_f16(float v) { return mpt_f32_from_f16(mpt_f16_from_f32(v)); }
 
-/* Adds one sample's gradient; seed is its weight in the loss, times the scale. */
+/* Add the gradient of one sample to g; seed is the weight of the sample in the loss, times the scale. */
 static void backward(const float *in, int target, float seed, float *g)
 {
     float hidden[HIDDEN], out[OUT], p[OUT], most, total = 0.0f;
@@ -81,7 +81,7 @@ static void add(float *sum, const float *other)
         sum[i] += other[i];
 }
 
-/* The tree: neighbours first, then neighbours of neighbours; the sum ends in grad[0] of every rank. */
+/* Add the shards in the fixed tree: neighbours first, then pairs. The sum ends in grad[0] of every rank. */
 static void add_shards(int mine)
 {
     float *const sum = grad[0];
@@ -117,7 +117,7 @@ static unsigned long long weights_hash(void)
     return h;
 }
 
-/* Who was first, in the numbering of the shards, which is the same on any number of ranks. */
+/* Print the number of the first shard that overflowed; shards are numbered alike on any number of ranks. */
 static void say_why(const mpt_step *local, int mine, int step)
 {
     int first = local->bad_cause ? rank * mine + (int)local->bad_tensor : SHARDS, all = 0;
@@ -140,8 +140,8 @@ int main(int argc, char **argv)
         return 1;
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     (void)MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks != 1 && ranks != 2 && ranks != 4)         /* who exits here ends the other ranks, too */
-        die("ranks", "1, 2 or 4, please: there are four shards");
+    if (ranks != 1 && ranks != 2 && ranks != 4)         /* a rank that exits here ends the others, too */
+        die("ranks", "must be 1, 2 or 4, because there are four shards");
     mine = SHARDS / ranks;
     digits_load(argc > 1 ? argv[1] : "examples/data/digits.csv");
     memset(&local, 0, sizeof local);
@@ -191,7 +191,7 @@ int main(int argc, char **argv)
     }
     hash = weights_hash();
     (void)MPI_Allreduce(&hash, &other, 1, MPI_UNSIGNED_LONG_LONG, MPI_BXOR, MPI_COMM_WORLD);
-    same = other == (ranks == 1 ? hash : 0u);           /* an even number of equal hashes */
+    same = other == (ranks == 1 ? hash : 0u);           /* the XOR of 2 or 4 equal hashes is 0 */
     if (rank == 0)
         printf("%d steps, %llu skipped, scale %.0f, %d of %u right, weights %016llx, %s\n", step,
                (unsigned long long)scaler.skipped, (double)scaler.scale, right,

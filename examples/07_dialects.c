@@ -1,12 +1,12 @@
-/* 07_dialects.c -- every scaler dialect over the same stream of overflows, their scales side by side.
+/* 07_dialects.c -- the loss scales of all dialects side by side, over the same sequence of overflows.
  *
  *     cc -O2 -I. examples/07_dialects.c -o 07_dialects -lm && ./07_dialects
  *     ./07_dialects csv > dialects.csv && gnuplot -e "csv='dialects.csv'" examples/07_plot.gp
  *
- * A made-up training: a step overflows if the scale exceeds what the gradients allow then. That limit
- * sinks from 2^20 to 2^6 and rises again; in the middle 60 batches hold a NaN that no scale cures, and at
- * the end nothing works any more. All dialects wait 20 good steps before they grow, so that something
- * happens; the rest are their defaults. */
+ * A dialect is a set of rules that moves the loss scale: mpt's own, or those of PyTorch, TensorFlow, Apex ...
+ * The training here is simulated: a step overflows if the scale exceeds a limit, which sinks from 2^20 to 2^6
+ * and then rises to 2^16. In the middle 60 batches hold a NaN, which no scale cures, and at the end no scale
+ * works. All dialects grow after 20 good steps, to make more happen; other settings are their defaults. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -28,7 +28,7 @@ static unsigned cause_at(int step, float scale)
     return scale > ldexpf(1.0f, limit_at(step)) ? MPT_CAUSE_INF : 0u;
 }
 
-/* "2^16", or a number, in at most 7 characters */
+/* The scale as text: "2^16" for a power of two, else a number of four digits. */
 static const char *show(float scale, char *to, size_t n)
 {
     int         e;
@@ -80,12 +80,12 @@ int main(int argc, char **argv)
         printf("\n");
         return 0;
     }
-    printf("The scale before the step. Until 600 the limit is 2^20, sinking to 2^6 from 300 on; 600 to 659\n"
-           "have a NaN in the data; then 2^6, and 2^16 from 700 on; from 1100 on nothing works.\n\n"
+    printf("The scale before some steps, and how many steps are lost. The limit is 2^20, sinks to 2^6 in\n"
+           "steps 300 to 500, and is 2^16 from 700 on; 600 to 659 have a NaN; from 1100 on nothing works.\n\n"
            "                  step 0     290     599     660     699    1099    1199   lost"
-           "  lost after  says so\n"
-           "                                                                           <600"
-           "   NaN <1100  at step\n");
+           "        lost    error\n"
+           "                                                                          0-599"
+           "    660-1099  at step\n");
     for (d = 0; d < D; d++) {
         static const int at[] = {0, 290, 599, 660, 699, 1099, 1199};
         size_t           k;
@@ -98,8 +98,8 @@ int main(int argc, char **argv)
         else
             printf("%7d\n", raised_at[d]);
     }
-    printf("\nOnly mpt finds out that no scale cures the NaN, and goes back to the scale that worked; the\n"
-           "others that move fell as far as they can. And at the end it says:\n  %s.\n",
+    printf("\nOnly mpt finds out that no scale cures the NaN, and returns to the scale that worked; the\n"
+           "others that move have lowered theirs as far as they can. At the end mpt reports:\n  %s.\n",
            mpt_verdict_text(s[MPT_SCALER_MPT].verdict));
     return 0;
 }

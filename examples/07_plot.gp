@@ -1,4 +1,4 @@
-# gnuplot -e "csv='dialects.csv'" examples/07_plot.gp -- the scales of all dialects; writes dialects.png
+# gnuplot -e "csv='dialects.csv'" examples/07_plot.gp -- draws the scales of all dialects into dialects.png
 if (!exists("csv")) csv = 'dialects.csv'
 if (!exists("png")) png = 'dialects.png'
 set terminal pngcairo size 1100,650

@@ -1,12 +1,12 @@
-/* 08_amp_graph -- automatic mixed precision for a graph: which ops run in FP16, where the casts go, and why.
+/* 08_amp_graph.c -- automatic mixed precision for a graph: which ops run in FP16, where casts go, and why.
  *
- *     cc -O2 -I. examples/08_amp_graph.c -o 08_amp_graph -lm
- *     ./08_amp_graph                                   # the three graphs in examples/data, in both modes
- *     ./08_amp_graph --explain examples/data/lstm_cell.graph
- *     ./08_amp_graph --dot build examples/data/resnet_block.graph    # build/resnet_block.tensorflow.dot
+ *     cc -O2 -I. examples/08_amp_graph.c -o 08_amp_graph -lm && ./08_amp_graph
+ *     ./08_amp_graph --explain --dot build examples/data/lstm_cell.graph  # writes build/lstm_cell.*.dot
  *
- * Options: --lists cuda|bf16|compact (cuda), --explain (every node's reason), --dot DIR (a drawing for
- * Graphviz, and PNG where `dot` is installed). The format of the files: examples/amp_graph_reader.h. */
+ * Each graph, by default the three in examples/data, is rewritten twice: as TensorFlow's own pass does it
+ * (mode tensorflow), and with the casts that move fewest bytes (mode min_cut). Options: --lists cuda, bf16 or
+ * compact, the rules for ops (default cuda); --explain, the reason for every node's format; --dot DIR, a
+ * drawing for Graphviz, and a PNG if `dot` is installed. File format: examples/amp_graph_reader.h. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -29,7 +29,7 @@ static void read_graph(mpt_graph *g, const char *path)
     const char *why;
     char        where[512];
     if (!f)
-        die(path, "cannot read it (run this where examples/ is)");
+        die(path, "cannot open it (run this from the top folder)");
     n = fread(text, 1, sizeof text - 1, f);
     if (ferror(f) | fclose(f) || n == sizeof text - 1)
         die(path, "cannot read it, or it is too long");
@@ -43,7 +43,7 @@ static void read_graph(mpt_graph *g, const char *path)
     }
 }
 
-/* DIR/NAME.MODE.dot, and a PNG beside it if `dot` can be run. */
+/* Write DIR/NAME.MODE.dot, and a PNG beside it if the program `dot` is there. */
 static void draw(const mpt_graph *g, const char *path, const char *mode)
 {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;

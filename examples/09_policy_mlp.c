@@ -1,13 +1,13 @@
-/* 09_policy_mlp.c -- one network, every precision policy: the formats come from mpt_policy_format, the code
- * of the network stays the same.
+/* 09_policy_mlp.c -- one network under every precision policy: mpt_policy_format chooses the formats, and the
+ * code of the network stays the same.
  *
  *     cc -O2 -I. examples/09_policy_mlp.c -o 09_policy_mlp -lm && ./09_policy_mlp
- *     MPT_POLICY=mixed_bfloat16 ./09_policy_mlp         one policy; the environment is read here, not by mpt
- *     ./09_policy_mlp --numbers                         the measured accuracies and final scales too
+ *     MPT_POLICY=mixed_bfloat16 ./09_policy_mlp         one policy; this program reads the variable, not mpt
+ *     ./09_policy_mlp --numbers                         also prints measured accuracies and final scales
  *
- * A 64-32-10 network learns 1797 real handwritten digits, built from mpt's typed ops: mpt_gemm, mpt_bias_add,
- * mpt_activate, mpt_cross_entropy. Policies float16 and bfloat16 keep their weights so as well: they are for
- * study. float64 is not trained: these ops are for FP32 and less. */
+ * A 64-32-10 network, built from mpt's typed ops (mpt_gemm, mpt_bias_add, mpt_activate, mpt_cross_entropy),
+ * learns 1797 real handwritten digits. The policies float16 and bfloat16 store the weights in 16 bits, too,
+ * without FP32 masters: they are for study. float64 is not trained: these ops take formats up to FP32. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -15,7 +15,7 @@
 
 enum { PIXELS = DIGIT_PIXELS, HIDDEN = 32, CLASSES = DIGIT_KINDS, BATCH = 32, EPOCHS = 20 };
 
-/* ---- an array in the format that the policy wants; room for F32 ---- */
+/* ---- an array in the format that the policy chooses; there is room for FP32 ---- */
 
 enum { MOST = PIXELS * HIDDEN };
 typedef struct array {
@@ -23,7 +23,7 @@ typedef struct array {
     mpt_format format;
 } array;
 
-/* How a format is stored: TF32 is FP32 whose values were rounded. */
+/* The format that f is stored in: TF32 values are rounded, and stored as FP32. */
 static mpt_format stored(mpt_format f) { return f == MPT_TF32 ? MPT_F32 : f; }
 
 static void put(array *a, const float *x, size_t n, mpt_format format)
@@ -39,14 +39,14 @@ static void put(array *a, const float *x, size_t n, mpt_format format)
 
 typedef struct layer {
     float      master[MOST], m[MOST];
-    array      weight, grad;            /* in compute format */
+    array      weight, grad;            /* in the formats net.matmul and net.hidden */
     float      bias[HIDDEN], bias_m[HIDDEN], bias_grad[HIDDEN];
     size_t     n_in, n_out;
 } layer;
 
 typedef struct net {
     mpt_policy policy;
-    mpt_format matmul, hidden, output;  /* inputs of a product; its result; the last layer's result */
+    mpt_format matmul, hidden, output;  /* formats of a product's inputs, its result, the last layer's */
     layer      l[2];
     array      x, z, h, logits, d, dh;
 } net;
@@ -63,13 +63,13 @@ static void publish(net *t)
     size_t i;
     for (i = 0; i < 2; i++) {
         layer *l = &t->l[i];
-        if (t->policy.variable != MPT_F32)      /* no FP32 masters: what the format cannot hold is gone */
+        if (t->policy.variable != MPT_F32)      /* no FP32 masters: keep what the format can hold */
             must(mpt_quantize_n(l->master, l->master, l->n_in * l->n_out, t->policy.variable, NULL));
         put(&l->weight, l->master, l->n_in * l->n_out, t->matmul);
     }
 }
 
-/* c = op(a) op(b) in row-major matrices without gaps. */
+/* c = op(a) op(b); the matrices are row-major, without gaps between rows. */
 static void product(mpt_trans op_a, mpt_trans op_b, size_t m, size_t n, size_t k, const array *a,
                     const array *b, array *c)
 {
@@ -201,7 +201,7 @@ static void show(const mpt_policy *p, int numbers)
     if (p->compute == MPT_F64)
         return;
     right = train(p, &scale, &loss);
-    printf("    learns the digits: %s\n", right > 0.85 ? "yes, more than 85% of those it never saw" : "no");
+    printf("    learns the digits: %s\n", right > 0.85 ? "yes, more than 85% of the test digits" : "no");
     if (numbers)
         printf("    %.2f%% right, loss in the last epoch %.6f, loss scale %g\n", 100.0 * right, loss,
                (double)scale);

@@ -1,10 +1,10 @@
-/* 11_gpu_advice.c -- what a GPU can do in low precision, and what given matrix products need to run there at
- * full speed. It knows this from a table, so it answers without a GPU too, and for one you do not have:
+/* 11_gpu_advice.c -- what a GPU can do in low precision, and what a matrix product needs to run at full speed
+ * on its Tensor Cores. The answers come from tables in mpt, so no GPU is needed, and you can ask for any GPU:
  *
  *     cc -O2 -I. examples/11_gpu_advice.c -o 11_gpu_advice -lm && ./11_gpu_advice
  *     ./11_gpu_advice --cc 90 --format e4m3 1000 10 784       one product, on compute capability 9.0
  *
- * With nvcc it asks the GPU of this machine when no --cc is given:
+ * Built by nvcc with ASK_THE_GPU, it uses the GPU of this machine unless --cc is given:
  *
  *     nvcc -O2 -DASK_THE_GPU -x cu -I. examples/11_gpu_advice.c -o 11_gpu_advice
  */
@@ -22,7 +22,7 @@ static void print_generations(void)
 #undef ROW
     };
     int i;
-    printf("What multiplies on Tensor Cores, and what to use:\n");
+    printf("What the Tensor Cores of each generation multiply, and what to use there:\n");
     printf("  %-17s %4s  %-3s %-4s %-4s %-3s %-6s\n", "generation", "from", "f16", "bf16", "tf32", "fp8",
            "blocks");
     for (i = 0; i < (int)MPT_GPU_COUNT; i++) {
@@ -34,7 +34,7 @@ static void print_generations(void)
     }
 }
 
-/* A product of row-major matrices as a layer has it: outputs [m][n] = inputs [m][k] times weights [n][k]. */
+/* The product of a layer, row-major: outputs [m][n] = inputs [m][k] times the transpose of weights [n][k]. */
 static mpt_gemm_args layer(mpt_format format, long m, long n, long k)
 {
     const int     fp8 = format == MPT_E4M3 || format == MPT_E5M2;
@@ -53,7 +53,7 @@ static mpt_gemm_args layer(mpt_format format, long m, long n, long k)
     return g;
 }
 
-/* Elements in 16 bytes: what m, n, k and the leading dimensions should be multiples of. */
+/* The number of elements in 16 bytes: m, n, k and the leading dimensions should be multiples of it. */
 static int unit(mpt_format format)
 {
     return 128 / (format == MPT_TF32 ? 32 : mpt_format_get(format)->bits);
@@ -66,7 +66,7 @@ static void print_product(int cc, mpt_format format, long m, long n, long k)
     const mpt_gemm_args    g = layer(format, m, n, k);
     const mpt_gemm_verdict v = mpt_gemm_advice(cc, &g);
     const unsigned         told = (v.problems & never ? v.problems & never : v.problems & ~padding) &
-                                  ~(unsigned)MPT_GEMM_NO_TENSOR_CORES;     /* the first line says it */
+                                  ~(unsigned)MPT_GEMM_NO_TENSOR_CORES;     /* the first line says that */
     unsigned               bit;
     printf("  %-4s %5ld x %5ld x %5ld  %s\n", mpt_format_get(format)->name, m, n, k,
            v.refused ? "refused" : !v.tensor_cores ? "runs, but not on Tensor Cores"
@@ -80,7 +80,7 @@ static void print_product(int cc, mpt_format format, long m, long n, long k)
                100.0 * ((double)v.m * (double)v.n * (double)v.k / ((double)m * (double)n * (double)k) - 1.0));
 }
 
-/* The compute capability of the GPU here, or 0. */
+/* The compute capability of this machine's GPU; 0 if there is none, or without ASK_THE_GPU. */
 static int ask(void)
 {
 #ifdef ASK_THE_GPU

@@ -1,9 +1,9 @@
-# 12_plot.gp -- two pictures of what 12_reports wrote: growth.png and heat.png.
+# 12_plot.gp -- draws two pictures from the files that `12_reports DIR` writes: growth.png and heat.png.
 #
 #     gnuplot -e "dir='build/demo'" examples/12_plot.gp
 #
 # Needs gnuplot 5.2 or newer with the pngcairo terminal. All numbers come from the CSV files. The colours are
-# after Okabe and Ito: colour-blind readers can tell them apart.
+# those of Okabe and Ito, which colour-blind readers can tell apart.
 
 if (!exists("dir")) dir = 'build/demo'
 set datafile separator ','
@@ -38,7 +38,7 @@ array title[7] = ['BF16', 'FP16', 'FP32', 'FP32 in blocks of 256', 'FP32, pairwi
 array colour[7] = [0xC98500, 0xD55E00, 0x0072B2, 0x3A9BD9, 0xB3598F, 0x009E73, 0x666666]
 rows(n) = sprintf("< awk -F, '$2 == \"%s\"' %s", method[n], growth)
 set margins 11, 27, 4.7, 4
-# Each name stands where its line ends; names that would cover each other move down, on a string.
+# Each name stands at the end of its curve. Where names would overlap, one moves down, and a line leads there.
 at = 1e9
 do for [n = 1:7] {
     stats rows(n) using 3:8 nooutput
@@ -48,7 +48,7 @@ do for [n = 1:7] {
     set arrow n from end, STATS_min to 1.7 * end, at nohead lw 1 lc rgb colour[n]
     set label n title[n] at 1.9 * end, at textcolor rgb colour[n]
 }
-width(n) = n == 6 ? 9 : 3           # Kahan and Neumaier often agree: one is drawn around the other
+width(n) = n == 6 ? 9 : 3           # Kahan and Neumaier often agree: one is drawn thicker, around the other
 plot for [n in "1 2 3 4 6 7 5"] rows(int(n)) using 3:($8 > 1e-9 ? $8 : 1e-9) \
     with linespoints lw width(int(n)) pt 7 ps 0.8 lc rgb colour[int(n)]
 unset output

@@ -1,11 +1,11 @@
-/* 12_reports.c -- which arrays survive FP16, which sum breaks, and when: the reports on one small network.
+/* 12_reports.c -- which gradients, weights, updates and sums survive FP16: the reports on a small network.
  *
  *     cc -O2 -I. examples/12_reports.c -o 12_reports -lm && ./12_reports
  *     ./12_reports DIR        also writes DIR/growth.csv, heat.csv and track.jsonl for examples/12_plot.gp
  *
- * A network of ten layers is trained in FP32 for 400 steps, while mpt looks at its activation gradients
- * every 10 steps. What it reports is what would have happened in FP16: nothing here is rounded but by the
- * reports themselves. The arithmetic is that of 03_loss_scale.c, the same on every machine. */
+ * A network of ten layers is trained in FP32 for 400 steps, and every 10 steps mpt looks at its activation
+ * gradients. The reports say what would have happened in FP16 or another format; the training itself rounds
+ * nothing to these formats. The arithmetic is that of 03_loss_scale.c: the same bits on every machine. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -92,7 +92,7 @@ static void step(float rate)
             }
 }
 
-/* One column of the heat map: what share of each layer's nonzero gradients FP16 would flush now. */
+/* Write one column of the heat map: the percentage of each layer's nonzero gradients that FP16 makes zero. */
 static void write_heat(FILE *f, int now)
 {
     static mpt_range r;
@@ -175,7 +175,7 @@ static void show_updates(void)
     (void)mpt_stagnation_write(&r, MPT_STYLE_DRAWING, "The last step", mpt_writer_file(stdout));
 }
 
-/* The same sum in eight ways, looked at whenever the number of terms has doubled. */
+/* The same sum computed in eight ways, with a report each time that the number of terms has doubled. */
 static void show_sums(const char *dir)
 {
     static mpt_sums s;
@@ -198,7 +198,7 @@ static void show_sums(const char *dir)
     file_close(f, "growth.csv");
 }
 
-/* The variance of numbers far from zero by the textbook's shortcut: E[x^2] - E[x]^2. */
+/* The variance of numbers far from zero by the textbook formula E[x^2] - E[x]^2, which cancels digits. */
 static void show_shadow(void)
 {
     mpt_shadow   s;

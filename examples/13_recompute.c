@@ -1,16 +1,16 @@
-/* 13_recompute.c -- most activations are not stored, but computed again: same gradients, bit for bit.
+/* 13_recompute.c -- activation checkpointing: most activations are not stored but recomputed, and the
+ * gradients are the same, bit for bit.
  *
- *     cc -O2 -I. examples/13_recompute.c -o 13_recompute -lm
- *     ./13_recompute
+ *     cc -O2 -I. examples/13_recompute.c -o 13_recompute -lm && ./13_recompute
  *
- * A deep network keeps every layer's input for the backward pass. Instead, keep one in EVERY, and when the
- * backward pass comes to a segment, run its forward pass again into a small buffer: one more forward
- * pass in time, for about depth / every + every rows in memory, least at every = sqrt(depth). In FP16 each
- * kept row takes half the bytes.
+ * The backward pass of a deep network needs the input of every layer. Instead of keeping all inputs, keep the
+ * first of each segment of `every` layers. When the backward pass comes to a segment, run the forward pass of
+ * that segment again into a small buffer. This costs one more forward pass in time and needs memory for about
+ * depth / every + every inputs, least at every = sqrt(depth). In FP16 each input takes half the bytes.
  *
- * The gradients are the same bits, on one condition: what is kept and what is computed again must have
- * been rounded alike. So the row handed to the next layer is the stored one, read back, in both passes.
- * The arithmetic is mpt's row calls, which give the same bits on every machine. */
+ * The gradients have the same bits on one condition: kept and recomputed inputs must have been rounded alike.
+ * So in both passes each layer reads its input as it is stored, rounded to the format. mpt's row functions do
+ * the arithmetic; they give the same bits on every machine. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -21,12 +21,12 @@ enum { DEPTH = 36, WIDTH = 48, BATCH = 8, MATRIX = WIDTH * WIDTH };
 static mpt_format format;                               /* of activations, gradients and weights */
 static float      weights[DEPTH][MATRIX], grads[DEPTH][MATRIX], first[DEPTH][MATRIX], input[BATCH][WIDTH];
 
-/* ---- where activations lie: rows of a batch in `format` ---- */
+/* ---- storage for activations: rows of a batch in `format` ---- */
 
 typedef struct rows {
     char  *memory;
     size_t bytes;                                       /* of one layer's input, for the whole batch */
-    size_t most;                                        /* bytes that were used */
+    size_t most;                                        /* bytes used so far */
 } rows;
 
 static void rows_init(rows *r, size_t layers)
@@ -65,7 +65,7 @@ static void layer_forward(float x[BATCH][WIDTH], const float *w)
     }
 }
 
-/* d: the gradient of what the layer put out, before relu; becomes that of what it read, x. */
+/* d: gradient of this layer's x W; becomes that of the layer below, whose ReLU gave x. g: gradient of w. */
 static void layer_backward(float d[BATCH][WIDTH], float x[BATCH][WIDTH], const float *w, float *g)
 {
     float  to[WIDTH];
@@ -80,7 +80,7 @@ static void layer_backward(float d[BATCH][WIDTH], float x[BATCH][WIDTH], const f
     }
 }
 
-/* Inputs of layers from .. to - 1 into slots 0, 1 ... of r; only every `every`-th if that is above 1. */
+/* Run layers from .. to - 1, and store the input of each `every`-th of them in slots 0, 1 ... of r. */
 static size_t forward(rows *r, float x[BATCH][WIDTH], size_t from, size_t to, size_t every)
 {
     size_t l;
@@ -93,7 +93,7 @@ static size_t forward(rows *r, float x[BATCH][WIDTH], size_t from, size_t to, si
     return to - from;                                   /* layers computed */
 }
 
-/* Gradients of sum(output) * seed. Returns the layers computed forward. */
+/* Gradients of seed * (a sum of the outputs, weighted by 1, 2 and 3). Returns the number of layers run. */
 static size_t train_step(size_t every, float seed, size_t *bytes)
 {
     static float x[BATCH][WIDTH], d[BATCH][WIDTH], again[BATCH][WIDTH];
@@ -107,7 +107,7 @@ static size_t train_step(size_t every, float seed, size_t *bytes)
         for (i = 0; i < WIDTH; i++)
             d[b][i] = x[b][i] > 0.0f ? seed * (1.0f + (float)(i % 3)) : 0.0f;
     for (l = DEPTH; l-- > 0;) {
-        if (every > 1 && l < start) {                   /* the next segment down: its inputs, again */
+        if (every > 1 && l < start) {                   /* the next segment below: recompute inputs */
             start = l / every * every;
             get(&kept, start / every, again);
             work += forward(&segment, again, start, l + 1, 1);
@@ -126,7 +126,7 @@ static size_t train_step(size_t every, float seed, size_t *bytes)
 
 /* ---- the comparison ---- */
 
-static uint32_t fnv(const float *x, size_t n)   /* over the bits: the same on every machine */
+static uint32_t fnv(const float *x, size_t n)   /* a hash of the bits, the same on every machine */
 {
     uint32_t h = 2166136261u, u;
     size_t   i;

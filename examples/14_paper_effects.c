@@ -3,15 +3,15 @@
  *     cc -O2 -I. examples/14_paper_effects.c -o 14_paper_effects -lm
  *     ./14_paper_effects                  from the top folder, under a minute; --seeds N, default 3
  *
- * "Mixed Precision Training" (arXiv 1710.03740) tells of three ways in which FP16 fails: activation
- * gradients become zero (its SSD network diverges until the loss is scaled by 8), small updates vanish
- * against large weights, and constants that FP32 takes for granted do not exist. Here each is set up with
- * a multilayer perceptron that trains in a second. Beside each number stands that of an earlier study of
- * the same effects, which names network, loss factor and some rates. What it leaves open (batch, epochs,
- * initial deviation, seeds, other rates) is chosen here such that the numbers agree within a point.
+ * "Mixed Precision Training" (arXiv 1710.03740) names three ways in which FP16 fails: activation gradients
+ * become zero (its SSD network diverges until the loss is scaled by 8), small updates are lost against large
+ * weights, and constants that FP32 can hold, such as an epsilon of 1e-8, become zero. Here each is shown
+ * with a multilayer perceptron that trains in a second. Beside each number stands that of an earlier study of
+ * the same effects, which gives the network, the loss factor and some rates. What it does not give (batch,
+ * epochs, initial deviation, seeds, other rates) is chosen here such that the numbers agree within a point.
  *
- * A loss times 2^-k with a learning rate times 2^k is the same training in exact arithmetic, and in FP32;
- * it moves the gradients to where those of networks are that average over many more terms. */
+ * The loss times 2^-k with the learning rate times 2^k is the same training in exact arithmetic, and in FP32.
+ * It shifts the gradients to where they are in networks whose loss is a mean over many more terms. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -22,7 +22,7 @@ enum { MATRIX = (WIDTH + 1) * WIDTH, MAX_SEEDS = 10 };
 
 typedef enum activation { TANH, SIGMOID } activation;
 
-/* What a comparison holds constant. */
+/* What all rows of one table have in common. */
 typedef struct setup {
     size_t     layers, batch;
     activation kind;
@@ -31,18 +31,18 @@ typedef struct setup {
     int        first_seed, seed_step;
 } setup;
 
-typedef struct way {
+typedef struct way {                    /* one row of a table */
     const char *title;
     mpt_format  format;
-    float       scale;                  /* of the loss; 0: dynamic, by the default dialect */
+    float       scale;                  /* loss scale; 0: dynamic, by the default dialect */
     mpt_storage storage;
-    float       eps;                    /* 0: SGD; above: Adam that keeps it and its moments in FP16 */
-    double      study;                  /* accuracy, percent */
+    float       eps;                    /* 0: SGD; above 0: Adam, with this eps and the moments in FP16 */
+    double      study;                  /* the accuracy in the study, percent */
 } way;
 
 typedef struct run {
     double    accuracy;
-    uint64_t  updates, lost;            /* where weights are rounded to nearest: not zero; without effect */
+    uint64_t  updates, lost;            /* nonzero updates, lost ones; counted with MPT_STORE_NEAREST only */
     mpt_range gradients;                /* activation gradients times the scale, before they are stored */
 } run;
 
@@ -61,7 +61,7 @@ typedef struct net {
     mpt_adam     adam;
     float        master[MAX_LAYERS][MATRIX], param[MAX_LAYERS][MATRIX], extra[MAX_LAYERS][MATRIX];
     float        grad[MAX_LAYERS][MATRIX], m[MAX_LAYERS][MATRIX], v[MAX_LAYERS][MATRIX];
-    float        in[MAX_LAYERS + 1][MAX_BATCH][WIDTH];      /* read through `format` */
+    float        in[MAX_LAYERS + 1][MAX_BATCH][WIDTH];      /* stored in `format` */
 } net;
 
 static net t;
@@ -127,7 +127,7 @@ static void forward(const float *pixels, size_t count, float logits[][CLASSES])
     }
 }
 
-/* Round a row of activation gradients to the format; first, count what becomes of them. */
+/* Count what FP16 would do to a row of activation gradients, then round it to the format. */
 static void round_gradient(float *row, size_t n, mpt_range *seen)
 {
     float low[WIDTH];
@@ -136,7 +136,7 @@ static void round_gradient(float *row, size_t n, mpt_range *seen)
     load(row, low, t.w->format, n);
 }
 
-/* From the gradient of the logits. */
+/* The backward pass, from the gradient of the logits. */
 static void backward(float logits[][CLASSES], mpt_range *seen)
 {
     static float out[MAX_BATCH][WIDTH];
@@ -169,7 +169,7 @@ static void backward(float logits[][CLASSES], mpt_range *seen)
 
 static float half(float x) { return mpt_f32_from_f16(mpt_f16_from_f32(x)); }
 
-/* Adam with FP32 masters, but everything else kept and computed in f16. */
+/* Adam with FP32 masters, but with moments, eps and updates rounded to FP16. */
 static void adam_f16(mpt_adam *o)
 {
     const float eps = half(o->eps);
@@ -194,7 +194,7 @@ static void adam_f16(mpt_adam *o)
     }
 }
 
-/* An update is lost if it is not zero, yet leaves the weight as it was. Both formats here have 16 bits. */
+/* An update is lost if it is not zero but does not change the weight. All weights here have 16 bits. */
 static void count_updates(run *r, float before[][MATRIX])
 {
     size_t l, i;
@@ -265,7 +265,7 @@ static void train(const setup *s, const way *w, int seed, run *r)
     r->accuracy = test_accuracy(order + digits_train, digits_count - digits_train);
 }
 
-/* ---- the effects ---- */
+/* ---- the effects: a setup for each table, and its rows ---- */
 
 static const setup
     shares  = {5, 16, SIGMOID, 20, 0,   0.16f,   0.9f, 6.3f,  1, 1},
@@ -275,7 +275,7 @@ static const setup
     epsilon = {3, 32, TANH,    5,  0,   0.001f,  0.0f, 1.0f,  1, 1};
 
 #define MASTER MPT_STORE_MASTER
-static const way scales[] = {           /* the first five for partial loss, too, with its own numbers */
+static const way scales[] = {           /* less_scales: the first five, with the study's other numbers */
     {"FP32",              MPT_F32,  1.0f,   MASTER, 0.0f, 95.7},
     {"FP16 x1",           MPT_F16,  1.0f,   MASTER, 0.0f, 11.7},
     {"FP16 x8",           MPT_F16,  8.0f,   MASTER, 0.0f, 95.6},
@@ -350,7 +350,7 @@ static void effect(const char *title, const setup *s, const way *w, size_t count
     }
 }
 
-/* One FP32 training tells of every scale: the histogram of its gradients, moved. */
+/* One FP32 training is enough for every scale: a scale only shifts the histogram of the gradients. */
 static void effect_shares(void)
 {
     static const int    log2_scale[] = {0, 3, 7, 10, 15};
@@ -385,7 +385,7 @@ int main(int argc, char **argv)
         if (!option_number(&argv, "--seeds", &seeds, MAX_SEEDS) && !option_text(&argv, "--data", &data))
             option_end(*argv, "usage: 14_paper_effects [--seeds N, 1..10] [--data FILE of digits]\n");
     digits_load(data);
-    printf("%d seed%s; test accuracy in percent, mean; study: the number to compare with.\n", seeds,
+    printf("%d seed%s; mean test accuracy in percent; study: the number of the earlier study.\n", seeds,
            seeds > 1 ? "s" : "");
     effect_shares();
     effect("A training that diverges, cured by a scale of 8", &diverge, scales, COUNT(scales));

@@ -4,25 +4,25 @@
  *     ./15_gpt                            from the top folder, a minute; or: ./15_gpt STEPS FOLDER
  *     ./15_gpt --long FOLDER              a better model: 4000 steps, several minutes
  *
- * The GPT is that of dropin/before_gpt.c, included below: its loops run in FP32. Between them this program
- * rounds what would lie in memory: parameters that the passes read, gradients, and what the blocks keep for
- * the backward pass. mpt_quantize_n rounds to a format and stays in float: every run has the same code, and
- * the format is the only difference. (dropin/after_gpt.c really stores 16 bits.)
+ * The GPT is that of dropin/before_gpt.c, which is included below; its loops run in FP32. Between them this
+ * program rounds the arrays that a mixed-precision trainer would store in the format: parameters that the
+ * passes read, gradients, and what the blocks keep for the backward pass. mpt_quantize_n rounds floats to a
+ * format and returns floats, so all runs share the code. (dropin/after_gpt.c really stores 16 bits.)
  *
- * Without a scale FP16 holds this model's gradients. To see what a mean over many more terms does, as where
- * the batch is millions of tokens, the loss here is divided by 2^18, and AdamW gets the gradients times 2^18:
- * FP32 cannot tell the difference. 600 steps unless you say. With a FOLDER, loss.csv and flushed.csv are put
- * there; 15_plot.gp draws them. */
+ * Even without a scale FP16 can hold the gradients of this model. To show what a mean over many more terms
+ * does, as with a batch of millions of tokens, the loss here is divided by 2^18, and AdamW gets the gradients
+ * times 2^18: in FP32 this changes nothing. A run has 600 steps by default. With a FOLDER, the program writes
+ * loss.csv and flushed.csv there, which 15_plot.gp draws. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
-#define main trainer_main               /* its functions and arrays are used; its program is not */
+#define main trainer_main               /* this program uses its functions and arrays, but not its main */
 #include "examples/dropin/before_gpt.c"
 #undef main
 
 static const float terms = 262144.0f;
 
-/* How a run stores things. A scale of 0 is the dynamic one. */
+/* How a run stores weights, activations and gradients. A scale of 0 means a dynamic scale. */
 typedef struct Way {
     const char *name;
     mpt_format  weights, kept, gradients;
@@ -44,7 +44,7 @@ static const Way ways[WAYS] = {
 
 static const char *const groups[GROUPS] = {"embeddings", "block 1", "block 2", "head"};
 static float             master[64000];
-static double            lost[GROUPS];              /* of the last gradients, by group, in % */
+static double            lost[GROUPS];              /* % of the last gradients that became 0, by group */
 static FILE             *losses, *flushed;
 
 static void stop(const char *why)
@@ -55,7 +55,7 @@ static void stop(const char *why)
 
 /* ---- rounding ---- */
 
-/* FP8 with delayed scaling: one scale for each array that is rounded, from its largest number of late. */
+/* FP8 with delayed scaling: each array has a scale, computed from its largest magnitudes in recent steps. */
 enum { SCALES = 6 + LAYERS * 12 + LAYERS * FIELDS, HISTORY = 16 };
 static float           fp8_scale[SCALES], fp8_inverse[SCALES], fp8_amax[SCALES];
 static float           fp8_history[SCALES * HISTORY];
@@ -76,7 +76,7 @@ static void round_to(mpt_format format, float *to, const float *from, size_t n, 
     }
 }
 
-/* What the blocks kept, one array after the other. */
+/* Round what the blocks kept for the backward pass, array by array. */
 static void round_kept(mpt_format format)
 {
     static const int size[FIELDS] = {ROWS * WIDTH, ROWS * WIDTH, ROWS * 3 * WIDTH, BATCH * HEADS * LEN * LEN,
@@ -89,7 +89,7 @@ static void round_kept(mpt_format format)
     }
 }
 
-/* Embeddings, then block by block, then the head. */
+/* The group of parameter k: first the embeddings, then one group for each block, then the head. */
 static int group_of(int k) { return k < 2 ? 0 : k < 2 + LAYERS * 12 ? 1 + (k - 2) / 12 : GROUPS - 1; }
 
 static int is_nonzero(float x)
@@ -99,7 +99,7 @@ static int is_nonzero(float x)
     return (bits & 0x7fffffffu) != 0u;
 }
 
-/* Gradients as they would lie in memory, and which share of those that are not 0 became 0. */
+/* Round the gradients as storing them would; `lost` becomes the percentage of nonzero ones that became 0. */
 static void round_gradients(mpt_format format)
 {
     double was[GROUPS] = {0}, is[GROUPS] = {0};
@@ -147,7 +147,7 @@ static void start(const Way *way, mpt_scaler *scaler)
         stop("mpt_fp8_init");
 }
 
-/* Parameters as the passes read them; the others go to `master`, and come back. */
+/* Round the parameters for the passes; `master` keeps the unrounded ones for restore_weights. */
 static void round_weights(const Way *way)
 {
     float *at = master;

@@ -1,7 +1,7 @@
-# 15_plot.gp -- two pictures of what 15_gpt wrote to a folder: gpt_loss.png and gpt_flushed.png.
+# 15_plot.gp -- draws two pictures from the files that 15_gpt writes to a folder: gpt_loss.png, the loss of
+# all runs, and gpt_flushed.png, the percentage of gradients that became 0 in FP16 with scale 64.
 #
 #     gnuplot -e "dir='build/demo'" examples/15_plot.gp
-#
 # Needs gnuplot 5.2 or newer with the pngcairo terminal.
 
 if (!exists("dir")) dir = 'build/demo'

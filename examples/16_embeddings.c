@@ -1,16 +1,16 @@
 /* 16_embeddings.c -- an embedding table in 2 bytes a weight, updated row by row without a master.
  *
- *     cc -O2 -I. examples/16_embeddings.c -o 16_embeddings -lm
- *     ./16_embeddings
+ *     cc -O2 -I. examples/16_embeddings.c -o 16_embeddings -lm && ./16_embeddings
  *
- * Skip-gram with negative samples (Mikolov et al. 2013): 200 words stand in a circle, and a word is seen with
- * those up to 3 places from it. Each step moves a handful of rows of two tables by a small multiple of a
- * vector: what mpt_row_update is for. Rounded to nearest, bf16 loses the updates below half an ulp, and the
- * more of them the smaller the rate; rounded stochastically it keeps them on average. Kahan and split storage
- * keep what was rounded off, in 16 bits more.
+ * Skip-gram with negative samples (Mikolov et al. 2013): 200 words stand in a circle, and the neighbours of a
+ * word are those up to 3 places from it. Each step adds a small multiple of a vector to a few rows of two
+ * tables; mpt_row_update does this. With bf16 rounded to nearest, updates below half an ulp are lost, and the
+ * smaller the learning rate, the more of them. Stochastic rounding keeps them on average. Kahan and split
+ * storage keep what was rounded off, in 16 more bits per weight.
  *
- * With threads on one table and no locks (Hogwild), give each thread a mpt_row_rule with a stream of its own:
- * an update may be lost to another thread's, as with floats, but no weight is torn. */
+ * If several threads update one table without locks (Hogwild), give each thread an mpt_row_rule with a stream
+ * number of its own. An update may then be overwritten by that of another thread, as with floats, but no
+ * weight is ever half written. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -49,7 +49,7 @@ static void table_init(table *a, mpt_storage storage, mpt_format format, int row
     must(storage == MPT_STORE_MASTER ? mpt_publish(&a->t, 1) : mpt_weights_set(&a->t, a->master));
 }
 
-/* A word's row as floats: what forward and backward read. */
+/* Load the row of a word as floats, for the forward and the backward pass. */
 static void row_of(float *row, const table *a, size_t word)
 {
     const size_t at = word * DIM;
@@ -59,7 +59,7 @@ static void row_of(float *row, const table *a, size_t word)
         memcpy(row, a->master + at, DIM * sizeof *row);
 }
 
-/* One word and its context, and some that are not: the loss. */
+/* Train on a word, a neighbour (`context`) and NEGATIVE words drawn at random. Returns the loss. */
 static double step(uint32_t word, uint32_t context, float rate, mpt_row_rule *rule)
 {
     float  x[DIM], y[DIM], dx[DIM] = {0.0f};
@@ -82,7 +82,7 @@ static double step(uint32_t word, uint32_t context, float rate, mpt_row_rule *ru
     return loss;
 }
 
-/* The share of the nearest 2 * NEAR words, by angle, that stand NEAR places away or less. */
+/* For PROBES words, find the 2 * NEAR rows at the smallest angle: which share of them are its neighbours? */
 static double neighbours(void)
 {
     static float row[WORDS][DIM], near[WORDS];
@@ -122,8 +122,8 @@ int main(void)
         {"bf16, nearest", MPT_STORE_NEAREST, MPT_BF16},
     };
     size_t w;
-    printf("%d words of %d, %d steps; loss of the last tenth\n\n%-22s %14s %8s %12s\n", WORDS, DIM, STEPS, "",
-           "bytes a weight", "loss", "neighbours");
+    printf("%d words of %d numbers, %d steps; loss: mean of the last tenth; neighbours: share found\n\n"
+           "%-22s %14s %8s %12s\n", WORDS, DIM, STEPS, "", "bytes a weight", "loss", "neighbours");
     for (w = 0; w < sizeof ways / sizeof *ways; w++) {
         mpt_row_rule rule = {0.0f, 0.0f, 0.0f, 0u, 0u, 0u, 0u};
         mpt_memory   memory;

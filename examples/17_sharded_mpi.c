@@ -1,21 +1,21 @@
-/* 17_sharded_mpi.c -- masters and moments shared out over ranks, as ZeRO's first stage does: the same bits.
+/* 17_sharded_mpi.c -- masters and moments divided among MPI ranks, as in ZeRO stage 1, with the same bits.
  *
  *     mpicc -O2 -I. examples/17_sharded_mpi.c -o 17_sharded_mpi -lm
  *     mpirun -n 3 ./17_sharded_mpi [--bf16] [--stop STEP | --from RANKS] [FILE]
  *
- * Every rank has all FP16 weights and a whole FP16 gradient, but FP32 masters and Adam's moments of its part
- * alone: 2 + 2 + 12 / N bytes a parameter on N ranks (8 / N with --bf16, moments in BF16). In each step
+ * Every rank has all FP16 weights and a whole FP16 gradient, but FP32 masters and Adam's moments only for its
+ * own part: 2 + 2 + 12 / N bytes a parameter on N ranks (8 / N with --bf16, moments in BF16). In each step
  *
- *   1. the batch goes through in twelve micro-batches, N at a time, and then gradients are reduced and
- *      scattered: a rank gets its part of each rank's gradient, in FP16, and adds it to FP32 sums, in the
- *      order of the micro-batches, so that the sums are the same for any N;
- *   2. each rank checks its sums, and mpt_step_combine makes one decision and one norm of it;
+ *   1. the batch is cut into twelve micro-batches; N at a time, one per rank, go through both passes.
+ *      Then each rank receives its part of every rank's gradient, in FP16, and adds these parts to FP32 sums
+ *      in the order of the micro-batches, so that the sums have the same bits for any N (reduce-scatter);
+ *   2. each rank checks its sums, and mpt_step_combine gives all ranks one decision and one norm;
  *   3. each rank clips and steps its part;
- *   4. the FP16 copies are gathered by all.
+ *   4. every rank gathers the FP16 copies of all parts.
  *
- * On one rank nothing is cut: that run is the judge of the others. At step 30 a micro-batch overflows.
- * --stop writes a file a rank, FILE.0, FILE.1 ..., and --from goes on from those of so many, on any number.
- * For speed, 1 is MPI_Reduce_scatter or ncclReduceScatter, whose sums are in an order of their own. */
+ * On one rank nothing is divided: that run is the reference. At step 30 a micro-batch overflows on purpose.
+ * --stop writes one file per rank, FILE.0, FILE.1 ...; --from RANKS resumes these on any number of ranks.
+ * MPI_Reduce_scatter or ncclReduceScatter would be faster in 1, but they add in an order of their own. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -26,21 +26,21 @@
 enum { IN = DIGIT_PIXELS + 1, HIDDEN = 384, OUT = DIGIT_KINDS, N1 = HIDDEN * IN, N2 = OUT * HIDDEN };
 enum { ALL = N1 + N2, TENSORS = 2, MICRO = 12, PER = 4, BATCH = MICRO * PER, EPOCHS = 3, OVERFLOWS_AT = 30 };
 
-/* What a rank has: the tensors, or its parts of them, and the memory of what belongs to it alone. */
+/* A rank's tensors, or its parts of them, and the memory for its masters, moments and gradient sums. */
 typedef struct shard { mpt_tensor item[TENSORS]; void *memory; } shard;
 
 static mpt_f16     copy[ALL], grad[ALL], piece[ALL];
 static shard       own;
-static mpt_tensor  pieces[TENSORS];                 /* where its part of another rank's gradient arrives */
+static mpt_tensor  pieces[TENSORS];                 /* `piece` receives our part of another rank's gradient */
 static mpt_scaler  scaler;
 static mpt_step    step;
 static mpt_adamw   adamw;
 static uint64_t    steps;
 static mpt_moments moments;
 static int         rank, ranks, counts[MICRO], offsets[MICRO];
-static double      sent[3];                         /* bytes: gradients, decision, copies */
+static double      sent[3];                         /* bytes sent: gradients, decision, copies */
 
-static int shard_make(shard *s, int part, int parts)        /* how many elements it has */
+static int shard_make(shard *s, int part, int parts)        /* returns its number of elements */
 {
     mpt_tensors list;
     must(mpt_tensors_init(&list, s->item, TENSORS, MPT_F16, MPT_F32));
@@ -162,7 +162,7 @@ static void checkpoint(shard *s, const char *name, int part, int loads)
     free(buffer);
 }
 
-/* One part at a time, so that memory holds no more; with each come its copies. */
+/* Load one saved part at a time, to save memory, with its FP16 copies; keep what overlaps with our part. */
 static void load_parts(const char *name, int parts)
 {
     int part, i, k;
@@ -175,7 +175,7 @@ static void load_parts(const char *name, int parts)
             const size_t begin = a->first > b->first ? a->first : b->first;
             const size_t end = a->first + a->n < b->first + b->n ? a->first + a->n : b->first + b->n;
             void *const  to[] = {a->master, a->m, a->v}, *const from[] = {b->master, b->m, b->v};
-            for (k = 0; k < 3 && begin < end; k++) {        /* what both have */
+            for (k = 0; k < 3 && begin < end; k++) {        /* the overlap */
                 const size_t width = k && moments != MPT_MOMENTS_F32 ? sizeof(mpt_bf16) : sizeof(float);
                 memcpy((char *)to[k] + (begin - a->first) * width,
                        (const char *)from[k] + (begin - b->first) * width, (end - begin) * width);
@@ -185,10 +185,10 @@ static void load_parts(const char *name, int parts)
     }
 }
 
-/* ---- what came of it ---- */
+/* ---- the results ---- */
 
-/* Memory and messages, and a hash of all masters, whoever has them, that is a sum of terms which know their
- * place. Returns 0 if the memory is not what it should be. */
+/* Print memory, traffic and a hash of all masters: a sum of terms of value and position, so that it does not
+ * depend on which rank has which master. Returns 0 if the memory is not what the formula says. */
 static int tell(int right)
 {
     const int          state = moments == MPT_MOMENTS_F32 ? 12 : 8;
@@ -236,8 +236,8 @@ int main(int argc, char **argv)
         return 1;
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     (void)MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (MICRO % ranks)                  /* who exits here ends the other ranks, too */
-        die("ranks", "please so many as divide the twelve micro-batches");
+    if (MICRO % ranks)                  /* a rank that exits here ends the others, too */
+        die("ranks", "their number must divide 12, the number of micro-batches");
     for (argv++; *argv; argv++)
         if (!strcmp(*argv, "--bf16"))
             moments = MPT_MOMENTS_BF16;
@@ -245,7 +245,7 @@ int main(int argc, char **argv)
                  !option_number(&argv, "--from", &from, MICRO))
             file = *argv;
     digits_load("examples/data/digits.csv");
-    for (i = 0; i < ranks; i++) {       /* who has what; the own part comes last, to stay */
+    for (i = 0; i < ranks; i++) {       /* make every part once, to learn its size */
         counts[i] = shard_make(&own, i, ranks);
         offsets[i] = i ? offsets[i - 1] + counts[i - 1] : 0;
         free(own.memory);
@@ -258,7 +258,7 @@ int main(int argc, char **argv)
     }
     must(mpt_scaler_init(&scaler, NULL));
     adamw = mpt_adamw_defaults();
-    for (i = 0; i < TENSORS; i++)       /* every rank draws all weights, and keeps its own */
+    for (i = 0; i < TENSORS; i++)       /* every rank draws all weights and keeps those of its part */
         for (k = 0; k < (i ? N2 : N1); k++) {
             const float w = random_weight(i ? 0.05 : 0.125);
             if (k - own.item[i].first < own.item[i].n)

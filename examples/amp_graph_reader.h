@@ -1,21 +1,21 @@
-/* amp_graph_reader.h -- a graph for mpt_graph_rewrite from text; for examples/08_amp_graph.c and the fuzz
- * target. Include it after mpt.h.
+/* amp_graph_reader.h -- reads a graph for mpt_graph_rewrite from text; for examples/08_amp_graph.c and tests.
+ * Include it after mpt.h. The text looks like this:
  *
- *     # a comment, and one node a line: name = op(inputs) -> outputs flags
+ *     # a comment; then one node per line: name = op(inputs) -> outputs flags
  *     x    = Placeholder()              -> 32*784
  *     w    = Variable()                 -> 784*128
  *     h    = MatMul(x, w)               -> 32*128
- *     y    = FusedBatchNormV3(h, s/U!)  -> 32*128, 128/U!      # a second type, U, which stays FP32
+ *     y    = FusedBatchNormV3(h, s/U!)  -> 32*128, 128/U!      # a second type attribute, U; stays FP32
  *     ids  = Placeholder()              -> 32=int
  *     l    = SparseSoftmaxCrossEntropyWithLogits(h, ids/L) -> 32
  *     out  = Identity(l)                -> 32 fetched
  *     range h overflow                  # what a calibration run saw at h: overflow, or flushed PERCENT
- *     group a b                         # the first types of two nodes that must agree
+ *     group a b                         # the first types of nodes a and b must get the same format
  *
- * inputs   NAME or NAME:PORT, of a node above or below; outputs SIZE or SIZE=FORMAT, FORMAT f32 (if none is
- *          given), f16, bf16 ..., int or handle; SIZE a number or a product of numbers.
- * /TYPE    after an input or output: the type attribute it belongs to, T if none is given; ! after it: that
- *          type has no low-precision kernel. A type has the format of its outputs, else of what it reads.
+ * inputs   each NAME or NAME:PORT: an output of a node above or below
+ * outputs  each SIZE or SIZE=FORMAT: a number or a product, and f32 (default), f16, bf16 ..., int or handle
+ * /TYPE    after an input or output: the type attribute that it belongs to, T by default. A ! after it: that
+ *          type has no low-precision kernel. A type has the format of its outputs, else of its first input.
  * flags    fetched, stateful, variable, const, on DEVICE */
 #ifndef AMP_GRAPH_READER_H
 #define AMP_GRAPH_READER_H
@@ -24,9 +24,9 @@
 
 typedef struct amp_reader {
     mpt_graph  *g;
-    char       *names;          /* room for the next one */
-    size_t      room;           /* its bytes */
-    const char *at;             /* where in the text */
+    char       *names;          /* room for more names */
+    size_t      room;           /* bytes left in it */
+    const char *at;             /* position in the text */
     int         line;
     const char *why;            /* NULL, or what is wrong in that line */
 } amp_reader;
@@ -44,7 +44,7 @@ static void amp_blanks(amp_reader *r)
         r->at++;
 }
 
-/* The next character after blanks is c: step over it. */
+/* Skip blanks, and then the character c; returns 0 if another one stands there. */
 static int amp_take(amp_reader *r, char c)
 {
     amp_blanks(r);
@@ -59,7 +59,7 @@ static int amp_in_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
 }
 
-/* A word, copied out; NULL if there is none. */
+/* Copy the next word to buf; returns NULL if there is none. */
 static const char *amp_word(amp_reader *r, char *buf, size_t cap)
 {
     size_t n = 0;
@@ -73,7 +73,7 @@ static const char *amp_word(amp_reader *r, char *buf, size_t cap)
     return n ? buf : NULL;
 }
 
-/* A copy that lives as long as the graph. */
+/* Copy a word into the caller's room for names, which lives as long as the graph. */
 static const char *amp_keep(amp_reader *r, const char *word)
 {
     const size_t n = strlen(word) + 1;
@@ -121,7 +121,7 @@ static uint64_t amp_number(amp_reader *r)
     return n;
 }
 
-/* [/TYPE[!]]: the type attribute of a port; made if it is new, with a format yet to be found. */
+/* Read [/TYPE[!]], the type attribute of a port; a new one is added, with a format that is not known yet. */
 #define AMP_UNKNOWN (-100)
 static uint32_t amp_type(amp_reader *r, uint32_t node)
 {
@@ -149,7 +149,7 @@ static uint32_t amp_type(amp_reader *r, uint32_t node)
     return t;
 }
 
-/* Only what the outputs need in the first pass; the inputs are connected in the second. */
+/* Read the inputs of a node. The first pass only adds their types; the second (connect 1) connects them. */
 static void amp_inputs(amp_reader *r, uint32_t node, int connect)
 {
     char     word[64];
@@ -169,7 +169,7 @@ static void amp_inputs(amp_reader *r, uint32_t node, int connect)
         from = amp_node(r->g, word);
         source = from == MPT_GRAPH_NONE ? from : amp_output(r->g, from, port);
         if (source == MPT_GRAPH_NONE)
-            (void)amp_bad(r, from == MPT_GRAPH_NONE ? "an input names no node" : "an input names no output");
+            (void)amp_bad(r, from == MPT_GRAPH_NONE ? "no node has that name" : "no output has that number");
         else if (mpt_graph_input_add(r->g, t, source, NULL) != MPT_OK)
             (void)amp_bad(r, "out of memory");
     }
@@ -234,20 +234,20 @@ static void amp_note(amp_reader *r, const char *what)
     char     word[64];
     uint32_t node, other, port;
     if (!amp_word(r, word, sizeof word) || (node = amp_node(r->g, word)) == MPT_GRAPH_NONE) {
-        (void)amp_bad(r, "it names no node");
+        (void)amp_bad(r, "range or group names a node that does not exist");
         return;
     }
     if (!strcmp(what, "group")) {
         if (!amp_word(r, word, sizeof word) || (other = amp_node(r->g, word)) == MPT_GRAPH_NONE ||
             r->g->nodes[node].first_type == MPT_GRAPH_NONE || r->g->nodes[other].first_type == MPT_GRAPH_NONE)
-            (void)amp_bad(r, "group takes two nodes with types");
+            (void)amp_bad(r, "group takes the names of two nodes that have types");
         else
             (void)mpt_graph_group(r->g, r->g->nodes[node].first_type, r->g->nodes[other].first_type);
         return;
     }
     port = amp_output(r->g, node, amp_take(r, ':') ? (uint32_t)amp_number(r) : 0u);
     if (port == MPT_GRAPH_NONE || !amp_word(r, word, sizeof word))
-        (void)amp_bad(r, "range takes an output and overflow, or flushed and a number of percent");
+        (void)amp_bad(r, "range takes an output, and then overflow, or flushed and a percentage");
     else if (!strcmp(word, "overflow"))
         r->g->outputs[port].range.overflow = 1u;
     else if (!strcmp(word, "flushed"))
@@ -256,7 +256,7 @@ static void amp_note(amp_reader *r, const char *what)
         (void)amp_bad(r, "range takes overflow or flushed");
 }
 
-/* One line; connect 0: nodes, types and outputs, 1: inputs and notes. */
+/* Read one line. connect 0: add the node, its types and outputs; 1: connect inputs, apply range and group. */
 static void amp_line(amp_reader *r, int connect, uint32_t *node)
 {
     char        word[64], op[64];
@@ -316,14 +316,14 @@ static void amp_pass(amp_reader *r, const char *text, int connect)
             while (*r->at && *r->at != '\n')
                 r->at++;
         if (!r->why && *r->at && *r->at != '\n')
-            (void)amp_bad(r, "something is left over at the end of the line");
+            (void)amp_bad(r, "unexpected text at the end of the line");
         if (r->why || !*r->at)
             return;
         r->at++;
     }
 }
 
-/* A type without outputs has the format of what it reads. */
+/* A type without outputs gets the format of its first input. */
 static void amp_formats(mpt_graph *g)
 {
     uint32_t t, in;
@@ -337,11 +337,11 @@ static void amp_formats(mpt_graph *g)
 
 /* amp_graph_read -- build the graph that a text describes.
  *   g      in/out  initialised, empty
- *   names  out     [room], for the names of nodes, ops, types and devices; lives as long as the graph.
- *                  strlen(text) + 1 is always enough
- *   text   in      ends with 0; may go when this returns
- *   line   out     where it is wrong
- * Returns: NULL, or what is wrong. */
+ *   names  out     [room], receives the names of nodes, ops, types and devices; must live as long as the
+ *                  graph. strlen(text) + 1 is always enough
+ *   text   in      ends with 0; may be freed when this function has returned
+ *   line   out     the line of the error
+ * Returns: NULL, or a message that says what is wrong. */
 static const char *amp_graph_read(mpt_graph *g, char *names, size_t room, const char *text, int *line)
 {
     amp_reader r;

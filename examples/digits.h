@@ -1,5 +1,5 @@
-/* digits.h -- 1797 handwritten digits, for the examples that learn to read them. C99 that is C++ and CUDA,
- * too; nothing in it knows mpt. Include it in one file of a program: its data is static. */
+/* digits.h -- 1797 handwritten digits, for the examples that learn to read them. It compiles as C99, C++ and
+ * CUDA, and does not use mpt. Include it in one source file of a program: its data is static. */
 #ifndef DIGITS_H
 #define DIGITS_H
 
@@ -8,14 +8,14 @@
 enum { DIGIT_PIXELS = 64, DIGIT_KINDS = 10, DIGITS_MOST = 1797 };
 
 typedef struct digit {
-    float x[DIGIT_PIXELS + 1];  /* 0, 1/16 ... 1, exact in FP16 and BF16; then a 1, whose weight is a bias */
+    float x[DIGIT_PIXELS + 1];  /* 0, 1/16 ... 1, exact in FP16, BF16; then a 1, whose weight is the bias */
     int   label;                /* 0 to 9 */
 } digit;
 
-static digit  digits[DIGITS_MOST];          /* in a random order, the same in every program; */
-static size_t digits_count, digits_train;   /* digits_train of them to train on, the rest for the test */
+static digit  digits[DIGITS_MOST];          /* in a random order, which is the same in every program */
+static size_t digits_count, digits_train;   /* the first digits_train are to train on, the rest to test */
 
-/* One line: 64 pixels from 0 to 16, then the label, with commas between. Returns 0 if it is not so. */
+/* Parse a line: 64 pixels from 0 to 16, then the label, separated by commas. Returns 0 for any other line. */
 static inline int digit_parse(digit *d, const char *line)
 {
     int   k;
@@ -34,7 +34,7 @@ static inline int digit_parse(digit *d, const char *line)
     return !end[strspn(end, " \r\n")];
 }
 
-/* Reads them from a file such as examples/data/digits.csv, or exits with what is wrong in which line. */
+/* Read the digits from a file such as examples/data/digits.csv and shuffle them. Exits on any error. */
 static inline void digits_load(const char *path)
 {
     char   line[512], wrong[100];
@@ -62,7 +62,7 @@ static inline void digits_load(const char *path)
     }
 }
 
-/* The pixels and labels of n digits. */
+/* Copy the pixels and the labels of the n digits whose indices are in `order`. */
 static inline void digits_batch(const size_t *order, size_t n, float *x, uint32_t *label)
 {
     size_t b;
@@ -72,7 +72,7 @@ static inline void digits_batch(const size_t *order, size_t n, float *x, uint32_
     }
 }
 
-/* The label that a network gives the highest of its ten scores. */
+/* The label to which a network gives the highest of its ten scores. */
 static inline int digit_best(const float *score)
 {
     int k, best = 0;
@@ -81,7 +81,7 @@ static inline int digit_best(const float *score)
     return best;
 }
 
-/* How many of n digits get the right one; score is [n][10]. */
+/* The number of digits, among n, that get the right label; score is [n][10]. */
 static inline size_t digits_right(const float *score, const uint32_t *label, size_t n)
 {
     size_t k, right = 0;

@@ -1,6 +1,6 @@
-/* program.h -- what the larger examples need beside their story: errors, files, options, and random numbers
- * that are the same on every machine. C99 that is C++ and CUDA, too; the last section is for programs that
- * have included mpt.h before. Include it in one file of a program: it keeps the state of its generator. */
+/* program.h -- helpers that the larger examples share: errors, files, options, and random numbers that are
+ * the same on every machine. It compiles as C99, C++ and CUDA. The last section exists only if mpt.h was
+ * included before. Include this file in one source file of a program: its random state is static. */
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Libraries report, programs exit. */
+/* Print a message and exit: a program may do that, a library returns an error instead. */
 static inline void die(const char *what, const char *why)
 {
     (void)fprintf(stderr, "%s: %s\n", what, why);
@@ -18,7 +18,7 @@ static inline void die(const char *what, const char *why)
 
 /* ---- files ---- */
 
-static inline FILE *file_create(const char *dir, const char *name)      /* no dir, no file: NULL */
+static inline FILE *file_create(const char *dir, const char *name)      /* returns NULL if dir is NULL */
 {
     char  path[1024];
     FILE *f = NULL;
@@ -39,7 +39,7 @@ static inline void file_close(FILE *f, const char *name)
 
 /* ---- random numbers: splitmix64 ---- */
 
-static uint64_t random_state;                   /* set it to a seed, or go on from where it is */
+static uint64_t random_state;                   /* assign a seed to it to start a new sequence */
 
 static inline double random_unit(void)          /* 0 up to, but not including, 1 */
 {
@@ -71,7 +71,7 @@ static inline double share(uint64_t part, uint64_t whole)
 }
 
 /* ---- options ----
- * Where *at stands in argv, is there this option with its value? Then take both, and return 1. */
+ * If *at points to the option `name` in argv, and a value follows: store it, move *at to it, return 1. */
 
 static inline int option_text(char ***at, const char *name, const char **to)
 {
@@ -81,7 +81,7 @@ static inline int option_text(char ***at, const char *name, const char **to)
     return 1;
 }
 
-static inline int option_number(char ***at, const char *name, int *to, long most)      /* 1 to most */
+static inline int option_number(char ***at, const char *name, int *to, long most)      /* from 1 to most */
 {
     const char *text = "";
     char       *end, **next = *at;
@@ -93,12 +93,12 @@ static inline int option_number(char ***at, const char *name, int *to, long most
     return 1;
 }
 
-/* For what no option took: help if that is asked for, or else what is wrong. */
+/* For an argument that no option has matched: print the usage (and, if it is not --help, an error); exit. */
 static inline void option_end(const char *name, const char *usage)
 {
     const int help = !strcmp(name, "--help");
     if (!help)
-        (void)fprintf(stderr, "%s: unknown, or its value missing or out of range\n", name);
+        (void)fprintf(stderr, "%s: unknown option, or its value is missing or out of range\n", name);
     (void)fputs(usage, help ? stdout : stderr);
     exit(help ? 0 : 2);
 }
@@ -114,7 +114,7 @@ static inline void must_be_ok(mpt_status status, const char *call)
         die(call, mpt_status_text(status));
 }
 
-/* Floats into an array of any format, and out of it. */
+/* Convert floats to an array of any format, and back. */
 static inline void store(void *dst, mpt_format format, const float *src, size_t n)
 {
     must(mpt_convert_n(format, dst, MPT_F32, src, n, NULL, NULL));

@@ -4,11 +4,11 @@
  *     nvcc -O2 -I. examples/10_drop_into_cuda/after.cu -o after && ./after
  *     diff examples/10_drop_into_cuda/before.cu examples/10_drop_into_cuda/after.cu
  *
- * This file exists twice. before.cu is a trainer in FP32 as people write them, a kernel per operation, AdamW
- * at the end; it knows nothing of mpt. In after.cu weights, activations and gradients
- * are FP16, with FP32 masters, a dynamic loss scale and the fused step of mpt_cuda.h, on the same stream and
- * without a wait. The network is as GPT-2: embeddings of tokens and positions, blocks of attention and a
- * feed-forward net with a norm before each, a last norm, a linear head. Argument: the number of steps. */
+ * This file exists twice. before.cu is an ordinary FP32 trainer, with one kernel per operation and AdamW at
+ * the end; it does not use mpt. In after.cu weights, activations and gradients are FP16, with FP32 masters, a
+ * dynamic loss scale and the fused step of mpt_cuda.h, on the same stream and without waiting for the GPU.
+ * The network is built like GPT-2: embeddings of tokens and positions, blocks of attention and a feed-forward
+ * net with a norm before each, a last norm, a linear head. Argument: the number of steps. */
 #include <cuda_runtime.h>
 #include <math.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void check(cudaError_t e)
     if (e != cudaSuccess) die("CUDA", cudaGetErrorString(e));
 }
 
-/* Zeroed. */
+/* Allocate device memory that is zero. */
 static void *device(size_t bytes)
 {
     void *p;
@@ -46,7 +46,7 @@ static void *device(size_t bytes)
 
 static real *reals(int n) { return (real *)device(n * sizeof(real)); }
 
-/* One thread per index below a limit. */
+/* Launch one thread for each index k below n. */
 #define BLOCKS(n) ((n) + 127) / 128, 128, 0, stream
 #define INDEX(n)                                                  \
     const int k = (int)(blockIdx.x * blockDim.x + threadIdx.x);   \
@@ -124,7 +124,7 @@ __global__ void adamw(Param p, float lr, int t)
 
 /* ---- the parts of the network, forward ---- */
 
-/* x[row] = token's row + position's row */
+/* x[row] = embedding of its token + embedding of its position */
 __global__ void embed(real *x, const real *token, const real *position, const int *text)
 {
     INDEX(ROWS * WIDTH);
@@ -133,7 +133,7 @@ __global__ void embed(real *x, const real *token, const real *position, const in
               get(position, row % LEN * WIDTH + i));
 }
 
-/* y[row][out] = x[row][in] w[out][in] + b[out], and `to`, if there is such */
+/* y[row][out] = x[row][in] w[out][in] + b[out], plus `to` if that is not NULL */
 __global__ void linear(real *y, const real *x, const real *w, const real *b, const real *to, int in, int out)
 {
     INDEX(ROWS * out);
@@ -143,7 +143,7 @@ __global__ void linear(real *y, const real *x, const real *w, const real *b, con
     put(y, k, to ? sum + get(to, k) : sum);
 }
 
-/* at[0] is a row's mean, at[1] one over its deviation. */
+/* at[2 k] is the mean of row k, at[2 k + 1] one over its standard deviation. */
 __global__ void norm(real *y, float *at, const real *x, const real *scale, const real *shift)
 {
     INDEX(ROWS);
@@ -160,7 +160,7 @@ __global__ void norm(real *y, float *at, const real *x, const real *scale, const
             (get(x, k * WIDTH + i) - mean) * at[2 * k + 1] * get(scale, i) + get(shift, i));
 }
 
-/* Causal; one thread for a query of a head. p keeps the probabilities, [BATCH][HEADS][LEN][LEN]. */
+/* Causal attention, one thread per query and head. p keeps the probabilities, [BATCH][HEADS][LEN][LEN]. */
 __global__ void attention(real *y, real *p, const real *qkv)
 {
     INDEX(ROWS * HEADS);
@@ -193,7 +193,7 @@ __global__ void gelu(real *y, const real *x, int n)
 
 /* ---- and backward ---- */
 
-/* The losses of the answers' letters; logits become the gradient of their mean. */
+/* The loss of each letter of the answers; logits become the gradient of the mean of these losses. */
 __global__ void loss_grad(float *loss, real *logits, const int *text)
 {
     INDEX(ROWS);
@@ -215,7 +215,7 @@ __global__ void linear_dx(real *dx, const real *dy, const real *w, int in, int o
     put(dx, k, sum);
 }
 
-/* dw[out][in] = sum over rows of dy[row][out] x[row][in]; with in = 1 and no x: of the bias */
+/* dw[out][in] = sum over rows of dy[row][out] x[row][in]; with in = 1 and x NULL, the gradient of the bias */
 __global__ void linear_dw(real *dw, const real *dy, const real *x, int in, int out)
 {
     INDEX(out * in);
@@ -224,7 +224,7 @@ __global__ void linear_dw(real *dw, const real *dy, const real *x, int in, int o
     put(dw, k, sum);
 }
 
-/* dx, to which is added: the residual stream's gradient is there already */
+/* Adds to dx, which holds the gradient of the residual stream already. */
 __global__ void norm_dx(real *dx, const real *dy, const float *at, const real *x, const real *scale)
 {
     INDEX(ROWS);
@@ -253,11 +253,11 @@ __global__ void norm_dw(real *dscale, real *dshift, const real *dy, const float 
     put(dshift, k, shift);
 }
 
-/* One thread for a head, so that sums over queries need no atomics. */
+/* One thread per sequence and head, so that sums over queries need no atomics. */
 __global__ void attention_back(real *dqkv, const real *dy, const real *p, const real *qkv)
 {
     INDEX(BATCH * HEADS);
-    float d[LEN][3][HEAD] = {};             /* of queries, keys, values */
+    float d[LEN][3][HEAD] = {};             /* gradients of queries, keys, values */
     for (int t = 0; t < LEN; t++) {
         const int row = k / HEADS * LEN + t, h = k % HEADS * HEAD;
         float     dp[LEN], sum = 0.0f;
@@ -291,7 +291,7 @@ __global__ void gelu_back(real *dx, const real *x, int n)
     put(dx, k, get(dx, k) * (s + 1.702f * get(x, k) * s * (1.0f - s)));
 }
 
-/* A row of an embedding gets the gradients of the rows of x where it was read. */
+/* The gradient of an embedding's row is the sum of dx over the rows of x that were read from it. */
 __global__ void embed_back(real *dtoken, real *dposition, const real *dx, const int *text)
 {
     INDEX((VOCAB + LEN) * WIDTH);
@@ -403,7 +403,7 @@ static void new_words(void)
     check(cudaMemcpyAsync(text, host_text, sizeof host_text, cudaMemcpyHostToDevice, stream));
 }
 
-/* How many letters of the answers to new words are right, in percent, each after the right ones before it. */
+/* The percentage of right letters in answers to new words, each predicted after the right letters. */
 static double test(void)
 {
     static real z[ROWS * VOCAB];

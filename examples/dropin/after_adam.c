@@ -5,11 +5,11 @@
  *     diff examples/dropin/before_adam.c examples/dropin/after_adam.c
  *
  * This file exists twice. before_adam.c is all FP32. after_adam.c keeps FP32 masters and moments, and
- * FP16 copies of the weights for the forward and backward pass; the optimizer is mpt's fused step:
- * unscale, update, copy in one pass. Its two tensors are added one line each.
+ * FP16 copies of the weights, which the forward and the backward pass read. Its optimizer is mpt's fused
+ * step, which unscales, updates and copies in one pass; each of the two tensors is listed in one line.
  *
- * Data: examples/data/digits.csv, or the file named on the command line; four fifths of it to train on.
- * Sums in double; rate and decays have few bits: so that compilers agree on every digit. */
+ * Data: examples/data/digits.csv, or the file named on the command line; four fifths are for training.
+ * Sums are in double, rate and decays have few bits, so that all compilers print the same digits. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -30,7 +30,7 @@
 
 static float w1[N1], dw1[N1], m1[N1], v1[N1];   /* [32][IN] */
 static float w2[N2], dw2[N2], m2[N2], v2[N2];   /* [OUT][HIDDEN] */
-static mpt_f16 c1[N1], c2[N2];                  /* the copies */
+static mpt_f16 c1[N1], c2[N2];                  /* copies of w1, w2 */
 static float h[BATCH][HIDDEN], p[BATCH][OUT];
 
 static void forward(const digit *d, float *hidden, float *prob)
@@ -57,7 +57,7 @@ static void forward(const digit *d, float *hidden, float *prob)
         prob[i] = (float)(z[i] / total);
 }
 
-/* Fills dw1 and dw2 from the batch; dloss starts it all: the weight of one digit in the loss. */
+/* Compute dw1 and dw2 of the batch. dloss is the weight of a digit in the loss; gradients scale with it. */
 static void backward(const digit *d, float dloss)
 {
     static float dz[BATCH][OUT], dh[BATCH][HIDDEN];

@@ -6,10 +6,10 @@
  *
  * This file exists twice. before_fused.c has no gradient buffer: the backward pass subtracts
  * rate * d * x from each weight as it goes. after_fused.c does the same to FP32 masters, row by row,
- * and keeps an FP16 copy of them, which is all that the forward and backward pass read.
+ * and keeps FP16 copies of them; the forward and the backward pass read only these copies.
  *
- * Data: examples/data/digits.csv, or the file named on the command line; four fifths of it to train on.
- * Products in double are exact, the rate is a power of two: so that compilers agree on every digit. */
+ * Data: examples/data/digits.csv, or the file named on the command line; four fifths are for training.
+ * Products in double are exact, the rate is a power of two, so that all compilers print the same digits. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -26,7 +26,7 @@
 
 static float w1[N1];            /* [32][IN] */
 static float w2[N2];            /* [OUT][HIDDEN] */
-static mpt_f16 c1[N1], c2[N2]; /* the copies */
+static mpt_f16 c1[N1], c2[N2]; /* copies of w1, w2 */
 static float h[HIDDEN], p[OUT];
 
 static float dot(const mpt_f16 *w, const float *x, int n)
@@ -58,11 +58,11 @@ static void forward(const digit *d)
 /* w -= RATE * d * x, for the row of weights of one unit. */
 static void update_row(mpt_f16 *copy, float *w, float d, const float *x, int n)
 {
-    uint32_t bad = 0;           /* asked for, so that a row with Inf or NaN is left as it is */
+    uint32_t bad = 0;           /* 1 if mpt left the row as it is, because of Inf or NaN */
     mpt_axpy_publish(copy, MPT_F16, w, -RATE * d, x, (size_t)n, &bad);
 }
 
-/* Backpropagation of one digit; each row is updated as soon as nothing needs its old weights. */
+/* Backpropagation of one digit; each row is updated as soon as its old weights are no longer needed. */
 static void learn(const digit *d)
 {
     float dz[OUT], dh[HIDDEN];

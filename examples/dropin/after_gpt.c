@@ -4,14 +4,14 @@
  *     cc -O3 -ffast-math -I. examples/dropin/after_gpt.c -o after_gpt -lm && ./after_gpt
  *     diff examples/dropin/before_gpt.c examples/dropin/after_gpt.c
  *
- * This file exists twice. before_gpt.c is a trainer in FP32 as people write them: loops over arrays,
- * gradients summed with +=, AdamW with weight decay on matrices only, which also clears the gradients. In
- * after_gpt.c weights, gradients and stored activations have 16 bits, FP16 or BF16; the loops are the same.
+ * This file exists twice. before_gpt.c is an ordinary FP32 trainer: loops over arrays, gradients summed with
+ * +=, and AdamW, with weight decay on matrices only, which also clears the gradients. In after_gpt.c weights,
+ * gradients and stored activations have 16 bits, FP16 or BF16; the loops are the same.
  *
- * The network is as GPT-2: embeddings of tokens and positions, blocks of attention and a feed-forward net
- * with a norm before each, a last norm, a linear head. There are 10000 sums of two numbers below 100. The
- * program shuffles them, keeps 1024 to test with and learns from the others. It writes answers ones first, as
- * one adds on paper: "27+65=290". Arguments: a seed (1), the number of steps (600). */
+ * The network is built like GPT-2: embeddings of tokens and positions, blocks of attention and a feed-forward
+ * net with a norm before each, a last norm, a linear head. There are 10000 sums of two numbers below 100. The
+ * program shuffles them, keeps 1024 for testing and learns from the others. It writes the digits of an answer
+ * in reverse order, as one adds on paper: "27+65=290". Arguments: a seed (1), the number of steps (600). */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -30,7 +30,7 @@ enum { BATCH = 32, MICRO = 2, ROWS = BATCH * LEN, WARMUP = 50 };
 
 typedef struct Param {
     float *w, *g, *m, *v;
-    mpt_tensor *t;                          /* w and g are floats for a loop, while it is open */
+    mpt_tensor *t;                          /* the 16-bit arrays; open_param sets w and g to floats */
     int    n, decay;
 } Param;
 
@@ -77,7 +77,7 @@ static float *array(size_t n)
     return p;
 }
 
-/* A matrix has random weights and decays; a vector has equal ones and does not. */
+/* A matrix starts with random weights, and they decay; a vector starts with equal weights, without decay. */
 static void param_init(Param *p, int n, float value, float deviation)
 {
     int i;
@@ -123,7 +123,7 @@ static void model_init(void)
     mpt_tensors_place(&list, calloc(list.bytes, 1), list.bytes);
 }
 
-/* AdamW, and zero gradients for the next step. */
+/* One step of AdamW. */
 static void update(float lr)
 {
     const float beta1 = 0.9f, beta2 = 0.98f, eps = 1e-8f, decay = 0.1f;
@@ -147,7 +147,7 @@ static void update(float lr)
     mpt_publish(item, list.count);
 }
 
-/* A parameter as floats, and room for what a loop adds to its gradient. */
+/* Open a parameter for a loop: w becomes its weights as floats, g a zeroed array for its gradient. */
 static void open_param(Param *p, int k)
 {
     p->w = room[k];
@@ -160,9 +160,9 @@ static void close_param(Param *p)
     mpt_axpy(p->t->grad, half, 1.0f, p->g, MPT_F32, (size_t)p->n);
 }
 
-/* ---- the parts of the network: forward, and backward with gradients added to what is there ---- */
+/* ---- the parts of the network: forward, and backward, which adds to the gradients of parameters ---- */
 
-/* Rows of `in` numbers to rows of `out`; w is [out][in]. */
+/* Map each row of `in` numbers to a row of `out` numbers; w is [out][in]. */
 static void linear(float *y, const float *x, Param *w, Param *b, int in, int out)
 {
     int r, o, i;
@@ -217,7 +217,7 @@ static void norm(float *y, const float *x, Param *scale, Param *shift)
     }
 }
 
-/* dx is added to: the residual stream's gradient is there already. */
+/* Adds to dx, which holds the gradient of the residual stream already. */
 static void norm_back(float *dx, const float *dy, const float *x, Param *scale, Param *shift)
 {
     int r, i;
@@ -340,7 +340,7 @@ typedef struct Kept {
     float inner[ROWS * INNER], active[ROWS * INNER];
 } Kept;
 
-static Kept  kept;                          /* of the block at hand; all of them: */
+static Kept  kept;                          /* of the current block; stored: of all blocks */
 static mpt_f16 stored[LAYERS][sizeof(Kept) / sizeof(float)];
 static float stream[ROWS * WIDTH], last[ROWS * WIDTH], logits[ROWS * VOCAB];
 static float d_stream[ROWS * WIDTH], d_wide[ROWS * INNER], d_narrow[ROWS * WIDTH];
@@ -394,7 +394,7 @@ static void forward(void)
     linear(logits, last, &head, &head_bias, WIDTH, VOCAB);
 }
 
-/* The mean loss of the answers' digits. With a backward pass, its gradient times `seed` replaces logits. */
+/* The mean loss over the digits of the answers. If `backward`, logits become its gradient times `seed`. */
 static double loss_of(int backward, float seed)
 {
     const float factor = seed / (float)(BATCH * (TEXT - ASK));
@@ -443,8 +443,8 @@ static void write_sum(int *to, int sum)
     memcpy(to, all, sizeof all);
 }
 
-/* Sums that it never saw: the loss, and in how many of them all digits of the answer are right. The model
- * reads its own digits, not the right ones. */
+/* Test with sums that were not trained: the mean loss, and the percentage of answers with all digits right.
+ * For a digit of an answer the model reads the digits that it has written before, not the right ones. */
 static void test(double *loss, double *accuracy)
 {
     int right = 0, done, b, i, at, answer[TEXT];

@@ -4,12 +4,12 @@
  *     cc -O2 -I. examples/dropin/after_scaler.c -o after_scaler -lm && ./after_scaler
  *     diff examples/dropin/before_scaler.c examples/dropin/after_scaler.c
  *
- * This file exists twice. before_scaler.c knows nothing of mpt; after_scaler.c has the loss scaler
- * around the same optimizer. The scale is a power of two, so in FP32 it changes exponents and no
- * digit: both print the same, every line. What it buys shows once gradients are stored in FP16.
+ * This file exists twice. before_scaler.c does not use mpt; after_scaler.c puts a loss scaler around the
+ * same optimizer. The scale is a power of two, so in FP32 it changes the exponents of the gradients and
+ * no digit: both programs print the same. The scaler pays off once gradients are stored in FP16.
  *
- * Data: examples/data/digits.csv, or the file named on the command line; four fifths of it to train on.
- * Sums in double, rate and batch size powers of two: so that compilers agree on every digit. */
+ * Data: examples/data/digits.csv, or the file named on the command line; four fifths are for training.
+ * Sums are in double, rate and batch size are powers of two, so that all compilers print the same digits. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -53,7 +53,7 @@ static void forward(const digit *d, float *hidden, float *prob)
         prob[i] = (float)(z[i] / total);
 }
 
-/* Fills dw1 and dw2 from the batch; dloss starts it all: the weight of one digit in the loss. */
+/* Compute dw1 and dw2 of the batch. dloss is the weight of a digit in the loss; gradients scale with it. */
 static void backward(const digit *d, float dloss)
 {
     static float dz[BATCH][OUT], dh[BATCH][HIDDEN];

@@ -4,12 +4,12 @@
  *     cc -O2 -I. examples/dropin/after_double.c -o after_double -lm && ./after_double
  *     diff examples/dropin/before_double.c examples/dropin/after_double.c
  *
- * This file exists twice. before_double.c holds weights and gradients in double. after_double.c keeps
- * the weights and the momentum so, with its own optimizer; the forward and backward pass read FP16
- * copies, and the gradients, scaled, are stored in FP16: a quarter of the bytes of each.
+ * This file exists twice. before_double.c stores weights and gradients in double. after_double.c keeps the
+ * weights, the momentum and its own optimizer in double. The forward and the backward pass read FP16 copies
+ * of the weights, and the scaled gradients are stored in FP16: a quarter of the bytes for each of them.
  *
- * Data: examples/data/digits.csv, or the file named on the command line; four fifths of it to train on.
- * Rate and batch size are powers of two: so that compilers agree on every digit printed. */
+ * Data: examples/data/digits.csv, or the file named on the command line; four fifths are for training.
+ * Rate and batch size are powers of two, so that all compilers print the same digits. */
 #include "examples/digits.h"
 #include <math.h>
 
@@ -51,7 +51,7 @@ static void forward(const digit *d, double *hidden, double *prob)
         prob[i] = (z[i] / total);
 }
 
-/* Fills dw1 and dw2 from the batch; dloss starts it all: the weight of one digit in the loss. */
+/* Compute dw1 and dw2 of the batch. dloss is the weight of a digit in the loss; gradients scale with it. */
 static void backward(const digit *d, double dloss)
 {
     static double dz[BATCH][OUT], dh[BATCH][HIDDEN];

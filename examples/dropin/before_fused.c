@@ -6,10 +6,10 @@
  *
  * This file exists twice. before_fused.c has no gradient buffer: the backward pass subtracts
  * rate * d * x from each weight as it goes. after_fused.c does the same to FP32 masters, row by row,
- * and keeps an FP16 copy of them, which is all that the forward and backward pass read.
+ * and keeps FP16 copies of them; the forward and the backward pass read only these copies.
  *
- * Data: examples/data/digits.csv, or the file named on the command line; four fifths of it to train on.
- * Products in double are exact, the rate is a power of two: so that compilers agree on every digit. */
+ * Data: examples/data/digits.csv, or the file named on the command line; four fifths are for training.
+ * Products in double are exact, the rate is a power of two, so that all compilers print the same digits. */
 #include "examples/digits.h"
 #include <math.h>
 
@@ -63,7 +63,7 @@ static void update_row(float *w, float d, const float *x, int n)
         w[j] = (float)((double)w[j] - (double)(RATE * d) * (double)x[j]);
 }
 
-/* Backpropagation of one digit; each row is updated as soon as nothing needs its old weights. */
+/* Backpropagation of one digit; each row is updated as soon as its old weights are no longer needed. */
 static void learn(const digit *d)
 {
     float dz[OUT], dh[HIDDEN];

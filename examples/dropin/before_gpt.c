@@ -4,14 +4,14 @@
  *     cc -O3 -ffast-math -I. examples/dropin/after_gpt.c -o after_gpt -lm && ./after_gpt
  *     diff examples/dropin/before_gpt.c examples/dropin/after_gpt.c
  *
- * This file exists twice. before_gpt.c is a trainer in FP32 as people write them: loops over arrays,
- * gradients summed with +=, AdamW with weight decay on matrices only, which also clears the gradients. In
- * after_gpt.c weights, gradients and stored activations have 16 bits, FP16 or BF16; the loops are the same.
+ * This file exists twice. before_gpt.c is an ordinary FP32 trainer: loops over arrays, gradients summed with
+ * +=, and AdamW, with weight decay on matrices only, which also clears the gradients. In after_gpt.c weights,
+ * gradients and stored activations have 16 bits, FP16 or BF16; the loops are the same.
  *
- * The network is as GPT-2: embeddings of tokens and positions, blocks of attention and a feed-forward net
- * with a norm before each, a last norm, a linear head. There are 10000 sums of two numbers below 100. The
- * program shuffles them, keeps 1024 to test with and learns from the others. It writes answers ones first, as
- * one adds on paper: "27+65=290". Arguments: a seed (1), the number of steps (600). */
+ * The network is built like GPT-2: embeddings of tokens and positions, blocks of attention and a feed-forward
+ * net with a norm before each, a last norm, a linear head. There are 10000 sums of two numbers below 100. The
+ * program shuffles them, keeps 1024 for testing and learns from the others. It writes the digits of an answer
+ * in reverse order, as one adds on paper: "27+65=290". Arguments: a seed (1), the number of steps (600). */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static float *array(size_t n)
     return p;
 }
 
-/* A matrix has random weights and decays; a vector has equal ones and does not. */
+/* A matrix starts with random weights, and they decay; a vector starts with equal weights, without decay. */
 static void param_init(Param *p, int n, float value, float deviation)
 {
     int i;
@@ -107,7 +107,7 @@ static void model_init(void)
     param_init(&head_bias, VOCAB, 0.0f, 0.0f);
 }
 
-/* AdamW, and zero gradients for the next step. */
+/* One step of AdamW. */
 static void update(float lr)
 {
     const float beta1 = 0.9f, beta2 = 0.98f, eps = 1e-8f, decay = 0.1f;
@@ -126,9 +126,9 @@ static void update(float lr)
     }
 }
 
-/* ---- the parts of the network: forward, and backward with gradients added to what is there ---- */
+/* ---- the parts of the network: forward, and backward, which adds to the gradients of parameters ---- */
 
-/* Rows of `in` numbers to rows of `out`; w is [out][in]. */
+/* Map each row of `in` numbers to a row of `out` numbers; w is [out][in]. */
 static void linear(float *y, const float *x, Param *w, Param *b, int in, int out)
 {
     int r, o, i;
@@ -179,7 +179,7 @@ static void norm(float *y, const float *x, Param *scale, Param *shift)
     }
 }
 
-/* dx is added to: the residual stream's gradient is there already. */
+/* Adds to dx, which holds the gradient of the residual stream already. */
 static void norm_back(float *dx, const float *dy, const float *x, Param *scale, Param *shift)
 {
     int r, i;
@@ -350,7 +350,7 @@ static void forward(void)
     linear(logits, last, &head, &head_bias, WIDTH, VOCAB);
 }
 
-/* The mean loss of the answers' digits. With a backward pass, its gradient times `seed` replaces logits. */
+/* The mean loss over the digits of the answers. If `backward`, logits become its gradient times `seed`. */
 static double loss_of(int backward, float seed)
 {
     const float factor = seed / (float)(BATCH * (TEXT - ASK));
@@ -397,8 +397,8 @@ static void write_sum(int *to, int sum)
     memcpy(to, all, sizeof all);
 }
 
-/* Sums that it never saw: the loss, and in how many of them all digits of the answer are right. The model
- * reads its own digits, not the right ones. */
+/* Test with sums that were not trained: the mean loss, and the percentage of answers with all digits right.
+ * For a digit of an answer the model reads the digits that it has written before, not the right ones. */
 static void test(double *loss, double *accuracy)
 {
     int right = 0, done, b, i, at, answer[TEXT];
