@@ -23,7 +23,7 @@ BENCHES  := $(sort $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c
         test-emu fuzz lint check-torch check-tensorflow mutate check-toc check-readme install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(B)/examples/04_train_digits $(B)/examples/12_reports ## train on real digits in FP32, FP16, BF16: table, histogram, pictures in build/demo
 	@mkdir -p $(B)/demo

@@ -4,6 +4,7 @@ if (!exists("png")) png = 'dialects.png'
 set terminal pngcairo size 1100,650
 set output png
 set datafile separator ','
+stats csv skip 1 nooutput
 set title 'Loss scales over the same steps: limit sinks, 60 batches with a NaN, divergence at the end'
 set xlabel 'step'
 set ylabel 'loss scale'
@@ -12,5 +13,5 @@ set format y '2^{%L}'
 set yrange [2.0**-20:2.0**34]
 set key outside right top noenhanced autotitle columnhead
 plot csv using 1:2 with lines lw 6 lc rgb '#dddddd', \
-     for [d=4:21] csv using 1:d with lines lw 1, \
+     for [d=4:STATS_columns] csv using 1:d with lines lw 1, \
      csv using 1:3 with lines lw 3 lc rgb '#000000'

@@ -39,7 +39,7 @@ done
 # Adoption is cheap: lines that differ, both sides counted, and how many each pair is allowed. In adam 21 of
 # them are the program's own optimizer, which goes.
 allowed='scaler 10
-fused 30
+fused 29
 adam 45
 double 43
 gpt 60'

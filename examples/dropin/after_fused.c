@@ -58,8 +58,7 @@ static void forward(const digit *d)
 /* w -= RATE * d * x, for the row of weights of one unit. */
 static void update_row(mpt_f16 *copy, float *w, float d, const float *x, int n)
 {
-    uint32_t bad = 0;           /* 1 if mpt left the row as it is, because of Inf or NaN */
-    mpt_axpy_publish(copy, MPT_F16, w, -RATE * d, x, (size_t)n, &bad);
+    mpt_axpy_publish(copy, MPT_F16, w, -RATE * d, x, (size_t)n, NULL);      /* a row with Inf or NaN stays */
 }
 
 /* Backpropagation of one digit; each row is updated as soon as its old weights are no longer needed. */
