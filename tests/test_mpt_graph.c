@@ -1,7 +1,6 @@
-/* test_mpt_graph.c -- tests of the graph rewrite (>>M14): each step by hand; then random graphs against a
- * slow second implementation of the painting, against all colourings (min_cut), and executed before and
- * after. It reads internals, the op table, and defines MPT_MALLOC: so it compiles the implementation
- * itself. */
+/* test_mpt_graph.c -- tests of the graph rewrite (>>M14): each step by hand; random graphs against a slow
+ * implementation of the painting, against all colourings (min_cut), and executed before and after. It reads
+ * internals, the op table, and defines MPT_MALLOC: it compiles the implementation itself. */
 #define MPT_MALLOC(bytes) malloc(bytes)
 #define MPT_FREE(p) free(p)
 #include <stdlib.h>
@@ -482,8 +481,7 @@ TEST(step_lists)
     expect(&g, "push", 0, MPT_WHY_AFTER_DENY);
     expect(&g, "t", 0, MPT_WHY_AFTER_DENY);
     expect(&g, "empty", 0, MPT_WHY_GROUP_FP32);
-    begin(&g);                                  /* as in TensorFlow, the list makes an op without a low kernel
-                                                 * low */
+    begin(&g);                                  /* as in TensorFlow: low with its list, without a kernel */
     list_graph(&g, "m", 0u);
     g.types[type_of(&g, "empty")].flags = MPT_TYPE_FIXED;
     g.types[type_of(&g, "pop")].flags = MPT_TYPE_FIXED;
@@ -1466,8 +1464,7 @@ static int run_node(machine *m, uint32_t node, uint32_t sources)
                 continue;
             if (!from->ready)
                 return 0;
-            CHECK_EQ_I(from->format, g->types[g->inputs[in].type].format);   /* no op reads a foreign
-                                                                              * format */
+            CHECK_EQ_I(from->format, g->types[g->inputs[in].type].format);   /* the right format */
             args[count++] = *from;
         }
         v = compute(g->nodes[node].op, args, count, g->types[t].format);
