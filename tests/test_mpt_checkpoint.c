@@ -601,7 +601,7 @@ TEST(bad_arguments)
     CHECK_EQ_I(mpt_state_load(&bad, buffer, bytes - 1), MPT_E_DATA);
 }
 
-/* The checksum, word by word. Since version 4: of the checksums of all runs of 256 KiB. */
+/* The checksum, word by word. Since version 4 it is over the checksums of all runs of 256 KiB. */
 static uint64_t sum_word(uint64_t h, const unsigned char *p, size_t n)
 {
     uint64_t word = 0u;

@@ -481,7 +481,7 @@ TEST(step_lists)
     expect(&g, "push", 0, MPT_WHY_AFTER_DENY);
     expect(&g, "t", 0, MPT_WHY_AFTER_DENY);
     expect(&g, "empty", 0, MPT_WHY_GROUP_FP32);
-    begin(&g);                                  /* as in TensorFlow: low with its list, without a kernel */
+    begin(&g);                                  /* no low kernel, yet low with its list, as upstream */
     list_graph(&g, "m", 0u);
     g.types[type_of(&g, "empty")].flags = MPT_TYPE_FIXED;
     g.types[type_of(&g, "pop")].flags = MPT_TYPE_FIXED;

@@ -1118,7 +1118,7 @@ TEST(amsgrad)
     }
 }
 
-/* Two optimizers on one check: the first leaves the step open, the second closes it. Each counts its own. */
+/* Two optimizers share a check: the first leaves the step open, the second closes it; each counts it. */
 TEST(a_step_may_stay_open)
 {
     mpt_adamw  adamw = mpt_adamw_defaults();
@@ -1140,7 +1140,7 @@ TEST(a_step_may_stay_open)
     CHECK(adamw.t == 1u && step.stage == (uint32_t)MPT_STAGE_CHECKED);
 }
 
-/* MPT_STEP_MAXIMIZE steps as without it on the negative gradient. */
+/* A step with MPT_STEP_MAXIMIZE equals one without it on the negated gradient. */
 TEST(maximize_turns_the_gradient)
 {
     size_t i, k;

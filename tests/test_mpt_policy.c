@@ -89,7 +89,7 @@ TEST(policy_rules)
     expect(&f16, "matmul", MPT_F64, MPT_F16, MPT_RULE_AS_IS, MPT_F64, MPT_F64);
 }
 
-/* The policy gives this rule to each op named in a text. */
+/* The policy gives this rule to each op named in `words`. */
 static void expect_all(const mpt_policy *p, const char *words, mpt_rule rule)
 {
     char   op[64];

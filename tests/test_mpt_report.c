@@ -69,9 +69,8 @@ static uint16_t finite_code(mpt_format format, uint64_t code)
     return (uint16_t)(code & all);
 }
 
-/* Makes numbers of a format: all patterns (random ones for floats and doubles), then blocks of finite
- * numbers, of many binades and of few; blocks with other numbers are counted one by one. Returns: how
- * many. */
+/* Makes numbers of a format: all patterns (random for floats and doubles), then blocks of finite numbers, of
+ * many binades and of few; blocks with other numbers are counted one by one. Returns: how many. */
 static size_t source_numbers(mpt_format from, const void **x)
 {
     static uint16_t codes[MANY];
