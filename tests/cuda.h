@@ -1,5 +1,5 @@
-/* cuda.h -- what the CUDA test programs share: the device, their main, and what they may see of the inside of
- * the one implementation that they link to (impl_cuda.cu, beside impl.c). */
+/* cuda.h -- shared by the CUDA test programs: the device, their main, and access to internals of the one
+ * implementation that they link to (impl_cuda.cu, beside impl.c). */
 #ifndef CUDA_TEST_H
 #define CUDA_TEST_H
 
@@ -13,7 +13,7 @@
 static struct {
     mpt_cuda    *cuda;
     cudaStream_t stream;
-    bool         small;     /* --small, for ThreadSanitizer and its kind: fewer and shorter tests */
+    bool         small;     /* --small, for ThreadSanitizer and the like: fewer and shorter tests */
 } gpu;
 
 #define CU(call) CHECK((call) == cudaSuccess)
@@ -28,30 +28,30 @@ static inline bool check_status(mpt_status got, mpt_status want, const char *tex
 
 /* ---- the inside of the implementation ---- */
 
-/* The transposition's tile in shared memory: columns, words of each, warps; and where a word lies. */
+/* The tile of a transposition in shared memory: columns, words per column, warps; and the place of a word. */
 enum { TILE_SIDE = 64, TILE_WORDS = 16, TILE_WARPS = 8 };
 uint32_t tile_place(uint32_t column, uint32_t word);
 
-/* Plans that a context keeps; and whether the library, not asked for advice, has one for this product. */
+/* Plans that a context keeps; has cuBLASLt one for this product, whatever mpt_gemm_advice says? */
 enum { GEMM_PLANS = 64 };
 bool library_takes(mpt_cuda *c, const mpt_gemm_args *g);
 
 /* ---- the emulated machine ---- */
 
 #ifdef MPT_CUDA_EMU
-/* Multiprocessors, or fewer: under ThreadSanitizer a thread costs as much as there are others, and eight
- * blocks race as well as a hundred. */
+/* The number of multiprocessors, 1 under ThreadSanitizer: there a thread costs as much as there are others,
+ * and eight blocks race as well as a hundred. */
 static inline int sms_here(int sms) { return MPT_EMU_TSAN ? 1 : sms; }
-static const bool races = MPT_EMU_TSAN;     /* ThreadSanitizer looks: what all sizes share it sees at some */
+static const bool races = MPT_EMU_TSAN;     /* ThreadSanitizer sees at some sizes what all sizes share */
 #else
 static const bool races = false;
 #endif
 
 /* ---- arrays on both sides ---- */
 
-/* The same bytes twice, `shift` bytes off their alignment: the CPU function works on the host's, the kernel
- * on the device's, then all are compared, the guards included. Behind the end the emulation needs no guard:
- * it has a canary there, and ASan sees reads too. */
+/* The same bytes on host and device, `shift` bytes off their alignment: the CPU function works on the host's,
+ * the kernel on the device's; then all are compared, including the guards. Behind the end the emulation needs
+ * no guard: it has a canary there, and ASan also sees reads. */
 struct Buffer {
     static const size_t before = 64;
 #ifdef MPT_CUDA_EMU
@@ -88,7 +88,7 @@ struct Buffer {
 
 /* ---- main ---- */
 
-/* Without a GPU nothing is tested, which is no failure, unless CI was promised a GPU. */
+/* Without a GPU nothing is tested. This is a failure only where CI expects a GPU. */
 static inline int end_without_gpu(void)
 {
     const char *expected = getenv("MPT_EXPECT_NO_GPU");
@@ -99,7 +99,7 @@ static inline int end_without_gpu(void)
     return mt_end();
 }
 
-/* run_all calls RUN for each test. Emulated devices must have everything back at the end. */
+/* run_all calls RUN for each test. At the end nothing may be left on an emulated device. */
 static inline int cuda_main(int argc, char **argv, void (*run_all)(void))
 {
     std::vector<char *> rest;

@@ -1,11 +1,11 @@
-/* emu_bugs.cc -- planted kernel bugs: does the emulation in tests/emu see them?
+/* emu_bugs.cc -- planted kernel bugs: does the emulation in tests/emu detect them?
  *
  *     c++ -x c++ -std=c++17 -O1 -g -Itests/emu tests/emu_bugs.cc -o emu_bugs
  *     ./emu_bugs NAME          run one; exit 0: clean
- *     ./emu_bugs --list        lines "name|variant|text": what must catch it, and how it shows
+ *     ./emu_bugs --list        lines "name|variant|text": the build that must catch it, and what it prints
  *
- * Every bug has a healthy sibling of the same shape, and some healthy cases try the emulation's
- * own services. Their lines read "name|clean|". tests/run_emu_bugs.sh does it all.
+ * Every bug but the deadlock has a healthy sibling of the same shape, and some healthy cases test the
+ * emulation's own services. Their lines read "name|clean|". tests/run_emu_bugs.sh runs all.
  */
 #include <cuda_runtime.h>
 
@@ -21,7 +21,7 @@ static void check(bool good, const char *what)
 }
 #define CHECK(condition) check((condition), #condition)
 
-/* The launch template as the library writes it: the same text for nvcc and for the emulation. */
+/* The launch template as the library has it: the same text for nvcc and for the emulation. */
 template <class T> struct same { typedef T type; };
 template <class... P>
 static void launch_on(cudaStream_t s, void (*kernel)(P...), unsigned grid, unsigned block,
@@ -36,7 +36,7 @@ static void launch(void (*kernel)(P...), unsigned grid, unsigned block, typename
     launch_on(nullptr, kernel, grid, block, a...);
 }
 
-/* Device memory of n zeros, and its way back. */
+/* Device memory of n zeros; at() copies one element back. */
 template <class T> struct Array {
     T *p = nullptr;
     size_t n;
@@ -90,7 +90,7 @@ static void oob_read_ok()
 static __global__ void k_oob_shared(float *p, unsigned shift)
 {
     MPT_SHARED(float, s, 32);
-    float *q = s;                    /* a pointer: what UBSan cannot see, ASan must */
+    float *q = s;                    /* through a pointer: UBSan cannot see it, ASan must */
     q[threadIdx.x + shift] = 1.f;
     __syncthreads();
     p[threadIdx.x] = q[threadIdx.x + shift];
@@ -182,7 +182,7 @@ static void run_reverse(int with_barrier)
 static void missing_barrier() { run_reverse(0); }
 static void missing_barrier_ok() { run_reverse(1); }
 
-/* The race lies behind a barrier, where one that leaves late must not be ordered too much. */
+/* The race comes after a barrier: who leaves that late must not be ordered after what others do next. */
 static __global__ void k_second_phase(float *p, int with_barrier)
 {
     MPT_SHARED(float, s, 64);
@@ -235,7 +235,7 @@ static void run_add(int atomically)
 static void racy_add() { run_add(0); }
 static void racy_add_ok() { run_add(1); }
 
-/* The last block to finish adds up what all have left: "write, fence, atomic ... fence, read". */
+/* The last block to finish adds up the results of all: "write, fence, atomic ... fence, read". */
 static __global__ void k_last_block(float *part, unsigned *done, float *sum, int fence_before,
                                     int fence_after)
 {
@@ -409,7 +409,7 @@ static void run_missing_sync(bool synchronized)
 static void missing_sync() { run_missing_sync(false); }
 static void missing_sync_ok() { run_missing_sync(true); }
 
-/* Two streams, one event: without the wait the order of the two is anybody's guess. */
+/* Two streams, one event: without the wait, the order of the two is undefined. */
 static void run_missing_wait(bool waits)
 {
     mpt_emu::controls().deferred = true;
@@ -624,7 +624,7 @@ static void deferred_ok()
     {
         Array<unsigned> a(1);
         CHECK(cudaMemcpyAsync(a.p, &x, 4, cudaMemcpyHostToDevice, t) == cudaSuccess);
-        x = 9;                       /* ordinary memory was read already */
+        x = 9;                       /* ordinary memory: already read */
         launch_on(t, k_increment, 1, 1, a.p);
         CHECK(cudaEventRecord(e, t) == cudaSuccess);
         CHECK(cudaStreamWaitEvent(s, e) == cudaSuccess);
@@ -652,7 +652,7 @@ static void run_table(bool wait)
         unsigned x = 7;
         CHECK(cudaDeviceSynchronize() == cudaSuccess);
         CHECK(cudaMemcpy(a.p, &x, 4, cudaMemcpyHostToDevice) == cudaSuccess);
-        x = 9;                       /* it was read */
+        x = 9;                       /* already read */
         if (wait) CHECK(cudaStreamSynchronize(nullptr) == cudaSuccess);
         launch_on(s, k_increment, 1, 1, a.p);
         CHECK(cudaStreamSynchronize(s) == cudaSuccess);

@@ -1,6 +1,6 @@
 /* impl_cuda.cu -- the implementation of mpt_cuda.h that the CUDA tests and bench_cuda link to: compiled once
- * per compiler and flags, by nvcc or against the emulation of tests/emu. Beside it stands that of the other
- * two headers, tests/impl.c. */
+ * per compiler and flags, by nvcc or against the emulation in tests/emu. The other two headers are
+ * implemented in tests/impl.c. */
 #define MPT_USE_CUBLASLT
 #ifdef MPT_CUDA_EMU
 #define MPT_USE_NCCL    /* on a GPU no test needs it, and not every machine has it */

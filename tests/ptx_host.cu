@@ -1,11 +1,11 @@
-/* ptx_host.cu -- what cuda_ptx.py asks of the C side, as a shared library: the CPU functions, and the
- * emulated kernels, with the tables that both they and the interpreted PTX take.
+/* ptx_host.cu -- a shared library for cuda_ptx.py: the CPU functions and the emulated kernels, and the tables
+ * that these and the interpreted PTX read.
  *
  *     c++ -x c++ -std=c++17 -O0 -shared -fPIC -DMPT_CUDA_EMU -Itests/emu -I. tests/ptx_host.cu -o host.so */
 #define MPT_IMPLEMENTATION
 #include "mpt_cuda.h"
 
-/* One tensor, one list, one state. */
+/* A context with one list of one tensor, and one state. */
 struct Host {
     mpt_cuda       *cuda;
     mpt_cuda_list  *list;
@@ -58,7 +58,7 @@ int host_check(Host *h, int write)
     return (write ? mpt_cuda_unscale : mpt_cuda_check)(h->cuda, h->list, h->state, NULL);
 }
 
-/* What the kernel of blocks is given for these; returns how many bytes. */
+/* Stores the arguments that the block kernel gets for these options. Returns: number of bytes. */
 size_t host_blocks(int block, int scaling, int packed, float tensor_scale, unsigned char *bytes)
 {
     mpti_blocks    b;
@@ -86,7 +86,7 @@ int host_quantize(int block, int scaling, int packed, float tensor_scale, void *
                                 &o);
 }
 
-/* The bytes of an optimizer's configuration; returns how many. And its step. */
+/* Stores an optimizer's configuration. Returns: number of bytes. host_step makes a step with it. */
 size_t host_config(const char *name, unsigned char *bytes)
 {
     const mpt_adamw adamw = mpt_adamw_defaults();

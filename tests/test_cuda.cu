@@ -1,5 +1,5 @@
-/* test_cuda.cu -- tests of mpt_cuda.h. The judge of every kernel is the CPU function of the same name: it
- * runs beside it on a copy, and the bytes are compared, those around the arrays included.
+/* test_cuda.cu -- tests of mpt_cuda.h. Every kernel is compared with the CPU function of the same name, which
+ * runs on a copy: all bytes must be equal, including those around the arrays.
  *
  * On a machine with a GPU:
  *
@@ -12,10 +12,10 @@
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda.cu tests/impl_cuda.cu \
  *         -x none impl.o
  *
- * --long converts all 2^32 floats (on a GPU that is done anyway) and takes a tensor of more than 2^31
- * elements, on a GPU 2^32. --small is for ThreadSanitizer and its kind: fewer sizes and steps. The host reads
- * and writes device memory by cudaMemcpy only, so that what passes here is right on a GPU too; what only the
- * emulation can tell (counters, planned failures, random orders) stands in #ifdef MPT_CUDA_EMU.
+ * --long converts all 2^32 floats (a GPU does so without it) and checks a tensor of more than 2^31 elements,
+ * on a GPU 2^32. --small is for ThreadSanitizer and the like: fewer sizes and steps. The host reads and
+ * writes device memory by cudaMemcpy only, so that a test that passes here is right on a GPU, too; tests of
+ * what only the emulation shows (counters, planned failures, random orders) stand in #ifdef MPT_CUDA_EMU.
  *
  * Without a GPU it says so and skips all: exit status 0, or 1 if MPT_CI=1 without MPT_EXPECT_NO_GPU=1. */
 #include "cuda.h"
@@ -26,7 +26,7 @@
 #define COUNT_OF(a) (sizeof(a) / sizeof(a)[0])
 
 // helpers: calls, machines, buffers ---------------------------------------------------------------
-/* A cudaMemcpy waits for gpu.stream: that one takes turns with the default stream. */
+/* cudaMemcpy waits for gpu.stream, which synchronizes with the default stream. */
 template <class T> static T download(const T *device)
 {
     T value;
@@ -34,12 +34,12 @@ template <class T> static T download(const T *device)
     return value;
 }
 
-/* Ways to run the same kernels: results must not depend on them. A real GPU is what it is. */
+/* Machines that run the same kernels: results must not depend on them. A real GPU is one machine only. */
 struct Variant { int sms; unsigned seed, resident; };
 #ifdef MPT_CUDA_EMU
 static const Variant variants[] = {{1, 0, 1}, {4, 7, 1}, {13, 8, 3}};
 
-/* While one lives, gpu.cuda is a context of such a machine. */
+/* While an object of this type lives, gpu.cuda is a context of such a machine. */
 struct Machine {
     mpt_emu::Controls saved = mpt_emu::controls();
     mpt_cuda *outer = gpu.cuda;
@@ -106,7 +106,7 @@ static bool is_nan_code(mpt_format f, uint32_t code)
                           : (code & 0x7fffu) > 0x7f80u;
 }
 
-/* A finite number between 2^low and 2^high in size, or now and then a zero or a subnormal float. */
+/* A finite number between 2^low and 2^high in magnitude, or now and then a zero or a subnormal float. */
 static float random_finite(int low, int high)
 {
     const uint64_t r = mt_random();
@@ -143,7 +143,7 @@ static mpt_status convert_device(const Conversion *c, void *dst, const void *src
     return mpt_cuda_convert_n(gpu.cuda, c->to, dst, c->from, src, n, NULL, NULL, gpu.stream);
 }
 
-/* Convert these codes on both sides, the arrays shifted by so many elements. */
+/* Convert these codes on both sides, in arrays shifted by so many elements. */
 static void convert_both(const Conversion *c, const std::vector<uint32_t> &codes, size_t src_shift,
                          size_t dst_shift)
 {
@@ -165,8 +165,8 @@ static void convert_both(const Conversion *c, const std::vector<uint32_t> &codes
     CHECK(src.same());
 }
 
-/* Floats around everything that rounding can trip over: every exponent with the mantissas that lie on,
- * just below and just above a midpoint of the 16-bit formats; NaN payloads come with exponent 255. */
+/* Floats that are hard to round: every exponent with the significands on, just below and just above a
+ * midpoint of the 16-bit formats. Exponent 255 gives NaN payloads. */
 static std::vector<uint32_t> float_patterns()
 {
     static const uint32_t mantissas[] = {
@@ -177,7 +177,7 @@ static std::vector<uint32_t> float_patterns()
     for (uint32_t sign = 0; sign < 2; sign++)
         for (uint32_t e = 0; e < 256; e++) {
             for (uint32_t mantissa : mantissas) codes.push_back(sign << 31 | e << 23 | mantissa);
-            /* where an f16 is subnormal the midpoints lie higher the smaller the number */
+            /* where an f16 is subnormal, the midpoint's bit is higher for smaller numbers */
             for (uint32_t bit = 0; e > 95 && e < 115 && bit < 23; bit++)
                 for (uint32_t off = 0; off < 3; off++)
                     codes.push_back(sign << 31 | ((e << 23 | 1u << bit) + off - 1u));
@@ -257,7 +257,7 @@ TEST(convert_all_floats)
 }
 
 // a training run on both sides --------------------------------------------------------------------
-/* One tensor to be made; shift moves every array so many elements off its alignment. */
+/* A tensor to be made; shift moves every array so many elements off its alignment. */
 struct Shape {
     size_t     n;
     mpt_format grad, param;
@@ -296,7 +296,7 @@ struct Twin {
         t.grad_format = shape.grad;
         return t;
     }
-    /* A NaN that was multiplied may have another payload: it is the processor's. */
+    /* A NaN that was multiplied may have another payload, which depends on the processor. */
     bool same_grad() const
     {
         const std::vector<unsigned char> got = grad.fetch();
@@ -323,7 +323,7 @@ struct Run {
     mpt_cuda_list          *list = nullptr;
     mpt_cuda_state         *state = nullptr;
 
-    /* Interval 0: the scale stays what it is. */
+    /* Interval 0: a scale that never changes. */
     Run(const std::vector<Shape> &shapes, float scale, int interval, float lr_) : lr(lr_)
     {
         mpt_scaler_config config = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
@@ -385,7 +385,7 @@ struct Run {
         CHECK_EQ_I(mpt_scaler_update(&scaler), MPT_OK);
         OK(mpt_cuda_scaler_update(gpu.cuda, state, gpu.stream));
     }
-    /* Is the state in device memory, to the byte, what the CPU has? */
+    /* The state in device memory must equal the CPU's, byte for byte. */
     void compare_state(uint64_t t)
     {
         const mpt_cuda_state got = download(state);
@@ -412,7 +412,7 @@ struct Run {
     }
 };
 
-/* Formats by turns, so that any three neighbours in a list differ. */
+/* Formats take turns, so that any three neighbours in a list differ. */
 static Shape shape_of(size_t n, size_t turn, size_t shift)
 {
     static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
@@ -439,7 +439,7 @@ static std::vector<Shape> list_of_many(size_t count)
     return shapes;
 }
 
-/* The mixed list of the optimizer tests: every path, yet small. */
+/* A small mixed list for the optimizer tests, which takes every path. */
 static std::vector<Shape> list_mixed()
 {
     std::vector<Shape> shapes;
@@ -461,7 +461,7 @@ static void check_round(Run &run, bool write_back)
     run.compare_state(0);
 }
 
-/* Several scales over one list; the big one makes products subnormal, the small one overflows some. */
+/* Several scales over one list; the large one makes products subnormal, the small one overflows some. */
 static void check_list(const std::vector<Shape> &shapes, size_t scale_count)
 {
     static const float scales[] = {0x1p-3f, 1.5f, 65536.0f, 0x1p120f};
@@ -503,7 +503,7 @@ TEST(check_lists)
     }
 }
 
-/* One long tensor: its chunks, not only a list's, run over the 256 slots. */
+/* One long tensor that alone has more chunks than the 256 slots. */
 TEST(check_long_tensor)
 {
     const size_t n = gpu.small ? 40000 : (size_t)16384 * 270 + 77;
@@ -521,7 +521,7 @@ TEST(check_long_tensor)
         }
 }
 
-/* Gradients of every format onto those of every format; a sum may overflow, and Inf meet Inf. */
+/* Gradients of every format are added to those of every format; sums overflow, and Inf is added to Inf. */
 TEST(accumulate)
 {
     for (const Variant &v : variants) {
@@ -571,7 +571,7 @@ static void plant_everywhere(Run &run, size_t tensor, bool write_back)
             CHECK(mpti_f64_bits(run.step.norm) == (uint64_t)0x7ff << 52);
         }
     run.gradients(-8, 4);
-    check_round(run, write_back);       /* and it is forgotten */
+    check_round(run, write_back);       /* and the next check is good again */
     CHECK_EQ_U(run.step.found_inf, 0);
 }
 
@@ -602,7 +602,7 @@ TEST(check_small_scale)
     check_round(f16, true);
     CHECK_EQ_U(f16.step.found_inf, 1);
 
-    /* squares past the end of floats, in one chunk of two, or in all but zeros */
+    /* squares out of the range of floats, in one chunk of two; then the only ones beside zeros */
     Run huge(std::vector<Shape>(1, shape_of(16385, 0, 0)), 2.0f, 2000, 0.0f);
     for (float x : {1e30f, 1e-30f}) {
         huge.plant(0, 16384, mpti_f32_bits(x));
@@ -614,8 +614,8 @@ TEST(check_small_scale)
     }
 }
 
-/* More elements in one tensor than an int counts, and on a GPU than 32 bits do: known values, since the host
- * has no room for a copy. */
+/* One tensor with more elements than an int can count, on a GPU more than 32 bits can. The values are known
+ * ones, because the host has no room for a copy. */
 TEST(long_tensors)
 {
 #ifdef MPT_CUDA_EMU
@@ -785,7 +785,7 @@ TEST(state_round_trip)
     CU(cudaFreeHost(pinned));
 }
 
-/* Log without a wait: a mirror of each step, read where its event has come, is of that step and no other. */
+/* Logging without waiting: a copy of the state, read once its event has come, is of its step and no other. */
 TEST(state_read_later)
 {
     enum { STEPS = 5 };
@@ -796,7 +796,7 @@ TEST(state_read_later)
     const auto look = [&]() {
         for (; read < STEPS && cudaEventQuery(event[read]) == cudaSuccess; read++)
             CHECK(mirror[read].lr == (float)(read + 1) && mirror[read].scaler.scale == 1024.0f);
-        (void)cudaGetLastError();               /* not ready is no error */
+        (void)cudaGetLastError();               /* "not ready" is not an error */
     };
     CU(cudaMallocHost((void **)&mirror, STEPS * sizeof *mirror));
     for (cudaEvent_t &e : event) CU(cudaEventCreate(&e));
@@ -817,7 +817,7 @@ TEST(state_read_later)
 }
 
 // optimizers --------------------------------------------------------------------------------------
-/* One of the two, behind one face: the CPU's hyperparameters carry lr and t, the device's must not care. */
+/* Either optimizer. The CPU reads lr and t here; the device has them in its state, and must ignore these. */
 struct Optimizer {
     const char *name;
     bool        is_adamw;
@@ -891,7 +891,7 @@ static Optimizer adamw_of(const char *name, float beta1, float beta2, float eps,
     return o;
 }
 
-/* Each has one kernel, whose threads ThreadSanitizer sees in the first. */
+/* Each optimizer has one kernel: ThreadSanitizer needs only the first configuration. */
 TEST(sgd_steps)
 {
     train(sgd_of("sgd, nesterov, weight decay", 0.9f, 0.01f, 1), list_mixed());
@@ -931,7 +931,7 @@ TEST(steps_on_any_grid)
     }
 }
 
-/* Without momentum SGD asks for no m, and SGD never for a v; AdamW's param may be missing. */
+/* SGD without momentum needs neither m nor v. */
 TEST(steps_without_moments)
 {
     Run                     run(std::vector<Shape>(1, shape_of(2049, 1, 0)), 1024.0f, 2000, 0.01f);
@@ -949,8 +949,8 @@ TEST(steps_without_moments)
 }
 
 // calls in a wrong order --------------------------------------------------------------------------
-/* A call that the CPU refuses with MPT_E_ORDER: the device counts it in misuse, and otherwise has what the
- * CPU has: nothing changed, but a refused check marks the step to be skipped. */
+/* A call that the CPU refuses with MPT_E_ORDER. The device counts it in misuse, and else has the same state
+ * as the CPU: unchanged, except that a refused check marks the step to be skipped. */
 static void out_of_order(Run &run, Optimizer &o, const char *call)
 {
     const uint64_t t = o.t();
@@ -997,8 +997,8 @@ static void misuse_with(Optimizer o, size_t bad_round)
         run.scale();
         for (const char *call : {"update", "clip", "step"}) out_of_order(run, o, call);
         run.check(round == 0);
-        out_of_order(run, o, "check");          /* a second check does no harm ... */
-        if (round != 1)                 /* ... but for round 2, whose gradients the first only read */
+        out_of_order(run, o, "check");          /* a second check does no harm */
+        if (round != 1)                 /* in round 2 the first only read: this skips the step */
             out_of_order(run, o, "unscale");
         step_in_order(run, o);
         for (const char *call : {"step", "clip"}) out_of_order(run, o, call);
@@ -1018,13 +1018,13 @@ TEST(wrong_order)
 }
 
 // graphs ------------------------------------------------------------------------------------------
-/* A stand-in for a network: the seed of round r is row r of a table; backward multiplies it with the FP16
+/* A stand-in for a network: the seed of round r is row r of a table; backward multiplies it by the FP16
  * weights that the last step published. One row holds an Inf. */
 #define ROUNDS    8
 #define BAD_ROUND 4
 #define SEEDS     64
 
-/* Launch by function, as the header does, so that the emulation reads this file too. */
+/* Launch by cudaLaunchKernel, as the header does, so that the emulation compiles this file, too. */
 template <class T> struct Same { typedef T type; };
 template <class... P>
 static cudaError_t launch(void (*kernel)(P...), unsigned blocks, unsigned threads, cudaStream_t stream,
@@ -1073,7 +1073,7 @@ struct Network {
         return list;
     }
 
-    /* The whole step as a user queues it: 3 kernels of the user, 5 calls, nothing waited for. */
+    /* The whole step as a user queues it: 4 kernels of the user, 5 calls, and no wait. */
     void queue(cudaStream_t stream)
     {
         float *const d_x = (float *)x.device();
@@ -1134,7 +1134,7 @@ struct Graph {
     Graph &operator=(const Graph &) = delete;
 };
 
-/* Replay, and look after each round, or (hurry) only after the last. */
+/* Replay the graph and compare after each round or, with `hurry`, only after the last one. */
 static void replay(bool hurry)
 {
     Network     net;
@@ -1183,7 +1183,7 @@ TEST(graph_state_set)
 }
 
 #ifdef MPT_CUDA_EMU
-/* Tables are there when a create returns, also for a stream that does not wait for the default one. */
+/* Tables are complete when a create returns, also for a stream that does not wait for the default one. */
 TEST(non_blocking_stream)
 {
     Run                     run(list_mixed(), 1024.0f, 2000, 0.5f);
@@ -1224,7 +1224,7 @@ TEST(non_blocking_stream)
     mpt_emu::controls() = saved;
 }
 
-/* A step of overflows costs what another does: the atomics on device memory are some for each block. */
+/* A step full of overflows costs no more than another: each block does a few atomics on device memory. */
 TEST(overflow_is_cheap)
 {
     Run                 run(std::vector<Shape>(1, shape_of(gpu.small ? 5000 : 50000, 1, 0)), 1.0f, 0, 0.0f);
@@ -1237,7 +1237,7 @@ TEST(overflow_is_cheap)
     CHECK(mpt_emu::counters().atomics - before < 40);
 }
 
-/* What two kernels at once left in the count of blocks is gone after the next update. */
+/* A wrong count of blocks, which two kernels at once can leave, is gone after the next update. */
 TEST(block_count_heals)
 {
     Run run(std::vector<Shape>(1, shape_of(50000, 0, 0)), 1024.0f, 2000, 0.0f);
@@ -1291,7 +1291,7 @@ TEST(step_never_waits)
     queue_without_waiting(true);
 }
 
-/* The mirror is asynchronous from page-locked memory; a conversion waits for nothing either. */
+/* The state is copied to page-locked memory asynchronously, and a conversion does not wait either. */
 TEST(other_calls_never_wait)
 {
     Run                     run(std::vector<Shape>(), 1024.0f, 2000, 0.5f);
@@ -1322,7 +1322,7 @@ TEST(other_calls_never_wait)
 #endif
 
 // bad input ---------------------------------------------------------------------------------------
-/* Refused with this status, and the text says by which call. */
+/* Refused with this status; the error text begins with the name of the call. */
 #define REFUSED(call, name, want) refused((call), #call, name, want, __LINE__)
 static void refused(mpt_status got, const char *call, const char *name, mpt_status want, int line)
 {
@@ -1384,7 +1384,7 @@ TEST(null_arguments)
     run.compare_weights();
 }
 
-/* Without a context there is nobody to keep the text, but still a status. */
+/* Without a context there is no place for a text, but still a status. */
 TEST(null_context)
 {
     Run             run(list_mixed(), 1024.0f, 2000, 0.01f);
@@ -1532,7 +1532,7 @@ TEST(bad_device)
     mpt_cuda_destroy(gpu.cuda);
     REFUSED(mpt_cuda_create(&gpu.cuda, 1000), "mpt_cuda_create", MPT_E_CUDA);
     CHECK_EQ_I(mpt_cuda_error_code(gpu.cuda), 101);
-    CHECK(cudaPeekAtLastError() == cudaSuccess);        /* the user's own checks do not trip over it */
+    CHECK(cudaPeekAtLastError() == cudaSuccess);        /* the error is not left to the user's own checks */
     mpt_cuda_destroy(gpu.cuda);
     gpu.cuda = outer;
 }
@@ -1560,7 +1560,7 @@ TEST(no_gpu)
     gpu.cuda = outer;
 }
 
-/* A context of one device, and a stream or a current device of another: nothing is queued. */
+/* A context of one device, and a stream of another or another current device: nothing is queued. */
 TEST(another_device)
 {
     const mpt_emu::Controls saved = mpt_emu::controls();
@@ -1606,7 +1606,7 @@ TEST(another_device)
     mpt_emu::controls() = saved;
 }
 
-/* A list is a copy: what happens to the caller's array later, under a capture too, is not seen. And under a
+/* A list is a copy: later changes of the caller's array have no effect, also during a capture. During a
  * capture no other list can be made. */
 TEST(list_changed_while_captured)
 {
@@ -1639,12 +1639,12 @@ TEST(list_changed_while_captured)
     CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "capturing") != NULL);
     REFUSED(mpt_cuda_state_create(gpu.cuda, &state, &run.scaler, 0.1f), "mpt_cuda_state_create", MPT_E_CUDA);
     CHECK(other == NULL && state == NULL);
-    CHECK(cudaStreamEndCapture(gpu.stream, &graph) != cudaSuccess);     /* CUDA gives the capture up */
+    CHECK(cudaStreamEndCapture(gpu.stream, &graph) != cudaSuccess);     /* CUDA has invalidated the capture */
     (void)cudaGetLastError();
     mpt_cuda_list_destroy(mine);
 }
 
-/* Compiled for other GPUs than this one. */
+/* The kernels were compiled for other GPUs than this one. */
 TEST(unsupported_architecture)
 {
     static const struct { cudaError_t error; const char *says; } cases[] = {
@@ -1663,7 +1663,7 @@ TEST(unsupported_architecture)
     run.compare_grads();
 }
 
-/* Let the k-th allocation, or the k-th copy, of a create fail, for every k there is. */
+/* Let the k-th allocation, or the k-th copy, of a create fail, for every k that there is. */
 static void create_with_failure(int *countdown, mpt_status want, int list_calls, int state_calls)
 {
     Run                     run(list_mixed(), 1024.0f, 2000, 0.01f);

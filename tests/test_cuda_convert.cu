@@ -1,5 +1,5 @@
-/* test_cuda_convert.cu -- tests of the array conversions of mpt_cuda.h, all pairs, and of its blocks: each
- * against its twin on the CPU, bytes compared, those around the arrays included.
+/* test_cuda_convert.cu -- tests of the array conversions of mpt_cuda.h, for all pairs of formats, and of its
+ * blocks: against the same functions on the CPU. All bytes are compared, including those around the arrays.
  *
  *     cc -O2 -I. -c tests/impl.c
  *     nvcc -std=c++17 -O2 -I. tests/test_cuda_convert.cu tests/impl_cuda.cu impl.o -lcublasLt
@@ -7,13 +7,13 @@
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_convert.cu \
  *         tests/impl_cuda.cu -x none impl.o
  *
- * --small is for ThreadSanitizer and its kind: fewer sizes. */
+ * --small is for ThreadSanitizer and the like: fewer sizes. */
 #include "cuda.h"
 
 #include <functional>
 #include <utility>
 
-/* The pairs of formats, and those that saturate. */
+/* A conversion between two formats, which may saturate. */
 struct Conversion {
     char       name[40];
     mpt_format to, from;
@@ -83,8 +83,8 @@ static void both(const Conversion &c, const std::vector<uint64_t> &codes, size_t
     CHECK(src.same());
 }
 
-/* Every code of a narrow format; of a wide one every exponent with the mantissas that lie on, just below and
- * just above every bit, and random ones: halfway cases of each target are among them. */
+/* Every code of a narrow format; of a wide one every exponent with the significands on, just below and just
+ * above each bit, and random ones. Halfway cases of each target are among them. */
 static std::vector<uint64_t> patterns(mpt_format f)
 {
     const mpt_format_info *i = mpt_format_get(f);
@@ -131,7 +131,7 @@ TEST(sizes_and_alignments)
     CHECK_EQ_I(call, status);                                            \
     CHECK(strstr(mpt_cuda_error_text(gpu.cuda), text) != NULL)
 
-/* The calls are refused where the CPU's would take its slow path, or have nothing to do. */
+/* Conversions that the GPU does not have: the CPU would take its slow path, or has nothing to do. */
 TEST(conversions_that_are_refused)
 {
     Buffer      a(64, 0), b(64, 0);
@@ -172,7 +172,7 @@ TEST(conversions_that_are_refused)
     REFUSED(CONVERT(MPT_F16, MPT_F32, &o), MPT_E_UNSUPPORTED, "own random bits");
     CU(cudaStreamSynchronize(gpu.stream));
     CHECK(a.same() && b.same());
-    /* what only tells of flags, or is for stochastic rounding, changes nothing */
+    /* options for flags and for stochastic rounding change nothing here */
     o.rounding = MPT_RND_NEAREST_EVEN;
     o.tininess = MPT_TININESS_BEFORE;
     o.random = 7;
@@ -200,15 +200,15 @@ TEST(bad_arguments)
 }
 
 // stochastic, FP8 with scale and amax ---------------------------------------------------------------
-/* Ways to run the same kernels: results must not depend on the grid. A real GPU is what it is, and under
- * ThreadSanitizer all would be the same. */
+/* Machines that run the same kernels: results must not depend on the grid. A real GPU is one machine only,
+ * and under ThreadSanitizer all would be the same. */
 #if defined(MPT_CUDA_EMU) && !MPT_EMU_TSAN
 static const int grids[] = {1, 4, 13};
 #else
 static const int grids[] = {1};
 #endif
 
-/* While one lives, gpu.cuda is a context of a machine with so many multiprocessors. */
+/* While an object of this type lives, gpu.cuda is a context of a machine with so many multiprocessors. */
 struct Grid {
     mpt_cuda *outer = gpu.cuda;
 #ifdef MPT_CUDA_EMU
@@ -232,7 +232,7 @@ struct Grid {
 static float *at_float(Buffer &b, size_t i) { return (float *)b.device() + i; }
 static float &of_float(Buffer &b, size_t i) { return ((float *)b.host())[i]; }
 
-/* Numbers of all sizes, most of them where FP8 has some, and Inf and NaN. */
+/* Numbers of all magnitudes, most of them in the range of FP8, and Inf and NaN. */
 static void fill_source(Buffer &b, mpt_format f, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -280,7 +280,7 @@ TEST(stochastic_is_the_cpus)
     }
 }
 
-/* The same numbers in pieces: no piece sees where it was cut. And a state's count of updates is a step. */
+/* Numbers converted in pieces give the same results as at once. A state adds its updates to the step. */
 TEST(stochastic_in_pieces)
 {
     static const size_t cuts[] = {0, 1, 6, 100, 103, 1000};
@@ -320,7 +320,7 @@ static void encode(mpt_format to, mpt_format from, size_t n, float scale, size_t
     fill_source(src, from, n);
     of_float(numbers, 0) = scale;
     of_float(numbers, 1) = n % 3 ? 0.0f : 1.0e30f;
-    if (n % 2)                              /* without Inf and NaN amax is a number */
+    if (n % 2)                              /* without Inf and NaN, so that amax is a number */
         for (size_t i = 0; i < n; i++) put(src.host(), from, i, i * 37 % 0x3c00);
     src.upload();
     numbers.upload();
@@ -329,7 +329,7 @@ static void encode(mpt_format to, mpt_format from, size_t n, float scale, size_t
     CHECK_EQ_I(mpt_cuda_fp8_encode_n(gpu.cuda, to, dst.device(), from, src.device(), n, at_float(numbers, 0),
                                      noted ? at_float(numbers, 1) : NULL, gpu.stream), MPT_OK);
     CU(cudaStreamSynchronize(gpu.stream));
-    CHECK(numbers.same());                  /* once more, for amax alone, into what was the scale */
+    CHECK(numbers.same());                  /* once more, for amax only, stored over the scale */
     CHECK_EQ_I(mpt_fp8_encode_n(to, NULL, from, src.host(), n, NULL, &of_float(numbers, 0)), MPT_OK);
     CHECK_EQ_I(mpt_cuda_fp8_encode_n(gpu.cuda, to, NULL, from, src.device(), n, NULL, at_float(numbers, 0),
                                      gpu.stream), MPT_OK);
@@ -348,7 +348,7 @@ TEST(fp8_encode)
             if (races ? n == 17 || n == 4097 : !gpu.small || n <= 33 || n == 4097)
                 encode(fp8_formats[turn % 2], fp8_sources[turn / 2], n, scales[(n + turn) % 4], n % 5 == 1,
                        n % 4 != 2);
-    for (int grid : grids) {            /* more than one multiprocessor has blocks for */
+    for (int grid : grids) {            /* more blocks than one multiprocessor takes */
         const Grid here(grid);
         if (!gpu.small) encode(MPT_E4M3, MPT_F16, 123457, 0.37f, 0, true);
     }
@@ -389,7 +389,7 @@ TEST(fp8_encode_transpose)
     }
 }
 
-/* Every warp's accesses to the tile, as the kernel makes them, touch 32 banks. */
+/* Each access of a warp to the tile, as the kernel makes it, touches 32 different banks. */
 TEST(the_tile_has_no_bank_conflicts)
 {
     bool     taken[TILE_SIDE * TILE_WORDS] = {};
@@ -411,7 +411,7 @@ TEST(the_tile_has_no_bank_conflicts)
     for (bool t : taken) CHECK(t);
 }
 
-/* Delayed scaling of some tensors over some steps: device and host side by side, all arrays compared. */
+/* Delayed scaling of some tensors over some steps on device and host; all arrays are compared. */
 static void scaling(const mpt_fp8_recipe &recipe, size_t count, int steps)
 {
     const size_t    total = 3 * count + count * recipe.length;
@@ -460,7 +460,7 @@ TEST(fp8_scaling)
     }
 }
 
-/* A step as training has it, captured once and replayed: encode by the scale, record amax, update. */
+/* A training step, captured once and replayed: encode with the scale, record amax, update. */
 TEST(fp8_in_a_graph)
 {
     const size_t    n = 5000;
@@ -558,9 +558,9 @@ TEST(fp8_refuses)
 }
 
 // blocks ------------------------------------------------------------------------------------------
-/* Stretches of 24 numbers of a kind, so that blocks have one, or two: any pattern, zeros of both signs,
- * subnormals, the largest, small multiples of one number (ties), one number among zeros, an Inf, and numbers
- * of one binade. */
+/* Runs of 24 numbers of one kind, so that a block has one kind or two: any pattern; zeros of both signs;
+ * subnormals; the largest; small multiples of one number (ties); one number among zeros; Inf among equal
+ * numbers; and numbers of one binade. */
 static void fill_blocks(std::vector<float> &x)
 {
     uint32_t base = 0u;
@@ -578,7 +578,7 @@ static void fill_blocks(std::vector<float> &x)
     }
 }
 
-/* Line l and block k of a line, in tiles of 128 by 4. */
+/* Where the scale of block k of line l is stored, in tiles of 128 by 4. */
 static size_t tile_of_scales(size_t l, size_t k, size_t blocks)
 {
     const size_t i = l / 128, j = k / 4, tiles = blocks / 4 + (blocks % 4 != 0);
@@ -597,7 +597,7 @@ static void blocks(mpt_block block, mpt_format from, size_t n, size_t cols, cons
     Buffer               src(n * size_of(from), shift * size_of(from)), codes(bytes, shift);
     Buffer               scales(cols ? tiles * 512 : plain, shift % 3);
     fill_blocks(x);
-    for (size_t i = 0; i < n; i++) {        /* as the source has it */
+    for (size_t i = 0; i < n; i++) {        /* rounded to the source format */
         const uint64_t code = mpt_encode(from, x[i], NULL, NULL);
         put(src.host(), from, i, code);
         x[i] = (float)mpt_decode(from, (uint32_t)code);
@@ -639,7 +639,7 @@ TEST(block_quantize)
     }
 }
 
-/* Scales in tiles, of full ones and of parts of them. */
+/* Scales stored in tiles, which are full or in part empty. */
 TEST(block_quantize_in_tiles)
 {
     static const size_t shapes[][2] = {{1, 1}, {128, 4}, {127, 3}, {129, 5}, {3, 17}, {300, 8}, {256, 2}};
@@ -685,8 +685,8 @@ TEST(block_quantize_refuses)
 }
 
 #ifdef MPT_CUDA_EMU
-/* The headers hand to PTX's cvt what neither overflows nor is a NaN: there it must be the portable path. This
- * is the claim by the PTX manual's words; on a GPU all_floats makes it by the instructions themselves. */
+/* The headers use PTX's cvt for numbers that neither overflow nor are NaN: there it must equal the portable
+ * path. This tests cvt as the PTX manual describes it; on a GPU all_floats tests the instructions. */
 TEST(cvt_by_the_manual)
 {
     std::vector<uint64_t> some = patterns(MPT_F32);
@@ -700,15 +700,15 @@ TEST(cvt_by_the_manual)
             CHECK_EQ_U_AT(mpt_emu::ptx_cvt_satfinite_e5m2(x), mpti_e5m2_encode(u), u);
         if (a <= 0x7f800000u)
             CHECK_EQ_U_AT(mpt_emu::ptx_cvt_f16(x), mpti_f16_encode(u), u);
-        if (a <= 0x7f800000u) {                 /* and saturating, all of it but NaN */
+        if (a <= 0x7f800000u) {                 /* saturating: for all but NaN */
             CHECK_EQ_U_AT(mpt_emu::ptx_cvt_satfinite_e4m3(x), mpt_e4m3_from_f32_sat(x).bits, u);
             CHECK_EQ_U_AT(mpt_emu::ptx_cvt_satfinite_e5m2(x), mpt_e5m2_from_f32_sat(x).bits, u);
         }
     }
 }
 
-/* The calls with more to them than a pair of formats: each queues one kernel and waits for nothing; and when
- * it cannot be queued, nothing is written. */
+/* The calls that are more than a conversion between two formats: each queues one kernel and does not wait; if
+ * the kernel cannot be queued, nothing is written. */
 TEST(one_launch_and_no_wait)
 {
     Buffer          a(256, 0), b(256, 0), x(256, 0);
@@ -766,7 +766,7 @@ TEST(launch_fails)
     CHECK(a.same() && b.same());
 }
 #else
-/* All 2^32 floats into the narrow formats: this judges the PTX leaves. */
+/* All 2^32 floats to the narrow formats: this tests the functions that are written in PTX. */
 TEST(all_floats)
 {
     const size_t n = (size_t)1 << 24;

@@ -1,5 +1,5 @@
-/* test_cuda_gemm.cu -- tests of the matrix products and the GPU table of mpt_cuda.h. The judge is a triple
- * loop in double here; under emulation the products run on tests/emu/cublasLt.h, which refuses what the real
+/* test_cuda_gemm.cu -- tests of the matrix products and the GPU table of mpt_cuda.h. Products are compared
+ * with a triple loop in double. Under emulation they run on tests/emu/cublasLt.h, which refuses what the real
  * library refuses.
  *
  *     cc -O2 -I. -c tests/impl.c
@@ -14,7 +14,7 @@
 
 static int compute_capability;
 
-/* op(x) is rows x cols; stored with `padding` elements more per line, in any format, on host and device. */
+/* op(x) of rows x cols, in any format, on host and device; in memory a line has `padding` elements more. */
 struct Matrix {
     mpt_format                 format;      /* MPT_TF32 is stored as MPT_F32 */
     bool                       along_rows;  /* neighbours in memory are neighbours in a row of op(x) */
@@ -82,7 +82,7 @@ static mpt_format bias_format(const Case &c)
     return !is_fp8(c.a) ? c.d : c.d == MPT_F16 ? MPT_F16 : MPT_BF16;
 }
 
-/* The operands of a case, and what the call takes. */
+/* The operands of a case, and the arguments of the call. */
 struct Operands {
     Matrix        a, b, d, bias;
     mpt_gemm_args g;
@@ -126,7 +126,7 @@ static double after(double x, double bias, uint32_t e)
 }
 
 /* Operands are multiples of 1/8 up to 1, so every product and sum is exact in FP32: only the last rounding
- * and GELU's tanh differ. What lies between the lines of d must not change. */
+ * and GELU's tanh differ. The padding of the lines of d must not change. */
 static void compare(const Case &c, Operands &o, double factor)
 {
     const std::vector<unsigned char> got = o.d.fetch();
@@ -156,13 +156,13 @@ static void product(const Case &c, size_t shift = 0)
     compare(c, o, 1.0);
 }
 
-/* A format of the device: the emulation has them all, a real GPU perhaps not. */
+/* Does the device have this format? The emulation has all of them, a real GPU perhaps not. */
 static bool has(mpt_format f)
 {
     return f == MPT_F32 || (mpt_gpu_from_cc(compute_capability).tensor_cores & mpti_gemm_tc(f)) != 0u;
 }
 
-/* What a card does not have it refuses: that is checked in place of the test, which is not skipped. */
+/* If the card lacks a format, its refusal is tested in place of the test, which is not skipped. */
 static void lacks(mpt_format f)
 {
     const Case c = {f, f, MPT_F32, 16, 16, 16, 0, true, false, true, 0u, 1.0f, 0.0f};
@@ -210,8 +210,8 @@ TEST(alpha_beta_epilogues)
         }
 }
 
-/* Forward with BIAS, the activation and AUX; backward the derivative at aux, times another product, and its
- * sums; aux has lines of its own length, and what lies behind them stays. */
+/* Forward: BIAS, the activation and AUX. Backward: the derivative at aux, times another product, and its
+ * sums. aux has lines of its own length, and what lies behind them must not change. */
 static void there_and_back(bool gelu, bool row_major, mpt_format f, unsigned char *aux, int64_t more)
 {
     const int64_t m = 24, n = 40, k = 16, line = row_major ? n : m, lines = row_major ? m : n;
@@ -272,7 +272,7 @@ TEST(epilogues_of_training)
 {
     unsigned char *aux = nullptr;
     CU(cudaMalloc((void **)&aux, 32768));
-    for (int bits = 0; bits < 8; bits++)        /* the second of a kind has its plan, but its own aux */
+    for (int bits = 0; bits < 8; bits++)        /* the second of a kind reuses its plan with another aux */
         for (int64_t more = 1; more < 3; more++)
             there_and_back((bits & 1) != 0, (bits & 2) != 0, bits & 4 ? MPT_F16 : MPT_F32,
                            aux + 16384 * (more - 1), more);
@@ -304,7 +304,7 @@ TEST(epilogues_of_training)
         STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_E_UNSUPPORTED);
     }
     o.g.ldaux = 32;
-    o.g.epilogue = MPT_EPILOGUE_DRELU;          /* bits come in lines of 128 */
+    o.g.epilogue = MPT_EPILOGUE_DRELU;          /* lines of bits have a multiple of 128 */
     CHECK(mpt_gemm_advice(compute_capability, &o.g).problems & MPT_GEMM_EPILOGUE);
 }
 
@@ -318,8 +318,8 @@ TEST(beta_zero_does_not_read_d)
     compare(c, o, 1.0);
 }
 
-/* TF32 keeps 11 bits of each operand: 1 + 2^-12 is not among what it knows; plain FP32 has it. The library
- * may take TF32, it need not: the emulation does for large products. */
+/* TF32 keeps 11 significant bits of each operand and cannot hold 1 + 2^-12; plain FP32 can. The library may
+ * use TF32 but need not: the emulation uses it for large products. */
 TEST(tf32_rounds_and_f32_does_not)
 {
     const float odd = 1.0f + 1.0f / 4096.0f;
@@ -365,7 +365,7 @@ TEST(accumulates_in_f32)
     CHECK(o.d.at(o.d.fetch(), 0, 0) == 1.0 && o.d.at(o.d.fetch(), 7, 7) == 1.0);
 }
 
-/* A plan made for an aligned bias is not taken for another one. */
+/* A plan that was made for an aligned bias is not used for another bias. */
 TEST(bias_of_each_alignment)
 {
     const Case c = {MPT_F16, MPT_F16, MPT_F16, 16, 24, 40, 0, true, false, true, MPT_EPILOGUE_BIAS,
@@ -383,7 +383,7 @@ TEST(bias_of_each_alignment)
     }
 }
 
-/* The second product of a kind takes its own bias and scales, not those of the plan's first. */
+/* The second product of a kind reads its own bias, not that of the product which made the plan. */
 TEST(pointers_of_each_call)
 {
     const Case c = {MPT_F16, MPT_F16, MPT_F32, 16, 8, 8, 0, true, false, true, MPT_EPILOGUE_BIAS, 1.0f, 0.0f};
@@ -396,7 +396,7 @@ TEST(pointers_of_each_call)
     compare(c, second, 1.0);
 }
 
-/* Products of a batch, one below the other in row-major matrices; b of each, or one for all. */
+/* Products of a batch, one below the other in row-major matrices; each has its own b, or all share one. */
 TEST(batches)
 {
     const int64_t m = 8, n = 24, k = 16, count = 3;
@@ -431,7 +431,7 @@ TEST(batches)
     }
 }
 
-/* Fewer bits in the sums of FP8: near the others, and in the emulation not the same. */
+/* FP8 sums with fewer bits: close to the others and, in the emulation, not the same. */
 TEST(fast_accumulation)
 {
     const Case c = {MPT_E4M3, MPT_E4M3, MPT_F32, 32, 32, 512, 0, true, false, true, 0u, 1.0f, 0.0f};
@@ -500,8 +500,8 @@ TEST(fp8)
     }
 }
 
-/* While one lives, gpu.cuda is a context of an emulated card of that compute capability. On a real one it is
- * what it is: Tensor Cores may add in fewer bits than FP32 has. */
+/* While an object of this type lives, gpu.cuda is a context of an emulated card of this compute capability. A
+ * real card stays what it is; its Tensor Cores may add in fewer bits than FP32 has. */
 #ifdef MPT_CUDA_EMU
 static const double block_tolerance = 1e-6;
 struct Card {
@@ -532,7 +532,7 @@ struct Card {
 };
 #endif
 
-/* A matrix of lines along k, in blocks as the device makes them, and the numbers that they stand for. */
+/* A matrix with lines along k, which the device quantizes in blocks, and the numbers that these represent. */
 struct Blocks {
     std::vector<float> value;
     uint8_t           *codes = nullptr, *scales = nullptr;
@@ -547,7 +547,7 @@ struct Blocks {
         std::vector<float>   x(n);
         std::vector<uint8_t> packed(n), each(n / size);
         float               *device = nullptr;
-        for (size_t i = 0; i < n; i++)      /* blocks of all sizes */
+        for (size_t i = 0; i < n; i++)      /* blocks of all magnitudes */
             x[i] = ldexpf((float)((int)(mt_random() % 2001u) - 1000), (int)(i / size * 7 % 23) - 12);
         CHECK_EQ_I(mpt_block_tensor_scale(block, x.data(), n, &tensor_scale), MPT_OK);
         o.packed = 1;
@@ -591,7 +591,7 @@ static mpt_gemm_args block_args(mpt_block a, mpt_block b, int64_t m, int64_t n, 
     return g;
 }
 
-/* From quantizing to the product, all on the device, against the numbers that the blocks stand for. */
+/* From quantization to the product, all on the device, against the numbers that the blocks represent. */
 static void block_product(mpt_block fa, mpt_block fb, int64_t m, int64_t n, int64_t k, bool row_major)
 {
     const Blocks  a(fa, (size_t)m, (size_t)k), b(fb, (size_t)n, (size_t)k);
@@ -615,7 +615,7 @@ static void block_product(mpt_block fa, mpt_block fb, int64_t m, int64_t n, int6
         }
 }
 
-/* A card, or a library, without blocks refuses with the reason. */
+/* Are there block-scaled products? A card, or a library, without them must refuse with the reason. */
 static bool has_blocks(void)
 {
     const mpt_gemm_args g = block_args(MPT_NVFP4, MPT_NVFP4, 16, 16, 64, true);
@@ -646,7 +646,7 @@ TEST(block_scaled)
         }
 }
 
-/* Of one shape, with a scale for each tensor and with scales of blocks: neither takes the other's plan. */
+/* One shape, with a scale for each tensor and with scales of blocks: neither uses the plan of the other. */
 TEST(scales_of_both_kinds)
 {
     const Card here(100);
@@ -705,7 +705,7 @@ TEST(block_scaled_refusals)
     for (int cc : {100, 103, 120, 121}) CHECK_EQ_U(mpt_gemm_advice(cc, &mx).problems, MPT_GEMM_FINE);
 }
 
-/* What mpt_cuda_gemm refuses, it refuses with the sentence of the advice, and writes nothing. */
+/* mpt_cuda_gemm must refuse with the text of the advice, and write nothing. */
 static void refused(const Case &c, unsigned problem, mpt_status status, size_t shift = 0, int scale = -1)
 {
     Operands                o(c, shift);
@@ -726,8 +726,8 @@ static void refused(const Case &c, unsigned problem, mpt_status status, size_t s
     CHECK(o.d.fetch() == o.d.host);
 }
 
-/* FP8 by current scaling: the first pass records amax, the update makes scales of it, the second converts by
- * them, and the product undoes them. The operands lie far below what FP8 can hold by itself. */
+/* FP8 with current scaling: one pass records amax, the update computes scales from it, a second pass converts
+ * with them, and the product undoes them. Without scales the operands would be far below FP8's range. */
 TEST(fp8_by_current_scaling)
 {
     const int64_t      m = 32, n = 48, k = 64;
@@ -781,7 +781,7 @@ TEST(fp8_by_current_scaling)
             error += off * off;
             size += want * want;
         }
-    CHECK(size > 0.0 && sqrt(error / size) < 0.05);     /* 3 bits of mantissa: 0.02 an operand, at random */
+    CHECK(size > 0.0 && sqrt(error / size) < 0.05);     /* 3 bits of fraction: 0.02 per operand, at random */
     for (int i = 0; i < 2; i++) {
         CU(cudaFree(x[i]));
         CU(cudaFree(code[i]));
@@ -790,7 +790,7 @@ TEST(fp8_by_current_scaling)
     CU(cudaFree(result));
 }
 
-/* Scales where nothing is FP8, and those of d where d is not. */
+/* Scales are refused where nothing is FP8, and those of d where d is not. */
 TEST(scales_that_are_refused)
 {
     Case c = {MPT_BF16, MPT_BF16, MPT_F32, 16, 16, 16, 0, true, false, true, 0u, 1.0f, 0.0f};
@@ -846,10 +846,10 @@ TEST(fp8_refusals)
     refused(c, MPT_GEMM_FP8_PAD, MPT_E_UNSUPPORTED);
     c.k = 32;
     refused(c, MPT_GEMM_FP8_PAD, MPT_E_UNSUPPORTED, 4);
-    c.m = 17;           /* no line of any matrix is as long as that */
+    c.m = 17;           /* no matrix has lines of this length */
     product(c);
     c.d = MPT_BF16;
-    c.n = 24;           /* 48 bytes of d, but 24 codes would be needed of b along n */
+    c.n = 24;           /* lines of d have 48 bytes; 24 bytes of b would not do, but b lies along k */
     product(c);
     c.n = 20;
     refused(c, MPT_GEMM_FP8_PAD, MPT_E_UNSUPPORTED);
@@ -886,7 +886,7 @@ TEST(open_and_order)
     CU(cudaFree(workspace));
 }
 
-/* The table, and what it advises: no GPU is asked. */
+/* The table of GPUs and its advice, and the row of this device. */
 TEST(gpus)
 {
     static const struct { int cc; const char *name; unsigned tensor_cores; } rows[] = {
@@ -966,7 +966,7 @@ TEST(advice)
     CHECK_EQ_S(mpt_gemm_problem_text(3u), "");
 }
 
-/* Captured before its plan exists, and replayed: the result is that of the data at the replay. */
+/* A product captured before its plan exists, and replayed: it reads the data as of the replay. */
 TEST(capture)
 {
     const Case      c = {MPT_F16, MPT_F16, MPT_F32, 16, 16, 24, 0, true, false, true, 0u, 1.0f, 0.0f};
@@ -979,7 +979,7 @@ TEST(capture)
     STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
     CU(cudaStreamEndCapture(gpu.stream, &graph));
     CU(cudaThreadExchangeStreamCaptureMode(&mode));
-    CHECK(mode == cudaStreamCaptureModeThreadLocal);    /* relaxed for the product alone */
+    CHECK(mode == cudaStreamCaptureModeThreadLocal);    /* relaxed during the product only */
     CHECK(o.d.fetch() == o.d.host);         /* nothing has run yet */
     CU(cudaGraphInstantiate(&exec, graph, 0));
     CU(cudaGraphLaunch(exec, gpu.stream));
@@ -995,7 +995,7 @@ TEST(capture)
 }
 
 #ifdef MPT_CUDA_EMU
-/* Plans: one per kind of product, made once; the one not used for longest makes room. */
+/* Plans: one per kind of product, made once; the least recently used one makes room. */
 TEST(plans)
 {
     Case c = {MPT_F16, MPT_F16, MPT_F16, 8, 8, 8, 0, true, false, false, 0u, 1.0f, 0.0f};
@@ -1018,7 +1018,7 @@ TEST(plans)
     before = mpt_emu::blas().heuristics;
     product(c);
     CHECK_EQ_U(mpt_emu::blas().heuristics, before + 1);
-    Case first = c;                         /* the one used last before the newcomer stays */
+    Case first = c;                         /* a plan that was used in between stays */
     first.m = 8 * (GEMM_PLANS / 2);
     first.n = 32;
     product(first);
@@ -1063,7 +1063,7 @@ TEST(failures_leak_nothing)
     CHECK_EQ_U(mpt_emu::outstanding(), memory);
 }
 
-/* A refusal that no rule of ours foresees: the status is cuBLAS', nothing is queued, the next call works. */
+/* A refusal that no rule of ours foresees: cuBLAS' status, nothing is queued, and the next call works. */
 TEST(cublas_refuses)
 {
     const Case           c = {MPT_F16, MPT_F16, MPT_F32, 16, 16, 16, 0, true, false, false, 0u, 1.0f, 0.0f};
@@ -1099,7 +1099,7 @@ TEST(no_wait_and_no_malloc_in_a_product)
     CU(cudaStreamSynchronize(gpu.stream));
 }
 
-/* Every generation: what the advice lets through, the library takes, and the other way round. */
+/* On every generation, the emulated library takes a product exactly if the advice does not refuse it. */
 TEST(every_generation)
 {
     static const int ccs[] = {61, 75, 80, 89, 90, 100, 103, 120, 121};
@@ -1119,7 +1119,7 @@ TEST(every_generation)
                 Operands o(c);
                 const mpt_gemm_verdict a = mpt_gemm_advice(cc, &o.g);
                 CHECK_EQ_I(mpt_cuda_gemm(other, &o.g, gpu.stream), a.refused ? MPT_E_UNSUPPORTED : MPT_OK);
-                /* the library itself, past the advice */
+                /* the library itself, without the advice */
                 CHECK_EQ_I(library_takes(other, &o.g), !a.refused);
                 CU(cudaStreamSynchronize(gpu.stream));
             }

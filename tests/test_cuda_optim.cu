@@ -1,5 +1,5 @@
-/* test_cuda_optim.cu -- the optimizers of mpt_cuda.h, each with every way to store weights: a training run on
- * the device beside one on the CPU, all arrays compared byte by byte after every step.
+/* test_cuda_optim.cu -- tests of the optimizers of mpt_cuda.h, each with every storage of weights: a training
+ * run on the device and one on the CPU; all arrays are compared byte by byte after every step.
  *
  *     cc -O2 -I. -c tests/impl.c
  *     nvcc -std=c++17 -O2 -I. tests/test_cuda_optim.cu tests/impl_cuda.cu impl.o -lcublasLt
@@ -7,7 +7,7 @@
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_optim.cu tests/impl_cuda.cu \
  *         -x none impl.o
  *
- * --small is for ThreadSanitizer and its kind: shorter tensors, fewer formats. */
+ * --small is for ThreadSanitizer and the like: shorter tensors, fewer formats. */
 #include "cuda.h"
 
 #include <memory>
@@ -19,7 +19,7 @@ static float random_float(double size)
     return (float)(((double)(mt_random() >> 40) / 8388608.0 - 1.0) * size);
 }
 
-/* One tensor on both sides, with everything that any optimizer or storage may want. */
+/* One tensor on both sides, with every array that an optimizer or a storage may need. */
 struct Both {
     Buffer     master, param, grad, m, v, v_max, extra;
     mpt_tensor host, device;
@@ -43,7 +43,7 @@ struct Both {
         host.seed = 42;
         device = host;
         const bool has_master = storage == MPT_STORE_MASTER;
-        /* moments: small positive numbers in both formats; a step that writes one it does not need is seen */
+        /* moments: small positive numbers in either format; a write to one that is not needed shows */
         for (Buffer *a : {&master, &m, &v, &v_max, &extra, &param})
             memset(a->host(), a == &m || a == &v || a == &v_max ? 0x3b : 0, a->size);
         point(&host, has_master, false);
@@ -81,7 +81,7 @@ struct Both {
     }
 };
 
-/* The calls of one optimizer on both sides; on the device lr and t are the state's. */
+/* The calls of one optimizer on both sides; on the device, lr and t are in the state. */
 struct Optimizer {
     const char *name;
     mpt_status (*host)(void *o, mpt_step *step, const mpt_tensor *tensors, size_t count);
@@ -123,7 +123,7 @@ static void train(const Optimizer &o, mpt_format param, mpt_format grad, mpt_sto
         if (gpu.small && sizes[i] > 300)
             continue;
         tensors.push_back(std::make_unique<Both>(sizes[i], param, grad, storage, moments, i % 3));
-        for (mpt_tensor *t : {&tensors.back()->host, &tensors.back()->device}) {        /* groups */
+        for (mpt_tensor *t : {&tensors.back()->host, &tensors.back()->device}) {        /* parameter groups */
             t->lr_times = lr_times[i % 3];
             t->decay_times = decay_times[i % 4];
             t->no_decay = i % 5 == 4;
@@ -228,7 +228,7 @@ TEST(lion)
     every_storage(a);
 }
 
-/* A storage whose arrays are not there, and hyperparameters out of range: refused, nothing changed. */
+/* Missing arrays, shared gradients, parts, and hyperparameters out of range: refused, nothing changed. */
 TEST(refusals)
 {
     Both            b(100, MPT_BF16, MPT_BF16, MPT_STORE_KAHAN, MPT_MOMENTS_F32, 0);
@@ -285,8 +285,8 @@ TEST(refusals)
     mpt_cuda_state_destroy(state);
 }
 
-/* Two optimizers in one step, each over a part of the list that was checked; and the error of a second list
- * without the option, which leaves everything as it is. */
+/* Two optimizers in one step, each over a part of the list that was checked. A third one, after the one
+ * without MPT_STEP_STAYS_OPEN, is refused and changes nothing. */
 TEST(two_lists_in_one_step)
 {
     Both       a(3000, MPT_F16, MPT_F16, MPT_STORE_MASTER, MPT_MOMENTS_F32, 0);
@@ -299,7 +299,7 @@ TEST(two_lists_in_one_step)
     mpt_cuda_list  *all = nullptr, *first = nullptr, *second = nullptr;
     mpt_cuda_state *state = nullptr, got;
     memset(&step, 0, sizeof step);
-    b.host.whole = b.device.whole = 40000;          /* a part, whose random bits are those of its place */
+    b.host.whole = b.device.whole = 40000;          /* a part; its random bits depend on its place */
     b.host.first = b.device.first = 32768;
     host[1] = b.host;
     device[1] = b.device;

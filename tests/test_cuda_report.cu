@@ -1,4 +1,4 @@
-/* test_cuda_report.cu -- what mpt_cuda.h tells over many tensors and many ranks: range reports against
+/* test_cuda_report.cu -- tests of mpt_cuda.h over many tensors and many ranks: range reports against
  * mpt_range_add, byte by byte, and mpt_cuda_combine against mpt_step_combine.
  *
  *     cc -O2 -I. -c tests/impl.c
@@ -7,7 +7,7 @@
  *     c++ -x c++ -std=c++17 -O2 -DMPT_CUDA_EMU -Itests/emu -I. tests/test_cuda_report.cu tests/impl_cuda.cu \
  *         -x none impl.o
  *
- * --small is for ThreadSanitizer and its kind: shorter tensors. */
+ * --small is for ThreadSanitizer and the like: shorter tensors. */
 #include "cuda.h"
 
 #ifdef MPT_CUDA_EMU
@@ -47,7 +47,7 @@ struct Numbers {
     {
         for (size_t i = 0; i < n; i++) {
             uint32_t u = (uint32_t)mt_random();
-            if (mt_random() % 4)                        /* about what f16 can hold */
+            if (mt_random() % 4)                        /* near the range of f16 */
                 u = (u & 0x807fffffu) | (uint32_t)(95 + mt_random() % 50) << 23;
             if (mt_random() % 16 == 0) u &= 0x80000000u;
             if (mt_random() % 4 == 0) u = (u & 0x80000000u) | limits()[mt_random() % limits().size()];
@@ -61,7 +61,7 @@ struct Numbers {
     Numbers(const Numbers &) = delete;
     Numbers &operator=(const Numbers &) = delete;
 
-    /* every k-th group of eight */
+    /* counts each `every`-th group of eight */
     void count(mpt_range *r, size_t every) const
     {
         for (size_t i = 0; i < n; i += 8 * every)
@@ -109,7 +109,7 @@ static void against(mpt_format format, mpt_format from, uint32_t every)
             compare(ranges, i, *want[i]);
         }
     }
-    /* an array that is not there */
+    /* an array that is missing adds nothing */
     STATUS(mpt_cuda_ranges_add(gpu.cuda, ranges, MPT_CUDA_PARAM, 1, gpu.stream), MPT_OK);
     for (size_t i = 0; i < want.size(); i++) compare(ranges, i, *want[i]);
     mpt_cuda_ranges_destroy(ranges);
@@ -136,7 +136,7 @@ TEST(sampling)
     against(MPT_F16, MPT_BF16, 16);
 }
 
-/* The three arrays of a tensor, each by its own name. */
+/* Each of the three arrays of a tensor. */
 TEST(arrays)
 {
     Numbers          grad(MPT_F16, 100, 0), param(MPT_BF16, 100, 0), master(MPT_F32, 100, 0);
@@ -196,7 +196,7 @@ TEST(bad_arguments)
 }
 
 // many ranks --------------------------------------------------------------------------------------
-/* A rank of many, one after the other in this process: its gradient, or a part of one from `first` on. */
+/* One of many ranks, run one by one: with a gradient of its own, or a part of one from `first` on. */
 struct Rank {
     Numbers         grad;
     double          sums[4];
@@ -246,7 +246,7 @@ struct Rank {
     }
 };
 
-/* One rank: the sum is what it has. */
+/* A reduction over one rank: the sum is its own values. */
 static int alone(void *, double *, size_t) { return 0; }
 static int alone_on_device(void *, double *, size_t n, mpt_stream) { return n != 5; }
 #ifdef MPT_CUDA_EMU
@@ -286,11 +286,11 @@ TEST(combine_refusals)
     STATUS(mpt_cuda_combine(gpu.cuda, r.list, r.state, alone_on_device, NULL, gpu.stream), MPT_OK);
     CU(cudaStreamSynchronize(gpu.stream));
     CU(cudaMemcpy((void *)&got, r.state, sizeof got, cudaMemcpyDeviceToHost));
-    CHECK_EQ_U(got.misuse, 1u);         /* too late */
+    CHECK_EQ_U(got.misuse, 1u);         /* after the update: too late */
     CHECK_EQ_U(got.scaler.found_inf, 0u);
 }
 
-/* Sums over ranks that come one after the other: in a first round each is asked, in a second one told. */
+/* A reduction over ranks run one after the other: one round adds up, the next one (tell) returns the sums. */
 struct Sums {
     std::vector<double> sum;
     size_t              at;             /* where the next values of a rank are */
@@ -322,7 +322,7 @@ static int sum_on_device(void *user, double *values, size_t n, mpt_stream stream
     return 0;
 }
 
-/* Gradients of the ranks' own, or parts of one, whose norm then is that of the whole, to the last bit. */
+/* Ranks with gradients of their own, or with parts of one: device and host combine them to the same bytes. */
 TEST(combine_three_ranks)
 {
     for (int bad = -1; bad < 3; bad++)

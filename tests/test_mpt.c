@@ -1,9 +1,9 @@
-/* test_mpt.c -- what mpt.h promises: scaler, call order, check and clip, optimizers, range report.
+/* test_mpt.c -- tests of mpt.h: loss scaler, call order, check and clip, optimizers, range report.
  *
  *     cc -O2 -std=c99 -I. tests/test_mpt.c tests/impl.c -o test_mpt -lm && ./test_mpt
  *
- * Numbers are compared as bit patterns wherever the header promises bits; where a result is held
- * against exact or double arithmetic, the bound and its reason stand beside the test. */
+ * Results are compared bit for bit wherever the header promises exact bits. Where a result is compared with
+ * exact or double arithmetic, a comment beside the test gives the error bound and the reason for it. */
 #include "../mpt.h"
 
 #include "test.h"
@@ -19,10 +19,10 @@
 
 static float pow2f(int k) { return mpti_f32_make(k < -126 ? 1u << (k + 149) : (uint32_t)(k + 127) << 23); }
 
-/* Uniform in [-1, 1), exact. */
+/* Uniform in [-1, 1); the conversion to float is exact. */
 static float random_unit(void) { return (float)((int)(mt_random() >> 40) - 0x800000) / 8388608.0f; }
 
-/* Any sign and mantissa, exponent uniform from low to high (normal numbers). */
+/* A normal number with a random sign and significand; the exponent is uniform from low to high. */
 static float random_wide(int low, int high)
 {
     const uint64_t r = mt_random();
@@ -65,7 +65,7 @@ static mpt_step step_zero(void)
 
 static const mpt_format train_formats[] = {MPT_F32, MPT_F16, MPT_BF16};
 
-/* Element i of an array in one of the training formats: as a bit pattern, from a float, as a float. */
+/* An array in one of the training formats: element i as a bit pattern; float to bits; bits to float. */
 static void set_bits(void *array, mpt_format format, size_t i, uint32_t bits)
 {
     const uint16_t half = (uint16_t)bits;
@@ -103,7 +103,7 @@ static float decode(mpt_format format, uint32_t bits)
                                 : mpti_f32_make(bits);
 }
 
-/* One tensor with all its memory. The arrays are compared as a whole, to see that nothing changed. */
+/* One tensor with all its memory. Tests compare `arrays` as a whole to see that nothing changed. */
 enum { LAYER_N = 1000 };
 typedef struct arrays {
     float    w[LAYER_N], m[LAYER_N], v[LAYER_N];
@@ -188,7 +188,7 @@ static void update(mpt_scaler *s, int found_inf)
     CHECK_EQ_I(mpt_scaler_update(s), MPT_OK);
 }
 
-/* One letter per step, G good or B bad, with the pattern of the scale and the count after it. */
+/* One letter per step, G good or B bad; expects the bits of the scale and the good steps after each one. */
 static void trace(mpt_scaler_config c, const char *steps, const uint32_t *scale, const int *good)
 {
     mpt_scaler s = scaler_from(c);
@@ -225,7 +225,7 @@ TEST(scaler_growth_to_infinity_is_refused_but_counted)
 {
     const uint32_t top[] = {0x7f000000u, 0x7f000000u, 0x7f000000u, 0x7f000000u, 0x7e800000u};
     const int      good[] = {1, 0, 1, 0, 0};
-    /* one ulp below FLT_MAX times 1 + 2^-24 rounds to FLT_MAX; from there it would round to Inf */
+    /* one ulp below FLT_MAX, times 1 + 2^-24, rounds to FLT_MAX; FLT_MAX times the same rounds to Inf */
     const uint32_t edge[] = {0x7f7fffffu, 0x7f7fffffu, 0x7effffffu};
     const int      none[] = {0, 0, 0};
     trace(dynamic(pow2f(127), 2.0, 0.5, 2), "GGGGB", top, good);
@@ -235,11 +235,11 @@ TEST(scaler_growth_to_infinity_is_refused_but_counted)
 TEST(scaler_shrinks_to_subnormals_and_zero)
 {
     const uint32_t scale[] = {0x00400000u, 0x00200000u, 0x00400000u};
-    const uint32_t least[] = {2u, 1u, 0u, 0u, 0u, 0u};     /* 2^-150 is a tie, and goes to 0 */
+    const uint32_t least[] = {2u, 1u, 0u, 0u, 0u, 0u};     /* 2^-150 is a tie: rounds to even, 0 */
     const int      good[] = {0, 0, 0, 0, 0, 0};
     trace(dynamic(FLT_MIN, 2.0, 0.5, 1), "BBG", scale, good);
     trace(dynamic(mpti_f32_make(4u), 2.0, 0.5, 1), "BBBBGB", least, good);
-    {   /* stuck at 0, as PyTorch's can be: 0 * x, not the NaN of a scaler that was never initialised */
+    {   /* a scale stuck at 0 (possible in PyTorch too) gives 0 * x, not the NaN of a zeroed scaler */
         mpt_scaler s = scaler_static(1.0f);
         s.scale = 0.0f;
         CHECK_EQ_U(mpti_f32_bits(mpt_scaler_scale(&s, 3.0f)), 0u);
@@ -247,8 +247,8 @@ TEST(scaler_shrinks_to_subnormals_and_zero)
     }
 }
 
-/* Factors that are no powers of two: multiplied as doubles, the product rounded to FP32. With the
- * factor rounded to FP32 first, all but the first scale of the first trace would differ. */
+/* Factors that are not powers of two: the header multiplies in double and rounds the product to FP32. If it
+ * rounded the factor to FP32 first, all scales of the first trace except the first would differ. */
 TEST(scaler_odd_factors)
 {
     const uint32_t a[] = {0x47c00000u, 0x46e66666u, 0x472cccccu, 0x47819999u, 0x469b851eu,
@@ -267,12 +267,12 @@ TEST(scaler_static_never_moves)
     const uint32_t    scale[] = {0x44800000u, 0x44800000u, 0x44800000u, 0x44800000u};
     const int         good[] = {0, 0, 0, 0};
     trace(c, "GBBG", scale, good);
-    c.growth = c.backoff = -1.0;        /* unused there, so anything goes */
+    c.growth = c.backoff = -1.0;        /* a static scaler does not use these: any value is allowed */
     c.interval = 0;
     trace(c, "BGGB", scale, good);
 }
 
-/* The rule once more, in the words of the table: what the header does must equal this. */
+/* The scaler's rule, implemented a second time. The header must give the same results. */
 typedef struct model { float scale; int good; uint64_t updates, skipped; } model;
 
 static void model_update(model *m, const mpt_scaler_config *c, int bad)
@@ -323,7 +323,7 @@ TEST(scaler_equals_model)
         }
         CHECK(same);
     }
-    CHECK(grown && refused && zero);    /* the random walks did reach these corners */
+    CHECK(grown && refused && zero);    /* the random walks reached these corner cases */
 }
 
 TEST(scaler_refuses_bad_configuration)
@@ -365,9 +365,9 @@ TEST(scaler_refuses_bad_configuration)
     CHECK(!memcmp(&before, &s, sizeof s));
 }
 
-/* ---- misuse: each gives its status and changes nothing ---- */
+/* ---- misuse: each call returns its status and changes nothing ---- */
 
-/* All memory that a step can touch. */
+/* All memory that a training step can touch. */
 typedef struct world {
     mpt_scaler scaler;
     mpt_step   step;
@@ -416,8 +416,8 @@ static void world_make(world *w)
         REFUSED(w, mpt_adamw_step(&(w).adamw, &(w).step, (w).tensor, 2), status);     \
     } while (0)
 
-/* A refused check marks the record as bad, so that who ignores the status skips, and makes the update refuse;
- * nothing else changes. */
+/* A refused mpt_check or mpt_unscale marks the step as bad, so that a caller who ignores the status skips it,
+ * and clears `checks`, so that mpt_scaler_update refuses. It changes nothing else. */
 #define REFUSED_CHECK(w, call, status)                  \
     do {                                                \
         world before_;                                  \
@@ -438,7 +438,7 @@ static void world_make(world *w)
         REFUSED_CHECK(w, mpt_unscale(&(w).scaler, &(w).step, (w).tensor, 2, (w).report), status); \
     } while (0)
 
-/* A second check changes nothing; but gradients that were only checked must not pass for unscaled ones. */
+/* A second mpt_check changes nothing. mpt_unscale after mpt_check marks the step bad: it did not unscale. */
 #define REFUSED_AGAIN(w)                                                                             \
     do {                                                                                             \
         REFUSED(w, mpt_check(&(w).scaler, &(w).step, (w).tensor, 2, (w).report), MPT_E_ORDER);       \
@@ -481,7 +481,7 @@ TEST(order_each_call_once)
         REFUSED_CLIPS(w, MPT_E_ORDER);
         REFUSED(w, mpt_scaler_update(&w.scaler), MPT_E_ORDER);          /* an update without a check */
         CHECK_EQ_I((unscale ? mpt_unscale : mpt_check)(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
-        REFUSED_AGAIN(w);                                               /* twice */
+        REFUSED_AGAIN(w);                                               /* a second check */
         if (!unscale)
             REFUSED(w, mpt_clip_apply(&w.step, w.tensor, 2, 0.0f), MPT_E_ORDER);
         CHECK_EQ_I(mpt_clip(&w.step, 0.5f), MPT_OK);
@@ -491,7 +491,7 @@ TEST(order_each_call_once)
         REFUSED_CLIPS(w, MPT_E_ORDER);
         CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_OK);
         REFUSED(w, mpt_scaler_update(&w.scaler), MPT_E_ORDER);
-        REFUSED_STEPS(w, MPT_E_ORDER);                                  /* the next step needs its check */
+        REFUSED_STEPS(w, MPT_E_ORDER);                                  /* the next step, too */
         CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     }
 }
@@ -511,11 +511,11 @@ TEST(order_a_refused_check_skips_the_step)
     CHECK(!memcmp(&was, &w, sizeof w));
     CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_E_ORDER);
     CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
-    CHECK_EQ_U(w.step.found_inf, 0);                                    /* the next check is a new one */
+    CHECK_EQ_U(w.step.found_inf, 0);                                    /* this starts a new record */
     CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_OK);
 }
 
-/* A scaler that starts anew does not take an old record for one of its own. */
+/* After a new mpt_scaler_init, the scaler does not mistake an old record for one of its own. */
 TEST(order_after_a_new_start)
 {
     world w;
@@ -565,7 +565,7 @@ TEST(bad_clip_norms)
         REFUSED(w, mpt_clip(&w.step, mpti_f32_make(norms[i])), MPT_E_ARG);
 }
 
-/* One hyperparameter, and a value it must not have. */
+/* A hyperparameter (its offset in the struct), and the bits of a value that it must not have. */
 typedef struct bad_value { size_t field; uint32_t bits; } bad_value;
 #define BAD_RATE(f) {f, 0xbf800000u}, {f, BITS_INF}, {f, 0xff800000u}, {f, BITS_QNAN}, {f, 0x80800000u}
 #define BAD_DECAY(f) BAD_RATE(f), {f, 0x3f800000u}, {f, 0x40000000u}
@@ -602,7 +602,7 @@ TEST(bad_hyperparameters)
     CHECK_EQ_I(mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_OK);
 }
 
-/* What each call does with a list whose second tensor is spoilt. */
+/* The member `spoilt` of the second tensor is invalid: each call that uses this member must refuse. */
 static void refused_everywhere(world *w, unsigned spoilt, mpt_status status, const char *why)
 {
     const unsigned sgd = MPT_NEEDS_MASTER | MPT_NEEDS_GRAD | MPT_NEEDS_M;
@@ -649,7 +649,7 @@ TEST(bad_tensors_null_arrays)
     w.tensor[1].v = NULL;
     refused_everywhere(&w, MPT_NEEDS_V, MPT_E_ARG, "v is NULL");
     world_unscaled(&w);
-    w.tensor[1].param = NULL;       /* allowed: then no copy is written */
+    w.tensor[1].param = NULL;       /* allowed: then mpt_publish writes no copy */
     CHECK_EQ_I(mpt_publish(w.tensor, 2), MPT_OK);
     CHECK(!w.p[1][0]);
     CHECK_EQ_I(mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_OK);
@@ -741,7 +741,7 @@ TEST(two_optimizers_share_a_scale)
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK(s.scale == 512.0f && s.skipped == 1 && s.updates == 1 && !s.good_steps);
 
-    layer_random_grad(&la, 512.0f);     /* both records are good for the next step */
+    layer_random_grad(&la, 512.0f);     /* both records can be used in the next step */
     CHECK_EQ_I(mpt_check(&s, &bad, &la.t, 1, NULL), MPT_OK);
     CHECK_EQ_I(mpt_check(&s, &good, &lb.t, 1, NULL), MPT_OK);
     CHECK(!bad.found_inf && !good.found_inf && bad.grad_factor == 1.0f / 512.0f);
@@ -751,7 +751,7 @@ TEST(two_optimizers_share_a_scale)
     CHECK(s.scale == 512.0f && s.good_steps == 1 && s.skipped == 1);
 }
 
-/* What other ranks found is merged, whichever comes first. */
+/* What mpt_scaler_record and mpt_check found is merged: the scaler backs off if either found an Inf. */
 TEST(record_is_merged)
 {
     int first, second;
@@ -774,7 +774,7 @@ TEST(record_is_merged)
 
 static const size_t edge_sizes[] = {1, 2, 3, 7, 255, 256, 257, 2047, 2048, 2049, 16383, 16384, 16385};
 enum { BIG = 3 * 16384 + 5 };
-static uint32_t big[BIG], big_was[BIG];     /* any format */
+static uint32_t big[BIG], big_was[BIG];     /* elements of any format */
 
 static mpt_tensor tensor_of(void *grad, mpt_format format, size_t n)
 {
@@ -796,7 +796,7 @@ static mpt_step checked(float scale, const mpt_tensor *t, size_t count, int writ
     return step;
 }
 
-/* Inf and NaN of the three formats: +Inf, -Inf, quiet, signaling, -quiet, signaling with a top bit. */
+/* For each format: +Inf, -Inf, quiet NaN, signaling NaN, -quiet NaN, signaling NaN with another payload. */
 static const uint32_t specials[3][6] = {
     {BITS_INF, 0xff800000u, BITS_QNAN, BITS_SNAN, 0xffc00000u, 0x7fa00000u},
     {0x7c00u, 0xfc00u, 0x7e00u, 0x7c01u, 0xfe00u, 0x7d00u},
@@ -824,7 +824,7 @@ TEST(found_inf_anywhere)
         }
 }
 
-/* A gradient that is finite in itself, and its fate at a scale. */
+/* A finite gradient at a loss scale; `check` and `unscale`: the found_inf expected of the two calls. */
 static void one_gradient(mpt_format format, uint32_t bits, float scale, unsigned check, unsigned unscale)
 {
     uint32_t   grad[2] = {0u, 0u};
@@ -848,7 +848,7 @@ TEST(found_inf_by_unscaling)
     one_gradient(MPT_F16, 0x7bffu, pow2f(-113), 1, 1);          /* beyond FLT_MAX */
 }
 
-/* The inverse of the least subnormal scale is Inf, and 0 * Inf a NaN: nothing survives that scale. */
+/* The inverse of the smallest subnormal scale is Inf, and 0 * Inf is NaN: every gradient becomes bad. */
 TEST(found_inf_by_a_subnormal_scale)
 {
     one_gradient(MPT_F32, 0u, mpti_f32_make(1u), 1, 1);
@@ -857,12 +857,12 @@ TEST(found_inf_by_a_subnormal_scale)
 
 TEST(found_inf_by_writing_back)
 {
-    one_gradient(MPT_F16, 0x7bffu, 0.5f, 0, 1);                 /* 131008 is no f16 */
+    one_gradient(MPT_F16, 0x7bffu, 0.5f, 0, 1);                 /* 131008 overflows f16 */
     one_gradient(MPT_F16, 0xf800u, 0.5f, 0, 1);                 /* -65536 */
     one_gradient(MPT_F16, 0x77ffu, 0.5f, 0, 0);                 /* 65504 */
     one_gradient(MPT_F16, 0x7bfeu, 65472.0f / 65519.0f, 0, 0);  /* rounds to 65504 */
     one_gradient(MPT_F16, 0x7bfeu, 65472.0f / 65521.0f, 0, 1);  /* rounds to Inf */
-    one_gradient(MPT_BF16, 0x7f7fu, 0.997f, 0, 1);              /* finite as a float, not as a bf16 */
+    one_gradient(MPT_BF16, 0x7f7fu, 0.997f, 0, 1);              /* finite in float, Inf in bf16 */
     one_gradient(MPT_BF16, 0x7f7fu, 0.999f, 0, 0);
 }
 
@@ -905,14 +905,14 @@ TEST(check_reads_and_unscale_multiplies)
 
 /* ---- the norm ---- */
 
-/* Adjacent pairs, again and again: the halves of a power of two, each summed so. */
+/* Sums n numbers, n a power of two, in a binary tree: adjacent pairs first, then pairs of these sums ... */
 static double pair_tree(const double *x, size_t n)
 {
     return n == 1 ? x[0] : pair_tree(x, n / 2) + pair_tree(x + n / 2, n / 2);
 }
 
-/* The tree in the words of mpt.h, one element after the other; numbers written out, because a GPU
- * must use the same ones. */
+/* The summation tree that mpt.h specifies, one element at a time. The sizes are literals, not names from the
+ * header, because GPU code must use the same numbers. */
 static double naive_chunk(const mpt_tensor *t, float factor, size_t first, double shift)
 {
     float  lane[2048];
@@ -990,7 +990,7 @@ TEST(sumsq_tree_over_lists)
     }
     sumsq_is_naive(list, COUNT(list), 7.0f);
     sumsq_is_naive(list, 257, 7.0f);
-    list[1] = tensor_of(big, MPT_F16, 40000);   /* mixed formats, several chunks, empty ones */
+    list[1] = tensor_of(big, MPT_F16, 40000);   /* mixed formats; tensors of several chunks, and empty ones */
     list[2] = tensor_of(big, MPT_BF16, 16385);
     list[3] = tensor_of(NULL, MPT_F32, 0);
     list[4] = tensor_of(big, MPT_F32, BIG);
@@ -1012,8 +1012,8 @@ TEST(sumsq_skips_what_is_not_finite)
     }
 }
 
-/* Adds x to the sum in s[0], and what rounds off to s[1]. Volatile, so that nothing is simplified away.
- * Source: Knuth's two-sum (TAOCP 2, 4.2.2). */
+/* Adds x to the sum s[0] and the rounding error of this addition to s[1]. Volatile, so that the compiler
+ * cannot simplify the error to 0. Source: Knuth's two-sum (TAOCP 2, 4.2.2). */
 static void compensated_add(volatile double s[2], double x)
 {
     const volatile double sum = s[0] + x, back = sum - x, lost_of_s = s[0] - back, x_kept = sum - back;
@@ -1021,9 +1021,9 @@ static void compensated_add(volatile double s[2], double x)
     s[0] = sum;
 }
 
-/* Against a compensated sum of the exact squares. On every path of the tree a sum passes at most 8 + 3
- * roundings to float, of 2^-24 each, and no term is negative; the root halves the relative error: below
- * 6 * 2^-24. Of many elements that differ the errors cancel: a thousandth of that is seen. */
+/* Compares the norm with a compensated sum of the exact squares. Each element passes at most 8 + 3 roundings
+ * to float, of 2^-24 each, and no term is negative; the root halves the relative error: below 6 * 2^-24.
+ * Errors of many different elements cancel: a thousandth of that bound was seen, a hundredth is allowed. */
 TEST(norm_is_close_to_exact)
 {
     int         round;
@@ -1066,8 +1066,8 @@ TEST(norm_does_not_overflow)
     CHECK(fabs(checked(1.0f, &t, 1, 0).norm / (100.0 * (double)FLT_MAX) - 1.0) < 3.0 * (double)FLT_EPSILON);
 }
 
-/* Where squares leave the range of floats: chunks that are tiny, huge, at the limits of both, with bad
- * elements among them; and one lone number in zeros. */
+/* Elements whose squares leave the range of floats: chunks of tiny and huge numbers and at the limits of
+ * both, with and without Inf and NaN; and a single nonzero number among zeros. */
 TEST(norm_from_end_to_end)
 {
     const int at[] = {-149, -140, -100, -76, -75, -74, -49, -48, -47, -46, 56, 57, 58, 62, 63, 64, 65, 100};
@@ -1105,7 +1105,7 @@ TEST(clip_factor)
     CHECK(step.norm == 5.0 && step.sumsq == 25.0 && step.clip_factor == 1.0f);
     CHECK_EQ_I(mpt_clip(&step, 1.0f), MPT_OK);
     CHECK_EQ_U(mpti_f32_bits(step.clip_factor), mpti_f32_bits(0.2f));
-    CHECK_EQ_I(mpt_clip(&step, 2.5f), MPT_OK);          /* the last one counts */
+    CHECK_EQ_I(mpt_clip(&step, 2.5f), MPT_OK);          /* the last call counts */
     CHECK_EQ_U(mpti_f32_bits(step.clip_factor), mpti_f32_bits(0.5f));
     CHECK_EQ_I(mpt_clip(&step, 5.0f), MPT_OK);
     CHECK_EQ_U(mpti_f32_bits(step.clip_factor), mpti_f32_bits(1.0f));
@@ -1173,10 +1173,9 @@ TEST(clip_apply_multiplies_once)
     }
 }
 
-/* The fused step multiplies once by (unscale * clip), rounded; the other way rounds after each factor.
- * So the two gradients differ by at most three roundings on one side and one on the other, below
- * 2^-22 relative, and the weights by lr times that and one more rounding. At a power of two the
- * unscaling is exact, and the bits are the same. */
+/* The fused step multiplies once by (unscale * clip), rounded; the other way rounds after each factor. So the
+ * two gradients differ by at most four roundings, below 2^-22 relative, and the weights by lr times that and
+ * one more rounding. At a scale that is a power of two the unscaling is exact, and the bits are the same. */
 static void clip_both_ways(float scale, int exact)
 {
     mpt_sgd    o1 = {0.5f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u}, o2 = o1;
@@ -1217,13 +1216,13 @@ static const mpt_sgd sgds[] = {
     {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u},   {0.05f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u},
     {0.05f, 0.9f, 0.01f, 1u, 0.0f, 0u, 0u}, {0.01f, 0.0f, 0.1f, 0u, 0.0f, 0u, 0u},
     {0.02f, 0.5f, 0.2f, 0u, 0.0f, 0u, 0u},  {0.0f, 0.5f, 0.2f, 0u, 0.0f, 0u, 0u}};
-/* the second has an eps that matters, and betas that forget fast */
+/* the second has an eps large enough to matter, and betas that forget quickly */
 static const mpt_adamw adamws[] = {{1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 0u, 0u},
                                    {1e-2f, 0.8f, 0.99f, 1e-2f, 0.1f, 0u, 0u},
                                    {1e-3f, 0.0f, 0.9f, 1e-8f, 0.0f, 0u, 0u},
                                    {1e-2f, 0.5f, 0.0f, 1e-3f, 0.5f, 0u, 0u}};
 
-/* Either optimizer behind one face. */
+/* Either optimizer behind one interface. */
 typedef struct optimizer { int adam; mpt_sgd sgd; mpt_adamw adamw; } optimizer;
 enum { OPTIMIZERS = COUNT(sgds) + COUNT(adamws) };
 
@@ -1246,7 +1245,7 @@ static mpt_status optimizer_step(optimizer *o, mpt_step *step, const mpt_tensor 
 
 static uint64_t optimizer_t(const optimizer *o) { return o->adam ? o->adamw.t : o->sgd.t; }
 
-/* Check, perhaps clip, step, update, on one layer. */
+/* One step of one layer: check, clip if max_norm is positive, optimizer step, scaler update. */
 static void train_step(optimizer *o, mpt_scaler *s, mpt_step *step, layer *l, float max_norm)
 {
     CHECK_EQ_I(mpt_check(s, step, &l->t, 1, NULL), MPT_OK);
@@ -1256,7 +1255,7 @@ static void train_step(optimizer *o, mpt_scaler *s, mpt_step *step, layer *l, fl
     CHECK_EQ_I(mpt_scaler_update(s), MPT_OK);
 }
 
-/* The same by one call: bit for bit, good steps and bad ones, with and without a clip. */
+/* mpt_optimizer_step gives the same bits as the four calls: good and bad steps, with and without a clip. */
 TEST(one_call_equals_four)
 {
     size_t which;
@@ -1273,7 +1272,7 @@ TEST(one_call_equals_four)
         (void)mpt_scaler_scale(&sa, 1.0f);
         (void)mpt_scaler_scale(&sb, 1.0f);
         for (i = 0; i < 12; i++) {
-            const float max_norm = (float)(i % 3 * (i % 3)) * 0.5f;      /* 0.5 and 2, and not at all */
+            const float max_norm = (float)(i % 3 * (i % 3)) * 0.5f;      /* no clip, 0.5, 2 */
             layer_random_grad(&la, 6e4f);
             if (i % 4 == 1)
                 set_bits(la.a.grad, MPT_F16, 7, 0x7c00u);
@@ -1307,13 +1306,13 @@ TEST(one_call_refuses)
     CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, -1.0f), MPT_E_ARG);
     CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, mpti_f32_make(BITS_QNAN)), MPT_E_ARG);
     CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
-    CHECK(s.updates == 4u && o.t == 0u);            /* and the next step is not out of order */
+    CHECK(s.updates == 4u && o.t == 0u);            /* and the next call is not out of order */
     CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, -0.0f), MPT_OK);
     CHECK(o.t == 1u && memcmp(&la.a, &lb.a, sizeof la.a));
 #undef ONE_CALL
 }
 
-/* An optimizer of one's own gets what ours steps with. */
+/* mpt_grad_get gives a user's own optimizer the gradients that mpt_sgd_step uses. */
 TEST(grad_get_unscales_and_clips)
 {
     static float out[LAYER_N], w[LAYER_N];
@@ -1345,7 +1344,7 @@ TEST(grad_get_unscales_and_clips)
                     CHECK_EQ_U_AT(mpti_f32_bits(la.a.w[i]), mpti_f32_bits(w[i] - out[i]), i);
                 CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_E_ORDER);
             }
-    {                                   /* 2^-24 under a scale of 2^10: kept, where FP16 would lose it */
+    {                                   /* 2^-24 at a scale of 2^10 is 2^-34: kept, although FP16 cannot */
         mpt_scaler s = scaler_static(1024.0f);
         mpt_step   step = step_zero();
         layer_make(&la, 3, MPT_F16, MPT_F16);
@@ -1354,14 +1353,14 @@ TEST(grad_get_unscales_and_clips)
         CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_OK);
         CHECK_EQ_U(mpti_f32_bits(out[1]), mpti_f32_bits(5.8207660913467407e-11f));
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
-        set_bits(la.a.grad, MPT_F16, 2, 0x7e00u);               /* a NaN: zeros */
+        set_bits(la.a.grad, MPT_F16, 2, 0x7e00u);               /* a NaN: all results are 0 */
         CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
         CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_OK);
         CHECK(mpti_f32_bits(out[0]) == 0u && mpti_f32_bits(out[1]) == 0u && mpti_f32_bits(out[2]) == 0u);
     }
 }
 
-/* Whatever was called out of order, the text begins with what is due. */
+/* After a call out of order, mpt_order_text names the call that is due. */
 TEST(order_text_says_what_is_due)
 {
     mpt_scaler s;
@@ -1392,7 +1391,7 @@ TEST(order_text_says_what_is_due)
 #undef DUE
 }
 
-/* The textbook in double: PyTorch's SGD and AdamW, bias correction by pow. */
+/* The textbook formulas in double: SGD and AdamW as in PyTorch, bias correction by pow. */
 typedef struct book { double w, m, v; } book;
 
 static void book_sgd(book *b, double g, const mpt_sgd *o)
@@ -1414,9 +1413,9 @@ static void book_adamw(book *b, double g, const mpt_adamw *o, int t)
     b->w -= lr / (1.0 - pow(b1, t)) * b->m / (sqrt(b->v) / sqrt(1.0 - pow(b2, t)) + (double)o->eps);
 }
 
-/* Each step rounds the weight (by at most 2^-24 of it) and moves it by lr times something that is a
- * handful of roundings off. All numbers are of order 1, and roundings go both ways: 200 steps stay
- * within 200 * 2^-25, 6e-6 (0.4 of that was seen). A wrong formula is off by 1e-4 and more. */
+/* Each step rounds the weight (by at most 2^-24 of it) and moves it by lr times a value with a few rounding
+ * errors. All numbers are of order 1, and errors have both signs: 200 steps stay within 200 * 2^-25, 6e-6
+ * (0.4 of that was seen). A wrong formula is off by 1e-4 and more. */
 static void against_book(size_t which, mpt_format format)
 {
     static book  books[64];
@@ -1456,8 +1455,8 @@ TEST(steps_follow_the_textbook)
             against_book(i, train_formats[f]);
 }
 
-/* One element after the other through the header's own formula, in this file and so without the
- * processor's FMA instruction: the array path must give the same bits. */
+/* Applies the header's inline formula to one element at a time. In this file it compiles without the
+ * processor's FMA instruction; the array path must give the same bits. */
 static void naive_step(const optimizer *o, const mpt_step *step, layer *l)
 {
     const mpti_sgd_k   sgd = mpti_sgd_consts(&o->sgd, step);
@@ -1501,7 +1500,7 @@ TEST(steps_equal_a_naive_loop)
             }
 }
 
-/* The optimizer without a low-precision copy, and SGD without momentum and no m at all. */
+/* SGD without a low-precision copy, and without momentum and its array m. */
 TEST(steps_without_optional_arrays)
 {
     mpt_sgd    sgd = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
@@ -1534,8 +1533,8 @@ TEST(publish_writes_the_copies)
     }
 }
 
-/* The bits of a long run, as first computed: the same on every compiler, at every level, with and
- * without the processor's FMA, in C and in C++. */
+/* A hash of the results of a long run must equal the recorded one: the same bits with every compiler, at
+ * every optimization level, with and without the processor's FMA, in C and in C++. */
 static uint64_t run_hash(size_t which)
 {
     optimizer  o = optimizer_get(which);
@@ -1601,7 +1600,7 @@ TEST(skip_changes_nothing)
 
 /* ---- invariance ---- */
 
-/* 200 steps of optimizer `which` on gradients multiplied by grad_scale, at a static loss scale. */
+/* 200 steps of optimizer o on gradients multiplied by grad_scale, at a static loss scale. */
 static void run_scaled(optimizer o, float grad_scale, float loss_scale)
 {
     mpt_scaler s = scaler_static(loss_scale);
@@ -1615,7 +1614,7 @@ static void run_scaled(optimizer o, float grad_scale, float loss_scale)
     }
 }
 
-/* The loss times 2^-k and the rate times 2^k is the same run, down to the last bit. */
+/* SGD: the loss times 2^-k and the learning rate times 2^k give the same run, to the last bit. */
 TEST(invariance_loss_and_rate)
 {
     static arrays want;
@@ -1634,7 +1633,7 @@ TEST(invariance_loss_and_rate)
     }
 }
 
-/* A loss scale that is a power of two is invisible in FP32 gradients. */
+/* With FP32 gradients, a loss scale that is a power of two changes no bit of the result. */
 TEST(invariance_scale)
 {
     static arrays want;
@@ -1665,7 +1664,7 @@ TEST(structs_have_no_padding)
     CHECK_EQ_U(sizeof(mpt_survey), (4 + MPT_RANGE_BINS + 2 * MPT_SURVEY_EDGES + 1 + 2) * 8);
 }
 
-/* Copy everything in the middle of a step, continue both: the same to the last byte. */
+/* Copy all state in the middle of a step and continue both copies: they stay equal to the last byte. */
 TEST(state_is_all_in_the_structs)
 {
     size_t i;
@@ -1727,7 +1726,7 @@ static mpt_range range_of(mpt_format format, const float *x, size_t n)
     return r;
 }
 
-/* The class of one number, straight from what the codec makes of it. Magnitudes order as their patterns. */
+/* Counts one number as mpt_encode classifies it. Bit patterns order magnitudes as their values do. */
 static void reference_add(mpt_range *r, float x)
 {
     const mpt_format_info *f = mpt_format_get(r->format);
@@ -1790,7 +1789,7 @@ static void numbers_any_bits(void)
         numbers[i] = mpti_f32_make((uint32_t)mt_random());
 }
 
-/* Every power of two with its neighbours, and the neighbourhood of the format's own limits. */
+/* Every power of two with its neighbours, and numbers around the format's own limits. */
 static size_t numbers_adversarial(mpt_format format)
 {
     const mpt_format_info *f = mpt_format_get(format);
@@ -1836,14 +1835,14 @@ TEST(range_limits)
 {
     static const struct { mpt_format format; uint64_t kept, normal, overflow; } hand[] = {
         {MPT_F16, UINT64_C(0x3e60000000000001), UINT64_C(0x3f0ffc0000000000),
-         UINT64_C(0x40effe0000000000)},                     /* 2^-25 is a tie; 65520 */
+         UINT64_C(0x40effe0000000000)},                     /* 2^-25 is a tie; overflow starts at 65520 */
         {MPT_BF16, UINT64_C(0x3790000000000001), UINT64_C(0x380fe00000000000), UINT64_C(0x47eff00000000000)},
         {MPT_E4M3, UINT64_C(0x3f50000000000001), UINT64_C(0x3f8e000000000000),
-         UINT64_C(0x407d000000000001)},                     /* 464 is a tie, and goes to 448 */
+         UINT64_C(0x407d000000000001)},                     /* 464 is a tie: rounds to 448 */
         {MPT_E5M2, UINT64_C(0x3ee0000000000001), UINT64_C(0x3f0c000000000000),
-         UINT64_C(0x40ee000000000000)},                     /* 61440 */
+         UINT64_C(0x40ee000000000000)},                     /* overflow starts at 61440 */
         {MPT_E2M1, UINT64_C(0x3fd0000000000001), UINT64_C(0x3fe8000000000000),
-         UINT64_C(0x401c000000000000)},                     /* 7 is a tie, and would go to 8 */
+         UINT64_C(0x401c000000000000)},                     /* 7 is a tie: would round to 8 */
         {MPT_F64, 1u, UINT64_C(0x0010000000000000), UINT64_C(0x7ff0000000000000)}};
     size_t i;
     for (i = 0; i < COUNT(hand); i++) {
@@ -1881,7 +1880,7 @@ TEST(range_of_all_halves)
     }
 }
 
-/* Cut into parts, count each, merge in any order: the report of the whole. */
+/* Split the numbers, count each part, merge the parts in any order: the same report as of the whole. */
 TEST(range_merges_in_any_order)
 {
     unsigned round;
@@ -1979,7 +1978,7 @@ static int overflows(mpt_format format, double x, int k)
     return (flags & MPT_FLAG_OVERFLOW) != 0u;
 }
 
-/* All of binade e with 2^k: flushed if even its largest number is, subnormal if its least one is. */
+/* Each binade times 2^k: flushed if even its largest number is, subnormal if its smallest number is. */
 static void count_losses(const mpt_range *r, int k, mpt_range_choice *c)
 {
     const mpt_format_info *f = mpt_format_get(r->format);
@@ -2021,7 +2020,7 @@ static void choice_is_best(const mpt_range *r, int headroom)
     }
     CHECK_EQ_I(mpt_range_choose_scale(r, headroom, NULL, &got), MPT_OK);
     if (!found)
-        return;                         /* no power of two that FP32 holds leaves this headroom */
+        return;                         /* no power of two in the range of FP32 leaves this headroom */
     CHECK_EQ_I(got.log2_scale, best.log2_scale);
     CHECK_EQ_U(mpti_f32_bits(got.scale), mpti_f32_bits(pow2f(best.log2_scale)));
     CHECK_EQ_U(got.flushed, best.flushed);
@@ -2053,7 +2052,7 @@ TEST(range_choice_is_the_best)
     }
 }
 
-/* A double holds every float at every scale: nothing to lose, so scale 1. */
+/* A double holds every float at every scale: nothing is lost, so the scale is 1. */
 TEST(range_choice_for_f64)
 {
     const float      x[] = {1e-30f, 1.0f, 1e30f};
@@ -2063,7 +2062,7 @@ TEST(range_choice_for_f64)
     CHECK(c.scale == 1.0f && c.log2_scale == 0 && c.headroom == 1023 - 99 && !c.flushed && !c.subnormal);
 }
 
-/* The case of the paper: gradients around 2^-30 in FP16. */
+/* The case of Micikevicius et al. 2018: gradients around 2^-30 in FP16. */
 TEST(range_choice_known)
 {
     const float      x[] = {pow2f(-20), pow2f(-30), -pow2f(-30)};
@@ -2079,7 +2078,7 @@ TEST(range_choice_known)
 
 /* ---- the drawing ---- */
 
-/* The drawing as text, cut into lines. Rows are looked at exactly, the words around them are free. */
+/* The drawing as text, split into lines. */
 enum { LINES_MAX = 100 };
 static struct { char text[20000]; const char *line[LINES_MAX]; int lines; } drawn;
 
@@ -2101,7 +2100,7 @@ static int draw(const mpt_range *r, const char *title)
     return 1;
 }
 
-/* The place of the row of binade 2^e; -1 if it was not drawn. */
+/* Index of the line that draws binade 2^e; -1 if there is none. */
 static int row_of(int e)
 {
     char head[20];
@@ -2113,7 +2112,7 @@ static int row_of(int e)
     return -1;
 }
 
-/* A row with so long a bar, this share behind it, and after that nothing or a remark. */
+/* The row of 2^e has a bar of this length, then this percentage, then nothing or a remark in parentheses. */
 static void row_is(int e, int length, const char *percent)
 {
     const int   row = row_of(e);
@@ -2126,7 +2125,7 @@ static void row_is(int e, int length, const char *percent)
     mt_context(NULL, NULL);
 }
 
-/* Between this row and the next one down, a line tells what happens there. */
+/* Between the rows of 2^e and 2^(e-1) is an edge line that contains the format's name and the word. */
 static void edge_is(int e, const char *format, const char *word)
 {
     const int   row = row_of(e);
@@ -2162,7 +2161,7 @@ TEST(range_print_rows)
     CHECK(row_of(17) < 0 && row_of(-27) < 0);
 }
 
-/* 261 binades are drawn in groups, none of which reaches across an edge. */
+/* 261 binades are drawn in groups; no group crosses an edge. */
 TEST(range_print_groups)
 {
     const float x[] = {pow2f(-140), pow2f(0), pow2f(0), pow2f(120)};
@@ -2189,10 +2188,10 @@ TEST(range_print_corners)
     r = range_of(MPT_F16, many, 1);
     CHECK(draw(&r, "one"));
     row_is(15, 50, " 100.0%");
-    CHECK_EQ_I(drawn.lines, 5);             /* the nearest edges frame the row */
+    CHECK_EQ_I(drawn.lines, 5);             /* the row between its nearest edges */
     CHECK_EQ_S(drawn.line[2], "  -------+--- f16: 2^16 and above: overflow");
     CHECK_EQ_S(drawn.line[4], "  -------+--- f16: 2^-14 is the smallest normal binade; below: subnormal");
-    for (many[0] = 1.0f; r.count < 10002; )     /* one in ten thousand shows, and is not called 0 */
+    for (many[0] = 1.0f; r.count < 10002; )     /* one value in ten thousand is drawn, and not as 0% */
         CHECK_EQ_I(mpt_range_add(&r, MPT_F32, many, 1), MPT_OK);
     CHECK(draw(&r, "most are 1"));
     row_is(15, 1, " <0.1%");
@@ -2208,7 +2207,7 @@ TEST(range_print_refusals)
     CHECK_EQ_I(mpt_range_write(NULL, MPT_STYLE_DRAWING, "t", mpt_writer_file(stdout)), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_DRAWING, NULL, mpt_writer_file(stdout)), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_write(&zeroed, MPT_STYLE_DRAWING, "t", mpt_writer_file(stdout)), MPT_E_ARG);
-    if (full) {                 /* where there is a device that is always full */
+    if (full) {                 /* on systems with a device that is always full */
         (void)setvbuf(full, NULL, _IONBF, 0);
         CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_DRAWING, "t", mpt_writer_file(full)), MPT_E_DATA);
         (void)fclose(full);

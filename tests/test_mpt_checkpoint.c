@@ -1,6 +1,6 @@
-/* test_mpt_checkpoint.c -- saving and loading a training run: bit-identical resume at every point, the same
- * bytes on every machine, and refusal, whole, of whatever is not a checkpoint of this run.
- *
+/* test_mpt_checkpoint.c -- tests of saving and loading a training run: after any micro-batch it resumes with
+ * the same bits, the file has the same bytes on every machine, and a load refuses a buffer that is not a
+ * checkpoint of this run, without changing anything.
  *     cc -O2 -std=c99 -I. tests/test_mpt_checkpoint.c tests/impl.c -o test_mpt_checkpoint -lm */
 #include "../mpt.h"
 
@@ -8,8 +8,8 @@
 #include "test.h"
 
 /* A small run: two tensors with FP32 masters under AdamW, a matrix with stochastic rounding under Adafactor,
- * one with Kahan and bf16 moments under Lion. All of its memory is in one struct without gaps, so that memcmp
- * sees any change. */
+ * one tensor with Kahan compensation and bf16 moments under Lion. All of its memory is in one struct without
+ * padding, so that memcmp sees any change. */
 enum { N = 11, MICRO = 3, COUNT = 4, MATRIX = 12, COLUMNS = 2 };
 typedef struct run {
     mpt_scaler scaler;
@@ -18,7 +18,7 @@ typedef struct run {
     mpt_adamw  adamw;
     mpt_lion   lion;
     mpt_adafactor adafactor;
-    uint64_t   counter[2];      /* micro-batches done, a generator */
+    uint64_t   counter[2];      /* micro-batches done; state of a random generator */
     float      w[2][N], m[2][N], v[2][N];
     mpt_f16    p[2][N], g[2][N];
     float      factors[MATRIX / COLUMNS + COLUMNS];
@@ -110,7 +110,7 @@ static void start(run *r)
     }
 }
 
-/* One micro-batch; every third one ends a step, every fifth overflows at the first scales. */
+/* One micro-batch; every third one ends a step, and every fifth one overflows at the initial scales. */
 static void micro_batch(run *r)
 {
     mpt_tensor t[COUNT], part[COUNT];
@@ -171,7 +171,7 @@ static mpt_status load(run *r, const unsigned char *from, size_t bytes)
     return mpt_state_load(&s, from, bytes);
 }
 
-/* Stop after any micro-batch, also within accumulation, load into fresh memory, go on: the same. */
+/* Save after any micro-batch, load into fresh memory and continue: the run ends with the same bytes. */
 TEST(resume_everywhere)
 {
     enum { STEPS = 60 };
@@ -197,7 +197,7 @@ TEST(resume_everywhere)
     }
 }
 
-/* What a refused load leaves: everything as it was. */
+/* A refused load returns MPT_E_DATA and leaves the run as it was. */
 static void refused(const unsigned char *from, size_t bytes, size_t at)
 {
     static run r, was;
@@ -216,16 +216,16 @@ TEST(damage_is_refused)
     for (i = 0; i < 7; i++)
         micro_batch(&r);
     bytes = save(&r, buffer);
-    for (i = 0; i < bytes; i++)                     /* every single bit */
+    for (i = 0; i < bytes; i++)                     /* every single bit flipped */
         for (bit = 0; bit < 8; bit++) {
             buffer[i] ^= (unsigned char)(1u << bit);
             refused(buffer, bytes, 8u * i + (size_t)bit);
             buffer[i] ^= (unsigned char)(1u << bit);
         }
-    for (i = 0; i < bytes; i++)                     /* cut anywhere, or longer */
+    for (i = 0; i < bytes; i++)                     /* truncated anywhere, or too long */
         refused(buffer, i, i);
     refused(buffer, bytes + 1, bytes);
-    for (i = 0; i + 16 <= bytes; i += 8) {          /* two words swapped */
+    for (i = 0; i + 16 <= bytes; i += 8) {          /* two words exchanged */
         memcpy(other, buffer, bytes);
         memcpy(other + i, buffer + i + 8, 8);
         memcpy(other + i + 8, buffer + i, 8);
@@ -235,7 +235,7 @@ TEST(damage_is_refused)
     CHECK_EQ_I(load(&r, buffer, bytes), MPT_OK);
 }
 
-/* Values that no scaler, step or optimizer holds, with the checksum made right again. */
+/* Values that no scaler, step or optimizer can hold, in a checkpoint whose checksum is made valid again. */
 typedef struct poke { const char *name; size_t at, width; uint64_t bits; } poke;
 #define SCALER(field, width, bits) {"scaler." #field, 32u + offsetof(mpt_scaler, field), width, bits}
 #define STEP(field, width, bits) \
@@ -279,7 +279,7 @@ static int untouched(const void *p, size_t n)
 TEST(impossible_values_are_refused)
 {
     static run   r, fresh;
-    const size_t sgd = 40u + sizeof(mpt_scaler) + sizeof(mpt_step) + 8u;        /* its rate comes first */
+    const size_t sgd = 40u + sizeof(mpt_scaler) + sizeof(mpt_step) + 8u;        /* lr is its first member */
     size_t       bytes, i;
     start(&r);
     for (i = 0; i < 20; i++)
@@ -300,7 +300,7 @@ TEST(impossible_values_are_refused)
     }
     mt_context(NULL, NULL);
     CHECK_EQ_I(load(&fresh, buffer, bytes), MPT_OK);
-    fresh.scaler.config.interval = 0;           /* and is not saved either */
+    fresh.scaler.config.interval = 0;           /* and cannot be saved either */
     {
         mpt_tensor t[COUNT];
         mpt_state  s;
@@ -312,8 +312,8 @@ TEST(impossible_values_are_refused)
     }
 }
 
-/* The last value of a field that is possible and the first beyond it, in a scaler of a dialect at scale 1024
- * with interval 10 and hysteresis 3, after 100 updates. WITH a value of another field, for the next row. */
+/* For a scaler of this dialect at scale 1024 with interval 10 and hysteresis 3, after 100 updates: the last
+ * valid value of a field, and the first invalid one. WITH sets another field for the next row. */
 #define EDGE(dialect, field, width, last, beyond) \
     {MPT_SCALER_##dialect, #field, 32u + offsetof(mpt_scaler, field), width, last, beyond}
 #define WITH(dialect, field, width, value) EDGE(dialect, field, width, value, value)
@@ -326,7 +326,7 @@ TEST(impossible_values_are_refused)
 #define MOST_64     0x7fefffffffffffffu
 #define FLOAT_MOST  0x47efffffe0000000u
 #define BELOW_ZERO  0x8000000000000001u
-#define MINUS_1     (~(uint64_t)0)          /* in either width */
+#define MINUS_1     (~(uint64_t)0)          /* a field of either width */
 typedef struct edge { int dialect; const char *name; size_t at, width; uint64_t last, beyond; } edge;
 static const edge edges[] = {
     EDGE(PYTORCH, config.dialect, 4, MPT_SCALER_DIALECT_COUNT - 1, MPT_SCALER_DIALECT_COUNT),
@@ -433,7 +433,7 @@ TEST(edges_of_what_is_possible)
                 CHECK_EQ_I(mpt_state_load(&state, buffer, bytes), side ? MPT_E_DATA : MPT_OK);
         }
     }
-    for (i = 0; i < 2; i++) {               /* NaN and -0 are no scales */
+    for (i = 0; i < 2; i++) {               /* NaN and -0 are not valid scales */
         s.wide = mpti_f64_make(none[i][0]);
         s.scale = mpti_f32_make((uint32_t)none[i][1]);
         CHECK_EQ_I(mpt_state_save(&state, buffer, bytes), MPT_E_ARG);
@@ -441,7 +441,7 @@ TEST(edges_of_what_is_possible)
     mt_context(NULL, NULL);
 }
 
-/* Every state that a scaler comes to in steps of all kinds is saved, and loaded. */
+/* Every state that a scaler reaches by steps of all kinds can be saved and loaded. */
 TEST(whatever_happens_can_be_saved)
 {
     static const int32_t intervals[] = {1, 2, 63, 64, 200, 0x7fffffff};
@@ -487,7 +487,7 @@ TEST(whatever_happens_can_be_saved)
     mt_context(NULL, NULL);
 }
 
-/* Another version, and another shape of the run, although whole and with a right checksum. */
+/* A checkpoint of another version, or of a run of another shape, is refused even if its checksum is right. */
 TEST(another_version_or_shape_is_refused)
 {
     run        r, was;
@@ -510,9 +510,9 @@ TEST(another_version_or_shape_is_refused)
     memcpy(t, good, sizeof t);
     s = full;
     s.tensors = t;
-    t[0].extra = extra;             /* its storage has none: no part of the state */
+    t[0].extra = extra;             /* its storage has no `extra`: not saved */
     CHECK_EQ_I(mpt_state_load(&s, buffer, bytes), MPT_OK);
-    r.counter[0]++;                 /* and stays so: a refused state is not loaded in part */
+    r.counter[0]++;                 /* differs from the checkpoint: a partial load would show */
     was = r;
     for (i = 0; i < 28; i++) {
         memcpy(t, good, sizeof t);
@@ -535,17 +535,17 @@ TEST(another_version_or_shape_is_refused)
         case 13: s.lion = NULL; break;
         case 14: s.gradients = 0; break;
         case 15: s.adafactor = NULL; break;
-        case 16: t[2].columns = MATRIX / COLUMNS; break;        /* as many factors, of another shape */
+        case 16: t[2].columns = MATRIX / COLUMNS; break;        /* the same number of factors */
         case 17: t[2].columns = 0; break;
-        case 18: t[2].storage = MPT_STORE_NEAREST; break;       /* the same arrays, other rules */
+        case 18: t[2].storage = MPT_STORE_NEAREST; break;       /* the same arrays, another storage */
         case 19: t[2].moments = MPT_MOMENTS_BF16; break;
-        case 20: t[2].lr_times = 0.5f; break;                   /* another group */
+        case 20: t[2].lr_times = 0.5f; break;                   /* another parameter group */
         case 21: t[2].decay_times = 0.5f; break;
         case 22: t[2].no_decay = 1; break;
         case 23: t[2].rows = 1; break;
         case 24: t[2].rounded = MPT_F16; break;
         case 25: t[2].v_max = extra; break;
-        case 26: t[0].whole = t[0].n; break;                    /* a part, if of one */
+        case 26: t[0].whole = t[0].n; break;                    /* a shard, though the only one */
         default: t[0].moments = MPT_MOMENTS_BF16; break;
         }
         CHECK_EQ_U_AT((unsigned)-(int)mpt_state_load(&s, buffer, bytes), (unsigned)-(int)MPT_E_DATA, i);
@@ -573,10 +573,10 @@ TEST(bad_arguments)
     CHECK_EQ_I(mpt_state_load(&s, NULL, bytes), MPT_E_ARG);
     CHECK_EQ_I(mpt_state_load(NULL, buffer, bytes), MPT_E_ARG);
     bad = s;
-    bad.counters = (uint64_t *)(void *)(buffer + (bytes / 16u) * 8u);       /* the state within the buffer */
+    bad.counters = (uint64_t *)(void *)(buffer + (bytes / 16u) * 8u);       /* counters inside the buffer */
     CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_E_ARG);
     CHECK_EQ_I(mpt_state_load(&bad, buffer, bytes), MPT_E_ARG);
-    bad.counters = (uint64_t *)(void *)buffer;      /* the end of it alone */
+    bad.counters = (uint64_t *)(void *)buffer;      /* only the last bytes of the counters */
     CHECK_EQ_I(mpt_state_save(&bad, buffer + 12, bytes), MPT_E_ARG);
     bad = s;
     bad.scalers = NULL;
@@ -592,16 +592,16 @@ TEST(bad_arguments)
     CHECK_EQ_I(mpt_state_size(&s, &n), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_state_save(&s, buffer, bytes), MPT_E_UNSUPPORTED);
     CHECK(n == 77 && buffer[0] == 0x11 && buffer[bytes - 1] == 0x11);
-    s.gradients = 0;                                /* gradients that stay out may have any format */
+    s.gradients = 0;                                /* formats of unsaved gradients are not checked */
     CHECK_EQ_I(mpt_state_size(&s, &n), MPT_OK);
-    memset(&bad, 0, sizeof bad);                    /* an empty run is one too */
+    memset(&bad, 0, sizeof bad);                    /* an empty run is valid, too */
     CHECK_EQ_I(mpt_state_size(&bad, &bytes), MPT_OK);
     CHECK_EQ_I(mpt_state_save(&bad, buffer, bytes), MPT_OK);
     CHECK_EQ_I(mpt_state_load(&bad, buffer, bytes), MPT_OK);
     CHECK_EQ_I(mpt_state_load(&bad, buffer, bytes - 1), MPT_E_DATA);
 }
 
-/* The sum of a checkpoint, word by word; from version 4 on of runs of 256 KiB, whose sums are words of it. */
+/* The checksum, word by word. Since version 4 it is over the checksums of all runs of 256 KiB. */
 static uint64_t sum_word(uint64_t h, const unsigned char *p, size_t n)
 {
     uint64_t word = 0u;
@@ -634,7 +634,7 @@ static void store_sum(unsigned char *p, size_t bytes, size_t length)
         p[bytes - 8 + i] = (unsigned char)(sum >> (8 * i));
 }
 
-/* Four runs and a bit; a byte changed in any, and version 3, of which all is one run. */
+/* Four runs of 256 KiB and a bit: a byte changed in any of them; and version 3, which has one run. */
 TEST(large_checkpoints)
 {
     enum { COUNTERS = 135003, RUN_BYTES = 1 << 18 };
@@ -667,9 +667,9 @@ TEST(large_checkpoints)
     memset(counter, 0, sizeof counter);
     CHECK_EQ_I(mpt_state_load(&s, saved, bytes), MPT_OK);
     CHECK(!memcmp(counter, was, sizeof was));
-    checkpoint_sum_again(saved, 2 * RUN_BYTES + 8);             /* whole runs */
+    checkpoint_sum_again(saved, 2 * RUN_BYTES + 8);             /* ends with a whole run */
     CHECK_EQ_U(saved[2 * RUN_BYTES], sum_of(saved, 2 * RUN_BYTES, RUN_BYTES) & 0xffu);
-    for (i = 0; i < 2 && mt.every == 1; i++) {                  /* the most runs; longer ones beyond that */
+    for (i = 0; i < 2 && mt.every == 1; i++) {                  /* the maximum of runs; then longer runs */
         const size_t         n = 256 * (size_t)RUN_BYTES + i;
         unsigned char *const p = (unsigned char *)calloc(n + 8, 1);
         if (!CHECK(p != NULL))
@@ -696,8 +696,8 @@ TEST(sums_of_any_length)
     }
 }
 
-/* These bytes, of version 3, on any machine; version 4 has its number and sum: a counter of
- * 0x0102030405060708, an f32 array {1, -2.5} and an f16 one {1, Inf}. */
+/* The bytes of version 3, the same on any machine; version 4 differs in its version number and checksum. They
+ * hold a counter of 0x0102030405060708, an f32 array {1, -2.5} and an f16 array {1, Inf}. */
 TEST(golden_bytes)
 {
     static const unsigned char golden[] = {
@@ -759,7 +759,7 @@ TEST(golden_bytes)
     CHECK(counter == (uint64_t)0x0102030405060708u && w[0] == 1.0f && w[1] == -2.5f);
     CHECK(p[0].bits == 0x3c00u && p[1].bits == 0x7c00u);
     CHECK(sgd.lr == 0.25f && sgd.momentum == 0.5f && sgd.nesterov == 1u && sgd.t == 9u);
-    t.grad_format = MPT_BF16;           /* is told, and compared, where no gradients are saved too */
+    t.grad_format = MPT_BF16;           /* stored and compared even when gradients are not saved */
     t.no_decay = 1;
     CHECK_EQ_I(mpt_state_load(&s, golden, sizeof golden), MPT_E_DATA);
     CHECK_EQ_I(mpt_state_save(&s, buffer, bytes), MPT_OK);

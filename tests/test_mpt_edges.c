@@ -1,4 +1,4 @@
-/* test_mpt_edges.c -- what changes to the code showed that no other test would see (make mutate). */
+/* test_mpt_edges.c -- cases that no other test covered: found by changing the code (make mutate). */
 #include "mpt.h"
 #include "test.h"
 
@@ -6,7 +6,7 @@ static float inf(void) { return mpti_f32_make(0x7f800000u); }
 static float nan_of(void) { return mpti_f32_make(0x7fc00000u); }
 static int near_f(float got, double want) { return got >= (float)want && got <= (float)want; }
 
-/* A report of parts is the report of the whole, field by field, and these are all there. */
+/* Merging the reports of all parts gives the report of the whole, and every field is in it. */
 TEST(roundoff_merge_keeps_all)
 {
     const float  x[8] = {1.0f, 0.0f, 1e-9f, 1e9f, 0.1f, inf(), nan_of(), -inf()};
@@ -31,7 +31,7 @@ TEST(roundoff_merge_keeps_all)
     CHECK(!memcmp(&sum, &whole, sizeof sum));
 }
 
-/* The constants that the documentation states. */
+/* The default values that the documentation states. */
 TEST(defaults_of_optimizers)
 {
     const mpt_adamw     adamw = mpt_adamw_defaults();
@@ -51,7 +51,7 @@ TEST(defaults_of_optimizers)
     CHECK(near_f(ada.clip, 1.0) && near_f(ada.weight_decay, 0.0) && !ada.options && !ada.t);
 }
 
-/* amax is a running maximum: from 0, from less, from more. */
+/* amax is a running maximum: its start value may be 0, below the maximum of the data, or above it. */
 TEST(encode_transpose_amax)
 {
     static const float starts[] = {0.0f, 1.5f, 3.0f, 100.0f};
@@ -70,7 +70,7 @@ TEST(encode_transpose_amax)
     }
 }
 
-/* A margin of 32 binades is the last, up and down, and does what it says. */
+/* A margin may be at most 32 binades up or down, and has the documented effect. */
 TEST(margins)
 {
     float          scale = 0.0f, inverse = 0.0f, amax = 0.0f, history[2];
@@ -95,7 +95,7 @@ TEST(margins)
     }
 }
 
-/* No list but a count, and counts that no memory has. */
+/* NULL with a nonzero count, also with a count that no memory could hold. */
 TEST(counts_without_lists)
 {
     mpt_scaler s;
@@ -117,7 +117,7 @@ TEST(counts_without_lists)
     CHECK_EQ_I(mpt_sgd_step(&sgd, &step, NULL, 1), MPT_E_ARG);
 }
 
-/* A list is empty whatever the memory held before. */
+/* mpt_tensors_init makes an empty list, whatever its memory held before. */
 TEST(lists_on_dirty_memory)
 {
     mpt_tensor  item[2];
@@ -142,7 +142,7 @@ TEST(lists_on_dirty_memory)
     CHECK_EQ_I(mpt_tensors_add(&clean, "nothing", 4, NULL, NULL, NULL, NULL, NULL), MPT_E_ARG);
 }
 
-/* A call that hands out typed arrays: what it was given is in the list, the rest is the list's model. */
+/* mpt_tensors_new_*: the arguments are stored in the list, all other members come from list.model. */
 TEST(new_tensors_keep_what_they_are_given)
 {
     mpt_tensor  item[3];
@@ -188,7 +188,7 @@ static int soil_the_stack(int fill)
     return 1;
 }
 
-/* Its frame lies where that room was. */
+/* Called right after soil_the_stack, so that its stack frame overlaps the memory filled there. */
 static int fp8_defaults_are_right(int length)
 {
     const mpt_fp8_recipe r = mpt_fp8_defaults(MPT_E5M2);
@@ -196,7 +196,7 @@ static int fp8_defaults_are_right(int length)
            !r.power_of_two && !r.drop_bad;
 }
 
-/* Scales start the same whatever the memory held before; nothing behind them is touched. */
+/* mpt_fp8_init sets the scales whatever the memory held before, and writes nothing beyond the arrays. */
 TEST(fp8_scales_on_dirty_memory)
 {
     static const int fills[] = {0, 0xff, 0xa5};
@@ -223,7 +223,7 @@ TEST(fp8_scales_on_dirty_memory)
     }
 }
 
-/* Every element is multiplied, whatever the length leaves over, and none behind it. */
+/* mpt_clip_apply clips every element, for each length of the vectors' tail, and writes nothing beyond. */
 TEST(clip_apply_to_the_end)
 {
     float      g[40];
@@ -249,7 +249,7 @@ TEST(clip_apply_to_the_end)
     }
 }
 
-/* Bytes by format of the gradient, and by that of nothing else. */
+/* The bytes of gradients depend on the format of the gradients only. */
 TEST(memory_by_gradient_format)
 {
     static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
@@ -277,7 +277,7 @@ TEST(memory_by_gradient_format)
         }
 }
 
-/* A subnormal input that is flushed is the integer 0, exactly; one that is not is rounded. */
+/* A flushed subnormal input is exactly the integer 0; without flushing it is rounded. */
 TEST(decode_integer_flushing)
 {
     mpt_opts o;
@@ -290,11 +290,11 @@ TEST(decode_integer_flushing)
     o.flush = MPT_FLUSH_INPUTS;
     CHECK_EQ_I(mpt_decode_i64(MPT_F16, 1u, 32, &o, &flags), 0);
     CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0x3ffu, 32, &o, NULL), 0);
-    CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0x400u, 32, &o, NULL), 1);       /* the least normal is none */
+    CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0x400u, 32, &o, NULL), 1);       /* the smallest normal stays */
     CHECK_EQ_U(mpt_decode_u64(MPT_F16, 1u, 32, &o, NULL), 0);
     o.rounding = MPT_RND_DOWN;
     CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0x8001u, 32, &o, NULL), 0);
-    o.flush = MPT_FLUSH_RESULTS;                                        /* is about other calls */
+    o.flush = MPT_FLUSH_RESULTS;                                        /* does not apply to inputs */
     CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0x8001u, 32, &o, NULL), -1);
 }
 

@@ -1,6 +1,6 @@
-/* test_mpt_graph.c -- the graph rewrite (>>M12): each step by hand, then random graphs against a slow and
- * literal painter, against all colourings (min_cut), and executed before and after.
- * It needs insides, the table of ops and MPT_MALLOC, and holds what it calls of the implementation. */
+/* test_mpt_graph.c -- tests of the graph rewrite (>>M14): each step by hand; random graphs against a slow
+ * implementation of the painting, against all colourings (min_cut), and executed before and after. It reads
+ * internals, the op table, and defines MPT_MALLOC: it compiles the implementation itself. */
 #define MPT_MALLOC(bytes) malloc(bytes)
 #define MPT_FREE(p) free(p)
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 static uint64_t arena[1 << 17];
 
-/* ---- small graphs by hand: "name=Op(in,in:1)" with one FP32 type ---- */
+/* ---- small graphs by hand: each node has one FP32 type ---- */
 
 static uint32_t node_named(const mpt_graph *g, const char *name)
 {
@@ -35,7 +35,7 @@ static uint32_t out_of(const mpt_graph *g, const char *name)
     return t == MPT_GRAPH_NONE ? t : g->types[t].first_output;
 }
 
-/* Adds a node; inputs that are not there yet ("?name") are left for back(). */
+/* Adds a node. An input whose node is not there yet ("later") stays open until back() connects it. */
 static uint32_t add(mpt_graph *g, const char *name, const char *op, const char *a, const char *b)
 {
     uint32_t in[2] = {0, 0}, out = MPT_GRAPH_NONE;
@@ -57,7 +57,7 @@ static void back(mpt_graph *g, const char *to, const char *from)
     CHECK_EQ_I(mpt_graph_connect(g, in, out_of(g, from)), MPT_OK);
 }
 
-/* The arena is dirty at both ends, so that what was not written there is of no use. */
+/* Fills both ends of the arena with 0xff: a test fails if the code relies on memory that it did not write. */
 static void begin(mpt_graph *g)
 {
     memset(arena, 0xff, 1u << 14);
@@ -127,12 +127,12 @@ TEST(step_processable)
     CHECK_EQ_U(s.recognized, 3);
     CHECK_EQ_U(s.converted, 2);
     CHECK_EQ_U(s.low_casts, 1);
-    CHECK_EQ_U(s.casts, 2);             /* of x down; of a up, shared by the three that stay */
+    CHECK_EQ_U(s.casts, 2);             /* x to FP16; a to FP32, for all three that stay */
     CHECK_EQ_U(s.cast_bytes, 2 * 600);
     CHECK_EQ_U(s.allow_converted, 2);
 }
 
-/* A cast of a constant or a variable can be folded away or kept beside it: the summary does not count it. */
+/* low_casts leaves out casts of constants and variables, which can be folded away or stored beside them. */
 TEST(step_casts_of_what_stays)
 {
     mpt_graph         g;
@@ -151,14 +151,14 @@ TEST(step_casts_of_what_stays)
     add(&g, "x", "Placeholder", NULL, NULL);
     add(&g, "w", "Placeholder", NULL, NULL);
     add(&g, "m", "MatMul", "x", "w");
-    g.nodes[node_named(&g, "w")].flags = MPT_NODE_VARIABLE;     /* told by flag, whatever the op */
+    g.nodes[node_named(&g, "w")].flags = MPT_NODE_VARIABLE;     /* a variable by its flag, whatever its op */
     s = rewrite(&g, &o);
     CHECK_EQ_U(s.casts, 2);
     CHECK_EQ_U(s.low_casts, 1);
     begin(&g);
     add(&g, "x", "Placeholder", NULL, NULL);
-    add(&g, "r", "ReadVariableOp", NULL, NULL);                 /* so do variables that are resources */
-    add(&g, "i", "Identity", "r", NULL);                        /* behind which clear ops may be low */
+    add(&g, "r", "ReadVariableOp", NULL, NULL);                 /* variables that are resources, too; */
+    add(&g, "i", "Identity", "r", NULL);                        /* clear ops that read those may be low */
     add(&g, "m", "MatMul", "x", "r");
     add(&g, "m2", "MatMul", "m", "i");
     s = rewrite(&g, &o);
@@ -167,7 +167,7 @@ TEST(step_casts_of_what_stays)
     expect(&g, "i", 1, MPT_WHY_CLEAR);
 }
 
-/* A cast is named by the output of the node that it reads. */
+/* The name of a cast says which output of the node it reads. */
 TEST(step_casts_by_output)
 {
     static const char *const names[] = {"x-0-CastToFp16-AutoMixedPrecision",
@@ -190,7 +190,7 @@ TEST(step_casts_by_output)
         CHECK_EQ_U(g.types[cast].flags, 0u);
         CHECK_EQ_U(g.types[g.outputs[g.inputs[in].source].type].node, g.types[cast].node);
     }
-    CHECK_EQ_U(rewrite(&g, &o).casts, 0);       /* once more: nothing to do, and the reasons stay */
+    CHECK_EQ_U(rewrite(&g, &o).casts, 0);       /* once more: nothing changes, not even the reasons */
     expect(&g, "m", 1, MPT_WHY_ALLOW);
 }
 
@@ -213,8 +213,7 @@ TEST(step_nothing_to_do)
     CHECK_EQ_U(rewrite(&g, &o).converted, 0);
 }
 
-/* deny -> infer -> clear -> infer -> clear -> allow: the last clear op leads to no infer op,
-    so it is free. */
+/* deny -> infer -> clear -> infer -> clear -> allow: no infer op follows the last clear op: it can be low. */
 TEST(step_deny)
 {
     mpt_graph         g;
@@ -244,7 +243,7 @@ TEST(step_deny)
     CHECK_EQ_S(text, "i2 (Add): FP32, because it carries what a deny op made: e -> i1 -> c1 -> i2");
     (void)mpt_graph_explain(&g, type_of(&g, "i3"), text, sizeof text);
     CHECK_EQ_S(text, "i3 (Add): low, because it lies between allow ops: m -> i3 -> m2");
-    CHECK_EQ_U(mpt_graph_explain(&g, type_of(&g, "i3"), text, 10), 63);     /* it tells the whole length */
+    CHECK_EQ_U(mpt_graph_explain(&g, type_of(&g, "i3"), text, 10), 63);     /* returns the full length */
     CHECK_EQ_S(text, "i3 (Add):");
     CHECK_EQ_U(mpt_graph_explain(&g, 1000, text, 10), 0);
     CHECK_EQ_U(mpt_graph_explain(&g, 0, NULL, 10), 0);
@@ -270,7 +269,7 @@ TEST(step_between)
     expect(&g, "after", 0, MPT_WHY_INFER);          /* upstream of none */
 }
 
-/* Infer ops that follow: with the BF16 lists, and in TensorFlow 2.21 with those for CUDA too. */
+/* Infer ops that follow low inputs: with the BF16 lists; in TensorFlow 2.21 with the CUDA lists, too. */
 TEST(step_follow)
 {
     static const struct { mpt_op_lists lists; mpt_graph_mode mode; mpt_format low; int follows; } cases[] = {
@@ -333,7 +332,7 @@ TEST(step_clear)
     expect(&g, "read", 0, MPT_WHY_VARIABLE);
     expect(&g, "enter", 0, MPT_WHY_VARIABLE);
     expect(&g, "far", 0, MPT_WHY_APART);
-    begin(&g);                                  /* what reads nothing reads no variable */
+    begin(&g);                                  /* a node without inputs reads no variable */
     add(&g, "none", "Identity", NULL, NULL);
     add(&g, "m", "MatMul", "none", NULL);
     (void)rewrite(&g, &o);
@@ -384,7 +383,7 @@ TEST(step_loops)
     expect(&g, "unread", 0, MPT_WHY_APART);
     expect(&g, "merge", 1, MPT_WHY_BETWEEN);
     expect(&g, "next", 1, MPT_WHY_BETWEEN);
-    /* the ops of a loop around a variable close it, too */
+    /* the Ref ops of a loop around a variable may form a cycle, too */
     begin(&g);
     add(&g, "v", "VariableV2", NULL, NULL);
     add(&g, "enter", "RefEnter", "v", NULL);
@@ -392,7 +391,7 @@ TEST(step_loops)
     add(&g, "next", "RefNextIteration", "merge", NULL);
     back(&g, "merge", "next");
     CHECK_EQ_I(mpt_graph_check(&g), MPT_OK);
-    /* one NextIteration, two merges, of which one must stay: then all do */
+    /* one NextIteration with two merges, one of which must stay FP32: then all three do */
     begin(&g);
     add(&g, "x", "Placeholder", NULL, NULL);
     add(&g, "free", "Merge", "x", "later");
@@ -428,13 +427,13 @@ TEST(step_casts)
     casts = g.node_count;
     (void)rewrite(&g, &o);
     expect(&g, "c", 1, MPT_WHY_CAST_LOW);
-    CHECK_EQ_U(g.node_count, casts);            /* no cast after a cast */
+    CHECK_EQ_U(g.node_count, casts);            /* no cast added after this Cast */
     add(&g, "out", "Exp", "m2", NULL);          /* F16 feeds FP32: refused */
     CHECK_EQ_I(mpt_graph_rewrite(&g, &o, NULL), MPT_E_DATA);
     CHECK_EQ_S(g.fault.node, "out");
 }
 
-/* What is pushed is what is popped: the list carries deny and low through, and its ops agree. */
+/* A TensorList: what is pushed is popped, so deny and low pass through it, and its ops have one format. */
 static void list_graph(mpt_graph *g, const char *writer_input, uint32_t flags)
 {
     uint32_t n, h, f, empty, pushed, i;
@@ -482,7 +481,7 @@ TEST(step_lists)
     expect(&g, "push", 0, MPT_WHY_AFTER_DENY);
     expect(&g, "t", 0, MPT_WHY_AFTER_DENY);
     expect(&g, "empty", 0, MPT_WHY_GROUP_FP32);
-    begin(&g);                                  /* an op without a kernel is low with its list, as upstream */
+    begin(&g);                                  /* no low kernel, yet low with its list, as upstream */
     list_graph(&g, "m", 0u);
     g.types[type_of(&g, "empty")].flags = MPT_TYPE_FIXED;
     g.types[type_of(&g, "pop")].flags = MPT_TYPE_FIXED;
@@ -490,14 +489,14 @@ TEST(step_lists)
     expect(&g, "push", 1, MPT_WHY_BETWEEN);
     expect(&g, "empty", 1, MPT_WHY_GROUP_LOW);
     expect(&g, "pop", 1, MPT_WHY_GROUP_LOW);
-    begin(&g);                                  /* a writer that may not change keeps them all */
+    begin(&g);                                  /* a writer that must stay FP32 keeps the whole list FP32 */
     list_graph(&g, "m", MPT_NODE_FETCHED);
     (void)rewrite(&g, &o);
     expect(&g, "push", 0, MPT_WHY_KEPT);
     expect(&g, "pop", 0, MPT_WHY_GROUP_FP32);
     CHECK(!mpt_graph_is_low(&g, type_of(&g, "empty")));
     CHECK(!mpt_graph_is_low(&g, type_of(&g, "t")));     /* nothing low comes through the list */
-    begin(&g);                                  /* and so does who brings a list, or takes it elsewhere */
+    begin(&g);                                  /* so does a list that comes from or goes to elsewhere */
     CHECK_EQ_I(mpt_graph_node_add(&g, "arg", "_Arg", NULL, 0u, &node), MPT_OK);
     CHECK_EQ_I(mpt_graph_type_add(&g, node, "T", MPT_TYPE_HANDLE, 0u, &type), MPT_OK);
     CHECK_EQ_I(mpt_graph_output_add(&g, type, 1, NULL), MPT_OK);
@@ -576,13 +575,13 @@ TEST(ranges)
             expect(&g, "m2", 1, MPT_WHY_ALLOW);
         } else {
             expect(&g, "t1", 0, MPT_WHY_OVERFLOW);
-            expect(&g, "t2", 0, MPT_WHY_OVERFLOW);      /* it would read them */
+            expect(&g, "t2", 0, MPT_WHY_OVERFLOW);      /* it reads t1 */
             CHECK_EQ_U(g.types[type_of(&g, "t2")].via, type_of(&g, "t1"));
             expect(&g, "m2", 0, MPT_WHY_FLUSHED);
             expect(&g, "m3", 0, MPT_WHY_FLUSHED);
         }
     }
-    begin(&g);                                  /* an infer op that may not be low parts the allow ops */
+    begin(&g);                                  /* an infer op that must stay FP32 separates the allow ops */
     add(&g, "x", "Placeholder", NULL, NULL);
     add(&g, "m", "MatMul", "x", NULL);
     t1 = add(&g, "t1", "Tanh", "m", NULL);
@@ -734,7 +733,7 @@ TEST(malformed)
     refuse(&g, "x", "unknown format");
     g.types[0].format = (int32_t)MPT_F16;
     refuse(&g, "m", "another format");
-    for (node = 0; node < 4; node++) {          /* the arrays are the user's to write */
+    for (node = 0; node < 4; node++) {          /* the user may write these arrays: faults are found */
         begin(&g);
         add(&g, "x", "Placeholder", NULL, NULL);
         add(&g, "m", "MatMul", "x", NULL);
@@ -756,7 +755,7 @@ TEST(malformed)
     add(&g, "merge", "Merge", "later", NULL);
     back(&g, "merge", "merge");
     refuse(&g, "merge", "reads its own");
-    for (node = 0; node < 3; node++) {          /* told is a node of the cycle, none around it */
+    for (node = 0; node < 3; node++) {          /* the fault names a node of the cycle, none beside it */
         begin(&g);
         add(&g, "x", "Placeholder", NULL, NULL);
         add(&g, "tail2", "Relu", "later", NULL);
@@ -774,7 +773,7 @@ TEST(malformed)
         CHECK(!strcmp(g.fault.node, "a") || !strcmp(g.fault.node, "b"));
         CHECK(strstr(g.fault.why, "cycle") != NULL);
     }
-    begin(&g);                                  /* no end of a loop step opens another cycle */
+    begin(&g);                                  /* a NextIteration elsewhere permits no other cycle */
     add(&g, "x", "Placeholder", NULL, NULL);
     add(&g, "n", "NextIteration", "x", NULL);
     add(&g, "a", "Merge", "later", "n");
@@ -817,7 +816,7 @@ TEST(malformed)
 enum { MOST_NODES = 48, MOST_TYPES = 3 * MOST_NODES };
 
 typedef struct random_op { const char *op; char cuda, bf16; } random_op;
-static const random_op random_ops[] = {         /* lists said again, so that the table is not its own judge */
+static const random_op random_ops[] = {         /* a second copy of the lists, to check the table */
     {"MatMul", 'a', 'a'},   {"Conv2D", 'a', 'a'},   {"Add", 'i', 'i'},      {"Mul", 'i', 'i'},
     {"Tanh", 'i', 'i'},     {"Exp", 'd', 'd'},      {"Sum", 'd', 'i'},      {"Relu", 'c', 'c'},
     {"Identity", 'c', 'c'}, {"Reshape", 'c', 'c'},  {"Foo", '-', '-'},      {"Merge", 'c', 'c'},
@@ -857,7 +856,7 @@ static const char *name_at(size_t i)
     return names[i];
 }
 
-/* Sources first, then ops; merges get an open input, which a NextIteration later fills. */
+/* Sources first, then ops. A merge gets an open input, to which a NextIteration is connected later. */
 static void random_graph(mpt_graph *g, size_t nodes, int lists, int loops)
 {
     uint32_t node, t, h, u, in[3], open[MOST_NODES], list = MPT_GRAPH_NONE;
@@ -908,22 +907,22 @@ static void random_graph(mpt_graph *g, size_t nodes, int lists, int loops)
                 (void)mpt_graph_connect(g, open[--merges], u);
             while (merges && pick(2));
             (void)mpt_graph_output_add(g, t, 1, NULL);
-        } else if (inputs && pick(4) == 0) {    /* a second type, whose ports stay FP32 */
+        } else if (inputs && pick(4) == 0) {    /* a second type, at times without a low kernel */
             (void)mpt_graph_type_add(g, node, "U", (int32_t)MPT_F32, pick(2) ? MPT_TYPE_FIXED : 0u, &h);
             (void)mpt_graph_input_add(g, h, pick_output(g, (int32_t)MPT_F32), NULL);
             (void)mpt_graph_output_add(g, h, 1 + pick(9), NULL);
         }
     }
-    for (; merges > 0; merges--)                /* left open: they read what a plain merge reads */
+    for (; merges > 0; merges--)                /* left open: these read what the merge's first input reads */
         (void)mpt_graph_connect(g, open[merges - 1], g->types[g->inputs[open[merges - 1]].type].first_input ==
                                 open[merges - 1] ? 0 : g->inputs[g->types[g->inputs[open[merges - 1]].type]
                                 .first_input].source);
 }
 
-/* NextIteration outputs are unreadable but by merges; pick_output may have taken one. */
+/* Only merges may read a NextIteration, but pick_output may have given its output to another op. */
 static int is_usable(mpt_graph *g) { return mpt_graph_check(g) == MPT_OK; }
 
-/* ---- the painting once more, literally: a matrix of edges, recursion, one pass after the other ---- */
+/* ---- the painting, implemented literally: a matrix of edges, recursion, one pass after the other ---- */
 
 typedef struct painter {
     const mpt_graph *g;
@@ -960,7 +959,7 @@ static uint32_t type_at(const mpt_graph *g, uint32_t node, int32_t format)
     return MPT_GRAPH_NONE;
 }
 
-/* A list's cluster: all handles that hang together. */
+/* The cluster of a list: all handles that are connected with each other. */
 static void cluster(const painter *p, uint32_t t, unsigned char *in)
 {
     uint32_t u;
@@ -1138,7 +1137,7 @@ static int ref_paint(painter *p, const mpt_graph *g, const mpt_graph_options *o)
     return 1;
 }
 
-/* What the casts of a colouring move; how many there are. */
+/* The number of elements that the casts of a colouring read, and the number of casts. */
 static uint64_t cast_elements(const mpt_graph *g, const unsigned char *low, const unsigned char *f32,
                               uint64_t *casts)
 {
@@ -1156,7 +1155,7 @@ static uint64_t cast_elements(const mpt_graph *g, const unsigned char *low, cons
     return sum;
 }
 
-/* Every edge's ends agree, every port is on one chain, every index is in range. */
+/* Both ends of every edge have the same format, every port is on one chain, every index is in range. */
 static void well_typed(mpt_graph *g)
 {
     uint32_t i, in, o, t, uses = 0, ports = 0, wrong = 0;
@@ -1165,7 +1164,7 @@ static void well_typed(mpt_graph *g)
     for (o = 0; o < g->output_count; o++)
         for (in = g->outputs[o].first_use; in != MPT_GRAPH_NONE; in = g->inputs[in].next_use, uses++)
             wrong += g->inputs[in].source != o;
-    for (i = 0; i < g->node_count; i++)         /* a cast makes as many elements as it reads */
+    for (i = 0; i < g->node_count; i++)         /* a cast writes as many elements as it reads */
         if (g->nodes[i].flags & MPT_NODE_CAST) {
             in = g->types[g->nodes[i].first_type].first_input;
             o = g->types[g->nodes[i].last_type].first_output;
@@ -1310,7 +1309,7 @@ TEST(random_min_cut)
         o.mode = MPT_GRAPH_MIN_CUT;
         s = rewrite(&g, &o);
         CHECK_EQ_U(s.cast_bytes, 6 * least);
-        for (t = 0; t < p.n; t++)               /* allow ops are as painted */
+        for (t = 0; t < p.n; t++)               /* allow ops keep their painted colour */
             if (p.f32[t] && p.letter[t] == 'a')
                 CHECK_EQ_I(mpt_graph_is_low(&g, t), p.allow[t]);
         well_typed(&g);
@@ -1324,7 +1323,7 @@ TEST(random_min_cut)
     CHECK(fewer > made / 50);
 }
 
-/* A loop whose first op comes first, and whose cheapest cut lies between the step and the merge. */
+/* A loop: its first node is the NextIteration, and the cheapest cut would be between that and the merge. */
 TEST(min_cut_of_a_loop)
 {
     mpt_graph         g;
@@ -1342,7 +1341,7 @@ TEST(min_cut_of_a_loop)
     CHECK_EQ_I(mpt_graph_is_low(&g, type_of(&g, "next")), mpt_graph_is_low(&g, type_of(&g, "merge")));
 }
 
-/* Larger graphs, lists too: never more bytes than the painting. */
+/* Larger graphs, also with TensorLists: min_cut never moves more bytes than the painting. */
 TEST(random_min_cut_never_more)
 {
     mpt_graph         g;
@@ -1372,7 +1371,7 @@ TEST(random_min_cut_never_more)
     CHECK(fewer > 0);
 }
 
-/* ---- executed ---- */
+/* ---- executed before and after the rewrite ---- */
 
 enum { WIDE = 3 };
 typedef struct value { double x[WIDE], error; int32_t format; int ready; } value;
@@ -1391,8 +1390,8 @@ static double round_to(int32_t format, double x)
     return format == (int32_t)MPT_BF16 ? mpt_f64_from_bf16(mpt_bf16_from_f64(x)) : x;
 }
 
-/* One op on values in [-1, 1], in exact arithmetic but for the rounding at the end; the error bound grows by
- * at most what the inputs bring and the rounding. */
+/* One op on values in [-1, 1], in double arithmetic, with one rounding to the format at the end. The error
+ * bound is the sum of the bounds of the inputs and the bound of this rounding. */
 static value compute(const char *op, const value *in, size_t count, int32_t format)
 {
     const double u = format == (int32_t)MPT_F16 ? 1.0 / 2048 : format == (int32_t)MPT_BF16 ? 1.0 / 256 : 0.0;
@@ -1417,7 +1416,7 @@ static value compute(const char *op, const value *in, size_t count, int32_t form
     return v;
 }
 
-/* Where cuts move as many bytes, infer ops stay FP32, and clear ops follow what they read. */
+/* Of cuts that move equally many bytes, infer ops stay FP32 and clear ops have the format of their inputs. */
 TEST(min_cut_of_equals)
 {
     mpt_graph         g;
@@ -1436,7 +1435,7 @@ TEST(min_cut_of_equals)
     CHECK(!mpt_graph_is_low(&g, type_of(&g, "infer")));
 }
 
-/* What an input reads: in a loop, a merge reads its first input at the first step, then the last state. */
+/* The value that an input reads: of a NextIteration, that of the step before; otherwise, the current one. */
 static const value *reads(const machine *m, uint32_t in)
 {
     const mpt_graph *g = m->g;
@@ -1465,11 +1464,11 @@ static int run_node(machine *m, uint32_t node, uint32_t sources)
                 continue;
             if (!from->ready)
                 return 0;
-            CHECK_EQ_I(from->format, g->types[g->inputs[in].type].format);   /* every op gets what it takes */
+            CHECK_EQ_I(from->format, g->types[g->inputs[in].type].format);   /* the right format */
             args[count++] = *from;
         }
         v = compute(g->nodes[node].op, args, count, g->types[t].format);
-        if (!count) {                           /* a source: some values, by its number */
+        if (!count) {                           /* a source: values derived from its number */
             for (in = 0; in < WIDE; in++)
                 v.x[in] = round_to(g->types[t].format, (double)((node * 7 +
                                                                  in * 5 + sources) % 19) / 19.0 * 2.0 - 1.0);
@@ -1550,7 +1549,7 @@ static uint32_t path_walk(const mpt_graph *g, uint32_t t, int onward)
     return t;
 }
 
-/* exp -> add -> ... -> add: each add carries what the exp made. Or matmul -> add -> ... -> matmul. */
+/* exp -> add -> ... -> add: each add carries the result of the exp. Or matmul -> add -> ... -> matmul. */
 static void long_chain(mpt_graph *g, uint32_t n, int between)
 {
     static char names[16][4];
@@ -1608,7 +1607,7 @@ TEST(long_paths)
     for (i = 0; i < g.type_count; i++)
         wrong += g.types[i].via_end != path_walk(&g, i, 0) || g.types[i].to_end != path_walk(&g, i, 1);
     CHECK_EQ_U(wrong, 0);
-    /* as many explanations of long paths take about as long as those of short ones, not 100 times that */
+    /* explanations of long paths take about as long as equally many of short ones, not 100 times as long */
     begin(&g);
     long_chain(&g, 60, 0);
     (void)rewrite(&g, NULL);
@@ -1668,7 +1667,7 @@ TEST(memory)
         mpt_graph_free(&h);
         CHECK(!memcmp(&h, &none, sizeof h));
     }
-    /* out of memory anywhere: an error, and nothing broken */
+    /* when memory runs out at any point: an error, and the graph stays whole */
     for (cap = 0; cap < 60000; cap += 501) {
         uint32_t x = MPT_GRAPH_NONE, i;
         uint64_t before;
@@ -1688,14 +1687,14 @@ TEST(memory)
     }
     CHECK_EQ_I(mpt_graph_init(&g, arena, 60000), MPT_OK);
     CHECK_EQ_I(mpt_graph_node_add(&g, "x", "placeholder", NULL, 0u, NULL), MPT_OK);
-    cap = g.low;                        /* the array that was to grow keeps its memory */
+    cap = g.low;                        /* the failed call takes no memory */
     CHECK_EQ_I(mpt_graph_reserve(&g, n, 0), MPT_E_MEMORY);
     CHECK_EQ_U(g.low, cap);
     free(room);
     mpt_graph_free(NULL);
 }
 
-/* Which reasons make a type low, named one by one: the header goes by their order. */
+/* The reasons that make a type low, one by one: the header relies on their order in the enumeration. */
 TEST(reasons_to_be_low)
 {
     static const mpt_graph_why low[] = {MPT_WHY_ALLOW, MPT_WHY_BETWEEN, MPT_WHY_FOLLOWS, MPT_WHY_CLEAR,
@@ -1714,7 +1713,7 @@ TEST(reasons_to_be_low)
     }
 }
 
-/* Every output has readers in two groups: as many nodes of the flow as there can be. */
+/* Every output has readers in two groups, which gives the flow network its maximum number of nodes. */
 TEST(min_cut_of_many_readers)
 {
     mpt_graph         g;
@@ -1722,7 +1721,7 @@ TEST(min_cut_of_many_readers)
     mpt_graph_summary s;
     uint32_t          out[2], next, i;
     o.mode = MPT_GRAPH_MIN_CUT;
-    CHECK_EQ_I(mpt_graph_init(&g, NULL, 0), MPT_OK);            /* the sanitizers see who writes behind it */
+    CHECK_EQ_I(mpt_graph_init(&g, NULL, 0), MPT_OK);            /* sanitizers see a write beyond an array */
     CHECK_EQ_I(mpt_graph_op(&g, "x", "placeholder", NULL, 0, 100, &out[0]), MPT_OK);
     CHECK_EQ_I(mpt_graph_op(&g, "m", "matmul", out, 1, 100, &out[1]), MPT_OK);
     for (i = 0; i < 100; i++, out[0] = out[1], out[1] = next)
@@ -1734,7 +1733,7 @@ TEST(min_cut_of_many_readers)
     mpt_graph_free(&g);
 }
 
-/* The counters say what the graph shows, and DOT and listing mention every node. */
+/* The counters match the graph, and both DOT and the listing mention every node. */
 TEST(printing)
 {
     mpt_graph         g;

@@ -1,6 +1,6 @@
-/* test_mpt_optim.c -- the optimizers of mpt.h, each with every way to store weights: against the textbook in
- * double, against one element at a time, skipped steps, invariances, refusals; storages and their rounding;
- * the tensor registry.
+/* test_mpt_optim.c -- tests of the optimizers of mpt.h, each with every storage of weights: against the
+ * textbook in double, against one element at a time; skipped steps, invariances, refusals; storages and their
+ * rounding; the tensor registry.
  *
  *     cc -O2 -std=c99 -I. tests/test_mpt_optim.c tests/impl.c -o test_mpt_optim -lm && ./test_mpt_optim */
 #include "../mpt.h"
@@ -18,7 +18,7 @@ static size_t bytes_of(mpt_format f) { return f == MPT_F32 ? 4u : 2u; }
 
 static float random_unit(void) { return (float)((int)(mt_random() >> 40) - 0x800000) / 8388608.0f; }
 
-/* ---- every optimizer behind one face ---- */
+/* ---- every optimizer behind one interface ---- */
 
 typedef enum optimizer_kind { SGD, ADAMW, ADAM, LAMB, LION } optimizer_kind;
 typedef struct optimizer {
@@ -28,7 +28,7 @@ typedef struct optimizer {
     mpt_lion       lion;
 } optimizer;
 
-/* name, rate, then what the kind takes: momentum or beta1, beta2, eps, weight decay, nesterov */
+/* kind, learning rate, then what the kind takes: momentum or beta1, beta2, eps, weight decay, nesterov */
 static const struct recipe {
     optimizer_kind kind;
     float          lr, beta1, beta2, eps, decay;
@@ -74,7 +74,7 @@ static uint64_t optimizer_t(const optimizer *o)
     return o->kind == SGD ? o->sgd.t : o->kind == LION ? o->lion.t : o->adam.t;
 }
 
-/* ---- one tensor with all arrays, which a memcmp compares ---- */
+/* ---- one tensor with all its arrays, compared by one memcmp ---- */
 
 typedef struct arrays { float master[MOST], grad[MOST], m[MOST], v[MOST], param[MOST], extra[MOST]; } arrays;
 typedef struct layer { arrays a; mpt_tensor t; } layer;
@@ -135,7 +135,7 @@ static void element_set(void *array, mpt_format f, size_t i, float x)
 
 static uint16_t *code(void *array, size_t i) { return (uint16_t *)array + i; }
 
-/* A record as a check leaves it. */
+/* A step record as mpt_check leaves it. */
 static mpt_step checked(float factor, float clip)
 {
     mpt_step step;
@@ -213,8 +213,8 @@ TEST(split_holds_every_float)
     }
 }
 
-/* What is set comes back: exactly from a master and from split; from the others rounded to nearest; from
- * Kahan to 2^-17 of the weight in bf16 (half an ulp twice: 2^-9 * 2^-9, and a bit), 2^-20 in f16. */
+/* mpt_weights_get returns what was set: exactly with a master or split; with Kahan to 2^-17 of the weight in
+ * bf16 (half an ulp twice: 2^-9 * 2^-9, and a bit), 2^-20 in f16; with the others rounded to nearest. */
 TEST(weights_set_and_get)
 {
     static float w[1000], back[1000];
@@ -243,7 +243,7 @@ TEST(weights_set_and_get)
     }
 }
 
-/* ---- one element at a time: storage by the slow judges, formulas of >>M13, norms on an own tree ---- */
+/* ---- one element at a time: storage by mpt_encode, formulas of >>M15, norms on a tree of its own ---- */
 
 static float naive_weight(const layer *l, size_t i)
 {
@@ -289,8 +289,8 @@ static void naive_weight_set(layer *l, size_t i, float w, uint64_t t)
     }
 }
 
-/* Element i to lane i mod 2048 of its chunk of 16384, lanes in pairs, chunks to slots, slots in pairs. The
- * n elements are x[0 .. period - 1] over and over. */
+/* The square of element i goes to lane i mod 2048 of its chunk of 16384; lanes are added in pairs, chunks
+ * into slots, slots in pairs. The n elements are x[0 .. period - 1], repeated. */
 static double naive_sumsq(const float *x, size_t period, size_t n)
 {
     static double lane[2048], slot[256];
@@ -311,7 +311,7 @@ static double naive_sumsq(const float *x, size_t period, size_t n)
     return slot[0];
 }
 
-/* A moment; `stream` tells m from v. */
+/* Stores a moment; `stream` selects the random bits of m or of v. */
 static void naive_moment_set(layer *l, float *array, uint32_t stream, size_t i, float x, uint64_t t)
 {
     mpt_opts o;
@@ -446,10 +446,10 @@ static void book_step(book *b, const double *grad, const struct recipe *r, int t
             b->w[i] -= lr * sqrt(ww) / sqrt(rr) * along[i];
 }
 
-/* Each step rounds the weight (by at most 2^-24 of it) and moves it by lr times something a handful of
- * roundings off. All numbers are of order 1, and roundings go both ways: 200 steps stay within 200 * 2^-25.
- * A wrong formula is off by 1e-4 and more. Kahan rounds the weight to 2^-17 (bf16) or 2^-20 (f16) of itself
- * each step instead. Lion's sign could differ where the blend is within rounding of 0: none here is. */
+/* Each step rounds the weight (by at most 2^-24 of it) and moves it by lr times a value with a few rounding
+ * errors. All numbers are of order 1, and errors have both signs: 200 steps stay within 200 * 2^-25. A wrong
+ * formula is off by 1e-4 and more. Kahan rounds the weight to 2^-17 (bf16) or 2^-20 (f16) of itself in each
+ * step instead. Lion's sign could differ where its blend is within rounding of 0: here it never is. */
 static void against_book(size_t recipe, const struct form *form, mpt_format grad, double ulp)
 {
     static book  b;
@@ -491,10 +491,10 @@ TEST(steps_follow_the_textbook)
         }
 }
 
-/* Weights of 1/2 to 1 under random gradients, with weight decay and without: what the decay took, over the
- * nominal lr * wd * w a step. Rates where lr * wd is about half an ulp of 1 and far below; the gradients, and
- * a rate that varies, move the weights by several, so that roundings go both ways: their mean over all is
- * within 1e-2 of what is asked. At constant rates w * FP32(1 - lr * wd) takes 1.19, 1.59, 0 and 0 of it. */
+/* Weights of 1/2 to 1 under the same random gradients, with weight decay and without: their difference over
+ * the nominal lr * wd * w per step. lr * wd is about half an ulp of 1 or far below; gradients and a varying
+ * rate move the weights by several ulps, so that errors have both signs, and their mean is within 1e-2 of the
+ * nominal. At constant rates w * FP32(1 - lr * wd) would take 1.19, 1.59, 0 and 0 of it. */
 TEST(decay_is_nominal_at_any_rate)
 {
     enum { ELEMENTS = 4096, TIMES = 500 };
@@ -540,8 +540,8 @@ TEST(decay_is_nominal_at_any_rate)
         }
 }
 
-/* Lion's steps are of one size, and their roundings one way: instead, each is the nearest float to what it
- * should be, or all but: the sum in the brackets is rounded too, to 2^-24 of the update. */
+/* Lion's steps have one size, so their rounding errors have one sign: here each result is the float nearest
+ * to the exact one, except that the sum in brackets is rounded too, to 2^-24 of the update. */
 TEST(lion_decays_with_one_rounding)
 {
     int i;
@@ -560,9 +560,9 @@ TEST(lion_decays_with_one_rounding)
     }
 }
 
-/* After g = 1 for 100 steps and 1e-3 for 4900, the mean of v over 1000 elements follows the recurrence, which
- * is in double here, for every beta2: an element wanders by 8% (beta2 0.999), the mean by 0.3%. Rounded to
- * nearest, v stands still from beta2 0.998 on, and the lint says so. */
+/* After 100 steps with g = 1 and 4900 with 1e-3, the mean of v over 1000 elements is near the recurrence, in
+ * double here, for every beta2: an element wanders by 8% (beta2 0.999), the mean by 0.3%. Rounded to nearest,
+ * v stands still from beta2 0.998 on, and mpt_lint_update reports this. */
 TEST(moments_in_bf16_follow)
 {
     static const float betas[] = {0.9f, 0.95f, 0.99f, 0.998f, 0.999f, 0.9999f};
@@ -596,13 +596,13 @@ TEST(moments_in_bf16_follow)
         }
 }
 
-/* Where arrays begin, beside a line of the cache, is their owner's business: the same bits. */
+/* Arrays may begin anywhere in a cache line: the results have the same bits. */
 TEST(steps_wherever_arrays_begin)
 {
     static const size_t      some[] = {1, 3, 9};
     static const mpt_storage storages[] = {MPT_STORE_MASTER, MPT_STORE_SPLIT, MPT_STORE_STOCHASTIC};
     static float             room[sizeof(arrays) / sizeof(float) + 16];
-    const size_t             n = 5000;      /* of shorter ones the first tile is whole */
+    const size_t             n = 5000;      /* with fewer, the first tile is whole */
     size_t                   k, j, off;
     for (k = 0; k < COUNT(some); k++)
         for (j = 0; j < COUNT(storages); j++) {
@@ -626,8 +626,8 @@ TEST(steps_wherever_arrays_begin)
         }
 }
 
-/* What one step stores of m, v and w between two neighbours, over many like elements: their means are the
- * numbers themselves, and whether one went up tells nothing of the others. 6 standard deviations. */
+/* One step on many equal elements rounds m, v and w stochastically to one of two neighbours. Their means are
+ * the exact numbers, and the roundings of the three are independent: within 6 standard deviations. */
 TEST(moments_in_bf16_are_unbiased)
 {
     enum { ELEMENTS = 16384, TRIALS = 20 };
@@ -669,7 +669,7 @@ TEST(moments_in_bf16_are_unbiased)
     }
 }
 
-/* Split is the master in two halves: the same weights and moments, bit for bit. */
+/* Split storage is a master in two halves: the same weights and moments, bit for bit. */
 TEST(split_equals_master)
 {
     static float a[1000], b[1000];
@@ -694,7 +694,7 @@ TEST(split_equals_master)
     }
 }
 
-/* Updates of 2^-13 from a weight of 1: nearest loses all of them, the others keep them. Over 1000 elements
+/* Updates of 2^-13 to a weight of 1: nearest loses all of them, the other storages none. Over 1000 elements
  * and 64 steps the stochastic mean is within 6 standard deviations, sqrt(64 p (1-p) / 1000) ulps. */
 TEST(small_updates_survive)
 {
@@ -729,8 +729,8 @@ TEST(small_updates_survive)
     }
 }
 
-/* The random bits are those of the element, the tensor's place and the step: not of the order of blocks, and
- * others in another step, place and under another seed. */
+/* The random bits depend on the element, the tensor's place in the list, the step and the seed, not on the
+ * order of work: a repetition gets the same bits; another step, seed or place gets others. */
 TEST(random_bits_have_an_address)
 {
     static uint16_t first[600], was[600];
@@ -792,8 +792,8 @@ TEST(skip_changes_nothing)
             }
 }
 
-/* Loss * 2^-12 and what makes up for it: SGD without weight decay lr * 2^12; Adam without weight decay
- * eps * 2^-12 and LAMB too; Lion nothing. All steps are then the same numbers times powers of two. */
+/* The loss * 2^-12, compensated: SGD without weight decay by lr * 2^12; AdamW, LAMB, and Adam without weight
+ * decay by eps * 2^-12; Lion by nothing. Then all steps compute the same numbers times powers of two. */
 TEST(invariance_of_the_loss)
 {
     size_t i, f;
@@ -826,8 +826,8 @@ TEST(invariance_of_the_loss)
 
 /* ---- groups, options ---- */
 
-/* Five tensors in a list, each in a group of its own, against each stepped alone by an optimizer with its
- * rates. Factors are powers of two, so that rates are exact and bits equal. */
+/* Five tensors in a list, each in a parameter group of its own, against an optimizer with the group's rates
+ * for each one alone. The factors are powers of two, so that the rates are exact and the bits equal. */
 TEST(groups_are_optimizers_of_their_own)
 {
     enum { ELEMENTS = 300, GROUPS = 5 };
@@ -881,7 +881,7 @@ TEST(groups_are_optimizers_of_their_own)
                 CHECK_EQ_I(flat ? mpt_adafactor_step(&fall, &step, list, GROUPS)
                                 : optimizer_step(&all, &step, list, GROUPS), MPT_OK);
                 for (k = 0; k < GROUPS; k++) {
-                    mpt_tensor before[GROUPS];          /* so that it has the same random bits */
+                    mpt_tensor before[GROUPS];          /* the same place: the same random bits */
                     memset(before, 0, sizeof before);
                     alone = list[k];
                     alone.lr_times = alone.decay_times = 0.0f;
@@ -902,8 +902,8 @@ TEST(groups_are_optimizers_of_their_own)
         }
 }
 
-/* PyTorch's optimizers in double over the same three tensors, 3 x 4, 5 and 2 x 3 x 4, each in a group: 12
- * steps in FP32 stay within 2e-6, where a wrong formula or factor is off by 1e-4 and more. */
+/* Against PyTorch's optimizers in double, on the same three tensors, 3 x 4, 5 and 2 x 3 x 4, each in a group:
+ * 12 steps in FP32 stay within 2e-6; a wrong formula or factor is off by 1e-4 and more. */
 TEST(groups_and_options_as_pytorch_has_them)
 {
     enum { TENSORS = 3 };
@@ -980,7 +980,7 @@ TEST(groups_and_options_as_pytorch_has_them)
     }
 }
 
-/* A host that computes in FP32: its copy holds floats, each the number that a copy in 16 bits would hold. */
+/* For a host that computes in FP32: its copy holds floats, each with the value of a 16-bit copy. */
 TEST(copies_of_floats_may_be_rounded)
 {
     static float w[777];
@@ -1006,7 +1006,7 @@ TEST(copies_of_floats_may_be_rounded)
         step = checked(1.0f, 1.0f);
         la.t.rounded = MPT_E4M3;
         CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_E_UNSUPPORTED);
-        la.t.rounded = MPT_F32;         /* by way of 16 bits it would have no room */
+        la.t.rounded = MPT_F32;         /* only formats of 16 bits, which the rounding goes through */
         CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_E_UNSUPPORTED);
         la.t.rounded = formats[f];
         la.t.param_format = MPT_BF16;
@@ -1015,7 +1015,7 @@ TEST(copies_of_floats_may_be_rounded)
     }
 }
 
-/* One step with options, whichever optimizer; the last kind is Adafactor. */
+/* One step of any optimizer with options; the last kind is Adafactor. */
 static mpt_status step_with(size_t kind, uint32_t options, uint64_t taken, mpt_step *step,
                             const mpt_tensor *t, size_t count)
 {
@@ -1027,8 +1027,8 @@ static mpt_status step_with(size_t kind, uint32_t options, uint64_t taken, mpt_s
                                   : optimizer_step(&o, step, t, count);
 }
 
-/* Gradients are 0 after the step, taken or skipped, and everything else is as without the option; one that
- * two tensors share is refused, in the first step and later. The verb does the same. */
+/* MPT_STEP_ZERO_GRADS: gradients are 0 after a step, taken or skipped; all else is as without it. Gradients
+ * that two tensors share are refused, in the first step and later. mpt_grads_zero does the same. */
 TEST(gradients_become_zero)
 {
     size_t i, f;
@@ -1068,8 +1068,8 @@ TEST(gradients_become_zero)
         }
 }
 
-/* AMSGrad over tiles of every kind: FP32 and bf16, whole and not; against one element at a time. Refused
- * without v_max, where it overlaps, and by what has no second moment or its own passes. */
+/* AMSGrad with FP32 and bf16 moments, over whole tiles and a part of one, against one element at a time.
+ * Refused without v_max, if v_max overlaps, and by optimizers without v or with passes of their own. */
 TEST(amsgrad)
 {
     static float w[300], m[300], v[300], most[300], room[300];
@@ -1118,7 +1118,7 @@ TEST(amsgrad)
     }
 }
 
-/* Two optimizers on one check: the first leaves it open, the second closes it; each counts its own steps. */
+/* Two optimizers share a check: the first leaves the step open, the second closes it; each counts it. */
 TEST(a_step_may_stay_open)
 {
     mpt_adamw  adamw = mpt_adamw_defaults();
@@ -1140,7 +1140,7 @@ TEST(a_step_may_stay_open)
     CHECK(adamw.t == 1u && step.stage == (uint32_t)MPT_STAGE_CHECKED);
 }
 
-/* Uphill is downhill of the negative gradient. */
+/* A step with MPT_STEP_MAXIMIZE equals one without it on the negated gradient. */
 TEST(maximize_turns_the_gradient)
 {
     size_t i, k;
@@ -1159,7 +1159,7 @@ TEST(maximize_turns_the_gradient)
     }
 }
 
-/* PyTorch's dampening: the first step takes the whole gradient. Refused beyond 1, and with Nesterov. */
+/* PyTorch's dampening: the first step takes the whole gradient. Refused outside 0 to 1, and with Nesterov. */
 TEST(dampening)
 {
     mpt_sgd o = {0.1f, 0.9f, 0.0f, 0u, 0.25f, 0u, 0u};
@@ -1192,7 +1192,7 @@ TEST(dampening)
         CHECK(!memcmp(&lb.a, &la.a, sizeof la.a));                  \
     } while (0)
 
-/* One thing is wrong at a time; `t` and `why` say what. */
+/* Tensor t has one fault, which mpt_tensors_validate describes with a text that contains `why`. */
 static void refused_tensor(mpt_tensor t, mpt_status status, const char *why)
 {
     size_t    i;
@@ -1230,7 +1230,7 @@ TEST(bad_tensors)
         } else {
             t = la.t; t.param = NULL; refused_tensor(t, MPT_E_ARG, "param");
             t = la.t; t.param_format = MPT_F32; refused_tensor(t, MPT_E_UNSUPPORTED, "param_format");
-            CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_OK);      /* nothing to publish from */
+            CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_OK);      /* no master: nothing to publish */
         }
         if (la.t.extra) {
             t = la.t; t.extra = NULL; refused_tensor(t, MPT_E_ARG, "extra");
@@ -1294,7 +1294,7 @@ TEST(bad_hyperparameters)
 
 /* ---- Adafactor ---- */
 
-/* PyTorch's Adafactor in double, on rows * columns elements; columns 0: a vector. v: the state. */
+/* PyTorch's Adafactor in double, on rows * columns elements; columns 0: on a vector. v is the state. */
 static void book_adafactor(double *w, double *v, const double *g, const mpt_adafactor *o, size_t n,
                            size_t columns, int t)
 {
@@ -1335,12 +1335,12 @@ static mpt_adafactor adafactor_make(int variant)
 {
     mpt_adafactor o = mpt_adafactor_defaults();
     if (variant == 1) o.weight_decay = 0.1f;
-    if (variant == 2) o.eps1 = 0.5f, o.eps2 = 0.9f, o.clip = 0.25f;     /* all floors are reached */
+    if (variant == 2) o.eps1 = 0.5f, o.eps2 = 0.9f, o.clip = 0.25f;     /* all three limits apply */
     if (variant == 3) o.lr = 0.5f;
     return o;
 }
 
-/* The bound of the others, and a dozen roundings more, which count where steps are few. */
+/* The bound of against_book and a dozen roundings more, which matter where steps are few. */
 static void adafactor_against_book(const struct form *form, size_t n, size_t columns, mpt_format grad,
                                    int variant, int steps, double ulp)
 {
@@ -1356,7 +1356,7 @@ static void adafactor_against_book(const struct form *form, size_t n, size_t col
     la.t.columns = columns;
     la.t.m = NULL;
     memset(v, 0, sizeof v);
-    la.t.v = calloc(factors, sizeof *la.a.v);       /* sanitizers see who reads behind it */
+    la.t.v = calloc(factors, sizeof *la.a.v);       /* sanitizers see a read beyond it */
     CHECK_EQ_I(mpt_weights_get(&la.t, back), MPT_OK);
     for (i = 0; i < n; i++)
         w[i] = (double)back[i];
@@ -1400,8 +1400,8 @@ TEST(adafactor_follows_the_textbook)
     adafactor_against_book(&forms[0], 17000, 0, MPT_F16, 0, 5, ldexp(1.0, -24));
 }
 
-/* What a square counts is FP32(t^-0.8) from the first step on: at two of these only Newton's last turn says
- * which float that is. With the least eps1 there is. */
+/* A new square has the weight FP32(t^-0.8), from the first step on; at two of these steps only Newton's last
+ * iteration decides which float that is. eps1 is the smallest allowed. */
 TEST(adafactor_forgets_by_the_step)
 {
     static const uint32_t steps[] = {1, 2, 3, 32, 1000, 35014, 1050165, 1u << 30};
@@ -1419,8 +1419,8 @@ TEST(adafactor_forgets_by_the_step)
     }
 }
 
-/* The same bits on every path; bf16 second moments of a vector; nothing in a skipped step; whatever the loss
- * is scaled by, as long as eps1 follows. */
+/* Adafactor gives the same bits on every path, and at another loss scale if eps1 is scaled with it; also with
+ * bf16 second moments of a vector. A skipped step changes nothing. */
 TEST(adafactor_bits)
 {
     static const size_t columns[] = {0, 1, 25, 300};
@@ -1521,7 +1521,7 @@ TEST(adafactor_refuses)
     la.t.columns = 0;
     CHECK_EQ_I(mpt_memory_report(&la.t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_FACTORS, &memory), MPT_OK);
     CHECK_EQ_U(memory.v, 60 * 4);
-    la.t.columns = 3;                               /* nothing, of whatever shape */
+    la.t.columns = 3;                               /* no elements: any shape */
     la.t.n = 0;
     {
         mpt_adafactor o = adafactor_make(0);
@@ -1532,7 +1532,7 @@ TEST(adafactor_refuses)
 
 /* ---- the table of optimizers ---- */
 
-/* One step of a row of the table, with hyperparameters that need all it may need. */
+/* One step of an optimizer of the table, with hyperparameters that make it need all that it may need. */
 static mpt_status row_step(mpt_optimizer row, const mpt_tensor *t)
 {
     mpt_step      step = checked(1.0f, 1.0f);
@@ -1554,7 +1554,7 @@ static mpt_status row_step(mpt_optimizer row, const mpt_tensor *t)
     }
 }
 
-/* What the table says of an optimizer is what its step takes and what it refuses. */
+/* A step needs and refuses exactly what the optimizer's row in the table says. */
 TEST(optimizers_need_what_their_rows_say)
 {
     static const struct { mpt_optimizer row; const char *name; unsigned needs; int on_device; } rows[] = {
@@ -1577,7 +1577,7 @@ TEST(optimizers_need_what_their_rows_say)
         CHECK_EQ_U(info->needs, MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | rows[i].needs);
         CHECK_EQ_I(info->on_device, rows[i].on_device);
         mt_context(info->name, NULL);
-        for (left_out = 0; left_out < 32; left_out++) {     /* each set of arrays; by columns or not */
+        for (left_out = 0; left_out < 32; left_out++) {     /* each set of arrays, with columns and without */
             mpt_status status;
             mpt_memory memory;
             int        lacks;
@@ -1609,7 +1609,7 @@ TEST(optimizers_need_what_their_rows_say)
 enum { KINDS = 6 };                                 /* master, param, extra, grad, m, v */
 typedef struct place { size_t begin, end; } place;
 
-/* Where the arrays of a tensor with n elements lie, in room[]; which of them its storage has. */
+/* Makes a tensor of n elements with arrays at room + at[k]. where[k]: their bytes, if the storage has any. */
 static void tensor_at(mpt_tensor *t, unsigned char *room, size_t n, const struct form *form, mpt_format grad,
                       mpt_moments moments, const size_t at[KINDS], place where[KINDS])
 {
@@ -1649,7 +1649,7 @@ static int places_meet(const place a[KINDS], const place b[KINDS], int same)
     return 0;
 }
 
-/* Random lists, dense and sparse, in order and not, against every pair of arrays. Nothing is read. */
+/* mpt_tensors_validate on random lists, dense and sparse, sorted and not, against a test of every pair. */
 TEST(overlap_is_found_in_any_list)
 {
     static unsigned char room[20000];
@@ -1678,7 +1678,7 @@ TEST(overlap_is_found_in_any_list)
         for (a = count; a-- > 0;)
             for (b = 0; b < a; b++)
                 want = places_meet(where[a], where[b], 0) ? a : want;
-        for (a = count, b = 0; a-- > 0;)            /* a tensor's own arrays are looked at first */
+        for (a = count, b = 0; a-- > 0;)            /* a tensor's own arrays are compared first */
             if (places_meet(where[a], where[a], 1))
                 want = a, b = 1;
         status = mpt_tensors_validate(
@@ -1691,7 +1691,7 @@ TEST(overlap_is_found_in_any_list)
     CHECK(found[0] > lists / 100 && found[1] > lists / 100 && found[2] > lists / 100);
 }
 
-/* The first step looks, and changes nothing; mpt_tensors_validate looks whenever it is asked. */
+/* The first step looks for overlaps, and changes nothing if there are any. */
 TEST(overlap_is_refused_by_the_first_step)
 {
     static unsigned char room[1000], was[1000];
@@ -1730,7 +1730,7 @@ TEST(overlap_is_refused_by_the_first_step)
                 }
 }
 
-/* Floats to set weights from, or to get them into, that are the weights. */
+/* mpt_weights_set and mpt_weights_get refuse floats that overlap the weights. */
 TEST(weights_do_not_come_from_themselves)
 {
     size_t f;
@@ -1746,7 +1746,7 @@ TEST(weights_do_not_come_from_themselves)
     }
 }
 
-/* SGD without momentum neither reads nor writes m: a signalling NaN in bf16 would come back quiet. */
+/* SGD without momentum neither reads nor writes m: a signaling NaN in bf16 would come back quiet. */
 TEST(moments_that_are_not_needed_stay)
 {
     mpt_sgd  o = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
@@ -1776,8 +1776,8 @@ TEST(lamb_ratio_of_zero_is_one)
     CHECK(fabs((double)mpti_lamb_factor(4.0, 16.0, &k) + 0.25) <= 0.0);
 }
 
-/* The sums themselves: LAMB's factor is a float, and hides most of what another order would change. The
- * longest comes back to the first slots, of which there are 256. */
+/* The sums themselves: LAMB's factor is a float and hides most changes of the order of additions. The longest
+ * arrays have more chunks than the 256 slots, and use the first slots again. */
 TEST(lamb_norms_are_added_on_the_tree)
 {
     enum { PERIOD = 7 * 16384 + 512, CHUNK = 16384 };
@@ -1808,8 +1808,8 @@ static void flush_subnormals(int on)
 static void flush_subnormals(int on) { (void)on; }
 #endif
 
-/* Check and every step with subnormals flushed, over gradients that are subnormal in FP16 and become normal
- * floats, as in -Ofast programs: near the steps without the mode, and Inf and NaN are seen. */
+/* mpt_check and every optimizer with subnormals flushed, as in -Ofast programs (x86 only), on gradients that
+ * are subnormal in FP16 but normal as floats: close to steps without the mode, and Inf and NaN are found. */
 TEST(subnormals_flushed)
 {
     size_t i, k;
@@ -1878,10 +1878,10 @@ TEST(registry)
     CHECK_EQ_I(list.status, MPT_E_MEMORY);
     list.count = 1;
     CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, NULL, NULL, NULL, NULL, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p, g, e, m2, NULL), MPT_E_ARG);   /* param is another's */
+    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p, g, e, m2, NULL), MPT_E_ARG);   /* param of another tensor */
     CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, g, e, w + 7, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, m, e, m2, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, g, e, p2, NULL), MPT_E_ARG);  /* its own */
+    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, g, e, p2, NULL), MPT_E_ARG);  /* its own param */
     CHECK_EQ_U(list.count, 1);
     CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, g, e, m2, NULL), MPT_OK);
     CHECK_EQ_I(list.status, MPT_E_MEMORY);          /* the first error stays */
@@ -1892,7 +1892,7 @@ TEST(registry)
     CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_F16, MPT_E4M3), MPT_E_UNSUPPORTED);
 }
 
-/* Arrays for what one has, from memory at any alignment: apart from each other, aligned, zero, published. */
+/* mpt_tensors_place in memory of any alignment: the arrays are disjoint, aligned, zero, and published. */
 TEST(registry_places_arrays)
 {
     static float         w[2][301], own[33];
@@ -1906,7 +1906,7 @@ TEST(registry_places_arrays)
     for (off = 0; off < 130; off += 13) {
         memset(room, 0xee, sizeof room);
         CHECK_EQ_I(mpt_tensors_init(&list, item, 5, MPT_F32, MPT_F32), MPT_OK);
-        CHECK_EQ_I(mpt_tensors_place(&list, NULL, 0), MPT_OK);          /* nothing is lacking */
+        CHECK_EQ_I(mpt_tensors_place(&list, NULL, 0), MPT_OK);          /* no array is missing */
         for (i = 0; i < 2; i++)
             for (j = 0; j < 301; j++)
                 w[i][j] = random_unit();
@@ -1936,7 +1936,7 @@ TEST(registry_places_arrays)
                                              i == 1 ? item[i].m : item[i].grad, item[i].m, item[i].v};
                 const float *const own_master = i == 0 ? w[0] : i == 4 ? w[1] : NULL;
                 const size_t       before = ((size_t)0 - (uintptr_t)own_master) % 64u / sizeof(float);
-                for (j = 0; j < 4; j++)     /* a line of the cache begins at the same element */
+                for (j = 0; j < 4; j++)     /* each cache line begins at the same element */
                     CHECK(((uintptr_t)array[j] + before * (j < 2 && i != 1 ? 2u : 4u)) % 64u == 0u &&
                           (const unsigned char *)array[j] >= room + off &&
                           (const unsigned char *)array[j] < room + off + bytes);
@@ -1946,13 +1946,13 @@ TEST(registry_places_arrays)
             }
         for (j = 0; j < 301; j++)
             CHECK_EQ_U_AT(p[0][j].bits, mpt_f16_from_f32(w[0][j]).bits, j);
-        list.count = 1;                 /* apart from each other, and within, as a step asks */
+        list.count = 1;                 /* as a step requires, nothing overlaps */
         item[1] = item[2];
         item[2] = item[4];
         CHECK_EQ_I(mpt_tensors_validate(item, 3, mpt_optimizer_get(MPT_OPTIMIZER_ADAMW)->needs, &fault),
                    MPT_OK);
         CHECK_EQ_U(list.bytes, 63);
-        memset(room, 0, sizeof room);   /* placing again moves nothing that has its place */
+        memset(room, 0, sizeof room);   /* a second call moves no array */
         CHECK_EQ_I(mpt_tensors_place(&list, room + 1, sizeof room - 1), MPT_OK);
         CHECK(p[0] == item[0].param && !p[0][0].bits);
         p[0] = NULL;
@@ -1965,7 +1965,7 @@ TEST(registry_places_what_is_needed)
     static unsigned char room[8192 + 64];
     unsigned char *const line = room + (64u - (uintptr_t)room % 64u) % 64u;
     static float         masters[64 + 16], have[64];
-    float *const         w = masters + (0u - (uintptr_t)masters) % 64u / sizeof(float);     /* a line, too */
+    float *const         w = masters + (0u - (uintptr_t)masters) % 64u / sizeof(float);     /* a cache line */
     mpt_tensor           item[3];
     mpt_tensors          list;
     mpt_bf16            *p, *g;
@@ -1976,7 +1976,7 @@ TEST(registry_places_what_is_needed)
         {MPT_NEEDS_M | MPT_NEEDS_V, MPT_MOMENTS_BF16, MPT_STORE_MASTER, 0, 2 + 2 + 2 + 2},
         {MPT_NEEDS_M, MPT_MOMENTS_F32, MPT_STORE_MASTER, 0, 2 + 2 + 4},
         {0u, MPT_MOMENTS_F32, MPT_STORE_MASTER, 0, 2 + 2},
-        {MPT_NEEDS_FACTORS, MPT_MOMENTS_F32, MPT_STORE_MASTER, 16, 2 + 2 + 2},  /* 20 means: two lines */
+        {MPT_NEEDS_FACTORS, MPT_MOMENTS_F32, MPT_STORE_MASTER, 16, 2 + 2 + 2},  /* 4 + 16 floats: two lines */
         {MPT_NEEDS_M, MPT_MOMENTS_F32, MPT_STORE_SPLIT, 0, 2 + 2 + 2 + 4},
         {MPT_NEEDS_M, MPT_MOMENTS_F32, MPT_STORE_STOCHASTIC, 0, 2 + 2 + 4},
     };
@@ -2001,7 +2001,7 @@ TEST(registry_places_what_is_needed)
         CHECK_EQ_U(p[9].bits, item[0].storage == MPT_STORE_SPLIT ? ((uint16_t *)item[0].param)[9]
                                                                  : mpt_bf16_from_f32(have[9]).bits);
     }
-    /* what cannot be: kept in the list, and nothing is placed */
+    /* impossible requests: list.status keeps the error, and nothing is placed */
     CHECK_EQ_I(mpt_tensors_init(&list, item, 1, MPT_F16, MPT_F16), MPT_OK);
     CHECK_EQ_I(mpt_tensors_new_bf16(NULL, "w", 64, w, &p, &g), MPT_E_ARG);
     CHECK_EQ_I(mpt_tensors_place(NULL, room, sizeof room), MPT_E_ARG);
@@ -2009,7 +2009,7 @@ TEST(registry_places_what_is_needed)
     list.status = MPT_OK;
     list.model.storage = MPT_STORE_SPLIT;
     CHECK_EQ_I(mpt_tensors_new_f16(&list, "w", 64, NULL, NULL, NULL), MPT_E_UNSUPPORTED);
-    CHECK_EQ_I(mpt_tensors_new_bf16(&list, "w", 64, w, &p, &g), MPT_E_ARG);     /* it would not be kept */
+    CHECK_EQ_I(mpt_tensors_new_bf16(&list, "w", 64, w, &p, &g), MPT_E_ARG);     /* split would not keep w */
     list.status = MPT_OK;
     list.model.storage = MPT_STORE_MASTER;
     CHECK_EQ_I(mpt_tensors_new_bf16(&list, "w", 64, w, &p, &g), MPT_OK);
@@ -2019,12 +2019,12 @@ TEST(registry_places_what_is_needed)
     list.status = MPT_OK;
     bytes = list.bytes;
     list.needs = MPT_NEEDS_M | MPT_NEEDS_V | MPT_NEEDS_FACTORS;
-    list.item[0].n = 640;               /* more than was counted: still no byte beyond what is given */
+    list.item[0].n = 640;               /* more than was counted: still no write beyond the bytes given */
     CHECK_EQ_I(mpt_tensors_place(&list, room, bytes), MPT_E_MEMORY);
 }
 
-/* As an autograd has it: every step brings new gradient arrays, set in the list that is there, or in one that
- * is built anew. Masters, copies and moments are those of a list whose gradients stay. */
+/* As with an autograd that makes new gradient arrays for every step: they are set in the list that exists, or
+ * the list is built anew. Masters, copies and moments equal those of a list whose gradients stay in place. */
 TEST(gradients_may_move)
 {
     enum { N = 101 };
@@ -2080,8 +2080,8 @@ TEST(gradients_may_move)
 
 /* ---- parts of tensors on many ranks, here one after the other ---- */
 
-/* A reduction for ranks that do not run beside each other: what they have is added up in a first round, and
- * told in a second one. */
+/* A reduction for ranks that run one after the other: the first round adds up their values, the second one
+ * (`tell`) returns the sums. */
 typedef struct sums_of_ranks { double sum[4][2048]; size_t call, n[4]; int tell; } sums_of_ranks;
 
 static int sums_reduce(void *user, double *values, size_t n)
@@ -2107,7 +2107,7 @@ typedef struct sharded {
     optimizer            o;
     mpt_scaler           s;
     mpt_step             step;
-    unsigned char       *at;                /* in the room, where a line begins */
+    unsigned char       *at;                /* the first cache line in room */
     unsigned char        room[ROOM + 64];
 } sharded;
 static sharded whole, ranks;
@@ -2149,7 +2149,7 @@ static void sharded_gradient(sharded *a, unsigned at, int bad)
     (void)mpt_scaler_scale(&a->s, 1.0f);
 }
 
-/* One step of all ranks, on parts of the arrays of the whole; of their own they have sums. */
+/* One step of all ranks, on parts of the arrays of the whole; only sums are arrays of their own. */
 static void ranks_step(sharded *a, size_t parts, size_t want)
 {
     static double        room[RANKS][1024];
@@ -2199,8 +2199,8 @@ static void ranks_step(sharded *a, size_t parts, size_t want)
     }
 }
 
-/* Weights, moments, random bits, norm and the decision are those of one list on one rank: for every storage,
- * parts of other sizes, ranks with nothing, and where one rank has an Inf. */
+/* Weights, moments, random bits, the norm and the decision to skip equal those of one list on one rank: for
+ * every storage, with parts of other sizes, ranks without elements, and an Inf on one rank. */
 TEST(parts_step_as_the_whole)
 {
     static const struct { size_t parts, empty; } cuts[] = {{1, 0}, {2, 0}, {3, 0}, {4, 0}, {9, 5}};
@@ -2230,8 +2230,8 @@ TEST(parts_step_as_the_whole)
         }
 }
 
-/* The tree of a list with more chunks than go around at once: two tensors cut in three, the middle one by
- * another rank. No array is there but the sums, which are so small that a rank adds 0 alone to others'. */
+/* The tree of a list with more chunks than one reduction takes: two tensors, cut into three parts. The only
+ * arrays are the sums; they are so small that anything but 0 that another rank adds to them would show. */
 TEST(many_sums_go_around_in_pieces)
 {
     enum { CHUNKS = 3001 };
@@ -2278,13 +2278,13 @@ TEST(many_sums_go_around_in_pieces)
     step = first;
     CHECK_EQ_I(mpt_step_combine(&s, &step, t[0], 2, sums_reduce, &r), MPT_E_ARG);
     CHECK(!step.found_inf && r.call == 3);
-    r.call = 3;                                     /* the second reduction fails, or the first */
+    r.call = 3;                                     /* the second reduction fails */
     t[0][0].sums = sum;
     CHECK_EQ_I(mpt_step_combine(&s, &step, t[0], 2, sums_reduce, &r), MPT_E_DATA);
     CHECK_EQ_U(step.found_inf, 1);
 }
 
-/* A part takes a part of the memory, and only what whole tensors need not is refused. */
+/* A part takes a part of the memory. Invalid parts are refused, and LAMB refuses all: it needs the whole. */
 TEST(parts_are_placed_and_refused)
 {
     static unsigned char room[1 << 18];
@@ -2316,7 +2316,7 @@ TEST(parts_are_placed_and_refused)
         CHECK_EQ_I(mpt_tensors_shard(&list, k, 3), MPT_E_ARG);
         CHECK(item[0].first == k * 16384 && item[0].n == (k < 2 ? 16384 : 40000 - 2 * 16384));
         CHECK(item[0].param == p + item[0].first && item[0].grad == g + item[0].first && !item[0].master);
-        CHECK_EQ_U(list.bytes, 63 + 3 * 4 * item[0].n + 64);        /* sums take a line */
+        CHECK_EQ_U(list.bytes, 63 + 3 * 4 * item[0].n + 64);        /* sums take a cache line */
         CHECK_EQ_I(mpt_tensors_place(&list, room, sizeof room), MPT_OK);
         step = checked(1.0f, 1.0f);
         CHECK_EQ_I(mpt_lamb_step(&lamb, &step, item, 1), MPT_E_UNSUPPORTED);
@@ -2341,8 +2341,8 @@ TEST(parts_are_placed_and_refused)
     CHECK(item[0].first == 49152 && item[0].n == 16385);
 }
 
-/* Floats beside a master are a copy only where they are rounded; else param is the master, for a loop that
- * shall run in FP32 once, and steps, shards and counts of bytes take it for one array. */
+/* An FP32 param beside a master is a copy only if it is rounded; else it is the master itself, for a loop
+ * that is to run in FP32 for once, and steps, shards and counts of bytes treat the two as one array. */
 TEST(no_copy_that_is_the_master_again)
 {
     static unsigned char room[4096];
@@ -2369,7 +2369,7 @@ TEST(no_copy_that_is_the_master_again)
     CHECK(item[0].param == (void *)item[0].master && item[0].master == weights[0] + item[0].first);
 }
 
-/* Weights that are there in 16 bits alone are not lost to a master that is new. */
+/* A new master takes its values from weights that exist in param only. */
 TEST(masters_begin_as_copies)
 {
     static unsigned char room[4096];
@@ -2437,7 +2437,7 @@ int main(int argc, char **argv)
     RUN_EXACT(many_sums_go_around_in_pieces);
     RUN(parts_are_placed_and_refused);
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 2
-    (void)mt_test_lamb_norms_are_added_on_the_tree;         /* x87 keeps sums wider than they are stored */
+    (void)mt_test_lamb_norms_are_added_on_the_tree;         /* x87 sums are wider than a double */
 #else
     RUN_EXACT(lamb_norms_are_added_on_the_tree);
 #endif

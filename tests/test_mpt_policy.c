@@ -1,6 +1,6 @@
-/* test_mpt_policy.c -- which format an op runs in (>>M11), and the typed ops of a small trainer against
- * the same in double.
- * It needs insides, the table of ops and sizes of panels, and holds what it calls of the implementation. */
+/* test_mpt_policy.c -- tests of the precision policy (>>M13), which says in which format an op runs, and of
+ * the typed ops of a small trainer (>>M12), against the same in double. It reads internals, the table of ops
+ * and the sizes of panels, so it compiles the implementation itself. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -80,7 +80,7 @@ TEST(policy_rules)
     expect(&bf16, "sum", MPT_BF16, MPT_BF16, MPT_RULE_OUTPUT, MPT_BF16, MPT_F32);
     expect(&f16, "add", MPT_F16, MPT_F32, MPT_RULE_WIDEST, MPT_F32, MPT_F32);
     expect(&f16, "add", MPT_F16, MPT_F16, MPT_RULE_WIDEST, MPT_F16, MPT_F16);
-    /* neither holds the other */
+    /* neither format holds all numbers of the other */
     expect(&f16, "add", MPT_F16, MPT_BF16, MPT_RULE_WIDEST, MPT_F32, MPT_F32);
     expect(&f16, "relu", MPT_F16, MPT_F16, MPT_RULE_AS_IS, MPT_F16, MPT_F16);
     expect(&f16, "bce", MPT_F16, MPT_F16, MPT_RULE_REFUSED, MPT_F32, MPT_F32);
@@ -89,7 +89,7 @@ TEST(policy_rules)
     expect(&f16, "matmul", MPT_F64, MPT_F16, MPT_RULE_AS_IS, MPT_F64, MPT_F64);
 }
 
-/* Every word of a text has this rule under the policy. */
+/* The policy gives this rule to each op named in `words`. */
 static void expect_all(const mpt_policy *p, const char *words, mpt_rule rule)
 {
     char   op[64];
@@ -102,8 +102,8 @@ static void expect_all(const mpt_policy *p, const char *words, mpt_rule rule)
     }
 }
 
-/* The names that users of PyTorch write, by the lists in its documentation of autocast; and on a CPU, by what
- * PyTorch 2.15 did there. */
+/* The op names that users of PyTorch write. The rules are those of its documentation of autocast; on a CPU,
+ * those that PyTorch 2.15 applied there. */
 TEST(policy_names_of_pytorch)
 {
     const mpt_policy gpu = preset("mixed_float16"), cpu = preset("cpu_bfloat16");
@@ -144,7 +144,7 @@ TEST(policy_names_of_tensorflow)
     expect(&gpu, "BiasAdd", MPT_F16, MPT_F32, MPT_RULE_WIDEST, MPT_F32, MPT_F32);
 }
 
-/* A name that stands nowhere is an error under every policy, and no guess. */
+/* An unknown name is an error under every policy, never a guess. */
 TEST(policy_unknown_names)
 {
     static const char *const    names[] = {"my_op", "", " ", "matmull", "matmu", "matmul mm", "mm bmm",
@@ -185,7 +185,7 @@ TEST(policy_last_layer_and_loss)
     expect(&p, "loss", MPT_F16, MPT_F16, MPT_RULE_AS_IS, MPT_F16, MPT_F16);
 }
 
-/* Two of the three formats alike, which is not one format for everything. */
+/* Two of the three formats are equal: this does not count as one format for everything. */
 TEST(policy_of_two_formats)
 {
     mpt_policy p = preset("bfloat16");
@@ -204,7 +204,7 @@ TEST(policy_of_two_formats)
     expect(&p, "loss", MPT_F16, MPT_F16, MPT_RULE_FP32, MPT_F32, MPT_F16);
 }
 
-/* The widest of every two formats: TF32 holds both of the 16-bit ones, these not each other. */
+/* The widest of every two formats. TF32 holds both 16-bit formats; neither of these holds the other. */
 TEST(policy_widest_of_all_pairs)
 {
     static const mpt_format all[] = {MPT_BF16, MPT_F16, MPT_TF32, MPT_F32, MPT_F64};
@@ -222,7 +222,7 @@ TEST(policy_widest_of_all_pairs)
 #define ROW(rule, cpu, list, source, names) +1
 enum { COMPACT = 0 MPT_OPS(ROW) };
 
-/* A word of these: the i-th, and its row; 0 past the last. */
+/* Gets the i-th name in these rows, and its row. Returns: 0 past the last name. */
 static int table_word(size_t i, char word[64], size_t *row)
 {
     size_t n;
@@ -239,7 +239,7 @@ static int table_word(size_t i, char word[64], size_t *row)
     return 0;
 }
 
-/* In float32, float16, bfloat16 and float64 there is nothing to decide, for any op. */
+/* Under float32, float16, bfloat16 and float64 there is nothing to decide, for any op. */
 TEST(policy_of_one_format)
 {
     static const char *const names[] = {"float32", "float16", "bfloat16", "float64"};
@@ -271,7 +271,7 @@ TEST(policy_table_is_sound)
         }
         CHECK_EQ_I(ask(&gpu, op, MPT_F16, MPT_F16).rule, r->rule);
         CHECK_EQ_I(ask(&cpu, op, MPT_F16, MPT_F16).rule, r->cpu);
-        /* What is on the allow list runs low, what is on the deny list does not. */
+        /* An op on the allow list runs low, an op on the deny list does not. */
         CHECK((list == MPT_LIST_ALLOW) <= (r->rule == MPT_RULE_LOW));
         CHECK((list == MPT_LIST_DENY) <= (r->rule == MPT_RULE_FP32 || r->rule == MPT_RULE_OUTPUT ||
                                              r->rule == MPT_RULE_REFUSED));
@@ -320,7 +320,7 @@ TEST(policy_rows_of_the_user)
 
 enum { MOST = 16384 };
 typedef struct array {
-    float    f32[MOST];         /* one of the three holds the data */
+    float    f32[MOST];         /* one of the two holds the data */
     uint16_t u16[MOST];
     mpt_format format;
 } array;
@@ -353,13 +353,13 @@ static double uniform(double low, double high)
 static void fill(array *a, mpt_format format, double low, double high)
 {
     size_t i;
-    memset(a, 0xff, sizeof *a);             /* NaN wherever nothing is put */
+    memset(a, 0xff, sizeof *a);             /* NaN in the array that is not used */
     a->format = format;
     for (i = 0; i < MOST; i++)
         put(a, i, uniform(low, high));
 }
 
-/* The unit roundoff and the least step of a format. */
+/* The unit roundoff and the smallest positive number of a format. */
 static double roundoff(mpt_format f) { return mpt_format_get(f)->epsilon * 0.5; }
 #ifdef __FAST_MATH__            /* there FP32 has no subnormals */
 static double tiny(mpt_format f) { return mpt_format_get(f)->min_subnormal + 1e-37; }
@@ -393,7 +393,7 @@ static double op_b(const gemm_case *g, size_t p, size_t j)
     return get(&gb, g->tb == MPT_TRANS ? at(g->order, g->ldb, j, p) : at(g->order, g->ldb, p, j));
 }
 
-/* With MPT_USE_CBLAS, in panels of some size. */
+/* Workspace, for MPT_USE_CBLAS only: its random size sets the size of the panels. */
 static float work[MPTI_STACK_FLOATS + 20000];
 
 static mpt_status run_gemm(const gemm_case *g)
@@ -425,7 +425,7 @@ static void check_gemm(const gemm_case *g)
         }
     touched = memcmp(gc.f32, gd.f32, sizeof gc.f32) != 0 || memcmp(gc.u16, gd.u16, sizeof gc.u16) != 0;
     CHECK_EQ_U(wrong, 0);
-    CHECK_EQ_U(touched, 0);                 /* nothing between the lines */
+    CHECK_EQ_U(touched, 0);                 /* nothing beside the m x n elements */
 }
 
 static void random_gemm(gemm_case *g, size_t most)
@@ -461,8 +461,8 @@ TEST(gemm_against_double)
     }
 }
 
-/* The layouts and the blocking leave no trace: the same product has the same bits, except where the
- * compiler may reorder sums. */
+/* Layouts and blocking do not change the result: the same product has the same bits, except where the
+ * compiler or a BLAS may reorder sums. */
 static void same_bits(float got, float want)
 {
 #if defined(__FAST_MATH__) || defined(MPT_USE_CBLAS)
@@ -472,7 +472,7 @@ static void same_bits(float got, float want)
 #endif
 }
 
-/* The documented order of a thin product: of k, or that of a dot product. */
+/* An element of a thin product in the documented order: that of k, or that of a dot product. */
 static float thin_sum(const gemm_case *g, size_t i, size_t j)
 {
     const int    row = g->order == MPT_ROW_MAJOR;
@@ -510,7 +510,7 @@ TEST(gemm_of_thin_shapes)
         g.k = way != 2 && round % 10 == 0 ? 700 : g.k;
         g.m = g.k == 700 && way == 1 ? thin : g.m, g.n = g.k == 700 && way == 0 ? thin : g.n;
         g.m = way == 2 && round % 8 == 0 ? 160 : g.m;       /* in several blocks of rows */
-        if (way != 2 && round % 20 == 1)                    /* of more rows along k than are turned at once */
+        if (way != 2 && round % 20 == 1)                    /* more rows than are transposed at once */
             g.k = 17 + g.k % 9, *(way ? &g.m : &g.n) = 270;
         g.lda = (row != (g.ta == MPT_TRANS) ? g.k : g.m) + mt_random() % 3;
         g.ldb = (row != (g.tb == MPT_TRANS) ? g.n : g.k) + mt_random() % 3;
@@ -537,7 +537,7 @@ TEST(gemm_of_thin_shapes)
     }
 }
 
-/* The three calls of a layer, as the comment of mpt_gemm writes them: W in 16 bits, dW in 16 or 32. */
+/* The three calls of a layer, as in the doc block of mpt_gemm: W in 16 bits, dW in 16 or 32. */
 TEST(gemm_of_a_layer)
 {
     enum { ROWS = 5, COLS = 23, BATCH = 3 };
@@ -559,7 +559,7 @@ TEST(gemm_of_a_layer)
                         MPT_F32, cols, 1.0f, dw, MPT_F32, cols, NULL, 0), MPT_OK);
     CHECK_EQ_I(mpt_gemm(MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch, 1.0f, dy, MPT_F32, rows, x,
                         MPT_F32, cols, 1.0f, dw16, MPT_F16, cols, NULL, 0), MPT_OK);
-    for (b = 0; b < batch; b++)                     /* whole numbers: all sums are exact */
+    for (b = 0; b < batch; b++)                     /* integers: all sums are exact */
         for (r = 0; r < rows; r++) {
             float sum = 0.0f;
             for (c = 0; c < cols; c++)
@@ -664,7 +664,7 @@ TEST(gemm_accumulates_in_fp32)
     CHECK_EQ_U(c.bits, mpt_f16_from_f32(64.0f).bits);   /* in FP16 the sum would stick at 32 */
 }
 
-/* However long: the sums of rows are those of mpt_dot; of what lies across k they are in its order. */
+/* Long sums: if A lies along k, its rows are summed as by mpt_dot; if it lies across k, in the order of k. */
 TEST(gemm_of_long_rows)
 {
     enum { K = 10000 };
@@ -685,14 +685,14 @@ TEST(gemm_of_long_rows)
             for (k = 0; k < K; k++)
                 sum = fmaf(mpt_f32_from_bf16(x[k]), mpt_f32_from_bf16(y[k]), sum);
 #ifdef MPT_USE_CBLAS
-            sum = turn ? c[i] : sum;        /* the library's */
+            sum = turn ? c[i] : sum;        /* the library's order */
 #endif
             same_bits(c[i], turn ? sum : mpt_dot(x, MPT_BF16, y, MPT_BF16, K));
         }
     }
 }
 
-/* Neither operand is read, nor C written, beyond its last element: the address sanitizer sees it. */
+/* Neither operand is read, nor C written, beyond its last element: an address sanitizer would report it. */
 TEST(gemm_reads_no_further)
 {
     static const size_t few[] = {1, 3, 20, 70};
@@ -829,12 +829,12 @@ TEST(activations)
                 for (i = 0; i < n; i++)
                     near(&gb, i, act(g, get(&ga, i)), 8.0);
                 CHECK(mpti_f64_bits(get(&gb, n)) == mpti_f64_bits(get(&gc, n)));
-                gd = gc;                                        /* dx over dy */
+                gd = gc;                                        /* dx replaces dy */
                 CHECK_EQ_I(mpt_activate_grad(g, data(&gd), gd.format, data(&gc), gc.format, data(&ga),
                                              ga.format,
                                              n), MPT_OK);
                 for (i = 0; i < n; i++) {
-                    /* GELU's slope has a zero near -0.75: there its error is that of its parts */
+                    /* near its zero at -0.75, GELU's slope needs double arithmetic */
                     const double want = act_slope(g, get(&ga, i)) * get(&gc, i);
                     near(&gd, i, want, g == MPT_ACT_RELU ? 0.0 : 8.0 + 2.0 * fabs(get(&ga, i)));
                 }
@@ -929,7 +929,7 @@ TEST(softmax_special)
     x[1] = x[2] = x[0];
     CHECK_EQ_I(mpt_softmax(y, MPT_F32, x, MPT_F32, 1, 3), MPT_OK);
     CHECK(is_nan(y[0]) && is_nan(y[2]));
-    x[0] = x[1] = -1000.0f, x[2] = -2000.0f;        /* of all the exponentials as they are, 0 / 0 */
+    x[0] = x[1] = -1000.0f, x[2] = -2000.0f;        /* exp of x without the shift would be 0: 0 / 0 */
     CHECK_EQ_I(mpt_softmax(y, MPT_F32, x, MPT_F32, 1, 3), MPT_OK);
     CHECK(fabsf(y[0] - 0.5f) <= 0.0f && fabsf(y[1] - 0.5f) <= 0.0f && fabsf(y[2]) <= 0.0f);
 }

@@ -1,7 +1,7 @@
-/* test_mpt_report.c -- what the reports of mpt.h promise: every figure is that of a slow reference, and any
- * split of the data, merged in any order, gives the same report to the last byte.
- * It needs insides, the writer of numbers, and holds what it calls of the implementation. */
-static int last_path = 4;           /* tests set it to go down every path of this machine */
+/* test_mpt_report.c -- tests of the reports of mpt.h: every figure equals that of a slow reference, and any
+ * split of the data, merged in any order, gives the same report to the last byte. It reads internals, the
+ * writer of numbers, so it compiles the implementation itself. */
+static int last_path = 4;           /* the tests set it to run each SIMD path of this machine */
 #define MPTI_LAST_PATH last_path
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
@@ -18,7 +18,7 @@ enum { MANY = 70000 };
 static float  floats[MANY];
 static double doubles[MANY];
 
-/* Numbers from 2^low to below 2^high of either sign, with all their bits in use. */
+/* Numbers of either sign, from 2^low to below 2^high in magnitude, with random significands. */
 static float random_float(int low, int high)
 {
     const uint64_t bits = mt_random();
@@ -27,8 +27,8 @@ static float random_float(int low, int high)
 }
 
 /* The kinds of data that reports meet: any pattern; a narrow band; many zeros; coarse numbers, where ties and
- * powers of two are common; the neighbourhood of every power of two; all normal binades; powers of two with
- * their neighbours and zeros; a band that drifts from the smallest numbers to the largest. */
+ * powers of two are common; the neighbourhood of every power of two; a constant; all normal binades; powers
+ * of two with neighbours and zeros; a band that drifts from the smallest numbers to the largest. */
 enum { KINDS = 9 };
 static const char *const kind_name[KINDS] = {"any bits", "band", "zeros", "coarse", "edges", "constant",
                                              "all binades", "powers", "drift"};
@@ -60,7 +60,7 @@ static void floats_of_kind(int kind, size_t n)
         floats[i] = number_of_kind(kind);
 }
 
-/* The first code from this one on that is a finite number. */
+/* The first code at or after this one that is a finite number. */
 static uint16_t finite_code(mpt_format format, uint64_t code)
 {
     const uint64_t all = ((uint64_t)1 << mpt_format_get(format)->bits) - 1u;
@@ -69,9 +69,8 @@ static uint16_t finite_code(mpt_format format, uint64_t code)
     return (uint16_t)(code & all);
 }
 
-/* Numbers of a format to report on: all patterns (of floats and doubles any), then blocks of finite numbers,
- * of many binades and of few: only those go by blocks.
- * Returns: how many. */
+/* Makes numbers of a format: all patterns (random for floats and doubles), then blocks of finite numbers, of
+ * many binades and of few; blocks with other numbers are counted one by one. Returns: how many. */
 static size_t source_numbers(mpt_format from, const void **x)
 {
     static uint16_t codes[MANY];
@@ -102,7 +101,7 @@ static size_t source_numbers(mpt_format from, const void **x)
 
 static int has_report(int format) { return format != (int)MPT_E8M0; }
 
-/* For every format, the report from all formats at once is the report of that format alone. */
+/* For every format, the survey of all formats gives the same report as the range report of that format. */
 static void survey_is_range(const mpt_survey *a, mpt_format from, const void *x, size_t n)
 {
     static mpt_range alone, got;
@@ -118,7 +117,7 @@ static void survey_is_range(const mpt_survey *a, mpt_format from, const void *x,
     }
 }
 
-/* floats[0 .. n - 1] down every path, at once and in pieces too short to go by blocks: the same reports. */
+/* floats[0 .. n - 1] on every path, at once and in pieces too short for a block: the same reports. */
 static void survey_by_every_path(size_t n, uint64_t at)
 {
     static mpt_survey a, pieces;
@@ -147,8 +146,8 @@ TEST(survey_equals_each_format)
         }
 }
 
-/* A constant, and among it numbers of each exponent field around `field`, with the mantissas where limits
- * lie, and zeros: blocks of few binades and of many. */
+/* A constant, mixed with zeros and with numbers whose exponent field is near `field` and whose significands
+ * are those where limits lie: blocks of few binades and of many. */
 static void spread_around(uint32_t constant, uint32_t field, size_t n)
 {
     static const uint32_t mantissas[] = {0u, 1u, 2u, 0x400000u, 0x7fdfffu, 0x7fe000u, 0x7fefffu, 0x7ff000u,
@@ -165,9 +164,9 @@ static void spread_around(uint32_t constant, uint32_t field, size_t n)
     }
 }
 
-/* The corners of counting by blocks: the binades at both ends of FP32, and blocks that reach across many; the
- * least normal float and the largest subnormal, the largest float and Inf; each as the least or the largest
- * number of all. */
+/* Corner cases of counting by blocks: the binades at both ends of FP32, and blocks that span many; the
+ * smallest normal float and the largest subnormal, the largest float and Inf; each as the smallest or the
+ * largest number of all. */
 TEST(survey_at_the_ends)
 {
     static const struct { uint32_t constant, field; } at[] = {
@@ -194,7 +193,7 @@ TEST(survey_at_the_ends)
         }
 }
 
-/* So many equal numbers that the counters of any fast path overflow, were they not emptied in time. */
+/* So many equal numbers that the counters of a fast path would overflow if they were not emptied in time. */
 TEST(range_of_very_many)
 {
     enum { LOTS = 600000 };
@@ -237,8 +236,8 @@ TEST(survey_of_all_patterns)
     }
 }
 
-/* Of every source format: the two reports by sign merge to the one without, a track tells what a range report
- * does, and what is no source is refused and counts nothing. */
+/* For every source format: the two reports by sign merge to the report without signs, and a track has the
+ * counts of a range report. What is no source format is refused and counts nothing. */
 TEST(every_source)
 {
     static mpt_range both, negative, positive, was;
@@ -271,7 +270,7 @@ TEST(every_source)
         CHECK((from == MPT_UE4M3 || negative.count > n / 8) && positive.count > n / 8);
         CHECK_EQ_I(mpt_range_merge(&negative, &positive), MPT_OK);
         CHECK(!memcmp(&negative, &both, sizeof both));
-        CHECK_EQ_I(mpt_track_add(&t, 2, from, x, n), MPT_OK);       /* no step that 3 divides */
+        CHECK_EQ_I(mpt_track_add(&t, 2, from, x, n), MPT_OK);       /* not a multiple of 3 */
         CHECK(!memcmp(&t, &t_was, sizeof t));
         CHECK_EQ_I(mpt_track_add(&t, 3, from, x, n), MPT_OK);
         CHECK(t.samples == 1 && t.nonzero == mpt_range_nonzero(&both) && t.flushed == both.flushed);
@@ -287,7 +286,7 @@ TEST(every_source)
     }
 }
 
-/* Arrays at every alignment: what is read is what lies there. */
+/* Arrays at every alignment give the same reports. */
 TEST(misaligned_arrays)
 {
     static const mpt_format formats[] = {MPT_F64, MPT_F32, MPT_F16, MPT_BF16, MPT_E4M3};
@@ -301,7 +300,7 @@ TEST(misaligned_arrays)
     nobody.write = NULL;
     nobody.user = NULL;
     for (k = 0; k < COUNT(formats); k++) {
-        for (i = 0; i < 3000; i++)      /* of every format most of these bytes are finite numbers */
+        for (i = 0; i < 3000; i++)      /* in every format most of these are finite numbers */
             doubles[i] = mpti_f64_make(UINT64_C(0x3c3b3a3938373635) +
                                        (mt_random() & UINT64_C(0x8303830383038303)));
         for (at = 0; at < 8; at++) {
@@ -333,7 +332,7 @@ TEST(misaligned_arrays)
     }
 }
 
-/* What the codec makes of one double. */
+/* Counts one double as mpt_encode classifies it. */
 static void reference_f64(mpt_range *r, double x)
 {
     const uint64_t a = mpti_f64_bits(x) & ~(UINT64_C(1) << 63), inf = UINT64_C(0x7ff) << 52;
@@ -436,7 +435,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The nearest-rank percentile of the sorted magnitudes lies in the binade that was named. */
+/* The nearest-rank percentile of the sorted magnitudes lies in the binade that is returned. */
 TEST(range_percentiles)
 {
     static const double percents[] = {0.0, 0.1, 1.0, 25.0, 50.0, 75.0, 99.0, 99.9, 100.0};
@@ -465,7 +464,7 @@ TEST(range_percentiles)
 
 /* ---- scales ---- */
 
-/* All of binade e at scale 2^k: 0 flushed, 1 subnormal, 2 normal, 3 overflow, by the format's own facts. */
+/* The class of binade e at scale 2^k, by the format's facts: 0 flushed, 1 subnormal, 2 normal, 3 overflow. */
 static int zone_of(const mpt_format_info *f, int e, int k)
 {
     return e + k > f->emax ? 3 : e + k >= f->emin ? 2 : e + k >= f->emin - f->mantissa_bits - 1 ? 1 : 0;
@@ -482,7 +481,7 @@ static void zones_at(const mpt_range *r, int k, uint64_t *zone)
 TEST(range_scale_curve)
 {
     static mpt_range r;
-    const uint64_t   least = 1u;        /* as a double */
+    const uint64_t   least = 1u;        /* the smallest double */
     int              format, k;
     for (format = 0; format < (int)MPT_FORMAT_COUNT; format++) {
         if (!has_report(format))
@@ -506,14 +505,14 @@ TEST(range_scale_curve)
     CHECK_EQ_I(mpt_range_at_scale(NULL, 0, NULL), MPT_E_ARG);
 }
 
-/* Best by the words of the doc block, tried out over all scales. */
+/* The best scale as the doc block defines it, found by trying all scales. */
 static int best_scale(const mpt_range *r, int headroom, const mpt_range_tolerance *t)
 {
     const double nonzero = (double)mpt_range_nonzero(r);
     double       least_flushed = 0.0, least_lost = 0.0;
     int          top = -126, k, best = 0;
     uint64_t     zone[4];
-    for (k = 127; k >= -126; k--) {     /* the largest that overflow allows, with its headroom */
+    for (k = 127; k >= -126; k--) {     /* the largest scale that overflow allows, with the headroom */
         zones_at(r, k + headroom, zone);
         if ((double)zone[3] <= t->overflow * nonzero) {
             top = k;
@@ -543,7 +542,7 @@ TEST(range_choice_with_tolerance)
         mpt_range_choice    c = {0.0f, 0, 0, 0, 0, 0};
         const int           headroom = (int)(mt_random() % 6u), middle = (int)(mt_random() % 60u) - 30;
         size_t              i, n = 100u + (size_t)(mt_random() % 400u);
-        for (i = 0; i < n; i++)         /* a bulk, and outliers on both sides */
+        for (i = 0; i < n; i++)         /* a bulk of numbers, and outliers on both sides */
             floats[i] = random_float(middle - 4, middle + 4);
         for (i = 0; i < n / 20u; i++)
             floats[i] = random_float(middle - 40, middle + 30);
@@ -571,7 +570,7 @@ TEST(range_tolerance_known)
     (void)mpt_range_init(&r, MPT_F16);
     (void)mpt_range_add(&r, MPT_F32, floats, 1000);
     CHECK_EQ_I(mpt_range_choose_scale(&r, 0, NULL, &c), MPT_OK);
-    CHECK(c.log2_scale == -2 && c.flushed == 1 && c.overflow == 0);     /* 2^17 must come below 2^16 */
+    CHECK(c.log2_scale == -2 && c.flushed == 1 && c.overflow == 0);     /* 2^17 must become less than 2^16 */
     t.overflow = 0.001;
     CHECK_EQ_I(mpt_range_choose_scale(&r, 0, &t, &c), MPT_OK);
     CHECK(c.log2_scale == 5 && c.flushed == 0 && c.overflow == 1 && c.headroom == -7);
@@ -611,7 +610,7 @@ TEST(survey_refusals)
 
 /* ---- exact sums ---- */
 
-/* Sums whose value is known: cancel everything but a few bits, over the whole range of doubles. */
+/* Sums of known value: all but a few bits cancel, over the whole range of doubles. */
 TEST(exact_sum_known)
 {
     mpt_exact s, t;
@@ -628,7 +627,7 @@ TEST(exact_sum_known)
     mpt_exact_add(&s, -mpti_f64_make(2u), 1.0);
     CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&s)), UINT64_C(0x8000000000000001));
     memset(&s, 0, sizeof s);
-    mpt_exact_add(&s, 1.0, 1.0);        /* ties go to even, and a last bit decides */
+    mpt_exact_add(&s, 1.0, 1.0);        /* ties to even; one last bit decides */
     mpt_exact_add(&s, ldexp(1.0, -53), 1.0);
     CHECK(mpt_exact_value(&s) == 1.0);
     mpt_exact_add(&s, ldexp(1.0, -1000), 1.0);
@@ -647,7 +646,7 @@ TEST(exact_sum_known)
     mpt_exact_add(&s, DBL_MIN, 1.0);
     mpt_exact_add(&s, -mpti_f64_make(1u), 0.25);
     CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&s)), UINT64_C(0x0010000000000000));
-    for (i = 1073; i < 1079; i++) {     /* what is below half of the least double is zero */
+    for (i = 1073; i < 1079; i++) {     /* less than half of the smallest double is 0 */
         memset(&s, 0, sizeof s);
         mpt_exact_add(&s, -ldexp(1.5, -1000), ldexp(1.0, 1000 - (int)i));
         CHECK_EQ_U(mpti_f64_bits(mpt_exact_value(&s)), MPTI_F64_SIGN | (i < 1076 ? 1076u - i : 0u));
@@ -670,7 +669,7 @@ TEST(exact_sum_known)
     s.limb[70] = INT64_MAX / 2;
     mpt_exact_add(&s, 1.0, 1.0);
     CHECK(s.pending == 0u && s.limb[70] == (INT64_MAX / 2 & 0xffffffff));
-    memset(&s, 0, sizeof s);            /* integers as a reference: 2^-1000 times a 64-bit sum */
+    memset(&s, 0, sizeof s);            /* integer reference: 2^-1000 times a 64-bit sum */
     {
         int64_t sum = 0;
         for (i = 0; i < 20000; i++) {
@@ -682,7 +681,7 @@ TEST(exact_sum_known)
     }
 }
 
-/* Any order and any split is the same to the last byte once settled by a merge. */
+/* Any order and any split give the same bytes, once a merge has carried. */
 TEST(exact_sum_in_any_order)
 {
     mpt_exact a, b, c;
@@ -708,14 +707,14 @@ TEST(exact_sum_in_any_order)
 
 /* ---- rounding ---- */
 
-/* What the report should hold, by slow means: doubles where they are exact, long sums by mpt_exact. */
+/* What the report should hold, computed slowly: in doubles where they are exact, long sums by mpt_exact. */
 typedef struct roundoff_reference {
     uint64_t  exact, changed, flushed, overflow;
     double    max_relative, max_ulps;
     mpt_exact relative, ulps, bias, signal, noise;
 } roundoff_reference;
 
-/* v rounded to 24 bits by the processor. */
+/* v rounded to a significand of 24 bits, by the processor. */
 static double to_24(double v)
 {
     int                  e;
@@ -723,7 +722,7 @@ static double to_24(double v)
     return ldexp((double)f, e);
 }
 
-/* v rounded to a multiple of 2^-bits, to nearest-even: adding 1.5 2^(52 - bits) leaves just these bits. */
+/* v rounded to a multiple of 2^-bits, ties to even: after adding 1.5 2^(52 - bits) only these bits remain. */
 static double to_grid(double v, int bits)
 {
     const volatile double magic = ldexp(1.5, 52 - bits), moved = v + magic;
@@ -757,7 +756,7 @@ static void reference_roundoff(roundoff_reference *r, double x, mpt_format forma
     mpt_exact_add(&r->bias, to_grid(e / mpt_ulp(format, x), 24), 1.0);
 }
 
-/* Number i of an array in a format, by the codec. */
+/* Element i of an array in this format, as mpt_decode reads it. */
 static double source(mpt_format from, const void *x, size_t i)
 {
     const int bits = mpt_format_get(from)->bits;
@@ -817,7 +816,7 @@ static void roundoff_from_is_reference(mpt_format from, const void *x, mpt_forma
         CHECK(mpti_f64_is_nan(g.mean_relative) && mpti_f64_is_nan(g.bias_ulps));
         return;
     }
-    /* both means come from the same integer, each rounded a few times */
+    /* both means are of the same integer, rounded a few times */
     CHECK(fabs(g.mean_ulps - mpt_exact_value(&want.ulps) / counted) <= 2e-15 * g.mean_ulps);
     CHECK(fabs(g.bias_ulps - mpt_exact_value(&want.bias) / counted) <= 2e-15 * fabs(g.bias_ulps));
     CHECK(fabs(g.mean_relative - mpt_exact_value(&want.relative) / counted) <=
@@ -858,7 +857,7 @@ TEST(roundoff_equals_a_slow_reference)
             o.flush = MPT_FLUSH_RESULTS;
             roundoff_is_reference((mpt_format)format, &o, 0, 600);
         }
-    for (kind = 0; kind < KINDS; kind++) {      /* the plain case at length */
+    for (kind = 0; kind < KINDS; kind++) {      /* the plain case, with many numbers */
         mt_context("f16", kind_name[kind]);
         floats_of_kind(kind, many);
         roundoff_is_reference(MPT_F16, NULL, 0, many);
@@ -867,7 +866,7 @@ TEST(roundoff_equals_a_slow_reference)
     }
 }
 
-/* x[0 .. n - 1] rounded to a format down every path, and as doubles, which go one by one: the same report. */
+/* x[0 .. n - 1] on every path, and as doubles, which are counted one by one: the same report. */
 static void roundoff_by_every_path(mpt_format format, int log2_scale, const float *x, size_t n, uint64_t at)
 {
     static mpt_roundoff whole, each;
@@ -889,16 +888,16 @@ TEST(roundoff_fast_is_plain)
     for (kind = 0; kind < KINDS + 2; kind++) {
         mt_context(kind < KINDS ? kind_name[kind] : "in f16's window", NULL);
         floats_of_kind(kind, n);
-        for (i = 0; i < n && kind >= KINDS; i++)    /* coarse or not: ties among them */
+        for (i = 0; i < n && kind >= KINDS; i++)    /* with all bits or coarse, with ties */
             floats[i] = kind & 1 ? random_float(-30, 15)
                                  : mpti_f32_make(mpti_f32_bits(random_float(-30, 15)) & 0xfffff000u);
-        floats[n / 2] = 65520.0f;       /* the least that overflows */
+        floats[n / 2] = 65520.0f;       /* the smallest that overflows */
         roundoff_by_every_path(MPT_F16, 0, floats, n, (uint64_t)kind);
     }
 }
 
-/* Blocks of every width in binades, at the top, in the middle and at the bottom, with all bits in use at both
- * ends: wider ones leave the fastest path. */
+/* Blocks that span each number of binades, at the top, in the middle and at the bottom, with all bits in use
+ * at both ends: wide ones leave the fastest path. */
 TEST(roundoff_of_wide_blocks)
 {
     int    width, low;
@@ -913,7 +912,7 @@ TEST(roundoff_of_wide_blocks)
         }
 }
 
-/* Every format, with scales, on numbers around its window: what goes by blocks and what does not. */
+/* Every format, with scales, on numbers around its range: some are counted by blocks, others are not. */
 TEST(roundoff_of_every_format)
 {
     static const int scales[] = {0, 1, -9, 40, -40, 126, -126, 127};
@@ -924,7 +923,7 @@ TEST(roundoff_of_every_format)
             const mpt_format_info *f = mpt_format_get((mpt_format)format);
             const int top = (f->emax < 120 ? f->emax : 120) - scales[k], low = top - 26 - (int)k % 3;
             mt_context(f->name, NULL);
-            for (i = 0; i < 2500; i++)          /* the first block stays below the largest, others need not */
+            for (i = 0; i < 2500; i++)          /* the first block stays below the largest number */
                 floats[i] = random_float(low < -126 ? -126 : low > 100 ? 100 : low,
                                          (top < -120 ? -120 : top > 127 ? 127 : top) + (i > 1500));
             floats[5] = 0.0f;
@@ -933,8 +932,8 @@ TEST(roundoff_of_every_format)
         }
 }
 
-/* So many equal numbers that sums overflow, were they not carried in time: the largest, whose squares are the
- * largest; and ties, whose errors are, all of one sign. */
+/* So many equal numbers that sums would overflow if they were not carried in time: the largest number, with
+ * the largest square; and ties, which have the largest errors, all of one sign. */
 TEST(roundoff_of_very_many)
 {
     enum { LOTS = 70000 };
@@ -950,7 +949,7 @@ TEST(roundoff_of_very_many)
     }
 }
 
-/* Every mantissa of FP32 in every binade where f16 drops another number of bits; sampled unless --long. */
+/* Every significand of FP32 in each binade where f16 drops another number of bits; sampled unless --long. */
 TEST(roundoff_of_all_mantissas)
 {
     const uint32_t stride = mt.long_mode ? 1u : 1009u;
@@ -964,7 +963,7 @@ TEST(roundoff_of_all_mantissas)
         }
 }
 
-/* Everything that a format holds stays exact in it. */
+/* A number that the format holds is exact in it. */
 TEST(roundoff_of_all_halves)
 {
     static mpt_f16       h[65536];
@@ -1002,8 +1001,8 @@ TEST(roundoff_of_all_patterns_elsewhere)
     }
 }
 
-/* From every source format, and doubles with more bits than a float, rounded to formats wide and narrow, also
- * stochastically; what is no source is refused and counts nothing. */
+/* From every source format, and from doubles with more bits than a float, to wide and narrow formats, also
+ * stochastically. What is no source format is refused and counts nothing. */
 TEST(roundoff_from_every_source)
 {
     static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_F32};
@@ -1019,7 +1018,7 @@ TEST(roundoff_from_every_source)
         const mpt_format_info *f = mpt_format_get(from);
         const void            *x;
         const size_t           n = source_numbers(f ? from : MPT_F32, &x);
-        for (i = 0; i < 3000 && from == MPT_F64; i++)   /* squares of any doubles leave the range of double */
+        for (i = 0; i < 3000 && from == MPT_F64; i++)   /* squares of any doubles would leave the range */
             doubles[i] = ldexp((double)(int64_t)(mt_random() >> 1) - 4.6e18, (int)(mt_random() % 900u) - 500);
         for (i = 0; i < 8 && from == MPT_F64; i++)      /* zeros, Inf, NaN */
             doubles[600 * i] = mpti_f64_make((uint64_t)(i & 1u) << 63 | (i < 2 ? 0u : UINT64_C(0x7ff) << 52) |
@@ -1109,13 +1108,13 @@ TEST(stagnation_known)
     float              u[10];
     mpt_stagnation     r, half;
     int                factor = 99;
-    u[0] = ldexpf(1.0f, -11);           /* half a gap: a tie, to the even 1 */
-    u[1] = ldexpf(1.25f, -11);          /* up to a whole gap */
+    u[0] = ldexpf(1.0f, -11);           /* half a gap: a tie, rounds to the even 1 */
+    u[1] = ldexpf(1.25f, -11);          /* rounds up to a whole gap */
     u[2] = -ldexpf(1.0f, -12);          /* half of the smaller gap below: lost */
     u[3] = -ldexpf(1.5f, -12);
-    u[4] = ldexpf(1.25f, -10);          /* becomes one gap of 1.25 */
+    u[4] = ldexpf(1.25f, -10);          /* rounds to one gap */
     u[5] = 0.0f;
-    u[6] = ldexpf(1.0f, -24);           /* the least subnormal, next to zero */
+    u[6] = ldexpf(1.0f, -24);           /* the smallest subnormal */
     u[7] = 100.0f;                      /* overflows */
     u[8] = mpti_f32_make(0x7fc00000u);
     u[9] = ldexpf(1.0f, -30);
@@ -1135,7 +1134,7 @@ TEST(stagnation_known)
         CHECK_EQ_U(half.lost, 0);
         CHECK_EQ_I(mpt_stagnation_add(&half, &tie, &less, 1), MPT_OK);
         CHECK_EQ_U(half.lost, 1);
-        CHECK_EQ_I(mpt_stagnation_init(&half, MPT_F64), MPT_OK);       /* and a double does not see at all */
+        CHECK_EQ_I(mpt_stagnation_init(&half, MPT_F64), MPT_OK);       /* f64 cannot hold the update */
         CHECK_EQ_I(mpt_stagnation_add(&half, &tie, &tiny, 1), MPT_OK);
         CHECK_EQ_I(mpt_stagnation_add(&half, &tie, &less, 1), MPT_OK);
         CHECK_EQ_U(half.lost, 2);
@@ -1166,7 +1165,7 @@ TEST(stagnation_margin_ends)
     CHECK_EQ_I(factor, -64);
 }
 
-/* The codec, in doubles: w + u is exact there if both lie close together. */
+/* Against mpt_encode on doubles: w + u is exact there if both are of similar size. */
 TEST(stagnation_equals_the_codec)
 {
     static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2, MPT_TF32, MPT_E4M3FNUZ};
@@ -1203,7 +1202,7 @@ TEST(stagnation_equals_the_codec)
         CHECK_EQ_U(got.half_lost, want.half_lost);
         CHECK_EQ_U(got.sign_wrong, want.sign_wrong);
         CHECK(got.lost > 100 && got.sign_wrong > 0 && got.half_lost > got.lost);
-        {   /* the margins tell how many are lost at half the rate, but for ties */
+        {   /* the margins give the number lost at half the rate, but for ties */
             uint64_t below = 0;
             for (i = 0; i <= MPT_STAGNATION_MARGINS / 2; i++)
                 below += got.margin[i];
@@ -1219,7 +1218,7 @@ TEST(stagnation_equals_the_codec)
     CHECK_EQ_I(mpt_stagnation_merge(&part[0], &part[1]), MPT_E_ARG);
 }
 
-/* a + x y, rounded once to a format, by an exact sum: rounded to double, and what is left decides a tie. */
+/* a + x y rounded once to a format: an exact sum, rounded to double, where the remainder decides a tie. */
 static double sum_rounded_once(mpt_format format, double a, double x, double y)
 {
     mpt_exact e;
@@ -1235,7 +1234,7 @@ static double sum_rounded_once(mpt_format format, double a, double x, double y)
     return mpt_decode(format, mpt_encode(format, s, NULL, NULL));
 }
 
-/* Half of the gap that u has to cross next to w, which is of the format: found among its neighbours. */
+/* Half of the gap next to w, a number of the format, on the side of u: computed from w's neighbour. */
 static double half_gap(mpt_format format, double w, double u)
 {
     const uint64_t code = mpt_encode(format, fabs(w), NULL, NULL);
@@ -1244,7 +1243,7 @@ static double half_gap(mpt_format format, double w, double u)
     return mpti_f64_is_finite(next) ? fabs(next - fabs(w)) / 2.0 : mpt_ulp(format, w) / 2.0;
 }
 
-/* Weights of every pattern of 16 bits, and updates of every size for each: every figure by exact sums. */
+/* Weights of every pattern of the format, and updates of every size: each figure by exact sums. */
 static void stagnation_is_reference(mpt_format format, uint64_t codes)
 {
     static float   w[65536], u[65536];
@@ -1257,7 +1256,7 @@ static void stagnation_is_reference(mpt_format format, uint64_t codes)
         double before, after, moved;
         int    e;
         w[i] = (float)mpt_decode(format, i % codes);
-        if (i % 3 == 1)                 /* or between two of them */
+        if (i % 3 == 1)                 /* or between two patterns */
             w[i] *= 1.0f + random_float(-13, -6);
         u[i] = i % 5 == 4 ? number_of_kind(0) : w[i] * random_float(-16, 2);
         if (i % 5 == 3)                 /* a tie, or next to one */
@@ -1265,7 +1264,7 @@ static void stagnation_is_reference(mpt_format format, uint64_t codes)
                                  (uint32_t)(i % 3) - 1u);
         if (i % 7 == 0)
             u[i] = -u[i];
-#ifdef __FAST_MATH__                    /* the reference, not ours, reads subnormal floats as zeros then */
+#ifdef __FAST_MATH__                    /* the reference, not mpt.h, reads subnormal floats as zeros then */
         if (fabsf(w[i]) < FLT_MIN)
             w[i] = 0.0f;
         if (fabsf(u[i]) < FLT_MIN)
@@ -1346,7 +1345,7 @@ TEST(sums_known)
     memset(&s, 0, sizeof s);
     (void)mpt_sums_add(&s, ones, NULL, 4, 1);
     CHECK(s.f32 == 0.0f);
-    ones[0] = ldexpf(1.0f, -8) + ldexpf(1.0f, -28);     /* above a tie in bf16, by less than a float has */
+    ones[0] = ldexpf(1.0f, -8) + ldexpf(1.0f, -28);     /* above a tie in bf16, by less than a float holds */
     ones[2] = ldexpf(1.0f, -11) + ldexpf(1.0f, -30);    /* and in f16 */
     memset(&s, 0, sizeof s);
     CHECK_EQ_I(mpt_sums_add(&s, ones, NULL, 2, 1), MPT_OK);
@@ -1367,7 +1366,7 @@ TEST(sums_known)
     CHECK_EQ_S(mpt_sum_method_name(MPT_SUM_METHOD_COUNT), "unknown");
 }
 
-/* The f16 and bf16 sums round once; the others against loops of their own. */
+/* The f16 and bf16 sums round each sum once; the other methods are compared with plain loops. */
 TEST(sums_equal_plain_loops)
 {
     static mpt_sums  s;
@@ -1407,7 +1406,7 @@ TEST(sums_equal_plain_loops)
     CHECK(g.error[MPT_SUM_F32] == (double)f32 - g.exact || fabs(g.error[MPT_SUM_F32]) > 1e-9);
 }
 
-/* The careful ways by loops of their own, on any numbers and on all halves, in a random order. */
+/* The careful methods against plain loops. */
 static void careful_sums_are_loops(const float *x, size_t n)
 {
     static mpt_sums  s;
@@ -1435,7 +1434,7 @@ static void careful_sums_are_loops(const float *x, size_t n)
         level[0][i] = x[i];
     }
     neumaier = neumaier + carry;
-    for (k = 0; m; k++, m /= 2) {       /* trees of 2^k terms; the one without a neighbour waits */
+    for (k = 0; m; k++, m /= 2) {       /* trees of 2^k terms; a term without a neighbour waits */
         for (i = 0; i + 1 < m; i += 2)
             level[k + 1][i / 2] = level[k][i] + level[k][i + 1];
         if (m & 1u)
@@ -1464,12 +1463,12 @@ TEST(sums_by_careful_loops)
     for (i = 0; i < 3001; i++)
         floats[i] = random_float(-30, 5);
     careful_sums_are_loops(floats, 3001);
-    for (i = 0; i < 3001; i++)          /* what is summed so far is not always the larger one */
+    for (i = 0; i < 3001; i++)          /* the sum so far is not always the larger operand */
         floats[i] = (i & 1u ? -1.0f : 1.0f) * random_float(0, 1 + (int)(i % 20u));
     careful_sums_are_loops(floats, 3001);
 }
 
-/* Growth with n: naive loses digits, the careful ways do not. */
+/* A long sum: the naive methods lose digits, the careful ones do not. */
 TEST(sums_growth)
 {
     static mpt_sums  s;
@@ -1498,7 +1497,7 @@ TEST(triples)
     CHECK(t.index == 3 && t.left == 2048.0 && t.right == 2050.0);
     CHECK_EQ_I(mpt_triple_find(MPT_F16, x + 3, 3, &t), MPT_OK);
     CHECK_EQ_U(t.index, 0);
-    CHECK_EQ_I(mpt_triple_find(MPT_F16, huge, 3, &t), MPT_E_DATA);      /* Inf against 65504 is overflow */
+    CHECK_EQ_I(mpt_triple_find(MPT_F16, huge, 3, &t), MPT_E_DATA);      /* Inf and 65504: an overflow */
     CHECK_EQ_I(mpt_triple_find(MPT_F32, x, 7, &t), MPT_E_DATA);
     CHECK_EQ_I(mpt_triple_find(MPT_E8M0, x, 7, &t), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_triple_find(MPT_F16, NULL, 7, &t), MPT_E_ARG);
@@ -1506,7 +1505,7 @@ TEST(triples)
 
 /* ---- shadow ---- */
 
-/* An operation of at most two operands: + - * / or r, the root of a. */
+/* Applies an operation: + - * / or r, the root of a. */
 static mpt_shadowed shadow(mpt_shadow *s, char op, mpt_shadowed a, mpt_shadowed b)
 {
     static const char   signs[] = "+-*/r";
@@ -1524,7 +1523,7 @@ TEST(shadow_names_the_cause)
     b = mpt_shadow_value(&s, 1.0);
     CHECK(a.low == 1.0 && a.exact == 1.0003 && s.causes[MPT_SHADOW_ROUNDING] == 1 && !s.first.at);
     c = mpt_shadow_value(&s, 1.002);
-    c = shadow(&s, '-', c, b);                  /* rounding came first, this shows it: off by one in 40 */
+    c = shadow(&s, '-', c, b);                  /* cancellation shows the earlier rounding: off by 1 in 40 */
     CHECK_EQ_I(s.first.cause, MPT_SHADOW_CANCELLATION);
     CHECK(s.first.op == MPT_SHADOW_OP_SUB && s.first.at == 4 && s.first.cancelled >= 8);
     CHECK(s.worst.at == 4 && c.low == ldexp(1.0, -9) && fabs(c.exact - 0.002) < 1e-15);
@@ -1540,7 +1539,7 @@ TEST(shadow_names_the_cause)
     a = mpt_shadow_value(&s, ldexp(1.0, -14));
     c = shadow(&s, '*', a, a);
     CHECK(c.low == 0.0 && s.first.cause == MPT_SHADOW_UNDERFLOW && s.first.op == MPT_SHADOW_OP_MUL);
-    c = shadow(&s, '/', a, c);               /* by zero now; the shadow still knows */
+    c = shadow(&s, '/', a, c);               /* a division by 0 in f16 only */
     CHECK(!mpti_f64_is_finite(c.low) && c.exact == ldexp(1.0, 14));
     CHECK_EQ_U(s.causes[MPT_SHADOW_INVALID], 1);
 
@@ -1560,7 +1559,7 @@ TEST(shadow_names_the_cause)
     CHECK(mpti_f64_is_nan(mpt_shadow_value(&s, 1.0).low) && !s.operations);
     CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 0.01), MPT_OK);
     a.low = 5.0;
-    a = mpt_shadow_apply(&s, MPT_SHADOW_OP_VALUE, a, b, b);     /* what a brings in is its shadow */
+    a = mpt_shadow_apply(&s, MPT_SHADOW_OP_VALUE, a, b, b);     /* the value is a's shadow */
     CHECK(a.low == 300.0 && a.exact == 300.0 && s.operations == 1);
     a = mpt_shadow_apply(&s, MPT_SHADOW_OP_COUNT, a, b, b);
     CHECK(mpti_f64_is_nan(a.low) && mpti_f64_is_nan(a.exact) && s.operations == 1);
@@ -1577,8 +1576,8 @@ static mpt_shadowed pair_of(double low, double exact)
     return v;
 }
 
-/* What is kept of a run: the first operation that left the tolerance, not a later one, nor one whose inputs
- * had left it; the one that added most, not the one whose result is worst. And causes that look alike. */
+/* What a run keeps: the first operation that left the tolerance, if its inputs had not left it; the operation
+ * that added most error, not the one with the worst result. And causes that look alike. */
 TEST(shadow_events_and_causes)
 {
     const mpt_shadowed one = pair_of(1.0, 1.0);
@@ -1602,18 +1601,18 @@ TEST(shadow_events_and_causes)
     CHECK_EQ_U(s.causes[MPT_SHADOW_ABSORPTION], 1);
     a = pair_of(1.0009765625, 1.0009765625);
     (void)mpt_shadow_apply(&s, MPT_SHADOW_OP_FMA, a, a, pair_of(-1.0, -1.0));
-    CHECK_EQ_U(s.causes[MPT_SHADOW_ROUNDING], 1);    /* nothing was wrong before that it could bring out */
+    CHECK_EQ_U(s.causes[MPT_SHADOW_ROUNDING], 1);    /* no earlier error to show */
     (void)shadow(&s, '-', pair_of(1.0, 1.0003), one);
-    CHECK_EQ_U(s.causes[MPT_SHADOW_CANCELLATION], 1);        /* down to nothing */
+    CHECK_EQ_U(s.causes[MPT_SHADOW_CANCELLATION], 1);        /* the result is 0 */
 
-    (void)mpt_shadow_init(&s, MPT_F32, 0.01);       /* a tie in double, and a last bit that decides it */
+    (void)mpt_shadow_init(&s, MPT_F32, 0.01);       /* a tie in double, decided by a last bit */
     a = mpt_shadow_apply(&s, MPT_SHADOW_OP_FMA, pair_of(1.0 + ldexp(1.0, -20), 1.0),
                          pair_of(ldexp(1.0 - ldexp(1.0, -20), -24), 1.0),
                          pair_of(1.0 + ldexp(1.0, -23), 1.0));
     CHECK(a.low == 1.0 + ldexp(1.0, -23));
 }
 
-/* Each operation rounds once: sums judged exactly, the others by FP32 arithmetic of the machine in f32. */
+/* In f32 each operation rounds once: fma against an exact sum, the others against the machine's FP32. */
 TEST(shadow_operations_are_correctly_rounded)
 {
     mpt_shadow s;
@@ -1635,8 +1634,8 @@ TEST(shadow_operations_are_correctly_rounded)
     }
 }
 
-/* Every half through each operation, with a random partner: one rounding, judged by exact sums; division and
- * root by doubles, which are wide enough. The shadow is the double. */
+/* Each f16 number in every operation, with a random partner: one rounding, against exact sums; division and
+ * root against doubles, which are wide enough. The shadow is the double. */
 TEST(shadow_of_all_halves)
 {
     mpt_shadow s;
@@ -1746,7 +1745,7 @@ TEST(tracks)
     CHECK_EQ_I(mpt_track_add(&t[0], 0, MPT_F32, x, 4), MPT_E_DATA);
 }
 
-/* Every number that is written reads back to 12 digits, whatever the locale. */
+/* Every number that is written reads back to 12 digits, without a comma, Inf or NaN. */
 TEST(numbers_read_back)
 {
     int i;
@@ -1827,7 +1826,7 @@ TEST(writing)
     CHECK_EQ_I(mpt_range_write_histogram(NULL, sink_open(19999)), MPT_E_ARG);
 }
 
-/* Rows to the last sign, of reports whose figures were worked out by hand. */
+/* Whole rows of reports whose figures were worked out by hand. */
 TEST(written_in_full)
 {
     static mpt_roundoff q;
@@ -1884,7 +1883,7 @@ TEST(written_in_full)
         mpti_tell(&o, "%r", 9.9999999999999);
         CHECK_EQ_S(sunk.text, "1e1");
         CHECK_EQ_I(mpti_out_open(&o, sink_open(2), MPT_STYLE_TEXT), MPT_OK);
-        mpti_tell(&o, "abc");                   /* what does not fit ends it, though more would fit then */
+        mpti_tell(&o, "abc");                   /* does not fit: the end, although "d" would fit */
         mpti_tell(&o, "d");
         CHECK(o.failed && sunk.n == 0);
     }
@@ -1892,7 +1891,7 @@ TEST(written_in_full)
 
 /* ---- drawings ---- */
 
-/* A drawing goes into the sink; none is a writer that does not write, page one that refusals leave alone. */
+/* Drawings go into the sink. none: a writer without a function; page: the sink, for refused calls. */
 static const mpt_writer none = {NULL, NULL}, page = {sink_write, &sunk};
 
 static int lines_drawn(void)
@@ -1941,7 +1940,7 @@ TEST(drawing_of_the_curve)
     CHECK(has("\n  2^16   |#########################!!!!!!!!!!!!!!!!!!!!!!!!!|"
                 "    0.00%      0.00%    50.00%\n"));
     CHECK_EQ_I(lines_drawn(), 20);
-    floats[0] = 0.0f;                   /* one in a thousand still shows, and every third scale has a row */
+    floats[0] = 0.0f;                   /* one in a thousand is still drawn; each third scale has a row */
     for (i = 0; i < 1000; i++)
         floats[i] = i ? 1.0f : ldexpf(1.0f, -30);
     (void)mpt_range_init(&r, MPT_F16);
@@ -1951,7 +1950,7 @@ TEST(drawing_of_the_curve)
           !has("2^0 ") && has("2^-5 ") && has("2^-101") && has("2^13 "));
     CHECK(has("  2^4    |0#################################################|"
                 "    0.10%      0.00%     0.00%  <- best: 2^5\n"));
-    for (i = 0; i < 1000; i++)          /* no bar is longer than the others */
+    for (i = 0; i < 1000; i++)          /* all bars have the same length */
         floats[i] = ldexpf(1.0f, i ? -40 : 20);
     (void)mpt_range_init(&r, MPT_F16);
     (void)mpt_range_add(&r, MPT_F32, floats, 1000);
@@ -1993,7 +1992,7 @@ TEST(drawing_of_rounding)
     CHECK(has(" in f16 x 2^3, ") && has("|o......") && has("SQNR without noise\n"));
     CHECK_EQ_I(lines_drawn(), 7);
     (void)mpt_roundoff_init(&r, MPT_F16, NULL, 0);
-    (void)mpt_roundoff_add(&r, MPT_F32, x + 6, 1);       /* nothing but an overflow: no errors to draw */
+    (void)mpt_roundoff_add(&r, MPT_F32, x + 6, 1);       /* only an overflow: no errors to draw */
     CHECK_EQ_I(mpt_roundoff_write(&r, MPT_STYLE_DRAWING, "w", sink_open(19999)), MPT_OK);
     CHECK_EQ_I(lines_drawn(), 5);
     CHECK_EQ_I(mpt_roundoff_write(&r, MPT_STYLE_DRAWING, "w", none), MPT_E_ARG);
@@ -2051,7 +2050,7 @@ TEST(drawing_of_sums)
     CHECK_EQ_I(mpt_sums_add(&s, ones, NULL, 257, 0), MPT_OK);
     CHECK_EQ_I(mpt_sums_write(&s, MPT_STYLE_DRAWING, "Ones", sink_open(19999)), MPT_OK);
     CHECK_EQ_I(mpt_sums_add(&s, ones, NULL, 255, 0), MPT_OK);
-    CHECK_EQ_I(mpt_sums_write(&s, MPT_STYLE_DRAWING, NULL, page), MPT_OK);      /* below */
+    CHECK_EQ_I(mpt_sums_write(&s, MPT_STYLE_DRAWING, NULL, page), MPT_OK);      /* appended */
     /* bf16 stops at 256: off by 1 / 257, then by half */
     CHECK(has("Ones: relative error of the sum of n terms\n  h f16, b bf16, s f32, k f32 in blocks, "
                 "K Kahan, N Neumaier, P pairwise, d f64, * several\n"));
@@ -2110,7 +2109,7 @@ TEST(drawing_of_tracks)
     }
     CHECK(t[2].nonzero == 100 && t[2].flushed == 50 && t[2].overflow == 0 && t[4].overflow == 1);
     CHECK_EQ_I(mpt_track_write(t, 6, 7, "Gradients", sink_open(19999)), MPT_OK);
-    CHECK_EQ_I(mpt_track_add(&t[3], 8, MPT_F32, x, 0), MPT_OK);          /* nothing in it, then zeros only */
+    CHECK_EQ_I(mpt_track_add(&t[3], 8, MPT_F32, x, 0), MPT_OK);          /* no values; then only zeros */
     x[0] = 0.0f;
     CHECK_EQ_I(mpt_track_add(&t[2], 8, MPT_F32, x, 1), MPT_OK);
     CHECK_EQ_I(mpt_track_write(t, 4, 12345, NULL, page), MPT_OK);
@@ -2122,7 +2121,7 @@ TEST(drawing_of_tracks)
     CHECK_EQ_I(mpt_track_write(NULL, 4, 0, NULL, page), MPT_E_ARG);
 }
 
-/* A stream that takes nothing. */
+/* A stream that takes no byte. */
 TEST(drawings_on_a_full_disk)
 {
     static mpt_range    r;

@@ -1,4 +1,4 @@
-/* test_mpt_rows.c -- row primitives on every path, updates inside backprop, lint, memory report.
+/* test_mpt_rows.c -- tests of row primitives on every path, of updates inside backprop, lint, memory report.
  *
  *     cc -O2 -std=c99 -I. tests/test_mpt_rows.c tests/impl.c -o test_mpt_rows -lm && ./test_mpt_rows */
 #include "../mpt.h"
@@ -27,7 +27,7 @@ static void fill(void)
 
 static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
 
-/* Element i of an array in one of the three formats, and the way back. */
+/* Element i of an array in one of the three formats as a float; the code of a float in a format. */
 static float value_of(const void *p, mpt_format f, size_t i)
 {
     return f == MPT_F32   ? ((const float *)p)[i]
@@ -47,7 +47,7 @@ static const void *row_in(mpt_format f)
     return f == MPT_F32 ? (const void *)as_f32 : f == MPT_F16 ? (const void *)as_f16 : (const void *)as_bf16;
 }
 
-/* The documented order, on one array of lanes. */
+/* mpt_dot in the documented order of additions, on one array of lanes. */
 static float naive_dot(const void *a, mpt_format f, const void *b, mpt_format g, size_t n)
 {
     float  lane[64];
@@ -60,7 +60,7 @@ static float naive_dot(const void *a, mpt_format f, const void *b, mpt_format g,
     return lane[0] + 0.0f;
 }
 
-/* What an element of y becomes, and the elements behind the row, which stay. */
+/* mpt_axpy on n elements of y; the elements behind the row stay. */
 static void check_axpy(mpt_format f, mpt_format g, size_t n)
 {
     static union { float f32[MOST]; uint16_t codes[MOST]; } to, from;
@@ -95,7 +95,7 @@ TEST(rows_on_every_path)
     last_path = PATHS - 1;
 }
 
-/* A field of an array of structs, and every third element from the end on. */
+/* A member of an array of structs; and every third element, from the last one backwards. */
 TEST(rows_with_strides)
 {
     struct unit { float in; mpt_f16 weight, grad; };
@@ -128,7 +128,7 @@ TEST(rows_with_strides)
     CHECK_EQ_I(mpt_axpy_strided(y, MPT_E4M3, 4, 1.0f, in, MPT_F32, 4, 1), MPT_E_UNSUPPORTED);
 }
 
-/* No sum is -0, on each path. */
+/* A sum of products that underflow to -0 is +0, on each path. */
 TEST(dot_of_minus_zero)
 {
     float  a[400], b[400];
@@ -153,7 +153,7 @@ TEST(dot_is_close_to_exact)
     CHECK(fabs((double)mpt_dot(as_f16, MPT_F16, x, MPT_F32, MOST) - exact) <= 70.0 * ldexp(1.0, -24) * size);
 }
 
-/* What pads a row is zero, not what an earlier call left: after a row of NaN a row of one more than 64. */
+/* A row is padded with zeros, not with what an earlier call left: 65 ones after a row of NaN. */
 TEST(dot_is_padded_with_zeros)
 {
     static float nan[127], one[65];
@@ -212,7 +212,7 @@ TEST(axpy_publish)
     memcpy(was, y, sizeof y);
     memcpy(before, copy, sizeof copy);
     for (last_path = 0; last_path < PATHS; last_path++)
-        for (i = 0; i < 300; i++) {     /* Inf, NaN, an overflow: the row stays, also unasked */
+        for (i = 0; i < 300; i++) {     /* Inf, NaN, an overflow: the row stays, with `bad` or NULL */
             const float keep = x[i / 3], a = i % 3 == 2 ? 16.0f : 1.0f;
             x[i / 3] = mpti_f32_make(i % 3 == 0 ? 0x7f800000u : i % 3 == 1 ? 0x7fc00000u : 0x7f7fffffu);
             bad = 0u;
@@ -234,7 +234,7 @@ TEST(axpy_publish)
     CHECK(!memcmp(was, y, sizeof y) && !memcmp(before, copy, sizeof copy));
 }
 
-/* Each path against the formulas, element by element, for rows of every length: with and without a copy. */
+/* Each path against the formulas, element by element, for rows of many lengths, with and without a copy. */
 TEST(published_rows_on_every_path)
 {
     static float w[400], m[400];
@@ -265,7 +265,7 @@ TEST(published_rows_on_every_path)
                 rule.a = -0.3f, rule.momentum = 0.9f, rule.factor = 0.7f, rule.nesterov = (uint32_t)n % 2u;
                 CHECK_EQ_I(mpt_row_update(&rule, &t, 0, n, x), MPT_OK);
                 for (i = 0; i < 400; i++) {
-                    const volatile float g = rule.factor * x[i];    /* 0.7f may be a double in a product */
+                    const volatile float g = rule.factor * x[i];    /* the product must round to float */
                     const float d = i < n ? fmaf(0.9f, as_f32[i], g) : as_f32[i];
                     const float by = n % 2u ? fmaf(0.9f, d, g) : d;
                     const float next = i < n ? fmaf(-0.3f, by, was[i]) : was[i];
@@ -306,7 +306,7 @@ TEST(axpy_publish_f64)
     CHECK_EQ_I(mpt_axpy_publish_f64(copy, MPT_F16, NULL, 1.0, g, 100, NULL), MPT_E_ARG);
 }
 
-/* Two steps under different scales give what one scale gives: what m holds is never divided again. */
+/* Two steps under different scales give what one scale gives: m is unscaled, and never divided again. */
 TEST(row_momentum_unscales_once)
 {
     float        w[2][8], m[2][8], g[8];
@@ -345,7 +345,7 @@ TEST(row_momentum_unscales_once)
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 1, 8, g), MPT_E_ARG);
     CHECK_EQ_I(mpt_row_update(&rule, &tensor, 9, 0, g), MPT_E_ARG);
-    for (i = -7; i < 8; i++) {              /* one element in common is too much */
+    for (i = -7; i < 8; i++) {              /* a single common element is refused */
         tensor.master = (float *)(void *)room.bytes + 8, tensor.m = m[1];
         CHECK_EQ_I(mpt_row_update(&rule, &tensor, 0, 8, tensor.master + i), MPT_E_ARG);
         tensor.master = w[1], tensor.m = (float *)(void *)room.bytes + 8;
@@ -383,8 +383,8 @@ TEST(row_momentum_unscales_once)
     CHECK(!memcmp(w[0], w[1], sizeof w[0]) && !memcmp(m[0], m[1], sizeof m[0]));
 }
 
-/* Without a master: stochastic rounding against mpt_encode, with the random bits that the documents name, and
- * the others against a fused step of SGD. Elements around the row stay, and a bad row too. */
+/* Without a master: stochastic rounding against mpt_encode with the documented random bits, the other
+ * storages against an mpt_sgd_step. Elements beside the row stay, and so does a row with a bad gradient. */
 TEST(rows_without_a_master)
 {
     enum { N = 700 };
@@ -419,7 +419,7 @@ TEST(rows_without_a_master)
                         for (i = 0; i < N; i++)
                             codes[0][i] = codes[2][i] = (uint16_t)code_of(format, was[i]);
                         rule.a = -0.01f, rule.stream = 7u;
-                        rule.count = ((uint64_t)1 << 32) - 1u;     /* it goes on beyond 32 bits */
+                        rule.count = ((uint64_t)1 << 32) - 1u;     /* counts beyond 32 bits */
                         for (step = 0; step < 3; step++) {
                             uint16_t then[N];
                             memcpy(then, codes[0], sizeof then);
@@ -489,7 +489,7 @@ TEST(lint)
         {MPT_STORE_NEAREST, MPT_F16, 1.5, -0.0009765625, MPT_LINT_OK},
         {MPT_STORE_NEAREST, MPT_F16, 1.5, 2e-3, MPT_LINT_OK},
         {MPT_STORE_NEAREST, MPT_F16, 1.5, -0.0, MPT_LINT_OK},
-        {MPT_STORE_NEAREST, MPT_F16, 1.0, 4e-4, MPT_LINT_UPDATE_FEW},      /* half as far below 1 as above */
+        {MPT_STORE_NEAREST, MPT_F16, 1.0, 4e-4, MPT_LINT_UPDATE_FEW},      /* gaps below 1 are halved */
         {MPT_STORE_NEAREST, MPT_F16, 1.0, -4e-4, MPT_LINT_UPDATE_LOST},
         {MPT_STORE_NEAREST, MPT_F16, 6000.0, 2.0, MPT_LINT_UPDATE_LOST},
         {MPT_STORE_NEAREST, MPT_BF16, 1.5, 2e-3, MPT_LINT_UPDATE_LOST},
@@ -527,7 +527,7 @@ TEST(lint)
     for (i = 0; i < sizeof scales / sizeof *scales; i++)
         CHECK_EQ_U_AT(mpt_lint_scale(scales[i].format, scales[i].scale, scales[i].max_abs), scales[i].want,
                       i);
-    for (i = 0; i < (size_t)MPT_LINT_COUNT + 1; i++)        /* warnings first, an unknown finding is fatal */
+    for (i = 0; i < (size_t)MPT_LINT_COUNT + 1; i++)        /* first warnings; an unknown finding is fatal */
         CHECK_EQ_I(i >= (size_t)MPT_LINT_FATAL, i != (size_t)MPT_LINT_OK && i != (size_t)MPT_LINT_SUBNORMAL &&
                                                 i != (size_t)MPT_LINT_UPDATE_FEW &&
                                                 i != (size_t)MPT_LINT_SCALE_ODD);
@@ -535,8 +535,8 @@ TEST(lint)
     CHECK_EQ_S(mpt_lint_text(MPT_LINT_COUNT), "unknown finding");
 }
 
-/* FACTS: Adam in FP32 takes 16 bytes a parameter, with FP16 copies and gradients 16 too; split and bf16
- * moments 10. */
+/* Adam in FP32 takes 16 bytes per parameter, and also 16 with FP16 copies and gradients; with split storage
+ * and bf16 moments it takes 10. */
 TEST(memory)
 {
     const unsigned all = MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M | MPT_NEEDS_V;
@@ -567,12 +567,12 @@ TEST(memory)
     CHECK_EQ_I(mpt_memory_report(t, 2, MPT_NEEDS_PARAM, &r), MPT_OK);
     CHECK_EQ_I(mpt_memory_report(t, 2, MPT_NEEDS_V | MPT_NEEDS_V_MAX, &r), MPT_OK);
     CHECK(r.v == 400 && r.total == 400 && !r.m && !r.grad && !r.param);
-    t[1].storage = MPT_STORE_MASTER, t[1].param_format = MPT_E4M3;      /* of what is asked for only */
+    t[1].storage = MPT_STORE_MASTER, t[1].param_format = MPT_E4M3;      /* checks only what is asked for */
     CHECK_EQ_I(mpt_memory_report(t, 2, MPT_NEEDS_M, &r), MPT_OK);
     CHECK_EQ_I(mpt_memory_report(t, 2, MPT_NEEDS_PARAM, &r), MPT_E_UNSUPPORTED);
     t[1].storage = MPT_STORE_SPLIT, t[1].param_format = MPT_F16;
     CHECK_EQ_I(mpt_memory_report(t, 2, MPT_NEEDS_M, &r), MPT_OK);
-    t[1].n = (size_t)-1 / 8u;                   /* as many floats as an array may have */
+    t[1].n = (size_t)-1 / 8u;                   /* the largest possible array of floats */
     CHECK_EQ_I(mpt_memory_report(&t[1], 1, MPT_NEEDS_M, &r), MPT_OK);
     r = kept;
     CHECK_EQ_I(mpt_memory_report(NULL, 2, all, &r), MPT_E_ARG);
@@ -582,7 +582,7 @@ TEST(memory)
     CHECK(r.total == 0);
 }
 
-/* A thousand updates. */
+/* mpt_lint_update reports a lost update exactly where a thousand updates leave the weight as it was. */
 TEST(storages_lose_what_the_lint_says)
 {
     static const struct { mpt_storage storage; mpt_format format; } kept[] = {
@@ -592,7 +592,7 @@ TEST(storages_lose_what_the_lint_says)
     int    e;
     for (i = 0; i < sizeof kept / sizeof *kept; i++)
         for (e = -27; e < -16; e++) {
-            const float  step = ldexpf(1.5f, e);        /* no tie; and a rest near its most */
+            const float  step = ldexpf(1.5f, e);        /* no tie; Kahan's rest near its maximum */
             const double weight = 0.25 + 25.55 * mpt_ulp(kept[i].format, 0.25);
             float        begin = (float)weight, end;
             uint16_t     code[1] = {0u}, rest[1] = {0u};

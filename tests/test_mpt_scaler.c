@@ -1,6 +1,6 @@
-/* test_mpt_scaler.c -- the loss scaler of mpt.h: every dialect against its original, told once more in plain
- * code with the original's own types; the traces that the originals' own tests expect; the default
- * dialect against simulated trainings, of which it must not lose one.
+/* test_mpt_scaler.c -- tests of the loss scaler of mpt.h: every dialect against its original, implemented
+ * again in plain code; the traces of the originals' own tests; the default dialect in simulated trainings, of
+ * which it must not lose one. Then gradient checks, accumulation and FP8 scaling.
  *
  *     cc -O2 -std=c99 -I. tests/test_mpt_scaler.c tests/impl.c -o test_mpt_scaler -lm && ./test_mpt_scaler */
 #include "../mpt.h"
@@ -31,13 +31,13 @@ static mpt_status update(mpt_scaler *s, unsigned cause)
     return status == MPT_OK ? mpt_scaler_update(s) : status;
 }
 
-/* ---- the originals once more ----
- * Fields and order of operations as in the originals, so that nothing of mpt.h's parametrization is in it.
- * Volatile floats: x87 must round to the type. */
+/* ---- the originals, implemented again ----
+ * Members, types and the order of operations are the originals', independent of mpt.h's parameters. Floats
+ * are volatile because x87 must round them to their type. */
 typedef struct original {
     mpt_scaler_config c;
-    volatile float    s;            /* the FP32 ones */
-    volatile double   d;            /* those that keep a Python float */
+    volatile float    s;            /* the scale, if it is in FP32 */
+    volatile double   d;            /* the scale, if it is a Python float */
     int32_t           good, bad, tracker;
     int64_t           iter, now, last_overflow, last_rescale;
 } original;
@@ -69,7 +69,7 @@ static void pytorch(original *o, int bad)
     }
 }
 
-/* Divisors that are read anew: under -ffast-math a loop would multiply by their reciprocal. */
+/* Division by a volatile divisor: under -ffast-math a loop would multiply by the reciprocal. */
 static float over(float a, float b)
 {
     const volatile float divisor = b;
@@ -366,7 +366,7 @@ static void marian(original *o, int bad)
     }
 }
 
-/* One step of the original; nonzero where it raises. */
+/* One step of the original. Returns: nonzero where the original raises an error. */
 static int original_update(original *o, int bad)
 {
     switch (o->c.dialect) {
@@ -427,7 +427,7 @@ static int same_as_original(const mpt_scaler *s, const original *o)
 
 static double pick(const double *values, size_t n) { return values[mt_random() % n]; }
 
-/* Any legal configuration of a dialect, the corners more often than chance would. */
+/* A random legal configuration of a dialect; extreme values are more frequent than by chance. */
 static mpt_scaler_config random_config(int dialect)
 {
     static const double growths[] = {2.0, 2.0, 1.5, 1.1, 16.0, 3.0, 1.0 + 1.0 / 1048576.0};
@@ -446,7 +446,7 @@ static mpt_scaler_config random_config(int dialect)
         c.init_scale = pow2f(-126 + (int)(mt_random() % 8u));
     if (c.min_scale > 0.0 && dialect != MPT_SCALER_FLAX && (r & 64u))
         c.min_scale = pick(floors, COUNT(floors));
-    if (dialect == MPT_SCALER_OPENSEQ2SEQ)      /* it always begins at its cap */
+    if (dialect == MPT_SCALER_OPENSEQ2SEQ)      /* the original always begins at its cap */
         c.init_scale = 16777216.0f;
     if (dialect == MPT_SCALER_DEEPSPEED || dialect == MPT_SCALER_DEEPSPEED_0_17_0)
         c.flags = (uint32_t)(r >> 8) & 3u;
@@ -459,7 +459,7 @@ static mpt_scaler_config random_config(int dialect)
 
 TEST(every_dialect_is_its_original)
 {
-    const int sequences = mt.long_mode ? 7700000 : 8000 / (int)mt.every;    /* of each of 19 dialects: 10^8 */
+    const int sequences = mt.long_mode ? 7700000 : 8000 / (int)mt.every;    /* in all 19 dialects: 10^8 */
     int       dialect, i, j;
     for (dialect = MPT_SCALER_PYTORCH; dialect < (int)MPT_SCALER_DIALECT_COUNT; dialect++) {
         int raised = 0, grown = 0, shrunk = 0, infinite = 0, zero = 0;
@@ -486,7 +486,7 @@ TEST(every_dialect_is_its_original)
             }
             CHECK(same);
         }
-        /* the random walks did reach the corners that there are */
+        /* the random walks reached the corner cases that there are */
         CHECK(grown && shrunk);
         CHECK(!raised == !may_raise(dialect));
         CHECK(!infinite || dialect == MPT_SCALER_KERAS3 || dialect == MPT_SCALER_MEGATRON ||
@@ -556,8 +556,8 @@ TEST(expectations_of_tf_contrib)
     trace(c, "GBGBGBGBG", turns);
 }
 
-/* tests/unit/runtime/half_precision/test_dynamic_loss_scale.py of DeepSpeed: window 2. The scale of step i
- * is looked at before it is grown there; here after it. */
+/* tests/unit/runtime/half_precision/test_dynamic_loss_scale.py of DeepSpeed: window 2. That test reads the
+ * scale of step i before its update, this one after it. */
 TEST(expectations_of_deepspeed)
 {
     const double      none[] = {256, 256, 512, 512, 1024, 1024, 2048};
@@ -573,8 +573,8 @@ TEST(expectations_of_deepspeed)
     trace(c, "BBBBBBBB", quarter);
 }
 
-/* DeepSpeed's other class, by its text: until 0.17.0 the first growth comes one step early, since the last
- * overflow counts as having been at step -1. */
+/* DeepSpeed's other class, from its source code: until 0.17.0 the first growth comes one step early, because
+ * the last overflow starts at step -1. */
 TEST(deepspeed_both_hysteresis_modes)
 {
     const double      kept[] = {8, 8, 4, 2, 2, 4, 4, 2}, restored[] = {8, 8, 8, 8, 8, 16, 16, 16};
@@ -663,17 +663,17 @@ TEST(odd_ends_of_the_others)
     trace(config_of(MPT_SCALER_MINDSPORE, 8, 2, 1), "GBGGGGBBBBBG", mindspore);
     c = config_of(MPT_SCALER_MARIAN, 6, 2, 1);
     c.min_scale = 2.0;
-    trace(c, "BGGBBB", marian);                         /* past its floor once */
+    trace(c, "BGGBBB", marian);                         /* goes below its floor once */
     trace(config_of(MPT_SCALER_FAIRSEQ, 8, 2, 1), "GGGGBGG", fairseq);
     trace(config_of(MPT_SCALER_JMP, 4, 2, 1), "BBBGG", jmp);
     trace(config_of(MPT_SCALER_KERAS3, 1, 2, 1), "GGBBGG", keras);
     inf[0] = (double)pow2f(127);
     inf[1] = inf[2] = inf[3] = (double)INF32;
-    trace(config_of(MPT_SCALER_KERAS3, (double)pow2f(126), 1, 1), "GGBB", inf);     /* and there it stays */
+    trace(config_of(MPT_SCALER_KERAS3, (double)pow2f(126), 1, 1), "GGBB", inf);     /* and it stays there */
     trace(config_of(MPT_SCALER_MEGATRON, (double)pow2f(126), 1, 1), "GGBB", inf);
 }
 
-/* The arithmetic of the original: a factor of 0.8 in FP32 and in double differ after a step. */
+/* Each dialect computes as its original: with a factor of 0.8, FP32 and double differ after a step. */
 TEST(the_arithmetic_is_the_originals)
 {
     mpt_scaler_config c = config_of(MPT_SCALER_TF_CONTRIB, 65536, 2000, 1);
@@ -714,13 +714,13 @@ TEST(fairseq_tolerates_and_raises)
     s = scaler_from(&c);
     for (i = 0; i < 9; i++)
         CHECK_EQ_I(update(&s, 0u), MPT_OK);
-    for (i = 0; i < 5; i++) {           /* bad ones of 10, 11, ... steps since the start, at -1 */
+    for (i = 0; i < 5; i++) {           /* 1 bad of 10 steps, 2 of 11 ...; steps count from -1 */
         CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
         CHECK(s.scale == 1.0f);
     }
     for (; s.scale == 1.0f && i < 20; i++)
         CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
-    CHECK_EQ_I(i, 9);                   /* 9 of 18 */
+    CHECK_EQ_I(i, 9);                   /* 9 of 18 steps */
     c.tolerance = 0.0;
     c.init_scale = pow2f(-13);          /* 1.22e-4; half of it is below 1e-4 */
     s = scaler_from(&c);
@@ -729,7 +729,7 @@ TEST(fairseq_tolerates_and_raises)
     CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_E_SCALE);
 }
 
-/* ---- the default ---- */
+/* ---- the default dialect ---- */
 
 static mpt_scaler ours(int interval)
 {
@@ -759,7 +759,7 @@ TEST(default_backs_off_and_grows)
     CHECK(s.scale == 32768.0f && s.good_steps == 99);
     CHECK_EQ_I(update(&s, 0u), MPT_OK);
     CHECK(s.scale == 65536.0f && s.good_steps == 0);
-    for (i = 0; i < 6; i++)                                     /* in a row: the climb back is quick */
+    for (i = 0; i < 6; i++)                                     /* in a row: a quick climb back */
         CHECK_EQ_I(update(&s, MPT_CAUSE_NAN), MPT_OK);
     CHECK(s.scale == 1024.0f && s.home == 65536.0f && s.wait == 8 && s.skipped_nan == 6);
     for (i = 0; i < 6 * 8; i++)
@@ -773,7 +773,7 @@ TEST(default_backs_off_and_grows)
     CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);              /* the climb failed: the next is slower */
     CHECK(s.scale == 1024.0f && s.wait == 32);
     CHECK_EQ_I(update(&s, 0u), MPT_OK);
-    for (i = 0; i < 7; i++)                                     /* a fall of up to 32 factors a step */
+    for (i = 0; i < 7; i++)                                     /* speeds up to 32 backoffs a step */
         CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
     CHECK(s.scale == 8.0f);
     CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
@@ -782,7 +782,7 @@ TEST(default_backs_off_and_grows)
     CHECK(s.scale == 1.0f);
 }
 
-/* Bad batches that no scale cures: found out, and from then on they cost no scale. */
+/* Bad batches that no scale cures: the scaler learns their rate, and then they do not lower the scale. */
 TEST(default_learns_the_base_rate)
 {
     static const int periods[] = {2, 5, 20, 100, 1000};
@@ -801,11 +801,11 @@ TEST(default_learns_the_base_rate)
         }
         if (!CHECK(low < 5000))
             printf("    every %d: %d steps below the first scale\n", periods[k], low);
-        for (i = 0; i < 60000; i++) {                           /* and where they are gone, so is it */
+        for (i = 0; i < 60000; i++) {                           /* no bad steps: the base rate becomes 0 */
             least = s.base ? s.base : least;
             CHECK_EQ_I(update(&s, 0u), MPT_OK);
         }
-        CHECK_EQ_U(least, MPTI_UNIT / 2048u);                   /* of no rate is less left */
+        CHECK_EQ_U(least, MPTI_UNIT / 2048u);                   /* the smallest rate that is kept */
         CHECK_EQ_U(s.base, 0u);
     }
     {
@@ -813,7 +813,7 @@ TEST(default_learns_the_base_rate)
         int        i;
         for (i = 0; i <= 7 * 1900; i++)
             CHECK_EQ_I(update(&s, i % 1900 ? 0u : MPT_CAUSE_NAN), MPT_OK);
-        CHECK(s.base > 0u && s.wait == 1900 / 8);               /* so that a bad step sees few levels */
+        CHECK(s.base > 0u && s.wait == 1900 / 8);               /* 8 levels between two bad steps */
     }
 }
 
@@ -839,23 +839,23 @@ TEST(default_says_when_no_scale_works)
     CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_INF, MPT_VERDICT_OVERFLOW), 16);
     CHECK(s.scale == 65536.0f);                                 /* it waits where the search began */
     CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_E_SCALE);
-    CHECK_EQ_I(update(&s, 0u), MPT_OK);                         /* a good step takes it back */
+    CHECK_EQ_I(update(&s, 0u), MPT_OK);                         /* a good step withdraws the verdict */
     CHECK_EQ_U(s.verdict, MPT_VERDICT_OK);
     s = ours(2000);
     CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_NAN, MPT_VERDICT_NAN), 16);
     CHECK(s.scale == 65536.0f && s.home == 65536.0f && s.base > MPTI_UNIT / 2u);
-    for (i = 16; i < 62; i++) {                                 /* there it is left alone */
+    for (i = 16; i < 62; i++) {                                 /* the scale then stays there */
         CHECK_EQ_I(update(&s, MPT_CAUSE_NAN), MPT_E_SCALE);
         CHECK(s.scale == 65536.0f);
     }
     CHECK_EQ_U(s.skipped_nan, 62);
-    for (i = 0, low = 0; i < 640; i++) {                        /* and searched again every 64 steps */
+    for (i = 0, low = 0; i < 640; i++) {                        /* and every 64 steps it searches again */
         CHECK_EQ_I(update(&s, MPT_CAUSE_NAN), MPT_E_SCALE);
         low += s.scale < 65536.0f;
     }
-    CHECK_EQ_I(low, 50);        /* ten times: two steps on the way down, three there */
+    CHECK_EQ_I(low, 50);        /* ten searches: two steps on the way down, three at the bottom */
     s = ours(2000);
-    for (i = 0; i < 5000; i++)                                  /* some steps work: nothing to say */
+    for (i = 0; i < 5000; i++)                                  /* some steps work: no verdict */
         CHECK_EQ_I(update(&s, i % 8 ? MPT_CAUSE_NAN : 0u), MPT_OK);
     s = ours(2000);
     CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_RANGE, MPT_VERDICT_RANGE), 4);
@@ -865,16 +865,16 @@ TEST(default_says_when_no_scale_works)
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK(s.scale == 32768.0f);
     s = ours(2000);
-    for (i = 0; i < 9; i++)                                     /* RANGE in a row only */
+    for (i = 0; i < 9; i++)                                     /* only RANGE in a row gives a verdict */
         CHECK_EQ_I(update(&s, i % 3 == 2 ? 0u : i % 3 ? MPT_CAUSE_INF : MPT_CAUSE_RANGE), MPT_OK);
 }
 
-/* A training, simulated: which cause a step has at a scale. */
+/* A simulated training: which cause a bad step has at a scale. */
 typedef struct world {
     float    limit;             /* scales above it overflow ... */
     unsigned overflow;          /* ... with this cause, */
     unsigned often;             /* in so many of 1000 steps */
-    unsigned nan;               /* and of 1000 steps so many have a NaN in the data, at any scale */
+    unsigned nan;               /* steps of 1000 whose data have a NaN, at any scale */
 } world;
 
 static unsigned world_step(const world *w, float scale)
@@ -887,8 +887,8 @@ static unsigned world_step(const world *w, float scale)
     return cause;
 }
 
-/* Steps lost to the scale in the second half of a run, per 1000; those with a NaN of the data do not
- * count. The mean binade of the scale there goes to *binade. */
+/* Steps lost to the scale in the second half of a run, per 1000; steps with a NaN in the data do not count.
+ * *binade: the mean binade of the scale there. */
 static double world_loss(const world *w, mpt_scaler *s, int steps, double *binade)
 {
     int    i, lost = 0;
@@ -907,8 +907,8 @@ static double world_loss(const world *w, mpt_scaler *s, int steps, double *binad
     return 1000.0 * (double)lost / (double)(steps - steps / 2);
 }
 
-/* However the overflow shows, as Inf, as NaN or as both, in all steps or in some, the scale settles near
- * the largest that works, and few steps are lost. */
+/* Whether the overflow shows as Inf, as NaN or as both, in all steps or in some: the scale settles near the
+ * largest that works, and few steps are lost. */
 TEST(default_finds_the_largest_scale_that_works)
 {
     static const unsigned causes[] = {MPT_CAUSE_INF, MPT_CAUSE_NAN, MPT_CAUSE_INF | MPT_CAUSE_NAN};
@@ -930,7 +930,7 @@ TEST(default_finds_the_largest_scale_that_works)
             }
 }
 
-/* NaN of the data: the scale stays about where it would be without. */
+/* With NaN in the data, the scale stays about where it would be without them. */
 TEST(default_is_not_dragged_down_by_data)
 {
     static const unsigned rates[] = {1, 5, 10, 15, 20, 30, 50, 100};
@@ -951,7 +951,7 @@ TEST(default_is_not_dragged_down_by_data)
         }
 }
 
-/* Several batches in a row with a NaN: searched downwards, then home again within a thousand good steps. */
+/* Several NaN batches in a row: the scaler searches downwards, and is home within a thousand good steps. */
 TEST(default_returns_home)
 {
     int run, i;
@@ -967,9 +967,9 @@ TEST(default_returns_home)
     }
 }
 
-/* Over the trainings of processes.h at most 3% fewer useful steps than the best of all dialects, no more than
- * half as many bad steps again as PyTorch where the scale alone is at fault, and a verdict only where every
- * step is bad. From a sigma of 5 on no rule can do both: those that a floor of 1 stops skip 1% there. */
+/* Over the trainings of processes.h at most 3% fewer useful steps than the best of all dialects; where only
+ * the scale is at fault, at most half more bad steps than PyTorch; and a verdict only where every step is
+ * bad. From sigma 5 on no rule achieves both: dialects that stop at a floor of 1 skip 1% there. */
 TEST(default_loses_least)
 {
     static process_step step[PROCESS_STEPS];
@@ -986,7 +986,7 @@ TEST(default_loses_least)
             for (d = 1; d < (int)MPT_SCALER_DIALECT_COUNT; d++) {
                 if (!mt.long_mode && d != MPT_SCALER_STATIC && d != MPT_SCALER_TENSORFLOW &&
                     d != MPT_SCALER_FAIRSEQ && d != MPT_SCALER_DEEPSPEED && d != MPT_SCALER_APEX_HYSTERESIS)
-                    continue;       /* these are never far from the best */
+                    continue;       /* the best of these five is never far from the best of all */
                 r = process_run((mpt_scaler_dialect)d, spec, (double)sigma, step);
                 if (r.useful > best && (sigma < 5 || !clean || 2 * r.skipped <= 3 * pytorch.skipped))
                     best = r.useful;
@@ -1003,7 +1003,7 @@ TEST(default_loses_least)
     mt_context(NULL, NULL);
 }
 
-/* Whatever came before, a training that works below some scale is found to work. */
+/* Whatever happened before, the scaler finds a scale that works, if there is one. */
 TEST(default_recovers_from_anything)
 {
     const int sequences = mt.long_mode ? 100000000 : 3000;
@@ -1040,7 +1040,7 @@ TEST(default_recovers_from_anything)
             if (!cause)
                 break;
         }
-        /* the worst: a cleared scale must lapse (256), the search pass its range (120), at the floor wait */
+        /* enough to forget a base rate (256), to search the whole range (120), and to wait at the floor */
         slow += j > 256 + 2 + 120 + 2 * 9;
         CHECK(ok);
     }
@@ -1112,7 +1112,7 @@ TEST(causes_and_names)
     CHECK(strstr(mpt_verdict_text(MPT_VERDICT_NAN), "NaN") != NULL);
 }
 
-/* What the originals' constructors and manuals say. */
+/* The defaults that the originals' constructors and manuals state. */
 TEST(defaults_are_the_originals)
 {
     static const struct { const char *name; int log2_init, interval, hysteresis; double backoff, floor, cap; }
@@ -1154,7 +1154,7 @@ TEST(defaults_are_the_originals)
     }
 }
 
-/* Every dialect refuses what makes no sense, and takes its preset. */
+/* Every dialect refuses senseless values, and accepts its defaults. */
 TEST(configurations)
 {
     int d;
@@ -1190,7 +1190,7 @@ TEST(configurations)
         mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
         mpt_scaler        s;
         c.interval = 1;
-        c.max_scale = -0.0;                         /* is no cap, as 0 is none */
+        c.max_scale = -0.0;                         /* like 0: no cap */
         CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
         (void)mpt_scaler_scale(&s, 1.0f);
         CHECK_EQ_I(update(&s, 0u), MPT_OK);
@@ -1201,7 +1201,7 @@ TEST(configurations)
 /* ---- check: what was bad, where, and how much ---- */
 
 enum { MANY = 40000 };
-static uint32_t  room[3][MANY];     /* for any format */
+static uint32_t  room[3][MANY];     /* elements of any format */
 static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
 
 static mpt_tensor grad_of(void *grad, mpt_format format, size_t n, const char *name)
@@ -1269,8 +1269,8 @@ static const uint32_t inf_bits[] = {0x7f800000u, 0x7c00u, 0x7f80u};
 static const uint32_t nan_bits[] = {0xffc00001u, 0xfe00u, 0x7fc1u};
 static const uint32_t big_bits[] = {0x7f7fffffu, 0x7bffu, 0x7f7fu};
 
-/* Bad ones planted at random; every count and every first is told again by a plain loop, with a report and
- * without. */
+/* Bad elements at random places: every count and the first bad element are those of a plain loop, with a
+ * report and without. */
 TEST(cause_first_and_counts)
 {
     static unsigned char was[sizeof room], left[sizeof room];
@@ -1345,7 +1345,7 @@ TEST(cause_first_and_counts)
     }
 }
 
-/* The vectors of every path against the portable path: sums and what is written back, bit for bit. */
+/* mpt_check and mpt_unscale on every SIMD path against the portable one: sums and gradients, bit for bit. */
 TEST(vectors_equal_the_reference)
 {
     static const size_t sizes[] = {1,    7,    8,     9,     255,   256,   257, 2047,
@@ -1360,15 +1360,15 @@ TEST(vectors_equal_the_reference)
                 for (k = 0; k < 5; k++) {
                     static const float  scales[] = {1024.0f, 3.0f, 0.75f, 0x1p126f, 0x1p-80f};
                     mpt_scaler          s = static_scaler(scales[k]);
-                    const size_t        skip = k;       /* off its alignment */
+                    const size_t        skip = k;       /* not aligned */
                     const size_t        bytes = formats[f] == MPT_F32 ? 4u : 2u;
                     mpt_tensor          t = grad_of((unsigned char *)room[0] + skip * bytes, formats[f],
                                                     sizes[i] - (sizes[i] > MANY - 5u ? skip : 0u), "t");
                     mpt_step            step, plain;
                     if (back && scales[k] < 0.5f)
-                        continue;       /* what comes out does not fit f16 */
+                        continue;       /* the results do not fit f16 */
                     memset(&plain, 0, sizeof plain);
-                    fill(&t, scales[k] > 1e30f ? 1e-6f : 100.0f);      /* 1e-6: soon below what f32 has */
+                    fill(&t, scales[k] > 1e30f ? 1e-6f : 100.0f);      /* 1e-6 becomes subnormal in f32 */
                     memcpy(was, room[0], sizeof was);
                     last_path = 0;
                     CHECK_EQ_I((back ? mpt_unscale : mpt_check)(&s, &plain, &t, 1, NULL), MPT_OK);
@@ -1434,14 +1434,14 @@ TEST(joined_records_act_as_one)
 }
 
 /* A scale per tensor that is a power of two: as long as nothing is subnormal or overflows, the unscaled
- * gradients are the same bits at every scale; and a layer whose gradients one scale would flush is kept. */
+ * gradients have the same bits at every scale; and a layer that one common scale would flush is kept. */
 TEST(a_scale_per_tensor_rounds_nothing)
 {
     static const int exponents[] = {0, 3, -2, 7, -5};
     size_t           e, i, k;
     float            plain[2][200];
     for (k = 0; k < 2; k++)
-        for (i = 0; i < 200; i++)       /* halves in [1, 2): a layer at 2^-3, one at 2^-20 */
+        for (i = 0; i < 200; i++)       /* f16 numbers: a layer near 2^-3, one near 2^-20 */
             plain[k][i] = (float)(1024u + mt_random() % 1024u) / 1024.0f * pow2f(k ? -20 : -3);
     for (e = 0; e < COUNT(exponents); e++) {
         mpt_scaler s[2];
@@ -1451,7 +1451,7 @@ TEST(a_scale_per_tensor_rounds_nothing)
         for (k = 0; k < 2; k++) {
             mpt_tensor t = grad_of(room[k], MPT_F16, 200, k ? "small" : "large");
             s[k] = static_scaler(pow2f((k ? 17 : 0) + exponents[e]));
-            for (i = 0; i < 200; i++)   /* what a backward pass in f16 leaves with the layer's scale */
+            for (i = 0; i < 200; i++)   /* what a backward pass in f16 gives at the layer's scale */
                 put_value(&t, i, mpt_scaler_scale(&s[k], plain[k][i]));
             CHECK_EQ_I(mpt_check(&s[k], &step[k], &t, 1, NULL), MPT_OK);
             for (i = 0; i < 200; i++) {
@@ -1462,7 +1462,7 @@ TEST(a_scale_per_tensor_rounds_nothing)
         CHECK_EQ_I(mpt_steps_join(step, 2), MPT_OK);
         CHECK(fabs(step[0].norm - sqrt(sum)) < 2e-7 * sqrt(sum) && step[0].norm <= step[1].norm);
     }
-    CHECK(mpt_f32_from_f16(mpt_f16_from_f32(plain[1][7])) != plain[1][7]);     /* without: lost */
+    CHECK(mpt_f32_from_f16(mpt_f16_from_f32(plain[1][7])) != plain[1][7]);     /* unscaled, it is lost */
 }
 
 typedef struct fake_ranks { const double *others; int calls, fails; } fake_ranks;
@@ -1498,7 +1498,7 @@ TEST(ranks_decide_together)
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_OK);
     CHECK(r.calls == 1 && step.norm == 5.0 && !step.found_inf && !s.found_inf);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
-    CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_E_ORDER); /* of the step before */
+    CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_E_ORDER); /* an old record */
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.others = bad;
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_OK);
@@ -1507,7 +1507,7 @@ TEST(ranks_decide_together)
     CHECK(mpti_f64_bits(step.norm) == (uint64_t)0x7ff << 52);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
-    r.others = mute;                                                            /* bad, no cause told */
+    r.others = mute;                                                            /* bad, without a cause */
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_OK);
     CHECK(step.found_inf == 1 && s.found_inf == 1 && !s.cause);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
@@ -1526,7 +1526,7 @@ TEST(ranks_decide_together)
 
 /* ---- accumulation, limits ---- */
 
-/* k micro-batches, accumulated scaled, unscaled once: the sum of the true gradients, rounded as said. */
+/* Micro-batches, accumulated scaled, unscaled once: the sum of the true gradients, rounded as documented. */
 TEST(accumulation)
 {
     size_t f, g, i, k;
@@ -1566,16 +1566,16 @@ TEST(accumulation)
     }
 }
 
-/* A gradient in two tensors: to read it twice is allowed, to divide or clip it twice is not. */
+/* Gradients that overlap: reading an element twice is allowed, dividing or clipping it twice is not. */
 TEST(gradients_that_overlap)
 {
     static uint32_t was[3][MANY];
     static const struct { size_t at[3], n[3]; mpt_format f[3]; int overlap; } lists[] = {
-        {{0, 400, 800}, {100, 100, 100}, {MPT_F32, MPT_F32, MPT_F32}, 0},   /* up, down, mixed: all touch */
+        {{0, 400, 800}, {100, 100, 100}, {MPT_F32, MPT_F32, MPT_F32}, 0},   /* up, down, mixed: adjacent */
         {{800, 400, 0}, {100, 100, 100}, {MPT_F32, MPT_F32, MPT_F32}, 0},
         {{800, 0, 400}, {100, 100, 100}, {MPT_F32, MPT_F32, MPT_F32}, 0},
         {{0, 200, 400}, {100, 100, 100}, {MPT_F16, MPT_BF16, MPT_F32}, 0},
-        {{0, 40, 400}, {100, 0, 100}, {MPT_F32, MPT_F32, MPT_F32}, 0},      /* an empty one is nowhere */
+        {{0, 40, 400}, {100, 0, 100}, {MPT_F32, MPT_F32, MPT_F32}, 0},      /* an empty one overlaps none */
         {{0, 800, 0}, {100, 100, 100}, {MPT_F32, MPT_F32, MPT_F32}, 1},
         {{0, 0, 800}, {100, 1, 100}, {MPT_F32, MPT_F16, MPT_F32}, 1},
         {{0, 398, 800}, {100, 100, 1}, {MPT_F32, MPT_F16, MPT_F32}, 1},
@@ -1602,7 +1602,7 @@ TEST(gradients_that_overlap)
         CHECK_EQ_U(step.found_inf, lists[i].overlap);
         CHECK_EQ_I(memcmp(was, room, sizeof was) != 0, !lists[i].overlap);
         CHECK_EQ_I(memcmp(&s, &unchanged, sizeof s) != 0, !lists[i].overlap);
-        if (lists[i].overlap) {         /* a list that was not the one checked */
+        if (lists[i].overlap) {         /* not the list that was unscaled */
             CHECK_EQ_I(mpt_unscale(&s, &step, list, 1, NULL), MPT_OK);
             CHECK_EQ_I(mpt_clip(&step, 0.125f), MPT_OK);
             memcpy(was, room, sizeof was);
@@ -1630,11 +1630,11 @@ TEST(accumulation_refuses)
     {
         mpt_tensor to[2], from[2];
         to[0] = to[1] = a;
-        from[0] = from[1] = b;                      /* what is added may be one and the same */
-        CHECK_EQ_I(mpt_accumulate(to, from, 2), MPT_E_ARG);             /* added twice */
+        from[0] = from[1] = b;                      /* two sources may be the same array */
+        CHECK_EQ_I(mpt_accumulate(to, from, 2), MPT_E_ARG);             /* two targets may not */
         to[1] = grad_of(room[2], MPT_F32, 100, "to");
         from[1] = a;
-        CHECK_EQ_I(mpt_accumulate(to, from, 2), MPT_E_ARG);             /* added to, then added */
+        CHECK_EQ_I(mpt_accumulate(to, from, 2), MPT_E_ARG);             /* a target as a source */
         from[0] = grad_of((unsigned char *)room[2] + 396, MPT_BF16, 100, "from");
         from[1] = b;
         CHECK_EQ_I(mpt_accumulate(to, from, 2), MPT_E_ARG);
@@ -1681,7 +1681,7 @@ TEST(clip_by_value)
             CHECK(fabsf(y) <= 0.7f);
             CHECK(fabsf(x) <= 0.7f ? y == x : fabsf(y) > 0.69f && (y < 0.0f) == (x < 0.0f));
         }
-        CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);                      /* a bad step is left alone */
+        CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);                      /* a bad step changes nothing */
         put(&t, 7, nan_bits[f]);
         put_value(&t, 8, 9.0f);
         CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1, NULL), MPT_OK);
@@ -1692,7 +1692,7 @@ TEST(clip_by_value)
 
 /* ---- FP8 delayed scaling ---- */
 
-/* The original once more: the history as rows of a table, slot 0 the one under way, rolled by one. */
+/* The original's rule, implemented again. The test's history: slot 0 is the current step, rolled by one. */
 static float original_fp8_scale(float old, float amax, float largest, int margin, int power_of_two)
 {
     volatile float s;
@@ -1725,7 +1725,7 @@ TEST(fp8_scales_are_the_originals)
         CHECK(s.recipe.length == 1024u && s.recipe.choice == MPT_AMAX_MAX && s.recipe.margin == 0);
         s.recipe.choice = turn / 2 % 2 ? MPT_AMAX_MOST_RECENT : MPT_AMAX_MAX;
         length = s.recipe.length = turn % 3 ? (unsigned)turn % 16u + 1u : 1u;
-#ifndef __FAST_MATH__    /* which may multiply by the margin first: then an Inf on the way is none */
+#ifndef __FAST_MATH__    /* it may multiply by the margin first, and then no Inf arises on the way */
         s.recipe.margin = turn % 5 * 7 - 9;
 #endif
         s.recipe.power_of_two = (uint32_t)(turn / 4 % 2);
@@ -1750,7 +1750,7 @@ TEST(fp8_scales_are_the_originals)
                     most = mpti_f32_bits(slot[i]);
             want = original_fp8_scale(want, mpti_f32_make(most), turn % 2 ? 57344.0f : 448.0f,
                                       s.recipe.margin, (int)s.recipe.power_of_two);
-            for (i = 0; i + 1 < length; i++) {      /* roll by -1: the last slot takes the first */
+            for (i = 0; i + 1 < length; i++) {      /* roll by -1: slot 0 becomes the last one */
                 const float t = slot[i];
                 slot[i] = slot[i + 1];
                 slot[i + 1] = t;
@@ -1762,13 +1762,13 @@ TEST(fp8_scales_are_the_originals)
             CHECK_EQ_U(mpti_f32_bits(amax[1]), 0u);
             CHECK_EQ_U(mpti_f32_bits(history[2 * length - 1]),
                        s.recipe.drop_bad && code >= 0x7f800000u ? 0u : code);
-            CHECK(scale[2] == 1.0f && inverse[2] == 1.0f);          /* never an amax: the first scale */
+            CHECK(scale[2] == 1.0f && inverse[2] == 1.0f);          /* no amax: the scale stays */
             slot[0] = 0.0f;
         }
     }
 }
 
-/* The pattern of element i, as in the formats' own table. */
+/* Element i of an array in a source format, as a float. */
 static float fp8_source(const void *src, mpt_format f, size_t i)
 {
     float    x;
@@ -1783,7 +1783,7 @@ static float fp8_source(const void *src, mpt_format f, size_t i)
     return f == MPT_F16 ? mpt_f32_from_f16(h) : mpt_f32_from_bf16(b);
 }
 
-/* A NaN's code: sign and the top of the payload, quiet. */
+/* The code of a NaN: its sign and the top of its payload, quiet. */
 static uint32_t fp8_nan(mpt_format f, float x)
 {
     const uint32_t u = mpti_f32_bits(x), sign = u >> 24 & 0x80u;
@@ -1808,17 +1808,17 @@ static const mpt_format fp8_formats[] = {MPT_E4M3, MPT_E5M2}, fp8_sources[] = {M
 
 static void fp8_fill(unsigned char *src, size_t bytes)
 {
-    const uint32_t inf = 0x7f800000u;       /* and as halves 0 and the Inf of bf16 */
+    const uint32_t inf = 0x7f800000u;       /* two halves: 0, and the Inf of bf16 */
     const uint16_t half = 0x7c00u;
     size_t         i;
     for (i = 0; i < bytes; i++) src[i] = (unsigned char)(mt_random() >> 40);
-    for (i = 0; i + 4 <= bytes; i += 4)     /* most of them where FP8 has numbers; Inf and NaN stay in */
+    for (i = 0; i + 4 <= bytes; i += 4)     /* most are in FP8's range; some Inf and NaN stay */
         if (mt_random() % 4) src[i + 1] = src[i + 3] = (unsigned char)(0x3au + mt_random() % 8u);
     memcpy(src, &inf, sizeof inf);
     memcpy(src + 4, &half, sizeof half);
 }
 
-/* x87 quiets a signaling NaN that is passed on as a float, here where the judge reads the source. */
+/* Two amax have the same bits. On x87 NaN only need to be NaN: passing a float quiets a signaling NaN. */
 static int same_amax(float a, float b)
 {
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 2
@@ -1855,7 +1855,7 @@ TEST(fp8_encode)
                     CHECK(dst[0] == 0xa5 && dst[1 + n] == 0xa5);
                     amax = j % 2 ? 0.0f : 1.0e30f;
                     CHECK_EQ_I(mpt_fp8_encode_n(fp8_formats[f], NULL, fp8_sources[g], src, n, NULL, &amax),
-                               MPT_OK);                     /* amax alone */
+                               MPT_OK);                     /* only amax */
                     CHECK(same_amax(amax, want));
                     CHECK_EQ_I(mpt_fp8_encode_n(fp8_formats[f], src, fp8_sources[g], src, n,
                                                 j ? &scales[j] : NULL, NULL), MPT_OK);     /* in place */

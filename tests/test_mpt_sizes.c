@@ -1,5 +1,5 @@
-/* test_mpt_sizes.c -- what every call of mpt_half.h and mpt.h says to a size that no array in memory can
- * have, and to arrays that do not begin where their elements would. Valid C99 and C++17.
+/* test_mpt_sizes.c -- every call of mpt_half.h and mpt.h refuses a size that no array in memory can have, and
+ * reports accept arrays at any alignment. Valid C99 and C++17.
  *
  *     cc -O2 -I. tests/test_mpt_sizes.c tests/impl.c -o test_mpt_sizes -lm
  *     ./test_mpt_sizes [part of a test name]
@@ -15,19 +15,19 @@ static struct {
     uint32_t after[4];
 } data;
 
-/* Counts of elements of so many bytes: their bytes wrap to nothing or to few, or are over half of memory. */
+/* Numbers of elements of `bytes` bytes: their size wraps to 0 or to little, or exceeds half of memory. */
 static size_t huge(int k, size_t bytes)
 {
     switch (k) {
     case 0:  return SIZE_MAX;
     case 1:  return SIZE_MAX / 2u + 1u;
-    case 2:  return SIZE_MAX / bytes - (bytes == 1u);           /* less than one element below */
+    case 2:  return SIZE_MAX / bytes - (bytes == 1u);           /* less than one element below SIZE_MAX */
     case 3:  return bytes == 1u ? SIZE_MAX : SIZE_MAX / bytes + 2u;
-    default: return SIZE_MAX / 2u / bytes + 1u;                 /* the least that is too many */
+    default: return SIZE_MAX / 2u / bytes + 1u;                 /* the smallest count that is too large */
     }
 }
 
-/* The call with n such elements, which must be refused. */
+/* The call with n elements of this size must be refused. */
 #define REFUSES(bytes, call)                       \
     do {                                           \
         const size_t n = huge(k, bytes);           \
@@ -36,7 +36,7 @@ static size_t huge(int k, size_t bytes)
         mt_context(NULL, NULL);                    \
     } while (0)
 
-/* The same for each of two sizes, the other being 1. */
+/* The same for a call with two sizes: one huge and the other 1, or both large. */
 #define REFUSES_2(bytes, call)                     \
     do {                                           \
         size_t rows = 1, cols = huge(k, bytes);    \
@@ -108,7 +108,7 @@ static void conversions(int k)
     REFUSES(8, mpt_quantize_f64_n(doubles, doubles, n, info, NULL));
     CHECK_EQ_U(at, 77);
     CHECK_EQ_U(flags, 0);
-    if (k < 2) {                    /* SIZE_MAX asks for the length of a string */
+    if (k < 2) {                    /* SIZE_MAX would mean: take the string's length */
         const size_t length = SIZE_MAX - 1u - (size_t)k * (SIZE_MAX / 2u - 1u);
         CHECK_EQ_I(mpt_from_text(MPT_F16, "1", length, NULL, NULL, &code, &at), MPT_E_ARG);
         CHECK_EQ_I(mpt_from_text_as(info, "1", length, NULL, NULL, &code, &at), MPT_E_ARG);
@@ -151,7 +151,7 @@ static void rows_and_products(int k)
     mpt_row_rule     rule;
     mpt_tensor       tensor;
     uint32_t         label[4] = {0u, 0u, 0u, 0u};
-    /* as for NULL: a dot product has no status */
+    /* 0, as for NULL: a dot product returns no status */
     CHECK(mpt_dot(floats, MPT_F32, floats, MPT_F32, huge(k, 4)) == 0.0f);
     CHECK(mpt_dot(f16, MPT_F16, floats, MPT_F32, huge(k, 4)) == 0.0f);
     CHECK(mpt_dot_strided(bf16, MPT_BF16, 2, floats, MPT_F32, 4, huge(k, 4)) == 0.0f);
@@ -257,7 +257,7 @@ static void training(int k)
     REFUSES(4, mpt_tensors_new_f16(&list, "t", n, NULL, NULL, NULL));
     REFUSES(4, mpt_tensors_new_bf16(&list, "t", n, NULL, NULL, NULL));
     CHECK_EQ_U(list.count, 0);
-    CHECK_EQ_I(mpt_tensors_place(&list, out, huge(k, 1)), MPT_E_ARG);       /* what the list holds since */
+    CHECK_EQ_I(mpt_tensors_place(&list, out, huge(k, 1)), MPT_E_ARG);       /* the list keeps an error */
     REFUSES(4, mpt_tensors_shard(&list, n, n));
     REFUSES(sizeof step, mpt_steps_join(&step, n));
     one.param = data.y, one.param_format = MPT_BF16, one.master = data.z, one.m = data.w, one.v = data.w + 8;
@@ -302,7 +302,7 @@ static void training(int k)
         REFUSES_LIST(0, (state.tensor_count = count, mpt_state_save(&state, out, 64)));
         REFUSES_LIST(0, (state.tensor_count = count, mpt_state_load(&state, out, 64)));
     }
-    {   /* two tensors of a quarter of the address space each: one alone would do */
+    {   /* each takes a quarter of the address space: one can be saved, both cannot */
         mpt_tensor many[2];
         size_t     i;
         memset(many, 0, sizeof many);
@@ -325,7 +325,7 @@ static void training(int k)
     state.step_count = 0, state.counters = (uint64_t *)out;
     REFUSES(8, (state.counter_count = n, mpt_state_size(&state, &bytes)));
     CHECK_EQ_U(bytes, 77);
-    CHECK_EQ_U(mpt_tensor_grad_f32("t", data.x, huge(k, 4)).n, huge(k, 4));     /* it has no status */
+    CHECK_EQ_U(mpt_tensor_grad_f32("t", data.x, huge(k, 4)).n, huge(k, 4));     /* returns no status */
 }
 
 static void policy_and_graph(int k)
@@ -342,14 +342,14 @@ static void policy_and_graph(int k)
     REFUSES(1, mpt_graph_init(&g, arena, n));
     CHECK_EQ_I(mpt_graph_init(&g, arena, sizeof arena), MPT_OK);
     REFUSES(4, mpt_graph_op(&g, "x", "MatMul", sources, n, 1, &output));
-    CHECK_EQ_I(mpt_graph_reserve(&g, huge(k, 8), 1), MPT_E_MEMORY);     /* room that no arena has */
+    CHECK_EQ_I(mpt_graph_reserve(&g, huge(k, 8), 1), MPT_E_MEMORY);     /* more than any arena has */
     CHECK_EQ_I(mpt_graph_reserve(&g, 1, huge(k, 8)), MPT_E_MEMORY);
     CHECK_EQ_U(mpt_graph_bytes(huge(k, 8), 1), 0);
     CHECK_EQ_U(mpt_graph_bytes(1, huge(k, 8)), 0);
     CHECK_EQ_U(output, 77);
 }
 
-/* What a buffer has room for is the caller's word, and an index past a list is none of it. */
+/* The caller alone knows how large a text buffer is. An index beyond a list gives nothing. */
 static void texts(int k)
 {
     static uint64_t arena[4096];
@@ -388,7 +388,7 @@ TEST(sizes_that_no_array_has)
     }
 }
 
-/* Reports take numbers from anywhere. Sanitizers see a pointer that is used as if it were aligned. */
+/* Reports accept arrays at any alignment. Sanitizers see a pointer that is used as if it were aligned. */
 TEST(reports_at_any_alignment)
 {
     enum { COUNT = 3000 };

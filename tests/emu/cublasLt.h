@@ -1,19 +1,19 @@
 /* cublasLt.h -- test-only stand-in for the part of cublasLt that mpt_cuda.h uses, beside cuda_runtime.h of
- * this folder: a plain triple loop, and the refusals of the real library, so that code which passes here
- * does not fail there for a layout, an alignment or a type. Sources: cuBLAS library documentation, "Using the
- * cuBLASLt API", the tables of cublasLtMatmul.
+ * this folder: a plain triple loop with the refusals of the real library, so that code that passes here does
+ * not fail there because of a layout, an alignment or a type. Sources: cuBLAS library documentation, "Using
+ * the cuBLASLt API", the tables of cublasLtMatmul.
  *
- * It refuses: types that do not go together; FP8 without its layout (but on compute capability 10.x), with
+ * It refuses: types that do not go together; FP8 without its layout (except on compute capability 10.x), with
  * lines of a matrix or pointers that are no multiple of 16 bytes, below 8.9; scales where nothing is FP8;
- * bf16 below 8.0; blocks below 10.0, not along k, of MXFP4, without their scales or with another mode than
- * theirs; a bias of another type; a workspace too small for the plan; a descriptor, layout or handle
- * that is not alive; pointers, that of the bias too, less aligned than when the plan was made.
- * It does what the real one may: loads a plan's kernel at its first product, which no strict capture allows;
- * splits k and adds the parts in the type of d where the preference lets it; takes no TF32 for small
- * products; has a tanh of 11 bits.
+ * bf16 below 8.0; blocks below 10.0, not along k, of MXFP4, without scales or with another scale mode; a bias
+ * of another type; a workspace too small for the plan; a descriptor, layout or handle that is not alive;
+ * pointers, including that of the bias, less aligned than when the plan was made.
+ * It does what the real one may do: loads a plan's kernel at its first product, which no strict capture
+ * allows; splits k and adds the parts in the type of d where the preference allows it; takes no TF32 for
+ * small products; has a tanh of 11 bits.
  * It counts descriptors, layouts and handles: mpt_emu::blas_outstanding() is 0 when all were destroyed.
- * The scales of blocks it reads from their tiles, all of them, those beyond the matrix too.
- * CUBLAS_VERSION may be set lower: below 12.8 nothing of blocks is declared.
+ * It reads the scales of blocks from all of their tiles, including those beyond the matrix.
+ * CUBLAS_VERSION may be set lower: below 12.8 nothing for blocks is declared.
  * It adds in double and rounds once to float where the real one adds in FP32: compare with a tolerance. */
 #ifndef MPT_EMU_CUBLASLT_H
 #define MPT_EMU_CUBLASLT_H
@@ -79,7 +79,7 @@ typedef enum {
     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE = 4
 } cublasLtReductionScheme_t;
 
-/* The descriptors are what the caller described, nothing more. */
+/* A descriptor holds what the caller has set, nothing more. */
 struct cublasLtContext { int unused; };
 struct cublasLtMatmulDescOpaque_t {
     cublasComputeType_t compute;
@@ -105,8 +105,8 @@ typedef cublasLtContext                  *cublasLtHandle_t;
 typedef cublasLtMatmulDescOpaque_t       *cublasLtMatmulDesc_t;
 typedef cublasLtMatrixLayoutOpaque_t     *cublasLtMatrixLayout_t;
 typedef cublasLtMatmulPreferenceOpaque_t *cublasLtMatmulPreference_t;
-/* A plan remembers what it was made for: the workspace it needs and the alignment it relies on, that of the
- * bias included, which it saw. */
+/* A plan remembers what it was made for: the workspace that it needs and the alignments that it relies on,
+ * including that of the bias. */
 struct cublasLtMatmulAlgo_t { uint64_t workspace, shape[3], kernel; uint32_t split, align[5]; };
 struct cublasLtMatmulHeuristicResult_t {
     cublasLtMatmulAlgo_t algo;
@@ -146,11 +146,11 @@ inline bool is_fp8(cudaDataType_t t) { return t == CUDA_R_8F_E4M3 || t == CUDA_R
 inline bool is_fp4(cudaDataType_t t) { return (int)t == 33; }
 inline size_t bytes_of(cudaDataType_t t) { return t == CUDA_R_32F ? 4 : is_fp8(t) || is_fp4(t) ? 1 : 2; }
 
-/* The modes of scales; elements of a block that has one. */
+/* Modes of scales, and how many elements a block has in such a mode. */
 enum { SCALE_NONE = 0, SCALE_VEC16 = 1, SCALE_VEC32 = 2 };
 inline uint64_t block_of(int32_t mode) { return mode == SCALE_VEC16 ? 16 : 32; }
 
-/* 1 + e + m bits with the highest exponent for Inf and NaN; e4m3 has neither Inf nor, but one, NaN. */
+/* A number of 1 + e + m bits, the highest exponent for Inf and NaN. fn: no Inf; e4m3 has one NaN only. */
 inline double small_value(uint32_t code, int e, int m, bool fn)
 {
     const uint32_t sign = code >> (e + m), field = code >> m & ((1u << e) - 1), man = code & ((1u << m) - 1);
@@ -214,7 +214,7 @@ inline double block_scale(const void *scales, int32_t mode, uint64_t line, uint6
     if (mode == SCALE_VEC16) return small_value(code, 4, 3, true);
     return code == 255 ? NAN : ldexp(1.0, code - 127);
 }
-/* Tiles must be there whole; what lies beyond the matrix must be a number, since zeros times it are added. */
+/* Tiles must be complete: scales beyond the matrix must be numbers, since zeros times them are added. */
 inline double tiles_beyond(const void *scales, int32_t mode, uint64_t lines, uint64_t blocks)
 {
     double sum = 0.0;
@@ -224,7 +224,7 @@ inline double tiles_beyond(const void *scales, int32_t mode, uint64_t lines, uin
     return sum;
 }
 
-/* TF32 keeps 10 bits of the mantissa; the cores cut off the rest. */
+/* TF32 keeps 10 bits of the fraction; Tensor Cores cut off the rest. */
 inline double tf32(double x)
 {
     float f = (float)x;
@@ -251,7 +251,7 @@ inline double at(const Product &p, const void *x, const cublasLtMatrixLayoutOpaq
                  uint64_t row, uint64_t col)
 {
     const double v = get(x, l.type, transposed ? col + row * (uint64_t)l.ld : row + col * (uint64_t)l.ld);
-    const bool   cores = p.m() >= 64 && p.n() >= 64 && p.k() >= 64;     /* allowed is not promised */
+    const bool   cores = p.m() >= 64 && p.n() >= 64 && p.k() >= 64;     /* TF32 is allowed, not promised */
     return p.o.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && cores ? tf32(v) : v;
 }
 
@@ -280,7 +280,7 @@ inline double gelu_slope(double x)
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.7978845608028654 * (1.0 + 3.0 * 0.044715 * x * x);
 }
 
-/* The bits of an epilogue that are not operations of themselves. */
+/* Bits in epilogues that are not epilogues by themselves. */
 enum { EPILOGUE_DRELU = 8, EPILOGUE_BGRAD = 16, EPILOGUE_DGELU = 64, EPILOGUE_AUX = 128,
        EPILOGUE_SUMS = EPILOGUE_BGRAD | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB };
 

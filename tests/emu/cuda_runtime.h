@@ -4,7 +4,7 @@
  * really runs, on the CPU, without the CUDA Toolkit and without a GPU: one fiber per CUDA
  * thread, real barriers and warp collectives, shared memory, atomics, streams, events and
  * graph capture. So a debugger, AddressSanitizer, UndefinedBehaviorSanitizer and
- * ThreadSanitizer work on kernels. It judges correctness; it says nothing about speed.
+ * ThreadSanitizer work on kernels. It checks correctness; it says nothing about speed.
  *
  * Use, in 10 lines (c++ -x c++ -std=c++17 -Itests/emu file.cu):
  *
@@ -30,7 +30,7 @@
  * the byte and for reads too with ASan), too much shared memory. Misuse of the runtime returns
  * CUDA's error code. Unwritten memory reads as 0xff bytes: NaN, -1.
  *
- * What it does NOT see: inline PTX (there the portable C stands; cuda_ptx.py interprets it), plain accesses
+ * What it does NOT see: inline PTX (portable C takes its place; cuda_ptx.py interprets it), plain accesses
  * that a GPU reorders, and loads that bypass coherence (lint.sh forbids these); registers, occupancy and
  * speed (cuda_ptx.py has a model); what nvcc makes of the source.
  *
@@ -38,14 +38,14 @@
  * - Warps do not run in lockstep, and nothing but a barrier, a warp collective and (shuffled) an
  *   atomic lets another thread run. A thread that spins on a plain variable hangs.
  * - One host thread, one thing at a time. Streams overlap only as an order of whole operations.
- * - TSan orders a block by its barriers, a warp by its collectives, and blocks by __threadfence
- *   around an atomic (so a missing fence is seen); it takes a fence without looking at which
+ * - For TSan, barriers order the threads of a block, __syncwarp those of a warp, and __threadfence around
+ *   an atomic orders blocks (so a missing fence is seen). It takes a fence without looking at which
  *   atomic was read, and does not know that plain accesses may be reordered on a real GPU.
  * - No .cu can prove host code right: in immediate mode a host read of device memory works.
  *   controls().hide (ASan) makes it an error; controls().deferred runs kernels only at the next
- *   synchronization, so that a missing one is seen; a cudaMemcpy from ordinary memory too is then only
- *   staged, as CUDA has it: a kernel on a non-blocking stream may come first. Kernels that read host
- *   memory go unseen.
+ *   synchronization, so that a missing one is seen. A cudaMemcpy from ordinary memory is then only
+ *   staged, as in CUDA: a kernel on a non-blocking stream may run before it arrives. Kernels that
+ *   read host memory are not detected.
  * - No __shared__, no dynamic shared memory, no textures, no cooperative groups, no grid-wide
  *   barrier, no device-side runtime calls, no cudaMallocAsync, no symbols, no peer access, no
  *   capture across streams, no approximate math (rsqrtf, __expf ...), no `min`/`max` globals.
@@ -287,10 +287,9 @@ inline void poison(const void *, size_t) {}
 inline void unpoison(const void *, size_t) {}
 #endif
 
-/* TSan must see CUDA threads as threads: each has a TSan fiber, switched without ordering.
- * What orders them is said by release and acquire on a tag, and nothing else. fiber_switch must
- * be inlined even with -O0: a function that begins in one fiber and ends in another breaks the
- * call stacks that TSan keeps. */
+/* TSan must see CUDA threads as threads: each has a TSan fiber, switched without ordering. Only release and
+ * acquire on a tag order them. fiber_switch must be inlined even with -O0: a function that begins in one
+ * fiber and ends in another breaks the call stacks that TSan keeps. */
 #if MPT_EMU_TSAN
 inline void *fiber_current() { return __tsan_get_current_fiber(); }
 inline void *fiber_create() { return __tsan_create_fiber(0); }
@@ -312,8 +311,8 @@ inline void release(void *) {}
 
 } /* namespace san */
 
-/* While one of these lives, TSan ignores what the current fiber reads and writes: the
- * emulation's own state is shared by all the threads of a kernel without being a race. */
+/* While an object of this type lives, TSan ignores what the current fiber reads and writes: all threads of a
+ * kernel share the emulation's own state, and this is no race. */
 struct Ignore {
 #if MPT_EMU_TSAN
     Ignore()
@@ -418,8 +417,8 @@ struct TsanFiber {
     unsigned uses = 0;
 };
 
-/* Everything there is, once per process. Never destroyed, so that destructors of static
- * objects in a test may still call cudaFree. */
+/* All state of the emulation, once per process. Never destroyed, so that destructors of static objects in a
+ * test may still call cudaFree. */
 struct Machine {
     Controls controls;
     Counters counters;
@@ -499,7 +498,7 @@ template <class T> void shuffle(std::vector<T> &v)
     for (size_t i = v.size(); i > 1; i--) std::swap(v[i - 1], v[random_below(i)]);
 }
 
-/* The k-th use from now fails: true that once. */
+/* A countdown to a planned failure: true once, at the k-th call. */
 inline bool due(int &countdown) { return countdown > 0 && --countdown == 0; }
 
 /* ------------------------------------------------------------------------------------------ */
@@ -535,8 +534,8 @@ struct Exchange {
     char tag[2] = {0, 0};
 };
 
-/* One for every mask seen. Lanes may be waiting in several: some with the whole warp's mask,
- * while others have yet to finish among themselves. */
+/* One Exchange for every mask seen. Lanes may be waiting in several: some with the whole warp's mask, while
+ * others have yet to finish among themselves. */
 typedef std::vector<std::unique_ptr<Exchange>> Warp;
 
 struct Shared {
@@ -585,7 +584,7 @@ template <class... A> [[noreturn]] void dief(const char *format, A... a)
     die(text);
 }
 
-/* The running CUDA thread; host code that uses the kernel language gets a clear answer. */
+/* The running CUDA thread; host code that uses the kernel language gets a clear error. */
 inline Fiber &self()
 {
     Fiber *f = machine().self;
@@ -812,7 +811,7 @@ inline void to_fiber(Fiber &f)
     }
 }
 
-/* Others may run now; only with shuffle, so that plain runs stay easy to follow. */
+/* Other threads may run now; only with shuffle, so that plain runs stay easy to follow. */
 inline void yield_at_random(unsigned one_in)
 {
     Machine &m = machine();
@@ -834,7 +833,7 @@ inline void check_exit(const Block &b, const Fiber &f)
 
 inline void thread_exit()
 {
-    Ignore ignore;                   /* ends here: the TSan fiber must come back unmarked */
+    Ignore ignore;                   /* ends here: to_host must leave a TSan fiber that is not marked */
     Fiber &me = self();
     check_exit(*me.block, me);
     me.state = State::exited;
@@ -1029,9 +1028,9 @@ inline Exchange &exchange_of(Warp &warp, uint32_t mask, int operation, Where whe
 
 enum { WARP_SYNC, WARP_VOTE, WARP_SHFL, WARP_SHFL_UP, WARP_SHFL_DOWN, WARP_SHFL_XOR };
 
-/* Every lane of the mask lays down a value and gets to see the values of all, which stay until all of
- * them have come once more. Only __syncwarp orders what the lanes do in memory: the CUDA programming
- * guide says of votes and shuffles that they imply no memory barrier. */
+/* Every lane of the mask stores a value and gets the values of all lanes, which stay valid until all have
+ * arrived once more. Only __syncwarp orders what the lanes do in memory: the CUDA programming guide says of
+ * votes and shuffles that they imply no memory barrier. */
 inline const uint64_t *warp_exchange(uint32_t mask, uint64_t v, int operation, Where where)
 {
     Ignore ignore;
@@ -1064,8 +1063,8 @@ inline const uint64_t *warp_exchange(uint32_t mask, uint64_t v, int operation, W
 
 enum { POISON = 0xff, CANARY = 0xc5, CANARY_BYTES = MPT_EMU_ASAN ? 0 : 64 };
 
-/* With ASan the block is exactly as long as asked, and its redzones are the fence; else bytes of
- * a known value behind it, looked at when it is freed. Null when there is no memory. */
+/* With ASan the memory is exactly as long as requested, and ASan's redzones guard it; else a canary lies
+ * behind it, which is checked when the memory is freed. Returns null when there is no memory. */
 inline char *fenced_alloc(size_t size, size_t alignment)
 {
     void *p = nullptr;
@@ -1083,7 +1082,7 @@ inline bool fenced_intact(const char *p, size_t size)
     return true;
 }
 
-/* The block's memory for one MPT_SHARED declaration, made when its first thread comes by. */
+/* The block's memory for one MPT_SHARED declaration, allocated when the first thread reaches it. */
 inline void *shared_memory(const void *key, size_t size, size_t alignment, Where where)
 {
     Ignore ignore;
@@ -1312,9 +1311,10 @@ template <class T> void __stwb(T *p, typename mpt_emu::Same<T>::type v) { mpt_em
 template <class T> void __stcg(T *p, typename mpt_emu::Same<T>::type v) { mpt_emu::store(p, v); }
 template <class T> void __stcs(T *p, typename mpt_emu::Same<T>::type v) { mpt_emu::store(p, v); }
 
-/* What PTX's cvt makes of a float, by the PTX ISA's words and in double arithmetic: nearest, ties to even;
- * with satfinite NaN is 0x7f in both FP8 formats, and what is beyond the largest number becomes it.
- * cvt.rn.f16.f32 overflows to Inf and makes NaN 0x7fff. For tests: kernels take the portable path here. */
+/* PTX's cvt of a float as the PTX ISA describes it, in double arithmetic: nearest, ties to even; with
+ * satfinite, NaN becomes 0x7f in both FP8 formats, and numbers beyond the largest become the largest.
+ * cvt.rn.f16.f32 overflows to Inf and turns NaN into 0x7fff. For tests only: kernels take the portable
+ * path. */
 namespace mpt_emu {
 
 inline unsigned ptx_round(float x, int mbits, int emin, unsigned most, bool satfinite, unsigned nan)
@@ -1327,7 +1327,7 @@ inline unsigned ptx_round(float x, int mbits, int emin, unsigned most, bool satf
     frexp(a, &e);                                       /* a = f 2^e, f in [1/2, 1) */
     const int      last = (e - 1 > emin ? e - 1 : emin) - mbits;    /* exponent of the last kept bit */
     const double   units = nearbyint(ldexp(a, -last));
-    /* units of the last place from the bottom of the binade on, and a code for each */
+    /* units in the last place, and 2^mbits codes more for each binade above the lowest */
     const double   code = units + ldexp((double)(last + mbits - emin), mbits);
     return sign << 31 | (code > (double)most ? satfinite ? most : most + 1u : (unsigned)code);
 }
@@ -1350,9 +1350,9 @@ inline unsigned short ptx_cvt_f16(float x)
 
 } /* namespace mpt_emu */
 
-/* Fences. CUDA's atomics are relaxed; two blocks are ordered by "write, fence, atomic" in one and
- * "atomic, fence, read" in the other, where a barrier may stand between the atomic of one thread
- * and the fence of another. TSan is told just that, so it sees when either fence is missing. */
+/* Fences. CUDA's atomics are relaxed; two blocks are ordered by "write, fence, atomic" in one and "atomic,
+ * fence, read" in the other, where a barrier may stand between the atomic of one thread and the fence of
+ * another. TSan is told exactly this, so it sees when either fence is missing. */
 inline void __threadfence()
 {
     mpt_emu::Machine &m = mpt_emu::machine();
@@ -1490,7 +1490,7 @@ struct Operation {
 struct CUstream_st {
     std::deque<mpt_emu::Operation> queue;
     int device = -1;                 /* where it was made; -1: the legacy stream, which is everywhere */
-    bool blocking = true;            /* takes turns with the legacy stream */
+    bool blocking = true;            /* synchronizes with the legacy stream */
     bool capturing = false, broken = false;
     cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
     mpt_emu::Nodes captured;
@@ -1528,7 +1528,7 @@ inline cudaError_t gate()
     return cudaSuccess;
 }
 
-/* Device memory, when hidden, is visible as long as one of these lives. */
+/* Hidden device memory is visible as long as an object of this type lives. */
 struct View {
     View() { if (machine().views++ == 0) show(true); }
     ~View() { if (--machine().views == 0) show(false); }
@@ -1588,7 +1588,7 @@ inline void run_front(CUstream_st &s)
     o.work();
 }
 
-/* A stream that can go on, at random if so set; null when there is none. */
+/* A stream that can run its next operation, a random one with shuffle; null when there is none. */
 inline CUstream_st *pick_stream()
 {
     std::vector<CUstream_st *> able;
@@ -1625,7 +1625,7 @@ inline CUstream_st *capture_in_the_way(bool blocking_only)
     return nullptr;
 }
 
-/* gate() of a call that waits or allocates: it ruins a capture that is under way. */
+/* gate() of a call that waits or allocates: it invalidates a capture that is under way. */
 inline cudaError_t gate_unsafe()
 {
     if (cudaError_t e = gate()) return e;
@@ -1811,7 +1811,7 @@ inline cudaError_t cudaRuntimeGetVersion(int *v)
     return cudaSuccess;
 }
 
-/* As if one block of a multiprocessor's 2048 threads were limited by nothing else. */
+/* As if nothing but 2048 threads and 32 blocks limited a multiprocessor. */
 template <class K>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, K, int threads, size_t)
 {
@@ -2027,7 +2027,7 @@ inline cudaError_t cudaMemcpy(void *to, const void *from, size_t n, cudaMemcpyKi
     if (cudaError_t e = mpt_emu::gate_unsafe()) return e;
     if (cudaError_t e = mpt_emu::check_copy(to, from, n, kind)) return e;
     mpt_emu::counters().syncs++;
-    /* ordinary memory, once staged: the host goes on, and only the default stream knows when it is there */
+    /* ordinary memory is staged: the host goes on, and only the default stream waits for the copy */
     const bool staged = mpt_emu::is_device(to) && !mpt_emu::allocation_of(from);
     if (cudaError_t e = mpt_emu::enqueue(nullptr, mpt_emu::copy_work(to, from, n, !staged))) return e;
     if (!staged) mpt_emu::drain(mpt_emu::legacy_stream());
@@ -2149,7 +2149,7 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t s = nullptr)
     auto mark = std::make_shared<mpt_emu::Mark>();
     event->mark = mark;
     mark->captured = stream->capturing;
-    if (mark->captured) return cudaSuccess;      /* only an edge of the graph, which is a line here */
+    if (mark->captured) return cudaSuccess;      /* only an edge of the graph; graphs are linear here */
     return mpt_emu::enqueue(s, [mark]() {
         mark->done = true;
         mark->when = std::chrono::steady_clock::now();

@@ -1,6 +1,6 @@
 /* nccl.h -- test-only stand-in for the one call of NCCL that mpt_cuda.h makes, beside cuda_runtime.h of this
- * folder. Ranks live in one process and share a world: a rank's reduction waits, as device work, until all
- * have come, and then all read the same sums, added in the order of the ranks. */
+ * folder. Ranks live in one process and share a World. As device work, the last rank's reduction adds up the
+ * values of all in the order in which they came, and stores the sums for all. */
 #ifndef MPT_EMU_NCCL_H
 #define MPT_EMU_NCCL_H
 
@@ -11,7 +11,7 @@ typedef enum { ncclFloat64 = 8, ncclDouble = 8 } ncclDataType_t;
 typedef enum { ncclSum = 0 } ncclRedOp_t;
 
 namespace mpt_emu {
-/* The ranks of one reduction come one after the other; the last to come fills in for all. */
+/* A reduction whose ranks come one after the other: the last one to come stores the sums for all. */
 struct World {
     size_t                              ranks;
     std::vector<std::pair<double *, std::vector<double>>> come;

@@ -1,4 +1,4 @@
-/* triple.h -- for programs that launch by <<<>>>, which a C++ compiler cannot read: the tests turn
+/* triple.h -- for programs that launch with <<<>>>, which a C++ compiler cannot parse: the tests turn
  * `kernel<<<blocks, threads, shared, stream>>>(arguments)` into `EMU_LAUNCH(kernel, blocks, threads, shared,
  * stream)(arguments)` by sed, and include this first. */
 #ifndef MPT_EMU_TRIPLE_H
@@ -13,7 +13,7 @@ template <class... P> struct Launch {
     dim3         blocks, threads;
     cudaStream_t stream;
 
-    /* The arguments come as the kernel's own types, as with <<<>>>. */
+    /* The arguments are converted to the kernel's parameter types, as with <<<>>>. */
     void operator()(typename Same<P>::type... args) const
     {
         void *pointers[] = {(void *)&args...};
