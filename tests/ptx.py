@@ -241,7 +241,7 @@ class Kernel:
             scratch = re.match(r"\{ \.reg \.\w+ (\w+); (.*;) \}$", line)
             if scratch:
                 line = scratch[2].replace(scratch[1], "%" + scratch[1])
-            if not line or line.startswith(".") or line.startswith("//"):
+            if not line or line.startswith("."):
                 continue
             if line.endswith(":"):
                 if self.blocks[-1]:
@@ -261,9 +261,7 @@ class Kernel:
     def value(self, a, kind="b32"):
         if a.startswith("%"):
             return self.register(a)
-        if a.startswith("0f"):
-            return str(int(a[2:], 16))
-        if a.startswith("0d"):
+        if a.startswith(("0f", "0d")):
             return str(int(a[2:], 16))
         if a in self.shared:
             return str(self.shared[a])

@@ -238,13 +238,9 @@ TEST(convert_all_floats)
 #else
     const bool wanted = mt.long_mode || !gpu.small;
 #endif
-    if (!wanted) {
-        CHECK(1);
-        return;
-    }
     Buffer                src(n * 4, 0), dst(n * 2, 0);
     std::vector<uint16_t> want(n), got(n);
-    for (uint64_t first = 0; first < (uint64_t)1 << 32; first += n) {
+    for (uint64_t first = 0; first < (uint64_t)1 << 32; first += wanted ? n : (uint64_t)1 << 31) {
         for (size_t i = 0; i < n; i++) put_code(src.host(), MPT_F32, i, (uint32_t)(first + i));
         src.upload();
         for (size_t k = 0; k < COUNT_OF(conversions); k += 2) {
@@ -1148,7 +1144,7 @@ static void replay(bool hurry)
     net.compare();
     CHECK_EQ_U(net.o.t(), ROUNDS - 1);
     CHECK_EQ_U(net.run.scaler.skipped, 1);
-    CHECK(net.run.scaler.scale != 1024.0f || net.run.scaler.updates == ROUNDS);
+    CHECK_EQ_U(net.run.scaler.updates, ROUNDS);
 }
 
 TEST(graph_replay)

@@ -771,7 +771,7 @@ TEST(all_floats)
 {
     const size_t n = (size_t)1 << 24;
     Buffer       src(n * 4, 0), dst(n * 2, 0);
-    for (uint64_t first = 0; first < (uint64_t)1 << 32 && !gpu.small; first += n) {
+    for (uint64_t first = 0; first < (uint64_t)1 << 32; first += gpu.small ? (uint64_t)1 << 31 : n) {
         for (size_t i = 0; i < n; i++) put(src.host(), MPT_F32, i, first + i);
         src.upload();
         for (const Conversion &c : conversions)

@@ -1145,12 +1145,18 @@ TEST(every_generation)
 }
 #endif
 
-static void run_all(void)
+/* The first test: the others need what it opens, and which GPU is here. */
+TEST(opens)
 {
     mpt_gpu here;
     STATUS(mpt_cuda_gemm_open(gpu.cuda, NULL, 0), MPT_OK);
     STATUS(mpt_cuda_gpu(gpu.cuda, &here), MPT_OK);
     compute_capability = here.cc;
+}
+
+static void run_all(void)
+{
+    RUN(opens);
     RUN(gpus);
     RUN(advice);
     RUN(layouts);

@@ -52,7 +52,7 @@ struct Numbers {
             if (mt_random() % 16 == 0) u &= 0x80000000u;
             if (mt_random() % 4 == 0) u = (u & 0x80000000u) | limits()[mt_random() % limits().size()];
             if (f == MPT_F32) memcpy(&host[4 * i], &u, 4);
-            else memcpy(&host[2 * i], (const char *)&u + mt_random() % 2, 2);
+            else memcpy(&host[2 * i], (const char *)&u + 2 * (mt_random() % 2), 2);
         }
         CU(cudaMalloc((void **)&memory, host.size() + off));
         CU(cudaMemcpy(memory + off, host.data(), host.size(), cudaMemcpyHostToDevice));

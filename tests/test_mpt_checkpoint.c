@@ -433,6 +433,7 @@ TEST(edges_of_what_is_possible)
                 CHECK_EQ_I(mpt_state_load(&state, buffer, bytes), side ? MPT_E_DATA : MPT_OK);
         }
     }
+    CHECK_EQ_I(mpt_state_save(&state, buffer, bytes), MPT_OK);
     for (i = 0; i < 2; i++) {               /* NaN and -0 are not valid scales */
         s.wide = mpti_f64_make(none[i][0]);
         s.scale = mpti_f32_make((uint32_t)none[i][1]);

@@ -548,17 +548,16 @@ TEST(ranges)
     mpt_graph         g;
     mpt_graph_options o = tf();
     mpt_range         r;
-    uint32_t          m, t1, t2;
+    uint32_t          t1, t2;
     int               scaled;
     for (scaled = 0; scaled < 2; scaled++) {
         begin(&g);
         add(&g, "x", "Placeholder", NULL, NULL);
-        m = add(&g, "m", "MatMul", "x", NULL);
+        add(&g, "m", "MatMul", "x", NULL);
         t1 = add(&g, "t1", "Tanh", "m", NULL);
         t2 = add(&g, "t2", "Tanh", "t1", NULL);
         add(&g, "m2", "MatMul", "t2", NULL);
         add(&g, "m3", "MatMul", "m2", NULL);
-        (void)m;
         CHECK_EQ_I(mpt_range_init(&r, MPT_F16), MPT_OK);
         CHECK_EQ_I(mpt_range_add(&r, MPT_F32, big, 2), MPT_OK);
         CHECK_EQ_I(mpt_graph_range(&g, t1, &r, MPT_F16, scaled ? -8 : 0), MPT_OK);
@@ -926,7 +925,6 @@ static int is_usable(mpt_graph *g) { return mpt_graph_check(g) == MPT_OK; }
 
 typedef struct painter {
     const mpt_graph *g;
-    mpt_op_lists     lists;
     unsigned char    edge[MOST_TYPES][MOST_TYPES];
     unsigned char    allow[MOST_TYPES], deny[MOST_TYPES], mark[MOST_TYPES], up[MOST_TYPES];
     char             letter[MOST_TYPES];
@@ -1058,7 +1056,6 @@ static int ref_paint(painter *p, const mpt_graph *g, const mpt_graph_options *o)
     memset(p, 0, sizeof *p);
     memset(in, 0, sizeof in);
     p->g = g;
-    p->lists = o->lists;
     p->n = g->type_count;
     for (t = 0; t < p->n; t++) {
         const mpt_graph_node *n = &g->nodes[g->types[t].node];
@@ -1266,7 +1263,7 @@ TEST(random_min_cut)
     mpt_graph         g;
     mpt_graph_options o;
     mpt_graph_summary s;
-    unsigned char     low[MOST_TYPES], best[MOST_TYPES];
+    unsigned char     low[MOST_TYPES];
     uint32_t          t, u, free_types[MOST_TYPES], k;
     uint64_t          most_casts, painted, least, cost, before, fewer = 0, made = 0;
     unsigned long     choice;
@@ -1299,10 +1296,7 @@ TEST(random_min_cut)
                 for (u = 0; u < p.n; u++)
                     legal &= !(same_loop(&p, t, u) && low[t] != low[u]);
             cost = legal ? cast_elements(&g, low, p.f32, &most_casts) : least;
-            if (cost < least) {
-                least = cost;
-                memcpy(best, low, sizeof best);
-            }
+            least = cost < least ? cost : least;
         }
         CHECK(least <= painted);
         fewer += least < painted;
@@ -1649,7 +1643,7 @@ TEST(memory)
     mpt_graph_summary s, s2;
     size_t            bytes = mpt_graph_bytes(n + 2, 2 * n), cap;
     unsigned char    *room = (unsigned char *)malloc(bytes + 1);
-    int               mode;
+    int               mode, ended[2] = {0, 0};  /* in MPT_E_MEMORY, in MPT_OK */
     CHECK(bytes > 0 && room != NULL);
     CHECK_EQ_U(mpt_graph_bytes((size_t)-1 / 8, 0), 0);
     for (mode = 0; mode < 3 && room; mode++) {      /* the last: casts everywhere, with the longest names */
@@ -1668,7 +1662,7 @@ TEST(memory)
         CHECK(!memcmp(&h, &none, sizeof h));
     }
     /* when memory runs out at any point: an error, and the graph stays whole */
-    for (cap = 0; cap < 60000; cap += 501) {
+    for (cap = 0; cap < 300000; cap += cap < 12000 ? 501 : 2503) {
         uint32_t x = MPT_GRAPH_NONE, i;
         uint64_t before;
         mpt_status status = MPT_OK;
@@ -1680,11 +1674,13 @@ TEST(memory)
         before = hash_graph(&g);
         status = mpt_graph_rewrite(&g, &o, NULL);
         CHECK(status == MPT_OK || status == MPT_E_MEMORY);
+        ended[status == MPT_OK]++;
         if (status != MPT_OK) {
             CHECK_EQ_U(hash_graph(&g), before);
             CHECK(g.fault.why != NULL);
         }
     }
+    CHECK(ended[0] > 10 && ended[1] > 10);
     CHECK_EQ_I(mpt_graph_init(&g, arena, 60000), MPT_OK);
     CHECK_EQ_I(mpt_graph_node_add(&g, "x", "placeholder", NULL, 0u, NULL), MPT_OK);
     cap = g.low;                        /* the failed call takes no memory */

@@ -1490,6 +1490,7 @@ TEST(ranks_decide_together)
     put_value(&t, 1, 0.0f);
     before = s;
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_E_ORDER);
+    CHECK(!memcmp(&before, &s, sizeof s));
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     CHECK_EQ_I(mpt_step_combine(NULL, &step, &t, 1, fake_reduce, &r), MPT_E_ARG);
     CHECK_EQ_I(mpt_step_combine(&s, NULL, &t, 1, fake_reduce, &r), MPT_E_ARG);
@@ -1521,7 +1522,6 @@ TEST(ranks_decide_together)
     r.fails = 1;
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_E_DATA);
     CHECK_EQ_U(step.found_inf, 1);
-    (void)before;
 }
 
 /* ---- accumulation, limits ---- */
