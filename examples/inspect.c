@@ -1,13 +1,12 @@
-// inspect.c -- what would become of your weights in f16, bf16 and FP8? Reads real weight files.
+// inspect.c -- a command-line tool: what would f16, bf16 or FP8 do to the numbers in your weight files?
 //
 //  flags="-fopenmp -DMPT_USE_OPENMP -DINSPECT_ZIP $(pkg-config --cflags --libs libcjson minizip)"
 //  cc -O2 -I. examples/inspect.c examples/inspect/*.c -o inspect -lm $flags
 //  ./inspect model.safetensors         --help explains the rest; `make inspect` builds it, too
 //
-// This file is the command line; examples/inspect/inspect.h says what stands where. cJSON (libcjson-dev)
-// reads the headers of .safetensors files, minizip (libminizip-dev) the archives that .npz and .pt are; those
-// are refused without it and -DINSPECT_ZIP. The library itself needs nothing. Without OpenMP one
-// thread reads.
+// This file reads the command line; examples/inspect/inspect.h lists the other files. cJSON (libcjson-dev)
+// parses the headers of .safetensors files, minizip (libminizip-dev) the archives .npz and .pt: without
+// -DINSPECT_ZIP these are refused. mpt.h itself needs no library. Without OpenMP, one thread reads.
 #define MPT_IMPLEMENTATION
 #include "inspect/inspect.h"
 
@@ -17,75 +16,76 @@
 #endif
 
 static const char help_files[] =
-"inspect -- what would become of the numbers in a weight file in f16, bf16 or FP8?\n"
+"inspect -- what would f16, bf16 or FP8 do to the numbers in a weight file?\n"
 "\n"
 "    inspect [options] FILE...\n"
 "    inspect [options] --diff FIRST SECOND\n"
 "\n"
-"Reads .safetensors, NumPy .npy and .npz, PyTorch .pt and .pth (zip files with plain tensors; no code of\n"
-"theirs runs), GGUF and ONNX (float tensors), .csv/.tsv/.txt, files of bare numbers, - for standard input;\n"
-"a folder of them, or the .index.json of a sharded model. Types that hold no floats are listed and passed\n"
-"over. Files may be larger than memory. For each tensor it prints the range of magnitudes, the signal to\n"
-"noise that each format would leave, and a verdict:\n"
+"FILE may be .safetensors, NumPy .npy or .npz, PyTorch .pt or .pth (a zip file of plain tensors; no code in\n"
+"it is run), GGUF, ONNX, .csv, .tsv, .txt, bare numbers (--raw), or - for standard input; also a folder of\n"
+"such files, or the .index.json of a sharded model. Files may be larger than memory. Tensors that are not\n"
+"of a float type are listed but skipped. For each tensor, inspect prints the smallest and the largest\n"
+"magnitude, the signal-to-noise ratio (SNR) in dB after a cast to each format, and a verdict:\n"
 "\n"
-"    f16 safe: 74 dB              stores as it is; 74 dB is its signal to noise\n"
-"    f16 with scale 2^7: 74 dB    fits after multiplication with that power of two; divide on loading\n"
-"    bf16: 56 dB; f16 ...         f16 does not fit even with a scale, and why; bf16 does\n"
-"    keep f32: f16 overflows ...  no format asked for fits\n"
-"    bad: 3 NaN, first at 7       holds NaN or Inf\n"
+"    f16 safe: 74 dB, 2% to 0     f16 fits as it is, with an SNR of 74 dB; 2% of the values become zero\n"
+"    f16 with scale 2^7: 74 dB    f16 fits if the values are multiplied by 2^7; divide after loading\n"
+"    bf16: 56 dB; f16 ...         bf16 fits; f16 does not, even with a scale, and the reason\n"
+"    keep f32: f16 overflows ...  no format fits, and the reason for the first\n"
+"    bad: 3 NaN, first at 7       the tensor holds NaN or Inf; the index of the first is 7\n"
 "\n"
-"A format fits a tensor if nothing overflows and its signal to noise is what rounding alone guarantees,\n"
-"6 dB a bit of the significand: f16 66, bf16 48, e4m3 24, e5m2 18. Less is lost to the ends of the range.\n"
-"Values near zero that are lost beside larger ones hardly count in that, nor in what a model computes. But\n"
-"where more than T of the nonzero values become zero, the format does not fit all the same: T is 50%, but\n"
-"5% where all have one sign and may be divisors, unless you say otherwise.\n"
+"A format fits a tensor if nothing overflows; if the SNR is at least what rounding alone guarantees, 6 dB\n"
+"per bit of the significand (f16 66, bf16 48, e4m3 24, e5m2 18); if no value above 1/16 of the root mean\n"
+"square is off by more than 1/16 of itself (e5m2: 1/8); and if at most the share T of the nonzero values\n"
+"become zero. T is 50%, because values near zero, beside larger ones, hardly matter in a model; but it is\n"
+"5% if all values have the same sign, because they may be divisors.\n"
 "\n"
-"--diff compares two models value by value, whatever they are stored in, for example two checkpoints of a\n"
-"training: how many values changed, the largest change, its norm beside that of the first, and under each\n"
-"format how many of the changed values would show no change in it, because it is too coarse. A format keeps\n"
-"the change of a tensor if at most T of it is lost.\n"
+"--diff compares two models, such as two checkpoints, value by value, whatever their types: how many values\n"
+"changed, the largest change, the norm of the change divided by that of FIRST, and, under each format, the\n"
+"share of the changed values whose change disappears when both are rounded to it. A format keeps a tensor's\n"
+"change if nothing overflows and at most the share T, here 5%, of the changes disappear.\n"
 "\n"
-"What to look at\n"
-"  --format LIST      formats in the order you prefer them (f16,bf16,e4m3,e5m2)\n"
-"  --tolerate SHARE   T, such as 1% or 0.01; of --diff 5%\n"
+"What to inspect\n"
+"  --format LIST      formats in order of preference (default: f16,bf16,e4m3,e5m2)\n"
+"  --tolerate SHARE   T, such as 1% or 0.01 (defaults: see above)\n"
 "  --filter PATTERN   only tensors whose names match, such as 'layers.*.weight'; * and ? as in a shell\n"
-"  --headroom N       a scale leaves room for N doublings of the largest value (0)\n"
-"  --raw TYPE         the FILEs are bare little-endian numbers: f32, f64, f16, bf16, e4m3, e5m2\n"
+"  --headroom N       choose scales that leave room for N doublings of the largest value (default: 0)\n"
+"  --raw TYPE         FILE holds bare little-endian numbers: f32, f64, f16, bf16, e4m3 or e5m2\n"
 "\n";
 
 static const char help_output[] =
 "What to print\n"
-"  --sort KEY         by db (worst first), flushed, overflow, subnormal, lost, max, min or size, of the\n"
-"                     first format; --by is the same; of --diff: by change (relative norm), changed, max,\n"
-"                     lost or size\n"
-"  --top N [by KEY]   only the first N, by db (of --diff by change) unless you say otherwise\n"
-"  --wide             whole names; shape, mean, standard deviation, zeros; percentiles of the magnitudes\n"
-"  --width N          columns of the table (110); names that do not fit lose their middle, but not what\n"
-"                     tells two of them apart\n"
-"  --json, --csv      the figures as JSON or CSV on standard output\n"
-"  --plot DIR         write ranges.csv, scale.csv and gnuplot scripts; and the pictures, with gnuplot\n"
-"  --progress         show progress on standard error even if it is no terminal; --no-progress: never\n"
+"  --sort KEY         sort by a figure of the first format: db (SNR, worst first), flushed (to zero),\n"
+"                     overflow, subnormal, lost (flushed or overflow), max, min or size; with --diff by\n"
+"                     change (relative norm), changed, max, lost or size. --by KEY is the same\n"
+"  --top N [by KEY]   print only the first N tensors; KEY is db (with --diff: change) unless given\n"
+"  --wide             print full names, shape, mean, standard deviation, zeros, percentiles of magnitudes\n"
+"  --width N          columns of the table (default: 110); long names are cut, but all remain distinct\n"
+"  --json, --csv      print the figures as JSON or as CSV\n"
+"  --plot DIR         write data files (.csv) and gnuplot scripts to DIR, and run gnuplot for the pictures\n"
+"  --progress         show progress even if standard error is not a terminal; --no-progress: never\n"
 "\n"
 "Converting one file or one sharded model\n"
-"  --convert OUT      write OUT, a .safetensors file, and say what was lost; OUT appears only when it is\n"
-"                     complete. Of a folder or an index: OUT is a new folder for the same shards\n"
-"  --to FORMAT        f16, bf16, e4m3 or e5m2; tensors that are smaller already are copied\n"
-"  --scale 2^K|auto   multiply by a power of two: all by one (2^0, a plain cast), or each by its own.\n"
-"                     Scales other than 1 stand in __metadata__ under \"mpt.scale.NAME\"; no other\n"
-"                     program knows of them: whoever loads the file must divide\n"
-"  --keep             copy the tensors that do not fit, even with a scale, as they are\n"
-"  --saturate         allow overflow: it becomes the largest number of the format. Without it overflow is\n"
-"                     an error and nothing is written\n"
+"  --convert OUT      write OUT, a .safetensors file, and print what was lost; OUT appears only when it is\n"
+"                     complete. If FILE is a folder or an index, OUT is a new folder for the same shards\n"
+"  --to FORMAT        f16, bf16, e4m3 or e5m2; tensors of smaller types are copied unchanged\n"
+"  --scale 2^K|auto   multiply by a power of two: 2^K for all tensors (default: 2^0), or auto: one chosen\n"
+"                     for each tensor. Scales other than 1 are stored in __metadata__ under the keys\n"
+"                     \"mpt.scale.NAME\". Other programs ignore them: divide by them after loading\n"
+"  --keep             copy tensors that do not fit, without converting them\n"
+"  --saturate         store values that overflow as the format's largest number; without --saturate,\n"
+"                     overflow is an error and nothing is written\n"
 "\n"
-"  --jobs N           threads for a large tensor: as many as there are processors\n"
-"  --no-mmap          read instead of mapping the files into memory; one thread\n"
-"  --fail-if RULE     exit with 1 if a tensor is so: FORMAT.FIGURE>NUMBER, with <, >=, <= as well; FIGURE\n"
-"                     is db, flushed, overflow, subnormal (shares of the nonzero values: 0.01 or 1%), as\n"
-"                     cast without a scale; or nan, inf: --fail-if 'nan>0' --fail-if 'f16.db<60'. Of\n"
-"                     --diff: FORMAT.lost, changed (shares), change, max, or apart: not in both alike\n"
-"  --help             this text\n"
+"Other options\n"
+"  --jobs N           number of threads for large tensors (default: one per processor)\n"
+"  --no-mmap          read the files instead of mapping them into memory; uses one thread\n"
+"  --fail-if RULE     exit with 1 if RULE holds for a tensor: FORMAT.FIGURE>NUMBER (or <, >=, <=), where\n"
+"                     FIGURE is db, flushed, overflow or subnormal (the latter three as shares of the\n"
+"                     nonzero values: 0.01 or 1%) of a cast without a scale; or nan, inf, without FORMAT.\n"
+"                     Examples: 'nan>0', 'f16.db<60'. With --diff: FORMAT.lost, changed (both shares),\n"
+"                     change, max, or apart (NaN or Inf in only one, or tensors that are not comparable)\n"
+"  --help             print this text\n"
 "\n"
-"Exit code: 0 all is well, 1 a file is bad or could not be read or written, or a rule of --fail-if holds,\n"
+"Exit code: 0 success; 1 a file is bad or cannot be read or written, or a --fail-if rule holds;\n"
 "2 the command line is wrong.\n";
 
 static int usage(const char *format, const char *what)
@@ -103,7 +103,7 @@ static int is_word(const char *word, const char *text, size_t n)
     return strlen(word) == n && !memcmp(word, text, n);
 }
 
-/* The format of that name, of n characters, that a file can hold; F64 and F32 only where `wide`. */
+/* Find the format whose name is the first n characters; F32 and F64 only if `wide`. Returns 1 if found. */
 static int find_format(const char *name, size_t n, int wide, mpt_format *format)
 {
     static const mpt_format known[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2, MPT_F32, MPT_F64};
@@ -159,7 +159,7 @@ static int set_number(int *n, const char *text, uint64_t least, uint64_t most)
     return ok;
 }
 
-/* auto, 2^K, or a number that is a power of two. */
+/* Accepts auto, 2^K, or a number that is a power of two. */
 static int set_scale(options *o, const char *text)
 {
     const int power = !strncmp(text, "2^", 2);
@@ -177,7 +177,7 @@ static int set_scale(options *o, const char *text)
     return 1;
 }
 
-/* Keys to sort by; the first ones are those of --diff, too. */
+/* Keys to sort by. --diff knows the first DIFF_KEYS; those from DIFF_ONLY to DIFF_KEYS - 1 are its own. */
 static const char *const keys[] = {"max", "size", "lost", "change", "changed", "db", "flushed", "overflow",
                                    "subnormal", "min"};
 enum { KEYS = sizeof keys / sizeof keys[0], DIFF_ONLY = 3, DIFF_KEYS = 5 };
@@ -191,7 +191,7 @@ static int set_by(options *o, const char *key)
     return i < KEYS;
 }
 
-/* FORMAT.FIGURE<NUMBER and its like, to o->rules. */
+/* Append a rule such as FORMAT.FIGURE<NUMBER to o->rules. Returns 0 if it is malformed. */
 static int set_rule(options *o, const char *text)
 {
     static const char *const figures[RULE_FIGURES] = {"db", "flushed", "overflow", "subnormal", "lost", "nan",
@@ -224,7 +224,7 @@ static int set_rule(options *o, const char *text)
     return !*end;
 }
 
-/* Options that take a value; 1 good, 0 bad value, -1 no such option. */
+/* Set an option that takes a value. Returns 1; 0 if the value is bad; -1 if there is no such option. */
 static int set_valued(options *o, const char *option, const char *value)
 {
     if (!strcmp(option, "--format"))
@@ -275,7 +275,7 @@ static int set_plain(options *o, const char *option)
     return 0;
 }
 
-/* Options to *o, the rest to the front of argv; the number of files, or -1 after a message. */
+/* Store the options in *o; move the files to the front of argv. Returns their number; -1 after a message. */
 static int parse_options(options *o, int argc, char **argv)
 {
     int files = 0, i, plain = 0;
@@ -306,7 +306,7 @@ static int parse_options(options *o, int argc, char **argv)
     return files;
 }
 
-/* Whether the order and the rules are of tables of this kind; the name of one that is not, or NULL. */
+/* The sort key or the rule that does not exist for this kind of table (with or without --diff), or NULL. */
 static const char *check_keys(const options *o)
 {
     int i;
@@ -330,19 +330,19 @@ static int check_options(options *o, int files)
         o->by = keys[o->diff ? 3 : 5];
     if (!o->convert &&
         (o->to != MPT_FORMAT_COUNT || o->saturate || o->keep || o->scale_auto || o->log2_scale))
-        return usage("--to, --scale, --keep and --saturate go with --convert OUT", NULL);
+        return usage("--to, --scale, --keep and --saturate need --convert OUT", NULL);
     if (o->convert && o->to == MPT_FORMAT_COUNT)
         return usage("--convert needs --to FORMAT", NULL);
     if (o->convert && files != 1)
         return usage("--convert takes one file", NULL);
     if (o->convert && (o->plot || o->json || o->csv || o->diff || o->by))
-        return usage("--convert does not go with --plot, --json, --csv, --diff, --sort and --top", NULL);
+        return usage("--convert cannot be used with --plot, --json, --csv, --diff, --sort or --top", NULL);
     if (o->diff && (files != 2 || o->plot))
-        return usage("--diff takes two files, and makes no pictures", NULL);
+        return usage("--diff takes two files, and cannot be used with --plot", NULL);
     if (o->json && o->csv)
-        return usage("--json or --csv, not both", NULL);
+        return usage("--json and --csv cannot be used together", NULL);
     if (check_keys(o))
-        return usage(o->diff ? "--diff has no '%s'" : "only --diff has '%s'", check_keys(o));
+        return usage(o->diff ? "--diff does not know '%s'" : "'%s' needs --diff", check_keys(o));
     return 0;
 }
 

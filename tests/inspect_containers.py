@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""inspect_containers.py INSPECT DIR -- archives and containers before examples/inspect: makes .npz, PyTorch,
-GGUF and ONNX files and folders, good and hostile, with nothing but Python's own library, and compares what
-inspect counts with what Python counts. Where numpy, torch, safetensors, gguf or onnx are installed, their own
-writers make files, too, and torch's casts judge the decibels. One line a check: "pass" or "FAIL", and why.
-With '' for INSPECT it only makes the archives and containers: seeds for the fuzzer."""
+"""inspect_containers.py INSPECT DIR -- tests examples/inspect on .npz, PyTorch, GGUF and ONNX files and
+folders, good and hostile, made with only Python's own library; inspect must count what Python counts. Where
+numpy, torch, safetensors, gguf or onnx are installed, it tests with their files, casts and conversions, too.
+One line a check: "pass", or "FAIL" and why. With '' for INSPECT it only makes seeds for the fuzzer."""
 import csv, importlib.util, io, json, math, os, pickle, random, struct, subprocess, sys, types, zipfile
 
 inspect, folder = sys.argv[1], sys.argv[2]
@@ -42,7 +41,7 @@ def tensors(file):
 
 
 def expect(file, wanted):
-    """wanted: {name: values}, or {name: None} for what is passed over."""
+    """wanted: {name: values}, or {name: None} for a tensor that inspect skips."""
     got = tensors(file)
     name = os.path.basename(file)
     if set(got) != set(wanted):
@@ -50,7 +49,7 @@ def expect(file, wanted):
     for key, values in wanted.items():
         t, what = got[key], name + " " + key
         if values is None:
-            report(t["verdict"] == ("quantized, skipped" if name.endswith(".gguf") else "passed over"), what,
+            report(t["verdict"] == ("quantized, skipped" if name.endswith(".gguf") else "skipped"), what,
                    t["verdict"])
             continue
         finite = [abs(x) for x in values if math.isfinite(x) and x]
@@ -103,9 +102,9 @@ with zipfile.ZipFile(path("text.zip"), "w") as z:
 refuse(path("text.zip"), "neither .npy files nor a PyTorch model")
 with zipfile.ZipFile(path("bad.npz"), "w") as z:
     z.writestr("a.npy", b"no numpy at all")
-refuse(path("bad.npz"), "does not start with the magic word")
+refuse(path("bad.npz"), "does not start with the magic string")
 
-# ---- PyTorch: pickles that name functions of modules that need not be here ----
+# ---- PyTorch: pickles that name functions of modules that need not be installed ----
 
 
 def stub(module, name):
@@ -178,7 +177,7 @@ if torch is None:
     expect(torch_file("big.pt", {"b": tensor(last, 0, (35,), (1,))}, [last], order="big"), {"b": b})
     torch_file("mixed.pt", {"mixed": model["mixed"]}, [s])
     code, out, err = run(path("mixed.pt"), "--convert", path("c.safetensors"), "--to", "f16")
-    report(code == 1 and "mixed order" in err, "a mixed order is not converted", err)
+    report(code == 1 and "permuted" in err, "a mixed order is not converted", err)
     torch_file("plain.pt", {"w": model["w"], "t": model["t"], "steps": model["steps"]}, [s, short])
     code, out, err = run(path("plain.pt"), "--convert", path("c.safetensors"), "--to", "f16")
     report(code == 0, "a PyTorch file is converted", err)
@@ -200,7 +199,7 @@ if torch is None:
         del sys.modules[name]
     whole = open(path("p2.pt"), "rb").read()
     at = whole.index(b"\x80\x02}")
-    for k in range(100):                        # each byte of the pickle, damaged: an answer, no crash
+    for k in range(100):                        # damage a byte of the pickle: inspect must not crash
         damaged = bytearray(whole)
         damaged[at + 2 * k] = random.randrange(256)
         if run(write("damaged.pt", bytes(damaged)))[0] not in (0, 1):
@@ -233,7 +232,7 @@ parts = [("w", 0, (20, 30), f32(a)), ("h", 1, (3,), struct.pack("<3e", 1, 2, -4)
 for align in (32, 64, 8):
     expect(write("a%d.gguf" % align, gguf(parts, align=align)),
            {"w": a, "h": [1, 2, -4], "q": None, "bf": [1, -2], "d": [0.1, 3]})
-refuse(write("v1.gguf", gguf(parts, 1)), "GGUF version 1 is not read")
+refuse(write("v1.gguf", gguf(parts, 1)), "GGUF version 1: only 2 and 3")
 refuse(write("cut.gguf", gguf(parts)[:-64]), "truncated")
 refuse(write("many.gguf", b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0)), "more tensors or keys")
 refuse(write("pairs.gguf", gguf(parts, pairs=[gguf_text("k") + struct.pack("<IIQ", 9, 0, 1 << 62)])),
@@ -279,11 +278,11 @@ branch = field(2, b"x") + field(4, b"If") + field(5, field(1, b"then_branch") + 
 model = field(1, 8) + field(7, field(2, b"graph") + b"".join(field(5, t) for t in initial) +
                             field(1, constant) + field(1, branch))
 expect(write("m.onnx", model), {"w": a, "p": b, "h": [1, 2], "i": None, "h32": None, "c": b, "inner": a})
-refuse(write("away.onnx", field(7, field(5, onnx_tensor("w", 1, (2,), field(14, 1))))), "a file of their own")
+refuse(write("away.onnx", field(7, field(5, onnx_tensor("w", 1, (2,), field(14, 1))))), "an external file")
 refuse(write("few.onnx", field(7, field(5, onnx_tensor("w", 1, (3,), field(9, f32(a[:2])))))),
        "need 12 bytes")
 refuse(write("cut.onnx", model[:-10]), "truncated or damaged")
-refuse(write("none.onnx", b""), "no ONNX model")
+refuse(write("none.onnx", b""), "not an ONNX model")
 
 if not inspect:
     sys.exit()
@@ -328,21 +327,21 @@ report(said["weight_map"] == where and said["metadata"]["total_size"] == 2 * 50 
 halves = {n: [struct.unpack("<e", struct.pack("<e", x))[0] for x in v] for n, v in everything.items()}
 expect(path("converted"), halves)
 code, out, err = run(path("shards"), "--convert", path("converted"), "--to", "f16")
-report(code == 1 and "cannot be made" in err, "never into a folder that is there", err)
+report(code == 1 and "cannot be created" in err, "never into a folder that is there", err)
 refuse(index(dict(where, other="model-0-of-3.safetensors")),
-       "names a tensor that is not in its file: 'other'")
+       "lists a tensor that is not in its file: 'other'")
 refuse(index({k: v for k, v in where.items() if k != "l0.bias"}),
-       "does not name a tensor that a file has: 'l0.bias'")
-refuse(index(dict(where, other="../x.safetensors")), "no .safetensors file beside it")
+       "does not list a tensor that is in a file: 'l0.bias'")
+refuse(index(dict(where, other="../x.safetensors")), "not a .safetensors file in its folder")
 refuse(index(dict(where, other="gone.safetensors")), "No such file")
 os.makedirs(path("empty"), exist_ok=True)
-refuse(path("empty"), "is a folder without a file")
+refuse(path("empty"), "is a folder without any file")
 
-# ---- what changed between two, and CSV ----
+# ---- --diff, and CSV ----
 
 
 def round_to(x, name):
-    """A float as f16 or bf16: the latter by the upper half of its pattern, to nearest-even."""
+    """Round a float to f16, or to bf16: its bit pattern to the upper 16 bits, to nearest, ties to even."""
     if name == "f16":
         return struct.unpack("<e", struct.pack("<e", x))[0]
     pattern = struct.unpack("<I", struct.pack("<f", x))[0]
@@ -351,7 +350,7 @@ def round_to(x, name):
 
 
 def compare(first, second, *options):
-    """Rows by name from the JSON, after a look that the CSV says the same."""
+    """The rows of --diff by name, from the JSON, after a check that the CSV says the same."""
     code, out, err = run("--diff", "--json", *options, first, second)
     if code not in (0, 1) or not out:
         return {"error": err}
@@ -370,7 +369,7 @@ def compare(first, second, *options):
 
 
 def moves(what, row, before, after):
-    """The figures of a row against Python's own."""
+    """Compare the figures of a row with Python's own."""
     changed = [(x, y) for x, y in zip(before, after) if x != y]
     far = math.sqrt(math.fsum((y - x) ** 2 for x, y in changed))
     norm = math.sqrt(math.fsum(x * x for x in before))
@@ -398,8 +397,9 @@ second = write("new.safetensors", safetensors(new))
 rows = compare(first, second)
 for name in ("same", "slow", "fast", "tiny"):
     moves("diff " + name, rows[name], old[name], new[name])
-words = {"same": "same", "slow": "none keeps it", "gone": "only in the first", "new": "only in the second",
-         "long": "other shape", "bad": "bad: 1 NaN or Inf in one", "big": "none keeps it"}
+words = {"same": "same", "slow": "no format keeps the change", "gone": "only in the first",
+         "new": "only in the second", "long": "shapes differ", "bad": "bad: 1 NaN or Inf in only one",
+         "big": "no format keeps the change"}
 seen = {name: rows[name]["verdict"] for name in words}
 report([rows["big"]["formats"][f]["overflow"] for f in ("f16", "bf16")] == [2, 0], "what f16 does not hold")
 report(seen == words, "the verdicts of --diff", seen)
@@ -416,7 +416,7 @@ for arguments in ((first,), (first, second, second), ("--plot", folder, first, s
                   ("--fail-if", "f16.db<60", first, second), ("--sort", "db", first, second)):
     report(run("--diff", *arguments)[0] == 2, "--diff refuses %d words" % len(arguments))
 report(run("--fail-if", "f16.lost>0", first)[0] == 2, "f16.lost is of --diff alone")
-with zipfile.ZipFile(path("new.npz"), "w") as z:            # another container, another type, blocks of two
+with zipfile.ZipFile(path("new.npz"), "w") as z:            # another kind of file, and another type
     z.writestr("slow.npy", npy(new["slow"], (900,), "<f8", "d"))
     z.writestr("fast.npy", npy(old["fast"], (900,)))
 rows = compare(first, path("new.npz"), "--filter", "*s*")
@@ -427,7 +427,7 @@ lines = list(csv.reader(io.StringIO(run("--csv", quoted, second)[1])))
 report(len(lines) == 10 and lines[1][1] == 'a,"b"\\u202e\\x0a' and
        all(len(line) == len(lines[0]) for line in lines), "CSV of names with quotes", lines[:2])
 
-# ---- the others' own writers ----
+# ---- files by the writers of other packages ----
 
 try:
     import numpy
@@ -453,11 +453,11 @@ if torch:
     got = tensors(path("adam.pt"))
     report(len(got) == 19, "a checkpoint of Adam", got)
     torch.save(layers, path("whole.pt"))
-    refuse(path("whole.pt"), "asks to make a 'torch.nn")
+    refuse(path("whole.pt"), "asks to create a 'torch.nn")
     net = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.Tanh(), torch.nn.Linear(40, 3))
     step = torch.optim.Adam(net.parameters(), lr=1e-4)
     kept = {}
-    for k in range(50):                         # a real training: what torch's own casts would show of it
+    for k in range(50):                         # a real training: what is lost is what torch's casts lose
         if k in (20, 49):
             kept[k] = {n: w.detach().clone() for n, w in net.state_dict().items()}
             torch.save(kept[k], path("step%d.pt" % k))
@@ -477,7 +477,7 @@ if torch:
             lost = int((same & (w != kept[49][n])).sum())
             report(rows[n]["formats"][name]["lost"] == lost, "a training: %s lost in %s" % (n, name),
                    (rows[n]["formats"][name], lost))
-    for scale in (1.0, 1e-4, 1e-6):             # decibels of casts, and that conversions are torch's
+    for scale in (1.0, 1e-4, 1e-6):             # the decibels are those of torch's casts
         x = torch.randn(3000) * scale
         torch.save({"x": x}, path("db.pt"))
         got = tensors(path("db.pt"))["x"]["formats"]

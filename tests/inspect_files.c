@@ -1,13 +1,13 @@
-/* inspect_files.c -- makes the files that tests/run_inspect.sh shows to examples/inspect, and knows what
- * must be in them:
+/* inspect_files.c -- makes the files on which tests/run_inspect.sh tests examples/inspect:
  *
- *     inspect_files good DIR          files of every kind, and DIR/figures: what inspect must count in them
+ *     inspect_files good DIR          .npy, .safetensors, raw and CSV; DIR/figures: what inspect must count
  *     inspect_files bad DIR           broken and hostile files; DIR/bad: FILE <tab> what the message must say
  *     inspect_files model DIR         model.safetensors, 60 tensors as in a language model
+ *     inspect_files crossing DIR      words and tensors that cross the ends of what is read at a time
  *     inspect_files large FILE BYTES  one long tensor
- *     inspect_files values FILE       prints the tensors of a .safetensors file that `inspect` wrote
+ *     inspect_files values FILE       prints the tensors of a .safetensors file that inspect wrote
  *
- * The figures come from mpt_encode value by value, not from the reports that inspect uses. */
+ * The figures come from mpt_encode, value by value, not from the reports that inspect uses. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -54,7 +54,7 @@ static void put_value(FILE *f, mpt_format format, double x, int big)
     (void)little(f, mpt_encode(format, x, NULL, NULL), mpt_format_get(format)->bits / 8, big);
 }
 
-/* ---- good files: a matrix whose cells meet every edge of every format ---- */
+/* ---- good files: a matrix with values at the limits of every format ---- */
 
 static double cell(int i)
 {
@@ -66,8 +66,8 @@ static double cell(int i)
     return edges[i];
 }
 
-/* FILE TENSOR COUNT, then for each format its name, flushed, subnormal, normal, overflow. The tensor of a
- * file that knows no names wears the file's, without the ending. */
+/* Write FILE TENSOR COUNT, then for each format its name, flushed, subnormal, normal, overflow. With `tensor`
+ * NULL the tensor has the name of the file without its ending, as inspect calls it. */
 static void put_figures(FILE *f, const char *file, const char *tensor, mpt_format stored, int n)
 {
     static const mpt_format formats[4] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2};
@@ -123,7 +123,7 @@ static void good_npy(FILE *figures, int version, char order, mpt_format format, 
     put_figures(figures, name, NULL, format, CELLS);
 }
 
-/* A header and data as given; the length field is that of the header unless `length` says otherwise. */
+/* Write `length` as the header's length, whatever that is, then a header of `size` bytes and `data` bytes. */
 static void put_safetensors(const char *name, const char *header, size_t size, uint64_t length, size_t data)
 {
     FILE  *f = create(name);
@@ -197,13 +197,13 @@ static void good(void)
     for (i = 0; i < CELLS; i++)
         (void)fprintf(f, "%.17g%s", cell(i), i % COLUMNS == COLUMNS - 1 ? "\r\n" : i % 2 ? ";" : " ; ");
     done(f);
-    f = create("marked.csv");           /* as spreadsheets save it, with a byte-order mark */
+    f = create("marked.csv");           /* with a byte-order mark, as spreadsheets write it */
     (void)fprintf(f, "\xef\xbb\xbf%s2,3\n4,5,6\n",
                   "1.0000000000000000000000000000000000000000000000000000000000000000000000000000,");
     done(f);
     put_figures(figures, "cells.csv", NULL, MPT_F64, CELLS);
     done(figures);
-    f = create("long.csv"); /* lines and words across the ends of the blocks that are read */
+    f = create("long.csv"); /* lines and words cross the ends of the blocks that are read */
     for (i = 0; i < 100000; i++)
         (void)fprintf(f, "%d.5%s", i, i % 50000 == 49999 ? "\n" : ",");
     done(f);
@@ -246,7 +246,7 @@ static void bad_bytes(const char *name, const char *bytes, size_t n, const char 
     (void)fprintf(bad_list, "%s\t%s\n", name, message);
 }
 
-/* One tensor "a" with the given entry. */
+/* A header of one tensor "a", which has the given entry. */
 static void bad_entry(const char *name, const char *entry, size_t data, const char *message)
 {
     char header[500];
@@ -277,13 +277,13 @@ static void bad_headers(void)
     bad_safetensors("utf8.safetensors", "{\"a\xff\":{}}", 0, "not valid UTF-8");
     bad_safetensors("overlong.safetensors", "{\"a\xc0\x80\":{}}", 0, "not valid UTF-8");
     bad_safetensors("surrogate.safetensors", "{\"\\ud800\":{}}", 0, "not JSON");
-    bad_safetensors("zero_name.safetensors", "{\"a\\u0000b\":{}}", 0, "escaped zero");
+    bad_safetensors("zero_name.safetensors", "{\"a\\u0000b\":{}}", 0, "escaped NUL");
     bad_safetensors("control.safetensors", "{\"a\nb\":{}}", 0, "control character");
     bad_safetensors("twice.safetensors",
                     "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
                     "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
-                    2, "'a' is there twice");
-    bad_safetensors("metadata.safetensors", "{\"__metadata__\":{\"x\":1}}", 0, "something else than strings");
+                    2, "'a' occurs twice");
+    bad_safetensors("metadata.safetensors", "{\"__metadata__\":{\"x\":1}}", 0, "that is not a string");
     bad_safetensors("metadata2.safetensors", "{\"__metadata__\":[]}", 0, "__metadata__ is not an object");
     bad_safetensors("metadata3.safetensors", "{\"__metadata__\":{\"x\":\"1\",\"x\":\"2\"}}", 0, "twice");
     bad_safetensors("left_over.safetensors", "{}", 5, "5 bytes at the end belong to no tensor");
@@ -292,7 +292,7 @@ static void bad_headers(void)
 static void bad_entries(void)
 {
     bad_entry("zeros.safetensors", "{\"dtype\":\"U8\",\"shape\":[01],\"data_offsets\":[0,1]}", 1,
-              "a number starts with a zero");
+              "a number has a leading zero");
     bad_entry("odd.safetensors", "{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}", 2,
               "tensor 'a': 3 values of type F4 do not fill whole bytes");
     bad_entry("no_type.safetensors", "{\"shape\":[1],\"data_offsets\":[0,1]}", 1,
@@ -303,18 +303,18 @@ static void bad_entries(void)
               "tensor 'a': dtype 'F33' is not known");
     bad_entry("type_twice.safetensors",
               "{\"dtype\":\"U8\",\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]}", 1,
-              "tensor 'a': the key 'dtype' is there twice");
+              "tensor 'a': the key 'dtype' occurs twice");
     bad_entry("no_entry.safetensors", "7", 0, "tensor 'a': its entry is not an object");
     bad_entry("no_shape.safetensors", "{\"dtype\":\"U8\",\"data_offsets\":[0,1]}", 1,
               "tensor 'a': shape is missing");
     bad_entry("shape_word.safetensors", "{\"dtype\":\"U8\",\"shape\":[\"1\"],\"data_offsets\":[0,1]}", 1,
-              "something else than numbers");
+              "the shape holds something that is not a number");
     bad_entry("negative.safetensors", "{\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]}", 1,
-              "whole number");
+              "not a non-negative integer");
     bad_entry("fraction.safetensors", "{\"dtype\":\"U8\",\"shape\":[1.5],\"data_offsets\":[0,1]}", 1,
-              "whole number");
+              "not a non-negative integer");
     bad_entry("power.safetensors", "{\"dtype\":\"U8\",\"shape\":[1e3],\"data_offsets\":[0,1]}", 1,
-              "whole number");
+              "not a non-negative integer");
     bad_entry("above53.safetensors", "{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,9007199254740993]}",
               1, "above 2^53");
     bad_entry("long_number.safetensors",
@@ -363,10 +363,10 @@ static void bad_others(void)
     bad_bytes("cut8.npy", "\x93NUMPY\1\0\x0c\0{'descr'", 18, "claims 12 bytes, the file has 8 left");
     bad_bytes("version.npy", "\x93NUMPY\4\0\0\0\0\0\0\0", 14, ".npy version 4.0 is not known");
     bad_bytes("length.npy", "\x93NUMPY\2\0\xff\xff\xff\xff{}", 14, "claims 4294967295 bytes");
-    bad_bytes("magic.npy", "NUMPY1234567", 12, "magic word");
+    bad_bytes("magic.npy", "NUMPY1234567", 12, "magic string");
     bad_npy("data.npy", quote, 15,
             "truncated: the shape asks for 4 values of type <f4, the file has 15 bytes");
-    bad_npy("more.npy", quote, 17, "1 bytes stand after the last value");
+    bad_npy("more.npy", quote, 17, "1 bytes follow the last value");
     bad_npy("no_dict.npy", "['descr']", 0, "not a dict");
     bad_npy("unclosed.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (4,)", 16, "not closed");
     bad_npy("key.npy", "{'descr': '<f4', 'order': False, 'shape': (4,), }", 16, "unknown key");
@@ -392,10 +392,10 @@ static void bad_others(void)
     bad_text("word.csv", "1,2\n3,x4\n", "line 2: 'x4' is not a number");
     bad_text("ragged.csv", "1,2\n3\n", "line 2: 1 numbers, the lines before have 2");
     bad_text("hole.csv", "1,,2\n", "line 1: no number before a separator");
-    bad_text("end.csv", "1,2,\n", "line 1: a separator, and no number after it");
-    bad_bytes("zero.csv", "1,2\0003,4\n", 8, "line 1: a cell holds a zero character");
+    bad_text("end.csv", "1,2,\n", "line 1: no number after the last separator");
+    bad_bytes("zero.csv", "1,2\0003,4\n", 8, "line 1: a cell holds a NUL character");
     bad_text("decimals.csv", "1,5;2,5\n",
-             "line 1: different separators; decimals are to be written with points");
+             "line 1: different separators; write decimals with points, not commas");
     bad_text("decimals_and_tabs.csv", "1,5\t2,5\n", "line 1: different separators");
     bad_text("decimals_below.csv", "1;2\n1,5;2\n", "line 2: different separators");
     bad_text("decimals_under_a_title.csv", "x\n1,5\n2,5\n", "line 2: two numbers under one title");
@@ -421,8 +421,8 @@ static double uniform(void)
 
 static double normal(void) { return sqrt(-2.0 * log(uniform())) * cos(6.283185307179586 * uniform()); }
 
-/* Names, sizes and spreads of a small language model and its optimizer's state: everything from plain weights
- * to second moments, which no 16-bit format with five exponent bits can hold. */
+/* Names, sizes and spreads of a small language model and its optimizer's state: from plain weights, which fit
+ * f16, to second moments, which no 16-bit format with five exponent bits can hold. */
 static const struct { const char *name; int rows, columns; double sigma, spread; } parts[] = {
     {"self_attn.q_proj.weight", 64, 64, 0.02, 0.0},
     {"self_attn.k_proj.weight", 64, 64, 0.03, 0.0},
@@ -488,10 +488,10 @@ static void model(void)
     done(f);
 }
 
-/* Files that cross the ends of what is read and mapped at a time. words_K.csv: the same short word, 160000
- * times, after K + 1 bytes of comment, so that all its places fall on the end of a block.
- * windows.safetensors: two tensors, the second begins behind 20 MiB, of powers of two that halve with every
- * MiB. */
+/* Files that cross the ends of what is read or mapped at a time. words_K.csv: a word of 6 characters and
+ * a separator, 160000 times, after K + 1 bytes of comment: over K = 0 .. 6, each of the 7 characters falls on
+ * the end of a block. windows.safetensors: two tensors, of which the second begins after 20 MiB; their values
+ * are powers of two, which halve after every MiB. */
 static void crossing(void)
 {
     static const size_t n[] = {5242881, 6291456};
@@ -518,7 +518,7 @@ static void crossing(void)
     done(f);
 }
 
-/* One F32 tensor of a file of `size` bytes, values of a normal distribution, repeated by the MiB. */
+/* Write a file with one F32 tensor of `size` bytes: a MiB of normally distributed values, repeated. */
 static void large(const char *path, const char *size)
 {
     enum { BLOCK = 1 << 18 };
@@ -544,7 +544,7 @@ static void large(const char *path, const char *size)
     done(f);
 }
 
-/* ---- what stands in a converted file, read with as little as possible ---- */
+/* ---- print a converted file, with a reader that shares no code with inspect ---- */
 
 static void print_values(const char *path)
 {

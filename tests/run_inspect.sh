@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_inspect.sh BUILD_DIR -- examples/inspect: builds without a warning, counts what tests/inspect_files.c
-# counted value by value, says what it should, converts, and refuses broken and hostile files with a reason.
+# run_inspect.sh BUILD_DIR -- tests examples/inspect: it builds without a warning, counts the same as
+# tests/inspect_files.c, prints the right words, converts, and refuses broken and hostile files with a reason.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/inspect-check
@@ -37,7 +37,7 @@ for kind in good bad model crossing; do
     check "the generator makes $kind files" "$files" $kind "$out/$kind"
 done
 
-# says NAME CODE TEXT COMMAND... -- exit code, and TEXT in what it prints
+# says NAME CODE TEXT COMMAND... -- passes if COMMAND exits with CODE and prints TEXT
 says() {
     name=$1 code=$2 text=$3
     shift 3
@@ -50,11 +50,11 @@ says() {
     fi
 }
 
-# ---- parts of a large tensor, read by several threads: what one finds ----
+# ---- parts of a large tensor, read by several threads: they find what one thread finds ----
 
 check "a large file" "$files" large "$out/large.safetensors" 33554432
-head -c 16777212 "$out/large.safetensors" > "$out/large.f32"   # bare numbers, in uneven parts
-mkdir -p "$out/first" "$out/second"                            # its two ends
+head -c 16777212 "$out/large.safetensors" > "$out/large.f32"   # bare numbers, which make uneven parts
+mkdir -p "$out/first" "$out/second"                            # the two ends of large.f32, for --diff
 head -c 12582912 "$out/large.f32" > "$out/first/x.f32"
 tail -c 12582912 "$out/large.f32" > "$out/second/x.f32"
 for file in "$out/large.safetensors" "--raw f32 $out/large.f32" \
@@ -69,12 +69,12 @@ for file in "$out/large.safetensors" "--raw f32 $out/large.f32" \
     done
     check "$file has numbers at all" grep -q '"values":[348][0-9]*' "$out/one"
 done
-# By a pool of the tests' own: ThreadSanitizer does not see into gcc's OpenMP.
+# Threads from tests/pool.c instead of OpenMP, because ThreadSanitizer does not see into gcc's OpenMP library.
 tsan="$out/inspect-tsan"
 # shellcheck disable=SC2086
 check "inspect builds with ThreadSanitizer" \
     gcc -O1 -g1 -fsanitize=thread $strict -include tests/pool.h -I. $sources tests/pool.c -o "$tsan" $flags
-# Newer kernels place memory more at random than it expects; setarch -R turns that off, where it is allowed.
+# Newer kernels place memory too randomly for ThreadSanitizer; setarch -R turns that off, where it is allowed.
 works=
 for runner in env "setarch $(uname -m) -R"; do
     [ -n "$works" ] || ! $runner "$tsan" --help > /dev/null 2>&1 || works=$runner
@@ -86,9 +86,9 @@ if [ -n "$works" ]; then
     done
 else skip "ThreadSanitizer does not work here"; fi
 
-# ---- the figures: each file mapped, read, and under the sanitizers ----
+# ---- the figures: of files mapped, of files read, and under the sanitizers ----
 
-# FILE TENSOR COUNT, then format, flushed, subnormal, normal, overflow for each; from the JSON
+# figures FILE... -- print lines as in $out/good/figures (put_figures of tests/inspect_files.c) from the JSON
 figures() {
     for file in "$@"; do
         awk -v file="$(basename "$file")" '/"file":/ { next } /"name":/ && /"formats":/ {
@@ -123,12 +123,12 @@ says "a byte-order mark, a long cell" 0 '"shape":[2,3],"order":"c","values":6,' 
     "$inspect" --json "$out/good/marked.csv"
 says "long lines and blocks of a CSV file" 0 '"shape":[2,50000],"order":"c","values":100000' \
     "$inspect" --json "$out/good/long.csv"
-# 0.5, 1.5 ... 99999.5 over 2^8: the last is below e4m3's 448, and four are below its least normal 2^-6.
+# 0.5, 1.5 ... 99999.5, times 2^-8: the last is below e4m3's 448, and four are below its least normal 2^-6.
 says "what a scale leaves" 0 '"log2_scale":-8,"scaled_flushed":0,"scaled_subnormal":4' \
      "$inspect" --json "$out/good/long.csv"
 says "largest of a CSV file" 0 '"max_abs":99999.5' "$inspect" --json "$out/good/long.csv"
 
-# Words and tensors across the ends of blocks and of mapped windows.
+# Words and tensors that cross the ends of blocks and of mapped windows.
 for how in "$inspect" "$inspect --no-mmap" "$out/inspect-gcc"; do
     [ -x "${how%% *}" ] || continue
     for k in 0 1 2 3 4 5 6; do
@@ -144,7 +144,7 @@ for how in "$inspect" "$inspect --no-mmap" "$out/inspect-gcc"; do
     done
 done
 
-# ---- the words ----
+# ---- verdicts, headings, rules ----
 
 model=$out/model/model.safetensors
 says "f16 safe"         0 "f16 safe: 74 dB" "$inspect" "$model"
@@ -153,7 +153,7 @@ says "some to 0"        0 "f16 with scale 2^5: 74 dB, 0.3% to 0" "$inspect" "$mo
 says "bf16: max"        0 "bf16: 55 dB; f16 overflows at 2.0e10" \
     "$inspect" --headroom 20 --tolerate 5% "$model"
 says "both signs"       0 "f16 with scale 2^-39: 69 dB" "$inspect" --headroom 20 "$model"
-for sign in '' -; do                # divisors count one by one, terms of a sum by what they weigh
+for sign in '' -; do                # 20% that become 0 are too many of one sign, not of both signs
     printf '1\n1\n1\n1\n1\n1\n1\n1\n1e-15\n%s1e-15\n' "$sign" > "$out/signs$sign.csv"
 done
 says "one sign"         0 "bf16: 368 dB; f16 makes 20.0% zero" "$inspect" "$out/signs.csv"
@@ -168,10 +168,10 @@ says "bytes of all"     0 "all                 11      339   860 bytes 522 bytes
 says "percentiles"      0 " 2^-134   2^-6  2^127 " "$inspect" --wide "$out/good/types.safetensors"
 says "bf16: lost"       0 "bf16: 57 dB; f16 makes 77.4% zero" "$inspect" "$model"
 printf 'a,b\n1,5\n2,5\n' > "$out/pairs.csv"
-says "lines and columns" 0 "csv, 2 lines of 2, 12 bytes" "$inspect" "$out/pairs.csv"
+says "lines and columns" 0 "csv, 2 rows, 2 columns, 12 bytes" "$inspect" "$out/pairs.csv"
 says "all zero"         0 "all zero" "$inspect" "$out/good/zero.csv"
 says "NaN and Inf"      0 "bad: 1 NaN at 1; 1 Inf at 2" "$inspect" "$out/good/nan.csv"
-says "passed over"      0 "passed over" "$inspect" "$out/good/types.safetensors"
+says "skipped"          0 " skipped" "$inspect" "$out/good/types.safetensors"
 says "empty"            0 "empty" "$inspect" "$out/good/types.safetensors"
 says "already"          0 "bf16 already" "$inspect" --format bf16,f16 "$out/good/types.safetensors"
 says "keep"             0 "keep f32: f16 overflows at 3.4e38" \
@@ -234,7 +234,7 @@ if have python3; then check "JSON parses" python3 -m json.tool "$out/all.json" /
 
 # ---- converting ----
 
-# converted NAME IN OPTIONS... -- to $out/new/c.safetensors and, as text, $out/new/c
+# converted NAME IN OPTIONS... -- convert IN to $out/new/c.safetensors, and print that as text to $out/new/c
 converted() {
     name=$1 in=$2
     shift 2
@@ -269,7 +269,7 @@ check "f16: a scale in the metadata" \
 check "f16: nothing for those without" sh -c "! grep -q 'mpt.scale.model.norm.weight' '$out/new/c'"
 check "says what was lost" grep -q 'became zero' "$out/new/said"
 check "says what does not fit" grep -q '^6 tensors do not fit f16: --keep would' "$out/new/said"
-check "says that loaders must divide" grep -q '^26 tensors are stored scaled: whoever loads' "$out/new/said"
+check "says that loaders must divide" grep -q '^26 tensors are stored scaled: after loading' "$out/new/said"
 cp "$out/new/c.safetensors" "$out/once.safetensors"
 converted "to f16, the rest kept" "$model" --to f16 --keep
 check "a plain cast unless asked" sh -c "! grep -q 'mpt.scale' '$out/new/c'"
@@ -286,7 +286,7 @@ check "scales multiply" grep -q '"mpt.scale.model.norm.weight":"0.015625"' "$out
 check "the first one, too" grep -q '"mpt.scale.model.layers.0.mlp.down_proj.weight":"0.125"' "$out/new/c"
 says "after three conversions it can be read" 0 "60 tensors" "$inspect" "$out/new/c.safetensors"
 
-# refused NAME CODE TEXT OPTIONS... -- and nothing is left behind
+# refused NAME CODE TEXT COMMAND... -- as says; also, COMMAND must leave no file in $out/new
 refused() {
     rm -f "$out"/new/*
     says "$@"
@@ -294,7 +294,7 @@ refused() {
 }
 refused "overflow without --saturate" 1 "tensor 't.F64': overflows f16 with scale 2^0" "$inspect" \
     "$out/good/types.safetensors" --convert "$out/new/c.safetensors" --to f16 --scale 1
-refused "Inf in a format that has none" 1 "holds Inf, which e4m3" "$inspect" "$out/good/nan.csv" \
+refused "Inf in a format that has none" 1 "holds Inf, but e4m3" "$inspect" "$out/good/nan.csv" \
     --convert "$out/new/c.safetensors" --to e4m3
 refused "a folder that is not there" 1 "cannot be written" "$inspect" "$model" \
     --convert "$out/new/no/c.safetensors" --to bf16
@@ -302,7 +302,7 @@ refused "a disk that fills up" 1 "File too large" sh -c "trap '' XFSZ; ulimit -f
     exec '$inspect' '$model' --convert '$out/new/c.safetensors' --to bf16"
 mkfifo "$out/fifo" 2> /dev/null
 for device in /dev/null "$out/fifo"; do
-    says "never onto $device" 1 "is there and is not a regular file" \
+    says "never onto $device" 1 "exists and is not a regular file" \
         "$inspect" "$model" --convert "$device" --to f16
     check "$device is what it was" test ! -f "$device"
 done
@@ -352,9 +352,9 @@ says "from a file"      0 "60 tensors"                  sh -c "'$inspect' --no-m
 says "a bad rule"       2 "bad value for --fail-if"     "$inspect" --fail-if 'f16.colour>0' x
 says "a rule too few"   2 "bad value for --fail-if"     "$inspect" --fail-if 'f16.db' x
 mkdir -p "$out/nothing"
-says "a folder"         1 "is a folder without a file"  "$inspect" "$out/nothing"
+says "a folder"         1 "is a folder without any file"  "$inspect" "$out/nothing"
 
-# ---- bad files: a message with file and reason, exit code 1, nothing written ----
+# ---- bad files: a message with the file and the reason, exit code 1, no file written ----
 
 tab=$(printf '\t')
 for how in "$out/inspect-gcc" "$out/inspect-clang --no-mmap"; do
@@ -378,7 +378,7 @@ for how in "$out/inspect-gcc" "$out/inspect-clang --no-mmap"; do
     [ $bad -gt 60 ] && pass "$bad bad files" || fail "only $bad bad files"
 done
 
-# A file that is cut anywhere is refused, whatever the place.
+# A file that is cut short is refused, wherever it is cut.
 size=$(wc -c < "$out/good/types.safetensors")
 cut=0
 while [ $cut -lt "$size" ]; do

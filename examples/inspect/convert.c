@@ -1,4 +1,4 @@
-/* convert.c -- the converted .safetensors: written beside its place, moved there when it is complete. */
+/* convert.c -- writes the converted .safetensors file under a temporary name; renames it when complete. */
 #include "convert.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ enum { BLOCK = 4096, CONVERT_NAME = 38 };
 
 #define SCALE_KEY "mpt.scale."
 #define NOTE_KEY  "mpt.note"
-#define NOTE_TEXT "stored = value * scale; divide by mpt.scale.NAME after loading, 1 where there is none"
+#define NOTE_TEXT "stored = value * scale; after loading, divide by mpt.scale.NAME, or by 1 if it is absent"
 
 /* ---- the plan ---- */
 
@@ -29,7 +29,7 @@ static const char *find_metadata(const model *m, const char *key)
 {
     const pair *found;
     pair        wanted;
-    wanted.key = (char *)(uintptr_t)key;        /* only read */
+    wanted.key = (char *)(uintptr_t)key;        /* bsearch only reads it */
     wanted.value = NULL;
     if (!m->metadata_count)
         return NULL;
@@ -37,7 +37,7 @@ static const char *find_metadata(const model *m, const char *key)
     return found ? found->value : NULL;
 }
 
-/* The scale that the values already wear, as an earlier conversion noted it. */
+/* The scale by which an earlier conversion multiplied the values, from the file's metadata; 2^0 if none. */
 static int earlier_scale(const model *m, const tensor *t, int *log2_scale, char *error)
 {
     const size_t n = strlen(t->name) + sizeof SCALE_KEY;
@@ -56,7 +56,7 @@ static int earlier_scale(const model *m, const tensor *t, int *log2_scale, char 
         return 0;
     x = strtod(text, &end);
     if (end == text || *end || !(x > 0.0) || frexp(x, &e) != 0.5)
-        return problem(error, m->path, t->name, "its scale in __metadata__ is no power of two");
+        return problem(error, m->path, t->name, "its scale in __metadata__ is not a power of two");
     *log2_scale = e - 1;
     return 0;
 }
@@ -78,11 +78,11 @@ static int plan_tensor(step *p, model *m, const tensor *t, const options *o, cha
     p->t = t;
     p->to = t->format;
     if (!strcmp(t->name, "__metadata__"))
-        return problem(error, m->path, t->name, "a .safetensors file has no room for this name");
+        return problem(error, m->path, t->name, "this name is reserved in .safetensors files");
     if (earlier_scale(m, t, &p->earlier, error) != 0)
         return -1;
     if (t->scattered)
-        return problem(error, m->path, t->name, "its values lie in a mixed order; call .contiguous() first");
+        return problem(error, m->path, t->name, "its dimensions are permuted; call .contiguous() first");
     if (t->format == MPT_FORMAT_COUNT && m->kind != KIND_SAFETENSORS &&
         !(m->kind == KIND_PYTORCH && t->bytes && !t->fortran && host_is_little() != t->swap))
         return problem(error, m->path, t->name, "type %s cannot be converted", t->type);
@@ -100,14 +100,14 @@ static int plan_tensor(step *p, model *m, const tensor *t, const options *o, cha
     }
     p->log2_scale = o->scale_auto ? r.in[0].scaled.log2_scale : o->log2_scale;
     if (p->log2_scale + p->earlier < -1022 || p->log2_scale + p->earlier > 1022)
-        return problem(error, m->path, t->name, "its scale would become 2^%d, which a double does not hold",
+        return problem(error, m->path, t->name, "its scale would become 2^%d, which does not fit in a double",
                        p->log2_scale + p->earlier);
     if (o->saturate)
         return 0;
     if (r.inf && !mpt_format_get(o->to)->has_inf)
         return problem(error, m->path, t->name,
-                       "holds Inf, which %s has not; --saturate makes it the largest "
-                       "number",
+                       "holds Inf, but %s has no Inf; with --saturate it becomes the "
+                       "largest number",
                        mpt_format_get(o->to)->name);
     if (overflows(&s, o->to, p->log2_scale))
         return problem(error, m->path, t->name,
@@ -129,7 +129,7 @@ static uint64_t bytes_of(const step *p)
                                      : p->t->count * format_bytes(p->to);
 }
 
-/* What an earlier conversion noted and this one writes anew: keys of __metadata__ that are dropped. */
+/* Keys of __metadata__ from an earlier conversion are not copied: write_metadata writes them anew. */
 static int is_ours(const char *key)
 {
     return !strcmp(key, NOTE_KEY) || !strncmp(key, SCALE_KEY, sizeof SCALE_KEY - 1);
@@ -165,7 +165,7 @@ static void write_metadata(FILE *out, const model *m, const step *steps, size_t 
     (void)fputs(*before == ',' ? "}," : "", out);
 }
 
-/* Length, object, blanks to a multiple of 8: the values then lie aligned in a mapped file. */
+/* Write the length, the JSON object, and blanks up to a multiple of 8, which aligns the values. */
 static int write_header(FILE *out, const model *m, const step *steps, size_t n)
 {
     uint64_t offset = 0;
@@ -199,8 +199,8 @@ static int write_header(FILE *out, const model *m, const step *steps, size_t n)
 
 /* ---- the values ---- */
 
-/* Doubles, already scaled, to the new format; a power of two is exact, so they are rounded once. With
- * --saturate what overflows becomes the largest number of its sign. */
+/* Convert n doubles, which are already scaled, to the new format. The scale is a power of two and exact, so
+ * they are rounded only once. With --saturate, an overflow becomes the largest number with its sign. */
 static void store(step *p, const options *o, unsigned char *stored, double *x, size_t n)
 {
     const double most = mpt_format_get(p->to)->max_finite;
@@ -227,7 +227,7 @@ static void store(step *p, const options *o, unsigned char *stored, double *x, s
         (void)mpt_convert_n(p->to, stored, MPT_F64, x, n, NULL, NULL);
 }
 
-/* What follows may change errno: it is kept. */
+/* Write, and keep errno of the first failure in p->failed, because later calls may change errno. */
 static void put(FILE *out, step *p, const void *x, size_t size, size_t n)
 {
     errno = 0;
@@ -235,7 +235,7 @@ static void put(FILE *out, step *p, const void *x, size_t size, size_t n)
         p->failed = errno;
 }
 
-/* n values in the tensor's own format, host order, to the file. */
+/* Convert n values, in the tensor's own format and host byte order, and write them to the file. */
 static void write_values(FILE *out, step *p, const options *o, const void *x, size_t n)
 {
     const mpt_format from = p->t->format;
@@ -277,8 +277,8 @@ static int copy_bytes(FILE *out, model *m, step *s, char *error)
     return 0;
 }
 
-/* An array whose first index runs fastest comes out with the last one fastest, as the format wants it. This
- * is the one place that holds a whole tensor in memory. */
+/* Write an array in Fortran order (first index fastest) in C order (last index fastest), which .safetensors
+ * requires. Only this function holds a whole tensor in memory. */
 static int write_transposed(FILE *out, model *m, step *p, const options *o, stream *in, char *error)
 {
     const tensor  *t = p->t;
@@ -291,7 +291,7 @@ static int write_transposed(FILE *out, model *m, step *p, const options *o, stre
     all = t->bytes < SIZE_MAX ? (unsigned char *)malloc((size_t)t->bytes + 1) : NULL;
     if (!all)
         return problem(error, m->path, t->name,
-                       "out of memory: Fortran order needs the whole array in memory");
+                       "out of memory: an array in Fortran order must fit in memory");
     while ((code = stream_next(in, &x, &n)) > 0) {
         memcpy(all + done, x, n * size);
         done += n * size;
@@ -305,7 +305,7 @@ static int write_transposed(FILE *out, model *m, step *p, const options *o, stre
             write_values(out, p, o, line, filled);
             filled = 0;
         }
-        for (k = t->dims - 1; k >= 0; k--) {        /* the next index: the last digit turns first */
+        for (k = t->dims - 1; k >= 0; k--) {        /* step to the next index in C order */
             from += stride[k];
             if (++index[k] < t->shape[k])
                 break;
@@ -346,7 +346,7 @@ static int write_tensor(FILE *out, model *m, step *p, const options *o, char *er
     return code;
 }
 
-/* Other kinds of file can name two tensors alike. */
+/* Check that no two tensors have the same name. Kinds of files other than .safetensors allow that. */
 static int names_differ(const model *m, char *error)
 {
     const char **names = (const char **)malloc((m->count + 1) * sizeof *names);
@@ -358,7 +358,7 @@ static int names_differ(const model *m, char *error)
         names[i] = m->tensors[i].name;
     name = twice(names, m->count);
     free((void *)names);
-    return name ? problem(error, m->path, name, "two tensors have this name; a .safetensors file has it once")
+    return name ? problem(error, m->path, name, "two tensors have this name, which .safetensors forbids")
                 : 0;
 }
 
@@ -423,7 +423,7 @@ static void print_steps(const model *m, const step *steps, const options *o)
     uint64_t flushed = 0, rounded = 0, saturated = 0, values = 0, bytes = 0, unfit = 0, scaled = 0;
     size_t   i;
     (void)printf("%-*s %-7s %-8s %6s %9s %9s %9s %9s\n", CONVERT_NAME, "tensor", "from", "to", "scale",
-                 "to zero", "rounded", "clamped", "signal");
+                 "to zero", "rounded", "clamped", "SNR");
     for (i = 0; i < m->count; i++) {
         print_step(&steps[i]);
         flushed += steps[i].flushed;
@@ -437,32 +437,32 @@ static void print_steps(const model *m, const step *steps, const options *o)
     (void)text_safe(shown, sizeof shown, o->convert, 60);
     text_bytes(before, sizeof before, m->src.size);
     text_bytes(after, sizeof after, bytes);
-    (void)printf("\n%s: %s of values, from %s\n", shown, after, before);
-    (void)printf("of %llu values converted %llu became zero, %llu were rounded, %llu clamped\n", (ull)values,
+    (void)printf("\nwrote %s: %s of values; the input file has %s\n", shown, after, before);
+    (void)printf("converted %llu values: %llu became zero, %llu were rounded, %llu clamped\n", (ull)values,
                  (ull)flushed, (ull)rounded, (ull)saturated);
     if (scaled)
-        (void)printf("%llu tensors are stored scaled: whoever loads them must divide by \"mpt.scale.NAME\" "
+        (void)printf("%llu tensors are stored scaled: after loading, divide them by \"mpt.scale.NAME\" "
                      "in __metadata__\n", (ull)scaled);
     if (unfit)
         (void)printf("%llu tensors do not fit %s: %s\n", (ull)unfit, mpt_format_get(o->to)->name, o->keep ?
-                     "copied as they are" : "--keep would copy them as they are");
+                     "they are copied unchanged" : "--keep would copy them unchanged");
 }
 
 /* ---- the file ---- */
 
 #if HAVE_POSIX
-/* Why `path` cannot be the output; NULL if it can. A device or FIFO of that name would be replaced. */
+/* Why `path` cannot be the output; NULL if it can. rename would replace a device or a FIFO by a file. */
 static const char *output_problem(const char *path, const char *input)
 {
     struct stat in, out;
     if (stat(path, &out) != 0)
         return NULL;
     if (stat(input, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-        return "is the input: choose another name";
-    return S_ISREG(out.st_mode) ? NULL : "is there and is not a regular file";
+        return "is the input file: choose another name";
+    return S_ISREG(out.st_mode) ? NULL : "exists and is not a regular file";
 }
 
-/* A new file beside `path` that nobody else has; nobody may read it who may not read the input. */
+/* Create a file with a unique name in the folder of `path`. Nobody may read it who may not read the input. */
 static FILE *open_beside(const char *path, const char *input, char *temporary)
 {
     FILE        *out;
@@ -486,7 +486,7 @@ static FILE *open_beside(const char *path, const char *input, char *temporary)
 #else
 static const char *output_problem(const char *path, const char *input)
 {
-    return !strcmp(path, input) ? "is the input: choose another name" : NULL;
+    return !strcmp(path, input) ? "is the input file: choose another name" : NULL;
 }
 
 static FILE *open_beside(const char *path, const char *input, char *temporary)
@@ -497,7 +497,7 @@ static FILE *open_beside(const char *path, const char *input, char *temporary)
 }
 #endif
 
-/* All of it in the file, and the file under its name; or neither. */
+/* Flush the temporary file to disk and rename it to `path`. If `code` or any of this is bad, remove it. */
 static int finish(FILE *out, const char *temporary, const char *path, int code, char *error)
 {
     errno = 0;
@@ -509,7 +509,7 @@ static int finish(FILE *out, const char *temporary, const char *path, int code, 
         code = problem(error, path, NULL, "writing failed: %s", strerror(errno));
 #if !HAVE_POSIX
     if (code == 0)
-        (void)remove(path);         /* rename does not replace there */
+        (void)remove(path);         /* without POSIX, rename may refuse to replace a file */
 #endif
     if (code == 0 && rename(temporary, path) != 0)
         code = problem(error, path, NULL, "%s", strerror(errno));
@@ -540,7 +540,7 @@ static int write_beside(model *m, step *steps, const options *o, char *error)
     return code;
 }
 
-/* One file to o->convert; *bytes gets the values' bytes. 0 or -1. */
+/* Convert one file to o->convert, and add the bytes of its converted values to *bytes. 0 or -1. */
 static int convert_one(const char *path, const options *o, uint64_t *bytes, char *error)
 {
     const char *why = output_problem(o->convert, path);
@@ -564,7 +564,7 @@ static int convert_one(const char *path, const options *o, uint64_t *bytes, char
     return code;
 }
 
-/* The index of the converted shards. */
+/* Write the index of the converted shards to `path`. */
 static int write_index(const file_list *l, const char *path, uint64_t bytes, char *error)
 {
     FILE *out = fopen(path, "wb");
@@ -574,7 +574,7 @@ static int write_index(const file_list *l, const char *path, uint64_t bytes, cha
     return code == 0 ? 0 : problem(error, path, NULL, "the index cannot be written: %s", strerror(errno));
 }
 
-/* All shards into a new folder, and their index as the last; or nothing. */
+/* Convert all shards into a new folder, then write their index. On failure, remove all of it. */
 static int convert_many(const file_list *l, const options *given, char *error)
 {
     const char *const folder = given->convert;
@@ -586,7 +586,7 @@ static int convert_many(const file_list *l, const options *given, char *error)
     int               code = 0;
     errno = 0;
     if (MAKE_FOLDER(folder) != 0)
-        return problem(error, folder, NULL, "a folder cannot be made of that name: %s", strerror(errno));
+        return problem(error, folder, NULL, "cannot be created as a folder: %s", strerror(errno));
     while (code == 0 && i < files) {
         const char *from = i < l->count ? l->path[i] : l->index;
         o.convert = to = path_join(folder, strlen(folder), path_name(from));
@@ -612,7 +612,7 @@ int convert_file(const char *path, const options *given)
     o.formats[0] = o.to;
     o.format_count = 1;
     if (code == 0 && l.many && !strstr(l.path[0], ".safetensors"))
-        code = problem(error, path, NULL, "only folders of .safetensors files are converted");
+        code = problem(error, path, NULL, "is a folder, and its files are not .safetensors: name one file");
     else if (code == 0)
         code = l.many ? convert_many(&l, &o, error) : convert_one(path, &o, &bytes, error);
     if (code != 0)

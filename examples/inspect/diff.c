@@ -1,6 +1,6 @@
-/* diff.c -- what changed from one checkpoint to another: which tensors moved, how far, and in which format
- * the change would vanish. Tensors of one name, shape and order are compared value by value, whatever types
- * they are stored in. */
+/* diff.c -- what changed from one checkpoint to another: which tensors changed, by how much, and in which
+ * format the change would disappear. Tensors with the same name, shape and order are compared value by value,
+ * even if their types differ. */
 #include "inspect.h"
 
 #include <math.h>
@@ -14,8 +14,8 @@ void change_init(change *c, const options *o)
         (void)mpt_stagnation_init(&c->in[c->formats], o->formats[c->formats]);
 }
 
-/* The weight and its change, as the report on updates takes them. In floats the change of an FP32 weight is
- * exact wherever it could be lost: then the two are within a factor of 2 of each other. */
+/* Passes each weight and its change as floats to mpt_stagnation, the report on lost updates. For FP32 weights
+ * the change is exact wherever it can be lost: both weights are then within a factor of 2 of each other. */
 void change_add(change *c, mpt_format from, const void *a, mpt_format to, const void *b, size_t n)
 {
     const size_t size_a = format_bytes(from), size_b = format_bytes(to);
@@ -46,7 +46,7 @@ void change_add(change *c, mpt_format from, const void *a, mpt_format to, const 
             c->tiny += u[changed] == 0.0f;
             changed += u[changed] != 0.0f;
         }
-        apart += squares;               /* sums of 256 first: next to no error */
+        apart += squares;               /* 256 values are summed first, which keeps the rounding error tiny */
         all += few;
         for (k = 0; k < c->formats; k++)
             (void)mpt_stagnation_add(&c->in[k], w, u, changed);
@@ -80,7 +80,7 @@ static void figures(moved *d, const change *c)
     for (k = 0; k < c->formats; k++) {
         const mpt_stagnation *r = &c->in[k];
         d->lost[k] = r->lost + c->tiny;
-        d->over[k] = r->overflow + r->none;      /* none of w and u is 0 or not finite: w overflows */
+        d->over[k] = r->overflow + r->none;      /* u is never 0, w and u are finite: in `none` w overflows */
         if (mpt_stagnation_vanishing(r, 0.5, &d->vanish[k]) != MPT_OK)
             d->vanish[k] = 0;
     }
@@ -95,7 +95,7 @@ static int by_name(const void *a, const void *b)
     return order ? order : x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* In the order of the first file; what only the second has comes last, in its order. */
+/* Rows sorted by name. `key` is the order to print: that of the first file, then what only the second has. */
 row *diff_rows(model *a, size_t a_files, model *b, size_t b_files, size_t *n)
 {
     size_t na = 0, nb = 0, i = 0, j = 0;
@@ -163,20 +163,20 @@ int diff_row(row *w, const options *o, char *error)
     return 0;
 }
 
-/* ---- what is said of it ---- */
+/* ---- verdicts and cells ---- */
 
-/* Would a copy in that format show the change? All but the share --tolerate of it. */
+/* Would a copy in format k show the changes, except for at most the share --tolerate of them? */
 int diff_keeps(const moved *d, int k, const options *o)
 {
     const double most = o->tolerate < 0.0 ? TOLERATE : o->tolerate;
     return !d->over[k] && (double)d->lost[k] <= most * (double)(d->changed - d->apart);
 }
 
-/* same / only in the first / all keep it / f16, bf16 keep it / none keeps it / bad: 3 NaN or Inf in one */
+/* The verdict: one of `words`, "f16, bf16 keep the change" or "bad: 3 NaN or Inf in only one". */
 void diff_words(char *dst, size_t cap, const row *w, const options *o)
 {
-    static const char *const words[] = {"", "only in the first", "only in the second", "other shape",
-                                        "other order: not compared", "differs", "same", "passed over"};
+    static const char *const words[] = {"", "only in the first", "only in the second", "shapes differ",
+                                        "orders differ: not compared", "bytes differ", "same", "skipped"};
     const moved *d = &w->d;
     size_t       at = 0;
     int          k, kept = 0;
@@ -187,7 +187,7 @@ void diff_words(char *dst, size_t cap, const row *w, const options *o)
     if (d->apart) {
         char n[24];
         text_count(n, sizeof n, d->apart);
-        (void)snprintf(dst, cap, "bad: %s NaN or Inf in one", n);
+        (void)snprintf(dst, cap, "bad: %s NaN or Inf in only one", n);
         return;
     }
     for (k = 0; k < o->format_count; k++)
@@ -195,9 +195,9 @@ void diff_words(char *dst, size_t cap, const row *w, const options *o)
             at += (size_t)snprintf(dst + at, cap - at, "%s%s", kept++ ? ", " : "",
                                    mpt_format_get(o->formats[k])->name);
     if (!kept || (kept == o->format_count && kept > 1))
-        (void)snprintf(dst, cap, kept ? "all keep it" : "none keeps it");
+        (void)snprintf(dst, cap, kept ? "all keep the change" : "no format keeps the change");
     else
-        (void)snprintf(dst + at, cap - at, kept == 1 ? " keeps it" : " keep it");
+        (void)snprintf(dst + at, cap - at, kept == 1 ? " keeps the change" : " keep the change");
 }
 
 void diff_cells(cells *c, const row *w, const options *o)

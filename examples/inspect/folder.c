@@ -1,4 +1,4 @@
-/* folder.c -- models that are several files: a folder, or the index of a sharded .safetensors model. */
+/* folder.c -- models of several files: a folder, or the index of a sharded .safetensors model. */
 #include "inspect.h"
 
 #include <cJSON.h>
@@ -30,24 +30,24 @@ static int index_problem(file_list *l, char *error, const char *why, const char 
     return problem(error, l->index, NULL, "%s%s%s%s", why, name ? " '" : "", shown, name ? "'" : "");
 }
 
-/* The files that it names, each once; they stand beside it. */
+/* List the files that the index names, each once. They must be in the folder of the index. */
 static int index_files(file_list *l, char *error)
 {
     const size_t folder = (size_t)(path_name(l->index) - l->index);
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(l->json, "weight_map"), *item;
     size_t       i, kept = 0;
     if (!cJSON_IsObject(map) || !map->child)
-        return index_problem(l, error, "has no weight_map: it is no index of a sharded model", NULL);
+        return index_problem(l, error, "has no weight_map: it is not the index of a sharded model", NULL);
     for (item = map->child; item; item = item->next) {
         if (!cJSON_IsString(item))
-            return index_problem(l, error, "names no file for", item->string);
+            return index_problem(l, error, "gives no file name for tensor", item->string);
         if (strchr(item->valuestring, '/') || strchr(item->valuestring, '\\') ||
             !ends_with(item->valuestring, ".safetensors"))
-            return index_problem(l, error, "names a file that is no .safetensors file beside it:",
+            return index_problem(l, error, "names a file that is not a .safetensors file in its folder:",
                                  item->valuestring);
         if (item != map->child && l->count &&
             !strcmp(path_name(l->path[l->count - 1]), item->valuestring))
-            continue;                   /* as the tensor before: most are */
+            continue;                   /* the same file as for the tensor before, as usual */
         if (list_add(l, path_join(l->index, folder, item->valuestring)) != 0)
             return problem(error, l->index, NULL, "out of memory");
     }
@@ -75,7 +75,7 @@ static int index_open(file_list *l, const char *path, char *error)
         l->json = cJSON_ParseWithLength(text, (size_t)s.size);
     free(text);
     source_close(&s);
-    return l->json ? index_files(l, error) : index_problem(l, error, "is not JSON, or too large", NULL);
+    return l->json ? index_files(l, error) : index_problem(l, error, "is not valid JSON, or too large", NULL);
 }
 
 typedef struct placed { const char *tensor, *file; } placed;
@@ -119,9 +119,9 @@ int file_list_check(file_list *l, const model *m, char *error)
     for (i = 0; code == 0 && (i < n || i < said); i++) {
         const int order = i == n ? 1 : i == said ? -1 : by_tensor(&has[i], &says[i]);
         if (order > 0)
-            code = index_problem(l, error, "names a tensor that is not in its file:", says[i].tensor);
+            code = index_problem(l, error, "lists a tensor that is not in its file:", says[i].tensor);
         else if (order < 0)
-            code = index_problem(l, error, "does not name a tensor that a file has:", has[i].tensor);
+            code = index_problem(l, error, "does not list a tensor that is in a file:", has[i].tensor);
     }
     free(has);
     free(says);
@@ -151,7 +151,7 @@ static int is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* The files of a folder that end in one of the suffixes. */
+/* Append the files of a folder whose names end in one of the suffixes, sorted by name. */
 static int list_folder(file_list *l, const char *path, const char *const *suffix)
 {
     DIR                 *d = opendir(path);
@@ -180,7 +180,7 @@ static int folder_open(file_list *l, const char *path, char *error)
             return problem(error, path, NULL, "%s", errno ? strerror(errno) : "out of memory");
     }
     if (!l->count)
-        return problem(error, path, NULL, "is a folder without a file that could be read");
+        return problem(error, path, NULL, "is a folder without any file of a kind that inspect reads");
     if (k == 1 && l->count > 1)
         return problem(error, path, NULL, "is a folder with several indexes: name one of them");
     if (k == 1) {

@@ -1,6 +1,6 @@
-/* gguf.c -- the header of a GGUF file, versions 2 and 3: key-value pairs, which are stepped over but for the
- * alignment, and the tensors' names, shapes, types and places. F32, F16, BF16 and F64 are read; the quantized
- * types are named and skipped. Source: docs/gguf.md of ggml. */
+/* gguf.c -- the header of a GGUF file, versions 2 and 3: key-value pairs, of which only the alignment is
+ * used, and the tensors' names, shapes, types and offsets. The values of F32, F16, BF16 and F64 tensors are
+ * read; tensors of quantized types are listed and skipped. Source: docs/gguf.md of ggml. */
 #include "inspect.h"
 
 enum { MAX_TENSORS = 1 << 20, MAX_NAME = 1 << 16, MAX_DEPTH = 4 };
@@ -8,7 +8,7 @@ enum { MAX_TENSORS = 1 << 20, MAX_NAME = 1 << 16, MAX_DEPTH = 4 };
 typedef struct cursor {
     model   *m;
     uint64_t at;
-    int      bad;           /* the file ended, or a number is beyond what is sane */
+    int      bad;           /* nonzero: the file ended, or a number is out of range */
 } cursor;
 
 static uint64_t take(cursor *c, int bytes)
@@ -30,7 +30,7 @@ static void skip(cursor *c, uint64_t bytes)
         c->at += bytes;
 }
 
-/* Bytes of each type of value; 0 for strings and arrays. */
+/* Bytes of a value, by the number of its type in the file; 0 for strings and arrays. */
 static const unsigned char value_bytes[13] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 enum { VALUE_STRING = 8, VALUE_ARRAY = 9 };
 
@@ -56,7 +56,7 @@ static void skip_value(cursor *c, uint64_t type, int depth)
     }
 }
 
-/* Key-value pairs.  Returns: the alignment of the data. */
+/* Skip n key-value pairs. Returns the alignment of the data, which is one of them or else 32. */
 static uint64_t take_pairs(cursor *c, uint64_t n)
 {
     static const char key[] = "general.alignment";
@@ -77,7 +77,7 @@ static uint64_t take_pairs(cursor *c, uint64_t n)
     return alignment;
 }
 
-/* By the numbers of ggml; an empty name is one that was given up. */
+/* Names of the types, by their numbers in ggml. An empty name: ggml no longer uses the number. */
 static const char *const types[] = {
     "F32", "F16", "Q4_0", "Q4_1", "", "", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K",
     "Q6_K", "Q8_K", "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8",
@@ -85,7 +85,7 @@ static const char *const types[] = {
     "TQ2_0", "", "", "", "MXFP4", "NVFP4", "Q1_0"};
 enum { TYPES = sizeof types / sizeof types[0] };
 
-/* A name, the dimensions with the fastest first, a type, an offset. */
+/* Read a tensor's entry: a name, the dimensions (the fastest one first), a type, an offset. */
 static int take_tensor(cursor *c, char *error)
 {
     model         *m = c->m;
@@ -112,7 +112,7 @@ static int take_tensor(cursor *c, char *error)
     return tensor_count(m, t, error);
 }
 
-/* Offsets count from the first aligned byte after the header. */
+/* Set t->offset, which counts from `data`, the first aligned byte after the header, and t->bytes. */
 static int place(model *m, tensor *t, uint64_t data, char *error)
 {
     if (t->offset > m->src.size || data > m->src.size - t->offset)
@@ -140,7 +140,7 @@ int gguf_parse(model *m, char *error)
     if (c.bad)
         return problem(error, m->path, NULL, "truncated inside the GGUF header");
     if (version != 2 && version != 3)
-        return problem(error, m->path, NULL, "GGUF version %llu is not read (2 and 3 are)", (ull)version);
+        return problem(error, m->path, NULL, "GGUF version %llu: only 2 and 3 are supported", (ull)version);
     if (tensors > MAX_TENSORS || tensors > m->src.size || pairs > m->src.size)
         return problem(error, m->path, NULL, "the GGUF header claims more tensors or keys than it can hold");
     alignment = take_pairs(&c, pairs);

@@ -1,4 +1,4 @@
-/* model.c -- which kind of file it is; raw and CSV files; the stream of a tensor's values. */
+/* model.c -- finds out the kind of a file; raw and CSV files; the stream of a tensor's values. */
 #include "inspect.h"
 
 const char *kind_name(file_kind kind)
@@ -83,7 +83,7 @@ void tensor_type(tensor *t, const char *type)
     t->format = known ? known->format : MPT_FORMAT_COUNT;
 }
 
-/* Zeros do not hide an overflow of the others: such a shape is a mistake, too. */
+/* A dimension of 0 makes the count 0, but the product of the others must not overflow even then. */
 int tensor_count(const model *m, tensor *t, char *error)
 {
     uint64_t product = 1;
@@ -124,30 +124,30 @@ const char *model_text(model *m, const char *text)
 
 source *tensor_source(model *m, const tensor *t) { return t->from ? t->from : &m->src; }
 
-/* ---- what a file is ---- */
+/* ---- the kind of a file ---- */
 
 static const char old[] = "is an old GGML file: convert it to GGUF";
 
-/* Files that people will try, by what stands near their beginning, and what to do with them instead. */
+/* For files of other kinds, recognized by bytes near their beginning: what the user should do instead. */
 static const char *advice(const unsigned char *head)
 {
     static const struct { int at; const char *bytes, *what; } known[] = {
-        {0, "\x89HDF", "is an HDF5 file, which is not read: save the arrays as .npy or .safetensors"},
+        {0, "\x89HDF", "is an HDF5 file: inspect cannot read it; save the arrays as .npy or .safetensors"},
         {0, "\x1f\x8b", "is compressed with gzip: unpack it first"},
         {0, "\x28\xb5\x2f\xfd", "is compressed with zstd: unpack it first"},
         {0, "\xfd" "7zXZ", "is compressed with xz: unpack it first"},
-        {4, "TFL3", "is a TensorFlow Lite model, which is not read: save the weights as .npz"},
+        {4, "TFL3", "is a TensorFlow Lite model: inspect cannot read it; save the weights as .npz"},
         {0, "GGML", old}, {0, "lmgg", old}, {0, "tjgg", old}};
     size_t i;
     if (head[0] == 0x80 && head[1] && head[1] <= 5)
-        return "is a Python pickle (PyTorch before 1.6), which is not read: load it and torch.save it anew";
+        return "is a Python pickle (PyTorch before 1.6), not read: load it and torch.save it again";
     for (i = 0; i < sizeof known / sizeof known[0]; i++)
         if (!memcmp(head + known[i].at, known[i].bytes, strlen(known[i].bytes)))
             return known[i].what;
-    return "is none of .npy, .npz, .safetensors, .pt, .gguf, .onnx, .csv; for bare numbers say --raw f32";
+    return "is none of .npy, .npz, .safetensors, .pt, .gguf, .onnx, .csv; for bare numbers use --raw TYPE";
 }
 
-/* A model begins with the version of its format, a small number, and then texts. */
+/* An ONNX model begins with field 1, the version of its format, a small number; then texts or the graph. */
 static int looks_like_onnx(const unsigned char *head)
 {
     return head[0] == 8 && head[1] < 32 && (head[2] == 0x12 || head[2] == 0x1a || head[2] == 0x3a);
@@ -162,7 +162,7 @@ static int find_kind(model *m, char *error)
     if (!memcmp(head, "\x93NUMPY", 6))
         m->kind = KIND_NPY;
     else if (!memcmp(head, "PK\3\4", 4))
-        m->kind = KIND_NPZ;             /* or PyTorch's, as its members will tell */
+        m->kind = KIND_NPZ;             /* or PyTorch: zip_parse finds out from the members */
     else if (!memcmp(head, "GGUF", 4))
         m->kind = KIND_GGUF;
     else if (ends_with(m->path, ".onnx") || looks_like_onnx(head))
@@ -173,7 +173,7 @@ static int find_kind(model *m, char *error)
              (!strcmp(m->path, "-") && (head[0] == '#' || (head[0] >= '+' && head[0] <= '9'))))
         m->kind = KIND_CSV;
     else if (ends_with(m->path, ".npy"))
-        return problem(error, m->path, NULL, "does not start with the magic word of .npy files");
+        return problem(error, m->path, NULL, "does not start with the magic string of .npy files");
     else
         return problem(error, m->path, NULL, "%s", advice(head));
     return 0;
@@ -185,7 +185,7 @@ static int raw_parse(model *m, mpt_format format, char *error)
     const uint64_t         bytes = (uint64_t)f->bits / 8;
     tensor                *t = m->tensors;
     if (m->src.size % bytes)
-        return problem(error, m->path, NULL, "its %llu bytes are no whole number of %s values",
+        return problem(error, m->path, NULL, "its size, %llu bytes, is not a whole number of %s values",
                        (ull)m->src.size, f->name);
     t->type = f->name;
     t->format = format;
@@ -195,7 +195,7 @@ static int raw_parse(model *m, mpt_format format, char *error)
     return 0;
 }
 
-/* Read it all once: the shape, and whether every cell is a number. */
+/* Read the whole file once, to find the shape and to check that every cell is a number. */
 static int csv_parse(model *m, char *error)
 {
     stream     *s = (stream *)malloc(sizeof *s);
@@ -222,7 +222,7 @@ static int csv_parse(model *m, char *error)
     return code;
 }
 
-/* One tensor that wears the file's name without its ending, for the kinds that know no names. */
+/* For kinds of files without tensor names: append a tensor with the name of the file, less its ending. */
 static int name_after_file(model *m, char *error)
 {
     const char *base = path_name(m->path), *dot = strrchr(base, '.');
@@ -303,12 +303,12 @@ static int csv_problem(stream *s, const char *why)
 static int csv_end_of_line(stream *s)
 {
     if (s->column && !s->after_value)
-        return csv_problem(s, "a separator, and no number after it");
+        return csv_problem(s, "no number after the last separator");
     if (s->column && s->columns && s->column != s->columns)
         return problem(s->error, s->m->path, NULL, "line %llu: %llu numbers, the lines before have %llu",
                        (ull)s->line + 1, (ull)s->column, (ull)s->columns);
     if (s->column == 2 && s->titled == 1 && s->separator == ',')
-        return csv_problem(s, "two numbers under one title; decimals are to be written with points");
+        return csv_problem(s, "two numbers under one title; write decimals with points, not commas");
     s->rows += s->column != 0;
     s->columns = s->column ? s->column : s->columns;
     s->column = 0;
@@ -317,15 +317,15 @@ static int csv_end_of_line(stream *s)
     return 0;
 }
 
-/* A word of text as a number. The first line that holds anything may be a title. */
+/* Convert a word to a number. Returns 1; -1 if it is none; 0 if it is a title, as in the first line. */
 static int csv_number(stream *s, const unsigned char *word, size_t n, double *x)
 {
     char  text[1024], shown[80], why[120];
     char *end = NULL;
     if (n >= sizeof text)
-        return csv_problem(s, "a cell of more than 1023 characters");
+        return csv_problem(s, "a cell has more than 1023 characters");
     if (memchr(word, 0, n))
-        return csv_problem(s, "a cell holds a zero character");
+        return csv_problem(s, "a cell holds a NUL character");
     memcpy(text, word, n);
     text[n] = 0;
     *x = strtod(text, &end);
@@ -343,18 +343,18 @@ static int csv_number(stream *s, const unsigned char *word, size_t n, double *x)
 static int is_blank(unsigned char c) { return c == ' ' || c == '\t' || c == '\r'; }
 static int is_separator(unsigned char c) { return c == ',' || c == ';'; }
 
-/* All neighbours of a file have the same between them: where both ',' and ';' or ',' and blanks stand, the
- * commas are those of decimals, and each number would be read as two. */
+/* Check that a file uses one separator only. In a file with both ',' and ';', or with ',' and blanks, the
+ * commas are probably decimal commas, and each number would be read as two. */
 static int csv_separated(stream *s, unsigned char by)
 {
     if (s->separator && s->separator != by)
-        return csv_problem(s, "different separators; decimals are to be written with points");
+        return csv_problem(s, "different separators; write decimals with points, not commas");
     s->separator = by;
     return 0;
 }
 
-/* Numbers from text[0 .. size) until it or the block is used up; whole words only, unless the file ends
- * there. Returns the bytes used, or -1. */
+/* Read numbers from text[0 .. size) until the text is used up or the block is full. A word that reaches the
+ * end of the text is left for the next call, unless it is the `last` text. Returns the bytes used, or -1. */
 static long csv_block(stream *s, const unsigned char *text, size_t size, int last, size_t *filled)
 {
     size_t i = 0;
@@ -401,7 +401,7 @@ static int csv_next(stream *s, const void **x, size_t *n)
 {
     const unsigned char *mark = s->at || s->m->src.size < 3 ? NULL : source_view(&s->m->src, 0, 3);
     *n = 0;
-    if (mark && !memcmp(mark, "\xef\xbb\xbf", 3))     /* UTF-8's byte-order mark */
+    if (mark && !memcmp(mark, "\xef\xbb\xbf", 3))     /* skip the byte-order mark of UTF-8 */
         s->at = 3;
     while (s->at < s->m->src.size && *n < CHUNK / sizeof(double)) {
         const uint64_t       left = s->m->src.size - s->at;

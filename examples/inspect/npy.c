@@ -1,5 +1,5 @@
-/* npy.c -- NumPy .npy, versions 1, 2 and 3 (numpy.lib.format): a magic word, a length, a Python dict of
- * three keys as text, then the values. Only this one shape of dict is read; everything else is refused. */
+/* npy.c -- NumPy .npy, versions 1, 2 and 3 (numpy.lib.format): a magic string, a length, a Python dict with
+ * three keys as text, then the values. A dict of any other form is refused. */
 #include "inspect.h"
 
 enum { MAX_HEADER = 1 << 16 };
@@ -31,7 +31,7 @@ static int take_word(cursor *c, const char *word)
     return 1;
 }
 
-/* A quoted word of plain characters. */
+/* Read a quoted string of printable ASCII characters without backslashes. */
 static int take_string(cursor *c, char *dst, size_t cap)
 {
     char   quote;
@@ -83,7 +83,7 @@ static const char *take_shape(cursor *c, tensor *t)
     return NULL;
 }
 
-/* Skip a list such as [('x', '<f4'), ('y', '<f4')]: an array of records, which is passed over. */
+/* Skip a list such as [('x', '<f4'), ('y', '<f4')]: the type of an array of records, which is not read. */
 static int skip_list(cursor *c)
 {
     int depth = 0;
@@ -108,7 +108,7 @@ static const char *take_type(model *m, tensor *t, cursor *c)
     if (!take_string(c, text, sizeof text))
         return "the type is not a plain string";
     t->type = model_text(m, text);
-    return t->type ? NULL : "no memory for its type";
+    return t->type ? NULL : "out of memory";
 }
 
 static const char *parse_dict(model *m, cursor *c, tensor *t)
@@ -147,7 +147,7 @@ static const char *parse_dict(model *m, cursor *c, tensor *t)
     return seen[0] && seen[1] && seen[2] ? NULL : "the header lacks descr, fortran_order or shape";
 }
 
-/* '<f4' and its like; anything else is passed over. */
+/* Recognize types such as '<f4'. Arrays of other types are skipped. */
 static void set_type(tensor *t)
 {
     const char *s = t->type;
@@ -158,7 +158,7 @@ static void set_type(tensor *t)
     t->swap = s[0] != '=' && (s[0] == '<') != host_is_little();
 }
 
-/* That the values, after the header, end where the file does. */
+/* Check that the `size` bytes after the header are exactly those of the values. */
 static int check_size(model *m, tensor *t, uint64_t size, char *error)
 {
     if (tensor_count(m, t, error) != 0)
@@ -172,7 +172,7 @@ static int check_size(model *m, tensor *t, uint64_t size, char *error)
         return problem(error, m->path, NULL, "truncated: the shape asks for %llu values of type %s, the "
                        "file has %llu bytes for them", (ull)t->count, t->type, (ull)size);
     if (t->bytes < size)
-        return problem(error, m->path, NULL, "%llu bytes stand after the last value", (ull)(size - t->bytes));
+        return problem(error, m->path, NULL, "%llu bytes follow the last value", (ull)(size - t->bytes));
     return 0;
 }
 
@@ -187,7 +187,7 @@ int npy_parse(model *m, tensor *t, uint64_t bytes, char *error)
     if (bytes < 10 || source_read(s, t->offset, head, 10) != 0)
         return problem(error, m->path, NULL, "truncated inside the .npy header");
     if (memcmp(head, "\x93NUMPY", 6) != 0)
-        return problem(error, m->path, t->name, "does not start with the magic word of .npy files");
+        return problem(error, m->path, t->name, "does not start with the magic string of .npy files");
     if (head[6] < 1 || head[6] > 3)
         return problem(error, m->path, NULL, ".npy version %d.%d is not known", head[6], head[7]);
     start = head[6] == 1 ? 10 : 12;
@@ -202,8 +202,8 @@ int npy_parse(model *m, tensor *t, uint64_t bytes, char *error)
                        (ull)length, (ull)(bytes - start));
     text = source_text(s, t->offset + start, length, MAX_HEADER);
     if (!text)
-        return problem(error, m->path, NULL, "the .npy header of %llu bytes is above the 64 KiB that are "
-                       "read, or cannot be read", (ull)length);
+        return problem(error, m->path, NULL, "the .npy header of %llu bytes cannot be read, or is larger "
+                       "than the limit of 64 KiB", (ull)length);
     c.p = text;
     c.end = text + length;
     why = parse_dict(m, &c, t);

@@ -1,17 +1,17 @@
-/* onnx.c -- the initializers and constants of an ONNX model, which is a protocol buffer: the few fields that
- * lead to a tensor's name, shape, type and bytes are read, all else is stepped over. Its limits: values in
- * files of their own are refused with their name; sparse initializers are not looked for.
+/* onnx.c -- the initializers and constants of an ONNX model, which is a protocol buffer. Only the few fields
+ * that lead to a tensor's name, shape, type and bytes are read. Limits: a tensor whose values are in an
+ * external file is refused, with its name; sparse initializers are ignored.
  * Source: onnx/onnx.proto; the wire format of protocol buffers. */
 #include "inspect.h"
 
-/* Fields: ModelProto.graph; GraphProto.node and initializer; NodeProto.output and attribute;
- * AttributeProto.t, g and graphs; and those of TensorProto. */
+/* Field numbers of ModelProto.graph; GraphProto.node and initializer; NodeProto.output and attribute;
+ * AttributeProto.t, g and graphs; and the fields of TensorProto. */
 enum { GRAPH = 7, NODE = 1, INITIALIZER = 5, OUTPUT = 2, ATTRIBUTE = 5, TENSOR = 5, SUBGRAPH = 6,
        SUBGRAPHS = 11, MAX_DEPTH = 16, DIMS = 1, DATA_TYPE = 2, FLOAT_DATA = 4, INT32_DATA = 5, NAME = 8,
        RAW_DATA = 9, DOUBLE_DATA = 10, DATA_LOCATION = 14 };
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
-/* The next field of a message; of bytes, they follow at `at`. */
+/* A field of a message. `value` is a varint's value; other fields are `value` bytes at offset `at`. */
 typedef struct field { uint64_t number, value, at; int wire; } field;
 typedef struct range { uint64_t at, end; } range;
 
@@ -29,7 +29,7 @@ static int take_varint(model *m, range *r, uint64_t *x)
     return 1;
 }
 
-/* 1, 0 at the end, -1 if the message is damaged. */
+/* Read the next field. Returns 1; 0 at the end; -1 if the message is damaged. */
 static int take_field(model *m, range *r, field *f)
 {
     uint64_t key;
@@ -51,7 +51,7 @@ static int take_field(model *m, range *r, field *f)
     return 1;
 }
 
-/* By the numbers of TensorProto.DataType. */
+/* Names of the types, by their numbers in TensorProto.DataType. */
 static const char *const types[] = {
     "undefined", "float", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16",
     "double", "uint32", "uint64", "complex64", "complex128", "bfloat16", "float8e4m3fn", "float8e4m3fnuz",
@@ -90,7 +90,7 @@ static int take_name(model *m, tensor *t, const field *f)
 
 static int damaged(model *m, char *error)
 {
-    return problem(error, m->path, NULL, "is no ONNX model, or truncated or damaged");
+    return problem(error, m->path, NULL, "is not an ONNX model, or truncated or damaged");
 }
 
 static int take_tensor(model *m, range r, char *error)
@@ -109,8 +109,8 @@ static int take_tensor(model *m, range r, char *error)
         else if (f.number == DATA_TYPE)
             type = f.value;
         else if (f.number == DATA_LOCATION && f.value)
-            return problem(error, m->path, t->name, "its values stand in a file of their own, which is not "
-                           "read");
+            return problem(error, m->path, t->name, "its values are in an external file, which inspect does "
+                           "not read");
         else if ((f.number == RAW_DATA || f.number == FLOAT_DATA || f.number == DOUBLE_DATA) &&
                  f.wire == WIRE_BYTES && !t->bytes) {
             t->offset = f.at;
@@ -140,7 +140,7 @@ static range inside(const field *f)
 
 static int take_graph(model *m, range r, int depth, char *error);
 
-/* A tensor or graphs in an attribute; a constant wears the name of the node's output. */
+/* Read the tensor or the graphs of an attribute. A constant tensor gets the name of the node's output. */
 static int take_attribute(model *m, range r, const field *output, int depth, char *error)
 {
     field f;

@@ -1,6 +1,6 @@
-/* pickle.c -- which tensors a PyTorch pickle holds. A pickle is a program for a stack machine, and may call
- * anything; this reader knows the instructions that build dicts, lists, tuples, numbers, texts and tensors,
- * runs nothing, and refuses all else by its name. Source: Lib/pickletools.py of CPython; torch/_utils.py. */
+/* pickle.c -- finds the tensors of a PyTorch pickle. A pickle is a program for a stack machine and may call
+ * any function. This reader calls none: it knows the instructions that build dicts, lists, tuples, numbers,
+ * texts and tensors, and refuses all others. Source: Lib/pickletools.py of CPython; torch/_utils.py. */
 #include "inspect.h"
 
 #include <stdarg.h>
@@ -11,8 +11,8 @@ typedef enum node_kind {
     NODE_NOTHING, NODE_INT, NODE_TEXT, NODE_LIST, NODE_DICT, NODE_GLOBAL, NODE_STORAGE, NODE_TENSOR, NODE_MARK
 } node_kind;
 
-/* One value. Items of a dict are keys and values in turn; those of a storage its type and key, of a tensor
- * its storage, offset, shape, stride and, if not 0, data type. Nodes are named by their number. */
+/* One value. Items are indices into machine.nodes: of a dict, keys and values in turn; of a storage, its key
+ * (its type is `text`); of a tensor, its storage, offset, shape, stride and, if it has one, data type. */
 typedef struct node {
     node_kind kind;
     int64_t   number;
@@ -25,7 +25,7 @@ typedef struct machine {
     node   *nodes;
     size_t  count;
     size_t *stack, height;
-    size_t *memo, memo_count;           /* node + 1; 0: nothing */
+    size_t *memo, memo_count;           /* indices of the nodes that the pickle stored; 0: none */
     size_t  visits;
     char   *why;
     size_t  why_cap;
@@ -48,7 +48,7 @@ static int damaged(machine *v) { return refuse(v, "its pickle is truncated or da
 
 /* ---- nodes and the stack ---- */
 
-/* 0: out of memory, or too many; node 0 is never used. */
+/* Returns the index of a new node; 0, which is never used, if there are too many or no memory is left. */
 static size_t node_new(machine *v, node_kind kind, int64_t number)
 {
     node *more = v->count < MAX_NODES ? (node *)grow(v->nodes, v->count, sizeof *more) : NULL;
@@ -82,7 +82,7 @@ static int push(machine *v, size_t what)
     return 0;
 }
 
-/* The value on top, taken away; 0 if there is none. */
+/* Remove and return the value on top; 0 if there is none. */
 static size_t pop(machine *v)
 {
     if (!v->height || v->nodes[v->stack[v->height - 1]].kind == NODE_MARK)
@@ -92,7 +92,7 @@ static size_t pop(machine *v)
 
 static size_t top(const machine *v) { return v->height ? v->stack[v->height - 1] : 0; }
 
-/* Where the values above the last mark begin; SIZE_MAX if there is none. */
+/* Stack index of the first value above the last mark; SIZE_MAX if there is no mark. */
 static size_t last_mark(const machine *v)
 {
     size_t i = v->height;
@@ -131,7 +131,7 @@ static int take_text(machine *v, int bytes)
     return push_text(v, NODE_TEXT, v->at - n, n);
 }
 
-/* "module\nname\n", as "module name". */
+/* Read "module\nname\n" and push it as "module name". */
 static int take_global(machine *v)
 {
     const unsigned char *const start = v->at;
@@ -163,7 +163,7 @@ static int stack_global(machine *v)
     return push_text(v, NODE_GLOBAL, (const unsigned char *)text, strlen(text));
 }
 
-/* The values above the mark, as items of a list or dict below it, or of a new one. */
+/* Move the values above the last mark into the list or dict `into`, or into a new list if that is 0. */
 static int gather(machine *v, size_t into)
 {
     const size_t first = last_mark(v);
@@ -179,7 +179,7 @@ static int gather(machine *v, size_t into)
     return into ? 0 : push(v, to);
 }
 
-/* The list or dict under the last mark. */
+/* Move the values above the last mark into the list or dict below the mark. */
 static int extend(machine *v, node_kind wanted)
 {
     const size_t first = last_mark(v);
@@ -209,7 +209,7 @@ static int make_tuple(machine *v, size_t n)
     return push(v, it);
 }
 
-/* What a persistent id names: ("storage", type, key, device, count). */
+/* Replace a persistent id, the tuple ("storage", type, key, device, count), by a storage. */
 static int take_storage(machine *v)
 {
     const size_t id = pop(v);
@@ -230,7 +230,7 @@ static int take_storage(machine *v)
     return push(v, it);
 }
 
-/* A call, of what builds plain containers and tensors alone. */
+/* A call: only the functions that build plain containers and tensors are known. */
 static int reduce(machine *v)
 {
     const size_t args = pop(v), what = pop(v);
@@ -250,7 +250,7 @@ static int reduce(machine *v)
         return push(v, a->item[0]);
     if (strncmp(name, "torch._utils _rebuild_tensor", 28) != 0 || a->count < 4) {
         (void)text_safe(shown, sizeof shown, name, 100);
-        return refuse(v, "asks to call '%s': only plain tensors are read, save a state_dict", shown);
+        return refuse(v, "asks to call '%s'; only plain tensors are read: save a state_dict", shown);
     }
     it = node_new(v, NODE_TENSOR, 0);
     if (!it)
@@ -265,7 +265,7 @@ static int reduce(machine *v)
     return push(v, it);
 }
 
-/* An object of a class that the file names. */
+/* The pickle asks for an object of a class: refuse, and name the class. */
 static int refuse_object(machine *v)
 {
     char   shown[120] = "?";
@@ -273,7 +273,7 @@ static int refuse_object(machine *v)
     for (i = v->height; i && v->height - i < 3; i--)
         if (v->nodes[v->stack[i - 1]].kind == NODE_GLOBAL)
             (void)text_safe(shown, sizeof shown, v->nodes[v->stack[i - 1]].text, 100);
-    return refuse(v, "asks to make a '%s': only plain tensors are read, save a state_dict", shown);
+    return refuse(v, "asks to create a '%s'; only plain tensors are read: save a state_dict", shown);
 }
 
 static int keep(machine *v, uint64_t at)
@@ -298,7 +298,7 @@ static int recall(machine *v, uint64_t at)
     return at < v->memo_count && v->memo[at] ? push(v, v->memo[at]) : damaged(v);
 }
 
-/* An integer of that many bytes, two's complement; beyond 8 none that we need. */
+/* Push an integer: a byte with its length, then 0 to 8 bytes, two's complement. Tensors need no more. */
 static int take_long(machine *v)
 {
     const uint64_t n = take(v, 1), x = n && n <= 8 ? take(v, (int)n) : 0;
@@ -308,13 +308,13 @@ static int take_long(machine *v)
     return push(v, node_new(v, NODE_INT, (int64_t)((x ^ sign) - sign)));
 }
 
-/* 0 or -1. */
+/* Interpret one instruction. Returns 0 or -1. */
 static int step_machine(machine *v, uint64_t *memoized)
 {
     const unsigned op = (unsigned)take(v, 1);
     switch (op) {
     case 0x80: return take(v, 1) <= 5 ? 0 : damaged(v);
-    case 0x95: (void)take(v, 8); return 0;              /* a frame: its length is of no use here */
+    case 0x95: (void)take(v, 8); return 0;              /* a frame: its length is not needed */
     case '}': return push(v, node_new(v, NODE_DICT, 0));
     case ']': case ')': return push(v, node_new(v, NODE_LIST, 0));
     case '(': return push(v, node_new(v, NODE_MARK, 0));
@@ -344,14 +344,14 @@ static int step_machine(machine *v, uint64_t *memoized)
     case 'e': return extend(v, NODE_LIST);
     case 'b':                                           /* the attributes of a dict, such as _metadata */
         if (!pop(v) || !top(v) || v->nodes[top(v)].kind != NODE_DICT)
-            return refuse(v, "sets the state of an object: only plain tensors are read, save a state_dict");
+            return refuse(v, "sets the state of an object; only plain tensors are read: save a state_dict");
         return 0;
     case 0x81: case 0x92: return refuse_object(v);
     default: return refuse(v, "its pickle has the instruction 0x%02x, which plain tensors do not need", op);
     }
 }
 
-/* ---- what it built ---- */
+/* ---- the tensors among the values ---- */
 
 static int find_tensor(machine *v, const node *n)
 {
@@ -382,7 +382,7 @@ static int find_tensor(machine *v, const node *n)
     return v->found(v->user, &t);
 }
 
-/* All tensors below a value; the keys and places that lead there, with dots between, are their names. */
+/* Report all tensors below a value. A tensor's name is the path of keys and indices to it, joined by dots. */
 static int walk(machine *v, size_t it, size_t length, int depth)
 {
     const node  *n = &v->nodes[it];
@@ -392,8 +392,8 @@ static int walk(machine *v, size_t it, size_t length, int depth)
         return find_tensor(v, n);
     if (n->kind != NODE_LIST && n->kind != NODE_DICT)
         return 0;
-    if (depth == MAX_DEPTH || v->visits++ > MAX_NODES)  /* a container may stand in itself */
-        return refuse(v, "is nested deeper than 32 levels, or without end");
+    if (depth == MAX_DEPTH || v->visits++ > MAX_NODES)  /* a container may contain itself */
+        return refuse(v, "is nested deeper than 32 levels, or contains itself");
     for (i = 0; i + each <= n->count; i += each) {
         const node *key = &v->nodes[n->item[i]];
         char        number[24];
@@ -425,7 +425,7 @@ int pickle_parse(const unsigned char *text, size_t n, int (*found)(void *user, c
     v.why_cap = cap;
     v.found = found;
     v.user = user;
-    do                                      /* until a stop */
+    do                                      /* until the instruction '.', which ends a pickle */
         code = v.at < v.end ? step_machine(&v, &memoized) : damaged(&v);
     while (code == 0 && (v.at == v.end || *v.at != '.'));
     if (code == 0)

@@ -1,7 +1,7 @@
-/* plot.c -- data and gnuplot scripts for three pictures: model.png, for a talk, sets the magnitudes of all
- * values over what each format can hold; ranges.png, in pages if there are many tensors, shows where each
- * tensor's lie; scale.png what each scale would cost in each format. Names are cut to plain characters, and
- * the scripts hold none of them: they read all from the data, so that no name can be taken for a command. */
+/* plot.c -- data and gnuplot scripts for three pictures. model.png, for a talk: the magnitudes of all values
+ * above the range of each format. ranges.png, or pages of it: the magnitudes of each tensor. scale.png: what
+ * each scale would cost in each format. gnuplot cannot take a name for a command: names are reduced to plain
+ * characters, and the scripts contain only that of the first file; the names of tensors are in the data. */
 #include "inspect.h"
 
 #include <errno.h>
@@ -16,9 +16,9 @@ struct plot {
     const options *o;
     FILE          *ranges;
     uint64_t       tensors;
-    char           title[NAME + 1]; /* the first file, and how many more */
+    char           title[NAME + 1]; /* name of the first file */
     uint64_t       files;
-    int            least, most;     /* binades that occur */
+    int            least, most;     /* lowest and highest binade that occurs */
 };
 
 static FILE *open_in(const char *dir, const char *name)
@@ -59,7 +59,7 @@ plot *plot_new(const options *o, char *error)
     return p;
 }
 
-/* Plain characters only, the middle left out. */
+/* Copy a name: its middle is cut out if it is long, and all but letters, digits, '.' and '-' become '_'. */
 static void plain_name(char *dst, const char *name)
 {
     char *c;
@@ -70,7 +70,7 @@ static void plain_name(char *dst, const char *name)
             *c = '_';
 }
 
-/* A row for each binade that holds something: the share of the nonzero values that lie there. */
+/* Write a row for each binade that holds values: their share of the nonzero values. */
 static void write_binades(FILE *f, const scan *s, const char *before)
 {
     const mpt_survey *v = &s->survey;
@@ -88,7 +88,7 @@ int plot_tensor(plot *p, const tensor *t, const scan *s, const result *r)
         return 0;
     plain_name(name, t->name);
     if (p->tensors && p->tensors % ROWS == 0)
-        (void)fprintf(p->ranges, "\n\n");       /* the next page */
+        (void)fprintf(p->ranges, "\n\n");       /* starts the next page: gnuplot's `index` */
     (void)snprintf(before, sizeof before, "%llu,%s,", (ull)p->tensors++, name);
     write_binades(p->ranges, s, before);
     p->least = ilogb(r->min_abs) < p->least ? ilogb(r->min_abs) : p->least;
@@ -118,16 +118,16 @@ static FILE *open_script(const plot *p, const char *name, int height)
     return f;
 }
 
-/* Colours of Okabe and Ito, which colour-blind readers can tell apart. */
+/* Colours from the palette of Okabe and Ito, which colour-blind readers can tell apart. */
 static const char *const colours[MAX_FORMATS] = {"#D55E00", "#0072B2", "#009E73", "#CC79A7"};
 
-/* What a format makes of the magnitudes, from edge to edge: to zero, fewer bits, all bits, overflow. */
+/* Exponents that separate what a format does to magnitudes: to zero, fewer bits, all bits, overflow. */
 static void find_edges(int edge[5], mpt_format format, int left, int right)
 {
     const mpt_format_info *info = mpt_format_get(format);
     int                    i;
     edge[0] = left;
-    edge[1] = info->emin - info->mantissa_bits - 1;     /* half of the least number rounds up to it */
+    edge[1] = info->emin - info->mantissa_bits - 1;     /* above half of the least number: rounds up to it */
     edge[2] = info->emin;
     edge[3] = info->emax + 1;
     edge[4] = right;
@@ -168,7 +168,7 @@ static int write_ranges(const plot *p)
                   "set logscale cb\nset cbrange [1e-5:1]\nset format cb '10^{%%L}'\n"
                   "set cblabel 'share of the nonzero values'\nset style fill solid 1 noborder\n");
     (void)fprintf(f, "pages = %d\ndo for [page = 1:pages] {\n"
-                  "  set title 'Where the magnitudes of each tensor lie, and what %s makes of them'."
+                  "  set title 'The magnitudes of each tensor, and what %s does to them'."
                   "(pages > 1 ? sprintf(' (%%d of %%d)', page, pages) : '') offset 0,1.2 noenhanced\n",
                   pages, mpt_format_get(p->o->formats[0])->name);
     (void)fprintf(f, "  first = (page - 1) * %d\n  rows = page < pages ? %d : %d - first\n"
@@ -181,7 +181,7 @@ static int write_ranges(const plot *p)
     return close_good(f);
 }
 
-/* Up to which scale nothing overflows, and what becomes zero there; if nothing does, from which on. */
+/* Say up to which scale nothing overflows, and how many values become zero there; if none, from which on. */
 static void say_scales(char *dst, size_t cap, const mpt_range *r)
 {
     mpt_range_choice c, less;
@@ -195,7 +195,7 @@ static void say_scales(char *dst, size_t cap, const mpt_range *r)
     text_count(zero, sizeof zero, c.flushed);
     text_count(all, sizeof all, mpt_range_nonzero(r));
     if (c.overflow)
-        (void)snprintf(dst, cap, "overflows at all of these scales");
+        (void)snprintf(dst, cap, "values overflow at all of these scales");
     else if (c.flushed)
         (void)snprintf(dst, cap, "no overflow up to scale 2^{%d}, where %s of %s values become zero", to,
                        zero, all);
@@ -203,7 +203,7 @@ static void say_scales(char *dst, size_t cap, const mpt_range *r)
         (void)snprintf(dst, cap, "nothing becomes zero or overflows at scales 2^{%d} to 2^{%d}", from, to);
 }
 
-/* For each scale and format how many values become zero and overflow, of all tensors together. */
+/* For each format and scale: how many values of all tensors become zero, and how many overflow. */
 static int write_scale(const plot *p, const scan *total)
 {
     const options *o = p->o;
@@ -224,8 +224,8 @@ static int write_scale(const plot *p, const scan *total)
         }
     if (close_good(f) != 0 || !(f = open_script(p, "scale", 180 + 230 * o->format_count)))
         return -1;
-    (void)fprintf(f, "set output 'scale.png'\nset multiplot layout %d,1 title 'What a scale for all tensors "
-                  "would cost (dashed: no scale)' font 'Sans Bold,20' margins 0.08,0.97,0.1,0.84 "
+    (void)fprintf(f, "set output 'scale.png'\nset multiplot layout %d,1 title 'Values lost with one scale "
+                  "for all tensors (dashed: no scale)' font 'Sans Bold,20' margins 0.08,0.97,0.1,0.84 "
                   "spacing 0.09\n"
                   "set format x '2^{%%.0f}'\nset xtics 8\nset xrange [%d:%d]\nset ylabel 'values'\n"
                   "set logscale y\nset format y '10^{%%L}'\nset yrange [0.2:%.9g]\n"
@@ -250,7 +250,7 @@ static int write_scale(const plot *p, const scan *total)
     return close_good(f);
 }
 
-/* The magnitudes of all values, and below them a bar for each format: what it holds. */
+/* The magnitudes of all values, and below them a bar for each format, which shows its range. */
 static int write_model(const plot *p, const scan *total)
 {
     const options *o = p->o;
@@ -274,10 +274,10 @@ static int write_model(const plot *p, const scan *total)
     text_count(values, sizeof values, r.count);
     if (p->files > 1)
         (void)snprintf(text, sizeof text, " and %llu more", (ull)p->files - 1);
-    (void)fprintf(f, "set output 'model.png'\nset title '%s%s: %s values, and what each format holds of "
-                  "them' offset 9,0 noenhanced\nset border 1\nunset ytics\nset lmargin 10\n"
+    (void)fprintf(f, "set output 'model.png'\nset title '%s%s: %s values, and the range of each format"
+                  "' offset 9,0 noenhanced\nset border 1\nunset ytics\nset lmargin 10\n"
                   "set rmargin 34\nset xrange [%d:%d]\n"
-                  "set xlabel 'magnitude; height of a bar: how many values'\n"
+                  "set xlabel 'magnitude (height of a bar: number of values)'\n"
                   "set format x '2^{%%.0f}'\nset xtics 4\n"
                   "set yrange [%g:1.08]\nset style fill solid 0.8 noborder\n", p->title,
                   p->files > 1 ? text : "", values, left, right, -0.16 * o->format_count - 0.04);
@@ -310,7 +310,7 @@ static int write_model(const plot *p, const scan *total)
     return close_good(f);
 }
 
-/* Run gnuplot in the folder; no shell sees its name. 0 if there are pictures. */
+/* Run gnuplot in the folder, without a shell, so that the folder's name is safe. Returns 0 on success. */
 static int draw(const char *dir, const char *script)
 {
 #if HAVE_POSIX
@@ -348,8 +348,8 @@ int plot_end(plot *p, const scan *total, char *error)
         (void)fprintf(stderr, "inspect: wrote model.png, scale.png and ranges%s.png\n",
                       p->tensors > ROWS ? "-1" : "");
     else if (code == 0)
-        (void)fprintf(stderr, "inspect: %s\n", p->tensors ? "wrote data and scripts; no pictures: gnuplot "
-                      "is missing or failed" : "there is nothing to draw");
+        (void)fprintf(stderr, "inspect: %s\n", p->tensors ? "wrote data and scripts, but no pictures: "
+                      "gnuplot is missing or failed" : "there is nothing to draw");
     free(p);
     return code;
 }

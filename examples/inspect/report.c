@@ -1,4 +1,4 @@
-/* report.c -- table, summary, JSON, CSV. */
+/* report.c -- the report of each file: table and summary, JSON, or CSV. */
 #include "inspect.h"
 
 #include <errno.h>
@@ -12,24 +12,24 @@
 #define STDERR_IS_TERMINAL() 0
 #endif
 
-/* Of all tensors of a type; bytes: in the file, and with what is larger cast to each format. */
+/* Sums over all tensors of a type. after: the bytes if each tensor that is larger in the file is cast. */
 enum { MAX_TYPES = 24 };
 typedef struct type_sum {
     const char *type;
     uint64_t    tensors, values, bytes, after[MAX_FORMATS];
 } type_sum;
 
-/* Of all tensors of a file. */
+/* Sums over all tensors of one argument. */
 typedef struct sums {
     uint64_t tensors, values, passed_over, nan, inf;
     uint64_t fits[MAX_FORMATS][3];
-    uint64_t moved, apart, changed, lost[MAX_FORMATS];  /* of --diff; tensors, apart: not in both */
-    double   l2, norm;
-    type_sum of[MAX_TYPES];                             /* the last one: of all further types */
+    uint64_t moved, apart, changed, lost[MAX_FORMATS];  /* --diff; the first two count tensors */
+    double   l2, norm;                                  /* sums of squares */
+    type_sum of[MAX_TYPES];                             /* the last one also counts all further types */
     int      types;
 } sums;
 
-/* What one argument holds: its files, one or many. */
+/* The opened files of one argument. */
 typedef struct opened {
     const char *path;
     file_list   l;
@@ -40,15 +40,15 @@ typedef struct opened {
 struct report {
     const options *o;
     plot          *plots;
-    opened         in[2];       /* in hand; the second of --diff */
+    opened         in[2];       /* the current argument; [1]: the second one of --diff */
     row           *rows;
     size_t         n, shown;
     sums           s;
-    scan           total;       /* of the files in hand */
-    result         result;      /* of them together */
-    scan           all;         /* of all files */
+    scan           total;       /* of all tensors of the current argument */
+    result         result;      /* from `total` */
+    scan           all;         /* of all tensors of all arguments */
     int            files, printed;
-    uint64_t       broken;      /* rules of --fail-if that hold for a tensor */
+    uint64_t       broken;      /* how often a rule of --fail-if holds */
 };
 
 /* ---- messages ---- */
@@ -72,7 +72,7 @@ static double seconds(void)
     return (double)clock() / (double)CLOCKS_PER_SEC;
 }
 
-/* At most four lines a second, and none for what is done at once. */
+/* Show at most four progress lines a second, and none in the first quarter of a second. */
 void progress(const options *o, const char *path, uint64_t done, uint64_t all)
 {
     static double   last, first;
@@ -109,7 +109,7 @@ static const tensor *either(const row *w) { return w->t[0] ? w->t[0] : w->t[1]; 
 
 static double share(uint64_t part, uint64_t all) { return (double)part / (double)(all ? all : 1); }
 
-/* What cannot be compared comes first, what holds no floats last. */
+/* Tensors that cannot be compared come first, tensors that hold no floats last. */
 static double diff_key(const row *w, const char *by)
 {
     const moved *d = &w->d;
@@ -135,7 +135,7 @@ static double sort_key(const row *w, const options *o)
         return share(c->overflow, w->r.nonzero);
     if (!strcmp(by, "subnormal"))
         return share(c->subnormal, w->r.nonzero);
-    if (!strcmp(by, "db"))              /* what overflows is the worst, what holds no numbers the best */
+    if (!strcmp(by, "db"))              /* tensors that overflow come first, those without nonzeros last */
         return !w->r.nonzero ? -HUGE_VAL : c->overflow ? HUGE_VAL : -c->db;
     if (!strcmp(by, "max"))
         return w->r.max_abs;
@@ -157,10 +157,10 @@ static int by_order(const void *a, const void *b)
 
 enum { SHORTEST_NAME = 20, LONGEST_NAME = 2000 };
 
-/* Column widths: types and verdicts take what they need, names what is left. */
+/* Widths of columns. Types and verdicts take what they need; names get the rest. */
 typedef struct widths { int name, type; } widths;
 
-/* Do names cut to that width still differ? What cannot be found out for lack of memory is taken as yes. */
+/* Are names that are cut to this width still distinct? The answer is yes if memory runs out. */
 static int names_differ(const row *rows, size_t n, int width)
 {
     const char **cut = (const char **)calloc(n + 1, sizeof *cut);
@@ -187,7 +187,7 @@ static void words_of(char *dst, size_t cap, const row *w, const options *o)
         verdict(dst, cap, w->t[0], &w->r, o);
 }
 
-/* Both, where they differ. */
+/* The type of a row; both types, as "F32>F16", where they differ. Returns the width. */
 static int types_of(char *dst, size_t cap, const row *w)
 {
     const int two = w->t[0] && w->t[1] && strcmp(w->t[0]->type, w->t[1]->type) != 0;
@@ -233,7 +233,7 @@ static void print_head(const options *o, widths w)
     (void)printf("  verdict\n");
 }
 
-/* What a plain cast leaves, in dB; "over" where something overflows. */
+/* Signal-to-noise ratio of a plain cast, in dB; "over" if a value overflows. */
 static void print_loss(const loss *l, const result *r)
 {
     char db[24] = "-";
@@ -253,8 +253,8 @@ static double deviation(const result *r)
     return variance > 0.0 ? sqrt(variance) : 0.0;
 }
 
-/* What --wide adds: shape, mean, standard deviation, zeros, and where 1, 50 and 99% of the magnitudes lie
- * below. */
+/* The columns that --wide adds: shape, mean, standard deviation, zeros, and percentiles 1, 50 and 99 of the
+ * magnitudes. */
 static void print_wide(const row *p)
 {
     char     shape[24 * MAX_DIMS] = "", mean[24] = "-", std[24] = "-", part[24] = "-", zero[24];
@@ -288,7 +288,7 @@ static void print_range(const row *p, const options *o)
         print_loss(&p->r.in[k], &p->r);
 }
 
-/* Of the changes the share that each format loses; over: it does not hold the values. */
+/* The change, and the share of the changes that each format loses; "over" if it cannot hold a value. */
 static void print_moved(const row *p, const options *o)
 {
     const moved   *d = &p->d;
@@ -319,7 +319,7 @@ static void print_row(const row *p, const options *o, widths w)
     (void)printf("  %s\n", words);
 }
 
-/* A line of the summary: what stands under each format. */
+/* A line of the summary: the text under each format. */
 typedef char line[MAX_FORMATS][24];
 
 static void print_line(const char *title, const options *o, line text)
@@ -345,8 +345,8 @@ static void print_summary(const options *o, const sums *s, const result *all)
 {
     static const char *const titles[] = {
         "tensors that fit as they are",    "tensors that fit with a scale of their own",
-        "tensors that do not fit",         "of all nonzero values, become zero",
-        "of all nonzero values, overflow", "one scale for all"};
+        "tensors that do not fit",         "nonzero values that become zero",
+        "nonzero values that overflow",    "a single scale for all tensors"};
     line text;
     int   i, k;
     print_titles("summary", o);
@@ -375,8 +375,8 @@ static void print_moved_summary(const options *o, const sums *s)
         text_share(lost[k], sizeof *lost, s->lost[k], s->changed);
     }
     print_titles("summary", o);
-    print_line("tensors whose change it keeps", o, kept);
-    print_line("of all changed values, the change is lost", o, lost);
+    print_line("changed tensors that keep their change", o, kept);
+    print_line("changed values whose change is lost", o, lost);
 }
 
 static void print_types(const options *o, const sums *s)
@@ -412,7 +412,7 @@ static uint64_t bytes_of(const opened *x)
     return bytes;
 }
 
-/* "model.safetensors: safetensors, 1.6 MiB", or of several files how many. */
+/* Print "model.safetensors: safetensors, 1.6 MiB"; of several files also their number. */
 static void print_title(const char *before, const opened *x)
 {
     char name[256], size[32];
@@ -421,8 +421,8 @@ static void print_title(const char *before, const opened *x)
     (void)printf("%s%s: %s, ", before, name, kind_name(x->m->kind));
     if (x->files > 1)
         (void)printf("%llu files, ", (ull)x->files);
-    if (x->m->kind == KIND_CSV)         /* decimal commas taken for separators are seen here */
-        (void)printf("%llu lines of %llu, ", (ull)x->m->tensors->shape[0],
+    if (x->m->kind == KIND_CSV)         /* shows the user whether decimal commas were taken for separators */
+        (void)printf("%llu rows, %llu columns, ", (ull)x->m->tensors->shape[0],
                      (ull)x->m->tensors->shape[1]);
     (void)printf("%s", size);
 }
@@ -435,9 +435,9 @@ static void print_counts(const report *p)
     (void)printf("%llu tensor%s, %s values", (ull)p->n, p->n == 1 ? "" : "s", values);
     if (p->o->diff) {
         text_value(far, sizeof far, s->l2 > 0.0 ? sqrt(s->l2 / s->norm) : 0.0);
-        (void)printf(", %llu moved, by %s of the norm", (ull)s->moved, far);
+        (void)printf(", %llu changed, |d|/|x| = %s in total", (ull)s->moved, far);
         if (s->apart)
-            (void)printf(", %llu not in both alike", (ull)s->apart);
+            (void)printf(", %llu not comparable", (ull)s->apart);
     }
     if (s->passed_over)
         (void)printf(", %llu not of a float type", (ull)s->passed_over);
@@ -446,7 +446,7 @@ static void print_counts(const report *p)
     (void)printf("\n");
 }
 
-/* Key and value of each pair of the first file, cut to the line; JSON has all. */
+/* The metadata of the first file, as much as fits on a line; only JSON prints all of it. */
 static void print_metadata(const model *m, const options *o)
 {
     const int width = o->wide ? LONGEST_NAME : 40;
@@ -602,7 +602,7 @@ static void json_table(const report *p)
     if (p->o->diff)
         file_cells(&p->in[1], &c, keys[1]);
     (void)printf(",\"metadata\":[");
-    for (i = 0; i < p->in[0].files; i++) {      /* of each file */
+    for (i = 0; i < p->in[0].files; i++) {
         const model *m = &p->in[0].m[i];
         (void)printf(i ? ",{" : "{");
         for (k = 0, c.before = ""; k < m->metadata_count; k++)
@@ -626,7 +626,7 @@ static void csv_table(const report *p)
 {
     cells  c = {CELLS_TITLES, "", NULL};
     size_t i;
-    for (i = 0; i <= p->shown; i++) {       /* the titles of all files are those of the first row */
+    for (i = 0; i <= p->shown; i++) {       /* 0: the titles, which are printed once for all files */
         const row *w = &p->rows[i ? i - 1 : 0];
         if (i || (!p->printed && p->shown)) {
             c.as = i ? CELLS_CSV : CELLS_TITLES;
@@ -695,7 +695,7 @@ static void add_up(sums *s, const row *w, const options *o)
     }
 }
 
-/* What a rule asks for; 0 if the tensor has no such figure. */
+/* Get the figure that a rule compares. Returns 0 if the tensor has no such figure. */
 static int rule_figure(const rule *q, const row *w, const options *o, double *x)
 {
     const result *r = &w->r;
@@ -718,7 +718,7 @@ static int rule_figure(const rule *q, const row *w, const options *o, double *x)
     case RULE_CHANGE:    *x = d->change; return d->how == COMPARED;
     default:             *x = d->max; return d->how == COMPARED;
     }
-    return r->nonzero != 0;             /* or there is nothing to lose */
+    return r->nonzero != 0;             /* without nonzero values nothing can be lost */
 }
 
 static void check_rules(report *p, const row *w)
@@ -737,7 +737,7 @@ static void check_rules(report *p, const row *w)
     }
 }
 
-/* Does the whole name match? An asterisk stands for any characters, a question mark for one. */
+/* Does the whole name match? '*' matches any number of characters, '?' exactly one. */
 static int matches(const char *pattern, const char *name)
 {
     for (; *pattern && *pattern != '*'; pattern++, name++)
@@ -752,7 +752,7 @@ static int matches(const char *pattern, const char *name)
     return 0;
 }
 
-/* Only the tensors that --filter names, in the order of the file. */
+/* Keep only the tensors whose names match --filter, in the order of the file. */
 static void filter(model *m, const char *pattern)
 {
     size_t i, kept = 0;
@@ -803,7 +803,7 @@ static int look_at_row(report *p, row *w, char *error)
     return 0;
 }
 
-/* The tensors of all files of one argument, or of two, in one table. */
+/* Inspect and print the tensors of all files of one argument (of --diff: two) as one table. */
 static int inspect_rows(report *p, char *error)
 {
     size_t i;
@@ -816,7 +816,7 @@ static int inspect_rows(report *p, char *error)
     scan_init(&p->total);
     order_by = p->o;
     for (i = 0; i < p->n; i++) {
-        for (k = 0; i && k < 2; k++) {          /* or each shard would keep its window */
+        for (k = 0; i && k < 2; k++) {          /* release the window of the file that is done */
             model *const before = p->rows[i - 1].m[k];
             if (before && before != p->rows[i].m[k])
                 source_leave(&before->src);
@@ -913,8 +913,8 @@ int report_file(report *p, const char *path, const char *other)
 int report_end(report *p)
 {
     static const char *const under[2] = {
-        "signal to noise of a plain cast in dB, or over: something overflows",
-        "how many of the changed values would show no change in it, or over: it does not hold them"};
+        "signal-to-noise ratio of a plain cast in dB, or over: a value overflows",
+        "share of the changed values whose change is lost in it, or over: it cannot hold a value"};
     char error[ERROR_TEXT];
     int  code = p->broken ? -1 : 0;
     if (p->o->json)

@@ -1,9 +1,9 @@
 /* safetensors.c -- the header of a .safetensors file: 8 bytes of length, a JSON object, then the values.
  *
- * cJSON parses the object, but it reads numbers as doubles, finds keys without regard to case, keeps
- * duplicate keys and ends a string at an escaped zero. So the text is checked before it sees it: bounded
- * depth and number of values, whole numbers below 2^53 only, UTF-8, no zero characters. Duplicates,
- * overlaps and gaps are found here by sorting. The rules are those of the format's own documentation. */
+ * cJSON parses the object, but it reads numbers as doubles, may ignore case in keys, accepts duplicate keys
+ * and ends a string at an escaped NUL. So check_text looks at the text first: bounded depth and number of
+ * values, only integers from 0 to 2^53, UTF-8, no NUL characters. Sorting then finds duplicates, overlaps and
+ * gaps. The rules are those of the format's documentation. */
 #include "inspect.h"
 
 #include <cJSON.h>
@@ -12,7 +12,7 @@ enum { MAX_HEADER = 100000000, MAX_DEPTH = 3, MAX_VALUES = 2000000 };
 
 /* ---- the text before cJSON sees it ---- */
 
-/* Past the white space of JSON that starts at text[i]. */
+/* Skip the white space at text[i]. Returns the index after it. */
 static size_t blanks(const char *text, size_t n, size_t i)
 {
     while (i < n && text[i] && strchr(" \t\r\n", text[i]))
@@ -20,7 +20,7 @@ static size_t blanks(const char *text, size_t n, size_t i)
     return i;
 }
 
-/* Past the string that starts at text[i]; 0 with a reason if it is bad. */
+/* Check the string that starts at text[i]. Returns the index after it, or 0 with a reason if it is bad. */
 static size_t check_string(const char *text, size_t n, size_t i, const char **why)
 {
     for (i++; i < n && text[i] != '"'; i++) {
@@ -29,7 +29,7 @@ static size_t check_string(const char *text, size_t n, size_t i, const char **wh
             return 0;
         }
         if (text[i] == '\\' && n - i > 5 && !memcmp(text + i, "\\u0000", 6)) {
-            *why = "a string holds an escaped zero character";
+            *why = "a string holds an escaped NUL character";
             return 0;
         }
         i += text[i] == '\\';
@@ -47,7 +47,7 @@ static size_t check_number(const char *text, size_t n, size_t i, const char **wh
     for (; i < n && text[i] >= '0' && text[i] <= '9' && i - first < 17; i++)
         x = x * 10 + (uint64_t)(text[i] - '0');
     if (i < n && strchr("0123456789.eE+-", text[i])) {
-        *why = i - first >= 17 ? "a number is above 2^53" : "a number is not a whole number of 0 or more";
+        *why = i - first >= 17 ? "a number is above 2^53" : "a number is not a non-negative integer";
         return 0;
     }
     if (x > (uint64_t)1 << 53) {
@@ -55,7 +55,7 @@ static size_t check_number(const char *text, size_t n, size_t i, const char **wh
         return 0;
     }
     if (text[first] == '0' && i - first > 1) {
-        *why = "a number starts with a zero";
+        *why = "a number has a leading zero";
         return 0;
     }
     return i;
@@ -107,7 +107,7 @@ static int check_duplicates(model *m, const cJSON *object, const char *name, cha
     if (!key)
         return 0;
     (void)text_safe(shown, sizeof shown, key, 60);
-    return problem(error, m->path, name, "the key '%s' is there twice", shown);
+    return problem(error, m->path, name, "the key '%s' occurs twice", shown);
 }
 
 static int set_shape(model *m, tensor *t, const cJSON *shape, char *error)
@@ -117,7 +117,7 @@ static int set_shape(model *m, tensor *t, const cJSON *shape, char *error)
         return problem(error, m->path, t->name, "shape is missing or not a list");
     for (item = shape->child; item; item = item->next) {
         if (!cJSON_IsNumber(item))
-            return problem(error, m->path, t->name, "the shape holds something else than numbers");
+            return problem(error, m->path, t->name, "the shape holds something that is not a number");
         if (t->dims == MAX_DIMS)
             return problem(error, m->path, t->name, "the shape has more than %d dimensions", MAX_DIMS);
         t->shape[t->dims++] = (uint64_t)item->valuedouble;
@@ -190,7 +190,7 @@ static int set_metadata(model *m, const cJSON *object, char *error)
     for (item = object->child; item; item = item->next) {
         pair *p = &m->metadata[m->metadata_count++];
         if (!cJSON_IsString(item))
-            return problem(error, m->path, NULL, "__metadata__ holds something else than strings");
+            return problem(error, m->path, NULL, "__metadata__ holds something that is not a string");
         p->key = copy_text(item->string, strlen(item->string));
         p->value = copy_text(item->valuestring, strlen(item->valuestring));
         if (!p->key || !p->value)
@@ -199,7 +199,7 @@ static int set_metadata(model *m, const cJSON *object, char *error)
     return 0;
 }
 
-/* ---- tensors side by side, without overlap and gap ---- */
+/* ---- the tensors' data must have no overlaps and no gaps ---- */
 
 static int by_offset(const void *a, const void *b)
 {

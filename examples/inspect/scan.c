@@ -1,4 +1,4 @@
-/* scan.c -- one pass over a tensor: what each format would lose; the verdict. */
+/* scan.c -- passes over a tensor, which find what each format would lose; the verdict. */
 #include "inspect.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <omp.h>
 #endif
 
-/* The class limits of all formats are searched for once. */
+/* mpt_survey_init searches for the class limits of all formats; that is done only once. */
 void scan_init(scan *s)
 {
     static mpt_survey empty;
@@ -18,10 +18,10 @@ void scan_init(scan *s)
     s->first_nan = s->first_inf = UINT64_MAX;
 }
 
-/* ---- the first pass: magnitudes, the sum, where NaN and Inf stand ---- */
+/* ---- the first pass: magnitudes, the sum, the first NaN and Inf ---- */
 
-/* The sum of a chunk is the same in whatever parts a tensor is read: parts start with a chunk, and sums of
- * chunks are added exactly. */
+/* Look at one chunk. The sum of a tensor does not depend on the parts in which threads read it: each part
+ * starts with a chunk, and the sums of chunks are added exactly. */
 static void look_at(scan *s, mpt_format format, const void *x, size_t n, uint64_t first)
 {
     const size_t size = format_bytes(format);
@@ -32,7 +32,7 @@ static void look_at(scan *s, mpt_format format, const void *x, size_t n, uint64_
     for (i = 0; i < n; i += 256) {
         const size_t take = n - i < 256 ? n - i : 256;
         (void)mpt_convert_n(MPT_F64, v, format, (const unsigned char *)x + i * size, take, NULL, NULL);
-        for (j = 0, few = 0.0; j < take; j++) {     /* sums of 256 first: next to no error */
+        for (j = 0, few = 0.0; j < take; j++) {     /* sum 256 values first: less rounding error */
             signs |= (v[j] > 0.0) | (v[j] < 0.0) << 1;
             if (isfinite(v[j]))
                 few += v[j];
@@ -63,27 +63,27 @@ void scan_merge(scan *s, const scan *part)
 
 /* ---- what counts as fitting ----
  *
- * Rounding alone changes a number by 2^-p of it at most, where p is the bits of the significand: whatever
- * the numbers, signal to noise is then at least 6.02 p dB (f16 66, bf16 48, e4m3 24, e5m2 18). What falls
- * short of that has lost to the ends of the range. So a format fits a tensor if
+ * Rounding alone changes a number by at most 2^-p of its value, where p is the number of bits of the
+ * significand. The signal-to-noise ratio is then at least 6.02 p dB, whatever the numbers (f16 66, bf16 48,
+ * e4m3 24, e5m2 18). If it is lower, values were lost at the ends of the range. So a format fits a tensor if
  *
  *   nothing overflows,
- *   signal to noise is at least 6.02 p dB,
- *   no value that matters, of at least 1/16 of the root mean square, is off by more than 1/16 (or 2^-p), and
+ *   the signal-to-noise ratio is at least 6.02 p dB,
+ *   no value that matters (at least 1/16 of the root mean square) is off by more than 1/16 (or 2^-p), and
  *   at most 5% of the nonzero values become zero if all have one sign, 50% if not, or the share --tolerate.
  *
- * Numbers of both signs are added up, weighted: near-zero ones beside larger ones hold next to no energy, and
- * outputs of real models do not miss them (tests/bench/inspect_outputs.py). They are told, and counted only
- * where they are most of the tensor. Numbers of one sign may be divisors, such as the second moments of an
- * optimizer: there each of them matters. */
+ * Numbers of both signs are weights in sums: near-zero ones beside larger ones have hardly any energy, and
+ * outputs of real models do not change without them (tests/bench/inspect_outputs.py). The verdict mentions
+ * their share, but rejects a format only if they are most of the tensor. Numbers of one sign may be divisors,
+ * such as the second moments of an optimizer, so each of them matters. */
 
 static double least_db(mpt_format format)
 {
     return 20.0 * log10(2.0) * (mpt_format_get(format)->mantissa_bits + 1);
 }
 
-/* What a cast with that scale will do, from counts of binades alone: numbers are taken as spread evenly over
- * theirs. With `ends` 0 the format has no end below.  Returns: signal to noise in dB. */
+/* Estimate the signal-to-noise ratio in dB of a cast with scale 2^k from the counts of binades alone; numbers
+ * are assumed to be spread evenly over their binade. With `ends` 0, the format's range has no lower end. */
 static double expected_db(const mpt_range *r, int k, int ends)
 {
     const mpt_format_info *f = mpt_format_get(r->format);
@@ -91,7 +91,7 @@ static double expected_db(const mpt_range *r, int k, int ends)
     int                    i, top = MPT_RANGE_BINS - 1;
     while (top > 0 && !r->binade[top])
         top--;
-    for (i = top; i >= 0; i--) {        /* binades are counted from the highest: nothing overflows */
+    for (i = top; i >= 0; i--) {        /* energies are relative to the highest binade: nothing overflows */
         const int    e = i + MPT_RANGE_EMIN, end = f->emin - k, last = ends && e < end ? end - e : 0;
         const double count = (double)r->binade[i], energy = count * ldexp(7.0 / 3.0, 2 * (i - top));
         const double lost = ldexp(energy / 28.0, 2 * (last - f->mantissa_bits));
@@ -101,8 +101,8 @@ static double expected_db(const mpt_range *r, int k, int ends)
     return noise > 0.0 ? 10.0 * log10(signal / noise) : HUGE_VAL;
 }
 
-/* The largest relative error, with a scale of 2^k, of the values of at least 1/16 of their root mean square:
- * that of rounding, or of the format's least number. */
+/* Upper bound of the relative error, with scale 2^k, of the values of at least 1/16 of the root mean square:
+ * from rounding to a normal number, or from half of the format's least subnormal. At most 1. */
 static double worst_error(const mpt_range *r, int k, double rms)
 {
     const mpt_format_info *f = mpt_format_get(r->format);
@@ -118,8 +118,8 @@ static double worst_allowed(mpt_format format)
     return own > 1.0 / 16.0 ? own : 1.0 / 16.0;
 }
 
-/* The power of two nearest to 1 that costs next to nothing at the lower end while `headroom` doublings stay
- * free; where none does, the one that loses least. `rms` 0: their errors are not looked at. */
+/* log2 of the scale nearest to 1 that loses at most 0.5 dB at the lower end of the range and leaves room for
+ * `headroom` doublings; if none does, the largest scale with that room. rms 0: worst_error is not checked. */
 static int choose_scale(const mpt_range *r, int headroom, double rms)
 {
     const double     ideal = expected_db(r, 0, 0) - 0.5, allowed = worst_allowed(r->format);
@@ -146,7 +146,7 @@ static int bearable(const cast *c, mpt_format format, const result *r, const opt
            few_flushed(c, r, o);
 }
 
-/* The figures of a cast with a scale that the second pass measured; `rms` is that of the numbers. */
+/* Set the figures of a cast that `measured` holds. `rms`: root mean square of the tensor's nonzero values. */
 static void cast_of(cast *c, const mpt_range *r, const mpt_roundoff *measured, double rms)
 {
     mpt_roundoff_figures g;
@@ -154,7 +154,7 @@ static void cast_of(cast *c, const mpt_range *r, const mpt_roundoff *measured, d
     (void)mpt_range_at_scale(r, measured->log2_scale, &at);
     (void)mpt_roundoff_get(measured, &g);
     c->log2_scale = measured->log2_scale;
-    c->flushed = c->log2_scale ? at.flushed : r->flushed;      /* the former by whole binades */
+    c->flushed = c->log2_scale ? at.flushed : r->flushed;      /* at.flushed counts whole binades */
     c->subnormal = c->log2_scale ? at.subnormal : r->subnormal;
     c->overflow = measured->overflow;
     c->db = g.sqnr_db;
@@ -177,7 +177,7 @@ static void result_counts(const scan *s, result *r)
     r->mean = r->count > r->inf + r->nan ? mpt_exact_value(&s->sum) / (double)(r->nonzero + r->zero) : 0.0;
 }
 
-/* Of all tensors together nothing was measured: the dB are the expected ones. */
+/* No cast of all tensors together was measured, so the dB are estimates. */
 void scan_total(const scan *s, const options *o, result *r)
 {
     mpt_range one;
@@ -199,19 +199,19 @@ void scan_total(const scan *s, const options *o, result *r)
     }
 }
 
-/* What is done with the chunks of a tensor: looked at, cast to formats with scales, or held against another
- * tensor, which is read beside it. */
+/* What a pass does with each chunk of a tensor: scan it, cast it to formats with scales, or compare it with
+ * another tensor, which is read at the same time. */
 typedef struct work {
-    scan        *s;                     /* NULL: not looked at */
+    scan        *s;                     /* NULL: no scan */
     mpt_roundoff cast[MAX_FORMATS];
     int          casts;
-    change      *c;                     /* NULL: no other */
+    change      *c;                     /* NULL: no comparison */
     stream      *other;
-    const void  *rest;                  /* of it, read and not held against anything yet */
+    const void  *rest;                  /* `left` values of `other` that are read but not yet compared */
     size_t       left;
 } work;
 
-/* A tensor, or a part of it; with another one, two. */
+/* A tensor, or a part of it, and, for a comparison, the other tensor or the same part of it. */
 typedef struct span { model *m[2]; const tensor *t[2]; } span;
 
 static int hold_against(work *w, mpt_format format, const void *x, size_t n)
@@ -243,7 +243,7 @@ static int work_on(work *w, mpt_format format, const void *x, size_t n, uint64_t
     return w->c ? hold_against(w, format, x, n) : 0;
 }
 
-/* `parts` for the progress line, which only the first of them (quiet 0) writes; they get on alike. */
+/* Only the first part (quiet 0) shows progress: its own, times `parts`: all are about as fast. */
 static int work_stream(work *w, const span *of, uint64_t first, const options *o, uint64_t parts, int quiet,
                        char *error)
 {
@@ -273,10 +273,10 @@ static int work_stream(work *w, const span *of, uint64_t first, const options *o
     return code;
 }
 
-/* ---- several threads, by OpenMP or the pool that the library is compiled with: reports of the parts of a
- * tensor, merged, are the report of the whole ---- */
+/* ---- several threads, of OpenMP or the pool of MPT_PARALLEL_FOR: each reports on one part of a tensor, and
+ * the merged reports are the same as one report of the whole tensor ---- */
 
-#define PART_LEAST ((uint64_t)1 << 22)      /* bytes that are worth a thread */
+#define PART_LEAST ((uint64_t)1 << 22)      /* least bytes of a part: less is not worth a thread */
 
 typedef struct part {
     work           w;
@@ -319,7 +319,7 @@ static uint64_t parts_of(const span *of, const options *o)
     return worth < 2 ? 1 : worth < MAX_JOBS ? worth : MAX_JOBS;
 }
 
-/* Every part but the last is a whole number of chunks. */
+/* Every part but the last has a multiple of CHUNK values, so it ends where a chunk of the stream ends. */
 static void part_init(part *p, const work *w, const span *of, const options *o, uint64_t parts, uint64_t k)
 {
     const uint64_t all = of->t[0]->count, each = all / parts / CHUNK * CHUNK;
@@ -390,7 +390,7 @@ static int work_tensor(work *w, const span *of, const options *o, char *error)
     return code;
 }
 
-/* Measure the casts to all formats in one pass, with their scales; `which` has a bit for each format. */
+/* Measure, in one pass, the casts to the formats whose bits are set in `which`, with their scales. */
 static int measure(result *r, const scan *s, const span *of, const options *o, unsigned which,
                    const int *log2_scale, double *rms, char *error)
 {
@@ -409,7 +409,7 @@ static int measure(result *r, const scan *s, const span *of, const options *o, u
             const mpt_roundoff *got = &w.cast[at[k]];
             loss               *l = &r->in[k];
             (void)mpt_survey_get(&s->survey, o->formats[k], &one);
-            if (!got->overflow)         /* overflowed numbers are not in the report's sum */
+            if (!got->overflow)         /* got->signal leaves out values that overflow */
                 *rms = ldexp(sqrt(mpt_exact_value(&got->signal) / (double)r->nonzero), -log2_scale[k]);
             cast_of(log2_scale[k] ? &l->scaled : &l->plain, &one, got, *rms);
             if (!log2_scale[k])
@@ -468,7 +468,7 @@ int scan_pair(change *c, model *a, const tensor *t, model *b, const tensor *u, c
     return work_tensor(&w, &of, o, error);
 }
 
-/* "74 dB", and what becomes zero where that is not next to nothing. */
+/* "74 dB", and the share of the nonzero values that become zero, if it is above 0.1%. */
 static void say_cast(char *dst, size_t cap, const cast *c, const result *r)
 {
     char share[24], db[16];
@@ -480,7 +480,7 @@ static void say_cast(char *dst, size_t cap, const cast *c, const result *r)
         (void)snprintf(dst, cap, "%s", db);
 }
 
-/* Why a format does not fit. */
+/* Say why a format does not fit. */
 static void say_why_not(char *dst, size_t cap, mpt_format format, const loss *l, const result *r,
                         const options *o)
 {
@@ -498,7 +498,7 @@ static void say_why_not(char *dst, size_t cap, mpt_format format, const loss *l,
     }
 }
 
-/* The format to take: the first that fits, or one before it that leaves as much although it fits badly. */
+/* The format to recommend: the first that fits, or one before it that does not fit but gives as many dB. */
 static int choose_format(const result *r, const options *o)
 {
     int k, j;
@@ -512,7 +512,7 @@ static int choose_format(const result *r, const options *o)
     return k;
 }
 
-/* "3 NaN, first at 7": how many, and the index of the first. Returns the length. */
+/* Write "3 NaN, first at 7": their number, and the index of the first. Returns the length. */
 static size_t say_bad(char *dst, size_t cap, const char *what, uint64_t n, uint64_t first)
 {
     char count[24];
@@ -521,18 +521,18 @@ static size_t say_bad(char *dst, size_t cap, const char *what, uint64_t n, uint6
                                      (ull)first);
 }
 
-/* The verdict, the first line that applies:
+/* The verdict is the first line that applies:
  *
- *   passed over; quantized, skipped    a type that holds no floats
+ *   skipped; quantized, skipped        not a float type that inspect reads
  *   empty                              no values
- *   bad: 3 NaN, first at 7; 1 Inf at 2 what no format repairs
+ *   bad: 3 NaN, first at 7; 1 Inf at 2 no format can repair these
  *   all zero
- *   f16 already                        the file holds the first format asked for
+ *   f16 already                        the type in the file is the first format of --format
  *   f16 safe: 74 dB                    the first format fits as it is
- *   f16 with scale 2^7: 74 dB          ... with a scale
- *   f16: 62 dB                         it does not quite, but what would comes out worse
- *   bf16: 56 dB; f16 makes 31% zero    a later one does, the first does not, and why
- *   keep f32: f16 gives 41 dB          none does */
+ *   f16 with scale 2^7: 74 dB          the first format fits with a scale
+ *   f16: 62 dB                         it does not fit, but the format that fits gives no more dB
+ *   bf16: 56 dB; f16 makes 31% zero    a later format fits; the first does not, and the reason
+ *   keep f32: f16 gives 41 dB          no format fits, and the reason for the first */
 void verdict(char *dst, size_t cap, const tensor *t, const result *r, const options *o)
 {
     const loss *l = r->in;
@@ -540,7 +540,7 @@ void verdict(char *dst, size_t cap, const tensor *t, const result *r, const opti
     int         k;
     if (t->format == MPT_FORMAT_COUNT) {
         (void)snprintf(dst, cap, strchr("QTMN", *t->type) || !strncmp(t->type, "IQ", 2)
-                       ? "quantized, skipped" : "passed over");
+                       ? "quantized, skipped" : "skipped");
     } else if (!r->count) {
         (void)snprintf(dst, cap, "empty");
     } else if (r->nan || r->inf) {

@@ -1,4 +1,4 @@
-/* source.c -- the bytes of a file. */
+/* source.c -- reads the bytes of a file, through mapped windows or a buffer. */
 #include "inspect.h"
 
 #include <errno.h>
@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #endif
 
-/* Windows are mapped one after the other: large enough that mapping costs nothing, small enough that the
- * memory in use stays small whatever the size of the file. */
+/* One window is mapped after the other. They are so large that mapping takes hardly any time, but so small
+ * that the memory in use stays small for files of any size. */
 #define WINDOW ((size_t)1 << 24)
 #define PAGE   ((uint64_t)1 << 16)      /* a multiple of every page size in use */
 
@@ -27,14 +27,14 @@
 #if HAVE_POSIX
 static const char *guarded_path, *guarded_output;
 
-/* Only what a signal handler may do: write, unlink, leave; an interrupt then ends the program as it would. */
+/* Calls only what a signal handler may call. An interrupt then ends the program in the usual way. */
 static void on_signal(int signal_number)
 {
     static const char text[] = ": the file shrank while it was read\n";
     if (guarded_output)
         (void)unlink(guarded_output);
     if (signal_number != SIGBUS)
-        (void)raise(signal_number);     /* as by default: SA_RESETHAND */
+        (void)raise(signal_number);     /* SA_RESETHAND has restored the default action */
     else if (write(2, guarded_path, strlen(guarded_path)) < 0 || write(2, text, sizeof text - 1) < 0)
         _exit(2);
     else
@@ -58,7 +58,7 @@ void source_guard(const char *path, const char *unlink_too)
     }
 }
 
-/* What stands on standard input, in a file without a name: headers are read back and forth. */
+/* Copy standard input to a temporary file, because reading headers needs to seek. */
 static FILE *spool(int from, char *error)
 {
     FILE *const f = tmpfile();
@@ -69,13 +69,13 @@ static FILE *spool(int from, char *error)
             break;
     if (f && n == 0)
         return f;
-    (void)problem(error, "-", NULL, "standard input cannot be kept: %s", strerror(errno));
+    (void)problem(error, "-", NULL, "standard input cannot be copied: %s", strerror(errno));
     if (f)
         (void)fclose(f);
     return NULL;
 }
 
-/* A regular file. Nothing waits for the other end of a FIFO. */
+/* Open a regular file or standard input. O_NONBLOCK: do not wait for the other end if `path` is a FIFO. */
 static FILE *open_stream(const char *path, char *error)
 {
     const int   standard = !strcmp(path, "-") || !strcmp(path, "/dev/stdin");
@@ -113,7 +113,7 @@ static int map_window(source *s, uint64_t at)
         return -1;
     (void)posix_madvise(p, length, POSIX_MADV_SEQUENTIAL);
 #ifdef MADV_POPULATE_READ
-    (void)madvise(p, length, MADV_POPULATE_READ);   /* one call instead of a fault for each few pages */
+    (void)madvise(p, length, MADV_POPULATE_READ);   /* one call instead of a page fault every few pages */
 #endif
     s->window = (unsigned char *)p;
     s->at = start;
@@ -144,7 +144,7 @@ int source_file(source *s, FILE *f, int map)
 #if HAVE_POSIX
         s->mapped = map;
 #endif
-        (void)setvbuf(f, NULL, _IONBF, 0);          /* the window is the buffer */
+        (void)setvbuf(f, NULL, _IONBF, 0);          /* no second buffer: the window is one */
         return 0;
     }
     (void)fclose(f);
@@ -157,7 +157,7 @@ int source_open(source *s, const char *path, int map, char *error)
     memset(s, 0, sizeof *s);
     if (!f)
         return -1;
-    return source_file(s, f, map) == 0 ? 0 : problem(error, path, NULL, "cannot be read from start to end");
+    return source_file(s, f, map) == 0 ? 0 : problem(error, path, NULL, "cannot be read: seeking failed");
 }
 
 void source_memory(source *s, const void *bytes, size_t size)
@@ -195,7 +195,7 @@ void source_close(source *s)
 static int fill_buffer(source *s, uint64_t at, size_t size)
 {
     if ((!s->window && !(s->window = (unsigned char *)malloc(CHUNK))) ||
-        SEEK64(s->file, at, SEEK_SET) != 0)         /* each time: views share the file */
+        SEEK64(s->file, at, SEEK_SET) != 0)         /* each time: shared sources move the position */
         return -1;
     s->length = fread(s->window, 1, size, s->file);
     s->at = at;

@@ -1,4 +1,4 @@
-/* text.c -- names and numbers that are safe to print. */
+/* text.c -- formats names and numbers so that they are safe to print. */
 #include "inspect.h"
 
 #include <math.h>
@@ -55,8 +55,8 @@ const char *twice(const char **texts, size_t n)
     return NULL;
 }
 
-/* The character at s: its length in bytes and code point. Overlong forms, surrogates and values above
- * U+10FFFF are not UTF-8 (RFC 3629). */
+/* Decode the character at s. Returns its length in bytes, or 0 if it is not UTF-8 (RFC 3629), which excludes
+ * overlong forms, surrogates and values above U+10FFFF. */
 int utf8_length(const unsigned char *s, size_t n, uint32_t *point)
 {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
@@ -94,14 +94,14 @@ int utf8_valid(const char *s, size_t n)
     return 1;
 }
 
-/* What could move the cursor, hide text or turn its direction. */
+/* Characters that could move the cursor, hide text or change its direction. */
 static int unsafe_point(uint32_t p)
 {
     return p < 0x20 || (p >= 0x7f && p < 0xa0) || p == 0xad || p == 0x61c || (p >= 0x200b && p < 0x2010) ||
            (p >= 0x2028 && p < 0x2030) || (p >= 0x2060 && p < 0x2070) || p == 0xfeff || p >= 0xe0000;
 }
 
-/* One character of a name as text; returns its bytes in the name. */
+/* Write one character of a name, or its escape, to `piece`. Returns its number of bytes in the name. */
 static int safe_piece(const unsigned char *s, size_t n, char *piece, size_t cap, int *width)
 {
     uint32_t  point = 0;
@@ -118,9 +118,9 @@ static int safe_piece(const unsigned char *s, size_t n, char *piece, size_t cap,
     return length ? length : 1;
 }
 
-enum { MAPPED = 400 };      /* names up to this width are searched for the best place to cut */
+enum { MAPPED = 400 };      /* greatest width of a name whose digits are taken into account when it is cut */
 
-/* Width of the whole name, and which of its first columns hold digits. */
+/* Returns the width of the whole name; digit[i] tells whether column i holds a digit. */
 static int safe_width(const char *name, char *digit)
 {
     const unsigned char *s = (const unsigned char *)name;
@@ -138,7 +138,7 @@ static int safe_width(const char *name, char *digit)
     return all;
 }
 
-/* How much of the front to keep: half, unless the cut can avoid a layer's number, which tells names apart. */
+/* Columns to keep before the cut: half, unless another cut loses fewer digits, which tell layers apart. */
 static int best_head(const char *digit, int all, int width)
 {
     const int cut = all - width + 2, half = (width - 2) / 2;
@@ -221,7 +221,7 @@ void text_json(FILE *out, const char *text)
     (void)fputc('"', out);
 }
 
-/* A name in quotes, which are doubled inside; what moves a cursor comes out as an escape. */
+/* Write a text in quotes. Quotes inside are doubled; characters that could move the cursor become escapes. */
 static void text_csv(FILE *out, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -236,7 +236,7 @@ static void text_csv(FILE *out, const char *text)
     (void)fputc('"', out);
 }
 
-/* The name of the cell, and whether its value follows. */
+/* Print what precedes the value of a cell, such as its name. Returns whether to print the value. */
 static int cell_begin(cells *c, const char *key, int present)
 {
     if (c->as == CELLS_JSON && !present)

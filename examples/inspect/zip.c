@@ -1,6 +1,6 @@
-/* zip.c -- archives: NumPy .npz (a .npy for each array) and PyTorch .pt (a pickle, and the bytes of each
- * storage). minizip reads the directory and unpacks; members that are stored as they are, all of PyTorch's
- * and those of numpy.savez, are read in place. */
+/* zip.c -- archives: NumPy .npz (a .npy file for each array) and PyTorch .pt (a pickle, and the bytes of each
+ * storage). minizip reads the directory and decompresses members. Uncompressed members (all of PyTorch's, and
+ * those of numpy.savez) are read in place. */
 #include "inspect.h"
 
 #ifdef INSPECT_ZIP
@@ -8,7 +8,7 @@
 
 enum { MAX_MEMBER_NAME = 1024, MAX_PICKLE = 1 << 26 };
 
-/* ---- minizip reads through a source ---- */
+/* ---- minizip's input functions: they read a source ---- */
 
 typedef struct opened { source s; uint64_t at; } opened;
 
@@ -55,7 +55,7 @@ static int close_source(voidpf user, voidpf file)
 {
     opened *z = (opened *)file;
     (void)user;
-    source_leave(&z->s);                /* the file itself is the model's */
+    source_leave(&z->s);                /* not source_close: the model owns the file */
     free(z);
     return 0;
 }
@@ -83,7 +83,7 @@ static unzFile open_archive(source *s)
 
 /* ---- members ---- */
 
-/* The name of the current member, cut. */
+/* Get the name of the current member, cut to MAX_MEMBER_NAME - 1 characters. Returns 1, or 0 if it failed. */
 static int name_of(unzFile z, char name[MAX_MEMBER_NAME], unz_file_info64 *info)
 {
     const int code = unzGetCurrentFileInfo64(z, info, name, MAX_MEMBER_NAME, NULL, 0, NULL, 0);
@@ -91,10 +91,10 @@ static int name_of(unzFile z, char name[MAX_MEMBER_NAME], unz_file_info64 *info)
     return code == UNZ_OK;
 }
 
-/* Where the bytes of a member are: in the archive, or unpacked. */
+/* Where the bytes of a member are. from: the unpacked member; NULL: the archive. */
 typedef struct member { source *from; uint64_t offset, bytes; } member;
 
-/* Unpack the open member into a file without a name. */
+/* Unpack the open member into a temporary file. */
 static int unpack(model *m, unzFile z, uint64_t bytes, member *it, const char *name, char *error)
 {
     FILE    *f = tmpfile();
@@ -114,7 +114,7 @@ static int unpack(model *m, unzFile z, uint64_t bytes, member *it, const char *n
             (void)fclose(f);
         free(s);
         return problem(error, m->path, NULL, n < 0 || (!n && done != bytes)
-                       ? "the member '%s' is damaged" : "no room to unpack the member '%s'", name);
+                       ? "the member '%s' is damaged" : "no space to unpack the member '%s'", name);
     }
     m->parts[m->part_count++] = s;
     it->from = s;
@@ -123,7 +123,7 @@ static int unpack(model *m, unzFile z, uint64_t bytes, member *it, const char *n
     return 0;
 }
 
-/* The current member of the archive. */
+/* Find the bytes of the archive's current member; unpack it if it is compressed. */
 static int find_bytes(model *m, unzFile z, member *it, char *error)
 {
     char            name[MAX_MEMBER_NAME], shown[100];
@@ -135,8 +135,8 @@ static int find_bytes(model *m, unzFile z, member *it, char *error)
     if (info.flag & 1)
         return problem(error, m->path, NULL, "the member '%s' is encrypted", shown);
     if (unzOpenCurrentFile(z) != UNZ_OK)
-        return problem(error, m->path, NULL, "the member '%s' cannot be read: damaged, or packed in a way "
-                       "that is not known", shown);
+        return problem(error, m->path, NULL, "the member '%s' cannot be read: damaged, or compressed by an "
+                       "unknown method", shown);
     it->from = NULL;
     it->offset = unzGetCurrentFileZStreamPos64(z);
     it->bytes = info.uncompressed_size;
@@ -187,8 +187,8 @@ typedef struct torch_file {
     char   *error;
 } torch_file;
 
-/* In which order the values lie: the last index fastest, the first, another that leaves none out, or not all
- * of them side by side.  Returns: 0, 1, 2, -1. */
+/* The order of the values in memory. Returns 0: last index fastest (C); 1: first index fastest (Fortran);
+ * 2: contiguous, but another permutation of the dimensions; -1: not contiguous, or some repeat. */
 static int order_of(const pickled *p)
 {
     uint64_t next = 1;
@@ -229,7 +229,7 @@ static int add_torch_tensor(void *user, const pickled *p)
     t->type = type ? type->name : model_text(m, p->type);
     order = t->count ? order_of(p) : 0;
     if (order < 0)
-        t->type = "view";               /* a part of its storage, or the same values many times */
+        t->type = "view";               /* not contiguous in its storage, or values repeat */
     if (!type || order < 0)
         return t->type ? 0 : problem(f->error, m->path, NULL, "out of memory");
     t->format = type->format;
@@ -250,7 +250,7 @@ static int add_torch_tensor(void *user, const pickled *p)
     return 0;
 }
 
-/* All of a member in memory, to be freed; NULL with an error. */
+/* Read a whole member into memory; the caller frees it. NULL: an error text is set, if the member exists. */
 static char *load(torch_file *f, const char *name, size_t *n, size_t most)
 {
     char   path[MAX_MEMBER_NAME];
@@ -278,7 +278,7 @@ static int torch_parse(model *m, unzFile z, char *prefix, char *error)
     f.error = error;
     f.big = 0;
     error[0] = 0;
-    text = load(&f, "byteorder", &n, 16);       /* older files have none: little */
+    text = load(&f, "byteorder", &n, 16);       /* older files lack this member: little-endian */
     f.big = text && n >= 3 && !memcmp(text, "big", 3);
     free(text);
     text = load(&f, "data.pkl", &n, MAX_PICKLE);
