@@ -322,6 +322,20 @@ static const char *check_keys(const options *o)
     return NULL;
 }
 
+/* The rule about a format that the table does not have, or NULL. */
+static const char *check_formats(const options *o)
+{
+    int i, k;
+    for (i = 0; i < o->rule_count; i++) {
+        const mpt_format format = o->rules[i].format;
+        for (k = 0; k < o->format_count && o->formats[k] != format; k++)
+            ;
+        if (format != MPT_FORMAT_COUNT && k == o->format_count)
+            return o->rules[i].text;
+    }
+    return NULL;
+}
+
 static int check_options(options *o, int files)
 {
     if (!files)
@@ -341,6 +355,8 @@ static int check_options(options *o, int files)
         return usage("--diff takes two files, and cannot be used with --plot", NULL);
     if (o->json && o->csv)
         return usage("--json and --csv cannot be used together", NULL);
+    if (check_formats(o))
+        return usage("'%s' is about a format that is not in --format", check_formats(o));
     if (check_keys(o))
         return usage(o->diff ? "--diff does not know '%s'" : "'%s' needs --diff", check_keys(o));
     return 0;

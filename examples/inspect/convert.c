@@ -611,7 +611,7 @@ int convert_file(const char *path, const options *given)
     int       code = file_list_open(&l, path, error);
     o.formats[0] = o.to;
     o.format_count = 1;
-    if (code == 0 && l.many && !strstr(l.path[0], ".safetensors"))
+    if (code == 0 && l.many && !ends_with(l.path[0], ".safetensors"))
         code = problem(error, path, NULL, "is a folder, and its files are not .safetensors: name one file");
     else if (code == 0)
         code = l.many ? convert_many(&l, &o, error) : convert_one(path, &o, &bytes, error);

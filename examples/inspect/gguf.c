@@ -100,7 +100,7 @@ static int take_tensor(cursor *c, char *error)
         return problem(error, m->path, NULL, "the GGUF header is truncated or damaged, or out of memory");
     skip(c, length);
     t->dims = (int)take(c, 4);
-    if (c->bad || t->dims < 0 || t->dims > MAX_DIMS)
+    if (t->dims < 0 || t->dims > MAX_DIMS)
         return problem(error, m->path, t->name, "has more than %d dimensions", MAX_DIMS);
     for (k = t->dims - 1; k >= 0; k--)
         t->shape[k] = take(c, 8);

@@ -301,7 +301,7 @@ typedef struct rule {
 } rule;
 
 typedef struct options {
-    mpt_format  formats[MAX_FORMATS];   /* a rule on a format that is not here reads formats[0] instead */
+    mpt_format  formats[MAX_FORMATS];   /* those of all rules among them */
     int         format_count, headroom;
     double      tolerate;               /* below 0: not given */
     int         json, csv, diff, map, jobs, progress, width, wide;  /* jobs 0: one for each processor */

@@ -689,7 +689,7 @@ static void add_up(sums *s, const row *w, const options *o)
     for (k = 0; k < o->format_count; k++) {
         s->lost[k] += d->lost[k];
         if (o->diff)
-            s->fits[k][FITS] += d->changed && diff_keeps(d, k, o);
+            s->fits[k][FITS] += d->changed && !d->apart && diff_keeps(d, k, o);
         else if (either(w)->format != MPT_FORMAT_COUNT)
             s->fits[k][r->nan || r->inf ? FITS_NOT : r->in[k].fits]++;
     }
