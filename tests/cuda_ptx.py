@@ -1,15 +1,15 @@
-"""cuda_ptx.py LIBRARY ARCH PTX LOG [judge [first]] [model] -- what nvcc made of mpt_cuda.h, without a GPU.
+"""cuda_ptx.py LIBRARY ARCH PTX LOG [judge [first]] [model] -- checks nvcc's PTX of mpt_cuda.h without a GPU.
 
-judge  Thread by thread the kernels run in a PTX interpreter (ptx.py), beside the same kernels as tests/emu
-       runs them from their C source (LIBRARY, of ptx_host.cu): the bytes must agree. So an instruction in
-       inline assembly that is not what the C formula beside it says is seen. first: and then it ends.
-model  Of each kernel the registers (from LOG, that of ptxas), the blocks on a multiprocessor, the bytes that
-       a thread has under way before it uses the first, the instructions per element on the path that it
-       takes, and from these the share of the memory's bandwidth to expect on the card of that architecture.
-       Less than asked fails.
+judge  Runs the kernels thread by thread in a PTX interpreter (ptx.py) and compares the bytes with those of
+       the same kernels, compiled from their C source for tests/emu (LIBRARY, of ptx_host.cu). This finds
+       inline assembly that differs from the C formula beside it. first: stop at the first difference.
+model  Prints for each kernel the registers (from LOG, the output of ptxas), the blocks on a multiprocessor,
+       the bytes that a thread loads before it uses the first, the instructions per element on the path that
+       it takes, and from these the share of memory bandwidth to expect on the card of that architecture. A
+       share below the demanded one is a failure.
 
-The model counts PTX, which ptxas makes a little more or less of, and knows neither caches nor the scheduler.
-It is there to see what stands in the way, and to be compared with measurements the day there are any.
+The model counts PTX instructions, which ptxas translates to a few more or fewer, and knows neither caches nor
+the scheduler. It shows what limits a kernel, and can be compared with measurements.
 """
 import ctypes
 import functools
@@ -42,7 +42,7 @@ def check(name, good, why=""):
     passed, failed = passed + bool(good), failed + (not good)
     if not good:
         print("FAIL  sm_%d: %s %s" % (arch, name, why))
-        if "first" in sys.argv:         # it is all that is asked for
+        if "first" in sys.argv:         # stop at the first failure
             sys.exit(1)
 
 
@@ -68,7 +68,7 @@ def read(at, n):
     return ctypes.string_at(at, n)
 
 
-# ---- numbers that rounding can trip over ----
+# ---- numbers that are hard to round ----
 def floats(n):
     random.seed(5)
     special = [0, 1, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC12345]
@@ -140,7 +140,7 @@ def judge_fp8():
     for to in (E4M3, E5M2):
         for frm in (F32, F16, BF16):
             for scale in (1.0, 37.5, 1e30):
-                for tame in (0, 1):             # finite numbers only: the packed way
+                for tame in (0, 1):             # 1: finite numbers only, which the packed code handles
                     data = bytearray(source(frm, n))
                     if tame:
                         top = 3 if frm == F32 else 1
@@ -159,8 +159,8 @@ def judge_fp8():
                           status == 0 and read(got, n) == read(want, n))
 
 
-# Of those that the device makes: number, name, elements of a block. A thread has 16 elements, so but for
-# NVFP4 a block is two threads, which do not hear of each other here: both halves get numbers of one size.
+# Block formats that the device quantizes to: number, name, elements of a block. A thread has 16 elements, so
+# except for NVFP4 a block is two threads. They cannot exchange values here: both halves get equal sizes.
 BLOCKS = ((0, "mxfp8_e4m3", 32), (1, "mxfp8_e5m2", 32), (4, "mxfp4", 32), (5, "nvfp4", 16))
 
 
@@ -201,7 +201,7 @@ def judge_blocks():
                       read(got[1], n // size) == read(want[1], n // size))
 
 
-# ---- the step: the emulated kernel on one copy, the PTX on another ----
+# ---- the step: the emulated kernel works on one copy, the PTX on another ----
 @functools.lru_cache(None)
 def numbers(n):
     random.seed(9)
@@ -234,11 +234,11 @@ class Step:
         self.chunks = host.host_chunks(self.host)
 
     def arguments(self, *which):
-        """Of a kernel: pointers, and for None the number of chunks."""
+        """The arguments of a kernel: pointers by number, and for None the number of chunks."""
         return b"".join(struct.pack("<Q", self.chunks if w is None else self.pointer[w]) for w in which)
 
     def bytes_of(self, which, thread):
-        """What this thread of block 0 owns of an array, in all chunks."""
+        """The elements of an array that this thread of block 0 processes, in all chunks."""
         size, out = self.sizes[which], b""
         for first in range(0, self.n, LANES):
             at = first + thread * VEC
@@ -264,7 +264,7 @@ def judge_steps():
         k = kernel("mpti_k_stepI\\d+mpti_%s_ops" % name)
         arguments = b.arguments(0, 1, None, 3) + o.raw[:size]
         before = read(b.pointer[3], host.host_state_bytes())
-        for tid in (0, 1, 77, 255):     # thread 0 leaves the constants in shared memory, and ends the step
+        for tid in (0, 1, 77, 255):     # thread 0 puts the constants in shared memory, and ends the step
             ctypes.memmove(b.pointer[3], before, len(before))
             k.run(arguments, tid)
         status |= host.host_step(a.host, name.encode(), o)
@@ -282,7 +282,7 @@ def judge_checks():
                 a, b = (Step(grad, F16, 0, 0, CHUNK + 4096, scale) for _ in range(2))
                 k = kernel("mpti_k_checkILb%dE" % write)
                 k.run(b.arguments(0, 1, None, 2, 3), 0)
-                # the sum over threads is thread 0's alone here: 32 times, in the tree's first place
+                # a sum over the threads adds thread 0's own value 32 times here; it is the tree's first slot
                 got = struct.unpack("<d", read(b.pointer[2], 8))[0]
                 x = b.bytes_of("grad", 0)
                 status = host.host_check(a.host, write)
@@ -293,7 +293,7 @@ def judge_checks():
 
 
 def lanes(s, fmt, factor, shift=1.0):
-    """The sum of squares of thread 0's lanes in chunk 0, as the tree has it."""
+    """The sum of squares of thread 0's lanes in chunk 0, added in the order of the tree."""
     bits = [struct.unpack("<I", struct.pack("<f", f))[0] for f in (factor, shift)]
     lane = [0] * VEC
     for row in range(0, CHUNK, LANES):
@@ -310,18 +310,18 @@ def lanes(s, fmt, factor, shift=1.0):
 
 
 # ---- the model of speed ----
-# name, GB/s, multiprocessors, GHz, threads a multiprocessor has room for, double operations and conversions
-# to double per multiprocessor and clock. Published: NVIDIA's data sheets, and the table of arithmetic
-# throughput in the CUDA C++ Programming Guide.
+# name, GB/s, multiprocessors, GHz, most threads per multiprocessor, double operations and conversions to
+# double per multiprocessor and clock. Source: NVIDIA's data sheets, and the table of arithmetic throughput in
+# the CUDA C++ Programming Guide.
 CARDS = {75: ("T4", 320, 40, 1.59, 1024, 2, 2), 80: ("A100", 2039, 108, 1.41, 2048, 32, 16),
          89: ("RTX 4090", 1008, 128, 2.52, 1536, 2, 2), 90: ("H200", 4800, 132, 1.98, 2048, 64, 16),
          103: ("B300", 8000, 160, 1.92, 2048, 2, 2)}
-LATENCY_NS = 750                # of a load from memory under traffic
-FREE = ("mov", "cvta", "bra")   # names of registers; a branch that is taken is counted by its setp
+LATENCY_NS = 750                # of a load from memory that is busy
+FREE = ("mov", "cvta", "bra")   # copies of registers; the setp of a branch is counted instead
 
 
 def cost(i):
-    """Instructions of the machine, about."""
+    """Approximate number of machine instructions."""
     p = i.op.split(".")
     if p[0] in ("div", "sqrt", "rcp"):
         return 10 if p[-1] == "f32" else 30
@@ -334,7 +334,7 @@ def cost(i):
 
 
 def walk(k, trace):
-    """Instructions, double operations, conversions to double, and the most bytes under way before a use."""
+    """Instructions, double operations, conversions to double, and the most bytes loaded before a use."""
     slots = doubles = conversions = most = under_way = 0
     waiting = set()
     for number in trace:
@@ -356,15 +356,15 @@ def walk(k, trace):
 
 
 def registers_of(k):
-    """From what ptxas -v said: registers, bytes of stack and spills."""
+    """Registers, and bytes of stack and spills, from the output of ptxas -v."""
     found = re.search(r"entry function '%s'.*?(\d+) bytes stack frame, (\d+) bytes spill.*?Used (\d+) reg" %
                       re.escape(k.name), log, re.S)
     return int(found[3]), int(found[1]) + int(found[2])
 
 
 def rows():
-    """What is measured: name, kernel, bytes read and written per element, asked share, run(n) -> the blocks
-    executed by thread 0 for n elements a thread."""
+    """Rows of the model: name, kernel, run(n), bytes read and written per element, and the demanded share by
+    architecture (default 0.9). run(n) returns the blocks that a thread executes for n elements."""
     ones = {F32: b"\0\0\x80?", F16: b"\0\x3c", BF16: b"\x80?"}
     o = ctypes.create_string_buffer(256)
 
@@ -402,7 +402,7 @@ def rows():
 
         def run(n):
             s = Step(f, F16, 0, 0, n * THREADS, 8.0)
-            return k.run(s.arguments(0, 1, None, 2, 3), 33)     # thread 0 adds for others too
+            return k.run(s.arguments(0, 1, None, 2, 3), 33)     # not thread 0, which adds for others too
         return k, run
 
     def step(name, f, storage=0, moments=0):
@@ -433,7 +433,7 @@ def rows():
     yield "f32 -> bf16, stochastic", *stochastic(BF16), 4, 2, {90: 0.85, 103: 0.7}
     yield "fp8_encode, f32", *encode8(F32), 4, 1, {}
     yield "fp8_encode, f16", *encode8(F16), 2, 1, {}
-    # FP4 is bound by instructions: the one that would convert to it is sm_100a's and sm_120a's alone
+    # FP4 is limited by instructions: only sm_100a and sm_120a have one that converts to it
     yield "mxfp8, f32", *blocks(0, F32), 4, 1.03, {}
     yield "mxfp8, bf16", *blocks(0, BF16), 2, 1.03, {}
     yield "mxfp4, bf16", *blocks(4, BF16), 2, 0.53, {80: 0.8, 90: 0.55, 103: 0.4}
@@ -442,7 +442,7 @@ def rows():
 
 
 def model():
-    kernels.clear()             # with what the judge left in their shared memory
+    kernels.clear()             # discard what the judge left in their shared memory
     name, bandwidth, sms, clock, room, double_rate, conversion_rate = CARDS[arch]
     print("%-27s regs spill blocks B/thread  slots/el memory  issue double  expected, asked" %
           ("sm_%d, %s" % (arch, name)))
@@ -451,8 +451,8 @@ def model():
         slots, doubles, conversions = ((many[i] - few[i]) / 64 for i in range(3))
         registers, spill = registers_of(k)
         blocks = min(65536 // ((registers + 7) // 8 * 8 * THREADS), room // THREADS)
-        per_ns = bandwidth / sms                        # bytes a nanosecond for each multiprocessor
-        elements = per_ns / (reads + writes) / clock    # a clock, at full bandwidth
+        per_ns = bandwidth / sms                        # bytes per nanosecond for each multiprocessor
+        elements = per_ns / (reads + writes) / clock    # per clock, at full bandwidth
         memory = blocks * THREADS * many[3] / (per_ns * reads / (reads + writes) * LATENCY_NS)
         issue = 128 / (elements * slots)
         double = 1 / (elements * (doubles / double_rate + conversions / conversion_rate) or 1e-9)

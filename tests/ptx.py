@@ -1,9 +1,9 @@
-"""A small interpreter of PTX, by the words of the PTX ISA: one thread of one block at a time.
+"""ptx.py -- a small interpreter of PTX, written from the PTX ISA. It runs one thread of one block at a time.
 
-It judges what no emulation of the C source can see: the instructions that stand in inline assembly.
-Kernel(text, part of a name) translates a kernel to Python, a function for each basic block; run(arguments,
-tid) executes it on this process' own memory and returns the blocks that it went through. A warp's and a
-block's collectives return this thread's own value; that suffices for everything but the sums over threads.
+It tests what an emulation of the C source cannot: the instructions in inline assembly. Kernel(text, part of a
+name) translates a kernel to Python, one function for each basic block; run(arguments, tid) executes it on
+the memory of this process and returns the blocks that it went through. Collective operations of a warp or a
+block return this thread's own value, which is right for everything but sums over threads.
 """
 import ctypes
 import math
@@ -40,8 +40,8 @@ def u64(x):
 
 
 def rounded(x, exponent, mantissa):
-    """The nearest number of such a format as its code, ties to even; x is a Fraction above 0. Beyond the
-    largest it goes on as if there were no Inf."""
+    """The code of the nearest number in a format with these field widths, ties to even. x is a Fraction above
+    0. Codes above the largest finite number continue as if exponents had no upper limit."""
     bias = (1 << (exponent - 1)) - 1
     e = max(x.numerator.bit_length() - x.denominator.bit_length(), 1 - bias)
     while Fraction(2) ** e > x and e > 1 - bias:
@@ -51,7 +51,7 @@ def rounded(x, exponent, mantissa):
 
 
 def to_f32(x, sign=0):
-    """A Fraction, or a float that is not finite or zero, to FP32."""
+    """The FP32 code of a Fraction, or of a float that is zero, Inf or NaN."""
     if isinstance(x, float):
         if x != x:
             return 0x7FFFFFFF
@@ -63,7 +63,7 @@ def to_f32(x, sign=0):
 
 
 def exact(op, *u):
-    """op on exact numbers where all are finite, else on doubles, which have FP32's rules for Inf and NaN."""
+    """op on exact numbers if all are finite, else on doubles, which have FP32's rules for Inf and NaN."""
     x = [f32(v) for v in u]
     if all(math.isfinite(v) for v in x):
         r = op(*[Fraction(v) for v in x])
@@ -126,7 +126,7 @@ div64 = double(lambda a, b: a / b)
 
 
 def small(u, exponent, mantissa, most, inf, nan):
-    """FP32 to a small format: beyond `most` inf."""
+    """FP32 to a small format; codes above `most` become `inf`."""
     x, sign = f32(u), (u >> 31) << (exponent + mantissa)
     if x != x:
         return nan
@@ -152,7 +152,7 @@ def from_half(h):
 
 
 def convert(to, frm, u, mode):
-    """cvt between the types of these names."""
+    """The cvt instruction between types of these names."""
     if to == "f64":
         if frm == "f32":
             return u64(f32(u)) if f32(u) == f32(u) else 0x7FFFFFFFFFFFFFFF
@@ -187,7 +187,7 @@ def compare(op, kind, a, b):
     if kind[0] == "f":
         x, y = (f32(a), f32(b)) if kind == "f32" else (f64(a), f64(b))
         if x != x or y != y:
-            return len(op) == 3         # equ, ltu ...: true also of what has no order
+            return len(op) == 3         # equ, ltu ... are true also if one is NaN
         op = op[:2]
     else:
         n = int(kind[1:])
@@ -370,7 +370,7 @@ class Kernel:
             return "%s = (%s) & %d" % (r(0), simple[op] % (v(1), v(2)), mask)
         if op in ("min", "max", "div", "rem"):
             how = {"min": "min(%s, %s)", "max": "max(%s, %s)", "div": "%s // %s", "rem": "%s %% %s"}[op]
-            if op in ("div", "rem"):    # by 0, which is no fault there and has some result
+            if op in ("div", "rem"):    # by 0: PTX does not trap, and the result is unspecified
                 return "%s = (%s if %s else -1) & %d" % (r(0), how % (s(1), s(2)), s(2), mask)
             return "%s = (%s) & %d" % (r(0), how % (s(1), s(2)), mask)
         if op == "not":
@@ -415,7 +415,7 @@ class Kernel:
 
     # ---- execution ----
     def run(self, arguments, tid=0, ctaid=0, nctaid=1, ntid=256, most=2000000):
-        """arguments: (bytes) as the parameters lie. Returns the blocks executed, in order."""
+        """arguments: bytes with the layout of the parameters. Returns the executed blocks, in order."""
         parameters = ctypes.create_string_buffer(bytes(arguments), self.parameter_bytes + 16)
         special = {"%tid.x": tid, "%ctaid.x": ctaid, "%nctaid.x": nctaid, "%ntid.x": ntid}
         registers = [0] * 20000

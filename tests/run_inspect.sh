@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_inspect.sh BUILD_DIR -- examples/inspect: builds without a warning, counts what tests/inspect_files.c
-# counted value by value, says what it should, converts, and refuses broken and hostile files with a reason.
+# run_inspect.sh BUILD_DIR -- tests examples/inspect: it must build without a warning, count what
+# tests/inspect_files.c counted value by value, say what it should, convert, and refuse bad files with reason.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/inspect-check
@@ -37,7 +37,7 @@ for kind in good bad model crossing; do
     check "the generator makes $kind files" "$files" $kind "$out/$kind"
 done
 
-# says NAME CODE TEXT COMMAND... -- exit code, and TEXT in what it prints
+# says NAME CODE TEXT COMMAND... -- checks the exit code, and that the output contains TEXT
 says() {
     name=$1 code=$2 text=$3
     shift 3
@@ -50,11 +50,11 @@ says() {
     fi
 }
 
-# ---- parts of a large tensor, read by several threads: what one finds ----
+# ---- parts of a large tensor, read by several threads: the same results as with one thread ----
 
 check "a large file" "$files" large "$out/large.safetensors" 33554432
-head -c 16777212 "$out/large.safetensors" > "$out/large.f32"   # bare numbers, in uneven parts
-mkdir -p "$out/first" "$out/second"                            # its two ends
+head -c 16777212 "$out/large.safetensors" > "$out/large.f32"   # raw floats, in parts of uneven size
+mkdir -p "$out/first" "$out/second"                            # for its beginning and its end
 head -c 12582912 "$out/large.f32" > "$out/first/x.f32"
 tail -c 12582912 "$out/large.f32" > "$out/second/x.f32"
 for file in "$out/large.safetensors" "--raw f32 $out/large.f32" \
@@ -69,12 +69,12 @@ for file in "$out/large.safetensors" "--raw f32 $out/large.f32" \
     done
     check "$file has numbers at all" grep -q '"values":[348][0-9]*' "$out/one"
 done
-# By a pool of the tests' own: ThreadSanitizer does not see into gcc's OpenMP.
+# With the tests' own thread pool: ThreadSanitizer does not understand gcc's OpenMP.
 tsan="$out/inspect-tsan"
 # shellcheck disable=SC2086
 check "inspect builds with ThreadSanitizer" \
     gcc -O1 -g1 -fsanitize=thread $strict -include tests/pool.h -I. $sources tests/pool.c -o "$tsan" $flags
-# Newer kernels place memory more at random than it expects; setarch -R turns that off, where it is allowed.
+# Newer kernels randomize memory more than it expects; setarch -R turns that off, where it is allowed.
 works=
 for runner in env "setarch $(uname -m) -R"; do
     [ -n "$works" ] || ! $runner "$tsan" --help > /dev/null 2>&1 || works=$runner
@@ -86,9 +86,9 @@ if [ -n "$works" ]; then
     done
 else skip "ThreadSanitizer does not work here"; fi
 
-# ---- the figures: each file mapped, read, and under the sanitizers ----
+# ---- the figures of each file: mapped, read, and under the sanitizers ----
 
-# FILE TENSOR COUNT, then format, flushed, subnormal, normal, overflow for each; from the JSON
+# figures FILE... -- from JSON: FILE TENSOR COUNT, then per format name, flushed, subnormal, normal, overflow
 figures() {
     for file in "$@"; do
         awk -v file="$(basename "$file")" '/"file":/ { next } /"name":/ && /"formats":/ {
@@ -123,7 +123,7 @@ says "a byte-order mark, a long cell" 0 '"shape":[2,3],"order":"c","values":6,' 
     "$inspect" --json "$out/good/marked.csv"
 says "long lines and blocks of a CSV file" 0 '"shape":[2,50000],"order":"c","values":100000' \
     "$inspect" --json "$out/good/long.csv"
-# 0.5, 1.5 ... 99999.5 over 2^8: the last is below e4m3's 448, and four are below its least normal 2^-6.
+# 0.5, 1.5 ... 99999.5, divided by 2^8: the last is below e4m3's 448; four are below its least normal, 2^-6.
 says "what a scale leaves" 0 '"log2_scale":-8,"scaled_flushed":0,"scaled_subnormal":4' \
      "$inspect" --json "$out/good/long.csv"
 says "largest of a CSV file" 0 '"max_abs":99999.5' "$inspect" --json "$out/good/long.csv"
@@ -153,7 +153,7 @@ says "some to 0"        0 "f16 with scale 2^5: 74 dB, 0.3% to 0" "$inspect" "$mo
 says "bf16: max"        0 "bf16: 55 dB; f16 overflows at 2.0e10" \
     "$inspect" --headroom 20 --tolerate 5% "$model"
 says "both signs"       0 "f16 with scale 2^-39: 69 dB" "$inspect" --headroom 20 "$model"
-for sign in '' -; do                # divisors count one by one, terms of a sum by what they weigh
+for sign in '' -; do                # of one sign: may be divisors, each counts; of both: counted by size
     printf '1\n1\n1\n1\n1\n1\n1\n1\n1e-15\n%s1e-15\n' "$sign" > "$out/signs$sign.csv"
 done
 says "one sign"         0 "bf16: 368 dB; f16 makes 20.0% zero" "$inspect" "$out/signs.csv"
@@ -234,7 +234,7 @@ if have python3; then check "JSON parses" python3 -m json.tool "$out/all.json" /
 
 # ---- converting ----
 
-# converted NAME IN OPTIONS... -- to $out/new/c.safetensors and, as text, $out/new/c
+# converted NAME IN OPTIONS... -- convert IN to $out/new/c.safetensors and, as text, $out/new/c
 converted() {
     name=$1 in=$2
     shift 2
@@ -286,7 +286,7 @@ check "scales multiply" grep -q '"mpt.scale.model.norm.weight":"0.015625"' "$out
 check "the first one, too" grep -q '"mpt.scale.model.layers.0.mlp.down_proj.weight":"0.125"' "$out/new/c"
 says "after three conversions it can be read" 0 "60 tensors" "$inspect" "$out/new/c.safetensors"
 
-# refused NAME CODE TEXT OPTIONS... -- and nothing is left behind
+# refused NAME CODE TEXT COMMAND... -- as says; and the command must leave no file behind
 refused() {
     rm -f "$out"/new/*
     says "$@"
@@ -354,7 +354,7 @@ says "a rule too few"   2 "bad value for --fail-if"     "$inspect" --fail-if 'f1
 mkdir -p "$out/nothing"
 says "a folder"         1 "is a folder without a file"  "$inspect" "$out/nothing"
 
-# ---- bad files: a message with file and reason, exit code 1, nothing written ----
+# ---- bad files: a message with the file and the reason, exit code 1, nothing written ----
 
 tab=$(printf '\t')
 for how in "$out/inspect-gcc" "$out/inspect-clang --no-mmap"; do
@@ -378,7 +378,7 @@ for how in "$out/inspect-gcc" "$out/inspect-clang --no-mmap"; do
     [ $bad -gt 60 ] && pass "$bad bad files" || fail "only $bad bad files"
 done
 
-# A file that is cut anywhere is refused, whatever the place.
+# A truncated file is refused, wherever it ends.
 size=$(wc -c < "$out/good/types.safetensors")
 cut=0
 while [ $cut -lt "$size" ]; do

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""torch_steps.py > tests/torch_steps.h -- what PyTorch's optimizers make of three tensors in groups,
-in double: for tests/test_mpt_optim.c, which holds mpt.h against these numbers and needs no PyTorch."""
+"""torch_steps.py > tests/torch_steps.h -- runs PyTorch's optimizers on three tensors in groups, in double,
+and prints the weights. tests/test_mpt_optim.c compares mpt.h with these and so needs no PyTorch."""
 import torch
 
 SHAPES = [(3, 4), (5,), (2, 3, 4)]
 STEPS = 12
-# learning rate and weight decay of each group, as factors of the optimizer's
+# learning rate and weight decay of each group, as multiples of the optimizer's
 GROUPS = [(1.0, 1.0), (0.5, 0.0), (3.0, 0.25)]
-# name, class, options; test_mpt_optim.c has them in the same order
+# name, class, options; in the same order as in test_mpt_optim.c
 CASES = [
     ("sgd", torch.optim.SGD, dict(lr=0.05, momentum=0.9, weight_decay=0.1)),
     ("sgd_nesterov", torch.optim.SGD, dict(lr=0.05, momentum=0.9, weight_decay=0.1, nesterov=True)),
