@@ -1,8 +1,8 @@
 #!/bin/sh
-# check.sh BUILD_DIR -- every suite of tests/suites, one line each; logs in BUILD_DIR/check. A suite passes
-# if it exits 0 and its last line is "N passed, 0 failed, N skipped" with one passed at least; it is skipped
-# if all it has was. What this machine lacks is printed as a SKIP; with MPT_CI=1 (or CI=true) a skip is a
-# failure. A suite that leaves no result has failed, and so has a script or a C test that no suite runs.
+# check.sh BUILD_DIR -- runs every suite of tests/suites and prints a line for each; logs in BUILD_DIR/check.
+# A suite passes if it exits 0 and its last line is "N passed, 0 failed, N skipped" with at least one passed;
+# it is skipped if all its checks were. What this machine lacks is printed as a SKIP; with MPT_CI=1 (or
+# CI=true) a skip is a failure. So is a suite that leaves no result, and a script or C test without a suite.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}
@@ -13,7 +13,7 @@ mkdir -p "$logs"
 export MPT_JOBS=1 FUZZ_SECONDS="${FUZZ_SECONDS:-4}"
 grep -v '^ *#' tests/suites > "$logs/suites"
 
-# suite NAME COMMAND: run it; a line for the reader, and the result in a file, which nothing else writes
+# suite NAME COMMAND: run a suite, print a line, and write the result to a file that nothing else writes
 suite() {
     log=$logs/$1.log
     start=$(date +%s)
@@ -33,13 +33,13 @@ suite() {
 lane() {
     while read -r at name command; do [ "$at" = "$1" ] && suite "$name" "$command"; done < "$logs/suites"
 }
-# Within a lane suites share what they build in $out.
+# The suites of a lane run one after the other, because they share files in $out.
 lane alone
 lane compilers &
 lane programs &
 wait
 
-# Nothing is left out: no name stands twice, every lane is one that runs, every test is in a row.
+# Check that nothing is left out: names are unique, every row's lane is run, every test is in a row.
 wrong() { echo "FAIL  $*"; failed=$((failed + 1)); }
 while read -r at name command; do
     case $at in alone | compilers | programs) ;; *) wrong "$name: no lane is called $at" ;; esac

@@ -1,10 +1,10 @@
 #!/bin/sh
-# check_demo.sh -- does build/demo/results.csv tell the story that examples/04_train_digits.c promises?
+# check_demo.sh -- checks that build/demo/results.csv shows what examples/04_train_digits.c promises.
 #
 #     sh tests/check_demo.sh [--quick] DIR
 #
-# Reads DIR/results.csv, and from DIR/curve.csv what FP16 loses of the unscaled gradients; --quick sets wider
-# margins, for `04_train_digits --quick`: one seed, few epochs.
+# Reads DIR/results.csv, and from DIR/curve.csv the share of unscaled gradients that FP16 loses; --quick sets
+# wider margins, for `04_train_digits --quick`: one seed, few epochs.
 # Last line: N passed, N failed, N skipped. Exit status 1 if one failed, 2 for a wrong call.
 
 quick=0

@@ -1,26 +1,26 @@
 #!/bin/sh
-# check_readme.sh FILE BUILD_DIR [--update] -- what FILE shows is what the programs do. A comment before a
-# block says what the block is:
+# check_readme.sh FILE BUILD_DIR [--update] -- checks that the blocks in FILE show what the programs do. A
+# comment before a block says what the block is:
 #   <!-- run: COMMAND -->        the output of COMMAND, exactly
-#   <!-- run~PERCENT: COMMAND -->  the same, but numbers may differ by so many percent (or 0.3): training
+#   <!-- run~PERCENT: COMMAND -->  the same, but numbers may differ by PERCENT percent or 0.3: training
 #                                  results depend on the last bits of the C library's tanh, and times on
-#                                  the machine. run~PERCENT,LAST: by LAST in the last column. A command that
-#                                  prints SKIP: and a reason is skipped
-#   <!-- compile: NAME -->       a C program; it builds and runs as BUILD_DIR/readme/NAME
-# A block is fenced, or a table that ends at an empty line. --update rewrites the blocks of the first two
-# that differ. What is fenced has such a comment, and every name of ours in FILE is in a header.
+#                                  the machine. run~PERCENT,LAST: by LAST percent in the last column. A
+#                                  command that prints SKIP: and a reason is skipped
+#   <!-- compile: NAME -->       a C program; it must build and run as BUILD_DIR/readme/NAME
+# A block is fenced, or is a table that ends at an empty line. --update rewrites `run` blocks that differ. It
+# also checks that every fenced block has such a comment, and that every mpt name in FILE is in a header.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 file=$1 build=${2:-build} update=${3:-}
 out=$build/readme
 rm -rf "$out"
 mkdir -p "$out"
-# with less optimization than by default, for half the time: the outputs are the same
+# -O1 takes half the time of the default, and the outputs are the same
 make --no-print-directory -s B="$build" CFLAGS=-O1 examples "$build/tests/tables" > "$out/make.log" 2>&1 ||
     { fail "make examples"; cat "$out/make.log"; }
 [ -f "$build/demo/report.txt" ] || make --no-print-directory B="$build" demo > "$out/demo.log" 2>&1
 
-# Cut the file: block K into $out/K.text, its comment into $out/K.mark.
+# Split the file: block K goes to $out/K.text, its comment to $out/K.mark.
 blocks=$(awk -v out="$out" '
     /^<!-- (run|run~[0-9,]+|compile): .* -->$/ { k++; print > (out "/" k ".mark"); state = 1; next }
     state == 1 { state = /^```/ ? 2 : 3; if (state == 2) { printf "" > (out "/" k ".text"); next } }
@@ -29,7 +29,7 @@ blocks=$(awk -v out="$out" '
     state >= 2 { print > (out "/" k ".text") }
     END { print k + 0 }' "$file")
 
-# near PERCENT[,LAST] A B -- equal but for numbers, which may differ by PERCENT percent or by 0.3
+# near PERCENT[,LAST] A B -- are two files equal, except that numbers may differ by PERCENT percent or 0.3?
 near() {
     awk -v percents="$1" '
         BEGIN { if (split(percents, percent, ",") == 1) percent[2] = percent[1] }
@@ -90,13 +90,13 @@ if [ "$update" = --update ]; then
         { print }' "$file" > "$out/new" && cp "$out/new" "$file" && echo "updated $file"
 fi
 
-# What is fenced is checked above.
+# A fenced block without a comment would not be checked above.
 check "every fenced block has its comment" awk '
     /^```/ { open = !open; if (open && last !~ /^<!-- .* -->$/) { bad = 1; print FILENAME ":" FNR ": " $0 } }
     { last = $0 }
     END { exit bad }' "$file"
 
-# Every name of ours is one of today, and all parts that can be left out are named.
+# Every mpt name must exist in the headers of today, and FILE must name all parts that can be left out.
 ours='\b(mpt|MPT)_[A-Za-z0-9_]+'
 parts='^MPT_(NO|ONLY)_'
 sed '/^\/\/ >>[A-Z0-9]* history /,/^\/\/ >>[A-Z0-9]* licence /d' mpt_half.h mpt.h mpt_cuda.h > "$out/today"
@@ -107,7 +107,7 @@ grep -E '^ *# *(if|ifdef|ifndef|elif)' "$out/today" | grep -oE "$ours" | grep -E
     > "$out/parts"
 check "parts that $file does not name" sh -c "! comm -23 '$out/parts' '$out/named' | grep ."
 
-# Every make target, file and section mark that the text names exists.
+# Every make target, file and section mark that FILE names must exist.
 for target in $(grep -o '`make [a-z-]*`' "$file" | tr -d '\140' | sed 's/make //' | sort -u); do
     if grep -q "^$target:" Makefile; then pass "make $target"; else fail "there is no make $target"; fi
 done

@@ -1,9 +1,9 @@
 #!/bin/sh
-# check_toc.sh HEADER... -- every mark in a header's contents list stands once more at its section, in order
-# and with the same title, and every section is in the list. And no section calls up into a later one: what
-# a function uses is defined in its own section or an earlier one. Public functions are declared at the top;
-# for them it counts where they are implemented, and only what implementations call. Read after the
-# preprocessor, in several configurations, so that names made by macros count too, where the macro is used.
+# check_toc.sh HEADER... -- checks that a header's contents list and its section marks are equal, in the same
+# order and with the same titles; and that no section uses functions of a later one: a function is defined in
+# the section that uses it or in an earlier one. A public function counts as defined where it is implemented,
+# and its uses count only in implementations. The script reads preprocessed text, in several configurations,
+# so that names made by macros count too, in the section where the macro is used.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 for header in "$@"; do
@@ -19,8 +19,8 @@ for header in "$@"; do
     fi
 done
 
-# calls_up HEADERS: preprocessed text on standard input; prints what calls into a later section, and at the
-# end the number of functions and of uses that it has seen.
+# calls_up HEADERS: reads preprocessed text from standard input; prints each use of a function of a later
+# section, and at the end, on standard error, the number of functions and of uses that it found.
 calls_up()
 {
     awk -v headers="$1" '
@@ -47,7 +47,7 @@ calls_up()
         count = split(headers, list, " ")
         for (i = 1; i <= count; i++) {
             rank[list[i]] = i
-            number = 1000 * i       # of a section: they count upwards through the headers
+            number = 1000 * i       # of a section; the numbers rise through the headers
             for (n = 1; (getline text < list[i]) > 0; n++) {
                 if (text ~ /^\/\/ >>[A-Z][0-9]* /) {
                     split(text, word, " ")

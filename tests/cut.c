@@ -1,13 +1,13 @@
-/* cut.c -- every pass over arrays that is to be cut into parts is, and gives the bits of one that is not:
- * with a pool (pool.h) or OpenMP, in place where that is allowed, at any alignment. run_threads.sh builds
- * it. */
+/* cut.c -- tests that passes over arrays which should be split into parts for threads are, and give the same
+ * bits as in one piece: with a pool (pool.h) or OpenMP, also in place, unaligned. run_threads.sh builds this
+ * program. */
 static int last_path = 4;
 #define MPTI_LAST_PATH last_path
 #include "../mpt.h"
 
 #include "test.h"
 
-enum { N = 30011, SKEW = 3 };           /* elements, no round number; of the arrays' beginnings */
+enum { N = 30011, SKEW = 3 };           /* elements, a prime; elements before the start of an array */
 
 static union { unsigned char bytes[8 * (N + 8)]; uint64_t u64[N + 8]; } in, more, out, back;
 
@@ -42,12 +42,12 @@ static void fill(void)
     }
 }
 
-/* What a pass leaves behind besides arrays. */
+/* Results of a pass that are not in the arrays. */
 static uint64_t extra;
 
 typedef void pass_fn(void);
 
-/* cut: whether a pool is to be called; not where a part would write what another one has yet to read. */
+/* cut: 1 if the pass must use the pool; 0 if one part could overwrite what another has not read yet. */
 static void compare(const char *name, pass_fn *pass, int cut)
 {
     uint64_t alone, together, alone_extra;
@@ -101,7 +101,7 @@ static void with_flags(void)
     (void)mpt_convert_n(MPT_E4M3, out.bytes + 1, MPT_F32, IN(float), N, &opts, &raised);
     extra = raised;
 }
-static void few_flags(void)             /* the one inexact element is in the last part */
+static void few_flags(void)             /* the only inexact element is in the last part */
 {
     unsigned raised = 0u;
     memset(in.bytes, 0, sizeof in);
@@ -225,7 +225,7 @@ TEST(conversions)
 
 // lists -------------------------------------------------------------------------------------------
 
-/* Tensors from nothing to many parts, more than a window has chunks. */
+/* Tensors from 0 elements to many parts; in all more chunks than a window of a list holds. */
 enum { TENSORS = 2600, LARGE = 59 * 1699, MEDIUM = 30000 };
 static size_t size_of(size_t i)
 {
@@ -239,7 +239,7 @@ static mpt_tensor_report reports[TENSORS];
 static mpt_scaler scaler;
 static mpt_step   step;
 
-/* Which tensors: storage, formats of weights and gradients, and how many of the last are bad. */
+/* Properties of the tensors. `bad`: some gradients are Inf or NaN; `columns`: some tensors are matrices. */
 static mpt_storage storage;
 static mpt_format  param_format, grad_format;
 static mpt_moments moments;
@@ -419,7 +419,7 @@ TEST(lists)
     static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
     int                     f;
     param_format = MPT_BF16;
-    for (last_path = 4; last_path >= 0; last_path -= 4)         /* vectors, and without */
+    for (last_path = 4; last_path >= 0; last_path -= 4)         /* with vectors and without */
         for (f = 0; f < 6; f++) {
             grad_format = formats[f % 3];
             bad = f / 3;
@@ -480,7 +480,7 @@ static void ranges_of_signs(void)
     CHECK_EQ_I(mpt_range_add_signed(&negative, &range, MPT_F32, IN(float), N), MPT_OK);
     extra = digest(&range, sizeof range) ^ digest(&negative, sizeof negative) * 3u;
 }
-static void fp8(void)                   /* a row; in its place; and 300 rows, both ways */
+static void fp8(void)                   /* an array; one in place; 300 rows and their transpose */
 {
     float amax[3] = {0.0f, 1.0f, 0.0f};
     (void)mpt_fp8_encode_n(MPT_E4M3, OUT(unsigned char), MPT_F16, IN(mpt_f16), N, &amax[1], &amax[0]);
@@ -498,7 +498,7 @@ static void surveys(void)
 static void roundings(void)
 {
     int k;
-    for (k = 0; k < 3; k++) {           /* bf16 of anything; stochastic f16; f16 of what fits it */
+    for (k = 0; k < 3; k++) {           /* bf16; stochastic f16; f16 of numbers in its range */
         CHECK_EQ_I(mpt_roundoff_init(&roundoff, k ? MPT_F16 : MPT_BF16, k == 1 ? &opts : NULL, k == 2),
                    MPT_OK);
         if (k == 2)
@@ -511,7 +511,7 @@ static void roundings(void)
 static void products(void)
 {
     int k;
-    for (k = 0; k < 4; k++) {           /* 150 x 130 of 170, transposed or not; and only beta */
+    for (k = 0; k < 4; k++) {           /* 150 x 170 times 170 x 130, A transposed or not; alpha 0 */
         fill_16(HERE(float), MPT_F32, N, 1.0f);
         (void)mpt_gemm(MPT_ROW_MAJOR, k & 1 ? MPT_TRANS : MPT_NO_TRANS, MPT_NO_TRANS, 150, 130, 170,
                        k < 3 ? 0.5f : 0.0f, IN(float), MPT_F32, k & 1 ? 150 : 170, MORE(mpt_bf16), MPT_BF16,
@@ -527,7 +527,7 @@ static void softmax(void)
     (void)mpt_softmax_grad(HERE(float), MPT_F32, HERE(float), MPT_F32, OUT(float), MPT_F32, N / 37, 37);
 }
 static void biases(void) { (void)mpt_bias_add(HERE(mpt_f16), MPT_F16, MORE(float), MPT_F32, N / 300, 300); }
-static void bias_grads(void)            /* 100 columns, of which a part has 64 */
+static void bias_grads(void)            /* 100 columns: parts of 64 and 36 */
 {
     CHECK_EQ_I(mpt_bias_grad(OUT(float), MPT_F32, IN(mpt_bf16), MPT_BF16, N / 100, 100), MPT_OK);
 }
@@ -546,7 +546,7 @@ static void losses(void)
     extra = extra * 3u + digest(&loss, sizeof loss);
 }
 static unsigned char saved[sizeof in + sizeof more + 1024];
-static void checkpoints(void)           /* two runs of the checksum; then back into other arrays */
+static void checkpoints(void)           /* two runs of the checksum; then load into other arrays */
 {
     mpt_tensor t;
     mpt_state  s;
@@ -570,7 +570,7 @@ static void activations(void)
     (void)mpt_activate_grad(MPT_ACT_TANH, HERE(mpt_f16), MPT_F16, HERE(mpt_f16), MPT_F16, MORE(float),
                             MPT_F32, N);
 }
-/* Reports are cut where the compiler has a lock for their parts; run_threads.sh says that one has none. */
+/* Reports are split only if the compiler has a lock; tcc has none. run_threads.sh defines __TINYC__ too. */
 #ifdef __TINYC__
 enum { LOCKS = 0 };
 #else
@@ -596,9 +596,9 @@ TEST(reports)
     PASS(roundings, LOCKS);
 }
 
-// the thread's own --------------------------------------------------------------------------------
+// one thread --------------------------------------------------------------------------------------
 
-/* Small arrays are the thread's own work. */
+/* Small arrays are not split. */
 TEST(small_arrays)
 {
     const size_t calls = pool_calls();
@@ -609,7 +609,7 @@ TEST(small_arrays)
     CHECK_EQ_U(pool_calls(), calls);
 }
 
-/* What the thread that calls has set in its control register counts in all parts; theirs is put back. */
+/* The control register of the calling thread holds in all parts; the other threads get theirs back. */
 #if defined(__x86_64__) && !defined(__clang__)
 #include <xmmintrin.h>
 static float sum[2];

@@ -1,21 +1,21 @@
 #!/bin/sh
-# gpu_report.sh BUILD_DIR [test | bench] -- ten minutes on a machine with one NVIDIA GPU and the CUDA toolkit,
-# no network needed: the machine, the builds, every kernel against its CPU function, examples 05 and 10, speed
-# beside the card's limits and beside PyTorch's, compute-sanitizer. `test` and `bench` take these parts alone.
+# gpu_report.sh BUILD_DIR [test | bench] -- a report in ten minutes, on a machine with one NVIDIA GPU and the
+# CUDA toolkit, without a network: the machine, the builds, every kernel compared with its CPU function,
+# examples 05 and 10, speed beside the card's limits and PyTorch, compute-sanitizer; or only one of the parts.
 #
-# Every part has its own time limit and writes to its own log while it runs; one that fails does not stop the
-# rest. summary.md is up to date after each, so a run that is killed leaves what it knew. The last lines are a
-# table: ok, FAILED or skipped, and why. Exit status 0: nothing failed, and nothing was skipped but PyTorch.
+# Every part has its own time limit and writes to its own log while it runs; if one fails, the others still
+# run. summary.md is updated after each, so a run that is killed leaves the results it had. The last lines are
+# a table: ok, FAILED or skipped, and why. Exit status 0: nothing failed or was skipped, except for PyTorch.
 # Commit the folder: tests/bench/results/gpu-<card>-<date>.
 #
-# Environment: NVCC; MPT_REPORT_DIR, another folder; MPT_REPORT_SECONDS, 600: parts that would begin later are
-# skipped; MPT_REPORT_SMALL=1: small tests and no measurement, to see only whether all runs.
+# Environment: NVCC; MPT_REPORT_DIR, another folder; MPT_REPORT_SECONDS (600): parts that would begin later
+# are skipped; MPT_REPORT_SMALL=1: small tests and no measurement, to see only whether everything runs.
 cd "$(dirname "$0")/.." || exit 1
 out=${1:-build}/gpu what=${2:-all}
 seconds=${MPT_REPORT_SECONDS:-600} small=${MPT_REPORT_SMALL:+--small}
 begin=$(date +%s) running='' bad=0
 unset MPT_EXPECT_NO_GPU
-export MPT_CI=1                 # a test that skips anything has failed: here is a GPU
+export MPT_CI=1                 # a test that skips anything has failed: there is a GPU
 have() { command -v "$1" > /dev/null 2>&1; }
 wanted() { [ "$what" = all ] || [ "$what" = "$1" ]; }
 first_of() { for tool in "$@"; do have "$tool" && echo "$tool" && return; done; }
@@ -27,7 +27,7 @@ mkdir -p "$out" "$dir" || exit 1
 rm -rf "$out"/run && mkdir -p "$out/run"
 : > "$out/parts"
 
-# ---- what is known so far ----
+# ---- the results so far ----
 table() {
     awk -F '|' 'BEGIN { print "| part | result | seconds | why, or its last line |\n|---|---|---|---|" }
                 { printf "| %s | %s | %s | %s |\n", $1, $2, $3, $4 }' "$out/parts"
@@ -64,7 +64,7 @@ finish() {
 trap finish EXIT
 trap 'running=${running:-the rest}; exit 1' INT TERM HUP        # a signal may come between two parts
 
-# part NAME LIMIT COMMAND... -- in its own log, for at most LIMIT seconds and no longer than the whole has
+# part NAME LIMIT COMMAND... -- run with its own log, for at most LIMIT seconds and the time that is left
 part() {
     name=$1 limit=$2
     shift 2
@@ -107,7 +107,7 @@ have timeout || stop "machine" "no timeout(1): without it a part that hangs woul
 machine > "$dir/machine.log" 2>&1
 note "machine" ok 0 "$card"
 
-# ---- builds, beside each other, for this card alone ----
+# ---- builds, in parallel, for this card only ----
 cc=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader -i 0 2> /dev/null | head -1 | tr -cd 0-9)
 flags="-std=c++17 -O3 -arch=${cc:+sm_}${cc:-native} -I."
 tests='test_cuda test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report'
@@ -117,7 +117,7 @@ job() {         # job NAME COMMAND...
     timeout -k 5 300 "$@" > "$dir/build-$name.log" 2>&1 &
     jobs="$jobs $name:$!"
 }
-collect() {     # the exit status of each job
+collect() {     # wait for each job; its exit status goes to a file
     for j in $jobs; do
         wait "${j#*:}"
         echo $? > "$out/run/${j%:*}"
@@ -151,15 +151,15 @@ good=$(grep -lx 0 "$out"/run/* | wc -l) all=$(ls "$out/run" | wc -l)
 [ "$good" = "$all" ] && result=ok || result=FAILED
 note "builds" $result $(($(date +%s) - build_began)) "$good of $all"
 
-# run NAME LIMIT PROGRAM COMMAND... -- a part, if its program was built
+# run NAME LIMIT PROGRAM COMMAND... -- run a part if its program was built
 run() {
     if built "$3"; then name=$1 limit=$2; shift 3; part "$name" "$limit" "$@"
     else note "$1" skipped 0 "$3 was not built"; return 1; fi
 }
 run "device" 60 test_cuda_gemm "$out/test_cuda_gemm" --small gpus || exit 1
 
-# ---- tests, and the examples beside what the emulation printed: cuBLAS adds in its own order, so the
-#      accuracy at the end is that within two points ----
+# ---- tests, and the examples compared with what the emulation printed: cuBLAS adds in its own order, so the
+#      final accuracies may differ by two points ----
 learns='match($0, /[0-9.]+%/) { n[FILENAME]++; x[FILENAME] = substr($0, RSTART, RLENGTH) + 0 }
         END { d = x[ARGV[1]] - x[ARGV[2]]; print x[ARGV[2]] "%, in the emulation " x[ARGV[1]] "%"
               exit !(n[ARGV[1]] == n[ARGV[2]] && d * d <= 4) }'
@@ -187,7 +187,7 @@ if wanted bench; then
     run "benchmark" 240 bench_cuda "$out/bench_cuda" $small --torch "$out/torch.txt" "$dir"
 fi
 
-# ---- compute-sanitizer: of each program what has shared memory, atomics or several kernels ----
+# ---- compute-sanitizer: the tests of each program with shared memory, atomics or several kernels ----
 if wanted test; then
     tools=$(dirname "$(command -v "$nvcc")")
     sanitizer=$(first_of compute-sanitizer "$tools/compute-sanitizer" "$tools"/../*/compute-sanitizer \

@@ -1,9 +1,9 @@
-/* half_ref.h -- the slow reference of the tests of mpt_half.h; include it after mpt_half.h and test.h.
- * For fenced pages define _DEFAULT_SOURCE before the first include.
+/* half_ref.h -- the slow reference implementation that the tests of mpt_half.h compare with; include it
+ * after mpt_half.h and test.h. For fenced_page, define _DEFAULT_SOURCE before the first #include.
  *
- * It shares no code with the header: exact numbers sig * 2^exp, the ordered list of a format's values worked
- * out from its definition, a search for the two neighbours of a number, and an exact comparison with their
- * midpoint. Nothing is computed in floating point. */
+ * It shares no code with the header. It represents numbers exactly as sig * 2^exp, derives the ordered list
+ * of a format's values from the format's definition, searches that list for the two neighbours of a number,
+ * and compares the number exactly with their midpoint. It computes nothing in floating point. */
 #ifndef MT_HALF_REF_H
 #define MT_HALF_REF_H
 
@@ -40,7 +40,7 @@ static inline uint64_t f64_bits(double x)
     return u;
 }
 
-/* Volatile: under -ffast-math gcc passes 0 for what it knows to be -0. */
+/* Volatile, because under -ffast-math gcc passes 0 for a constant that it knows to be -0. */
 static inline double f64_of(uint64_t u)
 {
     volatile uint64_t kept = u;
@@ -67,7 +67,7 @@ static inline float f32_of(uint32_t u)
 static inline int f64_is_nan(uint64_t u) { return (u & ~F64_SIGN) > F64_INF; }
 static inline int f64_is_signaling(uint64_t u) { return f64_is_nan(u) && !(u & F64_QUIET); }
 
-/* x87 registers make a signaling NaN quiet on the way into a call: then INVALID cannot be raised. */
+/* An x87 register makes a signaling NaN quiet on the way into a call: then INVALID cannot be raised. */
 static inline int snan_survives(void)
 {
     volatile uint64_t u = F64_INF | 1u;
@@ -86,7 +86,7 @@ static inline void test_is_broken(const char *why)
 
 // exact numbers -----------------------------------------------------------------------------------
 
-/* sig * 2^exp, exact and never negative; the sign is kept beside it. */
+/* The exact, nonnegative number sig * 2^exp; functions take signs as separate arguments. */
 typedef struct num {
     uint64_t sig;
     int      exp;
@@ -104,7 +104,7 @@ static inline num num_make(uint64_t sig, int exp)
 static inline num num_normalize(num a)
 {
     int step;
-#if defined(__GNUC__) && !defined(__TINYC__)    /* half of the time of a test is spent here */
+#if defined(__GNUC__) && !defined(__TINYC__)    /* tests spend half of their time here */
     step = a.sig ? __builtin_clzll(a.sig) : 0;
     a.sig <<= step;
     a.exp -= step;
@@ -185,7 +185,7 @@ static inline num num_of_f32(uint32_t u)
     return field ? num_make(man | 0x800000u, field - 150) : num_make(man, -149);
 }
 
-/* The pattern of an IEEE format (e_bits, m_bits) that is exactly this number. */
+/* The bit pattern of this number in an IEEE format of e_bits and m_bits; aborts if the format lacks it. */
 static inline uint64_t num_to_ieee(num a, int e_bits, int m_bits)
 {
     const int bias = (1 << (e_bits - 1)) - 1, least = 1 - bias - m_bits;
@@ -194,7 +194,7 @@ static inline uint64_t num_to_ieee(num a, int e_bits, int m_bits)
     if (!a.sig)
         return 0u;
     a = num_normalize(a);
-    exp = a.exp + 63 - m_bits;      /* of the last bit if there are m_bits + 1 of them */
+    exp = a.exp + 63 - m_bits;      /* the weight of the last bit if all m_bits + 1 are kept */
     if (exp < least)
         exp = least;
     if (exp - a.exp > 63 || exp + m_bits > bias)
@@ -209,7 +209,7 @@ static inline uint64_t num_to_ieee(num a, int e_bits, int m_bits)
 static inline uint64_t num_to_f64(num a) { return num_to_ieee(a, 11, 52); }
 static inline uint32_t num_to_f32(num a) { return (uint32_t)num_to_ieee(a, 8, 23); }
 
-/* The pattern of the double with the value (or NaN payload) of a float. */
+/* The bit pattern of the double that has the value (or the NaN payload) of a float. */
 static inline uint64_t f64_from_f32_bits(uint32_t u)
 {
     const uint64_t sign = (uint64_t)(u >> 31) << 63;
@@ -218,9 +218,9 @@ static inline uint64_t f64_from_f32_bits(uint32_t u)
     return sign | num_to_f64(num_of_f32(u));
 }
 
-// the formats, as the standards have them ---------------------------------------------------------
+// the formats, as the standards define them -------------------------------------------------------
 
-/* Typed from IEEE 754-2019 table 3.5 (f64, f32, f16), NVIDIA's A100 whitepaper (tf32), Intel's BF16
+/* Typed in from IEEE 754-2019 table 3.5 (f64, f32, f16), NVIDIA's A100 whitepaper (tf32), Intel's BF16
  * definition, OCP OFP8 v1.0 tables 1 and 2, the FNUZ definition of ONNX and LLVM (arXiv 2206.02915),
  * OCP MX v1.0 tables 2 to 5, ml_dtypes' float8_e4m3, float8_e3m4 and float8_e4m3b11fnuz. Decimal literals
  * have 17 digits, enough for any double. */
@@ -337,8 +337,8 @@ static inline mpt_opts some_options(void)
     return o;
 }
 
-/* The number of a magnitude code (no sign bit). The list goes on past the largest finite number, with
- * the numbers that would follow if the exponent had no upper end: rounding needs the first of them. */
+/* The value of a magnitude code (a code without its sign bit). Codes above max_code give the numbers that
+ * would follow if the exponent had no upper limit: rounding needs the first of them. */
 static inline num ref_value(const row *r, uint64_t code)
 {
     const uint64_t man = code & ((ONE << r->m) - 1u);
@@ -356,10 +356,10 @@ static inline int ref_between(const row *r, uint64_t code, num x)
            num_cmp(x, ref_value(r, code + 1u)) < 0;
 }
 
-/* The greatest code whose value is not above x; x from the least value to below that of max_code + 1. */
+/* The greatest code whose value is at most x; x lies between the least value and that of max_code + 1. */
 static inline uint64_t ref_below(const row *r, num x)
 {
-    static uint64_t hint;   /* the last answer: sweeps go upwards, so try it and the next one first */
+    static uint64_t hint;   /* the last result; callers sweep upwards, so try it and the next code first */
     uint64_t        low = 0, high = r->max_code + 1u;
     if (ref_between(r, hint, x))
         return hint;
@@ -375,7 +375,7 @@ static inline uint64_t ref_below(const row *r, num x)
     return hint = low;
 }
 
-/* How many of the 2^32 random words round x up from code `low`: the fraction of the gap, in 2^-32. */
+/* How many of the 2^32 random words round x up from code `low`: its place in the gap, in units of 2^-32. */
 static inline uint64_t ref_threshold(const row *r, uint64_t low, num x)
 {
     const num part = num_minus(x, ref_value(r, low));
@@ -390,7 +390,7 @@ static inline uint64_t ref_threshold(const row *r, uint64_t low, num x)
 
 static inline int ref_goes_up(const row *r, uint64_t low, num x, int negative, const mpt_opts *o)
 {
-    const int odd = r->specials == MPT_SPECIALS_SCALE || (low & 1u);    /* there every significand is 1 */
+    const int odd = r->specials == MPT_SPECIALS_SCALE || (low & 1u);    /* SCALE: every significand is 1 */
     const int half = num_cmp(x, num_middle(ref_value(r, low), ref_value(r, low + 1u)));
     switch (o->rounding) {
     case MPT_RND_NEAREST_EVEN: return half > 0 || (half == 0 && odd);
@@ -405,7 +405,7 @@ static inline int ref_goes_up(const row *r, uint64_t low, num x, int negative, c
     }
 }
 
-/* The magnitude code that x rounds to; max_code + 1 stands for everything beyond. */
+/* The magnitude code that x rounds to; max_code + 1 for all numbers that overflow. */
 static inline uint64_t ref_round(const row *r, num x, int negative, const mpt_opts *o, int *inexact)
 {
     uint64_t low;
@@ -417,7 +417,7 @@ static inline uint64_t ref_round(const row *r, num x, int negative, const mpt_op
     return low + (*inexact ? (uint64_t)ref_goes_up(r, low, x, negative, o) : 0u);
 }
 
-/* Tiny after rounding: with one more binade below the normal ones, x still stays below them. */
+/* Tiny after rounding: still below the normal numbers if one more normal binade is added below them. */
 static inline int ref_is_tiny(const row *r, num x, int negative, const mpt_opts *o)
 {
     const uint64_t least_normal = ONE << r->m;
@@ -479,7 +479,7 @@ static inline uint64_t ref_finite(const row *r, num x, int negative, const mpt_o
     return sign_bit_of(r, negative) | code;
 }
 
-/* The same for a finite number that is not zero. */
+/* ref_encode (below) for a finite number that is not zero. */
 static inline uint64_t ref_encode_num(const row *r, num x, int negative, const mpt_opts *o, unsigned *flags)
 {
     int      inexact;
@@ -495,12 +495,12 @@ static inline uint64_t ref_encode_num(const row *r, num x, int negative, const m
         *flags = UDF | INX;
         return 0u;
     }
-    code = ref_round(r, x, 0, o, &inexact);     /* no subnormals, so never tiny and nothing to flush */
+    code = ref_round(r, x, 0, o, &inexact);     /* no subnormals: never tiny, nothing to flush */
     *flags = code > r->max_code ? OVF | INX : inexact ? INX : 0u;
     return code > r->max_code ? ref_overflow(r, 0, o, 0) : code;
 }
 
-/* What mpt_encode must return for the double of pattern u, and the flags it must raise. */
+/* The code that mpt_encode must return for the double with bit pattern u, and the flags it must raise. */
 static inline uint64_t ref_encode(const row *r, uint64_t u, const mpt_opts *o, unsigned *flags)
 {
     const int negative = (int)(u >> 63);
@@ -524,7 +524,7 @@ static inline uint64_t ref_encode(const row *r, uint64_t u, const mpt_opts *o, u
     return r->specials == MPT_SPECIALS_FNUZ ? 0u : sign_bit_of(r, negative);
 }
 
-/* The default rounding, which is that of the fast functions. */
+/* With default options, which the fast functions (mpt_f16_from_f32 etc.) use too. */
 static inline uint64_t ref_nearest(const row *r, uint64_t u)
 {
     const mpt_opts o = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
@@ -543,7 +543,7 @@ static inline void check_encode_one(const row *r, uint64_t u, const mpt_opts *o)
         CHECK_EQ_U_AT(flags, want_flags, u);
 }
 
-/* Both signs, every rounding, all policies of overflow, flushing, NaN and tininess in turn. */
+/* Both signs and every rounding, with fixed and with random policies of overflow, flushing, NaN, tininess. */
 static inline void check_encode(const row *r, uint64_t u)
 {
     int rounding, i;
@@ -560,14 +560,14 @@ static inline void check_encode(const row *r, uint64_t u)
         }
 }
 
-/* u + by, unless that leaves the doubles of its sign. */
+/* u + by, or u if the sum would have the other sign bit. */
 static inline uint64_t nudge(uint64_t u, int64_t by)
 {
     const uint64_t v = u + (uint64_t)by;
     return (u ^ v) & F64_SIGN ? u : v;
 }
 
-/* What a code is, from the definition of its format: the class, and the pattern of the double. */
+/* The class of a code, from the definition of its format; the bit pattern of its double in *value. */
 static inline mpt_class ref_take_apart(const row *r, uint64_t code, uint64_t *value)
 {
     const uint64_t magnitude = code & ((ONE << (r->e + r->m)) - 1u), man = code & ((ONE << r->m) - 1u);
@@ -620,7 +620,7 @@ static inline uint64_t get(const unsigned char *at, size_t size)
     return memcpy(&u16, at, 2u), u16;
 }
 
-/* Patterns of the source type in which every kind of number occurs often, NaN payloads included. */
+/* A random bit pattern of a 2, 4 or 8-byte type. Every kind of number occurs often, and many NaN payloads. */
 static inline uint64_t source_pattern(size_t size)
 {
     static const uint32_t exponents[] = {0x00000000, 0x33000000, 0x38000000, 0x3f800000,
@@ -646,7 +646,7 @@ static inline int all_bytes_are(const unsigned char *p, size_t n, unsigned char 
 }
 
 #if HAVE_FENCE
-/* A page that may be used between two that may not be touched; NULL if the system refuses. */
+/* A usable page between two inaccessible ones; NULL if the system refuses. */
 static inline unsigned char *fenced_page(size_t page)
 {
     void *p = mmap(NULL, 3u * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

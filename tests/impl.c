@@ -1,8 +1,8 @@
-/* impl.c -- the implementation that tests and benchmarks link to: compiled once per compiler and flags, not
- * once per test. Valid C99 and C++17. */
+/* impl.c -- the implementation of mpt.h and mpt_half.h that tests and benchmarks link to, so that it is
+ * compiled once for all of them. Valid C99 and C++17. */
 #include "impl.h"
 
-/* gcc for Windows must stay below AVX2, which the header sees to. */
+/* On Windows the header chooses the last path: gcc must stay below AVX2 there. */
 #ifndef _WIN32
 #define MPTI_LAST_PATH last_path
 #endif

@@ -1,5 +1,5 @@
-/* impl.h -- for tests and benchmarks that link to the one implementation (impl.c): what they may turn there,
- * and what they may see of its inside. A test of more than that implements the headers itself, as MPT_STATIC,
+/* impl.h -- settings and internal functions of the implementation in impl.c, for the tests and benchmarks
+ * that link to it. A test that needs other internal functions compiles the headers itself, with MPT_STATIC,
  * and says so. */
 #ifndef IMPL_H
 #define IMPL_H
@@ -7,18 +7,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PATHS = 5 };                 /* portable, then as MPT_SIMD numbers them */
-extern int    last_path;            /* the headers may use the paths up to this one; at first all */
-extern size_t around_bytes;         /* larger arrays are stored around the cache; at first 2^25 */
+enum { PATHS = 5 };                 /* paths (instruction sets) 0 to 4, numbered as in MPT_SIMD */
+extern int    last_path;            /* the highest path that the headers may use; at first 4 */
+extern size_t around_bytes;         /* larger arrays use non-temporal stores; at first 2^25 */
 
-/* The path that array functions take now. */
+/* The path that array functions take on this processor with this last_path. */
 int path_taken(void);
 
-/* The sum of the squares of x[0], x[1] ... x[n - 1], where x is repeated with a period, on the tree of the
- * optimizers' norms. Both are multiples of 256. */
+/* The sum of the squares of x[0] to x[n - 1], where x repeats after `period` elements, in the order (a tree
+ * of pairs) in which optimizers sum norms. `period` and n are multiples of 256. */
 double sum_of_squares_on_the_tree(const float *x, size_t period, size_t n);
 
-/* Make the checksum of a checkpoint right again. */
+/* Store the right checksum in a checkpoint that a test has changed. */
 void checkpoint_sum_again(unsigned char *checkpoint, size_t bytes);
 
 #endif

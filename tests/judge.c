@@ -1,5 +1,5 @@
-/* judge.c -- the headers behind flat functions, as a shared object for the judges that are written in Python:
- * judge_numpy.py, judge_torch.py and judge_tensorflow.py. Arrays only, no structs. */
+/* judge.c -- a shared object with functions of the headers, for the Python programs that compare mpt with
+ * other software: judge_numpy.py, judge_torch.py, judge_tensorflow.py. It takes arrays and no structs. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
@@ -15,8 +15,8 @@
 
 /* ---- formats ---- */
 
-/* Its bits, mantissa bits, bytes, sign bits; its largest and its least number. Returns: its name; NULL past
- * the last. */
+/* The bits, mantissa bits, bytes and sign bits of format f; its largest and its least positive number.
+ * Returns: its name; NULL after the last format. */
 JUDGE(const char *) judge_format(int f, double facts[6]);
 JUDGE(void) judge_encode(int f, const double *x, uint64_t *code, size_t n);
 JUDGE(void) judge_decode(int f, const uint64_t *code, double *x, size_t n);
@@ -58,7 +58,7 @@ JUDGE(size_t) judge_text(int f, uint64_t code, char *text, size_t cap)
     return mpt_to_text(text, cap, OF(f), code);
 }
 
-/* f16: + - * / sqrt, the neighbour above; from 8 on the same in bf16. */
+/* op 0 to 5: + - * / sqrt and the next number above, in f16; 8 to 13: the same in bf16. */
 JUDGE(void) judge_arithmetic(int op, const uint16_t *a, const uint16_t *b, uint16_t *to, size_t n)
 {
     size_t i;
@@ -108,8 +108,8 @@ JUDGE(int) judge_scaler(int dialect, const unsigned char *bad, float *scale, siz
     return status;
 }
 
-/* So many steps on one tensor, gradients [steps][n]. h: lr, weight decay, momentum or beta1, beta2, eps,
- * nesterov, dampening. room is [3 n] floats. */
+/* Take `steps` optimizer steps on one tensor of n weights; grads is [steps][n]. h: lr, weight decay, momentum
+ * or beta1, beta2, eps, nesterov, dampening. room: [3 * n] floats of workspace. */
 JUDGE(int) judge_steps(int optimizer, const double *h, float *w, const float *grads, size_t n, size_t columns,
                        size_t steps, float *room)
 {
@@ -158,7 +158,7 @@ JUDGE(int) judge_steps(int optimizer, const double *h, float *w, const float *gr
     return status;
 }
 
-/* The rule, the formats of input and output. */
+/* The policy's answer for an op: the rule, the format of the input, the format of the output. */
 JUDGE(int) judge_policy(const char *policy, const char *op, int input, int answer[3])
 {
     const mpt_format  in = OF(input);
@@ -174,10 +174,10 @@ JUDGE(int) judge_policy(const char *policy, const char *op, int input, int answe
 
 /* ---- graph ---- */
 
-/* Rewrites a graph in amp_graph_reader.h's words as TensorFlow does on CUDA, or by its BF16 lists on the CPU.
- * told: a line for each type that is FP32 or was, with its node, its name, 1 if it is low, and why; then how
- * many were converted, and by how many casts that count. Returns: how many casts there are, below 0 a line
- * that cannot be read, or INT32_MIN if the graph is refused. */
+/* Rewrite a graph, given in the language of amp_graph_reader.h, as TensorFlow does on CUDA, or (`brain`) with
+ * its BF16 lists on the CPU. told: a line for each type that is or was FP32: node, name, 1 if it is low, and
+ * the reason; then the number of converted nodes and of casts that TensorFlow counts. Returns: the number of
+ * all casts; minus the number of the line that cannot be read; INT32_MIN if the graph is refused. */
 JUDGE(int) judge_graph(const char *text, int brain, char *told, size_t cap);
 JUDGE(int) judge_graph(const char *text, int brain, char *told, size_t cap)
 {

@@ -1,4 +1,4 @@
-"""judge.py -- what the judges in Python share: the shared object of judge.c, formats, the count of checks."""
+"""judge.py -- shared by judge_*.py: access to the shared object of judge.c, formats, counting of checks."""
 import ctypes
 import sys
 
@@ -29,7 +29,7 @@ so.judge_text.restype = ctypes.c_size_t
 
 def at(array):
     assert array.flags.c_contiguous
-    return array.ctypes.data_as(ctypes.c_void_p)        # which keeps the array alive
+    return array.ctypes.data_as(ctypes.c_void_p)        # this pointer keeps the array alive
 
 
 def size(n):
@@ -37,7 +37,7 @@ def size(n):
 
 
 class Format:
-    """One of our formats, and the type of numpy or ml_dtypes that has the same numbers, if any."""
+    """One of our formats, and the type of numpy or ml_dtypes with the same numbers, if there is one."""
 
     def __init__(self, number, name, facts):
         self.number, self.name = number, name
@@ -52,7 +52,7 @@ class Format:
         return theirs == (self.bits, self.facts[4], self.facts[5])
 
     def values(self, codes):
-        """What our codes mean, to the judge, in float64."""
+        """The values of codes according to numpy or ml_dtypes, in float64."""
         return codes.astype(self.words).view(self.type).astype(np.float64)
 
     def encode(self, x):
@@ -85,6 +85,6 @@ def same(a, b):
 
 
 def wrong(ok, *shown):
-    """How many, and the first of them."""
+    """A text with the number of wrong elements and the first one; empty if all are right."""
     i = np.flatnonzero(~ok)
     return f"{len(i)} of {len(ok)} wrong, first: " + ", ".join(repr(s[i[0]]) for s in shown) if len(i) else ""

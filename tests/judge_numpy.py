@@ -1,5 +1,5 @@
-"""judge_numpy.py JUDGE.so -- our numbers against numpy and ml_dtypes: every code of every shared format up to
-16 bits, the values around every boundary between two of them, random floats, arithmetic, text."""
+"""judge_numpy.py JUDGE.so -- compares our conversions, arithmetic and text with numpy and ml_dtypes: every
+code of every format of up to 16 bits that both have, the values next to all midpoints, random floats."""
 import ctypes
 import warnings
 
@@ -15,7 +15,7 @@ f64, f32 = (next(f for f in all_formats if f.name == n) for n in ("f64", "f32"))
 
 
 def boundaries(f):
-    """Every number of the format, the middles between neighbours, what lies beside these, and beyond."""
+    """All numbers of the format, the midpoints, numbers out of its range, and the doubles next to these."""
     x = f.values(np.arange(2 ** f.bits))
     x = np.unique(x[np.isfinite(x)])
     top = x[-1] + (x[-1] - x[-2]) * np.array([0.5, 0.75, 1.0, 2.0])
@@ -26,8 +26,8 @@ def boundaries(f):
 
 
 def nearest(f, x):
-    """The nearest number of the format, in float64, by the list of the judge's numbers: of two as near the
-    one with an even code, of two powers of two the greater. For x between its least and greatest number."""
+    """The nearest number of the format, in float64, from the list of its values; at a tie the even code, or
+    the greater power of two. x lies between the format's least and greatest number."""
     codes = np.arange(2 ** f.bits)
     value = f.values(codes)
     codes, value = codes[np.isfinite(value)], value[np.isfinite(value)]
@@ -42,8 +42,8 @@ def nearest(f, x):
 
 
 def asked(f, x):
-    """What both answer: ml_dtypes makes 0 of NaN in a format that has none, and NaN of 0 in one without zero,
-    where we take the greatest and the least number. Its e8m0 rounds subnormals up, even 1.2 * 2^-127."""
+    """Where both should agree. ml_dtypes turns NaN into 0 in a format without NaN, and 0 into NaN without 0;
+    we take the greatest and the least number. Its e8m0 rounds subnormals up, even 1.2 * 2^-127."""
     value = f.values(np.arange(2 ** f.bits))
     has_nan, has_zero = np.isnan(value).any(), (value == 0).any()
     return (has_nan | ~np.isnan(x)) & (has_zero | ~(np.abs(x) < 2.0 ** -126))
@@ -63,7 +63,7 @@ for f in all_formats:
     ok = same(ours, theirs)
     check(f"{f.name}: every code", ok.all(), wrong(ok, codes, ours, theirs))
 
-    # numpy goes from float64 to float16 with one rounding, ml_dtypes by float32, and is asked for floats.
+    # numpy rounds float64 to float16 once; ml_dtypes goes through float32, so it gets float32 numbers.
     doubles = rng.integers(0, 2 ** 64, 200000, np.uint64).view(float)
     for name, x in ("boundaries", boundaries(f)), ("random", doubles):
         inside = np.abs(x) <= f.facts[4]
@@ -78,7 +78,7 @@ for f in all_formats:
         ok = same(ours, theirs)
         check(f"{f.name}: {name}", ok.all(), wrong(ok, x, ours, theirs))
 
-    # Arrays, which have vectors, both ways; from float32 all exponents and rounding bits.
+    # Array functions, which use vector instructions, from float32 and back: all exponents and rounding bits.
     floats = rng.integers(0, 2 ** 32, 500000, np.uint32).view(np.float32)
     x = np.concatenate([boundaries(f).astype(np.float32), floats])
     x = x[asked(f, x)]
@@ -91,7 +91,7 @@ for f in all_formats:
     ok = same(back.astype(np.float64), theirs)
     check(f"{f.name}: and back", ok.all(), wrong(ok, x, back, theirs))
 
-    # Text: it gives the number back, and for halves it is as short as numpy's.
+    # Text reads back as the same number, and that of f16 is as short as numpy's.
     text = ctypes.create_string_buffer(64)
     finite = codes[np.isfinite(f.values(codes))]
     read, longer = [], 0
@@ -110,8 +110,8 @@ left = [t.__name__ for t in JUDGES if t not in judged and t is not np.float32]
 print("formats of the judges that we have no row for:", " ".join(left) or "none")
 check("formats with a judge", len(shared) >= 10, f"only {len(shared)}")
 
-# Arithmetic of halves, random pairs of codes and the special ones: numpy computes in float32, which is exact
-# enough for one rounding in the end.
+# Arithmetic of f16 and bf16 on special and random pairs of codes. numpy computes in float32, which is precise
+# enough for the rounding to 16 bits to be the only one that counts.
 special = np.array([0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x3c00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00,
                     0x3f80, 0x7f7f, 0x7f80, 0xff80, 0x7fc0, 0x80, 0x7f], np.uint16)
 a = np.concatenate([np.repeat(special, len(special)), rng.integers(0, 65536, 300000, np.uint16)])
@@ -125,7 +125,7 @@ for base, t in (0, np.float16), (8, ml_dtypes.bfloat16):
         so.judge_arithmetic(base + op, at(a), at(b), at(got), size(len(a)))
         ours, theirs = got.view(t).astype(float), f(x, y).astype(t).astype(float)
         ok = same(ours, theirs)
-        if name == "next":      # the neighbour of a zero and of NaN: signs and payloads are ours
+        if name == "next":      # next to a zero or NaN, our signs and payloads may differ
             ok |= (x == 0) | np.isnan(x)
         check(f"{t.__name__}: {name}", ok.all(), wrong(ok, x, y, ours, theirs))
 finish()

@@ -1,7 +1,7 @@
-"""judge_tensorflow.py JUDGE.so -- the graph rewrite against TensorFlow's own pass: random graphs, with loops,
-lists of tensors and variables, go through both; every type of every node must come out the same, with as
-many casts and the same summary. The pass is told of a GPU that is not there, but it asks for its kernels: it
-takes the package `tensorflow`, which has them, not `tensorflow-cpu`."""
+"""judge_tensorflow.py JUDGE.so -- compares our graph rewrite with TensorFlow's own pass on random graphs with
+loops, tensor lists and variables: every type of every node, the number of casts and the summary must agree.
+TensorFlow's pass is told of a GPU that is not there, and asks which kernels it has: this needs the package
+`tensorflow`; `tensorflow-cpu` has no GPU kernels."""
 import collections
 import ctypes
 import os
@@ -35,18 +35,18 @@ CARD = {"architecture": "8.0", "cuda": "12030", "cudnn": "8900"}
 
 
 class Mode:
-    """A way to run the pass: the format, the device whose kernels count, and the option."""
+    """A way to run the pass: the low format, the device whose kernels count, the other one, the option."""
 
     def __init__(self, name, low, here, there, option):
         self.name, self.low, self.here, self.there, self.option = name, low, here, there, option
         self.machine = cluster.Cluster(devices=[device_properties_pb2.NamedDevice(
             name=f"/job:localhost/replica:0/task:0/device:{kind}:0",
             properties=device_properties_pb2.DeviceProperties(type=kind, vendor="NVidia", environment=CARD))
-            for kind in {here, "CPU"}])         # where there is a GPU, nodes are put on it
+            for kind in {here, "CPU"}])         # if there is a GPU, nodes are placed on it
 
 
 def step(pick):
-    """One more op on what pick() gives."""
+    """A random op on tensors that pick() returns."""
     kind = rng.random()
     a = pick()
     if kind < 0.28:
@@ -91,7 +91,7 @@ def source():
 
 
 def convolution(pick):
-    """Ops on images, of which one has a second type."""
+    """A random op on images; one of them has a second type."""
     x = raw.Reshape(tensor=pick(), shape=[1, 4, 4, 4])
     kind = rng.randint(0, 4)
     if kind == 0:
@@ -133,7 +133,7 @@ def loop(pick):
             inside.append(step(lambda: rng.choice(inside[-4:] + [pick()])))
         return i + 1, inside[-1], rng.choice(inside)
     unknown = tf.TensorShape(None)
-    begin = [raw.Identity(input=pick()) for _ in range(2)]      # a variable itself cannot go around a loop
+    begin = [raw.Identity(input=pick()) for _ in range(2)]      # a loop cannot carry a variable itself
     return tf.while_loop(lambda i, a, b: i < 3, body, (tf.constant(0), *begin),
                          shape_invariants=(tf.TensorShape([]), unknown, unknown))[rng.randint(1, 2)]
 
@@ -149,7 +149,7 @@ def random_graph(mode):
                 kinds = (loop, 0.03), (tensor_list, 0.08), (convolution, 0.18), (step, 1.0)
                 with tf.device(f"/{mode.there}:0" if rng.random() < 0.03 else None):
                     tensors.append(next(make for make, below in kinds if kind < below)(pick))
-            except ValueError:          # shapes that do not meet
+            except ValueError:          # the shapes do not match
                 pass
         fetched = {tensors[-1].op.name} | {rng.choice(tensors).op.name for _ in range(rng.randint(0, 1))}
         for name in fetched:
@@ -160,7 +160,7 @@ def random_graph(mode):
 def rewritten(meta, mode):
     config = config_pb2.ConfigProto()
     rewrite = config.graph_options.rewrite_options
-    for field in rewrite.DESCRIPTOR.fields:     # this pass alone
+    for field in rewrite.DESCRIPTOR.fields:     # run no other pass
         if field.enum_type and field.enum_type.name == "Toggle":
             setattr(rewrite, field.name, rewriter_config_pb2.RewriterConfig.OFF)
     setattr(rewrite, mode.option, rewriter_config_pb2.RewriterConfig.ON)
@@ -169,7 +169,7 @@ def rewritten(meta, mode):
     rewrite.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
     log = tempfile.TemporaryFile()
     stderr = os.dup(2)
-    os.dup2(log.fileno(), 2)            # the pass says there how many it converted, and with how many casts
+    os.dup2(log.fileno(), 2)            # the pass logs there how many nodes it converted, with how many casts
     try:
         graph = tf_optimizer.OptimizeGraph(config, meta, cluster=mode.machine)
     finally:
@@ -181,7 +181,7 @@ def rewritten(meta, mode):
 
 
 def arguments(node, args):
-    """For each port: its type attribute, or none, and its type."""
+    """For each port: the name of its type attribute, or "fixed", and its type."""
     for arg in args:
         count = node.attr[arg.number_attr].i if arg.number_attr else 1
         if arg.type_list_attr:
@@ -193,7 +193,7 @@ def arguments(node, args):
 
 
 def has_low_kernel(node, attr, mode):
-    """Is there a kernel with this attribute low and the others as they are?"""
+    """Is there a kernel of the op with this attribute low and the other attributes unchanged?"""
     op = op_def_registry.get(node.op)
     allowed = next(a.allowed_values.list.type for a in op.attr if a.name == attr)
     if allowed and mode.low not in allowed:
@@ -207,7 +207,7 @@ def has_low_kernel(node, attr, mode):
 
 
 def told(graph_def, fetched, mode):
-    """The graph in the words of amp_graph_reader.h, and the names of its nodes there."""
+    """The graph in the language of amp_graph_reader.h, and a table from its names to those of the text."""
     names = {n.name: f"n{i}" for i, n in enumerate(graph_def.node)}
     lines = []
     form = {FLOAT: "f32", VARIANT: "handle"}
@@ -225,7 +225,7 @@ def told(graph_def, fetched, mode):
             a = a if a != "fixed" else f"fixed{t}"
             outs.append(f"8={form.get(t % 100, 'int')}{attr(a)}")
         seen = {port.split("/")[1].rstrip("!") for port in ins + outs}
-        # an attribute that no port has still counts
+        # an attribute that no port has counts too
         outs += [f"8={form.get(n.attr[a].type, 'int')}{attr(a)}" for a in fixed if a not in seen]
         flags = [f for f, on in (("fetched", n.name in fetched), ("stateful", op.is_stateful)) if on]
         flags += [f"on {mode.there.lower()}"] if mode.there in n.device else []

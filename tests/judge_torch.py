@@ -1,5 +1,5 @@
-"""judge_torch.py JUDGE.so -- training against PyTorch (CPU): optimizers beside its own in float64, the loss scale
-beside GradScaler's, casts, and which format an op runs in: by its header and, on the CPU, by trying."""
+"""judge_torch.py JUDGE.so -- compares training with PyTorch (CPU): optimizers with its own in float64, the
+loss scale with GradScaler's, casts, the formats of ops with its header (GPU) and with their results (CPU)."""
 import ctypes
 import os
 import re
@@ -14,8 +14,8 @@ print("PyTorch", torch.__version__)
 rng = np.random.default_rng(1)
 f32 = next(f for f in formats() if f.name == "f32")
 
-# Optimizers: 300 steps on 1000 weights. The judge is torch in float64; we may err three times as much as torch
-# does in float32, and by a few roundings of the largest weight.
+# Optimizers: 300 steps on 1000 weights. The reference is torch in float64. Our error may be three times that
+# of torch in float32, plus a few roundings of the largest weight.
 N, STEPS = 1000, 300
 w0 = rng.standard_normal(N).astype(np.float32)
 grads = (rng.standard_normal((STEPS, N)) * np.exp(rng.standard_normal((STEPS, 1)))).astype(np.float32)
@@ -30,7 +30,7 @@ def torch_steps(make, dtype, shape=(N,)):
     return w.detach().numpy().astype(np.float64).ravel()
 
 
-def f(x):                       # a constant as both get it
+def f(x):                       # a constant, rounded to float32, that both programs get
     return float(np.float32(x))
 
 
@@ -68,7 +68,7 @@ for columns in 0, 25:
     print(f"Adafactor, {columns} columns: error {error:.2g} of the way")
     check(f"Adafactor, {columns} columns", status == 0 and error < 1e-4, f"{status}, {error}")
 
-# The loss scale over 20000 steps, in spells of bad ones.
+# The loss scale over 20000 steps, of which a random share is bad.
 for share in 0.0, 0.001, 0.02, 0.5, 1.0:
     steps = 20000
     bad = (rng.random(steps) < share).astype(np.uint8)
@@ -88,23 +88,23 @@ x = rng.integers(0, 2 ** 32, 1000000, np.uint32).view(np.float32)
 for ours in formats():
     name = {"f16": "float16", "bf16": "bfloat16", "e5m2": "float8_e5m2", "e4m3": "float8_e4m3fn",
             "e5m2fnuz": "float8_e5m2fnuz", "e4m3fnuz": "float8_e4m3fnuz", "e8m0": "float8_e8m0fnu"}.get(ours.name)
-    if ours.name == "e8m0":                     # torch's takes the exponent of what is not positive, too
+    if ours.name == "e8m0":                     # torch also takes the exponents of negative numbers
         x = np.abs(x[np.abs(x) >= 2.0 ** -126])
     if name:
         to = np.empty(len(x), ours.words)
         so.judge_convert(ours.number, at(to), f32.number, at(x), size(len(x)))
         theirs = torch.tensor(x).to(getattr(torch, name)).to(torch.float64).numpy()
-        if ours.name in ("e4m3", "e5m2fnuz", "e4m3fnuz", "e5m2"):       # versions saturate or do not
+        if ours.name in ("e4m3", "e5m2fnuz", "e4m3fnuz", "e5m2"):       # some versions of torch saturate
             inside = np.isfinite(theirs) & (np.abs(x) <= ours.facts[4])
         else:
             inside = np.ones(len(x), bool)
         ok = same(ours.values(to), theirs) | ~inside
         check(f"cast to {ours.name}", ok.all(), wrong(ok, x, ours.values(to), theirs))
 
-# Policies. On the GPU: the lists in PyTorch's header.
+# Policies. For the GPU: the lists in PyTorch's header.
 answer = (ctypes.c_int * 3)()
 RULES = {"LOWER_PRECISION_FP": 0, "FP32": 1, "FP32_SET_OPT_DTYPE": 2, "PROMOTE": 3}
-NOT_TOLD = re.compile(r"^_|_backward|nll_loss2d")       # inside torch only
+NOT_TOLD = re.compile(r"^_|_backward|nll_loss2d")       # internal to torch
 header = os.path.join(os.path.dirname(torch.__file__), "include/ATen/autocast_mode.h")
 text = open(header).read().replace("\\\n", " ")
 told = 0
@@ -118,7 +118,7 @@ for group, rule in RULES.items():
         check(f"GPU: {op}", status == 0 and answer[0] == rule, f"status {status}, rule {answer[0]}, not {rule}")
 check("names in the header", told > 80, str(told))
 
-# On the CPU: what comes out of an op for float32 and for bfloat16.
+# For the CPU: the format that an op returns for float32 and for bfloat16.
 F, B = torch.nn.functional, torch.bfloat16
 m = torch.rand(4, 4) * .4 + .3
 b3, image, volume = m.expand(2, 4, 4), m.expand(1, 1, 4, 4), m.expand(1, 1, 4, 4, 4)

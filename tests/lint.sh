@@ -1,5 +1,5 @@
 #!/bin/sh
-# lint.sh -- the style of the house, as far as a script can see it.
+# lint.sh -- checks the project's style as far as a script can.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 sources=$(ls ./*.h examples/*.h examples/*.c* examples/*/*.[ch] examples/*/*.cu tests/*.h tests/*.c* \
@@ -21,11 +21,11 @@ none "no trailing blanks" grep -nE ' +$' $sources
 # shellcheck disable=SC2086
 none "no unfinished marks" grep -nwE 'T[O]DO|F[I]XME|X[X]X|H[A]CK' $sources Makefile README.md
 
-# what the compiler may load so: see run_cuda_nvcc.sh
+# such loads may return stale data: see run_cuda_nvcc.sh
 none "no non-coherent loads" grep -nE '__ldg|__restrict|ld\.global\.nc' mpt_cuda.h mpt.h
 none "examples use no private name" grep -rnE 'mpti_|MPTI_' examples
 
-# Every public function stands, alone or in a group without a blank line, right below its doc block.
+# Every public function must stand right below its doc block, alone or in a group without a blank line.
 for header in $headers; do
     none "$header: doc blocks" awk '
         /^\/\/ >>[A-Z][0-9]+ (core|implementation|kernel)/ { exit }
@@ -35,7 +35,7 @@ for header in $headers; do
             print FNR ": " $0 }
     ' "$header"
 done
-# Every public function that takes a size is in the test of impossible ones; mpt_reduce_fn is the caller's.
+# Every public function with a size is in the test of impossible sizes; mpt_reduce_fn is the caller's own.
 sized() {
     ${CC:-cc} -E -P -x c mpt.h | tr '\n' ' ' | grep -oE 'mpt_[a-z0-9_]+ *\([^()]*size_t [^()]*\) *;' |
         sed 's/ *(.*//' | sort -u | while read -r name; do

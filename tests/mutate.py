@@ -1,16 +1,16 @@
-"""mutate.py SECTION [COUNT [SEED]] -- would a test see it? Changes one thing at a time in a section of the
-headers (>>M18, say): an operator, a constant, a condition, a statement left out; builds, and runs the tests
-that reach the line (gcov tells them, once per state of headers and tests), the quickest first, until one
-fails; then tests/cut.c on three threads, and those tests again under the sanitizers, as CI has them. For a
-line that gcov does not count, a constant or a part of a macro, it runs all tests that reach the section (so a
-table that only other sections read may be told wrongly), and for declarations all there are. A mutant that
-the compiler turns into the same code is equivalent, and so is one in tests/mutants_equivalent, which says
-why, a row of
+"""mutate.py SECTION [COUNT [SEED]] -- mutation testing: would a test notice a bug? Makes one change at a time
+in a section of the headers (such as M18): of an operator, a constant, a condition, or a statement left out.
+Builds, and runs the tests that reach the line (found by gcov, once per state of headers and tests), the
+quickest first, until one fails; then tests/cut.c on three threads, and the same tests under the sanitizers, as
+in CI. For a line that gcov does not count (a constant, a part of a macro) it runs all tests that reach the
+section, so a mutant of a table that only other sections read may survive wrongly; for declarations it runs all
+tests. A mutant that compiles to the same code is equivalent, and so is one in tests/mutants_equivalent, in a
+row with the reason:
     SECTION | the line as mutated | reason
-The other survivors are told: a missing test, or code that nothing needs; so are those in code that this
-processor does not run. Run by `make mutate SECTION=M18`; COUNT mutants (40) drawn by SEED (1), the same ones
-as long as their lines stay; COUNT may be a text, and then all mutants that have it in their line. CC, default
-cc, is gcc. `make mutate SECTION=stale` tells only the rows whose line is no mutant of the section any more."""
+It prints the other survivors (a test is missing, or nothing needs the code) and mutants in code that this
+processor does not run. Run by `make mutate SECTION=M18`: COUNT mutants (40), drawn by SEED (1), the same ones
+as long as their lines stay; or all whose line has the text COUNT. CC (cc) must be gcc. `make mutate
+SECTION=stale` prints only the rows of mutants_equivalent whose line is no longer a mutant of its section."""
 import glob
 import hashlib
 import json
@@ -36,7 +36,7 @@ SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
 def mutants(lines, first, last):
-    """(line number, new line) for all that can be changed."""
+    """(line number, new line) of every possible mutant."""
     comment = False
     for i in range(first, last):
         line = lines[i]
@@ -70,7 +70,7 @@ def write(path, text):
 
 
 def run(command, cwd, **more):
-    """The exit status; that of a program out of time is not 0."""
+    """The exit status of a command; 124 if it took longer than its timeout."""
     more.setdefault("timeout", 600.0)
     try:
         return subprocess.run(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -80,15 +80,15 @@ def run(command, cwd, **more):
 
 
 def reach(sources):
-    """{"program test": {"time": seconds, "header": [lines run], "idle": {"header": [lines not run]}}}, by
-    gcov; kept until headers or tests change."""
+    """{"program test": {"time": seconds, "header": [lines run], "idle": {"header": [lines not run]}}}, from
+    gcov; stored in a file until the headers or the test change."""
     def stamp(*paths):
         return hashlib.sha1("".join(read(p) for p in paths).encode()).hexdigest()
     shared = ["mpt_half.h", "mpt.h"] + sorted(glob.glob("tests/*.h")) + ["tests/impl.c"]
     kept = json.loads(read(ROOM + "/reach.json")) if os.path.exists(ROOM + "/reach.json") else {}
     stamps = {t: stamp(*shared, f"tests/{t}.c") for t in sources}
     kept = {name: v for name, v in kept.items() if stamps.get(name.split()[0]) == v["stamp"]}
-    counted = FLAGS + ["-fno-inline", "--coverage", "-c"]       # inlined lines are not all counted
+    counted = FLAGS + ["-fno-inline", "--coverage", "-c"]       # gcov does not count all inlined lines
     todo = [t for t in sources if not any(name.startswith(t + " ") for name in kept)]
     if todo:
         print("what each test reaches:", " ".join(todo), flush=True)
@@ -124,7 +124,7 @@ def reach(sources):
 
 
 def section_of(name, lines):
-    """The first line of a section and that after it."""
+    """The index of a section's first line, and of the line after its last."""
     marks = [i for i, s in enumerate(lines) if s.startswith("// >>")] + [len(lines)]
     first = next((i for i in marks[:-1] if lines[i].startswith(f"// >>{name} ")), None)
     if first is None:
@@ -133,7 +133,7 @@ def section_of(name, lines):
 
 
 def excused(headers):
-    """{(section, mutated line): reason} of tests/mutants_equivalent; tells the stale rows."""
+    """{(section, mutated line): reason} from tests/mutants_equivalent; prints the stale rows."""
     rows = {}
     for row in read("tests/mutants_equivalent").split("\n"):
         if row and not row.startswith("#"):
@@ -175,7 +175,7 @@ def main():
     shutil.copytree("tests", room + "/tests", ignore=shutil.ignore_patterns("bench", "emu", "fuzz"))
     for h in headers:
         shutil.copy(h, room)
-    # what a change makes build again: only its part of the implementation, and the tests that have one inside
+    # After a change only its part of the implementation is built again, and the tests that contain their own.
     guards = [i for i, s in enumerate(lines) if re.match(r"#if \(?defined\(MPT_(HALF|TRAIN)_IMPL", s)]
     inside = any(i < first + 3 for i in guards)
     impl = read("tests/impl.c")
@@ -191,7 +191,7 @@ def main():
     else:
         mutated, fixed = ["impl"], []
 
-    sums = {}       # of the object files as they are
+    sums = {}       # checksums of the object files without a mutation
 
     def build(unit):
         if run([CC] + FLAGS + ["-c", f"tests/{unit}.c", "-o", unit + ".o"], room):

@@ -1,4 +1,4 @@
-/* pool.c -- the pool of pool.h, and what a program sees of it: a count of calls at its end. */
+/* pool.c -- the thread pool of pool.h. At its exit a program prints how many calls and threads it had. */
 #include "pool.h"
 
 #include <pthread.h>
@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 64, STEP = 7919 };        /* threads; a prime above any count of bodies */
+enum { MOST = 64, STEP = 7919 };        /* of threads; a prime above any number of bodies */
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t  work, done;
     pthread_t       thread[MOST];
-    size_t          threads;            /* 0: not begun */
+    size_t          threads;            /* 0: not started */
     char            order[16];
-    size_t          calls, round, busy; /* rounds of work, and who is still at this one's */
+    size_t          calls, round, busy; /* round: of work; busy: threads still at work in it */
     size_t          count, next;
     void          (*body)(void *, size_t);
     void           *context;
@@ -26,10 +26,10 @@ static void report(void)
     fprintf(stderr, "pool: %lu calls, %lu threads\n", (unsigned long)pool.calls, (unsigned long)pool.threads);
 }
 
-/* What is called inside of a part stays on its thread. */
+/* Set while a thread runs a body: nested calls of pool_for run on that thread alone. */
 static __thread int inside;
 
-/* Body number k of those that are handed out, in the order asked for. */
+/* The index of the body that is handed out as number k, in the order of POOL_ORDER. */
 static size_t place(size_t k)
 {
     if (!strcmp(pool.order, "reverse"))
@@ -108,7 +108,7 @@ void pool_for(size_t count, void (*body)(void *, size_t), void *context)
     if (!pool.threads)
         begin();
     if (count < 2)
-        abort();                        /* the thread's own work */
+        abort();                        /* the headers must run a single body themselves */
     pool.calls++;
     pthread_mutex_lock(&pool.lock);
     pool.count = count;

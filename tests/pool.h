@@ -1,6 +1,6 @@
-/* pool.h -- a pool of threads for tests, through MPT_PARALLEL_FOR: as many as POOL_THREADS in the environment
- * says (1), in the order that POOL_ORDER says: "forward", "reverse", "shuffled", or "static", where each
- * thread has a run of neighbours. Included before the headers: -include tests/pool.h. */
+/* pool.h -- a thread pool for tests, through MPT_PARALLEL_FOR. The environment sets the number of threads
+ * (POOL_THREADS, default 1) and the order of the bodies (POOL_ORDER): "forward", "reverse", "shuffled", or
+ * "static", where each thread runs neighbouring bodies. Compile with -include tests/pool.h. */
 #ifndef POOL_H
 #define POOL_H
 
@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 void   pool_for(size_t count, void (*body)(void *, size_t), void *context);
-size_t pool_calls(void);            /* of pool_for, so far */
-extern size_t fast_part;            /* what the headers cut passes into at least: at first 16384 elements */
+size_t pool_calls(void);            /* number of calls of pool_for so far, without nested ones */
+extern size_t fast_part;            /* least elements of a part of a fast pass; at first 16384 */
 #ifdef __cplusplus
 }
 #endif

@@ -1,10 +1,9 @@
-/* processes.h -- made-up trainings, to judge rules for the loss scale by: what each step's gradients allow,
- * and what else goes wrong. For tests/test_mpt_scaler.c and tests/bench/bench_scaler.c.
+/* processes.h -- simulated trainings to compare loss scaling rules on, for tests/test_mpt_scaler.c and
+ * tests/bench/bench_scaler.c. A process gives for each step the largest scale that works, and bad data.
  *
- * The log2 of a step's gradients is normal, of deviation sigma; the largest of a million of them overflows
- * FP16 if the scale takes it to 2^16, and what it leaves below 2^-25 is flushed. So a step at a scale is good
- * or bad, and if it is good a share of its gradients is lost. Useful steps: the sum of what is kept in the
- * good ones. What no rule could save: steps whose data are bad. */
+ * The log2 of a step's gradients is normally distributed with deviation sigma. A step overflows FP16 if the
+ * scale takes the largest of a million gradients to 2^16; gradients below 2^-25 after scaling are flushed.
+ * Useful steps: the sum of what steps without overflow keep. No rule can save a step with bad data. */
 #ifndef MPT_PROCESSES_H
 #define MPT_PROCESSES_H
 #include "test.h"
@@ -12,13 +11,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A process: letters and numbers, what is not named is 0.
- *   m  mean of the log2            d p  drifting by +-d, p periods in a run     v  moving by v in a run
+/* A process is a list of letters, each with a number; numbers that are not given are 0.
+ *   m  mean of the log2            d p  swings by +-d, p periods in a run       v  rises by v in a run
  *   q s  a share q of steps is larger by 2^s (spikes)     a  every other step is smaller by 2^a
  *   n i  share of steps whose data have a NaN, an Inf     w l b  NaN in a share w of l steps from step b on
- *   t  log2 of a scale above which every step overflows   x y  ... moving by +-x, y periods in a run
- *   j  ... at another place every j steps                 N  an overflow shows as NaN, not Inf
- *   C  clean: nothing is bad but by the scale */
+ *   t  log2 of a scale above which every step overflows   x y  this limit swings by +-x, y periods in a run
+ *   j  this limit jumps every j steps                     N  an overflow shows as NaN, not Inf
+ *   C  clean: steps are bad only because of the scale */
 static const char *const process_table[][2] = {
     {"steady", "m-18 C"},
     {"slow drift", "m-18 d3 p3 C"},
@@ -64,10 +63,10 @@ typedef struct process_step {
 } process_step;
 
 typedef struct process_result {
-    double useful, flushed;     /* steps; and the sum of the shares that were flushed */
-    long   skipped, hopeless;   /* bad steps; those of them that no rule could save */
-    long   verdicts;            /* steps with one */
-    long   verdicts_false;      /* ... at which a scale within the limits would have done */
+    double useful, flushed;     /* useful steps; the sum of the shares of gradients that were flushed */
+    long   skipped, hopeless;   /* bad steps; those that no rule could save */
+    long   verdicts;            /* steps with a verdict of the scaler */
+    long   verdicts_false;      /* of these, steps at which a scale of 2^-14 or more would have worked */
 } process_result;
 
 /* The number after a letter, or `otherwise`. */
@@ -79,7 +78,7 @@ static double process_number(const char *spec, char letter, double otherwise)
 
 static double process_u(void) { return ((double)(mt_random() >> 11) + 0.5) * ldexp(1.0, -53); }
 
-/* What the letters say, read once. */
+/* The numbers of a process, by the meaning of their letters. */
 typedef struct process {
     double mean, drift, periods, move, rare, spike, other, nan, inf, sick, limit, swing, swings;
     int    jump, from, to;
@@ -97,7 +96,7 @@ static process process_read(const char *spec)
     return p;
 }
 
-/* The mean of the log2, and the limit, where `part` of the run is over. */
+/* The mean of the log2 and the limit, after `part` (0 to 1) of the run. */
 static double process_turn(double periods, double part) { return sin(6.283185307179586 * periods * part); }
 static double process_mean(const process *p, double part, int odd)
 {
@@ -108,10 +107,10 @@ static double process_limit(const process *p, double part)
     return p->limit + p->swing * process_turn(p->swings, part);
 }
 
-/* The largest of a million normal numbers is close to sigma times this Gumbel variable; u is its rank. */
+/* The largest of a million normal numbers is close to sigma times this Gumbel variable; u is uniform. */
 static double process_most(double u) { return 4.75 - 0.19 * log(-log(u)); }
 
-/* The share of a normal variable below 2^-25. */
+/* The share of gradients below 2^-25 at a scale of 2^level. */
 static double process_lost(double level, double mean, double sigma)
 {
     return 0.5 * erfc((25.0 + level + mean) / sigma / sqrt(2.0));

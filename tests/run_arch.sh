@@ -1,7 +1,7 @@
 #!/bin/sh
-# run_arch.sh BUILD_DIR -- the tests on other processors, under qemu's user mode: other compilers' code,
-# big-endian memory, 32-bit pointers, x87 arithmetic; and on Windows, under wine. What is emulated runs with
-# --short. MPT_JOBS (2) at a time.
+# run_arch.sh BUILD_DIR -- runs the tests on other processors, under qemu's user mode: other compilers, big-
+# endian memory, 32-bit pointers, x87 arithmetic; and on Windows, under wine. Emulated programs run with
+# --short. MPT_JOBS (2) jobs run at a time.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/arch
@@ -9,9 +9,9 @@ rm -rf "$out"
 mkdir -p "$out"
 export WINEDEBUG=-all WINEPREFIX="${WINEPREFIX:-$HOME/.wine}"
 
-# What to run: name | compiler | emulator ("" is this machine) | flags. x87 keeps more bits between
-# operations. mpt.h promises no bits there, but with -std=c99, which rounds at every assignment, even the
-# steps agree.
+# Targets: name | compiler | emulator ("" is this machine) | flags. x87 keeps more bits between operations,
+# and mpt.h does not promise exact bits there; but with -std=c99, which rounds at every assignment, even the
+# optimizer steps agree.
 targets()
 {
     cat <<'END'
@@ -27,18 +27,18 @@ windows|x86_64-w64-mingw32-gcc|wine|
 END
 }
 
-# The bits are the business of every processor; what is built on them differs by byte order, by the size of
-# a pointer and by the width of a product, so for the other tests two processors say it all. On Windows
-# conversions only: the fmaf of mingw-w64 rounds twice, and the steps need it right.
+# test_half and test_mpt run on every processor. Other code can differ by byte order, pointer size and the
+# precision of products, so the other tests run on two processors that cover these. On Windows only tests of
+# conversions run: mingw-w64's fmaf rounds twice, and optimizer steps need a correct one.
 tests_for()
 {
     for t in tests/test_*.c; do
         case ${1%%|*}:$(basename "$t" .c) in
         windows:test_half) basename "$t" .c ;;
         windows:*) ;;
-        i686-x87:test_mpt_report) ;;        # figures in double, which x87 keeps wider
+        i686-x87:test_mpt_report) ;;        # sums in double, which x87 computes with more bits
         aarch64-fp16:test_half_a* | aarch64-fp16:test_half_simd) basename "$t" .c ;;
-        aarch64-fp16:*) ;;                  # FP16 instructions change arrays only
+        aarch64-fp16:*) ;;                  # only array functions use FP16 instructions
         *:test_half | *:test_mpt) basename "$t" .c ;;
         aarch64:test_half_a* | i686-sse:test_half_a*) basename "$t" .c ;;       # these have vectors
         aarch64:test_half_simd | i686-sse:test_half_simd) basename "$t" .c ;;
@@ -53,19 +53,19 @@ jobs()
     done
 }
 
-# implement NAME COMPILER FLAGS -- the implementation that the target's tests link to
+# implement NAME COMPILER FLAGS -- compile the implementation that the target's tests link to
 implement()
 {
     # shellcheck disable=SC2086
     ! have "$2" || "$2" -std=c99 -O1 $3 -I. -c tests/impl.c -o "$out/$1.o" > "$out/$1.log" 2>&1
 }
 
-# run_job TEST NAME COMPILER EMULATOR FLAGS -- build statically, run; one line of result
+# run_job TEST NAME COMPILER EMULATOR FLAGS -- build statically, run, print one line with the result
 run_job()
 {
     exe=$out/$1-$2
     ci=${MPT_CI:-}
-    [ "$2" = windows ] && exe=$exe.exe ci=0     # it has no mmap, which one test needs
+    [ "$2" = windows ] && exe=$exe.exe ci=0     # one test is skipped: Windows has no mmap
     if ! have "$3"; then
         echo "SKIP: $1 on $2: $3 is not installed"
     elif [ -n "$4" ] && ! have "$4"; then
@@ -84,7 +84,7 @@ run_job()
     rm -f "$exe"
 }
 
-# Every MPT_JOBSth implementation, and then every MPT_JOBSth job.
+# Worker k of n takes every n-th implementation, then every n-th job.
 n=${MPT_JOBS:-2}
 implementer()
 {
@@ -110,7 +110,7 @@ grep -hE '^(FAIL|SKIP)' "$out"/results.?
 passed=$(cat "$out"/results.? | grep -c '^ok')
 skipped=$(cat "$out"/results.? | grep -c '^SKIP')
 failed=$(($(jobs | grep -c .) - passed - skipped))     # a job that left no result counts as failed
-for name in aarch64 aarch64-fp16 i686-sse; do           # their vectors are tried nowhere else
+for name in aarch64 aarch64-fp16 i686-sse; do           # no other suite tests their vector code
     jobs | grep -q "^test_half_simd|$name|" && continue
     echo "FAIL  test_half_simd is not among the tests on $name"
     failed=$((failed + 1))

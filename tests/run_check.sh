@@ -1,13 +1,13 @@
 #!/bin/sh
-# run_check.sh BUILD_DIR -- does check.sh tell a suite that passes from one that does not? check.sh itself,
-# over stub suites: each lies in its own way. And a test program that runs no test must not pass.
+# run_check.sh BUILD_DIR -- tests that check.sh tells suites that pass from suites that do not: it runs
+# check.sh on stub suites, each of which lies in its own way. And a program that runs no test must not pass.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=$(mkdir -p "${1:-build}/check-check" && cd "${1:-build}/check-check" && pwd) || exit 1
 rm -rf "$out/stub"
 unset CI MPT_CI
 
-# house -- an empty house with one suite that passes, and rows to come
+# house -- make an empty project with one suite that passes; stub adds more
 house() {
     rm -rf "$out/stub"
     mkdir -p "$out/stub/tests"
@@ -15,19 +15,19 @@ house() {
     echo '# not here: check.sh lib.sh' > "$out/stub/tests/suites"
     stub compilers good 'echo "3 passed, 0 failed, 0 skipped"'
 }
-# stub LANE NAME BODY -- a suite with its row
+# stub LANE NAME BODY -- add a suite and its row
 stub() {
     echo "$3" > "$out/stub/tests/run_$2.sh"
     echo "$1 $2 sh tests/run_$2.sh" >> "$out/stub/tests/suites"
 }
-# says CODE LAST_LINE NAME [VARIABLE=VALUE] -- what check.sh must say of the house
+# says CODE LAST_LINE NAME [VARIABLE=VALUE] -- the exit status and last line that check.sh must give
 says() {
     env ${4:-} sh "$out/stub/tests/check.sh" "$out/stub/build" > "$out/log" 2>&1
     code=$?
     if [ $code = "$1" ] && [ "$(tail -n 1 "$out/log")" = "$2" ]; then pass "$3"
     else fail "$3: exit $code, $(tail -n 1 "$out/log"); expected: $1, $2"; fi
 }
-# lie NAME BODY -- beside a good suite, one that must fail
+# lie NAME BODY -- a project of a good suite and one that must fail
 lie() {
     house
     stub programs lie "$2"
@@ -55,7 +55,7 @@ lie "death by a signal"             'echo "3 passed, 0 failed, 0 skipped"; kill 
 lie "an exit in the command itself" 'exit 3'
 lie "a script that does not parse"  'if'
 
-# What kills its lane takes the later suites of the lane with it, and they count.
+# A suite that kills its lane stops the later suites of that lane: they must count as failed.
 house
 stub programs killer 'kill -9 $(cut -d " " -f 4 /proc/$PPID/stat)'
 stub programs later 'echo "3 passed, 0 failed, 0 skipped"'
@@ -78,7 +78,7 @@ stub programs partly 'echo "SKIP: one of them"; echo "5 passed, 0 failed, 1 skip
 says 0 "2 passed, 0 failed, 0 skipped" "one of six skipped"
 says 1 "1 passed, 1 failed, 0 skipped" "and fails in CI, though it exits 0" CI=true
 
-# A row that is gone, was never there, stands twice, or in no lane.
+# A row that is missing, has no script, is there twice, or is in no lane.
 house
 echo 'echo "3 passed, 0 failed, 0 skipped"' > "$out/stub/tests/run_forgotten.sh"
 says 1 "1 passed, 1 failed, 0 skipped" "a script without a row"
@@ -101,7 +101,7 @@ house
 echo '# not here: check.sh lib.sh run_good.sh' > "$out/stub/tests/suites"
 says 1 "0 passed, 1 failed, 0 skipped" "no suite at all"
 
-# Test programs: none, an early exit, and what a script makes of them.
+# Test programs that run no test or exit early, and their results in a script.
 program() { # program NAME BODY OF MAIN
     { echo "#include \"$PWD/tests/test.h\""
       echo 'TEST(one) { CHECK(1); }'
@@ -111,7 +111,7 @@ program() { # program NAME BODY OF MAIN
 program test_none 'mt_begin(argc, argv); (void)mt_test_one; return mt_end();'
 program test_early '(void)argc; (void)argv; (void)mt_test_one; return 0;'
 program test_good 'mt_begin(argc, argv); RUN(one); return mt_end();'
-# ends NAME CODE RESULT
+# ends NAME CODE RESULT -- the exit status of a program and what result_of must say
 ends() {
     "$out/$1" > "$out/log" 2>&1
     code=$?

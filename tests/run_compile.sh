@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_compile.sh BUILD_DIR -- whether the headers compile, link and keep their manners in every way a
-# user may include them. A compiler that is missing is a SKIP; with MPT_CI=1 that is a failure.
+# run_compile.sh BUILD_DIR -- checks that the headers compile and link in every way a user may include them,
+# and leave no macros, symbols or state behind. A missing compiler is a SKIP; with MPT_CI=1 it is a failure.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/compile
@@ -21,7 +21,7 @@ lines() {
     printf '%s\n' "$@" > "$file"
 }
 
-# refuse NAME TEXT COMMAND... -- passes if the command fails and says TEXT
+# refuse NAME TEXT COMMAND... -- passes if the command fails and prints TEXT
 refuse() {
     name=$1 text=$2
     shift 2
@@ -47,7 +47,7 @@ cc=
 for c in "${CC:-cc}" gcc clang; do [ -n "$cc" ] || ! have "$c" || cc=$c; done
 [ -n "$cc" ] || { fail "no C compiler"; summary; exit 1; }
 
-# ---- each header: first in the file, alone, twice, in any order ----
+# ---- each header: first in a file, alone, twice, in any order ----
 
 for h in $headers; do
     lines "$out/alone.c" "#include \"$h\"" 'typedef int not_empty;'
@@ -70,8 +70,8 @@ done
 
 # ---- every language, every compiler ----
 
-# gcc warns of what its optimizer sees, and is let see it once; clang and the C++ compilers need not compile
-# to the end in order to warn. compiles COMPILER FLAGS... -- the files in $files, all warnings
+# Some warnings of gcc need its optimizer, so it optimizes once; clang and the C++ compilers give all warnings
+# with -fsyntax-only. compiles COMPILER FLAGS... -- compile the files in $files, with all warnings
 compiles() {
     c=$1
     shift
@@ -102,7 +102,7 @@ for c in g++ clang++; do
     files=hostile   compiles $c -x c++ -std=c++17 -fsyntax-only $common
 done
 
-# Each header with its implementation in a file of a user who is strict, and of one who is fast.
+# Each header with its implementation in one file, with strict warnings and with -Ofast.
 for h in $headers; do
     lines "$out/whole.c" '#define MPT_IMPLEMENTATION' "#include \"$h\""
     for c in gcc clang; do
@@ -117,7 +117,7 @@ done
 # ---- programs of several files ----
 
 both='-DUSE=use_half()+use_mpt()'
-# program NAME COMMAND... -- build $out/program, and run it
+# program NAME COMMAND... -- build $out/program and run it
 program() {
     name=$1
     shift
@@ -173,7 +173,7 @@ else
     skip "no 32-bit C library (gcc-multilib or gcc-i686-linux-gnu)"
 fi
 
-# ---- examples, as adopters copy them: no warning at any level, whichever way mpt.h came in ----
+# ---- examples, as users copy them: no warning at any level, for every way to include mpt.h ----
 
 {
     lines "$out/loop.top" '#ifdef ONE_FILE' '#define MPT_IMPLEMENTATION' '#endif' '#include "mpt.h"' \
@@ -207,7 +207,7 @@ done
 program "adopter.c" $cc -std=c99 -O1 -DMPT_STATIC -DONE_FILE $from/adopter.c
 program "the example at the head of mpt.h" $cc -std=c99 -O1 -DMPT_STATIC -DONE_FILE "$out/loop.c"
 
-# ---- with the library that it may call ----
+# ---- with OpenBLAS, which mpt.h may call ----
 
 if have pkg-config && pkg-config --exists openblas; then
     blas=$(pkg-config --cflags --libs openblas)
@@ -226,7 +226,7 @@ fi
 
 $cc -I. $from/layout.c -o "$out/program" && "$out/program" > "$out/layout"
 check "the layout has been printed" grep -q 'mpt_scaler ' "$out/layout"
-# layout COMMAND... -- the same layout when compiled so
+# layout COMMAND... -- is the layout the same when compiled by this command?
 layout() {
     "$@" -I. $from/layout.c -o "$out/program" -lm && "$out/program" > "$out/layout.other"
     check "the layout with $*" cmp "$out/layout" "$out/layout.other"
@@ -255,16 +255,16 @@ if [ -f mpt_cuda.h ]; then
     nothing "it emits no mpt_cuda_ function" sh -c "nm '$out/cuda.o' | grep mpt_cuda_"
 fi
 
-# ---- the object file: whose symbols, which needs, no state ----
+# ---- the object file: only our symbols, known needs, no state ----
 
-# Tables that hold pointers are relocated when they are position-independent; then nm calls them data.
+# In position-independent code, tables of pointers are relocated, and nm lists them as data.
 fixed='-fno-pic -fno-pie'
 memory='memcpy|memset|memmove|memcmp|bcmp|strcmp|strlen|strpbrk|strcspn|strspn'
 runtime='__cpu_model|__cpu_indicator_init|__cpu_features2|_GLOBAL_OFFSET_TABLE_|__stack_chk_fail'
 math='fma|fmaf|sqrt|sqrtf|exp|expf|log|log10|tanhf|erfc|ldexp'
 print='fprintf|snprintf|fputc|fputs|putc|_IO_putc|fwrite|ferror'
 
-# object NAME NEEDS COMMAND... -- compile and look at the symbols
+# object NAME NEEDS COMMAND... -- compile and check the symbols
 object() {
     object=$1 needs=$2
     shift 2
@@ -304,7 +304,7 @@ case $($cc -dumpmachine 2>/dev/null) in
 x86_64* | i?86*) grep -v arm_neon "$out/system.h" > "$out/x" && mv "$out/x" "$out/system.h" ;;
 *) grep -v immintrin "$out/system.h" > "$out/x" && mv "$out/x" "$out/system.h" ;;
 esac
-# leaks HEADER FLAGS... -- the macros that stay behind, other than MPT_... and MPTI_...
+# leaks HEADER FLAGS... -- print the macros that the header leaves defined, other than MPT_... and MPTI_...
 leaks() {
     leaking=$1
     shift
@@ -320,7 +320,7 @@ for h in $headers; do
     nothing "$h leaks no MPTI_X" sh -c "$cc -I. -dM -E -x c -DMPT_IMPLEMENTATION $h | grep 'MPTI_X\\b'"
     check "$h has macros at all" sh -c "$cc -I. -dM -E -x c $h | grep -q 'define MPT_VERSION '"
 done
-# the enumerators of preprocessed text
+# print the enumerators in preprocessed text
 enumerators() {
     awk '{
         gsub(/"([^"\\]|\\.)*"/, "0")
@@ -351,11 +351,11 @@ nothing "mpt_half.h does not" \
         sh -c "$cc -I. -E -DMPT_IMPLEMENTATION -x c mpt_half.h | grep 'stdio\\.h\\|math\\.h'"
 check "mpt_half.h pulls in string.h" sh -c "$cc -I. -E -x c mpt_half.h | grep -q 'string\\.h'"
 
-# ---- the text: calls that a header must not make ----
+# ---- the source: calls that a header must not make ----
 
-# The file without its comments; gcc and clang both keep the rest as it is.
+# The file without its comments; gcc and clang both keep the rest unchanged.
 code() { $cc -fpreprocessed -dD -E -P -x c "$1" 2>/dev/null; }
-# calls HEADER NAMES -- the lines that call one of them, names apart by |
+# calls HEADER NAMES -- print the lines that call one of the names, which are separated by |
 calls() { code "$1" | grep -nE "(^|[^A-Za-z0-9_])($2) *\\("; }
 ends='exit|_Exit|quick_exit|abort|assert|longjmp|signal|raise'
 prints='printf|puts|putchar|perror|vprintf|vfprintf'
@@ -364,11 +364,11 @@ for h in $headers; do
     check "$h: comments can be taken off" sh -c "$cc -fpreprocessed -dD -E -P -x c $h | grep -q mpt_"
     nothing "$h ends no program" calls $h "$ends"
     nothing "$h prints nothing of itself" calls $h "$prints"
-    # but one, for those who leave parts out: a call of what is not declared is to be an error
+    # except one, for users who leave parts out: it makes calls of undeclared functions an error
     nothing "$h has no pragma to restore" \
             sh -c "grep -n '# *pragma\\|_Pragma' $h | grep -v '_Pragma(\"\(unroll\|omp .*\)\")' |
                    grep -v 'diagnostic error \"-Wimplicit-function-declaration\"'"
-    # the GPU's context and lists are allocated by the calls that say so
+    # in mpt_cuda.h only the calls that say so allocate: the GPU's context and lists
     [ $h = mpt_cuda.h ] || nothing "$h allocates nothing" calls $h "$allocates"
 done
 nothing "mpt_half.h writes to no stream" calls mpt_half.h 'fprintf|fputc|fputs|fwrite'

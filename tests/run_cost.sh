@@ -1,9 +1,9 @@
 #!/bin/sh
-# run_cost.sh BUILD_DIR [--table [COMPILER]] -- what each way to include the headers costs: processor time of
-# compiling at -O2 as a ratio to stb_image.h's implementation, which is compiled turn about with it, and bytes
-# of code; how many public functions there are, and how long the headers are. --table prints the ways as a
+# run_cost.sh BUILD_DIR [--table [COMPILER]] -- checks what each way to include the headers costs: processor
+# time to compile at -O2, relative to stb_image.h's implementation, which is compiled in turn with it, and
+# bytes of code; and the number of public functions and of lines of the headers. --table prints the ways as a
 # Markdown table, from the last measurement if nothing has changed since; with COMPILER, such as
-# "gcc 12, x86_64", only where that is ours.
+# "gcc 12, x86_64", only if that is this machine's.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/cost
@@ -14,9 +14,9 @@ rounds=2
 
 lines() { printf '%s\n' "$@"; }
 
-# One way a line: name | at most so many times stb_image's time | bytes at most | what the README calls it;
-# 0: no limit. The goal for all of mpt.h is 2.5. Processors differ by a third in this ratio, and it is 2.3 to
-# 2.9 where it was last measured (an EPYC of 2022): the limit is what all of them keep.
+# One way per line: name | limit of the time, relative to stb_image | limit of the bytes | its text in the
+# README; 0: no limit. The goal for all of mpt.h is 2.5. Processors differ by a third in this ratio; it was
+# 2.3 to 2.9 at the last measurement (an EPYC of 2022). The limit is one that all of them keep.
 ways()
 {
     cat <<'END'
@@ -33,7 +33,7 @@ END
     echo 'stb|0|0|`STB_IMAGE_IMPLEMENTATION`: all of `stb_image.h`'
 }
 
-# The source of each way, as $out/NAME.c
+# Write the source of each way to $out/NAME.c
 sources()
 {
     lines '#include "mpt_half.h"' 'float one(mpt_f16 h) { return mpt_f32_from_f16(h); }' > "$out/scalar.c"
@@ -52,7 +52,7 @@ sources()
     lines '#define STB_IMAGE_IMPLEMENTATION' '#include <stb/stb_image.h>' > "$out/stb.c"
 }
 
-# measure NAME -- compile it, and keep the least processor time so far in $out/NAME.time
+# measure NAME -- compile $out/NAME.c; the least processor time so far is in $out/NAME.time
 measure()
 {
     # shellcheck disable=SC2016
@@ -81,7 +81,7 @@ ratio() { awk -v x="$(cat "$out/$1.time")" -v y="$(cat "$out/stb.time")" 'BEGIN 
 bytes() { size "$out/$1.o" | awk 'NR == 2 { print $1 }'; }
 below() { awk -v x="$1" -v y="$2" 'BEGIN { exit !(x <= y) }'; }
 
-# Is NAME's ratio at most MOST? Measured again a few times if it is not far above: other programs disturb.
+# cheap NAME MOST -- is the ratio at most MOST? Measures again if it is a bit above: other programs disturb.
 cheap()
 {
     again=0
@@ -137,7 +137,7 @@ if [ "$functions" -gt 100 ] && [ "$functions" -le 330 ]; then pass "public funct
 else fail "$functions public functions, 330 are allowed"; fi
 echo "$functions public functions"
 
-# What comes has something go: the headers' lines as they are, and for mpt_cuda.h the budget.
+# Limits of the headers' lengths, in lines: a change that adds lines must remove others.
 while read -r header most; do
     lines=$(wc -l < "$header")
     if [ "$lines" -gt 1000 ] && [ "$lines" -le "$most" ]; then pass "$header: $lines lines"

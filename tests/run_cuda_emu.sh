@@ -1,8 +1,8 @@
 #!/bin/sh
-# run_cuda_emu.sh BUILD_DIR [--long] -- mpt_cuda.h without a GPU: tests/test_cuda*.cu and example 05 against
-# the CPU emulation of tests/emu, by g++ and clang++, in straight and in random order, with device work put
-# off as long as possible, and under AddressSanitizer, UBSan and ThreadSanitizer. --long instead: all
-# floats through every conversion, and a tensor of more than 2^31 elements (6.5 GB, an hour).
+# run_cuda_emu.sh BUILD_DIR [--long] -- tests mpt_cuda.h without a GPU: runs tests/test_cuda*.cu and example
+# 05 on the CPU emulation of tests/emu, built by g++ and clang++, in straight and in random order, with device
+# work deferred as long as possible, and under AddressSanitizer, UBSan and ThreadSanitizer. --long instead
+# runs all floats through every conversion, and a tensor of more than 2^31 elements (6.5 GB, an hour).
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/cuda-emu
@@ -13,12 +13,12 @@ strict='-Wall -Wextra -Wpedantic -Wshadow -Werror'
 asan='-g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer'
 tsan='-g1 -fsanitize=thread'
 
-# The controls of the emulation, from here only.
+# Only this script sets the controls of the emulation.
 unset MPT_EMU_SHUFFLE MPT_EMU_DEFERRED MPT_EMU_RESIDENT MPT_EMU_HIDE
 
-# Everything is compiled once for each compiler and flags, and linked. The other two headers are made by the C
-# compiler, once for all: their own tests run them under the sanitizers. What runs long is the implementation,
-# with its copy of the emulation, which the linker takes because it comes first: tests need not be optimized.
+# Each source is compiled once for each compiler and flags, then linked. The C compiler makes the other two
+# headers once for all: their own tests run them under the sanitizers. Tests need not be optimized: most time
+# is spent in the implementation and its copy of the emulation, which the linker takes because it comes first.
 # shellcheck disable=SC2086
 compile() { # compile COMPILER FLAGS SOURCE [INCLUDE FOLDER]: sets object
     object=$out/object-$(echo "$*" | cksum | tr ' ' '-').o
@@ -41,7 +41,7 @@ build() {   # build NAME COMPILER FLAGS SOURCE [FLAGS of the implementation, if 
     [ -x "$out/$1" ]
 }
 
-# run NAME COMMAND...: a test program's last line is its sum; what failed stands above it
+# run NAME COMMAND...: run a test program, whose last line is its count; show the failures above that line
 run() {
     name=$1
     shift
@@ -52,7 +52,7 @@ run() {
     grep -E -A 4 'failed:|FAIL|ERROR|WARNING|error:' "$out/run.log" | head -30
 }
 
-# Does a trivial program with these flags build and run here?
+# Does a trivial program build with these flags, and run here?
 probe() {   # probe COMPILER FLAGS [RUNNER...]
     compiler=$1 flags=$2
     shift 2
@@ -61,8 +61,8 @@ probe() {   # probe COMPILER FLAGS [RUNNER...]
     $compiler $flags "$out/probe.cc" -o "$out/probe" 2> /dev/null && "$@" "$out/probe" > /dev/null 2>&1
 }
 
-# plain COMPILER FLAGS IMPLEMENTATION_FLAGS [ARGUMENT of the shuffled run]: in order, shuffled, and with
-# device work put off to the next wait
+# plain COMPILER FLAGS IMPLEMENTATION_FLAGS [ARGUMENT of the shuffled run]: run test_cuda in order, shuffled,
+# and with device work deferred to the next wait
 plain() {
     if ! have "$1"; then skip "no $1 here"; return; fi
     build "test_$1" "$1" "$2" tests/test_cuda.cu "$3" || return
@@ -73,8 +73,8 @@ plain() {
         env MPT_EMU_SHUFFLE=6 MPT_EMU_RESIDENT=2 MPT_EMU_DEFERRED=1 "$out/test_$1" --small
 }
 
-# HIDE: a host that reads device memory in passing is an error. Leaks need ptrace, which some sandboxes
-# forbid; the emulation counts device memory anyway.
+# MPT_EMU_HIDE makes it an error if the host reads device memory directly. Leak detection needs ptrace, which
+# some sandboxes forbid; the emulation counts device memory anyway.
 address_sanitizer() {
     leaks=1
     probe g++ "$asan" env ASAN_OPTIONS=detect_leaks=1 || leaks=0
@@ -88,9 +88,9 @@ address_sanitizer() {
         MPT_EMU_DEFERRED=1 ASAN_OPTIONS=detect_leaks=$leaks "$out/test_asan" --small
 }
 
-# gcc comes first: the TSan of clang 14 and later numbers threads anew after 256, and a block has as many,
-# so it misses what races between two blocks. Newer kernels place memory more at random than TSan expects;
-# setarch -R turns that off. A process per test, since TSan gets slower with every thread it has ever seen.
+# gcc comes first: the TSan of clang 14 and later reuses thread numbers after 256, and a block has 256
+# threads, so it misses races between two blocks. Newer kernels randomize memory more than TSan expects;
+# setarch -R turns that off. One process per test, as TSan gets slower with every thread it has ever seen.
 thread_sanitizer() {
     for compiler in g++ clang++; do
         for runner in env "setarch $(uname -m) -R"; do
@@ -98,11 +98,11 @@ thread_sanitizer() {
             probe $compiler "$tsan" $runner || continue
             build test_tsan $compiler "-O0 $tsan" tests/test_cuda.cu "-O1 $tsan" || return
             for t in $(sed -n 's/^TEST(\([a-z0-9_]*\)).*/\1/p' tests/test_cuda.cu); do
-                [ "$t" = check_beyond_32_bits ] && continue     # there only on a GPU
+                [ "$t" = check_beyond_32_bits ] && continue     # exists only on a GPU
                 # shellcheck disable=SC2086
                 run "TSan, $t" $runner "$out/test_tsan" --small "$t"
             done
-            # of the other programs what has shared memory or several kernels behind each other
+            # of the other programs, tests with shared memory or several kernels after each other
             for which in optim:sgd optim:lamb report:every_source convert:fp8_encode convert:fp8_scaling \
                          convert:block_quantize; do
                 program=test_cuda_${which%:*} t=${which#*:}
@@ -118,7 +118,7 @@ thread_sanitizer() {
     skip "ThreadSanitizer does not work here"
 }
 
-# Is its silence worth something? Without the fence before the last block's counter it must not be silent.
+# Does TSan find races? Without the fence before the last block's counter it must report one.
 tsan_sees() {   # tsan_sees COMPILER RUNNER
     mkdir -p "$out/no-fence"
     cp mpt_half.h mpt.h "$out/no-fence"
@@ -131,7 +131,7 @@ tsan_sees() {   # tsan_sees COMPILER RUNNER
     else skip "the TSan of $1 does not see races between blocks"; fi
 }
 
-# The example prints the same everywhere: only + - * /, fmaf and conversions are in it.
+# The example prints the same everywhere: it uses only + - * /, fmaf and conversions.
 example() { # example COMPILER
     have "$1" || { skip "example 05: no $1 here"; return; }
     build "05_$1" "$1" -O1 examples/05_train_digits_cuda.cu || return
@@ -150,7 +150,7 @@ more() {    # more COMPILER FLAGS IMPLEMENTATION_FLAGS NAME [ARGUMENT of the shu
     done
 }
 
-# Example 10 launches by <<<>>>, as its readers do: turned into a call here. Both files must learn alike.
+# Example 10 launches kernels by <<<>>>, which sed turns into calls. Both files must learn alike.
 drop_in() {
     for f in before after; do
         sed -E 's/([a-z_0-9]+)<<<(.*)>>>\(/EMU_LAUNCH(\1, \2)(/' "examples/10_drop_into_cuda/$f.cu" \
@@ -179,7 +179,7 @@ example_refuses() {
     fi
 }
 
-# The benchmark runs to its end, and what it writes can be read; its times mean nothing here.
+# The benchmark must run to its end and write valid files; its times mean nothing here.
 bench_runs() {
     build bench g++ -O0 tests/bench/bench_cuda.cu -O2 || return
     rm -rf "$out/results" && mkdir -p "$out/results"
@@ -212,7 +212,7 @@ if probe g++ "$asan" env ASAN_OPTIONS=detect_leaks=0; then
 else
     skip "AddressSanitizer does not work here"
 fi
-# Below CUDA 12.8 cublasLt has no blocks: their products are refused with the reason.
+# Before CUDA 12.8 cublasLt has no block formats: products of them are refused with a reason.
 build test_old_cublas g++ '-O0 -DCUBLAS_VERSION=120000' tests/test_cuda_gemm.cu &&
     run "test_cuda_gemm, CUDA 12.0" "$out/test_old_cublas" --small block
 printf '%s\n' '#define MPT_IMPLEMENTATION' '#include "mpt_cuda.h"' > "$out/whole.cc"

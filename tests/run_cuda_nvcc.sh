@@ -1,8 +1,8 @@
 #!/bin/sh
-# run_cuda_nvcc.sh BUILD_DIR -- what nvcc makes of mpt_cuda.h, on a machine without a GPU: it compiles without
-# a warning for eight architectures, and split over two files; a C99 program links with it by gcc and runs; no
-# kernel spills; the PTX, interpreted, does what the C source does, and a model of its speed is printed.
-# Environment: NVCC; else nvcc from the PATH or from /usr/local/cuda/bin.
+# run_cuda_nvcc.sh BUILD_DIR -- checks mpt_cuda.h with nvcc, on a machine without a GPU: it compiles without a
+# warning for eight architectures, also split over two files; a C99 program links with it by gcc and runs; no
+# kernel spills; the PTX, interpreted, does what the C source does; a model of its speed is printed.
+# Environment: NVCC; default: nvcc from the PATH or from /usr/local/cuda/bin.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/cuda-nvcc
@@ -26,7 +26,7 @@ include() { # include FILE MACRO
 include part.cu MPT_CUDA_IMPLEMENTATION
 include rest.c MPT_IMPLEMENTATION
 
-# Where this nvcc keeps its runtime library.
+# Print the folder of this nvcc's runtime library.
 library_folder() {
     for folder in "$(dirname "$(command -v "$NVCC")")/../lib64" /usr/local/cuda/lib64; do
         [ -f "$folder/libcudart_static.a" ] && echo "$folder" && return
@@ -34,7 +34,7 @@ library_folder() {
 }
 cudart="-L$(library_folder) -lcudart_static -lrt -lpthread -ldl -lm"
 
-# link_and_run NAME OBJECT...: by gcc, without libstdc++
+# link_and_run NAME OBJECT...: link by gcc, without libstdc++, and run
 link_and_run() {
     name=$1
     shift
@@ -48,7 +48,7 @@ link_and_run() {
     check "$name runs" "$out/user"
 }
 
-# No register in local memory, no array that an unrolled loop left there.
+# No kernel may keep registers or arrays in local memory.
 no_spills() {   # no_spills NAME LOG
     worst=$(sed -n 's/^ *\([0-9]*\) bytes stack frame, \([0-9]*\) bytes spill stores, .*/\1\n\2/p' "$2" |
         sort -n | tail -n 1)
@@ -56,8 +56,8 @@ no_spills() {   # no_spills NAME LOG
     else fail "$1: ${worst:-unknown} bytes of stack or spills in a kernel"; fi
 }
 
-# The PTX of an architecture against the C source, and the model of its speed. The leaves in inline assembly
-# differ below and from sm_89 on; sm_103 has another front end.
+# The PTX of an architecture is compared with the C source; the model of speed uses it too. The functions in
+# inline assembly differ below and from sm_89 on; for sm_103 nvcc has another front end.
 if have python3; then
     # shellcheck disable=SC2086
     check "ptx_host builds" "${CXX:-c++}" -x c++ -std=c++17 -O0 -shared -fPIC -DMPT_CUDA_EMU -Itests/emu -I. \
@@ -65,7 +65,7 @@ if have python3; then
 else
     skip "no python3: the PTX is not interpreted"
 fi
-ptx() {         # ptx SM: runs cuda_ptx.py, whose table is shown
+ptx() {         # ptx SM: run cuda_ptx.py and show its table
     [ -f "$out/host.so" ] || return
     case $1 in 75 | 90 | 103) parts='judge model' ;; 80 | 89) parts=model ;; *) return ;; esac
     # shellcheck disable=SC2086
@@ -77,7 +77,7 @@ ptx() {         # ptx SM: runs cuda_ptx.py, whose table is shown
     fi
     cat "$out/ptx.log"
 }
-# Does the judge see? A leaf that truncates, one with its operands changed over.
+# Does the judge find bugs? Plants instructions that truncate, and exchanged operands.
 ptx_sees() {    # ptx_sees WHAT SED_SCRIPT
     [ -f "$out/host.so" ] || return
     sed -E "$2" "$out/whole.compute_90.ptx" > "$out/planted.ptx"
@@ -91,7 +91,7 @@ ptx_sees() {    # ptx_sees WHAT SED_SCRIPT
 check "a C99 user compiles" $c99 -O2 -c tests/compile/user_cuda.c -o "$out/user_cuda.o"
 # shellcheck disable=SC2086
 check "the rest of a split build compiles" $c99 -c "$out/rest.c" -o "$out/rest.o"
-# One call for all architectures: what runs on the host is compiled once. ptxas' words are told apart.
+# One call for all architectures compiles the host code once. The output of ptxas is split by architecture.
 gencode=$(for sm in $architectures; do echo "-gencode arch=compute_$sm,code=sm_$sm"; done)
 rm -f "$out"/whole.* "$out"/ptxas.*
 include whole.cu MPT_IMPLEMENTATION
@@ -114,8 +114,8 @@ else
     fail "sm_$architectures"
     grep -v 'ptxas info' "$out/ptxas.log" | head -20
 fi
-# Another front end, clang's, and the oldest headers, those of CUDA 12.0, which PyPI packages. clang 14 has a
-# header of textures that CUDA 12 is without.
+# Another front end (clang), with the oldest supported headers (CUDA 12.0, from PyPI). The macro keeps out
+# clang 14's header for textures, which CUDA 12 does not support.
 python=$(python_with nvidia.cuda_runtime,nvidia.cuda_nvcc)
 if have clang++ && [ -n "$python" ]; then
     site=$("$python" -c 'import nvidia.cuda_nvcc as n; print(n.__path__[0])')/..
@@ -133,14 +133,14 @@ else
     skip "no clang++, or no headers of CUDA 12.0 (pip: nvidia-cuda-runtime-cu12, nvidia-cuda-nvcc-cu12)"
 fi
 
-# less optimization where nothing of it will run
+# less optimization for code that will not run
 quick='-arch=sm_90 -Xcicc -O1 -Xptxas -O0'
-# split over two files the same code comes out: once is enough
+# split over two files, the code is the same, so one architecture is enough
 # shellcheck disable=SC2086
 check "sm_90 compiles, split" "$NVCC" $flags $quick -c "$out/part.cu" -o "$out/part.o"
 link_and_run "sm_90, split" "$out/part.o" "$out/rest.o"
 
-# The PTX. holds and lacks take: what for, a pattern
+# Patterns in the PTX. holds, lacks WHAT PATTERN -- passes if the PTX has, or has not, a line with PATTERN
 holds() {
     if grep -qE "$2" "$ptx"; then pass "$variant: $1"; else fail "$variant: no $1 in the PTX"; fi
 }
@@ -168,19 +168,19 @@ for variant in compute_90 fast_math; do
     holds "division, correctly rounded" 'div\.rn\.f32'
     holds "square root, correctly rounded" 'sqrt\.rn\.f32'
     lacks "approximate instruction" '\.(approx|full)\.'
-    # ... but to test for Inf and NaN, which nvcc may write as |x| == Inf: flushing is harmless there
+    # except in tests for Inf and NaN, which nvcc may write as |x| == Inf: flushing is harmless there
     grep -vE 'abs\.ftz\.f32|setp\.(equ|neu|ltu|lt)\.ftz\.f32.*0f7F800000' "$ptx" > "$ptx.strict"
     ptx=$ptx.strict
     lacks "instruction that flushes subnormals" '\.ftz'
     lacks "local memory" '(ld|st)\.local'
-    # such loads may be served from a cache that does not see what other blocks have just written
+    # such loads may come from a cache that does not have what other blocks have just written
     lacks "non-coherent load" 'ld\.global\.nc'
 done
 
 if echo '#include <nccl.h>' | "$NVCC" -x cu -E - > /dev/null 2>&1; then
     # shellcheck disable=SC2086
     check "compiles with NCCL" "$NVCC" $quiet $quick -DMPT_USE_NCCL -c "$out/whole.cu" -o "$out/nccl.o"
-    link_and_run "with NCCL" "$out/nccl.o" -lnccl -lstdc++     # which libnccl itself wants
+    link_and_run "with NCCL" "$out/nccl.o" -lnccl -lstdc++     # libnccl needs libstdc++
 else
     skip "NCCL is not installed"
 fi

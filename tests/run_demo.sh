@@ -1,11 +1,11 @@
 #!/bin/sh
-# run_demo.sh BUILD_DIR -- make demo in at most 40 s of processor time, its numbers tell the story, its
-# pictures exist, and bad input is refused with nothing written.
+# run_demo.sh BUILD_DIR -- checks that make demo takes at most 40 s of processor time, that its numbers are as
+# promised, that its pictures exist, and that it refuses bad input and then writes nothing.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}
 rm -rf "$out/demo" "$out/demo-times"
-# Processor time, of make and what it runs: on a shared machine the clock on the wall measures the others too.
+# Processor time of make and its children: on a shared machine wall-clock time depends on other programs too.
 check "make demo" sh -c 'make --no-print-directory B="$0" demo && times > "$0/demo-times"' "$out"
 took=$(awk 'NR == 2 { split($1, u, "[ms]"); split($2, s, "[ms]")
                       print int(60 * (u[1] + s[1]) + u[2] + s[2]) }' "$out/demo-times")

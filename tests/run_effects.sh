@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_effects.sh BUILD_DIR -- examples/14_paper_effects.c tells the story that it should, within three minutes
-# on a busy machine.
+# run_effects.sh BUILD_DIR -- checks that examples/14_paper_effects.c reproduces the study's numbers, within
+# three minutes on a busy machine.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/effects
@@ -10,9 +10,9 @@ start=$(date +%s)
 check "it runs" sh -c "'$out/14_paper_effects' > '$out/effects.txt'"
 took=$(($(date +%s) - start))
 if [ "$took" -le 180 ]; then pass "took $took s"; else fail "took $took s, 180 are allowed"; fi
-# holds CONDITION: a[block, row] is the number of a row, s[block, row] that of the study, lost[...] the
-# percentage of lost gradients, gone[...] that of lost updates; d: diverge, p: partial, s: storage, e: eps,
-# g: shares. The study gives a range for x1 in the first table.
+# holds CONDITION -- checks an awk condition: a[block, row] is our number, s[block, row] the study's,
+# lost[...] the percentage of lost gradients, gone[...] that of lost updates. Blocks: d diverge, p partial,
+# s storage, e eps, g shares. For x1 in the first table the study gives a range.
 holds() {
     check "$1" awk -F'|' 'BEGIN { b = "g" }
         function near(x, y) { return x - y <= 1.05 && y - x <= 1.05 }

@@ -1,11 +1,11 @@
 #!/bin/sh
-# run_emu_bugs.sh BUILD_DIR -- does the CUDA emulation catch the planted kernel bugs?
+# run_emu_bugs.sh BUILD_DIR -- checks that the CUDA emulation catches the planted kernel bugs.
 #
-# Builds tests/emu_bugs.cc plain, with ASan+UBSan and with TSan. Every bug must be caught, in
-# each variant that its list line names, with the expected text and a nonzero exit; every healthy
-# sibling must be silent and exit 0 in all three, in straight and in shuffled order.
-# Environment: CXX (c++), MPT_CI=1: a sanitizer that does not work here counts as a failure.
-# The last line is "N passed, N failed, N skipped"; the exit status is 1 when one failed.
+# Builds tests/emu_bugs.cc plain, with ASan+UBSan and with TSan. Every bug must be caught, in the variant of
+# its line in the list, with the expected text and a nonzero exit status; every healthy sibling must print no
+# error and exit 0 in all three variants, in straight and in shuffled order.
+# Environment: CXX (c++); MPT_CI=1: a sanitizer that does not work here counts as a failure.
+# The last line is "N passed, N failed, N skipped"; the exit status is 1 if one failed.
 
 set -u
 build=${1:?usage: run_emu_bugs.sh BUILD_DIR}
@@ -29,7 +29,7 @@ skip() { # COUNT REASON
     fi
 }
 
-# Can a trivial program be built with these flags, and run?
+# Does a trivial program build with these flags, and run here?
 probe() { # NAME FLAGS [RUNNER]
     echo 'int main() { return 0; }' > "$build/emu_probe.cc"
     # shellcheck disable=SC2086
@@ -46,8 +46,8 @@ build_variant() { # NAME FLAGS
     return 1
 }
 
-# Which variants work here. LeakSanitizer needs ptrace, TSan a memory layout that it knows: newer
-# kernels randomize more than older TSan expects, and setarch -R turns that off.
+# Find the variants that work here. LeakSanitizer needs ptrace, TSan a memory layout that it knows: newer
+# kernels randomize memory more than older TSan expects, and setarch -R turns that off.
 variants=""
 find_variants() {
     if ! probe plain ""; then fail "$CXX does not compile"; return; fi
@@ -72,7 +72,7 @@ find_variants() {
 
 have() { case " $variants " in *" $1 "*) return 0 ;; esac; return 1; }
 
-run() { # VARIANT SEED NAME: the exit status of emu_bugs, its output in $log
+run() { # VARIANT SEED NAME: returns the exit status of emu_bugs; its output is in $log
     runner=""
     [ "$1" = tsan ] && runner=$tsan_run
     [ -n "$2" ] && resident=3 || resident=1
@@ -83,8 +83,8 @@ run() { # VARIANT SEED NAME: the exit status of emu_bugs, its output in $log
         timeout 60 $runner "$build/emu_bugs_$1" "$3" > "$log" 2>&1
 }
 
-# A bug must show in straight order, or in the shuffled one: some are invisible in one of them.
-# Whatever shows must be the expected text.
+# A bug must be caught in straight or in shuffled order: some are invisible in one of them. The output must
+# have the expected text.
 want_caught() { # NAME VARIANT TEXT
     have "$2" || return 0
     case $3 in

@@ -1,13 +1,13 @@
 #!/bin/sh
-# run_examples.sh BUILD_DIR -- every example builds by the line in its own comment, without a warning on
-# gcc and clang, and prints what stands beside it; the drop-in diffs stay small; broken data is refused.
+# run_examples.sh BUILD_DIR -- every example must build by the line in its own comment, and without a warning
+# by gcc and clang, and print what its .expected file has; drop-in diffs stay small; broken data is refused.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/examples-check
 mkdir -p "$out"
 strict='-std=c99 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wdouble-promotion -Werror'
 
-# The build line of an example, with its output moved to $out.
+# Print the build line of an example, with $out as the place of its output.
 build_line() {
     sed -n '1,40s/^[ *]*\(cc -O2 [^&]*\).*$/\1/p' "$1" | grep "$1" | head -1 |
         sed "s| -o \([^ ]*\)| -o $out/$2|"
@@ -22,7 +22,7 @@ for expected in examples/*.expected examples/dropin/*.expected; do
     check "$source: its build line" sh -c "$line"
     "$out/$name" > "$out/$name.out" 2>&1
     check "$source: its output" diff "$expected" "$out/$name.out"
-    # Besides cc -O2 one more build each, in turn: the implementation makes every one some seconds long.
+    # Besides cc -O2, one of three more builds in turn: each takes seconds, because of the implementation.
     turn=$(((${turn:-0} + 1) % 3))
     case $turn in 0) build='gcc -O1' ;; 1) build='gcc -O0' ;; *) build='clang -O1' ;; esac
     have "${build%% *}" || { skip "$source with $build: no such compiler"; continue; }
@@ -36,8 +36,8 @@ for expected in examples/*.expected examples/dropin/*.expected; do
     fi
 done
 
-# Adoption is cheap: lines that differ, both sides counted, and how many each pair is allowed. In adam 21 of
-# them are the program's own optimizer, which goes.
+# Adoption must be cheap: the number of changed lines, on both sides, that each pair is allowed. In adam, 21
+# of them are the program's own optimizer, which is removed.
 allowed='scaler 10
 fused 29
 adam 45
@@ -54,10 +54,10 @@ for before in examples/dropin/before_*.c; do
 done
 
 # The GPT, in half the bytes and at most 1.2 times the processor time. Where a whole training ends is chance,
-# in FP32 too (examples/dropin/README.md): two builds of before_gpt.c part after some 150 steps. Until then
-# there is one road: after 100 steps the losses of the same seed, trained and new, are within 0.3% of those of
-# FP32, in fact within 0.01% (FP16) and 0.1% (BF16). Of two whole trainings one at least learns to add.
-gpt() {     # gpt SOURCE STEPS SEED... -- of each run: share right, both losses, seconds, bytes of both arrays
+# in FP32 too (examples/dropin/README.md): two builds of before_gpt.c diverge after some 150 steps. Until then
+# runs stay close: after 100 steps, losses of trained and of new sums are within 0.3% of those in FP32 of the
+# same seed (in fact 0.01% in FP16, 0.1% in BF16). Of two whole trainings at least one must learn to add.
+gpt() {     # gpt SOURCE STEPS SEED... -- for each run: % right, both losses, seconds, bytes of both arrays
     cc -O3 -ffast-math -I. "$1" -o "$out/gpt" -lm || return
     steps=$2
     shift 2
@@ -79,7 +79,7 @@ for format in f16 bf16; do
         END {if (n != 3) print "a run is missing"; if (mine > 1.2 * time) print mine " s for " time}')
     if [ -z "$wrong" ]; then pass "the GPT in $format"; else fail "the GPT in $format:" $wrong; fi
 done
-# The same lines in FP32, with room for floats where activations are stored: the losses of before_gpt.c
+# The same lines in FP32, with activations stored as floats: they must give the losses of before_gpt.c
 sed 's/half = MPT_F16/half = MPT_F32/; s/static mpt_f16 stored/static float stored/' \
     examples/dropin/after_gpt.c > "$out/gpt_control.c"
 gpt "$out/gpt_control.c" 100 1 > "$out/gpt.control"
@@ -90,7 +90,7 @@ check "the GPT's lines in FP32" test "$same" = 1
 gpt examples/dropin/after_gpt.c 600 1 2 > "$out/gpt.whole"
 check "the GPT in f16 learns to add" awk '$1 >= 95 {ok = 1} END {exit !ok}' "$out/gpt.whole"
 
-# Its story, cut short: eight rows, gradients lost where the scale is small, and the pictures' numbers.
+# Example 15, shortened: eight rows, gradients lost if the scale is small, and the numbers for the pictures.
 mkdir -p "$out/gpt.csv"
 if cc -O3 -ffast-math -I. examples/15_gpt.c -o "$out/15_gpt" -lm &&
     "$out/15_gpt" 20 "$out/gpt.csv" > "$out/15.out"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_fuzz.sh BUILD_DIR -- libFuzzer under ASan and UBSan, FUZZ_SECONDS (10) per target; the target that
-# reads files also under AFL++, where afl-fuzz is installed.
+# run_fuzz.sh BUILD_DIR -- runs the fuzz targets with libFuzzer under ASan and UBSan, FUZZ_SECONDS (10) each;
+# the target that reads files also with AFL++, if afl-fuzz is installed.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/fuzz
@@ -10,7 +10,7 @@ needs_cjson() { grep -q cJSON "$1"; }
 has_cjson() { have pkg-config && pkg-config --exists libcjson; }
 inspect_sources='tests/fuzz/fuzz_inspect.c examples/inspect/*.c'
 
-# Good, broken and hostile files, each behind the byte that tells the target its kind.
+# Good, broken and hostile files, each preceded by the byte that tells the target its kind.
 seeds() {
     rm -rf "$out/files" "$out/seeds"
     mkdir -p "$out/files" "$out/seeds"

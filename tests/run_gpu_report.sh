@@ -1,7 +1,7 @@
 #!/bin/sh
-# run_gpu_report.sh BUILD_DIR -- gpu_report.sh rehearsed without a GPU: once whole, with an nvcc that compiles
-# against tests/emu, and once for each way it can go wrong. Each must end in a clear line, the table, a
-# summary in its folder, and, but for the whole one, a nonzero exit status.
+# run_gpu_report.sh BUILD_DIR -- tests gpu_report.sh without a GPU: once complete, with a stub of nvcc that
+# compiles for tests/emu, and once for each way it can go wrong. Each run must end with a clear line, the
+# table, a summary in its folder, and, except for the complete one, a nonzero exit status.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/gpu-report
@@ -11,7 +11,7 @@ out=$(cd "$out" && pwd)
 real_cc=$(command -v "${CC:-cc}")
 unset MPT_CI CI CC NVCC MPT_EMU_SHUFFLE MPT_EMU_DEFERRED MPT_EMU_RESIDENT MPT_EMU_HIDE
 
-# The stubs. nvcc and cc keep what they made, so that they compile everything once.
+# The stubs. nvcc and cc cache what they made, so that they compile everything once.
 cat > "$out/tools/nvidia-smi" << 'END'
 #!/bin/sh
 case $* in *=name,*) echo "name, driver" ;; *compute_cap*) echo 9.0 ;; esac
@@ -37,7 +37,7 @@ kept=$cache/$(echo "$*" | cksum | tr ' ' '-')
 for to; do :; done                      # -o FILE comes last
 if [ ! -f "$kept" ]; then
     set -- $(printf '%s\n' "$@" | grep -vE '^-(arch|l|O3)')
-    case $* in *examples/*) speed=-O1 ;; *) speed=-O0 ;; esac       # these run longer than they compile
+    case $* in *examples/*) speed=-O1 ;; *) speed=-O0 ;; esac       # examples run longer than they compile
     case $* in
     *10_drop_into_cuda*)
         name=$(echo "$*" | tr ' ' '\n' | grep '\.cu$')
@@ -63,7 +63,7 @@ END
 chmod +x "$out"/tools/*
 tools=$out/tools:$PATH
 
-report() {      # report NAME VARIABLE=VALUE...: its output in $log, its exit status in $code
+report() {      # report NAME VARIABLE=VALUE...: run a report; its output is in $log, its exit status in $code
     name=$1 log=$out/$1.out
     shift
     mkdir -p "$out/$name"
@@ -71,7 +71,7 @@ report() {      # report NAME VARIABLE=VALUE...: its output in $log, its exit st
         sh tests/gpu_report.sh "$out/build" > "$log" 2>&1
     code=$?
 }
-ends() {        # ends WHAT STATUS PATTERN...: this exit status, a table, a summary with it, and each pattern
+ends() {        # ends WHAT STATUS PATTERN...: checks exit status, table, summary, and each pattern in $log
     what=$1 status=$2
     shift 2
     if [ "$((code != 0))" != "$status" ]; then

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run_install.sh BUILD_DIR -- make install puts the headers, and what pkg-config and CMake want, where they
-# find it, and a program builds from there; a fresh clone builds with nothing but a C compiler, make and the
+# run_install.sh BUILD_DIR -- checks that make install puts the headers, and the files for pkg-config and
+# CMake, where a program finds them, and that a fresh clone builds with nothing but a C compiler, make and the
 # shell's tools.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
@@ -22,11 +22,11 @@ else
     skip "pkg-config is not installed"
 fi
 
-# A CMake project finds the package, here moved to another place, with its headers and libm.
+# A CMake project must find the package, which is moved to another place here, with its headers and libm.
 if have cmake; then
     rm -rf "$out/moved" "$out/cmake" "$out/lib" && mkdir -p "$out/cmake" && mv "$out/root/usr" "$out/moved"
     cp "$out/user.c" "$out/cmake"
-    # cmake_project VERSION FLAG -- make files for a project that wants this version
+    # cmake_project VERSION FLAG -- configure a project that requires this version
     cmake_project() {
         cat > "$out/cmake/CMakeLists.txt" <<CMAKE
 cmake_minimum_required(VERSION 3.5)
@@ -60,7 +60,7 @@ fi
 if git rev-parse --git-dir >/dev/null 2>&1; then
     rm -rf "$out/clone"
     check "a fresh clone" git clone -q . "$out/clone"
-    # What must show here is that nothing else is needed: a test of each header and an example do.
+    # A test of each header and an example are enough to show that nothing else is needed.
     rm -rf "$out/bin" && mkdir "$out/bin"
     for tool in cc as ld make sh awk mkdir cp rm; do
         ln -s "$(command -v $tool)" "$out/bin/$tool" || fail "no $tool here"

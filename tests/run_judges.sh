@@ -1,7 +1,7 @@
 #!/bin/sh
-# run_judges.sh BUILD_DIR [torch | tensorflow] -- our numbers against those of others, who share no code with
-# us: numpy and ml_dtypes; or PyTorch, or TensorFlow, whose wheels are large: make check-torch and
-# check-tensorflow, with results in tests/bench/results.
+# run_judges.sh BUILD_DIR [torch | tensorflow] -- compares our results with those of software that shares no
+# code with ours: numpy and ml_dtypes; or PyTorch or TensorFlow, whose packages are large (make check-torch
+# and check-tensorflow, with results in tests/bench/results).
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/judges

@@ -1,15 +1,15 @@
 #!/bin/sh
-# run_matrix.sh -- build C tests in every supported way and run each build.
+# run_matrix.sh -- builds C tests in every supported way and runs each build.
 #
 #     sh tests/run_matrix.sh BUILD_DIR TEST...        # tests/test_half.c ...
 #
-# gcc and clang, as C99 and as C++17, at four levels of optimisation, with the address and
-# undefined-behaviour sanitizers, without SIMD; tcc. What is not optimized runs with --short. Every way, not
-# every pairing: more for test_half and test_mpt, which cover a whole header each, fewer for the others; gcc
-# C99 -O2 is `make test`. CC and CXX are ignored: the matrix is the point. Each way compiles the
-# implementation once (tests/impl.c), for all tests and for the next run of this script. A missing compiler
-# is a skip; with MPT_CI=1 a skip is a failure. MPT_JOBS (2) run at a time. The last line is "N passed, N
-# failed, N skipped"; the exit status is nonzero if one failed.
+# The ways: gcc and clang, as C99 and as C++17, at four levels of optimisation, with AddressSanitizer and
+# UBSan, without SIMD; tcc. Builds without optimisation run with --short. Not all combinations are built: more
+# for test_half and test_mpt, which cover a whole header each, fewer for the others; gcc C99 -O2 is `make
+# test`. CC and CXX are ignored. Each way compiles the implementation (tests/impl.c) once, for all tests and
+# for the next run of this script. A missing compiler is a skip; with MPT_CI=1 a skip is a failure. MPT_JOBS
+# (2) run at a time. The last line is "N passed, N failed, N skipped"; the exit status is nonzero if one
+# failed.
 
 if [ $# -lt 2 ]; then
     echo "usage: sh tests/run_matrix.sh BUILD_DIR TEST..." >&2
@@ -27,7 +27,7 @@ warnings='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wund
           -Wdouble-promotion -Wcast-qual -Werror'
 sanitize='-O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all'
 
-# One variant of a test a line: test | name | compiler | flags
+# One variant of a test per line: test | name | compiler | flags
 unnumbered_variants()
 {
     for test in $tests; do
@@ -65,13 +65,13 @@ tcc|tcc|
 END
 }
 
-# The same with a number in front, which keeps the results in order.
+# The same with a number in front, which orders the results.
 variants() { unnumbered_variants | awk '{ printf "%03d|%s\n", NR, $0 }'; }
 
-# implementation_of COMPILER FLAGS: its object file
+# implementation_of COMPILER FLAGS: print the name of its object file
 implementation_of() { echo "$implementations/$(echo "$1 $2" | cksum | tr ' ' '-').o"; }
 
-# implement COMPILER FLAGS: compile it, if it is not there or older than what it is made of
+# implement COMPILER FLAGS: compile it, if its object file is missing or older than its sources
 implement()
 {
     object=$(implementation_of "$1" "$2")
@@ -81,7 +81,7 @@ implement()
     $1 $2 $warnings -I"$here/.." -c "$here/impl.c" -o "$object" >"$object.log" 2>&1
 }
 
-# run_variant NUMBER TEST NAME COMPILER FLAGS: leave one line in NUMBER.result, and all output in NUMBER.log
+# run_variant NUMBER TEST NAME COMPILER FLAGS: write one line to NUMBER.result, and all output to NUMBER.log
 run_variant()
 {
     exe=$out/$2.$1
@@ -105,7 +105,7 @@ run_variant()
     echo "$result" | tee "$out/$1.result"
 }
 
-# Every MPT_JOBSth implementation, and then every MPT_JOBSth variant.
+# Worker k of n takes every n-th implementation, then every n-th variant.
 jobs=${MPT_JOBS:-2}
 implementer()
 {

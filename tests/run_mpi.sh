@@ -1,7 +1,7 @@
 #!/bin/sh
-# run_mpi.sh BUILD_DIR -- example 06 on 1, 2 and 4 ranks prints the same, weights included, and skips the
-# step that overflows on one rank; without the common decision it does not, so the test can fail. Example 17,
-# whose masters and moments are in parts, on 1 to 4 ranks, and stopped on some to go on on others.
+# run_mpi.sh BUILD_DIR -- checks that example 06 prints the same on 1, 2 and 4 ranks, weights included, and
+# that all ranks skip a step that overflows on one; without the common decision that must fail. Example 17,
+# whose masters and moments are split over ranks, runs on 1 to 4 ranks, and continues on another number.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/mpi
@@ -31,7 +31,7 @@ check "once" grep -q '^[0-9]* steps, 1 skipped, .*, the same on every rank$' "$o
 check "and it learns" awk '/right/ { exit !($7 > 300) }' "$out/1.txt"
 if on 3 "$out/06" > "$out/3.txt" 2>&1; then fail "3 ranks are refused"; else pass "3 ranks are refused"; fi
 
-# Without it the Inf of one rank goes into the sum of all.
+# Without the common decision the Inf of one rank gets into the sum of all ranks.
 sed 's/must(mpt_step_combine(.*));/local.found_inf = 0;/' "$source" > "$out/alone.c"
 if cmp -s "$source" "$out/alone.c"; then
     fail "nothing planted"
@@ -42,11 +42,11 @@ else
     then fail "planted: not seen"; else pass "planted: seen"; fi
 fi
 
-# The last line has the norm and the weights; on 4 ranks the second one has nothing to step.
+# The last line has the norm and the weights; of 4 ranks the second one has no weights to step.
 source=examples/17_sharded_mpi.c
 # shellcheck disable=SC2086
 check "example 17 builds" mpicc $strict -I. "$source" -o "$out/17" -lm
-same() {    # same NAME WANTED RANKS [ARGUMENT...]
+same() {    # same NAME WANTED RANKS [ARGUMENT...] -- does example 17 end with the last line of WANTED?
     name=$1 wanted=$2
     shift 2
     n=$1

@@ -1,8 +1,8 @@
 #!/bin/sh
-# run_parts.sh BUILD_DIR -- the parts that a user may leave out, MPT_NO_... and MPT_ONLY_...: each alone,
-# and in pairs, the headers compile in C and C++, declared and implemented, with all warnings; what a part
-# declares is gone, and who uses it is told so; nothing that is left needs it; programs that do not use it
-# build and run.
+# run_parts.sh BUILD_DIR -- checks the macros that leave out parts, MPT_NO_... and MPT_ONLY_...: with each and
+# with pairs, the headers compile in C and C++, declared and implemented, with all warnings; what a part
+# declares is gone, and using it is an error that names it; nothing that is left needs it; programs that do
+# not use the part build and run.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/parts
@@ -17,7 +17,7 @@ cc=
 for c in "${CC:-cc}" gcc clang; do [ -n "$cc" ] || ! have "$c" || cc=$c; done
 for c in gcc g++ clang clang++; do have $c || skip "$c is not installed"; done
 
-# The list is that of the headers' configuration comments, and they ask for no other.
+# The configuration comments of the headers list the macros, and their code tests no others.
 documented=$(awk '/^\/\/ >>/ { on = /configuration/ } on && !/^#/' mpt_half.h mpt.h |
              grep -oE '\bMPT_(NO|ONLY)_[A-Z0-9_]+' | sort -u)
 asked=$(grep -hE '^ *# *(if|ifdef|ifndef|elif)' mpt_half.h mpt.h mpt_cuda.h |
@@ -31,15 +31,15 @@ parts=$documented
 no=$(echo "$parts" | grep MPT_NO_)
 only=$(echo "$parts" | grep MPT_ONLY_)
 
-# compile NAME COMPILER FLAGS... -- passes if it compiles, if there is such a compiler
+# compile NAME COMPILER FLAGS... -- passes if it compiles; does nothing if the compiler is missing
 compile() {
     name=$1
     shift
     ! have "$1" || check "$name" "$@"
 }
 
-# names FLAGS... -- the functions that mpt.h names when compiled so: calls in inline functions and all, but no
-# types of functions
+# names FLAGS... -- print the functions that mpt.h names with these flags, also those that inline functions
+# call, but no function types
 names()
 {
     $cc -E -P -I. "$@" -x c mpt.h | grep -oE '\bmpt_[a-z0-9_]+ *\(' | tr -d ' (' | grep -v '_fn$' | sort -u
@@ -47,7 +47,7 @@ names()
 
 flags_of() { printf -- '-D%s ' "$@"; }
 
-# in_c, in_cxx MACRO... -- without these parts, implemented
+# in_c, in_cxx MACRO... -- compile the implementation with these macros
 in_c() {
     # shellcheck disable=SC2046,SC2086
     compile "$*, clang" clang -std=c99 $strict $(flags_of "$@") -fsyntax-only $from/impl.c
@@ -57,7 +57,7 @@ in_cxx() {
     compile "$*, g++" g++ -std=c++11 $common $(flags_of "$@") -fsyntax-only -x c++ $from/impl.c
 }
 
-# whole MACRO... -- the same, and all that a user can see of it
+# whole MACRO... -- the same, and check everything that a user can notice
 whole() {
     in_c "$@"
     in_cxx "$@"
@@ -70,7 +70,7 @@ whole() {
         compile "$*, $header.h, gcc" gcc -std=c99 $strict $flags -fsyntax-only "$out/declared.c"
         compile "$*, $header.h, g++" g++ -std=c++11 $common $flags -fsyntax-only -x c++ "$out/declared.c"
     done
-    # the CUDA header may need a part, but then says so
+    # the CUDA header may need a part, but then must say so
     printf '#define MPT_IMPLEMENTATION\n#include "mpt_cuda.h"\n' > "$out/cuda.cc"
     if said=$(g++ $emulated $common $flags -fsyntax-only "$out/cuda.cc" 2>&1) ||
        echo "$said" | grep -q '#error.*mpt_cuda.h needs'; then pass "$*, mpt_cuda.h implemented"
@@ -90,7 +90,7 @@ whole() {
     check "$*: something is gone" test -s "$out/gone"
     check "$*: nothing is new" sh -c "! comm -13 '$out/all' '$out/declared' | grep ."
     check "$*: nor is it implemented" sh -c "! comm -12 '$out/gone' '$out/implemented' | grep ."
-    # every use of what is gone is an error that names it
+    # every use of a missing function is an error that names it
     awk 'BEGIN { print "#include \"mpt.h\"" }
          { print "int use" NR "(void) { return sizeof(&" $1 ") > 1; }" }' "$out/gone" > "$out/misuse.c"
     check "$*: the misuse is none without it" $cc -I. -fsyntax-only "$out/misuse.c"
@@ -98,7 +98,7 @@ whole() {
     $cc -I. $flags -fmax-errors=0 -fsyntax-only "$out/misuse.c" 2>&1 | grep 'error' |
         grep -oE '\bmpt_[a-z0-9_]+' | sort -u > "$out/refused"
     check "$*: every misuse is refused by name" sh -c "! comm -23 '$out/gone' '$out/refused' | grep ."
-    # and so is every call, which C99 compilers by themselves only warn of
+    # and so is every call, for which C99 compilers by default only warn
     awk 'BEGIN { print "#include \"mpt.h\"" } { print "void call" NR "(void) { " $1 "(); }" }' "$out/gone" \
         > "$out/call.c"
     # shellcheck disable=SC2086
@@ -110,7 +110,7 @@ whole() {
     done
 }
 
-# programs MACRO... -- build and run those that use nothing of what is gone (after whole)
+# programs MACRO... -- build and run the programs that use no missing function (call after whole)
 programs() {
     flags=$(flags_of "$@")
     for program in use_half use_mpt cost_step; do
@@ -140,7 +140,7 @@ if [ "$(echo "$no" | wc -l)" -gt 1 ]; then
     whole $no
     programs $no
 fi
-# Pairs, in C and in C++ in turn: any two NO, and with an ONLY what it does not imply.
+# Pairs, alternately in C and in C++: any two NO macros, and an ONLY macro with a NO that it does not imply.
 turn=in_c
 pair() {
     $turn "$1" "$2"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# run_portable.sh BUILD_DIR -- machines that nobody here has, by the clang of Zig's PyPI package: compiled for
-# macOS on both processors and Windows on Arm; built for WebAssembly, where wasmtime runs the digest, which
-# must be the same. And all that this newest clang can say of the headers.
+# run_portable.sh BUILD_DIR -- checks machines that are not at hand, by the clang in Zig's PyPI package: it
+# compiles for macOS on both processors and for Windows on Arm, and builds test_digest for WebAssembly, where
+# wasmtime runs it with the same digests. It also checks the headers with all warnings of this newest clang.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/portable
@@ -16,14 +16,14 @@ export ZIG_GLOBAL_CACHE_DIR="$out/cache" ZIG_LOCAL_CACHE_DIR="$out/cache"
 
 zig() { "$python" -m ziglang cc -std=c99 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -I. "$@"; }
 
-# Everything but what contradicts the house: a default beside all cases, and cases without one; a comma
-# between two assignments; arrays behind pointers; structs as they are; functions that a program may not use.
+# All warnings except those that contradict our style: a default beside all enumerators, switches without one,
+# commas between assignments, arrays behind pointers, padding in structs, functions marked as unused.
 check "-Weverything" zig -O0 -Weverything -Wno-covered-switch-default -Wno-switch-enum \
     -Wno-switch-default -Wno-comma -Wno-unsafe-buffer-usage -Wno-padded -Wno-used-but-marked-unused \
     -Wno-bad-function-cast -Wno-format-nonliteral -Wno-nrvo -c tests/impl.c -o "$out/everything.o"
 
 for target in aarch64-macos x86_64-macos aarch64-windows-gnu; do
-    for source in impl test_digest; do  # not linked: that would build each system's own library first
+    for source in impl test_digest; do  # no linking: that would first build each system's libraries
         check "$source for $target" zig -O0 -target $target -c tests/$source.c -o "$out/$target-$source.o"
     done
 done

@@ -1,8 +1,8 @@
 #!/bin/sh
-# run_threads.sh BUILD_DIR -- the same bits for any number of threads and any order of the parts: the digests
-# of test_digest.c and the passes of cut.c, with a pool of the tests' own through MPT_PARALLEL_FOR, with gcc's
-# and clang's OpenMP, in C++, as MPT_STATIC, and under clang's thread sanitizer; and planted bugs that must be
-# seen.
+# run_threads.sh BUILD_DIR -- checks that any number of threads and any order of the parts give the same bits:
+# the digests of test_digest.c and the passes of cut.c, with the tests' own pool through MPT_PARALLEL_FOR,
+# with gcc's and clang's OpenMP, in C++, with MPT_STATIC, and under clang's ThreadSanitizer. Planted bugs must
+# be seen.
 cd "$(dirname "$0")/.." || exit 1
 . tests/lib.sh
 out=${1:-build}/threads
@@ -12,7 +12,7 @@ CXX=${CXX:-g++}
 
 check "the pool builds" gcc -std=gnu99 -O1 -Wall -Wextra -Werror -c tests/pool.c -o "$out/pool.o"
 
-# pooled THREADS ORDER PROGRAM [TEST], team THREADS PROGRAM
+# pooled THREADS ORDER PROGRAM [TEST], team THREADS PROGRAM -- run a program with the pool, or with OpenMP
 pooled() { check "$3: $1 threads, $2" env POOL_THREADS="$1" POOL_ORDER="$2" "$out/$3" ${4:+"$4"}; }
 team() { check "$2: $1 threads of OpenMP" env OMP_NUM_THREADS="$1" "$out/$2"; }
 
@@ -57,7 +57,7 @@ else
     skip "no clang here"
 fi
 
-# planted TEST HEADER FROM TO -- with one line changed, that test of cut.c must see it
+# planted TEST HEADER FROM TO -- with one line of a header changed, this test of cut.c must fail
 planted() {
     mkdir -p "$out/planted/tests"
     cp mpt_half.h mpt.h "$out/planted/"
@@ -72,7 +72,7 @@ planted() {
     check "planted builds: $4" gcc -std=gnu99 -O0 -I"$out/planted" -include tests/pool.h -DMPT_STATIC \
         -DMPT_IMPLEMENTATION "$out/planted/tests/cut.c" "$out/pool.o" -o "$out/planted/cut" -lm -pthread
     order=reverse
-    [ "$1" = control ] && order=static      # every thread then has its part
+    [ "$1" = control ] && order=static      # gives every thread a part
     if POOL_THREADS=3 POOL_ORDER=$order "$out/planted/cut" "$1" > /dev/null 2>&1
     then fail "planted, not seen: $4"; else pass "planted, seen: $4"; fi
 }

@@ -1,4 +1,4 @@
-/* tables.c -- prints the README's tables from the headers' own tables, and from calls that are compiled here:
+/* tables.c -- prints the README's tables, from tables in the headers and from calls that are compiled here:
  *
  *     tables formats|idioms|dialects */
 #define MPT_STATIC
@@ -63,7 +63,7 @@ static void dialects(void)
     }
 }
 
-/* What people have, and the call that does it: compiled, run, and printed as it stands. */
+/* What users have, and the call that replaces it: compiled, run, and printed as source text. */
 #define SAY(have, call)                                \
     do {                                               \
         (void)(call);                                  \

@@ -1,5 +1,5 @@
-/* test.h -- a small test runner in one header: C99, C++11 and CUDA files, no install, no globals
- * outside the file that includes it.
+/* test.h -- a small test runner in one header, for C99, C++11 and CUDA files. Nothing to install; its only
+ * global variable is static.
  *
  *     TEST(adds_up) { CHECK(1 + 1 == 2); CHECK_EQ_U(1u + 1u, 2u); }
  *
@@ -10,11 +10,11 @@
  *         return mt_end();
  *     }
  *
- * A test fails if a CHECK fails or if it ran no CHECK at all. SKIP("reason") leaves a test; with
- * MPT_CI=1 in the environment a skipped test is a failed one. The last line of the output is always
- * "N passed, N failed, N skipped"; the exit status is nonzero if and only if a test failed or none was run.
- * Arguments: a word runs only the tests whose names contain it; --long sets mt.long_mode; --short, for
- * emulated processors, mt.every: the loops that take longest step by it. */
+ * A test fails if a CHECK fails or if it ran no CHECK at all. SKIP("reason") ends a test; with MPT_CI=1 in
+ * the environment a skipped test counts as failed. The last line of the output is always "N passed, N
+ * failed, N skipped"; the exit status is nonzero if and only if a test failed or none was run. Arguments: a
+ * word runs only the tests whose names contain it; --long sets mt.long_mode; --short, for emulated
+ * processors, sets mt.every to 8: the longest loops take larger steps. */
 #ifndef MT_TEST_H
 #define MT_TEST_H
 
@@ -28,7 +28,7 @@
 typedef struct mt_state {
     const char   *only;             /* run tests whose names contain this; NULL: all */
     int           long_mode, ci;
-    unsigned      every;            /* 1; with --short 8 */
+    unsigned      every;            /* step of the longest loops: 1; with --short 8 */
     unsigned long passed, failed, skipped;
     const char   *context, *detail; /* printed with a failure: see mt_context */
     const char   *skip_reason;
@@ -41,8 +41,8 @@ static mt_state mt;
 #define TEST(name) static void mt_test_##name(void)
 #define RUN(name) mt_run(#name, mt_test_##name)
 
-/* Under -ffast-math mpt.h promises no bits, and the processor takes subnormals for zeros: there tests of bits
- * do not run. */
+/* Under -ffast-math mpt.h does not promise exact bits, and the processor treats subnormals as zeros:
+ * RUN_EXACT leaves out tests that compare bits. */
 #ifdef __FAST_MATH__
 #define RUN_EXACT(name) (void)mt_test_##name
 #else
@@ -50,7 +50,7 @@ static mt_state mt;
 #endif
 
 #define CHECK(cond) mt_check((cond) ? 1 : 0, #cond, __FILE__, __LINE__)
-/* got first, then what it should be; the _AT forms also print the input that gave it */
+/* `got` is the result, `want` the expected value; the _AT forms also print `at`, the input of `got` */
 #define CHECK_EQ_U(got, want) \
     mt_check_u((uint64_t)(got), (uint64_t)(want), 0u, 0, #got " == " #want, __FILE__, __LINE__)
 #define CHECK_EQ_U_AT(got, want, at) \
@@ -64,14 +64,14 @@ static mt_state mt;
         return;                   \
     } while (0)
 
-/* Two strings to print with the next failures, such as a format and a rounding; kept, not copied. */
+/* Two strings to print with later failures, such as a format and a rounding. They are not copied. */
 static inline void mt_context(const char *context, const char *detail)
 {
     mt.context = context;
     mt.detail = detail;
 }
 
-/* Count one check; returns nonzero if its failure is to be printed, after printing the place. */
+/* Count one check. Returns 1 after it printed a failure: the caller then prints the values. */
 static inline int mt_count(int ok, const char *text, const char *file, int line)
 {
     mt.checks++;
@@ -121,8 +121,8 @@ static inline int mt_check_s(const char *got, const char *want, const char *text
     return ok;
 }
 
-/* Uniform 64 random bits (splitmix64); every test starts with the same seed, so that a test gives the
- * same result alone as with the others. */
+/* 64 uniform random bits (splitmix64). Every test starts with the same seed, so it gives the same result
+ * alone and together with the others. */
 static inline uint64_t mt_random(void)
 {
     uint64_t z = (mt.random_state += (uint64_t)0x9e3779b97f4a7c15u);
@@ -179,7 +179,7 @@ static inline void mt_run(const char *name, void (*body)(void))
     fflush(stdout); /* so that a crash in the next test does not hide this line */
 }
 
-/* Returns: what main should return. */
+/* Print the totals. Returns: the exit status for main. */
 static inline int mt_end(void)
 {
     if (!mt.passed && !mt.failed && !mt.skipped) {

@@ -1,20 +1,20 @@
-/* test_digest.c -- one number for each family of array functions, steps and reports on fixed inputs, on
- * every path of this processor: whoever rearranges the headers finds here whether a bit has changed. The
- * other tests say what is right; this one only says that it is as it was.
+/* test_digest.c -- one 64-bit digest of the results of each family of array functions, steps and reports on
+ * fixed inputs, on every path of this processor. It shows if a change of the headers changed any bit. Other
+ * tests check that results are right; this one only that they are the same as before.
  *
  *     cc -O2 -I. tests/test_digest.c tests/impl.c -o test_digest -lm && ./test_digest
- *     ./test_digest --print        the table below, to be pasted where a result is meant to change */
+ *     ./test_digest --print        prints the table of digests, to paste below if a result must change */
 #include "../mpt.h"
 
 #include "impl.h"
 #include "test.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-enum { MOST = 20011 };          /* elements: more than a chunk of the norms, and no round number */
+enum { MOST = 20011 };          /* elements: more than a chunk of the norms; a prime */
 
 static uint64_t digest;
 
-/* FNV-1a by 64-bit words, with a mix, since differences of doubles sit in the upper bits. */
+/* Like FNV-1a on 64-bit words; the shift mixes upper bits, where doubles differ, into the lower ones. */
 static void see(uint64_t x)
 {
     digest = (digest ^ x) * (uint64_t)0x9e3779b97f4a7c15u;
@@ -24,7 +24,7 @@ static void see(uint64_t x)
 static void see_f64(double x) { see(mpti_f64_bits(x)); }
 static void see_f32(float x) { see(mpti_f32_bits(x)); }
 
-/* n elements of 1, 2, 4 or 8 bytes, by value: the same on machines of either byte order. */
+/* n elements of 1, 2, 4 or 8 bytes, by value, so that the digest is the same in either byte order. */
 static void see_array(const void *p, size_t n, size_t bytes)
 {
     const unsigned char *at = (const unsigned char *)p;
@@ -65,7 +65,7 @@ static void put(void *array, size_t i, uint64_t bits, size_t bytes)
     }
 }
 
-/* Random codes of a format; of f32 and f64 most lie where the small formats end. */
+/* Random codes of a format; most of those of f32 and f64 lie in and next to the ranges of small formats. */
 static void fill_codes(void *array, mpt_format format, size_t n)
 {
     const mpt_format_info *f = mpt_format_get(format);
@@ -84,7 +84,7 @@ static void fill_codes(void *array, mpt_format format, size_t n)
     }
 }
 
-/* Floats of a normal kind, with some zeros. Every product is stored: some compilers compute in double. */
+/* Floats from -size to size, most small, some zero. Each product is stored, as some compilers use double. */
 static void fill_floats(float *x, size_t n, float size)
 {
     size_t i;
@@ -132,7 +132,7 @@ static void saturating(void)
     see_array(out.bytes, MOST - 3, 1);
 }
 
-/* Every rounding, overflow rule, flushing and NaN rule, between all formats; flags too. */
+/* All roundings, overflow rules, flushing and NaN rules, between all formats; and the flags. */
 static void options(void)
 {
     int      df, sf, k;
@@ -319,7 +319,7 @@ static void checks(void)
             }
 }
 
-/* Each optimizer with each storage: three steps, one of them clipped. */
+/* Three steps of each optimizer with each storage, one of them clipped. */
 enum { SGD, SGD_NESTEROV, ADAMW, ADAM, LAMB, LION, ADAFACTOR, ADAFACTOR_FLAT, OPTIMIZERS };
 
 static void one_step(int which, mpt_step *step, const mpt_tensor *t, uint64_t taken)
@@ -459,8 +459,8 @@ static void fp8(void)
     }
 }
 
-/* Every dialect over made-up trainings: some bad steps are the scale's fault, some that of data, and of those
- * there are none later on. */
+/* Every dialect over simulated trainings with bad steps: by the scale, by data (in the first half), by
+ * NaNs. */
 static void scalers(void)
 {
     static const unsigned often[] = {1000, 97, 20, 9, 4, 2};

@@ -1,11 +1,9 @@
-/* test_half.c -- tests of mpt_half.h. Valid C99 and C++17; passes at any optimisation level, with
- * -ffast-math too: everything is compared as bit patterns, nothing is computed in floating point.
+/* test_half.c -- tests of mpt_half.h: formats, conversions, integers, text of bits. Valid C99 and C++17. They
+ * pass at any optimisation level and with -ffast-math: they compare bit patterns and compute with integers.
  *
  *     cc -O2 -I. tests/test_half.c tests/impl.c -o test_half -lm
  *     ./test_half [--long] [part of a test name]
- *
- * --long checks all 2^32 floats against both 16-bit formats (some minutes).
- * The expected results come from the slow reference in half_ref.h. */
+ * --long converts all 2^32 floats to f16, bf16, e4m3 and e5m2. half_ref.h computes the expected results. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
 #endif
@@ -14,7 +12,7 @@
 #include "half_ref.h"
 
 
-// the two 16-bit types, as one table --------------------------------------------------------------
+// the functions of f16 and bf16, on bit patterns --------------------------------------------------
 
 typedef struct half {
     mpt_format id;
@@ -78,7 +76,7 @@ TEST(status_texts)
     }
 }
 
-/* The limits of a described or tabled format against its row. */
+/* Compare the properties of a format with its row in half_ref.h. */
 static void check_info(const mpt_format_info *f, const row *r)
 {
     mt_context(r->name, "limits");
@@ -116,7 +114,7 @@ TEST(format_table)
     CHECK(mpt_format_get((mpt_format)31) == NULL);
 }
 
-/* The literals must also be what the codes mean; this judges the rows above as much as the header. */
+/* The limits must equal the values of their codes; this checks the rows of half_ref.h and the header. */
 TEST(format_limits_are_codes)
 {
     size_t i;
@@ -182,7 +180,7 @@ TEST(format_define_accepts_and_rejects)
     check_define(0, 5, 2, 15, (mpt_specials)5);
     check_define(0, 8, 23, 1000000000, MPT_SPECIALS_IEEE);
     check_define(0, 8, 23, -1000000000, MPT_SPECIALS_IEEE);
-    /* the ends of the range: every value of the format has to be a normal double */
+    /* the limits of the bias: every value of the format must be a normal double */
     check_define(1, 8, 23, 1000, MPT_SPECIALS_IEEE);
     check_define(0, 8, 23, 1001, MPT_SPECIALS_IEEE);
     check_define(1, 8, 23, -769, MPT_SPECIALS_IEEE);
@@ -207,7 +205,7 @@ TEST(format_define_at_the_ends)
     CHECK_EQ_U(mpt_encode_as(&info, f64_of(0x7feffffff0000000u), NULL, NULL), 0x7f800000u);
 }
 
-/* A described format equal to a row of the table behaves like the row. */
+/* A format made by mpt_format_define with the parameters of a built-in one behaves like that one. */
 TEST(format_define_equals_table)
 {
     size_t   i;
@@ -215,7 +213,7 @@ TEST(format_define_equals_table)
     for (i = 0; i < COUNT_OF(rows); i++) {
         const row      *r = &rows[i];
         mpt_format_info info;
-        if (r->id == MPT_F64 || r->id == MPT_UE4M3) /* subnormals that are no normal doubles; unsigned */
+        if (r->id == MPT_F64 || r->id == MPT_UE4M3) /* not possible: subnormal doubles; unsigned FN */
             continue;
         mt_context(r->name, "described");
         CHECK_EQ_I(mpt_format_define(&info, r->name, r->e, r->m, r->bias, r->specials), MPT_OK);
@@ -235,7 +233,7 @@ TEST(format_define_equals_table)
     }
 }
 
-/* Formats that are not in the table: every code, and every midpoint, in every rounding. */
+/* Formats made by mpt_format_define: every code and every midpoint, in every rounding. */
 TEST(format_define_others)
 {
     static const row others[] = {
@@ -349,7 +347,7 @@ static void check_half_codes(const half *h)
 TEST(f16_every_code) { check_half_codes(&half_f16); }
 TEST(bf16_every_code) { check_half_codes(&half_bf16); }
 
-/* Payloads by hand: the top bits are kept, the quiet bit is set, what is below is dropped. */
+/* NaN payloads by hand: the conversion keeps the top bits, sets the quiet bit and drops the lower bits. */
 TEST(half_nan_payloads)
 {
     CHECK_EQ_U(f16_from_f32(0x7f800001u), 0x7e00u);
@@ -384,9 +382,9 @@ static void check_f64(const half *h, uint64_t u, uint64_t want)
     CHECK_EQ_U_AT(mpt_encode(h->id, f64_of(u ^ F64_SIGN), NULL, NULL), want ^ 0x8000u, u ^ F64_SIGN);
 }
 
-/* All midpoints, up to the one between the largest finite number and the next power of two: the tie
- * goes to the even code, the least step below it down, the least step above it up. The steps in f64
- * are far below half a float, which catches a conversion that goes through float. */
+/* All midpoints, up to the one between the largest finite number and the next power of two. The tie goes to
+ * the even code, the next number below it down, the next number above it up. The smallest steps in f64 are
+ * far below half an ulp of float, which catches a conversion that goes through float. */
 static void check_half_midpoints(const half *h)
 {
     static const int64_t steps[] = {1, 2, 3, 1 << 27, 1 << 28, (1 << 28) + 1, (1 << 29) - 1, 1 << 29};
@@ -412,7 +410,7 @@ static void check_half_midpoints(const half *h)
 TEST(f16_midpoints) { check_half_midpoints(&half_f16); }
 TEST(bf16_midpoints) { check_half_midpoints(&half_bf16); }
 
-/* The limits that the header's comments name. */
+/* The limits that the header's comments give. */
 TEST(half_limits)
 {
     CHECK_EQ_U(f16_from_f32(0x477fefffu), 0x7bffu);             /* just below 65520 */
@@ -436,7 +434,7 @@ TEST(half_limits)
     CHECK_EQ_U(bf16_from_f32(0x3dcccccdu), 0x3dcdu);
 }
 
-/* One f32 pattern through all paths, and a double that agrees with it in the upper bits only. */
+/* Convert one f32 pattern with every function, and a double that equals it in the upper bits only. */
 static void check_pattern(const half *h, const row *r, uint32_t u)
 {
     const uint64_t wide = f64_from_f32_bits(u), other = wide ^ mt_random() >> 35;
@@ -448,7 +446,7 @@ static void check_pattern(const half *h, const row *r, uint32_t u)
     CHECK_EQ_U_AT(mpt_encode(h->id, f64_of(other), NULL, NULL), want_other, other);
 }
 
-/* Every exponent with mantissas that carry, tie or just miss: single bits, runs of ones, +-1. */
+/* Every exponent, with mantissas that carry, are ties or lie next to ties: single bits, runs of ones, +-1. */
 static void check_structured(const half *h, const row *r)
 {
     uint32_t exponent, bit, k;
@@ -468,7 +466,7 @@ static void check_half_patterns(const half *h)
     uint64_t   u;
     mt_context(r->name, "patterns");
     check_structured(h, r);
-    /* 670 thousand random patterns, upwards, so that the reference seldom has to search */
+    /* 670 thousand random patterns in rising order, so that the reference seldom has to search */
     for (u = 0; u < 0x80000000u; u += 1u + mt_random() % (6400u * mt.every))
         check_pattern(h, r, (uint32_t)(u | (mt_random() & 0x80000000u)));
 }
@@ -476,15 +474,15 @@ static void check_half_patterns(const half *h)
 TEST(f16_patterns) { check_half_patterns(&half_f16); }
 TEST(bf16_patterns) { check_half_patterns(&half_bf16); }
 
-/* The float pattern at which the nearest code of either sign becomes c + 1. */
+/* The least float pattern (without its sign) whose nearest code is c + 1. */
 static uint32_t f32_threshold(const row *r, uint64_t c)
 {
     if (c > r->max_code)
-        return 0x7f800001u;         /* from Inf the next change is NaN */
+        return 0x7f800001u;         /* after Inf come the NaNs */
     return num_to_f32(num_middle(ref_value(r, c), ref_value(r, c + 1u))) + (c & 1u ? 0u : 1u);
 }
 
-/* 65536 consecutive float patterns: array (F16C), scalar function, mpt_encode and the reference. */
+/* 65536 consecutive float patterns: the array function, the scalar function and mpt_encode. */
 static void check_f32_block(const half *h, const row *r, uint32_t first)
 {
     static uint32_t src[65536];
@@ -513,7 +511,7 @@ static void check_f32_block(const half *h, const row *r, uint32_t first)
     CHECK_EQ_U_AT(wrong, 0u, first);
 }
 
-/* In the default run 1 block in 2039, which is a prime, and the blocks where something changes. */
+/* The default run checks 1 block in 4093 (a prime), and blocks where overflow, subnormals or NaN begin. */
 static void check_every_f32(const half *h)
 {
     static const uint32_t interesting[] = {0x0000, 0x32ff, 0x3300, 0x387f, 0x3880, 0x477f,
@@ -536,8 +534,8 @@ TEST(bf16_every_f32) { check_every_f32(&half_bf16); }
 
 // every float, every direction --------------------------------------------------------------------
 
-/* Consecutive float patterns of one sign. What a direction makes of numbers never falls when they grow, so it
- * is enough to ask the reference at both ends of each run of equal codes. */
+/* Consecutive float patterns of one sign. Rounding is monotonic, so it is enough to compare with the
+ * reference at both ends of each run of equal codes. */
 static void check_direction_run(const row *r, const mpt_opts *o, uint32_t first, uint32_t count)
 {
     uint64_t last = 0u;
@@ -554,7 +552,7 @@ static void check_direction_run(const row *r, const mpt_opts *o, uint32_t first,
     }
 }
 
-/* A block of 65536 of them: with --short its ends, where codes change. */
+/* 65536 consecutive float patterns; with --short only both ends of the block, where codes change. */
 static void check_direction_block(const row *r, const mpt_opts *o, uint32_t first)
 {
     const uint32_t ends = mt.every > 1u ? 2048u : 32768u;
@@ -562,7 +560,7 @@ static void check_direction_block(const row *r, const mpt_opts *o, uint32_t firs
     check_direction_run(r, o, first + 65536u - ends, ends);
 }
 
-/* In the default run 1 block in 8191, which is a prime, and some where something changes. */
+/* The default run checks 1 block in 8191 (a prime), and blocks where overflow, subnormals or NaN begin. */
 static void check_direction(mpt_format format, mpt_rounding rounding)
 {
     static const uint32_t interesting[] = {0x0000, 0x3300, 0x3a80, 0x3c7f, 0x43e8, 0x477f, 0x7f7f, 0x7f80};
@@ -581,7 +579,7 @@ static void check_direction(mpt_format format, mpt_rounding rounding)
         check_direction_block(r, &o, block << 16);
 }
 
-/* One test each, so that --long can be run in parts. */
+/* One test for each format and rounding, so that --long can be run in parts. */
 #define EVERY_DIRECTION(X, name, format)                                                                  \
     X(name##_every_f32_nearest_even, format, MPT_RND_NEAREST_EVEN)                                        \
     X(name##_every_f32_nearest_away, format, MPT_RND_NEAREST_AWAY)                                        \
@@ -598,7 +596,7 @@ EVERY_SMALL_FORMAT(X)
 
 // mpt_encode --------------------------------------------------------------------------------------
 
-/* Eighths of the gap above a code (the midpoint is one of them), each with near neighbours. */
+/* The eighths of the gap above a code (the midpoint is one of them), each with close neighbours. */
 static void check_encode_gap(const row *r, uint64_t code)
 {
     static const int64_t steps[] = {0, 1, -1, 1 << 30, -(1 << 30)};
@@ -663,7 +661,7 @@ TEST(encode_large_formats)
     }
 }
 
-/* By hand, from the standards: what has no code of its own. */
+/* By hand, from the standards: NaN, Inf, zeros, overflow, ties and tiny numbers. */
 TEST(encode_specials)
 {
     static const struct {
@@ -722,7 +720,7 @@ TEST(encode_specials)
         {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x37f0000000000000, 0x00, INX | UDF},   /* 2^-128 */
         {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x3800000000000000, 0x00, 0},           /* 2^-127 */
         {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0xfff8000000000000, 0xff, 0},
-        /* ties, as ml_dtypes and PyTorch have them: 1.5, 3, 6, and that below 2^128 */
+        /* ties, as ml_dtypes and PyTorch round them: 1.5, 3, 6, and the one below 2^128 */
         {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x3ff8000000000000, 0x80, INX},
         {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x4008000000000000, 0x81, INX},
         {MPT_E8M0, MPT_RND_NEAREST_EVEN, 0, 0x4007ffffffffffff, 0x80, INX},
@@ -777,8 +775,8 @@ static void check_encode_one_default(const row *r, uint64_t u)
     check_encode_one(r, u | F64_SIGN, &o);
 }
 
-/* Every class of double that a format can tell apart: sign, exponent, the bits down to two below the rounding
- * position, and what lies lower: nothing, each single bit, all ones. */
+/* Every class of doubles that a format can tell apart: sign, exponent, the bits down to two below the
+ * rounding position; the lower bits are all zero, a single one, or all ones. */
 static void check_classes(const row *r, uint64_t field, uint64_t top, int low_bits)
 {
     const uint64_t base = field << 52 | top << low_bits;
@@ -816,7 +814,7 @@ TEST(encode_f64_classes)
 
 // integers ----------------------------------------------------------------------------------------
 
-/* Integers near powers of two and in between. */
+/* A random integer, near a power of two or anywhere between. */
 static uint64_t some_integer(void)
 {
     const uint64_t random = mt_random();
@@ -832,7 +830,7 @@ static uint64_t ref_encode_int(const row *r, uint64_t magnitude, int negative, c
     return ref_encode(r, 0u, o, flags);
 }
 
-/* A format has an integer if to encode it raises nothing. */
+/* A format can represent an integer if encoding it raises no flag. */
 static int has_u64(mpt_format format, uint64_t x)
 {
     unsigned flags = 0u;
@@ -886,7 +884,7 @@ TEST(encode_integers)
     CHECK_EQ_U(mpt_encode_u64(MPT_F64, UINT64_MAX, NULL, NULL), 0x43f0000000000000u);
     CHECK_EQ_U(mpt_encode_u64(MPT_F32, 0x8000008000000000u, NULL, NULL), 0x5f000000u); /* a tie */
     CHECK_EQ_U(mpt_encode_u64(MPT_F32, 0x8000008000000001u, NULL, NULL), 0x5f000001u); /* one above it */
-    for (i = 0; i < 2u; i++)            /* the 64th bit decides too: here 1 / 2048 of a gap, stochastically */
+    for (i = 0; i < 2u; i++)            /* the lowest of the 64 bits counts too: here 1 / 2048 of a gap */
         for (k = 0; k < 2u; k++) {
             const uint64_t u = ((uint64_t)1 << 63) + (i ? 2047u : 1u);
             mpt_opts       o;
@@ -899,7 +897,8 @@ TEST(encode_integers)
     CHECK_EQ_I(has_i64(MPT_FORMAT_COUNT, 1), 0);
 }
 
-/* The integer that (-1)^negative * x rounds to. The row has the integers below 2^63 as its subnormals. */
+/* The magnitude of the integer that (-1)^negative * x rounds to. The subnormals of the row `integers` are
+ * the integers below 2^63. */
 static uint64_t ref_integer(num x, int negative, const mpt_opts *o, int *inexact, int *too_large)
 {
     static const row integers = {MPT_FORMAT_COUNT, "integer", 64, 1, 0, 63, -62, MPT_SPECIALS_FINITE,
@@ -970,7 +969,7 @@ TEST(decode_integers)
     {
         const mpt_opts cast = options(MPT_RND_TOWARD_ZERO, 0, 0, 0u);
         const mpt_opts bad = options(MPT_ROUNDING_COUNT, 0, 0, 0u);
-        const int      no_width[] = {0, 1, -1, 65, -2147483647 - 1, 2147483647};     /* 1: with a sign */
+        const int      no_width[] = {0, 1, -1, 65, -2147483647 - 1, 2147483647};     /* 1 is valid for u64 */
         unsigned       flags = 0u;
         CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0xbe00u, 32, &cast, NULL), -1);      /* -1.5 */
         CHECK_EQ_I(mpt_decode_i64(MPT_F16, 0xbe00u, 32, NULL, &flags), -2);
@@ -994,7 +993,7 @@ TEST(decode_integers)
     }
 }
 
-/* A number is exact if the list of the format's values has it. */
+/* mpt_is_exact: 1 for the format's values, 0 for the doubles next to them and between them. */
 TEST(exact_numbers)
 {
     size_t   i, k;
@@ -1034,8 +1033,8 @@ static uint64_t encode_stochastic(const row *r, uint64_t u, uint32_t random, uns
     return mpt_encode(r->id, f64_of(u), &o, flags);
 }
 
-/* x = code + frac / 2^bits of the gap: of the 4096 words that are spread evenly over all 2^32, exactly
- * the share frac / 2^bits rounds up, and the share is exact to one word at its border. */
+/* x lies frac / 2^bits of the gap above `code`. Of 4096 random words spread evenly over all 2^32, exactly
+ * that share rounds up; the words on both sides of the limit are checked too. */
 static void check_stochastic(const row *r, uint64_t code, uint64_t frac, int bits, int negative)
 {
     const num      low = ref_value(r, code), gap = num_minus(ref_value(r, code + 1u), low);
@@ -1093,7 +1092,7 @@ TEST(stochastic_share)
     }
 }
 
-/* Exact values stay, NaN stays NaN, and no finite value becomes Inf, whatever the random word. */
+/* For every random word: exact values stay, NaN stays NaN, and no finite value becomes Inf. */
 TEST(stochastic_never)
 {
     static const uint32_t words[] = {0u, 1u, 0x7fffffffu, 0x80000000u, 0xffffffffu};
@@ -1137,14 +1136,14 @@ TEST(class_texts)
     CHECK_EQ_I((int)mpt_classify(MPT_FORMAT_COUNT, 0u), (int)MPT_CLASS_SIGNALING_NAN);
 }
 
-/* Orders all doubles but NaN by value; the two zeros are equal. */
+/* Maps doubles other than NaN to integers in the same order; both zeros give 0. */
 static int64_t f64_order(uint64_t u)
 {
     const int64_t magnitude = (int64_t)(u & ~F64_SIGN);
     return u & F64_SIGN ? -magnitude : magnitude;
 }
 
-/* From one Inf to the other in the least possible number of steps, every step to a greater value. */
+/* Walk from -Inf to +Inf: every step goes to a greater value, and there are as many steps as values. */
 static void check_half_walk(const half *h)
 {
     const row     *r = row_of(h->id);
@@ -1229,7 +1228,7 @@ TEST(ulp_any_format)
             const num      low = ref_value(r, code), high = ref_value(r, code + 1u);
             const uint64_t want = num_to_f64(num_minus(high, low));
             check_ulp(r, num_to_f64(low), want);
-            if (r->id != MPT_F64)   /* within the gap, whatever would be the nearest */
+            if (r->id != MPT_F64)   /* the ulp is that of the gap, whichever code is nearest */
                 check_ulp(r, num_to_f64(num_middle(low, high)), want);
         }
         check_ulp(r, 0u, least);
@@ -1244,7 +1243,7 @@ TEST(ulp_any_format)
 
 // anatomy and text --------------------------------------------------------------------------------
 
-/* value - asked, exactly, as the pattern of a double; both finite. */
+/* value - asked, exactly, as the bit pattern of a double; both are finite. */
 static uint64_t exact_difference(uint64_t value, uint64_t asked)
 {
     const uint64_t vs = value >> 63, as = asked >> 63;
@@ -1269,7 +1268,7 @@ static void check_anatomy_value(const row *r, const mpt_fields *p, uint64_t u)
     if ((u & F64_INF) != F64_INF)
         CHECK_EQ_U_AT(f64_bits(p->error), exact_difference(value, u), u);
     if (p->kind == MPT_CLASS_POS_NORMAL || p->kind == MPT_CLASS_NEG_NORMAL)
-        CHECK_EQ_U_AT(p->significand >> r->m, 1u, u); /* the hidden bit is in it */
+        CHECK_EQ_U_AT(p->significand >> r->m, 1u, u); /* it includes the hidden bit */
 }
 
 static void check_anatomy(const row *r, uint64_t u)
@@ -1372,7 +1371,7 @@ TEST(anatomy_specials)
     CHECK_EQ_U(p.flags, INV);
 }
 
-/* The error of a number that is subnormal as a double, also where the processor flushes those. */
+/* The error of numbers that are subnormal doubles is exact, even if the processor flushes subnormals. */
 TEST(anatomy_error_of_subnormal_doubles)
 {
     static const uint64_t tiny[] = {1u, 0x123456789abu, F64_HIDDEN - 1u, F64_HIDDEN, F64_HIDDEN + 1u};
@@ -1428,8 +1427,8 @@ TEST(bits_text)
 
 // arrays ------------------------------------------------------------------------------------------
 
-/* Ten pairs of formats behind one signature, by the function of the pair where it has one, and the scalar
- * function of each on patterns. */
+/* Ten pairs of formats with one signature: `run` converts an array, with the pair's own function if there
+ * is one, else mpt_convert_n; `one` converts one bit pattern. */
 typedef struct array_fn {
     const char *name;
     mpt_status (*run)(void *dst, const void *src, size_t n);
@@ -1488,7 +1487,7 @@ static void check_results(const array_fn *f, const unsigned char *dst, const uns
     }
 }
 
-/* Every size at every misalignment, with guard bytes on both sides of the destination. */
+/* Every length, at 4 alignments of source and destination each, with guard bytes around the destination. */
 static void check_array_sizes(const array_fn *f)
 {
     const size_t   room = GUARD + (MAX_N + 16u) * 8u + GUARD;
@@ -1520,7 +1519,7 @@ TEST(array_sizes_and_alignments)
     }
 }
 
-/* Blocks of exactly the right size, so that the address sanitizer sees one byte too many. */
+/* Allocations of the exact size, so that AddressSanitizer detects an access one byte past the end. */
 TEST(array_exact_allocations)
 {
     size_t i, n;
@@ -1557,7 +1556,7 @@ TEST(array_large)
     free(dst);
 }
 
-/* Every code at every place in the vector of eight. */
+/* Every 16-bit code, in groups of eight; the place of a code in its group varies with the range of codes. */
 TEST(array_every_code)
 {
     unsigned char src[8 * 2], dst[8 * 8];
@@ -1596,7 +1595,7 @@ TEST(array_narrow_in_place)
     free(src);
 }
 
-/* Where the format is known at run time, the same bytes come out as from the typed function. */
+/* mpt_convert_n, which gets formats at run time, gives the same bytes as functions of typed arrays. */
 TEST(array_any_format)
 {
     static const mpt_format formats[] = {MPT_F64, MPT_F32, MPT_F16, MPT_BF16};
@@ -1665,7 +1664,7 @@ TEST(array_bad_arguments)
     }
 }
 
-/* Not a byte is touched before the first or after the last element, at every size. */
+/* No byte before the first or after the last element is read or written, at every length. */
 TEST(array_between_fences)
 {
 #if HAVE_FENCE

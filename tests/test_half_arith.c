@@ -5,9 +5,9 @@
  *
  * --long: add, sub, mul, div over all 2^32 pairs of f16, and 10^9 fma triples (an hour).
  *
- * The reference shares no code with the header and never rounds a number: it searches the ordered list of a
- * format's values for the neighbours of the exact result, comparing in wide integers (sums, products), or
- * cross-multiplied (quotients: v * b with a; roots: v * v with a), and decides by the midpoint. */
+ * The reference shares no code with the header and never rounds a number. It searches the ordered list of a
+ * format's values for the neighbours of the exact result and decides by their midpoint. It compares in wide
+ * integers (sums, products) or cross-multiplied (quotients: v * b with a; roots: v * v with a). */
 #include "../mpt_half.h"
 
 #include "impl.h"
@@ -62,8 +62,8 @@ static dyadic dy(uint64_t sig, int exp)
     return d;
 }
 
-/* The value of a magnitude code; codes past the largest go on as if exponents had no end. `deeper` binades
- * are added below the normal ones (for tininess): code 0 then still is 0. */
+/* The value of a magnitude code. Codes above the largest finite one continue as if exponents had no limit.
+ * `deeper` normal binades are added below the least one (to decide tininess); code 0 is still 0. */
 static dyadic value_of(const fmt *f, unsigned code, int deeper)
 {
     const unsigned field = code >> f->mbits, man = code & ((1u << f->mbits) - 1u);
@@ -71,7 +71,7 @@ static dyadic value_of(const fmt *f, unsigned code, int deeper)
     return field ? dy(man + (1u << f->mbits), least + (int)field - 1) : dy(man, least);
 }
 
-/* The middle between a magnitude code and the next. */
+/* The midpoint between the values of a magnitude code and the next one. */
 static dyadic middle_of(const fmt *f, unsigned code, int deeper)
 {
     const dyadic v = value_of(f, code, deeper);
@@ -99,7 +99,7 @@ static int dy_cmp(dyadic a, dyadic b)
     return (a.sig > b.sig) - (a.sig < b.sig);
 }
 
-/* Nonnegative fixed point, unit 2^-UNIT, least word first: holds every product of bf16 numbers. */
+/* Nonnegative fixed-point numbers in units of 2^-UNIT, lowest word first; they hold any product of bf16. */
 enum { WORDS = 20, UNIT = 288 };
 typedef struct wide { uint32_t w[WORDS]; } wide;
 
@@ -141,7 +141,7 @@ static wide wide_add(const wide *a, const wide *b)
     return r;
 }
 
-/* a - b, a not below b */
+/* a - b, where a >= b */
 static wide wide_sub(const wide *a, const wide *b)
 {
     uint64_t borrow = 0;
@@ -174,7 +174,7 @@ typedef struct exact {
     dyadic   p, q;          /* NUMBER: p; QUOTIENT: p / q; ROOT: sqrt(p) */
 } exact;
 
-/* where v stands to |x|: -1 below, 0 equal, 1 above */
+/* Compare v with |x|: -1 if v is below, 0 equal, 1 above. */
 static int compare_to(const exact *x, dyadic v)
 {
     wide w;
@@ -189,7 +189,7 @@ static int compare_to(const exact *x, dyadic v)
     }
 }
 
-/* The greatest magnitude code with a value not above |x|. */
+/* The greatest magnitude code whose value is at most |x|. */
 static unsigned code_below(const fmt *f, const exact *x, int deeper, unsigned beyond)
 {
     unsigned low = 0, high = beyond;
@@ -215,10 +215,10 @@ static int goes_up(mpt_rounding mode, unsigned sign, int half, unsigned low)
     }
 }
 
-/* `early`: the flags where tininess is detected before rounding. */
+/* `early`: the flags if tininess is detected before rounding. */
 typedef struct result { unsigned code, flags, early; } result;
 
-/* x rounded in every mode. */
+/* Round x in every mode. */
 static void round_all(const fmt *f, const exact *x, result *out)
 {
     const unsigned normal = 1u << f->mbits;
@@ -264,7 +264,7 @@ static void all_modes(result *out, unsigned code, unsigned flags)
 typedef enum { ADD, SUB, MUL, DIV, FMA, SQRT, OPS } op;
 static const char *const op_names[OPS] = {"add", "sub", "mul", "div", "fma", "sqrt"};
 
-/* If an operand is NaN: the first, quiet. */
+/* If an operand is NaN, the result is the first NaN, made quiet. Returns 0 if none is. */
 static int ref_nan(const fmt *f, const unsigned *in, int n, result *out)
 {
     unsigned flags = 0;
@@ -281,7 +281,7 @@ static int ref_nan(const fmt *f, const unsigned *in, int n, result *out)
     return 1;
 }
 
-/* x + y, each (-1)^sign times a number */
+/* (-1)^sign_x * x + (-1)^sign_y * y */
 static void ref_sum(const fmt *f, dyadic x, unsigned sign_x, dyadic y, unsigned sign_y, result *out)
 {
     const wide a = wide_of(x), b = wide_of(y);
@@ -484,7 +484,7 @@ static void check_op(const fmt *f, op what, unsigned a, unsigned b, unsigned c)
     }
 }
 
-/* A code where things happen: ends of ranges, runs of ones and zeros, specials; or any. */
+/* A random code: in half of the calls limits of ranges, specials, runs of ones or zeros; else any code. */
 static unsigned pick(const fmt *f)
 {
     const uint64_t r = mt_random();
@@ -501,7 +501,7 @@ static unsigned pick(const fmt *f)
     }
 }
 
-/* A code with nearly the exponent of another one: sums that cancel or meet at the last bits. */
+/* A code with an exponent near that of another code: sums that cancel, or whose last bits just overlap. */
 static unsigned pick_near(const fmt *f, unsigned code)
 {
     const int away = (int)(mt_random() % 33u) - 16;
@@ -531,7 +531,7 @@ TEST(fma_on_structured_triples)
             const fmt *const F = &formats[f];
             const unsigned   a = pick(F), b = pick(F);
             unsigned         c = pick(F);
-            if (i % 4 == 0)     /* an addend of the size of the product */
+            if (i % 4 == 0)     /* an addend near the product, of the other sign */
                 c = pick_near(F, (f ? bf16_plain(MUL, a, b, 0u) : f16_plain(MUL, a, b, 0u)) ^ SIGN);
             check_op(F, FMA, a, b, c);
         }
@@ -564,7 +564,7 @@ TEST(sqrt_of_all_codes)
             check_op(&formats[f], SQRT, a, 0u, 0u);
 }
 
-/* Compilers warn of a constant outside an enum. */
+/* Compilers warn about a constant that its enum does not have; they do not see this one. */
 static int out_of_range(int value)
 {
     volatile int v = value;
@@ -630,7 +630,7 @@ static unsigned any_of_1(int f, op_of_1 what, unsigned a, int by, const mpt_opts
     }
 }
 
-/* The remainder by long division, one bit at a time. */
+/* The IEEE 754 remainder by long division, one bit at a time. */
 static result ref_rem(const fmt *f, unsigned a, unsigned b)
 {
     const dyadic x = value_of(f, mag(a), 0), y = value_of(f, mag(b), 0);
@@ -697,7 +697,7 @@ TEST(remainder)
     CHECK_EQ_U(mpt_bf16_rem(b16(0x40a0u), b16(0x4040u)).bits, 0xbf80u);
 }
 
-/* -1, 0, 1 as a is below, equal to, above b; -0 below +0 if `zeros` */
+/* -1, 0, 1 as a is below, equal to, above b; if `zeros`, -0 is below +0 */
 static int ref_order(const fmt *f, unsigned a, unsigned b, int zeros)
 {
     const int size = is_inf(f, a) || is_inf(f, b) ? (int)is_inf(f, a) - (int)is_inf(f, b)
@@ -774,7 +774,7 @@ static void check_relations(int f, unsigned a, unsigned b)
     unsigned         flags = 0;
     int              k;
     mt_context(F->name, "compare");
-    for (k = 0; k < 4; k++)                     /* each is a bit of its own: any question is a mask */
+    for (k = 0; k < 4; k++)                     /* each relation is one bit, so that callers can mask */
         CHECK_EQ_U_AT((any_compare(f, a, b, 0, NULL) & asked[k]) != 0, order == k - 1, at);
     CHECK_EQ_U_AT(any_compare(f, a, b, 0, &flags), relation, at);
     CHECK_EQ_U_AT(flags, quiet, at);
@@ -802,7 +802,7 @@ TEST(comparisons)
         }
 }
 
-/* The place of a code in the total order, counted from -NaN with the largest payload. */
+/* The place of a code in the total order, counted from the -NaN with the largest payload. */
 static int total_place(unsigned code) { return code & SIGN ? 0x7fff - (int)mag(code) : 0x8000 + (int)code; }
 
 TEST(total_order_and_signs)
@@ -825,7 +825,7 @@ TEST(total_order_and_signs)
     }
 }
 
-/* |a| between two integers: the lower one, where |a| stands in the gap (as goes_up wants it), exactness. */
+/* The integer part of |a|; *half compares |a| with the midpoint above, *same tells if a is an integer. */
 static unsigned integral_part(const fmt *f, unsigned a, int *half, int *same)
 {
     const dyadic v = value_of(f, mag(a), 0);
@@ -855,7 +855,7 @@ TEST(round_to_integral)
                     if (!same && goes_up(modes[i], a >> 15, half, whole))
                         whole++;
                     inexact = same ? 0u : INX;
-                    while (high - low > 1u) {       /* the code of `whole` */
+                    while (high - low > 1u) {       /* find the code of `whole` */
                         const unsigned mid = (low + high) / 2u;
                         if (dy_cmp(value_of(F, mid, 0), dy(whole, 0)) <= 0)
                             low = mid;
@@ -949,7 +949,7 @@ static unsigned flushed(const fmt *f, unsigned a, const mpt_opts *o)
     return o->flush & MPT_FLUSH_INPUTS && mag(a) < 1u << f->mbits ? a & SIGN : a;
 }
 
-/* The result that the default options give of operands already flushed, as these options want it. */
+/* Turn r, the result for flushed operands with default options but for the rounding, into that of `o`. */
 static result with_options(const fmt *f, result r, const mpt_opts *o)
 {
     if (o->tininess == MPT_TININESS_BEFORE)
@@ -1017,7 +1017,7 @@ TEST(every_option_of_the_others)
             for (k = 0; k < OPS_OF_1; k++) {
                 result want[MODES], *const w = &want[mode];
                 ref_scaleb(F, x, by, want);
-                if (k != SCALEB) {      /* judged above without options, and never tiny */
+                if (k != SCALEB) {      /* tests above check these without options; never tiny */
                     w->flags = 0;
                     w->code = any_of_1(f, (op_of_1)k, x, 0, &plain, &w->flags);
                     w->early = w->flags;
@@ -1050,8 +1050,8 @@ static unsigned f16_div_sr(unsigned a, unsigned b, uint32_t random)
     return any_sr(0, DIV, a, b, 0u, random);
 }
 
-/* How many of the 2^32 random words send the result up is found by bisection; it must be the fraction of
- * the gap: t such that v + gap * t / 2^32 <= |x| < v + gap * (t + 1) / 2^32. Both compared exactly. */
+/* Bisection finds t, the number of the 2^32 random words that round up. It must be the fraction of the gap:
+ * v + gap * t / 2^32 <= |x| < v + gap * (t + 1) / 2^32. Both comparisons are exact. */
 static void check_stochastic(int f, op what, unsigned a, unsigned b, unsigned c)
 {
     const fmt *const F = &formats[f];
@@ -1068,12 +1068,12 @@ static void check_stochastic(int f, op what, unsigned a, unsigned b, unsigned c)
     mt_context(F->name, op_names[what]);
     CHECK_EQ_U_AT(low, down, at);
     CHECK_EQ_U_AT(flags & those, want[2].flags & those, at);
-    if (mag(up) >= F->inf || !(want[0].flags & INX)) {      /* exact, or nothing to go up to but Inf */
+    if (mag(up) >= F->inf || !(want[0].flags & INX)) {      /* exact, or Inf is next: never rounds up */
         CHECK_EQ_U_AT(high, down, at);
         return;
     }
     CHECK(high == up || high == down);
-    while (t < end) {                   /* up for random < t, down from t on */
+    while (t < end) {                   /* random words below t round up, the others down */
         const uint64_t mid = t + (end - t) / 2u;
         if (any_sr(f, what, a, b, c, (uint32_t)mid) == up)
             t = mid + 1u;
@@ -1119,7 +1119,7 @@ TEST(stochastic_arithmetic)
             check_stochastic(f, MUL, a, b, 0u);
             check_stochastic(f, FMA, a, b, c);
         }
-    /* 1/3 between two neighbours, by the same bisection as above in decimal: 0.333251953125 + gap / 3 */
+    /* by hand: 1/3 = 0.333251953125 + gap / 3, so a third of the words rounds up */
     CHECK_EQ_U(f16_div_sr(0x3c00u, 0x4200u, 0x55555554u), 0x3556u);
     CHECK_EQ_U(f16_div_sr(0x3c00u, 0x4200u, 0x55555555u), 0x3555u);
     CHECK_EQ_U(f16_div_sr(0x0001u, 0x6200u, 0u), 0x0001u);  /* 2^-24 / 768 */
@@ -1157,7 +1157,7 @@ static unsigned one_of(int f, array_op what, unsigned a, unsigned b, unsigned c)
     return f ? bf16_plain(as[what], a, b, c) : f16_plain(as[what], a, b, c);
 }
 
-/* Every path that this processor has, each against the scalar function: use one if it is there. */
+/* Make the array functions use a path. Returns 0 if this processor lacks it. */
 static int take_path(int path)
 {
     last_path = path;
@@ -1225,7 +1225,7 @@ TEST(arrays_around_the_cache_give_the_scalar_bits)
     around_bytes = (size_t)32 << 20;
 }
 
-/* Kernels look for NaN in many results at once: none among them, and one at each place, born or passed on. */
+/* Kernels look for NaN in many results at once: none, or one at each place, from Infs or from an operand. */
 TEST(arrays_with_one_nan)
 {
     enum { N = 192 };
@@ -1236,7 +1236,7 @@ TEST(arrays_with_one_nan)
             for (k = 0; k < N_OPS && take_path(path); k++)
                 for (at = 0; at <= N; at++) {
                     const unsigned inf = formats[f].inf;
-                    for (i = 0; i < N; i++) {       /* codes below inf / 2: magnitudes below 2 */
+                    for (i = 0; i < N; i++) {       /* codes below inf / 2 are magnitudes below 2 */
                         in_a[i] = (uint16_t)(mt_random() % (inf / 2u) | (mt_random() & SIGN));
                         in_b[i] = (uint16_t)(mt_random() % (inf / 2u) | (mt_random() & SIGN));
                         in_c[i] = (uint16_t)(mt_random() % (inf / 2u) | (mt_random() & SIGN));
@@ -1244,7 +1244,7 @@ TEST(arrays_with_one_nan)
                     if (at & 1u)
                         in_a[at] = (uint16_t)(inf + 1u + (mt_random() & SIGN));
                     else {
-                        in_a[at] = (uint16_t)inf;   /* at N: beyond the end */
+                        in_a[at] = (uint16_t)inf;   /* at == N: past the end, so no NaN */
                         in_b[at] = (uint16_t)(k == N_ADD ? inf | SIGN : k == N_SUB ? inf : 0u);
                     }
                     CHECK_EQ_I(call_n(f, (array_op)k, out_d, in_a, in_b, in_c, N), MPT_OK);
@@ -1309,7 +1309,7 @@ TEST(arrays_of_any_length_and_place)
     CHECK_EQ_I(call_n(1, N_SUB, out_d, NULL, in_b, NULL, 1), MPT_E_ARG);
 }
 
-/* The processor set to other roundings and to flushing must change nothing, and stay as it was set. */
+/* Other roundings, flushing or unmasked exceptions in the control word: the same bits, it stays as set. */
 TEST(arrays_whatever_the_control_word)
 {
 #if HAVE_MXCSR
@@ -1330,7 +1330,7 @@ TEST(arrays_whatever_the_control_word)
             _mm_setcsr(before);
         }
 #elif defined(__GNUC__) && defined(__aarch64__) && !defined(__AARCH64EB__)
-    /* directions; flushing, of f16 too; default NaN; alternative half precision */
+    /* directions; flushing; flushing of f16; default NaN; all of them with alternative half precision */
     static const uint64_t words[] = {0u, 0x400000u, 0x800000u, 0xc00000u, 0x1000000u, 0x80000u, 0x2000000u,
                                      0x7c80000u};
     size_t                i, k;
@@ -1356,8 +1356,8 @@ TEST(arrays_whatever_the_control_word)
 
 // all pairs ---------------------------------------------------------------------------------------
 
-/* The values of f16 and their middles are doubles, sums and products of two f16 are exact there, and a
- * quotient against a middle is cross-multiplied: only comparisons decide. 0x7c00 stands for 65536. */
+/* The values of f16 and their midpoints are doubles. Sums and products of two f16 are exact doubles, and
+ * quotients are compared with midpoints after multiplying by the divisor. Code 0x7c00 stands for 65536. */
 static double   f16_value[0x7c01], f16_middle[0x7c01];
 static uint16_t row_a[0x10000], row_b[0x10000], row_out[0x10000];
 
@@ -1378,7 +1378,7 @@ static void fill_f16_tables(void)
 
 static double signed_f16(unsigned code) { return code & SIGN ? -f16_value[mag(code)] : f16_value[code]; }
 
-/* |x| / |y| to nearest-even. `code` is where the search starts: neighbours in a row have near results. */
+/* x / y rounded to nearest-even. The search starts at `code`: consecutive pairs have close results. */
 static result round_f16(double x, double y, unsigned sign, unsigned code)
 {
     const double least_normal = 0.00006103515625, tiny_below = least_normal - least_normal / 4096.0;
@@ -1446,7 +1446,7 @@ TEST(pairs_of_f16)
     }
 }
 
-/* The arrays of bf16 against the scalar function. */
+/* The array functions of bf16 against the scalar functions. */
 TEST(pairs_of_bf16)
 {
     const unsigned step = mt.long_mode ? 1u : 8191u * (1u + mt.every / 4u);

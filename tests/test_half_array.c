@@ -1,5 +1,5 @@
-/* test_half_array.c -- array conversions of mpt_half.h between all pairs of formats, with all options,
- * strides, byte orders, alignments; quantizing; checked conversion. Valid C99 and C++17.
+/* test_half_array.c -- tests of the array conversions of mpt_half.h: all pairs of formats, options, strides,
+ * byte orders and alignments; quantizing; checked conversion. Valid C99 and C++17.
  *
  *     cc -O2 -I. tests/test_half_array.c tests/impl.c -o test_half_array -lm
  *     ./test_half_array [--long] [part of a name]
@@ -12,14 +12,14 @@
 #include "test.h"
 #include "half_ref.h"
 
-/* Patterns as the array calls take them. */
+/* Arrays of bit patterns, as pointers to float and double. */
 #define F32P(p) ((float *)(void *)(p))
 #define CF32P(p) ((const float *)(const void *)(p))
 #define F64P(p) ((double *)(void *)(p))
 #define CF64P(p) ((const double *)(const void *)(p))
 
-/* All ways from a format with fast arrays to another: mpt_convert_n for each pair, and the pairs' own
- * functions. */
+/* The conversions between the six formats with fast arrays: each pair by mpt_convert_n, and ten pairs also by
+ * functions of their own. */
 typedef struct pair_fn {
     const char *name;
     mpt_format  dst, src;
@@ -83,7 +83,7 @@ static void put_code(unsigned char *p, mpt_format f, uint64_t code)
         put(p, bytes_of(f), code);
 }
 
-/* A code of a format in which every kind of number is frequent. */
+/* A random code of a format; every kind of number is frequent. */
 static uint64_t some_code(mpt_format f)
 {
     const row     *r = row_of(f);
@@ -98,7 +98,7 @@ static uint64_t some_code(mpt_format f)
     return mt_random() >> (64 - r->bits);
 }
 
-/* The double of a code with a signaling NaN kept signaling. */
+/* The double of a code; a signaling NaN stays signaling. */
 static uint64_t ref_decode(const row *r, uint64_t code)
 {
     uint64_t        u;
@@ -174,7 +174,7 @@ TEST(pairs_every_code)
     }
 }
 
-/* FP8 from doubles: midpoints, with neighbours far below what a float could tell apart. */
+/* FP8 from doubles and floats: midpoints and their neighbours, some of which no float can tell apart. */
 TEST(fp8_midpoints)
 {
     static const mpt_format formats[] = {MPT_E4M3, MPT_E5M2};
@@ -228,7 +228,7 @@ TEST(fp8_limits_by_hand)
     CHECK_EQ_U(mpt_e5m2_from_f32(-2.0f).bits, 0xc0u);
 }
 
-/* 65536 consecutive floats: the scalar functions, plain and saturating, and the arrays. */
+/* 65536 consecutive floats: the scalar and the array functions, plain and saturating. */
 static void check_fp8_block(const row *r, uint32_t first)
 {
     static uint32_t src[65536];
@@ -251,7 +251,7 @@ static void check_fp8_block(const row *r, uint32_t first)
     for (i = 0; i < 65536u; i++) {
         const float x = f32_of(src[i]);
         uint64_t    got, got_sat;
-        /* nothing changes between multiples of 2^16 patterns but next to them: ask again only there */
+        /* results change only next to multiples of 2^16 patterns: elsewhere the last result still holds */
         if (i < 4u || i > 65532u || (i & 0xfffu) < 2u || (src[i] & 0x7fffffffu) > 0x7f800000u) {
             want = ref_encode(r, f64_from_f32_bits(src[i]), &plain, &unused);
             want_sat = ref_encode(r, f64_from_f32_bits(src[i]), &saturating, &unused);
@@ -293,8 +293,8 @@ TEST(fp8_every_f32)
 
 #define MOST 67u
 
-/* Every size, at every odd or even address, with the last byte before a page that may not be touched, and the
- * first byte behind one. */
+/* Arrays that end right before, or begin right after, an inaccessible page; and unaligned ones. Every length
+ * up to MOST and some larger ones. */
 TEST(pairs_between_fences)
 {
 #if HAVE_FENCE
@@ -322,7 +322,7 @@ TEST(pairs_between_fences)
             CHECK(all_bytes_are(dst + to, page - to, 0xa5));
             if (to + 16u > page || from + 16u > page)
                 continue;
-            memset(dst, 0xa5, page);                /* any alignment */
+            memset(dst, 0xa5, page);                /* unaligned */
             fill(src + 1u + k % 7u, f->src, n);
             CHECK_EQ_I(mpt_convert_n(f->dst, dst + 3u + k % 5u, f->src, src + 1u + k % 7u, n, NULL, NULL),
                        MPT_OK);
@@ -372,7 +372,7 @@ TEST(pairs_bad_arguments)
     CHECK_EQ_I(mpt_e5m2_from_f32_sat_n(NULL, NULL, 0u), MPT_OK);
 }
 
-/* Codes as integers: `.bits` of one value, and arrays cast. */
+/* Codes as integers: the member `bits` of one value; arrays of uint16_t cast to mpt_f16 and mpt_bf16. */
 TEST(raw_bits)
 {
     uint32_t src[100], back[2][100];
@@ -412,7 +412,7 @@ TEST(raw_bits)
 
 // any formats, with options -----------------------------------------------------------------------
 
-/* Element i must be what the reference gives with the random word that is documented for it. */
+/* Element i must equal the reference result with the random word that the header documents for it. */
 static void check_options(mpt_format d, const unsigned char *dst, mpt_format s, const unsigned char *src,
                           size_t n, const mpt_opts *o, unsigned got_flags)
 {
@@ -455,26 +455,26 @@ TEST(convert_all_formats)
                 CHECK_EQ_I(mpt_convert_n(d, dst, s, src, n, &o, NULL), MPT_OK);
                 check_options(d, dst, s, src, n, &o, flags);
                 CHECK_EQ_I(mpt_convert_n(d, dst, s, src, n, NULL, NULL), MPT_OK);
-                if (d == s)         /* a plain copy */
+                if (d == s)         /* the same format: a copy */
                     CHECK(memcmp(dst, src, n * bytes_of(s)) == 0);
                 else
                     check_all(d, dst, s, src, n);
-                flags = MPT_FLAG_DIVBYZERO;     /* sticky: nothing is cleared */
+                flags = MPT_FLAG_DIVBYZERO;     /* flags are sticky: a call clears none */
                 CHECK_EQ_I(mpt_convert_n(d, dst, s, src, n, NULL, &flags), MPT_OK);
                 check_all(d, dst, s, src, n);
                 CHECK((flags & MPT_FLAG_DIVBYZERO) != 0u);
             }
 }
 
-/* Compilers warn of a constant outside an enum. */
+/* Compilers warn about a constant that its enum does not have; they do not see this one. */
 static int out_of_range(int value)
 {
     volatile int v = value;
     return v;
 }
 
-/* Around the place where the other format's numbers begin to be normal, and their last power of two, with
- * random words about what is dropped: there a shorter way begins and ends. Flushing has one of its own. */
+/* Sources near the least normal number and the last power of two of the destination: between them conversion
+ * uses faster code. Many random words are within 1 of the dropped bits. Flushing has fast code of its own. */
 TEST(convert_options_at_the_edges)
 {
     enum { COUNT = 1003 };
@@ -514,7 +514,7 @@ TEST(convert_options_at_the_edges)
             }
 }
 
-/* Saturating alone, and with each option beside it that a kernel would not see. */
+/* Saturation alone (which kernels handle), and with one more option each (which they do not). */
 TEST(convert_saturating)
 {
     static unsigned char src[300 * 8], dst[300 * 8];
@@ -534,8 +534,8 @@ TEST(convert_saturating)
             }
 }
 
-/* Three tiles of floats that are numbers of the other format, and one element that is not, or only just,
- * where a tile begins or ends: a look at a tile tells whether it may go the short way. */
+/* Three tiles of floats that the destination format represents as normal numbers, with one element that it
+ * does not, or only just, at a limit of a tile: conversion takes faster code for tiles of normal numbers. */
 TEST(convert_tiles_that_are_normal)
 {
     static const size_t  places[] = {0u, 255u, 256u, 511u, 512u, 599u, 600u};
@@ -565,7 +565,7 @@ TEST(convert_tiles_that_are_normal)
                 put_code(src + 4u * places[k], MPT_F32, odd[kind] | (mt_random() & 1u) << 31);
                 CHECK_EQ_I(mpt_convert_n(to, dst, MPT_F32, src, 600u, NULL, &flags), MPT_OK);
                 check_options(to, dst, MPT_F32, src, 600u, &plain, flags);
-                flags = 0u;             /* less than a tile: what lay there before is not looked at */
+                flags = 0u;             /* less than a tile: the buffer's older elements must not count */
                 CHECK_EQ_I(mpt_convert_n(to, dst, MPT_F32, src + 4u * 512u, 88u, NULL, &flags), MPT_OK);
                 check_options(to, dst, MPT_F32, src + 4u * 512u, 88u, &plain, flags);
                 flags = 0u;
@@ -627,7 +627,7 @@ TEST(convert_bad_arguments)
     CHECK(all_bytes_are(a, sizeof a, 0xa5));
 }
 
-/* Strides up and down, records, one element repeated; the bytes in between stay. */
+/* Positive and negative strides with gaps, whose bytes stay; source stride 0 repeats one element. */
 TEST(convert_strided)
 {
     static const mpt_format formats[] = {MPT_F64, MPT_F32, MPT_TF32, MPT_F16, MPT_BF16, MPT_E4M3, MPT_E2M1};
@@ -672,7 +672,7 @@ TEST(convert_strided)
     }
 }
 
-/* The middle field of a record, rounded where it lies. */
+/* The middle field of each record, converted in place. */
 TEST(convert_strided_in_place)
 {
     unsigned char records[100 * 12], before[100 * 12];
@@ -738,7 +738,7 @@ TEST(convert_byte_orders)
                 reverse(dst, bytes_of(f->dst), n);
             check_options(f->dst, dst, f->src, src, n, &o, flags);
         }
-    {   /* 1.0 as a big-endian half, as PNG-like files have it */
+    {   /* 1.0 as a big-endian half, as in files of network byte order */
         const unsigned char one[2] = {0x3c, 0x00};
         unsigned char       out[2] = {0, 0};
         float               x = 0.0f;
@@ -753,7 +753,7 @@ TEST(convert_byte_orders)
     }
 }
 
-/* Nothing outside the elements is read or written, whatever the stride, order and options. */
+/* Nothing outside the elements is read or written, for any stride, byte order and options. */
 TEST(convert_between_fences)
 {
 #if HAVE_FENCE
@@ -824,7 +824,7 @@ TEST(quantize_formats)
             const num      low = ref_value(r, code), high = ref_value(r, code + 1u);
             const uint64_t u = num_to_f64(k & 1u && r->id != MPT_F64 ? num_middle(low, high) : low);
             src[k] = k % 8u == 7u ? (uint32_t)mt_random()
-                     : k % 8u == 6u ? (uint32_t)mt_random() & 0x80ffffffu    /* least floats */
+                     : k % 8u == 6u ? (uint32_t)mt_random() & 0x80ffffffu    /* the smallest floats */
                      : (uint32_t)ref_plain(MPT_F32, MPT_F64, u) + (uint32_t)(mt_random() % 3u) - 1u;
             src[k] |= k & 16u ? 0x80000000u : 0u;
         }
@@ -832,7 +832,7 @@ TEST(quantize_formats)
         for (k = 0; k < 4096u; k++)
             src[k] = (uint32_t)source_pattern(4u);
         check_quantize(r, src, 4096u);
-        for (n = 0; n < 600u; n += n < 20u ? 1u : 77u) {    /* in place, any size */
+        for (n = 0; n < 600u; n += n < 20u ? 1u : 77u) {    /* in place, several lengths */
             const mpt_opts plain = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
             memcpy(copy, src, sizeof copy);
             CHECK_EQ_I(mpt_quantize_n(F32P(copy), CF32P(copy), n, r->id, NULL),
@@ -875,7 +875,7 @@ TEST(quantize_options)
         }
 }
 
-/* Described formats; among them some that the fast path must leave alone. */
+/* Formats made by mpt_format_define; some of them are not suitable for the fast path. */
 TEST(quantize_described)
 {
     static const struct { int e, m, bias; mpt_specials specials; } list[] = {
@@ -897,13 +897,13 @@ TEST(quantize_described)
         for (k = 0; k < 2000u; k++) {
             const uint64_t least = (uint64_t)(uint32_t)(info.emin + 127 - info.mantissa_bits - 2) << 23;
             src[k] = k & 1u ? (uint32_t)source_pattern(4u) : (uint32_t)mt_random();
-            if (k % 4u == 2u)                   /* around the least numbers, with few bits: ties */
+            if (k % 4u == 2u)                   /* near the smallest numbers, with few bits: ties */
                 src[k] = (uint32_t)((least + ((mt_random() % 64u) << 21)) & 0x7fffffffu) +
                          (uint32_t)(k % 3u) - 1u;
         }
         CHECK_EQ_I(mpt_quantize_as_n(F32P(dst), CF32P(src), 2000u, &info, NULL),
                    MPT_OK);
-        for (k = 0; k < 2000u; k++) {           /* mpt_encode_as has its own test against the reference */
+        for (k = 0; k < 2000u; k++) {           /* test_half.c tests mpt_encode_as itself */
             const uint64_t u = f64_from_f32_bits(src[k]);
             const double   value = mpt_decode_as(&info, mpt_encode_as(&info, f64_of(u), NULL, NULL));
             CHECK_EQ_U_AT(dst[k], ref_plain(MPT_F32, MPT_F64, f64_bits(value)), src[k]);

@@ -1,10 +1,10 @@
-/* test_half_block.c -- block formats and bit packing of mpt_half.h. Valid C99 and C++17.
+/* test_half_block.c -- tests of the block formats and bit packing of mpt_half.h. Valid C99 and C++17.
  *
  *     cc -O2 -I. tests/test_half_block.c tests/impl.c -o test_half_block -lm
  *     ./test_half_block [--long] [part of a name]
  *
- * --long quantizes 50 times as many blocks. The expected results come from exact numbers and comparisons
- * (half_ref.h): nothing is divided, nothing is computed in floating point. */
+ * --long quantizes 50 times as many blocks. The reference compares exact numbers (half_ref.h): it does not
+ * divide, and computes nothing in floating point. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
 #endif
@@ -13,7 +13,7 @@
 #include "test.h"
 #include "half_ref.h"
 
-/* Typed from OCP MX v1.0, table 1, and NVIDIA's description of NVFP4. */
+/* Typed in from OCP MX v1.0, table 1, and NVIDIA's description of NVFP4. */
 static const struct { mpt_block id; const char *name; mpt_format element, scale; int size; } blocks[] = {
     {MPT_MXFP8_E4M3, "mxfp8_e4m3", MPT_E4M3, MPT_E8M0, 32},
     {MPT_MXFP8_E5M2, "mxfp8_e5m2", MPT_E5M2, MPT_E8M0, 32},
@@ -57,7 +57,7 @@ static int floor_log2(num x) { return num_normalize(x).exp + 63; }
 static uint32_t ref_power_scale(const row *r, num amax, mpt_block_scaling rule)
 {
     int e = floor_log2(amax) - r->emax;
-    if (rule == MPT_SCALE_ROUND) {      /* rounded with the element's mantissa and a wide exponent */
+    if (rule == MPT_SCALE_ROUND) {      /* round amax to the element's mantissa, with a wide exponent */
         row            wide = *row_of(MPT_F64);
         const mpt_opts plain = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
         int            unused;
@@ -71,7 +71,7 @@ static uint32_t ref_power_scale(const row *r, num amax, mpt_block_scaling rule)
     return (uint32_t)((e < -127 ? -127 : e > 127 ? 127 : e) + 127);
 }
 
-/* The code c of UE4M3 from 1 to 0x7e by comparing c * 6 * tensor scale with amax. */
+/* The UE4M3 code of the scale (1 to 0x7e), found by comparing scale * 6 * tensor scale with amax. */
 static uint32_t ref_small_scale(num amax, num tensor, mpt_block_scaling rule)
 {
     const row *r = row_of(MPT_UE4M3);
@@ -86,7 +86,7 @@ static uint32_t ref_small_scale(num amax, num tensor, mpt_block_scaling rule)
     return c + (rule == MPT_SCALE_CEIL || half > 0 || (half == 0 && (c & 1u)) ? 1u : 0u);
 }
 
-/* The element code of x > 0 at a scale by comparing, in the directions that need no random bits. */
+/* The magnitude code of x > 0 at a scale, found by comparing; for all roundings but the stochastic one. */
 static uint64_t ref_element(const row *r, num x, num scale, int negative, mpt_rounding rounding)
 {
     uint64_t c = 0u;
@@ -107,7 +107,7 @@ static uint64_t ref_element(const row *r, num x, num scale, int negative, mpt_ro
     return c + (uint64_t)up;
 }
 
-/* What a block of n floats becomes. */
+/* Quantize a block of n floats: store the element codes, return the scale code. */
 static uint32_t ref_block(size_t which, uint8_t *codes, const uint32_t *x, size_t n, const mpt_block_opts *o,
                           uint32_t tensor_bits, uint64_t first)
 {
@@ -148,7 +148,7 @@ static uint32_t ref_block(size_t which, uint8_t *codes, const uint32_t *x, size_
     return code;
 }
 
-/* element * scale * tensor scale as a float, by the reference's rounding of an exact number. */
+/* element * scale * tensor scale as a float: the exact product, rounded by the reference. */
 static uint32_t ref_value_of(size_t which, uint8_t code, uint8_t scale_code, uint32_t tensor_bits)
 {
     const row      *r = row_of(blocks[which].element), *s = row_of(blocks[which].scale);
@@ -171,7 +171,7 @@ static uint32_t ref_value_of(size_t which, uint8_t code, uint8_t scale_code, uin
     return (uint32_t)ref_encode_num(row_of(MPT_F32), product, (int)(element >> 63), &plain, &unused);
 }
 
-/* Bit k of code i is bit i * bits + k of the string, bit j of which is bit j % 8 of byte j / 8. */
+/* Bit j of packed codes is bit j % 8 of byte j / 8; bit k of code i is bit j = i * bits + k. */
 static unsigned packed_bit(const uint8_t *p, size_t j) { return (unsigned)(p[j / 8u] >> j % 8u) & 1u; }
 
 static int is_packed_from(const uint8_t *packed, const uint8_t *codes, size_t n, int bits)
@@ -189,7 +189,7 @@ static int is_packed_from(const uint8_t *packed, const uint8_t *codes, size_t n,
 
 // quantize and dequantize -------------------------------------------------------------------------
 
-/* Floats of one magnitude or another: within a few binades, over the whole range, tiny, special. */
+/* Random floats of 8 binades, of all binades, of the least or largest ones; with zeros, Inf, NaN, ties. */
 static void fill_floats(uint32_t *x, size_t n)
 {
     const uint64_t kind = mt_random();
@@ -292,7 +292,7 @@ TEST(block_quantize)
         }
 }
 
-/* The defaults, which take the fast path: every element code at every scale that matters. */
+/* The default rounding, which has a fast path, with every rule for the scale; most arrays are one block. */
 TEST(block_quantize_defaults)
 {
     size_t i;
@@ -308,7 +308,6 @@ TEST(block_quantize_defaults)
         }
 }
 
-/* By hand. */
 TEST(block_by_hand)
 {
     float    x[32];
@@ -326,7 +325,7 @@ TEST(block_by_hand)
     CHECK_EQ_U(codes[1], 8u);
     CHECK_EQ_U(codes[2], 8u);
     CHECK_EQ_U(codes[3], 6u);
-    x[0] = 15.0f;                       /* clamped at the floor scale, exact neighbours at the ceiling */
+    x[0] = 15.0f;                       /* 15 / 2 is clamped to 6; MPT_SCALE_CEIL (below) gives 15 / 4 */
     CHECK_EQ_I(mpt_block_quantize_n(MPT_MXFP4, codes, scales, x, 32u, NULL), MPT_OK);
     CHECK_EQ_U(scales[0], 128u);
     CHECK_EQ_U(codes[0], 7u);
@@ -337,7 +336,7 @@ TEST(block_by_hand)
         CHECK_EQ_I(mpt_block_quantize_n(MPT_MXFP4, codes, scales, x, 32u, &o), MPT_OK);
         CHECK_EQ_U(scales[0], 129u);
         CHECK_EQ_U(codes[0], 6u);       /* 3.75 to 4 */
-        o.scaling = MPT_SCALE_ROUND;  /* 15 to two bits is 16 */
+        o.scaling = MPT_SCALE_ROUND;  /* 15 rounded to two bits is 16 */
         CHECK_EQ_I(mpt_block_quantize_n(MPT_MXFP4, codes, scales, x, 32u, &o), MPT_OK);
         CHECK_EQ_U(scales[0], 129u);
     }
@@ -362,8 +361,7 @@ TEST(block_by_hand)
     CHECK_EQ_U(scales[0], 1u);
 }
 
-/* Every scale with every element code, in arrays where scales of all sizes follow one another; packed or not,
- * on every path. */
+/* Every scale with every element code; successive scales differ widely. Packed and not, on every path. */
 TEST(block_dequantize_every_code)
 {
     enum { ALL = 65536, N = ALL - 5 };
@@ -397,7 +395,7 @@ TEST(block_dequantize_every_code)
         }
 }
 
-/* Quantizing what was dequantized changes nothing, when the largest element is in its upper half. */
+/* Dequantizing and quantizing again gives the same codes, if one element is the format's largest number. */
 TEST(block_round_trip)
 {
     size_t i, k;
@@ -447,7 +445,7 @@ TEST(block_tensor_scale)
     CHECK_EQ_I(mpt_block_tensor_scale(MPT_BLOCK_COUNT, x, 1u, &s), MPT_E_ARG);
     CHECK_EQ_I(mpt_block_tensor_scale(MPT_NVFP4, NULL, 1u, &s), MPT_E_ARG);
     CHECK_EQ_I(mpt_block_tensor_scale(MPT_NVFP4, x, 1u, NULL), MPT_E_ARG);
-    for (pass = 0; pass < 2000; pass++) {           /* 2688 s is nearer to amax than with a neighbour of s */
+    for (pass = 0; pass < 2000; pass++) {           /* no other float s brings 2688 * s nearer to amax */
         const uint32_t bits = 0x06000000u + (uint32_t)(mt_random() % 0x79000000u);
         num            a, low, high;
         x[0] = f32_of(bits);
@@ -473,7 +471,7 @@ TEST(packing)
             const size_t size = (n * (size_t)bits + 7u) / 8u;
             CHECK_EQ_U(mpt_packed_size(n, bits), size);
             for (i = 0; i < n; i++)
-                codes[i] = (uint8_t)mt_random();            /* the upper bits must not matter */
+                codes[i] = (uint8_t)mt_random();            /* bits above the code must not matter */
             memset(packed, 0xa5, sizeof packed);
             CHECK_EQ_I(mpt_pack_n(packed, codes, n, bits), MPT_OK);
             for (i = 0; i < n; i++)
@@ -501,7 +499,7 @@ TEST(packing)
     {
         const uint8_t two[2] = {0x3u, 0xau}, six[4] = {1u, 2u, 3u, 63u};
         CHECK_EQ_I(mpt_pack_n(packed, two, 2u, 4), MPT_OK);
-        CHECK_EQ_U(packed[0], 0xa3u);               /* the first code in the low half */
+        CHECK_EQ_U(packed[0], 0xa3u);               /* the first code is in the low half */
         CHECK_EQ_I(mpt_pack_n(packed, six, 4u, 6), MPT_OK);
         CHECK(packed[0] == 0x81u && packed[1] == 0x30u && packed[2] == 0xfcu);
     }
@@ -541,7 +539,7 @@ TEST(block_bad_arguments)
     CHECK_EQ_U(f32_bits(y[0]), 0x3f800000u);
 }
 
-/* No byte before or behind the arrays is touched, packed or not, whole blocks or not. */
+/* No byte before or after the arrays is read or written, packed or not, with whole and partial blocks. */
 TEST(block_between_fences)
 {
 #if HAVE_FENCE

@@ -1,16 +1,16 @@
-/* test_half_random.c -- the random numbers of mpt_half.h and stochastic rounding with them. C99 and C++17.
+/* test_half_random.c -- tests of the random numbers of mpt_half.h and of stochastic rounding. C99 and C++17.
  *
  *     cc -O2 -I. tests/test_half_random.c tests/impl.c -o test_half_random -lm
  *     ./test_half_random [--long] [part of a name]
  *
- * The seeds are fixed, so a test passes or fails always. --long draws 32 times as many numbers. */
+ * The seeds are fixed, so every run gives the same result. --long draws 32 times as many numbers. */
 #include "../mpt_half.h"
 #include "test.h"
 #include "half_ref.h"
 
 // philox ------------------------------------------------------------------------------------------
 
-/* Known answers as published with Random123 (kat_vectors, philox4x32-10). */
+/* Known answers published with Random123 (kat_vectors, philox4x32-10). */
 TEST(philox_known_answers)
 {
     static const struct { uint32_t c[4], k[2], r[4]; } known[] = {
@@ -41,7 +41,7 @@ TEST(philox_elements)
         CHECK_EQ_U_AT(mpt_philox(seed, 5u, 6u, element), element % 8u < 4u ? w : w << 16 | w >> 16, element);
     }
     CHECK_EQ_U(mpt_philox(0u, 0u, 0u, 0u), 0x6627e8d5u);
-    CHECK_EQ_U(mpt_philox(3u, 5u, ((uint64_t)2 << 32) + 7u, 0u),     /* beyond 32 bits */
+    CHECK_EQ_U(mpt_philox(3u, 5u, ((uint64_t)2 << 32) + 7u, 0u),     /* a step of more than 32 bits */
                mpt_philox4x32(0u, 0u, 5u, 7u, 3u + 2u * (uint64_t)0x9e3779b97f4a7c15u).word[0]);
     CHECK_EQ_U(mpt_philox(0u, 0u, 0u, 3u), 0x9b00dbd8u);
     CHECK_EQ_U(mpt_philox(0u, 0u, 0u, 4u), 0xe8d56627u);
@@ -65,7 +65,7 @@ static mpt_opts stochastic(uint64_t seed, uint32_t stream, uint32_t step)
     return o;
 }
 
-/* Of `draws` roundings of x, how many went to the upper neighbour; others counts what is neither. */
+/* How many of `draws` roundings of u give the upper neighbour; *others counts results that are neither. */
 static uint64_t count_ups(const row *r, uint64_t u, uint64_t code, uint32_t draws, uint32_t stream,
                           uint64_t *others)
 {
@@ -92,9 +92,9 @@ static uint64_t count_ups(const row *r, uint64_t u, uint64_t code, uint32_t draw
     return ups;
 }
 
-/* The classes of numbers: subnormals, the first normal one, the middle, near overflow. Each with parts of the
- * gap from tiny to almost one. The sum of squared deviations in units of the variance must be that of as many
- * fair coins, and the mean of all the errors must vanish, both within 4 sigma. */
+/* Subnormals, the least normal number, the middle of the range, near overflow; each at places from 1/32 to
+ * 31/32 of the gap. The deviations of the counts, squared and divided by their variances, must have the sum
+ * that chi-square predicts, and the sum of the deviations must be 0, both within 4 sigma. */
 static void check_chances(const row *r)
 {
     const uint64_t normal = r->specials == MPT_SPECIALS_SCALE ? 0u : ONE << r->m;
@@ -102,7 +102,7 @@ static void check_chances(const row *r)
                               r->max_code - 1u};
     static const uint64_t parts[] = {1u, 3u, 8u, 16u, 17u, 24u, 31u};       /* in 32nds of the gap */
     const uint32_t draws = mt.long_mode ? 32u * DRAWS : DRAWS;
-    int64_t        chi2 = 0, cells = 0, excess = 0, variance = 0;           /* in 1/1024 of a draw */
+    int64_t        chi2 = 0, cells = 0, excess = 0, variance = 0;           /* chi2: times 1024 */
     uint64_t       others = 0u;
     size_t         i, k;
     uint32_t       stream = 0u;
@@ -136,7 +136,7 @@ TEST(stochastic_chances)
     }
 }
 
-/* Above the largest finite number there is nowhere to go; NaN stays NaN; exact numbers stay. */
+/* Numbers above the largest finite one become that, never Inf; NaN stays NaN; exact numbers stay. */
 TEST(stochastic_never)
 {
     static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2, MPT_E4M3FNUZ, MPT_E2M1};
@@ -169,7 +169,7 @@ TEST(stochastic_never)
     }
 }
 
-/* The same bits whole, in chunks of any size, strided, and one by one. */
+/* The same bits for an array at once, in chunks of random sizes, and one element at a time. */
 TEST(stochastic_chunks)
 {
     static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2, MPT_E2M3};
@@ -203,8 +203,8 @@ TEST(stochastic_chunks)
     }
 }
 
-/* The call for this alone gives what the general one gives, reads nothing else of the options, and refuses
- * what it cannot do before it writes. */
+/* mpt_stochastic_n gives the bits of mpt_convert_n, does not read the other options, and writes nothing if it
+ * refuses the call. */
 TEST(stochastic_alone)
 {
     static float    x[1003];
@@ -241,8 +241,8 @@ TEST(stochastic_alone)
     CHECK(!memcmp(got, want, sizeof got));
 }
 
-/* Elements that share a word do not move together: of the pairs (i, i + 4), of which each goes up with
- * probability p, a share of p^2 goes up twice. 4 sigma; formats that drop 13, 16 and 20 bits. */
+/* Elements i and i + 4 share a random word but round independently: if each rounds up with probability p,
+ * both do in p^2 of the pairs, within 4 sigma. The formats drop 13, 16 and 20 bits of a float. */
 TEST(stochastic_partners)
 {
     static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3};
@@ -267,8 +267,8 @@ TEST(stochastic_partners)
         }
 }
 
-/* 32 bits of chance: a part of the gap below 2^-32 never rounds up, and the loss of probability is below
- * 2^-32. Counted exactly: of all 2^32 words, floor(part * 2^32) round up. */
+/* Random words have 32 bits, so a number less than 2^-32 of the gap above a code never rounds up. Exactly
+ * floor(part * 2^32) of all 2^32 words round up: the probability is too small by less than 2^-32. */
 TEST(stochastic_bias)
 {
     const row *r = row_of(MPT_F16);

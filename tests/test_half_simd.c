@@ -1,17 +1,17 @@
-/* test_half_simd.c -- every vector path that this machine has against the scalar functions, bit for bit.
+/* test_half_simd.c -- tests of mpt_half.h: every vector path of this machine against the scalar functions.
  *
  *     cc -O2 -I. tests/test_half_simd.c -o test_half_simd
  *     ./test_half_simd [--long] [part of a test name]
  *
  * --long runs all 2^32 floats through every conversion that has a kernel, on every path (some minutes). The
- * judges are the integer-only scalar functions, one element at a time; tests/test_half.c judges those.
- * It needs insides, those functions and the random words, and holds what it calls of the implementation. */
+ * expected results come from judges: the scalar functions, which use integers only; tests/test_half.c tests
+ * those. This file calls internal functions, so it compiles the implementation itself, with MPT_STATIC. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* MAP_ANONYMOUS under -std=c99 */
 #endif
 #include <stddef.h>
-static int    last_path;                        /* what mpt_half.h may use at most */
-static size_t around_bytes = (size_t)32 << 20;  /* above this it stores around the cache */
+static int    last_path;                        /* the highest path that mpt_half.h may use */
+static size_t around_bytes = (size_t)32 << 20;  /* larger arrays use non-temporal stores */
 #define MPTI_LAST_PATH last_path
 #define MPTI_AROUND_BYTES around_bytes
 #define MPT_STATIC
@@ -54,7 +54,7 @@ typedef struct conversion {
         }                                                                                   \
     }
 
-/* Formats: the codes, the enumerator, a code as a float (a double rounded to odd), and a float as a code. */
+/* BITS_: the type of codes; OPEN_: a code to the bits of a float (from f64 to odd); MAKE_: bits to a code. */
 #define BITS_f64  uint64_t
 #define BITS_f32  uint32_t
 #define BITS_f16  uint16_t
@@ -80,8 +80,7 @@ typedef struct conversion {
 #define MAKE_e4m3(u) mpti_e4m3_encode(u)
 #define MAKE_e5m2(u) mpti_e5m2_encode(u)
 
-/* OWN: pairs with a function of their own; PLAIN: the others, but for f32 from f64, which rounds once, and to
- * nearest. */
+/* OWN: pairs with their own functions; PLAIN: the others, but not f32 from f64, which rounds to nearest. */
 #define PAIRS(OWN, PLAIN)                                                                               \
     OWN(f16, f32, mpt_f16, float)   OWN(f16, f64, mpt_f16, double)  OWN(f32, f16, float, mpt_f16)       \
     OWN(f64, f16, double, mpt_f16)  OWN(bf16, f32, mpt_bf16, float) OWN(f32, bf16, float, mpt_bf16)     \
@@ -133,8 +132,8 @@ static void run(const conversion *c, void *dst, const void *src, size_t n)
     CHECK_EQ_I(c->own ? c->own(dst, src, n) : mpt_convert_n(c->to, dst, c->from, src, n, NULL, NULL), MPT_OK);
 }
 
-/* The paths of this machine, one after the other: returns 0 when there is none after p. No exception flag is
- * set: where there is one, the kernel that reads them steps aside. */
+/* Use path p; returns 0 if this machine does not have it. Clears the exception flags: while one is set, the
+ * kernel that reads them is not used. */
 static int use_path(int p)
 {
     last_path = p;
@@ -149,7 +148,7 @@ static int use_path(int p)
 
 enum { MOST = 1 << 17 };
 static struct {
-    uint64_t in[MOST];                  /* room for the widest; used as bytes */
+    uint64_t in[MOST];                  /* used as bytes; uint64_t is the widest element */
     unsigned char out[MOST * 8], want[MOST * 8];
 } data;
 
@@ -160,8 +159,8 @@ static void put(void *array, size_t i, uint64_t bits, size_t bytes)
 
 static float *floats(void *array) { return (float *)array; }
 
-/* All codes of a short format. Of a long one: every sign and exponent with mantissas in which one bit stands
- * alone, or all bits above or below one, each also one up and one down; then random patterns. */
+/* All codes of a format of at most 16 bits. Of a longer one: every sign and exponent with mantissas of one
+ * bit, of two adjacent bits and of all bits from one upwards, each also +-1; then random patterns. */
 static size_t fill(mpt_format format, size_t bytes)
 {
     const mpt_format_info *f = mpt_format_get(format);
@@ -184,7 +183,7 @@ static size_t fill(mpt_format format, size_t bytes)
             }
     for (; n < MOST; n++) {
         uint64_t u = mt_random();
-        if (bytes == 8u && n % 2u)      /* near the halves and FP8 formats' ranges, and short */
+        if (bytes == 8u && n % 2u)      /* in or near the ranges of f16 and FP8, with few bits */
             u = (u & ((uint64_t)0x803fffffu << 32)) + ((uint64_t)(0x3d0 + n / 2u % 0x60u) << 52);
         put(data.in, n, bytes == 4u ? u >> 32 : u, bytes);
     }
@@ -207,8 +206,8 @@ static void check_same(const conversion *c, const void *in, size_t n)
 
 // the processor's control register ----------------------------------------------------------------
 
-/* Rounding direction (0..3), and 0 nothing else, 1 all that flushes, 2 to 5 one thing alone; returns what
- * stood there. On x86 5 is that every exception traps: no array function may raise one. */
+/* Set the rounding direction (0 to 3) and `what`: 0 nothing else, 1 all flushing, 2 to 5 one mode alone. On
+ * x86 5 makes exceptions trap: no array function may raise one (4 is as 0). Returns the old register. */
 #if MPTI_X86 && defined(__x86_64__)
 #define HAVE_CONTROL 1
 #define HAVE_TRAPS 1
@@ -291,9 +290,9 @@ TEST(values_whatever_the_control_register_says)
 #endif
 }
 
-/* Runs of ordinary floats take a way to bf16 of their own, which looks for subnormals and NaNs afterwards, by
- * flags: in each place of a vector, of a run and of its end, alone or one in the shadow of the other. The
- * control word is then what it was, whatever flags were set before. */
+/* A kernel of its own converts runs of normal floats to bf16, and finds subnormals and NaNs afterwards by the
+ * exception flags. They are put at each place of a vector, of a run and of its end, one alone or two in one
+ * lane. The control word keeps its value, whatever flags were set before. */
 static void check_run_to_bf16(const conversion *c, size_t n, unsigned control)
 {
 #if HAVE_TRAPS
@@ -334,7 +333,7 @@ TEST(runs_of_normal_floats_to_bf16)
             at = trial < 100u ? trial : trial < 200u ? n - 1u - (trial - 100u) : (size_t)(mt_random() % n);
             if (trial % 5u) {
                 put(data.in, at, special[trial % 4u], 4u);
-                if (trial % 3u == 0u)   /* lane by lane, vectors are compared in pairs */
+                if (trial % 3u == 0u)   /* the same lane of the next vector: kernels compare pairs */
                     put(data.in, at >= 16u ? at - 16u : at + 16u, special[(trial + 2u) % 4u], 4u);
             }
             c->judge(data.want, data.in, n);
@@ -346,7 +345,7 @@ TEST(runs_of_normal_floats_to_bf16)
     }
 }
 
-/* Every length up to 200, and some further, at moving alignments; the bytes around stay as they are. */
+/* Every length up to 200, and some above, at random alignments; bytes around the result must not change. */
 TEST(lengths_and_alignments)
 {
     int i, p;
@@ -400,8 +399,8 @@ TEST(in_place)
     around_bytes = (size_t)32 << 20;
 }
 
-/* Codes that kernels treat apart: zeros, ends of the subnormal and normal numbers, Inf, NaNs, quiet or
- * signaling; and numbers at and next to what is halfway, least or too large in some other format. */
+/* Codes for which kernels have extra code: zeros, limits of the subnormal and normal numbers, Inf, NaNs; and
+ * numbers at or next to a midpoint, to the least number or to overflow of another format. */
 static size_t special_codes(mpt_format format, uint64_t *codes)
 {
     static const uint32_t numbers[] = {
@@ -419,7 +418,7 @@ static size_t special_codes(mpt_format format, uint64_t *codes)
     size_t                 n = 0, i;
     for (i = 0; i < sizeof plain / sizeof *plain; i++)
         codes[n++] = plain[i];
-    if (f->has_inf) {           /* signaling NaNs, the payload in the last and in the first place */
+    if (f->has_inf) {           /* signaling NaNs with the last, the first or all payload bits set */
         codes[n++] = f->inf_code | 1u;
         codes[n++] = f->inf_code | (least >> 2);
         codes[n++] = f->inf_code | (least - 1u);
@@ -436,8 +435,8 @@ static size_t special_codes(mpt_format format, uint64_t *codes)
     return 2u * n;
 }
 
-/* One such code alone among ordinary numbers, at every place of the vectors: groups are converted in another
- * way where there is one, and must be found by it. */
+/* One such code among ordinary numbers, at every place of the vectors: kernels must find the group that has
+ * it, and convert that group in another way. */
 TEST(one_special_value_at_each_place)
 {
     enum { N = 131, SKEW = 48 };
@@ -448,7 +447,7 @@ TEST(one_special_value_at_each_place)
         const conversion *c = conversions + i;
         const size_t      count = special_codes(c->from, codes);
         size_t            k, at;
-        for (k = 0; k < N; k++)         /* 1 to 1.875, normal everywhere */
+        for (k = 0; k < N; k++)         /* 1 to 1.875: normal in every format */
             put(in, k, mpt_encode(c->from, 1.0 + (double)(k % 8u) / 8.0, NULL, NULL), c->in);
         c->judge(data.want, in, N);
         for (k = mt.every == 1 ? 0 : (size_t)i % 4u; k < count; k += mt.every == 1 ? 1 : 4)
@@ -470,7 +469,7 @@ TEST(one_special_value_at_each_place)
     }
 }
 
-/* Both arrays end where memory does, and begin where it does. */
+/* Both arrays end right before, then begin right after, an inaccessible page. */
 TEST(fences)
 {
 #if HAVE_FENCE
@@ -504,8 +503,8 @@ TEST(fences)
 #endif
 }
 
-/* Blocks by sixteens, alone and the rest, through the cache and around it: every array ends where memory
- * does. */
+/* Groups of 16 blocks, single blocks and a partial one, with ordinary and with non-temporal stores. Every
+ * array ends right before an inaccessible page. */
 TEST(mxfp4_between_fences)
 {
 #if HAVE_FENCE
@@ -563,7 +562,7 @@ TEST(mxfp4_between_fences)
 #endif
 }
 
-/* Every format that has vectors, and some made up; the judge encodes and decodes one value at a time. */
+/* mpt_quantize_as_n against a judge that encodes and decodes one value at a time. */
 static void check_quantize(const mpt_format_info *f, size_t n)
 {
     size_t i;
@@ -615,8 +614,8 @@ TEST(quantize)
     }
 }
 
-/* Blocks of numbers of one size, the sizes from zero over subnormal to the largest, and some with an Inf or a
- * NaN; the judge is the portable path. */
+/* Blocks of numbers of similar size, from zero and subnormals to the largest; some blocks have an Inf or a
+ * NaN. The judge is the portable path. */
 TEST(mxfp4)
 {
     static uint8_t      codes[2][MOST], scales[2][MOST / 32];
@@ -642,7 +641,7 @@ TEST(mxfp4)
         last_path = 0;
         (void)mpt_block_quantize_n(MPT_MXFP4, codes[0], scales[0], floats(data.in), n, &o);
         for (i = 0; i < n / 32u; i += 5u)
-            scales[0][i] = (uint8_t)i;  /* every scale, but only in the way back */
+            scales[0][i] = (uint8_t)i;  /* every scale, but only to dequantize */
         (void)mpt_block_dequantize_n(MPT_MXFP4, floats(data.want), codes[0], scales[0], n, &o);
         EACH_PATH(p) {
             static const conversion c = {"mxfp4", MPT_F32, MPT_E2M1, 4, 1, NULL, NULL};
@@ -677,7 +676,7 @@ TEST(mxfp4)
     }
 }
 
-/* The judge draws the words one at a time. */
+/* The judge computes the random words one at a time. */
 static void judge_stochastic(mpt_format to, unsigned char *dst, const unsigned char *src, size_t n,
                              const mpt_opts *o)
 {
@@ -729,8 +728,8 @@ TEST(stochastic)
     }
 }
 
-/* A store around the cache that is not aligned ends the program: every place of a destination in its line,
- * lengths about the tiles, first elements inside of a counter, thresholds that make the least array large. */
+/* An unaligned non-temporal store crashes. Destinations start at every byte of a cache line, lengths are near
+ * whole tiles, first elements lie inside a counter, and thresholds are low. */
 TEST(stores_around_the_cache_are_aligned_at_any_threshold)
 {
     static const size_t thresholds[] = {0u, 700u, 1100u, 1600u};
@@ -759,13 +758,13 @@ TEST(stores_around_the_cache_are_aligned_at_any_threshold)
         }
 }
 
-/* Where kernels change from one way to another, a wrong choice shows in one draw of many. */
+/* At the limits between methods of kernels a wrong choice shows only with some random words: many draws. */
 TEST(stochastic_next_to_the_limits)
 {
     static const uint32_t limits[] = {0x00800000u, 0x33000000u, 0x33800000u, 0x38000000u, 0x38800000u,
                                       0x3f800000u, 0x477fe000u, 0x47800000u, 0x7f7f0000u, 0x7f800000u,
                                       0x387fffffu};
-    unsigned char *to = data.out + (64u - (uintptr_t)data.out % 64u) % 64u;     /* a group is a vector's */
+    unsigned char *to = data.out + (64u - (uintptr_t)data.out % 64u) % 64u;   /* aligned: no head */
     mpt_opts       o;
     size_t         i, k;
     int            p, away, format;
@@ -776,7 +775,7 @@ TEST(stochastic_next_to_the_limits)
             for (format = 0; format < 2; format++) {
                 const conversion c = {"stochastic", format ? MPT_BF16 : MPT_F16, MPT_F32, 2, 4, NULL, NULL};
                 o.seed = mt_random();
-                for (k = 0; k < MOST; k++)      /* now in one vector of a group, now in the other one */
+                for (k = 0; k < MOST; k++)      /* in one vector of a group or in the other one */
                     put(data.in, k, (k % 64u + 16u) % 64u < 32u ? limits[i] + (uint32_t)away +
                                                                       ((uint32_t)(k % 2u) << 31)
                                                                 : 0x3f800000u, 4u);
@@ -790,7 +789,7 @@ TEST(stochastic_next_to_the_limits)
             }
 }
 
-/* The words for a tile; the last counters are those of the last elements, the 2^64th and those before. */
+/* The random words of a tile. Counters end at 2^61 - 1, that of element 2^64 - 1, and go on from 0. */
 TEST(philox)
 {
     static const uint64_t firsts[] = {0u, 5u, 0xfffffff1u, 0x1ffffffffffffff3u, 0x123456789abcdefu};
@@ -835,7 +834,7 @@ TEST(path_names)
 #endif
 }
 
-/* --long: all floats through every kernel that takes them; otherwise one block in 1021, which is a prime. */
+/* --long: all floats through every kernel that takes floats; else one block in 1021 (a prime). */
 TEST(all_floats)
 {
     const time_t start = time(NULL);

@@ -1,10 +1,10 @@
-/* test_half_text.c -- tests of the text of mpt_half.h. Valid C99 and C++17.
+/* test_half_text.c -- tests of the conversion to and from text of mpt_half.h. Valid C99 and C++17.
  *
  *     cc -O2 -I. tests/test_half_text.c tests/impl.c -o test_half_text -lm
  *     ./test_half_text [--long] [part of a test name]
  *
- * The reference is natural numbers of any length in this file: a decimal text against a number of a format is
- * decided by multiplying out, texts of numbers and of their midpoints are written out in full. */
+ * The reference computes with exact decimal numbers of up to 1400 digits: it compares texts with the numbers
+ * of a format and their midpoints, and writes these out in full. */
 #include "../mpt_half.h"
 #include "test.h"
 
@@ -21,7 +21,7 @@ static const mpt_rounding modes[MODES] = {MPT_RND_NEAREST_EVEN, MPT_RND_NEAREST_
 
 // natural numbers ---------------------------------------------------------------------------------
 
-enum { DIGITS = 1400 };             /* decimal, least first */
+enum { DIGITS = 1400 };             /* decimal, lowest first */
 typedef struct nat { int n; signed char d[DIGITS]; } nat;
 
 static nat nat_of(uint64_t x)
@@ -66,7 +66,7 @@ static decimal decimal_of(uint64_t sig, int exp)
     return x;
 }
 
-static int digit_at(const decimal *x, int place)    /* the digit that counts 10^place */
+static int digit_at(const decimal *x, int place)    /* the digit of weight 10^place */
 {
     const int i = place + x->point;
     return i >= 0 && i < x->digits.n ? x->digits.d[i] : 0;
@@ -81,7 +81,7 @@ static int decimal_cmp(const decimal *a, const decimal *b)
     return 0;
 }
 
-/* All digits: "123.456" */
+/* Write all digits: "123.456". */
 static void decimal_write(const decimal *x, char *out)
 {
     int place = x->digits.n - x->point - 1;
@@ -93,7 +93,7 @@ static void decimal_write(const decimal *x, char *out)
     *out = '\0';
 }
 
-/* A text of the form that mpt_to_text writes, without sign. */
+/* Read a text in the form that mpt_to_text writes, without a sign. */
 static decimal decimal_read(const char *s)
 {
     decimal x;
@@ -113,7 +113,7 @@ static decimal decimal_read(const char *s)
     return x;
 }
 
-/* Significant digits of a text as mpt_to_text writes it. */
+/* The number of significant digits of a text in that form. */
 static int digits_of(const char *s)
 {
     int n = 0, zeros = 0;
@@ -127,7 +127,7 @@ static int digits_of(const char *s)
 
 // numbers of formats ------------------------------------------------------------------------------
 
-/* The magnitude code as sig * 2^exp; past the largest number as if the format went on. */
+/* The value of a magnitude code is sig * 2^exp; codes above the largest number continue the format. */
 static uint64_t sig_of(const mpt_format_info *f, uint64_t code, int *exp)
 {
     const uint64_t field = code >> f->mantissa_bits, man = code & ((ONE << f->mantissa_bits) - 1u);
@@ -146,7 +146,7 @@ static decimal value_of(const mpt_format_info *f, uint64_t code)
     return decimal_of(sig, exp);
 }
 
-/* The middle between a magnitude code and the next. */
+/* The midpoint between the values of a magnitude code and the next one. */
 static decimal middle_of(const mpt_format_info *f, uint64_t code)
 {
     int            exp, next;
@@ -165,16 +165,16 @@ static int reads_as(const mpt_format_info *f, uint64_t code, const decimal *x)
     if (!least) {
         low = middle_of(f, code - 1u);
         below = decimal_cmp(x, &low);
-    } else {                            /* half of the gap above, halved: as if there were a number below */
+    } else {                            /* the midpoint with the next lower power of two */
         low = decimal_of(3u, -f->bias - 2);
         below = decimal_cmp(x, &low);
     }
-    if (f->specials == MPT_SPECIALS_SCALE)          /* all odd: a tie goes to the larger */
+    if (f->specials == MPT_SPECIALS_SCALE)          /* every code is odd: a tie goes to the larger */
         return above < 0 && below >= 0;
     return code & 1u ? above < 0 && below > 0 : above <= 0 && below >= 0;
 }
 
-/* x cut to n significant digits, and one unit more of the last of them. */
+/* *low: x truncated to n significant digits; *high: one more in the last of these digits. */
 static void cut(const decimal *x, int n, decimal *low, decimal *high)
 {
     int top = x->digits.n - 1, i, carry = 1;
@@ -195,7 +195,7 @@ static void cut(const decimal *x, int n, decimal *low, decimal *high)
     }
 }
 
-/* |a - b| against |c - b|, all with the same point */
+/* 1 if a is nearer to b than c is, 0 if it is as near, else -1; all three have the same point. */
 static int nearer(const decimal *a, const decimal *b, const decimal *c)
 {
     int diff[2][DIGITS], i, k;
@@ -236,7 +236,7 @@ static void check_shortest(const mpt_format_info *f, uint64_t code)
     n = digits_of(text);
     nat_times(&value.digits, 1);
     CHECK_EQ_U_AT(reads_as(f, code, &x), 1, code);
-    if (value.digits.n < 20) {          /* zeros at the end, so that cut() has digits to cut */
+    if (value.digits.n < 20) {          /* append zeros, so that cut() has digits to cut */
         nat_power(&value.digits, 10, 20);
         value.point += 20;
     }
@@ -244,7 +244,7 @@ static void check_shortest(const mpt_format_info *f, uint64_t code)
         cut(&value, n - 1, &low, &high);
         CHECK_EQ_U_AT(reads_as(f, code, &low) || reads_as(f, code, &high), 0, code);
     }
-    cut(&value, n, &low, &high);        /* the text is one of the two, the nearer if both would do */
+    cut(&value, n, &low, &high);        /* the text is one of the two, the nearer if both read back */
     if (decimal_cmp(&x, &low) == 0) {
         const int tie = reads_as(f, code, &high) ? nearer(&low, &value, &high) : 1;
         CHECK_EQ_U_AT(tie > 0 || (tie == 0 && last_digit(&x) % 2 == 0), 1, code);
@@ -266,7 +266,7 @@ TEST(shortest_of_all_codes)
     for (i = 0; i < COUNT_OF(sets); i++) {
         const mpt_format_info *f = mpt_format_get(sets[i].id);
         mt_context(f->name, NULL);
-        code = f->specials != MPT_SPECIALS_SCALE;       /* there code 0 is no zero */
+        code = f->specials != MPT_SPECIALS_SCALE;       /* SCALE: code 0 is not zero */
         for (; code <= f->max_code; code += mt.long_mode ? 1u : sets[i].step * mt.every)
             check_shortest(f, code);
         check_shortest(f, f->max_code);
@@ -370,7 +370,7 @@ TEST(texts_as_documented)
     h.bits = 0x2e66u;
     CHECK_EQ_U(mpt_f16_to_text(buf, sizeof buf, h), 3);
     CHECK_EQ_S(buf, "0.1");
-    CHECK_EQ_U(to_hex(buf, sizeof buf, MPT_F16, h.bits), 10);    /* cut, as snprintf does */
+    CHECK_EQ_U(to_hex(buf, sizeof buf, MPT_F16, h.bits), 10);    /* truncated as by snprintf */
     CHECK_EQ_S(buf, "0x1.998");
     CHECK_EQ_U(mpt_f16_to_text(buf, 1, h), 3);
     CHECK_EQ_S(buf, "");
@@ -412,8 +412,8 @@ static uint64_t sign_of(const mpt_format_info *f, int negative)
     return (uint64_t)negative << (f->bits - 1);
 }
 
-/* Read text in every mode, both signs: a number between two neighbours, below (`where` -1), at (0) or above
- * (1) their middle. */
+/* Read a text in every mode, with both signs. Its number lies between code `low` and the next one, below
+ * (`where` -1), at (0) or above (1) their midpoint. */
 static void check_between(mpt_format id, uint64_t low, int where, const char *text)
 {
     static char            signed_text[16384];
@@ -445,7 +445,7 @@ static void check_between(mpt_format id, uint64_t low, int where, const char *te
         }
 }
 
-/* The middle of low and the next number in full; with a one or 9s behind, so many digits away. */
+/* Read the midpoint above `low`, written in full; then plus and minus a 1 after `places` more zeros. */
 static void check_middle(mpt_format id, uint64_t low, int places)
 {
     static char   text[16384];
@@ -460,7 +460,7 @@ static void check_middle(mpt_format id, uint64_t low, int places)
     text[n + (size_t)places] = '1';
     text[n + (size_t)places + 1] = '\0';
     check_between(id, low, 1, text);
-    end = n + (size_t)places + 1;       /* minus one in the last place: ...4999 */
+    end = n + (size_t)places + 1;       /* minus one in the last digit: ...4999 */
     text[end - 1] = '0';
     for (; end-- > 0;) {
         if (text[end] == '.')
@@ -559,7 +559,7 @@ TEST(huge_and_tiny)
     check_read(MPT_E4M3, "464.1", MPT_RND_NEAREST_EVEN, 0x7fu, OVF | INX);
     check_read(MPT_E2M1, "1e9", MPT_RND_NEAREST_EVEN, 0x7u, OVF | INX);
     check_read(MPT_E2M1, "-inf", MPT_RND_NEAREST_EVEN, 0xfu, OVF | INX);
-    check_read(MPT_E8M0, "3", MPT_RND_NEAREST_EVEN, 129u, INX);     /* 2 and 4 are odd: the larger */
+    check_read(MPT_E8M0, "3", MPT_RND_NEAREST_EVEN, 129u, INX);     /* 2 and 4 count as odd: the larger */
     check_read(MPT_E8M0, "6", MPT_RND_NEAREST_EVEN, 130u, INX);
     check_read(MPT_E8M0, "3.9", MPT_RND_ODD, 128u, INX);
     check_read(MPT_E8M0, "-3", MPT_RND_NEAREST_EVEN, 0xffu, INV);
@@ -582,8 +582,8 @@ TEST(huge_and_tiny)
     check_read(MPT_F16, "00000000000000000000000012", MPT_RND_NEAREST_EVEN, 0x4a00u, 0u);
 }
 
-/* 10^t written as `length` digits of which the first (0) or the last (1) is the 1, or as nines (2), with the
- * point before digit `before` and an exponent if it needs one, against its short form. */
+/* A long text of 10^t must read as "1e<t>" does. It has `length` digits: zeros, of which the first (`kind` 0)
+ * or the last (1) is a 1, or nines (2: just below 10^t); a point before digit `before`; then `exponent`. */
 static void check_length(int length, int before, int kind, int t, const char *exponent)
 {
     static const mpt_format ids[] = {MPT_F16, MPT_E4M3, MPT_F64};
@@ -629,7 +629,7 @@ TEST(lengths_points_and_exponents)
         const int points[] = {0, 1, length / 3, length - 1, length};
         for (i = 0; i < COUNT_OF(points); i++)
             for (kind = 0; kind < (length < 25 ? 2 : 3); kind++) {
-                /* without an exponent the first digit that is not 0 stands for 10^place */
+                /* without an exponent the text is one of 10^place */
                 const int place = points[i] - (kind == 1 ? length : 1) + (kind == 2);
                 char      exponent[32];
                 check_length(length, points[i], kind, place, "");
@@ -641,7 +641,7 @@ TEST(lengths_points_and_exponents)
     }
 }
 
-/* Long texts whose length and exponent cancel, and hexadecimal ones with a tail. */
+/* Long texts whose exponent cancels their zeros, and hexadecimal ones with a digit far behind. */
 TEST(long_inputs)
 {
     static char text[32768];
@@ -745,7 +745,7 @@ TEST(options_reach_the_rounding)
     CHECK_EQ_U(code, 0x7e00u);
     memset(&o, 0, sizeof o);
     o.rounding = MPT_RND_STOCHASTIC;
-    o.random = 0x7fffffffu;             /* 1 + 2^-11 is half way: up for random < 2^31 */
+    o.random = 0x7fffffffu;             /* 1 + 2^-11 is a midpoint: rounds up if random < 2^31 */
     CHECK_EQ_I(mpt_from_text(MPT_F16, "1.00048828125", 13, &o, NULL, &code, NULL), MPT_OK);
     CHECK_EQ_U(code, 0x3c01u);
     o.random = 0x80000000u;

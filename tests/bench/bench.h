@@ -1,6 +1,6 @@
-/* bench.h -- what the benchmarks share: the clock, medians, and the ceiling that every row is measured
- * beside, in the same run: a loop that loads and stores as many bytes and does nothing else. Single times on
- * a shared machine are noise; the ratio is the number to quote.
+/* bench.h -- shared by the benchmarks: the clock, medians, and the ceiling of each row: a loop that loads and
+ * stores as many bytes and does nothing else, measured in the same run. Single times on a shared machine are
+ * noise; the ratio is the number to quote.
  *
  *     bench_open(&b, "half", argc, argv);                  // a table on stdout, and DIR/half.csv
  *     bench_row(&b, "f32 -> f16", "avx512", run, n, 4, 2); // run(n) reads 4 and writes 2 bytes an element
@@ -25,9 +25,9 @@ enum { BENCH_RUNS = 31, BENCH_IN_L1 = 4096, BENCH_IN_MEMORY = 32 << 20 };
 
 typedef struct bench {
     FILE   *csv;                /* NULL: table only */
-    char   *in, *out;           /* what the ceiling loop works on */
+    char   *in, *out;           /* the arrays of the ceiling loop */
     size_t  bytes;              /* of each */
-    size_t  skew;               /* where in a cache line they begin while they fit into the cache; 0..63 */
+    size_t  skew;               /* 0..63: bytes from a cache line to their start, if they fit in the cache */
 } bench;
 
 static inline double bench_now(void)
@@ -49,7 +49,7 @@ static inline double bench_median(double *t, size_t n)
     return t[n / 2];
 }
 
-/* Zeroed memory at a cache line; the program ends if there is none. */
+/* Zeroed memory, aligned to a cache line; ends the program if there is none. */
 static inline void *bench_array(size_t bytes)
 {
     void *p = NULL;
@@ -61,17 +61,17 @@ static inline void *bench_array(size_t bytes)
     return p;
 }
 
-/* Read `in` bytes and write `out` bytes, spread evenly: the widest vectors that the row may use, one store
- * for every so many loads or the other way round, unrolled. Stores bypass the cache if `stream`, as a fast
- * path for arrays out of cache may. Reading alone (out 0) folds the words, so that no compiler drops the
- * loads. R, the number of loads to a store or stores to a load, is a constant in each copy of the loops. */
+/* Read `in` bytes and write `out` bytes, spread evenly: with the widest vectors that the row may use,
+ * unrolled, r loads for each store or r stores for each load; r is a constant in most copies of the loops. If
+ * `stream`, stores are non-temporal, as fast code for arrays larger than the cache may use them. If out is 0,
+ * the words read are combined, so that no compiler drops the loads. */
 #if BENCH_X86
 #ifdef __clang__
 #define BENCH_UNROLL(n) _Pragma("unroll")
 #else
 #define BENCH_UNROLL(n) _Pragma("GCC unroll 8")
 #endif
-enum { BENCH_GROUP = 4 };       /* stores (or loads) in one turn of an unrolled loop */
+enum { BENCH_GROUP = 4 };       /* stores (or loads) in one iteration of an unrolled loop */
 
 #define BENCH_LOOP(suffix, isa, vec, load, store, nt, fold, zero)                                      \
     __attribute__((target(isa), always_inline)) static inline void bench_narrow_##suffix(              \
@@ -158,7 +158,7 @@ BENCH_LOOP(sse2, "sse2", __m128i, _mm_loadu_si128, _mm_storeu_si128, _mm_stream_
            _mm_or_si128, _mm_setzero_si128())
 #endif
 
-/* The vectors of a row's path by its name: a pinned path is measured beside vectors of its own width. */
+/* The ceiling loop with the vectors of a path, by its name: avx2 and sse2 get vectors of their own width. */
 static inline void bench_stream(const char *path, char *dst, size_t out, const char *src, size_t in,
                                 int stream)
 {
@@ -176,7 +176,7 @@ static inline void bench_stream(const char *path, char *dst, size_t out, const c
 #endif
 }
 
-/* A table on stdout, and NAME.csv in the directory of the first argument, unless that is "-". */
+/* Begin a table on stdout, and NAME.csv in the directory of the first argument, unless that is "-". */
 static inline void bench_open(bench *b, const char *name, int argc, char **argv, size_t bytes)
 {
     b->csv = NULL;
@@ -207,8 +207,8 @@ static inline void bench_print(bench *b, const char *row, const char *path, size
     fflush(stdout);
 }
 
-/* Time run(n), which reads in_all and writes out_all bytes, beside the ceiling, turn about, so that noise
- * hits both.  Returns: ratio of the medians. */
+/* Time run(n), which reads in_all and writes out_all bytes, and the ceiling, in turn, so that noise affects
+ * both. Returns: ratio of the medians. */
 static inline double bench_row_bytes(bench *b, const char *row, const char *path, void (*run)(size_t),
                                      size_t n, size_t in_all, size_t out_all)
 {
@@ -243,14 +243,14 @@ static inline double bench_row_bytes(bench *b, const char *row, const char *path
     return c / a;
 }
 
-/* The same for run(n) that reads `in` and writes `out` bytes an element. */
+/* The same for a run(n) that reads `in` and writes `out` bytes per element. */
 static inline double bench_row(bench *b, const char *row, const char *path, void (*run)(size_t), size_t n,
                                size_t in, size_t out)
 {
     return bench_row_bytes(b, row, path, run, n, n * in, n * out);
 }
 
-/* A row that was timed elsewhere, in Gelem/s, beside a ceiling measured now. */
+/* Print a row that another program timed, in Gelem/s, with a ceiling measured now. */
 static inline void bench_row_elsewhere(bench *b, const char *row, const char *path, double speed, size_t n,
                                        size_t in, size_t out)
 {

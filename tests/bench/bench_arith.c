@@ -1,4 +1,4 @@
-/* bench_arith.c -- arithmetic on arrays of f16 and bf16, each beside a loop that moves as many bytes.
+/* bench_arith.c -- the speed of arithmetic on arrays of f16 and bf16, each beside a loop of as many bytes.
  *
  *   make bench
  */
@@ -18,7 +18,7 @@ static void run_bf16_add(size_t n) { (void)mpt_bf16_add_n(b, ba, bb, n); }
 static void run_bf16_mul(size_t n) { (void)mpt_bf16_mul_n(b, ba, bb, n); }
 static void run_bf16_fma(size_t n) { (void)mpt_bf16_fma_n(b, ba, bb, bc, n); }
 
-/* The integer path, one element a call: what other processors take. */
+/* The scalar functions, one element per call: integer code, as on processors without vector paths. */
 static void run_f16_add_scalar(size_t n)
 {
     size_t i;
@@ -43,8 +43,8 @@ static void run_f16_fma_scalar(size_t n)
 static const struct {
     const char *name, *path;    /* NULL: the array path */
     void (*run)(size_t n);
-    size_t in;                  /* bytes an element */
-    int    large;               /* also out of cache */
+    size_t in;                  /* bytes read per element */
+    int    large;               /* 1: measure arrays larger than the cache too */
 } rows[] = {
     {"f16 add", NULL, run_f16_add, 4, 1},
     {"f16 mul", NULL, run_f16_mul, 4, 1},

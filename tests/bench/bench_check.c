@@ -1,7 +1,7 @@
-/* bench_check.c -- the check (unscale, found_inf, norm in one pass), the unscale that also writes back, and
- * FP8 with delayed scaling, beside loops that move as many bytes; and what an update of the scale costs.
+/* bench_check.c -- the speed of mpt_check (unscale, found_inf and norm in one pass), mpt_unscale (which also
+ * writes back) and FP8 with delayed scaling, beside loops of as many bytes; and the time of an update.
  *
- *   make bench, or: bench_check - PATH, as MPT_SIMD numbers them */
+ *   make bench, or: bench_check - PATH, with PATH numbered as in MPT_SIMD */
 #define _POSIX_C_SOURCE 200809L
 #include "mpt.h"
 #include "../impl.h"
@@ -24,7 +24,7 @@ static void run(size_t n, int write_back)
     (void)mpt_scaler_scale(&data.scaler, 1.0f);
     (void)(write_back ? mpt_unscale : mpt_check)(&data.scaler, &step, &data.tensor, 1, NULL);
     data.norm += step.norm;
-    data.scaler.checks = 0;             /* the next run is another step */
+    data.scaler.checks = 0;             /* so that the next run is a new step */
 }
 
 static void run_check(size_t n) { run(n, 0); }
@@ -38,7 +38,7 @@ static void run_fp8(size_t n)
     data.norm += (double)amax;
 }
 
-/* Scale 1: writing back changes nothing, so that every run does the same. */
+/* With a scale of 1, writing back changes nothing, so every run does the same work. */
 static void use_format(mpt_format format, void *grad, float *x)
 {
     mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_STATIC);
@@ -52,7 +52,7 @@ static void use_format(mpt_format format, void *grad, float *x)
     (void)mpt_convert_n(format, grad, MPT_F32, x, LARGE, NULL, NULL);
 }
 
-/* Nanoseconds of one update, over mostly good steps. */
+/* Nanoseconds per update of the scale, in a run of mostly good steps. */
 static void update_row(bench *b, mpt_scaler_dialect dialect)
 {
     double t[BENCH_RUNS], ns;
@@ -101,7 +101,7 @@ int main(int argc, char **argv)
                             rows[row].bytes);
         }
     }
-    data.codes = x;                     /* the last gradients are floats, elsewhere */
+    data.codes = x;                     /* x is free: the last gradients are floats in another array */
     for (i = 0; i < 2; i++)
         (void)bench_row(&b, "FP8 with a scale, amax, f32", mpt_simd_name(), run_fp8,
                         i ? LARGE : BENCH_IN_L1, 4, 1);

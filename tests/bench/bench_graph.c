@@ -1,6 +1,6 @@
-/* bench_graph.c -- the graph rewrite on 10^4, 10^5 and 10^6 nodes: seconds, bytes of memory, their growth.
- * Residual blocks (convolution, norm, relu, add), every tenth with a loss-like deny op at its side, read by
- * the next; then a backward chain that reads what the forward one made. Growth 10 is linear. */
+/* bench_graph.c -- the graph rewrite on 10^4, 10^5 and 10^6 nodes: seconds, bytes of memory, and their
+ * growth; a growth of 10 is linear. The graph is a chain of residual blocks (convolution, norm, relu, add);
+ * every tenth block has a deny op at its side, which the block's last op reads. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench.h"
 #include "mpt.h"

@@ -1,12 +1,12 @@
-/* bench_half.c -- what the array functions of mpt_half.h cost on each path, each row beside a loop that moves
- * as many bytes with vectors of the path's width; and what others need for the same, where they are
- * installed: libfp16-dev, libimath-dev, numpy.
+/* bench_half.c -- the speed of mpt_half.h's array functions on each path, each row beside a loop that moves
+ * as many bytes with vectors of the path's width; and the speed of other software, if it is installed:
+ * libfp16-dev, libimath-dev, numpy.
  *
  *   make bench
- *   build/bench/bench_half - bf16 avx2 4096     only rows with this in the name, on this path, of this size;
- *                                               "" or nothing: all of them; -: no table as a file
+ *   build/bench/bench_half - bf16 avx2 4096     only rows with bf16 in the name, on this path, of this size;
+ *                                               "" or nothing: all of them; -: write no file
  *
- * Arrays in L1 begin 16 bytes past a cache line, as malloc gives them, ours and the ceiling's. */
+ * Arrays that fit in L1, ours and the ceiling's, begin 16 bytes after a cache line, as from malloc. */
 #define _POSIX_C_SOURCE 200809L
 #include "mpt_half.h"
 #include "../impl.h"
@@ -104,7 +104,7 @@ static void run_from_nvfp4(size_t n) { dequantize(MPT_NVFP4, n); }
 static void run_from_mxfp8(size_t n) { dequantize(MPT_MXFP8_E4M3, n); }
 static void run_from_e3m2(size_t n) { convert(MPT_F32, data.y, MPT_E3M2, data.c, n); }
 
-/* One call of the scalar function after the other, which no compiler may turn into vectors. */
+/* A loop of calls of a scalar function, which compilers must not vectorize. */
 #if defined(__clang__)
 #define SCALAR_LOOP _Pragma("clang loop vectorize(disable) interleave(disable)")
 #define SCALAR
@@ -137,7 +137,7 @@ RUN_LOOP(imath_decode, data.y[i] = imath_half_to_float(data.h[i]))
 typedef struct row {
     const char *name;
     void (*run)(size_t n);
-    double in, out;             /* bytes an element */
+    double in, out;             /* bytes per element */
 } row;
 
 static const row every[] = {
@@ -192,7 +192,7 @@ static void measure(bench *b, const row *r, const char *path, size_t n)
                           (size_t)(r->out * (double)n));
 }
 
-/* numpy times itself: lines of name, elements, Gelem/s. Debian's numpy belongs to Debian's python. */
+/* numpy_half.py measures numpy and prints name, elements, Gelem/s. Debian's numpy needs Debian's python. */
 static void measure_numpy(bench *b)
 {
     FILE  *p = popen("/usr/bin/python3 tests/bench/numpy_half.py 2>/dev/null", "r");
@@ -205,7 +205,7 @@ static void measure_numpy(bench *b)
         (void)pclose(p);
 }
 
-/* Uniform in [-0.5, 0.5), one in 64 of them zero. */
+/* Uniform numbers in [-0.5, 0.5), of which 1 in 64 is set to zero. */
 static void fill(size_t n)
 {
     size_t i;
@@ -257,7 +257,7 @@ int main(int argc, char **argv)
     for (i = 0; i < LOOPS; i++)
         measure(&b, loops + i, "loop", BENCH_IN_L1);
     last_path = PATHS - 1;
-    for (i = 0; i < 2; i++) {           /* a call of a few, beside as many scalar ones */
+    for (i = 0; i < 2; i++) {           /* an array of 9 elements, and 9 scalar calls */
         measure(&b, every + i, best, 9);
         measure(&b, loops + i, "loop", 9);
     }

@@ -1,5 +1,5 @@
-/* bench_report.c -- what the reports cost, each beside a loop that reads as many bytes. numpy's route
- * to a range report is measured too if it is installed.
+/* bench_report.c -- the speed of the reports, each beside a loop that reads as many bytes. If numpy is
+ * installed, its way to the figures of a range report is measured too.
  *
  *   make bench
  */
@@ -49,7 +49,7 @@ static void run_stagnation(size_t n)
 static const struct {
     const char *name;
     void (*run)(size_t n);
-    size_t in, out;             /* bytes an element */
+    size_t in, out;             /* bytes per element */
 } rows[] = {
     {"range report, f32, one format", run_range, 4, 0},
     {"range report, f32, all formats", run_survey, 4, 0},
@@ -58,7 +58,7 @@ static const struct {
     {"stagnation report, by 2, f16", run_stagnation, 4, 0},
 };
 
-/* Gradients as they are: a normal distribution, 12 uniform numbers summed, around 2^-10. */
+/* Typical gradients: nearly a normal distribution (sums of 12 uniform numbers) of deviation about 2^-10. */
 static void fill(size_t n)
 {
     uint64_t s = 1;
@@ -88,7 +88,7 @@ static double range_speed(size_t n)
     return (double)n / bench_median(times, 9) * 1e-9;
 }
 
-/* numpy times itself: lines of name, elements, Gelem/s. Debian's numpy belongs to Debian's python. */
+/* numpy_report.py measures numpy and prints name, elements, Gelem/s. Debian's numpy needs Debian's python. */
 static void measure_numpy(bench *b)
 {
     FILE  *p = popen("/usr/bin/python3 tests/bench/numpy_report.py 2>/dev/null", "r");

@@ -1,8 +1,8 @@
-/* bench_rows.c -- short rows and thin products beside the loops that a trainer has of its own (user.c, in
- * FP32, at -O3 -march=native -ffast-math; ours are in a plain -O2 build). Goals: a row of 4 to 63 in at most
- * 1.3 of the time of the trainer's loop, from 64 on in no more than its time; products likewise.
+/* bench_rows.c -- the speed of short rows and thin products, compared with a training program's own loops
+ * (user.c, in FP32, at -O3 -march=native -ffast-math; ours are built with -O2). Goals: rows of 4 to 63
+ * elements take at most 1.3 times as long as its loop; longer rows, and products, no longer than it.
  *
- *   make bench */
+ *   make bench, or: bench_rows - 1 PATH     1: rows, 2: products, 3: both; PATH numbered as in MPT_SIMD */
 #define _POSIX_C_SOURCE 200809L
 #include "mpt.h"
 #include "bench.h"
@@ -41,7 +41,7 @@ static void row_publish(void)
 static void row_update(mpt_storage storage, float momentum)
 {
     static mpt_row_rule rule;
-    static mpt_tensor   t;              /* filled once, as a trainer's is */
+    static mpt_tensor   t;              /* set up once, as in a training program */
     if (t.n != n || t.storage != storage) {
         memset(&t, 0, sizeof t);
         t.n = n, t.param = d.f16, t.param_format = MPT_F16, t.storage = storage;
@@ -81,7 +81,7 @@ static double time_of(void (*run)(void), size_t calls)
     return (bench_now() - at) / (double)calls;
 }
 
-/* Turn about, about a millisecond each. */
+/* Time both in turn; the calls of the user take about half a millisecond each time. */
 static void compare(const char *what, size_t size, void (*user)(void), void (*ours)(void), double goal,
                     FILE *csv)
 {

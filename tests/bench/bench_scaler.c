@@ -1,9 +1,9 @@
-/* bench_scaler.c -- what each rule for the loss scale loses, over the made-up trainings of tests/processes.h:
+/* bench_scaler.c -- the steps that each loss scaling rule loses, in the simulated trainings of processes.h:
  *
  *     bench_scaler DIRECTORY          the default, PyTorch's and the best of the others, sigma 2 to 6
  *     bench_scaler DIRECTORY all      every dialect
- *     bench_scaler DIRECTORY SEED     another draw
- * The directory gets scaler.csv. */
+ *     bench_scaler DIRECTORY SEED     other random numbers
+ * Writes scaler.csv to the directory. */
 #include "../../mpt.h"
 
 #include "../processes.h"
@@ -11,10 +11,10 @@
 /* The probability that process_most() is above x. */
 static double exceeds(double x) { return -expm1(-exp((4.75 - x) / 0.19)); }
 
-/* A bound for every rule that knows no more than the past, even one that knows the process itself: the most
- * useful steps, as a share, where a share `bad` of them is bad in the mean. By Lagrange: at each moment the
- * scale 2^level of the most useful less price times bad steps, plus price times the budget, for the best of
- * many prices. A clean process without jumps. */
+/* An upper bound for every rule that knows only the past, even if it knows the process: the largest share of
+ * useful steps of a rule with a mean share `bad` of bad steps. By Lagrange multipliers: for a price of bad
+ * steps, choose at each moment the scale 2^level with the largest (useful - price * bad), and add price *
+ * budget; the bound is the least of these sums over many prices. For clean processes without jumps. */
 static double most_useful(const char *spec, double sigma, double bad)
 {
     enum { MOMENTS = 400, LEVELS = 65, PRICES = 300 };

@@ -1,11 +1,11 @@
-/* bench_step.c -- what a fused optimizer step costs, out of cache and on one thread, beside a loop that
- * touches the same arrays in the same way (as many read and write streams, in place where the step is) and
- * computes nothing. That ceiling is the better of plain and of streaming stores to the arrays that are only
- * written. The ratio is the number to quote.
+/* bench_step.c -- the speed of a fused optimizer step on arrays larger than the cache, on one thread, beside
+ * a loop that reads and writes the same arrays in the same way (in place where the step works in place) and
+ * computes nothing. This ceiling is the better of ordinary and of non-temporal stores to the arrays that are
+ * only written. The ratio is the number to quote.
  *
  *   make bench
- *   build/bench/bench_step . 16        # with 16 Mi elements in place of 64
- *   build/bench/bench_step . 64 SGD    # only the rows whose names hold this word
+ *   build/bench/bench_step . 16        # with 16 Mi elements instead of 64
+ *   build/bench/bench_step . 64 SGD    # only the rows whose names contain this word
  */
 #define _POSIX_C_SOURCE 200809L
 #include "mpt.h"
@@ -64,7 +64,7 @@ static mpt_tensor tensor_of(const struct row *row)
     return t;
 }
 
-/* The step alone: the record of the check is made by hand. */
+/* The step alone: the result of mpt_check is filled in by hand. */
 static void run(const struct row *row)
 {
     const mpt_tensor t = tensor_of(row);
@@ -144,7 +144,7 @@ static void measure(const struct row *row, FILE *csv)
             touch(&t, k);
             ceiling[k][i] = bench_now() - at;
         }
-        if (i % 4 == 3) fill();         /* the ceiling leaves zeros, which would cost nothing */
+        if (i % 4 == 3) fill();         /* the ceiling leaves zeros, which would take less time */
     }
     a = bench_median(ours, RUNS);
     c = bench_median(ceiling[0], RUNS);

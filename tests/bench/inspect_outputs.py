@@ -47,13 +47,13 @@ def noise(t, form, scale):
     db = of["db" if scale == "2^0" else "scaled_db"] if "db" in of else None
     if scale == "2^0" and of["overflow"]:
         return 1.0
-    if db is None:                              # exact, or nothing is left
+    if db is None:                              # exact, or all became zero
         return 1.0 if of["flushed"] else 0.0
     return 10 ** (-db / 10)
 
 
 def by_verdict(row, exact, rounded):
-    """A tensor as its verdict has it."""
+    """The tensor in the format and with the scale that its verdict advises."""
     word = row["verdict"].split(":")[0].split(" ")
     if word[0] not in ("f16", "bf16"):
         return exact
@@ -61,7 +61,7 @@ def by_verdict(row, exact, rounded):
 
 
 def judge(name, file, exact, run):
-    """`run` maps weights to outputs. Where the outputs are off by more than LOST nothing is left to order."""
+    """`run` maps weights to outputs. Outputs that are off by more than LOST are not compared."""
     t, right = rows(file), run(exact)
     rounded = {way: convert(file, *way) for way in ways}
     lost = {way: np.array([noise(x, *way) for x in t.values()]) for way in ways}
@@ -85,7 +85,7 @@ def judge(name, file, exact, run):
     check(not bad, "no tensor worse, the median by 3 dB better: outputs no worse, %d pairs" % len(pairs), bad)
     best = min(error[f, "2^0"] for f in ("f16", "bf16"))
     check(mixed <= 1.1 * best, "by the verdicts as well as by the better of f16 and bf16", (mixed, best))
-    pairs = agree = 0                           # one tensor alone
+    pairs = agree = 0                           # only one tensor rounded
     for n in list(t)[::max(len(t) // 24, 1)]:
         seen = [(noise(t[n], f, "2^0"), off(dict(exact, **{n: rounded[f, "2^0"][n]})))
                 for f in ("f16", "bf16", "e4m3", "e5m2")]
@@ -96,7 +96,7 @@ def judge(name, file, exact, run):
                     agree += a[1] <= 1.1 * b[1]
     check(agree >= 0.95 * pairs, "one tensor alone, 3 dB better: outputs no worse, %d of %d pairs" %
           (agree, pairs))
-    for n, row in t.items():                    # what no plain f16 is advised for, or is with many to zero
+    for n, row in t.items():                    # not "f16 safe", or with many values that f16 makes zero
         zeros = row["formats"]["f16"]["flushed"] / max(row["values"], 1)
         if not row["verdict"].startswith("f16 safe") or zeros > 0.1:
             way = [rounded["f16", "2^0"][n], rounded["bf16", "2^0"][n],
@@ -111,7 +111,7 @@ def judge(name, file, exact, run):
 
 
 def floats_of(graph):
-    """What holds each float tensor, by the names that inspect gives them."""
+    """The ONNX objects with float tensors, by the names that inspect gives them."""
     held = {t.name: t for t in graph.initializer}
     held.update({node.output[0]: a.t for node in graph.node if node.op_type == "Constant"
                  for a in node.attribute if a.name == "value"})
@@ -136,7 +136,7 @@ def judge_onnx(name, path, feed):
 
 
 def letters(count, height, width):
-    """Dark strokes on paper: images for the readers of text, from -1 to 1."""
+    """Images of dark strokes on paper, from -1 to 1, for the text recognition models."""
     random = np.random.default_rng(1)
     image = random.normal(0.9, 0.02, (count, 3, height, width))
     for one in image:
@@ -147,7 +147,7 @@ def letters(count, height, width):
     return {"x": image.astype("f4")}
 
 
-# ---- all-MiniLM-L6-v2: the sentence embedding that its weights describe, in torch's own functions ----
+# ---- all-MiniLM-L6-v2: its sentence embedding, written with torch functions ----
 
 
 def sentences(w, ids):

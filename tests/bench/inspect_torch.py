@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""inspect_torch.py FILE [THREADS] -- what a script with PyTorch does for the figures that examples/inspect
-prints: of each float tensor the range, mean, deviation, zeros, NaN and Inf, and for each format what becomes
-zero or overflows and the decibels. For tests/bench/inspect.sh."""
+"""inspect_torch.py FILE [THREADS] -- computes with PyTorch the figures that examples/inspect prints: for each
+float tensor range, mean, deviation, zeros, NaN and Inf; for each format how many values become zero or
+overflow, and the decibels. For tests/bench/inspect.sh."""
 import sys
 import torch
 from safetensors import safe_open
@@ -11,7 +11,7 @@ formats = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2
 with safe_open(sys.argv[1], "pt") as f:
     for name in f.keys():
         x = f.get_tensor(name)
-        for part in x.flatten().split(1 << 26):         # or a large tensor needs several times its size
+        for part in x.flatten().split(1 << 26):         # limits the memory for copies of a large tensor
             a = part.abs()
             finite = torch.isfinite(part)
             print(name, float(a.max()), float(a[a > 0].min()), float(part.mean(dtype=torch.double)),

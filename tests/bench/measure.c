@@ -1,9 +1,9 @@
-/* measure.c -- what tests/bench/inspect.sh compares with:
+/* measure.c -- measures time and memory for tests/bench/inspect.sh:
  *
- *     measure sum FILE            maps FILE and adds up its 64-bit words: the least that a reader can do
- *     measure run COMMAND...      runs a command without its output
+ *     measure sum FILE            maps FILE and adds up its 64-bit words: the least that a reader must do
+ *     measure run COMMAND...      runs a command and discards its output
  *
- * Both print: wall seconds, seconds of the processor, and the most memory in use, in KiB. */
+ * Both print the wall-clock seconds, the processor seconds, and the largest memory use in KiB. */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #define _FILE_OFFSET_BITS 64
@@ -32,7 +32,7 @@ static void die(const char *what)
     exit(1);
 }
 
-/* Four sums, so that the additions do not wait for each other. */
+/* Four sums, so that additions do not wait for each other. */
 static void sum(const char *path)
 {
     const int       fd = open(path, O_RDONLY);
@@ -53,7 +53,7 @@ static void sum(const char *path)
         s[2] += x[i + 2];
         s[3] += x[i + 3];
     }
-    if (s[0] + s[1] + s[2] + s[3] == 42)        /* so that nothing is left out */
+    if (s[0] + s[1] + s[2] + s[3] == 42)        /* uses the sums, so that no compiler drops the loop */
         (void)printf("\n");
 }
 

@@ -1,4 +1,4 @@
-"""numpy_half.py -- numpy's conversions between float16 and float32 beside ours: name,elements,Gelem/s."""
+"""numpy_half.py -- times numpy's conversions between float16 and float32; prints name,elements,Gelem/s."""
 import time
 import numpy
 

@@ -1,5 +1,5 @@
-"""numpy_report.py -- numpy's route to the figures of a range report (frexp, bincount, comparisons) on
-gradients as bench_report.c makes them: name,elements,Gelem/s."""
+"""numpy_report.py -- times a computation of range report figures in numpy (frexp, bincount, comparisons), on
+gradients like those of bench_report.c; prints name,elements,Gelem/s."""
 import time
 import numpy
 

@@ -1,13 +1,13 @@
-/* threads.c -- passes over large arrays by 1, 2, 4 ... threads, beside a loop that touches the same arrays on
- * as many threads and computes nothing; and how many times as fast as one thread they are.
+/* threads.c -- the speed of passes over large arrays on 1, 2, 4 ... threads, beside a loop that reads and
+ * writes the same arrays on as many threads and computes nothing; and the speedup over one thread.
  *
  *   make bench-threads
  *
- * 31 Mi elements, since malloc puts arrays of 128 MiB 128 MiB and a page apart, where some processors' caches
- * take one for another: on Zen 4 a step over four of them takes twice as long, PyTorch's as ours.
+ * 31 Mi elements, because malloc places arrays of 128 MiB at distances of 128 MiB and a page, where they
+ * collide in some processors' caches: on Zen 4 a step over four of them takes twice as long, PyTorch's too.
  *
- *   build/bench/threads 16 AdamW       # 16 Mi elements; only the rows whose names hold this word
- * As a shared library it is the half of bench-torch that torch_cpu.py calls.
+ *   build/bench/threads 16 AdamW       # 16 Mi elements; only the rows whose names contain this word
+ * As a shared library it is called by torch_cpu.py (make bench-torch).
  */
 #define _POSIX_C_SOURCE 200809L
 #define MPT_STATIC
@@ -83,7 +83,7 @@ static void sgd(void)
     (void)mpt_sgd_step(&o, &step, &t, 1);
 }
 static void adamw_f32(void) { adamw_of(MPT_STORE_MASTER, MPT_F32, NULL); }
-/* Arrays 16 bytes behind a line of the cache, as malloc's large ones are. */
+/* Arrays that begin 16 bytes after a cache line, as large ones from malloc do. */
 static void adamw_behind(void)
 {
     mpt_tensor t = tensor(MPT_STORE_MASTER, MPT_F32, NULL);
@@ -91,7 +91,7 @@ static void adamw_behind(void)
     checked();
     (void)mpt_adamw_step(&adamw, &step, &t, 1);
 }
-/* Masters as malloc returns them, the rest from mpt_tensors_place. */
+/* Masters placed as by malloc, the other arrays by mpt_tensors_place. */
 static void adamw_placed(void)
 {
     static mpt_tensor  item[1];
@@ -143,7 +143,7 @@ static void whole(void)
     (void)mpt_scaler_update(&scaler);
 }
 
-/* What each touches: bytes an element of streams that are read, changed in place, written. */
+/* The rows: bytes per element of the arrays that are read, changed in place, and written. */
 static const struct row {
     const char *name;
     void      (*run)(void);
@@ -176,10 +176,10 @@ static const struct row {
 static void begin(void)
 {
     mpt_scaler_config config = mpt_scaler_defaults(MPT_SCALER_MPT);
-    config.init_scale = 1.0f;   /* or unscaling in place again and again would leave nothing */
+    config.init_scale = 1.0f;   /* unscaling in place many times must not turn gradients to zero */
     (void)mpt_scaler_init(&scaler, &config);
     adamw = mpt_adamw_defaults();
-    adamw.t = 1;                /* not the first step, which holds all tensors against each other */
+    adamw.t = 1;                /* the first step would compare all tensors with each other */
 }
 
 static void fill(void)
@@ -199,7 +199,7 @@ static void fill(void)
     begin();
 }
 
-/* Runs a row of that name on arrays of the caller. Returns nonzero if there is none. */
+/* For torch_cpu.py: use the caller's arrays; run a row by name (returns nonzero if there is none). */
 void threads_take(size_t n, float *w, float *m, float *v, float *grad, uint16_t *half, uint16_t *param);
 int  threads_run(const char *name, int threads);
 

@@ -1,8 +1,8 @@
-"""torch_cpu.py LIBRARY [MEBI] -- the passes of threads.c beside PyTorch's on the CPU, on the same arrays turn
-about, by 1, 2, 4 ... threads, for bench-torch. LIBRARY is threads.c as a shared library.
+"""torch_cpu.py LIBRARY [MEBI] -- compares the passes of threads.c with PyTorch's on the CPU, on the same
+arrays in turn, with 1, 2, 4 ... threads; for make bench-torch. LIBRARY is threads.c as a shared library.
 
-A step's time depends on where its arrays lie in memory, by a third on some machines: so both are measured in
-one process, and five processes one after the other, each with pages of its own, give the medians.
+A step's time depends on where its arrays are in memory, by a third on some machines. So both are measured in
+one process, and the medians are over five processes, each of which has its own pages.
 """
 import ctypes
 import os
@@ -54,7 +54,7 @@ def measure():
         scaler.update(1.0)
         copy()
 
-    passes = {      # theirs; and the 16-bit array, which ours shares
+    passes = {      # PyTorch's pass; and the 16-bit array that ours uses too
         "f32 -> f16": (lambda: half.copy_(weights.data), half),
         "f32 -> bf16": (lambda: brain.copy_(weights.data), brain),
         "f16 -> f32": (lambda: m.copy_(half), half),
@@ -69,7 +69,7 @@ def measure():
     }
     print("PyTorch", torch.__version__)
     for name, (theirs, sixteen) in passes.items():
-        row = name.replace(" and norm", "").encode()        # ours has both in one
+        row = name.replace(" and norm", "").encode()        # our pass does both
         ours.threads_take(n, *(t.data_ptr() for t in (weights, m, v, weights.grad, sixteen, brain)))
         threads = 1
         while threads <= len(os.sched_getaffinity(0)):
@@ -90,7 +90,7 @@ def measure():
 if len(sys.argv) > 3:
     measure()
     sys.exit()
-# a team that waits must not take the other's processor
+# threads that wait must not take processors from the other library
 quiet = dict(os.environ, OMP_WAIT_POLICY="passive")
 got, version = {}, ""
 for _ in range(ROUNDS):

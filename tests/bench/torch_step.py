@@ -1,4 +1,4 @@
-"""PyTorch's optimizer step, for bench_cuda: unscale_, clip_grad_norm_, fused AdamW, update, copy to 16 bits.
+"""torch_step.py -- PyTorch's step, for bench_cuda: unscale_, clip_grad_norm_, fused AdamW, update, copy.
 
 Prints a line "#version", then lines "name milliseconds"; nothing, and exit status 3, without torch or CUDA.
 """
@@ -57,7 +57,7 @@ def measure(name, sizes):
         with torch.cuda.graph(graph):
             training.step()
         print(name + "_graph", median_ms(graph.replay), flush=True)
-    except RuntimeError as e:       # a version whose step the host must see cannot be captured
+    except RuntimeError as e:       # not capturable in versions whose step synchronizes with the host
         print(name, "is not captured:", e, file=sys.stderr)
 
 

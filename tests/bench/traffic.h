@@ -1,5 +1,5 @@
-/* traffic.h -- the ceiling of a pass over several arrays: a loop that touches the same arrays in the same
- * way, as many read and write streams, in place where the pass is, and computes nothing. */
+/* traffic.h -- the ceiling for a pass over several arrays: a loop that reads and writes the same arrays in
+ * the same way, in place where the pass works in place, and computes nothing. */
 #ifndef MPT_TRAFFIC_H
 #define MPT_TRAFFIC_H
 
@@ -7,7 +7,7 @@
 
 enum { STREAMS = 6 };
 
-/* One array as the step sees it. */
+/* One array: bytes per element, and whether the pass reads and writes it. */
 typedef struct stream { char *at; size_t bytes; int read, write; } stream;
 typedef struct traffic { stream stream[STREAMS]; size_t count, n; } traffic;
 
@@ -17,14 +17,14 @@ static void traffic_add(traffic *t, void *at, size_t bytes, int read, int write)
     t->stream[t->count++] = s;
 }
 
-/* A block of 256 elements of each array after the other, as the steps go. */
+/* Go through the arrays in blocks of 256 elements, as the optimizer steps do. */
 #if BENCH_X86
 #define TOUCH(suffix, isa, vec, load, store, nt, fold, zero)                                        \
     __attribute__((target(isa))) static void touch_##suffix(const traffic *t, int streaming, void *sink) \
     {                                                                                               \
         vec    x = zero, none = zero;                                                               \
         size_t i, s, k;                                                                             \
-        __asm__ volatile("" : "+v"(none));      /* or the compiler sees that nothing changes */     \
+        __asm__ volatile("" : "+v"(none));      /* hides from the compiler that nothing changes */  \
         for (i = 0; i < t->n; i += 256)                                                             \
             for (s = 0; s < t->count; s++) {                                                        \
                 char *const  p = t->stream[s].at + i * t->stream[s].bytes;                          \
@@ -72,7 +72,7 @@ static void touch(const traffic *t, int streaming)
 
 #ifdef _OPENMP
 #include <omp.h>
-/* The same by as many threads as there are, a run of blocks each. */
+/* The same by all threads; each has a range of neighbouring blocks. */
 static void touch_together(const traffic *t, int streaming)
 {
 #pragma omp parallel

@@ -1,5 +1,5 @@
-/* user.c -- the loops that a trainer has before it meets mpt, in FP32, compiled with the flags that such
- * trainers use: -O3 -march=native -ffast-math. bench_rows.c times them beside ours, which stay at -O2. */
+/* user.c -- the loops of a training program before it uses mpt, in FP32, compiled with the flags that such
+ * programs use: -O3 -march=native -ffast-math. bench_rows.c compares them with ours, compiled at -O2. */
 #include "user.h"
 
 float user_dot(const float *a, const float *x, size_t n)

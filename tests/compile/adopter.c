@@ -1,6 +1,6 @@
-/* How programs adopt the lists: nothing is initialised by hand, no status is read; and short rows, whose size
- * the compiler sees. It must compile without a warning at every level. With FLOAT_GRADIENT the compiler must
- * refuse it. */
+/* A program that uses lists of tensors as users may: it initialises nothing by hand, and ignores
+ * all statuses; and short rows of sizes that the compiler knows. It must compile without a warning at every
+ * level of optimization. With FLOAT_GRADIENT the compiler must refuse it. */
 #ifdef ONE_FILE
 #define MPT_IMPLEMENTATION
 #endif
@@ -27,7 +27,7 @@ static void backward(float seed)
     }
 }
 
-/* A single bias is a row of one. */
+/* Rows of one element (such as a single bias) and of three. */
 static float rows(float d)
 {
     float    one[1], three[3], copy[3];

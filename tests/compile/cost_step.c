@@ -1,4 +1,4 @@
-/* What a program of one file pays for a loss scaler and AdamW: FP32 masters, f16 copies and gradients. */
+/* The cost of a loss scaler and AdamW in a program of one file: FP32 masters, f16 copies and gradients. */
 #define MPT_STATIC
 #define MPT_IMPLEMENTATION
 #include "mpt.h"

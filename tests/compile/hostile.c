@@ -1,4 +1,4 @@
-/* Headers that came before us define short macros: <windows.h>, <complex.h>, careless programs. */
+/* Headers included before ours may define short macros: <windows.h>, <complex.h>, careless programs. */
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
 #define I  (0 + 1)

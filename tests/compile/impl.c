@@ -1,3 +1,3 @@
-/* The one file that holds everything. */
+/* The one file of a program that has the implementation. */
 #define MPT_IMPLEMENTATION
 #include "mpt.h"

@@ -1,4 +1,4 @@
-/* mpt_half.h alone, for those who use nothing else. Including mpt.h too must not emit more. */
+/* The implementation of mpt_half.h alone. Including mpt.h too must not add functions. */
 #define MPT_HALF_IMPLEMENTATION
 #include "mpt_half.h"
 #include "mpt.h"

@@ -1,5 +1,5 @@
-/* The implementation asked for after the headers were included already, and then once more: it is
- * emitted, and only once. First the half alone, as a file might that grew over time. */
+/* The implementation is requested after the headers were already included, first of mpt_half.h alone, then of
+ * all: it must be emitted, and only once. */
 #include "mpt.h"
 #define MPT_HALF_IMPLEMENTATION
 #include "mpt_half.h"

@@ -1,4 +1,4 @@
-/* Prints the layout of every public struct: it must not depend on any macro or language. */
+/* Prints sizes and member offsets of public types: they must not depend on any macro or on the language. */
 #include "mpt.h"
 
 #include <stdio.h>

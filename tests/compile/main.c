@@ -1,4 +1,4 @@
-/* Runs the parts that it is told of: -DUSE="use_half() + use_mpt()". */
+/* Runs the parts that USE names: -DUSE="use_half() + use_mpt()". */
 #include "use.h"
 
 int main(void) { return USE; }

@@ -1,4 +1,4 @@
-/* A private copy of which nothing is used, and in C nothing of the GPU is there: no warning about that. */
+/* A private copy that is not used, and without GPU functions, as this is C: there must be no warning. */
 #define MPT_STATIC
 #include "mpt_cuda.h"
 typedef int static_unused_is_not_empty;

@@ -1,5 +1,5 @@
-/* A user of mpt_cuda.h in a plain C or C++ file, without any CUDA header: a stream of CUDA's own tag
- * passes without a cast, and a captured state is a plain struct. Never linked against CUDA. */
+/* A user of mpt_cuda.h in a plain C or C++ file, without any CUDA header: a pointer to CUDA's stream struct
+ * is passed without a cast, and mpt_cuda_state is a plain struct. Never linked with CUDA. */
 #include "mpt_cuda.h"
 #include "use.h"
 

@@ -1,4 +1,4 @@
-/* A C++ user of mpt_cuda.h under the emulation: one array up, converted, and down. */
+/* A C++ user of mpt_cuda.h on the emulation: copies an array to the device, converts it, copies it back. */
 #include "mpt_cuda.h"
 #include "use.h"
 

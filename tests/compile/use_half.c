@@ -1,4 +1,4 @@
-/* A user of mpt_half.h who does not implement it; valid C and C++. */
+/* A user of mpt_half.h, in a file without the implementation; valid C and C++. */
 #include "mpt_half.h"
 #include "use.h"
 

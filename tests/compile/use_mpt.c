@@ -1,4 +1,4 @@
-/* The program from the top of mpt.h, by a user who does not implement it; valid C and C++.
+/* The program from the top of mpt.h, in a file without the implementation; valid C and C++.
  * The loss is w*w/2, so its gradient is w; the third gradient is made to overflow. */
 #include "mpt.h"
 #include "use.h"

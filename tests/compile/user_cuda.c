@@ -1,6 +1,6 @@
-/* A program in plain C99 that uses mpt_cuda.h: no CUDA header, no C++ compiler, no libstdc++. It is linked
- * with an object made by nvcc and run, with or without a GPU: without one the text must say why, and the
- * functions for the CPU must work as ever. tests/run_cuda_nvcc.sh builds it. */
+/* A program in plain C99 that uses mpt_cuda.h without CUDA headers, C++ compiler or libstdc++. It is linked
+ * with an object made by nvcc and run, with or without a GPU: without one, the error text must say why, and
+ * the CPU functions must work as usual. tests/run_cuda_nvcc.sh builds it. */
 #include "mpt_cuda.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void train_on_cpu(void)
     expect(mpt_f16_from_f32(65520.0f).bits == 0x7c00u, "mpt_f16_from_f32");
 }
 
-/* Every function is there, and refuses what it must. */
+/* Functions exist, and refuse NULL arguments. */
 static void call_all(mpt_cuda *c, struct CUstream_st *stream)
 {
     mpt_cuda_list  *list;

@@ -1,6 +1,6 @@
 /* fuzz_array.c -- libFuzzer target: conversions between any two formats with any options, sizes, alignments,
- * strides and byte orders, against mpt_encode of mpt_decode for each element. ASan sees reads and writes past
- * the exact-size copies. */
+ * strides and byte orders. Strided and packed ones must equal mpt_encode of mpt_decode for each element.
+ * Buffers have the exact size, so that ASan detects accesses past the end. */
 #include "fuzz.h"
 
 typedef struct input { const uint8_t *data; size_t size; } input;
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             x = mpti_f64_make(mpti_f64_bits(x) & (uint64_t)1 << 63);
         must(load(dst + i * d_step, df->bytes) == mpt_encode(d, x, &at, NULL));
     }
-    if (kind & 1u && s_step == (size_t)sf->bytes) {     /* packed, by the fast path where there is one */
+    if (kind & 1u && s_step == (size_t)sf->bytes) {     /* packed; uses the fast path if there is one */
         must(mpt_convert_n(d, packed + 1, s, src, n, NULL, NULL) == MPT_OK);
         for (i = 0; i < n && d != s; i++)
             must(load(packed + 1 + i * (size_t)df->bytes, df->bytes) ==

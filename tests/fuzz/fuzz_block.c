@@ -1,8 +1,8 @@
-/* fuzz_block.c -- libFuzzer target: block formats. Any bytes dequantize without touching anything outside the
- * arrays, packed as plain; what was dequantized quantizes to the same codes packed as plain. */
+/* fuzz_block.c -- libFuzzer target: block formats. Any bytes dequantize without access outside the arrays, to
+ * the same numbers packed and unpacked; these numbers quantize to the same codes packed and unpacked. */
 #include "fuzz.h"
 
-/* A copy of exactly this size, so that ASan sees one byte too many. */
+/* A copy of exactly this size, so that ASan detects an access one byte past the end. */
 static uint8_t *copy_of(const uint8_t *p, size_t size)
 {
     uint8_t *r = (uint8_t *)malloc(size ? size : 1u);
@@ -12,7 +12,7 @@ static uint8_t *copy_of(const uint8_t *p, size_t size)
     return r;
 }
 
-/* Packed and plain must tell the same numbers; quantizing them must never write past its arrays. */
+/* Packed and unpacked codes must give the same numbers; quantizing must not write past its arrays. */
 static void one_block_format(mpt_block block, const uint8_t *data, size_t size, const mpt_block_opts *opts)
 {
     const mpt_block_info *b = mpt_block_get(block);

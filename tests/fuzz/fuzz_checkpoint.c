@@ -1,6 +1,6 @@
-/* fuzz_checkpoint.c -- libFuzzer target: a checkpoint with bytes changed and its checksum made right again.
- * It is refused, and nothing is touched; or the run that it gives takes steps of every kind without undefined
- * behaviour, and is saved and loaded to the same bytes. */
+/* fuzz_checkpoint.c -- libFuzzer target: a checkpoint with changed bytes and a right checksum. Either it is
+ * refused, and nothing is written; or it is loaded and saved with the same bytes, and the run takes steps of
+ * every kind without undefined behaviour. */
 #include "fuzz.h"
 #include "../impl.h"
 
@@ -38,7 +38,7 @@ static mpt_state state_of(run *r, mpt_tensor *t)
     return s;
 }
 
-/* One step under a scaler that has seen anything. */
+/* One step with a scaler that may be in any state. */
 static void go_on(run *r, const mpt_tensor *t, unsigned kind)
 {
     mpt_step other;
@@ -93,7 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     must(mpt_state_save(&s, again, bytes) == MPT_OK);
-    buffer[8] = again[8];               /* of version 3 it is saved as 4, with another sum */
+    buffer[8] = again[8];               /* version 3 is saved as version 4, with another checksum */
     must(memcmp(buffer, again, bytes - 8u) == 0);
     for (k = 0; k < 300; k++)
         go_on(&second, &t, k * (1u + data[3]));

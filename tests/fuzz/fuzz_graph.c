@@ -1,6 +1,6 @@
-/* fuzz_graph.c -- libFuzzer target: any text through the reader of example 08, the check, the rewrite in both
- * modes and the printers. The first byte chooses the options, the arena is cut to size so that ASan sees
- * every overrun. After a rewrite all edges agree, a second one changes nothing, and min_cut moves no more. */
+/* fuzz_graph.c -- libFuzzer target: any text through the reader of example 08, the rewrite in both modes and
+ * mpt_graph_explain. The first byte selects options; the arena is exact, so that ASan detects overruns. After
+ * a rewrite edges agree in format, a second one changes nothing, and casts of min_cut move no more bytes. */
 #include "fuzz.h"
 #include "examples/amp_graph_reader.h"
 
@@ -11,7 +11,7 @@ static void well_typed(const mpt_graph *g)
         must(g->types[g->outputs[g->inputs[i].source].type].format == g->types[g->inputs[i].type].format);
 }
 
-/* Returns the bytes that casts move; all ones if the graph is refused. */
+/* Returns the bytes that the casts move; all ones if the graph is refused. */
 static uint64_t one_mode(const char *text, char *names, unsigned char *room, size_t bytes, unsigned options,
                          mpt_graph_mode mode)
 {

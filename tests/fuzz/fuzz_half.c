@@ -1,5 +1,5 @@
-/* fuzz_half.c -- libFuzzer target: array conversions at any length and alignment against the scalar
- * functions, and the fast scalar functions against mpt_encode. ASan sees reads past the exact-size copies. */
+/* fuzz_half.c -- libFuzzer target: array conversions of any length and alignment against scalar functions,
+ * and these against mpt_encode. Buffers have the exact size, so that ASan detects reads past the end. */
 #include "fuzz.h"
 
 static void one_double(uint64_t bits)
@@ -30,7 +30,7 @@ static void one_array(const float *src, size_t n, size_t skip)
     free(back);
 }
 
-/* A range report of the whole equals the merged reports of its parts. */
+/* The range report of an array equals the merged reports of its two parts. */
 static void one_report(const float *x, size_t n, size_t cut)
 {
     mpt_range whole, left, right;

@@ -1,9 +1,9 @@
-/* fuzz_inspect.c -- fuzz target for the parsers and the converter of examples/inspect: the first byte says
- * what kind of file the rest is. What parses is scanned, converted into memory and parsed again; the copy
- * must hold the same tensors, and no more NaN, Inf or nonzero values than the scan counted.
- * Links with: the .c files of examples/inspect, cJSON. Works with libFuzzer and with afl-clang-fast, which
- * knows the same entry point. */
-#include "examples/inspect/convert.h"       /* first: it asks for POSIX */
+/* fuzz_inspect.c -- fuzz target for the parsers and the converter of examples/inspect. The first byte tells
+ * what kind of file the rest is. A file that parses is scanned, converted in memory and parsed again; the
+ * copy must have the same tensors, and numbers of NaN, Inf and nonzero values that agree with the first scan.
+ * Links with the .c files of examples/inspect and cJSON. Works with libFuzzer and with afl-clang-fast (the
+ * same entry point). */
+#include "examples/inspect/convert.h"       /* first: it requests POSIX functions */
 #include "fuzz.h"
 
 enum { LARGEST = 1 << 17 };
@@ -21,7 +21,7 @@ static void parse(model *m, const char *path, const void *data, size_t size, mpt
     must(!strchr(error, '\033') && !strchr(error, '\n'));
 }
 
-/* Every tensor lies in the file, and every value is counted once. */
+/* Every tensor must lie within the file, and every value must be counted once. */
 static void scan_all(model *m, const options *o, result *total)
 {
     char   error[ERROR_TEXT], words[VERDICT];
@@ -94,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!size || size > LARGEST)
         return 0;
     kind = data[0] & 3;
-    /* Archives and GGUF are known by their first bytes. */
+    /* the parser recognizes archives and GGUF by their first bytes */
     path = kind == 1 && data[0] >> 6 == 1 ? "x.onnx" : paths[kind];
     parse(&m, path, data + 1, size - 1, kind == 3 ? raws[data[0] >> 6] : MPT_FORMAT_COUNT, &ok);
     if (ok) {

@@ -1,6 +1,6 @@
-/* fuzz_scaler.c -- libFuzzer target: any dialect, any legal configuration, any sequence of causes. No dialect
- * crashes or returns what it should not; the default stays finite, a power of two and within its limits, and
- * finds a scale that works once there is one. */
+/* fuzz_scaler.c -- libFuzzer target: any dialect, legal configuration and sequence of causes. No dialect
+ * crashes or returns a wrong status; the scale of the default stays a finite power of two within its limits,
+ * and reaches one that works if there is one. */
 #include "fuzz.h"
 
 static float pow2f(int k) { return mpti_f32_make((uint32_t)(k + 127) << 23); }
@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (c.dialect != MPT_SCALER_MPT)
         return 0;
-    for (tries = 0, works = 0; !works && tries < 1000; tries++) {       /* at the floor everything works */
+    for (tries = 0, works = 0; !works && tries < 1000; tries++) {       /* only the least scale works */
         works = (double)s.scale <= c.min_scale;
         (void)mpt_scaler_record(&s, 0, works ? 0u : 1u + data[8] % 3u);
         must((mpt_scaler_update(&s) == MPT_OK) >= works);

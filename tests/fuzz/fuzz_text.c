@@ -1,11 +1,11 @@
-/* fuzz_text.c -- libFuzzer target: any bytes as text of any format. Reading stays inside the text and says
- * where it stopped; what was read is written and read back as the same code, in decimal and hexadecimal. */
+/* fuzz_text.c -- libFuzzer target: any bytes as text of any format. Reading stays inside the text and reports
+ * where it stopped; the code is written and reads back as the same code, in decimal and in hexadecimal. */
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const size_t n = size ? size - 1 : 0;
-    char        *copy = (char *)malloc(n ? n : 1);     /* exact size: ASan sees reads past the end */
+    char        *copy = (char *)malloc(n ? n : 1);     /* exact size: ASan detects reads past the end */
     int          format;
     must(copy != NULL);
     if (n)
