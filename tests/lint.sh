@@ -9,7 +9,7 @@ headers='mpt_half.h mpt.h mpt_cuda.h'
 none() {    # none NAME COMMAND... -- passes if the command prints nothing
     name=$1
     shift
-    found=$("$@" 2>/dev/null)
+    found=$("$@" 2>&1)
     if [ -z "$found" ]; then pass "$name"; else fail "$name"; echo "$found" | head -5; fi
 }
 # shellcheck disable=SC2086

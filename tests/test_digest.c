@@ -616,7 +616,7 @@ static void other_reports(void)
         (void)mpt_sums_write(&sums, MPT_STYLE_TEXT, "s", hole);
         (void)mpt_shadow_init(&shadow, k ? train[k] : MPT_E5M2, 0.01);
         a = mpt_shadow_value(&shadow, 0.1);
-        for (k += 0; shadow.operations < 1000u;) {
+        while (shadow.operations < 1000u) {
             b = mpt_shadow_value(&shadow, (double)in.f32[shadow.operations]);
             a = mpt_shadow_apply(&shadow, MPT_SHADOW_OP_FMA, a, b,
                                  mpt_shadow_apply(&shadow, MPT_SHADOW_OP_SUB, b, a, a));

@@ -648,7 +648,7 @@ TEST(convert_strided)
         unsigned char   *from = src + 5u + (s_down && n ? (n - 1u) * s_step : 0u);
         unsigned char    s_list[300 * 8], d_list[300 * 8];
         unsigned         flags = 0u;
-        size_t           i, touched = 0u;
+        size_t           i;
         mt_context(row_of(d)->name, row_of(s)->name);
         memset(dst, 0xa5, sizeof dst);
         for (i = 0; i < n; i++)
@@ -659,10 +659,8 @@ TEST(convert_strided)
             memcpy(s_list + i * bytes_of(s), from + (ptrdiff_t)i * s_stride, bytes_of(s));
             memcpy(d_list + i * bytes_of(d), to + (ptrdiff_t)i * d_stride, bytes_of(d));
             memset(to + (ptrdiff_t)i * d_stride, 0xa5, bytes_of(d));
-            touched++;
         }
         CHECK(all_bytes_are(dst, sizeof dst, 0xa5));
-        CHECK_EQ_U(touched, n);
         if (with_options)
             check_options(d, d_list, s, s_list, n, &o, flags);
         else if (d == s)

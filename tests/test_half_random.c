@@ -182,7 +182,7 @@ TEST(stochastic_chunks)
         const size_t bytes = (size_t)mpt_format_get(formats[i])->bytes;
         mpt_opts     o = stochastic(99u, 2u, 3u);
         mt_context(mpt_format_get(formats[i])->name, "chunks");
-            o.first_element = (ONE << 35) - 2u; /* the low half of the counter wraps within the array */
+        o.first_element = (ONE << 35) - 2u;     /* the low half of the counter wraps within the array */
         CHECK_EQ_I(mpt_convert_n(formats[i], whole, MPT_F32, src, 2000u, &o, NULL), MPT_OK);
         for (done = 0; done < 2000u;) {
             size_t take = 1u + (size_t)(mt_random() % 37u);

@@ -234,7 +234,6 @@ static void check_shortest(const mpt_format_info *f, uint64_t code)
     CHECK(mpt_to_text_as(text, sizeof text, f, code, 0) < sizeof text);
     x = decimal_read(text);
     n = digits_of(text);
-    nat_times(&value.digits, 1);
     CHECK_EQ_U_AT(reads_as(f, code, &x), 1, code);
     if (value.digits.n < 20) {          /* append zeros, so that cut() has digits to cut */
         nat_power(&value.digits, 10, 20);
