@@ -202,7 +202,7 @@ typedef struct mpt_tensors {
     mpt_tensor  model;          /* formats, storage, moments, seed and group of the tensors added next */
     mpt_status  status;         /* the first error of any addition; test it once, at the end */
     unsigned    needs;          /* MPT_NEEDS_M, _V, _V_MAX or _FACTORS: moments that mpt_tensors_place adds */
-    size_t      bytes;          /* memory that mpt_tensors_place needs for the tensors added so far */
+    size_t      bytes;          /* what mpt_tensors_place still needs: 63 once all are placed */
 } mpt_tensors;
 
 /* mpt_tensors_init -- start an empty list.
@@ -1295,7 +1295,7 @@ typedef struct mpt_stagnation {
 /* mpt_stagnation_init -- start an empty report.
  * mpt_stagnation_add -- look at n more pairs.
  * mpt_stagnation_merge -- add src to dst.
- *   w, u  in  [n] the weights before, and what is added to them: minus learning rate times gradient
+ *   w, u  in  [n] weights as they are stored, and what is added to them: minus learning rate times gradient
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (format).
  * Exact: w + u is rounded once, to nearest-even. */
 MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format);
@@ -1501,12 +1501,12 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 
 // >>M11 rows --------------------------------------------------------------------------------------
 #ifndef MPT_NO_OPS
-/* Rows for inner loops: weights, gradients and activations in F32, F16 or BF16, arithmetic in FP32. From a
- * handful of elements on, mpt_dot and mpt_axpy cost what a loop of your own over floats does; mpt_row_update
- * costs 1 to 2 ns an element where it draws random bits or keeps a rounding remainder. */
+/* Rows for inner loops: weights, gradients and activations in F32, F16 or BF16, arithmetic in FP32. A call of
+ * mpt_dot or mpt_axpy takes about 8 ns, and from 256 elements on no longer than a vectorized loop over floats;
+ * mpt_axpy_publish takes 3 times as long, mpt_row_update without a master 1 to 3 ns an element. */
 
 /* mpt_dot -- the sum of a[i] * x[i].
- *   a, x  in  [n], each in its format
+ *   a, x  in  [n], each in its format: F32, F16 or BF16
  * Returns: the sum; 0 for n 0, NULL, or more elements than an array can hold; NaN for another format.
  * Threads: any.
  * Exact: the row is padded with zeros to a multiple of 64; element i is added to lane i mod 64 by one fma, in
@@ -1531,7 +1531,7 @@ MPT_DEF mpt_status mpt_axpy_strided(void *y, mpt_format y_format, ptrdiff_t y_st
 
 /* mpt_axpy_publish -- for code that updates inside backprop, without a gradient buffer: master += a * x, then
  * the copy from it. a is -lr for descent, +lr for ascent; fold 1 / batch and 1 / scale into it as well. If
- * any x, or a * x, is Inf or NaN, the whole row stays as it is, master and copy. A bias is a row of one.
+ * any x, or a * x, is Inf or NaN, the whole row stays; a master beyond its range is Inf in the copy.
  *   param      out     [n] in `format`, or NULL
  *   master     in/out  [n]
  *   x          in      [n] what backprop gives for this row
