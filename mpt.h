@@ -1502,7 +1502,7 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 // >>M11 rows --------------------------------------------------------------------------------------
 #ifndef MPT_NO_OPS
 /* Rows for inner loops: weights, gradients and activations in F32, F16 or BF16, arithmetic in FP32. A call of
- * mpt_dot or mpt_axpy takes about 8 ns, and from 256 elements on no longer than a vectorized loop over floats;
+ * mpt_dot or mpt_axpy takes some 8 ns, and from 256 elements on no longer than a vectorized loop of floats;
  * mpt_axpy_publish takes 3 times as long, mpt_row_update without a master 1 to 3 ns an element. */
 
 /* mpt_dot -- the sum of a[i] * x[i].
