@@ -7,147 +7,9 @@
 #include "../mpt.h"
 
 #include "test.h"
+#include "train.h"
 
 #include <float.h>
-
-/* ---- helpers ---- */
-
-#define BITS_INF  0x7f800000u
-#define BITS_QNAN 0x7fc00000u
-#define BITS_SNAN 0x7f800001u
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-static float pow2f(int k) { return mpti_f32_make(k < -126 ? 1u << (k + 149) : (uint32_t)(k + 127) << 23); }
-
-/* Uniform in [-1, 1); the conversion to float is exact. */
-static float random_unit(void) { return (float)((int)(mt_random() >> 40) - 0x800000) / 8388608.0f; }
-
-/* A normal number with a random sign and significand; the exponent is uniform from low to high. */
-static float random_wide(int low, int high)
-{
-    const uint64_t r = mt_random();
-    const uint32_t e = (uint32_t)(low + 127 + (int)((r >> 32) % (uint64_t)(high - low + 1)));
-    return mpti_f32_make(((uint32_t)r & 0x807fffffu) | e << 23);
-}
-
-static mpt_scaler scaler_from(mpt_scaler_config c)
-{
-    mpt_scaler s;
-    memset(&s, 0, sizeof s);
-    CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
-    (void)mpt_scaler_scale(&s, 1.0f);
-    return s;
-}
-
-static mpt_scaler scaler_static(float scale)
-{
-    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_STATIC);
-    c.init_scale = scale;
-    return scaler_from(c);
-}
-
-static mpt_scaler_config dynamic(float scale, double growth, double backoff, int32_t interval)
-{
-    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
-    c.init_scale = scale;
-    c.growth = growth;
-    c.backoff = backoff;
-    c.interval = interval;
-    return c;
-}
-
-static mpt_step step_zero(void)
-{
-    mpt_step step;
-    memset(&step, 0, sizeof step);
-    return step;
-}
-
-static const mpt_format train_formats[] = {MPT_F32, MPT_F16, MPT_BF16};
-
-/* An array in one of the training formats: element i as a bit pattern; float to bits; bits to float. */
-static void set_bits(void *array, mpt_format format, size_t i, uint32_t bits)
-{
-    const uint16_t half = (uint16_t)bits;
-    if (format == MPT_F32)
-        memcpy((unsigned char *)array + 4 * i, &bits, 4);
-    else
-        memcpy((unsigned char *)array + 2 * i, &half, 2);
-}
-
-static uint32_t get_bits(const void *array, mpt_format format, size_t i)
-{
-    uint32_t bits;
-    uint16_t half;
-    memcpy(&half, (const unsigned char *)array + 2 * i, 2);
-    if (format != MPT_F32)
-        return half;
-    memcpy(&bits, (const unsigned char *)array + 4 * i, 4);
-    return bits;
-}
-
-static uint32_t encode(mpt_format format, float x)
-{
-    return format == MPT_F16    ? mpt_f16_from_f32(x).bits
-           : format == MPT_BF16 ? mpt_bf16_from_f32(x).bits
-                                : mpti_f32_bits(x);
-}
-
-static float decode(mpt_format format, uint32_t bits)
-{
-    mpt_f16  h;
-    mpt_bf16 b;
-    h.bits = b.bits = (uint16_t)bits;
-    return format == MPT_F16    ? mpt_f32_from_f16(h)
-           : format == MPT_BF16 ? mpt_f32_from_bf16(b)
-                                : mpti_f32_make(bits);
-}
-
-/* One tensor with all its memory. Tests compare `arrays` as a whole to see that nothing changed. */
-enum { LAYER_N = 1000 };
-typedef struct arrays {
-    float    w[LAYER_N], m[LAYER_N], v[LAYER_N];
-    uint32_t grad[LAYER_N], param[LAYER_N];     /* room for any format */
-} arrays;
-typedef struct layer {
-    arrays     a;
-    mpt_tensor t;
-} layer;
-
-static void layer_bind(layer *l, size_t n, mpt_format grad, mpt_format param)
-{
-    memset(&l->t, 0, sizeof l->t);
-    l->t.name = "layer";
-    l->t.n = n;
-    l->t.master = l->a.w;
-    l->t.m = l->a.m;
-    l->t.v = l->a.v;
-    l->t.grad = l->a.grad;
-    l->t.param = l->a.param;
-    l->t.grad_format = grad;
-    l->t.param_format = param;
-}
-
-static void layer_make(layer *l, size_t n, mpt_format grad, mpt_format param)
-{
-    size_t i;
-    memset(l, 0, sizeof *l);
-    layer_bind(l, n, grad, param);
-    for (i = 0; i < n; i++)
-        l->a.w[i] = random_unit();
-}
-
-static void layer_random_grad(layer *l, float scale)
-{
-    size_t i;
-    for (i = 0; i < l->t.n; i++)
-        set_bits(l->a.grad, l->t.grad_format, i, encode(l->t.grad_format, random_unit() * scale));
-}
-
-static float layer_grad(const layer *l, size_t i)
-{
-    return decode(l->t.grad_format, get_bits(l->a.grad, l->t.grad_format, i));
-}
 
 static layer la, lb;    /* too large for some stacks */
 
@@ -270,99 +132,6 @@ TEST(scaler_static_never_moves)
     c.growth = c.backoff = -1.0;        /* a static scaler does not use these: any value is allowed */
     c.interval = 0;
     trace(c, "BGGB", scale, good);
-}
-
-/* The scaler's rule, implemented a second time. The header must give the same results. */
-typedef struct model { float scale; int good; uint64_t updates, skipped; } model;
-
-static void model_update(model *m, const mpt_scaler_config *c, int bad)
-{
-    const volatile double product = (double)m->scale * (bad ? c->backoff : c->growth);
-    const float           moved = (float)product;
-    const int             due = !bad && m->good + 1 == c->interval;
-    m->updates++;
-    m->skipped += bad ? 1u : 0u;
-    if (bad || (due && moved <= FLT_MAX))
-        m->scale = moved;
-    m->good = bad || due ? 0 : m->good + 1;
-}
-
-static mpt_scaler_config random_config(void)
-{
-    static const double growths[] = {2.0, 1.5, 1.1, 16.0, 1.0 + 9.5367431640625e-7, 3.0};
-    const double        backoff = ((double)(mt_random() >> 12) + 0.5) / 4503599627370496.0;
-    float               scale = random_wide(-126, 127);
-    if (!(mt_random() & 7u))
-        scale = mpti_f32_make(1u + (uint32_t)mt_random() % 0x7f7fffu);  /* subnormal */
-    if (!(mt_random() & 7u))
-        scale = random_wide(120, 127);
-    return dynamic(scale < 0.0f ? -scale : scale, growths[mt_random() % COUNT(growths)],
-                   mt_random() & 1u ? 0.5 : backoff, (int32_t)(1u + mt_random() % 5u));
-}
-
-TEST(scaler_equals_model)
-{
-    const int sequences = mt.long_mode ? 2000000 : 100000;
-    int       i, j, grown = 0, refused = 0, zero = 0;
-    for (i = 0; i < sequences; i++) {
-        const mpt_scaler_config c = random_config();
-        mpt_scaler              s = scaler_from(c);
-        model                   m = {c.init_scale, 0, 0, 0};
-        const unsigned          badness = (unsigned)(mt_random() % 8u);
-        int                     same = 1;
-        for (j = 0; j < 20; j++) {
-            const int   bad = (mt_random() & 7u) < badness;
-            const float before = s.scale;
-            same &= mpt_scaler_record(&s, bad, 0) == MPT_OK && mpt_scaler_update(&s) == MPT_OK;
-            model_update(&m, &c, bad);
-            same &= mpti_f32_bits(m.scale) == mpti_f32_bits(s.scale) && m.good == s.good_steps &&
-                    m.updates == s.updates && m.skipped == s.skipped;
-            grown += s.scale > before;
-            refused += !bad && !s.good_steps && s.scale == before && before > 1.0f;
-            zero += !mpti_f32_bits(s.scale);
-        }
-        CHECK(same);
-    }
-    CHECK(grown && refused && zero);    /* the random walks reached these corner cases */
-}
-
-TEST(scaler_refuses_bad_configuration)
-{
-    const float  inf = mpti_f32_make(BITS_INF), nan = mpti_f32_make(BITS_QNAN);
-    const double inf64 = (double)inf, nan64 = (double)nan;
-    const double growths[] = {1.0, 0.5, 0.0, -2.0, inf64, -inf64, nan64};
-    const double backoffs[] = {0.0, 1.0, 1.5, -0.5, inf64, nan64};
-    const float  scales[] = {0.0f, -0.0f, -1.0f, inf, -inf, nan};
-    const int    intervals[] = {0, -1};
-    const int    dialects[] = {-1, (int)MPT_SCALER_DIALECT_COUNT, 1000};
-    mpt_scaler_config c[COUNT(growths) + COUNT(backoffs) + COUNT(scales) + COUNT(intervals) +
-                        COUNT(dialects)];
-    mpt_scaler s = scaler_static(5.0f), before;
-    size_t     n = 0, i;
-    for (i = 0; i < COUNT(c); i++)
-        c[i] = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
-    for (i = 0; i < COUNT(growths); i++)
-        c[n++].growth = growths[i];
-    for (i = 0; i < COUNT(backoffs); i++)
-        c[n++].backoff = backoffs[i];
-    for (i = 0; i < COUNT(scales); i++)
-        c[n++].init_scale = scales[i];
-    for (i = 0; i < COUNT(intervals); i++)
-        c[n++].interval = intervals[i];
-    for (i = 0; i < COUNT(dialects); i++)
-        c[n++].dialect = dialects[i];
-    memcpy(&before, &s, sizeof s);
-    for (i = 0; i < n; i++) {
-        CHECK_EQ_U_AT(mpt_scaler_init(&s, &c[i]), MPT_E_ARG, i);
-        CHECK(!memcmp(&before, &s, sizeof s));
-    }
-    for (i = 0; i < COUNT(scales); i++) {
-        c[0] = mpt_scaler_defaults(MPT_SCALER_STATIC);
-        c[0].init_scale = scales[i];
-        CHECK_EQ_I(mpt_scaler_init(&s, &c[0]), MPT_E_ARG);
-    }
-    CHECK_EQ_I(mpt_scaler_init(NULL, NULL), MPT_E_ARG);
-    CHECK(!memcmp(&before, &s, sizeof s));
 }
 
 /* ---- misuse: each call returns its status and changes nothing ---- */
@@ -535,6 +304,7 @@ TEST(bad_pointers)
     REFUSED_CHECK(w, mpt_check(NULL, &w.step, w.tensor, 2, NULL), MPT_E_ARG);
     REFUSED(w, mpt_check(&w.scaler, NULL, w.tensor, 2, NULL), MPT_E_ARG);
     REFUSED_CHECK(w, mpt_check(&w.scaler, &w.step, NULL, 2, NULL), MPT_E_ARG);
+    REFUSED_CHECK(w, mpt_check(&w.scaler, &w.step, NULL, (size_t)-1, NULL), MPT_E_ARG);
     REFUSED_CHECK(w, mpt_unscale(NULL, &w.step, w.tensor, 2, NULL), MPT_E_ARG);
     REFUSED(w, mpt_unscale(&w.scaler, NULL, w.tensor, 2, NULL), MPT_E_ARG);
     REFUSED_CHECK(w, mpt_unscale(&w.scaler, &w.step, NULL, 2, NULL), MPT_E_ARG);
@@ -560,46 +330,12 @@ TEST(bad_clip_norms)
     size_t         i;
     world_make(&w);
     (void)mpt_scaler_scale(&w.scaler, 1.0f);
-    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
-    for (i = 0; i < COUNT(norms); i++)
+    CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
+    for (i = 0; i < COUNT(norms); i++) {
         REFUSED(w, mpt_clip(&w.step, mpti_f32_make(norms[i])), MPT_E_ARG);
-}
-
-/* A hyperparameter (its offset in the struct), and the bits of a value that it must not have. */
-typedef struct bad_value { size_t field; uint32_t bits; } bad_value;
-#define BAD_RATE(f) {f, 0xbf800000u}, {f, BITS_INF}, {f, 0xff800000u}, {f, BITS_QNAN}, {f, 0x80800000u}
-#define BAD_DECAY(f) BAD_RATE(f), {f, 0x3f800000u}, {f, 0x40000000u}
-
-TEST(bad_hyperparameters)
-{
-    static const bad_value sgd[] = {BAD_RATE(offsetof(mpt_sgd, lr)), BAD_DECAY(offsetof(mpt_sgd, momentum)),
-                                    BAD_RATE(offsetof(mpt_sgd, weight_decay))};
-    static const bad_value adamw[] = {
-        BAD_RATE(offsetof(mpt_adamw, lr)), BAD_DECAY(offsetof(mpt_adamw, beta1)),
-        BAD_DECAY(offsetof(mpt_adamw, beta2)), BAD_RATE(offsetof(mpt_adamw, eps)),
-        {offsetof(mpt_adamw, eps), 0u}, BAD_RATE(offsetof(mpt_adamw, weight_decay))};
-    world  w, good;
-    size_t i;
-    world_make(&w);
-    (void)mpt_scaler_scale(&w.scaler, 1.0f);
-    CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
-    memcpy(&good, &w, sizeof w);
-    for (i = 0; i < COUNT(sgd); i++) {
-        memcpy(&w.sgd, &good.sgd, sizeof w.sgd);
-        memcpy((unsigned char *)&w.sgd + sgd[i].field, &sgd[i].bits, sizeof sgd[i].bits);
-        REFUSED(w, mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_E_ARG);
+        if (i > 1)          /* 0: no limit */
+            REFUSED(w, mpt_clip_apply(&w.step, w.tensor, 2, mpti_f32_make(norms[i])), MPT_E_ARG);
     }
-    for (i = 0; i < COUNT(adamw); i++) {
-        memcpy(&w.adamw, &good.adamw, sizeof w.adamw);
-        memcpy((unsigned char *)&w.adamw + adamw[i].field, &adamw[i].bits, sizeof adamw[i].bits);
-        REFUSED(w, mpt_adamw_step(&w.adamw, &w.step, w.tensor, 2), MPT_E_ARG);
-    }
-    memcpy(&w.sgd, &good.sgd, sizeof w.sgd);
-    w.sgd.momentum = 0.0f;
-    w.sgd.nesterov = 1u;
-    REFUSED(w, mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_E_ARG);
-    memcpy(&w.sgd, &good.sgd, sizeof w.sgd);
-    CHECK_EQ_I(mpt_sgd_step(&w.sgd, &w.step, w.tensor, 2), MPT_OK);
 }
 
 /* The member `spoilt` of the second tensor is invalid: each call that uses this member must refuse. */
@@ -725,10 +461,10 @@ TEST(two_optimizers_share_a_scale)
     mpt_sgd    sgd = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
     mpt_adamw  adamw = mpt_adamw_defaults();
     static arrays was;
-    layer_make(&la, 10, MPT_F32, MPT_F16);
-    layer_make(&lb, 10, MPT_F32, MPT_F16);
-    layer_random_grad(&la, 1024.0f);
-    layer_random_grad(&lb, 1024.0f);
+    layer_make(&la, 10, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+    layer_make(&lb, 10, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+    layer_gradient(&la, 1024.0f);
+    layer_gradient(&lb, 1024.0f);
     set_bits(la.a.grad, MPT_F32, 3, BITS_INF);
     memcpy(&was, &la.a, sizeof was);
     CHECK_EQ_I(mpt_check(&s, &bad, &la.t, 1, NULL), MPT_OK);
@@ -741,12 +477,12 @@ TEST(two_optimizers_share_a_scale)
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK(s.scale == 512.0f && s.skipped == 1 && s.updates == 1 && !s.good_steps);
 
-    layer_random_grad(&la, 512.0f);     /* both records can be used in the next step */
+    layer_gradient(&la, 512.0f);     /* both records can be used in the next step */
     CHECK_EQ_I(mpt_check(&s, &bad, &la.t, 1, NULL), MPT_OK);
     CHECK_EQ_I(mpt_check(&s, &good, &lb.t, 1, NULL), MPT_OK);
     CHECK(!bad.found_inf && !good.found_inf && bad.grad_factor == 1.0f / 512.0f);
     CHECK_EQ_I(mpt_sgd_step(&sgd, &bad, &la.t, 1), MPT_OK);
-    CHECK(sgd.t == 1 && memcmp(was.w, la.a.w, sizeof was.w) != 0);
+    CHECK(sgd.t == 1 && memcmp(was.master, la.a.master, sizeof was.master) != 0);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK(s.scale == 512.0f && s.good_steps == 1 && s.skipped == 1);
 }
@@ -759,7 +495,7 @@ TEST(record_is_merged)
         for (second = 0; second < 2; second++) {
             mpt_scaler s = scaler_from(dynamic(8.0f, 2.0, 0.5, 1));
             mpt_step   step = step_zero();
-            layer_make(&la, 3, MPT_F16, MPT_F16);
+            layer_make(&la, 3, MPT_STORE_MASTER, MPT_F16, MPT_F16, MPT_MOMENTS_F32);
             set_bits(la.a.grad, MPT_F16, 1, second ? 0x7c00u : 0x3c00u);
             CHECK_EQ_I(mpt_scaler_record(&s, first ? -5 : 0, 0), MPT_OK);
             CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
@@ -775,14 +511,6 @@ TEST(record_is_merged)
 static const size_t edge_sizes[] = {1, 2, 3, 7, 255, 256, 257, 2047, 2048, 2049, 16383, 16384, 16385};
 enum { BIG = 3 * 16384 + 5 };
 static uint32_t big[BIG], big_was[BIG];     /* elements of any format */
-
-static mpt_tensor tensor_of(void *grad, mpt_format format, size_t n)
-{
-    mpt_tensor t = mpt_tensor_grad_f32("big", NULL, n);
-    t.grad = grad;
-    t.grad_format = format;
-    return t;
-}
 
 static mpt_step checked(float scale, const mpt_tensor *t, size_t count, int write_back)
 {
@@ -810,7 +538,7 @@ TEST(found_inf_anywhere)
         for (i = 0; i < COUNT(edge_sizes); i++) {
             const size_t n = edge_sizes[i], places[] = {0, n / 2, n - 1};
             for (k = 0; k < 6 * 3 * 2; k += n > 3000 ? 5 : 1) {
-                mpt_tensor t = tensor_of(big, train_formats[f], n);
+                mpt_tensor t = grad_of(big, formats[f], n);
                 mpt_step   step;
                 p = places[k / 6 % 3];
                 write_back = k >= 18;
@@ -828,7 +556,7 @@ TEST(found_inf_anywhere)
 static void one_gradient(mpt_format format, uint32_t bits, float scale, unsigned check, unsigned unscale)
 {
     uint32_t   grad[2] = {0u, 0u};
-    mpt_tensor t = tensor_of(grad, format, 2);
+    mpt_tensor t = grad_of(grad, format, 2);
     set_bits(grad, format, 1, bits);
     CHECK_EQ_U_AT(checked(scale, &t, 1, 0).found_inf, check, bits);
     CHECK_EQ_U(get_bits(grad, format, 1), bits);
@@ -885,8 +613,8 @@ TEST(check_reads_and_unscale_multiplies)
     const float scale = 1000.0f;
     size_t      f, i;
     for (f = 0; f < 3; f++) {
-        const mpt_format format = train_formats[f];
-        mpt_tensor       t = tensor_of(big, format, 5000);
+        const mpt_format format = formats[f];
+        mpt_tensor       t = grad_of(big, format, 5000);
         mpt_step         step;
         for (i = 0; i < t.n; i++)
             set_bits(big, format, i, encode(format, random_wide(-20, 14)));
@@ -966,14 +694,14 @@ TEST(sumsq_tree_over_sizes)
 {
     size_t f, n, i;
     for (f = 0; f < 3; f++) {
-        const int half = train_formats[f] == MPT_F16;
-        big_random(train_formats[f], half ? -14 : -60, half ? 15 : 60);
+        const int half = formats[f] == MPT_F16;
+        big_random(formats[f], half ? -14 : -60, half ? 15 : 60);
         for (i = 0; i < COUNT(edge_sizes); i++) {
-            mpt_tensor t = tensor_of(big, train_formats[f], edge_sizes[i]);
+            mpt_tensor t = grad_of(big, formats[f], edge_sizes[i]);
             sumsq_is_naive(&t, 1, 3.0f);
         }
         for (n = 4095; n <= BIG; n += n < 4097 ? 1 : 9000) {
-            mpt_tensor t = tensor_of(big, train_formats[f], n);
+            mpt_tensor t = grad_of(big, formats[f], n);
             sumsq_is_naive(&t, 1, 1.0f);
         }
     }
@@ -985,15 +713,15 @@ TEST(sumsq_tree_over_lists)
     size_t     i, at = 0;
     big_random(MPT_F32, -10, 10);
     for (i = 0; i < COUNT(list); i++) {         /* more chunks than slots */
-        list[i] = tensor_of(big + at, MPT_F32, (size_t)(mt_random() % 60u));
+        list[i] = grad_of(big + at, MPT_F32, (size_t)(mt_random() % 60u));
         at += list[i].n;
     }
     sumsq_is_naive(list, COUNT(list), 7.0f);
     sumsq_is_naive(list, 257, 7.0f);
-    list[1] = tensor_of(big, MPT_F16, 40000);   /* mixed formats; tensors of several chunks, and empty ones */
-    list[2] = tensor_of(big, MPT_BF16, 16385);
-    list[3] = tensor_of(NULL, MPT_F32, 0);
-    list[4] = tensor_of(big, MPT_F32, BIG);
+    list[1] = grad_of(big, MPT_F16, 40000);   /* mixed formats; tensors of several chunks, and empty ones */
+    list[2] = grad_of(big, MPT_BF16, 16385);
+    list[3] = grad_of(NULL, MPT_F32, 0);
+    list[4] = grad_of(big, MPT_F32, BIG);
     sumsq_is_naive(list, 5, 1.0f);
     sumsq_is_naive(list, COUNT(list), 1.0f);
 }
@@ -1002,8 +730,8 @@ TEST(sumsq_skips_what_is_not_finite)
 {
     size_t f, i;
     for (f = 0; f < 3; f++) {
-        mpt_tensor t = tensor_of(big, train_formats[f], 20000);
-        big_random(train_formats[f], -10, 10);
+        mpt_tensor t = grad_of(big, formats[f], 20000);
+        big_random(formats[f], -10, 10);
         for (i = 0; i < t.n; i += 7)
             set_bits(big, t.grad_format, i, specials[f][i % 6]);
         sumsq_is_naive(&t, 1, 5.0f);
@@ -1030,7 +758,7 @@ TEST(norm_is_close_to_exact)
     size_t      i;
     const float scale = 3.0f;
     for (round = 0; round < 6; round++) {
-        mpt_tensor      t = tensor_of(big, MPT_F32, BIG - (size_t)round);
+        mpt_tensor      t = grad_of(big, MPT_F32, BIG - (size_t)round);
         mpt_step        step;
         volatile double sum[2] = {0.0, 0.0};
         double          exact;
@@ -1047,7 +775,7 @@ TEST(norm_is_close_to_exact)
 
 TEST(norm_of_unscaled_is_that_of_what_was_written)
 {
-    mpt_tensor t = tensor_of(big, MPT_BF16, 3000);
+    mpt_tensor t = grad_of(big, MPT_BF16, 3000);
     mpt_step   step;
     big_random(MPT_BF16, -10, 10);
     step = checked(7.0f, &t, 1, 1);
@@ -1056,7 +784,7 @@ TEST(norm_of_unscaled_is_that_of_what_was_written)
 
 TEST(norm_does_not_overflow)
 {
-    mpt_tensor t = tensor_of(big, MPT_F32, 10000);
+    mpt_tensor t = grad_of(big, MPT_F32, 10000);
     size_t     i;
     for (i = 0; i < t.n; i++)
         big[i] = mpti_f32_bits(i & 1u ? 1e30f : -1e30f);
@@ -1074,9 +802,9 @@ TEST(norm_from_end_to_end)
     size_t    f, i, k;
     for (f = 0; f < 3; f++)
         for (k = f % mt.every; k < COUNT(at); k += mt.every) {
-            mpt_tensor t = tensor_of(big, train_formats[f], 40000);
-            const int  half = train_formats[f] == MPT_F16, low = half ? at[k] / 12 : at[k];
-            big_random(train_formats[f], low, low + 3);
+            mpt_tensor t = grad_of(big, formats[f], 40000);
+            const int  half = formats[f] == MPT_F16, low = half ? at[k] / 12 : at[k];
+            big_random(formats[f], low, low + 3);
             for (i = 0; i < 3; i++) {
                 sumsq_is_naive(&t, 1, 1.0f);
                 sumsq_is_naive(&t, 1, (float)ldexp(1.0, half ? -at[k] / 2 : 3));
@@ -1097,7 +825,7 @@ TEST(norm_from_end_to_end)
 TEST(clip_factor)
 {
     uint32_t   grad[2];
-    mpt_tensor t = tensor_of(grad, MPT_F32, 2);
+    mpt_tensor t = grad_of(grad, MPT_F32, 2);
     mpt_step   step;
     grad[0] = mpti_f32_bits(3.0f * 16.0f);
     grad[1] = mpti_f32_bits(-4.0f * 16.0f);
@@ -1121,7 +849,7 @@ TEST(clip_factor_is_the_rounded_quotient)
     int i;
     for (i = 0; i < 2000; i++) {
         uint32_t    grad[3];
-        mpt_tensor  t = tensor_of(grad, MPT_F32, 3);
+        mpt_tensor  t = grad_of(grad, MPT_F32, 3);
         const float max_norm = fabsf(random_wide(-8, 1));
         mpt_step    step;
         grad[0] = mpti_f32_bits(random_wide(1, 8));
@@ -1139,38 +867,50 @@ TEST(clip_of_a_bad_step_is_one)
     size_t         i;
     for (i = 0; i < COUNT(bad); i++) {
         uint32_t   grad[2] = {0x3f800000u, 0u};
-        mpt_tensor t = tensor_of(grad, MPT_F32, 2);
+        mpt_tensor t = grad_of(grad, MPT_F32, 2);
         mpt_step   step;
         grad[1] = bad[i];
         step = checked(1.0f, &t, 1, 1);
         CHECK_EQ_I(mpt_clip(&step, 0.25f), MPT_OK);
         CHECK_EQ_U(mpti_f32_bits(step.clip_factor), 0x3f800000u);
-        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, 0.0f), MPT_OK);
+        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, i % 2 ? 0.5f : 0.0f), MPT_OK);
         CHECK_EQ_U(grad[0], 0x3f800000u);
     }
 }
 
-TEST(clip_apply_multiplies_once)
+/* Each element times the factor, rounded, then limited; for every tail of the vectors, and nothing beyond. */
+TEST(clip_apply_multiplies_and_limits)
 {
-    size_t f, i;
-    for (f = 0; f < 3; f++) {
-        mpt_scaler s = scaler_static(4.0f);
-        mpt_step   step = step_zero();
-        float      factor;
-        layer_make(&la, 700, train_formats[f], MPT_F32);
-        layer_random_grad(&la, 4.0f);
-        CHECK_EQ_I(mpt_unscale(&s, &step, &la.t, 1, NULL), MPT_OK);
-        CHECK_EQ_I(mpt_clip(&step, 0.1f), MPT_OK);
-        factor = step.clip_factor;
-        memcpy(&lb.a, &la.a, sizeof la.a);
-        CHECK_EQ_I(mpt_clip_apply(&step, &la.t, 1, 0.0f), MPT_OK);
-        CHECK(step.clip_factor == 1.0f && factor < 0.1f);
-        for (i = 0; i < 700; i++)
-            CHECK_EQ_U_AT(get_bits(la.a.grad, la.t.grad_format, i),
-                          encode(la.t.grad_format,
-                                 decode(la.t.grad_format, get_bits(lb.a.grad, la.t.grad_format, i)) * factor),
-                          i);
-    }
+    mpt_opts down;
+    size_t   f, limited, n, i;
+    memset(&down, 0, sizeof down);
+    down.rounding = MPT_RND_TOWARD_ZERO;
+    for (f = 0; f < 3; f++)
+        for (limited = 0; limited < 2; limited++)
+            for (n = 1; n <= 700; n += n < 38 ? 1 : 331) {
+                const mpt_format format = formats[f];
+                const float      limit = limited ? 0.7f : 0.0f;
+                const uint32_t   most = (uint32_t)mpt_encode(format, (double)limit, &down, NULL);
+                mpt_scaler       s = scaler_static(4.0f);
+                mpt_step         step = step_zero();
+                mpt_tensor       t = grad_of(big, format, n);
+                float            factor;
+                for (i = 0; i < n + 40; i++)
+                    element_set(big, format, i, random_unit() * 8.0f);
+                CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1, NULL), MPT_OK);
+                CHECK_EQ_I(mpt_clip(&step, 0.6f * (float)step.norm), MPT_OK);
+                factor = step.clip_factor;
+                memcpy(big_was, big, 4 * (n + 40));
+                CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, limit), MPT_OK);
+                CHECK(step.clip_factor == 1.0f && factor < 0.61f);
+                for (i = 0; i < n + 40; i++) {
+                    const float    x = element(big_was, format, i);
+                    const uint32_t rounded = encode(format, i < n ? x * factor : x);
+                    const uint32_t sign = rounded & (format == MPT_F32 ? 0x80000000u : 0x8000u);
+                    const int      beyond = limited && i < n && (rounded ^ sign) > most;
+                    CHECK_EQ_U_AT(get_bits(big, format, i), beyond ? sign | most : rounded, i);
+                }
+            }
 }
 
 /* The fused step multiplies once by (unscale * clip), rounded; the other way rounds after each factor. So the
@@ -1182,10 +922,9 @@ static void clip_both_ways(float scale, int exact)
     mpt_scaler s1 = scaler_static(scale), s2 = s1;
     mpt_step   step1 = step_zero(), step2 = step1;
     size_t     i;
-    layer_make(&la, 900, MPT_F32, MPT_F32);
-    layer_random_grad(&la, scale);
-    memcpy(&lb, &la, sizeof la);
-    layer_bind(&lb, 900, MPT_F32, MPT_F32);
+    layer_make(&la, 900, MPT_STORE_MASTER, MPT_F32, MPT_F32, MPT_MOMENTS_F32);
+    layer_gradient(&la, scale);
+    layer_copy(&lb, &la);
     CHECK_EQ_I(mpt_check(&s1, &step1, &la.t, 1, NULL), MPT_OK);
     CHECK_EQ_I(mpt_unscale(&s2, &step2, &lb.t, 1, NULL), MPT_OK);
     CHECK_EQ_U(mpti_f64_bits(step1.norm), mpti_f64_bits(step2.norm));
@@ -1195,8 +934,8 @@ static void clip_both_ways(float scale, int exact)
     CHECK_EQ_I(mpt_sgd_step(&o1, &step1, &la.t, 1), MPT_OK);
     CHECK_EQ_I(mpt_sgd_step(&o2, &step2, &lb.t, 1), MPT_OK);
     for (i = 0; i < 900; i++) {
-        const double g = fabs((double)layer_grad(&lb, i)), w = fabs((double)la.a.w[i]);
-        const double difference = fabs((double)la.a.w[i] - (double)lb.a.w[i]);
+        const double g = fabs((double)lb.a.grad[i]), w = fabs((double)la.a.master[i]);
+        const double difference = fabs((double)la.a.master[i] - (double)lb.a.master[i]);
         CHECK(difference <= (exact ? 0.0 : 0.5 * g * ldexp(1.0, -22) + w * ldexp(1.0, -23)));
     }
 }
@@ -1211,76 +950,33 @@ TEST(clip_fused_equals_clip_applied)
 
 /* ---- optimizers ---- */
 
-enum { STEPS = 200 };
-static const mpt_sgd sgds[] = {
-    {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u},   {0.05f, 0.9f, 0.0f, 0u, 0.0f, 0u, 0u},
-    {0.05f, 0.9f, 0.01f, 1u, 0.0f, 0u, 0u}, {0.01f, 0.0f, 0.1f, 0u, 0.0f, 0u, 0u},
-    {0.02f, 0.5f, 0.2f, 0u, 0.0f, 0u, 0u},  {0.0f, 0.5f, 0.2f, 0u, 0.0f, 0u, 0u}};
-/* the second has an eps large enough to matter, and betas that forget quickly */
-static const mpt_adamw adamws[] = {{1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f, 0u, 0u},
-                                   {1e-2f, 0.8f, 0.99f, 1e-2f, 0.1f, 0u, 0u},
-                                   {1e-3f, 0.0f, 0.9f, 1e-8f, 0.0f, 0u, 0u},
-                                   {1e-2f, 0.5f, 0.0f, 1e-3f, 0.5f, 0u, 0u}};
-
-/* Either optimizer behind one interface. */
-typedef struct optimizer { int adam; mpt_sgd sgd; mpt_adamw adamw; } optimizer;
-enum { OPTIMIZERS = COUNT(sgds) + COUNT(adamws) };
-
-static optimizer optimizer_get(size_t i)
-{
-    optimizer o;
-    memset(&o, 0, sizeof o);
-    o.adam = i >= COUNT(sgds);
-    if (o.adam)
-        o.adamw = adamws[i - COUNT(sgds)];
-    else
-        o.sgd = sgds[i];
-    return o;
-}
-
-static mpt_status optimizer_step(optimizer *o, mpt_step *step, const mpt_tensor *t, size_t count)
-{
-    return o->adam ? mpt_adamw_step(&o->adamw, step, t, count) : mpt_sgd_step(&o->sgd, step, t, count);
-}
-
-static uint64_t optimizer_t(const optimizer *o) { return o->adam ? o->adamw.t : o->sgd.t; }
-
-/* One step of one layer: check, clip if max_norm is positive, optimizer step, scaler update. */
-static void train_step(optimizer *o, mpt_scaler *s, mpt_step *step, layer *l, float max_norm)
-{
-    CHECK_EQ_I(mpt_check(s, step, &l->t, 1, NULL), MPT_OK);
-    if (max_norm > 0.0f)
-        CHECK_EQ_I(mpt_clip(step, max_norm), MPT_OK);
-    CHECK_EQ_I(optimizer_step(o, step, &l->t, 1), MPT_OK);
-    CHECK_EQ_I(mpt_scaler_update(s), MPT_OK);
-}
-
 /* mpt_optimizer_step gives the same bits as the four calls: good and bad steps, with and without a clip. */
 TEST(one_call_equals_four)
 {
     size_t which;
     int    i;
-    for (which = 0; which < OPTIMIZERS; which++) {
-        optimizer  oa = optimizer_get(which), ob = oa;
+    for (which = 0; which < COUNT(recipes); which++) {
+        optimizer  oa = optimizer_make(which), ob = oa;
+        void *const hyper = ob.kind == SGD    ? (void *)&ob.sgd
+                            : ob.kind == LION ? (void *)&ob.lion
+                                              : (void *)&ob.adam;
         mpt_scaler sa, sb;
         mpt_step   ta = step_zero(), tb = ta;
         CHECK_EQ_I(mpt_scaler_init(&sa, NULL), MPT_OK);
         sb = sa;
-        layer_make(&la, 700, MPT_F16, MPT_F16);
-        lb = la;
-        layer_bind(&lb, 700, MPT_F16, MPT_F16);
+        layer_make(&la, 700, MPT_STORE_MASTER, MPT_F16, MPT_F16, MPT_MOMENTS_F32);
+        layer_copy(&lb, &la);
         (void)mpt_scaler_scale(&sa, 1.0f);
         (void)mpt_scaler_scale(&sb, 1.0f);
         for (i = 0; i < 12; i++) {
             const float max_norm = (float)(i % 3 * (i % 3)) * 0.5f;      /* no clip, 0.5, 2 */
-            layer_random_grad(&la, 6e4f);
+            layer_gradient(&la, 6e4f);
             if (i % 4 == 1)
                 set_bits(la.a.grad, MPT_F16, 7, 0x7c00u);
             memcpy(lb.a.grad, la.a.grad, sizeof la.a.grad);
             train_step(&oa, &sa, &ta, &la, max_norm);
-            CHECK_EQ_I(mpt_optimizer_step(ob.adam ? MPT_OPTIMIZER_ADAMW : MPT_OPTIMIZER_SGD,
-                                          ob.adam ? (void *)&ob.adamw : (void *)&ob.sgd, &sb, &tb, &lb.t, 1,
-                                          max_norm), MPT_OK);
+            CHECK_EQ_I(mpt_optimizer_step((mpt_optimizer)ob.kind, hyper, &sb, &tb, &lb.t, 1, max_norm),
+                       MPT_OK);
             CHECK(!memcmp(&la.a, &lb.a, sizeof la.a) && !memcmp(&oa, &ob, sizeof oa));
             CHECK(!memcmp(&sa, &sb, sizeof sa) && !memcmp(&ta, &tb, sizeof ta));
         }
@@ -1295,8 +991,8 @@ TEST(one_call_refuses)
     mpt_step   step = step_zero();
     mpt_adamw  o = mpt_adamw_defaults();
     CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
-    layer_make(&la, 9, MPT_F16, MPT_F16);
-    layer_random_grad(&la, 1.0f);
+    layer_make(&la, 9, MPT_STORE_MASTER, MPT_F16, MPT_F16, MPT_MOMENTS_F32);
+    layer_gradient(&la, 1.0f);
     lb = la;
 #define ONE_CALL(optimizer, o, max_norm) mpt_optimizer_step(optimizer, o, &s, &step, &la.t, 1, max_norm)
     CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, 0.0f), MPT_E_ORDER);
@@ -1325,8 +1021,8 @@ TEST(grad_get_unscales_and_clips)
             for (written = 0; written < 2; written++) {
                 mpt_scaler s = scaler_static(1024.0f);
                 mpt_step   step = step_zero();
-                layer_make(&la, 777, train_formats[f], MPT_F32);
-                layer_random_grad(&la, 4.0f);
+                layer_make(&la, 777, MPT_STORE_MASTER, MPT_F32, formats[f], MPT_MOMENTS_F32);
+                layer_gradient(&la, 4.0f);
                 CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_E_ORDER);
                 CHECK_EQ_I((written ? mpt_unscale : mpt_check)(&s, &step, &la.t, 1, NULL), MPT_OK);
                 if (clips)
@@ -1336,18 +1032,18 @@ TEST(grad_get_unscales_and_clips)
                 CHECK_EQ_I(mpt_grad_get(&step, &la.t, NULL), MPT_E_ARG);
                 CHECK_EQ_I(mpt_grad_get(&step, &la.t, (float *)(void *)la.a.grad), MPT_E_ARG);
                 out[777] = 5.0f;
-                memcpy(w, la.a.w, sizeof w);
+                memcpy(w, la.a.master, sizeof w);
                 CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_OK);
                 CHECK(out[777] == 5.0f);
                 CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_OK);
                 for (i = 0; i < 777; i++)
-                    CHECK_EQ_U_AT(mpti_f32_bits(la.a.w[i]), mpti_f32_bits(w[i] - out[i]), i);
+                    CHECK_EQ_U_AT(mpti_f32_bits(la.a.master[i]), mpti_f32_bits(w[i] - out[i]), i);
                 CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_E_ORDER);
             }
     {                                   /* 2^-24 at a scale of 2^10 is 2^-34: kept, although FP16 cannot */
         mpt_scaler s = scaler_static(1024.0f);
         mpt_step   step = step_zero();
-        layer_make(&la, 3, MPT_F16, MPT_F16);
+        layer_make(&la, 3, MPT_STORE_MASTER, MPT_F16, MPT_F16, MPT_MOMENTS_F32);
         set_bits(la.a.grad, MPT_F16, 1, 1u);
         CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
         CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_OK);
@@ -1365,8 +1061,8 @@ TEST(order_text_says_what_is_due)
 {
     mpt_scaler s;
     mpt_step   step = step_zero();
-    mpt_sgd    o = sgds[0];
-    layer_make(&la, 9, MPT_F16, MPT_F16);
+    mpt_sgd    o = optimizer_make(0).sgd;
+    layer_make(&la, 9, MPT_STORE_MASTER, MPT_F16, MPT_F16, MPT_MOMENTS_F32);
     memset(&s, 0, sizeof s);
 #define DUE(call) CHECK(strstr(mpt_order_text(&s, &step), call " is due") != NULL)
     CHECK(strstr(mpt_order_text(NULL, NULL), "mpt_scaler_init is due") != NULL);
@@ -1391,115 +1087,6 @@ TEST(order_text_says_what_is_due)
 #undef DUE
 }
 
-/* The textbook formulas in double: SGD and AdamW as in PyTorch, bias correction by pow. */
-typedef struct book { double w, m, v; } book;
-
-static void book_sgd(book *b, double g, const mpt_sgd *o)
-{
-    g += (double)o->weight_decay * b->w;
-    if (o->momentum > 0.0f) {
-        b->m = (double)o->momentum * b->m + g;
-        g = o->nesterov ? g + (double)o->momentum * b->m : b->m;
-    }
-    b->w -= (double)o->lr * g;
-}
-
-static void book_adamw(book *b, double g, const mpt_adamw *o, int t)
-{
-    const double b1 = (double)o->beta1, b2 = (double)o->beta2, lr = (double)o->lr;
-    b->w -= lr * (double)o->weight_decay * b->w;
-    b->m = b1 * b->m + (1.0 - b1) * g;
-    b->v = b2 * b->v + (1.0 - b2) * g * g;
-    b->w -= lr / (1.0 - pow(b1, t)) * b->m / (sqrt(b->v) / sqrt(1.0 - pow(b2, t)) + (double)o->eps);
-}
-
-/* Each step rounds the weight (by at most 2^-24 of it) and moves it by lr times a value with a few rounding
- * errors. All numbers are of order 1, and errors have both signs: 200 steps stay within 200 * 2^-25, 6e-6
- * (0.4 of that was seen). A wrong formula is off by 1e-4 and more. */
-static void against_book(size_t which, mpt_format format)
-{
-    static book  books[64];
-    optimizer    o = optimizer_get(which);
-    mpt_scaler   s = scaler_static(512.0f);
-    mpt_step     step = step_zero();
-    double       worst = 0.0, off;
-    int          t, i;
-    layer_make(&la, 64, format, MPT_F16);
-    memset(books, 0, sizeof books);
-    for (i = 0; i < 64; i++)
-        books[i].w = (double)la.a.w[i];
-    for (t = 1; t <= STEPS; t++) {
-        layer_random_grad(&la, 512.0f);
-        for (i = 0; i < 64; i++) {
-            const double g = (double)layer_grad(&la, (size_t)i) / 512.0;
-            if (o.adam)
-                book_adamw(&books[i], g, &o.adamw, t);
-            else
-                book_sgd(&books[i], g, &o.sgd);
-        }
-        train_step(&o, &s, &step, &la, 0.0f);
-    }
-    for (i = 0; i < 64; i++) {
-        off = fabs((double)la.a.w[i] - books[i].w) / (1.0 + fabs(books[i].w));
-        worst = off > worst ? off : worst;
-    }
-    CHECK(worst <= (double)STEPS * ldexp(1.0, -25));
-    CHECK_EQ_U(optimizer_t(&o), STEPS);
-}
-
-TEST(steps_follow_the_textbook)
-{
-    size_t i, f;
-    for (i = 0; i < OPTIMIZERS; i++)
-        for (f = 0; f < 3; f++)
-            against_book(i, train_formats[f]);
-}
-
-/* Applies the header's inline formula to one element at a time. In this file it compiles without the
- * processor's FMA instruction; the array path must give the same bits. */
-static void naive_step(const optimizer *o, const mpt_step *step, layer *l)
-{
-    const mpti_sgd_k   sgd = mpti_sgd_consts(&o->sgd, step);
-    const mpti_adamw_k adamw = mpti_adamw_consts(&o->adamw, step);
-    size_t             i;
-    for (i = 0; i < l->t.n; i++) {
-        const float g = layer_grad(l, i);
-        float       most = 0.0f;
-        if (o->adam)
-            mpti_adamw_1(g, &l->a.w[i], &l->a.m[i], &l->a.v[i], &most, &adamw);
-        else
-            mpti_sgd_1(g, &l->a.w[i], &l->a.m[i], &sgd);
-        set_bits(l->a.param, l->t.param_format, i, encode(l->t.param_format, l->a.w[i]));
-    }
-}
-
-TEST(steps_equal_a_naive_loop)
-{
-    static const size_t sizes[] = {0, 1, 255, 256, 257, 1000};
-    size_t              i, f, k;
-    int                 t;
-    for (i = 0; i < OPTIMIZERS; i++)
-        for (f = 0; f < 9; f++)
-            for (k = 0; k < COUNT(sizes); k++) {
-                optimizer  o = optimizer_get(i), was;
-                mpt_scaler s = scaler_static(100.0f);
-                mpt_step   step = step_zero(), record;
-                layer_make(&la, sizes[k], train_formats[f / 3], train_formats[f % 3]);
-                memcpy(&lb, &la, sizeof la);
-                layer_bind(&lb, sizes[k], train_formats[f / 3], train_formats[f % 3]);
-                for (t = 0; t < 3; t++) {
-                    layer_random_grad(&la, 100.0f);
-                    memcpy(lb.a.grad, la.a.grad, sizeof la.a.grad);
-                    was = o;
-                    train_step(&o, &s, &step, &la, t == 2 ? 0.5f : 0.0f);
-                    record = step;
-                    naive_step(&was, &record, &lb);
-                }
-                CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
-                CHECK_EQ_U(optimizer_t(&o), 3);
-            }
-}
-
 /* SGD without a low-precision copy, and without momentum and its array m. */
 TEST(steps_without_optional_arrays)
 {
@@ -1520,133 +1107,68 @@ TEST(publish_writes_the_copies)
 {
     size_t f, i;
     for (f = 0; f < 3; f++) {
-        layer_make(&la, 777, MPT_F32, train_formats[f]);
+        layer_make(&la, 777, MPT_STORE_MASTER, formats[f], MPT_F32, MPT_MOMENTS_F32);
         for (i = 0; i < 777; i++)
-            la.a.w[i] = random_wide(-30, 20);
+            la.a.master[i] = random_wide(-30, 20);
         memcpy(&lb.a, &la.a, sizeof la.a);
         CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_OK);
         for (i = 0; i < 777; i++)
             CHECK_EQ_U_AT(get_bits(la.a.param, la.t.param_format, i),
-                          encode(la.t.param_format, la.a.w[i]), i);
+                          encode(la.t.param_format, la.a.master[i]), i);
         memcpy(lb.a.param, la.a.param, sizeof la.a.param);
         CHECK(!memcmp(&la.a, &lb.a, sizeof la.a));
     }
 }
 
-/* A hash of the results of a long run must equal the recorded one: the same bits with every compiler, at
- * every optimization level, with and without the processor's FMA, in C and in C++. */
-static uint64_t run_hash(size_t which)
+/* A hash of the results of a run must equal the recorded one: the same bits with every compiler, at every
+ * optimization level, with and without the processor's FMA, in C and in C++. */
+static uint64_t run_hash(size_t recipe, mpt_format grad, mpt_format param, size_t n, int steps)
 {
-    optimizer  o = optimizer_get(which);
+    optimizer  o = optimizer_make(recipe);
     mpt_scaler s = scaler_from(dynamic(256.0f, 1.5, 0.3, 20));
     mpt_step   step = step_zero();
     uint64_t   hash = (uint64_t)0xcbf29ce484222325u;
     size_t     i;
     int        t;
-    layer_make(&la, 300, MPT_F16, MPT_BF16);
-    for (t = 0; t < STEPS; t++) {
-        layer_random_grad(&la, s.scale);
+    layer_make(&la, n, MPT_STORE_MASTER, param, grad, MPT_MOMENTS_F32);
+    for (t = 0; t < steps; t++) {
+        layer_gradient(&la, s.scale);
         if (t % 50 == 49)
-            set_bits(la.a.grad, MPT_F16, 5, 0x7c00u);
+            element_set(la.a.grad, grad, 5, INF32);
         train_step(&o, &s, &step, &la, 2.0f);
         hash = (hash ^ mpti_f64_bits(step.sumsq)) * (uint64_t)0x100000001b3u;
     }
-    for (i = 0; i < 300; i++) {
-        hash = (hash ^ mpti_f32_bits(la.a.w[i])) * (uint64_t)0x100000001b3u;
-        hash = (hash ^ get_bits(la.a.param, MPT_BF16, i)) * (uint64_t)0x100000001b3u;
+    for (i = 0; i < n; i++) {
+        hash = (hash ^ mpti_f32_bits(la.a.master[i])) * (uint64_t)0x100000001b3u;
+        hash = (hash ^ get_bits(la.a.param, param, i)) * (uint64_t)0x100000001b3u;
     }
     return hash;
 }
 
 TEST(steps_give_the_known_bits)
 {
-    static const uint64_t known[OPTIMIZERS] = {
+    static const size_t   sizes[] = {0, 1, 255, 256, 257, 1000};
+    static const uint64_t long_runs[COUNT(recipes)] = {     /* of each recipe */
         (uint64_t)0x0478a11a04e91e29u, (uint64_t)0xf9c35eed5ef716a8u, (uint64_t)0x673a420c12960674u,
         (uint64_t)0xd20d612c27a0d5bdu, (uint64_t)0x72c6c1548ded7874u, (uint64_t)0x5e041a0a150e3581u,
         (uint64_t)0x573fa5734e157249u, (uint64_t)0xb5bd2128e6be9fe5u, (uint64_t)0x1209e8933a1eba43u,
-        (uint64_t)0x9dff84aaef0ee3efu};
-    size_t                i;
-    for (i = 0; i < OPTIMIZERS; i++)
-        CHECK_EQ_U_AT(run_hash(i), known[i], i);
-}
-
-/* ---- a skipped step changes nothing but the scaler ---- */
-
-TEST(skip_changes_nothing)
-{
-    static arrays was;
-    size_t        i, f, b;
-    for (i = 0; i < OPTIMIZERS; i++)
-        for (f = 0; f < 9; f++)
-            for (b = 0; b < 6; b++) {
-                const mpt_format grad = train_formats[f / 3];
-                optimizer        o = optimizer_get(i), o_was;
-                mpt_scaler       s = scaler_from(dynamic(64.0f, 2.0, 0.25, 100));
-                mpt_step         step = step_zero();
-                layer_make(&la, 300, grad, train_formats[f % 3]);
-                layer_random_grad(&la, 64.0f);
-                train_step(&o, &s, &step, &la, 1.0f);
-                layer_random_grad(&la, 64.0f);
-                set_bits(la.a.grad, grad, 299u * (b & 1u), specials[f / 3][b]);
-                memcpy(&was, &la.a, sizeof was);
-                memcpy(&o_was, &o, sizeof o);
-                train_step(&o, &s, &step, &la, b & 1u ? 1.0f : 0.0f);
-                CHECK(!memcmp(&was, &la.a, sizeof was));
-                CHECK(!memcmp(&o_was, &o, sizeof o));
-                CHECK(step.found_inf && s.scale == 16.0f && s.skipped == 1 && s.updates == 2);
-                CHECK(!s.good_steps);
-            }
-}
-
-/* ---- invariance ---- */
-
-/* 200 steps of optimizer o on gradients multiplied by grad_scale, at a static loss scale. */
-static void run_scaled(optimizer o, float grad_scale, float loss_scale)
-{
-    mpt_scaler s = scaler_static(loss_scale);
-    mpt_step   step = step_zero();
-    int        t;
-    mt.random_state = 42u;
-    layer_make(&la, 100, MPT_F32, MPT_F16);
-    for (t = 0; t < STEPS; t++) {
-        layer_random_grad(&la, grad_scale);
-        train_step(&o, &s, &step, &la, 0.0f);
-    }
-}
-
-/* SGD: the loss times 2^-k and the learning rate times 2^k give the same run, to the last bit. */
-TEST(invariance_loss_and_rate)
-{
-    static arrays want;
-    size_t        i;
-    int           k;
-    for (i = 0; i < 2; i++) {
-        run_scaled(optimizer_get(i), 1.0f, 1.0f);
-        memcpy(&want, &la.a, sizeof want);
-        for (k = -20; k <= 20; k += 5) {
-            optimizer o = optimizer_get(i);
-            o.sgd.lr *= pow2f(k);
-            run_scaled(o, pow2f(-k), 1.0f);
-            CHECK(!memcmp(want.w, la.a.w, sizeof want.w));
-            CHECK(!memcmp(want.param, la.a.param, sizeof want.param));
-        }
-    }
-}
-
-/* With FP32 gradients, a loss scale that is a power of two changes no bit of the result. */
-TEST(invariance_scale)
-{
-    static arrays want;
-    size_t        i;
-    int           k;
-    for (i = 0; i < OPTIMIZERS; i++) {
-        run_scaled(optimizer_get(i), 1.0f, 1.0f);
-        memcpy(&want, &la.a, sizeof want);
-        for (k = -24; k <= 24; k += mt.every == 1 ? 6 : 24) {
-            run_scaled(optimizer_get(i), pow2f(k), pow2f(k));
-            memcpy(want.grad, la.a.grad, sizeof want.grad);
-            CHECK(!memcmp(&want, &la.a, sizeof want));
-        }
+        (uint64_t)0x9dff84aaef0ee3efu, (uint64_t)0xac8455afcaea3467u, (uint64_t)0x527b6bf0a197d093u,
+        (uint64_t)0x0f988c4162e00984u, (uint64_t)0x3808e8ef65065690u, (uint64_t)0x8b7e6b5bc94ec19fu,
+        (uint64_t)0x35b7cb23ebf19178u};
+    static const uint64_t short_runs[9] = {                 /* of each pair of formats */
+        (uint64_t)0x7c6b48f98ee2839au, (uint64_t)0xcc70bb6790a79593u, (uint64_t)0x7ad381e8514ca9c0u,
+        (uint64_t)0xde65c588ea2efc4cu, (uint64_t)0x210d363da630f552u, (uint64_t)0xf02352634b8f3524u,
+        (uint64_t)0xe8c10f28e38a6d94u, (uint64_t)0x30f985d8a94d93fbu, (uint64_t)0x65d280842cdff614u};
+    size_t                i, f, k;
+    for (i = 0; i < COUNT(recipes); i++)
+        CHECK_EQ_U_AT(run_hash(i, MPT_F16, MPT_BF16, 300, 200), long_runs[i], i);
+    for (f = 0; f < 9; f++) {
+        uint64_t all = 0u;
+        for (k = 0; k < COUNT(sizes); k++)
+            for (i = 0; i < COUNT(recipes); i++)
+                all = (all ^ run_hash(i, formats[f / 3], formats[f % 3], sizes[k], 3)) *
+                      (uint64_t)0x100000001b3u;
+        CHECK_EQ_U_AT(all, short_runs[f], f);
     }
 }
 
@@ -1669,22 +1191,20 @@ TEST(state_is_all_in_the_structs)
 {
     size_t i;
     int    t, twin;
-    for (i = 0; i < OPTIMIZERS; i++) {
+    for (i = 0; i < COUNT(recipes); i++) {
         optimizer  o[2];
         mpt_scaler s[2];
         mpt_step   step[2];
         uint64_t   seed = 0;
-        memset(o, 0, sizeof o);
-        o[0] = optimizer_get(i);
+        o[0] = o[1] = optimizer_make(i);
         s[0] = scaler_from(dynamic(8.0f, 1.7, 0.3, 3));
         step[0] = step_zero();
-        layer_make(&la, 200, MPT_BF16, MPT_F16);
+        layer_make(&la, 200, MPT_STORE_MASTER, MPT_F16, MPT_BF16, MPT_MOMENTS_F32);
         for (t = 0; t < 60; t++) {
             if (t == 31) {
-                layer_random_grad(&la, 8.0f);
+                layer_gradient(&la, 8.0f);
                 CHECK_EQ_I(mpt_check(&s[0], &step[0], &la.t, 1, NULL), MPT_OK);
-                memcpy(&lb, &la, sizeof la);
-                layer_bind(&lb, 200, MPT_BF16, MPT_F16);
+                layer_copy(&lb, &la);
                 memcpy(&o[1], &o[0], sizeof o[0]);
                 memcpy(&s[1], &s[0], sizeof s[0]);
                 memcpy(&step[1], &step[0], sizeof step[0]);
@@ -1697,7 +1217,7 @@ TEST(state_is_all_in_the_structs)
             seed = mt_random();
             for (twin = 0; twin < (t > 31 ? 2 : 1); twin++) {
                 mt.random_state = seed;
-                layer_random_grad(twin ? &lb : &la, 8.0f);
+                layer_gradient(twin ? &lb : &la, 8.0f);
                 if (t % 11 == 10)
                     set_bits(twin ? lb.a.grad : la.a.grad, MPT_BF16, 7, 0x7fc0u);
                 train_step(&o[twin], &s[twin], &step[twin], twin ? &lb : &la, 1.0f);
@@ -1713,10 +1233,6 @@ TEST(state_is_all_in_the_structs)
 
 /* ---- range report ---- */
 
-static const mpt_format range_formats[] = {
-    MPT_F16,  MPT_BF16, MPT_TF32,     MPT_E4M3, MPT_E5M2, MPT_E4M3FNUZ,
-    MPT_E3M2, MPT_E2M3, MPT_E5M2FNUZ, MPT_E2M1, MPT_F32,  MPT_F64};
-
 static mpt_range range_of(mpt_format format, const float *x, size_t n)
 {
     mpt_range r;
@@ -1724,110 +1240,6 @@ static mpt_range range_of(mpt_format format, const float *x, size_t n)
     CHECK_EQ_I(mpt_range_init(&r, format), MPT_OK);
     CHECK_EQ_I(mpt_range_add(&r, MPT_F32, x, n), MPT_OK);
     return r;
-}
-
-/* Counts one number as mpt_encode classifies it. Bit patterns order magnitudes as their values do. */
-static void reference_add(mpt_range *r, float x)
-{
-    const mpt_format_info *f = mpt_format_get(r->format);
-    const uint32_t         a = mpti_f32_bits(x) & 0x7fffffffu;
-    const double           value = mpt_decode(MPT_F32, a);
-    unsigned               flags = 0u;
-    const uint64_t         code = mpt_encode(r->format, value, NULL, &flags);
-    int                    e;
-    r->count++;
-    if (a >= BITS_INF) {
-        *(a == BITS_INF ? &r->inf : &r->nan) += 1;
-        return;
-    }
-    if (!a) {
-        r->zero++;
-        return;
-    }
-    if (flags & MPT_FLAG_OVERFLOW)
-        r->overflow++;
-    else if (!code)
-        r->flushed++;
-    else
-        *(code >> f->mantissa_bits ? &r->normal : &r->subnormal) += 1;
-    (void)frexp(value, &e);
-    r->binade[e - 1 - MPT_RANGE_EMIN]++;
-    if (mpti_f64_bits(r->max_abs) < mpti_f64_bits(value))
-        r->max_abs = value;
-    if (!mpti_f64_bits(r->min_abs) || mpti_f64_bits(value) < mpti_f64_bits(r->min_abs))
-        r->min_abs = value;
-}
-
-static void range_is_reference(mpt_format format, const float *x, size_t n)
-{
-    const mpt_range got = range_of(format, x, n);
-    mpt_range       want;
-    size_t          i;
-    (void)mpt_range_init(&want, format);
-    for (i = 0; i < n; i++)
-        reference_add(&want, x[i]);
-    CHECK_EQ_U(got.count, want.count);
-    CHECK_EQ_U(got.zero, want.zero);
-    CHECK_EQ_U(got.flushed, want.flushed);
-    CHECK_EQ_U(got.subnormal, want.subnormal);
-    CHECK_EQ_U(got.normal, want.normal);
-    CHECK_EQ_U(got.overflow, want.overflow);
-    CHECK_EQ_U(got.inf, want.inf);
-    CHECK_EQ_U(got.nan, want.nan);
-    CHECK_EQ_U(mpti_f64_bits(got.max_abs), mpti_f64_bits(want.max_abs));
-    CHECK_EQ_U(mpti_f64_bits(got.min_abs), mpti_f64_bits(want.min_abs));
-    CHECK(!memcmp(&got, &want, sizeof got));
-}
-
-enum { RANGE_N = 20000 };
-static float numbers[RANGE_N];
-
-static void numbers_any_bits(void)
-{
-    size_t i;
-    for (i = 0; i < RANGE_N; i++)
-        numbers[i] = mpti_f32_make((uint32_t)mt_random());
-}
-
-/* Every power of two with its neighbours, and numbers around the format's own limits. */
-static size_t numbers_adversarial(mpt_format format)
-{
-    const mpt_format_info *f = mpt_format_get(format);
-    const double  limits[] = {f->min_subnormal * 0.5, f->min_subnormal, f->min_subnormal * 1.5,
-                              f->min_normal - f->min_subnormal * 0.5, f->min_normal, f->max_finite,
-                              f->max_finite * (1.0 + f->epsilon * 0.25), 1.5 * f->max_finite};
-    const uint32_t odd[] = {0u, 1u, 2u, 3u, 0x007fffffu, 0x00800000u, 0x7f7fffffu, BITS_INF, BITS_QNAN,
-                            BITS_SNAN, 0x7fffffffu, 0x7fbfffffu};
-    size_t   n = 0, i;
-    uint32_t e, d;
-    for (e = 0; e < 255u; e++)
-        for (d = 0; d < 5u; d++)
-            numbers[n++] = mpti_f32_make((e << 23) + d - 2u);       /* wraps at 0 to negative NaNs */
-    for (e = 0; e < 23u; e++)
-        for (d = 0; d < 3u; d++)
-            numbers[n++] = mpti_f32_make((1u << e) + d - 1u);
-    for (i = 0; i < COUNT(limits); i++)
-        for (d = 0; d < 41u && limits[i] < (double)FLT_MAX; d++)
-            numbers[n++] = mpti_f32_make((uint32_t)mpt_encode(MPT_F32, limits[i], NULL, NULL) + d - 20u);
-    for (i = 0; i < COUNT(odd); i++)
-        numbers[n++] = mpti_f32_make(odd[i]);
-    for (i = 0; i < n; i++)
-        numbers[n + i] = mpti_f32_make(mpti_f32_bits(numbers[i]) ^ 0x80000000u);
-    return 2 * n;
-}
-
-TEST(range_equals_the_codec)
-{
-    size_t i;
-    numbers_any_bits();
-    for (i = 0; i < COUNT(range_formats); i++) {
-        mt_context(mpt_format_get(range_formats[i])->name, "random");
-        range_is_reference(range_formats[i], numbers, RANGE_N);
-    }
-    for (i = 0; i < COUNT(range_formats); i++) {
-        mt_context(mpt_format_get(range_formats[i])->name, "adversarial");
-        range_is_reference(range_formats[i], numbers, numbers_adversarial(range_formats[i]));
-    }
 }
 
 /* The limits, worked out by hand: ties go to the even code. */
@@ -1853,62 +1265,31 @@ TEST(range_limits)
     }
 }
 
-TEST(range_of_all_halves)
+/* A hash of the reports of random numbers in each of three formats, for every format, must equal the recorded
+ * one. test_mpt_report.c tests what the reports hold. */
+TEST(ranges_give_the_known_counts)
 {
-    static mpt_f16  h[65536];
-    static mpt_bf16 b[65536];
-    static float    f[65536];
-    size_t          i, k;
-    for (i = 0; i < 65536; i++)
-        h[i].bits = b[i].bits = (uint16_t)i;
-    for (k = 0; k < COUNT(range_formats); k++) {
-        mpt_range from_half, from_float;
-        (void)mpt_range_init(&from_half, range_formats[k]);
-        CHECK_EQ_I(mpt_range_add(&from_half, MPT_F16, h, 65536), MPT_OK);
-        (void)mpt_range_init(&from_float, range_formats[k]);
-        for (i = 0; i < 65536; i++)
-            reference_add(&from_float, mpt_f32_from_f16(h[i]));
-        CHECK(!memcmp(&from_half, &from_float, sizeof from_half));
-        (void)mpt_range_init(&from_half, range_formats[k]);
-        CHECK_EQ_I(mpt_range_add(&from_half, MPT_BF16, b, 65536), MPT_OK);
-        for (i = 0; i < 65536; i++)
-            f[i] = mpt_f32_from_bf16(b[i]);
-        (void)mpt_range_init(&from_float, range_formats[k]);
-        for (i = 0; i < 65536; i++)
-            reference_add(&from_float, f[i]);
-        CHECK(!memcmp(&from_half, &from_float, sizeof from_half));
-    }
-}
-
-/* Split the numbers, count each part, merge the parts in any order: the same report as of the whole. */
-TEST(range_merges_in_any_order)
-{
-    unsigned round;
-    for (round = 0; round < 300; round++) {
-        const mpt_format format = range_formats[mt_random() % COUNT(range_formats)];
-        const size_t     n = (size_t)(mt_random() % 400u);
-        mpt_range        part[5], whole;
-        size_t           i, parts = COUNT(part);
-        for (i = 0; i < n; i++) {
-            numbers[i] = mt_random() & 1u ? mpti_f32_make((uint32_t)mt_random()) : random_wide(-20, 20);
-            if (!(mt_random() & 7u))
-                numbers[i] = 0.0f;
+    uint64_t hash = (uint64_t)0xcbf29ce484222325u;
+    int      format, i;
+    size_t   f, k;
+    for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
+        for (f = 0; f < 3 && format != (int)MPT_E8M0; f++) {
+            mpt_range r;
+            for (k = 0; k < 5000; k++)
+                set_bits(big, formats[f], k, k % 2 ? (uint32_t)(mt_random() >> 32)
+                                                   : encode(formats[f], random_wide(-30, 17)));
+            CHECK_EQ_I(mpt_range_init(&r, (mpt_format)format), MPT_OK);
+            CHECK_EQ_I(mpt_range_add(&r, formats[f], big, 5000), MPT_OK);
+            CHECK_EQ_U(r.count, 5000);
+            hash = (hash ^ r.zero ^ r.flushed << 13 ^ r.subnormal << 26 ^ r.normal << 39 ^ r.overflow << 50) *
+                   (uint64_t)0x100000001b3u;
+            hash = (hash ^ r.inf ^ r.nan << 32) * (uint64_t)0x100000001b3u;
+            hash = (hash ^ mpti_f64_bits(r.max_abs)) * (uint64_t)0x100000001b3u;
+            hash = (hash ^ mpti_f64_bits(r.min_abs)) * (uint64_t)0x100000001b3u;
+            for (i = 0; i < MPT_RANGE_BINS; i++)
+                hash = (hash ^ r.binade[i]) * (uint64_t)0x100000001b3u;
         }
-        whole = range_of(format, numbers, n);
-        for (i = 0; i < COUNT(part); i++)
-            (void)mpt_range_init(&part[i], format);
-        for (i = 0; i < n; i++)
-            CHECK_EQ_I(mpt_range_add(&part[mt_random() % (round % 5u + 1u)], MPT_F32, &numbers[i], 1),
-                       MPT_OK);
-        while (parts > 1) {
-            const size_t a = (size_t)(mt_random() % parts);
-            const size_t b = (a + 1u + (size_t)(mt_random() % (parts - 1u))) % parts;
-            CHECK_EQ_I(mpt_range_merge(&part[a], &part[b]), MPT_OK);
-            parts--;
-            part[b] = part[parts];
-        }
-        CHECK(!memcmp(&part[0], &whole, sizeof whole));
-    }
+    CHECK_EQ_U(hash, (uint64_t)0xb2efc186ba6184c8u);
 }
 
 TEST(range_empty_and_zero)
@@ -1933,8 +1314,6 @@ TEST(range_empty_and_zero)
 TEST(range_refusals)
 {
     const float      x = 1.0f;
-    const mpt_f16    h = {0x3c00u};
-    const mpt_bf16   b = {0x3f80u};
     mpt_range        r = range_of(MPT_F16, &x, 1), other = range_of(MPT_BF16, &x, 1), zeroed, was;
     mpt_range_choice c, c_was;
     memcpy(&was, &r, sizeof r);
@@ -1948,13 +1327,6 @@ TEST(range_refusals)
     CHECK_EQ_I(mpt_range_add(NULL, MPT_F32, &x, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_add(&r, MPT_F32, NULL, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_add(&zeroed, MPT_F32, &x, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add(NULL, MPT_F16, &h, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add(&r, MPT_F16, NULL, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add(&zeroed, MPT_F16, &h, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add(NULL, MPT_BF16, &b, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add(&r, MPT_BF16, NULL, 1), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_add(&r, MPT_F16, NULL, 0), MPT_OK);
-    CHECK_EQ_I(mpt_range_add(&r, MPT_BF16, NULL, 0), MPT_OK);
     CHECK_EQ_I(mpt_range_merge(&r, &other), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_merge(&r, &zeroed), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_merge(&zeroed, &r), MPT_E_ARG);
@@ -1968,88 +1340,6 @@ TEST(range_refusals)
     CHECK(!memcmp(&was, &r, sizeof r) && !memcmp(&c, &c_was, sizeof c));
     memset(&was, 0, sizeof was);
     CHECK(!memcmp(&was, &zeroed, sizeof was));
-}
-
-/* Does |x| * 2^k overflow? In double every such product is exact. */
-static int overflows(mpt_format format, double x, int k)
-{
-    unsigned flags = 0u;
-    (void)mpt_encode(format, ldexp(x, k), NULL, &flags);
-    return (flags & MPT_FLAG_OVERFLOW) != 0u;
-}
-
-/* Each binade times 2^k: flushed if even its largest number is, subnormal if its smallest number is. */
-static void count_losses(const mpt_range *r, int k, mpt_range_choice *c)
-{
-    const mpt_format_info *f = mpt_format_get(r->format);
-    int                    i;
-    c->flushed = c->subnormal = 0;
-    for (i = 0; i < MPT_RANGE_BINS; i++) {
-        const double low = ldexp(1.0, i + MPT_RANGE_EMIN + k), top = low * (2.0 - ldexp(1.0, -23));
-        if (!r->binade[i])
-            continue;
-        if (!mpt_encode(r->format, top, NULL, NULL))
-            c->flushed += r->binade[i];
-        else if (!(mpt_encode(r->format, low, NULL, NULL) >> f->mantissa_bits))
-            c->subnormal += r->binade[i];
-    }
-}
-
-static int is_better(const mpt_range_choice *a, const mpt_range_choice *b)
-{
-    if (a->flushed != b->flushed)
-        return a->flushed < b->flushed;
-    if (a->subnormal != b->subnormal)
-        return a->subnormal < b->subnormal;
-    return abs(a->log2_scale) < abs(b->log2_scale);
-}
-
-static void choice_is_best(const mpt_range *r, int headroom)
-{
-    const double     top = r->max_abs;
-    mpt_range_choice got, best, next;
-    int              k, found = 0;
-    memset(&best, 0, sizeof best);
-    memset(&next, 0, sizeof next);
-    for (k = -126; k <= 127 && !overflows(r->format, top, k + headroom); k++) {
-        next.log2_scale = k;
-        count_losses(r, k, &next);
-        if (!found || is_better(&next, &best))
-            best = next;
-        found = 1;
-    }
-    CHECK_EQ_I(mpt_range_choose_scale(r, headroom, NULL, &got), MPT_OK);
-    if (!found)
-        return;                         /* no power of two in the range of FP32 leaves this headroom */
-    CHECK_EQ_I(got.log2_scale, best.log2_scale);
-    CHECK_EQ_U(mpti_f32_bits(got.scale), mpti_f32_bits(pow2f(best.log2_scale)));
-    CHECK_EQ_U(got.flushed, best.flushed);
-    CHECK_EQ_U(got.subnormal, best.subnormal);
-    CHECK(got.headroom >= headroom);
-    CHECK(!overflows(r->format, top, got.log2_scale + got.headroom));
-    CHECK(overflows(r->format, top, got.log2_scale + got.headroom + 1));
-}
-
-TEST(range_choice_is_the_best)
-{
-    const int rounds = mt.long_mode ? 20000 : 400 / (int)mt.every;
-    int       round;
-    for (round = 0; round < rounds; round++) {
-        const mpt_format format = range_formats[mt_random() % COUNT(range_formats)];
-        const int        middle = (int)(mt_random() % 200u) - 100, width = (int)(mt_random() % 20u);
-        const size_t     n = 1u + (size_t)(mt_random() % 30u);
-        size_t           i;
-        mpt_range        r;
-        if (format == MPT_F64)
-            continue;
-        mt_context(mpt_format_get(format)->name, NULL);
-        for (i = 0; i < n; i++)
-            numbers[i] = round % 10 ? random_wide(middle - width, middle + width)
-                                    : mpti_f32_make((uint32_t)mt_random() & 0x7f7fffffu);
-        r = range_of(format, numbers, n);
-        if (mpti_f64_bits(r.max_abs))
-            choice_is_best(&r, (int)(mt_random() % 31u));
-    }
 }
 
 /* A double holds every float at every scale: nothing is lost, so the scale is 1. */
@@ -2201,17 +1491,11 @@ TEST(range_print_corners)
 TEST(range_print_refusals)
 {
     mpt_range r = range_of(MPT_F16, NULL, 0), zeroed;
-    FILE     *full = fopen("/dev/full", "w");
     memset(&zeroed, 0, sizeof zeroed);
     CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_DRAWING, "t", mpt_writer_file(NULL)), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_write(NULL, MPT_STYLE_DRAWING, "t", mpt_writer_file(stdout)), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_DRAWING, NULL, mpt_writer_file(stdout)), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_write(&zeroed, MPT_STYLE_DRAWING, "t", mpt_writer_file(stdout)), MPT_E_ARG);
-    if (full) {                 /* on systems with a device that is always full */
-        (void)setvbuf(full, NULL, _IONBF, 0);
-        CHECK_EQ_I(mpt_range_write(&r, MPT_STYLE_DRAWING, "t", mpt_writer_file(full)), MPT_E_DATA);
-        (void)fclose(full);
-    }
 }
 
 int main(int argc, char **argv)
@@ -2225,15 +1509,12 @@ int main(int argc, char **argv)
     RUN_EXACT(scaler_shrinks_to_subnormals_and_zero);
     RUN(scaler_odd_factors);
     RUN(scaler_static_never_moves);
-    RUN_EXACT(scaler_equals_model);
-    RUN(scaler_refuses_bad_configuration);
     RUN(order_nothing_before_the_first_scale);
     RUN(order_each_call_once);
     RUN(order_a_refused_check_skips_the_step);
     RUN(order_after_a_new_start);
     RUN(bad_pointers);
     RUN(bad_clip_norms);
-    RUN(bad_hyperparameters);
     RUN(bad_tensors_null_arrays);
     RUN(bad_tensors_formats);
     RUN(validate_names_the_first_fault);
@@ -2256,10 +1537,8 @@ int main(int argc, char **argv)
     RUN(clip_factor);
     RUN(clip_factor_is_the_rounded_quotient);
     RUN(clip_of_a_bad_step_is_one);
-    RUN(clip_apply_multiplies_once);
+    RUN(clip_apply_multiplies_and_limits);
     RUN(clip_fused_equals_clip_applied);
-    RUN(steps_follow_the_textbook);
-    RUN_EXACT(steps_equal_a_naive_loop);
     RUN_EXACT(one_call_equals_four);
     RUN(one_call_refuses);
     RUN_EXACT(grad_get_unscales_and_clips);
@@ -2267,18 +1546,12 @@ int main(int argc, char **argv)
     RUN(steps_without_optional_arrays);
     RUN(publish_writes_the_copies);
     RUN_EXACT(steps_give_the_known_bits);
-    RUN(skip_changes_nothing);
-    RUN(invariance_loss_and_rate);
-    RUN(invariance_scale);
     RUN(structs_have_no_padding);
     RUN(state_is_all_in_the_structs);
-    RUN(range_equals_the_codec);
     RUN(range_limits);
-    RUN(range_of_all_halves);
-    RUN(range_merges_in_any_order);
+    RUN(ranges_give_the_known_counts);
     RUN(range_empty_and_zero);
     RUN(range_refusals);
-    RUN(range_choice_is_the_best);
     RUN(range_choice_known);
     RUN(range_print_rows);
     RUN(range_print_groups);

@@ -5,8 +5,7 @@
 #define MPT_IMPLEMENTATION
 #include "mpt.h"
 #include "test.h"
-
-static const mpt_format trained[] = {MPT_F32, MPT_F16, MPT_BF16};
+#include "train.h"
 
 /* ---- the policy ---- */
 
@@ -44,10 +43,10 @@ TEST(policy_presets)
 {
     static const char *const names[] = {"float32", "mixed_float16", "mixed_bfloat16", "cpu_bfloat16", "tf32",
                                         "float16", "bfloat16", "float64"};
-    static const mpt_format  formats[][3] = {{MPT_F32, MPT_F32, MPT_F32},  {MPT_F16, MPT_F32, MPT_F32},
-                                             {MPT_BF16, MPT_F32, MPT_F32}, {MPT_BF16, MPT_F32, MPT_F32},
-                                             {MPT_TF32, MPT_F32, MPT_F32}, {MPT_F16, MPT_F16, MPT_F16},
-                                             {MPT_BF16, MPT_BF16, MPT_BF16}, {MPT_F64, MPT_F64, MPT_F64}};
+    static const mpt_format  wants[][3] = {{MPT_F32, MPT_F32, MPT_F32},    {MPT_F16, MPT_F32, MPT_F32},
+                                           {MPT_BF16, MPT_F32, MPT_F32},   {MPT_BF16, MPT_F32, MPT_F32},
+                                           {MPT_TF32, MPT_F32, MPT_F32},   {MPT_F16, MPT_F16, MPT_F16},
+                                           {MPT_BF16, MPT_BF16, MPT_BF16}, {MPT_F64, MPT_F64, MPT_F64}};
     mpt_policy               p, kept;
     size_t                   i;
     for (i = 0; i < 8; i++) {
@@ -55,9 +54,9 @@ TEST(policy_presets)
         p = preset(names[i]);
         CHECK_EQ_S(p.name, names[i]);
         CHECK_EQ_I(p.cpu, i == 3);
-        CHECK_EQ_I(p.compute, formats[i][0]);
-        CHECK_EQ_I(p.variable, formats[i][1]);
-        CHECK_EQ_I(p.output, formats[i][2]);
+        CHECK_EQ_I(p.compute, wants[i][0]);
+        CHECK_EQ_I(p.variable, wants[i][1]);
+        CHECK_EQ_I(p.output, wants[i][2]);
         CHECK(p.row_count == 0);
     }
     CHECK(mpt_policy_name(8) == NULL);
@@ -140,7 +139,7 @@ TEST(policy_names_of_tensorflow)
     expect_all(&gpu, "BiasAdd Tanh FusedBatchNormV3 Relu Reshape ConcatV2", MPT_RULE_WIDEST);
     expect_all(&cpu, "Sum Mean Rsqrt", MPT_RULE_WIDEST);
     CHECK_EQ_S(ask(&gpu, "MatMul", MPT_F32, MPT_F32).source, "TF");
-    CHECK_EQ_I(mpt_policy_format(&gpu, "Rsqrt", trained, 1, &answer), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_policy_format(&gpu, "Rsqrt", formats, 1, &answer), MPT_E_UNSUPPORTED);
     expect(&gpu, "BiasAdd", MPT_F16, MPT_F32, MPT_RULE_WIDEST, MPT_F32, MPT_F32);
 }
 
@@ -159,7 +158,7 @@ TEST(policy_unknown_names)
         for (i = 0; i < sizeof names / sizeof names[0]; i++) {
             p = preset(mpt_policy_name(k));
             mt_context(p.name, names[i]);
-            CHECK_EQ_I(mpt_policy_format(&p, names[i], trained, 1, &answer), MPT_E_UNSUPPORTED);
+            CHECK_EQ_I(mpt_policy_format(&p, names[i], formats, 1, &answer), MPT_E_UNSUPPORTED);
             CHECK(!memcmp(&answer, &kept, sizeof answer));
         }
     p = preset("mixed_float16");
@@ -329,21 +328,10 @@ static void *data(array *a) { return a->format == MPT_F32 ? (void *)a->f32 : (vo
 
 static double get(const array *a, size_t i)
 {
-    mpt_f16  h;
-    mpt_bf16 b;
-    h.bits = b.bits = a->u16[i];
-    if (a->format == MPT_F32)
-        return (double)a->f32[i];
-    return a->format == MPT_F16 ? mpt_f64_from_f16(h) : mpt_f64_from_bf16(b);
+    return (double)element(a->format == MPT_F32 ? (const void *)a->f32 : (const void *)a->u16, a->format, i);
 }
 
-static void put(array *a, size_t i, double x)
-{
-    if (a->format == MPT_F32)
-        a->f32[i] = (float)x;
-    else
-        a->u16[i] = a->format == MPT_F16 ? mpt_f16_from_f64(x).bits : mpt_bf16_from_f64(x).bits;
-}
+static void put(array *a, size_t i, double x) { element_set(data(a), a->format, i, (float)x); }
 
 static double uniform(double low, double high)
 {
@@ -454,9 +442,9 @@ TEST(gemm_against_double)
     int       i, rounds = mt.long_mode ? 4000 : 300;
     for (i = 0; i < rounds; i++) {
         random_gemm(&g, i % 10 == 0 ? MPTI_STACK_EDGE + 16 : 20);
-        fill(&ga, trained[mt_random() % 3], -1.0, 1.0);
-        fill(&gb, trained[mt_random() % 3], -1.0, 1.0);
-        fill(&gc, trained[mt_random() % 3], -1.0, 1.0);
+        fill(&ga, formats[mt_random() % 3], -1.0, 1.0);
+        fill(&gb, formats[mt_random() % 3], -1.0, 1.0);
+        fill(&gc, formats[mt_random() % 3], -1.0, 1.0);
         check_gemm(&g);
     }
 }
@@ -516,9 +504,9 @@ TEST(gemm_of_thin_shapes)
         g.ldb = (row != (g.tb == MPT_TRANS) ? g.n : g.k) + mt_random() % 3;
         g.ldc = (row ? g.n : g.m) + mt_random() % 3;
         g.alpha = round % 5 ? 1.0 : 0.5, g.beta = round % 3 ? g.beta : 1.0;
-        fill(&ga, trained[mt_random() % 3], -1.0, 1.0);
-        fill(&gb, trained[mt_random() % 3], -1.0, 1.0);
-        fill(&gc, trained[mt_random() % 3], -1.0, 1.0);
+        fill(&ga, formats[mt_random() % 3], -1.0, 1.0);
+        fill(&gb, formats[mt_random() % 3], -1.0, 1.0);
+        fill(&gc, formats[mt_random() % 3], -1.0, 1.0);
         if (gc.format == MPT_F32) {
             static float want[MOST];
             for (i = 0; i < g.m; i++)
@@ -707,7 +695,7 @@ TEST(gemm_reads_no_further)
                 size_t         width[3];
                 float          last = 0.0f;
                 for (i = 0; i < 3; i++) {
-                    format[i] = trained[(m + n * (i + 1) + k) % 3];
+                    format[i] = formats[(m + n * (i + 1) + k) % 3];
                     width[i] = format[i] == MPT_F32 ? 4 : 2;
                     at[i] = (unsigned char *)malloc(area[i] * width[i]);
                     for (e = 0; at[i] && e < area[i]; e++)
@@ -769,8 +757,8 @@ TEST(bias)
 {
     size_t i, r, c, f, rows = 7, cols = 300;
     for (f = 0; f < 9; f++) {
-        fill(&ga, trained[f % 3], -4.0, 4.0);
-        fill(&gb, trained[f / 3], -4.0, 4.0);
+        fill(&ga, formats[f % 3], -4.0, 4.0);
+        fill(&gb, formats[f / 3], -4.0, 4.0);
         gc = ga;
         CHECK_EQ_I(mpt_bias_add(data(&ga), ga.format, data(&gb), gb.format, rows, cols), MPT_OK);
         for (r = 0; r < rows; r++)
@@ -822,8 +810,8 @@ TEST(activations)
         for (f = 0; f < 9; f++)
             for (s = 0; s < 4; s++) {
                 const mpt_activation g = (mpt_activation)kind;
-                fill(&ga, trained[f % 3], -spans[s], spans[s]);
-                fill(&gb, trained[f / 3], -2.0, 2.0);
+                fill(&ga, formats[f % 3], -spans[s], spans[s]);
+                fill(&gb, formats[f / 3], -2.0, 2.0);
                 gc = gb;
                 CHECK_EQ_I(mpt_activate(g, data(&gb), gb.format, data(&ga), ga.format, n), MPT_OK);
                 for (i = 0; i < n; i++)
@@ -876,8 +864,8 @@ TEST(softmax)
 {
     size_t i, r, f, rows = 5, cols = 300;
     for (f = 0; f < 9; f++) {
-        fill(&ga, trained[f % 3], f % 2 ? -300.0 : -3.0, f % 2 ? 300.0 : 3.0);
-        fill(&gb, trained[f / 3], 0.0, 1.0);
+        fill(&ga, formats[f % 3], f % 2 ? -300.0 : -3.0, f % 2 ? 300.0 : 3.0);
+        fill(&gb, formats[f / 3], 0.0, 1.0);
         CHECK_EQ_I(mpt_softmax(data(&gb), gb.format, data(&ga), ga.format, rows, cols), MPT_OK);
         for (r = 0; r < rows; r++) {
             double most = get(&ga, r * cols), sum = 0.0;
@@ -888,7 +876,7 @@ TEST(softmax)
             for (i = 0; i < cols; i++)
                 near(&gb, r * cols + i, exp(get(&ga, r * cols + i) - most) / sum, 330.0);
         }
-        fill(&gc, trained[(f + 1) % 3], -1.0, 1.0);
+        fill(&gc, formats[(f + 1) % 3], -1.0, 1.0);
         gd = gc;
         CHECK_EQ_I(mpt_softmax_grad(data(&gd), gd.format, data(&gc), gc.format, data(&gb), gb.format, rows,
                                     cols),
@@ -941,8 +929,8 @@ TEST(cross_entropy)
     float    loss, seed = 1024.0f;
     for (f = 0; f < 9; f++) {
         double total = 0.0;
-        fill(&ga, trained[f % 3], f % 2 ? -200.0 : -2.0, f % 2 ? 200.0 : 2.0);
-        fill(&gb, trained[f / 3], 0.0, 1.0);
+        fill(&ga, formats[f % 3], f % 2 ? -200.0 : -2.0, f % 2 ? 200.0 : 2.0);
+        fill(&gb, formats[f / 3], 0.0, 1.0);
         for (r = 0; r < rows; r++)
             label[r] = (uint32_t)(mt_random() % cols);
         CHECK_EQ_I(mpt_cross_entropy(data(&ga), ga.format, label, rows, cols, &loss, data(&gb), gb.format,

@@ -5,13 +5,12 @@
 
 #include "impl.h"
 #include "test.h"
+#include "train.h"
 
 enum { MOST = 4096 };
 static float    x[MOST], y[MOST], was[MOST], as_f32[MOST];
 static mpt_f16  as_f16[MOST];
 static mpt_bf16 as_bf16[MOST];
-
-static float random_unit(void) { return (float)((int)(mt_random() >> 40) - 0x800000) / 8388608.0f; }
 
 static void fill(void)
 {
@@ -23,23 +22,6 @@ static void fill(void)
         as_f16[i] = mpt_f16_from_f32(random_unit() * (i % 5 ? 1.0f : 1e-5f));
         as_bf16[i] = mpt_bf16_from_f32(random_unit());
     }
-}
-
-static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
-
-/* Element i of an array in one of the three formats as a float; the code of a float in a format. */
-static float value_of(const void *p, mpt_format f, size_t i)
-{
-    return f == MPT_F32   ? ((const float *)p)[i]
-           : f == MPT_F16 ? mpt_f32_from_f16(((const mpt_f16 *)p)[i])
-                          : mpt_f32_from_bf16(((const mpt_bf16 *)p)[i]);
-}
-
-static uint32_t code_of(mpt_format f, float v)
-{
-    return f == MPT_F32   ? mpti_f32_bits(v)
-           : f == MPT_F16 ? mpt_f16_from_f32(v).bits
-                          : mpt_bf16_from_f32(v).bits;
 }
 
 static const void *row_in(mpt_format f)
@@ -54,7 +36,7 @@ static float naive_dot(const void *a, mpt_format f, const void *b, mpt_format g,
     size_t i, k;
     for (i = 0; i < 64; i++) lane[i] = 0.0f;
     for (i = 0; i < (n + 63) / 64 * 64; i++)
-        lane[i % 64] = fmaf(i < n ? value_of(a, f, i) : 0.0f, i < n ? value_of(b, g, i) : 0.0f, lane[i % 64]);
+        lane[i % 64] = fmaf(i < n ? element(a, f, i) : 0.0f, i < n ? element(b, g, i) : 0.0f, lane[i % 64]);
     for (k = 32; k; k /= 2)
         for (i = 0; i < k; i++) lane[i] += lane[i + k];
     return lane[0] + 0.0f;
@@ -69,12 +51,12 @@ static void check_axpy(mpt_format f, mpt_format g, size_t n)
         if (f == MPT_F32)
             to.f32[i] = was[i];
         else
-            to.codes[i] = (uint16_t)code_of(f, was[i]);
+            to.codes[i] = (uint16_t)encode(f, was[i]);
     from = to;
     CHECK_EQ_I(mpt_axpy(&to, f, 0.37f, row_in(g), g, n), MPT_OK);
     for (i = 0; i < MOST && i < n + 40; i++) {
-        const float v = value_of(&from, f, i), next = i < n ? fmaf(0.37f, value_of(row_in(g), g, i), v) : v;
-        CHECK_EQ_U_AT(f == MPT_F32 ? mpti_f32_bits(to.f32[i]) : to.codes[i], code_of(f, next), i);
+        const float v = element(&from, f, i), next = i < n ? fmaf(0.37f, element(row_in(g), g, i), v) : v;
+        CHECK_EQ_U_AT(f == MPT_F32 ? mpti_f32_bits(to.f32[i]) : to.codes[i], encode(f, next), i);
     }
 }
 
@@ -258,7 +240,7 @@ TEST(published_rows_on_every_path)
                 for (i = 0; i < 400; i++) {
                     const float next = i < n ? fmaf(-0.3f, x[i], was[i]) : was[i];
                     CHECK_EQ_U_AT(mpti_f32_bits(w[i]), mpti_f32_bits(next), i);
-                    CHECK_EQ_U_AT(copy[i], f && i < n ? code_of(format, next) : 0x5555u, i);
+                    CHECK_EQ_U_AT(copy[i], f && i < n ? encode(format, next) : 0x5555u, i);
                 }
                 memcpy(w, was, sizeof w);
                 t.n = 200, t.master = w, t.m = m, t.param = param, t.param_format = format;
@@ -271,7 +253,7 @@ TEST(published_rows_on_every_path)
                     const float next = i < n ? fmaf(-0.3f, by, was[i]) : was[i];
                     CHECK_EQ_U_AT(mpti_f32_bits(m[i]), mpti_f32_bits(d), i);
                     CHECK_EQ_U_AT(mpti_f32_bits(w[i]), mpti_f32_bits(next), i);
-                    CHECK_EQ_U_AT(copy[i], f && i < n ? code_of(format, next) : 0x5555u, i);
+                    CHECK_EQ_U_AT(copy[i], f && i < n ? encode(format, next) : 0x5555u, i);
                 }
                 CHECK_EQ_U(bad + rule.found_inf, 0);
                 CHECK_EQ_U(rule.count, 1);
@@ -417,7 +399,7 @@ TEST(rows_without_a_master)
                         whole.grad_format = MPT_F32;
                         memset(before, 0, sizeof before);
                         for (i = 0; i < N; i++)
-                            codes[0][i] = codes[2][i] = (uint16_t)code_of(format, was[i]);
+                            codes[0][i] = codes[2][i] = (uint16_t)encode(format, was[i]);
                         rule.a = -0.01f, rule.stream = 7u;
                         rule.count = ((uint64_t)1 << 32) - 1u;     /* counts beyond 32 bits */
                         for (step = 0; step < 3; step++) {
@@ -428,7 +410,7 @@ TEST(rows_without_a_master)
                             if (storage == (int)MPT_STORE_STOCHASTIC) {
                                 for (i = 0; i < N; i++) {
                                     mpt_opts    o;
-                                    const float w = value_of(then, format, i);
+                                    const float w = element(then, format, i);
                                     memset(&o, 0, sizeof o);
                                     o.rounding = MPT_RND_STOCHASTIC;
                                     o.random = mpt_philox(99u, 7u, rule.count - 1u, i);
@@ -582,6 +564,33 @@ TEST(memory)
     CHECK(r.total == 0);
 }
 
+/* The bytes of gradients depend on the format of the gradients only. */
+TEST(memory_by_gradient_format)
+{
+    mpt_memory              r;
+    mpt_tensor              t;
+    size_t                  i, k;
+    for (i = 0; i < 3; i++)
+        for (k = 0; k < 3; k++) {
+            memset(&t, 0, sizeof t);
+            t.n = 1000;
+            t.param_format = formats[i];
+            t.grad_format = formats[k];
+            CHECK_EQ_I(mpt_memory_report(&t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_PARAM | MPT_NEEDS_GRAD, &r),
+                       MPT_OK);
+            CHECK_EQ_U(r.grad, k ? 2000 : 4000);
+            CHECK_EQ_U(r.param, i ? 2000 : 4000);
+            CHECK_EQ_U(r.total, r.grad + r.param + r.master + r.extra + r.m + r.v);
+            CHECK_EQ_U(r.total, r.grad + r.param + 4000);
+            CHECK_EQ_I(mpt_memory_report(&t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_M, &r), MPT_OK);
+            CHECK_EQ_U(r.total, 8000);
+            CHECK_EQ_U(r.m, 4000);
+            CHECK_EQ_I(mpt_memory_report(&t, 1, MPT_NEEDS_V, &r), MPT_OK);
+            CHECK_EQ_U(r.total, 4000);
+            CHECK_EQ_U(r.v, 4000);
+        }
+}
+
 /* mpt_lint_update reports a lost update exactly where a thousand updates leave the weight as it was. */
 TEST(storages_lose_what_the_lint_says)
 {
@@ -630,6 +639,7 @@ int main(int argc, char **argv)
     RUN_EXACT(rows_without_a_master);
     RUN(lint);
     RUN(memory);
+    RUN(memory_by_gradient_format);
     RUN(storages_lose_what_the_lint_says);
     return mt_end();
 }

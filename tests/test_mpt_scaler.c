@@ -8,22 +8,9 @@
 #include "impl.h"
 #include "processes.h"
 #include "test.h"
+#include "train.h"
 
 #include <float.h>
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define INF32 mpti_f32_make(0x7f800000u)
-
-static float pow2f(int k) { return mpti_f32_make((uint32_t)(k + 127) << 23); }
-
-static mpt_scaler scaler_from(const mpt_scaler_config *c)
-{
-    mpt_scaler s;
-    memset(&s, 0, sizeof s);
-    CHECK_EQ_I(mpt_scaler_init(&s, c), MPT_OK);
-    (void)mpt_scaler_scale(&s, 1.0f);
-    return s;
-}
 
 static mpt_status update(mpt_scaler *s, unsigned cause)
 {
@@ -446,6 +433,14 @@ static mpt_scaler_config random_config(int dialect)
         c.init_scale = pow2f(-126 + (int)(mt_random() % 8u));
     if (c.min_scale > 0.0 && dialect != MPT_SCALER_FLAX && (r & 64u))
         c.min_scale = pick(floors, COUNT(floors));
+    if (dialect == MPT_SCALER_PYTORCH && (r & 512u)) {
+        c.backoff = ((double)(mt_random() >> 12) + 0.5) / 4503599627370496.0;
+        c.init_scale = fabsf(random_wide(-126, 127));
+#ifndef __FAST_MATH__       /* there processors read subnormals as 0 */
+        if ((r & 0x1c00u) == 0u)
+            c.init_scale = mpti_f32_make(1u + (uint32_t)mt_random() % 0x7fffffu);
+#endif
+    }
     if (dialect == MPT_SCALER_OPENSEQ2SEQ)      /* the original always begins at its cap */
         c.init_scale = 16777216.0f;
     if (dialect == MPT_SCALER_DEEPSPEED || dialect == MPT_SCALER_DEEPSPEED_0_17_0)
@@ -462,14 +457,15 @@ TEST(every_dialect_is_its_original)
     const int sequences = mt.long_mode ? 7700000 : 8000 / (int)mt.every;    /* in all 19 dialects: 10^8 */
     int       dialect, i, j;
     for (dialect = MPT_SCALER_PYTORCH; dialect < (int)MPT_SCALER_DIALECT_COUNT; dialect++) {
-        int raised = 0, grown = 0, shrunk = 0, infinite = 0, zero = 0;
+        int raised = 0, grown = 0, shrunk = 0, refused = 0, infinite = 0, zero = 0;
         mt_context(mpt_scaler_name((mpt_scaler_dialect)dialect), NULL);
         for (i = 0; i < sequences; i++) {
             const mpt_scaler_config c = random_config(dialect);
             const unsigned          badness = (unsigned)(mt_random() % 9u);
-            mpt_scaler              s = scaler_from(&c);
+            mpt_scaler              s = scaler_from(c);
             original                o;
             int                     same = 1;
+            uint64_t                skipped = 0;
             original_init(&o, &c);
             for (j = 0; j < 60 && same; j++) {
                 const int        bad = (mt_random() & 7u) < badness;
@@ -477,17 +473,19 @@ TEST(every_dialect_is_its_original)
                 const int        raises = original_update(&o, bad);
                 const mpt_status status = update(&s, bad ? MPT_CAUSE_INF : 0u);
                 same = (status == MPT_E_SCALE) == raises && (raises || status == MPT_OK) &&
-                       (s.verdict == (uint32_t)MPT_VERDICT_RAISED) == raises && same_as_original(&s, &o);
+                       (s.verdict == (uint32_t)MPT_VERDICT_RAISED) == raises && same_as_original(&s, &o) &&
+                       s.updates == (uint64_t)j + 1u && s.skipped == (skipped += (uint64_t)bad);
                 raised += raises;
                 grown += s.scale > before;
                 shrunk += s.scale < before;
+                refused += !bad && !s.good_steps && s.scale == before && before > 1.0f;
                 infinite += !mpti_f32_is_finite(s.scale);
                 zero += mpti_f32_bits(s.scale) == 0u;
             }
             CHECK(same);
         }
         /* the random walks reached the corner cases that there are */
-        CHECK(grown && shrunk);
+        CHECK(grown && shrunk && (refused || dialect != MPT_SCALER_PYTORCH));
         CHECK(!raised == !may_raise(dialect));
         CHECK(!infinite || dialect == MPT_SCALER_KERAS3 || dialect == MPT_SCALER_MEGATRON ||
               dialect == MPT_SCALER_PADDLE || dialect == MPT_SCALER_MINDSPORE ||
@@ -504,7 +502,7 @@ TEST(every_dialect_is_its_original)
 
 static void trace(mpt_scaler_config c, const char *steps, const double *scale)
 {
-    mpt_scaler s = scaler_from(&c);
+    mpt_scaler s = scaler_from(c);
     size_t     i;
     mt_context(mpt_scaler_name((mpt_scaler_dialect)c.dialect), steps);
     for (i = 0; steps[i]; i++) {
@@ -590,7 +588,7 @@ TEST(deepspeed_both_hysteresis_modes)
     c.flags = MPT_SCALER_CONSECUTIVE;
     trace(c, "GBGBGGBG", restored);
     c = config_of(MPT_SCALER_DEEPSPEED, 2, 1000, 1);
-    s = scaler_from(&c);
+    s = scaler_from(c);
     CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
     CHECK(s.scale == 1.0f);
     CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_E_SCALE);         /* as the original raises */
@@ -599,7 +597,7 @@ TEST(deepspeed_both_hysteresis_modes)
     CHECK_EQ_I(update(&s, 0u), MPT_OK);
     CHECK_EQ_U(s.verdict, MPT_VERDICT_OK);
     c.flags = 0u;
-    s = scaler_from(&c);
+    s = scaler_from(c);
     CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
     CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_OK);
     CHECK(s.scale == 1.0f);
@@ -624,7 +622,7 @@ TEST(expectations_of_apex_hysteresis)
                         k.hysteresis = tens[e];
                         k.growth = growths[b];
                         k.backoff = backoffs[c];
-                        s = scaler_from(&k);
+                        s = scaler_from(k);
                         for (i = 0; i < k.hysteresis - 1; i++)
                             (void)update(&s, MPT_CAUSE_INF);
                         CHECK(s.scale == k.init_scale);
@@ -673,45 +671,13 @@ TEST(odd_ends_of_the_others)
     trace(config_of(MPT_SCALER_MEGATRON, (double)pow2f(126), 1, 1), "GGBB", inf);
 }
 
-/* Each dialect computes as its original: with a factor of 0.8, FP32 and double differ after a step. */
-TEST(the_arithmetic_is_the_originals)
-{
-    mpt_scaler_config c = config_of(MPT_SCALER_TF_CONTRIB, 65536, 2000, 1);
-    mpt_scaler        s = scaler_from(&c);
-    volatile double   wide = 65536.0, three = 3.0;     /* or fast-math multiplies by 1/3 */
-    volatile float    narrow = 65536.0f, factor = 0.8f;     /* a literal may be kept wider */
-    int               i, differ = 0;
-    for (i = 0; i < 20; i++) {
-        (void)update(&s, MPT_CAUSE_INF);
-        wide = wide * 0.8;
-        narrow = narrow * factor;
-        CHECK_EQ_U(mpti_f32_bits(s.scale), mpti_f32_bits(narrow));
-        differ += (float)wide < narrow || (float)wide > narrow;
-    }
-    CHECK(differ);
-    c = config_of(MPT_SCALER_FAIRSEQ, 65536, 16384, 1);     /* a Python float: double between the steps */
-    c.growth = 3.0;
-    s = scaler_from(&c);
-    wide = 65536.0;
-    narrow = 65536.0f;
-    for (i = 0, differ = 0; i < 15; i++) {
-        (void)update(&s, MPT_CAUSE_INF);
-        wide = wide / three;
-        narrow = narrow / (float)three;
-        CHECK_EQ_U(mpti_f64_bits(s.wide), mpti_f64_bits(wide));
-        CHECK_EQ_U(mpti_f32_bits(s.scale), mpti_f32_bits((float)wide));
-        differ += (float)wide < narrow || (float)wide > narrow;
-    }
-    CHECK(differ);
-}
-
 TEST(fairseq_tolerates_and_raises)
 {
     mpt_scaler_config c = config_of(MPT_SCALER_FAIRSEQ, 1, 16384, 1);
     mpt_scaler        s;
     int               i;
     c.tolerance = 0.5;
-    s = scaler_from(&c);
+    s = scaler_from(c);
     for (i = 0; i < 9; i++)
         CHECK_EQ_I(update(&s, 0u), MPT_OK);
     for (i = 0; i < 5; i++) {           /* 1 bad of 10 steps, 2 of 11 ...; steps count from -1 */
@@ -723,7 +689,7 @@ TEST(fairseq_tolerates_and_raises)
     CHECK_EQ_I(i, 9);                   /* 9 of 18 steps */
     c.tolerance = 0.0;
     c.init_scale = pow2f(-13);          /* 1.22e-4; half of it is below 1e-4 */
-    s = scaler_from(&c);
+    s = scaler_from(c);
     CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_E_SCALE);
     CHECK(s.scale == pow2f(-13) && s.iteration == 0);
     CHECK_EQ_I(update(&s, MPT_CAUSE_INF), MPT_E_SCALE);
@@ -735,7 +701,7 @@ static mpt_scaler ours(int interval)
 {
     mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_MPT);
     c.interval = interval;
-    return scaler_from(&c);
+    return scaler_from(c);
 }
 
 static int is_power_of_two(float x) { return !(mpti_f32_bits(x) & 0x7fffffu) && mpti_f32_bits(x) >> 23; }
@@ -1023,7 +989,7 @@ TEST(default_recovers_from_anything)
         c.interval = (int32_t)(1u + mt_random() % 300u);
         c.hysteresis = (int32_t)(1u + mt_random() % 5u);
         c.patience = (int32_t)(1u + mt_random() % 9u);
-        s = scaler_from(&c);
+        s = scaler_from(c);
         length = 1 + (int)(mt_random() % (i % 8 ? 60u : 400u));
         for (j = 0; j < length; j++) {
             (void)update(&s, (mt_random() & 7u) < badness ? (unsigned)(mt_random() & 7u) : 0u);
@@ -1045,38 +1011,6 @@ TEST(default_recovers_from_anything)
         CHECK(ok);
     }
     CHECK_EQ_I(slow, 0);
-}
-
-TEST(default_refuses_what_is_no_power_of_two)
-{
-    const mpt_scaler_config good = mpt_scaler_defaults(MPT_SCALER_MPT);
-    mpt_scaler_config       c[16];
-    mpt_scaler              s = ours(10), before;
-    size_t                  i;
-    for (i = 0; i < COUNT(c); i++)
-        c[i] = good;
-    c[0].growth = 3.0;
-    c[1].growth = 1.0;
-    c[2].backoff = 0.3;
-    c[3].backoff = 1.0;
-    c[4].min_scale = 0.0;
-    c[5].min_scale = 3e-5;
-    c[6].min_scale = 131072.0;                  /* above the first scale */
-    c[7].max_scale = 0.0;
-    c[8].max_scale = 32768.0;                   /* below it */
-    c[9].max_scale = 1e6;
-    c[10].init_scale = 1000.0f;
-    c[11].hysteresis = 0;
-    c[12].patience = 0;
-    c[13].interval = 0;
-    c[14].flags = MPT_SCALER_RAISE;
-    c[15].min_scale = ldexp(1.0, -126);         /* its inverse is a normal float, but the sums need room */
-    memcpy(&before, &s, sizeof s);
-    for (i = 0; i < COUNT(c); i++) {
-        CHECK_EQ_U_AT(mpt_scaler_init(&s, &c[i]), MPT_E_ARG, i);
-        CHECK(!memcmp(&before, &s, sizeof s));
-    }
-    CHECK_EQ_I(mpt_scaler_init(&s, &good), MPT_OK);
 }
 
 TEST(causes_and_names)
@@ -1154,115 +1088,89 @@ TEST(defaults_are_the_originals)
     }
 }
 
-/* Every dialect refuses senseless values, and accepts its defaults. */
+/* Every dialect accepts its defaults; senseless values are refused, and change nothing. */
+#define REFUSED(field, value)                               \
+    do {                                                    \
+        c = good;                                           \
+        c.field = value;                                    \
+        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);     \
+        CHECK(!memcmp(&before, &s, sizeof s));              \
+    } while (0)
+
 TEST(configurations)
 {
-    int d;
+    const float       nan = mpti_f32_make(BITS_QNAN), scales[] = {0.0f, -0.0f, -1.0f, INF32, -INF32, nan};
+    const double      growths[] = {1.0, 0.5, 0.0, -2.0, (double)INF32, -(double)INF32, (double)nan};
+    const double      backoffs[] = {0.0, 1.0, 1.5, -0.5, (double)INF32, (double)nan};
+    mpt_scaler_config good, c;
+    mpt_scaler        s, before;
+    size_t            i;
+    int               d;
     for (d = 0; d < (int)MPT_SCALER_DIALECT_COUNT; d++) {
-        const mpt_scaler_config good = mpt_scaler_defaults((mpt_scaler_dialect)d);
-        mpt_scaler_config       c = good;
-        mpt_scaler              s;
-        CHECK_EQ_I(c.dialect, d);
-        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
+        good = mpt_scaler_defaults((mpt_scaler_dialect)d);
+        mt_context(mpt_scaler_name((mpt_scaler_dialect)d), NULL);
+        CHECK_EQ_I(good.dialect, d);
+        CHECK_EQ_I(mpt_scaler_init(&s, &good), MPT_OK);
         CHECK(s.scale == good.init_scale && (double)s.scale == s.wide && s.last_bad == -1);
+        before = s;
+        REFUSED(dialect, -1);
+        REFUSED(dialect, (int32_t)MPT_SCALER_DIALECT_COUNT);
+        REFUSED(dialect, 1000);
+        for (i = 0; i < COUNT(scales); i++)
+            REFUSED(init_scale, scales[i]);
         if (d == MPT_SCALER_STATIC)
             continue;
-        c.interval = 0;
-        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
-        c = good;
-        c.hysteresis = 0;
-        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
-        c = good;
-        c.min_scale = -1.0;
-        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
-        c = good;
-        c.min_scale = 8.0;
-        c.max_scale = 4.0;
-        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
-        c = good;
-        c.max_scale = (double)INF32;
-        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
-        c = good;
-        c.flags ^= 4u;
-        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);
+        for (i = 0; i < COUNT(growths); i++)
+            REFUSED(growth, growths[i]);
+        for (i = 0; i < COUNT(backoffs) && (d == MPT_SCALER_PYTORCH || d == MPT_SCALER_MPT); i++)
+            REFUSED(backoff, backoffs[i]);
+        REFUSED(interval, 0);
+        REFUSED(interval, -1);
+        REFUSED(hysteresis, 0);
+        REFUSED(min_scale, -1.0);
+        REFUSED(max_scale, (c.min_scale = 8.0, 4.0));
+        REFUSED(max_scale, (double)INF32);
+        REFUSED(flags, c.flags ^ 4u);
+        if (d != MPT_SCALER_MPT)
+            continue;
+        REFUSED(growth, 3.0);                       /* not a power of two */
+        REFUSED(backoff, 0.3);
+        REFUSED(init_scale, 1000.0f);
+        REFUSED(min_scale, 3e-5);
+        REFUSED(min_scale, 0.0);
+        REFUSED(min_scale, 131072.0);               /* above the first scale */
+        REFUSED(min_scale, ldexp(1.0, -126));       /* the sums need room beside its inverse */
+        REFUSED(max_scale, 1e6);
+        REFUSED(max_scale, 0.0);
+        REFUSED(max_scale, 32768.0);                /* below the first scale */
+        REFUSED(patience, 0);
+        REFUSED(flags, MPT_SCALER_RAISE);
     }
-    {
-        mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
-        mpt_scaler        s;
-        c.interval = 1;
-        c.max_scale = -0.0;                         /* like 0: no cap */
-        CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_OK);
-        (void)mpt_scaler_scale(&s, 1.0f);
-        CHECK_EQ_I(update(&s, 0u), MPT_OK);
-        CHECK(s.scale == 2.0f * c.init_scale);
-    }
+    CHECK_EQ_I(mpt_scaler_init(NULL, NULL), MPT_E_ARG);
+    c = mpt_scaler_defaults(MPT_SCALER_PYTORCH);
+    c.interval = 1;
+    c.max_scale = -0.0;                             /* like 0: no cap */
+    s = scaler_from(c);
+    CHECK_EQ_I(update(&s, 0u), MPT_OK);
+    CHECK(s.scale == 2.0f * c.init_scale);
 }
+#undef REFUSED
 
 /* ---- check: what was bad, where, and how much ---- */
 
 enum { MANY = 40000 };
-static uint32_t  room[3][MANY];     /* elements of any format */
-static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
+static uint32_t room[3][MANY];      /* elements of any format */
 
-static mpt_tensor grad_of(void *grad, mpt_format format, size_t n, const char *name)
-{
-    mpt_tensor t;
-    memset(&t, 0, sizeof t);
-    t.name = name;
-    t.grad = grad;
-    t.grad_format = format;
-    t.n = n;
-    return t;
-}
-
-static void put(const mpt_tensor *t, size_t i, uint32_t bits)
-{
-    const uint16_t half = (uint16_t)bits;
-    if (t->grad_format == MPT_F32)
-        memcpy((unsigned char *)t->grad + 4 * i, &bits, 4);
-    else
-        memcpy((unsigned char *)t->grad + 2 * i, &half, 2);
-}
-
-static uint32_t get(const mpt_tensor *t, size_t i)
-{
-    uint32_t bits;
-    uint16_t half;
-    if (t->grad_format == MPT_F32) {
-        memcpy(&bits, (const unsigned char *)t->grad + 4 * i, 4);
-        return bits;
-    }
-    memcpy(&half, (const unsigned char *)t->grad + 2 * i, 2);
-    return half;
-}
-
-static float value(const mpt_tensor *t, size_t i)
-{
-    return (float)mpt_decode(t->grad_format, get(t, i));
-}
-
-static void put_value(const mpt_tensor *t, size_t i, float x)
-{
-    put(t, i, (uint32_t)mpt_encode(t->grad_format, (double)x, NULL, NULL));
-}
-
-static float rounded(mpt_format format, float x)
-{
-    return (float)mpt_decode(format, mpt_encode(format, (double)x, NULL, NULL));
-}
+static void put(const mpt_tensor *t, size_t i, uint32_t bits) { set_bits(t->grad, t->grad_format, i, bits); }
+static float value(const mpt_tensor *t, size_t i) { return element(t->grad, t->grad_format, i); }
+static void put_value(const mpt_tensor *t, size_t i, float x) { element_set(t->grad, t->grad_format, i, x); }
+static float rounded(mpt_format format, float x) { return decode(format, encode(format, x)); }
 
 static void fill(const mpt_tensor *t, float scale)
 {
     size_t i;
     for (i = 0; i < t->n; i++)
-        put_value(t, i, ((float)((int)(mt_random() >> 40) - 0x800000) / 8388608.0f + 1e-3f) * scale);
-}
-
-static mpt_scaler static_scaler(float scale)
-{
-    mpt_scaler_config c = mpt_scaler_defaults(MPT_SCALER_STATIC);
-    c.init_scale = scale;
-    return scaler_from(&c);
+        put_value(t, i, (random_unit() + 1e-3f) * scale);
 }
 
 static const uint32_t inf_bits[] = {0x7f800000u, 0x7c00u, 0x7f80u};
@@ -1277,7 +1185,7 @@ TEST(cause_first_and_counts)
     int                  round;
     for (round = 0; round < 300 / (int)mt.every; round++) {
         const int         back = round & 1, below_one = (round & 6) == 6;
-        mpt_scaler        s = static_scaler(below_one ? 0.5f : 1024.0f);
+        mpt_scaler        s = scaler_static(below_one ? 0.5f : 1024.0f);
         mpt_tensor        list[3];
         mpt_scaler        bare_s = s;
         mpt_tensor_report report[3], want[3];
@@ -1290,7 +1198,7 @@ TEST(cause_first_and_counts)
         memset(want, 0, sizeof want);
         for (k = 0; k < 3; k++) {
             const size_t n = 1 + (size_t)(mt_random() % (MANY - 1));
-            list[k] = grad_of(room[k], formats[((size_t)round / 8 + k) % 3], n, "t");
+            list[k] = grad_of(room[k], formats[((size_t)round / 8 + k) % 3], n);
             fill(&list[k], 1.0f);
         }
         for (i = mt_random() % 6u; i; i--) {
@@ -1359,11 +1267,11 @@ TEST(vectors_equal_the_reference)
             for (back = 0; back < 2; back++)
                 for (k = 0; k < 5; k++) {
                     static const float  scales[] = {1024.0f, 3.0f, 0.75f, 0x1p126f, 0x1p-80f};
-                    mpt_scaler          s = static_scaler(scales[k]);
+                    mpt_scaler          s = scaler_static(scales[k]);
                     const size_t        skip = k;       /* not aligned */
                     const size_t        bytes = formats[f] == MPT_F32 ? 4u : 2u;
                     mpt_tensor          t = grad_of((unsigned char *)room[0] + skip * bytes, formats[f],
-                                                    sizes[i] - (sizes[i] > MANY - 5u ? skip : 0u), "t");
+                                                    sizes[i] - (sizes[i] > MANY - 5u ? skip : 0u));
                     mpt_step            step, plain;
                     if (back && scales[k] < 0.5f)
                         continue;       /* the results do not fit f16 */
@@ -1376,7 +1284,7 @@ TEST(vectors_equal_the_reference)
                     CHECK(!plain.found_inf);
                     for (last_path = 1; last_path < PATHS; last_path++) {
                         memcpy(room[0], was, sizeof was);
-                        s = static_scaler(scales[k]);
+                        s = scaler_static(scales[k]);
                         memset(&step, 0, sizeof step);
                         CHECK_EQ_I((back ? mpt_unscale : mpt_check)(&s, &step, &t, 1, NULL), MPT_OK);
 #ifdef __FAST_MATH__            /* there the floats of a lane may be added in another order */
@@ -1395,14 +1303,14 @@ TEST(vectors_equal_the_reference)
 
 TEST(joined_records_act_as_one)
 {
-    mpt_scaler s = static_scaler(4.0f);
+    mpt_scaler s = scaler_static(4.0f);
     mpt_step   step[3], was[3], whole;
     mpt_tensor t[3];
     size_t     i;
     memset(step, 0, sizeof step);
     memset(&whole, 0, sizeof whole);
     for (i = 0; i < 3; i++) {
-        t[i] = grad_of(room[i], MPT_F32, 100, "t");
+        t[i] = grad_of(room[i], MPT_F32, 100);
         fill(&t[i], 1.0f);
     }
     CHECK_EQ_I(mpt_steps_join(step, 3), MPT_E_ORDER);
@@ -1449,8 +1357,8 @@ TEST(a_scale_per_tensor_rounds_nothing)
         double     sum = 0.0;
         memset(step, 0, sizeof step);
         for (k = 0; k < 2; k++) {
-            mpt_tensor t = grad_of(room[k], MPT_F16, 200, k ? "small" : "large");
-            s[k] = static_scaler(pow2f((k ? 17 : 0) + exponents[e]));
+            mpt_tensor t = grad_of(room[k], MPT_F16, 200);
+            s[k] = scaler_static(pow2f((k ? 17 : 0) + exponents[e]));
             for (i = 0; i < 200; i++)   /* what a backward pass in f16 gives at the layer's scale */
                 put_value(&t, i, mpt_scaler_scale(&s[k], plain[k][i]));
             CHECK_EQ_I(mpt_check(&s[k], &step[k], &t, 1, NULL), MPT_OK);
@@ -1482,7 +1390,7 @@ TEST(ranks_decide_together)
     static const double good[5] = {0, 0, 0, 0, 16.0}, bad[5] = {2, 3, 0, 1, 0.0}, mute[5] = {0, 0, 0, 1, 1.0};
     static const double range[5] = {0, 0, 7, 1, 0.0};
     mpt_scaler          s = ours(10), before;
-    mpt_tensor          t = grad_of(room[0], MPT_F32, 2, "t");
+    mpt_tensor          t = grad_of(room[0], MPT_F32, 2);
     mpt_step            step;
     fake_ranks          r = {good, 0, 0};
     memset(&step, 0, sizeof step);
@@ -1532,9 +1440,9 @@ TEST(accumulation)
     size_t f, g, i, k;
     for (f = 0; f < 3; f++)
         for (g = 0; g < 3; g++) {
-            mpt_scaler s = static_scaler(64.0f);
-            mpt_tensor acc = grad_of(room[0], formats[f], 999, "sum");
-            mpt_tensor micro = grad_of(room[1], formats[g], 999, "part");
+            mpt_scaler s = scaler_static(64.0f);
+            mpt_tensor acc = grad_of(room[0], formats[f], 999);
+            mpt_tensor micro = grad_of(room[1], formats[g], 999);
             mpt_step   step;
             static float sum[999];
             memset(&step, 0, sizeof step);
@@ -1554,8 +1462,8 @@ TEST(accumulation)
                               mpti_f32_bits(rounded(formats[f], sum[i] / 64.0f)), i);
         }
     {   /* a sum that overflows where its terms did not */
-        mpt_scaler s = static_scaler(2.0f);
-        mpt_tensor acc = grad_of(room[0], MPT_F16, 1, "sum"), micro = grad_of(room[1], MPT_F16, 1, "part");
+        mpt_scaler s = scaler_static(2.0f);
+        mpt_tensor acc = grad_of(room[0], MPT_F16, 1), micro = grad_of(room[1], MPT_F16, 1);
         mpt_step   step;
         memset(&step, 0, sizeof step);
         put_value(&acc, 0, 60000.0f);
@@ -1585,13 +1493,13 @@ TEST(gradients_that_overlap)
     };
     size_t i, k;
     for (i = 0; i < sizeof lists / sizeof *lists; i++) {
-        mpt_scaler s = static_scaler(4.0f), unchanged = s;
+        mpt_scaler s = scaler_static(4.0f), unchanged = s;
         mpt_tensor list[3];
         mpt_step   step, record;
         memset(&step, 0, sizeof step);
         memset(room, 0, sizeof room);
         for (k = 0; k < 3; k++)
-            list[k] = grad_of((unsigned char *)room[0] + lists[i].at[k], lists[i].f[k], lists[i].n[k], "t");
+            list[k] = grad_of((unsigned char *)room[0] + lists[i].at[k], lists[i].f[k], lists[i].n[k]);
         put_value(&list[0], 0, 1.0f);
         memcpy(was, room, sizeof was);
         CHECK_EQ_I(mpt_check(&s, &step, list, 3, NULL), MPT_OK);
@@ -1617,7 +1525,7 @@ TEST(gradients_that_overlap)
 TEST(accumulation_refuses)
 {
     static uint32_t was[MANY];
-    mpt_tensor      a = grad_of(room[0], MPT_F32, 100, "a"), b = grad_of(room[1], MPT_F32, 100, "b"), c = b;
+    mpt_tensor      a = grad_of(room[0], MPT_F32, 100), b = grad_of(room[1], MPT_F32, 100), c = b;
     fill(&a, 1.0f);
     memcpy(was, room[0], sizeof was);
     CHECK_EQ_I(mpt_accumulate(NULL, &b, 1), MPT_E_ARG);
@@ -1625,17 +1533,17 @@ TEST(accumulation_refuses)
     c.n = 99;
     CHECK_EQ_I(mpt_accumulate(&a, &c, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_accumulate(&a, &a, 1), MPT_E_ARG);                   /* overlap, whole and in part */
-    c = grad_of((unsigned char *)room[0] + 396, MPT_F16, 100, "c");
+    c = grad_of((unsigned char *)room[0] + 396, MPT_F16, 100);
     CHECK_EQ_I(mpt_accumulate(&a, &c, 1), MPT_E_ARG);
     {
         mpt_tensor to[2], from[2];
         to[0] = to[1] = a;
         from[0] = from[1] = b;                      /* two sources may be the same array */
         CHECK_EQ_I(mpt_accumulate(to, from, 2), MPT_E_ARG);             /* two targets may not */
-        to[1] = grad_of(room[2], MPT_F32, 100, "to");
+        to[1] = grad_of(room[2], MPT_F32, 100);
         from[1] = a;
         CHECK_EQ_I(mpt_accumulate(to, from, 2), MPT_E_ARG);             /* a target as a source */
-        from[0] = grad_of((unsigned char *)room[2] + 396, MPT_BF16, 100, "from");
+        from[0] = grad_of((unsigned char *)room[2] + 396, MPT_BF16, 100);
         from[1] = b;
         CHECK_EQ_I(mpt_accumulate(to, from, 2), MPT_E_ARG);
         to[0].n = to[1].n = from[0].n = from[1].n = 0;
@@ -1650,44 +1558,6 @@ TEST(accumulation_refuses)
     c.n = a.n = 0;
     CHECK_EQ_I(mpt_accumulate(&a, &c, 1), MPT_OK);
     CHECK_EQ_I(mpt_accumulate(NULL, NULL, 0), MPT_OK);
-}
-
-TEST(clip_by_value)
-{
-    static uint32_t was[MANY];
-    size_t          f, i;
-    for (f = 0; f < 3; f++) {
-        mpt_scaler s = static_scaler(1.0f);
-        mpt_tensor t = grad_of(room[0], formats[f], 300, "t");
-        mpt_step   step;
-        memset(&step, 0, sizeof step);
-        fill(&t, 2.0f);
-        memcpy(was, room[0], sizeof was);
-        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, 0.7f), MPT_E_ORDER);
-        CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
-        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, 0.7f), MPT_E_ORDER);    /* nothing was written back */
-        CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
-        CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1, NULL), MPT_OK);
-        CHECK_EQ_I(mpt_clip_apply(NULL, &t, 1, 0.7f), MPT_E_ARG);
-        CHECK_EQ_I(mpt_clip_apply(&step, NULL, 1, 0.7f), MPT_E_ARG);
-        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, -0.5f), MPT_E_ARG);
-        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, INF32), MPT_E_ARG);
-        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, mpti_f32_make(0x7fc00000u)), MPT_E_ARG);
-        CHECK(!memcmp(was, room[0], sizeof was));
-        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, 0.7f), MPT_OK);
-        for (i = 0; i < t.n; i++) {
-            const mpt_tensor old = grad_of(was, formats[f], 300, "was");
-            const float      x = value(&old, i), y = value(&t, i);
-            CHECK(fabsf(y) <= 0.7f);
-            CHECK(fabsf(x) <= 0.7f ? y == x : fabsf(y) > 0.69f && (y < 0.0f) == (x < 0.0f));
-        }
-        CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);                      /* a bad step changes nothing */
-        put(&t, 7, nan_bits[f]);
-        put_value(&t, 8, 9.0f);
-        CHECK_EQ_I(mpt_unscale(&s, &step, &t, 1, NULL), MPT_OK);
-        CHECK_EQ_I(mpt_clip_apply(&step, &t, 1, 0.5f), MPT_OK);
-        CHECK(value(&t, 8) == 9.0f);
-    }
 }
 
 /* ---- FP8 delayed scaling ---- */
@@ -1726,7 +1596,7 @@ TEST(fp8_scales_are_the_originals)
         s.recipe.choice = turn / 2 % 2 ? MPT_AMAX_MOST_RECENT : MPT_AMAX_MAX;
         length = s.recipe.length = turn % 3 ? (unsigned)turn % 16u + 1u : 1u;
 #ifndef __FAST_MATH__    /* it may multiply by the margin first, and then no Inf arises on the way */
-        s.recipe.margin = turn % 5 * 7 - 9;
+        s.recipe.margin = turn % 17 * 4 - 32;       /* the most in either direction is 32 */
 #endif
         s.recipe.power_of_two = (uint32_t)(turn / 4 % 2);
         s.recipe.drop_bad = (uint32_t)(turn / 8 % 2);
@@ -1768,19 +1638,48 @@ TEST(fp8_scales_are_the_originals)
     }
 }
 
-/* Element i of an array in a source format, as a float. */
-static float fp8_source(const void *src, mpt_format f, size_t i)
+static int soil_the_stack(int fill)
 {
-    float    x;
-    mpt_f16  h;
-    mpt_bf16 b;
-    if (f == MPT_F32) {
-        memcpy(&x, (const char *)src + 4 * i, 4);
-        return x;
+    volatile unsigned char place[512];
+    size_t                 i;
+    for (i = 0; i < sizeof place; i++)
+        place[i] = (unsigned char)fill;
+    return 1;
+}
+
+/* Called right after soil_the_stack, so that its stack frame overlaps the memory filled there. */
+static int fp8_defaults_are_right(int length)
+{
+    const mpt_fp8_recipe r = mpt_fp8_defaults(MPT_E5M2);
+    return r.format == MPT_E5M2 && r.choice == MPT_AMAX_MAX && r.length == (uint32_t)length && !r.margin &&
+           !r.power_of_two && !r.drop_bad;
+}
+
+/* mpt_fp8_init sets the scales whatever the memory held before, and writes nothing beyond the arrays. */
+TEST(fp8_scales_on_dirty_memory)
+{
+    static const int fills[] = {0, 0xff, 0xa5};
+    int            (*volatile soil)(int) = soil_the_stack, (*volatile right)(int) = fp8_defaults_are_right;
+    float            place[4][8];
+    mpt_fp8_scaling  s;
+    size_t           i, k;
+    for (i = 0; i < 3; i++) {
+        memset(place, fills[i], sizeof place);
+        memset(&s, fills[i], sizeof s);
+        CHECK(soil(fills[i]) && right(1024));
+        s.recipe = mpt_fp8_defaults(MPT_E5M2);
+        s.recipe.length = 3u;
+        s.count = 2u;
+        s.scale = place[0], s.inverse = place[1], s.amax = place[2], s.history = place[3];
+        CHECK_EQ_I(mpt_fp8_init(&s), MPT_OK);
+        for (k = 0; k < 8; k++) {
+            const uint32_t was = (uint32_t)fills[i] * 0x01010101u;
+            CHECK_EQ_U_AT(mpti_f32_bits(place[0][k]), k < 2 ? 0x3f800000u : was, k);
+            CHECK_EQ_U_AT(mpti_f32_bits(place[1][k]), k < 2 ? 0x3f800000u : was, k);
+            CHECK_EQ_U_AT(mpti_f32_bits(place[2][k]), k < 2 ? 0u : was, k);
+            CHECK_EQ_U_AT(mpti_f32_bits(place[3][k]), k < 6 ? 0u : was, k);
+        }
     }
-    memcpy(&h, (const char *)src + 2 * i, 2);
-    b.bits = h.bits;
-    return f == MPT_F16 ? mpt_f32_from_f16(h) : mpt_f32_from_bf16(b);
 }
 
 /* The code of a NaN: its sign and the top of its payload, quiet. */
@@ -1804,7 +1703,7 @@ static uint32_t fp8_judge(mpt_format f, float x, float scale)
     return (uint32_t)mpt_encode(f, (double)y, &o, NULL);
 }
 
-static const mpt_format fp8_formats[] = {MPT_E4M3, MPT_E5M2}, fp8_sources[] = {MPT_F32, MPT_F16, MPT_BF16};
+static const mpt_format fp8_formats[] = {MPT_E4M3, MPT_E5M2};
 
 static void fp8_fill(unsigned char *src, size_t bytes)
 {
@@ -1835,7 +1734,7 @@ TEST(fp8_encode)
     unsigned char       src[4000], dst[1002];
     size_t              f, g, k, j, i;
     for (f = 0; f < COUNT(fp8_formats); f++)
-        for (g = 0; g < COUNT(fp8_sources); g++)
+        for (g = 0; g < COUNT(formats); g++)
             for (k = 0; k < COUNT(sizes); k++)
                 for (j = 0; j < COUNT(scales); j++) {
                     const size_t n = sizes[k];
@@ -1843,10 +1742,10 @@ TEST(fp8_encode)
                     fp8_fill(src, sizeof src);
                     if (j == 3) for (i = 0; i < 4 * n; i++) src[i] &= 0x3fu;        /* no Inf, no NaN */
                     memset(dst, 0xa5, sizeof dst);
-                    CHECK_EQ_I(mpt_fp8_encode_n(fp8_formats[f], dst + 1, fp8_sources[g], src, n,
+                    CHECK_EQ_I(mpt_fp8_encode_n(fp8_formats[f], dst + 1, formats[g], src, n,
                                                 j ? &scales[j] : NULL, &amax), MPT_OK);
                     for (i = 0; i < n; i++) {
-                        const float    x = fp8_source(src, fp8_sources[g], i);
+                        const float    x = element(src, formats[g], i);
                         const uint32_t a = mpti_f32_bits(x) & 0x7fffffffu;
                         CHECK_EQ_U_AT(dst[1 + i], fp8_judge(fp8_formats[f], x, scales[j]), mpti_f32_bits(x));
                         if (a > mpti_f32_bits(want)) want = mpti_f32_make(a);
@@ -1854,10 +1753,10 @@ TEST(fp8_encode)
                     CHECK(same_amax(amax, want));
                     CHECK(dst[0] == 0xa5 && dst[1 + n] == 0xa5);
                     amax = j % 2 ? 0.0f : 1.0e30f;
-                    CHECK_EQ_I(mpt_fp8_encode_n(fp8_formats[f], NULL, fp8_sources[g], src, n, NULL, &amax),
+                    CHECK_EQ_I(mpt_fp8_encode_n(fp8_formats[f], NULL, formats[g], src, n, NULL, &amax),
                                MPT_OK);                     /* only amax */
                     CHECK(same_amax(amax, want));
-                    CHECK_EQ_I(mpt_fp8_encode_n(fp8_formats[f], src, fp8_sources[g], src, n,
+                    CHECK_EQ_I(mpt_fp8_encode_n(fp8_formats[f], src, formats[g], src, n,
                                                 j ? &scales[j] : NULL, NULL), MPT_OK);     /* in place */
                     CHECK(!memcmp(src, dst + 1, n));
                 }
@@ -1868,14 +1767,17 @@ TEST(fp8_encode_transpose)
     static const size_t  shapes[][2] = {{0, 5},  {5, 0},   {1, 1},   {1, 70},
                                         {70, 1}, {63, 65}, {64, 64}, {130, 67}};
     static unsigned char src[4 * 130 * 67], dst[130 * 67], plain[130 * 67], flipped[130 * 67 + 1];
+    static const float   starts[] = {0.0f, 1e-3f, 1e30f};       /* amax is a running maximum */
     const float          scale = 0.75f;
     size_t               k, i, j, turn;
     for (k = 0; k < COUNT(shapes); k++)
         for (turn = 0; turn < 6; turn++) {
             const size_t     rows = shapes[k][0], cols = shapes[k][1];
-            const mpt_format to = fp8_formats[turn % 2], from = fp8_sources[turn / 2];
-            float            amax = 0.0f, want = 0.0f;
+            const mpt_format to = fp8_formats[turn % 2], from = formats[turn / 2];
+            float            amax = starts[(k + turn) % 3u], want = amax;
             fp8_fill(src, sizeof src);
+            for (i = 0; i < sizeof src && k % 2u; i++)
+                src[i] &= 0x3fu;                            /* no Inf, no NaN */
             flipped[rows * cols] = 0x5a;
             memset(dst, 0, sizeof dst);
             CHECK_EQ_I(mpt_fp8_encode_n(to, plain, from, src, rows * cols, &scale, &want), MPT_OK);
@@ -1889,7 +1791,7 @@ TEST(fp8_encode_transpose)
         }
 }
 
-TEST(fp8_by_lot)
+TEST(fp8_stochastic)
 {
     const uint32_t count = mt.long_mode ? 40000000u : 400000u;
     mpt_opts       o;
@@ -1962,7 +1864,6 @@ int main(int argc, char **argv)
     RUN(deepspeed_both_hysteresis_modes);
     RUN(expectations_of_apex_hysteresis);
     RUN(odd_ends_of_the_others);
-    RUN(the_arithmetic_is_the_originals);
     RUN(fairseq_tolerates_and_raises);
     RUN(default_backs_off_and_grows);
     RUN(default_learns_the_base_rate);
@@ -1972,7 +1873,6 @@ int main(int argc, char **argv)
     RUN(default_returns_home);
     RUN(default_loses_least);
     RUN(default_recovers_from_anything);
-    RUN(default_refuses_what_is_no_power_of_two);
     RUN(causes_and_names);
     RUN(configurations);
     RUN(cause_first_and_counts);
@@ -1983,11 +1883,11 @@ int main(int argc, char **argv)
     RUN(accumulation);
     RUN(accumulation_refuses);
     RUN(gradients_that_overlap);
-    RUN(clip_by_value);
     RUN(fp8_scales_are_the_originals);
+    RUN(fp8_scales_on_dirty_memory);
     RUN(fp8_encode);
     RUN(fp8_encode_transpose);
-    RUN(fp8_by_lot);
+    RUN(fp8_stochastic);
     RUN(fp8_refuses);
     RUN(defaults_are_the_originals);
     return mt_end();

@@ -1,5 +1,5 @@
-/* test_mpt_sizes.c -- every call of mpt_half.h and mpt.h refuses a size that no array in memory can have, and
- * reports accept arrays at any alignment. Valid C99 and C++17.
+/* test_mpt_sizes.c -- every call of mpt_half.h and mpt.h refuses a size that no array in memory can have.
+ * Valid C99 and C++17.
  *
  *     cc -O2 -I. tests/test_mpt_sizes.c tests/impl.c -o test_mpt_sizes -lm
  *     ./test_mpt_sizes [part of a test name]
@@ -388,49 +388,9 @@ TEST(sizes_that_no_array_has)
     }
 }
 
-/* Reports accept arrays at any alignment. Sanitizers see a pointer that is used as if it were aligned. */
-TEST(reports_at_any_alignment)
-{
-    enum { COUNT = 3000 };
-    static const mpt_format   formats[] = {MPT_F32, MPT_F16, MPT_BF16, MPT_F64, MPT_E4M3};
-    static double             numbers[COUNT], straight[COUNT];
-    static unsigned char      askew[8 * COUNT + 8];
-    size_t                    i;
-    int                       k;
-    for (i = 0; i < COUNT; i++)
-        numbers[i] = ((double)(mt_random() % 2001u) - 1000.0) / (double)(1u << mt_random() % 30u);
-    for (i = 0; i < sizeof formats / sizeof *formats; i++)
-        for (k = 1; k < 8; k++) {
-            const mpt_format f = formats[i];
-            const size_t     bytes = COUNT * (size_t)mpt_format_get(f)->bytes;
-            static mpt_range    r[2][3];
-            static mpt_survey   s[2];
-            static mpt_roundoff o[2];
-            int                 at;
-            CHECK_EQ_I(mpt_convert_n(f, straight, MPT_F64, numbers, COUNT, NULL, NULL), MPT_OK);
-            memcpy(askew + k, straight, bytes);
-            for (at = 0; at < 2; at++) {
-                const void *x = at ? (const void *)(askew + k) : (const void *)straight;
-                int         j;
-                for (j = 0; j < 3; j++)
-                    CHECK_EQ_I(mpt_range_init(&r[at][j], MPT_E5M2), MPT_OK);
-                CHECK_EQ_I(mpt_survey_init(&s[at]), MPT_OK);
-                CHECK_EQ_I(mpt_roundoff_init(&o[at], MPT_E5M2, NULL, 3), MPT_OK);
-                CHECK_EQ_I(mpt_range_add(&r[at][0], f, x, COUNT), MPT_OK);
-                CHECK_EQ_I(mpt_range_add_signed(&r[at][1], &r[at][2], f, x, COUNT), MPT_OK);
-                CHECK_EQ_I(mpt_survey_add(&s[at], f, x, COUNT), MPT_OK);
-                CHECK_EQ_I(mpt_roundoff_add(&o[at], f, x, COUNT), MPT_OK);
-            }
-            CHECK(memcmp(r[0], r[1], sizeof r[0]) == 0);
-            CHECK(memcmp(&s[0], &s[1], sizeof s[0]) == 0);
-            CHECK(memcmp(&o[0], &o[1], sizeof o[0]) == 0);
-        }
-}
-
 int main(int argc, char **argv)
 {
     mt_begin(argc, argv);
     RUN(sizes_that_no_array_has);
-    RUN(reports_at_any_alignment);
     return mt_end();
 }
