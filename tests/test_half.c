@@ -1,6 +1,6 @@
 /* test_half.c -- tests of mpt_half.h: formats, conversions of numbers and of arrays, integers, text of bits.
- * Valid C99 and C++17. They pass at any optimisation level and with -ffast-math: they compare bit patterns and
- * compute with integers.
+ * Valid C99 and C++17. They pass at any optimisation level and with -ffast-math: they compare bit patterns,
+ * computed with integers.
  *
  *     cc -O2 -I. tests/test_half.c tests/impl.c -o test_half -lm
  *     ./test_half [--long] [part of a test name]
