@@ -176,8 +176,8 @@ static inline void bench_stream(const char *path, char *dst, size_t out, const c
 #endif
 }
 
-/* Open NAME.csv in the directory of the first argument, and write its heading. NULL if there is no argument, or
- * if it is "-". */
+/* Open NAME.csv in the directory of the first argument, and write its heading. Returns: NULL without an
+ * argument or for "-". */
 static inline FILE *bench_csv(const char *name, int argc, char **argv, const char *heading)
 {
     char  path[512];
