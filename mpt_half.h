@@ -4122,7 +4122,7 @@ static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_phi
 }
 
 /* Turn the words of a group into one random word per element, the same as from mpt_philox. */
-static void mpti_random_of_group(uint32_t *random, const unsigned char *words)
+MPTI_INLINE void mpti_random_of_group(uint32_t *random, const unsigned char *words)
 {
     uint32_t w[MPTI_GROUP / 2];
     int      i;

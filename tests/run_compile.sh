@@ -365,4 +365,13 @@ nothing "mpt_half.h writes to no stream" calls mpt_half.h 'fprintf|fputc|fputs|f
 nothing "mpt.h writes to no stream but the caller's" sh -c \
         "grep -nE '(fprintf|fputc|fputs|fwrite)\(' mpt.h |
          grep -vE 'fprintf\(out,|fput[cs]\(.*, out\)|fwrite\(text, 1, n, .FILE .*user\)'"
+
+# ---- the code: wide vectors, and SSE code after them ----
+
+for compiler in gcc clang; do
+    [ "$(uname -m)" = x86_64 ] || { skip "upper halves: not an x86-64 processor"; break; }
+    have $compiler && have python3 || { skip "upper halves: no $compiler or no python3"; continue; }
+    $compiler -std=c99 -O2 -I. -S tests/impl.c -o "$out/impl.s" || fail "$compiler -S"
+    check "$compiler leaves no upper halves of vectors" python3 tests/vzeroupper.py "$out/impl.s"
+done
 summary

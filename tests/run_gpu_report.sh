@@ -116,7 +116,10 @@ mkdir -p "$out/killed"
 env PATH="$tools" MPT_REPORT_SMALL=1 MPT_REPORT_DIR="$out/killed" sh tests/gpu_report.sh "$out/build" \
     > "$log" 2>&1 &
 pid=$!
-for i in $(seq 6000); do grep -q 'device .*ok' "$log" 2> /dev/null && break; sleep 0.1; done
+for i in $(seq 6000); do
+    if grep -q 'device .*ok' "$log" 2> /dev/null || ! kill -0 $pid 2> /dev/null; then break; fi
+    sleep 0.1
+done
 kill $pid
 wait $pid
 code=$?
