@@ -1541,16 +1541,16 @@ TEST(pairs_between_fences)
         }
 }
 
-/* Every length up to MOST, at 4 alignments of source and destination each; by mpt_convert_n, at addresses of
- * any alignment. With guard bytes around the destination. */
+/* Every length up to MOST and some larger ones, at 4 alignments of source and destination each; by
+ * mpt_convert_n, at addresses of any alignment. With guard bytes around the destination. */
 TEST(pairs_at_every_alignment)
 {
-    enum { GUARD = 64, ROOM = 2 * GUARD + ((int)MOST + 16) * 8 };
+    enum { GUARD = 64, LONGEST = 315, ROOM = 2 * GUARD + (LONGEST + 16) * 8 };
     static uint64_t words[2][ROOM / 8];
     unsigned char  *src = (unsigned char *)words[0], *dst = (unsigned char *)words[1];
     size_t          i, n, shift;
     for (i = 0; i < COUNT_OF(pairs); i++)
-        for (n = 0; n <= MOST; n++)
+        for (n = 0; n <= (size_t)LONGEST; n += n < MOST ? 1u : 62u)
             for (shift = pairs[i].own ? 0u : n % 16u; shift < 16u; shift += pairs[i].own ? 1u : 16u) {
                 const pair_fn *f = &pairs[i];
                 const size_t   d = f->own ? bytes_of(f->dst) : 3u, s = f->own ? bytes_of(f->src) : 7u;
