@@ -81,8 +81,7 @@ calls_up()
     }'
 }
 
-cc=
-for c in "${CC:-cc}" gcc clang; do [ -n "$cc" ] || ! have "$c" || cc=$c; done
+cc=$(first_of "${CC:-cc}" gcc clang)
 emulated='-x c++ -std=c++17 -DMPT_CUDA_EMU -DMPT_USE_CUBLASLT -DMPT_USE_NCCL -Itests/emu'
 seen=$(mktemp) found=$(mktemp)
 trap 'rm -f "$seen" "$found"' EXIT

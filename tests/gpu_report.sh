@@ -11,14 +11,13 @@
 # Environment: NVCC; MPT_REPORT_DIR, another folder; MPT_REPORT_SECONDS (600): parts that would begin later
 # are skipped; MPT_REPORT_SMALL=1: small tests and no measurement, to see only whether everything runs.
 cd "$(dirname "$0")/.." || exit 1
+. tests/lib.sh
 out=${1:-build}/gpu what=${2:-all}
 seconds=${MPT_REPORT_SECONDS:-600} small=${MPT_REPORT_SMALL:+--small}
 begin=$(date +%s) running='' bad=0
 unset MPT_EXPECT_NO_GPU
 export MPT_CI=1                 # a test that skips anything has failed: there is a GPU
-have() { command -v "$1" > /dev/null 2>&1; }
 wanted() { [ "$what" = all ] || [ "$what" = "$1" ]; }
-first_of() { for tool in "$@"; do have "$tool" && echo "$tool" && return; done; }
 nvcc=${NVCC:-$(first_of nvcc /usr/local/cuda/bin/nvcc /opt/cuda/bin/nvcc)}
 card=$(nvidia-smi --query-gpu=name --format=csv,noheader -i 0 2> /dev/null | head -1)
 slug=$(echo "${card:-no-gpu}" | tr 'A-Z' 'a-z' | tr -cs 'a-z0-9\n' '-' | sed 's/-$//')

@@ -1,5 +1,5 @@
 /* half_ref.h -- the slow reference implementation that the tests of mpt_half.h compare with; include it
- * after mpt_half.h and test.h. For fenced_page, define _DEFAULT_SOURCE before the first #include.
+ * after mpt_half.h and test.h. For fenced, define _DEFAULT_SOURCE before the first #include.
  *
  * It shares no code with the header. It represents numbers exactly as sig * 2^exp, derives the ordered list
  * of a format's values from the format's definition, searches that list for the two neighbours of a number,
@@ -13,20 +13,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #endif
-#ifdef MAP_ANONYMOUS
-#define HAVE_FENCE 1
-#else
-#define HAVE_FENCE 0
-#endif
 
 #define ONE ((uint64_t)1)
 #define F64_SIGN (ONE << 63)
 #define F64_INF ((uint64_t)0x7ff << 52)
 #define F64_QUIET (ONE << 51)
 #define F64_HIDDEN (ONE << 52)
-#define COUNT_OF(a) (sizeof(a) / sizeof(a)[0])
 
 #define INV MPT_FLAG_INVALID
+#define DBZ MPT_FLAG_DIVBYZERO
 #define OVF MPT_FLAG_OVERFLOW
 #define UDF MPT_FLAG_UNDERFLOW
 #define INX MPT_FLAG_INEXACT
@@ -288,7 +283,7 @@ static const row rows[] = {
      30.0, 0.0009765625, 0.0001220703125, 0.125},
 };
 
-static const row *row_of(mpt_format id)
+static inline const row *row_of(mpt_format id)
 {
     size_t i;
     for (i = 0; i < COUNT_OF(rows); i++)
@@ -319,6 +314,25 @@ static inline mpt_opts options(int rounding, int saturate, int flush, uint32_t r
     o.overflow = saturate ? MPT_OVERFLOW_SATURATE : MPT_OVERFLOW_IEEE;
     o.flush = flush ? MPT_FLUSH_RESULTS : 0u;
     o.random = random;
+    return o;
+}
+
+/* Compilers warn about a constant that its enum does not have; they do not see this one. */
+static inline int out_of_range(int value)
+{
+    volatile int v = value;
+    return v;
+}
+
+/* The default options, but for one that is out of range; k is below WRONG_OPTIONS. */
+enum { WRONG_OPTIONS = 5 };
+static inline mpt_opts wrong_options(int k)
+{
+    mpt_opts o = options(k == 0 ? (int)MPT_ROUNDING_COUNT : 0, 0, 0, 0u);
+    o.overflow = (mpt_overflow)out_of_range(k == 1 ? (int)MPT_OVERFLOW_NAN + 1 : 0);
+    o.nan = (mpt_nan_mode)out_of_range(k == 2 ? (int)MPT_NAN_CANONICAL + 1 : 0);
+    o.tininess = (mpt_tininess)out_of_range(k == 3 ? (int)MPT_TININESS_BEFORE + 1 : 0);
+    o.flush = k == 4 ? 4u : 0u;
     return o;
 }
 
@@ -388,21 +402,30 @@ static inline uint64_t ref_threshold(const row *r, uint64_t low, num x)
     return shift < -63 ? 0u : part.sig >> -shift;
 }
 
-static inline int ref_goes_up(const row *r, uint64_t low, num x, int negative, const mpt_opts *o)
+/* Does a number between two codes round to the upper one? `half` is -1, 0 or 1 if its magnitude is below, at
+ * or above their midpoint; `odd` tells if the lower code is odd. Not for MPT_RND_STOCHASTIC. */
+static inline int ref_up(mpt_rounding rounding, int half, int odd, int negative)
 {
-    const int odd = r->specials == MPT_SPECIALS_SCALE || (low & 1u);    /* SCALE: every significand is 1 */
-    const int half = num_cmp(x, num_middle(ref_value(r, low), ref_value(r, low + 1u)));
-    switch (o->rounding) {
+    switch (rounding) {
     case MPT_RND_NEAREST_EVEN: return half > 0 || (half == 0 && odd);
     case MPT_RND_NEAREST_AWAY: return half >= 0;
     case MPT_RND_TOWARD_ZERO:  return 0;
     case MPT_RND_UP:           return !negative;
     case MPT_RND_DOWN:         return negative;
     case MPT_RND_ODD:          return !odd;
-    case MPT_RND_STOCHASTIC:   return o->random < ref_threshold(r, low, x);
+    case MPT_RND_STOCHASTIC:
     case MPT_ROUNDING_COUNT:
     default: test_is_broken("an unknown rounding"); return 0;
     }
+}
+
+static inline int ref_goes_up(const row *r, uint64_t low, num x, int negative, const mpt_opts *o)
+{
+    const int odd = r->specials == MPT_SPECIALS_SCALE || (low & 1u);    /* SCALE: every significand is 1 */
+    if (o->rounding == MPT_RND_STOCHASTIC)
+        return o->random < ref_threshold(r, low, x);
+    return ref_up(o->rounding, num_cmp(x, num_middle(ref_value(r, low), ref_value(r, low + 1u))), odd,
+                  negative);
 }
 
 /* The magnitude code that x rounds to; max_code + 1 for all numbers that overflow. */
@@ -594,33 +617,60 @@ static inline mpt_class ref_take_apart(const row *r, uint64_t code, uint64_t *va
     return negative ? MPT_CLASS_NEG_ZERO : MPT_CLASS_POS_ZERO;
 }
 
-// memory ------------------------------------------------------------------------------------------
+// arrays ------------------------------------------------------------------------------------------
 
-static inline void put(unsigned char *at, size_t size, uint64_t u)
+/* Arrays of bit patterns, as pointers to float and double. */
+#define F32P(p) ((float *)(void *)(p))
+#define CF32P(p) ((const float *)(const void *)(p))
+#define F64P(p) ((double *)(void *)(p))
+#define CF64P(p) ((const double *)(const void *)(p))
+
+/* The pairs of formats with fast arrays, except f32 from f64. OWN: pairs with functions of their own, and the
+ * types of their arrays; PLAIN: the others. */
+#define FAST_PAIRS(OWN, PLAIN)                                                                          \
+    OWN(f16, f32, mpt_f16, float)   OWN(f16, f64, mpt_f16, double)  OWN(f32, f16, float, mpt_f16)       \
+    OWN(f64, f16, double, mpt_f16)  OWN(bf16, f32, mpt_bf16, float) OWN(f32, bf16, float, mpt_bf16)     \
+    OWN(e4m3, f32, mpt_e4m3, float) OWN(f32, e4m3, float, mpt_e4m3)                                     \
+    OWN(e5m2, f32, mpt_e5m2, float) OWN(f32, e5m2, float, mpt_e5m2)                                     \
+    PLAIN(f64, f32)  PLAIN(f64, bf16)  PLAIN(f64, e4m3)  PLAIN(f64, e5m2)  PLAIN(f16, bf16)             \
+    PLAIN(f16, e4m3) PLAIN(f16, e5m2)  PLAIN(bf16, f64)  PLAIN(bf16, f16)  PLAIN(bf16, e4m3)            \
+    PLAIN(bf16, e5m2) PLAIN(e4m3, f64) PLAIN(e4m3, f16)  PLAIN(e4m3, bf16) PLAIN(e4m3, e5m2)            \
+    PLAIN(e5m2, f64) PLAIN(e5m2, f16)  PLAIN(e5m2, bf16) PLAIN(e5m2, e4m3)
+#define FORMAT_f64 MPT_F64
+#define FORMAT_f32 MPT_F32
+#define FORMAT_f16 MPT_F16
+#define FORMAT_bf16 MPT_BF16
+#define FORMAT_e4m3 MPT_E4M3
+#define FORMAT_e5m2 MPT_E5M2
+/* The function of a pair, and the saturating one, with one signature. */
+#define RUN_PAIR(d, s, dst_type, src_type)                                            \
+    static mpt_status run_##d##_from_##s(void *dst, const void *src, size_t n)        \
+    {                                                                                 \
+        return mpt_##d##_from_##s##_n((dst_type *)dst, (const src_type *)src, n);     \
+    }
+#define RUN_SAT(T)                                                                    \
+    static mpt_status run_##T##_sat(void *dst, const void *src, size_t n)             \
+    {                                                                                 \
+        return mpt_##T##_from_f32_sat_n((mpt_##T *)dst, (const float *)src, n);       \
+    }
+
+static inline size_t bytes_of(mpt_format f)
 {
-    const uint32_t u32 = (uint32_t)u;
-    const uint16_t u16 = (uint16_t)u;
-    if (size == 8u)
-        memcpy(at, &u, 8u);
-    else if (size == 4u)
-        memcpy(at, &u32, 4u);
-    else
-        memcpy(at, &u16, 2u);
+    const int bits = row_of(f)->bits;
+    return bits > 32 ? 8u : bits > 16 ? 4u : bits > 8 ? 2u : 1u;
 }
 
-static inline uint64_t get(const unsigned char *at, size_t size)
+static inline uint64_t get_code(const void *array, mpt_format f, size_t i)
 {
-    uint64_t u64;
-    uint32_t u32;
-    uint16_t u16;
-    if (size == 8u)
-        return memcpy(&u64, at, 8u), u64;
-    if (size == 4u)
-        return memcpy(&u32, at, 4u), u32;
-    return memcpy(&u16, at, 2u), u16;
+    return mt_get((const unsigned char *)array + i * bytes_of(f), bytes_of(f));
 }
 
-/* A random bit pattern of a 2, 4 or 8-byte type. Every kind of number occurs often, and many NaN payloads. */
+static inline void put_code(void *array, mpt_format f, size_t i, uint64_t code)
+{
+    mt_put((unsigned char *)array + i * bytes_of(f), bytes_of(f), code);
+}
+
+/* A random bit pattern of a 4- or 8-byte type. Every kind of number occurs often, and many NaN payloads. */
 static inline uint64_t source_pattern(size_t size)
 {
     static const uint32_t exponents[] = {0x00000000, 0x33000000, 0x38000000, 0x3f800000,
@@ -629,11 +679,64 @@ static inline uint64_t source_pattern(size_t size)
     const uint32_t low = random & 1u ? (uint32_t)(random >> 8) & 0xffffffu : 1u << (random >> 8) % 24u;
     const uint32_t f32 = exponents[(random >> 40) % 8u] + (low & 0xffffffu);
     const uint32_t with_sign = (f32 & 0x7fffffffu) | ((uint32_t)(random >> 32) & 0x80000000u);
-    if (size == 2u)
-        return random >> 48;
     if (size == 4u)
         return with_sign;
     return f64_from_f32_bits(with_sign) ^ (random & 2u ? mt_random() >> 35 : 0u);
+}
+
+/* A random code of a format; every kind of number is frequent. */
+static inline uint64_t some_code(mpt_format f)
+{
+    const uint64_t random = mt_random();
+    uint64_t       code;
+    if (f == MPT_F32 || f == MPT_F64) {
+        code = source_pattern(bytes_of(f));
+        if (random % 16u)
+            return code;
+    }
+    return mt_random() >> (64 - row_of(f)->bits);
+}
+
+static inline void fill_codes(void *array, mpt_format f, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        put_code(array, f, i, some_code(f));
+}
+
+/* The double of a code; a signaling NaN stays signaling. */
+static inline uint64_t ref_decode(const row *r, uint64_t code)
+{
+    uint64_t        u;
+    const mpt_class kind = ref_take_apart(r, code, &u);
+    return kind == MPT_CLASS_SIGNALING_NAN ? u & ~F64_QUIET : u;
+}
+
+/* Convert a code of format s to one of format d. */
+static inline uint64_t ref_convert(const row *d, const row *s, uint64_t code, const mpt_opts *o,
+                                   unsigned *flags)
+{
+    uint64_t        u;
+    const mpt_class kind = ref_take_apart(s, code, &u);
+    const int       subnormal = kind == MPT_CLASS_POS_SUBNORMAL || kind == MPT_CLASS_NEG_SUBNORMAL;
+    u = ref_decode(s, code);
+    if (subnormal && (o->flush & MPT_FLUSH_INPUTS))
+        u &= F64_SIGN;
+    return ref_encode(d, u, o, flags);
+}
+
+static inline uint64_t ref_plain(mpt_format d, mpt_format s, uint64_t code)
+{
+    return ref_nearest(row_of(d), ref_decode(row_of(s), code));
+}
+
+static inline void check_plain(mpt_format d, const void *dst, mpt_format s, const void *src, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const uint64_t code = get_code(src, s, i);
+        CHECK_EQ_U_AT(get_code(dst, d, i), ref_plain(d, s, code), code);
+    }
 }
 
 static inline int all_bytes_are(const unsigned char *p, size_t n, unsigned char value)
@@ -645,17 +748,21 @@ static inline int all_bytes_are(const unsigned char *p, size_t n, unsigned char 
     return 1;
 }
 
-#if HAVE_FENCE
-/* A usable page between two inaccessible ones; NULL if the system refuses. */
-static inline unsigned char *fenced_page(size_t page)
+/* Memory between two inaccessible pages, which stays until the program ends. Rounds *size up to whole pages.
+ * NULL if the system has no such memory: then a test must SKIP. */
+static inline unsigned char *fenced(size_t *size)
 {
-    void *p = mmap(NULL, 3u * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
-        return NULL;
-    if (mprotect((unsigned char *)p + page, page, PROT_READ | PROT_WRITE) != 0)
-        return NULL;
-    return (unsigned char *)p + page;
-}
+#ifdef MAP_ANONYMOUS
+    const size_t   page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *p;
+    *size = (*size + page - 1u) / page * page;
+    p = (unsigned char *)mmap(NULL, *size + 2u * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p != (unsigned char *)MAP_FAILED && mprotect(p + page, *size, PROT_READ | PROT_WRITE) == 0)
+        return p + page;
+#else
+    (void)size;
 #endif
+    return NULL;
+}
 
 #endif /* MT_HALF_REF_H */

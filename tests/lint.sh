@@ -6,28 +6,22 @@ sources=$(ls ./*.h examples/*.h examples/*.c* examples/*/*.[ch] examples/*/*.cu 
     tests/*/*.h tests/*/*.c* tests/*.sh)
 headers='mpt_half.h mpt.h mpt_cuda.h'
 
-none() {    # none NAME COMMAND... -- passes if the command prints nothing
-    name=$1
-    shift
-    found=$("$@" 2>&1)
-    if [ -z "$found" ]; then pass "$name"; else fail "$name"; echo "$found" | head -5; fi
-}
 # shellcheck disable=SC2086
-none "lines of at most 110 columns" awk 'length > 110 {print FILENAME ":" FNR}' $sources
+nothing "lines of at most 110 columns" awk 'length > 110 {print FILENAME ":" FNR}' $sources
 # shellcheck disable=SC2086
-none "no tabs" grep -n "$(printf '\t')" $sources
+nothing "no tabs" grep -n "$(printf '\t')" $sources
 # shellcheck disable=SC2086
-none "no trailing blanks" grep -nE ' +$' $sources
+nothing "no trailing blanks" grep -nE ' +$' $sources
 # shellcheck disable=SC2086
-none "no unfinished marks" grep -nwE 'T[O]DO|F[I]XME|X[X]X|H[A]CK' $sources Makefile README.md
+nothing "no unfinished marks" grep -nwE 'T[O]DO|F[I]XME|X[X]X|H[A]CK' $sources Makefile README.md
 
 # such loads may return stale data: see run_cuda_nvcc.sh
-none "no non-coherent loads" grep -nE '__ldg|__restrict|ld\.global\.nc' mpt_cuda.h mpt.h
-none "examples use no private name" grep -rnE 'mpti_|MPTI_' examples
+nothing "no non-coherent loads" grep -nE '__ldg|__restrict|ld\.global\.nc' mpt_cuda.h mpt.h
+nothing "examples use no private name" grep -rnE 'mpti_|MPTI_' examples
 
 # Every public function must stand right below its doc block, alone or in a group without a blank line.
 for header in $headers; do
-    none "$header: doc blocks" awk '
+    nothing "$header: doc blocks" awk '
         /^\/\/ >>[A-Z][0-9]+ (core|implementation|kernel)/ { exit }
         /\*\/$/ { documented = 1; next }
         /^$/ { documented = 0 }
@@ -42,7 +36,7 @@ sized() {
             [ "$name" = mpt_reduce_fn ] || grep -q "$name(" tests/test_mpt_sizes.c || echo "$name"
         done
 }
-none "functions with a size are in tests/test_mpt_sizes.c" sized
+nothing "functions with a size are in tests/test_mpt_sizes.c" sized
 # shellcheck disable=SC2046
 for script in tests/*.sh; do check "sh -n $script" sh -n "$script"; done
 check "bash -n .ci/run" bash -n .ci/run

@@ -53,11 +53,11 @@ jobs()
     done
 }
 
-# implement NAME COMPILER FLAGS -- compile the implementation that the target's tests link to
+# implement NAME COMPILER EMULATOR FLAGS -- compile the implementation that the target's tests link to
 implement()
 {
     # shellcheck disable=SC2086
-    ! have "$2" || "$2" -std=c99 -O1 $3 -I. -c tests/impl.c -o "$out/$1.o" > "$out/$1.log" 2>&1
+    ! have "$2" || "$2" -std=c99 -O1 $4 -I. -c tests/impl.c -o "$out/$1.o" > "$out/$1.log" 2>&1
 }
 
 # run_job TEST NAME COMPILER EMULATOR FLAGS -- build statically, run, print one line with the result
@@ -84,33 +84,11 @@ run_job()
     rm -f "$exe"
 }
 
-# Worker k of n takes every n-th implementation, then every n-th job.
-n=${MPT_JOBS:-2}
-implementer()
-{
-    targets | awk -v k="$1" -v n="$n" 'NR % n == k' | while IFS='|' read -r name compiler emulator flags; do
-        implement "$name" "$compiler" "$flags"
-    done
-}
-worker()
-{
-    jobs | awk -v k="$1" -v n="$n" 'NR % n == k' | while IFS='|' read -r t name compiler emulator flags; do
-        run_job "$t" "$name" "$compiler" "$emulator" "$flags"
-    done > "$out/results.$1"
-}
-for work in implementer worker; do
-    k=0
-    while [ $k -lt "$n" ]; do
-        $work $k &
-        k=$((k + 1))
-    done
-    wait
-done
-grep -hE '^(FAIL|SKIP)' "$out"/results.?
-passed=$(cat "$out"/results.? | grep -c '^ok')
-skipped=$(cat "$out"/results.? | grep -c '^SKIP')
-failed=$(($(jobs | grep -c .) - passed - skipped))     # a job that left no result counts as failed
-for name in aarch64 aarch64-fp16 i686-sse; do           # no other suite tests their vector code
+targets | each implement
+jobs | each run_job > "$out/results"
+grep -E '^(FAIL|SKIP)' "$out/results"
+tally "$(jobs | grep -c .)" "$out/results"
+for name in aarch64 aarch64-fp16 i686-sse; do   # no other suite tests their vector code
     jobs | grep -q "^test_half_simd|$name|" && continue
     echo "FAIL  test_half_simd is not among the tests on $name"
     failed=$((failed + 1))

@@ -10,8 +10,7 @@ mkdir -p "$out"
 headers='mpt_half.h mpt.h'
 [ -f mpt_cuda.h ] && headers="$headers mpt_cuda.h"
 from=tests/compile
-common='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Wdouble-promotion
-        -Wcast-qual -Werror -I.'
+common="$all_warnings -I."
 strict="$common -Wstrict-prototypes"
 
 # lines FILE LINE... -- write a source file
@@ -35,16 +34,7 @@ refuse() {
     fi
 }
 
-# nothing NAME COMMAND... -- passes if the command prints nothing
-nothing() {
-    name=$1
-    shift
-    found=$("$@")
-    if [ -z "$found" ]; then pass "$name"; else fail "$name"; echo "$found" | head -10; fi
-}
-
-cc=
-for c in "${CC:-cc}" gcc clang; do [ -n "$cc" ] || ! have "$c" || cc=$c; done
+cc=$(first_of "${CC:-cc}" gcc clang)
 [ -n "$cc" ] || { fail "no C compiler"; summary; exit 1; }
 
 # ---- each header: first in a file, alone, twice, in any order ----

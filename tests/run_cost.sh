@@ -57,11 +57,8 @@ measure()
 {
     # shellcheck disable=SC2016
     sh -c '"$@" && times' sh $cc -O2 -I. -c "$out/$1.c" -o "$out/$1.o" > "$out/$1.times" 2>&1 || return 1
-    awk -v old="$(cat "$out/$1.time" 2>/dev/null)" '
-        { line = $0 }
-        END { split(line, part, " "); split(part[1], u, "[ms]"); split(part[2], s, "[ms]")
-              now = 60 * (u[1] + s[1]) + u[2] + s[2]; print old == "" || now < old ? now : old }' \
-        "$out/$1.times" > "$out/$1.least" && mv "$out/$1.least" "$out/$1.time"
+    { cat "$out/$1.time" 2> /dev/null; processor_time "$out/$1.times"; } | sort -n | head -n 1 \
+        > "$out/$1.least" && mv "$out/$1.least" "$out/$1.time"
 }
 
 measure_all()

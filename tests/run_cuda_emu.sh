@@ -52,15 +52,6 @@ run() {
     grep -E -A 4 'failed:|FAIL|ERROR|WARNING|error:' "$out/run.log" | head -30
 }
 
-# Does a trivial program build with these flags, and run here?
-probe() {   # probe COMPILER FLAGS [RUNNER...]
-    compiler=$1 flags=$2
-    shift 2
-    echo 'int main() { return 0; }' > "$out/probe.cc"
-    # shellcheck disable=SC2086
-    $compiler $flags "$out/probe.cc" -o "$out/probe" 2> /dev/null && "$@" "$out/probe" > /dev/null 2>&1
-}
-
 # plain COMPILER FLAGS IMPLEMENTATION_FLAGS [ARGUMENT of the shuffled run]: run test_cuda in order, shuffled,
 # and with device work deferred to the next wait
 plain() {
@@ -150,11 +141,10 @@ more() {    # more COMPILER FLAGS IMPLEMENTATION_FLAGS NAME [ARGUMENT of the shu
     done
 }
 
-# Example 10 launches kernels by <<<>>>, which sed turns into calls. Both files must learn alike.
+# Example 10 launches kernels by <<<>>>, which are turned into calls. Both files must learn alike.
 drop_in() {
     for f in before after; do
-        sed -E 's/([a-z_0-9]+)<<<(.*)>>>\(/EMU_LAUNCH(\1, \2)(/' "examples/10_drop_into_cuda/$f.cu" \
-            > "$out/10_$f.cu"
+        without_triple "examples/10_drop_into_cuda/$f.cu" > "$out/10_$f.cu"
         # shellcheck disable=SC2086
         check "example 10, $f: builds" \
             g++ -O1 $emu -include tests/emu/triple.h "$out/10_$f.cu" -o "$out/10_$f"

@@ -41,7 +41,7 @@ if [ ! -f "$kept" ]; then
     case $* in
     *10_drop_into_cuda*)
         name=$(echo "$*" | tr ' ' '\n' | grep '\.cu$')
-        sed -E 's/([a-z_0-9]+)<<<(.*)>>>\(/EMU_LAUNCH(\1, \2)(/' "$name" > "$kept.cu"
+        (. tests/lib.sh && without_triple "$name") > "$kept.cu"
         g++ $speed -x c++ -DMPT_CUDA_EMU -std=c++17 -Itests/emu -I. -include tests/emu/triple.h "$kept.cu" \
             -o "$kept" ;;
     *.cu*) g++ $speed -x c++ -DMPT_CUDA_EMU -Itests/emu $(echo "$*" | sed "s| -o .*||") -o "$kept" ;;

@@ -21,10 +21,8 @@ out=$1/matrix-$(basename "$2" .c)
 implementations=$1/matrix-implementations
 shift
 tests=$(for t; do basename "$t" .c; done)
-mkdir -p "$out" "$implementations" && rm -f "$out"/*.result "$out"/*.log || exit 2
+mkdir -p "$out" "$implementations" && rm -f "$out"/*.log || exit 2
 
-warnings='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef
-          -Wdouble-promotion -Wcast-qual -Werror'
 sanitize='-O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all'
 
 # One variant of a test per line: test | name | compiler | flags
@@ -66,7 +64,7 @@ tcc|tcc|
 END
 }
 
-# The same with a number in front, which orders the results.
+# The same with a number in front, for the names of files.
 variants() { unnumbered_variants | awk '{ printf "%03d|%s\n", NR, $0 }'; }
 
 # implementation_of COMPILER FLAGS: print the name of its object file
@@ -76,23 +74,23 @@ implementation_of() { echo "$implementations/$(echo "$1 $2" | cksum | tr ' ' '-'
 implement()
 {
     object=$(implementation_of "$1" "$2")
-    command -v "$1" >/dev/null 2>&1 || return
+    have "$1" || return
     [ -f "$object" ] && [ -z "$(find "$here"/../mpt*.h "$here"/impl.[ch] -newer "$object")" ] && return
     rm -f "$object"
-    $1 $2 $warnings -I"$here/.." -c "$here/impl.c" -o "$object" >"$object.log" 2>&1
+    $1 $2 $all_warnings -I"$here/.." -c "$here/impl.c" -o "$object" >"$object.log" 2>&1
 }
 
-# run_variant NUMBER TEST NAME COMPILER FLAGS: write one line to NUMBER.result, and all output to NUMBER.log
+# run_variant NUMBER TEST NAME COMPILER FLAGS: print one line; all output goes to NUMBER.log
 run_variant()
 {
     exe=$out/$2.$1
     log=$out/$1.log
     implementation=$(implementation_of "$4" "$5")
-    if ! command -v "$4" >/dev/null 2>&1; then
+    if ! have "$4"; then
         result="SKIP: $2 $3: no $4 here"
     elif ! [ -f "$implementation" ]; then
         result="FAIL: $2 $3: the implementation does not compile, see $implementation.log"
-    elif ! $4 "$implementation" $5 $warnings -I"$here/.." "$here/$2.c" -o "$exe" -lm >"$log" 2>&1; then
+    elif ! $4 "$implementation" $5 $all_warnings -I"$here/.." "$here/$2.c" -o "$exe" -lm >"$log" 2>&1; then
         result="FAIL: $2 $3: does not compile, see $log"
     else
         case "$4 $5" in tcc* | *-O0*) short=--short ;; *) short= ;; esac
@@ -103,38 +101,10 @@ run_variant()
         esac
     fi
     rm -f "$exe"
-    echo "$result" | tee "$out/$1.result"
+    echo "$result"
 }
 
-# Worker k of n takes every n-th implementation, then every n-th variant.
-jobs=${MPT_JOBS:-2}
-implementer()
-{
-    variants | cut -d '|' -f 4,5 | sort -u | awk -v k="$1" -v n="$jobs" 'NR % n == k' |
-        while IFS='|' read -r compiler flags; do
-            implement "$compiler" "$flags"
-        done
-}
-worker()
-{
-    variants | awk -v k="$1" -v n="$jobs" 'NR % n == k' |
-        while IFS='|' read -r number test name compiler flags; do
-            run_variant "$number" "$test" "$name" "$compiler" "$flags"
-        done
-}
-
-for work in implementer worker; do
-    k=0
-    while [ $k -lt "$jobs" ]; do
-        $work $k &
-        k=$((k + 1))
-    done
-    wait
-done
-
-count() { cat "$out"/*.result | grep -c "^$1:"; }
-expected=$(variants | grep -c .)
-passed=$(count ok)
-skipped=$(count SKIP)
-failed=$((expected - passed - skipped)) # a variant that left no result counts as failed
+variants | cut -d '|' -f 4,5 | sort -u | each implement
+variants | each run_variant | tee "$out/results"
+tally "$(variants | grep -c .)" "$out/results"
 summary

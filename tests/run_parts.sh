@@ -9,12 +9,10 @@ out=${1:-build}/parts
 rm -rf "$out"
 mkdir -p "$out"
 from=tests/compile
-common='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Wdouble-promotion
-        -Wcast-qual -Werror -I.'
+common="$all_warnings -I."
 strict="$common -Wstrict-prototypes"
 emulated='-x c++ -std=c++17 -DMPT_CUDA_EMU -Itests/emu'
-cc=
-for c in "${CC:-cc}" gcc clang; do [ -n "$cc" ] || ! have "$c" || cc=$c; done
+cc=$(first_of "${CC:-cc}" gcc clang)
 for c in gcc g++ clang clang++; do have $c || skip "$c is not installed"; done
 
 # The configuration comments of the headers list the macros, and their code tests no others.

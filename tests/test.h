@@ -190,4 +190,32 @@ static inline int mt_end(void)
     return mt.failed ? 1 : 0;
 }
 
+#define COUNT_OF(a) (sizeof(a) / sizeof(a)[0])
+
+/* Store or load an unsigned number of 1, 2, 4 or 8 bytes. */
+static inline void mt_put(void *at, size_t bytes, uint64_t u64)
+{
+    const uint32_t u32 = (uint32_t)u64;
+    const uint16_t u16 = (uint16_t)u64;
+    switch (bytes) {
+    case 8u: memcpy(at, &u64, 8u); break;
+    case 4u: memcpy(at, &u32, 4u); break;
+    case 2u: memcpy(at, &u16, 2u); break;
+    default: *(uint8_t *)at = (uint8_t)u64;
+    }
+}
+
+static inline uint64_t mt_get(const void *at, size_t bytes)
+{
+    uint64_t u64;
+    uint32_t u32;
+    uint16_t u16;
+    switch (bytes) {
+    case 8u: memcpy(&u64, at, 8u); return u64;
+    case 4u: memcpy(&u32, at, 4u); return u32;
+    case 2u: memcpy(&u16, at, 2u); return u16;
+    default: return *(const uint8_t *)at;
+    }
+}
+
 #endif /* MT_TEST_H */

@@ -9,7 +9,6 @@
 #include "impl.h"
 #include "test.h"
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 enum { MOST = 20011 };          /* elements: more than a chunk of the norms; a prime */
 
 static uint64_t digest;
@@ -27,19 +26,9 @@ static void see_f32(float x) { see(mpti_f32_bits(x)); }
 /* n elements of 1, 2, 4 or 8 bytes, by value, so that the digest is the same in either byte order. */
 static void see_array(const void *p, size_t n, size_t bytes)
 {
-    const unsigned char *at = (const unsigned char *)p;
-    size_t               i;
-    for (i = 0; i < n; i++, at += bytes) {
-        uint64_t u64;
-        uint32_t u32;
-        uint16_t u16;
-        switch (bytes) {
-        case 8: memcpy(&u64, at, 8); see(u64); break;
-        case 4: memcpy(&u32, at, 4); see(u32); break;
-        case 2: memcpy(&u16, at, 2); see(u16); break;
-        default: see(*at);
-        }
-    }
+    size_t i;
+    for (i = 0; i < n; i++)
+        see(mt_get((const unsigned char *)p + i * bytes, bytes));
 }
 
 static void see_text(const char *s)
@@ -51,19 +40,6 @@ static void see_text(const char *s)
 // inputs ------------------------------------------------------------------------------------------
 
 static union { uint64_t u64[MOST + 64]; float f32[MOST + 64]; unsigned char bytes[8 * MOST]; } in, other, out;
-
-static void put(void *array, size_t i, uint64_t bits, size_t bytes)
-{
-    unsigned char *at = (unsigned char *)array + i * bytes;
-    const uint32_t u32 = (uint32_t)bits;
-    const uint16_t u16 = (uint16_t)bits;
-    switch (bytes) {
-    case 8: memcpy(at, &bits, 8); break;
-    case 4: memcpy(at, &u32, 4); break;
-    case 2: memcpy(at, &u16, 2); break;
-    default: *at = (unsigned char)bits;
-    }
-}
 
 /* Random codes of a format; most of those of f32 and f64 lie in and next to the ranges of small formats. */
 static void fill_codes(void *array, mpt_format format, size_t n)
@@ -80,7 +56,8 @@ static void fill_codes(void *array, mpt_format format, size_t n)
             u = (u & ((uint64_t)0x800fffffu << 32 | 0xffffffffu)) | (uint64_t)(982u + (u >> 21) % 62u) << 52;
         if (format == MPT_F64 && i % 16u == 5u)
             u &= ~(uint64_t)0x3ffffffffffu;
-        put(array, i, f->bits < 64 ? u & (((uint64_t)1 << f->bits) - 1u) : u, (size_t)f->bytes);
+        mt_put((unsigned char *)array + i * (size_t)f->bytes, (size_t)f->bytes,
+               f->bits < 64 ? u & (((uint64_t)1 << f->bits) - 1u) : u);
     }
 }
 
@@ -104,9 +81,9 @@ static void conversions(void)
     static const size_t lengths[] = {MOST, 0,  1,  3,   7,   15,  16,  17,  31,
                                      33,   63, 64, 65,  127, 129, 255, 257, 1000};
     size_t              a, b, k;
-    for (a = 0; a < COUNT(six); a++)
-        for (b = 0; b < COUNT(six); b++)
-            for (k = 0; k < COUNT(lengths); k++) {
+    for (a = 0; a < COUNT_OF(six); a++)
+        for (b = 0; b < COUNT_OF(six); b++)
+            for (k = 0; k < COUNT_OF(lengths); k++) {
                 const mpt_format_info *d = mpt_format_get(six[a]), *s = mpt_format_get(six[b]);
                 const size_t           skew = k % 5u, n = lengths[k];
                 fill_codes(in.bytes + skew * (size_t)s->bytes, six[b], n);
@@ -287,8 +264,8 @@ static void checks(void)
 {
     static const size_t lengths[] = {1, 7, 64, 300, 2049, 16384, 16385, MOST};
     size_t              f, k, write;
-    for (f = 0; f < COUNT(train); f++)
-        for (k = 0; k < COUNT(lengths); k++)
+    for (f = 0; f < COUNT_OF(train); f++)
+        for (k = 0; k < COUNT_OF(lengths); k++)
             for (write = 0; write < 4; write++) {
                 mpt_scaler        s;
                 mpt_step          step;
@@ -442,7 +419,7 @@ static void fp8(void)
     for (k = 0; k < 6; k++) {
         s.recipe.format = k % 2 ? MPT_E5M2 : MPT_E4M3;
         s.recipe.power_of_two = k > 3;
-        for (f = 0; f < COUNT(train); f++) {
+        for (f = 0; f < COUNT_OF(train); f++) {
             fill_floats(in.f32, 3003, k == 2 ? 1e6f : 20.0f);
             put_grad(train[f], in.f32, 3003);
             (void)mpt_fp8_encode_n(s.recipe.format, out.bytes, train[f], &grad, 3003, &scale[f], &amax[f]);
@@ -675,7 +652,7 @@ static void graphs(void)
             for (j = 0; j < count; j++)
                 source[j] = outputs[mt_random() % i];
             (void)snprintf(names[i], sizeof names[i], "n%u", (unsigned)i);
-            (void)mpt_graph_op(&g, names[i], ops[mt_random() % COUNT(ops)], source, count, 1u + i * 7u,
+            (void)mpt_graph_op(&g, names[i], ops[mt_random() % COUNT_OF(ops)], source, count, 1u + i * 7u,
                                &outputs[i]);
         }
         o.mode = k % 2 ? MPT_GRAPH_MIN_CUT : MPT_GRAPH_TENSORFLOW;
@@ -733,16 +710,12 @@ static void texts(void)
         const size_t bytes = (size_t)mpt_format_get((mpt_format)f)->bytes;
         fill_codes(in.bytes, (mpt_format)f, 300);
         for (k = 0; k < 300; k++) {
-            uint64_t       code, back = 0u;
+            const uint64_t code = mt_get(in.bytes + (size_t)k * bytes, bytes);
+            uint64_t       back = 0u;
             unsigned       flags = 0u;
             mpt_opts       o;
             memset(&o, 0, sizeof o);
             o.rounding = (mpt_rounding)(k % 6);
-            memset(&code, 0, sizeof code);
-            code = bytes == 8   ? in.u64[k]
-                   : bytes == 4 ? mpti_f32_bits(in.f32[k])
-                   : bytes == 2 ? (uint64_t)((const uint16_t *)(const void *)in.bytes)[k]
-                                : in.bytes[k];
             (void)mpt_to_text(buf, sizeof buf, (mpt_format)f, code);
             see_text(buf);
             (void)mpt_from_text((mpt_format)((f + k) % (int)MPT_FORMAT_COUNT), buf, MPT_TEXT_TO_NUL, &o,
@@ -800,7 +773,7 @@ TEST(as_it_was)
         last_path = path;
         if (path_taken() != path)
             continue;
-        for (i = 0; i < COUNT(families); i++) {
+        for (i = 0; i < COUNT_OF(families); i++) {
             mt_context(families[i].name, mpt_simd_name());
             CHECK_EQ_U(run(i), families[i].want);
         }
@@ -811,7 +784,7 @@ int main(int argc, char **argv)
 {
     size_t i;
     if (argc == 2 && !strcmp(argv[1], "--print")) {
-        for (i = 0; i < COUNT(families); i++)
+        for (i = 0; i < COUNT_OF(families); i++)
             printf("    FAMILY(%s, 0x%llxu)\n", families[i].name, (unsigned long long)run(i));
         return 0;
     }

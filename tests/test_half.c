@@ -1,5 +1,6 @@
-/* test_half.c -- tests of mpt_half.h: formats, conversions, integers, text of bits. Valid C99 and C++17. They
- * pass at any optimisation level and with -ffast-math: they compare bit patterns and compute with integers.
+/* test_half.c -- tests of mpt_half.h: formats, conversions of numbers and of arrays, integers, text of bits.
+ * Valid C99 and C++17. They pass at any optimisation level and with -ffast-math: they compare bit patterns,
+ * computed with integers.
  *
  *     cc -O2 -I. tests/test_half.c tests/impl.c -o test_half -lm
  *     ./test_half [--long] [part of a test name]
@@ -11,39 +12,68 @@
 #include "test.h"
 #include "half_ref.h"
 
+// the functions of the formats, on bit patterns ---------------------------------------------------
 
-// the functions of f16 and bf16, on bit patterns --------------------------------------------------
+/* The conversions between the six formats with fast arrays: each pair by mpt_convert_n, and ten pairs also by
+ * functions of their own. */
+typedef struct pair_fn {
+    const char *name;
+    mpt_format  dst, src;
+    mpt_status (*own)(void *dst, const void *src, size_t n);    /* NULL: mpt_convert_n */
+} pair_fn;
 
-typedef struct half {
+#define NO_FUNCTION(d, s)
+FAST_PAIRS(RUN_PAIR, NO_FUNCTION)
+
+#define PLAIN_PAIR(d, s) {#d " from " #s, FORMAT_##d, FORMAT_##s, NULL},
+#define AS_PLAIN(d, s, dst_type, src_type) PLAIN_PAIR(d, s)
+#define OWN_PAIR(d, s, dst_type, src_type) \
+    {"mpt_" #d "_from_" #s "_n", FORMAT_##d, FORMAT_##s, run_##d##_from_##s},
+static const pair_fn pairs[] = {PLAIN_PAIR(f32, f64) FAST_PAIRS(AS_PLAIN, PLAIN_PAIR)
+                                FAST_PAIRS(OWN_PAIR, NO_FUNCTION)};
+
+/* The small formats with functions of one value. */
+typedef struct small_fn {
     mpt_format id;
-    uint16_t (*from_f32)(uint32_t);
-    uint16_t (*from_f64)(uint64_t);
-    uint32_t (*to_f32)(uint16_t);
-    uint64_t (*to_f64)(uint16_t);
-    uint16_t (*next_up)(uint16_t);
-    uint16_t (*next_down)(uint16_t);
-    mpt_status (*from_f32_n)(uint16_t *, const uint32_t *, size_t);
-} half;
+    unsigned (*from_f32)(uint32_t);
+    unsigned (*from_f64)(uint64_t);
+    uint32_t (*to_f32)(unsigned);
+    uint64_t (*to_f64)(unsigned);
+    mpt_status (*from_f32_n)(void *dst, const void *src, size_t n);
+    unsigned (*from_f32_sat)(uint32_t);         /* of FP8, else NULL */
+    mpt_status (*from_f32_sat_n)(void *dst, const void *src, size_t n);
+    unsigned (*next)(unsigned code, int up);    /* of f16 and bf16, else NULL */
+} small_fn;
 
-#define HALF_FUNCTIONS(T)                                                                              \
-    static mpt_##T  T##_code(uint16_t c) { mpt_##T h; h.bits = c; return h; }                          \
-    static uint16_t T##_from_f32(uint32_t u) { return mpt_##T##_from_f32(f32_of(u)).bits; }            \
-    static uint16_t T##_from_f64(uint64_t u) { return mpt_##T##_from_f64(f64_of(u)).bits; }            \
-    static uint32_t T##_to_f32(uint16_t c) { return f32_bits(mpt_f32_from_##T(T##_code(c))); }         \
-    static uint64_t T##_to_f64(uint16_t c) { return f64_bits(mpt_f64_from_##T(T##_code(c))); }         \
-    static uint16_t T##_up(uint16_t c) { return mpt_##T##_next(T##_code(c), 1).bits; }                 \
-    static uint16_t T##_down(uint16_t c) { return mpt_##T##_next(T##_code(c), 0).bits; }               \
-    static mpt_status T##_from_f32_n(uint16_t *dst, const uint32_t *src, size_t n)                     \
-    {                                                                                                  \
-        return mpt_##T##_from_f32_n((mpt_##T *)(void *)dst, (const float *)(const void *)src, n);      \
-    }
-HALF_FUNCTIONS(f16)
-HALF_FUNCTIONS(bf16)
+#define SMALL_FUNCTIONS(T, bits_type)                                                                  \
+    static mpt_##T  T##_code(unsigned c) { mpt_##T h; h.bits = (bits_type)c; return h; }               \
+    static unsigned T##_from_f32(uint32_t u) { return mpt_##T##_from_f32(f32_of(u)).bits; }            \
+    static unsigned T##_from_f64(uint64_t u) { return mpt_##T##_from_f64(f64_of(u)).bits; }            \
+    static uint32_t T##_to_f32(unsigned c) { return f32_bits(mpt_f32_from_##T(T##_code(c))); }         \
+    static uint64_t T##_to_f64(unsigned c) { return f64_bits(mpt_f64_from_##T(T##_code(c))); }
+#define NEXT_FUNCTION(T) \
+    static unsigned T##_next(unsigned c, int up) { return mpt_##T##_next(T##_code(c), up).bits; }
+#define SAT_FUNCTION(T) \
+    static unsigned T##_from_f32_sat(uint32_t u) { return mpt_##T##_from_f32_sat(f32_of(u)).bits; }
+SMALL_FUNCTIONS(f16, uint16_t)
+SMALL_FUNCTIONS(bf16, uint16_t)
+SMALL_FUNCTIONS(e4m3, uint8_t)
+SMALL_FUNCTIONS(e5m2, uint8_t)
+NEXT_FUNCTION(f16)
+NEXT_FUNCTION(bf16)
+SAT_FUNCTION(e4m3)
+SAT_FUNCTION(e5m2)
+RUN_SAT(e4m3)
+RUN_SAT(e5m2)
 
-#define HALF_ENTRY(T, ID) \
-    {ID, T##_from_f32, T##_from_f64, T##_to_f32, T##_to_f64, T##_up, T##_down, T##_from_f32_n}
-static const half half_f16 = HALF_ENTRY(f16, MPT_F16);
-static const half half_bf16 = HALF_ENTRY(bf16, MPT_BF16);
+#define SMALL_ENTRY(T, sat, sat_n, next) \
+    {FORMAT_##T, T##_from_f32, T##_from_f64, T##_to_f32, T##_to_f64, run_##T##_from_f32, sat, sat_n, next}
+static const small_fn smalls[] = {
+    SMALL_ENTRY(f16, NULL, NULL, f16_next), SMALL_ENTRY(bf16, NULL, NULL, bf16_next),
+    SMALL_ENTRY(e4m3, e4m3_from_f32_sat, run_e4m3_sat, NULL),
+    SMALL_ENTRY(e5m2, e5m2_from_f32_sat, run_e5m2_sat, NULL),
+};
+enum { HALVES = 2, SMALLS = 4 };    /* the first two are f16 and bf16 */
 
 // version, status, format table -------------------------------------------------------------------
 
@@ -325,30 +355,28 @@ TEST(decode_f32_f64_codes)
     }
 }
 
-static void check_half_codes(const half *h)
+TEST(small_every_code)
 {
-    const row *r = row_of(h->id);
-    unsigned   c;
-    mt_context(r->name, NULL);
-    for (c = 0; c < 65536u; c++) {
-        const uint16_t  code = (uint16_t)c;
-        uint64_t        want;
-        const mpt_class kind = ref_take_apart(r, c, &want);
-        const uint64_t  quiet = kind == MPT_CLASS_SIGNALING_NAN ? ONE << (r->m - 1) : 0u;
-        const uint32_t  f32 = h->to_f32(code);
-        CHECK_EQ_U_AT(f64_from_f32_bits(f32), want, c);
-        CHECK_EQ_U_AT(h->to_f64(code), want, c);
-        CHECK_EQ_U_AT(h->from_f32(f32), c | quiet, c);
-        CHECK_EQ_U_AT(h->from_f64(want), c | quiet, c);
-        CHECK_EQ_U_AT(mpt_classify(h->id, c), kind, c);
-    }
+    size_t   i;
+    unsigned c;
+    for (i = 0; i < SMALLS; i++)
+        for (c = 0; c < 1u << row_of(smalls[i].id)->bits; c++) {
+            const small_fn *h = &smalls[i];
+            const row      *r = row_of(h->id);
+            uint64_t        want;
+            const mpt_class kind = ref_take_apart(r, c, &want);
+            const uint64_t  quiet = kind == MPT_CLASS_SIGNALING_NAN ? ONE << (r->m - 1) : 0u;
+            const uint32_t  f32 = h->to_f32(c);
+            mt_context(r->name, NULL);
+            CHECK_EQ_U_AT(f64_from_f32_bits(f32), want, c);
+            CHECK_EQ_U_AT(h->to_f64(c), want, c);
+            CHECK_EQ_U_AT(h->from_f32(f32), c | quiet, c);
+            CHECK_EQ_U_AT(h->from_f64(want), c | quiet, c);
+        }
 }
 
-TEST(f16_every_code) { check_half_codes(&half_f16); }
-TEST(bf16_every_code) { check_half_codes(&half_bf16); }
-
 /* NaN payloads by hand: the conversion keeps the top bits, sets the quiet bit and drops the lower bits. */
-TEST(half_nan_payloads)
+TEST(small_nan_payloads)
 {
     CHECK_EQ_U(f16_from_f32(0x7f800001u), 0x7e00u);
     CHECK_EQ_U(f16_from_f32(0xff802000u), 0xfe01u);
@@ -368,50 +396,56 @@ TEST(half_nan_payloads)
 
 // rounding of the fast functions ------------------------------------------------------------------
 
-static void check_f32(const half *h, uint32_t u, uint64_t want)
+static void check_f32(const small_fn *h, uint32_t u, uint64_t want)
 {
+    const row     *r = row_of(h->id);
+    const uint64_t sign = sign_bit_of(r, 1), sat = want > r->max_code ? r->max_code : want;
     CHECK_EQ_U_AT(h->from_f32(u), want, u);
-    CHECK_EQ_U_AT(h->from_f32(u ^ 0x80000000u), want ^ 0x8000u, u ^ 0x80000000u);
+    CHECK_EQ_U_AT(h->from_f32(u ^ 0x80000000u), want ^ sign, u ^ 0x80000000u);
+    if (h->from_f32_sat) {
+        CHECK_EQ_U_AT(h->from_f32_sat(u), sat, u);
+        CHECK_EQ_U_AT(h->from_f32_sat(u ^ 0x80000000u), sat ^ sign, u ^ 0x80000000u);
+    }
 }
 
-static void check_f64(const half *h, uint64_t u, uint64_t want)
+static void check_f64(const small_fn *h, uint64_t u, uint64_t want)
 {
+    const uint64_t sign = sign_bit_of(row_of(h->id), 1);
     CHECK_EQ_U_AT(h->from_f64(u), want, u);
-    CHECK_EQ_U_AT(h->from_f64(u ^ F64_SIGN), want ^ 0x8000u, u ^ F64_SIGN);
+    CHECK_EQ_U_AT(h->from_f64(u ^ F64_SIGN), want ^ sign, u ^ F64_SIGN);
     CHECK_EQ_U_AT(mpt_encode(h->id, f64_of(u), NULL, NULL), want, u);
-    CHECK_EQ_U_AT(mpt_encode(h->id, f64_of(u ^ F64_SIGN), NULL, NULL), want ^ 0x8000u, u ^ F64_SIGN);
+    CHECK_EQ_U_AT(mpt_encode(h->id, f64_of(u ^ F64_SIGN), NULL, NULL), want ^ sign, u ^ F64_SIGN);
 }
 
 /* All midpoints, up to the one between the largest finite number and the next power of two. The tie goes to
  * the even code, the next number below it down, the next number above it up. The smallest steps in f64 are
  * far below half an ulp of float, which catches a conversion that goes through float. */
-static void check_half_midpoints(const half *h)
+TEST(small_midpoints)
 {
     static const int64_t steps[] = {1, 2, 3, 1 << 27, 1 << 28, (1 << 28) + 1, (1 << 29) - 1, 1 << 29};
-    const row *r = row_of(h->id);
-    uint64_t   c;
-    size_t     i;
-    mt_context(r->name, "midpoints");
-    for (c = 0; c <= r->max_code; c++) {
-        const num      middle = num_middle(ref_value(r, c), ref_value(r, c + 1u));
-        const uint64_t m64 = num_to_f64(middle), even = c + (c & 1u);
-        const uint32_t m32 = num_to_f32(middle);
-        check_f32(h, m32, even);
-        check_f32(h, m32 - 1u, c);
-        check_f32(h, m32 + 1u, c + 1u);
-        check_f64(h, m64, even);
-        for (i = 0; i < COUNT_OF(steps); i++) {
-            check_f64(h, nudge(m64, -steps[i]), c);
-            check_f64(h, nudge(m64, steps[i]), c + 1u);
+    uint64_t c;
+    size_t   i, k;
+    for (k = 0; k < SMALLS; k++)
+        for (c = 0; c <= row_of(smalls[k].id)->max_code; c++) {
+            const small_fn *h = &smalls[k];
+            const row      *r = row_of(h->id);
+            const num       middle = num_middle(ref_value(r, c), ref_value(r, c + 1u));
+            const uint64_t  m64 = num_to_f64(middle), even = c + (c & 1u);
+            const uint32_t  m32 = num_to_f32(middle);
+            mt_context(r->name, "midpoints");
+            check_f32(h, m32, even);
+            check_f32(h, m32 - 1u, c);
+            check_f32(h, m32 + 1u, c + 1u);
+            check_f64(h, m64, even);
+            for (i = 0; i < COUNT_OF(steps); i++) {
+                check_f64(h, nudge(m64, -steps[i]), c);
+                check_f64(h, nudge(m64, steps[i]), c + 1u);
+            }
         }
-    }
 }
 
-TEST(f16_midpoints) { check_half_midpoints(&half_f16); }
-TEST(bf16_midpoints) { check_half_midpoints(&half_bf16); }
-
 /* The limits that the header's comments give. */
-TEST(half_limits)
+TEST(small_limits)
 {
     CHECK_EQ_U(f16_from_f32(0x477fefffu), 0x7bffu);             /* just below 65520 */
     CHECK_EQ_U(f16_from_f32(0x477ff000u), 0x7c00u);             /* 65520 */
@@ -432,10 +466,25 @@ TEST(half_limits)
     CHECK_EQ_U(bf16_from_f64(0x47efefffffffffffu), 0x7f7fu);
     CHECK_EQ_U(bf16_from_f64(0x47eff00000000000u), 0x7f80u);
     CHECK_EQ_U(bf16_from_f32(0x3dcccccdu), 0x3dcdu);
+    CHECK_EQ_U(e4m3_from_f32(0x43e80000u), 0x7eu);              /* 464 */
+    CHECK_EQ_U(e4m3_from_f32(0x43e80001u), 0x7fu);
+    CHECK_EQ_U(e4m3_from_f32(0xf149f2cau), 0xffu);              /* -1e30 */
+    CHECK_EQ_U(e4m3_from_f32_sat(0xf149f2cau), 0xfeu);
+    CHECK_EQ_U(e4m3_from_f32_sat(0x7f800000u), 0x7eu);
+    CHECK_EQ_U(e4m3_from_f32_sat(0xffc00000u), 0xffu);
+    CHECK_EQ_U(e4m3_from_f32(0x3f800000u), 0x38u);
+    CHECK_EQ_U(e4m3_to_f32(0x01u), 0x3b000000u);
+    CHECK_EQ_U(e5m2_from_f32(0x476fffffu), 0x7bu);
+    CHECK_EQ_U(e5m2_from_f32(0x47700000u), 0x7cu);              /* 61440 */
+    CHECK_EQ_U(e5m2_from_f32_sat(0x47700000u), 0x7bu);
+    CHECK_EQ_U(e5m2_from_f32_sat(0xff800000u), 0xfbu);
+    CHECK_EQ_U(e5m2_from_f32_sat(0x7f800001u), 0x7eu);
+    CHECK_EQ_U(e5m2_to_f32(0x7du), 0x7fe00000u);                /* a signaling NaN becomes quiet */
+    CHECK_EQ_U(e5m2_from_f32(0xc0000000u), 0xc0u);
 }
 
 /* Convert one f32 pattern with every function, and a double that equals it in the upper bits only. */
-static void check_pattern(const half *h, const row *r, uint32_t u)
+static void check_pattern(const small_fn *h, const row *r, uint32_t u)
 {
     const uint64_t wide = f64_from_f32_bits(u), other = wide ^ mt_random() >> 35;
     const uint64_t want = ref_nearest(r, wide), want_other = ref_nearest(r, other);
@@ -447,7 +496,7 @@ static void check_pattern(const half *h, const row *r, uint32_t u)
 }
 
 /* Every exponent, with mantissas that carry, are ties or lie next to ties: single bits, runs of ones, +-1. */
-static void check_structured(const half *h, const row *r)
+static void check_structured(const small_fn *h, const row *r)
 {
     uint32_t exponent, bit, k;
     for (exponent = 0; exponent < 512u; exponent++) /* with the sign */
@@ -460,19 +509,19 @@ static void check_structured(const half *h, const row *r)
             }
 }
 
-static void check_half_patterns(const half *h)
+TEST(half_patterns)
 {
-    const row *r = row_of(h->id);
-    uint64_t   u;
-    mt_context(r->name, "patterns");
-    check_structured(h, r);
-    /* 670 thousand random patterns in rising order, so that the reference seldom has to search */
-    for (u = 0; u < 0x80000000u; u += 1u + mt_random() % (6400u * mt.every))
-        check_pattern(h, r, (uint32_t)(u | (mt_random() & 0x80000000u)));
+    uint64_t u;
+    size_t   i;
+    for (i = 0; i < HALVES; i++) {
+        const row *r = row_of(smalls[i].id);
+        mt_context(r->name, "patterns");
+        check_structured(&smalls[i], r);
+        /* 670 thousand random patterns in rising order, so that the reference seldom has to search */
+        for (u = 0; u < 0x80000000u; u += 1u + mt_random() % (6400u * mt.every))
+            check_pattern(&smalls[i], r, (uint32_t)(u | (mt_random() & 0x80000000u)));
+    }
 }
-
-TEST(f16_patterns) { check_half_patterns(&half_f16); }
-TEST(bf16_patterns) { check_half_patterns(&half_bf16); }
 
 /* The least float pattern (without its sign) whose nearest code is c + 1. */
 static uint32_t f32_threshold(const row *r, uint64_t c)
@@ -482,55 +531,66 @@ static uint32_t f32_threshold(const row *r, uint64_t c)
     return num_to_f32(num_middle(ref_value(r, c), ref_value(r, c + 1u))) + (c & 1u ? 0u : 1u);
 }
 
-/* 65536 consecutive float patterns: the array function, the scalar function and mpt_encode. */
-static void check_f32_block(const half *h, const row *r, uint32_t first)
+/* 65536 consecutive float patterns: the functions of arrays and of numbers; if `encode`, also mpt_encode. */
+static void check_f32_block(const small_fn *h, const row *r, uint32_t first, int encode)
 {
     static uint32_t src[65536];
-    static uint16_t dst[65536];
-    const uint64_t  sign = first >> 31 ? 0x8000u : 0u;
-    uint64_t        code = ref_nearest(r, f64_from_f32_bits(first)) & 0x7fffu;
+    static uint16_t dst[65536], dst_sat[65536];
+    const mpt_opts  plain = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
+    const uint64_t  sign = sign_bit_of(r, first >> 31 ? 1 : 0);
+    uint64_t        code = ref_nearest(r, f64_from_f32_bits(first)) & ~sign;
     uint64_t        wrong = 0u;
     uint32_t        i, threshold = f32_threshold(r, code);
     for (i = 0; i < 65536u; i++)
         src[i] = first + i;
     CHECK_EQ_I(h->from_f32_n(dst, src, 65536u), MPT_OK);
+    if (h->from_f32_sat_n)
+        CHECK_EQ_I(h->from_f32_sat_n(dst_sat, src, 65536u), MPT_OK);
     for (i = 0; i < 65536u; i++) {
         const uint32_t a = src[i] & 0x7fffffffu;
-        uint64_t       want;
+        uint64_t       want, sat;
         for (; a >= threshold && a <= 0x7f800000u; threshold = f32_threshold(r, code))
             code++;
         want = a > 0x7f800000u ? r->nan_code | (a & 0x7fffffu) >> (23 - r->m) : code;
+        sat = sign | (a <= 0x7f800000u && code > r->max_code ? r->max_code : want);
         want |= sign;
-        if (h->from_f32(src[i]) != want || dst[i] != want ||
-            mpt_encode(h->id, f64_of(f64_from_f32_bits(src[i])), NULL, NULL) != want) {
+        if (h->from_f32(src[i]) != want || get_code(dst, h->id, i) != want ||
+            (encode &&
+             mpt_encode(h->id, f64_of(f64_from_f32_bits(src[i])), i % 2u ? &plain : NULL, NULL) != want) ||
+            (h->from_f32_sat && (h->from_f32_sat(src[i]) != sat || get_code(dst_sat, h->id, i) != sat))) {
             wrong++;
             CHECK_EQ_U_AT(h->from_f32(src[i]), want, src[i]);
-            CHECK_EQ_U_AT(dst[i], want, src[i]);
+            CHECK_EQ_U_AT(get_code(dst, h->id, i), want, src[i]);
         }
     }
     CHECK_EQ_U_AT(wrong, 0u, first);
 }
 
-/* The default run checks 1 block in 4093 (a prime), and blocks where overflow, subnormals or NaN begin. */
-static void check_every_f32(const half *h)
+/* The default run checks blocks where overflow, subnormals or NaN begin, and a share of the others: 1 in a
+ * prime number. */
+static void check_every_f32(const small_fn *h)
 {
-    static const uint32_t interesting[] = {0x0000, 0x32ff, 0x3300, 0x387f, 0x3880, 0x477f,
-                                           0x4780, 0x7f7f, 0x7f80, 0x7fff, 0xff80, 0xffff};
+    static const uint32_t interesting[] = {0x0000, 0x32ff, 0x3300, 0x3700, 0x387f, 0x3880, 0x3a80, 0x3c7f,
+                                           0x43e8, 0x4770, 0x477f, 0x4780, 0x7f7f, 0x7f80, 0x7fff};
     const row *r = row_of(h->id);
     uint32_t   block;
     size_t     i;
     mt_context(r->name, "every f32");
-    for (i = 0; i < COUNT_OF(interesting); i++)
-        check_f32_block(h, r, interesting[i] << 16);
-    for (block = 0; block < 65536u; block += mt.long_mode ? 1u : 4093u * mt.every) {
-        check_f32_block(h, r, block << 16);
+    for (i = 0; i < COUNT_OF(interesting); i++) {
+        check_f32_block(h, r, interesting[i] << 16, 1);
+        check_f32_block(h, r, (interesting[i] | 0x8000u) << 16, 1);
+    }
+    for (block = 0; block < 65536u; block += mt.long_mode ? 1u : (r->bits == 8 ? 997u : 4093u) * mt.every) {
+        check_f32_block(h, r, block << 16, mt.long_mode || r->bits > 8);
         if (mt.long_mode && block % 4096u == 4095u)
             fprintf(stderr, "%s from every f32: %u/16\n", r->name, (unsigned)(block / 4096u + 1u));
     }
 }
 
-TEST(f16_every_f32) { check_every_f32(&half_f16); }
-TEST(bf16_every_f32) { check_every_f32(&half_bf16); }
+TEST(f16_every_f32) { check_every_f32(&smalls[0]); }
+TEST(bf16_every_f32) { check_every_f32(&smalls[1]); }
+TEST(e4m3_every_f32) { check_every_f32(&smalls[2]); }
+TEST(e5m2_every_f32) { check_every_f32(&smalls[3]); }
 
 // every float, every direction --------------------------------------------------------------------
 
@@ -579,9 +639,8 @@ static void check_direction(mpt_format format, mpt_rounding rounding)
         check_direction_block(r, &o, block << 16);
 }
 
-/* One test for each format and rounding, so that --long can be run in parts. */
+/* One test for each format and rounding, so that --long can be run in parts; those above round to nearest. */
 #define EVERY_DIRECTION(X, name, format)                                                                  \
-    X(name##_every_f32_nearest_even, format, MPT_RND_NEAREST_EVEN)                                        \
     X(name##_every_f32_nearest_away, format, MPT_RND_NEAREST_AWAY)                                        \
     X(name##_every_f32_toward_zero, format, MPT_RND_TOWARD_ZERO)                                          \
     X(name##_every_f32_up, format, MPT_RND_UP)                                                            \
@@ -1033,9 +1092,10 @@ static uint64_t encode_stochastic(const row *r, uint64_t u, uint32_t random, uns
     return mpt_encode(r->id, f64_of(u), &o, flags);
 }
 
-/* x lies frac / 2^bits of the gap above `code`. Of 4096 random words spread evenly over all 2^32, exactly
- * that share rounds up; the words on both sides of the limit are checked too. */
-static void check_stochastic(const row *r, uint64_t code, uint64_t frac, int bits, int negative)
+/* x lies frac / 2^bits of the gap above `code`. Exactly that share of all 2^32 random words rounds up, less
+ * what is no whole word. Checks the words on both sides of the limit and, if `share`, 4096 words spread
+ * evenly. */
+static void check_stochastic(const row *r, uint64_t code, uint64_t frac, int bits, int negative, int share)
 {
     const num      low = ref_value(r, code), gap = num_minus(ref_value(r, code + 1u), low);
     const num      part = num_make(frac, gap.exp - bits);
@@ -1049,14 +1109,14 @@ static void check_stochastic(const row *r, uint64_t code, uint64_t frac, int bit
     const int      shift = mt.every > 1u ? 23 : 20;
     uint64_t       k, ups = 0u, others = 0u;
     unsigned       flags;
-    for (k = 0; k < ONE << (32 - shift); k++) {
+    for (k = 0; k < ONE << (32 - shift) && share; k++) {
         const uint64_t got = encode_stochastic(r, u, (uint32_t)(k << shift), &flags);
         if (last ? (flags & OVF) != 0u : got == up)
             ups++;
         if (got != up && got != (no_zero ? 0u : down))
             others++;
     }
-    CHECK_EQ_U_AT(ups, (words + (ONE << shift) - 1u) >> shift, u);
+    CHECK_EQ_U_AT(ups, share ? (words + (ONE << shift) - 1u) >> shift : 0u, u);
     CHECK_EQ_U_AT(others, 0u, u);
     if (words) {
         CHECK_EQ_U_AT(encode_stochastic(r, u, (uint32_t)(words - 1u), &flags), up, u);
@@ -1085,9 +1145,11 @@ TEST(stochastic_share)
             for (k = 0; k < COUNT_OF(codes) * COUNT_OF(parts); k++)
                 if (parts[k / COUNT_OF(codes)].bits <= 52 - r->m)
                     check_stochastic(r, codes[k % COUNT_OF(codes)], parts[k / COUNT_OF(codes)].frac,
-                                     parts[k / COUNT_OF(codes)].bits, negative);
+                                     parts[k / COUNT_OF(codes)].bits, negative, 1);
             for (k = 0; k < COUNT_OF(below_least) && r->specials != MPT_SPECIALS_SCALE; k++)
-                check_stochastic(r, 0u, below_least[k].frac, below_least[k].bits, negative);
+                check_stochastic(r, 0u, below_least[k].frac, below_least[k].bits, negative, 1);
+            for (k = 0; k < (r->id == MPT_F16 ? 1000u : 200u) && r->m <= 10; k++)
+                check_stochastic(r, mt_random() % r->max_code, (mt_random() >> 22) | 1u, 42, negative, 0);
         }
     }
 }
@@ -1144,71 +1206,53 @@ static int64_t f64_order(uint64_t u)
 }
 
 /* Walk from -Inf to +Inf: every step goes to a greater value, and there are as many steps as values. */
-static void check_half_walk(const half *h)
+static void check_half_walk(const small_fn *h)
 {
     const row     *r = row_of(h->id);
-    const uint16_t inf = (uint16_t)r->inf_code, neg_inf = (uint16_t)(inf | 0x8000u);
-    uint16_t       code = neg_inf;
+    const unsigned inf = (unsigned)r->inf_code, neg_inf = inf | 0x8000u;
+    unsigned       code = neg_inf;
     uint64_t       steps = 0u;
     mt_context(r->name, "walk");
     for (; code != inf && steps < 70000u; steps++) {
-        const uint16_t next = h->next_up(code);
+        const unsigned next = h->next(code, 1);
         CHECK(f64_order(h->to_f64(next)) > f64_order(h->to_f64(code)));
-        CHECK_EQ_U_AT(h->next_down((uint16_t)(code ^ 0x8000u)), next ^ 0x8000u, code);
+        CHECK_EQ_U_AT(h->next(code ^ 0x8000u, 0), next ^ 0x8000u, code);
         code = next;
     }
     CHECK_EQ_U(steps, 2u * r->max_code + 2u);
-    CHECK_EQ_U(h->next_up(inf), inf);
-    CHECK_EQ_U(h->next_down(neg_inf), neg_inf);
-    CHECK_EQ_U(h->next_up((uint16_t)r->max_code), inf);
-    CHECK_EQ_U(h->next_down(inf), r->max_code);
-    CHECK_EQ_U(h->next_up(neg_inf), r->max_code | 0x8000u);
-    CHECK_EQ_U(h->next_up(0x0000u), 0x0001u);
-    CHECK_EQ_U(h->next_up(0x8000u), 0x0001u);
-    CHECK_EQ_U(h->next_down(0x0000u), 0x8001u);
-    CHECK_EQ_U(h->next_down(0x8000u), 0x8001u);
-    CHECK_EQ_U(h->next_up(0x8001u), 0x8000u);
-    CHECK_EQ_U(h->next_down(0x0001u), 0x0000u);
+    CHECK_EQ_U(h->next(inf, 1), inf);
+    CHECK_EQ_U(h->next(neg_inf, 0), neg_inf);
+    CHECK_EQ_U(h->next((unsigned)r->max_code, 1), inf);
+    CHECK_EQ_U(h->next(inf, 0), r->max_code);
+    CHECK_EQ_U(h->next(neg_inf, 1), r->max_code | 0x8000u);
+    CHECK_EQ_U(h->next(0x0000u, 1), 0x0001u);
+    CHECK_EQ_U(h->next(0x8000u, 1), 0x0001u);
+    CHECK_EQ_U(h->next(0x0000u, 0), 0x8001u);
+    CHECK_EQ_U(h->next(0x8000u, 0), 0x8001u);
+    CHECK_EQ_U(h->next(0x8001u, 1), 0x8000u);
+    CHECK_EQ_U(h->next(0x0001u, 0), 0x0000u);
 }
 
-static void check_half_next_of_nan(const half *h)
+static void check_half_next_of_nan(const small_fn *h)
 {
     const row     *r = row_of(h->id);
     const unsigned quiet = 1u << (r->m - 1);
-    unsigned       c;
-    for (c = (unsigned)r->inf_code + 1u; c < 0x8000u; c++) {
-        CHECK_EQ_U_AT(h->next_up((uint16_t)c), c | quiet, c);
-        CHECK_EQ_U_AT(h->next_down((uint16_t)c), c | quiet, c);
-        CHECK_EQ_U_AT(h->next_up((uint16_t)(c | 0x8000u)), c | quiet | 0x8000u, c);
-        CHECK_EQ_U_AT(h->next_down((uint16_t)(c | 0x8000u)), c | quiet | 0x8000u, c);
+    unsigned       c, up;
+    for (c = (unsigned)r->inf_code + 1u; c < 0x8000u; c++)
+        for (up = 0; up < 2u; up++) {
+            CHECK_EQ_U_AT(h->next(c, (int)up), c | quiet, c);
+            CHECK_EQ_U_AT(h->next(c | 0x8000u, (int)up), c | quiet | 0x8000u, c);
+        }
+}
+
+TEST(half_next)
+{
+    size_t i;
+    for (i = 0; i < HALVES; i++) {
+        check_half_walk(&smalls[i]);
+        check_half_next_of_nan(&smalls[i]);
     }
 }
-
-TEST(f16_next) { check_half_walk(&half_f16); check_half_next_of_nan(&half_f16); }
-TEST(bf16_next) { check_half_walk(&half_bf16); check_half_next_of_nan(&half_bf16); }
-
-static uint64_t ulp_at(const half *h, uint64_t code)
-{
-    return f64_bits(mpt_ulp(h->id, f64_of(h->to_f64((uint16_t)code))));
-}
-
-static void check_half_ulp(const half *h)
-{
-    const row *r = row_of(h->id);
-    uint64_t   code;
-    mt_context(r->name, "ulp");
-    for (code = 0; code <= r->max_code; code++) {
-        const uint64_t want = num_to_f64(num_minus(ref_value(r, code + 1u), ref_value(r, code)));
-        CHECK_EQ_U_AT(ulp_at(h, code), want, code);
-        CHECK_EQ_U_AT(ulp_at(h, code | 0x8000u), want, code);
-    }
-    CHECK_EQ_U(ulp_at(h, r->inf_code), F64_INF);
-    CHECK_EQ_U(ulp_at(h, r->inf_code | 0x8000u), F64_INF);
-    CHECK(f64_is_nan(ulp_at(h, r->nan_code)));
-}
-
-TEST(f16_ulp) { check_half_ulp(&half_f16); }
-TEST(bf16_ulp) { check_half_ulp(&half_bf16); }
 
 static void check_ulp(const row *r, uint64_t u, uint64_t want)
 {
@@ -1223,8 +1267,9 @@ TEST(ulp_any_format)
         const row     *r = &rows[i];
         const uint64_t least = num_to_f64(num_minus(ref_value(r, 1u), ref_value(r, 0u)));
         mt_context(r->name, "ulp");
-        for (k = 0; k < 600u; k++) {
-            const uint64_t code = k < 300u && k <= r->max_code ? k : mt_random() % (r->max_code + 1u);
+        for (k = 0; k < (r->bits == 16 ? r->max_code + 1u : 600u); k++) {
+            const uint64_t code = k <= r->max_code && (k < 300u || r->bits == 16)
+                                  ? k : mt_random() % (r->max_code + 1u);
             const num      low = ref_value(r, code), high = ref_value(r, code + 1u);
             const uint64_t want = num_to_f64(num_minus(high, low));
             check_ulp(r, num_to_f64(low), want);
@@ -1427,270 +1472,139 @@ TEST(bits_text)
 
 // arrays ------------------------------------------------------------------------------------------
 
-/* Ten pairs of formats with one signature: `run` converts an array, with the pair's own function if there
- * is one, else mpt_convert_n; `one` converts one bit pattern. */
-typedef struct array_fn {
-    const char *name;
-    mpt_status (*run)(void *dst, const void *src, size_t n);
-    uint64_t (*one)(uint64_t src_bits);
-    size_t dst_size, src_size;
-} array_fn;
-
-#define ARRAY_FN(name, dst_type, src_type, one_expr)                            \
-    static mpt_status name##_run(void *dst, const void *src, size_t n)          \
-    {                                                                           \
-        return mpt_##name##_n((dst_type *)dst, (const src_type *)src, n);       \
-    }                                                                           \
-    static uint64_t name##_one(uint64_t u) { return one_expr; }
-#define CONVERT_FN(name, dst_format, src_format, one_expr)                      \
-    static mpt_status name##_run(void *dst, const void *src, size_t n)          \
-    {                                                                           \
-        return mpt_convert_n(dst_format, dst, src_format, src, n, NULL, NULL);  \
-    }                                                                           \
-    static uint64_t name##_one(uint64_t u) { return one_expr; }
-ARRAY_FN(f16_from_f32,    mpt_f16,  float,    f16_from_f32((uint32_t)u))
-ARRAY_FN(f32_from_f16,    float,    mpt_f16,  f16_to_f32((uint16_t)u))
-ARRAY_FN(f16_from_f64,    mpt_f16,  double,   f16_from_f64(u))
-ARRAY_FN(f64_from_f16,    double,   mpt_f16,  f16_to_f64((uint16_t)u))
-ARRAY_FN(bf16_from_f32,   mpt_bf16, float,    bf16_from_f32((uint32_t)u))
-ARRAY_FN(f32_from_bf16,   float,    mpt_bf16, bf16_to_f32((uint16_t)u))
-CONVERT_FN(bf16_from_f64, MPT_BF16, MPT_F64,  bf16_from_f64(u))
-CONVERT_FN(f64_from_bf16, MPT_F64,  MPT_BF16, bf16_to_f64((uint16_t)u))
-CONVERT_FN(f32_from_f64,  MPT_F32,  MPT_F64,  mpt_encode(MPT_F32, f64_of(u), NULL, NULL))
-CONVERT_FN(f64_from_f32,  MPT_F64,  MPT_F32,  f64_bits(mpt_decode(MPT_F32, u)))
-
-#define ARRAY_ENTRY(name, dst_size, src_size) {#name, name##_run, name##_one, dst_size, src_size}
-static const array_fn array_fns[] = {
-    ARRAY_ENTRY(f16_from_f32, 2, 4),  ARRAY_ENTRY(f32_from_f16, 4, 2),
-    ARRAY_ENTRY(f16_from_f64, 2, 8),  ARRAY_ENTRY(f64_from_f16, 8, 2),
-    ARRAY_ENTRY(bf16_from_f32, 2, 4), ARRAY_ENTRY(f32_from_bf16, 4, 2),
-    ARRAY_ENTRY(bf16_from_f64, 2, 8), ARRAY_ENTRY(f64_from_bf16, 8, 2),
-    ARRAY_ENTRY(f32_from_f64, 4, 8),  ARRAY_ENTRY(f64_from_f32, 8, 4),
-};
-
-#define MAX_N 67u
-#define GUARD 64u
-
-static void fill_source(const array_fn *f, unsigned char *src, size_t n)
+static mpt_status run_pair(const pair_fn *f, void *dst, const void *src, size_t n)
 {
-    size_t i;
-    for (i = 0; i < n; i++)
-        put(src + i * f->src_size, f->src_size, source_pattern(f->src_size));
+    return f->own ? f->own(dst, src, n) : mpt_convert_n(f->dst, dst, f->src, src, n, NULL, NULL);
 }
 
-static void check_results(const array_fn *f, const unsigned char *dst, const unsigned char *src, size_t n)
+TEST(pairs_are_all)
 {
-    size_t i;
-    for (i = 0; i < n; i++) {
-        const uint64_t u = get(src + i * f->src_size, f->src_size);
-        CHECK_EQ_U_AT(get(dst + i * f->dst_size, f->dst_size), f->one(u), u);
+    size_t i, k;
+    CHECK_EQ_U(COUNT_OF(pairs), 30u + 10u);
+    for (i = 0; i < COUNT_OF(pairs); i++) {
+        CHECK(pairs[i].dst != pairs[i].src);
+        CHECK_EQ_I(pairs[i].own != NULL, i >= 30u);
+        for (k = 0; k < i; k++)
+            CHECK(pairs[i].dst != pairs[k].dst || pairs[i].src != pairs[k].src ||
+                  (pairs[i].own && !pairs[k].own));
     }
 }
 
-/* Every length, at 4 alignments of source and destination each, with guard bytes around the destination. */
-static void check_array_sizes(const array_fn *f)
+/* All codes of the small sources, whose places in a group of eight vary with the range of codes; 65 or 100
+ * thousand codes of the large ones. */
+TEST(pairs_every_code)
 {
-    const size_t   room = GUARD + (MAX_N + 16u) * 8u + GUARD;
-    unsigned char *src = (unsigned char *)malloc(room), *dst = (unsigned char *)malloc(room);
-    size_t         n, shift;
-    if (!src || !dst)
-        test_is_broken("no memory");
-    for (n = 0; n <= MAX_N; n++)
-        for (shift = 0; shift < 16u; shift++) {
-            const size_t   before = GUARD + shift / 4u * f->dst_size, after = before + n * f->dst_size;
-            unsigned char *from = src + shift % 4u * f->src_size, *to = dst + before;
-            fill_source(f, from, n);
-            memset(dst, 0xa5, room);
-            CHECK_EQ_I(f->run(to, from, n), MPT_OK);
-            check_results(f, to, from, n);
-            CHECK(all_bytes_are(dst, before, 0xa5));
-            CHECK(all_bytes_are(dst + after, room - after, 0xa5));
-        }
-    free(src);
-    free(dst);
-}
-
-TEST(array_sizes_and_alignments)
-{
-    size_t i;
-    for (i = 0; i < COUNT_OF(array_fns); i++) {
-        mt_context(array_fns[i].name, NULL);
-        check_array_sizes(&array_fns[i]);
-    }
-}
-
-/* Allocations of the exact size, so that AddressSanitizer detects an access one byte past the end. */
-TEST(array_exact_allocations)
-{
-    size_t i, n;
-    for (i = 0; i < COUNT_OF(array_fns); i++)
-        for (n = 1; n <= MAX_N; n++) {
-            const array_fn *f = &array_fns[i];
-            unsigned char  *src = (unsigned char *)malloc(n * f->src_size);
-            unsigned char  *dst = (unsigned char *)malloc(n * f->dst_size);
-            if (!src || !dst)
-                test_is_broken("no memory");
-            mt_context(f->name, NULL);
-            fill_source(f, src, n);
-            CHECK_EQ_I(f->run(dst, src, n), MPT_OK);
-            check_results(f, dst, src, n);
-            free(src);
-            free(dst);
-        }
-}
-
-TEST(array_large)
-{
-    const size_t   n = 100003u;
-    unsigned char *src = (unsigned char *)malloc(n * 8u), *dst = (unsigned char *)malloc(n * 8u);
-    size_t         i;
-    if (!src || !dst)
-        test_is_broken("no memory");
-    for (i = 0; i < COUNT_OF(array_fns); i++) {
-        mt_context(array_fns[i].name, NULL);
-        fill_source(&array_fns[i], src, n);
-        CHECK_EQ_I(array_fns[i].run(dst, src, n), MPT_OK);
-        check_results(&array_fns[i], dst, src, n);
-    }
-    free(src);
-    free(dst);
-}
-
-/* Every 16-bit code, in groups of eight; the place of a code in its group varies with the range of codes. */
-TEST(array_every_code)
-{
-    unsigned char src[8 * 2], dst[8 * 8];
-    size_t        i;
-    unsigned      c, k;
-    for (i = 0; i < COUNT_OF(array_fns); i++) {
-        const array_fn *f = &array_fns[i];
+    enum { ALL = 100003 };
+    static uint64_t src[ALL], dst[ALL];
+    size_t          i, k;
+    for (i = 0; i < COUNT_OF(pairs); i++) {
+        const pair_fn *f = &pairs[i];
+        const row     *s = row_of(f->src);
+        const size_t   n = s->bits == 8 ? 259u : s->bits == 16 ? 65539u
+                           : (f->own && s->bits == 32 ? (size_t)ALL : 65539u) / mt.every;
         mt_context(f->name, NULL);
-        for (c = 0; c < 65536u && f->src_size == 2u; c += 8u) {
-            for (k = 0; k < 8u; k++)
-                put(src + 2u * k, 2u, c + (k ^ (c >> 13)));
-            CHECK_EQ_I(f->run(dst, src, 8u), MPT_OK);
-            check_results(f, dst, src, 8u);
-        }
+        for (k = 0; k < n; k++)
+            put_code(src, f->src, k, s->bits <= 16 ? k ^ (k >> 13 & 7u) : some_code(f->src));
+        memset(dst, 0xa5, sizeof dst);
+        CHECK_EQ_I(run_pair(f, dst, src, n), MPT_OK);
+        check_plain(f->dst, dst, f->src, src, n);
     }
 }
 
-TEST(array_narrow_in_place)
-{
-    unsigned char *buf = (unsigned char *)malloc(MAX_N * 8u), *src = (unsigned char *)malloc(MAX_N * 8u);
-    size_t         i, n;
-    if (!buf || !src)
-        test_is_broken("no memory");
-    for (i = 0; i < COUNT_OF(array_fns); i++)
-        for (n = 0; n <= MAX_N && array_fns[i].src_size > array_fns[i].dst_size; n++) {
-            const array_fn *f = &array_fns[i];
-            mt_context(f->name, "in place");
-            fill_source(f, src, n);
-            memcpy(buf, src, n * f->src_size);
-            CHECK_EQ_I(f->run(buf, buf, n), MPT_OK);
-            check_results(f, buf, src, n);
-            CHECK(memcmp(buf + n * f->dst_size, src + n * f->dst_size,
-                         n * (f->src_size - f->dst_size)) == 0);
-        }
-    free(buf);
-    free(src);
-}
+#define MOST 67u
 
-/* mpt_convert_n, which gets formats at run time, gives the same bytes as functions of typed arrays. */
-TEST(array_any_format)
+/* Arrays that end right before, or begin right after, an inaccessible page; and unaligned ones. Every length
+ * up to MOST and some larger ones. */
+TEST(pairs_between_fences)
 {
-    static const mpt_format formats[] = {MPT_F64, MPT_F32, MPT_F16, MPT_BF16};
-    uint64_t      store[2][33];
-    uint32_t      floats[33], back[2][33];
-    size_t        i, k;
-    for (i = 0; i < 33u; i++)
-        floats[i] = (uint32_t)mt_random();
-    for (k = 0; k < COUNT_OF(formats); k++) {
-        const float *src = (const float *)(const void *)floats;
-        float       *typed = (float *)(void *)back[1];
-        mt_context(mpt_format_get(formats[k])->name, "any format");
-        memset(store, 0xa5, sizeof store);
-        memset(back, 0x5a, sizeof back);
-        CHECK_EQ_I(mpt_convert_n(formats[k], store[0], MPT_F32, src, 32u, NULL, NULL), MPT_OK);
-        CHECK_EQ_I(mpt_convert_n(MPT_F32, back[0], formats[k], store[0], 32u, NULL, NULL), MPT_OK);
-        switch ((int)formats[k]) {
-        case MPT_F64:
-            for (i = 0; i < 32u; i++) {
-                store[1][i] = f64_bits(mpt_decode(MPT_F32, floats[i]));
-                back[1][i] = (uint32_t)mpt_encode(MPT_F32, f64_of(store[1][i]), NULL, NULL);
-            }
-            break;
-        case MPT_F16:
-            CHECK_EQ_I(mpt_f16_from_f32_n((mpt_f16 *)(void *)store[1], src, 32u), MPT_OK);
-            CHECK_EQ_I(mpt_f32_from_f16_n(typed, (mpt_f16 *)(void *)store[1], 32u), MPT_OK);
-            break;
-        case MPT_BF16:
-            CHECK_EQ_I(mpt_bf16_from_f32_n((mpt_bf16 *)(void *)store[1], src, 32u), MPT_OK);
-            CHECK_EQ_I(mpt_f32_from_bf16_n(typed, (mpt_bf16 *)(void *)store[1], 32u), MPT_OK);
-            break;
-        default:
-            memcpy(store[1], floats, 32u * sizeof *floats);
-            memcpy(back[1], floats, 32u * sizeof *floats);
-        }
-        CHECK(memcmp(store[0], store[1], sizeof store[0]) == 0);
-        CHECK(memcmp(back[0], back[1], sizeof back[0]) == 0);
-    }
-    memset(store, 0xa5, sizeof store);
-    CHECK_EQ_I(mpt_convert_n(MPT_FORMAT_COUNT, store[0], MPT_F32, floats, 32u, NULL, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_convert_n(MPT_F32, store[0], MPT_FORMAT_COUNT, floats, 32u, NULL, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_convert_n(MPT_F16, NULL, MPT_F32, floats, 32u, NULL, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_convert_n(MPT_F32, store[0], MPT_F16, NULL, 32u, NULL, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_convert_n(MPT_F16, NULL, MPT_F32, NULL, 0u, NULL, NULL), MPT_OK);
-    CHECK(all_bytes_are((const unsigned char *)store, sizeof store, 0xa5));
-}
-
-TEST(array_bad_arguments)
-{
-    unsigned char a[8 * 16], b[8 * 16];
-    size_t        i;
-    for (i = 0; i < COUNT_OF(array_fns); i++) {
-        const array_fn *f = &array_fns[i];
-        mt_context(f->name, "NULL");
-        memset(a, 0xa5, sizeof a);
-        memset(b, 0x11, sizeof b);
-        CHECK_EQ_I(f->run(a, NULL, 16u), MPT_E_ARG);
-        CHECK_EQ_I(f->run(NULL, b, 16u), MPT_E_ARG);
-        CHECK_EQ_I(f->run(NULL, NULL, 1u), MPT_E_ARG);
-        CHECK_EQ_I(f->run(NULL, NULL, 0u), MPT_OK);
-        CHECK_EQ_I(f->run(a, NULL, 0u), MPT_OK);
-        CHECK_EQ_I(f->run(NULL, b, 0u), MPT_OK);
-        CHECK_EQ_I(f->run(a, b, 0u), MPT_OK);
-        CHECK(all_bytes_are(a, sizeof a, 0xa5));
-        CHECK(all_bytes_are(b, sizeof b, 0x11));
-    }
-}
-
-/* No byte before the first or after the last element is read or written, at every length. */
-TEST(array_between_fences)
-{
-#if HAVE_FENCE
-    const size_t   page = (size_t)sysconf(_SC_PAGESIZE);
-    unsigned char *src = fenced_page(page), *dst = fenced_page(page);
-    size_t         i, n;
+    static const size_t large[] = {255u, 256u, 257u, 300u};
+    size_t              room = 4096u, i, k;
+    unsigned char      *src = fenced(&room), *dst = fenced(&room);
     if (!src || !dst)
-        SKIP("mmap or mprotect refused");
-    for (i = 0; i < COUNT_OF(array_fns); i++)
-        for (n = 0; n <= MAX_N; n++) {
-            const array_fn *f = &array_fns[i];
-            unsigned char  *last_src = src + page - n * f->src_size;
-            unsigned char  *last_dst = dst + page - n * f->dst_size;
+        SKIP("no memory with fences");
+    for (i = 0; i < COUNT_OF(pairs); i++)
+        for (k = 0; k <= MOST + COUNT_OF(large); k++) {
+            const pair_fn *f = &pairs[i];
+            const size_t   n = k > MOST ? large[k - MOST - 1u] : k;
+            const size_t   from = n * bytes_of(f->src), to = n * bytes_of(f->dst);
             mt_context(f->name, "fences");
-            fill_source(f, src, n);
-            CHECK_EQ_I(f->run(dst, src, n), MPT_OK);
-            check_results(f, dst, src, n);
-            fill_source(f, last_src, n);
-            CHECK_EQ_I(f->run(last_dst, last_src, n), MPT_OK);
-            check_results(f, last_dst, last_src, n);
+            memset(dst, 0xa5, room);
+            fill_codes(src + room - from, f->src, n);
+            CHECK_EQ_I(run_pair(f, dst + room - to, src + room - from, n), MPT_OK);
+            check_plain(f->dst, dst + room - to, f->src, src + room - from, n);
+            CHECK(all_bytes_are(dst, room - to, 0xa5));
+            memset(dst, 0xa5, room);
+            fill_codes(src, f->src, n);
+            CHECK_EQ_I(run_pair(f, dst, src, n), MPT_OK);
+            check_plain(f->dst, dst, f->src, src, n);
+            CHECK(all_bytes_are(dst + to, room - to, 0xa5));
         }
-    munmap(src - page, 3u * page);
-    munmap(dst - page, 3u * page);
-#else
-    SKIP("no mmap on this system");
-#endif
+}
+
+/* Every length up to MOST and some larger ones, at 4 alignments of source and destination each; by
+ * mpt_convert_n, at addresses of any alignment. With guard bytes around the destination. */
+TEST(pairs_at_every_alignment)
+{
+    enum { GUARD = 64, LONGEST = 315, ROOM = 2 * GUARD + (LONGEST + 16) * 8 };
+    static uint64_t words[2][ROOM / 8];
+    unsigned char  *src = (unsigned char *)words[0], *dst = (unsigned char *)words[1];
+    size_t          i, n, shift;
+    for (i = 0; i < COUNT_OF(pairs); i++)
+        for (n = 0; n <= (size_t)LONGEST; n += n < MOST ? 1u : 62u)
+            for (shift = pairs[i].own ? 0u : n % 16u; shift < 16u; shift += pairs[i].own ? 1u : 16u) {
+                const pair_fn *f = &pairs[i];
+                const size_t   d = f->own ? bytes_of(f->dst) : 3u, s = f->own ? bytes_of(f->src) : 7u;
+                const size_t   before = GUARD + shift / 4u * d, after = before + n * bytes_of(f->dst);
+                unsigned char *from = src + shift % 4u * s, *to = dst + before;
+                mt_context(f->name, "alignment");
+                fill_codes(from, f->src, n);
+                memset(dst, 0xa5, ROOM);
+                CHECK_EQ_I(run_pair(f, to, from, n), MPT_OK);
+                check_plain(f->dst, to, f->src, from, n);
+                CHECK(all_bytes_are(dst, before, 0xa5));
+                CHECK(all_bytes_are(dst + after, ROOM - after, 0xa5));
+            }
+}
+
+TEST(pairs_in_place)
+{
+    static unsigned char buf[600 * 8], src[600 * 8];
+    size_t               i, n;
+    for (i = 0; i < COUNT_OF(pairs); i++)
+        for (n = 0; n <= 600u && bytes_of(pairs[i].src) >= bytes_of(pairs[i].dst);
+             n += n < MOST ? 1u : 56u) {
+            const pair_fn *f = &pairs[i];
+            mt_context(f->name, "in place");
+            fill_codes(src, f->src, 600u);
+            memcpy(buf, src, sizeof buf);
+            CHECK_EQ_I(run_pair(f, buf, buf, n), MPT_OK);
+            check_plain(f->dst, buf, f->src, src, n);
+            CHECK(memcmp(buf + n * bytes_of(f->dst), src + n * bytes_of(f->dst),
+                         sizeof buf - n * bytes_of(f->dst)) == 0);
+        }
+}
+
+TEST(pairs_bad_arguments)
+{
+    static const pair_fn saturating[] = {{"mpt_e4m3_from_f32_sat_n", MPT_E4M3, MPT_F32, run_e4m3_sat},
+                                         {"mpt_e5m2_from_f32_sat_n", MPT_E5M2, MPT_F32, run_e5m2_sat}};
+    uint64_t a[16], b[16];
+    size_t   i;
+    memset(a, 0xa5, sizeof a);
+    memset(b, 0x11, sizeof b);
+    for (i = 0; i < COUNT_OF(pairs) + COUNT_OF(saturating); i++) {
+        const pair_fn *f = i < COUNT_OF(pairs) ? &pairs[i] : &saturating[i - COUNT_OF(pairs)];
+        mt_context(f->name, "NULL");
+        CHECK_EQ_I(run_pair(f, a, NULL, 16u), MPT_E_ARG);
+        CHECK_EQ_I(run_pair(f, NULL, b, 16u), MPT_E_ARG);
+        CHECK_EQ_I(run_pair(f, NULL, NULL, 1u), MPT_E_ARG);
+        CHECK_EQ_I(run_pair(f, NULL, NULL, 0u), MPT_OK);
+        CHECK_EQ_I(run_pair(f, a, NULL, 0u), MPT_OK);
+        CHECK_EQ_I(run_pair(f, NULL, b, 0u), MPT_OK);
+        CHECK_EQ_I(run_pair(f, a, b, 0u), MPT_OK);
+    }
+    CHECK(all_bytes_are((const unsigned char *)a, sizeof a, 0xa5));
+    CHECK(all_bytes_are((const unsigned char *)b, sizeof b, 0x11));
 }
 
 TEST(simd_name)
@@ -1722,16 +1636,15 @@ int main(int argc, char **argv)
     RUN(format_define_others);
     RUN(decode_every_code);
     RUN(decode_f32_f64_codes);
-    RUN(f16_every_code);
-    RUN(bf16_every_code);
-    RUN(half_nan_payloads);
-    RUN(half_limits);
-    RUN(f16_midpoints);
-    RUN(bf16_midpoints);
-    RUN(f16_patterns);
-    RUN(bf16_patterns);
+    RUN(small_every_code);
+    RUN(small_nan_payloads);
+    RUN(small_limits);
+    RUN(small_midpoints);
+    RUN(half_patterns);
     RUN(f16_every_f32);
     RUN(bf16_every_f32);
+    RUN(e4m3_every_f32);
+    RUN(e5m2_every_f32);
 #define X(name, format, rounding) RUN(name);
     EVERY_SMALL_FORMAT(X)
 #undef X
@@ -1746,24 +1659,19 @@ int main(int argc, char **argv)
     RUN(stochastic_share);
     RUN(stochastic_never);
     RUN(class_texts);
-    RUN(f16_next);
-    RUN(bf16_next);
-    RUN(f16_ulp);
-    RUN(bf16_ulp);
+    RUN(half_next);
     RUN(ulp_any_format);
     RUN(anatomy_every_format);
     RUN(anatomy_by_hand);
     RUN(anatomy_specials);
     RUN(anatomy_error_of_subnormal_doubles);
     RUN(bits_text);
-    RUN(array_sizes_and_alignments);
-    RUN(array_exact_allocations);
-    RUN(array_large);
-    RUN(array_every_code);
-    RUN(array_narrow_in_place);
-    RUN(array_any_format);
-    RUN(array_bad_arguments);
-    RUN(array_between_fences);
+    RUN(pairs_are_all);
+    RUN(pairs_every_code);
+    RUN(pairs_between_fences);
+    RUN(pairs_at_every_alignment);
+    RUN(pairs_in_place);
+    RUN(pairs_bad_arguments);
     RUN(simd_name);
     return mt_end();
 }

@@ -90,21 +90,13 @@ static uint32_t ref_small_scale(num amax, num tensor, mpt_block_scaling rule)
 static uint64_t ref_element(const row *r, num x, num scale, int negative, mpt_rounding rounding)
 {
     uint64_t c = 0u;
-    int      half, up;
+    int      half;
     while (c < r->max_code && num_cmp(num_times(ref_value(r, c + 1u), scale), x) <= 0)
         c++;
     if (c == r->max_code || num_cmp(num_times(ref_value(r, c), scale), x) == 0)
         return c;
     half = num_cmp(x, num_times(num_middle(ref_value(r, c), ref_value(r, c + 1u)), scale));
-    switch (rounding) {
-    case MPT_RND_NEAREST_AWAY: up = half >= 0; break;
-    case MPT_RND_TOWARD_ZERO: up = 0; break;
-    case MPT_RND_UP: up = !negative; break;
-    case MPT_RND_DOWN: up = negative; break;
-    case MPT_RND_ODD: up = !(c & 1u); break;
-    default: up = half > 0 || (half == 0 && (c & 1u)); break;
-    }
-    return c + (uint64_t)up;
+    return c + (uint64_t)ref_up(rounding, half, c & 1u, negative);
 }
 
 /* Quantize a block of n floats: store the element codes, return the scale code. */
@@ -255,8 +247,7 @@ static void check_blocks(size_t which, size_t n, const mpt_block_opts *o, uint32
     fill_floats(x, n);
     memset(codes, 0xa5, sizeof codes);
     memset(scales, 0xa5, sizeof scales);
-    CHECK_EQ_I(mpt_block_quantize_n(blocks[which].id, codes, scales, (const float *)(const void *)x, n, o),
-               MPT_OK);
+    CHECK_EQ_I(mpt_block_quantize_n(blocks[which].id, codes, scales, CF32P(x), n, o), MPT_OK);
     for (i = 0; i < count; i++) {
         const size_t take = n - i * size < size ? n - i * size : size;
         CHECK_EQ_U_AT(scales[i], ref_block(which, want + i * size, x + i * size, take, o, tensor_bits,
@@ -272,7 +263,7 @@ static void check_blocks(size_t which, size_t n, const mpt_block_opts *o, uint32
     CHECK(all_bytes_are(codes + bytes, sizeof codes - bytes, 0xa5));
     CHECK(all_bytes_are(scales + count, sizeof scales - count, 0xa5));
     memset(back, 0x5a, sizeof back);
-    CHECK_EQ_I(mpt_block_dequantize_n(blocks[which].id, (float *)(void *)back, codes, scales, n, o), MPT_OK);
+    CHECK_EQ_I(mpt_block_dequantize_n(blocks[which].id, F32P(back), codes, scales, n, o), MPT_OK);
     for (i = 0; i < n; i++)
         CHECK_EQ_U_AT(back[i], ref_value_of(which, plain[i], scales[i / size], tensor_bits), x[i]);
     CHECK(all_bytes_are((const unsigned char *)(back + n), (MOST - n) * 4u, 0x5a));
@@ -385,7 +376,7 @@ TEST(block_dequantize_every_code)
                 for (o.packed = 0; o.packed < 2; o.packed++) {
                     mt_context(blocks[i].name, mpt_simd_name());
                     memset(back, 0x5a, sizeof back);
-                    CHECK_EQ_I(mpt_block_dequantize_n(blocks[i].id, (float *)(void *)back,
+                    CHECK_EQ_I(mpt_block_dequantize_n(blocks[i].id, F32P(back),
                                                       o.packed ? packed : codes, scales, N, &o), MPT_OK);
                     for (k = 0; k < N; k++)
                         CHECK_EQ_U_AT(back[k], want[k], k);
@@ -412,11 +403,8 @@ TEST(block_round_trip)
             codes[pass % (int)size] = (uint8_t)r->max_code;
             scales[0] = (uint8_t)(blocks[i].scale == MPT_E8M0 ? 20u + mt_random() % 200u
                                                               : 1u + mt_random() % 0x7eu);
-            CHECK_EQ_I(mpt_block_dequantize_n(blocks[i].id, (float *)(void *)x, codes, scales, size, NULL),
-                       MPT_OK);
-            CHECK_EQ_I(mpt_block_quantize_n(blocks[i].id, codes2, scales2, (const float *)(const void *)x,
-                                            size,
-                                            NULL), MPT_OK);
+            CHECK_EQ_I(mpt_block_dequantize_n(blocks[i].id, F32P(x), codes, scales, size, NULL), MPT_OK);
+            CHECK_EQ_I(mpt_block_quantize_n(blocks[i].id, codes2, scales2, CF32P(x), size, NULL), MPT_OK);
             CHECK_EQ_U(scales2[0], scales[0]);
             CHECK(memcmp(codes, codes2, size) == 0);
         }
@@ -542,40 +530,27 @@ TEST(block_bad_arguments)
 /* No byte before or after the arrays is read or written, packed or not, with whole and partial blocks. */
 TEST(block_between_fences)
 {
-#if HAVE_FENCE
-    const size_t   page = (size_t)sysconf(_SC_PAGESIZE);
-    unsigned char *x = fenced_page(page), *codes = fenced_page(page), *scales = fenced_page(page);
-    size_t         i, n;
+    size_t         room = 4096u, i, n;
+    unsigned char *x = fenced(&room), *codes = fenced(&room), *scales = fenced(&room);
     int            packed;
     if (!x || !codes || !scales)
-        SKIP("mmap or mprotect refused");
+        SKIP("no memory with fences");
     for (i = 0; i < COUNT_OF(blocks); i++)
         for (n = 0; n <= 130u; n++)
             for (packed = 0; packed < 2; packed++) {
                 const size_t   size = (size_t)blocks[i].size, count = (n + size - 1u) / size;
                 const size_t   bytes = packed ? mpt_packed_size(n, row_of(blocks[i].element)->bits) : n;
-                float         *src = (float *)(void *)(x + page - n * 4u);
+                unsigned char *src = x + room - n * 4u, *last = codes + room - bytes;
+                uint8_t       *end = scales + room - count;
                 mpt_block_opts o;
                 memset(&o, 0, sizeof o);
                 o.packed = packed;
-                fill_floats((uint32_t *)(void *)(x + page - n * 4u), n);
-                CHECK_EQ_I(mpt_block_quantize_n(blocks[i].id, codes + page - bytes, scales + page - count,
-                                                src, n, &o),
-                           MPT_OK);
-                CHECK_EQ_I(mpt_block_dequantize_n(blocks[i].id, src, codes + page - bytes,
-                                                  scales + page - count, n,
-                                                  &o), MPT_OK);
-                CHECK_EQ_I(mpt_block_quantize_n(blocks[i].id, codes, scales, (float *)(void *)x, n, &o),
-                           MPT_OK);
-                CHECK_EQ_I(mpt_block_dequantize_n(blocks[i].id, (float *)(void *)x, codes, scales, n, &o),
-                           MPT_OK);
+                fill_floats((uint32_t *)(void *)src, n);
+                CHECK_EQ_I(mpt_block_quantize_n(blocks[i].id, last, end, F32P(src), n, &o), MPT_OK);
+                CHECK_EQ_I(mpt_block_dequantize_n(blocks[i].id, F32P(src), last, end, n, &o), MPT_OK);
+                CHECK_EQ_I(mpt_block_quantize_n(blocks[i].id, codes, scales, F32P(x), n, &o), MPT_OK);
+                CHECK_EQ_I(mpt_block_dequantize_n(blocks[i].id, F32P(x), codes, scales, n, &o), MPT_OK);
             }
-    munmap(x - page, 3u * page);
-    munmap(codes - page, 3u * page);
-    munmap(scales - page, 3u * page);
-#else
-    SKIP("no mmap on this system");
-#endif
 }
 
 int main(int argc, char **argv)

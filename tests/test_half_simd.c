@@ -18,17 +18,10 @@ static size_t around_bytes = (size_t)32 << 20;  /* larger arrays use non-tempora
 #define MPT_IMPLEMENTATION
 #include "../mpt_half.h"
 #include "test.h"
+#include "half_ref.h"
 #include <time.h>
 #if MPTI_X86
 #include <xmmintrin.h>
-#endif
-
-#if defined(__unix__) || defined(__APPLE__)
-#define HAVE_FENCE 1
-#include <sys/mman.h>
-#include <unistd.h>
-#else
-#define HAVE_FENCE 0
 #endif
 
 // the conversions and their judges ----------------------------------------------------------------
@@ -61,12 +54,6 @@ typedef struct conversion {
 #define BITS_bf16 uint16_t
 #define BITS_e4m3 uint8_t
 #define BITS_e5m2 uint8_t
-#define FORMAT_f64  MPT_F64
-#define FORMAT_f32  MPT_F32
-#define FORMAT_f16  MPT_F16
-#define FORMAT_bf16 MPT_BF16
-#define FORMAT_e4m3 MPT_E4M3
-#define FORMAT_e5m2 MPT_E5M2
 #define OPEN_f64(code)  mpti_f32_odd_from_f64(code)
 #define OPEN_f32(code)  (code)
 #define OPEN_f16(code)  mpti_f16_decode(code)
@@ -80,36 +67,15 @@ typedef struct conversion {
 #define MAKE_e4m3(u) mpti_e4m3_encode(u)
 #define MAKE_e5m2(u) mpti_e5m2_encode(u)
 
-/* OWN: pairs with their own functions; PLAIN: the others, but not f32 from f64, which rounds to nearest. */
-#define PAIRS(OWN, PLAIN)                                                                               \
-    OWN(f16, f32, mpt_f16, float)   OWN(f16, f64, mpt_f16, double)  OWN(f32, f16, float, mpt_f16)       \
-    OWN(f64, f16, double, mpt_f16)  OWN(bf16, f32, mpt_bf16, float) OWN(f32, bf16, float, mpt_bf16)     \
-    OWN(e4m3, f32, mpt_e4m3, float) OWN(f32, e4m3, float, mpt_e4m3)                                     \
-    OWN(e5m2, f32, mpt_e5m2, float) OWN(f32, e5m2, float, mpt_e5m2)                                     \
-    PLAIN(f64, f32)  PLAIN(f64, bf16)  PLAIN(f64, e4m3)  PLAIN(f64, e5m2)  PLAIN(f16, bf16)             \
-    PLAIN(f16, e4m3) PLAIN(f16, e5m2)  PLAIN(bf16, f64)  PLAIN(bf16, f16)  PLAIN(bf16, e4m3)            \
-    PLAIN(bf16, e5m2) PLAIN(e4m3, f64) PLAIN(e4m3, f16)  PLAIN(e4m3, bf16) PLAIN(e4m3, e5m2)            \
-    PLAIN(e5m2, f64) PLAIN(e5m2, f16)  PLAIN(e5m2, bf16) PLAIN(e5m2, e4m3)
 #define PLAIN(d, s) JUDGED(d##_from_##s, BITS_##d, BITS_##s, MAKE_##d(OPEN_##s(in_)))
-#define OWN(d, s, dst_type, src_type)                                                       \
-    static mpt_status run_##d##_from_##s(void *dst, const void *src, size_t n)              \
-    {                                                                                       \
-        return mpt_##d##_from_##s##_n((dst_type *)dst, (const src_type *)src, n);           \
-    }                                                                                       \
-    PLAIN(d, s)
-PAIRS(OWN, PLAIN)
+#define OWN(d, s, dst_type, src_type) RUN_PAIR(d, s, dst_type, src_type) PLAIN(d, s)
+FAST_PAIRS(OWN, PLAIN)
 #undef OWN
 #undef PLAIN
-JUDGED(f32_from_f64, uint32_t, uint64_t, mpti_f32_from_f64(in_))
+JUDGED(f32_from_f64, uint32_t, uint64_t, mpti_f32_from_f64(in_))    /* rounds to nearest, not to odd */
 
-static mpt_status run_e4m3_sat(void *dst, const void *src, size_t n)
-{
-    return mpt_e4m3_from_f32_sat_n((mpt_e4m3 *)dst, (const float *)src, n);
-}
-static mpt_status run_e5m2_sat(void *dst, const void *src, size_t n)
-{
-    return mpt_e5m2_from_f32_sat_n((mpt_e5m2 *)dst, (const float *)src, n);
-}
+RUN_SAT(e4m3)
+RUN_SAT(e5m2)
 JUDGED(e4m3_sat, uint8_t, uint32_t, mpti_fp8_code(in_, 0, 1))
 JUDGED(e5m2_sat, uint8_t, uint32_t, mpti_fp8_code(in_, 1, 1))
 
@@ -121,11 +87,11 @@ static const conversion conversions[] = {
     {#d " <- " #s, FORMAT_##d, FORMAT_##s, sizeof(BITS_##d), sizeof(BITS_##s), own, judge_##d##_from_##s},
 #define OWN(d, s, dst_type, src_type) ENTRY(d, s, run_##d##_from_##s)
 #define PLAIN(d, s) ENTRY(d, s, NULL)
-    PAIRS(OWN, PLAIN)
+    FAST_PAIRS(OWN, PLAIN)
 #undef OWN
 #undef PLAIN
 };
-enum { CONVERSIONS = sizeof conversions / sizeof *conversions, LAST = MPTI_PATH_AVX512 };
+enum { CONVERSIONS = COUNT_OF(conversions), LAST = MPTI_PATH_AVX512 };
 
 static void run(const conversion *c, void *dst, const void *src, size_t n)
 {
@@ -154,7 +120,7 @@ static struct {
 
 static void put(void *array, size_t i, uint64_t bits, size_t bytes)
 {
-    mpti_store_code((unsigned char *)array + i * bytes, (int)bytes, bits);
+    mt_put((unsigned char *)array + i * bytes, bytes, bits);
 }
 
 static float *floats(void *array) { return (float *)array; }
@@ -199,9 +165,9 @@ static void check_same(const conversion *c, const void *in, size_t n)
     }
     for (i = 0; i < n; i++)
         if (memcmp(data.out + i * c->out, data.want + i * c->out, c->out) != 0)
-            CHECK_EQ_U_AT(mpti_load_code(data.out + i * c->out, (int)c->out),
-                          mpti_load_code(data.want + i * c->out, (int)c->out),
-                          mpti_load_code((const unsigned char *)in + i * c->in, (int)c->in));
+            CHECK_EQ_U_AT(mt_get(data.out + i * c->out, c->out),
+                          mt_get(data.want + i * c->out, c->out),
+                          mt_get((const unsigned char *)in + i * c->in, c->in));
 }
 
 // the processor's control register ----------------------------------------------------------------
@@ -276,7 +242,7 @@ TEST(values_whatever_the_control_register_says)
         const conversion *c = conversions + i;
         const size_t      n = fill(c->from, c->in);
         c->judge(data.want, data.in, n);
-        for (k = 0; k < sizeof settings / sizeof *settings; k++)
+        for (k = 0; k < COUNT_OF(settings); k++)
             EACH_PATH(p) {
                 const uint64_t old = control_set(settings[k].direction, settings[k].what);
                 run(c, data.out, data.in, n);
@@ -324,7 +290,7 @@ TEST(runs_of_normal_floats_to_bf16)
     const conversion     *c = conversion_of("bf16 <- f32");
     size_t                i, k, at, n, trial;
     int                   p;
-    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (i = 0; i < COUNT_OF(sizes); i++) {
         n = sizes[i];
         for (trial = 0; trial < 300u; trial++) {
             for (k = 0; k < n; k++)     /* normal, zero or Inf */
@@ -339,7 +305,7 @@ TEST(runs_of_normal_floats_to_bf16)
             c->judge(data.want, data.in, n);
             EACH_PATH(p) {
                 mt_context(c->name, mpt_simd_name());
-                check_run_to_bf16(c, n, controls[trial % (sizeof controls / sizeof *controls)]);
+                check_run_to_bf16(c, n, controls[trial % COUNT_OF(controls)]);
             }
         }
     }
@@ -416,14 +382,14 @@ static size_t special_codes(mpt_format format, uint64_t *codes)
     const uint64_t         plain[] = {0u, 1u, 2u, least - 1u, least, least + 1u, f->max_code, f->inf_code,
                                       f->nan_code, f->nan_code | 1u};
     size_t                 n = 0, i;
-    for (i = 0; i < sizeof plain / sizeof *plain; i++)
+    for (i = 0; i < COUNT_OF(plain); i++)
         codes[n++] = plain[i];
     if (f->has_inf) {           /* signaling NaNs with the last, the first or all payload bits set */
         codes[n++] = f->inf_code | 1u;
         codes[n++] = f->inf_code | (least >> 2);
         codes[n++] = f->inf_code | (least - 1u);
     }
-    for (i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    for (i = 0; i < COUNT_OF(numbers); i++) {
         unsigned       unused = 0u;
         const mpt_opts down = {MPT_RND_TOWARD_ZERO, MPT_OVERFLOW_IEEE, 0u, MPT_NAN_KEEP, MPT_TININESS_AFTER,
                                0u, NULL, 0u, 0u, 0u, 0u};
@@ -454,7 +420,7 @@ TEST(one_special_value_at_each_place)
             EACH_PATH(p) {
                 size_t wrong = N;
                 for (at = 0; at < N; at++) {
-                    const uint64_t usual = mpti_load_code(in + at * c->in, (int)c->in);
+                    const uint64_t usual = mt_get(in + at * c->in, c->in);
                     put(in, at, codes[k], c->in);
                     c->judge(data.want + at * c->out, in + at * c->in, 1);
                     run(c, out, in, N);
@@ -472,21 +438,17 @@ TEST(one_special_value_at_each_place)
 /* Both arrays end right before, then begin right after, an inaccessible page. */
 TEST(fences)
 {
-#if HAVE_FENCE
-    const size_t   page = (size_t)sysconf(_SC_PAGESIZE);
-    void          *got = mmap(NULL, 8u * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    unsigned char *a = (unsigned char *)got + page, *b = a + 4u * page;
-    size_t         n;
+    size_t         room = 8192u, n;
+    unsigned char *a = fenced(&room), *b = fenced(&room);
     int            i, p;
-    if (got == MAP_FAILED || mprotect(a, 2u * page, PROT_READ | PROT_WRITE) != 0 ||
-        mprotect(b, 2u * page, PROT_READ | PROT_WRITE) != 0)
+    if (!a || !b)
         SKIP("no memory with fences");
     for (i = 0; i < CONVERSIONS; i++) {
         const conversion *c = conversions + i;
         (void)fill(c->from, c->in);
         EACH_PATH(p)
             for (n = 1; n < 300u; n += n < 140u ? 1u : 31u) {
-                unsigned char *src = a + 2u * page - n * c->in, *dst = b + 2u * page - n * c->out;
+                unsigned char *src = a + room - n * c->in, *dst = b + room - n * c->out;
                 memcpy(src, data.in, n * c->in);
                 c->judge(data.want, src, n);
                 run(c, dst, src, n);
@@ -497,33 +459,23 @@ TEST(fences)
                 CHECK(memcmp(b, data.want, n * c->out) == 0);
             }
     }
-    munmap(got, 8u * page);
-#else
-    CHECK(1);
-#endif
 }
 
 /* Groups of 16 blocks, single blocks and a partial one, with ordinary and with non-temporal stores. Every
  * array ends right before an inaccessible page. */
 TEST(mxfp4_between_fences)
 {
-#if HAVE_FENCE
     static const size_t lengths[] = {7, 32, 40, 64, 480, 512, 520, 544, 1024, 1056, 1536, 2048 + 33};
-    enum { ARRAYS = 4 };
-    const size_t   page = (size_t)sysconf(_SC_PAGESIZE), room = 8192u + page - 8192u % page;
-    void          *got = mmap(NULL, ARRAYS * (room + page), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    unsigned char *end[ARRAYS];
-    size_t         i, k, n;
-    int            p, packed;
-    if (got == MAP_FAILED || 4u * (2048u + 33u) > room)
-        SKIP("no memory with fences");
-    for (i = 0; i < ARRAYS; i++) {
-        unsigned char *a = (unsigned char *)got + i * (room + page);
-        if (mprotect(a, room, PROT_READ | PROT_WRITE) != 0)
+    size_t              room = 4u * (2048u + 33u) + 64u, i, k, n;
+    unsigned char      *end[4];
+    int                 p, packed;
+    for (i = 0; i < 4u; i++) {
+        end[i] = fenced(&room);
+        if (!end[i])
             SKIP("no memory with fences");
-        end[i] = a + room;
+        end[i] += room;
     }
-    for (i = 0; i < sizeof lengths / sizeof *lengths; i++)
+    for (i = 0; i < COUNT_OF(lengths); i++)
         for (packed = 0; packed < 2; packed++) {
             unsigned char *x, *y, *codes, *scales;
             size_t         bytes;
@@ -556,10 +508,6 @@ TEST(mxfp4_between_fences)
                 }
         }
     around_bytes = (size_t)32 << 20;
-    munmap(got, ARRAYS * (room + page));
-#else
-    CHECK(1);
-#endif
 }
 
 /* mpt_quantize_as_n against a judge that encodes and decodes one value at a time. */
@@ -568,7 +516,7 @@ static void check_quantize(const mpt_format_info *f, size_t n)
     size_t i;
     int    p, rounds;
     for (i = 0; i < n; i++) {
-        const uint32_t u = (uint32_t)mpti_load_code((unsigned char *)data.in + 4u * i, 4);
+        const uint32_t u = (uint32_t)mt_get((unsigned char *)data.in + 4u * i, 4u);
         unsigned       unused = 0u;
         const mpt_opts plain = MPTI_PLAIN_OPTS;
         const uint64_t x = mpti_f64_of_code(mpt_format_get(MPT_F32), u, 0u);
@@ -607,7 +555,7 @@ TEST(quantize)
     size_t          i;
     for (i = 0; i < (size_t)MPT_FORMAT_COUNT; i++)
         check_quantize(mpt_format_get((mpt_format)i), n);
-    for (i = 0; i < sizeof made / sizeof *made; i++) {
+    for (i = 0; i < COUNT_OF(made); i++) {
         CHECK_EQ_I(mpt_format_define(&f, "made up", made[i].e, made[i].m, made[i].bias, made[i].specials),
                    MPT_OK);
         check_quantize(&f, n);
@@ -683,7 +631,7 @@ static void judge_stochastic(mpt_format to, unsigned char *dst, const unsigned c
     size_t i;
     for (i = 0; i < n; i++) {
         const uint32_t word = mpt_philox(o->seed, o->stream, o->step, o->first_element + i);
-        const uint32_t u = (uint32_t)mpti_load_code(src + 4u * i, 4);
+        const uint32_t u = (uint32_t)mt_get(src + 4u * i, 4u);
         put(dst, i, to == MPT_BF16 ? mpti_bf16_stochastic(u, word) : mpti_f16_stochastic(u, word), 2u);
     }
 }
@@ -740,7 +688,7 @@ TEST(stores_around_the_cache_are_aligned_at_any_threshold)
     memset(&o, 0, sizeof o);
     o.rounding = MPT_RND_STOCHASTIC;
     (void)fill(MPT_F32, 4);
-    for (k = 0; k < sizeof thresholds / sizeof *thresholds; k++)
+    for (k = 0; k < COUNT_OF(thresholds); k++)
         for (place = 0; place < 64u; place++) {
             unsigned char   *to = data.out + (64u - (uintptr_t)data.out % 64u) % 64u + place;
             const mpt_format format = (place + k) % 2u ? MPT_F16 : MPT_BF16;
@@ -770,7 +718,7 @@ TEST(stochastic_next_to_the_limits)
     int            p, away, format;
     memset(&o, 0, sizeof o);
     o.rounding = MPT_RND_STOCHASTIC;
-    for (i = 0; i < sizeof limits / sizeof *limits; i++)
+    for (i = 0; i < COUNT_OF(limits); i++)
         for (away = -1; away < 2; away++)
             for (format = 0; format < 2; format++) {
                 const conversion c = {"stochastic", format ? MPT_BF16 : MPT_F16, MPT_F32, 2, 4, NULL, NULL};
@@ -799,7 +747,7 @@ TEST(philox)
     size_t                i, k;
     int                   p;
     EACH_PATH(p)
-        for (i = 0; i < sizeof firsts / sizeof *firsts; i++) {
+        for (i = 0; i < COUNT_OF(firsts); i++) {
             memset(words, 0xa5, sizeof words);
 #if MPTI_X86
             if (p >= MPTI_PATH_AVX512 && (uint32_t)firsts[i] <= 0u - (uint32_t)MPTI_COUNTERS)

@@ -7,17 +7,9 @@
  * of a format and their midpoints, and writes these out in full. */
 #include "../mpt_half.h"
 #include "test.h"
+#include "half_ref.h"
 
-#define COUNT_OF(a) (sizeof(a) / sizeof(a)[0])
-#define INV MPT_FLAG_INVALID
-#define OVF MPT_FLAG_OVERFLOW
-#define UDF MPT_FLAG_UNDERFLOW
-#define INX MPT_FLAG_INEXACT
-#define ONE ((uint64_t)1)
-
-enum { MODES = 6 };
-static const mpt_rounding modes[MODES] = {MPT_RND_NEAREST_EVEN, MPT_RND_NEAREST_AWAY, MPT_RND_TOWARD_ZERO,
-                                          MPT_RND_UP, MPT_RND_DOWN, MPT_RND_ODD};
+enum { MODES = MPT_RND_STOCHASTIC };    /* the roundings below it: all but stochastic */
 
 // natural numbers ---------------------------------------------------------------------------------
 
@@ -56,13 +48,13 @@ static void nat_power(nat *a, int factor, int times)
 /* sig * 2^exp = digits / 10^point */
 typedef struct decimal { nat digits; int point; } decimal;
 
-static decimal decimal_of(uint64_t sig, int exp)
+static decimal decimal_of(num a)
 {
     decimal x;
-    x.digits = nat_of(sig);
-    x.point = exp < 0 ? -exp : 0;
-    nat_power(&x.digits, 2, exp);
-    nat_power(&x.digits, 5, -exp);
+    x.digits = nat_of(a.sig);
+    x.point = a.exp < 0 ? -a.exp : 0;
+    nat_power(&x.digits, 2, a.exp);
+    nat_power(&x.digits, 5, -a.exp);
     return x;
 }
 
@@ -125,51 +117,24 @@ static int digits_of(const char *s)
     return n - zeros;
 }
 
-// numbers of formats ------------------------------------------------------------------------------
-
-/* The value of a magnitude code is sig * 2^exp; codes above the largest number continue the format. */
-static uint64_t sig_of(const mpt_format_info *f, uint64_t code, int *exp)
-{
-    const uint64_t field = code >> f->mantissa_bits, man = code & ((ONE << f->mantissa_bits) - 1u);
-    if (f->specials == MPT_SPECIALS_SCALE) {
-        *exp = (int)code - f->bias;
-        return 1u;
-    }
-    *exp = (field ? (int)field : 1) - f->bias - f->mantissa_bits;
-    return field ? man | ONE << f->mantissa_bits : man;
-}
-
-static decimal value_of(const mpt_format_info *f, uint64_t code)
-{
-    int            exp;
-    const uint64_t sig = sig_of(f, code, &exp);
-    return decimal_of(sig, exp);
-}
-
 /* The midpoint between the values of a magnitude code and the next one. */
-static decimal middle_of(const mpt_format_info *f, uint64_t code)
+static decimal middle_of(const row *r, uint64_t code)
 {
-    int            exp, next;
-    const uint64_t low = sig_of(f, code, &exp), high = sig_of(f, code + 1u, &next);
-    return decimal_of(low + (high << (next - exp)), exp - 1);
+    return decimal_of(num_middle(ref_value(r, code), ref_value(r, code + 1u)));
 }
 
 // writing -----------------------------------------------------------------------------------------
 
-static int reads_as(const mpt_format_info *f, uint64_t code, const decimal *x)
+static int reads_as(const row *r, uint64_t code, const decimal *x)
 {
-    const int least = f->specials == MPT_SPECIALS_SCALE && code == 0u;
-    decimal   high = middle_of(f, code), low;
+    const int least = r->specials == MPT_SPECIALS_SCALE && code == 0u;
+    decimal   high = middle_of(r, code), low;
     const int above = decimal_cmp(x, &high);
     int       below = 1;
-    if (!least) {
-        low = middle_of(f, code - 1u);
-        below = decimal_cmp(x, &low);
-    } else {                            /* the midpoint with the next lower power of two */
-        low = decimal_of(3u, -f->bias - 2);
-        below = decimal_cmp(x, &low);
-    }
-    if (f->specials == MPT_SPECIALS_SCALE)          /* every code is odd: a tie goes to the larger */
+    /* below the least power of two: the midpoint with the next lower one */
+    low = least ? decimal_of(num_make(3u, -r->bias - 2)) : middle_of(r, code - 1u);
+    below = decimal_cmp(x, &low);
+    if (r->specials == MPT_SPECIALS_SCALE)          /* every code is odd: a tie goes to the larger */
         return above < 0 && below >= 0;
     return code & 1u ? above < 0 && below > 0 : above <= 0 && below >= 0;
 }
@@ -226,29 +191,29 @@ static int last_digit(const decimal *x)
     return x->digits.d[i];
 }
 
-static void check_shortest(const mpt_format_info *f, uint64_t code)
+static void check_shortest(const row *r, uint64_t code)
 {
     char    text[MPT_TEXT_MAX];
-    decimal value = value_of(f, code), x, low, high;
+    decimal value = decimal_of(ref_value(r, code)), x, low, high;
     int     n;
-    CHECK(mpt_to_text_as(text, sizeof text, f, code, 0) < sizeof text);
+    CHECK(mpt_to_text_as(text, sizeof text, mpt_format_get(r->id), code, 0) < sizeof text);
     x = decimal_read(text);
     n = digits_of(text);
-    CHECK_EQ_U_AT(reads_as(f, code, &x), 1, code);
+    CHECK_EQ_U_AT(reads_as(r, code, &x), 1, code);
     if (value.digits.n < 20) {          /* append zeros, so that cut() has digits to cut */
         nat_power(&value.digits, 10, 20);
         value.point += 20;
     }
     if (n > 1) {
         cut(&value, n - 1, &low, &high);
-        CHECK_EQ_U_AT(reads_as(f, code, &low) || reads_as(f, code, &high), 0, code);
+        CHECK_EQ_U_AT(reads_as(r, code, &low) || reads_as(r, code, &high), 0, code);
     }
     cut(&value, n, &low, &high);        /* the text is one of the two, the nearer if both read back */
     if (decimal_cmp(&x, &low) == 0) {
-        const int tie = reads_as(f, code, &high) ? nearer(&low, &value, &high) : 1;
+        const int tie = reads_as(r, code, &high) ? nearer(&low, &value, &high) : 1;
         CHECK_EQ_U_AT(tie > 0 || (tie == 0 && last_digit(&x) % 2 == 0), 1, code);
     } else {
-        const int tie = reads_as(f, code, &low) ? nearer(&high, &value, &low) : 1;
+        const int tie = reads_as(r, code, &low) ? nearer(&high, &value, &low) : 1;
         CHECK_EQ_U_AT(tie > 0 || (tie == 0 && last_digit(&x) % 2 == 0), 1, code);
         CHECK_EQ_U_AT(decimal_cmp(&x, &high), 0, code);
     }
@@ -263,13 +228,13 @@ TEST(shortest_of_all_codes)
     size_t   i;
     uint64_t code;
     for (i = 0; i < COUNT_OF(sets); i++) {
-        const mpt_format_info *f = mpt_format_get(sets[i].id);
-        mt_context(f->name, NULL);
-        code = f->specials != MPT_SPECIALS_SCALE;       /* SCALE: code 0 is not zero */
-        for (; code <= f->max_code; code += mt.long_mode ? 1u : sets[i].step * mt.every)
-            check_shortest(f, code);
-        check_shortest(f, f->max_code);
-        check_shortest(f, f->max_code - 1u);
+        const row *r = row_of(sets[i].id);
+        mt_context(r->name, NULL);
+        code = r->specials != MPT_SPECIALS_SCALE;       /* SCALE: code 0 is not zero */
+        for (; code <= r->max_code; code += mt.long_mode ? 1u : sets[i].step * mt.every)
+            check_shortest(r, code);
+        check_shortest(r, r->max_code);
+        check_shortest(r, r->max_code - 1u);
     }
 }
 
@@ -278,18 +243,18 @@ TEST(shortest_of_wide_formats)
     const int n = mt.long_mode ? 20000 : 150 / (int)mt.every;
     int       i, k;
     for (k = 0; k < 2; k++) {
-        const mpt_format_info *f = mpt_format_get(k ? MPT_F64 : MPT_F32);
-        mt_context(f->name, NULL);
+        const row *r = row_of(k ? MPT_F64 : MPT_F32);
+        mt_context(r->name, NULL);
         for (i = 0; i < n; i++) {
-            uint64_t code = mt_random() & ((ONE << (f->bits - 1)) - 1u);
+            uint64_t code = mt_random() & ((ONE << (r->bits - 1)) - 1u);
             if (i % 4 == 0)
-                code &= ~((ONE << f->mantissa_bits) - 1u);      /* powers of two: uneven gaps */
-            if (code && code <= f->max_code)
-                check_shortest(f, code);
+                code &= ~((ONE << r->m) - 1u);      /* powers of two: uneven gaps */
+            if (code && code <= r->max_code)
+                check_shortest(r, code);
         }
-        check_shortest(f, 1u);
-        check_shortest(f, ONE << f->mantissa_bits);
-        check_shortest(f, f->max_code);
+        check_shortest(r, 1u);
+        check_shortest(r, ONE << r->m);
+        check_shortest(r, r->max_code);
     }
 }
 
@@ -406,37 +371,27 @@ TEST(texts_as_documented)
 
 // reading -----------------------------------------------------------------------------------------
 
-static uint64_t sign_of(const mpt_format_info *f, int negative)
-{
-    return (uint64_t)negative << (f->bits - 1);
-}
-
 /* Read a text in every mode, with both signs. Its number lies between code `low` and the next one, below
  * (`where` -1), at (0) or above (1) their midpoint. */
 static void check_between(mpt_format id, uint64_t low, int where, const char *text)
 {
-    static char            signed_text[16384];
-    const mpt_format_info *f = mpt_format_get(id);
-    const uint64_t         normal = ONE << f->mantissa_bits;
-    int                    i, negative;
+    static char    signed_text[16384];
+    const row     *r = row_of(id);
+    const uint64_t normal = ONE << r->m;
+    int            i, negative;
     signed_text[0] = '-';
     strcpy(signed_text + 1, text);
     for (negative = 0; negative < 2; negative++)
         for (i = 0; i < MODES; i++) {
-            const int away = modes[i] == (negative ? MPT_RND_DOWN : MPT_RND_UP);
-            const int up = away ||
-                           (modes[i] == MPT_RND_NEAREST_EVEN && (where > 0 || (!where && low & 1u))) ||
-                           (modes[i] == MPT_RND_NEAREST_AWAY && where >= 0) ||
-                           (modes[i] == MPT_RND_ODD && !(low & 1u));
+            const int up = ref_up((mpt_rounding)i, where, low & 1u, negative);
+            const int away = i == (negative ? MPT_RND_DOWN : MPT_RND_UP);
             const int tiny = low < normal && !(low == normal - 1u && where > 0 && away);
             const char *const given = signed_text + !negative;
-            mpt_opts          o;
+            const mpt_opts    o = options(i, 0, 0, 0u);
             uint64_t          code = 0, want = low + (uint64_t)up;
             unsigned          flags = 0, want_flags = INX | (tiny ? UDF : 0u);
             size_t            end = 0;
-            memset(&o, 0, sizeof o);
-            o.rounding = modes[i];
-            want |= sign_of(f, negative && !(f->specials == MPT_SPECIALS_FNUZ && !want));
+            want |= sign_bit_of(r, negative && !(r->specials == MPT_SPECIALS_FNUZ && !want));
             CHECK_EQ_I(mpt_from_text(id, given, MPT_TEXT_TO_NUL, &o, &flags, &code, &end), MPT_OK);
             CHECK_EQ_U_AT(code, want, low);
             CHECK_EQ_U_AT(flags, want_flags, low);
@@ -448,7 +403,7 @@ static void check_between(mpt_format id, uint64_t low, int where, const char *te
 static void check_middle(mpt_format id, uint64_t low, int places)
 {
     static char   text[16384];
-    const decimal m = middle_of(mpt_format_get(id), low);
+    const decimal m = middle_of(row_of(id), low);
     size_t        n, end;
     decimal_write(&m, text);
     check_between(id, low, 0, text);
@@ -507,10 +462,8 @@ TEST(middles_written_in_full)
 
 static unsigned read_as(mpt_format id, const char *text, mpt_rounding mode, uint64_t *code)
 {
-    mpt_opts o;
-    unsigned flags = 0;
-    memset(&o, 0, sizeof o);
-    o.rounding = mode;
+    const mpt_opts o = options((int)mode, 0, 0, 0u);
+    unsigned       flags = 0;
     *code = 0xdead;
     CHECK_EQ_I(mpt_from_text(id, text, MPT_TEXT_TO_NUL, &o, &flags, code, NULL), MPT_OK);
     return flags;
@@ -733,30 +686,23 @@ TEST(options_reach_the_rounding)
     mpt_opts o;
     unsigned flags = 0;
     uint64_t code;
-    memset(&o, 0, sizeof o);
-    o.overflow = MPT_OVERFLOW_SATURATE;
+    o = options(MPT_RND_NEAREST_EVEN, 1, 0, 0u);
     CHECK_EQ_I(mpt_from_text(MPT_F16, "1e9", 3, &o, &flags, &code, NULL), MPT_OK);
     CHECK_EQ_U(code, 0x7bffu);
     CHECK_EQ_U(flags, OVF | INX);
-    memset(&o, 0, sizeof o);
+    o = options(MPT_RND_NEAREST_EVEN, 0, 0, 0u);
     o.nan = MPT_NAN_CANONICAL;
     CHECK_EQ_I(mpt_from_text(MPT_F16, "-nan(3)", 7, &o, NULL, &code, NULL), MPT_OK);
     CHECK_EQ_U(code, 0x7e00u);
-    memset(&o, 0, sizeof o);
-    o.rounding = MPT_RND_STOCHASTIC;
-    o.random = 0x7fffffffu;             /* 1 + 2^-11 is a midpoint: rounds up if random < 2^31 */
+    /* 1 + 2^-11 is a midpoint: rounds up if random < 2^31 */
+    o = options(MPT_RND_STOCHASTIC, 0, 0, 0x7fffffffu);
     CHECK_EQ_I(mpt_from_text(MPT_F16, "1.00048828125", 13, &o, NULL, &code, NULL), MPT_OK);
     CHECK_EQ_U(code, 0x3c01u);
     o.random = 0x80000000u;
     CHECK_EQ_I(mpt_from_text(MPT_F16, "1.00048828125", 13, &o, NULL, &code, NULL), MPT_OK);
     CHECK_EQ_U(code, 0x3c00u);
-    for (i = 0; i < 5; i++) {           /* an unknown option of each kind */
-        memset(&o, 0, sizeof o);
-        o.rounding = (mpt_rounding)(i == 0 ? (int)MPT_ROUNDING_COUNT : 0);
-        o.overflow = (mpt_overflow)(i == 1 ? (int)MPT_OVERFLOW_NAN + 1 : 0);
-        o.nan = (mpt_nan_mode)(i == 2 ? (int)MPT_NAN_CANONICAL + 1 : 0);
-        o.tininess = (mpt_tininess)(i == 3 ? (int)MPT_TININESS_BEFORE + 1 : 0);
-        o.flush = i == 4 ? 4u : 0u;
+    for (i = 0; i < WRONG_OPTIONS; i++) {
+        o = wrong_options(i);
         CHECK_EQ_I(mpt_from_text(MPT_F16, "1", 1, &o, NULL, &code, NULL), MPT_E_ARG);
     }
 }

@@ -176,24 +176,32 @@ static inline void bench_stream(const char *path, char *dst, size_t out, const c
 #endif
 }
 
-/* Begin a table on stdout, and NAME.csv in the directory of the first argument, unless that is "-". */
+/* Open NAME.csv in the directory of the first argument, and write its heading. Returns: NULL without an
+ * argument or for "-". */
+static inline FILE *bench_csv(const char *name, int argc, char **argv, const char *heading)
+{
+    char  path[512];
+    FILE *csv;
+    if (argc < 2 || strcmp(argv[1], "-") == 0)
+        return NULL;
+    snprintf(path, sizeof path, "%s/%s.csv", argv[1], name);
+    csv = fopen(path, "w");
+    if (!csv) {
+        fprintf(stderr, "bench: cannot write %s\n", path);
+        exit(1);
+    }
+    fprintf(csv, "%s\n", heading);
+    return csv;
+}
+
+/* Begin a table on stdout and a CSV file. */
 static inline void bench_open(bench *b, const char *name, int argc, char **argv, size_t bytes)
 {
-    b->csv = NULL;
     b->bytes = bytes;
     b->skew = 0;
     b->in = (char *)bench_array(bytes + 64);
     b->out = (char *)bench_array(bytes + 64);
-    if (argc > 1 && strcmp(argv[1], "-") != 0) {
-        char path[512];
-        snprintf(path, sizeof path, "%s/%s.csv", argv[1], name);
-        b->csv = fopen(path, "w");
-        if (!b->csv) {
-            fprintf(stderr, "bench: cannot write %s\n", path);
-            exit(1);
-        }
-        fprintf(b->csv, "row,path,size,gelem_s,ceiling_gelem_s,ratio\n");
-    }
+    b->csv = bench_csv(name, argc, argv, "row,path,size,gelem_s,ceiling_gelem_s,ratio");
     printf("medians of %d, one thread; ceiling: a loop that moves as many bytes\n", (int)BENCH_RUNS);
     printf("%-34s %-10s %9s %9s %9s %6s\n", "", "path", "elements", "Gelem/s", "ceiling", "ratio");
 }
@@ -263,6 +271,25 @@ static inline void bench_row_elsewhere(bench *b, const char *row, const char *pa
         ceiling[i] = (bench_now() - t) / 100.0;
     }
     bench_print(b, row, path, n, speed, (double)n / bench_median(ceiling, BENCH_RUNS) * 1e-9);
+}
+
+/* Run a script that measures numpy and prints name,elements,Gelem/s, and pass each line to `line`. Debian's
+ * numpy needs Debian's python. Returns: the number of lines. */
+static inline int bench_numpy(bench *b, const char *script,
+                              void (*line)(bench *b, const char *name, size_t n, double speed))
+{
+    char   command[128], name[64];
+    double speed;
+    size_t n;
+    int    lines = 0;
+    FILE  *p;
+    snprintf(command, sizeof command, "/usr/bin/python3 %s 2>/dev/null", script);
+    p = popen(command, "r");
+    for (; p && fscanf(p, " %63[^,],%zu,%lf", name, &n, &speed) == 3; lines++)
+        line(b, name, n, speed);
+    if (p)
+        (void)pclose(p);
+    return lines;
 }
 
 static inline int bench_close(bench *b)

@@ -51,19 +51,9 @@ static double time_sgemm(size_t n)
 int main(int argc, char **argv)
 {
     static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
-    const size_t            most = 1024;
-    size_t                  n, i, f, panels;
-    FILE                   *csv = NULL;
-    if (argc > 1) {
-        char path[512];
-        snprintf(path, sizeof path, "%s/gemm.csv", argv[1]);
-        csv = fopen(path, "w");
-        if (!csv) {
-            fprintf(stderr, "bench: cannot write %s\n", path);
-            return 1;
-        }
-        fprintf(csv, "format,n,work,gflops,sgemm_gflops,ratio\n");
-    }
+    const size_t most = 1024;
+    FILE *const csv = bench_csv("gemm", argc, argv, "format,n,work,gflops,sgemm_gflops,ratio");
+    size_t      n, i, f, panels;
     a32 = (float *)bench_array(most * most * sizeof(float));
     b32 = (float *)bench_array(most * most * sizeof(float));
     c32 = (float *)bench_array(most * most * sizeof(float));

@@ -35,17 +35,7 @@ int main(int argc, char **argv)
     bench                    b;
     int                      m;
     uint32_t                 nodes;
-    b.csv = NULL;
-    if (argc > 1) {
-        char path[512];
-        snprintf(path, sizeof path, "%s/graph.csv", argv[1]);
-        b.csv = fopen(path, "w");
-        if (!b.csv) {
-            fprintf(stderr, "bench: cannot write %s\n", path);
-            return 1;
-        }
-        fprintf(b.csv, "mode,nodes,seconds,bytes,cast_bytes\n");
-    }
+    b.csv = bench_csv("graph", argc, argv, "mode,nodes,seconds,bytes,cast_bytes");
     printf("%-12s %9s %9s %9s %12s %8s %14s\n", "mode", "nodes", "seconds", "growth", "memory MB", "growth",
            "cast bytes");
     for (m = 0; m < 2; m++) {

@@ -192,17 +192,9 @@ static void measure(bench *b, const row *r, const char *path, size_t n)
                           (size_t)(r->out * (double)n));
 }
 
-/* numpy_half.py measures numpy and prints name, elements, Gelem/s. Debian's numpy needs Debian's python. */
-static void measure_numpy(bench *b)
+static void numpy_row(bench *b, const char *name, size_t n, double speed)
 {
-    FILE  *p = popen("/usr/bin/python3 tests/bench/numpy_half.py 2>/dev/null", "r");
-    char   name[64];
-    double speed;
-    size_t n;
-    while (p && fscanf(p, "%63[^,],%zu,%lf\n", name, &n, &speed) == 3)
-        bench_row_elsewhere(b, name, "numpy", speed, n, name[1] == '3' ? 4 : 2, name[1] == '3' ? 2 : 4);
-    if (p)
-        (void)pclose(p);
+    bench_row_elsewhere(b, name, "numpy", speed, n, name[1] == '3' ? 4 : 2, name[1] == '3' ? 2 : 4);
 }
 
 /* Uniform numbers in [-0.5, 0.5), of which 1 in 64 is set to zero. */
@@ -262,6 +254,6 @@ int main(int argc, char **argv)
         measure(&b, loops + i, "loop", 9);
     }
     if (argc < 3)
-        measure_numpy(&b);
+        (void)bench_numpy(&b, "tests/bench/numpy_half.py", numpy_row);
     return bench_close(&b);
 }

@@ -88,25 +88,12 @@ static double range_speed(size_t n)
     return (double)n / bench_median(times, 9) * 1e-9;
 }
 
-/* numpy_report.py measures numpy and prints name, elements, Gelem/s. Debian's numpy needs Debian's python. */
-static void measure_numpy(bench *b)
+static void numpy_row(bench *b, const char *name, size_t n, double speed)
 {
-    FILE  *p = popen("/usr/bin/python3 tests/bench/numpy_report.py 2>/dev/null", "r");
-    char   name[64];
-    double speed, ours;
-    size_t n;
-    int    lines = 0;
-    while (p && fscanf(p, " %63[^,],%zu,%lf", name, &n, &speed) == 3) {
-        ours = range_speed(n);
-        bench_print(b, name, "numpy", n, speed, ours);
-        printf("    ceiling here: the range report of one format on as many; it is %.1f times as fast\n",
-               ours / speed);
-        lines++;
-    }
-    if (p)
-        (void)pclose(p);
-    if (!lines)
-        printf("numpy's route was not measured: /usr/bin/python3 has no numpy\n");
+    const double ours = range_speed(n);
+    bench_print(b, name, "numpy", n, speed, ours);
+    printf("    ceiling here: the range report of one format on as many; it is %.1f times as fast\n",
+           ours / speed);
 }
 
 int main(int argc, char **argv)
@@ -120,6 +107,7 @@ int main(int argc, char **argv)
     bench_open(&b, "report", argc, argv, large * 4);
     for (i = 0; i < sizeof rows / sizeof rows[0]; i++)
         (void)bench_row(&b, rows[i].name, mpt_simd_name(), rows[i].run, large, rows[i].in, rows[i].out);
-    measure_numpy(&b);
+    if (!bench_numpy(&b, "tests/bench/numpy_report.py", numpy_row))
+        printf("numpy's route was not measured: /usr/bin/python3 has no numpy\n");
     return data.range.count ? bench_close(&b) : 1;
 }

@@ -125,18 +125,8 @@ int main(int argc, char **argv)
     static const mpt_format formats[] = {MPT_F32, MPT_F16, MPT_BF16};
     const int               only = argc > 2 ? atoi(argv[2]) : 3;        /* 1: rows, 2: products */
     const size_t            most = (size_t)MOST * MOST;
-    FILE                   *csv = NULL;
+    FILE *const             csv = bench_csv("rows", argc, argv, "call,n,user_ns,ns,ratio,goal");
     size_t                  i, k, b, f;
-    if (argc > 1 && strcmp(argv[1], "-")) {
-        char path[512];
-        snprintf(path, sizeof path, "%s/rows.csv", argv[1]);
-        csv = fopen(path, "w");
-        if (!csv) {
-            fprintf(stderr, "bench: cannot write %s\n", path);
-            return 1;
-        }
-        fprintf(csv, "call,n,user_ns,ns,ratio,goal\n");
-    }
     if (argc > 3)
         last_path = atoi(argv[3]);
     d.w = (float *)bench_array(most * sizeof *d.w);

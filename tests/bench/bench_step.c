@@ -162,19 +162,9 @@ static void measure(const struct row *row, FILE *csv)
 int main(int argc, char **argv)
 {
     const char *const only = argc > 3 ? argv[3] : "";
-    FILE             *csv = NULL;
+    FILE *const       csv = bench_csv("step", argc, argv, "row,bytes,gb_s,ceiling_gb_s,ratio,goal");
     size_t            i;
-    char              path[512];
     data.n = (size_t)(argc > 2 ? strtoul(argv[2], NULL, 10) : 64u) * MEBI;
-    if (argc > 1) {
-        snprintf(path, sizeof path, "%s/step.csv", argv[1]);
-        csv = fopen(path, "w");
-        if (!csv) {
-            fprintf(stderr, "bench: cannot write %s\n", path);
-            return 1;
-        }
-        fprintf(csv, "row,bytes,gb_s,ceiling_gb_s,ratio,goal\n");
-    }
     data.w = (float *)bench_array(data.n * sizeof(float));
     data.m = (float *)bench_array(data.n * sizeof(float));
     data.v = (float *)bench_array(data.n * sizeof(float));
