@@ -43,7 +43,8 @@
  *   >>M14 graph rewrite                                >>M29 licence
  *   >>M15 core: the formulas, one element each, shared with the GPU
  */
-#if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPT_TRAIN_IMPLEMENTATION)
+#if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC) || defined(MPTI_STATIC_CHOSEN)) && \
+    !defined(MPT_TRAIN_IMPLEMENTATION)
 #define MPT_TRAIN_IMPLEMENTATION
 #endif
 #include "mpt_half.h"   /* outside the guard: a second include, with MPT_IMPLEMENTATION, must reach it */
@@ -183,7 +184,7 @@ typedef struct mpt_fault {
 } mpt_fault;
 
 /* mpt_tensors_validate -- make the tests that other calls make before they touch anything. Call it when one
- * of them returned MPT_E_ARG or MPT_E_UNSUPPORTED, to learn why.
+ * of them returned MPT_E_ARG or MPT_E_UNSUPPORTED, to learn why (if not, a hyperparameter was refused).
  *   tensors  in   [count]; NULL allowed if count is 0
  *   needs    in   MPT_NEEDS_* or-ed
  *   fault    out  NULL, or which tensor and why
@@ -217,9 +218,9 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
 /* mpt_tensors_add -- append a tensor, with the formats and storage of list->model. Pass NULL for an array
  * that the optimizer does not need, or that mpt_tensors_place is to provide.
  *   weight  in  [n] FP32 master; where storage has none, the 16-bit extra (Kahan, split) or NULL
- * Returns: MPT_OK.  Errors: MPT_E_ARG, also for an array that overlaps another one of the list (only
- * gradients may overlap each other); MPT_E_MEMORY when the list is full. On an error nothing is added; the
- * first error stays in list->status. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, also if param, grad and weight are all NULL, or an array overlaps
+ * another one of the list (only gradients may overlap each other); MPT_E_MEMORY when the list is full. On an
+ * error nothing is added; the first error stays in list->status. */
 MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n, void *param, void *grad,
                                    void *weight, void *m, void *v);
 
@@ -233,6 +234,7 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
  *   master       in   [n]; NULL: mpt_tensors_place provides it, in item[].master (or extra, for a storage
  *                     without a master); then set the weights with mpt_weights_set
  *   param, grad  out  pointers that mpt_tensors_place sets to the arrays; they must exist until then; or NULL
+ *                     (if you choose the format at run time, use mpt_tensors_add, then read item[].param)
  * Returns, Errors: as mpt_tensors_add; MPT_E_UNSUPPORTED (a storage that cannot have the format).
  *
  * mpt_tensors_place -- give every tensor of the list the arrays that it lacks: copy (an FP32 one is the
@@ -1145,7 +1147,7 @@ MPT_DEF mpt_status mpt_range_choose_scale(const mpt_range *r, int headroom,
  * overflowing", all of which follows from one histogram. Whole binades are counted: as flushed below half of
  * the least subnormal, as subnormal below the least normal, as overflowing above the largest finite number;
  * so each count is off by at most the values in the binade of the limit.
- *   log2_scale  in  -126..127
+ *   log2_scale  in  -126..127; -k for what numbers that were scaled by 2^k would lose without the scale
  * Returns: MPT_OK.  Errors: MPT_E_ARG.  Threads: any. */
 MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_range_choice *choice);
 
@@ -1617,7 +1619,8 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
  * as well.  Returns: bytes; 0 without MPT_USE_CBLAS, or if they do not fit a size_t. */
 MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k);
 
-/* mpt_bias_add, mpt_bias_grad -- x[r][c] += bias[c];  grad[c] = sum over r of dy[r][c], in order of r. */
+/* mpt_bias_add, mpt_bias_grad -- x[r][c] += bias[c];  grad[c] = sum over r of dy[r][c], in order of r,
+ * which overwrites grad. */
 MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, mpt_format bias_format,
                                 size_t rows, size_t cols);
 MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,

@@ -72,7 +72,7 @@ static void dialects(void)
 
 static void idioms(void)
 {
-    float          x = 0.1f, row[4] = {0.1f, 0.2f, 0.3f, 0.4f}, rgba[4];
+    float          x = 0.1f, row[4] = {0.1f, 0.2f, 0.3f, 0.4f}, red[4];
     double         d = 0.1;
     uint16_t       h = 0x2e66u, y[4];
     unsigned char  p[2], pixels[8] = {0};
@@ -83,7 +83,8 @@ static void idioms(void)
     printf("| you have | write |\n|---|---|\n");
     SAY("`uint16_t float_to_half(float)`, `_cvtss_sh(x, 0)`, `__float2half` kept as bits",
         mpt_f16_from_f32(x).bits);
-    SAY("`float half_to_float(uint16_t)`, half2float tables, `_cvtsh_ss`", mpt_f32_from_f16((mpt_f16){h}));
+    SAY("`float half_to_float(uint16_t)`, half2float tables, `_cvtsh_ss` (C++: `mpt_f16{h}`)",
+        mpt_f32_from_f16((mpt_f16){h}));
     SAY("`_cvtss_sh(x, _MM_FROUND_TO_ZERO)`; `o.rounding = MPT_RND_TOWARD_ZERO`",
         mpt_encode(MPT_F16, (double)x, &o, NULL));
     SAY("`ggml_fp32_to_fp16_row(x, y, n)`", mpt_f16_from_f32_n((mpt_f16 *)y, row, n));
@@ -93,8 +94,8 @@ static void idioms(void)
         mpt_convert_bytes_n(MPT_F16, p, MPT_BIG_ENDIAN, MPT_F64, &d, MPT_NATIVE_ENDIAN, 1, NULL, NULL));
     SAY("... and its OverflowError",
         mpt_convert_checked_n(MPT_F16, p, MPT_F64, &d, 1, NULL, NULL) == MPT_E_RANGE);
-    SAY("half-float pixels from a file (OpenEXR and its kind)",
-        mpt_convert_bytes_n(MPT_F32, rgba, MPT_NATIVE_ENDIAN, MPT_F16, pixels, MPT_LITTLE_ENDIAN, n, NULL,
+    SAY("a channel of half-float pixels from a file (OpenEXR and its kind)",
+        mpt_convert_bytes_n(MPT_F32, red, MPT_NATIVE_ENDIAN, MPT_F16, pixels, MPT_LITTLE_ENDIAN, n, NULL,
                             NULL));
 }
 
