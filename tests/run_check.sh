@@ -95,7 +95,7 @@ stub nowhere lost 'echo "3 passed, 0 failed, 0 skipped"'
 says 1 "1 passed, 2 failed, 0 skipped" "a lane that nobody runs"
 house
 stub programs twin 'echo "3 passed, 0 failed, 0 skipped"'
-echo 'compilers twin sh tests/run_good.sh' >> "$out/stub/tests/suites"
+echo 'programs twin sh tests/run_good.sh' >> "$out/stub/tests/suites"
 says 1 "3 passed, 2 failed, 0 skipped" "two suites of one name"
 house
 echo '# not here: check.sh lib.sh run_good.sh' > "$out/stub/tests/suites"

@@ -52,12 +52,12 @@ run() {
     grep -E -A 4 'failed:|FAIL|ERROR|WARNING|error:' "$out/run.log" | head -30
 }
 
-# plain COMPILER FLAGS IMPLEMENTATION_FLAGS [ARGUMENT of the shuffled run]: run test_cuda in order, shuffled,
+# plain COMPILER FLAGS IMPLEMENTATION_FLAGS [ARGUMENT of two runs]: run test_cuda in order, shuffled,
 # and with device work deferred to the next wait
 plain() {
     if ! have "$1"; then skip "no $1 here"; return; fi
     build "test_$1" "$1" "$2" tests/test_cuda.cu "$3" || return
-    run "$1, in order" "$out/test_$1"
+    run "$1, in order" "$out/test_$1" ${4:-}
     run "$1, shuffled" env MPT_EMU_SHUFFLE=5 MPT_EMU_RESIDENT=3 "$out/test_$1" ${4:-}
     run "$1, deferred" env MPT_EMU_DEFERRED=1 "$out/test_$1" --small
     run "$1, shuffled and deferred" \
@@ -74,7 +74,7 @@ address_sanitizer() {
         return
     fi
     build test_asan g++ "-O0 $asan" tests/test_cuda.cu "-O1 $asan" || return
-    run "ASan and UBSan" env MPT_EMU_HIDE=1 ASAN_OPTIONS=detect_leaks=$leaks "$out/test_asan"
+    run "ASan and UBSan" env MPT_EMU_HIDE=1 ASAN_OPTIONS=detect_leaks=$leaks "$out/test_asan" --small
     run "ASan and UBSan, shuffled and deferred" env MPT_EMU_HIDE=1 MPT_EMU_SHUFFLE=7 MPT_EMU_RESIDENT=3 \
         MPT_EMU_DEFERRED=1 ASAN_OPTIONS=detect_leaks=$leaks "$out/test_asan" --small
 }
@@ -131,11 +131,11 @@ example() { # example COMPILER
 }
 
 # The other test programs.
-more() {    # more COMPILER FLAGS IMPLEMENTATION_FLAGS NAME [ARGUMENT of the shuffled run]
+more() {    # more COMPILER FLAGS IMPLEMENTATION_FLAGS NAME [ARGUMENT of the runs]
     have "$1" || { skip "test_cuda_gemm and others: no $1 here"; return; }
     for program in test_cuda_gemm test_cuda_convert test_cuda_optim test_cuda_report; do
         build "${program}_$4" "$1" "$2" tests/$program.cu "$3" || continue
-        run "$program, $4" "$out/${program}_$4"
+        run "$program, $4" "$out/${program}_$4" ${5:-}
         run "$program, $4, shuffled and deferred" \
             env MPT_EMU_SHUFFLE=8 MPT_EMU_RESIDENT=2 MPT_EMU_DEFERRED=1 "$out/${program}_$4" ${5:-}
     done
