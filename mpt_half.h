@@ -994,9 +994,10 @@ MPT_HD uint32_t mpti_small_encode(uint32_t a, int m, uint32_t least)
  * integer times a power of two. Without branches: zeros among other numbers made each code cost 5 ns. */
 MPT_HD uint32_t mpti_small_decode(uint32_t a, int m, uint32_t least)
 {
-    const uint32_t tiny = 0u - (uint32_t)(a >> m == 0u), normal = (a << (23 - m)) + ((least - 1u) << 23);
-    const uint32_t subnormal = mpti_f32_bits((float)(int32_t)a * mpti_f32_make((least - (uint32_t)m) << 23));
-    return (subnormal & tiny) | (normal & ~tiny);
+    const uint32_t tiny = 0u - (uint32_t)(a >> m == 0u), nonzero = 0u - (uint32_t)(a != 0u);
+    const uint32_t normal = (a << (23 - m)) + ((least - 1u) << 23);
+    const uint32_t subnormal = mpti_f32_bits((float)(int32_t)a) - ((127u + (uint32_t)m - least) << 23);
+    return (subnormal & nonzero & tiny) | (normal & ~tiny);
 }
 
 /* Stochastic rounding: up in magnitude if the discarded part, in units of 2^-32 of the gap, exceeds the

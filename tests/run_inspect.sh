@@ -290,6 +290,11 @@ converted "a third time" "$out/twice.safetensors" --to e4m3 --scale 2^-3 --satur
 check "scales multiply" grep -q '"mpt.scale.model.norm.weight":"0.015625"' "$out/new/c"
 check "the first one, too" grep -q '"mpt.scale.model.layers.0.mlp.down_proj.weight":"0.125"' "$out/new/c"
 says "after three conversions it can be read" 0 "60 tensors" "$inspect" "$out/new/c.safetensors"
+# a file with metadata and without tensors
+printf '"\000\000\000\000\000\000\000{"__metadata__":{"x":"1","x2":""}}' > "$out/empty.safetensors"
+says "no tensors: converts" 0 "converted 0 values" "$inspect" "$out/empty.safetensors" \
+    --convert "$out/new/c.safetensors" --to f16
+says "no tensors: can be read" 0 "verdict" "$inspect" "$out/new/c.safetensors"
 
 # refused NAME CODE TEXT COMMAND... -- as says; also, COMMAND must leave no file in $out/new
 refused() {

@@ -162,7 +162,7 @@ static void write_metadata(FILE *out, const model *m, const step *steps, size_t 
             text_json_inside(out, steps[i].t->name);
             (void)fprintf(out, "\":\"%.17g\"", ldexp(1.0, steps[i].log2_scale + steps[i].earlier));
         }
-    (void)fputs(*before == ',' ? "}," : "", out);
+    (void)fputs(*before != ',' ? "" : n ? "}," : "}", out);
 }
 
 /* Write the length, the JSON object, and blanks up to a multiple of 8, which aligns the values. */
