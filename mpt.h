@@ -43,8 +43,7 @@
  *   >>M14 graph rewrite                                >>M29 licence
  *   >>M15 core: the formulas, one element each, shared with the GPU
  */
-#if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC) || defined(MPTI_STATIC_CHOSEN)) && \
-    !defined(MPT_TRAIN_IMPLEMENTATION)
+#if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPT_TRAIN_IMPLEMENTATION)
 #define MPT_TRAIN_IMPLEMENTATION
 #endif
 #include "mpt_half.h"   /* outside the guard: a second include, with MPT_IMPLEMENTATION, must reach it */

@@ -48,8 +48,7 @@
 
 // >>H1 configuration ------------------------------------------------------------------------------
 /* Which file contains the implementation; define before the #include:
- * MPT_STATIC              this file, with every function static: functions that are not called take no room.
- *                         A header of yours may define it, and undefine it after it included mpt_half.h
+ * MPT_STATIC              this file, with every function static: functions that are not called take no room
  * MPT_IMPLEMENTATION      this file, for all of the mpt headers that it includes
  * MPT_HALF_IMPLEMENTATION, MPT_TRAIN_IMPLEMENTATION, MPT_CUDA_IMPLEMENTATION
  *                         this file, for mpt_half.h, mpt.h or mpt_cuda.h alone: each can have its own file
@@ -480,8 +479,8 @@ MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint64_t step, uint64
  *   src  in   [n], any alignment; nothing before or after the n elements is read
  * Each element is converted as by the scalar function of the same name. In place: dst may be src if an
  * element of dst is no larger than an element of src; no other overlap is allowed. For pairs of formats
- * without such a function use mpt_convert_n, which is as fast. Below 64 elements a call takes as long as 10
- * to 30 scalar calls: for rows of a few elements, call the scalar functions.
+ * without such a function use mpt_convert_n, which is as fast. Below 64 elements a call takes as long as 20
+ * to 35 scalar calls: for rows of a few elements, call the scalar functions.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
  * Exact: the same bits on every path, NaN included.  Threads: any. */
 MPT_DEF mpt_status mpt_f16_from_f32_n(mpt_f16 *dst, const float *src, size_t n);
@@ -982,22 +981,25 @@ MPT_HD double mpti_error_of(double rounded, double value)
  * Below the least normal number more bits are dropped, at last the hidden bit too; 25 or more leave 0. */
 MPT_HD uint32_t mpti_small_encode(uint32_t a, int m, uint32_t least)
 {
-    if (MPTI_LIKELY(a - 1u >= (least << 23) - 1u))      /* normal; or 0, which is often among those */
-        return mpti_shift_rne32(a - ((least - 1u) << 23), 23 - m) & (0u - (uint32_t)(a != 0u));
+    if (MPTI_LIKELY(a >= least << 23))
+        return mpti_shift_rne32(a - ((least - 1u) << 23), 23 - m);
     {
         const int drop = 23 - m + (int)least - (int)(a >> 23);
         return mpti_shift_rne32((a & 0x7fffffu) | 0x800000u, drop < 25 ? drop : 25);
     }
 }
 
-/* Decode a finite code without its sign to a float pattern; exact. m and `least` as above. A subnormal is an
- * integer times a power of two. Without branches: zeros among other numbers made each code cost 5 ns. */
+/* Decode a finite code without its sign to a float pattern; exact. m and `least` as above. */
 MPT_HD uint32_t mpti_small_decode(uint32_t a, int m, uint32_t least)
 {
-    const uint32_t tiny = 0u - (uint32_t)(a >> m == 0u), nonzero = 0u - (uint32_t)(a != 0u);
-    const uint32_t normal = (a << (23 - m)) + ((least - 1u) << 23);
-    const uint32_t subnormal = mpti_f32_bits((float)(int32_t)a) - ((127u + (uint32_t)m - least) << 23);
-    return (subnormal & nonzero & tiny) | (normal & ~tiny);
+    if (MPTI_LIKELY(a >> m))
+        return (a << (23 - m)) + ((least - 1u) << 23);
+    if (!a)
+        return 0u;
+    {   /* subnormal: the highest one bit becomes the hidden bit */
+        const int up = mpti_clz32(a) - (31 - m);
+        return ((least - (uint32_t)up) << 23) + ((a << (23 - m + up)) & 0x7fffffu);
+    }
 }
 
 /* Stochastic rounding: up in magnitude if the discarded part, in units of 2^-32 of the gap, exceeds the
@@ -1055,8 +1057,13 @@ MPT_HD uint32_t mpti_f16_decode(uint16_t h)
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
     return __float_as_uint(f);
 #else
-    const uint32_t special = 0u - (uint32_t)(a >= 0x7c00u);
-    return (sign | mpti_small_decode(a, 10, 113u) | (uint32_t)(a > 0x7c00u) << 22) + (special & 0x38000000u);
+    /* normal? 1 added to an exponent field of 0 or 31 leaves these bits 0; 1.2 times as fast as two tests */
+    const uint32_t up = (uint32_t)(int32_t)(int16_t)h << 13;
+    if (MPTI_LIKELY((up + 0x800000u) & 0xf000000u))
+        return (up & 0x8fffe000u) + 0x38000000u;
+    if (a >= 0x7c00u)
+        return sign | 0x7f800000u | a << 13 | (uint32_t)(a > 0x7c00u) << 22;
+    return sign | mpti_small_decode(a, 10, 113u);
 #endif
 }
 

@@ -194,10 +194,6 @@ for c in gcc clang; do
     refuse "an FP32 gradient in an f16 list, $c" 'incompatible' $c -std=c99 -Werror -DFLOAT_GRADIENT -I. \
            -fsyntax-only $from/adopter.c
 done
-lines "$out/in_a_header.c" '#define MPT_STATIC' '#include "mpt_half.h"' '#undef MPT_STATIC' \
-    '#include "mpt.h"' \
-    'int main(void) { mpt_scaler s; return mpt_scaler_init(&s, NULL) || mpt_f16_from_f32_n(NULL, NULL, 0); }'
-program "MPT_STATIC in another header" $cc -std=c99 $strict "$out/in_a_header.c"
 program "adopter.c" $cc -std=c99 -O1 -DMPT_STATIC -DONE_FILE $from/adopter.c
 program "the example at the head of mpt.h" $cc -std=c99 -O1 -DMPT_STATIC -DONE_FILE "$out/loop.c"
 
