@@ -2720,8 +2720,10 @@ MPT_HD mpti_adamw_k mpti_adamw_consts(const mpt_adamw *o, const mpt_step *step)
     mpti_adamw_k k;
     k.rates = mpti_rates_make(o->lr, o->weight_decay, 0.0f);
     k.amsgrad = o->options & MPT_STEP_AMSGRAD;
-    k.beta1 = o->beta1, k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
-    k.beta2 = o->beta2, k.one_minus_beta2 = mpti_fma(o->beta2, -1.0f, 1.0f);
+    k.beta1 = o->beta1;
+    k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
+    k.beta2 = o->beta2;
+    k.one_minus_beta2 = mpti_fma(o->beta2, -1.0f, 1.0f);
     k.eps = mpti_to_f32(eps < MPTI_FLT_MIN ? MPTI_FLT_MIN : eps);
     k.v_factor = mpti_to_f32(bias1 / sqrt(bias2));
     k.factor = mpti_step_factor(step, o->options);
@@ -2765,8 +2767,10 @@ MPT_HD mpti_lion_k mpti_lion_consts(const mpt_lion *o, const mpt_step *step)
 {
     mpti_lion_k k;
     k.rates = mpti_rates_make(o->lr, o->weight_decay, 0.0f);
-    k.beta1 = o->beta1, k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
-    k.beta2 = o->beta2, k.one_minus_beta2 = mpti_fma(o->beta2, -1.0f, 1.0f);
+    k.beta1 = o->beta1;
+    k.one_minus_beta1 = mpti_fma(o->beta1, -1.0f, 1.0f);
+    k.beta2 = o->beta2;
+    k.one_minus_beta2 = mpti_fma(o->beta2, -1.0f, 1.0f);
     k.factor = mpti_step_factor(step, o->options);
     return k;
 }
@@ -3429,27 +3433,36 @@ typedef void mpti_piece_fn(void *context, const mpti_piece *piece);
 /* A position in a list. A range of a list ends at the position where the next range begins. */
 typedef struct mpti_place { size_t tensor, first, chunk; } mpti_place;
 
+/* A piece has at most MPTI_WINDOW chunks, so that an array of that size has room for a result of each. */
+enum { MPTI_WINDOW = 8 * MPTI_PARTS };
+
+/* Call fn, and then `then` unless NULL, for each piece of a range, in order. */
 static void mpti_pieces_between(const mpt_tensor *tensors, mpti_place from, const mpti_place *to,
-                                mpti_piece_fn *fn, void *context)
+                                mpti_piece_fn *fn, mpti_piece_fn *then, void *context)
 {
     mpti_piece piece;
     /* the last tensor only if some of its elements are in the range */
-    for (; from.tensor < to->tensor + (from.first < to->first); from.tensor++, from.first = 0) {
+    while (from.tensor < to->tensor + (from.first < to->first)) {
+        const size_t stop = from.tensor < to->tensor ? tensors[from.tensor].n : to->first;
         piece.t = &tensors[from.tensor];
-        piece.tensor = from.tensor, piece.first = from.first;
-        piece.end = from.tensor < to->tensor ? piece.t->n : to->first;
-        piece.chunk = from.chunk;
+        piece.tensor = from.tensor, piece.chunk = from.chunk;
+        piece.first = from.first;
+        piece.end = from.first + mpti_min(stop - from.first, MPTI_WINDOW * (size_t)MPTI_CHUNK);
         from.chunk += (piece.end - piece.first + MPTI_CHUNK - 1u) / MPTI_CHUNK;
-        if (piece.first < piece.end)
+        from.first = piece.end == stop ? 0u : piece.end;
+        from.tensor += piece.end == stop;
+        if (piece.first < piece.end) {
             fn(context, &piece);
+            if (then)
+                then(context, &piece);
+        }
     }
 }
 
 #ifdef MPTI_MANY_THREADS
-/* A list is processed window by window, each of at most MPTI_WINDOW chunks, so that an array of that size has
- * room for a result of each chunk. A window is cut into parts of about equal size; the sizes of the tensors
- * decide where, not the number of threads. */
-enum { MPTI_WINDOW = 2048, MPTI_PER_TENSOR = 256 };    /* chunks; the cost of a tensor, in elements */
+/* A list is processed window by window, each of at most MPTI_WINDOW chunks. A window is cut into parts of
+ * about equal size; the sizes of the tensors decide where, not the number of threads. */
+enum { MPTI_PER_TENSOR = 256 };         /* the cost of a tensor, in elements */
 
 typedef struct mpti_window {
     const mpt_tensor *tensors;
@@ -3462,7 +3475,7 @@ static void mpti_window_range(void *context, size_t part, size_t begin, size_t e
 {
     const mpti_window *w = (const mpti_window *)context;
     (void)part;
-    mpti_pieces_between(w->tensors, w->at[begin], &w->at[end], w->fn, w->context);
+    mpti_pieces_between(w->tensors, w->at[begin], &w->at[end], w->fn, NULL, w->context);
 }
 
 static size_t mpti_window_cut(mpti_window *w, size_t count, size_t most)
@@ -3488,9 +3501,8 @@ static size_t mpti_window_cut(mpti_window *w, size_t count, size_t most)
 }
 #endif
 
-/* Run `beside` on all pieces of a list, in parallel; and after each window `then`, unless NULL, on the pieces
- * of that window, in order. Without threads a piece is a whole tensor, and only one of the two functions
- * runs: `then`, or `beside` if that is NULL. */
+/* Run `beside` on all pieces of a list, in parallel; and later `then`, unless NULL, on all pieces in order,
+ * on each before a piece MPTI_WINDOW chunks further on gets its turn in `beside`. */
 static void mpti_pieces(const mpt_tensor *tensors, size_t count, mpti_piece_fn *beside, mpti_piece_fn *then,
                         void *context)
 {
@@ -3506,12 +3518,12 @@ static void mpti_pieces(const mpt_tensor *tensors, size_t count, mpti_piece_fn *
     for (; (parts = mpti_window_cut(&w, count, most)) != 0; w.at[0] = w.at[parts]) {
         (void)MPTI_IN_PARTS(parts, 1, mpti_window_range, &w);
         if (then)
-            mpti_pieces_between(tensors, w.at[0], &w.at[parts], then, context);
+            mpti_pieces_between(tensors, w.at[0], &w.at[parts], then, NULL, context);
     }
 #else
     mpti_place from = {0, 0, 0}, to = {0, 0, 0};
     to.tensor = count;
-    mpti_pieces_between(tensors, from, &to, then ? then : beside, context);
+    mpti_pieces_between(tensors, from, &to, beside, then, context);
 #endif
 }
 
@@ -3797,9 +3809,7 @@ typedef struct mpti_checking {
     float              factor;
     int                write_back;
     double             slot[MPTI_SLOTS];
-#ifdef MPTI_MANY_THREADS
-    double             sum[MPTI_WINDOW];    /* of each chunk of a window; NaN: it has a bad element */
-#endif
+    double             sum[MPTI_WINDOW];    /* of each chunk of a window; NaN: look again, in order */
 } mpti_checking;
 
 static void mpti_note_bad(mpti_checking *c, size_t tensor, size_t i, unsigned cause)
@@ -4085,8 +4095,8 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
     return 1;
 }
 
-#ifdef MPTI_MANY_THREADS
-/* In parallel: sum the chunks (NaN: there is a bad element), and write back those without bad elements. */
+/* Sum the chunks, and write back those without bad elements. Bad ones are recorded in order: here if there is
+ * one thread, else by mpti_check_piece. */
 static void mpti_check_beside(void *context, const mpti_piece *piece)
 {
     mpti_checking *const c = (mpti_checking *)context;
@@ -4096,12 +4106,11 @@ static void mpti_check_beside(void *context, const mpti_piece *piece)
         n = mpti_min(piece->end - first, MPTI_CHUNK);
         if (mpti_check_chunk_fast(c, piece->t, first, n, sum))
             continue;
-        *sum = mpti_check_chunk(c, piece->t, NULL, first, n);
-        if (c->write_back && mpti_f64_is_finite(*sum))
+        *sum = mpti_check_chunk(c, piece->t, MPTI_PARTS == 1 ? &piece->tensor : NULL, first, n);
+        if (MPTI_PARTS > 1 && c->write_back && mpti_f64_is_finite(*sum))
             mpti_grads_scale(piece->t, first, n, c->factor);
     }
 }
-#endif
 
 static void mpti_check_piece(void *context, const mpti_piece *piece)
 {
@@ -4109,13 +4118,8 @@ static void mpti_check_piece(void *context, const mpti_piece *piece)
     size_t               first = piece->first, chunk = piece->chunk;
     for (; first < piece->end; first += MPTI_CHUNK, chunk++) {
         const size_t n = mpti_min(piece->end - first, MPTI_CHUNK);
-        double       sum;
-#ifdef MPTI_MANY_THREADS
-        sum = c->sum[chunk % MPTI_WINDOW];
+        double       sum = c->sum[chunk % MPTI_WINDOW];
         if (!mpti_f64_is_finite(sum))
-#else
-        if (!mpti_check_chunk_fast(c, piece->t, first, n, &sum))
-#endif
             sum = mpti_check_chunk(c, piece->t, &piece->tensor, first, n);
         if (piece->t->whole && piece->t->sums)
             piece->t->sums[first / MPTI_CHUNK] = sum;
@@ -4152,17 +4156,13 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     memset(step, 0, sizeof *step);
     if (report && count)
         memset(report, 0, count * sizeof *report);
-    memset(&c, 0, sizeof c);
+    memset(c.slot, 0, sizeof c.slot);
     c.step = step, c.report = report;
     c.write_back = write_back, c.factor = mpti_inverse_scale(s->scale);
     step->update = s->updates + 1u;
     step->grad_factor = write_back ? 1.0f : c.factor;
     step->clip_factor = 1.0f;
-#ifdef MPTI_MANY_THREADS
     mpti_pieces(tensors, count, mpti_check_beside, mpti_check_piece, &c);
-#else
-    mpti_pieces(tensors, count, mpti_check_piece, NULL, &c);
-#endif
     step->sumsq = mpti_pair_sum(c.slot, MPTI_SLOTS);
     step->found_inf = step->cause ? 1u : 0u;
     step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
@@ -4848,47 +4848,11 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
 }
 
 /* Sums of squares of a tensor's weights and of its directions, each on the tree of >>M15; a short tensor uses
- * fewer lanes and slots. The sum of a chunk goes to its slot or, where chunks are not summed in order, to
- * `apart`, and from there to its slot later. */
-typedef struct mpti_norms {
-    struct { double lane[MPTI_LANES] MPTI_ALIGNED, slot[MPTI_SLOTS]; } of[2];    /* weights, directions */
-    double *apart[2];
-    size_t  lanes;
-} mpti_norms;
-
-static void mpti_norms_open(mpti_norms *norms, size_t n)
-{
-    int i;
-    norms->lanes = mpti_lane_count(n);
-    for (i = 0; i < 2; i++) {
-        norms->apart[i] = NULL;
-        memset(norms->of[i].lane, 0, norms->lanes * sizeof(double));
-        memset(norms->of[i].slot, 0, sizeof norms->of[i].slot);
-    }
-}
-
-/* Add a tile that begins at element `first` of a tensor of n elements. */
-static void mpti_norms_add(mpti_norms *norms, const float *w, const float *direction, size_t first, size_t n)
-{
-    const size_t chunk = first / MPTI_CHUNK;
-    int          i;
-    mpti_sumsq_tile(norms->of[0].lane + first % MPTI_LANES, w);
-    mpti_sumsq_tile(norms->of[1].lane + first % MPTI_LANES, direction);
-    first += MPTI_TILE;
-    for (i = 0; i < 2 && (first % MPTI_CHUNK == 0 || first >= n); i++) {
-        double *const lane = norms->of[i].lane, sum = mpti_pair_sum(lane, norms->lanes);
-#ifdef MPTI_MANY_THREADS
-        if (norms->apart[i])
-            norms->apart[i][chunk % MPTI_WINDOW] = sum;
-        else
-#endif
-            norms->of[i].slot[chunk % MPTI_SLOTS] += sum;
-        memset(lane, 0, norms->lanes * sizeof *lane);
-    }
-}
+ * fewer lanes and slots. The sums of a window's chunks are added to the slots in order. */
+typedef struct mpti_norms { double sum[2][MPTI_WINDOW], slot[2][MPTI_SLOTS]; } mpti_norms;
 
 /* State of the tile functions of LAMB and Adafactor, which need norms: the tensor and the position in it, the
- * norms, and at last the factor of the update. Each piece has its own copy. */
+ * norms, and at last the factor of the update. Each piece has its own copy, and lanes. */
 typedef struct mpti_along_turn {
     mpti_pass         pass;
     const void       *k;
@@ -4897,11 +4861,24 @@ typedef struct mpti_along_turn {
     size_t            matrix;           /* Adafactor: index of the current matrix ... */
     float             mean;             /* ... and the mean of its row means */
     float             factor;
+    double          (*lane)[MPTI_LANES];        /* [2]: of weights, of directions */
     mpti_norms       *norms;
-#ifdef MPTI_MANY_THREADS
-    double          (*apart)[MPTI_WINDOW];      /* [2] */
-#endif
 } mpti_along_turn;
+
+/* Add a tile, and move on to the next one. */
+static void mpti_norms_add(mpti_along_turn *turn, const float *w, const float *direction)
+{
+    const size_t at = turn->first % MPTI_LANES, chunk = turn->first / MPTI_CHUNK % MPTI_WINDOW;
+    const size_t lanes = mpti_lane_count(turn->t->n);
+    int          i;
+    mpti_sumsq_tile(turn->lane[0] + at, w);
+    mpti_sumsq_tile(turn->lane[1] + at, direction);
+    turn->first += MPTI_TILE;
+    for (i = 0; i < 2 && (turn->first % MPTI_CHUNK == 0 || turn->first >= turn->t->n); i++) {
+        turn->norms->sum[i][chunk] = mpti_pair_sum(turn->lane[i], lanes);
+        memset(turn->lane[i], 0, lanes * sizeof(double));
+    }
+}
 
 static void mpti_turn_piece(void *context, const mpti_piece *piece)
 {
@@ -4911,27 +4888,25 @@ static void mpti_turn_piece(void *context, const mpti_piece *piece)
     mpti_pass_piece(&turn.pass, piece);
 }
 
-#ifdef MPTI_MANY_THREADS
 static void mpti_norms_beside(void *context, const mpti_piece *piece)
 {
     mpti_along_turn turn = *(const mpti_along_turn *)context;
-    mpti_norms      norms;
-    mpti_norms_open(&norms, piece->t->n);
-    norms.apart[0] = turn.apart[0], norms.apart[1] = turn.apart[1];
-    turn.norms = &norms;
+    double          lane[2][MPTI_LANES] MPTI_ALIGNED;
+    memset(lane[0], 0, mpti_lane_count(turn.t->n) * sizeof(double));
+    memset(lane[1], 0, mpti_lane_count(turn.t->n) * sizeof(double));
+    turn.lane = lane;
     mpti_turn_piece(&turn, piece);
 }
 
 static void mpti_norms_then(void *context, const mpti_piece *piece)
 {
-    const mpti_along_turn *const turn = (const mpti_along_turn *)context;
-    size_t                       first = piece->first, chunk = piece->chunk;
+    mpti_norms *const norms = ((const mpti_along_turn *)context)->norms;
+    size_t            first = piece->first, chunk = piece->chunk;
     for (; first < piece->end; first += MPTI_CHUNK, chunk++) {
-        turn->norms->of[0].slot[chunk % MPTI_SLOTS] += turn->apart[0][chunk % MPTI_WINDOW];
-        turn->norms->of[1].slot[chunk % MPTI_SLOTS] += turn->apart[1][chunk % MPTI_WINDOW];
+        norms->slot[0][chunk % MPTI_SLOTS] += norms->sum[0][chunk % MPTI_WINDOW];
+        norms->slot[1][chunk % MPTI_SLOTS] += norms->sum[1][chunk % MPTI_WINDOW];
     }
 }
-#endif
 
 /* Two passes over a tensor. norms_tile sums the squares of weights and directions; `factor` makes of these
  * two sums the factor of the update; `along` moves the weights along the directions by that factor. */
@@ -4943,23 +4918,15 @@ static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_f
     const size_t n = turn->t->n;
     size_t       slots = 1;
     mpti_norms   norms;
-#ifdef MPTI_MANY_THREADS
-    double       apart[2][MPTI_WINDOW];
-    turn->apart = apart;
-#endif
-    mpti_norms_open(&norms, n);
+    memset(norms.slot, 0, sizeof norms.slot);
     turn->norms = &norms;
     turn->pass.reads = reads, turn->pass.writes = 0u;
     turn->pass.tile = norms_tile;
     turn->pass.at = at;
-#ifdef MPTI_MANY_THREADS
     mpti_pieces(turn->t, 1, mpti_norms_beside, mpti_norms_then, turn);
-#else
-    mpti_pieces(turn->t, 1, mpti_turn_piece, NULL, turn);
-#endif
     while (slots < MPTI_SLOTS && slots * MPTI_CHUNK < n)
         slots *= 2;
-    turn->factor = factor(mpti_pair_sum(norms.of[0].slot, slots), mpti_pair_sum(norms.of[1].slot, slots), n,
+    turn->factor = factor(mpti_pair_sum(norms.slot[0], slots), mpti_pair_sum(norms.slot[1], slots), n,
                           turn->k);
     turn->pass.writes = writes;
     turn->pass.tile = along;
@@ -4975,8 +4942,7 @@ static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
     (void)g;
     mpti_sqrt_tile(root, v);
     mpti_lamb_direction(r, w, m, root, (const mpti_adamw_k *)turn->k);
-    mpti_norms_add(turn->norms, w, r, turn->first, turn->t->n);
-    turn->first += MPTI_TILE;
+    mpti_norms_add(turn, w, r);
 }
 
 static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
@@ -5122,8 +5088,7 @@ static void mpti_adafactor_norms_tile MPTI_TILE_PARAMETERS
     float                  u[MPTI_TILE];
     (void)m;
     mpti_adafactor_direction(u, g, v, turn);
-    mpti_norms_add(turn->norms, w, u, turn->first, turn->t->n);
-    turn->first += MPTI_TILE;
+    mpti_norms_add(turn, w, u);
 }
 
 static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
@@ -7773,9 +7738,13 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
     if ((!name && style != MPT_STYLE_DRAWING) || mpt_sums_get(s, &g) != MPT_OK)
         return MPT_E_ARG;
     for (i = 0; i < (one ? 1 : (int)MPT_SUM_METHOD_COUNT) && status == MPT_OK; i++) {
-        about.text[0] = name, about.text[1] = mpt_sum_method_name((mpt_sum_method)i);
-        about.real[0] = g.exact, about.real[1] = g.condition;
-        about.real[2] = g.value[i], about.real[3] = g.error[i], about.real[4] = g.relative[i];
+        about.text[0] = name;
+        about.text[1] = mpt_sum_method_name((mpt_sum_method)i);
+        about.real[0] = g.exact;
+        about.real[1] = g.condition;
+        about.real[2] = g.value[i];
+        about.real[3] = g.error[i];
+        about.real[4] = g.relative[i];
         status = mpti_write(out, style, figures, s, &about, mpti_sums_draw);
     }
     return status;
@@ -8021,8 +7990,10 @@ MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format for
     const mpt_status status = name ? mpti_report_init(t, sizeof *t, format) : MPT_E_ARG;
     if (status != MPT_OK)
         return status;
-    t->name = name, t->format = format;
-    t->every = every, t->out = out;
+    t->name = name;
+    t->format = format;
+    t->every = every;
+    t->out = out;
     return MPT_OK;
 }
 
@@ -9520,7 +9491,8 @@ MPT_DEF mpt_status mpt_cross_entropy(const void *logits, mpt_format logits_forma
             return MPT_E_DATA;
     c.row.factor = seed / (float)rows;
     c.work = MPTI_WORK_SOFTMAX;
-    c.cols = cols, c.label = label;
+    c.cols = cols;
+    c.label = label;
     for (r = 0; r < rows; r += take) {
         take = mpti_min(rows - r, sizeof c.loss / sizeof *c.loss);
         c.first = r;

@@ -17,12 +17,22 @@ int path_taken(void) { return mpti_path(); }
 
 double sum_of_squares_on_the_tree(const float *x, size_t period, size_t n)
 {
-    mpti_norms norms;
-    size_t     i;
-    mpti_norms_open(&norms, n);
-    for (i = 0; i < n; i += 256)
-        mpti_norms_add(&norms, x + i % period, x + i % period, i, n);
-    return mpti_pair_sum(norms.of[0].slot, MPTI_SLOTS);
+    static double   lane[2][MPTI_LANES];
+    mpt_tensor      t = mpt_tensor_grad_f32("x", NULL, n);
+    mpti_along_turn turn;
+    mpti_norms      norms;
+    mpti_piece      piece;
+    size_t          i;
+    memset(&turn, 0, sizeof turn);
+    memset(&norms, 0, sizeof norms);
+    turn.t = &t, turn.norms = &norms, turn.lane = lane;
+    for (i = 0; i < n; i += MPTI_TILE) {
+        mpti_norms_add(&turn, x + i % period, x + i % period);
+        piece.chunk = i / MPTI_CHUNK, piece.first = piece.chunk * MPTI_CHUNK, piece.end = turn.first;
+        if (piece.end % MPTI_CHUNK == 0 || piece.end >= n)
+            mpti_norms_then(&turn, &piece);
+    }
+    return mpti_pair_sum(norms.slot[0], MPTI_SLOTS);
 }
 
 void checkpoint_sum_again(unsigned char *checkpoint, size_t bytes)
