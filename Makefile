@@ -36,8 +36,9 @@ demo: $(B)/examples/04_train_digits $(B)/examples/12_reports ## train on real di
 	    echo "wrote $(B)/demo/results.csv, histogram, curve, accuracy, growth, heat .png"; \
 	else echo "wrote $(B)/demo/results.csv (install gnuplot to get the pictures too)"; fi
 
-test: $(TESTS:%=$(B)/tests/%) ## run the tests: a minute or two, most of which is compiling
-	@for t in $(TESTS); do echo "== $$t"; $(B)/tests/$$t || exit 1; done
+test: $(TESTS:%=run-%) ## run the tests: a minute or two, most of which is compiling (make -j2 test: half of it)
+run-%: $(B)/tests/%
+	@said=$$($< 2>&1); code=$$?; printf '%s\n' "== $*" "$$said"; exit $$code
 
 check: ## run all checks: compilers, sanitizers, architectures, CUDA compile and emulation, examples, README
 	@sh tests/check.sh $(B)

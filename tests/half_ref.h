@@ -741,11 +741,7 @@ static inline void check_plain(mpt_format d, const void *dst, mpt_format s, cons
 
 static inline int all_bytes_are(const unsigned char *p, size_t n, unsigned char value)
 {
-    size_t i;
-    for (i = 0; i < n; i++)
-        if (p[i] != value)
-            return 0;
-    return 1;
+    return !n || (p[0] == value && !memcmp(p, p + 1, n - 1u));
 }
 
 /* Memory between two inaccessible pages, which stays until the program ends. Rounds *size up to whole pages.

@@ -271,7 +271,9 @@ if have nm; then
     all="$memory|$runtime|$math|$print"
     for c in gcc clang; do
         have $c || continue
-        object "mpt, $c -O2" "$all" $c -std=c99 -O2 $from/impl.c
+        # shellcheck disable=SC2086
+        check "mpt, $c -O2: compiles" $c -std=c99 -O2 $fixed -I. -S $from/impl.c -o "$out/impl-$c.s"
+        object "mpt, $c -O2" "$all" $c -x assembler "$out/impl-$c.s"
         object "mpt without stdio, $c" "$memory|$runtime|$math" $c -DMPT_NO_STDIO $from/impl.c
         object "half, $c" "$memory|$runtime" $c $from/impl_half.c
         nothing "half, $c: no mpt_scaler_" grep mpt_scaler_ "$out/object.nm"
@@ -370,8 +372,8 @@ nothing "mpt.h writes to no stream but the caller's" sh -c \
 
 for compiler in gcc clang; do
     [ "$(uname -m)" = x86_64 ] || { skip "upper halves: not an x86-64 processor"; break; }
-    have $compiler && have python3 || { skip "upper halves: no $compiler or no python3"; continue; }
-    $compiler -std=c99 -O2 -I. -S tests/impl.c -o "$out/impl.s" || fail "$compiler -S"
-    check "$compiler leaves no upper halves of vectors" python3 tests/vzeroupper.py "$out/impl.s"
+    have $compiler && have python3 && have nm ||
+        { skip "upper halves: no $compiler, no python3 or no nm"; continue; }
+    check "$compiler leaves no upper halves of vectors" python3 tests/vzeroupper.py "$out/impl-$compiler.s"
 done
 summary

@@ -7,20 +7,22 @@ out=${1:-build}/examples-check
 mkdir -p "$out"
 strict='-std=c99 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wdouble-promotion -Werror'
 
-# Print the build line of an example, with $out as the place of its output.
+# Print the build line of an example, with $2 as its output.
 build_line() {
     sed -n '1,40s/^[ *]*\(cc -O2 [^&]*\).*$/\1/p' "$1" | grep "$1" | head -1 |
-        sed "s| -o \([^ ]*\)| -o $out/$2|"
+        sed "s| -o \([^ ]*\)| -o $2|"
 }
 
 for expected in examples/*.expected examples/dropin/*.expected; do
     source=${expected%.expected}.c
     [ -f "$source" ] || continue            # the CUDA example runs under tests/run_cuda_emu.sh
     name=$(basename "$source" .c)
-    line=$(build_line "$source" "$name")
+    program=${1:-build}/${source%.c}        # where make puts it, for later suites
+    mkdir -p "$(dirname "$program")"
+    line=$(build_line "$source" "$program")
     if [ -z "$line" ]; then fail "$source: no build line in its first comment"; continue; fi
     check "$source: its build line" sh -c "$line"
-    "$out/$name" > "$out/$name.out" 2>&1
+    "$program" > "$out/$name.out" 2>&1
     check "$source: its output" diff "$expected" "$out/$name.out"
     # Besides cc -O2, one of three more builds in turn: each takes seconds, because of the implementation.
     turn=$(((${turn:-0} + 1) % 3))
@@ -109,7 +111,7 @@ fi
 sed '100s/.*/1,2,three/' examples/data/digits.csv > "$out/broken.csv"
 for name in before_scaler after_scaler before_fused after_fused before_adam after_adam before_double \
             after_double; do
-    "$out/$name" "$out/broken.csv" > "$out/broken.out" 2> "$out/broken.err"
+    "${1:-build}/examples/dropin/$name" "$out/broken.csv" > "$out/broken.out" 2> "$out/broken.err"
     code=$?
     if [ $code = 1 ] && grep -q '100' "$out/broken.err"; then pass "$name refuses a broken line"
     else fail "$name with a broken line: exit $code, $(head -1 "$out/broken.err")"; fi

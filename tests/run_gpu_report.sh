@@ -11,7 +11,8 @@ out=$(cd "$out" && pwd)
 real_cc=$(command -v "${CC:-cc}")
 unset MPT_CI CI CC NVCC MPT_EMU_SHUFFLE MPT_EMU_DEFERRED MPT_EMU_RESIDENT MPT_EMU_HIDE
 
-# The stubs. nvcc and cc cache what they made, so that they compile everything once.
+# The stubs. nvcc and cc cache what they made, so that they compile everything once; or nvcc takes what the
+# suite cuda-emu, if it ran before, has compiled for the emulation.
 cat > "$out/tools/nvidia-smi" << 'END'
 #!/bin/sh
 case $* in *=name,*) echo "name, driver" ;; *compute_cap*) echo 9.0 ;; esac
@@ -24,7 +25,7 @@ exit 9
 END
 cat > "$out/tools/nvcc" << END
 #!/bin/sh
-cache=$out/cache
+cache=$out/cache made=$(cd "$out/.." && pwd)/cuda-emu
 END
 cat >> "$out/tools/nvcc" << 'END'
 case $* in
@@ -35,6 +36,10 @@ esac
 case $* in *"${STUB_BREAKS:-nothing}"*) echo "error: this one does not compile" && exit 1 ;; esac
 kept=$cache/$(echo "$*" | cksum | tr ' ' '-')
 for to; do :; done                      # -o FILE comes last
+source=$(echo "$*" | sed -n 's/.* -c \([^ ]*\) .*/\1/p')
+for ready in "$made"/g++_-O[012]_"$(echo "$source" | tr / _)".o; do    # what run_cuda_emu.sh has compiled
+    [ -f "$ready" ] && [ -z "$(find mpt*.h tests -newer "$ready")" ] && cp "$ready" "$kept"
+done
 if [ ! -f "$kept" ]; then
     set -- $(printf '%s\n' "$@" | grep -vE '^-(arch|l|O3)')
     case $* in *examples/*) speed=-O1 ;; *) speed=-O0 ;; esac       # examples run longer than they compile

@@ -550,7 +550,7 @@ TEST(quantize)
         {2, 1, 126, MPT_SPECIALS_FN}, {3, 19, 125, MPT_SPECIALS_FNUZ}, {7, 22, 63, MPT_SPECIALS_FN},
         {6, 9, 31, MPT_SPECIALS_FNUZ}, {2, 20, -100, MPT_SPECIALS_IEEE}, {2, 3, 105, MPT_SPECIALS_IEEE},
     };
-    const size_t    n = fill(MPT_F32, 4) / 2u + 5u;
+    const size_t    n = fill(MPT_F32, 4) / 2u / mt.every + 5u;
     mpt_format_info f;
     size_t          i;
     for (i = 0; i < (size_t)MPT_FORMAT_COUNT; i++)
@@ -712,6 +712,7 @@ TEST(stochastic_next_to_the_limits)
     static const uint32_t limits[] = {0x00800000u, 0x33000000u, 0x33800000u, 0x38000000u, 0x38800000u,
                                       0x3f800000u, 0x477fe000u, 0x47800000u, 0x7f7f0000u, 0x7f800000u,
                                       0x387fffffu};
+    const size_t   n = MOST / mt.every;
     unsigned char *to = data.out + (64u - (uintptr_t)data.out % 64u) % 64u;   /* aligned: no head */
     mpt_opts       o;
     size_t         i, k;
@@ -723,16 +724,16 @@ TEST(stochastic_next_to_the_limits)
             for (format = 0; format < 2; format++) {
                 const conversion c = {"stochastic", format ? MPT_BF16 : MPT_F16, MPT_F32, 2, 4, NULL, NULL};
                 o.seed = mt_random();
-                for (k = 0; k < MOST; k++)      /* in one vector of a group or in the other one */
+                for (k = 0; k < n; k++)         /* in one vector of a group or in the other one */
                     put(data.in, k, (k % 64u + 16u) % 64u < 32u ? limits[i] + (uint32_t)away +
                                                                       ((uint32_t)(k % 2u) << 31)
                                                                 : 0x3f800000u, 4u);
-                judge_stochastic(c.to, data.want, (const unsigned char *)data.in, MOST, &o);
+                judge_stochastic(c.to, data.want, (const unsigned char *)data.in, n, &o);
                 EACH_PATH(p) {
-                    (void)mpt_convert_n(c.to, to, MPT_F32, data.in, MOST, &o, NULL);
-                    memmove(data.out, to, 2u * MOST);
+                    (void)mpt_convert_n(c.to, to, MPT_F32, data.in, n, &o, NULL);
+                    memmove(data.out, to, 2u * n);
                     mt_context(c.name, mpt_simd_name());
-                    check_same(&c, data.in, MOST);
+                    check_same(&c, data.in, n);
                 }
             }
 }
@@ -789,7 +790,7 @@ TEST(all_floats)
     uint64_t     first;
     int          i, p;
     const size_t n = MOST;
-    for (first = 0; first >> 32 == 0u; first += mt.long_mode ? n : n * 1021u) {
+    for (first = 0; first >> 32 == 0u; first += n * (mt.long_mode ? 1u : 1021u * mt.every)) {
         size_t k;
         for (k = 0; k < n; k++)
             put(data.in, k, first + k, 4u);

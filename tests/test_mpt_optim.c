@@ -269,7 +269,7 @@ TEST(steps_equal_a_naive_loop)
     size_t              i, f, g, k = 0;
     for (i = 0; i < COUNT(recipes); i++)
         for (f = i % mt.every; f < COUNT(forms); f += mt.every, k++) {
-            for (last_path = 0; last_path < 5; last_path++)
+            EACH_PATH
                 against_naive(i, &forms[f], sizes[k % COUNT(sizes)], formats[k % 3], MPT_MOMENTS_F32);
             last_path = 9;
             against_naive(i, &forms[f], sizes[(k + 3) % COUNT(sizes)], formats[(k + 1) % 3],
@@ -1290,7 +1290,7 @@ TEST(adafactor_bits)
     int                 t;
     for (c = 0; c < COUNT(columns); c++)
         for (f = 0; f < COUNT(forms); f++)
-            for (last_path = 0; last_path < 6; last_path++) {
+            EACH_PATH {
                 mpt_adafactor o1 = adafactor_make(1), o2 = adafactor_make(1), was;
                 int           path = last_path;
                 o2.eps1 /= 4096.0f;

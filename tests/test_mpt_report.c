@@ -1236,16 +1236,18 @@ static void stagnation_is_reference(mpt_format format)
 {
     static float   w[65536], u[65536];
     const int      bits = mpt_format_get(format)->bits;
+    const size_t   n = (bits == 16 ? 65536u : 16384u) / mt.every;
     mpt_stagnation got, want, part[3];
     size_t         i;
     mt_context(mpt_format_get(format)->name, NULL);
     memset(&want, 0, sizeof want);
     CHECK_EQ_I(mpt_stagnation_init(&want, format), MPT_OK);
     got = part[0] = part[1] = part[2] = want;
-    for (i = 0; i < 65536; i++) {
+    for (i = 0; i < n; i++) {
         double before, after, moved;
         int    e;
-        w[i] = (float)mpt_decode(format, bits > 16 ? mt_random() >> (64 - bits) : i & ((1u << bits) - 1u));
+        w[i] = (float)mpt_decode(format, bits > 16 ? mt_random() >> (64 - bits)
+                                                   : (i * (mt.every | 1u)) & ((1u << bits) - 1u));
         if (i % 3 == 1)                 /* or between two patterns */
             w[i] *= 1.0f + random_float(-13, -6);
         u[i] = i % 5 == 4 ? number_of_kind(0) : w[i] * random_float(-16, 2);
@@ -1254,6 +1256,8 @@ static void stagnation_is_reference(mpt_format format)
                                  (uint32_t)(i % 3) - 1u);
         if (i % 7 == 0)
             u[i] = -u[i];
+        if (i == n / 2)                 /* overflows */
+            w[i] = u[i] = (float)mpt_format_get(format)->max_finite;
 #ifdef __FAST_MATH__                    /* the reference, not mpt.h, reads subnormal floats as zeros then */
         if (fabsf(w[i]) < FLT_MIN)
             w[i] = 0.0f;
@@ -1280,10 +1284,10 @@ static void stagnation_is_reference(mpt_format format)
         moved = after - (double)w[i];
         want.sign_wrong += moved != 0.0 && (moved < 0.0) != (u[i] < 0.0f);
     }
-    CHECK_EQ_I(mpt_stagnation_add(&got, w, u, 65536), MPT_OK);
+    CHECK_EQ_I(mpt_stagnation_add(&got, w, u, n), MPT_OK);
     CHECK(!memcmp(&got, &want, sizeof got));
     CHECK(want.none && want.lost && want.half_lost && want.sign_wrong && want.overflow);
-    for (i = 0; i < 65536; i += 64)
+    for (i = 0; i < n; i += 64)
         CHECK_EQ_I(mpt_stagnation_add(&part[mt_random() % 3u], w + i, u + i, 64), MPT_OK);
     CHECK_EQ_I(mpt_stagnation_merge(&part[2], &part[0]), MPT_OK);
     CHECK_EQ_I(mpt_stagnation_merge(&part[1], &part[2]), MPT_OK);
