@@ -1656,6 +1656,30 @@ TEST(lamb_norms_are_added_on_the_tree)
                       mpti_f64_bits(naive_sumsq(x, PERIOD, sizes[k])), sizes[k]);
 }
 
+/* A step of LAMB over more chunks than a piece has: its factor comes from the norms of the whole tensor. */
+TEST(lamb_steps_by_whole_norms)
+{
+    enum { N = 9 * 16384 + 512 };
+    static float g[N], w[N], m[N], v[N], was[N], r[N];
+    mpt_tensor   t = mpt_tensor_grad_f32("w", g, N);
+    mpt_lamb     o = mpt_lamb_defaults();
+    mpt_step     step = checked(1.0f, 1.0f);
+    mpti_adamw_k k = mpti_adamw_consts(&o, &step);
+    float        factor;
+    size_t       i;
+    for (i = 0; i < N; i++) {
+        g[i] = random_unit();
+        w[i] = was[i] = random_unit();
+    }
+    t.master = w, t.m = m, t.v = v;
+    CHECK_EQ_I(mpt_lamb_step(&o, &step, &t, 1), MPT_OK);
+    for (i = 0; i < N; i++)
+        r[i] = mpti_adamw_direction_1(was[i], m[i], mpti_sqrt(v[i]), &k);
+    factor = mpti_lamb_factor(naive_sumsq(was, N, N), naive_sumsq(r, N, N), &k);
+    for (i = 0; i < N; i++)
+        CHECK_EQ_U_AT(mpti_f32_bits(w[i]), mpti_f32_bits(mpti_fma(factor, r[i], was[i])), i);
+}
+
 /* ---- the processor's modes ---- */
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -2344,6 +2368,7 @@ int main(int argc, char **argv)
     (void)mt_test_lamb_norms_are_added_on_the_tree;         /* x87 sums are wider than a double */
 #else
     RUN_EXACT(lamb_norms_are_added_on_the_tree);
+    RUN_EXACT(lamb_steps_by_whole_norms);
 #endif
     RUN(registry);
     RUN(steps_wherever_arrays_begin);

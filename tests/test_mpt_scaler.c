@@ -1299,6 +1299,37 @@ TEST(vectors_equal_the_reference)
                 }
 }
 
+/* A tensor of more chunks than a piece has is checked as the list of its chunks is. Their sums are so far
+ * apart that their order matters. */
+TEST(many_chunks_are_checked_as_a_list)
+{
+    enum { CHUNK = 16384, CHUNKS = 19, N = 18 * CHUNK + 100, BAD = 17 * CHUNK + 5 };
+    static float g[2][N];
+    int          bad, back;
+    size_t       i;
+    for (bad = 0; bad < 2; bad++)
+        for (back = 0; back < 2; back++) {
+            mpt_scaler s1 = scaler_static(8.0f), s2 = s1;
+            mpt_tensor whole = mpt_tensor_grad_f32("g", g[0], N), part[CHUNKS];
+            mpt_step   one, all;
+            for (i = 0; i < N; i++)
+                g[0][i] = mpti_f32_make((100u + (uint32_t)(i / CHUNK * 7u % 40u)) << 23 |
+                                        (uint32_t)(mt_random() & 0x807fffffu));
+            if (bad)
+                g[0][BAD] = mpti_f32_make(0x7fc00000u);
+            memcpy(g[1], g[0], sizeof g[0]);
+            for (i = 0; i < CHUNKS; i++)
+                part[i] = mpt_tensor_grad_f32("g", g[1] + i * CHUNK, i < CHUNKS - 1 ? CHUNK : N % CHUNK);
+            CHECK_EQ_I((back ? mpt_unscale : mpt_check)(&s1, &one, &whole, 1, NULL), MPT_OK);
+            CHECK_EQ_I((back ? mpt_unscale : mpt_check)(&s2, &all, part, CHUNKS, NULL), MPT_OK);
+            CHECK(one.sumsq > 0.0 && !memcmp(&one.sumsq, &all.sumsq, sizeof one.sumsq));
+            CHECK(one.found_inf == (unsigned)bad && one.nan_count == (unsigned)bad);
+            CHECK(all.found_inf == (unsigned)bad && all.nan_count == (unsigned)bad);
+            CHECK(!bad || (one.bad_index == BAD && all.bad_tensor * CHUNK + all.bad_index == BAD));
+            CHECK(!memcmp(g[0], g[1], sizeof g[0]));
+        }
+}
+
 /* ---- several records, several ranks ---- */
 
 TEST(joined_records_act_as_one)
@@ -1877,6 +1908,7 @@ int main(int argc, char **argv)
     RUN(configurations);
     RUN(cause_first_and_counts);
     RUN(vectors_equal_the_reference);
+    RUN(many_chunks_are_checked_as_a_list);
     RUN(joined_records_act_as_one);
     RUN(a_scale_per_tensor_rounds_nothing);
     RUN(ranks_decide_together);
