@@ -68,17 +68,24 @@ gpt() {     # gpt SOURCE STEPS SEED... -- for each run: % right, both losses, se
             /^step/ {loss = $4; seconds = $5} /right$/ {print $5 + 0, $4 + 0, loss, seconds, bytes}'
     done
 }
-gpt examples/dropin/before_gpt.c 100 1 2 3 > "$out/gpt.f32"
-sed 's/half = MPT_F16/half = MPT_BF16/' examples/dropin/after_gpt.c > "$out/gpt_bf16.c"
-gpt "$out/gpt_bf16.c" 100 1 2 3 > "$out/gpt.bf16"
-gpt examples/dropin/after_gpt.c 100 1 2 3 > "$out/gpt.f16"
-for format in f16 bf16; do
-    wrong=$(paste -d ' ' "$out/gpt.f32" "$out/gpt.$format" | awk '
+# faults_of FORMAT -- run the pair and print what is wrong
+faults_of() {
+    gpt examples/dropin/before_gpt.c 100 1 2 3 > "$out/gpt.f32"
+    gpt "$out/gpt_$1.c" 100 1 2 3 > "$out/gpt.$1"
+    paste -d ' ' "$out/gpt.f32" "$out/gpt.$1" | awk '
         function apart(a, b) {return a > 1.003 * b || b > 1.003 * a}
         NF == 10 {n++; if (!time || $4 < time) time = $4; if (!mine || $9 < mine) mine = $9}
         apart($2, $7) || apart($3, $8) {print "losses " $7 " and " $8 " for " $2 " and " $3}
         $10 > 0.51 * $5 {print $10 " bytes"}
-        END {if (n != 3) print "a run is missing"; if (mine > 1.2 * time) print mine " s for " time}')
+        END {if (n != 3) print "a run is missing"; if (mine > 1.2 * time) print mine " s for " time}'
+}
+cp examples/dropin/after_gpt.c "$out/gpt_f16.c"
+sed 's/half = MPT_F16/half = MPT_BF16/' examples/dropin/after_gpt.c > "$out/gpt_bf16.c"
+for format in f16 bf16; do
+    for try in 1 2 3; do                # other programs disturb times
+        wrong=$(faults_of $format)
+        case $wrong in *' s for '*) echo "try $try: $wrong" ;; *) break ;; esac
+    done
     if [ -z "$wrong" ]; then pass "the GPT in $format"; else fail "the GPT in $format:" $wrong; fi
 done
 # The same lines in FP32, with activations stored as floats: they must give the losses of before_gpt.c

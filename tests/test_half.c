@@ -679,7 +679,7 @@ static void check_encode_extremes(const row *r)
     size_t   i;
     for (i = 0; i < COUNT_OF(extremes); i++)
         check_encode(r, extremes[i]);
-    for (field = 0; field < 0x7ffu; field += 3u)
+    for (field = 0; field < 0x7ffu; field += 3u * mt.every)
         check_encode(r, field << 52 | mt_random() >> 12);
 }
 
@@ -1547,11 +1547,12 @@ TEST(pairs_at_every_alignment)
 {
     enum { GUARD = 64, LONGEST = 315, ROOM = 2 * GUARD + (LONGEST + 16) * 8 };
     static uint64_t words[2][ROOM / 8];
+    const size_t    some = mt.every > 1u ? 3u : 1u;         /* of the alignments */
     unsigned char  *src = (unsigned char *)words[0], *dst = (unsigned char *)words[1];
     size_t          i, n, shift;
     for (i = 0; i < COUNT_OF(pairs); i++)
         for (n = 0; n <= (size_t)LONGEST; n += n < MOST ? 1u : 62u)
-            for (shift = pairs[i].own ? 0u : n % 16u; shift < 16u; shift += pairs[i].own ? 1u : 16u) {
+            for (shift = pairs[i].own ? n % some : n % 16u; shift < 16u; shift += pairs[i].own ? some : 16u) {
                 const pair_fn *f = &pairs[i];
                 const size_t   d = f->own ? bytes_of(f->dst) : 3u, s = f->own ? bytes_of(f->src) : 7u;
                 const size_t   before = GUARD + shift / 4u * d, after = before + n * bytes_of(f->dst);
