@@ -21,7 +21,7 @@ unset MPT_EMU_SHUFFLE MPT_EMU_DEFERRED MPT_EMU_RESIDENT MPT_EMU_HIDE
 # is spent in the implementation and its copy of the emulation, which the linker takes because it comes first.
 # shellcheck disable=SC2086
 compile() { # compile COMPILER FLAGS SOURCE [INCLUDE FOLDER]: sets object
-    object=$out/$(echo "$*" | tr ' /' '__').o
+    object=$out/$(echo $* | tr ' /' '__').o            # run_gpu_report.sh knows these names
     [ -f "$object" ] && return
     $1 $2 ${4:+-I"$4"} $emu $strict -c "$3" -o "$object" > "$out/compile.log" 2>&1 && return
     fail "$3 does not compile: $1 $2"
