@@ -4119,7 +4119,7 @@ static void mpti_check_piece(void *context, const mpti_piece *piece)
     for (; first < piece->end; first += MPTI_CHUNK, chunk++) {
         const size_t n = mpti_min(piece->end - first, MPTI_CHUNK);
         double       sum = c->sum[chunk % MPTI_WINDOW];
-        if (!mpti_f64_is_finite(sum))
+        if (MPTI_PARTS > 1 && !mpti_f64_is_finite(sum))
             sum = mpti_check_chunk(c, piece->t, &piece->tensor, first, n);
         if (piece->t->whole && piece->t->sums)
             piece->t->sums[first / MPTI_CHUNK] = sum;
