@@ -2148,10 +2148,6 @@ static inline void mpti_control_set(uint64_t r) { __asm__ volatile("msr fpcr, %0
  * order. A single part runs on the calling thread. Where no pool is configured, MPTI_IN_PARTS is one call of
  * range and does not evaluate `least`. Returns the number of parts. */
 typedef void mpti_range_fn(void *context, size_t part, size_t begin, size_t end);
-#ifndef MPTI_FAST_PART          /* tests define it as a variable: a power of two, at least 16384 */
-#define MPTI_FAST_PART ((size_t)1 << 15)
-#endif
-#define MPTI_SLOW_PART (MPTI_FAST_PART / 16u)   /* for code that takes elements one by one */
 #ifdef MPTI_MANY_THREADS
 #if defined(MPT_USE_OPENMP) && !defined(MPT_PARALLEL_FOR)
 #ifndef _OPENMP
@@ -2172,6 +2168,10 @@ MPTI_UNUSED static void mpti_openmp_for(size_t count, void (*body)(void *, size_
 #endif
 
 enum { MPTI_PARTS = 256 };
+#ifndef MPTI_FAST_PART          /* tests define it as a variable: a power of two, at least 16384 */
+#define MPTI_FAST_PART ((size_t)1 << 15)
+#endif
+#define MPTI_SLOW_PART (MPTI_FAST_PART / 16u)   /* for code that takes elements one by one */
 
 typedef struct mpti_cut {
     mpti_range_fn *range;
