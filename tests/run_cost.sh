@@ -10,7 +10,7 @@ out=${1:-build}/cost
 mkdir -p "$out" || exit 1
 cc=${CC:-cc}
 have gcc && cc=gcc
-rounds=1
+rounds=2
 
 lines() { printf '%s\n' "$@"; }
 
