@@ -3501,8 +3501,8 @@ static size_t mpti_window_cut(mpti_window *w, size_t count, size_t most)
 }
 #endif
 
-/* Run `beside` on all pieces of a list, in parallel; and later `then`, unless NULL, on all pieces in order,
- * on each before a piece MPTI_WINDOW chunks further on gets its turn in `beside`. */
+/* Run `beside` on all pieces of a list, in parallel, and `then`, unless NULL, on all in order: on a chunk
+ * after `beside`, but before `beside` reaches the chunk MPTI_WINDOW further on. */
 static void mpti_pieces(const mpt_tensor *tensors, size_t count, mpti_piece_fn *beside, mpti_piece_fn *then,
                         void *context)
 {
@@ -4095,8 +4095,8 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
     return 1;
 }
 
-/* Sum the chunks, and write back those without bad elements. Bad ones are recorded in order: here if there is
- * one thread, else by mpti_check_piece. */
+/* Sum the chunks, and write back those without bad elements. Bad elements must be recorded in order: with
+ * threads that is left to mpti_check_piece. */
 static void mpti_check_beside(void *context, const mpti_piece *piece)
 {
     mpti_checking *const c = (mpti_checking *)context;

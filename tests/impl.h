@@ -12,7 +12,7 @@ extern int    last_path;            /* the highest path that the headers may use
 extern size_t around_bytes;         /* larger arrays use non-temporal stores; at first 2^25 */
 
 /* A loop over the paths that this processor has, each once. After it the caller sets last_path again. */
-#define EACH_PATH for (last_path = PATHS - 1; last_path >= 0; last_path = path_taken() - 1)
+#define ON_EACH_PATH for (last_path = PATHS - 1; last_path >= 0; last_path = path_taken() - 1)
 
 /* The path that array functions take on this processor with this last_path. */
 int path_taken(void);

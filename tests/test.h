@@ -14,7 +14,7 @@
  * the environment a skipped test counts as failed. The last line of the output is always "N passed, N
  * failed, N skipped"; the exit status is nonzero if and only if a test failed or none was run. Arguments: a
  * word runs only the tests whose names contain it; --long sets mt.long_mode; --short, for emulated
- * processors, sets mt.every to 8: the longest loops take larger steps. */
+ * processors and slow code, sets mt.every to 8: the longest loops take larger steps. */
 #ifndef MT_TEST_H
 #define MT_TEST_H
 

@@ -372,7 +372,7 @@ TEST(block_dequantize_every_code)
                 want[k] = ref_value_of(i, codes[k], scales[k / size], tensors[t]);
             }
             CHECK_EQ_I(mpt_pack_n(packed, codes, ALL, row_of(blocks[i].element)->bits), MPT_OK);
-            EACH_PATH
+            ON_EACH_PATH
                 for (o.packed = 0; o.packed < 2; o.packed++) {
                     mt_context(blocks[i].name, mpt_simd_name());
                     memset(back, 0x5a, sizeof back);

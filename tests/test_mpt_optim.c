@@ -269,7 +269,7 @@ TEST(steps_equal_a_naive_loop)
     size_t              i, f, g, k = 0;
     for (i = 0; i < COUNT(recipes); i++)
         for (f = i % mt.every; f < COUNT(forms); f += mt.every, k++) {
-            EACH_PATH
+            ON_EACH_PATH
                 against_naive(i, &forms[f], sizes[k % COUNT(sizes)], formats[k % 3], MPT_MOMENTS_F32);
             last_path = 9;
             against_naive(i, &forms[f], sizes[(k + 3) % COUNT(sizes)], formats[(k + 1) % 3],
@@ -1291,7 +1291,7 @@ TEST(adafactor_bits)
     int                 t;
     for (c = 0; c < COUNT(columns); c++)
         for (f = 0; f < COUNT(forms); f++)
-            EACH_PATH {
+            ON_EACH_PATH {
                 mpt_adafactor o1 = adafactor_make(1), o2 = adafactor_make(1), was;
                 int           path = last_path;
                 o2.eps1 /= 4096.0f;
@@ -2367,6 +2367,7 @@ int main(int argc, char **argv)
     RUN(parts_are_placed_and_refused);
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 2
     (void)mt_test_lamb_norms_are_added_on_the_tree;         /* x87 sums are wider than a double */
+    (void)mt_test_lamb_steps_by_whole_norms;
 #else
     RUN_EXACT(lamb_norms_are_added_on_the_tree);
     RUN_EXACT(lamb_steps_by_whole_norms);

@@ -63,7 +63,7 @@ static void check_axpy(mpt_format f, mpt_format g, size_t n)
 TEST(rows_on_every_path)
 {
     size_t n, f, g;
-    EACH_PATH
+    ON_EACH_PATH
         for (n = 0; n < 4097; n += n < 70 ? 1 : n == 70 ? 30 : n < 128 ? 9 : n < 4000 ? 779 : 1) {
             fill();
             for (f = 0; f < 3; f++)
@@ -91,7 +91,7 @@ TEST(rows_with_strides)
         u[i].weight = weight[i] = as_f16[i];
         u[i].grad = grad[i] = mpt_f16_from_f32(was[i]);
     }
-    EACH_PATH
+    ON_EACH_PATH
         for (n = 0; n < 1000; n = n * 3 + 1) {
             const ptrdiff_t step = sizeof *u;
             CHECK_EQ_U_AT(mpti_f32_bits(mpt_dot_strided(&u->weight, MPT_F16, step, &u->in, MPT_F32, step, n)),
@@ -116,7 +116,7 @@ TEST(dot_of_minus_zero)
     float  a[400], b[400];
     size_t i;
     for (i = 0; i < 400; i++) a[i] = -1e-30f, b[i] = 1e-30f;
-    EACH_PATH
+    ON_EACH_PATH
         for (i = 1; i <= 400; i++)
             CHECK_EQ_U_AT(mpti_f32_bits(mpt_dot(a, MPT_F32, b, MPT_F32, i)), 0u, i);
     last_path = PATHS - 1;
@@ -144,7 +144,7 @@ TEST(dot_is_padded_with_zeros)
         nan[i] = mpti_f32_make(0x7fc00000u);
     for (i = 0; i < 65; i++)
         one[i] = 1.0f;
-    EACH_PATH {
+    ON_EACH_PATH {
         const float lost = mpt_dot(nan, MPT_F32, nan, MPT_F32, 127);
         const float sum = mpt_dot(one, MPT_F32, one, MPT_F32, 65);
         CHECK(!mpti_f32_is_finite(lost));
@@ -193,7 +193,7 @@ TEST(axpy_publish)
     CHECK_EQ_U(bad, 0);
     memcpy(was, y, sizeof y);
     memcpy(before, copy, sizeof copy);
-    EACH_PATH
+    ON_EACH_PATH
         for (i = 0; i < 300; i++) {     /* Inf, NaN, an overflow: the row stays, with `bad` or NULL */
             const float keep = x[i / 3], a = i % 3 == 2 ? 16.0f : 1.0f;
             x[i / 3] = mpti_f32_make(i % 3 == 0 ? 0x7f800000u : i % 3 == 1 ? 0x7fc00000u : 0x7f7fffffu);
@@ -222,7 +222,7 @@ TEST(published_rows_on_every_path)
     static float w[400], m[400];
     uint16_t     copy[400];
     size_t       n, i, f;
-    EACH_PATH
+    ON_EACH_PATH
         for (n = 0; n < 150; n += n < 70 ? 1 : 13)
             for (f = 0; f < 3; f++) {
                 const mpt_format format = formats[f];
@@ -374,7 +374,7 @@ TEST(rows_without_a_master)
     static float    g[N];
     size_t          first, n, i;
     int             storage, f, step;
-    EACH_PATH
+    ON_EACH_PATH
         for (storage = (int)MPT_STORE_NEAREST; storage < (int)MPT_STORAGE_COUNT; storage++)
             for (f = 0; f < 2; f++)
                 for (first = 0; first < 30; first += 13)
