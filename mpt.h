@@ -3834,6 +3834,14 @@ static void mpti_note_bad(mpti_checking *c, size_t tensor, size_t i, unsigned ca
     }
 }
 
+/* Load n 16-bit values into a tile, padded with zeros. */
+static void mpti_codes_in(uint16_t *tile, const void *array, size_t first, size_t n)
+{
+    memcpy(tile, (const uint16_t *)array + first, n * sizeof *tile);
+    if (n < MPTI_TILE)
+        memset(tile + n, 0, (MPTI_TILE - n) * sizeof *tile);
+}
+
 /* The number of lanes that n elements reach, as a power of two; the others are 0 and add nothing. */
 static size_t mpti_lane_count(size_t n)
 {
@@ -3905,22 +3913,27 @@ static double mpti_check_chunk(mpti_checking *c, const mpt_tensor *t, const size
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_mul_ps_256, mpti_v8, MPTI_OF_3("vmulps"))
 MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_add_ps_256, mpti_v8, MPTI_OF_3("vaddps"))
 
-/* mpti_lanes_tile for 16-bit gradients. */
+/* mpti_lanes_tile for 16-bit gradients; with `back`, for the products as the format keeps them. */
 MPTI_AVX2_TARGET static void mpti_lanes_16_avx2(float *lane, const unsigned char *g, mpt_format format,
-                                                float factor)
+                                                float factor, int back)
 {
     const mpti_v8 f = mpti_all_256(mpti_f32_bits(factor));
     size_t        j;
     for (j = 0; j < MPTI_TILE; j += 8, g += 16, lane += 8) {
-        const mpti_v8 x = mpti_mul_ps_256(format == MPT_F16 ? mpti_f16_8_256(g) : mpti_bf16_8_256(g), f);
-        const mpti_v8 sum = mpti_add_ps_256(mpti_load_256(lane), mpti_mul_ps_256(x, x));
-        memcpy(lane, &sum, sizeof sum);
+        mpti_v8 x = mpti_mul_ps_256(format == MPT_F16 ? mpti_f16_8_256(g) : mpti_bf16_8_256(g), f);
+        if (back && format == MPT_F16) {
+            const mpti_w8 kept = mpti_halves_256(x);
+            x = mpti_f16_8_256((const unsigned char *)&kept);
+        } else if (back)
+            x = mpti_bf16_round_256(x) & 0xffff0000u;
+        x = mpti_add_ps_256(mpti_load_256(lane), mpti_mul_ps_256(x, x));
+        memcpy(lane, &x, sizeof x);
     }
 }
 #endif
 
 /* The same sum, for a chunk without bad elements. */
-static double mpti_check_tiles(const unsigned char *g, mpt_format format, size_t n, float factor)
+static double mpti_check_tiles(const unsigned char *g, mpt_format format, size_t n, float factor, int back)
 {
     const size_t lanes = mpti_lane_count(n);
     float        lane[MPTI_LANES], u[MPTI_TILE];
@@ -3929,11 +3942,18 @@ static double mpti_check_tiles(const unsigned char *g, mpt_format format, size_t
     for (i = 0; i < n; i += MPTI_TILE) {
         const float *x = (const float *)(const void *)g + i;
 #if MPTI_X86
-        if (format != MPT_F32 && n - i >= MPTI_TILE && mpti_path() >= MPTI_PATH_AVX2) {
-            mpti_lanes_16_avx2(lane + i % MPTI_LANES, g + 2 * i, format, factor);
+        if (format != MPT_F32 && mpti_path() >= MPTI_PATH_AVX2) {
+            const unsigned char *tile = g + 2 * i;
+            uint16_t             rest[MPTI_TILE];
+            if (n - i < MPTI_TILE) {
+                mpti_codes_in(rest, g, i, n - i);
+                tile = (const unsigned char *)rest;
+            }
+            mpti_lanes_16_avx2(lane + i % MPTI_LANES, tile, format, factor, back);
             continue;
         }
 #endif
+        (void)back;
         if (format != MPT_F32 || n - i < MPTI_TILE) {
             memset(u, 0, sizeof u);
             mpti_row_load(u, g, format, i, mpti_min(n - i, MPTI_TILE));
@@ -4002,7 +4022,7 @@ MPTI_AVX512_TARGET static void mpti_check_512(double *sum, const unsigned char *
                 __builtin_prefetch((const void *)((uintptr_t)p + MPTI_CHUNK * bytes + 64u * k), 0, 2);
             if (n - i < 64u)
                 p = (const unsigned char *)memcpy(rest, p, (n - i) * bytes);
-            mpti_64_in_512(v, p, format);
+            mpti_any_in_512(v, p, format);
             if (scaled) {
                 v[0] = mpti_kept_512(v[0], f, format, back);
                 v[1] = mpti_kept_512(v[1], f, format, back);
@@ -4018,24 +4038,28 @@ MPTI_AVX512_TARGET static void mpti_check_512(double *sum, const unsigned char *
     }
 }
 
-MPTI_AVX512_TARGET static void mpti_scale_512(unsigned char *g, mpt_format format, size_t groups,
-                                              float factor)
-{
-    const mpti_v16 f = mpti_all_512(mpti_f32_bits(factor));
-    const size_t   bytes = mpti_format_bytes(format);
-    mpti_v16       v[4];
-    size_t         k;
-    for (; groups; groups--, g += MPTI_GROUP * bytes) {
-        for (k = 0; k < bytes / 2; k++)
-            __builtin_prefetch((const void *)((uintptr_t)g + MPTI_CHUNK * bytes + 64 * k), 0, 2);
-        mpti_64_in_512(v, g, format);
-        v[0] = mpti_mul_ps_512(v[0], f);
-        v[1] = mpti_mul_ps_512(v[1], f);
-        v[2] = mpti_mul_ps_512(v[2], f);
-        v[3] = mpti_mul_ps_512(v[3], f);
-        mpti_64_out_512(g, v, format);
+/* Multiply groups of a gradient by a factor, in place. Prefetches `share` halves of the next chunk. */
+#define MPTI_SCALE(name, target, vector, bits, share)                                                     \
+    target static void name(unsigned char *g, mpt_format format, size_t groups, float factor)             \
+    {                                                                                                     \
+        const vector f = mpti_all_##bits(mpti_f32_bits(factor));                                          \
+        const size_t size = sizeof(vector) * mpti_format_bytes(format);     /* four vectors of floats */  \
+        vector       v[4];                                                                                \
+        size_t       k;                                                                                   \
+        for (groups *= MPTI_GROUP / sizeof(vector); groups; groups--, g += size) {                        \
+            for (k = 0; k < share * size / 2u; k += 64u)                                                  \
+                __builtin_prefetch((const void *)((uintptr_t)g + MPTI_CHUNK / sizeof(vector) * size + k), \
+                                   0, 2);                                                                 \
+            mpti_any_in_##bits(v, g, format);                                                             \
+            v[0] = mpti_mul_ps_##bits(v[0], f);                                                           \
+            v[1] = mpti_mul_ps_##bits(v[1], f);                                                           \
+            v[2] = mpti_mul_ps_##bits(v[2], f);                                                           \
+            v[3] = mpti_mul_ps_##bits(v[3], f);                                                           \
+            mpti_any_out_##bits(g, v, format);                                                            \
+        }                                                                                                 \
     }
-}
+MPTI_SCALE(mpti_scale_256, MPTI_AVX2_TARGET, mpti_v8, 256, 2u)
+MPTI_SCALE(mpti_scale_512, MPTI_AVX512_TARGET, mpti_v16, 512, 1u)
 #endif
 
 /* Multiply elements first .. first + n - 1 of a gradient by a factor, in place. */
@@ -4046,6 +4070,9 @@ MPTI_NOINLINE static void mpti_grads_scale(const mpt_tensor *t, size_t first, si
 #if MPTI_X86
     if (mpti_path() >= MPTI_PATH_AVX512) {
         mpti_scale_512(mpti_grad_from(t, first), t->grad_format, n / MPTI_GROUP, factor);
+        first += n / MPTI_GROUP * MPTI_GROUP;
+    } else if (mpti_path() >= MPTI_PATH_AVX2) {
+        mpti_scale_256(mpti_grad_from(t, first), t->grad_format, n / MPTI_GROUP, factor);
         first += n / MPTI_GROUP * MPTI_GROUP;
     }
 #endif
@@ -4065,8 +4092,7 @@ MPTI_NOINLINE static double mpti_sum_of(const mpt_tensor *t, size_t first, size_
         return mpti_pair_sum(sum, MPTI_LANES / 16);
     }
 #endif
-    (void)back;
-    return mpti_check_tiles(g, t->grad_format, n, factor);
+    return mpti_check_tiles(g, t->grad_format, n, factor, back);
 }
 
 /* Check a chunk the fast way. Returns nonzero, with the sum, and with the gradients written back if asked, if
@@ -4075,8 +4101,8 @@ static int mpti_check_chunk_fast(const mpti_checking *c, const mpt_tensor *t, si
                                  double *sum)
 {
     const uint32_t u = mpti_f32_bits(c->factor), field = u >> 23;
-    const int      written = c->write_back && t->grad_format != MPT_F32;     /* rounding: AVX-512 only */
-    if (mpti_path() < (written ? MPTI_PATH_AVX512 : MPTI_PATH_SSE2))
+    const int      written = c->write_back && t->grad_format != MPT_F32;     /* rounding: AVX2 and up */
+    if (mpti_path() < (written ? MPTI_PATH_AVX2 : MPTI_PATH_SSE2))
         return 0;
     /* The most common case: f16, and a factor that is a power of two. No product, square or sum comes near
      * the limits of float, so the factor's square multiplies the sum, not each element: 1.2 times as fast. */
@@ -4485,14 +4511,6 @@ MPTI_NOINLINE static void mpti_tile_out(const float *tile, void *array, mpt_form
 {
     if (array && (format != MPT_F32 || tile != (float *)array + first))
         mpti_row_store(array, format, first, tile, n);
-}
-
-/* Load n 16-bit values into a tile, padded with zeros. */
-static void mpti_codes_in(uint16_t *tile, const void *array, size_t first, size_t n)
-{
-    memcpy(tile, (const uint16_t *)array + first, n * sizeof *tile);
-    if (n < MPTI_TILE)
-        memset(tile + n, 0, (MPTI_TILE - n) * sizeof *tile);
 }
 
 static float *mpti_weight_in(float *local, const mpt_tensor *t, size_t first, size_t n)

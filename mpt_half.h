@@ -2646,26 +2646,27 @@ MPTI_IN_512 void mpti_bf16_out_512(unsigned char *p, const mpti_v16 *v, int how)
     mpti_bf16_32_out_512(p + 64, v[2], v[3], how);
 }
 
-/* Load or store 64 elements of a training format: f32, f16 or bf16. */
-MPTI_IN_512 void mpti_64_in_512(mpti_v16 *v, const unsigned char *p, mpt_format format)
-{
-    if (format == MPT_F32)
-        mpti_f32_in_512(v, p);
-    else if (format == MPT_F16)
-        mpti_f16_in_512(v, p);
-    else
-        mpti_bf16_in_512(v, p);
-}
-
-MPTI_IN_512 void mpti_64_out_512(unsigned char *p, const mpti_v16 *v, mpt_format format)
-{
-    if (format == MPT_F32)
-        mpti_f32_out_512(p, v, 0);
-    else if (format == MPT_F16)
-        mpti_f16_out_512(p, v, 0);
-    else
-        mpti_bf16_out_512(p, v, 0);
-}
+/* Load or store four vectors of a training format: f32, f16 or bf16. */
+#define MPTI_TRAINING_LANES(target, vector, bits)                                                        \
+    target void mpti_any_in_##bits(vector *v, const unsigned char *p, mpt_format format)                 \
+    {                                                                                                    \
+        if (format == MPT_F32)                                                                           \
+            mpti_f32_in_##bits(v, p);                                                                    \
+        else if (format == MPT_F16)                                                                      \
+            mpti_f16_in_##bits(v, p);                                                                    \
+        else                                                                                             \
+            mpti_bf16_in_##bits(v, p);                                                                   \
+    }                                                                                                    \
+    target void mpti_any_out_##bits(unsigned char *p, const vector *v, mpt_format format)                \
+    {                                                                                                    \
+        if (format == MPT_F32)                                                                           \
+            mpti_f32_out_##bits(p, v, 0);                                                                \
+        else if (format == MPT_F16)                                                                      \
+            mpti_f16_out_##bits(p, v, 0);                                                                \
+        else                                                                                             \
+            mpti_bf16_out_##bits(p, v, 0);                                                               \
+    }
+MPTI_TRAINING_LANES(MPTI_IN_512, mpti_v16, 512)
 
 /* 32 floats to f16, toward zero, after bit 17 became the sticky bit of all bits below it. Bit 17 is too low
  * for an 8-bit format to keep, and high enough to survive where f16 is subnormal and FP8 may be a tie. */
@@ -2832,6 +2833,7 @@ MPTI_IN_256 mpti_v8 mpti_f16_8_256(const unsigned char *p)
     return r;
 }
 
+MPTI_FOUR(MPTI_IN_256, mpti_v8, mpti_f32_in_256, mpti_load_256, 32)
 MPTI_FOUR(MPTI_IN_256, mpti_v8, mpti_f16_in_256, mpti_f16_8_256, 16)
 
 MPTI_IN_256 mpti_v8 mpti_bf16_8_256(const unsigned char *p)
@@ -2902,13 +2904,18 @@ MPTI_IN_256 void mpti_f16_out_256(unsigned char *p, const mpti_v8 *v, int how)
 
 /* bf16 codes in the upper halves of lanes; u must hold no NaN. */
 MPTI_IN_256 mpti_v8 mpti_bf16_round_256(mpti_v8 u) { return u + 0x7fffu + (u >> 16 & 1u); }
-MPTI_IN_256 mpti_v8 mpti_bf16_pack_256(mpti_v8 a, mpti_v8 b)
+/* The upper 16 bits of each lane of a, then of b. */
+MPTI_IN_256 mpti_v8 mpti_upper_halves_256(mpti_v8 a, mpti_v8 b)
 {
     mpti_v8 r;
-    __asm__(MPTI_OF_3("vpackusdw")
-            : "=x"(r) : "x"(mpti_bf16_round_256(a) >> 16), "x"(mpti_bf16_round_256(b) >> 16));
+    __asm__(MPTI_OF_3("vpackusdw") : "=x"(r) : "x"(a >> 16), "x"(b >> 16));
     __asm__("vpermq {$0xd8, %0, %0|%0, %0, 0xd8}" : "+x"(r));
     return r;
+}
+
+MPTI_IN_256 mpti_v8 mpti_bf16_pack_256(mpti_v8 a, mpti_v8 b)
+{
+    return mpti_upper_halves_256(mpti_bf16_round_256(a), mpti_bf16_round_256(b));
 }
 
 MPTI_IN_256 mpti_v8 mpti_bf16_mix_256(mpti_v8 even, mpti_v8 odd)
@@ -2924,6 +2931,15 @@ MPTI_IN_256 void mpti_bf16_out_256(unsigned char *p, const mpti_v8 *v, int how)
     mpti_put_256(p, mpti_bf16_mix_256(v[0], v[1]), how);
     mpti_put_256(p + 32, mpti_bf16_mix_256(v[2], v[3]), how);
 }
+
+MPTI_IN_256 void mpti_f32_out_256(unsigned char *p, const mpti_v8 *v, int how)
+{
+    mpti_put_256(p, v[0], how);
+    mpti_put_256(p + 32, v[1], how);
+    mpti_put_256(p + 64, v[2], how);
+    mpti_put_256(p + 96, v[3], how);
+}
+MPTI_TRAINING_LANES(MPTI_IN_256, mpti_v8, 256)
 
 /* Makes NaNs quiet and clears their lower halves, so that mpti_bf16_round_256 keeps them NaNs. */
 MPTI_IN_256 mpti_v8 mpti_bf16_nan_256(mpti_v8 u)
@@ -4124,11 +4140,15 @@ static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_phi
 /* Turn the words of a group into one random word per element, the same as from mpt_philox. */
 MPTI_INLINE void mpti_random_of_group(uint32_t *random, const unsigned char *words)
 {
-    uint32_t w[MPTI_GROUP / 2];
+    uint32_t swapped[MPTI_GROUP / 2];
     int      i;
-    memcpy(w, words, sizeof w);
-    for (i = 0; i < MPTI_GROUP; i++)
-        random[i] = i & 4 ? mpti_swap_halves(w[i / 8 * 4 + i % 4]) : w[i / 8 * 4 + i % 4];
+    memcpy(swapped, words, sizeof swapped);
+    for (i = 0; i < MPTI_GROUP / 2; i++)
+        swapped[i] = mpti_swap_halves(swapped[i]);
+    for (i = 0; i < MPTI_GROUP; i += 8) {       /* compilers vectorize no loop over elements */
+        memcpy(random + i, words + 2 * i, 16);
+        memcpy(random + i + 4, swapped + i / 2, 16);
+    }
 }
 
 /* Kernels for stochastic rounding: `a` points to the floats, `b` to their Philox words. */
@@ -4138,93 +4158,104 @@ MPTI_FROM_F32(mpti_bf16_stochastic_n, uint16_t, (mpti_random_of_group(random, b)
               mpti_bf16_stochastic(in[i], random[i]))
 
 #if MPTI_X86
-MPTI_BINARY(MPTI_IN_512, mpti_q8, mpti_mul_even_512, mpti_v16, MPTI_OF_3("vpmuludq"))
-MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_pairs_low_512, mpti_v16, MPTI_OF_3("vpunpcklqdq"))
-MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_pairs_high_512, mpti_v16, MPTI_OF_3("vpunpckhqdq"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_xor_512, mpti_v16, MPTI_OF_3("vpxord"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_min_512, mpti_v16, MPTI_OF_3("vpminud"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_max_512, mpti_v16, MPTI_OF_3("vpmaxud"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_up_512, mpti_v16, MPTI_OF_3("vpsllvd"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_down_512, mpti_v16, MPTI_OF_3("vpsrlvd"))
 
-/* The Philox state of eight counters. Each 64-bit lane has a counter's word in its low half and ignores the
- * high half, so that products need no masking. The final unpack instructions restore the order of the
- * counters. Compilers find none of this: 2.7 times as fast as what they make of the loop above. */
-typedef struct mpti_philox_512 { mpti_v16 c0, c1, c2, c3; } mpti_philox_512;
-
-/* The state after two rounds. `same` (mpti_philox_same_512) holds its parts that do not depend on the low
- * word of the counter: c3 itself, and the values that the other three are computed from with XOR. */
-MPTI_IN_512 mpti_philox_512 mpti_philox_begin_512(uint64_t block, const mpti_philox_512 *same)
-{
-    const mpti_q8   order = {0, 4, 1, 5, 2, 6, 3, 7};
-    const mpti_q8   p0 = mpti_mul_even_512((mpti_v16)(order + block), mpti_all_512(0xd2511f53u));
-    const mpti_q8   p1 = mpti_mul_even_512((mpti_v16)(p0 >> 32) ^ same->c0, mpti_all_512(0xcd9e8d57u));
-    mpti_philox_512 x;
-    x.c0 = (mpti_v16)(p1 >> 32) ^ same->c1;
-    x.c1 = (mpti_v16)p1;
-    x.c2 = (mpti_v16)p0 ^ same->c2;
-    x.c3 = same->c3;
-    return x;
-}
-
-MPTI_IN_512 mpti_philox_512 mpti_philox_same_512(uint64_t block, const mpti_philox_keys *key)
-{
-    const uint64_t  q1 = (uint64_t)0xcd9e8d57u * key->stream;
-    const uint64_t  q0 =
-        (uint64_t)0xd2511f53u * ((uint32_t)(q1 >> 32) ^ (uint32_t)(block >> 32) ^ key->first[0]);
-    mpti_philox_512 x;
-    x.c0 = mpti_all_512(key->step ^ key->second[0]);
-    x.c1 = mpti_all_512((uint32_t)q1 ^ key->first[1]);
-    x.c2 = mpti_all_512((uint32_t)(q0 >> 32) ^ key->second[1]);
-    x.c3 = mpti_all_512((uint32_t)q0);
-    return x;
-}
-
-/* A shuffle takes the upper half of one product, a shift that of the other: they use different units. */
-MPTI_IN_512 mpti_philox_512 mpti_philox_round_512(mpti_philox_512 x, uint32_t k0, uint32_t k1)
-{
-    const mpti_q8 p0 = mpti_mul_even_512(x.c0, mpti_all_512(0xd2511f53u));
-    const mpti_q8 p1 = mpti_mul_even_512(x.c2, mpti_all_512(0xcd9e8d57u));
-    mpti_v16      upper;
-    __asm__("vpshufd {$0xf5, %1, %0|%0, %1, 0xf5}" : "=v"(upper) : "v"(p0));
-    x.c0 = (mpti_v16)(p1 >> 32) ^ x.c1 ^ mpti_all_512(k0);
-    x.c2 = upper ^ x.c3 ^ mpti_all_512(k1);
-    x.c1 = (mpti_v16)p1;
-    x.c3 = (mpti_v16)p0;
-    return x;
-}
-
-MPTI_IN_512 void mpti_philox_end_512(uint32_t *words, mpti_philox_512 x)
-{
-    __asm__("vpshufd {$0xa0, %1, %0%{%2%}|%0%{%2%}, %1, 0xa0}" : "+v"(x.c0) : "v"(x.c1),
-            "Yk"((uint16_t)0xaaaau));
-    __asm__("vpshufd {$0xa0, %1, %0%{%2%}|%0%{%2%}, %1, 0xa0}" : "+v"(x.c2) : "v"(x.c3),
-            "Yk"((uint16_t)0xaaaau));
-    mpti_put_512((unsigned char *)words, mpti_pairs_low_512(x.c0, x.c2), 0);
-    mpti_put_512((unsigned char *)(words + 16), mpti_pairs_high_512(x.c0, x.c2), 0);
-}
-
-/* Thirty-two counters, in four independent sets of eight to hide the latency of the multiplications. The low
- * word of the counter must not wrap around within the tile. */
-MPTI_AVX512_TARGET static void mpti_random_512(uint32_t *words, uint64_t block, const mpti_philox_keys *key)
-{
-    const mpti_philox_512 same = mpti_philox_same_512(block, key);
-    mpti_philox_512       x = mpti_philox_begin_512(block, &same);
-    mpti_philox_512       y = mpti_philox_begin_512(block + 8u, &same);
-    mpti_philox_512       z = mpti_philox_begin_512(block + 16u, &same);
-    mpti_philox_512       w = mpti_philox_begin_512(block + 24u, &same);
-    int                   i;
-    for (i = 2; i < 10; i++) {
-        x = mpti_philox_round_512(x, key->first[i], key->second[i]);
-        y = mpti_philox_round_512(y, key->first[i], key->second[i]);
-        z = mpti_philox_round_512(z, key->first[i], key->second[i]);
-        w = mpti_philox_round_512(w, key->first[i], key->second[i]);
+/* The Philox state of a vector of counters, four or eight. Each 64-bit lane has a counter's word in its low
+ * half and ignores the high half, so that products need no masking. The final unpack instructions restore the
+ * order of the counters. Compilers find none of this: 2.7 times as fast as what they make of the loop above.
+ * "begin" gives the state after two rounds. `same` holds its parts that do not depend on the low word of the
+ * counter, which must not wrap around within the tile: c3 itself, and the values that the other three are
+ * computed from with XOR. In a round, a shuffle takes the upper half of one product, a shift that of the
+ * other: they use different units. Two sets of counters hide the latency of the multiplications. */
+#define MPTI_PHILOX(bits, target, place, V, Q)                                                            \
+    MPTI_BINARY(place, Q, mpti_mul_even_##bits, V, MPTI_OF_3("vpmuludq"))                                 \
+    MPTI_BINARY(place, V, mpti_pairs_low_##bits, Q, MPTI_OF_3("vpunpcklqdq"))                             \
+    MPTI_BINARY(place, V, mpti_pairs_high_##bits, Q, MPTI_OF_3("vpunpckhqdq"))                            \
+    typedef struct mpti_philox_##bits { V c0, c1, c2, c3; } mpti_philox_##bits;                           \
+    place mpti_philox_##bits mpti_philox_same_##bits(uint64_t block, const mpti_philox_keys *key)         \
+    {                                                                                                     \
+        const uint64_t q1 = (uint64_t)0xcd9e8d57u * key->stream;                                          \
+        const uint64_t q0 =                                                                               \
+            (uint64_t)0xd2511f53u * ((uint32_t)(q1 >> 32) ^ (uint32_t)(block >> 32) ^ key->first[0]);     \
+        mpti_philox_##bits x;                                                                             \
+        x.c0 = mpti_all_##bits(key->step ^ key->second[0]);                                               \
+        x.c1 = mpti_all_##bits((uint32_t)q1 ^ key->first[1]);                                             \
+        x.c2 = mpti_all_##bits((uint32_t)(q0 >> 32) ^ key->second[1]);                                    \
+        x.c3 = mpti_all_##bits((uint32_t)q0);                                                             \
+        return x;                                                                                         \
+    }                                                                                                     \
+    place mpti_philox_##bits mpti_philox_begin_##bits(uint64_t block, const mpti_philox_##bits *same)     \
+    {                                                                                                     \
+        const Q p0 = mpti_mul_even_##bits((V)(mpti_order_##bits + block), mpti_all_##bits(0xd2511f53u));  \
+        const Q p1 = mpti_mul_even_##bits((V)(p0 >> 32) ^ same->c0, mpti_all_##bits(0xcd9e8d57u));        \
+        mpti_philox_##bits x = *same;                                                                     \
+        x.c0 = (V)(p1 >> 32) ^ same->c1;                                                                  \
+        x.c1 = (V)p1;                                                                                     \
+        x.c2 = (V)p0 ^ same->c2;                                                                          \
+        return x;                                                                                         \
+    }                                                                                                     \
+    place mpti_philox_##bits mpti_philox_round_##bits(mpti_philox_##bits x, uint32_t k0, uint32_t k1)     \
+    {                                                                                                     \
+        const Q p0 = mpti_mul_even_##bits(x.c0, mpti_all_##bits(0xd2511f53u));                            \
+        const Q p1 = mpti_mul_even_##bits(x.c2, mpti_all_##bits(0xcd9e8d57u));                            \
+        V       upper;                                                                                    \
+        __asm__("vpshufd {$0xf5, %1, %0|%0, %1, 0xf5}" : "=v"(upper) : "v"(p0));                          \
+        x.c0 = (V)(p1 >> 32) ^ x.c1 ^ mpti_all_##bits(k0);                                                \
+        x.c2 = upper ^ x.c3 ^ mpti_all_##bits(k1);                                                        \
+        x.c1 = (V)p1;                                                                                     \
+        x.c3 = (V)p0;                                                                                     \
+        return x;                                                                                         \
+    }                                                                                                     \
+    place void mpti_philox_end_##bits(unsigned char *words, mpti_philox_##bits x)                         \
+    {                                                                                                     \
+        const Q a = ((Q)x.c0 & 0xffffffffu) | (Q)x.c1 << 32;                                              \
+        const Q b = ((Q)x.c2 & 0xffffffffu) | (Q)x.c3 << 32;                                              \
+        mpti_put_##bits(words, mpti_pairs_low_##bits(a, b), 0);                                           \
+        mpti_put_##bits(words + sizeof a, mpti_pairs_high_##bits(a, b), 0);                               \
+    }                                                                                                     \
+    target static void mpti_random_##bits(uint32_t *words, uint64_t block, const mpti_philox_keys *key)   \
+    {                                                                                                     \
+        const mpti_philox_##bits same = mpti_philox_same_##bits(block, key);                              \
+        unsigned char           *to = (unsigned char *)words;                                             \
+        const uint64_t           end = block + MPTI_COUNTERS;                                             \
+        int                      i;                                                                       \
+        for (; block < end; block += sizeof(V) / 4u, to += 4u * sizeof(V)) {                              \
+            mpti_philox_##bits x = mpti_philox_begin_##bits(block, &same);                                \
+            mpti_philox_##bits y = mpti_philox_begin_##bits(block + sizeof(V) / 8u, &same);               \
+            for (i = 2; i < 10; i++) {                                                                    \
+                x = mpti_philox_round_##bits(x, key->first[i], key->second[i]);                           \
+                y = mpti_philox_round_##bits(y, key->first[i], key->second[i]);                           \
+            }                                                                                             \
+            mpti_philox_end_##bits(to, x);                                                                \
+            mpti_philox_end_##bits(to + 2u * sizeof(V), y);                                               \
+        }                                                                                                 \
     }
-    mpti_philox_end_512(words, x);
-    mpti_philox_end_512(words + 32, y);
-    mpti_philox_end_512(words + 64, z);
-    mpti_philox_end_512(words + 96, w);
+typedef uint64_t mpti_q4 __attribute__((vector_size(32), may_alias));
+static const mpti_q4 mpti_order_256 = {0, 2, 1, 3};
+static const mpti_q8 mpti_order_512 = {0, 4, 1, 5, 2, 6, 3, 7};
+MPTI_PHILOX(256, MPTI_AVX2_TARGET, MPTI_IN_256, mpti_v8, mpti_q4)
+MPTI_PHILOX(512, MPTI_AVX512_TARGET, MPTI_IN_512, mpti_v16, mpti_q8)
+
+/* Eight floats to bf16, in the upper halves of lanes. Lanes 0 to 3 take the upper halves of four words, the
+ * others the lower halves. See mpti_bf16_stochastic_16_512. */
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_min_256, mpti_v8, MPTI_OF_3("vpminud"))
+MPTI_IN_256 mpti_v8 mpti_bf16_stochastic_8_256(const unsigned char *p, const unsigned char *words)
+{
+    const mpti_v8 u = mpti_bf16_nan_256(mpti_load_256(p)), a = u & 0x7fffffffu;
+    const mpti_v8 shift = {16, 16, 16, 16, 0, 0, 0, 0};
+    mpti_v8       r, finite;
+    __asm__("vbroadcasti128 {%1, %0|%0, %1}" : "=x"(r) : "m"(*(const mpti_w8_any *)(const void *)words));
+    __asm__(MPTI_OF_3("vpcmpgtd") : "=x"(finite) : "x"(mpti_all_256(0x7f800000u)), "x"(a));
+    r = mpti_min_256(a + (~r >> shift & 0xffffu), mpti_all_256(0x7f7fffffu));
+    return (r & finite) | (a & ~finite) | (u & 0x80000000u);
 }
+MPTI_KERNEL_256(mpti_bf16_stochastic_256, 16, 4, 2,
+    (mpti_put_256(to, mpti_upper_halves_256(mpti_bf16_stochastic_8_256(a, b),
+                                            mpti_bf16_stochastic_8_256(a + 32, b + 16)), how), b += 32))
 
 /* The complements of the random words of 32 elements: 16 Philox words, each used for two elements. */
 MPTI_IN_512 void mpti_random_in_512(mpti_v16 *r, const unsigned char *p)
@@ -4351,6 +4382,10 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
         }
         return;
     }
+#if MPTI_X86
+    if (!vectors && j.brain && mpti_path() >= MPTI_PATH_AVX2)
+        kernel = mpti_bf16_stochastic_256;
+#endif
     for (i = begin; i < n; i += count) {
         const uint64_t             element = j.o->first_element + i, block = element / 8u;
         unsigned char *const       to = j.to + 2u * i;
@@ -4360,8 +4395,8 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
         count = n - i < count ? n - i : count;
         whole = skip ? 0u : count - count % MPTI_GROUP;
 #if MPTI_X86
-        if (vectors && (uint32_t)block <= 0u - (uint32_t)MPTI_COUNTERS)
-            mpti_random_512(words, block, &key);
+        if (mpti_path() >= MPTI_PATH_AVX2 && (uint32_t)block <= 0u - (uint32_t)MPTI_COUNTERS)
+            (vectors ? mpti_random_512 : mpti_random_256)(words, block, &key);
         else
 #endif
             mpti_random_portable(words, block, &key);
