@@ -4800,10 +4800,11 @@ MPTI_TWICE(mpti_along, mpti_along_loop, (float *w, const float *r, float factor)
  * tenth faster. The first of several turns takes only the few elements before a cache line begins. malloc
  * often returns addresses 16 bytes behind a line's start, for all arrays alike, and then every vector would
  * cross two lines: 1.7 times the time. */
-typedef struct mpti_turn {
-    float g[MPTI_TILE] MPTI_ALIGNED, w[MPTI_TILE], m[MPTI_TILE], v[2 * MPTI_TILE];
-} mpti_turn;
 #define MPTI_BLOCK (16u * MPTI_TILE)
+#define MPTI_STRETCH (2u * MPTI_TILE)       /* to convert at once: a call for each tile cost a tenth more */
+typedef struct mpti_turn {
+    float g[MPTI_STRETCH] MPTI_ALIGNED, w[MPTI_TILE], m[MPTI_TILE], v[2 * MPTI_TILE];
+} mpti_turn;
 
 /* One pass, tile by tile. reads and writes: MPT_NEEDS_GRAD, _WEIGHT, _M, _V, _V_MAX, MPTI_ZEROES. */
 typedef struct mpti_pass {
@@ -4829,7 +4830,7 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
                                 : format == MPT_F32            ? (const float *)t_m : NULL;
     mpti_random_at   at = p.at;
     mpti_turn        local;
-    size_t           first, n, i;
+    size_t           first, n, i, j, take;
     at.stream += (uint32_t)piece->tensor;
     for (first = piece->first; first < piece->end; first += n) {
         float *w, *m, *v;
@@ -4846,11 +4847,13 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
             memmove(local.v, v, sizeof local.v / 2u);
             v = local.v;
         }
-        for (i = 0; i < n; i += MPTI_TILE) {        /* n above a tile is whole tiles */
-            const size_t take = mpti_min(n, MPTI_TILE);
+        for (i = 0; i < n; i += take) {             /* n above a tile is whole tiles */
             float *const w_i = w == local.w ? w : w + i;
-            p.tile(mpti_tile_in(local.g, t_g, t->grad_format, first + i, take), w_i,
-                   m == local.m ? m : m + i, v == local.v ? v : v + i, p.k);
+            const float *g;
+            take = mpti_min(n - i, MPTI_STRETCH);
+            g = mpti_tile_in(local.g, t_g, t->grad_format, first + i, take);
+            for (j = 0; j < take; j += MPTI_TILE)
+                p.tile(g + j, w_i + j, m == local.m ? m : m + i + j, v == local.v ? v : v + i + j, p.k);
             if (p.writes & MPT_NEEDS_WEIGHT)
                 mpti_weight_out(w_i, t, first + i, take, at);
         }
