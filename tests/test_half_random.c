@@ -135,13 +135,16 @@ TEST(stochastic_chances)
     }
 }
 
-/* The same bits for an array at once, in chunks of random sizes, and one element at a time. */
+/* The same bits for an array at once, in chunks of random sizes, and one element at a time; also from other
+ * formats than f32. */
 TEST(stochastic_chunks)
 {
     static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2, MPT_E2M3};
+    static const mpt_format sources[] = {MPT_F64, MPT_F16, MPT_BF16};
     static uint32_t      src[2000];
+    static uint64_t      other[2000];
     static unsigned char whole[2000 * 2], parts[2000 * 2];
-    size_t               i, k, done;
+    size_t               i, j, k, done;
     for (k = 0; k < 2000u; k++)
         src[k] = (uint32_t)source_pattern(4u);
     for (i = 0; i < COUNT_OF(formats); i++) {
@@ -165,6 +168,17 @@ TEST(stochastic_chunks)
             uint64_t code;
             code = mpt_encode(formats[i], f64_of(f64_from_f32_bits(src[k])), &one, NULL);
             CHECK_EQ_U_AT(get_code(whole, formats[i], k), code, src[k]);
+        }
+        for (j = 0; j < COUNT_OF(sources); j++) {
+            o.first_element = 0;
+            CHECK_EQ_I(mpt_convert_n(sources[j], other, MPT_F32, src, 2000u, NULL, NULL), MPT_OK);
+            CHECK_EQ_I(mpt_convert_n(formats[i], whole, sources[j], other, 2000u, &o, NULL), MPT_OK);
+            for (k = 0; k < 2000u; k++) {
+                const mpt_opts one = options(MPT_RND_STOCHASTIC, 0, 0, mpt_philox(99u, 2u, 3u, k));
+                const uint64_t code = get_code((const unsigned char *)other, sources[j], k);
+                CHECK_EQ_U_AT(get_code(whole, formats[i], k),
+                              mpt_encode(formats[i], mpt_decode(sources[j], code), &one, NULL), code);
+            }
         }
     }
 }
