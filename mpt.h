@@ -3035,7 +3035,6 @@ static void mpti_arrays_of(const mpt_tensor *t, unsigned needs, mpti_array *a)
     for (i = 0; i < MPTI_ARRAYS; i++) {
         memcpy(&a[i].at, (const unsigned char *)t + mpti_array_offset[i], sizeof a[i].at);
         a[i].count = t->n;
-        a[i].width = moment;
     }
     a[MPTI_V].count = t->columns ? t->n / t->columns + t->n / mpti_rows(t) : t->n;
     a[MPTI_V].width = needs & (MPT_NEEDS_V | MPT_NEEDS_FACTORS) ? t->columns ? sizeof(float) : moment : 0u;
