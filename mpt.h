@@ -4815,6 +4815,36 @@ typedef struct mpti_pass {
     mpti_random_at at;          /* of the list's first tensor */
 } mpti_pass;
 
+/* Does an update in place of a tensor prefetch arrays, and store the 16-bit copy around the cache? With AVX2
+ * and out of cache SGD with momentum then takes two thirds of the time, AdamW and Lion 0.8. */
+static int mpti_is_large(const mpt_tensor *t)
+{
+    return t->n > MPTI_AROUND_BYTES / 6u && mpti_path() == MPTI_PATH_AVX2;
+}
+
+/* Prefetch bytes of an array from `first` on, also beyond its end. */
+MPTI_INLINE void mpti_prefetch(const void *array, size_t first, size_t bytes)
+{
+#if MPTI_X86
+    size_t i;
+    for (i = first; i < first + bytes; i += 64u)
+        __builtin_prefetch((const void *)((uintptr_t)array + i), 1);
+#endif
+    (void)array, (void)first, (void)bytes;
+}
+
+/* Store elements of the copy around the cache. Returns 0 if the copy, or its place, needs mpti_weight_out. */
+static int mpti_param_around(const mpt_tensor *t, size_t first, const float *src, size_t n)
+{
+    unsigned char *const to = (unsigned char *)t->param + first * sizeof(uint16_t);
+    if (!t->param || t->param_format == MPT_F32 || (uintptr_t)to % 64u)
+        return 0;
+    (t->param_format == MPT_F16 ? mpti_kernel_here(MPTI_PAIR(MPT_F16, MPT_F32))
+                                : mpti_kernel_here(MPTI_PAIR(MPT_BF16, MPT_F32)))
+        (to, (const unsigned char *)src, NULL, NULL, n / MPTI_GROUP, MPTI_AROUND);
+    return 1;
+}
+
 static void mpti_pass_piece(void *context, const mpti_piece *piece)
 {
     const mpti_pass  p = *(const mpti_pass *)context;
@@ -4826,6 +4856,7 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
     const size_t     grad_bytes = mpti_format_bytes(t->grad_format);
     const int        in_place = t->storage == MPT_STORE_MASTER && format == MPT_F32 &&
                                 !(p.reads & MPT_NEEDS_V_MAX);
+    const int        large = in_place && mpti_is_large(t);
     const float *const floats = t->storage == MPT_STORE_MASTER ? t->master
                                 : format == MPT_F32            ? (const float *)t_m : NULL;
     mpti_random_at   at = p.at;
@@ -4852,9 +4883,15 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
             const float *g;
             take = mpti_min(n - i, MPTI_STRETCH);
             g = mpti_tile_in(local.g, t_g, t->grad_format, first + i, take);
-            for (j = 0; j < take; j += MPTI_TILE)
+            if (large)
+                mpti_prefetch(t_g, (first + i + take) * grad_bytes, take * grad_bytes);
+            for (j = 0; j < take; j += MPTI_TILE) {
+                if (large && t_m && !t_v)       /* AdamW, with more arrays and arithmetic, would lose by it */
+                    mpti_prefetch(m, (i + j + MPTI_TILE) * sizeof *m, MPTI_TILE * sizeof *m);
                 p.tile(g + j, w_i + j, m == local.m ? m : m + i + j, v == local.v ? v : v + i + j, p.k);
-            if (p.writes & MPT_NEEDS_WEIGHT)
+            }
+            if (p.writes & MPT_NEEDS_WEIGHT &&
+                !(large && w != local.w && mpti_param_around(t, first + i, w_i, take)))
                 mpti_weight_out(w_i, t, first + i, take, at);
         }
         if (p.writes & MPT_NEEDS_M)
@@ -4866,6 +4903,10 @@ static void mpti_pass_piece(void *context, const mpti_piece *piece)
         if (p.writes & MPTI_ZEROES)
             memset((unsigned char *)t_g + first * grad_bytes, 0, n * grad_bytes);
     }
+#if MPTI_X86
+    if (large)
+        __asm__ volatile("sfence" : : : "memory");
+#endif
 }
 
 /* Sums of squares of a tensor's weights and of its directions, each on the tree of >>M15; a short tensor uses
