@@ -4819,7 +4819,11 @@ typedef struct mpti_pass {
  * and out of cache SGD with momentum then takes two thirds of the time, AdamW and Lion 0.8. */
 static int mpti_is_large(const mpt_tensor *t)
 {
-    return t->n > MPTI_AROUND_BYTES / 6u && mpti_path() == MPTI_PATH_AVX2;
+#if MPTI_X86
+    return t->n > MPTI_AROUND_BYTES / 6u && mpti_path() == MPTI_PATH_AVX2 && mpti_no_traps();
+#else
+    return (void)t, 0;
+#endif
 }
 
 /* Prefetch bytes of an array from `first` on, also beyond its end. */
@@ -4836,13 +4840,16 @@ MPTI_INLINE void mpti_prefetch(const void *array, size_t first, size_t bytes)
 /* Store elements of the copy around the cache. Returns 0 if the copy, or its place, needs mpti_weight_out. */
 static int mpti_param_around(const mpt_tensor *t, size_t first, const float *src, size_t n)
 {
+#if MPTI_X86
     unsigned char *const to = (unsigned char *)t->param + first * sizeof(uint16_t);
-    if (!t->param || t->param_format == MPT_F32 || (uintptr_t)to % 64u)
-        return 0;
-    (t->param_format == MPT_F16 ? mpti_kernel_here(MPTI_PAIR(MPT_F16, MPT_F32))
-                                : mpti_kernel_here(MPTI_PAIR(MPT_BF16, MPT_F32)))
-        (to, (const unsigned char *)src, NULL, NULL, n / MPTI_GROUP, MPTI_AROUND);
-    return 1;
+    if (t->param && t->param_format != MPT_F32 && !((uintptr_t)to % 64u)) {
+        (t->param_format == MPT_F16 ? mpti_f16_from_f32_256 : mpti_bf16_from_f32_256)
+            (to, (const unsigned char *)src, NULL, NULL, n / MPTI_GROUP, MPTI_AROUND);
+        return 1;
+    }
+#endif
+    (void)t, (void)first, (void)src, (void)n;
+    return 0;
 }
 
 static void mpti_pass_piece(void *context, const mpti_piece *piece)

@@ -2957,6 +2957,14 @@ MPTI_IN_256 mpti_v8 mpti_bf16_nan_256(mpti_v8 u)
         for (groups *= MPTI_GROUP / (elements); groups; groups--, to += out_, a += in_)             \
             statement;                                                                              \
     }
+MPTI_KERNEL_256(mpti_f16_from_f32_256, 32, 4, 2,
+                (mpti_put_w8(to, mpti_halves_256(mpti_load_256(a)), how),
+                 mpti_put_w8(to + 16, mpti_halves_256(mpti_load_256(a + 32)), how),
+                 mpti_put_w8(to + 32, mpti_halves_256(mpti_load_256(a + 64)), how),
+                 mpti_put_w8(to + 48, mpti_halves_256(mpti_load_256(a + 96)), how)))
+MPTI_KERNEL_256(mpti_bf16_from_f32_256, 16, 4, 2,
+                mpti_put_256(to, mpti_bf16_pack_256(mpti_bf16_nan_256(mpti_load_256(a)),
+                                                    mpti_bf16_nan_256(mpti_load_256(a + 32))), how))
 
 /* ---- SSE2 ---- */
 
@@ -3753,11 +3761,6 @@ MPTI_KERNEL_256(mpti_f32_from_f16_256, 32, 2, 4,
                  mpti_put_256(to + 96, mpti_f16_8_256(a + 48), how)))
 MPTI_KERNEL_256(mpti_f32_from_e4m3_256, 8, 1, 4, mpti_put_256(to, mpti_fp8_8_256(a, 1), how))
 MPTI_KERNEL_256(mpti_f32_from_e5m2_256, 8, 1, 4, mpti_put_256(to, mpti_fp8_8_256(a, 0), how))
-MPTI_KERNEL_256(mpti_f16_from_f32_256, 32, 4, 2,
-                (mpti_put_w8(to, mpti_halves_256(mpti_load_256(a)), how),
-                 mpti_put_w8(to + 16, mpti_halves_256(mpti_load_256(a + 32)), how),
-                 mpti_put_w8(to + 32, mpti_halves_256(mpti_load_256(a + 64)), how),
-                 mpti_put_w8(to + 48, mpti_halves_256(mpti_load_256(a + 96)), how)))
 MPTI_KERNEL_256(mpti_f16_from_f64_n_256, 8, 8, 2, mpti_put_w8(to, mpti_halves_256(mpti_f64_8_256(a)), how))
 MPTI_KERNEL_256(mpti_f32_from_f64_n_256, 8, 8, 4,
                 mpti_put_256(to, mpti_join_256(mpti_f64_4_256(mpti_load_256(a)),
@@ -3767,9 +3770,6 @@ MPTI_KERNEL_256(mpti_f64_from_f32_256, 4, 4, 8,
 MPTI_KERNEL_256(mpti_f32_from_bf16_256, 16, 2, 4,
                 (mpti_put_256(to, mpti_bf16_quiet_8_256(a), how),
                  mpti_put_256(to + 32, mpti_bf16_quiet_8_256(a + 16), how)))
-MPTI_KERNEL_256(mpti_bf16_from_f32_256, 16, 4, 2,
-                mpti_put_256(to, mpti_bf16_pack_256(mpti_bf16_nan_256(mpti_load_256(a)),
-                                                    mpti_bf16_nan_256(mpti_load_256(a + 32))), how))
 #endif
 
 /* A pair, its portable kernel, and the suffixes of its SSE2, NEON, AVX2, AVX-512 kernels (none: portable). */
