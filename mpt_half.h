@@ -2602,14 +2602,6 @@ MPTI_UNARY(MPTI_IN_512, mpti_w16, mpti_f64_near_8_512, mpti_v16,
 #define MPTI_F64_16_512(eight, p) mpti_join_512(eight(mpti_load_512(p)), eight(mpti_load_512((p) + 64)))
 
 /* Store 64 floats at p. For f16 two stores of 32 bytes cost less than joining them for one of 64. */
-MPTI_IN_512 void mpti_f32_out_512(unsigned char *p, const mpti_v16 *v, int how)
-{
-    mpti_put_512(p, v[0], how);
-    mpti_put_512(p + 64, v[1], how);
-    mpti_put_512(p + 128, v[2], how);
-    mpti_put_512(p + 192, v[3], how);
-}
-
 MPTI_IN_512 void mpti_f16_out_512(unsigned char *p, const mpti_v16 *v, int how)
 {
     mpti_put_w16_512(p, mpti_halves_512(v[0]), how);
@@ -2659,9 +2651,12 @@ MPTI_IN_512 void mpti_bf16_out_512(unsigned char *p, const mpti_v16 *v, int how)
     }                                                                                                    \
     target void mpti_any_out_##bits(unsigned char *p, const vector *v, mpt_format format)                \
     {                                                                                                    \
-        if (format == MPT_F32)                                                                           \
-            mpti_f32_out_##bits(p, v, 0);                                                                \
-        else if (format == MPT_F16)                                                                      \
+        if (format == MPT_F32) {                                                                         \
+            mpti_put_##bits(p, v[0], 0);                                                                 \
+            mpti_put_##bits(p + sizeof *v, v[1], 0);                                                     \
+            mpti_put_##bits(p + 2u * sizeof *v, v[2], 0);                                                \
+            mpti_put_##bits(p + 3u * sizeof *v, v[3], 0);                                                \
+        } else if (format == MPT_F16)                                                                    \
             mpti_f16_out_##bits(p, v, 0);                                                                \
         else                                                                                             \
             mpti_bf16_out_##bits(p, v, 0);                                                               \
@@ -2799,6 +2794,7 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 
 /* 32 elements in four vectors. These instructions raise exceptions, so they are not used where those trap. */
 typedef uint32_t mpti_v8 __attribute__((vector_size(32), may_alias));
+typedef uint64_t mpti_q4 __attribute__((vector_size(32), may_alias));
 typedef uint32_t mpti_v8_any __attribute__((vector_size(32), may_alias, aligned(1)));
 typedef uint16_t mpti_w8_any __attribute__((vector_size(16), may_alias, aligned(1)));
 typedef uint64_t mpti_b8_any __attribute__((may_alias, aligned(1)));
@@ -2888,9 +2884,8 @@ MPTI_UNARY(MPTI_IN_256, mpti_v8, mpti_f32_4_256, mpti_w8, "vcvtps2pd {%1, %0|%0,
  * conversion is exact in every rounding direction, except for numbers that are zero or Inf in f16 anyway. */
 MPTI_IN_256 mpti_v8 mpti_f64_8_256(const unsigned char *p)
 {
-    typedef uint64_t mpti_q4 __attribute__((vector_size(32), may_alias, aligned(1)));
     const mpti_q4 low = {0x1fffffff, 0x1fffffff, 0x1fffffff, 0x1fffffff};
-    mpti_q4       x = *(const mpti_q4 *)(const void *)p, y = *(const mpti_q4 *)(const void *)(p + 32);
+    mpti_q4       x = (mpti_q4)mpti_load_256(p), y = (mpti_q4)mpti_load_256(p + 32);
     x = (x | (((x & low) + low) & (low + 1u))) & ~low;
     y = (y | (((y & low) + low) & (low + 1u))) & ~low;
     return mpti_join_256(mpti_f64_4_256((mpti_v8)x), mpti_f64_4_256((mpti_v8)y));
@@ -2932,13 +2927,6 @@ MPTI_IN_256 void mpti_bf16_out_256(unsigned char *p, const mpti_v8 *v, int how)
     mpti_put_256(p + 32, mpti_bf16_mix_256(v[2], v[3]), how);
 }
 
-MPTI_IN_256 void mpti_f32_out_256(unsigned char *p, const mpti_v8 *v, int how)
-{
-    mpti_put_256(p, v[0], how);
-    mpti_put_256(p + 32, v[1], how);
-    mpti_put_256(p + 64, v[2], how);
-    mpti_put_256(p + 96, v[3], how);
-}
 MPTI_TRAINING_LANES(MPTI_IN_256, mpti_v8, 256)
 
 /* Makes NaNs quiet and clears their lower halves, so that mpti_bf16_round_256 keeps them NaNs. */
@@ -2957,6 +2945,7 @@ MPTI_IN_256 mpti_v8 mpti_bf16_nan_256(mpti_v8 u)
         for (groups *= MPTI_GROUP / (elements); groups; groups--, to += out_, a += in_)             \
             statement;                                                                              \
     }
+/* Here, not in >>H14, because steps of mpt.h call these two by themselves. */
 MPTI_KERNEL_256(mpti_f16_from_f32_256, 32, 4, 2,
                 (mpti_put_w8(to, mpti_halves_256(mpti_load_256(a)), how),
                  mpti_put_w8(to + 16, mpti_halves_256(mpti_load_256(a + 32)), how),
@@ -3869,7 +3858,7 @@ MPTI_NOINLINE static mpt_status mpti_convert_typed(mpti_kernel *kernel, void *ds
                                                    const void *src, size_t in, size_t n, int how)
 {
     mpti_job j;
-    if (n <= MPTI_TILE && n % MPTI_GROUP == 0 && dst && src) {      /* 0.6 of the time for a tile */
+    if (n <= MPTI_TILE && n % MPTI_GROUP == 0 && dst && src) {      /* 0.6 of a row's time */
         kernel((unsigned char *)dst, (const unsigned char *)src, NULL, NULL, n / MPTI_GROUP, how);
         return MPT_OK;
     }
@@ -4150,7 +4139,7 @@ MPTI_INLINE void mpti_random_of_group(uint32_t *random, const unsigned char *wor
     memcpy(swapped, words, sizeof swapped);
     for (i = 0; i < MPTI_GROUP / 2; i++)
         swapped[i] = mpti_swap_halves(swapped[i]);
-    for (i = 0; i < MPTI_GROUP; i += 8) {       /* compilers vectorize no loop over elements */
+    for (i = 0; i < MPTI_GROUP; i += 8) {       /* a loop over elements is not vectorized */
         memcpy(random + i, words + 2 * i, 16);
         memcpy(random + i + 4, swapped + i / 2, 16);
     }
@@ -4172,82 +4161,67 @@ MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_down_512, mpti_v16, MPTI_OF_3("vps
 /* The Philox state of a vector of counters, four or eight. Each 64-bit lane has a counter's word in its low
  * half and ignores the high half, so that products need no masking. The final unpack instructions restore the
  * order of the counters. Compilers find none of this: 2.7 times as fast as what they make of the loop above.
- * "begin" gives the state after two rounds. `same` holds its parts that do not depend on the low word of the
- * counter, which must not wrap around within the tile: c3 itself, and the values that the other three are
- * computed from with XOR. In a round, a shuffle takes the upper half of one product, a shift that of the
- * other: they use different units. Two sets of counters hide the latency of the multiplications. */
-#define MPTI_PHILOX(bits, target, place, V, Q)                                                            \
-    MPTI_BINARY(place, Q, mpti_mul_even_##bits, V, MPTI_OF_3("vpmuludq"))                                 \
-    MPTI_BINARY(place, V, mpti_pairs_low_##bits, Q, MPTI_OF_3("vpunpcklqdq"))                             \
-    MPTI_BINARY(place, V, mpti_pairs_high_##bits, Q, MPTI_OF_3("vpunpckhqdq"))                            \
-    typedef struct mpti_philox_##bits { V c0, c1, c2, c3; } mpti_philox_##bits;                           \
-    place mpti_philox_##bits mpti_philox_same_##bits(uint64_t block, const mpti_philox_keys *key)         \
-    {                                                                                                     \
-        const uint64_t q1 = (uint64_t)0xcd9e8d57u * key->stream;                                          \
-        const uint64_t q0 =                                                                               \
-            (uint64_t)0xd2511f53u * ((uint32_t)(q1 >> 32) ^ (uint32_t)(block >> 32) ^ key->first[0]);     \
-        mpti_philox_##bits x;                                                                             \
-        x.c0 = mpti_all_##bits(key->step ^ key->second[0]);                                               \
-        x.c1 = mpti_all_##bits((uint32_t)q1 ^ key->first[1]);                                             \
-        x.c2 = mpti_all_##bits((uint32_t)(q0 >> 32) ^ key->second[1]);                                    \
-        x.c3 = mpti_all_##bits((uint32_t)q0);                                                             \
-        return x;                                                                                         \
-    }                                                                                                     \
-    place mpti_philox_##bits mpti_philox_begin_##bits(uint64_t block, const mpti_philox_##bits *same)     \
-    {                                                                                                     \
-        const Q p0 = mpti_mul_even_##bits((V)(mpti_order_##bits + block), mpti_all_##bits(0xd2511f53u));  \
-        const Q p1 = mpti_mul_even_##bits((V)(p0 >> 32) ^ same->c0, mpti_all_##bits(0xcd9e8d57u));        \
-        mpti_philox_##bits x = *same;                                                                     \
-        x.c0 = (V)(p1 >> 32) ^ same->c1;                                                                  \
-        x.c1 = (V)p1;                                                                                     \
-        x.c2 = (V)p0 ^ same->c2;                                                                          \
-        return x;                                                                                         \
-    }                                                                                                     \
-    place mpti_philox_##bits mpti_philox_round_##bits(mpti_philox_##bits x, uint32_t k0, uint32_t k1)     \
-    {                                                                                                     \
-        const Q p0 = mpti_mul_even_##bits(x.c0, mpti_all_##bits(0xd2511f53u));                            \
-        const Q p1 = mpti_mul_even_##bits(x.c2, mpti_all_##bits(0xcd9e8d57u));                            \
-        V       upper;                                                                                    \
-        __asm__("vpshufd {$0xf5, %1, %0|%0, %1, 0xf5}" : "=v"(upper) : "v"(p0));                          \
-        x.c0 = (V)(p1 >> 32) ^ x.c1 ^ mpti_all_##bits(k0);                                                \
-        x.c2 = upper ^ x.c3 ^ mpti_all_##bits(k1);                                                        \
-        x.c1 = (V)p1;                                                                                     \
-        x.c3 = (V)p0;                                                                                     \
-        return x;                                                                                         \
-    }                                                                                                     \
-    place void mpti_philox_end_##bits(unsigned char *words, mpti_philox_##bits x)                         \
-    {                                                                                                     \
-        const Q a = ((Q)x.c0 & 0xffffffffu) | (Q)x.c1 << 32;                                              \
-        const Q b = ((Q)x.c2 & 0xffffffffu) | (Q)x.c3 << 32;                                              \
-        mpti_put_##bits(words, mpti_pairs_low_##bits(a, b), 0);                                           \
-        mpti_put_##bits(words + sizeof a, mpti_pairs_high_##bits(a, b), 0);                               \
-    }                                                                                                     \
-    target static void mpti_random_##bits(uint32_t *words, uint64_t block, const mpti_philox_keys *key)   \
-    {                                                                                                     \
-        const mpti_philox_##bits same = mpti_philox_same_##bits(block, key);                              \
-        unsigned char           *to = (unsigned char *)words;                                             \
-        const uint64_t           end = block + MPTI_COUNTERS;                                             \
-        int                      i;                                                                       \
-        for (; block < end; block += sizeof(V) / 4u, to += 4u * sizeof(V)) {                              \
-            mpti_philox_##bits x = mpti_philox_begin_##bits(block, &same);                                \
-            mpti_philox_##bits y = mpti_philox_begin_##bits(block + sizeof(V) / 8u, &same);               \
-            for (i = 2; i < 10; i++) {                                                                    \
-                x = mpti_philox_round_##bits(x, key->first[i], key->second[i]);                           \
-                y = mpti_philox_round_##bits(y, key->first[i], key->second[i]);                           \
-            }                                                                                             \
-            mpti_philox_end_##bits(to, x);                                                                \
-            mpti_philox_end_##bits(to + 2u * sizeof(V), y);                                               \
-        }                                                                                                 \
+ * In a round, a shuffle takes the upper half of one product, a shift that of the other: they use different
+ * units. Two sets of counters hide the latency of the multiplications. */
+#define MPTI_PHILOX(bits, target, place, V, Q)                                                           \
+    MPTI_BINARY(place, Q, mpti_mul_even_##bits, V, MPTI_OF_3("vpmuludq"))                                \
+    MPTI_BINARY(place, V, mpti_pairs_low_##bits, Q, MPTI_OF_3("vpunpcklqdq"))                            \
+    MPTI_BINARY(place, V, mpti_pairs_high_##bits, Q, MPTI_OF_3("vpunpckhqdq"))                           \
+    typedef struct mpti_philox_##bits { V c0, c1, c2, c3; } mpti_philox_##bits;                          \
+    place mpti_philox_##bits mpti_philox_begin_##bits(uint64_t block, const mpti_philox_keys *key)       \
+    {                                                                                                    \
+        const Q            counter = mpti_order_##bits + block;                                          \
+        mpti_philox_##bits x;                                                                            \
+        x.c0 = (V)counter;                                                                               \
+        x.c1 = (V)(counter >> 32 & 0x1fffffffu);                                                         \
+        x.c2 = mpti_all_##bits(key->stream);                                                             \
+        x.c3 = mpti_all_##bits(key->step);                                                               \
+        return x;                                                                                        \
+    }                                                                                                    \
+    place mpti_philox_##bits mpti_philox_round_##bits(mpti_philox_##bits x, uint32_t k0, uint32_t k1)    \
+    {                                                                                                    \
+        const Q p0 = mpti_mul_even_##bits(x.c0, mpti_all_##bits(0xd2511f53u));                           \
+        const Q p1 = mpti_mul_even_##bits(x.c2, mpti_all_##bits(0xcd9e8d57u));                           \
+        V       upper;                                                                                   \
+        __asm__("vpshufd {$0xf5, %1, %0|%0, %1, 0xf5}" : "=v"(upper) : "v"(p0));                         \
+        x.c0 = (V)(p1 >> 32) ^ x.c1 ^ mpti_all_##bits(k0);                                               \
+        x.c2 = upper ^ x.c3 ^ mpti_all_##bits(k1);                                                       \
+        x.c1 = (V)p1;                                                                                    \
+        x.c3 = (V)p0;                                                                                    \
+        return x;                                                                                        \
+    }                                                                                                    \
+    place void mpti_philox_end_##bits(unsigned char *words, mpti_philox_##bits x)                        \
+    {                                                                                                    \
+        const Q a = ((Q)x.c0 & 0xffffffffu) | (Q)x.c1 << 32;                                             \
+        const Q b = ((Q)x.c2 & 0xffffffffu) | (Q)x.c3 << 32;                                             \
+        mpti_put_##bits(words, mpti_pairs_low_##bits(a, b), 0);                                          \
+        mpti_put_##bits(words + sizeof a, mpti_pairs_high_##bits(a, b), 0);                              \
+    }                                                                                                    \
+    target static void mpti_random_##bits(uint32_t *words, uint64_t block, const mpti_philox_keys *key)  \
+    {                                                                                                    \
+        unsigned char *to = (unsigned char *)words;                                                      \
+        const uint64_t end = block + MPTI_COUNTERS;                                                      \
+        int            i;                                                                                \
+        for (; block < end; block += sizeof(V) / 4u, to += 4u * sizeof(V)) {                             \
+            mpti_philox_##bits x = mpti_philox_begin_##bits(block, key);                                 \
+            mpti_philox_##bits y = mpti_philox_begin_##bits(block + sizeof(V) / 8u, key);                \
+            for (i = 0; i < 10; i++) {                                                                   \
+                x = mpti_philox_round_##bits(x, key->first[i], key->second[i]);                          \
+                y = mpti_philox_round_##bits(y, key->first[i], key->second[i]);                          \
+            }                                                                                            \
+            mpti_philox_end_##bits(to, x);                                                               \
+            mpti_philox_end_##bits(to + 2u * sizeof(V), y);                                              \
+        }                                                                                                \
     }
-typedef uint64_t mpti_q4 __attribute__((vector_size(32), may_alias));
 static const mpti_q4 mpti_order_256 = {0, 2, 1, 3};
 static const mpti_q8 mpti_order_512 = {0, 4, 1, 5, 2, 6, 3, 7};
 MPTI_PHILOX(256, MPTI_AVX2_TARGET, MPTI_IN_256, mpti_v8, mpti_q4)
 MPTI_PHILOX(512, MPTI_AVX512_TARGET, MPTI_IN_512, mpti_v16, mpti_q8)
 
+MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_min_256, mpti_v8, MPTI_OF_3("vpminud"))
+
 /* Eight floats to bf16, in the upper halves of lanes. Lanes 0 to 3 take the upper halves of four words, the
  * others the lower halves. See mpti_bf16_stochastic_16_512. */
-MPTI_BINARY(MPTI_IN_256, mpti_v8, mpti_min_256, mpti_v8, MPTI_OF_3("vpminud"))
 MPTI_IN_256 mpti_v8 mpti_bf16_stochastic_8_256(const unsigned char *p, const unsigned char *words)
 {
     const mpti_v8 u = mpti_bf16_nan_256(mpti_load_256(p)), a = u & 0x7fffffffu;
@@ -4370,14 +4344,16 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
     uint32_t                  words[MPTI_TILE / 2] MPTI_ALIGNED, in[MPTI_GROUP];
     uint16_t                  out[MPTI_GROUP];
     size_t                    i, count, whole, past, skip;
-    int                       how = 0;
+    int                       how = 0, vectors = 0;
 #if MPTI_X86
-    const int                 vectors = mpti_path() >= MPTI_PATH_AVX512;
+    vectors = mpti_path() >= MPTI_PATH_AVX512;
     if (vectors)
         kernel = j.brain ? mpti_bf16_stochastic_512 : mpti_f16_stochastic_512;
+    else if (j.brain && mpti_path() >= MPTI_PATH_AVX2)
+        kernel = mpti_bf16_stochastic_256;
 #endif
     (void)part;
-    if (n - begin < (kernel == mpti_f16_stochastic_n || kernel == mpti_bf16_stochastic_n ? 32u : 8u)) {
+    if (n - begin < (vectors ? 8u : 32u)) {
         mpti_words few = mpti_no_words;         /* a whole tile of words costs more */
         for (i = begin; i < n; i++) {
             const uint32_t u = (uint32_t)mpti_load_code(j.from + 4u * i, 4);
@@ -4387,10 +4363,6 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
         }
         return;
     }
-#if MPTI_X86
-    if (!vectors && j.brain && mpti_path() >= MPTI_PATH_AVX2)
-        kernel = mpti_bf16_stochastic_256;
-#endif
     for (i = begin; i < n; i += count) {
         const uint64_t             element = j.o->first_element + i, block = element / 8u;
         unsigned char *const       to = j.to + 2u * i;
@@ -4400,7 +4372,7 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
         count = n - i < count ? n - i : count;
         whole = skip ? 0u : count - count % MPTI_GROUP;
 #if MPTI_X86
-        if (mpti_path() >= MPTI_PATH_AVX2 && (uint32_t)block <= 0u - (uint32_t)MPTI_COUNTERS)
+        if (mpti_path() >= MPTI_PATH_AVX2)
             (vectors ? mpti_random_512 : mpti_random_256)(words, block, &key);
         else
 #endif

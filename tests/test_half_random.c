@@ -141,43 +141,47 @@ TEST(stochastic_chunks)
 {
     static const mpt_format formats[] = {MPT_F16, MPT_BF16, MPT_E4M3, MPT_E5M2, MPT_E2M3};
     static const mpt_format sources[] = {MPT_F64, MPT_F16, MPT_BF16};
+    static const uint64_t   starts[] = {(ONE << 35) - 2u, 0u - (uint64_t)1002};     /* within the array the
+                                        low half of the counter wraps around; the index of the element does */
     static uint32_t      src[2000];
     static uint64_t      other[2000];
     static unsigned char whole[2000 * 2], parts[2000 * 2];
     size_t               i, j, k, done;
     for (k = 0; k < 2000u; k++)
         src[k] = (uint32_t)source_pattern(4u);
-    for (i = 0; i < COUNT_OF(formats); i++) {
-        const size_t bytes = (size_t)mpt_format_get(formats[i])->bytes;
-        mpt_opts     o = stochastic(99u, 2u, 3u);
-        mt_context(mpt_format_get(formats[i])->name, "chunks");
-        o.first_element = (ONE << 35) - 2u;     /* the low half of the counter wraps within the array */
-        CHECK_EQ_I(mpt_convert_n(formats[i], whole, MPT_F32, src, 2000u, &o, NULL), MPT_OK);
+    for (i = 0; i < 2u * COUNT_OF(formats); i++) {
+        const mpt_format format = formats[i / 2u];
+        const uint64_t   start = starts[i % 2u];
+        const size_t     bytes = (size_t)mpt_format_get(format)->bytes;
+        mpt_opts         o = stochastic(99u, 2u, 3u);
+        mt_context(mpt_format_get(format)->name, "chunks");
+        o.first_element = start;
+        CHECK_EQ_I(mpt_convert_n(format, whole, MPT_F32, src, 2000u, &o, NULL), MPT_OK);
         for (done = 0; done < 2000u;) {
             size_t take = 1u + (size_t)(mt_random() % 37u);
             take = take < 2000u - done ? take : 2000u - done;
-            o.first_element = (ONE << 35) - 2u + done;
-            CHECK_EQ_I(mpt_convert_n(formats[i], parts + done * bytes, MPT_F32, src + done, take, &o, NULL),
+            o.first_element = start + done;
+            CHECK_EQ_I(mpt_convert_n(format, parts + done * bytes, MPT_F32, src + done, take, &o, NULL),
                        MPT_OK);
             done += take;
         }
         CHECK(memcmp(whole, parts, 2000u * bytes) == 0);
         for (k = 0; k < 2000u; k++) {
             mpt_opts one = options(MPT_RND_STOCHASTIC, 0, 0,
-                                   mpt_philox(99u, 2u, 3u, (ONE << 35) - 2u + k));
+                                   mpt_philox(99u, 2u, 3u, start + k));
             uint64_t code;
-            code = mpt_encode(formats[i], f64_of(f64_from_f32_bits(src[k])), &one, NULL);
-            CHECK_EQ_U_AT(get_code(whole, formats[i], k), code, src[k]);
+            code = mpt_encode(format, f64_of(f64_from_f32_bits(src[k])), &one, NULL);
+            CHECK_EQ_U_AT(get_code(whole, format, k), code, src[k]);
         }
         for (j = 0; j < COUNT_OF(sources); j++) {
             o.first_element = 0;
             CHECK_EQ_I(mpt_convert_n(sources[j], other, MPT_F32, src, 2000u, NULL, NULL), MPT_OK);
-            CHECK_EQ_I(mpt_convert_n(formats[i], whole, sources[j], other, 2000u, &o, NULL), MPT_OK);
+            CHECK_EQ_I(mpt_convert_n(format, whole, sources[j], other, 2000u, &o, NULL), MPT_OK);
             for (k = 0; k < 2000u; k++) {
                 const mpt_opts one = options(MPT_RND_STOCHASTIC, 0, 0, mpt_philox(99u, 2u, 3u, k));
                 const uint64_t code = get_code((const unsigned char *)other, sources[j], k);
-                CHECK_EQ_U_AT(get_code(whole, formats[i], k),
-                              mpt_encode(formats[i], mpt_decode(sources[j], code), &one, NULL), code);
+                CHECK_EQ_U_AT(get_code(whole, format, k),
+                              mpt_encode(format, mpt_decode(sources[j], code), &one, NULL), code);
             }
         }
     }
