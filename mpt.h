@@ -3928,6 +3928,7 @@ MPTI_AVX2_TARGET static void mpti_lanes_16_avx2(float *lane, const unsigned char
         x = mpti_add_ps_256(mpti_load_256(lane), mpti_mul_ps_256(x, x));
         memcpy(lane, &x, sizeof x);
     }
+    MPTI_NARROW();
 }
 #endif
 
@@ -4035,6 +4036,7 @@ MPTI_AVX512_TARGET static void mpti_check_512(double *sum, const unsigned char *
         }
         mpti_sum_64_512(sum + j / 16, lane);
     }
+    MPTI_NARROW();
 }
 
 /* Multiply groups of a gradient by a factor, in place. Prefetches `share` halves of the next chunk: with AVX2
@@ -4057,6 +4059,7 @@ MPTI_AVX512_TARGET static void mpti_check_512(double *sum, const unsigned char *
             v[3] = mpti_mul_ps_##bits(v[3], f);                                                           \
             mpti_any_out_##bits(g, v, format);                                                            \
         }                                                                                                 \
+        MPTI_NARROW();                                                                                    \
     }
 MPTI_SCALE(mpti_scale_256, MPTI_AVX2_TARGET, mpti_v8, 256, 0u)
 MPTI_SCALE(mpti_scale_512, MPTI_AVX512_TARGET, mpti_v16, 512, 1u)
@@ -4701,14 +4704,6 @@ MPTI_AVX2_TARGET static inline void mpti_roots_256(float *root, const float *v)
     MPTI_ONCE(name, loop, parameters, (__VA_ARGS__, mpti_roots))
 #endif
 
-MPTI_INLINE void mpti_sqrt_loop(float *root, const float *v, mpti_roots_fn *roots)
-{
-    size_t at;
-    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP)
-        roots(root + at, v + at);
-}
-MPTI_ROOTED(mpti_sqrt_tile, mpti_sqrt_loop, (float *root, const float *v), root, v)
-
 /* Prefetch bytes of an array from `first` on, to write them; beyond its end that has no effect. */
 MPTI_INLINE void mpti_prefetch(const void *array, size_t first, size_t bytes)
 {
@@ -4775,13 +4770,17 @@ MPTI_INLINE void mpti_lamb_loop MPTI_TILE_PARAMETERS
 }
 
 MPTI_INLINE void mpti_lamb_direction_loop(float *MPTI_RESTRICT r, const float *MPTI_RESTRICT w,
-                                          const float *MPTI_RESTRICT m, const float *MPTI_RESTRICT root,
-                                          const mpti_adamw_k *k)
+                                          const float *MPTI_RESTRICT m, const float *MPTI_RESTRICT v,
+                                          const mpti_adamw_k *k, mpti_roots_fn *roots)
 {
     const mpti_adamw_k c = *k;
-    size_t             i;
-    for (i = 0; i < MPTI_TILE; i++)
-        r[i] = mpti_adamw_direction_1(w[i], m[i], root[i], &c);
+    float              root[MPTI_STRIP];
+    size_t             at, i;
+    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
+        roots(root, v + at);
+        for (i = 0; i < MPTI_STRIP; i++)
+            r[at + i] = mpti_adamw_direction_1(w[at + i], m[at + i], root[i], &c);
+    }
 }
 
 MPTI_INLINE void mpti_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT r, float factor)
@@ -4795,9 +4794,8 @@ MPTI_THRICE(mpti_sgd_tile, mpti_sgd_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_TWICE(mpti_lion_tile, mpti_lion_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 MPTI_ROOTED(mpti_adamw_tile, mpti_adamw_loop, MPTI_TILE_PARAMETERS, g, w, m, v, k)
 MPTI_TWICE(mpti_lamb_tile, mpti_lamb_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
-MPTI_TWICE(mpti_lamb_direction, mpti_lamb_direction_loop,
-           (float *r, const float *w, const float *m, const float *root, const mpti_adamw_k *k),
-           (r, w, m, root, k))
+MPTI_ROOTED(mpti_lamb_direction, mpti_lamb_direction_loop,
+            (float *r, const float *w, const float *m, const float *v, const mpti_adamw_k *k), r, w, m, v, k)
 MPTI_TWICE(mpti_along, mpti_along_loop, (float *w, const float *r, float factor), (w, r, factor))
 
 /* ---- passes over a tensor ---- */
@@ -5004,20 +5002,18 @@ static void mpti_along_tensor(mpti_along_turn *turn, unsigned reads, mpti_tile_f
 static void mpti_lamb_norms_tile MPTI_TILE_PARAMETERS
 {
     mpti_along_turn *const turn = (mpti_along_turn *)k;
-    float                  r[MPTI_TILE] MPTI_ALIGNED, root[MPTI_TILE] MPTI_ALIGNED;
+    float                  r[MPTI_TILE] MPTI_ALIGNED;
     (void)g;
-    mpti_sqrt_tile(root, v);
-    mpti_lamb_direction(r, w, m, root, (const mpti_adamw_k *)turn->k);
+    mpti_lamb_direction(r, w, m, v, (const mpti_adamw_k *)turn->k);
     mpti_norms_add(turn, w, r);
 }
 
 static void mpti_lamb_along_tile MPTI_TILE_PARAMETERS
 {
     const mpti_along_turn *const turn = (const mpti_along_turn *)k;
-    float                        r[MPTI_TILE] MPTI_ALIGNED, root[MPTI_TILE] MPTI_ALIGNED;
+    float                        r[MPTI_TILE] MPTI_ALIGNED;
     (void)g;
-    mpti_sqrt_tile(root, v);
-    mpti_lamb_direction(r, w, m, root, (const mpti_adamw_k *)turn->k);
+    mpti_lamb_direction(r, w, m, v, (const mpti_adamw_k *)turn->k);
     mpti_along(w, r, turn->factor);
 }
 
@@ -5042,7 +5038,7 @@ static void mpti_lamb_tensor(const mpt_tensor *t, const mpti_pass *step)
 
 /* ---- Adafactor: the second moments, or their row and column means; the norms; the update ---- */
 
-static void mpti_adafactor_v_tile MPTI_TILE_PARAMETERS
+MPTI_INLINE void mpti_adafactor_v_loop MPTI_TILE_PARAMETERS
 {
     const mpti_adafactor_k c = *(const mpti_adafactor_k *)k;
     size_t                 i;
@@ -5052,6 +5048,34 @@ static void mpti_adafactor_v_tile MPTI_TILE_PARAMETERS
         v[i] = mpti_fma(c.fresh, mpti_fma(u, u, mpti_neg(v[i])), v[i]);
     }
 }
+MPTI_TWICE(mpti_adafactor_v_tile, mpti_adafactor_v_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
+
+MPTI_INLINE void mpti_over_roots_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g,
+                                      const float *MPTI_RESTRICT v, const mpti_adafactor_k *k,
+                                      mpti_roots_fn *roots)
+{
+    float  moments[MPTI_STRIP], root[MPTI_STRIP];
+    size_t at, i;
+    for (at = 0; at < MPTI_TILE; at += MPTI_STRIP) {
+        for (i = 0; i < MPTI_STRIP; i++)
+            moments[i] = mpti_at_least(v[at + i], k->least);
+        roots(root, moments);
+        for (i = 0; i < MPTI_STRIP; i++)
+            u[at + i] = mpti_div(mpti_mul(g[at + i], k->factor), root[i]);
+    }
+}
+MPTI_ROOTED(mpti_over_roots, mpti_over_roots_loop,
+            (float *u, const float *g, const float *v, const mpti_adafactor_k *k), u, g, v, k)
+
+MPTI_INLINE void mpti_adafactor_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT u, float factor,
+                                           float decay)
+{
+    size_t i;
+    for (i = 0; i < MPTI_TILE; i++)
+        w[i] = mpti_fma(1.0f, mpti_fma(decay, w[i], mpti_mul(factor, u[i])), w[i]);
+}
+MPTI_TWICE(mpti_adafactor_along, mpti_adafactor_along_loop,
+           (float *w, const float *u, float factor, float decay), (w, u, factor, decay))
 
 /* Row and column means of the squared gradients, in double. Element j of a row adds to lane j mod 256, and
  * lanes are added in pairs; a column is added from its first row to its last. */
@@ -5118,6 +5142,7 @@ static void mpti_factors_tile(float *v, mpti_along_turn *turn)
     const size_t       columns = t->columns, rows = mpti_rows(t);
     const float *const row = (const float *)t->v, *const column = row + t->n / columns;
     size_t             e, i = first / columns, j = first % columns;
+    float              share;
     for (e = 0; e < n; i++, j = 0) {
         const size_t stop = mpti_min(n, e + columns - j);
         if (i / rows != turn->matrix) {
@@ -5125,8 +5150,9 @@ static void mpti_factors_tile(float *v, mpti_along_turn *turn)
             turn->mean = mpti_factors_mean(row + turn->matrix * rows, rows,
                                            ((const mpti_adafactor_k *)turn->k)->least_mean);
         }
+        share = mpti_div(row[i], turn->mean);
         for (j += turn->matrix * columns; e < stop; e++, j++)
-            v[e] = mpti_mul(mpti_div(row[i], turn->mean), column[j]);
+            v[e] = mpti_mul(share, column[j]);
     }
 }
 
@@ -5134,18 +5160,10 @@ static void mpti_factors_tile(float *v, mpti_along_turn *turn)
 static void mpti_adafactor_direction(float *u, const float *g, float *v, mpti_along_turn *turn)
 {
     const mpti_adafactor_k *const k = (const mpti_adafactor_k *)turn->k;
-    float                         root[MPTI_TILE], moments[MPTI_TILE];
-    size_t                        i;
-    memset(moments, 0, sizeof moments);
-    if (turn->t->columns) {
+    float                         moments[MPTI_TILE] = {0.0f};
+    if (turn->t->columns)
         mpti_factors_tile(moments, turn);
-        v = moments;
-    }
-    for (i = 0; i < MPTI_TILE; i++)
-        moments[i] = mpti_at_least(v[i], k->least);
-    mpti_sqrt_tile(root, moments);
-    for (i = 0; i < MPTI_TILE; i++)
-        u[i] = mpti_div(mpti_mul(g[i], k->factor), root[i]);
+    mpti_over_roots(u, g, turn->t->columns ? moments : v, k);
 }
 
 static void mpti_adafactor_norms_tile MPTI_TILE_PARAMETERS
@@ -5161,13 +5179,10 @@ static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
 {
     mpti_along_turn *const  turn = (mpti_along_turn *)k;
     const mpti_adafactor_k *c = (const mpti_adafactor_k *)turn->k;
-    const float             decay = mpti_mul(c->rates.minus_lr, c->rates.decay);
     float                   u[MPTI_TILE];
-    size_t                  i;
     (void)m;
     mpti_adafactor_direction(u, g, v, turn);
-    for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_fma(1.0f, mpti_fma(decay, w[i], mpti_mul(turn->factor, u[i])), w[i]);
+    mpti_adafactor_along(w, u, turn->factor, mpti_mul(c->rates.minus_lr, c->rates.decay));
     turn->first += MPTI_TILE;
 }
 
@@ -8383,7 +8398,7 @@ MPTI_IN_256 void mpti_row_put_256(void *p, mpt_format format, size_t i, size_t n
 
 /* y[i] += k * x[i] for fewer than sixteen elements: x holds the first eight, `high` the rest. Repeated calls
  * for one row load the same pieces that they stored, so store forwarding works and no load has to wait. */
-MPTI_IN_256 int mpti_row_add_to(float *y, size_t n, mpti_v8 k, mpti_v8 x, mpti_v8 high)
+MPTI_IN_256 void mpti_row_add_to(float *y, size_t n, mpti_v8 k, mpti_v8 x, mpti_v8 high)
 {
     if (n & 8u) {
         __asm__("vfmadd213ps {%2, %1, %0|%0, %1, %2}"
@@ -8407,7 +8422,6 @@ MPTI_IN_256 int mpti_row_add_to(float *y, size_t n, mpti_v8 k, mpti_v8 x, mpti_v
     }
     if (n & 1u)
         *y = mpti_fma(mpti_f32_make(k[0]), mpti_f32_make(x[0]), *y);
-    return 0;
 }
 
 /* The sum of sixteen lanes: add lane j + 8 to lane j, j + 4 to j, and so on. + 0.0f turns -0 into +0. */
@@ -8421,7 +8435,9 @@ MPTI_IN_256 float mpti_row_sum_256(mpti_two_256 t)
     __asm__("vpermilps {$0x4e, %1, %0|%0, %1, 0x4e}" : "=x"(b) : "x"(a));
     a = mpti_add_ps_128(a, b);
     __asm__("vpermilps {$0xb1, %1, %0|%0, %1, 0xb1}" : "=x"(b) : "x"(a));
-    return mpti_f32_make(mpti_add_ps_128(a, b)[0]) + 0.0f;
+    a = mpti_add_ps_128(a, b);
+    MPTI_NARROW();
+    return mpti_f32_make(a[0]) + 0.0f;
 }
 MPTI_IN_256 int mpti_row_nan_256(mpti_two_256 t)
 {
@@ -8509,10 +8525,9 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
                                    : mpti_axpy_of_##isa((float *)y, k, x, MPT_BF16, n);                      \
             if (i < n) {                                                                                     \
                 const mpti_two_256 two = mpti_row_two_##isa(mpti_row_some_##isa(x, g, i, n - i));            \
-                return mpti_row_add_to((float *)y + i, n - i, mpti_all_256(mpti_f32_bits(a)), two.low,       \
-                                       two.high);                                                            \
+                mpti_row_add_to((float *)y + i, n - i, mpti_all_256(mpti_f32_bits(a)), two.low, two.high);   \
+                n = i;                                                                                       \
             }                                                                                                \
-            return 0;                                                                                        \
         }                                                                                                    \
         for (; n - i >= 16u; i += 16u)                                                                       \
             mpti_row_out_##isa(y, f, i, mpti_row_madd_##isa(k, mpti_row_in_##isa(x, g, i),                   \
@@ -8522,6 +8537,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
             u = mpti_row_madd_##isa(k, u, mpti_row_some_##isa(y, f, i, n - i));                              \
             mpti_row_put_##isa(y, f, i, n - i, u);                                                           \
         }                                                                                                    \
+        MPTI_NARROW();                                                                                       \
         return 0;                                                                                            \
     }                                                                                                        \
     target __attribute__((always_inline)) static inline void mpti_row_block_##isa(                           \
@@ -8547,18 +8563,19 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         const V             factor = mpti_row_all_##isa(r.factor), zero = mpti_row_all_##isa(0.0f);          \
         V                   d = zero;                                                                        \
         size_t              i;                                                                               \
+        int                 nan;                                                                             \
         for (i = 0; n - i >= 16u; i += 16u)                                                                  \
             d = mpti_row_max_##isa(d, mpti_row_abs_##isa(mpti_row_in_##isa(r.x, MPT_F32, i)));               \
         if (i < n)                                                                                           \
             d = mpti_row_max_##isa(d, mpti_row_abs_##isa(mpti_row_some_##isa(r.x, MPT_F32, i, n - i)));      \
         d = mpti_row_madd_##isa(mpti_row_mul_##isa(factor, d), zero, zero);                                  \
-        if (mpti_row_nan_256(mpti_row_two_##isa(d)))                                                         \
-            return 0;                                                                                        \
-        for (i = r.master ? 0 : n; n - i >= 16u; i += 16u)                                                   \
+        nan = mpti_row_nan_256(mpti_row_two_##isa(d));                                                       \
+        for (i = nan || !r.master ? n : 0; n - i >= 16u; i += 16u)                                           \
             mpti_row_block_##isa(&r, a, k, factor, i, 16u);                                                  \
         if (i < n)                                                                                           \
             mpti_row_block_##isa(&r, a, k, factor, i, n - i);                                                \
-        return 1;                                                                                            \
+        MPTI_NARROW();                                                                                       \
+        return !nan;                                                                                         \
     }
 MPTI_ROW_LOOPS(MPTI_AVX512_TARGET, mpti_v16, 512)
 MPTI_ROW_LOOPS(MPTI_AVX2_TARGET, mpti_two_256, 256)
@@ -8575,6 +8592,7 @@ MPTI_AVX2_TARGET MPTI_NOINLINE static void mpti_thin_end(const mpti_thin *t, con
     if (t->c)
         s = mpti_row_madd_256(mpti_row_all_256(t->alpha), s, d);
     mpti_row_put_256(to, t->c ? t->c_format : MPT_F32, at, n, s);
+    MPTI_NARROW();
 }
 
 /* Thin products keep sums in registers: those of 64 columns of one row or, in the columns after the last
@@ -8655,6 +8673,7 @@ MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
             for (i = 0; i < many; i++)
                 mpti_thin_end(&t, room + 16u * i, r + i, j, t.n - j);
         }
+    MPTI_NARROW();
     return 1;
 }
 #define MPTI_ROW_PATHS(name, arguments)                         \

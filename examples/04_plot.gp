@@ -162,7 +162,7 @@ unset ylabel
 
 name(n) = n == 1 ? 'FP32' : n == 2 ? "FP16\nno scale" : n == 3 ? "FP16\nscale 8" \
         : n == 4 ? "FP16\nscale 128" : n == 5 ? "FP16\nscale 1024" : n == 6 ? "FP16\ndynamic scale" \
-        : n == 7 ? "BF16\nno scale" : "FP16, no\nFP32 weights"
+        : n == 7 ? "BF16\nno scale" : "FP16, no\nFP32 masters"
 colour(n) = n == FP32 ? 0x777777 : average[n] < average[FP32] - 10 ? 0xD55E00 : 0x0072B2
 
 set output dir . '/accuracy.png'

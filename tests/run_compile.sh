@@ -73,12 +73,13 @@ compiles() {
 every='use_half use_mpt use_cuda impl_late static_used static_unused'
 for c in gcc clang; do
     have $c || { skip "$c is not installed"; continue; }
-    case $c in gcc) all=-O2 some=-O1 ;; *) all=-fsyntax-only some=$all ;; esac
+    case $c in gcc) all=-O2 some='-O1 -S' ;; *) all=-fsyntax-only some=$all ;; esac
     files=$every            compiles $c -std=c99 $all $strict
     files='static_unused use_cuda' compiles $c -std=c2x $strict
     for std in c11 c17 c2x gnu99; do files=impl compiles $c -std=$std -fsyntax-only $strict; done
     files=impl_late compiles $c -std=c99 -fsyntax-only -Wc++-compat $strict
     files=impl      compiles $c -std=c99 -DMPT_NO_STDIO $some $strict
+    [ $c = clang ] || mv "$out/x.o" "$out/impl-O1.s"        # $some has -S
     files=impl      compiles $c -std=c99 -DMPT_SIMD=0 $some $strict
     files=impl      compiles $c -std=c99 -fsyntax-only $strict \
                              '-DMPT_DEF=__attribute__((visibility("default"))) extern'
@@ -375,5 +376,7 @@ for compiler in gcc clang; do
     have $compiler && have python3 && have nm ||
         { skip "upper halves: no $compiler, no python3 or no nm"; continue; }
     check "$compiler leaves no upper halves of vectors" python3 tests/vzeroupper.py "$out/impl-$compiler.s"
+    [ $compiler = clang ] || check "gcc -O1 returns with none" \
+        python3 tests/vzeroupper.py "$out/impl-O1.s" returns
 done
 summary
