@@ -5067,15 +5067,17 @@ MPTI_INLINE void mpti_over_roots_loop(float *MPTI_RESTRICT u, const float *MPTI_
 MPTI_ROOTED(mpti_over_roots, mpti_over_roots_loop,
             (float *u, const float *g, const float *v, const mpti_adafactor_k *k), u, g, v, k)
 
-MPTI_INLINE void mpti_adafactor_along_loop(float *MPTI_RESTRICT w, const float *MPTI_RESTRICT u, float factor,
-                                           float decay)
+/* The update, with weight decay, in place of the direction. mpti_along adds it to the weights: in one loop
+ * -ffast-math would add the decay last, with a rounding of its own. */
+MPTI_INLINE void mpti_with_decay_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT w, float factor,
+                                      float decay)
 {
     size_t i;
     for (i = 0; i < MPTI_TILE; i++)
-        w[i] = mpti_fma(1.0f, mpti_fma(decay, w[i], mpti_mul(factor, u[i])), w[i]);
+        u[i] = mpti_fma(decay, w[i], mpti_mul(factor, u[i]));
 }
-MPTI_TWICE(mpti_adafactor_along, mpti_adafactor_along_loop,
-           (float *w, const float *u, float factor, float decay), (w, u, factor, decay))
+MPTI_TWICE(mpti_with_decay, mpti_with_decay_loop, (float *u, const float *w, float factor, float decay),
+           (u, w, factor, decay))
 
 /* Row and column means of the squared gradients, in double. Element j of a row adds to lane j mod 256, and
  * lanes are added in pairs; a column is added from its first row to its last. */
@@ -5182,7 +5184,8 @@ static void mpti_adafactor_along_tile MPTI_TILE_PARAMETERS
     float                   u[MPTI_TILE];
     (void)m;
     mpti_adafactor_direction(u, g, v, turn);
-    mpti_adafactor_along(w, u, turn->factor, mpti_mul(c->rates.minus_lr, c->rates.decay));
+    mpti_with_decay(u, w, turn->factor, mpti_mul(c->rates.minus_lr, c->rates.decay));
+    mpti_along(w, u, 1.0f);
     turn->first += MPTI_TILE;
 }
 
