@@ -30,19 +30,24 @@ suite() {
     echo "$result" > "$logs/$1.result"
 }
 
+# The suites of a lane run one after the other, because they share files in $out. `alone` runs first; then two
+# workers each take the next lane that nobody has taken, which keeps both processors busy to the end.
 lane() {
     while read -r at name command; do [ "$at" = "$1" ] && suite "$name" "$command"; done < "$logs/suites"
 }
-# The suites of a lane run one after the other, because they share files in $out.
+worker() {
+    for next in $(awk '$1 != "alone" && !seen[$1]++ { print $1 }' "$logs/suites"); do
+        mkdir "$logs/lane.$next" 2> /dev/null && lane "$next"
+    done
+}
 lane alone
-lane compilers &
-lane programs &
+worker &
+worker &
 wait
 
-# Check that nothing is left out: names are unique, every row's lane is run, every test is in a row.
+# Check that nothing is left out: names are unique, every row has left a result, every test is in a row.
 wrong() { echo "FAIL  $*"; failed=$((failed + 1)); }
 while read -r at name command; do
-    case $at in alone | compilers | programs) ;; *) wrong "$name: no lane is called $at" ;; esac
     [ "$(awk -v n="$name" '$2 == n' "$logs/suites" | wc -l)" = 1 ] || wrong "two suites are called $name"
     case $(cat "$logs/$name.result" 2>/dev/null) in
     passed) passed=$((passed + 1)) ;;
