@@ -70,14 +70,14 @@ compiles() {
         check "$file, $c $*" $c "$@" -I. -c $from/$file.c -o "$out/x.o"
     done
 }
-every='use_half use_mpt use_cuda impl_late static_used static_unused'
+every='use_half use_mpt use_cuda static_used static_unused'
 for c in gcc clang; do
     have $c || { skip "$c is not installed"; continue; }
     case $c in gcc) all=-O2 some='-O1 -S' ;; *) all=-fsyntax-only some=$all ;; esac
     files=$every            compiles $c -std=c99 $all $strict
     files='static_unused use_cuda' compiles $c -std=c2x $strict
     for std in c11 c17 c2x gnu99; do files=impl compiles $c -std=$std -fsyntax-only $strict; done
-    files=impl_late compiles $c -std=c99 -fsyntax-only -Wc++-compat $strict
+    files=impl_late compiles $c -std=c99 -fsyntax-only -Wc++-compat $strict     # optimized: see impl.c below
     files=impl      compiles $c -std=c99 -DMPT_NO_STDIO $some $strict
     [ $c = clang ] || mv "$out/x.o" "$out/impl-O1.s"        # $some has -S
     files=impl      compiles $c -std=c99 -DMPT_SIMD=0 $some $strict
@@ -87,13 +87,13 @@ for c in gcc clang; do
 done
 for c in g++ clang++; do
     have $c || { skip "$c is not installed"; continue; }
-    files=$every            compiles $c -x c++ -std=c++11 -fsyntax-only $common
+    files="$every impl_late" compiles $c -x c++ -std=c++11 -fsyntax-only $common
     files='static_unused use_cuda' compiles $c -x c++ -std=c++20 $common
     for std in c++14 c++17 c++20; do files=impl compiles $c -x c++ -std=$std -fsyntax-only $common; done
     files=hostile   compiles $c -x c++ -std=c++17 -fsyntax-only $common
 done
 
-# Each header with its implementation in one file, with strict warnings and with -Ofast.
+# Each header with its implementation in one file. run_matrix.sh compiles it with -Ofast.
 for h in $headers; do
     lines "$out/whole.c" '#define MPT_IMPLEMENTATION' "#include \"$h\""
     for c in gcc clang; do
@@ -102,8 +102,6 @@ for h in $headers; do
               $c -std=c99 -pedantic -Wc++-compat -Wshadow -Werror -fsyntax-only -I. "$out/whole.c"
     done
 done
-! have clang ||         # gcc does it below
-    check "implemented, clang -Ofast" clang -std=c99 -Ofast $strict -I. -c $from/impl.c -o "$out/x.o"
 
 # ---- programs of several files ----
 
@@ -138,7 +136,6 @@ program "two files and one implementation" $cc -std=c99 "$both" $users "$out/imp
 program "implemented after a first include" $cc -std=c99 "$both" $users $from/impl_late.c
 program "mpt_half.h alone" $cc -std=c99 '-DUSE=use_half()' $from/use_half.c $from/main.c $from/impl_half.c
 program "without SIMD" $cc -std=c99 -DMPT_SIMD=0 "$both" $users $from/impl.c
-program "at -Ofast" $cc -Ofast $strict "$both" $users $from/impl.c
 program "all, and mpt_half.h once more in a file of its own" \
         $cc -std=c99 "$both" $users "$out/impl.o" $from/impl_half.c
 refuse "implemented nowhere" 'mpt_' $cc -I. "$both" $users -o "$out/program" -lm
@@ -190,7 +187,8 @@ for c in gcc clang; do
             done
         done
     done
-    check "loop.c, $c, the whole in one file" $c -std=c99 -O1 -Wall -Wextra -Werror -DONE_FILE -I. -c \
+    [ $c = clang ] || level=-O1
+    check "loop.c, $c, the whole in one file" $c -std=c99 $level -Wall -Wextra -Werror -DONE_FILE -I. -c \
           "$out/loop.c" -o "$out/x.o"
     refuse "an FP32 gradient in an f16 list, $c" 'incompatible' $c -std=c99 -Werror -DFLOAT_GRADIENT -I. \
            -fsyntax-only $from/adopter.c
@@ -273,7 +271,7 @@ if have nm; then
     for c in gcc clang; do
         have $c || continue
         # shellcheck disable=SC2086
-        check "mpt, $c -O2: compiles" $c -std=c99 -O2 $fixed -I. -S $from/impl.c -o "$out/impl-$c.s"
+        check "mpt, $c -O2: compiles" $c -std=c99 -O2 $strict $fixed -S $from/impl.c -o "$out/impl-$c.s"
         object "mpt, $c -O2" "$all" $c -x assembler "$out/impl-$c.s"
         object "mpt without stdio, $c" "$memory|$runtime|$math" $c -DMPT_NO_STDIO $from/impl.c
         object "half, $c" "$memory|$runtime" $c $from/impl_half.c

@@ -66,8 +66,8 @@ measure_all()
     rm -f "$out"/*.time
     sources
     round=0
-    while [ $round -lt $rounds ]; do
-        for way in $(ways | cut -d '|' -f 1); do
+    while [ $round -lt $rounds ]; do        # after the first round those with a limit, and stb_image
+        for way in $(ways | awk -F '|' -v all=$((round == 0)) 'all || $2 != 0 || $1 == "stb" { print $1 }'); do
             measure "$way" || { fail "$way does not compile"; cat "$out/$way.times"; return 1; }
         done
         round=$((round + 1))

@@ -6,7 +6,7 @@
 # The ways: gcc and clang, as C99 and as C++17, at four levels of optimisation, with AddressSanitizer and
 # UBSan, without SIMD; tcc. Builds without optimisation run with --short. Not all combinations are built: more
 # for test_half and test_mpt, which cover a whole header each, fewer for the others (test_mpt_optim also with
-# gcc's -ffast-math, where test_mpt's known bits do not run); gcc C99 -O2 is `make test`. CC and CXX are
+# gcc's -Ofast, where test_mpt's known bits do not run); gcc C99 -O2 is `make test`. CC and CXX are
 # ignored. Each way compiles the implementation (tests/impl.c) once, for all tests and for the next run of
 # this script. A missing compiler is a skip; with MPT_CI=1 a skip is a failure. MPT_JOBS (2) run at a time.
 # The last line is "N passed, N failed, N skipped"; the exit status is nonzero if one failed.
@@ -31,7 +31,7 @@ unnumbered_variants()
     for test in $tests; do
         case $test in
         test_half | test_mpt) all_variants | sed "s/^/$test|/" ;;
-        test_mpt_optim) (some_variants; all_variants | grep '|gcc|.*-ffast-math') | sed "s/^/$test|/" ;;
+        test_mpt_optim) (some_variants; all_variants | grep '|gcc|.*-Ofast') | sed "s/^/$test|/" ;;
         *) some_variants | sed "s/^/$test|/" ;;
         esac
     done
@@ -52,13 +52,13 @@ all_variants()
     cat <<END
 gcc C99 -O0|gcc|-std=c99 -Wstrict-prototypes -O0
 g++ C++17 -O3 -march=native|g++|-std=c++17 -O3 -march=native -x c++
-gcc C99 -O3 -ffast-math|gcc|-std=c99 -Wstrict-prototypes -O3 -ffast-math
+gcc C99 -Ofast|gcc|-std=c99 -Wstrict-prototypes -Ofast
 gcc C99 ASan+UBSan|gcc|-std=c99 -Wstrict-prototypes $sanitize
 gcc C99 -DMPT_SIMD=0|gcc|-std=c99 -Wstrict-prototypes -O2 -DMPT_SIMD=0
 clang++ C++17 -O0|clang++|-std=c++17 -O0 -x c++
 clang C99 -O2|clang|-std=c99 -Wstrict-prototypes -O2
 clang C99 -O3 -march=native|clang|-std=c99 -Wstrict-prototypes -O3 -march=native
-clang++ C++17 -O3 -ffast-math|clang++|-std=c++17 -O3 -ffast-math -x c++
+clang++ C++17 -Ofast|clang++|-std=c++17 -Ofast -x c++
 clang C99 ASan+UBSan|clang|-std=c99 -Wstrict-prototypes $sanitize
 tcc|tcc|
 END
