@@ -2390,9 +2390,10 @@ MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_dec
         }                                                                                           \
     }
 
-/* A kernel from floats in[i] that compilers vectorize; the statement `first` may fill random[i]. A separate
- * loop narrows the codes: where one loop mixes sizes, compilers repeat each step two or four times. */
-#define MPTI_FROM_F32(name, to_bits, first, formula)                                                \
+/* A kernel from floats in[i] that compilers vectorize, by `copies` (MPTI_TWICE, or MPTI_ONCE); the statement
+ * `first` may fill random[i]. A separate loop narrows the codes: where one loop mixes sizes, compilers repeat
+ * each step two or four times. */
+#define MPTI_FROM_F32(copies, name, to_bits, first, formula)                                        \
     MPTI_INLINE void name##_loop MPTI_KERNEL_PARAMETERS                                             \
     {                                                                                               \
         uint32_t in[MPTI_GROUP], code[MPTI_GROUP], random[MPTI_GROUP];                              \
@@ -2409,7 +2410,7 @@ MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_dec
             memcpy(to, out, sizeof out);                                                            \
         }                                                                                           \
     }                                                                                               \
-    MPTI_TWICE(name, name##_loop, MPTI_KERNEL_PARAMETERS, (to, a, b, c, groups, how))
+    copies(name, name##_loop, MPTI_KERNEL_PARAMETERS, (to, a, b, c, groups, how))
 
 #if MPTI_X86
 /* Prefetch what is read four pages later, since the processor by itself stops at page ends; and what is read
@@ -3728,8 +3729,10 @@ MPTI_PORTABLE(inline, mpti_f32_from_e5m2, uint32_t, uint8_t, mpti_e5m2_decode)
 MPTI_PORTABLE(inline, mpti_f32_from_f64_n, uint32_t, uint64_t, mpti_f32_from_f64)
 MPTI_PORTABLE(inline, mpti_f32_odd_from_f64_n, uint32_t, uint64_t, mpti_f32_odd_from_f64)
 MPTI_PORTABLE_GROUPS(mpti_bf16_from_f32, uint16_t, uint32_t, mpti_bf16_encode)
-MPTI_FROM_F32(mpti_e4m3_from_f32, uint8_t, (void)0, mpti_fp8_code(in[i], 0, (how & MPTI_SATURATE) != 0))
-MPTI_FROM_F32(mpti_e5m2_from_f32, uint8_t, (void)0, mpti_fp8_code(in[i], 1, (how & MPTI_SATURATE) != 0))
+MPTI_FROM_F32(MPTI_TWICE, mpti_e4m3_from_f32, uint8_t, (void)0,
+              mpti_fp8_code(in[i], 0, (how & MPTI_SATURATE) != 0))
+MPTI_FROM_F32(MPTI_TWICE, mpti_e5m2_from_f32, uint8_t, (void)0,
+              mpti_fp8_code(in[i], 1, (how & MPTI_SATURATE) != 0))
 MPTI_PORTABLE(inline, mpti_f64_from_f32, uint64_t, uint32_t, mpti_f64_widen)
 MPTI_PORTABLE(inline, mpti_f16_from_f64_n, uint16_t, uint64_t, mpti_f16_from_f64)
 
@@ -4154,9 +4157,11 @@ MPTI_INLINE void mpti_random_of_group(uint32_t *random, const unsigned char *wor
 }
 
 /* Kernels for stochastic rounding: `a` points to the floats, `b` to their Philox words. */
-MPTI_FROM_F32(mpti_f16_stochastic_n, uint16_t, (mpti_random_of_group(random, b), b += sizeof random / 2u),
+MPTI_FROM_F32(MPTI_TWICE, mpti_f16_stochastic_n, uint16_t,
+              (mpti_random_of_group(random, b), b += sizeof random / 2u),
               mpti_f16_stochastic(in[i], random[i]))
-MPTI_FROM_F32(mpti_bf16_stochastic_n, uint16_t, (mpti_random_of_group(random, b), b += sizeof random / 2u),
+MPTI_FROM_F32(MPTI_ONCE, mpti_bf16_stochastic_n, uint16_t,
+              (mpti_random_of_group(random, b), b += sizeof random / 2u),
               mpti_bf16_stochastic(in[i], random[i]))
 
 #if MPTI_X86

@@ -100,7 +100,7 @@ same=$(head -n 1 "$out/gpt.f32" | paste -d ' ' - "$out/gpt.control" | awk '
 check "the GPT's lines in FP32" test "$same" = 1
 for seed in 1 2; do
     gpt "$out/gpt_f16.c" 600 $seed > "$out/gpt.whole"
-    learned=$(awk '{print $1 >= 95}' "$out/gpt.whole")
+    learned=$(awk '{print ($1 >= 95)}' "$out/gpt.whole")
     [ "$learned" != 1 ] || break
 done
 check "the GPT in f16 learns to add" test "$learned" = 1

@@ -1,7 +1,8 @@
 /* bench_step.c -- the speed of a fused optimizer step on arrays larger than the cache, on one thread, beside
  * a loop that reads and writes the same arrays in the same way (in place where the step works in place) and
  * computes nothing. This ceiling is the better of ordinary and of non-temporal stores to the arrays that are
- * only written. The ratio is the number to quote.
+ * only written. The ratio is the number to quote. LAMB and Adafactor read their arrays several times, because
+ * the update needs norms: their ratio is of what one reading would take.
  *
  *   make bench
  *   build/bench/bench_step . 16        # with 16 Mi elements instead of 64
@@ -21,7 +22,7 @@ static struct {
     uint16_t *grad, *param, *extra;
 } data;
 
-typedef enum rule { SGD, SGD_MOMENTUM, ADAMW, LION, PUBLISH } rule;
+typedef enum rule { SGD, SGD_MOMENTUM, ADAMW, LION, LAMB, ADAFACTOR, FACTORED, PUBLISH } rule;
 
 static const struct row {
     const char *name;
@@ -43,6 +44,9 @@ static const struct row {
     {"AdamW, split bf16", ADAMW, MPT_STORE_SPLIT, MPT_BF16, MPT_MOMENTS_F32, 0.0},
     {"AdamW, split bf16, bf16 moments", ADAMW, MPT_STORE_SPLIT, MPT_BF16, MPT_MOMENTS_BF16, 0.0},
     {"Lion, f16 grad+copy", LION, MPT_STORE_MASTER, MPT_F16, MPT_MOMENTS_F32, 0.0},
+    {"LAMB, f16 grad+copy", LAMB, MPT_STORE_MASTER, MPT_F16, MPT_MOMENTS_F32, 0.0},
+    {"Adafactor, f16 grad+copy", ADAFACTOR, MPT_STORE_MASTER, MPT_F16, MPT_MOMENTS_F32, 0.0},
+    {"Adafactor, rows of 1024", FACTORED, MPT_STORE_MASTER, MPT_F16, MPT_MOMENTS_F32, 0.0},
     {"publish, f16", PUBLISH, MPT_STORE_MASTER, MPT_F16, MPT_MOMENTS_F32, 0.0},
 };
 
@@ -59,6 +63,7 @@ static mpt_tensor tensor_of(const struct row *row)
     t.extra = data.extra;
     t.param_format = row->param;
     t.grad_format = MPT_F16;
+    t.columns = row->rule == FACTORED ? 1024 : 0;
     t.storage = row->storage;
     t.moments = row->moments;
     return t;
@@ -89,6 +94,16 @@ static void run(const struct row *row)
         (void)mpt_lion_step(&o, &step, &t, 1);
         break;
     }
+    case LAMB: {
+        mpt_lamb o = mpt_lamb_defaults();
+        (void)mpt_lamb_step(&o, &step, &t, 1);
+        break;
+    }
+    case ADAFACTOR: case FACTORED: {
+        mpt_adafactor o = mpt_adafactor_defaults();
+        (void)mpt_adafactor_step(&o, &step, &t, 1);
+        break;
+    }
     case PUBLISH: (void)mpt_publish(&t, 1); break;
     default: break;
     }
@@ -98,6 +113,7 @@ static traffic traffic_of(const struct row *row)
 {
     const size_t moment = row->moments == MPT_MOMENTS_BF16 ? 2 : 4;
     const int    master = row->storage == MPT_STORE_MASTER, publish = row->rule == PUBLISH;
+    const int    v = row->rule == ADAMW || row->rule == LAMB || row->rule == ADAFACTOR;
     traffic      t;
     memset(&t, 0, sizeof t);
     t.n = data.n;
@@ -105,8 +121,9 @@ static traffic traffic_of(const struct row *row)
     if (master) traffic_add(&t, data.w, 4, 1, !publish);
     if (row->storage == MPT_STORE_KAHAN || row->storage == MPT_STORE_SPLIT)
         traffic_add(&t, data.extra, 2, 1, 1);
-    if (row->rule != SGD && !publish) traffic_add(&t, data.m, moment, 1, 1);
-    if (row->rule == ADAMW) traffic_add(&t, data.v, moment, 1, 1);
+    if (row->rule != SGD && row->rule != ADAFACTOR && row->rule != FACTORED && !publish)
+        traffic_add(&t, data.m, moment, 1, 1);
+    if (v) traffic_add(&t, data.v, moment, 1, 1);
     traffic_add(&t, data.param, 2, !master, 1);
     return t;
 }
