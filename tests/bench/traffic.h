@@ -55,6 +55,7 @@ static void touch(const traffic *t, int streaming)
 #if BENCH_X86
     if (__builtin_cpu_supports("avx512f")) touch_avx512(t, streaming, sink);
     else touch_sse2(t, streaming, sink);
+    __asm__ volatile("" : : "r"(sink) : "memory");  /* or reads alone would be left out */
 #else
     size_t i, s, k;
     sink[0] = 0;
