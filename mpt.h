@@ -5050,6 +5050,7 @@ MPTI_INLINE void mpti_adafactor_v_loop MPTI_TILE_PARAMETERS
 }
 MPTI_TWICE(mpti_adafactor_v_tile, mpti_adafactor_v_loop, MPTI_TILE_PARAMETERS, (g, w, m, v, k))
 
+/* The direction: gradients over the roots of their second moments. */
 MPTI_INLINE void mpti_over_roots_loop(float *MPTI_RESTRICT u, const float *MPTI_RESTRICT g,
                                       const float *MPTI_RESTRICT v, const mpti_adafactor_k *k,
                                       mpti_roots_fn *roots)
