@@ -73,8 +73,12 @@ planted() {
         -DMPT_IMPLEMENTATION "$out/planted/tests/cut.c" "$out/pool.o" -o "$out/planted/cut" -lm -pthread
     order=reverse
     [ "$1" = control ] && order=static      # gives every thread a part
-    if POOL_THREADS=3 POOL_ORDER=$order "$out/planted/cut" "$1" > /dev/null 2>&1
-    then fail "planted, not seen: $4"; else pass "planted, seen: $4"; fi
+    for try in 1 2 3; do                    # where threads race, one run may miss it
+        POOL_THREADS=3 POOL_ORDER=$order "$out/planted/cut" "$1" > /dev/null 2>&1 && continue
+        pass "planted, seen: $4"
+        return
+    done
+    fail "planted, not seen: $4"
 }
 planted conversions mpt_half.h 'c->raised[part] = raised;' 'c->raised[0] = raised;'
 planted control mpt_half.h 'mpti_control_now_is(c->control);' ';'
