@@ -8585,8 +8585,7 @@ MPTI_ROW_LOOPS(MPTI_AVX512_TARGET, mpti_v16, 512)
 MPTI_ROW_LOOPS(MPTI_AVX2_TARGET, mpti_two_256, 256)
 
 /* Store columns j .. j + 15 of row r of a product (or the n that are left), from their sums. */
-MPTI_AVX2_TARGET MPTI_NOINLINE static void mpti_thin_end(const mpti_thin *t, const float *sum, size_t r,
-                                                         size_t j, size_t n)
+MPTI_IN_256 void mpti_thin_end(const mpti_thin *t, const float *sum, size_t r, size_t j, size_t n)
 {
     void *const  to = t->c ? t->c : t->s;
     const size_t at = r * (t->c ? t->ldc : t->lds) + j;
@@ -8596,7 +8595,6 @@ MPTI_AVX2_TARGET MPTI_NOINLINE static void mpti_thin_end(const mpti_thin *t, con
     if (t->c)
         s = mpti_row_madd_256(mpti_row_all_256(t->alpha), s, d);
     mpti_row_put_256(to, t->c ? t->c_format : MPT_F32, at, n, s);
-    MPTI_NARROW();
 }
 
 /* Thin products keep sums in registers: those of 64 columns of one row or, in the columns after the last
@@ -8610,16 +8608,12 @@ MPTI_AVX2_TARGET MPTI_NOINLINE static void mpti_thin_end(const mpti_thin *t, con
         s2 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, q + 32u), s2);        \
         s3 = mpti_row_madd_256(d, mpti_row_in_256(t.w, f, q + 48u), s3);        \
     }
-#define MPTI_THIN_END(s, i)                                                                             \
-    d = mpti_row_mul_256(beta, mpti_row_in_256(c, MPT_F32, i));                                         \
-    mpti_row_out_256(c, MPT_F32, i, mpti_row_madd_256(alpha, s, d))
 MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
 {
-    const mpti_thin    t = *o;
-    const mpti_two_256 alpha = mpti_row_all_256(t.alpha), beta = mpti_row_all_256(t.beta);
-    mpti_two_256       s0, s1, s2, s3, d;
-    float              room[64];
-    size_t             r, j, p, i, many, row[4];
+    const mpti_thin t = *o;
+    mpti_two_256    s0, s1, s2, s3, d;
+    float           room[64];
+    size_t          r, j, p, i, many, row[4];
     for (r = 0; r < t.rows; r++) {
         const float *const a = t.k ? t.a + r * t.lda : NULL, *const sums = t.begun ? t.s + r * t.lds : NULL;
         for (j = 0; t.n - j >= 64u; j += 64u) {
@@ -8634,14 +8628,6 @@ MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
                 MPTI_THIN_64(MPT_F16)
             } else {
                 MPTI_THIN_64(MPT_BF16)
-            }
-            if (t.c && t.c_format == MPT_F32 && mpti_is_nonzero(t.beta)) {
-                float *const c = (float *)t.c + r * t.ldc + j;
-                MPTI_THIN_END(s0, 0);
-                MPTI_THIN_END(s1, 16);
-                MPTI_THIN_END(s2, 32);
-                MPTI_THIN_END(s3, 48);
-                continue;
             }
             mpti_row_out_256(room, MPT_F32, 0, s0), mpti_row_out_256(room, MPT_F32, 16, s1);
             mpti_row_out_256(room, MPT_F32, 32, s2), mpti_row_out_256(room, MPT_F32, 48, s3);
