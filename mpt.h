@@ -8462,8 +8462,10 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
 
 /* The loops over a row. In a dot product each block of 16 after the last whole 64 goes to s[0]; then the four
  * accumulators rotate by one place, which does not change (s[0] + s[2]) + (s[1] + s[3]). The largest |x| of a
- * row, compared as integers, is Inf or NaN if any x is; a product p is Inf or NaN if p * 0 is NaN. These
- * functions are not inline, or gcc warns of vectors that reach beyond a caller's array of one element. */
+ * row, compared as integers, is Inf or NaN if any x is; a product p is Inf or NaN if p * 0 is NaN. An axpy in
+ * 16 bits moves its last elements in pieces: a load of what follows, the next row of dW, waits for a masked
+ * store (1.6 times as long). These functions are not inline, or gcc warns of vectors that reach beyond a
+ * caller's array of one element. */
 #define MPTI_ROW_LOOPS(target, V, isa)                                                                       \
     target __attribute__((always_inline)) static inline size_t mpti_dot_of_##isa(                            \
         V *s, const void *a, mpt_format f, const float *x, size_t n)                                         \
@@ -8521,6 +8523,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
     {                                                                                                        \
         const V k = mpti_row_all_##isa(a);                                                                   \
         V       u;                                                                                           \
+        float   room[16];                                                                                    \
         size_t  i = 0;                                                                                       \
         if (f == MPT_F32) {                                                                                  \
             if (n >= 16u)                                                                                    \
@@ -8539,7 +8542,8 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         if (i < n) {                                                                                         \
             u = mpti_row_some_##isa(x, g, i, n - i);                                                         \
             u = mpti_row_madd_##isa(k, u, mpti_row_some_##isa(y, f, i, n - i));                              \
-            mpti_row_put_##isa(y, f, i, n - i, u);                                                           \
+            mpti_row_out_##isa(room, f, 0, u);                                                               \
+            mpti_row_move((uint16_t *)y + i, room, (n - i) * sizeof(uint16_t));                              \
         }                                                                                                    \
         MPTI_NARROW();                                                                                       \
         return 0;                                                                                            \
