@@ -8589,11 +8589,11 @@ MPTI_ROW_LOOPS(MPTI_AVX512_TARGET, mpti_v16, 512)
 MPTI_ROW_LOOPS(MPTI_AVX2_TARGET, mpti_two_256, 256)
 
 /* Store columns j .. j + 15 of row r of a product (or the n that are left), from their sums. */
-MPTI_IN_256 void mpti_thin_end(const mpti_thin *t, const float *sum, size_t r, size_t j, size_t n)
+MPTI_IN_256 void mpti_thin_end(const mpti_thin *t, mpti_two_256 s, size_t r, size_t j, size_t n)
 {
     void *const  to = t->c ? t->c : t->s;
     const size_t at = r * (t->c ? t->ldc : t->lds) + j;
-    mpti_two_256 s = mpti_row_in_256(sum, MPT_F32, 0), d = mpti_row_all_256(0.0f);
+    mpti_two_256 d = mpti_row_all_256(0.0f);
     if (t->c && mpti_is_nonzero(t->beta))
         d = mpti_row_mul_256(mpti_row_all_256(t->beta), mpti_row_any_256(to, t->c_format, at, n));
     if (t->c)
@@ -8633,10 +8633,8 @@ MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
             } else {
                 MPTI_THIN_64(MPT_BF16)
             }
-            mpti_row_out_256(room, MPT_F32, 0, s0), mpti_row_out_256(room, MPT_F32, 16, s1);
-            mpti_row_out_256(room, MPT_F32, 32, s2), mpti_row_out_256(room, MPT_F32, 48, s3);
-            for (i = 0; i < 64u; i += 16u)
-                mpti_thin_end(&t, room + i, r, j + i, 16u);
+            mpti_thin_end(&t, s0, r, j, 16u), mpti_thin_end(&t, s1, r, j + 16u, 16u);
+            mpti_thin_end(&t, s2, r, j + 32u, 16u), mpti_thin_end(&t, s3, r, j + 48u, 16u);
         }
     }
     for (r = 0; r < t.rows; r += 4u)
@@ -8665,7 +8663,7 @@ MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
             mpti_row_out_256(room, MPT_F32, 0, s0), mpti_row_out_256(room, MPT_F32, 16, s1);
             mpti_row_out_256(room, MPT_F32, 32, s2), mpti_row_out_256(room, MPT_F32, 48, s3);
             for (i = 0; i < many; i++)
-                mpti_thin_end(&t, room + 16u * i, r + i, j, t.n - j);
+                mpti_thin_end(&t, mpti_row_in_256(room, MPT_F32, 16u * i), r + i, j, t.n - j);
         }
     MPTI_NARROW();
     return 1;
