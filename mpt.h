@@ -8464,8 +8464,8 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
  * accumulators rotate by one place, which does not change (s[0] + s[2]) + (s[1] + s[3]). The largest |x| of a
  * row, compared as integers, is Inf or NaN if any x is; a product p is Inf or NaN if p * 0 is NaN. An axpy in
  * 16 bits moves its last elements in pieces: a load of what follows, the next row of dW, waits for a masked
- * store (1.6 times as long). These functions are not inline, or gcc warns of vectors that reach beyond a
- * caller's array of one element. */
+ * store (1.6 times as long); `room` has 64 bytes, as gcc does not see that f is not MPT_F32 there. These
+ * functions are not inline, or gcc warns of vectors that reach beyond a caller's array of one element. */
 #define MPTI_ROW_LOOPS(target, V, isa)                                                                       \
     target __attribute__((always_inline)) static inline size_t mpti_dot_of_##isa(                            \
         V *s, const void *a, mpt_format f, const float *x, size_t n)                                         \
