@@ -469,7 +469,7 @@ static float thin_sum(const gemm_case *g, size_t i, size_t j)
     const int    longer_along = g->m == g->n ? (row ? b_along : a_along) : g->m < g->n ? b_along : a_along;
     float        lane[64], sum = 0.0f;
     size_t       p, w;
-    if (g->k <= 16 || shorter > 16 || !longer_along) {
+    if ((g->k <= 16 && shorter > 4) || shorter > 16 || !longer_along) {
         for (p = 0; p < g->k; p++)
             sum = fmaf((float)op_a(g, i, p), (float)op_b(g, p, j), sum);
         return sum;
@@ -485,7 +485,7 @@ static float thin_sum(const gemm_case *g, size_t i, size_t j)
 
 TEST(gemm_of_thin_shapes)
 {
-    static const size_t few[] = {1, 2, 7, 16, 17};
+    static const size_t few[] = {1, 4, 5, 16, 17};
     gemm_case           g;
     int                 round;
     size_t              i, j;
@@ -497,6 +497,7 @@ TEST(gemm_of_thin_shapes)
         g.m = way == 0 ? thin : g.m, g.n = way == 1 ? thin : g.n, g.k = way == 2 ? thin : 1 + g.k;
         g.k = way != 2 && round % 10 == 0 ? 700 : g.k;
         g.m = g.k == 700 && way == 1 ? thin : g.m, g.n = g.k == 700 && way == 0 ? thin : g.n;
+        g.k = way != 2 && round % 10 == 3 ? 2 + g.k % 16 : g.k;
         g.m = way == 2 && round % 8 == 0 ? 160 : g.m;       /* in several blocks of rows */
         if (way != 2 && round % 20 == 1)                    /* more rows than are transposed at once */
             g.k = 17 + g.k % 9, *(way ? &g.m : &g.n) = 270;
