@@ -1607,8 +1607,8 @@ typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
  * every machine, in any layout. Two exceptions. (1) Where k, alpha and beta are 1: fma(a, b, c), as in
  * mpt_axpy. (2) Where m or n is at most 4, or at most 16 and k above 16: the sum is that of mpt_dot if the
  * matrix of the longer side (of equal ones B; in MPT_COL_MAJOR A) lies along k, and the other does, too, or k
- * is at most 4096 (9216 with MPT_USE_CBLAS). With MPT_USE_CBLAS products that are not thin, or too long for (2), add in
- * the library's order.  Source: Dongarra et al. 1990, level 3 BLAS. */
+ * is at most 4096 (9216 with MPT_USE_CBLAS). With MPT_USE_CBLAS products that are not thin, or too long for
+ * (2), add in the library's order.  Source: Dongarra et al. 1990, level 3 BLAS. */
 MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb, size_t m, size_t n, size_t k,
                             float alpha, const void *a, mpt_format a_format, size_t lda, const void *b,
                             mpt_format b_format, size_t ldb, float beta, void *c, mpt_format c_format,
@@ -8469,9 +8469,9 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
  * accumulators rotate by one place, which does not change (s[0] + s[2]) + (s[1] + s[3]). The largest |x| of a
  * row, compared as integers, is Inf or NaN if any x is; a product p is Inf or NaN if p * 0 is NaN. Products
  * with a vector take many rows in one call (dots, axpys), in 0.5 to 0.9 of the time. An axpy in 16 bits moves
- * its last elements in pieces: a load of what follows, the next row of dW, waits for a masked store (1.6 times
- * as long); `room` has 64 bytes, as gcc does not see that f is not MPT_F32 there. These functions are not
- * inline, or gcc warns of vectors that reach beyond a caller's array of one element. */
+ * its last elements in pieces: a load of what follows, the next row of dW, waits for a masked store (1.6
+ * times as long); `room` has 64 bytes, as gcc does not see that f is not MPT_F32 there. These functions are
+ * not inline, or gcc warns of vectors that reach beyond a caller's array of one element. */
 #define MPTI_ROW_LOOPS(target, V, isa)                                                                       \
     target __attribute__((always_inline)) static inline size_t mpti_dot_of_##isa(                            \
         V *s, const void *a, mpt_format f, const float *x, size_t n)                                         \
@@ -8546,7 +8546,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         if (g != MPT_F32)                                                                                    \
             for (; rows; rows--, w += line, to += step)                                                      \
                 *to = mpti_dot_##isa(w, f, x, g, n);                                                         \
-        else if (f == MPT_F32)                                                                                    \
+        else if (f == MPT_F32)                                                                               \
             mpti_dots_of_##isa(to, step, rows, w, MPT_F32, line, (const float *)x, n);                       \
         else if (f == MPT_F16)                                                                               \
             mpti_dots_of_##isa(to, step, rows, w, MPT_F16, line, (const float *)x, n);                       \
@@ -9037,7 +9037,10 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
         for (i = 0; ok && i < n; i += take) {
             take = mpti_min(n - i, MPTI_TILE);
             o.x = x + i, o.m = has_m ? (float *)t->m + first + i : NULL;
-            (void)mpti_weight_in(local, t, first + i, take);
+            if (t->storage == MPT_STORE_STOCHASTIC)     /* not the rest of the tile: a tenth of the time */
+                mpti_row_load(local, t->param, t->param_format, first + i, take);
+            else
+                (void)mpti_weight_in(local, t, first + i, take);
             ok = mpti_row_step_run(&o, take);
             if (ok)
                 mpti_weight_out(local, t, first + i, take, at);
@@ -9435,7 +9438,8 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
     g.panels = NULL, g.edge = MPTI_STACK_EDGE;
     few = m <= MPTI_THIN || n <= MPTI_THIN, deep = k > MPTI_THIN;
     g.thin = few || !deep;
-    dots = few && (deep || (k > 1u && (m <= MPTI_FEW || n <= MPTI_FEW))) && (m > n ? !x.transposed : y.transposed);
+    dots = (m > n ? !x.transposed : y.transposed) &&
+           (deep ? few : k > 1u && (m <= MPTI_FEW || n <= MPTI_FEW));
     g.across = m > n && (dots || (few && deep));
     if (g.across) {                     /* compute C', so that the thin side comes first */
         const mpti_matrix z = x;
@@ -11518,13 +11522,14 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   MPT_GRAPH_WHYS(X): X(why, low, text)      X(why, text)
  *   Parts of tensors: mpt_tensors_shard; whole, first and sums of mpt_tensor. New dialects: mindspore,
  *   marian. The floor of the default loss scale is 2^-20 (was 2^-14). mpt_gemm with k, alpha and beta 1
- *   rounds once, and its sums of rows along k are those of mpt_dot above k 4096, too. The norm has other last
- *   bits: sums of up to 64 squares are floats; it is off by 2^-21 at most (was 2^-50). Arrays that a storage
- *   does not have are not part of a checkpoint. A graph's summary leaves out casts of resource variables, as
- *   TensorFlow's does, and loops may go through RefMerge. mpt_tensors_place gives arrays the master's place
- *   in a cache line, gives a new master the numbers of the copy (was zeros), and uses the master as the copy
- *   where they would be the same. A refused check makes the update refuse; a second check of a step changes
- *   nothing (it made the step be skipped). mpt_row_update rounds float copies as mpt_tensor.rounded asks.
+ *   rounds once, and its sums of rows along k are those of mpt_dot above k 4096, too, and of up to 4 rows for
+ *   any k. The norm has other last bits: sums of up to 64 squares are floats; it is off by 2^-21 at most (was
+ *   2^-50). Arrays that a storage does not have are not part of a checkpoint. A graph's summary leaves out
+ *   casts of resource variables, as TensorFlow's does, and loops may go through RefMerge. mpt_tensors_place
+ *   gives arrays the master's place in a cache line, gives a new master the numbers of the copy (was zeros),
+ *   and uses the master as the copy where they would be the same. A refused check makes the update refuse; a
+ *   second check of a step changes nothing (it made the step be skipped). mpt_row_update rounds float copies
+ *   as mpt_tensor.rounded asks.
  *   Checkpoints have version 4, with a checksum that threads share; version 3 can be loaded. mpt_dot of zeros
  *   is never minus zero. mpt_graph_bytes also suffices where every output needs a cast. mpt_lint_update
  *   judges every storage. mpt_stagnation of MPT_F64 counts updates that a double does not take.

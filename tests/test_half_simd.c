@@ -738,35 +738,39 @@ TEST(stochastic_next_to_the_limits)
             }
 }
 
-/* The random words of a tile. Counters end at 2^61 - 1, that of element 2^64 - 1, and go on from 0. */
+/* The random words of a tile, or of fewer elements. Counters end at 2^61 - 1, that of element 2^64 - 1; then
+ * comes 0. */
 TEST(philox)
 {
     static const uint64_t firsts[] = {0u, 5u, 0xfffffff1u, 0x1ffffffffffffff3u, 0x123456789abcdefu};
+    static const size_t   sizes[] = {8, 60, 64, 132, MPTI_TILE};
     static uint32_t       words[4 * MPTI_COUNTERS + 1] MPTI_ALIGNED;
     const uint64_t        seed = mt_random(), counters = (uint64_t)1 << 61;
     const mpti_philox_keys key = mpti_philox_schedule(seed, 7u, 0xfedcba98u);
-    size_t                i, k;
+    size_t                i, j, k;
     int                   p;
     EACH_PATH(p)
-        for (i = 0; i < COUNT_OF(firsts); i++) {
-            memset(words, 0xa5, sizeof words);
+        for (i = 0; i < COUNT_OF(firsts); i++)
+            for (j = 0; j < COUNT_OF(sizes); j++) {
+                const size_t n = sizes[j], want = (n + 7u) / 8u;
+                memset(words, 0xa5, sizeof words);
 #if MPTI_X86
-            if (p >= MPTI_PATH_AVX512 && (uint32_t)firsts[i] <= 0u - (uint32_t)MPTI_COUNTERS)
-                mpti_random_512(words, firsts[i], &key);
-            else
+                if (p >= MPTI_PATH_AVX2)
+                    (p >= MPTI_PATH_AVX512 ? mpti_random_512 : mpti_random_256)(words, firsts[i], n, &key);
+                else
 #endif
-                mpti_random_portable(words, firsts[i], &key);
-            mt_context("philox", mpt_simd_name());
-            for (k = 0; k < MPTI_COUNTERS; k++) {
-                const uint64_t         at = (firsts[i] + k) % counters;
-                const mpt_philox_words w =
-                    mpt_philox4x32((uint32_t)at, (uint32_t)(at >> 32), 7u, 0xfedcba98u, seed);
-                if (memcmp(words + 4u * k, w.word, sizeof w.word) != 0)
-                    break;
+                    mpti_random_portable(words, firsts[i], n, &key);
+                mt_context("philox", mpt_simd_name());
+                for (k = 0; k < want; k++) {
+                    const uint64_t         at = (firsts[i] + k) % counters;
+                    const mpt_philox_words w =
+                        mpt_philox4x32((uint32_t)at, (uint32_t)(at >> 32), 7u, 0xfedcba98u, seed);
+                    if (memcmp(words + 4u * k, w.word, sizeof w.word) != 0)
+                        break;
+                }
+                CHECK_EQ_U_AT(k, want, firsts[i]);
+                CHECK_EQ_U(words[4u * MPTI_COUNTERS], 0xa5a5a5a5u);
             }
-            CHECK_EQ_U_AT(k, MPTI_COUNTERS, firsts[i]);
-            CHECK_EQ_U(words[4u * MPTI_COUNTERS], 0xa5a5a5a5u);
-        }
 }
 
 TEST(path_names)

@@ -490,13 +490,16 @@ TEST(gemm_of_thin_shapes)
     int                 round;
     size_t              i, j;
     for (round = 0; round < (mt.every == 1 ? 600 : 150); round++) {
-        const size_t thin = round % 3 ? few[mt_random() % 5u] : 1u, way = (size_t)(mt_random() % 3u);
+        const int    packed = round % 20 == 10;         /* 16 long rows, packed in several parts */
+        const size_t thin = packed ? 16u : round % 3 ? few[mt_random() % 5u] : 1u;
+        const size_t way = (size_t)(mt_random() % (packed ? 2u : 3u));
         int          row;
         random_gemm(&g, 90);
         row = g.order == MPT_ROW_MAJOR;
         g.m = way == 0 ? thin : g.m, g.n = way == 1 ? thin : g.n, g.k = way == 2 ? thin : 1 + g.k;
         g.k = way != 2 && round % 10 == 0 ? 700 : g.k;
-        g.m = g.k == 700 && way == 1 ? thin : g.m, g.n = g.k == 700 && way == 0 ? thin : g.n;
+        if (g.k == 700)
+            *(way ? &g.m : &g.n) = packed ? thin + 1u : thin;
         g.k = way != 2 && round % 10 == 3 ? 2 + g.k % 16 : g.k;
         g.m = way == 2 && round % 8 == 0 ? 160 : g.m;       /* in several blocks of rows */
         if (way != 2 && round % 20 == 1)                    /* more rows than are transposed at once */
@@ -504,10 +507,10 @@ TEST(gemm_of_thin_shapes)
         g.lda = (row != (g.ta == MPT_TRANS) ? g.k : g.m) + mt_random() % 3;
         g.ldb = (row != (g.tb == MPT_TRANS) ? g.n : g.k) + mt_random() % 3;
         g.ldc = (row ? g.n : g.m) + mt_random() % 3;
-        g.alpha = round % 5 ? 1.0 : 0.5, g.beta = round % 3 ? g.beta : 1.0;
+        g.alpha = round % 4 || packed ? 1.0 : 0.5, g.beta = packed ? 0.0 : round % 3 ? g.beta : 1.0;
         fill(&ga, formats[mt_random() % 3], -1.0, 1.0);
         fill(&gb, formats[mt_random() % 3], -1.0, 1.0);
-        fill(&gc, formats[mt_random() % 3], -1.0, 1.0);
+        fill(&gc, packed ? MPT_F32 : formats[mt_random() % 3], -1.0, 1.0);
         if (gc.format == MPT_F32) {
             static float want[MOST];
             for (i = 0; i < g.m; i++)
@@ -716,7 +719,8 @@ TEST(gemm_reads_no_further)
 
 TEST(gemm_refuses)
 {
-    float x[4] = {0};
+    const size_t half = (size_t)1 << sizeof half * 4u;      /* a square with this edge: its area wraps to 0 */
+    float        x[4] = {0};
 #define GEMM(order, ta, tb, m, n, k, a, fa, lda, b, ldb, c, ldc)                                       \
     mpt_gemm((mpt_order)(order), (mpt_trans)(ta), (mpt_trans)(tb), m, n, k, 1.0f, a, fa, lda, b,       \
              MPT_F32, ldb, 0.0f, c, MPT_F32, ldc, NULL, 0)
@@ -735,6 +739,7 @@ TEST(gemm_refuses)
     CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_F32, 2, x, 2, NULL, 2), MPT_E_ARG);
     CHECK_EQ_I(GEMM(101, 111, 111, 2, 2, 2, x, MPT_E4M3, 2, x, 2, x, 2), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(GEMM(101, 111, 111, (size_t)-1, 2, 2, x, MPT_F32, 2, x, 2, x, 2), MPT_E_ARG);
+    CHECK_EQ_I(GEMM(101, 111, 111, half, half, 1, x, MPT_F32, 1, x, half, x, half), MPT_E_ARG);
     CHECK_EQ_I(GEMM(101, 111, 111, 0, 2, 2, NULL, MPT_F32, 2, NULL, 2, NULL, 2), MPT_OK);
 #ifdef MPT_USE_CBLAS
     CHECK_EQ_U(mpt_gemm_work_bytes(3, 4, 5), 3 * 5 * 5 * sizeof(float));
