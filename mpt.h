@@ -8442,12 +8442,6 @@ MPTI_IN_256 float mpti_row_sum_256(mpti_two_256 t)
     a = mpti_add_ps_128(a, b);
     return mpti_f32_make(a[0]) + 0.0f;
 }
-MPTI_IN_256 float mpti_row_only_256(mpti_two_256 t)
-{
-    const float sum = mpti_row_sum_256(t);
-    MPTI_NARROW();
-    return sum;
-}
 MPTI_IN_256 int mpti_row_nan_256(mpti_two_256 t)
 {
     mpti_v8 nan;
@@ -8488,10 +8482,22 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         }                                                                                                    \
         return i;                                                                                            \
     }                                                                                                        \
-    target __attribute__((always_inline)) static inline V mpti_dot_end_##isa(                                \
-        V *s, const void *a, mpt_format f, const void *x, mpt_format g, size_t i, size_t n)                  \
+    target __attribute__((always_inline)) static inline float mpti_dot_row_##isa(                            \
+        const void *a, mpt_format f, const void *x, mpt_format g, size_t n)                                  \
     {                                                                                                        \
-        V t;                                                                                                 \
+        const V zero = mpti_row_all_##isa(0.0f);                                                             \
+        V       s[4], t = zero;                                                                              \
+        size_t  i = 0;                                                                                       \
+        if (n <= 16u) {                                                                                      \
+            t = mpti_row_any_##isa(x, g, 0, n);                                                              \
+            t = mpti_row_madd_##isa(mpti_row_any_##isa(a, f, 0, n), t, zero);                                \
+            return mpti_row_sum_256(mpti_row_two_##isa(t));                                                  \
+        }                                                                                                    \
+        s[0] = s[1] = s[2] = s[3] = zero;                                                                    \
+        if (n >= 64u && g == MPT_F32)                                                                        \
+            i = f == MPT_F32   ? mpti_dot_of_##isa(s, a, MPT_F32, (const float *)x, n)                       \
+                : f == MPT_F16 ? mpti_dot_of_##isa(s, a, MPT_F16, (const float *)x, n)                       \
+                               : mpti_dot_of_##isa(s, a, MPT_BF16, (const float *)x, n);                     \
         for (; n - i >= 16u; i += 16u) {                                                                     \
             t = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i), mpti_row_in_##isa(x, g, i), s[0]);           \
             s[0] = s[1], s[1] = s[2], s[2] = s[3], s[3] = t;                                                 \
@@ -8500,58 +8506,25 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         if (i < n)                                                                                           \
             t = mpti_row_madd_##isa(mpti_row_some_##isa(a, f, i, n - i),                                     \
                                     mpti_row_some_##isa(x, g, i, n - i), t);                                 \
-        return mpti_row_add_##isa(mpti_row_add_##isa(t, s[2]), mpti_row_add_##isa(s[1], s[3]));              \
+        t = mpti_row_add_##isa(mpti_row_add_##isa(t, s[2]), mpti_row_add_##isa(s[1], s[3]));                 \
+        return mpti_row_sum_256(mpti_row_two_##isa(t));                                                      \
     }                                                                                                        \
     target MPTI_NOINLINE static float mpti_dot_##isa(const void *a, mpt_format f, const void *x,             \
                                                      mpt_format g, size_t n)                                 \
     {                                                                                                        \
-        const V zero = mpti_row_all_##isa(0.0f);                                                             \
-        V       s[4];                                                                                        \
-        size_t  i = 0;                                                                                       \
-        if (n <= 16u) {                                                                                      \
-            s[0] = mpti_row_any_##isa(x, g, 0, n);                                                           \
-            s[0] = mpti_row_madd_##isa(mpti_row_any_##isa(a, f, 0, n), s[0], zero);                          \
-            return mpti_row_only_256(mpti_row_two_##isa(s[0]));                                              \
-        }                                                                                                    \
-        s[0] = s[1] = s[2] = s[3] = zero;                                                                    \
-        if (n >= 64u && g == MPT_F32)                                                                        \
-            i = f == MPT_F32   ? mpti_dot_of_##isa(s, a, MPT_F32, (const float *)x, n)                       \
-                : f == MPT_F16 ? mpti_dot_of_##isa(s, a, MPT_F16, (const float *)x, n)                       \
-                               : mpti_dot_of_##isa(s, a, MPT_BF16, (const float *)x, n);                     \
-        return mpti_row_only_256(mpti_row_two_##isa(mpti_dot_end_##isa(s, a, f, x, g, i, n)));              \
-    }                                                                                                        \
-    target __attribute__((always_inline)) static inline void mpti_dots_of_##isa(                             \
-        float *to, size_t step, size_t rows, const unsigned char *a, mpt_format f, size_t line,              \
-        const float *x, size_t n)                                                                            \
-    {                                                                                                        \
-        const V zero = mpti_row_all_##isa(0.0f), first = mpti_row_any_##isa(x, MPT_F32, 0, n);               \
-        V       s[4];                                                                                        \
-        size_t  i;                                                                                           \
-        for (; rows; rows--, a += line, to += step) {                                                        \
-            s[0] = s[1] = s[2] = s[3] = zero;                                                                \
-            if (n <= 16u) {                                                                                  \
-                s[0] = mpti_row_madd_##isa(mpti_row_any_##isa(a, f, 0, n), first, zero);                     \
-            } else {                                                                                         \
-                i = mpti_dot_of_##isa(s, a, f, x, n);                                                        \
-                s[0] = mpti_dot_end_##isa(s, a, f, x, MPT_F32, i, n);                                        \
-            }                                                                                                \
-            *to = mpti_row_sum_256(mpti_row_two_##isa(s[0]));                                                \
-        }                                                                                                    \
+        const float sum = mpti_dot_row_##isa(a, f, x, g, n);                                                 \
+        MPTI_NARROW();                                                                                       \
+        return sum;                                                                                          \
     }                                                                                                        \
     target MPTI_NOINLINE static int mpti_dots_##isa(float *to, size_t step, size_t rows, const void *a,      \
                                                     mpt_format f, size_t line, const void *x, mpt_format g,  \
                                                     size_t n)                                                \
     {                                                                                                        \
-        const unsigned char *w = (const unsigned char *)a;                                                   \
-        if (g != MPT_F32)                                                                                    \
-            for (; rows; rows--, w += line, to += step)                                                      \
-                *to = mpti_dot_##isa(w, f, x, g, n);                                                         \
-        else if (f == MPT_F32)                                                                               \
-            mpti_dots_of_##isa(to, step, rows, w, MPT_F32, line, (const float *)x, n);                       \
-        else if (f == MPT_F16)                                                                               \
-            mpti_dots_of_##isa(to, step, rows, w, MPT_F16, line, (const float *)x, n);                       \
-        else                                                                                                 \
-            mpti_dots_of_##isa(to, step, rows, w, MPT_BF16, line, (const float *)x, n);                      \
+        size_t r;                                                                                            \
+        for (r = 0; r < rows && g == MPT_F32; r++)                                                           \
+            to[r * step] = mpti_dot_row_##isa((const unsigned char *)a + r * line, f, x, MPT_F32, n);        \
+        for (; r < rows; r++)                                                                                \
+            to[r * step] = mpti_dot_##isa((const unsigned char *)a + r * line, f, x, g, n);                  \
         MPTI_NARROW();                                                                                       \
         return 1;                                                                                            \
     }                                                                                                        \
@@ -8565,18 +8538,18 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         return i;                                                                                            \
     }                                                                                                        \
     target __attribute__((always_inline)) static inline void mpti_axpy_row_##isa(                            \
-        void *y, mpt_format f, float a, const void *x, mpt_format g, size_t n)                               \
+        void *y, mpt_format f, float a, const void *x, mpt_format g, size_t n, int many)                     \
     {                                                                                                        \
         const V k = mpti_row_all_##isa(a);                                                                   \
         V       u;                                                                                           \
         float   room[16];                                                                                    \
         size_t  i = n < 16u ? 0                                                                              \
-                    : f == MPT_F32 && g == MPT_F32  ? mpti_axpy_of_##isa(y, MPT_F32, k, x, MPT_F32, n)       \
-                    : f == MPT_F32 && g == MPT_F16  ? mpti_axpy_of_##isa(y, MPT_F32, k, x, MPT_F16, n)       \
-                    : f == MPT_F32                  ? mpti_axpy_of_##isa(y, MPT_F32, k, x, MPT_BF16, n)      \
-                    : f == MPT_F16 && g == MPT_F32  ? mpti_axpy_of_##isa(y, MPT_F16, k, x, MPT_F32, n)       \
-                    : f == MPT_BF16 && g == MPT_F32 ? mpti_axpy_of_##isa(y, MPT_BF16, k, x, MPT_F32, n)      \
-                                                    : mpti_axpy_of_##isa(y, f, k, x, g, n);                  \
+                    : f == MPT_F32 && g == MPT_F32 ? mpti_axpy_of_##isa(y, MPT_F32, k, x, MPT_F32, n)        \
+                    : f == MPT_F32 && g == MPT_F16 ? mpti_axpy_of_##isa(y, MPT_F32, k, x, MPT_F16, n)        \
+                    : f == MPT_F32                 ? mpti_axpy_of_##isa(y, MPT_F32, k, x, MPT_BF16, n)       \
+                    : many && f == MPT_F16         ? mpti_axpy_of_##isa(y, MPT_F16, k, x, MPT_F32, n)        \
+                    : many                         ? mpti_axpy_of_##isa(y, MPT_BF16, k, x, MPT_F32, n)       \
+                                                   : mpti_axpy_of_##isa(y, f, k, x, g, n);                   \
         if (i == n)                                                                                          \
             return;                                                                                          \
         u = mpti_row_some_##isa(x, g, i, n - i);                                                             \
@@ -8592,7 +8565,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
     target MPTI_NOINLINE static int mpti_axpy_##isa(void *y, mpt_format f, float a, const void *x,           \
                                                     mpt_format g, size_t n)                                  \
     {                                                                                                        \
-        mpti_axpy_row_##isa(y, f, a, x, g, n);                                                               \
+        mpti_axpy_row_##isa(y, f, a, x, g, n, 0);                                                            \
         MPTI_NARROW();                                                                                       \
         return 0;                                                                                            \
     }                                                                                                        \
@@ -8601,8 +8574,10 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
                                                      mpt_format g, size_t n)                                 \
     {                                                                                                        \
         size_t r;                                                                                            \
-        for (r = 0; r < rows; r++)                                                                           \
-            mpti_axpy_row_##isa((unsigned char *)y + r * line, f, a[r * step], x, g, n);                     \
+        for (r = 0; r < rows && g == MPT_F32; r++)                                                           \
+            mpti_axpy_row_##isa((unsigned char *)y + r * line, f, a[r * step], x, MPT_F32, n, 1);            \
+        for (; r < rows; r++)                                                                                \
+            (void)mpti_axpy_##isa((unsigned char *)y + r * line, f, a[r * step], x, g, n);                   \
         MPTI_NARROW();                                                                                       \
         return 0;                                                                                            \
     }                                                                                                        \
