@@ -8486,7 +8486,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         const void *a, mpt_format f, const void *x, mpt_format g, size_t n)                                  \
     {                                                                                                        \
         const V zero = mpti_row_all_##isa(0.0f);                                                             \
-        V       s[4], t = zero;                                                                              \
+        V       s[4], t;                                                                                     \
         size_t  i = 0;                                                                                       \
         if (n <= 16u) {                                                                                      \
             t = mpti_row_any_##isa(x, g, 0, n);                                                              \
