@@ -498,7 +498,7 @@ TEST(gemm_of_thin_shapes)
         const size_t thin = packed ? 16u : round % 3 ? few[mt_random() % 5u] : 1u;
         const size_t way = (size_t)(mt_random() % (packed ? 2u : 3u));
         int          row;
-        last_path = round % 2 ? 4 : (int)(mt_random() % 4u);
+        last_path = mt_random() % 2u ? 4 : (int)(mt_random() % 4u);
         random_gemm(&g, 90);
         row = g.order == MPT_ROW_MAJOR;
         g.m = way == 0 ? thin : g.m, g.n = way == 1 ? thin : g.n, g.k = way == 2 ? thin : 1 + g.k;
