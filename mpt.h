@@ -1595,8 +1595,9 @@ typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
  * Stack: 48 KiB of panels, 108 KiB with MPT_USE_CBLAS, even if work is given.
  * A and B are not read if alpha is 0. A zero does not hide the NaN or Inf that it is multiplied by.
  * Errors: MPT_E_ARG also for a leading dimension that is too small and for sizes that overflow.
- * Thin products, with m, n or k at most 16, need no panels: all but the smallest are as fast as your own
- * loops over floats. A layer with weights W of rows x cols and a batch of vectors:
+ * Thin products, with m, n or k at most 16, need no panels: with AVX-512 and from about 300 x 300 on as
+ * fast as your own loops over floats (dW in bf16 is not; see tests/bench/bench_rows.c). A layer with weights
+ * W of rows x cols and a batch of vectors:
  *   y = x W'     (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_TRANS, batch, rows, cols,
  *                 1, x, MPT_F32, cols, W, MPT_F16, cols, 0, y, MPT_F32, rows, NULL, 0)
  *   dx += dy W   (MPT_ROW_MAJOR, MPT_NO_TRANS, MPT_NO_TRANS, batch, cols, rows,
@@ -8871,8 +8872,7 @@ static int mpti_dots_run(float *to, size_t step, size_t rows, const void *a, mpt
     size_t r;
     MPTI_ROW_PATHS(mpti_dots, (to, step, rows, a, a_format, line, x, x_format, n));
     for (r = 0; r < rows; r++)
-        to[r * step] = mpti_dot_run(mpti_path_here(), (const unsigned char *)a + r * line, a_format, x,
-                                    x_format, n);
+        to[r * step] = mpti_dot_run(0, (const unsigned char *)a + r * line, a_format, x, x_format, n);
     return 1;
 }
 
@@ -9352,17 +9352,17 @@ static int mpti_gemm_dots(const mpti_gemming *g)
             mpti_gemm_pack(room, &g->x, b, 0, now, g->k);
         for (i = 0; i < g->n; i += take) {
             const unsigned char *w = (const unsigned char *)g->y.data + i * bytes;
-            float               *to = s;
-            size_t               ld;
+            float               *to;
+            size_t               ld, down, right;       /* the result of w's next row, of x's next row */
             take = mpti_min(g->n - i, (size_t)MOST / MPTI_THIN);
-            ld = g->across ? now : take;
-            if (plain)
-                ld = g->part.ldc, to = (float *)g->part.c + (g->across ? i * ld + b : b * ld + i);
+            ld = plain ? g->part.ldc : g->across ? now : take;
+            down = g->across ? ld : 1u, right = g->across ? 1u : ld;
+            to = plain ? (float *)g->part.c + i * down + b * right : s;
             for (r = 0; r < take; r += some, w += some * bytes) {       /* some rows stay in the L1 cache */
                 some = mpti_min(take - r, now == 1u ? take : 1u + ((size_t)1 << 14) / bytes);
                 for (q = 0; q < now; q++)
-                    (void)mpti_dots_run(to + (g->across ? r * ld + q : q * ld + r), g->across ? ld : 1u, some,
-                                        w, g->y.format, bytes, x + q * line, format, g->k);
+                    (void)mpti_dots_run(to + r * down + q * right, down, some, w, g->y.format, bytes,
+                                        x + q * line, format, g->k);
             }
             if (!plain && g->across)
                 mpti_gemm_end(g, s, i, b, take, now);

@@ -4117,15 +4117,13 @@ static mpti_philox_keys mpti_philox_schedule(uint64_t seed, uint32_t stream, uin
     return key;
 }
 
-/* The Philox words for n <= MPTI_TILE elements or more, from counter `block` on: four for eight elements. The
- * counter is element / 8, so 0 follows 2^61 - 1. One array per word of the state and a fixed number of turns
- * let compilers vectorize. */
+/* The Philox words for a tile of elements, from counter `block` on: four words for eight elements. The
+ * counter is element / 8, so 0 follows 2^61 - 1. One array per word of the state lets compilers vectorize. */
 enum { MPTI_COUNTERS = MPTI_TILE / 8 };
-static void mpti_random_portable(uint32_t *words, uint64_t block, size_t n, const mpti_philox_keys *key)
+static void mpti_random_portable(uint32_t *words, uint64_t block, const mpti_philox_keys *key)
 {
     uint32_t c0[MPTI_COUNTERS], c1[MPTI_COUNTERS], c2[MPTI_COUNTERS], c3[MPTI_COUNTERS];
     uint32_t i, round;
-    (void)n;
     for (i = 0; i < MPTI_COUNTERS; i++) {
         c0[i] = (uint32_t)(block + i);
         c1[i] = (uint32_t)((block + i) >> 32) & 0x1fffffffu;
@@ -4177,7 +4175,8 @@ MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_down_512, mpti_v16, MPTI_OF_3("vps
  * half and ignores the high half, so that products need no masking. The final unpack instructions restore the
  * order of the counters. Compilers find none of this: 2.7 times as fast as what they make of the loop above.
  * In a round, a shuffle takes the upper half of one product, a shift that of the other: they use different
- * units. Two sets of counters hide the latency of the multiplications. */
+ * units. Two sets of counters hide the latency of the multiplications. A call makes the words of the groups
+ * that have the first n elements. */
 #define MPTI_PHILOX(bits, target, place, V, Q)                                                           \
     MPTI_BINARY(place, Q, mpti_mul_even_##bits, V, MPTI_OF_3("vpmuludq"))                                \
     MPTI_BINARY(place, V, mpti_pairs_low_##bits, Q, MPTI_OF_3("vpunpcklqdq"))                            \
@@ -4216,7 +4215,7 @@ MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_shift_down_512, mpti_v16, MPTI_OF_3("vps
                                           const mpti_philox_keys *key)                                   \
     {                                                                                                    \
         unsigned char *to = (unsigned char *)words;                                                      \
-        const uint64_t end = block + (n + 7u) / 8u;                                                      \
+        const uint64_t end = block + (n + MPTI_GROUP - 1u) / MPTI_GROUP * (MPTI_GROUP / 8u);             \
         int            i;                                                                                \
         for (; block < end; block += sizeof(V) / 4u, to += 4u * sizeof(V)) {                             \
             mpti_philox_##bits x = mpti_philox_begin_##bits(block, key);                                 \
@@ -4362,7 +4361,7 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
     mpti_kernel              *kernel = j.brain ? mpti_bf16_stochastic_n : mpti_f16_stochastic_n;
     uint32_t                  words[MPTI_TILE / 2] MPTI_ALIGNED, in[MPTI_GROUP];
     uint16_t                  out[MPTI_GROUP];
-    size_t                    i, count, whole, past, skip, used;
+    size_t                    i, count, whole, past, skip;
     int                       how = 0, vectors = 0;
 #if MPTI_X86
     vectors = mpti_path() >= MPTI_PATH_AVX512;
@@ -4390,13 +4389,12 @@ static void mpti_stochastic_range(void *context, size_t part, size_t begin, size
         count = skip ? MPTI_GROUP - skip : past % 16u ? MPTI_TILE : MPTI_TILE - past / 2u;
         count = n - i < count ? n - i : count;
         whole = skip ? 0u : count - count % MPTI_GROUP;
-        used = (skip + count + MPTI_GROUP - 1u) / MPTI_GROUP * MPTI_GROUP;
 #if MPTI_X86
         if (mpti_path() >= MPTI_PATH_AVX2)
-            (vectors ? mpti_random_512 : mpti_random_256)(words, block, used, &key);
+            (vectors ? mpti_random_512 : mpti_random_256)(words, block, skip + count, &key);
         else
 #endif
-            mpti_random_portable(words, block, used, &key);
+            mpti_random_portable(words, block, &key);
 #if MPTI_X86
         if (vectors && j.around)        /* non-temporal stores: whole lines only */
             how = past ? MPTI_AHEAD : MPTI_AROUND;

@@ -759,7 +759,7 @@ TEST(philox)
                     (p >= MPTI_PATH_AVX512 ? mpti_random_512 : mpti_random_256)(words, firsts[i], n, &key);
                 else
 #endif
-                    mpti_random_portable(words, firsts[i], n, &key);
+                    mpti_random_portable(words, firsts[i], &key);
                 mt_context("philox", mpt_simd_name());
                 for (k = 0; k < want; k++) {
                     const uint64_t         at = (firsts[i] + k) % counters;
