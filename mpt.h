@@ -9415,15 +9415,17 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
     g.thin = few || !deep;
     dots = (m > n ? !x.transposed : y.transposed) &&
            (deep ? few : k > 1u && (m <= MPTI_FEW || n <= MPTI_FEW));
-    g.across = m > n && (dots || (few && deep));
+    g.across = m > n && (dots || (few && deep) || (n == 1u && ldc == 1u));
     if (g.across) {                     /* compute C', so that the thin side comes first */
         const mpti_matrix z = x;
         x = y, y = z;
         x.transposed = !x.transposed, y.transposed = !y.transposed;
         r = m, m = n, n = r;
     }
-    if (k == 1u && x.transposed)        /* a vector is the same in memory as its transpose */
-        x.transposed = 0, x.ld = 1u;
+    if (x.transposed && (k == 1u || (m == 1u && x.ld == 1u)))
+        x.transposed = 0, x.ld = k;     /* a vector is the same in memory as its transpose: x ... */
+    if (m == 1u && ldc == 1u)
+        g.across = 0, g.part.ldc = n;   /* ... and C */
     g.x = x, g.y = y, g.m = m, g.n = n, g.k = k;
     if (dots) {
         if (mpti_gemm_dots(&g))
