@@ -9275,7 +9275,8 @@ typedef struct mpti_gemming {
 static void mpti_gemm_end(const mpti_gemming *g, float *s, size_t row, size_t col, size_t rows, size_t cols)
 {
     mpti_thin o = g->part;
-    o.s = s, o.lds = o.n = cols, o.rows = rows;
+    const int whole = cols == o.ldc;    /* rows without gaps are one row */
+    o.s = s, o.lds = o.n = whole ? rows * cols : cols, o.rows = whole ? 1u : rows;
     o.c = (unsigned char *)o.c + (row * o.ldc + col) * mpti_format_bytes(o.c_format);
     mpti_thin_run(&o);
 }
@@ -9415,7 +9416,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
     g.thin = few || !deep;
     dots = (m > n ? !x.transposed : y.transposed) &&
            (deep ? few : k > 1u && (m <= MPTI_FEW || n <= MPTI_FEW));
-    g.across = m > n && (dots || (few && deep) || (n == 1u && ldc == 1u));
+    g.across = m > n && (dots || (few && deep) || (n <= MPTI_FEW && x.transposed));
     if (g.across) {                     /* compute C', so that the thin side comes first */
         const mpti_matrix z = x;
         x = y, y = z;
