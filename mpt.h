@@ -509,7 +509,7 @@ typedef struct mpt_scaler {
     uint32_t found_inf;         /* nonzero: a bad gradient was found since the last update */
     uint32_t cause;             /* MPT_CAUSE_* or-ed, since the last update */
     uint32_t checks;            /* gradient checks since the last update */
-    uint32_t in_use;            /* mpt_scaler_scale was called at least once */
+    uint32_t in_use;            /* 0: mpt_scaler_scale was never called; 1: since the last check; 2: not since */
 } mpt_scaler;
 
 /* mpt_scaler_defaults -- the published defaults of a dialect, to change and pass to mpt_scaler_init.
@@ -596,8 +596,9 @@ typedef struct mpt_tensor_report {
  *   tensors  in      [count]; each needs grad
  *   report   out     [count], what was bad in each tensor, or NULL; not written on an error
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the first
- * mpt_scaler_scale, and for a second check of the same step before the update, which changes nothing. After
- * any other error, and after an mpt_unscale that follows an mpt_check in the same step, step->found_inf is
+ * mpt_scaler_scale, and for a second check of the same step before the update, which changes nothing. But
+ * where mpt_scaler_scale was called in between, so that an update is missing, it sets step->found_inf; and
+ * after any other error, and an mpt_unscale that follows an mpt_check in the same step, step->found_inf is
  * set and mpt_scaler_update refuses: whoever ignores the status skips the step, and is told by the update.
  * Exact: factor FP32(1 / FP64(scale)). Squares of 64 elements are added in float, these sums in double, on a
  * fixed tree, so that the norm is off by at most 2^-21 of itself and, where gradients differ, by far less; no
@@ -2553,15 +2554,24 @@ MPT_HD int mpti_is_second_check(const mpt_scaler *s, const mpt_step *step)
     return s->checks && step->update == s->updates + 1u;
 }
 
+MPT_HD void mpti_count_check(mpt_scaler *s, uint32_t found_inf, uint32_t cause)
+{
+    s->found_inf |= found_inf;
+    s->cause |= cause;
+    s->checks++;
+    s->in_use = 2u;
+}
+
 /* A caller that ignores the status of a refused check must not step on scaled gradients: found_inf makes the
  * step skip them, and without checks mpt_scaler_update refuses. A second check does no harm, unless it should
- * have unscaled what the first one only read. */
+ * have unscaled what the first one only read, or reads a new step's gradients because an update is missing. */
 MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step, int write_back)
 {
-    if (s && mpti_is_second_check(s, step) && (!write_back || step->stage == (uint32_t)MPT_STAGE_UNSCALED))
+    const int second = s && mpti_is_second_check(s, step), late = second && s->in_use == 1u;
+    if (second && !late && (!write_back || step->stage == (uint32_t)MPT_STAGE_UNSCALED))
         return;
     step->found_inf = 1u;
-    if (s)
+    if (s && !late)
         s->checks = 0u;
 }
 
@@ -3685,7 +3695,7 @@ static int mpti_scaler_possible(const mpt_scaler *s)
     if (!mpti_scaler_config_ok(c) || s->skipped > s->updates || s->skipped_nan > s->skipped ||
         !mpti_is_size(s->wide) || mpti_f32_bits(s->scale) != mpti_f32_bits(mpti_to_f32(s->wide)) ||
         s->verdict >= (uint32_t)MPT_VERDICT_COUNT || s->found_inf > 1u ||
-        s->cause > (s->found_inf ? 7u : 0u) || s->in_use > 1u)
+        s->cause > (s->found_inf ? 7u : 0u) || s->in_use > 2u)
         return 0;
     if (s->iteration < 0 || s->iteration >> 62 || (uint64_t)s->iteration > s->updates || s->last_bad < -1 ||
         s->last_bad > s->iteration || s->last_moved < -1 || s->last_moved > s->iteration)
@@ -3722,9 +3732,7 @@ MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned caus
         s && cause & ~(MPT_CAUSE_INF | MPT_CAUSE_NAN | MPT_CAUSE_RANGE) ? MPT_E_ARG : mpti_scaler_usable(s);
     if (status != MPT_OK)
         return status;
-    s->found_inf |= (uint32_t)(found_inf || cause);
-    s->cause |= cause;
-    s->checks++;
+    mpti_count_check(s, (uint32_t)(found_inf || cause), cause);
     return MPT_OK;
 }
 
@@ -11506,8 +11514,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   casts of resource variables, as TensorFlow's does, and loops may go through RefMerge. mpt_tensors_place
  *   gives arrays the master's place in a cache line, gives a new master the numbers of the copy (was zeros),
  *   and uses the master as the copy where they would be the same. A refused check makes the update refuse; a
- *   second check of a step changes nothing (it made the step be skipped). mpt_row_update rounds float copies
- *   as mpt_tensor.rounded asks.
+ *   second check of a step changes nothing (it made the step be skipped), unless mpt_scaler_scale began a new
+ *   step: so a forgotten update is found. mpt_row_update rounds float copies as mpt_tensor.rounded asks.
  *   Checkpoints have version 4, with a checksum that threads share; version 3 can be loaded. mpt_dot of zeros
  *   is never minus zero. mpt_graph_bytes also suffices where every output needs a cast. mpt_lint_update
  *   judges every storage. mpt_stagnation of MPT_F64 counts updates that a double does not take.

@@ -1905,9 +1905,7 @@ MPTI_D void mpti_block_finish_check(mpt_cuda_state *state, const mpti_cuda_chunk
     s->clip_factor = 1.0f;
     s->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
     mpti_finish_cause(state, chunks);
-    state->scaler.found_inf |= s->found_inf;
-    state->scaler.cause |= s->cause;
-    state->scaler.checks++;
+    mpti_count_check(&state->scaler, s->found_inf, s->cause);
     state->bad = 0u;
 }
 

@@ -1087,6 +1087,29 @@ TEST(order_text_says_what_is_due)
 #undef DUE
 }
 
+/* An optimizer of one's own asks found_inf alone: where an update is forgotten, it must not take the scaled
+ * gradients of the next step with the verdict on the last. */
+TEST(forgotten_update_skips_the_next_step)
+{
+    mpt_scaler s;
+    mpt_step   step = step_zero();
+    layer_make(&la, 9, MPT_STORE_MASTER, MPT_F16, MPT_F16, MPT_MOMENTS_F32);
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);      /* the same gradients again */
+    CHECK_EQ_U(step.found_inf, 0);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
+    CHECK_EQ_U(step.found_inf, 1);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK_EQ_U(s.skipped, 0);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
+    CHECK_EQ_U(step.found_inf, 0);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+}
+
 /* SGD without a low-precision copy, and without momentum and its array m. */
 TEST(steps_without_optional_arrays)
 {
@@ -1543,6 +1566,7 @@ int main(int argc, char **argv)
     RUN(one_call_refuses);
     RUN_EXACT(grad_get_unscales_and_clips);
     RUN(order_text_says_what_is_due);
+    RUN(forgotten_update_skips_the_next_step);
     RUN(steps_without_optional_arrays);
     RUN(publish_writes_the_copies);
     RUN_EXACT(steps_give_the_known_bits);
