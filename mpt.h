@@ -202,7 +202,7 @@ typedef struct mpt_tensors {
     mpt_tensor  model;          /* formats, storage, moments, seed and group of the tensors added next */
     mpt_status  status;         /* the first error of any addition; test it once, at the end */
     unsigned    needs;          /* MPT_NEEDS_M, _V, _V_MAX or _FACTORS: moments that mpt_tensors_place adds */
-    size_t      bytes;          /* what mpt_tensors_place still needs: 63 once all are placed */
+    size_t      bytes;          /* what mpt_tensors_place still needs; 63 of it align the arrays */
 } mpt_tensors;
 
 /* mpt_tensors_init -- start an empty list.
@@ -218,8 +218,9 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
  * that the optimizer does not need, or that mpt_tensors_place is to provide.
  *   weight  in  [n] FP32 master; where storage has none, the 16-bit extra (Kahan, split) or NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also if param, grad and weight are all NULL, or an array overlaps
- * another one of the list (only gradients may overlap each other); MPT_E_MEMORY when the list is full. On an
- * error nothing is added; the first error stays in list->status. */
+ * another one of the list (only gradients may overlap each other); MPT_E_UNSUPPORTED for a format that the
+ * storage cannot have; MPT_E_MEMORY when the list is full. On an error nothing is added; the first error
+ * stays in list->status. */
 MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n, void *param, void *grad,
                                    void *weight, void *m, void *v);
 
@@ -234,7 +235,7 @@ MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n
  *                     without a master); then set the weights with mpt_weights_set
  *   param, grad  out  pointers that mpt_tensors_place sets to the arrays; they must exist until then; or NULL
  *                     (if you choose the format at run time, use mpt_tensors_add, then read item[].param)
- * Returns, Errors: as mpt_tensors_add; MPT_E_UNSUPPORTED (a storage that cannot have the format).
+ * Returns, Errors: as mpt_tensors_add.
  *
  * mpt_tensors_place -- give every tensor of the list the arrays that it lacks: copy (an FP32 one is the
  * master itself), gradient, extra, and the moments of list->needs, all zero; and a master, which starts as
@@ -276,7 +277,7 @@ MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t part
 /* mpt_weights_set, mpt_weights_get -- copy FP32 values into a tensor's storage (rounded to nearest where it
  * must round), or out of it: to start training, to evaluate, to export.
  *   t    in/out  needs its weight; mpt_weights_set also writes param beside a master
- *   src  in      [n]
+ *   src  in      [n]; may be an FP32 param itself, which a file was read into: then the master follows it
  *   dst  out     [n]
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.
  * Exact: master and split hold every number exactly (NaNs become quiet), Kahan all but the last bits.
@@ -509,7 +510,7 @@ typedef struct mpt_scaler {
     uint32_t found_inf;         /* nonzero: a bad gradient was found since the last update */
     uint32_t cause;             /* MPT_CAUSE_* or-ed, since the last update */
     uint32_t checks;            /* gradient checks since the last update */
-    uint32_t in_use;            /* 0: mpt_scaler_scale was never called; 1: since the last check; 2: not since */
+    uint32_t in_use;            /* mpt_scaler_scale was called: 0: never; 1: since the last check; 2: before */
 } mpt_scaler;
 
 /* mpt_scaler_defaults -- the published defaults of a dialect, to change and pass to mpt_scaler_init.
@@ -521,8 +522,9 @@ MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect);
 
 /* mpt_scaler_init -- set up a scaler before its first step.
  *   config  in  NULL for mpt_scaler_defaults(MPT_SCALER_MPT)
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or a value out of range (*s is kept). In dialect mpt growth,
- * backoff and all scales must be powers of two, and init_scale must lie within the limits. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or a value out of range; then *s is zeroed, which every other
+ * call refuses. In dialect mpt growth, backoff and all scales must be powers of two, and init_scale must lie
+ * within the limits. */
 MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config);
 
 /* mpt_scaler_scale -- multiply the loss, or the gradient that starts the backward pass, by the scale.
@@ -3262,6 +3264,8 @@ static mpt_status mpti_tensors_append(mpt_tensors *list, mpt_tensor *t, mpt_stat
     mpti_spans(&one, 0, now);
     if (list->count >= list->capacity)
         status = MPT_E_MEMORY;
+    else if (status == MPT_OK && mpti_tensor_unsupported(t, MPT_NEEDS_WEIGHT))
+        status = MPT_E_UNSUPPORTED;
     else if (status == MPT_OK && (bytes >= most || list->bytes >= most ||
                                   mpti_tensor_overlap(t, MPTI_NEEDS_ANY) ||
                                   mpti_meets_earlier(now, &all, list->count)))
@@ -3303,9 +3307,7 @@ static mpt_status mpti_tensors_new(mpt_tensors *list, mpt_format format, const c
     t.name = name, t.n = n;
     t.param_format = t.grad_format = format;
     t.master = master, t.param_at = param, t.grad_at = grad;
-    return mpti_tensors_append(list, &t, master && !mpti_has_master(&t)                  ? MPT_E_ARG
-                                         : mpti_tensor_unsupported(&t, MPT_NEEDS_WEIGHT) ? MPT_E_UNSUPPORTED
-                                                                                         : MPT_OK);
+    return mpti_tensors_append(list, &t, master && !mpti_has_master(&t) ? MPT_E_ARG : MPT_OK);
 }
 
 MPT_DEF mpt_status mpt_tensors_new_f16(mpt_tensors *list, const char *name, size_t n, float *master,
@@ -3670,9 +3672,11 @@ static int mpti_scaler_config_ok(const mpt_scaler_config *c)
 MPT_DEF MPTI_NOINLINE mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config)
 {
     const mpt_scaler_config c = config ? *config : mpt_scaler_defaults(MPT_SCALER_MPT);
-    if (!s || !mpti_scaler_config_ok(&c))
+    if (!s)
         return MPT_E_ARG;
     memset(s, 0, sizeof *s);
+    if (!mpti_scaler_config_ok(&c))
+        return MPT_E_ARG;
     s->config = c;
     s->scale = s->home = s->last_good = c.init_scale;
     s->wide = mpti_to_f64(c.init_scale);
@@ -4639,7 +4643,9 @@ static mpt_status mpti_weights_copy(const mpt_tensor *t, const float *src, float
     mpt_status   status = mpt_tensors_validate(t, 1, MPT_NEEDS_WEIGHT, NULL);
     mpti_copying c;
     mpt_tensor   nearest;
-    if (status == MPT_OK && ((t->n && !src && !dst) || mpti_weight_meets(t, dst ? dst : src)))
+    if (status == MPT_OK && ((t->n && !src && !dst) ||
+                             ((!src || src != t->param || t->param_format != MPT_F32) &&
+                              mpti_weight_meets(t, dst ? dst : src))))
         status = MPT_E_ARG;
     if (status != MPT_OK)
         return status;

@@ -857,7 +857,7 @@ TEST(copies_of_floats_may_be_rounded)
         mpt_sgd  o = {0.1f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
         mpt_step step = checked(1.0f, 1.0f);
         int      way;
-        for (way = 0; way < 3; way++) {             /* set; step; publish */
+        for (way = 0; way < 4; way++) {     /* set; step; publish; set from the copy itself */
             layer_make(&la, 777, MPT_STORE_MASTER, MPT_F32, MPT_F32, MPT_MOMENTS_F32);
             layer_gradient(&la, 1.0f);
             la.t.rounded = formats[f];
@@ -865,6 +865,9 @@ TEST(copies_of_floats_may_be_rounded)
             if (way == 0) CHECK_EQ_I(mpt_weights_set(&la.t, w), MPT_OK);
             if (way == 1) CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_OK);
             if (way == 2) CHECK_EQ_I(mpt_publish(&la.t, 1), MPT_OK);
+            if (way == 3) memcpy(la.a.param, w, sizeof w);
+            if (way == 3) CHECK_EQ_I(mpt_weights_set(&la.t, la.a.param), MPT_OK);
+            if (way == 3) CHECK(!memcmp(la.a.master, w, sizeof w));
             for (i = 0; i < 777; i++) {
                 element_set(lb.a.param, formats[f], i, la.a.master[i]);
                 CHECK_EQ_U_AT(mpti_f32_bits(la.a.param[i]),
@@ -1599,7 +1602,10 @@ TEST(weights_do_not_come_from_themselves)
     size_t f;
     for (f = 0; f < COUNT(forms); f++) {
         layer_make(&la, 10, forms[f].storage, forms[f].param, MPT_F32, MPT_MOMENTS_F32);
-        REFUSED(mpt_weights_set(&la.t, (const float *)la.t.param), MPT_E_ARG);
+        if (la.t.param_format == MPT_F32)
+            REFUSED(mpt_weights_set(&la.t, (const float *)la.t.param + 1), MPT_E_ARG);
+        else
+            REFUSED(mpt_weights_set(&la.t, (const float *)la.t.param), MPT_E_ARG);
         REFUSED(mpt_weights_get(&la.t, (float *)la.t.param), MPT_E_ARG);
         if (la.t.extra)
             REFUSED(mpt_weights_get(&la.t, (float *)la.t.extra), MPT_E_ARG);
@@ -2287,6 +2293,10 @@ TEST(no_copy_that_is_the_master_again)
     CHECK_EQ_I(mpt_tensors_init(&list, item, 2, MPT_F32, MPT_F32), MPT_OK);
     CHECK_EQ_I(mpt_tensors_add(&list, "plain", 40, NULL, NULL, weights[0], NULL, NULL), MPT_OK);
     item[0].param_at = &param;
+    list.model.rounded = MPT_F32;
+    CHECK_EQ_I(mpt_tensors_add(&list, "refused", 40, NULL, NULL, weights[1], NULL, NULL), MPT_E_UNSUPPORTED);
+    CHECK(list.count == 1 && list.status == MPT_E_UNSUPPORTED);
+    list.status = MPT_OK;
     list.model.rounded = MPT_F16;
     CHECK_EQ_I(mpt_tensors_add(&list, "rounded", 40, NULL, NULL, weights[1], NULL, NULL), MPT_OK);
     CHECK_EQ_I(mpt_tensors_place(&list, room, sizeof room), MPT_OK);

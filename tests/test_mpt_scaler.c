@@ -1088,13 +1088,14 @@ TEST(defaults_are_the_originals)
     }
 }
 
-/* Every dialect accepts its defaults; senseless values are refused, and change nothing. */
+/* Every dialect accepts its defaults; senseless values are refused, and leave a scaler that nothing takes. */
 #define REFUSED(field, value)                               \
     do {                                                    \
         c = good;                                           \
         c.field = value;                                    \
         CHECK_EQ_I(mpt_scaler_init(&s, &c), MPT_E_ARG);     \
-        CHECK(!memcmp(&before, &s, sizeof s));              \
+        CHECK(!memcmp(&zeroed, &s, sizeof s));              \
+        s = before;                                         \
     } while (0)
 
 TEST(configurations)
@@ -1103,9 +1104,11 @@ TEST(configurations)
     const double      growths[] = {1.0, 0.5, 0.0, -2.0, (double)INF32, -(double)INF32, (double)nan};
     const double      backoffs[] = {0.0, 1.0, 1.5, -0.5, (double)INF32, (double)nan};
     mpt_scaler_config good, c;
-    mpt_scaler        s, before;
+    mpt_scaler        s, before, zeroed;
     size_t            i;
     int               d;
+    memset(&zeroed, 0, sizeof zeroed);
+    CHECK_EQ_I(mpt_scaler_update(&zeroed), MPT_E_ORDER);
     for (d = 0; d < (int)MPT_SCALER_DIALECT_COUNT; d++) {
         good = mpt_scaler_defaults((mpt_scaler_dialect)d);
         mt_context(mpt_scaler_name((mpt_scaler_dialect)d), NULL);
