@@ -1480,23 +1480,6 @@ TEST(sums_growth)
     CHECK(g.relative[MPT_SUM_F64] < 1e-12);
 }
 
-TEST(triples)
-{
-    static const float x[] = {1.0f, 2.0f, 4.0f, 2048.0f, 1.0f, 1.0f, 8.0f};
-    static const float huge[] = {65504.0f, 65504.0f, -65504.0f};
-    mpt_triple         t = {99, 0.0, 0.0};
-    CHECK_EQ_I(mpt_triple_find(MPT_F16, x, 3, &t), MPT_E_DATA);
-    CHECK_EQ_U(t.index, 99);
-    CHECK_EQ_I(mpt_triple_find(MPT_F16, x, 7, &t), MPT_OK);
-    CHECK(t.index == 3 && t.left == 2048.0 && t.right == 2050.0);
-    CHECK_EQ_I(mpt_triple_find(MPT_F16, x + 3, 3, &t), MPT_OK);
-    CHECK_EQ_U(t.index, 0);
-    CHECK_EQ_I(mpt_triple_find(MPT_F16, huge, 3, &t), MPT_E_DATA);      /* Inf and 65504: an overflow */
-    CHECK_EQ_I(mpt_triple_find(MPT_F32, x, 7, &t), MPT_E_DATA);
-    CHECK_EQ_I(mpt_triple_find(MPT_E8M0, x, 7, &t), MPT_E_UNSUPPORTED);
-    CHECK_EQ_I(mpt_triple_find(MPT_F16, NULL, 7, &t), MPT_E_ARG);
-}
-
 /* ---- shadow ---- */
 
 /* Applies an operation: + - * / or r, the root of a. */
@@ -2179,7 +2162,6 @@ int main(int argc, char **argv)
     RUN(sums_equal_plain_loops);
     RUN(sums_by_careful_loops);
     RUN(sums_growth);
-    RUN(triples);
     RUN(shadow_names_the_cause);
     RUN(shadow_events_and_causes);
     RUN(shadow_operations_are_correctly_rounded);

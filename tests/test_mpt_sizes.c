@@ -197,7 +197,6 @@ static void reports(int k)
     mpt_roundoff      roundoff;
     mpt_stagnation    stagnation;
     mpt_sums          sums;
-    mpt_triple        triple;
     mpt_track         track;
     mpt_memory        memory;
     size_t            first = 77;
@@ -216,7 +215,6 @@ static void reports(int k)
     REFUSES(size, mpt_track_add(&track, 1, format, floats, n));
     REFUSES(4, mpt_stagnation_add(&stagnation, floats, floats_2, n));
     REFUSES(4, mpt_sums_add(&sums, floats, NULL, n, k % 2));
-    REFUSES(4, mpt_triple_find(MPT_F16, floats, n, &triple));
     REFUSES(sizeof track, mpt_track_first(&track, n, 0, &first));
     REFUSES(sizeof track, mpt_track_write(&track, n, 1, NULL, nowhere));
     REFUSES(sizeof t, mpt_memory_report(&t, n, MPT_NEEDS_GRAD, &memory));
