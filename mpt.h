@@ -1059,9 +1059,10 @@ typedef struct mpt_range {
     uint32_t   reserved;                /* 0 */
 } mpt_range;
 
-/* mpt_range_init -- start an empty report against a format.
+/* mpt_range_init -- start an empty report against a format. Magnitudes are judged, in ue4m3 those of negative
+ * numbers, too.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL, MPT_E_UNSUPPORTED for an unknown format and for e8m0, which
- * has neither zero nor sign.  Threads: any. */
+ * has no zero. A report whose init failed is zeroed, and other calls refuse it.  Threads: any. */
 MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format);
 
 /* mpt_range_add -- count n more numbers, in one pass.
@@ -1163,7 +1164,7 @@ typedef struct mpt_writer {
 } mpt_writer;
 
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
- * one line. DRAWING: a picture made of characters, for a terminal, which begins with the name; drawings need
+ * a line, in a survey for each format, of sums for each method. DRAWING: a picture made of characters, for a terminal, which begins with the name; drawings need
  * vsnprintf, so with MPT_NO_STDIO they are MPT_E_UNSUPPORTED. */
 typedef enum mpt_style {
     MPT_STYLE_TEXT, MPT_STYLE_CSV_HEAD, MPT_STYLE_CSV, MPT_STYLE_JSON, MPT_STYLE_DRAWING
@@ -1299,7 +1300,9 @@ typedef struct mpt_stagnation {
 /* mpt_stagnation_init -- start an empty report.
  * mpt_stagnation_add -- look at n more pairs.
  * mpt_stagnation_merge -- add src to dst.
- *   w, u  in  [n] weights as they are stored, and what is added to them: minus learning rate times gradient
+ *   w, u  in  [n] weights as they are stored, and what is added to them: minus learning rate times gradient.
+ *             If yours are not stored in the format yet, round them first (mpt_quantize_n): otherwise too few
+ *             updates count as lost
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (format).
  * Exact: w + u is rounded once, to nearest-even. */
 MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format);
@@ -1440,7 +1443,9 @@ MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tole
 
 /* mpt_shadow_value -- bring a number into the run: it is rounded to the format; its shadow is the number.
  * mpt_shadow_apply -- apply an operation to values of the run, rounded once to the format; beside it the same
- * in double. fma is a * b + c; operands that an operation does not have may be anything.
+ * in double. fma is a * b + c; operands that an operation does not have may be anything:
+ *     mpt_shadowed x = mpt_shadow_value(&s, 300.0), y = mpt_shadow_apply(&s, MPT_SHADOW_OP_MUL, x, x, x);
+ *     y = mpt_shadow_apply(&s, MPT_SHADOW_OP_SQRT, y, y, y);                       // y.low, y.exact
  * Returns: value and shadow; NaN for a run that was never initialised and for an unknown operation.
  * Exact: each operation is correctly rounded.  Threads: one caller per run. */
 MPT_DEF mpt_shadowed mpt_shadow_value(mpt_shadow *s, double x);
@@ -3203,11 +3208,12 @@ MPT_DEF mpt_status mpt_tensors_validate(const mpt_tensor *tensors, size_t count,
 MPT_DEF MPTI_NOINLINE mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t capacity,
                                                   mpt_format param_format, mpt_format grad_format)
 {
+    if (list)
+        memset(list, 0, sizeof *list);
     if (!list || mpti_no_array(item, capacity, sizeof *item))
         return MPT_E_ARG;
     if (!mpti_is_train_format(param_format) || !mpti_is_train_format(grad_format))
         return MPT_E_UNSUPPORTED;
-    memset(list, 0, sizeof *list);
     list->item = item;
     list->capacity = capacity;
     list->model.param_format = param_format;
@@ -5964,10 +5970,8 @@ MPTI_NOINLINE static mpt_status mpti_report_init(void *report, size_t bytes, mpt
 {
     if (!report)
         return MPT_E_ARG;
-    if (!mpti_report_format(format))
-        return MPT_E_UNSUPPORTED;
-    memset(report, 0, bytes);
-    return MPT_OK;
+    memset(report, 0, bytes);               /* so that other calls refuse it if this one fails */
+    return mpti_report_format(format) ? MPT_OK : MPT_E_UNSUPPORTED;
 }
 
 /* The adjacent 64-bit members of a report that begin at byte `at`. */
@@ -6948,7 +6952,7 @@ MPTI_NOINLINE static void mpti_survey_draw(mpti_out *o, const void *report, cons
     mpt_range_choice        c;
     int                     format;
     mpti_tell(o, "%s: %u values, %.1f%% zero, %u Inf, %u NaN; of the others, in each format\n"
-              "              become 0  subnormal    normal  overflow   best scale: then 0  subnormal\n", name,
+              "              become 0  subnormal    normal  overflow   safe scale: then 0  subnormal\n", name,
               a->count, mpti_percent(a->zero, a->count), a->inf, a->nan);
     for (format = 0; format < (int)MPT_FORMAT_COUNT; format++)
         if (mpt_survey_get(a, (mpt_format)format, &r) == MPT_OK) {
@@ -7198,15 +7202,14 @@ MPTI_NOINLINE static double mpti_wide_value(const uint64_t *sum)
 MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const mpt_opts *opts,
                                      int log2_scale)
 {
-    mpt_status status;
-    mpt_opts   o;
+    const mpt_status status = mpti_report_init(r, sizeof *r, format);
+    mpt_opts         o;
     memset(&o, 0, sizeof o);
     if (opts)
         o = *opts;
     if (o.randoms || mpt_quantize_n(NULL, NULL, 0, MPT_F32, &o) != MPT_OK || log2_scale < -1000 ||
         log2_scale > 1000)
         return MPT_E_ARG;
-    status = mpti_report_init(r, sizeof *r, format);
     if (status != MPT_OK)
         return status;
     r->format = (uint32_t)format, r->flush = o.flush;
@@ -7684,7 +7687,7 @@ MPTI_NOINLINE static void mpti_stagnation_draw(mpti_out *o, const void *report, 
         return;
     mpti_tell(o, "  |update| / half a gap\n");
     mpti_draw_histogram(o, r->margin, MPT_STAGNATION_MARGINS, -MPT_STAGNATION_MARGINS / 2, looked, NULL);
-    mpti_tell(o, "  half of them vanish at learning rate x 2^%d and below\n", factor);
+    mpti_tell(o, "  half of them vanish at 2^%d times this rate (or time step) and below\n", factor);
 }
 
 MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style, const char *name,
@@ -7858,11 +7861,11 @@ static int mpti_shadow_operands(mpt_shadow_op op)
 
 MPT_DEF mpt_status mpt_shadow_init(mpt_shadow *s, mpt_format format, double tolerance)
 {
-    mpt_status status = MPT_E_ARG;
-    if (mpti_f64_is_finite(tolerance) && tolerance > 0.0)
-        status = format != MPT_F64 || !s ? mpti_report_init(s, sizeof *s, format) : MPT_E_UNSUPPORTED;
-    if (status != MPT_OK)
-        return status;
+    const mpt_status status = mpti_report_init(s, sizeof *s, format);
+    if (!mpti_f64_is_finite(tolerance) || tolerance <= 0.0)
+        return MPT_E_ARG;
+    if (status != MPT_OK || format == MPT_F64)
+        return status == MPT_OK ? MPT_E_UNSUPPORTED : status;
     s->format = format;
     s->tolerance = tolerance;
     s->ready = 1u;
@@ -8055,9 +8058,9 @@ MPT_DEF mpt_status mpt_shadow_write(const mpt_shadow *s, mpt_style style, const 
 MPT_DEF mpt_status mpt_track_init(mpt_track *t, const char *name, mpt_format format, uint64_t every,
                                   mpt_writer out)
 {
-    const mpt_status status = name ? mpti_report_init(t, sizeof *t, format) : MPT_E_ARG;
-    if (status != MPT_OK)
-        return status;
+    const mpt_status status = mpti_report_init(t, sizeof *t, format);
+    if (status != MPT_OK || !name)
+        return name ? status : MPT_E_ARG;
     t->name = name;
     t->format = format;
     t->every = every;
@@ -11493,7 +11496,8 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   step: so a forgotten update is found. mpt_row_update rounds float copies as mpt_tensor.rounded asks.
  *   Checkpoints have version 4, with a checksum that threads share; version 3 can be loaded. mpt_dot of zeros
  *   is never minus zero. mpt_graph_bytes also suffices where every output needs a cast. mpt_lint_update
- *   judges every storage. mpt_stagnation of MPT_F64 counts updates that a double does not take.
+ *   judges every storage. mpt_stagnation of MPT_F64 counts updates that a double does not take. A refused
+ *   init leaves a zeroed struct. Conversions and arithmetic refuse arrays that overlap.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was w *

@@ -146,8 +146,8 @@ MPT_DEF int mpt_version(void);
     X(MPT_E_ARG,         -1, "bad argument: NULL, a value out of range, or arrays that overlap")     \
     X(MPT_E_ORDER,       -2, "a call out of order, or after a refused one: scale, check, step, update") \
     X(MPT_E_MEMORY,      -3, "out of memory, or a list or buffer of the caller is full")              \
-    X(MPT_E_DATA,        -4, "bad data: damaged, from another version, or for other tensors")         \
-    X(MPT_E_UNSUPPORTED, -5, "not supported: this call does not take this format or device")         \
+    X(MPT_E_DATA,        -4, "bad data: malformed or damaged, or a writer that failed")               \
+    X(MPT_E_UNSUPPORTED, -5, "not supported: this call does not take this format, name or device")    \
     X(MPT_E_CUDA,        -6, "a CUDA call failed: see mpt_cuda_error_text")                          \
     X(MPT_E_CUBLAS,      -7, "a cuBLAS call failed: see mpt_cuda_error_text")                        \
     X(MPT_E_RANGE,       -8, "out of range: a number does not fit the format it is to be stored in") \
@@ -280,10 +280,12 @@ typedef enum mpt_tininess { MPT_TININESS_AFTER, MPT_TININESS_BEFORE } mpt_tinine
 #define MPT_FLUSH_RESULTS 1u    /* a subnormal result becomes zero of its sign: UNDERFLOW and INEXACT */
 #define MPT_FLUSH_INPUTS  2u    /* a subnormal of the source's format counts as zero of its sign: no flag */
 
-/* Zero-initialised options are the defaults: nearest-even, IEEE overflow, subnormals kept, NaN kept.
+/* Zero-initialised options (C++: `mpt_opts o{};`) are the defaults: nearest-even, IEEE overflow, subnormals kept, NaN kept.
  * Stochastic rounding of one value uses `random`. In an array call, element i uses randoms[i] or, if randoms
  * is NULL, mpt_philox(seed, stream, step, first_element + i). A program that converts an array in chunks gets
- * the bits of one call if it sets first_element to the index of the chunk's first element in the array. */
+ * the bits of one call if it sets first_element to the index of the chunk's first element in the array. Give
+ * each rounding of the same array another step, such as the time step: with the same words an element always
+ * rounds the same way, and small updates are lost as by nearest-even. */
 typedef struct mpt_opts {
     mpt_rounding    rounding;
     mpt_overflow    overflow;
@@ -293,7 +295,7 @@ typedef struct mpt_opts {
     uint32_t        random;         /* for one value: uniform bits, new ones for each value */
     const uint32_t *randoms;        /* for arrays: one word per element; NULL: words of mpt_philox */
     uint64_t        seed, first_element, step;
-    uint32_t        stream;         /* for example the tensor's number; `step`: number of the training step */
+    uint32_t        stream;         /* for example the tensor's number */
 } mpt_opts;
 
 /* Exception flags (IEEE 754-2019, clause 7). They are sticky: calls set flags and never clear any. A result
@@ -481,7 +483,7 @@ MPT_HD uint32_t mpt_philox(uint64_t seed, uint32_t stream, uint64_t step, uint64
  * element of dst is no larger than an element of src; no other overlap is allowed. For pairs of formats
  * without such a function use mpt_convert_n, which is as fast. Below 64 elements a call takes as long as 20
  * to 35 scalar calls: for rows of a few elements, call the scalar functions.
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0 (nothing is written).
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, and for arrays that overlap (nothing is written).
  * Exact: the same bits on every path, NaN included.  Threads: any. */
 MPT_DEF mpt_status mpt_f16_from_f32_n(mpt_f16 *dst, const float *src, size_t n);
 MPT_DEF mpt_status mpt_f16_from_f64_n(mpt_f16 *dst, const double *src, size_t n);
@@ -511,17 +513,18 @@ MPT_DEF mpt_status mpt_f32_from_e5m2_n(float *dst, const mpt_e5m2 *src, size_t n
  * From formats of 8 bits or fewer each code is converted once and then looked up, unless the rounding is
  * stochastic. Other conversions go element by element, faster from f32 and f64 numbers that are normal in
  * the destination.
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown format or option (nothing is
- * written).  Threads: any. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, an unknown format or option, arrays that overlap
+ * (nothing is written).  Threads: any. */
 MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
                                  size_t n, const mpt_opts *opts, unsigned *flags);
 
 /* mpt_convert_strided -- mpt_convert_n with dst_stride and src_stride bytes from one element to the next: for
- * matrix columns, fields of records, every k-th sample. If a stride is negative, the pointer is to the first
- * element converted, which is the last in memory; a source stride of 0 repeats one element. The bytes between
- * elements of dst are not touched. Elements may have any alignment, but those of dst must not overlap. Source
- * and destination must not overlap, unless they start at the same address with the same stride.
- * Errors: as mpt_convert_n.  Threads: any. */
+ * matrix columns, fields of records, channel k of c interleaved floats (src + 4 * k, src_stride 4 * c). If a
+ * stride is negative, the pointer is to the first element converted, which is the last in memory; a source
+ * stride of 0 repeats one element. The bytes between elements of dst are not touched. Elements may have any
+ * alignment, but those of dst must not overlap. Source and destination must not overlap, unless they start at
+ * the same address with the same stride.
+ * Errors: as mpt_convert_n; MPT_E_ARG if dst_stride is less than an element.  Threads: any. */
 MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff_t dst_stride,
                                        mpt_format src_format, const void *src, ptrdiff_t src_stride,
                                        size_t n, const mpt_opts *opts, unsigned *flags);
@@ -548,7 +551,7 @@ MPT_DEF mpt_status mpt_stochastic_n(mpt_format format, void *dst, const float *s
  *   bad  out  NULL, or the index of the first element that does not fit; unchanged if all fit
  * An element does not fit if it is finite and rounds beyond the largest finite number, even if it would
  * saturate; if it is Inf or NaN and the format has none; if it is negative and the format is unsigned.
- * Inexact results and underflow are not errors (see mpt_inexact_n).
+ * Inexact results and underflow are not errors (see mpt_inexact_n). Takes some nanoseconds an element.
  * Returns: MPT_OK.  Errors: MPT_E_RANGE, and as mpt_convert_n (nothing is written to dst).  Threads: any. */
 MPT_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_format src_format,
                                          const void *src, size_t n, const mpt_opts *opts, size_t *bad);
@@ -2765,38 +2768,22 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
     memcpy(to + i, from + i, 4 * MPTI_TILE - i);
 }
 
-/* A kernel whose `statement` converts `elements` elements, at most a group, from a to `to`, with `way` as its
- * `how`. MPTI_KERNEL_512 has two loops, in each of which compilers know if stores are non-temporal. The other
- * macro has one loop, with a branch at each store, which costs nothing beside a long statement. */
-#define MPTI_KERNEL_512(name, elements, in_bytes, out_bytes, statement)                             \
-    MPTI_AVX512_TARGET MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                          \
+/* A kernel whose `statement` converts `elements` elements, at most a group, from a to `to`, with `how` as its
+ * `how`: a branch at each store, on whether it is non-temporal, costs no time. `ahead`: and prefetch then. */
+#define MPTI_KERNEL(target, ahead, name, elements, in_bytes, out_bytes, statement)                  \
+    target MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                      \
     {                                                                                               \
         const size_t in_ = (elements) * (in_bytes), out_ = (elements) * (out_bytes);                \
-        int          way = how | MPTI_AROUND;                                                       \
-        (void)b, (void)c;                                                                           \
-        for (groups *= MPTI_GROUP / (elements); how & MPTI_AROUND && groups; groups--) {            \
-            if ((uintptr_t)a % 64u < in_)       /* once per line */                                 \
-                mpti_fetch_ahead(a, in_);                                                           \
-            statement;                                                                              \
-            to += out_, a += in_;                                                                   \
-        }                                                                                           \
-        for (way = how & MPTI_SATURATE; groups; groups--, to += out_, a += in_)                     \
-            statement;                                                                              \
-        MPTI_NARROW();                                                                              \
-    }
-#define MPTI_LONG_KERNEL_512(name, elements, in_bytes, out_bytes, statement)                        \
-    MPTI_AVX512_TARGET MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                          \
-    {                                                                                               \
-        const size_t in_ = (elements) * (in_bytes), out_ = (elements) * (out_bytes);                \
-        const int    way = how;                                                                     \
         (void)b, (void)c;                                                                           \
         for (groups *= MPTI_GROUP / (elements); groups; groups--, to += out_, a += in_) {           \
-            if (how & MPTI_AROUND && (uintptr_t)a % 64u < in_)      /* once per line */             \
+            if ((ahead) && how & MPTI_AROUND && (uintptr_t)a % 64u < in_)   /* once per line */     \
                 mpti_fetch_ahead(a, in_);                                                           \
             statement;                                                                              \
         }                                                                                           \
         MPTI_NARROW();                                                                              \
     }
+#define MPTI_KERNEL_512(...) MPTI_KERNEL(MPTI_AVX512_TARGET, 1, __VA_ARGS__)
+#define MPTI_KERNEL_256(...) MPTI_KERNEL(MPTI_AVX2_TARGET, 0, __VA_ARGS__)
 
 /* ---- AVX2 ---- */
 
@@ -2945,15 +2932,6 @@ MPTI_IN_256 mpti_v8 mpti_bf16_nan_256(mpti_v8 u)
     return u;
 }
 
-#define MPTI_KERNEL_256(name, elements, in_bytes, out_bytes, statement)                             \
-    MPTI_AVX2_TARGET MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                            \
-    {                                                                                               \
-        const size_t in_ = (elements) * (in_bytes), out_ = (elements) * (out_bytes);                \
-        (void)b, (void)c;                                                                           \
-        for (groups *= MPTI_GROUP / (elements); groups; groups--, to += out_, a += in_)             \
-            statement;                                                                              \
-        MPTI_NARROW();                                                                              \
-    }
 /* Here, not in >>H14, because steps of mpt.h call these two by themselves. */
 MPTI_KERNEL_256(mpti_f16_from_f32_256, 32, 4, 2,
                 (mpti_put_w8(to, mpti_halves_256(mpti_load_256(a)), how),
@@ -3738,23 +3716,25 @@ MPTI_PORTABLE(inline, mpti_f16_from_f64_n, uint16_t, uint64_t, mpti_f16_from_f64
 
 #if MPTI_X86
 MPTI_KERNEL_512(mpti_f32_from_f16_512, 32, 2, 4,
-                (mpti_put_512(to, mpti_f16_16_512(a), way),
-                 mpti_put_512(to + 64, mpti_f16_16_512(a + 32), way)))
-MPTI_KERNEL_512(mpti_f32_from_bf16_512, 16, 2, 4, mpti_put_512(to, mpti_bf16_16_512(a), way))
-MPTI_KERNEL_512(mpti_f32_from_e4m3_512, 16, 1, 4, mpti_put_512(to, mpti_e4m3_16_512(a), way))
-MPTI_KERNEL_512(mpti_f32_from_e5m2_512, 16, 1, 4, mpti_put_512(to, mpti_e5m2_16_512(a), way))
+                (mpti_put_512(to, mpti_f16_16_512(a), how),
+                 mpti_put_512(to + 64, mpti_f16_16_512(a + 32), how)))
+MPTI_KERNEL_512(mpti_f32_from_bf16_512, 16, 2, 4, mpti_put_512(to, mpti_bf16_16_512(a), how))
+MPTI_KERNEL_512(mpti_f32_from_e4m3_512, 16, 1, 4, mpti_put_512(to, mpti_e4m3_16_512(a), how))
+MPTI_KERNEL_512(mpti_f32_from_e5m2_512, 16, 1, 4, mpti_put_512(to, mpti_e5m2_16_512(a), how))
 MPTI_KERNEL_512(mpti_f32_odd_from_f64_n_512, 16, 8, 4,
-                mpti_put_512(to, MPTI_F64_16_512(mpti_f64_odd_8_512, a), way))
-MPTI_KERNEL_512(mpti_f16_from_f32_512, 16, 4, 2, mpti_put_w16_512(to, mpti_halves_512(mpti_load_512(a)), way))
+                mpti_put_512(to, MPTI_F64_16_512(mpti_f64_odd_8_512, a), how))
+MPTI_KERNEL_512(mpti_f16_from_f32_512, 32, 4, 2,
+                (mpti_put_w16_512(to, mpti_halves_512(mpti_load_512(a)), how),
+                 mpti_put_w16_512(to + 32, mpti_halves_512(mpti_load_512(a + 64)), how)))
 MPTI_KERNEL_512(mpti_bf16_from_f32_512, 32, 4, 2,
-                mpti_bf16_32_out_512(to, mpti_load_512(a), mpti_load_512(a + 64), way))
+                mpti_bf16_32_out_512(to, mpti_load_512(a), mpti_load_512(a + 64), how))
 MPTI_KERNEL_512(mpti_f32_from_f64_n_512, 16, 8, 4,
-                mpti_put_512(to, MPTI_F64_16_512(mpti_f64_near_8_512, a), way))
-MPTI_LONG_KERNEL_512(mpti_e4m3_from_f32_512, 64, 4, 1, mpti_e4m3_out_512(to, a, way))
-MPTI_LONG_KERNEL_512(mpti_e5m2_from_f32_512, 64, 4, 1, mpti_e5m2_out_512(to, a, way))
-MPTI_KERNEL_512(mpti_f64_from_f32_512, 16, 4, 8, mpti_f64_16_out_512(to, mpti_load_512(a), way))
+                mpti_put_512(to, MPTI_F64_16_512(mpti_f64_near_8_512, a), how))
+MPTI_KERNEL_512(mpti_e4m3_from_f32_512, 64, 4, 1, mpti_e4m3_out_512(to, a, how))
+MPTI_KERNEL_512(mpti_e5m2_from_f32_512, 64, 4, 1, mpti_e5m2_out_512(to, a, how))
+MPTI_KERNEL_512(mpti_f64_from_f32_512, 16, 4, 8, mpti_f64_16_out_512(to, mpti_load_512(a), how))
 MPTI_KERNEL_512(mpti_f16_from_f64_n_512, 16, 8, 2,
-                mpti_put_w16_512(to, mpti_halves_512(MPTI_F64_16_512(mpti_f64_8_512, a)), way))
+                mpti_put_w16_512(to, mpti_halves_512(MPTI_F64_16_512(mpti_f64_8_512, a)), how))
 MPTI_KERNEL_256(mpti_f32_from_f16_256, 32, 2, 4,
                 (mpti_put_256(to, mpti_f16_8_256(a), how), mpti_put_256(to + 32, mpti_f16_8_256(a + 16), how),
                  mpti_put_256(to + 64, mpti_f16_8_256(a + 32), how),
@@ -3860,16 +3840,25 @@ static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *
     return 1;
 }
 
+/* Would a conversion overwrite elements that it then reads? Not at the same address, if none grows. */
+static inline int mpti_clobbers(const void *dst, size_t out, const void *src, size_t in, size_t n)
+{
+    const uintptr_t p = (uintptr_t)dst, q = (uintptr_t)src;
+    return p == q ? n && out > in : p - q < n * in || q - p < n * out;
+}
+
 MPTI_NOINLINE static int mpti_bad_array(const void *dst, size_t out, const void *src, size_t in, size_t n)
 {
-    return mpti_no_array_here(dst, n, out) || mpti_no_array_here(src, n, in);
+    return mpti_no_array_here(dst, n, out) || mpti_no_array_here(src, n, in) ||
+           mpti_clobbers(dst, out, src, in, n);
 }
 
 MPTI_NOINLINE static mpt_status mpti_convert_typed(mpti_kernel *kernel, void *dst, size_t out,
                                                    const void *src, size_t in, size_t n, int how)
 {
     mpti_job j;
-    if (n <= MPTI_TILE && n % MPTI_GROUP == 0 && dst && src) {      /* 0.6 of a row's time */
+    if (n <= MPTI_TILE && n % MPTI_GROUP == 0 && dst && src && !mpti_clobbers(dst, out, src, in, n)) {
+        /* 0.6 of a row's time */
         kernel((unsigned char *)dst, (const unsigned char *)src, NULL, NULL, n / MPTI_GROUP, how);
         return MPT_OK;
     }
@@ -4027,25 +4016,36 @@ static int mpti_bad_side(const mpti_side *side, const void *array, size_t n)
 
 static int mpti_is_packed(const mpti_side *side) { return side->stride == side->info->bytes && !side->swap; }
 
-/* Copy n elements between memory and a tile, either way. They are to_apart and from_apart bytes apart. Swap
- * the bytes of each if side->swap is set. */
+/* Copy n elements of `bytes` bytes, which are to_apart and from_apart bytes apart, between memory and a tile.
+ * Copies whose size compilers know take a quarter of the time. */
+#define MPTI_LAY(width)                                                                             \
+    for (i = 0; i < n; i++)                                                                         \
+        memcpy(to + (ptrdiff_t)i * to_apart, from + (ptrdiff_t)i * from_apart, width)
 MPTI_NOINLINE static void mpti_lay(unsigned char *to, ptrdiff_t to_apart, const unsigned char *from,
-                                   ptrdiff_t from_apart, const mpti_side *side, size_t n)
+                                   ptrdiff_t from_apart, size_t bytes, size_t n)
 {
-    const size_t bytes = (size_t)side->info->bytes;
-    size_t       i, k;
+    size_t i;
     if (to_apart == from_apart)
         memcpy(to, from, n * bytes);
+    else if (bytes == 2u)
+        MPTI_LAY(2u);
+    else if (bytes == 4u)
+        MPTI_LAY(4u);
     else
-        for (i = 0; i < n; i++)
-            memcpy(to + (ptrdiff_t)i * to_apart, from + (ptrdiff_t)i * from_apart, bytes);
-    for (i = 0; side->swap && i < n; i++)
-        for (k = 0; k < bytes / 2u; k++) {
-            unsigned char *const p = to + (ptrdiff_t)i * to_apart;
-            const unsigned char  first = p[k];
-            p[k] = p[bytes - 1u - k];
-            p[bytes - 1u - k] = first;
-        }
+        MPTI_LAY(bytes);
+}
+
+/* Reverse the bytes of each element of a tile, eight bytes at a time. */
+static void mpti_swap(uint64_t *tile, size_t bytes, size_t n)
+{
+    size_t i;
+    for (i = 0; bytes > 1u && i < (n * bytes + 7u) / 8u; i++) {
+        uint64_t u = tile[i];
+        u = (u & 0x00ff00ff00ff00ffu) << 8 | (u >> 8 & 0x00ff00ff00ff00ffu);
+        if (bytes > 2u)
+            u = (u & 0x0000ffff0000ffffu) << 16 | (u >> 16 & 0x0000ffff0000ffffu);
+        tile[i] = bytes > 4u ? u << 32 | u >> 32 : u;
+    }
 }
 
 /* Results for one-byte source codes, by code, as stored in memory; valid where `known` is set. */
@@ -4501,7 +4501,10 @@ static void mpti_convert_range(void *context, size_t part, size_t begin, size_t 
         const int    look = c->fast == MPTI_LOOKED && take >= 64u;  /* with fewer, no gain */
         if (take < MPTI_TILE && (c->flush || look))
             memset(in, 0, sizeof in), memset(out, 0, sizeof out);
-        mpti_lay((unsigned char *)in, s->info->bytes, c->from + (ptrdiff_t)i * s->stride, s->stride, s, take);
+        mpti_lay((unsigned char *)in, s->info->bytes, c->from + (ptrdiff_t)i * s->stride, s->stride,
+                 (size_t)s->info->bytes, take);
+        if (s->swap)
+            mpti_swap(in, (size_t)s->info->bytes, take);
         if (c->flush & MPT_FLUSH_INPUTS)
             mpti_flush_tile(s->format, in);
         if (c->fast && d->format == s->format)
@@ -4511,7 +4514,10 @@ static void mpti_convert_range(void *context, size_t part, size_t begin, size_t 
             mpti_convert_slow(d, out, s, in, take, c->opts, i, &memo, &raised);
         if (c->flush & MPT_FLUSH_RESULTS)
             mpti_flush_tile(d->format, out);
-        mpti_lay(c->to + (ptrdiff_t)i * d->stride, d->stride, (unsigned char *)out, d->info->bytes, d, take);
+        if (d->swap)
+            mpti_swap(out, (size_t)d->info->bytes, take);
+        mpti_lay(c->to + (ptrdiff_t)i * d->stride, d->stride, (unsigned char *)out, d->info->bytes,
+                 (size_t)d->info->bytes, take);
     }
     c->raised[part] = raised;
 }
@@ -4524,6 +4530,10 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
     mpti_converting c;
     size_t          parts;
     if (mpti_bad_side(d, dst, n) || mpti_bad_side(s, src, n) || mpti_refused_opts(opts))
+        return MPT_E_ARG;
+    if (d->stride == d->info->bytes && s->stride == s->info->bytes
+            ? mpti_clobbers(dst, (size_t)d->stride, src, (size_t)s->stride, n)
+            : n > 1u && d->stride < d->info->bytes && -d->stride < d->info->bytes)
         return MPT_E_ARG;
     c.d = d, c.s = s;
     c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
@@ -4776,7 +4786,7 @@ MPTI_TWICE(mpti_quantize_n, mpti_quantize_loop, MPTI_KERNEL_PARAMETERS, (to, a, 
 
 #if MPTI_X86
 MPTI_KERNEL_512(mpti_quantize_f16_512, 16, 4, 4,
-                mpti_put_512(to, mpti_floats_512(mpti_halves_512(mpti_load_512(a))), way))
+                mpti_put_512(to, mpti_floats_512(mpti_halves_512(mpti_load_512(a))), how))
 
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_add_near_512, mpti_v16, MPTI_OF_3_ROUNDED("vaddps", "rn-sae"))
 MPTI_BINARY(MPTI_IN_512, mpti_v16, mpti_sub_near_512, mpti_v16, MPTI_OF_3_ROUNDED("vsubps", "rn-sae"))
@@ -5138,7 +5148,7 @@ static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, cons
 {
     mpti_kernel *const kernel = mpti_arith_kernel(mbits);
     mpti_arith         x;
-    if (mpti_bad_array(dst, 2, a, 2, n) || mpti_bad_array(b, 2, c, 2, n))
+    if (mpti_bad_array(dst, 2, a, 2, n) || mpti_bad_array(dst, 2, b, 2, n) || mpti_bad_array(dst, 2, c, 2, n))
         return MPT_E_ARG;
     x.mbits = mbits;
     x.job = mpti_job_of(kernel, dst, 2, a, 2, op * MPTI_ARITH);
@@ -5666,7 +5676,7 @@ MPTI_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, 
     uint32_t       pending = 0u;
     int            have = 0;
     size_t         i;
-    if (mpti_bad_array(packed, 1, codes, 1, n) || bits < 1 || bits > 8)
+    if (mpti_no_array(packed, n, 1) || mpti_no_array(codes, n, 1) || bits < 1 || bits > 8)
         return MPT_E_ARG;
     for (i = 0; i < n; i++) {
         pending |= (codes[i] & mask) << have;
@@ -5684,7 +5694,7 @@ MPTI_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n
     uint32_t       pending = 0u;
     int            have = 0;
     size_t         i;
-    if (mpti_bad_array(codes, 1, packed, 1, n) || bits < 1 || bits > 8)
+    if (mpti_no_array(codes, n, 1) || mpti_no_array(packed, n, 1) || bits < 1 || bits > 8)
         return MPT_E_ARG;
     for (i = 0; i < n; i++, pending >>= bits, have -= bits) {
         for (; have < bits; have += 8)
@@ -6037,7 +6047,8 @@ static mpt_status mpti_blocks_run(mpt_block block, const void *codes, const void
 {
     const mpt_block_info *info = mpt_block_get(block);
     mpti_blocking         c;
-    if (mpti_bad_array(codes, 1, floats, sizeof(float), n) || mpti_no_array(scales, n, 1) || !info ||
+    if (mpti_no_array(codes, n, 1) || mpti_no_array(floats, n, sizeof(float)) ||
+        mpti_no_array(scales, n, 1) || !info ||
         mpti_blocks_init(&c.b, info, mpt_format_get(info->element), mpt_format_get(info->scale), opts))
         return MPT_E_ARG;
     c.codes = (uint8_t *)(uintptr_t)codes;

@@ -72,7 +72,7 @@ static void dialects(void)
 
 static void idioms(void)
 {
-    float          x = 0.1f, row[4] = {0.1f, 0.2f, 0.3f, 0.4f}, red[4];
+    float          x = 0.1f, row[4] = {0.1f, 0.2f, 0.3f, 0.4f}, red[4], rgba[16] = {0.0f};
     double         d = 0.1;
     uint16_t       h = 0x2e66u, y[4];
     unsigned char  p[2], pixels[8] = {0};
@@ -94,7 +94,9 @@ static void idioms(void)
         mpt_convert_bytes_n(MPT_F16, p, MPT_BIG_ENDIAN, MPT_F64, &d, MPT_NATIVE_ENDIAN, 1, NULL, NULL));
     SAY("... and its OverflowError",
         mpt_convert_checked_n(MPT_F16, p, MPT_F64, &d, 1, NULL, NULL) == MPT_E_RANGE);
-    SAY("a channel of half-float pixels from a file (OpenEXR and its kind)",
+    SAY("one of four interleaved channels of floats",
+        mpt_convert_strided(MPT_F16, y, 2, MPT_F32, rgba + 3, 16, n, NULL, NULL));
+    SAY("a row of halves from a file, each channel for itself (OpenEXR and its kind)",
         mpt_convert_bytes_n(MPT_F32, red, MPT_NATIVE_ENDIAN, MPT_F16, pixels, MPT_LITTLE_ENDIAN, n, NULL,
                             NULL));
 }

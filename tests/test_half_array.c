@@ -213,6 +213,54 @@ TEST(convert_bad_arguments)
 }
 
 /* Positive and negative strides with gaps, whose bytes stay; source stride 0 repeats one element. */
+/* Destinations that would be written before they are read as sources: nothing is. Sizes with and without a
+ * group of 64, and of several tiles. */
+TEST(overlaps_are_refused)
+{
+    static unsigned char room[8 * 1000 + 64], was[sizeof room];
+    static const size_t  sizes[] = {2, 10, 64, 100, 256, 300, 1000};
+    size_t               k, i;
+    for (i = 0; i < sizeof room; i++)
+        room[i] = (unsigned char)(i * 37u % 100u);
+    memcpy(was, room, sizeof room);
+    for (k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        const size_t   n = sizes[k];
+        unsigned char *p = room, *last = room + 4u * n - 4u;
+        mpt_opts       o;
+        memset(&o, 0, sizeof o);
+        o.rounding = MPT_RND_STOCHASTIC;
+        CHECK_EQ_I(mpt_f32_from_f16_n(F32P(p), (const mpt_f16 *)(void *)p, n), MPT_E_ARG);
+        CHECK_EQ_I(mpt_f32_from_f16_n(F32P(p), (const mpt_f16 *)(void *)last, n), MPT_E_ARG);
+        CHECK_EQ_I(mpt_f16_from_f32_n((mpt_f16 *)(void *)last, CF32P(p), n), MPT_E_ARG);
+        CHECK_EQ_I(mpt_f16_from_f32_n((mpt_f16 *)(void *)p, CF32P(p + 2u * n - 1u), n), MPT_E_ARG);
+        CHECK_EQ_I(mpt_convert_n(MPT_F64, p, MPT_F32, p, n, NULL, NULL), MPT_E_ARG);
+        CHECK_EQ_I(mpt_convert_n(MPT_F16, last, MPT_F32, p, n, &o, NULL), MPT_E_ARG);
+        CHECK_EQ_I(mpt_convert_n(MPT_F32, p + 4, MPT_F32, p + 4u * n, n, NULL, NULL), MPT_E_ARG);
+        CHECK_EQ_I(mpt_stochastic_n(MPT_BF16, last, CF32P(p), n, &o), MPT_E_ARG);
+        CHECK_EQ_I(mpt_quantize_n(F32P(last), CF32P(p), n, MPT_F16, NULL), MPT_E_ARG);
+        CHECK_EQ_I(mpt_quantize_n(F32P(p), CF32P(last), n, MPT_F16, &o), MPT_E_ARG);
+        CHECK_EQ_I(mpt_f16_add_n((mpt_f16 *)(void *)(p + 1), (mpt_f16 *)(void *)p, (mpt_f16 *)(void *)p, n),
+                   MPT_E_ARG);
+        CHECK_EQ_I(mpt_f16_fma_n((mpt_f16 *)(void *)p, (mpt_f16 *)(void *)p, (mpt_f16 *)(void *)p,
+                                 (mpt_f16 *)(void *)(p + 2u * n - 1u), n), MPT_E_ARG);
+        CHECK(!memcmp(room, was, sizeof room));
+        CHECK_EQ_I(mpt_f16_from_f32_n((mpt_f16 *)(void *)(p + 4u * n), CF32P(p), n), MPT_OK);
+        CHECK_EQ_I(mpt_f16_from_f32_n((mpt_f16 *)(void *)p, CF32P(p + 2u * n), n), MPT_OK);
+        CHECK_EQ_I(mpt_f16_from_f32_n((mpt_f16 *)(void *)p, CF32P(p), n), MPT_OK);
+        CHECK_EQ_I(mpt_f16_add_n((mpt_f16 *)(void *)p, (mpt_f16 *)(void *)(p + 2u * n),
+                                 (mpt_f16 *)(void *)(p + 2u * n + 1u), n), MPT_OK);     /* sources may */
+        memcpy(room, was, sizeof room);
+    }
+    CHECK_EQ_I(mpt_f32_from_f16_n(NULL, NULL, 0), MPT_OK);
+    CHECK_EQ_I(mpt_convert_n(MPT_F64, room, MPT_F32, room, 0, NULL, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_convert_strided(MPT_F16, room, 1, MPT_F32, room + 64, 4, 2u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_strided(MPT_F16, room, 0, MPT_F32, room + 64, 4, 2u, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_convert_strided(MPT_F16, room + 9, -1, MPT_F32, room + 64, 4, 2u, NULL, NULL), MPT_E_ARG);
+    CHECK(!memcmp(room, was, sizeof room));
+    CHECK_EQ_I(mpt_convert_strided(MPT_F16, room, 0, MPT_F32, room + 64, 4, 1u, NULL, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_convert_strided(MPT_F16, room + 9, -2, MPT_F32, room + 64, 0, 2u, NULL, NULL), MPT_OK);
+}
+
 TEST(convert_strided)
 {
     static const mpt_format formats[] = {MPT_F64, MPT_F32, MPT_TF32, MPT_F16, MPT_BF16, MPT_E4M3, MPT_E2M1};
@@ -573,6 +621,7 @@ int main(int argc, char **argv)
     RUN(convert_saturating);
     RUN(convert_tiles_that_are_normal);
     RUN(convert_bad_arguments);
+    RUN(overlaps_are_refused);
     RUN(convert_strided);
     RUN(convert_strided_in_place);
     RUN(convert_byte_orders);

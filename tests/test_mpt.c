@@ -1340,13 +1340,13 @@ TEST(range_refusals)
     mpt_range        r = range_of(MPT_F16, &x, 1), other = range_of(MPT_BF16, &x, 1), zeroed, was;
     mpt_range_choice c, c_was;
     memcpy(&was, &r, sizeof r);
-    memset(&zeroed, 0, sizeof zeroed);
     memset(&c, 0xa5, sizeof c);
     memcpy(&c_was, &c, sizeof c);
     CHECK_EQ_I(mpt_range_init(NULL, MPT_F16), MPT_E_ARG);
-    CHECK_EQ_I(mpt_range_init(&r, MPT_E8M0), MPT_E_UNSUPPORTED);
-    CHECK_EQ_I(mpt_range_init(&r, MPT_FORMAT_COUNT), MPT_E_UNSUPPORTED);
-    CHECK_EQ_I(mpt_range_init(&r, (mpt_format)31), MPT_E_UNSUPPORTED);
+    zeroed = r;                                 /* a refused init leaves a zeroed report */
+    CHECK_EQ_I(mpt_range_init(&zeroed, MPT_FORMAT_COUNT), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_range_init(&zeroed, (mpt_format)31), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_range_init(&zeroed, MPT_E8M0), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_range_add(NULL, MPT_F32, &x, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_add(&r, MPT_F32, NULL, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_range_add(&zeroed, MPT_F32, &x, 1), MPT_E_ARG);

@@ -1134,8 +1134,7 @@ TEST(roundoff_merges_in_any_order)
         o.randoms = &word;
         CHECK_EQ_I(mpt_roundoff_init(&part[0], MPT_F16, &o, 0), MPT_E_ARG);
     }
-    memset(&part[0], 0, sizeof part[0]);
-    CHECK_EQ_I(mpt_roundoff_add(&part[0], MPT_F32, floats, 1), MPT_E_ARG);
+    CHECK_EQ_I(mpt_roundoff_add(&part[0], MPT_F32, floats, 1), MPT_E_ARG);     /* a refused init zeroed it */
     CHECK_EQ_I(mpt_roundoff_add(&whole, MPT_E8M0, floats, 1), MPT_E_UNSUPPORTED);
 }
 
@@ -1183,6 +1182,7 @@ TEST(stagnation_known)
     CHECK_EQ_I(mpt_stagnation_vanishing(&half, 0.5, &factor), MPT_E_DATA);
     CHECK_EQ_I(mpt_stagnation_add(&half, w, NULL, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_stagnation_init(&half, MPT_E8M0), MPT_E_UNSUPPORTED);
+    CHECK_EQ_I(mpt_stagnation_add(&half, w, w, 1), MPT_E_ARG);
     CHECK_EQ_I(mpt_stagnation_init(&half, MPT_BF16), MPT_OK);
     CHECK_EQ_I(mpt_stagnation_merge(&half, &r), MPT_E_ARG);
 }
@@ -1532,7 +1532,6 @@ TEST(shadow_names_the_cause)
     CHECK_EQ_I(mpt_shadow_init(NULL, MPT_F16, 0.01), MPT_E_ARG);
     CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 0.0), MPT_E_ARG);
     CHECK_EQ_I(mpt_shadow_init(&s, MPT_F64, 0.01), MPT_E_UNSUPPORTED);
-    memset(&s, 0, sizeof s);
     CHECK(mpti_f64_is_nan(mpt_shadow_value(&s, 1.0).low) && !s.operations);
     CHECK_EQ_I(mpt_shadow_init(&s, MPT_F16, 0.01), MPT_OK);
     a.low = 5.0;
@@ -1718,6 +1717,7 @@ TEST(tracks)
     CHECK_EQ_I(mpt_track_add(&t[0], 0, MPT_F32, NULL, 4), MPT_E_ARG);
     CHECK_EQ_I(mpt_track_init(&t[0], NULL, MPT_F16, 1, w), MPT_E_ARG);
     CHECK_EQ_I(mpt_track_init(&t[0], "a", MPT_E8M0, 1, w), MPT_E_UNSUPPORTED);
+    CHECK(!t[0].name && !t[0].every);
     CHECK_EQ_I(mpt_track_init(&t[0], "a", MPT_F16, 1, sink_open(30)), MPT_OK);
     CHECK_EQ_I(mpt_track_add(&t[0], 0, MPT_F32, x, 4), MPT_E_DATA);
 }
@@ -2001,7 +2001,7 @@ TEST(drawing_of_stagnation)
                 "  2^0    |######################### 25.0%\n"
                 "  -------+--- half a gap; smaller updates are lost\n"
                 "  2^-1   |######################### 24.9%\n"));
-    CHECK(has("  2^-29  |# 0.1%\n  half of them vanish at learning rate x 2^-1 and below\n"));
+    CHECK(has("  2^-29  |# 0.1%\n  half of them vanish at 2^-1 times this rate (or time step) and below\n"));
     u[999] = ldexpf(1.0f, -60);         /* two binades a row, but none across the line */
     (void)mpt_stagnation_init(&r, MPT_F16);
     (void)mpt_stagnation_add(&r, w, u, 1000);

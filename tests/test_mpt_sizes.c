@@ -249,8 +249,8 @@ static void training(int k)
     sgd.lr = 0.1f;
     CHECK_EQ_I(mpt_scaler_init(&scaler, NULL), MPT_OK);
     (void)mpt_scaler_scale(&scaler, 1.0f);
-    CHECK_EQ_I(mpt_tensors_init(&list, room, 2, MPT_F16, MPT_F16), MPT_OK);
     REFUSES(sizeof one, mpt_tensors_init(&list, room, n, MPT_F16, MPT_F16));
+    CHECK_EQ_I(mpt_tensors_init(&list, room, 2, MPT_F16, MPT_F16), MPT_OK);
     REFUSES(4, mpt_tensors_add(&list, "t", n, out, data.x, data.y, NULL, NULL));
     REFUSES(4, mpt_tensors_new_f16(&list, "t", n, NULL, NULL, NULL));
     REFUSES(4, mpt_tensors_new_bf16(&list, "t", n, NULL, NULL, NULL));
