@@ -275,7 +275,7 @@ MPT_DEF mpt_status mpt_tensors_place(mpt_tensors *list, void *memory, size_t byt
 MPT_DEF mpt_status mpt_tensors_shard(mpt_tensors *list, size_t part, size_t parts);
 
 /* mpt_weights_set, mpt_weights_get -- copy FP32 values into a tensor's storage (rounded to nearest where it
- * must round), or out of it: to start training, to evaluate, to export.
+ * must round), or out of it (from the master, if any): to start training, to evaluate, to export.
  *   t    in/out  needs its weight; mpt_weights_set also writes param beside a master
  *   src  in      [n]; may be an FP32 param itself, which a file was read into: then the master follows it
  *   dst  out     [n]
@@ -558,7 +558,8 @@ MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
 
 // >>M4 check, unscale, clip -----------------------------------------------------------------------
 typedef enum mpt_stage {
-    MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED
+    MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED,
+    MPT_STAGE_REFUSED           /* or-ed: an optimizer's step was refused since the last check */
 } mpt_stage;
 
 /* What is known of one optimizer's step. Each optimizer has its own record, so that of two under one scaler a
@@ -598,10 +599,11 @@ typedef struct mpt_tensor_report {
  *   tensors  in      [count]; each needs grad
  *   report   out     [count], what was bad in each tensor, or NULL; not written on an error
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the first
- * mpt_scaler_scale, and for a second check of the same step before the update, which changes nothing. But
- * where mpt_scaler_scale was called in between, so that an update is missing, it sets step->found_inf; and
- * after any other error, and an mpt_unscale that follows an mpt_check in the same step, step->found_inf is
- * set and mpt_scaler_update refuses: whoever ignores the status skips the step, and is told by the update.
+ * mpt_scaler_scale, once after a refused mpt_*_step, and for a second check of the same step before the
+ * update, which changes nothing. But where mpt_scaler_scale was called in between, so that an update is
+ * missing, it sets step->found_inf; and after any other error, and an mpt_unscale that follows an mpt_check
+ * in the same step, step->found_inf is set and mpt_scaler_update refuses: whoever ignores the status skips
+ * the step, and is told by the update.
  * Exact: factor FP32(1 / FP64(scale)). Squares of 64 elements are added in float, these sums in double, on a
  * fixed tree, so that the norm is off by at most 2^-21 of itself and, where gradients differ, by far less; no
  * square overflows or vanishes.  Parity: bit-exact host/device, for any thread count, vector width or grid.
@@ -815,8 +817,9 @@ MPT_DEF mpt_lion mpt_lion_defaults(void);
  *                    momentum; not Adafactor), v (all but SGD and Lion); beside a master, param is written if
  *                    not NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, or for a second step
- * on one check. On an error nothing is changed. (Only you can see to it that the gradients are still those
- * that were checked: the record cannot tell.)
+ * on one check. On an error nothing is changed but step->stage: unless you try again, the next check and its
+ * update are refused, too. (Only you can see to it that the list and its gradients are those that were
+ * checked: the record cannot tell.)
  * Exact: every multiply-add is one fma; constants in double; the weight decay is part of the update, which is
  * added with one rounding; moments in bf16 are rounded when stored, and LAMB and Adafactor compute with the
  * rounded ones.  Parity: bit-exact host/device.
@@ -833,7 +836,8 @@ MPT_DEF mpt_status mpt_adafactor_step(mpt_adafactor *o, mpt_step *step, const mp
 
 /* mpt_optimizer_step -- check, clip, step and update in one call: all that follows a backward pass if only
  * one optimizer uses the scaler.
- *   optimizer, o  in, in/out  which one, and its struct: MPT_OPTIMIZER_ADAMW and an mpt_adamw
+ *   optimizer, o  in, in/out  which one, and its struct, MPT_OPTIMIZER_ADAMW and an mpt_adamw: no compiler
+ *                             notices another struct
  *   max_norm      in          as in mpt_clip; 0: no clipping
  * Returns: MPT_OK, also for a bad step (step->found_inf).  Errors: the first error of the four calls. After
  * an error the weights are as they were; the scaler is updated if the check was made.
@@ -854,6 +858,8 @@ static inline mpt_status mpt_optimizer_step(mpt_optimizer optimizer, void *o, mp
 #undef MPTI_X
         default: status = MPT_E_ARG;
         }
+    if (step)
+        step->stage &= 3u;                  /* the caller learns of a refused step here */
     updated = mpt_scaler_update(s);
     return status == MPT_OK ? updated : status;
 }
@@ -1164,8 +1170,8 @@ typedef struct mpt_writer {
 } mpt_writer;
 
 /* TEXT: a line for each figure. CSV_HEAD: the names of the columns. CSV: a row (RFC 4180). JSON: an object on
- * a line, in a survey for each format, of sums for each method. DRAWING: a picture made of characters, for a terminal, which begins with the name; drawings need
- * vsnprintf, so with MPT_NO_STDIO they are MPT_E_UNSUPPORTED. */
+ * a line; surveys have a line for each format, sums one for each method. DRAWING: a picture made of
+ * characters, for a terminal; MPT_E_UNSUPPORTED with MPT_NO_STDIO, as it takes vsnprintf. */
 typedef enum mpt_style {
     MPT_STYLE_TEXT, MPT_STYLE_CSV_HEAD, MPT_STYLE_CSV, MPT_STYLE_JSON, MPT_STYLE_DRAWING
 } mpt_style;
@@ -1631,7 +1637,8 @@ typedef enum mpt_activation {
 
 /* mpt_activate, mpt_activate_grad -- y = f(x);  dx = dy * f'(x), from the input x of the forward pass. y may
  * be x, and dx may be dy, if the formats are the same. NaN stays NaN. GELU is x * Phi(x), inside in double,
- * as its tail is a product of large and tiny.
+ * as its tail is a product of large and tiny. They and softmax are a reference, 2 to 14 ns an element: loops
+ * of yours that compilers vectorize are faster.
  * Exact: within a few units in the last place of FP32, as libm's tanhf and expf are; ReLU bit for bit.
  * Errors: MPT_E_ARG also for an unknown f. */
 MPT_DEF mpt_status mpt_activate(mpt_activation f, void *y, mpt_format y_format, const void *x,
@@ -2552,6 +2559,15 @@ MPT_HD int mpti_is_second_check(const mpt_scaler *s, const mpt_step *step)
     return s->checks && step->update == s->updates + 1u;
 }
 
+/* A refused step marks its record, and the next check is refused: so a caller who ignores its status is told
+ * by the update. All other bits of `stage` are 0, unless the record was never zeroed. */
+MPT_HD void mpti_refuse_step(mpt_step *r) { r->stage = (r->stage & 3u) | (uint32_t)MPT_STAGE_REFUSED; }
+MPT_HD int mpti_was_refused(const mpt_step *r) { return (r->stage & ~3u) == (uint32_t)MPT_STAGE_REFUSED; }
+MPT_HD int mpti_may_check(const mpt_scaler *s, const mpt_step *step)
+{
+    return !mpti_is_second_check(s, step) && !mpti_was_refused(step);
+}
+
 MPT_HD void mpti_count_check(mpt_scaler *s, uint32_t found_inf, uint32_t cause)
 {
     s->found_inf |= found_inf;
@@ -2566,9 +2582,10 @@ MPT_HD void mpti_count_check(mpt_scaler *s, uint32_t found_inf, uint32_t cause)
 MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step, int write_back)
 {
     const int second = s && mpti_is_second_check(s, step), late = second && s->in_use == 1u;
-    if (second && !late && (!write_back || step->stage == (uint32_t)MPT_STAGE_UNSCALED))
+    if (second && !late && (!write_back || (step->stage & 3u) == (uint32_t)MPT_STAGE_UNSCALED))
         return;
     step->found_inf = 1u;
+    step->stage &= 3u;
     if (s && !late)
         s->checks = 0u;
 }
@@ -2576,7 +2593,8 @@ MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step, int write_back)
 /* Nonzero between a check and its step: only then may the step be clipped or taken. */
 MPT_HD int mpti_step_is_open(const mpt_step *step)
 {
-    return step->stage == (uint32_t)MPT_STAGE_CHECKED || step->stage == (uint32_t)MPT_STAGE_UNSCALED;
+    const uint32_t stage = step->stage & 3u;
+    return stage == (uint32_t)MPT_STAGE_CHECKED || stage == (uint32_t)MPT_STAGE_UNSCALED;
 }
 
 /* Ranks may combine their records after a check and before the step. */
@@ -3805,7 +3823,8 @@ static size_t mpti_scaled_tile(float *tile, const mpt_tensor *t, size_t first, s
     const size_t take = mpti_min(n, MPTI_TILE);
     float        g[MPTI_TILE];
     unsigned     bad = 0u;
-    memset(g, 0, sizeof g);
+    if (take < MPTI_TILE)
+        memset(g, 0, sizeof g);
     mpti_row_load(g, t->grad, t->grad_format, first, take);
     mpti_unscale_tile(tile, g, factor, &bad);
     return take;
@@ -4182,7 +4201,7 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     mpti_checking c;
     if (status == MPT_OK && !step)
         status = MPT_E_ARG;
-    if (status == MPT_OK && mpti_is_second_check(s, step))
+    if (status == MPT_OK && !mpti_may_check(s, step))
         status = MPT_E_ORDER;
     if (status == MPT_OK)
         status = mpti_gradients_ok(tensors, count, write_back);
@@ -4394,7 +4413,7 @@ MPT_DEF mpt_status mpt_clip_apply(mpt_step *step, const mpt_tensor *tensors, siz
     int           i;
     if (!step || !(max_abs >= 0.0f) || !mpti_f32_is_finite(max_abs))
         return MPT_E_ARG;
-    if (step->stage != (uint32_t)MPT_STAGE_UNSCALED)    /* only unscaled gradients can be changed */
+    if ((step->stage & 3u) != (uint32_t)MPT_STAGE_UNSCALED)     /* only unscaled gradients can be changed */
         return MPT_E_ORDER;
     status = mpti_gradients_ok(tensors, count, 1);
     if (status != MPT_OK || step->found_inf)
@@ -4419,8 +4438,10 @@ static void mpti_gradient_piece(void *context, const mpti_piece *piece)
     float              row[MPTI_TILE];
     size_t             first, take;
     for (first = piece->first; first < piece->end; first += take) {
-        take = mpti_scaled_tile(row, piece->t, first, piece->end - first, c.factor);
-        memcpy(c.dst + first, row, take * sizeof *row);
+        float *const to = piece->end - first < MPTI_TILE ? row : c.dst + first;
+        take = mpti_scaled_tile(to, piece->t, first, piece->end - first, c.factor);
+        if (to == row)
+            memcpy(c.dst + first, row, take * sizeof *row);
     }
 }
 
@@ -4450,6 +4471,8 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
 {
     if (!s || !mpti_f32_bits(s->config.init_scale))
         return "mpt_scaler_init is due: this scaler was never initialised";
+    if (step && mpti_was_refused(step))
+        return "an optimizer's step was refused, as its status said: the next check is refused, too";
     if (!s->in_use)
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
     if (!s->checks || (step && step->update != s->updates + 1u))
@@ -4684,13 +4707,7 @@ static void mpti_roots(float *root, const float *v)
         root[i] = mpti_sqrt(v[i]);
 }
 #if MPTI_X86
-MPTI_UNARY(MPTI_IN_512, mpti_v16, mpti_sqrt_16_512, mpti_v16, MPTI_OF_2("vsqrtps"))
 MPTI_UNARY(MPTI_IN_256, mpti_v8, mpti_sqrt_8_256, mpti_v8, MPTI_OF_2("vsqrtps"))
-
-MPTI_AVX512_TARGET static inline void mpti_roots_512(float *root, const float *v)
-{
-    mpti_put_512((unsigned char *)root, mpti_sqrt_16_512(mpti_load_512(v)), 0);
-}
 
 MPTI_AVX2_TARGET static inline void mpti_roots_256(float *root, const float *v)
 {
@@ -4700,13 +4717,9 @@ MPTI_AVX2_TARGET static inline void mpti_roots_256(float *root, const float *v)
 
 #define MPTI_ROOTED(name, loop, parameters, ...)                                                    \
     MPTI_COPY(MPTI_AVX2_TARGET, name##_avx2, loop, parameters, (__VA_ARGS__, mpti_roots_256))       \
-    MPTI_COPY(MPTI_AVX512_TARGET, name##_avx512, loop, parameters, (__VA_ARGS__, mpti_roots_512))   \
     static void name parameters                                                                     \
     {                                                                                               \
-        const int path = mpti_path();                                                               \
-        if (path >= MPTI_PATH_AVX512)                                                               \
-            name##_avx512(__VA_ARGS__);                                                             \
-        else if (path >= MPTI_PATH_AVX2)                                                            \
+        if (mpti_path() >= MPTI_PATH_AVX2)                                                          \
             name##_avx2(__VA_ARGS__);                                                               \
         else                                                                                        \
             loop(__VA_ARGS__, mpti_roots);                                                          \
@@ -5331,6 +5344,13 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
 MPT_HYPERPARAMETERS(MPTI_X)
 #undef MPTI_X
 
+static mpt_status mpti_step_end(mpt_step *step, mpt_status status)
+{
+    if (step && status != MPT_OK)
+        mpti_refuse_step(step);
+    return status;
+}
+
 #define MPTI_STEP_ONE(name, hyper) mpti_##name##_tile, NULL, 0
 #define MPTI_STEP_L2(name, hyper) mpti_##hyper##_tile, NULL, 1
 #define MPTI_STEP_OWN(name, hyper) NULL, mpti_##name##_tensor, 0
@@ -5338,8 +5358,8 @@ MPT_HYPERPARAMETERS(MPTI_X)
     MPT_DEF mpt_status mpt_##name##_step(mpt_##name *o, mpt_step *step, const mpt_tensor *tensors,  \
                                          size_t count)                                              \
     {                                                                                               \
-        return mpti_##hyper##_run(o, step, tensors, count, mpti_##name##_needs(o),                  \
-                                  MPTI_STEP_##passes(name, hyper));                                 \
+        return mpti_step_end(step, mpti_##hyper##_run(o, step, tensors, count, mpti_##name##_needs(o), \
+                                                      MPTI_STEP_##passes(name, hyper)));            \
     }
 MPT_OPTIMIZERS(MPTI_X)
 #undef MPTI_X
@@ -5649,7 +5669,7 @@ static void mpti_walk_step(mpti_walk *w, mpt_step *s)
         w->failed =
             !(mpti_is_size(s->sumsq) && mpti_f64_is_finite(s->sumsq) && mpti_is_size(s->norm) &&
               mpti_is_size(mpti_to_f64(s->grad_factor)) && mpti_is_size(mpti_to_f64(s->clip_factor)) &&
-              s->clip_factor <= 1.0f && s->found_inf <= 1u && s->stage <= (uint32_t)MPT_STAGE_STEPPED &&
+              s->clip_factor <= 1.0f && s->found_inf <= 1u && s->stage < 2u * (uint32_t)MPT_STAGE_REFUSED &&
               s->cause <= 7u && s->bad_cause <= 7u);
 }
 
@@ -11484,8 +11504,7 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  * 0.4.0  mpt_triple_find(f, x, n, &t)         none; examples/01_anatomy.c counts such triples
  *   mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
  *   MPT_GRAPH_WHYS(X): X(why, low, text)      X(why, text)
- *   Parts of tensors: mpt_tensors_shard; whole, first and sums of mpt_tensor. New dialects: mindspore,
- *   marian. The floor of the default loss scale is 2^-20 (was 2^-14). mpt_gemm with k, alpha and beta 1
+ *   The floor of the default loss scale is 2^-20 (was 2^-14). mpt_gemm with k, alpha and beta 1
  *   rounds once, and its sums of rows along k are those of mpt_dot above k 4096, too, and of up to 4 rows for
  *   any k. The norm has other last bits: sums of up to 64 squares are floats; it is off by 2^-21 at most (was
  *   2^-50). Arrays that a storage does not have are not part of a checkpoint. A graph's summary leaves out
@@ -11497,19 +11516,18 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  *   Checkpoints have version 4, with a checksum that threads share; version 3 can be loaded. mpt_dot of zeros
  *   is never minus zero. mpt_graph_bytes also suffices where every output needs a cast. mpt_lint_update
  *   judges every storage. mpt_stagnation of MPT_F64 counts updates that a double does not take. A refused
- *   init leaves a zeroed struct. Conversions and arithmetic refuse arrays that overlap.
+ *   init leaves a zeroed struct, a refused step the next check refused. Conversions and arithmetic refuse
+ *   arrays that overlap.
  * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
  *   MPT_E_ARG in every call.
  *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was w *
  *   FP32(1 - lr * wd): 1.19 times what was asked at lr 1e-5 and wd 0.01, nothing from 2e-6 down. Adam and
  *   LAMB round their constants elsewhere.
  *   MPT_MOMENTS_BF16 rounds stochastically; as it was, it is MPT_MOMENTS_BF16_NEAREST.
- *   New: AMSGrad (v_max of mpt_tensor), rows for Adafactor, copies in rounded floats.
  *   The default loss scale has another rule, and mpt_scaler other fields for it; its hysteresis is not used.
  *   MPT_SCALER_PADDLE is that of dynamic graphs, MPT_SCALER_DEEPSPEED that of 0.17.1; as they were, they are
  *   MPT_SCALER_PADDLE_STATIC and MPT_SCALER_DEEPSPEED_0_17_0.
- *   New: parameter groups (lr_times, decay_times, no_decay of mpt_tensor), step options (zeroed gradients,
- *   maximize), dampening of SGD. Positional initializers of mpt_sgd and mpt_lion: t is now the last of seven.
+ *   Positional initializers of mpt_sgd and mpt_lion: t is now the last of seven.
  *   mpt_clip_value(step, t, n, x)             mpt_clip_apply(step, t, n, x), also by the norm
  *   mpt_policy_row_at(i, &row)                MPT_OPS(X): a row holds all names of one kind
  *   mpt_policy_format of an unknown op: OK    MPT_E_UNSUPPORTED, unless a row of yours names it

@@ -224,7 +224,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format ds
 // >>C7 the step ------------------------------------------------------------------------------------
 /* The calls of the training step of mpt.h, queued on a stream. The device checks their order, since a graph
  * replays them without the host: a call in the wrong order adds 1 to state->misuse, and changes nothing else.
- * (Only a refused check also changes step and scaler, as on the CPU.)
+ * (Only a refused check also changes step and scaler, and a refused step its record, as on the CPU.)
  * All return MPT_OK, MPT_E_ARG or MPT_E_CUDA, and on an error write nothing. */
 
 /* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale.
@@ -1913,7 +1913,7 @@ template <bool Write>
 MPTI_KERNEL(MPTI_THREADS, 3) mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cuda_state *state)
 {
     /* all blocks read these before they count themselves as done; only the last one then changes them */
-    const bool  in_order = state->scaler.in_use && !mpti_is_second_check(&state->scaler, &state->step);
+    const bool  in_order = state->scaler.in_use && mpti_may_check(&state->scaler, &state->step);
     const float factor = mpti_inverse_scale(state->scaler.scale);
     MPT_SHARED(mpti_bad, bad, 1);
     if (threadIdx.x == 0) bad[0] = mpti_bad();
@@ -2263,9 +2263,10 @@ MPTI_D void mpti_finish_step(mpt_cuda_state *state, bool in_order, bool take, ui
 {
     if (!mpti_is_last_block(&state->blocks_done) || threadIdx.x != 0)
         return;
-    if (!in_order)
+    if (!in_order) {
         state->misuse++;
-    else if (!(options & MPT_STEP_STAYS_OPEN))
+        mpti_refuse_step(&state->step);
+    } else if (!(options & MPT_STEP_STAYS_OPEN))
         state->step.stage = (uint32_t)MPT_STAGE_STEPPED;
     if (take && !(options & MPT_STEP_STAYS_OPEN))
         state->t++;

@@ -280,12 +280,12 @@ typedef enum mpt_tininess { MPT_TININESS_AFTER, MPT_TININESS_BEFORE } mpt_tinine
 #define MPT_FLUSH_RESULTS 1u    /* a subnormal result becomes zero of its sign: UNDERFLOW and INEXACT */
 #define MPT_FLUSH_INPUTS  2u    /* a subnormal of the source's format counts as zero of its sign: no flag */
 
-/* Zero-initialised options (C++: `mpt_opts o{};`) are the defaults: nearest-even, IEEE overflow, subnormals kept, NaN kept.
- * Stochastic rounding of one value uses `random`. In an array call, element i uses randoms[i] or, if randoms
- * is NULL, mpt_philox(seed, stream, step, first_element + i). A program that converts an array in chunks gets
- * the bits of one call if it sets first_element to the index of the chunk's first element in the array. Give
- * each rounding of the same array another step, such as the time step: with the same words an element always
- * rounds the same way, and small updates are lost as by nearest-even. */
+/* Zero-initialised options (C++: `mpt_opts o{};`) are the defaults: nearest-even, IEEE overflow, subnormals
+ * and NaN kept. Stochastic rounding of one value uses `random`. In an array call, element i uses randoms[i]
+ * or, if randoms is NULL, mpt_philox(seed, stream, step, first_element + i). A program that converts an array
+ * in chunks gets the bits of one call if it sets first_element to the index of the chunk's first element in
+ * the array. Give each rounding of the same array another step, such as the time step: with the same words an
+ * element always rounds the same way, and small updates are lost as by nearest-even. */
 typedef struct mpt_opts {
     mpt_rounding    rounding;
     mpt_overflow    overflow;

@@ -995,6 +995,7 @@ static void misuse_with(Optimizer o, size_t bad_round)
             run.plant(0, 0, mpti_f32_bits(HUGE_VALF));
         run.scale();
         for (const char *call : {"update", "clip", "step"}) out_of_order(run, o, call);
+        out_of_order(run, o, "check");          /* since that step was refused */
         run.check(round == 0);
         out_of_order(run, o, "check");          /* a second check does no harm */
         if (round != 1)                 /* in round 2 the first only read: this skips the step */

@@ -179,10 +179,23 @@ static void world_make(world *w)
         CHECK(!memcmp(&before_, &(w), sizeof before_)); \
     } while (0)
 
+/* A refused step marks the record, so that the next check is refused, too. It changes nothing else. */
+#define REFUSED_STEP(w, call, status)                                       \
+    do {                                                                    \
+        const uint32_t stage_ = (w).step.stage;                             \
+        world          marked_;                                             \
+        (w).step.stage |= (uint32_t)MPT_STAGE_REFUSED;                      \
+        memcpy(&marked_, &(w), sizeof marked_);                             \
+        (w).step.stage = stage_;                                            \
+        CHECK_EQ_I(call, status);                                           \
+        CHECK(!memcmp(&marked_, &(w), sizeof marked_));                     \
+        (w).step.stage = stage_;                                            \
+    } while (0)
+
 #define REFUSED_STEPS(w, status)                                                      \
     do {                                                                              \
-        REFUSED(w, mpt_sgd_step(&(w).sgd, &(w).step, (w).tensor, 2), status);         \
-        REFUSED(w, mpt_adamw_step(&(w).adamw, &(w).step, (w).tensor, 2), status);     \
+        REFUSED_STEP(w, mpt_sgd_step(&(w).sgd, &(w).step, (w).tensor, 2), status);    \
+        REFUSED_STEP(w, mpt_adamw_step(&(w).adamw, &(w).step, (w).tensor, 2), status); \
     } while (0)
 
 /* A refused mpt_check or mpt_unscale marks the step as bad, so that a caller who ignores the status skips it,
@@ -315,12 +328,12 @@ TEST(bad_pointers)
     REFUSED(w, mpt_publish(NULL, 2), MPT_E_ARG);
     CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     REFUSED(w, mpt_clip_apply(&w.step, NULL, 2, 0.0f), MPT_E_ARG);
-    REFUSED(w, mpt_sgd_step(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
+    REFUSED_STEP(w, mpt_sgd_step(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
     REFUSED(w, mpt_sgd_step(&w.sgd, NULL, w.tensor, 2), MPT_E_ARG);
-    REFUSED(w, mpt_sgd_step(&w.sgd, &w.step, NULL, 2), MPT_E_ARG);
-    REFUSED(w, mpt_adamw_step(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
+    REFUSED_STEP(w, mpt_sgd_step(&w.sgd, &w.step, NULL, 2), MPT_E_ARG);
+    REFUSED_STEP(w, mpt_adamw_step(NULL, &w.step, w.tensor, 2), MPT_E_ARG);
     REFUSED(w, mpt_adamw_step(&w.adamw, NULL, w.tensor, 2), MPT_E_ARG);
-    REFUSED(w, mpt_adamw_step(&w.adamw, &w.step, NULL, 2), MPT_E_ARG);
+    REFUSED_STEP(w, mpt_adamw_step(&w.adamw, &w.step, NULL, 2), MPT_E_ARG);
 }
 
 TEST(bad_clip_norms)
@@ -349,9 +362,9 @@ static void refused_everywhere(world *w, unsigned spoilt, mpt_status status, con
     CHECK_EQ_U(fault.tensor, 1);
     CHECK(fault.why && strstr(fault.why, why));
     REFUSED(*w, mpt_tensors_validate(w->tensor, 2, 31u, NULL), status);
-    REFUSED(*w, mpt_adamw_step(&w->adamw, &w->step, w->tensor, 2), status);
+    REFUSED_STEP(*w, mpt_adamw_step(&w->adamw, &w->step, w->tensor, 2), status);
     if (spoilt & sgd)
-        REFUSED(*w, mpt_sgd_step(&w->sgd, &w->step, w->tensor, 2), status);
+        REFUSED_STEP(*w, mpt_sgd_step(&w->sgd, &w->step, w->tensor, 2), status);
     if (spoilt & MPT_NEEDS_GRAD) {
         REFUSED(*w, mpt_check(&s, &step, w->tensor, 2, NULL), status);
         REFUSED(*w, mpt_unscale(&s, &step, w->tensor, 2, NULL), status);
@@ -1072,12 +1085,13 @@ TEST(order_text_says_what_is_due)
     DUE("mpt_scaler_scale");
     (void)mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_E_ORDER);
+    CHECK(strstr(mpt_order_text(&s, &step), "step was refused") != NULL);
+    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
     DUE("mpt_check or mpt_unscale");
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
     CHECK(strstr(mpt_order_text(&s, &step), "step, then mpt_scaler_update are due") != NULL);
     CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_OK);
-    CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_E_ORDER);
     DUE("mpt_scaler_update");
     CHECK(strstr(mpt_order_text(&s, NULL), "mpt_scaler_update is due") != NULL);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
@@ -1085,6 +1099,40 @@ TEST(order_text_says_what_is_due)
     DUE("mpt_check or mpt_unscale");
     CHECK(strstr(mpt_order_text(&s, NULL), "mpt_check or mpt_unscale is due") != NULL);
 #undef DUE
+}
+
+/* A step before its check, which is refused in the first round only, would then take the verdict of the last
+ * round; a step refused for a hyperparameter would train nothing. The next check and its update tell. */
+TEST(refused_step_is_told_by_the_next_update)
+{
+    mpt_scaler s;
+    mpt_step   step = step_zero();
+    mpt_adamw  o = mpt_adamw_defaults();
+    int        round;
+    layer_make(&la, 9, MPT_STORE_MASTER, MPT_F16, MPT_F16, MPT_MOMENTS_F32);
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    for (round = 0; round < 3; round++) {
+        (void)mpt_scaler_scale(&s, 1.0f);
+        CHECK_EQ_I(mpt_adamw_step(&o, &step, &la.t, 1), MPT_E_ORDER);
+        CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
+        CHECK_EQ_U(step.found_inf, 1);
+        CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);
+    }
+    o.eps = 0.0f;
+    for (round = 0; round < 5; round++) {
+        (void)mpt_scaler_scale(&s, 1.0f);
+        CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), round ? MPT_E_ORDER : MPT_OK);
+        CHECK_EQ_I(mpt_adamw_step(&o, &step, &la.t, 1), MPT_E_ARG);
+        CHECK_EQ_I(mpt_scaler_update(&s), round ? MPT_E_ORDER : MPT_OK);
+    }
+    step = step_zero();
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_adamw_step(&o, &step, &la.t, 1), MPT_E_ARG);
+    o.eps = 1e-8f;
+    CHECK_EQ_I(mpt_adamw_step(&o, &step, &la.t, 1), MPT_OK);        /* tried again, all is well */
+    CHECK_EQ_U(step.stage, (unsigned)MPT_STAGE_STEPPED);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
 }
 
 /* An optimizer of one's own asks found_inf alone: where an update is forgotten, it must not take the scaled
@@ -1566,6 +1614,7 @@ int main(int argc, char **argv)
     RUN(one_call_refuses);
     RUN_EXACT(grad_get_unscales_and_clips);
     RUN(order_text_says_what_is_due);
+    RUN(refused_step_is_told_by_the_next_update);
     RUN(forgotten_update_skips_the_next_step);
     RUN(steps_without_optional_arrays);
     RUN(publish_writes_the_copies);

@@ -1003,7 +1003,7 @@ TEST(a_step_may_stay_open)
     CHECK_EQ_U(step.stage, MPT_STAGE_CHECKED);
     CHECK_EQ_I(mpt_sgd_step(&sgd, &step, &lb.t, 1), MPT_OK);
     CHECK_EQ_I(mpt_adamw_step(&adamw, &step, &before, 1), MPT_E_ORDER);
-    CHECK(adamw.t == 1u && sgd.t == 1u && step.stage == (uint32_t)MPT_STAGE_STEPPED);
+    CHECK(adamw.t == 1u && sgd.t == 1u && step.stage == (uint32_t)(MPT_STAGE_STEPPED | MPT_STAGE_REFUSED));
     step = checked(1.0f, 1.0f);
     step.found_inf = 1u;
     CHECK_EQ_I(mpt_adamw_step(&adamw, &step, &before, 1), MPT_OK);
@@ -1047,7 +1047,7 @@ static void refused_tensor(mpt_tensor t, mpt_status status, const char *why)
         mpt_step  step = checked(1.0f, 1.0f);
         REFUSED(optimizer_step(&o, &step, &t, 1), status);
         CHECK(!memcmp(&was, &o, sizeof o));
-        CHECK_EQ_U(step.stage, MPT_STAGE_CHECKED);
+        CHECK_EQ_U(step.stage, MPT_STAGE_CHECKED | MPT_STAGE_REFUSED);
     }
     CHECK_EQ_I(mpt_tensors_validate(&t, 1, MPT_NEEDS_WEIGHT | MPT_NEEDS_GRAD | MPT_NEEDS_M, &fault), status);
     CHECK(fault.why && strstr(fault.why, why));
@@ -1118,7 +1118,8 @@ TEST(bad_hyperparameters)
                 if (k == 3) o.sgd.weight_decay = o.adam.weight_decay = o.lion.weight_decay = x;
                 if (k == 4) o.adam.eps = x;
                 REFUSED(optimizer_step(&o, &step, &la.t, 1), MPT_E_ARG);
-                CHECK(optimizer_t(&o) == 0 && step.stage == (uint32_t)MPT_STAGE_CHECKED);
+                CHECK(optimizer_t(&o) == 0);
+                CHECK_EQ_U(step.stage, MPT_STAGE_CHECKED | MPT_STAGE_REFUSED);
             }
     {
         mpt_step step = checked(1.0f, 1.0f), fresh;
@@ -1590,7 +1591,8 @@ TEST(overlap_is_refused_by_the_first_step)
                     memcpy(was, room, sizeof was);
                     before = o;
                     CHECK_EQ_I(optimizer_step(&o, &step, t, 2), want);
-                    CHECK_EQ_U(step.stage, want == MPT_OK ? MPT_STAGE_STEPPED : MPT_STAGE_CHECKED);
+                    CHECK_EQ_U(step.stage, want == MPT_OK ? MPT_STAGE_STEPPED
+                                                          : MPT_STAGE_CHECKED | MPT_STAGE_REFUSED);
                     if (want != MPT_OK)
                         CHECK(!memcmp(room, was, sizeof was) && !memcmp(&before, &o, sizeof o));
                 }

@@ -126,7 +126,7 @@ int main(int argc, char **argv)
             }
             dloss = mpt_scaler_scale(&scaler, dloss);       /* 1 scale */
             backward(d, dloss);
-            mpt_unscale(&scaler, &step, grads, 2, NULL);    /* 3 check */
+            mpt_unscale(&scaler, &step, grads, sizeof grads / sizeof *grads, NULL);  /* 3 check */
             if (!step.found_inf) update_weights();          /* 4 step, or skip on Inf or NaN */
             if (mpt_scaler_update(&scaler)) return 1;       /* 5 update; stop if a call was refused */
         }
