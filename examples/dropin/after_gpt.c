@@ -120,7 +120,7 @@ static void model_init(void)
     param_init(&head, VOCAB * WIDTH, 0.0f, 0.08f);
     param_init(&head_bias, VOCAB, 0.0f, 0.0f);
     printf("%lu bytes of 16-bit parameters and gradients\n", (unsigned long)list.bytes);
-    mpt_tensors_place(&list, calloc(list.bytes, 1), list.bytes);
+    if (mpt_tensors_place(&list, calloc(list.bytes, 1), list.bytes)) exit(1);
 }
 
 /* One step of AdamW. */
@@ -503,7 +503,7 @@ int main(int argc, char **argv)
         }
         update(8e-3f * warm * (1.0f - 0.9f * (float)step / (float)steps));
         mpt_grads_zero(item, list.count);
-        mpt_scaler_update(&scaler);
+        if (mpt_scaler_update(&scaler)) exit(1);
         if (step % 100 == 0 || step == steps) {
             printf("step %4d  loss %.4f  %.1f s\n", step, sum / MICRO / (step % 100 ? step % 100 : 100),
                    (double)(clock() - begin) / CLOCKS_PER_SEC);
