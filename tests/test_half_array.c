@@ -587,6 +587,24 @@ TEST(checked_conversion)
         CHECK_EQ_U(bad, 2u);
         CHECK_EQ_I(mpt_convert_checked_n(MPT_F16, h, MPT_F32, x, 3u, NULL, NULL), MPT_E_RANGE);
     }
+    {   /* several tiles, with the bad one everywhere, and with one that only rounds down to the largest */
+        static float   x[777];
+        static mpt_f16 h[777];
+        const float    bads[] = {65520.0f, -131072.0f, 65519.0f};
+        size_t         i, k;
+        for (i = 0; i < 777; i++)
+            x[i] = (float)i * (i % 2 ? 84.0f : -1e-9f);
+        for (i = 0; i < 3 * 777; i++) {
+            const float  kept = x[i / 3];
+            const size_t first = i % 3 < 2 ? i / 3 : 777u;
+            k = 777u;
+            x[i / 3] = bads[i % 3];
+            CHECK_EQ_I(mpt_convert_checked_n(MPT_F16, h, MPT_F32, x, 777u, NULL, &k),
+                       i % 3 < 2 ? MPT_E_RANGE : MPT_OK);
+            CHECK_EQ_U(k, first);
+            x[i / 3] = kept;
+        }
+    }
 }
 
 TEST(inexact_elements)
