@@ -2770,7 +2770,7 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
 
 /* A kernel whose `statement` converts `elements` elements, at most a group, from a to `to`, with `how` as its
  * `how`: a branch at each store, on whether it is non-temporal, costs no time. `ahead`: and prefetch then. */
-#define MPTI_KERNEL(target, ahead, name, elements, in_bytes, out_bytes, statement)                  \
+#define MPTI_KERNEL_FOR(target, ahead, name, elements, in_bytes, out_bytes, statement)              \
     target MPTI_UNUSED static void name MPTI_KERNEL_PARAMETERS                                      \
     {                                                                                               \
         const size_t in_ = (elements) * (in_bytes), out_ = (elements) * (out_bytes);                \
@@ -2782,8 +2782,8 @@ MPTI_IN_512 void mpti_put_tile_512(unsigned char *to, const float *tile)
         }                                                                                           \
         MPTI_NARROW();                                                                              \
     }
-#define MPTI_KERNEL_512(...) MPTI_KERNEL(MPTI_AVX512_TARGET, 1, __VA_ARGS__)
-#define MPTI_KERNEL_256(...) MPTI_KERNEL(MPTI_AVX2_TARGET, 0, __VA_ARGS__)
+#define MPTI_KERNEL_512(...) MPTI_KERNEL_FOR(MPTI_AVX512_TARGET, 1, __VA_ARGS__)
+#define MPTI_KERNEL_256(...) MPTI_KERNEL_FOR(MPTI_AVX2_TARGET, 0, __VA_ARGS__)
 
 /* ---- AVX2 ---- */
 
