@@ -60,6 +60,20 @@ static void run_inexact(size_t n)
     size_t count;
     (void)mpt_inexact_n(MPT_F16, MPT_F32, data.x, n, &count, NULL);
 }
+static void run_bytes(size_t n)
+{
+    (void)mpt_convert_bytes_n(MPT_F16, data.h, MPT_BIG_ENDIAN, MPT_F32, data.x, MPT_NATIVE_ENDIAN, n, NULL,
+                              NULL);
+}
+static void run_from_bytes(size_t n)
+{
+    (void)mpt_convert_bytes_n(MPT_F32, data.y, MPT_NATIVE_ENDIAN, MPT_F16, data.h, MPT_BIG_ENDIAN, n, NULL,
+                              NULL);
+}
+static void run_strided(size_t n)       /* one of four channels */
+{
+    (void)mpt_convert_strided(MPT_F16, data.h, 2, MPT_F32, data.x, 16, n / 4, NULL, NULL);
+}
 static void run_flags(size_t n)
 {
     unsigned flags = 0u;
@@ -164,6 +178,9 @@ static const row every[] = {
     {"f32 -> f16 toward zero", run_cut, 4, 2},
     {"f32 -> e4m3, saturating", run_saturate, 4, 1},
     {"f32 -> f16, checked", run_checked, 4, 2},
+    {"f32 -> f16 big-endian", run_bytes, 4, 2},
+    {"f16 big-endian -> f32", run_from_bytes, 2, 4},
+    {"f32 of 4 channels -> f16", run_strided, 4, 0.5},
     {"f32 inexact in f16", run_inexact, 4, 0},
 };
 static const row loops[] = {
