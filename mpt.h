@@ -559,7 +559,7 @@ MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);
 // >>M4 check, unscale, clip -----------------------------------------------------------------------
 typedef enum mpt_stage {
     MPT_STAGE_READY, MPT_STAGE_CHECKED, MPT_STAGE_UNSCALED, MPT_STAGE_STEPPED,
-    MPT_STAGE_REFUSED           /* or-ed: an optimizer's step was refused since the last check */
+    MPT_STAGE_REFUSED = 256     /* or-ed: an optimizer's step was refused since the last check */
 } mpt_stage;
 
 /* What is known of one optimizer's step. Each optimizer has its own record, so that of two under one scaler a
@@ -2560,12 +2560,15 @@ MPT_HD int mpti_is_second_check(const mpt_scaler *s, const mpt_step *step)
 }
 
 /* A refused step marks its record, and the next check is refused: so a caller who ignores its status is told
- * by the update. All other bits of `stage` are 0, unless the record was never zeroed. */
+ * by the update. A record that was never zeroed is unlikely to pass for one. */
 MPT_HD void mpti_refuse_step(mpt_step *r) { r->stage = (r->stage & 3u) | (uint32_t)MPT_STAGE_REFUSED; }
-MPT_HD int mpti_was_refused(const mpt_step *r) { return (r->stage & ~3u) == (uint32_t)MPT_STAGE_REFUSED; }
+MPT_HD int mpti_was_refused(const mpt_scaler *s, const mpt_step *step)
+{
+    return (step->stage & ~3u) == (uint32_t)MPT_STAGE_REFUSED && step->update <= s->updates + 1u;
+}
 MPT_HD int mpti_may_check(const mpt_scaler *s, const mpt_step *step)
 {
-    return !mpti_is_second_check(s, step) && !mpti_was_refused(step);
+    return !mpti_is_second_check(s, step) && !mpti_was_refused(s, step);
 }
 
 MPT_HD void mpti_count_check(mpt_scaler *s, uint32_t found_inf, uint32_t cause)
@@ -4471,7 +4474,7 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
 {
     if (!s || !mpti_f32_bits(s->config.init_scale))
         return "mpt_scaler_init is due: this scaler was never initialised";
-    if (step && mpti_was_refused(step))
+    if (step && mpti_was_refused(s, step))
         return "an optimizer's step was refused, as its status said: the next check is refused, too";
     if (!s->in_use)
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
@@ -5669,8 +5672,8 @@ static void mpti_walk_step(mpti_walk *w, mpt_step *s)
         w->failed =
             !(mpti_is_size(s->sumsq) && mpti_f64_is_finite(s->sumsq) && mpti_is_size(s->norm) &&
               mpti_is_size(mpti_to_f64(s->grad_factor)) && mpti_is_size(mpti_to_f64(s->clip_factor)) &&
-              s->clip_factor <= 1.0f && s->found_inf <= 1u && s->stage < 2u * (uint32_t)MPT_STAGE_REFUSED &&
-              s->cause <= 7u && s->bad_cause <= 7u);
+              s->clip_factor <= 1.0f && s->found_inf <= 1u && s->cause <= 7u && s->bad_cause <= 7u &&
+              !(s->stage & ~(3u | (uint32_t)MPT_STAGE_REFUSED)));
 }
 
 /* Walk an optimizer: `hyper` bytes of 32-bit hyperparameters, then the 64-bit count of its steps.

@@ -146,7 +146,7 @@ MPT_DEF int mpt_version(void);
     X(MPT_E_ARG,         -1, "bad argument: NULL, a value out of range, or arrays that overlap")     \
     X(MPT_E_ORDER,       -2, "a call out of order, or after a refused one: scale, check, step, update") \
     X(MPT_E_MEMORY,      -3, "out of memory, or a list or buffer of the caller is full")              \
-    X(MPT_E_DATA,        -4, "bad data: malformed or damaged, or a writer that failed")               \
+    X(MPT_E_DATA,        -4, "bad data: malformed, damaged, of another version; or a failed writer")  \
     X(MPT_E_UNSUPPORTED, -5, "not supported: this call does not take this format, name or device")    \
     X(MPT_E_CUDA,        -6, "a CUDA call failed: see mpt_cuda_error_text")                          \
     X(MPT_E_CUBLAS,      -7, "a cuBLAS call failed: see mpt_cuda_error_text")                        \

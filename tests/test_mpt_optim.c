@@ -2100,6 +2100,8 @@ static void ranks_step(sharded *a, size_t parts, size_t want)
     const optimizer      o = a->o;
     size_t               k, i, empty = 0, total = 0, elements = 0;
     memset(&r, 0, sizeof r);
+    memset(step, 0, sizeof step);
+    alone = step_zero();
     for (k = 0; k < parts; k++) {
         list = a->list;
         list.item = item[k];
@@ -2179,7 +2181,7 @@ TEST(many_sums_go_around_in_pieces)
     static const size_t  cut[4] = {0, 1700, 2100, CHUNKS};
     mpt_tensor           t[3][2];
     mpt_scaler           s;
-    mpt_step             step, first;
+    mpt_step             step, first = step_zero();
     size_t               i, k, n;
     memset(t, 0, sizeof t);
     memset(&step, 0, sizeof step);
