@@ -4479,7 +4479,7 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
     if (!s->in_use)
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
     if (!s->checks || (step && step->update != s->updates + 1u))
-        return "mpt_check or mpt_unscale is due: this step's gradients were not read since the last update";
+        return "mpt_check or mpt_unscale is due: none has read this step's gradients, or it was refused";
     if (step && mpti_step_is_open(step))
         return "an optimizer's step, then mpt_scaler_update are due: gradients were checked already";
     return "mpt_scaler_update is due: gradients were checked, and this step was taken";
