@@ -2564,7 +2564,7 @@ MPT_HD int mpti_is_second_check(const mpt_scaler *s, const mpt_step *step)
 MPT_HD void mpti_refuse_step(mpt_step *r) { r->stage = (r->stage & 3u) | (uint32_t)MPT_STAGE_REFUSED; }
 MPT_HD int mpti_was_refused(const mpt_scaler *s, const mpt_step *step)
 {
-    return (step->stage & ~3u) == (uint32_t)MPT_STAGE_REFUSED && step->update <= s->updates + 1u;
+    return (step->stage & ~3u) == (uint32_t)MPT_STAGE_REFUSED && step->update <= s->updates;
 }
 MPT_HD int mpti_may_check(const mpt_scaler *s, const mpt_step *step)
 {
