@@ -1508,7 +1508,7 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 #ifndef MPT_NO_OPS
 /* Rows for inner loops: weights, gradients and activations in F32, F16 or BF16, arithmetic in FP32. A call of
  * mpt_dot or mpt_axpy takes some 8 ns, and from 256 elements on no longer than a vectorized loop of floats;
- * mpt_axpy_publish takes 3 times as long, mpt_row_update without a master some 80 ns and 0.5 an element. */
+ * mpt_axpy_publish takes 2 or 3 times as long, mpt_row_update without a master 70 to 250 ns up to 128. */
 
 /* mpt_dot -- the sum of a[i] * x[i].
  *   a, x  in  [n], each in its format: F32, F16 or BF16
