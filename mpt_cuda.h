@@ -364,8 +364,8 @@ MPT_CUDA_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu);
 #define MPT_EPILOGUE_DRELU   16u
 #define MPT_EPILOGUE_DGELU   32u
 #define MPT_EPILOGUE_BGRAD   64u    /* d summed along the dimension that the bias does not have */
-#define MPT_EPILOGUE_BGRAD_A 128u   /* op(a) summed along k: [m] */
-#define MPT_EPILOGUE_BGRAD_B 256u   /* op(b) summed along k: [n] */
+#define MPT_EPILOGUE_BGRAD_A 128u   /* op(a) summed along k: [m]; a must be contiguous along m */
+#define MPT_EPILOGUE_BGRAD_B 256u   /* op(b) summed along k: [n]; b must be contiguous along n */
 
 /* One matrix product: op(a) is m x k, op(b) is k x n, d is m x n; op() transposes if trans_a or trans_b is
  * not 0. Zero the struct, then set alpha and what else you need; zeros mean column-major, as in BLAS. */
@@ -386,8 +386,9 @@ typedef struct mpt_gemm_args {
     uint32_t    row_major, trans_a, trans_b;
     uint32_t    epilogue;           /* MPT_EPILOGUE_* or-ed */
     float       alpha, beta;
-    const void *a_scale, *b_scale;  /* FP8: device scalar (float) to multiply by; NULL: 1. With block_scales:
-                                       block scales, as mpt_cuda_block_quantize_n with cols k stores them */
+    const void *a_scale, *b_scale;  /* FP8: device scalar (float) to multiply by, at a multiple of 16 bytes
+                                       (elsewhere it costs a copy); NULL: 1. With block_scales: block scales,
+                                       as mpt_cuda_block_quantize_n with cols k stores them */
     const float *d_scale;           /* FP8 d: device scalar to multiply by; NULL: 1 */
     float      *d_amax;             /* FP8 d: device scalar for the largest |value| before d_scale, or NULL */
     int64_t     a_stride, b_stride, d_stride;   /* elements from one product of a batch to the next; 0 is
@@ -395,7 +396,7 @@ typedef struct mpt_gemm_args {
     uint32_t    batch;              /* number of products of this shape in one call; 0 counts as 1 */
     uint32_t    fast_accumulate;    /* FP8: add in fewer bits, about 14, where that is faster (Ada, Hopper) */
     void       *aux;                /* device memory, aligned to 16. GELU: its input, in d's format and order;
-                                       RELU: one bit per element, 1 if above 0, in lines of ldaux bits */
+                                       RELU: one bit per element, 0 if below 0, in lines of ldaux bits */
     int64_t     ldaux;              /* GELU: elements, a multiple of 8; RELU: bits, a multiple of 128 */
     uint32_t    block_scales;       /* 0; or the number of elements along k that share a scale: 32 (MXFP8) or
                                        16 (NVFP4: multiply its tensor scales into alpha) */
@@ -454,7 +455,7 @@ static inline mpt_gemm_verdict mpt_gemm_advice(int cc, const mpt_gemm_args *g);
 
 // >>C9 matrix products -----------------------------------------------------------------------------
 /* mpt_cuda_gemm_open -- make a context ready for mpt_cuda_gemm: a cublasLt handle and its workspace.
- *   workspace  in  your device memory, aligned to 256 bytes, which outlives the context; or NULL: allocate it
+ *   workspace  in  your device memory, at least and aligned to 256 bytes, which outlives the context; or NULL
  *   bytes      in  size of the workspace; 0, with NULL: 32 MiB, which cuBLAS recommends for Hopper
  * Needs MPT_USE_CUBLASLT, defined where mpt_cuda.h is implemented, and -lcublasLt.
  * Returns: MPT_OK; a second call also returns MPT_OK, and changes nothing.  Errors: MPT_E_ARG, MPT_E_MEMORY,
@@ -566,6 +567,9 @@ static inline int mpti_gemm_epilogue_ok(const mpt_gemm_args *g)
         (e & MPT_EPILOGUE_AUX && !forward) || (e & MPT_EPILOGUE_BGRAD && !backward))
         return 0;
     if (e & (MPTI_EPILOGUE_AUX | MPTI_EPILOGUE_SUMS) && (g->batch > 1u || mpti_gemm_is_narrow(g->a_format)))
+        return 0;
+    if ((e & MPT_EPILOGUE_BGRAD_A && !g->row_major == (g->trans_a != 0)) ||
+        (e & MPT_EPILOGUE_BGRAD_B && !g->row_major == !g->trans_b))
         return 0;
     return !(e & MPTI_EPILOGUE_AUX) ||
            (g->ldaux >= (g->row_major ? g->n : g->m) && !(g->ldaux % unit) && !((uintptr_t)g->aux % 16u));
@@ -718,6 +722,7 @@ static_assert(MPTI_THREADS == MPTI_SLOTS, "thread t of the last block adds slot 
 template <size_t Bytes> struct mpti_access { typedef uint4 type; };
 template <> struct mpti_access<8> { typedef uint2 type; };
 template <> struct mpti_access<4> { typedef unsigned type; };
+template <> struct mpti_access<2> { typedef unsigned short type; };
 template <uint32_t V, class T> using mpti_wide = typename mpti_access<V * sizeof(T)>::type;
 
 template <uint32_t V, class T> MPTI_D bool mpti_is_aligned(const T *p)
@@ -756,7 +761,7 @@ template <uint32_t V, class T> MPTI_D void mpti_load_codes(const T *p, uint32_t 
 template <uint32_t R, uint32_t V, class T>
 MPTI_D void mpti_load_rows(const T *p, uint64_t step, uint64_t rest, T x[R][V])
 {
-    if (rest >= (R - 1) * step + V && mpti_is_aligned<V>(p) && step * sizeof(T) % 16 == 0) {
+    if (rest >= (R - 1) * step + V && mpti_is_aligned<V>(p) && mpti_is_aligned<V>(p + step)) {
         MPTI_FOR(r, R) mpti_load_wide<V>(p + r * step, x[r]);
         return;
     }
@@ -830,6 +835,14 @@ MPTI_D void mpti_codes_stochastic(int32_t format, const uint32_t u[], const uint
                      (T)mpti_e5m2_stochastic(u[k], random[k]))
 }
 
+/* Patterns to floats, by one instruction each; the hardware chooses the payload of a NaN. */
+template <uint32_t V, class T> MPTI_D void mpti_codes_quick(int32_t format, const T x[], float y[])
+{
+    if (sizeof(T) == 4) { MPTI_EACH(y, mpti_f32_make((uint32_t)x[k])) }
+    else MPTI_EITHER(format == MPT_F16, y, mpti_f16_quick((uint16_t)x[k]),
+                     mpti_f32_make((uint32_t)x[k] << 16))
+}
+
 /* mpti_load_raw loads the first `count` of eight elements of an f32, f16 or bf16 array, from element i on, as
  * they are in memory (16-bit ones fill four words); mpti_raw_to_f32 decodes them. Two functions, so that a
  * kernel with several arrays issues all of its loads before it decodes the first. */
@@ -846,12 +859,11 @@ MPTI_D void mpti_load_raw(const void *array, int32_t format, uint64_t i, uint32_
 }
 MPTI_D void mpti_raw_to_f32(int32_t format, const uint32_t raw[MPTI_VEC], float x[MPTI_VEC])
 {
-    uint32_t u[MPTI_VEC];
     uint16_t code[MPTI_VEC];
+    float    y[MPTI_VEC];
     memcpy(code, raw, sizeof code);
-    if (format == MPT_F32) memcpy(u, raw, sizeof u);
-    else mpti_codes_to_f32<MPTI_VEC>(format, code, u, false);
-    MPTI_FOR(k, MPTI_VEC) x[k] = mpti_f32_make(u[k]);
+    mpti_codes_quick<MPTI_VEC>(format, code, y);
+    MPTI_FOR(k, MPTI_VEC) x[k] = format == MPT_F32 ? mpti_f32_make(raw[k]) : y[k];    /* a branch spills */
 }
 MPTI_D void mpti_load_some(const void *array, int32_t format, uint64_t i, uint32_t count, float x[MPTI_VEC])
 {
@@ -871,14 +883,6 @@ MPTI_D void mpti_store_some(void *array, int32_t format, uint64_t i, uint32_t co
         mpti_codes_from_f32<MPTI_VEC>(format, u, code, false);
         mpti_store_codes<MPTI_VEC>((uint16_t *)array + i, count, code);
     }
-}
-
-/* Patterns to floats, by one instruction each; the hardware chooses the payload of a NaN. */
-template <uint32_t V, class T> MPTI_D void mpti_codes_quick(int32_t format, const T x[], float y[])
-{
-    if (sizeof(T) == 4) { MPTI_EACH(y, mpti_f32_make((uint32_t)x[k])) }
-    else MPTI_EITHER(format == MPT_F16, y, mpti_f16_quick((uint16_t)x[k]),
-                     mpti_f32_make((uint32_t)x[k] << 16))
 }
 
 MPTI_D float mpti_rounded16(int32_t format, float x)
@@ -1063,13 +1067,21 @@ static cudaError_t mpti_cuda_here(const mpt_cuda *c)
  * arguments are converted to the types of the kernel's parameters, as the array of pointers needs. */
 template <class T> struct mpti_same { typedef T type; };
 template <class... P>
-static mpt_status mpti_launch(mpt_cuda *c, const char *call, void (*kernel)(P...), unsigned blocks,
+static mpt_status mpti_launch(mpt_cuda *c, const char *call, void (*kernel)(P...), uint64_t blocks,
                               unsigned threads, mpt_stream stream, typename mpti_same<P>::type... args)
 {
-    void       *pointers[] = {(void *)&args...};
-    cudaError_t e = mpti_cuda_here(c);
-    if (e == cudaSuccess) e = cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), pointers, 0, stream);
+    void          *pointers[] = {(void *)&args...};
+    const unsigned grid = blocks < 1u ? 1u : blocks < 0xffffffffu ? (unsigned)blocks : 0xffffffffu;
+    cudaError_t    e = mpti_cuda_here(c);
+    if (e == cudaSuccess) e = cudaLaunchKernel(kernel, dim3(grid), dim3(threads), pointers, 0, stream);
     return mpti_cuda_result(c, e, call);
+}
+
+/* The number of blocks for an array of which each thread has `width` elements. One block per piece, not fewer
+ * that loop: on an H100 their writes leave in the order of memory, up to 7% faster. */
+static uint64_t mpti_blocks_of(uint64_t n, uint32_t width)
+{
+    return n / (MPTI_THREADS * width) + (n % (MPTI_THREADS * width) != 0u);
 }
 
 /* Unless *e is an error already: allocate a device table, copy it from the host, and wait. cudaMemcpy returns
@@ -1110,14 +1122,6 @@ MPT_DEF const char *mpt_cuda_error_text(const mpt_cuda *c)
 
 MPT_DEF int mpt_cuda_error_code(const mpt_cuda *c) { return c ? c->code : 0; }
 
-/* The number of blocks: one per chunk, but at most eight per multiprocessor; a kernel loops over the rest.
- * Results do not depend on this number. */
-static unsigned mpti_cuda_blocks(const mpt_cuda *c, uint64_t chunks)
-{
-    const uint64_t most = (uint64_t)c->multiprocessors * 8u;
-    return (unsigned)(chunks < 1u ? 1u : chunks < most ? chunks : most);
-}
-
 // >>C14 implementation: list, state --------------------------------------------------------------
 /* A tensor, and a chunk of a tensor (at most MPTI_CHUNK elements), as the kernels see them. */
 typedef struct mpti_cuda_tensor {
@@ -1141,15 +1145,18 @@ struct mpt_cuda_list {
     unsigned          has;          /* MPT_NEEDS_* met by all tensors; MPTI_ZEROES: no gradient is shared */
 };
 
-/* Launch a kernel over the chunks of a list. All such kernels begin with the parameters MPTI_OF_LIST. */
+/* Launch a kernel over the chunks of a list, its parameters MPTI_OF_LIST, with at most 32 blocks for each
+ * multiprocessor; it loops over the rest, and results do not depend on the number. Some blocks wait, so that
+ * what is done first gets more (eight take up to 1.2 times as long on an H100). One per chunk is slower. */
 #define MPTI_OF_LIST const mpti_cuda_tensor *tensors, const mpti_cuda_chunk *chunks, uint64_t chunk_count
 template <class... P>
 static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)(MPTI_OF_LIST, P...),
                                    const mpt_cuda_list *l, mpt_stream stream,
                                    typename mpti_same<P>::type... args)
 {
-    return mpti_launch(c, call, kernel, mpti_cuda_blocks(c, l->chunk_count), MPTI_THREADS, stream, l->tensors,
-                       l->chunks, l->chunk_count, args...);
+    const uint64_t most = (uint64_t)c->multiprocessors * 32u;
+    return mpti_launch(c, call, kernel, l->chunk_count < most ? l->chunk_count : most, MPTI_THREADS, stream,
+                       l->tensors, l->chunks, l->chunk_count, args...);
 }
 
 /* Count the chunks, and fill the host images of the device tables if they are not NULL. */
@@ -1298,10 +1305,11 @@ MPT_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr,
 }
 
 // >>C15 implementation: conversion -----------------------------------------------------------------
-/* Elements per thread: as many as make one 16-byte access on the narrower side. */
-MPT_HD constexpr uint32_t mpti_convert_width(size_t out, size_t in)
+/* Elements of a thread: 64 bytes to read, or 128 to write if that is less. They lie in rows, in which it has
+ * 16 bytes on the wider side, so that neighbours access neighbouring bytes on both. */
+MPT_HD constexpr uint32_t mpti_convert_each(size_t out, size_t in)
 {
-    return 16u / (uint32_t)(out < in ? out : in);
+    return (uint32_t)(out > 2 * in ? 128 / out : 64 / in);
 }
 
 typedef void mpti_convert_kernel(void *dst, int32_t dst_format, const void *src, int32_t src_format,
@@ -1311,17 +1319,18 @@ template <class Out, class In>
 MPTI_KERNEL(MPTI_THREADS)
 mpti_k_convert(void *dst, int32_t dst_format, const void *src, int32_t src_format, uint64_t n, bool saturate)
 {
-    const uint32_t V = mpti_convert_width(sizeof(Out), sizeof(In));
-    const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
-    for (uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V; i < n; i += stride) {
-        const uint32_t count = (uint32_t)(n - i < V ? n - i : V);
-        In             x[V];
-        uint32_t       u[V];
-        Out            y[V];
-        mpti_load_codes<V>((const In *)src + i, count, x);
-        mpti_codes_to_f32<V>(src_format, x, u, sizeof(Out) != 4);
+    const uint32_t V = 16 / (sizeof(Out) > sizeof(In) ? sizeof(Out) : sizeof(In)), row = MPTI_THREADS * V;
+    const uint32_t R = mpti_convert_each(sizeof(Out), sizeof(In)) / V;
+    const uint64_t i = (uint64_t)blockIdx.x * R * row + threadIdx.x * V;
+    In             x[R][V];
+    uint32_t       u[V];
+    Out            y[V];
+    mpti_load_rows<R, V>((const In *)src + i, row, i < n ? n - i : 0, x);
+    MPTI_FOR(r, R) {
+        const uint64_t at = i + r * row, left = at < n ? n - at : 0;
+        mpti_codes_to_f32<V>(src_format, x[r], u, sizeof(Out) != 4);
         mpti_codes_from_f32<V>(dst_format, u, y, saturate);
-        mpti_store_codes<V>((Out *)dst + i, count, y);
+        mpti_store_codes<V>((Out *)dst + at, (uint32_t)(left < V ? left : V), y);
     }
 }
 
@@ -1330,21 +1339,19 @@ MPTI_KERNEL(MPTI_THREADS)
 mpti_k_stochastic(void *dst, int32_t format, const void *src, uint64_t n, uint64_t seed, uint64_t first,
                   uint32_t random_stream, uint64_t step, const mpt_cuda_state *state)
 {
-    const uint32_t V = mpti_convert_width(sizeof(Out), 4);
-    const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
+    const uint32_t V = 16 / sizeof(Out);
     const uint64_t now = step + (state ? state->scaler.updates : 0u);
-    for (uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V; i < n; i += stride) {
-        const uint32_t count = (uint32_t)(n - i < V ? n - i : V);
-        uint32_t       x[V], random[MPTI_VEC];
-        Out            y[V];
-        mpti_load_codes<V>((const uint32_t *)src + i, count, x);
-        MPTI_UNROLL
-        for (uint32_t k = 0; k < V; k += MPTI_VEC) {
-            mpti_random8(first + i + k, random_stream, now, seed, random);
-            mpti_codes_stochastic<MPTI_VEC>(format, x + k, random, y + k);
-        }
-        mpti_store_codes<V>((Out *)dst + i, count, y);
+    const uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V;
+    const uint32_t count = i >= n ? 0u : (uint32_t)(n - i < V ? n - i : V);
+    uint32_t       x[V], random[MPTI_VEC];
+    Out            y[V];
+    mpti_load_codes<V>((const uint32_t *)src + i, count, x);
+    MPTI_UNROLL
+    for (uint32_t k = 0; k < V; k += MPTI_VEC) {
+        mpti_random8(first + i + k, random_stream, now, seed, random);
+        mpti_codes_stochastic<MPTI_VEC>(format, x + k, random, y + k);
     }
+    mpti_store_codes<V>((Out *)dst + i, count, y);
 }
 
 /* Bytes of an element; 0 if no kernel converts the format. */
@@ -1398,12 +1405,12 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
     MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
     if (!n) return MPT_OK;
     const uint32_t out = mpti_convert_bytes(dst_format), in = mpti_convert_bytes(src_format);
-    const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * mpti_convert_width(out, in)) + 1u);
     if (o.rounding == MPT_RND_STOCHASTIC)
         return mpti_launch(c, __func__, out == 2u ? mpti_k_stochastic<uint16_t> : mpti_k_stochastic<uint8_t>,
-                           blocks, MPTI_THREADS, stream, dst, dst_format, src, n, o.seed, o.first_element,
-                           o.stream, o.step, state);
-    return mpti_launch(c, __func__, mpti_convert_to(out, in), blocks, MPTI_THREADS, stream, dst, dst_format,
+                           mpti_blocks_of(n, 16u / out), MPTI_THREADS, stream, dst, dst_format, src, n,
+                           o.seed, o.first_element, o.stream, o.step, state);
+    return mpti_launch(c, __func__, mpti_convert_to(out, in),
+                       mpti_blocks_of(n, mpti_convert_each(out, in)), MPTI_THREADS, stream, dst, dst_format,
                        src, src_format, n, o.overflow == MPT_OVERFLOW_SATURATE);
 }
 
@@ -1428,60 +1435,58 @@ MPT_HD uint64_t mpti_scale_place(uint64_t line, uint64_t k, uint64_t tiles)
     return (line / 128 * tiles + k / 4) * 512 + line % 32 * 16 + line % 128 / 32 * 4 + k % 4;
 }
 
-/* A thread has 16 elements: an NVFP4 block, or half of an MX block, whose other half the next thread has. */
+typedef struct mpti_e2m1_at { uint32_t at[7]; } mpti_e2m1_at;
+
+/* A thread has 16 elements: an NVFP4 block, or half of an MX block, whose other half the next thread has. The
+ * limits are for scale 1, as MXFP4 needs them. */
 template <class In>
 MPTI_KERNEL(MPTI_THREADS)
 mpti_k_blocks(uint8_t *codes, uint8_t *scales, const void *src, int32_t src_format, uint64_t n, uint64_t line,
-              mpti_blocks b, uint32_t nan)
+              mpti_blocks b, uint32_t nan, mpti_e2m1_at limit)
 {
-    const uint32_t V = 16, size = b.powers ? 32 : 16;
-    const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
-    uint32_t       limit[7];
-    mpti_e2m1_limits(&b, 0x38u, limit);     /* for scale 1 (code 0x38), as MXFP4 needs */
-    for (uint64_t first = (uint64_t)blockIdx.x * MPTI_THREADS * V; first < n; first += stride) {
-        const uint64_t i = first + threadIdx.x * V, at = i / size;
-        const uint32_t count = i >= n ? 0u : (uint32_t)(n - i < V ? n - i : V);
-        In             x[V];
-        float          f[V];
-        uint8_t        y[V];
-        uint32_t       code[V], word[V / 4] = {0u}, most = 0u;
-        mpti_load_codes<V>((const In *)src + i, count, x);
-        mpti_codes_quick<V>(src_format, x, f);
-        MPTI_FOR(k, V) {
-            const uint32_t a = mpti_f32_bits(f[k]) & 0x7fffffffu;
-            most = a > most ? a : most;
-        }
-        const uint32_t other = __shfl_xor_sync(0xffffffffu, most, 1);
-        if (b.powers) most = other > most ? other : most;
-        const uint32_t scale = most < 0x7f800000u ? mpti_block_scale(&b, most) : nan;
-        if (most >= 0x7f800000u) MPTI_EACH(f, 0.0f)
-        if (b.powers) {         /* a product with a power of two: exact, unless the code is 0 anyway */
-            const float factor = mpti_f32_make(scale < 254u ? (254u - scale) << 23 : 0x00400000u);
-            MPTI_EACH(f, mpti_mul(f[k], factor))
-        } else {
-            mpti_e2m1_limits(&b, scale ? scale : 1u, limit);
-        }
-        if (b.sign_at == 3) {
-            MPTI_EACH(code, mpti_e2m1_code(limit, mpti_f32_bits(f[k])))
-        } else {
-            MPTI_UNROLL
-            for (uint32_t k = 0; k < V; k += 2) {
-                const uint32_t pair = mpti_fp8_pair(f[k], f[k + 1], b.m == 2);
-                code[k] = pair & 255u, code[k + 1] = pair >> 8;
-            }
-        }
-        if (b.packed && b.sign_at == 3) {
-            MPTI_FOR(k, V) word[k / 8] |= code[k] << 4 * (k % 8);
-            memcpy(y, word, sizeof y);
-            mpti_store_codes<V / 2>(codes + i / 2, (count + 1u) / 2u, y);
-        } else {
-            MPTI_FOR(k, V) word[k / 4] |= code[k] << 8 * (k % 4);
-            memcpy(y, word, sizeof y);
-            mpti_store_codes<V>(codes + i, count, y);
-        }
-        if (i < n && i % size == 0)
-            scales[line ? mpti_scale_place(at / line, at % line, (line + 3) / 4) : at] = (uint8_t)scale;
+    const uint32_t V = 16;
+    const uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V;
+    const uint64_t at = b.powers ? i / 32 : i / 16;
+    const uint32_t count = i >= n ? 0u : (uint32_t)(n - i < V ? n - i : V);
+    In             x[V];
+    float          f[V];
+    uint8_t        y[V];
+    uint32_t       code[V], word[V / 4] = {0u}, most = 0u;
+    mpti_load_codes<V>((const In *)src + i, count, x);
+    mpti_codes_quick<V>(src_format, x, f);
+    MPTI_FOR(k, V) {
+        const uint32_t a = mpti_f32_bits(f[k]) & 0x7fffffffu;
+        most = a > most ? a : most;
     }
+    const uint32_t other = __shfl_xor_sync(0xffffffffu, most, 1);
+    if (b.powers) most = other > most ? other : most;
+    const uint32_t scale = most < 0x7f800000u ? mpti_block_scale(&b, most) : nan;
+    if (most >= 0x7f800000u) MPTI_EACH(f, 0.0f)
+    if (b.powers) {         /* a product with a power of two: exact, unless the code is 0 anyway */
+        const float factor = mpti_f32_make(scale < 254u ? (254u - scale) << 23 : 0x00400000u);
+        MPTI_EACH(f, mpti_mul(f[k], factor))
+    }
+    if (b.sign_at == 3) {
+        if (!b.powers) mpti_e2m1_limits(&b, scale ? scale : 1u, limit.at);
+        MPTI_EACH(code, mpti_e2m1_code(limit.at, mpti_f32_bits(f[k])))
+    } else {
+        MPTI_UNROLL
+        for (uint32_t k = 0; k < V; k += 2) {
+            const uint32_t pair = mpti_fp8_pair(f[k], f[k + 1], b.m == 2);
+            code[k] = pair & 255u, code[k + 1] = pair >> 8;
+        }
+    }
+    if (b.packed && b.sign_at == 3) {
+        MPTI_FOR(k, V) word[k / 8] |= code[k] << 4 * (k % 8);
+        memcpy(y, word, sizeof y);
+        mpti_store_codes<V / 2>(codes + i / 2, (count + 1u) / 2u, y);
+    } else {
+        MPTI_FOR(k, V) word[k / 4] |= code[k] << 8 * (k % 4);
+        memcpy(y, word, sizeof y);
+        mpti_store_codes<V>(codes + i, count, y);
+    }
+    if (i < n && !(b.powers && i % 32))
+        scales[line ? mpti_scale_place(at / line, at % line, (line + 3) / 4) : at] = (uint8_t)scale;
 }
 
 MPT_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8_t *codes, uint8_t *scales,
@@ -1497,15 +1502,17 @@ MPT_DEF mpt_status mpt_cuda_block_quantize_n(mpt_cuda *c, mpt_block block, uint8
                 "NULL argument, an unknown block or option, or cols that n or blocks do not divide into");
     MPTI_REFUSE(!mpti_cuda_is_float(src_format) || !b.plain || b.sign_at == 5,
                 MPT_E_UNSUPPORTED, "src_format not f32, f16 or bf16, options for elements, or MXFP6");
+    mpti_e2m1_at   limit;
     const uint64_t line = cols / (size_t)info->size, lines = cols ? n / cols : 0u;
     const size_t   bytes = (size_t)mpti_scale_place((lines + 127u) / 128u * 128u, 0u, (line + 3u) / 4u);
     cudaError_t    e = n ? mpti_cuda_here(c) : cudaSuccess;
     if (e == cudaSuccess && n && (line % 4u || lines % 128u)) e = cudaMemsetAsync(scales, 0, bytes, stream);
     if (e != cudaSuccess || !n)
         return mpti_cuda_result(c, e, __func__);
+    mpti_e2m1_limits(&b, 0x38u, limit.at);
     return mpti_launch(c, __func__, src_format == MPT_F32 ? mpti_k_blocks<uint32_t> : mpti_k_blocks<uint16_t>,
-                       mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * 16u) + 1u), MPTI_THREADS, stream, codes,
-                       scales, src, src_format, n, line, b, (uint32_t)b.scale->nan_code);
+                       mpti_blocks_of(n, 16u), MPTI_THREADS, stream, codes, scales, src, src_format, n, line,
+                       b, (uint32_t)b.scale->nan_code, limit);
 }
 #endif /* MPT_NO_BLOCKS */
 
@@ -1560,16 +1567,14 @@ mpti_k_fp8_encode(uint8_t *dst, const void *src, int32_t src_format, uint64_t n,
 {
     const uint32_t V = 16;              /* one 16-byte store */
     const float    factor = scale ? *scale : 1.0f;
-    const uint64_t stride = (uint64_t)gridDim.x * MPTI_THREADS * V;
+    const uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V;
+    const uint32_t count = i >= n ? 0u : (uint32_t)(n - i < V ? n - i : V);
     uint32_t       most = 0u;
-    for (uint64_t i = ((uint64_t)blockIdx.x * MPTI_THREADS + threadIdx.x) * V; i < n; i += stride) {
-        const uint32_t count = (uint32_t)(n - i < V ? n - i : V);
-        In             x[V];
-        uint8_t        y[V];
-        mpti_load_codes<V>((const In *)src + i, count, x);
-        mpti_fp8_codes<V>(src_format, x, factor, e5m2, y, &most);
-        if (dst) mpti_store_codes<V>(dst + i, count, y);
-    }
+    In             x[V];
+    uint8_t        y[V];
+    mpti_load_codes<V>((const In *)src + i, count, x);
+    mpti_fp8_codes<V>(src_format, x, factor, e5m2, y, &most);
+    if (dst) mpti_store_codes<V>(dst + i, count, y);
     mpti_block_note_amax(amax, most);
 }
 
@@ -1600,34 +1605,27 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
     MPT_SHARED(uint32_t, tile, MPTI_SIDE * MPTI_SIDE_WORDS);
     const float    factor = scale ? *scale : 1.0f;
     const uint32_t x = threadIdx.x % 16 * 4, y = threadIdx.x / 16 * 4;  /* this thread's place in the tile */
-    const uint64_t across = (cols + MPTI_SIDE - 1) / MPTI_SIDE;
-    const uint64_t tiles = (rows + MPTI_SIDE - 1) / MPTI_SIDE * across;
-    uint32_t       most = 0u;
-    for (uint64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-        const uint64_t row = t / across * MPTI_SIDE, col = t % across * MPTI_SIDE;
-        const uint32_t wide = mpti_inside4(col + x, cols), high = mpti_inside4(row + y, rows);
-        uint32_t       column[4] = {0u, 0u, 0u, 0u};
-        MPTI_FOR(r, 4) {
-            const uint64_t at = (row + y + r) * cols + col + x;
-            In             v[4];
-            uint8_t        code[4];
-            if (r >= high || !wide) continue;
-            mpti_load_codes<4>((const In *)src + at, wide, v);
-            mpti_fp8_codes<4>(src_format, v, factor, e5m2, code, &most);
-            MPTI_FOR(k, 4) column[k] |= (uint32_t)code[k] << (8 * r);
-            if (dst) mpti_store_codes<4>(dst + at, wide, code);
-        }
-        MPTI_FOR(k, 4) tile[mpti_tile_place(x + k, y / 4)] = column[k];
-        __syncthreads();
-        for (uint32_t i = threadIdx.x; i < MPTI_SIDE * MPTI_SIDE_WORDS; i += MPTI_THREADS) {
-            const uint32_t c = i / MPTI_SIDE_WORDS, w = i % MPTI_SIDE_WORDS;
-            uint8_t        code[4];
-            memcpy(code, &tile[mpti_tile_place(c, w)], sizeof code);
-            if (col + c < cols)
-                mpti_store_codes<4>(transposed + (col + c) * rows + row + 4 * w,
-                                    mpti_inside4(row + 4 * w, rows), code);
-        }
-        __syncthreads();                /* all have read before the next tile is written */
+    const uint32_t across = (uint32_t)((cols + MPTI_SIDE - 1) / MPTI_SIDE);
+    const uint64_t row = (uint64_t)(blockIdx.x / across) * MPTI_SIDE, col = blockIdx.x % across * MPTI_SIDE;
+    const uint32_t wide = mpti_inside4(col + x, cols), high = mpti_inside4(row + y, rows);
+    const uint64_t at = (row + y) * cols + col + x;
+    uint32_t       column[4] = {0u, 0u, 0u, 0u}, most = 0u;
+    In             v[4][4];         /* at the right edge, some are from the next row, and not stored */
+    mpti_load_rows<4, 4>((const In *)src + at, cols, wide && high ? rows * cols - at : 0, v);
+    MPTI_FOR(r, 4) {
+        uint8_t code[4];
+        mpti_fp8_codes<4>(src_format, v[r], factor, e5m2, code, &most);
+        MPTI_FOR(k, 4) column[k] |= (uint32_t)code[k] << (8 * r);
+        if (dst && r < high) mpti_store_codes<4>(dst + at + r * cols, wide, code);
+    }
+    MPTI_FOR(k, 4) tile[mpti_tile_place(x + k, y / 4)] = column[k];
+    __syncthreads();
+    const uint32_t w = threadIdx.x % MPTI_SIDE_WORDS, tall = mpti_inside4(row + 4 * w, rows);
+    MPTI_FOR(k, 4) {
+        const uint32_t c = threadIdx.x / MPTI_SIDE_WORDS + k * 16;
+        uint8_t        code[4];
+        memcpy(code, &tile[mpti_tile_place(c, w)], sizeof code);
+        if (col + c < cols) mpti_store_codes<4>(transposed + (col + c) * rows + row + 4 * w, tall, code);
     }
     mpti_block_note_amax(amax, most);
 }
@@ -1636,27 +1634,25 @@ mpti_k_fp8_transpose(uint8_t *dst, uint8_t *transposed, const void *src, int32_t
  * is written. With `init` nothing is read. */
 MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s, bool init)
 {
-    const uint32_t length = s.recipe.length;
-    for (uint64_t i = blockIdx.x; i < s.count; i += gridDim.x) {
-        float *const   h = s.history + i * length;
-        const uint32_t now = init ? 0u : mpti_f32_bits(s.amax[i]);
-        const uint32_t last = s.recipe.drop_bad && now >= 0x7f800000u ? 0u : now;
-        uint32_t       most = last;
-        for (uint64_t first = 0; first < length; first += MPTI_THREADS) {
-            const uint64_t k = first + threadIdx.x;
-            const uint32_t past = !init && k + 1 < length ? mpti_f32_bits(h[k + 1]) : last;
-            __syncthreads();            /* all have read what their neighbours overwrite */
-            if (k < length)
-                h[k] = mpti_f32_make(past);
-            if (k < length && s.recipe.choice == MPT_AMAX_MAX) most = past > most ? past : most;
-        }
-        most = mpti_block_max(most);    /* after its barriers all have read amax */
-        if (threadIdx.x == 0) {
-            const float scale = init ? 1.0f : mpti_fp8_next_scale(s.scale[i], most, &s.recipe);
-            s.scale[i] = scale;
-            s.inverse[i] = mpti_div(1.0f, scale);
-            s.amax[i] = 0.0f;
-        }
+    const uint64_t i = blockIdx.x, length = s.recipe.length;
+    float *const   h = s.history + i * length;
+    const uint32_t now = init ? 0u : mpti_f32_bits(s.amax[i]);
+    const uint32_t last = s.recipe.drop_bad && now >= 0x7f800000u ? 0u : now;
+    uint32_t       most = last;
+    for (uint64_t first = 0; first < length; first += MPTI_THREADS) {
+        const uint64_t k = first + threadIdx.x;
+        const uint32_t past = !init && k + 1 < length ? mpti_f32_bits(h[k + 1]) : last;
+        __syncthreads();            /* all have read what their neighbours overwrite */
+        if (k < length)
+            h[k] = mpti_f32_make(past);
+        if (k < length && s.recipe.choice == MPT_AMAX_MAX) most = past > most ? past : most;
+    }
+    most = mpti_block_max(most);    /* after its barriers all have read amax */
+    if (threadIdx.x == 0) {
+        const float scale = init ? 1.0f : mpti_fp8_next_scale(s.scale[i], most, &s.recipe);
+        s.scale[i] = scale;
+        s.inverse[i] = mpti_div(1.0f, scale);
+        s.amax[i] = 0.0f;
     }
 }
 
@@ -1669,7 +1665,7 @@ static mpt_status mpti_cuda_fp8_run(mpt_cuda *c, const mpt_fp8_scaling *s, bool 
     MPTI_REFUSE_AS(name, !s->recipe.length || s->recipe.margin < -32 || s->recipe.margin > 32 ||
                    (unsigned)s->recipe.choice >= (unsigned)MPT_AMAX_CHOICE_COUNT, MPT_E_ARG,
                    "length 0, margin beyond 32, or an unknown choice");
-    return !s->count ? MPT_OK : mpti_launch(c, name, mpti_k_fp8_update, mpti_cuda_blocks(c, s->count),
+    return !s->count ? MPT_OK : mpti_launch(c, name, mpti_k_fp8_update, s->count,
                                             MPTI_THREADS, stream, *s, init);
 }
 
@@ -1697,11 +1693,10 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_n(mpt_cuda *c, mpt_format dst_format, voi
     MPTI_REFUSE(!c || (n && ((!dst && !amax) || !src)), MPT_E_ARG, "NULL argument with n above 0");
     MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
     if (!n) return MPT_OK;
-    const unsigned blocks = mpti_cuda_blocks(c, (n - 1u) / (MPTI_THREADS * 16u) + 1u);
     return mpti_launch(c, __func__,
                        src_format == MPT_F32 ? mpti_k_fp8_encode<uint32_t> : mpti_k_fp8_encode<uint16_t>,
-                       blocks, MPTI_THREADS, stream, (uint8_t *)dst, src, src_format, n, scale, amax,
-                       dst_format == MPT_E5M2);
+                       mpti_blocks_of(n, 16u), MPTI_THREADS, stream, (uint8_t *)dst, src, src_format, n,
+                       scale, amax, dst_format == MPT_E5M2);
 }
 
 MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_format, void *dst,
@@ -1717,7 +1712,7 @@ MPT_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format dst_for
     const uint64_t tiles = (uint64_t)((rows - 1u) / MPTI_SIDE + 1u) * ((cols - 1u) / MPTI_SIDE + 1u);
     return mpti_launch(c, __func__, src_format == MPT_F32 ? mpti_k_fp8_transpose<uint32_t>
                                                           : mpti_k_fp8_transpose<uint16_t>,
-                       mpti_cuda_blocks(c, tiles), MPTI_THREADS, stream, (uint8_t *)dst,
+                       tiles, MPTI_THREADS, stream, (uint8_t *)dst,
                        (uint8_t *)transposed, src, src_format, rows, cols, scale, amax,
                        dst_format == MPT_E5M2);
 }
@@ -1729,22 +1724,19 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_scale(mpt_cuda_state *state, int32_t format, vo
 {
     const uint32_t R = 64 / (MPTI_VEC * sizeof(T)), V = MPTI_VEC;
     const float    scale = state->scaler.scale;
-    T *const       x = (T *)array + (uint64_t)threadIdx.x * MPTI_VEC;
-    const uint64_t mine = n > threadIdx.x * MPTI_VEC ? n - threadIdx.x * MPTI_VEC : 0;
-    const uint64_t stride = (uint64_t)gridDim.x * R * MPTI_LANES;
-    for (uint64_t i = (uint64_t)blockIdx.x * R * MPTI_LANES; i < mine; i += stride) {
-        T        code[R][MPTI_VEC];
-        uint32_t u[MPTI_VEC];
-        mpti_load_rows<R, MPTI_VEC>(x + i, MPTI_LANES, mine - i, code);
-        MPTI_FOR(r, R) {
-            const uint64_t at = i + r * MPTI_LANES, left = at < mine ? mine - at : 0;
-            mpti_codes_to_f32<MPTI_VEC>(format, code[r], u, false);
-            MPTI_EACH(u, mpti_f32_bits(mpti_mul(mpti_f32_make(u[k]), scale)))
-            mpti_codes_from_f32<MPTI_VEC>(format, u, code[r], false);
-            mpti_store_codes<MPTI_VEC>(x + at, (uint32_t)(left < V ? left : V), code[r]);
-        }
+    const uint64_t i = (uint64_t)blockIdx.x * R * MPTI_LANES + threadIdx.x * MPTI_VEC;
+    T             *x = (T *)array + i;
+    T              code[R][MPTI_VEC];
+    uint32_t       u[MPTI_VEC];
+    mpti_load_rows<R, MPTI_VEC>(x, MPTI_LANES, i < n ? n - i : 0, code);
+    MPTI_FOR(r, R) {
+        const uint64_t at = i + r * MPTI_LANES, left = at < n ? n - at : 0;
+        mpti_codes_to_f32<MPTI_VEC>(format, code[r], u, false);
+        MPTI_EACH(u, mpti_f32_bits(mpti_mul(mpti_f32_make(u[k]), scale)))
+        mpti_codes_from_f32<MPTI_VEC>(format, u, code[r], false);
+        mpti_store_codes<MPTI_VEC>(x + r * MPTI_LANES, (uint32_t)(left < V ? left : V), code[r]);
     }
-    if (mpti_is_last_block(&state->blocks_done) && threadIdx.x == 0) state->scaler.in_use = 1u;
+    if (blockIdx.x == 0 && threadIdx.x == 0) state->scaler.in_use = 1u;
 }
 
 MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, mpt_format format, void *x,
@@ -1752,9 +1744,9 @@ MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, m
 {
     MPTI_REFUSE(!c || !state || (n && !x), MPT_E_ARG, "NULL argument");
     MPTI_REFUSE(!mpti_cuda_is_float(format), MPT_E_UNSUPPORTED, "format is not f32, f16 or bf16");
-    const unsigned blocks = mpti_cuda_blocks(c, n / (MPTI_THREADS * (format == MPT_F32 ? 16u : 32u)) + 1u);
     return mpti_launch(c, __func__, format == MPT_F32 ? mpti_k_scale<uint32_t> : mpti_k_scale<uint16_t>,
-                       blocks, MPTI_THREADS, stream, state, format, x, n);
+                       mpti_blocks_of(n, format == MPT_F32 ? 16u : 32u), MPTI_THREADS, stream, state, format,
+                       x, n);
 }
 
 /* The bad elements that a block found: how many of each cause, and the complement of the first one's key. */
@@ -2354,25 +2346,24 @@ MPTI_KERNEL(MPTI_THREADS)
 mpti_k_lamb_factors(mpti_cuda_tensor *tensors, uint64_t tensor_count, const double *partial,
                     const mpt_cuda_state *state, mpt_lamb o)
 {
-    if (!mpti_step_is_open(&state->step) || state->step.found_inf)
+    const uint64_t i = blockIdx.x;
+    if (i >= tensor_count || !mpti_step_is_open(&state->step) || state->step.found_inf)
         return;
     o.lr = state->lr;
     o.t = state->t;
-    for (uint64_t i = blockIdx.x; i < tensor_count; i += gridDim.x) {
-        const mpti_cuda_tensor t = tensors[i];
-        const uint64_t         chunks = (t.tensor.n + MPTI_CHUNK - 1u) / MPTI_CHUNK;
-        double                 sum[2] = {0.0, 0.0};
-        for (uint64_t c = threadIdx.x; c < chunks; c += MPTI_SLOTS) {
-            sum[0] += partial[2 * (t.first_chunk + c)];
-            sum[1] += partial[2 * (t.first_chunk + c) + 1];
-        }
-        sum[0] = mpti_block_pair_sum(sum[0]);
-        sum[1] = mpti_block_pair_sum(sum[1]);
-        if (threadIdx.x == 0) {
-            mpti_adamw_k k = mpti_adamw_consts(&o, &state->step);
-            k.rates = mpti_rates_of(k.rates, &t.tensor);
-            tensors[i].factor = mpti_lamb_factor(sum[0], sum[1], &k);
-        }
+    const mpti_cuda_tensor t = tensors[i];
+    const uint64_t         chunks = (t.tensor.n + MPTI_CHUNK - 1u) / MPTI_CHUNK;
+    double                 sum[2] = {0.0, 0.0};
+    for (uint64_t c = threadIdx.x; c < chunks; c += MPTI_SLOTS) {
+        sum[0] += partial[2 * (t.first_chunk + c)];
+        sum[1] += partial[2 * (t.first_chunk + c) + 1];
+    }
+    sum[0] = mpti_block_pair_sum(sum[0]);
+    sum[1] = mpti_block_pair_sum(sum[1]);
+    if (threadIdx.x == 0) {
+        mpti_adamw_k k = mpti_adamw_consts(&o, &state->step);
+        k.rates = mpti_rates_of(k.rates, &t.tensor);
+        tensors[i].factor = mpti_lamb_factor(sum[0], sum[1], &k);
     }
 }
 
@@ -2386,7 +2377,7 @@ static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_l
     if (status == MPT_OK)
         status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_norms_ops>, l, stream, state, norms);
     if (status == MPT_OK)
-        status = mpti_launch(c, call, mpti_k_lamb_factors, mpti_cuda_blocks(c, l->tensor_count), MPTI_THREADS,
+        status = mpti_launch(c, call, mpti_k_lamb_factors, l->tensor_count, MPTI_THREADS,
                              stream, l->tensors, l->tensor_count, l->partial, state, *o);
     if (status == MPT_OK)
         status = mpti_launch_list(c, call, mpti_k_step<mpti_lamb_along_ops>, l, stream, state, *o);
@@ -2717,12 +2708,22 @@ static void mpti_gemm_close(mpt_cuda *c)
     c->gemm_close = NULL;
 }
 
+/* cublasLt (13.1, on Hopper) refuses an FP8 scale that is no multiple of 16 bytes. Copy such a one behind the
+ * workspace, and point there. */
+static cudaError_t mpti_gemm_aligned(const mpti_lt *lt, const void **scale, size_t which, mpt_stream stream)
+{
+    const void *const from = *scale;
+    if ((uintptr_t)from % 16u == 0u) return cudaSuccess;
+    *scale = (char *)lt->workspace + lt->bytes + 16u * which;
+    return cudaMemcpyAsync((void *)(uintptr_t)*scale, from, sizeof(float), cudaMemcpyDeviceToDevice, stream);
+}
+
 MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes)
 {
     mpt_gpu    gpu = mpt_gpu_from_cc(0);
     mpt_status status;
-    if (!c || (workspace && (!bytes || (uintptr_t)workspace % 256)))
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "no context, or a workspace empty or not 256-aligned");
+    if (!c || (workspace && bytes < 256) || (uintptr_t)workspace % 256)
+        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "no context, or a workspace that is not as described");
     if (c->gemm) return MPT_OK;
     status = mpti_cuda_result(c, mpti_cuda_here(c), __func__);
     if (status == MPT_OK) status = mpt_cuda_gpu(c, &gpu);
@@ -2731,11 +2732,11 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
     MPTI_REFUSE(!c->gemm, MPT_E_MEMORY, "out of host memory");
     c->gemm_close = mpti_gemm_close;
     c->gemm->cc = gpu.cc;
-    c->gemm->bytes = bytes ? bytes : (size_t)32 << 20;
+    c->gemm->bytes = workspace ? bytes - 32u : bytes ? bytes : (size_t)32 << 20;
     c->gemm->workspace = workspace;
     c->gemm->owned = !workspace;
     if (!workspace)
-        status = mpti_cuda_result(c, cudaMalloc(&c->gemm->workspace, c->gemm->bytes), __func__);
+        status = mpti_cuda_result(c, cudaMalloc(&c->gemm->workspace, c->gemm->bytes + 32u), __func__);
     if (status == MPT_OK)
         status = mpti_gemm_result(c, cublasLtCreate(&c->gemm->handle), __func__);
     if (status != MPT_OK) mpti_gemm_close(c);
@@ -2759,16 +2760,19 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
 #if CUBLAS_VERSION < 120800
     MPTI_REFUSE(g->block_scales, MPT_E_UNSUPPORTED, "block-scaled products need the cublasLt of CUDA 12.8");
 #endif
-    cudaError_t wrong = mpti_cuda_here(c);
+    mpt_gemm_args t = mpti_gemm_column_major(g);
+    cudaError_t   wrong = mpti_cuda_here(c);
+    if (wrong == cudaSuccess) wrong = mpti_gemm_aligned(c->gemm, &t.a_scale, 0, stream);
+    if (wrong == cudaSuccess) wrong = mpti_gemm_aligned(c->gemm, &t.b_scale, 1, stream);
     if (wrong == cudaSuccess) wrong = cudaThreadExchangeStreamCaptureMode(&mode);
     if (wrong != cudaSuccess)
         return mpti_cuda_result(c, wrong, __func__);
-    const mpt_gemm_args t = mpti_gemm_column_major(g);
     e = mpti_gemm_plan_of(c->gemm, &t, &plan);
     if (e == CUBLAS_STATUS_SUCCESS)
         e = cublasLtMatmul(c->gemm->handle, plan->operation, &t.alpha, t.a, plan->layout[0], t.b,
-                           plan->layout[1], &t.beta, t.d, plan->layout[2], t.d, plan->layout[3], &plan->algo,
-                           c->gemm->workspace, c->gemm->bytes, stream);
+                           plan->layout[1], &t.beta, mpti_gemm_is_fp8(t.d_format) ? NULL : t.d,
+                           plan->layout[2], t.d, plan->layout[3], &plan->algo, c->gemm->workspace,
+                           c->gemm->bytes, stream);
     (void)cudaThreadExchangeStreamCaptureMode(&mode);   /* relaxed so far, to load a first product's kernel */
     return mpti_gemm_result(c, e, __func__);
 }
@@ -2793,13 +2797,13 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *, mpt_stream)
 /* The number of binades of FP32, from -149 to 127; every nonzero number in a tensor lies in one of them. */
 #define MPTI_BINADES 277
 enum {
-    MPTI_ZERO, MPTI_FLUSHED, MPTI_SUBNORMAL, MPTI_NORMAL, MPTI_OVERFLOW, MPTI_INF, MPTI_NAN, MPTI_CLASSES
+    MPTI_ZERO, MPTI_FLUSHED, MPTI_SUBNORMAL, MPTI_OVERFLOW, MPTI_INF, MPTI_NAN, MPTI_CLASSES
 };
 
 typedef unsigned long long mpti_counter;   /* what atomicAdd takes; 64 bits */
 typedef struct mpti_cuda_range {
     mpti_counter binade[MPTI_BINADES], kind[MPTI_CLASSES];
-    uint32_t     greatest, least_less_1;    /* |x| patterns; 0 and all ones if there are none */
+    uint32_t     greatest, least;    /* |x| patterns; 0 and all ones if there are none */
 } mpti_cuda_range;
 
 struct mpt_cuda_ranges {
@@ -2814,11 +2818,11 @@ MPTI_D uint32_t mpti_binade_of(uint32_t a)
     return a >= 0x00800000u ? (a >> 23) + 22u : 31u - (uint32_t)__clz((int)a);
 }
 
-MPTI_D int mpti_class_of(uint32_t a, uint32_t kept, uint32_t normal, uint32_t overflow)
+/* Of a number that is not normal in the format. Normal ones are what the binades have besides. */
+MPTI_D int mpti_class_of(uint32_t a, uint32_t kept, uint32_t normal)
 {
     if (a >= 0x7f800000u) return a == 0x7f800000u ? MPTI_INF : MPTI_NAN;
-    return !a ? MPTI_ZERO : a < kept ? MPTI_FLUSHED : a < normal ? MPTI_SUBNORMAL
-         : a < overflow ? MPTI_NORMAL : MPTI_OVERFLOW;
+    return !a ? MPTI_ZERO : a < kept ? MPTI_FLUSHED : a < normal ? MPTI_SUBNORMAL : MPTI_OVERFLOW;
 }
 
 /* Count binades and classes in shared memory, one copy per warp so that warps do not wait for each other, and
@@ -2830,7 +2834,8 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
     const uint32_t bins = MPTI_BINADES + MPTI_CLASSES;
     MPT_SHARED(uint32_t, count, MPTI_WARPS * (MPTI_BINADES + MPTI_CLASSES));
     MPT_SHARED(uint32_t, extreme, 2);
-    uint32_t *const mine = &count[threadIdx.x / 32 * bins];
+    uint32_t *const mine = &count[threadIdx.x / 32 * bins], *const kinds = mine + MPTI_BINADES;
+    const uint32_t  usual = normal > 0x00800000u ? normal : 0x00800000u;    /* normal here and in FP32 */
     for (uint64_t c = blockIdx.x; c < chunk_count; c += gridDim.x) {
         const mpti_cuda_chunk  chunk = chunks[c];
         const mpt_tensor       t = tensors[chunk.tensor].tensor;
@@ -2845,16 +2850,20 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
         for (uint32_t i = threadIdx.x * MPTI_VEC; x && i < chunk.n; i += MPTI_LANES) {
             const uint32_t n = chunk.n - i < MPTI_VEC ? chunk.n - i : MPTI_VEC;
             float          v[MPTI_VEC];
-            if ((chunk.first + i) / MPTI_VEC % every) continue;
+            if (every > 1 && (chunk.first + i) / MPTI_VEC % every) continue;
             mpti_load_some(x, format, chunk.first + i, n, v);
             MPTI_FOR(k, MPTI_VEC) {
                 const uint32_t a = mpti_f32_bits(v[k]) & 0x7fffffffu;
-                if (k >= n) continue;
-                atomicAdd(&mine[MPTI_BINADES + mpti_class_of(a, kept, normal, overflow)], 1u);
-                if (!a || a >= 0x7f800000u) continue;
-                atomicAdd(&mine[mpti_binade_of(a)], 1u);
+                if (a - usual < overflow - usual) {
+                    atomicAdd(&mine[(a >> 23) + 22u], 1u);
+                } else {
+                    if (k >= n) continue;           /* behind the end there are zeros */
+                    if (a < normal || a >= overflow) atomicAdd(&kinds[mpti_class_of(a, kept, normal)], 1u);
+                    if (!a || a >= 0x7f800000u) continue;
+                    atomicAdd(&mine[mpti_binade_of(a)], 1u);
+                }
                 greatest = a > greatest ? a : greatest;
-                least = a - 1u < least ? a - 1u : least;
+                least = a < least ? a : least;
             }
         }
         atomicMax(&extreme[0], greatest);
@@ -2868,7 +2877,7 @@ mpti_k_ranges(MPTI_OF_LIST, mpti_cuda_range *ranges, int32_t array, uint64_t eve
             if (sum) atomicAdd(to, (mpti_counter)sum);
         }
         if (threadIdx.x == 0) atomicMax(&ranges[chunk.tensor].greatest, extreme[0]);
-        if (threadIdx.x == 0) atomicMin(&ranges[chunk.tensor].least_less_1, extreme[1]);
+        if (threadIdx.x == 0) atomicMin(&ranges[chunk.tensor].least, extreme[1]);
         __syncthreads();                    /* all counts have been read */
     }
 }
@@ -2898,7 +2907,7 @@ MPT_DEF mpt_status mpt_cuda_ranges_create(mpt_cuda *c, mpt_cuda_ranges **out, co
         (void)mpti_cuda_bad(c, status, __func__, mpt_status_text(status));
     } else {
         r->list = list;
-        for (size_t i = 0; i < count; i++) none[i].least_less_1 = 0xffffffffu;
+        for (size_t i = 0; i < count; i++) none[i].least = 0xffffffffu;
         cudaError_t e = mpti_cuda_here(c);
         mpti_cuda_table(&e, &r->range, none, count * sizeof *none);
         status = mpti_cuda_result(c, e, __func__);
@@ -2934,15 +2943,18 @@ static void mpti_range_from_device(mpt_range *r, const mpti_cuda_range *d)
     r->zero = d->kind[MPTI_ZERO];
     r->flushed = d->kind[MPTI_FLUSHED];
     r->subnormal = d->kind[MPTI_SUBNORMAL];
-    r->normal = d->kind[MPTI_NORMAL];
     r->overflow = d->kind[MPTI_OVERFLOW];
     r->inf = d->kind[MPTI_INF];
     r->nan = d->kind[MPTI_NAN];
-    for (int i = 0; i < MPTI_CLASSES; i++) r->count += d->kind[i];
-    for (int i = 0; i < MPTI_BINADES; i++) r->binade[i - 149 - MPT_RANGE_EMIN] = d->binade[i];
+    for (int i = 0; i < MPTI_BINADES; i++) {
+        r->binade[i - 149 - MPT_RANGE_EMIN] = d->binade[i];
+        r->count += d->binade[i];
+    }
+    r->normal = r->count - r->flushed - r->subnormal - r->overflow;
+    r->count += r->zero + r->inf + r->nan;
     if (d->greatest) {
         r->max_abs = mpti_f64_make(mpti_f64_widen(d->greatest));
-        r->min_abs = mpti_f64_make(mpti_f64_widen(d->least_less_1 + 1u));
+        r->min_abs = mpti_f64_make(mpti_f64_widen(d->least));
     }
 }
 

@@ -1010,6 +1010,12 @@ MPT_HD uint32_t mpti_small_decode(uint32_t a, int m, uint32_t least)
  * finite value becomes at most `most`, never Inf. Branch-free, for loops. Tests compare with mpt_encode. */
 MPT_HD uint32_t mpti_small_stochastic(uint32_t a, uint32_t random, uint32_t m, uint32_t least, uint32_t most)
 {
+#ifdef __CUDA_ARCH__            /* not subnormal: what is below is then only this */
+    if (a >= least << 23) {
+        const uint32_t code = (a - ((least - 1u) << 23) + (~random >> (9u + m))) >> (23u - m);
+        return code < most ? code : most;
+    }
+#endif
     const uint32_t field = a >> 23, exp = field ? field : 1u;
     const uint32_t sig = (a & 0x7fffffu) | (uint32_t)(field != 0u) << 23;
     const uint32_t drop = 23u - m + (exp >= least ? 0u : least - exp);

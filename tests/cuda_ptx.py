@@ -100,27 +100,45 @@ def opts(rounding=0, overflow=0, seed=0, first=0, stream=0, step=0):
     return struct.pack("<iiIiiIQQQQII", rounding, overflow, 0, 0, 0, 0, 0, seed, first, step, stream, 0)
 
 
+def each_of(to, frm):
+    """Elements of a thread of mpti_k_convert, and of one of its rows."""
+    out, into = BYTES[to], BYTES[frm]
+    return (128 // out if out > 2 * into else 64 // into), 16 // max(out, into)
+
+
+def at_places(data, size, places, n):
+    """Elements of `size` bytes at these places among n; the others are zeros."""
+    spread = bytearray(n * size)
+    for i, at in enumerate(places):
+        spread[at * size:(at + 1) * size] = data[i * size:(i + 1) * size]
+    return bytes(spread)
+
+
 def judge_conversions():
-    n = 640
+    """All of a block, of which the first threads run; and an array that ends within their first elements."""
     for to in (F64, F32, F16, BF16, E4M3, E5M2):
         for frm in (F64, F32, F16, BF16, E4M3, E5M2):
             if to == frm:
                 continue
             for saturate in ((0, 1) if BYTES[to] == 1 else (0,)):
-                src, got, want = (array(source(frm, n)), array(bytes(n * BYTES[to])),
-                                  array(bytes(n * BYTES[to])))
-                o = opts(overflow=1 if saturate else 0)
-                status = host.mpt_convert_n(to, ctypes.c_void_p(want), frm, ctypes.c_void_p(src),
-                                            ctypes.c_size_t(n), o, None)
-                k = kernel("mpti_k_convertI" + CODE[BYTES[to]] + CODE[BYTES[frm]] + "E")
-                width = 16 // min(BYTES[to], BYTES[frm])
-                for tid in range((n + width - 1) // width):
-                    k.run(struct.pack("<QiiQiiQ?", got, to, 0, src, frm, 0, n, saturate), tid)
-                a, b = read(got, n * BYTES[to]), read(want, n * BYTES[to])
-                first = next((i for i in range(n) if a[i * BYTES[to]:(i + 1) * BYTES[to]] !=
-                              b[i * BYTES[to]:(i + 1) * BYTES[to]]), -1)
-                check("%s from %s%s" % (NAME[to], NAME[frm], ", saturating" if saturate else ""),
-                      status == 0 and a == b, "element %d" % first)
+                (each, width), k = each_of(to, frm), kernel("mpti_k_convertI" + CODE[BYTES[to]] +
+                                                            CODE[BYTES[frm]] + "E")
+                threads = 640 // each
+                places = [row * THREADS * width + i for row in range(each // width)
+                          for i in range(threads * width)]
+                for n in (THREADS * each, 7):
+                    data = at_places(source(frm, 640), BYTES[frm], places, n) if n > 7 else source(frm, n)
+                    src, got, want = array(data), array(bytes(n * BYTES[to])), array(bytes(n * BYTES[to]))
+                    o = opts(overflow=1 if saturate else 0)
+                    status = host.mpt_convert_n(to, ctypes.c_void_p(want), frm, ctypes.c_void_p(src),
+                                                ctypes.c_size_t(n), o, None)
+                    for tid in range(threads):
+                        k.run(struct.pack("<QiiQiiQ?", got, to, 0, src, frm, 0, n, saturate), tid)
+                    a, b = read(got, n * BYTES[to]), read(want, n * BYTES[to])
+                    wrong = [i for i in (places if n > 7 else range(n)) if
+                             a[i * BYTES[to]:(i + 1) * BYTES[to]] != b[i * BYTES[to]:(i + 1) * BYTES[to]]]
+                    check("%s from %s%s, %d" % (NAME[to], NAME[frm], ", saturating" if saturate else "", n),
+                          status == 0 and not wrong, "element %s" % wrong[:1])
 
 
 def judge_stochastic():
@@ -363,39 +381,42 @@ def registers_of(k):
 
 
 def rows():
-    """The rows of the model: name, kernel, run, bytes read and written per element, asked shares by ARCH.
-    run(n) returns the basic blocks that a thread executes for n elements per thread."""
+    """The rows of the model: name, kernel, run, elements of a thread (0: it loops over all), bytes read and
+    written per element, asked shares by ARCH. run(n) returns the basic blocks that a thread executes for n
+    elements per thread."""
     ones = {F32: b"\0\0\x80?", F16: b"\0\x3c", BF16: b"\x80?"}
     o = ctypes.create_string_buffer(256)
 
     def convert(to, frm):
         k = kernel("mpti_k_convertI" + CODE[BYTES[to]] + CODE[BYTES[frm]] + "E")
         src, dst = array(ones[frm] * (THREADS * 128)), array(bytes(BYTES[to] * THREADS * 128))
-        return k, lambda n: k.run(struct.pack("<QiiQiiQ?", dst, to, 0, src, frm, 0, n * THREADS, 1))
+        return (k, lambda n: k.run(struct.pack("<QiiQiiQ?", dst, to, 0, src, frm, 0, n * THREADS, 1)),
+                each_of(to, frm)[0])
 
     def stochastic(to):
         k = kernel("mpti_k_stochasticI" + CODE[BYTES[to]] + "E")
         src, dst = array(ones[F32] * (THREADS * 128)), array(bytes(BYTES[to] * THREADS * 128))
-        return k, lambda n: k.run(struct.pack("<QiiQQQQIIQQ", dst, to, 0, src, n * THREADS, 9, 0, 5, 0, 7, 0))
+        return (k, lambda n: k.run(struct.pack("<QiiQQQQIIQQ", dst, to, 0, src, n * THREADS, 9, 0, 5, 0, 7,
+                                               0)), 16 // BYTES[to])
 
     def encode8(frm):
         k = kernel("mpti_k_fp8_encodeI" + CODE[BYTES[frm]] + "E")
         src, dst = array(ones[frm] * (THREADS * 128)), array(bytes(THREADS * 128))
         s, amax = array(struct.pack("<f", 2)), array(bytes(4))
-        return k, lambda n: k.run(struct.pack("<QQiiQQQ?", dst, src, frm, 0, n * THREADS, s, amax, 0))
+        return k, lambda n: k.run(struct.pack("<QQiiQQQ?", dst, src, frm, 0, n * THREADS, s, amax, 0)), 16
 
     def blocks(block, frm):
         k = kernel("mpti_k_blocksI" + CODE[BYTES[frm]] + "E")
         src = array(ones[frm] * (THREADS * 128))
         dst = array(bytes(THREADS * 128)), array(bytes(THREADS * 8))
         o = blocks_of(block, 0, 1, 1.0)
-        return k, lambda n: k.run(struct.pack("<QQQiiQQ", *dst, src, frm, 0, n * THREADS, 0) + o)
+        return k, lambda n: k.run(struct.pack("<QQQiiQQ", *dst, src, frm, 0, n * THREADS, 0) + o), 16
 
     def scale(f):
         k = kernel("mpti_k_scaleI" + CODE[BYTES[f]] + "E")
         x = array(ones[f] * (THREADS * 128))
         state = Step(F32, F16, 0, 0, 64).pointer[3]
-        return k, lambda n: k.run(struct.pack("<QiiQQ", state, f, 0, x, n * THREADS))
+        return k, lambda n: k.run(struct.pack("<QiiQQ", state, f, 0, x, n * THREADS)), 64 // BYTES[f]
 
     def checks(f, write):
         k = kernel("mpti_k_checkILb%dE" % write)
@@ -403,7 +424,7 @@ def rows():
         def run(n):
             s = Step(f, F16, 0, 0, n * THREADS, 8.0)
             return k.run(s.arguments(0, 1, None, 2, 3), 33)     # thread 0 also adds for others
-        return k, run
+        return k, run, 0
 
     def step(name, f, storage=0, moments=0):
         k = kernel("mpti_k_stepI\\d+mpti_%s_ops" % name)
@@ -414,7 +435,7 @@ def rows():
             s = Step(f, BF16, storage, moments, n * THREADS)
             host.host_check(s.host, 0)
             return k.run(s.arguments(0, 1, None, 3) + config)
-        return k, run
+        return k, run, 0
 
     yield "check, f16", *checks(F16, 0), 2, 0, {}
     yield "check, bf16", *checks(BF16, 0), 2, 0, {}
@@ -435,7 +456,7 @@ def rows():
     yield "fp8_encode, f16", *encode8(F16), 2, 1, {}
     # FP4 is bound by instructions: only sm_100a and sm_120a have one that converts to it
     yield "mxfp8, f32", *blocks(0, F32), 4, 1.03, {}
-    yield "mxfp8, bf16", *blocks(0, BF16), 2, 1.03, {}
+    yield "mxfp8, bf16", *blocks(0, BF16), 2, 1.03, {80: 0.75}     # without instructions for FP8
     yield "mxfp4, bf16", *blocks(4, BF16), 2, 0.53, {80: 0.8, 90: 0.55, 103: 0.4}
     yield "nvfp4, f32", *blocks(5, F32), 4, 0.56, {90: 0.8, 103: 0.6}
     yield "nvfp4, bf16", *blocks(5, BF16), 2, 0.56, {80: 0.6, 90: 0.45, 103: 0.33}
@@ -446,9 +467,9 @@ def model():
     name, bandwidth, sms, clock, room, double_rate, conversion_rate = CARDS[arch]
     print("%-27s regs spill blocks B/thread  slots/el memory  issue double  expected, asked" %
           ("sm_%d, %s" % (arch, name)))
-    for row, k, run, reads, writes, asked in rows():
-        few, many = walk(k, run(64)), walk(k, run(128))
-        slots, doubles, conversions = ((many[i] - few[i]) / 64 for i in range(3))
+    for row, k, run, each, reads, writes, asked in rows():
+        few, many = ((0, 0, 0), walk(k, run(each))) if each else (walk(k, run(64)), walk(k, run(128)))
+        slots, doubles, conversions = ((many[i] - few[i]) / (each or 64) for i in range(3))
         registers, spill = registers_of(k)
         blocks = min(65536 // ((registers + 7) // 8 * 8 * THREADS), room // THREADS)
         per_ns = bandwidth / sms                        # bytes per nanosecond and multiprocessor

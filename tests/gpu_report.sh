@@ -78,7 +78,7 @@ part() {
     code=$?
     running=''
     took=$(($(date +%s) - start))
-    last=$(grep -E 'FAIL|rror' "$log" | head -1)
+    last=$(grep -E '^FAIL|rror' "$log" | head -4 | tr '\n' ' ')
     [ $code != 0 ] && [ -n "$last" ] || last=$(tail -n 1 "$log")
     case $code in
     0)       note "$name" ok "$took" "$last" ;;
@@ -165,6 +165,7 @@ learns='match($0, /[0-9.]+%/) { n[FILENAME]++; x[FILENAME] = substr($0, RSTART, 
 if wanted test; then
     # shellcheck disable=SC2086
     for t in $tests; do run "$t" 120 "$t" "$out/$t" $small; done
+    [ -n "$small" ] || run "2^32 elements" 60 test_cuda "$out/test_cuda" --long long_tensors
     for e in 05:examples/05_train_digits_cuda 10_before:examples/10_drop_into_cuda/before \
              10_after:examples/10_drop_into_cuda/after; do
         run "example ${e%%:*}" 60 "${e%%:*}" \

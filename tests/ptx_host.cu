@@ -71,8 +71,11 @@ size_t host_blocks(int block, int scaling, int packed, float tensor_scale, unsig
     if (mpti_blocks_init(&b, i, mpt_format_get(i->element), mpt_format_get(i->scale), &o) != MPT_OK) return 0;
     const uint32_t nan = (uint32_t)b.scale->nan_code;
     memcpy(bytes, &b, sizeof b);
+    mpti_e2m1_at   limit;
+    mpti_e2m1_limits(&b, 0x38u, limit.at);
     memcpy(bytes + sizeof b, &nan, sizeof nan);
-    return sizeof b + sizeof nan;
+    memcpy(bytes + sizeof b + sizeof nan, &limit, sizeof limit);
+    return sizeof b + sizeof nan + sizeof limit;
 }
 int host_quantize(int block, int scaling, int packed, float tensor_scale, void *codes, void *scales,
                   const void *src, size_t n)

@@ -673,7 +673,7 @@ TEST(scale_array)
                 const size_t bytes = element_size(f);
                 Buffer       x(bytes * n, bytes * shift);
                 for (size_t i = 0; i < n; i++)
-                    put(x.host(), f, i, f == MPT_F16 ? random_finite(-20, 10) : random_finite(-140, 120));
+                    put(x.host(), f, i, f == MPT_F16 ? random_finite(-20, 10) : random_finite(-126, 120));
                 x.upload();
                 for (size_t i = 0; i < n; i++) {
                     const uint32_t code = get_code(x.host(), f, i);

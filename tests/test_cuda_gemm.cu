@@ -258,7 +258,7 @@ static void there_and_back(bool gelu, bool row_major, mpt_format f, unsigned cha
             const double t = tanh(0.7978845608028654 * (u + 0.044715 * u * u * u));
             const double part = u * 0.7978845608028654 * (1.0 + 3.0 * 0.044715 * u * u);
             if (gelu) off = fabs(want) * (0.5 + fabs(part)) * 0x1p-11;
-            want *= gelu ? 0.5 * (1.0 + t) + 0.5 * part * (1.0 - t * t) : u > 0.0 ? 1.0 : 0.0;
+            want *= gelu ? 0.5 * (1.0 + t) + 0.5 * part * (1.0 - t * t) : u < 0.0 ? 0.0 : 1.0;
             CHECK(fabs(y.d.at(d, i, j) - want) <= epsilon * (fabs(want) + 1e-3) + off);
             sum += want;
             size += fabs(want);
@@ -277,13 +277,18 @@ TEST(epilogues_of_training)
             there_and_back((bits & 1) != 0, (bits & 2) != 0, bits & 4 ? MPT_F16 : MPT_F32,
                            aux + 16384 * (more - 1), more);
     CU(cudaFree(aux));
-    for (int bits = 0; bits < 4; bits++) {      /* sums of an operand */
-        const bool row_major = (bits & 1) != 0, of_a = (bits & 2) != 0;
-        const Case c = {MPT_F16, MPT_F16, MPT_F32, 24, 40, 16, 0, row_major, true, false,
+    for (int bits = 0; bits < 16; bits++) {     /* sums of an operand, which must not lie along k */
+        const bool row_major = (bits & 1) != 0, of_a = (bits & 2) != 0, ta = (bits & 4) != 0, tb = bits > 7;
+        const Case c = {MPT_F16, MPT_F16, MPT_F32, 24, 40, 16, 0, row_major, ta, tb,
                         of_a ? MPT_EPILOGUE_BGRAD_A : MPT_EPILOGUE_BGRAD_B, 1.0f, 0.0f};
         Operands o(c);
         Matrix   to(MPT_F32, 1, 40, true, false, 0);
         o.g.bias = to.data();
+        if (of_a ? ta != row_major : tb == row_major) {
+            STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_E_UNSUPPORTED);
+            CHECK(!library_takes(gpu.cuda, &o.g));
+            continue;
+        }
         STATUS(mpt_cuda_gemm(gpu.cuda, &o.g, gpu.stream), MPT_OK);
         CU(cudaStreamSynchronize(gpu.stream));
         const std::vector<unsigned char> got = to.fetch();

@@ -309,6 +309,13 @@ static void conversions(void)
     ROW("f16 -> e4m3, scale, amax, transpose", 4, 0.80,
         mpt_cuda_fp8_encode_transpose(c, MPT_E4M3, y.p, flipped.p, MPT_F16, h.p, side, side,
                                       scale.as<float>(), amax, s));
+#define BLOCKS(block, from) \
+    mpt_cuda_block_quantize_n(c, block, y.as<uint8_t>(), flipped.as<uint8_t>(), from, \
+                              from == MPT_F32 ? x.p : h.p, n, side, NULL, s)
+    ROW("f16 -> MXFP8, tiled scales", 3 + 1.0 / 32, 0.85, BLOCKS(MPT_MXFP8_E4M3, MPT_F16));
+    ROW("f32 -> MXFP4, tiled scales", 4.5 + 1.0 / 32, 0.85, BLOCKS(MPT_MXFP4, MPT_F32));
+    ROW("f16 -> NVFP4, tiled scales", 2.5 + 1.0 / 16, 0.45, BLOCKS(MPT_NVFP4, MPT_F16));
+#undef BLOCKS
     ROW("f32 -> f16, stochastic", 6, 0.85, CONVERT(MPT_F16, MPT_F32, &stochastic));
     ROW("f32 -> bf16, stochastic", 6, 0.85, CONVERT(MPT_BF16, MPT_F32, &stochastic));
     ROW("f32 -> e5m2, stochastic", 5, 0.80, CONVERT(MPT_E5M2, MPT_F32, &stochastic));

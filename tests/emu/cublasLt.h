@@ -323,7 +323,7 @@ inline void run_product(const Product &p)
             const uint64_t at_aux = i + j * (uint64_t)p.o.ld_aux;
             uint8_t *const bits = (uint8_t *)p.o.aux + at_aux / 8, bit = (uint8_t)(1u << at_aux % 8);
             if (e & EPILOGUE_AUX && !derivative && e & CUBLASLT_EPILOGUE_RELU)
-                *bits = (uint8_t)(x > 0.0 ? *bits | bit : *bits & ~bit);
+                *bits = (uint8_t)(x < 0.0 ? *bits & ~bit : *bits | bit);  /* seen on an H100 */
             if (e & EPILOGUE_AUX && !derivative && e & CUBLASLT_EPILOGUE_GELU)
                 put(p.o.aux, p.d.type, at_aux, (float)x);
             if (e & EPILOGUE_DRELU) x = *bits & bit ? x : 0.0;
@@ -367,6 +367,9 @@ inline cublasStatus_t blas_check(const cublasLtMatmulDescOpaque_t &o, const cubl
     if (!known) return CUBLAS_STATUS_INVALID_VALUE;
     if (o.epilogue & (EPILOGUE_AUX | EPILOGUE_SUMS) && (fp8 || d.batch > 1))
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    if ((o.epilogue & CUBLASLT_EPILOGUE_BGRADA && o.op_a != CUBLAS_OP_N) ||     /* seen on an H100 */
+        (o.epilogue & CUBLASLT_EPILOGUE_BGRADB && o.op_b != CUBLAS_OP_T))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     if (o.epilogue & EPILOGUE_AUX &&
         (!o.aux || o.ld_aux < (int64_t)m || (uintptr_t)o.aux % 16 || o.ld_aux % unit))
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -383,9 +386,11 @@ inline cublasStatus_t blas_check(const cublasLtMatmulDescOpaque_t &o, const cubl
             if (o.a_mode != mode || o.b_mode != mode || !o.a_scale || !o.b_scale)
                 return CUBLAS_STATUS_INVALID_VALUE;
             if (cc < 100 || o.op_a != CUBLAS_OP_T || o.op_b != CUBLAS_OP_N || is_fp8(d.type) ||
-                k % 32 || d.batch > 1 || ((uintptr_t)o.a_scale | (uintptr_t)o.b_scale) % 16 || o.fast)
+                k % 32 || d.batch > 1 || o.fast)
                 return CUBLAS_STATUS_NOT_SUPPORTED;
         }
+        if (((uintptr_t)o.a_scale | (uintptr_t)o.b_scale) % 16)     /* seen on an H100, with 13.1 */
+            return CUBLAS_STATUS_NOT_SUPPORTED;
         if (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) return CUBLAS_STATUS_NOT_SUPPORTED;
         if (a.type == b.type && d.type == CUDA_R_8F_E5M2) return CUBLAS_STATUS_NOT_SUPPORTED;
         if (!is_fp8(d.type) && (o.d_scale || o.d_amax)) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -556,6 +561,7 @@ inline cublasStatus_t cublasLtMatmul(
                           (const void *)d})
         if (!mpt_emu::blas_alive(x)) return CUBLAS_STATUS_INVALID_VALUE;
     if (cublasStatus_t e = mpt_emu::blas_check(*o, *a, *b, *c, *d)) return e;
+    if (pc == pd && c->type != d->type) return CUBLAS_STATUS_INVALID_VALUE;     /* seen on an H100 */
     const mpt_emu::Product p = {*o, *a, *b, *c, *d, *(const float *)alpha, *(const float *)beta,
                                 pa, pb, pc, pd, algo && algo->split};
     const uint64_t shape[3] = {p.m(), p.n(), p.k()};
