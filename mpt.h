@@ -39,8 +39,8 @@
  *   >>M10 other reports                                >>M25 implementation: policy
  *   >>M11 rows                                         >>M26 implementation: graph
  *   >>M12 products, activations, losses                >>M27 to add an optimizer, a scaler dialect, a report
- *   >>M13 precision policy                             >>M28 history
- *   >>M14 graph rewrite                                >>M29 licence
+ *   >>M13 precision policy                             >>M28 licence
+ *   >>M14 graph rewrite
  *   >>M15 core: the formulas, one element each, shared with the GPU
  */
 #if (defined(MPT_IMPLEMENTATION) || defined(MPT_STATIC)) && !defined(MPT_TRAIN_IMPLEMENTATION)
@@ -2539,14 +2539,17 @@ MPT_HD void mpti_combine_pack(const mpt_step *step, double *values)
     values[4] = step->sumsq;
 }
 
+MPT_HD void mpti_step_counts(mpt_step *s, uint64_t inf, uint64_t nan, uint64_t range)
+{
+    s->inf_count = inf;
+    s->nan_count = nan;
+    s->range_count = range;
+    s->cause = (inf ? MPT_CAUSE_INF : 0u) | (nan ? MPT_CAUSE_NAN : 0u) | (range ? MPT_CAUSE_RANGE : 0u);
+}
 MPT_HD void mpti_combine_unpack(mpt_scaler *s, mpt_step *step, const double *values)
 {
-    step->inf_count = (uint64_t)values[0];
-    step->nan_count = (uint64_t)values[1];
-    step->range_count = (uint64_t)values[2];
+    mpti_step_counts(step, (uint64_t)values[0], (uint64_t)values[1], (uint64_t)values[2]);
     step->found_inf = values[3] > 0.0 ? 1u : 0u;
-    step->cause = (step->inf_count ? MPT_CAUSE_INF : 0u) | (step->nan_count ? MPT_CAUSE_NAN : 0u) |
-                  (step->range_count ? MPT_CAUSE_RANGE : 0u);
     step->sumsq = values[4];
     step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
     s->found_inf |= step->found_inf;
@@ -11502,70 +11505,5 @@ MPT_DEF mpt_status mpt_graph_summary_print(FILE *out, const mpt_graph_summary *s
  * A report: counts that merge, in a plain struct; a table of its figures for mpti_write (>>M22); thresholds
  *   taken from the codec (see mpti_range_limits); drawing kept apart from counting. */
 
-// >>M28 history -----------------------------------------------------------------------------------
-/* In two columns: left as it was, right as it is now.
- * 0.4.0  mpt_triple_find(f, x, n, &t)         none; examples/01_anatomy.c counts such triples
- *   mpt_step_combine(s, step, reduce, user)   mpt_step_combine(s, step, t, n, reduce, user)
- *   MPT_GRAPH_WHYS(X): X(why, low, text)      X(why, text)
- *   The floor of the default loss scale is 2^-20 (was 2^-14). mpt_gemm with k, alpha and beta 1
- *   rounds once, and its sums of rows along k are those of mpt_dot above k 4096, too, and of up to 4 rows for
- *   any k. The norm has other last bits: sums of up to 64 squares are floats; it is off by 2^-21 at most (was
- *   2^-50). Arrays that a storage does not have are not part of a checkpoint. A graph's summary leaves out
- *   casts of resource variables, as TensorFlow's does, and loops may go through RefMerge. mpt_tensors_place
- *   gives arrays the master's place in a cache line, gives a new master the numbers of the copy (was zeros),
- *   and uses the master as the copy where they would be the same. A refused check makes the update refuse; a
- *   second check of a step changes nothing (it made the step be skipped), unless mpt_scaler_scale began a new
- *   step: so a forgotten update is found. mpt_row_update rounds float copies as mpt_tensor.rounded asks.
- *   Checkpoints have version 4, with a checksum that threads share; version 3 can be loaded. mpt_dot of zeros
- *   is never minus zero. mpt_graph_bytes also suffices where every output needs a cast. mpt_lint_update
- *   judges every storage. mpt_stagnation of MPT_F64 counts updates that a double does not take. A refused
- *   init leaves a zeroed struct, a refused step the next check refused. Conversions and arithmetic refuse
- *   arrays that overlap.
- * 0.3.0  Checkpoints are judged value by value, saved and loaded. A size whose bytes no array can have is
- *   MPT_E_ARG in every call.
- *   Steps give other bits: weight decay of AdamW, Lion and Adafactor is added with the update. It was w *
- *   FP32(1 - lr * wd): 1.19 times what was asked at lr 1e-5 and wd 0.01, nothing from 2e-6 down. Adam and
- *   LAMB round their constants elsewhere.
- *   MPT_MOMENTS_BF16 rounds stochastically; as it was, it is MPT_MOMENTS_BF16_NEAREST.
- *   The default loss scale has another rule, and mpt_scaler other fields for it; its hysteresis is not used.
- *   MPT_SCALER_PADDLE is that of dynamic graphs, MPT_SCALER_DEEPSPEED that of 0.17.1; as they were, they are
- *   MPT_SCALER_PADDLE_STATIC and MPT_SCALER_DEEPSPEED_0_17_0.
- *   Positional initializers of mpt_sgd and mpt_lion: t is now the last of seven.
- *   mpt_clip_value(step, t, n, x)             mpt_clip_apply(step, t, n, x), also by the norm
- *   mpt_policy_row_at(i, &row)                MPT_OPS(X): a row holds all names of one kind
- *   mpt_policy_format of an unknown op: OK    MPT_E_UNSUPPORTED, unless a row of yours names it
- *   mpt_graph_rewrite lets infer ops follow low ones under CUDA, too, as TensorFlow 2.21 does; the older rule
- *   is MPT_GRAPH_TENSORFLOW_2_19. Its counters count type attributes, no longer nodes.
- *   MPT_POLICIES(X): X(name, c, v, o)         X(name, cpu, c, v, o); and mpt_policy has a field cpu
- * Row functions take a format for each operand, 16-bit gradients included, and strides:
- *   mpt_dot_f16(a, x, n), _bf16, _f32         mpt_dot(a, MPT_F16, x, MPT_F32, n)
- *   mpt_axpy_f16(y, a, x, n), _bf16, _f32     mpt_axpy(y, MPT_F32, a, x, MPT_F16, n)
- *   mpt_momentum_publish(param, f, master, m, mpt_row_update(&rule, &tensor, first, n, x), which serves every
- *                        momentum, ..., x, n, &bad)     storage, Nesterov momentum too
- *   mpt_opts.step, mpt_philox(.., step, ..)   64 bits: the same numbers up to 2^32 - 1
- * Thin products of mpt_gemm along k are summed as mpt_dot does.
- * A bad row of mpt_axpy_publish stays as it is even if found_inf is NULL.
- * 0.2.0  Half the time to compile, parts to leave out, fewer names, the same bits.
- *   mpt_storage_text, mpt_scaler_preset       mpt_storage_name, mpt_scaler_defaults
- *   mpt_scaler_record_cause(s, cause)         mpt_scaler_record(s, 1, cause); mpt_scaler_record(s, found, 0)
- *   mpt_check_report(s, t, x, n, r)           mpt_check(s, t, x, n, r), r may be NULL; mpt_unscale likewise
- *   mpt_lint_is_fatal(l)                      l >= MPT_LINT_FATAL
- *   mpt_fp8_recipe_default, mpt_amax_rule     mpt_fp8_defaults, mpt_amax_choice
- *   mpt_fp8_recipe.rule                       mpt_fp8_recipe.choice
- *   mpt_range_add_f32(r, x, n), f16, ...      mpt_range_add(r, MPT_F32, x, n)
- *   mpt_ranges, mpt_ranges_add_f32, ...       mpt_survey, mpt_survey_add, ...
- *   mpt_update_init, _add_f32, ...            mpt_stagnation_init, _add, ...: update is a verb
- *   mpt_exact_add(s, x), _add_product         mpt_exact_add(s, x, 1.0), mpt_exact_add(s, x, y)
- *   mpt_roundoff_add_f32, overflow_rule       mpt_roundoff_add(r, MPT_F32, x, n), overflow_mode
- *   mpt_sums_add(s, x, y, n), _add_backward   mpt_sums_add(s, x, y, n, 0), (s, x, y, n, 1)
- *   mpt_range_print(file, r, title), ...      mpt_range_write(r, MPT_STYLE_DRAWING, title,
- *                                                             mpt_writer_file(file)), ...
- *   mpt_range_print_curve, mpt_tracks_print   mpt_range_write_curve, mpt_track_write
- *   mpt_cause, MPT_CAUSE_OVERFLOW, ...        mpt_shadow_cause, MPT_SHADOW_OVERFLOW, ...
- *   mpt_cause_text, mpt_shadow_op_text        mpt_shadow_cause_name, mpt_shadow_op_name
- *   MPT_SHADOW_ADD, mpt_shadow_add(s, a, b)   MPT_SHADOW_OP_ADD, mpt_shadow_apply(s, op, a, b, c)
- *   mpt_track_sample, mpt_track_f32           mpt_track_add(t, step, from, x, n)
- * 0.1.0  The first version. */
-
-// >>M29 licence -----------------------------------------------------------------------------------
+// >>M28 licence -----------------------------------------------------------------------------------
 /* MIT licence, as mpt_half.h.  Copyright (c) 2026 the mpt authors. */

@@ -48,8 +48,7 @@
  *   >>C8 GPUs and advice            >>C19 implementation: matrix products
  *   >>C9 matrix products            >>C20 implementation: range reports
  *   >>C10 range reports             >>C21 to add a kernel, an optimizer
- *   >>C11 advice, without a GPU     >>C22 history
- *                                   >>C23 licence
+ *   >>C11 advice, without a GPU     >>C22 licence
  */
 #include "mpt.h"    /* outside the guard: a second #include with MPT_IMPLEMENTATION still emits all of it */
 
@@ -1868,11 +1867,7 @@ MPTI_D void mpti_finish_cause(mpt_cuda_state *state, const mpti_cuda_chunk *chun
 {
     mpt_step *const          s = &state->step;
     const unsigned long long key = ~state->bad_first;
-    s->inf_count = state->bad_count[0];
-    s->nan_count = state->bad_count[1];
-    s->range_count = state->bad_count[2];
-    s->cause = (s->inf_count ? MPT_CAUSE_INF : 0u) | (s->nan_count ? MPT_CAUSE_NAN : 0u) |
-               (s->range_count ? MPT_CAUSE_RANGE : 0u);
+    mpti_step_counts(s, state->bad_count[0], state->bad_count[1], state->bad_count[2]);
     s->bad_tensor = state->bad ? chunks[key >> 16].tensor : 0u;
     s->bad_index = state->bad ? chunks[key >> 16].first + (key >> 2 & 0x3fffu) : 0u;
     s->bad_cause = state->bad ? 1u << (key & 3u) : 0u;
@@ -2645,10 +2640,11 @@ static cublasStatus_t mpti_gemm_choose(const mpti_lt *lt, mpti_gemm_plan *p)
     cublasLtMatmulPreference_t      preference = NULL;
     cublasLtMatmulHeuristicResult_t found;
     int                             count = 0;
-    /* where k is split among blocks, add their sums in FP32 too; "in place" does so only if d is FP32 */
-    const uint32_t in_place = p->key.d_format == MPT_F32 ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE : 0u;
+    /* where k is split among blocks, add their sums in FP32 too; all ways do so if d is FP32 */
     const struct { cublasLtMatmulPreferenceAttributes_t which; uint32_t value; } row[] = {
-        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | in_place},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, p->key.d_format == MPT_F32
+                                                         ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_MASK
+                                                         : (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)(uintptr_t)p->key.a},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)(uintptr_t)p->key.b},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)(uintptr_t)p->key.d},
@@ -2992,16 +2988,5 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
  * Tests: compare with the CPU function by memcmp in tests/test_cuda*.cu, at all sizes used there, shuffled,
  *   under ASan and TSan. tests/emu lists the parts of CUDA that it emulates; add what you need. */
 
-// >>C22 history ------------------------------------------------------------------------------------
-/* 0.4.0  Old: mpt_cuda_combine(c, state, reduce, ...); new: mpt_cuda_combine(c, list, state, reduce, ...)
- *        Blocks: mpt_cuda_block_quantize_n, mpt_gemm_args.block_scales; a_scale, b_scale are const void *.
- * 0.3.0  Old: mpt_cuda_scaler_scale_n(c, state, x, n, t);
- *        new: mpt_cuda_scaler_scale_n(c, state, MPT_F32, x, n, t)
- *        Needs CUDA 12.0 or newer. The advice accepts FP8 products with any number of rows; like cublasLt, it
- *        refuses scales where nothing is FP8, and two e4m3 operands with an e5m2 result.
- * 0.2.0  One conversion call in place of 33, with the same bits. Old and new, with the stream t:
- *   mpt_cuda_f16_from_f32_n(c, d, s, n, t)   mpt_cuda_convert_n(c, MPT_F16, d, MPT_F32, s, n, NULL, NULL, t)
- * 0.1.0  The first version. */
-
-// >>C23 licence ------------------------------------------------------------------------------------
+// >>C22 licence ------------------------------------------------------------------------------------
 /* MIT licence, as mpt_half.h.  Copyright (c) 2026 the mpt authors. */

@@ -36,8 +36,8 @@
  *   >>H6 random bits                     >>H16 implementation: text
  *   >>H7 arrays                          >>H17 implementation: blocks
  *   >>H8 arithmetic                      >>H18 to add a format, or an instruction set
- *   >>H9 text                            >>H19 history
- *   >>H10 blocks                         >>H20 licence
+ *   >>H9 text                            >>H19 licence
+ *   >>H10 blocks
  */
 #ifndef MPT_HALF_H
 #define MPT_HALF_H
@@ -6155,18 +6155,7 @@ MPTI_DEF mpt_status mpt_block_tensor_scale(mpt_block block, const float *src, si
  * to the lines of mpti_kernel_here (>>H14).
  */
 
-// >>H19 history ------------------------------------------------------------------------------------
-/* 0.4.0  mpt_f16_next_up(h) and mpt_f16_next_down(h) became mpt_f16_next(h, 1) and mpt_f16_next(h, 0); bf16
- *        likewise. mpt_simd_name() says "avx512" instead of "avx512bf16"; MPT_SIMD 4 is the last path.
- *        Stochastic rounding of a 64-bit integer to f64 weighs its last bit, too.
- * 0.3.0  Other results: E8M0 takes the larger of two equally near powers of two, as IEEE 754-2019 says if
- *        neither is even (3 becomes 4, was 2), and to-odd there is toward zero; a text of 1e400 or more in
- *        over 400 digits overflows (was 0). Formats: MPT_E4M3IEEE, MPT_E3M4, MPT_E4M3B11FNUZ.
- *        Many threads: MPT_USE_OPENMP, MPT_PARALLEL_FOR; the same bits.
- * 0.2.0  Half the time to compile, fewer names, the same bits.
- * 0.1.0  The first version. */
-
-// >>H20 licence ------------------------------------------------------------------------------------
+// >>H19 licence ------------------------------------------------------------------------------------
 /* MIT License
  *
  * Copyright (c) 2026 the mpt authors
