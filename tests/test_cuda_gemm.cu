@@ -11,6 +11,7 @@
 #include "cuda.h"
 
 #include <cublasLt.h>
+#include <utility>
 
 static int compute_capability;
 
@@ -880,13 +881,16 @@ TEST(open_and_order)
     CHECK_EQ_I(mpt_cuda_gemm(other, &o.g, gpu.stream), MPT_E_ORDER);
     CU(cudaMalloc(&workspace, 8192));
     CHECK_EQ_I(mpt_cuda_gemm_open(other, (char *)workspace + 128, 4096), MPT_E_ARG);
-    CHECK_EQ_I(mpt_cuda_gemm_open(other, workspace, 0), MPT_E_ARG);
+    for (size_t bytes : {0, 255}) CHECK_EQ_I(mpt_cuda_gemm_open(other, workspace, bytes), MPT_E_ARG);
     CHECK_EQ_I(mpt_cuda_gemm_open(NULL, workspace, 8192), MPT_E_ARG);
     CHECK_EQ_I(mpt_cuda_gemm_open(other, workspace, 8192), MPT_OK);
     CHECK_EQ_I(mpt_cuda_gemm_open(other, NULL, 0), MPT_OK);        /* changes nothing */
     CHECK_EQ_I(mpt_cuda_gemm(other, &o.g, gpu.stream), MPT_OK);
     CU(cudaStreamSynchronize(gpu.stream));
     compare(c, o, 1.0);
+    std::swap(gpu.cuda, other);     /* a scale that is copied goes into the workspace, not behind it */
+    if (has(MPT_E4M3)) fp8_product(MPT_E4M3, MPT_E4M3, MPT_BF16, true, 0u);
+    std::swap(gpu.cuda, other);
     mpt_cuda_destroy(other);
     CU(cudaFree(workspace));
 }
