@@ -889,8 +889,9 @@ typedef struct mpt_fp8_recipe {
                                  * freezes the scale until it has left the history */
 } mpt_fp8_recipe;
 
-/* The scales of some tensors, in arrays of yours. On the GPU: the same struct with device pointers. On many
- * ranks: reduce amax by maximum before the update, as 32-bit unsigned integers so that NaN wins. */
+/* The scales of some tensors, in arrays of yours: zero the struct, then fill it. On the GPU: with device
+ * pointers. On many ranks: reduce amax by maximum before the update, as 32-bit unsigned integers so that NaN
+ * wins. */
 typedef struct mpt_fp8_scaling {
     mpt_fp8_recipe recipe;
     uint64_t       count;
@@ -898,6 +899,8 @@ typedef struct mpt_fp8_scaling {
     float         *inverse;     /* [count] 1 / scale, for the product: a_scale, b_scale of mpt_gemm_args */
     float         *amax;        /* [count] largest |x| since the last update */
     float         *history;     /* [count][length] the amax of earlier steps, oldest first */
+    uint64_t       inverse_step;    /* floats from one inverse to the next; 0 counts as 1. 4 saves a copy in
+                                     * mpt_cuda_gemm: cublasLt wants multiples of 16 bytes */
 } mpt_fp8_scaling;
 
 /* mpt_fp8_defaults -- the defaults of the original: the largest of 1024 steps, margin 0.
@@ -2898,6 +2901,8 @@ MPT_HD uint32_t mpti_fp8_scaled(uint32_t x, float scale)
     const uint32_t is = 0u - (uint32_t)((y & 0x7fffffffu) > 0x7f800000u);
     return (x & was) | (((y & ~is) | (0x7fc00000u & is)) & ~was);
 }
+
+MPT_HD uint64_t mpti_inverse_at(uint64_t i, uint64_t step) { return step ? i * step : i; }
 
 /* The next scale, from the pattern of amax. Patterns are compared: no fast-math build can flush them. */
 MPT_HD float mpti_fp8_next_scale(float scale, uint32_t amax, const mpt_fp8_recipe *r)
@@ -5418,7 +5423,7 @@ MPT_DEF mpt_status mpt_fp8_init(const mpt_fp8_scaling *s)
     size_t           i;
     if (status != MPT_OK)
         return status;
-    for (i = 0; i < s->count; i++) s->scale[i] = s->inverse[i] = 1.0f;
+    for (i = 0; i < s->count; i++) s->scale[i] = s->inverse[mpti_inverse_at(i, s->inverse_step)] = 1.0f;
     for (i = 0; i < s->count; i++) s->amax[i] = 0.0f;
     for (i = 0; i < (size_t)s->count * s->recipe.length; i++) s->history[i] = 0.0f;
     return MPT_OK;
@@ -5443,7 +5448,7 @@ MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s)
                 amax = mpti_f32_bits(h[k]);
         h[length - 1] = mpti_f32_make(last);
         s->scale[i] = mpti_fp8_next_scale(s->scale[i], amax, &s->recipe);
-        s->inverse[i] = mpti_div(1.0f, s->scale[i]);
+        s->inverse[mpti_inverse_at(i, s->inverse_step)] = mpti_div(1.0f, s->scale[i]);
         s->amax[i] = 0.0f;
     }
     return MPT_OK;

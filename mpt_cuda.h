@@ -386,7 +386,7 @@ typedef struct mpt_gemm_args {
     uint32_t    epilogue;           /* MPT_EPILOGUE_* or-ed */
     float       alpha, beta;
     const void *a_scale, *b_scale;  /* FP8: device scalar (float) to multiply by, at a multiple of 16 bytes
-                                       (elsewhere it costs a copy); NULL: 1. With block_scales: block scales,
+                                       (or it is copied first); NULL: 1. With block_scales: block scales,
                                        as mpt_cuda_block_quantize_n with cols k stores them */
     const float *d_scale;           /* FP8 d: device scalar to multiply by; NULL: 1 */
     float      *d_amax;             /* FP8 d: device scalar for the largest |value| before d_scale, or NULL */
@@ -1650,7 +1650,7 @@ MPTI_KERNEL(MPTI_THREADS) mpti_k_fp8_update(mpt_fp8_scaling s, bool init)
     if (threadIdx.x == 0) {
         const float scale = init ? 1.0f : mpti_fp8_next_scale(s.scale[i], most, &s.recipe);
         s.scale[i] = scale;
-        s.inverse[i] = mpti_div(1.0f, scale);
+        s.inverse[mpti_inverse_at(i, s.inverse_step)] = mpti_div(1.0f, scale);
         s.amax[i] = 0.0f;
     }
 }

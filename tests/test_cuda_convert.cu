@@ -411,18 +411,20 @@ TEST(the_tile_has_no_bank_conflicts)
     for (bool t : taken) CHECK(t);
 }
 
-/* Delayed scaling of some tensors over some steps on device and host; all arrays are compared. */
+/* Delayed scaling of some tensors over some steps on device and host; all arrays are compared, with the gaps
+ * between the inverses. */
 static void scaling(const mpt_fp8_recipe &recipe, size_t count, int steps)
 {
-    const size_t    total = 3 * count + count * recipe.length;
+    const size_t    total = 6 * count + count * recipe.length;
     Buffer          memory(4 * total, 0);
     mpt_fp8_scaling host = {}, device;
     host.recipe = recipe;
     host.count = count;
+    host.inverse_step = recipe.length % 2 ? 4 : 0;
     device = host;
     float *const h = (float *)memory.host(), *const d = (float *)memory.device();
-    host.scale = h, host.inverse = h + count, host.amax = h + 2 * count, host.history = h + 3 * count;
-    device.scale = d, device.inverse = d + count, device.amax = d + 2 * count, device.history = d + 3 * count;
+    host.scale = h, host.inverse = h + count, host.amax = h + 5 * count, host.history = h + 6 * count;
+    device.scale = d, device.inverse = d + count, device.amax = d + 5 * count, device.history = d + 6 * count;
     CHECK_EQ_I(mpt_fp8_init(&host), MPT_OK);
     CHECK_EQ_I(mpt_cuda_fp8_init(gpu.cuda, &device, gpu.stream), MPT_OK);
     CU(cudaStreamSynchronize(gpu.stream));

@@ -743,12 +743,13 @@ TEST(fp8_by_current_scaling)
     mpt_e4m3          *code[2];
     mpt_fp8_scaling    s = {};
     if (!has(MPT_E4M3)) return lacks(MPT_E4M3);
-    CU(cudaMalloc((void **)&scales, 8 * sizeof(float)));
+    CU(cudaMalloc((void **)&scales, 16 * sizeof(float)));
     CU(cudaMalloc((void **)&result, d.size() * sizeof(float)));
     s.recipe = mpt_fp8_defaults(MPT_E4M3);
     s.recipe.length = 1;
     s.count = 2;
-    s.scale = scales, s.inverse = scales + 2, s.amax = scales + 4, s.history = scales + 6;
+    s.scale = scales, s.amax = scales + 2, s.inverse = scales + 4, s.history = scales + 12;
+    s.inverse_step = 4;
     STATUS(mpt_cuda_fp8_init(gpu.cuda, &s, gpu.stream), MPT_OK);
     for (int i = 0; i < 2; i++) {
         for (size_t j = 0; j < sizes[i]; j++)
@@ -773,7 +774,7 @@ TEST(fp8_by_current_scaling)
     g.d_format = MPT_F32;
     g.row_major = g.trans_b = 1;
     g.alpha = 1.0f;
-    g.a_scale = s.inverse, g.b_scale = s.inverse + 1;
+    g.a_scale = s.inverse, g.b_scale = s.inverse + 4;
     STATUS(mpt_cuda_gemm(gpu.cuda, &g, gpu.stream), MPT_OK);
     CU(cudaStreamSynchronize(gpu.stream));
     CU(cudaMemcpy(d.data(), result, d.size() * sizeof(float), cudaMemcpyDeviceToHost));

@@ -1617,14 +1617,16 @@ static float original_fp8_scale(float old, float amax, float largest, int margin
 TEST(fp8_scales_are_the_originals)
 {
     static const uint32_t odd[] = {0u, 1u, 0x00800000u, 0x7f7fffffu, 0x7f800000u, 0x7fc00001u, 0x3f800000u};
-    float                 scale[3], inverse[3], amax[3], history[3 * 16], slot[16];
+    float                 scale[3], inverse[9], amax[3], history[3 * 16], slot[16];
     int                   turn;
     for (turn = 0; turn < 48; turn++) {
         mpt_fp8_scaling s;
         float           want = 1.0f;
         unsigned        step, length;
-        size_t          i;
+        size_t          i, apart = turn % 5 ? 1 : 4;
         memset(&s, 0, sizeof s);
+        s.inverse_step = turn % 5 ? turn % 2u : 4;
+        inverse[3] = 77.0f;
         s.recipe = mpt_fp8_defaults(turn % 2 ? MPT_E5M2 : MPT_E4M3);
         CHECK(s.recipe.length == 1024u && s.recipe.choice == MPT_AMAX_MAX && s.recipe.margin == 0);
         s.recipe.choice = turn / 2 % 2 ? MPT_AMAX_MOST_RECENT : MPT_AMAX_MAX;
@@ -1661,12 +1663,12 @@ TEST(fp8_scales_are_the_originals)
             }
             CHECK_EQ_I(mpt_fp8_update(&s), MPT_OK);
             CHECK_EQ_U_AT(mpti_f32_bits(scale[1]), mpti_f32_bits(want), code);
-            CHECK_EQ_U(mpti_f32_bits(inverse[1]), mpti_f32_bits(mpti_div(1.0f, want)));
-            CHECK(mpti_f32_is_finite(scale[1]) && mpti_f32_is_finite(inverse[1]));
+            CHECK_EQ_U(mpti_f32_bits(inverse[apart]), mpti_f32_bits(mpti_div(1.0f, want)));
+            CHECK(mpti_f32_is_finite(scale[1]) && mpti_f32_is_finite(inverse[apart]) && inverse[3] == 77.0f);
             CHECK_EQ_U(mpti_f32_bits(amax[1]), 0u);
             CHECK_EQ_U(mpti_f32_bits(history[2 * length - 1]),
                        s.recipe.drop_bad && code >= 0x7f800000u ? 0u : code);
-            CHECK(scale[2] == 1.0f && inverse[2] == 1.0f);          /* no amax: the scale stays */
+            CHECK(scale[2] == 1.0f && inverse[2 * apart] == 1.0f);  /* no amax: the scale stays */
             slot[0] = 0.0f;
         }
     }
@@ -1704,6 +1706,7 @@ TEST(fp8_scales_on_dirty_memory)
         s.recipe = mpt_fp8_defaults(MPT_E5M2);
         s.recipe.length = 3u;
         s.count = 2u;
+        s.inverse_step = 0u;
         s.scale = place[0], s.inverse = place[1], s.amax = place[2], s.history = place[3];
         CHECK_EQ_I(mpt_fp8_init(&s), MPT_OK);
         for (k = 0; k < 8; k++) {
