@@ -2728,7 +2728,7 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
     MPTI_REFUSE(!c->gemm, MPT_E_MEMORY, "out of host memory");
     c->gemm_close = mpti_gemm_close;
     c->gemm->cc = gpu.cc;
-    c->gemm->bytes = workspace ? bytes - 32u : bytes ? bytes : (size_t)32 << 20;
+    c->gemm->bytes = (bytes ? bytes : (size_t)32 << 20) / 16u * 16u - (workspace ? 32u : 0u);
     c->gemm->workspace = workspace;
     c->gemm->owned = !workspace;
     if (!workspace)
