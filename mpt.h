@@ -907,7 +907,8 @@ typedef struct mpt_fp8_scaling {
  *   format  in  MPT_E4M3 or MPT_E5M2; anything else is refused by the calls below */
 MPT_DEF mpt_fp8_recipe mpt_fp8_defaults(mpt_format format);
 
-/* mpt_fp8_init -- set all scales to 1, nothing recorded.
+/* mpt_fp8_init -- set all scales to 1, nothing recorded. Far from 1 the first step is useless with delayed
+ * scaling: let it be one of current scaling.
  * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with count > 0, a recipe out of range), MPT_E_UNSUPPORTED (a
  * format that is not FP8); nothing is written. */
 MPT_DEF mpt_status mpt_fp8_init(const mpt_fp8_scaling *s);
@@ -4482,10 +4483,10 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
 {
     if (!s || !mpti_f32_bits(s->config.init_scale))
         return "mpt_scaler_init is due: this scaler was never initialised";
-    if (step && mpti_was_refused(s, step))
-        return "an optimizer's step was refused, as its status said: the next check is refused, too";
     if (!s->in_use)
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
+    if (step && mpti_was_refused(s, step))
+        return "an optimizer's step was refused (status; on a GPU misuse): the next check is refused, too";
     if (!s->checks || (step && step->update != s->updates + 1u))
         return "mpt_check or mpt_unscale is due: none has read this step's gradients, or it was refused";
     if (step && mpti_step_is_open(step))

@@ -15,7 +15,7 @@
  *     mpt_cuda_list_create(gpu, &list, tensors, count);
  *     mpt_cuda_state_create(gpu, &state, &scaler, lr);
  *     for (...) {                         // or capture one round in a CUDA graph and replay it
- *         mpt_cuda_scaler_scale_n(gpu, state, MPT_F16, dlogits, n, stream);    // 1 scale
+ *         mpt_cuda_scaler_scale_n(gpu, state, MPT_F32, dlogits, n, stream);    // 1 scale, before FP16
  *         backward(stream);                                            // 2 backward, your code
  *         mpt_cuda_check(gpu, list, state, stream);                    // 3 check
  *         mpt_cuda_adamw_step(gpu, list, state, &adamw, stream);       // 4 step
@@ -26,7 +26,10 @@
  *
  *     #define GPU(call) do { if ((call) != MPT_OK) die(mpt_cuda_error_text(gpu)); } while (0)
  *
- * A kernel that fails while it runs makes a later call return an error, such as cudaErrorIllegalAddress.
+ * A kernel that fails while it runs makes a later call return an error, such as cudaErrorIllegalAddress. What
+ * only the device knows is in the state: look there now and then (mpt_cuda_state_get). misuse above 0 means
+ * calls in the wrong order; scaler.verdict keeps what mpt_scaler_update would return. 16-bit copies must hold
+ * the weights before the first forward pass: mpt_cuda_convert_n.
  *
  * Scale, found_inf, step count, norm and learning rate live in one struct in device memory. So the calls only
  * queue work on a stream; they do not wait for the GPU, allocate device memory or read anything back, except
@@ -87,7 +90,8 @@ typedef struct CUstream_st *mpt_stream;
 typedef struct mpt_cuda      mpt_cuda;         /* context of one device: its properties, the last error */
 typedef struct mpt_cuda_list mpt_cuda_list;    /* a tensor list as a table in device memory */
 
-/* The state of a training run, in device memory. It holds no pointers, so a copy of it is a checkpoint. */
+/* The state of a training run, in device memory. It holds no pointers, so with the arrays a copy is a
+ * checkpoint. */
 typedef struct mpt_cuda_state {
     mpt_scaler scaler;          /* as in mpt.h */
     mpt_step   step;            /* as in mpt.h: found_inf, norm, clip factor of the current step */
@@ -140,7 +144,7 @@ MPT_CUDA_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list);
 /* mpt_cuda_state_create, mpt_cuda_state_destroy -- the device-resident state of one training run. Use it on
  * one stream at a time, as a list: kernels count their finished blocks in it.
  *   out     out  in device memory; your own kernels may read it
- *   scaler  in   in host memory, from mpt_scaler_init or an earlier run
+ *   scaler  in   in host memory, from mpt_scaler_init. To resume a run, call mpt_cuda_state_set: t is 0 here
  *   lr      in   learning rate, 0 or more
  * Errors: also MPT_E_MEMORY. */
 MPT_CUDA_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, const mpt_scaler *scaler,
@@ -158,7 +162,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, c
 MPT_CUDA_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const mpt_cuda_state *state,
                                            mpt_stream stream);
 
-/* mpt_cuda_lr_set -- queue a new learning rate, 0 or more. */
+/* mpt_cuda_lr_set -- queue a new learning rate, 0 or more, under graph capture the same in every replay. */
 MPT_CUDA_DEF mpt_status mpt_cuda_lr_set(mpt_cuda *c, mpt_cuda_state *state, float lr, mpt_stream stream);
 
 // >>C5 conversion ----------------------------------------------------------------------------------
@@ -224,7 +228,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format ds
 /* The calls of the training step of mpt.h, queued on a stream. The device checks their order, since a graph
  * replays them without the host: a call in the wrong order adds 1 to state->misuse, and changes nothing else.
  * (Only a refused check also changes step and scaler, and a refused step its record, as on the CPU.)
- * All return MPT_OK, MPT_E_ARG or MPT_E_CUDA, and on an error write nothing. */
+ * All return MPT_OK, MPT_E_ARG or MPT_E_CUDA, or what is said below, and on an error write nothing. */
 
 /* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale.
  *   format  in      MPT_F32, MPT_F16 or MPT_BF16; any other is MPT_E_UNSUPPORTED
@@ -242,7 +246,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list,
 
 /* mpt_cuda_accumulate, mpt_cuda_grads_zero -- as mpt_accumulate and mpt_grads_zero. Use the first, for
  * instance, to add the 16-bit gradients of each micro-batch to FP32 gradients. (A matrix product that makes a
- * gradient does not need it: let mpt_cuda_gemm add to an FP32 d, with beta 1.)
+ * gradient does not need it: let mpt_cuda_gemm add to an FP32 d, with beta 1. An epilogue's sums do not add.)
  *   dst, src  in  lists of tensors of the same sizes, otherwise MPT_E_ARG. Their gradients must not overlap;
  *                 this is not checked
  * Parity: bit-exact host/device, except that a NaN may have other bits. */
@@ -250,7 +254,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_accumulate(mpt_cuda *c, const mpt_cuda_list *ds
                                             mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_grads_zero(mpt_cuda *c, const mpt_cuda_list *list, mpt_stream stream);
 
-/* mpt_cuda_clip -- as mpt_clip. */
+/* mpt_cuda_clip -- as mpt_clip. An optimizer of your own multiplies by state->step.clip_factor. */
 MPT_CUDA_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_norm, mpt_stream stream);
 
 /* The reduction of mpt_cuda_combine: queue work on the stream that replaces values[0 .. n-1], in device
@@ -283,7 +287,7 @@ MPT_CUDA_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_
  * last with MPT_STEP_STAYS_OPEN; only the last adds 1 to state->t. For stochastic rounding, give each of
  * these lists its own seed.
  * Errors: also MPT_E_ARG if a tensor lacks what the optimizer needs, or MPT_STEP_ZERO_GRADS meets a gradient
- * that two tensors share; MPT_E_ORDER if another list has already taken the step. */
+ * that two tensors share; MPT_E_ORDER if another list was checked, or has already taken the step. */
 MPT_CUDA_DEF mpt_status mpt_cuda_sgd_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                           const mpt_sgd *o, mpt_stream stream);
 MPT_CUDA_DEF mpt_status mpt_cuda_adamw_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
@@ -295,7 +299,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_lamb_step(mpt_cuda *c, const mpt_cuda_list *lis
 MPT_CUDA_DEF mpt_status mpt_cuda_lion_step(mpt_cuda *c, const mpt_cuda_list *list, mpt_cuda_state *state,
                                            const mpt_lion *o, mpt_stream stream);
 
-/* mpt_cuda_scaler_update -- as mpt_scaler_update. */
+/* mpt_cuda_scaler_update -- as mpt_scaler_update, whose status is in state->scaler.verdict then. */
 MPT_CUDA_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mpt_stream stream);
 
 // >>C8 GPUs and advice -----------------------------------------------------------------------------
@@ -354,7 +358,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_gpu(mpt_cuda *c, mpt_gpu *gpu);
  * Forward: BIAS, RELU or GELU, or BIAS with one of these. RELU or GELU with AUX also writes to aux what the
  * backward pass needs. Backward: DRELU or DGELU multiplies by the derivative, found from aux; with BGRAD it
  * also computes the gradient of the bias. Or BGRAD_A or BGRAD_B sums an operand, in the product that makes
- * the gradient of the weights. Sums are written to `bias`. */
+ * the gradient of the weights. Sums replace what is in `bias`, whatever beta. */
 #define MPT_EPILOGUE_NONE    0u
 #define MPT_EPILOGUE_BIAS    1u
 #define MPT_EPILOGUE_RELU    2u
@@ -989,6 +993,8 @@ struct mpt_cuda {
     char       text[256];
     const mpt_cuda_state *stepped;          /* state whose step was closed last, and by which list */
     const mpt_cuda_list  *stepped_by;
+    const mpt_cuda_state *checked;          /* likewise of the last check */
+    const mpt_cuda_list  *checked_by;
     mpti_lt   *gemm;                        /* what mpt_cuda_gemm needs; NULL until mpt_cuda_gemm_open */
     void     (*gemm_close)(mpt_cuda *c);    /* frees gemm */
 };
@@ -1038,6 +1044,7 @@ static const char *mpti_cuda_advice(cudaError_t e)
         {cudaErrorUnsupportedPtxVersion, " (update the NVIDIA driver, or compile with -arch for this GPU)"},
         {cudaErrorInvalidResourceHandle, " (call cudaSetDevice with this context's device first, and pass a "
                                          "stream made there)"},
+        {cudaErrorIllegalAddress, " (a host pointer, an array that was freed, or one shorter than was said)"},
         {cudaErrorStreamCaptureUnsupported, " (while a stream is capturing nothing can be created, destroyed "
                                             "or waited for: do it before)"}};
     for (const auto &r : row)
@@ -1082,6 +1089,8 @@ static uint64_t mpti_blocks_of(uint64_t n, uint32_t width)
 {
     return n / (MPTI_THREADS * width) + (n % (MPTI_THREADS * width) != 0u);
 }
+
+#define MPTI_UNALIGNED "an array is not at a multiple of its elements' size"
 
 /* Unless *e is an error already: allocate a device table, copy it from the host, and wait. cudaMemcpy returns
  * when it has read pageable host memory, maybe before a kernel on a non-blocking stream can see the copy. */
@@ -1140,6 +1149,7 @@ struct mpt_cuda_list {
     double           *partial;      /* device, [2 * chunk_count] */
     double           *sums;         /* behind partial, [MPTI_COMBINED + whole_count]: summed over the ranks */
     uint64_t         *sizes;        /* host, [tensor_count] */
+    const void      **grads;        /* host, [tensor_count] */
     uint64_t          chunk_count, tensor_count, whole_count;   /* the last: of the whole that parts are of */
     unsigned          has;          /* MPT_NEEDS_* met by all tensors; MPTI_ZEROES: no gradient is shared */
 };
@@ -1154,6 +1164,7 @@ static mpt_status mpti_launch_list(mpt_cuda *c, const char *call, void (*kernel)
                                    typename mpti_same<P>::type... args)
 {
     const uint64_t most = (uint64_t)c->multiprocessors * 32u;
+    if (l->context->device != c->device) return mpti_cuda_result(c, cudaErrorInvalidResourceHandle, call);
     return mpti_launch(c, call, kernel, l->chunk_count < most ? l->chunk_count : most, MPTI_THREADS, stream,
                        l->tensors, l->chunks, l->chunk_count, args...);
 }
@@ -1166,6 +1177,7 @@ static void mpti_cuda_tabulate(mpt_cuda_list *l, const mpt_tensor *t, size_t cou
     for (size_t i = 0; i < count; i++) {
         if (row) {
             l->sizes[i] = t[i].n;
+            l->grads[i] = t[i].grad;
             row[i].tensor = t[i];
             row[i].first_chunk = l->chunk_count;
             row[i].whole_chunk = l->whole_count + t[i].first / MPTI_CHUNK;
@@ -1189,7 +1201,8 @@ static mpt_status mpti_cuda_list_fill(mpt_cuda_list *l, const mpt_tensor *tensor
     mpti_cuda_chunk  *chunk = (mpti_cuda_chunk *)calloc(1, chunk_bytes);
     cudaError_t       e;
     l->sizes = (uint64_t *)calloc(count ? count : 1, sizeof *l->sizes);
-    e = row && chunk && l->sizes ? cudaSuccess : cudaErrorMemoryAllocation;
+    l->grads = (const void **)calloc(count ? count : 1, sizeof *l->grads);
+    e = row && chunk && l->sizes && l->grads ? cudaSuccess : cudaErrorMemoryAllocation;
     if (e == cudaSuccess) mpti_cuda_tabulate(l, tensors, count, row, chunk);
     if (e == cudaSuccess) e = mpti_cuda_here(c);
     mpti_cuda_table(&e, &l->tensors, row, tensor_bytes);
@@ -1226,6 +1239,14 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     status = mpt_tensors_validate(tensors, count, MPT_NEEDS_GRAD, &fault);
     MPTI_REFUSE(status != MPT_OK, status, fault.why);
     MPTI_REFUSE(count > 0xffffffffu, MPT_E_ARG, "more than 2^32 - 1 tensors");
+    for (size_t i = 0; i < count; i++) {
+        const mpt_tensor *const t = &tensors[i];
+        const uintptr_t         moments = (uintptr_t)t->m | (uintptr_t)t->v | (uintptr_t)t->v_max;
+        MPTI_REFUSE((uintptr_t)t->grad % (t->grad_format == MPT_F32 ? 4u : 2u) ||
+                    (uintptr_t)t->param % (t->param_format == MPT_F32 ? 4u : 2u) ||
+                    moments % (t->moments == MPT_MOMENTS_F32 ? 4u : 2u) || (uintptr_t)t->master % 4u ||
+                    (uintptr_t)t->extra % 2u, MPT_E_ARG, MPTI_UNALIGNED);
+    }
     mpt_cuda_list *l = (mpt_cuda_list *)calloc(1, sizeof *l);
     MPTI_REFUSE(!l, MPT_E_MEMORY, "out of host memory");
     l->context = c;
@@ -1250,16 +1271,25 @@ MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list)
     (void)cudaFree(list->chunks);
     (void)cudaFree(list->partial);
     free(list->sizes);
+    free(list->grads);
+    if (list->context->checked_by == list) list->context->checked = NULL;
     free(list);
 }
 
 MPTI_KERNEL(32) mpti_k_state_set(mpt_cuda_state *state, mpt_cuda_state value) { *state = value; }
 MPTI_KERNEL(32) mpti_k_lr_set(mpt_cuda_state *state, float lr) { state->lr = lr; }
 
+#define MPTI_BAD_STATE "scaler not initialised, or lr below 0 or not finite"
+static bool mpti_cuda_state_ok(const mpt_scaler *s, float lr)
+{
+    return s->scale > 0.0f && lr >= 0.0f && mpti_f32_is_finite(lr);
+}
+
 MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const mpt_cuda_state *host,
                                       mpt_stream stream)
 {
     MPTI_REFUSE(!c || !state || !host, MPT_E_ARG, "NULL argument");
+    MPTI_REFUSE(!mpti_cuda_state_ok(&host->scaler, host->lr), MPT_E_ARG, MPTI_BAD_STATE);
     mpti_cuda_reopen(c, state);
     return mpti_launch(c, __func__, mpti_k_state_set, 1, 1, stream, state, *host);
 }
@@ -1270,8 +1300,7 @@ MPT_DEF mpt_status mpt_cuda_state_create(mpt_cuda *c, mpt_cuda_state **out, cons
     mpt_cuda_state host;
     if (out) *out = NULL;
     MPTI_REFUSE(!c || !out || !scaler, MPT_E_ARG, "NULL argument");
-    if (!(scaler->scale > 0.0f) || !(lr >= 0.0f) || !mpti_f32_is_finite(lr))
-        return mpti_cuda_bad(c, MPT_E_ARG, __func__, "scaler not initialised, or lr below 0 or not finite");
+    MPTI_REFUSE(!mpti_cuda_state_ok(scaler, lr), MPT_E_ARG, MPTI_BAD_STATE);
     memset(&host, 0, sizeof host);
     host.scaler = *scaler;
     host.lr = lr;
@@ -1292,7 +1321,8 @@ MPT_DEF mpt_status mpt_cuda_state_get(mpt_cuda *c, mpt_cuda_state *host, const m
                                       mpt_stream stream)
 {
     MPTI_REFUSE(!c || !state || !host, MPT_E_ARG, "NULL argument");
-    const cudaError_t e = cudaMemcpyAsync(host, state, sizeof *host, cudaMemcpyDeviceToHost, stream);
+    cudaError_t e = mpti_cuda_here(c);
+    if (e == cudaSuccess) e = cudaMemcpyAsync(host, state, sizeof *host, cudaMemcpyDeviceToHost, stream);
     return mpti_cuda_result(c, e, __func__);
 }
 
@@ -1404,6 +1434,7 @@ MPT_DEF mpt_status mpt_cuda_convert_n(mpt_cuda *c, mpt_format dst_format, void *
     MPTI_REFUSE(refusal, MPT_E_UNSUPPORTED, refusal);
     if (!n) return MPT_OK;
     const uint32_t out = mpti_convert_bytes(dst_format), in = mpti_convert_bytes(src_format);
+    MPTI_REFUSE((uintptr_t)dst % out || (uintptr_t)src % in, MPT_E_ARG, MPTI_UNALIGNED);
     if (o.rounding == MPT_RND_STOCHASTIC)
         return mpti_launch(c, __func__, out == 2u ? mpti_k_stochastic<uint16_t> : mpti_k_stochastic<uint8_t>,
                            mpti_blocks_of(n, 16u / out), MPTI_THREADS, stream, dst, dst_format, src, n,
@@ -1743,6 +1774,7 @@ MPT_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, m
 {
     MPTI_REFUSE(!c || !state || (n && !x), MPT_E_ARG, "NULL argument");
     MPTI_REFUSE(!mpti_cuda_is_float(format), MPT_E_UNSUPPORTED, "format is not f32, f16 or bf16");
+    MPTI_REFUSE((uintptr_t)x % mpti_convert_bytes(format), MPT_E_ARG, MPTI_UNALIGNED);
     return mpti_launch(c, __func__, format == MPT_F32 ? mpti_k_scale<uint32_t> : mpti_k_scale<uint16_t>,
                        mpti_blocks_of(n, format == MPT_F32 ? 16u : 32u), MPTI_THREADS, stream, state, format,
                        x, n);
@@ -1984,6 +2016,8 @@ static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cu
 {
     MPTI_REFUSE_AS(name, !c || !list || !state, MPT_E_ARG, "NULL argument");
     mpti_cuda_reopen(c, state);
+    c->checked = state;
+    c->checked_by = list;
     return mpti_launch_list(c, name, write_back ? mpti_k_check<true> : mpti_k_check<false>, list, stream,
                             list->partial, state);
 }
@@ -2381,6 +2415,16 @@ static mpt_status mpti_cuda_lamb(mpt_cuda *c, const char *call, const mpt_cuda_l
 
 /* ---- the calls ---- */
 
+/* Is the first gradient of a list one of the list that was checked? The others need not be looked up: who
+ * takes the wrong list, as with gradients that were accumulated elsewhere, has no gradient right. */
+static bool mpti_cuda_was_checked(const mpt_cuda_list *list, const mpt_cuda_list *checked)
+{
+    if (list == checked || !list->tensor_count) return true;
+    for (uint64_t i = 0; i < checked->tensor_count; i++)
+        if (checked->grads[i] == list->grads[0]) return true;
+    return false;
+}
+
 /* All refusals of a step, before anything is queued. */
 static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, const mpt_cuda_state *state,
                                     const void *o, bool hyperparameters_ok, unsigned needs, const char *name)
@@ -2391,6 +2435,8 @@ static mpt_status mpti_cuda_step_ok(mpt_cuda *c, const mpt_cuda_list *list, cons
     if (c->stepped == state && c->stepped_by != list)
         return mpti_cuda_bad(c, MPT_E_ORDER, name, "another list has taken this step: check one list of all "
                              "tensors, and step its parts, all but the last with MPT_STEP_STAYS_OPEN");
+    MPTI_REFUSE_AS(name, c->checked == state && !mpti_cuda_was_checked(list, c->checked_by), MPT_E_ORDER,
+                   "the gradients of this list are not those of the list that was checked");
     needs &= ~MPTI_STAYS_OPEN;
     if ((list->has & needs) != needs)
         return mpti_cuda_bad(c, MPT_E_ARG, name, needs & ~list->has & MPTI_ZEROES
@@ -2739,6 +2785,12 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
     return status;
 }
 
+static bool mpti_gemm_unaligned(const void *p, mpt_format f)
+{
+    const int64_t unit = mpti_gemm_unit(f);
+    return unit < 16 && (uintptr_t)p % (uintptr_t)(16 / unit);
+}
+
 MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream)
 {
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -2747,6 +2799,8 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
     if (!c || !g || !g->a || !g->b || !g->d || (g->epilogue & MPTI_EPILOGUE_BIAS && !g->bias) ||
         (g->epilogue & MPTI_EPILOGUE_AUX && !g->aux) || (g->block_scales && !(g->a_scale && g->b_scale)))
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, matrix, bias, aux, or scales of blocks");
+    MPTI_REFUSE(mpti_gemm_unaligned(g->a, g->a_format) || mpti_gemm_unaligned(g->b, g->b_format) ||
+                mpti_gemm_unaligned(g->d, g->d_format), MPT_E_ARG, MPTI_UNALIGNED);
     MPTI_REFUSE(!c->gemm, MPT_E_ORDER, "call mpt_cuda_gemm_open once before");
     const mpt_gemm_verdict advice = mpt_gemm_advice(c->gemm->cc, g);
     const unsigned         refusals = mpti_gemm_refusals(advice.problems);
@@ -2960,7 +3014,9 @@ MPT_DEF mpt_status mpt_cuda_ranges_get_sync(mpt_cuda *c, const mpt_cuda_ranges *
     mpti_cuda_range d;
     if (!c || !ranges || !r || tensor >= ranges->list->tensor_count)
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, or no such tensor");
-    cudaError_t e = cudaMemcpyAsync(&d, ranges->range + tensor, sizeof d, cudaMemcpyDeviceToHost, stream);
+    cudaError_t e = mpti_cuda_here(c);
+    if (e == cudaSuccess)
+        e = cudaMemcpyAsync(&d, ranges->range + tensor, sizeof d, cudaMemcpyDeviceToHost, stream);
     if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
     if (e == cudaSuccess) {
         *r = ranges->empty;

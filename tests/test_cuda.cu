@@ -1453,6 +1453,18 @@ TEST(bad_lists)
                 MPT_E_UNSUPPORTED);
         CHECK(list == NULL);
     }
+    for (int which = 0; which < 3; which++) {               /* arrays a byte or two off */
+        bad = device;
+        for (mpt_tensor &t : bad)
+            if (t.m && t.param) {
+                void **const place[] = {&t.grad, (void **)&t.master, &t.m};
+                *place[which] = (char *)*place[which] + (which == 0 ? 1 : 2);
+                t.moments = MPT_MOMENTS_F32;
+            }
+        REFUSED(mpt_cuda_list_create(gpu.cuda, &list, bad.data(), bad.size()), "mpt_cuda_list_create",
+                MPT_E_ARG);
+        CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "multiple") != NULL);
+    }
     OK(mpt_cuda_list_create(gpu.cuda, &list, NULL, 0));     /* an empty list is a list */
     mpt_cuda_list_destroy(list);
     bad.assign(3, mpt_tensor());                            /* so is one of empty tensors, all NULL */
@@ -1490,6 +1502,41 @@ TEST(lists_that_lack)
     }
 }
 
+/* Gradients are accumulated in one list; another is checked, or stepped, by mistake. Parts are no mistake. */
+TEST(wrong_list)
+{
+    Run               run(list_mixed(), 1024.0f, 2000, 0.01f), other(list_mixed(), 1024.0f, 2000, 0.01f);
+    mpt_cuda *const   c = gpu.cuda;
+    const mpt_stream  s = gpu.stream;
+    mpt_sgd           sgd = {0.01f, 0.0f, 0.0f, 0u, 0.0f, 0u, 0u};
+    mpt_cuda_list    *part[2] = {NULL, NULL}, *empty = NULL;
+    std::vector<mpt_tensor> all;
+    for (Twin &t : run.twins) all.push_back(t.tensor(true));
+    OK(mpt_cuda_list_create(c, &part[0], &all[0], 2));
+    OK(mpt_cuda_list_create(c, &part[1], &all[2], all.size() - 2));
+    OK(mpt_cuda_list_create(c, &empty, NULL, 0));
+    OK(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, NULL, 0, s));
+    OK(mpt_cuda_check(c, other.list, run.state, s));
+    REFUSED(mpt_cuda_sgd_step(c, run.list, run.state, &sgd, s), "mpt_cuda_sgd_step", MPT_E_ORDER);
+    REFUSED(mpt_cuda_sgd_step(c, part[1], run.state, &sgd, s), "mpt_cuda_sgd_step", MPT_E_ORDER);
+    OK(mpt_cuda_scaler_update(c, run.state, s));
+    OK(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, NULL, 0, s));
+    OK(mpt_cuda_check(c, run.list, run.state, s));
+    sgd.options = MPT_STEP_STAYS_OPEN;
+    OK(mpt_cuda_sgd_step(c, part[1], run.state, &sgd, s));
+    OK(mpt_cuda_sgd_step(c, empty, run.state, &sgd, s));
+    REFUSED(mpt_cuda_sgd_step(c, other.list, run.state, &sgd, s), "mpt_cuda_sgd_step", MPT_E_ORDER);
+    sgd.options = 0u;
+    OK(mpt_cuda_sgd_step(c, part[0], run.state, &sgd, s));
+    OK(mpt_cuda_scaler_update(c, run.state, s));
+    CHECK_EQ_U(download(run.state).misuse, 0);
+    OK(mpt_cuda_scaler_scale_n(c, run.state, MPT_F32, NULL, 0, s));
+    OK(mpt_cuda_check(c, part[0], run.state, s));
+    mpt_cuda_list_destroy(part[0]);             /* the context forgets a list that is gone */
+    OK(mpt_cuda_sgd_step(c, part[1], run.state, &sgd, s));
+    for (mpt_cuda_list *l : {part[1], empty}) mpt_cuda_list_destroy(l);
+}
+
 TEST(bad_numbers)
 {
     Run             run(list_mixed(), 1024.0f, 2000, 0.01f);
@@ -1499,6 +1546,11 @@ TEST(bad_numbers)
     const float     nan = mpti_f32_make(0x7fc00000u), inf = HUGE_VALF;
     memset(&unset, 0, sizeof unset);
     REFUSED(mpt_cuda_state_create(c, &state, &unset, 0.1f), "mpt_cuda_state_create", MPT_E_ARG);
+    for (float scale : {0.0f, -1.0f, nan}) {
+        mpt_cuda_state wrong = download(run.state);
+        wrong.scaler.scale = scale;
+        REFUSED(mpt_cuda_state_set(c, run.state, &wrong, gpu.stream), "mpt_cuda_state_set", MPT_E_ARG);
+    }
     for (float lr : {-1e-3f, -inf, inf, nan}) {
         REFUSED(mpt_cuda_state_create(c, &state, &run.scaler, lr), "mpt_cuda_state_create", MPT_E_ARG);
         REFUSED(mpt_cuda_lr_set(c, run.state, lr, gpu.stream), "mpt_cuda_lr_set", MPT_E_ARG);
@@ -1594,6 +1646,12 @@ TEST(another_device)
             REFUSED(mpt_cuda_scaler_update(c, run.state, stream), "mpt_cuda_scaler_update", MPT_E_CUDA);
             if (!current)
                 continue;
+            mpt_cuda_state copy;
+            mpt_cuda      *other = NULL;
+            REFUSED(mpt_cuda_state_get(c, &copy, run.state, NULL), "mpt_cuda_state_get", MPT_E_CUDA);
+            CHECK_EQ_I(mpt_cuda_create(&other, 1), MPT_OK);     /* a list of the other device */
+            CHECK_EQ_I(mpt_cuda_check(other, run.list, run.state, there), MPT_E_CUDA);
+            mpt_cuda_destroy(other);
             REFUSED(mpt_cuda_check(c, run.list, run.state, NULL), "mpt_cuda_check", MPT_E_CUDA);
             REFUSED(mpt_cuda_list_create(c, &list, device.data(), device.size()), "mpt_cuda_list_create",
                     MPT_E_CUDA);
@@ -1760,7 +1818,7 @@ TEST(launch_fails)
     X(sgd_steps) X(adamw_steps) X(steps_by_format) X(steps_on_any_grid) X(steps_without_moments)           \
     X(wrong_order) X(graph_replay) X(graph_state_set) X(null_arguments) X(null_context) X(null_arrays)     \
     X(bad_lists) X(state_read_later)                                                                       \
-    X(lists_that_lack) X(bad_numbers) X(bad_device)
+    X(lists_that_lack) X(wrong_list) X(bad_numbers) X(bad_device)
 #ifdef MPT_CUDA_EMU
 #define TESTS(X) COMMON_TESTS(X) X(step_never_waits) X(other_calls_never_wait) X(no_gpu) X(create_fails) \
     X(non_blocking_stream) X(overflow_is_cheap) X(block_count_heals) X(launch_fails) X(another_device)   \

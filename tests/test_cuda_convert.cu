@@ -193,6 +193,10 @@ TEST(bad_arguments)
         CHECK(strstr(mpt_cuda_error_text(gpu.cuda), "mpt_cuda_convert_n: ") != NULL);
         CHECK_EQ_I(c.device(gpu.cuda, a.device(), NULL, 1, gpu.stream), MPT_E_ARG);
         CHECK_EQ_I(c.device(NULL, a.device(), b.device(), 1, gpu.stream), MPT_E_ARG);
+        for (int off = 0; off < 2; off++)       /* dst, or src, is no multiple of its elements' size */
+            if ((off ? size_of(c.from) : size_of(c.to)) > 1)
+                CHECK_EQ_I(c.device(gpu.cuda, (char *)a.device() + !off, (char *)b.device() + off, 1,
+                                    gpu.stream), MPT_E_ARG);
         CHECK_EQ_I(c.device(gpu.cuda, NULL, NULL, 0, gpu.stream), MPT_OK);
     }
     CU(cudaStreamSynchronize(gpu.stream));
