@@ -429,7 +429,8 @@ typedef struct mpt_scaler_config {
                             "pass overflows, the loss diverges, min_scale is too high, or gradients "      \
                             "were not zeroed after a bad step")                                            \
     X(MPT_VERDICT_NAN,      "no scale works: gradients are NaN from the first scale down to the "          \
-                            "smallest; look for a NaN in data, weights or forward pass")                   \
+                            "smallest; look for a NaN in data, weights or forward pass, and for an Inf "   \
+                            "among activations")                                                           \
     X(MPT_VERDICT_RANGE,    "no scale works: gradients are finite, but unscaled they exceed the range "    \
                             "of the format they are stored in")                                            \
     X(MPT_VERDICT_RAISED,   "the dialect's original raises an error here and ends the run")
@@ -451,8 +452,8 @@ MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
  *
  * Growth. After `interval` steps without an alarm the scale is multiplied by `growth` (2).
  *
- * Alarm. While no base rate is known, every bad step is an alarm, and every alarm backs off by a factor. In a
- * run of bad steps each backs off once more, from the ninth on by 2, 4, 8 ... 32 factors at once. After a run
+ * Alarm. While no base rate is known, every bad step is an alarm, and every alarm backs off by a factor, from
+ * the ninth on, in a run of bad steps or in the search below, by 2, 4, 8 ... 32 factors at once. After a run
  * of at least two the scale climbs back, a factor at a time: the more factors it fell, the faster; each climb
  * that fails makes it four times as slow, up to `interval`.
  *
@@ -464,10 +465,11 @@ MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
  * climbed to refutes it.
  * With a base rate b, alarms are raised by a run of bad steps that b makes improbable (2^-20), and when bad
  * steps exceed b plus a tolerance by more than a number that grows with log2(b), from 1 to 11. The tolerance
- * is b, but at least 1/64, at most the larger of 1/32 and b/4, and never above (1-b)/2. So data with 5 NaN in
- * 100 batches cost these steps and no scale, while a scale at fault is still noticed. The base rate follows
- * the observed rate, never far above what was learned, and becomes none when steps are good. It is forgotten
- * after 4096 bad steps, or 63 in a row, and the search begins anew.
+ * is b, but at least 1/64, at most the larger of 1/32 and b/4, and never above (1-b)/2. So 5 NaN in 100
+ * batches cost these steps and, after some 300 steps that may lead to min_scale and back, no scale, while a
+ * scale at fault is still noticed. The base rate follows the observed rate, never far above what was learned,
+ * and becomes none when steps are good. It is forgotten after 4096 bad steps, or 63 in a row, and the search
+ * begins anew.
  *
  * Verdict, until the next good step. OVERFLOW or NAN, whichever was found last: when `patience` + 12 steps in
  * a row were bad, `patience` of them at min_scale. The scale then waits where the last good step was. RANGE:
@@ -1613,6 +1615,8 @@ typedef enum mpt_trans { MPT_NO_TRANS = 111, MPT_TRANS = 112 } mpt_trans;
  *                 1, dy, MPT_F32, rows, W, MPT_F16, cols, 1, dx, MPT_F32, cols, NULL, 0)
  *   dW += dy' x  (MPT_ROW_MAJOR, MPT_TRANS, MPT_NO_TRANS, rows, cols, batch,
  *                 1, dy, MPT_F32, rows, x, MPT_F32, cols, 1, dW, MPT_F16, cols, NULL, 0)
+ * A convolution through im2col: y = W p, dp = W' dy, dW += dy p', image by image. Add the images' dW in FP32,
+ * and then once to 16 bits (mpt_axpy): each sum in 16 bits is rounded.
  * Exact: FP32 fma in order of k, then fma(alpha, sum, beta * c), one rounding to C's format: the same bits on
  * every machine, in any layout. Two exceptions. (1) Where k, alpha and beta are 1: fma(a, b, c), as in
  * mpt_axpy. (2) Where m or n is at most 4, or at most 16 and k above 16: the sum is that of mpt_dot if the
@@ -4482,7 +4486,7 @@ MPT_DEF mpt_status mpt_grad_get(const mpt_step *step, const mpt_tensor *t, float
 MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
 {
     if (!s || !mpti_f32_bits(s->config.init_scale))
-        return "mpt_scaler_init is due: this scaler was never initialised";
+        return "mpt_scaler_init is due: none was called, or it refused its configuration";
     if (!s->in_use)
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
     if (step && mpti_was_refused(s, step))
@@ -5789,6 +5793,7 @@ static uint64_t mpti_state_checksum(const unsigned char *p, size_t n, uint64_t v
     size_t       runs, i;
     c.p = p;
     c.n = n;
+    c.sum[0] = 0u;
     for (c.run = (size_t)1 << 18; c.run < n && (version < 4u || c.run * 256u < n);)
         c.run *= 2u;
     runs = (n - 1u) / c.run + 1u;
