@@ -512,7 +512,8 @@ typedef struct mpt_scaler {
     uint32_t found_inf;         /* nonzero: a bad gradient was found since the last update */
     uint32_t cause;             /* MPT_CAUSE_* or-ed, since the last update */
     uint32_t checks;            /* gradient checks since the last update */
-    uint32_t in_use;            /* mpt_scaler_scale was called: 0 never; 1 since the last check; 2 before */
+    uint32_t in_use;            /* mpt_scaler_scale was called: 0 never; 1 since the last check; 2 before; 3:
+                                 * a second check was refused, and the update will be */
 } mpt_scaler;
 
 /* mpt_scaler_defaults -- the published defaults of a dialect, to change and pass to mpt_scaler_init.
@@ -552,7 +553,7 @@ MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned caus
 
 /* mpt_scaler_update -- grow or back off the loss scale after a step: one call for all optimizers.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER without a check since the last update, or after a refused
- * one (nothing is changed); MPT_E_SCALE while no scale works, and where deepspeed and fairseq raise an error:
+ * one (the scale stays); MPT_E_SCALE while no scale works, and where deepspeed and fairseq raise an error:
  * the update was made, s->verdict says why, and you may train on if you expect the cause to go away.
  * Exact: as the original of the dialect, in its own arithmetic.  Parity: bit-exact host/device.
  * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2; the originals. */
@@ -602,10 +603,9 @@ typedef struct mpt_tensor_report {
  *   report   out     [count], what was bad in each tensor, or NULL; not written on an error
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the first
  * mpt_scaler_scale, once after a refused mpt_*_step, and for a second check of the same step before the
- * update, which changes nothing. But where mpt_scaler_scale was called in between, so that an update is
- * missing, it sets step->found_inf; and after any other error, and an mpt_unscale that follows an mpt_check
- * in the same step, step->found_inf is set and mpt_scaler_update refuses: whoever ignores the status skips
- * the step, and is told by the update.
+ * update, also of another list. An error sets step->found_inf and makes mpt_scaler_update refuse: whoever
+ * ignores the status skips the step, and is told by the update. (Not where mpt_scaler_scale was called after
+ * the first check: then an update is missing, and only the second step is skipped.)
  * Exact: factor FP32(1 / FP64(scale)). Squares of 64 elements are added in float, these sums in double, on a
  * fixed tree, so that the norm is off by at most 2^-21 of itself and, where gradients differ, by far less; no
  * square overflows or vanishes.  Parity: bit-exact host/device, for any thread count, vector width or grid.
@@ -2579,7 +2579,7 @@ MPT_HD int mpti_was_refused(const mpt_scaler *s, const mpt_step *step)
 }
 MPT_HD int mpti_may_check(const mpt_scaler *s, const mpt_step *step)
 {
-    return !mpti_is_second_check(s, step) && !mpti_was_refused(s, step);
+    return s->in_use != 3u && !mpti_is_second_check(s, step) && !mpti_was_refused(s, step);
 }
 
 MPT_HD void mpti_count_check(mpt_scaler *s, uint32_t found_inf, uint32_t cause)
@@ -2587,20 +2587,30 @@ MPT_HD void mpti_count_check(mpt_scaler *s, uint32_t found_inf, uint32_t cause)
     s->found_inf |= found_inf;
     s->cause |= cause;
     s->checks++;
-    s->in_use = 2u;
+    if (s->in_use != 3u)
+        s->in_use = 2u;
+}
+MPT_HD int mpti_may_update(mpt_scaler *s)
+{
+    const int may = s->checks && s->in_use != 3u;
+    if (s->in_use == 3u) {
+        s->checks = 0u;
+        s->in_use = 2u;
+    }
+    return may;
 }
 
 /* A caller that ignores the status of a refused check must not step on scaled gradients: found_inf makes the
- * step skip them, and without checks mpt_scaler_update refuses. A second check does no harm, unless it should
- * have unscaled what the first one only read, or an update is missing, so that it reads a new step's. */
-MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step, int write_back)
+ * step skip them, and mpt_scaler_update refuses: without checks, or since a second one was refused, such as
+ * that of another list. (But where an update is missing, the second one reads a new step's gradients.) */
+MPT_HD void mpti_refuse_check(mpt_scaler *s, mpt_step *step)
 {
-    const int second = s && mpti_is_second_check(s, step), late = second && s->in_use == 1u;
-    if (second && !late && (!write_back || (step->stage & 3u) == (uint32_t)MPT_STAGE_UNSCALED))
-        return;
+    const int second = s && mpti_is_second_check(s, step);
     step->found_inf = 1u;
     step->stage &= 3u;
-    if (s && !late)
+    if (second && s->in_use != 1u)
+        s->in_use = 3u;
+    else if (s && !second)
         s->checks = 0u;
 }
 
@@ -3730,7 +3740,7 @@ static int mpti_scaler_possible(const mpt_scaler *s)
     if (!mpti_scaler_config_ok(c) || s->skipped > s->updates || s->skipped_nan > s->skipped ||
         !mpti_is_size(s->wide) || mpti_f32_bits(s->scale) != mpti_f32_bits(mpti_to_f32(s->wide)) ||
         s->verdict >= (uint32_t)MPT_VERDICT_COUNT || s->found_inf > 1u ||
-        s->cause > (s->found_inf ? 7u : 0u) || s->in_use > 2u)
+        s->cause > (s->found_inf ? 7u : 0u) || s->in_use > 3u)
         return 0;
     if (s->iteration < 0 || s->iteration >> 62 || (uint64_t)s->iteration > s->updates || s->last_bad < -1 ||
         s->last_bad > s->iteration || s->last_moved < -1 || s->last_moved > s->iteration)
@@ -3776,9 +3786,7 @@ MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
     const mpt_status status = mpti_scaler_usable(s);
     if (status != MPT_OK)
         return status;
-    if (!s->checks)
-        return MPT_E_ORDER;
-    return mpti_scaler_advance(s);
+    return mpti_may_update(s) ? mpti_scaler_advance(s) : MPT_E_ORDER;
 }
 
 /* ---- check, unscale, clip ---- */
@@ -4223,7 +4231,7 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
         status = mpti_gradients_ok(tensors, count, write_back);
     if (status != MPT_OK) {
         if (step)
-            mpti_refuse_check(s, step, write_back);
+            mpti_refuse_check(s, step);
         return status;
     }
     memset(step, 0, sizeof *step);
@@ -4489,6 +4497,8 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
         return "mpt_scaler_init is due: none was called, or it refused its configuration";
     if (!s->in_use)
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
+    if (s->in_use == 3u)
+        return "a second check was refused: a record needs all of its gradients in one list";
     if (step && mpti_was_refused(s, step))
         return "an optimizer's step was refused (status; on a GPU misuse): the next check is refused, too";
     if (!s->checks || (step && step->update != s->updates + 1u))

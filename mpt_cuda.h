@@ -1955,7 +1955,7 @@ MPTI_KERNEL(MPTI_THREADS, 3) mpti_k_check(MPTI_OF_LIST, double *partial, mpt_cud
         mpti_block_finish_check(state, chunks, chunk_count, partial, factor, Write);
     else if (threadIdx.x == 0) {
         state->misuse++;
-        mpti_refuse_check(&state->scaler, &state->step, Write);
+        mpti_refuse_check(&state->scaler, &state->step);
     }
 }
 
@@ -2103,7 +2103,7 @@ MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_strea
 
 MPTI_KERNEL(32) mpti_k_update(mpt_cuda_state *state)
 {
-    if (state->scaler.in_use && state->scaler.checks)
+    if (state->scaler.in_use && mpti_may_update(&state->scaler))
         (void)mpti_scaler_advance(&state->scaler);  /* scaler.verdict keeps an error */
     else
         state->misuse++;

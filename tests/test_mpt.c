@@ -220,14 +220,21 @@ static void world_make(world *w)
         REFUSED_CHECK(w, mpt_unscale(&(w).scaler, &(w).step, (w).tensor, 2, (w).report), status); \
     } while (0)
 
-/* A second mpt_check changes nothing. mpt_unscale after mpt_check marks the step bad: it did not unscale. */
+/* A second check makes the step be skipped and the update refuse, whatever is checked in between; gradients
+ * do not change. Then all is put back. */
 #define REFUSED_AGAIN(w)                                                                             \
     do {                                                                                             \
-        REFUSED(w, mpt_check(&(w).scaler, &(w).step, (w).tensor, 2, (w).report), MPT_E_ORDER);       \
-        if ((w).step.stage == (uint32_t)MPT_STAGE_UNSCALED)                                          \
-            REFUSED(w, mpt_unscale(&(w).scaler, &(w).step, (w).tensor, 2, NULL), MPT_E_ORDER);       \
-        else                                                                                         \
-            REFUSED_CHECK(w, mpt_unscale(&(w).scaler, &(w).step, (w).tensor, 2, NULL), MPT_E_ORDER); \
+        world before_;                                                                               \
+        memcpy(&before_, &(w), sizeof before_);                                                      \
+        CHECK_EQ_I(mpt_check(&(w).scaler, &(w).step, (w).tensor, 2, (w).report), MPT_E_ORDER);       \
+        CHECK_EQ_I(mpt_unscale(&(w).scaler, &(w).step, (w).tensor + 1, 1, NULL), MPT_E_ORDER);       \
+        CHECK_EQ_U((w).step.found_inf, 1);                                                           \
+        CHECK(strstr(mpt_order_text(&(w).scaler, &(w).step), "a second check was refused") != NULL); \
+        CHECK_EQ_I(mpt_scaler_update(&(w).scaler), MPT_E_ORDER);                                     \
+        CHECK_EQ_U((w).scaler.checks, 0);                                                            \
+        (w).step.found_inf = before_.step.found_inf;                                                 \
+        (w).scaler.checks = before_.scaler.checks;                                                   \
+        CHECK(!memcmp(&before_, &(w), sizeof before_));                                              \
     } while (0)
 
 #define REFUSED_CLIPS(w, status)                                                      \
@@ -1089,7 +1096,6 @@ TEST(order_text_says_what_is_due)
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
     DUE("mpt_check or mpt_unscale");
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
-    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
     CHECK(strstr(mpt_order_text(&s, &step), "step, then mpt_scaler_update are due") != NULL);
     CHECK_EQ_I(mpt_sgd_step(&o, &step, &la.t, 1), MPT_OK);
     DUE("mpt_scaler_update");
@@ -1135,6 +1141,31 @@ TEST(refused_step_is_told_by_the_next_update)
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
 }
 
+/* One check for each layer, all with one record: only the first is made, and the update tells. */
+TEST(lists_checked_one_by_one)
+{
+    mpt_scaler s;
+    mpt_step   step = step_zero(), other = step_zero();
+    float      x[4];
+    mpt_tensor t[4];
+    int        round, i;
+    CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
+    for (i = 0; i < 4; i++) t[i] = mpt_tensor_grad_f32("x", &x[i], 1);
+    for (round = 0; round < 3; round++) {
+        for (i = 0; i < 4; i++) x[i] = mpt_scaler_scale(&s, 1.0f);
+        for (i = 0; i < 4; i++)
+            CHECK_EQ_I(mpt_unscale(&s, &step, &t[i], 1, NULL), i ? MPT_E_ORDER : MPT_OK);
+        CHECK_EQ_I(mpt_unscale(&s, &other, &t[3], 1, NULL), MPT_E_ORDER);
+        CHECK_EQ_I(mpt_scaler_record(&s, 0, 0), MPT_OK);
+        CHECK(x[0] < 1.5f && x[3] > 1.5f && step.found_inf && other.found_inf);
+        CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);
+    }
+    for (i = 0; i < 4; i++) x[i] = mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_unscale(&s, &step, t, 4, NULL), MPT_OK);     /* in one list all is well */
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    CHECK(!step.found_inf && x[3] < 1.5f);
+}
+
 /* An optimizer of one's own asks found_inf alone: where an update is forgotten, it must not take the scaled
  * gradients of the next step with the verdict on the last. */
 TEST(forgotten_update_skips_the_next_step)
@@ -1145,8 +1176,6 @@ TEST(forgotten_update_skips_the_next_step)
     CHECK_EQ_I(mpt_scaler_init(&s, NULL), MPT_OK);
     (void)mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
-    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);      /* the same gradients again */
-    CHECK_EQ_U(step.found_inf, 0);
     (void)mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
     CHECK_EQ_U(step.found_inf, 1);
@@ -1615,6 +1644,7 @@ int main(int argc, char **argv)
     RUN_EXACT(grad_get_unscales_and_clips);
     RUN(order_text_says_what_is_due);
     RUN(refused_step_is_told_by_the_next_update);
+    RUN(lists_checked_one_by_one);
     RUN(forgotten_update_skips_the_next_step);
     RUN(steps_without_optional_arrays);
     RUN(publish_writes_the_copies);
