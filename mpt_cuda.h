@@ -2785,12 +2785,6 @@ MPT_DEF mpt_status mpt_cuda_gemm_open(mpt_cuda *c, void *workspace, size_t bytes
     return status;
 }
 
-static bool mpti_gemm_unaligned(const void *p, mpt_format f)
-{
-    const int64_t unit = mpti_gemm_unit(f);
-    return unit < 16 && (uintptr_t)p % (uintptr_t)(16 / unit);
-}
-
 MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream stream)
 {
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -2799,8 +2793,6 @@ MPT_DEF mpt_status mpt_cuda_gemm(mpt_cuda *c, const mpt_gemm_args *g, mpt_stream
     if (!c || !g || !g->a || !g->b || !g->d || (g->epilogue & MPTI_EPILOGUE_BIAS && !g->bias) ||
         (g->epilogue & MPTI_EPILOGUE_AUX && !g->aux) || (g->block_scales && !(g->a_scale && g->b_scale)))
         return mpti_cuda_bad(c, MPT_E_ARG, __func__, "NULL argument, matrix, bias, aux, or scales of blocks");
-    MPTI_REFUSE(mpti_gemm_unaligned(g->a, g->a_format) || mpti_gemm_unaligned(g->b, g->b_format) ||
-                mpti_gemm_unaligned(g->d, g->d_format), MPT_E_ARG, MPTI_UNALIGNED);
     MPTI_REFUSE(!c->gemm, MPT_E_ORDER, "call mpt_cuda_gemm_open once before");
     const mpt_gemm_verdict advice = mpt_gemm_advice(c->gemm->cc, g);
     const unsigned         refusals = mpti_gemm_refusals(advice.problems);
