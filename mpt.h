@@ -2590,7 +2590,8 @@ MPT_HD void mpti_count_check(mpt_scaler *s, uint32_t found_inf, uint32_t cause)
     if (s->in_use != 3u)
         s->in_use = 2u;
 }
-MPT_HD int mpti_may_update(mpt_scaler *s)
+/* Is the update in order? If a second check was refused, this update is, and the next step begins anew. */
+MPT_HD int mpti_begin_update(mpt_scaler *s)
 {
     const int may = s->checks && s->in_use != 3u;
     if (s->in_use == 3u) {
@@ -3786,7 +3787,7 @@ MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s)
     const mpt_status status = mpti_scaler_usable(s);
     if (status != MPT_OK)
         return status;
-    return mpti_may_update(s) ? mpti_scaler_advance(s) : MPT_E_ORDER;
+    return mpti_begin_update(s) ? mpti_scaler_advance(s) : MPT_E_ORDER;
 }
 
 /* ---- check, unscale, clip ---- */

@@ -1083,8 +1083,8 @@ static mpt_status mpti_launch(mpt_cuda *c, const char *call, void (*kernel)(P...
     return mpti_cuda_result(c, e, call);
 }
 
-/* The number of blocks for an array of which each thread has `width` elements. One block per piece, not fewer
- * that loop: on an H100 their writes leave in the order of memory, up to 7% faster. */
+/* The number of blocks for an array of which each thread has `width` elements: one per piece. Fewer blocks
+ * that loop reach 0.94 of the speed on an H100. */
 static uint64_t mpti_blocks_of(uint64_t n, uint32_t width)
 {
     return n / (MPTI_THREADS * width) + (n % (MPTI_THREADS * width) != 0u);
@@ -2103,7 +2103,7 @@ MPT_DEF int mpt_cuda_nccl_reduce(void *user, double *values, size_t n, mpt_strea
 
 MPTI_KERNEL(32) mpti_k_update(mpt_cuda_state *state)
 {
-    if (state->scaler.in_use && mpti_may_update(&state->scaler))
+    if (state->scaler.in_use && mpti_begin_update(&state->scaler))
         (void)mpti_scaler_advance(&state->scaler);  /* scaler.verdict keeps an error */
     else
         state->misuse++;
