@@ -11,10 +11,11 @@
 /* The probability that process_most() is above x. */
 static double exceeds(double x) { return -expm1(-exp((4.75 - x) / 0.19)); }
 
-/* An upper bound for every rule that knows only the past, even if it knows the process: the largest share of
- * useful steps of a rule with a mean share `bad` of bad steps. By Lagrange multipliers: for a price of bad
- * steps, choose at each moment the scale 2^level with the largest (useful - price * bad), and add price *
- * budget; the bound is the least of these sums over many prices. For clean processes without jumps. */
+/* An upper bound for every rule that knows only the past, even if it knows the process, but for which steps are
+ * odd: the largest share of useful steps of a rule with a mean share `bad` of bad steps. By Lagrange
+ * multipliers: for a price of bad steps, choose at each moment the scale 2^level with the largest (useful -
+ * price * bad), and add price * budget; the bound is the least of these sums over many prices. For clean
+ * processes without jumps. */
 static double most_useful(const char *spec, double sigma, double bad)
 {
     enum { MOMENTS = 400, LEVELS = 65, PRICES = 300 };
@@ -22,14 +23,17 @@ static double most_useful(const char *spec, double sigma, double bad)
     const process p = process_read(spec);
     double        least = 2.0;
     int           i, k, price;
-    for (i = 0; i < MOMENTS; i++) {
-        const double part = ((double)i + 0.5) / MOMENTS, mu = process_mean(&p, part, i % 2);
+    memset(useful, 0, sizeof useful);
+    memset(fails, 0, sizeof fails);
+    for (i = 0; i < 2 * MOMENTS; i++) {
+        const double part = ((double)(i / 2) + 0.5) / MOMENTS, mu = process_mean(&p, part, i % 2);
         for (k = 0; k < LEVELS; k++) {
             const double level = (double)k - 24.0, room = 16.0 - level - mu;
-            fails[i][k] = level > process_limit(&p, part) ? 1.0
-                          : (1.0 - p.rare) * exceeds(room / sigma) +
-                            p.rare * exceeds((room - p.spike) / sigma);
-            useful[i][k] = (1.0 - fails[i][k]) * (1.0 - process_lost(level, mu, sigma));
+            const double fail = level > process_limit(&p, part) ? 1.0
+                                : (1.0 - p.rare) * exceeds(room / sigma) +
+                                  p.rare * exceeds((room - p.spike) / sigma);
+            fails[i / 2][k] += fail / 2.0;
+            useful[i / 2][k] += (1.0 - fail) * (1.0 - process_lost(level, mu, sigma)) / 2.0;
         }
     }
     for (price = -1; price < PRICES; price++) {
