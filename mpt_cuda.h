@@ -115,7 +115,7 @@ typedef struct mpt_cuda_state {
  * May wait for the device.  Threads: one caller per context. */
 MPT_CUDA_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device);
 
-/* mpt_cuda_destroy -- free a context; NULL is allowed. Destroy its lists and states first. */
+/* mpt_cuda_destroy -- free a context; NULL is allowed. Its lists and states may be destroyed before or after. */
 MPT_CUDA_DEF void mpt_cuda_destroy(mpt_cuda *c);
 
 /* mpt_cuda_error_text -- which call of this context failed last, why, and what to do about it.
@@ -990,6 +990,7 @@ typedef struct mpti_lt mpti_lt;
 struct mpt_cuda {
     int        device, multiprocessors;
     int        code;
+    uint64_t   users;                       /* 1 until mpt_cuda_destroy, and 1 for each list */
     char       text[256];
     const mpt_cuda_state *stepped;          /* state whose step was closed last, and by which list */
     const mpt_cuda_list  *stepped_by;
@@ -1007,12 +1008,6 @@ static void mpti_cuda_say(mpt_cuda *c, const char *call, const char *why, const 
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
         for (const char *s = part[i]; *s && length + 1 < sizeof c->text; s++) c->text[length++] = *s;
     c->text[length] = '\0';
-}
-
-/* From now on any list may take a step of this state again. */
-static void mpti_cuda_reopen(mpt_cuda *c, const mpt_cuda_state *state)
-{
-    if (c->stepped == state) c->stepped = NULL;
 }
 
 static mpt_status mpti_cuda_bad(mpt_cuda *c, mpt_status status, const char *call, const char *why)
@@ -1107,6 +1102,7 @@ MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
     *out = (mpt_cuda *)calloc(1, sizeof **out);
     if (!*out) return MPT_E_MEMORY;
     (*out)->device = device;
+    (*out)->users = 1;
     if (device < 0)
         return mpti_cuda_bad(*out, MPT_E_ARG, __func__, "device numbers start at 0");
     cudaError_t e = cudaSetDevice(device);
@@ -1117,8 +1113,9 @@ MPT_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device)
 
 MPT_DEF void mpt_cuda_destroy(mpt_cuda *c)
 {
-    if (c && c->gemm_close) c->gemm_close(c);
-    free(c);
+    if (!c) return;
+    if (c->gemm_close) c->gemm_close(c);
+    if (--c->users == 0) free(c);
 }
 
 MPT_DEF const char *mpt_cuda_error_text(const mpt_cuda *c)
@@ -1250,6 +1247,7 @@ MPT_DEF mpt_status mpt_cuda_list_create(mpt_cuda *c, mpt_cuda_list **out, const 
     mpt_cuda_list *l = (mpt_cuda_list *)calloc(1, sizeof *l);
     MPTI_REFUSE(!l, MPT_E_MEMORY, "out of host memory");
     l->context = c;
+    c->users++;
     l->tensor_count = count;
     mpti_cuda_tabulate(l, tensors, count, NULL, NULL);
     for (unsigned need = MPT_NEEDS_MASTER; need <= MPT_NEEDS_WHOLE; need *= 2u)
@@ -1273,6 +1271,7 @@ MPT_DEF void mpt_cuda_list_destroy(mpt_cuda_list *list)
     free(list->sizes);
     free(list->grads);
     if (list->context->checked_by == list) list->context->checked = NULL;
+    if (--list->context->users == 0) free(list->context);
     free(list);
 }
 
@@ -1290,7 +1289,7 @@ MPT_DEF mpt_status mpt_cuda_state_set(mpt_cuda *c, mpt_cuda_state *state, const 
 {
     MPTI_REFUSE(!c || !state || !host, MPT_E_ARG, "NULL argument");
     MPTI_REFUSE(!mpti_cuda_state_ok(&host->scaler, host->lr), MPT_E_ARG, MPTI_BAD_STATE);
-    mpti_cuda_reopen(c, state);
+    if (c->stepped == state) c->stepped = NULL;     /* any list may take the next step */
     return mpti_launch(c, __func__, mpti_k_state_set, 1, 1, stream, state, *host);
 }
 
@@ -2015,7 +2014,7 @@ static mpt_status mpti_cuda_check(mpt_cuda *c, const mpt_cuda_list *list, mpt_cu
                                   bool write_back, mpt_stream stream, const char *name)
 {
     MPTI_REFUSE_AS(name, !c || !list || !state, MPT_E_ARG, "NULL argument");
-    mpti_cuda_reopen(c, state);
+    if (c->stepped == state) c->stepped = NULL;     /* any list may take the next step */
     c->checked = state;
     c->checked_by = list;
     return mpti_launch_list(c, name, write_back ? mpti_k_check<true> : mpti_k_check<false>, list, stream,

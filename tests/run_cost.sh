@@ -138,7 +138,7 @@ while read -r header most; do
 done <<'END'
 mpt_half.h 6179
 mpt.h 11531
-mpt_cuda.h 3040
+mpt_cuda.h 3039
 END
 wc -l mpt_half.h mpt.h mpt_cuda.h
 summary

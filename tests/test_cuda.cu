@@ -1539,6 +1539,19 @@ TEST(wrong_list)
     for (mpt_cuda_list *l : {part[1], empty}) mpt_cuda_list_destroy(l);
 }
 
+TEST(a_list_outlives_its_context)
+{
+    Run              run(list_mixed(), 1024.0f, 2000, 0.01f);
+    const mpt_tensor tensor = run.twins[0].tensor(true);
+    mpt_cuda_list   *list = NULL;
+    mpt_cuda        *c = NULL;
+    CHECK_EQ_I(mpt_cuda_create(&c, 0), MPT_OK);
+    CHECK_EQ_I(mpt_cuda_list_create(c, &list, &tensor, 1), MPT_OK);
+    CHECK_EQ_I(mpt_cuda_check(c, list, run.state, gpu.stream), MPT_OK);
+    mpt_cuda_destroy(c);
+    mpt_cuda_list_destroy(list);
+}
+
 TEST(bad_numbers)
 {
     Run             run(list_mixed(), 1024.0f, 2000, 0.01f);
@@ -1819,7 +1832,7 @@ TEST(launch_fails)
     X(check_small_scale) X(scale_array) X(clip) X(scaler_traces) X(learning_rate) X(state_round_trip)      \
     X(sgd_steps) X(adamw_steps) X(steps_by_format) X(steps_on_any_grid) X(steps_without_moments)           \
     X(wrong_order) X(graph_replay) X(graph_state_set) X(null_arguments) X(null_context) X(null_arrays)     \
-    X(bad_lists) X(state_read_later)                                                                       \
+    X(bad_lists) X(state_read_later) X(a_list_outlives_its_context)                                        \
     X(lists_that_lack) X(wrong_list) X(bad_numbers) X(bad_device)
 #ifdef MPT_CUDA_EMU
 #define TESTS(X) COMMON_TESTS(X) X(step_never_waits) X(other_calls_never_wait) X(no_gpu) X(create_fails) \
