@@ -115,7 +115,7 @@ typedef struct mpt_cuda_state {
  * May wait for the device.  Threads: one caller per context. */
 MPT_CUDA_DEF mpt_status mpt_cuda_create(mpt_cuda **out, int device);
 
-/* mpt_cuda_destroy -- free a context; NULL is allowed. Its lists and states may be destroyed before or after. */
+/* mpt_cuda_destroy -- free a context; NULL is allowed. Lists and states may be destroyed before or after. */
 MPT_CUDA_DEF void mpt_cuda_destroy(mpt_cuda *c);
 
 /* mpt_cuda_error_text -- which call of this context failed last, why, and what to do about it.

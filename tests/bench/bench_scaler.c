@@ -11,8 +11,8 @@
 /* The probability that process_most() is above x. */
 static double exceeds(double x) { return -expm1(-exp((4.75 - x) / 0.19)); }
 
-/* An upper bound for every rule that knows only the past, even if it knows the process, but for which steps are
- * odd: the largest share of useful steps of a rule with a mean share `bad` of bad steps. By Lagrange
+/* An upper bound for every rule that knows only the past, even if it knows the process, but not which steps
+ * are odd: the largest share of useful steps of a rule with a mean share `bad` of bad steps. By Lagrange
  * multipliers: for a price of bad steps, choose at each moment the scale 2^level with the largest (useful -
  * price * bad), and add price * budget; the bound is the least of these sums over many prices. For clean
  * processes without jumps. */
