@@ -146,7 +146,7 @@ MPT_DEF int mpt_version(void);
     X(MPT_E_ARG,         -1, "bad argument: NULL, a value out of range, or arrays that overlap")     \
     X(MPT_E_ORDER,       -2, "a call out of order, or after a refused one: scale, check, step, update") \
     X(MPT_E_MEMORY,      -3, "out of memory, or a list or buffer of the caller is full")              \
-    X(MPT_E_DATA,        -4, "bad data: malformed, damaged, of another version; or a failed writer")  \
+    X(MPT_E_DATA,        -4, "bad data: malformed, damaged, of another version or model; a failed writer") \
     X(MPT_E_UNSUPPORTED, -5, "not supported: this call does not take this format, name or device")    \
     X(MPT_E_CUDA,        -6, "a CUDA call failed: see mpt_cuda_error_text")                          \
     X(MPT_E_CUBLAS,      -7, "a cuBLAS call failed: see mpt_cuda_error_text")                        \
@@ -521,8 +521,8 @@ MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format sr
  * matrix columns, fields of records, channel k of c interleaved floats (src + 4 * k, src_stride 4 * c). If a
  * stride is negative, the pointer is to the first element converted, which is the last in memory; a source
  * stride of 0 repeats one element. The bytes between elements of dst are not touched. Elements may have any
- * alignment, but those of dst must not overlap. Source and destination must not overlap, unless they start at
- * the same address with the same stride.
+ * alignment, but those of dst must not overlap. No byte may be of dst and of src, unless both start at the
+ * same address with the same stride: two fields of the same records may be.
  * Errors: as mpt_convert_n; MPT_E_ARG if dst_stride is less than an element.  Threads: any. */
 MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff_t dst_stride,
                                        mpt_format src_format, const void *src, ptrdiff_t src_stride,
@@ -824,7 +824,7 @@ typedef enum mpt_block_scaling {
 typedef struct mpt_block_opts {
     mpt_block_scaling scaling;
     int               packed;       /* nonzero: element codes are packed without gaps, as by mpt_pack_n */
-    float             tensor_scale; /* for NVFP4 only: finite and positive; 0 means 1 */
+    float             tensor_scale; /* finite and positive; 0 means 1, which MX formats demand */
     mpt_opts          element;      /* how elements are rounded; overflow always saturates */
 } mpt_block_opts;
 
@@ -862,7 +862,8 @@ MPT_DEF size_t mpt_packed_size(size_t n, int bits);
  * of code i is bit (i * bits + k) of the packed string, and bit j of that string is bit j mod 8 of byte
  * j / 8: the first of two 4-bit codes is the low half of the byte. In codes, bits above `bits` are ignored by
  * packing; unused bits of the last packed byte are zero. Packing may work in place; unpacking may not.
- * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, or other bits.  Threads: any. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL with n > 0, other bits, or arrays that overlap otherwise.
+ * Threads: any. */
 MPT_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, int bits);
 MPT_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n, int bits);
 #endif /* MPT_NO_BLOCKS */
@@ -950,7 +951,14 @@ static inline int mpti_no_array_here(const void *array, size_t n, size_t bytes)
     return n && (!array || n > (size_t)-1 / 2u / bytes);
 }
 
-/* The same, not inlined, for callers where the time of a call does not matter. */
+/* Do two arrays share memory? */
+MPTI_UNUSED static int mpti_meet(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    const uintptr_t p = (uintptr_t)a, q = (uintptr_t)b;
+    return a && b && (p - q < b_bytes || q - p < a_bytes);
+}
+
+/* mpti_no_array_here as a call, where its time does not matter. */
 MPTI_NOINLINE MPTI_UNUSED static int mpti_no_array(const void *array, size_t n, size_t bytes)
 {
     return mpti_no_array_here(array, n, bytes);
@@ -1441,13 +1449,13 @@ mpti_blocks_init(mpti_blocks *b, const mpt_block_info *block, const mpt_format_i
         b->scaling = o->scaling;
         b->packed = o->packed;
         b->opts = o->element;
-        if (!b->powers && (mpti_f32_bits(o->tensor_scale) & 0x7fffffffu))
+        if (mpti_f32_bits(o->tensor_scale) & 0x7fffffffu)
             t = mpti_f32_bits(o->tensor_scale);
     }
     b->opts.overflow = MPT_OVERFLOW_SATURATE;
     if (b->scaling == MPT_SCALE_DEFAULT)
         b->scaling = b->powers ? MPT_SCALE_FLOOR : MPT_SCALE_ROUND;
-    if (t >= 0x7f800000u)               /* Inf, NaN, or with a sign */
+    if (t >= 0x7f800000u || (b->powers && t != 0x3f800000u))    /* Inf, NaN, or with a sign; not 1 */
         return MPT_E_ARG;
     b->tensor_sig = mpti_f32_split(t, &b->tensor_exp);
     return MPT_OK;
@@ -2236,18 +2244,11 @@ MPTI_UNUSED static size_t mpti_in_parts(size_t n, size_t least, mpti_range_fn *r
     MPT_PARALLEL_FOR(parts, mpti_cut_body, &c);
     return parts;
 }
-/* `least`, or n (one part) if parts must not run in parallel. Elements of `from`, in_step bytes apart, become
- * elements of `to`, out_step bytes apart. An element may overwrite its own source, but no part may overwrite
- * what another part reads. If in_step is less than an element's size, sources overlap, and up to 7 bytes past
- * the computed end are read; callers must not place `to` there anyway. */
+/* `least`, or n (one part) if elements shrink in place: a part would overwrite what another one reads. */
 MPTI_UNUSED static size_t mpti_part_least(size_t least, const void *to, ptrdiff_t out_step, const void *from,
                                           ptrdiff_t in_step, size_t n)
 {
-    const uintptr_t a_step = (uintptr_t)(out_step < 0 ? -out_step : out_step), a_long = a_step * n;
-    const uintptr_t b_step = (uintptr_t)(in_step < 0 ? -in_step : in_step), b_long = b_step * n;
-    const uintptr_t a = (uintptr_t)to + (out_step < 0 ? a_step - a_long : 0u);
-    const uintptr_t b = (uintptr_t)from + (in_step < 0 ? b_step - b_long : 0u);
-    return (a == b && out_step == in_step) || a + a_long <= b || b + b_long <= a ? least : n;
+    return to == from && out_step != in_step ? n : least;
 }
 #define MPTI_IN_PARTS mpti_in_parts
 #else
@@ -2396,8 +2397,7 @@ MPTI_PORTABLE(MPTI_NOINLINE, mpti_f32_from_f16, uint32_t, uint16_t, mpti_f16_dec
     }
 
 /* A kernel from floats in[i] that compilers vectorize, by `copies` (MPTI_TWICE, or MPTI_ONCE); the statement
- * `first` may fill random[i]. A separate loop narrows the codes: where one loop mixes sizes, compilers repeat
- * each step two or four times. */
+ * `first` may fill random[i]. A second loop narrows codes: with two sizes in one, each step is repeated. */
 #define MPTI_FROM_F32(copies, name, to_bits, first, formula)                                        \
     MPTI_INLINE void name##_loop MPTI_KERNEL_PARAMETERS                                             \
     {                                                                                               \
@@ -3845,8 +3845,7 @@ static int mpti_convert_fast(mpt_format d, void *dst, mpt_format s, const void *
 /* Would a conversion overwrite elements that it then reads? Not at the same address, if none grows. */
 static inline int mpti_clobbers(const void *dst, size_t out, const void *src, size_t in, size_t n)
 {
-    const uintptr_t p = (uintptr_t)dst, q = (uintptr_t)src;
-    return p == q ? n && out > in : p - q < n * in || q - p < n * out;
+    return dst == src ? n && out > in : mpti_meet(dst, n * out, src, n * in);
 }
 
 MPTI_NOINLINE static int mpti_bad_array(const void *dst, size_t out, const void *src, size_t in, size_t n)
@@ -4010,7 +4009,7 @@ static mpti_side mpti_side_of(mpt_format format, mpt_byte_order order)
     return side;
 }
 
-static int mpti_bad_side(const mpti_side *side, const void *array, size_t n)
+static int mpti_bad_side(const mpti_side *side, void *array, size_t n)
 {
     const size_t apart = side->stride < 0 ? 0u - (size_t)side->stride : (size_t)side->stride;
     return !side->info || mpti_no_array(array, n, apart ? apart : 1u);
@@ -4523,6 +4522,26 @@ static void mpti_convert_range(void *context, size_t part, size_t begin, size_t 
     c->raised[part] = raised;
 }
 
+/* The lowest address of n > 0 elements, and the bytes from there to the end of the highest one. */
+static uintptr_t mpti_extent(const mpti_side *side, const void *array, size_t n, size_t *bytes)
+{
+    const size_t apart = (size_t)(side->stride < 0 ? -side->stride : side->stride) * (n - 1u);
+    *bytes = apart + (size_t)side->info->bytes;
+    return (uintptr_t)array - (side->stride < 0 ? apart : 0u);
+}
+
+/* Would an element overwrite one that is read? With one stride, both may be fields of the same records. */
+static int mpti_strides_clash(const mpti_side *d, const void *dst, const mpti_side *s, const void *src,
+                              size_t n)
+{
+    size_t          out, in;
+    const uintptr_t p = mpti_extent(d, dst, n, &out), q = mpti_extent(s, src, n, &in);
+    const size_t    step = (size_t)(d->stride < 0 ? -d->stride : d->stride);
+    const size_t    at = p > q ? (p - q) % step : step - (q - p - 1u) % step - 1u;    /* in a record of src */
+    const int       fields = at >= (size_t)s->info->bytes && at + (size_t)d->info->bytes <= step;
+    return (p - q < in || q - p < out) && !(d->stride == s->stride && (p == q || fields));
+}
+
 static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s, const void *src, size_t n,
                                const mpt_opts *opts, unsigned *flags)
 {
@@ -4530,11 +4549,12 @@ static mpt_status mpti_convert(const mpti_side *d, void *dst, const mpti_side *s
     mpti_range_fn  *range = mpti_convert_range;
     mpti_converting c;
     size_t          parts;
-    if (mpti_bad_side(d, dst, n) || mpti_bad_side(s, src, n) || mpti_refused_opts(opts))
+    if (mpti_bad_side(d, dst, n) || mpti_bad_side(s, (void *)(uintptr_t)src, n) || mpti_refused_opts(opts))
         return MPT_E_ARG;
     if (d->stride == d->info->bytes && s->stride == s->info->bytes
             ? mpti_clobbers(dst, (size_t)d->stride, src, (size_t)s->stride, n)
-            : n > 1u && d->stride < d->info->bytes && -d->stride < d->info->bytes)
+            : n > 1u && ((d->stride < d->info->bytes && -d->stride < d->info->bytes) ||
+                         mpti_strides_clash(d, dst, s, src, n)))
         return MPT_E_ARG;
     c.d = d, c.s = s;
     c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
@@ -4628,7 +4648,7 @@ static int mpti_seek_look(const mpti_seeking *c, uint64_t code)
 }
 
 /* Are all floats of a tile at most the format's largest number? A tenth of the time of a look at each. */
-static int mpti_tile_fits(const mpt_format_info *f, const unsigned char *from)
+MPTI_NOINLINE static int mpti_tile_fits(const mpt_format_info *f, const unsigned char *from)
 {
     const int32_t most = (int32_t)mpti_float_of(mpti_f64_bits(f->max_finite));
     int32_t       u[MPTI_TILE], beyond = 0;
@@ -4686,7 +4706,8 @@ MPTI_DEF mpt_status mpt_convert_checked_n(mpt_format dst_format, void *dst, mpt_
     c.f = d.info, c.o = opts ? opts : &plain;
     c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
     c.from = (const unsigned char *)src;
-    if (mpti_bad_side(&d, dst, n) || mpti_bad_side(&c.s, src, n) || mpti_refused_opts(opts))
+    if (mpti_bad_side(&d, dst, n) || mpti_bad_side(&c.s, (void *)(uintptr_t)src, n) ||
+        mpti_refused_opts(opts))
         return MPT_E_ARG;
     if (!(c.f->sign_bits >= c.s.info->sign_bits && c.f->max_finite >= c.s.info->max_finite &&
           c.f->has_inf >= c.s.info->has_inf && c.f->has_nan >= c.s.info->has_nan) &&     /* then all fit */
@@ -4706,7 +4727,7 @@ MPTI_DEF mpt_status mpt_inexact_n(mpt_format format, mpt_format src_format, cons
     c.f = mpt_format_get(format);
     c.s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
     c.from = (const unsigned char *)src, c.o = NULL;
-    if (!c.f || mpti_bad_side(&c.s, src, n))
+    if (!c.f || mpti_bad_side(&c.s, (void *)(uintptr_t)src, n))
         return MPT_E_ARG;
     found = mpti_seek(&c, n, &at);
     if (count)
@@ -4871,7 +4892,8 @@ static mpti_kernel *mpti_quantize_kernel(const mpti_quantizer *q)
     return mpti_quantize_n;
 }
 
-/* Quantize floats or doubles one by one. */
+/* Quantize floats or doubles one by one; or doubles as floats that are rounded to odd (or to f32, if that is
+ * the format), by the kernel of the pair `fast`. */
 static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t end)
 {
     const mpti_converting *const c = (const mpti_converting *)context;
@@ -4881,7 +4903,15 @@ static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t
     mpt_opts                     at = *c->opts;
     size_t                       i;
     (void)part;
-    for (i = begin; i < end; i++) {
+    for (i = begin; c->fast && i < end; i += MPTI_TILE) {
+        const size_t take = end - i < MPTI_TILE ? end - i : MPTI_TILE;
+        float        tile[MPTI_TILE];
+        mpti_job     j = mpti_job_of(mpti_kernel_of(c->fast), tile, 4, c->from + 8u * i, 8, 0);
+        mpti_run(&j, take);
+        (void)mpt_quantize_as_n(tile, tile, take, c->d->info, NULL);
+        (void)mpti_convert_fast(MPT_F64, c->to + 8u * i, MPT_F32, tile, take, 0);
+    }
+    for (; i < end; i++) {
         uint64_t u;
         mpti_opts_at(&at, c->opts, i, &words);
         u = mpti_quantize_slow(c->s->info, c->d->info, mpti_load_code(c->from + step * i, bytes), &at);
@@ -4897,8 +4927,12 @@ static mpt_status mpti_quantize_each(mpt_format wide, void *dst, const void *src
     const size_t    bytes = (size_t)s.info->bytes;
     mpti_side       d = s;
     mpti_converting c;
-    if (mpti_bad_array(dst, bytes, src, bytes, n) || !info || mpti_refused_opts(opts))
+    const int       all = info == mpt_format_get(MPT_F32);
+    if (mpti_bad_array(dst, bytes, src, bytes, n) || !info || !info->bits || mpti_refused_opts(opts))
         return MPT_E_ARG;
+    c.fast = wide == MPT_F64 && mpti_is_plain(opts) && info->emax <= 127 &&
+             (all || (info->mantissa_bits <= 21 && info->emin - info->mantissa_bits >= -147))
+             ? MPTI_PAIR(all ? (int)MPT_F32 : (int)MPTI_ODD, MPT_F64) : 0;
     d.info = info, c.d = &d, c.s = &s, c.opts = opts ? opts : &plain;
     c.to = (unsigned char *)dst, c.from = (const unsigned char *)src;
     (void)MPTI_IN_PARTS(n, mpti_part_least(MPTI_SLOW_PART, dst, s.stride, src, s.stride, n),
@@ -4963,12 +4997,6 @@ MPTI_DEF const char *mpt_simd_name(void)
  * The operations are inline assembler: -ffast-math, contraction and swapping of operands cannot affect them.
  * On x86 the control register is set for the call and then restored. NaN results are rare; they are computed
  * again from the codes, by the rules of >>H8. */
-#if MPTI_ARM && defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC)
-#define MPTI_ARM_FP16 1
-#else
-#define MPTI_ARM_FP16 0
-#endif
-
 /* The operations. A kernel's `how` is an operation times MPTI_ARITH, plus flags such as MPTI_AROUND. */
 enum { MPTI_ARITH_ADD, MPTI_ARITH_SUB, MPTI_ARITH_MUL, MPTI_ARITH_FMA, MPTI_ARITH = 8 };
 
@@ -4992,7 +5020,7 @@ MPTI_NOINLINE static void mpti_arith_1(int mbits, int op, unsigned char *to, con
     memcpy(to, &x[0], 2u);
 }
 
-#if MPTI_X86 || MPTI_ARM_FP16
+#if MPTI_X86
 /* Replace the NaN among n results by those of the rules in >>H8. */
 __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const unsigned char *a,
                                                             const unsigned char *b, const unsigned char *c,
@@ -5004,75 +5032,70 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
             mpti_arith_1(mbits, op, (unsigned char *)&r[i], a + 2u * i, b + 2u * i, c + 2u * i);
 }
 
-/* The kernel of a format for all four operations. Each turn takes four vectors of type V, `size` elements.
- * With two operands c is b. The operation is chosen by a branch in each turn, which costs little; a kernel
- * for each operation would be four times the code. */
-#define MPTI_ARITH_KERNEL(target, w, V, size, T, M)                                                \
-    target static void mpti_##T##_arith_##w MPTI_KERNEL_PARAMETERS                                 \
+/* The kernel of a format for all four operations. Each turn takes four vectors, 32 elements. With two operands
+ * c is b. The operation is chosen by a branch in each turn, which costs little; a kernel for each operation
+ * would be four times the code. Vectors of 64 bytes gain 0 to 13% in L1, and nothing where memory is the
+ * limit. */
+#define MPTI_ARITH_KERNEL(T, M)                                                                    \
+    MPTI_AVX2_TARGET static void mpti_##T##_arith_256 MPTI_KERNEL_PARAMETERS                       \
     {                                                                                              \
         const int op = how / MPTI_ARITH;                                                           \
-        for (groups *= MPTI_GROUP / (size); groups;                                                \
-             groups--, to += 2 * (size), a += 2 * (size), b += 2 * (size), c += 2 * (size)) {      \
-            V x[4], y[4], z[4], r[4];                                                              \
-            MPTI_ARITH_AHEAD(size)                                                                 \
-            mpti_##T##_in_##w(x, a);                                                               \
-            mpti_##T##_in_##w(y, b);                                                               \
+        for (groups *= 2; groups; groups--, to += 64, a += 64, b += 64, c += 64) {                 \
+            mpti_v8 x[4], y[4], z[4], r[4];                                                        \
+            if (how & MPTI_AROUND) {                                                               \
+                mpti_fetch_ahead(a, 64);                                                           \
+                mpti_fetch_ahead(b, 64);                                                           \
+                if (c != b)                                                                        \
+                    mpti_fetch_ahead(c, 64);                                                       \
+            }                                                                                      \
+            mpti_##T##_in_256(x, a);                                                               \
+            mpti_##T##_in_256(y, b);                                                               \
             if (op == MPTI_ARITH_FMA) {                                                            \
-                mpti_##T##_in_##w(z, c);                                                           \
-                mpti_fma_##w(r, x, y, z);                                                          \
+                mpti_##T##_in_256(z, c);                                                           \
+                mpti_fma_256(r, x, y, z);                                                          \
             } else if (op == MPTI_ARITH_MUL)                                                       \
-                mpti_mul_##w(r, x, y, y);                                                          \
+                mpti_mul_256(r, x, y, y);                                                          \
             else if (op == MPTI_ARITH_SUB)                                                         \
-                mpti_sub_##w(r, x, y, y);                                                          \
+                mpti_sub_256(r, x, y, y);                                                          \
             else                                                                                   \
-                mpti_add_##w(r, x, y, y);                                                          \
-            if (MPTI_LIKELY(!mpti_some_nan_##w(r)))                                                \
-                mpti_##T##_out_##w(to, r, how);                                                    \
+                mpti_add_256(r, x, y, y);                                                          \
+            if (MPTI_LIKELY(!mpti_some_nan_256(r)))                                                \
+                mpti_##T##_out_256(to, r, how);                                                    \
             else {                                                                                 \
-                uint16_t patched[size];                                                            \
-                mpti_##T##_out_##w((unsigned char *)patched, r, 0);                                \
-                mpti_patch_nans(patched, a, b, c, size, M, op);                                    \
+                uint16_t patched[32];                                                              \
+                mpti_##T##_out_256((unsigned char *)patched, r, 0);                                \
+                mpti_patch_nans(patched, a, b, c, 32, M, op);                                      \
                 memcpy(to, patched, sizeof patched);                                               \
             }                                                                                      \
         }                                                                                          \
         MPTI_NARROW();                                                                             \
     }
-#define MPTI_OP_4(place, V, w, op)                                                                 \
-    place void mpti_##op##_##w(V *r, const V *x, const V *y, const V *z)                           \
+#define MPTI_OP_4(op)                                                                              \
+    MPTI_IN_256 void mpti_##op##_256(mpti_v8 *r, const mpti_v8 *x, const mpti_v8 *y, const mpti_v8 *z) \
     {                                                                                              \
-        r[0] = mpti_##op##_1_##w(x[0], y[0], z[0]);                                                \
-        r[1] = mpti_##op##_1_##w(x[1], y[1], z[1]);                                                \
-        r[2] = mpti_##op##_1_##w(x[2], y[2], z[2]);                                                \
-        r[3] = mpti_##op##_1_##w(x[3], y[3], z[3]);                                                \
+        r[0] = mpti_##op##_1_256(x[0], y[0], z[0]);                                                \
+        r[1] = mpti_##op##_1_256(x[1], y[1], z[1]);                                                \
+        r[2] = mpti_##op##_1_256(x[2], y[2], z[2]);                                                \
+        r[3] = mpti_##op##_1_256(x[3], y[3], z[3]);                                                \
     }
-#define MPTI_OP_OF_2(place, V, w, op, text)                                                        \
-    place V mpti_##op##_1_##w(V a, V b, V c)                                                       \
+#define MPTI_OP_OF_2(op, text)                                                                     \
+    MPTI_IN_256 mpti_v8 mpti_##op##_1_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)                         \
     {                                                                                              \
-        V r;                                                                                       \
+        mpti_v8 r;                                                                                 \
         (void)c;                                                                                   \
-        __asm__(text : "=" MPTI_VECTOR(r) : MPTI_VECTOR(a), MPTI_VECTOR(b));                       \
+        __asm__(text : "=v"(r) : "v"(a), "v"(b));                                                  \
         return r;                                                                                  \
     }                                                                                              \
-    MPTI_OP_4(place, V, w, op)
-#endif
+    MPTI_OP_4(op)
 
-#if MPTI_X86
-#define MPTI_VECTOR(x) "v"(x)
-#define MPTI_ARITH_AHEAD(size)                                                                     \
-    if (how & MPTI_AROUND) {                                                                        \
-        mpti_fetch_ahead(a, 2 * (size));                                                           \
-        mpti_fetch_ahead(b, 2 * (size));                                                           \
-        if (c != b)                                                                                \
-            mpti_fetch_ahead(c, 2 * (size));                                                       \
-    }
 MPTI_IN_256 mpti_v8 mpti_odd_one_256(mpti_v8 down, mpti_v8 up)
 {
     __asm__("vblendvps {%2, %1, %0, %0|%0, %0, %1, %2}" : "+x"(up) : "x"(down), "x"(down << 31));
     return up;
 }
-MPTI_OP_OF_2(MPTI_IN_256, mpti_v8, 256, add, MPTI_OF_3("vaddps"))
-MPTI_OP_OF_2(MPTI_IN_256, mpti_v8, 256, sub, MPTI_OF_3("vsubps"))
-MPTI_OP_OF_2(MPTI_IN_256, mpti_v8, 256, mul, MPTI_OF_3("vmulps"))
+MPTI_OP_OF_2(add, MPTI_OF_3("vaddps"))
+MPTI_OP_OF_2(sub, MPTI_OF_3("vsubps"))
+MPTI_OP_OF_2(mul, MPTI_OF_3("vmulps"))
 /* a * b + c rounded to odd: the float below if its last bit is 1, else the float above. */
 MPTI_IN_256 mpti_v8 mpti_fma_1_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)
 {
@@ -5081,7 +5104,7 @@ MPTI_IN_256 mpti_v8 mpti_fma_1_256(mpti_v8 a, mpti_v8 b, mpti_v8 c)
     __asm__(MPTI_OF_3("vfnmsub231ps") : "+v"(minus_up) : "v"(a), "v"(b));
     return mpti_odd_one_256(down, minus_up ^ 0x80000000u);
 }
-MPTI_OP_4(MPTI_IN_256, mpti_v8, 256, fma)
+MPTI_OP_4(fma)
 
 MPTI_IN_256 int mpti_some_nan_256(const mpti_v8 *r)
 {
@@ -5093,49 +5116,8 @@ MPTI_IN_256 int mpti_some_nan_256(const mpti_v8 *r)
     return some;
 }
 
-/* No kernels with 64-byte vectors: they gain 0 to 13% in L1, and nothing where memory is the limit. */
-MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, f16, 10)
-MPTI_ARITH_KERNEL(MPTI_AVX2_TARGET, 256, mpti_v8, 32, bf16, 7)
-#elif MPTI_ARM_FP16
-/* aarch64's FP16 instructions compute in f16, with one rounding. mpti_path allows NEON only if the control
- * register is 0: nearest-even, subnormals kept. */
-#define MPTI_VECTOR(x) "w"(x)
-#define MPTI_ARITH_AHEAD(size) (void)how;
-MPTI_OP_OF_2(MPTI_INLINE, uint16x8_t, neon, add, "fadd %0.8h, %1.8h, %2.8h")
-MPTI_OP_OF_2(MPTI_INLINE, uint16x8_t, neon, sub, "fsub %0.8h, %1.8h, %2.8h")
-MPTI_OP_OF_2(MPTI_INLINE, uint16x8_t, neon, mul, "fmul %0.8h, %1.8h, %2.8h")
-MPTI_INLINE uint16x8_t mpti_fma_1_neon(uint16x8_t a, uint16x8_t b, uint16x8_t c)
-{
-    __asm__("fmla %0.8h, %1.8h, %2.8h" : "+w"(c) : "w"(a), "w"(b));
-    return c;
-}
-MPTI_OP_4(MPTI_INLINE, uint16x8_t, neon, fma)
-
-MPTI_INLINE int mpti_some_nan_neon(const uint16x8_t *r)
-{
-    const uint16x8_t magnitude = vdupq_n_u16(0x7fffu), most = vmaxq_u16(
-        vmaxq_u16(vandq_u16(r[0], magnitude), vandq_u16(r[1], magnitude)),
-        vmaxq_u16(vandq_u16(r[2], magnitude), vandq_u16(r[3], magnitude)));
-    return vmaxvq_u16(most) > 0x7c00u;
-}
-
-MPTI_INLINE void mpti_f16_in_neon(uint16x8_t *v, const unsigned char *p)
-{
-    v[0] = vreinterpretq_u16_u8(vld1q_u8(p));
-    v[1] = vreinterpretq_u16_u8(vld1q_u8(p + 16));
-    v[2] = vreinterpretq_u16_u8(vld1q_u8(p + 32));
-    v[3] = vreinterpretq_u16_u8(vld1q_u8(p + 48));
-}
-
-MPTI_INLINE void mpti_f16_out_neon(unsigned char *p, const uint16x8_t *v, int how)
-{
-    (void)how;
-    vst1q_u8(p, vreinterpretq_u8_u16(v[0]));
-    vst1q_u8(p + 16, vreinterpretq_u8_u16(v[1]));
-    vst1q_u8(p + 32, vreinterpretq_u8_u16(v[2]));
-    vst1q_u8(p + 48, vreinterpretq_u8_u16(v[3]));
-}
-MPTI_ARITH_KERNEL(, neon, uint16x8_t, 32, f16, 10)
+MPTI_ARITH_KERNEL(f16, 10)
+MPTI_ARITH_KERNEL(bf16, 7)
 #endif
 
 static mpti_kernel *mpti_arith_kernel(int mbits)
@@ -5143,9 +5125,6 @@ static mpti_kernel *mpti_arith_kernel(int mbits)
 #if MPTI_X86
     if (mpti_path() >= MPTI_PATH_AVX2)
         return mbits == 10 ? mpti_f16_arith_256 : mpti_bf16_arith_256;
-#elif MPTI_ARM_FP16
-    if (mbits == 10 && mpti_path() >= MPTI_PATH_NEON)
-        return mpti_f16_arith_neon;
 #else
     (void)mbits;
 #endif
@@ -5188,11 +5167,7 @@ static mpt_status mpti_arith_n(int mbits, int op, void *dst, const void *a, cons
         mpti_control_set(before);
 #endif
     } else {
-#ifdef MPTI_MANY_THREADS
-        size_t least = mpti_part_least(MPTI_SLOW_PART, dst, 2, a, 2, n);
-        least = mpti_part_least(mpti_part_least(least, dst, 2, b, 2, n), dst, 2, c, 2, n);
-#endif
-        (void)MPTI_IN_PARTS(n, least, mpti_arith_range, &x);
+        (void)MPTI_IN_PARTS(n, MPTI_SLOW_PART, mpti_arith_range, &x);
     }
     return MPT_OK;
 }
@@ -5699,9 +5674,12 @@ MPTI_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, 
     uint32_t       pending = 0u;
     int            have = 0;
     size_t         i;
-    if (mpti_no_array(packed, n, 1) || mpti_no_array(codes, n, 1) || bits < 1 || bits > 8)
+    if (mpti_no_array(packed, n, 1) || mpti_no_array(codes, n, 1) || bits < 1 || bits > 8 ||
+        (packed != codes && mpti_meet(packed, mpt_packed_size(n, bits), codes, n)))
         return MPT_E_ARG;
-    for (i = 0; i < n; i++) {
+    for (i = 0; bits == 4 && i + 2u <= n; i += 2u)      /* a fifth of the time */
+        *packed++ = (uint8_t)((codes[i] & 15u) | (uint32_t)codes[i + 1u] << 4);
+    for (; i < n; i++) {
         pending |= (codes[i] & mask) << have;
         for (have += bits; have >= 8; have -= 8, pending >>= 8)
             *packed++ = (uint8_t)pending;
@@ -5717,9 +5695,12 @@ MPTI_DEF mpt_status mpt_unpack_n(uint8_t *codes, const uint8_t *packed, size_t n
     uint32_t       pending = 0u;
     int            have = 0;
     size_t         i;
-    if (mpti_no_array(codes, n, 1) || mpti_no_array(packed, n, 1) || bits < 1 || bits > 8)
+    if (mpti_no_array(codes, n, 1) || mpti_no_array(packed, n, 1) || bits < 1 || bits > 8 ||
+        mpti_meet(packed, mpt_packed_size(n, bits), codes, n))
         return MPT_E_ARG;
-    for (i = 0; i < n; i++, pending >>= bits, have -= bits) {
+    for (i = 0; bits == 4 && i + 2u <= n; i += 2u, packed++)
+        codes[i] = *packed & 15u, codes[i + 1u] = (uint8_t)(*packed >> 4);
+    for (; i < n; i++, pending >>= bits, have -= bits) {
         for (; have < bits; have += 8)
             pending |= (uint32_t)*packed++ << have;
         codes[i] = (uint8_t)(pending & mask);
@@ -5953,7 +5934,7 @@ MPTI_AVX512_TARGET static size_t mpti_mxfp4_512(const mpti_blocks *b, uint8_t *c
     const uint32_t least = 47u, most = 240u;
     const size_t   bytes = b->packed ? MPTI_MXFP4 / 2 : MPTI_MXFP4;
     size_t         i, k;
-    for (i = 0; n - i >= MPTI_TILE; i += MPTI_TILE) {
+    for (i = 0; i + MPTI_TILE <= n; i += MPTI_TILE) {
         const unsigned char *p = from + 4u * i;
         uint32_t             field[MPTI_MXFP4_TILE], odd = 0u;
         for (k = 0; k < MPTI_MXFP4_TILE; k++) {
@@ -6012,7 +5993,7 @@ MPTI_AVX512_TARGET static size_t mpti_from_mxfp4_tiles_512(const mpti_blocks *b,
     const size_t bytes = b->packed ? MPTI_MXFP4 / 2 : MPTI_MXFP4;
     float        tile[MPTI_TILE] MPTI_ALIGNED;
     size_t       i, k;
-    for (i = 0; n - i >= MPTI_TILE; i += MPTI_TILE) {
+    for (i = 0; i + MPTI_TILE <= n; i += MPTI_TILE) {
         float *const floats = around ? tile : (float *)(void *)(to + 4u * i);
         for (k = 0; k < MPTI_MXFP4_TILE; k++) {
             const uint8_t *from = codes + (i / MPTI_MXFP4 + k) * bytes;
@@ -6065,18 +6046,22 @@ static void mpti_blocks_dequantize_range(void *context, size_t part, size_t i, s
     mpti_blocks_dequantize(&c->b, c->floats, c->codes, c->scales, i, n);
 }
 
-static mpt_status mpti_blocks_run(mpt_block block, const void *codes, const void *scales, const void *floats,
+static mpt_status mpti_blocks_run(mpt_block block, uint8_t *codes, uint8_t *scales, unsigned char *floats,
                                   size_t n, const mpt_block_opts *opts, mpti_range_fn *range)
 {
     const mpt_block_info *info = mpt_block_get(block);
+    size_t                code_bytes, scale_bytes;
     mpti_blocking         c;
     if (mpti_no_array(codes, n, 1) || mpti_no_array(floats, n, sizeof(float)) ||
         mpti_no_array(scales, n, 1) || !info ||
         mpti_blocks_init(&c.b, info, mpt_format_get(info->element), mpt_format_get(info->scale), opts))
         return MPT_E_ARG;
-    c.codes = (uint8_t *)(uintptr_t)codes;
-    c.scales = (uint8_t *)(uintptr_t)scales;
-    c.floats = (unsigned char *)(uintptr_t)floats;
+    code_bytes = c.b.packed ? mpt_packed_size(n, c.b.element->bits) : n;
+    scale_bytes = n / (size_t)info->size + (n % (size_t)info->size != 0u);
+    if (mpti_meet(codes, code_bytes, scales, scale_bytes) || mpti_meet(codes, code_bytes, floats, 4u * n) ||
+        mpti_meet(scales, scale_bytes, floats, 4u * n))
+        return MPT_E_ARG;
+    c.codes = codes, c.scales = scales, c.floats = floats;
     c.fast = MPTI_X86 && block == MPT_MXFP4 && mpti_path() >= MPTI_PATH_AVX512 &&
              (range == mpti_blocks_dequantize_range || (c.b.plain && c.b.scaling == MPT_SCALE_FLOOR));
     c.around = n > MPTI_AROUND_BYTES / 5u && (uintptr_t)floats % 4u == 0u;
@@ -6089,13 +6074,15 @@ static mpt_status mpti_blocks_run(mpt_block block, const void *codes, const void
 MPTI_DEF mpt_status mpt_block_quantize_n(mpt_block block, uint8_t *codes, uint8_t *scales, const float *src,
                                         size_t n, const mpt_block_opts *opts)
 {
-    return mpti_blocks_run(block, codes, scales, src, n, opts, mpti_blocks_quantize_range);
+    return mpti_blocks_run(block, codes, scales, (unsigned char *)(uintptr_t)src, n, opts,
+                           mpti_blocks_quantize_range);
 }
 
 MPTI_DEF mpt_status mpt_block_dequantize_n(mpt_block block, float *dst, const uint8_t *codes,
                                           const uint8_t *scales, size_t n, const mpt_block_opts *opts)
 {
-    return mpti_blocks_run(block, codes, scales, dst, n, opts, mpti_blocks_dequantize_range);
+    return mpti_blocks_run(block, (uint8_t *)(uintptr_t)codes, (uint8_t *)(uintptr_t)scales,
+                           (unsigned char *)dst, n, opts, mpti_blocks_dequantize_range);
 }
 
 typedef struct mpti_ranging { const unsigned char *from; uint32_t amax[MPTI_PARTS]; } mpti_ranging;

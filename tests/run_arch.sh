@@ -16,7 +16,6 @@ targets()
 {
     cat <<'END'
 aarch64|aarch64-linux-gnu-gcc|qemu-aarch64-static|
-aarch64-fp16|aarch64-linux-gnu-gcc|qemu-aarch64-static|-march=armv8.2-a+fp16
 armhf|arm-linux-gnueabihf-gcc|qemu-arm-static|
 riscv64|riscv64-linux-gnu-gcc|qemu-riscv64-static|
 ppc64le|powerpc64le-linux-gnu-gcc|qemu-ppc64le-static|
@@ -37,8 +36,6 @@ tests_for()
         windows:test_half) basename "$t" .c ;;
         windows:*) ;;
         i686-x87:test_mpt_report) ;;        # sums in double, which x87 computes with more bits
-        aarch64-fp16:test_half_a* | aarch64-fp16:test_half_simd) basename "$t" .c ;;
-        aarch64-fp16:*) ;;                  # only array functions use FP16 instructions
         *:test_half | *:test_mpt) basename "$t" .c ;;
         aarch64:test_half_a* | i686-sse:test_half_a*) basename "$t" .c ;;       # these have vectors
         aarch64:test_half_simd | i686-sse:test_half_simd) basename "$t" .c ;;
@@ -88,7 +85,7 @@ targets | each implement
 jobs | each run_job > "$out/results"
 grep -E '^(FAIL|SKIP)' "$out/results"
 tally "$(jobs | grep -c .)" "$out/results"
-for name in aarch64 aarch64-fp16 i686-sse; do   # no other suite tests their vector code
+for name in aarch64 i686-sse; do   # no other suite tests their vector code
     jobs | grep -q "^test_half_simd|$name|" && continue
     echo "FAIL  test_half_simd is not among the tests on $name"
     failed=$((failed + 1))

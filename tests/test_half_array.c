@@ -321,6 +321,67 @@ TEST(convert_strided_in_place)
     }
 }
 
+/* Doubles near the ties of formats on both sides of what floats can stand in for: 22 or 23 bits of mantissa,
+ * numbers down to 2^-147 or below, exponents beyond those of floats. */
+TEST(quantize_doubles_to_own_formats)
+{
+    static const int      shape[][3] = {{8, 21, 127}, {7, 21, 63},   {7, 22, 63},  {7, 23, 63}, {8, 21, 128},
+                                        {8, 7, 142},  {9, 10, 255}, {8, 4, 60},  {6, 12, 20}, {7, 4, 126}};
+    static double         x[300], y[300];
+    const mpt_format_info *f;
+    mpt_format_info       own;
+    size_t                k, i;
+    for (k = 0; k < COUNT_OF(shape); k++) {
+        f = &own;
+        CHECK_EQ_I(mpt_format_define(&own, "own", shape[k][0], shape[k][1], shape[k][2], MPT_SPECIALS_IEEE),
+                   MPT_OK);
+        for (i = 0; i < COUNT_OF(x); i++) {
+            const uint64_t code = mt_random() & ((MPTI_ONE << (i % 4 ? own.bits : own.mantissa_bits)) - 1u);
+            const double   a = mpt_decode_as(f, code), b = mpt_decode_as(f, code ^ 1u);
+            uint64_t       u = mpti_f64_bits(a / 2.0 + b / 2.0);        /* a tie, or one next to it */
+            u += i % 3 - 1u;
+            x[i] = mpti_f64_make(i % 10 ? u : mt_random());
+        }
+        CHECK_EQ_I(mpt_quantize_f64_n(y, x, COUNT_OF(x), f, NULL), MPT_OK);
+        for (i = 0; i < COUNT_OF(x); i++)
+            CHECK_EQ_U(mpti_f64_bits(y[i]),
+                       mpti_f64_bits(mpt_decode_as(f, mpt_encode_as(f, x[i], NULL, NULL))));
+    }
+}
+
+/* Do n elements of `a` bytes from p on and of `b` bytes from q on have a byte in common? */
+static int bytes_meet(int p, int p_stride, int a, int q, int q_stride, int b, int n)
+{
+    int i, j;
+    for (i = 0; i < n; i++)
+        for (j = 0; j < n; j++)
+            if (p + i * p_stride < q + j * q_stride + b && q + j * q_stride < p + i * p_stride + a)
+                return 1;
+    return 0;
+}
+
+/* Refused: arrays that share a byte, unless each element overwrites itself; and, with two strides, arrays
+ * that reach into each other. */
+TEST(strided_overlap)
+{
+    static unsigned char room[400];
+    int                  ds, ss, at, n;
+    for (ds = -9; ds <= 9; ds++)
+        for (ss = -9; ss <= 9; ss++)
+            for (at = -30; at <= 30; at++)
+                for (n = 2; n <= 3; n++) {
+                    const int low = ds < 0 ? at + ds * (n - 1) : at, high = ds < 0 ? at : at + ds * (n - 1);
+                    const int from = ss < 0 ? ss * (n - 1) : 0, to = ss < 0 ? 0 : ss * (n - 1);
+                    const int apart = low >= to + 4 || from >= high + 2;
+                    const int good = (!at && ds == ss) || apart ||
+                                     (ds == ss && !bytes_meet(at, ds, 2, 0, ss, 4, n));
+                    if ((ds < 2 && ds > -2) || (ds == 2 && ss == 4))
+                        continue;
+                    CHECK_EQ_I(mpt_convert_strided(MPT_F16, room + 200 + at, ds, MPT_F32, room + 200, ss,
+                                                   (size_t)n, NULL, NULL), good ? MPT_OK : MPT_E_ARG);
+                }
+}
+
 static void reverse(unsigned char *p, size_t bytes, size_t n)
 {
     size_t i, k;
@@ -642,6 +703,8 @@ int main(int argc, char **argv)
     RUN(overlaps_are_refused);
     RUN(convert_strided);
     RUN(convert_strided_in_place);
+    RUN(strided_overlap);
+    RUN(quantize_doubles_to_own_formats);
     RUN(convert_byte_orders);
     RUN(convert_between_fences);
     RUN(quantize_formats);

@@ -484,6 +484,11 @@ TEST(packing)
     CHECK_EQ_I(mpt_unpack_n(codes, packed, 1u, 9), MPT_E_ARG);
     CHECK_EQ_I(mpt_unpack_n(NULL, packed, 1u, 4), MPT_E_ARG);
     CHECK_EQ_I(mpt_unpack_n(codes, NULL, 1u, 4), MPT_E_ARG);
+    CHECK_EQ_I(mpt_unpack_n(codes, codes, 9u, 4), MPT_E_ARG);       /* not in place */
+    CHECK_EQ_I(mpt_unpack_n(codes, codes + 8, 9u, 4), MPT_E_ARG);
+    CHECK_EQ_I(mpt_unpack_n(codes, codes + 9, 9u, 4), MPT_OK);
+    CHECK_EQ_I(mpt_pack_n(codes + 1, codes, 9u, 4), MPT_E_ARG);     /* in place, but no other overlap */
+    CHECK_EQ_I(mpt_pack_n(codes, codes, 9u, 4), MPT_OK);
     {
         const uint8_t two[2] = {0x3u, 0xau}, six[4] = {1u, 2u, 3u, 63u};
         CHECK_EQ_I(mpt_pack_n(packed, two, 2u, 4), MPT_OK);
@@ -520,7 +525,14 @@ TEST(block_bad_arguments)
         CHECK_EQ_I(mpt_block_quantize_n(MPT_NVFP4, codes, scales, x, 32u, &o), MPT_E_ARG);
         CHECK_EQ_I(mpt_block_dequantize_n(MPT_NVFP4, y, codes, scales, 32u, &o), MPT_E_ARG);
     }
-    o.tensor_scale = 0.0f;
+    o.tensor_scale = 0.5f;                                      /* MX formats have no other than 1 */
+    CHECK_EQ_I(mpt_block_quantize_n(MPT_MXFP4, codes, scales, x, 32u, &o), MPT_E_ARG);
+    CHECK_EQ_I(mpt_block_dequantize_n(MPT_MXFP8_E4M3, y, codes, scales, 32u, &o), MPT_E_ARG);
+    o.tensor_scale = 0.0f;                                      /* arrays that overlap, by one byte */
+    CHECK_EQ_I(mpt_block_quantize_n(MPT_MXFP4, codes, codes + 31, x, 32u, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_block_quantize_n(MPT_MXFP4, (uint8_t *)x + 127, scales, x, 32u, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_block_quantize_n(MPT_MXFP4, codes, (uint8_t *)x + 127, x, 32u, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_block_dequantize_n(MPT_MXFP4, x, (uint8_t *)x + 127, scales, 32u, NULL), MPT_E_ARG);
     o.element.rounding = MPT_ROUNDING_COUNT;
     CHECK_EQ_I(mpt_block_quantize_n(MPT_NVFP4, codes, scales, x, 32u, &o), MPT_E_ARG);
     CHECK(all_bytes_are(codes, sizeof codes, 0xa5) && all_bytes_are(scales, sizeof scales, 0xa5));

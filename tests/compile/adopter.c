@@ -1,6 +1,7 @@
 /* A program that uses lists of tensors as users may: it initialises nothing by hand, and ignores
- * all statuses; and short rows of sizes that the compiler knows. It must compile without a warning at every
- * level of optimization. With FLOAT_GRADIENT the compiler must refuse it. */
+ * all statuses; rows and arrays of sizes that the compiler knows; arrays that mpt is the first to
+ * write. It must compile without a warning at every level of optimization. With FLOAT_GRADIENT the
+ * compiler must refuse it. */
 #ifdef ONE_FILE
 #define MPT_IMPLEMENTATION
 #endif
@@ -25,6 +26,25 @@ static void backward(float seed)
         db[i] = mpt_f16_from_f32(seed * mpt_f32_from_f16(b[i]));
         memcpy(&dw[i], &db[i], sizeof db[i]);
     }
+}
+
+/* Arrays that only mpt writes: gcc must see that it does not read them first. */
+static float blocks(void)
+{
+    float          x[N] = {1.0f}, y[N];
+    uint8_t        code[N], scale[N / 32], e4m3[N];
+    mpt_block_opts o = {0};
+    mpt_block_quantize_n(MPT_MXFP4, code, scale, x, N, &o);
+    mpt_block_dequantize_n(MPT_MXFP4, y, code, scale, N, &o);
+    return mpt_convert_checked_n(MPT_E4M3, e4m3, MPT_F32, y, N, NULL, NULL) ? -1.0f : y[0];
+}
+
+/* A dot product of a constant length, which gcc clones the function for. */
+static float long_dot(void)
+{
+    static float   x[2048];
+    static mpt_f16 h[2048];
+    return mpt_dot(h, MPT_F16, x, MPT_F32, 1024) + mpt_dot(h + 1024, MPT_F16, x + 1024, MPT_F32, 1024);
 }
 
 /* Rows of one element (such as a single bias) and of three. */
@@ -64,5 +84,7 @@ int main(void)
     }
     if (rows(1.0f) != 16.0f)                    /* 2 + 3 * 2 * 2 + 2 */
         return 2;
+    if (blocks() != 1.0f || long_dot() != 0.0f)
+        return 3;
     return weight[0] < 0.95f && bias[0] > 0.5f && adamw.t + scaler.skipped == 100u ? 0 : 1;
 }
