@@ -219,8 +219,8 @@ MPT_DEF mpt_status mpt_tensors_init(mpt_tensors *list, mpt_tensor *item, size_t 
  *   weight  in  [n] FP32 master; where storage has none, the 16-bit extra (Kahan, split) or NULL
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also if param, grad and weight are all NULL, or an array overlaps
  * another one of the list (only gradients may overlap each other); MPT_E_UNSUPPORTED for a format that the
- * storage cannot have; MPT_E_MEMORY when the list is full. On an error nothing is added; the first error
- * stays in list->status. */
+ * storage cannot have; MPT_E_MEMORY when the list is full. After an error nothing is added any more:
+ * list->status stays, and list->count tells which addition, from 0, was refused. */
 MPT_DEF mpt_status mpt_tensors_add(mpt_tensors *list, const char *name, size_t n, void *param, void *grad,
                                    void *weight, void *m, void *v);
 
@@ -433,7 +433,9 @@ typedef struct mpt_scaler_config {
                             "among activations")                                                           \
     X(MPT_VERDICT_RANGE,    "no scale works: gradients are finite, but unscaled they exceed the range "    \
                             "of the format they are stored in")                                            \
-    X(MPT_VERDICT_RAISED,   "the dialect's original raises an error here and ends the run")
+    X(MPT_VERDICT_RAISED,   "the dialect's original raises an error here and ends the run")                \
+    X(MPT_VERDICT_OFTEN,    "two in five steps or more are bad at every scale; look for an Inf or NaN "     \
+                            "in data and among activations")
 
 typedef enum mpt_scaler_verdict {
 #define MPTI_X(id, text) id,
@@ -474,7 +476,8 @@ MPT_DEF const char *mpt_verdict_text(uint32_t verdict);
  * Verdict, until the next good step. OVERFLOW or NAN, whichever was found last: when `patience` + 12 steps in
  * a row were bad, `patience` of them at min_scale. The scale then waits where the last good step was. RANGE:
  * after `patience` steps in a row whose gradients are finite, but overflow their format when unscaled. No
- * scale cures that, and such steps leave the scale as it is.
+ * scale cures that, and such steps leave the scale as it is. OFTEN: at each bad step while the base rate is
+ * 2/5 or more, from the 64th after it was learned.
  *
  * Defaults: 2^16 first, 2^-20 to 2^40, patience 4: from 2^16 to a verdict takes 16 bad steps. The hysteresis
  * is not used. tests/bench/bench_scaler.c prints what each dialect loses in many trainings. */
@@ -526,12 +529,11 @@ MPT_DEF const char *mpt_scaler_name(mpt_scaler_dialect dialect);
 /* mpt_scaler_init -- set up a scaler before its first step.
  *   config  in  NULL for mpt_scaler_defaults(MPT_SCALER_MPT)
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL or a value out of range; then *s is zeroed, which every other
- * call refuses. In dialect mpt growth, backoff and all scales must be powers of two, and init_scale must lie
- * within the limits. */
+ * call refuses. In dialect mpt growth, backoff, all scales are powers of two, and the first within limits. */
 MPT_DEF mpt_status mpt_scaler_init(mpt_scaler *s, const mpt_scaler_config *config);
 
 /* mpt_scaler_scale -- multiply the loss, or the gradient that starts the backward pass, by the scale.
- *   s  in/out  an initialised scaler; the first call marks it as in use
+ *   s  in/out  an initialised scaler, which notes the call: without one in each step the check is refused
  *   x  in      loss, or one element of its gradient
  * Returns: x * scale (FP32); NaN for NULL or a scaler that was never initialised.
  * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2. */
@@ -547,8 +549,7 @@ static inline float mpt_scaler_scale(mpt_scaler *s, float x)
  * optimizer that looks for itself), in place of mpt_check.
  *   found_inf  in  nonzero: a gradient is bad
  *   cause      in  MPT_CAUSE_* or-ed, which also say that one is bad; 0 for a good step, or if unknown
- * Returns: MPT_OK.  Errors: MPT_E_ARG (also for an unknown cause); MPT_E_ORDER before the first
- * mpt_scaler_scale. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (also for an unknown cause); MPT_E_ORDER before any scale. */
 MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned cause);
 
 /* mpt_scaler_update -- grow or back off the loss scale after a step: one call for all optimizers.
@@ -582,6 +583,7 @@ typedef struct mpt_step {
     uint32_t stage;             /* mpt_stage */
     uint32_t cause;             /* MPT_CAUSE_* or-ed, of all bad gradients; 0 if there is none */
     uint32_t bad_cause;         /* MPT_CAUSE_* of the first bad gradient */
+    uint64_t sizes;             /* filter of the sizes that were checked: no others are stepped; 0: none */
 } mpt_step;
 
 /* The same counts for one tensor: see mpt_check. */
@@ -601,11 +603,11 @@ typedef struct mpt_tensor_report {
  *   step     out     the record that mpt_clip and mpt_*_step need
  *   tensors  in      [count]; each needs grad
  *   report   out     [count], what was bad in each tensor, or NULL; not written on an error
- * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER before the first
- * mpt_scaler_scale, once after a refused mpt_*_step, and for a second check of the same step before the
- * update, also of another list. An error sets step->found_inf and makes mpt_scaler_update refuse: whoever
- * ignores the status skips the step, and is told by the update. (Not where mpt_scaler_scale was called after
- * the first check: then an update is missing, and only the second step is skipped.)
+ * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a
+ * mpt_scaler_scale since the last update, once after a refused mpt_*_step or mpt_clip, and for a second check
+ * of the same step before the update, also of another list. An error sets step->found_inf and makes
+ * mpt_scaler_update refuse: whoever ignores the status skips the step, and is told by the update. (Not where
+ * mpt_scaler_scale was called after the first check: then an update is missing; the second step is skipped.)
  * Exact: factor FP32(1 / FP64(scale)). Squares of 64 elements are added in float, these sums in double, on a
  * fixed tree, so that the norm is off by at most 2^-21 of itself and, where gradients differ, by far less; no
  * square overflows or vanishes.  Parity: bit-exact host/device, for any thread count, vector width or grid.
@@ -666,14 +668,14 @@ MPT_DEF mpt_status mpt_accumulate(const mpt_tensor *dst, const mpt_tensor *src, 
 /* mpt_grads_zero -- set all gradients to 0, before a backward pass that adds to them. Optimizer steps do it
  * in their own pass if their options hold MPT_STEP_ZERO_GRADS.
  *   tensors  in/out  [count]; each needs grad
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is written.  Threads: one caller per
- * list. */
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing written.  Threads: one caller per list. */
 MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count);
 
 /* mpt_clip -- make the step scale all gradients by min(1, max_norm / norm).
  *   max_norm  in  above 0; finite
  * A bad step keeps factor 1: it is skipped anyway, and so Inf / Inf cannot make a NaN.
- * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER unless after a check and before the step. A refused clip
+ * acts as a refused step: the step is refused, too, and the next update tells.
  * Source: Pascanu et al. 2013, section 3.2. */
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm);
 
@@ -787,8 +789,7 @@ typedef struct mpt_lion {
 /* Adafactor.  1 - beta2 = t^-0.8. With columns, in each matrix: r and c are the row and column means of g^2,
  * averaged over time by beta2, and v = r * c / max(mean r, eps1). Without: v = beta2 * v + (1 - beta2) * g^2.
  * u = g / max(sqrt(v), eps1);  w -= lr * weight_decay * w + alpha * u / max(1, rms(u) / clip), where alpha =
- * max(eps2, rms(w)) * min(lr, t^-0.5). On the host only. Optimizers that need another v, and mpt_cuda.h,
- * refuse a tensor with columns. */
+ * max(eps2, rms(w)) * min(lr, t^-0.5). On the host only; other optimizers with v refuse columns. */
 typedef struct mpt_adafactor {
     float    lr;                /* 0 and more */
     float    eps1;              /* 2^-60 and more */
@@ -818,10 +819,9 @@ MPT_DEF mpt_lion mpt_lion_defaults(void);
  *   tensors  in/out  [count], the list that was checked; each needs its weight and grad, m (SGD only with
  *                    momentum; not Adafactor), v (all but SGD and Lion); beside a master, param is written if
  *                    not NULL
- * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, or for a second step
- * on one check. On an error nothing is changed but step->stage: unless you try again, the next check and its
- * update are refused, too. (Only you can see to it that the list and its gradients are those that were
- * checked: the record cannot tell.)
+ * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; MPT_E_ORDER without a check, for a second step
+ * on one check, or for a tensor of a size that was not checked (all that the record knows of the list). On an
+ * error nothing is changed but step->stage: unless you try again, the next check and its update are refused.
  * Exact: every multiply-add is one fma; constants in double; the weight decay is part of the update, which is
  * added with one rounding; moments in bf16 are rounded when stored, and LAMB and Adafactor compute with the
  * rounded ones.  Parity: bit-exact host/device.
@@ -892,8 +892,7 @@ typedef struct mpt_fp8_recipe {
 } mpt_fp8_recipe;
 
 /* The scales of some tensors, in arrays of yours: zero the struct, then fill it. On the GPU: with device
- * pointers. On many ranks: reduce amax by maximum before the update, as 32-bit unsigned integers so that NaN
- * wins. */
+ * pointers. On many ranks: reduce amax by maximum before the update, as uint32_t, so that NaN wins. */
 typedef struct mpt_fp8_scaling {
     mpt_fp8_recipe recipe;
     uint64_t       count;
@@ -932,7 +931,7 @@ MPT_DEF mpt_status mpt_fp8_update(const mpt_fp8_scaling *s);
  *                       beats Inf. NULL: not recorded
  * A value beyond the largest number (448, 57344), finite or Inf, becomes that number, with its sign; NaN
  * stays NaN, with its sign. The product is rounded to FP32 first, which does nothing for a power of two.
- * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL with n > 0), MPT_E_UNSUPPORTED (formats); nothing is written.
+ * Returns: MPT_OK.  Errors: MPT_E_ARG (NULL, overlap), MPT_E_UNSUPPORTED (formats); nothing is written.
  * Exact: one FP32 product, nearest-even.  Parity: bit-exact host/device.  Threads: any. */
 MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format src_format, const void *src,
                                     size_t n, const float *scale, float *amax);
@@ -1168,8 +1167,7 @@ MPT_DEF mpt_status mpt_range_at_scale(const mpt_range *r, int log2_scale, mpt_ra
 
 // >>M10 other reports -----------------------------------------------------------------------------
 /* Where reports are written: a function of yours that takes n bytes and returns 0, or anything else to stop.
- * Numbers are written independently of the locale (a point, never a comma), except in drawings; JSON gets
- * null for NaN and Inf. */
+ * Except in drawings, numbers ignore the locale (a point, no comma). JSON has null for NaN and Inf. */
 typedef struct mpt_writer {
     int (*write)(void *user, const char *text, size_t n);
     void *user;
@@ -1267,8 +1265,7 @@ MPT_DEF mpt_status mpt_roundoff_init(mpt_roundoff *r, mpt_format format, const m
  * an array set first_element to its place.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; then nothing is counted.
  * Exact: relative errors are rounded to 24 bits (the largest, too), and for the sum to 2^-40 (at most 2^22);
- * errors in ulp to 2^-24 (at most 2^38); nearest-even; the sums are exact. An ulp is mpt_ulp of the
- * number. */
+ * errors in ulp (mpt_ulp of the number) to 2^-24 (at most 2^38); nearest-even; the sums are exact. */
 MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void *x, size_t n);
 
 /* mpt_roundoff_merge -- add src to dst.
@@ -1314,7 +1311,7 @@ typedef struct mpt_stagnation {
  * mpt_stagnation_merge -- add src to dst.
  *   w, u  in  [n] weights as they are stored, and what is added to them: minus learning rate times gradient.
  *             If yours are not stored in the format yet, round them first (mpt_quantize_n): otherwise too few
- *             updates count as lost
+ *             updates count as lost. A run that is stuck already has none: take both of a run in FP32 or FP64
  * Returns: MPT_OK.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED (format).
  * Exact: w + u is rounded once, to nearest-even. */
 MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format);
@@ -1396,7 +1393,9 @@ MPT_DEF mpt_status mpt_sums_write(const mpt_sums *s, mpt_style style, const char
 
 /* ---- shadow run ---- */
 
-/* Why a low-precision value leaves its shadow, the same value computed in double: one row for each cause. */
+/* What an operation itself did to a value, beside the same value computed in double (its shadow): a row each.
+ * Cancellation: a sum at least doubles the error of its terms. Absorption: it equals one of its terms.
+ * Underflow: the result is subnormal and inexact (IEEE 754-2019, 7.5). Rounding: anything else inexact. */
 #define MPT_SHADOW_CAUSES(X)                                \
     X(MPT_SHADOW_NONE,         "none")                      \
     X(MPT_SHADOW_ROUNDING,     "rounding")                  \
@@ -1437,8 +1436,8 @@ typedef struct mpt_shadow_event {
     uint32_t         reserved;          /* 0 */
 } mpt_shadow_event;
 
-/* A run: counts, the first operation that took a value further from its shadow than `tolerance`, and the
- * operation that added most error. Relative errors are |low - exact| / |exact|. */
+/* A run: counts, the first operation that took a value further from its shadow than `tolerance`, and the one
+ * operation that added most error (many small losses show in the counts). Errors: |low - exact| / |exact|. */
 typedef struct mpt_shadow {
     uint64_t         operations;
     uint64_t         causes[MPT_SHADOW_CAUSE_COUNT];    /* number of operations for each cause */
@@ -1470,8 +1469,7 @@ MPT_DEF mpt_status mpt_shadow_write(const mpt_shadow *s, mpt_style style, const 
 
 /* ---- tracking over time ---- */
 
-/* One tensor of a training run, sampled at regular steps. Record and writer are yours; a zeroed record is
- * off. */
+/* One tensor of a training run, sampled at regular steps. Record and writer are yours. Zeroed, it is off. */
 typedef struct mpt_track {
     const char *name;
     mpt_writer  out;                    /* write NULL: no output, but the figures below are updated */
@@ -1632,8 +1630,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
  * as well.  Returns: bytes; 0 without MPT_USE_CBLAS, or if they do not fit a size_t. */
 MPT_DEF size_t mpt_gemm_work_bytes(size_t m, size_t n, size_t k);
 
-/* mpt_bias_add, mpt_bias_grad -- x[r][c] += bias[c];  grad[c] = sum over r of dy[r][c], in order of r,
- * which overwrites grad. */
+/* mpt_bias_add, mpt_bias_grad -- x[r][c] += bias[c];  grad[c] = (not +=) the sum of dy[r][c] over r. */
 MPT_DEF mpt_status mpt_bias_add(void *x, mpt_format x_format, const void *bias, mpt_format bias_format,
                                 size_t rows, size_t cols);
 MPT_DEF mpt_status mpt_bias_grad(void *grad, mpt_format grad_format, const void *dy, mpt_format dy_format,
@@ -1824,8 +1821,7 @@ typedef enum mpt_list {
     MPT_LIST_NONE, MPT_LIST_ALLOW, MPT_LIST_INFER, MPT_LIST_DENY, MPT_LIST_CLEAR, MPT_LIST_COUNT
 } mpt_list;
 
-/* Built-in lists: the op names of MPT_OPS in >>M13; TensorFlow's for CUDA 9.1, cuDNN 8 and later; those of
- * its oneDNN BF16 pass. */
+/* Built-in lists: MPT_OPS (>>M13); TensorFlow's for CUDA 9.1, cuDNN 8 and later; its oneDNN BF16 pass's. */
 typedef enum mpt_op_lists { MPT_LISTS_COMPACT, MPT_LISTS_TF_CUDA, MPT_LISTS_TF_BF16,
                            MPT_LISTS_COUNT } mpt_op_lists;
 
@@ -1837,8 +1833,7 @@ typedef enum mpt_graph_mode {
     MPT_GRAPH_TENSORFLOW, MPT_GRAPH_MIN_CUT, MPT_GRAPH_TENSORFLOW_2_19, MPT_GRAPH_MODE_COUNT
 } mpt_graph_mode;
 
-/* A list row of yours; rows apply in order. add fails if another list has the op, override moves it, remove
- * drops it. */
+/* A list row of yours, applied in order: add (fails if a list has the op), override (moves it), remove. */
 typedef enum mpt_list_edit { MPT_LIST_ADD, MPT_LIST_OVERRIDE, MPT_LIST_REMOVE } mpt_list_edit;
 typedef struct mpt_list_row {
     const char   *op;
@@ -1855,8 +1850,7 @@ typedef struct mpt_list_row {
 #define MPT_NODE_VARIABLE 4u    /* as the ops Variable, VariableV2, variable: low_casts omits its casts */
 #define MPT_NODE_CONST    8u    /* as the ops Const, const: likewise */
 #define MPT_NODE_CAST    16u    /* added by a rewrite */
-/* The op has no low-precision kernel for this type. The element type of a list of tensors follows its list
- * all the same, as in TensorFlow. */
+/* The op has no low-precision kernel for this type; but lists of tensors follow, as in TensorFlow. */
 #define MPT_TYPE_FIXED    1u
 
 /* A node. Its types, and their ports, are chains of indices. Read any field, but write none. */
@@ -2505,11 +2499,15 @@ MPT_HD mpt_status mpti_ours_advance(mpt_scaler *s)
         if (s->range_steps >= s->config.patience)
             s->verdict = (uint32_t)MPT_VERDICT_RANGE;
     } else {
-        if (s->verdict && !s->found_inf)
+        if (s->verdict == (uint32_t)MPT_VERDICT_OFTEN)
+            s->verdict = 0u;                /* is about one step */
+        else if (s->verdict && !s->found_inf)
             s->base = s->verdict = 0u;      /* a good step: the cause of the verdict is gone */
         s->skipped_nan += (s->cause & (MPT_CAUSE_NAN | MPT_CAUSE_INF)) == MPT_CAUSE_NAN;
         s->range_steps = 0;
         mpti_ours_step(s, s->found_inf != 0u);
+        if (!s->verdict && s->found_inf && s->base >= MPTI_UNIT * 2u / 5u && s->iteration >= MPTI_LAPSE)
+            s->verdict = (uint32_t)MPT_VERDICT_OFTEN;
     }
     return s->verdict ? MPT_E_SCALE : MPT_OK;
 }
@@ -2620,6 +2618,17 @@ MPT_HD int mpti_step_is_open(const mpt_step *step)
 {
     const uint32_t stage = step->stage & 3u;
     return stage == (uint32_t)MPT_STAGE_CHECKED || stage == (uint32_t)MPT_STAGE_UNSCALED;
+}
+
+/* A refused clip closes the record like a refused step: no step may go unclipped.  Returns: 0 then. */
+MPT_HD int mpti_clip_step(mpt_step *step, float max_norm)
+{
+    const int open = mpti_step_is_open(step);
+    if (open)
+        step->clip_factor = mpti_clip_factor(step->norm, max_norm, step->found_inf);
+    else
+        step->stage = (uint32_t)MPT_STAGE_REFUSED;
+    return open;
 }
 
 /* Ranks may combine their records after a check and before the step. */
@@ -3304,7 +3313,9 @@ static mpt_status mpti_tensors_append(mpt_tensors *list, mpt_tensor *t, mpt_stat
     const size_t     bytes = t->n < most ? mpti_tensor_place(t, list->needs, NULL) : most;
     mpti_span        now[MPTI_SPANS];
     mpti_spans(&one, 0, now);
-    if (list->count >= list->capacity)
+    if (list->status != MPT_OK)
+        status = list->status;
+    else if (list->count >= list->capacity)
         status = MPT_E_MEMORY;
     else if (status == MPT_OK && mpti_tensor_unsupported(t, MPT_NEEDS_WEIGHT))
         status = MPT_E_UNSUPPORTED;
@@ -3316,8 +3327,7 @@ static mpt_status mpti_tensors_append(mpt_tensors *list, mpt_tensor *t, mpt_stat
         list->item[list->count++] = *t;
         list->bytes += bytes;
     }
-    if (list->status == MPT_OK)
-        list->status = status;
+    list->status = status;
     return status;
 }
 
@@ -4093,8 +4103,7 @@ MPTI_AVX512_TARGET static void mpti_check_512(double *sum, const unsigned char *
     MPTI_NARROW();
 }
 
-/* Multiply groups of a gradient by a factor, in place. Prefetches `share` halves of the next chunk: with AVX2
- * that gains nothing. */
+/* Multiply groups of a gradient by a factor; prefetch `share` halves of the next chunk (AVX-512). */
 #define MPTI_SCALE(name, target, vector, bits, share)                                                     \
     target static void name(unsigned char *g, mpt_format format, size_t groups, float factor)             \
     {                                                                                                     \
@@ -4209,6 +4218,18 @@ static void mpti_check_piece(void *context, const mpti_piece *piece)
     }
 }
 
+/* A Bloom filter of the sizes of (whole) tensors, less the bits of `known`. Not of addresses: a record may be
+ * copied, with its arrays, in the middle of a step. */
+static uint64_t mpti_sizes_filter(const mpt_tensor *tensors, size_t count, uint64_t known)
+{
+    uint64_t bits = 0u;
+    size_t   i;
+    for (i = 0; i < count; i++)
+        bits |= MPTI_ONE << ((uint64_t)(tensors[i].whole ? tensors[i].whole : tensors[i].n) *
+                             0x9e3779b97f4a7c15u >> 58);
+    return bits & ~known;
+}
+
 /* Test a list of gradients; if they are to be written, no two may overlap. */
 static mpt_status mpti_gradients_ok(const mpt_tensor *tensors, size_t count, int write_back)
 {
@@ -4226,7 +4247,7 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     mpti_checking c;
     if (status == MPT_OK && !step)
         status = MPT_E_ARG;
-    if (status == MPT_OK && !mpti_may_check(s, step))
+    if (status == MPT_OK && (!mpti_may_check(s, step) || (s->in_use == 2u && !s->checks)))
         status = MPT_E_ORDER;
     if (status == MPT_OK)
         status = mpti_gradients_ok(tensors, count, write_back);
@@ -4249,6 +4270,7 @@ static mpt_status mpti_check(mpt_scaler *s, mpt_step *step, const mpt_tensor *te
     step->found_inf = step->cause ? 1u : 0u;
     step->norm = mpti_norm_from_sumsq(step->sumsq, step->found_inf);
     step->stage = (uint32_t)(write_back ? MPT_STAGE_UNSCALED : MPT_STAGE_CHECKED);
+    step->sizes = mpti_sizes_filter(tensors, count, 0u);
     return mpt_scaler_record(s, 0, step->cause);
 }
 
@@ -4397,12 +4419,13 @@ MPT_DEF mpt_status mpt_grads_zero(const mpt_tensor *tensors, size_t count)
 
 MPT_DEF mpt_status mpt_clip(mpt_step *step, float max_norm)
 {
-    if (!step || !(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm))
+    if (!step)
         return MPT_E_ARG;
-    if (!mpti_step_is_open(step))
-        return MPT_E_ORDER;
-    step->clip_factor = mpti_clip_factor(step->norm, max_norm, step->found_inf);
-    return MPT_OK;
+    if (!(max_norm > 0.0f) || !mpti_f32_is_finite(max_norm)) {
+        step->stage = (uint32_t)MPT_STAGE_REFUSED;
+        return MPT_E_ARG;
+    }
+    return mpti_clip_step(step, max_norm) ? MPT_OK : MPT_E_ORDER;
 }
 
 /* The clip factor (1: none), whether there is a limit, and that limit as a code of each format. */
@@ -4500,10 +4523,13 @@ MPT_DEF const char *mpt_order_text(const mpt_scaler *s, const mpt_step *step)
         return "mpt_scaler_scale is due: nothing has multiplied a loss by this scale";
     if (s->in_use == 3u)
         return "a second check was refused: a record needs all of its gradients in one list";
+    if (s->in_use == 2u && !s->checks && !(step && mpti_was_refused(s, step)))
+        return "mpt_scaler_scale is due: nothing has multiplied the loss of this step by the scale";
     if (step && mpti_was_refused(s, step))
         return "an optimizer's step was refused (status; on a GPU misuse): the next check is refused, too";
     if (!s->checks || (step && step->update != s->updates + 1u))
-        return "mpt_check or mpt_unscale is due: none has read this step's gradients, or it was refused";
+        return "mpt_check or mpt_unscale is due: none has read this step's gradients, or it was refused, as "
+               "is the one after a refused step of mpt";
     if (step && mpti_step_is_open(step))
         return "an optimizer's step, then mpt_scaler_update are due: gradients were checked already";
     return "mpt_scaler_update is due: gradients were checked, and this step was taken";
@@ -5337,6 +5363,8 @@ static mpt_status mpti_step_run(mpt_step *step, const mpt_tensor *tensors, size_
                 : mpt_tensors_validate(tensors, count, needs, NULL);
     if (status == MPT_OK && needs & MPTI_ZEROES)
         status = mpti_gradients_ok(tensors, count, 1);
+    if (status == MPT_OK && step->sizes && mpti_sizes_filter(tensors, count, step->sizes))
+        status = MPT_E_ORDER;
     if (status != MPT_OK)
         return status;
     if (!(needs & MPTI_STAYS_OPEN))
@@ -5567,14 +5595,18 @@ MPT_DEF mpt_status mpt_fp8_encode_n(mpt_format dst_format, void *dst, mpt_format
                                     size_t n, const float *scale, float *amax)
 {
     return mpti_fp8_encode(dst_format, dst, NULL, src_format, src, 1, n, scale, amax,
-                           (n && !dst && !amax) || mpti_no_array(src, n, sizeof(float)));
+                           (n && !dst && !amax) || mpti_no_array(src, n, sizeof(float)) ||
+                           (dst != src && mpti_meet(dst, n, src, n * mpti_format_bytes(src_format))));
 }
 
 MPT_DEF mpt_status mpt_fp8_encode_transpose(mpt_format dst_format, void *dst, void *transposed,
                                             mpt_format src_format, const void *src, size_t rows, size_t cols,
                                             const float *scale, float *amax)
 {
-    const int bad = (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 8u / cols);
+    const size_t n = rows * cols, bytes = n * mpti_format_bytes(src_format);
+    const int    bad = (rows && cols && (!transposed || !src)) || (cols && rows > ~(size_t)0 / 8u / cols) ||
+                    mpti_meet(dst, n, transposed, n) || mpti_meet(dst, n, src, bytes) ||
+                    mpti_meet(transposed, n, src, bytes);
     return mpti_fp8_encode(dst_format, dst, transposed, src_format, src, rows, cols, scale, amax, bad);
 }
 #endif /* MPT_NO_FP8 */
@@ -5691,7 +5723,9 @@ static void mpti_walk_step(mpti_walk *w, mpt_step *s)
 {
     s = (mpt_step *)mpti_walk_begin(w, s);
     MPTI_WALK_MEMBERS(w, s, 0u, offsetof(mpt_step, grad_factor), 8u);
-    MPTI_WALK_MEMBERS(w, s, offsetof(mpt_step, grad_factor), sizeof *s, 4u);
+    MPTI_WALK_MEMBERS(w, s, offsetof(mpt_step, grad_factor), offsetof(mpt_step, sizes), 4u);
+    if (w->mode == MPTI_WALK_LOAD)
+        s->sizes = 0u;                      /* is not saved */
     if (mpti_walk_end(w))
         w->failed =
             !(mpti_is_size(s->sumsq) && mpti_f64_is_finite(s->sumsq) && mpti_is_size(s->norm) &&
@@ -7049,8 +7083,7 @@ MPT_DEF mpt_status mpt_range_write_histogram(const mpt_range *r, mpt_writer out)
     return o.failed ? MPT_E_DATA : MPT_OK;
 }
 
-/* Write a row of a curve. few 0: as CSV; else as a drawing, for the `few` scales from c's on, with a mark if
- * the best scale is one of them. */
+/* Write a row of a curve: as CSV, or (few > 0) drawn, for `few` scales from c's on, the best one marked. */
 MPTI_NOINLINE static void mpti_tell_choice(mpti_out *o, const mpt_range_choice *c, uint64_t nonzero,
                                            int best, int few)
 {
@@ -7531,8 +7564,9 @@ MPT_DEF mpt_status mpt_roundoff_get(const mpt_roundoff *r, mpt_roundoff_figures 
         g.mean_relative = mpti_wide_value(r->relative) / n / 1099511627776.0;
         g.mean_ulps = mpti_wide_value(r->ulps) / n / 16777216.0;
         g.bias_ulps = mpti_wide_value(r->bias) / n / 16777216.0;
-        g.sqnr_db = mpti_f64_is_zero(noise) ? mpti_f64_make(MPTI_F64_INF)
-                                            : 10.0 * log10(mpt_exact_value(&r->signal) / noise);
+        g.sqnr_db = r->overflow               ? mpti_f64_make(MPTI_F64_SIGN | MPTI_F64_INF)
+                    : mpti_f64_is_zero(noise) ? mpti_f64_make(MPTI_F64_INF)
+                                              : 10.0 * log10(mpt_exact_value(&r->signal) / noise);
     }
     *figures = g;
     return MPT_OK;
@@ -7568,7 +7602,8 @@ MPTI_NOINLINE static void mpti_roundoff_draw(mpti_out *o, const void *report, co
     mpti_tell(o, "  error / x |%s| o mean %.2e, M largest %.2e\n             2^-%d%b 2^0   bias %+.4f ulp, "
               "SQNR ", axis, g.mean_relative, g.max_relative, MPTI_DRAW_WIDTH - 1, MPTI_DRAW_WIDTH - 8,
               g.bias_ulps);
-    mpti_tell(o, mpti_f64_is_finite(g.sqnr_db) ? "%.1f dB\n" : "without noise\n", g.sqnr_db);
+    mpti_tell(o, mpti_f64_is_finite(g.sqnr_db) ? "%.1f dB\n" : r->overflow ? "-inf dB: overflow\n"
+                                                                           : "without noise\n", g.sqnr_db);
 }
 
 MPT_DEF mpt_status mpt_roundoff_write(const mpt_roundoff *r, mpt_style style, const char *name,
@@ -7621,14 +7656,6 @@ static double mpti_sum_to(mpt_format format, double a, double b)
     return mpti_round_to(format, mpti_add_odd(a, b));
 }
 
-/* Round n numbers, at most MPTI_TILE, to a format. */
-static void mpti_round_tile(mpt_format format, double *dst, const double *src, size_t n)
-{
-    uint64_t code[MPTI_TILE];
-    (void)mpt_convert_n(format, code, MPT_F64, src, n, NULL, NULL);
-    mpti_source_load(dst, format, code, 0, n);
-}
-
 MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format)
 {
     const mpt_status status = mpti_report_init(r, sizeof *r, format);
@@ -7639,8 +7666,7 @@ MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format)
     return MPT_OK;
 }
 
-/* The index in `margin` for floor(log2(|u| / half the gap that u has to cross)). From a power of two towards
- * zero the gap is half as wide. */
+/* The index in `margin` for |u| / half the gap to cross, which is half as wide from a power of two inward. */
 static int mpti_stagnation_margin(const mpt_format_info *f, double w, double u)
 {
     const uint64_t a = mpti_magnitude(w), inward = a && mpti_is_negative(w) != mpti_is_negative(u);
@@ -7683,8 +7709,8 @@ static void mpti_stagnation_count(void *context, size_t part, size_t begin, size
         mpti_source_load(u, MPT_F32, c->other, begin, take);
         for (i = 0; i < take; i++)
             after[i] = r->format == MPT_F64 ? mpti_add64(w[i], u[i]) : mpti_add_odd(w[i], u[i]);
-        mpti_round_tile(r->format, before, w, take);
-        mpti_round_tile(r->format, after, after, take);
+        (void)mpt_quantize_f64_n(before, w, take, mpt_format_get(r->format), NULL);
+        (void)mpt_quantize_f64_n(after, after, take, mpt_format_get(r->format), NULL);
         for (i = 0; i < take; i++)
             mpti_stagnation_add_1(r, w[i], u[i], before[i], after[i]);
     }
@@ -7731,8 +7757,10 @@ MPTI_NOINLINE static void mpti_stagnation_draw(mpti_out *o, const void *report, 
     mpti_tell(o, "  of the others: %.1f%% lost, %.1f%% at least half lost, %.1f%% to the wrong side, "
               "%.1f%% overflow\n", mpti_percent(r->lost, looked), mpti_percent(r->half_lost, looked),
               mpti_percent(r->sign_wrong, looked), mpti_percent(r->overflow, looked));
-    if (mpt_stagnation_vanishing(r, 0.5, &factor) != MPT_OK)
+    if (mpt_stagnation_vanishing(r, 0.5, &factor) != MPT_OK) {
+        mpti_tell(o, "  Nothing to judge. A run that is stuck makes none: take w and u of a run in FP32\n");
         return;
+    }
     mpti_tell(o, "  |update| / half a gap\n");
     mpti_draw_histogram(o, r->margin, MPT_STAGNATION_MARGINS, -MPT_STAGNATION_MARGINS / 2, looked, NULL);
     mpti_tell(o, "  half of them vanish at 2^%d times this rate (or time step) and below\n", factor);
@@ -7752,7 +7780,7 @@ MPT_DEF mpt_status mpt_stagnation_write(const mpt_stagnation *r, mpt_style style
     if (!r || !r->ready || !name)
         return MPT_E_ARG;
     mpti_about_open(&about, name, r->format);
-    about.real[0] = mpti_share(r->lost, r->count - r->none, 1.0);
+    about.real[0] = r->count - r->none ? mpti_share(r->lost, r->count - r->none, 1.0) : mpti_nan();
     about.real[1] = mpt_stagnation_vanishing(r, 0.5, &factor) == MPT_OK ? (double)factor : mpti_nan();
     return mpti_write(out, style, figures, r, &about, mpti_stagnation_draw);
 }
@@ -7933,8 +7961,8 @@ MPTI_NOINLINE static double mpti_shadow_error(mpt_shadowed v)
 }
 
 /* What the operation itself lost, given its low-precision inputs; `unrounded` is their result in double. */
-MPTI_NOINLINE static mpt_shadow_cause mpti_shadow_cause(const mpt_shadow_event *v, int inputs,
-                                                        double unrounded)
+MPTI_NOINLINE static mpt_shadow_cause mpti_shadow_cause(mpt_format format, const mpt_shadow_event *v,
+                                                        int inputs, double unrounded)
 {
     const double low = v->out.low;
     const int    is_sum = v->op == MPT_SHADOW_OP_ADD || v->op == MPT_SHADOW_OP_SUB ||
@@ -7948,10 +7976,10 @@ MPTI_NOINLINE static mpt_shadow_cause mpti_shadow_cause(const mpt_shadow_event *
                                                : MPT_SHADOW_INVALID;
     if (is_sum && v->cancelled >= 2 && v->after > 2.0 * v->before && mpti_f64_bits(v->before) != 0u)
         return MPT_SHADOW_CANCELLATION;
-    if (mpti_f64_is_zero(low) && !mpti_f64_is_zero(unrounded))
-        return MPT_SHADOW_UNDERFLOW;
     if (mpti_f64_bits(low) == mpti_f64_bits(unrounded))
         return MPT_SHADOW_NONE;
+    if (fabs(low) < mpt_format_get(format)->min_normal)
+        return MPT_SHADOW_UNDERFLOW;
     if (is_sum && (mpti_magnitude(low) == mpti_magnitude(v->in[inputs - 1].low) ||
                    (inputs == 2 && mpti_f64_bits(low) == mpti_f64_bits(v->in[0].low))))
         return MPT_SHADOW_ABSORPTION;
@@ -8018,7 +8046,7 @@ MPT_DEF mpt_shadowed mpt_shadow_apply(mpt_shadow *s, mpt_shadow_op op, mpt_shado
         v.before = e > v.before ? e : v.before;
     }
     v.after = mpti_shadow_error(v.out);
-    v.cause = mpti_shadow_cause(&v, inputs, low);
+    v.cause = mpti_shadow_cause(s->format, &v, inputs, low);
     s->causes[v.cause]++;
     if (!s->first.at && v.after > s->tolerance && !(v.before > s->tolerance))
         s->first = v;
@@ -8200,12 +8228,6 @@ MPT_DEF mpt_status mpt_track_write(const mpt_track *tracks, size_t count, uint64
 
 // >>M23 implementation: rows ----------------------------------------------------------------------
 #ifndef MPT_NO_OPS
-static int mpti_arrays_meet(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
-{
-    const uintptr_t p = (uintptr_t)a, q = (uintptr_t)b;
-    return a && b && (p - q < b_bytes || q - p < a_bytes);
-}
-
 #define MPTI_ROW 64             /* lanes (partial sums) of a dot product */
 
 /* One update of a row: master += a * d, where d is x, or comes from x and m (NULL without momentum). With
@@ -8505,7 +8527,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         V *s, const void *a, mpt_format f, const float *x, size_t n)                                         \
     {                                                                                                        \
         size_t i;                                                                                            \
-        for (i = 0; n - i >= 64u; i += 64u) {                                                                \
+        for (i = 0; i + 64u <= n; i += 64u) {                                                                \
             s[0] = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i), mpti_row_in_##isa(x, MPT_F32, i), s[0]);  \
             s[1] = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i + 16),                                      \
                                        mpti_row_in_##isa(x, MPT_F32, i + 16), s[1]);                         \
@@ -8532,7 +8554,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
             i = f == MPT_F32   ? mpti_dot_of_##isa(s, a, MPT_F32, (const float *)x, n)                       \
                 : f == MPT_F16 ? mpti_dot_of_##isa(s, a, MPT_F16, (const float *)x, n)                       \
                                : mpti_dot_of_##isa(s, a, MPT_BF16, (const float *)x, n);                     \
-        for (; n - i >= 16u; i += 16u) {                                                                     \
+        for (; i + 16u <= n; i += 16u) {                                                                     \
             t = mpti_row_madd_##isa(mpti_row_in_##isa(a, f, i), mpti_row_in_##isa(x, g, i), s[0]);           \
             s[0] = s[1], s[1] = s[2], s[2] = s[3], s[3] = t;                                                 \
         }                                                                                                    \
@@ -8566,7 +8588,7 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         void *y, mpt_format f, V k, const void *x, mpt_format g, size_t n)                                   \
     {                                                                                                        \
         size_t i;                                                                                            \
-        for (i = 0; n - i >= 16u; i += 16u)                                                                  \
+        for (i = 0; i + 16u <= n; i += 16u)                                                                  \
             mpti_row_out_##isa(y, f, i, mpti_row_madd_##isa(k, mpti_row_in_##isa(x, g, i),                   \
                                                             mpti_row_in_##isa(y, f, i)));                    \
         return i;                                                                                            \
@@ -8639,13 +8661,13 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         V                   d = zero;                                                                        \
         size_t              i;                                                                               \
         int                 nan;                                                                             \
-        for (i = 0; n - i >= 16u; i += 16u)                                                                  \
+        for (i = 0; i + 16u <= n; i += 16u)                                                                  \
             d = mpti_row_max_##isa(d, mpti_row_abs_##isa(mpti_row_in_##isa(r.x, MPT_F32, i)));               \
         if (i < n)                                                                                           \
             d = mpti_row_max_##isa(d, mpti_row_abs_##isa(mpti_row_some_##isa(r.x, MPT_F32, i, n - i)));      \
         d = mpti_row_madd_##isa(mpti_row_mul_##isa(factor, d), zero, zero);                                  \
         nan = mpti_row_nan_256(mpti_row_two_##isa(d));                                                       \
-        for (i = nan || !r.master ? n : 0; n - i >= 16u; i += 16u)                                           \
+        for (i = nan || !r.master ? n : 0; i + 16u <= n; i += 16u)                                           \
             mpti_row_block_##isa(&r, a, k, factor, i, 16u);                                                  \
         if (i < n)                                                                                           \
             mpti_row_block_##isa(&r, a, k, factor, i, n - i);                                                \
@@ -8920,7 +8942,7 @@ MPT_DEF mpt_status mpt_axpy(void *y, mpt_format y_format, float a, const void *x
                             size_t n)
 {
     if ((n && !x) || mpti_no_array_here(y, n, sizeof(float)) ||
-        mpti_arrays_meet(y, n * mpti_format_bytes(y_format), x, n * mpti_format_bytes(x_format)))
+        mpti_meet(y, n * mpti_format_bytes(y_format), x, n * mpti_format_bytes(x_format)))
         return MPT_E_ARG;
     if (!mpti_is_train_format(y_format) || !mpti_is_train_format(x_format))
         return MPT_E_UNSUPPORTED;
@@ -8942,8 +8964,8 @@ static inline mpt_status mpti_publish_ok(const void *param, mpt_format format, c
 {
     const size_t bytes = n * width, copy = n * mpti_format_bytes(format);
     if ((n && !x) || mpti_no_array_here(master, n, width) || !finite ||
-        mpti_arrays_meet(master, bytes, x, bytes) || mpti_arrays_meet(param, copy, master, bytes) ||
-        mpti_arrays_meet(param, copy, x, bytes))
+        mpti_meet(master, bytes, x, bytes) || mpti_meet(param, copy, master, bytes) ||
+        mpti_meet(param, copy, x, bytes))
         return MPT_E_ARG;
     return param && !mpti_is_train_format(format) ? MPT_E_UNSUPPORTED : MPT_OK;
 }
@@ -9017,10 +9039,10 @@ MPT_DEF mpt_status mpt_row_update(mpt_row_rule *rule, const mpt_tensor *t, size_
         if (mpti_tensor_unsupported(t, needs) || (has_m && t->moments != MPT_MOMENTS_F32))
             return MPT_E_UNSUPPORTED;
     }
-    if (mpti_arrays_meet(x, bytes, t->master, t->n * sizeof *x) ||
-        mpti_arrays_meet(x, bytes, t->param, t->n * mpti_format_bytes(t->param_format)) ||
-        mpti_arrays_meet(x, bytes, t->extra, t->n * sizeof(uint16_t)) ||
-        (has_m && mpti_arrays_meet(x, bytes, t->m, t->n * sizeof *x)))
+    if (mpti_meet(x, bytes, t->master, t->n * sizeof *x) ||
+        mpti_meet(x, bytes, t->param, t->n * mpti_format_bytes(t->param_format)) ||
+        mpti_meet(x, bytes, t->extra, t->n * sizeof(uint16_t)) ||
+        (has_m && mpti_meet(x, bytes, t->m, t->n * sizeof *x)))
         return MPT_E_ARG;
     o.m = has_m ? (float *)t->m + first : NULL;
     o.a = rule->a, o.factor = mpti_is_nonzero(rule->factor) ? rule->factor : 1.0f;
@@ -10099,8 +10121,7 @@ MPT_DEF mpt_status mpt_graph_reserve(mpt_graph *g, size_t nodes, size_t inputs)
 
 /* ---- building ---- */
 
-/* Append the array's next element to a linked list. `next` is the link field of element 0; link fields are
- * `stride` bytes apart. */
+/* Append the array's next element to a linked list. `next`: link of element 0; others `stride` bytes on. */
 MPTI_NOINLINE static mpt_status mpti_graph_chained(uint32_t *first, uint32_t *last, uint32_t *next,
                                                    size_t stride, uint32_t *count, uint32_t *id)
 {

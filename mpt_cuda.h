@@ -69,8 +69,7 @@
  * MPT_USE_NCCL      for mpt_cuda_nccl_reduce: needs <nccl.h> and -lnccl
  *
  * MPT_CUDA_DEF  linkage of the calls that need a GPU: MPT_DEF. But a C file with MPT_STATIC, which cannot
- *               implement these calls, finds them in the .cu file that does. The advice of >>C8 is inline, in
- *               C too. */
+ *               implement these calls, finds them in the .cu file that does. Advice (>>C8) is inline. */
 #if defined(MPT_STATIC) && !defined(__CUDACC__) && !defined(MPT_CUDA_EMU)
 #ifdef __cplusplus
 #define MPT_CUDA_DEF extern "C"
@@ -90,8 +89,7 @@ typedef struct CUstream_st *mpt_stream;
 typedef struct mpt_cuda      mpt_cuda;         /* context of one device: its properties, the last error */
 typedef struct mpt_cuda_list mpt_cuda_list;    /* a tensor list as a table in device memory */
 
-/* The state of a training run, in device memory. It holds no pointers, so with the arrays a copy is a
- * checkpoint. */
+/* The state of a training run, in device memory, without pointers: it and the arrays are a checkpoint. */
 typedef struct mpt_cuda_state {
     mpt_scaler scaler;          /* as in mpt.h */
     mpt_step   step;            /* as in mpt.h: found_inf, norm, clip factor of the current step */
@@ -233,8 +231,7 @@ MPT_CUDA_DEF mpt_status mpt_cuda_fp8_encode_transpose(mpt_cuda *c, mpt_format ds
 /* mpt_cuda_scaler_scale_n -- multiply the gradient that starts the backward pass by the scale.
  *   format  in      MPT_F32, MPT_F16 or MPT_BF16; any other is MPT_E_UNSUPPORTED
  *   x       in/out  [n], device memory; each FP32 product is rounded to the format
- * Your own kernel may multiply by state->scaler.scale instead; then call this function once with n = 0, to
- * mark the scale as in use. */
+ * Your own kernel may multiply by state->scaler.scale instead; then call this once, with n = 0. */
 MPT_CUDA_DEF mpt_status mpt_cuda_scaler_scale_n(mpt_cuda *c, mpt_cuda_state *state, mpt_format format,
                                                 void *x, size_t n, mpt_stream stream);
 
@@ -1613,8 +1610,7 @@ mpti_k_fp8_encode(uint8_t *dst, const void *src, int32_t src_format, uint64_t n,
 #define MPTI_SIDE_WORDS 16u             /* words in one column: 4 codes per word */
 
 /* The place of word w of a column. When a warp writes, its threads have two neighbouring w and the columns
- * 4 t + k for t = 0 .. 15; when it reads, they have all words of two neighbouring columns. In both cases each
- * of the 32 banks is used once. */
+ * 4 t + k for t = 0 .. 15; when it reads, all words of two neighbouring columns: each bank is used once. */
 MPT_HD uint32_t mpti_tile_place(uint32_t column, uint32_t w)
 {
     return (column ^ (column >> 2 & 1u)) * MPTI_SIDE_WORDS + (w ^ (column >> 3 & 7u) * 2u);
@@ -1851,8 +1847,7 @@ MPTI_D double mpti_block_sum_again(const mpt_tensor *t, const mpti_cuda_chunk *c
 
 /* Check one chunk, as mpti_check_chunk does on the CPU; with Write, store the unscaled gradients. Returns the
  * sum of squares, valid in thread 0.
- * The sum of x * 0 over eight elements, one instruction for each, is 0 unless some x is Inf or NaN; only then
- * look at the eight one by one. */
+ * The sum of x * 0 over eight elements is 0 unless some x is Inf or NaN; only then look at each of them. */
 template <bool Write, class T>
 MPTI_D double mpti_block_check(const mpt_tensor *t, const mpti_cuda_chunk *chunk, uint64_t number,
                                float factor, mpti_bad *total)
@@ -2035,10 +2030,7 @@ MPT_DEF mpt_status mpt_cuda_unscale(mpt_cuda *c, const mpt_cuda_list *list, mpt_
 
 MPTI_KERNEL(32) mpti_k_clip(mpt_cuda_state *state, float max_norm)
 {
-    if (mpti_step_is_open(&state->step))
-        state->step.clip_factor = mpti_clip_factor(state->step.norm, max_norm, state->step.found_inf);
-    else
-        state->misuse++;
+    state->misuse += !mpti_clip_step(&state->step, max_norm);
 }
 
 MPT_DEF mpt_status mpt_cuda_clip(mpt_cuda *c, mpt_cuda_state *state, float max_norm, mpt_stream stream)
@@ -2116,8 +2108,7 @@ MPT_DEF mpt_status mpt_cuda_scaler_update(mpt_cuda *c, mpt_cuda_state *state, mp
 }
 
 // >>C18 implementation: optimizers -----------------------------------------------------------------
-/* The weights of eight elements, wherever the tensor's storage keeps them: first as they are in memory, then
- * as floats. */
+/* The weights of eight elements, wherever the storage keeps them: as they are in memory, then as floats. */
 MPTI_D void mpti_weights_raw(const mpt_tensor *t, uint64_t at, uint32_t count, uint32_t raw[MPTI_VEC])
 {
     const bool pair = t->storage == MPT_STORE_SPLIT || t->storage == MPT_STORE_KAHAN;
@@ -2749,8 +2740,7 @@ static void mpti_gemm_close(mpt_cuda *c)
     c->gemm_close = NULL;
 }
 
-/* cublasLt (13.1, on Hopper) refuses an FP8 scale that is no multiple of 16 bytes. Copy such a one behind the
- * workspace, and point there. */
+/* cublasLt (13.1, Hopper) refuses an FP8 scale off 16 bytes. Copy such a one behind the workspace. */
 static cudaError_t mpti_gemm_aligned(const mpti_lt *lt, const void **scale, size_t which, mpt_stream stream)
 {
     const void *const from = *scale;

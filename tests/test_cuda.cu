@@ -371,6 +371,7 @@ struct Run {
     {
         const size_t n = host.size();
         CHECK_EQ_I((write_back ? mpt_unscale : mpt_check)(&scaler, &step, host.data(), n, NULL), MPT_OK);
+        step.sizes = 0u;            /* the device does not know it */
         OK((write_back ? mpt_cuda_unscale : mpt_cuda_check)(gpu.cuda, list, state, gpu.stream));
     }
     void clip(float max_norm)
@@ -1108,6 +1109,7 @@ struct Network {
                 put(t.grad.host(), MPT_F16, i, seed[i % SEEDS] * mpt_f32_from_f16(w));
             }
         CHECK_EQ_I(mpt_check(&run.scaler, &run.step, run.host.data(), run.host.size(), NULL), MPT_OK);
+        run.step.sizes = 0u;
         CHECK_EQ_I(mpt_clip(&run.step, 1.0f), MPT_OK);
         CHECK_EQ_I(o.step_host(run), MPT_OK);
         CHECK_EQ_I(mpt_scaler_update(&run.scaler), MPT_OK);
@@ -1706,6 +1708,7 @@ TEST(list_changed_while_captured)
     CU(cudaGraphInstantiate(&exec, graph, 0));
     CU(cudaGraphLaunch(exec, gpu.stream));
     CHECK_EQ_I(mpt_check(&run.scaler, &run.step, run.host.data(), run.host.size(), NULL), MPT_OK);
+    run.step.sizes = 0u;
     run.compare_state(0);
     CU(cudaGraphExecDestroy(exec));
     CU(cudaGraphDestroy(graph));

@@ -237,9 +237,19 @@ static void world_make(world *w)
         CHECK(!memcmp(&before_, &(w), sizeof before_));                                              \
     } while (0)
 
+/* A refused mpt_clip marks the record as a refused step does, and no step may follow. */
+#define REFUSED_CLIP(w, max_norm, status)                                              \
+    do {                                                                               \
+        const mpt_step before_clip = (w).step;                                         \
+        CHECK_EQ_I(mpt_clip(&(w).step, max_norm), status);                             \
+        CHECK_EQ_U((w).step.stage, (unsigned)MPT_STAGE_REFUSED);                       \
+        CHECK_EQ_I(mpt_adamw_step(&(w).adamw, &(w).step, (w).tensor, 2), MPT_E_ORDER); \
+        (w).step = before_clip;                                                        \
+    } while (0)
+
 #define REFUSED_CLIPS(w, status)                                                      \
     do {                                                                              \
-        REFUSED(w, mpt_clip(&(w).step, 1.0f), status);                                \
+        REFUSED_CLIP(w, 1.0f, status);                                                \
         REFUSED(w, mpt_clip_apply(&(w).step, (w).tensor, 2, 0.0f), status);           \
     } while (0)
 
@@ -281,6 +291,8 @@ TEST(order_each_call_once)
         CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_OK);
         REFUSED(w, mpt_scaler_update(&w.scaler), MPT_E_ORDER);
         REFUSED_STEPS(w, MPT_E_ORDER);                                  /* the next step, too */
+        CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_E_ORDER);     /* without a scale */
+        (void)mpt_scaler_scale(&w.scaler, 1.0f);
         CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     }
 }
@@ -299,6 +311,7 @@ TEST(order_a_refused_check_skips_the_step)
     w.step.stage = was.step.stage;
     CHECK(!memcmp(&was, &w, sizeof w));
     CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_E_ORDER);
+    (void)mpt_scaler_scale(&w.scaler, 1.0f);
     CHECK_EQ_I(mpt_check(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     CHECK_EQ_U(w.step.found_inf, 0);                                    /* this starts a new record */
     CHECK_EQ_I(mpt_scaler_update(&w.scaler), MPT_OK);
@@ -352,7 +365,7 @@ TEST(bad_clip_norms)
     (void)mpt_scaler_scale(&w.scaler, 1.0f);
     CHECK_EQ_I(mpt_unscale(&w.scaler, &w.step, w.tensor, 2, NULL), MPT_OK);
     for (i = 0; i < COUNT(norms); i++) {
-        REFUSED(w, mpt_clip(&w.step, mpti_f32_make(norms[i])), MPT_E_ARG);
+        REFUSED_CLIP(w, mpti_f32_make(norms[i]), MPT_E_ARG);
         if (i > 1)          /* 0: no limit */
             REFUSED(w, mpt_clip_apply(&w.step, w.tensor, 2, mpti_f32_make(norms[i])), MPT_E_ARG);
     }
@@ -457,6 +470,7 @@ TEST(null_with_size_zero)
     memset(empty, 0, sizeof empty);
     for (count = 0; count < 3; count += 2) {
         const mpt_tensor *list = count ? empty : NULL;
+        (void)mpt_scaler_scale(&s, 1.0f);
         CHECK_EQ_I(mpt_unscale(&s, &step, list, count, NULL), MPT_OK);
         CHECK(!step.found_inf && mpti_f64_bits(step.norm) == 0u && mpti_f64_bits(step.sumsq) == 0u);
         CHECK_EQ_I(mpt_clip(&step, 1.0f), MPT_OK);
@@ -464,6 +478,7 @@ TEST(null_with_size_zero)
         CHECK_EQ_I(mpt_clip_apply(&step, list, count, 0.0f), MPT_OK);
         CHECK_EQ_I(mpt_sgd_step(&sgd, &step, list, count), MPT_OK);
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+        (void)mpt_scaler_scale(&s, 1.0f);
         CHECK_EQ_I(mpt_check(&s, &step, list, count, NULL), MPT_OK);
         CHECK_EQ_I(mpt_adamw_step(&adamw, &step, list, count), MPT_OK);
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
@@ -497,7 +512,7 @@ TEST(two_optimizers_share_a_scale)
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK(s.scale == 512.0f && s.skipped == 1 && s.updates == 1 && !s.good_steps);
 
-    layer_gradient(&la, 512.0f);     /* both records can be used in the next step */
+    layer_gradient(&la, mpt_scaler_scale(&s, 1.0f));     /* both records can be used in the next step */
     CHECK_EQ_I(mpt_check(&s, &bad, &la.t, 1, NULL), MPT_OK);
     CHECK_EQ_I(mpt_check(&s, &good, &lb.t, 1, NULL), MPT_OK);
     CHECK(!bad.found_inf && !good.found_inf && bad.grad_factor == 1.0f / 512.0f);
@@ -505,6 +520,27 @@ TEST(two_optimizers_share_a_scale)
     CHECK(sgd.t == 1 && memcmp(was.master, la.a.master, sizeof was.master) != 0);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK(s.scale == 512.0f && s.good_steps == 1 && s.skipped == 1);
+}
+
+/* Another list than the checked one is refused, if it has a size of its own; a part of it is not. */
+TEST(a_step_knows_the_sizes_it_checked)
+{
+    mpt_scaler s = scaler_static(2.0f);
+    mpt_step   step = step_zero();
+    mpt_adamw  o = mpt_adamw_defaults();
+    mpt_tensor both[2];
+    layer_make(&la, 10, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+    layer_make(&lb, 11, MPT_STORE_MASTER, MPT_F16, MPT_F32, MPT_MOMENTS_F32);
+    both[0] = la.t, both[1] = lb.t;
+    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_adamw_step(&o, &step, &lb.t, 1), MPT_E_ORDER);
+    CHECK_EQ_I(mpt_adamw_step(&o, &step, both, 2), MPT_E_ORDER);
+    CHECK_EQ_U(o.t, 0);
+    CHECK_EQ_I(mpt_adamw_step(&o, &step, &la.t, 1), MPT_OK);
+    CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_check(&s, &step, both, 2, NULL), MPT_OK);
+    CHECK_EQ_I(mpt_adamw_step(&o, &step, &lb.t, 1), MPT_OK);
 }
 
 /* What mpt_scaler_record and mpt_check found is merged: the scaler backs off if either found an Inf. */
@@ -995,6 +1031,7 @@ TEST(one_call_equals_four)
                 set_bits(la.a.grad, MPT_F16, 7, 0x7c00u);
             memcpy(lb.a.grad, la.a.grad, sizeof la.a.grad);
             train_step(&oa, &sa, &ta, &la, max_norm);
+            (void)mpt_scaler_scale(&sb, 1.0f);
             CHECK_EQ_I(mpt_optimizer_step((mpt_optimizer)ob.kind, hyper, &sb, &tb, &lb.t, 1, max_norm),
                        MPT_OK);
             CHECK(!memcmp(&la.a, &lb.a, sizeof la.a) && !memcmp(&oa, &ob, sizeof oa));
@@ -1014,9 +1051,9 @@ TEST(one_call_refuses)
     layer_make(&la, 9, MPT_STORE_MASTER, MPT_F16, MPT_F16, MPT_MOMENTS_F32);
     layer_gradient(&la, 1.0f);
     lb = la;
-#define ONE_CALL(optimizer, o, max_norm) mpt_optimizer_step(optimizer, o, &s, &step, &la.t, 1, max_norm)
-    CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, 0.0f), MPT_E_ORDER);
-    (void)mpt_scaler_scale(&s, 1.0f);
+    CHECK_EQ_I(mpt_optimizer_step(MPT_OPTIMIZER_ADAMW, &o, &s, &step, &la.t, 1, 0.0f), MPT_E_ORDER);
+#define ONE_CALL(optimizer, o, max_norm)                                                              \
+    ((void)mpt_scaler_scale(&s, 1.0f), mpt_optimizer_step(optimizer, o, &s, &step, &la.t, 1, max_norm))
     CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_COUNT, &o, 0.0f), MPT_E_ARG);
     CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, NULL, 0.0f), MPT_E_ARG);
     CHECK_EQ_I(ONE_CALL(MPT_OPTIMIZER_ADAMW, &o, -1.0f), MPT_E_ARG);
@@ -1069,6 +1106,7 @@ TEST(grad_get_unscales_and_clips)
         CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_OK);
         CHECK_EQ_U(mpti_f32_bits(out[1]), mpti_f32_bits(5.8207660913467407e-11f));
         CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+        (void)mpt_scaler_scale(&s, 1.0f);
         set_bits(la.a.grad, MPT_F16, 2, 0x7e00u);               /* a NaN: all results are 0 */
         CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_OK);
         CHECK_EQ_I(mpt_grad_get(&step, &la.t, out), MPT_OK);
@@ -1102,6 +1140,10 @@ TEST(order_text_says_what_is_due)
     CHECK(strstr(mpt_order_text(&s, NULL), "mpt_scaler_update is due") != NULL);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_E_ORDER);
+    DUE("mpt_scaler_scale");
+    CHECK_EQ_I(mpt_check(&s, &step, &la.t, 1, NULL), MPT_E_ORDER);
+    DUE("mpt_scaler_scale");
+    (void)mpt_scaler_scale(&s, 1.0f);
     DUE("mpt_check or mpt_unscale");
     CHECK(strstr(mpt_order_text(&s, NULL), "mpt_check or mpt_unscale is due") != NULL);
 #undef DUE
@@ -1278,7 +1320,7 @@ TEST(structs_have_no_padding)
 {
     CHECK_EQ_U(sizeof(mpt_scaler_config), 6 * 8 + 6 * 4);
     CHECK_EQ_U(sizeof(mpt_scaler), sizeof(mpt_scaler_config) + 7 * 8 + 22 * 4);
-    CHECK_EQ_U(sizeof(mpt_step), 8 * 8 + 6 * 4);
+    CHECK_EQ_U(sizeof(mpt_step), 9 * 8 + 6 * 4);
     CHECK_EQ_U(sizeof(mpt_sgd), 6 * 4 + 8);
     CHECK_EQ_U(sizeof(mpt_lion), 6 * 4 + 8);
     CHECK_EQ_U(sizeof(mpt_adamw), 6 * 4 + 8);
@@ -1303,6 +1345,7 @@ TEST(state_is_all_in_the_structs)
         for (t = 0; t < 60; t++) {
             if (t == 31) {
                 layer_gradient(&la, 8.0f);
+                (void)mpt_scaler_scale(&s[0], 1.0f);
                 CHECK_EQ_I(mpt_check(&s[0], &step[0], &la.t, 1, NULL), MPT_OK);
                 layer_copy(&lb, &la);
                 memcpy(&o[1], &o[0], sizeof o[0]);
@@ -1620,6 +1663,7 @@ int main(int argc, char **argv)
     RUN(validate_names_the_first_fault);
     RUN(null_with_size_zero);
     RUN(two_optimizers_share_a_scale);
+    RUN(a_step_knows_the_sizes_it_checked);
     RUN(record_is_merged);
     RUN(found_inf_anywhere);
     RUN(found_inf_by_unscaling);

@@ -1778,15 +1778,20 @@ TEST(registry)
     CHECK_EQ_I(mpt_tensors_add(&list, "c", 8, p, g, e, m, NULL), MPT_E_MEMORY);
     CHECK(list.count == 2);
     CHECK_EQ_I(list.status, MPT_E_MEMORY);
-    list.count = 1;
-    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, NULL, NULL, NULL, NULL, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p, g, e, m2, NULL), MPT_E_ARG);   /* param of another tensor */
-    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, g, e, w + 7, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, m, e, m2, NULL), MPT_E_ARG);
-    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, g, e, p2, NULL), MPT_E_ARG);  /* its own param */
+    list.count = 1;                                 /* the first error stays, and stops the list */
+    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, g, e, m2, NULL), MPT_E_MEMORY);
     CHECK_EQ_U(list.count, 1);
+#define REFUSED_ADD(...) (list.status = MPT_OK, mpt_tensors_add(&list, "d", 8, __VA_ARGS__))
+    CHECK_EQ_I(REFUSED_ADD(NULL, NULL, NULL, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(REFUSED_ADD(p, g, e, m2, NULL), MPT_E_ARG);      /* param of another tensor */
+    CHECK_EQ_I(REFUSED_ADD(p2, g, e, w + 7, NULL), MPT_E_ARG);
+    CHECK_EQ_I(REFUSED_ADD(p2, m, e, m2, NULL), MPT_E_ARG);
+    CHECK_EQ_I(REFUSED_ADD(p2, g, e, p2, NULL), MPT_E_ARG);     /* its own param */
+#undef REFUSED_ADD
+    CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, g, e, m2, NULL), MPT_E_ARG);
+    CHECK_EQ_U(list.count, 1);
+    list.status = MPT_OK;
     CHECK_EQ_I(mpt_tensors_add(&list, "d", 8, p2, g, e, m2, NULL), MPT_OK);
-    CHECK_EQ_I(list.status, MPT_E_MEMORY);          /* the first error stays */
     CHECK_EQ_I(mpt_tensors_add(NULL, "d", 8, p, g, e, m, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_tensors_init(NULL, item, 2, MPT_BF16, MPT_F32), MPT_E_ARG);
     CHECK_EQ_I(mpt_tensors_init(&list, NULL, 2, MPT_BF16, MPT_F32), MPT_E_ARG);
@@ -1948,6 +1953,7 @@ TEST(registry_places_what_is_needed)
     list.status = MPT_OK;
     list.model.storage = MPT_STORE_SPLIT;
     CHECK_EQ_I(mpt_tensors_new_f16(&list, "w", 64, NULL, NULL, NULL), MPT_E_UNSUPPORTED);
+    list.status = MPT_OK;
     CHECK_EQ_I(mpt_tensors_new_bf16(&list, "w", 64, w, &p, &g), MPT_E_ARG);     /* split would not keep w */
     list.status = MPT_OK;
     list.model.storage = MPT_STORE_MASTER;

@@ -862,7 +862,9 @@ static void roundoff_from_is_reference(mpt_format from, const void *x, mpt_forma
           1e-12 + 4e-16 * g.mean_relative);
     CHECK(mpt_exact_value(&got.signal) == mpt_exact_value(&want.signal));
     CHECK(mpt_exact_value(&got.noise) == mpt_exact_value(&want.noise));
-    if (mpt_exact_value(&want.noise) > 0.0)
+    if (want.overflow)
+        CHECK_EQ_U(mpti_f64_bits(g.sqnr_db), UINT64_C(0xfff0000000000000));
+    else if (mpt_exact_value(&want.noise) > 0.0)
         CHECK(fabs(g.sqnr_db - 10.0 * log10(mpt_exact_value(&want.signal) / mpt_exact_value(&want.noise))) <
               1e-9);
     else
@@ -1516,6 +1518,11 @@ TEST(shadow_names_the_cause)
     a = mpt_shadow_value(&s, ldexp(1.0, -14));
     c = shadow(&s, '*', a, a);
     CHECK(c.low == 0.0 && s.first.cause == MPT_SHADOW_UNDERFLOW && s.first.op == MPT_SHADOW_OP_MUL);
+    b = mpt_shadow_value(&s, 5e-8);          /* subnormal and inexact: 2^-24 */
+    CHECK(b.low == ldexp(1.0, -24) && s.causes[MPT_SHADOW_UNDERFLOW] == 2);
+    (void)mpt_shadow_value(&s, ldexp(3.0, -24));        /* subnormal and exact */
+    (void)mpt_shadow_value(&s, 1.0001);
+    CHECK(s.causes[MPT_SHADOW_UNDERFLOW] == 2 && s.causes[MPT_SHADOW_ROUNDING] == 1);
     c = shadow(&s, '/', a, c);               /* a division by 0 in f16 only */
     CHECK(!mpti_f64_is_finite(c.low) && c.exact == ldexp(1.0, 14));
     CHECK_EQ_U(s.causes[MPT_SHADOW_INVALID], 1);
@@ -1820,6 +1827,11 @@ TEST(written_in_full)
     (void)mpt_roundoff_add(&q, MPT_F32, x, 6);
     CHECK_EQ_I(mpt_roundoff_write(&q, MPT_STYLE_CSV, "q", sink_open(19999)), MPT_OK);
     CHECK_EQ_S(sunk.text, "q,f16,0,6,0,0,0,1,5,1,2,1,2.50221957554e-1,5e-1,2.89886474609e-1,"
+               "-2.89886474609e-1,\n");        /* SQNR is -Inf: two overflow */
+    (void)mpt_roundoff_init(&q, MPT_F16, NULL, 0);
+    (void)mpt_roundoff_add(&q, MPT_F32, x, 4);
+    CHECK_EQ_I(mpt_roundoff_write(&q, MPT_STYLE_CSV, "q", sink_open(19999)), MPT_OK);
+    CHECK_EQ_S(sunk.text, "q,f16,0,4,0,0,0,1,3,1,0,1,2.50221957554e-1,5e-1,2.89886474609e-1,"
                "-2.89886474609e-1,6.87708489437e1\n");
     CHECK_EQ_I(mpt_roundoff_write(&q, MPT_STYLE_CSV_HEAD, "q", sink_open(19999)), MPT_OK);
     CHECK_EQ_S(sunk.text, "name,format,log2_scale,count,zero,inf,nan,exact,changed,flushed,overflow,"
@@ -2010,7 +2022,9 @@ TEST(drawing_of_stagnation)
           has("\n  2^-1   |######################### 24.9% (down to 2^-2)\n"));
     (void)mpt_stagnation_init(&r, MPT_F16);
     CHECK_EQ_I(mpt_stagnation_write(&r, MPT_STYLE_DRAWING, "w", sink_open(19999)), MPT_OK);
-    CHECK_EQ_I(lines_drawn(), 2);
+    CHECK(lines_drawn() == 3 && has("  Nothing to judge."));
+    CHECK_EQ_I(mpt_stagnation_write(&r, MPT_STYLE_CSV, "w", sink_open(19999)), MPT_OK);
+    CHECK(has("0,0,0,0,0,0,,\n"));         /* no share of lost updates */
     CHECK_EQ_I(mpt_stagnation_write(&r, MPT_STYLE_DRAWING, "w", none), MPT_E_ARG);
     CHECK_EQ_I(mpt_stagnation_write(&r, MPT_STYLE_DRAWING, NULL, page), MPT_E_ARG);
     CHECK_EQ_I(mpt_stagnation_write(NULL, MPT_STYLE_DRAWING, "w", page), MPT_E_ARG);

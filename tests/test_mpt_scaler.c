@@ -756,13 +756,15 @@ TEST(default_learns_the_base_rate)
     for (k = 0; k < COUNT(periods); k++) {
         mpt_scaler s = ours(2000);
         uint32_t   least = 0u;
-        int        i, low = 0;
+        int        i, low = 0, told = 0;
         for (i = 0; i < 12 * periods[k] + 1000; i++)
-            CHECK_EQ_I(update(&s, i % periods[k] ? 0u : k % 2 ? MPT_CAUSE_INF : MPT_CAUSE_NAN), MPT_OK);
+            told += update(&s, i % periods[k] ? 0u : k % 2 ? MPT_CAUSE_INF : MPT_CAUSE_NAN) != MPT_OK;
+        CHECK(k ? !told : told > 300);          /* where half of the steps are bad, it says so */
         CHECK(s.base > MPTI_UNIT / (uint32_t)periods[k] / 2u);
         CHECK(s.base < MPTI_UNIT / (uint32_t)periods[k] * 2u);
         for (i = 0; i < 100000; i++) {
-            CHECK_EQ_I(update(&s, i % periods[k] ? 0u : k % 2 ? MPT_CAUSE_INF : MPT_CAUSE_NAN), MPT_OK);
+            if (update(&s, i % periods[k] ? 0u : k % 2 ? MPT_CAUSE_INF : MPT_CAUSE_NAN) != MPT_OK)
+                CHECK(!k && s.found_inf == 0u && s.verdict == (uint32_t)MPT_VERDICT_OFTEN && i % 2 == 0);
             low += s.scale < 65536.0f;
         }
         if (!CHECK(low < 5000))
@@ -821,8 +823,12 @@ TEST(default_says_when_no_scale_works)
     }
     CHECK_EQ_I(low, 50);        /* ten searches: two steps on the way down, three at the bottom */
     s = ours(2000);
-    for (i = 0; i < 5000; i++)                                  /* some steps work: no verdict */
-        CHECK_EQ_I(update(&s, i % 8 ? MPT_CAUSE_NAN : 0u), MPT_OK);
+    for (i = low = 0; i < 5000; i++)    /* some steps work: only OFTEN, at bad steps after a while */
+        if (update(&s, i % 8 ? MPT_CAUSE_NAN : 0u) != MPT_OK) {
+            CHECK(s.verdict == (uint32_t)MPT_VERDICT_OFTEN && i % 8 && i > 64);
+            low++;
+        }
+    CHECK(low > 4000);
     s = ours(2000);
     CHECK_EQ_I(steps_to_verdict(&s, MPT_CAUSE_RANGE, MPT_VERDICT_RANGE), 4);
     CHECK(s.scale == 65536.0f);
@@ -961,7 +967,7 @@ TEST(default_loses_least)
             CHECK(mine.useful >= 0.97 * best);
             CHECK(!clean || 2 * mine.skipped <= 3 * pytorch.skipped);
             CHECK(mine.verdicts_false <= 64 + 16);      /* the next search ends it */
-            CHECK(!mine.verdicts == (p != 9));          /* the spell where every batch is bad */
+            CHECK(p == 8 || !mine.verdicts == (p != 9));    /* the spell where every batch is bad; or half */
             if (mine.useful < 0.97 * best || (clean && 2 * mine.skipped > 3 * pytorch.skipped))
                 printf("    sigma %d: useful %.0f of %.0f, skipped %ld, pytorch %ld\n", sigma, mine.useful,
                        best, mine.skipped, pytorch.skipped);
@@ -1359,6 +1365,7 @@ TEST(joined_records_act_as_one)
               fabs(step[i].sumsq - whole.sumsq) < 1e-12 * whole.sumsq);
     put(&t[1], 5, inf_bits[0]);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
     for (i = 0; i < 3; i++)
         CHECK_EQ_I(mpt_check(&s, &step[i], &t[i], 1, NULL), MPT_OK);
     CHECK(!step[0].found_inf && step[1].found_inf);
@@ -1442,6 +1449,7 @@ TEST(ranks_decide_together)
     CHECK(r.calls == 1 && step.norm == 5.0 && !step.found_inf && !s.found_inf);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_E_ORDER); /* an old record */
+    (void)mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.others = bad;
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_OK);
@@ -1449,17 +1457,20 @@ TEST(ranks_decide_together)
     CHECK(s.found_inf == 1 && s.cause == (MPT_CAUSE_INF | MPT_CAUSE_NAN) && !step.bad_cause);
     CHECK(mpti_f64_bits(step.norm) == (uint64_t)0x7ff << 52);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.others = mute;                                                            /* bad, without a cause */
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_OK);
     CHECK(step.found_inf == 1 && s.found_inf == 1 && !s.cause);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.others = range;
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_OK);
     CHECK(step.found_inf == 1 && step.cause == MPT_CAUSE_RANGE && s.cause == MPT_CAUSE_RANGE &&
           step.range_count == 7);
     CHECK_EQ_I(mpt_scaler_update(&s), MPT_OK);
+    (void)mpt_scaler_scale(&s, 1.0f);
     CHECK_EQ_I(mpt_check(&s, &step, &t, 1, NULL), MPT_OK);
     r.fails = 1;
     CHECK_EQ_I(mpt_step_combine(&s, &step, &t, 1, fake_reduce, &r), MPT_E_DATA);
@@ -1880,6 +1891,10 @@ TEST(fp8_refuses)
 #undef REFUSED
     CHECK_EQ_I(mpt_fp8_update(NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_fp8_encode_n(MPT_E4M3, NULL, MPT_F32, one, 1, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_fp8_encode_n(MPT_E4M3, (char *)one + 3, MPT_F32, one, 1, NULL, one), MPT_E_ARG);
+    CHECK_EQ_I(mpt_fp8_encode_transpose(MPT_E4M3, one, dst, MPT_F32, one, 1, 1, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_fp8_encode_transpose(MPT_E4M3, dst, one, MPT_F32, one, 1, 1, NULL, NULL), MPT_E_ARG);
+    CHECK_EQ_I(mpt_fp8_encode_transpose(MPT_E4M3, dst, dst, MPT_F32, one, 1, 1, NULL, NULL), MPT_E_ARG);
     CHECK_EQ_I(mpt_fp8_encode_n(MPT_E4M3, dst, MPT_F32, NULL, 1, NULL, one), MPT_E_ARG);
     CHECK_EQ_I(mpt_fp8_encode_n(MPT_F16, dst, MPT_F32, one, 1, NULL, one), MPT_E_UNSUPPORTED);
     CHECK_EQ_I(mpt_fp8_encode_n(MPT_E4M3, dst, MPT_F64, one, 1, NULL, one), MPT_E_UNSUPPORTED);

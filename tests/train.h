@@ -235,9 +235,10 @@ static inline uint64_t optimizer_t(const optimizer *o)
     return o->kind == SGD ? o->sgd.t : o->kind == LION ? o->lion.t : o->adam.t;
 }
 
-/* One step of one layer: check, clip if max_norm is positive, optimizer step, scaler update. */
+/* One step of one layer: scale, check, clip if max_norm is positive, optimizer step, scaler update. */
 static inline void train_step(optimizer *o, mpt_scaler *s, mpt_step *step, layer *l, float max_norm)
 {
+    (void)mpt_scaler_scale(s, 1.0f);
     CHECK_EQ_I(mpt_check(s, step, &l->t, 1, NULL), MPT_OK);
     if (max_norm > 0.0f)
         CHECK_EQ_I(mpt_clip(step, max_norm), MPT_OK);
