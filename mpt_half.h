@@ -5032,10 +5032,9 @@ __attribute__((noinline, cold)) static void mpti_patch_nans(uint16_t *r, const u
             mpti_arith_1(mbits, op, (unsigned char *)&r[i], a + 2u * i, b + 2u * i, c + 2u * i);
 }
 
-/* The kernel of a format for all four operations. Each turn takes four vectors, 32 elements. With two operands
- * c is b. The operation is chosen by a branch in each turn, which costs little; a kernel for each operation
- * would be four times the code. Vectors of 64 bytes gain 0 to 13% in L1, and nothing where memory is the
- * limit. */
+/* The kernel of a format for all four operations, 32 elements in a turn. With two operands c is b. To choose
+ * the operation by a branch in each turn costs little; one for each would be four times the code. Vectors
+ * of 64 bytes gain 0 to 13% in L1, nothing out of cache. */
 #define MPTI_ARITH_KERNEL(T, M)                                                                    \
     MPTI_AVX2_TARGET static void mpti_##T##_arith_256 MPTI_KERNEL_PARAMETERS                       \
     {                                                                                              \
