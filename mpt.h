@@ -1003,7 +1003,7 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
     X(MPT_LINT_SCALE_ODD,   "the scale is no power of two: scaling rounds")                         \
     X(MPT_LINT_UNKNOWN,     "not a number, or not a format")                                        \
     X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
-    X(MPT_LINT_OVERFLOWS,   "the constant overflows this format")                                   \
+    X(MPT_LINT_OVERFLOWS,   "the constant overflows this format; a row of such masks alone gives NaN")  \
     X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of what it moves: it is lost")         \
     X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")
 #define MPT_LINT_FATAL MPT_LINT_UNKNOWN
@@ -1272,7 +1272,7 @@ MPT_DEF mpt_status mpt_roundoff_add(mpt_roundoff *r, mpt_format from, const void
  * Returns: MPT_OK.  Errors: MPT_E_ARG, also for another format, rounding, scale or seed. */
 MPT_DEF mpt_status mpt_roundoff_merge(mpt_roundoff *dst, const mpt_roundoff *src);
 
-/* The figures of a report. The mean of nothing is NaN; the SQNR without noise is +Inf. */
+/* The figures of a report. The mean of nothing is NaN; the SQNR is +Inf without noise, -Inf with overflow. */
 typedef struct mpt_roundoff_figures {
     double max_relative, mean_relative;
     double max_ulps, mean_ulps;

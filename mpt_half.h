@@ -521,8 +521,8 @@ MPT_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format sr
  * matrix columns, fields of records, channel k of c interleaved floats (src + 4 * k, src_stride 4 * c). If a
  * stride is negative, the pointer is to the first element converted, which is the last in memory; a source
  * stride of 0 repeats one element. The bytes between elements of dst are not touched. Elements may have any
- * alignment, but those of dst must not overlap. No byte may be of dst and of src, unless both start at the
- * same address with the same stride: two fields of the same records may be.
+ * alignment, but those of dst must not overlap. Source and destination must not overlap, unless they start at
+ * the same address with the same stride; with one stride they may be two fields of the same records.
  * Errors: as mpt_convert_n; MPT_E_ARG if dst_stride is less than an element.  Threads: any. */
 MPT_DEF mpt_status mpt_convert_strided(mpt_format dst_format, void *dst, ptrdiff_t dst_stride,
                                        mpt_format src_format, const void *src, ptrdiff_t src_stride,
@@ -5676,7 +5676,7 @@ MPTI_DEF mpt_status mpt_pack_n(uint8_t *packed, const uint8_t *codes, size_t n, 
     if (mpti_no_array(packed, n, 1) || mpti_no_array(codes, n, 1) || bits < 1 || bits > 8 ||
         (packed != codes && mpti_meet(packed, mpt_packed_size(n, bits), codes, n)))
         return MPT_E_ARG;
-    for (i = 0; bits == 4 && i + 2u <= n; i += 2u)      /* a fifth of the time */
+    for (i = 0; bits == 4 && i + 2u <= n; i += 2u)      /* a third of the time */
         *packed++ = (uint8_t)((codes[i] & 15u) | (uint32_t)codes[i + 1u] << 4);
     for (; i < n; i++) {
         pending |= (codes[i] & mask) << have;

@@ -639,7 +639,7 @@ TEST(block_quantize)
                     blocks(block, from, n, 0, NULL, n % 5 == 1 ? 3 : 0);
                     o.packed = 1;
                     o.scaling = (mpt_block_scaling)(mt_random() % 4u);
-                    o.tensor_scale = tensor_scales[mt_random() % 7u];
+                    o.tensor_scale = tensor_scales[mt_random() % (block == MPT_NVFP4 ? 7u : 2u)];
                     blocks(block, from, n, 0, &o, n % 3 == 1 ? 1 : 0);
                 }
     }
@@ -665,9 +665,10 @@ TEST(block_quantize_refuses)
 {
     Buffer         x(4096, 0), codes(1024, 0), scales(512, 0);
     uint8_t *const c = (uint8_t *)codes.device(), *const s = (uint8_t *)scales.device();
-    mpt_block_opts o = {}, odd = {}, bad = {};
+    mpt_block_opts o = {}, odd = {}, bad = {}, scaled = {};
     odd.element.rounding = MPT_RND_TOWARD_ZERO;
     bad.tensor_scale = -1.0f;
+    scaled.tensor_scale = 0.5f;     /* MX formats have none */
     const struct { mpt_status want; mpt_cuda *cuda; mpt_block block; uint8_t *codes, *scales; const void *src;
                    mpt_format from; size_t n, cols; const mpt_block_opts *o; } rows[] = {
         {MPT_E_ARG, NULL, MPT_MXFP4, c, s, x.device(), MPT_F32, 64, 0, &o},
@@ -676,6 +677,7 @@ TEST(block_quantize_refuses)
         {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, NULL, x.device(), MPT_F32, 64, 0, &o},
         {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, NULL, MPT_F32, 64, 0, &o},
         {MPT_E_ARG, gpu.cuda, MPT_NVFP4, c, s, x.device(), MPT_F32, 64, 0, &bad},
+        {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, 64, 0, &scaled},
         {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, 96, 48, &o},
         {MPT_E_ARG, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F32, 96, 64, &o},
         {MPT_E_UNSUPPORTED, gpu.cuda, MPT_MXFP4, c, s, x.device(), MPT_F64, 64, 0, &o},
