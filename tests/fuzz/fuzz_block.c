@@ -63,11 +63,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&o, 0, sizeof o);
     memcpy(&tensor, data, sizeof tensor);
     tensor &= 0x7fffffffu;
-    o.tensor_scale = tensor < 0x7f800000u ? mpti_f32_make(tensor) : 0.0f;
     o.scaling = (mpt_block_scaling)(data[4] % 4u);
     o.element.rounding = (mpt_rounding)(data[5] % MPT_ROUNDING_COUNT);
     o.element.seed = data[6];
-    for (i = 0; i < (int)MPT_BLOCK_COUNT; i++)
+    for (i = 0; i < (int)MPT_BLOCK_COUNT; i++) {
+        o.tensor_scale = i == (int)MPT_NVFP4 && tensor < 0x7f800000u ? mpti_f32_make(tensor) : 0.0f;
         one_block_format((mpt_block)i, data + 8, size - 8, &o);
+    }
     return 0;
 }
