@@ -4589,7 +4589,7 @@ MPTI_DEF mpt_status mpt_convert_n(mpt_format dst_format, void *dst, mpt_format s
     const mpti_side s = mpti_side_of(src_format, MPT_NATIVE_ENDIAN);
     if (!opts && !flags && d.info && s.info && (dst_format == MPT_F32 || src_format == MPT_F32)) {
         mpti_kernel *const kernel = mpti_kernel_of(MPTI_PAIR(dst_format, src_format));
-        if (kernel)                     /* the usual call, in half of a row's time */
+        if (kernel)                     /* the usual call: 0.6 of a row's time */
             return mpti_convert_typed(kernel, dst, (size_t)d.info->bytes, src, (size_t)s.info->bytes, n, 0);
     }
     return mpti_convert(&d, dst, &s, src, n, opts, flags);
