@@ -554,8 +554,8 @@ MPT_DEF mpt_status mpt_scaler_record(mpt_scaler *s, int found_inf, unsigned caus
 
 /* mpt_scaler_update -- grow or back off the loss scale after a step: one call for all optimizers.
  * Returns: MPT_OK.  Errors: MPT_E_ARG; MPT_E_ORDER without a check since the last update, or after a refused
- * one (the scale stays); MPT_E_SCALE while no scale works, and where deepspeed and fairseq raise an error:
- * the update was made, s->verdict says why, and you may train on if you expect the cause to go away.
+ * one (the scale stays); MPT_E_SCALE while none works, or hardly (OFTEN), and where deepspeed and fairseq
+ * raise an error: the update was made, s->verdict says why; train on if you expect the cause to go away.
  * Exact: as the original of the dialect, in its own arithmetic.  Parity: bit-exact host/device.
  * Threads: one caller per scaler.  Source: Micikevicius et al. 2018, section 3.2; the originals. */
 MPT_DEF mpt_status mpt_scaler_update(mpt_scaler *s);

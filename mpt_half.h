@@ -4009,6 +4009,7 @@ static mpti_side mpti_side_of(mpt_format format, mpt_byte_order order)
     return side;
 }
 
+/* `array` is not const, or gcc warns of arrays that the caller has not written yet. */
 static int mpti_bad_side(const mpti_side *side, void *array, size_t n)
 {
     const size_t apart = side->stride < 0 ? 0u - (size_t)side->stride : (size_t)side->stride;
@@ -4647,7 +4648,7 @@ static int mpti_seek_look(const mpti_seeking *c, uint64_t code)
     return c->o || !mpti_drops(a, 52 - c->f->mantissa_bits);
 }
 
-/* Are all floats of a tile at most the format's largest number? A tenth of the time of a look at each. */
+/* Are all floats of a tile at most f's largest? A tenth of a look at each. Inline, gcc would warn. */
 MPTI_NOINLINE static int mpti_tile_fits(const mpt_format_info *f, const unsigned char *from)
 {
     const int32_t most = (int32_t)mpti_float_of(mpti_f64_bits(f->max_finite));
@@ -4892,8 +4893,7 @@ static mpti_kernel *mpti_quantize_kernel(const mpti_quantizer *q)
     return mpti_quantize_n;
 }
 
-/* Quantize floats or doubles one by one; or doubles as floats that are rounded to odd (or to f32, if that is
- * the format), by the kernel of the pair `fast`. */
+/* Quantize one by one; or, by the kernel `fast`, doubles as floats, rounded to odd (to nearest for f32). */
 static void mpti_quantize_range(void *context, size_t part, size_t begin, size_t end)
 {
     const mpti_converting *const c = (const mpti_converting *)context;
