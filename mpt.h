@@ -994,18 +994,19 @@ MPT_DEF mpt_status mpt_state_load(const mpt_state *state, const void *buffer, si
 #endif /* MPT_NO_CHECKPOINT */
 
 // >>M8 lint, memory -------------------------------------------------------------------------------
-/* Problems of a constant, an update or a scale in a format. From MPT_LINT_FATAL on they are fatal. */
+/* Problems of a constant, an update or a scale in a format, or of copies. From MPT_LINT_FATAL on: fatal. */
 #define MPT_LINTS(X)                                                                                \
     X(MPT_LINT_OK,          "nothing found")                                                        \
     X(MPT_LINT_SUBNORMAL,   "the constant is subnormal in this format: it keeps few bits, and flushing " \
                             "makes it zero")                                                        \
     X(MPT_LINT_UPDATE_FEW,  "the update is below an ulp of what it moves: rounding changes most of it")  \
     X(MPT_LINT_SCALE_ODD,   "the scale is no power of two: scaling rounds")                         \
-    X(MPT_LINT_UNKNOWN,     "not a number, or not a format")                                        \
+    X(MPT_LINT_UNKNOWN,     "not a number, a format or a list")                                        \
     X(MPT_LINT_VANISHES,    "the constant rounds to zero in this format")                           \
     X(MPT_LINT_OVERFLOWS,   "the constant overflows this format; a row of such masks alone gives NaN")  \
     X(MPT_LINT_UPDATE_LOST, "the update is below half an ulp of what it moves: it is lost")         \
-    X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")
+    X(MPT_LINT_SCALE_HIGH,  "the largest magnitude times this scale overflows the format")          \
+    X(MPT_LINT_STALE,       "a copy is not what its master rounds to: mpt_publish is missing")
 #define MPT_LINT_FATAL MPT_LINT_UNKNOWN
 
 typedef enum mpt_lint {
@@ -1025,10 +1026,13 @@ MPT_DEF const char *mpt_lint_text(mpt_lint lint);
  *                      weight v, update (1 - beta2) * v, storage MPT_STORE_NEAREST, or MPT_STORE_STOCHASTIC
  *                      for MPT_MOMENTS_BF16.
  * mpt_lint_scale    -- does a loss scale fit gradients of at most max_abs before scaling?
+ * mpt_lint_copies   -- are the low-precision copies what mpt_publish would write? If one is not, its number in
+ *                      the list goes to *which, unless NULL. Reads all weights: call it when in doubt.
  * Returns: the worst finding.  Threads: any. */
 MPT_DEF mpt_lint mpt_lint_constant(mpt_format format, double value);
 MPT_DEF mpt_lint mpt_lint_update(mpt_storage storage, mpt_format format, double weight, double update);
 MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs);
+MPT_DEF mpt_lint mpt_lint_copies(const mpt_tensor *tensors, size_t count, size_t *which);
 
 /* Memory in bytes, by kind of array. */
 typedef struct mpt_memory {
@@ -5984,6 +5988,30 @@ MPT_DEF mpt_lint mpt_lint_scale(mpt_format format, double scale, double max_abs)
     if ((flags & MPT_FLAG_OVERFLOW) || !mpti_f64_is_finite(scale * max_abs))
         return MPT_LINT_SCALE_HIGH;
     return mpti_f64_bits(scale) << 12 ? MPT_LINT_SCALE_ODD : MPT_LINT_OK;
+}
+
+MPT_DEF mpt_lint mpt_lint_copies(const mpt_tensor *tensors, size_t count, size_t *which)
+{
+    float  row[MPTI_TILE];
+    size_t i, first;
+    if (mpti_tensors_ok(tensors, count, MPT_NEEDS_WEIGHT, NULL) != MPT_OK)
+        return MPT_LINT_UNKNOWN;
+    for (i = 0; i < count; i++) {
+        mpt_tensor   t = tensors[i];
+        const size_t width = mpti_format_bytes(t.param_format);
+        const char  *copy = (const char *)t.param;
+        t.param = row;
+        for (first = 0; copy && mpti_has_master(&t) && first < t.n; first += MPTI_TILE) {
+            const size_t n = mpti_min(t.n - first, MPTI_TILE);
+            mpti_param_store(&t, 0, t.master + first, n);
+            if (memcmp(row, copy + first * width, n * width)) {
+                if (which)
+                    *which = i;
+                return MPT_LINT_STALE;
+            }
+        }
+    }
+    return MPT_LINT_OK;
 }
 
 MPT_DEF mpt_status mpt_memory_report(const mpt_tensor *tensors, size_t count, unsigned needs,

@@ -1262,6 +1262,44 @@ TEST(publish_writes_the_copies)
     }
 }
 
+/* mpt_lint_copies sees one changed bit anywhere, and only in copies beside masters. */
+TEST(stale_copies_are_found)
+{
+    static const size_t where[] = {0, 255, 256, 776};
+    size_t f, i, which = 99;
+    for (f = 0; f < 4; f++) {
+        mpt_tensor list[2];
+        layer_make(&la, 777, MPT_STORE_MASTER, formats[f % 3], MPT_F32, MPT_MOMENTS_F32);
+        layer_make(&lb, 777, MPT_STORE_MASTER, f == 3 ? MPT_F32 : formats[f], MPT_F32, MPT_MOMENTS_F32);
+        list[0] = la.t, list[1] = lb.t;
+        list[1].rounded = f == 3 ? MPT_BF16 : list[1].rounded;
+        la.a.master[3] = INF32, lb.a.master[7] = mpti_f32_make(0xffa00001u);
+        CHECK_EQ_I(mpt_publish(list, 2), MPT_OK);
+        CHECK_EQ_I(mpt_lint_copies(list, 2, &which), MPT_LINT_OK);
+        CHECK_EQ_U(which, 99);
+        for (i = 0; i < COUNT(where); i++) {
+            const size_t         width = list[1].param_format == MPT_F32 ? 4u : 2u;
+            unsigned char *const last = (unsigned char *)list[1].param + where[i] * width + width - 1u;
+            *last ^= 1u;
+            CHECK_EQ_I(mpt_lint_copies(list, 2, &which), MPT_LINT_STALE);
+            CHECK_EQ_U(which, 1);
+            CHECK_EQ_I(mpt_lint_copies(list, 1, NULL), MPT_LINT_OK);
+            *last ^= 1u, which = 99;
+        }
+        la.a.master[776] = -la.a.master[776] + 1.0f;        /* as an optimizer of one's own steps */
+        CHECK_EQ_I(mpt_lint_copies(list, 2, NULL), MPT_LINT_STALE);
+        list[0].param = NULL;                               /* a master without a copy */
+        CHECK_EQ_I(mpt_lint_copies(list, 2, NULL), MPT_LINT_OK);
+        list[1].storage = MPT_STORE_NEAREST, *(unsigned char *)list[1].param ^= 1u;     /* no master, either */
+        list[1].param_format = MPT_F16, list[1].rounded = lb.t.rounded;
+        CHECK_EQ_I(mpt_lint_copies(list, 2, NULL), MPT_LINT_OK);
+        list[1].storage = MPT_STORE_MASTER, list[1].master = NULL;
+        CHECK_EQ_I(mpt_lint_copies(list, 2, &which), MPT_LINT_UNKNOWN);
+        CHECK_EQ_I(mpt_lint_copies(NULL, 2, &which), MPT_LINT_UNKNOWN);
+        CHECK_EQ_I(mpt_lint_copies(NULL, 0, &which), MPT_LINT_OK);
+    }
+}
+
 /* A hash of the results of a run must equal the recorded one: the same bits with every compiler, at every
  * optimization level, with and without the processor's FMA, in C and in C++. */
 static uint64_t run_hash(size_t recipe, mpt_format grad, mpt_format param, size_t n, int steps)
@@ -1692,6 +1730,7 @@ int main(int argc, char **argv)
     RUN(forgotten_update_skips_the_next_step);
     RUN(steps_without_optional_arrays);
     RUN(publish_writes_the_copies);
+    RUN(stale_copies_are_found);
     RUN_EXACT(steps_give_the_known_bits);
     RUN(structs_have_no_padding);
     RUN(state_is_all_in_the_structs);
