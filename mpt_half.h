@@ -238,7 +238,7 @@ MPT_DEF mpt_status mpt_format_find(const char *name, mpt_format *format);
  *   exponent_bits  in   2..10 (1..10 for SCALE)
  *   mantissa_bits  in   1..52 (0 for SCALE)
  *   bias           in   such that every value, even a subnormal of the format, is a normal double
- * Signed, except SCALE.  Returns: MPT_OK.  Errors: MPT_E_ARG (*info is unchanged).  Threads: any. */
+ * Signed, except SCALE.  Returns: MPT_OK.  Errors: MPT_E_ARG (*info is zeroed).  Threads: any. */
 MPT_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, int exponent_bits,
                                      int mantissa_bits, int bias, mpt_specials specials);
 
@@ -2088,7 +2088,7 @@ MPTI_ARITHMETIC(bf16, 7)
 /* Three compilers get the portable path only: tcc has no vector types, nvcc's host pass rejects target
  * attributes on them, and MSVC has no __builtin_cpu_supports. */
 #if MPT_SIMD && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && !defined(__CUDACC__)
-#if defined(__x86_64__) || defined(__i386__)
+#ifdef __SSE2__
 #define MPTI_X86 1
 #elif defined(__aarch64__) && !defined(__AARCH64EB__)
 #define MPTI_ARM 1
@@ -3300,6 +3300,8 @@ MPTI_DEF mpt_status mpt_format_define(mpt_format_info *info, const char *name, i
                                      int mantissa_bits, int bias, mpt_specials specials)
 {
     const int scale = specials == MPT_SPECIALS_SCALE;
+    if (info)
+        memset(info, 0, sizeof *info);
     if (!info || !name || (unsigned)specials > (unsigned)MPT_SPECIALS_SCALE)
         return MPT_E_ARG;
     if (exponent_bits < (scale ? 1 : 2) || exponent_bits > 10)

@@ -182,11 +182,13 @@ TEST(format_find)
 
 static void check_define(int accept, int e, int m, int bias, mpt_specials specials)
 {
-    mpt_format_info info, before;
+    mpt_format_info info, none;
+    float           x = 1.0f;
     memset(&info, 0x5a, sizeof info);
-    before = info;
+    memset(&none, 0, sizeof none);
     CHECK_EQ_I(mpt_format_define(&info, "mine", e, m, bias, specials), accept ? MPT_OK : MPT_E_ARG);
-    CHECK_EQ_I(memcmp(&info, &before, sizeof info) != 0, accept);
+    CHECK_EQ_I(memcmp(&info, &none, sizeof info) != 0, accept);
+    CHECK_EQ_I(mpt_quantize_as_n(&x, &x, 1, &info, NULL), accept ? MPT_OK : MPT_E_ARG);
 }
 
 TEST(format_define_accepts_and_rejects)
