@@ -6100,11 +6100,11 @@ MPTI_NOINLINE static void mpti_range_limits(const mpt_format_info *f, uint64_t *
  * and compared as integers: floating-point comparisons would take subnormals for 0 under DAZ. */
 typedef struct mpti_tally {
     const uint64_t *edge;       /* [edges] class limits, ascending */
+    int             edges;
     uint64_t       *cell;       /* [edges + 1] */
     uint64_t       *binade, *zero, *inf, *nan;
     double         *max_abs, *min_abs;
     uint64_t        greatest, least_less_1;     /* extremes; 0 and all ones: none so far */
-    int             edges;
 } mpti_tally;
 
 static void mpti_tally_extreme(mpti_tally *t, uint64_t a)
@@ -6354,14 +6354,11 @@ MPTI_NOINLINE static mpt_status mpti_report_add(void *report, int ready, mpt_for
 {
     const mpt_format_info *f = mpt_format_get(from);
     char                   lock = 0;
-    mpti_reporting         c;
+    mpti_reporting         c = {report, (const unsigned char *)x, from, other, which, &lock};
     if (!ready || mpti_no_array(x, n, f ? (size_t)f->bytes : 1u))
         return MPT_E_ARG;
     if (!mpti_report_format(from) || from == MPT_TF32)
         return MPT_E_UNSUPPORTED;
-    c.report = report, c.lock = &lock;
-    c.x = (const unsigned char *)x, c.other = other;
-    c.from = from, c.which = which;
     if (n)
         (void)MPTI_IN_PARTS(n, mpti_min(n, MPTI_REPORTS_CUT), count, &c);
     return MPT_OK;
@@ -6376,13 +6373,10 @@ static void mpti_range_count(void *context, size_t part, size_t begin, size_t en
 {
     const mpti_reporting *const c = (const mpti_reporting *)context;
     mpt_range *const            r = (mpt_range *)c->report;
-    mpti_tally                  t;
+    mpti_tally                  t = {mpti_counts_at(r, offsetof(mpt_range, least_kept)), 3,
+                                     mpti_counts_at(r, offsetof(mpt_range, flushed)), r->binade, &r->zero,
+                                     &r->inf, &r->nan, &r->max_abs, &r->min_abs, 0u, 0u};
     (void)part;
-    t.edge = mpti_counts_at(r, offsetof(mpt_range, least_kept));
-    t.cell = mpti_counts_at(r, offsetof(mpt_range, flushed));
-    t.binade = r->binade, t.zero = &r->zero, t.inf = &r->inf, t.nan = &r->nan;
-    t.max_abs = &r->max_abs, t.min_abs = &r->min_abs;
-    t.edges = 3;
     mpti_tally_run(&t, c->from, mpti_reporting_from(c, begin), end - begin, (int)c->which);
     r->count = r->zero + r->inf + r->nan + mpt_range_nonzero(r);
 }
@@ -6468,12 +6462,9 @@ static void mpti_survey_count(void *context, size_t part, size_t begin, size_t e
 {
     const mpti_reporting *const c = (const mpti_reporting *)context;
     mpt_survey *const           a = (mpt_survey *)c->report;
-    mpti_tally                  t;
+    mpti_tally                  t = {a->edge, MPT_SURVEY_EDGES, a->cell, a->binade, &a->zero, &a->inf,
+                                     &a->nan, &a->max_abs, &a->min_abs, 0u, 0u};
     (void)part;
-    t.edge = a->edge, t.cell = a->cell;
-    t.binade = a->binade, t.zero = &a->zero, t.inf = &a->inf, t.nan = &a->nan;
-    t.max_abs = &a->max_abs, t.min_abs = &a->min_abs;
-    t.edges = MPT_SURVEY_EDGES;
     mpti_tally_run(&t, c->from, mpti_reporting_from(c, begin), end - begin, MPTI_BOTH_SIGNS);
     a->count += end - begin;
 }
@@ -6620,48 +6611,44 @@ MPTI_NOINLINE static void mpti_tell_n(mpti_out *o, const char *text, size_t n)
         o->failed = 1;
 }
 
-/* An integer as text.  Returns: its length. */
-MPTI_NOINLINE static size_t mpti_integer_text(char *text, uint64_t x, int negative)
+MPTI_NOINLINE static void mpti_add_count(mpti_string *s, uint64_t x)
 {
-    char   digits[20];
-    size_t at = 20, sign = negative ? 1u : 0u;
+    char digits[21];
+    int  at = 20;
+    digits[at] = '\0';
     do
         digits[--at] = (char)('0' + (int)(x % 10u));
     while (x /= 10u);
-    text[0] = '-';
-    memcpy(text + sign, digits + at, 20 - at);
-    return 20 - at + sign;
+    mpti_add_text(s, digits + at);
 }
 
-/* Write a finite number with 12 significant digits, in a notation that every reader accepts: -1.25e-7. The
- * powers of ten are rounded, so the last digit may be off by one.  Returns: the length of the text. */
-MPTI_NOINLINE static size_t mpti_real_text(char *text, double x)
+/* Add a finite number with 12 significant digits, in a notation that every reader accepts: -1.25e-7. The
+ * powers of ten are rounded, so the last digit may be off by one. */
+MPTI_NOINLINE static void mpti_add_real(mpti_string *s, double x)
 {
-    const size_t n = mpti_is_negative(x) ? 1u : 0u;
-    size_t       end = n + 1u;
-    int          e = 0;
-    text[0] = '-';
-    text[n] = '0';
+    char *first;
+    int   e = 0;
+    mpti_add_text(s, mpti_is_negative(x) ? "-0" : "0");
+    first = s->buf + s->length - 1;
     x = mpti_f64_make(mpti_magnitude(x));
     if (!(mpti_f64_bits(x) >> 52))              /* a subnormal is written as 0, as DAZ would read it */
-        return end;
+        return;
     for (; x >= 1e32; e += 32) x /= 1e32;
     for (; x >= 10.0; e++) x /= 10.0;
     for (; x < 1e-32; e -= 32) x *= 1e32;
     for (; x < 1.0; e--) x *= 10.0;
     x = x * 1e11 + 0.5;
     e += x >= 1e12;
-    end += mpti_integer_text(text + end, (uint64_t)x, 0);
-    text[n] = text[n + 1];
-    text[n + 1] = '.';
-    while (text[end - 1] == '0')
-        end--;
-    end -= text[end - 1] == '.';
+    mpti_add_count(s, (uint64_t)x);
+    first[0] = first[1];
+    first[1] = '.';
+    while (s->buf[s->length - 1] == '0')
+        s->length--;
+    s->length -= s->buf[s->length - 1] == '.';
     if (e) {
-        text[end++] = 'e';
-        end += mpti_integer_text(text + end, e < 0 ? 0u - (uint64_t)e : (uint64_t)e, e < 0);
+        mpti_add_char(s, 'e');
+        mpti_add_int(s, e);
     }
-    return end;
 }
 
 /* Write formatted text, independent of the locale: %s a string, %u a uint64_t, %d an int, %r a finite double
@@ -6675,6 +6662,7 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
     for (; *format; format++) {
         const char  *text = buf, *const spec = format;
         const int    left = spec[1] == '-';
+        mpti_string  s = mpti_string_in(buf, sizeof buf);
         size_t       n = strcspn(format, "%"), width = 0;
         int          x;
         double       real;
@@ -6686,35 +6674,30 @@ MPTI_NOINLINE static void mpti_tell(mpti_out *o, const char *format, ...)
         for (format += left + 1; *format >= '0' && *format <= '9'; format++)
             width = width * 10u + (size_t)(*format - '0');
         switch (*format) {
-        case '%': buf[n++] = '%'; break;
-        case 's':
-            text = va_arg(v, const char *);
-            n = strlen(text);
-            break;
-        case 'u': n = mpti_integer_text(buf, va_arg(v, uint64_t), 0); break;
-        case 'd':
+        case '%': mpti_add_char(&s, '%'); break;
+        case 's': text = va_arg(v, const char *); break;
+        case 'u': mpti_add_count(&s, va_arg(v, uint64_t)); break;
+        case 'd': mpti_add_int(&s, va_arg(v, int)); break;
         case 'b':
             x = va_arg(v, int);
-            if (*format == 'd')
-                n = mpti_integer_text(buf, x < 0 ? 0u - (uint64_t)x : (uint64_t)x, x < 0);
-            else
-                for (format++; x > 0; x--)
-                    mpti_tell_n(o, format, 1);
+            for (format++; x > 0; x--)
+                mpti_tell_n(o, format, 1);
             break;
         default:
             format += strspn(format, "+.0123456789");
             real = va_arg(v, double);
             if (*format == 'r')
-                n = mpti_real_text(buf, real);
+                mpti_add_real(&s, real);
 #ifndef MPT_NO_STDIO
             else {
                 char as_c[12] = {0};
                 memcpy(as_c, spec, (size_t)(format + 1 - spec));
-                (void)snprintf(buf, sizeof buf, as_c, real);
-                n = strlen(buf);
+                s.length = (size_t)snprintf(buf, sizeof buf, as_c, real);
             }
 #endif
         }
+        (void)mpti_string_end(&s);
+        n = strlen(text);
         for (; !left && width > n; width--)
             mpti_tell_n(o, " ", 1);
         mpti_tell_n(o, text, n);
