@@ -8286,10 +8286,6 @@ MPTI_IN_512 mpti_v16 mpti_row_some_512(const void *p, mpt_format format, size_t 
             : "=v"(r) : "m"(MPTI_CODES_AT(mpti_w16_any, p, i)), "Yk"(first));
     return r << 16;
 }
-MPTI_IN_512 mpti_v16 mpti_row_any_512(const void *p, mpt_format format, size_t i, size_t n)
-{
-    return n < 16u ? mpti_row_some_512(p, format, i, n) : mpti_row_in_512(p, format, i);
-}
 MPTI_IN_512 mpti_w16 mpti_row_codes_512(mpt_format format, mpti_v16 x)
 {
     mpti_w16 h;
@@ -8407,10 +8403,6 @@ MPTI_IN_256 mpti_two_256 mpti_row_some_256(const void *p, mpt_format format, siz
         return mpti_row_in_256(&r.low, format, 0);
     }
 }
-MPTI_IN_256 mpti_two_256 mpti_row_any_256(const void *p, mpt_format format, size_t i, size_t n)
-{
-    return n < 16u ? mpti_row_some_256(p, format, i, n) : mpti_row_in_256(p, format, i);
-}
 
 /* Copy fewer than sixteen elements of a block: 32, 16, 8, 4, 2 bytes, each if `bytes` has that bit. */
 MPTI_IN_256 void mpti_row_move(void *to, const void *from, size_t bytes)
@@ -8506,6 +8498,11 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
  * times as long); `room` has 64 bytes, as gcc does not see that f is not MPT_F32 there. These functions are
  * not inline, or gcc warns of vectors that reach beyond a caller's array of one element. */
 #define MPTI_ROW_LOOPS(target, V, isa)                                                                       \
+    target __attribute__((always_inline)) static inline V mpti_row_any_##isa(                                \
+        const void *p, mpt_format format, size_t i, size_t n)                                                \
+    {                                                                                                        \
+        return n < 16u ? mpti_row_some_##isa(p, format, i, n) : mpti_row_in_##isa(p, format, i);             \
+    }                                                                                                        \
     target __attribute__((always_inline)) static inline size_t mpti_dot_of_##isa(                            \
         V *s, const void *a, mpt_format f, const float *x, size_t n)                                         \
     {                                                                                                        \
@@ -8956,12 +8953,11 @@ static inline mpt_status mpti_publish_ok(const void *param, mpt_format format, c
 MPT_DEF mpt_status mpt_axpy_publish(void *param, mpt_format format, float *master, float a, const float *x,
                                     size_t n, uint32_t *found_inf)
 {
-    const mpt_status status = mpti_publish_ok(param, format, master, x, n, sizeof *x, mpti_f32_is_finite(a));
-    mpti_row_step    o;
+    const mpt_status    status = mpti_publish_ok(param, format, master, x, n, sizeof *x,
+                                                 mpti_f32_is_finite(a));
+    const mpti_row_step o = {master, NULL, param, x, format, a, 0.0f, a, 0};
     if (status != MPT_OK)
         return status;
-    o.master = master, o.param = param, o.x = x, o.m = NULL;
-    o.format = format, o.a = o.factor = a, o.momentum = 0.0f, o.nesterov = 0;
     if (!mpti_row_step_run(&o, n) && found_inf)
         *found_inf = 1u;
     return MPT_OK;
@@ -9422,13 +9418,12 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
     const int   product = m && n && k && mpti_is_nonzero(alpha);
     int         few, deep, dots;
     mpti_row    row;
-    size_t      r, room, most;
+    size_t      r, room;
     mpt_status  status;
     if (order == MPT_COL_MAJOR) {       /* C' = op(B)' op(A)', and column-major C is row-major C' */
         const mpti_matrix z = x;
-        const size_t      t = m;
         x = y, y = z;
-        m = n, n = t;
+        r = m, m = n, n = r;
     } else if (order != MPT_ROW_MAJOR) {
         return MPT_E_ARG;
     }
@@ -9492,8 +9487,7 @@ MPT_DEF mpt_status mpt_gemm(mpt_order order, mpt_trans transa, mpt_trans transb,
     g.rows = g.cols = g.deep = g.edge, room = g.edge * g.edge;
     if (g.thin && k <= MPTI_THIN) {     /* data that is read repeatedly stays in the L1 cache */
         g.cols = mpti_min(n, room / k), g.deep = k;
-        most = g.cols > k ? g.cols : k;
-        g.rows = mpti_min(m, room / most);
+        g.rows = mpti_min(m, room / (g.cols > k ? g.cols : k));
     } else if (g.thin) {
         g.rows = m;
         g.cols = mpti_min(n, room / (m > 8u ? m : 8u));
