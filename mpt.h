@@ -1070,8 +1070,7 @@ typedef struct mpt_range {
     uint32_t   reserved;                /* 0 */
 } mpt_range;
 
-/* mpt_range_init -- start an empty report against a format. Magnitudes are judged, in ue4m3 those of negative
- * numbers, too.
+/* mpt_range_init -- start an empty report against a format. Signs do not count, not even in ue4m3.
  * Returns: MPT_OK.  Errors: MPT_E_ARG for NULL, MPT_E_UNSUPPORTED for an unknown format and for e8m0, which
  * has no zero. A report whose init failed is zeroed, and other calls refuse it.  Threads: any. */
 MPT_DEF mpt_status mpt_range_init(mpt_range *r, mpt_format format);
@@ -1120,8 +1119,7 @@ typedef struct mpt_survey {
 } mpt_survey;
 
 /* mpt_survey_init -- start an empty survey of all formats that mpt_range_init takes.
- * mpt_survey_add -- count n more numbers, as mpt_range_add.
- * mpt_survey_merge -- add the counts of src to dst.
+ * mpt_survey_add, _merge -- as mpt_range_add and mpt_range_merge.
  * Returns: MPT_OK.  Errors: MPT_E_ARG, and those of mpt_range_add.  Threads: one caller per survey. */
 MPT_DEF mpt_status mpt_survey_init(mpt_survey *a);
 MPT_DEF mpt_status mpt_survey_add(mpt_survey *a, mpt_format from, const void *x, size_t n);
@@ -1146,10 +1144,9 @@ typedef struct mpt_range_tolerance {
     double overflow;            /* may overflow */
 } mpt_range_tolerance;
 
-/* mpt_range_choose_scale -- find the power of two that loses least: nothing overflows, and `headroom` further
- * doublings stay possible; among those, fewest flushed to zero, then fewest subnormal, then nearest 1.
- * Without a tolerance no avoidable loss is accepted, so a few tiny outliers can ask for a large scale. The
- * scale is a normal float, 2^-126 to 2^127.
+/* mpt_range_choose_scale -- find the power of two, 2^-126 to 2^127, that loses least: nothing overflows, and
+ * `headroom` doublings stay possible; among those, fewest flushed to zero, then fewest subnormal, then
+ * nearest 1. Without a tolerance no avoidable loss is accepted: a few tiny outliers can ask for a large one.
  *   headroom   in  bits to keep free above the largest magnitude, 0..30; 3 if you are unsure
  *   tolerated  in  NULL: nothing. What is tolerated counts as no loss. With overflow above 0 the largest
  *                  values are left aside, and headroom counts above the highest binade of the others
@@ -1220,8 +1217,7 @@ typedef struct mpt_exact {
     uint32_t not_finite;                /* or-ed: 1 a NaN, 2 +Inf, 4 -Inf was added */
 } mpt_exact;
 
-/* mpt_exact_add -- add x * y, with the product not rounded; y = 1 adds x. The order never matters.
- *   s  in/out  not NULL
+/* mpt_exact_add -- add x * y to s (not NULL), the product not rounded; y = 1 adds x. The order never matters.
  * Threads: one caller per sum.  Source: Kulisch, Computer Arithmetic and Validity, 2008, chapter 8. */
 MPT_DEF void mpt_exact_add(mpt_exact *s, double x, double y);
 
@@ -1307,8 +1303,7 @@ typedef struct mpt_stagnation {
 } mpt_stagnation;
 
 /* mpt_stagnation_init -- start an empty report.
- * mpt_stagnation_add -- look at n more pairs.
- * mpt_stagnation_merge -- add src to dst.
+ * mpt_stagnation_add, _merge -- look at n more pairs; add src to dst.
  *   w, u  in  [n] weights as they are stored, and what is added to them: minus learning rate times gradient.
  *             If yours are not stored in the format yet, round them first (mpt_quantize_n): otherwise too few
  *             updates count as lost. A run that is stuck already has none: take both of a run in FP32 or FP64
@@ -1574,8 +1569,7 @@ typedef struct mpt_row_rule {
  *                 lr_times are not read; m in F32, if there is momentum
  *   x     in      [n] what backprop gives for this row; must not overlap the tensor's arrays
  * A row in which any factor * x (without momentum a * x) is Inf or NaN stays, and so does count. A sum beyond
- * the format's range becomes Inf, or by stochastic rounding its largest number. Fastest if 8 divides first,
- * and 64 divides n.
+ * the format's range is Inf, or stochastically its largest number. Fastest if 8 divides first and 64 n.
  * Returns: MPT_OK, also when found_inf.  Errors: MPT_E_ARG, MPT_E_UNSUPPORTED; nothing is written, so ask
  * mpt_tensors_validate once before the loop (storage 0, the default, needs a master; t->n is all rows).
  * Threads: one caller per row and rule. Several threads may share a row without locks (Hogwild), each with
