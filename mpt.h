@@ -8600,14 +8600,11 @@ MPTI_IN_512 mpti_two_256 mpti_row_two_512(mpti_v16 x)
         return 0;                                                                                            \
     }                                                                                                        \
     target MPTI_NOINLINE static int mpti_axpys_##isa(void *y, size_t rows, size_t line, mpt_format f,        \
-                                                     const float *a, size_t step, const void *x,             \
-                                                     mpt_format g, size_t n)                                 \
+                                                     const float *a, size_t step, const void *x, size_t n)   \
     {                                                                                                        \
         size_t r;                                                                                            \
-        for (r = 0; r < rows && g == MPT_F32; r++)                                                           \
+        for (r = 0; r < rows; r++)                                                                           \
             mpti_axpy_row_##isa((unsigned char *)y + r * line, f, a[r * step], x, MPT_F32, n, 1);            \
-        for (; r < rows; r++)                                                                                \
-            (void)mpti_axpy_##isa((unsigned char *)y + r * line, f, a[r * step], x, g, n);                   \
         MPTI_NARROW();                                                                                       \
         return 0;                                                                                            \
     }                                                                                                        \
@@ -8740,7 +8737,7 @@ MPTI_AVX2_TARGET static int mpti_thin_256(const mpti_thin *o)
             return name##_256 arguments;                        \
     } while (0)
 #else
-#define MPTI_ROW_PATHS(name, arguments)
+#define MPTI_ROW_PATHS(name, arguments) (void)0
 #endif
 
 /* Portable code, also for rows with a stride (in bytes) on all paths: it works on tiles of <= 256 floats. */
@@ -8850,7 +8847,8 @@ static int mpti_axpys_run(void *y, size_t rows, size_t line, mpt_format y_format
                           const void *x, mpt_format x_format, size_t n)
 {
     size_t r;
-    MPTI_ROW_PATHS(mpti_axpys, (y, rows, line, y_format, a, step, x, x_format, n));
+    if (x_format == MPT_F32)
+        MPTI_ROW_PATHS(mpti_axpys, (y, rows, line, y_format, a, step, x, n));
     for (r = 0; r < rows; r++)
         (void)mpti_axpy_run((unsigned char *)y + r * line, y_format, a[r * step], x, x_format, n);
     return 0;
