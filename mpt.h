@@ -6310,6 +6310,7 @@ typedef struct mpti_reporting {
     mpt_format           from;
     const void          *other;         /* second array of as many elements, or NULL */
     uint64_t             which;         /* range: signs to count; roundoff: index of the first element */
+    size_t               bytes;         /* of an element of x */
     char                *lock;
 } mpti_reporting;
 
@@ -6347,20 +6348,16 @@ MPTI_NOINLINE static mpt_status mpti_report_add(void *report, int ready, mpt_for
                                                 mpti_range_fn *count)
 {
     const mpt_format_info *f = mpt_format_get(from);
+    const size_t           bytes = f ? (size_t)f->bytes : 1u;
     char                   lock = 0;
-    mpti_reporting         c = {report, (const unsigned char *)x, from, other, which, &lock};
-    if (!ready || mpti_no_array(x, n, f ? (size_t)f->bytes : 1u))
+    mpti_reporting         c = {report, (const unsigned char *)x, from, other, which, bytes, &lock};
+    if (!ready || mpti_no_array(x, n, bytes))
         return MPT_E_ARG;
     if (!mpti_report_format(from) || from == MPT_TF32)
         return MPT_E_UNSUPPORTED;
     if (n)
         (void)MPTI_IN_PARTS(n, mpti_min(n, MPTI_REPORTS_CUT), count, &c);
     return MPT_OK;
-}
-
-static const unsigned char *mpti_reporting_from(const mpti_reporting *c, size_t first)
-{
-    return c->x + first * (size_t)mpt_format_get(c->from)->bytes;
 }
 
 static void mpti_range_count(void *context, size_t part, size_t begin, size_t end)
@@ -6371,7 +6368,7 @@ static void mpti_range_count(void *context, size_t part, size_t begin, size_t en
                                      mpti_counts_at(r, offsetof(mpt_range, flushed)), r->binade, &r->zero,
                                      &r->inf, &r->nan, &r->max_abs, &r->min_abs, 0u, 0u};
     (void)part;
-    mpti_tally_run(&t, c->from, mpti_reporting_from(c, begin), end - begin, (int)c->which);
+    mpti_tally_run(&t, c->from, c->x + begin * c->bytes, end - begin, (int)c->which);
     r->count = r->zero + r->inf + r->nan + mpt_range_nonzero(r);
 }
 MPTI_REPORT_PARTS(range, least_kept, sizeof(mpt_range))
@@ -6459,7 +6456,7 @@ static void mpti_survey_count(void *context, size_t part, size_t begin, size_t e
     mpti_tally                  t = {a->edge, MPT_SURVEY_EDGES, a->cell, a->binade, &a->zero, &a->inf,
                                      &a->nan, &a->max_abs, &a->min_abs, 0u, 0u};
     (void)part;
-    mpti_tally_run(&t, c->from, mpti_reporting_from(c, begin), end - begin, MPTI_BOTH_SIGNS);
+    mpti_tally_run(&t, c->from, c->x + begin * c->bytes, end - begin, MPTI_BOTH_SIGNS);
     a->count += end - begin;
 }
 MPTI_REPORT_PARTS(survey, edge, offsetof(mpt_survey, cell))
@@ -7491,7 +7488,7 @@ static void mpti_roundoff_count(void *context, size_t part, size_t begin, size_t
     size_t                      take;
     (void)part;
     for (; begin < end; begin += take) {
-        const unsigned char *const at = mpti_reporting_from(c, begin);
+        const unsigned char *const at = c->x + begin * c->bytes;
         take = mpti_min(end - begin, MPTI_FLOATS_MANY);
         if (!blocks || !mpti_roundoff_floats(r, c->from, at, take))
             mpti_roundoff_each(r, c->from, at, take, c->which + begin);
@@ -7626,11 +7623,6 @@ static double mpti_add_odd(double a, double b)
 MPTI_NOINLINE static double mpti_round_to(mpt_format format, double x)
 {
     return mpt_decode(format, mpt_encode(format, x, NULL, NULL));
-}
-
-static double mpti_sum_to(mpt_format format, double a, double b)
-{
-    return mpti_round_to(format, mpti_add_odd(a, b));
 }
 
 MPT_DEF mpt_status mpt_stagnation_init(mpt_stagnation *r, mpt_format format)
@@ -7778,8 +7770,8 @@ MPTI_NOINLINE static void mpti_sums_add_1(mpt_sums *s, float x, const float *y)
     const double         t = y ? (double)x * (double)*y : (double)x;    /* exact */
     float                term = product, sum, rest;
     int                  k;
-    s->f16 = mpti_sum_to(MPT_F16, s->f16, t);
-    s->bf16 = mpti_sum_to(MPT_BF16, s->bf16, t);
+    s->f16 = mpti_round_to(MPT_F16, mpti_add_odd(s->f16, t));
+    s->bf16 = mpti_round_to(MPT_BF16, mpti_add_odd(s->bf16, t));
     s->f32 = y ? fmaf(x, *y, s->f32) : mpti_add32(s->f32, x);
     s->block = y ? fmaf(x, *y, s->block) : mpti_add32(s->block, x);
     s->f64 = mpti_add64(s->f64, t);
@@ -8806,10 +8798,11 @@ static mpt_status mpti_axpy_tiles(void *y, mpt_format y_format, ptrdiff_t y_stri
 }
 
 /* Returns: 0 if the row is bad; then nothing is written. */
-static int mpti_row_step_portable(const mpti_row_step *o, size_t n)
+static int mpti_row_step_run(const mpti_row_step *o, size_t n)
 {
     unsigned bad = 0u;
     size_t   i;
+    MPTI_ROW_PATHS(mpti_row_step, (o, n));
     for (i = 0; i < n; i++)
         (void)mpti_unscale_1(o->x[i], o->factor, &bad);
     if (bad || !o->master)
@@ -8827,12 +8820,6 @@ static int mpti_row_step_portable(const mpti_row_step *o, size_t n)
     if (o->param && n)
         mpti_row_store(o->param, o->format, 0, o->master, n);
     return 1;
-}
-
-static int mpti_row_step_run(const mpti_row_step *o, size_t n)
-{
-    MPTI_ROW_PATHS(mpti_row_step, (o, n));
-    return mpti_row_step_portable(o, n);
 }
 
 static int mpti_axpy_run(void *y, mpt_format y_format, float a, const void *x, mpt_format x_format, size_t n)
