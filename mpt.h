@@ -9916,7 +9916,7 @@ MPT_DEF mpt_status mpt_policy_format(const mpt_policy *p, const char *op, const 
 MPTI_NOINLINE static void *mpti_graph_alloc(mpt_graph *g, size_t n, size_t size, int scratch)
 {
     size_t bytes;
-    if (size && n > ((size_t)-1 - 2 * MPTI_ALIGN) / size)
+    if (n > ((size_t)-1 - 2 * MPTI_ALIGN) / size)
         return NULL;
     bytes = (n * size + MPTI_ALIGN) / MPTI_ALIGN * MPTI_ALIGN;
     if (!g->arena) {
@@ -10766,8 +10766,7 @@ static void mpti_pass_groups(mpti_amp *a)
     const unsigned element = MPTI_ELEMENT | MPTI_FREE;
     uint32_t      *decides = a->carry;          /* at the root of each group: the member that decides */
     uint32_t      *first, i, by, n = a->g->type_count;
-    for (i = 0; i < n; i++)
-        decides[i] = MPT_GRAPH_NONE;
+    memset(decides, 0xff, n * sizeof *decides);
     for (i = 0; i < n; i++) {
         if (!(a->bits[i] & MPTI_GROUPED) || !(a->bits[i] & MPTI_F32))
             continue;
